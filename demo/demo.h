@@ -10,14 +10,14 @@
 #include <stdlib.h>
 
 /* Ends the program with the runtime's own words when a call fails. */
-#define CHECK(call)                                                                                \
-    do {                                                                                           \
-        cudaError_t check_err_ = (call);                                                           \
-        if (check_err_ != cudaSuccess) {                                                           \
-            printf("%s:%d: %s: %s (%s): FAIL\n", __FILE__, __LINE__, #call,                        \
-                   cudaGetErrorName(check_err_), cudaGetErrorString(check_err_));                  \
-            exit(1);                                                                               \
-        }                                                                                          \
+#define CHECK(call) \
+    do { \
+        cudaError_t check_err_ = (call); \
+        if (check_err_ != cudaSuccess) { \
+            printf("%s:%d: %s: %s (%s): FAIL\n", __FILE__, __LINE__, #call, cudaGetErrorName(check_err_), \
+                   cudaGetErrorString(check_err_)); \
+            exit(1); \
+        } \
     } while (0)
 
 /* The last line of a demo: returns its exit status. */

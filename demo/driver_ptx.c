@@ -6,15 +6,15 @@
 
 #define N 1000
 
-#define CHECK(call)                                                                                \
-    do {                                                                                           \
-        CUresult check_err_ = (call);                                                              \
-        const char *check_text_ = "?";                                                             \
-        if (check_err_ != CUDA_SUCCESS) {                                                          \
-            cuGetErrorName(check_err_, &check_text_);                                              \
-            printf("%s:%d: %s: %s: FAIL\n", __FILE__, __LINE__, #call, check_text_);               \
-            exit(1);                                                                               \
-        }                                                                                          \
+#define CHECK(call) \
+    do { \
+        CUresult check_err_ = (call); \
+        const char *check_text_ = "?"; \
+        if (check_err_ != CUDA_SUCCESS) { \
+            cuGetErrorName(check_err_, &check_text_); \
+            printf("%s:%d: %s: %s: FAIL\n", __FILE__, __LINE__, #call, check_text_); \
+            exit(1); \
+        } \
     } while (0)
 
 /* saxpy(float a, const float *x, float *y, unsigned n): y[i] += a * x[i] */
@@ -61,7 +61,7 @@ int main(void)
     CUmodule module;
     CUfunction saxpy;
     CUdeviceptr dx, dy;
-    void *args[] = { &a, &dx, &dy, &n };
+    void *args[] = {&a, &dx, &dy, &n};
     int wrong = 0;
 
     for (int i = 0; i < N; i++) {

@@ -19,11 +19,11 @@ enum vgp_field_form {
 
 enum vgp_field_meaning {
     VGP_MEANS_PLAIN = 0,
-    VGP_MEANS_HANDLE = 1, /* a handle, or an object's number that the worker chose */
-    VGP_MEANS_ADDR = 2,   /* an address of the device or of memory shared with it */
-    VGP_MEANS_WORDS = 3,  /* bytes; aligned 64-bit words of them may be addresses */
-    VGP_MEANS_VARIES = 4, /* a result that two GPUs, or two runs, need not agree on */
-    VGP_MEANS_OPAQUE = 5, /* bytes that only the worker's side can read, given out and taken back */
+    VGP_MEANS_HANDLE = 1,  /* a handle, or an object's number that the worker chose */
+    VGP_MEANS_ADDR = 2,    /* an address of the device or of memory shared with it */
+    VGP_MEANS_WORDS = 3,   /* bytes; aligned 64-bit words of them may be addresses */
+    VGP_MEANS_VARIES = 4,  /* a result that two GPUs, or two runs, need not agree on */
+    VGP_MEANS_OPAQUE = 5,  /* bytes that only the worker's side can read, given out and taken back */
     VGP_MEANS_OBJECTS = 6, /* an array of VGP_MEANS_HANDLE; two GPUs may make more and fewer */
 };
 

@@ -98,8 +98,8 @@ struct vgp_where {
     const CUgraphEdgeData *edges;
     size_t ndeps;
 };
-#define VGP_WHERE(w)                                                                               \
-    (w)->op, (w)->graph, (w)->target, (w)->exec, (w)->deps, (uint32_t)(w)->ndeps, (w)->edges,     \
+#define VGP_WHERE(w) \
+    (w)->op, (w)->graph, (w)->target, (w)->exec, (w)->deps, (uint32_t)(w)->ndeps, (w)->edges, \
         (w)->edges == NULL ? 0 : (uint32_t)((w)->ndeps * sizeof(CUgraphEdgeData))
 /* The checks of every addition and change, in the driver's order; they fill *w. */
 CUresult vcu_where_add(const char *call, CUgraphNode *out, struct vgp_where *w, CUgraph graph,
@@ -145,8 +145,7 @@ static inline CUresult vcu_check_stream(CUstream s)
 }
 static inline bool vcu_func_ok(CUfunction f)
 {
-    return vgp_handle_live((uintptr_t)f, VGP_H_FUNCTION) ||
-           vgp_handle_live((uintptr_t)f, VGP_H_KERNEL);
+    return vgp_handle_live((uintptr_t)f, VGP_H_FUNCTION) || vgp_handle_live((uintptr_t)f, VGP_H_KERNEL);
 }
 
 /* Tracing. lnk_trace_on: one load and a predictable branch per call when it is off. */
@@ -161,12 +160,12 @@ void lnk_trace_refusal(const char *name, const char *why);
 
 /* A row of the cuGetProcAddress table (generated, vgp_procaddr.c): sorted by name, then version. */
 struct vgp_proc {
-    const char *name;   /* without version suffix, as cuGetProcAddress takes it */
-    int version;        /* CUDA version of this variant, e.g. 12000 */
-    void *fn;           /* the export */
+    const char *name;    /* without version suffix, as cuGetProcAddress takes it */
+    int version;         /* CUDA version of this variant, e.g. 12000 */
+    void *fn;            /* the export */
     void *fn_per_thread; /* its per-thread variant (_ptsz/_ptds), or NULL */
-    const char *symbol; /* the exported name of fn */
-    bool supported;     /* false: fn refuses */
+    const char *symbol;  /* the exported name of fn */
+    bool supported;      /* false: fn refuses */
 };
 extern const struct vgp_proc vgp_procs[];
 extern const unsigned vgp_proc_count;

@@ -22,7 +22,7 @@
 
 #define VGP_RECORDING_MAGIC "VGPUREC\n"
 #define VGP_RECORDING_VERSION 1u
-#define VGP_EVENT_MAX (2u << 20) /* one event with its header, bytes */
+#define VGP_EVENT_MAX (2u << 20)   /* one event with its header, bytes */
 #define VGP_HOST_PIECE (64u << 10) /* bytes of host memory in one event, at most */
 
 struct vgp_recording_header {
@@ -38,11 +38,11 @@ struct vgp_recording_header {
 _Static_assert(sizeof(struct vgp_recording_header) == 128, "recording header");
 
 enum vgp_event_type {
-    VGP_EVENT_CALL = 1,   /* a record as it was in the ring (struct vgp_record), padded to 8; then,
+    VGP_EVENT_CALL = 1,      /* a record as it was in the ring (struct vgp_record), padded to 8; then,
                            * of a vgpCopy from staging, the bytes there, rows packed */
-    VGP_EVENT_REPLY = 2,  /* struct vgp_event_reply, the payload, padded to 8; then, of a complete
+    VGP_EVENT_REPLY = 2,     /* struct vgp_event_reply, the payload, padded to 8; then, of a complete
                            * vgpCopy to staging or host memory, the bytes there, rows packed */
-    VGP_EVENT_NOTIFY = 3, /* struct vgp_event_notify, then its data */
+    VGP_EVENT_NOTIFY = 3,    /* struct vgp_event_notify, then its data */
     VGP_EVENT_HOST_DONE = 4, /* struct vgp_event_done: a host function has ended */
     /* Bytes of memory that was registered: struct vgp_event_host, then the bytes. WRITE: the program
      * wrote them before the call that follows. RESULT: the device had written them when the reply
@@ -55,17 +55,17 @@ enum vgp_event_type {
 };
 
 struct vgp_event {
-    uint32_t size; /* of the event with this header, multiple of 8 */
-    uint16_t type; /* enum vgp_event_type */
-    uint16_t flags; /* 0 */
+    uint32_t size;   /* of the event with this header, multiple of 8 */
+    uint16_t type;   /* enum vgp_event_type */
+    uint16_t flags;  /* 0 */
     uint64_t serial; /* CALL and REPLY: number of the call, counted from 1; else 0 */
 };
 
 struct vgp_event_reply {
-    int32_t result;    /* CUresult */
-    uint32_t payload;  /* bytes of the reply's payload */
-    uint32_t data;     /* bytes that follow the padded payload */
-    uint32_t dead;     /* non-zero: the worker had ended, this is what it left */
+    int32_t result;   /* CUresult */
+    uint32_t payload; /* bytes of the reply's payload */
+    uint32_t data;    /* bytes that follow the padded payload */
+    uint32_t dead;    /* non-zero: the worker had ended, this is what it left */
 };
 
 struct vgp_event_notify {

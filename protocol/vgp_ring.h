@@ -28,15 +28,15 @@
 #define VGP_WINDOW_DEFAULT (16u << 20)
 
 /* The layout is the worker's choice and is written in the header; these are its defaults. */
-#define VGP_RING_SIZE (1u << 20)    /* power of two */
-#define VGP_REPLY_SLOTS 64u         /* calls with a reply in flight; more threads wait their turn */
+#define VGP_RING_SIZE (1u << 20) /* power of two */
+#define VGP_REPLY_SLOTS 64u      /* calls with a reply in flight; more threads wait their turn */
 #define VGP_REPLY_SLOT_SIZE 4096u
 #define VGP_NOTIFY_SIZE (256u << 10) /* power of two */
 /* staging: the rest of the window */
 
-#define VGP_RECORD_MAX (72u << 10)  /* one record, header included; larger data is sent as a blob */
-#define VGP_BLOB_CHUNK (64u << 10)  /* data bytes in one vgpBlobAppend */
-#define VGP_BLOB_MAX (1u << 30)     /* one blob: images of whole libraries are far smaller */
+#define VGP_RECORD_MAX (72u << 10) /* one record, header included; larger data is sent as a blob */
+#define VGP_BLOB_CHUNK (64u << 10) /* data bytes in one vgpBlobAppend */
+#define VGP_BLOB_MAX (1u << 30)    /* one blob: images of whole libraries are far smaller */
 
 /*
  * Host functions that run in the guest at the same time. Each run has a slot and a sequence number.
@@ -86,7 +86,7 @@ struct vgp_window_shared {
     uint64_t padding5[6];
 
     /* line 4, worker: consumer of the ring */
-    uint64_t ring_head; /* bytes consumed: the guest may overwrite them */
+    uint64_t ring_head;    /* bytes consumed: the guest may overwrite them */
     uint32_t worker_state; /* enum vgp_worker_state */
     uint32_t padding6;
     uint64_t padding7[6];
@@ -111,8 +111,7 @@ struct vgp_window_shared {
     uint32_t host_done[VGP_HOST_RUNS];
 };
 _Static_assert(sizeof(struct vgp_window_shared) == VGP_PAGE, "window header layout");
-_Static_assert(__builtin_offsetof(struct vgp_window_shared, host_done) == VGP_HOST_DONE_OFFSET,
-               "host_done");
+_Static_assert(__builtin_offsetof(struct vgp_window_shared, host_done) == VGP_HOST_DONE_OFFSET, "host_done");
 _Static_assert(__builtin_offsetof(struct vgp_window_shared, staging_offset) == 64, "line 1");
 _Static_assert(__builtin_offsetof(struct vgp_window_shared, ring_tail) == 128, "line 2");
 _Static_assert(__builtin_offsetof(struct vgp_window_shared, notify_head) == 192, "line 3");
@@ -168,10 +167,10 @@ struct vgp_notify {
 };
 enum vgp_notify_type {
     VGP_NOTIFY_PAD = 0xffff,
-    VGP_NOTIFY_HOST_FUNC = 1, /* run the callback, store host_done, send vgpHostFuncFinished */
-    VGP_NOTIFY_PRINT = 2,     /* text of a kernel: printf for standard output, assert for error */
-    VGP_NOTIFY_DETAIL = 3,    /* why a call was refused or a kernel failed, for the trace */
-    VGP_NOTIFY_RELEASED = 5,  /* nothing refers to the host function or user object any more */
+    VGP_NOTIFY_HOST_FUNC = 1,   /* run the callback, store host_done, send vgpHostFuncFinished */
+    VGP_NOTIFY_PRINT = 2,       /* text of a kernel: printf for standard output, assert for error */
+    VGP_NOTIFY_DETAIL = 3,      /* why a call was refused or a kernel failed, for the trace */
+    VGP_NOTIFY_RELEASED = 5,    /* nothing refers to the host function or user object any more */
     VGP_NOTIFY_ASYNC_ERROR = 4, /* an asynchronous call failed: cookie = call number << 32 | CUresult */
 };
 
@@ -208,7 +207,7 @@ enum vgp_handle_type {
     VGP_H_TYPES = 32,
 };
 #define VGP_HANDLE_INDEX_MAX (1u << 20) /* live objects of one type in one client */
-#define VGP_HANDLE(type, gen, index)                                                               \
+#define VGP_HANDLE(type, gen, index) \
     ((uint64_t)(type) << 56 | (uint64_t)((gen)&0xffffffu) << 32 | (uint32_t)(index))
 #define VGP_HANDLE_TYPE(h) ((unsigned)((uint64_t)(h) >> 56))
 #define VGP_HANDLE_GEN(h) ((uint32_t)((uint64_t)(h) >> 32) & 0xffffffu)
@@ -226,7 +225,7 @@ enum vgp_copy_kind {
 #define VGP_COPY_REPLY_MAX 4032u
 /* A place in an array: byte in the row (below 2^24), row (below 2^20), slice or layer (below 2^20). */
 #define VGP_COPY_AT(x, y, z) ((uint64_t)(x) | (uint64_t)(y) << 24 | (uint64_t)(z) << 44)
-#define VGP_COPY_AT_X(at) ((at) & 0xffffffu)
+#define VGP_COPY_AT_X(at) ((at)&0xffffffu)
 #define VGP_COPY_AT_Y(at) ((at) >> 24 & 0xfffffu)
 #define VGP_COPY_AT_Z(at) ((at) >> 44)
 

@@ -51,11 +51,16 @@ static __attribute__((unused)) void rnd_text(char *p, uint32_t n)
 static uint32_t pick_len(uint32_t max)
 {
     switch (rnd() % 5) {
-    case 0: return 0;
-    case 1: return 1;
-    case 2: return max;
-    case 3: return max - 1;
-    default: return (uint32_t)(rnd() % (max + 1ull));
+    case 0:
+        return 0;
+    case 1:
+        return 1;
+    case 2:
+        return max;
+    case 3:
+        return max - 1;
+    default:
+        return (uint32_t)(rnd() % (max + 1ull));
     }
 }
 
@@ -82,12 +87,12 @@ static bool case_picky; /* its steps refuse values as malformed, which are rando
 static unsigned passed, failed;
 static bool case_ok;
 
-#define CHECK(cond, what)                                                                          \
-    do {                                                                                           \
-        if (!(cond)) {                                                                             \
-            printf("FAIL %s: %s (line %d)\n", case_name, what, __LINE__);                          \
-            case_ok = false;                                                                       \
-        }                                                                                          \
+#define CHECK(cond, what) \
+    do { \
+        if (!(cond)) { \
+            printf("FAIL %s: %s (line %d)\n", case_name, what, __LINE__); \
+            case_ok = false; \
+        } \
     } while (0)
 
 static CUresult next_result(void)
@@ -169,8 +174,7 @@ uint64_t wrk_handle_of(struct wrk_worker *w, unsigned type, const void *object)
 
 CUresult wrk_handle_reserve(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type)
 {
-    return VGP_HANDLE_TYPE(handle) == (unsigned)type ? CUDA_SUCCESS
-                                                     : wrk_malformed(c, "handle type");
+    return VGP_HANDLE_TYPE(handle) == (unsigned)type ? CUDA_SUCCESS : wrk_malformed(c, "handle type");
 }
 
 void wrk_handle_put(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type, void *object)
@@ -236,9 +240,9 @@ CUresult wrk_long(struct wrk_call *c, wrk_long_call call, const void *object, co
     return call(args);
 }
 
-CUresult wrk_where_get(struct wrk_call *c, struct wrk_where *w, uint32_t op, uint64_t graph,
-                       uint64_t target, uint64_t exec, const uint64_t *dependencies, uint32_t n,
-                       const void *edges, uint32_t edge_bytes)
+CUresult wrk_where_get(struct wrk_call *c, struct wrk_where *w, uint32_t op, uint64_t graph, uint64_t target,
+                       uint64_t exec, const uint64_t *dependencies, uint32_t n, const void *edges,
+                       uint32_t edge_bytes)
 {
     (void)c;
     (void)graph;

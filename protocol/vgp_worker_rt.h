@@ -48,8 +48,7 @@ struct vgp_dispatch {
 const struct vgp_dispatch *vgp_dispatch_row(uint16_t call);
 
 /* Marks the record as malformed (formatted reason) and returns CUDA_ERROR_INVALID_VALUE. */
-CUresult wrk_malformed(struct wrk_call *c, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
+CUresult wrk_malformed(struct wrk_call *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The provider does not export what the call needs: NOT_SUPPORTED, with a detail line. */
 CUresult wrk_missing(struct wrk_call *c, const char *name);
 
@@ -95,21 +94,21 @@ struct wrk_graph;
 struct wrk_gnode;
 struct wrk_namer;
 struct wrk_where {
-    uint32_t op;              /* enum vgp_node_op */
-    struct wrk_graph *graph;  /* ADD; and the provider's object */
+    uint32_t op;             /* enum vgp_node_op */
+    struct wrk_graph *graph; /* ADD; and the provider's object */
     CUgraph in;
     struct wrk_gnode *target; /* SET, EXEC; and the provider's object */
     CUgraphNode at;
-    CUgraphExec exec;         /* EXEC */
-    struct wrk_namer *names;  /* who names what the node does; not CAPTURE */
-    CUgraphNode *deps;        /* ADD */
+    CUgraphExec exec;             /* EXEC */
+    struct wrk_namer *names;      /* who names what the node does; not CAPTURE */
+    CUgraphNode *deps;            /* ADD */
     const CUgraphEdgeData *edges; /* of these dependencies; NULL: all are ordinary */
     uint32_t ndeps;
 };
 /* Looks up what op needs; to be ended with wrk_where_end in every case. */
-CUresult wrk_where_get(struct wrk_call *c, struct wrk_where *w, uint32_t op, uint64_t graph,
-                       uint64_t target, uint64_t exec, const uint64_t *dependencies, uint32_t n,
-                       const void *edges, uint32_t edge_bytes);
+CUresult wrk_where_get(struct wrk_call *c, struct wrk_where *w, uint32_t op, uint64_t graph, uint64_t target,
+                       uint64_t exec, const uint64_t *dependencies, uint32_t n, const void *edges,
+                       uint32_t edge_bytes);
 void wrk_where_end(struct wrk_where *w);
 /* The context of a node: 0 is the calling one. It is named, as everything that the node has. */
 CUresult wrk_node_context(struct wrk_call *c, uint64_t handle, CUcontext *out);
@@ -119,8 +118,7 @@ static inline size_t wrk_where_n(const struct wrk_where *w)
     return w->edges ? 0 : w->ndeps;
 }
 /* The provider has added a node (or r says why not): its handle. */
-CUresult wrk_added(struct wrk_call *c, struct wrk_where *w, CUresult r, CUgraphNode node,
-                   uint64_t *handle);
+CUresult wrk_added(struct wrk_call *c, struct wrk_where *w, CUresult r, CUgraphNode node, uint64_t *handle);
 
 /* A call of the provider that may take long or wait: made on a waiter thread, which replies. object: what it is
  * about, which does not end before. args: copied. */

@@ -8,6 +8,7 @@
 #   duplicates  no run of 40 or more equal lines between folders: duplicates.py
 #   paths     what Markdown pages and shell scripts name is in the tree: lint_paths.py
 #   words     no unfinished work, no paths of somebody's machine
+#   format    C is as clang-format 14 writes it with .clang-format: scripts/format.sh
 #   rules     no rule of a Makefile writes into a build folder that may not be there yet
 #   shape     no file of more than 900 lines (generated ones aside), no more than 25 sources in a folder (tests counted
 #             apart), no trailing blanks, no tabs in C outside kernel/
@@ -120,6 +121,14 @@ same=$(scripts/duplicates.py)
 paths=$(scripts/lint_paths.py)
 [ $? -le 1 ] || breach scripts/lint_paths.py paths "did not run"
 [ -z "$paths" ] || { echo "$paths"; breaches=$((breaches + $(wc -l <<< "$paths"))); }
+
+# Without the formatter it says so.
+if command -v clang-format-14 > /dev/null; then
+    unformatted=$(scripts/format.sh --check | grep ': format: ')
+    [ -z "$unformatted" ] || { echo "$unformatted"; breaches=$((breaches + $(wc -l <<< "$unformatted"))); }
+else
+    echo "not run: format: clang-format-14 is not installed"
+fi
 
 rules=$(printf '%s\n' "${files[@]}" | grep -E '(^|/)Makefile$|\.mk$' | xargs scripts/lint_rules.py)
 [ -z "$rules" ] || { echo "$rules"; breaches=$((breaches + $(wc -l <<< "$rules"))); }

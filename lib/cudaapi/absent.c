@@ -23,8 +23,8 @@ CUresult cua_device_luid(bool known, const char *luid, const unsigned *mask, con
     return no("locally unique identifiers exist on Windows only", why);
 }
 
-CUresult cua_flush_rdma_writes(CUflushGPUDirectRDMAWritesTarget target,
-                               CUflushGPUDirectRDMAWritesScope scope, const char **why)
+CUresult cua_flush_rdma_writes(CUflushGPUDirectRDMAWritesTarget target, CUflushGPUDirectRDMAWritesScope scope,
+                               const char **why)
 {
     if (target != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX ||
         (scope != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER &&
@@ -33,8 +33,7 @@ CUresult cua_flush_rdma_writes(CUflushGPUDirectRDMAWritesTarget target,
     return no("no GPUDirect RDMA (device attribute 116 is 0)", why);
 }
 
-CUresult cua_launch_multi_device(const CUDA_LAUNCH_PARAMS *list, unsigned n, unsigned flags,
-                                 const char **why)
+CUresult cua_launch_multi_device(const CUDA_LAUNCH_PARAMS *list, unsigned n, unsigned flags, const char **why)
 {
     if (!list || n == 0 ||
         (flags & ~(CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_PRE_LAUNCH_SYNC |

@@ -12,8 +12,8 @@
 
 /* known: there is such a device. */
 CUresult cua_device_luid(bool known, const char *luid, const unsigned *mask, const char **why);
-CUresult cua_flush_rdma_writes(CUflushGPUDirectRDMAWritesTarget target,
-                               CUflushGPUDirectRDMAWritesScope scope, const char **why);
+CUresult cua_flush_rdma_writes(CUflushGPUDirectRDMAWritesTarget target, CUflushGPUDirectRDMAWritesScope scope,
+                               const char **why);
 CUresult cua_launch_multi_device(const CUDA_LAUNCH_PARAMS *list, unsigned n, unsigned flags,
                                  const char **why);
 /* Documented: since CUDA 12 this is always the answer. */

@@ -239,8 +239,7 @@ static CUresult accessed_by(const struct segment *s, int *out, size_t bytes)
 }
 
 /* One attribute of a range that was checked. */
-static CUresult answer(void *data, size_t bytes, CUmem_range_attribute attribute,
-                       const struct segment *s)
+static CUresult answer(void *data, size_t bytes, CUmem_range_attribute attribute, const struct segment *s)
 {
     int v;
 
@@ -300,17 +299,17 @@ CUresult cua_advice_place(const CUmemLocation *loc, struct cua_place *at)
 {
     switch (loc->type) {
     case CU_MEM_LOCATION_TYPE_DEVICE:
-        *at = (struct cua_place){ CU_MEM_LOCATION_TYPE_DEVICE, loc->id };
+        *at = (struct cua_place){CU_MEM_LOCATION_TYPE_DEVICE, loc->id};
         return CUDA_SUCCESS;
     case CU_MEM_LOCATION_TYPE_HOST:
-        *at = (struct cua_place){ CU_MEM_LOCATION_TYPE_HOST, 0 };
+        *at = (struct cua_place){CU_MEM_LOCATION_TYPE_HOST, 0};
         return CUDA_SUCCESS;
     case CU_MEM_LOCATION_TYPE_HOST_NUMA:
         if (loc->id != 0)
             return CUDA_ERROR_INVALID_VALUE;
         /* fall through */
     case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
-        *at = (struct cua_place){ CU_MEM_LOCATION_TYPE_HOST_NUMA, 0 };
+        *at = (struct cua_place){CU_MEM_LOCATION_TYPE_HOST_NUMA, 0};
         return CUDA_SUCCESS;
     default:
         return CUDA_ERROR_INVALID_VALUE;
@@ -319,6 +318,6 @@ CUresult cua_advice_place(const CUmemLocation *loc, struct cua_place *at)
 
 CUmemLocation cua_location_of(CUdevice device)
 {
-    return device == CU_DEVICE_CPU ? (CUmemLocation){ .type = CU_MEM_LOCATION_TYPE_HOST }
-                                   : (CUmemLocation){ .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device };
+    return device == CU_DEVICE_CPU ? (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_HOST}
+                                   : (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
 }

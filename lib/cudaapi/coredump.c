@@ -62,8 +62,7 @@ static CUresult get_name(const char *set, const char *kind, char *value, size_t 
 }
 
 /* One value; own: the context's settings, or NULL. */
-static CUresult get(const struct settings *own, CUcoredumpSettings attrib, void *value,
-                    size_t *size)
+static CUresult get(const struct settings *own, CUcoredumpSettings attrib, void *value, size_t *size)
 {
     const struct settings *s = own && (own->set & bit_of(attrib)) ? own : &global;
     bool v = false;
@@ -146,8 +145,7 @@ static CUresult check_set(CUcoredumpSettings attrib, const void *value, size_t *
 
     if (!size || (int)attrib < CU_COREDUMP_ENABLE_ON_EXCEPTION || attrib >= CU_COREDUMP_MAX)
         return CUDA_ERROR_INVALID_VALUE;
-    return !value || (name ? *size != 0 : *size >= size_of(attrib)) ? CUDA_SUCCESS
-                                                                    : CUDA_ERROR_INVALID_VALUE;
+    return !value || (name ? *size != 0 : *size >= size_of(attrib)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cua_coredump_get(struct cua_coredump *const *own, CUcoredumpSettings attrib, void *value,

@@ -22,8 +22,7 @@ static void test_error_texts(void **state)
     assert_string_equal(cua_error_text(CUDA_ERROR_CONTEXT_ALREADY_CURRENT), "context already current");
     assert_string_equal(cua_error_text(CUDA_ERROR_CONTAINED),
                         "Invalid access of peer GPU memory over nvlink or a hardware error");
-    assert_string_equal(cua_error_text(CUDA_ERROR_TENSOR_MEMORY_LEAK),
-                        "tensor memory not completely freed");
+    assert_string_equal(cua_error_text(CUDA_ERROR_TENSOR_MEMORY_LEAK), "tensor memory not completely freed");
     assert_string_equal(cua_error_text(CUDA_ERROR_EXTERNAL_DEVICE),
                         "an async error has occured in external entity outside of CUDA");
     assert_string_equal(cua_error_text(CUDA_ERROR_KEY_ROTATION),
@@ -44,8 +43,7 @@ static void test_coredump(void **state)
     (void)state;
     assert_int_equal(cua_coredump_set(&own, CU_COREDUMP_ENABLE_ON_EXCEPTION, &on, &size),
                      CUDA_ERROR_NOT_SUPPORTED);
-    assert_int_equal(cua_coredump_set(&own, CU_COREDUMP_ENABLE_ON_EXCEPTION, &off, &size),
-                     CUDA_SUCCESS);
+    assert_int_equal(cua_coredump_set(&own, CU_COREDUMP_ENABLE_ON_EXCEPTION, &off, &size), CUDA_SUCCESS);
     assert_int_equal(cua_coredump_set(&own, CU_COREDUMP_PIPE, "x", &size), CUDA_ERROR_NOT_PERMITTED);
     assert_int_equal(cua_coredump_set(&own, CU_COREDUMP_MAX, &on, &size), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(cua_coredump_set(&own, CU_COREDUMP_LIGHTWEIGHT, &on, &size), CUDA_SUCCESS);
@@ -78,16 +76,15 @@ static int read_mostly(const struct cua_range *r, uint64_t from, uint64_t count)
 {
     int v = -1;
 
-    assert_int_equal(cua_advice_attribute(r, from, count, &v, sizeof(v),
-                                          CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY),
+    assert_int_equal(cua_advice_attribute(r, from, count, &v, sizeof(v), CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY),
                      CUDA_SUCCESS);
     return v;
 }
 
 static void test_advice(void **state)
 {
-    struct cua_range r = { 1, 0x100000, 0x10000 }, other = { 2, 0x100000, 0x10000 };
-    struct cua_place nowhere = { 0, 0 }, host = { CU_MEM_LOCATION_TYPE_HOST, 0 };
+    struct cua_range r = {1, 0x100000, 0x10000}, other = {2, 0x100000, 0x10000};
+    struct cua_place nowhere = {0, 0}, host = {CU_MEM_LOCATION_TYPE_HOST, 0};
     int two[2], v;
 
     (void)state;
@@ -99,17 +96,16 @@ static void test_advice(void **state)
     assert_int_equal(read_mostly(&r, r.base + 0x1000, 1), 0);
     assert_int_equal(cua_advice_keep(&r, r.base, r.size, CU_MEM_ADVISE_SET_ACCESSED_BY, host, alive),
                      CUDA_SUCCESS);
-    assert_int_equal(cua_advice_attribute(&r, r.base, r.size, two, sizeof(two),
-                                          CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY),
-                     CUDA_SUCCESS);
+    assert_int_equal(
+        cua_advice_attribute(&r, r.base, r.size, two, sizeof(two), CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY),
+        CUDA_SUCCESS);
     assert_int_equal(two[0], CU_DEVICE_CPU);
     assert_int_equal(two[1], CU_DEVICE_INVALID);
     assert_int_equal(cua_advice_attribute(&r, r.base, 1, two, 3, CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY),
                      CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(cua_advice_attribute(&r, r.base, 1, &v, 1, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY),
                      CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(cua_advice_attribute(&r, r.base, 1, NULL, sizeof(v),
-                                          CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY),
+    assert_int_equal(cua_advice_attribute(&r, r.base, 1, NULL, sizeof(v), CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY),
                      CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(cua_advice_attribute(&r, r.base, 1, &v, sizeof(v), (CUmem_range_attribute)99),
                      CUDA_ERROR_INVALID_VALUE);
@@ -203,16 +199,15 @@ static CUresult t_unreserve(CUdeviceptr ptr, size_t size)
 }
 
 static const struct cua_memory_ops ops = {
-    t_import, t_release, t_properties, t_granularity, t_device,
-    t_reserve, t_map, t_access, t_unmap, t_unreserve,
+    t_import,  t_release, t_properties, t_granularity, t_device,
+    t_reserve, t_map,     t_access,     t_unmap,       t_unreserve,
 };
 
 static void test_external_memory(void **state)
 {
-    CUDA_EXTERNAL_MEMORY_HANDLE_DESC d = { .type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
-                                           .handle.fd = -1,
-                                           .size = 0x3000 };
-    CUDA_EXTERNAL_MEMORY_BUFFER_DESC b = { .offset = 0x800, .size = 0x2000 };
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC d = {
+        .type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, .handle.fd = -1, .size = 0x3000};
+    CUDA_EXTERNAL_MEMORY_BUFFER_DESC b = {.offset = 0x800, .size = 0x2000};
     CUexternalMemory m;
     CUdeviceptr ptr;
     const char *why = NULL;
@@ -280,8 +275,8 @@ static void test_legacy_launch(void **state)
 
 static void test_legacy_structures(void **state)
 {
-    CUDA_ARRAY3D_DESCRIPTOR wide = { .Width = 1ull << 40, .Height = 2, .Depth = 3 };
-    CUDA_MEMCPY3D_v1 copy = { .srcXInBytes = 1, .srcDevice = 0x10, .dstPitch = 5, .Depth = 4 };
+    CUDA_ARRAY3D_DESCRIPTOR wide = {.Width = 1ull << 40, .Height = 2, .Depth = 3};
+    CUDA_MEMCPY3D_v1 copy = {.srcXInBytes = 1, .srcDevice = 0x10, .dstPitch = 5, .Depth = 4};
 
     (void)state;
     assert_int_equal(cua_narrow_array3d(&wide).Width, UINT32_MAX);
@@ -325,9 +320,9 @@ static void test_absent(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_error_texts),     cmocka_unit_test(test_coredump),
-        cmocka_unit_test(test_advice),          cmocka_unit_test(test_external_memory),
-        cmocka_unit_test(test_legacy_launch),   cmocka_unit_test(test_legacy_structures),
+        cmocka_unit_test(test_error_texts),   cmocka_unit_test(test_coredump),
+        cmocka_unit_test(test_advice),        cmocka_unit_test(test_external_memory),
+        cmocka_unit_test(test_legacy_launch), cmocka_unit_test(test_legacy_structures),
         cmocka_unit_test(test_absent),
     };
 

@@ -52,8 +52,7 @@ CUresult cua_external_memory_import(const struct cua_memory_ops *ops, CUexternal
     struct CUextMemory_st *m;
     CUresult r;
 
-    if (!out || !desc || desc->size == 0 ||
-        (desc->flags & ~(unsigned)CUDA_EXTERNAL_MEMORY_DEDICATED) ||
+    if (!out || !desc || desc->size == 0 || (desc->flags & ~(unsigned)CUDA_EXTERNAL_MEMORY_DEDICATED) ||
         desc->type < CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD ||
         desc->type > CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD)
         return CUDA_ERROR_INVALID_VALUE;
@@ -65,8 +64,7 @@ CUresult cua_external_memory_import(const struct cua_memory_ops *ops, CUexternal
         return CUDA_ERROR_OUT_OF_MEMORY;
     m->size = desc->size;
     *why = NULL; /* of this, the user's import says it itself */
-    r = ops->import(&m->memory, (void *)(intptr_t)desc->handle.fd,
-                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    r = ops->import(&m->memory, (void *)(intptr_t)desc->handle.fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     if (r != CUDA_SUCCESS) {
         free(m);
         return r;
@@ -101,8 +99,8 @@ CUresult cua_external_memory_destroy(const struct cua_memory_ops *ops, CUexterna
 
 /* Maps the memory up to offset + size for the current device: from its beginning, which is all that
    cuMemMap offers, and in whole granules. */
-static CUresult map(const struct cua_memory_ops *ops, CUmemGenericAllocationHandle memory,
-                    uint64_t offset, uint64_t size, struct buffer *b)
+static CUresult map(const struct cua_memory_ops *ops, CUmemGenericAllocationHandle memory, uint64_t offset,
+                    uint64_t size, struct buffer *b)
 {
     CUmemAllocationProp prop;
     CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
@@ -133,8 +131,7 @@ static CUresult map(const struct cua_memory_ops *ops, CUmemGenericAllocationHand
 }
 
 CUresult cua_external_memory_buffer(const struct cua_memory_ops *ops, CUdeviceptr *ptr,
-                                    CUexternalMemory memory,
-                                    const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *desc)
+                                    CUexternalMemory memory, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *desc)
 {
     struct CUextMemory_st m = {0};
     struct buffer *b;
@@ -183,8 +180,7 @@ bool cua_external_memory_free(const struct cua_memory_ops *ops, CUdeviceptr ptr,
 }
 
 CUresult cua_external_memory_array(CUmipmappedArray *mipmap, CUexternalMemory memory,
-                                   const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *desc,
-                                   const char **why)
+                                   const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *desc, const char **why)
 {
     if (!mipmap || !desc || desc->numLevels == 0)
         return CUDA_ERROR_INVALID_VALUE;

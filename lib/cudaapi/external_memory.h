@@ -11,8 +11,7 @@
 
 /* The user's forms of the driver API's calls; each has that call's parameters. */
 struct cua_memory_ops {
-    CUresult (*import)(CUmemGenericAllocationHandle *handle, void *os_handle,
-                       CUmemAllocationHandleType type);
+    CUresult (*import)(CUmemGenericAllocationHandle *handle, void *os_handle, CUmemAllocationHandleType type);
     CUresult (*release)(CUmemGenericAllocationHandle handle);
     CUresult (*properties)(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle);
     CUresult (*granularity)(size_t *granularity, const CUmemAllocationProp *prop,
@@ -33,11 +32,9 @@ CUresult cua_external_memory_import(const struct cua_memory_ops *ops, CUexternal
                                     const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc, const char **why);
 CUresult cua_external_memory_destroy(const struct cua_memory_ops *ops, CUexternalMemory memory);
 CUresult cua_external_memory_buffer(const struct cua_memory_ops *ops, CUdeviceptr *ptr,
-                                    CUexternalMemory memory,
-                                    const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *desc);
+                                    CUexternalMemory memory, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *desc);
 CUresult cua_external_memory_array(CUmipmappedArray *mipmap, CUexternalMemory memory,
-                                   const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *desc,
-                                   const char **why);
+                                   const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *desc, const char **why);
 /* cuMemFree of a mapped buffer; false: there is none at ptr. */
 bool cua_external_memory_free(const struct cua_memory_ops *ops, CUdeviceptr ptr, CUresult *r);
 

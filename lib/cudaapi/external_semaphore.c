@@ -27,16 +27,21 @@ static struct CUextSemaphore_st **find(CUexternalSemaphore s)
 static CUresult result_of(int rc)
 {
     switch (rc) {
-    case -EBADF: return CUDA_ERROR_INVALID_VALUE;
-    case -EINVAL: return CUDA_ERROR_INVALID_HANDLE;
-    case -EOPNOTSUPP: return CUDA_ERROR_NOT_SUPPORTED;
-    case -ENOMEM: return CUDA_ERROR_OUT_OF_MEMORY;
-    default: return CUDA_ERROR_OPERATING_SYSTEM;
+    case -EBADF:
+        return CUDA_ERROR_INVALID_VALUE;
+    case -EINVAL:
+        return CUDA_ERROR_INVALID_HANDLE;
+    case -EOPNOTSUPP:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    case -ENOMEM:
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    default:
+        return CUDA_ERROR_OPERATING_SYSTEM;
     }
 }
 
-CUresult cua_semaphore_check(const CUexternalSemaphore *out,
-                             const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *desc, const char **why)
+CUresult cua_semaphore_check(const CUexternalSemaphore *out, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *desc,
+                             const char **why)
 {
     if (out == NULL || desc == NULL || desc->flags != 0 ||
         desc->type < CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD ||
@@ -50,8 +55,8 @@ CUresult cua_semaphore_check(const CUexternalSemaphore *out,
     return CUDA_SUCCESS;
 }
 
-CUresult cua_semaphore_import(CUexternalSemaphore *out,
-                              const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *desc, const char **why)
+CUresult cua_semaphore_import(CUexternalSemaphore *out, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *desc,
+                              const char **why)
 {
     bool timeline = desc->type == CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD;
     struct CUextSemaphore_st *s = calloc(1, sizeof(*s));
@@ -90,8 +95,7 @@ CUresult cua_semaphore_destroy(CUexternalSemaphore semaphore)
     return CUDA_SUCCESS;
 }
 
-CUresult cua_semaphores_check(bool wait, const CUexternalSemaphore *handles, const void *params,
-                              unsigned n)
+CUresult cua_semaphores_check(bool wait, const CUexternalSemaphore *handles, const void *params, unsigned n)
 {
     const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *s = params;
     const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *w = params;

@@ -96,7 +96,7 @@ CUresult cua_old_get(struct cua_old_launch *const *old, unsigned bytes, int widt
 {
     if (width <= 0 || height <= 0)
         return CUDA_ERROR_INVALID_VALUE;
-    *out = (struct cua_old_args){ .params = calloc(1, bytes + 1) };
+    *out = (struct cua_old_args){.params = calloc(1, bytes + 1)};
     if (out->params == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&lock);

@@ -167,8 +167,7 @@ static int raise_counter(struct vgp_extsem_page *p, uint64_t value)
     do {
         if (now >= value)
             return 1;
-    } while (!__atomic_compare_exchange_n(&p->value, &now, value, false, __ATOMIC_SEQ_CST,
-                                          __ATOMIC_ACQUIRE));
+    } while (!__atomic_compare_exchange_n(&p->value, &now, value, false, __ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE));
     __atomic_add_fetch(&p->changes, 1, __ATOMIC_SEQ_CST);
     syscall(SYS_futex, &p->changes, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     return 0;
@@ -176,7 +175,7 @@ static int raise_counter(struct vgp_extsem_page *p, uint64_t value)
 
 static int set_event(int fd)
 {
-    struct pollfd p = { .fd = fd, .events = POLLOUT };
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
     const uint64_t one = 1;
 
     /* A counter that is full has no room: it is set. Writing would block. */
@@ -215,7 +214,7 @@ static int64_t now_ms(void)
 static int take_event(int fd)
 {
     uint64_t n;
-    struct iovec iov = { &n, sizeof(n) };
+    struct iovec iov = {&n, sizeof(n)};
     ssize_t got = preadv2(fd, &iov, 1, -1, RWF_NOWAIT);
 
     if (got < 0 && (errno == EOPNOTSUPP || errno == ENOSYS)) /* before Linux 5.8 */
@@ -230,7 +229,7 @@ static int wait_readable(const struct vgp_extsem *s, int milliseconds)
     int64_t end = now_ms() + milliseconds;
 
     for (;;) {
-        struct pollfd p = { .fd = s->fd, .events = POLLIN };
+        struct pollfd p = {.fd = s->fd, .events = POLLIN};
         int64_t left = end - now_ms();
         int n = poll(&p, 1, left > 0 ? (int)left : 0);
 

@@ -17,10 +17,10 @@
  * To wait: read `changes`, look at `value`, FUTEX_WAIT on `changes`; the futex is a shared one.
  */
 struct vgp_extsem_page {
-    uint32_t magic;   /* VGP_EXTSEM_MAGIC */
-    uint32_t version; /* 1 */
-    uint64_t value;   /* the counter, atomic */
-    uint32_t changes; /* the futex word, atomic */
+    uint32_t magic;        /* VGP_EXTSEM_MAGIC */
+    uint32_t version;      /* 1 */
+    uint64_t value;        /* the counter, atomic */
+    uint32_t changes;      /* the futex word, atomic */
     uint32_t reserved[11]; /* 0 */
 };
 #define VGP_EXTSEM_MAGIC 0x53545056u /* "VPTS" */

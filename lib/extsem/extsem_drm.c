@@ -74,8 +74,8 @@ int vgp_extsem_drm_import(int fd, bool timeline, int *device, uint32_t *handle, 
 {
     *why = "a DRM syncobj, but no render node of this machine takes it";
     for (unsigned i = 0; i < RENDER_NODES; i++) {
-        struct drm_cap cap = { .capability = CAP_TIMELINE };
-        struct drm_from_fd from = { .fd = fd };
+        struct drm_cap cap = {.capability = CAP_TIMELINE};
+        struct drm_from_fd from = {.fd = fd};
         char path[40];
         int node;
 
@@ -96,7 +96,7 @@ int vgp_extsem_drm_import(int fd, bool timeline, int *device, uint32_t *handle, 
 
 void vgp_extsem_drm_close(int device, uint32_t handle)
 {
-    struct drm_destroy d = { .handle = handle };
+    struct drm_destroy d = {.handle = handle};
 
     call(device, DESTROY, &d);
     close(device);
@@ -105,10 +105,8 @@ void vgp_extsem_drm_close(int device, uint32_t handle)
 int vgp_extsem_drm_signal(int device, uint32_t handle, bool timeline, uint64_t value)
 {
     uint64_t point = 0;
-    struct drm_timeline_list t = {
-        .handles = (uintptr_t)&handle, .points = (uintptr_t)&point, .count = 1
-    };
-    struct drm_list l = { .handles = (uintptr_t)&handle, .count = 1 };
+    struct drm_timeline_list t = {.handles = (uintptr_t)&handle, .points = (uintptr_t)&point, .count = 1};
+    struct drm_list l = {.handles = (uintptr_t)&handle, .count = 1};
     int rc;
 
     if (!timeline)
@@ -120,8 +118,7 @@ int vgp_extsem_drm_signal(int device, uint32_t handle, bool timeline, uint64_t v
     return rc != 0 ? rc : call(device, TIMELINE_SIGNAL, &t);
 }
 
-int vgp_extsem_drm_wait(int device, uint32_t handle, bool timeline, uint64_t value,
-                        int milliseconds)
+int vgp_extsem_drm_wait(int device, uint32_t handle, bool timeline, uint64_t value, int milliseconds)
 {
     struct timespec ts;
     int rc;
@@ -130,11 +127,11 @@ int vgp_extsem_drm_wait(int device, uint32_t handle, bool timeline, uint64_t val
         return 1; /* point 0 means something else to the kernel */
     clock_gettime(CLOCK_MONOTONIC, &ts);
     const int64_t until = ((int64_t)ts.tv_sec * 1000 + milliseconds) * 1000000 + ts.tv_nsec;
-    struct drm_wait w = { .handles = (uintptr_t)&handle, .until_ns = until, .count = 1,
-                          .flags = WAIT_ALL | WAIT_FOR_SUBMIT };
-    struct drm_timeline_wait t = { .handles = w.handles, .points = (uintptr_t)&value,
-                                   .until_ns = until, .count = 1, .flags = w.flags };
-    struct drm_list l = { .handles = w.handles, .count = 1 };
+    struct drm_wait w = {
+        .handles = (uintptr_t)&handle, .until_ns = until, .count = 1, .flags = WAIT_ALL | WAIT_FOR_SUBMIT};
+    struct drm_timeline_wait t = {
+        .handles = w.handles, .points = (uintptr_t)&value, .until_ns = until, .count = 1, .flags = w.flags};
+    struct drm_list l = {.handles = w.handles, .count = 1};
 
     rc = timeline ? call(device, TIMELINE_WAIT, &t) : call(device, WAIT, &w);
     if (rc == -ETIME)

@@ -12,7 +12,6 @@ int vgp_extsem_drm_import(int fd, bool timeline, int *device, uint32_t *handle, 
 void vgp_extsem_drm_close(int device, uint32_t handle);
 /* As vgp_extsem_signal() and vgp_extsem_wait(). */
 int vgp_extsem_drm_signal(int device, uint32_t handle, bool timeline, uint64_t value);
-int vgp_extsem_drm_wait(int device, uint32_t handle, bool timeline, uint64_t value,
-                        int milliseconds);
+int vgp_extsem_drm_wait(int device, uint32_t handle, bool timeline, uint64_t value, int milliseconds);
 
 #endif

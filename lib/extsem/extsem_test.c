@@ -24,10 +24,10 @@
 
 /* ---- the stand-in for DRM ---------------------------------------------------------------------- */
 
-static int syncobj_fd = -1;  /* the descriptor that is named as one */
-static const char *fd_name;  /* ... and how */
-static int nodes;            /* render nodes that there are: the last one takes objects */
-static bool timelines;       /* ... and knows timelines */
+static int syncobj_fd = -1; /* the descriptor that is named as one */
+static const char *fd_name; /* ... and how */
+static int nodes;           /* render nodes that there are: the last one takes objects */
+static bool timelines;      /* ... and knows timelines */
 static bool set, alive;
 static uint64_t point;
 static int fail_with;
@@ -242,9 +242,7 @@ static void test_event(void **state)
     assert_true(n == UINT64_MAX - 1);
     vgp_extsem_put(s);
     close(mine);
-    assert_int_equal(vgp_extsem_import(eventfd(0, EFD_SEMAPHORE | EFD_NONBLOCK), false, &counting,
-                                       &why),
-                     0);
+    assert_int_equal(vgp_extsem_import(eventfd(0, EFD_SEMAPHORE | EFD_NONBLOCK), false, &counting, &why), 0);
     assert_int_equal(vgp_extsem_signal(counting, 0), 0);
     assert_int_equal(vgp_extsem_signal(counting, 0), 0);
     assert_int_equal(vgp_extsem_wait(counting, 0, 0), 1);
@@ -255,7 +253,7 @@ static void test_event(void **state)
 
 static int counter(size_t size, int seals)
 {
-    struct vgp_extsem_page page = { .magic = VGP_EXTSEM_MAGIC, .version = 1 };
+    struct vgp_extsem_page page = {.magic = VGP_EXTSEM_MAGIC, .version = 1};
     int fd = memfd_create("test", MFD_ALLOW_SEALING);
 
     assert_int_equal(pwrite(fd, &page, sizeof(page), 0), (ssize_t)sizeof(page));
@@ -280,8 +278,7 @@ static void test_counter(void **state)
     assert_int_equal(vgp_extsem_signal(s, 4), 1);
     pid = fork(); /* another process signals, while this one sleeps */
     if (pid == 0) {
-        _exit(vgp_extsem_import(other, true, &again, &why) == 0 &&
-                      vgp_extsem_signal(again, UINT64_MAX) == 0
+        _exit(vgp_extsem_import(other, true, &again, &why) == 0 && vgp_extsem_signal(again, UINT64_MAX) == 0
                   ? 0
                   : 1);
     }
@@ -309,7 +306,7 @@ static void refused(int fd, bool timeline, int want)
 
 static void test_refused(void **state)
 {
-    struct vgp_extsem_page page = { .magic = VGP_EXTSEM_MAGIC, .version = 2 };
+    struct vgp_extsem_page page = {.magic = VGP_EXTSEM_MAGIC, .version = 2};
     int fd = counter(64, F_SEAL_SHRINK);
 
     (void)state;
@@ -330,9 +327,9 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_syncobj),  cmocka_unit_test(test_syncobj_timeline),
+        cmocka_unit_test(test_syncobj),         cmocka_unit_test(test_syncobj_timeline),
         cmocka_unit_test(test_syncobj_refused), cmocka_unit_test(test_fence),
-        cmocka_unit_test(test_event),    cmocka_unit_test(test_counter),
+        cmocka_unit_test(test_event),           cmocka_unit_test(test_counter),
         cmocka_unit_test(test_refused),
     };
 

@@ -40,7 +40,7 @@ static struct {
     size_t used;
     struct open_call open[LNK_MAX_SLOTS];
     struct lnk_ring *ring;
-} rec = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1 };
+} rec = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
 _Atomic bool lnk_record_on;
 _Static_assert(sizeof(struct vgp_args_vgpCopy) <= sizeof(rec.open[0].args), "arguments are kept");
 
@@ -57,8 +57,7 @@ static bool write_all(const void *data, size_t size)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0) {
-            dprintf(STDERR_FILENO, "vgpu: VGPU_RECORD: the recording ends here: %s\n",
-                    strerror(errno));
+            dprintf(STDERR_FILENO, "vgpu: VGPU_RECORD: the recording ends here: %s\n", strerror(errno));
             errno = saved;
             return false;
         }
@@ -92,8 +91,8 @@ static void append(const void *data, size_t size)
 
 static void finish(enum vgp_end_reason reason)
 {
-    struct vgp_event e = { .size = END_ROOM, .type = VGP_EVENT_END };
-    struct vgp_event_end end = { .reason = reason, .calls = rec.calls };
+    struct vgp_event e = {.size = END_ROOM, .type = VGP_EVENT_END};
+    struct vgp_event_end end = {.reason = reason, .calls = rec.calls};
 
     append(&e, sizeof(e));
     append(&end, sizeof(end));
@@ -121,8 +120,7 @@ void lnk_record_put(enum vgp_event_type type, uint64_t serial, const void *head,
 {
     static const uint8_t zero[8];
     uint64_t exact = sizeof(struct vgp_event) + (uint64_t)head_size + body_size;
-    struct vgp_event e = { .size = (uint32_t)vgp_pad_to_8(exact), .type = (uint16_t)type,
-                           .serial = serial };
+    struct vgp_event e = {.size = (uint32_t)vgp_pad_to_8(exact), .type = (uint16_t)type, .serial = serial};
 
     if (!room(e.size))
         return;
@@ -165,8 +163,9 @@ static uint8_t *copied(const struct vgp_args_vgpCopy *a, uint32_t *size)
     if (a->dstKind == VGP_COPY_STAGING)
         at = rec.ring->staging + a->dst;
     else if (a->dstKind == VGP_COPY_HOST &&
-             lnk_record_mem_holds(a->dst, vgp_copy_row(a->height * a->depth - 1, a->dstPitch,
-                                                       a->dstHeight, a->height) + a->widthBytes))
+             lnk_record_mem_holds(
+                 a->dst, vgp_copy_row(a->height * a->depth - 1, a->dstPitch, a->dstHeight, a->height) +
+                             a->widthBytes))
         at = (const uint8_t *)(uintptr_t)a->dst;
     else
         return NULL;
@@ -203,12 +202,12 @@ static void on_call(struct lnk_ring *r, const struct vgp_record *record)
     pthread_mutex_unlock(&rec.lock);
 }
 
-static void on_reply(struct lnk_ring *r, uint32_t slot, CUresult result, const void *payload,
-                     uint32_t size, bool dead)
+static void on_reply(struct lnk_ring *r, uint32_t slot, CUresult result, const void *payload, uint32_t size,
+                     bool dead)
 {
     static const uint8_t zero[8];
     struct open_call *o = &rec.open[slot];
-    struct vgp_event_reply head = { .result = (int32_t)result, .payload = size, .dead = dead };
+    struct vgp_event_reply head = {.result = (int32_t)result, .payload = size, .dead = dead};
     uint32_t padded = (uint32_t)vgp_pad_to_8(size);
     uint8_t *data = NULL, *body;
 
@@ -224,8 +223,8 @@ static void on_reply(struct lnk_ring *r, uint32_t slot, CUresult result, const v
         memset(body + size, 0, padded - size);
         memcpy(body + padded, data == NULL ? zero : data, head.data);
         lnk_record_put(VGP_EVENT_REPLY, o->serial, &head, sizeof(head), body, padded + head.data);
-        if (head.data != 0 && ((const struct vgp_args_vgpCopy *)(const void *)o->args)->dstKind ==
-                                  VGP_COPY_HOST) {
+        if (head.data != 0 &&
+            ((const struct vgp_args_vgpCopy *)(const void *)o->args)->dstKind == VGP_COPY_HOST) {
             const struct vgp_args_vgpCopy *a = (const void *)o->args;
 
             for (uint64_t i = 0; i < a->height * a->depth; i++)
@@ -241,11 +240,11 @@ static void on_reply(struct lnk_ring *r, uint32_t slot, CUresult result, const v
     pthread_mutex_unlock(&rec.lock);
 }
 
-static const struct lnk_tap tap = { .call = on_call, .reply = on_reply };
+static const struct lnk_tap tap = {.call = on_call, .reply = on_reply};
 
 void lnk_record_notify(uint16_t type, uint64_t cookie, const uint8_t *data, uint32_t size)
 {
-    struct vgp_event_notify head = { .type = type, .size = size, .cookie = cookie };
+    struct vgp_event_notify head = {.type = type, .size = size, .cookie = cookie};
 
     pthread_mutex_lock(&rec.lock);
     lnk_record_put(VGP_EVENT_NOTIFY, 0, &head, sizeof(head), data, size);
@@ -256,7 +255,7 @@ void lnk_record_notify(uint16_t type, uint64_t cookie, const uint8_t *data, uint
 
 void lnk_record_host_done(uint32_t slot, uint32_t sequence)
 {
-    struct vgp_event_done done = { slot, sequence };
+    struct vgp_event_done done = {slot, sequence};
 
     pthread_mutex_lock(&rec.lock);
     lnk_record_mem_function(true);
@@ -330,8 +329,10 @@ void lnk_record_start(struct lnk_ring *r)
     snprintf(h.program, sizeof(h.program), "%s", program_invocation_short_name);
     rec.limit = limit_from(getenv("VGPU_RECORD_LIMIT"));
     if (rec.limit == 0) {
-        dprintf(STDERR_FILENO, "vgpu: VGPU_RECORD_LIMIT: %s is no size: a number, with K, M or G; "
-                "nothing is recorded\n", getenv("VGPU_RECORD_LIMIT"));
+        dprintf(STDERR_FILENO,
+                "vgpu: VGPU_RECORD_LIMIT: %s is no size: a number, with K, M or G; "
+                "nothing is recorded\n",
+                getenv("VGPU_RECORD_LIMIT"));
         return;
     }
     rec.buffer = malloc(BUFFER);

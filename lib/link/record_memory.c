@@ -65,13 +65,14 @@ static void region_add(uint32_t id, uint64_t va, uint64_t length)
 
     if (r == NULL)
         return;
-    *r = (struct region){ .next = regions, .id = id, .va = va, .length = length };
+    *r = (struct region){.next = regions, .id = id, .va = va, .length = length};
     if (length <= FOLLOWED_MAX - followed)
         r->shadow = calloc(1, length); /* both sides of a replay start with zeros */
     if (r->shadow != NULL)
         followed += length;
     else
-        dprintf(STDERR_FILENO, "vgpu: VGPU_RECORD: %llu bytes of registered memory are not "
+        dprintf(STDERR_FILENO,
+                "vgpu: VGPU_RECORD: %llu bytes of registered memory are not "
                 "followed: what the program writes there is not in the recording\n",
                 (unsigned long long)length);
     regions = r;
@@ -133,7 +134,7 @@ static void put(enum vgp_event_type type, struct region *r, uint64_t from, uint6
 {
     while (from < to) {
         uint32_t n = to - from < VGP_HOST_PIECE ? (uint32_t)(to - from) : VGP_HOST_PIECE;
-        struct vgp_event_host head = { .region = r->id, .size = n, .offset = from };
+        struct vgp_event_host head = {.region = r->id, .size = n, .offset = from};
 
         memcpy(r->shadow + from, (const void *)(uintptr_t)(r->va + from), n);
         lnk_record_put(type, 0, &head, sizeof(head), r->shadow + from, n);
@@ -244,7 +245,7 @@ static void work(const struct vgp_record *record, uint64_t stream)
     }
     if (b == NULL) {
         b = &busy[busy_count++];
-        *b = (struct busy){ stream, record->context, record->thread, 0 };
+        *b = (struct busy){stream, record->context, record->thread, 0};
     }
     b->works = ++works;
 }
@@ -263,7 +264,7 @@ static void note_event(const struct vgp_record *record, uint64_t event, uint64_t
 
     recorded[next_recorded].event = event;
     recorded[next_recorded].works = b == NULL ? 0 : b->works;
-    recorded[next_recorded].on = (struct busy){ stream, record->context, record->thread, 0 };
+    recorded[next_recorded].on = (struct busy){stream, record->context, record->thread, 0};
     next_recorded = (next_recorded + 1) % EVENTS;
 }
 
@@ -272,8 +273,7 @@ static void event_passed(uint64_t event)
 {
     for (unsigned i = 0; i < EVENTS; i++) {
         unsigned k = (next_recorded + EVENTS - 1 - i) % EVENTS;
-        struct vgp_record as = { .context = recorded[k].on.context,
-                                 .thread = recorded[k].on.thread };
+        struct vgp_record as = {.context = recorded[k].on.context, .thread = recorded[k].on.thread};
         struct busy *b;
 
         if (recorded[k].event != event)
@@ -299,8 +299,8 @@ static bool waits(uint16_t call)
 
 static void note_copy(const struct vgp_record *record, const struct vgp_args_vgpCopy *a)
 {
-    uint64_t extent = vgp_copy_row(a->height * a->depth - 1, a->dstPitch, a->dstHeight, a->height) +
-                      a->widthBytes;
+    uint64_t extent =
+        vgp_copy_row(a->height * a->depth - 1, a->dstPitch, a->dstHeight, a->height) + a->widthBytes;
 
     if (a->dstKind != VGP_COPY_HOST || copy_count == COPIES || captures != 0)
         return;

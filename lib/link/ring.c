@@ -45,8 +45,7 @@ struct area {
 static bool areas_ok(const struct area *a, int n, uint64_t window)
 {
     for (int i = 0; i < n; i++) {
-        if (a[i].size == 0 || a[i].offset % 64 != 0 ||
-            !vgp_range_ok(a[i].offset, a[i].size, window))
+        if (a[i].size == 0 || a[i].offset % 64 != 0 || !vgp_range_ok(a[i].offset, a[i].size, window))
             return false;
         for (int k = 0; k < i; k++) {
             if (a[i].offset < a[k].offset + a[k].size && a[k].offset < a[i].offset + a[i].size)
@@ -77,8 +76,7 @@ static const char *check_header(const struct vgp_window_shared *h, uint64_t wind
     return NULL;
 }
 
-int lnk_ring_init(struct lnk_ring *r, struct lnk_transport *t, lnk_notify_fn fn, void *arg,
-                  const char **why)
+int lnk_ring_init(struct lnk_ring *r, struct lnk_transport *t, lnk_notify_fn fn, void *arg, const char **why)
 {
     struct vgp_window_shared h;
     uint8_t *base = t->window;
@@ -90,11 +88,11 @@ int lnk_ring_init(struct lnk_ring *r, struct lnk_transport *t, lnk_notify_fn fn,
         return -EPROTO;
 
     const struct area areas[] = {
-        { 0, VGP_PAGE },
-        { h.ring_offset, h.ring_size },
-        { h.reply_offset, (uint64_t)h.reply_slots * h.reply_slot_size },
-        { h.notify_offset, h.notify_size },
-        { h.staging_offset, h.staging_size },
+        {0, VGP_PAGE},
+        {h.ring_offset, h.ring_size},
+        {h.reply_offset, (uint64_t)h.reply_slots * h.reply_slot_size},
+        {h.notify_offset, h.notify_size},
+        {h.staging_offset, h.staging_size},
     };
     if (!areas_ok(areas, 5, t->window_size)) {
         *why = "areas of the window overlap or lie outside";
@@ -154,8 +152,7 @@ CUresult lnk_ring_declare_dead(struct lnk_ring *r, uint32_t reason)
         if (text[0] == '\0')
             strcpy(text, "the worker on the host is gone");
         if (r->notify_fn != NULL)
-            r->notify_fn(r->notify_arg, VGP_NOTIFY_DETAIL, 0, (const uint8_t *)text,
-                         (uint32_t)strlen(text));
+            r->notify_fn(r->notify_arg, VGP_NOTIFY_DETAIL, 0, (const uint8_t *)text, (uint32_t)strlen(text));
         pthread_mutex_lock(&r->slot_lock);
         pthread_cond_broadcast(&r->slot_cond);
         pthread_mutex_unlock(&r->slot_lock);
@@ -469,8 +466,7 @@ static bool poll_reply(struct lnk_call *c)
                 cpu_relax();
                 if (reply_there(c)) {
                     if (budget < r->spin_max_ns)
-                        atomic_store_explicit(&r->spin_ns, budget + budget / 4 + 1,
-                                              memory_order_relaxed);
+                        atomic_store_explicit(&r->spin_ns, budget + budget / 4 + 1, memory_order_relaxed);
                     return true;
                 }
             }

@@ -23,16 +23,15 @@
 struct lnk_ring;
 
 /* Gets the notifications in their order; called under the notify lock: must not use the ring. */
-typedef void (*lnk_notify_fn)(void *arg, uint16_t type, uint64_t cookie, const uint8_t *data,
-                              uint32_t size);
+typedef void (*lnk_notify_fn)(void *arg, uint16_t type, uint64_t cookie, const uint8_t *data, uint32_t size);
 
 /* Sees what goes over a ring; the recorder of libcuda is one. */
 struct lnk_tap {
     /* Under the ring's lock, before the worker can see the record. */
     void (*call)(struct lnk_ring *r, const struct vgp_record *record);
     /* By the thread that waited, before the slot is given back; dead: no reply will come. */
-    void (*reply)(struct lnk_ring *r, uint32_t slot, CUresult result, const void *payload,
-                  uint32_t size, bool dead);
+    void (*reply)(struct lnk_ring *r, uint32_t slot, CUresult result, const void *payload, uint32_t size,
+                  bool dead);
 };
 
 struct lnk_ring {
@@ -87,8 +86,7 @@ struct lnk_call {
 enum lnk_call_phase { LNK_CALL_NONE = 0, LNK_CALL_OPEN = 1, LNK_CALL_SENT = 2 };
 
 /* Checks the window's header as a set and takes over the layout. 0, or -EPROTO with *why. */
-int lnk_ring_init(struct lnk_ring *r, struct lnk_transport *t, lnk_notify_fn fn, void *arg,
-                  const char **why);
+int lnk_ring_init(struct lnk_ring *r, struct lnk_transport *t, lnk_notify_fn fn, void *arg, const char **why);
 
 enum lnk_reply_want { LNK_REPLY_NONE = 0, LNK_REPLY_WAIT = 1, LNK_REPLY_TRY = 2 };
 /*

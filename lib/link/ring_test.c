@@ -15,7 +15,7 @@ static CUresult count(uint32_t value, uint32_t thread, uint32_t number, uint32_t
 
     if (r != CUDA_SUCCESS)
         return r;
-    memcpy(c.args, (uint32_t[]){ value, thread, number }, 12);
+    memcpy(c.args, (uint32_t[]){value, thread, number}, 12);
     lnk_ring_publish(&c);
     return CUDA_SUCCESS;
 }
@@ -63,7 +63,7 @@ static void test_wrap_and_full(void **state)
         assert_int_equal(count(i, 0, i, 12 + (i * 2654435761u) % 3000), 0);
         sum += i;
     }
-    echo("x", 1, noted, &(uint32_t){ 0 });
+    echo("x", 1, noted, &(uint32_t){0});
     assert_int_equal(f.sum, sum);
     assert_false(f.order_bad);
 }
@@ -75,7 +75,7 @@ static void test_full_ring_slow_worker(void **state)
     for (uint32_t i = 0; i < 400; i++)
         assert_int_equal(count(1, 0, i, 4000), 0);
     f.slow = false;
-    echo("x", 1, noted, &(uint32_t){ 0 });
+    echo("x", 1, noted, &(uint32_t){0});
     assert_int_equal(f.sum, 400);
 }
 
@@ -92,7 +92,7 @@ static void test_record_limit(void **state)
     }
     assert_int_equal(lnk_ring_begin(&f.r, &c, CALL_COUNT, max + 1, LNK_REPLY_NONE, 0, 0),
                      CUDA_ERROR_INVALID_VALUE);
-    echo("x", 1, noted, &(uint32_t){ 0 });
+    echo("x", 1, noted, &(uint32_t){0});
     assert_int_equal(f.sum, 15);
 }
 
@@ -104,7 +104,7 @@ static void *producer(void *arg)
     for (uint32_t i = 0; i < 1000; i++) {
         bad += count(1, id, i, 12 + (i * 40503u + id) % 500) != CUDA_SUCCESS;
         if (i % 8 == 0) {
-            uint32_t word[2] = { id, i }, back[256], n = 0;
+            uint32_t word[2] = {id, i}, back[256], n = 0;
 
             bad += echo(word, sizeof(word), back, &n) != CUDA_SUCCESS;
             bad += memcmp(word, back, sizeof(word)) != 0;
@@ -115,8 +115,7 @@ static void *producer(void *arg)
 
 static void test_threads(void **state)
 {
-    pthread_t
-        t[8]; /* as many as there are reply slots, and the main thread: they wait their turn */
+    pthread_t t[8]; /* as many as there are reply slots, and the main thread: they wait their turn */
 
     (void)state;
     for (uintptr_t i = 0; i < 8; i++)
@@ -127,7 +126,7 @@ static void test_threads(void **state)
         pthread_join(t[i], &bad);
         assert_null(bad);
     }
-    echo("x", 1, noted, &(uint32_t){ 0 });
+    echo("x", 1, noted, &(uint32_t){0});
     assert_int_equal(f.sum, 8 * 1000);
     assert_false(f.order_bad);
 }
@@ -158,8 +157,7 @@ static void test_many_outstanding(void **state)
         memcpy(c[i].args, &i, 4);
         lnk_ring_publish(&c[i]);
     }
-    assert_int_equal(lnk_ring_begin(&f.r, &extra, CALL_ECHO, 4, LNK_REPLY_TRY, 0, 0),
-                     CUDA_ERROR_NOT_READY);
+    assert_int_equal(lnk_ring_begin(&f.r, &extra, CALL_ECHO, 4, LNK_REPLY_TRY, 0, 0), CUDA_ERROR_NOT_READY);
     for (uint32_t i = 8; i-- > 0;) {
         assert_int_equal(lnk_ring_collect(&c[i], &payload, &n), 0);
         assert_memory_equal(payload, &i, 4);
@@ -263,11 +261,11 @@ static void test_hostile_head(void **state)
 static void put_notify(uint64_t *tail, uint16_t type, const char *text)
 {
     uint32_t length = (uint32_t)strlen(text);
-    struct vgp_notify n = { .size = (16 + 4 + length + 15) & ~15u, .type = type };
+    struct vgp_notify n = {.size = (16 + 4 + length + 15) & ~15u, .type = type};
     uint32_t pos = *tail & (f.h->notify_size - 1);
 
     if (pos + n.size > f.h->notify_size) {
-        struct vgp_notify pad = { .size = f.h->notify_size - pos, .type = VGP_NOTIFY_PAD };
+        struct vgp_notify pad = {.size = f.h->notify_size - pos, .type = VGP_NOTIFY_PAD};
 
         memcpy(f.base + f.h->notify_offset + pos, &pad, sizeof(pad));
         *tail += pad.size;
@@ -322,7 +320,7 @@ static void test_prints_with_full_ring(void **state)
 
 static void test_hostile_notification(void **state)
 {
-    struct vgp_notify n = { .size = 4080, .type = VGP_NOTIFY_PRINT };
+    struct vgp_notify n = {.size = 4080, .type = VGP_NOTIFY_PRINT};
     uint32_t length = 0xffffffff, back[256], size;
 
     (void)state;

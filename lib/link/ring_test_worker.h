@@ -132,17 +132,17 @@ static void reply(const struct vgp_record *rec, const void *data, uint32_t size)
 static void print_back(const char *text)
 {
     uint32_t length = (uint32_t)strlen(text);
-    struct vgp_notify n = { .size = (16 + 4 + length + 15) & ~15u, .type = VGP_NOTIFY_PRINT };
+    struct vgp_notify n = {.size = (16 + 4 + length + 15) & ~15u, .type = VGP_NOTIFY_PRINT};
     uint64_t tail = f.h->notify_tail;
     uint32_t pos = tail & (f.h->notify_size - 1);
     uint32_t pad = pos + n.size > f.h->notify_size ? f.h->notify_size - pos : 0;
     uint8_t *base = f.base + f.h->notify_offset;
 
-    while (!f.stop && tail + pad + n.size - __atomic_load_n(&f.h->notify_head, __ATOMIC_ACQUIRE) >
-                          f.h->notify_size)
+    while (!f.stop &&
+           tail + pad + n.size - __atomic_load_n(&f.h->notify_head, __ATOMIC_ACQUIRE) > f.h->notify_size)
         usleep(50);
     if (pad != 0) {
-        memcpy(base + pos, &(struct vgp_notify){ .size = pad, .type = VGP_NOTIFY_PAD }, 16);
+        memcpy(base + pos, &(struct vgp_notify){.size = pad, .type = VGP_NOTIFY_PAD}, 16);
         tail += pad;
         pos = 0;
     }
@@ -208,8 +208,7 @@ static void *worker(void *arg)
             __atomic_store_n(&f.h->worker_state, VGP_WORKER_RUNNING, __ATOMIC_RELAXED);
             continue;
         }
-        rec =
-            (const struct vgp_record *)(f.base + f.h->ring_offset + (head & (f.h->ring_size - 1)));
+        rec = (const struct vgp_record *)(f.base + f.h->ring_offset + (head & (f.h->ring_size - 1)));
         if (rec->call != VGP_CALL_PAD && !serve_one(head)) {
             f.h->sticky_result = CUDA_ERROR_ILLEGAL_ADDRESS;
             f.h->dead_reason = VGPU_DEAD_EXITED;

@@ -67,8 +67,7 @@ void lnk_trace_init(const struct lnk_trace_results *of_library)
     if (json != NULL && *json != '\0') {
         json_fd = open_trace(json);
         if (json_fd < 0)
-            dprintf(STDERR_FILENO, "vgpu: VGPU_TRACE_JSON: cannot open %s: %s\n", json,
-                    strerror(errno));
+            dprintf(STDERR_FILENO, "vgpu: VGPU_TRACE_JSON: cannot open %s: %s\n", json, strerror(errno));
         else
             lnk_trace_on = LNK_TRACE_ALL;
     }
@@ -110,8 +109,7 @@ static void put(int fd, char *line, size_t n)
 
 static size_t prefix(char *line)
 {
-    return (size_t)snprintf(line, LINE_MAX_BYTES, "vgpu[%d.%d] ", (int)getpid(),
-                            (int)syscall(SYS_gettid));
+    return (size_t)snprintf(line, LINE_MAX_BYTES, "vgpu[%d.%d] ", (int)getpid(), (int)syscall(SYS_gettid));
 }
 
 static size_t clamp(size_t n, int added)
@@ -162,9 +160,8 @@ static size_t json_begin(char *line, const char *type, const char *name)
 
     clock_gettime(CLOCK_REALTIME, &ts);
     n = clamp(0, snprintf(line, LINE_MAX_BYTES,
-                          "{\"type\":\"%s\",\"time\":%lld.%06ld,\"pid\":%d,\"tid\":%d,\"call\":",
-                          type, (long long)ts.tv_sec, ts.tv_nsec / 1000, (int)getpid(),
-                          (int)syscall(SYS_gettid)));
+                          "{\"type\":\"%s\",\"time\":%lld.%06ld,\"pid\":%d,\"tid\":%d,\"call\":", type,
+                          (long long)ts.tv_sec, ts.tv_nsec / 1000, (int)getpid(), (int)syscall(SYS_gettid)));
     return json_text(line, n, name);
 }
 
@@ -193,8 +190,7 @@ static void json_call(const char *name, int result, uint64_t ns, const char *arg
     n = json_begin(line, "call", name);
     n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, ",\"args\":"));
     n = json_text(line, n, args);
-    n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n,
-                          ",\"result\":\"%s\",\"code\":%d,\"us\":%llu.%03llu}",
+    n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, ",\"result\":\"%s\",\"code\":%d,\"us\":%llu.%03llu}",
                           text != NULL ? text : "?", result, (unsigned long long)(ns / 1000),
                           (unsigned long long)(ns % 1000)));
     put(json_fd, line, n);
@@ -228,8 +224,8 @@ void lnk_trace_result(const char *name, int result, uint64_t t0_ns, const char *
         n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, ") = %s", text));
     else
         n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, ") = %d", result));
-    n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, " %llu.%03llu us",
-                          (unsigned long long)(ns / 1000), (unsigned long long)(ns % 1000)));
+    n = clamp(n, snprintf(line + n, LINE_MAX_BYTES - n, " %llu.%03llu us", (unsigned long long)(ns / 1000),
+                          (unsigned long long)(ns % 1000)));
     put(trace_fd, line, n);
 }
 
@@ -294,8 +290,8 @@ void lnk_trace_ring(uint64_t records, uint64_t round_trips, uint64_t sleeps, uin
     if (lnk_trace_on != LNK_TRACE_ALL)
         return;
     snprintf(text, sizeof(text), "records=%llu round_trips=%llu sleeps=%llu doorbells=%llu",
-             (unsigned long long)records, (unsigned long long)round_trips,
-             (unsigned long long)sleeps, (unsigned long long)doorbells);
+             (unsigned long long)records, (unsigned long long)round_trips, (unsigned long long)sleeps,
+             (unsigned long long)doorbells);
     if (text_mode == LNK_TRACE_ALL)
         note("ring", "", "end", ": ", text);
     else

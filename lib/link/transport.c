@@ -41,8 +41,7 @@ int lnk_transport_open(struct lnk_transport *t)
         return try_one(t, &lnk_transport_dev, DEVICE_PATH);
     path[0] = '\0';
     if (runtime != NULL && *runtime != '\0') {
-        if ((size_t)snprintf(path, sizeof(path), "%s/%s", runtime, VGP_SOCK_RUNTIME) <
-                sizeof(path) &&
+        if ((size_t)snprintf(path, sizeof(path), "%s/%s", runtime, VGP_SOCK_RUNTIME) < sizeof(path) &&
             access(path, F_OK) == 0)
             return try_one(t, &lnk_transport_sock, path);
     }

@@ -59,8 +59,8 @@ static void dev_close(struct lnk_transport *t)
 
 static int dev_open(struct lnk_transport *t, const char *where)
 {
-    struct vgpu_query query = { 0 };
-    struct vgpu_create_client client = { 0 };
+    struct vgpu_query query = {0};
+    struct vgpu_create_client client = {0};
     const char *step = "open";
     void *p;
     int rc;
@@ -76,8 +76,8 @@ static int dev_open(struct lnk_transport *t, const char *where)
         goto fail;
     if (query.abi_version != VGPU_IOCTL_ABI_VERSION) {
         snprintf(t->why, sizeof(t->why),
-                 "%s speaks ioctl ABI %u, this libcuda speaks %u: update the older of the two",
-                 where, query.abi_version, VGPU_IOCTL_ABI_VERSION);
+                 "%s speaks ioctl ABI %u, this libcuda speaks %u: update the older of the two", where,
+                 query.abi_version, VGPU_IOCTL_ABI_VERSION);
         dev_close(t);
         return -EPROTO;
     }
@@ -123,7 +123,7 @@ static uint64_t dev_seen(struct lnk_transport *t)
 
 static int dev_wait(struct lnk_transport *t, uint64_t seen, int64_t deadline_ns)
 {
-    struct vgpu_wait w = { .seen = seen, .deadline_ns = deadline_ns };
+    struct vgpu_wait w = {.seen = seen, .deadline_ns = deadline_ns};
     int rc = ioctl_retry(t->fd, VGPU_IOCTL_WAIT, &w);
 
     if (rc == 0) {
@@ -155,8 +155,7 @@ static int dev_share(struct lnk_transport *t, void *va, uint64_t length, bool re
     int rc = ioctl_retry(t->fd, VGPU_IOCTL_PIN, &pin);
 
     if (rc != 0) {
-        snprintf(t->why, sizeof(t->why), "pin %llu bytes: %s%s", (unsigned long long)length,
-                 strerror(-rc),
+        snprintf(t->why, sizeof(t->why), "pin %llu bytes: %s%s", (unsigned long long)length, strerror(-rc),
                  rc == -ENOBUFS  ? "; over RLIMIT_MEMLOCK (ulimit -l)"
                  : rc == -ENOMEM ? "; RLIMIT_MEMLOCK of an older driver, or the guest's or the host's memory"
                  : rc == -EMFILE ? "; too many pinned areas in this process"
@@ -164,7 +163,7 @@ static int dev_share(struct lnk_transport *t, void *va, uint64_t length, bool re
                                  : "");
         return rc;
     }
-    *m = (struct lnk_shared_memory){ va, length, pin.region, pin.worker_va };
+    *m = (struct lnk_shared_memory){va, length, pin.region, pin.worker_va};
     return 0;
 }
 
@@ -204,7 +203,7 @@ static int dev_alloc_shared(struct lnk_transport *t, void *hint, uint64_t length
 
 static int dev_unshare(struct lnk_transport *t, struct lnk_shared_memory *m, bool unmap)
 {
-    struct vgpu_unpin unpin = { .region = m->region };
+    struct vgpu_unpin unpin = {.region = m->region};
     int rc = ioctl_retry(t->fd, VGPU_IOCTL_UNPIN, &unpin);
 
     if (unmap)

@@ -63,12 +63,12 @@ static int receive(int sock, void *buf, size_t cap, size_t *got, int fds[2])
         struct cmsghdr align;
         char space[CMSG_SPACE(4 * sizeof(int))];
     } control;
-    struct iovec iov = { buf, cap };
-    struct msghdr msg = { .msg_iov = &iov,
-                          .msg_iovlen = 1,
-                          .msg_control = control.space,
-                          .msg_controllen = sizeof(control.space) };
-    struct pollfd p = { .fd = sock, .events = POLLIN };
+    struct iovec iov = {buf, cap};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control.space,
+                         .msg_controllen = sizeof(control.space)};
+    struct pollfd p = {.fd = sock, .events = POLLIN};
     int n_fds = 0;
     ssize_t n;
 
@@ -126,7 +126,7 @@ static int map_window(struct lnk_transport *t, int fd, uint64_t size)
 
 static int sock_open(struct lnk_transport *t, const char *where)
 {
-    struct sockaddr_un addr = { .sun_family = AF_UNIX };
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
     struct vgp_sock_hello hello = {
         .type = VGP_SOCK_HELLO,
         .version_major = VGP_VERSION_MAJOR,
@@ -138,7 +138,7 @@ static int sock_open(struct lnk_transport *t, const char *where)
         struct vgp_sock_refused refused;
     } answer;
     const char *step = "connect to";
-    int fds[2] = { -1, -1 };
+    int fds[2] = {-1, -1};
     size_t n = 0;
     int rc = -ENAMETOOLONG;
 
@@ -208,7 +208,7 @@ static int64_t now_ns(void)
 
 static bool hung_up(struct lnk_transport *t)
 {
-    struct pollfd p = { .fd = t->fd, .events = 0 };
+    struct pollfd p = {.fd = t->fd, .events = 0};
 
     return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
@@ -261,15 +261,14 @@ static void lock_requests(struct lnk_transport *t)
 }
 
 /* Sends MAP or UNMAP and waits for MAPPED. */
-static int request(struct lnk_transport *t, const struct vgp_sock_map *map, int fd,
-                   uint64_t *worker_va)
+static int request(struct lnk_transport *t, const struct vgp_sock_map *map, int fd, uint64_t *worker_va)
 {
     union {
         struct cmsghdr align;
         char space[CMSG_SPACE(sizeof(int))];
     } control;
-    struct iovec iov = { (void *)map, sizeof(*map) };
-    struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+    struct iovec iov = {(void *)map, sizeof(*map)};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
     struct vgp_sock_mapped mapped;
     int fds[2];
     size_t n = 0;
@@ -308,8 +307,7 @@ static int request(struct lnk_transport *t, const struct vgp_sock_map *map, int 
 }
 
 /* Shares [va, va + length) that is already mapped from fd. */
-static int map_fd(struct lnk_transport *t, int fd, void *va, uint64_t length,
-                  struct lnk_shared_memory *m)
+static int map_fd(struct lnk_transport *t, int fd, void *va, uint64_t length, struct lnk_shared_memory *m)
 {
     struct vgp_sock_map map = {
         .type = VGP_SOCK_MAP,
@@ -337,8 +335,7 @@ static int make_memfd(uint64_t length)
 
     if (fd < 0)
         return -errno;
-    if (ftruncate(fd, (off_t)length) != 0 ||
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+    if (ftruncate(fd, (off_t)length) != 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
         rc = -errno;
         close(fd);
         return rc;
@@ -346,7 +343,8 @@ static int make_memfd(uint64_t length)
     return fd;
 }
 
-static int sock_alloc_shared(struct lnk_transport *t, void *hint, uint64_t length, struct lnk_shared_memory *m)
+static int sock_alloc_shared(struct lnk_transport *t, void *hint, uint64_t length,
+                             struct lnk_shared_memory *m)
 {
     struct sysinfo si;
     void *p;
@@ -388,8 +386,7 @@ static int sock_share(struct lnk_transport *t, void *va, uint64_t length, bool r
     fd = make_memfd(length);
     if (fd < 0)
         return fd;
-    for (uint64_t done = 0;
-         done < length;) { /* write(2) reports bad addresses, memcpy would crash */
+    for (uint64_t done = 0; done < length;) { /* write(2) reports bad addresses, memcpy would crash */
         ssize_t n = pwrite(fd, (uint8_t *)va + done, length - done, (off_t)done);
 
         if (n <= 0) {
@@ -405,7 +402,7 @@ static int sock_share(struct lnk_transport *t, void *va, uint64_t length, bool r
     if (rc == 0) {
         p = mmap(va, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
         if (p == MAP_FAILED) {
-            struct vgp_sock_map map = { .type = VGP_SOCK_UNMAP, .region = m->region };
+            struct vgp_sock_map map = {.type = VGP_SOCK_UNMAP, .region = m->region};
 
             rc = -errno;
             request(t, &map, -1, NULL);
@@ -419,7 +416,7 @@ static int sock_share(struct lnk_transport *t, void *va, uint64_t length, bool r
 
 static int sock_unshare(struct lnk_transport *t, struct lnk_shared_memory *m, bool unmap)
 {
-    struct vgp_sock_map map = { .type = VGP_SOCK_UNMAP, .region = m->region };
+    struct vgp_sock_map map = {.type = VGP_SOCK_UNMAP, .region = m->region};
     int rc = request(t, &map, -1, NULL);
 
     if (unmap)

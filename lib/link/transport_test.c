@@ -57,9 +57,9 @@ static void send_with_fds(const void *data, size_t n, const int *fds, int n_fds)
     union {
         struct cmsghdr align;
         char space[CMSG_SPACE(2 * sizeof(int))];
-    } control = { 0 };
-    struct iovec iov = { (void *)data, n };
-    struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+    } control = {0};
+    struct iovec iov = {(void *)data, n};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 
     if (n_fds != 0) {
         msg.msg_control = control.space;
@@ -74,9 +74,9 @@ static void send_with_fds(const void *data, size_t n, const int *fds, int n_fds)
 
 static void welcome(void)
 {
-    struct vgp_sock_welcome w = { .type = VGP_SOCK_WELCOME, .window_size = VGP_WINDOW_MIN };
-    struct vgp_sock_refused r = { .type = VGP_SOCK_REFUSED, .text = "the test does not like you" };
-    int fds[2] = { b.memfd, b.bell };
+    struct vgp_sock_welcome w = {.type = VGP_SOCK_WELCOME, .window_size = VGP_WINDOW_MIN};
+    struct vgp_sock_refused r = {.type = VGP_SOCK_REFUSED, .text = "the test does not like you"};
+    int fds[2] = {b.memfd, b.bell};
 
     switch (b.how) {
     case REFUSE:
@@ -139,7 +139,7 @@ static void *broker(void *arg)
 
 static void start(enum behaviour how)
 {
-    struct sockaddr_un addr = { .sun_family = AF_UNIX };
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
 
     memset(&b, 0, sizeof(b));
     b.how = how;
@@ -206,14 +206,14 @@ static void test_refusals(void **state)
         int error;
         const char *text;
     } rows[] = {
-        { REFUSE, -ECONNREFUSED, "the test does not like you" },
-        { HANG_UP, -ECONNRESET, "greet" },
-        { NO_FDS, -EPROTO, "window" },
-        { SMALL_WINDOW, -EPROTO, "window" },
-        { SHORT_MEMFD, -EPROTO, "window" },
-        { SHORT_MESSAGE, -EPROTO, "window" },
-        { WRONG_TYPE, -EPROTO, "window" },
-        { UNSEALED, -EPROTO, "window" },
+        {REFUSE, -ECONNREFUSED, "the test does not like you"},
+        {HANG_UP, -ECONNRESET, "greet"},
+        {NO_FDS, -EPROTO, "window"},
+        {SMALL_WINDOW, -EPROTO, "window"},
+        {SHORT_MEMFD, -EPROTO, "window"},
+        {SHORT_MESSAGE, -EPROTO, "window"},
+        {WRONG_TYPE, -EPROTO, "window"},
+        {UNSEALED, -EPROTO, "window"},
     };
 
     (void)state;
@@ -287,7 +287,7 @@ static void test_wait(void **state)
 static void test_shared_memory(void **state)
 {
     struct lnk_transport t;
-    struct lnk_shared_memory m = { 0 }, n = { 0 };
+    struct lnk_shared_memory m = {0}, n = {0};
     char *own = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     (void)state;
@@ -318,9 +318,7 @@ static void test_shared_memory_refused(void **state)
     static const struct {
         enum behaviour how;
         int error;
-    } rows[] = { { MAP_QUOTA, -EDQUOT },
-                 { MAP_WRONG_REGION, -EPROTO },
-                 { MAP_HANG_UP, -ECONNRESET } };
+    } rows[] = {{MAP_QUOTA, -EDQUOT}, {MAP_WRONG_REGION, -EPROTO}, {MAP_HANG_UP, -ECONNRESET}};
 
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

@@ -109,7 +109,8 @@ static void keep(const void *image)
         hash = (hash ^ (unsigned char)*p) * 1099511628211u;
     snprintf(path, sizeof(path), "%s/%llx", folder, (unsigned long long)hash & 15);
     mkdir(path, 0700);
-    snprintf(path, sizeof(path), "%s/%llx/%llx", folder, (unsigned long long)hash & 15, (unsigned long long)hash);
+    snprintf(path, sizeof(path), "%s/%llx/%llx", folder, (unsigned long long)hash & 15,
+             (unsigned long long)hash);
     hit = !stat(path, &st);
     fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     if (fd >= 0)
@@ -129,15 +130,16 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
     return REAL(cuModuleLoadData, module, image);
 }
 
-CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n, CUjit_option *options, void **values)
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n, CUjit_option *options,
+                            void **values)
 {
     keep(image);
     block();
     return REAL(cuModuleLoadDataEx, module, image, n, options, values);
 }
 
-CUresult cuLibraryLoadData(CUlibrary *library, const void *image, CUjit_option *jit, void **jit_values, unsigned jits,
-                           CUlibraryOption *options, void **values, unsigned n)
+CUresult cuLibraryLoadData(CUlibrary *library, const void *image, CUjit_option *jit, void **jit_values,
+                           unsigned jits, CUlibraryOption *options, void **values, unsigned n)
 {
     block();
     return REAL(cuLibraryLoadData, library, image, jit, jit_values, jits, options, values, n);
@@ -175,7 +177,8 @@ static bool captures(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 
-    return REAL(cuStreamIsCapturing, stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+    return REAL(cuStreamIsCapturing, stream, &status) != CUDA_SUCCESS ||
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 /* Behind a launch: takes a place in the queue. Nobody else launches there until the oldest launch has left its own. */
@@ -197,8 +200,8 @@ static void take_place(CUstream stream)
     pthread_mutex_unlock(&c->lock);
 }
 
-CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                        unsigned shared, CUstream stream, void **params, void **extra)
+CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                        unsigned bz, unsigned shared, CUstream stream, void **params, void **extra)
 {
     CUresult r = REAL(cuLaunchKernel, f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
 

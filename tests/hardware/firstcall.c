@@ -22,7 +22,8 @@
 
 #include "firstcall_ptx.h"
 
-static const struct fc_step *const tables[] = {fc_basic_steps, fc_memory_steps, fc_work_steps, fc_share_steps};
+static const struct fc_step *const tables[] = {fc_basic_steps, fc_memory_steps, fc_work_steps,
+                                               fc_share_steps};
 
 static const struct fc_step *step_at(size_t index)
 {
@@ -228,7 +229,8 @@ static void supervise(const struct fc *fc, size_t index, bool one)
             dup2(pipes[1], 1);
             close(pipes[0]);
             close(pipes[1]);
-            execl("/proc/self/exe", fc->self, "--libcuda", fc->library, alone ? "--child-one" : "--child", at, (char *)NULL);
+            execl("/proc/self/exe", fc->self, "--libcuda", fc->library, alone ? "--child-one" : "--child", at,
+                  (char *)NULL);
             _exit(127);
         }
         close(pipes[1]);
@@ -240,9 +242,10 @@ static void supervise(const struct fc *fc, size_t index, bool one)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: firstcall [--libcuda PATH] [--list] [--only STEP] [--limit SECONDS]\n"
-                    "Prints step, CUresult (-1: died or hangs), microseconds, remark. PATH: the driver library\n"
-                    "(default: libcuda.so.1, as the dynamic linker finds it). SECONDS: no step may take longer.\n");
+    fprintf(stderr,
+            "usage: firstcall [--libcuda PATH] [--list] [--only STEP] [--limit SECONDS]\n"
+            "Prints step, CUresult (-1: died or hangs), microseconds, remark. PATH: the driver library\n"
+            "(default: libcuda.so.1, as the dynamic linker finds it). SECONDS: no step may take longer.\n");
     return 2;
 }
 
@@ -287,6 +290,7 @@ int main(int argc, char **argv)
     if (!step_at(index) || longest < 1)
         return usage();
     supervise(&fc, index, only != NULL);
-    printf("firstcall: %d steps, %d succeeded, %d refused, %d died\n", sums.tried, sums.succeeded, sums.refused, sums.died);
+    printf("firstcall: %d steps, %d succeeded, %d refused, %d died\n", sums.tried, sums.succeeded,
+           sums.refused, sums.died);
     return 0;
 }

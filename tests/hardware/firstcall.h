@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 /* Every function that a step calls. cuda.h renames some of them (_v2, ...): members are called like the symbols. */
+/* clang-format off */
 #define FC_CALLS(X) \
     X(cuInit) X(cuDriverGetVersion) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceGetAttribute) \
     X(cuDeviceTotalMem) X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuCtxSynchronize) X(cuCtxGetLimit) \
@@ -27,6 +28,7 @@
     X(cuMemFreeAsync) X(cuGraphCreate) X(cuGraphAddKernelNode) X(cuGraphInstantiateWithFlags) X(cuGraphLaunch) \
     X(cuGraphExecDestroy) X(cuGraphDestroy) X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle) \
     X(cuIpcGetEventHandle) X(cuIpcOpenEventHandle)
+/* clang-format on */
 
 #define FC_MEMBER_(name) __typeof__(name) *name;
 #define FC_MEMBER(name) FC_MEMBER_(name)

@@ -38,9 +38,10 @@ static CUresult attributes(struct fc *fc)
     fc->cu.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, fc->device);
     fc->cu.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, fc->device);
     fc->cu.cuDeviceGetAttribute(&pageable, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, fc->device);
-    fc->cu.cuDeviceGetAttribute(&tables, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, fc->device);
-    fc_note(fc, "%s, %d.%d, %zu MB, %d attributes, pageable access %d, host page tables %d", name, major, minor,
-            total >> 20, known, pageable, tables);
+    fc->cu.cuDeviceGetAttribute(&tables, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
+                                fc->device);
+    fc_note(fc, "%s, %d.%d, %zu MB, %d attributes, pageable access %d, host page tables %d", name, major,
+            minor, total >> 20, known, pageable, tables);
     return CUDA_SUCCESS;
 }
 
@@ -56,8 +57,8 @@ static CUresult limits(struct fc *fc)
     FC_TRY(fc_context(fc));
     for (int i = 0; i < CU_LIMIT_MAX; i++)
         fc->cu.cuCtxGetLimit(&value[i], (CUlimit)i);
-    fc_note(fc, "stack %zu, printf %zu, heap %zu", value[CU_LIMIT_STACK_SIZE], value[CU_LIMIT_PRINTF_FIFO_SIZE],
-            value[CU_LIMIT_MALLOC_HEAP_SIZE]);
+    fc_note(fc, "stack %zu, printf %zu, heap %zu", value[CU_LIMIT_STACK_SIZE],
+            value[CU_LIMIT_PRINTF_FIFO_SIZE], value[CU_LIMIT_MALLOC_HEAP_SIZE]);
     return CUDA_SUCCESS;
 }
 
@@ -85,12 +86,7 @@ static CUresult ptx_again(struct fc *fc)
 }
 
 const struct fc_step fc_basic_steps[] = {
-    {"init", init, 60, 0},
-    {"version", version, 20, 0},
-    {"attributes", attributes, 20, 0},
-    {"context", context, 60, 0},
-    {"limits", limits, 20, 0},
-    {"ptx_new", ptx_new, 60, 0},
-    {"ptx_again", ptx_again, 60, 0},
-    {NULL, NULL, 0, 0},
+    {"init", init, 60, 0},           {"version", version, 20, 0}, {"attributes", attributes, 20, 0},
+    {"context", context, 60, 0},     {"limits", limits, 20, 0},   {"ptx_new", ptx_new, 60, 0},
+    {"ptx_again", ptx_again, 60, 0}, {NULL, NULL, 0, 0},
 };

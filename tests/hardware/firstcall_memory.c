@@ -196,7 +196,8 @@ static CUresult vmm_export(struct fc *fc)
     FC_TRY(fc->cu.cuMemSetAccess(p, size, &access, 1));
     FC_TRY(fc->cu.cuMemsetD8(p, 7, size));
     FC_TRY(fc->cu.cuMemExportToShareableHandle(&fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-    FC_TRY(fc->cu.cuMemImportFromShareableHandle(&again, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    FC_TRY(fc->cu.cuMemImportFromShareableHandle(&again, (void *)(intptr_t)fd,
+                                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     close(fd);
     FC_TRY(fc->cu.cuMemRelease(again));
     FC_TRY(fc->cu.cuMemUnmap(p, size));

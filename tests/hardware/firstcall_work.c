@@ -133,9 +133,15 @@ static CUresult graph_extra(struct fc *fc)
         int n;
     } packed = {.n = 64};
     size_t size = sizeof(CUdeviceptr) + sizeof(int);
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
-    CUDA_KERNEL_NODE_PARAMS node = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 64, .blockDimY = 1,
-                                    .blockDimZ = 1, .extra = extra};
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                     CU_LAUNCH_PARAM_END};
+    CUDA_KERNEL_NODE_PARAMS node = {.gridDimX = 1,
+                                    .gridDimY = 1,
+                                    .gridDimZ = 1,
+                                    .blockDimX = 64,
+                                    .blockDimY = 1,
+                                    .blockDimZ = 1,
+                                    .extra = extra};
     CUgraphNode added;
     CUgraphExec exec;
     CUgraph graph;

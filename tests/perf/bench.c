@@ -203,8 +203,7 @@ static bool launches(void)
            burst);
     for (int k = 0; k < 2; k++) {
         printf("  %-46s %8.2f %8.2f %8.2f\n", k ? "provider called directly" : "ours",
-               samples_at(&s[k], 0.5) / 1e3, samples_at(&s[k], 0.99) / 1e3,
-               samples_at(&many[k], 0.5) / 1e3);
+               samples_at(&s[k], 0.5) / 1e3, samples_at(&s[k], 0.99) / 1e3, samples_at(&many[k], 0.5) / 1e3);
         note(k ? "launch and synchronise provider" : "launch and synchronise ours", "ns",
              samples_at(&s[k], 0.5));
         note(k ? "launch in a row provider" : "launch in a row ours", "ns", samples_at(&many[k], 0.5));
@@ -223,8 +222,8 @@ struct side {
 static double copy_once(struct api *a, struct side *s, int pinned, int back, size_t n)
 {
     uint64_t t0 = now_ns();
-    CUresult r = back ? a->cuMemcpyDtoH(s->host[pinned], s->dev, n)
-                      : a->cuMemcpyHtoD(s->dev, s->host[pinned], n);
+    CUresult r =
+        back ? a->cuMemcpyDtoH(s->host[pinned], s->dev, n) : a->cuMemcpyHtoD(s->dev, s->host[pinned], n);
     return broken("copy", r) ? -1 : (double)(now_ns() - t0);
 }
 
@@ -260,8 +259,8 @@ static bool copies(void)
                     }
                 double o = (double)n / samples_at(&s[0], 0.5), d = (double)n / samples_at(&s[1], 0.5);
                 char key[96];
-                printf("  %-9s %-10s %8zu KiB %10.2f %8.2f   %.2f%s\n", kinds[pinned], ways[back],
-                       n >> 10, o, d, o / d, n >= 1u << 20 && o / d < 0.8 ? "  below 0.8" : "");
+                printf("  %-9s %-10s %8zu KiB %10.2f %8.2f   %.2f%s\n", kinds[pinned], ways[back], n >> 10, o,
+                       d, o / d, n >= 1u << 20 && o / d < 0.8 ? "  below 0.8" : "");
                 snprintf(key, sizeof(key), "copy %s %s %zu ours", kinds[pinned], ways[back], n);
                 note(key, "GB/s", o);
                 snprintf(key, sizeof(key), "copy %s %s %zu provider", kinds[pinned], ways[back], n);
@@ -322,8 +321,8 @@ static bool first_kernel(void)
             samples_add(&s[k], t);
         }
     printf("from exec to the first kernel's result and exit, milliseconds\n");
-    printf("  %-46s %8.2f\n  %-46s %8.2f\n", "ours", samples_at(&s[0], 0.5) / 1e6,
-           "provider called directly", samples_at(&s[1], 0.5) / 1e6);
+    printf("  %-46s %8.2f\n  %-46s %8.2f\n", "ours", samples_at(&s[0], 0.5) / 1e6, "provider called directly",
+           samples_at(&s[1], 0.5) / 1e6);
     note("first kernel ours", "ns", samples_at(&s[0], 0.5));
     note("first kernel provider", "ns", samples_at(&s[1], 0.5));
     return true;

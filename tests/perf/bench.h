@@ -42,15 +42,17 @@ void echo_stop(struct echo *e);
 int echo_pid(const struct echo *e);
 
 /* ---- the driver API, loaded from one library (api.c) ---- */
-#define API_CALLS(X)                                                                               \
-    X(cuInit, cuInit) X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain)                        \
-    X(cuCtxSetCurrent, cuCtxSetCurrent) X(cuMemGetInfo, cuMemGetInfo_v2)                           \
-    X(cuModuleLoadData, cuModuleLoadData) X(cuModuleGetFunction, cuModuleGetFunction)              \
-    X(cuLaunchKernel, cuLaunchKernel) X(cuCtxSynchronize, cuCtxSynchronize)                        \
-    X(cuMemAlloc, cuMemAlloc_v2) X(cuMemFree, cuMemFree_v2) X(cuMemHostAlloc, cuMemHostAlloc)      \
-    X(cuMemFreeHost, cuMemFreeHost) X(cuMemcpyHtoD, cuMemcpyHtoD_v2)                               \
-    X(cuMemcpyDtoH, cuMemcpyDtoH_v2) X(cuStreamQuery, cuStreamQuery)                               \
+/* clang-format off */
+#define API_CALLS(X) \
+    X(cuInit, cuInit) X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain) \
+    X(cuCtxSetCurrent, cuCtxSetCurrent) X(cuMemGetInfo, cuMemGetInfo_v2) \
+    X(cuModuleLoadData, cuModuleLoadData) X(cuModuleGetFunction, cuModuleGetFunction) \
+    X(cuLaunchKernel, cuLaunchKernel) X(cuCtxSynchronize, cuCtxSynchronize) \
+    X(cuMemAlloc, cuMemAlloc_v2) X(cuMemFree, cuMemFree_v2) X(cuMemHostAlloc, cuMemHostAlloc) \
+    X(cuMemFreeHost, cuMemFreeHost) X(cuMemcpyHtoD, cuMemcpyHtoD_v2) \
+    X(cuMemcpyDtoH, cuMemcpyDtoH_v2) X(cuStreamQuery, cuStreamQuery) \
     X(cuDeviceGetName, cuDeviceGetName) X(cuMemsetD8, cuMemsetD8_v2)
+/* clang-format on */
 
 struct api {
     void *lib;

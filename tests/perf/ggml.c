@@ -29,29 +29,28 @@ struct init_params {
 };
 enum { F32 = 0, F16 = 1, Q4_0 = 2, Q8_0 = 8, Q4_K = 12, Q6_K = 14, I32 = 26 }; /* enum ggml_type */
 
-#define GGML(X)                                                                                    \
-    X(void *, ggml_init, (struct init_params))                                                     \
-    X(void, ggml_free, (void *))                                                                   \
-    X(T, ggml_new_tensor_4d, (void *, int, int64_t, int64_t, int64_t, int64_t))                    \
-    X(T, ggml_mul_mat, (void *, T, T))                                                             \
-    X(T, ggml_rms_norm, (void *, T, float))                                                        \
-    X(T, ggml_soft_max, (void *, T))                                                               \
-    X(T, ggml_add, (void *, T, T))                                                                 \
-    X(T, ggml_rope, (void *, T, T, int, int))                                                      \
-    X(T, ggml_flash_attn_ext, (void *, T, T, T, T, float, float, float))                           \
-    X(void *, ggml_new_graph, (void *))                                                            \
-    X(void, ggml_build_forward_expand, (void *, T))                                                \
-    X(size_t, ggml_nbytes, (T))                                                                    \
-    X(int64_t, ggml_nelements, (T))                                                                \
-    X(size_t, ggml_quantize_chunk,                                                                 \
-      (int, const float *, void *, int64_t, int64_t, int64_t, const float *))                      \
-    X(void *, ggml_backend_reg_dev_get, (void *, size_t))                                          \
-    X(void *, ggml_backend_reg_get_proc_address, (void *, const char *))                           \
-    X(void *, ggml_backend_dev_init, (void *, const char *))                                       \
-    X(void *, ggml_backend_alloc_ctx_tensors, (void *, void *))                                    \
-    X(void, ggml_backend_buffer_free, (void *))                                                    \
-    X(void, ggml_backend_tensor_set, (T, const void *, size_t, size_t))                            \
-    X(void, ggml_backend_tensor_get, (T, void *, size_t, size_t))                                  \
+#define GGML(X) \
+    X(void *, ggml_init, (struct init_params)) \
+    X(void, ggml_free, (void *)) \
+    X(T, ggml_new_tensor_4d, (void *, int, int64_t, int64_t, int64_t, int64_t)) \
+    X(T, ggml_mul_mat, (void *, T, T)) \
+    X(T, ggml_rms_norm, (void *, T, float)) \
+    X(T, ggml_soft_max, (void *, T)) \
+    X(T, ggml_add, (void *, T, T)) \
+    X(T, ggml_rope, (void *, T, T, int, int)) \
+    X(T, ggml_flash_attn_ext, (void *, T, T, T, T, float, float, float)) \
+    X(void *, ggml_new_graph, (void *)) \
+    X(void, ggml_build_forward_expand, (void *, T)) \
+    X(size_t, ggml_nbytes, (T)) \
+    X(int64_t, ggml_nelements, (T)) \
+    X(size_t, ggml_quantize_chunk, (int, const float *, void *, int64_t, int64_t, int64_t, const float *)) \
+    X(void *, ggml_backend_reg_dev_get, (void *, size_t)) \
+    X(void *, ggml_backend_reg_get_proc_address, (void *, const char *)) \
+    X(void *, ggml_backend_dev_init, (void *, const char *)) \
+    X(void *, ggml_backend_alloc_ctx_tensors, (void *, void *)) \
+    X(void, ggml_backend_buffer_free, (void *)) \
+    X(void, ggml_backend_tensor_set, (T, const void *, size_t, size_t)) \
+    X(void, ggml_backend_tensor_get, (T, void *, size_t, size_t)) \
     X(int, ggml_backend_graph_compute, (void *, void *))
 
 #define X(ret, name, args) static ret(*name) args;
@@ -135,8 +134,9 @@ static void *cpu_backend(void)
     printf("ggml-bench: CPU backend %s\n", best);
     lib = load(dir, best);
     b = backend(lib, &reg);
-    threads = reg ? (void (*)(void *, int))ggml_backend_reg_get_proc_address(
-                        reg, "ggml_backend_set_n_threads") : NULL;
+    threads =
+        reg ? (void (*)(void *, int))ggml_backend_reg_get_proc_address(reg, "ggml_backend_set_n_threads")
+            : NULL;
     if (b && threads)
         threads(b, (int)sysconf(_SC_NPROCESSORS_ONLN));
     return b;
@@ -152,9 +152,9 @@ struct side {
 
 struct row {
     const char *name;
-    int kind, type; /* of the weights */
+    int kind, type;  /* of the weights */
     int64_t k, m, n; /* of a multiplication: columns, rows, vectors; else sizes of the operation */
-    int chain; /* how often the operation stands in the graph, one after the other */
+    int chain;       /* how often the operation stands in the graph, one after the other */
 };
 enum { MUL_MAT, RMS_NORM, SOFT_MAX, ADD, ROPE, ATTENTION };
 
@@ -203,7 +203,7 @@ static bool build(struct side *s, const struct row *r)
     default:
         s->out = s->in[0] = ggml_new_tensor_4d(c, F32, r->k, r->m, r->n, 1);
         for (int i = 0; i < r->chain; i++)
-            s->out = r->kind == RMS_NORM ? ggml_rms_norm(c, s->out, 1e-5f)
+            s->out = r->kind == RMS_NORM   ? ggml_rms_norm(c, s->out, 1e-5f)
                      : r->kind == SOFT_MAX ? ggml_soft_max(c, s->out)
                                            : ggml_add(c, s->out, s->in[0]);
         break;
@@ -288,8 +288,8 @@ static void report(const struct row *r, struct side *s)
     if (!good)
         printf("    the results differ: normalised mean square error %g\n", nmse);
     if (json)
-        fprintf(json, "%s\n  \"ggml %s\": {\"ours_us\": %.6g, \"cpu_us\": %.6g, \"ratio\": %.4g}",
-                separator, r->name, s[0].best * 1e6, s[1].best * 1e6, ratio);
+        fprintf(json, "%s\n  \"ggml %s\": {\"ours_us\": %.6g, \"cpu_us\": %.6g, \"ratio\": %.4g}", separator,
+                r->name, s[0].best * 1e6, s[1].best * 1e6, ratio);
     separator = ",";
     *(good ? &passed : &failed) += 1;
 }
@@ -308,8 +308,10 @@ static void run_row(const struct row *r, void *device, void *cpu)
             return;
         }
     for (int i = 0; i < 4 && s[0].in[i]; i++) {
-        int type = r->kind == MUL_MAT ? (i ? F32 : r->type)
-                   : r->kind == ATTENTION ? (i ? F16 : F32) : r->kind == ROPE && i ? I32 : F32;
+        int type = r->kind == MUL_MAT     ? (i ? F32 : r->type)
+                   : r->kind == ATTENTION ? (i ? F16 : F32)
+                   : r->kind == ROPE && i ? I32
+                                          : F32;
 
         fill(s, i, type, r->kind == MUL_MAT && !i ? r->m : 1);
     }
@@ -357,9 +359,9 @@ int main(int argc, char **argv)
     if (!dir)
         die("--dir is missing");
     base = load(dir, "libggml-base.so");
-#define X(ret, name, args)                                                                         \
-    name = (ret(*) args)dlsym(base, #name);                                                        \
-    if (!name)                                                                                     \
+#define X(ret, name, args) \
+    name = (ret(*) args)dlsym(base, #name); \
+    if (!name) \
         die(#name);
     GGML(X)
 #undef X

@@ -39,15 +39,13 @@ static const struct row {
     {"atom.global.add.u32, one address", "atom.global.add.u32 %%r3, [%%d0], 1;"},
     {"red.shared.add.u32, contiguous", "red.shared.add.u32 [%%r5+%d], 1;"},
     {"ldmatrix.x4", "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%%m0, %%m1, %%m2, %%m3}, [%%r6];"},
-    {"mma m16n8k16 f16, f32",
-     "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%%h0, %%h1, %%h2, %%h3}, "
-     "{%%m0, %%m1, %%m2, %%m3}, {%%m0, %%m1}, {%%h0, %%h1, %%h2, %%h3};"},
+    {"mma m16n8k16 f16, f32", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%%h0, %%h1, %%h2, %%h3}, "
+                              "{%%m0, %%m1, %%m2, %%m3}, {%%m0, %%m1}, {%%h0, %%h1, %%h2, %%h3};"},
     {"mma m16n8k16 bf16, f32",
      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%%h0, %%h1, %%h2, %%h3}, "
      "{%%m0, %%m1, %%m2, %%m3}, {%%m0, %%m1}, {%%h0, %%h1, %%h2, %%h3};"},
-    {"mma m16n8k32 s8, s32",
-     "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%%n0, %%n1, %%n2, %%n3}, "
-     "{%%m0, %%m1, %%m2, %%m3}, {%%m0, %%m1}, {%%n0, %%n1, %%n2, %%n3};"},
+    {"mma m16n8k32 s8, s32", "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%%n0, %%n1, %%n2, %%n3}, "
+                             "{%%m0, %%m1, %%m2, %%m3}, {%%m0, %%m1}, {%%n0, %%n1, %%n2, %%n3};"},
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
@@ -110,8 +108,7 @@ int main(int argc, char **argv)
         else if (i + 1 < argc && !strcmp(argv[i], "--json"))
             json_file = argv[++i];
     }
-    if (!provider || !api_open(&a, provider) || a.cuMemAlloc(&p, 65536) ||
-        a.cuMemsetD8(p, 0, 65536)) {
+    if (!provider || !api_open(&a, provider) || a.cuMemAlloc(&p, 65536) || a.cuMemsetD8(p, 0, 65536)) {
         fprintf(stderr, "insn-bench: no device, or --provider is missing\n");
         return 1;
     }

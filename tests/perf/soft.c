@@ -28,8 +28,8 @@ static void row(const char *name, double ours, double theirs, const char *unit)
         printf(" %10.2f %8.2f", theirs, ratio);
     printf("  %s\n", unit);
     if (json)
-        fprintf(json, "%s\n  \"%s\": {\"value\": %.4g, \"beside\": %.4g, \"unit\": \"%s\"}", passed ? "," : "{",
-                name, ours, theirs, unit);
+        fprintf(json, "%s\n  \"%s\": {\"value\": %.4g, \"beside\": %.4g, \"unit\": \"%s\"}",
+                passed ? "," : "{", name, ours, theirs, unit);
     passed++;
 }
 
@@ -87,7 +87,8 @@ static void memory(struct api *a, size_t n, unsigned rounds)
 /* An empty kernel: what a launch takes, alone and behind others, and a block. */
 static void launches(struct api *a, unsigned rounds)
 {
-    static const char text[] = ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry e() { ret; }\n";
+    static const char text[] =
+        ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry e() { ret; }\n";
     struct samples alone = {0}, many = {0}, blocks = {0};
     CUmodule m;
     CUfunction f;
@@ -137,10 +138,13 @@ static void large_module(struct api *a)
     }
     n = (size_t)sprintf(text, ".version 7.0\n.target sm_75\n.address_size 64\n");
     for (; n < MODULE_BYTES; names++) {
-        n += (size_t)sprintf(text + n, ".visible .entry k%zu(.param .u64 p)\n{\n.reg .b32 %%r<9>;\n"
-                             ".reg .b64 %%rd<3>;\nld.param.u64 %%rd1, [p];\nmov.u32 %%r1, %%tid.x;\n", names);
+        n += (size_t)sprintf(text + n,
+                             ".visible .entry k%zu(.param .u64 p)\n{\n.reg .b32 %%r<9>;\n"
+                             ".reg .b64 %%rd<3>;\nld.param.u64 %%rd1, [p];\nmov.u32 %%r1, %%tid.x;\n",
+                             names);
         for (int i = 0; i < 120; i++)
-            n += (size_t)sprintf(text + n, "\tmad.lo.s32 \t%%r%d, %%r%d, %d, %%r1;\n", i % 8 + 1, (i + 3) % 8 + 1, i);
+            n += (size_t)sprintf(text + n, "\tmad.lo.s32 \t%%r%d, %%r%d, %d, %%r1;\n", i % 8 + 1,
+                                 (i + 3) % 8 + 1, i);
         n += (size_t)sprintf(text + n, "ret;\n}\n");
     }
     sprintf(name, "k%zu", names / 2);
@@ -274,7 +278,8 @@ int main(int argc, char **argv)
     if (json_file && !(json = fopen(json_file, "w")))
         failed++;
     printf("the software GPU beside the C library, and by itself\n"
-           "  %-44s %10s %10s %8s\n", "", "ours", "beside", "ratio");
+           "  %-44s %10s %10s %8s\n",
+           "", "ours", "beside", "ratio");
     if (provider)
         scaling(provider, quick ? 50 : 40000, quick ? 1 : 9);
     if (!provider || !api_open(&a, provider)) {

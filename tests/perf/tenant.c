@@ -15,16 +15,15 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char ptx[] =
-    ".version 7.0\n.target sm_75\n.address_size 64\n"
-    ".visible .entry spin(.param .u64 p, .param .u32 n)\n{\n"
-    ".reg .u32 %r<6>; .reg .u64 %d<3>; .reg .pred %q;\n"
-    "ld.param.u64 %d0, [p]; ld.param.u32 %r0, [n]; cvta.to.global.u64 %d0, %d0;\n"
-    "mov.u32 %r1, %tid.x; mov.u32 %r2, 0;\n"
-    "again: setp.ge.u32 %q, %r2, %r0; @%q bra end;\n"
-    "mad.lo.u32 %r1, %r1, 1664525, 1013904223; add.u32 %r2, %r2, 1; bra again;\n"
-    "end: mov.u32 %r3, %ctaid.x; mul.wide.u32 %d1, %r3, 4; add.u64 %d0, %d0, %d1;\n"
-    "st.global.u32 [%d0], %r1; ret;\n}\n";
+static const char ptx[] = ".version 7.0\n.target sm_75\n.address_size 64\n"
+                          ".visible .entry spin(.param .u64 p, .param .u32 n)\n{\n"
+                          ".reg .u32 %r<6>; .reg .u64 %d<3>; .reg .pred %q;\n"
+                          "ld.param.u64 %d0, [p]; ld.param.u32 %r0, [n]; cvta.to.global.u64 %d0, %d0;\n"
+                          "mov.u32 %r1, %tid.x; mov.u32 %r2, 0;\n"
+                          "again: setp.ge.u32 %q, %r2, %r0; @%q bra end;\n"
+                          "mad.lo.u32 %r1, %r1, 1664525, 1013904223; add.u32 %r2, %r2, 1; bra again;\n"
+                          "end: mov.u32 %r3, %ctaid.x; mul.wide.u32 %d1, %r3, 4; add.u64 %d0, %d0, %d1;\n"
+                          "st.global.u32 [%d0], %r1; ret;\n}\n";
 
 static struct api api;
 static CUfunction spin;

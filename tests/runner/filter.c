@@ -24,8 +24,9 @@ __attribute__((constructor)) static void leave_children_alone(void)
     unsetenv("LD_PRELOAD");
 }
 
-int _cmocka_run_group_tests(const char *group_name, const struct CMUnitTest *const tests, const size_t num_tests,
-                            CMFixtureFunction group_setup, CMFixtureFunction group_teardown)
+int _cmocka_run_group_tests(const char *group_name, const struct CMUnitTest *const tests,
+                            const size_t num_tests, CMFixtureFunction group_setup,
+                            CMFixtureFunction group_teardown)
 {
     __typeof__(&_cmocka_run_group_tests) next = dlsym(RTLD_NEXT, "_cmocka_run_group_tests");
     const char *pattern = getenv("VGPU_TEST"), *list = getenv("VGPU_TEST_NAMES");

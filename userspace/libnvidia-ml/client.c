@@ -144,8 +144,7 @@ static CUresult learn_device(int i)
 
     memset(d, 0, sizeof(*d));
     res = vgp_call_vgpDeviceInfo((uint32_t)i, &d->total_memory, &quota, d->uuid, &uuid_len, d->name,
-                                 sizeof(d->name), d->pci_bus_id, sizeof(d->pci_bus_id),
-                                 d->attributes, &n);
+                                 sizeof(d->name), d->pci_bus_id, sizeof(d->pci_bus_id), d->attributes, &n);
     d->has_uuid = uuid_len == sizeof(d->uuid);
     if (quota != 0 && quota < d->total_memory)
         d->total_memory = quota;
@@ -158,8 +157,8 @@ static unsigned branch_of(int cuda)
     static const struct {
         int cuda;
         unsigned branch;
-    } table[] = { { 13010, 590 }, { 13000, 580 }, { 12090, 575 }, { 12080, 570 },
-                  { 12060, 560 }, { 12040, 550 }, { 12020, 535 }, { 12000, 525 } };
+    } table[] = {{13010, 590}, {13000, 580}, {12090, 575}, {12080, 570},
+                 {12060, 560}, {12040, 550}, {12020, 535}, {12000, 525}};
 
     for (unsigned i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         if (cuda >= table[i].cuda)
@@ -171,9 +170,8 @@ static unsigned branch_of(int cuda)
 static CUresult learn_versions(void)
 {
     int32_t cuda = 0;
-    CUresult res = vgp_call_vgpNvmlInfo(&nvml.flags, &cuda, nvml.driver_version,
-                                        sizeof(nvml.driver_version), nvml.nvml_version,
-                                        sizeof(nvml.nvml_version));
+    CUresult res = vgp_call_vgpNvmlInfo(&nvml.flags, &cuda, nvml.driver_version, sizeof(nvml.driver_version),
+                                        nvml.nvml_version, sizeof(nvml.nvml_version));
 
     if (res != CUDA_SUCCESS)
         return res;
@@ -183,8 +181,8 @@ static CUresult learn_versions(void)
         snprintf(nvml.driver_version, sizeof(nvml.driver_version), "%u.0",
                  branch_of(lnk_driver_version(cuda)));
     if (nvml.nvml_version[0] == '\0')
-        snprintf(nvml.nvml_version, sizeof(nvml.nvml_version), "%d.%.60s",
-                 lnk_driver_version(cuda) / 1000, nvml.driver_version);
+        snprintf(nvml.nvml_version, sizeof(nvml.nvml_version), "%d.%.60s", lnk_driver_version(cuda) / 1000,
+                 nvml.driver_version);
     return CUDA_SUCCESS;
 }
 
@@ -197,8 +195,8 @@ static nvmlReturn_t greet(void)
     CUresult res;
 
     snprintf(label, sizeof(label), "%.54s (NVML)", program_invocation_short_name);
-    res = vgp_call_vgpHello(VGP_VERSION_MAJOR, VGP_VERSION_MINOR, label, &major, &minor, &version,
-                            &count, &features, provider, sizeof(provider));
+    res = vgp_call_vgpHello(VGP_VERSION_MAJOR, VGP_VERSION_MINOR, label, &major, &minor, &version, &count,
+                            &features, provider, sizeof(provider));
     if (res != CUDA_SUCCESS)
         return nvml_result((int)res);
     if ((features & VGP_FEATURE_NVML) == 0) {
@@ -248,8 +246,7 @@ nvmlReturn_t nvml_init(unsigned flags)
 {
     nvmlReturn_t r = NVML_SUCCESS;
 
-    if ((flags & ~(NVML_INIT_FLAG_NO_GPUS | NVML_INIT_FLAG_NO_ATTACH |
-                   NVML_INIT_FLAG_FORCE_INIT)) != 0)
+    if ((flags & ~(NVML_INIT_FLAG_NO_GPUS | NVML_INIT_FLAG_NO_ATTACH | NVML_INIT_FLAG_FORCE_INIT)) != 0)
         return NVML_ERROR_INVALID_ARGUMENT;
     pthread_rwlock_wrlock(&lock);
     if (!nvml.connected)

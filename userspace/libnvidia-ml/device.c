@@ -26,7 +26,7 @@ unsigned nvml_ordinal(const struct nvml_device *d)
 }
 
 nvmlReturn_t nvml_ask(const struct nvml_device *d, unsigned what, unsigned argument, uint64_t *first,
-                     uint64_t *second, char *text, unsigned room)
+                      uint64_t *second, char *text, unsigned room)
 {
     int32_t status = NVML_ERROR_UNKNOWN;
     uint64_t a = 0, b = 0;
@@ -54,14 +54,12 @@ static nvmlReturn_t get_count(unsigned *count)
     return NVML_SUCCESS;
 }
 
-NVML_CALL(nvmlDeviceGetCount, (unsigned *count), (count), "count=%u",
-         r == NVML_SUCCESS ? *count : 0)
+NVML_CALL(nvmlDeviceGetCount, (unsigned *count), (count), "count=%u", r == NVML_SUCCESS ? *count : 0)
 {
     return get_count(count);
 }
 
-NVML_CALL(nvmlDeviceGetCount_v2, (unsigned *count), (count), "count=%u",
-         r == NVML_SUCCESS ? *count : 0)
+NVML_CALL(nvmlDeviceGetCount_v2, (unsigned *count), (count), "count=%u", r == NVML_SUCCESS ? *count : 0)
 {
     return get_count(count);
 }
@@ -74,14 +72,14 @@ static nvmlReturn_t by_index(unsigned index, nvmlDevice_t *device)
     return NVML_SUCCESS;
 }
 
-NVML_CALL(nvmlDeviceGetHandleByIndex, (unsigned index, nvmlDevice_t *device), (index, device),
-         "index=%u", index)
+NVML_CALL(nvmlDeviceGetHandleByIndex, (unsigned index, nvmlDevice_t *device), (index, device), "index=%u",
+          index)
 {
     return by_index(index, device);
 }
 
-NVML_CALL(nvmlDeviceGetHandleByIndex_v2, (unsigned index, nvmlDevice_t *device), (index, device),
-         "index=%u", index)
+NVML_CALL(nvmlDeviceGetHandleByIndex_v2, (unsigned index, nvmlDevice_t *device), (index, device), "index=%u",
+          index)
 {
     return by_index(index, device);
 }
@@ -91,13 +89,12 @@ static void uuid_text(const struct nvml_device *d, char text[48])
 {
     const unsigned char *u = d->uuid;
 
-    snprintf(text, 48, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
-             u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13],
-             u[14], u[15]);
+    snprintf(text, 48, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1],
+             u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
 }
 
-NVML_CALL(nvmlDeviceGetHandleByUUID, (const char *uuid, nvmlDevice_t *device), (uuid, device),
-         "uuid=%s", uuid != NULL ? uuid : "(null)")
+NVML_CALL(nvmlDeviceGetHandleByUUID, (const char *uuid, nvmlDevice_t *device), (uuid, device), "uuid=%s",
+          uuid != NULL ? uuid : "(null)")
 {
     char text[48];
 
@@ -112,15 +109,14 @@ NVML_CALL(nvmlDeviceGetHandleByUUID, (const char *uuid, nvmlDevice_t *device), (
 }
 
 NVML_CALL(nvmlDeviceGetHandleBySerial, (const char *serial, nvmlDevice_t *device), (serial, device),
-         "serial=%s", serial != NULL ? serial : "(null)")
+          "serial=%s", serial != NULL ? serial : "(null)")
 {
     char text[96];
 
     if (serial == NULL || device == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
     for (int i = 0; i < nvml.device_count; i++) {
-        if (nvml_ask(&nvml.devices[i], VGP_NVML_SERIAL, 0, NULL, NULL, text, sizeof(text)) ==
-                NVML_SUCCESS &&
+        if (nvml_ask(&nvml.devices[i], VGP_NVML_SERIAL, 0, NULL, NULL, text, sizeof(text)) == NVML_SUCCESS &&
             strcmp(text, serial) == 0)
             return by_index((unsigned)i, device);
     }
@@ -135,15 +131,15 @@ static struct place place_of(const struct nvml_device *d)
 {
     const int *a = d->attributes;
 
-    return (struct place){ (unsigned)a[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID],
-                           (unsigned)a[CU_DEVICE_ATTRIBUTE_PCI_BUS_ID],
-                           (unsigned)a[CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID] };
+    return (struct place){(unsigned)a[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID],
+                          (unsigned)a[CU_DEVICE_ATTRIBUTE_PCI_BUS_ID],
+                          (unsigned)a[CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID]};
 }
 
 /* [domain:]bus:device[.function], hexadecimal. */
 static nvmlReturn_t by_pci(const char *text, nvmlDevice_t *device)
 {
-    struct place want = { 0, 0, 0 };
+    struct place want = {0, 0, 0};
 
     if (text == NULL || device == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
@@ -161,30 +157,30 @@ static nvmlReturn_t by_pci(const char *text, nvmlDevice_t *device)
     return NVML_ERROR_NOT_FOUND;
 }
 
-NVML_CALL(nvmlDeviceGetHandleByPciBusId, (const char *id, nvmlDevice_t *device), (id, device),
-         "pciBusId=%s", id != NULL ? id : "(null)")
+NVML_CALL(nvmlDeviceGetHandleByPciBusId, (const char *id, nvmlDevice_t *device), (id, device), "pciBusId=%s",
+          id != NULL ? id : "(null)")
 {
     return by_pci(id, device);
 }
 
 NVML_CALL(nvmlDeviceGetHandleByPciBusId_v2, (const char *id, nvmlDevice_t *device), (id, device),
-         "pciBusId=%s", id != NULL ? id : "(null)")
+          "pciBusId=%s", id != NULL ? id : "(null)")
 {
     return by_pci(id, device);
 }
 
 /* ---- what it is ---- */
 
-NVML_CALL(nvmlDeviceGetName, (nvmlDevice_t device, char *name, unsigned length),
-         (device, name, length), "length=%u name=%s", length, r == NVML_SUCCESS ? name : "?")
+NVML_CALL(nvmlDeviceGetName, (nvmlDevice_t device, char *name, unsigned length), (device, name, length),
+          "length=%u name=%s", length, r == NVML_SUCCESS ? name : "?")
 {
     struct nvml_device *d = nvml_device(device);
 
     return d == NULL ? NVML_ERROR_INVALID_ARGUMENT : nvml_put(name, length, d->name);
 }
 
-NVML_CALL(nvmlDeviceGetUUID, (nvmlDevice_t device, char *uuid, unsigned length),
-         (device, uuid, length), "length=%u uuid=%s", length, r == NVML_SUCCESS ? uuid : "?")
+NVML_CALL(nvmlDeviceGetUUID, (nvmlDevice_t device, char *uuid, unsigned length), (device, uuid, length),
+          "length=%u uuid=%s", length, r == NVML_SUCCESS ? uuid : "?")
 {
     struct nvml_device *d = nvml_device(device);
     char text[48];
@@ -198,7 +194,7 @@ NVML_CALL(nvmlDeviceGetUUID, (nvmlDevice_t device, char *uuid, unsigned length),
 }
 
 NVML_CALL(nvmlDeviceGetIndex, (nvmlDevice_t device, unsigned *index), (device, index), "index=%u",
-         r == NVML_SUCCESS ? *index : 0)
+          r == NVML_SUCCESS ? *index : 0)
 {
     struct nvml_device *d = nvml_device(device);
 
@@ -228,13 +224,12 @@ static nvmlReturn_t fill_pci(nvmlDevice_t device, nvmlPciInfo_t *pci)
     pci->device = p.slot;
     snprintf(pci->legacy_bus_id, sizeof(pci->legacy_bus_id), "%04X:%02X:%02X.0", p.domain & 0xffff,
              p.bus & 0xff, p.slot & 0xff);
-    snprintf(pci->bus_id, sizeof(pci->bus_id), "%08X:%02X:%02X.0", p.domain, p.bus & 0xff,
-             p.slot & 0xff);
+    snprintf(pci->bus_id, sizeof(pci->bus_id), "%08X:%02X:%02X.0", p.domain, p.bus & 0xff, p.slot & 0xff);
     return NVML_SUCCESS;
 }
 
 NVML_CALL(nvmlDeviceGetPciInfo, (nvmlDevice_t device, nvmlPciInfo_t *pci), (device, pci), "busId=%s",
-         r == NVML_SUCCESS ? pci->legacy_bus_id : "?")
+          r == NVML_SUCCESS ? pci->legacy_bus_id : "?")
 {
     nvmlPciInfo_t all;
     nvmlReturn_t r = fill_pci(device, pci == NULL ? NULL : &all);
@@ -244,8 +239,8 @@ NVML_CALL(nvmlDeviceGetPciInfo, (nvmlDevice_t device, nvmlPciInfo_t *pci), (devi
     return r;
 }
 
-NVML_CALL(nvmlDeviceGetPciInfo_v2, (nvmlDevice_t device, nvmlPciInfo_t *pci), (device, pci),
-         "busId=%s", r == NVML_SUCCESS ? pci->legacy_bus_id : "?")
+NVML_CALL(nvmlDeviceGetPciInfo_v2, (nvmlDevice_t device, nvmlPciInfo_t *pci), (device, pci), "busId=%s",
+          r == NVML_SUCCESS ? pci->legacy_bus_id : "?")
 {
     nvmlPciInfo_t all;
     nvmlReturn_t r = fill_pci(device, pci == NULL ? NULL : &all);
@@ -255,14 +250,14 @@ NVML_CALL(nvmlDeviceGetPciInfo_v2, (nvmlDevice_t device, nvmlPciInfo_t *pci), (d
     return r;
 }
 
-NVML_CALL(nvmlDeviceGetPciInfo_v3, (nvmlDevice_t device, nvmlPciInfo_t *pci), (device, pci),
-         "busId=%s", r == NVML_SUCCESS ? pci->bus_id : "?")
+NVML_CALL(nvmlDeviceGetPciInfo_v3, (nvmlDevice_t device, nvmlPciInfo_t *pci), (device, pci), "busId=%s",
+          r == NVML_SUCCESS ? pci->bus_id : "?")
 {
     return fill_pci(device, pci);
 }
 
-NVML_CALL(nvmlDeviceGetPciInfoExt, (nvmlDevice_t device, nvmlPciInfoExt_v1_t *ext), (device, ext),
-         "busId=%s", r == NVML_SUCCESS ? ext->bus_id : "?")
+NVML_CALL(nvmlDeviceGetPciInfoExt, (nvmlDevice_t device, nvmlPciInfoExt_v1_t *ext), (device, ext), "busId=%s",
+          r == NVML_SUCCESS ? ext->bus_id : "?")
 {
     nvmlPciInfo_t pci;
     nvmlReturn_t r;
@@ -285,8 +280,8 @@ NVML_CALL(nvmlDeviceGetPciInfoExt, (nvmlDevice_t device, nvmlPciInfoExt_v1_t *ex
 }
 
 NVML_CALL(nvmlDeviceGetCudaComputeCapability, (nvmlDevice_t device, int *major, int *minor),
-         (device, major, minor), "major=%d minor=%d", r == NVML_SUCCESS ? *major : 0,
-         r == NVML_SUCCESS ? *minor : 0)
+          (device, major, minor), "major=%d minor=%d", r == NVML_SUCCESS ? *major : 0,
+          r == NVML_SUCCESS ? *minor : 0)
 {
     struct nvml_device *d = nvml_device(device);
 
@@ -298,7 +293,7 @@ NVML_CALL(nvmlDeviceGetCudaComputeCapability, (nvmlDevice_t device, int *major, 
 }
 
 NVML_CALL(nvmlDeviceIsMigDeviceHandle, (nvmlDevice_t device, unsigned *is_mig), (device, is_mig),
-         "isMigDevice=%u", r == NVML_SUCCESS ? *is_mig : 0)
+          "isMigDevice=%u", r == NVML_SUCCESS ? *is_mig : 0)
 {
     if (nvml_device(device) == NULL || is_mig == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
@@ -308,8 +303,8 @@ NVML_CALL(nvmlDeviceIsMigDeviceHandle, (nvmlDevice_t device, unsigned *is_mig), 
 
 /* ---- peers: what CUDA says ------------------------------------------------------------------- */
 
-static nvmlReturn_t p2p_status(const struct nvml_device *a, const struct nvml_device *b,
-                               unsigned index, unsigned *status)
+static nvmlReturn_t p2p_status(const struct nvml_device *a, const struct nvml_device *b, unsigned index,
+                               unsigned *status)
 {
     int yes = a == b && index != NVML_P2P_CAPS_INDEX_NVLINK && index != NVML_P2P_CAPS_INDEX_PCI;
     CUresult res = CUDA_SUCCESS;
@@ -317,22 +312,18 @@ static nvmlReturn_t p2p_status(const struct nvml_device *a, const struct nvml_de
     if (a == NULL || b == NULL || status == NULL || index >= NVML_P2P_CAPS_INDEX_UNKNOWN)
         return NVML_ERROR_INVALID_ARGUMENT;
     if (a != b && index <= NVML_P2P_CAPS_INDEX_WRITE)
-        res = vgp_call_cuDeviceCanAccessPeer(&yes, (CUdevice)nvml_ordinal(a),
-                                             (CUdevice)nvml_ordinal(b));
+        res = vgp_call_cuDeviceCanAccessPeer(&yes, (CUdevice)nvml_ordinal(a), (CUdevice)nvml_ordinal(b));
     else if (a != b && index == NVML_P2P_CAPS_INDEX_ATOMICS)
-        res = vgp_call_cuDeviceGetP2PAttribute(
-            &yes, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, (CUdevice)nvml_ordinal(a),
-            (CUdevice)nvml_ordinal(b));
+        res = vgp_call_cuDeviceGetP2PAttribute(&yes, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
+                                               (CUdevice)nvml_ordinal(a), (CUdevice)nvml_ordinal(b));
     if (res != CUDA_SUCCESS)
         return NVML_ERROR_UNKNOWN;
     *status = yes ? NVML_P2P_STATUS_OK : NVML_P2P_STATUS_NOT_SUPPORTED;
     return NVML_SUCCESS;
 }
 
-NVML_CALL(nvmlDeviceGetP2PStatus,
-         (nvmlDevice_t device, nvmlDevice_t peer, unsigned index, unsigned *status),
-         (device, peer, index, status), "index=%u status=%u", index,
-         r == NVML_SUCCESS ? *status : 0)
+NVML_CALL(nvmlDeviceGetP2PStatus, (nvmlDevice_t device, nvmlDevice_t peer, unsigned index, unsigned *status),
+          (device, peer, index, status), "index=%u status=%u", index, r == NVML_SUCCESS ? *status : 0)
 {
     return p2p_status(nvml_device(device), nvml_device(peer), index, status);
 }

@@ -27,8 +27,8 @@ struct nvml_device {
     uint64_t total_memory; /* bytes, the share of the VM */
     char pci_bus_id[32];
     int attributes[NVML_ATTRIBUTES_MAX]; /* CUdevice_attribute */
-    uint64_t cpu_ns, now_ns;            /* the last sample of the workers' processor time */
-    unsigned utilization;               /* percent, from the last two samples */
+    uint64_t cpu_ns, now_ns;             /* the last sample of the workers' processor time */
+    unsigned utilization;                /* percent, from the last two samples */
 };
 
 struct nvml_client {
@@ -64,7 +64,7 @@ unsigned nvml_ordinal(const struct nvml_device *d);
 nvmlReturn_t nvml_put(char *to, unsigned room, const char *text);
 /* Asks the host's NVML; NOT_SUPPORTED where there is none. Outputs may be NULL. */
 nvmlReturn_t nvml_ask(const struct nvml_device *d, unsigned what, unsigned argument, uint64_t *first,
-                     uint64_t *second, char *text, unsigned room);
+                      uint64_t *second, char *text, unsigned room);
 
 /* ---- tracing: libcuda's, with NVML's names of results ---- */
 
@@ -83,22 +83,22 @@ const char *nvml_error_name(nvmlReturn_t r);
  * connection held meanwhile, the trace. WHAT...: format and values of the arguments.
  */
 #define NVML_EXPORT __attribute__((visibility("default")))
-#define NVML_CALL(name, parameters, arguments, ...)                                                 \
-    static nvmlReturn_t do_##name parameters;                                                      \
-    NVML_EXPORT nvmlReturn_t name parameters;                                                       \
-    NVML_EXPORT nvmlReturn_t name parameters                                                        \
-    {                                                                                              \
-        uint64_t t0 = lnk_trace_now();                                                             \
-        nvmlReturn_t r = nvml_enter();                                                              \
-                                                                                                   \
-        if (r == NVML_SUCCESS) {                                                                   \
-            r = do_##name arguments;                                                               \
-            nvml_leave();                                                                           \
-        }                                                                                          \
-        if (__builtin_expect(lnk_trace_on, 0))                                                     \
-            nvml_trace(#name, r, t0, __VA_ARGS__);                                                  \
-        return r;                                                                                  \
-    }                                                                                              \
+#define NVML_CALL(name, parameters, arguments, ...) \
+    static nvmlReturn_t do_##name parameters; \
+    NVML_EXPORT nvmlReturn_t name parameters; \
+    NVML_EXPORT nvmlReturn_t name parameters \
+    { \
+        uint64_t t0 = lnk_trace_now(); \
+        nvmlReturn_t r = nvml_enter(); \
+\
+        if (r == NVML_SUCCESS) { \
+            r = do_##name arguments; \
+            nvml_leave(); \
+        } \
+        if (__builtin_expect(lnk_trace_on, 0)) \
+            nvml_trace(#name, r, t0, __VA_ARGS__); \
+        return r; \
+    } \
     static nvmlReturn_t do_##name parameters
 
 #endif

@@ -76,7 +76,7 @@ typedef struct {
 typedef struct { /* version 1 has no bus_id */
     char legacy_bus_id[16];
     unsigned domain, bus, device;
-    unsigned ids;       /* device id << 16 | vendor id */
+    unsigned ids; /* device id << 16 | vendor id */
     unsigned subsystem;
     char bus_id[32];
 } nvmlPciInfo_t;

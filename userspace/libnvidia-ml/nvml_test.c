@@ -103,12 +103,24 @@ static int end(void **state)
 static void null_and_foreign_handles(void **state)
 {
     static const char *const one_result[] = {
-        "nvmlDeviceGetIndex", "nvmlDeviceGetPciInfo", "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetBrand",
-        "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetUtilizationRates", "nvmlDeviceGetPowerUsage",
-        "nvmlDeviceGetArchitecture", "nvmlDeviceGetComputeMode", "nvmlDeviceGetMemoryBusWidth",
-        "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetTotalEnergyConsumption",
-        "nvmlDeviceGetFanSpeed", "nvmlDeviceGetPerformanceState", "nvmlDeviceGetMemoryInfo_v2",
-        "nvmlDeviceGetPersistenceMode", "nvmlDeviceIsMigDeviceHandle", "nvmlDeviceGetNumGpuCores",
+        "nvmlDeviceGetIndex",
+        "nvmlDeviceGetPciInfo",
+        "nvmlDeviceGetPciInfo_v3",
+        "nvmlDeviceGetBrand",
+        "nvmlDeviceGetMemoryInfo",
+        "nvmlDeviceGetUtilizationRates",
+        "nvmlDeviceGetPowerUsage",
+        "nvmlDeviceGetArchitecture",
+        "nvmlDeviceGetComputeMode",
+        "nvmlDeviceGetMemoryBusWidth",
+        "nvmlDeviceGetComputeRunningProcesses_v3",
+        "nvmlDeviceGetTotalEnergyConsumption",
+        "nvmlDeviceGetFanSpeed",
+        "nvmlDeviceGetPerformanceState",
+        "nvmlDeviceGetMemoryInfo_v2",
+        "nvmlDeviceGetPersistenceMode",
+        "nvmlDeviceIsMigDeviceHandle",
+        "nvmlDeviceGetNumGpuCores",
     };
     static char space[4096];
     nvmlDevice_t d = device(), odd = (nvmlDevice_t)((char *)d + 8);
@@ -128,10 +140,8 @@ static void null_and_foreign_handles(void **state)
     assert_int_equal(N(nvmlDeviceGetHandleByIndex_v2)(0u, NULL), NVML_ERROR_INVALID_ARGUMENT);
     assert_int_equal(N(nvmlDeviceGetHandleByUUID)("GPU-0", &d), NVML_ERROR_NOT_FOUND);
     assert_int_equal(N(nvmlDeviceGetHandleByUUID)(NULL, &d), NVML_ERROR_INVALID_ARGUMENT);
-    assert_int_equal(N(nvmlDeviceGetHandleByPciBusId_v2)("nonsense", &d),
-                     NVML_ERROR_INVALID_ARGUMENT);
-    assert_int_equal(N(nvmlDeviceGetHandleByPciBusId_v2)("00001234:56:78.0", &d),
-                     NVML_ERROR_NOT_FOUND);
+    assert_int_equal(N(nvmlDeviceGetHandleByPciBusId_v2)("nonsense", &d), NVML_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(N(nvmlDeviceGetHandleByPciBusId_v2)("00001234:56:78.0", &d), NVML_ERROR_NOT_FOUND);
     assert_int_equal(N(nvmlDeviceGetHandleBySerial)("none", &d), NVML_ERROR_NOT_FOUND);
 }
 
@@ -144,8 +154,7 @@ static void texts_must_fit(void **state)
     (void)state;
     ok(N(nvmlDeviceGetName)(d, all, (unsigned)sizeof(all)));
     memset(cut, '#', sizeof(cut));
-    assert_int_equal(N(nvmlDeviceGetName)(d, cut, (unsigned)strlen(all)),
-                     NVML_ERROR_INSUFFICIENT_SIZE);
+    assert_int_equal(N(nvmlDeviceGetName)(d, cut, (unsigned)strlen(all)), NVML_ERROR_INSUFFICIENT_SIZE);
     assert_int_equal(cut[0], '#');
     ok(N(nvmlDeviceGetName)(d, cut, (unsigned)strlen(all) + 1));
     assert_string_equal(all, cut);
@@ -170,7 +179,7 @@ static void says_what_cuda_says(void **state)
     int version = 0, cuda_version = 1, major, minor, attribute = 0;
     nvmlPciInfo_t pci;
     nvmlMemory_t m;
-    nvmlMemory_v2_t m2 = { .version = NVML_STRUCT_VERSION(nvmlMemory_v2_t, 2u) };
+    nvmlMemory_v2_t m2 = {.version = NVML_STRUCT_VERSION(nvmlMemory_v2_t, 2u)};
     nvmlDevice_t d = device(), same = NULL;
     unsigned value = 0;
     size_t total = 0;
@@ -189,8 +198,7 @@ static void says_what_cuda_says(void **state)
     ok(N(nvmlDeviceGetUUID)(d, name, 96u));
     ok(CU(cuDeviceGetUuid)(&uuid, 0));
     snprintf(want, sizeof(want), "GPU-%02x%02x%02x%02x-", (unsigned char)uuid.bytes[0],
-             (unsigned char)uuid.bytes[1], (unsigned char)uuid.bytes[2],
-             (unsigned char)uuid.bytes[3]);
+             (unsigned char)uuid.bytes[1], (unsigned char)uuid.bytes[2], (unsigned char)uuid.bytes[3]);
     assert_memory_equal(name, want, strlen(want));
     ok(N(nvmlDeviceGetHandleByUUID)(name, &same));
     assert_ptr_equal(same, d);
@@ -251,9 +259,8 @@ static void all_versions_agree(void **state)
 /* The software GPU has no sensors, and says so. */
 static void what_nobody_knows(void **state)
 {
-    static const char *const sensors[] = { "nvmlDeviceGetPowerUsage", "nvmlDeviceGetFanSpeed",
-                                           "nvmlDeviceGetEnforcedPowerLimit",
-                                           "nvmlDeviceGetPerformanceState" };
+    static const char *const sensors[] = {"nvmlDeviceGetPowerUsage", "nvmlDeviceGetFanSpeed",
+                                          "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPerformanceState"};
     nvmlDevice_t d = device();
     unsigned value = 77, other = 0;
 
@@ -343,7 +350,7 @@ static void *fill_memory(void *arg)
 
 static void work_is_utilization(void **state)
 {
-    nvmlUtilization_t u = { 0, 0 };
+    nvmlUtilization_t u = {0, 0};
     pthread_t t;
     int stop = 0;
 
@@ -371,8 +378,7 @@ static void survives_fork(void **state)
     if (pid == 0) {
         unsigned n = 0;
         int bad = N(nvmlDeviceGetCount_v2)(&n) != NVML_SUCCESS || n != 1 ||
-                  N(nvmlInit_v2)() != NVML_SUCCESS || N(nvmlShutdown)() != NVML_SUCCESS ||
-                  CU(cuInit)(0) != 0;
+                  N(nvmlInit_v2)() != NVML_SUCCESS || N(nvmlShutdown)() != NVML_SUCCESS || CU(cuInit)(0) != 0;
 
         _exit(bad);
     }

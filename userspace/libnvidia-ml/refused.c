@@ -19,10 +19,10 @@ static nvmlReturn_t refuse(const char *name)
     return r;
 }
 
-#define REFUSE(name)                                                                               \
-    NVML_EXPORT nvmlReturn_t name(void);                                                            \
-    NVML_EXPORT nvmlReturn_t name(void)                                                             \
-    {                                                                                              \
-        return refuse(#name);                                                                      \
+#define REFUSE(name) \
+    NVML_EXPORT nvmlReturn_t name(void); \
+    NVML_EXPORT nvmlReturn_t name(void) \
+    { \
+        return refuse(#name); \
     }
 #include "names.def"

@@ -11,16 +11,16 @@
 #include "../../lib/link/link.h"
 
 /* Init and shutdown are the only calls that do not need an initialised library. */
-#define NVML_START(name, parameters, flags)                                                         \
-    NVML_EXPORT nvmlReturn_t name parameters;                                                       \
-    NVML_EXPORT nvmlReturn_t name parameters                                                        \
-    {                                                                                              \
-        uint64_t t0 = lnk_trace_now();                                                             \
-        nvmlReturn_t r = nvml_init(flags);                                                          \
-                                                                                                   \
-        if (__builtin_expect(lnk_trace_on, 0))                                                     \
-            nvml_trace(#name, r, t0, "flags=%u", (unsigned)(flags));                                \
-        return r;                                                                                  \
+#define NVML_START(name, parameters, flags) \
+    NVML_EXPORT nvmlReturn_t name parameters; \
+    NVML_EXPORT nvmlReturn_t name parameters \
+    { \
+        uint64_t t0 = lnk_trace_now(); \
+        nvmlReturn_t r = nvml_init(flags); \
+\
+        if (__builtin_expect(lnk_trace_on, 0)) \
+            nvml_trace(#name, r, t0, "flags=%u", (unsigned)(flags)); \
+        return r; \
     }
 
 NVML_START(nvmlInit_v2, (void), 0)
@@ -50,13 +50,13 @@ nvmlReturn_t nvml_put(char *to, unsigned room, const char *text)
 }
 
 NVML_CALL(nvmlSystemGetDriverVersion, (char *version, unsigned length), (version, length),
-         "length=%u version=%s", length, r == NVML_SUCCESS ? version : "?")
+          "length=%u version=%s", length, r == NVML_SUCCESS ? version : "?")
 {
     return nvml_put(version, length, nvml.driver_version);
 }
 
 NVML_CALL(nvmlSystemGetNVMLVersion, (char *version, unsigned length), (version, length),
-         "length=%u version=%s", length, r == NVML_SUCCESS ? version : "?")
+          "length=%u version=%s", length, r == NVML_SUCCESS ? version : "?")
 {
     return nvml_put(version, length, nvml.nvml_version);
 }
@@ -71,20 +71,20 @@ static nvmlReturn_t cuda_version(int *version)
 }
 
 NVML_CALL(nvmlSystemGetCudaDriverVersion, (int *version), (version), "version=%d",
-         r == NVML_SUCCESS ? *version : 0)
+          r == NVML_SUCCESS ? *version : 0)
 {
     return cuda_version(version);
 }
 
 NVML_CALL(nvmlSystemGetCudaDriverVersion_v2, (int *version), (version), "version=%d",
-         r == NVML_SUCCESS ? *version : 0)
+          r == NVML_SUCCESS ? *version : 0)
 {
     return cuda_version(version);
 }
 
 /* The first word of the command line; cut to what fits, as NVIDIA's does. */
 NVML_CALL(nvmlSystemGetProcessName, (unsigned pid, char *name, unsigned length), (pid, name, length),
-         "pid=%u name=%s", pid, r == NVML_SUCCESS ? name : "?")
+          "pid=%u name=%s", pid, r == NVML_SUCCESS ? name : "?")
 {
     char path[64], text[4096];
     ssize_t n;

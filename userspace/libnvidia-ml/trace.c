@@ -10,7 +10,10 @@ static const struct {
     nvmlReturn_t code;
     const char *name, *text;
 } results[] = {
-#define R(name, text) { NVML_##name, "NVML_" #name, text }
+#define R(name, text) \
+    { \
+        NVML_##name, "NVML_" #name, text \
+    }
     R(SUCCESS, "The operation was successful"),
     R(ERROR_UNINITIALIZED, "Uninitialized"),
     R(ERROR_INVALID_ARGUMENT, "Invalid Argument"),
@@ -77,7 +80,7 @@ static bool is_failure(const char *name, int result)
     return result != NVML_SUCCESS;
 }
 
-const struct lnk_trace_results nvml_trace_results = { result_name, is_failure };
+const struct lnk_trace_results nvml_trace_results = {result_name, is_failure};
 
 void nvml_trace(const char *name, nvmlReturn_t r, uint64_t t0, const char *what, ...)
 {

@@ -23,8 +23,8 @@ static nvmlReturn_t ask_usage(const struct nvml_device *d, struct usage *u)
     CUresult res;
 
     memset(u, 0, sizeof(*u));
-    res = vgp_call_vgpNvmlUsage(nvml_ordinal(d), &u->total, &u->reserved, &u->used, &u->cpu_ns,
-                                &u->now_ns, &u->count, u->processes, &n);
+    res = vgp_call_vgpNvmlUsage(nvml_ordinal(d), &u->total, &u->reserved, &u->used, &u->cpu_ns, &u->now_ns,
+                                &u->count, u->processes, &n);
     u->rows = n / 3;
     return nvml_result((int)res);
 }
@@ -47,8 +47,8 @@ static nvmlReturn_t memory(nvmlDevice_t device, struct usage *u)
 }
 
 NVML_CALL(nvmlDeviceGetMemoryInfo, (nvmlDevice_t device, nvmlMemory_t *m), (device, m),
-         "total=%llu free=%llu used=%llu", r == NVML_SUCCESS ? m->total : 0,
-         r == NVML_SUCCESS ? m->free : 0, r == NVML_SUCCESS ? m->used : 0)
+          "total=%llu free=%llu used=%llu", r == NVML_SUCCESS ? m->total : 0, r == NVML_SUCCESS ? m->free : 0,
+          r == NVML_SUCCESS ? m->used : 0)
 {
     struct usage u;
     nvmlReturn_t r;
@@ -65,8 +65,8 @@ NVML_CALL(nvmlDeviceGetMemoryInfo, (nvmlDevice_t device, nvmlMemory_t *m), (devi
 }
 
 NVML_CALL(nvmlDeviceGetMemoryInfo_v2, (nvmlDevice_t device, nvmlMemory_v2_t *m), (device, m),
-         "total=%llu free=%llu used=%llu", r == NVML_SUCCESS ? m->total : 0,
-         r == NVML_SUCCESS ? m->free : 0, r == NVML_SUCCESS ? m->used : 0)
+          "total=%llu free=%llu used=%llu", r == NVML_SUCCESS ? m->total : 0, r == NVML_SUCCESS ? m->free : 0,
+          r == NVML_SUCCESS ? m->used : 0)
 {
     struct usage u;
     nvmlReturn_t r;
@@ -95,7 +95,7 @@ static pthread_mutex_t sample_lock = PTHREAD_MUTEX_INITIALIZER;
  */
 static nvmlReturn_t sample(struct nvml_device *d, unsigned *percent)
 {
-    const struct timespec pause = { 0, SAMPLE_NS };
+    const struct timespec pause = {0, SAMPLE_NS};
     struct usage u;
     nvmlReturn_t r = NVML_SUCCESS;
 
@@ -127,7 +127,7 @@ static nvmlReturn_t sample(struct nvml_device *d, unsigned *percent)
 }
 
 NVML_CALL(nvmlDeviceGetUtilizationRates, (nvmlDevice_t device, nvmlUtilization_t *u), (device, u),
-         "gpu=%u memory=%u", r == NVML_SUCCESS ? u->gpu : 0, r == NVML_SUCCESS ? u->memory : 0)
+          "gpu=%u memory=%u", r == NVML_SUCCESS ? u->gpu : 0, r == NVML_SUCCESS ? u->memory : 0)
 {
     struct nvml_device *d = nvml_device(device);
     uint64_t gpu = 0, mem = 0;
@@ -171,10 +171,10 @@ static nvmlReturn_t list(nvmlDevice_t device, unsigned *count, void *infos, bool
         const uint64_t *row = &u.processes[3 * i];
 
         if (v1)
-            ((nvmlProcessInfo_v1_t *)infos)[i] = (nvmlProcessInfo_v1_t){ (unsigned)row[0], row[1] };
+            ((nvmlProcessInfo_v1_t *)infos)[i] = (nvmlProcessInfo_v1_t){(unsigned)row[0], row[1]};
         else
             ((nvmlProcessInfo_v2_t *)infos)[i] =
-                (nvmlProcessInfo_v2_t){ (unsigned)row[0], row[1], 0xffffffffu, 0xffffffffu };
+                (nvmlProcessInfo_v2_t){(unsigned)row[0], row[1], 0xffffffffu, 0xffffffffu};
     }
     return NVML_SUCCESS;
 }
@@ -188,19 +188,16 @@ static nvmlReturn_t none(nvmlDevice_t device, unsigned *count)
     return NVML_SUCCESS;
 }
 
-#define PROCESSES(name, type, body)                                                                \
-    NVML_CALL(name, (nvmlDevice_t device, unsigned *count, type *infos), (device, count, infos),    \
-             "infos=%p count=%u", (void *)infos, count != NULL ? *count : 0)                       \
-    {                                                                                              \
-        (void)infos;                                                                               \
-        return body;                                                                               \
+#define PROCESSES(name, type, body) \
+    NVML_CALL(name, (nvmlDevice_t device, unsigned *count, type *infos), (device, count, infos), \
+              "infos=%p count=%u", (void *)infos, count != NULL ? *count : 0) \
+    { \
+        (void)infos; \
+        return body; \
     }
-PROCESSES(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t,
-          list(device, count, infos, true))
-PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_v2_t,
-          list(device, count, infos, false))
-PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3, nvmlProcessInfo_v2_t,
-          list(device, count, infos, false))
+PROCESSES(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t, list(device, count, infos, true))
+PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_v2_t, list(device, count, infos, false))
+PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3, nvmlProcessInfo_v2_t, list(device, count, infos, false))
 PROCESSES(nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessInfo_v1_t, none(device, count))
 PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t, none(device, count))
 PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessInfo_v2_t, none(device, count))

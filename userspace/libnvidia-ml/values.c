@@ -68,29 +68,29 @@ static nvmlReturn_t else_attribute(nvmlReturn_t r, nvmlDevice_t device, int whic
     return NVML_SUCCESS;
 }
 
-#define VALUE(name, what)                                                                          \
-    NVML_CALL(name, (nvmlDevice_t device, unsigned *value), (device, value), "value=%u",            \
-             r == NVML_SUCCESS ? *value : 0)                                                       \
-    {                                                                                              \
-        return one(device, what, 0, value);                                                        \
+#define VALUE(name, what) \
+    NVML_CALL(name, (nvmlDevice_t device, unsigned *value), (device, value), "value=%u", \
+              r == NVML_SUCCESS ? *value : 0) \
+    { \
+        return one(device, what, 0, value); \
     }
-#define VALUE_OF(name, what, kinds)                                                                \
-    NVML_CALL(name, (nvmlDevice_t device, unsigned kind, unsigned *value), (device, kind, value),   \
-             "kind=%u value=%u", kind, r == NVML_SUCCESS ? *value : 0)                             \
-    {                                                                                              \
-        return kind >= (kinds) ? NVML_ERROR_INVALID_ARGUMENT : one(device, what, kind, value);     \
+#define VALUE_OF(name, what, kinds) \
+    NVML_CALL(name, (nvmlDevice_t device, unsigned kind, unsigned *value), (device, kind, value), \
+              "kind=%u value=%u", kind, r == NVML_SUCCESS ? *value : 0) \
+    { \
+        return kind >= (kinds) ? NVML_ERROR_INVALID_ARGUMENT : one(device, what, kind, value); \
     }
-#define PAIR(name, what)                                                                           \
-    NVML_CALL(name, (nvmlDevice_t device, unsigned *a, unsigned *b), (device, a, b),                \
-             "first=%u second=%u", r == NVML_SUCCESS ? *a : 0, r == NVML_SUCCESS ? *b : 0)         \
-    {                                                                                              \
-        return two(device, what, a, b);                                                            \
+#define PAIR(name, what) \
+    NVML_CALL(name, (nvmlDevice_t device, unsigned *a, unsigned *b), (device, a, b), "first=%u second=%u", \
+              r == NVML_SUCCESS ? *a : 0, r == NVML_SUCCESS ? *b : 0) \
+    { \
+        return two(device, what, a, b); \
     }
-#define TEXT(name, what)                                                                           \
-    NVML_CALL(name, (nvmlDevice_t device, char *to, unsigned room), (device, to, room),             \
-             "length=%u text=%s", room, r == NVML_SUCCESS ? to : "?")                              \
-    {                                                                                              \
-        return text(device, what, to, room);                                                       \
+#define TEXT(name, what) \
+    NVML_CALL(name, (nvmlDevice_t device, char *to, unsigned room), (device, to, room), "length=%u text=%s", \
+              room, r == NVML_SUCCESS ? to : "?") \
+    { \
+        return text(device, what, to, room); \
     }
 
 TEXT(nvmlDeviceGetSerial, VGP_NVML_SERIAL)
@@ -117,7 +117,7 @@ VALUE(nvmlDeviceGetMaxPcieLinkGeneration, VGP_NVML_PCIE_MAX_GEN)
 VALUE(nvmlDeviceGetMaxPcieLinkWidth, VGP_NVML_PCIE_MAX_WIDTH)
 
 NVML_CALL(nvmlDeviceGetTemperatureV, (nvmlDevice_t device, nvmlTemperature_v1_t *t), (device, t),
-         "temperature=%d", r == NVML_SUCCESS ? t->temperature : 0)
+          "temperature=%d", r == NVML_SUCCESS ? t->temperature : 0)
 {
     unsigned value = 0;
     nvmlReturn_t r;
@@ -136,7 +136,7 @@ NVML_CALL(nvmlDeviceGetTemperatureV, (nvmlDevice_t device, nvmlTemperature_v1_t 
 
 /* CUDA knows the highest clocks, in kHz. */
 NVML_CALL(nvmlDeviceGetMaxClockInfo, (nvmlDevice_t device, unsigned kind, unsigned *value),
-         (device, kind, value), "kind=%u value=%u", kind, r == NVML_SUCCESS ? *value : 0)
+          (device, kind, value), "kind=%u value=%u", kind, r == NVML_SUCCESS ? *value : 0)
 {
     nvmlReturn_t r;
 
@@ -151,15 +151,15 @@ NVML_CALL(nvmlDeviceGetMaxClockInfo, (nvmlDevice_t device, unsigned kind, unsign
                           1000, value);
 }
 
-NVML_CALL(nvmlDeviceGetMemoryBusWidth, (nvmlDevice_t device, unsigned *value), (device, value),
-         "value=%u", r == NVML_SUCCESS ? *value : 0)
+NVML_CALL(nvmlDeviceGetMemoryBusWidth, (nvmlDevice_t device, unsigned *value), (device, value), "value=%u",
+          r == NVML_SUCCESS ? *value : 0)
 {
     return else_attribute(one(device, VGP_NVML_BUS_WIDTH, 0, value), device,
                           CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 1, value);
 }
 
-NVML_CALL(nvmlDeviceGetComputeMode, (nvmlDevice_t device, unsigned *value), (device, value),
-         "value=%u", r == NVML_SUCCESS ? *value : 0)
+NVML_CALL(nvmlDeviceGetComputeMode, (nvmlDevice_t device, unsigned *value), (device, value), "value=%u",
+          r == NVML_SUCCESS ? *value : 0)
 {
     nvmlReturn_t r = one(device, VGP_NVML_COMPUTE_MODE, 0, value);
 
@@ -171,7 +171,7 @@ NVML_CALL(nvmlDeviceGetComputeMode, (nvmlDevice_t device, unsigned *value), (dev
 }
 
 NVML_CALL(nvmlDeviceGetBrand, (nvmlDevice_t device, unsigned *value), (device, value), "value=%u",
-         r == NVML_SUCCESS ? *value : 0)
+          r == NVML_SUCCESS ? *value : 0)
 {
     nvmlReturn_t r = one(device, VGP_NVML_BRAND, 0, value);
 
@@ -183,14 +183,14 @@ NVML_CALL(nvmlDeviceGetBrand, (nvmlDevice_t device, unsigned *value), (device, v
 }
 
 NVML_CALL(nvmlDeviceGetEccMode, (nvmlDevice_t device, unsigned *a, unsigned *b), (device, a, b),
-         "current=%u pending=%u", r == NVML_SUCCESS ? *a : 0, r == NVML_SUCCESS ? *b : 0)
+          "current=%u pending=%u", r == NVML_SUCCESS ? *a : 0, r == NVML_SUCCESS ? *b : 0)
 {
     return two(device, VGP_NVML_ECC_MODE, a, b);
 }
 
 /* The architecture of the compute capability that the device reports. */
-NVML_CALL(nvmlDeviceGetArchitecture, (nvmlDevice_t device, unsigned *value), (device, value),
-         "value=%u", r == NVML_SUCCESS ? *value : 0)
+NVML_CALL(nvmlDeviceGetArchitecture, (nvmlDevice_t device, unsigned *value), (device, value), "value=%u",
+          r == NVML_SUCCESS ? *value : 0)
 {
     struct nvml_device *d = nvml_device(device);
     nvmlReturn_t r = one(device, VGP_NVML_ARCHITECTURE, 0, value);
@@ -200,29 +200,29 @@ NVML_CALL(nvmlDeviceGetArchitecture, (nvmlDevice_t device, unsigned *value), (de
         return r;
     cc = 10 * attribute(d, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
          attribute(d, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-    *value = cc == 75              ? NVML_DEVICE_ARCH_TURING
-             : cc == 89            ? NVML_DEVICE_ARCH_ADA
-             : cc / 10 == 8        ? NVML_DEVICE_ARCH_AMPERE
-             : cc / 10 == 9        ? NVML_DEVICE_ARCH_HOPPER
+    *value = cc == 75                ? NVML_DEVICE_ARCH_TURING
+             : cc == 89              ? NVML_DEVICE_ARCH_ADA
+             : cc / 10 == 8          ? NVML_DEVICE_ARCH_AMPERE
+             : cc / 10 == 9          ? NVML_DEVICE_ARCH_HOPPER
              : cc >= 100 && cc < 130 ? NVML_DEVICE_ARCH_BLACKWELL
-                                   : NVML_DEVICE_ARCH_UNKNOWN;
+                                     : NVML_DEVICE_ARCH_UNKNOWN;
     return NVML_SUCCESS;
 }
 
-#define WIDE(name, what)                                                                           \
-    NVML_CALL(name, (nvmlDevice_t device, unsigned long long *value), (device, value),              \
-             "value=%llu", r == NVML_SUCCESS ? *value : 0)                                         \
-    {                                                                                              \
-        struct nvml_device *d = nvml_device(device);                                                 \
-        uint64_t first = 0;                                                                        \
-        nvmlReturn_t r;                                                                            \
-                                                                                                   \
-        if (d == NULL || value == NULL)                                                            \
-            return NVML_ERROR_INVALID_ARGUMENT;                                                    \
-        r = nvml_ask(d, what, 0, &first, NULL, NULL, 0);                                            \
-        if (r == NVML_SUCCESS)                                                                     \
-            *value = first;                                                                        \
-        return r;                                                                                  \
+#define WIDE(name, what) \
+    NVML_CALL(name, (nvmlDevice_t device, unsigned long long *value), (device, value), "value=%llu", \
+              r == NVML_SUCCESS ? *value : 0) \
+    { \
+        struct nvml_device *d = nvml_device(device); \
+        uint64_t first = 0; \
+        nvmlReturn_t r; \
+\
+        if (d == NULL || value == NULL) \
+            return NVML_ERROR_INVALID_ARGUMENT; \
+        r = nvml_ask(d, what, 0, &first, NULL, NULL, 0); \
+        if (r == NVML_SUCCESS) \
+            *value = first; \
+        return r; \
     }
 WIDE(nvmlDeviceGetTotalEnergyConsumption, VGP_NVML_ENERGY)
 WIDE(nvmlDeviceGetCurrentClocksThrottleReasons, VGP_NVML_CLOCK_REASONS)

@@ -14,25 +14,26 @@
 
 static void help(void)
 {
-    printf("usage: vgpu ctl --socket PATH get [NAME] [client PID]\n"
-           "       vgpu ctl --socket PATH set NAME VALUE [client PID]\n"
-           "\n"
-           "Limits and shares of a running vgpu-backend that was started with --control PATH. NAME is that of an\n"
-           "option without its dashes (vram-quota, max-clients, client-weight, ...; `get` lists them all), VALUE\n"
-           "what the option takes. PID is the worker of one client, as `vgpu smi --host` shows it; without one,\n"
-           "a value holds for all clients. A limit below what is in use takes nothing away: it refuses what is\n"
-           "new.\n"
-           "\n"
-           "  -s, --socket PATH   the control socket of the backend\n"
-           "  -h, --help          this text\n"
-           "\n"
-           "Exit status: 0; 1 the backend refused, and says why; 2 wrong use; 125 nobody answers.\n");
+    printf(
+        "usage: vgpu ctl --socket PATH get [NAME] [client PID]\n"
+        "       vgpu ctl --socket PATH set NAME VALUE [client PID]\n"
+        "\n"
+        "Limits and shares of a running vgpu-backend that was started with --control PATH. NAME is that of an\n"
+        "option without its dashes (vram-quota, max-clients, client-weight, ...; `get` lists them all), VALUE\n"
+        "what the option takes. PID is the worker of one client, as `vgpu smi --host` shows it; without one,\n"
+        "a value holds for all clients. A limit below what is in use takes nothing away: it refuses what is\n"
+        "new.\n"
+        "\n"
+        "  -s, --socket PATH   the control socket of the backend\n"
+        "  -h, --help          this text\n"
+        "\n"
+        "Exit status: 0; 1 the backend refused, and says why; 2 wrong use; 125 nobody answers.\n");
 }
 
 static int ask(const char *path, const char *request)
 {
-    struct sockaddr_un a = { .sun_family = AF_UNIX };
-    struct timeval limit = { .tv_sec = 10 };
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct timeval limit = {.tv_sec = 10};
     static char answer[1 << 16];
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     ssize_t n = -1;
@@ -60,8 +61,7 @@ static int ask(const char *path, const char *request)
 int vgpu_cli_ctl(int argc, char **argv)
 {
     static const struct option options[] = {
-        { "socket", required_argument, NULL, 's' }, { "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 }
-    };
+        {"socket", required_argument, NULL, 's'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
     const char *path = NULL;
     char request[REQUEST_MAX + 1] = "";
     size_t used = 0;

@@ -53,8 +53,7 @@ int main(int argc, char **argv)
         printf("vgpu %s\n", VGPU_CLI_VERSION);
         return 0;
     }
-    if (strcmp(command, "--help") == 0 || strcmp(command, "-h") == 0 ||
-        strcmp(command, "help") == 0) {
+    if (strcmp(command, "--help") == 0 || strcmp(command, "-h") == 0 || strcmp(command, "help") == 0) {
         help();
         return 0;
     }

@@ -24,8 +24,7 @@ static void help(void)
            "unix socket: no virtual machine. The exit status is PROGRAM's; 125: vgpu itself failed.\n"
            "\n"
            "  --gpu soft|nvidia|auto  which GPU executes: the software GPU, the physical one, or\n"
-           "                          the physical one where the host has one (default " VGPU_CLI_GPU
-           ")\n"
+           "                          the physical one where the host has one (default " VGPU_CLI_GPU ")\n"
            "  --trace[=FILE]          every CUDA call with its result, to standard error or FILE;\n"
            "                          --trace=refusals: only calls that failed, and why\n"
            "  --verbose               show the backend's messages\n"
@@ -33,24 +32,19 @@ static void help(void)
     vgpu_cli_help_paths();
 }
 
-enum { OPT_GPU = 1000, OPT_TRACE, OPT_VERBOSE, OPT_HELP, OPT_BACKEND, OPT_LIBCUDA,
-       OPT_NVML };
+enum { OPT_GPU = 1000, OPT_TRACE, OPT_VERBOSE, OPT_HELP, OPT_BACKEND, OPT_LIBCUDA, OPT_NVML };
 
 static const struct option options[] = {
-    { "gpu", required_argument, NULL, OPT_GPU },
-    { "trace", optional_argument, NULL, OPT_TRACE },
-    { "verbose", no_argument, NULL, OPT_VERBOSE },
-    { "help", no_argument, NULL, OPT_HELP },
-    { "backend", required_argument, NULL, OPT_BACKEND },
-    { "libcuda", required_argument, NULL, OPT_LIBCUDA },
-    { "nvml", required_argument, NULL, OPT_NVML },
-    { NULL, 0, NULL, 0 },
+    {"gpu", required_argument, NULL, OPT_GPU},         {"trace", optional_argument, NULL, OPT_TRACE},
+    {"verbose", no_argument, NULL, OPT_VERBOSE},       {"help", no_argument, NULL, OPT_HELP},
+    {"backend", required_argument, NULL, OPT_BACKEND}, {"libcuda", required_argument, NULL, OPT_LIBCUDA},
+    {"nvml", required_argument, NULL, OPT_NVML},       {NULL, 0, NULL, 0},
 };
 
 /* Waits for the program; passes the signals that vgpu receives on to it. */
 static int wait_program(pid_t program, int signals, struct vgpu_cli_backend *backend)
 {
-    struct pollfd pfd = { .fd = signals, .events = POLLIN };
+    struct pollfd pfd = {.fd = signals, .events = POLLIN};
     struct signalfd_siginfo si;
     bool backend_gone = false;
     int status;
@@ -77,9 +71,9 @@ static int wait_program(pid_t program, int signals, struct vgpu_cli_backend *bac
 int vgpu_cli_run(int argc, char **argv)
 {
     const char *gpu = VGPU_CLI_GPU, *trace = NULL;
-    struct vgpu_cli_spawn spawn = { .keep_fd = { -1, -1 }, .foreground = true };
-    struct vgpu_cli_backend backend = { .all_devices = true };
-    struct vgpu_cli_list env = { 0 };
+    struct vgpu_cli_spawn spawn = {.keep_fd = {-1, -1}, .foreground = true};
+    struct vgpu_cli_backend backend = {.all_devices = true};
+    struct vgpu_cli_list env = {0};
     int option, signals;
     pid_t program;
 

@@ -46,6 +46,6 @@ _Static_assert(VGB_LONG_MS + VGB_GRACE_MS + 2 * VGB_TICK_MS < 12 * VGB_GUEST_MS,
 _Static_assert(VGB_REAP_MS + 2 * VGB_TICK_MS < VGB_GUEST_MS, "DESTROY and reset in time");
 _Static_assert(VGB_START_MS + VGB_CREATE_MS < VGB_LOCAL_CREATE_MS, "a start that begins anew fits");
 
-#define VGB_MS_TO_NS(ms) ((uint64_t)(ms) * UINT64_C(1000000))
+#define VGB_MS_TO_NS(ms) ((uint64_t)(ms)*UINT64_C(1000000))
 
 #endif

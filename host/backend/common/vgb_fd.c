@@ -11,8 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-ssize_t vgb_send_fds(int sock, const void *data, size_t size, const int *fds, unsigned nfds,
-                     int flags)
+ssize_t vgb_send_fds(int sock, const void *data, size_t size, const int *fds, unsigned nfds, int flags)
 {
     struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = size};
     union {

@@ -11,8 +11,7 @@
 #define VGB_FD_MAX 16 /* descriptors in one message, any protocol here */
 
 /* One sendmsg(2) with descriptors; MSG_NOSIGNAL is added. Bytes sent, or -errno. */
-ssize_t vgb_send_fds(int sock, const void *data, size_t size, const int *fds, unsigned nfds,
-                     int flags);
+ssize_t vgb_send_fds(int sock, const void *data, size_t size, const int *fds, unsigned nfds, int flags);
 /*
  * One recvmsg(2). *nfds: in, room in fds (<= VGB_FD_MAX); out, how many came (close-on-exec).
  * Bytes received, 0 at the end, -EPROTO when data or descriptors were cut off (nothing is kept

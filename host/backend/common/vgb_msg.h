@@ -13,27 +13,29 @@
 
 enum vgb_msg_type {
     /* worker -> broker */
-    VGB_M_READY = 1,   /* provider loaded; status 0 or CUresult, value = devices, text = provider, flags VGB_READY_*,
+    VGB_M_READY =
+        1, /* provider loaded; status 0 or CUresult, value = devices, text = provider, flags VGB_READY_*,
                         * offset = bytes of device memory */
-    VGB_M_SERVING = 2, /* the window header is written, the ring is served */
-    VGB_M_MAPPED = 3,  /* answer to the last MAP of a region: status (enum vgpu_status), va */
-    VGB_M_UNMAPPED = 4, /* answer to UNMAP: status */
-    VGB_M_RESERVE = 5,  /* value = bytes this worker wants reserved in total; flags = VGB_RESERVE_* */
-    VGB_M_DEAD = 6,     /* the worker ends: reason (enum vgpu_dead_reason), text */
+    VGB_M_SERVING = 2,   /* the window header is written, the ring is served */
+    VGB_M_MAPPED = 3,    /* answer to the last MAP of a region: status (enum vgpu_status), va */
+    VGB_M_UNMAPPED = 4,  /* answer to UNMAP: status */
+    VGB_M_RESERVE = 5,   /* value = bytes this worker wants reserved in total; flags = VGB_RESERVE_* */
+    VGB_M_DEAD = 6,      /* the worker ends: reason (enum vgpu_dead_reason), text */
     VGB_M_ASK_USAGE = 7, /* who uses the GPU how much? */
     /* Something that other workers of the same VM may open: flags = enum vgb_share_kind, length =
      * bytes of memory (or of device memory that it stands for), share.payload. Answer: SHARED. */
     VGB_M_SHARE_NEW = 8,
-    VGB_M_SHARE_OPEN = 9, /* share.token, flags = kind; answer: SHARED */
+    VGB_M_SHARE_OPEN = 9,  /* share.token, flags = kind; answer: SHARED */
     VGB_M_SHARE_DROP = 10, /* share.token: one NEW or OPEN less; answer: SHARED */
-    VGB_M_SANDBOX = 11, /* before READY: text = the layers of the sandbox that are in force */
-    VGB_M_BUSY = 12, /* status 1: a call of the provider takes long, answers may wait for it; 0: none does now */
+    VGB_M_SANDBOX = 11,    /* before READY: text = the layers of the sandbox that are in force */
+    VGB_M_BUSY =
+        12, /* status 1: a call of the provider takes long, answers may wait for it; 0: none does now */
     /* broker -> worker */
-    VGB_M_START = 16,   /* fds: window, doorbell [, wake]; offset, length = slice of the window;
+    VGB_M_START = 16,    /* fds: window, doorbell [, wake]; offset, length = slice of the window;
                          * value = quota of device memory; limits */
-    VGB_M_MAP = 17,     /* fds as the runs say; region, va, length, offset, flags, runs */
-    VGB_M_UNMAP = 18,   /* region */
-    VGB_M_GRANT = 19,   /* answer to RESERVE: status 0 or VGPU_S_QUOTA, value = now reserved */
+    VGB_M_MAP = 17,      /* fds as the runs say; region, va, length, offset, flags, runs */
+    VGB_M_UNMAP = 18,    /* region */
+    VGB_M_GRANT = 19,    /* answer to RESERVE: status 0 or VGPU_S_QUOTA, value = now reserved */
     VGB_M_DOORBELL = 20, /* fds: the doorbell to use from now on */
     /* answer to ASK_USAGE: nruns = rows of uses[], of length clients with a context; va = bytes and
      * offset = processor time of all of them; value = quota of device memory, 0 = none */
@@ -62,12 +64,12 @@ enum vgb_msg_type {
 
 /* What one client may have of the host; 0 = no limit. Kept by its worker. */
 struct vgb_limits {
-    uint64_t memory;  /* bytes of private memory, beyond what an idle worker has */
-    uint64_t blobs;   /* bytes of images on their way, of all clients: the worker asks for its share */
+    uint64_t memory;      /* bytes of private memory, beyond what an idle worker has */
+    uint64_t blobs;       /* bytes of images on their way, of all clients: the worker asks for its share */
     uint64_t printf_fifo; /* bytes of the buffer for printf of kernels */
-    uint32_t threads; /* of the worker, the provider's own ones too */
-    uint32_t streams; /* alive at the same time */
-    uint32_t handles; /* objects of all types alive at the same time */
+    uint32_t threads;     /* of the worker, the provider's own ones too */
+    uint32_t streams;     /* alive at the same time */
+    uint32_t handles;     /* objects of all types alive at the same time */
     uint32_t padding;
 };
 
@@ -104,8 +106,8 @@ struct vgb_share_words {
 #define VGB_MSG_TEXT 256
 
 struct vgb_run {
-    uint32_t fd; /* index into the descriptors of this message */
-    uint32_t page; /* bytes of a page of the file: 4096, or more for huge pages */
+    uint32_t fd;     /* index into the descriptors of this message */
+    uint32_t page;   /* bytes of a page of the file: 4096, or more for huge pages */
     uint64_t offset; /* in the file, page aligned */
     uint64_t length; /* bytes, page aligned */
 };

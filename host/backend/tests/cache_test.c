@@ -289,8 +289,10 @@ static void test_bounded_kept(void **state)
 
 static void test_bad_options(void **state)
 {
-    static const char *const bad[][3] = {{"--jit-cache", "5", "2"}, {"--jit-cache", "5G", "2"},
-                                         {"--jit-cache", "much", "2"}, {"--jit-cache-dir", "/dev/null", "1"},
+    static const char *const bad[][3] = {{"--jit-cache", "5", "2"},
+                                         {"--jit-cache", "5G", "2"},
+                                         {"--jit-cache", "much", "2"},
+                                         {"--jit-cache-dir", "/dev/null", "1"},
                                          {"--jit-cache-dir", "/nonexistent/folder", "1"}};
     struct broker b;
 

@@ -160,9 +160,9 @@ static void test_hmm(void **state)
 /* A provider that does not start: which call gave what, and what to do. */
 static void test_provider_refuses(void **state)
 {
-    static const char *const cases[][2] = {{"100", "nvidia-smi"}, {"802", "fabricmanager"},
-                                           {"803", "reboot"}, {"804", "forward"},
-                                           {"34", "stub"}, {"999", "nvidia-modprobe"}, {"2", "gave 2"}};
+    static const char *const cases[][2] = {
+        {"100", "nvidia-smi"}, {"802", "fabricmanager"},   {"803", "reboot"}, {"804", "forward"},
+        {"34", "stub"},        {"999", "nvidia-modprobe"}, {"2", "gave 2"}};
     struct broker b;
 
     (void)state;
@@ -222,8 +222,7 @@ static void test_shm(void **state)
         memcpy(logs[i], log_name, sizeof(log_name));
     }
     for (int i = 0; i < 3; i++) {
-        struct vgp_args_vgpDeviceGetAttribute q = {
-            .attribute = CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED};
+        struct vgp_args_vgpDeviceGetAttribute q = {.attribute = CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED};
         const void *p;
 
         assert_int_equal(guest_connect(&g[i], b[i / 2].sock, "shm"), 0);
@@ -470,10 +469,18 @@ static void test_driver_elsewhere(void **state)
 static void test_nothing_pinned(void **state)
 {
     static const char data[16] = "fifteen letters";
-    struct vgp_args_vgpCopy in = {.dstKind = VGP_COPY_DEVICE, .srcKind = VGP_COPY_INLINE, .widthBytes = sizeof(data),
-                                  .height = 1, .depth = 1, .data_len = sizeof(data)};
-    struct vgp_args_vgpCopy out = {.dstKind = VGP_COPY_REPLY, .srcKind = VGP_COPY_DEVICE, .widthBytes = sizeof(data),
-                                   .height = 1, .depth = 1, .when = VGP_WHEN_COMPLETE};
+    struct vgp_args_vgpCopy in = {.dstKind = VGP_COPY_DEVICE,
+                                  .srcKind = VGP_COPY_INLINE,
+                                  .widthBytes = sizeof(data),
+                                  .height = 1,
+                                  .depth = 1,
+                                  .data_len = sizeof(data)};
+    struct vgp_args_vgpCopy out = {.dstKind = VGP_COPY_REPLY,
+                                   .srcKind = VGP_COPY_DEVICE,
+                                   .widthBytes = sizeof(data),
+                                   .height = 1,
+                                   .depth = 1,
+                                   .when = VGP_WHEN_COMPLETE};
     struct broker b;
     struct guest g;
     const void *p;

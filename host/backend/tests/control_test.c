@@ -132,9 +132,9 @@ static uint64_t now_ms(void)
 }
 
 /* A worker looks at what its broker has sent between two calls, not at once: tries again while `busy`. */
-#define RETRY(r, busy, call)                                                                                          \
-    for (uint64_t end_ = now_ms() + 60000; ((r) = (call)) == (busy) && now_ms() < end_;)                              \
-        usleep(1000)
+#define RETRY(r, busy, call) \
+    for (uint64_t end_ = now_ms() + 60000; ((r) = (call)) == (busy) && now_ms() < end_;) \
+    usleep(1000)
 
 static void test_values(void **state)
 {
@@ -207,7 +207,8 @@ static void test_printf(void **state)
 
     (void)state;
     begin(&s, "--client-printf", "1M");
-    assert_int_equal(guest_call(&s.g, VGP_cuCtxSetLimit, &a, sizeof(a), NULL, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(guest_call(&s.g, VGP_cuCtxSetLimit, &a, sizeof(a), NULL, NULL),
+                     CUDA_ERROR_OUT_OF_MEMORY);
     assert_ok(&s, "set client-printf 2M");
     RETRY(r, CUDA_ERROR_OUT_OF_MEMORY, guest_call(&s.g, VGP_cuCtxSetLimit, &a, sizeof(a), NULL, NULL));
     assert_int_equal(r, 0);
@@ -405,13 +406,37 @@ static void test_shares_elsewhere(void **state)
 static void test_hostile(void **state)
 {
     static const char *const requests[] = {
-        "", " ", "\n", "set", "set client-streams", "set client-streams 1 2", "set client-streams 5 client",
-        "set client-streams 5 client 0", "set client-streams 5 client -1", "set client-streams 5 client 99999999999",
-        "set client-streams 5 client 1", "set client-streams 5 client 1 2", "get nothing", "get vram-quota client 1",
-        "get get get", "set client-streams -1", "set client-streams 1x", "set client-streams 99999999999999999999",
-        "set vram-quota 99999999999T", "set max-clients 0", "set max-clients 257", "set weight 0", "set weight 1001",
-        "set cap 101", "set nothing 1", "a b c d e f g h", "SET client-streams 5", "client 1", "get client",
-        "set client-printf 4095", "set start-rate 10001",
+        "",
+        " ",
+        "\n",
+        "set",
+        "set client-streams",
+        "set client-streams 1 2",
+        "set client-streams 5 client",
+        "set client-streams 5 client 0",
+        "set client-streams 5 client -1",
+        "set client-streams 5 client 99999999999",
+        "set client-streams 5 client 1",
+        "set client-streams 5 client 1 2",
+        "get nothing",
+        "get vram-quota client 1",
+        "get get get",
+        "set client-streams -1",
+        "set client-streams 1x",
+        "set client-streams 99999999999999999999",
+        "set vram-quota 99999999999T",
+        "set max-clients 0",
+        "set max-clients 257",
+        "set weight 0",
+        "set weight 1001",
+        "set cap 101",
+        "set nothing 1",
+        "a b c d e f g h",
+        "SET client-streams 5",
+        "client 1",
+        "get client",
+        "set client-printf 4095",
+        "set start-rate 10001",
     };
     char junk[5000];
     struct shared s;
@@ -519,10 +544,12 @@ static void test_other_user(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),  cmocka_unit_test(test_streams), cmocka_unit_test(test_handles),
-        cmocka_unit_test(test_printf),  cmocka_unit_test(test_memory),  cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_vram),    cmocka_unit_test(test_clients), cmocka_unit_test(test_blobs),
-        cmocka_unit_test(test_rate),    cmocka_unit_test(test_pins),    cmocka_unit_test(test_shares_elsewhere),
+        cmocka_unit_test(test_values),  cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_handles), cmocka_unit_test(test_printf),
+        cmocka_unit_test(test_memory),  cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_vram),    cmocka_unit_test(test_clients),
+        cmocka_unit_test(test_blobs),   cmocka_unit_test(test_rate),
+        cmocka_unit_test(test_pins),    cmocka_unit_test(test_shares_elsewhere),
         cmocka_unit_test(test_hostile), cmocka_unit_test(test_other_user),
     };
 

@@ -225,8 +225,7 @@ static void test_nodes(void **state)
     a.graph = new_graph(&g);
     assert_int_equal(call(&g, VGP_vgpGraphExtSemNode, &a, sizeof(a), &node), 0);
     i.node = hg.node = node;
-    assert_int_equal(guest_call(&g, VGP_vgpGraphNodeInfo, &i, sizeof(i), (const void **)&ret, &size),
-                     0);
+    assert_int_equal(guest_call(&g, VGP_vgpGraphNodeInfo, &i, sizeof(i), (const void **)&ret, &size), 0);
     assert_true(size >= sizeof(*ret));
     assert_int_equal(ret->type, CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT);
     assert_int_equal(info(&g, node, VGP_EXTSEM_WAIT, &cookie), 0);
@@ -234,20 +233,17 @@ static void test_nodes(void **state)
     assert_int_equal(info(&g, node, VGP_EXTSEM_SIGNAL, &cookie), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(info(&g, node, 99, &cookie), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(info(&g, node + 1, VGP_EXTSEM_WAIT, &cookie), CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(call(&g, VGP_vgpGraphHostNodeGet, &hg, sizeof(hg), NULL),
-                     CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(call(&g, VGP_vgpGraphHostNodeGet, &hg, sizeof(hg), NULL), CUDA_ERROR_INVALID_VALUE);
     h.target = node; /* it does not become a plain one */
     assert_int_equal(call(&g, VGP_vgpGraphHostNode, &h, sizeof(h), NULL), CUDA_ERROR_INVALID_VALUE);
     h = (struct vgp_args_vgpGraphHostNode){.graph = a.graph, .cookie = 9};
     assert_int_equal(call(&g, VGP_vgpGraphHostNode, &h, sizeof(h), &plain), 0);
     a = (struct vgp_args_vgpGraphExtSemNode){
         .op = VGP_NODE_SET, .target = plain, .what = VGP_EXTSEM_WAIT, .cookie = 10};
-    assert_int_equal(call(&g, VGP_vgpGraphExtSemNode, &a, sizeof(a), NULL),
-                     CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(call(&g, VGP_vgpGraphExtSemNode, &a, sizeof(a), NULL), CUDA_ERROR_INVALID_VALUE);
     a.target = node; /* nor a signal */
     a.what = VGP_EXTSEM_SIGNAL;
-    assert_int_equal(call(&g, VGP_vgpGraphExtSemNode, &a, sizeof(a), NULL),
-                     CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(call(&g, VGP_vgpGraphExtSemNode, &a, sizeof(a), NULL), CUDA_ERROR_INVALID_VALUE);
     a.what = VGP_EXTSEM_WAIT;
     assert_int_equal(call(&g, VGP_vgpGraphExtSemNode, &a, sizeof(a), NULL), 0);
     assert_int_equal(info(&g, node, VGP_EXTSEM_WAIT, &cookie), 0);
@@ -292,12 +288,8 @@ static void test_malformed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_asked),
-        cmocka_unit_test(test_answers),
-        cmocka_unit_test(test_answers_late),
-        cmocka_unit_test(test_many),
-        cmocka_unit_test(test_nodes),
-        cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_asked), cmocka_unit_test(test_answers), cmocka_unit_test(test_answers_late),
+        cmocka_unit_test(test_many),  cmocka_unit_test(test_nodes),   cmocka_unit_test(test_malformed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

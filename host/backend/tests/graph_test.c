@@ -54,15 +54,15 @@ static int empty(struct guest *g, uint64_t graph, const uint64_t *deps, uint32_t
 
 static int alloc(struct guest *g, uint64_t graph, uint64_t bytes, uint64_t *node)
 {
-    struct vgp_args_vgpGraphMemAllocNode a = {
-        .graph = graph, .bytesize = bytes, .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .locationType = CU_MEM_LOCATION_TYPE_DEVICE};
+    struct vgp_args_vgpGraphMemAllocNode a = {.graph = graph,
+                                              .bytesize = bytes,
+                                              .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                              .locationType = CU_MEM_LOCATION_TYPE_DEVICE};
 
     return call(g, VGP_vgpGraphMemAllocNode, &a, sizeof(a), NULL, 0, node, 0);
 }
 
-static int condition(struct guest *g, uint64_t graph, uint64_t handle, uint32_t size,
-                     uint64_t *node)
+static int condition(struct guest *g, uint64_t graph, uint64_t handle, uint32_t size, uint64_t *node)
 {
     struct vgp_args_vgpGraphConditionalNode a = {
         .graph = graph, .handle = handle, .type = CU_GRAPH_COND_TYPE_SWITCH, .size = size};
@@ -75,8 +75,7 @@ static uint64_t condition_handle(struct guest *g, uint64_t graph)
     struct vgp_args_vgpGraphConditionalHandle a = {.graph = graph};
     uint64_t handle = 0;
 
-    assert_int_equal(
-        call(g, VGP_vgpGraphConditionalHandle, &a, sizeof(a), NULL, 0, &handle, 0), 0);
+    assert_int_equal(call(g, VGP_vgpGraphConditionalHandle, &a, sizeof(a), NULL, 0, &handle, 0), 0);
     return handle;
 }
 
@@ -174,7 +173,7 @@ static void test_handles(void **state)
     assert_int_equal(bodies(&g1, node, 0, &total, list), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(empty(&g1, list[2], NULL, 0, &strange), 0);
     assert_int_equal(destroy(&g1, list[2]), CUDA_ERROR_INVALID_VALUE); /* the node's */
-    assert_int_equal(condition(&g1, list[0], cond, 1, &n), 0); /* of a graph around it */
+    assert_int_equal(condition(&g1, list[0], cond, 1, &n), 0);         /* of a graph around it */
 
     /* A moved child is the node's; it cannot come to contain itself. */
     assert_int_equal(move(&g1, parent, parent, &n), CUDA_ERROR_INVALID_VALUE);

@@ -86,8 +86,8 @@ static int describe(struct guest *g, uint64_t desc, const uint64_t *ids, uint32_
 
 static int create(struct guest *g, unsigned i, uint64_t desc)
 {
-    struct vgp_args_vgpGreenCtxCreate a = {.green = GREEN(i), .context = CONTEXT(i), .desc = desc,
-                                           .flags = CU_GREEN_CTX_DEFAULT_STREAM};
+    struct vgp_args_vgpGreenCtxCreate a = {
+        .green = GREEN(i), .context = CONTEXT(i), .desc = desc, .flags = CU_GREEN_CTX_DEFAULT_STREAM};
 
     return guest_call(g, VGP_vgpGreenCtxCreate, &a, sizeof(a), NULL, NULL);
 }
@@ -132,8 +132,7 @@ static void test_resources(void **state)
     bad = (struct vgp_args_vgpDevResource){.what = VGP_RESOURCE_DEVICE, .type = 7};
     assert_int_equal(guest_call(&g1, VGP_vgpDevResource, &bad, sizeof(bad), NULL, NULL),
                      CUDA_ERROR_INVALID_RESOURCE_TYPE);
-    bad = (struct vgp_args_vgpDevResource){.what = VGP_RESOURCE_CONTEXT, .type = 1,
-                                           .context = CONTEXT(77)};
+    bad = (struct vgp_args_vgpDevResource){.what = VGP_RESOURCE_CONTEXT, .type = 1, .context = CONTEXT(77)};
     assert_int_equal(guest_call(&g1, VGP_vgpDevResource, &bad, sizeof(bad), NULL, NULL),
                      CUDA_ERROR_INVALID_CONTEXT);
     /* The latest are kept, not all that ever were. */
@@ -206,8 +205,7 @@ static void test_contexts(void **state)
     assert_int_equal(guest_alloc(&g, 6 * M, &p), CUDA_ERROR_OUT_OF_MEMORY); /* it still counts */
 
     /* The primary context takes green ones and all that it has with it. */
-    assert_int_equal(guest_call(&g, VGP_vgpPrimaryCtxRelease, &release, sizeof(release), NULL, NULL),
-                     0);
+    assert_int_equal(guest_call(&g, VGP_vgpPrimaryCtxRelease, &release, sizeof(release), NULL, NULL), 0);
     assert_int_equal(destroy(&g, GREEN(2)), CUDA_ERROR_INVALID_CONTEXT);
     assert_int_equal(create(&g, 3, DESC(1)), CUDA_ERROR_INVALID_CONTEXT);
     assert_int_equal(guest_context(&g), 0);
@@ -220,7 +218,8 @@ static void test_contexts(void **state)
 
 static int vmm_create(struct guest *g, uint64_t handle, uint64_t size)
 {
-    struct vgp_args_vgpMemCreate a = {.handle = handle, .size = size,
+    struct vgp_args_vgpMemCreate a = {.handle = handle,
+                                      .size = size,
                                       .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                       .locationType = CU_MEM_LOCATION_TYPE_DEVICE};
 
@@ -261,8 +260,7 @@ static void test_multicast(void **state)
     struct vgp_args_vgpMulticastCreate c = {.handle = MEMORY(1), .numDevices = 2, .size = 4 * M};
     struct vgp_args_vgpMulticastGranularity gran = {.numDevices = 2, .size = 4 * M};
     struct vgp_args_vgpMemMap map = {.ptr = 0x400000000000, .size = 4 * M, .handle = MEMORY(1)};
-    struct vgp_args_vgpMulticastBindAddr at = {.handle = MEMORY(1), .address = 0x500000000000,
-                                               .size = 4 * M};
+    struct vgp_args_vgpMulticastBindAddr at = {.handle = MEMORY(1), .address = 0x500000000000, .size = 4 * M};
     struct vgp_args_cuMemUnmap unmap = {.ptr = 0x500000000000, .size = 6 * M};
     const struct vgp_ret_vgpMulticastGranularity *r = NULL;
     struct broker b;
@@ -270,22 +268,21 @@ static void test_multicast(void **state)
 
     (void)state;
     begin(&b, &g);
-    assert_int_equal(guest_call(&g, VGP_vgpMulticastGranularity, &gran, sizeof(gran),
-                                (const void **)&r, NULL), 0);
+    assert_int_equal(
+        guest_call(&g, VGP_vgpMulticastGranularity, &gran, sizeof(gran), (const void **)&r, NULL), 0);
     assert_int_equal(r->granularity, 2 * M);
     c.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     assert_int_equal(guest_call(&g, VGP_vgpMulticastCreate, &c, sizeof(c), NULL, NULL),
                      CUDA_ERROR_NOT_SUPPORTED); /* another VM could open it */
     c.handleTypes = 0;
     assert_int_equal(guest_call(&g, VGP_vgpMulticastCreate, &c, sizeof(c), NULL, NULL), 0);
-    assert_int_equal(vmm_create(&g, MEMORY(2), 6 * M), 0); /* the object takes no memory */
+    assert_int_equal(vmm_create(&g, MEMORY(2), 6 * M), 0);                    /* the object takes no memory */
     assert_int_equal(add_device(&g, MEMORY(2), 0), CUDA_ERROR_INVALID_VALUE); /* memory */
     assert_int_equal(add_device(&g, MEMORY(1), -1), CUDA_ERROR_INVALID_DEVICE);
     assert_int_equal(add_device(&g, MEMORY(1), 64), CUDA_ERROR_INVALID_DEVICE);
     assert_int_equal(add_device(&g, MEMORY(1), 0), 0);
     assert_int_equal(bind(&g, MEMORY(1), MEMORY(2)), CUDA_ERROR_ILLEGAL_STATE);
-    assert_int_equal(guest_call(&g, VGP_vgpMemMap, &map, sizeof(map), NULL, NULL),
-                     CUDA_ERROR_ILLEGAL_STATE);
+    assert_int_equal(guest_call(&g, VGP_vgpMemMap, &map, sizeof(map), NULL, NULL), CUDA_ERROR_ILLEGAL_STATE);
     assert_int_equal(add_device(&g, MEMORY(1), 1), 0);
     assert_int_equal(bind(&g, MEMORY(1), MEMORY(3)), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(bind(&g, MEMORY(1), MEMORY(1)), CUDA_ERROR_INVALID_VALUE);
@@ -314,8 +311,12 @@ static void test_multicast(void **state)
 /* Every operation has an element in each array. */
 static void test_decompress(void **state)
 {
-    struct vgp_args_vgpMemDecompress a = {.stream = STREAM(9), .srcBytes_len = 1, .dstBytes_len = 1,
-                                          .actual_len = 1, .src_len = 1, .dst_len = 1,
+    struct vgp_args_vgpMemDecompress a = {.stream = STREAM(9),
+                                          .srcBytes_len = 1,
+                                          .dstBytes_len = 1,
+                                          .actual_len = 1,
+                                          .src_len = 1,
+                                          .dst_len = 1,
                                           .algorithms_len = 1};
     const struct vgp_ret_vgpMemDecompress *r = NULL;
     uint64_t one[6] = {8, 8, 0, 0, 0, CU_MEM_DECOMPRESS_ALGORITHM_DEFLATE};

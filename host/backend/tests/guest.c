@@ -24,9 +24,8 @@
 int guest_connect(struct guest *g, const char *path, const char *label)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
-    struct vgp_sock_hello hello = {.type = VGP_SOCK_HELLO,
-                                   .version_major = VGP_VERSION_MAJOR,
-                                   .version_minor = VGP_VERSION_MINOR};
+    struct vgp_sock_hello hello = {
+        .type = VGP_SOCK_HELLO, .version_major = VGP_VERSION_MAJOR, .version_minor = VGP_VERSION_MINOR};
     union {
         struct vgp_sock_welcome w;
         struct vgp_sock_refused r;
@@ -100,11 +99,8 @@ void guest_submit(struct guest *g, uint16_t call, uint32_t slot, const void *arg
         g->tail += room;
         pos = 0;
     }
-    struct vgp_record r = {.size = total,
-                           .call = call,
-                           .reply_slot = slot,
-                           .reply_seq = ++g->seq,
-                           .context = g->context};
+    struct vgp_record r = {
+        .size = total, .call = call, .reply_slot = slot, .reply_seq = ++g->seq, .context = g->context};
     memset(ring + pos, 0, total);
     memcpy(ring + pos, &r, sizeof(r));
     memcpy(ring + pos + sizeof(r), args, size);
@@ -152,8 +148,8 @@ int guest_wait(struct guest *g, uint32_t slot, const void **payload, uint32_t *s
     return r->result;
 }
 
-int guest_call(struct guest *g, uint16_t call, const void *args, uint32_t size,
-               const void **payload, uint32_t *psize)
+int guest_call(struct guest *g, uint16_t call, const void *args, uint32_t size, const void **payload,
+               uint32_t *psize)
 {
     guest_submit(g, call, 0, args, size, NULL, 0);
     return guest_wait(g, 0, payload, psize, 5000);
@@ -202,8 +198,7 @@ bool guest_notification(struct guest *g, uint16_t type, uint64_t *cookie, char *
 
 int guest_context(struct guest *g)
 {
-    struct vgp_args_vgpPrimaryCtxRetain a = {.device = 0,
-                                             .context = VGP_HANDLE(VGP_H_CONTEXT, 1, 0)};
+    struct vgp_args_vgpPrimaryCtxRetain a = {.device = 0, .context = VGP_HANDLE(VGP_H_CONTEXT, 1, 0)};
     int r = guest_call(g, VGP_vgpPrimaryCtxRetain, &a, sizeof(a), NULL, NULL);
 
     if (!r)
@@ -231,8 +226,7 @@ int guest_free(struct guest *g, uint64_t dptr)
 
 int guest_memset(struct guest *g, uint64_t dst, uint8_t value, uint64_t n, uint64_t stream)
 {
-    struct vgp_args_cuMemsetD8Async a = {
-        .dstDevice = dst, .uc = value, .N = n, .hStream = stream};
+    struct vgp_args_cuMemsetD8Async a = {.dstDevice = dst, .uc = value, .N = n, .hStream = stream};
 
     return guest_call(g, VGP_cuMemsetD8Async, &a, sizeof(a), NULL, NULL);
 }

@@ -27,8 +27,8 @@ void guest_submit(struct guest *g, uint16_t call, uint32_t slot, const void *arg
 /* Waits for the reply in a slot; the CUresult, or -1: timeout, -2: the worker is dead. */
 int guest_wait(struct guest *g, uint32_t slot, const void **payload, uint32_t *size, int ms);
 /* Submit with slot 0 and wait, 5 s. */
-int guest_call(struct guest *g, uint16_t call, const void *args, uint32_t size,
-               const void **payload, uint32_t *psize);
+int guest_call(struct guest *g, uint16_t call, const void *args, uint32_t size, const void **payload,
+               uint32_t *psize);
 /* Publishes raw bytes as they are, 16-byte aligned. */
 void guest_raw(struct guest *g, const void *bytes, uint32_t size);
 /* Waits until the worker is dead; false: it is not after ms. */

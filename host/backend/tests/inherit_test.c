@@ -26,10 +26,10 @@
 
 struct manager {
     char dir[64], path[96], notify_path[96];
-    int notify;      /* where the broker's states arrive */
-    int fds[3];      /* become 3, 4, 5 of the broker; -1: none */
+    int notify; /* where the broker's states arrive */
+    int fds[3]; /* become 3, 4, 5 of the broker; -1: none */
     const char *listen_fds, *watchdog_usec;
-    bool other_pid;  /* LISTEN_PID is somebody else's */
+    bool other_pid; /* LISTEN_PID is somebody else's */
     pid_t pid;
 };
 
@@ -262,13 +262,13 @@ static void test_refused(void **state)
         const char *listen_fds;
         bool other_pid;
     } rows[] = {
-        {twice, NULL, false},        /* two of a kind: 3 and 4 are both SOCK_STREAM here */
-        {path_too, NULL, false},     {absent, NULL, false},
-        {path_too, "1", false},      {none, "2", false},  /* by activation, the same */
-        {none, "3", false},          /* 5 is not open */
-        {none, "17", false},         {none, "-1", false}, {none, "1x", false},
-        {none, "1", true},           /* meant for another process: nothing to listen on */
-        {none, "0", false},          {none, "", false},
+        {twice, NULL, false}, /* two of a kind: 3 and 4 are both SOCK_STREAM here */
+        {path_too, NULL, false}, {absent, NULL, false},
+        {path_too, "1", false},  {none, "2", false}, /* by activation, the same */
+        {none, "3", false},                          /* 5 is not open */
+        {none, "17", false},     {none, "-1", false},
+        {none, "1x", false},     {none, "1", true}, /* meant for another process: nothing to listen on */
+        {none, "0", false},      {none, "", false},
     };
 
     m->fds[0] = unix_socket(m->path, SOCK_STREAM);

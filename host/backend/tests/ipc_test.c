@@ -198,8 +198,8 @@ static int open_event(struct guest *g, const struct token *t, uint64_t event)
 static void test_events(void **state)
 {
     const uint64_t e = VGP_HANDLE(VGP_H_EVENT, 1, 1), e2 = VGP_HANDLE(VGP_H_EVENT, 1, 2);
-    struct vgp_args_cuEventCreate create = {
-        .phEvent = e, .Flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING};
+    struct vgp_args_cuEventCreate create = {.phEvent = e,
+                                            .Flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING};
     struct vgp_args_cuEventDestroy_v2 destroy = {.hEvent = e};
     struct guest one, two;
     struct token t, m;

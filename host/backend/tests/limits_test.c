@@ -185,8 +185,8 @@ static void test_printf(void **state)
 /* Clients that come and go start no more workers than the rate says: they wait, and are served. */
 static void test_start_rate(void **state)
 {
-    const char *extra[] = {"--start-rate", "1", "--max-clients", "2", "--pool", "0", "--log", NULL,
-                           "--log-level", "info", NULL};
+    const char *extra[] = {"--start-rate", "1",  "--max-clients", "2",    "--pool", "0",
+                           "--log",        NULL, "--log-level",   "info", NULL};
     struct limited l = {.log = "/tmp/vgb-log-XXXXXX"};
 
     (void)state;
@@ -300,9 +300,8 @@ static void test_leaving_worker(void **state)
 /* A worker that never stops talking has its turn, and others have theirs. */
 static void test_flooding_worker(void **state)
 {
-    struct vgp_sock_hello hello = {.type = VGP_SOCK_HELLO,
-                                   .version_major = VGP_VERSION_MAJOR,
-                                   .version_minor = VGP_VERSION_MINOR};
+    struct vgp_sock_hello hello = {
+        .type = VGP_SOCK_HELLO, .version_major = VGP_VERSION_MAJOR, .version_minor = VGP_VERSION_MINOR};
     struct broker b = {0};
     int fd[4];
 
@@ -321,10 +320,10 @@ static void test_flooding_worker(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_streams),       cmocka_unit_test(test_handles),
-        cmocka_unit_test(test_memory),        cmocka_unit_test(test_blobs),
-        cmocka_unit_test(test_printf),        cmocka_unit_test(test_start_rate),
-        cmocka_unit_test(test_killed_spares), cmocka_unit_test(test_leaving_worker),
+        cmocka_unit_test(test_streams),         cmocka_unit_test(test_handles),
+        cmocka_unit_test(test_memory),          cmocka_unit_test(test_blobs),
+        cmocka_unit_test(test_printf),          cmocka_unit_test(test_start_rate),
+        cmocka_unit_test(test_killed_spares),   cmocka_unit_test(test_leaving_worker),
         cmocka_unit_test(test_flooding_worker),
     };
 

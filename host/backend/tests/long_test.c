@@ -84,7 +84,8 @@ static void share(struct guest *g)
     assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(i ? request(g, VGP_SOCK_UNMAP, 9, NULL, 0, -1)
-                           : request(g, VGP_SOCK_MAP, 9, (void *)0x700000000000, 4096, fd), 0);
+                           : request(g, VGP_SOCK_MAP, 9, (void *)0x700000000000, 4096, fd),
+                         0);
         assert_int_equal(vgb_recv_fds(g->sock, &m, sizeof(m), NULL, &none, 0), sizeof(m));
         assert_int_equal(m.status, 0);
     }
@@ -184,9 +185,10 @@ static void test_link(void **state)
     struct {
         struct vgp_args_vgpLinkAdd a;
         char data[8], name[8];
-    } add = {.a = {.state = link, .inputType = CU_JIT_INPUT_PTX, .data_size = 5, .data_len = 5, .name_len = 2},
-             .data = "slow",
-             .name = "n"};
+    } add = {
+        .a = {.state = link, .inputType = CU_JIT_INPUT_PTX, .data_size = 5, .data_len = 5, .name_len = 2},
+        .data = "slow",
+        .name = "n"};
     struct guest g;
 
     connect_to(*state, &g);
@@ -326,8 +328,8 @@ static void test_taken_away(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_load),  cmocka_unit_test(test_load_ends),
-        cmocka_unit_test(test_link),  cmocka_unit_test(test_array_and_limit),
+        cmocka_unit_test(test_load),     cmocka_unit_test(test_load_ends),
+        cmocka_unit_test(test_link),     cmocka_unit_test(test_array_and_limit),
         cmocka_unit_test(test_register), cmocka_unit_test(test_taken_away),
         cmocka_unit_test(test_outlasts),
     };

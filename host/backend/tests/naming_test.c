@@ -18,9 +18,9 @@
 #include "proc.h"
 #include "vgp_calls.h"
 
-#define CALL(g, name, ...)                                                                         \
-    guest_call(g, VGP_##name, &(struct vgp_args_##name){__VA_ARGS__}, sizeof(struct vgp_args_##name), \
-               NULL, NULL)
+#define CALL(g, name, ...) \
+    guest_call(g, VGP_##name, &(struct vgp_args_##name){__VA_ARGS__}, sizeof(struct vgp_args_##name), NULL, \
+               NULL)
 #define SLOTS 4
 #define STREAM VGP_HANDLE(VGP_H_STREAM, 1, 1)
 
@@ -79,8 +79,8 @@ static int call(struct world *w, uint16_t number, const void *args, uint32_t siz
 static int make_module(struct world *w, int i)
 {
     struct vgp_args_vgpModuleLoad l = {.module = mint(w, VGP_H_MODULE), .image_size = 5, .image_len = 5};
-    struct vgp_args_vgpModuleGetFunction f = {.function = mint(w, VGP_H_FUNCTION), .module = l.module,
-                                              .name_len = 2};
+    struct vgp_args_vgpModuleGetFunction f = {
+        .function = mint(w, VGP_H_FUNCTION), .module = l.module, .name_len = 2};
     int r = call(w, VGP_vgpModuleLoad, &l, sizeof(l), "quick", 5, NULL, 0);
 
     if (r)
@@ -93,8 +93,8 @@ static int make_module(struct world *w, int i)
 static int make_library(struct world *w, int i)
 {
     struct vgp_args_vgpLibraryLoad l = {.library = mint(w, VGP_H_LIBRARY), .image_size = 5, .image_len = 5};
-    struct vgp_args_vgpLibraryGetKernel k = {.kernel = mint(w, VGP_H_KERNEL), .library = l.library,
-                                             .name_len = 2};
+    struct vgp_args_vgpLibraryGetKernel k = {
+        .kernel = mint(w, VGP_H_KERNEL), .library = l.library, .name_len = 2};
     int r = call(w, VGP_vgpLibraryLoad, &l, sizeof(l), "quick", 5, NULL, 0);
 
     if (r)
@@ -116,9 +116,9 @@ static int make_event(struct world *w, int i)
 static int make_array(struct world *w, int i)
 {
     uint64_t a = mint(w, VGP_H_ARRAY);
-    int r = CALL(&w->g, cuArray3DCreate_v2, .pHandle = a,
-                 .pAllocateArray = {.Width = 64, .Height = 1, .Format = CU_AD_FORMAT_UNSIGNED_INT8,
-                                    .NumChannels = 1});
+    int r = CALL(
+        &w->g, cuArray3DCreate_v2, .pHandle = a,
+        .pAllocateArray = {.Width = 64, .Height = 1, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 1});
 
     w->array[i] = r ? 0 : a;
     return r;
@@ -132,29 +132,43 @@ static int make_graph(struct world *w, int i)
     return call(w, VGP_vgpGraphCreate, &a, sizeof(a), NULL, 0, &w->graph[i], 0);
 }
 
-static int kernel_node(struct world *w, uint32_t op, uint64_t graph, uint64_t target, uint64_t exec, uint64_t func,
-                       uint64_t *node)
+static int kernel_node(struct world *w, uint32_t op, uint64_t graph, uint64_t target, uint64_t exec,
+                       uint64_t func, uint64_t *node)
 {
-    struct vgp_args_vgpGraphKernelNode a = {.op = op, .graph = graph, .target = target, .exec = exec, .func = func,
-                                            .gridX = 1, .gridY = 1, .gridZ = 1, .blockX = 1, .blockY = 1,
+    struct vgp_args_vgpGraphKernelNode a = {.op = op,
+                                            .graph = graph,
+                                            .target = target,
+                                            .exec = exec,
+                                            .func = func,
+                                            .gridX = 1,
+                                            .gridY = 1,
+                                            .gridZ = 1,
+                                            .blockX = 1,
+                                            .blockY = 1,
                                             .blockZ = 1};
 
     return call(w, VGP_vgpGraphKernelNode, &a, sizeof(a), NULL, 0, node, 0);
 }
 
-static int event_node(struct world *w, uint32_t op, uint64_t graph, uint64_t target, uint64_t exec, uint64_t event,
-                      uint64_t *node)
+static int event_node(struct world *w, uint32_t op, uint64_t graph, uint64_t target, uint64_t exec,
+                      uint64_t event, uint64_t *node)
 {
-    struct vgp_args_vgpGraphEventNode a = {.op = op, .graph = graph, .target = target, .exec = exec,
-                                           .event = event};
+    struct vgp_args_vgpGraphEventNode a = {
+        .op = op, .graph = graph, .target = target, .exec = exec, .event = event};
 
     return call(w, VGP_vgpGraphEventNode, &a, sizeof(a), NULL, 0, node, 0);
 }
 
 static int copy_node(struct world *w, uint64_t graph, uint64_t from, uint64_t to)
 {
-    struct vgp_args_vgpGraphCopyNode a = {.graph = graph, .dstKind = VGP_COPY_ARRAY, .srcKind = VGP_COPY_ARRAY,
-                                          .dst = to, .src = from, .widthBytes = 8, .height = 1, .depth = 1};
+    struct vgp_args_vgpGraphCopyNode a = {.graph = graph,
+                                          .dstKind = VGP_COPY_ARRAY,
+                                          .srcKind = VGP_COPY_ARRAY,
+                                          .dst = to,
+                                          .src = from,
+                                          .widthBytes = 8,
+                                          .height = 1,
+                                          .depth = 1};
 
     return call(w, VGP_vgpGraphCopyNode, &a, sizeof(a), NULL, 0, NULL, 0);
 }
@@ -198,7 +212,8 @@ static void test_function(void **state)
         assert_int_equal(kernel_node(&w, VGP_NODE_ADD, w.graph[0], 0, 0, f, &w.node[0]), 0);
         assert_int_equal(instantiate(&w, 0, w.graph[0]), 0);
         assert_int_equal(library ? CALL(&w.g, cuLibraryUnload, .library = w.library[0])
-                                 : CALL(&w.g, cuModuleUnload, .hmod = w.module[0]), 0);
+                                 : CALL(&w.g, cuModuleUnload, .hmod = w.module[0]),
+                         0);
         assert_int_equal(kernel_node(&w, VGP_NODE_SET, 0, w.node[0], 0, f, NULL), CUDA_ERROR_INVALID_HANDLE);
         assert_int_equal(launch(&w, w.exec[0]), 0);
         struct vgp_args_vgpGraphClone c = {.graph = w.graph[0]};
@@ -283,7 +298,8 @@ static void test_capture(void **state)
     assert_int_equal(begin(&w), 0);
     assert_int_equal(run(&w, w.function[0]), 0);
     assert_int_equal(CALL(&w.g, cuEventRecordWithFlags, .hEvent = w.event[0], .hStream = STREAM,
-                          .flags = CU_EVENT_RECORD_EXTERNAL), 0);
+                          .flags = CU_EVENT_RECORD_EXTERNAL),
+                     0);
     assert_int_equal(launch(&w, w.exec[1]), 0);
     assert_int_equal(CALL(&w.g, cuModuleUnload, .hmod = w.module[0]), 0); /* in the capture already */
     assert_int_equal(CALL(&w.g, cuGraphExecDestroy, .hGraphExec = w.exec[1]), 0);
@@ -310,7 +326,8 @@ static void test_context_ends(void **state)
     assert_int_equal(instantiate(&w, 0, w.graph[0]), 0);
     assert_int_equal(make_module(&w, 1), 0);
     assert_int_equal(kernel_node(&w, VGP_NODE_SET, 0, w.node[0], 0, w.function[1], NULL), 0);
-    assert_int_equal(CALL(&w.g, cuModuleUnload, .hmod = w.module[1]), 0); /* kept, and then ended by the reset */
+    assert_int_equal(CALL(&w.g, cuModuleUnload, .hmod = w.module[1]),
+                     0); /* kept, and then ended by the reset */
     assert_int_equal(CALL(&w.g, vgpPrimaryCtxReset, .device = 0), 0);
     c.graph = w.graph[0];
     assert_int_equal(instantiate(&w, 1, w.graph[0]), CUDA_ERROR_CONTEXT_IS_DESTROYED);
@@ -362,24 +379,36 @@ static int destroy(struct world *w, unsigned what, int i)
     struct guest *g = &w->g;
 
     switch (what) {
-    case 0: return CALL(g, cuModuleUnload, .hmod = w->module[i]);
-    case 1: return CALL(g, cuLibraryUnload, .library = w->library[i]);
-    case 2: return CALL(g, cuEventDestroy_v2, .hEvent = w->event[i]);
-    case 3: return CALL(g, cuArrayDestroy, .hArray = w->array[i]);
-    case 4: return CALL(g, vgpGraphDestroy, .graph = w->graph[i]);
-    default: return CALL(g, cuGraphExecDestroy, .hGraphExec = w->exec[i]);
+    case 0:
+        return CALL(g, cuModuleUnload, .hmod = w->module[i]);
+    case 1:
+        return CALL(g, cuLibraryUnload, .library = w->library[i]);
+    case 2:
+        return CALL(g, cuEventDestroy_v2, .hEvent = w->event[i]);
+    case 3:
+        return CALL(g, cuArrayDestroy, .hArray = w->array[i]);
+    case 4:
+        return CALL(g, vgpGraphDestroy, .graph = w->graph[i]);
+    default:
+        return CALL(g, cuGraphExecDestroy, .hGraphExec = w->exec[i]);
     }
 }
 
 static int make(struct world *w, unsigned what, int i, int k)
 {
     switch (what) {
-    case 0: return make_module(w, i);
-    case 1: return make_library(w, i);
-    case 2: return make_event(w, i);
-    case 3: return make_array(w, i);
-    case 4: return make_graph(w, i);
-    default: return instantiate(w, i, w->graph[k]);
+    case 0:
+        return make_module(w, i);
+    case 1:
+        return make_library(w, i);
+    case 2:
+        return make_event(w, i);
+    case 3:
+        return make_array(w, i);
+    case 4:
+        return make_graph(w, i);
+    default:
+        return instantiate(w, i, w->graph[k]);
     }
 }
 
@@ -392,23 +421,42 @@ static int step(struct world *w, unsigned op, int i, int k)
     uint64_t f = i & 1 ? w->function[k] : w->kernel[k];
 
     switch (op % 20) {
-    case 0: case 1: case 2: case 3: case 4: case 5: return make(w, op % 20, i, k);
-    case 6: return destroy(w, (unsigned)(i * SLOTS + k) % 6, i);
-    case 7: return kernel_node(w, VGP_NODE_ADD, w->graph[i], 0, 0, f, &w->node[i]);
-    case 8: return kernel_node(w, VGP_NODE_SET, 0, w->node[i], 0, f, NULL);
-    case 9: return kernel_node(w, VGP_NODE_EXEC, 0, w->node[i], w->exec[k], f, NULL);
-    case 10: return event_node(w, VGP_NODE_ADD, w->graph[i], 0, 0, w->event[k], &w->event_node[i]);
-    case 11: return event_node(w, VGP_NODE_SET, 0, w->event_node[i], 0, w->event[k], NULL);
-    case 12: return event_node(w, VGP_NODE_EXEC, 0, w->event_node[i], w->exec[k], w->event[k], NULL);
-    case 13: return copy_node(w, w->graph[i], w->array[k], w->array[i]);
-    case 14: return i == k ? 0 : call(w, VGP_vgpGraphChildNode, &child, sizeof(child), NULL, 0, NULL, 0);
-    case 15: return call(w, VGP_vgpGraphClone, &clone, sizeof(clone), NULL, 0, &w->graph[i], 0);
-    case 16: return call(w, VGP_vgpGraphExecUpdate, &update, sizeof(update), NULL, 0, NULL, 0);
+    case 0:
+    case 1:
+    case 2:
+    case 3:
+    case 4:
+    case 5:
+        return make(w, op % 20, i, k);
+    case 6:
+        return destroy(w, (unsigned)(i * SLOTS + k) % 6, i);
+    case 7:
+        return kernel_node(w, VGP_NODE_ADD, w->graph[i], 0, 0, f, &w->node[i]);
+    case 8:
+        return kernel_node(w, VGP_NODE_SET, 0, w->node[i], 0, f, NULL);
+    case 9:
+        return kernel_node(w, VGP_NODE_EXEC, 0, w->node[i], w->exec[k], f, NULL);
+    case 10:
+        return event_node(w, VGP_NODE_ADD, w->graph[i], 0, 0, w->event[k], &w->event_node[i]);
+    case 11:
+        return event_node(w, VGP_NODE_SET, 0, w->event_node[i], 0, w->event[k], NULL);
+    case 12:
+        return event_node(w, VGP_NODE_EXEC, 0, w->event_node[i], w->exec[k], w->event[k], NULL);
+    case 13:
+        return copy_node(w, w->graph[i], w->array[k], w->array[i]);
+    case 14:
+        return i == k ? 0 : call(w, VGP_vgpGraphChildNode, &child, sizeof(child), NULL, 0, NULL, 0);
+    case 15:
+        return call(w, VGP_vgpGraphClone, &clone, sizeof(clone), NULL, 0, &w->graph[i], 0);
+    case 16:
+        return call(w, VGP_vgpGraphExecUpdate, &update, sizeof(update), NULL, 0, NULL, 0);
     case 17:
         w->capturing = !w->capturing;
         return w->capturing ? begin(w) : end(w, i);
-    case 18: return run(w, w->function[k]);
-    default: return launch(w, w->exec[k]);
+    case 18:
+        return run(w, w->function[k]);
+    default:
+        return launch(w, w->exec[k]);
     }
 }
 
@@ -441,9 +489,9 @@ static void test_every_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_function),     cmocka_unit_test(test_children),
-        cmocka_unit_test(test_capture),      cmocka_unit_test(test_context_ends),
-        cmocka_unit_test(test_kept_counts),  cmocka_unit_test(test_every_order),
+        cmocka_unit_test(test_function),    cmocka_unit_test(test_children),
+        cmocka_unit_test(test_capture),     cmocka_unit_test(test_context_ends),
+        cmocka_unit_test(test_kept_counts), cmocka_unit_test(test_every_order),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -25,7 +25,8 @@ static char dir[64];
 /* A folder with a driver: the test provider, and the test NVML beside it. */
 static int setup(void **state)
 {
-    static const char *const parts[][2] = {{"libtestprov.so", "libcuda.so.1"}, {"testnvml.so", "libnvidia-ml.so.1"}};
+    static const char *const parts[][2] = {{"libtestprov.so", "libcuda.so.1"},
+                                           {"testnvml.so", "libnvidia-ml.so.1"}};
     char from[600], to[128];
 
     (void)state;
@@ -79,7 +80,8 @@ static void process(struct guest *g, struct broker *b, uint32_t pid)
     assert_true(((const struct vgp_ret_vgpNvmlInfo *)p)->flags & VGP_NVML_HOST);
 }
 
-static int get(struct guest *g, uint32_t ordinal, uint32_t what, uint32_t argument, struct vgp_ret_vgpNvmlGet *out)
+static int get(struct guest *g, uint32_t ordinal, uint32_t what, uint32_t argument,
+               struct vgp_ret_vgpNvmlGet *out)
 {
     struct vgp_args_vgpNvmlGet a = {.ordinal = ordinal, .what = what, .argument = argument};
     const void *p;
@@ -96,11 +98,16 @@ static void test_values(void **state)
         int status;
         uint64_t first, second;
     } cases[] = {
-        {0, VGP_NVML_UTILIZATION, 0, 0, 37, 12},   {0, VGP_NVML_POWER_USAGE, 0, 0, 251000, 0},
-        {0, VGP_NVML_TEMPERATURE, 0, 0, 55, 0},    {0, VGP_NVML_TEMPERATURE, 3, 0, 58, 0},
-        {0, VGP_NVML_ENERGY, 0, 0, 1ull << 40, 0}, {0, VGP_NVML_FAN_SPEED, 0, NOT_SUPPORTED, 99, 0},
-        {0, VGP_NVML_CLOCK, 0, FUNCTION_NOT_FOUND, 0, 0}, {0, VGP_NVML_WHATS, 0, NOT_SUPPORTED, 0, 0},
-        {0, 0xffffffff, 0, NOT_SUPPORTED, 0, 0},   {1, VGP_NVML_POWER_USAGE, 0, NOT_SUPPORTED, 0, 0},
+        {0, VGP_NVML_UTILIZATION, 0, 0, 37, 12},
+        {0, VGP_NVML_POWER_USAGE, 0, 0, 251000, 0},
+        {0, VGP_NVML_TEMPERATURE, 0, 0, 55, 0},
+        {0, VGP_NVML_TEMPERATURE, 3, 0, 58, 0},
+        {0, VGP_NVML_ENERGY, 0, 0, 1ull << 40, 0},
+        {0, VGP_NVML_FAN_SPEED, 0, NOT_SUPPORTED, 99, 0},
+        {0, VGP_NVML_CLOCK, 0, FUNCTION_NOT_FOUND, 0, 0},
+        {0, VGP_NVML_WHATS, 0, NOT_SUPPORTED, 0, 0},
+        {0, 0xffffffff, 0, NOT_SUPPORTED, 0, 0},
+        {1, VGP_NVML_POWER_USAGE, 0, NOT_SUPPORTED, 0, 0},
         {0xffffffff, VGP_NVML_POWER_USAGE, 0, NOT_SUPPORTED, 0, 0},
     };
     struct vgp_ret_vgpNvmlGet r;

@@ -86,8 +86,10 @@ static void tell(const char *path, const char *fmt, ...)
 /* A client of a greedy worker; its connection. */
 static int greedy(const struct broker *b)
 {
-    struct vgp_sock_hello hello = {.type = VGP_SOCK_HELLO, .version_major = VGP_VERSION_MAJOR,
-                                   .version_minor = VGP_VERSION_MINOR, .label = "greedy"};
+    struct vgp_sock_hello hello = {.type = VGP_SOCK_HELLO,
+                                   .version_major = VGP_VERSION_MAJOR,
+                                   .version_minor = VGP_VERSION_MINOR,
+                                   .label = "greedy"};
     int fd = connect_path(b->sock), fds[4];
     uint8_t buf[512];
     unsigned nfds = 4;
@@ -122,8 +124,10 @@ static void start(struct broker *b, unsigned i, const char *option, const char *
 {
     const char *base = getenv("BACKEND_DIR");
     char worker[600];
-    const char *extra[] = {"--worker", worker, "--log", "/dev/null", "--control", control[i], option, value,
-                           option ? "--arbiter" : NULL, arbiter, NULL};
+    const char *extra[] = {"--worker",  worker,      "--log",
+                           "/dev/null", "--control", control[i],
+                           option,      value,       option ? "--arbiter" : NULL,
+                           arbiter,     NULL};
 
     snprintf(worker, sizeof(worker), "%s/tests/badworker", base ? base : ".");
     memset(b, 0, sizeof(*b));

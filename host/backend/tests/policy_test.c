@@ -24,8 +24,19 @@ static char folder[40], table[60], control[60];
 
 static int start(struct broker *b, const char *policy, const char *quota, const char *wait, bool with_control)
 {
-    const char *extra[] = {"--arbiter", table, "--memory-policy", policy, "--vram-quota", quota, "--memory-wait", wait,
-                           "--log", "/dev/null", with_control ? "--control" : NULL, control, NULL};
+    const char *extra[] = {"--arbiter",
+                           table,
+                           "--memory-policy",
+                           policy,
+                           "--vram-quota",
+                           quota,
+                           "--memory-wait",
+                           wait,
+                           "--log",
+                           "/dev/null",
+                           with_control ? "--control" : NULL,
+                           control,
+                           NULL};
 
     memset(b, 0, sizeof(*b));
     return broker_start(b, extra);

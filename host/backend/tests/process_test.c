@@ -129,8 +129,7 @@ static void test_copies(void **state)
     /* A guest address that was never shared. */
     out.dstKind = VGP_COPY_HOST;
     out.dst = 0x7f0000001000;
-    assert_int_equal(guest_call(&g, VGP_vgpCopy, &out, sizeof(out), &p, NULL),
-                     CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(guest_call(&g, VGP_vgpCopy, &out, sizeof(out), &p, NULL), CUDA_ERROR_INVALID_VALUE);
     guest_close(&g);
 }
 
@@ -308,16 +307,15 @@ static void test_client_vanishes(void **state)
     close(ready[1]);
 }
 
-static int request(struct guest *g, uint32_t type, uint32_t region, void *va, uint64_t length,
-                   int fd, struct vgp_sock_mapped *answer)
+static int request(struct guest *g, uint32_t type, uint32_t region, void *va, uint64_t length, int fd,
+                   struct vgp_sock_mapped *answer)
 {
     struct vgp_sock_map m = {.type = type, .region = region, .va = (uintptr_t)va, .length = length};
     unsigned nfds = 0;
 
     if (vgb_send_fds(g->sock, &m, sizeof(m), &fd, fd >= 0 ? 1 : 0, 0) < 0)
         return -1;
-    return vgb_recv_fds(g->sock, answer, sizeof(*answer), NULL, &nfds, 0) == sizeof(*answer) ? 0
-                                                                                             : -1;
+    return vgb_recv_fds(g->sock, answer, sizeof(*answer), NULL, &nfds, 0) == sizeof(*answer) ? 0 : -1;
 }
 
 static void test_map(void **state)
@@ -364,8 +362,7 @@ static void test_map(void **state)
     assert_string_equal(p + 100, "in place");
     assert_int_equal(request(&g, VGP_SOCK_UNMAP, 1, NULL, 0, -1, &m), 0);
     assert_int_equal(m.status, 0);
-    assert_int_equal(guest_call(&g, VGP_vgpCopy, &back, sizeof(back), NULL, NULL),
-                     CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(guest_call(&g, VGP_vgpCopy, &back, sizeof(back), NULL, NULL), CUDA_ERROR_INVALID_VALUE);
     /* An address that cannot be had: another one, and it works. */
     assert_int_equal(request(&g, VGP_SOCK_MAP, 2, (void *)0x1000, size, fd, &m), 0);
     assert_int_equal(m.status, 0);
@@ -420,8 +417,8 @@ static void test_quotas(void **state)
 /* A worker that was taken over: only its own client suffers. */
 static void test_hostile_worker(void **state)
 {
-    static const char *const what[] = {"short", "fd", "type", "mapped", "ready", "dead", "serving",
-                                       "reserve", "layers"};
+    static const char *const what[] = {"short", "fd",      "type",    "mapped", "ready",
+                                       "dead",  "serving", "reserve", "layers"};
     char path[600];
     const char *extra[] = {"--worker", path, "--log", "/dev/null", "--vram-quota", "1G", NULL};
 
@@ -475,21 +472,12 @@ static void test_broken_provider(void **state)
 
 static void test_bad_options(void **state)
 {
-    static const char *const cases[][4] = {{"--gpu", "fast", NULL},
-                                           {"--max-clients", "0", NULL},
-                                           {"--max-clients", "257", NULL},
-                                           {"--window-size", "3M", NULL},
-                                           {"--window-size", "5000000", NULL},
-                                           {"--vram-quota", "1X", NULL},
-                                           {"--protocol-minor", "99", NULL},
-                                           {"--client-threads", "3", NULL},
-                                           {"--client-memory", "1M", NULL},
-                                           {"--client-streams", "-1", NULL},
-                                           {"--client-handles", "many", NULL},
-                                           {"--client-printf", "1", NULL},
-                                           {"--blob-quota", "1X", NULL},
-                                           {"--start-rate", "20000", NULL},
-                                           {"--log-level", "loud", NULL}};
+    static const char *const cases[][4] = {
+        {"--gpu", "fast", NULL},          {"--max-clients", "0", NULL},       {"--max-clients", "257", NULL},
+        {"--window-size", "3M", NULL},    {"--window-size", "5000000", NULL}, {"--vram-quota", "1X", NULL},
+        {"--protocol-minor", "99", NULL}, {"--client-threads", "3", NULL},    {"--client-memory", "1M", NULL},
+        {"--client-streams", "-1", NULL}, {"--client-handles", "many", NULL}, {"--client-printf", "1", NULL},
+        {"--blob-quota", "1X", NULL},     {"--start-rate", "20000", NULL},    {"--log-level", "loud", NULL}};
     (void)state;
     for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char exe[600];
@@ -514,8 +502,8 @@ static void test_bad_options(void **state)
 static void test_older_protocol(void **state)
 {
     static const char *const extra[] = {"--protocol-minor", "0", NULL};
-    struct vgp_args_vgpHello a = {.versionMajor = VGP_VERSION_MAJOR,
-                                  .versionMinor = VGP_VERSION_MINOR, .label_len = 5};
+    struct vgp_args_vgpHello a = {
+        .versionMajor = VGP_VERSION_MAJOR, .versionMinor = VGP_VERSION_MINOR, .label_len = 5};
     struct vgp_args_vgpGraphCreate graph = {0};
     struct broker b = {0};
     struct guest g;
@@ -557,9 +545,9 @@ static void test_idle_costs_nothing(void **state)
         close(fd);
         assert_true(n > 0);
         buf[n] = 0;
-        assert_int_equal(sscanf(strrchr(buf, ')') + 2,
-                                "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &t[i][0],
-                                &t[i][1]), 2);
+        assert_int_equal(sscanf(strrchr(buf, ')') + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
+                                &t[i][0], &t[i][1]),
+                         2);
     }
     assert_int_equal(t[1][0] + t[1][1] - t[0][0] - t[0][1], 0);
     assert_int_equal(g.s->worker_state, VGP_WORKER_IDLE);

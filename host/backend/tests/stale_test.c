@@ -15,9 +15,9 @@
 #include "testprov.h"
 #include "vgp_calls.h"
 
-#define CALL(g, name, ...)                                                                         \
-    guest_call(g, VGP_##name, &(struct vgp_args_##name){__VA_ARGS__}, sizeof(struct vgp_args_##name), \
-               NULL, NULL)
+#define CALL(g, name, ...) \
+    guest_call(g, VGP_##name, &(struct vgp_args_##name){__VA_ARGS__}, sizeof(struct vgp_args_##name), NULL, \
+               NULL)
 
 static const uint64_t mip = VGP_HANDLE(VGP_H_MIPMAPPED_ARRAY, 1, 1);
 static const uint64_t level = VGP_HANDLE(VGP_H_ARRAY, 1, 1), plane = VGP_HANDLE(VGP_H_ARRAY, 1, 2);
@@ -59,8 +59,7 @@ static void test_levels(void **state)
     assert_int_equal(CALL(&g, cuMipmappedArrayDestroy, .hMipmappedArray = mip), 0);
     assert_int_equal(CALL(&g, cuArray3DGetDescriptor_v2, .hArray = level), CUDA_ERROR_INVALID_HANDLE);
     assert_int_equal(CALL(&g, cuArray3DGetDescriptor_v2, .hArray = plane), CUDA_ERROR_INVALID_HANDLE);
-    assert_int_equal(CALL(&g, cuMipmappedArrayDestroy, .hMipmappedArray = mip),
-                     CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(CALL(&g, cuMipmappedArrayDestroy, .hMipmappedArray = mip), CUDA_ERROR_INVALID_HANDLE);
     guest_close(&g);
 }
 
@@ -75,8 +74,7 @@ static void test_context(void **state)
     assert_int_equal(CALL(&g, cuMipmappedArrayGetLevel, .pLevelArray = VGP_HANDLE(VGP_H_ARRAY, 1, 3),
                           .hMipmappedArray = mip),
                      CUDA_ERROR_INVALID_HANDLE);
-    assert_int_equal(CALL(&g, cuMipmappedArrayDestroy, .hMipmappedArray = mip),
-                     CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(CALL(&g, cuMipmappedArrayDestroy, .hMipmappedArray = mip), CUDA_ERROR_INVALID_HANDLE);
     guest_close(&g);
 }
 
@@ -116,8 +114,7 @@ static void test_event(void **state)
         assert_int_equal(guest_wait(&g, 3, NULL, NULL, 100), -1); /* on a waiter by now */
         uint32_t seq = g.seq;
         if (i == 0) {
-            assert_int_equal(guest_call(&g, VGP_cuEventDestroy_v2, &destroy, sizeof(destroy), NULL, NULL),
-                             0);
+            assert_int_equal(guest_call(&g, VGP_cuEventDestroy_v2, &destroy, sizeof(destroy), NULL, NULL), 0);
             assert_int_equal(CALL(&g, cuEventQuery, .hEvent = handle), CUDA_ERROR_INVALID_HANDLE);
         } else {
             assert_int_equal(guest_call(&g, VGP_vgpPrimaryCtxReset, &reset, sizeof(reset), NULL, NULL), 0);
@@ -143,8 +140,7 @@ static void test_user_object(void **state)
     connect_to(*state, &g);
     assert_int_equal(guest_call(&g, VGP_vgpGraphCreate, &gc, sizeof(gc), &ret, NULL), 0);
     memcpy(&graph, ret, sizeof(graph));
-    assert_int_equal(CALL(&g, vgpUserObjectCreate, .object = o, .cookie = 9, .references = 1, .flags = 1),
-                     0);
+    assert_int_equal(CALL(&g, vgpUserObjectCreate, .object = o, .cookie = 9, .references = 1, .flags = 1), 0);
     assert_int_equal(CALL(&g, cuUserObjectRelease, .object = o, .count = 2), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(CALL(&g, vgpGraphUserObject, .graph = graph, .object = o, .count = 1, .release = 1),
                      CUDA_ERROR_INVALID_VALUE);
@@ -153,8 +149,7 @@ static void test_user_object(void **state)
                      0);
     assert_int_equal(CALL(&g, cuUserObjectRetain, .object = o, .count = 1), 0); /* the graph keeps it */
     assert_int_equal(CALL(&g, cuUserObjectRelease, .object = o, .count = 1), 0);
-    assert_int_equal(CALL(&g, vgpGraphUserObject, .graph = graph, .object = o, .count = 1, .release = 1),
-                     0);
+    assert_int_equal(CALL(&g, vgpGraphUserObject, .graph = graph, .object = o, .count = 1, .release = 1), 0);
     assert_true(guest_notification(&g, VGP_NOTIFY_RELEASED, &cookie, NULL, 5000));
     assert_int_equal(cookie, 9);
     /* The destructor has run, and the handle is still there. */
@@ -178,9 +173,8 @@ static void test_user_object(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_levels), cmocka_unit_test(test_context),
-        cmocka_unit_test(test_primary), cmocka_unit_test(test_event),
-        cmocka_unit_test(test_user_object),
+        cmocka_unit_test(test_levels), cmocka_unit_test(test_context),     cmocka_unit_test(test_primary),
+        cmocka_unit_test(test_event),  cmocka_unit_test(test_user_object),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -25,7 +25,8 @@ static ssize_t ask(pid_t broker, char *text, size_t room)
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     ssize_t got = -1;
 
-    if (!connect(fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)))
+    if (!connect(fd, (struct sockaddr *)&a,
+                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)))
         got = recv(fd, text, room - 1, 0);
     close(fd);
     text[got > 0 ? got : 0] = '\0';

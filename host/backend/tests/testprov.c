@@ -335,11 +335,10 @@ CUresult cuMemcpyAsync(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st)
     return copy((void *)(uintptr_t)d, (void *)(uintptr_t)s, n);
 }
 
-static uint8_t *at3d(const void *host, CUdeviceptr dev, CUmemorytype type, size_t pitch,
-                     size_t height, size_t y, size_t z)
+static uint8_t *at3d(const void *host, CUdeviceptr dev, CUmemorytype type, size_t pitch, size_t height,
+                     size_t y, size_t z)
 {
-    uint8_t *base = type == CU_MEMORYTYPE_HOST ? (uint8_t *)(uintptr_t)host
-                                               : (uint8_t *)(uintptr_t)dev;
+    uint8_t *base = type == CU_MEMORYTYPE_HOST ? (uint8_t *)(uintptr_t)host : (uint8_t *)(uintptr_t)dev;
 
     return base + (z * height + y) * pitch;
 }

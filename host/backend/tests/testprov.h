@@ -17,14 +17,14 @@
 /* Every byte of a handle that only drivers may see. */
 #define IPC_MARK 0xa7
 
-#define VALUE_NVML 0xb9 /* NVML says that this process has n MiB */
-#define VALUE_RELEASE 0xba /* what is long ends; INVALID_VALUE: nothing was */
+#define VALUE_NVML 0xb9         /* NVML says that this process has n MiB */
+#define VALUE_RELEASE 0xba      /* what is long ends; INVALID_VALUE: nothing was */
 #define LONG_BYTES (5u * 4096u) /* of a registration or a limit that takes long */
-#define VALUE_CACHE 0xbb   /* the folder for compiled code, testprov_cache.c: n is one of */
-#define CACHE_COUNT 0u     /* print how often this was done in the folder */
-#define CACHE_OTHER 1u     /* print whether that of $VGPU_TEST_OTHER_CACHE can be read, written, removed */
-#define CACHE_FLOOD 2u     /* write until nothing fits, folders without rights, and folders in folders */
-#define BAD_LIMIT 12345u        /* a limit that the provider refuses */
+#define VALUE_CACHE 0xbb        /* the folder for compiled code, testprov_cache.c: n is one of */
+#define CACHE_COUNT 0u          /* print how often this was done in the folder */
+#define CACHE_OTHER 1u   /* print whether that of $VGPU_TEST_OTHER_CACHE can be read, written, removed */
+#define CACHE_FLOOD 2u   /* write until nothing fits, folders without rights, and folders in folders */
+#define BAD_LIMIT 12345u /* a limit that the provider refuses */
 
 /* testprov_cache.c */
 int testprov_cache(unsigned what);

@@ -35,8 +35,10 @@ static int other(const char *folder)
 
     snprintf(path, sizeof(path), "%s/planted", folder);
     snprintf(entry, sizeof(entry), "%s/a/entry", folder);
-    int readable = open(entry, O_RDONLY | O_CLOEXEC), listed = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int writable = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600), removed = unlink(entry), made = mkdir(path, 0700);
+    int readable = open(entry, O_RDONLY | O_CLOEXEC),
+        listed = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int writable = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600), removed = unlink(entry),
+        made = mkdir(path, 0700);
 
     printf("other %d %d %d %d %d\n", readable >= 0, listed >= 0, writable >= 0, !removed, !made);
     return 0;

@@ -127,8 +127,8 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *out, CUgraph g, const CUgraphNode *
 
 CUresult cuGraphMemAllocNodeGetParams(CUgraphNode n, CUDA_MEM_ALLOC_NODE_PARAMS *p)
 {
-    *p = (CUDA_MEM_ALLOC_NODE_PARAMS){.bytesize = ((struct node *)n)->bytes,
-                                      .dptr = ((struct node *)n)->dptr};
+    *p =
+        (CUDA_MEM_ALLOC_NODE_PARAMS){.bytesize = ((struct node *)n)->bytes, .dptr = ((struct node *)n)->dptr};
     return CUDA_SUCCESS;
 }
 
@@ -149,8 +149,8 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *out, CUgraph g
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddNode_v2(CUgraphNode *out, CUgraph g, const CUgraphNode *deps,
-                           const CUgraphEdgeData *edges, size_t n, CUgraphNodeParams *p)
+CUresult cuGraphAddNode_v2(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, const CUgraphEdgeData *edges,
+                           size_t n, CUgraphNodeParams *p)
 {
     static CUgraph list[8];
     struct node *made;
@@ -161,8 +161,9 @@ CUresult cuGraphAddNode_v2(CUgraphNode *out, CUgraph g, const CUgraphNode *deps,
     (void)n;
     if (r == CUDA_SUCCESS && p->type == CU_GRAPH_NODE_TYPE_GRAPH)
         made->child = p->graph.graph;
-    for (unsigned i = 0; r == CUDA_SUCCESS && p->type == CU_GRAPH_NODE_TYPE_CONDITIONAL &&
-                         i < p->conditional.size && i < 8; i++) {
+    for (unsigned i = 0;
+         r == CUDA_SUCCESS && p->type == CU_GRAPH_NODE_TYPE_CONDITIONAL && i < p->conditional.size && i < 8;
+         i++) {
         r = cuGraphCreate(&made->bodies[i], 0);
         list[i] = made->bodies[i];
         p->conditional.phGraph_out = list;
@@ -257,7 +258,8 @@ CUresult cuGraphNodeFindInClone(CUgraphNode *out, CUgraphNode n, CUgraph clone)
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n, CUgraph child)
+CUresult cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n,
+                                  CUgraph child)
 {
     struct node *made;
     CUresult r = add(out, g, CU_GRAPH_NODE_TYPE_GRAPH, &made);
@@ -449,8 +451,8 @@ CUresult cuStreamEndCapture(CUstream s, CUgraph *g)
     return CUDA_SUCCESS;
 }
 
-CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                        unsigned shared, CUstream s, void **params, void **extra)
+CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                        unsigned bz, unsigned shared, CUstream s, void **params, void **extra)
 {
     const CUDA_KERNEL_NODE_PARAMS p = {.func = f};
     CUgraphNode node;

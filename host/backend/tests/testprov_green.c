@@ -51,8 +51,7 @@ static struct origin *real(const CUdevResource *r)
         if (s.mark[i] != IPC_MARK)
             return NULL;
     }
-    return s.origin == &device_origin || (s.origin >= made && s.origin < made + nmade) ? s.origin
-                                                                                       : NULL;
+    return s.origin == &device_origin || (s.origin >= made && s.origin < made + nmade) ? s.origin : NULL;
 }
 
 CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *r, CUdevResourceType type)
@@ -210,9 +209,8 @@ static bool complete(CUmemGenericAllocationHandle h)
     return (unsigned)__builtin_popcount(t->added) == t->devices;
 }
 
-CUresult cuMulticastBindMem(CUmemGenericAllocationHandle h, size_t offset,
-                            CUmemGenericAllocationHandle m, size_t at, size_t n,
-                            unsigned long long flags)
+CUresult cuMulticastBindMem(CUmemGenericAllocationHandle h, size_t offset, CUmemGenericAllocationHandle m,
+                            size_t at, size_t n, unsigned long long flags)
 {
     (void)offset;
     (void)at;
@@ -249,8 +247,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute a, CUdeviceptr p)
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemBatchDecompressAsync(CUmemDecompressParams *p, size_t n, unsigned flags, size_t *at,
-                                   CUstream s)
+CUresult cuMemBatchDecompressAsync(CUmemDecompressParams *p, size_t n, unsigned flags, size_t *at, CUstream s)
 {
     (void)s;
     for (size_t i = 0; i < n; i++) {

@@ -132,8 +132,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray m)
 
 /* ---- user objects, and graphs that hold one each ---- */
 
-CUresult cuUserObjectCreate(CUuserObject *u, void *data, CUhostFn destroy, unsigned count,
-                            unsigned flags)
+CUresult cuUserObjectCreate(CUuserObject *u, void *data, CUhostFn destroy, unsigned count, unsigned flags)
 {
     struct object *o = make(USER, NULL);
 

@@ -54,8 +54,8 @@ static unsigned debuggers(pid_t broker, bool end)
 static int open_bad(struct vm *v, const char *what)
 {
     static char path[600];
-    static const char *const extra[] = {"--vhost-user", "SOCKET", "--log", "/dev/null", "--worker",
-                                        path, NULL};
+    static const char *const extra[] = {"--vhost-user", "SOCKET", "--log", "/dev/null",
+                                        "--worker",     path,     NULL};
 
     snprintf(path, sizeof(path), "%s/tests/badworker", getenv("BACKEND_DIR"));
     setenv("VGPU_TEST_BADWORKER", what, 1);

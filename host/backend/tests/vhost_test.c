@@ -140,8 +140,7 @@ static void test_pin(void **state)
     assert_int_equal(vm_control(v, &u, sizeof(u), NULL), VGPU_S_INVALID);
     u.region = 9;
     assert_int_equal(vm_control(v, &u, sizeof(u), NULL), VGPU_S_OK);
-    assert_int_equal(guest_call(&g, VGP_vgpCopy, &c, sizeof(c), NULL, NULL),
-                     CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(guest_call(&g, VGP_vgpCopy, &c, sizeof(c), NULL, NULL), CUDA_ERROR_INVALID_VALUE);
     /* In two requests. */
     q.pin.pin_flags = VGPU_PIN_MORE;
     q.pin.nruns = 1;
@@ -194,17 +193,14 @@ static void test_pin_many_runs(void **state)
                                  .height = RUNS,
                                  .when = VGP_WHEN_COMPLETE};
     assert_int_equal(guest_call(&g, VGP_vgpCopy, &c, sizeof(c), NULL, NULL), 0);
-    c = (struct vgp_args_vgpCopy){.dstKind = VGP_COPY_STAGING,
-                                  .src = dptr,
-                                  .widthBytes = RUNS,
-                                  .when = VGP_WHEN_COMPLETE};
+    c = (struct vgp_args_vgpCopy){
+        .dstKind = VGP_COPY_STAGING, .src = dptr, .widthBytes = RUNS, .when = VGP_WHEN_COMPLETE};
     assert_int_equal(guest_call(&g, VGP_vgpCopy, &c, sizeof(c), NULL, NULL), 0);
     for (unsigned i = 0; i < RUNS; i++)
         assert_int_equal(g.win[g.s->staging_offset + i], i % 251);
     c.dstKind = VGP_COPY_HOST; /* read-only */
     c.dst = q.pin.va;
-    assert_int_equal(guest_call(&g, VGP_vgpCopy, &c, sizeof(c), NULL, NULL),
-                     CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(guest_call(&g, VGP_vgpCopy, &c, sizeof(c), NULL, NULL), CUDA_ERROR_INVALID_VALUE);
 }
 
 static void test_events(void **state)
@@ -323,9 +319,14 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, vm_setup, vm_teardown)
     const struct CMUnitTest tests[] = {
-        T(test_life_of_a_client),   T(test_bad_requests),          T(test_pin), T(test_events),
+        T(test_life_of_a_client),
+        T(test_bad_requests),
+        T(test_pin),
+        T(test_events),
         T(test_pin_many_runs),
-        T(test_reset_ends_clients), T(test_qemu_ends_and_returns), T(test_garbage),
+        T(test_reset_ends_clients),
+        T(test_qemu_ends_and_returns),
+        T(test_garbage),
     };
 
     return cmocka_run_group_tests_name("vhost-user", tests, NULL, NULL);

@@ -21,8 +21,8 @@
 #include "vgb_fd.h"
 #include "vgp_calls.h"
 
-int vm_send_msg(struct vm *v, uint32_t request, const void *p, uint32_t size, const int *fds,
-                    unsigned nfds, uint32_t flags)
+int vm_send_msg(struct vm *v, uint32_t request, const void *p, uint32_t size, const int *fds, unsigned nfds,
+                uint32_t flags)
 {
     uint8_t buf[600];
     struct brk_vu_header h = {.request = request, .flags = 1 | flags, .size = size};
@@ -30,8 +30,7 @@ int vm_send_msg(struct vm *v, uint32_t request, const void *p, uint32_t size, co
     memcpy(buf, &h, sizeof(h));
     if (size)
         memcpy(buf + sizeof(h), p, size);
-    return vgb_send_fds(v->sock, buf, sizeof(h) + size, fds, nfds, 0) ==
-                   (ssize_t)(sizeof(h) + size) ? 0 : -1;
+    return vgb_send_fds(v->sock, buf, sizeof(h) + size, fds, nfds, 0) == (ssize_t)(sizeof(h) + size) ? 0 : -1;
 }
 
 /* Reads an answer; its payload's first u64, or UINT64_MAX. */
@@ -40,8 +39,8 @@ uint64_t vm_get_reply(struct vm *v, void *payload, uint32_t size)
     struct brk_vu_header h;
     struct pollfd p = {.fd = v->sock, .events = POLLIN};
 
-    if (poll(&p, 1, 5000) != 1 || recv(v->sock, &h, sizeof(h), MSG_WAITALL) != sizeof(h) ||
-        h.size > size || !(h.flags & BRK_VU_FLAG_REPLY))
+    if (poll(&p, 1, 5000) != 1 || recv(v->sock, &h, sizeof(h), MSG_WAITALL) != sizeof(h) || h.size > size ||
+        !(h.flags & BRK_VU_FLAG_REPLY))
         return UINT64_MAX;
     if (h.size && recv(v->sock, payload, h.size, MSG_WAITALL) != (ssize_t)h.size)
         return UINT64_MAX;
@@ -51,8 +50,7 @@ uint64_t vm_get_reply(struct vm *v, void *payload, uint32_t size)
 }
 
 /* With REPLY_ACK: 0 when it was accepted. */
-uint64_t vm_acked(struct vm *v, uint32_t request, const void *p, uint32_t size, const int *fds,
-                      unsigned nfds)
+uint64_t vm_acked(struct vm *v, uint32_t request, const void *p, uint32_t size, const int *fds, unsigned nfds)
 {
     uint64_t r;
 
@@ -119,8 +117,7 @@ void vm_start_queues(struct vm *v)
     for (uint32_t q = 0; q < 2 + CLIENTS; q++) {
         struct brk_vu_payload_state num = {q, NUM}, base = {q, 0}, on = {q, 1};
         uint64_t at = RAM_UVA + q * 0x4000, fd = q;
-        struct brk_vu_payload_addr addr = {
-            .index = q, .desc = at, .avail = at + 0x1000, .used = at + 0x2000};
+        struct brk_vu_payload_addr addr = {.index = q, .desc = at, .avail = at + 0x1000, .used = at + 0x2000};
 
         assert_int_equal(vm_acked(v, BRK_VU_SET_VRING_NUM, &num, 8, NULL, 0), 0);
         assert_int_equal(vm_acked(v, BRK_VU_SET_VRING_BASE, &base, 8, NULL, 0), 0);

@@ -52,8 +52,8 @@ void vm_start_queues(struct vm *v);
 int vm_memfd(const char *name, uint64_t size, uint8_t **p);
 
 /* One vhost-user message. 0 or -1. */
-int vm_send_msg(struct vm *v, uint32_t request, const void *p, uint32_t size, const int *fds,
-                unsigned nfds, uint32_t flags);
+int vm_send_msg(struct vm *v, uint32_t request, const void *p, uint32_t size, const int *fds, unsigned nfds,
+                uint32_t flags);
 /* Reads an answer; its payload's first u64, or UINT64_MAX. */
 uint64_t vm_get_reply(struct vm *v, void *payload, uint32_t size);
 /* With REPLY_ACK: 0 when it was accepted. */

@@ -54,7 +54,8 @@ static void test_exports_complete(void **state)
              "printf '#define __CUDA_API_VERSION_INTERNAL\\n#include <cuda.h>\\n"
              "#include <cudaProfiler.h>\\n' | %s -I%s/include -E -P - | tr -s '\\n\\t ' '   ' | "
              "grep -oE 'CUresult +cu[A-Z][A-Za-z0-9_]* ?\\(' | tr -d '(' | awk '{print $2}' | "
-             "sort -u", cc ? cc : "cc", home ? home : "/usr/local/cuda");
+             "sort -u",
+             cc ? cc : "cc", home ? home : "/usr/local/cuda");
     FILE *p = popen(cmd, "r");
 
     assert_non_null(p);
@@ -143,13 +144,14 @@ static void test_error_names(void **state)
 
 static void test_device(void **state)
 {
-    static const int asked[] = { /* what NVIDIA's runtime asks, all of which must succeed */
-        75, 76, 40, 16, 18, 19, 21, 77, 22, 23, 73, 74, 70, 71, 72, 45, 46, 24, 25, 26, 47, 48, 49,
-        52, 42, 43, 27, 28, 29, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66, 67, 68, 31,
-        32, 33, 34, 50, 35, 41, 37, 38, 108, 39, 30, 51, 8, 97, 81, 12, 82, 10, 11, 1, 2, 3, 4, 5,
-        6, 7, 9, 14, 78, 79, 80, 83, 84, 85, 86, 88, 89, 90, 91, 95, 100, 101, 106, 109, 111, 99,
-        112, 113, 114, 115, 116, 117, 118, 119, 120, 121, 125, 129, 130, 131, 133, 134, 139, 140,
-        143, 102, 13, 36};
+    static const int asked[] = {
+        /* what NVIDIA's runtime asks, all of which must succeed */
+        75,  76,  40,  16,  18,  19,  21,  77,  22,  23,  73,  74,  70,  71,  72,  45,  46,  24,  25,
+        26,  47,  48,  49,  52,  42,  43,  27,  28,  29,  53,  54,  55,  56,  57,  58,  59,  60,  61,
+        62,  63,  64,  65,  66,  67,  68,  31,  32,  33,  34,  50,  35,  41,  37,  38,  108, 39,  30,
+        51,  8,   97,  81,  12,  82,  10,  11,  1,   2,   3,   4,   5,   6,   7,   9,   14,  78,  79,
+        80,  83,  84,  85,  86,  88,  89,  90,  91,  95,  100, 101, 106, 109, 111, 99,  112, 113, 114,
+        115, 116, 117, 118, 119, 120, 121, 125, 129, 130, 131, 133, 134, 139, 140, 143, 102, 13,  36};
     char name[256], bus[32];
     size_t bytes;
     CUdevice d;
@@ -415,8 +417,7 @@ static void test_options(void **state)
         {"VGPU_SOFT_MEMORY=4096G VGPU_SOFT_THREADS=2", "8.0 166912 4398046511104 2\n"},
         {"VGPU_SOFT_CC=8.0, VGPU_SOFT_THREADS=2", "init 1\n"},
         {"VGPU_SOFT_CC=8.0,8.0,8.0,8.0,8.0,8.0,8.0,8.0,8.0", "init 1\n"},
-        {"VGPU_SOFT_CC=9.0,8.0,8.0,8.0,8.0,8.0,8.0,8.0 VGPU_SOFT_THREADS=1",
-         "9.0 232448 4294967296 1\n"},
+        {"VGPU_SOFT_CC=9.0,8.0,8.0,8.0,8.0,8.0,8.0,8.0 VGPU_SOFT_THREADS=1", "9.0 232448 4294967296 1\n"},
         {"VGPU_SOFT_CC=8.6 VGPU_SOFT_THREADS=2", "8.6 101376 4294967296 2\n"},
         {"VGPU_SOFT_CC=8.9 VGPU_SOFT_THREADS=2", "8.9 101376 4294967296 2\n"},
         {"VGPU_SOFT_CC=8.7", "init 1\n"},
@@ -466,8 +467,7 @@ static void test_fork(void **state)
     if (!pid) {
         int n;
 
-        _exit(cuDeviceGetCount(&n) == CUDA_ERROR_NOT_INITIALIZED &&
-                      cuInit(0) == CUDA_ERROR_NOT_INITIALIZED
+        _exit(cuDeviceGetCount(&n) == CUDA_ERROR_NOT_INITIALIZED && cuInit(0) == CUDA_ERROR_NOT_INITIALIZED
                   ? 0
                   : 1);
     }
@@ -489,7 +489,7 @@ static const struct CMUnitTest base_tests[] = {
     cmocka_unit_test(test_limits),
     cmocka_unit_test(test_fork),
     cmocka_unit_test(test_options),
-        cmocka_unit_test(test_devices),
+    cmocka_unit_test(test_devices),
     cmocka_unit_test(test_green),
 };
 

@@ -32,7 +32,10 @@ struct gate {
     pthread_cond_t cond;
     bool open, reached;
 };
-#define GATE_INIT {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, false}
+#define GATE_INIT \
+    { \
+        PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, false \
+    }
 void CUDA_CB gate_wait(void *gate);
 void gate_open(struct gate *g);
 void gate_await(struct gate *g); /* until a stream waits at it */
@@ -44,7 +47,7 @@ CUfunction get_kernel(CUmodule *m, const char *name);
 void launch_fill(CUfunction f, CUdeviceptr p, uint32_t value, uint32_t n, CUstream s);
 
 void test_linker(void **state); /* api/code/link_test.c */
-int devices_main(void); /* the process of its own that test_devices() starts */
+int devices_main(void);         /* the process of its own that test_devices() starts */
 void test_devices(void **state);
 int newer_main(void); /* ... and test_newer_target() */
 int green_main(void); /* ... and test_green() */

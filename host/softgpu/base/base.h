@@ -151,10 +151,10 @@ int sg_cc(int device);                         /* 10 * major + minor */
 /* The lowest device with the same capability: one translation of an image serves both. */
 int sg_same_cc(int device);
 
-#define SG_CHECK_DEVICE(dev)                                                                       \
-    do {                                                                                           \
-        if ((unsigned)(dev) >= sg_config.ndevices)                                                 \
-            return CUDA_ERROR_INVALID_DEVICE;                                                      \
+#define SG_CHECK_DEVICE(dev) \
+    do { \
+        if ((unsigned)(dev) >= sg_config.ndevices) \
+            return CUDA_ERROR_INVALID_DEVICE; \
     } while (0)
 
 /* A place of a kind that cuda.h names. */

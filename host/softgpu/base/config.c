@@ -15,7 +15,7 @@
 #define SG_MEMORY_MAX (4096ull << 30) /* keeps size sums far from overflow */
 #define SG_THREADS_MAX 256            /* more threads than any host we know has cores to give */
 
-#define SG_LIBRARY_CC_DEFAULT 130     /* no GPU has it: cuBLAS falls back to its PTX */
+#define SG_LIBRARY_CC_DEFAULT 130 /* no GPU has it: cuBLAS falls back to its PTX */
 
 struct sg_config sg_config;
 
@@ -62,8 +62,8 @@ static bool parse_size(const char *s, uint64_t *out)
 static const struct {
     const char *text;
     int major, minor;
-} known[] = {{"7.5", 7, 5}, {"8.0", 8, 0}, {"8.6", 8, 6}, {"8.9", 8, 9}, {"9.0", 9, 0}, {"12.0", 12, 0},
-             {"13.0", 13, 0}};
+} known[] = {{"7.5", 7, 5}, {"8.0", 8, 0},   {"8.6", 8, 6},  {"8.9", 8, 9},
+             {"9.0", 9, 0}, {"12.0", 12, 0}, {"13.0", 13, 0}};
 
 const char *sg_config_profile(unsigned target)
 {
@@ -109,8 +109,7 @@ static bool load_library_cc(void)
         sg_config.library_cc = 0;
         return true;
     }
-    if (!isdigit((unsigned char)v[0]) || sscanf(v, "%2u.%1u%n", &major, &minor, &n) != 2 || v[n] ||
-        major < 5)
+    if (!isdigit((unsigned char)v[0]) || sscanf(v, "%2u.%1u%n", &major, &minor, &n) != 2 || v[n] || major < 5)
         return refuse("VGPU_SOFT_LIBRARY_CC", v, "must be a capability from 5.0 to 99.9, or off");
     sg_config.library_cc = (int)(10 * major + minor);
     return true;

@@ -85,8 +85,7 @@ bool sg_obj_register(struct sg_obj *obj)
         slots[i].generation = (slots[i].generation + 1) & 0xffff;
         slots[i].obj = obj;
         sg_obj_get(obj);
-        obj->handle = (uint64_t)obj->type << 44 | (uint64_t)slots[i].generation << 28 |
-                      (uint64_t)i << 4;
+        obj->handle = (uint64_t)obj->type << 44 | (uint64_t)slots[i].generation << 28 | (uint64_t)i << 4;
     }
     pthread_mutex_unlock(&table_lock);
     return ok;

@@ -15,7 +15,7 @@
 static int log_fd = -1;
 
 static __thread char thread_detail[SG_DETAIL_MAX]; /* of the API call made last, or empty */
-static char device_detail[SG_DETAIL_MAX]; /* of the latest device-side error, guarded by the lock */
+static char device_detail[SG_DETAIL_MAX];          /* of the latest device-side error, guarded by the lock */
 static pthread_mutex_t detail_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static pthread_mutex_t sink_lock = PTHREAD_MUTEX_INITIALIZER;

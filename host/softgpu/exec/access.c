@@ -35,8 +35,8 @@ void *sg_guest_reserve(size_t size, int prot)
 
 static void win_make(void)
 {
-    const size_t total = SG_WIN_SHARED_SIZE + SG_WIN_LOCAL_SIZE + SG_WIN_PARAM_SIZE +
-                         SG_WIN_CODE_SIZE + SG_WIN_GRID_SIZE;
+    const size_t total =
+        SG_WIN_SHARED_SIZE + SG_WIN_LOCAL_SIZE + SG_WIN_PARAM_SIZE + SG_WIN_CODE_SIZE + SG_WIN_GRID_SIZE;
     void *p = sg_guest_reserve(total, PROT_NONE);
 
     if (p == MAP_FAILED)
@@ -69,21 +69,19 @@ static void fault_where(struct sg_warp *w, const struct sg_insn *in, uint32_t la
     }
 }
 
-int sg_fault_set(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, int result,
-                 const char *what)
+int sg_fault_set(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, int result, const char *what)
 {
     struct sg_fault *f = w->cta->fault;
 
     fault_where(w, in, lane, result);
-    snprintf(f->message, sizeof(f->message),
-             "%s: %s, block (%u,%u,%u) thread (%u,%u,%u), PTX line %u", w->cta->code->name, what,
-             f->block[0], f->block[1], f->block[2], f->thread[0], f->thread[1], f->thread[2],
-             in->line);
+    snprintf(f->message, sizeof(f->message), "%s: %s, block (%u,%u,%u) thread (%u,%u,%u), PTX line %u",
+             w->cta->code->name, what, f->block[0], f->block[1], f->block[2], f->thread[0], f->thread[1],
+             f->thread[2], in->line);
     return SG_FAULTED;
 }
 
-int sg_fault_addr(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, int result,
-                  enum sg_space sp, uint64_t addr, uint32_t size, bool write)
+int sg_fault_addr(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, int result, enum sg_space sp,
+                  uint64_t addr, uint32_t size, bool write)
 {
     struct sg_fault *f = w->cta->fault;
 
@@ -95,16 +93,15 @@ int sg_fault_addr(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, in
     snprintf(f->message, sizeof(f->message),
              "%s: %s of %u bytes at %s address 0x%llx %s (%s), block (%u,%u,%u) thread "
              "(%u,%u,%u), PTX line %u",
-             w->cta->code->name, write ? "write" : "read", size, f->space,
-             (unsigned long long)addr,
+             w->cta->code->name, write ? "write" : "read", size, f->space, (unsigned long long)addr,
              result == SG_ERR_MISALIGNED ? "is misaligned" : "is out of bounds",
-             sg_op_name(sg_code_handler(w->cta->code, in)), f->block[0], f->block[1], f->block[2], f->thread[0], f->thread[1],
-             f->thread[2], in->line);
+             sg_op_name(sg_code_handler(w->cta->code, in)), f->block[0], f->block[1], f->block[2],
+             f->thread[0], f->thread[1], f->thread[2], in->line);
     return SG_FAULTED;
 }
 
-static void *resolve_global(struct sg_warp *w, const struct sg_insn *in, uint32_t lane,
-                            enum sg_space sp, uint64_t addr, uint32_t size, bool write)
+static void *resolve_global(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, enum sg_space sp,
+                            uint64_t addr, uint32_t size, bool write)
 {
     struct sg_cta *c = w->cta;
     struct sg_mem_range *r = &c->cache[in->idx & (SG_RANGE_CACHE - 1)], hit;
@@ -142,8 +139,8 @@ bool sg_range_refill(struct sg_warp *w, const struct sg_insn *in, uint32_t size,
     return true;
 }
 
-void *sg_resolve(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, enum sg_space sp,
-                 uint64_t addr, uint32_t size, uint32_t align, bool write, uint32_t *local)
+void *sg_resolve(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, enum sg_space sp, uint64_t addr,
+                 uint32_t size, uint32_t align, bool write, uint32_t *local)
 {
     struct sg_cta *c = w->cta;
     uint64_t a = addr;
@@ -189,8 +186,7 @@ void *sg_resolve(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, enu
     return NULL;
 }
 
-static void local_copy(struct sg_warp *w, uint32_t lane, uint32_t off, uint8_t *buf, uint32_t n,
-                       bool write)
+static void local_copy(struct sg_warp *w, uint32_t lane, uint32_t off, uint8_t *buf, uint32_t n, bool write)
 {
     for (; n >= 4 && !(off & 3); n -= 4, off += 4, buf += 4) { /* a word is in one piece */
         uint8_t *p = sg_local_word(w, lane, off);
@@ -210,8 +206,8 @@ static void local_copy(struct sg_warp *w, uint32_t lane, uint32_t off, uint8_t *
     }
 }
 
-bool sg_lane_read(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, enum sg_space sp,
-                  uint64_t addr, void *buf, uint32_t size)
+bool sg_lane_read(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, enum sg_space sp, uint64_t addr,
+                  void *buf, uint32_t size)
 {
     uint32_t local;
     void *p = sg_resolve(w, in, lane, sp, addr, size, 1, false, &local);
@@ -236,17 +232,17 @@ static uint64_t lane_address(const struct sg_warp *w, const struct sg_insn *in, 
 static void element(void *host, uint8_t *buf, uint32_t size, bool write)
 {
     switch (size) {
-#define ELEMENT(n, T)                                                        \
-    case n:                                                                  \
-        if (write)                                                           \
-            *(volatile T *)host = *(T *)(void *)buf;                         \
-        else                                                                 \
-            *(T *)(void *)buf = *(volatile T *)host;                         \
+#define ELEMENT(n, T) \
+    case n: \
+        if (write) \
+            *(volatile T *)host = *(T *)(void *)buf; \
+        else \
+            *(T *)(void *)buf = *(volatile T *)host; \
         break;
-    ELEMENT(1, u8)
-    ELEMENT(2, u16)
-    ELEMENT(4, u32)
-    ELEMENT(8, u64)
+        ELEMENT(1, u8)
+        ELEMENT(2, u16)
+        ELEMENT(4, u32)
+        ELEMENT(8, u64)
     default:
         break;
 #undef ELEMENT
@@ -268,7 +264,8 @@ static bool local_rows(struct sg_warp *w, const struct sg_insn *in, bool write)
             return false;
     for (uint32_t k = 0; k < n * words; k++) {
         uint32_t *row = (uint32_t *)(void *)sg_local_word(w, 0, (uint32_t)at + 4 * k);
-        uint8_t *r = write ? (uint8_t *)(uintptr_t)sg_src_ptr(w, reg[k / words]) : w->base[0] + reg[k / words];
+        uint8_t *r =
+            write ? (uint8_t *)(uintptr_t)sg_src_ptr(w, reg[k / words]) : w->base[0] + reg[k / words];
         uint32_t *v = (uint32_t *)(void *)r + k % words;
 
         for (uint32_t m = w->mask; m; m &= m - 1) {
@@ -303,8 +300,7 @@ static int access_slow(struct sg_warp *w, const struct sg_insn *in, bool write)
 
         if (!p)
             return SG_FAULTED;
-        at_once = !local && n > 1 && (esize * n == 8 || esize * n == 16) &&
-                  !((uintptr_t)p & (esize * n - 1));
+        at_once = !local && n > 1 && (esize * n == 8 || esize * n == 16) && !((uintptr_t)p & (esize * n - 1));
         if (at_once && !write)
             sg_read_whole(whole, p, esize * n);
         for (uint32_t k = 0; k < n; k++) {
@@ -322,8 +318,9 @@ static int access_slow(struct sg_warp *w, const struct sg_insn *in, bool write)
             if (write)
                 continue;
             if (in->aux & SG_AUX_SIGNED)
-                v = esize == 1 ? (uint64_t)(int64_t)(int8_t)v
-                    : esize == 2 ? (uint64_t)(int64_t)(int16_t)v : v;
+                v = esize == 1   ? (uint64_t)(int64_t)(int8_t)v
+                    : esize == 2 ? (uint64_t)(int64_t)(int16_t)v
+                                 : v;
             memcpy(slot, &v, esize == 8 ? 8 : 4);
             v = 0;
         }

@@ -163,8 +163,7 @@ static bool make_layout(const struct sg_run *run, struct layout *y)
     y->local_bytes = c->local_bytes;
     y->stack_words = 0;
     if (c->calls || sg_code_has_top(c)) {
-        uint64_t bytes = (uint64_t)(l->stack_bytes ? l->stack_bytes : SG_STACK_DEFAULT) *
-                         SG_STACK_FACTOR;
+        uint64_t bytes = (uint64_t)(l->stack_bytes ? l->stack_bytes : SG_STACK_DEFAULT) * SG_STACK_FACTOR;
 
         bytes = (bytes + 15) & ~15ull;
         if (bytes > SG_WIN_LOCAL_SIZE / 2)
@@ -206,7 +205,7 @@ static uint32_t sm_of(const struct sg_launch *l, uint32_t worker)
 /* Special registers that are the same for every block: nothing but this writes their slots. */
 static void warp_sregs(struct sg_warp *w, const struct sg_cta *c, const struct sg_run *run)
 {
-    static const uint8_t which[] = {SG_SR_LANEID, SG_SR_LANEMASK_EQ, SG_SR_LANEMASK_LE,
+    static const uint8_t which[] = {SG_SR_LANEID,      SG_SR_LANEMASK_EQ, SG_SR_LANEMASK_LE,
                                     SG_SR_LANEMASK_LT, SG_SR_LANEMASK_GE, SG_SR_LANEMASK_GT};
     const struct sg_code *code = c->code;
     const struct sg_launch *l = run->l;
@@ -374,7 +373,8 @@ static void cta_place(struct sg_cta *c, uint8_t *mem, const struct layout *y, st
         struct sg_warp *w = &c->warps[i];
 
         w->index = i;
-        w->threads = c->nthreads - i * SG_LANES >= SG_LANES ? SG_FULL : (1u << (c->nthreads & (SG_LANES - 1))) - 1;
+        w->threads =
+            c->nthreads - i * SG_LANES >= SG_LANES ? SG_FULL : (1u << (c->nthreads & (SG_LANES - 1))) - 1;
         w->cta = c;
         w->base[0] = mem + y->regs + (size_t)i * code->regfile_bytes;
         w->base[1] = code->pool;
@@ -431,8 +431,7 @@ static void run_error(struct sg_run *run, int result, const char *what)
 }
 
 /* The same, naming a thread of the block when there is one. */
-static void run_ended(struct sg_run *run, struct sg_cta *c, bool started, int result,
-                      const char *what)
+static void run_ended(struct sg_run *run, struct sg_cta *c, bool started, int result, const char *what)
 {
     if (started && sg_cta_fault(c, result, what))
         run_fault(run, c->fault, UINT64_MAX);

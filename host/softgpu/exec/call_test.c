@@ -48,7 +48,10 @@ static void fibs(void)
 static void parity(void)
 {
     int *out = tm_alloc(64 * 4);
-    struct { int *out; int add; } p = {out, 0};
+    struct {
+        int *out;
+        int add;
+    } p = {out, 0};
     struct sg_fault f = {0};
     struct tk t;
     bool ok = true;
@@ -74,7 +77,10 @@ static void sorts(void)
 {
     enum { N = 37 };
     int *a = tm_alloc(64 * N * 4);
-    struct { int *a; int n; } p = {a, N};
+    struct {
+        int *a;
+        int n;
+    } p = {a, N};
     struct sg_fault f = {0};
     struct tk t;
     bool ok = true;
@@ -230,7 +236,10 @@ static int spread(int n, int seed)
 static void allocas(void)
 {
     int *out = tm_alloc(64 * 4);
-    struct { int *out; int n; } p = {out, 5};
+    struct {
+        int *out;
+        int n;
+    } p = {out, 5};
     struct sg_fault f = {0};
     struct tk t;
     bool ok = true;
@@ -249,8 +258,8 @@ static void allocas(void)
     check("alloca in an expanded function", ok, r, &f);
     p.n = 1 << 20;
     r = tk_run(&t, 1, 64, &p, &f);
-    t_result("alloca of too much", r == 714 && strstr(f.message, "CU_LIMIT_STACK_SIZE"),
-             "result %d %s", r, f.message);
+    t_result("alloca of too much", r == 714 && strstr(f.message, "CU_LIMIT_STACK_SIZE"), "result %d %s", r,
+             f.message);
     tk_close(&t);
     if (!open(&t, "spreads"))
         return;
@@ -279,11 +288,12 @@ static void overflow(void)
         depth[i] = out[0];
     }
     t_stack = 0;
-    t_result("stack overflow", r[0] == 714 && r[1] == 714 && f.line &&
-             strstr(f.message, "CU_LIMIT_STACK_SIZE") && strstr(f.message, "block (0,0,0)"),
+    t_result("stack overflow",
+             r[0] == 714 && r[1] == 714 && f.line && strstr(f.message, "CU_LIMIT_STACK_SIZE") &&
+                 strstr(f.message, "block (0,0,0)"),
              "results %d %d: %s", r[0], r[1], f.message);
-    t_result("the limit decides where", depth[0] >= 8 && depth[1] > 6 * depth[0],
-             "depths %d %d", depth[0], depth[1]);
+    t_result("the limit decides where", depth[0] >= 8 && depth[1] > 6 * depth[0], "depths %d %d", depth[0],
+             depth[1]);
     tk_close(&t);
 }
 
@@ -296,8 +306,10 @@ static void by_hand(void)
     uint32_t *out = tm_alloc(64 * 4);
     struct tk t;
 
-    snprintf(buf, sizeof(buf), "%s.func f()\n{\ncall f;\nret;\n}\n"
-             ".entry t()\n{\ncall f;\nret;\n}\n", head);
+    snprintf(buf, sizeof(buf),
+             "%s.func f()\n{\ncall f;\nret;\n}\n"
+             ".entry t()\n{\ncall f;\nret;\n}\n",
+             head);
     if (tk_open(&t, buf, "t")) {
         int r = tk_run(&t, 1, 64, NULL, &f);
 
@@ -321,7 +333,8 @@ static void by_hand(void)
              "add.u64 %%rd1, %%rd1, %%rd2;\nmov.u64 %%rd3, 5;\nand.b32 %%r2, %%r1, 7;\n{\n"
              ".param .b32 a;\nst.param.b32 [a+0], %%r2;\n.param .b64 b;\nst.param.b64 [b+0], %%rd3;\n"
              ".param .b32 q;\ncall (q), f, (a, b);\nld.param.b32 %%r3, [q+0];\n}\n"
-             "st.global.u32 [%%rd1], %%r3;\nret;\n}\n", head);
+             "st.global.u32 [%%rd1], %%r3;\nret;\n}\n",
+             head);
     if (tk_open(&t, buf, "t")) {
         int r = tk_run(&t, 1, 64, &out, &f);
         bool ok = true;
@@ -338,16 +351,18 @@ static void by_hand(void)
     } else {
         t_result("registers of every class survive", false, "%s", t.diag.message);
     }
-    snprintf(buf, sizeof(buf), "%s.func (.reg .u32 r) f(.reg .u32 n)\n{\ncall (r), f, (n);\nret;\n}\n"
-             ".entry t()\n{\n.reg .u32 a;\ncall (a), f, (a);\n}\n", head);
+    snprintf(buf, sizeof(buf),
+             "%s.func (.reg .u32 r) f(.reg .u32 n)\n{\ncall (r), f, (n);\nret;\n}\n"
+             ".entry t()\n{\n.reg .u32 a;\ncall (a), f, (a);\n}\n",
+             head);
     struct sg_module *m = NULL;
     struct sg_diag d = {0};
     int r = sg_module_parse(buf, strlen(buf), &m, &d);
 
     if (!r)
         r = sg_kernel_prepare(sg_module_kernel(m, 0), &d);
-    t_result("arguments in registers are refused", r == 801 && strstr(d.message, ".param"),
-             "result %d %s", r, d.message);
+    t_result("arguments in registers are refused", r == 801 && strstr(d.message, ".param"), "result %d %s", r,
+             d.message);
     sg_module_free(m);
 }
 

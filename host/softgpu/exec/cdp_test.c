@@ -4,57 +4,57 @@
 
 #include <string.h>
 
-#define HEAD                                                                                       \
-    ".version 8.0\n.target sm_80\n.address_size 64\n"                                              \
-    ".extern .func (.param .b64 r) __cudaCDP2GetParameterBufferV2(.param .b64 f,"                  \
-    " .param .align 4 .b8 g[12], .param .align 4 .b8 b[12], .param .b32 s);\n"                     \
-    ".extern .func (.param .b32 r) __cudaCDP2LaunchDeviceV2(.param .b64 p, .param .b64 s);\n"      \
-    ".extern .func (.param .b32 r) __cudaCDP2MemcpyAsync(.param .b64 t, .param .b64 f,"            \
-    " .param .b64 n, .param .b32 k, .param .b64 s);\n"                                             \
-    ".extern .func (.param .b32 r) __cudaCDP2MemsetAsync(.param .b64 t, .param .b32 v,"            \
-    " .param .b64 n, .param .b64 s);\n"                                                            \
-    ".extern .func (.param .b32 r) __cudaCDP2Malloc(.param .b64 p, .param .b64 n);\n"              \
-    ".extern .func (.param .b32 r) __cudaCDP2Free(.param .b64 p);\n"                               \
-    ".extern .func (.param .b32 r) __cudaCDP2StreamCreateWithFlags(.param .b64 p,"                 \
-    " .param .b32 f);\n"                                                                           \
-    ".extern .func (.param .b32 r) __cudaCDP2StreamDestroy(.param .b64 s);\n"                      \
-    ".extern .func (.param .b32 r) __cudaCDP2GetLastError();\n"                                    \
+#define HEAD \
+    ".version 8.0\n.target sm_80\n.address_size 64\n" \
+    ".extern .func (.param .b64 r) __cudaCDP2GetParameterBufferV2(.param .b64 f," \
+    " .param .align 4 .b8 g[12], .param .align 4 .b8 b[12], .param .b32 s);\n" \
+    ".extern .func (.param .b32 r) __cudaCDP2LaunchDeviceV2(.param .b64 p, .param .b64 s);\n" \
+    ".extern .func (.param .b32 r) __cudaCDP2MemcpyAsync(.param .b64 t, .param .b64 f," \
+    " .param .b64 n, .param .b32 k, .param .b64 s);\n" \
+    ".extern .func (.param .b32 r) __cudaCDP2MemsetAsync(.param .b64 t, .param .b32 v," \
+    " .param .b64 n, .param .b64 s);\n" \
+    ".extern .func (.param .b32 r) __cudaCDP2Malloc(.param .b64 p, .param .b64 n);\n" \
+    ".extern .func (.param .b32 r) __cudaCDP2Free(.param .b64 p);\n" \
+    ".extern .func (.param .b32 r) __cudaCDP2StreamCreateWithFlags(.param .b64 p," \
+    " .param .b32 f);\n" \
+    ".extern .func (.param .b32 r) __cudaCDP2StreamDestroy(.param .b64 s);\n" \
+    ".extern .func (.param .b32 r) __cudaCDP2GetLastError();\n" \
     ".extern .func (.param .b32 r) __cudaCDP2PeekAtLastError();\n"
 #define REGS ".reg .b64 %rd<16>;\n.reg .b32 %r<16>;\n.reg .pred %p<4>;\n"
 
 /* %rd9: the buffer for a launch of f with g blocks of b threads */
-#define BUFFER(f, g, b, shared)                                                                    \
-    "{ .param .b64 p0; .param .align 4 .b8 p1[12]; .param .align 4 .b8 p2[12]; .param .b32 p3;\n"  \
-    ".param .b64 q; mov.u64 %rd8, " f "; st.param.b64 [p0], %rd8;\n"                               \
-    "st.param.b32 [p1], " g "; st.param.b32 [p1+4], 1; st.param.b32 [p1+8], 1;\n"                  \
-    "st.param.b32 [p2], " b "; st.param.b32 [p2+4], 1; st.param.b32 [p2+8], 1;\n"                  \
-    "st.param.b32 [p3], " shared ";\n"                                                             \
+#define BUFFER(f, g, b, shared) \
+    "{ .param .b64 p0; .param .align 4 .b8 p1[12]; .param .align 4 .b8 p2[12]; .param .b32 p3;\n" \
+    ".param .b64 q; mov.u64 %rd8, " f "; st.param.b64 [p0], %rd8;\n" \
+    "st.param.b32 [p1], " g "; st.param.b32 [p1+4], 1; st.param.b32 [p1+8], 1;\n" \
+    "st.param.b32 [p2], " b "; st.param.b32 [p2+4], 1; st.param.b32 [p2+8], 1;\n" \
+    "st.param.b32 [p3], " shared ";\n" \
     "call.uni (q), __cudaCDP2GetParameterBufferV2, (p0, p1, p2, p3); ld.param.b64 %rd9, [q]; }\n"
-#define LAUNCH(stream)                                                                             \
-    "{ .param .b64 p0; .param .b64 p1; .param .b32 q; st.param.b64 [p0], %rd9;\n"                  \
-    "mov.u64 %rd8, " stream "; st.param.b64 [p1], %rd8;\n"                                         \
+#define LAUNCH(stream) \
+    "{ .param .b64 p0; .param .b64 p1; .param .b32 q; st.param.b64 [p0], %rd9;\n" \
+    "mov.u64 %rd8, " stream "; st.param.b64 [p1], %rd8;\n" \
     "call.uni (q), __cudaCDP2LaunchDeviceV2, (p0, p1); ld.param.b32 %r9, [q]; }\n"
 #define ERROR(which) "{ .param .b32 q; call.uni (q), __cudaCDP2" which ", (); ld.param.b32 %r8, [q]; }\n"
 
 /* The same as the guide has it for PTX, without the prefix of compilers. */
-#define PLAIN                                                                                      \
-    ".version 8.0\n.target sm_80\n.address_size 64\n"                                              \
-    ".extern .func (.param .b64 r) cudaGetParameterBufferV2(.param .b64 f,"                        \
-    " .param .align 4 .b8 g[12], .param .align 4 .b8 b[12], .param .b32 s);\n"                     \
+#define PLAIN \
+    ".version 8.0\n.target sm_80\n.address_size 64\n" \
+    ".extern .func (.param .b64 r) cudaGetParameterBufferV2(.param .b64 f," \
+    " .param .align 4 .b8 g[12], .param .align 4 .b8 b[12], .param .b32 s);\n" \
     ".extern .func (.param .b32 r) cudaLaunchDeviceV2(.param .b64 p, .param .b64 s);\n"
-#define PLAIN_LAUNCH(f, v)                                                                         \
-    "{ .param .b64 p0; .param .align 4 .b8 p1[12]; .param .align 4 .b8 p2[12]; .param .b32 p3;\n"  \
-    ".param .b64 q; .param .b32 e; mov.u64 %rd8, " f "; st.param.b64 [p0], %rd8;\n"                \
-    "st.param.b32 [p1], 1; st.param.b32 [p1+4], 1; st.param.b32 [p1+8], 1;\n"                      \
+#define PLAIN_LAUNCH(f, v) \
+    "{ .param .b64 p0; .param .align 4 .b8 p1[12]; .param .align 4 .b8 p2[12]; .param .b32 p3;\n" \
+    ".param .b64 q; .param .b32 e; mov.u64 %rd8, " f "; st.param.b64 [p0], %rd8;\n" \
+    "st.param.b32 [p1], 1; st.param.b32 [p1+4], 1; st.param.b32 [p1+8], 1;\n" \
     "st.param.b32 [p2], 1; st.param.b32 [p2+4], 1; st.param.b32 [p2+8], 1; st.param.b32 [p3], 0;\n" \
-    "call.uni (q), cudaGetParameterBufferV2, (p0, p1, p2, p3); ld.param.b64 %rd9, [q];\n" ARGS(v)  \
-    "st.param.b64 [p0], %rd9; mov.u64 %rd8, 0; st.param.b64 [q], %rd8;\n"                          \
-    "call.uni (e), cudaLaunchDeviceV2, (p0, q); ld.param.b32 %r9, [e]; }\n"
+    "call.uni (q), cudaGetParameterBufferV2, (p0, p1, p2, p3); ld.param.b64 %rd9, [q];\n" ARGS( \
+        v) "st.param.b64 [p0], %rd9; mov.u64 %rd8, 0; st.param.b64 [q], %rd8;\n" \
+           "call.uni (e), cudaLaunchDeviceV2, (p0, q); ld.param.b32 %r9, [e]; }\n"
 
 /* append(table, value): table[0] counts, values follow */
-#define APPEND                                                                                     \
-    ".visible .entry append(.param .u64 t, .param .u32 v)\n{\n" REGS                               \
-    "ld.param.u64 %rd1, [t];\nld.param.u32 %r1, [v];\natom.global.add.u32 %r2, [%rd1], 1;\n"       \
+#define APPEND \
+    ".visible .entry append(.param .u64 t, .param .u32 v)\n{\n" REGS \
+    "ld.param.u64 %rd1, [t];\nld.param.u32 %r1, [v];\natom.global.add.u32 %r2, [%rd1], 1;\n" \
     "mul.wide.u32 %rd2, %r2, 4;\nadd.u64 %rd2, %rd1, %rd2;\nst.global.u32 [%rd2+4], %r1;\nret;\n}\n"
 #define ARGS(v) "st.global.u64 [%rd9], %rd1;\nst.u32 [%rd9+8], " v ";\n"
 
@@ -72,43 +72,44 @@ static void run(const char *name, const char *text, const uint32_t *want, unsign
         ok = !r && !memcmp(out, want, n * 4);
         tk_close(&t);
     }
-    t_result(name, ok, "result %d %s %s: %u %u %u %u %u %u", r, f.message, t.diag.message, out[0],
-             out[1], out[2], out[3], out[4], out[5]);
+    t_result(name, ok, "result %d %s %s: %u %u %u %u %u %u", r, f.message, t.diag.message, out[0], out[1],
+             out[2], out[3], out[4], out[5]);
     tm_free_all();
 }
 
-#define PARENT(body)                                                                               \
-    HEAD APPEND ".visible .entry parent(.param .u64 t)\n{\n" REGS                                  \
-                "ld.param.u64 %rd1, [t];\n" body "ret;\n}\n"
+#define PARENT(body) \
+    HEAD APPEND ".visible .entry parent(.param .u64 t)\n{\n" REGS "ld.param.u64 %rd1, [t];\n" body "ret;\n}\n"
 #define APPENDED(v, stream) BUFFER("append", "1", "1", "0") ARGS(v) LAUNCH(stream)
-#define NOTE(reg) /* the parent itself appends, from thread 0's view */                            \
-    "atom.global.add.u32 %r2, [%rd1], 1;\nmul.wide.u32 %rd2, %r2, 4;\n"                            \
+#define NOTE(reg) /* the parent itself appends, from thread 0's view */ \
+    "atom.global.add.u32 %r2, [%rd1], 1;\nmul.wide.u32 %rd2, %r2, 4;\n" \
     "add.u64 %rd2, %rd1, %rd2;\nst.global.u32 [%rd2+4], " reg ";\n"
 
 static void order(void)
 {
     /* Children after their parent, in the order of launch; those of the tail stream last. */
     run("order of children",
-        PARENT(APPENDED("10", "0") APPENDED("99", "3") APPENDED("11", "4") "mov.u32 %r1, 1;\n"
-               NOTE("%r1") NOTE("%r9")),
+        PARENT(APPENDED("10", "0") APPENDED("99", "3") APPENDED("11", "4") "mov.u32 %r1, 1;\n" NOTE("%r1")
+                   NOTE("%r9")),
         (const uint32_t[]){5, 1, 0, 10, 11, 99}, 6, 1);
     run("names without prefix",
-        PLAIN APPEND ".visible .entry parent(.param .u64 t)\n{\n" REGS "ld.param.u64 %rd1, [t];\n"
-        PLAIN_LAUNCH("append", "10") PLAIN_LAUNCH("append", "11") NOTE("%r9") "ret;\n}\n",
+        PLAIN APPEND ".visible .entry parent(.param .u64 t)\n{\n" REGS
+                     "ld.param.u64 %rd1, [t];\n" PLAIN_LAUNCH("append", "10") PLAIN_LAUNCH("append", "11")
+                         NOTE("%r9") "ret;\n}\n",
         (const uint32_t[]){3, 0, 10, 11}, 4, 1);
     run("each thread of a warp",
         PARENT("mov.u32 %r4, %tid.x;\n" BUFFER("append", "1", "2", "0") ARGS("%r4") LAUNCH("0")),
         (const uint32_t[]){6, 0, 0, 1, 1, 2, 2}, 7, 3);
     /* A kernel that launches itself with one less until nothing is left. */
     run("depth",
-        HEAD APPEND ".visible .entry down(.param .u64 t, .param .u32 v)\n{\n" REGS
-        "ld.param.u64 %rd1, [t];\nld.param.u32 %r1, [v];\n" NOTE("%r1")
-        "setp.eq.u32 %p1, %r1, 0;\n@%p1 bra END;\nsub.u32 %r1, %r1, 1;\n"
-        BUFFER("down", "1", "1", "0") "setp.eq.u64 %p2, %rd9, 0;\n@%p2 bra NONE;\n"
-        ARGS("%r1") LAUNCH("0") "bra END;\nNONE:\n" ERROR("GetLastError") NOTE("%r8")
-        "END:\nret;\n}\n"
-        ".visible .entry parent(.param .u64 t)\n{\n" REGS "ld.param.u64 %rd1, [t];\n"
-        BUFFER("down", "1", "1", "0") ARGS("100") LAUNCH("0") "ret;\n}\n",
+        HEAD APPEND
+        ".visible .entry down(.param .u64 t, .param .u32 v)\n{\n" REGS
+        "ld.param.u64 %rd1, [t];\nld.param.u32 %r1, [v];\n" NOTE("%r1") "setp.eq.u32 %p1, %r1, 0;\n@%p1 bra END;\nsub.u32 %r1, %r1, 1;\n" BUFFER(
+            "down", "1", "1", "0") "setp.eq.u64 %p2, %rd9, 0;\n@%p2 bra NONE;\n" ARGS("%r1")
+            LAUNCH("0") "bra END;\nNONE:\n" ERROR("GetLastError")
+                NOTE("%r8") "END:\nret;\n}\n"
+                            ".visible .entry parent(.param .u64 t)\n{\n" REGS
+                            "ld.param.u64 %rd1, [t];\n" BUFFER("down", "1", "1", "0") ARGS("100")
+                                LAUNCH("0") "ret;\n}\n",
         (const uint32_t[]){24, 100, 99, 98}, 4, 1); /* 23 grids below the first, and error 65 */
 }
 
@@ -127,23 +128,24 @@ static void memory(void)
                "st.global.u32 [%rd1+4], %r1;\nst.global.u32 [%rd1], 77;\n"),
         (const uint32_t[]){0x05050505, 0, 0}, 3, 1);
     run("malloc, free, streams",
-        PARENT(".local .align 8 .b8 l[16];\nmov.u64 %rd5, l;\ncvta.local.u64 %rd5, %rd5;\n"
-               "{ .param .b64 a; .param .b64 b; .param .b32 q; st.param.b64 [a], %rd5;\n"
-               "st.param.b64 [b], 64; call.uni (q), __cudaCDP2Malloc, (a, b);\n"
-               "ld.param.b32 %r1, [q]; }\n" NOTE("%r1")
-               "ld.u64 %rd6, [%rd5];\nst.u32 [%rd6+60], 9;\nld.u32 %r1, [%rd6+60];\n" NOTE("%r1")
-               "{ .param .b64 a; .param .b32 q; st.param.b64 [a], %rd6;\n"
-               "call.uni (q), __cudaCDP2Free, (a); ld.param.b32 %r1, [q]; }\n" NOTE("%r1")
-               "{ .param .b64 a; .param .b32 q; st.param.b64 [a], %rd6;\n"
-               "call.uni (q), __cudaCDP2Free, (a); ld.param.b32 %r1, [q]; }\n" NOTE("%r1")
-               ERROR("PeekAtLastError") NOTE("%r8") ERROR("GetLastError") NOTE("%r8")
-               ERROR("GetLastError") NOTE("%r8")
-               "{ .param .b64 a; .param .b32 b; .param .b32 q; st.param.b64 [a], %rd5;\n"
-               "st.param.b32 [b], 1; call.uni (q), __cudaCDP2StreamCreateWithFlags, (a, b);\n"
-               "ld.param.b32 %r1, [q]; }\n" NOTE("%r1") "ld.u64 %rd6, [%rd5];\n"
-               "{ .param .b64 a; .param .b32 q; st.param.b64 [a], %rd6;\n"
-               "call.uni (q), __cudaCDP2StreamDestroy, (a); ld.param.b32 %r1, [q]; }\n"
-               NOTE("%r1")),
+        PARENT(
+            ".local .align 8 .b8 l[16];\nmov.u64 %rd5, l;\ncvta.local.u64 %rd5, %rd5;\n"
+            "{ .param .b64 a; .param .b64 b; .param .b32 q; st.param.b64 [a], %rd5;\n"
+            "st.param.b64 [b], 64; call.uni (q), __cudaCDP2Malloc, (a, b);\n"
+            "ld.param.b32 %r1, [q]; }\n" NOTE("%r1") "ld.u64 %rd6, [%rd5];\nst.u32 [%rd6+60], 9;\nld.u32 %r1, [%rd6+60];\n" NOTE(
+                "%r1") "{ .param .b64 a; .param .b32 q; st.param.b64 [a], %rd6;\n"
+                       "call.uni (q), __cudaCDP2Free, (a); ld.param.b32 %r1, [q]; }\n" NOTE(
+                           "%r1") "{ .param .b64 a; .param .b32 q; st.param.b64 [a], %rd6;\n"
+                                  "call.uni (q), __cudaCDP2Free, (a); ld.param.b32 %r1, [q]; }\n" NOTE(
+                                      "%r1") ERROR("PeekAtLastError") NOTE("%r8") ERROR("GetLastError")
+                                      NOTE("%r8") ERROR("GetLastError") NOTE(
+                                          "%r8") "{ .param .b64 a; .param .b32 b; .param .b32 q; st.param.b64 [a], %rd5;\n"
+                                                 "st.param.b32 [b], 1; call.uni (q), __cudaCDP2StreamCreateWithFlags, (a, b);\n"
+                                                 "ld.param.b32 %r1, [q]; }\n" NOTE(
+                                                     "%r1") "ld.u64 %rd6, [%rd5];\n"
+                                                            "{ .param .b64 a; .param .b32 q; st.param.b64 [a], %rd6;\n"
+                                                            "call.uni (q), __cudaCDP2StreamDestroy, (a); ld.param.b32 %r1, [q]; }\n" NOTE(
+                                                                "%r1")),
         (const uint32_t[]){9, 0, 9, 0, 1, 1, 1, 0, 0, 0}, 10, 1);
 }
 
@@ -154,34 +156,39 @@ static void wrong(void)
     struct tk t;
     int r = -1;
 
-#define REFUSED(f, g, b, code)                                                                     \
-    BUFFER(f, g, b, "0") "setp.eq.u64 %p1, %rd9, 0;\nselp.u32 %r1, 1, 0, %p1;\n" NOTE("%r1")       \
-        ERROR("GetLastError") NOTE("%r8")
+#define REFUSED(f, g, b, code) \
+    BUFFER(f, g, b, "0") \
+    "setp.eq.u64 %p1, %rd9, 0;\nselp.u32 %r1, 1, 0, %p1;\n" NOTE("%r1") ERROR("GetLastError") NOTE("%r8")
     run("wrong launches",
         PARENT(REFUSED("append", "0", "1", 9) REFUSED("append", "1", "2000", 9)
-               REFUSED("%rd1", "1", "1", 98) "mov.u64 %rd9, 1234;\n" LAUNCH("0") NOTE("%r9")
-               APPENDED("6", "0") LAUNCH("0") NOTE("%r9")),
+                   REFUSED("%rd1", "1", "1", 98) "mov.u64 %rd9, 1234;\n" LAUNCH("0") NOTE("%r9")
+                       APPENDED("6", "0") LAUNCH("0") NOTE("%r9")),
         (const uint32_t[]){9, 1, 9, 1, 9, 1, 98, 1, 1, 6}, 10, 1);
     /* More launches than may be pending: the rest fail, and those that were accepted run. */
     run("too many",
-        PARENT("mov.u32 %r5, 0;\nL:\n" APPENDED("1", "0") "add.u32 %r5, %r5, 1;\n"
-               "setp.lt.u32 %p1, %r5, 100;\n@%p1 bra L;\n"
-               "W:\n" BUFFER("append", "1", "1", "0") "add.u32 %r5, %r5, 1;\n"
-               "setp.ne.u64 %p1, %rd9, 0;\n@%p1 bra W;\n" ERROR("GetLastError")
-               "st.global.u32 [%rd1+512], %r8;\nst.global.u32 [%rd1+516], %r5;\n"),
+        PARENT("mov.u32 %r5, 0;\nL:\n" APPENDED(
+            "1",
+            "0") "add.u32 %r5, %r5, 1;\n"
+                 "setp.lt.u32 %p1, %r5, 100;\n@%p1 bra L;\n"
+                 "W:\n" BUFFER(
+                     "append", "1", "1",
+                     "0") "add.u32 %r5, %r5, 1;\n"
+                          "setp.ne.u64 %p1, %rd9, 0;\n@%p1 bra W;\n" ERROR(
+                              "GetLastError") "st.global.u32 [%rd1+512], %r8;\nst.global.u32 [%rd1+516], %r5;\n"),
         (const uint32_t[]){100, 1, 1}, 3, 1);
     out = tm_alloc(4096);
     memset(out, 0, 4096);
-    if (tk_open(&t, PARENT("{ .param .b64 a; .param .b64 b; .param .b64 c; .param .b32 d;\n"
-                           ".param .b64 e; .param .b32 q; st.param.b64 [a], 4096;\n"
-                           "st.param.b64 [b], %rd1; st.param.b64 [c], 4; st.param.b32 [d], 3;\n"
-                           "st.param.b64 [e], 0;\n"
-                           "call.uni (q), __cudaCDP2MemcpyAsync, (a, b, c, d, e); }\n"), "parent")) {
+    if (tk_open(&t,
+                PARENT("{ .param .b64 a; .param .b64 b; .param .b64 c; .param .b32 d;\n"
+                       ".param .b64 e; .param .b32 q; st.param.b64 [a], 4096;\n"
+                       "st.param.b64 [b], %rd1; st.param.b64 [c], 4; st.param.b32 [d], 3;\n"
+                       "st.param.b64 [e], 0;\n"
+                       "call.uni (q), __cudaCDP2MemcpyAsync, (a, b, c, d, e); }\n"),
+                "parent")) {
         r = tk_run(&t, 1, 1, &out, &f);
         tk_close(&t);
     }
-    t_result("a copy to nowhere", r == 700 && strstr(f.message, "copy of 4 bytes"), "%d: %s", r,
-             f.message);
+    t_result("a copy to nowhere", r == 700 && strstr(f.message, "copy of 4 bytes"), "%d: %s", r, f.message);
     tm_free_all();
 }
 
@@ -194,26 +201,28 @@ static void many_errors(void)
     int r = -1;
 
     memset(out, 0, 4096);
-    if (tk_open(&t, PARENT(BUFFER("append", "0", "1", "0") "setp.ne.u64 %p1, %rd9, 0;\n@%p1 bra END;\n"
-                           "red.global.add.u32 [%rd1], 1;\n" ERROR("PeekAtLastError")
-                           "setp.ne.u32 %p1, %r8, 9;\n@%p1 bra END;\n"
-                           "red.global.add.u32 [%rd1+4], 1;\nEND:\n"), "parent")) {
+    if (tk_open(&t,
+                PARENT(BUFFER("append", "0", "1",
+                              "0") "setp.ne.u64 %p1, %rd9, 0;\n@%p1 bra END;\n"
+                                   "red.global.add.u32 [%rd1], 1;\n" ERROR(
+                                       "PeekAtLastError") "setp.ne.u32 %p1, %r8, 9;\n@%p1 bra END;\n"
+                                                          "red.global.add.u32 [%rd1+4], 1;\nEND:\n"),
+                "parent")) {
         r = tk_run(&t, 8, 1024, &out, &f);
         tk_close(&t);
     }
-    t_result("errors of many threads", !r && out[0] == 8192 && out[1] == 4096, "%d: %u, %u", r,
-             out[0], out[1]);
+    t_result("errors of many threads", !r && out[0] == 8192 && out[1] == 4096, "%d: %u, %u", r, out[0],
+             out[1]);
     tm_free_all();
 }
 
 /* The watchdog and an abort end the whole tree, also one that would never end. */
 static void endless(void)
 {
-    static const char text[] =
-        HEAD ".visible .entry parent(.param .u64 t)\n{\n" REGS "ld.param.u64 %rd1, [t];\n"
-        "mov.u32 %r5, 0;\nL:\n" BUFFER("parent", "1", "1", "0")
-        "setp.eq.u64 %p1, %rd9, 0;\n@%p1 bra END;\nst.global.u64 [%rd9], %rd1;\n" LAUNCH("0")
-        "add.u32 %r5, %r5, 1;\nsetp.lt.u32 %p1, %r5, 8;\n@%p1 bra L;\nEND:\nret;\n}\n";
+    static const char text[] = HEAD
+        ".visible .entry parent(.param .u64 t)\n{\n" REGS "ld.param.u64 %rd1, [t];\n"
+        "mov.u32 %r5, 0;\nL:\n" BUFFER("parent", "1", "1", "0") "setp.eq.u64 %p1, %rd9, 0;\n@%p1 bra END;\nst.global.u64 [%rd9], %rd1;\n" LAUNCH(
+            "0") "add.u32 %r5, %r5, 1;\nsetp.lt.u32 %p1, %r5, 8;\n@%p1 bra L;\nEND:\nret;\n}\n";
     uint32_t *out = tm_alloc(4096);
     struct sg_fault f = {0};
     struct tk t;

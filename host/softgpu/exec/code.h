@@ -29,14 +29,33 @@ enum {
 /* ---- types ---- */
 enum sg_type {
     SG_TY_NONE,
-    SG_TY_B8, SG_TY_U8, SG_TY_S8,
-    SG_TY_B16, SG_TY_U16, SG_TY_S16, SG_TY_F16, SG_TY_BF16,
-    SG_TY_B32, SG_TY_U32, SG_TY_S32, SG_TY_F32, SG_TY_F16X2, SG_TY_BF16X2, SG_TY_TF32,
-    SG_TY_B64, SG_TY_U64, SG_TY_S64, SG_TY_F64,
+    SG_TY_B8,
+    SG_TY_U8,
+    SG_TY_S8,
+    SG_TY_B16,
+    SG_TY_U16,
+    SG_TY_S16,
+    SG_TY_F16,
+    SG_TY_BF16,
+    SG_TY_B32,
+    SG_TY_U32,
+    SG_TY_S32,
+    SG_TY_F32,
+    SG_TY_F16X2,
+    SG_TY_BF16X2,
+    SG_TY_TF32,
+    SG_TY_B64,
+    SG_TY_U64,
+    SG_TY_S64,
+    SG_TY_F64,
     SG_TY_B128,
     SG_TY_PRED,
-    SG_TY_E4M3X2, SG_TY_E5M2X2, SG_TY_E4M3, SG_TY_E5M2,
-    SG_TY_U16X2, SG_TY_S16X2,
+    SG_TY_E4M3X2,
+    SG_TY_E5M2X2,
+    SG_TY_E4M3,
+    SG_TY_E5M2,
+    SG_TY_U16X2,
+    SG_TY_S16X2,
     SG_TY_F32X2,
     SG_TY_COUNT
 };
@@ -75,20 +94,20 @@ struct sg_code {
     uint32_t *calls; /* of each real call: see enum sg_call_word; NULL: none */
     uint32_t ncall_words;
     uint32_t regfile_bytes;
-    uint32_t sreg_used[2];    /* bits of enum sg_sreg */
+    uint32_t sreg_used[2]; /* bits of enum sg_sreg */
     uint32_t sreg_offset[64];
     uint32_t static_shared, dynamic_base; /* dynamic shared memory begins here */
     uint32_t local_bytes;
     uint32_t nranges; /* the instructions' idx are below it */
     uint32_t num_regs;
     uint32_t mxcsr;
-    bool ordered; /* adds floating point numbers atomically: the order of blocks shows */
+    bool ordered;  /* adds floating point numbers atomically: the order of blocks shows */
     bool launches; /* calls the device runtime: kernels that launch kernels */
     struct sg_ahead ahead[SG_AHEAD_COUNT];
-    bool zero_regs; /* some register may be read before it is set */
+    bool zero_regs;        /* some register may be read before it is set */
     uint32_t hoisted_regs; /* registers of 32 bits that what is run ahead fills */
     /* for native code (jit/jit.h) */
-    uint8_t *flat; /* of each 128 bytes below slots_begin: 1, 2: here begins a value of 32 or 64 bits
+    uint8_t *flat;   /* of each 128 bytes below slots_begin: 1, 2: here begins a value of 32 or 64 bits
                     * that is the same in every lane; 0: none. NULL: no such */
     uint8_t *fields; /* of each instruction: SG_F_* defined (0x80: not in every lane), used */
     uint32_t slots_begin, slots_end; /* offsets of virtual registers that are not predicates */
@@ -111,16 +130,37 @@ enum { SG_CALL_PRED, SG_CALL_32, SG_CALL_64 }; /* the classes, as in ptx/decode.
 #define SG_STACK_DEFAULT 1024u /* CUDA's default limit */
 
 enum sg_sreg {
-    SG_SR_TID_X, SG_SR_TID_Y, SG_SR_TID_Z,
-    SG_SR_NTID_X, SG_SR_NTID_Y, SG_SR_NTID_Z,
-    SG_SR_CTAID_X, SG_SR_CTAID_Y, SG_SR_CTAID_Z,
-    SG_SR_NCTAID_X, SG_SR_NCTAID_Y, SG_SR_NCTAID_Z,
-    SG_SR_LANEID, SG_SR_WARPID, SG_SR_NWARPID, SG_SR_SMID, SG_SR_NSMID,
-    SG_SR_LANEMASK_EQ, SG_SR_LANEMASK_LE, SG_SR_LANEMASK_LT, SG_SR_LANEMASK_GE,
-    SG_SR_LANEMASK_GT, SG_SR_ENVREG1, SG_SR_ENVREG2,
+    SG_SR_TID_X,
+    SG_SR_TID_Y,
+    SG_SR_TID_Z,
+    SG_SR_NTID_X,
+    SG_SR_NTID_Y,
+    SG_SR_NTID_Z,
+    SG_SR_CTAID_X,
+    SG_SR_CTAID_Y,
+    SG_SR_CTAID_Z,
+    SG_SR_NCTAID_X,
+    SG_SR_NCTAID_Y,
+    SG_SR_NCTAID_Z,
+    SG_SR_LANEID,
+    SG_SR_WARPID,
+    SG_SR_NWARPID,
+    SG_SR_SMID,
+    SG_SR_NSMID,
+    SG_SR_LANEMASK_EQ,
+    SG_SR_LANEMASK_LE,
+    SG_SR_LANEMASK_LT,
+    SG_SR_LANEMASK_GE,
+    SG_SR_LANEMASK_GT,
+    SG_SR_ENVREG1,
+    SG_SR_ENVREG2,
     SG_SR_FRAME, /* where the frame of the running function begins in local memory */
     SG_SR_TOP,   /* where the memory of alloca begins: it grows down from the end */
-    SG_SR_DYN_SMEM, SG_SR_TOTAL_SMEM, SG_SR_ZERO, SG_SR_ONE, SG_SR_GRIDID,
+    SG_SR_DYN_SMEM,
+    SG_SR_TOTAL_SMEM,
+    SG_SR_ZERO,
+    SG_SR_ONE,
+    SG_SR_GRIDID,
     SG_SR_COUNT
 };
 

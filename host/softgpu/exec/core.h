@@ -34,14 +34,7 @@ enum sg_step {
     SG_FAULTED   /* cta->fault is filled */
 };
 
-enum sg_space {
-    SG_SP_GENERIC,
-    SG_SP_GLOBAL,
-    SG_SP_SHARED,
-    SG_SP_LOCAL,
-    SG_SP_PARAM,
-    SG_SP_CONST
-};
+enum sg_space { SG_SP_GENERIC, SG_SP_GLOBAL, SG_SP_SHARED, SG_SP_LOCAL, SG_SP_PARAM, SG_SP_CONST };
 
 struct sg_warp;
 struct sg_insn;
@@ -63,12 +56,12 @@ struct sg_insn {
 #define SG_BULK_BARRIER 4
 
 /* aux of ld/st/atom: how the slow path redoes the access. */
-#define SG_AUX_SPACE(x) ((x) & 7u)           /* enum sg_space */
+#define SG_AUX_SPACE(x) ((x)&7u)                 /* enum sg_space */
 #define SG_AUX_ELEM(x) (1u << (((x) >> 3) & 3u)) /* element size in bytes: 1, 2, 4, 8 */
-#define SG_AUX_SIGNED 0x20u                  /* elements are sign-extended to the register */
-#define SG_AUX_VEC(x) (((x) >> 6) & 15u)     /* elements: 1, 2, 4 */
+#define SG_AUX_SIGNED 0x20u                      /* elements are sign-extended to the register */
+#define SG_AUX_VEC(x) (((x) >> 6) & 15u)         /* elements: 1, 2, 4 */
 #define SG_AUX_WRITE 0x400u
-#define SG_AUX_SPIN 0x800u /* volatile, relaxed or acquire: may be part of a spin loop */
+#define SG_AUX_SPIN 0x800u    /* volatile, relaxed or acquire: may be part of a spin loop */
 #define SG_AUX_ADDR32 0x1000u /* the address register is 32 bits wide */
 
 /* An operation by its canonical name. Every instruction set variant has the same names. */
@@ -87,7 +80,7 @@ const char *sg_op_isa(void); /* "base", "avx2" or "avx512"; environment SG_ISA l
 #define SG_WIN_CODE_SIZE (64u << 20) /* addresses of functions: 16 bytes each, nothing lies there */
 /* The barrier of a cooperative launch: each launch sees its own at this address, no other launch's. */
 #define SG_WIN_GRID_SIZE (64u << 10)
-#define SG_GRID_WORKSPACE 64u /* bytes of it: size, then the barrier word of cooperative groups */
+#define SG_GRID_WORKSPACE 64u     /* bytes of it: size, then the barrier word of cooperative groups */
 #define SG_MAX_LOCAL (512u << 10) /* CUDA: local memory per thread */
 struct sg_windows {
     uint64_t shared, local, param, code, grid;
@@ -100,7 +93,8 @@ bool sg_windows_init(void);
  */
 void *sg_guest_reserve(size_t size, int prot);
 
-#define SG_NOWHERE 0xffffffe0u /* an offset into a window that is outside of it, with what may be added to it */
+#define SG_NOWHERE \
+    0xffffffe0u /* an offset into a window that is outside of it, with what may be added to it */
 
 /* ---- lanes ---- */
 enum sg_gstate { SG_G_RUN, SG_G_BAR, SG_G_SYNC };
@@ -130,27 +124,27 @@ struct sg_warp {
     uint8_t *local; /* words of 4 bytes, interleaved by lane */
     int32_t budget; /* back edges left in this time slice */
     uint32_t slices;
-    bool spin; /* something of a spin loop ran in this slice */
-    bool hold;  /* a group that is not the lowest has its turn */
+    bool spin;      /* something of a spin loop ran in this slice */
+    bool hold;      /* a group that is not the lowest has its turn */
     uint8_t at_bar; /* number of the barrier that the whole warp waits at, + 1; 0: none */
     uint8_t bar_kind;
     uint32_t native_mask; /* native code: the lanes that run again behind a branch over a few instructions */
     bool native_ok[SG_NATIVE_GROUPS]; /* native code: addresses of a group of loads were checked together */
-    bool sync_force; /* nobody else can come: run the synchronising instruction as it is */
-    uint32_t ngroups; /* groups put aside */
+    bool sync_force;                  /* nobody else can come: run the synchronising instruction as it is */
+    uint32_t ngroups;                 /* groups put aside */
     struct sg_group groups[SG_LANES];
-    uint32_t index;   /* in the CTA */
-    uint32_t threads; /* those that it has */
-    uint32_t cluster_in; /* lanes that have come to barrier.cluster and not all others */
-    uint32_t *stack;  /* of real calls: words of 4 bytes, interleaved by lane */
-    uint32_t sp[SG_LANES]; /* words in use */
+    uint32_t index;                          /* in the CTA */
+    uint32_t threads;                        /* those that it has */
+    uint32_t cluster_in;                     /* lanes that have come to barrier.cluster and not all others */
+    uint32_t *stack;                         /* of real calls: words of 4 bytes, interleaved by lane */
+    uint32_t sp[SG_LANES];                   /* words in use */
     const struct sg_insn *lane_ip[SG_LANES]; /* while lanes return to different places */
     uint32_t tid[3][SG_LANES];
 };
 
 /* A named barrier of a CTA. */
 struct sg_barrier {
-    uint32_t arrived; /* lanes, counting lanes that no longer exist */
+    uint32_t arrived;  /* lanes, counting lanes that no longer exist */
     uint32_t expected; /* 0: every thread of the CTA */
     uint32_t popc;
     bool all, any;
@@ -162,8 +156,15 @@ struct sg_barrier {
  * here by tex.arg and tex.val just before, and results are taken from here just behind. One warp of
  * a block runs at a time and nothing comes between, so one of these a block is enough.
  */
-enum sg_tex_arg { SG_TA_LAYER, SG_TA_COORD, SG_TA_LOD = 4, SG_TA_DX = 4, SG_TA_DY = 7,
-                  SG_TA_OFFSET = 10, SG_TA_COUNT = 13 };
+enum sg_tex_arg {
+    SG_TA_LAYER,
+    SG_TA_COORD,
+    SG_TA_LOD = 4,
+    SG_TA_DX = 4,
+    SG_TA_DY = 7,
+    SG_TA_OFFSET = 10,
+    SG_TA_COUNT = 13
+};
 struct sg_tex_scratch {
     uint32_t arg[SG_TA_COUNT][SG_LANES];
     uint64_t val[4][SG_LANES];
@@ -176,13 +177,13 @@ struct sg_tex_cached {
 };
 
 /* aux of texture and surface operations */
-#define SG_TX_DIMS(x) ((x) & 3u)
+#define SG_TX_DIMS(x) ((x)&3u)
 #define SG_TX_CUBE 0x4u
 #define SG_TX_LAYERED 0x8u
-#define SG_TX_INT 0x10u      /* coordinates are integers */
+#define SG_TX_INT 0x10u /* coordinates are integers */
 #define SG_TX_GRAD 0x20u
-#define SG_TX_F16 0x40u      /* results are halves */
-#define SG_TX_F16X2 0x80u    /* the same, two in a register */
+#define SG_TX_F16 0x40u               /* results are halves */
+#define SG_TX_F16X2 0x80u             /* the same, two in a register */
 #define SG_TX_COMP(x) ((x) >> 8 & 3u) /* tld4 */
 /* surfaces: vector elements, bytes of each, what happens out of bounds, formatted */
 #define SG_TX_VEC(x) ((x) >> 10 & 7u)
@@ -195,10 +196,21 @@ enum sg_tx_mode { SG_TX_TRAP, SG_TX_CLAMP, SG_TX_ZERO };
 enum sg_tx_op { SG_TX_ADD, SG_TX_MIN, SG_TX_MAX, SG_TX_AND, SG_TX_OR };
 /* imm of tex.query */
 enum sg_tx_query {
-    SG_TQ_WIDTH, SG_TQ_HEIGHT, SG_TQ_DEPTH, SG_TQ_CHANNEL_DATA_TYPE, SG_TQ_CHANNEL_ORDER,
-    SG_TQ_NORMALIZED_COORDS, SG_TQ_ARRAY_SIZE, SG_TQ_NUM_MIPMAP_LEVELS, SG_TQ_NUM_SAMPLES,
-    SG_TQ_FORCE_UNNORMALIZED_COORDS, SG_TQ_FILTER_MODE, SG_TQ_ADDR_MODE_0, SG_TQ_ADDR_MODE_1,
-    SG_TQ_ADDR_MODE_2, SG_TQ_MEMORY_LAYOUT
+    SG_TQ_WIDTH,
+    SG_TQ_HEIGHT,
+    SG_TQ_DEPTH,
+    SG_TQ_CHANNEL_DATA_TYPE,
+    SG_TQ_CHANNEL_ORDER,
+    SG_TQ_NORMALIZED_COORDS,
+    SG_TQ_ARRAY_SIZE,
+    SG_TQ_NUM_MIPMAP_LEVELS,
+    SG_TQ_NUM_SAMPLES,
+    SG_TQ_FORCE_UNNORMALIZED_COORDS,
+    SG_TQ_FILTER_MODE,
+    SG_TQ_ADDR_MODE_0,
+    SG_TQ_ADDR_MODE_1,
+    SG_TQ_ADDR_MODE_2,
+    SG_TQ_MEMORY_LAYOUT
 };
 
 #define SG_NBARRIERS 16
@@ -220,19 +232,20 @@ struct sg_cta {
     uint32_t ctaid[3], ntid[3], nctaid[3];
     uint32_t nthreads, alive; /* threads that have not exited */
     uint32_t nwarps;
-    uint32_t parked;   /* whole warps of 32 threads that wait at barrier 0 and are not in bar[0] (jit/schedule.c) */
+    uint32_t
+        parked; /* whole warps of 32 threads that wait at barrier 0 and are not in bar[0] (jit/schedule.c) */
     /* Native code begins the next block of this thread by itself; NULL: all blocks are under way at once. */
     bool (*next_block)(struct sg_cta *c);
     uint64_t block, blocks_end; /* of the launch: this one, and behind the last that was taken */
-    bool started; /* a block ran here in this launch: its special registers are there */
+    bool started;               /* a block ran here in this launch: its special registers are there */
     struct sg_warp *warps, *warps_end;
     struct sg_warp *cur; /* runs, or ran last: native code goes from one to the next by itself */
     struct sg_barrier bar[SG_NBARRIERS];
-    uint32_t bars; /* one bit for each active barrier */
+    uint32_t bars;            /* one bit for each active barrier */
     uint32_t cluster_arrived; /* threads that have come to barrier.cluster */
     struct sg_mem_range cache[SG_RANGE_CACHE];
     uint64_t icount;
-    uint32_t worker; /* %smid */
+    uint32_t worker;    /* %smid */
     uint8_t *workspace; /* grid barrier of a cooperative launch (SG_GRID_WORKSPACE bytes) or NULL */
     struct sg_fault *fault;
     const struct sg_launch *launch;
@@ -252,11 +265,11 @@ int sg_run_tree(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *
 /* ---- exec/warp.c: who runs ---- */
 void sg_warp_set_mask(struct sg_warp *w, uint32_t mask);
 void sg_warp_push(struct sg_warp *w, const struct sg_insn *ip, uint32_t mask, enum sg_gstate st);
-bool sg_warp_pick(struct sg_warp *w); /* false: nothing can run */
-void sg_warp_resched(struct sg_warp *w); /* SG_RESCHED: chooses again */
-bool sg_warp_blocked(struct sg_warp *w); /* SG_BLOCKED: can others of the warp run? */
+bool sg_warp_pick(struct sg_warp *w);     /* false: nothing can run */
+void sg_warp_resched(struct sg_warp *w);  /* SG_RESCHED: chooses again */
+bool sg_warp_blocked(struct sg_warp *w);  /* SG_BLOCKED: can others of the warp run? */
 void sg_warp_find_min(struct sg_warp *w); /* after groups changed from outside */
-bool sg_warp_force(struct sg_warp *w); /* lets lanes that wait for others of the warp go on */
+bool sg_warp_force(struct sg_warp *w);    /* lets lanes that wait for others of the warp go on */
 /*
  * Runs w, and warps behind it that native code went on with: the last one is cta->cur, and SG_YIELD,
  * SG_BLOCKED (nothing can run) or SG_FAULTED is said of it.
@@ -281,18 +294,17 @@ bool sg_cta_fault(struct sg_cta *c, int result, const char *what);
 int sg_cta_slice(struct sg_cta *c); /* SG_NEXT: done, SG_YIELD: more, SG_FAULTED */
 
 /* ---- exec/access.c: the checked, lane by lane way ---- */
-int sg_fault_set(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, int result,
-                 const char *what);
-int sg_fault_addr(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, int result,
-                  enum sg_space sp, uint64_t addr, uint32_t size, bool write);
+int sg_fault_set(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, int result, const char *what);
+int sg_fault_addr(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, int result, enum sg_space sp,
+                  uint64_t addr, uint32_t size, bool write);
 /*
  * Host address of size bytes at addr of lane, or NULL with the fault recorded. Local memory is not
  * contiguous: for it *local gets the offset + 1 and the result is not NULL but must not be used.
  */
-void *sg_resolve(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, enum sg_space sp,
-                 uint64_t addr, uint32_t size, uint32_t align, bool write, uint32_t *local);
-bool sg_lane_read(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, enum sg_space sp,
-                  uint64_t addr, void *buf, uint32_t size);
+void *sg_resolve(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, enum sg_space sp, uint64_t addr,
+                 uint32_t size, uint32_t align, bool write, uint32_t *local);
+bool sg_lane_read(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, enum sg_space sp, uint64_t addr,
+                  void *buf, uint32_t size);
 /* Makes the allocation that the first running lane touches the one that is checked against first:
  * false, nothing recorded, when that lane has no right to the access. */
 bool sg_range_refill(struct sg_warp *w, const struct sg_insn *in, uint32_t size, bool write);

@@ -6,8 +6,8 @@
 #include <stdio.h>
 
 /* Writes what bar.red gives to the lanes of mask. */
-static void bar_result(struct sg_warp *w, const struct sg_insn *in, uint32_t mask,
-                       enum sg_bar_kind kind, const struct sg_barrier *b)
+static void bar_result(struct sg_warp *w, const struct sg_insn *in, uint32_t mask, enum sg_bar_kind kind,
+                       const struct sg_barrier *b)
 {
     uint32_t *d = (uint32_t *)(void *)(w->base[0] + in->d);
 
@@ -151,8 +151,7 @@ static int stuck(struct sg_cta *c)
     if (!w)
         return SG_NEXT;
     return sg_fault_set(w, w->at_bar ? w->ip : w->groups[0].ip,
-                        (uint32_t)__builtin_ctz(w->at_bar ? w->mask : w->groups[0].mask),
-                        SG_ERR_FAILED,
+                        (uint32_t)__builtin_ctz(w->at_bar ? w->mask : w->groups[0].mask), SG_ERR_FAILED,
                         "barrier deadlock: every thread waits at a barrier that nobody else can "
                         "reach");
 }

@@ -30,8 +30,8 @@ struct sg_diag {
 };
 
 struct sg_texture; /* memory/texture.h */
-struct sg_module; /* a parsed PTX text: kernels are indexed, bodies decoded at first use */
-struct sg_kernel; /* owned by its module */
+struct sg_module;  /* a parsed PTX text: kernels are indexed, bodies decoded at first use */
+struct sg_kernel;  /* owned by its module */
 
 /* What a variable of kernels that is a handle, not memory, stands for. */
 enum sg_opaque_kind { SG_OPAQUE_TEXREF, SG_OPAQUE_SURFREF, SG_OPAQUE_SAMPLERREF };
@@ -45,7 +45,7 @@ struct sg_kernel_info {
     const char *name; /* mangled name, owned by the module */
     uint32_t nparams;
     const struct sg_param *params;
-    uint32_t param_bytes;  /* total size of the parameter buffer */
+    uint32_t param_bytes;   /* total size of the parameter buffer */
     uint32_t static_shared; /* bytes of .shared declared (excludes extern arrays) */
     uint32_t local_bytes;   /* per thread */
     uint32_t max_threads;   /* from .maxntid / .reqntid, else 1024 */
@@ -75,14 +75,14 @@ struct sg_sms {
 
 struct sg_launch {
     struct sg_kernel *kernel;
-    uint32_t grid[3];  /* each >= 1; already validated against device limits */
+    uint32_t grid[3]; /* each >= 1; already validated against device limits */
     uint32_t block[3];
-    uint32_t dynamic_shared;  /* bytes */
-    uint32_t stack_bytes;     /* CU_LIMIT_STACK_SIZE, for recursive functions; 0: CUDA's default */
-    const void *params;       /* info.param_bytes bytes, stable during the launch */
-    void *mem;                /* passed to sg_mem_check() */
-    bool cooperative;         /* all CTAs must make progress together */
-    const struct sg_sms *sms; /* where it may run: range of %smid and number of threads; NULL: anywhere */
+    uint32_t dynamic_shared;   /* bytes */
+    uint32_t stack_bytes;      /* CU_LIMIT_STACK_SIZE, for recursive functions; 0: CUDA's default */
+    const void *params;        /* info.param_bytes bytes, stable during the launch */
+    void *mem;                 /* passed to sg_mem_check() */
+    bool cooperative;          /* all CTAs must make progress together */
+    const struct sg_sms *sms;  /* where it may run: range of %smid and number of threads; NULL: anywhere */
     uint64_t max_instructions; /* watchdog: warp instructions per launch, 0 = off */
     /* Asked now and then; non-zero ends the launch with CUDA_ERROR_LAUNCH_FAILED (719). */
     const volatile int *abort_flag;
@@ -119,11 +119,11 @@ struct sg_fault {
                  * instruction, 719 launch failed (trap, abort), 702 timeout, 718 invalid pc,
                  * 717 invalid address space, 801 opcode not available */
     uint32_t block[3], thread[3];
-    uint32_t line;       /* PTX line */
-    uint64_t address;    /* for 700/716 */
+    uint32_t line;    /* PTX line */
+    uint64_t address; /* for 700/716 */
     uint32_t access_size;
     bool is_write;
-    char space[8];       /* "global", "shared", "local", "param", "const" */
+    char space[8];             /* "global", "shared", "local", "param", "const" */
     char message[SG_DIAG_MAX]; /* one line: kernel, block, thread, PTX line, opcode, address */
 };
 

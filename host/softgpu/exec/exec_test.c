@@ -116,8 +116,8 @@ static void print(void *ctx, const char *text, size_t len)
     t_output[t_output_len] = 0;
 }
 
-int tk_run3(struct tk *t, const uint32_t grid[3], const uint32_t block[3], uint32_t dyn,
-            const void *params, struct sg_fault *f)
+int tk_run3(struct tk *t, const uint32_t grid[3], const uint32_t block[3], uint32_t dyn, const void *params,
+            struct sg_fault *f)
 {
     struct sg_launch l = {
         .kernel = t->k,

@@ -22,13 +22,12 @@ bool tk_open(struct tk *t, const char *text, const char *kernel);
 void tk_close(struct tk *t);
 /* Launches with a parameter buffer; returns the result and leaves the fault in *f. */
 int tk_run(struct tk *t, uint32_t grid, uint32_t block, const void *params, struct sg_fault *f);
-int tk_run3(struct tk *t, const uint32_t grid[3], const uint32_t block[3], uint32_t dyn,
-            const void *params, struct sg_fault *f);
+int tk_run3(struct tk *t, const uint32_t grid[3], const uint32_t block[3], uint32_t dyn, const void *params,
+            struct sg_fault *f);
 
 extern int t_passed, t_failed, t_skipped;
 /* One line per test. */
-void t_result(const char *name, bool ok, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
+void t_result(const char *name, bool ok, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void t_skip(const char *name, const char *why);
 /* True if the base name of argv[0] contains word. */
 bool t_started_as(int argc, char **argv, const char *word);

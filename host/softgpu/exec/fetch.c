@@ -106,11 +106,11 @@ static void border(const struct sg_texture *t, union sg_texel out[4])
     }
 }
 
-static void load(struct fetch *f, const struct sg_tex_level *l, const int64_t at[3],
-                 uint32_t slice, union sg_texel out[4])
+static void load(struct fetch *f, const struct sg_tex_level *l, const int64_t at[3], uint32_t slice,
+                 union sg_texel out[4])
 {
-    const uint64_t addr = l->data + ((uint64_t)at[2] + slice) * l->slice +
-                          (uint64_t)at[1] * l->pitch + (uint64_t)at[0] * f->t->elem;
+    const uint64_t addr = l->data + ((uint64_t)at[2] + slice) * l->slice + (uint64_t)at[1] * l->pitch +
+                          (uint64_t)at[0] * f->t->elem;
     uint8_t buf[16];
 
     if (!f->t->checked) {
@@ -206,8 +206,8 @@ static void beyond(struct fetch *f, const struct sg_tex_level *l, uint32_t cube,
 }
 
 /* Seamless: at a corner, where three faces meet, the mean of their elements. */
-static void seamless(struct fetch *f, const struct sg_tex_level *l, const int64_t at[3],
-                     uint32_t slice, union sg_texel out[4])
+static void seamless(struct fetch *f, const struct sg_tex_level *l, const int64_t at[3], uint32_t slice,
+                     union sg_texel out[4])
 {
     const int64_t n = l->width;
     const int64_t c[3] = {address(SG_CLAMP, at[0], n), address(SG_CLAMP, at[1], n), 0};
@@ -236,8 +236,8 @@ static bool filtered(const struct sg_texture *t)
     return t->linear && sg_tex_is_float(t);
 }
 
-static void element(struct fetch *f, const struct sg_tex_level *l, const int64_t at[3],
-                    uint32_t slice, union sg_texel out[4])
+static void element(struct fetch *f, const struct sg_tex_level *l, const int64_t at[3], uint32_t slice,
+                    union sg_texel out[4])
 {
     const int64_t size[3] = {l->width, l->height, f->t->dims == 3 ? l->depth : 1};
     int64_t to[3];
@@ -319,8 +319,8 @@ static uint32_t clamp_layer(uint32_t layer, uint32_t n)
     return (int32_t)layer < 0 ? 0 : layer >= n ? n - 1 : layer;
 }
 
-static void place(const struct sg_texture *t, const struct sg_tex_level *l,
-                  const struct sg_tex_at *at, struct spot *p)
+static void place(const struct sg_texture *t, const struct sg_tex_level *l, const struct sg_tex_at *at,
+                  struct spot *p)
 {
     const double size[3] = {l->width, l->height, l->depth};
 
@@ -345,8 +345,7 @@ static void place(const struct sg_texture *t, const struct sg_tex_level *l,
         p->slice = clamp_layer(at->layered ? at->layer : 0, l->depth);
 }
 
-static void sample(struct fetch *f, uint32_t level, const struct sg_tex_at *at,
-                   union sg_texel out[4])
+static void sample(struct fetch *f, uint32_t level, const struct sg_tex_at *at, union sg_texel out[4])
 {
     const struct sg_tex_level *l = &f->t->level[level];
     const uint32_t dims = at->cube ? 2 : at->dims < f->t->dims ? at->dims : f->t->dims;
@@ -407,8 +406,8 @@ static double detail(const struct sg_texture *t, const struct sg_tex_at *at)
     return fmin(fmax(lod, 0.0), t->nlevels - 1);
 }
 
-bool sg_tex_fetch(const struct sg_texture *t, const struct sg_tex_at *at, sg_tex_read_fn read,
-                  void *ctx, union sg_texel out[4])
+bool sg_tex_fetch(const struct sg_texture *t, const struct sg_tex_at *at, sg_tex_read_fn read, void *ctx,
+                  union sg_texel out[4])
 {
     struct fetch f = {t, read, ctx, false};
     const double lod = t->nlevels > 1 ? detail(t, at) : 0.0;
@@ -431,8 +430,8 @@ bool sg_tex_fetch(const struct sg_texture *t, const struct sg_tex_at *at, sg_tex
     return !f.failed;
 }
 
-bool sg_tex_gather(const struct sg_texture *t, const struct sg_tex_at *at, unsigned comp,
-                   sg_tex_read_fn read, void *ctx, union sg_texel out[4])
+bool sg_tex_gather(const struct sg_texture *t, const struct sg_tex_at *at, unsigned comp, sg_tex_read_fn read,
+                   void *ctx, union sg_texel out[4])
 {
     static const uint8_t order[4][2] = {{0, 1}, {1, 1}, {1, 0}, {0, 0}}; /* from the lower left */
     struct fetch f = {t, read, ctx, false};

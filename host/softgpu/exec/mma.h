@@ -5,15 +5,23 @@
 
 #include <stdint.h>
 
-enum sg_mma_type { SG_MMA_F16, SG_MMA_BF16, SG_MMA_TF32, SG_MMA_S8, SG_MMA_U8, SG_MMA_F64,
-                   SG_MMA_E4M3, SG_MMA_E5M2 };
+enum sg_mma_type {
+    SG_MMA_F16,
+    SG_MMA_BF16,
+    SG_MMA_TF32,
+    SG_MMA_S8,
+    SG_MMA_U8,
+    SG_MMA_F64,
+    SG_MMA_E4M3,
+    SG_MMA_E5M2
+};
 
 /* One form; rows of a table in exec/ops/mma_forms.c. Registers per lane: na, nb, nc (also of d). */
 struct sg_mma_form {
     const char *shape;
-    uint8_t a, b;      /* enum sg_mma_type */
-    uint8_t c;         /* 'f': f32, 'h': f16, 'i': s32, 'd': f64 */
-    uint8_t m, k;      /* rows, depth; n is always 8 */
+    uint8_t a, b; /* enum sg_mma_type */
+    uint8_t c;    /* 'f': f32, 'h': f16, 'i': s32, 'd': f64 */
+    uint8_t m, k; /* rows, depth; n is always 8 */
     uint8_t na, nb, nc;
 };
 extern const struct sg_mma_form sg_mma_forms[];
@@ -30,10 +38,10 @@ struct sg_wmma {
 };
 /* Packed into in->aux: shape (0 m16n16k16, 1 m32n8k16, 2 m8n32k16, 3 m16n16k8), matrix 'a' 'b' 'c',
  * type, column-major, address space. */
-#define SG_WMMA_AUX(shape, which, type, col, space)                                             \
-    ((uint32_t)(shape) | (uint32_t)((which) - 'a') << 4 | (uint32_t)(type) << 8 |               \
-     (uint32_t)(col) << 16 | (uint32_t)(space) << 20)
-#define SG_WMMA_SHAPE(aux) ((aux) & 15)
+#define SG_WMMA_AUX(shape, which, type, col, space) \
+    ((uint32_t)(shape) | (uint32_t)((which) - 'a') << 4 | (uint32_t)(type) << 8 | (uint32_t)(col) << 16 | \
+     (uint32_t)(space) << 20)
+#define SG_WMMA_SHAPE(aux) ((aux)&15)
 #define SG_WMMA_WHICH(aux) ((char)('a' + ((aux) >> 4 & 15)))
 #define SG_WMMA_TYPE(aux) ((uint8_t)((aux) >> 8))
 #define SG_WMMA_COL(aux) ((aux) >> 16 & 1)
@@ -41,15 +49,16 @@ struct sg_wmma {
 
 static inline uint32_t sg_wmma_bytes(uint8_t type)
 {
-    return type == SG_MMA_S8 || type == SG_MMA_U8 ? 1
-           : type == SG_MMA_F16 || type == SG_MMA_BF16 || type == 'h' ? 2 : 4;
+    return type == SG_MMA_S8 || type == SG_MMA_U8                     ? 1
+           : type == SG_MMA_F16 || type == SG_MMA_BF16 || type == 'h' ? 2
+                                                                      : 4;
 }
 
 static inline struct sg_wmma sg_wmma_of(uint32_t shape, char which, uint8_t type)
 {
     static const uint8_t m[] = {16, 32, 8, 16}, n[] = {16, 8, 32, 16}, k[] = {16, 16, 16, 8};
-    struct sg_wmma x = {.rows = which == 'b' ? k[shape] : m[shape],
-                        .cols = which == 'a' ? k[shape] : n[shape], .type = type};
+    struct sg_wmma x = {
+        .rows = which == 'b' ? k[shape] : m[shape], .cols = which == 'a' ? k[shape] : n[shape], .type = type};
 
     x.nregs = type == SG_MMA_F16 ? 8 : x.rows * x.cols / 32 * sg_wmma_bytes(type) / 4;
     return x;
@@ -59,8 +68,8 @@ static inline struct sg_wmma sg_wmma_of(uint32_t shape, char which, uint8_t type
  * in d a b c; three "ext" follow, with those of b, c and d in the same fields. */
 
 /* aux of mma.sub: elements of 4 bits, or of 1 bit combined by and or by xor. */
-#define SG_SUB_TALL 1u     /* 16 rows, else 8 */
-#define SG_SUB_DEEP 2u     /* two registers of depth, else one */
+#define SG_SUB_TALL 1u /* 16 rows, else 8 */
+#define SG_SUB_DEEP 2u /* two registers of depth, else one */
 #define SG_SUB_B1 4u
 #define SG_SUB_XOR 8u
 #define SG_SUB_A_SIGNED 16u

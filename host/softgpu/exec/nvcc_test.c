@@ -24,26 +24,29 @@ static void check(const char *name, bool ok, int r, const struct sg_fault *f, do
     t_result(full, ok && !r, "result %d %s, error %g", r, f->message, err);
 }
 
-#define OPEN(name)                                                           \
-    struct tk t;                                                             \
-    struct sg_fault f = {0};                                                 \
-    int r;                                                                   \
-    double err = 0;                                                          \
-    if (!tk_open(&t, text, name)) {                                          \
-        check(name, false, -1, &f, 0);                                       \
-        sg_module_free(t.m);                                                 \
-        return;                                                              \
+#define OPEN(name) \
+    struct tk t; \
+    struct sg_fault f = {0}; \
+    int r; \
+    double err = 0; \
+    if (!tk_open(&t, text, name)) { \
+        check(name, false, -1, &f, 0); \
+        sg_module_free(t.m); \
+        return; \
     }
-#define CLOSE(name)                                                          \
-    check(name, err <= 0, r, &f, err);                                       \
-    tk_close(&t);                                                            \
+#define CLOSE(name) \
+    check(name, err <= 0, r, &f, err); \
+    tk_close(&t); \
     tm_free_all()
 
 static void vector_add(void)
 {
     const int n = 5000;
     float *a = tm_alloc(n * 4), *b = tm_alloc(n * 4), *c = tm_alloc(n * 4);
-    struct { void *a, *b, *c; int n; } p = {a, b, c, n};
+    struct {
+        void *a, *b, *c;
+        int n;
+    } p = {a, b, c, n};
     OPEN("vectorAdd")
 
     for (int i = 0; i < n; i++) {
@@ -60,7 +63,10 @@ static void matmul(void)
 {
     const int n = 96;
     float *a = tm_alloc(n * n * 4), *b = tm_alloc(n * n * 4), *c = tm_alloc(n * n * 4);
-    struct { void *a, *b, *c; int n; } p = {a, b, c, n};
+    struct {
+        void *a, *b, *c;
+        int n;
+    } p = {a, b, c, n};
     OPEN("matmul")
 
     for (int i = 0; i < n * n; i++) {
@@ -83,7 +89,10 @@ static void reduce(void)
 {
     const int n = 100003;
     int *a = tm_alloc((size_t)n * 4), *o = tm_alloc(4), sum = 0;
-    struct { void *a, *o; int n; } p = {a, o, n};
+    struct {
+        void *a, *o;
+        int n;
+    } p = {a, o, n};
     OPEN("reduce")
 
     for (int i = 0; i < n; i++)
@@ -98,7 +107,10 @@ static void histogram(void)
     const int n = 50000;
     unsigned char *a = tm_alloc((size_t)n);
     unsigned *h = tm_alloc(1024), want[256] = {0};
-    struct { void *a, *h; int n; } p = {a, h, n};
+    struct {
+        void *a, *h;
+        int n;
+    } p = {a, h, n};
     OPEN("histogram")
 
     for (int i = 0; i < n; i++)
@@ -109,18 +121,18 @@ static void histogram(void)
     CLOSE("histogram");
 }
 
-#define MANDEL(name, T)                                                      \
-    static int ref_##name(T cx, T cy)                                        \
-    {                                                                        \
-        T x = 0, y = 0;                                                      \
-        int k = 0;                                                           \
-        while (k < 200 && x * x + y * y < (T)4) {                            \
-            T u = x * x - y * y + cx;                                        \
-            y = (T)2 * x * y + cy;                                           \
-            x = u;                                                           \
-            k++;                                                             \
-        }                                                                    \
-        return k;                                                            \
+#define MANDEL(name, T) \
+    static int ref_##name(T cx, T cy) \
+    { \
+        T x = 0, y = 0; \
+        int k = 0; \
+        while (k < 200 && x * x + y * y < (T)4) { \
+            T u = x * x - y * y + cx; \
+            y = (T)2 * x * y + cy; \
+            x = u; \
+            k++; \
+        } \
+        return k; \
     }
 MANDEL(mandelF, float)
 MANDEL(mandelD, double)
@@ -130,15 +142,18 @@ static void mandel(const char *name, bool dbl)
 {
     const int w = 75, h = 50;
     int *o = tm_alloc((size_t)w * h * 4), diff = 0;
-    struct { void *o; int w, h; } p = {o, w, h};
+    struct {
+        void *o;
+        int w, h;
+    } p = {o, w, h};
     OPEN(name)
 
     r = tk_run3(&t, (uint32_t[3]){5, 7, 1}, (uint32_t[3]){16, 8, 1}, 0, &p, &f);
     for (int y = 0; y < h; y++)
         for (int x = 0; x < w; x++) {
-            int want = dbl ? ref_mandelD(-2.0 + 3.0 * x / w, -1.5 + 3.0 * y / h)
-                           : ref_mandelF(-2.0f + 3.0f * (float)x / (float)w,
-                                         -1.5f + 3.0f * (float)y / (float)h);
+            int want =
+                dbl ? ref_mandelD(-2.0 + 3.0 * x / w, -1.5 + 3.0 * y / h)
+                    : ref_mandelF(-2.0f + 3.0f * (float)x / (float)w, -1.5f + 3.0f * (float)y / (float)h);
 
             diff += o[y * w + x] != want;
         }
@@ -150,8 +165,10 @@ static void scan(void)
 {
     const int n = 10000, blocks = (n + 127) / 128;
     int *a = tm_alloc((size_t)n * 4), *o = tm_alloc((size_t)n * 4), s = 0;
-    struct { void *a, *o, *sum, *flag; int n; } p = {a, o, tm_alloc((size_t)blocks * 4),
-                                                     tm_alloc((size_t)blocks * 4), n};
+    struct {
+        void *a, *o, *sum, *flag;
+        int n;
+    } p = {a, o, tm_alloc((size_t)blocks * 4), tm_alloc((size_t)blocks * 4), n};
     OPEN("scan")
 
     for (int i = 0; i < n; i++)
@@ -175,7 +192,11 @@ static void structs(void)
     static const double kinds[4] = {0.5, 1.25, -3.0, 100.0};
     const int n = 96;
     double *o = tm_alloc((size_t)n * 8);
-    struct { struct particle b; void *o; float step; } p = {{{1, 2, 3}, 2.5, 0}, o, 0.125f};
+    struct {
+        struct particle b;
+        void *o;
+        float step;
+    } p = {{{1, 2, 3}, 2.5, 0}, o, 0.125f};
     OPEN("structs")
 
     r = tk_run(&t, 3, 32, &p, &f);
@@ -187,8 +208,8 @@ static void structs(void)
         for (int k = 0; k < 8; k++)
             local[k] = (i * 7 + k * 3) & 7;
         q.pos[local[i & 7] % 3] += p.step * (float)i;
-        e = 0.5 * q.mass * (double)(q.pos[0] * q.pos[0] + q.pos[1] * q.pos[1] +
-                                    q.pos[2] * q.pos[2]) + kinds[i & 3];
+        e = 0.5 * q.mass * (double)(q.pos[0] * q.pos[0] + q.pos[1] * q.pos[1] + q.pos[2] * q.pos[2]) +
+            kinds[i & 3];
         if (fabs(o[i] - (e + local[local[3]])) > 1e-5 * fabs(o[i]))
             err++;
     }
@@ -200,7 +221,10 @@ static void maths(void)
     const int n = 300;
     float *a = tm_alloc((size_t)n * 4), *o = tm_alloc((size_t)n * 4);
     double *d = tm_alloc((size_t)n * 8);
-    struct { void *a, *o, *d; int n; } p = {a, o, d, n};
+    struct {
+        void *a, *o, *d;
+        int n;
+    } p = {a, o, d, n};
     OPEN("maths")
 
     for (int i = 0; i < n; i++)
@@ -222,7 +246,9 @@ static void maths(void)
 
 static void printing(void)
 {
-    struct { int n; } p = {42};
+    struct {
+        int n;
+    } p = {42};
     OPEN("_Z8printingi")
 
     t_output_len = 0;
@@ -241,7 +267,10 @@ static void gridsync(void)
 {
     const unsigned n = 23, rounds = 9;
     unsigned *v = tm_alloc(n * 8), now[23], next[23];
-    struct { void *v; int rounds; } p = {v, (int)rounds};
+    struct {
+        void *v;
+        int rounds;
+    } p = {v, (int)rounds};
     OPEN("gridsync")
 
     for (unsigned i = 0; i < n; i++)
@@ -262,7 +291,9 @@ static void gridsync(void)
 static void virtuals(void)
 {
     int *o = tm_alloc(64 * 4);
-    struct { void *o; } p = {o};
+    struct {
+        void *o;
+    } p = {o};
     OPEN("virtuals")
 
     r = tk_run(&t, 1, 64, &p, &f);
@@ -274,7 +305,10 @@ static void virtuals(void)
 static void pingpong(void)
 {
     int *o = tm_alloc(32 * 4);
-    struct { void *o; int rounds; } p = {o, 10};
+    struct {
+        void *o;
+        int rounds;
+    } p = {o, 10};
     OPEN("pingpong")
 
     r = tk_run(&t, 1, 64, &p, &f);
@@ -300,7 +334,9 @@ static void mma_f16(const char *name, int kind)
 {
     uint16_t *a = tm_alloc(512), *b = tm_alloc(256);
     void *c = tm_alloc(512), *d = tm_alloc(512);
-    struct { void *a, *b, *c, *d; } p = {a, b, c, d};
+    struct {
+        void *a, *b, *c, *d;
+    } p = {a, b, c, d};
     OPEN(name)
 
     for (int i = 0; i < 16; i++) {
@@ -321,8 +357,7 @@ static void mma_f16(const char *name, int kind)
 
             for (int k = 0; k < 16; k++)
                 want += num(i, k) * num(k + 3, j);
-            err += kind ? ((uint16_t *)d)[i * 8 + j] != half(want)
-                        : ((float *)d)[i * 8 + j] != (float)want;
+            err += kind ? ((uint16_t *)d)[i * 8 + j] != half(want) : ((float *)d)[i * 8 + j] != (float)want;
         }
     CLOSE(name);
 }
@@ -331,7 +366,9 @@ static void mma_s8(void)
 {
     signed char *a = tm_alloc(512), *b = tm_alloc(256);
     int *d = tm_alloc(512);
-    struct { void *a, *b, *d; } p = {a, b, d};
+    struct {
+        void *a, *b, *d;
+    } p = {a, b, d};
     OPEN("mma_s8")
 
     for (int i = 0; i < 512; i++)
@@ -353,7 +390,9 @@ static void mma_s8(void)
 static void mma_tf32(void)
 {
     float *a = tm_alloc(512), *b = tm_alloc(256), *d = tm_alloc(512);
-    struct { void *a, *b, *d; } p = {a, b, d};
+    struct {
+        void *a, *b, *d;
+    } p = {a, b, d};
     OPEN("mma_tf32")
 
     for (int i = 0; i < 128; i++)
@@ -378,7 +417,9 @@ static void wmma(const char *name, int kind)
     uint16_t *a = tm_alloc(512), *b = tm_alloc(512);
     float *c = tm_alloc(1024);
     void *d = tm_alloc(1024);
-    struct { void *a, *b, *c, *d; } p = {a, b, kind ? d : c, d};
+    struct {
+        void *a, *b, *c, *d;
+    } p = {a, b, kind ? d : c, d};
     OPEN(name)
 
     for (int i = 0; i < 16; i++)
@@ -448,16 +489,15 @@ static void one_file(const char *path)
 
 int main(int argc, char **argv)
 {
-    static const char *const names[] = {"basic_75.ptx", "basic_80.ptx", "basic_90.ptx",
-                                        "matrix_80.ptx"};
+    static const char *const names[] = {"basic_75.ptx", "basic_80.ptx", "basic_90.ptx", "matrix_80.ptx"};
     const char *dir = argc ? strrchr(argv[0], '/') : NULL;
     char path[4096];
 
     for (int i = 1; i < argc; i++)
         one_file(argv[i]);
     for (int i = 0; i < 4 && argc < 2; i++) {
-        snprintf(path, sizeof(path), "%.*s%s", dir ? (int)(dir - argv[0] + 1) : 0,
-                 dir ? argv[0] : "", names[i]);
+        snprintf(path, sizeof(path), "%.*s%s", dir ? (int)(dir - argv[0] + 1) : 0, dir ? argv[0] : "",
+                 names[i]);
         one_file(path);
     }
     return t_end("softgpu nvcc kernels");

@@ -10,36 +10,36 @@
 #define REGS ".reg .pred %p<4>;\n.reg .b32 %r<12>;\n.reg .b64 %rd<8>;\n.reg .f32 %f<4>;\n"
 
 /* out[0] += f(thread), with values whose sum depends on the order */
-static const char *const sum_text = HEAD
-    ".visible .entry t(.param .u64 p)\n{\n" REGS
-    "ld.param.u64 %rd1, [p];\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %ntid.x;\nmov.u32 %r3, %tid.x;\n"
-    "mad.lo.u32 %r4, %r1, %r2, %r3;\nmul.lo.u32 %r5, %r4, 2654435761;\nshr.u32 %r6, %r5, 8;\n"
-    "cvt.rn.f32.u32 %f1, %r6;\nand.b32 %r7, %r5, 15;\nshl.b32 %r7, 1, %r7;\n"
-    "cvt.rn.f32.u32 %f2, %r7;\ndiv.rn.f32 %f1, %f1, %f2;\nred.global.add.f32 [%rd1], %f1;\nret;\n}\n";
+static const char *const sum_text =
+    HEAD ".visible .entry t(.param .u64 p)\n{\n" REGS
+         "ld.param.u64 %rd1, [p];\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %ntid.x;\nmov.u32 %r3, %tid.x;\n"
+         "mad.lo.u32 %r4, %r1, %r2, %r3;\nmul.lo.u32 %r5, %r4, 2654435761;\nshr.u32 %r6, %r5, 8;\n"
+         "cvt.rn.f32.u32 %f1, %r6;\nand.b32 %r7, %r5, 15;\nshl.b32 %r7, 1, %r7;\n"
+         "cvt.rn.f32.u32 %f2, %r7;\ndiv.rn.f32 %f1, %f1, %f2;\nred.global.add.f32 [%rd1], %f1;\nret;\n}\n";
 
 /* The same without atomics: a tree in shared memory, one result for each block. */
-static const char *const tree_text = HEAD
-    ".visible .entry t(.param .u64 p)\n{\n" REGS ".shared .align 4 .b8 s[512];\n"
-    "ld.param.u64 %rd1, [p];\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %ntid.x;\nmov.u32 %r3, %tid.x;\n"
-    "mad.lo.u32 %r4, %r1, %r2, %r3;\nmul.lo.u32 %r5, %r4, 2654435761;\ncvt.rn.f32.u32 %f1, %r5;\n"
-    "mov.u32 %r8, s;\nmad.lo.u32 %r8, %r3, 4, %r8;\nst.shared.f32 [%r8], %f1;\nmov.u32 %r9, 64;\n"
-    "L: bar.sync 0;\nsetp.ge.u32 %p1, %r3, %r9;\n@%p1 bra N;\nmad.lo.u32 %r10, %r9, 4, %r8;\n"
-    "ld.shared.f32 %f2, [%r10];\nld.shared.f32 %f1, [%r8];\nadd.rn.f32 %f1, %f1, %f2;\n"
-    "st.shared.f32 [%r8], %f1;\nN: shr.u32 %r9, %r9, 1;\nsetp.ne.u32 %p1, %r9, 0;\n@%p1 bra L;\n"
-    "setp.ne.u32 %p1, %r3, 0;\n@%p1 ret;\nmad.wide.u32 %rd2, %r1, 4, %rd1;\n"
-    "st.global.f32 [%rd2], %f1;\nret;\n}\n";
+static const char *const tree_text =
+    HEAD ".visible .entry t(.param .u64 p)\n{\n" REGS ".shared .align 4 .b8 s[512];\n"
+         "ld.param.u64 %rd1, [p];\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %ntid.x;\nmov.u32 %r3, %tid.x;\n"
+         "mad.lo.u32 %r4, %r1, %r2, %r3;\nmul.lo.u32 %r5, %r4, 2654435761;\ncvt.rn.f32.u32 %f1, %r5;\n"
+         "mov.u32 %r8, s;\nmad.lo.u32 %r8, %r3, 4, %r8;\nst.shared.f32 [%r8], %f1;\nmov.u32 %r9, 64;\n"
+         "L: bar.sync 0;\nsetp.ge.u32 %p1, %r3, %r9;\n@%p1 bra N;\nmad.lo.u32 %r10, %r9, 4, %r8;\n"
+         "ld.shared.f32 %f2, [%r10];\nld.shared.f32 %f1, [%r8];\nadd.rn.f32 %f1, %f1, %f2;\n"
+         "st.shared.f32 [%r8], %f1;\nN: shr.u32 %r9, %r9, 1;\nsetp.ne.u32 %p1, %r9, 0;\n@%p1 bra L;\n"
+         "setp.ne.u32 %p1, %r3, 0;\n@%p1 ret;\nmad.wide.u32 %rd2, %r1, 4, %rd1;\n"
+         "st.global.f32 [%rd2], %f1;\nret;\n}\n";
 
 /* Cooperative: every block counts itself at p[a] and waits for the blocks of both launches at p[b]. */
-static const char *const meet_text = HEAD
-    ".visible .entry t(.param .u64 p, .param .u32 want)\n{\n" REGS
-    "ld.param.u64 %rd1, [p];\nld.param.u32 %r1, [want];\natom.global.add.u32 %r2, [%rd1], 1;\n"
-    "L: ld.volatile.global.u32 %r3, [%rd1];\nsetp.lt.u32 %p1, %r3, %r1;\n@%p1 bra L;\nret;\n}\n";
+static const char *const meet_text =
+    HEAD ".visible .entry t(.param .u64 p, .param .u32 want)\n{\n" REGS
+         "ld.param.u64 %rd1, [p];\nld.param.u32 %r1, [want];\natom.global.add.u32 %r2, [%rd1], 1;\n"
+         "L: ld.volatile.global.u32 %r3, [%rd1];\nsetp.lt.u32 %p1, %r3, %r1;\n@%p1 bra L;\nret;\n}\n";
 
 /* Every block waits until p[0] is not 0. */
-static const char *const wait_text = HEAD
-    ".visible .entry t(.param .u64 p)\n{\n" REGS
-    "ld.param.u64 %rd1, [p];\nL: ld.volatile.global.u32 %r3, [%rd1];\nsetp.eq.u32 %p1, %r3, 0;\n"
-    "@%p1 bra L;\nret;\n}\n";
+static const char *const wait_text =
+    HEAD ".visible .entry t(.param .u64 p)\n{\n" REGS
+         "ld.param.u64 %rd1, [p];\nL: ld.volatile.global.u32 %r3, [%rd1];\nsetp.eq.u32 %p1, %r3, 0;\n"
+         "@%p1 bra L;\nret;\n}\n";
 
 /*
  * Block 0 writes vectors of equal elements, block 1 reads them and counts those that are not equal.
@@ -109,7 +109,10 @@ static void whole_vectors(const char *const form[4])
 
 struct job {
     struct tk t;
-    struct { void *p; uint32_t want; } params;
+    struct {
+        void *p;
+        uint32_t want;
+    } params;
     unsigned grid;
     bool cooperative;
     int result;
@@ -166,8 +169,7 @@ static void side_by_side(unsigned threads)
 
     memset(p, 0, 64);
     ok = start(&j[0], wait_text, p + 8, 0, 64, false) && /* keeps every thread that it gets */
-         start(&j[1], meet_text, p, 2 * 9 * 32, 9, true) &&
-         start(&j[2], meet_text, p, 2 * 9 * 32, 9, true);
+         start(&j[1], meet_text, p, 2 * 9 * 32, 9, true) && start(&j[2], meet_text, p, 2 * 9 * 32, 9, true);
     for (int i = 1; i < 3 && ok; i++) {
         pthread_join(j[i].thread, NULL);
         ok &= !j[i].result;

@@ -19,8 +19,9 @@
 #endif
 
 #define MAX_THREADS 256
-#define SPIN_NS 50000     /* a thread without work looks for some so long before it sleeps: waking costs as much */
-#define PART_NS 1000000   /* between two attempts to get another processor */
+#define SPIN_NS \
+    50000 /* a thread without work looks for some so long before it sleeps: waking costs as much */
+#define PART_NS 1000000 /* between two attempts to get another processor */
 
 static struct {
     pthread_mutex_t lock;
@@ -33,9 +34,8 @@ static struct {
     uint32_t posted;   /* atomic: launches that had work for other threads */
     bool may_spin;     /* each thread has a processor */
     bool relaxed;
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
-          .work = PTHREAD_COND_INITIALIZER,
-          .done = PTHREAD_COND_INITIALIZER};
+} pool = {
+    .lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
 void sg_exec_set_threads(unsigned n)
 {
@@ -78,8 +78,7 @@ static struct sg_run *pool_find(uint32_t *worker)
             continue;
         if (r->l->cooperative)
             pool.reserved--;
-        else if (__atomic_load_n(&r->next, __ATOMIC_RELAXED) >= r->total ||
-                 pool.idle <= pool.reserved)
+        else if (__atomic_load_n(&r->next, __ATOMIC_RELAXED) >= r->total || pool.idle <= pool.reserved)
             continue;
         *worker = r->joined; /* written under the lock, looked at without it: run_all() */
         __atomic_store_n(&r->joined, r->joined + 1, __ATOMIC_RELAXED);

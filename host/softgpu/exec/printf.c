@@ -27,8 +27,8 @@ static void put(struct out *o, const char *s, size_t n)
 }
 
 /* A string of the device, at most size - 1 characters. False: fault. */
-static bool read_string(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, uint64_t addr,
-                        char *buf, size_t size)
+static bool read_string(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, uint64_t addr, char *buf,
+                        size_t size)
 {
     size_t n = 0;
 
@@ -77,7 +77,13 @@ static bool convert(struct args *a, struct out *o, const char *spec, bool wide)
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 #endif
     switch (conv) {
-    case 'd': case 'i': case 'u': case 'o': case 'x': case 'X': case 'c':
+    case 'd':
+    case 'i':
+    case 'u':
+    case 'o':
+    case 'x':
+    case 'X':
+    case 'c':
         if (!next_arg(a, wide && conv != 'c' ? 8 : 4, &v))
             return false;
         memcpy(s2, spec, n - 1);
@@ -92,7 +98,14 @@ static bool convert(struct args *a, struct out *o, const char *spec, bool wide)
             len = snprintf(buf, sizeof(buf), s2, (long long)v);
         }
         break;
-    case 'f': case 'F': case 'e': case 'E': case 'g': case 'G': case 'a': case 'A':
+    case 'f':
+    case 'F':
+    case 'e':
+    case 'E':
+    case 'g':
+    case 'G':
+    case 'a':
+    case 'A':
         if (!next_arg(a, 8, &v))
             return false;
         memcpy(&d, &v, 8);
@@ -236,12 +249,11 @@ int sg_assertfail(struct sg_warp *w, const struct sg_insn *in)
             return SG_FAULTED;
         memcpy(&n, w->base[in->b >> 31] + (in->b & 0x7fffffffu) + lane * 4, 4);
         len = snprintf(line, sizeof(line),
-                       "%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\n",
-                       file, n, func, w->cta->ctaid[0], w->cta->ctaid[1], w->cta->ctaid[2],
-                       w->tid[0][lane], w->tid[1][lane], w->tid[2][lane], msg);
+                       "%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\n", file, n,
+                       func, w->cta->ctaid[0], w->cta->ctaid[1], w->cta->ctaid[2], w->tid[0][lane],
+                       w->tid[1][lane], w->tid[2][lane], msg);
         if (len > 0)
-            sg_run_print(w->cta, line,
-                         (size_t)len < sizeof(line) ? (size_t)len : sizeof(line) - 1, true);
+            sg_run_print(w->cta, line, (size_t)len < sizeof(line) ? (size_t)len : sizeof(line) - 1, true);
     }
     return sg_fault_set(w, in, (uint32_t)__builtin_ctz(w->mask), SG_ERR_ASSERT,
                         "device-side assert triggered");

@@ -19,8 +19,8 @@
 bool sg_native_on;
 
 #define FILE_BYTES (1u << 20) /* some 5000 lines */
-#define MAX_FILES 1000   /* PATH, PATH.1, ... of one process each */
-#define MAX_RECORDS 4096 /* kernels, and as many handlers of each as fit; the rest is not told apart */
+#define MAX_FILES 1000        /* PATH, PATH.1, ... of one process each */
+#define MAX_RECORDS 4096      /* kernels, and as many handlers of each as fit; the rest is not told apart */
 #define MAX_HANDLERS 256
 #define NUMBERS 84 /* bytes of a line before the name */
 
@@ -62,8 +62,7 @@ static int open_new(const char *v)
     if (!strncmp(v, "/proc/self/fd/", 14))
         return open(v, O_RDWR | O_CLOEXEC);
     for (int i = 0; i < MAX_FILES && fd < 0; i++) {
-        const int n = i ? snprintf(path, sizeof(path), "%s.%d", v, i)
-                        : snprintf(path, sizeof(path), "%s", v);
+        const int n = i ? snprintf(path, sizeof(path), "%s.%d", v, i) : snprintf(path, sizeof(path), "%s", v);
 
         errno = ENAMETOOLONG;
         if (n >= (int)sizeof(path))
@@ -167,16 +166,15 @@ void sg_profile_launch(struct sg_kernel *k, uint64_t blocks, uint64_t insns, uin
         r->insns += insns;
         r->ns += ns;
         snprintf(line, sizeof(line), "%14llu %10llu %10llu %15llu %8.2f  %-11s  %*s",
-                 (unsigned long long)r->ns, (unsigned long long)r->launches,
-                 (unsigned long long)r->blocks, (unsigned long long)r->insns,
-                 (double)r->ns / (double)(r->insns ? r->insns : 1), state_of(&k->code), 64, "");
+                 (unsigned long long)r->ns, (unsigned long long)r->launches, (unsigned long long)r->blocks,
+                 (unsigned long long)r->insns, (double)r->ns / (double)(r->insns ? r->insns : 1),
+                 state_of(&k->code), 64, "");
         line[NUMBERS] = '\0';
         put_line(&r->at, line, r->kernel, "");
         for (struct handler *h = r->launches & (r->launches - 1) ? NULL : r->handlers; h; h = h->next) {
             if (!h->count)
                 continue;
-            snprintf(line, sizeof(line), "%14.1f %*s", (double)h->count / (double)r->launches,
-                     NUMBERS, "");
+            snprintf(line, sizeof(line), "%14.1f %*s", (double)h->count / (double)r->launches, NUMBERS, "");
             line[NUMBERS] = '\0';
             put_line(&h->at, line, h->name, r->kernel);
         }

@@ -12,7 +12,7 @@
 void sg_profile_open(void);
 bool sg_profile_on(void);
 uint64_t sg_profile_now(void); /* ns */
-extern bool sg_native_on; /* there is native code; set once by the compiler of it, before it compiles */
+extern bool sg_native_on;      /* there is native code; set once by the compiler of it, before it compiles */
 /* One launch of k has ended: its blocks, warp instructions and nanoseconds. */
 void sg_profile_launch(struct sg_kernel *k, uint64_t blocks, uint64_t insns, uint64_t ns);
 /*

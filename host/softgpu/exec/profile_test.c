@@ -42,8 +42,10 @@ static void launches(const char *path)
     got = read_file(path);
     line = got ? strchr(got, '\n') : NULL;
     line = line ? strchr(line + 1, '\n') : NULL; /* behind the two lines of the head */
-    ok = ok && line && sscanf(line, "%llu %llu %llu %llu %lf %7s", &ns, &n, &blocks, &insns, &each, native) == 6;
-    t_result("a kernel's launches, blocks and instructions", ok && ns && n == 4 && blocks == 12 && insns >= 12 * 3,
+    ok = ok && line &&
+         sscanf(line, "%llu %llu %llu %llu %lf %7s", &ns, &n, &blocks, &insns, &each, native) == 6;
+    t_result("a kernel's launches, blocks and instructions",
+             ok && ns && n == 4 && blocks == 12 && insns >= 12 * 3,
              "%llu ns, %llu launches, %llu blocks, %llu instructions", ns, n, blocks, insns);
     t_result("the kernel's name", ok && strstr(line, " profiled"), "no line has it");
     calls = ok ? strstr(line, "atom.add.b32") : NULL;

@@ -8,10 +8,10 @@
 struct sg_run {
     const struct sg_launch *l;
     struct sg_kernel *k;
-    uint64_t total;      /* blocks */
-    uint8_t *workspace;  /* of a cooperative launch */
+    uint64_t total;     /* blocks */
+    uint8_t *workspace; /* of a cooperative launch */
     uint32_t nworkers;
-    uint32_t nsm;        /* %nsmid: multiprocessors of the device */
+    uint32_t nsm; /* %nsmid: multiprocessors of the device */
     /* What workers change with every few blocks, and what they read with each, is on lines of its own. */
     _Alignas(64) uint64_t next; /* atomic: next block */
     uint64_t icount;            /* atomic */

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* clang-format off: each case is a name, its PTX in columns, and what it writes. */
+/* Each case is a name, its PTX in columns, and what it writes. */
+/* clang-format off */
 
 /* Compares the first n words with e (in terms of i). */
 #define CHECK(name, text, grid, block, n, e)                                 \

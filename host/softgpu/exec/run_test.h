@@ -11,13 +11,13 @@
 #define HEAD ".version 9.0\n.target sm_80\n.address_size 64\n"
 /* A kernel with one pointer: %rd1 = p0 + 4 * global thread index, %r1 = thread index in block,
  * %r2 = block, %r3 = lane. */
-#define KERNEL(decl, body)                                                   \
-    HEAD decl ".visible .entry t(.param .u64 p0)\n{\n"                       \
-    ".reg .pred %p<10>;\n.reg .b32 %r<30>;\n.reg .b64 %rd<10>;\n.reg .f32 %f<5>;\n" \
-    "mov.u32 %r1, %tid.x;\nmov.u32 %r2, %ctaid.x;\nmov.u32 %r3, %laneid;\n"  \
-    "mov.u32 %r4, %ntid.x;\nmad.lo.u32 %r5, %r2, %r4, %r1;\n"                \
-    "ld.param.u64 %rd0, [p0];\nmul.wide.u32 %rd2, %r5, 4;\nadd.u64 %rd1, %rd0, %rd2;\n" \
-    body "\nret;\n}\n"
+#define KERNEL(decl, body) \
+    HEAD decl ".visible .entry t(.param .u64 p0)\n{\n" \
+              ".reg .pred %p<10>;\n.reg .b32 %r<30>;\n.reg .b64 %rd<10>;\n.reg .f32 %f<5>;\n" \
+              "mov.u32 %r1, %tid.x;\nmov.u32 %r2, %ctaid.x;\nmov.u32 %r3, %laneid;\n" \
+              "mov.u32 %r4, %ntid.x;\nmad.lo.u32 %r5, %r2, %r4, %r1;\n" \
+              "ld.param.u64 %rd0, [p0];\nmul.wide.u32 %rd2, %r5, 4;\nadd.u64 %rd1, %rd0, %rd2;\n" body \
+              "\nret;\n}\n"
 
 #define COUNT 4096
 static uint32_t *mem; /* of the kernel: COUNT words */
@@ -26,7 +26,9 @@ static uint32_t *mem; /* of the kernel: COUNT words */
 static int go(const char *text, uint32_t grid, uint32_t block, struct sg_fault *f)
 {
     struct tk t;
-    struct { void *p; } prm = {mem};
+    struct {
+        void *p;
+    } prm = {mem};
     int r;
 
     memset(f, 0, sizeof(*f));

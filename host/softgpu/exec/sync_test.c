@@ -9,11 +9,11 @@
 #include <string.h>
 
 #define LANES 64
-#define HEAD                                                                                        \
-    ".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry t(.param .u64 p)\n{\n"          \
+#define HEAD \
+    ".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry t(.param .u64 p)\n{\n" \
     ".reg .pred %p<4>;\n.reg .b32 %r<9>;\n.reg .b64 %rd<9>;\n.reg .f32 %f<4>;\n.reg .f64 %fd<4>;\n" \
-    ".shared .align 16 .b8 sh[1024];\nld.param.u64 %rd1, [p];\nmov.u32 %r1, %tid.x;\n"              \
-    "mul.wide.u32 %rd2, %r1, 16;\nadd.u64 %rd3, %rd1, %rd2;\nand.b32 %r2, %r1, 1;\n"                \
+    ".shared .align 16 .b8 sh[1024];\nld.param.u64 %rd1, [p];\nmov.u32 %r1, %tid.x;\n" \
+    "mul.wide.u32 %rd2, %r1, 16;\nadd.u64 %rd3, %rd1, %rd2;\nand.b32 %r2, %r1, 1;\n" \
     "setp.eq.u32 %p1, %r2, 1;\nmov.u32 %r4, sh;\nshl.b32 %r5, %r1, 4;\nadd.u32 %r4, %r4, %r5;\n"
 
 static bool launch(const char *name, const char *body, void *mem)
@@ -55,11 +55,15 @@ static void test_float_add(bool dbl, bool pred)
 
     snprintf(name, sizeof(name), "%s%s", pred ? "@p " : "", op);
     if (dbl)
-        snprintf(body, sizeof(body), "mov.f64 %%fd1, 1.5;\nmov.f64 %%fd2, -1.0;\n%s%s %%fd2, [%%rd1+%d], %%fd1;\n"
-                 "st.global.f64 [%%rd3], %%fd2;", pred ? "@%p1 " : "", op, 16 * LANES);
+        snprintf(body, sizeof(body),
+                 "mov.f64 %%fd1, 1.5;\nmov.f64 %%fd2, -1.0;\n%s%s %%fd2, [%%rd1+%d], %%fd1;\n"
+                 "st.global.f64 [%%rd3], %%fd2;",
+                 pred ? "@%p1 " : "", op, 16 * LANES);
     else
-        snprintf(body, sizeof(body), "mov.f32 %%f1, 1.5;\nmov.f32 %%f2, -1.0;\n%s%s %%f2, [%%rd1+%d], %%f1;\n"
-                 "st.global.f32 [%%rd3], %%f2;", pred ? "@%p1 " : "", op, 16 * LANES);
+        snprintf(body, sizeof(body),
+                 "mov.f32 %%f1, 1.5;\nmov.f32 %%f2, -1.0;\n%s%s %%f2, [%%rd1+%d], %%f1;\n"
+                 "st.global.f32 [%%rd3], %%f2;",
+                 pred ? "@%p1 " : "", op, 16 * LANES);
     if (launch(name, body, mem)) {
         for (int i = 0; i <= LANES; i++) {
             float f;
@@ -92,8 +96,10 @@ static void test_extreme(const char *op, bool max)
     bool ok = true;
 
     mem[4 * LANES] = start;
-    snprintf(body, sizeof(body), "mul.lo.u32 %%r3, %%r1, 37;\nand.b32 %%r3, %%r3, 63;\nsub.s32 %%r3, %%r3, %d;\n"
-             "%s %%r6, [%%rd1+%d], %%r3;\nst.global.u32 [%%rd3], %%r6;", max ? 32 : 0, op, 16 * LANES);
+    snprintf(body, sizeof(body),
+             "mul.lo.u32 %%r3, %%r1, 37;\nand.b32 %%r3, %%r3, 63;\nsub.s32 %%r3, %%r3, %d;\n"
+             "%s %%r6, [%%rd1+%d], %%r3;\nst.global.u32 [%%rd3], %%r6;",
+             max ? 32 : 0, op, 16 * LANES);
     if (launch(op, body, mem)) {
         ok = (int32_t)mem[4 * LANES] == (max ? 31 : 0);
         for (int i = 0; i < LANES; i++) {
@@ -118,13 +124,18 @@ static void test_copy(const char *op, int size, int source)
         mem[i] = (uint8_t)(i * 7 + 1);
     if (source >= 0)
         snprintf(extra, sizeof(extra), ", %d", source);
-    snprintf(body, sizeof(body), "mov.u64 %%rd4, -1;\nst.shared.v2.u64 [%%r4], {%%rd4, %%rd4};\n@%%p1 %s [%%r4], [%%rd3], %d%s;\n"
-             "cp.async.commit_group;\ncp.async.wait_all;\nbar.sync 0;\nld.shared.v2.u64 {%%rd4, %%rd5}, [%%r4];\n"
-             "st.global.v2.u64 [%%rd3+%d], {%%rd4, %%rd5};", op, size, extra, 16 * LANES);
+    snprintf(
+        body, sizeof(body),
+        "mov.u64 %%rd4, -1;\nst.shared.v2.u64 [%%r4], {%%rd4, %%rd4};\n@%%p1 %s [%%r4], [%%rd3], %d%s;\n"
+        "cp.async.commit_group;\ncp.async.wait_all;\nbar.sync 0;\nld.shared.v2.u64 {%%rd4, %%rd5}, [%%r4];\n"
+        "st.global.v2.u64 [%%rd3+%d], {%%rd4, %%rd5};",
+        op, size, extra, 16 * LANES);
     if (launch(name, body, mem)) {
         for (int i = 0; i < LANES; i++)
             for (int k = 0; k < 16; k++) {
-                const int want = !(i & 1) || k >= size ? 0xff : source >= 0 && k >= source ? 0 : mem[i * 16 + k];
+                const int want = !(i & 1) || k >= size        ? 0xff
+                                 : source >= 0 && k >= source ? 0
+                                                              : mem[i * 16 + k];
 
                 ok = ok && mem[16 * LANES + i * 16 + k] == want;
             }
@@ -143,10 +154,12 @@ static void test_ignore(const char *op, int size)
     snprintf(name, sizeof(name), "%s of %d bytes, ignore-src", op, size);
     for (int i = 0; i < 16 * LANES; i++)
         mem[i] = (uint8_t)(i * 7 + 1);
-    snprintf(body, sizeof(body), "mov.u64 %%rd4, -1;\nst.shared.v2.u64 [%%r4], {%%rd4, %%rd4};\n"
+    snprintf(body, sizeof(body),
+             "mov.u64 %%rd4, -1;\nst.shared.v2.u64 [%%r4], {%%rd4, %%rd4};\n"
              "selp.b64 %%rd5, 64, %%rd3, %%p1;\n%s [%%r4], [%%rd5], %d, %%p1;\n"
              "cp.async.wait_all;\nld.shared.v2.u64 {%%rd4, %%rd5}, [%%r4];\n"
-             "st.global.v2.u64 [%%rd3+%d], {%%rd4, %%rd5};", op, size, 16 * LANES);
+             "st.global.v2.u64 [%%rd3+%d], {%%rd4, %%rd5};",
+             op, size, 16 * LANES);
     if (launch(name, body, mem)) {
         for (int i = 0; i < LANES; i++)
             for (int k = 0; k < 16; k++)
@@ -165,9 +178,11 @@ static void test_nothing(const char *op)
 
     for (int pred = 0; pred < 2; pred++) {
         snprintf(name, sizeof(name), "%s%s", pred ? "@p " : "", op);
-        snprintf(body, sizeof(body), "add.u32 %%r3, %%r1, 5;\nst.global.u32 [%%rd3], %%r3;\n%s%s;\n"
-                 "ld.global.u32 %%r6, [%%rd3];\nst.global.u32 [%%rd3+4], %%r6;\nst.global.u32 [%%rd3+8], %%r3;",
-                 pred ? "@%p1 " : "", op);
+        snprintf(
+            body, sizeof(body),
+            "add.u32 %%r3, %%r1, 5;\nst.global.u32 [%%rd3], %%r3;\n%s%s;\n"
+            "ld.global.u32 %%r6, [%%rd3];\nst.global.u32 [%%rd3+4], %%r6;\nst.global.u32 [%%rd3+8], %%r3;",
+            pred ? "@%p1 " : "", op);
         if (!launch(name, body, mem))
             continue;
         for (uint32_t i = 0; i < LANES; i++)
@@ -182,9 +197,12 @@ static void test_ballot(void)
     uint32_t *mem = tm_alloc(16 * LANES);
     bool ok = true;
 
-    if (launch("vote.ballot.sync.b32", "setp.lt.u32 %p2, %r1, 37;\nvote.ballot.sync.b32 %r3, %p2, -1;\n"
-               "st.global.u32 [%rd3], %r3;\nmov.u32 %r6, 0;\n@%p1 vote.ballot.sync.b32 %r6, %p2, 0xaaaaaaaa;\n"
-               "st.global.u32 [%rd3+4], %r6;", mem)) {
+    if (launch(
+            "vote.ballot.sync.b32",
+            "setp.lt.u32 %p2, %r1, 37;\nvote.ballot.sync.b32 %r3, %p2, -1;\n"
+            "st.global.u32 [%rd3], %r3;\nmov.u32 %r6, 0;\n@%p1 vote.ballot.sync.b32 %r6, %p2, 0xaaaaaaaa;\n"
+            "st.global.u32 [%rd3+4], %r6;",
+            mem)) {
         for (int i = 0; i < LANES; i++) {
             const uint32_t all = i < 32 ? 0xffffffffu : 0x1fu;
 

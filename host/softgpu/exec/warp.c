@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#define FORCE_ROTATE 4096    /* slices without a spin hint before groups are rotated anyway */
+#define FORCE_ROTATE 4096 /* slices without a spin hint before groups are rotated anyway */
 #define NO_WAIT ((const struct sg_insn *)UINTPTR_MAX)
 
 void sg_warp_set_mask(struct sg_warp *w, uint32_t mask)

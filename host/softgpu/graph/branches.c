@@ -14,9 +14,9 @@
 
 #include "graph/graph.h"
 
-#define TICK_NS 1000000     /* so long nothing may happen before a helper comes, at least */
-#define TICKS_IDLE 64u      /* ticks without a run before the watcher sleeps */
-#define HELPERS_MAX 128u    /* of the process; as many kernels at once as a GPU has */
+#define TICK_NS 1000000         /* so long nothing may happen before a helper comes, at least */
+#define TICKS_IDLE 64u          /* ticks without a run before the watcher sleeps */
+#define HELPERS_MAX 128u        /* of the process; as many kernels at once as a GPU has */
 #define HELPER_STACK (2u << 20) /* as of a stream's thread */
 
 /* ---- edges ---- */
@@ -102,7 +102,7 @@ struct pair {
     const struct sg_graph_memory *m;
     size_t alloc, free;         /* steps */
     size_t top_alloc, top_free; /* their units */
-    uint64_t with; /* most that there is once it is allocated */
+    uint64_t with;              /* most that there is once it is allocated */
 };
 
 static uint64_t bytes_of(const struct sg_graph_memory *m)
@@ -121,8 +121,8 @@ static void subtract(const struct sg_program *p, struct pair *pairs, size_t n, s
     memset(after, 0, p->n * sizeof(*after));
     mark_after(p, top, after, todo);
     for (size_t j = 0; j < n; j++) {
-        const bool later = pairs[j].top_alloc == top ? chain && pairs[j].alloc > at
-                                                     : after[pairs[j].top_alloc];
+        const bool later =
+            pairs[j].top_alloc == top ? chain && pairs[j].alloc > at : after[pairs[j].top_alloc];
 
         if (j == i || !later || pairs[i].m->device != pairs[j].m->device)
             continue;
@@ -192,10 +192,10 @@ struct run {
     uint32_t *left;  /* by step, from l->from on: units that it waits for and that have not ended */
     uint32_t *ready; /* steps that may begin: a heap, the first in order on top; with events unordered */
     size_t nready;
-    bool *over;      /* by step, from l->from on */
-    bool asleep;     /* the launching thread waits */
+    bool *over;  /* by step, from l->from on */
+    bool asleep; /* the launching thread waits */
     unsigned running, helpers;
-    uint64_t moves;  /* units begun and ended */
+    uint64_t moves; /* units begun and ended */
     CUresult result;
     /* The watcher's, under its lock. */
     struct run *next, **pprev;
@@ -283,8 +283,7 @@ static void stop_others(const struct run *r)
 {
     struct sg_ctx *ctx = r->l->s->ctx;
 
-    if (r->running &&
-        (atomic_load(&ctx->fault) || atomic_load(&ctx->cut) || !atomic_load(&ctx->alive)))
+    if (r->running && (atomic_load(&ctx->fault) || atomic_load(&ctx->cut) || !atomic_load(&ctx->alive)))
         ctx->abort = 1;
 }
 

@@ -28,8 +28,7 @@ void sg_front_clear(struct sg_front *f)
     memset(f, 0, sizeof(*f));
 }
 
-CUresult sg_front_set(struct sg_front *f, struct sg_capture *c, struct sg_node *const *nodes,
-                      size_t n)
+CUresult sg_front_set(struct sg_front *f, struct sg_capture *c, struct sg_node *const *nodes, size_t n)
 {
     struct sg_front next = {.capture = c};
 
@@ -83,8 +82,7 @@ CUresult sg_capture_check_unsafe(void)
     const struct sg_tls *t;
     CUresult r = CUDA_SUCCESS;
 
-    if (!atomic_load(&sg_captures) || !(t = sg_tls()) ||
-        t->capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+    if (!atomic_load(&sg_captures) || !(t = sg_tls()) || t->capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
         return r;
     pthread_mutex_lock(&sg_graph_lock);
     for (struct sg_capture *c = captures; c; c = c->next) {
@@ -189,8 +187,7 @@ bool sg_capture_op(struct sg_stream *s, struct sg_op *op, bool sync, CUresult *r
         c->invalid = true;
         *r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     } else {
-        *r = sg_node_new(c->graph, (CUgraphNodeType)op->node_type, op, s->front->nodes,
-                         s->front->n, &n);
+        *r = sg_node_new(c->graph, (CUgraphNodeType)op->node_type, op, s->front->nodes, s->front->n, &n);
         op = NULL;
         if (*r == CUDA_SUCCESS) {
             *r = sg_front_set(s->front, c, &n, 1);

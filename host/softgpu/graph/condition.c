@@ -14,8 +14,8 @@ struct sg_cond {
     uint32_t ctx_id;   /* whose kernels may set it */
     uint32_t start;    /* at the beginning of each launch, when assign */
     bool assign;
-    bool used;        /* there is a node */
-    unsigned holders; /* under sg_graph_lock */
+    bool used;                    /* there is a node */
+    unsigned holders;             /* under sg_graph_lock */
     const struct sg_graph *graph; /* compare only */
     _Atomic uint32_t value;
 };
@@ -180,8 +180,8 @@ static bool size_ok(const CUDA_CONDITIONAL_NODE_PARAMS *p)
 }
 
 /* The node's part of cuGraphAddNode. */
-CUresult sg_condition_add(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *dependencies,
-                          size_t n, CUDA_CONDITIONAL_NODE_PARAMS *p)
+CUresult sg_condition_add(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *dependencies, size_t n,
+                          CUDA_CONDITIONAL_NODE_PARAMS *p)
 {
     struct sg_condition *made = NULL;
     struct sg_node *node = NULL;
@@ -201,8 +201,7 @@ CUresult sg_condition_add(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *d
     r = c->used || (c->graph != g && !g->owned) ? CUDA_ERROR_INVALID_VALUE
                                                 : condition_new(c, p->type, p->size, &made);
     if (r == CUDA_SUCCESS)
-        r = sg_graph_add(out, hGraph, dependencies, n, CU_GRAPH_NODE_TYPE_CONDITIONAL, NULL, NULL,
-                         &node);
+        r = sg_graph_add(out, hGraph, dependencies, n, CU_GRAPH_NODE_TYPE_CONDITIONAL, NULL, NULL, &node);
     if (r == CUDA_SUCCESS) {
         node->cond = made;
         c->used = true;

@@ -32,7 +32,7 @@
 /* A graph that is to run. */
 struct glaunch {
     struct glaunch *next;
-    struct sg_graph_exec *exec;         /* a reference, or NULL */
+    struct sg_graph_exec *exec; /* a reference, or NULL */
     struct sg_program *program; /* a reference */
     bool device;                /* exec->queued stands for it */
 };
@@ -159,8 +159,7 @@ CUresult sg_graph_exec_name(CUgraphExec hGraphExec, uint64_t name)
 
     SG_GRAPH_EXEC(x, hGraphExec);
     pthread_mutex_lock(&sg_graph_lock);
-    if (name && (x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) &&
-        (!find(name) || find(name) == x)) {
+    if (name && (x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) && (!find(name) || find(name) == x)) {
         x->name = name;
         r = CUDA_SUCCESS;
     }
@@ -211,8 +210,7 @@ CUresult sg_device_graph_check_op(const struct sg_ctx *ctx, CUgraphNodeType type
     CUgraphInstantiateResult why;
     const char *wrong = step_wrong(ctx, type, op, &why);
 
-    return wrong ? sg_fail(CUDA_ERROR_NOT_SUPPORTED, "a graph for launches from the device has %s",
-                           wrong)
+    return wrong ? sg_fail(CUDA_ERROR_NOT_SUPPORTED, "a graph for launches from the device has %s", wrong)
                  : CUDA_SUCCESS;
 }
 
@@ -233,8 +231,7 @@ static CUresult check(const struct sg_ctx *ctx, const struct sg_program *p, size
         wrong = step_wrong(ctx, p->step[i].type, op, why);
         if (wrong) {
             *node = p->step[i].node;
-            return sg_fail(CUDA_ERROR_NOT_SUPPORTED,
-                           "a graph for launches from the device has %s", wrong);
+            return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "a graph for launches from the device has %s", wrong);
         }
         ++*work;
     }
@@ -242,7 +239,7 @@ static CUresult check(const struct sg_ctx *ctx, const struct sg_program *p, size
 }
 
 CUresult sg_device_graph_check(const struct sg_ctx *ctx, const struct sg_program *p,
-                       CUgraphInstantiateResult *why, uint64_t *node)
+                               CUgraphInstantiateResult *why, uint64_t *node)
 {
     size_t work = 0;
     CUresult r = check(ctx, p, &work, why, node);
@@ -259,8 +256,7 @@ CUresult sg_device_graph_check(const struct sg_ctx *ctx, const struct sg_program
 
 static uint32_t queue(struct sg_genv *env, struct sg_graph_exec *x, uint64_t mode)
 {
-    struct list *to = mode == MODE_TAIL ? &env->tail : mode == MODE_FORGET ? &env->forget
-                                                                           : &env->sibling;
+    struct list *to = mode == MODE_TAIL ? &env->tail : mode == MODE_FORGET ? &env->forget : &env->sibling;
     unsigned *count = mode == MODE_TAIL ? &env->tails : &env->forgotten;
     struct glaunch *g;
 
@@ -306,8 +302,7 @@ const struct sg_graph_ops sg_device_graph_ops = {.launch = device_launch, .self 
 
 /* ---- running ---- */
 
-static CUresult chain(struct list *todo, struct sg_gclaim *claim, struct sg_stream *s,
-                      unsigned depth);
+static CUresult chain(struct list *todo, struct sg_gclaim *claim, struct sg_stream *s, unsigned depth);
 
 CUresult sg_device_graph_drain(struct sg_stream *s)
 {
@@ -337,8 +332,7 @@ static void set_running(struct glaunch *g, bool running)
 }
 
 /* Runs graphs, with all that they launch, in order. Empties the list in any case. */
-static CUresult chain(struct list *todo, struct sg_gclaim *claim, struct sg_stream *s,
-                      unsigned depth)
+static CUresult chain(struct list *todo, struct sg_gclaim *claim, struct sg_stream *s, unsigned depth)
 {
     struct sg_genv *outer = sg_genv_now;
     CUresult r = CUDA_SUCCESS;
@@ -369,7 +363,7 @@ static CUresult chain(struct list *todo, struct sg_gclaim *claim, struct sg_stre
 }
 
 CUresult sg_device_graph_run(struct sg_graph_exec *x, struct sg_program *p, struct sg_gclaim *claim,
-                     struct sg_stream *s)
+                             struct sg_stream *s)
 {
     struct glaunch *g = glaunch_new(x, p);
     struct list todo;

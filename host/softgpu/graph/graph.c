@@ -127,14 +127,14 @@ static bool body_may(CUgraphNodeType type)
            type == CU_GRAPH_NODE_TYPE_MEMCPY || type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
 }
 
-CUresult sg_node_new(struct sg_graph *g, CUgraphNodeType type, struct sg_op *op,
-                     struct sg_node *const *deps, size_t ndeps, struct sg_node **out)
+CUresult sg_node_new(struct sg_graph *g, CUgraphNodeType type, struct sg_op *op, struct sg_node *const *deps,
+                     size_t ndeps, struct sg_node **out)
 {
     if (g->body && !body_may(type)) {
         if (op)
             sg_op_end(op);
-        return sg_fail(CUDA_ERROR_NOT_SUPPORTED,
-                       "a node of type %d in the graph of a conditional node", (int)type);
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "a node of type %d in the graph of a conditional node",
+                       (int)type);
     }
     struct sg_graph_op *gop = sg_graph_op_new(op);
     struct sg_node *n = gop ? calloc(1, sizeof(*n)) : NULL;
@@ -200,8 +200,7 @@ void sg_node_remove(struct sg_node *n)
         }
         o->ndeps = kept;
     }
-    memmove(&g->nodes[n->index], &g->nodes[n->index + 1],
-            (g->n - n->index - 1) * sizeof(*g->nodes));
+    memmove(&g->nodes[n->index], &g->nodes[n->index + 1], (g->n - n->index - 1) * sizeof(*g->nodes));
     g->n--;
     for (size_t i = n->index; i < g->n; i++)
         g->nodes[i]->index = i;
@@ -218,8 +217,7 @@ void sg_nodes_put(struct sg_node **nodes, size_t n)
     free(nodes);
 }
 
-CUresult sg_nodes_get_locked(struct sg_graph *g, const CUgraphNode *handles, size_t n,
-                             struct sg_node ***out)
+CUresult sg_nodes_get_locked(struct sg_graph *g, const CUgraphNode *handles, size_t n, struct sg_node ***out)
 {
     struct sg_node **nodes;
 
@@ -239,8 +237,7 @@ CUresult sg_nodes_get_locked(struct sg_graph *g, const CUgraphNode *handles, siz
     return CUDA_SUCCESS;
 }
 
-CUresult sg_nodes_get(struct sg_graph *g, const CUgraphNode *handles, size_t n,
-                      struct sg_node ***out)
+CUresult sg_nodes_get(struct sg_graph *g, const CUgraphNode *handles, size_t n, struct sg_node ***out)
 {
     CUresult r;
 
@@ -352,7 +349,7 @@ static size_t count_steps(const struct sg_graph *g, unsigned depth)
 
 struct flat {
     struct sg_program *p;
-    uint64_t bad; /* a node of a cycle */
+    uint64_t bad;        /* a node of a cycle */
     uint32_t (*pair)[2]; /* edges between steps: from, to */
     size_t npairs, cap;
     bool wide; /* some level is no chain */
@@ -362,7 +359,7 @@ static bool note_edge(struct flat *f, size_t from, size_t to)
 {
     if (f->npairs == f->cap) {
         size_t cap = f->cap ? 2 * f->cap : 64;
-        uint32_t (*grown)[2] = realloc(f->pair, cap * sizeof(*grown));
+        uint32_t(*grown)[2] = realloc(f->pair, cap * sizeof(*grown));
 
         if (!grown)
             return false;
@@ -415,8 +412,8 @@ static CUresult append(struct sg_node *n, struct flat *f, size_t first, size_t *
     size_t at = p->n++;
     struct sg_step *st = &p->step[at];
 
-    *st = (struct sg_step){.gop = n->gop, .type = n->type, .node = n->obj.handle, .mem = n->mem,
-                           .other = SIZE_MAX};
+    *st = (struct sg_step){
+        .gop = n->gop, .type = n->type, .node = n->obj.handle, .mem = n->mem, .other = SIZE_MAX};
     sg_graph_op_get(n->gop);
     sg_graph_memory_get(n->mem);
     n->pos = at;
@@ -438,8 +435,7 @@ static CUresult append(struct sg_node *n, struct flat *f, size_t first, size_t *
         st->cond_size = n->cond->size;
     }
     p->memory |= n->mem != NULL;
-    p->events |= n->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD ||
-                 n->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT ||
+    p->events |= n->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD || n->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT ||
                  (n->type == CU_GRAPH_NODE_TYPE_GRAPH && n->gop->op);
     n->mark = true;
     return n->child || n->cond ? below(n, f, at, depth) : CUDA_SUCCESS;
@@ -508,7 +504,7 @@ CUresult sg_program_new(struct sg_graph *g, struct sg_program **out, CUgraphInst
     atomic_init(&f.p->refs, 1);
     r = flatten(g, &f, 0, &f.p->wide);
     if (r == CUDA_SUCCESS && f.wide &&
-        !(f.p->edges = sg_edges_new((const uint32_t (*)[2])f.pair, f.npairs, f.p->n)))
+        !(f.p->edges = sg_edges_new((const uint32_t(*)[2])f.pair, f.npairs, f.p->n)))
         r = CUDA_ERROR_OUT_OF_MEMORY;
     free(f.pair);
     if (r != CUDA_SUCCESS)

@@ -37,10 +37,10 @@ struct sg_node {
         CUDA_HOST_NODE_PARAMS host;
         CUDA_BATCH_MEM_OP_NODE_PARAMS batch; /* paramArray is the node's */
     } params;
-    void **kernel_params; /* what GetParams handed out; freed with the node */
+    void **kernel_params;          /* what GetParams handed out; freed with the node */
     CUlaunchAttributeValue *attrs; /* of a kernel node, by id; NULL: none was set */
-    struct sg_graph_memory *mem; /* a reference: nodes that allocate or free */
-    struct sg_condition *cond; /* a conditional node's: see graph/condition.c */
+    struct sg_graph_memory *mem;   /* a reference: nodes that allocate or free */
+    struct sg_condition *cond;     /* a conditional node's: see graph/condition.c */
     bool mark;
     size_t pos; /* where its step is, while a program is made */
 };
@@ -54,11 +54,11 @@ struct sg_graph_memory {
     uint64_t addr, size;
     int device;
     const struct sg_graph *owner; /* compare only */
-    bool freed_inside;  /* its graph has a node that frees it */
-    bool freed_outside; /* another graph has */
-    bool unfreed;       /* in the order of calls: allocated, and not freed by anybody yet */
-    unsigned claims;    /* launches that allocated it and whose free has not happened yet */
-    CUmemAccessDesc *access; /* as given; for GetParams */
+    bool freed_inside;            /* its graph has a node that frees it */
+    bool freed_outside;           /* another graph has */
+    bool unfreed;                 /* in the order of calls: allocated, and not freed by anybody yet */
+    unsigned claims;              /* launches that allocated it and whose free has not happened yet */
+    CUmemAccessDesc *access;      /* as given; for GetParams */
     size_t naccess;
 };
 
@@ -79,7 +79,7 @@ struct sg_urefs {
     struct sg_uref {
         struct sg_uobj *u;
         unsigned count;
-    } *ref;
+    } * ref;
     size_t n;
 };
 
@@ -92,7 +92,7 @@ struct sg_graph {
     bool body;       /* of a conditional node, or below one */
     bool has_memory; /* nodes that allocate or free, here or in a child */
     bool has_condition;
-    unsigned execs;  /* executable graphs of it, where there may be only one */
+    unsigned execs;         /* executable graphs of it, where there may be only one */
     struct sg_cond **conds; /* made for it; held */
     size_t nconds;
 };
@@ -115,13 +115,13 @@ void sg_edges_put(struct sg_edges *e);
 /* What an executable graph runs; does not change once made. */
 struct sg_program {
     _Atomic uint32_t refs;
-    bool wide;              /* the uppermost level is no chain */
-    struct sg_edges *edges; /* a reference; NULL: every level is a chain */
+    bool wide;                     /* the uppermost level is no chain */
+    struct sg_edges *edges;        /* a reference; NULL: every level is a chain */
     uint64_t peak[SG_MAX_DEVICES]; /* the most memory that it frees itself and can have at one time */
-    struct sg_urefs urefs; /* of the graph and its children */
-    bool events; /* there are event nodes: see sg_program_issued() */
-    bool memory; /* there are nodes that allocate or free */
-    struct sg_cond **conds; /* whose values a launch may set; held */
+    struct sg_urefs urefs;         /* of the graph and its children */
+    bool events;                   /* there are event nodes: see sg_program_issued() */
+    bool memory;                   /* there are nodes that allocate or free */
+    struct sg_cond **conds;        /* whose values a launch may set; held */
     size_t nconds;
     size_t n;
     struct sg_step {
@@ -133,9 +133,9 @@ struct sg_program {
         bool wide;      /* child graphs, bodies: the steps below are no chain */
         bool waits;     /* it waits for an event, or one below it does */
         bool disabled;
-        struct sg_graph_memory *mem;  /* a reference */
-        size_t other;         /* memory: the step that frees, or allocates, it; SIZE_MAX: none */
-        struct sg_cond *cond; /* one of conds */
+        struct sg_graph_memory *mem; /* a reference */
+        size_t other;                /* memory: the step that frees, or allocates, it; SIZE_MAX: none */
+        struct sg_cond *cond;        /* one of conds */
         CUgraphConditionalNodeType cond_type;
         unsigned cond_size; /* bodies: so many steps without a node follow, each with its own */
     } step[];
@@ -143,8 +143,8 @@ struct sg_program {
 
 struct sg_capture {
     _Atomic uint32_t refs;
-    struct sg_graph *graph; /* a reference */
-    struct sg_stream *origin; /* one of streams */
+    struct sg_graph *graph;     /* a reference */
+    struct sg_stream *origin;   /* one of streams */
     struct sg_stream **streams; /* each a reference */
     size_t nstreams;
     size_t first; /* index of the first node that was captured */
@@ -167,8 +167,8 @@ struct sg_front {
 
 struct sg_graph *sg_graph_new(void); /* registered, with a reference for the caller; or NULL */
 /* Adds a node that depends on deps and takes op over (also on failure). With a reference. */
-CUresult sg_node_new(struct sg_graph *g, CUgraphNodeType type, struct sg_op *op,
-                     struct sg_node *const *deps, size_t ndeps, struct sg_node **out);
+CUresult sg_node_new(struct sg_graph *g, CUgraphNodeType type, struct sg_op *op, struct sg_node *const *deps,
+                     size_t ndeps, struct sg_node **out);
 bool sg_node_add_dep(struct sg_node *n, struct sg_node *dep); /* once; false: no memory */
 /* The same with edge data; and taking an edge away. */
 bool sg_node_add_edge(struct sg_node *n, struct sg_node *dep, const CUgraphEdgeData *edge);
@@ -181,7 +181,7 @@ CUresult sg_program_new(struct sg_graph *g, struct sg_program **out, CUgraphInst
                         uint64_t *bad);
 void sg_program_put(struct sg_program *p);
 struct sg_program *sg_program_copy(const struct sg_program *p); /* NULL: no memory */
-struct sg_graph_op *sg_graph_op_new(struct sg_op *op); /* takes op over; NULL: no memory, op ended */
+struct sg_graph_op *sg_graph_op_new(struct sg_op *op);          /* takes op over; NULL: no memory, op ended */
 void sg_graph_op_get(struct sg_graph_op *gop);
 void sg_graph_op_put(struct sg_graph_op *gop);
 
@@ -198,15 +198,12 @@ bool sg_urefs_copy(struct sg_urefs *to, const struct sg_urefs *from);     /* one
 void sg_urefs_clear(struct sg_urefs *l);
 
 /* The nodes of g behind handles, each with a reference; 1 when one is not in g. */
-CUresult sg_nodes_get(struct sg_graph *g, const CUgraphNode *handles, size_t n,
-                      struct sg_node ***out);
-CUresult sg_nodes_get_locked(struct sg_graph *g, const CUgraphNode *handles, size_t n,
-                             struct sg_node ***out);
+CUresult sg_nodes_get(struct sg_graph *g, const CUgraphNode *handles, size_t n, struct sg_node ***out);
+CUresult sg_nodes_get_locked(struct sg_graph *g, const CUgraphNode *handles, size_t n, struct sg_node ***out);
 void sg_nodes_put(struct sg_node **nodes, size_t n); /* NULL is fine */
 
 void sg_front_clear(struct sg_front *f);
-CUresult sg_front_set(struct sg_front *f, struct sg_capture *c, struct sg_node *const *nodes,
-                      size_t n);
+CUresult sg_front_set(struct sg_front *f, struct sg_capture *c, struct sg_node *const *nodes, size_t n);
 CUresult sg_front_merge(struct sg_front *f, const struct sg_front *from);
 void sg_capture_put(struct sg_capture *c);
 
@@ -225,28 +222,29 @@ bool sg_graph_memory_find_peak(struct sg_program *p);
 /* What a launch does to the memory of its program, in the order of calls. */
 struct sg_gclaim {
     struct sg_ghold *hold;
-    bool *taken;  /* by step: claimed, or its free announced, by this launch */
-    bool *ran;    /* by step: it has been run; under the lock */
-    bool issued;  /* else nothing of it happens */
+    bool *taken; /* by step: claimed, or its free announced, by this launch */
+    bool *ran;   /* by step: it has been run; under the lock */
+    bool issued; /* else nothing of it happens */
 };
 /* 1: allocated and not freed; 2. `again`: auto-free on launch. *out is malloc'd. */
-CUresult sg_gclaim_new(const struct sg_program *p, bool again, struct sg_ghold *hold,
-                       struct sg_gclaim **out);
+CUresult sg_gclaim_new(const struct sg_program *p, bool again, struct sg_ghold *hold, struct sg_gclaim **out);
 /* Step number `step`, which allocates or frees, is run. Takes the lock. */
 void sg_gclaim_step(const struct sg_program *p, struct sg_gclaim *c, size_t step);
 void sg_gclaim_end(const struct sg_program *p, struct sg_gclaim *c); /* frees c; takes the lock */
 /* Adds a node that allocates as p, which is valid, says, or one that frees; these take the lock. */
 CUresult sg_graph_memory_add_alloc(struct sg_graph *g, const CUgraphNode *dependencies, size_t n,
-                           CUDA_MEM_ALLOC_NODE_PARAMS *p, CUgraphNode *out);
-CUresult sg_graph_memory_add_free(struct sg_graph *g, const CUgraphNode *dependencies, size_t n, uint64_t addr,
-                          CUgraphNode *out);
+                                   CUDA_MEM_ALLOC_NODE_PARAMS *p, CUgraphNode *out);
+CUresult sg_graph_memory_add_free(struct sg_graph *g, const CUgraphNode *dependencies, size_t n,
+                                  uint64_t addr, CUgraphNode *out);
 /* What is reserved for graphs and not used goes back to the device. */
 void sg_graph_memory_trim(int device);
 bool sg_graph_memory_attribute(int device, CUgraphMem_attribute attr, cuuint64_t *value); /* false: unknown */
 void sg_graph_memory_reset_high(int device, CUgraphMem_attribute attr); /* a high watermark */
 /* cuMemFreeAsync and cuMemFree: 1 when it is not the caller's to free now. */
-CUresult sg_graph_memory_free(uint64_t addr, struct sg_graph_memory **out); /* with a reference; takes the lock */
-void sg_graph_memory_unclaim(struct sg_graph_memory *m); /* that happened; lets the reference go; takes the lock */
+CUresult sg_graph_memory_free(uint64_t addr,
+                              struct sg_graph_memory **out); /* with a reference; takes the lock */
+void sg_graph_memory_unclaim(
+    struct sg_graph_memory *m); /* that happened; lets the reference go; takes the lock */
 
 /* ---- conditional nodes (graph/condition.c); under the lock ---- */
 
@@ -259,8 +257,8 @@ uint32_t sg_cond_value(const struct sg_cond *c);
 CUresult sg_cond_new(struct sg_graph *g, uint32_t ctx_id, uint32_t start, bool assign,
                      CUgraphConditionalHandle *out);
 void sg_condition_free(struct sg_condition *c);
-CUresult sg_condition_add(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *dependencies,
-                          size_t n, CUDA_CONDITIONAL_NODE_PARAMS *p); /* takes the lock */
+CUresult sg_condition_add(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *dependencies, size_t n,
+                          CUDA_CONDITIONAL_NODE_PARAMS *p);   /* takes the lock */
 bool sg_cond_set(void *ctx, uint64_t handle, uint32_t value); /* a kernel did; takes no lock of ours */
 
 /* ---- asked by streams and events ---- */
@@ -278,9 +276,9 @@ CUresult sg_capture_check_ctx(struct sg_ctx *ctx); /* the same for all streams o
  * legacy stream): 900, and the captures whose mode forbids it to this thread are lost.
  */
 CUresult sg_capture_check_unsafe(void);
-void sg_capture_list(struct sg_capture *c); /* it has begun; under the lock */
-void sg_capture_abandon(struct sg_stream *s);      /* s is being destroyed */
-void sg_capture_close(struct sg_capture *c);       /* lets its streams go; under the lock */
+void sg_capture_list(struct sg_capture *c);   /* it has begun; under the lock */
+void sg_capture_abandon(struct sg_stream *s); /* s is being destroyed */
+void sg_capture_close(struct sg_capture *c);  /* lets its streams go; under the lock */
 bool sg_capture_record(struct sg_stream *s, struct sg_event *e, CUresult *r);
 /* Makes an event node of the capture that s is part of; 1: there is none. */
 CUresult sg_capture_event(struct sg_stream *s, CUevent event, bool wait);
@@ -288,38 +286,38 @@ bool sg_capture_wait(struct sg_stream *s, struct sg_event *e, CUresult *r);
 /* Makes a node that allocates or frees m. False: s is not captured. Under the lock. */
 bool sg_capture_memory(struct sg_stream *s, CUgraphNodeType type, struct sg_graph_memory *m, CUresult *r);
 /* cuMemAllocAsync and cuMemFreeAsync on a captured stream. False: it is not captured. */
-bool sg_capture_alloc(struct sg_stream *s, int device, uint64_t bytes, uint32_t access,
-                      CUdeviceptr *dptr, CUresult *r);
+bool sg_capture_alloc(struct sg_stream *s, int device, uint64_t bytes, uint32_t access, CUdeviceptr *dptr,
+                      CUresult *r);
 bool sg_capture_free(struct sg_stream *s, CUdeviceptr dptr, CUresult *r);
 
 /* ---- the objects behind handles, in entry points ---- */
 
-#define SG_GRAPH(var, h)                                                                           \
-    SG_AUTO struct sg_graph *var = NULL;                                                           \
-    do {                                                                                           \
-        CUresult sg_rc_ = sg_check_init();                                                         \
-        if (sg_rc_ != CUDA_SUCCESS)                                                                \
-            return sg_rc_;                                                                         \
-        var = SG_LOOKUP((h), SG_T_GRAPH);                                                          \
-        if (!var)                                                                                  \
-            return CUDA_ERROR_INVALID_VALUE;                                                       \
+#define SG_GRAPH(var, h) \
+    SG_AUTO struct sg_graph *var = NULL; \
+    do { \
+        CUresult sg_rc_ = sg_check_init(); \
+        if (sg_rc_ != CUDA_SUCCESS) \
+            return sg_rc_; \
+        var = SG_LOOKUP((h), SG_T_GRAPH); \
+        if (!var) \
+            return CUDA_ERROR_INVALID_VALUE; \
     } while (0)
 /* For the calls that a capture forbids, after the context is checked. */
-#define SG_NOT_CAPTURING()                                                                         \
-    do {                                                                                           \
-        CUresult sg_rc_ = sg_capture_check_unsafe();                                               \
-        if (sg_rc_ != CUDA_SUCCESS)                                                                \
-            return sg_rc_;                                                                         \
+#define SG_NOT_CAPTURING() \
+    do { \
+        CUresult sg_rc_ = sg_capture_check_unsafe(); \
+        if (sg_rc_ != CUDA_SUCCESS) \
+            return sg_rc_; \
     } while (0)
-#define SG_NODE(var, h)                                                                            \
-    SG_AUTO struct sg_node *var = NULL;                                                            \
-    do {                                                                                           \
-        CUresult sg_rc_ = sg_check_init();                                                         \
-        if (sg_rc_ != CUDA_SUCCESS)                                                                \
-            return sg_rc_;                                                                         \
-        var = SG_LOOKUP((h), SG_T_NODE);                                                           \
-        if (!var)                                                                                  \
-            return CUDA_ERROR_INVALID_VALUE;                                                       \
+#define SG_NODE(var, h) \
+    SG_AUTO struct sg_node *var = NULL; \
+    do { \
+        CUresult sg_rc_ = sg_check_init(); \
+        if (sg_rc_ != CUDA_SUCCESS) \
+            return sg_rc_; \
+        var = SG_LOOKUP((h), SG_T_NODE); \
+        if (!var) \
+            return CUDA_ERROR_INVALID_VALUE; \
     } while (0)
 
 /* ---- operations for nodes: as the calls of the same name would issue them ---- */
@@ -349,8 +347,7 @@ void sg_graph_take_back(CUgraphNode hNode);
 CUresult sg_graph_move(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *dependencies, size_t n,
                        CUgraph childGraph);
 /* Gives a node's counterpart in an executable graph another operation, which it takes over. */
-CUresult sg_exec_replace(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeType type,
-                         struct sg_op *op);
+CUresult sg_exec_replace(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeType type, struct sg_op *op);
 
 /* ---- executable graphs ---- */
 
@@ -358,15 +355,15 @@ struct sg_graph_exec {
     struct sg_obj obj;
     unsigned long long flags;
     struct sg_program *program; /* replaced as a whole, under sg_graph_lock */
-    struct sg_graph *only; /* a reference: the graph that may have no other; or NULL */
-    struct sg_stream *last; /* of the last launch, a reference; under sg_graph_lock */
+    struct sg_graph *only;      /* a reference: the graph that may have no other; or NULL */
+    struct sg_stream *last;     /* of the last launch, a reference; under sg_graph_lock */
     uint64_t last_seq;
     struct sg_ghold hold; /* under sg_graph_lock */
     /* Launches from the device; under sg_graph_lock (graph/device_graph.c). */
     struct sg_graph_exec *next_known;
-    uint64_t name;  /* what kernels call it */
-    bool uploaded;  /* since it was last changed */
-    bool queued;    /* a kernel launched it, and it has not begun */
+    uint64_t name; /* what kernels call it */
+    bool uploaded; /* since it was last changed */
+    bool queued;   /* a kernel launched it, and it has not begun */
     bool running;
 };
 
@@ -374,13 +371,13 @@ struct sg_graph_exec {
 
 /* 0 if the device may launch p, or op as a node of such a graph; else 801, or 1 when it is empty. */
 CUresult sg_device_graph_check(const struct sg_ctx *ctx, const struct sg_program *p,
-                       CUgraphInstantiateResult *why, uint64_t *node);
+                               CUgraphInstantiateResult *why, uint64_t *node);
 CUresult sg_device_graph_check_op(const struct sg_ctx *ctx, CUgraphNodeType type, struct sg_op *op);
 void sg_device_graph_add(struct sg_graph_exec *x);  /* it has its handle, which is its name; under the lock */
 void sg_device_graph_drop(struct sg_graph_exec *x); /* under the lock; not in the list: nothing happens */
 /* Runs p, and then what its kernels launched; x: may be NULL. */
 CUresult sg_device_graph_run(struct sg_graph_exec *x, struct sg_program *p, struct sg_gclaim *claim,
-                     struct sg_stream *s);
+                             struct sg_stream *s);
 /* A kernel of sg_genv_now has ended: runs what it launched to be forgotten. */
 CUresult sg_device_graph_drain(struct sg_stream *s);
 /* The steps of p, in the graph that s runs. */
@@ -410,15 +407,15 @@ CUresult sg_stream_stopped(const struct sg_stream *s);
 /* Exported for the loader of the library: the name that kernels use in place of the handle. */
 CUresult sg_graph_exec_name(CUgraphExec hGraphExec, uint64_t name);
 
-#define SG_GRAPH_EXEC(var, h)                                                                  \
-    SG_AUTO struct sg_graph_exec *var = NULL;                                                  \
-    do {                                                                                       \
-        CUresult sg_rc_ = sg_check_init();                                                     \
-        if (sg_rc_ != CUDA_SUCCESS)                                                            \
-            return sg_rc_;                                                                     \
-        var = SG_LOOKUP((h), SG_T_GRAPH_EXEC);                                                 \
-        if (!var)                                                                              \
-            return CUDA_ERROR_INVALID_VALUE;                                                   \
+#define SG_GRAPH_EXEC(var, h) \
+    SG_AUTO struct sg_graph_exec *var = NULL; \
+    do { \
+        CUresult sg_rc_ = sg_check_init(); \
+        if (sg_rc_ != CUDA_SUCCESS) \
+            return sg_rc_; \
+        var = SG_LOOKUP((h), SG_T_GRAPH_EXEC); \
+        if (!var) \
+            return CUDA_ERROR_INVALID_VALUE; \
     } while (0)
 
 #endif

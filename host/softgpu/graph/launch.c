@@ -7,7 +7,7 @@
 struct graph_op {
     struct sg_op op;
     struct sg_program *program; /* a reference */
-    struct sg_graph_exec *exec;         /* a reference; NULL once captured: see order() */
+    struct sg_graph_exec *exec; /* a reference; NULL once captured: see order() */
     struct sg_gclaim *claim;    /* of memory; or NULL */
 };
 
@@ -129,8 +129,7 @@ static bool recorded_before(const struct sg_program *p, size_t i)
     CUevent e = sg_event_of(p->step[i].gop->op);
 
     while (i-- > 0) {
-        if (p->step[i].type == CU_GRAPH_NODE_TYPE_EVENT_RECORD &&
-            sg_event_of(p->step[i].gop->op) == e)
+        if (p->step[i].type == CU_GRAPH_NODE_TYPE_EVENT_RECORD && sg_event_of(p->step[i].gop->op) == e)
             return true;
     }
     return false;
@@ -225,10 +224,10 @@ CUresult sg_graph_exec_launch(struct sg_graph_exec *x, struct sg_stream *s)
 
     if (captured && (o->program->memory || o->program->nconds)) /* it would become a child */
         r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "capture of the launch of a graph with memory or "
-                    "conditional nodes");
+                                              "conditional nodes");
     else if (o->program->memory)
-        r = sg_gclaim_new(o->program, x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH,
-                          &x->hold, &o->claim);
+        r = sg_gclaim_new(o->program, x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH, &x->hold,
+                          &o->claim);
     pthread_mutex_unlock(&sg_graph_lock);
     if (r != CUDA_SUCCESS) {
         graph_drop(&o->op);

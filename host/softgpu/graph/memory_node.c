@@ -116,8 +116,7 @@ static CUresult announce(const struct sg_program *p, size_t i, bool again, struc
         return CUDA_SUCCESS;
     if (p->step[i].type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
         if (!m->unfreed)
-            return sg_fail(CUDA_ERROR_INVALID_VALUE,
-                           "cuGraphLaunch: frees memory that is not allocated");
+            return sg_fail(CUDA_ERROR_INVALID_VALUE, "cuGraphLaunch: frees memory that is not allocated");
         m->unfreed = false;
         c->taken[i] = true;
         return CUDA_SUCCESS;
@@ -181,8 +180,7 @@ static void let_peak_go(struct sg_ghold *h)
     }
 }
 
-CUresult sg_gclaim_new(const struct sg_program *p, bool again, struct sg_ghold *hold,
-                       struct sg_gclaim **out)
+CUresult sg_gclaim_new(const struct sg_program *p, bool again, struct sg_ghold *hold, struct sg_gclaim **out)
 {
     struct sg_gclaim *c = calloc(1, sizeof(*c));
     CUresult r = CUDA_SUCCESS;
@@ -204,7 +202,8 @@ CUresult sg_gclaim_new(const struct sg_program *p, bool again, struct sg_ghold *
         free(c->taken);
         free(c);
         return r == CUDA_ERROR_OUT_OF_MEMORY
-                   ? sg_fail(r, "cuGraphLaunch: not enough device memory for the graph") : r;
+                   ? sg_fail(r, "cuGraphLaunch: not enough device memory for the graph")
+                   : r;
     }
     *out = c;
     return CUDA_SUCCESS;
@@ -300,8 +299,8 @@ static bool keep_access(struct sg_graph_memory *m, const CUmemAccessDesc *access
 }
 
 /* Adds a node of m, whose reference it takes over (also on failure). Under the lock. */
-static CUresult add_locked(CUgraphNode *out, struct sg_graph *g, const CUgraphNode *dependencies,
-                           size_t n, CUgraphNodeType type, struct sg_graph_memory *m)
+static CUresult add_locked(CUgraphNode *out, struct sg_graph *g, const CUgraphNode *dependencies, size_t n,
+                           CUgraphNodeType type, struct sg_graph_memory *m)
 {
     struct sg_node **deps = NULL, *node;
     CUresult r = CUDA_ERROR_INVALID_VALUE;
@@ -326,8 +325,7 @@ static CUresult add_locked(CUgraphNode *out, struct sg_graph *g, const CUgraphNo
 static CUresult may_add(const struct sg_graph *g, const struct sg_graph_memory *m)
 {
     if (g->owned) /* documented for children that were moved, and for bodies of conditions */
-        return sg_fail(CUDA_ERROR_NOT_SUPPORTED,
-                       "memory nodes in a graph that belongs to a node of another");
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "memory nodes in a graph that belongs to a node of another");
     if (!m)
         return CUDA_SUCCESS;
     if (m->freed_inside || (m->owner == g ? m->freed_outside : false))
@@ -348,7 +346,7 @@ static void note_free(const struct sg_graph *g, struct sg_graph_memory *m)
 }
 
 CUresult sg_graph_memory_add_alloc(struct sg_graph *g, const CUgraphNode *dependencies, size_t n,
-                           CUDA_MEM_ALLOC_NODE_PARAMS *p, CUgraphNode *out)
+                                   CUDA_MEM_ALLOC_NODE_PARAMS *p, CUgraphNode *out)
 {
     struct sg_graph_memory *m = NULL;
     CUresult r;
@@ -372,8 +370,8 @@ CUresult sg_graph_memory_add_alloc(struct sg_graph *g, const CUgraphNode *depend
     return r;
 }
 
-CUresult sg_graph_memory_add_free(struct sg_graph *g, const CUgraphNode *dependencies, size_t n, uint64_t addr,
-                          CUgraphNode *out)
+CUresult sg_graph_memory_add_free(struct sg_graph *g, const CUgraphNode *dependencies, size_t n,
+                                  uint64_t addr, CUgraphNode *out)
 {
     CUresult r = CUDA_ERROR_INVALID_VALUE;
 
@@ -394,8 +392,8 @@ CUresult sg_graph_memory_add_free(struct sg_graph *g, const CUgraphNode *depende
 
 /* ---- capture ---- */
 
-bool sg_capture_alloc(struct sg_stream *s, int device, uint64_t bytes, uint32_t access,
-                      CUdeviceptr *dptr, CUresult *r)
+bool sg_capture_alloc(struct sg_stream *s, int device, uint64_t bytes, uint32_t access, CUdeviceptr *dptr,
+                      CUresult *r)
 {
     CUmemAccessDesc peers[SG_MAX_DEVICES];
     struct sg_graph_memory *m = NULL;

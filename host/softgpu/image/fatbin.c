@@ -110,16 +110,15 @@ static CUresult unpack(const struct entry *e, struct sg_image *out)
     } else if (e->flags & FLAG_ZSTD) {
         ok = ZSTD_decompress(out->text, full, e->payload, e->packed_size) == full;
     } else if ((e->flags & FLAG_LZ4) && e->packed_size <= LZ4_MAX_INPUT_SIZE) {
-        ok = LZ4_decompress_safe((const char *)e->payload, out->text, (int)e->packed_size,
-                                 (int)full) == (int)full;
+        ok = LZ4_decompress_safe((const char *)e->payload, out->text, (int)e->packed_size, (int)full) ==
+             (int)full;
     } else {
         ok = false;
     }
     if (!ok) {
         sg_image_free(out);
-        return sg_fail(CUDA_ERROR_INVALID_IMAGE,
-                       "fat binary: code for sm_%u does not unpack (flags 0x%llx)", e->arch,
-                       (unsigned long long)e->flags);
+        return sg_fail(CUDA_ERROR_INVALID_IMAGE, "fat binary: code for sm_%u does not unpack (flags 0x%llx)",
+                       e->arch, (unsigned long long)e->flags);
     }
     out->text[full] = '\0';
     out->is_elf = e->kind == KIND_ELF;
@@ -132,8 +131,7 @@ static void note(char *has, size_t cap, const struct entry *e)
 {
     size_t n = strlen(has);
 
-    snprintf(has + n, cap - n, "%s%s %u", n ? ", " : "", e->kind == KIND_PTX ? "PTX" : "SASS",
-             e->arch);
+    snprintf(has + n, cap - n, "%s%s %u", n ? ", " : "", e->kind == KIND_PTX ? "PTX" : "SASS", e->arch);
 }
 
 CUresult sg_fatbin_load(const uint8_t *data, size_t max, int cc, struct sg_image *out)

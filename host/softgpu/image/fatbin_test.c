@@ -48,8 +48,8 @@ static void finish(struct blob *b)
 }
 
 /* Appends an entry; returns its offset. */
-static size_t entry(struct blob *b, int kind, unsigned arch, const void *data, size_t n,
-                    enum pack pack, unsigned header)
+static size_t entry(struct blob *b, int kind, unsigned arch, const void *data, size_t n, enum pack pack,
+                    unsigned header)
 {
     size_t at = b->n, packed = 0, payload;
     uint8_t *to = b->data + at + header;
@@ -186,8 +186,7 @@ static void test_truncated(void **state)
         ptx(&b, 80, p);
         finish(&b);
         for (size_t n = 0; n < b.n; n++)
-            assert_int_equal(sg_image_load(at_edge(b.data, n), n, 80, &img),
-                             CUDA_ERROR_INVALID_IMAGE);
+            assert_int_equal(sg_image_load(at_edge(b.data, n), n, 80, &img), CUDA_ERROR_INVALID_IMAGE);
         /* The same with a header that agrees with what is there. */
         for (size_t n = 17; n < b.n; n++) {
             put(&b, 8, n - 16, 8);
@@ -207,9 +206,22 @@ static void test_corrupt_fields(void **state)
         int at, bytes;
         uint64_t value;
     } bad[] = {
-        {4, 4, 0, },          {4, 4, 63},           {4, 4, 0xffffffff},   {4, 4, 5000},
-        {8, 8, UINT64_MAX},   {8, 8, 1ull << 40},   {16, 4, 0xffffffff},  {56, 8, 1},
-        {56, 8, UINT64_MAX},  {56, 8, 1ull << 31},  {40, 8, 0},           {16, 4, 1},
+        {
+            4,
+            4,
+            0,
+        },
+        {4, 4, 63},
+        {4, 4, 0xffffffff},
+        {4, 4, 5000},
+        {8, 8, UINT64_MAX},
+        {8, 8, 1ull << 40},
+        {16, 4, 0xffffffff},
+        {56, 8, 1},
+        {56, 8, UINT64_MAX},
+        {56, 8, 1ull << 31},
+        {40, 8, 0},
+        {16, 4, 1},
     };
     struct sg_image img;
     struct blob b;
@@ -322,8 +334,7 @@ static void test_text(void **state)
     for (int i = 0; i < 4; i++) {
         size_t n = strlen(bad[i]) + 1;
 
-        assert_int_equal(sg_image_load(at_edge(bad[i], n), SIZE_MAX, 80, &img),
-                         CUDA_ERROR_INVALID_IMAGE);
+        assert_int_equal(sg_image_load(at_edge(bad[i], n), SIZE_MAX, 80, &img), CUDA_ERROR_INVALID_IMAGE);
     }
 }
 
@@ -337,13 +348,13 @@ static void test_cubin(void **state)
     (void)state;
     memset(&b, 0, sizeof(b));
     memcpy(b.data, "\177ELF\2\1\1\x33\7", 9);
-    put(&b, 16, 2, 2);        /* type */
-    put(&b, 18, 190, 2);      /* machine: CUDA */
-    put(&b, 40, 96, 8);       /* section headers */
-    put(&b, 48, 90, 4);       /* flags: SM */
-    put(&b, 52, 64, 2);       /* header size */
-    put(&b, 58, 64, 2);       /* section header size */
-    put(&b, 60, 2, 2);        /* two of them */
+    put(&b, 16, 2, 2);            /* type */
+    put(&b, 18, 190, 2);          /* machine: CUDA */
+    put(&b, 40, 96, 8);           /* section headers */
+    put(&b, 48, 90, 4);           /* flags: SM */
+    put(&b, 52, 64, 2);           /* header size */
+    put(&b, 58, 64, 2);           /* section header size */
+    put(&b, 60, 2, 2);            /* two of them */
     put(&b, 96 + 64 + 4, 1, 4);   /* the second is data */
     put(&b, 96 + 64 + 24, 64, 8); /* at 64 */
     put(&b, 96 + 64 + 32, 32, 8); /* 32 bytes */
@@ -356,8 +367,7 @@ static void test_cubin(void **state)
     assert_true(img.is_elf && img.len == b.n && !memcmp(img.text, b.data, b.n));
     sg_image_free(&img);
     for (size_t n = 4; n < b.n; n++)
-        assert_int_equal(sg_image_load(at_edge(b.data, n), n, 80, &img),
-                         CUDA_ERROR_INVALID_IMAGE);
+        assert_int_equal(sg_image_load(at_edge(b.data, n), n, 80, &img), CUDA_ERROR_INVALID_IMAGE);
     put(&b, 96 + 64 + 32, UINT64_MAX, 8);
     assert_int_equal(load(&b, 80, &img), CUDA_ERROR_INVALID_IMAGE);
     put(&b, 96 + 64 + 32, 32, 8);
@@ -421,11 +431,9 @@ static void test_objects_of_the_host(void **state)
     assert_int_equal(sg_object_each(at_edge(b.data, b.n), b.n, count, &seen), CUDA_SUCCESS);
     assert_int_equal(seen, 2);
     for (size_t cut = 0; cut < b.n; cut++)
-        assert_int_equal(sg_object_each(at_edge(b.data, cut), cut, count, &seen),
-                         CUDA_ERROR_INVALID_IMAGE);
+        assert_int_equal(sg_object_each(at_edge(b.data, cut), cut, count, &seen), CUDA_ERROR_INVALID_IMAGE);
     put(&b, at + n + 8, 1ull << 40, 8); /* the second claims more than there is */
-    assert_int_equal(sg_object_each(at_edge(b.data, b.n), b.n, count, &seen),
-                     CUDA_ERROR_INVALID_IMAGE);
+    assert_int_equal(sg_object_each(at_edge(b.data, b.n), b.n, count, &seen), CUDA_ERROR_INVALID_IMAGE);
     memcpy(b.data + at + n, fat.data, fat.n);
     put(&b, 62, 9, 2); /* no names */
     seen = 0;
@@ -455,10 +463,15 @@ static void test_objects_of_the_host(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_packings),       cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_sass_only),      cmocka_unit_test(test_truncated),
-        cmocka_unit_test(test_corrupt_fields), cmocka_unit_test(test_wrapper),
-        cmocka_unit_test(test_objects_of_the_host), cmocka_unit_test(test_objects),        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_packings),
+        cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_sass_only),
+        cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_corrupt_fields),
+        cmocka_unit_test(test_wrapper),
+        cmocka_unit_test(test_objects_of_the_host),
+        cmocka_unit_test(test_objects),
+        cmocka_unit_test(test_text),
         cmocka_unit_test(test_cubin),
     };
 

@@ -54,11 +54,10 @@ static CUresult load_text(const char *text, size_t max, struct sg_image *out)
     size_t len = strnlen(text, max < SG_PTX_TEXT_MAX ? max : SG_PTX_TEXT_MAX);
 
     if (len == SG_PTX_TEXT_MAX)
-        return sg_fail(CUDA_ERROR_INVALID_IMAGE, "PTX text has no end within %u bytes",
-                       SG_PTX_TEXT_MAX);
+        return sg_fail(CUDA_ERROR_INVALID_IMAGE, "PTX text has no end within %u bytes", SG_PTX_TEXT_MAX);
     /* PTX starts with a blank, a comment or a directive; anything else is no image at all. */
-    if (!len || !(text[0] == '.' || text[0] == '/' || text[0] == '\n' || text[0] == '\r' ||
-                  text[0] == ' ' || text[0] == '\t'))
+    if (!len || !(text[0] == '.' || text[0] == '/' || text[0] == '\n' || text[0] == '\r' || text[0] == ' ' ||
+                  text[0] == '\t'))
         return sg_fail(CUDA_ERROR_INVALID_IMAGE, "image is neither fat binary, cubin nor PTX");
     out->text = malloc(len + 1);
     if (!out->text)
@@ -70,8 +69,7 @@ static CUresult load_text(const char *text, size_t max, struct sg_image *out)
     return CUDA_SUCCESS;
 }
 
-CUresult sg_image_link(const struct sg_image *img, const char *const *names, uint32_t n,
-                       struct sg_image *out)
+CUresult sg_image_link(const struct sg_image *img, const char *const *names, uint32_t n, struct sg_image *out)
 {
     struct sg_ptx_input *in = calloc(n ? n : 1, sizeof(*in));
     struct sg_diag diag = {0};
@@ -110,12 +108,11 @@ static CUresult load_list(const struct wrapper *w, int cc, struct sg_image *out)
     const void *const *list = w->more;
     struct sg_image *img = NULL, linked;
     const char **names = NULL;
-    char (*name)[24] = NULL;
+    char(*name)[24] = NULL;
     uint32_t n = 0, used = 0;
     CUresult r = sg_fatbin_load(w->data, SIZE_MAX, cc, out);
 
-    if ((r != CUDA_SUCCESS && r != CUDA_ERROR_NO_BINARY_FOR_GPU) ||
-        (r == CUDA_SUCCESS && !out->is_elf))
+    if ((r != CUDA_SUCCESS && r != CUDA_ERROR_NO_BINARY_FOR_GPU) || (r == CUDA_SUCCESS && !out->is_elf))
         return r;
     while (n < LIST_MAX && list[n])
         n++;
@@ -175,8 +172,7 @@ CUresult sg_image_load(const void *image, size_t max, int cc, struct sg_image *o
                 return sg_fail(CUDA_ERROR_INVALID_IMAGE, "fat binary wrapper is truncated");
             memcpy(&w, image, sizeof(w));
             if (!w.data || (w.version != 1 && w.version != 2))
-                return sg_fail(CUDA_ERROR_INVALID_IMAGE, "fat binary wrapper of version %u",
-                               w.version);
+                return sg_fail(CUDA_ERROR_INVALID_IMAGE, "fat binary wrapper of version %u", w.version);
             return w.version == 2 && w.more ? load_list(&w, cc, out)
                                             : sg_fatbin_load(w.data, SIZE_MAX, cc, out);
         }

@@ -10,12 +10,12 @@
 
 /* PTX text chosen out of an image; or, when it has none, the SASS that describes itself best. */
 struct sg_image {
-    char *text; /* malloc'd, NUL-terminated */
-    size_t len; /* without the NUL */
-    bool is_elf; /* text is a cubin of len bytes */
+    char *text;      /* malloc'd, NUL-terminated */
+    size_t len;      /* without the NUL */
+    bool is_elf;     /* text is a cubin of len bytes */
     uint32_t target; /* from the container, 0 when the image was bare PTX */
-    bool shadowed; /* the PTX is for newer devices only, and there is SASS for this one */
-    bool native; /* a GPU of the capability that was asked for runs some SASS of it */
+    bool shadowed;   /* the PTX is for newer devices only, and there is SASS for this one */
+    bool native;     /* a GPU of the capability that was asked for runs some SASS of it */
     char has[256];   /* what the image contains, for messages */
 };
 
@@ -50,8 +50,8 @@ CUresult sg_object_each(const void *data, size_t n, sg_container_fn *fn, void *a
 CUresult sg_archive_each(const void *data, size_t n, sg_container_fn *fn, void *arg);
 
 struct sg_elf_info {
-    uint64_t size;    /* bytes that headers, tables and sections span */
-    uint32_t sm;      /* e.g. 90 */
+    uint64_t size; /* bytes that headers, tables and sections span */
+    uint32_t sm;   /* e.g. 90 */
     bool is_cubin;
 };
 bool sg_elf_is(const void *data, size_t max);

@@ -19,8 +19,9 @@ CUresult sg_image_check_target(const struct sg_image *img, int cc)
     if (target <= (unsigned)cc || img->native ||
         (atomic_load(&library_asked) && target <= (unsigned)sg_config.library_cc))
         return CUDA_SUCCESS;
-    return sg_fail(img->target ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_INVALID_PTX,
-                   "PTX for compute capability %u.%u and newer; the device has %d.%d%s%s%s (the image has: %s)",
-                   target / 10, target % 10, cc / 10, cc % 10, profile ? ": try the profile VGPU_SOFT_CC=" : "",
-                   profile ? profile : "", profile ? "" : ", and no profile has more", img->has);
+    return sg_fail(
+        img->target ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_INVALID_PTX,
+        "PTX for compute capability %u.%u and newer; the device has %d.%d%s%s%s (the image has: %s)",
+        target / 10, target % 10, cc / 10, cc % 10, profile ? ": try the profile VGPU_SOFT_CC=" : "",
+        profile ? profile : "", profile ? "" : ", and no profile has more", img->has);
 }

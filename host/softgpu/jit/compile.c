@@ -140,7 +140,8 @@ static void find_leaders(struct jit *j)
         if (sg_jit_is_branch(in->fn)) {
             j->leader[(u32)((s64)i + in->imm)] = 1;
             j->leader[i + 1] = 1;
-        } else if (is_bar(in->fn) || is_exit_if(in->fn) || in->fn == sg_jit_ctl.brx || in->fn == sg_jit_ctl.exit) {
+        } else if (is_bar(in->fn) || is_exit_if(in->fn) || in->fn == sg_jit_ctl.brx ||
+                   in->fn == sg_jit_ctl.exit) {
             j->leader[i + 1] = 1;
         } else if (sg_jit_is_span(in->fn)) {
             for (u32 k = 1; k <= in->aux && i + k < c->ninsns; k++)

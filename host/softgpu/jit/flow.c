@@ -28,8 +28,9 @@ void sg_jit_call_handler(struct jit *j, u32 insn, const char *why)
     static const u8 vzeroupper[] = {0xc5, 0xf8, 0x77};
     const struct sg_insn *in = &j->code->insns[insn];
     struct buf *b = B(j);
-    u64 *count = sg_profile_counter(j->code->name, sg_op_name(in[sg_jit_is_span(in->fn)].fn),
-                                    sg_jit_is_span(in->fn) && !*why ? " in a mode or under a predicate" : why);
+    u64 *count =
+        sg_profile_counter(j->code->name, sg_op_name(in[sg_jit_is_span(in->fn)].fn),
+                           sg_jit_is_span(in->fn) && !*why ? " in a mode or under a predicate" : why);
 
     if (count) {
         mov_imm64(b, RAX, (u64)(uintptr_t)count);

@@ -22,7 +22,8 @@ struct live {
 
 static bool tracked(const struct sg_code *c, u32 op)
 {
-    return !(op & SG_OPND_CONST) && op < c->slots_end; /* what is hoisted is set nowhere here: it never dies */
+    return !(op & SG_OPND_CONST) &&
+           op < c->slots_end; /* what is hoisted is set nowhere here: it never dies */
 }
 
 static void scan_back(const struct sg_code *c, u32 i, u64 *live, u8 *kill)
@@ -72,8 +73,7 @@ static void live_out(const struct jit *j, const struct live *x, u32 blk, u64 *ou
         return;
     }
     if (sg_jit_is_branch(in->fn))
-        memcpy(out, x->in + (size_t)x->block_at[(u32)((s64)last + in->imm)] * x->words,
-               (size_t)x->words * 8);
+        memcpy(out, x->in + (size_t)x->block_at[(u32)((s64)last + in->imm)] * x->words, (size_t)x->words * 8);
     if (falls)
         for (u32 w = 0; w < x->words; w++)
             out[w] |= x->in[(size_t)(blk + 1) * x->words + w];

@@ -69,8 +69,8 @@ struct check {
 /* RCX: what an address must not be below; RDX: how far above it the last one may be. */
 static void range_of(struct jit *j, struct stub *s, const struct check *k)
 {
-    const s32 r = (s32)(offsetof(struct sg_cta, cache) +
-                        (k->idx & (SG_RANGE_CACHE - 1)) * sizeof(struct sg_mem_range));
+    const s32 r =
+        (s32)(offsetof(struct sg_cta, cache) + (k->idx & (SG_RANGE_CACHE - 1)) * sizeof(struct sg_mem_range));
     struct buf *b = B(j);
 
     alu_mem(b, true, 0x8b, RAX, G_GEN, 0);
@@ -148,13 +148,13 @@ static void check_flat(struct jit *j, struct stub *s, const struct check *k, u32
 
 /* Distances of lanes in a row, for elements of 4 and of 8 bytes; then even and odd words of two registers. */
 static const u64 in_row[2][SG_LANES] __attribute__((aligned(64))) = {
-    {0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60,
+    {0,  4,  8,  12, 16, 20, 24, 28, 32, 36,  40,  44,  48,  52,  56,  60,
      64, 68, 72, 76, 80, 84, 88, 92, 96, 100, 104, 108, 112, 116, 120, 124},
-    {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120,
+    {0,   8,   16,  24,  32,  40,  48,  56,  64,  72,  80,  88,  96,  104, 112, 120,
      128, 136, 144, 152, 160, 168, 176, 184, 192, 200, 208, 216, 224, 232, 240, 248}};
-static const u32 every_second[2][16] __attribute__((aligned(64))) = {
-    {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30},
-    {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31}};
+static const u32 every_second[2][16]
+    __attribute__((aligned(64))) = {{0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30},
+                                    {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31}};
 
 /* Tests that the lanes' addresses are consecutive, n words each. Returns the jump to patch for other patterns. */
 static size_t row_test(struct jit *j, const u32 ad[4], u32 n)
@@ -368,7 +368,8 @@ static bool check_group(struct jit *j, struct stub *s, const struct sg_insn *in,
         return false;
     g = &j->groups[j->ngroups++];
     *g = fresh;
-    k.low = g->low & ~((s64)g->align - 1); /* aligned as allocations and good addresses are: it says the same */
+    k.low =
+        g->low & ~((s64)g->align - 1); /* aligned as allocations and good addresses are: it says the same */
     k.high = g->high;
     k.align = g->align;
     set_flag(j, g, 0);
@@ -392,7 +393,8 @@ static bool pair(const struct jit *j, const struct sg_insn *in, u32 arg)
 static bool load_flat(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     const u32 size = arg & 15, n = arg >> 8 & 15;
-    const struct check k = {.idx = in->idx, .align = size * n, .low = in->imm, .high = in->imm + touched(arg)};
+    const struct check k = {
+        .idx = in->idx, .align = size * n, .low = in->imm, .high = in->imm + touched(arg)};
     const u32 ad = sg_jv_get(j, in->a, 0);
     struct stub *s = sg_jit_stub(j);
     u32 d[4][4];
@@ -488,8 +490,11 @@ static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
         j->cur++;
         in++;
     }
-    sg_jv_kill(j, &(struct sg_insn){.a = in->a, .d = SG_OPND_CONST, .b = SG_OPND_CONST,
-                                    .c = SG_OPND_CONST, .e = SG_OPND_CONST}, 15);
+    sg_jv_kill(
+        j,
+        &(struct sg_insn){
+            .a = in->a, .d = SG_OPND_CONST, .b = SG_OPND_CONST, .c = SG_OPND_CONST, .e = SG_OPND_CONST},
+        15);
     for (u32 i = 0; i < n; i++)
         for (u32 h = 0; h < chunks; h++)
             sg_jv_bind(j, dest(in, i), h, d[two ? 1 : i][h]);

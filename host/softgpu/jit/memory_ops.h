@@ -32,8 +32,8 @@
 #define EXTRACT4 ((struct vop){M3A, P66, 1, 0x3b})
 #define INSERT4 ((struct vop){M3A, P66, 1, 0x3a})
 #define MOVQD ((struct vop){M38, PF3, 0, 0x35})
-#define MOVD_R ((struct vop){M0F, P66, 0, 0x7e}) /* a general register from the first lane */
-#define MOVD_M MOVD_R /* or to memory */
+#define MOVD_R ((struct vop){M0F, P66, 0, 0x7e})   /* a general register from the first lane */
+#define MOVD_M MOVD_R                              /* or to memory */
 #define EXTRACT2 ((struct vop){M3A, P66, 0, 0x39}) /* 4 words of 16 */
 #define EXTRACTD ((struct vop){M3A, P66, 0, 0x16}) /* one word of 4, to memory */
 #define MOVQ_R ((struct vop){M0F, P66, 1, 0x7e})

@@ -12,10 +12,9 @@ static const struct vop VMOV = {M0F, P66, 1, 0x6f}, VPADDD = {M0F, P66, 0, 0xfe}
                         VPADDQ = {M0F, P66, 1, 0xd4}, VPSUBD = {M0F, P66, 0, 0xfa},
                         VPSUBQ = {M0F, P66, 1, 0xfb}, VPMULLD = {M38, P66, 0, 0x40},
                         VPMULLQ = {M38, P66, 1, 0x40}, VPANDD = {M0F, P66, 0, 0xdb},
-                        VPXORD = {M0F, P66, 0, 0xef},
-                        VPORQ = {M0F, P66, 1, 0xeb}, SHIFT_D = {M0F, P66, 0, 0x72},
-                        SHIFT_Q = {M0F, P66, 1, 0x73}, SRA_Q = {M0F, P66, 1, 0x72},
-                        ZX_DQ = {M38, P66, 0, 0x35}, SX_DQ = {M38, P66, 0, 0x25},
+                        VPXORD = {M0F, P66, 0, 0xef}, VPORQ = {M0F, P66, 1, 0xeb},
+                        SHIFT_D = {M0F, P66, 0, 0x72}, SHIFT_Q = {M0F, P66, 1, 0x73},
+                        SRA_Q = {M0F, P66, 1, 0x72}, ZX_DQ = {M38, P66, 0, 0x35}, SX_DQ = {M38, P66, 0, 0x25},
                         MULUDQ = {M0F, P66, 1, 0xf4}, MULDQ = {M38, P66, 1, 0x28},
                         EXTRACT4 = {M3A, P66, 1, 0x3b}, INSERT4 = {M3A, P66, 1, 0x3a},
                         MOVQD = {M38, PF3, 0, 0x35}, MOVUSQD = {M38, PF3, 0, 0x15},
@@ -63,8 +62,8 @@ static bool e_mov(struct jit *j, const struct sg_insn *in, u32 arg)
 static bool e_and(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     u64 v;
-    const bool low = (sg_jit_const(j, in->b, &v, false) || sg_jit_const(j, in->a, &v, false)) &&
-                     !(v & 0x80808080u);
+    const bool low =
+        (sg_jit_const(j, in->b, &v, false) || sg_jit_const(j, in->a, &v, false)) && !(v & 0x80808080u);
 
     for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
@@ -129,8 +128,13 @@ static bool e_shift(struct jit *j, const struct sg_insn *in, u32 arg)
             ev(B(j), VPXORD, d, d, d, 0, 0);
         /* the 32-bit count of a 64-bit shift has half as many chunks */
         if (wide && !imm)
-            sg_jv_kill(j, &(struct sg_insn){.a = in->a, .b = SG_OPND_CONST, .d = SG_OPND_CONST,
-                                            .c = SG_OPND_CONST, .e = SG_OPND_CONST}, 1u << h);
+            sg_jv_kill(j,
+                       &(struct sg_insn){.a = in->a,
+                                         .b = SG_OPND_CONST,
+                                         .d = SG_OPND_CONST,
+                                         .c = SG_OPND_CONST,
+                                         .e = SG_OPND_CONST},
+                       1u << h);
         else
             sg_jv_kill(j, in, 1u << h);
         sg_jv_bind(j, in->d, h, d);
@@ -197,8 +201,8 @@ static bool e_low(struct jit *j, const struct sg_insn *in, u32 arg)
 static bool e_mad(struct jit *j, const struct sg_insn *in, u32 wide)
 {
     for (u32 h = 0; h < sg_jit_chunks(j, in, wide); h++) {
-        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h),
-                  c = sg_jv_get(j, in->c, h), d = sg_jv_new(j);
+        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), c = sg_jv_get(j, in->c, h),
+                  d = sg_jv_new(j);
 
         ev(B(j), wide ? VPMULLQ : VPMULLD, 0, a, b, 0, 0);
         ev(B(j), wide ? VPADDQ : VPADDD, d, 0, c, 0, 0);
@@ -329,8 +333,7 @@ static void join_low(struct jit *j, struct vop how, u32 d, u32 lo, u32 hi)
 static bool e_narrow(struct jit *j, const struct sg_insn *in, u32 saturate)
 {
     for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {
-        const u32 lo = sg_jv_get(j, in->a, 2 * h), hi = sg_jv_get(j, in->a, 2 * h + 1),
-                  d = sg_jv_new(j);
+        const u32 lo = sg_jv_get(j, in->a, 2 * h), hi = sg_jv_get(j, in->a, 2 * h + 1), d = sg_jv_new(j);
 
         join_low(j, saturate ? MOVUSQD : MOVQD, d, lo, hi);
         sg_jit_finish(j, in, h, 3u << (2 * h), d);
@@ -369,8 +372,8 @@ static bool e_unpack32(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     (void)arg;
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
-        const u32 lo = sg_jv_get(j, in->a, 2 * h), hi = sg_jv_get(j, in->a, 2 * h + 1),
-                  d = sg_jv_new(j), e = sg_jv_new(j);
+        const u32 lo = sg_jv_get(j, in->a, 2 * h), hi = sg_jv_get(j, in->a, 2 * h + 1), d = sg_jv_new(j),
+                  e = sg_jv_new(j);
 
         join_low(j, MOVQD, d, lo, hi);
         shift_imm(j, true, RIGHT, 2, lo, 32);

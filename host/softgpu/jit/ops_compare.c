@@ -7,13 +7,13 @@
 
 #ifdef SG_JIT
 
-static const struct vop VMOV = {M0F, P66, 1, 0x6f}, VPANDD = {M0F, P66, 0, 0xdb},
-                        VPORD = {M0F, P66, 0, 0xeb}, VPXORD = {M0F, P66, 0, 0xef},
-                        BCAST_R32 = {M38, P66, 0, 0x7c}, BLEND_D = {M38, P66, 0, 0x64},
-                        BLEND_Q = {M38, P66, 1, 0x64}, CMPPS = {M0F, PNONE, 0, 0xc2},
-                        TESTMD = {M38, P66, 0, 0x27}, MOVDW = {M38, PF3, 0, 0x33},
-                        CVTPH2PS = {M38, P66, 0, 0x13}, PSHUFD = {M0F, P66, 0, 0x70},
-                        SHUF4 = {M3A, P66, 1, 0x43}, PSHUFB = {M38, P66, 0, 0x00};
+static const struct vop VMOV = {M0F, P66, 1, 0x6f}, VPANDD = {M0F, P66, 0, 0xdb}, VPORD = {M0F, P66, 0, 0xeb},
+                        VPXORD = {M0F, P66, 0, 0xef}, BCAST_R32 = {M38, P66, 0, 0x7c},
+                        BLEND_D = {M38, P66, 0, 0x64}, BLEND_Q = {M38, P66, 1, 0x64},
+                        CMPPS = {M0F, PNONE, 0, 0xc2}, TESTMD = {M38, P66, 0, 0x27},
+                        MOVDW = {M38, PF3, 0, 0x33}, CVTPH2PS = {M38, P66, 0, 0x13},
+                        PSHUFD = {M0F, P66, 0, 0x70}, SHUF4 = {M3A, P66, 1, 0x43},
+                        PSHUFB = {M38, P66, 0, 0x00};
 
 /* ---- bits of one operand with a fixed mask: arg 0 neg.f32, 1 abs.f32, 2 flush.f32 ---- */
 static bool e_mask(struct jit *j, const struct sg_insn *in, u32 arg)
@@ -39,8 +39,7 @@ static bool e_mask(struct jit *j, const struct sg_insn *in, u32 arg)
 static bool e_fma(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
-        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h),
-                  c = sg_jv_get(j, in->c, h);
+        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), c = sg_jv_get(j, in->c, h);
         u32 d = c;
 
         if (sg_jit_dies(j, in, F_C)) {
@@ -209,8 +208,8 @@ static bool e_bfly(struct jit *j, const struct sg_insn *in, u32 arg)
     u32 v[2], d[2];
 
     (void)arg;
-    if (!sg_jit_const(j, in->b, &n, false) || !sg_jit_const(j, in->c, &c, false) ||
-        (n & 31) != n || !n || (n & (n - 1)) || (in->e & SG_OPND_CONST))
+    if (!sg_jit_const(j, in->b, &n, false) || !sg_jit_const(j, in->c, &c, false) || (n & 31) != n || !n ||
+        (n & (n - 1)) || (in->e & SG_OPND_CONST))
         return false;
     if ((c >> 8 & n) || ((c | c >> 8) & 31) != 31) /* else every lane has a partner */
         return false;
@@ -236,11 +235,16 @@ static bool e_bfly(struct jit *j, const struct sg_insn *in, u32 arg)
     return true;
 }
 
-#define SETP(name, w, op, imm)                                                                     \
-    {"setp." name, e_setp, ARG(M3A, P66, w, op) | ((w) ? WIDE : 0) | IMM(imm)}
-#define SETP_ORDER(t, w, op)                                                                       \
+#define SETP(name, w, op, imm) \
+    { \
+        "setp." name, e_setp, ARG(M3A, P66, w, op) | ((w) ? WIDE : 0) | IMM(imm) \
+    }
+#define SETP_ORDER(t, w, op) \
     SETP("lt." t, w, op, 1), SETP("le." t, w, op, 2), SETP("gt." t, w, op, 6), SETP("ge." t, w, op, 5)
-#define SETP_F(name, imm) {"setp." name ".f32", e_setp, ARG(M0F, PNONE, 0, 0xc2) | IMM(imm)}
+#define SETP_F(name, imm) \
+    { \
+        "setp." name ".f32", e_setp, ARG(M0F, PNONE, 0, 0xc2) | IMM(imm) \
+    }
 
 const struct jop sg_jit_ops_cmp[] = {
     {"neg.f32", e_mask, 0},

@@ -10,7 +10,8 @@
 
 #include <cpuid.h>
 
-static const struct vop VPORD = {M0F, P66, 0, 0xeb}, VPANDD = {M0F, P66, 0, 0xdb}, VPANDND = {M0F, P66, 0, 0xdf}, SHIFT_D = {M0F, P66, 0, 0x72},
+static const struct vop VPORD = {M0F, P66, 0, 0xeb}, VPANDD = {M0F, P66, 0, 0xdb},
+                        VPANDND = {M0F, P66, 0, 0xdf}, SHIFT_D = {M0F, P66, 0, 0x72},
                         BCAST_R32 = {M38, P66, 0, 0x7c}, CMPPS = {M0F, PNONE, 0, 0xc2},
                         MOVDW = {M38, PF3, 0, 0x33}, ZXWD = {M38, P66, 0, 0x33},
                         CVTPH2PS = {M38, P66, 0, 0x13}, CVTPS2PH = {M3A, P66, 0, 0x1d};
@@ -173,15 +174,17 @@ enum { C_MAX, C_MIN, C_MAGIC, C_P7, C_P0 = C_P7 + 7, C_BIAS };
 static const union {
     float f;
     u32 u;
-} ex2_const[] = {{200.0f}, {-200.0f}, {12582912.0f}, {1.52527338e-5f}, {1.54035304e-4f}, {1.33335581e-3f},
-                 {9.61812911e-3f}, {5.55041087e-2f}, {2.40226507e-1f}, {6.93147181e-1f}, {1.0f}, {.u = 127}};
+} ex2_const[] = {{200.0f},         {-200.0f},        {12582912.0f},    {1.52527338e-5f},
+                 {1.54035304e-4f}, {1.33335581e-3f}, {9.61812911e-3f}, {5.55041087e-2f},
+                 {2.40226507e-1f}, {6.93147181e-1f}, {1.0f},           {.u = 127}};
 
 static bool e_ex2(struct jit *j, const struct sg_insn *in, u32 arg)
 {
-    static const struct vop ADD = {M0F, PNONE, 0, 0x58}, SUB = {M0F, PNONE, 0, 0x5c}, MUL = {M0F, PNONE, 0, 0x59},
-                            MIN = {M0F, PNONE, 0, 0x5d}, MAX = {M0F, PNONE, 0, 0x5f}, TO_INT = {M0F, PF3, 0, 0x5b},
-                            PADD = {M0F, P66, 0, 0xfe}, PSUB = {M0F, P66, 0, 0xfa}, BCAST = {M38, P66, 0, 0x58},
-                            BLEND = {M38, P66, 0, 0x64};
+    static const struct vop ADD = {M0F, PNONE, 0, 0x58}, SUB = {M0F, PNONE, 0, 0x5c},
+                            MUL = {M0F, PNONE, 0, 0x59}, MIN = {M0F, PNONE, 0, 0x5d},
+                            MAX = {M0F, PNONE, 0, 0x5f}, TO_INT = {M0F, PF3, 0, 0x5b},
+                            PADD = {M0F, P66, 0, 0xfe}, PSUB = {M0F, P66, 0, 0xfa},
+                            BCAST = {M38, P66, 0, 0x58}, BLEND = {M38, P66, 0, 0x64};
     struct buf *b = B(j);
 
     (void)arg;

@@ -76,7 +76,8 @@ void sg_jit_barrier(struct jit *j, u32 i)
         sg_jit_jump_to(j, jmp(b), i + 1);
         return;
     }
-    alu_mem_imm8(b, false, 7, G_CTA, CTA(bars), 0); /* nobody waits at another barrier, or with lanes missing */
+    alu_mem_imm8(b, false, 7, G_CTA, CTA(bars),
+                 0); /* nobody waits at another barrier, or with lanes missing */
     other = jcc(b, JNE);
     alu_mem(b, false, 0x8b, RAX, G_CTA, CTA(parked));
     alu_imm(b, false, 0, RAX, 1);
@@ -112,7 +113,7 @@ void sg_jit_exit(struct jit *j, u32 i)
         alu_mem(b, false, 0x8b, RAX, G_CTA, CTA(bars));
         alu_mem(b, false, 0x0b, RAX, G_CTA, CTA(parked));
         alu_mem(b, false, 0x0b, RAX, G_CTA, CTA(cluster_arrived));
-        waited = jcc(b, JNE); /* others may be waiting for this warp only */
+        waited = jcc(b, JNE);                              /* others may be waiting for this warp only */
         alu_mem(b, false, 0x89, RAX, G_WARP, WARP(alive)); /* 0 */
         alu_mem(b, false, 0x89, RAX, G_WARP, WARP(mask));
         alu_mem_imm8(b, false, 5, G_CTA, CTA(alive), SG_LANES);

@@ -29,8 +29,8 @@ static void check_lanes32(struct jit *j, struct stub *s, u32 align)
 /* ---- shared memory: offsets of 32 bits into the buffer of the block ---- */
 
 /* Registers 4 and 5: the offsets with imm; RAX: the buffer. */
-static void check_shared(struct jit *j, struct stub *s, const struct sg_insn *in, const u32 ad[2],
-                         u32 touch, u32 align)
+static void check_shared(struct jit *j, struct stub *s, const struct sg_insn *in, const u32 ad[2], u32 touch,
+                         u32 align)
 {
     struct buf *b = B(j);
 
@@ -68,9 +68,9 @@ static void check_shared(struct jit *j, struct stub *s, const struct sg_insn *in
     alu_mem(b, true, 0x8b, RAX, G_CTA, offsetof(struct sg_cta, shared));
 }
 
-static const u32 in_row[SG_LANES] __attribute__((aligned(64))) = {
-    0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60,
-    64, 68, 72, 76, 80, 84, 88, 92, 96, 100, 104, 108, 112, 116, 120, 124};
+static const u32 in_row[SG_LANES]
+    __attribute__((aligned(64))) = {0,  4,  8,  12, 16, 20, 24, 28, 32, 36,  40,  44,  48,  52,  56,  60,
+                                    64, 68, 72, 76, 80, 84, 88, 92, 96, 100, 104, 108, 112, 116, 120, 124};
 
 /* RAX: where the first lane's address is, of so many bytes. */
 static void place_shared(struct jit *j, struct stub *s, const struct sg_insn *in, u32 ad, u32 bytes)
@@ -95,7 +95,8 @@ static void place_shared(struct jit *j, struct stub *s, const struct sg_insn *in
  * The way of 32 words in a row: behind it RAX is where they are; *others is to be patched for the way of
  * other addresses.
  */
-static void row_shared(struct jit *j, struct stub *s, const struct sg_insn *in, const u32 ad[2], size_t *others)
+static void row_shared(struct jit *j, struct stub *s, const struct sg_insn *in, const u32 ad[2],
+                       size_t *others)
 {
     struct buf *b = B(j);
 
@@ -154,7 +155,8 @@ static bool e_ld_s(struct jit *j, const struct sg_insn *in, u32 arg)
  * The way of one address for all, behind row_shared(): the last lane's word stays. Returns where it jumps out;
  * *others as there.
  */
-static size_t same_shared(struct jit *j, struct stub *s, const struct sg_insn *in, const u32 ad[2], u32 v, size_t *others)
+static size_t same_shared(struct jit *j, struct stub *s, const struct sg_insn *in, const u32 ad[2], u32 v,
+                          size_t *others)
 {
     struct buf *b = B(j);
 

@@ -9,10 +9,10 @@
 
 /* General registers that keep their value in native code. */
 #define G_WARP RBP
-#define G_REGS RBX  /* w->base[0] */
-#define G_POOL R13  /* w->base[1] */
+#define G_REGS RBX /* w->base[0] */
+#define G_POOL R13 /* w->base[1] */
 #define G_CTA R14
-#define G_GEN R15   /* &sg_mem_generation */
+#define G_GEN R15 /* &sg_mem_generation */
 
 /* Vector registers 0 to 7 are scratch within one instruction, the others cache 64-byte chunks. */
 #define V_SCRATCH 8
@@ -66,22 +66,22 @@ struct jit {
     struct sg_code *code;
     struct vreg v[V_COUNT];
     u32 clock;
-    u8 *leader;      /* of each instruction */
-    size_t *entry[JIT_VERSIONS]; /* of each block */
+    u8 *leader;                   /* of each instruction */
+    size_t *entry[JIT_VERSIONS];  /* of each block */
     size_t ahead[SG_AHEAD_COUNT]; /* + 1; 0: none */
-    size_t *outside; /* where the interpreter enters */
-    u8 *kill;        /* fields (SG_F_*) whose value ends at this instruction; bit 7: result unused */
+    size_t *outside;              /* where the interpreter enters */
+    u8 *kill; /* fields (SG_F_*) whose value ends at this instruction; bit 7: result unused */
     struct stub *stubs;
     u32 nstubs, cap_stubs;
     struct jump *jumps;
     u32 njumps, cap_jumps;
     struct pattern *patterns;
     u32 npatterns, cap_patterns;
-    u32 cur;           /* the instruction being compiled */
-    u32 skip;          /* how many behind it were compiled with it */
+    u32 cur;  /* the instruction being compiled */
+    u32 skip; /* how many behind it were compiled with it */
     struct group groups[SG_NATIVE_GROUPS];
     u32 ngroups; /* begun in this block */
-    u8 masked;         /* which version of the code this is: JIT_* */
+    u8 masked;   /* which version of the code this is: JIT_* */
 };
 
 #define F_D 1u
@@ -98,7 +98,8 @@ struct jop {
     emit_fn emit; /* false: nothing was written, call the handler */
     u32 arg;
 };
-extern const struct jop sg_jit_ops_alu[], sg_jit_ops_cmp[], sg_jit_ops_half[], sg_jit_ops_mem[], sg_jit_ops_shm[];
+extern const struct jop sg_jit_ops_alu[], sg_jit_ops_cmp[], sg_jit_ops_half[], sg_jit_ops_mem[],
+    sg_jit_ops_shm[];
 
 /* The handlers of instructions that steer; filled by sg_jit_init(). */
 struct jit_ctl {
@@ -211,7 +212,7 @@ void sg_jv_bind(struct jit *j, u32 op, u32 h, u32 v);
 void sg_jv_unpin(struct jit *j);
 /* Chunks of dying operands of the current instruction: free their registers. */
 void sg_jv_kill(struct jit *j, const struct sg_insn *in, u32 h_mask);
-void sg_jv_kill_flat(struct jit *j); /* behind the instruction */
+void sg_jv_kill_flat(struct jit *j);                               /* behind the instruction */
 bool sg_jit_const(const struct jit *j, u32 op, u64 *v, bool wide); /* an immediate? */
 struct stub *sg_jit_stub(struct jit *j);
 /* Mask register k: the running lanes of chunk h, of 32-bit or (wide) 64-bit values. */

@@ -56,18 +56,21 @@ static inline void put64(struct buf *b, u64 v)
 
 /* ---- vectors ---- */
 
-#define EV_B 1u    /* embedded broadcast */
-#define EV_YMM 2u  /* 32 bytes instead of 64 */
-#define EV_Z 4u    /* lanes outside the mask become zero */
+#define EV_B 1u   /* embedded broadcast */
+#define EV_YMM 2u /* 32 bytes instead of 64 */
+#define EV_Z 4u   /* lanes outside the mask become zero */
 #define EV_XMM 8u
 
-static inline void evex_head(struct buf *b, struct vop o, u32 reg, u32 vv, bool x, bool bb, u32 k,
-                             u32 flags, bool v_high_index)
+static inline void evex_head(struct buf *b, struct vop o, u32 reg, u32 vv, bool x, bool bb, u32 k, u32 flags,
+                             bool v_high_index)
 {
     put8(b, 0x62);
     put8(b, (u32)(!(reg & 8)) << 7 | (u32)x << 6 | (u32)bb << 5 | (u32)(!(reg & 16)) << 4 | o.map);
     put8(b, (u32)o.w << 7 | (~vv & 15) << 3 | 4 | o.pp);
-    put8(b, (flags & EV_Z ? 0x80u : 0) | (flags & EV_XMM ? 0 : flags & EV_YMM ? 0x20u : 0x40u) |
+    put8(b, (flags & EV_Z ? 0x80u : 0) |
+                (flags & EV_XMM   ? 0
+                 : flags & EV_YMM ? 0x20u
+                                  : 0x40u) |
                 (flags & EV_B ? 0x10u : 0) | (u32)(!v_high_index) << 3 | k);
     put8(b, o.op);
 }
@@ -91,8 +94,8 @@ static inline void mem_operand(struct buf *b, u32 reg, u32 base, s32 disp, s32 s
     }
 }
 
-static inline void evm(struct buf *b, struct vop o, u32 reg, u32 vv, u32 base, s32 disp, s32 scale,
-                       u32 k, u32 flags)
+static inline void evm(struct buf *b, struct vop o, u32 reg, u32 vv, u32 base, s32 disp, s32 scale, u32 k,
+                       u32 flags)
 {
     evex_head(b, o, reg, vv, true, !(base & 8), k, flags, vv & 16);
     mem_operand(b, reg, base, disp, scale);
@@ -109,8 +112,7 @@ static inline void evsib(struct buf *b, struct vop o, u32 reg, u32 base, u32 ind
 }
 
 /* [index * 1 + disp], without a base */
-static inline void evsib0(struct buf *b, struct vop o, u32 reg, u32 index, s32 disp, u32 k,
-                          u32 flags)
+static inline void evsib0(struct buf *b, struct vop o, u32 reg, u32 index, s32 disp, u32 k, u32 flags)
 {
     evex_head(b, o, reg, 0, !(index & 8), true, k, flags, index & 16);
     put8(b, 0x04 | (reg & 7) << 3);
@@ -141,8 +143,8 @@ static inline void vexm(struct buf *b, u32 pp, bool l, bool w, u32 op, u32 reg, 
 #define KMOVD_STORE(b, k, base, disp) vexm(b, P66, 0, 1, 0x91, k, base, disp)
 #define KMOVW_STORE(b, k, base, disp) vexm(b, PNONE, 0, 0, 0x91, k, base, disp)
 #define KMOVB_STORE(b, k, base, disp) vexm(b, P66, 0, 0, 0x91, k, base, disp)
-#define KONES(b, k) vex(b, PNONE, 1, 0, 0x46, k, k, k)        /* kxnorw */
-#define KZERO(b, k) vex(b, PNONE, 1, 0, 0x47, k, k, k)        /* kxorw */
+#define KONES(b, k) vex(b, PNONE, 1, 0, 0x46, k, k, k) /* kxnorw */
+#define KZERO(b, k) vex(b, PNONE, 1, 0, 0x47, k, k, k) /* kxorw */
 #define KORW(b, k, x, y) vex(b, PNONE, 1, 0, 0x45, k, x, y)
 #define KORTESTW(b, k) vex(b, PNONE, 0, 0, 0x98, k, 0, k)
 #define KORTESTB(b, k) vex(b, P66, 0, 0, 0x98, k, 0, k)

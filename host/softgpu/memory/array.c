@@ -5,12 +5,11 @@
 
 #include "memory/memory.h"
 
-#define SG_ARRAY_FLAGS                                                                             \
-    (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP |                      \
-     CUDA_ARRAY3D_TEXTURE_GATHER)
-#define SG_ARRAY_FLAGS_KNOWN                                                                       \
-    (SG_ARRAY_FLAGS | CUDA_ARRAY3D_DEPTH_TEXTURE | CUDA_ARRAY3D_COLOR_ATTACHMENT |                  \
-     CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING | CUDA_ARRAY3D_VIDEO_ENCODE_DECODE)
+#define SG_ARRAY_FLAGS \
+    (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_TEXTURE_GATHER)
+#define SG_ARRAY_FLAGS_KNOWN \
+    (SG_ARRAY_FLAGS | CUDA_ARRAY3D_DEPTH_TEXTURE | CUDA_ARRAY3D_COLOR_ATTACHMENT | CUDA_ARRAY3D_SPARSE | \
+     CUDA_ARRAY3D_DEFERRED_MAPPING | CUDA_ARRAY3D_VIDEO_ENCODE_DECODE)
 
 /* ---- formats ---- */
 
@@ -59,8 +58,7 @@ CUresult sg_format_get(CUarray_format format, struct sg_format *out)
     }
     return format_refused(format)
                ? sg_fail(CUDA_ERROR_NOT_SUPPORTED,
-                         "array format 0x%x: no block compressed, planar or packed formats",
-                         (unsigned)format)
+                         "array format 0x%x: no block compressed, planar or packed formats", (unsigned)format)
                : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -79,7 +77,7 @@ CUresult sg_format_element(CUarray_format format, unsigned channels, uint32_t *b
 
 /* ---- extents: the tables of cuArray3DCreate and cuMipmappedArrayCreate in the driver API manual ---- */
 
-#define MAXIMUM(what) (size_t)sg_attr(device, CU_DEVICE_ATTRIBUTE_MAXIMUM_##what)
+#define MAXIMUM(what) (size_t) sg_attr(device, CU_DEVICE_ATTRIBUTE_MAXIMUM_##what)
 
 static bool within(const CUDA_ARRAY3D_DESCRIPTOR *d, size_t w, size_t h, size_t depth)
 {
@@ -92,8 +90,7 @@ static bool surface_extent(int device, const CUDA_ARRAY3D_DESCRIPTOR *d)
 
     if (d->Flags & CUDA_ARRAY3D_CUBEMAP)
         return layered ? within(d, MAXIMUM(SURFACECUBEMAP_LAYERED_WIDTH),
-                                MAXIMUM(SURFACECUBEMAP_LAYERED_WIDTH),
-                                MAXIMUM(SURFACECUBEMAP_LAYERED_LAYERS))
+                                MAXIMUM(SURFACECUBEMAP_LAYERED_WIDTH), MAXIMUM(SURFACECUBEMAP_LAYERED_LAYERS))
                        : within(d, MAXIMUM(SURFACECUBEMAP_WIDTH), MAXIMUM(SURFACECUBEMAP_WIDTH), 6);
     if (layered && d->Height)
         return within(d, MAXIMUM(SURFACE2D_LAYERED_WIDTH), MAXIMUM(SURFACE2D_LAYERED_HEIGHT),
@@ -101,8 +98,7 @@ static bool surface_extent(int device, const CUDA_ARRAY3D_DESCRIPTOR *d)
     if (layered)
         return within(d, MAXIMUM(SURFACE1D_LAYERED_WIDTH), 0, MAXIMUM(SURFACE1D_LAYERED_LAYERS));
     if (d->Depth)
-        return within(d, MAXIMUM(SURFACE3D_WIDTH), MAXIMUM(SURFACE3D_HEIGHT),
-                      MAXIMUM(SURFACE3D_DEPTH));
+        return within(d, MAXIMUM(SURFACE3D_WIDTH), MAXIMUM(SURFACE3D_HEIGHT), MAXIMUM(SURFACE3D_DEPTH));
     return d->Height ? within(d, MAXIMUM(SURFACE2D_WIDTH), MAXIMUM(SURFACE2D_HEIGHT), 0)
                      : within(d, MAXIMUM(SURFACE1D_WIDTH), 0, 0);
 }
@@ -110,18 +106,15 @@ static bool surface_extent(int device, const CUDA_ARRAY3D_DESCRIPTOR *d)
 static bool flat_extent(int device, const CUDA_ARRAY3D_DESCRIPTOR *d, bool mipmapped)
 {
     if (d->Depth)
-        return within(d, MAXIMUM(TEXTURE3D_WIDTH), MAXIMUM(TEXTURE3D_HEIGHT),
-                      MAXIMUM(TEXTURE3D_DEPTH)) ||
+        return within(d, MAXIMUM(TEXTURE3D_WIDTH), MAXIMUM(TEXTURE3D_HEIGHT), MAXIMUM(TEXTURE3D_DEPTH)) ||
                within(d, MAXIMUM(TEXTURE3D_WIDTH_ALTERNATE), MAXIMUM(TEXTURE3D_HEIGHT_ALTERNATE),
                       MAXIMUM(TEXTURE3D_DEPTH_ALTERNATE));
     if (!d->Height)
-        return within(d, mipmapped ? MAXIMUM(TEXTURE1D_MIPMAPPED_WIDTH) : MAXIMUM(TEXTURE1D_WIDTH),
-                      0, 0);
+        return within(d, mipmapped ? MAXIMUM(TEXTURE1D_MIPMAPPED_WIDTH) : MAXIMUM(TEXTURE1D_WIDTH), 0, 0);
     if (d->Flags & CUDA_ARRAY3D_TEXTURE_GATHER &&
         !within(d, MAXIMUM(TEXTURE2D_GATHER_WIDTH), MAXIMUM(TEXTURE2D_GATHER_HEIGHT), 0))
         return false;
-    return mipmapped ? within(d, MAXIMUM(TEXTURE2D_MIPMAPPED_WIDTH),
-                              MAXIMUM(TEXTURE2D_MIPMAPPED_HEIGHT), 0)
+    return mipmapped ? within(d, MAXIMUM(TEXTURE2D_MIPMAPPED_WIDTH), MAXIMUM(TEXTURE2D_MIPMAPPED_HEIGHT), 0)
                      : within(d, MAXIMUM(TEXTURE2D_WIDTH), MAXIMUM(TEXTURE2D_HEIGHT), 0);
 }
 
@@ -131,22 +124,19 @@ static bool texture_extent(int device, const CUDA_ARRAY3D_DESCRIPTOR *d, bool mi
 
     if (d->Flags & CUDA_ARRAY3D_CUBEMAP)
         return d->Width == d->Height && d->Depth && d->Depth % 6 == 0 &&
-               (layered ? within(d, MAXIMUM(TEXTURECUBEMAP_LAYERED_WIDTH),
-                                 MAXIMUM(TEXTURECUBEMAP_LAYERED_WIDTH),
-                                 MAXIMUM(TEXTURECUBEMAP_LAYERED_LAYERS))
-                        : within(d, MAXIMUM(TEXTURECUBEMAP_WIDTH), MAXIMUM(TEXTURECUBEMAP_WIDTH),
-                                 6));
+               (layered
+                    ? within(d, MAXIMUM(TEXTURECUBEMAP_LAYERED_WIDTH), MAXIMUM(TEXTURECUBEMAP_LAYERED_WIDTH),
+                             MAXIMUM(TEXTURECUBEMAP_LAYERED_LAYERS))
+                    : within(d, MAXIMUM(TEXTURECUBEMAP_WIDTH), MAXIMUM(TEXTURECUBEMAP_WIDTH), 6));
     if (!layered)
         return (d->Height || !d->Depth) && flat_extent(device, d, mipmapped);
     return d->Depth &&
            (d->Height ? within(d, MAXIMUM(TEXTURE2D_LAYERED_WIDTH), MAXIMUM(TEXTURE2D_LAYERED_HEIGHT),
                                MAXIMUM(TEXTURE2D_LAYERED_LAYERS))
-                      : within(d, MAXIMUM(TEXTURE1D_LAYERED_WIDTH), 0,
-                               MAXIMUM(TEXTURE1D_LAYERED_LAYERS)));
+                      : within(d, MAXIMUM(TEXTURE1D_LAYERED_WIDTH), 0, MAXIMUM(TEXTURE1D_LAYERED_LAYERS)));
 }
 
-static CUresult check_desc(int device, const CUDA_ARRAY3D_DESCRIPTOR *d, bool mipmapped,
-                           uint32_t *elem)
+static CUresult check_desc(int device, const CUDA_ARRAY3D_DESCRIPTOR *d, bool mipmapped, uint32_t *elem)
 {
     bool volume = d->Depth && !(d->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP));
     CUresult r = sg_format_element(d->Format, d->NumChannels, elem);
@@ -157,13 +147,12 @@ static CUresult check_desc(int device, const CUDA_ARRAY3D_DESCRIPTOR *d, bool mi
         return CUDA_ERROR_INVALID_VALUE;
     if (d->Flags & ~(unsigned)SG_ARRAY_FLAGS)
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED,
-                       "array flags 0x%x: no depth, attachment, sparse, deferred or video arrays",
-                       d->Flags);
+                       "array flags 0x%x: no depth, attachment, sparse, deferred or video arrays", d->Flags);
     if (!d->Width || !texture_extent(device, d, mipmapped) ||
         (d->Flags & CUDA_ARRAY3D_SURFACE_LDST && !surface_extent(device, d)) ||
         (d->Flags & CUDA_ARRAY3D_TEXTURE_GATHER && (!d->Height || volume)))
-        return sg_fail(CUDA_ERROR_INVALID_VALUE, "array of %zu x %zu x %zu elements, flags 0x%x",
-                       d->Width, d->Height, d->Depth, d->Flags);
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "array of %zu x %zu x %zu elements, flags 0x%x", d->Width,
+                       d->Height, d->Depth, d->Flags);
     return CUDA_SUCCESS;
 }
 
@@ -225,8 +214,7 @@ static uint64_t layout(struct sg_array *a)
     return (uint64_t)a->slice * a->depth;
 }
 
-static struct sg_array *array_alloc(struct sg_ctx *ctx, const CUDA_ARRAY3D_DESCRIPTOR *desc,
-                                    uint32_t elem)
+static struct sg_array *array_alloc(struct sg_ctx *ctx, const CUDA_ARRAY3D_DESCRIPTOR *desc, uint32_t elem)
 {
     struct sg_array *a = calloc(1, sizeof(*a));
 
@@ -240,8 +228,7 @@ static struct sg_array *array_alloc(struct sg_ctx *ctx, const CUDA_ARRAY3D_DESCR
     return a;
 }
 
-CUresult sg_array_new(struct sg_ctx *ctx, const CUDA_ARRAY3D_DESCRIPTOR *desc,
-                      struct sg_array **out)
+CUresult sg_array_new(struct sg_ctx *ctx, const CUDA_ARRAY3D_DESCRIPTOR *desc, struct sg_array **out)
 {
     struct sg_array *a;
     uint32_t elem;

@@ -43,9 +43,9 @@ struct sg_mipmap {
 /* The parts of a format's elements. */
 struct sg_format {
     enum sg_texel_kind kind;
-    unsigned bytes;      /* per channel: 1, 2 or 4 */
-    unsigned channels;   /* of formats that say it, else 0 */
-    bool normalized;     /* always read as [0, 1] or [-1, 1] */
+    unsigned bytes;    /* per channel: 1, 2 or 4 */
+    unsigned channels; /* of formats that say it, else 0 */
+    bool normalized;   /* always read as [0, 1] or [-1, 1] */
 };
 /* 0, 1 (no such format) or 801 with a detail line (block compressed, planar, packed). */
 CUresult sg_format_get(CUarray_format format, struct sg_format *out);
@@ -53,8 +53,7 @@ CUresult sg_format_get(CUarray_format format, struct sg_format *out);
 CUresult sg_format_element(CUarray_format format, unsigned channels, uint32_t *bytes);
 
 /* Checks the descriptor (1, 801), takes memory (2) and makes the object, registered. */
-CUresult sg_array_new(struct sg_ctx *ctx, const CUDA_ARRAY3D_DESCRIPTOR *desc,
-                      struct sg_array **out);
+CUresult sg_array_new(struct sg_ctx *ctx, const CUDA_ARRAY3D_DESCRIPTOR *desc, struct sg_array **out);
 CUresult sg_mipmap_new(struct sg_ctx *ctx, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned levels,
                        struct sg_mipmap **out);
 

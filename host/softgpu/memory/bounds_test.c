@@ -12,16 +12,16 @@
 #else
 #include <stdio.h>
 static unsigned long tried, wrong;
-#define ASSUME(x)                                                            \
-    do {                                                                     \
-        if (!(x))                                                            \
-            return;                                                          \
+#define ASSUME(x) \
+    do { \
+        if (!(x)) \
+            return; \
     } while (0)
-#define CLAIM(x)                                                             \
-    do {                                                                     \
-        tried++;                                                             \
-        if (!(x) && wrong++ < 10)                                            \
-            printf("does not hold: %s\n", #x);                               \
+#define CLAIM(x) \
+    do { \
+        tried++; \
+        if (!(x) && wrong++ < 10) \
+            printf("does not hold: %s\n", #x); \
     } while (0)
 #endif
 
@@ -69,9 +69,9 @@ void prove_lanes(void)
 }
 
 /* One for each alignment that native code has: 1 to 16 bytes. */
-#define NATIVE(k)                                                            \
-    void prove_native_##k(void)                                              \
-    {                                                                        \
+#define NATIVE(k) \
+    void prove_native_##k(void) \
+    { \
         native(nondet_u64(), nondet_u64(), nondet_u64(), nondet_s64(), nondet_u64(), k); \
     }
 NATIVE(0)
@@ -80,10 +80,36 @@ NATIVE(2)
 NATIVE(3)
 NATIVE(4)
 #else
-static const uint64_t values[] = {
-    0, 1, 2, 15, 16, 63, 64, 65, 80, 127, 128, 4095, 4096, 0x7fffffff, 0x80000000, 0x80000001, 0xffffffff,
-    0x100000000, 0x200010000000, 0x200010000040, 0x7fffffffffff, HALF - 1, HALF, HALF + 1, UINT64_MAX - 4096,
-    UINT64_MAX - 64, UINT64_MAX - 63, UINT64_MAX - 15, UINT64_MAX - 1, UINT64_MAX};
+static const uint64_t values[] = {0,
+                                  1,
+                                  2,
+                                  15,
+                                  16,
+                                  63,
+                                  64,
+                                  65,
+                                  80,
+                                  127,
+                                  128,
+                                  4095,
+                                  4096,
+                                  0x7fffffff,
+                                  0x80000000,
+                                  0x80000001,
+                                  0xffffffff,
+                                  0x100000000,
+                                  0x200010000000,
+                                  0x200010000040,
+                                  0x7fffffffffff,
+                                  HALF - 1,
+                                  HALF,
+                                  HALF + 1,
+                                  UINT64_MAX - 4096,
+                                  UINT64_MAX - 64,
+                                  UINT64_MAX - 63,
+                                  UINT64_MAX - 15,
+                                  UINT64_MAX - 1,
+                                  UINT64_MAX};
 enum { N = sizeof(values) / sizeof(values[0]) };
 
 static void rest(uint64_t a, uint64_t b, uint64_t c)

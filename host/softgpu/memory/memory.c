@@ -19,9 +19,9 @@
  * guest's own mappings and our device addresses do not meet; and with no address whose lower half is
  * a small number: beside rubbish of a stack's earlier address, a parameter of 32 bits would look like one. */
 #define SG_ARENA_HINT 0x200010000000ull
-#define SG_ARENA_FACTOR 4        /* address space per byte of quota: room for gaps */
+#define SG_ARENA_FACTOR 4 /* address space per byte of quota: room for gaps */
 #define SG_ARENA_MIN (16ull << 30)
-#define SG_ALIGN 512ull          /* cuMemAlloc: at least 256; drivers give 512 */
+#define SG_ALIGN 512ull /* cuMemAlloc: at least 256; drivers give 512 */
 #define SG_HUGE (2ull << 20)
 #define SG_PAGE 4096ull          /* sg_mem_init() checks that it is the system's */
 #define SG_SIZE_MAX (1ull << 46) /* keeps every sum of sizes and addresses below 2^48 */
@@ -123,14 +123,12 @@ static CUresult alloc_locked(struct sg_rec *r, uint64_t align)
 
     if (charge > sg_config.memory - used[r->info.device])
         return CUDA_ERROR_OUT_OF_MEMORY;
-    r->block_len = align_up(rounded + guard_for(size),
-                            whole_pages(&r->info) ? SG_PAGE : SG_ALIGN);
+    r->block_len = align_up(rounded + guard_for(size), whole_pages(&r->info) ? SG_PAGE : SG_ALIGN);
     if (!sg_arena_take(r->block_len, align, &r->block))
         return CUDA_ERROR_OUT_OF_MEMORY;
     r->info.base = r->block;
     /* Pools and managed memory belong to the device, the rest to its context. */
-    rc = insert(r,
-                r->info.kind == SG_MEM_DEVICE && !r->info.async && !r->info.graph ? r->info.owner : 0,
+    rc = insert(r, r->info.kind == SG_MEM_DEVICE && !r->info.async && !r->info.graph ? r->info.owner : 0,
                 r->info.dormant ? 0 : r->info.access);
     if (rc != CUDA_SUCCESS) {
         sg_arena_give(r->block, r->block_len);
@@ -150,8 +148,8 @@ static bool own_pages(uint64_t base, uint64_t size)
 
 static bool shared_pages(uint64_t base, uint64_t size, int fd)
 {
-    return mmap((void *)base, align_up(size, SG_PAGE), PROT_READ | PROT_WRITE,
-                MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED;
+    return mmap((void *)base, align_up(size, SG_PAGE), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+                0) != MAP_FAILED;
 }
 
 /* fd: the memory to be used, of the length that info->share stands for; -1: our own. */
@@ -208,25 +206,23 @@ static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64
     return CUDA_SUCCESS;
 }
 
-CUresult sg_mem_alloc(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size, uint64_t align,
-                      uint64_t *out)
+CUresult sg_mem_alloc(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size, uint64_t align, uint64_t *out)
 {
     struct sg_mem_info want = {.size = size, .kind = kind};
 
     return alloc(ctx, &want, align, -1, out);
 }
 
-CUresult sg_mem_alloc_pool(struct sg_ctx *ctx, uint64_t size, uint64_t pool, uint32_t access,
-                           uint64_t *out)
+CUresult sg_mem_alloc_pool(struct sg_ctx *ctx, uint64_t size, uint64_t pool, uint32_t access, uint64_t *out)
 {
-    struct sg_mem_info want = {.size = size, .kind = SG_MEM_DEVICE, .pool = pool, .async = true,
-                               .access = access};
+    struct sg_mem_info want = {
+        .size = size, .kind = SG_MEM_DEVICE, .pool = pool, .async = true, .access = access};
 
     return alloc(ctx, &want, 0, -1, out);
 }
 
-CUresult sg_mem_alloc_internal(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size,
-                               uint64_t align, uint64_t *out)
+CUresult sg_mem_alloc_internal(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size, uint64_t align,
+                               uint64_t *out)
 {
     struct sg_mem_info want = {.size = size, .kind = kind, .internal = true};
 
@@ -236,8 +232,13 @@ CUresult sg_mem_alloc_internal(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64
 CUresult sg_mem_alloc_shared(struct sg_ctx *ctx, uint64_t size, uint64_t pool, uint32_t access,
                              struct sg_share *share, bool imported, int fd, uint64_t *out)
 {
-    struct sg_mem_info want = {.size = size, .kind = SG_MEM_DEVICE, .pool = pool,
-                               .async = pool != 0, .access = access, .share = share, .imported = imported};
+    struct sg_mem_info want = {.size = size,
+                               .kind = SG_MEM_DEVICE,
+                               .pool = pool,
+                               .async = pool != 0,
+                               .access = access,
+                               .share = share,
+                               .imported = imported};
 
     return alloc(ctx, &want, 0, fd, out);
 }
@@ -253,8 +254,7 @@ CUresult sg_mem_share(const struct sg_mem_info *info, struct sg_share *share, in
     e = sg_table_find(info->base);
     if (e && e->rec->info.id == info->id && !e->rec->info.share && !e->rec->info.graph &&
         whole_pages(&e->rec->info)) {
-        rc = move(info->base, align_up(info->size, SG_PAGE), fd) ? CUDA_SUCCESS
-                                                                 : CUDA_ERROR_OUT_OF_MEMORY;
+        rc = move(info->base, align_up(info->size, SG_PAGE), fd) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
         if (rc == CUDA_SUCCESS)
             e->rec->info.share = share;
     }
@@ -262,11 +262,9 @@ CUresult sg_mem_share(const struct sg_mem_info *info, struct sg_share *share, in
     return rc;
 }
 
-CUresult sg_mem_alloc_graph(struct sg_ctx *ctx, struct sg_graph_memory *graph, uint64_t size,
-                            uint64_t *out)
+CUresult sg_mem_alloc_graph(struct sg_ctx *ctx, struct sg_graph_memory *graph, uint64_t size, uint64_t *out)
 {
-    struct sg_mem_info want = {.size = size, .kind = SG_MEM_DEVICE, .graph = graph,
-                               .dormant = true};
+    struct sg_mem_info want = {.size = size, .kind = SG_MEM_DEVICE, .graph = graph, .dormant = true};
 
     return alloc(ctx, &want, 0, -1, out);
 }
@@ -294,8 +292,8 @@ void sg_mem_set_dormant(uint64_t base, bool dormant)
         scrub(base, size);
 }
 
-static CUresult add(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t base, uint64_t size,
-                    uint32_t flags, uint32_t access)
+static CUresult add(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t base, uint64_t size, uint32_t flags,
+                    uint32_t access)
 {
     struct sg_rec *r;
     CUresult rc;
@@ -305,11 +303,15 @@ static CUresult add(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t base, ui
     r = calloc(1, sizeof(*r));
     if (!r)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    r->info = (struct sg_mem_info){.base = base, .size = size, .kind = kind, .ctx = ctx,
+    r->info = (struct sg_mem_info){.base = base,
+                                   .size = size,
+                                   .kind = kind,
+                                   .ctx = ctx,
                                    /* what cuMemMap maps belongs to the device */
                                    .owner = kind == SG_MEM_MAPPED ? 0 : sg_space(ctx)->id,
                                    .device = sg_space(ctx)->device,
-                                   .flags = flags, .access = access,
+                                   .flags = flags,
+                                   .access = access,
                                    .writable = access & SG_ACCESS_WRITE};
     pthread_mutex_lock(&sg_mem_lock);
     rc = insert(r, 0, access);
@@ -319,11 +321,10 @@ static CUresult add(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t base, ui
     return rc;
 }
 
-CUresult sg_mem_add_host(struct sg_ctx *ctx, enum sg_mem_kind kind, void *p, uint64_t size,
-                         uint32_t flags, bool writable)
+CUresult sg_mem_add_host(struct sg_ctx *ctx, enum sg_mem_kind kind, void *p, uint64_t size, uint32_t flags,
+                         bool writable)
 {
-    return add(ctx, kind, (uint64_t)(uintptr_t)p, size, flags,
-               writable ? SG_ACCESS_ALL : SG_ACCESS_READ);
+    return add(ctx, kind, (uint64_t)(uintptr_t)p, size, flags, writable ? SG_ACCESS_ALL : SG_ACCESS_READ);
 }
 
 CUresult sg_mem_add_mapped(struct sg_ctx *ctx, uint64_t base, uint64_t size, uint32_t access)
@@ -355,8 +356,7 @@ static void rec_free(struct sg_rec *r)
         used[r->info.device] -= counted(&r->info);
         pthread_mutex_unlock(&sg_mem_lock);
     } else if (r->info.kind == SG_MEM_HOST) {
-        munmap((void *)r->info.base,
-               align_up(r->info.size, (uint64_t)sysconf(_SC_PAGESIZE)));
+        munmap((void *)r->info.base, align_up(r->info.size, (uint64_t)sysconf(_SC_PAGESIZE)));
     }
     free(r);
 }
@@ -444,8 +444,7 @@ bool sg_mem_begin_free(uint64_t base)
     pthread_mutex_lock(&sg_mem_lock);
     e = sg_table_find(base);
     ok = e && e->base == base && !e->rec->info.freeing && !e->rec->info.internal &&
-         (e->rec->info.async ||
-          (e->rec->info.kind == SG_MEM_DEVICE && !e->rec->info.imported));
+         (e->rec->info.async || (e->rec->info.kind == SG_MEM_DEVICE && !e->rec->info.imported));
     if (ok)
         e->rec->info.freeing = true;
     pthread_mutex_unlock(&sg_mem_lock);

@@ -33,16 +33,16 @@ struct sg_mem_info {
     int device;         /* ordinal */
     uint32_t flags;     /* cuMemHostAlloc / cuMemHostRegister flags */
     bool writable;
-    bool async;         /* from a memory pool */
-    bool internal;      /* a module's variable: not the caller's to free */
-    bool freeing;       /* cuMemFreeAsync was called */
-    bool sync_memops;   /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
-    uint64_t pool;      /* handle of that pool */
-    bool imported;      /* memory of another process: not counted here */
-    struct sg_share *share; /* its pages are shared with other processes; NULL: they are ours */
+    bool async;                    /* from a memory pool */
+    bool internal;                 /* a module's variable: not the caller's to free */
+    bool freeing;                  /* cuMemFreeAsync was called */
+    bool sync_memops;              /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
+    uint64_t pool;                 /* handle of that pool */
+    bool imported;                 /* memory of another process: not counted here */
+    struct sg_share *share;        /* its pages are shared with other processes; NULL: they are ours */
     struct sg_graph_memory *graph; /* of a graph's allocation node; valid under sg_graph_lock, else NULL */
-    bool dormant;       /* graph: no launch has allocated it, or it was freed again */
-    uint32_t access;    /* SG_ACCESS_*, while it is not dormant */
+    bool dormant;                  /* graph: no launch has allocated it, or it was freed again */
+    uint32_t access;               /* SG_ACCESS_*, while it is not dormant */
 };
 
 /* Access rights of the devices: two bits for each. */
@@ -55,10 +55,10 @@ struct sg_mem_info {
  * What this floor knows of a context: struct sg_ctx (runtime/runtime.h) begins with these fields.
  */
 #define SG_MAX_PEERS 64
-#define SG_SPACE_FIELDS                                                                            \
-    struct sg_obj obj;                                                                             \
-    uint32_t id; /* from 1, never reused */                                                        \
-    int device;  /* ordinal */                                                                     \
+#define SG_SPACE_FIELDS \
+    struct sg_obj obj; \
+    uint32_t id;                         /* from 1, never reused */ \
+    int device;                          /* ordinal */ \
     _Atomic uint32_t peers[SG_MAX_PEERS] /* ids of contexts whose memory its kernels reach */
 struct sg_space {
     SG_SPACE_FIELDS;
@@ -73,11 +73,10 @@ CUresult sg_mem_init(void);
 CUresult sg_mem_alloc(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size, uint64_t align,
                       uint64_t *out);
 /* As above for a pool, whose handle is given, with the access rights that the pool has now. */
-CUresult sg_mem_alloc_pool(struct sg_ctx *ctx, uint64_t size, uint64_t pool, uint32_t access,
-                           uint64_t *out);
+CUresult sg_mem_alloc_pool(struct sg_ctx *ctx, uint64_t size, uint64_t pool, uint32_t access, uint64_t *out);
 /* As above for a module's variable, which cuMemFree refuses. */
-CUresult sg_mem_alloc_internal(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size,
-                               uint64_t align, uint64_t *out);
+CUresult sg_mem_alloc_internal(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size, uint64_t align,
+                               uint64_t *out);
 /*
  * As sg_mem_alloc() on the pages of a descriptor, which stays the caller's; share is given to
  * sg_share_end() when the memory is released. imported: it is not counted. pool 0: of no pool.
@@ -91,13 +90,12 @@ CUresult sg_mem_alloc_shared(struct sg_ctx *ctx, uint64_t size, uint64_t pool, u
 CUresult sg_mem_share(const struct sg_mem_info *info, struct sg_share *share, int fd,
                       bool (*move)(uint64_t base, uint64_t len, int fd));
 /* Addresses for a graph's allocation node: dormant, and without counting against the quota. */
-CUresult sg_mem_alloc_graph(struct sg_ctx *ctx, struct sg_graph_memory *graph, uint64_t size,
-                            uint64_t *out);
+CUresult sg_mem_alloc_graph(struct sg_ctx *ctx, struct sg_graph_memory *graph, uint64_t size, uint64_t *out);
 /* Wakes memory of a graph that starts at base, or makes it dormant: then its content is gone. */
 void sg_mem_set_dormant(uint64_t base, bool dormant);
 /* Enters host memory into the table; 712 when it overlaps memory that is in it. */
-CUresult sg_mem_add_host(struct sg_ctx *ctx, enum sg_mem_kind kind, void *p, uint64_t size,
-                         uint32_t flags, bool writable);
+CUresult sg_mem_add_host(struct sg_ctx *ctx, enum sg_mem_kind kind, void *p, uint64_t size, uint32_t flags,
+                         bool writable);
 /* True when the kernel knows memory of this process at every byte of [addr, addr+size). */
 bool sg_host_mapped(uint64_t addr, uint64_t size);
 /* Enters memory mapped by cuMemMap, once cuMemSetAccess allows some device to touch it. */

@@ -120,8 +120,7 @@ static void test_quota(void **state)
     assert_int_equal(total, 64 << 20);
     assert_int_equal(f0, total);
     a = take(CTX(space_a), 40 << 20);
-    assert_int_equal(sg_mem_alloc(CTX(space_a), SG_MEM_DEVICE, 25 << 20, 0, &c),
-                     CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(sg_mem_alloc(CTX(space_a), SG_MEM_DEVICE, 25 << 20, 0, &c), CUDA_ERROR_OUT_OF_MEMORY);
     b = take(CTX(space_a), 24 << 20); /* exactly what is left */
     sg_mem_usage(0, &f1, &total);
     assert_int_equal(f1, 0);
@@ -132,8 +131,7 @@ static void test_quota(void **state)
     assert_true(sg_mem_release(c));
     sg_mem_usage(0, &f1, &total);
     assert_int_equal(f1, f0);
-    assert_int_equal(sg_mem_alloc(CTX(space_a), SG_MEM_DEVICE, UINT64_MAX, 0, &c),
-                     CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(sg_mem_alloc(CTX(space_a), SG_MEM_DEVICE, UINT64_MAX, 0, &c), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(sg_mem_alloc(CTX(space_a), SG_MEM_DEVICE, 0, 0, &c), CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -144,12 +142,10 @@ static void test_host_ranges(void **state)
     uint64_t p = (uint64_t)(uintptr_t)buf;
 
     (void)state;
-    assert_int_equal(sg_mem_add_host(CTX(space_a), SG_MEM_REGISTERED, buf, 1024, 0, false),
-                     CUDA_SUCCESS);
+    assert_int_equal(sg_mem_add_host(CTX(space_a), SG_MEM_REGISTERED, buf, 1024, 0, false), CUDA_SUCCESS);
     assert_int_equal(sg_mem_add_host(CTX(space_a), SG_MEM_REGISTERED, buf + 1023, 10, 0, true),
                      CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
-    assert_int_equal(sg_mem_add_host(CTX(space_a), SG_MEM_REGISTERED, buf + 1024, 10, 0, true),
-                     CUDA_SUCCESS);
+    assert_int_equal(sg_mem_add_host(CTX(space_a), SG_MEM_REGISTERED, buf + 1024, 10, 0, true), CUDA_SUCCESS);
     assert_true(sg_mem_check(CTX(space_b), p, 1024, false, &hit));
     assert_false(hit.writable);
     assert_false(sg_mem_check(CTX(space_b), p, 4, true, &hit)); /* read-only */
@@ -195,8 +191,7 @@ static void *reader(void *arg)
     while (!stop) {
         if (!sg_mem_check(CTX(space_a), steady + 8, 8, true, &hit) || hit.base != steady)
             (*bad)++;
-        if (sg_mem_check(CTX(space_a), steady - 1, 1, false, &hit) && hit.base <= steady &&
-            hit.end > steady)
+        if (sg_mem_check(CTX(space_a), steady - 1, 1, false, &hit) && hit.base <= steady && hit.end > steady)
             (*bad)++;
     }
     return NULL;
@@ -293,10 +288,14 @@ static void test_grace(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alignment_and_zero), cmocka_unit_test(test_bounds_are_exact),
-        cmocka_unit_test(test_contexts_are_apart), cmocka_unit_test(test_generation),
-        cmocka_unit_test(test_quota),              cmocka_unit_test(test_host_ranges),
-        cmocka_unit_test(test_many_and_reuse),     cmocka_unit_test(test_readers_during_changes),
+        cmocka_unit_test(test_alignment_and_zero),
+        cmocka_unit_test(test_bounds_are_exact),
+        cmocka_unit_test(test_contexts_are_apart),
+        cmocka_unit_test(test_generation),
+        cmocka_unit_test(test_quota),
+        cmocka_unit_test(test_host_ranges),
+        cmocka_unit_test(test_many_and_reuse),
+        cmocka_unit_test(test_readers_during_changes),
         cmocka_unit_test(test_grace),
     };
 

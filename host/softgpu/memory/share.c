@@ -208,8 +208,7 @@ bool sg_share_look(int fd, const char *magic, struct sg_share_tail *tail)
     int seals = fd < 0 ? -1 : fcntl(fd, F_GET_SEALS);
     uint64_t bytes;
 
-    if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) || st.st_size < 4096 ||
-        st.st_size % 4096)
+    if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) || st.st_size < 4096 || st.st_size % 4096)
         return false;
     bytes = (uint64_t)st.st_size - 4096;
     struct sg_share_tail *page = map_tail(fd, bytes, PROT_READ);

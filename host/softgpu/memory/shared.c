@@ -110,8 +110,8 @@ static struct sg_share *by_token_locked(const uint8_t *token)
 }
 
 /* Under the lock. */
-static CUresult import_locked(struct sg_ctx *ctx, const uint8_t *token, uint64_t size,
-                              uint64_t pool, uint32_t access, uint64_t *addr)
+static CUresult import_locked(struct sg_ctx *ctx, const uint8_t *token, uint64_t size, uint64_t pool,
+                              uint32_t access, uint64_t *addr)
 {
     struct sg_share *s = calloc(1, sizeof(*s));
     uint64_t bytes;

@@ -178,8 +178,8 @@ static bool may(const struct sg_entry *e, const struct sg_ctx *ctx, bool write)
     return e->access & (ctx ? bits & SG_ACCESS_OF(sg_space(ctx)->device) : bits);
 }
 
-static bool entry_allows(const struct sg_entry *e, const struct sg_ctx *ctx, uint64_t addr,
-                         uint64_t size, bool write)
+static bool entry_allows(const struct sg_entry *e, const struct sg_ctx *ctx, uint64_t addr, uint64_t size,
+                         bool write)
 {
     if (addr >= e->end || !sg_span_has(e->base, e->end - e->base, addr, size))
         return false;
@@ -188,8 +188,8 @@ static bool entry_allows(const struct sg_entry *e, const struct sg_ctx *ctx, uin
     return may(e, ctx, write);
 }
 
-static bool check_done(const struct sg_entry *e, const struct sg_ctx *ctx, uint64_t addr,
-                       uint64_t size, bool write, uint64_t generation, struct sg_mem_range *hit)
+static bool check_done(const struct sg_entry *e, const struct sg_ctx *ctx, uint64_t addr, uint64_t size,
+                       bool write, uint64_t generation, struct sg_mem_range *hit)
 {
     if (!entry_allows(e, ctx, addr, size, write))
         return false;

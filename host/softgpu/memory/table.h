@@ -15,7 +15,7 @@ struct sg_rec {
 
 struct sg_entry {
     uint64_t base, end;
-    uint32_t owner; /* context id, 0: every context */
+    uint32_t owner;  /* context id, 0: every context */
     uint32_t access; /* SG_ACCESS_*; 0: nobody, for now */
     struct sg_rec *rec;
 };

@@ -20,21 +20,21 @@ enum sg_texel_kind { SG_TEXEL_UINT, SG_TEXEL_SINT, SG_TEXEL_HALF, SG_TEXEL_FLOAT
 enum sg_address_mode { SG_WRAP, SG_CLAMP, SG_MIRROR, SG_BORDER };
 
 struct sg_tex_level {
-    uint64_t data; /* address of the first element */
+    uint64_t data;                 /* address of the first element */
     uint32_t width, height, depth; /* elements, rows, slices (layers, faces): each at least 1 */
     uint64_t pitch, slice;         /* bytes from row to row, slice to slice */
 };
 
 struct sg_texture {
-    bool surface;  /* for suld and sust, not for tex */
-    bool checked;  /* data are device addresses: each access is checked as a kernel's */
-    bool buffer;   /* linear memory: elements out of bounds read as zero */
+    bool surface; /* for suld and sust, not for tex */
+    bool checked; /* data are device addresses: each access is checked as a kernel's */
+    bool buffer;  /* linear memory: elements out of bounds read as zero */
     enum sg_texel_kind kind;
     uint32_t bytes, channels; /* per channel: 1, 2, 4; 1, 2, 4 */
     uint32_t elem;            /* bytes per element */
     uint32_t dims;            /* 1, 2, 3: of one layer */
     bool layered, cube;       /* slices are layers, faces */
-    bool as_float;   /* integers are read as [0, 1] or [-1, 1] */
+    bool as_float;            /* integers are read as [0, 1] or [-1, 1] */
     uint32_t nlevels;
     struct sg_tex_level level[SG_LEVELS_MAX];
     /* the sampler */

@@ -38,8 +38,7 @@ static CUresult launch_run(struct sg_op *op, struct sg_stream *s)
         .set_conditional = sg_hooks->set_conditional,
         .graphs = sg_hooks->device,
         .graph = sg_genv_now,
-        .pending_launches =
-            (uint32_t)s->ctx->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT],
+        .pending_launches = (uint32_t)s->ctx->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT],
     };
     int r;
 
@@ -48,7 +47,7 @@ static CUresult launch_run(struct sg_op *op, struct sg_stream *s)
     sg_texset_clear(&textures);
 
     if (r != CUDA_SUCCESS && s->ctx->abort && sg_stream_cut(s))
-        return (CUresult)r; /* ended with its context: no failure of the kernel's */
+        return (CUresult)r;  /* ended with its context: no failure of the kernel's */
     if (r != CUDA_SUCCESS) { /* also for want of memory: nobody else would hear of it */
         sg_device_fail(fault.message[0] ? fault.message : o->func->info.name);
         sg_set_fault(s->ctx, (CUresult)r);
@@ -82,21 +81,20 @@ static CUresult check_shape(const struct sg_launch_request *q, const struct sg_f
         if (!q->grid[i] || q->grid[i] > gmax || !q->block[i] || q->block[i] > bmax)
             return sg_fail(CUDA_ERROR_INVALID_VALUE,
                            "launch of %s: grid %u x %u x %u, block %u x %u x %u is out of range",
-                           f->info.name, q->grid[0], q->grid[1], q->grid[2], q->block[0],
-                           q->block[1], q->block[2]);
+                           f->info.name, q->grid[0], q->grid[1], q->grid[2], q->block[0], q->block[1],
+                           q->block[2]);
         threads *= q->block[i];
     }
     if (threads > (unsigned)sg_attr(0, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK))
-        return sg_fail(CUDA_ERROR_INVALID_VALUE, "launch of %s: %llu threads in a block",
-                       f->info.name, (unsigned long long)threads);
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "launch of %s: %llu threads in a block", f->info.name,
+                       (unsigned long long)threads);
     if (f->info.reqntid[0]) {
         for (int i = 0; i < 3; i++) {
             unsigned want = f->info.reqntid[i] ? f->info.reqntid[i] : 1;
 
             if (q->block[i] != want)
                 return sg_fail(CUDA_ERROR_INVALID_VALUE,
-                               "launch of %s: block is not the .reqntid of the kernel",
-                               f->info.name);
+                               "launch of %s: block is not the .reqntid of the kernel", f->info.name);
         }
     } else if (threads > f->info.max_threads) {
         return sg_fail(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
@@ -106,8 +104,8 @@ static CUresult check_shape(const struct sg_launch_request *q, const struct sg_f
     if (q->dynamic > (unsigned)sg_func_max_dynamic(&f->info, &f->set))
         return sg_fail(CUDA_ERROR_INVALID_VALUE,
                        "launch of %s: %u bytes of dynamic shared memory, %d allowed "
-                       "(MAX_DYNAMIC_SHARED_SIZE_BYTES)", f->info.name, q->dynamic,
-                       sg_func_max_dynamic(&f->info, &f->set));
+                       "(MAX_DYNAMIC_SHARED_SIZE_BYTES)",
+                       f->info.name, q->dynamic, sg_func_max_dynamic(&f->info, &f->set));
     return CUDA_SUCCESS;
 }
 
@@ -115,9 +113,9 @@ static CUresult check_resident(const struct sg_launch_request *q, const struct s
                                const struct sg_ctx *green)
 {
     int block = (int)(q->block[0] * q->block[1] * q->block[2]);
-    uint64_t room = (uint64_t)sg_occupancy(f, block, q->dynamic) *
-                    (green ? green->sms.count
-                           : (unsigned)sg_attr(0, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+    uint64_t room =
+        (uint64_t)sg_occupancy(f, block, q->dynamic) *
+        (green ? green->sms.count : (unsigned)sg_attr(0, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
     uint64_t plane = (uint64_t)q->grid[0] * q->grid[1]; /* below 2^47 */
 
     if (plane > room || plane * q->grid[2] > room)
@@ -146,8 +144,8 @@ static CUresult gather(const struct sg_launch_request *q, const struct sg_func *
         }
         if (!size || (*size && !buffer) || *size > f->info.param_bytes)
             return sg_fail(CUDA_ERROR_INVALID_VALUE,
-                           "launch of %s: parameter buffer of %zu bytes, %u declared",
-                           f->info.name, size ? *size : 0, f->info.param_bytes);
+                           "launch of %s: parameter buffer of %zu bytes, %u declared", f->info.name,
+                           size ? *size : 0, f->info.param_bytes);
         if (*size)
             memcpy(out, buffer, *size);
         return CUDA_SUCCESS;
@@ -156,8 +154,7 @@ static CUresult gather(const struct sg_launch_request *q, const struct sg_func *
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "launch of %s: no parameters", f->info.name);
     for (uint32_t i = 0; i < f->info.nparams; i++) {
         if (!q->params[i])
-            return sg_fail(CUDA_ERROR_INVALID_VALUE, "launch of %s: parameter %u is NULL",
-                           f->info.name, i);
+            return sg_fail(CUDA_ERROR_INVALID_VALUE, "launch of %s: parameter %u is NULL", f->info.name, i);
         memcpy(out + f->info.params[i].offset, q->params[i], f->info.params[i].size);
     }
     return CUDA_SUCCESS;
@@ -211,9 +208,13 @@ CUresult sg_launch_build(struct sg_ctx *ctx, struct sg_ctx *green, const struct 
 CUresult sg_launch_op(struct sg_ctx *ctx, const CUDA_KERNEL_NODE_PARAMS *p, struct sg_op **out)
 {
     struct sg_launch_request q = {p->func ? p->func : (CUfunction)p->kern,
-                        {p->gridDimX, p->gridDimY, p->gridDimZ},
-                        {p->blockDimX, p->blockDimY, p->blockDimZ},
-                        p->sharedMemBytes, NULL, false, p->kernelParams, p->extra};
+                                  {p->gridDimX, p->gridDimY, p->gridDimZ},
+                                  {p->blockDimX, p->blockDimY, p->blockDimZ},
+                                  p->sharedMemBytes,
+                                  NULL,
+                                  false,
+                                  p->kernelParams,
+                                  p->extra};
 
     return sg_launch_build(ctx->base, ctx == ctx->base ? NULL : ctx, &q, out);
 }

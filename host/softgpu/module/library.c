@@ -33,8 +33,7 @@ CUresult sg_lib_module(struct sg_lib *lib, struct sg_ctx *ctx, struct sg_mod **o
         struct sg_module *ptx = lib->meta_taken || same ? NULL : lib->meta;
 
         inst = calloc(1, sizeof(*inst));
-        r = inst ? sg_mod_new(ctx, &lib->image[same], ptx, lib, NULL, &mod)
-                 : CUDA_ERROR_OUT_OF_MEMORY;
+        r = inst ? sg_mod_new(ctx, &lib->image[same], ptx, lib, NULL, &mod) : CUDA_ERROR_OUT_OF_MEMORY;
         if (r == CUDA_SUCCESS) {
             lib->meta_taken |= ptx != NULL;
             inst->mod = mod;

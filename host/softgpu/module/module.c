@@ -85,13 +85,13 @@ void sg_jit_done(struct sg_jit *jit)
 static CUresult parse(const struct sg_image *img, struct sg_module **out, struct sg_diag *diag)
 {
     struct sg_diag later;
-    CUresult r = (CUresult)(img->is_elf
-                                ? sg_sass_parse(img->text, img->len, img->has, out, diag)
-                                : sg_module_parse(img->text, img->len, out, diag));
+    CUresult r = (CUresult)(img->is_elf ? sg_sass_parse(img->text, img->len, img->has, out, diag)
+                                        : sg_module_parse(img->text, img->len, out, diag));
 
     if (img->is_elf && r == CUDA_SUCCESS)
         sg_log("image has no PTX, which is all that this device runs; it has: %s. Its kernels can "
-               "be looked at, not launched", img->has);
+               "be looked at, not launched",
+               img->has);
     if (img->is_elf || r != CUDA_SUCCESS || img->len > SG_EAGER_BYTES)
         return r;
     for (uint32_t i = 0; i < sg_module_kernel_count(*out); i++) {
@@ -121,8 +121,7 @@ CUresult sg_ptx_parse(const struct sg_image *img, struct sg_jit *jit, struct sg_
     if (img->is_elf)
         snprintf(text, sizeof(text), "%s", diag.message);
     else
-        snprintf(text, sizeof(text), "PTX line %u, column %u: %s", diag.line, diag.column,
-             diag.message);
+        snprintf(text, sizeof(text), "PTX line %u, column %u: %s", diag.line, diag.column, diag.message);
     sg_jit_error(jit, text);
     return sg_fail(r, "%s", text);
 }
@@ -142,8 +141,7 @@ static CUresult place_globals(struct sg_mod *mod, struct sg_jit *jit)
 
         sg_module_get_global(mod->ptx, i, &g);
         if (g.is_extern) {
-            snprintf(diag.message, sizeof(diag.message), "variable %s is extern and not defined",
-                     g.name);
+            snprintf(diag.message, sizeof(diag.message), "variable %s is extern and not defined", g.name);
             sg_jit_error(jit, diag.message);
             return sg_fail(CUDA_ERROR_INVALID_PTX, "%s", diag.message);
         }
@@ -164,8 +162,7 @@ static CUresult place_globals(struct sg_mod *mod, struct sg_jit *jit)
 }
 
 /* Each texture and surface variable is a reference; its handle is what kernels see. */
-static CUresult place_sampler(struct sg_mod *mod, uint32_t i, struct sg_texref *t,
-                              struct sg_jit *jit)
+static CUresult place_sampler(struct sg_mod *mod, uint32_t i, struct sg_texref *t, struct sg_jit *jit)
 {
     struct sg_sampler_init s;
     struct sg_diag diag = {0};
@@ -257,8 +254,8 @@ static void mod_free(struct sg_obj *obj)
     free(mod);
 }
 
-CUresult sg_mod_new(struct sg_ctx *ctx, const struct sg_image *img, struct sg_module *ptx,
-                    struct sg_lib *lib, struct sg_jit *jit, struct sg_mod **out)
+CUresult sg_mod_new(struct sg_ctx *ctx, const struct sg_image *img, struct sg_module *ptx, struct sg_lib *lib,
+                    struct sg_jit *jit, struct sg_mod **out)
 {
     struct sg_mod *mod = calloc(1, sizeof(*mod));
     CUresult r = CUDA_SUCCESS;
@@ -416,8 +413,7 @@ CUresult sg_mod_global(struct sg_mod *mod, const char *name, bool managed_only, 
 
 int sg_func_max_dynamic(const struct sg_kernel_info *info, const struct sg_func_settings *set)
 {
-    int base = sg_attr(0, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK) -
-               (int)info->static_shared;
+    int base = sg_attr(0, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK) - (int)info->static_shared;
 
     return set->max_dynamic >= 0 ? set->max_dynamic : base > 0 ? base : 0;
 }
@@ -470,8 +466,8 @@ CUresult sg_func_attribute(const struct sg_kernel_info *info, const struct sg_fu
     return CUDA_SUCCESS;
 }
 
-CUresult sg_func_set_attribute(int device, const struct sg_kernel_info *info,
-                               struct sg_func_settings *set, int attrib, int value)
+CUresult sg_func_set_attribute(int device, const struct sg_kernel_info *info, struct sg_func_settings *set,
+                               int attrib, int value)
 {
     int optin = sg_attr(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
 

@@ -24,7 +24,7 @@ struct sg_func {
     struct sg_func_settings set;
     _Atomic bool prepared;
     struct cua_old_launch *old; /* api/code/legacy_launch.c; NULL until first used */
-    struct sg_func *next; /* mod->funcs */
+    struct sg_func *next;       /* mod->funcs */
 };
 
 /* A loaded CUmodule, also the instance of a library in one context. */
@@ -34,7 +34,7 @@ struct sg_mod {
     uint32_t ctx_id;    /* the incarnation of ctx that it belongs to */
     struct sg_lib *lib; /* a reference, or NULL */
     struct sg_module *ptx;
-    bool ptx_is_libs; /* ptx is lib->meta and freed with it */
+    bool ptx_is_libs;  /* ptx is lib->meta and freed with it */
     uint64_t *globals; /* device addresses, one per module-level variable */
     uint32_t nglobals;
     struct sg_texref **texrefs; /* one per texture, surface and sampler variable; references */
@@ -51,8 +51,8 @@ struct sg_lib_inst {
 
 struct sg_kern {
     struct sg_obj obj;
-    struct sg_lib *lib; /* a reference; lib_unload() undoes the cycle */
-    struct sg_kernel *kernel; /* of lib->meta */
+    struct sg_lib *lib;         /* a reference; lib_unload() undoes the cycle */
+    struct sg_kernel *kernel;   /* of lib->meta */
     struct sg_kernel_info info; /* name NULL: not asked for yet; guarded by lib->lock */
     struct sg_func_settings set;
     struct sg_func *cached; /* a reference: the function used last */
@@ -83,8 +83,8 @@ void sg_jit_error(struct sg_jit *jit, const char *text);
 void sg_jit_done(struct sg_jit *jit);
 
 /* Parses text for ctx, places and initialises its variables. ptx: already parsed, or NULL. */
-CUresult sg_mod_new(struct sg_ctx *ctx, const struct sg_image *img, struct sg_module *ptx,
-                    struct sg_lib *lib, struct sg_jit *jit, struct sg_mod **out);
+CUresult sg_mod_new(struct sg_ctx *ctx, const struct sg_image *img, struct sg_module *ptx, struct sg_lib *lib,
+                    struct sg_jit *jit, struct sg_mod **out);
 /* Parses the PTX or the cubin's metadata. */
 CUresult sg_ptx_parse(const struct sg_image *img, struct sg_jit *jit, struct sg_module **out);
 /* Takes handles and variables away; waits for running kernels. */
@@ -109,8 +109,8 @@ CUresult sg_kern_func(struct sg_kern *k, struct sg_ctx *ctx, struct sg_func **ou
 CUresult sg_func_prepare(struct sg_func *f);
 CUresult sg_func_attribute(const struct sg_kernel_info *info, const struct sg_func_settings *set,
                            uint32_t const_bytes, int attrib, int *pi);
-CUresult sg_func_set_attribute(int device, const struct sg_kernel_info *info,
-                               struct sg_func_settings *set, int attrib, int value);
+CUresult sg_func_set_attribute(int device, const struct sg_kernel_info *info, struct sg_func_settings *set,
+                               int attrib, int value);
 /* Dynamic shared memory that a launch may ask for, in bytes. */
 int sg_func_max_dynamic(const struct sg_kernel_info *info, const struct sg_func_settings *set);
 
@@ -123,29 +123,28 @@ struct sg_texobj {
     CUDA_TEXTURE_DESC desc;
     CUDA_RESOURCE_VIEW_DESC view;
     bool has_view;
-    _Atomic bool dying; /* destroyed, but launches that are queued may still look it up */
+    _Atomic bool dying;       /* destroyed, but launches that are queued may still look it up */
     struct sg_array *array;   /* a reference, or NULL */
     struct sg_mipmap *mipmap; /* a reference, or NULL */
     struct sg_texture t;
 };
 /* Makes an object that is not registered. view may be NULL. 1, 801, 2. */
-CUresult sg_texobj_new(struct sg_ctx *ctx, const CUDA_RESOURCE_DESC *res,
-                       const CUDA_TEXTURE_DESC *desc, const CUDA_RESOURCE_VIEW_DESC *view,
-                       struct sg_texobj **out);
+CUresult sg_texobj_new(struct sg_ctx *ctx, const CUDA_RESOURCE_DESC *res, const CUDA_TEXTURE_DESC *desc,
+                       const CUDA_RESOURCE_VIEW_DESC *view, struct sg_texobj **out);
 CUresult sg_surfobj_new(struct sg_ctx *ctx, const CUDA_RESOURCE_DESC *res, struct sg_texobj **out);
 
 /* A texture or surface reference: of a module's .texref or .surfref, or of cuTexRefCreate. */
 struct sg_texref {
     struct sg_obj obj; /* SG_T_TEXREF or SG_T_SURFREF */
     struct sg_ctx *ctx;
-    bool of_module; /* constant: not of cuTexRefCreate */
+    bool of_module;       /* constant: not of cuTexRefCreate */
     pthread_mutex_t lock; /* guards the fields below */
-    bool bound, sampler; /* sampler: desc alone, nothing to bind */
+    bool bound, sampler;  /* sampler: desc alone, nothing to bind */
     CUDA_RESOURCE_DESC res;
     CUDA_TEXTURE_DESC desc;
     CUarray_format format; /* as cuTexRefSetFormat said; of linear memory */
     unsigned channels;
-    CUdeviceptr address;   /* as cuTexRefSetAddress got it */
+    CUdeviceptr address; /* as cuTexRefSetAddress got it */
 };
 /* An object that is a sampler alone: nothing can be fetched through it. */
 CUresult sg_sampler_new(struct sg_ctx *ctx, const CUDA_TEXTURE_DESC *desc, struct sg_texobj **out);

@@ -26,8 +26,8 @@ int sg_occupancy_threads(const struct sg_func *f, int block)
 
     if (block < 1 || block > (int)f->info.max_threads)
         return 0;
-    n = min_int(n, sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR) / SG_WARP_SIZE /
-                       warps);
+    n = min_int(n, sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR) /
+                       SG_WARP_SIZE / warps);
     if (regs > 0) {
         int room = sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR) / regs;
 
@@ -47,6 +47,8 @@ int sg_occupancy(const struct sg_func *f, int block, size_t dynamic)
     int shared = round_up((int)f->info.static_shared + (int)dynamic + reserved, SG_SHARED_UNIT);
 
     if (shared > 0)
-        n = min_int(n, sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR) / shared);
+        n = min_int(n,
+                    sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR) /
+                        shared);
     return n;
 }

@@ -9,8 +9,8 @@
 
 #include "module/module.h"
 
-#define SG_TEX_FLAGS                                                                               \
-    (CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_SRGB |                     \
+#define SG_TEX_FLAGS \
+    (CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_SRGB | \
      CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION | CU_TRSF_SEAMLESS_CUBEMAP)
 
 static void texobj_destroy(struct sg_obj *obj)
@@ -44,9 +44,8 @@ static CUresult set_format(struct sg_texture *t, CUarray_format format, unsigned
 
 static void set_level(struct sg_texture *t, unsigned i, const struct sg_array *a)
 {
-    t->level[i] = (struct sg_tex_level){(uint64_t)(uintptr_t)a->data, (uint32_t)a->width,
-                                        (uint32_t)a->height, (uint32_t)a->depth, a->pitch,
-                                        a->slice};
+    t->level[i] = (struct sg_tex_level){(uint64_t)(uintptr_t)a->data, (uint32_t)a->width, (uint32_t)a->height,
+                                        (uint32_t)a->depth,           a->pitch,           a->slice};
 }
 
 static CUresult set_shape(struct sg_texture *t, const CUDA_ARRAY3D_DESCRIPTOR *d)
@@ -88,7 +87,7 @@ static CUresult check_memory(uint64_t addr, uint64_t bytes)
                          (unsigned long long)bytes, (unsigned long long)addr);
 }
 
-#define ATTR(a) (size_t)sg_attr(o->ctx->device, CU_DEVICE_ATTRIBUTE_##a)
+#define ATTR(a) (size_t) sg_attr(o->ctx->device, CU_DEVICE_ATTRIBUTE_##a)
 
 static CUresult linear_resource(struct sg_texobj *o)
 {
@@ -117,10 +116,9 @@ static CUresult pitch_resource(struct sg_texobj *o)
 
     if (r != CUDA_SUCCESS)
         return r;
-    if (!addr || addr % ATTR(TEXTURE_ALIGNMENT) || !w || !h ||
-        w > ATTR(MAXIMUM_TEXTURE2D_LINEAR_WIDTH) || h > ATTR(MAXIMUM_TEXTURE2D_LINEAR_HEIGHT) ||
-        pitch > ATTR(MAXIMUM_TEXTURE2D_LINEAR_PITCH) || pitch % ATTR(TEXTURE_PITCH_ALIGNMENT) ||
-        pitch < w * o->t.elem)
+    if (!addr || addr % ATTR(TEXTURE_ALIGNMENT) || !w || !h || w > ATTR(MAXIMUM_TEXTURE2D_LINEAR_WIDTH) ||
+        h > ATTR(MAXIMUM_TEXTURE2D_LINEAR_HEIGHT) || pitch > ATTR(MAXIMUM_TEXTURE2D_LINEAR_PITCH) ||
+        pitch % ATTR(TEXTURE_PITCH_ALIGNMENT) || pitch < w * o->t.elem)
         return sg_fail(CUDA_ERROR_INVALID_VALUE,
                        "2D resource: %zu x %zu elements at 0x%llx, rows of %llu bytes", w, h,
                        (unsigned long long)addr, (unsigned long long)pitch);
@@ -151,10 +149,10 @@ static CUresult set_resource(struct sg_texobj *o)
 
 /* ---- views ---- */
 
-static const CUarray_format view_formats[] = {
-    CU_AD_FORMAT_UNSIGNED_INT8,  CU_AD_FORMAT_SIGNED_INT8,  CU_AD_FORMAT_UNSIGNED_INT16,
-    CU_AD_FORMAT_SIGNED_INT16,   CU_AD_FORMAT_UNSIGNED_INT32, CU_AD_FORMAT_SIGNED_INT32,
-    CU_AD_FORMAT_HALF,           CU_AD_FORMAT_FLOAT};
+static const CUarray_format view_formats[] = {CU_AD_FORMAT_UNSIGNED_INT8,  CU_AD_FORMAT_SIGNED_INT8,
+                                              CU_AD_FORMAT_UNSIGNED_INT16, CU_AD_FORMAT_SIGNED_INT16,
+                                              CU_AD_FORMAT_UNSIGNED_INT32, CU_AD_FORMAT_SIGNED_INT32,
+                                              CU_AD_FORMAT_HALF,           CU_AD_FORMAT_FLOAT};
 
 static CUresult view_format(struct sg_texture *t, CUresourceViewFormat f)
 {
@@ -170,8 +168,7 @@ static CUresult view_format(struct sg_texture *t, CUresourceViewFormat f)
     /* Three in a row of each format: 1, 2 and 4 channels. */
     r = set_format(t, view_formats[((unsigned)f - 1) / 3], 1u << ((unsigned)f - 1) % 3);
     if (r == CUDA_SUCCESS && t->elem != elem)
-        r = sg_fail(CUDA_ERROR_INVALID_VALUE, "resource view of %u bytes, elements of %u",
-                    t->elem, elem);
+        r = sg_fail(CUDA_ERROR_INVALID_VALUE, "resource view of %u bytes, elements of %u", t->elem, elem);
     return r;
 }
 
@@ -190,9 +187,9 @@ static CUresult set_view(struct sg_texobj *o)
         (t->layered ? v->lastLayer >= t->level[0].depth : v->lastLayer != 0) ||
         (t->cube && t->layered && (v->firstLayer % 6 || (v->lastLayer + 1) % 6)))
         return sg_fail(CUDA_ERROR_INVALID_VALUE,
-                       "resource view of %zu x %zu x %zu, levels %u to %u, layers %u to %u",
-                       v->width, v->height, v->depth, v->firstMipmapLevel, v->lastMipmapLevel,
-                       v->firstLayer, v->lastLayer);
+                       "resource view of %zu x %zu x %zu, levels %u to %u, layers %u to %u", v->width,
+                       v->height, v->depth, v->firstMipmapLevel, v->lastMipmapLevel, v->firstLayer,
+                       v->lastLayer);
     t->nlevels = v->lastMipmapLevel - v->firstMipmapLevel + 1;
     memmove(t->level, t->level + v->firstMipmapLevel, t->nlevels * sizeof(t->level[0]));
     for (unsigned i = 0; t->layered && i < t->nlevels; i++) {
@@ -223,9 +220,8 @@ static CUresult check_sampler(const struct sg_texobj *o)
             return CUDA_ERROR_INVALID_VALUE;
     }
     if ((unsigned)d->filterMode > CU_TR_FILTER_MODE_LINEAR ||
-        (unsigned)d->mipmapFilterMode > CU_TR_FILTER_MODE_LINEAR ||
-        d->flags & ~(unsigned)SG_TEX_FLAGS || isnan(d->mipmapLevelBias) ||
-        isnan(d->minMipmapLevelClamp) || isnan(d->maxMipmapLevelClamp))
+        (unsigned)d->mipmapFilterMode > CU_TR_FILTER_MODE_LINEAR || d->flags & ~(unsigned)SG_TEX_FLAGS ||
+        isnan(d->mipmapLevelBias) || isnan(d->minMipmapLevelClamp) || isnan(d->maxMipmapLevelClamp))
         return CUDA_ERROR_INVALID_VALUE;
     if (o->mipmap && !(d->flags & CU_TRSF_NORMALIZED_COORDINATES))
         return sg_fail(CUDA_ERROR_INVALID_VALUE,
@@ -261,8 +257,7 @@ static CUresult set_sampler(struct sg_texobj *o)
 
 /* ---- objects ---- */
 
-static struct sg_texobj *texobj_alloc(struct sg_ctx *ctx, enum sg_type type,
-                                      const CUDA_RESOURCE_DESC *res)
+static struct sg_texobj *texobj_alloc(struct sg_ctx *ctx, enum sg_type type, const CUDA_RESOURCE_DESC *res)
 {
     struct sg_texobj *o = calloc(1, sizeof(*o));
 
@@ -283,9 +278,8 @@ static CUresult done(struct sg_texobj *o, CUresult r, struct sg_texobj **out)
     return r;
 }
 
-CUresult sg_texobj_new(struct sg_ctx *ctx, const CUDA_RESOURCE_DESC *res,
-                       const CUDA_TEXTURE_DESC *desc, const CUDA_RESOURCE_VIEW_DESC *view,
-                       struct sg_texobj **out)
+CUresult sg_texobj_new(struct sg_ctx *ctx, const CUDA_RESOURCE_DESC *res, const CUDA_TEXTURE_DESC *desc,
+                       const CUDA_RESOURCE_VIEW_DESC *view, struct sg_texobj **out)
 {
     struct sg_texobj *o = texobj_alloc(ctx, SG_T_TEXOBJ, res);
     CUresult r;

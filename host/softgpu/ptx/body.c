@@ -11,8 +11,7 @@ static int syntax_here(struct sg_dec *d, const char *what)
 {
     d->line = d->l.tok.line;
     d->col = d->l.tok.col;
-    return sg_dec_syntax(d, "%s near '%.*s'", what,
-                         (int)(d->l.tok.len > 40 ? 40 : d->l.tok.len), d->l.tok.s);
+    return sg_dec_syntax(d, "%s near '%.*s'", what, (int)(d->l.tok.len > 40 ? 40 : d->l.tok.len), d->l.tok.s);
 }
 
 static int define(struct sg_dec *d, const struct sg_decl *x, uint32_t kind, uint32_t index)
@@ -206,11 +205,9 @@ static int parse_label(struct sg_dec *d, const struct sg_tok *name)
 
 static const struct sg_family *find_family(const char *base)
 {
-    static const struct sg_family *const tabs[] = {sg_families_int, sg_families_flt,
-                                                   sg_families_mem, sg_families_warp,
-                                                   sg_families_ctl, sg_families_mma,
-                                                   sg_families_bulk, sg_families_video,
-                                                   sg_families_tex};
+    static const struct sg_family *const tabs[] = {sg_families_int,  sg_families_flt,   sg_families_mem,
+                                                   sg_families_warp, sg_families_ctl,   sg_families_mma,
+                                                   sg_families_bulk, sg_families_video, sg_families_tex};
 
     for (size_t i = 0; i < sizeof(tabs) / sizeof(tabs[0]); i++)
         for (const struct sg_family *f = tabs[i]; f->base; f++)
@@ -234,8 +231,7 @@ static int parse_operands(struct sg_dec *d)
         if (sg_tok_is(&d->l, ','))
             sg_lex_next(&d->l);
         else if (!sg_tok_is(&d->l, ';'))
-            return sg_dec_syntax(d, "',' or ';' expected near '%.*s'", (int)d->l.tok.len,
-                                 d->l.tok.s);
+            return sg_dec_syntax(d, "',' or ';' expected near '%.*s'", (int)d->l.tok.len, d->l.tok.s);
     }
     sg_lex_next(&d->l);
     return 0;
@@ -254,14 +250,12 @@ static int emit_one(struct sg_dec *d, const struct sg_family *f, struct sg_pred 
     for (uint32_t i = 0; i < d->nops; i++)
         if (d->ops[i].coords && !(f->flags & SG_FAM_COORDS))
             return sg_mod(d, "tensor") ? sg_dec_refuse(d, "tensor copies are not available")
-                                       : sg_dec_syntax(d, "%s: coordinates in an address",
-                                                       d->oc.full);
+                                       : sg_dec_syntax(d, "%s: coordinates in an address", d->oc.full);
     if (around) {
         label = sg_new_label(d);
         sg_emit_bra(d, label, p.reg, !p.neg);
     } else if (span) {
-        sg_emit(d, p.neg ? "pred.not" : "pred.if", SG_OPND_NONE, p.reg, SG_OPND_NONE,
-                SG_OPND_NONE);
+        sg_emit(d, p.neg ? "pred.not" : "pred.if", SG_OPND_NONE, p.reg, SG_OPND_NONE, SG_OPND_NONE);
         d->in_span = true;
     }
     d->pred = p;
@@ -330,8 +324,7 @@ static int parse_directive(struct sg_dec *d)
 {
     const struct sg_tok *t = &d->l.tok;
 
-    if (sg_tok_eq(t, ".reg") || sg_tok_eq(t, ".local") || sg_tok_eq(t, ".param") ||
-        sg_tok_eq(t, ".shared"))
+    if (sg_tok_eq(t, ".reg") || sg_tok_eq(t, ".local") || sg_tok_eq(t, ".param") || sg_tok_eq(t, ".shared"))
         return parse_decl(d);
     if (sg_tok_eq(t, ".loc") || sg_tok_eq(t, ".file"))
         return skip_line(d);
@@ -340,8 +333,7 @@ static int parse_directive(struct sg_dec *d)
     if (sg_tok_eq(t, ".section")) {
         while (!sg_tok_is(&d->l, '{') && d->l.tok.kind != SG_T_EOF)
             sg_lex_next(&d->l);
-        return d->l.tok.kind != SG_T_EOF && sg_lex_skip_block(&d->l) ? 0
-                                                                     : syntax_here(d, "no '}'");
+        return d->l.tok.kind != SG_T_EOF && sg_lex_skip_block(&d->l) ? 0 : syntax_here(d, "no '}'");
     }
     if (sg_tok_eq(t, ".maxnreg") || sg_tok_eq(t, ".maxntid") || sg_tok_eq(t, ".minnctapersm"))
         return skip_line(d);
@@ -374,8 +366,7 @@ int sg_dec_body(struct sg_dec *d, const char *p, const char *end, uint32_t line)
             struct sg_tok name = *t;
 
             sg_lex_skip_ws(&d->l);
-            if (d->l.p < d->l.end && *d->l.p == ':' &&
-                !(d->l.end - d->l.p > 1 && d->l.p[1] == ':')) {
+            if (d->l.p < d->l.end && *d->l.p == ':' && !(d->l.end - d->l.p > 1 && d->l.p[1] == ':')) {
                 sg_lex_next(&d->l);
                 parse_label(d, &name);
             } else {
@@ -436,8 +427,7 @@ static int decode(struct sg_dec *d, const struct sg_func *f)
         return sg_dec_nomem(d);
     memset(d->shared_offset, 0xff, (d->m->nshared + 1) * sizeof(uint32_t));
     for (uint32_t i = 0; i < f->nparams; i++)
-        if (!sg_sym_add(&d->symtab, d->scopes[0], f->params[i].name, f->params[i].len,
-                        SG_K_PARAM, i))
+        if (!sg_sym_add(&d->symtab, d->scopes[0], f->params[i].name, f->params[i].len, SG_K_PARAM, i))
             return sg_dec_nomem(d);
     d->call_stack[d->depth++] = d->k->func;
     if (sg_dec_body(d, f->body, f->body_end - 1, f->body_line))
@@ -451,10 +441,8 @@ static int decode(struct sg_dec *d, const struct sg_func *f)
     c->static_shared = d->shared_bytes;
     c->dynamic_base = (d->shared_bytes + 15) & ~15u;
     for (uint32_t i = 0; i < d->m->nshared; i++)
-        if (d->m->shared[i].unsized && d->m->shared[i].align > 16 &&
-            d->m->shared[i].align <= 4096)
-            c->dynamic_base = (c->dynamic_base + d->m->shared[i].align - 1) &
-                              ~(d->m->shared[i].align - 1);
+        if (d->m->shared[i].unsized && d->m->shared[i].align > 16 && d->m->shared[i].align <= 4096)
+            c->dynamic_base = (c->dynamic_base + d->m->shared[i].align - 1) & ~(d->m->shared[i].align - 1);
     c->local_bytes = (d->local_bytes + 15) & ~15u;
     sg_resolve_dyn(d);
     return sg_dec_flow(d);

@@ -90,8 +90,7 @@ static int ldst_callee(struct sg_dec *d, bool store, enum sg_type t, uint32_t re
 }
 
 /* Copies a local variable into the callee's frame, or back. Each begins a word of its own. */
-static int copy_words(struct sg_dec *d, const struct sg_lvar *v, uint32_t size, uint32_t offset,
-                      bool in)
+static int copy_words(struct sg_dec *d, const struct sg_lvar *v, uint32_t size, uint32_t offset, bool in)
 {
     for (uint32_t k = 0; k < size && !d->err; k += 4) {
         uint32_t t = sg_temp(d, SG_TY_B32);
@@ -107,15 +106,14 @@ static int copy_words(struct sg_dec *d, const struct sg_lvar *v, uint32_t size, 
     return d->err;
 }
 
-static int pass(struct sg_dec *d, const struct sg_pdecl *p, const struct sg_opnd *o,
-                uint32_t offset, bool in)
+static int pass(struct sg_dec *d, const struct sg_pdecl *p, const struct sg_opnd *o, uint32_t offset, bool in)
 {
     bool local = o->kind == SG_O_SYM && o->symkind == SG_K_LOCAL && !d->lvars[o->v].shared;
     uint32_t t;
 
     if (local && d->lvars[o->v].size < p->size)
-        return sg_dec_syntax(d, "call: argument '%.*s' is smaller than parameter '%.*s'",
-                             (int)o->name_len, o->name, (int)p->len, p->name);
+        return sg_dec_syntax(d, "call: argument '%.*s' is smaller than parameter '%.*s'", (int)o->name_len,
+                             o->name, (int)p->len, p->name);
     if (local)
         return copy_words(d, &d->lvars[o->v], p->size, offset, in);
     if (in)
@@ -194,10 +192,9 @@ int sg_call_real(struct sg_dec *d, uint32_t func, const struct sg_call *c)
     const struct sg_func *f = &d->m->funcs[func];
     uint32_t offset[2 * SG_MAX_ARGS], end, index, room, i;
 
-    if (c->nargs != f->nparams || c->nrets != f->nrets || f->nparams > SG_MAX_ARGS ||
-        f->nrets > SG_MAX_ARGS)
-        return sg_dec_syntax(d, "call: %s takes %u arguments and returns %u values", f->name,
-                             f->nparams, f->nrets);
+    if (c->nargs != f->nparams || c->nrets != f->nrets || f->nparams > SG_MAX_ARGS || f->nrets > SG_MAX_ARGS)
+        return sg_dec_syntax(d, "call: %s takes %u arguments and returns %u values", f->name, f->nparams,
+                             f->nrets);
     if (by_register(f))
         return sg_dec_refuse(d, "recursive functions take their arguments in .param only");
     if (d->in_span)
@@ -229,8 +226,7 @@ static int declare(struct sg_dec *d, const struct sg_pdecl *p, uint32_t n, const
         if (!sg_grow(&d->lvars, &d->cap_lvars, d->nlvars, sizeof(*d->lvars)))
             return sg_dec_nomem(d);
         d->lvars[d->nlvars] = (struct sg_lvar){offset[i], p[i].size, false, true};
-        if (!sg_sym_add(&d->symtab, d->scopes[d->nscopes - 1], p[i].name, p[i].len, SG_K_LOCAL,
-                        d->nlvars++))
+        if (!sg_sym_add(&d->symtab, d->scopes[d->nscopes - 1], p[i].name, p[i].len, SG_K_LOCAL, d->nlvars++))
             return sg_dec_nomem(d);
     }
     return 0;
@@ -251,8 +247,7 @@ static int body(struct sg_dec *d, uint32_t index)
     d->ret_label = SG_RET_CALL;
     d->local_bytes = place(f->params, f->nparams, 0, offset);
     d->local_bytes = place(f->rets, f->nrets, d->local_bytes, offset + SG_MAX_ARGS);
-    if (declare(d, f->params, f->nparams, offset) ||
-        declare(d, f->rets, f->nrets, offset + SG_MAX_ARGS))
+    if (declare(d, f->params, f->nparams, offset) || declare(d, f->rets, f->nrets, offset + SG_MAX_ARGS))
         return d->err;
     sg_place_label(d, d->procs[index].label);
     if (d->err || sg_dec_body(d, f->body, f->body_end - 1, f->body_line))

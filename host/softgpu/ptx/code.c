@@ -81,8 +81,9 @@ uint32_t sg_sym_address(struct sg_dec *d, const struct sg_opnd *o, enum sg_type 
 
 static uint32_t sreg_src(struct sg_dec *d, uint32_t sr, int cls)
 {
-    static const char *const names[] = {"clock", "clock_hi", "clock64", "globaltimer",
-                                        "globaltimer_lo", "globaltimer_hi", "current_graph_exec"};
+    static const char *const names[] = {
+        "clock",          "clock_hi",       "clock64",           "globaltimer",
+        "globaltimer_lo", "globaltimer_hi", "current_graph_exec"};
     bool wide = sr == SG_SR_CLOCK64 || sr == SG_SR_GLOBALTIMER || sr == SG_SR_GRAPH_EXEC;
     uint32_t t, x;
     char op[32] = "sreg.";
@@ -171,8 +172,7 @@ uint32_t sg_src(struct sg_dec *d, uint32_t i, enum sg_type t)
     }
     if (o->kind == SG_O_SYM)
         return sg_sym_address(d, o, t);
-    if (o->kind == SG_O_ADDR || o->kind == SG_O_VEC || o->kind == SG_O_NAME ||
-        o->kind == SG_O_SINK) {
+    if (o->kind == SG_O_ADDR || o->kind == SG_O_VEC || o->kind == SG_O_NAME || o->kind == SG_O_SINK) {
         sg_dec_syntax(d, "%s: operand %u is not a register or constant%s%.*s", d->oc.full, i + 1,
                       o->kind == SG_O_NAME ? ": unknown name " : "",
                       o->kind == SG_O_NAME ? (int)o->name_len : 0, o->name ? o->name : "");

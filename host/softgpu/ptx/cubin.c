@@ -200,7 +200,8 @@ static int add_kernel(struct sass *s, uint32_t sym, const char *name, const char
     k->result = SG_ERR_NO_BINARY;
     snprintf(k->diag.message, sizeof(k->diag.message),
              "the image has no PTX, which is all that this device runs; it has: %s. Needed: PTX, "
-             "as of nvcc -gencode arch=compute_80,code=compute_80", has);
+             "as of nvcc -gencode arch=compute_80,code=compute_80",
+             has);
     return 0;
 }
 
@@ -211,8 +212,7 @@ static struct sg_kernel *kernel_named(const struct sass *s, const char *name)
     return y && y->kind == SG_K_ENTRY ? s->m->kernels[s->m->funcs[y->index].kernel - 1] : NULL;
 }
 
-static int set_param(struct sass *s, struct sg_kernel *k, uint32_t ordinal, uint32_t offset,
-                     uint32_t size)
+static int set_param(struct sass *s, struct sg_kernel *k, uint32_t ordinal, uint32_t offset, uint32_t size)
 {
     struct sg_func *f = &s->m->funcs[k->func];
 
@@ -240,8 +240,7 @@ static void set_dims(uint32_t to[3], const uint8_t *d)
         to[i] = get32(d + 4 * i);
 }
 
-static int kernel_record(struct sass *s, struct sg_kernel *k, unsigned attr, const uint8_t *d,
-                         uint32_t n)
+static int kernel_record(struct sass *s, struct sg_kernel *k, unsigned attr, const uint8_t *d, uint32_t n)
 {
     struct sg_func *f = &s->m->funcs[k->func];
 
@@ -342,9 +341,8 @@ static int add_var(struct sass *s, uint32_t sym, const Elf64_Sym *y, const char 
     v.is_const = !strcmp(sect, ".nv.constant3");
     if (!v.is_const && strcmp(sect, ".nv.global") && strcmp(sect, ".nv.global.init"))
         return 0;
-    if (y->st_value > sh.sh_size || y->st_size > sh.sh_size - y->st_value ||
-        sh.sh_addralign > 65536 || (sh.sh_addralign & (sh.sh_addralign - 1)) ||
-        sh.sh_size > SG_MAX_GLOBAL || m->nvars >= MAX_VARS)
+    if (y->st_value > sh.sh_size || y->st_size > sh.sh_size - y->st_value || sh.sh_addralign > 65536 ||
+        (sh.sh_addralign & (sh.sh_addralign - 1)) || sh.sh_size > SG_MAX_GLOBAL || m->nvars >= MAX_VARS)
         return bad(s, "a variable lies outside its section");
     if (sg_sym_find(&m->symtab, 0, name, (uint32_t)strlen(name)))
         return 0; /* local names may repeat; the first one is found by name */
@@ -363,8 +361,8 @@ static int add_var(struct sass *s, uint32_t sym, const Elf64_Sym *y, const char 
         return nomem(s);
     m->vars[m->nvars++] = v;
     s->sym_var[sym] = m->nvars;
-    return sg_sym_add(&m->symtab, 0, v.name, (uint32_t)strlen(name), SG_K_GLOBAL, m->nvars - 1)
-               ? 0 : nomem(s);
+    return sg_sym_add(&m->symtab, 0, v.name, (uint32_t)strlen(name), SG_K_GLOBAL, m->nvars - 1) ? 0
+                                                                                                : nomem(s);
 }
 
 static int read_symbols(struct sass *s, const char *has)
@@ -420,8 +418,7 @@ static int read_relocations(struct sass *s, const Elf64_Shdr *sh)
             return bad(s, "a relocation");
         if (!s->sym_var[sym])
             continue;
-        if (!sg_grow(&m->data_relocs, &m->cap_data_relocs, m->ndata_relocs,
-                     sizeof(*m->data_relocs)))
+        if (!sg_grow(&m->data_relocs, &m->cap_data_relocs, m->ndata_relocs, sizeof(*m->data_relocs)))
             return nomem(s);
         m->data_relocs[m->ndata_relocs].at = at + rel.r_offset;
         m->data_relocs[m->ndata_relocs].addend = rel.r_addend;
@@ -468,8 +465,7 @@ static int read_sections(struct sass *s)
     return 0;
 }
 
-int sg_sass_parse(const void *elf, size_t len, const char *has, struct sg_module **out,
-                  struct sg_diag *diag)
+int sg_sass_parse(const void *elf, size_t len, const char *has, struct sg_module **out, struct sg_diag *diag)
 {
     struct sass s = {.p = elf, .len = len, .diag = diag};
     int r;
@@ -485,8 +481,7 @@ int sg_sass_parse(const void *elf, size_t len, const char *has, struct sg_module
     s.m->taken_known = true;
     r = read_header(&s);
     if (!r) {
-        s.m->target = s.eh.e_ident[EI_ABIVERSION] >= 8 ? (s.eh.e_flags >> 8) & 0xff
-                                                       : s.eh.e_flags & 0xff;
+        s.m->target = s.eh.e_ident[EI_ABIVERSION] >= 8 ? (s.eh.e_flags >> 8) & 0xff : s.eh.e_flags & 0xff;
         r = read_symbols(&s, has);
     }
     if (!r)

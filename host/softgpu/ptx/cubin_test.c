@@ -50,14 +50,14 @@ static void put(struct file *f, int i, const char *sect, uint32_t type, const vo
 }
 
 static const uint8_t kernel_info[] = {
-    4, 0x17, 12, 0, 0, 0, 0, 0, 1, 0, 8, 0, 0, 0xf0, 0x11, 0,  /* parameter 1: at 8, 4 bytes */
-    4, 0x17, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xf0, 0x21, 0,  /* parameter 0: at 0, 8 bytes */
-    3, 0x1b, 0xff, 0,                                          /* not looked at */
-    4, 0x05, 12, 0, 128, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0,      /* .maxntid 128, 2, 1 */
+    4, 0x17, 12,   0, 0,   0, 0, 0, 1, 0, 8, 0, 0, 0xf0, 0x11, 0, /* parameter 1: at 8, 4 bytes */
+    4, 0x17, 12,   0, 0,   0, 0, 0, 0, 0, 0, 0, 0, 0xf0, 0x21, 0, /* parameter 0: at 0, 8 bytes */
+    3, 0x1b, 0xff, 0,                                             /* not looked at */
+    4, 0x05, 12,   0, 128, 0, 0, 0, 2, 0, 0, 0, 1, 0,    0,    0, /* .maxntid 128, 2, 1 */
 };
 static const uint8_t module_info[] = {
-    4, 0x2f, 8, 0, 1, 0, 0, 0, 40, 0, 0, 0,           /* symbol 1: 40 registers */
-    4, 0x11, 8, 0, 1, 0, 0, 0, 96, 0, 0, 0,           /* frame of 96 bytes */
+    4, 0x2f, 8, 0, 1, 0, 0, 0, 40,   0,    0,    0,    /* symbol 1: 40 registers */
+    4, 0x11, 8, 0, 1, 0, 0, 0, 96,   0,    0,    0,    /* frame of 96 bytes */
     4, 0x12, 8, 0, 1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, /* stack: unknown */
 };
 static const char strings[] = "\0kern\0gv\0gz\0gp";
@@ -67,18 +67,30 @@ static void make_file(struct file *f)
     static const uint32_t init[4] = {7, 8, 0, 0};
     const Elf64_Sym syms[] = {
         {0},
-        {.st_name = 1, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), .st_other = 0x10,
-         .st_shndx = 5, .st_size = 16},
-        {.st_name = 6, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT), .st_shndx = 7,
+        {.st_name = 1,
+         .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
+         .st_other = 0x10,
+         .st_shndx = 5,
+         .st_size = 16},
+        {.st_name = 6, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT), .st_shndx = 7, .st_size = 8},
+        {.st_name = 9,
+         .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT),
+         .st_shndx = 8,
+         .st_other = 4,
+         .st_size = 400},
+        {.st_name = 12,
+         .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT),
+         .st_shndx = 7,
+         .st_value = 8,
          .st_size = 8},
-        {.st_name = 9, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT), .st_shndx = 8,
-         .st_other = 4, .st_size = 400},
-        {.st_name = 12, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT), .st_shndx = 7,
-         .st_value = 8, .st_size = 8},
     };
     const Elf64_Rela rela = {8, ELF64_R_INFO(2, 2), 4}; /* gp = &gv + 4 */
-    Elf64_Ehdr eh = {.e_machine = 190, .e_ehsize = 64, .e_shentsize = sizeof(Elf64_Shdr),
-                     .e_shnum = NSECT, .e_shstrndx = 1, .e_flags = 90 << 8};
+    Elf64_Ehdr eh = {.e_machine = 190,
+                     .e_ehsize = 64,
+                     .e_shentsize = sizeof(Elf64_Shdr),
+                     .e_shnum = NSECT,
+                     .e_shstrndx = 1,
+                     .e_flags = 90 << 8};
 
     memset(f, 0, sizeof(*f));
     memcpy(eh.e_ident, "\177ELF\2\1\1\x41\x8", 9);
@@ -179,11 +191,12 @@ static void test_contents(void)
     check("no other", !sg_module_find_kernel(m, "gv"));
     sg_kernel_get_info(sg_module_kernel(m, 0), &info);
     check("parameters", info.nparams == 2 && info.param_bytes == 12 && !info.params[0].offset &&
-          info.params[0].size == 8 && info.params[1].offset == 8 && info.params[1].size == 4);
+                            info.params[0].size == 8 && info.params[1].offset == 8 &&
+                            info.params[1].size == 4);
     check("attributes", info.max_threads == 256 && info.num_regs == 40 && info.local_bytes == 96 &&
-          info.static_shared == 256 && info.ptx_target == 90);
-    check("launch is refused", sg_kernel_prepare(sg_module_kernel(m, 0), &diag) == 209 &&
-          strstr(diag.message, "SASS 90"));
+                            info.static_shared == 256 && info.ptx_target == 90);
+    check("launch is refused",
+          sg_kernel_prepare(sg_module_kernel(m, 0), &diag) == 209 && strstr(diag.message, "SASS 90"));
     check("three variables", sg_module_global_count(m) == 3);
     for (uint32_t i = 0; i < 3; i++)
         sg_module_set_global_address(m, i, (uint64_t)(uintptr_t)memory[i]);
@@ -259,12 +272,12 @@ static void test_refused(void)
         {7, offsetof(Elf64_Shdr, sh_name), 100000, 4},
         {8, offsetof(Elf64_Shdr, sh_size), 399, 8},
         {9, offsetof(Elf64_Shdr, sh_entsize), 1, 8},
-        {9, 100, 9, 8},                       /* relocation over the end */
-        {9, 100 + 12, 5, 4},                  /* of a symbol that is not there */
-        {4, 100 + 2, 60000, 2},               /* record longer than its section */
-        {6, 100 + 8, 5000, 2},                /* parameter number */
-        {6, 100 + 10, 40000, 2},              /* parameter offset */
-        {3, 100 + 24, 100000, 4},             /* symbol's name */
+        {9, 100, 9, 8},                        /* relocation over the end */
+        {9, 100 + 12, 5, 4},                   /* of a symbol that is not there */
+        {4, 100 + 2, 60000, 2},                /* record longer than its section */
+        {6, 100 + 8, 5000, 2},                 /* parameter number */
+        {6, 100 + 10, 40000, 2},               /* parameter offset */
+        {3, 100 + 24, 100000, 4},              /* symbol's name */
         {3, 100 + 2 * 24 + 16, UINT64_MAX, 8}, /* variable's size */
     };
     struct sg_module *m;
@@ -281,7 +294,7 @@ static void test_refused(void)
         memcpy(f.data + at, &bad[i].value, (size_t)bad[i].bytes);
         snprintf(what, sizeof(what), "broken value %zu is refused", i);
         check(what, parse(f.data, f.n, &m, &diag) == 200 && !m &&
-              !strncmp(diag.message, "cubin is malformed: ", 20));
+                        !strncmp(diag.message, "cubin is malformed: ", 20));
     }
 }
 
@@ -331,14 +344,15 @@ static void test_file(const char *path)
     if (sg_module_find_kernel(m, "mixed")) {
         sg_kernel_get_info(sg_module_find_kernel(m, "mixed"), &info);
         check("parameters of nvcc", info.nparams == 4 && info.param_bytes == 41 &&
-              info.params[1].offset == 8 && info.params[2].offset == 16 &&
-              info.params[2].size == 24 && info.params[3].offset == 40 && info.params[3].size == 1);
+                                        info.params[1].offset == 8 && info.params[2].offset == 16 &&
+                                        info.params[2].size == 24 && info.params[3].offset == 40 &&
+                                        info.params[3].size == 1);
         check("shared memory of nvcc", info.static_shared == 256 && info.num_regs >= 4);
     }
     if (sg_module_find_kernel(m, "large")) {
         sg_kernel_get_info(sg_module_find_kernel(m, "large"), &info);
-        check("large parameters of nvcc", info.nparams == 3 && info.params[1].size == 5000 &&
-              info.params[2].offset == 5008);
+        check("large parameters of nvcc",
+              info.nparams == 3 && info.params[1].size == 5000 && info.params[2].offset == 5008);
     }
     if (sg_module_find_kernel(m, "bounded")) {
         sg_kernel_get_info(sg_module_find_kernel(m, "bounded"), &info);
@@ -350,8 +364,7 @@ static void test_file(const char *path)
 
 int main(int argc, char **argv)
 {
-    static const char *const files[] = {"meta_75.cubin", "meta_80.cubin", "meta_90.cubin",
-                                        "meta_120.cubin"};
+    static const char *const files[] = {"meta_75.cubin", "meta_80.cubin", "meta_90.cubin", "meta_120.cubin"};
     const char *dir = argc ? strrchr(argv[0], '/') : NULL;
     char path[4096];
     struct file f;
@@ -362,8 +375,8 @@ int main(int argc, char **argv)
     make_file(&f);
     hurt("own file, broken", f.data, f.n);
     for (int i = 0; i < 4; i++) {
-        snprintf(path, sizeof(path), "%.*s%s", dir ? (int)(dir - argv[0] + 1) : 0,
-                 dir ? argv[0] : "", files[i]);
+        snprintf(path, sizeof(path), "%.*s%s", dir ? (int)(dir - argv[0] + 1) : 0, dir ? argv[0] : "",
+                 files[i]);
         test_file(path);
     }
     return t_end("softgpu cubins");

@@ -31,8 +31,8 @@ struct sg_sym *sg_sym_find(const struct sg_symtab *t, uint32_t frame, const char
     return NULL;
 }
 
-struct sg_sym *sg_sym_add(struct sg_symtab *t, uint32_t frame, const char *s, uint32_t len,
-                          uint32_t kind, uint32_t index)
+struct sg_sym *sg_sym_add(struct sg_symtab *t, uint32_t frame, const char *s, uint32_t len, uint32_t kind,
+                          uint32_t index)
 {
     struct sg_sym *y;
     uint32_t h;
@@ -78,14 +78,13 @@ bool sg_is_builtin(const char *name)
     return !strcmp(name, "vprintf") || !strcmp(name, "malloc") || !strcmp(name, "free") ||
            !strcmp(name, "__assertfail") || !strcmp(name, "cudaGraphSetConditional") ||
            !strcmp(name, "cudaGraphLaunch") || !strcmp(name, "cudaGetParameterBufferV2") ||
-           !strcmp(name, "cudaLaunchDeviceV2") ||
-           !strncmp(name, "__cudaCDP2", 10);
+           !strcmp(name, "cudaLaunchDeviceV2") || !strncmp(name, "__cudaCDP2", 10);
 }
 
 static int bad(struct sg_lex *l, struct sg_diag *diag, const char *what)
 {
-    return sg_diag_at(diag, SG_ERR_PTX, l->tok.line, l->tok.col, "syntax error: %s near '%.*s'",
-                      what, (int)(l->tok.len > 40 ? 40 : l->tok.len), l->tok.s);
+    return sg_diag_at(diag, SG_ERR_PTX, l->tok.line, l->tok.col, "syntax error: %s near '%.*s'", what,
+                      (int)(l->tok.len > 40 ? 40 : l->tok.len), l->tok.s);
 }
 
 /* .attribute(.managed) and .attribute(.unified(a, b)) */
@@ -136,11 +135,10 @@ int sg_decl_head(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
             d->vec = (uint32_t)(t->s[2] - '0');
         } else if (sg_tok_eq(t, ".ptr")) {
             pointee = true;
-        } else if (sg_tok_eq(t, ".global") || sg_tok_eq(t, ".const") ||
-                   sg_tok_eq(t, ".shared") || sg_tok_eq(t, ".local") || sg_tok_eq(t, ".param")) {
+        } else if (sg_tok_eq(t, ".global") || sg_tok_eq(t, ".const") || sg_tok_eq(t, ".shared") ||
+                   sg_tok_eq(t, ".local") || sg_tok_eq(t, ".param")) {
             /* .ptr .space of a kernel parameter: a hint */
-        } else if (sg_tok_eq(t, ".texref") || sg_tok_eq(t, ".surfref") ||
-                   sg_tok_eq(t, ".samplerref")) {
+        } else if (sg_tok_eq(t, ".texref") || sg_tok_eq(t, ".surfref") || sg_tok_eq(t, ".samplerref")) {
             d->opaque = true;
             d->opaque_kind = sg_tok_eq(t, ".texref")    ? SG_OPAQUE_TEXREF
                              : sg_tok_eq(t, ".surfref") ? SG_OPAQUE_SURFREF
@@ -224,8 +222,7 @@ int sg_parse_params(struct sg_lex *l, struct sg_pdecl **out, uint32_t *n, struct
         struct sg_pdecl *p;
         int r;
 
-        if (l->tok.kind != SG_T_DIR ||
-            (!sg_tok_eq(&l->tok, ".param") && !sg_tok_eq(&l->tok, ".reg")))
+        if (l->tok.kind != SG_T_DIR || (!sg_tok_eq(&l->tok, ".param") && !sg_tok_eq(&l->tok, ".reg")))
             return bad(l, diag, ".param or .reg expected");
         if (!sg_grow(out, &cap, *n, sizeof(**out)))
             return SG_ERR_NOMEM;

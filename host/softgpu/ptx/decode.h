@@ -32,13 +32,31 @@ struct sg_meta {
 };
 
 enum sg_opnd_kind {
-    SG_O_NONE, SG_O_REG, SG_O_IMM, SG_O_F32, SG_O_F64, SG_O_ADDR, SG_O_VEC, SG_O_SREG, SG_O_SYM,
-    SG_O_SINK, SG_O_NAME
+    SG_O_NONE,
+    SG_O_REG,
+    SG_O_IMM,
+    SG_O_F32,
+    SG_O_F64,
+    SG_O_ADDR,
+    SG_O_VEC,
+    SG_O_SREG,
+    SG_O_SYM,
+    SG_O_SINK,
+    SG_O_NAME
 };
 
 /* Special registers whose value changes while a warp runs; behind those of enum sg_sreg. */
-enum { SG_SR_CLOCK = 100, SG_SR_CLOCK_HI, SG_SR_CLOCK64, SG_SR_GLOBALTIMER, SG_SR_GLOBALTIMER_LO,
-       SG_SR_GLOBALTIMER_HI, SG_SR_GRAPH_EXEC, SG_SR_ZERO64, SG_SR_FALSE };
+enum {
+    SG_SR_CLOCK = 100,
+    SG_SR_CLOCK_HI,
+    SG_SR_CLOCK64,
+    SG_SR_GLOBALTIMER,
+    SG_SR_GLOBALTIMER_LO,
+    SG_SR_GLOBALTIMER_HI,
+    SG_SR_GRAPH_EXEC,
+    SG_SR_ZERO64,
+    SG_SR_FALSE
+};
 
 struct sg_opel {
     uint8_t kind; /* REG, IMM, F32, F64, SINK, SREG */
@@ -52,10 +70,10 @@ struct sg_opnd {
     uint8_t symkind; /* SYM, or ADDR with base SYM: SG_K_* */
     bool neg;        /* !p */
     bool has_pq;
-    uint32_t v;      /* vreg, special register, or index of the symbol */
-    uint32_t pq;     /* second register of p|q */
-    uint64_t imm;    /* value; offset of an address */
-    bool coords;     /* ADDR: [a, {...}] or [a, b, {...}]; the vector is in el */
+    uint32_t v;       /* vreg, special register, or index of the symbol */
+    uint32_t pq;      /* second register of p|q */
+    uint64_t imm;     /* value; offset of an address */
+    bool coords;      /* ADDR: [a, {...}] or [a, b, {...}]; the vector is in el */
     bool has_sampler; /* ADDR: b, in sampler */
     bool sampler_sym; /* it is a symbol */
     uint32_t sampler; /* register, or index of the symbol */
@@ -167,9 +185,9 @@ struct sg_dec {
     uint32_t depth;
     uint32_t call_stack[SG_MAX_CALL_DEPTH];
     uint64_t parsed_bytes; /* of expanded functions */
-    uint32_t ret_label; /* 0: kernel (ret is exit); SG_RET_CALL; else label + 1 */
-    uint32_t indirect;  /* calls through pointers that are being expanded around here */
-    uint32_t proc;      /* procs[] index + 1 of the function being decoded, 0: the kernel */
+    uint32_t ret_label;    /* 0: kernel (ret is exit); SG_RET_CALL; else label + 1 */
+    uint32_t indirect;     /* calls through pointers that are being expanded around here */
+    uint32_t proc;         /* procs[] index + 1 of the function being decoded, 0: the kernel */
     struct sg_proc *procs;
     uint32_t nprocs, cap_procs;
     struct sg_site *sites;
@@ -180,9 +198,9 @@ struct sg_dec {
     struct sg_opcode oc;
     struct sg_opnd ops[SG_MAX_OPERANDS];
     uint32_t nops;
-    bool in_span; /* under a predicate */
+    bool in_span;        /* under a predicate */
     struct sg_pred pred; /* for the families that take it themselves */
-    bool ftz; /* default of the kernel */
+    bool ftz;            /* default of the kernel */
 };
 
 /* ---- errors: all return the CUresult and remember it ---- */
@@ -209,8 +227,7 @@ uint32_t sg_shared_offset(struct sg_dec *d, uint32_t var); /* places it at first
 /* One instruction. Unused fields are SG_OPND_NONE. Returns its index. */
 uint32_t sg_emit(struct sg_dec *d, const char *op, uint32_t dd, uint32_t a, uint32_t b, uint32_t c);
 /* The same with fields said to be defined and used. */
-uint32_t sg_emit_x(struct sg_dec *d, const char *op, const uint32_t f[5], uint32_t def,
-                   uint32_t use);
+uint32_t sg_emit_x(struct sg_dec *d, const char *op, const uint32_t f[5], uint32_t def, uint32_t use);
 uint32_t sg_new_label(struct sg_dec *d);
 void sg_place_label(struct sg_dec *d, uint32_t label);
 void sg_emit_bra(struct sg_dec *d, uint32_t label, uint32_t pred, bool neg);
@@ -248,12 +265,11 @@ struct sg_family {
     uint8_t min_ops, max_ops;
     uint8_t flags;
 };
-#define SG_FAM_CTL 1u  /* changes which lanes run: a predicate becomes a branch around it */
-#define SG_FAM_PRED 2u /* takes the predicate itself */
+#define SG_FAM_CTL 1u    /* changes which lanes run: a predicate becomes a branch around it */
+#define SG_FAM_PRED 2u   /* takes the predicate itself */
 #define SG_FAM_COORDS 4u /* takes coordinates in an address */
-extern const struct sg_family sg_families_int[], sg_families_flt[], sg_families_mem[],
-    sg_families_warp[], sg_families_ctl[], sg_families_mma[], sg_families_bulk[],
-    sg_families_video[], sg_families_tex[];
+extern const struct sg_family sg_families_int[], sg_families_flt[], sg_families_mem[], sg_families_warp[],
+    sg_families_ctl[], sg_families_mma[], sg_families_bulk[], sg_families_video[], sg_families_tex[];
 int sg_dec_call(struct sg_dec *d, struct sg_pred p);
 #define SG_MAX_ARGS 64
 /* The operands of a call. */
@@ -268,8 +284,7 @@ bool sg_call_graph(struct sg_dec *d, const char *name, const struct sg_call *c);
 uint32_t sg_call_arg(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t);
 int sg_call_ret(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t, uint32_t reg);
 /* Reads or writes a scalar of local memory at an offset in the frame; returns the instruction. */
-uint32_t sg_ldst_local(struct sg_dec *d, bool store, enum sg_type t, uint32_t reg,
-                       uint32_t offset);
+uint32_t sg_ldst_local(struct sg_dec *d, bool store, enum sg_type t, uint32_t reg, uint32_t offset);
 /* ---- functions that are called, not expanded (ptx/calls.c) ---- */
 int sg_call_real(struct sg_dec *d, uint32_t func, const struct sg_call *c);
 /* Saves the alloca stack pointer in a register, and restores it. */
@@ -280,7 +295,7 @@ int sg_call_bodies(struct sg_dec *d); /* behind the kernel's own code */
 /* An address of the frame as an operand: offset is relative to it. */
 uint32_t sg_frame_address(struct sg_dec *d, uint64_t offset, bool wide);
 int sg_dec_body(struct sg_dec *d, const char *p, const char *end, uint32_t line);
-int sg_dec_flow(struct sg_dec *d); /* liveness, slots, branch targets */
+int sg_dec_flow(struct sg_dec *d);  /* liveness, slots, branch targets */
 int sg_dec_hoist(struct sg_dec *d); /* what needs not be computed for each block (ptx/hoist.c) */
 /*
  * Floating point mode of the instructions emitted between begin and end: rounding "rn" "rz" "rm"

@@ -26,9 +26,8 @@ int sg_dec_refuse(struct sg_dec *d, const char *why)
 {
     if (d->err)
         return d->err;
-    d->err = sg_diag_at(d->diag, SG_ERR_UNSUPPORTED, d->line, d->col,
-                        "%s: %s (line %u, kernel %.200s)", d->oc.full,
-                        why ? why : "this instruction is not available", d->line, d->code->name);
+    d->err = sg_diag_at(d->diag, SG_ERR_UNSUPPORTED, d->line, d->col, "%s: %s (line %u, kernel %.200s)",
+                        d->oc.full, why ? why : "this instruction is not available", d->line, d->code->name);
     return d->err;
 }
 
@@ -141,8 +140,7 @@ static uint32_t pool_get(struct sg_dec *d, uint64_t v, bool wide)
          i = (i + 1) & (d->pool_hash_size - 1)) {
         uint32_t x = d->pool_hash[i];
 
-        if ((x >> 31) == wide &&
-            !memcmp(d->code->pool + ((x & 0x7fffffffu) - 1), &v, wide ? 8 : 4))
+        if ((x >> 31) == wide && !memcmp(d->code->pool + ((x & 0x7fffffffu) - 1), &v, wide ? 8 : 4))
             return SG_OPND_CONST | ((x & 0x7fffffffu) - 1);
     }
     off = pool_alloc(d, wide ? 256 : 128);
@@ -262,8 +260,7 @@ uint32_t sg_sreg(struct sg_dec *d, uint32_t sr)
 
 /* ---- instructions ---- */
 
-uint32_t sg_emit_x(struct sg_dec *d, const char *op, const uint32_t f[5], uint32_t def,
-                   uint32_t use)
+uint32_t sg_emit_x(struct sg_dec *d, const char *op, const uint32_t f[5], uint32_t def, uint32_t use)
 {
     struct sg_insn *in;
     sg_fn fn;
@@ -337,7 +334,7 @@ void sg_emit_bra(struct sg_dec *d, uint32_t label, uint32_t pred, bool neg)
 
 /* ---- floating point mode ---- */
 
-#define MXCSR_BASE 0x1f80u /* all exceptions masked */
+#define MXCSR_BASE 0x1f80u  /* all exceptions masked */
 #define MXCSR_FLUSH 0x8040u /* FTZ and DAZ */
 
 uint32_t sg_fp_begin(struct sg_dec *d, const char *round, bool ftz)

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_SWEEPS 200          /* then every crossing register counts as live everywhere */
+#define MAX_SWEEPS 200 /* then every crossing register counts as live everywhere */
 #define SG_MAX_CALL_WORDS (16u << 20)
 #define MAX_BITSET (256u << 20) /* bytes of one family of sets */
 
@@ -21,7 +21,7 @@ struct flow {
     uint32_t *block_of;
     uint32_t *first; /* of block; first[nblocks] == n */
     uint32_t nblocks;
-    uint32_t *gid;  /* vreg -> crossing register + 1 */
+    uint32_t *gid;   /* vreg -> crossing register + 1 */
     uint32_t *gregs; /* the reverse */
     uint32_t ngregs;
     uint32_t words;
@@ -32,11 +32,16 @@ struct flow {
 static uint32_t *field(struct sg_insn *in, unsigned bit)
 {
     switch (bit) {
-    case 0: return &in->d;
-    case 1: return &in->a;
-    case 2: return &in->b;
-    case 3: return &in->c;
-    default: return &in->e;
+    case 0:
+        return &in->d;
+    case 1:
+        return &in->a;
+    case 2:
+        return &in->b;
+    case 3:
+        return &in->c;
+    default:
+        return &in->e;
     }
 }
 
@@ -151,8 +156,7 @@ static int fold_constants(struct flow *x)
         for (unsigned k = 1; k < 4; k++) { /* a, b, c */
             uint32_t *op = field(in, k);
 
-            if (is_vreg(*op) && (d->metas[i].use >> k & 1) && !(d->metas[i].def >> k & 1) &&
-                value[*op])
+            if (is_vreg(*op) && (d->metas[i].use >> k & 1) && !(d->metas[i].def >> k & 1) && value[*op])
                 *op = value[*op];
         }
         if ((in->fn == mov32 || in->fn == mov64) && (in->a & SG_OPND_CONST) && is_vreg(in->d) &&
@@ -227,8 +231,7 @@ static void local_sets(struct flow *x)
 
             if (!is_vreg(v) || !x->gid[v])
                 continue;
-            if (((m->use >> k & 1) || ((m->def >> k & 1) && m->partial)) &&
-                !get_bit(kill, x->gid[v] - 1))
+            if (((m->use >> k & 1) || ((m->def >> k & 1) && m->partial)) && !get_bit(kill, x->gid[v] - 1))
                 set_bit(gen, x->gid[v] - 1);
         }
         for (unsigned k = 0; k < 5; k++) {
@@ -248,11 +251,11 @@ static void or_successors(struct flow *x, uint32_t b, uint64_t *out)
     const struct sg_insn *in = &d->insns[last];
     bool fall = true;
 
-#define OR_BLOCK(t)                                                          \
-    do {                                                                     \
-        const uint64_t *s_ = x->in + (size_t)(t) * x->words;                 \
-        for (uint32_t w_ = 0; w_ < x->words; w_++)                           \
-            out[w_] |= s_[w_];                                               \
+#define OR_BLOCK(t) \
+    do { \
+        const uint64_t *s_ = x->in + (size_t)(t)*x->words; \
+        for (uint32_t w_ = 0; w_ < x->words; w_++) \
+            out[w_] |= s_[w_]; \
     } while (0)
     switch (d->metas[last].ctl) {
     case SG_CT_BRA:
@@ -381,8 +384,7 @@ static int intervals(struct flow *x)
             for (uint64_t s = in[w]; s; s &= s - 1)
                 touch(x, x->gregs[w * 64 + (uint32_t)__builtin_ctzll(s)], 2 * x->first[b]);
             for (uint64_t s = out[w]; s; s &= s - 1)
-                touch(x, x->gregs[w * 64 + (uint32_t)__builtin_ctzll(s)],
-                      2 * x->first[b + 1] - 1);
+                touch(x, x->gregs[w * 64 + (uint32_t)__builtin_ctzll(s)], 2 * x->first[b + 1] - 1);
         }
     }
     free(out);
@@ -472,8 +474,7 @@ static int call_table(struct flow *x, const uint64_t base[SG_C_COUNT])
             c->calls[at + SG_CALL_REGS + n++] =
                 (uint32_t)v->cls << 30 | (uint32_t)(base[v->cls] + (uint64_t)v->slot * size[v->cls]);
         }
-        c->calls[at + SG_CALL_CALLER] =
-            site->caller ? d->procs[site->caller - 1].frame_bytes : 0;
+        c->calls[at + SG_CALL_CALLER] = site->caller ? d->procs[site->caller - 1].frame_bytes : 0;
         c->calls[at + SG_CALL_CALLEE] = d->procs[site->callee].frame_bytes;
         c->calls[at + SG_CALL_NREGS] = n;
         c->calls[at + SG_CALL_WORDS] = words;
@@ -519,8 +520,8 @@ static int rewrite(struct flow *x, const uint32_t nslots[SG_C_COUNT])
 
             if (*op == SG_OPND_NONE) {
                 *op = 0;
-                c->fields[2 * i] &= (uint8_t)~(1u << k);
-                c->fields[2 * i + 1] &= (uint8_t)~(1u << k);
+                c->fields[2 * i] &= (uint8_t) ~(1u << k);
+                c->fields[2 * i + 1] &= (uint8_t) ~(1u << k);
                 continue;
             }
             if (*op & SG_OPND_CONST)
@@ -539,8 +540,8 @@ static int rewrite(struct flow *x, const uint32_t nslots[SG_C_COUNT])
     for (uint32_t w = 0; w < x->words && x->in; w++)
         c->zero_regs |= x->in[w] != 0; /* of the first block */
     c->num_regs = nslots[SG_C_32] + 2 * nslots[SG_C_64] + c->hoisted_regs;
-    return call_table(x, (const uint64_t[SG_C_COUNT]){[SG_C_64] = base64, [SG_C_32] = base32,
-                                                      [SG_C_PRED] = basep});
+    return call_table(
+        x, (const uint64_t[SG_C_COUNT]){[SG_C_64] = base64, [SG_C_32] = base32, [SG_C_PRED] = basep});
 }
 
 int sg_dec_flow(struct sg_dec *d)

@@ -62,12 +62,18 @@ static const struct sg_texture *some_texture(void *unused, uint64_t handle, bool
 
     (void)unused;
     for (uint32_t i = 0; i < 2 && !t[i].nlevels; i++) {
-        t[i] = (struct sg_texture){.kind = i ? SG_TEXEL_UINT : SG_TEXEL_FLOAT, .bytes = i ? 1 : 4,
-                                   .channels = 4, .elem = i ? 4 : 16, .dims = 2 + i, .nlevels = 1,
-                                   .cube = !i, .address = {SG_WRAP, SG_MIRROR, SG_BORDER},
-                                   .linear = !i, .normalized = i, .seamless = !i};
-        t[i].level[0] = (struct sg_tex_level){(uintptr_t)texels, 8, 8, 6, 8 * t[i].elem,
-                                              64 * t[i].elem};
+        t[i] = (struct sg_texture){.kind = i ? SG_TEXEL_UINT : SG_TEXEL_FLOAT,
+                                   .bytes = i ? 1 : 4,
+                                   .channels = 4,
+                                   .elem = i ? 4 : 16,
+                                   .dims = 2 + i,
+                                   .nlevels = 1,
+                                   .cube = !i,
+                                   .address = {SG_WRAP, SG_MIRROR, SG_BORDER},
+                                   .linear = !i,
+                                   .normalized = i,
+                                   .seamless = !i};
+        t[i].level[0] = (struct sg_tex_level){(uintptr_t)texels, 8, 8, 6, 8 * t[i].elem, 64 * t[i].elem};
     }
     t[0].surface = surface;
     return handle % 5 == 4 ? NULL : &t[handle % 2];
@@ -82,12 +88,55 @@ static uint32_t rnd(uint32_t n)
     return (uint32_t)(rng >> 32) % n;
 }
 
-static const char *const words[] = {
-    "{", "}", "[", "]", "(", ")", ";", ",", "4294967295", "-1", "0x7fffffffffffffff", "%r1", "%rd1",
-    "%p1", "@%p1 ", ".u64", ".b16", ".v4", ".align 64", "<99999999>", "[1000000]", "bra L1;", "ret;",
-    "%tid.x", "1e999", "0f7FC00000", "/*", "*/", "//", "\"", ".param", ".reg .b32 %r<4>;", "t", "f",
-    "L1:", ":", "exit;", "call f;", ".shared", ".global", "dyn", "0", "call.uni (r0), f, (a0);",
-    "{%f1, %f2}", "[tr, {%f1}]", ".v4", "sm", ".cube", ".a2d"};
+static const char *const words[] = {"{",
+                                    "}",
+                                    "[",
+                                    "]",
+                                    "(",
+                                    ")",
+                                    ";",
+                                    ",",
+                                    "4294967295",
+                                    "-1",
+                                    "0x7fffffffffffffff",
+                                    "%r1",
+                                    "%rd1",
+                                    "%p1",
+                                    "@%p1 ",
+                                    ".u64",
+                                    ".b16",
+                                    ".v4",
+                                    ".align 64",
+                                    "<99999999>",
+                                    "[1000000]",
+                                    "bra L1;",
+                                    "ret;",
+                                    "%tid.x",
+                                    "1e999",
+                                    "0f7FC00000",
+                                    "/*",
+                                    "*/",
+                                    "//",
+                                    "\"",
+                                    ".param",
+                                    ".reg .b32 %r<4>;",
+                                    "t",
+                                    "f",
+                                    "L1:",
+                                    ":",
+                                    "exit;",
+                                    "call f;",
+                                    ".shared",
+                                    ".global",
+                                    "dyn",
+                                    "0",
+                                    "call.uni (r0), f, (a0);",
+                                    "{%f1, %f2}",
+                                    "[tr, {%f1}]",
+                                    ".v4",
+                                    "sm",
+                                    ".cube",
+                                    ".a2d"};
 
 static size_t mutate(char *buf, size_t n, size_t max, const char *src, size_t len)
 {

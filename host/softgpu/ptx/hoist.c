@@ -19,7 +19,7 @@
 
 #define MAX_UNITS 512u /* of 128 bytes in the registers of a warp */
 #define SEEN 256u
-#define MAX_PASSES 8   /* definitions nearly always stand before uses */
+#define MAX_PASSES 8 /* definitions nearly always stand before uses */
 
 enum { VARIES, SEVERAL, UNKNOWN, HOISTED, OF_ROW, OF_BLOCK, ALIAS, ONE_OF };
 /* SEVERAL: set in several places (ONE_OF: of an instruction that does); OF_ROW: by %ctaid.y and .z;
@@ -63,9 +63,11 @@ static bool is_vreg(uint32_t op)
 static bool pure(const char *name)
 {
     static const char *const begin[] = {
-        "mov.b", "mov.pack.", "mov.unpack.", "mov.pred", "cvt.", "add.", "sub.", "mul.", "mad.", "and.", "or.", "xor.",
-        "not.", "neg.", "abs.", "min.", "max.", "shl.", "shr.", "setp.", "selp.", "bfe.", "bfi.", "prmt.", "clz.",
-        "popc.", "fma.", "div.u", "div.s", "rem.u", "rem.s", "lop3.", "shf.", "ld.p.b", "ld.p.u", "ld.p.s8", "ld.p.s16"};
+        "mov.b", "mov.pack.", "mov.unpack.", "mov.pred", "cvt.",    "add.",  "sub.",  "mul.",
+        "mad.",  "and.",      "or.",         "xor.",     "not.",    "neg.",  "abs.",  "min.",
+        "max.",  "shl.",      "shr.",        "setp.",    "selp.",   "bfe.",  "bfi.",  "prmt.",
+        "clz.",  "popc.",     "fma.",        "div.u",    "div.s",   "rem.u", "rem.s", "lop3.",
+        "shf.",  "ld.p.b",    "ld.p.u",      "ld.p.s8",  "ld.p.s16"};
 
     if (!name || strstr(name, ".cc"))
         return false;
@@ -79,11 +81,13 @@ static bool pure(const char *name)
 static bool simple(const char *name)
 {
     static const char *const names[] = {
-        "mov.b32", "mov.b64", "add.b32", "add.b64", "sub.b32", "sub.b64", "mul.lo.b32", "mul.lo.b64",
-        "mad.lo.b32", "mad.lo.b64", "mul.wide.u32", "mul.wide.s32", "mad.wide.u32", "mad.wide.s32",
-        "mul.hi.u32", "mul.hi.s32", "and.b32", "and.b64", "or.b32", "or.b64", "xor.b32", "xor.b64", "shl.b32",
-        "shr.u32", "shr.s32", "shl.b64", "shr.u64", "shr.s64", "cvt.u64.u32", "cvt.u64.s32", "cvt.u32.u64",
-        "cvt.u32.s64", "min.s32", "max.s32", "min.u32", "max.u32", "selp.b32", "selp.b64"};
+        "mov.b32",      "mov.b64",      "add.b32",    "add.b64",    "sub.b32",      "sub.b64",
+        "mul.lo.b32",   "mul.lo.b64",   "mad.lo.b32", "mad.lo.b64", "mul.wide.u32", "mul.wide.s32",
+        "mad.wide.u32", "mad.wide.s32", "mul.hi.u32", "mul.hi.s32", "and.b32",      "and.b64",
+        "or.b32",       "or.b64",       "xor.b32",    "xor.b64",    "shl.b32",      "shr.u32",
+        "shr.s32",      "shl.b64",      "shr.u64",    "shr.s64",    "cvt.u64.u32",  "cvt.u64.s32",
+        "cvt.u32.u64",  "cvt.u32.s64",  "min.s32",    "max.s32",    "min.u32",      "max.u32",
+        "selp.b32",     "selp.b64"};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (!strcmp(name, names[i]))
@@ -138,9 +142,10 @@ static uint8_t operand(const struct hoist *h, uint32_t op, bool *flat)
     if (op & SG_OPND_FIXED) {
         r = sreg_at(c, op & ~SG_OPND_FIXED);
         *flat = sreg_flat(r);
-        return r == SG_SR_FRAME || r == SG_SR_TOP ? VARIES
-               : r == SG_SR_CTAID_X ? OF_BLOCK
-               : r == SG_SR_CTAID_Y || r == SG_SR_CTAID_Z ? OF_ROW : HOISTED;
+        return r == SG_SR_FRAME || r == SG_SR_TOP         ? VARIES
+               : r == SG_SR_CTAID_X                       ? OF_BLOCK
+               : r == SG_SR_CTAID_Y || r == SG_SR_CTAID_Z ? OF_ROW
+                                                          : HOISTED;
     }
     *flat = h->even[op] || (h->slot[op] && *flat_at(c, h->slot[op]));
     return h->state[op];
@@ -459,7 +464,8 @@ static void finish(struct hoist *h, struct sg_ahead *a)
 int sg_dec_hoist(struct sg_dec *d)
 {
     struct sg_code *c = d->code;
-    struct hoist h = {.d = d, .bra = sg_op_find("bra"), .mov32 = sg_op_find("mov.b32"), .mov64 = sg_op_find("mov.b64")};
+    struct hoist h = {
+        .d = d, .bra = sg_op_find("bra"), .mov32 = sg_op_find("mov.b32"), .mov64 = sg_op_find("mov.b64")};
     int r = 0;
 
     if (d->nprocs || d->nsites || d->nsregs >= MAX_UNITS) /* functions that are called run in many frames */
@@ -477,7 +483,8 @@ int sg_dec_hoist(struct sg_dec *d)
     h.state = calloc((size_t)d->nvregs + 1, 1);
     h.kind = calloc((size_t)d->ninsns + 1, 1);
     h.slot = calloc((size_t)d->nvregs + 1, sizeof(*h.slot));
-    if (!c->flat || !c->ahead[0].insns || !c->ahead[1].insns || !h.defs || !h.good || !h.even || !h.mixed || !h.seen_insn || !h.todo || !h.used || !h.state || !h.kind || !h.slot) {
+    if (!c->flat || !c->ahead[0].insns || !c->ahead[1].insns || !h.defs || !h.good || !h.even || !h.mixed ||
+        !h.seen_insn || !h.todo || !h.used || !h.state || !h.kind || !h.slot) {
         r = sg_dec_nomem(d);
     } else {
         for (uint32_t s = 0; s < SG_SR_COUNT; s++)

@@ -46,8 +46,8 @@ void sg_module_get_global(const struct sg_module *m, uint32_t i, struct sg_globa
 
 static int bad(struct sg_lex *l, struct sg_diag *diag, const char *what)
 {
-    return sg_diag_at(diag, SG_ERR_PTX, l->tok.line, l->tok.col, "syntax error: %s near '%.*s'",
-                      what, (int)(l->tok.len > 40 ? 40 : l->tok.len), l->tok.s);
+    return sg_diag_at(diag, SG_ERR_PTX, l->tok.line, l->tok.col, "syntax error: %s near '%.*s'", what,
+                      (int)(l->tok.len > 40 ? 40 : l->tok.len), l->tok.s);
 }
 
 uint32_t sg_module_opaque_count(const struct sg_module *m)
@@ -61,11 +61,9 @@ const char *sg_module_get_opaque(const struct sg_module *m, uint32_t i, enum sg_
     return m->opaques[i].name;
 }
 
-static int sampler_value(struct sg_sampler_init *s, const struct sg_tok *name,
-                         const struct sg_tok *value)
+static int sampler_value(struct sg_sampler_init *s, const struct sg_tok *name, const struct sg_tok *value)
 {
-    static const char *const modes[] = {"wrap", "clamp_to_edge", "mirror", "clamp_to_border",
-                                        "clamp_ogl"};
+    static const char *const modes[] = {"wrap", "clamp_to_edge", "mirror", "clamp_to_border", "clamp_ogl"};
     static const char *const names[] = {"addr_mode_0", "addr_mode_1", "addr_mode_2"};
 
     for (int k = 0; k < 3; k++) {
@@ -76,8 +74,7 @@ static int sampler_value(struct sg_sampler_init *s, const struct sg_tok *name,
             }
         }
     }
-    if (sg_tok_eq(name, "filter_mode") &&
-        (sg_tok_eq(value, "linear") || sg_tok_eq(value, "nearest")))
+    if (sg_tok_eq(name, "filter_mode") && (sg_tok_eq(value, "linear") || sg_tok_eq(value, "nearest")))
         s->linear = sg_tok_eq(value, "linear");
     else if (sg_tok_eq(name, "force_unnormalized_coords") && value->kind == SG_T_INT)
         s->unnormalized = value->ival != 0;
@@ -166,7 +163,7 @@ struct init {
     struct sg_var *v;
     struct sg_lex l;
     struct sg_diag *diag;
-    uint8_t *at; /* where the variable lies */
+    uint8_t *at;  /* where the variable lies */
     uint64_t pos; /* bytes */
     uint32_t esize;
 };
@@ -195,8 +192,8 @@ static int init_symbol(struct init *x, uint64_t *v)
     if (y->kind != SG_K_GLOBAL)
         return sg_diag_at(x->diag, SG_ERR_UNSUPPORTED, x->l.tok.line, x->l.tok.col,
                           "initialiser of '%s': the address of '%.*s' is not available (only "
-                          ".global and .const variables)", x->v->name, (int)x->l.tok.len,
-                          x->l.tok.s);
+                          ".global and .const variables)",
+                          x->v->name, (int)x->l.tok.len, x->l.tok.s);
     *v = x->m->vars[y->index].address;
 found:
     sg_lex_next(&x->l);

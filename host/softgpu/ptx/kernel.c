@@ -18,8 +18,8 @@ int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag)
         const uint32_t line = k->module->funcs[k->func].cluster_line;
 
         if (line)
-            k->result = sg_diag_at(&k->diag, SG_ERR_UNSUPPORTED, line, 1,
-                                   SG_NO_CLUSTERS " (.reqnctapercluster)");
+            k->result =
+                sg_diag_at(&k->diag, SG_ERR_UNSUPPORTED, line, 1, SG_NO_CLUSTERS " (.reqnctapercluster)");
         else
             k->result = sg_decode(k, &k->diag);
         k->state = k->result ? 2 : 1;
@@ -80,8 +80,9 @@ void sg_kernel_get_info(const struct sg_kernel *k, struct sg_kernel_info *info)
     info->ptx_target = k->module->target;
     info->ptx_version = k->module->version;
     memcpy(info->reqntid, f->reqntid, sizeof(info->reqntid));
-    threads = f->reqntid[0] ? (uint64_t)f->reqntid[0] * f->reqntid[1] * f->reqntid[2]
-              : f->maxntid[0] ? (uint64_t)f->maxntid[0] * f->maxntid[1] * f->maxntid[2] : 1024;
+    threads = f->reqntid[0]   ? (uint64_t)f->reqntid[0] * f->reqntid[1] * f->reqntid[2]
+              : f->maxntid[0] ? (uint64_t)f->maxntid[0] * f->maxntid[1] * f->maxntid[2]
+                              : 1024;
     info->max_threads = threads && threads < 1024 ? (uint32_t)threads : 1024;
     limit = register_limit(info->max_threads);
     limit = at_most(limit, f->maxnreg);
@@ -92,8 +93,7 @@ void sg_kernel_get_info(const struct sg_kernel *k, struct sg_kernel_info *info)
     info->static_shared = k->code.static_shared;
     info->local_bytes = k->code.local_bytes;
     info->launches = k->code.launches;
-    regs = k->code.num_regs < SG_REGS_LEAST && !k->module->is_sass ? SG_REGS_LEAST
-                                                                   : k->code.num_regs;
+    regs = k->code.num_regs < SG_REGS_LEAST && !k->module->is_sass ? SG_REGS_LEAST : k->code.num_regs;
     info->num_regs = regs > limit ? limit : regs;
 }
 

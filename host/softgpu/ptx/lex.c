@@ -38,8 +38,7 @@ static inline bool is_id_start(unsigned char c)
 
 static inline bool is_id(unsigned char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           c == '_' || c == '$';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$';
 }
 
 void sg_lex_skip_ws(struct sg_lex *l)

@@ -354,8 +354,7 @@ static bool put_text(struct link *k, const struct item *it, const char *s, const
         if (!put(k, s, (size_t)(from - s)))
             return false;
         s = from + len;
-        if (l.tok.kind == SG_T_ID && !start &&
-            sg_sym_find(&k->symtab, 1 + input, from, len)) {
+        if (l.tok.kind == SG_T_ID && !start && sg_sym_find(&k->symtab, 1 + input, from, len)) {
             if (!put_renamed(k, from, len, input))
                 return false;
         } else if (!put(k, from, len)) {
@@ -383,8 +382,7 @@ static int emit(struct link *k)
         if (it->dropped)
             continue;
         if (renames)
-            ok = put_text(k, it, it->head, it->head_end) &&
-                 put_text(k, it, it->text, it->text_end);
+            ok = put_text(k, it, it->head, it->head_end) && put_text(k, it, it->text, it->text_end);
         else
             ok = put(k, it->head, (size_t)(it->head_end - it->head)) &&
                  put(k, it->text, (size_t)(it->text_end - it->text));
@@ -394,8 +392,7 @@ static int emit(struct link *k)
     return ok ? 0 : nomem(k);
 }
 
-int sg_ptx_link(const struct sg_ptx_input *in, uint32_t n, char **text, size_t *len,
-                struct sg_diag *diag)
+int sg_ptx_link(const struct sg_ptx_input *in, uint32_t n, char **text, size_t *len, struct sg_diag *diag)
 {
     struct link k = {.in = in, .n = n, .diag = diag};
     int r = 0;

@@ -40,8 +40,8 @@ static void runs(const char *name, const char *const *texts, uint32_t n, int wan
         r = tk_run(&t, 1, 1, &out, &f);
         tk_close(&t);
     }
-    t_result(name, text && !r && *out == want, "%s: result %d, %d: %s", text ? "linked" : diag.message,
-             r, *out, f.message);
+    t_result(name, text && !r && *out == want, "%s: result %d, %d: %s", text ? "linked" : diag.message, r,
+             *out, f.message);
     free(text);
     tm_free_all();
 }
@@ -54,13 +54,12 @@ static void refused(const char *name, const char *const *texts, uint32_t n, cons
     free(text);
 }
 
-#define KERNEL(call)                                                                               \
-    ".visible .entry k(.param .u64 p)\n{\n.reg .b64 %rd<4>;\n.reg .b32 %r<4>;\n"                   \
-    "ld.param.u64 %rd1, [p];\ncvta.to.global.u64 %rd1, %rd1;\n" call                               \
-    "st.global.u32 [%rd1], %r1;\nret;\n}\n"
+#define KERNEL(call) \
+    ".visible .entry k(.param .u64 p)\n{\n.reg .b64 %rd<4>;\n.reg .b32 %r<4>;\n" \
+    "ld.param.u64 %rd1, [p];\ncvta.to.global.u64 %rd1, %rd1;\n" call "st.global.u32 [%rd1], %r1;\nret;\n}\n"
 #define CALL(f) "{ .param .b32 q; call.uni (q), " f "; ld.param.b32 %r1, [q]; }\n"
-#define FUNC(linkage, name, value)                                                                 \
-    linkage " .func (.param .b32 r) " name "()\n{\n.reg .b32 %r<2>;\nmov.u32 %r1, " value ";\n"    \
+#define FUNC(linkage, name, value) \
+    linkage " .func (.param .b32 r) " name "()\n{\n.reg .b32 %r<2>;\nmov.u32 %r1, " value ";\n" \
             "st.param.b32 [r], %r1;\nret;\n}\n"
 
 static void names(void)
@@ -71,11 +70,11 @@ static void names(void)
     /* Both texts have a function g of their own, and one of them is called add as an instruction. */
     const char *local[] = {
         HEAD ".extern .func (.param .b32 r) f();\n" FUNC("", "g", "1") FUNC("", "add", "10")
-        KERNEL(CALL("g") "mov.u32 %r2, %r1;\n" CALL("add") "add.u32 %r2, %r2, %r1;\n" CALL("f")
-               "add.u32 %r1, %r1, %r2;\n"),
-        HEAD FUNC("", "g", "100") FUNC("", "add", "1000")
-        ".visible .func (.param .b32 r) f()\n{\n.reg .b32 %r<4>;\n" CALL("g") "mov.u32 %r2, %r1;\n"
-        CALL("add") "add.u32 %r1, %r1, %r2;\nst.param.b32 [r], %r1;\nret;\n}\n"};
+            KERNEL(CALL("g") "mov.u32 %r2, %r1;\n" CALL("add") "add.u32 %r2, %r2, %r1;\n" CALL(
+                "f") "add.u32 %r1, %r1, %r2;\n"),
+        HEAD FUNC("", "g", "100")
+            FUNC("", "add", "1000") ".visible .func (.param .b32 r) f()\n{\n.reg .b32 %r<4>;\n" CALL(
+                "g") "mov.u32 %r2, %r1;\n" CALL("add") "add.u32 %r1, %r1, %r2;\nst.param.b32 [r], %r1;\nret;\n}\n"};
     const char *weak[] = {HEAD ".extern .func (.param .b32 r) f();\n" KERNEL(CALL("f")),
                           HEAD FUNC(".weak", "f", "3"), HEAD FUNC(".weak", "f", "4")};
     const char *strong[] = {weak[0], weak[1], HEAD FUNC(".visible", "f", "5")};

@@ -41,8 +41,8 @@ static int parse_version(struct parse *p)
     p->m->version = (uint32_t)(v * 10.0 + 0.5);
     if (p->m->version > SG_PTX_VERSION_MAX)
         return sg_diag_at(p->diag, SG_ERR_PTX_VERSION, t->line, t->col,
-                          ".version %.1f is newer than the newest known (%d.%d)", v,
-                          SG_PTX_VERSION_MAX / 10, SG_PTX_VERSION_MAX % 10);
+                          ".version %.1f is newer than the newest known (%d.%d)", v, SG_PTX_VERSION_MAX / 10,
+                          SG_PTX_VERSION_MAX % 10);
     sg_lex_next(&p->l);
     return 0;
 }
@@ -93,10 +93,8 @@ static int add_opaque(struct parse *p, const struct sg_decl *d)
     name = name_dup(d->name, d->name_len);
     if (!name)
         return nomem(p);
-    m->opaques[m->nopaques] = (struct sg_opaque){name, d->opaque_kind, 0, d->v.init,
-                                                    d->v.init_line};
-    return sg_sym_add(&m->symtab, 0, d->name, d->name_len, SG_K_OPAQUE, m->nopaques++) ? 0
-                                                                                        : nomem(p);
+    m->opaques[m->nopaques] = (struct sg_opaque){name, d->opaque_kind, 0, d->v.init, d->v.init_line};
+    return sg_sym_add(&m->symtab, 0, d->name, d->name_len, SG_K_OPAQUE, m->nopaques++) ? 0 : nomem(p);
 }
 
 /* Copies of a declaration (.extern first, definition later) share one entry. */
@@ -112,8 +110,7 @@ static int add_var(struct parse *p, const struct sg_decl *d, const struct sg_var
     char *name;
 
     if (y) {
-        if (y->kind != kind || (kind != SG_K_OPAQUE && !(*tab)[y->index].is_extern &&
-                                !v->is_extern))
+        if (y->kind != kind || (kind != SG_K_OPAQUE && !(*tab)[y->index].is_extern && !v->is_extern))
             return sg_diag_at(p->diag, SG_ERR_PTX, d->line, d->col, "'%.*s' is defined twice",
                               (int)d->name_len, d->name);
         if (v->is_extern || kind == SG_K_OPAQUE)
@@ -293,12 +290,11 @@ static struct sg_func *func_slot(struct parse *p, struct sg_func *f, const struc
     struct sg_sym *y = sg_sym_find(&m->symtab, 0, name->s, name->len);
 
     if (y) {
-        struct sg_func *old = y->kind == SG_K_FUNC || y->kind == SG_K_ENTRY ? &m->funcs[y->index]
-                                                                             : NULL;
+        struct sg_func *old = y->kind == SG_K_FUNC || y->kind == SG_K_ENTRY ? &m->funcs[y->index] : NULL;
 
         if (!old || (old->body && f->body) || old->is_entry != f->is_entry) {
-            sg_diag_at(p->diag, SG_ERR_PTX, name->line, name->col, "'%.*s' is defined twice",
-                       (int)name->len, name->s);
+            sg_diag_at(p->diag, SG_ERR_PTX, name->line, name->col, "'%.*s' is defined twice", (int)name->len,
+                       name->s);
             return NULL;
         }
         if (old->body) { /* a later declaration says nothing new */
@@ -310,8 +306,7 @@ static struct sg_func *func_slot(struct parse *p, struct sg_func *f, const struc
         return old;
     }
     if (!sg_grow(&m->funcs, &m->cap_funcs, m->nfuncs, sizeof(*m->funcs)) ||
-        !sg_sym_add(&m->symtab, 0, name->s, name->len, f->is_entry ? SG_K_ENTRY : SG_K_FUNC,
-                    m->nfuncs)) {
+        !sg_sym_add(&m->symtab, 0, name->s, name->len, f->is_entry ? SG_K_ENTRY : SG_K_FUNC, m->nfuncs)) {
         nomem(p);
         return NULL;
     }
@@ -373,8 +368,7 @@ static int parse_func_rest(struct parse *p, struct sg_func *f, struct sg_tok *na
         f->body_line = p->l.line;
         if (!sg_lex_skip_block(&p->l))
             return sg_diag_at(p->diag, SG_ERR_PTX, name->line, name->col,
-                              "syntax error: the body of '%.*s' has no end", (int)name->len,
-                              name->s);
+                              "syntax error: the body of '%.*s' has no end", (int)name->len, name->s);
         f->body_end = p->l.tok.kind == SG_T_EOF ? p->l.end : p->l.tok.s;
         while (f->body_end > f->body && f->body_end[-1] != '}')
             f->body_end--;
@@ -538,8 +532,7 @@ int sg_module_parse(const char *text, size_t len, struct sg_module **out, struct
     if (diag)
         memset(diag, 0, sizeof(*diag));
     if (len > SG_PTX_TEXT_MAX)
-        return sg_diag_at(diag, SG_ERR_PTX, 0, 0, "the text is larger than %u bytes",
-                          SG_PTX_TEXT_MAX);
+        return sg_diag_at(diag, SG_ERR_PTX, 0, 0, "the text is larger than %u bytes", SG_PTX_TEXT_MAX);
     p.m = calloc(1, sizeof(*p.m));
     if (!p.m)
         return sg_diag_at(diag, SG_ERR_NOMEM, 0, 0, "out of memory");

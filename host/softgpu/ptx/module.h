@@ -15,11 +15,11 @@
 
 /* Bounds on what hostile text can make us do. */
 #define SG_MAX_VREGS (4u << 20)
-#define SG_MAX_INSNS (2u << 20)     /* decoded instructions of one kernel, calls expanded */
+#define SG_MAX_INSNS (2u << 20) /* decoded instructions of one kernel, calls expanded */
 #define SG_MAX_CALL_DEPTH 48
 #define SG_MAX_SCOPES 256
-#define SG_MAX_POOL (64u << 20)     /* bytes of the constant pool of one kernel */
-#define SG_MAX_REGFILE (16u << 20)  /* bytes of registers of one warp */
+#define SG_MAX_POOL (64u << 20)    /* bytes of the constant pool of one kernel */
+#define SG_MAX_REGFILE (16u << 20) /* bytes of registers of one warp */
 #define SG_MAX_STATIC_SHARED (4u << 20)
 #define SG_MAX_GLOBAL (1ull << 40)
 #define SG_MAX_OPERANDS 8
@@ -33,11 +33,11 @@
 /* ---- tokens ---- */
 enum sg_tok_kind {
     SG_T_EOF,
-    SG_T_ID,    /* identifier, with a leading %, $ or _ if written so */
-    SG_T_DIR,   /* .name */
-    SG_T_INT,   /* ival */
-    SG_T_F32,   /* 0f........: bits in ival */
-    SG_T_F64,   /* 0d................ or decimal: bits in ival */
+    SG_T_ID,  /* identifier, with a leading %, $ or _ if written so */
+    SG_T_DIR, /* .name */
+    SG_T_INT, /* ival */
+    SG_T_F32, /* 0f........: bits in ival */
+    SG_T_F64, /* 0d................ or decimal: bits in ival */
     SG_T_STR,
     SG_T_PUNCT, /* one character, in ch */
     SG_T_BAD
@@ -80,10 +80,10 @@ int sg_diag_at(struct sg_diag *diag, int result, uint32_t line, uint32_t col, co
 struct sg_sym {
     const char *name; /* in the text */
     uint32_t len;
-    uint32_t frame;   /* 0: module; else one per function body or scope */
+    uint32_t frame; /* 0: module; else one per function body or scope */
     uint32_t kind;
     uint32_t index;
-    uint32_t next;    /* hash chain, 1-based */
+    uint32_t next; /* hash chain, 1-based */
 };
 
 struct sg_symtab {
@@ -93,23 +93,23 @@ struct sg_symtab {
     uint32_t nbuckets;
 };
 struct sg_sym *sg_sym_find(const struct sg_symtab *t, uint32_t frame, const char *s, uint32_t len);
-struct sg_sym *sg_sym_add(struct sg_symtab *t, uint32_t frame, const char *s, uint32_t len,
-                          uint32_t kind, uint32_t index); /* NULL: out of memory */
+struct sg_sym *sg_sym_add(struct sg_symtab *t, uint32_t frame, const char *s, uint32_t len, uint32_t kind,
+                          uint32_t index); /* NULL: out of memory */
 void sg_sym_free(struct sg_symtab *t);
 
-enum sg_sym_kind { /* at module level and in bodies */
-    SG_K_GLOBAL = 1, /* index: globals[] (.global and .const) */
-    SG_K_SHARED,     /* index: shared variable table */
-    SG_K_FUNC,       /* index: funcs[] */
-    SG_K_ENTRY,
-    SG_K_OPAQUE,     /* texture, surface, sampler; index: opaques[] */
-    SG_K_REG,        /* bodies: virtual register */
-    SG_K_RANGE,      /* bodies: %r<n>; index: ranges[] */
-    SG_K_VECTOR,     /* bodies: .reg .v2 or .v4; index: ranges[], whose registers follow each other */
-    SG_K_LOCAL,      /* bodies: local or call parameter; index: lvars[] */
-    SG_K_PARAM,      /* bodies: kernel parameter; index */
-    SG_K_LABEL,
-    SG_K_TARGETS     /* bodies: .branchtargets; index: list */
+enum sg_sym_kind {                  /* at module level and in bodies */
+                   SG_K_GLOBAL = 1, /* index: globals[] (.global and .const) */
+                   SG_K_SHARED,     /* index: shared variable table */
+                   SG_K_FUNC,       /* index: funcs[] */
+                   SG_K_ENTRY,
+                   SG_K_OPAQUE, /* texture, surface, sampler; index: opaques[] */
+                   SG_K_REG,    /* bodies: virtual register */
+                   SG_K_RANGE,  /* bodies: %r<n>; index: ranges[] */
+                   SG_K_VECTOR, /* bodies: .reg .v2 or .v4; index: ranges[], whose registers follow each other */
+                   SG_K_LOCAL, /* bodies: local or call parameter; index: lvars[] */
+                   SG_K_PARAM, /* bodies: kernel parameter; index */
+                   SG_K_LABEL,
+                   SG_K_TARGETS /* bodies: .branchtargets; index: list */
 };
 
 struct sg_var {
@@ -120,10 +120,10 @@ struct sg_var {
     uint32_t dims[8], ndims;
     bool is_const, is_managed, is_extern, is_shared;
     bool unsized;
-    uint64_t address;    /* global: where the driver put it */
-    const char *init;    /* text of the initialiser or NULL */
+    uint64_t address; /* global: where the driver put it */
+    const char *init; /* text of the initialiser or NULL */
     uint32_t init_line;
-    bool has_data;       /* of a cubin: its initial value lies at m->text + data_at */
+    bool has_data; /* of a cubin: its initial value lies at m->text + data_at */
     uint64_t data_at;
 };
 
@@ -156,11 +156,11 @@ struct sg_func {
     const char *body_end;
     uint32_t body_line;
     uint32_t maxntid[3], reqntid[3];
-    uint32_t maxnreg; /* 0: not said */
+    uint32_t maxnreg;      /* 0: not said */
     uint32_t cluster_line; /* of the text: it has clusters of more than one block; 0: it has not */
-    int32_t alias; /* funcs[] index or -1 */
-    uint32_t kernel; /* kernels[] index + 1, 0: none */
-    bool taken;      /* its address is used somewhere; see sg_module_find_taken() */
+    int32_t alias;         /* funcs[] index or -1 */
+    uint32_t kernel;       /* kernels[] index + 1, 0: none */
+    bool taken;            /* its address is used somewhere; see sg_module_find_taken() */
 };
 
 /* A place in the initial values of a cubin (m->text) that holds the address of a variable. */

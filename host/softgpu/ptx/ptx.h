@@ -10,9 +10,9 @@
 
 struct sg_global_info {
     const char *name;
-    uint64_t size;  /* bytes; 0 for an unsized extern */
-    uint32_t align; /* bytes, power of two */
-    bool is_const;  /* .const space */
+    uint64_t size;   /* bytes; 0 for an unsized extern */
+    uint32_t align;  /* bytes, power of two */
+    bool is_const;   /* .const space */
     bool is_managed; /* .attribute(.managed) */
     bool is_extern;
 };
@@ -40,8 +40,7 @@ struct sg_ptx_input {
  * CUDA_ERROR_OUT_OF_MEMORY (also for more than SG_PTX_TEXT_MAX bytes). Names that nobody
  * defines are left: sg_module_parse() and the decoder say who uses them.
  */
-int sg_ptx_link(const struct sg_ptx_input *in, uint32_t n, char **text, size_t *len,
-                struct sg_diag *diag);
+int sg_ptx_link(const struct sg_ptx_input *in, uint32_t n, char **text, size_t *len, struct sg_diag *diag);
 /* A function that is declared, not defined, and none of CUDA's own; NULL: there is none. */
 const char *sg_module_undefined(const struct sg_module *m);
 /*
@@ -49,8 +48,7 @@ const char *sg_module_undefined(const struct sg_module *m);
  * CUDA_ERROR_NO_BINARY_FOR_GPU (209) for each kernel. has: what the image contained, for that
  * message. elf is not kept. 0, CUDA_ERROR_INVALID_IMAGE (200) or 2.
  */
-int sg_sass_parse(const void *elf, size_t len, const char *has, struct sg_module **out,
-                  struct sg_diag *diag);
+int sg_sass_parse(const void *elf, size_t len, const char *has, struct sg_module **out, struct sg_diag *diag);
 /* No kernel is said to need more registers (CU_JIT_MAX_REGISTERS); a text can say so in a pragma, too. */
 #define SG_PRAGMA_REGISTERS "vgpu max_registers "
 void sg_module_limit_registers(struct sg_module *m, uint32_t most);

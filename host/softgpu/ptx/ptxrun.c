@@ -71,8 +71,8 @@ static int one_file(const char *path, int verbose)
         if (r && verbose >= 0)
             printf("%s:%u:%u: %d: %s\n", path, diag.line, diag.column, r, diag.message);
         else if (verbose > 0)
-            printf("%s: %s: %u parameters, %u registers, %u bytes shared, %u bytes local\n", path,
-                   info.name, info.nparams, info.num_regs, info.static_shared, info.local_bytes);
+            printf("%s: %s: %u parameters, %u registers, %u bytes shared, %u bytes local\n", path, info.name,
+                   info.nparams, info.num_regs, info.static_shared, info.local_bytes);
     }
     sg_module_free(m);
     return 0;

@@ -74,8 +74,7 @@ static CUresult init_locked(void)
         r = sg_ctx_new((int)i, 0, true, &sg_devices[i].primary);
         if (r != CUDA_SUCCESS)
             return r;
-        sg_log("device %u: compute capability %d.%d", i, sg_config.cc[i].major,
-               sg_config.cc[i].minor);
+        sg_log("device %u: compute capability %d.%d", i, sg_config.cc[i].major, sg_config.cc[i].minor);
     }
     sg_exec_set_threads(sg_config.threads);
     sg_exec_set_relaxed(sg_config.relaxed);
@@ -216,8 +215,7 @@ CUresult sg_unreachable(struct sg_stream *s, const char *what)
 {
     char text[96];
 
-    snprintf(text, sizeof(text), "%s of memory that device %d was not given access to", what,
-             s->ctx->device);
+    snprintf(text, sizeof(text), "%s of memory that device %d was not given access to", what, s->ctx->device);
     sg_device_fail(text);
     sg_set_fault(s->ctx, CUDA_ERROR_ILLEGAL_ADDRESS);
     return CUDA_ERROR_ILLEGAL_ADDRESS;
@@ -227,7 +225,8 @@ CUresult sg_gone(struct sg_stream *s, const char *what)
 {
     char text[112];
 
-    snprintf(text, sizeof(text), "%s of memory that was freed, unmapped or unregistered after the call", what);
+    snprintf(text, sizeof(text), "%s of memory that was freed, unmapped or unregistered after the call",
+             what);
     sg_device_fail(text);
     sg_set_fault(s->ctx, CUDA_ERROR_ILLEGAL_ADDRESS);
     return CUDA_ERROR_ILLEGAL_ADDRESS;

@@ -24,12 +24,10 @@ static bool reachable(const struct sg_copy *c, const struct sg_stream *s)
 {
     size_t z = c->depth - 1, y = c->height - 1;
 
-    return (c->dst_array ||
-            sg_mem_reachable(c->dst_on ? c->dst_on - 1 : s->ctx->device, PTR(c->dst),
-                             z * c->dst_slice + y * c->dst_pitch + c->width, true)) &&
-           (c->src_array ||
-            sg_mem_reachable(c->src_on ? c->src_on - 1 : s->ctx->device, PTR(c->src),
-                             z * c->src_slice + y * c->src_pitch + c->width, false));
+    return (c->dst_array || sg_mem_reachable(c->dst_on ? c->dst_on - 1 : s->ctx->device, PTR(c->dst),
+                                             z * c->dst_slice + y * c->dst_pitch + c->width, true)) &&
+           (c->src_array || sg_mem_reachable(c->src_on ? c->src_on - 1 : s->ctx->device, PTR(c->src),
+                                             z * c->src_slice + y * c->src_pitch + c->width, false));
 }
 
 /*
@@ -62,7 +60,8 @@ static CUresult copy_run(struct sg_op *op, struct sg_stream *s)
     CUresult r = CUDA_SUCCESS;
 
     sg_grace_enter();
-    if (sg_graph_memory_dormant((uint64_t)(uintptr_t)c->dst) || sg_graph_memory_dormant((uint64_t)(uintptr_t)c->src))
+    if (sg_graph_memory_dormant((uint64_t)(uintptr_t)c->dst) ||
+        sg_graph_memory_dormant((uint64_t)(uintptr_t)c->src))
         r = sg_graph_memory_fault(s, "copy");
     else if (!there(c))
         r = sg_gone(s, "copy");
@@ -100,8 +99,7 @@ static bool stage(struct sg_copy_op *o)
 
     if (bytes > SG_STAGE_BYTES)
         return false;
-    if (atomic_fetch_add(&staged_total, bytes) > SG_STAGE_TOTAL - bytes ||
-        !(o->staged = malloc(bytes))) {
+    if (atomic_fetch_add(&staged_total, bytes) > SG_STAGE_TOTAL - bytes || !(o->staged = malloc(bytes))) {
         atomic_fetch_sub(&staged_total, bytes);
         return false;
     }
@@ -134,14 +132,13 @@ struct sg_copy_op *sg_copy_new(const struct sg_copy *c)
 }
 
 CUresult sg_copy_issue(struct sg_ctx *ctx, CUstream stream, const struct sg_copy *c, bool async,
-                           bool src_pageable, bool dst_pageable)
+                       bool src_pageable, bool dst_pageable)
 {
     SG_AUTO struct sg_stream *s = NULL;
     enum sg_issue_mode mode = SG_ISSUE_SYNC;
     size_t bytes = c->width * c->height * c->depth;
     /* Documented: unlike a kernel, a copy may be issued to a stream of another context. */
-    CUresult r = (uintptr_t)stream > 2 ? sg_stream_get_any(stream, &s)
-                                       : sg_stream_get(ctx, stream, &s);
+    CUresult r = (uintptr_t)stream > 2 ? sg_stream_get_any(stream, &s) : sg_stream_get(ctx, stream, &s);
     struct sg_copy_op *o;
 
     if (r != CUDA_SUCCESS)
@@ -164,8 +161,7 @@ CUresult sg_copy_issue(struct sg_ctx *ctx, CUstream stream, const struct sg_copy
 
 /* ---- checks ---- */
 
-CUresult sg_copy_check(enum sg_place place, uint64_t addr, uint64_t span, bool write,
-                            bool *pageable)
+CUresult sg_copy_check(enum sg_place place, uint64_t addr, uint64_t span, bool write, bool *pageable)
 {
     struct sg_mem_info info;
 
@@ -179,8 +175,7 @@ CUresult sg_copy_check(enum sg_place place, uint64_t addr, uint64_t span, bool w
         if (!covered)
             return sg_fail(CUDA_ERROR_INVALID_VALUE,
                            "copy of %llu bytes at 0x%llx leaves its allocation of %llu bytes",
-                           (unsigned long long)span, (unsigned long long)addr,
-                           (unsigned long long)info.size);
+                           (unsigned long long)span, (unsigned long long)addr, (unsigned long long)info.size);
         if (write && !info.writable && place != SG_PLACE_HOST)
             return CUDA_ERROR_INVALID_VALUE;
         return CUDA_SUCCESS;
@@ -191,8 +186,7 @@ CUresult sg_copy_check(enum sg_place place, uint64_t addr, uint64_t span, bool w
     /* That there is memory is asked of the kernel where the call does not say so, or where the
      * question costs nothing beside the copy. */
     if ((place == SG_PLACE_ANY || span >= SG_ASK_ABOVE) && !sg_host_mapped(addr, span))
-        return sg_fail(CUDA_ERROR_INVALID_VALUE, "copy at 0x%llx: no memory there",
-                       (unsigned long long)addr);
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "copy at 0x%llx: no memory there", (unsigned long long)addr);
     *pageable = true;
     return CUDA_SUCCESS;
 }

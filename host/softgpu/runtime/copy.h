@@ -8,11 +8,11 @@
 struct sg_copy {
     uint8_t *dst;
     const uint8_t *src;
-    size_t width, height, depth;   /* bytes, rows, slices */
-    size_t dst_pitch, dst_slice;   /* bytes from row to row, slice to slice */
+    size_t width, height, depth; /* bytes, rows, slices */
+    size_t dst_pitch, dst_slice; /* bytes from row to row, slice to slice */
     size_t src_pitch, src_slice;
     struct sg_array *dst_array, *src_array; /* where dst and src lie in one; see sg_copy_new() */
-    uint8_t dst_on, src_on; /* 1 + the device that reaches them; 0: that of the copy's stream */
+    uint8_t dst_on, src_on;          /* 1 + the device that reaches them; 0: that of the copy's stream */
     bool dst_pageable, src_pageable; /* the caller's own memory, of which nothing is known here */
 };
 
@@ -33,8 +33,7 @@ enum sg_place { SG_PLACE_HOST, SG_PLACE_DEVICE, SG_PLACE_ANY };
 #define PTR(p) ((uint64_t)(uintptr_t)(p))
 
 /* Whether [addr, addr+span) may be used so; says whether it is pageable host memory. */
-CUresult sg_copy_check(enum sg_place place, uint64_t addr, uint64_t span, bool write,
-                       bool *pageable);
+CUresult sg_copy_check(enum sg_place place, uint64_t addr, uint64_t span, bool write, bool *pageable);
 /* An operation with references of its own to the arrays of c; NULL: no memory. */
 struct sg_copy_op *sg_copy_new(const struct sg_copy *c);
 CUresult sg_copy_issue(struct sg_ctx *ctx, CUstream stream, const struct sg_copy *c, bool async,
@@ -51,9 +50,9 @@ struct sg_copy_side {
 };
 
 /* What locates a side of that memory type: an address, or the handle of an array. */
-#define SG_COPY_BASE(p, side)                                                                           \
-    ((p)->side##MemoryType == CU_MEMORYTYPE_HOST    ? PTR((p)->side##Host)                         \
-     : (p)->side##MemoryType == CU_MEMORYTYPE_ARRAY ? PTR((p)->side##Array)                        \
+#define SG_COPY_BASE(p, side) \
+    ((p)->side##MemoryType == CU_MEMORYTYPE_HOST    ? PTR((p)->side##Host) \
+     : (p)->side##MemoryType == CU_MEMORYTYPE_ARRAY ? PTR((p)->side##Array) \
                                                     : (p)->side##Device)
 /* Which bytes a copy of w bytes, h rows and d slices is of. On success c has references to arrays, which
  * sg_copy_done() drops. */

@@ -16,8 +16,7 @@ static bool extent(struct sg_copy_side *s, size_t w, size_t h, size_t d, uint64_
         return false;
     if (__builtin_add_overflow((uint64_t)s->x, w, &t) || t > s->pitch)
         return false;
-    if (__builtin_mul_overflow((uint64_t)s->pitch, s->rows, slice) ||
-        (d > 1 && s->rows < h))
+    if (__builtin_mul_overflow((uint64_t)s->pitch, s->rows, slice) || (d > 1 && s->rows < h))
         return false;
     return !__builtin_mul_overflow(*slice, (uint64_t)s->z, offset) &&
            !__builtin_mul_overflow((uint64_t)s->pitch, s->y, &t) &&
@@ -25,8 +24,7 @@ static bool extent(struct sg_copy_side *s, size_t w, size_t h, size_t d, uint64_
            !__builtin_add_overflow(*offset, (uint64_t)s->x, offset) &&
            !__builtin_mul_overflow(*slice, (uint64_t)(d - 1), span) &&
            !__builtin_mul_overflow((uint64_t)s->pitch, h - 1, &t) &&
-           !__builtin_add_overflow(*span, t, span) &&
-           !__builtin_add_overflow(*span, (uint64_t)w, span);
+           !__builtin_add_overflow(*span, t, span) && !__builtin_add_overflow(*span, (uint64_t)w, span);
 }
 
 static CUresult side_place(const struct sg_copy_side *s, enum sg_place *place)
@@ -58,13 +56,13 @@ static CUresult array_side(struct sg_copy_side *s, size_t w, size_t h, size_t d,
                        (unsigned long long)s->base);
     if (s->x % a->elem || w % a->elem)
         return sg_fail(CUDA_ERROR_INVALID_VALUE,
-                       "copy of %zu bytes at byte %zu of rows of elements of %u bytes", w, s->x,
-                       a->elem);
-    if (w > a->pitch || s->x > a->pitch - w || h > a->height || s->y > a->height - h ||
-        d > a->depth || s->z > a->depth - d)
+                       "copy of %zu bytes at byte %zu of rows of elements of %u bytes", w, s->x, a->elem);
+    if (w > a->pitch || s->x > a->pitch - w || h > a->height || s->y > a->height - h || d > a->depth ||
+        s->z > a->depth - d)
         return sg_fail(CUDA_ERROR_INVALID_VALUE,
                        "copy of %zu bytes x %zu x %zu at (%zu, %zu, %zu) leaves an array of "
-                       "%zu x %zu x %zu", w, h, d, s->x, s->y, s->z, a->pitch, a->height, a->depth);
+                       "%zu x %zu x %zu",
+                       w, h, d, s->x, s->y, s->z, a->pitch, a->height, a->depth);
     s->pitch = a->pitch;
     s->rows = a->height;
     *slice = a->slice;
@@ -72,8 +70,8 @@ static CUresult array_side(struct sg_copy_side *s, size_t w, size_t h, size_t d,
     return CUDA_SUCCESS;
 }
 
-static CUresult check_side(struct sg_copy_side *s, size_t w, size_t h, size_t d, bool write,
-                           uint64_t *addr, uint64_t *slice, bool *pageable, struct sg_array **array)
+static CUresult check_side(struct sg_copy_side *s, size_t w, size_t h, size_t d, bool write, uint64_t *addr,
+                           uint64_t *slice, bool *pageable, struct sg_array **array)
 {
     uint64_t offset, span;
     enum sg_place place = SG_PLACE_ANY;
@@ -90,13 +88,12 @@ static CUresult check_side(struct sg_copy_side *s, size_t w, size_t h, size_t d,
         return CUDA_ERROR_INVALID_VALUE;
     r = sg_copy_check(place, *addr, span, write, pageable);
     if (r == CUDA_SUCCESS && *pageable && offset >= SG_ASK_ABOVE && !sg_host_mapped(*addr, span))
-        r = sg_fail(CUDA_ERROR_INVALID_VALUE, "copy at 0x%llx: no memory there",
-                    (unsigned long long)*addr);
+        r = sg_fail(CUDA_ERROR_INVALID_VALUE, "copy at 0x%llx: no memory there", (unsigned long long)*addr);
     return r;
 }
 
 CUresult sg_copy_resolve(struct sg_copy_side *dst, struct sg_copy_side *src, size_t w, size_t h, size_t d,
-                        struct sg_copy *c, bool *src_pageable, bool *dst_pageable)
+                         struct sg_copy *c, bool *src_pageable, bool *dst_pageable)
 {
     struct sg_array *darray = NULL, *sarray = NULL;
     uint64_t daddr, saddr, dslice, sslice;
@@ -111,24 +108,28 @@ CUresult sg_copy_resolve(struct sg_copy_side *dst, struct sg_copy_side *src, siz
         sg_copy_done(&(struct sg_copy){.dst_array = darray, .src_array = sarray});
         return r;
     }
-    *c = (struct sg_copy){.dst = (uint8_t *)daddr, .src = (const uint8_t *)saddr,
-                       .width = w, .height = h, .depth = d,
-                       .dst_pitch = dst->pitch, .dst_slice = dslice,
-                       .src_pitch = src->pitch, .src_slice = sslice,
-                       .dst_array = darray, .src_array = sarray,
-                       .dst_on = (uint8_t)(dst->ctx ? 1 + dst->ctx->device : 0),
-                       .src_on = (uint8_t)(src->ctx ? 1 + src->ctx->device : 0)};
+    *c = (struct sg_copy){.dst = (uint8_t *)daddr,
+                          .src = (const uint8_t *)saddr,
+                          .width = w,
+                          .height = h,
+                          .depth = d,
+                          .dst_pitch = dst->pitch,
+                          .dst_slice = dslice,
+                          .src_pitch = src->pitch,
+                          .src_slice = sslice,
+                          .dst_array = darray,
+                          .src_array = sarray,
+                          .dst_on = (uint8_t)(dst->ctx ? 1 + dst->ctx->device : 0),
+                          .src_on = (uint8_t)(src->ctx ? 1 + src->ctx->device : 0)};
     return CUDA_SUCCESS;
 }
 
 void sg_copy_sides(const CUDA_MEMCPY3D *p, struct sg_copy_side *dst, struct sg_copy_side *src)
 {
-    *src = (struct sg_copy_side){p->srcMemoryType,
-                         SG_COPY_BASE(p, src),
-                         p->srcXInBytes, p->srcY, p->srcZ, p->srcPitch, p->srcHeight, NULL};
-    *dst = (struct sg_copy_side){p->dstMemoryType,
-                         SG_COPY_BASE(p, dst),
-                         p->dstXInBytes, p->dstY, p->dstZ, p->dstPitch, p->dstHeight, NULL};
+    *src = (struct sg_copy_side){p->srcMemoryType, SG_COPY_BASE(p, src), p->srcXInBytes, p->srcY,
+                                 p->srcZ,          p->srcPitch,          p->srcHeight,   NULL};
+    *dst = (struct sg_copy_side){p->dstMemoryType, SG_COPY_BASE(p, dst), p->dstXInBytes, p->dstY,
+                                 p->dstZ,          p->dstPitch,          p->dstHeight,   NULL};
 }
 
 CUresult sg_copy_op(const CUDA_MEMCPY3D *p, struct sg_op **out)
@@ -142,8 +143,7 @@ CUresult sg_copy_op(const CUDA_MEMCPY3D *p, struct sg_op **out)
     if (p->srcLOD || p->dstLOD || !p->WidthInBytes || !p->Height || !p->Depth)
         return CUDA_ERROR_INVALID_VALUE;
     sg_copy_sides(p, &dst, &src);
-    r = sg_copy_resolve(&dst, &src, p->WidthInBytes, p->Height, p->Depth, &c, &src_pageable,
-                &dst_pageable);
+    r = sg_copy_resolve(&dst, &src, p->WidthInBytes, p->Height, p->Depth, &c, &src_pageable, &dst_pageable);
     if (r != CUDA_SUCCESS)
         return r;
     o = sg_copy_new(&c);

@@ -45,8 +45,7 @@ static void event_free(struct sg_obj *obj)
 }
 
 /* ipc: taken over, also on failure; or NULL. */
-static CUresult make_event(struct sg_ctx *ctx, unsigned Flags, struct sg_ipc_event *ipc,
-                          CUevent *phEvent)
+static CUresult make_event(struct sg_ctx *ctx, unsigned Flags, struct sg_ipc_event *ipc, CUevent *phEvent)
 {
     struct sg_event *e = calloc(1, sizeof(*e));
 

@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define RECORDS 128 /* that can be distinguished; see sg_ipc_event_done() */
+#define RECORDS 128       /* that can be distinguished; see sg_ipc_event_done() */
 #define LOOK_NS 100000000 /* how often a sleeping waiter checks that the other process is alive */
 
 struct record {

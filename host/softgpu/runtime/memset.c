@@ -17,8 +17,9 @@ struct set_op {
 
 static void fill_row(uint8_t *p, size_t n, unsigned elem, uint32_t value)
 {
-    uint32_t v = elem == 1 ? (value & 0xff) * 0x01010101u
-               : elem == 2 ? (value & 0xffff) * 0x00010001u : value;
+    uint32_t v = elem == 1   ? (value & 0xff) * 0x01010101u
+                 : elem == 2 ? (value & 0xffff) * 0x00010001u
+                             : value;
 
     if (v == (v & 0xff) * 0x01010101u) {
         memset(p, (int)(v & 0xff), n * elem);
@@ -63,14 +64,15 @@ static CUresult build(CUdeviceptr dst, size_t pitch, unsigned elem, uint32_t val
     uint64_t row, span;
     struct set_op *o;
 
-    if (dst % elem || (height > 1 && pitch % elem) ||
-        __builtin_mul_overflow((uint64_t)width, elem, &row) || (height > 1 && pitch < row) ||
-        __builtin_mul_overflow((uint64_t)pitch, height - 1, &span) ||
+    if (dst % elem || (height > 1 && pitch % elem) || __builtin_mul_overflow((uint64_t)width, elem, &row) ||
+        (height > 1 && pitch < row) || __builtin_mul_overflow((uint64_t)pitch, height - 1, &span) ||
         __builtin_add_overflow(span, row, &span))
         return CUDA_ERROR_INVALID_VALUE;
     if (!dst || !sg_mem_covers(dst, span, &info) || !info.writable)
-        return sg_fail(CUDA_ERROR_INVALID_VALUE, "memset of %llu bytes at 0x%llx: not in one "
-                       "allocation", (unsigned long long)span, (unsigned long long)dst);
+        return sg_fail(CUDA_ERROR_INVALID_VALUE,
+                       "memset of %llu bytes at 0x%llx: not in one "
+                       "allocation",
+                       (unsigned long long)span, (unsigned long long)dst);
     o = calloc(1, sizeof(*o));
     if (!o)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -93,8 +95,7 @@ CUresult sg_set_op(const CUDA_MEMSET_NODE_PARAMS *p, struct sg_op **out)
     struct set_op *o;
     CUresult r;
 
-    if ((p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4) || !p->width ||
-        !p->height)
+    if ((p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4) || !p->width || !p->height)
         return CUDA_ERROR_INVALID_VALUE;
     r = build(p->dst, p->pitch, p->elementSize, p->value, p->width, p->height, &o);
     if (r == CUDA_SUCCESS)
@@ -128,8 +129,8 @@ CUresult sg_set_issue(struct sg_ctx *ctx, CUstream stream, const CUDA_MEMSET_NOD
      * CUDA's "API synchronization behavior": a memset of device memory is asynchronous in both forms,
      * of host memory only in the Async one.
      */
-    return sg_issue(s, &o->op, !async && !o->device ? SG_ISSUE_SYNC
-                               : p->width * p->height <= SG_INLINE_BYTES / p->elementSize
-                                   ? SG_ISSUE_INLINE
-                                   : SG_ISSUE_ASYNC);
+    return sg_issue(s, &o->op,
+                    !async && !o->device                                       ? SG_ISSUE_SYNC
+                    : p->width * p->height <= SG_INLINE_BYTES / p->elementSize ? SG_ISSUE_INLINE
+                                                                               : SG_ISSUE_ASYNC);
 }

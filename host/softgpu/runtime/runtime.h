@@ -38,12 +38,12 @@ struct sg_ctx {
      * what a program sees does not depend on how fast a kernel fails.
      */
     _Atomic int fault, sticky;
-    volatile int abort;     /* asks running kernels to end */
-    _Atomic bool cut;       /* the context ends and a wait was abandoned: later operations must not run */
-    pthread_mutex_t issue;  /* order of issue over all streams of this context; see README */
-    struct sg_stream *streams;  /* list, guarded by issue; the legacy stream is not in it */
-    struct sg_stream *legacy;   /* lives as long as the context object; a green one's is in base's list */
-    struct sg_deps *gates; /* what new streams wait for (cuCtxWaitEvent); guarded by base's issue */
+    volatile int abort;        /* asks running kernels to end */
+    _Atomic bool cut;          /* the context ends and a wait was abandoned: later operations must not run */
+    pthread_mutex_t issue;     /* order of issue over all streams of this context; see README */
+    struct sg_stream *streams; /* list, guarded by issue; the legacy stream is not in it */
+    struct sg_stream *legacy;  /* lives as long as the context object; a green one's is in base's list */
+    struct sg_deps *gates;     /* what new streams wait for (cuCtxWaitEvent); guarded by base's issue */
     uint64_t limits[SG_NLIMITS];
     CUfunc_cache cache_config;
     CUsharedconfig shared_config;
@@ -51,7 +51,7 @@ struct sg_ctx {
 };
 
 struct sg_device {
-    pthread_mutex_t lock; /* guards the fields below */
+    pthread_mutex_t lock;   /* guards the fields below */
     struct sg_ctx *primary; /* made by cuInit, never freed */
     unsigned primary_refs;
     unsigned primary_flags;
@@ -101,29 +101,29 @@ CUresult sg_unreachable(struct sg_stream *s, const char *what);
 CUresult sg_gone(struct sg_stream *s, const char *what);
 CUresult sg_see_fault(struct sg_ctx *ctx); /* makes a fault sticky; returns it or 0 */
 
-#define SG_INIT()                                                                                  \
-    do {                                                                                           \
-        CUresult sg_rc_ = sg_check_init();                                                         \
-        if (sg_rc_ != CUDA_SUCCESS)                                                                \
-            return sg_rc_;                                                                         \
+#define SG_INIT() \
+    do { \
+        CUresult sg_rc_ = sg_check_init(); \
+        if (sg_rc_ != CUDA_SUCCESS) \
+            return sg_rc_; \
     } while (0)
-#define SG_CTX(var)                                                                                \
-    struct sg_ctx *var = NULL;                                                                     \
-    do {                                                                                           \
-        CUresult sg_rc_ = sg_current(&(var));                                                      \
-        if (sg_rc_ != CUDA_SUCCESS)                                                                \
-            return sg_rc_;                                                                         \
+#define SG_CTX(var) \
+    struct sg_ctx *var = NULL; \
+    do { \
+        CUresult sg_rc_ = sg_current(&(var)); \
+        if (sg_rc_ != CUDA_SUCCESS) \
+            return sg_rc_; \
     } while (0)
 
 /* For calls that end an object and need no current context. NULL: no usable context. */
-#define SG_CTX_OR_NONE(var)                                                                        \
-    struct sg_ctx *var = NULL;                                                                     \
-    do {                                                                                           \
-        CUresult sg_rc_ = sg_current(&(var));                                                      \
-        if (sg_rc_ == CUDA_ERROR_INVALID_CONTEXT || sg_rc_ == CUDA_ERROR_CONTEXT_IS_DESTROYED)     \
-            (var) = NULL;                                                                          \
-        else if (sg_rc_ != CUDA_SUCCESS)                                                           \
-            return sg_rc_;                                                                         \
+#define SG_CTX_OR_NONE(var) \
+    struct sg_ctx *var = NULL; \
+    do { \
+        CUresult sg_rc_ = sg_current(&(var)); \
+        if (sg_rc_ == CUDA_ERROR_INVALID_CONTEXT || sg_rc_ == CUDA_ERROR_CONTEXT_IS_DESTROYED) \
+            (var) = NULL; \
+        else if (sg_rc_ != CUDA_SUCCESS) \
+            return sg_rc_; \
     } while (0)
 
 /*
@@ -148,11 +148,11 @@ struct sg_graph_hooks {
     /* Under the issue lock of s: work on the legacy stream is refused while blocking ones capture. */
     CUresult (*check_legacy)(struct sg_stream *s);
     void (*abandon)(struct sg_stream *s); /* s is being destroyed */
-    struct sg_front *(*front_new)(void); /* of nothing that is captured; NULL: no memory */
+    struct sg_front *(*front_new)(void);  /* of nothing that is captured; NULL: no memory */
     void (*front_free)(struct sg_front *f);
     bool (*front_captured)(const struct sg_front *f);
     bool (*set_conditional)(void *ctx, uint64_t handle, uint32_t value); /* a kernel did */
-    const struct sg_graph_ops *device; /* for graphs that kernels launch */
+    const struct sg_graph_ops *device;                                   /* for graphs that kernels launch */
 };
 extern const struct sg_graph_hooks *sg_hooks;
 extern _Atomic unsigned sg_captures; /* captures in progress; 0: no stream needs to ask about them */
@@ -189,26 +189,26 @@ struct sg_op {
     CUresult (*run)(struct sg_op *op, struct sg_stream *s);
     void (*issued)(struct sg_op *op, struct sg_stream *s); /* under the issue lock; may be NULL */
     void (*drop)(struct sg_op *op);                        /* releases what it holds; frees op */
-    bool run_always; /* also when the context has failed */
-    int node_type;   /* CUgraphNodeType it is captured as, -1: cannot be captured */
+    bool run_always;                                       /* also when the context has failed */
+    int node_type; /* CUgraphNodeType it is captured as, -1: cannot be captured */
     struct sg_dep *deps;
     unsigned ndeps, cap_deps;
 };
 
 struct sg_stream {
     struct sg_obj obj;
-    struct sg_ctx *ctx; /* a reference, except for the legacy stream; never a green context */
+    struct sg_ctx *ctx;   /* a reference, except for the legacy stream; never a green context */
     struct sg_ctx *green; /* that it belongs to, or NULL; a reference, except for its default stream */
     struct sg_stream *next, **pprev; /* ctx->streams */
     struct sg_deps *first; /* that the first operation waits for; guarded by ctx->issue; NULL: nothing */
-    unsigned flags;     /* CU_STREAM_NON_BLOCKING */
+    unsigned flags;        /* CU_STREAM_NON_BLOCKING */
     int priority;
     unsigned long long id;
-    bool legacy, per_thread;    /* legacy: the default stream, also that of a green context */
-    bool bare;                  /* ctx->legacy: not in its list */
+    bool legacy, per_thread; /* legacy: the default stream, also that of a green context */
+    bool bare;               /* ctx->legacy: not in its list */
     CUsynchronizationPolicy sync_policy;
     CUaccessPolicyWindow window;
-    struct sg_front *front; /* capture state, see graph/graph.h; guarded by sg_graph_lock */
+    struct sg_front *front;     /* capture state, see graph/graph.h; guarded by sg_graph_lock */
     _Atomic uint64_t submitted; /* written under ctx->issue */
     _Atomic uint64_t completed;
     pthread_mutex_t lock; /* guards the fields below */
@@ -246,10 +246,10 @@ void sg_ctx_ungate(struct sg_ctx *ctx);
 bool sg_stream_idle(struct sg_stream *s);
 void sg_stream_wait(struct sg_stream *s, uint64_t seq);
 void sg_stream_drain(struct sg_stream *s); /* waits for all that was issued before */
-void sg_ctx_drain(struct sg_ctx *ctx); /* a green context: of its streams only */
+void sg_ctx_drain(struct sg_ctx *ctx);     /* a green context: of its streams only */
 /* True if the stream belongs to ctx; a primary context has those of its green contexts, too. */
 bool sg_ctx_has(const struct sg_ctx *ctx, const struct sg_stream *s);
-bool sg_ctx_idle(struct sg_ctx *ctx); /* all issued work is complete */
+bool sg_ctx_idle(struct sg_ctx *ctx);           /* all issued work is complete */
 void sg_ctx_retire_streams(struct sg_ctx *ctx); /* at the context's end, when drained */
 /* The default stream that a call without stream argument uses. */
 #define SG_LEGACY ((CUstream)0x1)

@@ -378,8 +378,7 @@ CUresult sg_issue(struct sg_stream *s, struct sg_op *op, enum sg_issue_mode mode
     if (!atomic_load(&ctx->alive) || !add_implicit_deps(op, s)) {
         pthread_mutex_unlock(&ctx->issue);
         sg_op_end(op);
-        return atomic_load(&ctx->alive) ? CUDA_ERROR_OUT_OF_MEMORY
-                                        : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+        return atomic_load(&ctx->alive) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_CONTEXT_IS_DESTROYED;
     }
     if (atomic_load(&sg_captures) && (r = sg_hooks->check_legacy(s)) != CUDA_SUCCESS) {
         pthread_mutex_unlock(&ctx->issue);
@@ -391,8 +390,7 @@ CUresult sg_issue(struct sg_stream *s, struct sg_op *op, enum sg_issue_mode mode
     if (op->issued)
         op->issued(op, s);
     if (mode == SG_ISSUE_ASYNC ||
-        (mode == SG_ISSUE_INLINE &&
-         (op->ndeps || atomic_load(&s->completed) != op->seq - 1)))
+        (mode == SG_ISSUE_INLINE && (op->ndeps || atomic_load(&s->completed) != op->seq - 1)))
         queued = enqueue(s, op); /* no thread to be had: the caller does it */
     pthread_mutex_unlock(&ctx->issue);
     if (queued)

@@ -23,8 +23,7 @@ __attribute__((constructor)) static void load_backends(void)
         ggml_backend_load_all();
 }
 
-struct llama_context *llama_init_from_model(struct llama_model *model,
-                                            struct llama_context_params params)
+struct llama_context *llama_init_from_model(struct llama_model *model, struct llama_context_params params)
 {
     struct llama_context *(*next)(struct llama_model *, struct llama_context_params);
 
@@ -41,8 +40,8 @@ static bool hides_cpu(const void *caller)
 {
     Dl_info self, from;
 
-    return getenv("VGPU_TEST_GPU_ONLY") && dladdr(caller, &from) && dladdr((void *)getauxval(AT_ENTRY), &self) &&
-           from.dli_fbase == self.dli_fbase;
+    return getenv("VGPU_TEST_GPU_ONLY") && dladdr(caller, &from) &&
+           dladdr((void *)getauxval(AT_ENTRY), &self) && from.dli_fbase == self.dli_fbase;
 }
 
 /* The CPU is the last device. */

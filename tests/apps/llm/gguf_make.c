@@ -36,10 +36,10 @@ struct size {
 
 /* The file sizes in --help are those of q8_0. */
 static const struct size sizes[] = {
-    { "tiny", 256, 512, 2, 4, 2, 2048 },
-    { "small", 256, 768, 4, 4, 2, 8192 },
-    { "medium", 512, 1536, 6, 8, 4, 8192 },
-    { "large", 768, 2048, 4, 12, 4, 16384 },
+    {"tiny", 256, 512, 2, 4, 2, 2048},
+    {"small", 256, 768, 4, 4, 2, 8192},
+    {"medium", 512, 1536, 6, 8, 4, 8192},
+    {"large", 768, 2048, 4, 12, 4, 16384},
 };
 
 struct model {
@@ -88,7 +88,8 @@ static void help(void)
            "  --seed N       seed of the weights (default 14)\n"
            "  --help         this text\n"
            "\n"
-           "--tokens, --embd, --ff and --layers change the chosen size.\n", ROW_MAX, ROW_MAX);
+           "--tokens, --embd, --ff and --layers change the chosen size.\n",
+           ROW_MAX, ROW_MAX);
 }
 
 /* splitmix64: small, seeded, the same on every machine. */
@@ -324,9 +325,9 @@ static void add_output(struct model *m)
 /* Copies what the vocabulary file says about the tokenizer, arrays cut to the tokens that are kept. */
 static void add_tokenizer(struct model *m)
 {
-    struct gguf_init_params none = { .no_alloc = true };
+    struct gguf_init_params none = {.no_alloc = true};
     struct gguf_context *vocab = gguf_init_from_file(m->vocab, none);
-    static const char *const ids[] = { "bos", "eos", "unknown" };
+    static const char *const ids[] = {"bos", "eos", "unknown"};
     int64_t tokens, scores, types, model;
     size_t n;
 
@@ -352,10 +353,10 @@ static void add_tokenizer(struct model *m)
     gguf_set_val_str(m->meta, "tokenizer.ggml.model", "llama");
     gguf_set_val_str(m->meta, "tokenizer.ggml.pre", "default");
     gguf_set_arr_str(m->meta, "tokenizer.ggml.tokens", m->pieces, (size_t)m->s.tokens);
-    gguf_set_arr_data(m->meta, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32,
-                      gguf_get_arr_data(vocab, scores), (size_t)m->s.tokens);
-    gguf_set_arr_data(m->meta, "tokenizer.ggml.token_type", GGUF_TYPE_INT32,
-                      gguf_get_arr_data(vocab, types), (size_t)m->s.tokens);
+    gguf_set_arr_data(m->meta, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, gguf_get_arr_data(vocab, scores),
+                      (size_t)m->s.tokens);
+    gguf_set_arr_data(m->meta, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, gguf_get_arr_data(vocab, types),
+                      (size_t)m->s.tokens);
     for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
         char key[64];
         int64_t id;
@@ -428,9 +429,14 @@ static void choose_size(struct model *m, const char *name)
 
 static enum ggml_type parse_type(const char *name)
 {
-    static const struct { const char *name; enum ggml_type type; } types[] = {
-        { "f16", GGML_TYPE_F16 }, { "q8_0", GGML_TYPE_Q8_0 },
-        { "q4_k", GGML_TYPE_Q4_K }, { "q4_0", GGML_TYPE_Q4_0 },
+    static const struct {
+        const char *name;
+        enum ggml_type type;
+    } types[] = {
+        {"f16", GGML_TYPE_F16},
+        {"q8_0", GGML_TYPE_Q8_0},
+        {"q4_k", GGML_TYPE_Q4_K},
+        {"q4_0", GGML_TYPE_Q4_0},
     };
 
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
@@ -443,30 +449,55 @@ static enum ggml_type parse_type(const char *name)
 static void parse_options(struct model *m, int argc, char **argv)
 {
     static const struct option options[] = {
-        { "vocab", 1, NULL, 'v' }, { "text", 1, NULL, 'x' },   { "out", 1, NULL, 'o' },
-        { "type", 1, NULL, 't' },  { "size", 1, NULL, 's' },   { "tokens", 1, NULL, 'n' },
-        { "embd", 1, NULL, 'e' },  { "ff", 1, NULL, 'f' },     { "layers", 1, NULL, 'l' },
-        { "seed", 1, NULL, 'S' },  { "context", 1, NULL, 'c' }, { "help", 0, NULL, 'h' },
-        { NULL, 0, NULL, 0 },
+        {"vocab", 1, NULL, 'v'},  {"text", 1, NULL, 'x'},   {"out", 1, NULL, 'o'},     {"type", 1, NULL, 't'},
+        {"size", 1, NULL, 's'},   {"tokens", 1, NULL, 'n'}, {"embd", 1, NULL, 'e'},    {"ff", 1, NULL, 'f'},
+        {"layers", 1, NULL, 'l'}, {"seed", 1, NULL, 'S'},   {"context", 1, NULL, 'c'}, {"help", 0, NULL, 'h'},
+        {NULL, 0, NULL, 0},
     };
     long tokens = -1, embd = 0, ff = 0, layers = 0;
     int o;
 
     while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (o) {
-        case 'v': m->vocab = optarg; break;
-        case 'x': m->text = optarg; break;
-        case 'o': m->out = optarg; break;
-        case 't': m->type = parse_type(optarg); break;
-        case 's': choose_size(m, optarg); break;
-        case 'n': tokens = number("tokens", optarg, 0, 1 << 20); break;
-        case 'e': embd = number("embd", optarg, 256, ROW_MAX); break;
-        case 'f': ff = number("ff", optarg, 256, ROW_MAX); break;
-        case 'l': layers = number("layers", optarg, 1, 128); break;
-        case 'c': m->context = (int)number("context", optarg, 128, 1 << 20); break;
-        case 'S': m->seed = (uint64_t)number("seed", optarg, 0, INT32_MAX); break;
-        case 'h': help(); exit(0);
-        default: fputs("gguf_make: see --help\n", stderr); exit(2);
+        case 'v':
+            m->vocab = optarg;
+            break;
+        case 'x':
+            m->text = optarg;
+            break;
+        case 'o':
+            m->out = optarg;
+            break;
+        case 't':
+            m->type = parse_type(optarg);
+            break;
+        case 's':
+            choose_size(m, optarg);
+            break;
+        case 'n':
+            tokens = number("tokens", optarg, 0, 1 << 20);
+            break;
+        case 'e':
+            embd = number("embd", optarg, 256, ROW_MAX);
+            break;
+        case 'f':
+            ff = number("ff", optarg, 256, ROW_MAX);
+            break;
+        case 'l':
+            layers = number("layers", optarg, 1, 128);
+            break;
+        case 'c':
+            m->context = (int)number("context", optarg, 128, 1 << 20);
+            break;
+        case 'S':
+            m->seed = (uint64_t)number("seed", optarg, 0, INT32_MAX);
+            break;
+        case 'h':
+            help();
+            exit(0);
+        default:
+            fputs("gguf_make: see --help\n", stderr);
+            exit(2);
         }
     }
     if (optind != argc || !m->vocab || !m->text || !m->out)
@@ -486,8 +517,8 @@ static void parse_options(struct model *m, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    struct model m = { .s = sizes[1], .context = 2048, .type = GGML_TYPE_Q8_0, .seed = 14 };
-    struct ggml_init_params params = { 0 };
+    struct model m = {.s = sizes[1], .context = 2048, .type = GGML_TYPE_Q8_0, .seed = 14};
+    struct ggml_init_params params = {0};
     size_t elements;
 
     parse_options(&m, argc, argv);

@@ -145,7 +145,7 @@ static void read_prompt(struct run *r)
 
 static void load(struct run *r)
 {
-    ggml_backend_dev_t devices[2] = { NULL, NULL };
+    ggml_backend_dev_t devices[2] = {NULL, NULL};
     struct llama_model_params mp = llama_model_default_params();
     struct llama_context_params cp = llama_context_default_params();
     size_t logits;
@@ -251,8 +251,10 @@ static void generate(struct run *r, const llama_token *follow)
 
 static void save(const struct run *r)
 {
-    struct saved_header h = { .magic = MAGIC, .vocab = (uint32_t)r->n_vocab,
-                              .prompt = (uint32_t)r->n_prompt, .generated = (uint32_t)r->o.tokens };
+    struct saved_header h = {.magic = MAGIC,
+                             .vocab = (uint32_t)r->n_vocab,
+                             .prompt = (uint32_t)r->n_prompt,
+                             .generated = (uint32_t)r->o.tokens};
     size_t logits = (size_t)r->o.tokens * (size_t)r->n_vocab;
     FILE *f = fopen(r->o.save, "wb");
 
@@ -340,8 +342,8 @@ static bool compare(const struct run *r, const float *other)
         int ta = greatest(a, r->n_vocab), tb = greatest(b, r->n_vocab);
 
         printf("tokens: number %d differs: %d here (logits %.4f here, %.4f saved), %d saved "
-               "(%.4f here, %.4f saved)\n", first, ta, (double)a[ta], (double)b[ta], tb, (double)a[tb],
-               (double)b[tb]);
+               "(%.4f here, %.4f saved)\n",
+               first, ta, (double)a[ta], (double)b[ta], tb, (double)a[tb], (double)b[tb]);
     }
     return square <= r->o.nmse * norm;
 }
@@ -359,36 +361,71 @@ static int number(const char *option, const char *text, long low, long high)
 static void parse_options(struct options *o, int argc, char **argv)
 {
     static const struct option options[] = {
-        { "backends", 1, NULL, 'b' }, { "device", 1, NULL, 'd' },  { "model", 1, NULL, 'm' },
-        { "prompt", 1, NULL, 'p' },   { "tokens", 1, NULL, 'n' },  { "batch", 1, NULL, 'u' },
-        { "context", 1, NULL, 'c' },  { "threads", 1, NULL, 't' }, { "no-flash", 0, NULL, 'F' },
-        { "grow", 0, NULL, 'g' },     { "kill-after", 1, NULL, 'k' },
-        { "save", 1, NULL, 's' },     { "follow", 1, NULL, 'f' },  { "nmse", 1, NULL, 'e' },
-        { "quiet", 0, NULL, 'q' },    { "verbose", 0, NULL, 'v' }, { "help", 0, NULL, 'h' },
-        { NULL, 0, NULL, 0 },
+        {"backends", 1, NULL, 'b'}, {"device", 1, NULL, 'd'},     {"model", 1, NULL, 'm'},
+        {"prompt", 1, NULL, 'p'},   {"tokens", 1, NULL, 'n'},     {"batch", 1, NULL, 'u'},
+        {"context", 1, NULL, 'c'},  {"threads", 1, NULL, 't'},    {"no-flash", 0, NULL, 'F'},
+        {"grow", 0, NULL, 'g'},     {"kill-after", 1, NULL, 'k'}, {"save", 1, NULL, 's'},
+        {"follow", 1, NULL, 'f'},   {"nmse", 1, NULL, 'e'},       {"quiet", 0, NULL, 'q'},
+        {"verbose", 0, NULL, 'v'},  {"help", 0, NULL, 'h'},       {NULL, 0, NULL, 0},
     };
     int c;
 
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (c) {
-        case 'b': o->backends = optarg; break;
-        case 'd': o->device = optarg; break;
-        case 'm': o->model = optarg; break;
-        case 'p': o->prompt = optarg; break;
-        case 'n': o->tokens = number("tokens", optarg, 1, 100000); break;
-        case 'u': o->batch = number("batch", optarg, 1, MAX_PROMPT); break;
-        case 'c': o->context = number("context", optarg, 64, 1 << 20); break;
-        case 't': o->threads = number("threads", optarg, 1, 256); break;
-        case 'F': o->flash = false; break;
-        case 'g': o->grow = true; break;
-        case 'k': o->kill_after = number("kill-after", optarg, 1, 100000); break;
-        case 's': o->save = optarg; break;
-        case 'f': o->follow = optarg; break;
-        case 'e': o->nmse = strtod(optarg, NULL); break;
-        case 'q': o->quiet = true; break;
-        case 'v': o->verbose = true; break;
-        case 'h': help(); exit(0);
-        default: fputs("llm_eval: see --help\n", stderr); exit(2);
+        case 'b':
+            o->backends = optarg;
+            break;
+        case 'd':
+            o->device = optarg;
+            break;
+        case 'm':
+            o->model = optarg;
+            break;
+        case 'p':
+            o->prompt = optarg;
+            break;
+        case 'n':
+            o->tokens = number("tokens", optarg, 1, 100000);
+            break;
+        case 'u':
+            o->batch = number("batch", optarg, 1, MAX_PROMPT);
+            break;
+        case 'c':
+            o->context = number("context", optarg, 64, 1 << 20);
+            break;
+        case 't':
+            o->threads = number("threads", optarg, 1, 256);
+            break;
+        case 'F':
+            o->flash = false;
+            break;
+        case 'g':
+            o->grow = true;
+            break;
+        case 'k':
+            o->kill_after = number("kill-after", optarg, 1, 100000);
+            break;
+        case 's':
+            o->save = optarg;
+            break;
+        case 'f':
+            o->follow = optarg;
+            break;
+        case 'e':
+            o->nmse = strtod(optarg, NULL);
+            break;
+        case 'q':
+            o->quiet = true;
+            break;
+        case 'v':
+            o->verbose = true;
+            break;
+        case 'h':
+            help();
+            exit(0);
+        default:
+            fputs("llm_eval: see --help\n", stderr);
+            exit(2);
         }
     }
     if (optind != argc || !o->backends || !o->device || !o->model || !o->prompt)
@@ -401,8 +438,7 @@ static void parse_options(struct options *o, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    static struct run r = { .o = { .tokens = 64, .threads = 2, .batch = 512, .flash = true,
-                                   .nmse = 5e-4 } };
+    static struct run r = {.o = {.tokens = 64, .threads = 2, .batch = 512, .flash = true, .nmse = 5e-4}};
     llama_token *tokens = NULL;
     float *logits = NULL;
     bool equal = true;
@@ -416,8 +452,8 @@ int main(int argc, char **argv)
     if (r.o.grow)
         grow(&r);
     generate(&r, tokens);
-    printf("%s: prompt %d tokens, %.1f tokens/s; decoding %d tokens, %.2f tokens/s\n", r.o.device,
-           r.n_prompt, r.n_prompt / r.prompt_s, r.o.tokens, (r.o.tokens - 1) / r.decode_s);
+    printf("%s: prompt %d tokens, %.1f tokens/s; decoding %d tokens, %.2f tokens/s\n", r.o.device, r.n_prompt,
+           r.n_prompt / r.prompt_s, r.o.tokens, (r.o.tokens - 1) / r.decode_s);
     if (r.o.save)
         save(&r);
     if (r.o.follow)

@@ -27,22 +27,31 @@ static uint64_t rng = 88172645463325252ull;
 size_t type_size(cudaDataType_t type)
 {
     switch (type) {
-    case CUDA_R_64F: return 8;
+    case CUDA_R_64F:
+        return 8;
     case CUDA_R_32F:
-    case CUDA_R_32I: return 4;
-    case CUDA_R_8I: return 1;
-    default: return 2;
+    case CUDA_R_32I:
+        return 4;
+    case CUDA_R_8I:
+        return 1;
+    default:
+        return 2;
     }
 }
 
 double type_epsilon(cudaDataType_t type)
 {
     switch (type) {
-    case CUDA_R_64F: return 0x1p-53;
-    case CUDA_R_32F: return 0x1p-24;
-    case CUDA_R_16F: return 0x1p-11;
-    case CUDA_R_16BF: return 0x1p-8;
-    default: return 0;
+    case CUDA_R_64F:
+        return 0x1p-53;
+    case CUDA_R_32F:
+        return 0x1p-24;
+    case CUDA_R_16F:
+        return 0x1p-11;
+    case CUDA_R_16BF:
+        return 0x1p-8;
+    default:
+        return 0;
     }
 }
 
@@ -78,11 +87,20 @@ static void put(cudaDataType_t type, void *p, double x)
     uint16_t h;
 
     switch (type) {
-    case CUDA_R_64F: memcpy(p, &x, 8); return;
-    case CUDA_R_32F: memcpy(p, &f, 4); return;
-    case CUDA_R_32I: memcpy(p, &i, 4); return;
-    case CUDA_R_8I: memcpy(p, &b, 1); return;
-    default: break;
+    case CUDA_R_64F:
+        memcpy(p, &x, 8);
+        return;
+    case CUDA_R_32F:
+        memcpy(p, &f, 4);
+        return;
+    case CUDA_R_32I:
+        memcpy(p, &i, 4);
+        return;
+    case CUDA_R_8I:
+        memcpy(p, &b, 1);
+        return;
+    default:
+        break;
     }
     h = type == CUDA_R_16F ? to_half(x, 10, 15) : to_half(x, 7, 127);
     memcpy(p, &h, 2);
@@ -96,11 +114,19 @@ static double get(cudaDataType_t type, const void *p)
     uint16_t h;
 
     switch (type) {
-    case CUDA_R_64F: memcpy(&x, p, 8); return x;
-    case CUDA_R_32F: memcpy(&f, p, 4); return (double)f;
-    case CUDA_R_32I: memcpy(&i, p, 4); return i;
-    case CUDA_R_8I: return *(const int8_t *)p;
-    default: break;
+    case CUDA_R_64F:
+        memcpy(&x, p, 8);
+        return x;
+    case CUDA_R_32F:
+        memcpy(&f, p, 4);
+        return (double)f;
+    case CUDA_R_32I:
+        memcpy(&i, p, 4);
+        return i;
+    case CUDA_R_8I:
+        return *(const int8_t *)p;
+    default:
+        break;
     }
     memcpy(&h, p, 2);
     return type == CUDA_R_16F ? from_half(h, 10, 15) : from_half(h, 7, 127);
@@ -117,7 +143,8 @@ bool good(cublasStatus_t status, const char *what)
 
     if (!status && !e)
         return true;
-    snprintf(refused, sizeof(refused), "%s: %s", what, status ? cublasGetStatusString(status) : cudaGetErrorString(e));
+    snprintf(refused, sizeof(refused), "%s: %s", what,
+             status ? cublasGetStatusString(status) : cudaGetErrorString(e));
     end_case();
     return false;
 }

@@ -22,7 +22,7 @@ struct array {
  * whole numbers from -8 to 7 for integers. */
 struct array array_new(cudaDataType_t type, size_t n);
 void array_free(struct array *a);
-void array_upload(const struct array *a);     /* h to d */
+void array_upload(const struct array *a); /* h to d */
 void array_download(const struct array *a, double *out);
 size_t type_size(cudaDataType_t type);
 /* Relative error that one rounding to the type makes. */

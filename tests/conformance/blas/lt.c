@@ -12,8 +12,8 @@ static cublasLtHandle_t lt;
 static cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
 static void *bias;
 
-static cublasStatus_t layout(cublasLtMatrixLayout_t *l, const struct array *x, int rows, int cols, int ld, int batch,
-                             size_t stride)
+static cublasStatus_t layout(cublasLtMatrixLayout_t *l, const struct array *x, int rows, int cols, int ld,
+                             int batch, size_t stride)
 {
     const int64_t s = (int64_t)stride;
     cublasStatus_t r = cublasLtMatrixLayoutCreate(l, x->type, (uint64_t)rows, (uint64_t)cols, ld);
@@ -25,11 +25,11 @@ static cublasStatus_t layout(cublasLtMatrixLayout_t *l, const struct array *x, i
     return r;
 }
 
-#define TRY(call)        \
-    do {                 \
-        r = (call);      \
-        if (r)           \
-            return r;    \
+#define TRY(call) \
+    do { \
+        r = (call); \
+        if (r) \
+            return r; \
     } while (0)
 
 static cublasStatus_t matmul(const struct gemm *g)
@@ -47,7 +47,8 @@ static cublasStatus_t matmul(const struct gemm *g)
 
     if (!lt)
         TRY(cublasLtCreate(&lt));
-    TRY(cublasLtMatmulDescCreate(&d, dbl ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, dbl ? CUDA_R_64F : CUDA_R_32F));
+    TRY(cublasLtMatmulDescCreate(&d, dbl ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                                 dbl ? CUDA_R_64F : CUDA_R_32F));
     TRY(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_TRANSA, &g->ta, sizeof(g->ta)));
     TRY(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_TRANSB, &g->tb, sizeof(g->tb)));
     TRY(cublasLtMatmulDescSetAttribute(d, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue)));
@@ -57,14 +58,16 @@ static cublasStatus_t matmul(const struct gemm *g)
     TRY(layout(&b, &g->b, g->tb ? g->n : g->k, g->tb ? g->k : g->n, g->ldb, g->batch, g->sb));
     TRY(layout(&c, &g->c, g->m, g->n, g->ldc, g->batch, g->sc));
     TRY(cublasLtMatmulPreferenceCreate(&preference));
-    TRY(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof(room)));
+    TRY(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room,
+                                             sizeof(room)));
     TRY(cublasLtMatmulAlgoGetHeuristic(lt, d, a, b, c, c, preference, 1, &found, &n));
     if (!n)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (cudaMalloc(&workspace, WORKSPACE))
         return CUBLAS_STATUS_ALLOC_FAILED;
     r = cublasLtMatmul(lt, d, dbl ? (const void *)&g->alpha : &alpha, g->a.d, a, g->b.d, b,
-                       dbl ? (const void *)&g->beta : &beta, g->c.d, c, g->c.d, c, &found.algo, workspace, WORKSPACE, 0);
+                       dbl ? (const void *)&g->beta : &beta, g->c.d, c, g->c.d, c, &found.algo, workspace,
+                       WORKSPACE, 0);
     if (!r)
         cudaDeviceSynchronize();
     cudaFree(workspace);
@@ -79,12 +82,30 @@ static cublasStatus_t matmul(const struct gemm *g)
 #define F32 CUDA_R_32F
 #define F16 CUDA_R_16F
 #define BF16 CUDA_R_16BF
-static void c_f32(void) { run_gemm("cublasLtMatmul", F32, F32, F32, 1, matmul); }
-static void c_f64(void) { run_gemm("cublasLtMatmul", CUDA_R_64F, CUDA_R_64F, CUDA_R_64F, 1, matmul); }
-static void c_f16(void) { run_gemm("cublasLtMatmul", F16, F16, F32, 1, matmul); }
-static void c_f16_f32(void) { run_gemm("cublasLtMatmul", F16, F32, F32, 1, matmul); }
-static void c_bf16(void) { run_gemm("cublasLtMatmul", BF16, BF16, F32, 1, matmul); }
-static void c_batch(void) { run_gemm("cublasLtMatmul", F32, F32, F32, 3, matmul); }
+static void c_f32(void)
+{
+    run_gemm("cublasLtMatmul", F32, F32, F32, 1, matmul);
+}
+static void c_f64(void)
+{
+    run_gemm("cublasLtMatmul", CUDA_R_64F, CUDA_R_64F, CUDA_R_64F, 1, matmul);
+}
+static void c_f16(void)
+{
+    run_gemm("cublasLtMatmul", F16, F16, F32, 1, matmul);
+}
+static void c_f16_f32(void)
+{
+    run_gemm("cublasLtMatmul", F16, F32, F32, 1, matmul);
+}
+static void c_bf16(void)
+{
+    run_gemm("cublasLtMatmul", BF16, BF16, F32, 1, matmul);
+}
+static void c_batch(void)
+{
+    run_gemm("cublasLtMatmul", F32, F32, F32, 3, matmul);
+}
 
 /* max(0, A B + bias): one shape, aligned as the epilogues ask for. */
 static void c_relu_bias(void)
@@ -119,6 +140,12 @@ static void c_relu_bias(void)
 }
 
 const struct blas_case lt_cases[] = {
-    {"ltMatmul-f32", c_f32, false},   {"ltMatmul-f64", c_f64, false},     {"ltMatmul-f16", c_f16, false}, {"ltMatmul-f16-out-f32", c_f16_f32, false},
-    {"ltMatmul-bf16", c_bf16, false}, {"ltMatmul-batched", c_batch, false}, {"ltMatmul-relu-bias", c_relu_bias, false}, {NULL, NULL, false},
+    {"ltMatmul-f32", c_f32, false},
+    {"ltMatmul-f64", c_f64, false},
+    {"ltMatmul-f16", c_f16, false},
+    {"ltMatmul-f16-out-f32", c_f16_f32, false},
+    {"ltMatmul-bf16", c_bf16, false},
+    {"ltMatmul-batched", c_batch, false},
+    {"ltMatmul-relu-bias", c_relu_bias, false},
+    {NULL, NULL, false},
 };

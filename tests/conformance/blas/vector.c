@@ -55,8 +55,14 @@ static void gemv(bool dbl)
             array_free(&y);
         }
 }
-static void c_sgemv(void) { gemv(false); }
-static void c_dgemv(void) { gemv(true); }
+static void c_sgemv(void)
+{
+    gemv(false);
+}
+static void c_dgemv(void)
+{
+    gemv(true);
+}
 
 /* The routines that return a number; the same vectors for all. */
 static void scalars(int which, bool dbl)
@@ -66,7 +72,8 @@ static void scalars(int which, bool dbl)
     for (size_t l = 0; l < LENGTHS; l++) {
         const int n = lengths[l], inc = 1 + (int)l % 2;
         const cudaDataType_t type = dbl ? CUDA_R_64F : CUDA_R_32F;
-        struct array x = array_new(type, (size_t)n * (size_t)inc), y = array_new(type, (size_t)n * (size_t)inc);
+        struct array x = array_new(type, (size_t)n * (size_t)inc),
+                     y = array_new(type, (size_t)n * (size_t)inc);
         double dot = 0, size = 0, sum = 0, squares = 0, d = 0;
         int most = 0, at = -1;
         float f = 0;
@@ -85,19 +92,24 @@ static void scalars(int which, bool dbl)
         }
         switch (which) {
         case 0:
-            good(dbl ? cublasDdot(blas, n, x.d, inc, y.d, inc, &d) : cublasSdot(blas, n, x.d, inc, y.d, inc, &f), "cublas?dot");
+            good(dbl ? cublasDdot(blas, n, x.d, inc, y.d, inc, &d)
+                     : cublasSdot(blas, n, x.d, inc, y.d, inc, &f),
+                 "cublas?dot");
             compare(dbl ? d : (double)f, dot, (n + 2) * e * size + 1e-300);
             break;
         case 1:
-            good(dbl ? cublasDnrm2(blas, n, x.d, inc, &d) : cublasSnrm2(blas, n, x.d, inc, &f), "cublas?nrm2");
+            good(dbl ? cublasDnrm2(blas, n, x.d, inc, &d) : cublasSnrm2(blas, n, x.d, inc, &f),
+                 "cublas?nrm2");
             compare(dbl ? d : (double)f, sqrt(squares), (n + 4) * e * sqrt(squares));
             break;
         case 2:
-            good(dbl ? cublasDasum(blas, n, x.d, inc, &d) : cublasSasum(blas, n, x.d, inc, &f), "cublas?asum");
+            good(dbl ? cublasDasum(blas, n, x.d, inc, &d) : cublasSasum(blas, n, x.d, inc, &f),
+                 "cublas?asum");
             compare(dbl ? d : (double)f, sum, (n + 2) * e * sum);
             break;
         default:
-            good(dbl ? cublasIdamax(blas, n, x.d, inc, &at) : cublasIsamax(blas, n, x.d, inc, &at), "cublasI?amax");
+            good(dbl ? cublasIdamax(blas, n, x.d, inc, &at) : cublasIsamax(blas, n, x.d, inc, &at),
+                 "cublasI?amax");
             compare(at, most + 1, 0);
             break;
         }
@@ -106,13 +118,34 @@ static void scalars(int which, bool dbl)
         array_free(&y);
     }
 }
-static void c_sdot(void) { scalars(0, false); }
-static void c_ddot(void) { scalars(0, true); }
-static void c_snrm2(void) { scalars(1, false); }
-static void c_dnrm2(void) { scalars(1, true); }
-static void c_sasum(void) { scalars(2, false); }
-static void c_isamax(void) { scalars(3, false); }
-static void c_idamax(void) { scalars(3, true); }
+static void c_sdot(void)
+{
+    scalars(0, false);
+}
+static void c_ddot(void)
+{
+    scalars(0, true);
+}
+static void c_snrm2(void)
+{
+    scalars(1, false);
+}
+static void c_dnrm2(void)
+{
+    scalars(1, true);
+}
+static void c_sasum(void)
+{
+    scalars(2, false);
+}
+static void c_isamax(void)
+{
+    scalars(3, false);
+}
+static void c_idamax(void)
+{
+    scalars(3, true);
+}
 
 /* y = a x + y (axpy) or x = a x (scal). */
 static void update(bool axpy, bool dbl)
@@ -123,16 +156,19 @@ static void update(bool axpy, bool dbl)
     for (size_t l = 0; l < LENGTHS; l++) {
         const int n = lengths[l], inc = 1 + (int)l % 2;
         const cudaDataType_t type = dbl ? CUDA_R_64F : CUDA_R_32F;
-        struct array x = array_new(type, (size_t)n * (size_t)inc), y = array_new(type, (size_t)n * (size_t)inc);
+        struct array x = array_new(type, (size_t)n * (size_t)inc),
+                     y = array_new(type, (size_t)n * (size_t)inc);
         double *got = malloc(y.n * sizeof(double));
 
         if (!got)
             abort();
         if (axpy)
-            good(dbl ? cublasDaxpy(blas, n, &alpha, x.d, inc, y.d, inc) : cublasSaxpy(blas, n, &fa, x.d, inc, y.d, inc),
+            good(dbl ? cublasDaxpy(blas, n, &alpha, x.d, inc, y.d, inc)
+                     : cublasSaxpy(blas, n, &fa, x.d, inc, y.d, inc),
                  "cublas?axpy");
         else
-            good(dbl ? cublasDscal(blas, n, &alpha, y.d, inc) : cublasSscal(blas, n, &fa, y.d, inc), "cublas?scal");
+            good(dbl ? cublasDscal(blas, n, &alpha, y.d, inc) : cublasSscal(blas, n, &fa, y.d, inc),
+                 "cublas?scal");
         array_download(&y, got);
         for (int i = 0; i < n * inc; i++) { /* between the elements nothing changes */
             const double want = i % inc ? y.h[i] : axpy ? alpha * x.h[i] + y.h[i] : alpha * y.h[i];
@@ -146,10 +182,22 @@ static void update(bool axpy, bool dbl)
         array_free(&y);
     }
 }
-static void c_saxpy(void) { update(true, false); }
-static void c_daxpy(void) { update(true, true); }
-static void c_sscal(void) { update(false, false); }
-static void c_dscal(void) { update(false, true); }
+static void c_saxpy(void)
+{
+    update(true, false);
+}
+static void c_daxpy(void)
+{
+    update(true, true);
+}
+static void c_sscal(void)
+{
+    update(false, false);
+}
+static void c_dscal(void)
+{
+    update(false, true);
+}
 
 /* A X = alpha B or X A = alpha B with triangular A: the solution is put back into the equation. */
 static void trsm(bool dbl)
@@ -163,7 +211,8 @@ static void trsm(bool dbl)
             const double alpha = 0.5;
             const float fa = 0.5f;
             const cudaDataType_t type = dbl ? CUDA_R_64F : CUDA_R_32F;
-            struct array a = array_new(type, (size_t)lda * (size_t)k), b = array_new(type, (size_t)ldb * (size_t)n);
+            struct array a = array_new(type, (size_t)lda * (size_t)k),
+                         b = array_new(type, (size_t)ldb * (size_t)n);
             double *got = malloc(b.n * sizeof(double));
             const cublasSideMode_t side = right ? CUBLAS_SIDE_RIGHT : CUBLAS_SIDE_LEFT;
             const cublasFillMode_t fill = upper ? CUBLAS_FILL_MODE_UPPER : CUBLAS_FILL_MODE_LOWER;
@@ -177,7 +226,8 @@ static void trsm(bool dbl)
                     a.h[j * lda + i] = i == j ? 2 : rint(a.h[j * lda + i] * 8) / (8.0 * (k < 8 ? 8 : 128));
             array_upload(&a);
             if (dbl)
-                good(cublasDtrsm(blas, side, fill, op, diag, m, n, &alpha, a.d, lda, b.d, ldb), "cublasDtrsm");
+                good(cublasDtrsm(blas, side, fill, op, diag, m, n, &alpha, a.d, lda, b.d, ldb),
+                     "cublasDtrsm");
             else
                 good(cublasStrsm(blas, side, fill, op, diag, m, n, &fa, a.d, lda, b.d, ldb), "cublasStrsm");
             array_download(&b, got);
@@ -208,8 +258,14 @@ static void trsm(bool dbl)
             array_free(&b);
         }
 }
-static void c_strsm(void) { trsm(false); }
-static void c_dtrsm(void) { trsm(true); }
+static void c_strsm(void)
+{
+    trsm(false);
+}
+static void c_dtrsm(void)
+{
+    trsm(true);
+}
 
 static void c_ssyrk(void)
 {
@@ -227,7 +283,8 @@ static void c_ssyrk(void)
             if (!got)
                 abort();
             good(cublasSsyrk(blas, upper ? CUBLAS_FILL_MODE_UPPER : CUBLAS_FILL_MODE_LOWER,
-                             trans ? CUBLAS_OP_T : CUBLAS_OP_N, n, k, &alpha, a.d, lda, &beta, c.d, ldc), "cublasSsyrk");
+                             trans ? CUBLAS_OP_T : CUBLAS_OP_N, n, k, &alpha, a.d, lda, &beta, c.d, ldc),
+                 "cublasSsyrk");
             array_download(&c, got);
             for (int j = 0; j < n; j++)
                 for (int i = 0; i < ldc; i++) {
@@ -239,7 +296,8 @@ static void c_ssyrk(void)
                         continue;
                     }
                     for (int p = 0; p < k; p++) {
-                        const double x = trans ? a.h[i * lda + p] * a.h[j * lda + p] : a.h[p * lda + i] * a.h[p * lda + j];
+                        const double x =
+                            trans ? a.h[i * lda + p] * a.h[j * lda + p] : a.h[p * lda + i] * a.h[p * lda + j];
 
                         want += x;
                         size += fabs(x);
@@ -255,8 +313,10 @@ static void c_ssyrk(void)
 }
 
 const struct blas_case vector_cases[] = {
-    {"sgemv", c_sgemv, false},   {"dgemv", c_dgemv, false},   {"sdot", c_sdot, false},   {"ddot", c_ddot, false},   {"snrm2", c_snrm2, false},
-    {"dnrm2", c_dnrm2, false},   {"sasum", c_sasum, false},   {"isamax", c_isamax, false}, {"idamax", c_idamax, false}, {"saxpy", c_saxpy, false},
-    {"daxpy", c_daxpy, false},   {"sscal", c_sscal, false},   {"dscal", c_dscal, false}, {"strsm", c_strsm, false}, {"dtrsm", c_dtrsm, false},
-    {"ssyrk", c_ssyrk, false},   {NULL, NULL, false},
+    {"sgemv", c_sgemv, false}, {"dgemv", c_dgemv, false},   {"sdot", c_sdot, false},
+    {"ddot", c_ddot, false},   {"snrm2", c_snrm2, false},   {"dnrm2", c_dnrm2, false},
+    {"sasum", c_sasum, false}, {"isamax", c_isamax, false}, {"idamax", c_idamax, false},
+    {"saxpy", c_saxpy, false}, {"daxpy", c_daxpy, false},   {"sscal", c_sscal, false},
+    {"dscal", c_dscal, false}, {"strsm", c_strsm, false},   {"dtrsm", c_dtrsm, false},
+    {"ssyrk", c_ssyrk, false}, {NULL, NULL, false},
 };

@@ -26,7 +26,7 @@ struct header_case {
     void (*host)(char *, char *);
     size_t size;
     const char *kinds; /* of the arguments */
-    char kind;         /* of the result: f d h b, in capitals several of them; o bool; i bits; e an enumerator */
+    char kind; /* of the result: f d h b, in capitals several of them; o bool; i bits; e an enumerator */
 };
 
 static uint64_t rnd_state = 88172645463325252ull;
@@ -42,8 +42,8 @@ static inline uint64_t rnd(void)
 /* Zeros, ones, infinities, NaN, denormals, then numbers of every size but mostly small ones. */
 static double number(int lane)
 {
-    static const double edge[] = {0.0, -0.0, 1.0, -1.0, 0.5, 2.0, INFINITY, -INFINITY, NAN, 1e-40, 6e-6, 65504.0,
-                                  65520.0, -448.0, 3.0, 1e30};
+    static const double edge[] = {0.0, -0.0,  1.0,  -1.0,    0.5,     2.0,    INFINITY, -INFINITY,
+                                  NAN, 1e-40, 6e-6, 65504.0, 65520.0, -448.0, 3.0,      1e30};
     const double v = (double)(int64_t)rnd() / 9.3e18;
 
     if (lane < (int)(sizeof(edge) / sizeof(edge[0])))
@@ -60,13 +60,29 @@ static void make(char kind, char *p, int lane)
         const double x = i ? number(lane + i) : v;
 
         switch (kind) {
-        case 'f': case 'F': case 'Q': ((float *)p)[i] = (float)x; break;
-        case 'd': case 'D': ((double *)p)[i] = x; break;
-        case 'h': case 'H': ((__half *)p)[i] = __float2half((float)x); break;
-        case 'b': case 'B': ((__nv_bfloat16 *)p)[i] = __float2bfloat16((float)x); break;
-        case 'o': *p = (char)(rnd() & 1); break;
+        case 'f':
+        case 'F':
+        case 'Q':
+            ((float *)p)[i] = (float)x;
+            break;
+        case 'd':
+        case 'D':
+            ((double *)p)[i] = x;
+            break;
+        case 'h':
+        case 'H':
+            ((__half *)p)[i] = __float2half((float)x);
+            break;
+        case 'b':
+        case 'B':
+            ((__nv_bfloat16 *)p)[i] = __float2bfloat16((float)x);
+            break;
+        case 'o':
+            *p = (char)(rnd() & 1);
+            break;
         default: { /* integers: small, at the edges, any */
-            const uint64_t any[] = {0, 1, ~0ull, 0x7fffffff7fffffffull, 0x8000000080000000ull, rnd() & 31, rnd() & 255, rnd()};
+            const uint64_t any[] = {
+                0, 1, ~0ull, 0x7fffffff7fffffffull, 0x8000000080000000ull, rnd() & 31, rnd() & 255, rnd()};
             memcpy(p, &any[lane & 7], 8);
         }
         }
@@ -95,23 +111,38 @@ static bool outside(const header_case *c, const char *device, const char *host)
 
 static bool same(const header_case *c, const char *a, const char *b)
 {
-    const int n = c->kind == 'F' || c->kind == 'D' || c->kind == 'H' || c->kind == 'B' ? 2 : c->kind == 'Q' ? 4 : 1;
+    const int n = c->kind == 'F' || c->kind == 'D' || c->kind == 'H' || c->kind == 'B' ? 2
+                  : c->kind == 'Q'                                                     ? 4
+                                                                                       : 1;
 
     for (int i = 0; i < n; i++) {
         bool ok = true;
 
         switch (c->kind) {
-        case 'f': case 'F': case 'Q': ok = close_to(((float *)a)[i], ((float *)b)[i], 3e-6, 3e-6); break;
-        case 'd': case 'D': ok = close_to(((double *)a)[i], ((double *)b)[i], 1e-12, 1e-12); break;
-        case 'h': case 'H': /* one unit in the last place */
+        case 'f':
+        case 'F':
+        case 'Q':
+            ok = close_to(((float *)a)[i], ((float *)b)[i], 3e-6, 3e-6);
+            break;
+        case 'd':
+        case 'D':
+            ok = close_to(((double *)a)[i], ((double *)b)[i], 1e-12, 1e-12);
+            break;
+        case 'h':
+        case 'H': /* one unit in the last place */
             ok = close_to(__half2float(((__half *)a)[i]), __half2float(((__half *)b)[i]), 1.0 / 1024, 6e-8);
             break;
-        case 'b': case 'B':
-            ok = close_to(__bfloat162float(((__nv_bfloat16 *)a)[i]), __bfloat162float(((__nv_bfloat16 *)b)[i]),
-                          1.0 / 128, 1e-38);
+        case 'b':
+        case 'B':
+            ok = close_to(__bfloat162float(((__nv_bfloat16 *)a)[i]),
+                          __bfloat162float(((__nv_bfloat16 *)b)[i]), 1.0 / 128, 1e-38);
             break;
-        case 'o': ok = !*a == !*b; break;
-        default: ok = !memcmp(a, b, c->size) || outside(c, a, b); break;
+        case 'o':
+            ok = !*a == !*b;
+            break;
+        default:
+            ok = !memcmp(a, b, c->size) || outside(c, a, b);
+            break;
         }
         if (!ok)
             return false;
@@ -126,13 +157,13 @@ static void show(const char *what, const char *p, size_t n)
         printf("%02x", (unsigned char)p[n - 1 - i]);
 }
 
-#define CHECKED(x)                                                           \
-    do {                                                                     \
-        cudaError_t e_ = (x);                                                \
-        if (e_ != cudaSuccess) {                                             \
-            printf("FAIL: headers: %s: %s\n", c->name, cudaGetErrorString(e_));    \
-            return false;                                                    \
-        }                                                                    \
+#define CHECKED(x) \
+    do { \
+        cudaError_t e_ = (x); \
+        if (e_ != cudaSuccess) { \
+            printf("FAIL: headers: %s: %s\n", c->name, cudaGetErrorString(e_)); \
+            return false; \
+        } \
     } while (0)
 
 static bool run(const header_case *c, char *in, char *out)
@@ -168,20 +199,20 @@ static bool run(const header_case *c, char *in, char *out)
     return false;
 }
 
-#define HEADERS_MAIN(cases)                                                  \
-    int main(void)                                                           \
-    {                                                                        \
-        int passed = 0, failed = 0;                                          \
-        char *in, *out;                                                      \
-        if (cudaMalloc(&in, LANES * BYTES) != cudaSuccess ||                 \
-            cudaMalloc(&out, LANES * ROOM) != cudaSuccess) {                 \
-            printf("headers: no device\n");                                  \
-            return 1;                                                        \
-        }                                                                    \
-        for (const header_case &c : cases)                                   \
-            run(&c, in, out) ? passed++ : failed++;                          \
+#define HEADERS_MAIN(cases) \
+    int main(void) \
+    { \
+        int passed = 0, failed = 0; \
+        char *in, *out; \
+        if (cudaMalloc(&in, LANES * BYTES) != cudaSuccess || \
+            cudaMalloc(&out, LANES * ROOM) != cudaSuccess) { \
+            printf("headers: no device\n"); \
+            return 1; \
+        } \
+        for (const header_case &c : cases) \
+            run(&c, in, out) ? passed++ : failed++; \
         printf("headers: %d passed, %d failed, 0 skipped\n", passed, failed); \
-        return failed != 0;                                                  \
+        return failed != 0; \
     }
 
 #endif

@@ -299,8 +299,7 @@ static bool wanted(const char *name, int argc, char **argv)
 {
     for (int i = 0; i < argc; i++) {
         size_t n = strlen(argv[i]);
-        if (!strcmp(argv[i], name) ||
-            (n && argv[i][n - 1] == '*' && !strncmp(argv[i], name, n - 1)))
+        if (!strcmp(argv[i], name) || (n && argv[i][n - 1] == '*' && !strncmp(argv[i], name, n - 1)))
             return true;
     }
     return argc == 0;

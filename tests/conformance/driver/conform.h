@@ -31,11 +31,11 @@ struct cf_case {
 };
 
 /* CASE(memory_free, CF_CTX) { ... } defines and registers the case "memory_free". */
-#define CASE(ident, case_flags)                                                                    \
-    static void cf_run_##ident(void);                                                              \
-    static const struct cf_case cf_case_##ident = {#ident, cf_run_##ident, case_flags};            \
-    static const struct cf_case *const cf_entry_##ident                                            \
-        __attribute__((used, section("cf_cases"))) = &cf_case_##ident;                             \
+#define CASE(ident, case_flags) \
+    static void cf_run_##ident(void); \
+    static const struct cf_case cf_case_##ident = {#ident, cf_run_##ident, case_flags}; \
+    static const struct cf_case *const cf_entry_##ident __attribute__((used, section("cf_cases"))) = \
+        &cf_case_##ident; \
     static void cf_run_##ident(void)
 
 /* One line each; the return value says whether the check was met. `check` is a short name. */
@@ -64,20 +64,19 @@ bool cf_result_at(unsigned i, CUresult *code, const char **name);
 bool cf_real(void);
 
 /* ---- images (blobs.S) ---- */
-extern const char cf_ptx[];              /* kernels.cu as PTX text, NUL-terminated */
-extern const unsigned char cf_fatbin[], cf_fatbin_end[];     /* the same in a fatbin, PTX only */
+extern const char cf_ptx[];                                /* kernels.cu as PTX text, NUL-terminated */
+extern const unsigned char cf_fatbin[], cf_fatbin_end[];   /* the same in a fatbin, PTX only */
 extern const unsigned char cf_object[], cf_object_end[];   /* a host object with PTX of a function */
 extern const unsigned char cf_archive[], cf_archive_end[]; /* an archive of it */
-extern const unsigned char cf_sass[], cf_sass_end[];         /* fatbin with SASS of sm_75 only */
-extern const unsigned char cf_cubin[], cf_cubin_end[];       /* ELF, sm_75 */
+extern const unsigned char cf_sass[], cf_sass_end[];       /* fatbin with SASS of sm_75 only */
+extern const unsigned char cf_cubin[], cf_cubin_end[];     /* ELF, sm_75 */
 
 /* ---- small helpers shared by the cases (helpers.c) ---- */
 CUmodule cf_module(void); /* cf_ptx loaded, once per context */
 void cf_module_forget(void);
 CUfunction cf_func(const char *name);
 /* Launches with one-dimensional sizes on a stream; params as cuLaunchKernel takes them. */
-CUresult cf_launch(CUfunction f, unsigned grid, unsigned block, unsigned shared, CUstream s,
-                   void **params);
+CUresult cf_launch(CUfunction f, unsigned grid, unsigned block, unsigned shared, CUstream s, void **params);
 /* k_fill on a stream: p[i] = v + i. */
 CUresult cf_fill(CUdeviceptr p, unsigned n, unsigned v, CUstream s);
 /* True when n words at p are v + i; reads them with cuMemcpyDtoH. */

@@ -35,8 +35,7 @@ CUfunction cf_func(const char *name)
     return f;
 }
 
-CUresult cf_launch(CUfunction f, unsigned grid, unsigned block, unsigned shared, CUstream s,
-                   void **params)
+CUresult cf_launch(CUfunction f, unsigned grid, unsigned block, unsigned shared, CUstream s, void **params)
 {
     return cuLaunchKernel(f, grid, 1, 1, block, 1, 1, shared, s, params, NULL);
 }

@@ -44,8 +44,8 @@ static bool get(int sock, struct peer_msg *m, int *fd)
         char buf[CMSG_SPACE(sizeof(int))];
         struct cmsghdr align;
     } ctl;
-    struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.buf,
-                        .msg_controllen = sizeof(ctl.buf)};
+    struct msghdr mh = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.buf, .msg_controllen = sizeof(ctl.buf)};
     ssize_t n;
 
     *fd = -1;
@@ -89,8 +89,7 @@ CUresult peer_ask(struct peer *p, struct peer_msg *m, int fd)
     return (CUresult)m->result;
 }
 
-CUresult peer_do(struct peer *p, enum peer_op op, uint64_t a, uint64_t b, uint64_t c,
-                 uint64_t *value)
+CUresult peer_do(struct peer *p, enum peer_op op, uint64_t a, uint64_t b, uint64_t c, uint64_t *value)
 {
     struct peer_msg m = {.op = op, .a = a, .b = b, .c = c};
     CUresult r = peer_ask(p, &m, -1);
@@ -210,18 +209,24 @@ static CUresult events(struct peer_msg *m)
         r = cuIpcOpenEventHandle(&e, h);
         m->value = (uintptr_t)e;
         return r;
-    case P_RECORD: return cuEventRecord(e, stream);
-    case P_QUERY: return cuEventQuery(e);
-    case P_EVENT_SYNC: return cuEventSynchronize(e);
-    case P_WAIT_EVENT: return cuStreamWaitEvent(stream, e, 0);
-    case P_END_EVENT: return cuEventDestroy(e);
+    case P_RECORD:
+        return cuEventRecord(e, stream);
+    case P_QUERY:
+        return cuEventQuery(e);
+    case P_EVENT_SYNC:
+        return cuEventSynchronize(e);
+    case P_WAIT_EVENT:
+        return cuStreamWaitEvent(stream, e, 0);
+    case P_END_EVENT:
+        return cuEventDestroy(e);
     case P_GATE:
         gate = cf_gate_put(stream);
         return CUDA_SUCCESS;
     case P_GATE_OPEN:
         cf_gate_open(gate);
         return CUDA_SUCCESS;
-    default: return cuStreamSynchronize(stream);
+    default:
+        return cuStreamSynchronize(stream);
     }
 }
 
@@ -235,23 +240,24 @@ static CUresult descriptors(struct peer_msg *m, int fd)
         return cuMemImportFromShareableHandle((CUmemGenericAllocationHandle *)&m->value,
                                               (void *)(uintptr_t)fd,
                                               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    case P_MAP: return map(m->a, m->b, &m->value);
+    case P_MAP:
+        return map(m->a, m->b, &m->value);
     case P_UNMAP:
         r = cuMemUnmap(m->a, m->b);
         return r == CUDA_SUCCESS ? cuMemAddressFree(m->a, m->b) : r;
-    case P_RELEASE: return cuMemRelease(m->a);
+    case P_RELEASE:
+        return cuMemRelease(m->a);
     case P_IMPORT_POOL:
-        return cuMemPoolImportFromShareableHandle((CUmemoryPool *)&m->value,
-                                                  (void *)(uintptr_t)fd,
+        return cuMemPoolImportFromShareableHandle((CUmemoryPool *)&m->value, (void *)(uintptr_t)fd,
                                                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
     case P_IMPORT_POINTER:
         memcpy(&ptr, m->data, sizeof(ptr));
-        return cuMemPoolImportPointer((CUdeviceptr *)&m->value, (CUmemoryPool)(uintptr_t)m->a,
-                                      &ptr);
+        return cuMemPoolImportPointer((CUdeviceptr *)&m->value, (CUmemoryPool)(uintptr_t)m->a, &ptr);
     case P_FREE_ASYNC:
         r = cuMemFreeAsync(m->a, stream);
         return r == CUDA_SUCCESS ? cuStreamSynchronize(stream) : r;
-    default: return cuMemPoolDestroy((CUmemoryPool)(uintptr_t)m->a);
+    default:
+        return cuMemPoolDestroy((CUmemoryPool)(uintptr_t)m->a);
     }
 }
 
@@ -261,10 +267,14 @@ static CUresult carry_out(struct peer_msg *m, int fd)
     CUresult r;
 
     switch (m->op) {
-    case P_INIT: return init();
-    case P_RESET: return reset();
-    case P_ALLOC: return cuMemAlloc((CUdeviceptr *)&m->value, m->a);
-    case P_FREE: return cuMemFree(m->a);
+    case P_INIT:
+        return init();
+    case P_RESET:
+        return reset();
+    case P_ALLOC:
+        return cuMemAlloc((CUdeviceptr *)&m->value, m->a);
+    case P_FREE:
+        return cuMemFree(m->a);
     case P_GET_MEM:
         r = cuIpcGetMemHandle(&h, m->a);
         memcpy(m->data, &h, sizeof(h));
@@ -272,14 +282,24 @@ static CUresult carry_out(struct peer_msg *m, int fd)
     case P_OPEN_MEM:
         memcpy(&h, m->data, sizeof(h));
         return cuIpcOpenMemHandle((CUdeviceptr *)&m->value, h, (unsigned)m->a);
-    case P_CLOSE_MEM: return cuIpcCloseMemHandle(m->a);
-    case P_FILL: return cf_fill(m->a, (unsigned)m->b, (unsigned)m->c, stream);
+    case P_CLOSE_MEM:
+        return cuIpcCloseMemHandle(m->a);
+    case P_FILL:
+        return cf_fill(m->a, (unsigned)m->b, (unsigned)m->c, stream);
     case P_FILLED:
         m->value = cf_filled(m->a, (unsigned)m->b, (unsigned)m->c);
         return CUDA_SUCCESS;
-    case P_IMPORT: case P_MAP: case P_UNMAP: case P_RELEASE: case P_IMPORT_POOL:
-    case P_IMPORT_POINTER: case P_FREE_ASYNC: case P_END_POOL: return descriptors(m, fd);
-    default: return events(m);
+    case P_IMPORT:
+    case P_MAP:
+    case P_UNMAP:
+    case P_RELEASE:
+    case P_IMPORT_POOL:
+    case P_IMPORT_POINTER:
+    case P_FREE_ASYNC:
+    case P_END_POOL:
+        return descriptors(m, fd);
+    default:
+        return events(m);
     }
 }
 

@@ -12,34 +12,34 @@
 #include <sys/types.h>
 
 enum peer_op {
-    P_INIT,        /* cuInit, primary context of device 0 */
-    P_ALLOC,       /* a = bytes -> value = address */
-    P_GET_MEM,     /* a = address -> data = handle */
-    P_OPEN_MEM,    /* data = handle, a = flags -> value = address */
-    P_CLOSE_MEM,   /* a = address */
-    P_FREE,        /* a = address */
-    P_FILL,        /* a = address, b = words, c = first -> k_fill on the stream, not waited for */
-    P_FILLED,      /* likewise -> value: is it there? */
-    P_NEW_EVENT,   /* a = flags -> value */
-    P_GET_EVENT,   /* a = event -> data = handle */
-    P_OPEN_EVENT,  /* data = handle -> value = event */
-    P_RECORD,      /* a = event */
-    P_QUERY,       /* a = event */
-    P_EVENT_SYNC,  /* a = event */
-    P_WAIT_EVENT,  /* a = event: the stream waits */
-    P_END_EVENT,   /* a = event */
-    P_GATE,        /* the stream is busy from now on */
+    P_INIT,       /* cuInit, primary context of device 0 */
+    P_ALLOC,      /* a = bytes -> value = address */
+    P_GET_MEM,    /* a = address -> data = handle */
+    P_OPEN_MEM,   /* data = handle, a = flags -> value = address */
+    P_CLOSE_MEM,  /* a = address */
+    P_FREE,       /* a = address */
+    P_FILL,       /* a = address, b = words, c = first -> k_fill on the stream, not waited for */
+    P_FILLED,     /* likewise -> value: is it there? */
+    P_NEW_EVENT,  /* a = flags -> value */
+    P_GET_EVENT,  /* a = event -> data = handle */
+    P_OPEN_EVENT, /* data = handle -> value = event */
+    P_RECORD,     /* a = event */
+    P_QUERY,      /* a = event */
+    P_EVENT_SYNC, /* a = event */
+    P_WAIT_EVENT, /* a = event: the stream waits */
+    P_END_EVENT,  /* a = event */
+    P_GATE,       /* the stream is busy from now on */
     P_GATE_OPEN,
     P_STREAM_SYNC,
-    P_IMPORT,      /* the descriptor, as physical memory -> value = handle */
-    P_MAP,         /* a = handle, b = bytes -> value = address */
-    P_UNMAP,       /* a = address, b = bytes */
-    P_RELEASE,     /* a = handle */
-    P_IMPORT_POOL, /* the descriptor -> value = pool */
+    P_IMPORT,         /* the descriptor, as physical memory -> value = handle */
+    P_MAP,            /* a = handle, b = bytes -> value = address */
+    P_UNMAP,          /* a = address, b = bytes */
+    P_RELEASE,        /* a = handle */
+    P_IMPORT_POOL,    /* the descriptor -> value = pool */
     P_IMPORT_POINTER, /* a = pool, data = CUmemPoolPtrExportData -> value = address */
-    P_FREE_ASYNC,  /* a = address */
-    P_END_POOL,    /* a = pool */
-    P_RESET,       /* the primary context is given back and taken again */
+    P_FREE_ASYNC,     /* a = address */
+    P_END_POOL,       /* a = pool */
+    P_RESET,          /* the primary context is given back and taken again */
     P_EXIT,
 };
 
@@ -60,8 +60,7 @@ void peer_start(struct peer *p);
 /* One request; m holds the answer afterwards. The result of the call; 999 (unknown): it is gone. */
 CUresult peer_ask(struct peer *p, struct peer_msg *m, int fd);
 /* The same in one line, for requests without data; value may be NULL. */
-CUresult peer_do(struct peer *p, enum peer_op op, uint64_t a, uint64_t b, uint64_t c,
-                 uint64_t *value);
+CUresult peer_do(struct peer *p, enum peer_op op, uint64_t a, uint64_t b, uint64_t c, uint64_t *value);
 /* Sends a request whose answer peer_answer() takes later. */
 void peer_send(struct peer *p, enum peer_op op, uint64_t a);
 CUresult peer_answer(struct peer *p, uint64_t *value);

@@ -31,8 +31,7 @@ static bool mode_good(void)
     void *params[] = {&p, &n, &v};
 
     bool ok = ready() && cuModuleLoadData(&m, cf_ptx) == CUDA_SUCCESS &&
-              cuModuleGetFunction(&f, m, "k_fill") == CUDA_SUCCESS &&
-              cuMemAlloc(&p, 4000) == CUDA_SUCCESS &&
+              cuModuleGetFunction(&f, m, "k_fill") == CUDA_SUCCESS && cuMemAlloc(&p, 4000) == CUDA_SUCCESS &&
               cf_launch(f, 8, 128, 0, NULL, params) == CUDA_SUCCESS && cf_filled(p, n, v);
     puts(ok ? "good" : "bad");
     return ok;
@@ -49,9 +48,8 @@ static bool mode_busy(const char *how)
     void *params[] = {&p, &out, &limit};
 
     bool ok = ready() && cuModuleLoadData(&m, cf_ptx) == CUDA_SUCCESS &&
-              cuModuleGetFunction(&f, m, "k_wait") == CUDA_SUCCESS &&
-              cuMemAlloc(&p, 4) == CUDA_SUCCESS && cuMemAlloc(&out, 4) == CUDA_SUCCESS &&
-              cuMemsetD8(p, 0, 4) == CUDA_SUCCESS &&
+              cuModuleGetFunction(&f, m, "k_wait") == CUDA_SUCCESS && cuMemAlloc(&p, 4) == CUDA_SUCCESS &&
+              cuMemAlloc(&out, 4) == CUDA_SUCCESS && cuMemsetD8(p, 0, 4) == CUDA_SUCCESS &&
               cf_launch(f, 1, 32, 0, NULL, params) == CUDA_SUCCESS;
     puts(ok ? "busy" : "bad");
     fflush(stdout);
@@ -213,8 +211,7 @@ CASE(process_two, CF_ALONE | CF_CTX)
     NEED(cuMemAlloc(&p, 4000));
     NEED(cf_fill(p, 1000, 77, NULL));
     for (int i = 0; i < 2; i++)
-        cf_u64(i ? "second_status" : "first_status",
-               (uint64_t)cf_spawn("good", "", out, sizeof(out)), 0);
+        cf_u64(i ? "second_status" : "first_status", (uint64_t)cf_spawn("good", "", out, sizeof(out)), 0);
     cf_true("mine", cf_filled(p, 1000, 77));
     OK("free", cuMemFree(p));
 }

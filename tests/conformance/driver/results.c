@@ -6,7 +6,10 @@ static const struct {
     CUresult code;
     const char *name;
 } results[] = {
-#define R(c) {c, #c}
+#define R(c) \
+    { \
+        c, #c \
+    }
     R(CUDA_SUCCESS),
     R(CUDA_ERROR_INVALID_VALUE),
     R(CUDA_ERROR_OUT_OF_MEMORY),

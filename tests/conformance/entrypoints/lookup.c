@@ -53,11 +53,12 @@ int main(int argc, char **argv)
         CUresult b = two(name, &second, version, flags, &said);
 
         asked++;
-        if (a != expected || b != expected || first != want || second != want ||
-            (int)said != status || (found && want == NULL)) {
+        if (a != expected || b != expected || first != want || second != want || (int)said != status ||
+            (found && want == NULL)) {
             printf("%s of CUDA %d, flags %u: results %d and %d, status %d, %s and %s; expected %s, "
-                   "status %d\n", name, version, flags, a, b, (int)said, symbol_of(first),
-                   symbol_of(second), symbol, status);
+                   "status %d\n",
+                   name, version, flags, a, b, (int)said, symbol_of(first), symbol_of(second), symbol,
+                   status);
             wrong++;
         }
     }

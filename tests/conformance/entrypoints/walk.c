@@ -24,20 +24,20 @@ bool wk_ours;
 
 /* Shared with the children: where the current one is. */
 static struct place {
-    volatile unsigned vector;  /* of the entry point: the one being called */
-    volatile unsigned steps;   /* changes with every call: the child is alive */
+    volatile unsigned vector; /* of the entry point: the one being called */
+    volatile unsigned steps;  /* changes with every call: the child is alive */
     volatile unsigned calls, failures;
-    volatile bool again;       /* the child wants a successor behind `vector` */
+    volatile bool again; /* the child wants a successor behind `vector` */
     char label[96];
-} *place;
+} * place;
 
 static void line(const char *entry, const char *phase, const char *label, const char *result,
                  const char *want)
 {
     char text[512];
     int n = want == NULL ? snprintf(text, sizeof(text), "%s %s (%s) %s\n", entry, phase, label, result)
-                         : snprintf(text, sizeof(text), "%s %s (%s) %s FAIL want %s\n", entry, phase,
-                                    label, result, want);
+                         : snprintf(text, sizeof(text), "%s %s (%s) %s FAIL want %s\n", entry, phase, label,
+                                    result, want);
 
     if (want != NULL)
         place->failures++;

@@ -17,25 +17,25 @@
 enum wk_what {
     WK_INT,
     WK_FLOAT,
-    WK_ENUM,     /* extra: the largest value that cuda.h names; sub_extra: one that is valid */
-    WK_DEVICE,   /* an ordinal */
+    WK_ENUM,   /* extra: the largest value that cuda.h names; sub_extra: one that is valid */
+    WK_DEVICE, /* an ordinal */
     WK_DEVPTR,
-    WK_HANDLE,   /* extra: index of wk_kinds */
+    WK_HANDLE, /* extra: index of wk_kinds */
     WK_CALLBACK,
-    WK_STRUCT,   /* by value; extra: index of wk_structs */
-    WK_PTR,      /* to `sub` */
-    WK_VOID,     /* only as sub */
-    WK_STRING,   /* only as sub */
+    WK_STRUCT, /* by value; extra: index of wk_structs */
+    WK_PTR,    /* to `sub` */
+    WK_VOID,   /* only as sub */
+    WK_STRING, /* only as sub */
 };
 
 struct wk_param {
     const char *name;
     uint8_t what, sub;
-    bool is_const;      /* the pointer's target is only read */
-    uint32_t size;      /* bytes of the parameter or field */
-    uint32_t sub_size;  /* bytes of what it points to */
+    bool is_const;     /* the pointer's target is only read */
+    uint32_t size;     /* bytes of the parameter or field */
+    uint32_t sub_size; /* bytes of what it points to */
     uint32_t extra, sub_extra;
-    uint32_t offset;    /* of a field in its struct */
+    uint32_t offset; /* of a field in its struct */
 };
 
 struct wk_struct {
@@ -54,7 +54,7 @@ struct wk_entry {
     const struct wk_param *params;
     uint32_t n_params;
     enum wk_state state;
-    bool beyond; /* of a display API, declared in a header of its own: called with zeroes only */
+    bool beyond;           /* of a display API, declared in a header of its own: called with zeroes only */
     const int *documented; /* results that cuda.h's comment lists; ends in -1; may be empty */
 };
 
@@ -130,8 +130,7 @@ bool wk_vector_make(const struct wk_entry *e, enum wk_phase phase, unsigned n, s
 /* ---- walk_judge.c ---- */
 
 /* NULL when the result is one that is expected, else what was expected. */
-const char *wk_judge(const struct wk_entry *e, enum wk_phase phase, const struct wk_vector *v,
-                     CUresult r);
+const char *wk_judge(const struct wk_entry *e, enum wk_phase phase, const struct wk_vector *v, CUresult r);
 /* The library is the one that the description is about, not a provider alone. */
 extern bool wk_ours;
 /* "CUDA_ERROR_INVALID_VALUE"; never asks the library; NULL: no result of cuda.h. */

@@ -45,8 +45,8 @@ static bool takes(const struct wk_param *p, uint32_t n, unsigned what)
                                         ? &wk_structs[p[i].sub_extra]
                                         : NULL;
 
-        if (p[i].what == what || (what == WK_DEVICE && is_location(&p[i])) || (p[i].what == WK_PTR && p[i].sub == what) ||
-            (s != NULL && takes(s->fields, s->n_fields, what)))
+        if (p[i].what == what || (what == WK_DEVICE && is_location(&p[i])) ||
+            (p[i].what == WK_PTR && p[i].sub == what) || (s != NULL && takes(s->fields, s->n_fields, what)))
             return true;
     }
     return false;
@@ -80,7 +80,7 @@ static const struct {
     {"cuModuleLoad", CUDA_ERROR_NO_BINARY_FOR_GPU},
     {"cuLibraryLoadFromFile", CUDA_ERROR_INVALID_IMAGE},
     {"cuLibraryLoadFromFile", CUDA_ERROR_FILE_NOT_FOUND},
-    {"cuStreamEndCapture", CUDA_ERROR_ILLEGAL_STATE}, /* not captured: said in the text only */
+    {"cuStreamEndCapture", CUDA_ERROR_ILLEGAL_STATE},                /* not captured: said in the text only */
     {"cuStreamBeginCapture", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED}, /* the legacy stream, likewise */
     {"cuGetProcAddress", CUDA_ERROR_NOT_FOUND},
     {"cuCtxCreate_v", CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY}, /* in the text only */
@@ -115,9 +115,9 @@ static bool not_offered(const struct wk_entry *e, const struct wk_vector *v, CUr
 static const struct {
     const char *prefix, *param;
 } tolerant[] = {
-    {"cuPointerGetAttributes", "ptr"},        /* an address that is none has attributes that are 0 */
-    {"cuMemPrefetchAsync", "dstDevice"},      /* -1 is the host */
-    {"cuMemAdvise", "device"},                /* not looked at for some advice */
+    {"cuPointerGetAttributes", "ptr"},   /* an address that is none has attributes that are 0 */
+    {"cuMemPrefetchAsync", "dstDevice"}, /* -1 is the host */
+    {"cuMemAdvise", "device"},           /* not looked at for some advice */
 };
 
 static bool may_succeed(const struct wk_entry *e, const struct wk_param *p)
@@ -154,8 +154,7 @@ static const char *judge_ready(const struct wk_entry *e, const struct wk_vector 
     }
 }
 
-const char *wk_judge(const struct wk_entry *e, enum wk_phase phase, const struct wk_vector *v,
-                     CUresult r)
+const char *wk_judge(const struct wk_entry *e, enum wk_phase phase, const struct wk_vector *v, CUresult r)
 {
     if (wk_result_name(r) == NULL)
         return "a result of cuda.h";

@@ -10,18 +10,17 @@
 #define ARENA (256u << 20)
 
 /* k_none does nothing; k_fill writes p[i] = i + v. */
-const char wk_ptx[] =
-    ".version 7.0\n.target sm_75\n.address_size 64\n"
-    ".global .align 4 .b8 g_words[64];\n"
-    ".global .texref t_ref;\n"
-    ".global .surfref s_ref;\n"
-    ".visible .entry k_none()\n{\n    ret;\n}\n"
-    ".visible .entry k_fill(.param .u64 p, .param .u32 v)\n{\n"
-    "    .reg .b32 %r<6>;\n    .reg .b64 %rd<4>;\n"
-    "    ld.param.u64 %rd1, [p];\n    ld.param.u32 %r1, [v];\n"
-    "    mov.u32 %r2, %tid.x;\n    add.u32 %r3, %r2, %r1;\n"
-    "    mul.wide.u32 %rd2, %r2, 4;\n    add.u64 %rd3, %rd1, %rd2;\n"
-    "    st.global.u32 [%rd3], %r3;\n    ret;\n}\n";
+const char wk_ptx[] = ".version 7.0\n.target sm_75\n.address_size 64\n"
+                      ".global .align 4 .b8 g_words[64];\n"
+                      ".global .texref t_ref;\n"
+                      ".global .surfref s_ref;\n"
+                      ".visible .entry k_none()\n{\n    ret;\n}\n"
+                      ".visible .entry k_fill(.param .u64 p, .param .u32 v)\n{\n"
+                      "    .reg .b32 %r<6>;\n    .reg .b64 %rd<4>;\n"
+                      "    ld.param.u64 %rd1, [p];\n    ld.param.u32 %r1, [v];\n"
+                      "    mov.u32 %r2, %tid.x;\n    add.u32 %r3, %r2, %r1;\n"
+                      "    mul.wide.u32 %rd2, %r2, 4;\n    add.u64 %rd3, %rd1, %rd2;\n"
+                      "    st.global.u32 [%rd3], %r3;\n    ret;\n}\n";
 
 static CUcontext context;
 static CUmodule module;
@@ -36,8 +35,7 @@ void *wk_arena(size_t bytes)
 
     bytes = (bytes + 4095) & ~(size_t)4095;
     if (arena == NULL) {
-        arena = mmap(NULL, ARENA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                     -1, 0);
+        arena = mmap(NULL, ARENA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (arena == MAP_FAILED)
             abort();
     }
@@ -87,8 +85,8 @@ bool wk_live_start(void)
     library = NULL;
     ones = 0;
     return cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS &&
-           cuCtxSetCurrent(context) == CUDA_SUCCESS &&
-           cuMemAlloc(&ones, MEMORY) == CUDA_SUCCESS && cuMemsetD32(ones, 1, MEMORY / 4) == CUDA_SUCCESS &&
+           cuCtxSetCurrent(context) == CUDA_SUCCESS && cuMemAlloc(&ones, MEMORY) == CUDA_SUCCESS &&
+           cuMemsetD32(ones, 1, MEMORY / 4) == CUDA_SUCCESS &&
            cuModuleLoadData(&module, wk_ptx) == CUDA_SUCCESS &&
            cuLibraryLoadData(&library, wk_ptx, NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS;
 }
@@ -145,8 +143,8 @@ uint64_t wk_live_memory(void)
     if (entry_has("cuMemMap") || entry_has("cuMemUnmap") || entry_has("cuMemSetAccess") ||
         entry_has("cuMemGetAccess") || entry_has("cuMemAddress"))
         return mapping();
-    if ((entry_has("Advise") || entry_has("Prefetch") || entry_has("RangeGet") ||
-         entry_has("AttachMem") || entry_has("Discard")) &&
+    if ((entry_has("Advise") || entry_has("Prefetch") || entry_has("RangeGet") || entry_has("AttachMem") ||
+         entry_has("Discard")) &&
         cuMemAllocManaged(&p, MEMORY, CU_MEM_ATTACH_GLOBAL) == CUDA_SUCCESS)
         return p;
 
@@ -170,14 +168,14 @@ uint64_t wk_freed_memory(void)
 
 typedef bool (*make_fn)(uint64_t *out);
 
-#define MAKE(kind, type, call)                                                                     \
-    static bool make_##kind(uint64_t *out)                                                         \
-    {                                                                                              \
-        type made = 0;                                                                             \
-        if ((call) != CUDA_SUCCESS)                                                                \
-            return false;                                                                          \
-        *out = (uint64_t)(uintptr_t)made;                                                          \
-        return true;                                                                               \
+#define MAKE(kind, type, call) \
+    static bool make_##kind(uint64_t *out) \
+    { \
+        type made = 0; \
+        if ((call) != CUDA_SUCCESS) \
+            return false; \
+        *out = (uint64_t)(uintptr_t)made; \
+        return true; \
     }
 
 static const CUDA_ARRAY_DESCRIPTOR small_array = {256, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1};
@@ -197,27 +195,31 @@ static CUgraph the_graph(void)
 /* A node of the type that the entry point is about. */
 static CUresult make_typed(CUgraphNode *node, CUgraph g)
 {
-    CUDA_KERNEL_NODE_PARAMS kernel = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1,
-                                      .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1};
+    CUDA_KERNEL_NODE_PARAMS kernel = {
+        .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1};
     CUDA_MEMSET_NODE_PARAMS set = {.dst = ones, .elementSize = 4, .width = 1, .height = 1, .value = 1};
-    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = ones,
-                          .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = ones + 4096,
-                          .WidthInBytes = 64, .Height = 1, .Depth = 1};
+    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = ones,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = ones + 4096,
+                          .WidthInBytes = 64,
+                          .Height = 1,
+                          .Depth = 1};
     CUDA_HOST_NODE_PARAMS host = {.fn = nothing};
     CUDA_MEM_ALLOC_NODE_PARAMS alloc = {
         .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}},
         .bytesize = 4096};
-    CUstreamBatchMemOpParams op = {.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32,
-                                                  .address = ones, .value = 1}};
+    CUstreamBatchMemOpParams op = {
+        .writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32, .address = ones, .value = 1}};
     CUDA_BATCH_MEM_OP_NODE_PARAMS batch = {.ctx = context, .count = 1, .paramArray = &op};
     CUgraph child;
     CUevent event;
 
     if (entry_has("KernelNode") || entry_has("NodeSetParams") || entry_has("NodeSetEnabled") ||
         entry_has("NodeGetEnabled"))
-        if (!entry_has("Memset") && !entry_has("Memcpy") && !entry_has("Host") &&
-            !entry_has("ChildGraph") && !entry_has("BatchMem"))
+        if (!entry_has("Memset") && !entry_has("Memcpy") && !entry_has("Host") && !entry_has("ChildGraph") &&
+            !entry_has("BatchMem"))
             return cuModuleGetFunction(&kernel.func, module, "k_none") == CUDA_SUCCESS
                        ? cuGraphAddKernelNode(node, g, NULL, 0, &kernel)
                        : CUDA_ERROR_UNKNOWN;
@@ -232,9 +234,8 @@ static CUresult make_typed(CUgraphNode *node, CUgraph g)
     if (entry_has("MemAllocNode"))
         return cuGraphAddMemAllocNode(node, g, NULL, 0, &alloc);
     if (entry_has("ChildGraphNode"))
-        return cuGraphCreate(&child, 0) == CUDA_SUCCESS
-                   ? cuGraphAddChildGraphNode(node, g, NULL, 0, child)
-                   : CUDA_ERROR_UNKNOWN;
+        return cuGraphCreate(&child, 0) == CUDA_SUCCESS ? cuGraphAddChildGraphNode(node, g, NULL, 0, child)
+                                                        : CUDA_ERROR_UNKNOWN;
     if (entry_has("EventRecordNode") || entry_has("EventWaitNode")) {
         if (cuEventCreate(&event, CU_EVENT_DEFAULT) != CUDA_SUCCESS)
             return CUDA_ERROR_UNKNOWN;
@@ -285,8 +286,7 @@ static CUresult view_of_array(CUtexObject *texture, CUsurfObject *surface)
 {
     CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_ARRAY};
     CUDA_TEXTURE_DESC view = {.filterMode = CU_TR_FILTER_MODE_POINT};
-    CUDA_ARRAY3D_DESCRIPTOR shape = {16, 16, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1,
-                                     CUDA_ARRAY3D_SURFACE_LDST};
+    CUDA_ARRAY3D_DESCRIPTOR shape = {16, 16, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1, CUDA_ARRAY3D_SURFACE_LDST};
     CUresult r = cuArray3DCreate(&resource.res.array.hArray, &shape);
 
     if (r != CUDA_SUCCESS)
@@ -332,8 +332,7 @@ MAKE(texture, CUtexObject, view_of_array(&made, NULL))
 MAKE(surface, CUsurfObject, view_of_array(NULL, &made))
 MAKE(node_of_graph, CUgraphNode, make_node(&made))
 MAKE(pool_handle, CUmemoryPool, make_pool(&made))
-MAKE(object, CUuserObject,
-     cuUserObjectCreate(&made, NULL, nothing, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC))
+MAKE(object, CUuserObject, cuUserObjectCreate(&made, NULL, nothing, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC))
 MAKE(link, CUlinkState, cuLinkCreate(0, NULL, NULL, &made))
 MAKE(physical_handle, CUmemGenericAllocationHandle, make_physical(&made))
 
@@ -373,10 +372,10 @@ static bool make_exec(uint64_t *out)
 
 /* ---- and one to end it ---- */
 
-#define END(kind, call)                                                                            \
-    static void end_##kind(uint64_t h)                                                             \
-    {                                                                                              \
-        (void)(call);                                                                              \
+#define END(kind, call) \
+    static void end_##kind(uint64_t h) \
+    { \
+        (void)(call); \
     }
 
 #define AS(type) ((type)(uintptr_t)h)

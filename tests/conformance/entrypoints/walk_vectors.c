@@ -99,7 +99,9 @@ static const struct {
 static uint64_t plausible(const struct wk_param *p)
 {
     if (name_has(p->name, "index") || name_has(p->name, "ordinal") || name_has(p->name, "level") ||
-        name_has(p->name, "plane") || p->size == 1 || name_has(p->name, "location.id") || strcmp(p->name, "id") == 0 || name_has(p->name, "XInBytes") || is_one_of(p->name, "srcY dstY srcZ dstZ "))
+        name_has(p->name, "plane") || p->size == 1 || name_has(p->name, "location.id") ||
+        strcmp(p->name, "id") == 0 || name_has(p->name, "XInBytes") ||
+        is_one_of(p->name, "srcY dstY srcZ dstZ "))
         return 0;
     if (name_has(p->name, "elementsize"))
         return 4;
@@ -128,12 +130,12 @@ static void *buffer_for(const struct wk_param *p, bool live, unsigned depth)
     uint64_t value;
 
     if (p->sub == WK_STRING) {
-        strcpy((char *)b, name_has(entry->name, "GetGlobal")      ? "g_words"
-                          : name_has(entry->name, "TexRef")       ? "t_ref"
-                          : name_has(entry->name, "SurfRef")      ? "s_ref"
-                          : name_has(entry->name, "GetProc")      ? "cuInit"
-                          : name_has(entry->name, "ByPCIBusId")   ? wk_bus_id()
-                                                                  : wk_name);
+        strcpy((char *)b, name_has(entry->name, "GetGlobal")    ? "g_words"
+                          : name_has(entry->name, "TexRef")     ? "t_ref"
+                          : name_has(entry->name, "SurfRef")    ? "s_ref"
+                          : name_has(entry->name, "GetProc")    ? "cuInit"
+                          : name_has(entry->name, "ByPCIBusId") ? wk_bus_id()
+                                                                : wk_name);
     } else if (p->sub == WK_VOID && (name_has(p->name, "image") || name_has(p->name, "code") ||
                                      name_has(p->name, "cubin") || strcmp(p->name, "data") == 0)) {
         strcpy((char *)b, wk_ptx);
@@ -153,8 +155,8 @@ static void *buffer_for(const struct wk_param *p, bool live, unsigned depth)
         fill_struct(p->sub_extra, b, live, depth + 1);
     } else if (p->sub == WK_INT || p->sub == WK_ENUM) {
         store(b, p->sub_size, p->sub == WK_INT ? 1 : p->sub_extra);
-    } else if (p->sub == WK_VOID && live && strcmp(p->name, "p") == 0 &&
-               name_has(entry->name, "Host") && !name_has(entry->name, "HostRegister")) {
+    } else if (p->sub == WK_VOID && live && strcmp(p->name, "p") == 0 && name_has(entry->name, "Host") &&
+               !name_has(entry->name, "HostRegister")) {
         return (void *)(uintptr_t)wk_pinned_memory(name_has(entry->name, "Unregister"));
     }
     return b;
@@ -260,8 +262,7 @@ static bool left_out(const struct wk_param *p, const char *how)
 }
 
 /* Counts the ways of one parameter; the one that *n falls on is put into *at. */
-static bool spoil(const struct wk_param *p, unsigned *n, void *at, struct wk_vector *v,
-                  const char *prefix)
+static bool spoil(const struct wk_param *p, unsigned *n, void *at, struct wk_vector *v, const char *prefix)
 {
     const char *const *ways = ways_of(p);
 

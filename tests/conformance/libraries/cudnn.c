@@ -46,14 +46,12 @@ static void convolve(cudnnConvolutionFwdAlgo_t algorithm)
     CALL(cudnnCreateFilterDescriptor(&filter));
     CALL(cudnnSetFilter4dDescriptor(filter, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, K, C, R, R));
     CALL(cudnnCreateConvolutionDescriptor(&conv));
-    CALL(cudnnSetConvolution2dDescriptor(conv, 1, 1, 1, 1, 1, 1, CUDNN_CROSS_CORRELATION,
-                                         CUDNN_DATA_FLOAT));
+    CALL(cudnnSetConvolution2dDescriptor(conv, 1, 1, 1, 1, 1, 1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
     CALL(cudnnGetConvolutionForwardWorkspaceSize(h, tx, filter, conv, ty, algorithm, &bytes));
     void *work = libs_device(NULL, bytes + 8);
     float *dy = libs_device(NULL, sizeof(y));
-    CALL(cudnnConvolutionForward(h, &one, tx, libs_device(x, sizeof(x)), filter,
-                                 libs_device(f, sizeof(f)), conv, algorithm, work, bytes, &zero,
-                                 ty, dy));
+    CALL(cudnnConvolutionForward(h, &one, tx, libs_device(x, sizeof(x)), filter, libs_device(f, sizeof(f)),
+                                 conv, algorithm, work, bytes, &zero, ty, dy));
     libs_read(y, dy, sizeof(y));
     for (int b = 0; b < B; b++)
         for (int k = 0; k < K; k++)
@@ -68,8 +66,14 @@ static void convolve(cudnnConvolutionFwdAlgo_t algorithm)
     libs_judge(worst, 5e-6);
 }
 
-static void implicit(void) { convolve(CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM); }
-static void precomputed(void) { convolve(CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM); }
+static void implicit(void)
+{
+    convolve(CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM);
+}
+static void precomputed(void)
+{
+    convolve(CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM);
+}
 
 static void softmax(void)
 {
@@ -79,8 +83,8 @@ static void softmax(void)
     make();
     cudnnTensorDescriptor_t t = tensor(C);
     float *dx = libs_device(x, sizeof(x)), *dy = libs_device(NULL, sizeof(x));
-    CALL(cudnnSoftmaxForward(h, CUDNN_SOFTMAX_ACCURATE, CUDNN_SOFTMAX_MODE_CHANNEL, &one, t, dx,
-                             &zero, t, dy));
+    CALL(cudnnSoftmaxForward(h, CUDNN_SOFTMAX_ACCURATE, CUDNN_SOFTMAX_MODE_CHANNEL, &one, t, dx, &zero, t,
+                             dy));
     libs_read(y, dy, sizeof(x));
     for (int i = 0; i < B * C * H * W; i++) {
         double sum = 0;
@@ -135,7 +139,10 @@ static void pooling(void)
 }
 
 const struct libs_case libs_cases[] = {
-    {"convolution-implicit", implicit}, {"convolution-precomputed", precomputed},
-    {"softmax", softmax},               {"relu", relu},
-    {"max-pooling", pooling},           {NULL, NULL},
+    {"convolution-implicit", implicit},
+    {"convolution-precomputed", precomputed},
+    {"softmax", softmax},
+    {"relu", relu},
+    {"max-pooling", pooling},
+    {NULL, NULL},
 };

@@ -79,11 +79,11 @@ static void transform(int rank, int *n, int batch, int type)
     libs_judge(worst / largest, (wide ? 1e-15 : 6e-7) * (3 + log2((double)whole)));
 }
 
-#define ONE(name, type, batch, rank, ...)                                                          \
-    static void name(void)                                                                         \
-    {                                                                                              \
-        int n[] = {__VA_ARGS__};                                                                   \
-        transform(rank, n, batch, type);                                                           \
+#define ONE(name, type, batch, rank, ...) \
+    static void name(void) \
+    { \
+        int n[] = {__VA_ARGS__}; \
+        transform(rank, n, batch, type); \
     }
 ONE(c2c_256, 0, 1, 1, 256)
 ONE(c2c_4096, 0, 1, 1, 4096)
@@ -120,9 +120,17 @@ static void there_and_back(void)
 }
 
 const struct libs_case libs_cases[] = {
-    {"c2c-256", c2c_256},     {"c2c-4096", c2c_4096},   {"c2c-105-batch", c2c_105},
-    {"c2c-127", c2c_prime},   {"c2c-2003", c2c_large_prime}, {"z2z-1000", z2z_1000},
-    {"r2c-512", r2c_512},     {"d2z-90", d2z_90},       {"c2c-2d", c2c_2d},
-    {"r2c-2d-batch", r2c_2d}, {"z2z-3d", z2z_3d},       {"r2c-c2r", there_and_back},
+    {"c2c-256", c2c_256},
+    {"c2c-4096", c2c_4096},
+    {"c2c-105-batch", c2c_105},
+    {"c2c-127", c2c_prime},
+    {"c2c-2003", c2c_large_prime},
+    {"z2z-1000", z2z_1000},
+    {"r2c-512", r2c_512},
+    {"d2z-90", d2z_90},
+    {"c2c-2d", c2c_2d},
+    {"r2c-2d-batch", r2c_2d},
+    {"z2z-3d", z2z_3d},
+    {"r2c-c2r", there_and_back},
     {NULL, NULL},
 };

@@ -29,9 +29,15 @@ static void both(curandRngType_t type, bool normal)
     libs_judge(worst, normal ? 2e-5 : 0); /* the normal distribution uses approximate functions */
 }
 
-#define BOTH(name, type)                                                                           \
-    static void name##_uniform(void) { both(type, false); }                                        \
-    static void name##_normal(void) { both(type, true); }
+#define BOTH(name, type) \
+    static void name##_uniform(void) \
+    { \
+        both(type, false); \
+    } \
+    static void name##_normal(void) \
+    { \
+        both(type, true); \
+    }
 BOTH(xorwow, CURAND_RNG_PSEUDO_XORWOW)
 BOTH(mrg32k3a, CURAND_RNG_PSEUDO_MRG32K3A)
 BOTH(philox, CURAND_RNG_PSEUDO_PHILOX4_32_10)
@@ -40,7 +46,11 @@ BOTH(mtgp32, CURAND_RNG_PSEUDO_MTGP32)
 BOTH(sobol32, CURAND_RNG_QUASI_SOBOL32)
 BOTH(scrambled, CURAND_RNG_QUASI_SCRAMBLED_SOBOL32)
 
-#define CASES(name) {#name "-uniform", name##_uniform}, {#name "-normal", name##_normal}
+#define CASES(name) \
+    {#name "-uniform", name##_uniform}, \
+    { \
+#name "-normal", name##_normal \
+    }
 const struct libs_case libs_cases[] = {
     CASES(xorwow), CASES(mrg32k3a), CASES(philox),    CASES(mt19937),
     CASES(mtgp32), CASES(sobol32),  CASES(scrambled), {NULL, NULL},

@@ -105,11 +105,9 @@ static void eigen(void)
 
     make(true, 0);
     double *da = libs_device(a, sizeof(a)), *dw = libs_device(NULL, sizeof(w));
-    CALL(cusolverDnDsyevd_bufferSize(h, CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER, N, da, N,
-                                     dw, &n));
+    CALL(cusolverDnDsyevd_bufferSize(h, CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER, N, da, N, dw, &n));
     double *work = libs_device(NULL, (size_t)n * 8);
-    CALL(cusolverDnDsyevd(h, CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER, N, da, N, dw, work,
-                          n, info));
+    CALL(cusolverDnDsyevd(h, CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER, N, da, N, dw, work, n, info));
     libs_read(f, da, sizeof(f));
     libs_read(w, dw, sizeof(w));
     for (int k = 0; k < N; k++)
@@ -149,6 +147,6 @@ static void svd(void)
 }
 
 const struct libs_case libs_cases[] = {
-    {"getrf-getrs", lu}, {"potrf-potrs", cholesky}, {"geqrf", qr},
-    {"syevd", eigen},    {"gesvd", svd},            {NULL, NULL},
+    {"getrf-getrs", lu}, {"potrf-potrs", cholesky}, {"geqrf", qr}, {"syevd", eigen}, {"gesvd", svd},
+    {NULL, NULL},
 };

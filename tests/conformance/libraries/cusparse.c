@@ -54,11 +54,11 @@ static cusparseSpMatDescr_t matrix(bool csr)
     void *c = libs_device(col, (size_t)count * 4), *v = libs_device(value, (size_t)count * 4);
 
     if (csr)
-        CALL(cusparseCreateCsr(&m, ROWS, COLS, count, r, c, v, CUSPARSE_INDEX_32I,
-                               CUSPARSE_INDEX_32I, CUSPARSE_INDEX_BASE_ZERO, CUDA_R_32F));
-    else
-        CALL(cusparseCreateCoo(&m, ROWS, COLS, count, r, c, v, CUSPARSE_INDEX_32I,
+        CALL(cusparseCreateCsr(&m, ROWS, COLS, count, r, c, v, CUSPARSE_INDEX_32I, CUSPARSE_INDEX_32I,
                                CUSPARSE_INDEX_BASE_ZERO, CUDA_R_32F));
+    else
+        CALL(cusparseCreateCoo(&m, ROWS, COLS, count, r, c, v, CUSPARSE_INDEX_32I, CUSPARSE_INDEX_BASE_ZERO,
+                               CUDA_R_32F));
     return m;
 }
 
@@ -73,15 +73,21 @@ static void times_vector(bool csr)
     float *dy = libs_device(NULL, ROWS * 4);
     CALL(cusparseCreateDnVec(&vx, COLS, libs_device(x, COLS * 4), CUDA_R_32F));
     CALL(cusparseCreateDnVec(&vy, ROWS, dy, CUDA_R_32F));
-    CALL(cusparseSpMV_bufferSize(h, CUSPARSE_OPERATION_NON_TRANSPOSE, &one, m, vx, &zero, vy,
-                                 CUDA_R_32F, CUSPARSE_SPMV_ALG_DEFAULT, &bytes));
+    CALL(cusparseSpMV_bufferSize(h, CUSPARSE_OPERATION_NON_TRANSPOSE, &one, m, vx, &zero, vy, CUDA_R_32F,
+                                 CUSPARSE_SPMV_ALG_DEFAULT, &bytes));
     CALL(cusparseSpMV(h, CUSPARSE_OPERATION_NON_TRANSPOSE, &one, m, vx, &zero, vy, CUDA_R_32F,
                       CUSPARSE_SPMV_ALG_DEFAULT, libs_device(NULL, bytes + 8)));
     judge(dy, 1);
 }
 
-static void csr_vector(void) { times_vector(true); }
-static void coo_vector(void) { times_vector(false); }
+static void csr_vector(void)
+{
+    times_vector(true);
+}
+static void coo_vector(void)
+{
+    times_vector(false);
+}
 
 static void csr_matrix(void)
 {
@@ -95,12 +101,10 @@ static void csr_matrix(void)
     CALL(cusparseCreateDnMat(&mx, COLS, WIDE, COLS, libs_device(x, sizeof(x)), CUDA_R_32F,
                              CUSPARSE_ORDER_COL));
     CALL(cusparseCreateDnMat(&my, ROWS, WIDE, ROWS, dy, CUDA_R_32F, CUSPARSE_ORDER_COL));
-    CALL(cusparseSpMM_bufferSize(h, CUSPARSE_OPERATION_NON_TRANSPOSE,
-                                 CUSPARSE_OPERATION_NON_TRANSPOSE, &one, m, mx, &zero, my,
-                                 CUDA_R_32F, CUSPARSE_SPMM_ALG_DEFAULT, &bytes));
-    CALL(cusparseSpMM(h, CUSPARSE_OPERATION_NON_TRANSPOSE, CUSPARSE_OPERATION_NON_TRANSPOSE, &one,
-                      m, mx, &zero, my, CUDA_R_32F, CUSPARSE_SPMM_ALG_DEFAULT,
-                      libs_device(NULL, bytes + 8)));
+    CALL(cusparseSpMM_bufferSize(h, CUSPARSE_OPERATION_NON_TRANSPOSE, CUSPARSE_OPERATION_NON_TRANSPOSE, &one,
+                                 m, mx, &zero, my, CUDA_R_32F, CUSPARSE_SPMM_ALG_DEFAULT, &bytes));
+    CALL(cusparseSpMM(h, CUSPARSE_OPERATION_NON_TRANSPOSE, CUSPARSE_OPERATION_NON_TRANSPOSE, &one, m, mx,
+                      &zero, my, CUDA_R_32F, CUSPARSE_SPMM_ALG_DEFAULT, libs_device(NULL, bytes + 8)));
     judge(dy, WIDE);
 }
 
@@ -116,8 +120,7 @@ static void to_dense(void)
     float *dd = libs_device(NULL, sizeof(dense));
     CALL(cusparseCreateDnMat(&d, ROWS, COLS, ROWS, dd, CUDA_R_32F, CUSPARSE_ORDER_COL));
     CALL(cusparseSparseToDense_bufferSize(h, m, d, CUSPARSE_SPARSETODENSE_ALG_DEFAULT, &bytes));
-    CALL(cusparseSparseToDense(h, m, d, CUSPARSE_SPARSETODENSE_ALG_DEFAULT,
-                               libs_device(NULL, bytes + 8)));
+    CALL(cusparseSparseToDense(h, m, d, CUSPARSE_SPARSETODENSE_ALG_DEFAULT, libs_device(NULL, bytes + 8)));
     libs_read(dense, dd, sizeof(dense));
     for (int k = 0; k < count; k++)
         dense[row_of[k] + col[k] * ROWS] -= value[k];
@@ -127,6 +130,9 @@ static void to_dense(void)
 }
 
 const struct libs_case libs_cases[] = {
-    {"csr-vector", csr_vector}, {"coo-vector", coo_vector}, {"csr-matrix", csr_matrix},
-    {"csr-to-dense", to_dense}, {NULL, NULL},
+    {"csr-vector", csr_vector},
+    {"coo-vector", coo_vector},
+    {"csr-matrix", csr_matrix},
+    {"csr-to-dense", to_dense},
+    {NULL, NULL},
 };

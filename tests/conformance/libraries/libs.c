@@ -24,8 +24,7 @@ void libs_judge(double worst, double tolerated)
 
     if (e != cudaSuccess)
         libs_end("refused", "%s", cudaGetErrorString(e));
-    libs_end(worst <= tolerated ? "right" : "wrong", "largest error %.2g, tolerated %.2g", worst,
-             tolerated);
+    libs_end(worst <= tolerated ? "right" : "wrong", "largest error %.2g, tolerated %.2g", worst, tolerated);
 }
 
 void *libs_device(const void *from, size_t n)

@@ -20,15 +20,14 @@ extern const struct libs_case libs_cases[];
 extern const char libs_name[];
 
 /* Ends the run: what a call returned is not success. */
-#define CALL(e)                                                                                    \
-    do {                                                                                           \
-        int libs_r_ = (int)(e);                                                                    \
-        if (libs_r_ != 0)                                                                          \
-            libs_end("refused", "%s = %d", #e, libs_r_);                                           \
+#define CALL(e) \
+    do { \
+        int libs_r_ = (int)(e); \
+        if (libs_r_ != 0) \
+            libs_end("refused", "%s = %d", #e, libs_r_); \
     } while (0)
 
-__attribute__((noreturn, format(printf, 2, 3))) void libs_end(const char *result, const char *fmt,
-                                                              ...);
+__attribute__((noreturn, format(printf, 2, 3))) void libs_end(const char *result, const char *fmt, ...);
 /* Ends the run: `right` when the largest error is within what is tolerated, else `wrong`. */
 __attribute__((noreturn)) void libs_judge(double worst, double tolerated);
 /* Device memory; with a copy of n bytes of it, or NULL: zeroes. Ends the run when there is none. */

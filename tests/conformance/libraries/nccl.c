@@ -64,6 +64,8 @@ static void broadcast(void)
 }
 
 const struct libs_case libs_cases[] = {
-    {"all-reduce", all_reduce}, {"all-reduce-scaled", pre_multiplied}, {"broadcast", broadcast},
+    {"all-reduce", all_reduce},
+    {"all-reduce-scaled", pre_multiplied},
+    {"broadcast", broadcast},
     {NULL, NULL},
 };

@@ -21,7 +21,7 @@ static struct {
     uint32_t magic, version;
     const void *data;
     void *names;
-} wrapper = { 0x466243b1, 1, NULL, NULL };
+} wrapper = {0x466243b1, 1, NULL, NULL};
 
 struct container {
     uint32_t magic;
@@ -39,22 +39,21 @@ struct container {
     char text[4096];
 };
 
-static const char ptx[] =
-    ".target sm_52\n"
-    ".address_size 64\n"
-    ".visible .global .align 4 .u32 step = 1;\n"
-    ".visible .entry advance(.param .u64 out, .param .u32 n)\n"
-    "{\n"
-    "  .reg .pred %p; .reg .b32 %r<8>; .reg .b64 %d<4>;\n"
-    "  ld.param.u64 %d0, [out]; ld.param.u32 %r0, [n];\n"
-    "  mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;\n"
-    "  mad.lo.s32 %r4, %r1, %r2, %r3;\n"
-    "  setp.ge.u32 %p, %r4, %r0; @%p ret;\n"
-    "  cvta.to.global.u64 %d1, %d0; mul.wide.u32 %d2, %r4, 4; add.s64 %d3, %d1, %d2;\n"
-    "  ld.global.u32 %r5, [%d3]; ld.global.u32 %r6, [step]; add.u32 %r7, %r5, %r6;\n"
-    "  st.global.u32 [%d3], %r7;\n"
-    "  ret;\n"
-    "}\n";
+static const char ptx[] = ".target sm_52\n"
+                          ".address_size 64\n"
+                          ".visible .global .align 4 .u32 step = 1;\n"
+                          ".visible .entry advance(.param .u64 out, .param .u32 n)\n"
+                          "{\n"
+                          "  .reg .pred %p; .reg .b32 %r<8>; .reg .b64 %d<4>;\n"
+                          "  ld.param.u64 %d0, [out]; ld.param.u32 %r0, [n];\n"
+                          "  mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;\n"
+                          "  mad.lo.s32 %r4, %r1, %r2, %r3;\n"
+                          "  setp.ge.u32 %p, %r4, %r0; @%p ret;\n"
+                          "  cvta.to.global.u64 %d1, %d0; mul.wide.u32 %d2, %r4, 4; add.s64 %d3, %d1, %d2;\n"
+                          "  ld.global.u32 %r5, [%d3]; ld.global.u32 %r6, [step]; add.u32 %r7, %r5, %r6;\n"
+                          "  st.global.u32 [%d3], %r7;\n"
+                          "  ret;\n"
+                          "}\n";
 
 static void *runtime;
 static int failed;
@@ -122,8 +121,8 @@ static void **add_image(const char *major, const char *minor)
     handle = CALL(void **, "__cudaRegisterFatBinary", &wrapper);
     CALL(void, "__cudaRegisterFunction", handle, (const char *)stub, (char *)"advance", "advance", -1, NULL,
          NULL, NULL, NULL, NULL);
-    CALL(void, "__cudaRegisterVar", handle, (char *)&step_host, (char *)"step", "step", 0,
-         sizeof(step_host), 0, 0);
+    CALL(void, "__cudaRegisterVar", handle, (char *)&step_host, (char *)"step", "step", 0, sizeof(step_host),
+         0, 0);
     CALL(void, "__cudaRegisterFatBinaryEnd", handle);
     return handle;
 }
@@ -133,11 +132,11 @@ static void **add_image(const char *major, const char *minor)
 static int launch(void *stream, uint32_t *device)
 {
     uint32_t n = COUNT;
-    void *args[] = { &device, &n };
+    void *args[] = {&device, &n};
     int (*go)(const void *, grid, grid, void **, size_t, void *);
 
     *(void **)&go = fn("cudaLaunchKernel");
-    return go((const void *)stub, (grid){ 4, 1, 1 }, (grid){ 256, 1, 1 }, args, (size_t)0, stream);
+    return go((const void *)stub, (grid){4, 1, 1}, (grid){256, 1, 1}, args, (size_t)0, stream);
 }
 
 /* Are all words of the device's array `value`? */
@@ -169,8 +168,9 @@ static void query(void)
     step("cudaDeviceGetAttribute", CALL(int, "cudaDeviceGetAttribute", &warp, 10, 0));
     check("warp size", warp == 32);
     if (step("cudaGetDeviceProperties",
-             CALL(int, runtime_version >= 12000 && runtime_version < 13000 ? "cudaGetDeviceProperties_v2"
-                                                                          : "cudaGetDeviceProperties",
+             CALL(int,
+                  runtime_version >= 12000 && runtime_version < 13000 ? "cudaGetDeviceProperties_v2"
+                                                                      : "cudaGetDeviceProperties",
                   properties, 0)))
         printf("device %s\n", properties);
     step("cudaDeviceGetPCIBusId", CALL(int, "cudaDeviceGetPCIBusId", id, 32, 0));
@@ -239,8 +239,7 @@ int main(int argc, char **argv)
     step("cudaLaunchKernel", launch(NULL, device));
     step("cudaDeviceSynchronize", CALL(int, "cudaDeviceSynchronize"));
     check("kernel", all_are(device, 1));
-    step("cudaMemcpyToSymbol",
-         CALL(int, "cudaMemcpyToSymbol", &step_host, &two, sizeof(two), (size_t)0, 1));
+    step("cudaMemcpyToSymbol", CALL(int, "cudaMemcpyToSymbol", &step_host, &two, sizeof(two), (size_t)0, 1));
     step("cudaMemcpyFromSymbol",
          CALL(int, "cudaMemcpyFromSymbol", &back, &step_host, sizeof(back), (size_t)0, 2));
     check("variable", back == 2);

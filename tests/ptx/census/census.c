@@ -189,9 +189,9 @@ static int one_library(const char *path)
     }
     munmap((void *)(uintptr_t)p, (size_t)st.st_size);
     for (unsigned i = 0; i < nsums; i++)
-        printf("%s\t%u\t%llu\t%llu\t%llu\t%llu\n", library, sums[i].arch,
-               (unsigned long long)sums[i].modules, (unsigned long long)sums[i].bytes,
-               (unsigned long long)sums[i].kernels, (unsigned long long)sums[i].decoded);
+        printf("%s\t%u\t%llu\t%llu\t%llu\t%llu\n", library, sums[i].arch, (unsigned long long)sums[i].modules,
+               (unsigned long long)sums[i].bytes, (unsigned long long)sums[i].kernels,
+               (unsigned long long)sums[i].decoded);
     if (!nsums)
         printf("%s\t-\t0\t0\t0\t0\n", library);
     if (opcodes)

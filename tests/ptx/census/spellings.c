@@ -90,7 +90,8 @@ void spell_count(const char *text, size_t len, unsigned arch)
         } else if (start && depth > 0 && (is_word(c) || c == '$') && c != '.') {
             const char *w = p;
 
-            for (p++; p < end && (is_word(*p) || *p == '$') && !(*p == ':' && p[1] != ':' && p[-1] != ':'); p++)
+            for (p++; p < end && (is_word(*p) || *p == '$') && !(*p == ':' && p[1] != ':' && p[-1] != ':');
+                 p++)
                 ;
             if (p < end && *p == ':') {
                 p++; /* a label: the statement begins after it */

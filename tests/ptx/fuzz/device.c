@@ -23,7 +23,8 @@ static unsigned nallocs;
  */
 static uint8_t *guarded(size_t size, size_t *mapped, uint8_t **map)
 {
-    const size_t room = (size + ALIGN - 1) & ~(size_t)(ALIGN - 1), pages = (room + PAGE - 1) & ~(size_t)(PAGE - 1);
+    const size_t room = (size + ALIGN - 1) & ~(size_t)(ALIGN - 1),
+                 pages = (room + PAGE - 1) & ~(size_t)(PAGE - 1);
     uint8_t *p;
 
     *mapped = pages + 2 * PAGE;

@@ -28,14 +28,15 @@ extern char cntrs_end[] __asm__("__stop___sancov_cntrs");
 /* Whole pages of the counters are shared with the processes to come; what is on them stays. */
 void fz_share_counters(void)
 {
-    uintptr_t from = ((uintptr_t)cntrs_begin + 4095) & ~(uintptr_t)4095, to = (uintptr_t)cntrs_end & ~(uintptr_t)4095;
+    uintptr_t from = ((uintptr_t)cntrs_begin + 4095) & ~(uintptr_t)4095,
+              to = (uintptr_t)cntrs_end & ~(uintptr_t)4095;
 
     if (to <= from)
         return;
     void *copy = malloc(to - from);
     memcpy(copy, (void *)from, to - from);
-    if (mmap((void *)from, to - from, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
-        MAP_FAILED)
+    if (mmap((void *)from, to - from, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1,
+             0) == MAP_FAILED)
         abort();
     memcpy((void *)from, copy, to - from);
     free(copy);
@@ -69,7 +70,8 @@ static void make_left(void)
     memset(left, 0, n);
 }
 
-int fz_in_child(const char *name, void (*run)(const uint8_t *data, size_t size), const uint8_t *data, size_t size)
+int fz_in_child(const char *name, void (*run)(const uint8_t *data, size_t size), const uint8_t *data,
+                size_t size)
 {
     int status = 0;
 

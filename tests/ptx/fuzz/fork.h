@@ -11,6 +11,7 @@
 /* Once, before the first input. */
 void fz_share_counters(void);
 /* Runs it in a process of its own, which it ends; aborts when that ended by a signal or a sanitizer. 0. */
-int fz_in_child(const char *name, void (*run)(const uint8_t *data, size_t size), const uint8_t *data, size_t size);
+int fz_in_child(const char *name, void (*run)(const uint8_t *data, size_t size), const uint8_t *data,
+                size_t size);
 
 #endif

@@ -54,8 +54,8 @@ static uint32_t byte(void)
 
 static uint64_t number(void)
 {
-    static const uint64_t odd[] = {0, 1, 4095, 4096, 1u << 31, UINT32_MAX, UINT64_MAX, RAM_GPA, RAM_UVA, WIN_GPA,
-                                   INT64_MAX, RAM_SIZE};
+    static const uint64_t odd[] = {0,          1,       4095,    4096,    1u << 31,  UINT32_MAX,
+                                   UINT64_MAX, RAM_GPA, RAM_UVA, WIN_GPA, INT64_MAX, RAM_SIZE};
     uint32_t b = byte();
 
     if (b < 100)
@@ -89,11 +89,11 @@ int socketpair(int domain, int type, int protocol, int pair[2])
     return r;
 }
 
-int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *fa, const posix_spawnattr_t *at,
-                char *const argv[], char *const env[])
+int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *fa,
+                const posix_spawnattr_t *at, char *const argv[], char *const env[])
 {
-    int (*real)(pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *, char *const[],
-                char *const[]) = NULL;
+    int (*real)(pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *,
+                char *const[], char *const[]) = NULL;
     static char *const sleeper[] = {(char *)"sleep", (char *)"150", NULL}; /* longer than an input may take */
     void *sym = dlsym(RTLD_NEXT, "posix_spawn");
 
@@ -114,7 +114,8 @@ static void say(unsigned i, const struct vgb_msg *m)
 
 static void honest_start(unsigned i)
 {
-    struct vgb_msg layers = {.type = VGB_M_SANDBOX, .text = "a sandbox"}, ready = {.type = VGB_M_READY, .value = 1};
+    struct vgb_msg layers = {.type = VGB_M_SANDBOX, .text = "a sandbox"},
+                   ready = {.type = VGB_M_READY, .value = 1};
 
     say(i, &layers);
     say(i, &ready);
@@ -140,8 +141,12 @@ static void worker_step(void)
     if (m.type >= VGB_M_SHARE_NEW && m.type <= VGB_M_SHARE_DROP)
         bytes(&m.share, byte() % 64);
     switch (byte() % 16) {
-    case 0: honest_start(i); break;
-    case 1: vgb_close(&worker[i].sock); break;
+    case 0:
+        honest_start(i);
+        break;
+    case 1:
+        vgb_close(&worker[i].sock);
+        break;
     case 2: /* not a message */
         if (worker[i].sock >= 0)
             send(worker[i].sock, &m, byte(), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -150,7 +155,8 @@ static void worker_step(void)
         for (int k = 0; k < 40; k++)
             say(i, &m);
         break;
-    default: say(i, &m);
+    default:
+        say(i, &m);
     }
 }
 
@@ -186,7 +192,8 @@ static void turn(unsigned n)
     }
 }
 
-static void tell(uint32_t request, const void *p, uint32_t size, uint32_t flags, const int *fds, unsigned nfds)
+static void tell(uint32_t request, const void *p, uint32_t size, uint32_t flags, const int *fds,
+                 unsigned nfds)
 {
     uint8_t buf[sizeof(struct brk_vu_header) + sizeof(union brk_vu_payload)];
     struct brk_vu_header h = {request, BRK_VU_VERSION | flags, size};
@@ -212,14 +219,25 @@ static void mem_table(bool odd)
         struct brk_vu_region *r = &mem.regions[byte() % 2];
 
         switch (byte() % 5) {
-        case 0: r->gpa = number(); break;
-        case 1: r->size = number(); break;
-        case 2: r->uva = number(); break;
-        case 3: r->offset = number(); break;
-        default: n = byte() % 3; mem.nregions = byte() % 10;
+        case 0:
+            r->gpa = number();
+            break;
+        case 1:
+            r->size = number();
+            break;
+        case 2:
+            r->uva = number();
+            break;
+        case 3:
+            r->offset = number();
+            break;
+        default:
+            n = byte() % 3;
+            mem.nregions = byte() % 10;
         }
     }
-    tell(BRK_VU_SET_MEM_TABLE, &mem, 8 + 32 * (mem.nregions < 9 ? mem.nregions : 8), BRK_VU_FLAG_NEED_REPLY, fds, n);
+    tell(BRK_VU_SET_MEM_TABLE, &mem, 8 + 32 * (mem.nregions < 9 ? mem.nregions : 8), BRK_VU_FLAG_NEED_REPLY,
+         fds, n);
 }
 
 static void start_queue(uint32_t q)
@@ -263,8 +281,12 @@ static void qemu_step(void)
 
     memset(&p, 0, sizeof(p));
     switch (b % 8) {
-    case 0: mem_table(true); return;
-    case 1: start_queue(byte() % (2 + CLIENTS)); return;
+    case 0:
+        mem_table(true);
+        return;
+    case 1:
+        start_queue(byte() % (2 + CLIENTS));
+        return;
     case 2: /* a request of the right form */
         p.state = (struct brk_vu_payload_state){byte() % 8, (uint32_t)number()};
         size = request == BRK_VU_SET_VRING_ADDR ? 40 : 8;
@@ -282,7 +304,8 @@ static void qemu_step(void)
         bytes(p.config.data, byte() % 80);
         size = 12 + p.config.size;
         break;
-    default: bytes(&p, size);
+    default:
+        bytes(&p, size);
     }
     tell(request, &p, size, byte() & 1 ? BRK_VU_FLAG_NEED_REPLY : byte() & 12, fds, byte() % 3);
 }
@@ -334,8 +357,8 @@ static void guest_step(void)
     }
     desc[head] = (struct desc){RAM_GPA + (uint64_t)(request - ram), byte() % 16 ? len : (uint32_t)number(), 1,
                                (uint16_t)(head + 1)};
-    desc[head + 1] = (struct desc){RAM_GPA + (uint64_t)(request - ram) + 0x1000, byte() % 16 ? 64 : (uint32_t)number(),
-                                   2, 0};
+    desc[head + 1] = (struct desc){RAM_GPA + (uint64_t)(request - ram) + 0x1000,
+                                   byte() % 16 ? 64 : (uint32_t)number(), 2, 0};
     if (byte() % 12 == 0) { /* loops, wrong directions, addresses that are nowhere */
         struct desc *d = &desc[head + byte() % 2];
 
@@ -394,10 +417,19 @@ static void run(const uint8_t *data, size_t size)
     }
     for (unsigned i = 0; i < STEPS_MAX && in < in_end; i++) {
         switch (byte() % 8) {
-        case 0: case 1: worker_step(); break;
-        case 2: qemu_step(); break;
-        case 3: if (nworkers) honest_start(byte() % nworkers); break;
-        default: guest_step();
+        case 0:
+        case 1:
+            worker_step();
+            break;
+        case 2:
+            qemu_step();
+            break;
+        case 3:
+            if (nworkers)
+                honest_start(byte() % nworkers);
+            break;
+        default:
+            guest_step();
         }
         turn(3);
     }

@@ -35,7 +35,7 @@
 #define ADDRS_MAX 32u
 #define QUESTIONS_MAX 16u
 #define REGION_VA 0x7e0000000000ull
-#define ANSWER_MS 60000  /* without an answer to a ping the dispatcher hangs; other work shares the machine */
+#define ANSWER_MS 60000 /* without an answer to a ping the dispatcher hangs; other work shares the machine */
 
 /* ---- the input ---- */
 
@@ -48,8 +48,9 @@ static uint32_t byte(void)
 
 static uint64_t number(unsigned bytes)
 {
-    static const uint64_t odd[] = {0, 1, 4096, 64, 16, 0x7fffffff, 0x80000000, UINT32_MAX, UINT64_MAX,
-                                   1ull << 32, 1ull << 40, 1ull << 63, 65536, 255, 0x1000001, 4095};
+    static const uint64_t odd[] = {0,          1,          4096,       64,         16,         0x7fffffff,
+                                   0x80000000, UINT32_MAX, UINT64_MAX, 1ull << 32, 1ull << 40, 1ull << 63,
+                                   65536,      255,        0x1000001,  4095};
     uint32_t b = byte();
     uint64_t v = 0;
 
@@ -79,7 +80,10 @@ static unsigned nlive[VGP_H_TYPES];
 static uint32_t next_index[VGP_H_TYPES];
 static uint64_t addrs[ADDRS_MAX];
 static unsigned naddrs;
-static struct { uint32_t slot, sequence; uint64_t cookie; } question[QUESTIONS_MAX];
+static struct {
+    uint32_t slot, sequence;
+    uint64_t cookie;
+} question[QUESTIONS_MAX];
 static unsigned nquestions;
 static int guest_memory;
 static bool mapped[8];
@@ -141,7 +145,8 @@ static void answer(const struct vgb_msg *m)
 
     switch (m->type) {
     case VGB_M_RESERVE:
-        a = (struct vgb_msg){.type = VGB_M_GRANT, .value = m->value <= 64u << 20 ? m->value : 0,
+        a = (struct vgb_msg){.type = VGB_M_GRANT,
+                             .value = m->value <= 64u << 20 ? m->value : 0,
                              .status = m->value <= 64u << 20 ? 0 : 1};
         break;
     case VGB_M_ASK_USAGE:
@@ -176,8 +181,12 @@ static void serve(int ms)
 
 static void map(uint32_t id, uint32_t b)
 {
-    struct vgb_msg m = {.type = VGB_M_MAP, .region = id, .va = REGION_VA + id * 65536ull, .nruns = 2,
-                        .length = 32768, .flags = b & 1 ? VGB_MAP_READONLY : 0};
+    struct vgb_msg m = {.type = VGB_M_MAP,
+                        .region = id,
+                        .va = REGION_VA + id * 65536ull,
+                        .nruns = 2,
+                        .length = 32768,
+                        .flags = b & 1 ? VGB_MAP_READONLY : 0};
 
     for (unsigned i = 0; i < 2; i++)
         m.runs[i] = (struct vgb_run){.page = 4096, .offset = (id * 4 + i) * 16384ull, .length = 16384};
@@ -268,8 +277,8 @@ static void put(uint16_t call, const void *args, uint32_t size, uint32_t slot, u
         memcpy(ring + (tail & (worker.win.ring_size - 1)), &pad, room < sizeof(pad) ? room : sizeof(pad));
         tail += room;
     }
-    struct vgp_record r = {.size = total, .call = call, .reply_slot = slot, .reply_seq = ++seq,
-                           .context = context};
+    struct vgp_record r = {
+        .size = total, .call = call, .reply_slot = slot, .reply_seq = ++seq, .context = context};
     uint8_t *at = ring + (tail & (worker.win.ring_size - 1));
 
     memcpy(at, &r, sizeof(r));
@@ -437,10 +446,19 @@ static uint64_t now_handle(unsigned type)
 /* A program's beginning: context, module, functions, memory, stream, event. */
 static void prologue(void)
 {
-    struct { struct vgp_args_vgpHello a; char label[8]; } hello = {
-        .a = {.versionMajor = VGP_VERSION_MAJOR, .versionMinor = VGP_VERSION_MINOR, .label_len = 4}, .label = "fz"};
-    static struct { struct vgp_args_vgpModuleLoad a; char image[(sizeof(image) + 7) & ~7u]; } load;
-    struct { struct vgp_args_vgpModuleGetFunction a; char name[8]; } get = {.a = {.name_len = 6}};
+    struct {
+        struct vgp_args_vgpHello a;
+        char label[8];
+    } hello = {.a = {.versionMajor = VGP_VERSION_MAJOR, .versionMinor = VGP_VERSION_MINOR, .label_len = 4},
+               .label = "fz"};
+    static struct {
+        struct vgp_args_vgpModuleLoad a;
+        char image[(sizeof(image) + 7) & ~7u];
+    } load;
+    struct {
+        struct vgp_args_vgpModuleGetFunction a;
+        char name[8];
+    } get = {.a = {.name_len = 6}};
     struct vgp_args_vgpPrimaryCtxRetain retain = {.context = now_handle(VGP_H_CONTEXT)};
     uint64_t ctx = retain.context;
     struct vgp_args_cuStreamCreate stream = {.phStream = now_handle(VGP_H_STREAM)};
@@ -477,7 +495,8 @@ static void start(void)
     alarm(0);
     signal(SIGALRM, SIG_DFL);
     alarm(ANSWER_MS / 1000 * 3);
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) || fd < 0 || ftruncate(fd, VGP_WINDOW_MIN))
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) || fd < 0 ||
+        ftruncate(fd, VGP_WINDOW_MIN))
         _exit(0);
     broker = pair[1];
     bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -497,8 +516,10 @@ static void start(void)
     worker.win.shared = (void *)worker.win.base;
     win = worker.win.shared;
     wrk_quota_init(&worker, 32u << 20);
-    wrk_limits_set(&worker, &(struct vgb_limits){.blobs = 8u << 20, .threads = 300, .streams = 64, .handles = 4096,
-                                                 .printf_fifo = 1u << 20});
+    wrk_limits_set(
+        &worker,
+        &(struct vgb_limits){
+            .blobs = 8u << 20, .threads = 300, .streams = 64, .handles = 4096, .printf_fifo = 1u << 20});
     wrk_control_init(&guest_memory_ops);
     wrk_regions_init(&worker);
     wrk_filters_install(&worker);

@@ -48,8 +48,11 @@ static void say(const struct sg_diag *d)
 
 static void run(struct sg_module *m)
 {
-    struct sg_launch l = {.grid = {2, 1, 1}, .block = {48, 1, 1}, .dynamic_shared = 256,
-                          .max_instructions = BUDGET, .print = fz_no_print,
+    struct sg_launch l = {.grid = {2, 1, 1},
+                          .block = {48, 1, 1},
+                          .dynamic_shared = 256,
+                          .max_instructions = BUDGET,
+                          .print = fz_no_print,
                           .texture = fz_texture};
     uint64_t params[SG_MAX_PARAM_BYTES / 8 + 1];
     struct sg_kernel_info info;

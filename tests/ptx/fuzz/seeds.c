@@ -88,8 +88,12 @@ int main(int argc, char **argv)
     static const char *const names[] = {"stored", "lz4", "zstd"};
     static char text[CAP / 4];
     Elf64_Ehdr eh = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, 1, 51, 8},
-                     .e_machine = 190, .e_flags = 80 << 8, .e_ehsize = sizeof(eh),
-                     .e_shoff = sizeof(eh), .e_shnum = 2, .e_shentsize = sizeof(Elf64_Shdr)};
+                     .e_machine = 190,
+                     .e_flags = 80 << 8,
+                     .e_ehsize = sizeof(eh),
+                     .e_shoff = sizeof(eh),
+                     .e_shnum = 2,
+                     .e_shentsize = sizeof(Elf64_Shdr)};
     Elf64_Shdr sh = {.sh_type = SHT_PROGBITS, .sh_offset = 64, .sh_size = 64};
     size_t n;
     FILE *f;

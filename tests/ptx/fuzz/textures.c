@@ -55,13 +55,23 @@ static void make(size_t i)
     const struct shape *s = &shapes[i];
     struct sg_texture *t = &all[0][i];
 
-    *t = (struct sg_texture){.kind = s->kind, .bytes = s->bytes, .channels = s->channels,
-                             .elem = (uint32_t)s->bytes * s->channels, .dims = s->dims,
-                             .layered = s->layered, .cube = s->cube, .as_float = s->as_float,
-                             .nlevels = s->nlevels, .address = {s->mode, s->mode, s->mode},
-                             .linear = s->linear, .mip_linear = s->nlevels > 1,
-                             .normalized = s->normalized, .max_lod = 9, .border = {1, 2, 3, 4},
-                             .checked = i == BUFFER, .buffer = i == BUFFER};
+    *t = (struct sg_texture){.kind = s->kind,
+                             .bytes = s->bytes,
+                             .channels = s->channels,
+                             .elem = (uint32_t)s->bytes * s->channels,
+                             .dims = s->dims,
+                             .layered = s->layered,
+                             .cube = s->cube,
+                             .as_float = s->as_float,
+                             .nlevels = s->nlevels,
+                             .address = {s->mode, s->mode, s->mode},
+                             .linear = s->linear,
+                             .mip_linear = s->nlevels > 1,
+                             .normalized = s->normalized,
+                             .max_lod = 9,
+                             .border = {1, 2, 3, 4},
+                             .checked = i == BUFFER,
+                             .buffer = i == BUFFER};
     for (uint32_t k = 0; k < s->nlevels; k++)
         level(t, s, k, &sizes[i][k]);
     all[1][i] = *t;

@@ -17,8 +17,8 @@ enum { COUNTER_BASE = FIRST_OP };
 u64 eval_op(int op, u64 a, u64 b, u64 c)
 {
     switch (op + COUNTER_BASE) {
-#define OP(sig, text, result)                                                              \
-    case __COUNTER__:                                                                      \
+#define OP(sig, text, result) \
+    case __COUNTER__: \
         return (u64)(result);
 #include "ops.inc"
 #undef OP
@@ -50,30 +50,48 @@ u32 red_start(int k)
 u32 red(int k, u32 x, u32 v)
 {
     switch (k) {
-    case 0: return x + v;
-    case 1: return (s32)v < (s32)x ? v : x;
-    case 2: return (s32)v > (s32)x ? v : x;
-    case 3: return v < x ? v : x;
-    case 4: return v > x ? v : x;
-    case 5: return x & v;
-    case 6: return x | v;
-    default: return x ^ v;
+    case 0:
+        return x + v;
+    case 1:
+        return (s32)v < (s32)x ? v : x;
+    case 2:
+        return (s32)v > (s32)x ? v : x;
+    case 3:
+        return v < x ? v : x;
+    case 4:
+        return v > x ? v : x;
+    case 5:
+        return x & v;
+    case 6:
+        return x | v;
+    default:
+        return x ^ v;
     }
 }
 
 static u32 atom(int k, u32 x, u32 b, u32 c)
 {
     switch (k) {
-    case 0: return x + b;
-    case 1: return b;
-    case 2: return x == b ? c : x;
-    case 3: return (s32)b < (s32)x ? b : x;
-    case 4: return b > x ? b : x;
-    case 5: return x & b;
-    case 6: return x | b;
-    case 7: return x ^ b;
-    case 8: return x >= b ? 0 : x + 1;
-    default: return x == 0 || x > b ? b : x - 1;
+    case 0:
+        return x + b;
+    case 1:
+        return b;
+    case 2:
+        return x == b ? c : x;
+    case 3:
+        return (s32)b < (s32)x ? b : x;
+    case 4:
+        return b > x ? b : x;
+    case 5:
+        return x & b;
+    case 6:
+        return x | b;
+    case 7:
+        return x ^ b;
+    case 8:
+        return x >= b ? 0 : x + 1;
+    default:
+        return x == 0 || x > b ? b : x - 1;
     }
 }
 
@@ -100,7 +118,12 @@ static void memory(const struct stmt *s, struct thread *x)
     memcpy(&v, at, s->width);
     if (s->op && s->width < 8 && v >> (s->width * 8 - 1))
         v |= ~0ull << (s->width * 8);
-    set(x, s->width == 1 ? "hwd"[s->dst2 % 3] : s->width == 2 ? "hw"[s->dst2 % 2] : s->width == 4 ? 'w' : 'd', s->dst, v);
+    set(x,
+        s->width == 1   ? "hwd"[s->dst2 % 3]
+        : s->width == 2 ? "hw"[s->dst2 % 2]
+        : s->width == 4 ? 'w'
+                        : 'd',
+        s->dst, v);
 }
 
 static u32 redux(int k, u32 x, u32 v)
@@ -144,11 +167,25 @@ static void warp(const struct stmt *s, const bool *in, int first, int n)
             bool p = true;
 
             switch (s->op) {
-            case 0: j = min | (b & ~seg); p = j <= max; break;
-            case 1: j = l - b; p = j >= max; break;
-            case 2: j = l + b; p = j <= max; break;
-            case 3: j = l ^ b; p = j <= max; break;
-            default: j = lowest; break;
+            case 0:
+                j = min | (b & ~seg);
+                p = j <= max;
+                break;
+            case 1:
+                j = l - b;
+                p = j >= max;
+                break;
+            case 2:
+                j = l + b;
+                p = j <= max;
+                break;
+            case 3:
+                j = l ^ b;
+                p = j <= max;
+                break;
+            default:
+                j = lowest;
+                break;
             }
             set(x, 'w', s->dst, source[p ? j : l]);
             set(x, 'p', s->dst2, p);
@@ -158,7 +195,10 @@ static void warp(const struct stmt *s, const bool *in, int first, int n)
             if (s->op == 3)
                 set(x, 'w', s->dst, ballot);
             else
-                set(x, 'p', s->dst, s->op == 0 ? ballot == members : s->op == 1 ? ballot != 0 : ballot == members || !ballot);
+                set(x, 'p', s->dst,
+                    s->op == 0   ? ballot == members
+                    : s->op == 1 ? ballot != 0
+                                 : ballot == members || !ballot);
             break;
         case ST_MATCH:
             for (int k = 0; k < n; k++)
@@ -201,8 +241,9 @@ static void simple(const struct stmt *s, const mask in)
             const char *sig = ops[s->op].sig;
             const size_t n = strlen(sig) - 1;
 
-            set(x, sig[0], s->dst, eval_op(s->op, n > 0 ? value(x, &s->src[0]) : 0, n > 1 ? value(x, &s->src[1]) : 0,
-                                           n > 2 ? value(x, &s->src[2]) : 0));
+            set(x, sig[0], s->dst,
+                eval_op(s->op, n > 0 ? value(x, &s->src[0]) : 0, n > 1 ? value(x, &s->src[1]) : 0,
+                        n > 2 ? value(x, &s->src[2]) : 0));
             break;
         }
         case ST_RED:
@@ -309,7 +350,8 @@ void evaluate(const struct program *p, const u64 *in, u64 *out, u32 *acc)
             all[i] = true;
             for (int c = 0; c < NCLASS; c++)
                 for (int r = 0; r < REGS; r++)
-                    set(&t[i], CLASSES[c], r, in[((size_t)(b * p->block + i) * NCLASS + (size_t)c) * REGS + (size_t)r]);
+                    set(&t[i], CLASSES[c], r,
+                        in[((size_t)(b * p->block + i) * NCLASS + (size_t)c) * REGS + (size_t)r]);
         }
         list(p->first, all, left);
         for (unsigned i = 0; i < p->block; i++) {

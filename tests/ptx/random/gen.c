@@ -34,39 +34,72 @@ int class_of(char letter)
 u64 mask_of(char letter)
 {
     switch (letter) {
-    case 'p': return 1;
-    case 'h': case 'e': case 'g': return 0xffff;
-    case 'd': case 'F': return ~0ull;
-    default: return 0xffffffff;
+    case 'p':
+        return 1;
+    case 'h':
+    case 'e':
+    case 'g':
+        return 0xffff;
+    case 'd':
+    case 'F':
+        return ~0ull;
+    default:
+        return 0xffffffff;
     }
 }
 
 u64 random_value(char letter)
 {
-    static const u32 ints[] = {0, 1, 2, 3, 31, 32, 33, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 0xffff, 0x10000,
+    static const u32 ints[] = {0,          1,          2,          3,          31,        32,     33,
+                               0x7f,       0x80,       0xff,       0x7fff,     0x8000,    0xffff, 0x10000,
                                0x7fffffff, 0x80000000, 0x80000001, 0xfffffffe, 0xffffffff};
-    static const u32 floats[] = {0, 0x80000000, 0x3f800000, 0xbf800000, 0x7f800000, 0xff800000, 0x7fc00000, 1,
-                                 0x807fffff, 0x00800000, 0x7f7fffff, 0x3f000000, 0x40200000, 0xc0600000, 0x4f000000,
-                                 0xcf000000, 0x4f800000, 0x5f000000, 0x33800000, 0x477ff000, 0x33000001};
-    static const u64 doubles[] = {0, 1ull << 63, 0x3ff0000000000000, 0xbff0000000000000, 0x7ff0000000000000,
-                                  0xfff0000000000000, 0x7ff8000000000000, 1, 0x000fffffffffffff, 0x7fefffffffffffff,
-                                  0x41dfffffffc00000, 0xc1e0000000200000, 0x43e0000000000000, 0x3ff8000000000000,
-                                  0x380fffffffffffff, 0x36a0000000000000, 0x47efffffffffffff};
-    static const u16 halves[] = {0, 0x8000, 0x3c00, 0xbc00, 0x7c00, 0xfc00, 0x7e00, 1, 0x83ff, 0x0400, 0x7bff, 0x3555};
+    static const u32 floats[] = {0,          0x80000000, 0x3f800000, 0xbf800000, 0x7f800000, 0xff800000,
+                                 0x7fc00000, 1,          0x807fffff, 0x00800000, 0x7f7fffff, 0x3f000000,
+                                 0x40200000, 0xc0600000, 0x4f000000, 0xcf000000, 0x4f800000, 0x5f000000,
+                                 0x33800000, 0x477ff000, 0x33000001};
+    static const u64 doubles[] = {0,
+                                  1ull << 63,
+                                  0x3ff0000000000000,
+                                  0xbff0000000000000,
+                                  0x7ff0000000000000,
+                                  0xfff0000000000000,
+                                  0x7ff8000000000000,
+                                  1,
+                                  0x000fffffffffffff,
+                                  0x7fefffffffffffff,
+                                  0x41dfffffffc00000,
+                                  0xc1e0000000200000,
+                                  0x43e0000000000000,
+                                  0x3ff8000000000000,
+                                  0x380fffffffffffff,
+                                  0x36a0000000000000,
+                                  0x47efffffffffffff};
+    static const u16 halves[] = {0,      0x8000, 0x3c00, 0xbc00, 0x7c00, 0xfc00,
+                                 0x7e00, 1,      0x83ff, 0x0400, 0x7bff, 0x3555};
     const bool edge = rnd(3) == 0;
     const u64 r = rnd64();
 
     switch (letter) {
-    case 'p': return r & 1;
-    case 's': return rnd(70);
-    case 'h': return (edge ? ints[rnd(19)] : r) & 0xffff;
-    case 'w': return edge ? ints[rnd(19)] : rnd(3) ? (u32)r : (u32)r >> rnd(32);
-    case 'd': return edge ? (u64)(s64)(s32)ints[rnd(19)] << rnd(34) : r >> rnd(64);
-    case 'f': return edge ? floats[rnd(21)] : rnd(4) ? ((u32)r & 0x83ffffffu) + 0x3e000000u : (u32)r;
-    case 'F': return edge ? doubles[rnd(17)] : rnd(4) ? (r & 0x803fffffffffffffull) + 0x3fe0000000000000ull : r;
-    case 'E': return random_value('e') | random_value('e') << 16;
-    case 'g': return random_value('f') >> 16;
-    default: return edge ? halves[rnd(12)] : r & 0xffff;
+    case 'p':
+        return r & 1;
+    case 's':
+        return rnd(70);
+    case 'h':
+        return (edge ? ints[rnd(19)] : r) & 0xffff;
+    case 'w':
+        return edge ? ints[rnd(19)] : rnd(3) ? (u32)r : (u32)r >> rnd(32);
+    case 'd':
+        return edge ? (u64)(s64)(s32)ints[rnd(19)] << rnd(34) : r >> rnd(64);
+    case 'f':
+        return edge ? floats[rnd(21)] : rnd(4) ? ((u32)r & 0x83ffffffu) + 0x3e000000u : (u32)r;
+    case 'F':
+        return edge ? doubles[rnd(17)] : rnd(4) ? (r & 0x803fffffffffffffull) + 0x3fe0000000000000ull : r;
+    case 'E':
+        return random_value('e') | random_value('e') << 16;
+    case 'g':
+        return random_value('f') >> 16;
+    default:
+        return edge ? halves[rnd(12)] : r & 0xffff;
     }
 }
 
@@ -110,14 +143,18 @@ static void simple(struct stmt *s, enum where w)
         s->kind = ST_OP;
         s->op = (int)rnd((u32)nops);
         for (int i = 0; ops[s->op].sig[i + 1]; i++)
-            s->src[i] = operand(ops[s->op].sig[i + 1], strchr(ops[s->op].text, '%') || !strncmp(ops[s->op].text, "cvt", 3));
+            s->src[i] = operand(ops[s->op].sig[i + 1],
+                                strchr(ops[s->op].text, '%') || !strncmp(ops[s->op].text, "cvt", 3));
     } else if (k < 92) {
         s->kind = k < 88 ? ST_STORE : ST_LOAD;
         s->space = (u8)rnd(SPACES);
         s->width = widths[rnd(4)];
         s->offset = (u8)(rnd(SLOT / s->width) * s->width);
         s->op = (int)rnd(2); /* signed or not */
-        s->src[0] = (struct operand){.cls = s->width < 4 ? 'h' : s->width == 4 ? 'w' : 'd', .reg = (u8)rnd(REGS)};
+        s->src[0] = (struct operand){.cls = s->width < 4    ? 'h'
+                                            : s->width == 4 ? 'w'
+                                                            : 'd',
+                                     .reg = (u8)rnd(REGS)};
     } else if (k < 94) {
         s->kind = ST_RED;
         s->space = (u8)rnd(2);
@@ -144,13 +181,14 @@ static void simple(struct stmt *s, enum where w)
             s->src[1].value &= 31;
         if (s->kind == ST_SHFL) { /* the third is a constant: clamp and segment */
             s->src[2].imm = true;
-            s->src[2].value = (s->op == 1 ? 0 : 31) | (rnd(3) ? 0 : (u64)(0x1f & (0x1f << (2 + rnd(4)))) << 8);
+            s->src[2].value =
+                (s->op == 1 ? 0 : 31) | (rnd(3) ? 0 : (u64)(0x1f & (0x1f << (2 + rnd(4)))) << 8);
             if (s->op == 1)
                 s->src[2].value &= ~31ull;
         }
     }
-    if ((s->kind == ST_OP && ops[s->op].text[0] != '{') || s->kind == ST_STORE || s->kind == ST_LOAD || s->kind == ST_RED ||
-        s->kind == ST_ATOM) {
+    if ((s->kind == ST_OP && ops[s->op].text[0] != '{') || s->kind == ST_STORE || s->kind == ST_LOAD ||
+        s->kind == ST_RED || s->kind == ST_ATOM) {
         if (rnd(5) == 0) {
             s->guard = (int)rnd(REGS);
             s->guard_not = rnd(2);

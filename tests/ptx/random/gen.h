@@ -11,16 +11,27 @@
 #define CLASSES "hwdpfFeEg"
 #define NCLASS 9
 #define REGS 6
-#define LOOPS 3      /* depth of nested loops */
-#define SLOT 16      /* bytes of memory of a thread in each space */
-#define SPACES 3     /* shared, global, local */
-#define ACCS 8       /* words that all threads add to, in shared and in global memory */
+#define LOOPS 3  /* depth of nested loops */
+#define SLOT 16  /* bytes of memory of a thread in each space */
+#define SPACES 3 /* shared, global, local */
+#define ACCS 8   /* words that all threads add to, in shared and in global memory */
 #define THREADS_MAX 128
 #define STMTS 256
 #define WORDS_OUT (NCLASS * REGS + SPACES * SLOT / 8)
 
 enum kind {
-    ST_OP, ST_IF, ST_LOOP, ST_BREAK, ST_STORE, ST_LOAD, ST_EXCHANGE, ST_RED, ST_ATOM, ST_SHFL, ST_VOTE, ST_MATCH,
+    ST_OP,
+    ST_IF,
+    ST_LOOP,
+    ST_BREAK,
+    ST_STORE,
+    ST_LOAD,
+    ST_EXCHANGE,
+    ST_RED,
+    ST_ATOM,
+    ST_SHFL,
+    ST_VOTE,
+    ST_MATCH,
     ST_REDUX
 };
 
@@ -33,16 +44,16 @@ struct operand {
 
 struct stmt {
     enum kind kind;
-    int op;        /* ST_OP: index of ops; otherwise which of the kind's variants */
-    u8 dst, dst2;  /* registers; their kinds follow from the statement */
+    int op;       /* ST_OP: index of ops; otherwise which of the kind's variants */
+    u8 dst, dst2; /* registers; their kinds follow from the statement */
     struct operand src[3];
-    int guard;     /* predicate register, -1: none */
+    int guard; /* predicate register, -1: none */
     bool guard_not;
-    bool masked;   /* a warp operation inside ST_IF with a mask of its own */
+    bool masked;           /* a warp operation inside ST_IF with a mask of its own */
     int body, other, next; /* statements, -1: none */
-    int depth;     /* ST_LOOP: which counter */
+    int depth;             /* ST_LOOP: which counter */
     u8 space, width, offset;
-    bool off;      /* left out while a failing program is made smaller */
+    bool off; /* left out while a failing program is made smaller */
 };
 
 struct program {

@@ -31,12 +31,18 @@ static const char *const names[] = {"h", "w", "d", "p", "f", "fd", "e", "ee", "g
 static u64 canonical(char cls, u64 v)
 {
     switch (cls) {
-    case 'f': return isnan(f32(v)) ? 0x7fffffff : v;
-    case 'F': return isnan(f64(v)) ? 0x7fffffffffffffff : v;
-    case 'e': return isnan(from16(v)) ? 0x7fff : v;
-    case 'g': return isnan(fromb16(v)) ? 0x7fff : v;
-    case 'E': return canonical('e', v & 0xffff) | canonical('e', v >> 16) << 16;
-    default: return v;
+    case 'f':
+        return isnan(f32(v)) ? 0x7fffffff : v;
+    case 'F':
+        return isnan(f64(v)) ? 0x7fffffffffffffff : v;
+    case 'e':
+        return isnan(from16(v)) ? 0x7fff : v;
+    case 'g':
+        return isnan(fromb16(v)) ? 0x7fff : v;
+    case 'E':
+        return canonical('e', v & 0xffff) | canonical('e', v >> 16) << 16;
+    default:
+        return v;
     }
 }
 
@@ -47,13 +53,14 @@ static bool compare(const struct program *p, const u64 *got, const u32 *acc)
             const bool is_reg = k < NCLASS * REGS;
             const char cls = is_reg ? CLASSES[k / REGS] : 'd';
             const u64 g = got[i * WORDS_OUT + (unsigned)k] & mask_of(cls);
-            const u64 w = is_reg ? canonical(cls, want[i * WORDS_OUT + (unsigned)k]) : want[i * WORDS_OUT + (unsigned)k];
+            const u64 w = is_reg ? canonical(cls, want[i * WORDS_OUT + (unsigned)k])
+                                 : want[i * WORDS_OUT + (unsigned)k];
 
             if (g == w)
                 continue;
-            snprintf(why, sizeof(why), "thread %u of block %u: %s%d is %llx, expected %llx", i % p->block, i / p->block,
-                     is_reg ? names[k / REGS] : "memory word ", is_reg ? k % REGS : k - NCLASS * REGS,
-                     (unsigned long long)g, (unsigned long long)w);
+            snprintf(why, sizeof(why), "thread %u of block %u: %s%d is %llx, expected %llx", i % p->block,
+                     i / p->block, is_reg ? names[k / REGS] : "memory word ",
+                     is_reg ? k % REGS : k - NCLASS * REGS, (unsigned long long)g, (unsigned long long)w);
             return false;
         }
     for (unsigned k = 0; k < ACCS * (p->blocks + 1); k++)
@@ -67,11 +74,15 @@ static bool compare(const struct program *p, const u64 *got, const u32 *acc)
 static bool launch(const struct program *p, struct sg_module *m)
 {
     const unsigned n = p->block * p->blocks;
-    u64 *d_in = fz_alloc(n * NCLASS * REGS * 8), *d_out = fz_alloc(n * WORDS_OUT * 8), *d_slots = fz_alloc(n * SLOT);
+    u64 *d_in = fz_alloc(n * NCLASS * REGS * 8), *d_out = fz_alloc(n * WORDS_OUT * 8),
+        *d_slots = fz_alloc(n * SLOT);
     u32 *d_acc = fz_alloc(sizeof(want_acc));
     const u64 params[] = {(uintptr_t)d_in, (uintptr_t)d_out, (uintptr_t)d_slots, (uintptr_t)d_acc};
-    struct sg_launch l = {.kernel = sg_module_kernel(m, 0), .grid = {p->blocks, 1, 1}, .block = {p->block, 1, 1},
-                          .params = params, .max_instructions = BUDGET};
+    struct sg_launch l = {.kernel = sg_module_kernel(m, 0),
+                          .grid = {p->blocks, 1, 1},
+                          .block = {p->block, 1, 1},
+                          .params = params,
+                          .max_instructions = BUDGET};
     struct sg_fault f = {.message = ""};
 
     memcpy(d_in, in, n * NCLASS * REGS * 8);
@@ -141,7 +152,8 @@ static void print_body(void)
         if (!strncmp(line, ".reg .b16 %nh", 13))
             break;
         if (strncmp(line, "ld.global", 9) || !strstr(line, "[%in") || strstr(line, "[%in") > end)
-            if (strncmp(line, "setp.ne.u32 %p", 14) || !strstr(line, "%t, 0;") || strstr(line, "%t, 0;") > end)
+            if (strncmp(line, "setp.ne.u32 %p", 14) || !strstr(line, "%t, 0;") ||
+                strstr(line, "%t, 0;") > end)
                 printf("    %.*s\n", (int)(end - line), line);
         line = end ? end + 1 : NULL;
     }
@@ -186,7 +198,7 @@ int main(int argc, char **argv)
         if (show)
             fputs(text, stdout);
     }
-    printf("ptxgen-%s%s: %d passed, %d failed, 0 skipped\n", sg_op_isa(), sg_jit_available() ? "-native" : "", passed,
-           failed);
+    printf("ptxgen-%s%s: %d passed, %d failed, 0 skipped\n", sg_op_isa(), sg_jit_available() ? "-native" : "",
+           passed, failed);
     return failed ? 1 : 0;
 }

@@ -86,13 +86,27 @@ u64 op32(char op, u64 ua, u64 ub, u64 uc, int flags)
     }
     fesetround(fe_mode(flags));
     switch (op) {
-    case '+': r = a + b; break;
-    case '-': r = a - b; break;
-    case '*': r = a * b; break;
-    case '/': r = a / b; break;
-    case 'f': r = fmaf(a, b, c); break;
-    case 'q': r = sqrtf(a); break;
-    default: r = (float)extreme(op == '>', (double)a, (double)b, flags); break;
+    case '+':
+        r = a + b;
+        break;
+    case '-':
+        r = a - b;
+        break;
+    case '*':
+        r = a * b;
+        break;
+    case '/':
+        r = a / b;
+        break;
+    case 'f':
+        r = fmaf(a, b, c);
+        break;
+    case 'q':
+        r = sqrtf(a);
+        break;
+    default:
+        r = (float)extreme(op == '>', (double)a, (double)b, flags);
+        break;
     }
     fesetround(FE_TONEAREST);
     if (flags & FTZ)
@@ -106,13 +120,27 @@ u64 op64(char op, u64 ua, u64 ub, u64 uc, int flags)
 
     fesetround(fe_mode(flags));
     switch (op) {
-    case '+': r = a + b; break;
-    case '-': r = a - b; break;
-    case '*': r = a * b; break;
-    case '/': r = a / b; break;
-    case 'f': r = fma(a, b, c); break;
-    case 'q': r = sqrt(a); break;
-    default: r = extreme(op == '>', a, b, flags); break;
+    case '+':
+        r = a + b;
+        break;
+    case '-':
+        r = a - b;
+        break;
+    case '*':
+        r = a * b;
+        break;
+    case '/':
+        r = a / b;
+        break;
+    case 'f':
+        r = fma(a, b, c);
+        break;
+    case 'q':
+        r = sqrt(a);
+        break;
+    default:
+        r = extreme(op == '>', a, b, flags);
+        break;
     }
     fesetround(FE_TONEAREST);
     return bits64(r);
@@ -176,7 +204,8 @@ static u64 small_bits(__float128 x, __float128 tail, bool negative, int fraction
     return sign | n;
 }
 
-static u64 small_round(__float128 x, __float128 tail, double special, bool negative, int fraction, int bias, int flags)
+static u64 small_round(__float128 x, __float128 tail, double special, bool negative, int fraction, int bias,
+                       int flags)
 {
     const u64 top = ((0x8000u >> fraction) - 1u) << fraction;
 
@@ -208,9 +237,18 @@ static u64 op_small(char op, u64 ua, u64 ub, u64 uc, int flags, int fraction, in
         c = fabs(c) < tiny ? copysign(0, c) : c;
     }
     switch (op) { /* in double the special cases and the sign of zero come out right */
-    case '+': special = a + b; x = (__float128)a + b; break;
-    case '-': special = a - b; x = (__float128)a - b; break;
-    case '*': special = a * b; x = (__float128)a * b; break;
+    case '+':
+        special = a + b;
+        x = (__float128)a + b;
+        break;
+    case '-':
+        special = a - b;
+        x = (__float128)a - b;
+        break;
+    case '*':
+        special = a * b;
+        x = (__float128)a * b;
+        break;
     case 'f':
         special = fma(a, b, c);
         product = (__float128)a * b;
@@ -268,12 +306,18 @@ bool cmpf(const char *cmp, double a, double b)
     if (nan)
         return cmp[2] == 'u';
     switch (cmp[0] << 8 | cmp[1]) {
-    case 'e' << 8 | 'q': return a == b;
-    case 'n' << 8 | 'e': return a != b;
-    case 'l' << 8 | 't': return a < b;
-    case 'l' << 8 | 'e': return a <= b;
-    case 'g' << 8 | 't': return a > b;
-    default: return a >= b;
+    case 'e' << 8 | 'q':
+        return a == b;
+    case 'n' << 8 | 'e':
+        return a != b;
+    case 'l' << 8 | 't':
+        return a < b;
+    case 'l' << 8 | 'e':
+        return a <= b;
+    case 'g' << 8 | 't':
+        return a > b;
+    default:
+        return a >= b;
     }
 }
 
@@ -282,10 +326,14 @@ bool cmpf(const char *cmp, double a, double b)
 double round_to_integer(double x, int round)
 {
     switch (round & 3) {
-    case RZ: return trunc(x);
-    case RM: return floor(x);
-    case RP: return ceil(x);
-    default: return rint(x);
+    case RZ:
+        return trunc(x);
+    case RM:
+        return floor(x);
+    case RP:
+        return ceil(x);
+    default:
+        return rint(x);
     }
 }
 

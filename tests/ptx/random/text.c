@@ -8,12 +8,14 @@
 
 static const char *const reg_names[] = {"h", "w", "d", "p", "f", "fd", "e", "ee", "g"};
 static const char *const reg_types[] = {"b16", "b32", "b64", "pred", "f32", "f64", "b16", "b32", "b16"};
-const char *const red_names[ACCS] = {"add.u32", "min.s32", "max.s32", "min.u32", "max.u32", "and.b32", "or.b32", "xor.b32"};
-const char *const atom_names[10] = {"add.u32", "exch.b32", "cas.b32", "min.s32", "max.u32", "and.b32", "or.b32",
-                                    "xor.b32", "inc.u32", "dec.u32"};
+const char *const red_names[ACCS] = {"add.u32", "min.s32", "max.s32", "min.u32",
+                                     "max.u32", "and.b32", "or.b32",  "xor.b32"};
+const char *const atom_names[10] = {"add.u32", "exch.b32", "cas.b32", "min.s32", "max.u32",
+                                    "and.b32", "or.b32",   "xor.b32", "inc.u32", "dec.u32"};
 const char *const vote_names[4] = {"all", "any", "uni", "ballot"};
 const char *const shfl_names[4] = {"idx", "up", "down", "bfly"};
-const char *const redux_names[8] = {"add.s32", "min.s32", "max.s32", "min.u32", "max.u32", "and.b32", "or.b32", "xor.b32"};
+const char *const redux_names[8] = {"add.s32", "min.s32", "max.s32", "min.u32",
+                                    "max.u32", "and.b32", "or.b32",  "xor.b32"};
 static const char *const spaces[SPACES] = {"shared", "global", "local"};
 
 static char *out;
@@ -42,8 +44,9 @@ static void operand(const struct operand *o)
     else if (o->cls == 'F')
         add("0d%016llX", (unsigned long long)o->value);
     else
-        add("%lld", o->cls == 'h' ? (long long)(s16)o->value : o->cls == 'd' ? (long long)o->value
-                                                                             : (long long)(s32)o->value);
+        add("%lld", o->cls == 'h'   ? (long long)(s16)o->value
+                    : o->cls == 'd' ? (long long)o->value
+                                    : (long long)(s32)o->value);
 }
 
 static void guard(const struct stmt *s)
@@ -102,7 +105,10 @@ static void memory(const struct stmt *s)
         reg(s->src[0].cls, n);
     } else {
         /* small ones go into 16, 32 and 64 bits, extended */
-        const char cls = s->width == 1 ? "hwd"[s->dst2 % 3] : s->width == 2 ? "hw"[s->dst2 % 2] : s->width == 4 ? 'w' : 'd';
+        const char cls = s->width == 1   ? "hwd"[s->dst2 % 3]
+                         : s->width == 2 ? "hw"[s->dst2 % 2]
+                         : s->width == 4 ? 'w'
+                                         : 'd';
 
         add("ld.%s.%c%d ", spaces[s->space], sign[s->op], s->width * 8);
         reg(cls, s->dst);
@@ -119,8 +125,8 @@ static void warp(const struct stmt *s)
     switch (s->kind) {
     case ST_SHFL:
         if (s->op == SHFL_LOWEST) {
-            add("brev.b32 %%t, %s;\nclz.b32 %%t, %%t;\nshfl.sync.idx.b32 %%w%d|%%p%d, %%w%d, %%t, 31, %s;\n", m, s->dst,
-                s->dst2, s->src[0].reg, m);
+            add("brev.b32 %%t, %s;\nclz.b32 %%t, %%t;\nshfl.sync.idx.b32 %%w%d|%%p%d, %%w%d, %%t, 31, %s;\n",
+                m, s->dst, s->dst2, s->src[0].reg, m);
             return;
         }
         add("shfl.sync.%s.b32 %%w%d|%%p%d, %%w%d, ", shfl_names[s->op], s->dst, s->dst2, s->src[0].reg);
@@ -135,7 +141,8 @@ static void warp(const struct stmt *s)
         return;
     case ST_MATCH:
         if (s->op)
-            add("and.b32 %%t, %%w%d, 3;\nmatch.all.sync.b32 %%w%d|%%p%d, %%t, %s;\n", s->src[0].reg, s->dst, s->dst2, m);
+            add("and.b32 %%t, %%w%d, 3;\nmatch.all.sync.b32 %%w%d|%%p%d, %%t, %s;\n", s->src[0].reg, s->dst,
+                s->dst2, m);
         else
             add("and.b32 %%t, %%w%d, 3;\nmatch.any.sync.b32 %%w%d, %%t, %s;\n", s->src[0].reg, s->dst, m);
         return;
@@ -178,8 +185,8 @@ static void list(const struct program *p, int i, const char *loop_end)
                 add("and.b32 %%n%d, %%w%d, 3;\n", s->depth, s->src[0].reg);
             else
                 add("mov.u32 %%n%d, 3;\n", s->depth);
-            add("L%d:\nsetp.eq.u32 %%q, %%n%d, 0;\n@%%q bra %s;\nsub.u32 %%n%d, %%n%d, 1;\n", i, s->depth, end, s->depth,
-                s->depth);
+            add("L%d:\nsetp.eq.u32 %%q, %%n%d, 0;\n@%%q bra %s;\nsub.u32 %%n%d, %%n%d, 1;\n", i, s->depth,
+                end, s->depth, s->depth);
             list(p, s->body, end);
             add("bra L%d;\n%s:\n", i, end);
             break;
@@ -192,14 +199,14 @@ static void list(const struct program *p, int i, const char *loop_end)
             break;
         case ST_EXCHANGE:
             add("bar.sync 0;\nst.shared.b32 [%%xs], %%w%d;\nbar.sync 0;\n", s->src[0].reg);
-            add("mad.lo.u32 %%t, %%tidx, %d, %u;\nrem.u32 %%t, %%t, %%size;\nshl.b32 %%t, %%t, 2;\nmov.u32 %%u, xs;\n", s->op,
-                s->offset);
+            add("mad.lo.u32 %%t, %%tidx, %d, %u;\nrem.u32 %%t, %%t, %%size;\nshl.b32 %%t, %%t, 2;\nmov.u32 %%u, xs;\n",
+                s->op, s->offset);
             add("add.u32 %%t, %%t, %%u;\nld.shared.b32 %%w%d, [%%t];\n", s->dst);
             break;
         case ST_RED:
             guard(s);
-            add("red.%s.%s [%s+%d], %%w%d;\n", spaces[s->space], red_names[s->op], s->space ? "%gacc" : "acc", s->op * 4,
-                s->src[0].reg);
+            add("red.%s.%s [%s+%d], %%w%d;\n", spaces[s->space], red_names[s->op], s->space ? "%gacc" : "acc",
+                s->op * 4, s->src[0].reg);
             break;
         case ST_ATOM:
             guard(s);
@@ -227,9 +234,12 @@ static void prologue(void)
     for (int c = 0; c < NCLASS; c++)
         add(".reg .%s %%%s<%d>;\n", reg_types[c], reg_names[c], REGS);
     add("mov.u32 %%tidx, %%tid.x;\nmov.u32 %%size, %%ntid.x;\nmov.u32 %%t, %%ctaid.x;\nmad.lo.u32 %%at, %%t, %%size, %%tidx;\n");
-    add("ld.param.u64 %%in, [in];\nmul.wide.u32 %%big, %%at, %d;\nadd.u64 %%in, %%in, %%big;\n", NCLASS * REGS * 8);
-    add("ld.param.u64 %%out, [out];\nmul.wide.u32 %%big, %%at, %d;\nadd.u64 %%out, %%out, %%big;\n", WORDS_OUT * 8);
-    add("ld.param.u64 %%gslot, [slots];\nmul.wide.u32 %%big, %%at, %d;\nadd.u64 %%gslot, %%gslot, %%big;\n", SLOT);
+    add("ld.param.u64 %%in, [in];\nmul.wide.u32 %%big, %%at, %d;\nadd.u64 %%in, %%in, %%big;\n",
+        NCLASS * REGS * 8);
+    add("ld.param.u64 %%out, [out];\nmul.wide.u32 %%big, %%at, %d;\nadd.u64 %%out, %%out, %%big;\n",
+        WORDS_OUT * 8);
+    add("ld.param.u64 %%gslot, [slots];\nmul.wide.u32 %%big, %%at, %d;\nadd.u64 %%gslot, %%gslot, %%big;\n",
+        SLOT);
     add("ld.param.u64 %%gacc, [accs];\nmov.u32 %%t, sslots;\nmad.lo.u32 %%slot, %%tidx, %d, %%t;\n", SLOT);
     add("mov.u32 %%t, xs;\nmad.lo.u32 %%xs, %%tidx, 4, %%t;\n");
     /* The lanes of this warp that exist. */
@@ -268,19 +278,25 @@ static void epilogue(void)
                 continue;
             }
             if (nan_types[c][0])
-                add("setp.nan.%s %%q, %%%s%d, %%%s%d;\nselp.%s %%%s%d, %s, %%%s%d, %%q;\n", nan_types[c], reg_names[c], r,
-                    reg_names[c], r, reg_types[c], reg_names[c], r, nans[c], reg_names[c], r);
+                add("setp.nan.%s %%q, %%%s%d, %%%s%d;\nselp.%s %%%s%d, %s, %%%s%d, %%q;\n", nan_types[c],
+                    reg_names[c], r, reg_names[c], r, reg_types[c], reg_names[c], r, nans[c], reg_names[c],
+                    r);
             if (CLASSES[c] == 'E')
                 add("mov.b32 {%%lo, %%hi}, %%ee%d;\nsetp.nan.f16 %%q, %%lo, %%lo;\nselp.b16 %%lo, %%nh, %%lo, %%q;\n"
-                    "setp.nan.f16 %%q, %%hi, %%hi;\nselp.b16 %%hi, %%nh, %%hi, %%q;\nmov.b32 %%ee%d, {%%lo, %%hi};\n", r, r);
+                    "setp.nan.f16 %%q, %%hi, %%hi;\nselp.b16 %%hi, %%nh, %%hi, %%q;\nmov.b32 %%ee%d, {%%lo, %%hi};\n",
+                    r, r);
             add("st.global.%s [%%out+%d], %%%s%d;\n", reg_types[c], at, reg_names[c], r);
         }
     for (int s = 0; s < SPACES; s++)
         for (int i = 0; i < SLOT; i += 8)
             add("ld.%s.u64 %%big, [%s+%d];\nst.global.u64 [%%out+%d], %%big;\n", spaces[s],
-                s == 0 ? "%slot" : s == 1 ? "%gslot" : "loc", i, (NCLASS * REGS + s * SLOT / 8) * 8 + i);
+                s == 0   ? "%slot"
+                : s == 1 ? "%gslot"
+                         : "loc",
+                i, (NCLASS * REGS + s * SLOT / 8) * 8 + i);
     add("bar.sync 0;\nsetp.ne.u32 %%q, %%tidx, 0;\n@%%q bra DONE;\nmov.u32 %%t, %%ctaid.x;\nmul.wide.u32 %%big, %%t, %d;\n"
-        "add.u64 %%gacc, %%gacc, %%big;\n", ACCS * 4);
+        "add.u64 %%gacc, %%gacc, %%big;\n",
+        ACCS * 4);
     for (int k = 0; k < ACCS; k++)
         add("ld.shared.u32 %%t, [acc+%d];\nst.global.u32 [%%gacc+%d], %%t;\n", k * 4, (ACCS + k) * 4);
     add("DONE:\nret;\n}\n");

@@ -36,17 +36,17 @@ static int say(const char *what, long rc)
     return 1;
 }
 
-#define WANT_OK(call)                                                                              \
-    do {                                                                                           \
-        long rc_ = (call);                                                                         \
-        if (rc_ < 0)                                                                               \
-            return say(#call, rc_);                                                                \
+#define WANT_OK(call) \
+    do { \
+        long rc_ = (call); \
+        if (rc_ < 0) \
+            return say(#call, rc_); \
     } while (0)
-#define WANT(call, error)                                                                          \
-    do {                                                                                           \
-        long rc_ = (call);                                                                         \
-        if (rc_ >= 0 || errno != (error))                                                          \
-            return say(#call " (want " #error ")", rc_);                                           \
+#define WANT(call, error) \
+    do { \
+        long rc_ = (call); \
+        if (rc_ >= 0 || errno != (error)) \
+            return say(#call " (want " #error ")", rc_); \
     } while (0)
 
 static int insmod(const char *file)

@@ -25,9 +25,9 @@
 #define DEVICE "/dev/vgpu0"
 #define FILES 4
 #define MAPS 8
-#define PAGES 64u        /* of memory that is pinned in part */
-#define CREATES_MAX 16u  /* each starts a process on the host */
-#define LIMIT_S 900      /* for an emulated processor under load */
+#define PAGES 64u       /* of memory that is pinned in part */
+#define CREATES_MAX 16u /* each starts a process on the host */
+#define LIMIT_S 900     /* for an emulated processor under load */
 
 static struct file {
     int fd; /* -1: closed */
@@ -58,8 +58,9 @@ static unsigned below(unsigned n)
 
 static uint64_t odd(void)
 {
-    static const uint64_t list[] = {0, 1, 4095, 4096, 4097, 1u << 30, UINT32_MAX, 1ull << 32, 1ull << 44, 1ull << 47,
-                                    INT64_MAX, UINT64_MAX, UINT64_MAX - 4095};
+    static const uint64_t list[] = {
+        0,          1,          4095,       4096,      4097,       1u << 30,         UINT32_MAX,
+        1ull << 32, 1ull << 44, 1ull << 47, INT64_MAX, UINT64_MAX, UINT64_MAX - 4095};
 
     return below(4) ? list[below(sizeof(list) / sizeof(list[0]))] : random64();
 }
@@ -109,25 +110,38 @@ static void pin(struct file *f)
     bool fine = true;
 
     switch (below(8)) {
-    case 0: p.addr = odd(), fine = false; break;
-    case 1: p.length = odd(), fine = false; break;
-    case 2: p.flags = (uint32_t)random64() | 2, fine = false; break;
-    case 3: p.flags = VGPU_PIN_FLAG_READONLY; break;
-    case 4: p.reserved[below(2)] = odd() | 1, fine = false; break;
-    default: break;
+    case 0:
+        p.addr = odd(), fine = false;
+        break;
+    case 1:
+        p.length = odd(), fine = false;
+        break;
+    case 2:
+        p.flags = (uint32_t)random64() | 2, fine = false;
+        break;
+    case 3:
+        p.flags = VGPU_PIN_FLAG_READONLY;
+        break;
+    case 4:
+        p.reserved[below(2)] = odd() | 1, fine = false;
+        break;
+    default:
+        break;
     }
     if (call(f->fd, VGPU_IOCTL_PIN, &p))
         return;
     if (!f->created)
         bad("PIN before CREATE");
-    if (!fine && (p.flags & ~VGPU_PIN_FLAG_READONLY || p.length % 4096 || p.addr % 4096 || p.reserved[0] || p.reserved[1]))
+    if (!fine && (p.flags & ~VGPU_PIN_FLAG_READONLY || p.length % 4096 || p.addr % 4096 || p.reserved[0] ||
+                  p.reserved[1]))
         bad("PIN of what cannot be pinned");
     f->region[below(4)] = p.region;
 }
 
 static void unpin(struct file *f)
 {
-    struct vgpu_unpin u = {.region = below(3) ? f->region[below(4)] : (uint32_t)odd(), .flags = below(8) ? 0 : 1};
+    struct vgpu_unpin u = {.region = below(3) ? f->region[below(4)] : (uint32_t)odd(),
+                           .flags = below(8) ? 0 : 1};
 
     if (!call(f->fd, VGPU_IOCTL_UNPIN, &u) && (u.flags || !f->created))
         bad("UNPIN of nothing");
@@ -135,12 +149,14 @@ static void unpin(struct file *f)
 
 static void wait_for(struct file *f)
 {
-    struct vgpu_wait w = {.seen = below(2) ? odd() : f->client.wake_seq, .flags = below(8) ? 0 : (uint32_t)odd()};
+    struct vgpu_wait w = {.seen = below(2) ? odd() : f->client.wake_seq,
+                          .flags = below(8) ? 0 : (uint32_t)odd()};
     struct timespec now;
 
     /* A moment from now, or long ago: never for ever. */
     clock_gettime(CLOCK_MONOTONIC, &now);
-    w.deadline_ns = below(2) ? (int64_t)below(1000) : now.tv_sec * 1000000000ll + now.tv_nsec + (int64_t)below(2000000);
+    w.deadline_ns =
+        below(2) ? (int64_t)below(1000) : now.tv_sec * 1000000000ll + now.tv_nsec + (int64_t)below(2000000);
     if (!call(f->fd, VGPU_IOCTL_WAIT, &w) && !f->created)
         bad("WAIT before CREATE");
 }
@@ -245,21 +261,48 @@ static void step(void)
         return;
     }
     switch (below(24)) {
-    case 0: case 1: create(f); break;
-    case 2: case 3: case 4: case 5: pin(f); break;
-    case 6: case 7: case 8: unpin(f); break;
-    case 9: case 10: wait_for(f); break;
-    case 11: case 12: case 13: map_it(f); break;
-    case 14: touch(); break;
-    case 15: child(); break;
+    case 0:
+    case 1:
+        create(f);
+        break;
+    case 2:
+    case 3:
+    case 4:
+    case 5:
+        pin(f);
+        break;
+    case 6:
+    case 7:
+    case 8:
+        unpin(f);
+        break;
+    case 9:
+    case 10:
+        wait_for(f);
+        break;
+    case 11:
+    case 12:
+    case 13:
+        map_it(f);
+        break;
+    case 14:
+        touch();
+        break;
+    case 15:
+        child();
+        break;
     case 16: /* closing is what starts a process's end on the host: seldom */
         if (below(6) == 0) {
             close(f->fd);
             f->fd = -1;
         }
         break;
-    case 17: call(f->fd, VGPU_IOCTL_QUERY, &q); break;
-    default: raw(f); break;
+    case 17:
+        call(f->fd, VGPU_IOCTL_QUERY, &q);
+        break;
+    default:
+        raw(f);
+        break;
     }
 }
 

@@ -46,12 +46,12 @@ static void *open_one(const char *path, int global)
     return lib;
 }
 
-#define FIND(lib, fn, name)                                                                        \
-    do {                                                                                           \
-        void *sym_ = lib != NULL ? dlsym(lib, name) : NULL;                                        \
-        if (sym_ == NULL)                                                                          \
-            fprintf(stderr, "discovery: no %s\n", name);                                           \
-        memcpy(&(fn), &sym_, sizeof(fn));                                                          \
+#define FIND(lib, fn, name) \
+    do { \
+        void *sym_ = lib != NULL ? dlsym(lib, name) : NULL; \
+        if (sym_ == NULL) \
+            fprintf(stderr, "discovery: no %s\n", name); \
+        memcpy(&(fn), &sym_, sizeof(fn)); \
     } while (0)
 
 /* ---- ggml ---- */
@@ -164,7 +164,7 @@ static unsigned long long board_memory(const char *pci)
 {
     struct {
         unsigned long long total, free, used;
-    } m = { 0, 0, 0 };
+    } m = {0, 0, 0};
     int (*by_pci)(const char *, void **), (*get)(void *, void *);
     void *handle = NULL;
 

@@ -61,7 +61,8 @@ static int blocks(void)
 
     need("cuModuleLoadData", cuModuleLoadData(&module, spin));
     need("cuModuleGetFunction", cuModuleGetFunction(&f, module, "spin"));
-    need("cuOccupancyMaxActiveBlocksPerMultiprocessor", cuOccupancyMaxActiveBlocksPerMultiprocessor(&n, f, 32, 0));
+    need("cuOccupancyMaxActiveBlocksPerMultiprocessor",
+         cuOccupancyMaxActiveBlocksPerMultiprocessor(&n, f, 32, 0));
     need("cuModuleUnload", cuModuleUnload(module));
     return n;
 }
@@ -86,8 +87,10 @@ static void devices(void)
         CUdevice now = -1;
 
         use(i);
-        need("cuDeviceGetAttribute", cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, i));
-        need("cuDeviceGetAttribute", cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, i));
+        need("cuDeviceGetAttribute",
+             cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, i));
+        need("cuDeviceGetAttribute",
+             cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, i));
         need("cuCtxGetDevice", cuCtxGetDevice(&now));
         printf(" %d.%d:%d%s", major, minor, blocks(), now == i ? "" : " (another ordinal)");
     }
@@ -113,12 +116,12 @@ static void uuids(void)
 /* Ordinals beyond the visible ones must not reach the devices that are hidden. */
 static void hidden(void)
 {
-    CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                 .location.type = CU_MEM_LOCATION_TYPE_DEVICE };
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location.type = CU_MEM_LOCATION_TYPE_DEVICE};
     CUmemGenericAllocationHandle handle;
-    CUmemAccessDesc access = { .location.type = CU_MEM_LOCATION_TYPE_DEVICE,
-                               .location.id = 1,
-                               .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+    CUmemAccessDesc access = {.location.type = CU_MEM_LOCATION_TYPE_DEVICE,
+                              .location.id = 1,
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUmemoryPool pool;
     int peer = 0;
     size_t size;
@@ -144,7 +147,7 @@ static void blocking(void)
     CUdeviceptr p, bad = 16;
     CUstream s;
     unsigned n = 2000000;
-    void *good_args[] = { &p, &n }, *bad_args[] = { &bad, &n };
+    void *good_args[] = {&p, &n}, *bad_args[] = {&bad, &n};
     CUresult launched, state;
 
     need("cuInit", cuInit(0));
@@ -159,7 +162,7 @@ static void blocking(void)
     need("cuStreamSynchronize", cuStreamSynchronize(s));
     need("cuStreamBeginCapture", cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
     printf("captured %d, ", (int)cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, good_args, NULL));
-    need("cuStreamEndCapture", cuStreamEndCapture(s, &(CUgraph){ NULL }));
+    need("cuStreamEndCapture", cuStreamEndCapture(s, &(CUgraph){NULL}));
     launched = cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, s, bad_args, NULL);
     printf("fault %d, then %d\n", (int)launched, (int)cuStreamSynchronize(s));
 }
@@ -175,8 +178,10 @@ static void version(void)
     if (child == 0) {
         int n = 0, seen = 0;
 
-        _exit(cuInit(0) != 0 ? 1 : cuDeviceGetCount(&n) != 0 || n < 1 ? 2
-              : cuDriverGetVersion(&seen) != 0 || seen != before ? 3 : 0);
+        _exit(cuInit(0) != 0                                     ? 1
+              : cuDeviceGetCount(&n) != 0 || n < 1               ? 2
+              : cuDriverGetVersion(&seen) != 0 || seen != before ? 3
+                                                                 : 0);
     }
     waitpid(child, &status, 0);
     need("cuInit", cuInit(0));
@@ -249,7 +254,8 @@ static void pinned_one(const char *name, void *host, size_t n, CUresult (*end)(v
     r = cuMemHostGetDevicePointer(&on_device, host, 0);
     need("type", cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (uintptr_t)host));
     printf(" pointer %d attribute %d type %d end", (int)r,
-           (int)cuPointerGetAttribute(&attribute, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, (uintptr_t)host), (int)type);
+           (int)cuPointerGetAttribute(&attribute, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, (uintptr_t)host),
+           (int)type);
     printf(" %d", (int)end(host));
     printf(" again %d\n", (int)end(host) != CUDA_SUCCESS);
 }
@@ -302,7 +308,7 @@ static void work_begin(struct work *w)
 static void work_add(const struct work *w, int input, CUstream s)
 {
     CUdeviceptr out = w->out, in = w->in[input];
-    void *params[] = { &out, &in };
+    void *params[] = {&out, &in};
 
     need("cuLaunchKernel", cuLaunchKernel(w->add, 1, 1, 1, 1, 1, 1, 0, s, params, NULL));
 }
@@ -403,7 +409,8 @@ static void unified(void)
         same += on_device == (uintptr_t)p[i];
         far += llabs((long long)(p[i] - near)) > 1LL << 32;
     }
-    printf("%s, at %s\n", same == 4 ? "same" : "not the same", far == 4 ? "other addresses" : "these addresses");
+    printf("%s, at %s\n", same == 4 ? "same" : "not the same",
+           far == 4 ? "other addresses" : "these addresses");
 }
 
 int main(int argc, char **argv)
@@ -411,10 +418,9 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } all[] = { { "devices", devices },   { "uuids", uuids },     { "hidden", hidden },
-                { "blocking", blocking }, { "version", version }, { "loading", loading },
-                { "pinned", pinned },     { "tokens", tokens },   { "ggml-tokens", ggml_tokens }, { "steps", steps },
-                { "others", others },     { "unified", unified } };
+    } all[] = {{"devices", devices},         {"uuids", uuids},     {"hidden", hidden}, {"blocking", blocking},
+               {"version", version},         {"loading", loading}, {"pinned", pinned}, {"tokens", tokens},
+               {"ggml-tokens", ggml_tokens}, {"steps", steps},     {"others", others}, {"unified", unified}};
 
     for (size_t i = 0; argc == 2 && i < sizeof(all) / sizeof(all[0]); i++) {
         if (strcmp(argv[1], all[i].name) == 0) {
@@ -422,6 +428,8 @@ int main(int argc, char **argv)
             return 0;
         }
     }
-    fprintf(stderr, "usage: client devices|uuids|hidden|blocking|version|loading|pinned|tokens|ggml-tokens|steps|others|unified\n");
+    fprintf(
+        stderr,
+        "usage: client devices|uuids|hidden|blocking|version|loading|pinned|tokens|ggml-tokens|steps|others|unified\n");
     return 2;
 }

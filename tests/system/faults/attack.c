@@ -90,9 +90,18 @@ static void fill(const struct vgp_call_fields *f, uint8_t *args, uint64_t memory
 
 static int boundaries(void)
 {
-    static const uint64_t edges[] = {0, 1, 0x7fffffff, 0x80000000, 0x80000001, 0xffffffff, 0x100000000,
-                                     0x100000001, 0x7fffffffffffffff, 0x8000000000000000,
-                                     0xfffffffffffffff0, 0xffffffffffffffff};
+    static const uint64_t edges[] = {0,
+                                     1,
+                                     0x7fffffff,
+                                     0x80000000,
+                                     0x80000001,
+                                     0xffffffff,
+                                     0x100000000,
+                                     0x100000001,
+                                     0x7fffffffffffffff,
+                                     0x8000000000000000,
+                                     0xfffffffffffffff0,
+                                     0xffffffffffffffff};
     static uint8_t args[VGP_RECORD_MAX];
     unsigned sent = 0, deaths = 0, fields = 0;
     struct raw r;
@@ -202,7 +211,8 @@ static int order(unsigned n)
             break;
         case 1: { /* destroy, alive or not */
             struct vgp_args_cuStreamDestroy_v2 d = {.hStream = x->handle};
-            raw_put(&r, x->event ? VGP_cuEventDestroy_v2 : VGP_cuStreamDestroy_v2, &d, sizeof(d), VGP_NO_REPLY);
+            raw_put(&r, x->event ? VGP_cuEventDestroy_v2 : VGP_cuStreamDestroy_v2, &d, sizeof(d),
+                    VGP_NO_REPLY);
             x->alive = false;
             break;
         }

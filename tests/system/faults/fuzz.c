@@ -35,12 +35,12 @@ static struct vgp_record *ping(struct raw *r, uint32_t slot)
     return raw_put(r, VGP_vgpPing, &a, sizeof(a), slot);
 }
 
-#define HEADER(ident, statement)                                                                   \
-    static void a_##ident(struct raw *r)                                                           \
-    {                                                                                              \
-        struct vgp_record *rec = ping(r, 0);                                                       \
-        statement;                                                                                 \
-        raw_publish(r);                                                                            \
+#define HEADER(ident, statement) \
+    static void a_##ident(struct raw *r) \
+    { \
+        struct vgp_record *rec = ping(r, 0); \
+        statement; \
+        raw_publish(r); \
     }
 HEADER(size_zero, rec->size = 0)
 HEADER(size_below_header, rec->size = 16)
@@ -168,14 +168,42 @@ static const struct attack {
     const char *name;
     void (*run)(struct raw *r);
 } attacks[] = {
-#define A(x) {#x, a_##x}
-    A(size_zero), A(size_below_header), A(size_header_only), A(size_misaligned), A(size_past_tail),
-    A(size_past_maximum), A(size_past_ring), A(size_all_ones), A(size_top_bit), A(call_zero),
-    A(call_unknown), A(call_unknown_high), A(flags), A(padding), A(slot_past), A(slot_high),
-    A(slot_missing), A(pad_in_the_middle), A(tail_back), A(tail_zero),
-    A(tail_beyond), A(tail_all_ones), A(tail_misaligned), A(tail_half_header),
-    A(wraps_inside_record), A(zeros), A(ones), A(args_padding), A(string_length),
-    A(string_unterminated), A(blob_total), A(blob_more_than_total),
+#define A(x) \
+    { \
+#x, a_##x \
+    }
+    A(size_zero),
+    A(size_below_header),
+    A(size_header_only),
+    A(size_misaligned),
+    A(size_past_tail),
+    A(size_past_maximum),
+    A(size_past_ring),
+    A(size_all_ones),
+    A(size_top_bit),
+    A(call_zero),
+    A(call_unknown),
+    A(call_unknown_high),
+    A(flags),
+    A(padding),
+    A(slot_past),
+    A(slot_high),
+    A(slot_missing),
+    A(pad_in_the_middle),
+    A(tail_back),
+    A(tail_zero),
+    A(tail_beyond),
+    A(tail_all_ones),
+    A(tail_misaligned),
+    A(tail_half_header),
+    A(wraps_inside_record),
+    A(zeros),
+    A(ones),
+    A(args_padding),
+    A(string_length),
+    A(string_unterminated),
+    A(blob_total),
+    A(blob_more_than_total),
 };
 
 static void result(const char *name, const char *what)
@@ -401,8 +429,9 @@ static void socket_messages(void)
     send(fd, &h, sizeof(h), MSG_NOSIGNAL);
     memset(&answer, 0, sizeof(answer));
     ssize_t n = recv(fd, &answer, sizeof(answer), 0);
-    result("hello_version", n > 0 && answer.refused.type == VGP_SOCK_REFUSED &&
-                                    answer.refused.text[0] ? NULL : "not refused with a text");
+    result("hello_version", n > 0 && answer.refused.type == VGP_SOCK_REFUSED && answer.refused.text[0]
+                                ? NULL
+                                : "not refused with a text");
     close(fd);
     h.version_major = VGP_VERSION_MAJOR;
     for (uint32_t size = 0; size <= sizeof(h) + 8; size += 8) {
@@ -431,15 +460,15 @@ static void socket_messages(void)
     memset(&answer, 0, sizeof(answer));
     send(r.sock, &m, sizeof(m), MSG_NOSIGNAL);
     n = recv(r.sock, &answer, sizeof(answer), 0);
-    result("map_no_fd", n <= 0 || (answer.mapped.type == VGP_SOCK_MAPPED && answer.mapped.status)
-                            ? NULL : "accepted");
+    result("map_no_fd",
+           n <= 0 || (answer.mapped.type == VGP_SOCK_MAPPED && answer.mapped.status) ? NULL : "accepted");
     raw_close(&r);
     if (raw_open(&r, path))
         return;
     char control[CMSG_SPACE(sizeof(int))] = {0};
     struct iovec iov = {&m, sizeof(m)};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
-                         .msg_controllen = sizeof(control)};
+    struct msghdr msg = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
     struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
     int memfd = memfd_create("unsealed", MFD_CLOEXEC);
     c->cmsg_level = SOL_SOCKET;
@@ -449,8 +478,8 @@ static void socket_messages(void)
     memset(&answer, 0, sizeof(answer));
     sendmsg(r.sock, &msg, MSG_NOSIGNAL);
     n = recv(r.sock, &answer, sizeof(answer), 0);
-    result("map_unsealed", n <= 0 || (answer.mapped.type == VGP_SOCK_MAPPED && answer.mapped.status)
-                               ? NULL : "accepted");
+    result("map_unsealed",
+           n <= 0 || (answer.mapped.type == VGP_SOCK_MAPPED && answer.mapped.status) ? NULL : "accepted");
     close(memfd);
     raw_close(&r);
     result("after_map", alive());

@@ -22,12 +22,41 @@
 #define WINDOW (16u << 20)
 
 static const char *const scenarios[] = {
-    "close", "short_answer", "unknown_answer", "refused_no_end", "no_fds", "one_fd", "wrong_fds",
-    "size_zero", "size_huge", "size_past_file", "no_magic", "version", "ring_size_odd",
-    "ring_size_zero", "ring_past_window", "replies_past_window", "slots_zero", "slots_huge",
-    "slot_size_zero", "notify_past_window", "notify_size_odd", "staging_past_window",
-    "staging_wraps", "dead", "dead_no_text_end", "shrinks", "reply_size", "reply_result", "reply_zeros",
-    "reply_ones", "notify_garbage", "notify_ahead", "head_ahead", "hello_names", NULL,
+    "close",
+    "short_answer",
+    "unknown_answer",
+    "refused_no_end",
+    "no_fds",
+    "one_fd",
+    "wrong_fds",
+    "size_zero",
+    "size_huge",
+    "size_past_file",
+    "no_magic",
+    "version",
+    "ring_size_odd",
+    "ring_size_zero",
+    "ring_past_window",
+    "replies_past_window",
+    "slots_zero",
+    "slots_huge",
+    "slot_size_zero",
+    "notify_past_window",
+    "notify_size_odd",
+    "staging_past_window",
+    "staging_wraps",
+    "dead",
+    "dead_no_text_end",
+    "shrinks",
+    "reply_size",
+    "reply_result",
+    "reply_zeros",
+    "reply_ones",
+    "notify_garbage",
+    "notify_ahead",
+    "head_ahead",
+    "hello_names",
+    NULL,
 };
 
 static const char *scenario;
@@ -46,7 +75,8 @@ static void fill_header(struct vgp_window_shared *h)
     h->reply_offset = is("replies_past_window") ? 0xfffff000u : 4096 + VGP_RING_SIZE;
     h->reply_slots = is("slots_zero") ? 0 : is("slots_huge") ? 0x40000000u : VGP_REPLY_SLOTS;
     h->reply_slot_size = is("slot_size_zero") ? 0 : VGP_REPLY_SLOT_SIZE;
-    h->notify_offset = is("notify_past_window") ? WINDOW : h->reply_offset + VGP_REPLY_SLOTS * VGP_REPLY_SLOT_SIZE;
+    h->notify_offset =
+        is("notify_past_window") ? WINDOW : h->reply_offset + VGP_REPLY_SLOTS * VGP_REPLY_SLOT_SIZE;
     h->notify_size = is("notify_size_odd") ? 12345 : VGP_NOTIFY_SIZE;
     h->staging_offset = is("staging_past_window") ? WINDOW : is("staging_wraps") ? ~0ull - 4095 : 2u << 20;
     h->staging_size = is("staging_wraps") ? 8192 : WINDOW - (2u << 20);
@@ -93,7 +123,8 @@ static void serve(int s, uint8_t *base)
             if (rec->size < 16 || rec->size > VGP_RING_SIZE)
                 break;
             if (rec->call != VGP_CALL_PAD && rec->reply_slot < VGP_REPLY_SLOTS) {
-                struct vgp_reply *r = (void *)(base + 4096 + VGP_RING_SIZE + rec->reply_slot * VGP_REPLY_SLOT_SIZE);
+                struct vgp_reply *r =
+                    (void *)(base + 4096 + VGP_RING_SIZE + rec->reply_slot * VGP_REPLY_SLOT_SIZE);
                 int fill = is("reply_ones") || is("hello_names") ? 0xff : 0;
                 memset(r + 1, fill, VGP_REPLY_SLOT_SIZE - sizeof(*r));
                 if (is("hello_names") && rec->call == VGP_vgpHello) {

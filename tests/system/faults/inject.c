@@ -69,18 +69,18 @@ static bool hit(unsigned kind)
     return true;
 }
 
-#define FAIL(kind, error, value)                                                                   \
-    do {                                                                                           \
-        if (hit(kind)) {                                                                           \
-            errno = (error);                                                                       \
-            return (value);                                                                        \
-        }                                                                                          \
+#define FAIL(kind, error, value) \
+    do { \
+        if (hit(kind)) { \
+            errno = (error); \
+            return (value); \
+        } \
     } while (0)
-#define NEXT(type, name, ...)                                                                      \
-    static type (*next)(__VA_ARGS__);                                                              \
-    if (!next) {                                                                                   \
-        void *sym_ = dlsym(RTLD_NEXT, #name);                                                      \
-        __builtin_memcpy(&next, &sym_, sizeof(sym_));                                              \
+#define NEXT(type, name, ...) \
+    static type (*next)(__VA_ARGS__); \
+    if (!next) { \
+        void *sym_ = dlsym(RTLD_NEXT, #name); \
+        __builtin_memcpy(&next, &sym_, sizeof(sym_)); \
     }
 
 void *malloc(size_t n)

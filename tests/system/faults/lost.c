@@ -28,23 +28,23 @@ __attribute__((constructor)) static void start(void)
 }
 
 #define GONE CUDA_ERROR_DEVICE_UNAVAILABLE
-#define NEXT(name, ...)                                                                            \
-    static CUresult (*next)(__VA_ARGS__);                                                          \
-    if (!next) {                                                                                   \
-        void *sym_ = dlsym(RTLD_NEXT, name);                                                       \
-        memcpy(&next, &sym_, sizeof(sym_));                                                        \
-    }                                                                                              \
-    if (lost)                                                                                      \
+#define NEXT(name, ...) \
+    static CUresult (*next)(__VA_ARGS__); \
+    if (!next) { \
+        void *sym_ = dlsym(RTLD_NEXT, name); \
+        memcpy(&next, &sym_, sizeof(sym_)); \
+    } \
+    if (lost) \
         return GONE;
 
 /* A wait of the driver's that ends when the GPU is lost. */
-#define WAIT(query, arg)                                                                           \
-    for (;;) {                                                                                     \
-        struct timespec ts = {0, 1000000};                                                         \
-        CUresult r_ = query(arg);                                                                  \
-        if (r_ != CUDA_ERROR_NOT_READY)                                                            \
-            return r_;                                                                             \
-        nanosleep(&ts, NULL);                                                                      \
+#define WAIT(query, arg) \
+    for (;;) { \
+        struct timespec ts = {0, 1000000}; \
+        CUresult r_ = query(arg); \
+        if (r_ != CUDA_ERROR_NOT_READY) \
+            return r_; \
+        nanosleep(&ts, NULL); \
     }
 
 CUresult cuStreamQuery(CUstream s)
@@ -59,20 +59,11 @@ CUresult cuEventQuery(CUevent e)
     return next(e);
 }
 
-CUresult cuStreamSynchronize(CUstream s)
-{
-    WAIT(cuStreamQuery, s)
-}
+CUresult cuStreamSynchronize(CUstream s){WAIT(cuStreamQuery, s)}
 
-CUresult cuEventSynchronize(CUevent e)
-{
-    WAIT(cuEventQuery, e)
-}
+CUresult cuEventSynchronize(CUevent e){WAIT(cuEventQuery, e)}
 
-CUresult cuCtxSynchronize(void)
-{
-    WAIT(cuStreamQuery, CU_STREAM_LEGACY)
-}
+CUresult cuCtxSynchronize(void){WAIT(cuStreamQuery, CU_STREAM_LEGACY)}
 
 CUresult cuEventRecord(CUevent e, CUstream s)
 {

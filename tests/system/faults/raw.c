@@ -106,8 +106,8 @@ static int welcome(struct raw *r, int *window)
         struct vgp_sock_refused refused;
     } m;
     struct iovec iov = {&m, sizeof(m)};
-    struct msghdr h = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
-                       .msg_controllen = sizeof(control)};
+    struct msghdr h = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
     struct pollfd p = {.fd = r->sock, .events = POLLIN};
 
     if (poll(&p, 1, RAW_WAIT_MS) != 1 || recvmsg(r->sock, &h, MSG_CMSG_CLOEXEC) < 8)
@@ -126,8 +126,10 @@ static int welcome(struct raw *r, int *window)
 
 int raw_open(struct raw *r, const char *path)
 {
-    struct vgp_sock_hello hello = {.type = VGP_SOCK_HELLO, .version_major = VGP_VERSION_MAJOR,
-                                   .version_minor = VGP_VERSION_MINOR, .label = "raw"};
+    struct vgp_sock_hello hello = {.type = VGP_SOCK_HELLO,
+                                   .version_major = VGP_VERSION_MAJOR,
+                                   .version_minor = VGP_VERSION_MINOR,
+                                   .label = "raw"};
     int window = -1;
 
     memset(r, 0, sizeof(*r));
@@ -172,8 +174,7 @@ void raw_close(struct raw *r)
     close(r->sock);
 }
 
-struct vgp_record *raw_put(struct raw *r, uint16_t call, const void *args, uint32_t args_size,
-                           uint32_t slot)
+struct vgp_record *raw_put(struct raw *r, uint16_t call, const void *args, uint32_t args_size, uint32_t slot)
 {
     uint32_t size = (uint32_t)sizeof(struct vgp_record) + ((args_size + 15) & ~15u);
     uint32_t at = (uint32_t)r->tail & (r->ring_size - 1);

@@ -15,8 +15,8 @@
 #include "vgp_sock.h"
 
 struct raw {
-    int sock; /* the connection, or the open device */
-    int bell; /* eventfd; -1 with the device */
+    int sock;                     /* the connection, or the open device */
+    int bell;                     /* eventfd; -1 with the device */
     volatile uint16_t *bell_page; /* with the device */
     uint16_t bell_value;
     volatile struct vgp_window_shared *w;
@@ -36,8 +36,7 @@ int raw_connect(const char *path);
 
 /* Writes a record with the given header fields and argument bytes at the tail (skipping to the start
  * of the ring with a pad record where it does not fit); does not publish. */
-struct vgp_record *raw_put(struct raw *r, uint16_t call, const void *args, uint32_t args_size,
-                           uint32_t slot);
+struct vgp_record *raw_put(struct raw *r, uint16_t call, const void *args, uint32_t args_size, uint32_t slot);
 /* Publishes everything put so far and rings the doorbell. */
 void raw_publish(struct raw *r);
 /* Stores any tail value and rings the doorbell. */

@@ -28,13 +28,13 @@ static CUdeviceptr mem[PIECES_MAX];
 static CUevent event[EVENTS];
 static unsigned char bytes[MB];
 
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        CUresult r_ = (call);                                                                      \
-        if (r_ != CUDA_SUCCESS) {                                                                  \
-            printf("sharer: %s returns %d\n", #call, r_);                                          \
-            return 1;                                                                              \
-        }                                                                                          \
+#define TRY(call) \
+    do { \
+        CUresult r_ = (call); \
+        if (r_ != CUDA_SUCCESS) { \
+            printf("sharer: %s returns %d\n", #call, r_); \
+            return 1; \
+        } \
     } while (0)
 
 static int start(void)
@@ -116,8 +116,7 @@ static int open_all(const char *path)
     if (load(path))
         return 1;
     for (unsigned i = 0; i < handles.pieces; i++) {
-        CUresult r = cuIpcOpenMemHandle(&mem[i], handles.mem[i],
-                                        CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+        CUresult r = cuIpcOpenMemHandle(&mem[i], handles.mem[i], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
         if (r == CUDA_SUCCESS && look(i))
             return 1;
         if (r != CUDA_SUCCESS && r != CUDA_ERROR_INVALID_HANDLE)
@@ -157,8 +156,7 @@ static int churn(const char *path)
     for (unsigned n = 0;; n++) {
         unsigned i = n % handles.pieces, k = n % EVENTS;
 
-        if (cuIpcOpenMemHandle(&mem[i], handles.mem[i], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) ==
-                CUDA_SUCCESS &&
+        if (cuIpcOpenMemHandle(&mem[i], handles.mem[i], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == CUDA_SUCCESS &&
             (look(i) || cuIpcCloseMemHandle(mem[i]) != CUDA_SUCCESS))
             return 1;
         if (cuIpcOpenEventHandle(&event[k], handles.event[k]) == CUDA_SUCCESS &&

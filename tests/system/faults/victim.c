@@ -78,11 +78,11 @@ static int fail(const char *what, CUresult r)
     return 1;
 }
 
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        CUresult r_ = (call);                                                                      \
-        if (r_ != CUDA_SUCCESS)                                                                    \
-            return fail(#call, r_);                                                                \
+#define TRY(call) \
+    do { \
+        CUresult r_ = (call); \
+        if (r_ != CUDA_SUCCESS) \
+            return fail(#call, r_); \
     } while (0)
 
 static int start(void)
@@ -247,8 +247,8 @@ static int pin(unsigned mb)
     pointer = cuMemHostGetDevicePointer(&on_device, p, 0);
     small = cuMemHostAlloc(&q, 8192, CU_MEMHOSTALLOC_DEVICEMAP);
     TRY(cuMemFreeHost(p));
-    printf("victim: %u MB pinned: mapped %d, else %zu bytes wrong, pointer %d, then 8 KB: %d\n", mb, mapped, wrong,
-           pointer, small);
+    printf("victim: %u MB pinned: mapped %d, else %zu bytes wrong, pointer %d, then 8 KB: %d\n", mb, mapped,
+           wrong, pointer, small);
     return mapped != CUDA_ERROR_OUT_OF_MEMORY || wrong || pointer != CUDA_ERROR_NOT_SUPPORTED || small;
 }
 
@@ -465,7 +465,8 @@ static int inherited(void)
         snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
         n = readlink(link, to, sizeof(to) - 1);
         to[n > 0 ? n : 0] = '\0';
-        if (n > 0 && (strstr(to, "vgpu") || strstr(to, "memfd") || strstr(to, "socket") || strstr(to, "event"))) {
+        if (n > 0 &&
+            (strstr(to, "vgpu") || strstr(to, "memfd") || strstr(to, "socket") || strstr(to, "event"))) {
             printf("victim: descriptor %d is inherited: %s\n", fd, to);
             return 1;
         }

@@ -38,7 +38,7 @@ static void event(uint16_t type, uint64_t serial, const void *head, size_t head_
 {
     static const uint8_t zero[8];
     size_t exact = sizeof(struct vgp_event) + head_size + body_size;
-    struct vgp_event e = { .size = (uint32_t)vgp_pad_to_8(exact), .type = type, .serial = serial };
+    struct vgp_event e = {.size = (uint32_t)vgp_pad_to_8(exact), .type = type, .serial = serial};
 
     put(&e, sizeof(e));
     put(head, head_size);
@@ -52,8 +52,10 @@ static void call(uint64_t serial, uint16_t number, uint32_t slot, const void *ar
     struct {
         struct vgp_record r;
         uint8_t args[512];
-    } one = { .r = { .size = (uint32_t)((sizeof(one.r) + size + 15) & ~15u), .call = number,
-                     .reply_slot = slot, .reply_seq = 1 } };
+    } one = {.r = {.size = (uint32_t)((sizeof(one.r) + size + 15) & ~15u),
+                   .call = number,
+                   .reply_slot = slot,
+                   .reply_seq = 1}};
 
     memcpy(one.args, args, size);
     event(VGP_EVENT_CALL, serial, &one, one.r.size, data, data_size);
@@ -65,7 +67,7 @@ static void reply(uint64_t serial, int32_t code, const void *payload, uint32_t s
     struct {
         struct vgp_event_reply h;
         uint8_t payload[512];
-    } one = { .h = { code, size, data_size, 0 } };
+    } one = {.h = {code, size, data_size, 0}};
 
     memcpy(one.payload, payload, size);
     event(VGP_EVENT_REPLY, serial, &one, sizeof(one.h) + vgp_pad_to_8(size), data, data_size);
@@ -73,25 +75,41 @@ static void reply(uint64_t serial, int32_t code, const void *payload, uint32_t s
 
 static void build(void)
 {
-    struct vgp_recording_header h = { .magic = VGP_RECORDING_MAGIC, .version = VGP_RECORDING_VERSION,
-                                      .protocol_major = VGP_VERSION_MAJOR, .staging_size = 1 << 20,
-                                      .reply_slots = 64, .program = "test" };
-    struct { struct vgp_args_vgpHello a; char label[8]; } hello = { { 1, 1, 5, { 0 } }, "name" };
-    struct { struct vgp_ret_vgpHello r; char provider[8]; } helloed = { .r = { .provider_len = 5 },
-                                                                        .provider = "soft" };
-    struct vgp_args_vgpRegionRegister region = { .region = 3, .va = 0x7f0000000000, .length = 65536 };
-    struct vgp_ret_vgpRegionRegister registered = { 0x7f0000000000 };
-    struct vgp_args_vgpCopy up = { .dstKind = VGP_COPY_DEVICE, .srcKind = VGP_COPY_STAGING, .dst = 0x2000,
-                                   .dstPitch = 64, .dstHeight = 2, .src = 128, .srcPitch = 32,
-                                   .srcHeight = 2, .widthBytes = 16, .height = 2, .depth = 1,
-                                   .when = VGP_WHEN_COMPLETE };
+    struct vgp_recording_header h = {.magic = VGP_RECORDING_MAGIC,
+                                     .version = VGP_RECORDING_VERSION,
+                                     .protocol_major = VGP_VERSION_MAJOR,
+                                     .staging_size = 1 << 20,
+                                     .reply_slots = 64,
+                                     .program = "test"};
+    struct {
+        struct vgp_args_vgpHello a;
+        char label[8];
+    } hello = {{1, 1, 5, {0}}, "name"};
+    struct {
+        struct vgp_ret_vgpHello r;
+        char provider[8];
+    } helloed = {.r = {.provider_len = 5}, .provider = "soft"};
+    struct vgp_args_vgpRegionRegister region = {.region = 3, .va = 0x7f0000000000, .length = 65536};
+    struct vgp_ret_vgpRegionRegister registered = {0x7f0000000000};
+    struct vgp_args_vgpCopy up = {.dstKind = VGP_COPY_DEVICE,
+                                  .srcKind = VGP_COPY_STAGING,
+                                  .dst = 0x2000,
+                                  .dstPitch = 64,
+                                  .dstHeight = 2,
+                                  .src = 128,
+                                  .srcPitch = 32,
+                                  .srcHeight = 2,
+                                  .widthBytes = 16,
+                                  .height = 2,
+                                  .depth = 1,
+                                  .when = VGP_WHEN_COMPLETE};
     struct vgp_args_vgpCopy down = up;
-    struct vgp_ret_vgpCopy copied = { 0 };
-    struct vgp_event_notify note = { VGP_NOTIFY_HOST_FUNC, 12, 7 };
-    struct vgp_event_done done = { 1, 2 };
-    struct vgp_event_host host = { 3, 24, 4096 };
-    struct vgp_args_vgpRegionUnregister gone = { .region = 3 };
-    struct vgp_event_end end = { .reason = VGP_END_EXIT, .calls = 5 };
+    struct vgp_ret_vgpCopy copied = {0};
+    struct vgp_event_notify note = {VGP_NOTIFY_HOST_FUNC, 12, 7};
+    struct vgp_event_done done = {1, 2};
+    struct vgp_event_host host = {3, 24, 4096};
+    struct vgp_args_vgpRegionUnregister gone = {.region = 3};
+    struct vgp_event_end end = {.reason = VGP_END_EXIT, .calls = 5};
     uint8_t bytes[64] = "0123456789";
 
     down.dstKind = VGP_COPY_STAGING;
@@ -160,7 +178,7 @@ static void cuts(void)
 
 static void damages(void)
 {
-    static const uint8_t masks[] = { 0x01, 0x80, 0xff };
+    static const uint8_t masks[] = {0x01, 0x80, 0xff};
     size_t taken = 0, refused = 0;
     char why[256];
 
@@ -174,8 +192,8 @@ static void damages(void)
             file[i] ^= masks[k];
         }
     }
-    printf("%zu damaged recordings: %zu refused, %zu read (what was damaged is contents)\n",
-           taken + refused, refused, taken);
+    printf("%zu damaged recordings: %zu refused, %zu read (what was damaged is contents)\n", taken + refused,
+           refused, taken);
     result("a damaged byte anywhere does no harm", refused > used / 2);
 }
 
@@ -210,35 +228,33 @@ static size_t find(uint16_t type, uint64_t serial)
 static void lies(void)
 {
     static const struct lie table[] = {
-        { "a record larger than its event", IN_RECORD(size), VGP_EVENT_CALL, 1, 4, 65536, "proper header" },
-        { "a call that nobody knows", IN_RECORD(call), VGP_EVENT_CALL, 1, 2, 0x7ffe, "does not know" },
-        { "a reply slot beyond the last", IN_RECORD(reply_slot), VGP_EVENT_CALL, 1, 4, 64, "reply slot" },
-        { "a text longer than its record", IN_ARGS(vgpHello, label_len), VGP_EVENT_CALL, 1, 4, 60,
-          "do not fit" },
-        { "a text without its end", IN_ARGS(vgpHello, label_len), VGP_EVENT_CALL, 1, 4, 3, "do not fit" },
-        { "a call that was left out", 8, VGP_EVENT_CALL, 3, 8, 9, "follows call" },
-        { "a copy from beyond the staging area", IN_ARGS(vgpCopy, src), VGP_EVENT_CALL, 3, 8, 1 << 20,
-          "outside of the staging" },
-        { "a copy whose size wraps", IN_ARGS(vgpCopy, srcPitch), VGP_EVENT_CALL, 3, 8, UINT64_MAX,
-          "outside of the staging" },
-        { "a copy with too little data", IN_ARGS(vgpCopy, widthBytes), VGP_EVENT_CALL, 3, 8, 32,
-          "bytes of data" },
-        { "a copy of no rows", IN_ARGS(vgpCopy, height), VGP_EVENT_CALL, 4, 8, 0, "outside of the staging" },
-        { "memory that wraps", IN_ARGS(vgpRegionRegister, va), VGP_EVENT_CALL, 2, 8,
-          UINT64_C(0xfffffffffffff000), "registered" },
-        { "a reply to nobody", 8, VGP_EVENT_REPLY, 4, 8, 2, "waits for none" },
-        { "a reply with a result that is none", IN_REPLY(result), VGP_EVENT_REPLY, 4, 4, 70000,
-          "wrong sizes" },
-        { "a reply that claims more than it has", IN_REPLY(payload), VGP_EVENT_REPLY, 1, 4, 4000,
-          "wrong sizes" },
-        { "a reply with data of another size", IN_REPLY(data), VGP_EVENT_REPLY, 4, 4, 31,
-          "did not ask for" },
-        { "bytes beyond registered memory", 16 + 8, VGP_EVENT_HOST_WRITE, 0, 8, 65530, "not registered" },
-        { "bytes of memory that is not there", 16, VGP_EVENT_HOST_RESULT, 0, 4, 9, "not registered" },
-        { "a host function that cannot be", 16, VGP_EVENT_HOST_DONE, 0, 4, VGP_HOST_RUNS, "slot" },
-        { "an event that is longer than the file", 0, VGP_EVENT_END, 0, 4, 64, "cut off" },
-        { "an event of a type that nobody knows", 4, VGP_EVENT_HOST_DONE, 0, 2, 99, "does not know" },
-        { "an end that counts wrong", 16 + 8, VGP_EVENT_END, 0, 8, 4, "does not fit" },
+        {"a record larger than its event", IN_RECORD(size), VGP_EVENT_CALL, 1, 4, 65536, "proper header"},
+        {"a call that nobody knows", IN_RECORD(call), VGP_EVENT_CALL, 1, 2, 0x7ffe, "does not know"},
+        {"a reply slot beyond the last", IN_RECORD(reply_slot), VGP_EVENT_CALL, 1, 4, 64, "reply slot"},
+        {"a text longer than its record", IN_ARGS(vgpHello, label_len), VGP_EVENT_CALL, 1, 4, 60,
+         "do not fit"},
+        {"a text without its end", IN_ARGS(vgpHello, label_len), VGP_EVENT_CALL, 1, 4, 3, "do not fit"},
+        {"a call that was left out", 8, VGP_EVENT_CALL, 3, 8, 9, "follows call"},
+        {"a copy from beyond the staging area", IN_ARGS(vgpCopy, src), VGP_EVENT_CALL, 3, 8, 1 << 20,
+         "outside of the staging"},
+        {"a copy whose size wraps", IN_ARGS(vgpCopy, srcPitch), VGP_EVENT_CALL, 3, 8, UINT64_MAX,
+         "outside of the staging"},
+        {"a copy with too little data", IN_ARGS(vgpCopy, widthBytes), VGP_EVENT_CALL, 3, 8, 32,
+         "bytes of data"},
+        {"a copy of no rows", IN_ARGS(vgpCopy, height), VGP_EVENT_CALL, 4, 8, 0, "outside of the staging"},
+        {"memory that wraps", IN_ARGS(vgpRegionRegister, va), VGP_EVENT_CALL, 2, 8,
+         UINT64_C(0xfffffffffffff000), "registered"},
+        {"a reply to nobody", 8, VGP_EVENT_REPLY, 4, 8, 2, "waits for none"},
+        {"a reply with a result that is none", IN_REPLY(result), VGP_EVENT_REPLY, 4, 4, 70000, "wrong sizes"},
+        {"a reply that claims more than it has", IN_REPLY(payload), VGP_EVENT_REPLY, 1, 4, 4000,
+         "wrong sizes"},
+        {"a reply with data of another size", IN_REPLY(data), VGP_EVENT_REPLY, 4, 4, 31, "did not ask for"},
+        {"bytes beyond registered memory", 16 + 8, VGP_EVENT_HOST_WRITE, 0, 8, 65530, "not registered"},
+        {"bytes of memory that is not there", 16, VGP_EVENT_HOST_RESULT, 0, 4, 9, "not registered"},
+        {"a host function that cannot be", 16, VGP_EVENT_HOST_DONE, 0, 4, VGP_HOST_RUNS, "slot"},
+        {"an event that is longer than the file", 0, VGP_EVENT_END, 0, 4, 64, "cut off"},
+        {"an event of a type that nobody knows", 4, VGP_EVENT_HOST_DONE, 0, 2, 99, "does not know"},
+        {"an end that counts wrong", 16 + 8, VGP_EVENT_END, 0, 8, 4, "does not fit"},
     };
     char why[256];
 

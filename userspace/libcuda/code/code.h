@@ -21,12 +21,11 @@ struct vcu_param {
 struct vcu_func {
     struct vcu_func *next; /* of the same parent */
     uint64_t handle;
-    uint64_t parent; /* module (CUfunction) or library (CUkernel) handle */
-    _Atomic uint64_t
-        function;            /* kernel: its CUfunction in the current context, 0 = not asked yet */
-    struct vcu_func *kernel; /* function that came from a kernel: that kernel */
-    uint64_t context;        /* function: owner */
-    int device;              /* whose attributes are cached */
+    uint64_t parent;           /* module (CUfunction) or library (CUkernel) handle */
+    _Atomic uint64_t function; /* kernel: its CUfunction in the current context, 0 = not asked yet */
+    struct vcu_func *kernel;   /* function that came from a kernel: that kernel */
+    uint64_t context;          /* function: owner */
+    int device;                /* whose attributes are cached */
     int attributes[VCU_FUNC_ATTRIBUTES]; /* by CUfunction_attribute */
     uint32_t attribute_count;
     _Atomic bool launched; /* a launch of it has been issued with success */
@@ -40,11 +39,11 @@ struct vcu_func {
 /* A module or a library. */
 struct vcu_unit {
     uint64_t handle;
-    uint64_t context;       /* module: owner; library: 0 */
-    uint64_t module;        /* library: its CUmodule once asked for */
-    uint64_t library;       /* module that is a library's: that library */
-    pthread_mutex_t lock;   /* protects funcs and refs */
-    struct vcu_func *funcs; /* looked up so far */
+    uint64_t context;        /* module: owner; library: 0 */
+    uint64_t module;         /* library: its CUmodule once asked for */
+    uint64_t library;        /* module that is a library's: that library */
+    pthread_mutex_t lock;    /* protects funcs and refs */
+    struct vcu_func *funcs;  /* looked up so far */
     struct vcu_texref *refs; /* texture and surface references looked up so far */
 };
 /* Serialises library -> module and kernel -> function, which happen once each. */
@@ -71,8 +70,7 @@ struct vcu_image {
  * Returns CUDA_SUCCESS, CUDA_ERROR_INVALID_IMAGE or CUDA_ERROR_INVALID_VALUE (NULL); *why is then a
  * static text that names the wrong part.
  */
-CUresult vcu_image_measure(const void *code, uint64_t limit, struct vcu_image *image,
-                           const char **why);
+CUresult vcu_image_measure(const void *code, uint64_t limit, struct vcu_image *image, const char **why);
 /* Frees what vcu_image_measure() put together, if anything. */
 void vcu_image_done(struct vcu_image *image);
 /* The whole of a regular file below 1 GiB with a NUL added, which *size counts; *text is the

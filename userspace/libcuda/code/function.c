@@ -29,8 +29,7 @@ static CUresult get_attribute(struct vcu_func *f, int *pi, CUfunction_attribute 
     return res;
 }
 
-static CUresult set_attribute(struct vcu_func *f, CUfunction_attribute attrib, int value,
-                              int device)
+static CUresult set_attribute(struct vcu_func *f, CUfunction_attribute attrib, int value, int device)
 {
     CUresult res;
 
@@ -59,8 +58,7 @@ CUresult vcu_cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, i
 
     if (res == CUDA_SUCCESS)
         res = find_function(hfunc, &f);
-    return res != CUDA_SUCCESS ? res
-                               : set_attribute(f, attrib, value, vcu_context_find(NULL)->device);
+    return res != CUDA_SUCCESS ? res : set_attribute(f, attrib, value, vcu_context_find(NULL)->device);
 }
 
 static CUresult find_kernel(CUkernel kernel, CUdevice dev, struct vcu_func **f)
@@ -73,8 +71,7 @@ static CUresult find_kernel(CUkernel kernel, CUdevice dev, struct vcu_func **f)
     return find_function((CUfunction)(void *)kernel, f);
 }
 
-CUresult vcu_cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel,
-                                  CUdevice dev)
+CUresult vcu_cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev)
 {
     struct vcu_func *f;
     CUresult res = find_kernel(kernel, dev, &f);
@@ -82,8 +79,7 @@ CUresult vcu_cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel
     return res != CUDA_SUCCESS ? res : get_attribute(f, pi, attrib, dev);
 }
 
-CUresult vcu_cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel,
-                                  CUdevice dev)
+CUresult vcu_cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev)
 {
     struct vcu_func *f;
     CUresult res = find_kernel(kernel, dev, &f);
@@ -135,8 +131,7 @@ CUresult vcu_cuFuncGetName(const char **name, CUfunction hfunc)
     return CUDA_SUCCESS;
 }
 
-CUresult vcu_cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset,
-                                size_t *paramSize)
+CUresult vcu_cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
 {
     struct vcu_func *f;
     CUresult res = vcu_check_init();
@@ -195,11 +190,10 @@ CUresult vcu_cuFuncLoad(CUfunction function)
 }
 
 /* The block size with the most resident threads, found as the documentation describes it. */
-CUresult
-vcu_cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize, CUfunction func,
-                                              CUoccupancyB2DSize blockSizeToDynamicSMemSize,
-                                              size_t dynamicSMemSize, int blockSizeLimit,
-                                              unsigned int flags)
+CUresult vcu_cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize, CUfunction func,
+                                                       CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                                       size_t dynamicSMemSize, int blockSizeLimit,
+                                                       unsigned int flags)
 {
     const int *a;
     struct vcu_func *f;
@@ -222,8 +216,8 @@ vcu_cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize, 
         limit = blockSizeLimit;
     for (int size = (limit + warp - 1) / warp * warp; size > 0; size -= warp) {
         int threads = size < limit ? size : limit;
-        size_t shared = blockSizeToDynamicSMemSize != NULL ? blockSizeToDynamicSMemSize(threads)
-                                                           : dynamicSMemSize;
+        size_t shared =
+            blockSizeToDynamicSMemSize != NULL ? blockSizeToDynamicSMemSize(threads) : dynamicSMemSize;
         int blocks = 0;
 
         res = vgp_call_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(

@@ -200,8 +200,7 @@ static uint32_t read_magic(const void *code, uint64_t limit)
     return magic;
 }
 
-CUresult vcu_image_measure(const void *code, uint64_t limit, struct vcu_image *image,
-                           const char **why)
+CUresult vcu_image_measure(const void *code, uint64_t limit, struct vcu_image *image, const char **why)
 {
     const void *const *objects = NULL;
     uint32_t magic;

@@ -14,7 +14,7 @@
 
 static CUresult measure(const void *p, uint64_t limit, uint64_t *size, enum vcu_image_kind *kind)
 {
-    struct vcu_image image = { 0 };
+    struct vcu_image image = {0};
     const char *why = NULL;
     CUresult r = vcu_image_measure(p, limit, &image, &why);
 
@@ -27,13 +27,11 @@ static CUresult measure(const void *p, uint64_t limit, uint64_t *size, enum vcu_
 /* An ELF file of 64 + 100 bytes of sections + 3 section headers (the last NOBITS and huge). */
 static uint64_t make_elf(uint8_t *out)
 {
-    Elf64_Ehdr eh = { .e_shoff = 168,
-                      .e_shnum = 3,
-                      .e_shentsize = sizeof(Elf64_Shdr),
-                      .e_phentsize = sizeof(Elf64_Phdr) };
-    Elf64_Shdr sh[3] = { { 0 },
-                         { .sh_type = SHT_PROGBITS, .sh_offset = 64, .sh_size = 100 },
-                         { .sh_type = SHT_NOBITS, .sh_offset = 164, .sh_size = 1 << 30 } };
+    Elf64_Ehdr eh = {
+        .e_shoff = 168, .e_shnum = 3, .e_shentsize = sizeof(Elf64_Shdr), .e_phentsize = sizeof(Elf64_Phdr)};
+    Elf64_Shdr sh[3] = {{0},
+                        {.sh_type = SHT_PROGBITS, .sh_offset = 64, .sh_size = 100},
+                        {.sh_type = SHT_NOBITS, .sh_offset = 164, .sh_size = 1 << 30}};
 
     memset(out, 0, 168);
     memcpy(eh.e_ident, ELFMAG, SELFMAG);
@@ -110,11 +108,11 @@ static void test_fatbin_and_wrapper(void **state)
         uint16_t version, header;
         uint64_t size;
         uint8_t body[48];
-    } fat = { 0xba55ed50, 1, 16, 48, { 0 } };
+    } fat = {0xba55ed50, 1, 16, 48, {0}};
     struct {
         uint32_t magic, version;
         const void *data, *more;
-    } wrapper = { 0x466243b1, 1, &fat, NULL };
+    } wrapper = {0x466243b1, 1, &fat, NULL};
     uint64_t size;
     enum vcu_image_kind kind;
     struct vcu_image image;
@@ -137,8 +135,8 @@ static void test_fatbin_and_wrapper(void **state)
         uint16_t version, header;
         uint64_t size;
         uint8_t body[9];
-    } object = { 0xba55ed50, 1, 16, 9, "an objec" };
-    const void *objects[] = { &object, &object, NULL };
+    } object = {0xba55ed50, 1, 16, 9, "an objec"};
+    const void *objects[] = {&object, &object, NULL};
 
     wrapper.more = objects;
     assert_int_equal(vcu_image_measure(&wrapper, 0, &image, &why), CUDA_SUCCESS);

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-CUresult vcu_jit_parse(const char *call, struct vcu_jit *jit, unsigned n,
-                       const CUjit_option *options, void **values)
+CUresult vcu_jit_parse(const char *call, struct vcu_jit *jit, unsigned n, const CUjit_option *options,
+                       void **values)
 {
     memset(jit, 0, sizeof(*jit));
     if (n != 0 && (options == NULL || values == NULL))
@@ -35,7 +35,8 @@ CUresult vcu_jit_parse(const char *call, struct vcu_jit *jit, unsigned n,
         case CU_JIT_GLOBAL_SYMBOL_COUNT:
             return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
                               "JIT option %d: symbols of the host cannot be linked into device code "
-                              "of another machine", (int)options[i]);
+                              "of another machine",
+                              (int)options[i]);
         case CU_JIT_REFERENCED_KERNEL_NAMES:
         case CU_JIT_REFERENCED_KERNEL_COUNT:
         case CU_JIT_REFERENCED_VARIABLE_NAMES:

@@ -27,8 +27,8 @@ struct vcu_jit {
  * Sorts the options out. `values` must stay valid as long as *jit is used. INVALID_VALUE: an option
  * that cuda.h does not know, or NULL arrays; NOT_SUPPORTED: host symbols for the device linker.
  */
-CUresult vcu_jit_parse(const char *call, struct vcu_jit *jit, unsigned n,
-                       const CUjit_option *options, void **values);
+CUresult vcu_jit_parse(const char *call, struct vcu_jit *jit, unsigned n, const CUjit_option *options,
+                       void **values);
 /* Bytes of the log that the host shall keep; 0: it is not wanted. */
 uint32_t vcu_jit_log_room(const struct vcu_jit_log *log);
 /* Writes a log of n bytes (without a NUL) where the application wants it; does nothing without. */

@@ -45,8 +45,8 @@ static CUresult check_geometry(const int *dev, const struct vcu_launch *l, const
     return CUDA_SUCCESS;
 }
 
-CUresult vcu_launch_check(const int *dev, const struct vcu_func *f, bool kernel,
-                          const struct vcu_launch *l, const char **why)
+CUresult vcu_launch_check(const int *dev, const struct vcu_func *f, bool kernel, const struct vcu_launch *l,
+                          const char **why)
 {
     uint64_t threads = (uint64_t)l->block[0] * l->block[1] * l->block[2];
     int func_threads = f->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
@@ -111,8 +111,7 @@ CUresult vcu_launch_pack(const struct vcu_func *f, void **params, void **extra, 
     return CUDA_SUCCESS;
 }
 
-static CUresult launch(const char *call, CUfunction func, struct vcu_launch *l, void **params,
-                       void **extra)
+static CUresult launch(const char *call, CUfunction func, struct vcu_launch *l, void **params, void **extra)
 {
     uint8_t small[1024], *buffer = small;
     struct vcu_func *f;
@@ -145,18 +144,18 @@ static CUresult launch(const char *call, CUfunction func, struct vcu_launch *l, 
     if (res != CUDA_SUCCESS) {
         if (buffer != small)
             free(buffer);
-        return VCU_REFUSE(res, call, "%s: kernelParams and extra do not fit its %u parameters",
-                          f->name, f->param_count);
+        return VCU_REFUSE(res, call, "%s: kernelParams and extra do not fit its %u parameters", f->name,
+                          f->param_count);
     }
     /* The first launch of a function is where the driver loads or compiles it: whether there is code
        for this GPU at all is known at once. Later launches are not waited for. */
     if (!atomic_load_explicit(&f->launched, memory_order_relaxed))
         l->flags |= VGP_LAUNCH_REPLY;
     reply = (l->flags & VGP_LAUNCH_REPLY) != 0;
-    res = vgp_send_vgpLaunch(&s, reply, func, l->grid[0], l->grid[1], l->grid[2], l->block[0],
-                             l->block[1], l->block[2], l->shared, l->stream, l->flags,
-                             l->attribute_ids, l->attributes, l->attribute_values,
-                             l->attributes * (uint32_t)sizeof(l->attribute_values[0]), data, size);
+    res = vgp_send_vgpLaunch(&s, reply, func, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1],
+                             l->block[2], l->shared, l->stream, l->flags, l->attribute_ids, l->attributes,
+                             l->attribute_values, l->attributes * (uint32_t)sizeof(l->attribute_values[0]),
+                             data, size);
     if (buffer != small)
         free(buffer);
     if (res == CUDA_SUCCESS && reply)
@@ -169,14 +168,13 @@ static CUresult launch(const char *call, CUfunction func, struct vcu_launch *l, 
     return res;
 }
 
-CUresult vcu_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
-                            unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
-                            unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
-                            void **kernelParams, void **extra)
+CUresult vcu_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+                            unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+                            unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
 {
     struct vcu_launch l = {
-        .grid = { gridDimX, gridDimY, gridDimZ },
-        .block = { blockDimX, blockDimY, blockDimZ },
+        .grid = {gridDimX, gridDimY, gridDimZ},
+        .block = {blockDimX, blockDimY, blockDimZ},
         .shared = sharedMemBytes,
         .stream = vcu_stream(hStream),
     };
@@ -185,14 +183,13 @@ CUresult vcu_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gr
 }
 
 CUresult vcu_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
-                                       unsigned int gridDimZ, unsigned int blockDimX,
-                                       unsigned int blockDimY, unsigned int blockDimZ,
-                                       unsigned int sharedMemBytes, CUstream hStream,
+                                       unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+                                       unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
                                        void **kernelParams)
 {
     struct vcu_launch l = {
-        .grid = { gridDimX, gridDimY, gridDimZ },
-        .block = { blockDimX, blockDimY, blockDimZ },
+        .grid = {gridDimX, gridDimY, gridDimZ},
+        .block = {blockDimX, blockDimY, blockDimZ},
         .shared = sharedMemBytes,
         .stream = vcu_stream(hStream),
         /* COOPERATIVE_LAUNCH_TOO_LARGE is an error of the launch itself. */
@@ -206,8 +203,7 @@ CUresult vcu_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsi
  */
 static CUresult take_attributes(const CUlaunchConfig *config, struct vcu_launch *l)
 {
-    if (config->numAttrs > VCU_MAX_LAUNCH_ATTRIBUTES ||
-        (config->numAttrs != 0 && config->attrs == NULL))
+    if (config->numAttrs > VCU_MAX_LAUNCH_ATTRIBUTES || (config->numAttrs != 0 && config->attrs == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < config->numAttrs; i++) {
         const CUlaunchAttribute *a = &config->attrs[i];
@@ -236,8 +232,7 @@ static CUresult take_attributes(const CUlaunchConfig *config, struct vcu_launch 
         case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
         case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
             return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuLaunchKernelEx",
-                              "launch attribute %d (an event or a graph node) is not served",
-                              (int)a->id);
+                              "launch attribute %d (an event or a graph node) is not served", (int)a->id);
         default:
             return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuLaunchKernelEx",
                               "launch attribute %d is unknown or not for launches", (int)a->id);
@@ -249,12 +244,11 @@ static CUresult take_attributes(const CUlaunchConfig *config, struct vcu_launch 
     return CUDA_SUCCESS;
 }
 
-CUresult vcu_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
-                              void **extra)
+CUresult vcu_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 {
     uint32_t ids[VCU_MAX_LAUNCH_ATTRIBUTES];
     CUlaunchAttributeValue values[VCU_MAX_LAUNCH_ATTRIBUTES];
-    struct vcu_launch l = { .attribute_ids = ids, .attribute_values = values };
+    struct vcu_launch l = {.attribute_ids = ids, .attribute_values = values};
     CUresult res = vcu_check_context();
 
     if (res != CUDA_SUCCESS)
@@ -277,12 +271,12 @@ CUresult vcu_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void *
 
 /* ---- clusters ------------------------------------------------------------------------------- */
 
-CUresult vcu_clusters_ask(const char *call, int *out, CUfunction func,
-                             const CUlaunchConfig *config, uint32_t what)
+CUresult vcu_clusters_ask(const char *call, int *out, CUfunction func, const CUlaunchConfig *config,
+                          uint32_t what)
 {
     uint32_t ids[VCU_MAX_LAUNCH_ATTRIBUTES];
     CUlaunchAttributeValue values[VCU_MAX_LAUNCH_ATTRIBUTES];
-    struct vcu_launch l = { .attribute_ids = ids, .attribute_values = values };
+    struct vcu_launch l = {.attribute_ids = ids, .attribute_values = values};
     CUresult res = vcu_check_context();
 
     if (res != CUDA_SUCCESS)
@@ -292,12 +286,13 @@ CUresult vcu_clusters_ask(const char *call, int *out, CUfunction func,
     if (!vcu_func_ok(func))
         return VCU_REFUSE(CUDA_ERROR_INVALID_HANDLE, call, "the function handle is not live");
     if (!vcu_stream_ok(vcu_stream(config->hStream)))
-        return VCU_REFUSE(vcu_stream_error(vcu_stream(config->hStream)), call, "the stream handle is not live");
+        return VCU_REFUSE(vcu_stream_error(vcu_stream(config->hStream)), call,
+                          "the stream handle is not live");
     res = take_attributes(config, &l);
     if (res != CUDA_SUCCESS)
         return res;
     return vgp_call_vgpOccupancyClusters(
         func, what, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
-        config->blockDimY, config->blockDimZ, config->sharedMemBytes, vcu_stream(config->hStream),
-        ids, l.attributes, values, l.attributes * (uint32_t)sizeof(values[0]), out);
+        config->blockDimY, config->blockDimZ, config->sharedMemBytes, vcu_stream(config->hStream), ids,
+        l.attributes, values, l.attributes * (uint32_t)sizeof(values[0]), out);
 }

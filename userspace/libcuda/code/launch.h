@@ -22,8 +22,8 @@ struct vcu_launch {
  * The errors that a launch reports at once (cuLaunchKernel's documentation). `dev` is the device's
  * attribute array; `kernel`: the handle is a CUkernel. *why names the reason.
  */
-CUresult vcu_launch_check(const int *dev, const struct vcu_func *f, bool kernel,
-                          const struct vcu_launch *l, const char **why);
+CUresult vcu_launch_check(const int *dev, const struct vcu_func *f, bool kernel, const struct vcu_launch *l,
+                          const char **why);
 /*
  * Packs kernelParams into buffer (at least f->param_bytes long) or takes the buffer of `extra`.
  * CUDA_ERROR_INVALID_VALUE: both or neither given, an unknown extra id, too large.

@@ -12,12 +12,9 @@
 #include "launch.h"
 
 static int device[VCU_MAX_ATTRIBUTES] = {
-    [CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 1024,
-    [CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X] = 1024,
-    [CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y] = 1024,
-    [CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z] = 64,
-    [CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X] = 2147483647,
-    [CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y] = 65535,
+    [CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 1024, [CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X] = 1024,
+    [CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y] = 1024,       [CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z] = 64,
+    [CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X] = 2147483647,  [CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y] = 65535,
     [CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z] = 65535,
 };
 
@@ -37,36 +34,36 @@ static void test_limits(void **state)
         uint32_t grid[3], block[3], shared;
         CUresult expect;
     } rows[] = {
-        { { 1, 1, 1 }, { 1, 1, 1 }, 0, CUDA_SUCCESS },
-        { { 0, 1, 1 }, { 1, 1, 1 }, 0, CUDA_ERROR_INVALID_VALUE },
-        { { 1, 0, 1 }, { 1, 1, 1 }, 0, CUDA_ERROR_INVALID_VALUE },
-        { { 1, 1, 0 }, { 1, 1, 1 }, 0, CUDA_ERROR_INVALID_VALUE },
-        { { 1, 1, 1 }, { 0, 1, 1 }, 0, CUDA_ERROR_INVALID_VALUE },
-        { { 1, 1, 1 }, { 1, 0, 1 }, 0, CUDA_ERROR_INVALID_VALUE },
-        { { 1, 1, 1 }, { 1, 1, 0 }, 0, CUDA_ERROR_INVALID_VALUE },
-        { { 2147483647, 1, 1 }, { 1, 1, 1 }, 0, CUDA_SUCCESS },
-        { { 2147483648u, 1, 1 }, { 1, 1, 1 }, 0, CUDA_ERROR_INVALID_VALUE },
-        { { 1, 65535, 65535 }, { 1, 1, 1 }, 0, CUDA_SUCCESS },
-        { { 1, 65536, 1 }, { 1, 1, 1 }, 0, CUDA_ERROR_INVALID_VALUE },
-        { { 1, 1, 65536 }, { 1, 1, 1 }, 0, CUDA_ERROR_INVALID_VALUE },
-        { { 1, 1, 1 }, { 511, 1, 1 }, 0, CUDA_SUCCESS },
-        { { 1, 1, 1 }, { 512, 1, 1 }, 0, CUDA_SUCCESS },
-        { { 1, 1, 1 }, { 513, 1, 1 }, 0, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES },
-        { { 1, 1, 1 }, { 1024, 1, 1 }, 0, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES },
-        { { 1, 1, 1 }, { 1025, 1, 1 }, 0, CUDA_ERROR_INVALID_VALUE },
-        { { 1, 1, 1 }, { 1, 1, 64 }, 0, CUDA_SUCCESS },
-        { { 1, 1, 1 }, { 1, 1, 65 }, 0, CUDA_ERROR_INVALID_VALUE },
-        { { 1, 1, 1 }, { 64, 64, 64 }, 0, CUDA_ERROR_INVALID_VALUE },
-        { { 1, 1, 1 }, { 1, 1, 1 }, 49151, CUDA_SUCCESS },
-        { { 1, 1, 1 }, { 1, 1, 1 }, 49152, CUDA_SUCCESS },
-        { { 1, 1, 1 }, { 1, 1, 1 }, 49153, CUDA_ERROR_INVALID_VALUE },
-        { { 1, 1, 1 }, { 1, 1, 1 }, UINT32_MAX, CUDA_ERROR_INVALID_VALUE },
+        {{1, 1, 1}, {1, 1, 1}, 0, CUDA_SUCCESS},
+        {{0, 1, 1}, {1, 1, 1}, 0, CUDA_ERROR_INVALID_VALUE},
+        {{1, 0, 1}, {1, 1, 1}, 0, CUDA_ERROR_INVALID_VALUE},
+        {{1, 1, 0}, {1, 1, 1}, 0, CUDA_ERROR_INVALID_VALUE},
+        {{1, 1, 1}, {0, 1, 1}, 0, CUDA_ERROR_INVALID_VALUE},
+        {{1, 1, 1}, {1, 0, 1}, 0, CUDA_ERROR_INVALID_VALUE},
+        {{1, 1, 1}, {1, 1, 0}, 0, CUDA_ERROR_INVALID_VALUE},
+        {{2147483647, 1, 1}, {1, 1, 1}, 0, CUDA_SUCCESS},
+        {{2147483648u, 1, 1}, {1, 1, 1}, 0, CUDA_ERROR_INVALID_VALUE},
+        {{1, 65535, 65535}, {1, 1, 1}, 0, CUDA_SUCCESS},
+        {{1, 65536, 1}, {1, 1, 1}, 0, CUDA_ERROR_INVALID_VALUE},
+        {{1, 1, 65536}, {1, 1, 1}, 0, CUDA_ERROR_INVALID_VALUE},
+        {{1, 1, 1}, {511, 1, 1}, 0, CUDA_SUCCESS},
+        {{1, 1, 1}, {512, 1, 1}, 0, CUDA_SUCCESS},
+        {{1, 1, 1}, {513, 1, 1}, 0, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES},
+        {{1, 1, 1}, {1024, 1, 1}, 0, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES},
+        {{1, 1, 1}, {1025, 1, 1}, 0, CUDA_ERROR_INVALID_VALUE},
+        {{1, 1, 1}, {1, 1, 64}, 0, CUDA_SUCCESS},
+        {{1, 1, 1}, {1, 1, 65}, 0, CUDA_ERROR_INVALID_VALUE},
+        {{1, 1, 1}, {64, 64, 64}, 0, CUDA_ERROR_INVALID_VALUE},
+        {{1, 1, 1}, {1, 1, 1}, 49151, CUDA_SUCCESS},
+        {{1, 1, 1}, {1, 1, 1}, 49152, CUDA_SUCCESS},
+        {{1, 1, 1}, {1, 1, 1}, 49153, CUDA_ERROR_INVALID_VALUE},
+        {{1, 1, 1}, {1, 1, 1}, UINT32_MAX, CUDA_ERROR_INVALID_VALUE},
     };
     struct vcu_func *f = make_func();
 
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct vcu_launch l = { .shared = rows[i].shared };
+        struct vcu_launch l = {.shared = rows[i].shared};
         const char *why = NULL;
         CUresult r;
 
@@ -88,13 +85,13 @@ static void test_limits(void **state)
 static void test_pack(void **state)
 {
     struct vcu_func *f = make_func();
-    struct vcu_param layout[3] = { { 0, 1 }, { 8, 8 }, { 16, 12 } };
+    struct vcu_param layout[3] = {{0, 1}, {8, 8}, {16, 12}};
     char c = 'x';
     uint64_t v = 0x1122334455667788ull;
     struct {
         int a[3];
-    } s = { { 1, 2, 3 } };
-    void *params[3] = { &c, &v, &s }, *with_hole[3] = { &c, NULL, &s };
+    } s = {{1, 2, 3}};
+    void *params[3] = {&c, &v, &s}, *with_hole[3] = {&c, NULL, &s};
     uint8_t buffer[64];
     const void *data;
     uint32_t size;
@@ -111,10 +108,8 @@ static void test_pack(void **state)
     assert_memory_equal(buffer + 8, &v, 8);
     assert_memory_equal(buffer + 16, &s, 12);
     assert_int_equal(buffer[28], 0xaa);
-    assert_int_equal(vcu_launch_pack(f, NULL, NULL, buffer, &data, &size),
-                     CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(vcu_launch_pack(f, with_hole, NULL, buffer, &data, &size),
-                     CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(vcu_launch_pack(f, NULL, NULL, buffer, &data, &size), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(vcu_launch_pack(f, with_hole, NULL, buffer, &data, &size), CUDA_ERROR_INVALID_VALUE);
     f->param_count = 0;
     f->param_bytes = 0;
     assert_int_equal(vcu_launch_pack(f, NULL, NULL, buffer, &data, &size), CUDA_SUCCESS);
@@ -127,12 +122,12 @@ static void test_extra(void **state)
     struct vcu_func *f = make_func();
     uint8_t packed[100], buffer[8];
     size_t n = sizeof(packed), huge = VCU_MAX_PARAM_BYTES + 1, most = VCU_MAX_PARAM_BYTES;
-    void *good[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &n,
-                     CU_LAUNCH_PARAM_END };
-    void *no_size[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, packed, CU_LAUNCH_PARAM_END };
-    void *no_buffer[] = { CU_LAUNCH_PARAM_BUFFER_SIZE, &n, CU_LAUNCH_PARAM_END };
-    void *unknown[] = { (void *)9, packed, CU_LAUNCH_PARAM_END };
-    void *params[1] = { &n };
+    void *good[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &n,
+                    CU_LAUNCH_PARAM_END};
+    void *no_size[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, packed, CU_LAUNCH_PARAM_END};
+    void *no_buffer[] = {CU_LAUNCH_PARAM_BUFFER_SIZE, &n, CU_LAUNCH_PARAM_END};
+    void *unknown[] = {(void *)9, packed, CU_LAUNCH_PARAM_END};
+    void *params[1] = {&n};
     const void *data;
     uint32_t size;
 
@@ -140,19 +135,14 @@ static void test_extra(void **state)
     assert_int_equal(vcu_launch_pack(f, NULL, good, buffer, &data, &size), CUDA_SUCCESS);
     assert_ptr_equal(data, packed);
     assert_int_equal(size, 100);
-    assert_int_equal(vcu_launch_pack(f, params, good, buffer, &data, &size),
-                     CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(vcu_launch_pack(f, NULL, no_size, buffer, &data, &size),
-                     CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(vcu_launch_pack(f, NULL, no_buffer, buffer, &data, &size),
-                     CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(vcu_launch_pack(f, NULL, unknown, buffer, &data, &size),
-                     CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(vcu_launch_pack(f, params, good, buffer, &data, &size), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(vcu_launch_pack(f, NULL, no_size, buffer, &data, &size), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(vcu_launch_pack(f, NULL, no_buffer, buffer, &data, &size), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(vcu_launch_pack(f, NULL, unknown, buffer, &data, &size), CUDA_ERROR_INVALID_VALUE);
     good[3] = &most;
     assert_int_equal(vcu_launch_pack(f, NULL, good, buffer, &data, &size), CUDA_SUCCESS);
     good[3] = &huge;
-    assert_int_equal(vcu_launch_pack(f, NULL, good, buffer, &data, &size),
-                     CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(vcu_launch_pack(f, NULL, good, buffer, &data, &size), CUDA_ERROR_INVALID_VALUE);
     free(f);
 }
 

@@ -64,11 +64,11 @@ CUresult vcu_launch_old(CUfunction hfunc, int width, int height, CUstream stream
     if (r != CUDA_SUCCESS)
         return r;
     if (a.size < f->param_bytes) {
-        r = VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuLaunch", "%s: cuParamSetSize: %zu of %u bytes",
-                       f->name, a.size, f->param_bytes);
+        r = VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuLaunch", "%s: cuParamSetSize: %zu of %u bytes", f->name,
+                       a.size, f->param_bytes);
     } else {
-        void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, a.params, CU_LAUNCH_PARAM_BUFFER_SIZE,
-                          &a.size, CU_LAUNCH_PARAM_END };
+        void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, a.params, CU_LAUNCH_PARAM_BUFFER_SIZE, &a.size,
+                         CU_LAUNCH_PARAM_END};
 
         r = vcu_cuLaunchKernel(hfunc, (unsigned)width, (unsigned)height, 1, a.block[0], a.block[1],
                                a.block[2], a.shared, stream, NULL, extra);

@@ -38,9 +38,8 @@ CUresult vcu_cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, voi
     if (res == CUDA_SUCCESS && h == 0)
         res = CUDA_ERROR_OUT_OF_MEMORY;
     if (res == CUDA_SUCCESS)
-        res = vgp_call_vgpLinkCreate((CUlinkState)(uintptr_t)h, l->jit.ids, l->jit.n,
-                                     l->jit.values, l->jit.n, vcu_jit_log_room(&l->jit.info),
-                                     vcu_jit_log_room(&l->jit.error));
+        res = vgp_call_vgpLinkCreate((CUlinkState)(uintptr_t)h, l->jit.ids, l->jit.n, l->jit.values, l->jit.n,
+                                     vcu_jit_log_room(&l->jit.info), vcu_jit_log_room(&l->jit.error));
     if (res != CUDA_SUCCESS) {
         if (h != 0)
             vgp_handle_drop(h);
@@ -73,8 +72,8 @@ static void fetch_log(CUlinkState state, const struct vcu_jit_log *log, uint32_t
     do {
         uint32_t n = 4032;
 
-        if (vgp_call_vgpLinkLog(state, which, done, &total, (uint8_t *)text + done, &n) !=
-                CUDA_SUCCESS || n == 0)
+        if (vgp_call_vgpLinkLog(state, which, done, &total, (uint8_t *)text + done, &n) != CUDA_SUCCESS ||
+            n == 0)
             break;
         done += n;
     } while (done < total && done < room);
@@ -94,7 +93,7 @@ CUresult vcu_cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data
 {
     struct vcu_link *l;
     struct vcu_jit jit;
-    struct vcu_image image = { .data = data, .size = size };
+    struct vcu_image image = {.data = data, .size = size};
     const char *why;
     CUresult res = find(state, &l);
 
@@ -113,8 +112,8 @@ CUresult vcu_cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data
         if (res != CUDA_SUCCESS)
             return VCU_REFUSE(res, "cuLinkAddData", "%s", why);
     }
-    res = vgp_call_vgpLinkAdd(state, type, image.data, image.size, name == NULL ? "" : name,
-                              jit.ids, jit.n, jit.values, jit.n);
+    res = vgp_call_vgpLinkAdd(state, type, image.data, image.size, name == NULL ? "" : name, jit.ids, jit.n,
+                              jit.values, jit.n);
     vcu_image_done(&image);
     fetch_logs(state, l);
     vcu_jit_done(&jit);

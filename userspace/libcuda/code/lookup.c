@@ -76,12 +76,10 @@ static CUresult look_up(struct vcu_unit *u, bool kernel, const char *name, uint6
         goto found;
     h = vgp_handle_mint(type);
     res = h == 0   ? CUDA_ERROR_OUT_OF_MEMORY
-          : kernel ? vgp_call_vgpLibraryGetKernel((CUkernel)(uintptr_t)h,
-                                                  (CUlibrary)(uintptr_t)u->handle, name, device,
-                                                  attributes, &n_attributes, layout, &n_params)
-                   : vgp_call_vgpModuleGetFunction((CUfunction)(uintptr_t)h,
-                                                   (CUmodule)(uintptr_t)u->handle, name, attributes,
-                                                   &n_attributes, layout, &n_params);
+          : kernel ? vgp_call_vgpLibraryGetKernel((CUkernel)(uintptr_t)h, (CUlibrary)(uintptr_t)u->handle,
+                                                  name, device, attributes, &n_attributes, layout, &n_params)
+                   : vgp_call_vgpModuleGetFunction((CUfunction)(uintptr_t)h, (CUmodule)(uintptr_t)u->handle,
+                                                   name, attributes, &n_attributes, layout, &n_params);
     if (res == CUDA_SUCCESS) {
         f = func_new(name, attributes, n_attributes, layout, n_params);
         if (f == NULL)
@@ -263,8 +261,7 @@ static CUresult borrow_context(void)
     return res == CUDA_SUCCESS ? vcu_cuCtxPushCurrent_v2(held) : res;
 }
 
-CUresult vcu_cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
-                                 const char *name)
+CUresult vcu_cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
     uint64_t at = 0, size = 0;
     bool borrowed = false;
@@ -300,8 +297,7 @@ CUresult vcu_cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary lib
 
 /* ---- lists ---------------------------------------------------------------------------------- */
 
-CUresult vcu_cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions,
-                                        CUmodule mod)
+CUresult vcu_cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, CUmodule mod)
 {
     char name[4096];
     uint32_t n = 0;

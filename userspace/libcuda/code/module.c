@@ -84,8 +84,8 @@ static void fetch_log(uint32_t id, uint32_t which, const struct vcu_jit_log *log
     do {
         uint32_t n = 4032;
 
-        if (vgp_call_vgpJitLogRead(id, which, done, &total, (uint8_t *)text + done, &n) !=
-                CUDA_SUCCESS || n == 0)
+        if (vgp_call_vgpJitLogRead(id, which, done, &total, (uint8_t *)text + done, &n) != CUDA_SUCCESS ||
+            n == 0)
             break;
         done += n;
     } while (done < total && done < room);
@@ -94,9 +94,8 @@ static void fetch_log(uint32_t id, uint32_t which, const struct vcu_jit_log *log
 }
 
 /* With the application's options. `error`: LOG_MAX bytes for the start of the error log. */
-static CUresult load_with_options(uint64_t handle, enum vgp_handle_type type,
-                                  const struct vcu_image *image, const struct vcu_jit *jit,
-                                  char *error)
+static CUresult load_with_options(uint64_t handle, enum vgp_handle_type type, const struct vcu_image *image,
+                                  const struct vcu_jit *jit, char *error)
 {
     static _Atomic uint32_t last_id;
     uint32_t info_max = vcu_jit_log_room(&jit->info), error_max = vcu_jit_log_room(&jit->error);
@@ -106,13 +105,11 @@ static CUresult load_with_options(uint64_t handle, enum vgp_handle_type type,
     if (id == 0)
         id = atomic_fetch_add(&last_id, 1) + 1;
     if (type == VGP_H_MODULE)
-        res = vgp_call_vgpModuleLoadEx((CUmodule)(uintptr_t)handle, image->data, image->size,
-                                       jit->ids, jit->n, jit->values, jit->n, id, info_max,
-                                       error_max);
+        res = vgp_call_vgpModuleLoadEx((CUmodule)(uintptr_t)handle, image->data, image->size, jit->ids,
+                                       jit->n, jit->values, jit->n, id, info_max, error_max);
     else
-        res = vgp_call_vgpLibraryLoadEx((CUlibrary)(uintptr_t)handle, image->data, image->size,
-                                        jit->ids, jit->n, jit->values, jit->n, id, info_max,
-                                        error_max);
+        res = vgp_call_vgpLibraryLoadEx((CUlibrary)(uintptr_t)handle, image->data, image->size, jit->ids,
+                                        jit->n, jit->values, jit->n, id, info_max, error_max);
     if (info_max == 0 && error_max == 0)
         return res;
     fetch_log(id, 0, &jit->info);
@@ -145,11 +142,11 @@ static CUresult load(enum vgp_handle_type type, const char *call, const void *co
     if (jit->n != 0 || jit->info.text != NULL || jit->error.text != NULL)
         res = load_with_options(u->handle, type, &image, jit, error);
     else if (type == VGP_H_MODULE)
-        res = vgp_call_vgpModuleLoad((CUmodule)(uintptr_t)u->handle, image.data, image.size, want,
-                                     info, sizeof(info), error, sizeof(error));
+        res = vgp_call_vgpModuleLoad((CUmodule)(uintptr_t)u->handle, image.data, image.size, want, info,
+                                     sizeof(info), error, sizeof(error));
     else
-        res = vgp_call_vgpLibraryLoad((CUlibrary)(uintptr_t)u->handle, image.data, image.size, want,
-                                      info, sizeof(info), error, sizeof(error));
+        res = vgp_call_vgpLibraryLoad((CUlibrary)(uintptr_t)u->handle, image.data, image.size, want, info,
+                                      sizeof(info), error, sizeof(error));
     vcu_jit_done(jit);
     vcu_image_done(&image);
     if (res != CUDA_SUCCESS) {
@@ -170,12 +167,11 @@ CUresult vcu_file_read(const char *call, const char *path, char **text, uint64_t
     ssize_t n = 0;
 
     if (fd < 0)
-        return VCU_REFUSE(errno == ENOENT ? CUDA_ERROR_FILE_NOT_FOUND : CUDA_ERROR_OPERATING_SYSTEM,
-                          call, "%s: %s", path, strerror(errno));
+        return VCU_REFUSE(errno == ENOENT ? CUDA_ERROR_FILE_NOT_FOUND : CUDA_ERROR_OPERATING_SYSTEM, call,
+                          "%s: %s", path, strerror(errno));
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size >= (off_t)VGP_BLOB_MAX) {
         close(fd);
-        return VCU_REFUSE(CUDA_ERROR_INVALID_IMAGE, call, "%s: not a regular file below 1 GiB",
-                          path);
+        return VCU_REFUSE(CUDA_ERROR_INVALID_IMAGE, call, "%s: not a regular file below 1 GiB", path);
     }
     p = malloc((size_t)st.st_size + 1); /* PTX files have no NUL at their end: one is added */
     if (p == NULL) {
@@ -198,8 +194,8 @@ CUresult vcu_file_read(const char *call, const char *path, char **text, uint64_t
     return CUDA_SUCCESS;
 }
 
-static CUresult load_file(enum vgp_handle_type type, const char *call, const char *path,
-                          struct vcu_jit *jit, uint64_t *handle)
+static CUresult load_file(enum vgp_handle_type type, const char *call, const char *path, struct vcu_jit *jit,
+                          uint64_t *handle)
 {
     uint64_t size;
     char *text;
@@ -221,8 +217,7 @@ CUresult vcu_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned in
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (module == NULL || image == NULL ||
-        (numOptions != 0 && (options == NULL || optionValues == NULL)))
+    if (module == NULL || image == NULL || (numOptions != 0 && (options == NULL || optionValues == NULL)))
         return CUDA_ERROR_INVALID_VALUE;
     res = vcu_jit_parse("cuModuleLoadData", &jit, numOptions, options, optionValues);
     if (res != CUDA_SUCCESS)
@@ -235,7 +230,7 @@ CUresult vcu_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned in
 
 CUresult vcu_cuModuleLoad(CUmodule *module, const char *fname)
 {
-    struct vcu_jit jit = { 0 };
+    struct vcu_jit jit = {0};
     uint64_t handle;
     CUresult res = vcu_check_uncaptured("cuModuleLoad");
 
@@ -287,10 +282,10 @@ CUresult vcu_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_optio
     return res;
 }
 
-CUresult vcu_cuLibraryLoadFromFile(CUlibrary *library, const char *fileName,
-                                   CUjit_option *jitOptions, void **jitOptionsValues,
-                                   unsigned int numJitOptions, CUlibraryOption *libraryOptions,
-                                   void **libraryOptionValues, unsigned int numLibraryOptions)
+CUresult vcu_cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions,
+                                   void **jitOptionsValues, unsigned int numJitOptions,
+                                   CUlibraryOption *libraryOptions, void **libraryOptionValues,
+                                   unsigned int numLibraryOptions)
 {
     struct vcu_jit jit;
     uint64_t handle;
@@ -305,8 +300,7 @@ CUresult vcu_cuLibraryLoadFromFile(CUlibrary *library, const char *fileName,
     res = check_library_options(numLibraryOptions, libraryOptions);
     if (res != CUDA_SUCCESS)
         return res;
-    res = vcu_jit_parse("cuLibraryLoadFromFile", &jit, numJitOptions, jitOptions,
-                        jitOptionsValues);
+    res = vcu_jit_parse("cuLibraryLoadFromFile", &jit, numJitOptions, jitOptions, jitOptionsValues);
     if (res != CUDA_SUCCESS)
         return res;
     res = load_file(VGP_H_LIBRARY, "cuLibraryLoadFromFile", fileName, &jit, &handle);
@@ -328,8 +322,7 @@ CUresult vcu_cuModuleUnload(CUmodule hmod)
     if (u == NULL)
         res = CUDA_ERROR_INVALID_HANDLE;
     else if (u->library != 0)
-        res = VCU_REFUSE(CUDA_ERROR_NOT_PERMITTED, "cuModuleUnload",
-                         "the module belongs to a library");
+        res = VCU_REFUSE(CUDA_ERROR_NOT_PERMITTED, "cuModuleUnload", "the module belongs to a library");
     else
         res = vgp_call_cuModuleUnload(hmod);
     vcu_context_return(borrowed);
@@ -403,4 +396,4 @@ static void context_ending(struct vcu_context *c)
     pthread_mutex_unlock(&vcu_module_lock);
 }
 
-const struct vcu_unit_ops vcu_module_unit = { .context_ending = context_ending };
+const struct vcu_unit_ops vcu_module_unit = {.context_ending = context_ending};

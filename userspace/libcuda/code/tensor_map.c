@@ -35,12 +35,11 @@ static CUresult encode(CUtensorMap *out, const struct map *m)
         if (i + 1 < m->rank)
             strides[i] = m->strides[i];
     }
-    res = vgp_call_vgpTensorMapEncode(m->form, m->type, m->rank, (uintptr_t)m->address, dims,
-                                      m->rank, strides, m->rank - 1, m->box,
-                                      m->form == VGP_TMAP_TILED ? m->rank : 0, m->steps, m->rank,
-                                      m->lower, m->corners, m->upper, m->corners, m->channels,
-                                      m->pixels, m->interleave, m->mode, m->swizzle, m->promotion,
-                                      m->fill, NULL, 0, bytes, &n);
+    res = vgp_call_vgpTensorMapEncode(m->form, m->type, m->rank, (uintptr_t)m->address, dims, m->rank,
+                                      strides, m->rank - 1, m->box, m->form == VGP_TMAP_TILED ? m->rank : 0,
+                                      m->steps, m->rank, m->lower, m->corners, m->upper, m->corners,
+                                      m->channels, m->pixels, m->interleave, m->mode, m->swizzle,
+                                      m->promotion, m->fill, NULL, 0, bytes, &n);
     if (res == CUDA_SUCCESS && n != sizeof(bytes))
         res = CUDA_ERROR_UNKNOWN;
     if (res == CUDA_SUCCESS)
@@ -49,11 +48,10 @@ static CUresult encode(CUtensorMap *out, const struct map *m)
 }
 
 CUresult vcu_cuTensorMapEncodeTiled(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType,
-                                    cuuint32_t tensorRank, void *globalAddress,
-                                    const cuuint64_t *globalDim, const cuuint64_t *globalStrides,
-                                    const cuuint32_t *boxDim, const cuuint32_t *elementStrides,
-                                    CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
-                                    CUtensorMapL2promotion l2Promotion,
+                                    cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim,
+                                    const cuuint64_t *globalStrides, const cuuint32_t *boxDim,
+                                    const cuuint32_t *elementStrides, CUtensorMapInterleave interleave,
+                                    CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion,
                                     CUtensorMapFloatOOBfill oobFill)
 {
     struct map m = {
@@ -75,14 +73,12 @@ CUresult vcu_cuTensorMapEncodeTiled(CUtensorMap *tensorMap, CUtensorMapDataType 
 }
 
 CUresult vcu_cuTensorMapEncodeIm2col(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType,
-                                     cuuint32_t tensorRank, void *globalAddress,
-                                     const cuuint64_t *globalDim, const cuuint64_t *globalStrides,
-                                     const int *pixelBoxLowerCorner,
+                                     cuuint32_t tensorRank, void *globalAddress, const cuuint64_t *globalDim,
+                                     const cuuint64_t *globalStrides, const int *pixelBoxLowerCorner,
                                      const int *pixelBoxUpperCorner, cuuint32_t channelsPerPixel,
                                      cuuint32_t pixelsPerColumn, const cuuint32_t *elementStrides,
                                      CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
-                                     CUtensorMapL2promotion l2Promotion,
-                                     CUtensorMapFloatOOBfill oobFill)
+                                     CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill)
 {
     struct map m = {
         .form = VGP_TMAP_IM2COL,
@@ -106,13 +102,14 @@ CUresult vcu_cuTensorMapEncodeIm2col(CUtensorMap *tensorMap, CUtensorMapDataType
     return encode(tensorMap, &m);
 }
 
-CUresult vcu_cuTensorMapEncodeIm2colWide(
-    CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank,
-    void *globalAddress, const cuuint64_t *globalDim, const cuuint64_t *globalStrides,
-    int pixelBoxLowerCornerWidth, int pixelBoxUpperCornerWidth, cuuint32_t channelsPerPixel,
-    cuuint32_t pixelsPerColumn, const cuuint32_t *elementStrides, CUtensorMapInterleave interleave,
-    CUtensorMapIm2ColWideMode mode, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion,
-    CUtensorMapFloatOOBfill oobFill)
+CUresult vcu_cuTensorMapEncodeIm2colWide(CUtensorMap *tensorMap, CUtensorMapDataType tensorDataType,
+                                         cuuint32_t tensorRank, void *globalAddress,
+                                         const cuuint64_t *globalDim, const cuuint64_t *globalStrides,
+                                         int pixelBoxLowerCornerWidth, int pixelBoxUpperCornerWidth,
+                                         cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn,
+                                         const cuuint32_t *elementStrides, CUtensorMapInterleave interleave,
+                                         CUtensorMapIm2ColWideMode mode, CUtensorMapSwizzle swizzle,
+                                         CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill)
 {
     struct map m = {
         .form = VGP_TMAP_IM2COL_WIDE,
@@ -147,9 +144,9 @@ CUresult vcu_cuTensorMapReplaceAddress(CUtensorMap *tensorMap, void *globalAddre
         return res;
     if (tensorMap == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    res = vgp_call_vgpTensorMapEncode(VGP_TMAP_REPLACE_ADDRESS, 0, 0, (uintptr_t)globalAddress,
-                                      NULL, 0, NULL, 0, NULL, 0, NULL, 0, NULL, 0, NULL, 0, 0, 0,
-                                      0, 0, 0, 0, 0, tensorMap, sizeof(*tensorMap), bytes, &n);
+    res = vgp_call_vgpTensorMapEncode(VGP_TMAP_REPLACE_ADDRESS, 0, 0, (uintptr_t)globalAddress, NULL, 0, NULL,
+                                      0, NULL, 0, NULL, 0, NULL, 0, NULL, 0, 0, 0, 0, 0, 0, 0, 0, tensorMap,
+                                      sizeof(*tensorMap), bytes, &n);
     if (res == CUDA_SUCCESS && n != sizeof(bytes))
         res = CUDA_ERROR_UNKNOWN;
     if (res == CUDA_SUCCESS)

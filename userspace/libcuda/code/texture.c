@@ -94,21 +94,18 @@ static CUresult send(const struct object *o, uint64_t *number)
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if ((r->resType == CU_RESOURCE_TYPE_ARRAY &&
-         !vgp_handle_live((uintptr_t)array, VGP_H_ARRAY)) ||
+    if ((r->resType == CU_RESOURCE_TYPE_ARRAY && !vgp_handle_live((uintptr_t)array, VGP_H_ARRAY)) ||
         (r->resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY &&
          !vgp_handle_live((uintptr_t)mipmap, VGP_H_MIPMAPPED_ARRAY)))
         return CUDA_ERROR_INVALID_VALUE;
-    return vgp_call_vgpTexObjectCreate(o->surface, r->resType, array, mipmap, address, format,
-                                       channels, width, height, pitch, r->flags,
-                                       o->surface ? NULL : &o->desc,
-                                       o->surface ? 0 : sizeof(o->desc),
-                                       o->has_view ? &o->view : NULL,
+    return vgp_call_vgpTexObjectCreate(o->surface, r->resType, array, mipmap, address, format, channels,
+                                       width, height, pitch, r->flags, o->surface ? NULL : &o->desc,
+                                       o->surface ? 0 : sizeof(o->desc), o->has_view ? &o->view : NULL,
                                        o->has_view ? sizeof(o->view) : 0, number);
 }
 
 CUresult vcu_texture_create(unsigned long long *number, bool surface, const CUDA_RESOURCE_DESC *res,
-                       const CUDA_TEXTURE_DESC *desc, const CUDA_RESOURCE_VIEW_DESC *view)
+                            const CUDA_TEXTURE_DESC *desc, const CUDA_RESOURCE_VIEW_DESC *view)
 {
     CUresult r = vcu_check_context();
     struct object *o;
@@ -209,8 +206,7 @@ CUresult vcu_cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexObject 
     return res;
 }
 
-CUresult vcu_cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResViewDesc,
-                                            CUtexObject texObject)
+CUresult vcu_cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResViewDesc, CUtexObject texObject)
 {
     struct object o;
     CUresult res = look(texObject, false, &o);

@@ -114,8 +114,8 @@ static CUresult of_module(struct vcu_unit *u, const char *name, bool surface, ui
         return CUDA_ERROR_OUT_OF_MEMORY;
     r = surface ? vgp_call_vgpModuleGetSurfRef((CUsurfref)(uintptr_t)t->handle,
                                                (CUmodule)(uintptr_t)u->handle, name)
-                : vgp_call_vgpModuleGetTexRef((CUtexref)(uintptr_t)t->handle,
-                                              (CUmodule)(uintptr_t)u->handle, name);
+                : vgp_call_vgpModuleGetTexRef((CUtexref)(uintptr_t)t->handle, (CUmodule)(uintptr_t)u->handle,
+                                              name);
     if (r != CUDA_SUCCESS) {
         ref_free(t);
         return r;
@@ -215,8 +215,7 @@ CUresult vcu_cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Fla
     return r;
 }
 
-CUresult vcu_cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray,
-                                       unsigned int Flags)
+CUresult vcu_cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int Flags)
 {
     struct vcu_texref *t;
     CUresult r = find_texture(hTexRef, &t);
@@ -231,8 +230,7 @@ CUresult vcu_cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipma
     return r;
 }
 
-CUresult vcu_cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdeviceptr dptr,
-                                   size_t bytes)
+CUresult vcu_cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t bytes)
 {
     const int *attributes;
     uint64_t offset = 0;
@@ -255,8 +253,8 @@ CUresult vcu_cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdevic
     return CUDA_SUCCESS;
 }
 
-CUresult vcu_cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc,
-                                     CUdeviceptr dptr, size_t Pitch)
+CUresult vcu_cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr,
+                                     size_t Pitch)
 {
     struct vcu_texref *t;
     CUresult r = find_texture(hTexRef, &t);
@@ -335,6 +333,5 @@ CUresult vcu_cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef)
     if (vcu_func_find(hfunc) == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     /* Documented: the reference is a module's, the unit is the default one. */
-    return t->context == 0 && texunit == CU_PARAM_TR_DEFAULT ? CUDA_SUCCESS
-                                                             : CUDA_ERROR_INVALID_VALUE;
+    return t->context == 0 && texunit == CU_PARAM_TR_DEFAULT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -27,7 +27,7 @@ __thread const void *vcu_caller;
 
 bool vcu_caller_is_library(const char *file)
 {
-    static const char *const names[] = { "libcublas.so", "libcublasLt.so" };
+    static const char *const names[] = {"libcublas.so", "libcublasLt.so"};
     const char *slash = file ? strrchr(file, '/') : NULL;
     const char *base = slash ? slash + 1 : file;
 

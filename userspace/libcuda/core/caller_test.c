@@ -50,11 +50,9 @@ static void ask(int *from_lib, int *from_here)
 {
     int a, b, c, d;
 
-    assert_int_equal(lib_attribute(cuDeviceGetAttribute, &a,
-                                   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0),
+    assert_int_equal(lib_attribute(cuDeviceGetAttribute, &a, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0),
                      CUDA_SUCCESS);
-    assert_int_equal(lib_attribute(cuDeviceGetAttribute, &b,
-                                   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0),
+    assert_int_equal(lib_attribute(cuDeviceGetAttribute, &b, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0),
                      CUDA_SUCCESS);
     *from_lib = 10 * a + b;
     assert_int_equal(lib_capability(cuDeviceComputeCapability, &c, &d, 0), CUDA_SUCCESS);

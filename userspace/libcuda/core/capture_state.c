@@ -18,7 +18,7 @@ struct vcu_capture {
     uint32_t thread;  /* that began it */
     CUstreamCaptureMode mode;
     bool to_graph; /* that the program gave */
-    bool spoilt; /* by another thread, which cannot name this thread's per-thread stream */
+    bool spoilt;   /* by another thread, which cannot name this thread's per-thread stream */
 };
 
 _Atomic uint32_t vcu_captures;
@@ -85,8 +85,8 @@ void vcu_capture_forget_context(uint64_t context)
 
 CUresult vcu_capture_status(CUstream stream, uint32_t *status)
 {
-    return vgp_call_vgpStreamCaptureInfo(stream, UINT64_MAX, status, NULL, NULL, NULL, NULL,
-                                         &(uint32_t){ 0 }, NULL, &(uint32_t){ 0 });
+    return vgp_call_vgpStreamCaptureInfo(stream, UINT64_MAX, status, NULL, NULL, NULL, NULL, &(uint32_t){0},
+                                         NULL, &(uint32_t){0});
 }
 
 bool vcu_stream_captured(CUstream stream)
@@ -221,8 +221,7 @@ bool vcu_capture_may_end(CUstream stream)
 
     pthread_mutex_lock(&lock);
     for (struct vcu_capture *c = captures; c != NULL; c = c->next) {
-        if (is_stream(c, stream) && c->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
-            c->thread != thread)
+        if (is_stream(c, stream) && c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && c->thread != thread)
             ok = false;
     }
     pthread_mutex_unlock(&lock);

@@ -37,7 +37,7 @@ static bool env_is_on(const char *name)
     return text != NULL && atoi(text) != 0;
 }
 
-struct vcu_client vcu = { .init_lock = PTHREAD_MUTEX_INITIALIZER };
+struct vcu_client vcu = {.init_lock = PTHREAD_MUTEX_INITIALIZER};
 __thread int vcu_per_thread;
 
 /* ---- threads -------------------------------------------------------------------------------- */
@@ -125,8 +125,8 @@ static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *
             break;
         name = cua_error_name(r);
         call = vgp_call_name((uint16_t)(cookie >> 32));
-        lnk_why("worker", "%s, which had returned already, failed: %s",
-                call == NULL ? "a call" : call, name == NULL ? "?" : name);
+        lnk_why("worker", "%s, which had returned already, failed: %s", call == NULL ? "a call" : call,
+                name == NULL ? "?" : name);
         atomic_store(&vcu.ring.async_error, (int)r);
         break;
     default: /* a unit's, or a newer worker's */
@@ -211,9 +211,9 @@ static CUresult learn_device(int i)
 
     memset(d, 0, sizeof(*d));
     d->library_cc = -1;
-    res = vgp_call_vgpDeviceInfo((uint32_t)i, &d->total_memory, &quota, (uint8_t *)d->uuid.bytes,
-                                 &uuid_len, d->name, sizeof(d->name), d->pci_bus_id,
-                                 sizeof(d->pci_bus_id), d->attributes, &n);
+    res = vgp_call_vgpDeviceInfo((uint32_t)i, &d->total_memory, &quota, (uint8_t *)d->uuid.bytes, &uuid_len,
+                                 d->name, sizeof(d->name), d->pci_bus_id, sizeof(d->pci_bus_id),
+                                 d->attributes, &n);
     if (res != CUDA_SUCCESS)
         return res;
     if (quota != 0 && quota < d->total_memory)
@@ -248,21 +248,20 @@ static CUresult greet(void)
     CUresult res;
 
     snprintf(label, sizeof(label), "%s", program_invocation_short_name);
-    res = vgp_call_vgpHello(VGP_VERSION_MAJOR, VGP_VERSION_MINOR, label, &major, &minor, &version,
-                            &count, &features, vcu.provider, sizeof(vcu.provider));
+    res = vgp_call_vgpHello(VGP_VERSION_MAJOR, VGP_VERSION_MINOR, label, &major, &minor, &version, &count,
+                            &features, vcu.provider, sizeof(vcu.provider));
     if (res != CUDA_SUCCESS)
         return VCU_REFUSE(res, "cuInit", "the worker's GPU library does not start");
     vcu.host_driver_version = version;
     vcu.worker_minor = minor;
     if (strcmp(vcu.provider, "software GPU") == 0)
-        vcu_room = (struct vcu_room){ .stream = STREAM_ROOM_SOFT };
+        vcu_room = (struct vcu_room){.stream = STREAM_ROOM_SOFT};
     else
-        vcu_room = (struct vcu_room){ .stream = CONTEXT_ROOM, .context = CONTEXT_ROOM };
+        vcu_room = (struct vcu_room){.stream = CONTEXT_ROOM, .context = CONTEXT_ROOM};
     if (vcu_fault_number("room", NULL, &room) && room > 0)
-        vcu_room = (struct vcu_room){ .stream = (uint32_t)room, .context = (uint32_t)room };
+        vcu_room = (struct vcu_room){.stream = (uint32_t)room, .context = (uint32_t)room};
     if (count <= 0)
-        return VCU_REFUSE(CUDA_ERROR_NO_DEVICE, "cuInit", "the host's %s shows no device",
-                          vcu.provider);
+        return VCU_REFUSE(CUDA_ERROR_NO_DEVICE, "cuInit", "the host's %s shows no device", vcu.provider);
     vcu.device_count = count < VCU_MAX_DEVICES ? count : VCU_MAX_DEVICES;
     for (int i = 0; i < vcu.device_count && res == CUDA_SUCCESS; i++)
         res = learn_device(i);
@@ -280,10 +279,13 @@ static void disconnect(void)
 static CUresult open_error(int rc)
 {
     switch (rc) {
-    case -EPROTO: return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+    case -EPROTO:
+        return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
     case -EUSERS: /* of this user, or of the backend */
-    case -ENOSPC: return CUDA_ERROR_MPS_MAX_CLIENTS_REACHED;
-    default: return CUDA_ERROR_NO_DEVICE;
+    case -ENOSPC:
+        return CUDA_ERROR_MPS_MAX_CLIENTS_REACHED;
+    default:
+        return CUDA_ERROR_NO_DEVICE;
     }
 }
 
@@ -300,8 +302,8 @@ static CUresult connect_worker(void)
     rc = lnk_ring_init(&vcu.ring, &vcu.transport, on_notify, NULL, &why);
     if (rc != 0) {
         vcu.transport.ops->close(&vcu.transport);
-        return VCU_REFUSE(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, "cuInit",
-                          "the window of the %s transport: %s", vcu.transport.ops->name, why);
+        return VCU_REFUSE(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, "cuInit", "the window of the %s transport: %s",
+                          vcu.transport.ops->name, why);
     }
     vcu.ring.shared->guest_pid = (uint32_t)getpid(); /* for NVML's list of processes */
     vcu.connected = true;

@@ -16,8 +16,8 @@
 
 /* cuCtxGetApiVersion of contexts made through the _v2 and later interfaces. */
 #define API_VERSION 3020
-#define SETTABLE_FLAGS                                                                             \
-    (CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX | CU_CTX_COREDUMP_ENABLE |    \
+#define SETTABLE_FLAGS \
+    (CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX | CU_CTX_COREDUMP_ENABLE | \
      CU_CTX_USER_COREDUMP_ENABLE | CU_CTX_SYNC_MEMOPS)
 
 static _Atomic uint64_t next_id = 1;
@@ -81,8 +81,7 @@ CUresult vcu_context_usable(const struct vcu_context *c)
     if (c == NULL || atomic_load_explicit(&c->retained, memory_order_relaxed) == 0)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     base = c->base;
-    if (__builtin_expect(base != c, 0) &&
-        (base->retained == 0 || base->incarnation != c->base_incarnation))
+    if (__builtin_expect(base != c, 0) && (base->retained == 0 || base->incarnation != c->base_incarnation))
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     return (CUresult)atomic_load_explicit(&base->sticky, memory_order_relaxed);
 }
@@ -274,8 +273,7 @@ static bool flags_ok(unsigned flags)
 {
     unsigned sched = flags & CU_CTX_SCHED_MASK;
 
-    return (flags & ~(unsigned)SETTABLE_FLAGS) == 0 &&
-           (sched == 0 || sched == 1 || sched == 2 || sched == 4);
+    return (flags & ~(unsigned)SETTABLE_FLAGS) == 0 && (sched == 0 || sched == 1 || sched == 2 || sched == 4);
 }
 
 CUresult vcu_cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)

@@ -41,8 +41,7 @@ CUresult vcu_stream_context(CUstream stream, uint64_t *context)
         return res;
     if (!vcu_stream_ok(stream))
         return vcu_stream_error(stream);
-    *context = (uintptr_t)stream <= 2
-                   ? vcu_current_context()
-                   : (uint64_t)(uintptr_t)vcu_handle_data((uintptr_t)stream, VGP_H_STREAM);
+    *context = (uintptr_t)stream <= 2 ? vcu_current_context()
+                                      : (uint64_t)(uintptr_t)vcu_handle_data((uintptr_t)stream, VGP_H_STREAM);
     return CUDA_SUCCESS;
 }

@@ -102,12 +102,12 @@ struct vcu_lent {
 
 struct vcu_thread {
     struct vcu_intent intent; /* of the record that is sent next */
-    uint32_t number;   /* dense, from 0; names the per-thread default stream on the wire */
-    bool registered;   /* has its number, and is freed with the thread */
-    bool in_callback;  /* runs a host function: CUDA calls are not permitted */
-    bool settling;     /* makes a wait that was owed (wait.c) */
-    uint32_t depth;    /* context stack */
-    uint32_t capacity; /* of `heap`, entries */
+    uint32_t number;          /* dense, from 0; names the per-thread default stream on the wire */
+    bool registered;          /* has its number, and is freed with the thread */
+    bool in_callback;         /* runs a host function: CUDA calls are not permitted */
+    bool settling;            /* makes a wait that was owed (wait.c) */
+    uint32_t depth;           /* context stack */
+    uint32_t capacity;        /* of `heap`, entries */
     uint64_t inline_stack[VCU_STACK_INLINE];
     uint64_t *heap;
     uint8_t *payload; /* private copy of a large reply */
@@ -151,7 +151,7 @@ uint32_t vcu_handle_count(enum vgp_handle_type type);
 void vcu_trace_call(const char *name, CUresult r, uint64_t t0_ns, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /* Refuses: writes the why line, remembers it for the error log, and returns r. */
-#define VCU_REFUSE(r, name, ...)                                                                   \
+#define VCU_REFUSE(r, name, ...) \
     (vcu_logs_reason(name, __VA_ARGS__), lnk_trace_on ? (lnk_why(name, __VA_ARGS__), (r)) : (r))
 
 /* ---- logs.c: the error log of cuLogs* --------------------------------------------------- */
@@ -186,13 +186,13 @@ struct vcu_context {
      */
     struct vcu_context *base;
     uint32_t incarnation, base_incarnation;
-    uint64_t green;          /* handle of the CUgreenCtx, 0: an ordinary context */
-    int sm_count;            /* of a green context; 0: all that the device has */
-    _Atomic int retained;    /* primary: retain count; others: 1 until destroyed */
-    _Atomic int sticky;      /* 0, or the error that makes the context unusable */
-    unsigned cache_config;   /* CUfunc_cache, kept locally */
-    unsigned shared_config;  /* CUsharedconfig, kept locally */
-    struct vcu_cls *storage; /* entry/export_table.c: context-local storage, under its own lock */
+    uint64_t green;                /* handle of the CUgreenCtx, 0: an ordinary context */
+    int sm_count;                  /* of a green context; 0: all that the device has */
+    _Atomic int retained;          /* primary: retain count; others: 1 until destroyed */
+    _Atomic int sticky;            /* 0, or the error that makes the context unusable */
+    unsigned cache_config;         /* CUfunc_cache, kept locally */
+    unsigned shared_config;        /* CUsharedconfig, kept locally */
+    struct vcu_cls *storage;       /* entry/export_table.c: context-local storage, under its own lock */
     struct cua_coredump *coredump; /* coredump.c: NULL until a setting is its own */
 };
 /* NULL when the handle is not a live context. (CUcontext)0 and -1 mean the current one. */
@@ -305,9 +305,9 @@ struct vcu_range_set {
     pthread_rwlock_t lock;
     void *root; /* tsearch(3) tree: red-black in glibc */
 };
-#define VCU_RANGE_SET_INIT                                                                         \
-    {                                                                                              \
-        PTHREAD_RWLOCK_INITIALIZER, NULL                                                           \
+#define VCU_RANGE_SET_INIT \
+    { \
+        PTHREAD_RWLOCK_INITIALIZER, NULL \
     }
 /* False when it overlaps another range or memory is short. */
 bool vcu_range_add(struct vcu_range_set *set, uint64_t start, uint64_t size, void *data);

@@ -21,9 +21,7 @@ CUresult vcu_cuCoredumpGetAttribute(CUcoredumpSettings attrib, void *value, size
 {
     CUresult r = vcu_check_context();
 
-    return r == CUDA_SUCCESS
-               ? cua_coredump_get(&vcu_context_find(NULL)->coredump, attrib, value, size)
-               : r;
+    return r == CUDA_SUCCESS ? cua_coredump_get(&vcu_context_find(NULL)->coredump, attrib, value, size) : r;
 }
 
 CUresult vcu_cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)

@@ -246,12 +246,10 @@ CUresult vcu_cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
     a = d->attributes;
     *prop = (CUdevprop){
         .maxThreadsPerBlock = a[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK],
-        .maxThreadsDim = { a[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X],
-                           a[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y],
-                           a[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z] },
-        .maxGridSize = { a[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X],
-                         a[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y],
-                         a[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z] },
+        .maxThreadsDim = {a[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X], a[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y],
+                          a[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z]},
+        .maxGridSize = {a[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X], a[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y],
+                        a[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z]},
         .sharedMemPerBlock = a[CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK],
         .totalConstantMemory = a[CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY],
         .SIMDWidth = a[CU_DEVICE_ATTRIBUTE_WARP_SIZE],
@@ -276,8 +274,8 @@ static bool texel_ok(CUarray_format format, unsigned channels)
     case CU_AD_FORMAT_FLOAT:
         return channels == 1 || channels == 2 || channels == 4;
     default: /* formats whose channels are part of them */
-        return (unsigned)format > CU_AD_FORMAT_FLOAT &&
-               (unsigned)format <= CU_AD_FORMAT_SNORM_INT16X4 && channels >= 1 && channels <= 4;
+        return (unsigned)format > CU_AD_FORMAT_FLOAT && (unsigned)format <= CU_AD_FORMAT_SNORM_INT16X4 &&
+               channels >= 1 && channels <= 4;
     }
 }
 
@@ -320,7 +318,6 @@ CUresult vcu_cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
     VCU_FAULT("call", "cuModuleGetLoadingMode");
     if (mode == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *mode =
-        v != NULL && strcasecmp(v, "EAGER") == 0 ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
+    *mode = v != NULL && strcasecmp(v, "EAGER") == 0 ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
     return CUDA_SUCCESS;
 }

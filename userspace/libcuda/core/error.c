@@ -19,13 +19,12 @@ static const char *result_name(int result)
  */
 static bool is_failure(const char *name, int result)
 {
-    if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY ||
-        result == CUDA_ERROR_DEINITIALIZED)
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY || result == CUDA_ERROR_DEINITIALIZED)
         return false;
     return result != CUDA_ERROR_NOT_FOUND || strncmp(name, "cuGetProcAddress", 16) != 0;
 }
 
-const struct lnk_trace_results lnk_trace_results = { result_name, is_failure };
+const struct lnk_trace_results lnk_trace_results = {result_name, is_failure};
 
 void vcu_trace_call(const char *name, CUresult r, uint64_t t0_ns, const char *fmt, ...)
 {

@@ -31,12 +31,12 @@ bool vcu_fault_find(const char *kind, const char *name, char *value, size_t room
 bool vcu_fault_number(const char *kind, const char *name, int *value);
 
 /* `VCU_FAULT("call", "cuX")` in the body of cuX: returns the error that was asked for, traced. */
-#define VCU_FAULT(kind, name)                                                                      \
-    do {                                                                                           \
-        int fault_;                                                                                \
-                                                                                                   \
-        if (__builtin_expect(vcu_fault_spec != NULL, 0) && vcu_fault_number(kind, name, &fault_))  \
-            return (CUresult)fault_;                                                               \
+#define VCU_FAULT(kind, name) \
+    do { \
+        int fault_; \
+\
+        if (__builtin_expect(vcu_fault_spec != NULL, 0) && vcu_fault_number(kind, name, &fault_)) \
+            return (CUresult)fault_; \
     } while (0)
 
 #endif

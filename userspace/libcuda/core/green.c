@@ -14,8 +14,8 @@
 #include "../../../protocol/generated/vgp_guest.h"
 #include "../../../protocol/vgp_guest_rt.h"
 
-#define SPLIT_FLAGS                                                                                \
-    ((unsigned)CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING |                                   \
+#define SPLIT_FLAGS \
+    ((unsigned)CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING | \
      (unsigned)CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE)
 #define GROUPS_MAX 256u /* of one split, and of one descriptor: the wire's maximum */
 
@@ -37,7 +37,7 @@ _Atomic uint32_t vcu_greens;
 /* ---- streams of green contexts that were destroyed ---- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list; a leaf */
-static uint64_t *orphans;                               /* handles; never given out again */
+static uint64_t *orphans;                                /* handles; never given out again */
 static size_t norphans, room;
 
 /* Without memory for the list the stream is merely unknown. */
@@ -103,7 +103,7 @@ bool vcu_standard_stream_ok(CUstream s)
 static void resource_fill(CUdevResource *out, uint64_t resource, uint32_t count, uint32_t minimum,
                           uint32_t alignment)
 {
-    struct hidden h = { MAGIC, resource, count };
+    struct hidden h = {MAGIC, resource, count};
 
     memset(out, 0, sizeof(*out));
     out->type = CU_DEV_RESOURCE_TYPE_SM;
@@ -127,8 +127,8 @@ static CUresult resource_read(const char *call, const CUdevResource *r, uint64_t
     return CUDA_SUCCESS;
 }
 
-CUresult vcu_resource_ask(uint32_t what, int device, CUcontext context, CUgreenCtx green,
-                          CUdevResource *out, CUdevResourceType type)
+CUresult vcu_resource_ask(uint32_t what, int device, CUcontext context, CUgreenCtx green, CUdevResource *out,
+                          CUdevResourceType type)
 {
     uint32_t count = 0, minimum = 0, alignment = 0;
     uint64_t resource = 0;
@@ -138,8 +138,8 @@ CUresult vcu_resource_ask(uint32_t what, int device, CUcontext context, CUgreenC
         return CUDA_ERROR_INVALID_VALUE;
     if (type != CU_DEV_RESOURCE_TYPE_SM)
         return CUDA_ERROR_INVALID_RESOURCE_TYPE;
-    res = vgp_call_vgpDevResource(what, device, context, green, type, &resource, &count, &minimum,
-                                  &alignment);
+    res =
+        vgp_call_vgpDevResource(what, device, context, green, type, &resource, &count, &minimum, &alignment);
     if (res == CUDA_SUCCESS)
         resource_fill(out, resource, count, minimum, alignment);
     return res;
@@ -168,7 +168,7 @@ CUresult vcu_cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nb
 {
     uint64_t resource, ids[GROUPS_MAX + 1];
     uint16_t counts[GROUPS_MAX + 1], minimums[GROUPS_MAX + 1], alignments[GROUPS_MAX + 1];
-    uint32_t n[4] = { GROUPS_MAX + 1, GROUPS_MAX + 1, GROUPS_MAX + 1, GROUPS_MAX + 1 };
+    uint32_t n[4] = {GROUPS_MAX + 1, GROUPS_MAX + 1, GROUPS_MAX + 1, GROUPS_MAX + 1};
     uint32_t groups = 0, left = 0, want;
     CUresult res = vcu_check_init();
 
@@ -183,8 +183,8 @@ CUresult vcu_cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nb
     if (minCount > input->sm.smCount) /* documented */
         return CUDA_ERROR_INVALID_VALUE;
     want = result == NULL ? 0 : *nbGroups < GROUPS_MAX ? *nbGroups : GROUPS_MAX;
-    res = vgp_call_vgpResourceSplit(resource, want, useFlags, minCount, &groups, &left, ids, &n[0],
-                                    counts, &n[1], minimums, &n[2], alignments, &n[3]);
+    res = vgp_call_vgpResourceSplit(resource, want, useFlags, minCount, &groups, &left, ids, &n[0], counts,
+                                    &n[1], minimums, &n[2], alignments, &n[3]);
     if (res != CUDA_SUCCESS)
         return res;
     if (result != NULL) {
@@ -194,8 +194,7 @@ CUresult vcu_cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nb
         for (uint32_t i = 0; i < groups; i++)
             resource_fill(&result[i], ids[i], counts[i], minimums[i], alignments[i]);
         if (remaining != NULL && left != 0)
-            resource_fill(remaining, ids[groups], counts[groups], minimums[groups],
-                          alignments[groups]);
+            resource_fill(remaining, ids[groups], counts[groups], minimums[groups], alignments[groups]);
         else if (remaining != NULL)
             memset(remaining, 0, sizeof(*remaining)); /* CU_DEV_RESOURCE_TYPE_INVALID */
     }
@@ -253,8 +252,7 @@ static struct vcu_green *green_new(int device, uint64_t *handle)
     return g;
 }
 
-CUresult vcu_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev,
-                              unsigned int flags)
+CUresult vcu_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags)
 {
     struct vcu_device *d;
     struct vcu_green *g;
@@ -275,8 +273,7 @@ CUresult vcu_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevic
     g = green_new(dev, &handle);
     res = g == NULL ? CUDA_ERROR_OUT_OF_MEMORY
                     : vgp_call_vgpGreenCtxCreate((CUgreenCtx)(uintptr_t)handle,
-                                                 (CUcontext)(uintptr_t)g->context->handle, desc, dev,
-                                                 flags);
+                                                 (CUcontext)(uintptr_t)g->context->handle, desc, dev, flags);
     if (res != CUDA_SUCCESS) {
         if (g != NULL) {
             vcu_context_drop(g->context);
@@ -347,8 +344,7 @@ CUresult vcu_cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
     return res;
 }
 
-CUresult vcu_cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource,
-                                      CUdevResourceType type)
+CUresult vcu_cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource, CUdevResourceType type)
 {
     struct vcu_green *g;
     CUresult res = vcu_check_init();
@@ -374,8 +370,7 @@ CUresult vcu_green_check_event(CUgreenCtx hCtx, CUevent hEvent)
     return res;
 }
 
-CUresult vcu_cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags,
-                                    int priority)
+CUresult vcu_cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority)
 {
     struct vcu_green *g;
     uint64_t stream;

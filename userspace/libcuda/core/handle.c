@@ -33,7 +33,7 @@ struct table {
 };
 
 static struct table tables[VGP_H_TYPES] = {
-    [0 ... VGP_H_TYPES - 1] = { .lock = PTHREAD_MUTEX_INITIALIZER },
+    [0 ... VGP_H_TYPES - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER},
 };
 
 static struct entry *entry_at(struct table *t, uint32_t index)
@@ -178,8 +178,7 @@ bool vcu_handle_set_data(uint64_t handle, enum vgp_handle_type type, void *data)
     return true;
 }
 
-void vcu_handle_each(enum vgp_handle_type type, void (*fn)(uint64_t handle, void *data, void *arg),
-                     void *arg)
+void vcu_handle_each(enum vgp_handle_type type, void (*fn)(uint64_t handle, void *data, void *arg), void *arg)
 {
     struct table *t = &tables[type];
     uint32_t used;

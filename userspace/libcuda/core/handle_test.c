@@ -135,9 +135,8 @@ static void test_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values), cmocka_unit_test(test_bad_types),
-        cmocka_unit_test(test_reuse),  cmocka_unit_test(test_data),
-        cmocka_unit_test(test_limit),  cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_values), cmocka_unit_test(test_bad_types), cmocka_unit_test(test_reuse),
+        cmocka_unit_test(test_data),   cmocka_unit_test(test_limit),     cmocka_unit_test(test_threads),
     };
 
     return cmocka_run_group_tests_name("handle", tests, NULL, NULL);

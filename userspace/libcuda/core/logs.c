@@ -90,10 +90,9 @@ static size_t compose(char *line, const char *call, CUresult r)
         text = mine.text;
     clock_gettime(CLOCK_REALTIME, &now);
     localtime_r(&now.tv_sec, &tm);
-    n = snprintf(line, LINE_BYTES, "[%02d:%02d:%02d.%03d][%d][CUDA][E][%s] %s; returning %d (%s)",
-                 tm.tm_hour, tm.tm_min, tm.tm_sec, (int)(now.tv_nsec / 1000000),
-                 (int)syscall(SYS_gettid), call, text != NULL ? text : "failed", (int)r,
-                 name != NULL ? name : "?");
+    n = snprintf(line, LINE_BYTES, "[%02d:%02d:%02d.%03d][%d][CUDA][E][%s] %s; returning %d (%s)", tm.tm_hour,
+                 tm.tm_min, tm.tm_sec, (int)(now.tv_nsec / 1000000), (int)syscall(SYS_gettid), call,
+                 text != NULL ? text : "failed", (int)r, name != NULL ? name : "?");
     return (size_t)n < LINE_BYTES ? (size_t)n : LINE_BYTES - 1;
 }
 
@@ -190,8 +189,7 @@ CUresult vcu_cuLogsCurrent(CUlogIterator *iterator_out, unsigned int flags)
 
 /* The lines from an iterator (NULL: all that there were) on: the first that is still kept, how many,
    and how many are lost. False: no iterator of this log. */
-static bool span(const CUlogIterator *iterator, CUlogIterator *from, unsigned *count,
-                 unsigned *lost)
+static bool span(const CUlogIterator *iterator, CUlogIterator *from, unsigned *count, unsigned *lost)
 {
     CUlogIterator kept = written < LINES_MAX ? written : LINES_MAX;
     CUlogIterator asked = iterator != NULL ? written - *iterator : written;
@@ -233,8 +231,7 @@ static size_t fill(char *buffer, size_t room, CUlogIterator from, unsigned count
     return n;
 }
 
-CUresult vcu_cuLogsDumpToMemory(CUlogIterator *iterator, char *buffer, size_t *size,
-                                unsigned int flags)
+CUresult vcu_cuLogsDumpToMemory(CUlogIterator *iterator, char *buffer, size_t *size, unsigned int flags)
 {
     CUresult r = CUDA_ERROR_INVALID_VALUE;
     unsigned count, lost;
@@ -242,9 +239,10 @@ CUresult vcu_cuLogsDumpToMemory(CUlogIterator *iterator, char *buffer, size_t *s
     size_t n = 0;
 
     if (buffer == NULL || size == NULL || flags != 0)
-        return VCU_REFUSE(r, "cuLogsDumpToMemory", "%s", buffer == NULL ? "buffer cannot be NULL"
-                                                         : size == NULL ? "size cannot be NULL"
-                                                                        : "flags must be 0");
+        return VCU_REFUSE(r, "cuLogsDumpToMemory", "%s",
+                          buffer == NULL ? "buffer cannot be NULL"
+                          : size == NULL ? "size cannot be NULL"
+                                         : "flags must be 0");
     pthread_mutex_lock(&lock);
     if (span(iterator, &from, &count, &lost)) {
         if (count != 0)
@@ -279,8 +277,7 @@ CUresult vcu_cuLogsDumpToFile(CUlogIterator *iterator, const char *pathToFile, u
     if (r == CUDA_SUCCESS) {
         f = fopen(pathToFile, "we");
         if (f == NULL || fwrite(all, 1, n, f) != n)
-            r = VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuLogsDumpToFile", "cannot write %s",
-                           pathToFile);
+            r = VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuLogsDumpToFile", "cannot write %s", pathToFile);
         if (f != NULL && fclose(f) != 0)
             r = CUDA_ERROR_INVALID_VALUE;
     }

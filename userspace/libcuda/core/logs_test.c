@@ -219,9 +219,8 @@ static void test_environment(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing),   cmocka_unit_test(test_line),
-        cmocka_unit_test(test_wrong),     cmocka_unit_test(test_truncated),
-        cmocka_unit_test(test_callback),  cmocka_unit_test(test_file),
+        cmocka_unit_test(test_nothing),     cmocka_unit_test(test_line),     cmocka_unit_test(test_wrong),
+        cmocka_unit_test(test_truncated),   cmocka_unit_test(test_callback), cmocka_unit_test(test_file),
         cmocka_unit_test(test_environment),
     };
     int n;

@@ -29,7 +29,7 @@ bool vcu_range_add(struct vcu_range_set *set, uint64_t start, uint64_t size, voi
     r = malloc(sizeof(*r));
     if (r == NULL)
         return false;
-    *r = (struct vcu_range){ start, size, data };
+    *r = (struct vcu_range){start, size, data};
     pthread_rwlock_wrlock(&set->lock);
     found = tsearch(r, &set->root, compare);
     added = found != NULL && *(struct vcu_range **)found == r; /* the node is the tree's: under the lock */
@@ -41,7 +41,7 @@ bool vcu_range_add(struct vcu_range_set *set, uint64_t start, uint64_t size, voi
 
 bool vcu_range_remove(struct vcu_range_set *set, uint64_t start, struct vcu_range *out)
 {
-    struct vcu_range key = { start, 1, NULL };
+    struct vcu_range key = {start, 1, NULL};
     struct vcu_range *r = NULL;
     void *found;
 
@@ -60,10 +60,9 @@ bool vcu_range_remove(struct vcu_range_set *set, uint64_t start, struct vcu_rang
     return true;
 }
 
-bool vcu_range_remove_overlap(struct vcu_range_set *set, uint64_t start, uint64_t size,
-                              struct vcu_range *out)
+bool vcu_range_remove_overlap(struct vcu_range_set *set, uint64_t start, uint64_t size, struct vcu_range *out)
 {
-    struct vcu_range key = { start, size, NULL };
+    struct vcu_range key = {start, size, NULL};
     struct vcu_range *r = NULL;
     void *found;
 
@@ -83,7 +82,7 @@ bool vcu_range_remove_overlap(struct vcu_range_set *set, uint64_t start, uint64_
 
 bool vcu_range_find(struct vcu_range_set *set, uint64_t addr, struct vcu_range *out)
 {
-    struct vcu_range key = { addr, 1, NULL };
+    struct vcu_range key = {addr, 1, NULL};
     void *found;
 
     pthread_rwlock_rdlock(&set->lock);
@@ -96,7 +95,7 @@ bool vcu_range_find(struct vcu_range_set *set, uint64_t addr, struct vcu_range *
 
 bool vcu_range_look(struct vcu_range_set *set, uint64_t addr, vcu_range_fn *fn, void *arg)
 {
-    struct vcu_range key = { addr, 1, NULL };
+    struct vcu_range key = {addr, 1, NULL};
     void *found;
     bool yes;
 
@@ -109,7 +108,7 @@ bool vcu_range_look(struct vcu_range_set *set, uint64_t addr, vcu_range_fn *fn, 
 
 bool vcu_range_edit(struct vcu_range_set *set, uint64_t addr, vcu_range_fn *fn, void *arg)
 {
-    struct vcu_range key = { addr, 1, NULL };
+    struct vcu_range key = {addr, 1, NULL};
     struct vcu_range *r = NULL;
     void *found;
 
@@ -141,7 +140,7 @@ static void visit(const void *node, VISIT which, void *closure)
 
 void vcu_range_remove_if(struct vcu_range_set *set, vcu_range_fn *fn, void *arg)
 {
-    struct sweep s = { fn, arg, NULL };
+    struct sweep s = {fn, arg, NULL};
 
     pthread_rwlock_wrlock(&set->lock);
     do { /* the tree must not change during a walk: one victim per walk */

@@ -119,7 +119,8 @@ uint32_t vcu_room_suspect(uint32_t context, uint32_t but, uint64_t *stream)
         uint32_t place = atomic_fetch_add(&cursor, 1) % n;
         const struct place *p = &places[place];
 
-        if (place != but && atomic_load(&p->context) == context && atomic_load(&p->epoch) == atomic_load(&epochs[context]) &&
+        if (place != but && atomic_load(&p->context) == context &&
+            atomic_load(&p->epoch) == atomic_load(&epochs[context]) &&
             atomic_load(&p->before) + atomic_load(&p->since) != 0) {
             *stream = atomic_load(&p->stream);
             return place;

@@ -31,7 +31,7 @@ static void test_one_stream(void **state)
     uint32_t n;
 
     (void)state;
-    vcu_room = (struct vcu_room){ .stream = QUEUE, .context = QUEUE };
+    vcu_room = (struct vcu_room){.stream = QUEUE, .context = QUEUE};
     n = fill(1, 1, 1);
     assert_in_range(n, 200, QUEUE);
     vcu_room_context_idle(1);
@@ -44,7 +44,7 @@ static void test_many_streams(void **state)
     uint32_t sum = 0;
 
     (void)state;
-    vcu_room = (struct vcu_room){ .stream = QUEUE, .context = QUEUE };
+    vcu_room = (struct vcu_room){.stream = QUEUE, .context = QUEUE};
     for (uint32_t i = 0; i < 64; i++) {
         uint32_t n = fill(100 + i, 2, 1);
 
@@ -63,7 +63,7 @@ static void test_many_streams(void **state)
 static void test_weights(void **state)
 {
     (void)state;
-    vcu_room = (struct vcu_room){ .stream = QUEUE, .context = QUEUE };
+    vcu_room = (struct vcu_room){.stream = QUEUE, .context = QUEUE};
     assert_in_range(fill(400, 4, 100), 100, QUEUE + 100); /* the last one may go over the budget */
     vcu_room_context_idle(4);
     assert_in_range(fill(401, 4, 1u << 20), 1u << 20, 6u << 20);
@@ -78,7 +78,7 @@ static void test_idle(void **state)
     uint32_t place;
 
     (void)state;
-    vcu_room = (struct vcu_room){ .stream = QUEUE, .context = QUEUE };
+    vcu_room = (struct vcu_room){.stream = QUEUE, .context = QUEUE};
     for (uint32_t i = 0; i < 700; i++)
         vcu_room_add(500 + i % 100, 500 + i % 100, 5, 1);
     assert_int_equal(vcu_room_pending(5), 700);
@@ -96,10 +96,10 @@ static void test_idle(void **state)
 static void test_own_queues(void **state)
 {
     (void)state;
-    vcu_room = (struct vcu_room){ .stream = 15360, .context = 0 };
+    vcu_room = (struct vcu_room){.stream = 15360, .context = 0};
     for (uint32_t i = 0; i < 64; i++)
         assert_in_range(fill(800 + i, 6, 1), 7680, 15360);
-    assert_int_equal(vcu_room_suspect(6, 0, &(uint64_t){ 0 }), UINT32_MAX);
+    assert_int_equal(vcu_room_suspect(6, 0, &(uint64_t){0}), UINT32_MAX);
 }
 
 int main(void)

@@ -15,8 +15,7 @@ struct submit {
     uint16_t number;
     bool answered; /* asynchronous, and yet with a reply: see vgp_submit_begin */
 };
-_Static_assert(sizeof(struct submit) <= sizeof(((struct vgp_submit *)0)->priv),
-               "priv is too small");
+_Static_assert(sizeof(struct submit) <= sizeof(((struct vgp_submit *)0)->priv), "priv is too small");
 
 static struct submit *part(struct vgp_submit *s)
 {
@@ -62,8 +61,7 @@ static CUresult too_new(uint16_t call)
         return CUDA_SUCCESS;
     return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "libcuda",
                       "%s came with protocol %d.%u, the worker speaks %d.%u: update the host",
-                      vgp_call_name(call), VGP_VERSION_MAJOR, since, VGP_VERSION_MAJOR,
-                      vcu.worker_minor);
+                      vgp_call_name(call), VGP_VERSION_MAJOR, since, VGP_VERSION_MAJOR, vcu.worker_minor);
 }
 
 /* The place of a stream: by the index of its handle; default streams by context, per-thread ones by thread.
@@ -110,9 +108,9 @@ void vgp_stream_count(uint64_t stream)
     struct vcu_thread *t = vcu_thread();
     struct vcu_intent in = t->intent; /* weighing may send records */
 
-    t->intent = (struct vcu_intent){ 0 };
+    t->intent = (struct vcu_intent){0};
     vcu_stream_weigh(stream, 1);
-    t->intent = (struct vcu_intent){ true, in.effect, stream };
+    t->intent = (struct vcu_intent){true, in.effect, stream};
 }
 
 CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, bool want_reply)
@@ -123,7 +121,7 @@ CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, b
     uint64_t context;
     CUresult res;
 
-    t->intent = (struct vcu_intent){ 0 };
+    t->intent = (struct vcu_intent){0};
     if (vcu_units_watch() && lnk_call_is_work(call))
         vcu_units_before_work();
     /* During a capture an error belongs to the call that made it: every call is answered then. */
@@ -145,8 +143,8 @@ CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, b
     if (__builtin_expect(atomic_load(&vcu_wait_owed), 0))
         vcu_wait_before(call, &in);
     context = vcu_thread_context(t);
-    res = lnk_ring_begin(&vcu.ring, &p->call, call, bytes,
-                         want_reply ? LNK_REPLY_WAIT : LNK_REPLY_NONE, context, t->number);
+    res = lnk_ring_begin(&vcu.ring, &p->call, call, bytes, want_reply ? LNK_REPLY_WAIT : LNK_REPLY_NONE,
+                         context, t->number);
     p->wait.is_wait = false;
     if (res == CUDA_SUCCESS)
         p->wait = vcu_wait_note(call, &in, context);
@@ -176,8 +174,7 @@ CUresult vgp_submit_publish(struct vgp_submit *s)
 
 static bool is_synchronising(uint16_t call)
 {
-    return call == VGP_vgpCtxSynchronize || call == VGP_cuStreamSynchronize ||
-           call == VGP_cuEventSynchronize;
+    return call == VGP_vgpCtxSynchronize || call == VGP_cuStreamSynchronize || call == VGP_cuEventSynchronize;
 }
 
 /* Success says that some work is complete. None of these has a result that a nested call would
@@ -259,8 +256,7 @@ CUresult vgp_blob_send(const void *data, uint64_t size, uint32_t *blob_id)
     if (id == 0)
         id = atomic_fetch_add(&last_id, 1) + 1;
     for (uint64_t done = 0; done < size;) {
-        uint32_t part_size =
-            size - done < VGP_BLOB_CHUNK ? (uint32_t)(size - done) : VGP_BLOB_CHUNK;
+        uint32_t part_size = size - done < VGP_BLOB_CHUNK ? (uint32_t)(size - done) : VGP_BLOB_CHUNK;
         CUresult res = vgp_call_vgpBlobAppend(id, size, p + done, part_size);
 
         if (res != CUDA_SUCCESS) {

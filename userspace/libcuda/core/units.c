@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-static const struct vcu_unit_ops *const none[] = { NULL };
+static const struct vcu_unit_ops *const none[] = {NULL};
 static const struct vcu_unit_ops *const *all = none;
 _Atomic unsigned vcu_units_watching;
 
@@ -19,7 +19,8 @@ CUresult vcu_units_connected(void)
 {
     CUresult res = CUDA_SUCCESS;
 
-    EACH(u) {
+    EACH(u)
+    {
         if ((*u)->connected != NULL && res == CUDA_SUCCESS)
             res = (*u)->connected();
     }
@@ -28,7 +29,8 @@ CUresult vcu_units_connected(void)
 
 void vcu_units_context_ending(struct vcu_context *c)
 {
-    EACH(u) {
+    EACH(u)
+    {
         if ((*u)->context_ending != NULL)
             (*u)->context_ending(c);
     }
@@ -36,7 +38,8 @@ void vcu_units_context_ending(struct vcu_context *c)
 
 void vcu_units_context_gone(struct vcu_context *c)
 {
-    EACH(u) {
+    EACH(u)
+    {
         if ((*u)->context_gone != NULL)
             (*u)->context_gone(c);
     }
@@ -44,7 +47,8 @@ void vcu_units_context_gone(struct vcu_context *c)
 
 void vcu_units_before_work(void)
 {
-    EACH(u) {
+    EACH(u)
+    {
         if ((*u)->before_work != NULL)
             (*u)->before_work();
     }
@@ -52,7 +56,8 @@ void vcu_units_before_work(void)
 
 void vcu_units_after_wait(bool everything)
 {
-    EACH(u) {
+    EACH(u)
+    {
         if ((*u)->after_wait != NULL)
             (*u)->after_wait(everything);
     }
@@ -60,7 +65,8 @@ void vcu_units_after_wait(bool everything)
 
 void vcu_units_wait_answered(void)
 {
-    EACH(u) {
+    EACH(u)
+    {
         if ((*u)->wait_answered != NULL)
             (*u)->wait_answered();
     }
@@ -68,7 +74,8 @@ void vcu_units_wait_answered(void)
 
 void vcu_units_notify(uint16_t type, uint64_t cookie, const uint8_t *data, uint32_t size)
 {
-    EACH(u) {
+    EACH(u)
+    {
         if ((*u)->notify != NULL && (*u)->notify(type, cookie, data, size))
             return;
     }
@@ -76,7 +83,8 @@ void vcu_units_notify(uint16_t type, uint64_t cookie, const uint8_t *data, uint3
 
 CUresult vcu_units_capture_copy(const char *call, const struct vcu_copy *c)
 {
-    EACH(u) {
+    EACH(u)
+    {
         if ((*u)->capture_copy != NULL)
             return (*u)->capture_copy(call, c);
     }

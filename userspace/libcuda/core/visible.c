@@ -40,8 +40,8 @@ int32_t vgp_device_got(int32_t device)
 
 static int pci_compare(const struct vcu_device *a, const struct vcu_device *b)
 {
-    static const int keys[] = { CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
-                                CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID };
+    static const int keys[] = {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID,
+                               CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID};
 
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         if (a->attributes[keys[i]] != b->attributes[keys[i]])
@@ -195,8 +195,9 @@ CUresult vcu_visible_apply(void)
     if (same)
         return CUDA_SUCCESS;
     if (count == 0)
-        return VCU_REFUSE(CUDA_ERROR_NO_DEVICE, "cuInit", "CUDA_VISIBLE_DEVICES=%.200s hides all %d devices%s%s",
-                          text != NULL ? text : "", n, why != NULL ? ": it has " : "", why != NULL ? why : "");
+        return VCU_REFUSE(CUDA_ERROR_NO_DEVICE, "cuInit",
+                          "CUDA_VISIBLE_DEVICES=%.200s hides all %d devices%s%s", text != NULL ? text : "", n,
+                          why != NULL ? ": it has " : "", why != NULL ? why : "");
     all = malloc((size_t)n * sizeof(*all));
     if (all == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -23,7 +23,7 @@ static struct {
     enum kind kind;
     uint64_t latest;
 } streams[STREAMS];
-static uint64_t work;       /* numbers given out */
+static uint64_t work;      /* numbers given out */
 static uint64_t elsewhere; /* the latest work that is in none of them; 0: all of it is complete */
 
 /* Streams by the index of their handle; 0 is the legacy stream; behind them those of threads, by their number. */
@@ -49,8 +49,8 @@ static struct {
     uint64_t stream;
     uint32_t owner;
     uint32_t thread; /* whose per-thread stream it is, if it is one */
-    bool recorded; /* `event` stands for it: other work has been put behind it */
-    CUevent event; /* of the_context; kept for the next time */
+    bool recorded;   /* `event` stands for it: other work has been put behind it */
+    CUevent event;   /* of the_context; kept for the next time */
 } owed;
 
 void vcu_wait_effect(enum vcu_effect effect)
@@ -60,7 +60,7 @@ void vcu_wait_effect(enum vcu_effect effect)
 
 void vcu_wait_intend(CUstream stream, enum vcu_effect effect)
 {
-    vcu_thread()->intent = (struct vcu_intent){ true, (uint8_t)effect, (uintptr_t)stream };
+    vcu_thread()->intent = (struct vcu_intent){true, (uint8_t)effect, (uintptr_t)stream};
 }
 
 /* Calls that put nothing into a stream and tell nothing of one. */
@@ -218,8 +218,7 @@ static void note_context(uint16_t call, uint64_t context)
 {
     if (the_context == 0)
         the_context = context;
-    if ((context != 0 && context != the_context) || call == VGP_vgpCtxCreate ||
-        call == VGP_vgpGreenCtxCreate)
+    if ((context != 0 && context != the_context) || call == VGP_vgpCtxCreate || call == VGP_vgpGreenCtxCreate)
         atomic_store(&two_contexts, true);
 }
 
@@ -281,15 +280,15 @@ static void note_destroyed(void)
 
 struct vcu_wait_token vcu_wait_note(uint16_t call, const struct vcu_intent *in, uint64_t context)
 {
-    const struct vcu_wait_token none = { 0 };
+    const struct vcu_wait_token none = {0};
 
     if (harmless(call) || (vcu_thread()->settling && in->effect != VCU_EFFECT_WAITS))
         return none;
     note_context(call, context);
     if (call == VGP_vgpCtxSynchronize)
-        return (struct vcu_wait_token){ .is_wait = true, .everything = true, .work = work };
+        return (struct vcu_wait_token){.is_wait = true, .everything = true, .work = work};
     if (in->effect == VCU_EFFECT_WAITS && in->streamed)
-        return (struct vcu_wait_token){ .is_wait = true, .owner = owner_id(in->stream), .work = work };
+        return (struct vcu_wait_token){.is_wait = true, .owner = owner_id(in->stream), .work = work};
     if (call == VGP_cuStreamDestroy_v2)
         note_destroyed();
     else if (in->streamed ? call != VGP_cuStreamSynchronize : !leaves_nothing(call))

@@ -8,13 +8,12 @@
 #include "../../../protocol/generated/vgp_entry.h"
 #include "../../../protocol/generated/vgp_guest.h"
 
-static const char *const types[] = { "KERNEL", "MEMCPY", "MEMSET", "HOST", "GRAPH", "EMPTY",
-                                     "WAIT_EVENT", "EVENT_RECORD", "EXT_SEMAS_SIGNAL",
-                                     "EXT_SEMAS_WAIT", "MEM_ALLOC", "MEM_FREE", "BATCH_MEM_OP",
-                                     "CONDITIONAL" };
+static const char *const types[] = {
+    "KERNEL",       "MEMCPY",       "MEMSET",           "HOST",           "GRAPH",     "EMPTY",
+    "WAIT_EVENT",   "EVENT_RECORD", "EXT_SEMAS_SIGNAL", "EXT_SEMAS_WAIT", "MEM_ALLOC", "MEM_FREE",
+    "BATCH_MEM_OP", "CONDITIONAL"};
 
-#define WANTS(flags, which)                                                                        \
-    ((flags) & (CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE | CU_GRAPH_DEBUG_DOT_FLAGS_##which))
+#define WANTS(flags, which) ((flags) & (CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE | CU_GRAPH_DEBUG_DOT_FLAGS_##which))
 
 /* What the flags ask for about one node; the driver leaves the form open. Parameters that come with
  * memory of the node's are asked for without it: what the application was given must stay. */
@@ -22,7 +21,7 @@ static void print_details(FILE *f, CUgraphNode n, CUgraphNodeType type, unsigned
 {
     CUDA_KERNEL_NODE_PARAMS k;
     uint64_t func, ctx, bytes;
-    uint32_t total, count, none[3] = { 0 };
+    uint32_t total, count, none[3] = {0};
     CUDA_MEMCPY3D c;
     CUDA_MEMSET_NODE_PARAMS m;
     CUDA_HOST_NODE_PARAMS h;
@@ -32,12 +31,11 @@ static void print_details(FILE *f, CUgraphNode n, CUgraphNodeType type, unsigned
     if (WANTS(flags, HANDLES))
         fprintf(f, " | node %p", (void *)n);
     if (type == CU_GRAPH_NODE_TYPE_KERNEL && WANTS(flags, KERNEL_NODE_PARAMS) &&
-        vgp_call_vgpGraphKernelNodeGet(n, UINT32_MAX, &func, &ctx, &k.gridDimX, &k.gridDimY,
-                                       &k.gridDimZ, &k.blockDimX, &k.blockDimY, &k.blockDimZ,
-                                       &k.sharedMemBytes, &total, NULL, none) == CUDA_SUCCESS)
+        vgp_call_vgpGraphKernelNodeGet(n, UINT32_MAX, &func, &ctx, &k.gridDimX, &k.gridDimY, &k.gridDimZ,
+                                       &k.blockDimX, &k.blockDimY, &k.blockDimZ, &k.sharedMemBytes, &total,
+                                       NULL, none) == CUDA_SUCCESS)
         fprintf(f, " | func %#llx | grid %u,%u,%u | block %u,%u,%u | shared %u", (unsigned long long)func,
-                k.gridDimX, k.gridDimY, k.gridDimZ, k.blockDimX, k.blockDimY, k.blockDimZ,
-                k.sharedMemBytes);
+                k.gridDimX, k.gridDimY, k.gridDimZ, k.blockDimX, k.blockDimY, k.blockDimZ, k.sharedMemBytes);
     if (type == CU_GRAPH_NODE_TYPE_MEMCPY && WANTS(flags, MEMCPY_NODE_PARAMS) &&
         vcu_cuGraphMemcpyNodeGetParams(n, &c) == CUDA_SUCCESS)
         fprintf(f, " | types %d to %d | %zu,%zu,%zu", (int)c.srcMemoryType, (int)c.dstMemoryType,
@@ -56,15 +54,14 @@ static void print_details(FILE *f, CUgraphNode n, CUgraphNodeType type, unsigned
         vcu_cuGraphEventWaitNodeGetEvent(n, &e) == CUDA_SUCCESS)
         fprintf(f, " | event %p", (void *)e);
     if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && WANTS(flags, MEM_ALLOC_NODE_PARAMS) &&
-        vgp_call_vgpGraphMemNodeGet(n, 0, &dptr, &bytes, NULL, NULL, NULL, NULL, &none[0], NULL,
-                                    &none[1], NULL, &none[2]) == CUDA_SUCCESS)
+        vgp_call_vgpGraphMemNodeGet(n, 0, &dptr, &bytes, NULL, NULL, NULL, NULL, &none[0], NULL, &none[1],
+                                    NULL, &none[2]) == CUDA_SUCCESS)
         fprintf(f, " | %#llx | %llu bytes", (unsigned long long)dptr, (unsigned long long)bytes);
     if (type == CU_GRAPH_NODE_TYPE_MEM_FREE && WANTS(flags, MEM_FREE_NODE_PARAMS) &&
         vcu_cuGraphMemFreeNodeGetParams(n, (CUdeviceptr *)&dptr) == CUDA_SUCCESS)
         fprintf(f, " | %#llx", (unsigned long long)dptr);
     if (type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP && WANTS(flags, BATCH_MEM_OP_NODE_PARAMS) &&
-        vgp_call_vgpGraphBatchMemOpNodeGet(n, UINT32_MAX, &total, &count, NULL, none) ==
-            CUDA_SUCCESS)
+        vgp_call_vgpGraphBatchMemOpNodeGet(n, UINT32_MAX, &total, &count, NULL, none) == CUDA_SUCCESS)
         fprintf(f, " | %u operations", count);
 }
 
@@ -108,9 +105,8 @@ static CUresult print_edges(FILE *f, CUgraph graph)
         return res;
     from = calloc(2 * n, sizeof(*from));
     data = calloc(n, sizeof(*data));
-    res = from == NULL || data == NULL
-              ? CUDA_ERROR_OUT_OF_MEMORY
-              : vcu_cuGraphGetEdges_v2(graph, from, from + n, data, &n);
+    res = from == NULL || data == NULL ? CUDA_ERROR_OUT_OF_MEMORY
+                                       : vcu_cuGraphGetEdges_v2(graph, from, from + n, data, &n);
     for (size_t i = 0; res == CUDA_SUCCESS && i < n; i++)
         fprintf(f, "\"%p\" -> \"%p\";\n", (void *)from[i], (void *)from[n + i]);
     free(from);
@@ -129,8 +125,7 @@ CUresult vcu_cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsigned int
         return res;
     f = fopen(path, "w");
     if (f == NULL)
-        return VCU_REFUSE(CUDA_ERROR_OPERATING_SYSTEM, "cuGraphDebugDotPrint",
-                          "the file cannot be written");
+        return VCU_REFUSE(CUDA_ERROR_OPERATING_SYSTEM, "cuGraphDebugDotPrint", "the file cannot be written");
     fprintf(f, "digraph dot {\nsubgraph cluster_0 {\nlabel=\"graph\"\n");
     res = print_nodes(f, hGraph, flags);
     if (res == CUDA_SUCCESS)

@@ -44,8 +44,8 @@ static int cudart_primary_context(CUcontext *out, CUdevice dev)
  * The runtimes before 12.0 load the images of the program through these three: the module belongs to the
  * current context. The last three parameters have no published meaning, and the runtimes pass zeros.
  */
-static int cudart_load(const char *slot, CUmodule *module, const void *image, const void *a,
-                       const void *b, unsigned c)
+static int cudart_load(const char *slot, CUmodule *module, const void *image, const void *a, const void *b,
+                       unsigned c)
 {
     uint64_t t0 = lnk_trace_now();
     CUresult res = CUDA_SUCCESS;
@@ -96,13 +96,9 @@ static int cudart_load_compilers(void)
 
 VCU_TABLE_REFUSALS(cudart, "6bd5fb6c (CUDART_INTERFACE)")
 const void *const vcu_cudart_interface_table[VCU_TABLE_SLOTS] = {
-    VCU_ALL_REFUSED(cudart)
-    [0] = VCU_SIZE_WORD(13),
-    [1] = (const void *)cudart_module,
-    [2] = (const void *)cudart_primary_context,
-    [6] = (const void *)cudart_module_ext1,
-    [7] = (const void *)cudart_module_ends,
-    [8] = (const void *)cudart_module_ext2,
+    VCU_ALL_REFUSED(cudart)[0] = VCU_SIZE_WORD(13), [1] = (const void *)cudart_module,
+    [2] = (const void *)cudart_primary_context,     [6] = (const void *)cudart_module_ext1,
+    [7] = (const void *)cudart_module_ends,         [8] = (const void *)cudart_module_ext2,
     [12] = (const void *)cudart_load_compilers,
 };
 
@@ -126,8 +122,7 @@ static void hooks_domain(uint32_t **flags, size_t *n)
 
 VCU_TABLE_REFUSALS(hooks, "a094798c (TOOLS_RUNTIME_CALLBACK_HOOKS)")
 static const void *const hooks_table[VCU_TABLE_SLOTS] = {
-    VCU_ALL_REFUSED(hooks)
-    [0] = VCU_SIZE_WORD(7),
+    VCU_ALL_REFUSED(hooks)[0] = VCU_SIZE_WORD(7),
     [2] = (const void *)hooks_api,
     [6] = (const void *)hooks_domain,
 };
@@ -141,8 +136,7 @@ static int tls_current_context(CUcontext *out)
 
 VCU_TABLE_REFUSALS(tls, "42d85a81 (TOOLS_TLS)")
 static const void *const tls_table[VCU_TABLE_SLOTS] = {
-    VCU_ALL_REFUSED(tls)
-    [0] = VCU_SIZE_WORD(4),
+    VCU_ALL_REFUSED(tls)[0] = VCU_SIZE_WORD(4),
     [2] = (const void *)tls_current_context,
 };
 
@@ -259,13 +253,12 @@ static void cls_clear(struct vcu_context *context)
     }
 }
 
-const struct vcu_unit_ops vcu_cls_unit = { .context_ending = cls_clear };
+const struct vcu_unit_ops vcu_cls_unit = {.context_ending = cls_clear};
 
 /* This table has no size word. */
 VCU_TABLE_REFUSALS(cls, "c693336e (CONTEXT_LOCAL_STORAGE)")
 static const void *const cls_table[VCU_TABLE_SLOTS] = {
-    VCU_ALL_REFUSED(cls)
-    [0] = (const void *)cls_put,
+    VCU_ALL_REFUSED(cls)[0] = (const void *)cls_put,
     [1] = (const void *)cls_delete,
     [2] = (const void *)cls_get,
 };
@@ -289,8 +282,7 @@ static uint32_t checks_flag(void)
 
 VCU_TABLE_REFUSALS(checks, "263e8860 (CONTEXT_CHECKS)")
 static const void *const checks_table[VCU_TABLE_SLOTS] = {
-    VCU_ALL_REFUSED(checks)
-    [0] = VCU_SIZE_WORD(5),
+    VCU_ALL_REFUSED(checks)[0] = VCU_SIZE_WORD(5),
     [2] = (const void *)checks_context,
     [3] = (const void *)checks_flag,
 };
@@ -319,8 +311,7 @@ static int integrity_slot(uint32_t version, uint64_t unix_seconds, uint8_t out[1
 
 VCU_TABLE_REFUSALS(integrity, "d4082055 (INTEGRITY_CHECK)")
 const void *const vcu_integrity_table[VCU_TABLE_SLOTS] = {
-    VCU_ALL_REFUSED(integrity)
-    [0] = VCU_SIZE_WORD(3),
+    VCU_ALL_REFUSED(integrity)[0] = VCU_SIZE_WORD(3),
     [1] = (const void *)integrity_slot,
 };
 
@@ -376,8 +367,7 @@ static int tools_stream_id(CUcontext ctx, void *object, uint64_t *id)
 
 VCU_TABLE_REFUSALS(tools_context, "21318c60 (TOOLS_CONTEXT)")
 static const void *const tools_context_table[VCU_TABLE_SLOTS] = {
-    VCU_ALL_REFUSED(tools_context)
-    [0] = VCU_SIZE_WORD(95),
+    VCU_ALL_REFUSED(tools_context)[0] = VCU_SIZE_WORD(95),
     [4] = (const void *)tools_context_id,
     [39] = (const void *)tools_stream_id,
     [51] = (const void *)tools_stream_object,
@@ -396,8 +386,7 @@ static int sm_groups(uint8_t **map, void *unused[2])
 
 VCU_TABLE_REFUSALS(sm_groups, "1734dc26 (of cublasLt)")
 static const void *const sm_groups_table[VCU_TABLE_SLOTS] = {
-    VCU_ALL_REFUSED(sm_groups)
-    [0] = VCU_SIZE_WORD(16),
+    VCU_ALL_REFUSED(sm_groups)[0] = VCU_SIZE_WORD(16),
     [4] = (const void *)sm_groups,
 };
 
@@ -407,8 +396,8 @@ static const void *const sm_groups_table[VCU_TABLE_SLOTS] = {
  * Calls visit(user, function) for each function of MODULE. What the public
  * cuModuleEnumerateFunctions tells; the caller takes 1 for done, anything else for a failure.
  */
-static int module_functions(CUcontext ctx, CUmodule module,
-                            int (*visit)(void *user, CUfunction function), void *user)
+static int module_functions(CUcontext ctx, CUmodule module, int (*visit)(void *user, CUfunction function),
+                            void *user)
 {
     CUfunction *all = NULL;
     CUcontext was;
@@ -422,8 +411,7 @@ static int module_functions(CUcontext ctx, CUmodule module,
     res = vcu_cuModuleGetFunctionCount(&n, module);
     if (res == CUDA_SUCCESS && n > 0) {
         all = calloc(n, sizeof(*all));
-        res = all != NULL ? vcu_cuModuleEnumerateFunctions(all, n, module)
-                          : CUDA_ERROR_OUT_OF_MEMORY;
+        res = all != NULL ? vcu_cuModuleEnumerateFunctions(all, n, module) : CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (ctx != NULL)
         vcu_cuCtxPopCurrent_v2(&was);
@@ -435,8 +423,7 @@ static int module_functions(CUcontext ctx, CUmodule module,
 
 VCU_TABLE_REFUSALS(tools_module, "6e163fbe (TOOLS_MODULE)")
 static const void *const tools_module_table[VCU_TABLE_SLOTS] = {
-    VCU_ALL_REFUSED(tools_module)
-    [0] = VCU_SIZE_WORD(93),
+    VCU_ALL_REFUSED(tools_module)[0] = VCU_SIZE_WORD(93),
     [7] = (const void *)module_functions,
 };
 
@@ -457,8 +444,7 @@ static void runtime_log(const char *component, int level, const char *fmt, va_li
 
 VCU_TABLE_REFUSALS(runtime_log, "f8cff951 (of the runtime's log)")
 static const void *const runtime_log_table[VCU_TABLE_SLOTS] = {
-    VCU_ALL_REFUSED(runtime_log)
-    [0] = VCU_SIZE_WORD(8),
+    VCU_ALL_REFUSED(runtime_log)[0] = VCU_SIZE_WORD(8),
     [1] = (const void *)runtime_log,
 };
 
@@ -468,36 +454,26 @@ static const struct {
     unsigned char id[16];
     const void *const *table;
 } tables[] = {
-    { { 0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d,
-        0xf9 },
-      vcu_cudart_interface_table },
-    { { 0xa0, 0x94, 0x79, 0x8c, 0x2e, 0x74, 0x2e, 0x74, 0x93, 0xf2, 0x08, 0x00, 0x20, 0x0c, 0x0a,
-        0x66 },
-      hooks_table },
-    { { 0x42, 0xd8, 0x5a, 0x81, 0x23, 0xf6, 0xcb, 0x47, 0x82, 0x98, 0xf6, 0xe7, 0x8a, 0x3a, 0xec,
-        0xdc },
-      tls_table },
-    { { 0xc6, 0x93, 0x33, 0x6e, 0x11, 0x21, 0xdf, 0x11, 0xa8, 0xc3, 0x68, 0xf3, 0x55, 0xd8, 0x95,
-        0x93 },
-      cls_table },
-    { { 0x26, 0x3e, 0x88, 0x60, 0x7c, 0xd2, 0x61, 0x43, 0x92, 0xf6, 0xbb, 0xd5, 0x00, 0x6d, 0xfa,
-        0x7e },
-      checks_table },
-    { { 0xd4, 0x08, 0x20, 0x55, 0xbd, 0xe6, 0x70, 0x4b, 0x8d, 0x34, 0xba, 0x12, 0x3c, 0x66, 0xe1,
-        0xf2 },
-      vcu_integrity_table },
-    { { 0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8,
-        0xf2 },
-      tools_context_table },
-    { { 0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b,
-        0xca },
-      sm_groups_table },
-    { { 0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99,
-        0x1e },
-      tools_module_table },
-    { { 0xf8, 0xcf, 0xf9, 0x51, 0x21, 0x46, 0x8b, 0x4e, 0xb9, 0xe2, 0xfb, 0x46, 0x9e, 0x7c, 0x0d,
-        0xd9 },
-      runtime_log_table },
+    {{0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d, 0xf9},
+     vcu_cudart_interface_table},
+    {{0xa0, 0x94, 0x79, 0x8c, 0x2e, 0x74, 0x2e, 0x74, 0x93, 0xf2, 0x08, 0x00, 0x20, 0x0c, 0x0a, 0x66},
+     hooks_table},
+    {{0x42, 0xd8, 0x5a, 0x81, 0x23, 0xf6, 0xcb, 0x47, 0x82, 0x98, 0xf6, 0xe7, 0x8a, 0x3a, 0xec, 0xdc},
+     tls_table},
+    {{0xc6, 0x93, 0x33, 0x6e, 0x11, 0x21, 0xdf, 0x11, 0xa8, 0xc3, 0x68, 0xf3, 0x55, 0xd8, 0x95, 0x93},
+     cls_table},
+    {{0x26, 0x3e, 0x88, 0x60, 0x7c, 0xd2, 0x61, 0x43, 0x92, 0xf6, 0xbb, 0xd5, 0x00, 0x6d, 0xfa, 0x7e},
+     checks_table},
+    {{0xd4, 0x08, 0x20, 0x55, 0xbd, 0xe6, 0x70, 0x4b, 0x8d, 0x34, 0xba, 0x12, 0x3c, 0x66, 0xe1, 0xf2},
+     vcu_integrity_table},
+    {{0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8, 0xf2},
+     tools_context_table},
+    {{0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b, 0xca},
+     sm_groups_table},
+    {{0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99, 0x1e},
+     tools_module_table},
+    {{0xf8, 0xcf, 0xf9, 0x51, 0x21, 0x46, 0x8b, 0x4e, 0xb9, 0xe2, 0xfb, 0x46, 0x9e, 0x7c, 0x0d, 0xd9},
+     runtime_log_table},
 };
 
 const void *vcu_export_table_find(const CUuuid *id)
@@ -515,9 +491,8 @@ static bool table_fault(const unsigned char *b, CUresult *result)
     char id[16], value[16];
 
     snprintf(id, sizeof(id), "%02x%02x%02x%02x", b[0], b[1], b[2], b[3]);
-    if (vcu_check_init() != CUDA_SUCCESS ||
-        (!vcu_fault_find("table", id, value, sizeof(value)) &&
-         !vcu_fault_find("table", NULL, value, sizeof(value))))
+    if (vcu_check_init() != CUDA_SUCCESS || (!vcu_fault_find("table", id, value, sizeof(value)) &&
+                                             !vcu_fault_find("table", NULL, value, sizeof(value))))
         return false;
     *result = strcmp(value, "unset") == 0 ? CUDA_SUCCESS : (CUresult)atoi(value);
     if (*result != CUDA_SUCCESS)
@@ -538,8 +513,8 @@ CUresult vcu_cuGetExportTable(const void **ppExportTable, const CUuuid *pExportT
     *ppExportTable = vcu_export_table_find(pExportTableId);
     if (*ppExportTable != NULL)
         return CUDA_SUCCESS;
-    return VCU_REFUSE(
-        CUDA_ERROR_NOT_FOUND, "cuGetExportTable",
-        "no table %02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
-        b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+    return VCU_REFUSE(CUDA_ERROR_NOT_FOUND, "cuGetExportTable",
+                      "no table %02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
+                      b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
+                      b[15]);
 }

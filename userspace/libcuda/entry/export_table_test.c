@@ -35,11 +35,11 @@ static void test_sizes(void **state)
         const char *id;
         size_t words; /* 0: the table has no size word */
     } rows[] = {
-        { "6bd5fb6c5bf4e74a8987d93912fd9df9", 13 }, { "a094798c2e742e7493f20800200c0a66", 7 },
-        { "42d85a8123f6cb478298f6e78a3aecdc", 4 },  { "c693336e1121df11a8c368f355d89593", 0 },
-        { "263e88607cd2614392f6bbd5006dfa7e", 5 },  { "d4082055bde6704b8d34ba123c66e1f2", 3 },
-        { "21318c60971432488ca641ff7324c8f2", 95 }, { "1734dc26800d47458726c0f1e7dd8bca", 16 },
-        { "f8cff95121468b4eb9e2fb469e7c0dd9", 8 },  { "6e163fbeb958444d835ce182aff1991e", 93 },
+        {"6bd5fb6c5bf4e74a8987d93912fd9df9", 13}, {"a094798c2e742e7493f20800200c0a66", 7},
+        {"42d85a8123f6cb478298f6e78a3aecdc", 4},  {"c693336e1121df11a8c368f355d89593", 0},
+        {"263e88607cd2614392f6bbd5006dfa7e", 5},  {"d4082055bde6704b8d34ba123c66e1f2", 3},
+        {"21318c60971432488ca641ff7324c8f2", 95}, {"1734dc26800d47458726c0f1e7dd8bca", 16},
+        {"f8cff95121468b4eb9e2fb469e7c0dd9", 8},  {"6e163fbeb958444d835ce182aff1991e", 93},
     };
 
     (void)state;
@@ -50,7 +50,7 @@ static void test_sizes(void **state)
         if (rows[i].words != 0)
             assert_int_equal((uintptr_t)t[0], rows[i].words * 8);
         for (size_t k = 1; k < VCU_TABLE_SLOTS; k++) /* also beyond the size word */
-            assert_non_null(t[k]); /* a NULL slot would be called and crash */
+            assert_non_null(t[k]);                   /* a NULL slot would be called and crash */
         assert_int_equal(((int (*)(void))t[VCU_TABLE_SLOTS - 1])(), CUDA_ERROR_NOT_SUPPORTED);
     }
     assert_null(table("00112233445566778899aabbccddeeff"));
@@ -124,11 +124,10 @@ static void test_before_init(void **state)
     void *value;
 
     (void)state;
-    assert_int_equal(
-        ((int (*)(CUcontext *, CUdevice))table("6bd5fb6c5bf4e74a8987d93912fd9df9")[2])(&ctx, 0),
-        CUDA_ERROR_NOT_INITIALIZED);
-    assert_int_equal(((int (*)(void **, CUcontext, void *))table(
-                         "c693336e1121df11a8c368f355d89593")[2])(&value, NULL, &ctx),
+    assert_int_equal(((int (*)(CUcontext *, CUdevice))table("6bd5fb6c5bf4e74a8987d93912fd9df9")[2])(&ctx, 0),
+                     CUDA_ERROR_NOT_INITIALIZED);
+    assert_int_equal(((int (*)(void **, CUcontext, void *))table("c693336e1121df11a8c368f355d89593")[2])(
+                         &value, NULL, &ctx),
                      CUDA_ERROR_NOT_INITIALIZED);
 }
 
@@ -151,8 +150,7 @@ static void test_module_functions(void **state)
     (void)state;
     seen = 0;
     assert_int_equal(walk(NULL, NULL, count_function, NULL), 0);
-    assert_int_equal(walk((CUcontext)(uintptr_t)0x1234, (CUmodule)(uintptr_t)0x5678,
-                          count_function, NULL),
+    assert_int_equal(walk((CUcontext)(uintptr_t)0x1234, (CUmodule)(uintptr_t)0x5678, count_function, NULL),
                      0);
     assert_int_equal(walk(NULL, NULL, NULL, NULL), 0);
     assert_int_equal(seen, 0);
@@ -216,24 +214,18 @@ static void test_md2(void **state)
         const char *text;
         uint8_t digest[16];
     } rows[] = {
-        { "",
-          { 0x83, 0x50, 0xe5, 0xa3, 0xe2, 0x4c, 0x15, 0x3d, 0xf2, 0x27, 0x5c, 0x9f, 0x80, 0x69,
-            0x27, 0x73 } },
-        { "a",
-          { 0x32, 0xec, 0x01, 0xec, 0x4a, 0x6d, 0xac, 0x72, 0xc0, 0xab, 0x96, 0xfb, 0x34, 0xc0,
-            0xb5, 0xd1 } },
-        { "abc",
-          { 0xda, 0x85, 0x3b, 0x0d, 0x3f, 0x88, 0xd9, 0x9b, 0x30, 0x28, 0x3a, 0x69, 0xe6, 0xde,
-            0xd6, 0xbb } },
-        { "message digest",
-          { 0xab, 0x4f, 0x49, 0x6b, 0xfb, 0x2a, 0x53, 0x0b, 0x21, 0x9f, 0xf3, 0x30, 0x31, 0xfe,
-            0x06, 0xb0 } },
-        { "abcdefghijklmnopqrstuvwxyz",
-          { 0x4e, 0x8d, 0xdf, 0xf3, 0x65, 0x02, 0x92, 0xab, 0x5a, 0x41, 0x08, 0xc3, 0xaa, 0x47,
-            0x94, 0x0b } },
-        { "12345678901234567890123456789012345678901234567890123456789012345678901234567890",
-          { 0xd5, 0x97, 0x6f, 0x79, 0xd8, 0x3d, 0x3a, 0x0d, 0xc9, 0x80, 0x6c, 0x3c, 0x66, 0xf3,
-            0xef, 0xd8 } },
+        {"",
+         {0x83, 0x50, 0xe5, 0xa3, 0xe2, 0x4c, 0x15, 0x3d, 0xf2, 0x27, 0x5c, 0x9f, 0x80, 0x69, 0x27, 0x73}},
+        {"a",
+         {0x32, 0xec, 0x01, 0xec, 0x4a, 0x6d, 0xac, 0x72, 0xc0, 0xab, 0x96, 0xfb, 0x34, 0xc0, 0xb5, 0xd1}},
+        {"abc",
+         {0xda, 0x85, 0x3b, 0x0d, 0x3f, 0x88, 0xd9, 0x9b, 0x30, 0x28, 0x3a, 0x69, 0xe6, 0xde, 0xd6, 0xbb}},
+        {"message digest",
+         {0xab, 0x4f, 0x49, 0x6b, 0xfb, 0x2a, 0x53, 0x0b, 0x21, 0x9f, 0xf3, 0x30, 0x31, 0xfe, 0x06, 0xb0}},
+        {"abcdefghijklmnopqrstuvwxyz",
+         {0x4e, 0x8d, 0xdf, 0xf3, 0x65, 0x02, 0x92, 0xab, 0x5a, 0x41, 0x08, 0xc3, 0xaa, 0x47, 0x94, 0x0b}},
+        {"12345678901234567890123456789012345678901234567890123456789012345678901234567890",
+         {0xd5, 0x97, 0x6f, 0x79, 0xd8, 0x3d, 0x3a, 0x0d, 0xc9, 0x80, 0x6c, 0x3c, 0x66, 0xf3, 0xef, 0xd8}},
     };
 
     (void)state;
@@ -290,12 +282,16 @@ static void test_validity(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),       cmocka_unit_test(test_hooks),
-        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_module_slots),
-        cmocka_unit_test(test_before_init), cmocka_unit_test(test_local_storage),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_hooks),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_module_slots),
+        cmocka_unit_test(test_before_init),
+        cmocka_unit_test(test_local_storage),
         cmocka_unit_test(test_module_functions),
 #ifdef CONFIG_VGPU_LIBCUDA_INTEGRITY
-        cmocka_unit_test(test_md2),         cmocka_unit_test(test_hmac),
+        cmocka_unit_test(test_md2),
+        cmocka_unit_test(test_hmac),
         cmocka_unit_test(test_validity),
 #endif
     };

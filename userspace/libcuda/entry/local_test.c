@@ -256,7 +256,7 @@ static void test_ranges_threads(void **state)
 
     (void)state;
     for (unsigned i = 0; i < 8; i++) {
-        h[i] = (struct hammer){ &set, 0x1000 * (uint64_t)(i + 1), 0 };
+        h[i] = (struct hammer){&set, 0x1000 * (uint64_t)(i + 1), 0};
         assert_int_equal(pthread_create(&thread[i], NULL, hammer, &h[i]), 0);
     }
     for (unsigned i = 0; i < 8; i++) {
@@ -268,21 +268,12 @@ static void test_ranges_threads(void **state)
 
 static void test_copy_forms(void **state)
 {
-    struct vcu_copy linear = { .dst = { true, 1, 100, 20 },
-                               .src = { false, 1, 100, 20 },
-                               .width = 100,
-                               .height = 20,
-                               .depth = 3 };
-    struct vcu_copy rows = { .dst = { true, 1, 128, 20 },
-                             .src = { false, 1, 100, 20 },
-                             .width = 100,
-                             .height = 20,
-                             .depth = 3 };
-    struct vcu_copy planes = { .dst = { true, 1, 100, 25 },
-                               .src = { false, 1, 100, 20 },
-                               .width = 100,
-                               .height = 20,
-                               .depth = 3 };
+    struct vcu_copy linear = {
+        .dst = {true, 1, 100, 20}, .src = {false, 1, 100, 20}, .width = 100, .height = 20, .depth = 3};
+    struct vcu_copy rows = {
+        .dst = {true, 1, 128, 20}, .src = {false, 1, 100, 20}, .width = 100, .height = 20, .depth = 3};
+    struct vcu_copy planes = {
+        .dst = {true, 1, 100, 25}, .src = {false, 1, 100, 20}, .width = 100, .height = 20, .depth = 3};
 
     (void)state;
     vcu_copy_simplify(&linear);

@@ -54,8 +54,8 @@ CUresult vcu_cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion
             best = &row[i];
     }
     if (best == NULL) {
-        *symbolStatus = row == NULL ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND
-                                    : CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
+        *symbolStatus =
+            row == NULL ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND : CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
         if (*symbol != '\0' && lnk_trace_on)
             lnk_why("cuGetProcAddress", "%s: %s", symbol,
                     row == NULL ? "no such name in CUDA 13.0"
@@ -63,9 +63,8 @@ CUresult vcu_cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion
         return CUDA_ERROR_NOT_FOUND;
     }
     *symbolStatus = CU_GET_PROC_ADDRESS_SUCCESS;
-    *pfn =
-        (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0 && best->fn_per_thread != NULL
-            ? best->fn_per_thread
-            : best->fn;
+    *pfn = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0 && best->fn_per_thread != NULL
+               ? best->fn_per_thread
+               : best->fn;
     return CUDA_SUCCESS;
 }

@@ -43,7 +43,7 @@ static void test_cudart_requests(void **state)
     (void)state;
     assert_non_null(file);
     while (fgets(line, sizeof(line), file) != NULL) {
-        char *field[5] = { 0 }, *p = line;
+        char *field[5] = {0}, *p = line;
         void *fn = (void *)1;
         CUresult r;
 
@@ -88,12 +88,10 @@ static void test_versions(void **state)
     assert_ptr_equal(fn, (void *)cuMemAlloc);
     assert_int_equal(cuGetProcAddress_v2("cuMemAlloc", &fn, 99999, 0, &status), CUDA_SUCCESS);
     assert_ptr_equal(fn, (void *)cuMemAlloc_v2);
-    assert_int_equal(cuGetProcAddress_v2("cuMemAlloc", &fn, 1000, 0, &status),
-                     CUDA_ERROR_NOT_FOUND);
+    assert_int_equal(cuGetProcAddress_v2("cuMemAlloc", &fn, 1000, 0, &status), CUDA_ERROR_NOT_FOUND);
     assert_int_equal(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
     assert_null(fn);
-    assert_int_equal(cuGetProcAddress_v2("cuNoSuchCall", &fn, 13000, 0, &status),
-                     CUDA_ERROR_NOT_FOUND);
+    assert_int_equal(cuGetProcAddress_v2("cuNoSuchCall", &fn, 13000, 0, &status), CUDA_ERROR_NOT_FOUND);
     assert_int_equal(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
     assert_int_equal(cuGetProcAddress("cuGetProcAddress", &fn, 11030, 0), CUDA_SUCCESS);
     assert_ptr_equal(fn, (void *)cuGetProcAddress);
@@ -106,13 +104,12 @@ static void test_streams(void **state)
     void *fn;
 
     (void)state;
-    assert_int_equal(cuGetProcAddress("cuStreamSynchronize", &fn, 13000,
-                                      CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM),
-                     CUDA_SUCCESS);
-    assert_ptr_equal(fn, (void *)cuStreamSynchronize_ptsz);
     assert_int_equal(
-        cuGetProcAddress("cuStreamSynchronize", &fn, 13000, CU_GET_PROC_ADDRESS_LEGACY_STREAM),
+        cuGetProcAddress("cuStreamSynchronize", &fn, 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM),
         CUDA_SUCCESS);
+    assert_ptr_equal(fn, (void *)cuStreamSynchronize_ptsz);
+    assert_int_equal(cuGetProcAddress("cuStreamSynchronize", &fn, 13000, CU_GET_PROC_ADDRESS_LEGACY_STREAM),
+                     CUDA_SUCCESS);
     assert_ptr_equal(fn, (void *)cuStreamSynchronize);
     assert_int_equal(
         cuGetProcAddress("cuMemAlloc", &fn, 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM),

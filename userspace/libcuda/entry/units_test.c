@@ -65,14 +65,15 @@ static void b_after(bool everything)
 }
 
 static const struct vcu_unit_ops a = {
-    .connected = a_connected, .context_ending = a_ending, .notify = a_notify
-};
-static const struct vcu_unit_ops b = {
-    .connected = b_connected, .context_ending = b_ending, .context_gone = b_gone,
-    .notify = b_notify, .before_work = b_before, .after_wait = b_after
-};
-static const struct vcu_unit_ops *const both[] = { &a, &b, NULL };
-static const struct vcu_unit_ops *const none[] = { NULL };
+    .connected = a_connected, .context_ending = a_ending, .notify = a_notify};
+static const struct vcu_unit_ops b = {.connected = b_connected,
+                                      .context_ending = b_ending,
+                                      .context_gone = b_gone,
+                                      .notify = b_notify,
+                                      .before_work = b_before,
+                                      .after_wait = b_after};
+static const struct vcu_unit_ops *const both[] = {&a, &b, NULL};
+static const struct vcu_unit_ops *const none[] = {NULL};
 
 static void expect(const char *want)
 {

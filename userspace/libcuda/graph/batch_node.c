@@ -7,8 +7,8 @@
 #include "../../../protocol/generated/vgp_entry.h"
 #include "../../../protocol/generated/vgp_guest.h"
 
-CUresult vcu_batch_node(const char *call, const struct vgp_where *w,
-                        const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, uint64_t *node)
+CUresult vcu_batch_node(const char *call, const struct vgp_where *w, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p,
+                        uint64_t *node)
 {
     uint64_t words[4 * 256];
 
@@ -33,18 +33,16 @@ CUresult vcu_batch_node(const char *call, const struct vgp_where *w,
             to[2] = to[3] = 0;
             break;
         case CU_STREAM_MEM_OP_BARRIER:
-            return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
-                              "memory operation %d is not served", (int)q->operation);
+            return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call, "memory operation %d is not served",
+                              (int)q->operation);
         default:
             return CUDA_ERROR_INVALID_VALUE;
         }
     }
-    return vgp_call_vgpGraphBatchMemOpNode(VGP_WHERE(w), p->ctx, p->flags, words, 4 * p->count,
-                                           node);
+    return vgp_call_vgpGraphBatchMemOpNode(VGP_WHERE(w), p->ctx, p->flags, words, 4 * p->count, node);
 }
 
-CUresult vcu_cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode,
-                                            CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams_out)
+CUresult vcu_cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams_out)
 {
     CUstreamBatchMemOpParams *list;
     uint32_t type = 0, flags = 0, total = 0, have = 0;
@@ -82,7 +80,6 @@ CUresult vcu_cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode,
     } while (have < total);
     if (!vcu_node_keep(hNode, (CUgraph)(uintptr_t)graph, list))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *nodeParams_out = (CUDA_BATCH_MEM_OP_NODE_PARAMS){ .count = have, .paramArray = list,
-                                                       .flags = flags };
+    *nodeParams_out = (CUDA_BATCH_MEM_OP_NODE_PARAMS){.count = have, .paramArray = list, .flags = flags};
     return CUDA_SUCCESS;
 }

@@ -78,7 +78,7 @@ static void give_between(struct between *b)
 
 struct mover {
     struct vcu_copy copy;
-    CUDA_MEMCPY3D shown; /* what GetParams tells */
+    CUDA_MEMCPY3D shown;     /* what GetParams tells */
     struct between *between; /* NULL: from host to host */
 };
 
@@ -90,8 +90,8 @@ static void move(void *arg)
 
     for (uint64_t z = 0; z < c->depth; z++) {
         if (packed != NULL) {
-            vcu_copy_pack(packed + z * c->width * c->height, c->dst.device ? &c->src : &c->dst, z, 0,
-                          0, c->width, c->height, !c->dst.device);
+            vcu_copy_pack(packed + z * c->width * c->height, c->dst.device ? &c->src : &c->dst, z, 0, 0,
+                          c->width, c->height, !c->dst.device);
             continue;
         }
         for (uint64_t y = 0; y < c->height; y++)
@@ -168,16 +168,14 @@ static CUresult send(const struct vgp_where *w, CUcontext ctx, CUstream stream, 
 {
     return vgp_call_vgpGraphCopyNode(
         VGP_WHERE(w), ctx, stream, cookie, vcu_copy_wire_kind(&c->dst), vcu_copy_wire_kind(&c->src),
-        c->dst.addr, vcu_copy_wire_pitch(&c->dst, 0, 0, 0),
-        vcu_copy_wire_height(&c->dst, c->dst.height), c->src.addr,
-        vcu_copy_wire_pitch(&c->src, 0, 0, 0), vcu_copy_wire_height(&c->src, c->src.height),
+        c->dst.addr, vcu_copy_wire_pitch(&c->dst, 0, 0, 0), vcu_copy_wire_height(&c->dst, c->dst.height),
+        c->src.addr, vcu_copy_wire_pitch(&c->src, 0, 0, 0), vcu_copy_wire_height(&c->src, c->src.height),
         c->width, c->height, c->depth, node);
 }
 
 /* Adds or captures a copy whose host side is not the worker's to see. */
-static CUresult send_moved(const char *call, const struct vgp_where *w, CUcontext ctx,
-                           CUstream stream, const struct vcu_copy *c, const CUDA_MEMCPY3D *shown,
-                           uint64_t *node)
+static CUresult send_moved(const char *call, const struct vgp_where *w, CUcontext ctx, CUstream stream,
+                           const struct vcu_copy *c, const CUDA_MEMCPY3D *shown, uint64_t *node)
 {
     struct vcu_copy sent = *c;
     struct vcu_copy_end *side = c->dst.device ? &sent.src : &sent.dst;
@@ -188,9 +186,8 @@ static CUresult send_moved(const char *call, const struct vgp_where *w, CUcontex
     if (res != CUDA_SUCCESS)
         return res;
     if (m->between != NULL) /* packed there */
-        *side = (struct vcu_copy_end){ .addr = (uintptr_t)m->between->m.shared.va,
-                                       .pitch = c->width,
-                                       .height = c->height };
+        *side = (struct vcu_copy_end){
+            .addr = (uintptr_t)m->between->m.shared.va, .pitch = c->width, .height = c->height};
     cookie = vcu_hostfunc_keep(move, m, gone, &res);
     if (cookie == 0) {
         gone(m);
@@ -204,7 +201,7 @@ static CUresult send_moved(const char *call, const struct vgp_where *w, CUcontex
 
 static CUresult capture_pageable(const char *call, const struct vcu_copy *c)
 {
-    const struct vgp_where w = { .op = VGP_NODE_CAPTURE };
+    const struct vgp_where w = {.op = VGP_NODE_CAPTURE};
     CUDA_MEMCPY3D shown;
     uint64_t node;
 
@@ -214,10 +211,10 @@ static CUresult capture_pageable(const char *call, const struct vcu_copy *c)
 
 /* ---- nodes ------------------------------------------------------------------------------------- */
 
-CUresult vcu_copy_node(const char *call, const struct vgp_where *w, const CUDA_MEMCPY3D *p,
-                       CUcontext ctx, uint64_t *node)
+CUresult vcu_copy_node(const char *call, const struct vgp_where *w, const CUDA_MEMCPY3D *p, CUcontext ctx,
+                       uint64_t *node)
 {
-    struct vcu_copy c = { 0 };
+    struct vcu_copy c = {0};
     uint64_t to, from;
     CUresult res;
 
@@ -254,7 +251,7 @@ static void from_wire(struct vcu_copy_end *e, uint32_t kind)
 
 CUresult vcu_cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *nodeParams)
 {
-    struct vcu_copy c = { 0 };
+    struct vcu_copy c = {0};
     uint32_t dst = 0, src = 0;
     uint64_t cookie = 0;
     CUhostFn fn = NULL;
@@ -265,8 +262,8 @@ CUresult vcu_cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *nodePa
         res = CUDA_ERROR_INVALID_VALUE;
     if (res == CUDA_SUCCESS)
         res = vgp_call_vgpGraphCopyNodeGet(hNode, &cookie, &dst, &src, &c.dst.addr, &c.dst.pitch,
-                                           &c.dst.height, &c.src.addr, &c.src.pitch, &c.src.height,
-                                           &c.width, &c.height, &c.depth);
+                                           &c.dst.height, &c.src.addr, &c.src.pitch, &c.src.height, &c.width,
+                                           &c.height, &c.depth);
     if (res != CUDA_SUCCESS)
         return res;
     if (cookie == 0) {
@@ -281,4 +278,4 @@ CUresult vcu_cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *nodePa
     return CUDA_SUCCESS;
 }
 
-const struct vcu_unit_ops vcu_copy_node_unit = { .capture_copy = capture_pageable };
+const struct vcu_unit_ops vcu_copy_node_unit = {.capture_copy = capture_pageable};

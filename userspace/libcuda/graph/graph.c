@@ -46,8 +46,8 @@ static uint64_t weight_of(CUgraph graph)
 {
     size_t n = 0;
 
-    if (vcu_room.context == 0 || vcu_graph_items(VGP_LIST_NODES, (uintptr_t)graph, NULL, NULL, NULL, &n, false) !=
-                                    CUDA_SUCCESS)
+    if (vcu_room.context == 0 ||
+        vcu_graph_items(VGP_LIST_NODES, (uintptr_t)graph, NULL, NULL, NULL, &n, false) != CUDA_SUCCESS)
         return 0;
     return n < WEIGHT_MAX ? n : WEIGHT_MAX;
 }
@@ -66,7 +66,7 @@ static void context_ending(struct vcu_context *c)
         vcu_handle_each(VGP_H_GRAPH_EXEC, forget_exec, &index);
 }
 
-const struct vcu_unit_ops vcu_graph_unit = { .context_ending = context_ending };
+const struct vcu_unit_ops vcu_graph_unit = {.context_ending = context_ending};
 
 /* ---- instantiation --------------------------------------------------------------------------- */
 
@@ -106,18 +106,17 @@ static CUresult instantiate(CUgraphExec *out, CUgraph graph, uint64_t flags, CUs
     return CUDA_SUCCESS;
 }
 
-CUresult vcu_cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
-                                         unsigned long long flags)
+CUresult vcu_cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
 {
-    struct made made = { 0 };
+    struct made made = {0};
 
     return instantiate(phGraphExec, hGraph, flags, NULL, &made);
 }
 
-CUresult vcu_cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
-                                   CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
+CUresult vcu_cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
+                                   char *logBuffer, size_t bufferSize)
 {
-    struct made made = { 0 };
+    struct made made = {0};
     CUresult res;
 
     if (logBuffer != NULL && bufferSize != 0)
@@ -131,7 +130,7 @@ CUresult vcu_cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
 CUresult vcu_cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
                                           CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 {
-    struct made made = { .result = CUDA_GRAPH_INSTANTIATE_ERROR };
+    struct made made = {.result = CUDA_GRAPH_INSTANTIATE_ERROR};
     CUstream upload = NULL;
     CUresult res = vcu_check_init();
 
@@ -172,7 +171,7 @@ CUresult vcu_cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
 CUresult vcu_cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,
                                CUgraphExecUpdateResult *updateResult_out)
 {
-    CUgraphExecUpdateResultInfo info = { 0 };
+    CUgraphExecUpdateResultInfo info = {0};
     CUresult res = vcu_check_init();
 
     if (res != CUDA_SUCCESS)
@@ -226,7 +225,7 @@ CUresult vcu_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
  * may be absent; edge data that is not ordinary must not be lost silently.
  */
 CUresult vcu_graph_items(uint32_t what, uint64_t object, CUgraphNode *from, CUgraphNode *to,
-                     CUgraphEdgeData *edges, size_t *count, bool edges_matter)
+                         CUgraphEdgeData *edges, size_t *count, bool edges_matter)
 {
     uint64_t total = 0, have = 0, room = from == NULL ? 0 : *count;
 
@@ -234,8 +233,7 @@ CUresult vcu_graph_items(uint32_t what, uint64_t object, CUgraphNode *from, CUgr
         uint64_t f[VGP_LIST_MAX], t[VGP_LIST_MAX], e[VGP_LIST_MAX];
         uint32_t nf = VGP_LIST_MAX, nt = VGP_LIST_MAX, ne = VGP_LIST_MAX;
         uint32_t ask = room - have < VGP_LIST_MAX ? (uint32_t)(room - have) : VGP_LIST_MAX;
-        CUresult res =
-            vgp_call_vgpGraphList(what, ask, object, have, &total, f, &nf, t, &nt, e, &ne);
+        CUresult res = vgp_call_vgpGraphList(what, ask, object, have, &total, f, &nf, t, &nt, e, &ne);
 
         if (res != CUDA_SUCCESS)
             return res;
@@ -263,8 +261,8 @@ CUresult vcu_graph_items(uint32_t what, uint64_t object, CUgraphNode *from, CUgr
     return CUDA_SUCCESS;
 }
 
-CUresult vcu_node_neighbours(uint32_t what, CUgraphNode node, CUgraphNode *out,
-                           CUgraphEdgeData *edges, size_t *n)
+CUresult vcu_node_neighbours(uint32_t what, CUgraphNode node, CUgraphNode *out, CUgraphEdgeData *edges,
+                             size_t *n)
 {
     CUresult res = vcu_check_init();
 

@@ -17,8 +17,7 @@ bool vcu_graph_has_memory(CUgraph graph)
 {
     uint32_t memory = 0;
 
-    return vcu_graph_memory_known() &&
-           vgp_call_vgpGraphTraits(graph, &memory) == CUDA_SUCCESS && memory != 0;
+    return vcu_graph_memory_known() && vgp_call_vgpGraphTraits(graph, &memory) == CUDA_SUCCESS && memory != 0;
 }
 
 CUresult vcu_alloc_node(const struct vgp_where *w, CUDA_MEM_ALLOC_NODE_PARAMS *p, uint64_t *node)
@@ -37,10 +36,9 @@ CUresult vcu_alloc_node(const struct vgp_where *w, CUDA_MEM_ALLOC_NODE_PARAMS *p
         ids[i] = p->accessDescs[i].location.id;
         access[i] = p->accessDescs[i].flags;
     }
-    res = vgp_call_vgpGraphMemAllocNode(VGP_WHERE(w), p->poolProps.allocType,
-                                        p->poolProps.handleTypes, p->poolProps.location.type,
-                                        p->poolProps.location.id, p->bytesize, types, n, ids, n,
-                                        access, n, node, &dptr);
+    res = vgp_call_vgpGraphMemAllocNode(VGP_WHERE(w), p->poolProps.allocType, p->poolProps.handleTypes,
+                                        p->poolProps.location.type, p->poolProps.location.id, p->bytesize,
+                                        types, n, ids, n, access, n, node, &dptr);
     if (res != CUDA_SUCCESS)
         return res;
     p->dptr = dptr;
@@ -64,8 +62,8 @@ CUresult vcu_cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE
     if (res == CUDA_SUCCESS && type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)
         res = CUDA_ERROR_INVALID_VALUE;
     if (res == CUDA_SUCCESS)
-        res = vgp_call_vgpGraphMemNodeGet(hNode, 0, &dptr, &bytes, &kind, &location, &id, types, &n,
-                                          ids, &m, access, &k);
+        res = vgp_call_vgpGraphMemNodeGet(hNode, 0, &dptr, &bytes, &kind, &location, &id, types, &n, ids, &m,
+                                          access, &k);
     if (res != CUDA_SUCCESS)
         return res;
     if (n > DESCRIPTORS_MAX || m != n || k != n)
@@ -95,8 +93,7 @@ CUresult vcu_cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE
 
 CUresult vcu_free_node(const struct vgp_where *w, CUdeviceptr dptr, uint64_t *node)
 {
-    return dptr == 0 ? CUDA_ERROR_INVALID_VALUE
-                     : vgp_call_vgpGraphMemFreeNode(VGP_WHERE(w), dptr, node);
+    return dptr == 0 ? CUDA_ERROR_INVALID_VALUE : vgp_call_vgpGraphMemFreeNode(VGP_WHERE(w), dptr, node);
 }
 
 /* ---- conditions -------------------------------------------------------------------------------- */
@@ -127,8 +124,7 @@ static CUresult fetch_bodies(uint64_t node, uint32_t size, CUgraph **out)
     return CUDA_SUCCESS;
 }
 
-CUresult vcu_condition_node(const struct vgp_where *w, CUDA_CONDITIONAL_NODE_PARAMS *p,
-                            uint64_t *node)
+CUresult vcu_condition_node(const struct vgp_where *w, CUDA_CONDITIONAL_NODE_PARAMS *p, uint64_t *node)
 {
     CUgraph *bodies = NULL;
     CUresult res;
@@ -138,8 +134,7 @@ CUresult vcu_condition_node(const struct vgp_where *w, CUDA_CONDITIONAL_NODE_PAR
     res = vgp_call_vgpGraphConditionalNode(VGP_WHERE(w), p->handle, p->type, p->size, p->ctx, node);
     if (res == CUDA_SUCCESS)
         res = fetch_bodies(*node, p->size, &bodies);
-    if (res == CUDA_SUCCESS &&
-        !vcu_node_keep((CUgraphNode)(uintptr_t)*node, w->graph, bodies))
+    if (res == CUDA_SUCCESS && !vcu_node_keep((CUgraphNode)(uintptr_t)*node, w->graph, bodies))
         res = CUDA_ERROR_OUT_OF_MEMORY;
     if (res == CUDA_SUCCESS)
         p->phGraph_out = bodies;

@@ -29,9 +29,7 @@ CUresult vcu_where_add(const char *call, CUgraphNode *out, struct vgp_where *w, 
         return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
                           "more than %u dependencies: add the others with cuGraphAddDependencies",
                           VGP_DEPENDENCIES_MAX);
-    *w = (struct vgp_where){
-        .op = VGP_NODE_ADD, .graph = graph, .deps = deps, .edges = edges, .ndeps = n
-    };
+    *w = (struct vgp_where){.op = VGP_NODE_ADD, .graph = graph, .deps = deps, .edges = edges, .ndeps = n};
     return CUDA_SUCCESS;
 }
 
@@ -41,7 +39,7 @@ CUresult vcu_where_set(struct vgp_where *w, CUgraphNode node)
 
     if (res != CUDA_SUCCESS)
         return res;
-    *w = (struct vgp_where){ .op = VGP_NODE_SET, .target = node };
+    *w = (struct vgp_where){.op = VGP_NODE_SET, .target = node};
     return vcu_node_ok(node) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -51,7 +49,7 @@ CUresult vcu_where_exec(struct vgp_where *w, CUgraphExec exec, CUgraphNode node)
 
     if (res != CUDA_SUCCESS)
         return res;
-    *w = (struct vgp_where){ .op = VGP_NODE_EXEC, .target = node, .exec = exec };
+    *w = (struct vgp_where){.op = VGP_NODE_EXEC, .target = node, .exec = exec};
     return vcu_node_ok(node) && vcu_exec_ok(exec) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -70,7 +68,7 @@ static CUresult node_info(CUgraphNode node, uint32_t *type, uint64_t *graph)
 
 /* Pieces of what fits one call; an error leaves the edges before it, as the driver does. */
 CUresult vcu_graph_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
-                      const CUgraphEdgeData *data, size_t n, bool remove)
+                         const CUgraphEdgeData *data, size_t n, bool remove)
 {
     CUresult res = vcu_check_init();
 
@@ -94,15 +92,13 @@ CUresult vcu_node_enabled(CUgraphExec exec, CUgraphNode node, bool set, uint32_t
 
     if (res == CUDA_SUCCESS && (!vcu_exec_ok(exec) || !vcu_node_ok(node) || value == NULL))
         res = CUDA_ERROR_INVALID_VALUE;
-    return res == CUDA_SUCCESS
-               ? vgp_call_vgpGraphNodeEnabled(exec, node, set, set ? *value : 0, value)
-               : res;
+    return res == CUDA_SUCCESS ? vgp_call_vgpGraphNodeEnabled(exec, node, set, set ? *value : 0, value) : res;
 }
 
 /* ---- kernels ---------------------------------------------------------------------------------- */
 
-CUresult vcu_kernel_node(const char *call, const struct vgp_where *w,
-                         const CUDA_KERNEL_NODE_PARAMS *p, uint64_t *node)
+CUresult vcu_kernel_node(const char *call, const struct vgp_where *w, const CUDA_KERNEL_NODE_PARAMS *p,
+                         uint64_t *node)
 {
     CUfunction func;
     const struct vcu_func *f;
@@ -123,9 +119,9 @@ CUresult vcu_kernel_node(const char *call, const struct vgp_where *w,
     at = vcu_context_find(p->ctx); /* NULL: the current one, if there is one */
     if (at == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
-    l = (struct vcu_launch){ .grid = { p->gridDimX, p->gridDimY, p->gridDimZ },
-                             .block = { p->blockDimX, p->blockDimY, p->blockDimZ },
-                             .shared = p->sharedMemBytes };
+    l = (struct vcu_launch){.grid = {p->gridDimX, p->gridDimY, p->gridDimZ},
+                            .block = {p->blockDimX, p->blockDimY, p->blockDimZ},
+                            .shared = p->sharedMemBytes};
     res = vcu_launch_check(vcu.devices[at->device].attributes, f, false, &l, &why);
     if (res != CUDA_SUCCESS)
         return VCU_REFUSE(res, call, "%s: %s", f->name, why);
@@ -134,17 +130,15 @@ CUresult vcu_kernel_node(const char *call, const struct vgp_where *w,
         return CUDA_ERROR_OUT_OF_MEMORY;
     res = vcu_launch_pack(f, p->kernelParams, p->extra, buffer, &data, &size);
     if (res == CUDA_SUCCESS)
-        res = vgp_call_vgpGraphKernelNode(VGP_WHERE(w), func, p->func != NULL ? NULL : p->ctx,
-                                          p->gridDimX, p->gridDimY, p->gridDimZ, p->blockDimX,
-                                          p->blockDimY, p->blockDimZ, p->sharedMemBytes, data, size,
-                                          node);
+        res = vgp_call_vgpGraphKernelNode(VGP_WHERE(w), func, p->func != NULL ? NULL : p->ctx, p->gridDimX,
+                                          p->gridDimY, p->gridDimZ, p->blockDimX, p->blockDimY, p->blockDimZ,
+                                          p->sharedMemBytes, data, size, node);
     free(buffer);
     return res;
 }
 
 /* The packed parameters, piece by piece; malloc'd. */
-static CUresult fetch_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *p, uint8_t **out,
-                             uint32_t *size)
+static CUresult fetch_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *p, uint8_t **out, uint32_t *size)
 {
     uint32_t total = 0, have = 0;
     uint64_t func = 0, ctx = 0;
@@ -154,9 +148,9 @@ static CUresult fetch_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *p, uint8
     do {
         uint8_t part[3900];
         uint32_t n = sizeof(part);
-        CUresult res = vgp_call_vgpGraphKernelNodeGet(
-            node, have, &func, &ctx, &p->gridDimX, &p->gridDimY, &p->gridDimZ, &p->blockDimX,
-            &p->blockDimY, &p->blockDimZ, &p->sharedMemBytes, &total, part, &n);
+        CUresult res = vgp_call_vgpGraphKernelNodeGet(node, have, &func, &ctx, &p->gridDimX, &p->gridDimY,
+                                                      &p->gridDimZ, &p->blockDimX, &p->blockDimY,
+                                                      &p->blockDimZ, &p->sharedMemBytes, &total, part, &n);
 
         if (res == CUDA_SUCCESS && (total > VCU_MAX_PARAM_BYTES || n > total - have))
             res = CUDA_ERROR_UNKNOWN;
@@ -229,7 +223,7 @@ CUresult vcu_kernel_attribute(CUgraphNode node, CUgraphNode source, uint32_t op,
     if (res == CUDA_SUCCESS && !vcu_node_ok(node))
         res = CUDA_ERROR_INVALID_VALUE;
     if (res == CUDA_SUCCESS)
-        res = vgp_call_vgpGraphKernelNodeAttribute(node, source, op, id, value,
-                                                   value == NULL ? 0 : n, result, &n);
+        res = vgp_call_vgpGraphKernelNodeAttribute(node, source, op, id, value, value == NULL ? 0 : n, result,
+                                                   &n);
     return res;
 }

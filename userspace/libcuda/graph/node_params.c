@@ -84,13 +84,13 @@ void vcu_node_forget_graph(CUgraph graph)
 
 /* ---- memsets ---------------------------------------------------------------------------------- */
 
-CUresult vcu_memset_node(const struct vgp_where *w, const CUDA_MEMSET_NODE_PARAMS *p,
-                         CUcontext ctx, uint64_t *node)
+CUresult vcu_memset_node(const struct vgp_where *w, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext ctx,
+                         uint64_t *node)
 {
     if (p == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    return vgp_call_vgpGraphMemsetNode(VGP_WHERE(w), ctx, p->dst, p->pitch, p->value,
-                                       p->elementSize, p->width, p->height, node);
+    return vgp_call_vgpGraphMemsetNode(VGP_WHERE(w), ctx, p->dst, p->pitch, p->value, p->elementSize,
+                                       p->width, p->height, node);
 }
 
 /* ---- host functions --------------------------------------------------------------------------- */
@@ -138,8 +138,8 @@ CUresult vcu_event_node(const struct vgp_where *w, CUevent event, bool wait, uin
 
 /* ---- any type --------------------------------------------------------------------------------- */
 
-static CUresult any_child(const char *call, const struct vgp_where *w,
-                          CUDA_CHILD_GRAPH_NODE_PARAMS *p, uint64_t *node)
+static CUresult any_child(const char *call, const struct vgp_where *w, CUDA_CHILD_GRAPH_NODE_PARAMS *p,
+                          uint64_t *node)
 {
     uint64_t copy = 0;
     CUresult res;
@@ -154,14 +154,12 @@ static CUresult any_child(const char *call, const struct vgp_where *w,
         return CUDA_ERROR_INVALID_VALUE;
     res = vcu_child_node(w, p->graph, node);
     /* The clone is returned in this parameter, as cuda.h documents. */
-    if (res == CUDA_SUCCESS &&
-        vgp_call_vgpGraphChild((CUgraphNode)(uintptr_t)*node, &copy) == CUDA_SUCCESS)
+    if (res == CUDA_SUCCESS && vgp_call_vgpGraphChild((CUgraphNode)(uintptr_t)*node, &copy) == CUDA_SUCCESS)
         p->graph = (CUgraph)(uintptr_t)copy;
     return res;
 }
 
-CUresult vcu_any_node(const char *call, const struct vgp_where *w, CUgraphNodeParams *p,
-                         uint64_t *node)
+CUresult vcu_any_node(const char *call, const struct vgp_where *w, CUgraphNodeParams *p, uint64_t *node)
 {
     CUDA_MEMSET_NODE_PARAMS set;
 
@@ -202,19 +200,16 @@ CUresult vcu_any_node(const char *call, const struct vgp_where *w, CUgraphNodePa
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
         if (w->op != VGP_NODE_ADD)
             return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
-                              "nodes of type %d (memory, condition) cannot be changed",
-                              (int)p->type);
+                              "nodes of type %d (memory, condition) cannot be changed", (int)p->type);
         if (p->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
             return vcu_alloc_node(w, (CUDA_MEM_ALLOC_NODE_PARAMS *)&p->alloc, node);
-        return p->type == CU_GRAPH_NODE_TYPE_MEM_FREE
-                   ? vcu_free_node(w, p->free.dptr, node)
-                   : vcu_condition_node(w, &p->conditional, node);
+        return p->type == CU_GRAPH_NODE_TYPE_MEM_FREE ? vcu_free_node(w, p->free.dptr, node)
+                                                      : vcu_condition_node(w, &p->conditional, node);
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL: /* so has that of these two */
-        return vcu_extsem_signal_node(
-            call, w, (const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *)&p->extSemSignal, node);
+        return vcu_extsem_signal_node(call, w, (const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *)&p->extSemSignal,
+                                      node);
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
-        return vcu_extsem_wait_node(call, w, (const CUDA_EXT_SEM_WAIT_NODE_PARAMS *)&p->extSemWait,
-                                    node);
+        return vcu_extsem_wait_node(call, w, (const CUDA_EXT_SEM_WAIT_NODE_PARAMS *)&p->extSemWait, node);
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }

@@ -37,14 +37,13 @@ static CUresult check_number(const char *call, const struct vgp_where *w, bool w
         return res;
     has = s->n;
     vcu_semas_put(s);
-    return has == n ? CUDA_SUCCESS
-                    : VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call,
-                                 "the node has %u semaphores, not %u", has, n);
+    return has == n
+               ? CUDA_SUCCESS
+               : VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "the node has %u semaphores, not %u", has, n);
 }
 
 static CUresult node_of(const char *call, const struct vgp_where *w, bool wait,
-                        const CUexternalSemaphore *handles, const void *params, unsigned n,
-                        uint64_t *node)
+                        const CUexternalSemaphore *handles, const void *params, unsigned n, uint64_t *node)
 {
     struct vcu_semas *s;
     uint64_t cookie;
@@ -91,20 +90,18 @@ static CUresult get(CUgraphNode node, bool wait, const void *out, struct vcu_sem
     return res == CUDA_SUCCESS ? of_node(node, wait, s) : res;
 }
 
-#define EXTSEM_NODE(KIND, WAIT, STRUCT, FIELD)                                                     \
-    CUresult vcu_cuGraphExternalSemaphores##KIND##NodeGetParams(CUgraphNode hNode,                 \
-                                                                STRUCT *params_out)                \
-    {                                                                                              \
-        struct vcu_semas *s;                                                                       \
-        CUresult res = get(hNode, WAIT, params_out, &s);                                           \
-                                                                                                   \
-        if (res != CUDA_SUCCESS)                                                                   \
-            return res;                                                                            \
-        *params_out = (STRUCT){ .extSemArray = s->handles,                                         \
-                                .paramsArray = s->params.FIELD,                                    \
-                                .numExtSems = s->n };                                              \
-        vcu_semas_put(s);                                                                          \
-        return CUDA_SUCCESS;                                                                       \
+#define EXTSEM_NODE(KIND, WAIT, STRUCT, FIELD) \
+    CUresult vcu_cuGraphExternalSemaphores##KIND##NodeGetParams(CUgraphNode hNode, STRUCT *params_out) \
+    { \
+        struct vcu_semas *s; \
+        CUresult res = get(hNode, WAIT, params_out, &s); \
+\
+        if (res != CUDA_SUCCESS) \
+            return res; \
+        *params_out = \
+            (STRUCT){.extSemArray = s->handles, .paramsArray = s->params.FIELD, .numExtSems = s->n}; \
+        vcu_semas_put(s); \
+        return CUDA_SUCCESS; \
     }
 
 EXTSEM_NODE(Signal, false, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS, signal)

@@ -24,7 +24,7 @@ static CUresult check_managed(CUdeviceptr ptr, size_t count, struct cua_range *g
         (p.m.kind != VCU_MEM_MANAGED && p.m.kind != VCU_MEM_SHADOW) ||
         !vgp_range_ok(ptr - p.start, count, p.size))
         return CUDA_ERROR_INVALID_VALUE;
-    *g = (struct cua_range){ p.m.buffer_id, p.start, p.size };
+    *g = (struct cua_range){p.m.buffer_id, p.start, p.size};
     return CUDA_SUCCESS;
 }
 
@@ -39,11 +39,10 @@ static CUresult check_location(const char *call, const CUmemLocation *loc, struc
     return loc->type == CU_MEM_LOCATION_TYPE_DEVICE ? no_migration(call) : cua_advice_place(loc, at);
 }
 
-CUresult vcu_cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
-                            CUmemLocation location)
+CUresult vcu_cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location)
 {
     bool by = advice == CU_MEM_ADVISE_SET_ACCESSED_BY || advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
-    struct cua_place at = { 0, 0 };
+    struct cua_place at = {0, 0};
     struct cua_range g;
     CUresult r = vcu_check_context();
 
@@ -79,7 +78,7 @@ CUresult vcu_cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocati
 
 /* Checks a batch of n ranges, with or without locations. */
 CUresult vcu_advice_batch(const char *call, CUdeviceptr *dptrs, size_t *sizes, size_t n, size_t *idxs,
-                      size_t nlocs, unsigned long long flags, CUstream stream)
+                          size_t nlocs, unsigned long long flags, CUstream stream)
 {
     struct cua_range g;
 
@@ -113,9 +112,8 @@ CUresult vcu_cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_att
     return r == CUDA_SUCCESS ? cua_advice_attribute(&g, devPtr, count, data, dataSize, attribute) : r;
 }
 
-CUresult vcu_cuMemRangeGetAttributes(void **data, size_t *dataSizes,
-                                     CUmem_range_attribute *attributes, size_t numAttributes,
-                                     CUdeviceptr devPtr, size_t count)
+CUresult vcu_cuMemRangeGetAttributes(void **data, size_t *dataSizes, CUmem_range_attribute *attributes,
+                                     size_t numAttributes, CUdeviceptr devPtr, size_t count)
 {
     struct cua_range g;
     CUresult r;

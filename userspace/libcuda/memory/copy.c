@@ -70,8 +70,8 @@ uint64_t vcu_copy_extent(const struct vcu_copy_end *e, const struct vcu_copy *c)
         return array_extent(e, c);
     if (__builtin_mul_overflow(c->depth - 1, e->height, &rows) ||
         __builtin_add_overflow(rows, c->height - 1, &rows) ||
-        __builtin_mul_overflow(rows, e->pitch, &bytes) ||
-        __builtin_add_overflow(bytes, c->width, &bytes) || e->addr + bytes < e->addr)
+        __builtin_mul_overflow(rows, e->pitch, &bytes) || __builtin_add_overflow(bytes, c->width, &bytes) ||
+        e->addr + bytes < e->addr)
         return 0;
     return bytes;
 }
@@ -98,9 +98,8 @@ static bool crosses(const struct vcu_copy *c)
     const struct vcu_context *dst = vcu_context_find(c->dst_context);
     const struct vcu_context *src = vcu_context_find(c->src_context);
 
-    return vcu.worker_minor >= 2 && !c->dst.array && !c->src.array && current != NULL &&
-           dst != NULL && src != NULL &&
-           (dst->device != current->device || src->device != current->device);
+    return vcu.worker_minor >= 2 && !c->dst.array && !c->src.array && current != NULL && dst != NULL &&
+           src != NULL && (dst->device != current->device || src->device != current->device);
 }
 
 /* Can nothing but a wait tell when the copy to the device has ended? The source has been read when the call
@@ -109,31 +108,31 @@ static bool is_quiet(const struct vcu_copy *c)
 {
     return !c->dst.array && c->width * c->height * c->depth <= OWE_MAX &&
            vcu_memory_is_private(c->dst.addr, vcu_copy_extent(&c->dst, c)) &&
-           (!c->src.device || (!c->src.array && vcu_memory_is_private(c->src.addr, vcu_copy_extent(&c->src, c))));
+           (!c->src.device ||
+            (!c->src.array && vcu_memory_is_private(c->src.addr, vcu_copy_extent(&c->src, c))));
 }
 
-static CUresult send_whole(const struct vcu_copy *c, uint32_t dst_kind, uint32_t src_kind,
-                           uint32_t when)
+static CUresult send_whole(const struct vcu_copy *c, uint32_t dst_kind, uint32_t src_kind, uint32_t when)
 {
     struct vgp_submit s;
     CUresult res;
 
     if (c->dst_context != NULL && c->src_context != NULL && dst_kind == VGP_COPY_DEVICE &&
         src_kind == VGP_COPY_DEVICE && crosses(c))
-        return vgp_call_vgpCopyPeer(c->dst.addr, c->dst.pitch, c->dst.height, c->src.addr,
-                                    c->src.pitch, c->src.height, c->dst_context, c->src_context,
-                                    c->width, c->height, c->depth, c->stream);
+        return vgp_call_vgpCopyPeer(c->dst.addr, c->dst.pitch, c->dst.height, c->src.addr, c->src.pitch,
+                                    c->src.height, c->dst_context, c->src_context, c->width, c->height,
+                                    c->depth, c->stream);
     if (when == VGP_WHEN_NEVER && atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0)
         when = VGP_WHEN_ISSUED; /* an error belongs to the call then */
     if (when == VGP_WHEN_COMPLETE)
         vcu_wait_effect(VCU_EFFECT_WAITS);
     else if (dst_kind == VGP_COPY_DEVICE && src_kind == VGP_COPY_DEVICE && is_quiet(c))
         vcu_wait_effect(VCU_EFFECT_QUIET);
-    res = vgp_send_vgpCopy(&s, when != VGP_WHEN_NEVER, dst_kind, src_kind, c->dst.addr,
-                           vcu_copy_wire_pitch(&c->dst, 0, 0, 0), vcu_copy_wire_height(&c->dst, c->dst.height),
-                           c->src.addr, vcu_copy_wire_pitch(&c->src, 0, 0, 0),
-                           vcu_copy_wire_height(&c->src, c->src.height), c->width, c->height, c->depth,
-                           c->stream, when, NULL, 0);
+    res = vgp_send_vgpCopy(
+        &s, when != VGP_WHEN_NEVER, dst_kind, src_kind, c->dst.addr, vcu_copy_wire_pitch(&c->dst, 0, 0, 0),
+        vcu_copy_wire_height(&c->dst, c->dst.height), c->src.addr, vcu_copy_wire_pitch(&c->src, 0, 0, 0),
+        vcu_copy_wire_height(&c->src, c->src.height), c->width, c->height, c->depth, c->stream, when, NULL,
+        0);
 
     if (res == CUDA_SUCCESS && when != VGP_WHEN_NEVER)
         res = vgp_recv_vgpCopy(&s, NULL, NULL);
@@ -185,7 +184,7 @@ static bool next_piece(const struct vcu_copy *c, struct piece *p, bool first)
     uint64_t room = vcu_chunk_size();
 
     if (first) {
-        *p = (struct piece){ 0 };
+        *p = (struct piece){0};
     } else if (p->x + p->width < c->width) {
         p->x += p->width;
     } else {
@@ -233,8 +232,7 @@ static CUresult upload_staged(const struct vcu_copy *c)
     enum vcu_effect effect = !c->async ? VCU_EFFECT_WAITS : is_quiet(c) ? VCU_EFFECT_QUIET : VCU_EFFECT_ANY;
     struct piece p;
 
-    for (bool more = next_piece(c, &p, true); more && all == CUDA_SUCCESS;
-         more = next_piece(c, &p, false)) {
+    for (bool more = next_piece(c, &p, true); more && all == CUDA_SUCCESS; more = next_piece(c, &p, false)) {
         struct vcu_chunk *chunk;
         CUresult res;
 
@@ -249,9 +247,9 @@ static CUresult upload_staged(const struct vcu_copy *c)
         vcu_wait_effect(effect);
         res = vgp_send_vgpCopy(vcu_chunk_submit(chunk), true, vcu_copy_wire_kind(&c->dst), VGP_COPY_STAGING,
                                wire_address(&c->dst, p.z, p.y, p.x),
-                               vcu_copy_wire_pitch(&c->dst, p.z, p.y, p.x), vcu_copy_wire_height(&c->dst, p.rows),
-                               vcu_chunk_offset(chunk), p.width, p.rows, p.width, p.rows, 1,
-                               c->stream, VGP_WHEN_COMPLETE, NULL, 0);
+                               vcu_copy_wire_pitch(&c->dst, p.z, p.y, p.x),
+                               vcu_copy_wire_height(&c->dst, p.rows), vcu_chunk_offset(chunk), p.width,
+                               p.rows, p.width, p.rows, 1, c->stream, VGP_WHEN_COMPLETE, NULL, 0);
         if (res != CUDA_SUCCESS) {
             vcu_chunk_give(chunk);
             keep_first(&all, res);
@@ -297,8 +295,7 @@ static bool upload_now(const struct vcu_copy *c, uint64_t bytes)
    nothing has to be waited for before it. False: it must be waited for. */
 static bool upload_owed(const struct vcu_copy *c, uint64_t bytes, CUresult *res)
 {
-    if (bytes > INLINE_ASYNC || c->height > 1 || c->depth > 1 || !is_quiet(c) ||
-        !vcu_wait_may_owe(c->stream))
+    if (bytes > INLINE_ASYNC || c->height > 1 || c->depth > 1 || !is_quiet(c) || !vcu_wait_may_owe(c->stream))
         return false;
     *res = upload_inline(c, bytes, VGP_WHEN_NEVER);
     if (*res == CUDA_SUCCESS && !vcu_wait_owe(c->stream)) {
@@ -322,8 +319,7 @@ static CUresult upload(const struct vcu_copy *c, uint64_t src_extent)
         return res;
     if (vcu_memory_in_place(c->src.addr, src_extent) && !(known && upload_now(c, bytes)))
         return send_whole(c, vcu_copy_wire_kind(&c->dst), VGP_COPY_HOST, when);
-    if (bytes <= INLINE_SYNC ||
-        (bytes <= INLINE_ASYNC && c->async && c->height == 1 && c->depth == 1))
+    if (bytes <= INLINE_SYNC || (bytes <= INLINE_ASYNC && c->async && c->height == 1 && c->depth == 1))
         return upload_inline(c, bytes, when);
     if (when == VGP_WHEN_ISSUED && vcu_copy_wire_kind(&c->dst) == VGP_COPY_DEVICE && dst_extent != 0 &&
         src_extent != 0 && atomic_load_explicit(&vcu_captures, memory_order_relaxed) == 0) {
@@ -381,8 +377,8 @@ static CUresult download_staged(const struct vcu_copy *c)
             CUresult res = vgp_send_vgpCopy(
                 vcu_chunk_submit(chunk), true, VGP_COPY_STAGING, vcu_copy_wire_kind(&c->src),
                 vcu_chunk_offset(chunk), p.width, p.rows, wire_address(&c->src, p.z, p.y, p.x),
-                vcu_copy_wire_pitch(&c->src, p.z, p.y, p.x), vcu_copy_wire_height(&c->src, p.rows), p.width, p.rows,
-                1, c->stream, VGP_WHEN_COMPLETE, NULL, 0);
+                vcu_copy_wire_pitch(&c->src, p.z, p.y, p.x), vcu_copy_wire_height(&c->src, p.rows), p.width,
+                p.rows, 1, c->stream, VGP_WHEN_COMPLETE, NULL, 0);
 
             if (res != CUDA_SUCCESS) {
                 vcu_chunk_give(chunk);
@@ -401,7 +397,7 @@ static CUresult download_staged(const struct vcu_copy *c)
         keep_first(&all, vgp_recv_vgpCopy(vcu_chunk_submit(oldest->chunk), NULL, NULL));
         if (all == CUDA_SUCCESS)
             vcu_copy_pack(vcu_chunk_data(oldest->chunk), &c->dst, oldest->p.z, oldest->p.y, oldest->p.x,
-                 oldest->p.width, oldest->p.rows, true);
+                          oldest->p.width, oldest->p.rows, true);
         else
             more = false;
         vcu_chunk_give(oldest->chunk);
@@ -475,11 +471,11 @@ CUresult vcu_copy_check(const char *call, struct vcu_copy *c, uint64_t *to, uint
     if (c->width == 0 || c->height == 0 || c->depth == 0)
         return CUDA_SUCCESS;
     vcu_copy_simplify(c);
-    if ((c->height > 1 || c->depth > 1) && ((!c->dst.array && c->dst.pitch < c->width) ||
-                                            (!c->src.array && c->src.pitch < c->width)))
+    if ((c->height > 1 || c->depth > 1) &&
+        ((!c->dst.array && c->dst.pitch < c->width) || (!c->src.array && c->src.pitch < c->width)))
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "a pitch is smaller than the width");
-    if (c->depth > 1 && ((!c->dst.array && c->dst.height < c->height) ||
-                         (!c->src.array && c->src.height < c->height)))
+    if (c->depth > 1 &&
+        ((!c->dst.array && c->dst.height < c->height) || (!c->src.array && c->src.height < c->height)))
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "a height is smaller than the copy's");
     *to = vcu_copy_extent(&c->dst, c);
     *from = vcu_copy_extent(&c->src, c);
@@ -522,8 +518,7 @@ CUresult vcu_copy_run(const char *call, struct vcu_copy *c)
     if (res != CUDA_SUCCESS || to == 0)
         return res;
     if (!vcu_copy_host_ok(&c->dst, to) || !vcu_copy_host_ok(&c->src, from))
-        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call,
-                          "neither device memory nor memory of this process");
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "neither device memory nor memory of this process");
     if (leaves_memory(&c->dst, to) || leaves_memory(&c->src, from))
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "the copy leaves its allocation");
     if (vcu_stream_captured(c->stream))
@@ -540,12 +535,12 @@ CUresult vcu_copy_run(const char *call, struct vcu_copy *c)
     return res;
 }
 
-static struct vcu_copy linear(bool dst_device, uint64_t dst, bool src_device, uint64_t src,
-                              uint64_t n, CUstream stream, bool async)
+static struct vcu_copy linear(bool dst_device, uint64_t dst, bool src_device, uint64_t src, uint64_t n,
+                              CUstream stream, bool async)
 {
     return (struct vcu_copy){
-        .dst = { dst_device, dst, n, 1 },
-        .src = { src_device, src, n, 1 },
+        .dst = {dst_device, dst, n, 1},
+        .src = {src_device, src, n, 1},
         .width = n,
         .height = 1,
         .depth = 1,
@@ -554,8 +549,8 @@ static struct vcu_copy linear(bool dst_device, uint64_t dst, bool src_device, ui
     };
 }
 
-CUresult vcu_copy_linear(const char *call, bool dst_device, uint64_t dst, bool src_device,
-                         uint64_t src, uint64_t n, CUstream stream, bool async)
+CUresult vcu_copy_linear(const char *call, bool dst_device, uint64_t dst, bool src_device, uint64_t src,
+                         uint64_t n, CUstream stream, bool async)
 {
     struct vcu_copy c = linear(dst_device, dst, src_device, src, n, stream, async);
 
@@ -565,8 +560,8 @@ CUresult vcu_copy_linear(const char *call, bool dst_device, uint64_t dst, bool s
 CUresult vcu_copy_unified(const char *call, uint64_t dst, uint64_t src, uint64_t n, CUstream stream,
                           bool async)
 {
-    struct vcu_copy c = linear(vcu_memory_is_device(dst, 0), dst, vcu_memory_is_device(src, 0), src,
-                               n, stream, async);
+    struct vcu_copy c =
+        linear(vcu_memory_is_device(dst, 0), dst, vcu_memory_is_device(src, 0), src, n, stream, async);
 
     c.dst.guessed = c.src.guessed = true;
     return vcu_copy_run(call, &c);

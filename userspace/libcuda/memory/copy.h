@@ -34,8 +34,7 @@ static inline uint32_t vcu_copy_wire_kind(const struct vcu_copy_end *e)
     return e->array ? VGP_COPY_ARRAY : e->device ? VGP_COPY_DEVICE : VGP_COPY_HOST;
 }
 
-static inline uint64_t vcu_copy_wire_pitch(const struct vcu_copy_end *e, uint64_t z, uint64_t y,
-                                           uint64_t x)
+static inline uint64_t vcu_copy_wire_pitch(const struct vcu_copy_end *e, uint64_t z, uint64_t y, uint64_t x)
 {
     return e->array ? VGP_COPY_AT(e->x + x, e->y + y, e->z + z) : e->pitch;
 }
@@ -46,14 +45,14 @@ static inline uint64_t vcu_copy_wire_height(const struct vcu_copy_end *e, uint64
 }
 
 /* Linear copy of n bytes. */
-CUresult vcu_copy_linear(const char *call, bool dst_device, uint64_t dst, bool src_device,
-                         uint64_t src, uint64_t n, CUstream stream, bool async);
+CUresult vcu_copy_linear(const char *call, bool dst_device, uint64_t dst, bool src_device, uint64_t src,
+                         uint64_t n, CUstream stream, bool async);
 /* The same with two addresses of either sort: what is no device memory that we know is host memory. */
 CUresult vcu_copy_unified(const char *call, uint64_t dst, uint64_t src, uint64_t n, CUstream stream,
                           bool async);
 /* A 3D copy; the contexts are NULL, or those of its sides. */
-CUresult vcu_copy_3d(const char *call, const CUDA_MEMCPY3D *p, CUcontext dst_context,
-                     CUcontext src_context, CUstream stream, bool async);
+CUresult vcu_copy_3d(const char *call, const CUDA_MEMCPY3D *p, CUcontext dst_context, CUcontext src_context,
+                     CUstream stream, bool async);
 /* Checks and runs a copy; context and stream are checked here. */
 CUresult vcu_copy_run(const char *call, struct vcu_copy *c);
 /* Copies rows between strided host memory and packed bytes: rows [y, y + rows) of plane z, bytes

@@ -11,8 +11,7 @@
 static bool order_ok(CUmemcpySrcAccessOrder order)
 {
     return order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM ||
-           order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL ||
-           order == CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
+           order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL || order == CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
 }
 
 /* The checks of a batch's stream: the legacy stream does not accept batches. */
@@ -34,8 +33,8 @@ static CUresult check_stream(const char *call, CUstream stream)
  * which is too early when the order is that of the stream; pinned memory is read in stream order,
  * which is too late when the source is only good during the call. *async: how to copy.
  */
-static CUresult obey_order(CUmemcpySrcAccessOrder order, uint64_t src, uint64_t bytes,
-                           CUstream stream, bool *async)
+static CUresult obey_order(CUmemcpySrcAccessOrder order, uint64_t src, uint64_t bytes, CUstream stream,
+                           bool *async)
 {
     bool device = vcu_memory_is_device(src, 0), pinned = vcu_memory_in_place(src, bytes);
 
@@ -53,9 +52,9 @@ static void give_index(size_t *failed, size_t i)
         *failed = i;
 }
 
-CUresult vcu_copy_batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs, const size_t *sizes,
-                      size_t count, const CUmemcpyAttributes *attrs, const size_t *first,
-                      size_t nattrs, size_t *failed, CUstream stream)
+CUresult vcu_copy_batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs, const size_t *sizes, size_t count,
+                        const CUmemcpyAttributes *attrs, const size_t *first, size_t nattrs, size_t *failed,
+                        CUstream stream)
 {
     static const char call[] = "cuMemcpyBatchAsync";
     size_t k = 0;
@@ -64,8 +63,8 @@ CUresult vcu_copy_batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs, const 
     give_index(failed, SIZE_MAX); /* documented: not the fault of one copy */
     if (res != CUDA_SUCCESS)
         return res;
-    if (count == 0 || dsts == NULL || srcs == NULL || sizes == NULL || attrs == NULL ||
-        first == NULL || nattrs == 0 || nattrs > count || first[0] != 0)
+    if (count == 0 || dsts == NULL || srcs == NULL || sizes == NULL || attrs == NULL || first == NULL ||
+        nattrs == 0 || nattrs > count || first[0] != 0)
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < nattrs; i++) {
         if (!order_ok(attrs[i].srcAccessOrder) || first[i] >= count ||
@@ -125,7 +124,7 @@ static CUresult element_of(const char *call, CUarray array, size_t *elem)
 /* Extents, lengths and places are in elements: those of the arrays among the operands, else bytes. */
 static CUresult element(const char *call, const CUDA_MEMCPY3D_BATCH_OP *op, size_t *elem)
 {
-    const CUmemcpy3DOperand *o[] = { &op->src, &op->dst };
+    const CUmemcpy3DOperand *o[] = {&op->src, &op->dst};
     CUresult res = CUDA_SUCCESS;
 
     *elem = 1;
@@ -143,30 +142,27 @@ struct side {
     size_t x, y, z, pitch, height;
 };
 
-static CUresult operand(const CUmemcpy3DOperand *o, const CUextent3D *extent, size_t elem,
-                        struct side *s)
+static CUresult operand(const CUmemcpy3DOperand *o, const CUextent3D *extent, size_t elem, struct side *s)
 {
     size_t length = o->op.ptr.rowLength == 0 ? extent->width : o->op.ptr.rowLength;
 
     if (o->type == CU_MEMCPY_OPERAND_TYPE_ARRAY) {
         if (o->op.array.offset.x > SIZE_MAX / elem)
             return CUDA_ERROR_INVALID_VALUE;
-        *s = (struct side){ .type = CU_MEMORYTYPE_ARRAY,
-                            .array = o->op.array.array,
-                            .x = o->op.array.offset.x * elem,
-                            .y = o->op.array.offset.y,
-                            .z = o->op.array.offset.z };
+        *s = (struct side){.type = CU_MEMORYTYPE_ARRAY,
+                           .array = o->op.array.array,
+                           .x = o->op.array.offset.x * elem,
+                           .y = o->op.array.offset.y,
+                           .z = o->op.array.offset.z};
         return CUDA_SUCCESS;
     }
-    if (o->type != CU_MEMCPY_OPERAND_TYPE_POINTER || length < extent->width ||
-        length > SIZE_MAX / elem ||
+    if (o->type != CU_MEMCPY_OPERAND_TYPE_POINTER || length < extent->width || length > SIZE_MAX / elem ||
         (o->op.ptr.layerHeight != 0 && o->op.ptr.layerHeight < extent->height))
         return CUDA_ERROR_INVALID_VALUE;
-    *s = (struct side){ .type = CU_MEMORYTYPE_UNIFIED,
-                        .at = o->op.ptr.ptr,
-                        .pitch = length * elem,
-                        .height = o->op.ptr.layerHeight == 0 ? extent->height
-                                                             : o->op.ptr.layerHeight };
+    *s = (struct side){.type = CU_MEMORYTYPE_UNIFIED,
+                       .at = o->op.ptr.ptr,
+                       .pitch = length * elem,
+                       .height = o->op.ptr.layerHeight == 0 ? extent->height : o->op.ptr.layerHeight};
     return CUDA_SUCCESS;
 }
 
@@ -178,8 +174,7 @@ static CUresult one_3d(const char *call, const CUDA_MEMCPY3D_BATCH_OP *op, CUstr
     CUresult res;
 
     if (!order_ok(op->srcAccessOrder) || op->extent.width == 0 || op->extent.height == 0 ||
-        op->extent.depth == 0 ||
-        (op->flags & ~(unsigned)CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE) != 0)
+        op->extent.depth == 0 || (op->flags & ~(unsigned)CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     res = element(call, op, &elem);
     if (res == CUDA_SUCCESS && op->extent.width > SIZE_MAX / elem)
@@ -191,12 +186,22 @@ static CUresult one_3d(const char *call, const CUDA_MEMCPY3D_BATCH_OP *op, CUstr
     if (res != CUDA_SUCCESS)
         return res;
     CUDA_MEMCPY3D p = {
-        .srcMemoryType = src.type, .srcDevice = src.at, .srcArray = src.array,
-        .srcXInBytes = src.x, .srcY = src.y, .srcZ = src.z,
-        .srcPitch = src.pitch, .srcHeight = src.height,
-        .dstMemoryType = dst.type, .dstDevice = dst.at, .dstArray = dst.array,
-        .dstXInBytes = dst.x, .dstY = dst.y, .dstZ = dst.z,
-        .dstPitch = dst.pitch, .dstHeight = dst.height,
+        .srcMemoryType = src.type,
+        .srcDevice = src.at,
+        .srcArray = src.array,
+        .srcXInBytes = src.x,
+        .srcY = src.y,
+        .srcZ = src.z,
+        .srcPitch = src.pitch,
+        .srcHeight = src.height,
+        .dstMemoryType = dst.type,
+        .dstDevice = dst.at,
+        .dstArray = dst.array,
+        .dstXInBytes = dst.x,
+        .dstY = dst.y,
+        .dstZ = dst.z,
+        .dstPitch = dst.pitch,
+        .dstHeight = dst.height,
         .WidthInBytes = op->extent.width * elem,
         .Height = op->extent.height,
         .Depth = op->extent.depth,
@@ -212,7 +217,7 @@ static CUresult one_3d(const char *call, const CUDA_MEMCPY3D_BATCH_OP *op, CUstr
 }
 
 CUresult vcu_copy_batch_3d(size_t n, const CUDA_MEMCPY3D_BATCH_OP *list, size_t *failed,
-                         unsigned long long flags, CUstream stream)
+                           unsigned long long flags, CUstream stream)
 {
     static const char call[] = "cuMemcpy3DBatchAsync";
     CUresult res = check_stream(call, stream);

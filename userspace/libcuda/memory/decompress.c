@@ -26,8 +26,7 @@ CUresult vcu_decompress_capable(int device, uint64_t address, unsigned char *out
 }
 
 /* Operations first .. first + n - 1; *at: the one that the result is about, SIZE_MAX: none. */
-static CUresult piece(const CUmemDecompressParams *p, size_t first, uint32_t n, CUstream stream,
-                      size_t *at)
+static CUresult piece(const CUmemDecompressParams *p, size_t first, uint32_t n, CUstream stream, size_t *at)
 {
     uint64_t src_bytes[PIECE], dst_bytes[PIECE], actual[PIECE], src[PIECE], dst[PIECE];
     uint32_t algorithms[PIECE], status = 0;
@@ -50,8 +49,8 @@ static CUresult piece(const CUmemDecompressParams *p, size_t first, uint32_t n, 
         dst[i] = (uintptr_t)one->dst;
         algorithms[i] = one->algo;
     }
-    res = vgp_call_vgpMemDecompress(stream, src_bytes, n, dst_bytes, n, actual, n, src, n, dst, n,
-                                    algorithms, n, &status, &index);
+    res = vgp_call_vgpMemDecompress(stream, src_bytes, n, dst_bytes, n, actual, n, src, n, dst, n, algorithms,
+                                    n, &status, &index);
     if (res == CUDA_SUCCESS && status != CUDA_SUCCESS) {
         res = (CUresult)status;
         *at = index < n ? first + (size_t)index : SIZE_MAX;
@@ -60,8 +59,8 @@ static CUresult piece(const CUmemDecompressParams *p, size_t first, uint32_t n, 
 }
 
 /* The parts of a batch are unordered, so its pieces are, too. */
-CUresult vcu_cuMemBatchDecompressAsync(CUmemDecompressParams *paramsArray, size_t count,
-                                       unsigned int flags, size_t *errorIndex, CUstream stream)
+CUresult vcu_cuMemBatchDecompressAsync(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags,
+                                       size_t *errorIndex, CUstream stream)
 {
     size_t at = SIZE_MAX;
     CUresult res = vcu_check_context();

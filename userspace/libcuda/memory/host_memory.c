@@ -83,8 +83,8 @@ static CUresult register_region(struct vcu_memory *m, unsigned flags)
     CUresult res;
 
     describe(m);
-    res = vgp_call_vgpRegionRegister(m->shared.region, flags, (uintptr_t)m->shared.va,
-                                     m->shared.length, &on_device);
+    res = vgp_call_vgpRegionRegister(m->shared.region, flags, (uintptr_t)m->shared.va, m->shared.length,
+                                     &on_device);
     if (res == CUDA_SUCCESS) {
         m->device_ptr = on_device;
         m->in_place = true;
@@ -99,7 +99,7 @@ static CUresult stage_new(const char *call, uint64_t length, struct vcu_memory *
 
     if (p == MAP_FAILED)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    m->shared = (struct lnk_shared_memory){ .va = p, .length = length };
+    m->shared = (struct lnk_shared_memory){.va = p, .length = length};
     m->over_limit = true;
     describe(m);
     say_staged(call, length);
@@ -174,7 +174,7 @@ void vcu_hostmem_end(struct vcu_memory *m)
 
 CUresult vcu_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 {
-    struct vcu_memory m = { .kind = VCU_MEM_HOST, .flags = Flags };
+    struct vcu_memory m = {.kind = VCU_MEM_HOST, .flags = Flags};
     CUresult res = vcu_check_uncaptured("cuMemHostAlloc");
 
     if (res != CUDA_SUCCESS)
@@ -232,7 +232,7 @@ CUresult vcu_host_memory_end(void *p, bool registered, const char *call)
 
 CUresult vcu_cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
-    struct vcu_memory m = { .kind = VCU_MEM_HOST, .flags = Flags, .registered = true };
+    struct vcu_memory m = {.kind = VCU_MEM_HOST, .flags = Flags, .registered = true};
     uint64_t page = page_size();
     uint64_t start = (uintptr_t)p & ~(page - 1);
     uint64_t end = ((uintptr_t)p + bytesize + page - 1) & ~(page - 1);

@@ -25,8 +25,8 @@ CUresult vcu_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
         return CUDA_ERROR_INVALID_VALUE;
     struct vcu_place p;
     if (!vcu_memory_find(dptr, &p) || p.m.kind != VCU_MEM_DEVICE || p.m.pool != 0 || p.m.opened)
-        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuIpcGetMemHandle",
-                          "%#llx is not memory of cuMemAlloc", (unsigned long long)dptr);
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuIpcGetMemHandle", "%#llx is not memory of cuMemAlloc",
+                          (unsigned long long)dptr);
     res = vgp_call_cuIpcGetMemHandle(&h, &n, dptr);
     if (res == CUDA_SUCCESS && n != sizeof(h))
         res = CUDA_ERROR_UNKNOWN;
@@ -65,8 +65,7 @@ CUresult vcu_cuEventCreate(CUevent *phEvent, unsigned int Flags)
     if (res != CUDA_SUCCESS)
         return res;
     if (phEvent == NULL ||
-        (Flags & ~(unsigned)(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING |
-                             CU_EVENT_INTERPROCESS)) ||
+        (Flags & ~(unsigned)(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)) ||
         ((Flags & CU_EVENT_INTERPROCESS) && !(Flags & CU_EVENT_DISABLE_TIMING)))
         return CUDA_ERROR_INVALID_VALUE;
     res = vgp_call_cuEventCreate(phEvent, Flags);
@@ -100,9 +99,7 @@ CUresult vcu_cuEventRecord(CUevent hEvent, CUstream hStream)
 {
     CUresult res = check_record(hEvent, hStream);
 
-    return res == CUDA_SUCCESS
-               ? recorded(hEvent, vgp_call_cuEventRecord(hEvent, vcu_stream(hStream)))
-               : res;
+    return res == CUDA_SUCCESS ? recorded(hEvent, vgp_call_cuEventRecord(hEvent, vcu_stream(hStream))) : res;
 }
 
 CUresult vcu_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
@@ -115,8 +112,7 @@ CUresult vcu_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned i
         return CUDA_ERROR_INVALID_VALUE;
     res = check_record(hEvent, hStream);
     return res == CUDA_SUCCESS
-               ? recorded(hEvent,
-                          vgp_call_cuEventRecordWithFlags(hEvent, vcu_stream(hStream), flags))
+               ? recorded(hEvent, vgp_call_cuEventRecordWithFlags(hEvent, vcu_stream(hStream), flags))
                : res;
 }
 

@@ -21,9 +21,9 @@
 #include "../../../protocol/generated/vgp_guest.h"
 #include "memory.h"
 
-#define UP_MAX 65536u            /* inline data of one vgpCopy */
+#define UP_MAX 65536u /* inline data of one vgpCopy */
 #define DOWN_MAX VGP_COPY_REPLY_MAX
-#define JOIN 256u                /* equal bytes between two changed runs that are sent along */
+#define JOIN 256u /* equal bytes between two changed runs that are sent along */
 
 struct shadow {
     struct shadow *next;
@@ -86,7 +86,7 @@ static bool map_pages(uint64_t addr, uint64_t size)
             free(r);
             return false;
         }
-        *r = (struct run){ runs, at, stop };
+        *r = (struct run){runs, at, stop};
         runs = r;
         at = stop;
     }
@@ -104,9 +104,8 @@ static CUresult fetch(const struct shadow *s, uint8_t *to)
         uint32_t got = (uint32_t)n;
         struct vgp_submit sub;
 
-        res = vgp_send_vgpCopy(&sub, true, VGP_COPY_REPLY, VGP_COPY_DEVICE, 0, n, 1,
-                               s->addr + done, n, 1, n, 1, 1, (CUstream)(uintptr_t)s->stream,
-                               VGP_WHEN_COMPLETE, NULL, 0);
+        res = vgp_send_vgpCopy(&sub, true, VGP_COPY_REPLY, VGP_COPY_DEVICE, 0, n, 1, s->addr + done, n, 1, n,
+                               1, 1, (CUstream)(uintptr_t)s->stream, VGP_WHEN_COMPLETE, NULL, 0);
         if (res == CUDA_SUCCESS)
             res = vgp_recv_vgpCopy(&sub, to + done, &got);
         if (res == CUDA_SUCCESS && got != n)
@@ -124,10 +123,9 @@ static CUresult send(const struct shadow *s, uint64_t from, uint64_t to)
         uint64_t n = to - from < UP_MAX ? to - from : UP_MAX;
         struct vgp_submit sub;
 
-        res = vgp_send_vgpCopy(&sub, true, VGP_COPY_DEVICE, VGP_COPY_INLINE, s->addr + from, n, 1,
-                               0, n, 1, n, 1, 1, (CUstream)(uintptr_t)s->stream,
-                               VGP_WHEN_COMPLETE, (const void *)(uintptr_t)(s->addr + from),
-                               (uint32_t)n);
+        res = vgp_send_vgpCopy(&sub, true, VGP_COPY_DEVICE, VGP_COPY_INLINE, s->addr + from, n, 1, 0, n, 1, n,
+                               1, 1, (CUstream)(uintptr_t)s->stream, VGP_WHEN_COMPLETE,
+                               (const void *)(uintptr_t)(s->addr + from), (uint32_t)n);
         if (res == CUDA_SUCCESS)
             res = vgp_recv_vgpCopy(&sub, NULL, NULL);
         from += n;
@@ -269,8 +267,7 @@ static CUresult add_locked(const char *call, uint64_t owner, uint64_t addr, uint
 
     if (s == NULL)
         return res;
-    *s = (struct shadow){ .addr = addr, .size = size, .owner = owner,
-                          .context = vcu_owner_context() };
+    *s = (struct shadow){.addr = addr, .size = size, .owner = owner, .context = vcu_owner_context()};
     s->snapshot = malloc(size);
     if (s->snapshot != NULL)
         res = stream_of_context(s->context, &s->stream);
@@ -322,4 +319,4 @@ void vcu_managed_forget(uint64_t owner, uint64_t context)
     pthread_mutex_unlock(&lock);
 }
 
-const struct vcu_unit_ops vcu_managed_unit = { .before_work = before_work, .after_wait = after_wait };
+const struct vcu_unit_ops vcu_managed_unit = {.before_work = before_work, .after_wait = after_wait};

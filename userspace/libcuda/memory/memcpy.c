@@ -19,19 +19,24 @@ static bool on_device(uint64_t addr)
 /* One worker has all devices of the process in one address space: inside of one device a peer copy is
    a device copy. */
 CUresult vcu_copy_peer(const char *call, CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
-                     CUcontext src_context, size_t n, CUstream stream, bool async)
+                       CUcontext src_context, size_t n, CUstream stream, bool async)
 {
     CUresult res = vcu_check_context();
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (dst_context == NULL || src_context == NULL || vcu_context_find(dst_context) == NULL || vcu_context_find(src_context) == NULL)
+    if (dst_context == NULL || src_context == NULL || vcu_context_find(dst_context) == NULL ||
+        vcu_context_find(src_context) == NULL)
         return VCU_REFUSE(CUDA_ERROR_INVALID_CONTEXT, call, "a context handle is not live");
-    struct vcu_copy c = { .dst = { .device = true, .addr = dst, .pitch = n, .height = 1 },
-                          .src = { .device = true, .addr = src, .pitch = n, .height = 1 },
-                          .width = n, .height = 1, .depth = 1,
-                          .stream = vcu_stream(stream), .async = async,
-                          .dst_context = dst_context, .src_context = src_context };
+    struct vcu_copy c = {.dst = {.device = true, .addr = dst, .pitch = n, .height = 1},
+                         .src = {.device = true, .addr = src, .pitch = n, .height = 1},
+                         .width = n,
+                         .height = 1,
+                         .depth = 1,
+                         .stream = vcu_stream(stream),
+                         .async = async,
+                         .dst_context = dst_context,
+                         .src_context = src_context};
 
     return vcu_copy_run(call, &c);
 }
@@ -79,8 +84,8 @@ static bool advance(struct vcu_copy_end *e, uint64_t width, uint64_t x, uint64_t
     if (__builtin_mul_overflow(z, e->height, &rows) || __builtin_add_overflow(rows, y, &rows) ||
         __builtin_mul_overflow(rows, e->pitch, &bytes) || __builtin_add_overflow(bytes, x, &bytes) ||
         __builtin_add_overflow(e->addr, bytes, &e->addr) ||
-        __builtin_mul_overflow(e->pitch, e->height, &rows) ||
-        __builtin_add_overflow(x, width, &x) || (e->pitch != width && x > e->pitch))
+        __builtin_mul_overflow(e->pitch, e->height, &rows) || __builtin_add_overflow(x, width, &x) ||
+        (e->pitch != width && x > e->pitch))
         return false;
     if (bytes >= VCU_ASK_ABOVE) /* where that leads to is asked */
         e->guessed = true;
@@ -96,10 +101,9 @@ static bool pitch_ok(CUmemorytype type, size_t pitch)
            pitch <= (size_t)vcu.devices[c->device].attributes[CU_DEVICE_ATTRIBUTE_MAX_PITCH];
 }
 
-CUresult vcu_copy_2d(const char *call, const CUDA_MEMCPY2D *p, bool limited, CUstream stream,
-                        bool async)
+CUresult vcu_copy_2d(const char *call, const CUDA_MEMCPY2D *p, bool limited, CUstream stream, bool async)
 {
-    struct vcu_copy c = { .depth = 1, .stream = vcu_stream(stream), .async = async };
+    struct vcu_copy c = {.depth = 1, .stream = vcu_stream(stream), .async = async};
     CUresult res = vcu_check_context();
 
     if (res != CUDA_SUCCESS)
@@ -130,8 +134,7 @@ CUresult vcu_copy_from_3d(const char *call, const CUDA_MEMCPY3D *p, struct vcu_c
 {
     CUresult res;
 
-    if (p == NULL || p->srcLOD != 0 || p->dstLOD != 0 || p->reserved0 != NULL ||
-        p->reserved1 != NULL)
+    if (p == NULL || p->srcLOD != 0 || p->dstLOD != 0 || p->reserved0 != NULL || p->reserved1 != NULL)
         return CUDA_ERROR_INVALID_VALUE;
     res = resolve(call, p->srcMemoryType, p->srcHost, p->srcDevice, p->srcArray, &c->src);
     if (res == CUDA_SUCCESS)
@@ -156,11 +159,11 @@ CUresult vcu_copy_from_3d(const char *call, const CUDA_MEMCPY3D *p, struct vcu_c
                : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult vcu_copy_3d(const char *call, const CUDA_MEMCPY3D *p, CUcontext dst_context,
-                     CUcontext src_context, CUstream stream, bool async)
+CUresult vcu_copy_3d(const char *call, const CUDA_MEMCPY3D *p, CUcontext dst_context, CUcontext src_context,
+                     CUstream stream, bool async)
 {
-    struct vcu_copy c = { .stream = vcu_stream(stream), .async = async,
-                          .dst_context = dst_context, .src_context = src_context };
+    struct vcu_copy c = {
+        .stream = vcu_stream(stream), .async = async, .dst_context = dst_context, .src_context = src_context};
     CUresult res = vcu_check_context();
 
     if (res == CUDA_SUCCESS)
@@ -181,12 +184,10 @@ static CUresult row_end(const char *call, enum vcu_row kind, uint64_t at, size_t
     CUresult res;
 
     if (kind != VCU_ROW_ARRAY) {
-        *end = (struct vcu_copy_end){
-            .device = kind == VCU_ROW_DEVICE, .addr = at, .pitch = n, .height = 1
-        };
+        *end = (struct vcu_copy_end){.device = kind == VCU_ROW_DEVICE, .addr = at, .pitch = n, .height = 1};
         return CUDA_SUCCESS;
     }
-    *end = (struct vcu_copy_end){ .array = true };
+    *end = (struct vcu_copy_end){.array = true};
     res = resolve(call, CU_MEMORYTYPE_ARRAY, NULL, 0, (CUarray)(uintptr_t)at, end);
     end->x = x;
     return res;
@@ -196,8 +197,7 @@ CUresult vcu_copy_row(const char *call, enum vcu_row dst_kind, uint64_t dst, siz
                       enum vcu_row src_kind, uint64_t src, size_t src_x, size_t n, CUstream stream,
                       bool async)
 {
-    struct vcu_copy c = { .width = n, .height = 1, .depth = 1, .stream = vcu_stream(stream),
-                          .async = async };
+    struct vcu_copy c = {.width = n, .height = 1, .depth = 1, .stream = vcu_stream(stream), .async = async};
     CUresult res = vcu_check_context();
 
     if (res == CUDA_SUCCESS)

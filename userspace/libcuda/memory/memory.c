@@ -68,7 +68,7 @@ static bool take_it(const struct vcu_range *range, void *arg)
 
 bool vcu_memory_take(uint64_t start, enum vcu_memory_kind kind, struct vcu_place *place)
 {
-    struct take t = { start, kind, place };
+    struct take t = {start, kind, place};
 
     return vcu_range_edit(set_of(kind), start, take_it, &t);
 }
@@ -158,7 +158,7 @@ static bool set_sync(const struct vcu_range *range, void *arg)
 
 bool vcu_memory_set_sync(uint64_t addr, bool on)
 {
-    struct sync s = { on, false };
+    struct sync s = {on, false};
 
     vcu_range_edit(&device_ranges, addr, set_sync, &s);
     if (!s.found)
@@ -219,7 +219,7 @@ static void context_ending(struct vcu_context *c)
     vcu_managed_forget(0, context);
 }
 
-const struct vcu_unit_ops vcu_memory_unit = { .context_ending = context_ending };
+const struct vcu_unit_ops vcu_memory_unit = {.context_ending = context_ending};
 
 /* ---- allocation ----------------------------------------------------------------------------- */
 
@@ -300,7 +300,7 @@ static bool open_once_more(const struct vcu_range *range, void *arg)
 
 void vcu_memory_note_opened(uint64_t dptr, uint64_t size, uint64_t pool)
 {
-    struct opened o = { .start = dptr, .size = size };
+    struct opened o = {.start = dptr, .size = size};
 
     pthread_mutex_lock(&opened_lock);
     vcu_range_edit(&device_ranges, dptr, open_once_more, &o);
@@ -324,7 +324,7 @@ static bool open_once_less(const struct vcu_range *range, void *arg)
 
 bool vcu_memory_close(uint64_t dptr, struct vcu_place *place)
 {
-    struct opened o = { .start = dptr, .place = place };
+    struct opened o = {.start = dptr, .place = place};
     bool last;
 
     pthread_mutex_lock(&opened_lock);
@@ -335,14 +335,13 @@ bool vcu_memory_close(uint64_t dptr, struct vcu_place *place)
 
 CUresult vcu_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
-    struct vcu_memory m = { .kind = VCU_MEM_MANAGED };
+    struct vcu_memory m = {.kind = VCU_MEM_MANAGED};
     uint64_t va;
     CUresult res = vcu_check_uncaptured("cuMemAllocManaged");
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (dptr == NULL || bytesize == 0 ||
-        (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
+    if (dptr == NULL || bytesize == 0 || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
         return CUDA_ERROR_INVALID_VALUE;
     /* Pages shared with the worker, at one address for both; they do not migrate to the GPU. */
     res = vcu_hostmem_new("cuMemAllocManaged", bytesize, &m);

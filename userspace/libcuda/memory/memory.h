@@ -23,18 +23,18 @@ struct vcu_memory {
     uint64_t context;
     uint64_t owner; /* variable: its module or library */
     int device;
-    uint64_t buffer_id;  /* CU_POINTER_ATTRIBUTE_BUFFER_ID: unique, never reused */
-    unsigned flags;      /* host: CU_MEMHOSTALLOC_* or CU_MEMHOSTREGISTER_* */
-    bool registered;     /* host: by cuMemHostRegister: the memory is the application's */
-    bool sync_memops;    /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
-    bool in_place;       /* host: the worker maps it: copies need no staging */
-    bool over_limit;     /* host: not in place because of RLIMIT_MEMLOCK */
-    uint64_t device_ptr; /* host, managed: address of the range's start on the device, 0 = none */
-    uint64_t pool;       /* device: the pool that it came from, 0 = none */
-    bool graph;          /* device: of a graph's allocation node: launches allocate it */
-    uint64_t allocation; /* mapped: handle of its physical memory, which may be gone */
-    unsigned opened;     /* device: memory of another process, opened so many times */
-    bool exported;       /* device: another process may open it */
+    uint64_t buffer_id;              /* CU_POINTER_ATTRIBUTE_BUFFER_ID: unique, never reused */
+    unsigned flags;                  /* host: CU_MEMHOSTALLOC_* or CU_MEMHOSTREGISTER_* */
+    bool registered;                 /* host: by cuMemHostRegister: the memory is the application's */
+    bool sync_memops;                /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
+    bool in_place;                   /* host: the worker maps it: copies need no staging */
+    bool over_limit;                 /* host: not in place because of RLIMIT_MEMLOCK */
+    uint64_t device_ptr;             /* host, managed: address of the range's start on the device, 0 = none */
+    uint64_t pool;                   /* device: the pool that it came from, 0 = none */
+    bool graph;                      /* device: of a graph's allocation node: launches allocate it */
+    uint64_t allocation;             /* mapped: handle of its physical memory, which may be gone */
+    unsigned opened;                 /* device: memory of another process, opened so many times */
+    bool exported;                   /* device: another process may open it */
     struct lnk_shared_memory shared; /* host, managed */
 };
 

@@ -39,8 +39,7 @@ void vcu_multicast_await(uint64_t handle)
     const struct team *t;
 
     pthread_mutex_lock(&lock);
-    while ((t = find_locked(handle)) != NULL &&
-           (uint32_t)__builtin_popcountll(t->added) < t->devices)
+    while ((t = find_locked(handle)) != NULL && (uint32_t)__builtin_popcountll(t->added) < t->devices)
         pthread_cond_wait(&changed, &lock);
     pthread_mutex_unlock(&lock);
 }
@@ -73,11 +72,9 @@ static bool any_device_can(void)
 
 static CUresult check_prop(const char *call, const void *out, const CUmulticastObjectProp *prop)
 {
-    if (out == NULL || prop == NULL || prop->numDevices == 0 || prop->size == 0 ||
-        prop->flags != 0)
+    if (out == NULL || prop == NULL || prop->numDevices == 0 || prop->size == 0 || prop->flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    return any_device_can() ? CUDA_SUCCESS
-                            : VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call, "%s", ABSENT);
+    return any_device_can() ? CUDA_SUCCESS : VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call, "%s", ABSENT);
 }
 
 CUresult vcu_cuMulticastGetGranularity(size_t *granularity, const CUmulticastObjectProp *prop,
@@ -93,15 +90,14 @@ CUresult vcu_cuMulticastGetGranularity(size_t *granularity, const CUmulticastObj
     res = check_prop("cuMulticastGetGranularity", granularity, prop);
     if (res != CUDA_SUCCESS)
         return res;
-    res = vgp_call_vgpMulticastGranularity(prop->numDevices, prop->size, prop->handleTypes,
-                                           prop->flags, option, &g);
+    res = vgp_call_vgpMulticastGranularity(prop->numDevices, prop->size, prop->handleTypes, prop->flags,
+                                           option, &g);
     if (res == CUDA_SUCCESS)
         *granularity = g;
     return res;
 }
 
-CUresult vcu_cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle,
-                               const CUmulticastObjectProp *prop)
+CUresult vcu_cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUmulticastObjectProp *prop)
 {
     struct team *t;
     CUresult res = vcu_check_init();

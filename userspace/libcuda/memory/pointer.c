@@ -32,8 +32,7 @@ static CUdeviceptr device_pointer(const struct vcu_place *p, CUdeviceptr ptr)
 }
 
 /* One attribute of a known pointer. INVALID_VALUE: the pointer has no such property. */
-static CUresult answer(void *data, CUpointer_attribute attribute, CUdeviceptr ptr,
-                       const struct vcu_place *p)
+static CUresult answer(void *data, CUpointer_attribute attribute, CUdeviceptr ptr, const struct vcu_place *p)
 {
     bool host = p->m.kind == VCU_MEM_HOST;
     bool managed = p->m.kind == VCU_MEM_MANAGED || p->m.kind == VCU_MEM_SHADOW;
@@ -89,10 +88,9 @@ static CUresult answer(void *data, CUpointer_attribute attribute, CUdeviceptr pt
         *(unsigned long long *)data = 0;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        *(unsigned int *)data =
-            p->m.kind == VCU_MEM_MAPPED && p->m.flags == CU_MEM_ACCESS_FLAGS_PROT_READ
-                ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ
-                : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+        *(unsigned int *)data = p->m.kind == VCU_MEM_MAPPED && p->m.flags == CU_MEM_ACCESS_FLAGS_PROT_READ
+                                    ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ
+                                    : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         *(CUmemoryPool *)data = (CUmemoryPool)(uintptr_t)p->m.pool;
@@ -148,8 +146,7 @@ static CUresult clear(void *data, CUpointer_attribute attribute)
  * What is asked about a reserved address itself; INVALID_VALUE: something else is asked. RANGE is
  * the reservation and MAPPING the mapping in it, as cuda.h says.
  */
-static CUresult answer_reserved(void *data, CUpointer_attribute attribute,
-                                const struct vcu_reserved *v)
+static CUresult answer_reserved(void *data, CUpointer_attribute attribute, const struct vcu_reserved *v)
 {
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
@@ -198,8 +195,8 @@ CUresult vcu_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CU
 }
 
 /* Unlike the single form, an unknown pointer or an absent property is no error here. */
-CUresult vcu_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes,
-                                    void **data, CUdeviceptr ptr)
+CUresult vcu_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes, void **data,
+                                    CUdeviceptr ptr)
 {
     struct vcu_reserved v;
     struct vcu_place p;
@@ -226,8 +223,7 @@ CUresult vcu_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attrib
     return CUDA_SUCCESS;
 }
 
-CUresult vcu_cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
-                                   CUdeviceptr ptr)
+CUresult vcu_cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     struct vcu_place p;
     unsigned int on;

@@ -18,8 +18,7 @@ CUresult vcu_pool_check(CUmemoryPool pool)
 
     if (res != CUDA_SUCCESS)
         return res;
-    return vgp_handle_live((uintptr_t)pool, VGP_H_MEM_POOL) ? CUDA_SUCCESS
-                                                            : CUDA_ERROR_INVALID_VALUE;
+    return vgp_handle_live((uintptr_t)pool, VGP_H_MEM_POOL) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- the pool of a device ------------------------------------------------------------------- */
@@ -80,8 +79,7 @@ CUresult vcu_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 }
 
 /* The calls of 13.0 name a location and a type; what there is, is device memory. */
-CUresult vcu_pool_location(const char *call, const CUmemLocation *location,
-                           CUmemAllocationType type)
+CUresult vcu_pool_location(const char *call, const CUmemLocation *location, CUmemAllocationType type)
 {
     CUresult res = vcu_check_init();
 
@@ -92,8 +90,7 @@ CUresult vcu_pool_location(const char *call, const CUmemLocation *location,
     if (location->type == CU_MEM_LOCATION_TYPE_DEVICE && type == CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_SUCCESS;
     if ((type == CU_MEM_ALLOCATION_TYPE_PINNED || type == CU_MEM_ALLOCATION_TYPE_MANAGED) &&
-        (location->type == CU_MEM_LOCATION_TYPE_DEVICE ||
-         location->type == CU_MEM_LOCATION_TYPE_HOST ||
+        (location->type == CU_MEM_LOCATION_TYPE_DEVICE || location->type == CU_MEM_LOCATION_TYPE_HOST ||
          location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
          (location->type == CU_MEM_LOCATION_TYPE_NONE && type == CU_MEM_ALLOCATION_TYPE_MANAGED)))
         return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
@@ -209,7 +206,8 @@ CUresult vcu_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStrea
     if (res == CUDA_SUCCESS)
         res = vcu_context_facts((CUcontext)(uintptr_t)context, &facts);
     if (res == CUDA_SUCCESS)
-        res = vcu_pool_of_device(&pool, facts.device, true); /* only so that pointers can say where they came from */
+        res = vcu_pool_of_device(&pool, facts.device,
+                                 true); /* only so that pointers can say where they came from */
     bool node = res == CUDA_SUCCESS && vcu_stream_captured(hStream);
     if (res == CUDA_SUCCESS)
         res = vgp_call_cuMemAllocAsync(dptr, bytesize, hStream);
@@ -220,8 +218,7 @@ CUresult vcu_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStrea
     return res;
 }
 
-CUresult vcu_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
-                                     CUstream hStream)
+CUresult vcu_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
 {
     CUresult res = vcu_check_context();
 

@@ -34,7 +34,7 @@ static const char magic[8] = "vgpuShr1";
 
 static CUresult write_ticket(enum kind kind, const uint8_t *token, int *fd)
 {
-    struct ticket t = { .kind = kind };
+    struct ticket t = {.kind = kind};
     int f = memfd_create("vgpu-cuda", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
     if (f < 0)
@@ -52,7 +52,7 @@ static CUresult write_ticket(enum kind kind, const uint8_t *token, int *fd)
 /* The application gives any number as a descriptor. */
 static bool read_ticket(enum kind kind, int fd, uint8_t *token)
 {
-    struct ticket t, want = { .kind = kind };
+    struct ticket t, want = {.kind = kind};
     struct stat st;
     int seals = fd < 0 ? -1 : fcntl(fd, F_GET_SEALS);
 
@@ -83,10 +83,8 @@ static CUresult check_type(const char *call, CUmemAllocationHandleType type)
 
 /* ---- physical memory ------------------------------------------------------------------------ */
 
-CUresult vcu_cuMemExportToShareableHandle(void *shareableHandle,
-                                          CUmemGenericAllocationHandle handle,
-                                          CUmemAllocationHandleType handleType,
-                                          unsigned long long flags)
+CUresult vcu_cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
+                                          CUmemAllocationHandleType handleType, unsigned long long flags)
 {
     uint8_t token[TOKEN];
     uint32_t n = sizeof(token);
@@ -139,8 +137,7 @@ static bool is_pool(CUmemoryPool pool)
 }
 
 CUresult vcu_cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool,
-                                              CUmemAllocationHandleType handleType,
-                                              unsigned long long flags)
+                                              CUmemAllocationHandleType handleType, unsigned long long flags)
 {
     uint8_t token[TOKEN];
     uint32_t n = sizeof(token);

@@ -54,7 +54,7 @@ static CUresult divide(void)
 }
 
 static void reap(void);
-const struct vcu_unit_ops vcu_staging_unit = { .connected = divide, .wait_answered = reap };
+const struct vcu_unit_ops vcu_staging_unit = {.connected = divide, .wait_answered = reap};
 
 uint64_t vcu_chunk_size(void)
 {

@@ -21,9 +21,9 @@ static uint64_t number(CUmemGenericAllocationHandle h)
 }
 
 /* All that cuda.h names. */
-#define HANDLE_TYPES                                                                               \
-    (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_WIN32 |                         \
-     CU_MEM_HANDLE_TYPE_WIN32_KMT | CU_MEM_HANDLE_TYPE_FABRIC)
+#define HANDLE_TYPES \
+    (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_WIN32 | CU_MEM_HANDLE_TYPE_WIN32_KMT | \
+     CU_MEM_HANDLE_TYPE_FABRIC)
 
 CUresult vcu_cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
                                            CUmemAllocationGranularity_flags option)
@@ -35,8 +35,8 @@ CUresult vcu_cuMemGetAllocationGranularity(size_t *granularity, const CUmemAlloc
         return res;
     if (granularity == NULL || prop == NULL || (unsigned)prop->requestedHandleTypes > HANDLE_TYPES)
         return CUDA_ERROR_INVALID_VALUE;
-    res = vgp_call_vgpMemGetGranularity(prop->type, prop->requestedHandleTypes,
-                                        prop->location.type, prop->location.id, option, &g);
+    res = vgp_call_vgpMemGetGranularity(prop->type, prop->requestedHandleTypes, prop->location.type,
+                                        prop->location.id, option, &g);
     if (res == CUDA_SUCCESS)
         *granularity = g;
     return res;
@@ -51,7 +51,7 @@ CUresult vcu_cuMemGetAllocationGranularity(size_t *granularity, const CUmemAlloc
 static struct retained {
     uint64_t handle;
     unsigned more;
-} *retained;
+} * retained;
 static unsigned nretained, retained_room;
 static pthread_mutex_t retained_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -72,7 +72,7 @@ static bool retain_again(uint64_t handle)
         retained_room = room;
     }
     if (i == nretained)
-        retained[nretained++] = (struct retained){ .handle = handle };
+        retained[nretained++] = (struct retained){.handle = handle};
     retained[i].more++;
     return true;
 }
@@ -153,7 +153,7 @@ CUresult vcu_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
                                                     CUmemGenericAllocationHandle handle)
 {
     uint32_t type = 0, location = 0, types = 0;
-    CUmemAllocationProp p = { 0 };
+    CUmemAllocationProp p = {0};
     CUresult res = vcu_check_init();
 
     if (res != CUDA_SUCCESS)
@@ -161,8 +161,8 @@ CUresult vcu_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
     if (prop == NULL || !vgp_handle_live(number(handle), VGP_H_ALLOCATION))
         return CUDA_ERROR_INVALID_VALUE;
     res = vgp_call_vgpMemAllocationProp(number(handle), &type, &location, &p.location.id,
-                                        &p.allocFlags.compressionType,
-                                        &p.allocFlags.gpuDirectRDMACapable, &p.allocFlags.usage);
+                                        &p.allocFlags.compressionType, &p.allocFlags.gpuDirectRDMACapable,
+                                        &p.allocFlags.usage);
     p.type = (CUmemAllocationType)type;
     p.location.type = (CUmemLocationType)location;
     if (res == CUDA_SUCCESS)
@@ -192,7 +192,7 @@ CUresult vcu_cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment
 
 CUresult vcu_cuMemAddressFree(CUdeviceptr ptr, size_t size)
 {
-    struct vcu_range r = { 0, 0, NULL };
+    struct vcu_range r = {0, 0, NULL};
     bool was;
     CUresult res = vcu_check_init();
 
@@ -213,7 +213,7 @@ bool vcu_vmm_find(uint64_t addr, struct vcu_reserved *out)
 
     if (!vcu_range_find(&reservations, addr, &r))
         return false;
-    *out = (struct vcu_reserved){ .base = r.start, .size = r.size };
+    *out = (struct vcu_reserved){.base = r.start, .size = r.size};
     if (vcu_memory_find(addr, &p) && p.m.kind == VCU_MEM_MAPPED) {
         out->map_base = p.start;
         out->map_size = p.size;
@@ -223,8 +223,8 @@ bool vcu_vmm_find(uint64_t addr, struct vcu_reserved *out)
 
 /* ---- mappings ------------------------------------------------------------------------------- */
 
-CUresult vcu_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
-                      CUmemGenericAllocationHandle handle, unsigned long long flags)
+CUresult vcu_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                      unsigned long long flags)
 {
     struct vcu_memory m = {
         .kind = VCU_MEM_MAPPED,
@@ -254,8 +254,7 @@ static struct vcu_place *take_mappings(uint64_t ptr, uint64_t size, unsigned *n)
     unsigned room = 0;
 
     *n = 0;
-    for (uint64_t done = 0; done < size && vcu_memory_take(ptr + done, VCU_MEM_MAPPED, &p);
-         done += p.size) {
+    for (uint64_t done = 0; done < size && vcu_memory_take(ptr + done, VCU_MEM_MAPPED, &p); done += p.size) {
         if (*n == room) {
             room = room == 0 ? 16 : room * 2;
             more = realloc(list, room * sizeof(*list));
@@ -286,8 +285,7 @@ CUresult vcu_cuMemUnmap(CUdeviceptr ptr, size_t size)
     return res;
 }
 
-CUresult vcu_cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
-                            size_t count)
+CUresult vcu_cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
     uint32_t types[DESCRIPTORS_MAX], access[DESCRIPTORS_MAX];
     int32_t ids[DESCRIPTORS_MAX];

@@ -26,7 +26,7 @@ CUresult vcu_capture_check_event(const char *call, CUevent hEvent)
 /* ---- beginning and ending -------------------------------------------------------------------- */
 
 CUresult vcu_capture_begin(const char *call, CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
-                      const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t n)
+                           const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t n)
 {
     struct vcu_capture *c;
     CUresult res = vcu_check_context();
@@ -41,8 +41,7 @@ CUresult vcu_capture_begin(const char *call, CUstream stream, CUstreamCaptureMod
     if (n >= VGP_HANDLE_INDEX_MAX)
         return CUDA_ERROR_INVALID_VALUE;
     if (n > VGP_DEPENDENCIES_MAX)
-        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call, "more than %u dependencies",
-                          VGP_DEPENDENCIES_MAX);
+        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call, "more than %u dependencies", VGP_DEPENDENCIES_MAX);
     c = vcu_capture_new(stream, mode, graph != NULL);
     if (c == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -106,8 +105,8 @@ static CUresult take_dependencies(CUstream stream, uint32_t *status, uint64_t *i
             lent->room = room;
         }
         *total = 0;
-        res = vgp_call_vgpStreamCaptureInfo(stream, have, status, id, graph, total,
-                                            lent->nodes + have, &n, lent->edges + have, &m);
+        res = vgp_call_vgpStreamCaptureInfo(stream, have, status, id, graph, total, lent->nodes + have, &n,
+                                            lent->edges + have, &m);
         if (res != CUDA_SUCCESS)
             return res;
         if (n == 0 || m != n)
@@ -128,8 +127,8 @@ static bool all_ordinary(const uint64_t *edges, uint64_t n)
 }
 
 CUresult vcu_capture_info(CUstream stream, CUstreamCaptureStatus *status_out, cuuint64_t *id_out,
-                     CUgraph *graph_out, const CUgraphNode **dependencies_out,
-                     const CUgraphEdgeData **edges_out, size_t *n_out, bool lossy)
+                          CUgraph *graph_out, const CUgraphNode **dependencies_out,
+                          const CUgraphEdgeData **edges_out, size_t *n_out, bool lossy)
 {
     const struct vcu_lent *lent = &vcu_thread()->lent;
     uint32_t status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -191,8 +190,7 @@ CUresult vcu_cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode 
         if (n > VGP_DEPENDENCIES_MAX)
             n = VGP_DEPENDENCIES_MAX;
         res = vgp_call_vgpStreamUpdateCaptureDependencies(
-            hStream, dependencies + done, (uint32_t)n,
-            dependencyData == NULL ? NULL : dependencyData + done,
+            hStream, dependencies + done, (uint32_t)n, dependencyData == NULL ? NULL : dependencyData + done,
             dependencyData == NULL ? 0 : (uint32_t)(n * sizeof(*dependencyData)),
             done == 0 ? flags : CU_STREAM_ADD_CAPTURE_DEPENDENCIES);
         done += n;

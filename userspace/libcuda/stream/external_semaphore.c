@@ -17,8 +17,8 @@
 #include "../../../protocol/generated/vgp_entry.h"
 #include "../../../protocol/generated/vgp_guest.h"
 
-#define SLICE_MS 100     /* after which a wait looks whether its context, or the worker, has ended */
-#define NO_THREAD_MS 1   /* the same where there was no thread for it */
+#define SLICE_MS 100   /* after which a wait looks whether its context, or the worker, has ended */
+#define NO_THREAD_MS 1 /* the same where there was no thread for it */
 
 /* A run that the worker asked for; next: in the queue. */
 struct run {
@@ -96,11 +96,11 @@ static void release(struct vcu_semas *s)
 
 static bool serving(void);
 
-CUresult vcu_semas_new(const char *call, bool wait, const CUexternalSemaphore *handles,
-                       const void *params, unsigned n, struct vcu_semas **out)
+CUresult vcu_semas_new(const char *call, bool wait, const CUexternalSemaphore *handles, const void *params,
+                       unsigned n, struct vcu_semas **out)
 {
-    size_t size = wait ? sizeof(CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS)
-                       : sizeof(CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS);
+    size_t size =
+        wait ? sizeof(CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS) : sizeof(CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS);
     struct vcu_semas *s;
     CUresult res = cua_semaphores_check(wait, handles, params, n);
 
@@ -188,8 +188,7 @@ static bool wait_all(struct run *r, int milliseconds)
     const struct vcu_semas *s = r->s;
 
     while (r->at < s->n) {
-        int rc = vgp_extsem_wait(s->sem[r->at], s->params.wait[r->at].params.fence.value,
-                                 milliseconds);
+        int rc = vgp_extsem_wait(s->sem[r->at], s->params.wait[r->at].params.fence.value, milliseconds);
 
         if (rc == 0)
             return over(r);
@@ -300,7 +299,7 @@ void vcu_semas_post(struct vcu_semas *s, const struct vcu_host_run *run)
         vcu_semas_put(s);
         return;
     }
-    *r = (struct run){ .s = s, .what = *run };
+    *r = (struct run){.s = s, .what = *run};
     pthread_mutex_lock(&lock);
     s->cookie = 0;
     pthread_mutex_unlock(&lock);
@@ -352,7 +351,7 @@ const struct vcu_unit_ops vcu_semas_unit = {
 /* ---- streams ----------------------------------------------------------------------------------- */
 
 CUresult vcu_semaphore_issue(const char *call, bool wait, const CUexternalSemaphore *handles,
-                      const void *params, unsigned n, CUstream stream)
+                             const void *params, unsigned n, CUstream stream)
 {
     uint32_t what = wait ? VGP_EXTSEM_WAIT : VGP_EXTSEM_SIGNAL;
     struct vcu_semas *s;

@@ -17,8 +17,8 @@ struct vcu_semas {
     bool wait;
     unsigned n;
     uint64_t context;
-    uint64_t cookie; /* of a call on a stream, while nobody has asked for it; under the list's lock */
-    struct vgp_extsem **sem;      /* each a reference */
+    uint64_t cookie;         /* of a call on a stream, while nobody has asked for it; under the list's lock */
+    struct vgp_extsem **sem; /* each a reference */
     CUexternalSemaphore *handles; /* these two: as given, for GetParams */
     union {
         CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *signal;
@@ -31,8 +31,8 @@ struct vcu_semas {
 /* Ends what a context has outstanding. */
 extern const struct vcu_unit_ops vcu_semas_unit;
 /* Checks and copies; *out has one reference. call: for the trace. */
-CUresult vcu_semas_new(const char *call, bool wait, const CUexternalSemaphore *handles,
-                       const void *params, unsigned n, struct vcu_semas **out);
+CUresult vcu_semas_new(const char *call, bool wait, const CUexternalSemaphore *handles, const void *params,
+                       unsigned n, struct vcu_semas **out);
 void vcu_semas_get(struct vcu_semas *s);
 void vcu_semas_put(struct vcu_semas *s);
 /* CUDA_SUCCESS, or NOT_SUPPORTED with a trace line when the worker is too old. */

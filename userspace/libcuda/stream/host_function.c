@@ -24,7 +24,7 @@ struct callback {
     CUstreamCallback stream_fn; /* set: cuStreamAddCallback */
     CUstream stream;
     void *user;
-    bool kept; /* a graph's: it may run any number of times */
+    bool kept;                /* a graph's: it may run any number of times */
     void (*gone)(void *user); /* kept: when nothing will run it any more; may be NULL */
     uint64_t object;          /* fn is the destructor of this user object */
     struct vcu_semas *semas;  /* no function, but semaphores: a reference */
@@ -143,7 +143,7 @@ static void released(uint64_t cookie)
     c = *p;
     if (c != NULL) {
         *p = c->next;
-        *task = (struct task){ .c = *c, .released = true };
+        *task = (struct task){.c = *c, .released = true};
         *ready_end = task;
         ready_end = &task->next;
         task = NULL;
@@ -158,8 +158,8 @@ static void released(uint64_t cookie)
 
 static bool notify(uint16_t type, uint64_t cookie, const uint8_t *data, uint32_t size)
 {
-    struct vcu_host_run r = { .cookie = cookie };
-    uint32_t words[3] = { 0 };
+    struct vcu_host_run r = {.cookie = cookie};
+    uint32_t words[3] = {0};
 
     if (type == VGP_NOTIFY_RELEASED) {
         released(cookie);
@@ -176,7 +176,7 @@ static bool notify(uint16_t type, uint64_t cookie, const uint8_t *data, uint32_t
     return true;
 }
 
-const struct vcu_unit_ops vcu_hostfunc_unit = { .notify = notify };
+const struct vcu_unit_ops vcu_hostfunc_unit = {.notify = notify};
 
 static void end(const struct callback *c)
 {
@@ -278,8 +278,8 @@ static void *hear(void *arg)
 
 static CUresult start_locked(void)
 {
-    static void *(*const bodies[])(void *) = { serve, hear };
-    static const char *const names[] = { "vgpu-callbacks", "vgpu-listener" };
+    static void *(*const bodies[])(void *) = {serve, hear};
+    static const char *const names[] = {"vgpu-callbacks", "vgpu-listener"};
     sigset_t all, old;
     pthread_t thread;
     int rc = 0;
@@ -353,7 +353,7 @@ static bool leave(uint64_t cookie)
 
 uint64_t vcu_hostfunc_keep(CUhostFn fn, void *user, void (*gone)(void *user), CUresult *why)
 {
-    const struct callback init = { .fn = fn, .user = user, .kept = true, .gone = gone };
+    const struct callback init = {.fn = fn, .user = user, .kept = true, .gone = gone};
     uint64_t cookie = 0;
 
     *why = enter(&init, &cookie);
@@ -362,7 +362,7 @@ uint64_t vcu_hostfunc_keep(CUhostFn fn, void *user, void (*gone)(void *user), CU
 
 uint64_t vcu_hostfunc_keep_semas(struct vcu_semas *s, bool once, CUresult *why)
 {
-    const struct callback init = { .semas = s, .kept = !once };
+    const struct callback init = {.semas = s, .kept = !once};
     uint64_t cookie = 0;
 
     *why = enter(&init, &cookie);
@@ -387,7 +387,7 @@ struct vcu_semas *vcu_hostfunc_semas(uint64_t cookie)
 
 uint64_t vcu_hostfunc_keep_object(CUhostFn destroy, void *user, uint64_t handle, CUresult *why)
 {
-    const struct callback init = { .fn = destroy, .user = user, .kept = true, .object = handle };
+    const struct callback init = {.fn = destroy, .user = user, .kept = true, .object = handle};
     uint64_t cookie = 0;
 
     *why = enter(&init, &cookie);
@@ -466,7 +466,7 @@ CUresult vcu_cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
         return CUDA_ERROR_INVALID_VALUE;
     if (vcu_stream_captured(hStream))
         return capture(hStream, fn, userData);
-    return launch(&(struct callback){ .fn = fn, .stream = hStream, .user = userData });
+    return launch(&(struct callback){.fn = fn, .stream = hStream, .user = userData});
 }
 
 CUresult vcu_cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData,
@@ -483,5 +483,5 @@ CUresult vcu_cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, vo
         return CUDA_ERROR_INVALID_VALUE;
     if (vcu_stream_captured(hStream))
         return vcu_capture_spoil("cuStreamAddCallback", hStream);
-    return launch(&(struct callback){ .stream_fn = callback, .stream = hStream, .user = userData });
+    return launch(&(struct callback){.stream_fn = callback, .stream = hStream, .user = userData});
 }

@@ -28,19 +28,16 @@ static CUresult send(CUstream stream, const struct memop *list, uint32_t n, unsi
         addresses[i] = list[i].address;
         values[i] = list[i].value;
     }
-    return vgp_call_vgpStreamMemOps(stream, flags, operations, n, addresses, n, values, n,
-                                    operation_flags, n);
+    return vgp_call_vgpStreamMemOps(stream, flags, operations, n, addresses, n, values, n, operation_flags,
+                                    n);
 }
 
 /* True when the worker cannot refuse it for its arguments. */
 bool vcu_memop_certain(uint32_t operation, CUdeviceptr addr, unsigned flags)
 {
-    bool waits = operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
-                 operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
-    unsigned size = operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 ||
-                            operation == CU_STREAM_MEM_OP_WRITE_VALUE_64
-                        ? 8
-                        : 4;
+    bool waits = operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 || operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+    unsigned size =
+        operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 || operation == CU_STREAM_MEM_OP_WRITE_VALUE_64 ? 8 : 4;
 
     return (flags & ~(waits ? CU_STREAM_WAIT_VALUE_NOR : 0u)) == 0 && addr % size == 0 &&
            (vcu_memory_is_device(addr, size) || vcu_memory_in_place(addr, size));
@@ -56,14 +53,13 @@ static CUresult check(CUstream *stream)
     return vcu_stream_ok(*stream) ? CUDA_SUCCESS : vcu_stream_error(*stream);
 }
 
-CUresult vcu_memop_ask(CUstream stream, uint32_t operation, CUdeviceptr addr, uint64_t value,
-                       unsigned flags)
+CUresult vcu_memop_ask(CUstream stream, uint32_t operation, CUdeviceptr addr, uint64_t value, unsigned flags)
 {
-    return send(stream, &(struct memop){ operation, flags, addr, value }, 1, 0);
+    return send(stream, &(struct memop){operation, flags, addr, value}, 1, 0);
 }
 
-CUresult vcu_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
-                                   CUstreamBatchMemOpParams *paramArray, unsigned int flags)
+CUresult vcu_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,
+                                   unsigned int flags)
 {
     struct memop list[BATCH_MAX];
     CUresult res = check(&stream);
@@ -74,21 +70,21 @@ CUresult vcu_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < count; i++) {
         const CUstreamBatchMemOpParams *p = &paramArray[i];
-        struct memop m = { .operation = p->operation };
+        struct memop m = {.operation = p->operation};
 
         switch (p->operation) {
         case CU_STREAM_MEM_OP_WAIT_VALUE_32:
         case CU_STREAM_MEM_OP_WAIT_VALUE_64:
             m.address = p->waitValue.address;
-            m.value = p->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 ? p->waitValue.value64
-                                                                     : p->waitValue.value;
+            m.value =
+                p->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 ? p->waitValue.value64 : p->waitValue.value;
             m.flags = p->waitValue.flags;
             break;
         case CU_STREAM_MEM_OP_WRITE_VALUE_32:
         case CU_STREAM_MEM_OP_WRITE_VALUE_64:
             m.address = p->writeValue.address;
-            m.value = p->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64 ? p->writeValue.value64
-                                                                      : p->writeValue.value;
+            m.value =
+                p->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64 ? p->writeValue.value64 : p->writeValue.value;
             m.flags = p->writeValue.flags;
             break;
         case CU_STREAM_MEM_OP_BARRIER:

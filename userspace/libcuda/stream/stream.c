@@ -10,8 +10,8 @@
 CUresult vcu_cuStreamDestroy_v2(CUstream hStream)
 {
     bool borrowed;
-    CUresult res = vcu_context_borrow(
-        (uintptr_t)vcu_handle_data((uintptr_t)hStream, VGP_H_STREAM), &borrowed);
+    CUresult res =
+        vcu_context_borrow((uintptr_t)vcu_handle_data((uintptr_t)hStream, VGP_H_STREAM), &borrowed);
 
     if (res != CUDA_SUCCESS)
         return res;
@@ -51,8 +51,7 @@ CUresult vcu_stream_query(CUstream hStream)
 CUresult vcu_cuEventDestroy_v2(CUevent hEvent)
 {
     bool borrowed;
-    CUresult res = vcu_context_borrow(
-        (uintptr_t)vcu_handle_data((uintptr_t)hEvent, VGP_H_EVENT), &borrowed);
+    CUresult res = vcu_context_borrow((uintptr_t)vcu_handle_data((uintptr_t)hEvent, VGP_H_EVENT), &borrowed);
 
     if (res != CUDA_SUCCESS)
         return res;
@@ -82,8 +81,7 @@ CUresult vcu_cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pG
 /* ---- attributes ---- */
 
 /* Managed memory is where both sides reach it at any time: attaching changes nothing. */
-CUresult vcu_cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length,
-                                    unsigned int flags)
+CUresult vcu_cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags)
 {
     struct vcu_place p;
     CUresult res = vcu_check_context();
@@ -92,11 +90,9 @@ CUresult vcu_cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t l
         return res;
     if (!vcu_stream_ok(vcu_stream(hStream)))
         return vcu_stream_error(vcu_stream(hStream));
-    if ((flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST &&
-         flags != CU_MEM_ATTACH_SINGLE) ||
-        !vcu_memory_find(dptr, &p) ||
-        (p.m.kind != VCU_MEM_MANAGED && p.m.kind != VCU_MEM_SHADOW) || p.start != dptr ||
-        (length != 0 && length != p.size))
+    if ((flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && flags != CU_MEM_ATTACH_SINGLE) ||
+        !vcu_memory_find(dptr, &p) || (p.m.kind != VCU_MEM_MANAGED && p.m.kind != VCU_MEM_SHADOW) ||
+        p.start != dptr || (length != 0 && length != p.size))
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }

@@ -19,8 +19,7 @@ void vgpu_cli_check_gpu(const char *gpu, bool none_allowed)
     if (strcmp(gpu, "soft") == 0 || strcmp(gpu, "nvidia") == 0 || strcmp(gpu, "auto") == 0 ||
         (none_allowed && strcmp(gpu, "none") == 0))
         return;
-    vgpu_cli_die("--gpu: '%s' is not one of soft, nvidia, auto%s", gpu,
-                 none_allowed ? ", none" : "");
+    vgpu_cli_die("--gpu: '%s' is not one of soft, nvidia, auto%s", gpu, none_allowed ? ", none" : "");
 }
 
 /* The choices of Kconfig about the software GPU reach it through its environment variables, unless
@@ -34,9 +33,9 @@ static void set_default(const char *name, const char *value)
 void vgpu_cli_backend_start(struct vgpu_cli_backend *b, const char *mode, const char *gpu)
 {
     const char *backend = vgpu_cli_path(VGPU_PART_BACKEND);
-    struct vgpu_cli_list argv = { 0 };
-    struct vgpu_cli_spawn spawn = { .keep_fd = { -1, -1 } };
-    struct pollfd pfd = { .events = POLLIN };
+    struct vgpu_cli_list argv = {0};
+    struct vgpu_cli_spawn spawn = {.keep_fd = {-1, -1}};
+    struct pollfd pfd = {.events = POLLIN};
     int ready[2];
     char byte;
 
@@ -118,7 +117,7 @@ void vgpu_cli_soft_env(struct vgpu_cli_list *env, const char *gpu, const char *p
     static const struct {
         const char *name, *value, *whose;
     } switches[] = {
-        { "CUPY_COMPILE_WITH_PTX", "1", "CuPy" },
+        {"CUPY_COMPILE_WITH_PTX", "1", "CuPy"},
     };
 
     if (!is_soft(gpu))

@@ -19,27 +19,48 @@ struct part {
 };
 
 static const struct part parts[VGPU_PARTS] = {
-    [VGPU_PART_BACKEND] = { "the backend", "--backend", "VGPU_BACKEND",
-                            { "../../host/backend/vgpu-backend", "../lib/vgpu/vgpu-backend" },
-                            "build it with `make host/backend`", NULL },
-    [VGPU_PART_LIBCUDA] = { "the folder with libcuda.so.1", "--libcuda", "VGPU_LIBCUDA_DIR",
-                            { "../libcuda", "../lib/vgpu/guest", "../lib/vgpu/libcuda" },
-                            "build it with `make userspace/libcuda`", "libcuda.so.1" },
-    [VGPU_PART_NVML] = { "the folder with libnvidia-ml.so.1", "--nvml", "VGPU_NVML_DIR",
-                         { "../libnvidia-ml", "../lib/vgpu/guest", "../lib/vgpu/libcuda" },
-                         "build it with `make userspace/libnvidia-ml`", "libnvidia-ml.so.1" },
-    [VGPU_PART_QEMU] = { "QEMU with vgpu-cuda", "--qemu", "VGPU_QEMU",
-                         { "../../qemu/bin/qemu-system-x86_64", "../lib/vgpu/qemu/bin/qemu-system-x86_64" },
-                         "build it with `make qemu-device`", NULL },
-    [VGPU_PART_KERNEL] = { "the guest kernel", "--kernel", "VGPU_KERNEL",
-                           { "../../guest/vmlinux", "../../guest/vmlinuz", "../lib/vgpu/vmlinux" },
-                           "get it with `make guest`", NULL },
-    [VGPU_PART_INITRD] = { "the guest's initramfs", "--initrd", "VGPU_INITRD",
-                           { "../../guest/initrd.cpio", "../lib/vgpu/initrd.cpio" },
-                           "make it with `make guest`", NULL },
-    [VGPU_PART_DRIVER] = { "the guest driver", "--driver", "VGPU_DRIVER",
-                           { "../../kernel/vgpu_drv.ko", "../lib/vgpu/vgpu_drv.ko" },
-                           "build it with `make kernel/vgpu_drv`", NULL },
+    [VGPU_PART_BACKEND] = {"the backend",
+                           "--backend",
+                           "VGPU_BACKEND",
+                           {"../../host/backend/vgpu-backend", "../lib/vgpu/vgpu-backend"},
+                           "build it with `make host/backend`",
+                           NULL},
+    [VGPU_PART_LIBCUDA] = {"the folder with libcuda.so.1",
+                           "--libcuda",
+                           "VGPU_LIBCUDA_DIR",
+                           {"../libcuda", "../lib/vgpu/guest", "../lib/vgpu/libcuda"},
+                           "build it with `make userspace/libcuda`",
+                           "libcuda.so.1"},
+    [VGPU_PART_NVML] = {"the folder with libnvidia-ml.so.1",
+                        "--nvml",
+                        "VGPU_NVML_DIR",
+                        {"../libnvidia-ml", "../lib/vgpu/guest", "../lib/vgpu/libcuda"},
+                        "build it with `make userspace/libnvidia-ml`",
+                        "libnvidia-ml.so.1"},
+    [VGPU_PART_QEMU] = {"QEMU with vgpu-cuda",
+                        "--qemu",
+                        "VGPU_QEMU",
+                        {"../../qemu/bin/qemu-system-x86_64", "../lib/vgpu/qemu/bin/qemu-system-x86_64"},
+                        "build it with `make qemu-device`",
+                        NULL},
+    [VGPU_PART_KERNEL] = {"the guest kernel",
+                          "--kernel",
+                          "VGPU_KERNEL",
+                          {"../../guest/vmlinux", "../../guest/vmlinuz", "../lib/vgpu/vmlinux"},
+                          "get it with `make guest`",
+                          NULL},
+    [VGPU_PART_INITRD] = {"the guest's initramfs",
+                          "--initrd",
+                          "VGPU_INITRD",
+                          {"../../guest/initrd.cpio", "../lib/vgpu/initrd.cpio"},
+                          "make it with `make guest`",
+                          NULL},
+    [VGPU_PART_DRIVER] = {"the guest driver",
+                          "--driver",
+                          "VGPU_DRIVER",
+                          {"../../kernel/vgpu_drv.ko", "../lib/vgpu/vgpu_drv.ko"},
+                          "build it with `make kernel/vgpu_drv`",
+                          NULL},
 };
 
 static const char *chosen[VGPU_PARTS];
@@ -119,8 +140,8 @@ const char *vgpu_cli_path(enum vgpu_cli_part part)
     const char *found = vgpu_cli_path_if_there(part);
 
     if (!found)
-        vgpu_cli_die("%s is not there: %s, or say where it is with %s or %s", p->name, p->remedy,
-                     p->option, p->variable);
+        vgpu_cli_die("%s is not there: %s, or say where it is with %s or %s", p->name, p->remedy, p->option,
+                     p->variable);
     return found;
 }
 

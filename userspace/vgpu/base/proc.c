@@ -107,8 +107,7 @@ const char *vgpu_cli_temp_dir(void)
 }
 
 /* Between fork and exec: only what is safe there. */
-static void __attribute__((noreturn)) child(const struct vgpu_cli_spawn *s, pid_t parent,
-                                            int report)
+static void __attribute__((noreturn)) child(const struct vgpu_cli_spawn *s, pid_t parent, int report)
 {
     sigset_t none;
     int err, fd;
@@ -240,7 +239,7 @@ void vgpu_cli_cleanup(void)
 
 void vgpu_cli_exit_as(int wait_status)
 {
-    struct rlimit none = { 0, 0 };
+    struct rlimit none = {0, 0};
     sigset_t set;
 
     fflush(NULL);

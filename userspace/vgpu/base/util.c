@@ -91,8 +91,7 @@ void vgpu_cli_show_tail(const char *path, int lines)
             break;
         }
     }
-    for (char *save = NULL, *line = strtok_r(p, "\r\n", &save); line;
-         line = strtok_r(NULL, "\r\n", &save))
+    for (char *save = NULL, *line = strtok_r(p, "\r\n", &save); line; line = strtok_r(NULL, "\r\n", &save))
         fprintf(stderr, "    %s\n", line);
 }
 

@@ -12,10 +12,10 @@
 #include <sys/types.h>
 
 /* Exit statuses of our own; any other is the program's. As env(1) and timeout(1) have them. */
-#define VGPU_CLI_TIMEOUT 124   /* --timeout passed */
-#define VGPU_CLI_FAILED 125    /* vgpu itself failed: the message says what to do */
+#define VGPU_CLI_TIMEOUT 124    /* --timeout passed */
+#define VGPU_CLI_FAILED 125     /* vgpu itself failed: the message says what to do */
 #define VGPU_CLI_CANNOT_RUN 126 /* the program was found but cannot be run */
-#define VGPU_CLI_NOT_FOUND 127 /* the program was not found */
+#define VGPU_CLI_NOT_FOUND 127  /* the program was not found */
 
 /* util.c */
 extern bool vgpu_cli_verbose;
@@ -38,8 +38,7 @@ struct vgpu_cli_list {
     char **items;
     size_t count, room;
 };
-void vgpu_cli_add(struct vgpu_cli_list *list, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
+void vgpu_cli_add(struct vgpu_cli_list *list, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Sets NAME=value in an environment list; replaces an earlier one. */
 void vgpu_cli_setenv(struct vgpu_cli_list *env, const char *name, const char *value);
 const char *vgpu_cli_getenv(const struct vgpu_cli_list *env, const char *name);
@@ -76,12 +75,12 @@ int vgpu_cli_signals(void);
 const char *vgpu_cli_temp_dir(void);
 struct vgpu_cli_spawn {
     char **argv;
-    char **env;          /* NULL: ours */
-    const char *log;     /* standard output and error go to this file; NULL: ours */
-    int keep_fd[2];      /* descriptors that it inherits under the same number; -1: none */
+    char **env;                 /* NULL: ours */
+    const char *log;            /* standard output and error go to this file; NULL: ours */
+    int keep_fd[2];             /* descriptors that it inherits under the same number; -1: none */
     void (*prepare)(void *arg); /* in the new process, before exec; NULL: nothing */
     void *prepare_arg;
-    bool foreground;     /* keeps our standard input and process group: the user's own program */
+    bool foreground; /* keeps our standard input and process group: the user's own program */
 };
 /* Starts a process that the kernel kills when vgpu ends. Returns its pid, or -errno of exec. */
 pid_t vgpu_cli_spawn(const struct vgpu_cli_spawn *s);
@@ -99,7 +98,7 @@ struct vgpu_cli_confine {
     const char *root; /* an empty folder: QEMU's process sees the host's tree there, without /proc */
     char **option;    /* of QEMU that names `root`; replaced by `fallback` where that cannot be had */
     char *fallback;
-    int say;          /* descriptor for warnings */
+    int say; /* descriptor for warnings */
 };
 /* To be called in QEMU's process before it is QEMU. */
 void vgpu_cli_confine(void *arg);
@@ -149,7 +148,7 @@ int vgpu_cli_wait(pid_t pid, int signals);
 /* vm.c, qemu.c, channel.c */
 enum vgpu_cli_accel { VGPU_ACCEL_AUTO, VGPU_ACCEL_KVM, VGPU_ACCEL_TCG };
 struct vgpu_cli_vm {
-    const char *gpu;      /* soft, nvidia, auto, none */
+    const char *gpu; /* soft, nvidia, auto, none */
     enum vgpu_cli_accel accel;
     long memory_mb, cpus, timeout_s; /* timeout 0 = none */
     struct vgpu_cli_list shares;     /* absolute directories, writable */
@@ -158,11 +157,11 @@ struct vgpu_cli_vm {
     const char *keep_log; /* NULL: the guest's console is removed at the end */
     bool tty;
     /* while it runs */
-    char *console;        /* file with the guest's kernel log */
+    char *console; /* file with the guest's kernel log */
     char *qemu_log;
     struct vgpu_cli_backend backend;
     pid_t qemu;
-    int channel;          /* our end of the guest channel */
+    int channel; /* our end of the guest channel */
     int signals;
 };
 /* Starts QEMU with an accelerator (not AUTO). The channel is connected when this returns. */

@@ -90,7 +90,7 @@ static bool pci_device_there(void)
 static void ask_sandbox(struct vgpu_findings *f, int fd)
 {
     const uint32_t type = VGP_SOCK_INFO;
-    struct pollfd p = { .fd = fd, .events = POLLIN };
+    struct pollfd p = {.fd = fd, .events = POLLIN};
     struct vgp_sock_info m;
 
     if (send(fd, &type, sizeof(type), MSG_NOSIGNAL) != sizeof(type) || poll(&p, 1, 2000) != 1 ||
@@ -98,14 +98,14 @@ static void ask_sandbox(struct vgpu_findings *f, int fd)
         return;
     m.sandbox[sizeof(m.sandbox) - 1] = '\0';
     if (m.sandbox[0])
-        vgpu_cli_find(f, VGPU_CAUSE_NONE, vgpu_cli_format("sandbox of the worker: %s", m.sandbox),
-                      NULL, NULL);
+        vgpu_cli_find(f, VGPU_CAUSE_NONE, vgpu_cli_format("sandbox of the worker: %s", m.sandbox), NULL,
+                      NULL);
 }
 
 /* A connection, or -errno. */
 static int connect_to(const char *path)
 {
-    struct sockaddr_un a = { .sun_family = AF_UNIX };
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
     int fd, err = 0;
 
     if (strlen(path) >= sizeof(a.sun_path))
@@ -133,9 +133,9 @@ static void check_socket(struct vgpu_findings *f, const char *path)
     }
     if (err == EACCES || err == EPERM)
         vgpu_cli_find(f, VGPU_CAUSE_PERMISSION,
-                      vgpu_cli_format("this user may not use the backend's socket %s", path),
-                      strerror(err), "run the backend as this user, or give the user the socket's "
-                                     "permissions");
+                      vgpu_cli_format("this user may not use the backend's socket %s", path), strerror(err),
+                      "run the backend as this user, or give the user the socket's "
+                      "permissions");
     else
         vgpu_cli_find(f, VGPU_CAUSE_NO_BACKEND, vgpu_cli_format("no backend listens on %s", path),
                       strerror(err),
@@ -156,8 +156,8 @@ static void check_node(struct vgpu_findings *f)
                       "give the user the group or mode of " NODE ", by a udev rule: "
                       "KERNEL==\"vgpu[0-9]*\", MODE=\"0666\"");
     } else {
-        vgpu_cli_find(f, VGPU_CAUSE_CONNECT, vgpu_cli_format(NODE " cannot be opened"),
-                      strerror(err), "the guest's kernel log (dmesg | grep vgpu) says why");
+        vgpu_cli_find(f, VGPU_CAUSE_CONNECT, vgpu_cli_format(NODE " cannot be opened"), strerror(err),
+                      "the guest's kernel log (dmesg | grep vgpu) says why");
     }
 }
 
@@ -243,11 +243,11 @@ static void examine(struct vgpu_findings *f, const struct choice *o, char **prog
 {
     const char *temp = vgpu_cli_temp_dir();
     char *trace = vgpu_cli_format("%s/trace.json", temp), *output = vgpu_cli_format("%s/out", temp);
-    struct vgpu_cli_list env = { 0 };
-    struct vgpu_cli_spawn spawn = { .keep_fd = { -1, -1 }, .foreground = true };
-    struct vgpu_cli_backend backend = { .all_devices = true };
+    struct vgpu_cli_list env = {0};
+    struct vgpu_cli_spawn spawn = {.keep_fd = {-1, -1}, .foreground = true};
+    struct vgpu_cli_backend backend = {.all_devices = true};
     struct vgpu_cli_events events;
-    struct vgpu_ending end = { .text = "" };
+    struct vgpu_ending end = {.text = ""};
     struct vgpu_ldlog log;
     bool late = false;
     char *prefix;
@@ -260,8 +260,8 @@ static void examine(struct vgpu_findings *f, const struct choice *o, char **prog
         vgpu_cli_guest_env(&env, NULL);
         vgpu_cli_backend_start(&backend, "--listen", o->gpu);
         vgpu_cli_setenv(&env, "VGPU_SOCKET", backend.socket);
-        vgpu_cli_find(f, VGPU_CAUSE_NONE, vgpu_cli_format("a backend with --gpu %s starts", o->gpu),
-                      NULL, NULL);
+        vgpu_cli_find(f, VGPU_CAUSE_NONE, vgpu_cli_format("a backend with --gpu %s starts", o->gpu), NULL,
+                      NULL);
         fd = connect_to(backend.socket);
         if (fd >= 0) {
             ask_sandbox(f, fd);
@@ -288,13 +288,12 @@ static void examine(struct vgpu_findings *f, const struct choice *o, char **prog
     vgpu_cli_events_read(&events, trace);
     vgpu_cli_ldlog_read(&log, temp);
     if (log.libcuda && vgpu_cli_is_our_libcuda(log.libcuda))
-        vgpu_cli_find(f, VGPU_CAUSE_NONE,
-                      vgpu_cli_format("the program loads our libcuda: %s", log.libcuda),
+        vgpu_cli_find(f, VGPU_CAUSE_NONE, vgpu_cli_format("the program loads our libcuda: %s", log.libcuda),
                       log.found_by, NULL);
     if (late)
         vgpu_cli_find(f, VGPU_CAUSE_NONE,
-                      vgpu_cli_format("the program was ended after %d s (--timeout)", o->timeout_s),
-                      NULL, NULL);
+                      vgpu_cli_format("the program was ended after %d s (--timeout)", o->timeout_s), NULL,
+                      NULL);
     vgpu_cli_judge(f, &events, &log, &end);
 }
 
@@ -321,8 +320,7 @@ static void report_text(const struct vgpu_findings *f, const struct vgpu_finding
             printf("         do:   %s\n", x->remedy);
     }
     if (verdict)
-        printf("verdict: %s (%d): %s\n", vgpu_cli_cause_name(verdict->cause), verdict->cause,
-               verdict->what);
+        printf("verdict: %s (%d): %s\n", vgpu_cli_cause_name(verdict->cause), verdict->cause, verdict->what);
     else
         printf("verdict: ok: nothing is wrong between the program and the GPU\n");
 }
@@ -354,20 +352,17 @@ static void report_json(const struct vgpu_findings *f, const struct vgpu_finding
 
 enum { OPT_GPU = 1000, OPT_JSON, OPT_SHOW, OPT_TIMEOUT, OPT_HELP };
 static const struct option options[] = {
-    { "gpu", required_argument, NULL, OPT_GPU },
-    { "json", no_argument, NULL, OPT_JSON },
-    { "show-output", no_argument, NULL, OPT_SHOW },
-    { "timeout", required_argument, NULL, OPT_TIMEOUT },
-    { "help", no_argument, NULL, OPT_HELP },
-    { NULL, 0, NULL, 0 },
+    {"gpu", required_argument, NULL, OPT_GPU},    {"json", no_argument, NULL, OPT_JSON},
+    {"show-output", no_argument, NULL, OPT_SHOW}, {"timeout", required_argument, NULL, OPT_TIMEOUT},
+    {"help", no_argument, NULL, OPT_HELP},        {NULL, 0, NULL, 0},
 };
 
 int vgpu_cli_doctor(int argc, char **argv)
 {
     static struct vgpu_findings findings;
     static char self[PATH_MAX], probe[] = "probe";
-    char *own[] = { self, probe, NULL };
-    struct choice o = { .timeout_s = 600 };
+    char *own[] = {self, probe, NULL};
+    struct choice o = {.timeout_s = 600};
     const struct vgpu_finding *verdict;
     int option;
 

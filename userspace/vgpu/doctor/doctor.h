@@ -11,33 +11,33 @@
 /* Causes; the numbers are exit statuses of `vgpu doctor` and never change their meaning. */
 enum vgpu_cause {
     VGPU_CAUSE_NONE = 0,
-    VGPU_CAUSE_NO_DEVICE = 10,      /* neither device nor socket */
-    VGPU_CAUSE_NO_DRIVER = 11,      /* a vgpu-cuda device, no /dev/vgpu0 */
-    VGPU_CAUSE_PERMISSION = 12,     /* of the node or the socket */
-    VGPU_CAUSE_NO_BACKEND = 13,     /* the socket has nobody behind it */
-    VGPU_CAUSE_CONNECT = 14,        /* it is there, but does not serve */
-    VGPU_CAUSE_MISMATCH = 15,       /* our parts are of different versions */
-    VGPU_CAUSE_NO_LIBCUDA = 20,     /* the loader finds no libcuda.so.1 */
-    VGPU_CAUSE_OTHER_LIBCUDA = 21,  /* it finds another one than ours */
-    VGPU_CAUSE_NO_CUDA = 22,        /* the program never asked for it */
-    VGPU_CAUSE_LIBRARY = 23,        /* another library of the program is missing */
-    VGPU_CAUSE_VERSION = 30,        /* the driver version is too old for the runtime */
-    VGPU_CAUSE_SYMBOL = 31,         /* an entry point that is needed is not there */
-    VGPU_CAUSE_TABLE = 32,          /* an export table was refused */
-    VGPU_CAUSE_TABLE_EMPTY = 33,    /* the program died while its runtime started */
-    VGPU_CAUSE_QUERY = 34,          /* a call of the runtime's start failed */
-    VGPU_CAUSE_VALIDITY = 35,       /* NVIDIA's validity check */
-    VGPU_CAUSE_NO_DEVICES = 36,     /* cuDeviceGetCount said 0 */
-    VGPU_CAUSE_IMAGE = 40,          /* no code in it that this GPU can execute */
-    VGPU_CAUSE_PTX = 41,            /* PTX that is too new, or wrong */
-    VGPU_CAUSE_REFUSED = 42,        /* a call that is not served */
-    VGPU_CAUSE_MEMORY = 43,         /* out of device memory */
-    VGPU_CAUSE_KERNEL = 44,         /* the program's own kernel failed */
-    VGPU_CAUSE_WORKER = 45,         /* the worker on the host ended */
-    VGPU_CAUSE_CALL = 46,           /* another call failed */
-    VGPU_CAUSE_PINNED = 47,         /* RLIMIT_MEMLOCK, in a VM */
-    VGPU_CAUSE_PROGRAM = 50,        /* the program failed, CUDA did not */
-    VGPU_CAUSE_NOT_STARTED = 51,    /* the program could not be started */
+    VGPU_CAUSE_NO_DEVICE = 10,     /* neither device nor socket */
+    VGPU_CAUSE_NO_DRIVER = 11,     /* a vgpu-cuda device, no /dev/vgpu0 */
+    VGPU_CAUSE_PERMISSION = 12,    /* of the node or the socket */
+    VGPU_CAUSE_NO_BACKEND = 13,    /* the socket has nobody behind it */
+    VGPU_CAUSE_CONNECT = 14,       /* it is there, but does not serve */
+    VGPU_CAUSE_MISMATCH = 15,      /* our parts are of different versions */
+    VGPU_CAUSE_NO_LIBCUDA = 20,    /* the loader finds no libcuda.so.1 */
+    VGPU_CAUSE_OTHER_LIBCUDA = 21, /* it finds another one than ours */
+    VGPU_CAUSE_NO_CUDA = 22,       /* the program never asked for it */
+    VGPU_CAUSE_LIBRARY = 23,       /* another library of the program is missing */
+    VGPU_CAUSE_VERSION = 30,       /* the driver version is too old for the runtime */
+    VGPU_CAUSE_SYMBOL = 31,        /* an entry point that is needed is not there */
+    VGPU_CAUSE_TABLE = 32,         /* an export table was refused */
+    VGPU_CAUSE_TABLE_EMPTY = 33,   /* the program died while its runtime started */
+    VGPU_CAUSE_QUERY = 34,         /* a call of the runtime's start failed */
+    VGPU_CAUSE_VALIDITY = 35,      /* NVIDIA's validity check */
+    VGPU_CAUSE_NO_DEVICES = 36,    /* cuDeviceGetCount said 0 */
+    VGPU_CAUSE_IMAGE = 40,         /* no code in it that this GPU can execute */
+    VGPU_CAUSE_PTX = 41,           /* PTX that is too new, or wrong */
+    VGPU_CAUSE_REFUSED = 42,       /* a call that is not served */
+    VGPU_CAUSE_MEMORY = 43,        /* out of device memory */
+    VGPU_CAUSE_KERNEL = 44,        /* the program's own kernel failed */
+    VGPU_CAUSE_WORKER = 45,        /* the worker on the host ended */
+    VGPU_CAUSE_CALL = 46,          /* another call failed */
+    VGPU_CAUSE_PINNED = 47,        /* RLIMIT_MEMLOCK, in a VM */
+    VGPU_CAUSE_PROGRAM = 50,       /* the program failed, CUDA did not */
+    VGPU_CAUSE_NOT_STARTED = 51,   /* the program could not be started */
 };
 
 struct vgpu_finding {
@@ -85,8 +85,7 @@ bool vgpu_cli_judge_loader(struct vgpu_findings *f, const struct vgpu_ldlog *log
                            const struct vgpu_ending *end);
 /* Why a program made no call of CUDA, or none that failed. `traced`: libcuda or libnvidia-ml wrote a trace;
    `failed`: the program did not end well. */
-void vgpu_cli_judge_silence(struct vgpu_findings *f, const struct vgpu_ldlog *log, bool traced,
-                            bool failed);
+void vgpu_cli_judge_silence(struct vgpu_findings *f, const struct vgpu_ldlog *log, bool traced, bool failed);
 
 /* Reads the trace and draws conclusions, in order of importance. */
 void vgpu_cli_judge(struct vgpu_findings *f, const struct vgpu_cli_events *events,

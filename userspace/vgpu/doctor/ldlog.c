@@ -63,10 +63,9 @@ static void note_search(char how[256], const char *text)
 }
 
 /* NVIDIA's libraries that programs load with dlopen() and do without when they are not there. */
-static const char *const stems[] = { "libcudart.so.",   "libcublas.so.",    "libcublasLt.so.",
-                                     "libcudnn.so.",    "libcufft.so.",     "libcurand.so.",
-                                     "libcusolver.so.", "libcusparse.so.",  "libnvrtc.so.",
-                                     "libnccl.so.",     "libnvJitLink.so.", "libcupti.so." };
+static const char *const stems[] = {"libcudart.so.", "libcublas.so.", "libcublasLt.so.",  "libcudnn.so.",
+                                    "libcufft.so.",  "libcurand.so.", "libcusolver.so.",  "libcusparse.so.",
+                                    "libnvrtc.so.",  "libnccl.so.",   "libnvJitLink.so.", "libcupti.so."};
 #define STEMS (sizeof(stems) / sizeof(stems[0]))
 
 static struct {

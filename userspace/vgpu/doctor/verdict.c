@@ -17,34 +17,34 @@ static const struct {
     enum vgpu_cause cause;
     const char *name;
 } names[] = {
-    { VGPU_CAUSE_NONE, "ok" },
-    { VGPU_CAUSE_NO_DEVICE, "no-device" },
-    { VGPU_CAUSE_NO_DRIVER, "driver-not-loaded" },
-    { VGPU_CAUSE_PERMISSION, "permission" },
-    { VGPU_CAUSE_NO_BACKEND, "backend-not-reachable" },
-    { VGPU_CAUSE_CONNECT, "does-not-serve" },
-    { VGPU_CAUSE_MISMATCH, "parts-do-not-match" },
-    { VGPU_CAUSE_NO_LIBCUDA, "libcuda-not-found" },
-    { VGPU_CAUSE_OTHER_LIBCUDA, "other-libcuda" },
-    { VGPU_CAUSE_NO_CUDA, "libcuda-not-asked-for" },
-    { VGPU_CAUSE_LIBRARY, "library-missing" },
-    { VGPU_CAUSE_VERSION, "driver-version" },
-    { VGPU_CAUSE_SYMBOL, "entry-point-missing" },
-    { VGPU_CAUSE_TABLE, "export-table-refused" },
-    { VGPU_CAUSE_TABLE_EMPTY, "export-table-incomplete" },
-    { VGPU_CAUSE_QUERY, "start-up-call-failed" },
-    { VGPU_CAUSE_VALIDITY, "validity-check" },
-    { VGPU_CAUSE_NO_DEVICES, "no-devices" },
-    { VGPU_CAUSE_IMAGE, "no-usable-code" },
-    { VGPU_CAUSE_PTX, "ptx-not-accepted" },
-    { VGPU_CAUSE_REFUSED, "call-refused" },
-    { VGPU_CAUSE_MEMORY, "out-of-memory" },
-    { VGPU_CAUSE_KERNEL, "kernel-failed" },
-    { VGPU_CAUSE_WORKER, "worker-ended" },
-    { VGPU_CAUSE_CALL, "call-failed" },
-    { VGPU_CAUSE_PINNED, "pinned-memory-limit" },
-    { VGPU_CAUSE_PROGRAM, "program-failed" },
-    { VGPU_CAUSE_NOT_STARTED, "program-not-started" },
+    {VGPU_CAUSE_NONE, "ok"},
+    {VGPU_CAUSE_NO_DEVICE, "no-device"},
+    {VGPU_CAUSE_NO_DRIVER, "driver-not-loaded"},
+    {VGPU_CAUSE_PERMISSION, "permission"},
+    {VGPU_CAUSE_NO_BACKEND, "backend-not-reachable"},
+    {VGPU_CAUSE_CONNECT, "does-not-serve"},
+    {VGPU_CAUSE_MISMATCH, "parts-do-not-match"},
+    {VGPU_CAUSE_NO_LIBCUDA, "libcuda-not-found"},
+    {VGPU_CAUSE_OTHER_LIBCUDA, "other-libcuda"},
+    {VGPU_CAUSE_NO_CUDA, "libcuda-not-asked-for"},
+    {VGPU_CAUSE_LIBRARY, "library-missing"},
+    {VGPU_CAUSE_VERSION, "driver-version"},
+    {VGPU_CAUSE_SYMBOL, "entry-point-missing"},
+    {VGPU_CAUSE_TABLE, "export-table-refused"},
+    {VGPU_CAUSE_TABLE_EMPTY, "export-table-incomplete"},
+    {VGPU_CAUSE_QUERY, "start-up-call-failed"},
+    {VGPU_CAUSE_VALIDITY, "validity-check"},
+    {VGPU_CAUSE_NO_DEVICES, "no-devices"},
+    {VGPU_CAUSE_IMAGE, "no-usable-code"},
+    {VGPU_CAUSE_PTX, "ptx-not-accepted"},
+    {VGPU_CAUSE_REFUSED, "call-refused"},
+    {VGPU_CAUSE_MEMORY, "out-of-memory"},
+    {VGPU_CAUSE_KERNEL, "kernel-failed"},
+    {VGPU_CAUSE_WORKER, "worker-ended"},
+    {VGPU_CAUSE_CALL, "call-failed"},
+    {VGPU_CAUSE_PINNED, "pinned-memory-limit"},
+    {VGPU_CAUSE_PROGRAM, "program-failed"},
+    {VGPU_CAUSE_NOT_STARTED, "program-not-started"},
 };
 
 const char *vgpu_cli_cause_name(enum vgpu_cause cause)
@@ -61,13 +61,12 @@ void vgpu_cli_find(struct vgpu_findings *f, enum vgpu_cause cause, char *what, c
 {
     if (f->count == sizeof(f->list) / sizeof(f->list[0]))
         return;
-    f->list[f->count++] = (struct vgpu_finding){ cause, what,
-                                                 seen ? vgpu_cli_format("%s", seen) : NULL,
-                                                 remedy ? vgpu_cli_format("%s", remedy) : NULL };
+    f->list[f->count++] = (struct vgpu_finding){cause, what, seen ? vgpu_cli_format("%s", seen) : NULL,
+                                                remedy ? vgpu_cli_format("%s", remedy) : NULL};
 }
 
-#define PINNED_REMEDY                                                                              \
-    "raise the limit of locked memory of the guest's users: `ulimit -l unlimited` as root, a file in "         \
+#define PINNED_REMEDY \
+    "raise the limit of locked memory of the guest's users: `ulimit -l unlimited` as root, a file in " \
     "/etc/security/limits.d (`* - memlock unlimited`), LimitMEMLOCK=infinity for a systemd service"
 
 struct view {
@@ -116,39 +115,37 @@ static const struct {
     enum vgpu_cause cause;
     const char *what, *remedy;
 } ways[] = {
-    { "CUDA_VISIBLE_DEVICES", VGPU_CAUSE_NO_DEVICES,
-      "CUDA_VISIBLE_DEVICES hides all devices from the program",
-      "unset CUDA_VISIBLE_DEVICES, or name devices that `vgpu smi` lists: numbers from 0 on, or UUIDs" },
-    { "no GPU found", VGPU_CAUSE_NO_DEVICE, "there is neither a device nor a backend of vgpu-cuda",
-      "in a VM: give it -device vgpu-cuda and load vgpu_drv; without one: use `vgpu run`, or start "
-      "vgpu-backend --listen and set VGPU_SOCKET" },
-    { "ermission denied", VGPU_CAUSE_PERMISSION, "this user may not use the device or the socket",
-      "give the user the group or mode of /dev/vgpu0 (a udev rule), or run the backend as this user" },
-    { "peration not permitted", VGPU_CAUSE_PERMISSION,
-      "this user may not use the device or the socket",
-      "give the user the group or mode of /dev/vgpu0 (a udev rule), or run the backend as this user" },
-    { "connect to", VGPU_CAUSE_NO_BACKEND, "nobody answers on the socket of the backend",
-      "start one with `vgpu-backend --listen PATH`, or unset VGPU_SOCKET" },
-    { "all client slots are taken", VGPU_CAUSE_CONNECT, "the VM has as many clients as it may have",
-      "end one, or raise the property clients of -device vgpu-cuda and --max-clients of vgpu-backend" },
-    { "raise --max-clients", VGPU_CAUSE_CONNECT, "the backend serves as many clients as it may",
-      "end one, or start vgpu-backend with a larger --max-clients; `vgpu ctl` raises it while it runs" },
-    { "the backend refuses", VGPU_CAUSE_CONNECT, "the backend does not take this process",
-      "the text says which limit; see the log of vgpu-backend" },
-    { "protocol has another major version", VGPU_CAUSE_MISMATCH, "libcuda and backend do not match",
-      "use libcuda, driver and backend of one build" },
-    { "ioctl ABI", VGPU_CAUSE_MISMATCH, "libcuda and driver do not match",
-      "use libcuda, driver and backend of one build" },
-    { "speaks version", VGPU_CAUSE_MISMATCH, "libcuda and backend do not match",
-      "use libcuda, driver and backend of one build" },
-    { "shows no device", VGPU_CAUSE_NO_DEVICES, "the host's GPU library shows no device",
-      "look at the host: nvidia-smi, CUDA_VISIBLE_DEVICES of the backend; or use --gpu soft" },
-    { "does not start", VGPU_CAUSE_CONNECT, "the host's GPU library does not start",
-      "see the log of vgpu-backend (`vgpu run --verbose`)" },
-    { "create a client", VGPU_CAUSE_CONNECT, "the device does not take this process",
-      "the text says why; see the log of vgpu-backend" },
-    { "window", VGPU_CAUSE_MISMATCH, "what the host set up is not understood",
-      "use libcuda, driver and backend of one build" },
+    {"CUDA_VISIBLE_DEVICES", VGPU_CAUSE_NO_DEVICES, "CUDA_VISIBLE_DEVICES hides all devices from the program",
+     "unset CUDA_VISIBLE_DEVICES, or name devices that `vgpu smi` lists: numbers from 0 on, or UUIDs"},
+    {"no GPU found", VGPU_CAUSE_NO_DEVICE, "there is neither a device nor a backend of vgpu-cuda",
+     "in a VM: give it -device vgpu-cuda and load vgpu_drv; without one: use `vgpu run`, or start "
+     "vgpu-backend --listen and set VGPU_SOCKET"},
+    {"ermission denied", VGPU_CAUSE_PERMISSION, "this user may not use the device or the socket",
+     "give the user the group or mode of /dev/vgpu0 (a udev rule), or run the backend as this user"},
+    {"peration not permitted", VGPU_CAUSE_PERMISSION, "this user may not use the device or the socket",
+     "give the user the group or mode of /dev/vgpu0 (a udev rule), or run the backend as this user"},
+    {"connect to", VGPU_CAUSE_NO_BACKEND, "nobody answers on the socket of the backend",
+     "start one with `vgpu-backend --listen PATH`, or unset VGPU_SOCKET"},
+    {"all client slots are taken", VGPU_CAUSE_CONNECT, "the VM has as many clients as it may have",
+     "end one, or raise the property clients of -device vgpu-cuda and --max-clients of vgpu-backend"},
+    {"raise --max-clients", VGPU_CAUSE_CONNECT, "the backend serves as many clients as it may",
+     "end one, or start vgpu-backend with a larger --max-clients; `vgpu ctl` raises it while it runs"},
+    {"the backend refuses", VGPU_CAUSE_CONNECT, "the backend does not take this process",
+     "the text says which limit; see the log of vgpu-backend"},
+    {"protocol has another major version", VGPU_CAUSE_MISMATCH, "libcuda and backend do not match",
+     "use libcuda, driver and backend of one build"},
+    {"ioctl ABI", VGPU_CAUSE_MISMATCH, "libcuda and driver do not match",
+     "use libcuda, driver and backend of one build"},
+    {"speaks version", VGPU_CAUSE_MISMATCH, "libcuda and backend do not match",
+     "use libcuda, driver and backend of one build"},
+    {"shows no device", VGPU_CAUSE_NO_DEVICES, "the host's GPU library shows no device",
+     "look at the host: nvidia-smi, CUDA_VISIBLE_DEVICES of the backend; or use --gpu soft"},
+    {"does not start", VGPU_CAUSE_CONNECT, "the host's GPU library does not start",
+     "see the log of vgpu-backend (`vgpu run --verbose`)"},
+    {"create a client", VGPU_CAUSE_CONNECT, "the device does not take this process",
+     "the text says why; see the log of vgpu-backend"},
+    {"window", VGPU_CAUSE_MISMATCH, "what the host set up is not understood",
+     "use libcuda, driver and backend of one build"},
 };
 
 static bool judge_init(struct vgpu_findings *f, const struct view *v, size_t init)
@@ -160,24 +157,28 @@ static bool judge_init(struct vgpu_findings *f, const struct view *v, size_t ini
         return false;
     for (size_t i = 0; why && i < sizeof(ways) / sizeof(ways[0]); i++) {
         if (strstr(why, ways[i].part)) {
-            vgpu_cli_find(f, ways[i].cause, vgpu_cli_format("%s", ways[i].what), why,
-                          ways[i].remedy);
+            vgpu_cli_find(f, ways[i].cause, vgpu_cli_format("%s", ways[i].what), why, ways[i].remedy);
             return true;
         }
     }
-    vgpu_cli_find(f, VGPU_CAUSE_CONNECT, vgpu_cli_format("cuInit fails: %s", e->result),
-                  why ? why : show(e), "see the log of vgpu-backend (`vgpu run --verbose`)");
+    vgpu_cli_find(f, VGPU_CAUSE_CONNECT, vgpu_cli_format("cuInit fails: %s", e->result), why ? why : show(e),
+                  "see the log of vgpu-backend (`vgpu run --verbose`)");
     return true;
 }
 
 /* ---- the start of the runtime ---- */
 
 static const char *const table_names[][2] = {
-    { "6bd5fb6c", "CUDART_INTERFACE" },       { "a094798c", "TOOLS_RUNTIME_CALLBACK_HOOKS" },
-    { "42d85a81", "TOOLS_TLS" },              { "c693336e", "CONTEXT_LOCAL_STORAGE" },
-    { "263e8860", "CONTEXT_CHECKS" },         { "d4082055", "INTEGRITY_CHECK" },
-    { "21318c60", "TOOLS_CONTEXT (cuBLAS)" }, { "1734dc26", "of cublasLt" },
-    { "6e163fbe", "TOOLS_MODULE (cuFFT)" },  { "f8cff951", "of the runtime's log" },
+    {"6bd5fb6c", "CUDART_INTERFACE"},
+    {"a094798c", "TOOLS_RUNTIME_CALLBACK_HOOKS"},
+    {"42d85a81", "TOOLS_TLS"},
+    {"c693336e", "CONTEXT_LOCAL_STORAGE"},
+    {"263e8860", "CONTEXT_CHECKS"},
+    {"d4082055", "INTEGRITY_CHECK"},
+    {"21318c60", "TOOLS_CONTEXT (cuBLAS)"},
+    {"1734dc26", "of cublasLt"},
+    {"6e163fbe", "TOOLS_MODULE (cuFFT)"},
+    {"f8cff951", "of the runtime's log"},
 };
 
 static const char *table_name(const char *why)
@@ -192,9 +193,9 @@ static const char *table_name(const char *why)
 /* Calls with which the runtime has left its start behind. */
 static bool is_use(const struct vgpu_cli_event *e)
 {
-    static const char *const uses[] = { "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuCtxCreate",
-                                        "cuLaunch", "cuMemAlloc", "cuLibraryLoadData",
-                                        "cuModuleLoad" };
+    static const char *const uses[] = {
+        "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuCtxCreate", "cuLaunch", "cuMemAlloc",
+        "cuLibraryLoadData",        "cuModuleLoad"};
 
     for (size_t i = 0; e->type == VGPU_EVENT_CALL && i < sizeof(uses) / sizeof(uses[0]); i++) {
         if (strncmp(e->call, uses[i], strlen(uses[i])) == 0)
@@ -217,8 +218,7 @@ static bool judge_version(struct vgpu_findings *f, const struct view *v, bool in
     if (!said && (init_seen || version < 0))
         return false;
     vgpu_cli_find(f, VGPU_CAUSE_VERSION,
-                  vgpu_cli_format("the driver version %ld is too old for the program's runtime",
-                                  version),
+                  vgpu_cli_format("the driver version %ld is too old for the program's runtime", version),
                   said ? said : "the runtime asked for the version and stopped",
                   "unset VGPU_DRIVER_VERSION; else the host needs a driver of the major version of the "
                   "program's libcudart (any 13.x runs with a driver 13.0), or the program an older toolkit");
@@ -228,10 +228,9 @@ static bool judge_version(struct vgpu_findings *f, const struct view *v, bool in
 /* Names without which NVIDIA's runtime does not start; others may be missing. */
 static bool is_needed(const char *name)
 {
-    static const char *const needed[] = { "cuInit", "cuGetProcAddress", "cuDriverGetVersion",
-                                          "cuGetExportTable", "cuDeviceGetCount", "cuDeviceGet",
-                                          "cuDeviceGetName", "cuDeviceTotalMem",
-                                          "cuDeviceGetAttribute", "cuDeviceGetUuid" };
+    static const char *const needed[] = {
+        "cuInit",      "cuGetProcAddress", "cuDriverGetVersion", "cuGetExportTable",     "cuDeviceGetCount",
+        "cuDeviceGet", "cuDeviceGetName",  "cuDeviceTotalMem",   "cuDeviceGetAttribute", "cuDeviceGetUuid"};
 
     for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
         size_t n = strlen(needed[i]);
@@ -247,13 +246,13 @@ static bool judge_lookups(struct vgpu_findings *f, const struct view *v)
     for (size_t i = 0; i < v->ev->count; i++) {
         const struct vgpu_cli_event *e = at(v, i);
 
-        if (e->type == VGPU_EVENT_WHY && strcmp(e->call, "cuGetProcAddress") == 0 &&
-            is_needed(e->text)) {
+        if (e->type == VGPU_EVENT_WHY && strcmp(e->call, "cuGetProcAddress") == 0 && is_needed(e->text)) {
             vgpu_cli_find(f, VGPU_CAUSE_SYMBOL,
                           vgpu_cli_format("the runtime needs %.*s and does not get it",
                                           (int)strcspn(e->text, ":"), e->text),
-                          e->text, "use the libcuda of this version of vgpu-cuda; a runtime newer "
-                                   "than CUDA 13.5 may ask for names that this libcuda does not have");
+                          e->text,
+                          "use the libcuda of this version of vgpu-cuda; a runtime newer "
+                          "than CUDA 13.5 may ask for names that this libcuda does not have");
             return true;
         }
     }
@@ -279,9 +278,8 @@ static void found_query(struct vgpu_findings *f, const struct view *v, size_t i)
     bool attribute = is_call(e, "cuDeviceGetAttribute");
 
     if (is_call(e, "validity check")) {
-        vgpu_cli_find(f, VGPU_CAUSE_VALIDITY,
-                      vgpu_cli_format("the validity check of NVIDIA's runtime fails"), show(e),
-                      "build libcuda with CONFIG_VGPU_LIBCUDA_INTEGRITY=y");
+        vgpu_cli_find(f, VGPU_CAUSE_VALIDITY, vgpu_cli_format("the validity check of NVIDIA's runtime fails"),
+                      show(e), "build libcuda with CONFIG_VGPU_LIBCUDA_INTEGRITY=y");
         return;
     }
     vgpu_cli_find(f, VGPU_CAUSE_QUERY,
@@ -362,11 +360,9 @@ static bool judge_start(struct vgpu_findings *f, const struct view *v, size_t in
             return false;
         last = i;
         checks += is_call(e, "validity check");
-        if (is_call(e, "cuDeviceGetCount") && e->code == 0 &&
-            vgpu_cli_event_number(e, "*count") == 0) {
-            vgpu_cli_find(f, VGPU_CAUSE_NO_DEVICES,
-                          vgpu_cli_format("libcuda shows no device to the program"), show(e),
-                          "look at CUDA_VISIBLE_DEVICES and at the backend's GPU");
+        if (is_call(e, "cuDeviceGetCount") && e->code == 0 && vgpu_cli_event_number(e, "*count") == 0) {
+            vgpu_cli_find(f, VGPU_CAUSE_NO_DEVICES, vgpu_cli_format("libcuda shows no device to the program"),
+                          show(e), "look at CUDA_VISIBLE_DEVICES and at the backend's GPU");
             return true;
         }
         if (e->code != 0 && !bad && !is_probe(e))
@@ -418,9 +414,18 @@ static enum vgpu_cause cause_of(int code, const char *why)
     case 218: /* INVALID_PTX */
     case 222: /* UNSUPPORTED_PTX_VERSION */
         return VGPU_CAUSE_PTX;
-    case 700: case 709: case 710: case 714: case 715: case 716: case 717: case 718:
+    case 700:
+    case 709:
+    case 710:
+    case 714:
+    case 715:
+    case 716:
+    case 717:
+    case 718:
         return VGPU_CAUSE_KERNEL;
-    case 702: case 719: case 46:
+    case 702:
+    case 719:
+    case 46:
         return why && strstr(why, "worker") ? VGPU_CAUSE_WORKER : VGPU_CAUSE_KERNEL;
     case 801:
         if (why && strstr(why, "RLIMIT_MEMLOCK"))
@@ -488,22 +493,22 @@ static bool judge_late(struct vgpu_findings *f, const struct view *v)
         enum vgpu_cause cause;
         const char *what;
     } late[] = {
-        { "NO_BINARY_FOR_GPU", VGPU_CAUSE_IMAGE, "a kernel has no code that this GPU can execute" },
-        { "machine code only", VGPU_CAUSE_IMAGE, "a kernel has no code that this GPU can execute" },
-        { "SASS", VGPU_CAUSE_IMAGE, "a kernel has no code that this GPU can execute" },
-        { "UNSUPPORTED_PTX", VGPU_CAUSE_PTX, "the host's driver does not take the program's PTX" },
-        { "the worker ended", VGPU_CAUSE_WORKER, "the worker on the host ended" },
-        { "the worker was ended", VGPU_CAUSE_WORKER, "the worker on the host was ended" },
-        { "forbidden system call", VGPU_CAUSE_WORKER, "the worker on the host was ended" },
-        { "malformed record", VGPU_CAUSE_WORKER, "the worker did not understand libcuda" },
+        {"NO_BINARY_FOR_GPU", VGPU_CAUSE_IMAGE, "a kernel has no code that this GPU can execute"},
+        {"machine code only", VGPU_CAUSE_IMAGE, "a kernel has no code that this GPU can execute"},
+        {"SASS", VGPU_CAUSE_IMAGE, "a kernel has no code that this GPU can execute"},
+        {"UNSUPPORTED_PTX", VGPU_CAUSE_PTX, "the host's driver does not take the program's PTX"},
+        {"the worker ended", VGPU_CAUSE_WORKER, "the worker on the host ended"},
+        {"the worker was ended", VGPU_CAUSE_WORKER, "the worker on the host was ended"},
+        {"forbidden system call", VGPU_CAUSE_WORKER, "the worker on the host was ended"},
+        {"malformed record", VGPU_CAUSE_WORKER, "the worker did not understand libcuda"},
     };
 
     for (size_t i = 0; i < v->ev->count; i++) {
         for (size_t k = 0; k < sizeof(late) / sizeof(late[0]); k++) {
             if (at(v, i)->type == VGPU_EVENT_WHY && strcmp(at(v, i)->call, "worker") == 0 &&
                 strstr(at(v, i)->text, late[k].part)) {
-                vgpu_cli_find(f, late[k].cause, vgpu_cli_format("%s", late[k].what),
-                              at(v, i)->text, remedy_of(late[k].cause));
+                vgpu_cli_find(f, late[k].cause, vgpu_cli_format("%s", late[k].what), at(v, i)->text,
+                              remedy_of(late[k].cause));
                 return true;
             }
         }
@@ -533,8 +538,7 @@ static bool judge_calls(struct vgpu_findings *f, const struct view *v)
         if (verdict || (harmless && notes++ >= 8))
             continue;
         vgpu_cli_find(f, harmless ? VGPU_CAUSE_NONE : cause,
-                      vgpu_cli_format(harmless ? "%s gave %s, and the program went on"
-                                               : "%s failed with %s",
+                      vgpu_cli_format(harmless ? "%s gave %s, and the program went on" : "%s failed with %s",
                                       e->call, refused ? "CUDA_ERROR_NOT_SUPPORTED" : e->result),
                       why ? why : show(e), harmless ? NULL : remedy_of(cause));
         verdict = !harmless;
@@ -545,15 +549,14 @@ static bool judge_calls(struct vgpu_findings *f, const struct view *v)
 void vgpu_cli_judge(struct vgpu_findings *f, const struct vgpu_cli_events *events,
                     const struct vgpu_ldlog *log, const struct vgpu_ending *end)
 {
-    struct view v = { events, log, end, end->started && end->status != 0 };
+    struct view v = {events, log, end, end->started && end->status != 0};
     size_t init = events->count, calls = 0;
     bool sure;
 
     for (size_t i = 0; i < events->count; i++) {
         if (is_call(at(&v, i), "cuInit") && (init == events->count || at(&v, init)->code != 0))
             init = i; /* the first that worked, or the last that did not */
-        calls += events->list[i].type == VGPU_EVENT_CALL &&
-                 strncmp(events->list[i].call, "nvml", 4) != 0;
+        calls += events->list[i].type == VGPU_EVENT_CALL && strncmp(events->list[i].call, "nvml", 4) != 0;
     }
     if (vgpu_cli_judge_loader(f, log, end))
         return;

@@ -26,8 +26,7 @@ bool vgpu_cli_judge_loader(struct vgpu_findings *f, const struct vgpu_ldlog *log
         return true;
     }
     if ((log->wanted_libcuda && !log->libcuda) || (lib && strstr(lib, "libcuda.so"))) {
-        vgpu_cli_find(f, VGPU_CAUSE_NO_LIBCUDA,
-                      vgpu_cli_format("the loader finds no libcuda.so.1"), NULL,
+        vgpu_cli_find(f, VGPU_CAUSE_NO_LIBCUDA, vgpu_cli_format("the loader finds no libcuda.so.1"), NULL,
                       "put the folder of vgpu's libcuda.so.1 into LD_LIBRARY_PATH or "
                       "/etc/ld.so.conf.d, or use `vgpu run`");
         return true;
@@ -45,26 +44,24 @@ static void found_missing(struct vgpu_findings *f, const struct vgpu_ldlog *log)
                   "package index), or put its folder into LD_LIBRARY_PATH");
 }
 
-void vgpu_cli_judge_silence(struct vgpu_findings *f, const struct vgpu_ldlog *log, bool traced,
-                            bool failed)
+void vgpu_cli_judge_silence(struct vgpu_findings *f, const struct vgpu_ldlog *log, bool traced, bool failed)
 {
     if (log->libcuda && log->missing_symbol) {
-        vgpu_cli_find(f, VGPU_CAUSE_SYMBOL,
-                      vgpu_cli_format("the program looks up %s, which libcuda does not export",
-                                      log->missing_symbol),
-                      log->libcuda, "a program for a newer driver API than 13.0, or for a private entry "
-                                    "point: docs/calls.md lists what is exported");
+        vgpu_cli_find(
+            f, VGPU_CAUSE_SYMBOL,
+            vgpu_cli_format("the program looks up %s, which libcuda does not export", log->missing_symbol),
+            log->libcuda,
+            "a program for a newer driver API than 13.0, or for a private entry "
+            "point: docs/calls.md lists what is exported");
     } else if (log->missing_library) {
         found_missing(f, log);
     } else if (!log->wanted_libcuda && !traced) {
-        vgpu_cli_find(f, VGPU_CAUSE_NO_CUDA,
-                      vgpu_cli_format("the program never asked for libcuda.so.1"),
+        vgpu_cli_find(f, VGPU_CAUSE_NO_CUDA, vgpu_cli_format("the program never asked for libcuda.so.1"),
                       log->wanted_cudart ? "it did look for a libcudart" : NULL,
                       "it ends before that, or is built without CUDA, or is told not to use it "
                       "(CUDA_VISIBLE_DEVICES, an option), or is statically linked");
     } else if (failed) {
-        vgpu_cli_find(f, VGPU_CAUSE_PROGRAM,
-                      vgpu_cli_format("the program failed and made no call of CUDA"), NULL,
-                      "look at the program's own messages");
+        vgpu_cli_find(f, VGPU_CAUSE_PROGRAM, vgpu_cli_format("the program failed and made no call of CUDA"),
+                      NULL, "look at the program's own messages");
     }
 }

@@ -51,11 +51,11 @@ bool replay_file_open(struct replay_file *f, const char *path)
         return refuse(f, 8, "form %u of a recording; this vgpu reads form %u", f->header.version,
                       VGP_RECORDING_VERSION) == 0;
     if (f->header.protocol_major != VGP_VERSION_MAJOR)
-        return refuse(f, 12, "the calls are of protocol %u, this vgpu speaks %u",
-                      f->header.protocol_major, VGP_VERSION_MAJOR) == 0;
+        return refuse(f, 12, "the calls are of protocol %u, this vgpu speaks %u", f->header.protocol_major,
+                      VGP_VERSION_MAJOR) == 0;
     if (f->header.reply_slots == 0 || f->header.reply_slots > REPLAY_SLOTS)
-        return refuse(f, 24, "%u reply slots; there may be 1 to %u", f->header.reply_slots,
-                      REPLAY_SLOTS) == 0;
+        return refuse(f, 24, "%u reply slots; there may be 1 to %u", f->header.reply_slots, REPLAY_SLOTS) ==
+               0;
     f->header.program[sizeof(f->header.program) - 1] = '\0';
     for (char *p = f->header.program; *p != '\0'; p++) {
         if (*p < 0x20 || *p > 0x7e)
@@ -88,8 +88,7 @@ uint64_t replay_copy_bytes(const struct vgp_args_vgpCopy *c)
 {
     uint64_t rows, total;
 
-    if (c->height == 0 || c->depth == 0 ||
-        __builtin_mul_overflow(c->height, c->depth, &rows) ||
+    if (c->height == 0 || c->depth == 0 || __builtin_mul_overflow(c->height, c->depth, &rows) ||
         __builtin_mul_overflow(rows, c->widthBytes, &total) || total > VGP_EVENT_MAX)
         return 0;
     return total;
@@ -104,8 +103,7 @@ static bool side_ok(const struct vgp_args_vgpCopy *c, uint64_t at, uint64_t pitc
     if (replay_copy_bytes(c) == 0)
         return false;
     if (__builtin_mul_overflow(c->depth - 1, height, &rows) ||
-        __builtin_add_overflow(rows, c->height - 1, &rows) ||
-        __builtin_mul_overflow(rows, pitch, &end) ||
+        __builtin_add_overflow(rows, c->height - 1, &rows) || __builtin_mul_overflow(rows, pitch, &end) ||
         __builtin_add_overflow(end, c->widthBytes, &end))
         return false;
     return vgp_range_ok(at, end, room);
@@ -174,8 +172,7 @@ static int check_call(struct replay_file *f, struct replay_event *e, const uint8
                       (unsigned long long)f->calls);
     if (size < sizeof(*r) || r->size < sizeof(*r) || r->size % 16 != 0 || r->size > VGP_RECORD_MAX ||
         r->size > size || r->flags != 0 || r->padding != 0)
-        return refuse(f, e->at, "call %llu: its record has no proper header",
-                      (unsigned long long)e->serial);
+        return refuse(f, e->at, "call %llu: its record has no proper header", (unsigned long long)e->serial);
     fields = vgp_fields_of(r->call);
     if (fields == NULL)
         return refuse(f, e->at, "call %llu has number %#x, which this vgpu does not know",
@@ -205,8 +202,7 @@ static int check_call(struct replay_file *f, struct replay_event *e, const uint8
     }
     if (vgp_pad_to_8(want) != e->data_size)
         return refuse(f, e->at, "call %llu, %s: %u bytes of data, there should be %llu",
-                      (unsigned long long)e->serial, fields->name, e->data_size,
-                      (unsigned long long)want);
+                      (unsigned long long)e->serial, fields->name, e->data_size, (unsigned long long)want);
     e->data_size = (uint32_t)want;
     if (!region_call(f, r, e->args))
         return refuse(f, e->at, "call %llu, %s: no memory that could be registered",
@@ -234,13 +230,10 @@ static int check_reply(struct replay_file *f, struct replay_event *e, const uint
             o = &f->open[i];
     }
     if (o == NULL)
-        return refuse(f, e->at, "a reply to call %llu, which waits for none",
-                      (unsigned long long)e->serial);
-    if (size < sizeof(*h) || h->payload > VGP_REPLY_SLOT_SIZE || h->data > VGP_EVENT_MAX ||
-        h->result < 0 || h->result > 9999 ||
-        vgp_pad_to_8(sizeof(*h) + vgp_pad_to_8(h->payload) + h->data) != size)
-        return refuse(f, e->at, "the reply to call %llu has wrong sizes",
-                      (unsigned long long)e->serial);
+        return refuse(f, e->at, "a reply to call %llu, which waits for none", (unsigned long long)e->serial);
+    if (size < sizeof(*h) || h->payload > VGP_REPLY_SLOT_SIZE || h->data > VGP_EVENT_MAX || h->result < 0 ||
+        h->result > 9999 || vgp_pad_to_8(sizeof(*h) + vgp_pad_to_8(h->payload) + h->data) != size)
+        return refuse(f, e->at, "the reply to call %llu has wrong sizes", (unsigned long long)e->serial);
     fields = vgp_fields_of(o->record.call);
     e->reply = h;
     e->payload = body + sizeof(*h);
@@ -268,8 +261,7 @@ static int check_host(struct replay_file *f, struct replay_event *e, const uint8
         vgp_pad_to_8(sizeof(*h) + h->size) != size)
         return refuse(f, e->at, "bytes of host memory with wrong sizes");
     for (unsigned i = 0; i < f->region_count; i++) {
-        if (f->regions[i].id == h->region &&
-            vgp_range_ok(h->offset, h->size, f->regions[i].length)) {
+        if (f->regions[i].id == h->region && vgp_range_ok(h->offset, h->size, f->regions[i].length)) {
             e->host = h;
             e->data = body + sizeof(*h);
             e->data_size = h->size;
@@ -289,8 +281,7 @@ static int check(struct replay_file *f, struct replay_event *e, const uint8_t *b
     case VGP_EVENT_REPLY:
         return check_reply(f, e, body, size);
     case VGP_EVENT_NOTIFY:
-        if (size < sizeof(*n) || n->size > VGP_NOTIFY_SIZE ||
-            vgp_pad_to_8(sizeof(*n) + n->size) != size)
+        if (size < sizeof(*n) || n->size > VGP_NOTIFY_SIZE || vgp_pad_to_8(sizeof(*n) + n->size) != size)
             return refuse(f, e->at, "a notification with wrong sizes");
         e->notify = n;
         e->data = body + sizeof(*n);
@@ -325,7 +316,8 @@ int replay_file_next(struct replay_file *f, struct replay_event *e, bool partial
     if (f->at == f->size) {
         if (f->ended || partial)
             return 0;
-        return refuse(f, f->at, "cut off: the recorded program did not end, or was killed "
+        return refuse(f, f->at,
+                      "cut off: the recorded program did not end, or was killed "
                       "(--partial replays what is there)");
     }
     if (f->ended)

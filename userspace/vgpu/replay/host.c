@@ -182,8 +182,8 @@ void replay_host_event(struct replay_run *r, const struct replay_event *e, uint6
     case VGP_EVENT_HOST_WRITE:
         memcpy(at, e->data, e->data_size);
         if (!r->options.keep_words)
-            r->map.data_words += replay_map_words(&r->map, at, e->data_size,
-                                              (unsigned)(8 - e->host->offset % 8) % 8);
+            r->map.data_words +=
+                replay_map_words(&r->map, at, e->data_size, (unsigned)(8 - e->host->offset % 8) % 8);
         break;
     default:
         add_either(r, e);

@@ -48,7 +48,7 @@ static void put_in(struct replay_ranges *r, struct replay_range x)
 
 void replay_map_add(struct replay_map *m, uint64_t from, uint64_t size, uint64_t to)
 {
-    struct replay_range x = { from, size, to };
+    struct replay_range x = {from, size, to};
     size_t i;
 
     if (from == 0 || size == 0 || from + size < from || to + size < to)
@@ -136,7 +136,7 @@ void replay_pairs_add(struct replay_pairs *p, uint64_t from, uint64_t to)
     size_t i;
 
     if (p->room == 0 || 2 * (p->used + 1) > p->room) {
-        struct replay_pairs bigger = { .room = p->room == 0 ? 256 : 2 * p->room };
+        struct replay_pairs bigger = {.room = p->room == 0 ? 256 : 2 * p->room};
 
         bigger.items = vgpu_cli_alloc(bigger.room * sizeof(*bigger.items));
         for (size_t k = 0; k < p->room; k++) {
@@ -149,7 +149,7 @@ void replay_pairs_add(struct replay_pairs *p, uint64_t from, uint64_t to)
     }
     i = place(p, from);
     p->used += p->items[i].from == 0;
-    p->items[i] = (struct replay_pair){ from, to };
+    p->items[i] = (struct replay_pair){from, to};
 }
 
 void replay_map_handle_add(struct replay_map *m, uint64_t from, uint64_t to)

@@ -32,7 +32,7 @@ void replay_layout_set(struct replay_run *r, uint64_t handle, const uint32_t *pa
         }
         l = &r->layouts[r->layout_count++];
     }
-    *l = (struct replay_layout){ handle, (uint16_t)count, copy };
+    *l = (struct replay_layout){handle, (uint16_t)count, copy};
 }
 
 /* Bytes that the worker gave out, taken back; the newest of equal ones counts. False: not known. */

@@ -42,22 +42,34 @@ static void help(void)
     vgpu_cli_help_paths();
 }
 
-enum { OPT_GPU = 1000, OPT_TOLERANCE, OPT_SHOW, OPT_JSON, OPT_TIMEOUT, OPT_PARTIAL, OPT_KEEP, OPT_MOVE,
-       OPT_CHECK, OPT_VERBOSE, OPT_HELP, OPT_BACKEND };
+enum {
+    OPT_GPU = 1000,
+    OPT_TOLERANCE,
+    OPT_SHOW,
+    OPT_JSON,
+    OPT_TIMEOUT,
+    OPT_PARTIAL,
+    OPT_KEEP,
+    OPT_MOVE,
+    OPT_CHECK,
+    OPT_VERBOSE,
+    OPT_HELP,
+    OPT_BACKEND
+};
 static const struct option options[] = {
-    { "gpu", required_argument, NULL, OPT_GPU },
-    { "tolerance", required_argument, NULL, OPT_TOLERANCE },
-    { "show", required_argument, NULL, OPT_SHOW },
-    { "json", required_argument, NULL, OPT_JSON },
-    { "timeout", required_argument, NULL, OPT_TIMEOUT },
-    { "partial", no_argument, NULL, OPT_PARTIAL },
-    { "no-data-addresses", no_argument, NULL, OPT_KEEP },
-    { "move", required_argument, NULL, OPT_MOVE },
-    { "check", no_argument, NULL, OPT_CHECK },
-    { "verbose", no_argument, NULL, OPT_VERBOSE },
-    { "help", no_argument, NULL, OPT_HELP },
-    { "backend", required_argument, NULL, OPT_BACKEND },
-    { NULL, 0, NULL, 0 },
+    {"gpu", required_argument, NULL, OPT_GPU},
+    {"tolerance", required_argument, NULL, OPT_TOLERANCE},
+    {"show", required_argument, NULL, OPT_SHOW},
+    {"json", required_argument, NULL, OPT_JSON},
+    {"timeout", required_argument, NULL, OPT_TIMEOUT},
+    {"partial", no_argument, NULL, OPT_PARTIAL},
+    {"no-data-addresses", no_argument, NULL, OPT_KEEP},
+    {"move", required_argument, NULL, OPT_MOVE},
+    {"check", no_argument, NULL, OPT_CHECK},
+    {"verbose", no_argument, NULL, OPT_VERBOSE},
+    {"help", no_argument, NULL, OPT_HELP},
+    {"backend", required_argument, NULL, OPT_BACKEND},
+    {NULL, 0, NULL, 0},
 };
 
 static bool tolerance(struct replay_options *o, const char *text)
@@ -90,7 +102,7 @@ static int check_only(struct replay_run *r)
 
 static int start(struct replay_run *r, const char *gpu, bool check)
 {
-    struct vgpu_cli_backend backend = { 0 };
+    struct vgpu_cli_backend backend = {0};
     int rc;
 
     if (check)
@@ -113,7 +125,7 @@ int vgpu_cli_replay(int argc, char **argv)
     bool check = false, usage = true;
     int option, rc;
 
-    r->options = (struct replay_options){ .show = 20, .timeout_ms = 600000, .out = stdout };
+    r->options = (struct replay_options){.show = 20, .timeout_ms = 600000, .out = stdout};
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (option) {
         case OPT_GPU:
@@ -123,7 +135,8 @@ int vgpu_cli_replay(int argc, char **argv)
         case OPT_TOLERANCE:
             if (!tolerance(&r->options, optarg)) {
                 vgpu_cli_say("--tolerance: '%s' is not a number from 0 to 1, or such a number with "
-                             ":double", optarg);
+                             ":double",
+                             optarg);
                 return VGPU_CLI_USAGE;
             }
             break;

@@ -34,7 +34,7 @@ struct replay_event {
     /* REPLY */
     const struct vgp_event_reply *reply;
     const uint8_t *payload;
-    const struct vgp_record *call;           /* of the call that is answered: its header */
+    const struct vgp_record *call;       /* of the call that is answered: its header */
     const struct vgp_args_vgpCopy *copy; /* the arguments, if it was a vgpCopy */
     /* CALL from staging, REPLY to staging or host memory: the bytes. NOTIFY, HOST_*: the data */
     const uint8_t *data;
@@ -100,9 +100,9 @@ struct replay_map {
     struct replay_ranges live, freed;
     struct replay_pairs handles;
     struct replay_pairs textures; /* numbers of texture and surface objects, which kernels get */
-    bool moved;              /* some address differs */
-    uint64_t ranges, elsewhere; /* ever seen; of them at another address */
-    uint64_t data_words;     /* words of data that were taken for addresses */
+    bool moved;                   /* some address differs */
+    uint64_t ranges, elsewhere;   /* ever seen; of them at another address */
+    uint64_t data_words;          /* words of data that were taken for addresses */
 };
 /* Keys are never 0; a second entry of a key replaces the first. */
 void replay_pairs_add(struct replay_pairs *p, uint64_t from, uint64_t to);
@@ -120,9 +120,9 @@ uint64_t replay_map_words(const struct replay_map *m, uint8_t *bytes, uint64_t s
 /* ---- result.c: differences ------------------------------------------------------------------- */
 
 struct replay_options {
-    double tolerance;   /* relative, of floats in copied data; 0: bytes must be equal */
-    bool doubles;       /* ... which are of 64 bits */
-    bool keep_words;    /* data is never taken for addresses */
+    double tolerance; /* relative, of floats in copied data; 0: bytes must be equal */
+    bool doubles;     /* ... which are of 64 bits */
+    bool keep_words;  /* data is never taken for addresses */
     bool partial;
     uint64_t move;      /* bytes to allocate before the first allocation */
     unsigned show;      /* differences that are listed */
@@ -148,11 +148,11 @@ struct replay_run;
 void replay_differs(struct replay_run *r, uint64_t serial, uint16_t call, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /* Compares the reply of a call; learns what has other numbers here. */
-void replay_compare(struct replay_run *r, const struct replay_event *e, CUresult result, const uint8_t *payload,
-                uint32_t size);
+void replay_compare(struct replay_run *r, const struct replay_event *e, CUresult result,
+                    const uint8_t *payload, uint32_t size);
 /* Compares bytes that came out of the device; true: equal. `what` names them. */
 bool replay_compare_bytes(struct replay_run *r, uint64_t serial, uint16_t call, const char *what,
-                      const uint8_t *recorded, const uint8_t *here, uint64_t size);
+                          const uint8_t *recorded, const uint8_t *here, uint64_t size);
 void replay_print(struct replay_run *r);
 
 /* ---- run.c ----------------------------------------------------------------------------------- */
@@ -201,7 +201,7 @@ struct replay_run {
     struct replay_opaque {
         uint32_t size;
         uint8_t recorded[128], here[128];
-    } *opaque; /* bytes that are known as a whole only: tensor maps, tokens */
+    } * opaque; /* bytes that are known as a whole only: tensor maps, tokens */
     size_t opaque_count;
     /* Host functions that the worker has asked for, oldest first, and what the recording's were. */
     struct replay_either *either;
@@ -214,7 +214,7 @@ struct replay_run {
     size_t text_size[2];
     uint64_t *late[2]; /* errors of calls that had returned: recorded, here */
     size_t late_count[2];
-    char detail[256];  /* the worker's latest words */
+    char detail[256]; /* the worker's latest words */
     bool dead;
 };
 /* Replays. 0: all equal; 1: differences; negative: it could not be done, and why was said. */

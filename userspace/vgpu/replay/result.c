@@ -60,7 +60,7 @@ static void varied(struct replay_run *r, uint16_t call, const char *field)
         }
     }
     if (t->varied_count < sizeof(t->varied) / sizeof(t->varied[0]))
-        t->varied[t->varied_count++] = (struct replay_varied){ name, field, 1 };
+        t->varied[t->varied_count++] = (struct replay_varied){name, field, 1};
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------ */
@@ -118,7 +118,7 @@ static void show_bytes(char *text, size_t room, const uint8_t *b, uint64_t left)
 }
 
 bool replay_compare_bytes(struct replay_run *r, uint64_t serial, uint16_t call, const char *what,
-                      const uint8_t *recorded, const uint8_t *here, uint64_t size)
+                          const uint8_t *recorded, const uint8_t *here, uint64_t size)
 {
     unsigned grain = r->options.doubles ? 8 : 4;
     uint64_t first = 0, bytes = 0;
@@ -135,8 +135,7 @@ bool replay_compare_bytes(struct replay_run *r, uint64_t serial, uint16_t call, 
         for (uint64_t i = at; i < stop; i += grain) {
             uint64_t n = stop - i < grain ? stop - i : grain;
 
-            if (memcmp(recorded + i, here + i, n) == 0 ||
-                near(&r->options, recorded + i, here + i, size - i))
+            if (memcmp(recorded + i, here + i, n) == 0 || near(&r->options, recorded + i, here + i, size - i))
                 continue;
             if (bytes == 0)
                 first = i;
@@ -152,7 +151,7 @@ bool replay_compare_bytes(struct replay_run *r, uint64_t serial, uint16_t call, 
     show_bytes(a, sizeof(a), recorded + first, size - first);
     show_bytes(b, sizeof(b), here + first, size - first);
     replay_differs(r, serial, call, "%s: %llu of %llu bytes, first at %llu: recorded %s, here %s", what,
-               (unsigned long long)bytes, (unsigned long long)size, (unsigned long long)first, a, b);
+                   (unsigned long long)bytes, (unsigned long long)size, (unsigned long long)first, a, b);
     return false;
 }
 
@@ -186,7 +185,7 @@ static bool compare_words(struct replay_run *r, const struct replay_event *e, co
         }
         if (!equal)
             replay_differs(r, e->serial, e->call->call, "%s: recorded %#llx, here %#llx", f->name,
-                       (unsigned long long)x, (unsigned long long)y);
+                           (unsigned long long)x, (unsigned long long)y);
     }
     return equal;
 }
@@ -225,7 +224,7 @@ static bool compare_field(struct replay_run *r, const struct replay_event *e, co
     }
     if (size_a != size_b) {
         replay_differs(r, e->serial, e->call->call, "%s: recorded %llu bytes, here %llu", f->name,
-                   (unsigned long long)size_a, (unsigned long long)size_b);
+                       (unsigned long long)size_a, (unsigned long long)size_b);
         return false;
     }
     if ((f->meaning == VGP_MEANS_HANDLE || f->meaning == VGP_MEANS_OBJECTS || f->meaning == VGP_MEANS_ADDR) &&
@@ -241,7 +240,7 @@ static bool compare_field(struct replay_run *r, const struct replay_event *e, co
         memcpy(&p, a, size_a);
         memcpy(&q, b, size_b);
         replay_differs(r, e->serial, e->call->call, "%s: recorded %llu, here %llu", f->name,
-                   (unsigned long long)p, (unsigned long long)q);
+                       (unsigned long long)p, (unsigned long long)q);
         return false;
     }
     show_bytes(x, sizeof(x), a, size_a);
@@ -315,8 +314,8 @@ static void learn_range(struct replay_run *r, const struct replay_event *e, cons
         break;
     }
     case VGP_vgpRegionRegister:
-        replay_map_add(&r->map, from, ((const struct vgp_args_vgpRegionRegister *)(const void *)fixed)->length,
-                   to);
+        replay_map_add(&r->map, from,
+                       ((const struct vgp_args_vgpRegionRegister *)(const void *)fixed)->length, to);
         break;
     default:
         break;
@@ -364,8 +363,8 @@ static void learn_layout(struct replay_run *r, const struct replay_event *e, con
     }
 }
 
-void replay_compare(struct replay_run *r, const struct replay_event *e, CUresult result, const uint8_t *payload,
-                uint32_t size)
+void replay_compare(struct replay_run *r, const struct replay_event *e, CUresult result,
+                    const uint8_t *payload, uint32_t size)
 {
     const struct vgp_call_fields *f = vgp_fields_of(e->call->call);
     uint64_t at_a = f->ret_fixed, at_b = f->ret_fixed, before = r->totals.different;
@@ -373,9 +372,8 @@ void replay_compare(struct replay_run *r, const struct replay_event *e, CUresult
 
     r->totals.replies++;
     if (e->reply->result != (int32_t)result) {
-        replay_differs(r, e->serial, e->call->call, "result: recorded %d, here %d%s%s",
-                   e->reply->result, (int)result, r->detail[0] != '\0' ? "; the worker says: " : "",
-                   r->detail);
+        replay_differs(r, e->serial, e->call->call, "result: recorded %d, here %d%s%s", e->reply->result,
+                       (int)result, r->detail[0] != '\0' ? "; the worker says: " : "", r->detail);
         r->detail[0] = '\0'; /* said once */
         return;
     }
@@ -393,7 +391,7 @@ void replay_compare(struct replay_run *r, const struct replay_event *e, CUresult
             if (!locate(&f->out[i], e->payload, e->reply->payload, &at_a, &a, &n) ||
                 !locate(&f->out[i], payload, size, &at_b, &b, &m)) {
                 replay_differs(r, e->serial, e->call->call, "a reply of %u bytes, recorded were %u", size,
-                           e->reply->payload);
+                               e->reply->payload);
                 break;
             }
             compare_field(r, e, &f->out[i], a, n, b, m);
@@ -447,9 +445,10 @@ static void compare_text(struct replay_run *r)
     r->totals.texts += n;
     if (i != n || i != m) {
         r->totals.different++;
-        fprintf(r->options.out, "different: what kernels print: %zu lines recorded, %zu here; in order, "
-                "line %zu: recorded \"%.80s\", here \"%.80s\"\n", n, m, i + 1, i < n ? a[i] : "",
-                i < m ? b[i] : "");
+        fprintf(r->options.out,
+                "different: what kernels print: %zu lines recorded, %zu here; in order, "
+                "line %zu: recorded \"%.80s\", here \"%.80s\"\n",
+                n, m, i + 1, i < n ? a[i] : "", i < m ? b[i] : "");
     }
     free(a);
     free(b);
@@ -487,8 +486,9 @@ void replay_print(struct replay_run *r)
 
     compare_text(r);
     compare_late(r);
-    fprintf(f, "%llu calls of %s replayed: %llu answers equal, %llu differences, %llu calls that have "
-               "no answer\n",
+    fprintf(f,
+            "%llu calls of %s replayed: %llu answers equal, %llu differences, %llu calls that have "
+            "no answer\n",
             (unsigned long long)t->calls, r->file.header.program, (unsigned long long)t->equal,
             (unsigned long long)t->different, (unsigned long long)t->silent);
     if (r->map.moved)
@@ -499,8 +499,7 @@ void replay_print(struct replay_run *r)
     if (t->texts != 0)
         fprintf(f, "  lines that kernels printed: %llu\n", (unsigned long long)t->texts);
     if (t->timing != 0)
-        fprintf(f, "  not comparable, asks whether work is complete: %llu\n",
-                (unsigned long long)t->timing);
+        fprintf(f, "  not comparable, asks whether work is complete: %llu\n", (unsigned long long)t->timing);
     if (t->unseen != 0)
         fprintf(f, "  not comparable, the recorded program never looked at the answer: %llu\n",
                 (unsigned long long)t->unseen);
@@ -513,9 +512,9 @@ void replay_print(struct replay_run *r)
         fprintf(f, "  %llu words of copied data were taken for addresses (--no-data-addresses)\n",
                 (unsigned long long)r->map.data_words);
     if (r->options.json != NULL)
-        fprintf(r->options.json, "{\"type\":\"totals\",\"calls\":%llu,\"equal\":%llu,\"different\":%llu,"
+        fprintf(r->options.json,
+                "{\"type\":\"totals\",\"calls\":%llu,\"equal\":%llu,\"different\":%llu,"
                 "\"silent\":%llu,\"timing\":%llu,\"skipped\":%llu}\n",
-                (unsigned long long)t->calls, (unsigned long long)t->equal,
-                (unsigned long long)t->different, (unsigned long long)t->silent,
-                (unsigned long long)t->timing, (unsigned long long)t->skipped);
+                (unsigned long long)t->calls, (unsigned long long)t->equal, (unsigned long long)t->different,
+                (unsigned long long)t->silent, (unsigned long long)t->timing, (unsigned long long)t->skipped);
 }

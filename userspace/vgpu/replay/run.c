@@ -48,7 +48,7 @@ static void add_late(struct replay_run *r, int side, uint64_t cookie)
 static void add_asked(struct replay_run *r, uint64_t cookie, const uint8_t *data, uint32_t size,
                       bool released)
 {
-    uint32_t words[3] = { 0 };
+    uint32_t words[3] = {0};
 
     if (!released)
         memcpy(words, data, size < sizeof(words) ? size : sizeof(words));
@@ -58,8 +58,8 @@ static void add_asked(struct replay_run *r, uint64_t cookie, const uint8_t *data
         if (r->asked == NULL)
             vgpu_cli_die("out of memory");
     }
-    r->asked[r->asked_count++] = (struct replay_host_run){ .cookie = cookie, .slot = words[1],
-                                                       .sequence = words[2], .released = released };
+    r->asked[r->asked_count++] = (struct replay_host_run){
+        .cookie = cookie, .slot = words[1], .sequence = words[2], .released = released};
 }
 
 static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *data, uint32_t size)
@@ -234,9 +234,11 @@ static CUresult send(struct replay_run *r, struct lnk_call *c, const struct vgp_
 /* Takes memory before the recorded program does, so that its memory lies elsewhere. */
 static void move_first(struct replay_run *r, const struct vgp_record *record)
 {
-    struct vgp_record own = { .size = sizeof(own) + 16, .call = VGP_cuMemAlloc_v2,
-                              .context = record->context, .thread = record->thread };
-    uint64_t args[2] = { r->options.move, 0 };
+    struct vgp_record own = {.size = sizeof(own) + 16,
+                             .call = VGP_cuMemAlloc_v2,
+                             .context = record->context,
+                             .thread = record->thread};
+    uint64_t args[2] = {r->options.move, 0};
     const void *payload;
     struct lnk_call c;
     uint32_t size;
@@ -266,7 +268,7 @@ static bool on_call(struct replay_run *r, const struct replay_event *e)
 {
     static uint64_t buffer[VGP_RECORD_MAX / 8];
     uint8_t *args = (uint8_t *)buffer;
-    struct replay_call once = { 0 }, *c = &once;
+    struct replay_call once = {0}, *c = &once;
 
     if (e->record->reply_slot != VGP_NO_REPLY) {
         c = &r->open[e->record->reply_slot];
@@ -340,10 +342,10 @@ static void compare_data(struct replay_run *r, const struct replay_event *e)
         return;
     }
     for (uint64_t i = 0; i < rows; i++)
-        memcpy(packed + i * c->widthBytes,
-               at + vgp_copy_row(i, c->dstPitch, c->dstHeight, c->height), c->widthBytes);
+        memcpy(packed + i * c->widthBytes, at + vgp_copy_row(i, c->dstPitch, c->dstHeight, c->height),
+               c->widthBytes);
     if (!replay_compare_bytes(r, e->serial, e->call->call, "copied to the host", e->data, packed,
-                          e->data_size))
+                              e->data_size))
         r->totals.equal--; /* the answer alone was equal */
     for (uint64_t i = 0; i < rows && c->dstKind == VGP_COPY_HOST; i++)
         replay_host_known(r, c->dst + vgp_copy_row(i, c->dstPitch, c->dstHeight, c->height), c->widthBytes);
@@ -362,7 +364,7 @@ static bool on_reply(struct replay_run *r, const struct replay_event *e)
         return true; /* it was not sent */
     if (!wait_reply(r, &c->call)) {
         replay_differs(r, e->serial, e->call->call, "no reply within %lld ms (--timeout)",
-                   (long long)r->options.timeout_ms);
+                       (long long)r->options.timeout_ms);
         return false;
     }
     res = lnk_ring_collect(&c->call, &payload, &size);
@@ -400,7 +402,7 @@ static bool on_notified(struct replay_run *r, const struct replay_event *e)
     bool released = e->notify->type == VGP_NOTIFY_RELEASED;
     struct replay_host_run *run;
     int64_t until = deadline(r);
-    uint32_t words[3] = { 0 };
+    uint32_t words[3] = {0};
 
     if (e->notify->type == VGP_NOTIFY_PRINT)
         add_text(r, 0, e->data, e->data_size);
@@ -413,8 +415,8 @@ static bool on_notified(struct replay_run *r, const struct replay_event *e)
 
         if (!rest(r, seen, until) && find_asked(r, e->notify->cookie, released) == NULL) {
             replay_differs(r, 0, released ? VGP_vgpUserObjectDrop : VGP_vgpLaunchHostFunc,
-                       "the worker never asked for host function %llu",
-                       (unsigned long long)e->notify->cookie);
+                           "the worker never asked for host function %llu",
+                           (unsigned long long)e->notify->cookie);
             return false;
         }
     }
@@ -424,7 +426,7 @@ static bool on_notified(struct replay_run *r, const struct replay_event *e)
     memcpy(words, e->data, e->data_size < sizeof(words) ? e->data_size : sizeof(words));
     if (words[2] != 0)
         replay_pairs_add(&r->host_runs, (uint64_t)words[1] << 32 | words[2],
-                     (uint64_t)run->slot << 32 | run->sequence);
+                         (uint64_t)run->slot << 32 | run->sequence);
     return true;
 }
 
@@ -485,7 +487,7 @@ static int walk(struct replay_run *r, bool check)
     }
     if (!go && r->totals.different == 0)
         replay_differs(r, serial, call, "the worker has ended: %s",
-                   r->detail[0] != '\0' ? r->detail : "it does not say why");
+                       r->detail[0] != '\0' ? r->detail : "it does not say why");
     if (!go)
         return 0;
     if (rc < 0)

@@ -10,13 +10,14 @@
 
 #include "smi/smi.h"
 
-#define NAME "vgpu-backend.status." /* and the process id: an abstract socket (host/backend/broker/status.c) */
+#define NAME \
+    "vgpu-backend.status." /* and the process id: an abstract socket (host/backend/broker/status.c) */
 
 /* One backend's text; false: it does not tell this user, or is gone. */
 static bool ask(const char *name, char *text, size_t room)
 {
-    struct sockaddr_un a = { .sun_family = AF_UNIX };
-    struct timeval limit = { .tv_sec = 5 };
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct timeval limit = {.tv_sec = 5};
     size_t n = strlen(name);
     ssize_t got = -1;
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);

@@ -46,7 +46,8 @@ int smi_open(void)
     r = fn("nvmlInit_v2")();
     if (r != NVML_SUCCESS) {
         printf("vgpu smi has failed because it could not communicate with the driver (NVML error "
-               "%d); `vgpu doctor` says why\n", (int)r);
+               "%d); `vgpu doctor` says why\n",
+               (int)r);
         return r == NVML_ERROR_DRIVER_NOT_LOADED || r == NVML_ERROR_NO_PERMISSION ? 9 : 255;
     }
     return 0;
@@ -117,7 +118,7 @@ static void take_pair(struct smi_gpu *g, nvmlDevice_t d, enum smi_value first, e
 
 static void take_memory(struct smi_gpu *g, nvmlDevice_t d)
 {
-    nvmlMemory_v2_t m = { .version = NVML_STRUCT_VERSION(nvmlMemory_v2_t, 2u) };
+    nvmlMemory_v2_t m = {.version = NVML_STRUCT_VERSION(nvmlMemory_v2_t, 2u)};
 
     if (fn("nvmlDeviceGetMemoryInfo_v2")(d, &m) != NVML_SUCCESS)
         return;
@@ -139,8 +140,7 @@ static void take_processes(struct smi_gpu *g, nvmlDevice_t d)
 
         p->pid = list[i].pid;
         p->memory_mib = list[i].used + 1 == 0 ? -1 : (long)(list[i].used >> 20);
-        if (fn("nvmlSystemGetProcessName")(p->pid, p->name, (unsigned)sizeof(p->name)) !=
-            NVML_SUCCESS)
+        if (fn("nvmlSystemGetProcessName")(p->pid, p->name, (unsigned)sizeof(p->name)) != NVML_SUCCESS)
             strcpy(p->name, "?");
         for (char *c = p->name; *c; c++) {
             if ((unsigned char)*c < 0x20 || *c == 0x7f)
@@ -151,8 +151,7 @@ static void take_processes(struct smi_gpu *g, nvmlDevice_t d)
 
 static void take_all(const struct smi *s, struct smi_gpu *g, nvmlDevice_t d)
 {
-    static const char *const modes[] = { "Default", "Exclusive_Thread", "Prohibited",
-                                         "Exclusive_Process" };
+    static const char *const modes[] = {"Default", "Exclusive_Thread", "Prohibited", "Exclusive_Process"};
     nvmlUtilization_t u;
     nvmlPciInfo_t pci;
     unsigned value = 0, low = 0, high = 0;

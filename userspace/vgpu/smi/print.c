@@ -19,8 +19,8 @@ static const char *or_na(const char *text)
 void smi_print_list(const struct smi *s)
 {
     for (unsigned i = 0; i < s->count; i++)
-        printf("GPU %s: %s (UUID: %s)\n", s->gpus[i].value[SMI_INDEX],
-               or_na(s->gpus[i].value[SMI_NAME]), or_na(s->gpus[i].value[SMI_UUID]));
+        printf("GPU %s: %s (UUID: %s)\n", s->gpus[i].value[SMI_INDEX], or_na(s->gpus[i].value[SMI_NAME]),
+               or_na(s->gpus[i].value[SMI_UUID]));
 }
 
 static void print_row(const char *left, const char *middle, const char *right)
@@ -30,12 +30,11 @@ static void print_row(const char *left, const char *middle, const char *right)
 
 static void print_gpu_rows(const struct smi_gpu *g)
 {
-    const char (*v)[96] = g->value;
+    const char(*v)[96] = g->value;
     char power[32], memory[64], temp[24], util[16], fan[16], left[64], middle[32], right[32];
 
-    snprintf(power, sizeof(power), "%.6s%s / %.6s%s", or_na(v[SMI_POWER_DRAW]),
-             *v[SMI_POWER_DRAW] ? "W" : "", or_na(v[SMI_POWER_LIMIT]),
-             *v[SMI_POWER_LIMIT] ? "W" : "");
+    snprintf(power, sizeof(power), "%.6s%s / %.6s%s", or_na(v[SMI_POWER_DRAW]), *v[SMI_POWER_DRAW] ? "W" : "",
+             or_na(v[SMI_POWER_LIMIT]), *v[SMI_POWER_LIMIT] ? "W" : "");
     snprintf(memory, sizeof(memory), "%.9sMiB / %.9sMiB", or_na(v[SMI_MEMORY_USED]),
              or_na(v[SMI_MEMORY_TOTAL]));
     snprintf(temp, sizeof(temp), "%.4s%s", or_na(v[SMI_TEMPERATURE]), *v[SMI_TEMPERATURE] ? "C" : "");
@@ -46,8 +45,7 @@ static void print_gpu_rows(const struct smi_gpu *g)
     snprintf(middle, sizeof(middle), "%-16.16s %4.4s", or_na(v[SMI_BUS_ID]),
              *v[SMI_DISPLAY_ACTIVE] ? (v[SMI_DISPLAY_ACTIVE][0] == 'E' ? "On" : "Off") : "N/A");
     print_row(left, middle, or_na(v[SMI_ECC]));
-    snprintf(left, sizeof(left), "%4.4s %4.4s  %-5.5s %21.21s", fan, temp, or_na(v[SMI_PSTATE]),
-             power);
+    snprintf(left, sizeof(left), "%4.4s %4.4s  %-5.5s %21.21s", fan, temp, or_na(v[SMI_PSTATE]), power);
     snprintf(right, sizeof(right), "%6.6s %13.13s", util, or_na(v[SMI_COMPUTE_MODE]));
     print_row(left, memory, right);
     print_row("", "", or_na(v[SMI_MIG]));
@@ -67,8 +65,8 @@ void smi_print_table(const struct smi *s)
     strftime(when, sizeof(when), "%a %b %e %H:%M:%S %Y", localtime(&now));
     snprintf(cuda, sizeof(cuda), "%d.%d", s->cuda / 1000, s->cuda % 1000 / 10);
     printf("%s\n%s\n", when, line);
-    printf("| VGPU-SMI %-22.22s Driver Version: %-14.14s CUDA Version: %-10.10s |\n",
-           VGPU_CLI_VERSION, s->driver, cuda);
+    printf("| VGPU-SMI %-22.22s Driver Version: %-14.14s CUDA Version: %-10.10s |\n", VGPU_CLI_VERSION,
+           s->driver, cuda);
     printf("%s\n", edge);
     print_row("GPU  Name                 Persistence-M", "Bus-Id         Disp.A", "Volatile Uncorr. ECC");
     print_row("Fan  Temp  Perf           Pwr:Usage/Cap", "Memory-Usage", "GPU-Util  Compute M.");
@@ -79,8 +77,7 @@ void smi_print_table(const struct smi *s)
     }
     printf("%s\n\n%s\n", edge, line);
     printf("| %-87s |\n", "Processes:");
-    printf("| %3s %10s  %s  %-53s %10s  |\n%s\n", "GPU", "PID", "Type", "Process name",
-           "GPU Memory", line);
+    printf("| %3s %10s  %s  %-53s %10s  |\n%s\n", "GPU", "PID", "Type", "Process name", "GPU Memory", line);
     for (unsigned i = 0; i < s->count; i++) {
         const struct smi_gpu *g = &s->gpus[i];
 
@@ -107,69 +104,68 @@ static const struct row {
     enum smi_value value;
     const char *unit;
 } rows[] = {
-    { 1, "Product Name", SMI_NAME, "" },
-    { 1, "Display Mode", SMI_DISPLAY_MODE, "" },
-    { 1, "Display Active", SMI_DISPLAY_ACTIVE, "" },
-    { 1, "Persistence Mode", SMI_PERSISTENCE, "" },
-    { 1, "MIG Mode", SMI_VALUES, "" },
-    { 2, "Current", SMI_MIG, "" },
-    { 2, "Pending", SMI_MIG_PENDING, "" },
-    { 1, "Serial Number", SMI_SERIAL, "" },
-    { 1, "GPU UUID", SMI_UUID, "" },
-    { 1, "VBIOS Version", SMI_VBIOS, "" },
-    { 1, "Compute Capability", SMI_CC, "" },
-    { 1, "PCI", SMI_VALUES, "" },
-    { 2, "Bus", SMI_PCI_BUS, "" },
-    { 2, "Device", SMI_PCI_DEVICE, "" },
-    { 2, "Domain", SMI_PCI_DOMAIN, "" },
-    { 2, "Bus Id", SMI_BUS_ID, "" },
-    { 2, "PCIe Generation Current", SMI_PCIE_GEN, "" },
-    { 2, "PCIe Generation Max", SMI_PCIE_GEN_MAX, "" },
-    { 2, "Link Width Current", SMI_PCIE_WIDTH, "x" },
-    { 2, "Link Width Max", SMI_PCIE_WIDTH_MAX, "x" },
-    { 1, "Fan Speed", SMI_FAN, " %" },
-    { 1, "Performance State", SMI_PSTATE, "" },
-    { 1, "FB Memory Usage", SMI_VALUES, "" },
-    { 2, "Total", SMI_MEMORY_TOTAL, " MiB" },
-    { 2, "Reserved", SMI_MEMORY_RESERVED, " MiB" },
-    { 2, "Used", SMI_MEMORY_USED, " MiB" },
-    { 2, "Free", SMI_MEMORY_FREE, " MiB" },
-    { 1, "Compute Mode", SMI_COMPUTE_MODE, "" },
-    { 1, "Utilization", SMI_VALUES, "" },
-    { 2, "Gpu", SMI_UTIL_GPU, " %" },
-    { 2, "Memory", SMI_UTIL_MEMORY, " %" },
-    { 1, "ECC Mode", SMI_VALUES, "" },
-    { 2, "Current", SMI_ECC, "" },
-    { 2, "Pending", SMI_ECC_PENDING, "" },
-    { 1, "Temperature", SMI_VALUES, "" },
-    { 2, "GPU Current Temp", SMI_TEMPERATURE, " C" },
-    { 1, "Power Readings", SMI_VALUES, "" },
-    { 2, "Power Draw", SMI_POWER_DRAW, " W" },
-    { 2, "Power Limit", SMI_POWER_LIMIT, " W" },
-    { 2, "Default Power Limit", SMI_POWER_DEFAULT, " W" },
-    { 2, "Enforced Power Limit", SMI_POWER_ENFORCED, " W" },
-    { 2, "Min Power Limit", SMI_POWER_MIN, " W" },
-    { 2, "Max Power Limit", SMI_POWER_MAX, " W" },
-    { 1, "Clocks", SMI_VALUES, "" },
-    { 2, "Graphics", SMI_CLOCK_GR, " MHz" },
-    { 2, "SM", SMI_CLOCK_SM, " MHz" },
-    { 2, "Memory", SMI_CLOCK_MEM, " MHz" },
-    { 2, "Video", SMI_CLOCK_VIDEO, " MHz" },
-    { 1, "Max Clocks", SMI_VALUES, "" },
-    { 2, "Graphics", SMI_MAX_GR, " MHz" },
-    { 2, "SM", SMI_MAX_SM, " MHz" },
-    { 2, "Memory", SMI_MAX_MEM, " MHz" },
+    {1, "Product Name", SMI_NAME, ""},
+    {1, "Display Mode", SMI_DISPLAY_MODE, ""},
+    {1, "Display Active", SMI_DISPLAY_ACTIVE, ""},
+    {1, "Persistence Mode", SMI_PERSISTENCE, ""},
+    {1, "MIG Mode", SMI_VALUES, ""},
+    {2, "Current", SMI_MIG, ""},
+    {2, "Pending", SMI_MIG_PENDING, ""},
+    {1, "Serial Number", SMI_SERIAL, ""},
+    {1, "GPU UUID", SMI_UUID, ""},
+    {1, "VBIOS Version", SMI_VBIOS, ""},
+    {1, "Compute Capability", SMI_CC, ""},
+    {1, "PCI", SMI_VALUES, ""},
+    {2, "Bus", SMI_PCI_BUS, ""},
+    {2, "Device", SMI_PCI_DEVICE, ""},
+    {2, "Domain", SMI_PCI_DOMAIN, ""},
+    {2, "Bus Id", SMI_BUS_ID, ""},
+    {2, "PCIe Generation Current", SMI_PCIE_GEN, ""},
+    {2, "PCIe Generation Max", SMI_PCIE_GEN_MAX, ""},
+    {2, "Link Width Current", SMI_PCIE_WIDTH, "x"},
+    {2, "Link Width Max", SMI_PCIE_WIDTH_MAX, "x"},
+    {1, "Fan Speed", SMI_FAN, " %"},
+    {1, "Performance State", SMI_PSTATE, ""},
+    {1, "FB Memory Usage", SMI_VALUES, ""},
+    {2, "Total", SMI_MEMORY_TOTAL, " MiB"},
+    {2, "Reserved", SMI_MEMORY_RESERVED, " MiB"},
+    {2, "Used", SMI_MEMORY_USED, " MiB"},
+    {2, "Free", SMI_MEMORY_FREE, " MiB"},
+    {1, "Compute Mode", SMI_COMPUTE_MODE, ""},
+    {1, "Utilization", SMI_VALUES, ""},
+    {2, "Gpu", SMI_UTIL_GPU, " %"},
+    {2, "Memory", SMI_UTIL_MEMORY, " %"},
+    {1, "ECC Mode", SMI_VALUES, ""},
+    {2, "Current", SMI_ECC, ""},
+    {2, "Pending", SMI_ECC_PENDING, ""},
+    {1, "Temperature", SMI_VALUES, ""},
+    {2, "GPU Current Temp", SMI_TEMPERATURE, " C"},
+    {1, "Power Readings", SMI_VALUES, ""},
+    {2, "Power Draw", SMI_POWER_DRAW, " W"},
+    {2, "Power Limit", SMI_POWER_LIMIT, " W"},
+    {2, "Default Power Limit", SMI_POWER_DEFAULT, " W"},
+    {2, "Enforced Power Limit", SMI_POWER_ENFORCED, " W"},
+    {2, "Min Power Limit", SMI_POWER_MIN, " W"},
+    {2, "Max Power Limit", SMI_POWER_MAX, " W"},
+    {1, "Clocks", SMI_VALUES, ""},
+    {2, "Graphics", SMI_CLOCK_GR, " MHz"},
+    {2, "SM", SMI_CLOCK_SM, " MHz"},
+    {2, "Memory", SMI_CLOCK_MEM, " MHz"},
+    {2, "Video", SMI_CLOCK_VIDEO, " MHz"},
+    {1, "Max Clocks", SMI_VALUES, ""},
+    {2, "Graphics", SMI_MAX_GR, " MHz"},
+    {2, "SM", SMI_MAX_SM, " MHz"},
+    {2, "Memory", SMI_MAX_MEM, " MHz"},
 };
 
 /* -d: words of nvidia-smi for the rows of indent 1, and what is below them. */
 static const struct display {
     const char *word, *name;
 } displays[] = {
-    { "MEMORY", "FB Memory Usage" },   { "UTILIZATION", "Utilization" },
-    { "ECC", "ECC Mode" },             { "TEMPERATURE", "Temperature" },
-    { "POWER", "Power Readings" },     { "CLOCK", "Clocks" },
-    { "CLOCK", "Max Clocks" },         { "COMPUTE", "Compute Mode" },
-    { "PERFORMANCE", "Performance State" }, { "PIDS", "Processes" },
+    {"MEMORY", "FB Memory Usage"},  {"UTILIZATION", "Utilization"}, {"ECC", "ECC Mode"},
+    {"TEMPERATURE", "Temperature"}, {"POWER", "Power Readings"},    {"CLOCK", "Clocks"},
+    {"CLOCK", "Max Clocks"},        {"COMPUTE", "Compute Mode"},    {"PERFORMANCE", "Performance State"},
+    {"PIDS", "Processes"},
 };
 #define DISPLAYS (sizeof(displays) / sizeof(displays[0]))
 

@@ -17,32 +17,33 @@
 
 static void help(void)
 {
-    printf("usage: vgpu smi [OPTIONS]\n"
-           "\n"
-           "Shows the GPU as nvidia-smi does: name, memory, utilisation, processes of this guest.\n"
-           "\n"
-           "  -L, --list-gpus         one line for each GPU, with its UUID\n"
-           "  -q, --query             all known values\n"
-           "  -d, --display=LIST      with -q: only MEMORY, UTILIZATION, ECC, TEMPERATURE, POWER, CLOCK,\n"
-           "                          COMPUTE, PERFORMANCE, PIDS\n"
-           "  --query-gpu=FIELDS --format=csv[,noheader][,nounits]\n"
-           "                          the named values, comma separated\n"
-           "  --query-compute-apps=FIELDS --format=csv...\n"
-           "                          the same of each process of this guest that uses the GPU\n"
-           "  --help-query-gpu, --help-query-compute-apps\n"
-           "                          the names of the fields\n"
-           "  -i, --id=LIST           only these GPUs: numbers, UUIDs, places on the bus\n"
-           "  -l, --loop=SECONDS, --loop-ms=MILLISECONDS\n"
-           "                          repeat until interrupted\n"
-           "  --gpu soft|nvidia|auto  start a backend with this GPU, as `vgpu run` does. Default:\n"
-           "                          the backend of VGPU_SOCKET or the device /dev/vgpu0 where one\n"
-           "                          is there, else --gpu " VGPU_CLI_GPU "\n"
-           "  --host                  on a host: its backends, their workers, and the processes in guests that they\n"
-           "                          serve; those of other users are shown to root alone\n"
-           "  -h, --help              this text\n"
-           "\n"
-           "What the GPU does not say is N/A. Exit status: 0; 2 wrong use; 6 no such GPU; 9 no driver\n"
-           "or backend; 12 no libnvidia-ml.so.1; 255 another error of NVML.\n");
+    printf(
+        "usage: vgpu smi [OPTIONS]\n"
+        "\n"
+        "Shows the GPU as nvidia-smi does: name, memory, utilisation, processes of this guest.\n"
+        "\n"
+        "  -L, --list-gpus         one line for each GPU, with its UUID\n"
+        "  -q, --query             all known values\n"
+        "  -d, --display=LIST      with -q: only MEMORY, UTILIZATION, ECC, TEMPERATURE, POWER, CLOCK,\n"
+        "                          COMPUTE, PERFORMANCE, PIDS\n"
+        "  --query-gpu=FIELDS --format=csv[,noheader][,nounits]\n"
+        "                          the named values, comma separated\n"
+        "  --query-compute-apps=FIELDS --format=csv...\n"
+        "                          the same of each process of this guest that uses the GPU\n"
+        "  --help-query-gpu, --help-query-compute-apps\n"
+        "                          the names of the fields\n"
+        "  -i, --id=LIST           only these GPUs: numbers, UUIDs, places on the bus\n"
+        "  -l, --loop=SECONDS, --loop-ms=MILLISECONDS\n"
+        "                          repeat until interrupted\n"
+        "  --gpu soft|nvidia|auto  start a backend with this GPU, as `vgpu run` does. Default:\n"
+        "                          the backend of VGPU_SOCKET or the device /dev/vgpu0 where one\n"
+        "                          is there, else --gpu " VGPU_CLI_GPU "\n"
+        "  --host                  on a host: its backends, their workers, and the processes in guests that they\n"
+        "                          serve; those of other users are shown to root alone\n"
+        "  -h, --help              this text\n"
+        "\n"
+        "What the GPU does not say is N/A. Exit status: 0; 2 wrong use; 6 no such GPU; 9 no driver\n"
+        "or backend; 12 no libnvidia-ml.so.1; 255 another error of NVML.\n");
 }
 
 /* ---- the command ---- */
@@ -51,8 +52,8 @@ static void help(void)
 static int again_under_run(const char *gpu, int argc, char **argv)
 {
     static char self[PATH_MAX];
-    struct vgpu_cli_list list = { 0 };
-    struct vgpu_cli_spawn spawn = { .keep_fd = { -1, -1 }, .foreground = true };
+    struct vgpu_cli_list list = {0};
+    struct vgpu_cli_spawn spawn = {.keep_fd = {-1, -1}, .foreground = true};
     int signals;
     pid_t pid;
 
@@ -77,23 +78,32 @@ static int again_under_run(const char *gpu, int argc, char **argv)
     vgpu_cli_exit_as(vgpu_cli_wait(pid, signals));
 }
 
-enum { OPT_QUERY_GPU = 1000, OPT_QUERY_APPS, OPT_FORMAT, OPT_HELP_GPU, OPT_HELP_APPS, OPT_MS, OPT_GPU, OPT_HOST };
+enum {
+    OPT_QUERY_GPU = 1000,
+    OPT_QUERY_APPS,
+    OPT_FORMAT,
+    OPT_HELP_GPU,
+    OPT_HELP_APPS,
+    OPT_MS,
+    OPT_GPU,
+    OPT_HOST
+};
 static const struct option options[] = {
-    { "list-gpus", no_argument, NULL, 'L' },
-    { "query", no_argument, NULL, 'q' },
-    { "display", required_argument, NULL, 'd' },
-    { "query-gpu", required_argument, NULL, OPT_QUERY_GPU },
-    { "query-compute-apps", required_argument, NULL, OPT_QUERY_APPS },
-    { "format", required_argument, NULL, OPT_FORMAT },
-    { "help-query-gpu", no_argument, NULL, OPT_HELP_GPU },
-    { "help-query-compute-apps", no_argument, NULL, OPT_HELP_APPS },
-    { "id", required_argument, NULL, 'i' },
-    { "loop", required_argument, NULL, 'l' },
-    { "loop-ms", required_argument, NULL, OPT_MS },
-    { "gpu", required_argument, NULL, OPT_GPU },
-    { "host", no_argument, NULL, OPT_HOST },
-    { "help", no_argument, NULL, 'h' },
-    { NULL, 0, NULL, 0 },
+    {"list-gpus", no_argument, NULL, 'L'},
+    {"query", no_argument, NULL, 'q'},
+    {"display", required_argument, NULL, 'd'},
+    {"query-gpu", required_argument, NULL, OPT_QUERY_GPU},
+    {"query-compute-apps", required_argument, NULL, OPT_QUERY_APPS},
+    {"format", required_argument, NULL, OPT_FORMAT},
+    {"help-query-gpu", no_argument, NULL, OPT_HELP_GPU},
+    {"help-query-compute-apps", no_argument, NULL, OPT_HELP_APPS},
+    {"id", required_argument, NULL, 'i'},
+    {"loop", required_argument, NULL, 'l'},
+    {"loop-ms", required_argument, NULL, OPT_MS},
+    {"gpu", required_argument, NULL, OPT_GPU},
+    {"host", no_argument, NULL, OPT_HOST},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
 };
 
 struct choice {
@@ -149,7 +159,8 @@ static int take_option(struct choice *o, int option)
         if (smi_displays_ok(optarg))
             return 0;
         printf("--display: '%s' is not a list of MEMORY, UTILIZATION, ECC, TEMPERATURE, POWER, CLOCK, "
-               "COMPUTE, PERFORMANCE, PIDS\n", optarg);
+               "COMPUTE, PERFORMANCE, PIDS\n",
+               optarg);
         return 3;
     case 'i':
         o->only = optarg;
@@ -192,7 +203,7 @@ static int take_option(struct choice *o, int option)
 int vgpu_cli_smi(int argc, char **argv)
 {
     char **given = vgpu_cli_alloc(((size_t)argc + 1) * sizeof(*given));
-    struct choice o = { 0 };
+    struct choice o = {0};
     int option, r;
 
     memcpy(given, argv, (size_t)argc * sizeof(*given)); /* getopt_long() reorders argv */
@@ -212,7 +223,7 @@ int vgpu_cli_smi(int argc, char **argv)
         return r;
     r = show(&o, true);
     while (!r && o.loop_ms) {
-        struct timespec t = { o.loop_ms / 1000, o.loop_ms % 1000 * 1000000 };
+        struct timespec t = {o.loop_ms / 1000, o.loop_ms % 1000 * 1000000};
 
         nanosleep(&t, NULL);
         r = show(&o, false);

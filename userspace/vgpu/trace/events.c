@@ -160,8 +160,7 @@ static size_t sum_up(const struct vgpu_cli_events *events, struct total *totals)
         const struct vgpu_cli_event *e = &events->list[i];
 
         if (e->type == VGPU_EVENT_CALL)
-            totals[calls++] =
-                (struct total){ e->call, 1, e->code != 0 && e->code != 600, e->us, e->us };
+            totals[calls++] = (struct total){e->call, 1, e->code != 0 && e->code != 600, e->us, e->us};
     }
     qsort(totals, calls, sizeof(*totals), by_name);
     for (size_t i = 0; i < calls; i++) {
@@ -205,8 +204,8 @@ static void print_reasons(const struct vgpu_cli_events *events, FILE *out)
 /* What the processes said at their ends; one that was killed says nothing. */
 static void print_ring(const struct vgpu_cli_events *events, FILE *out)
 {
-    static const char *const names[4] = { "records", "round_trips", "sleeps", "doorbells" };
-    long sum[4] = { 0 };
+    static const char *const names[4] = {"records", "round_trips", "sleeps", "doorbells"};
+    long sum[4] = {0};
     bool any = false;
 
     for (size_t i = 0; i < events->count; i++) {
@@ -220,8 +219,10 @@ static void print_ring(const struct vgpu_cli_events *events, FILE *out)
         }
     }
     if (any)
-        fprintf(out, "%ld records were sent to the worker, %ld replies were waited for (with %ld "
-                     "sleeps), %ld times the worker had to be woken up\n", sum[0], sum[1], sum[2], sum[3]);
+        fprintf(out,
+                "%ld records were sent to the worker, %ld replies were waited for (with %ld "
+                "sleeps), %ld times the worker had to be woken up\n",
+                sum[0], sum[1], sum[2], sum[3]);
 }
 
 void vgpu_cli_events_totals(const struct vgpu_cli_events *events, FILE *out)
@@ -233,8 +234,8 @@ void vgpu_cli_events_totals(const struct vgpu_cli_events *events, FILE *out)
 
     fprintf(out, "%-44s %9s %7s %12s %12s\n", "call", "count", "errors", "total us", "max us");
     for (size_t i = 0; i < n; i++) {
-        fprintf(out, "%-44s %9lu %7lu %12.1f %12.1f\n", totals[i].call, totals[i].count,
-                totals[i].errors, totals[i].us, totals[i].longest);
+        fprintf(out, "%-44s %9lu %7lu %12.1f %12.1f\n", totals[i].call, totals[i].count, totals[i].errors,
+                totals[i].us, totals[i].longest);
         count += totals[i].count;
         errors += totals[i].errors;
         us += totals[i].us;

@@ -7,17 +7,16 @@
 #include <stddef.h>
 #include <stdio.h>
 
-enum vgpu_cli_event_type { VGPU_EVENT_CALL, VGPU_EVENT_WHY, VGPU_EVENT_REFUSAL,
-                           VGPU_EVENT_RING };
+enum vgpu_cli_event_type { VGPU_EVENT_CALL, VGPU_EVENT_WHY, VGPU_EVENT_REFUSAL, VGPU_EVENT_RING };
 
 struct vgpu_cli_event {
     enum vgpu_cli_event_type type;
     int pid, tid;
-    int code;      /* calls: the result */
-    double us;     /* calls: how long it took */
-    char *call;    /* name */
-    char *text;    /* calls: arguments; others: the text */
-    char *result;  /* calls: the result's name */
+    int code;     /* calls: the result */
+    double us;    /* calls: how long it took */
+    char *call;   /* name */
+    char *text;   /* calls: arguments; others: the text */
+    char *result; /* calls: the result's name */
 };
 
 struct vgpu_cli_events {

@@ -50,15 +50,15 @@ static void help(void)
 
 enum { OPT_JSON = 1000, OPT_OUTPUT, OPT_TOTALS, OPT_RECORD, OPT_LIMIT, OPT_VM, OPT_GPU, OPT_HELP };
 static const struct option options[] = {
-    { "json", required_argument, NULL, OPT_JSON },
-    { "output", required_argument, NULL, OPT_OUTPUT },
-    { "totals", no_argument, NULL, OPT_TOTALS },
-    { "record", required_argument, NULL, OPT_RECORD },
-    { "limit", required_argument, NULL, OPT_LIMIT },
-    { "vm", no_argument, NULL, OPT_VM },
-    { "gpu", required_argument, NULL, OPT_GPU },
-    { "help", no_argument, NULL, OPT_HELP },
-    { NULL, 0, NULL, 0 },
+    {"json", required_argument, NULL, OPT_JSON},
+    {"output", required_argument, NULL, OPT_OUTPUT},
+    {"totals", no_argument, NULL, OPT_TOTALS},
+    {"record", required_argument, NULL, OPT_RECORD},
+    {"limit", required_argument, NULL, OPT_LIMIT},
+    {"vm", no_argument, NULL, OPT_VM},
+    {"gpu", required_argument, NULL, OPT_GPU},
+    {"help", no_argument, NULL, OPT_HELP},
+    {NULL, 0, NULL, 0},
 };
 
 bool vgpu_cli_gpu_is_here(void)
@@ -91,7 +91,7 @@ void vgpu_cli_way(struct vgpu_cli_list *argv, const char *gpu, bool vm, const ch
 
 int vgpu_cli_wait(pid_t pid, int signals)
 {
-    struct pollfd pfd = { .fd = signals, .events = POLLIN };
+    struct pollfd pfd = {.fd = signals, .events = POLLIN};
     struct signalfd_siginfo si;
     int status;
 
@@ -156,16 +156,17 @@ static bool recorded(const char *path)
 
     if (!f) {
         vgpu_cli_say("--record %s: nothing was recorded: no CUDA program used vgpu's library, or it "
-                     "said why not", path);
+                     "said why not",
+                     path);
         return false;
     }
-    whole = fseek(f, -(long)(sizeof(e) + sizeof(end)), SEEK_END) == 0 &&
-            fread(&e, sizeof(e), 1, f) == 1 && fread(&end, sizeof(end), 1, f) == 1 &&
-            e.type == VGP_EVENT_END;
+    whole = fseek(f, -(long)(sizeof(e) + sizeof(end)), SEEK_END) == 0 && fread(&e, sizeof(e), 1, f) == 1 &&
+            fread(&end, sizeof(end), 1, f) == 1 && e.type == VGP_EVENT_END;
     fclose(f);
     if (!whole)
         vgpu_cli_say("--record %s: the program was ended before it could finish its recording; "
-                     "`vgpu replay --partial` takes it", path);
+                     "`vgpu replay --partial` takes it",
+                     path);
     else if (end.reason == VGP_END_LIMIT)
         vgpu_cli_say("--record %s: the limit was reached after %llu calls: see --limit", path,
                      (unsigned long long)end.calls);
@@ -179,8 +180,8 @@ static int run(const struct choice *o, char **program)
     const char *temp = vgpu_cli_temp_dir();
     char *events_path = vgpu_cli_format("%s/trace.json", temp);
     char *text_path = o->output ? new_file("--output", o->output) : NULL;
-    struct vgpu_cli_list env = { 0 }, argv = { 0 };
-    struct vgpu_cli_spawn spawn = { .keep_fd = { -1, -1 }, .foreground = true };
+    struct vgpu_cli_list env = {0}, argv = {0};
+    struct vgpu_cli_spawn spawn = {.keep_fd = {-1, -1}, .foreground = true};
     struct vgpu_cli_events events;
     char *record_path = NULL;
     FILE *out = stderr;
@@ -237,7 +238,7 @@ static int run(const struct choice *o, char **program)
 
 int vgpu_cli_trace(int argc, char **argv)
 {
-    struct choice o = { 0 };
+    struct choice o = {0};
     int option;
 
     while ((option = getopt_long(argc, argv, "+", options, NULL)) != -1) {

@@ -77,7 +77,7 @@ static void queue(struct out *o, const void *data, size_t size)
 
 static void queue_frame(struct out *o, uint32_t type, const void *data, size_t size)
 {
-    struct vgpu_cli_frame f = { .length = (uint32_t)size, .type = type };
+    struct vgpu_cli_frame f = {.length = (uint32_t)size, .type = type};
 
     queue(o, &f, sizeof(f));
     if (size)
@@ -104,8 +104,7 @@ enum vgpu_cli_hello vgpu_cli_wait_hello(struct vgpu_cli_vm *vm, int timeout_ms, 
     int64_t end = vgpu_cli_now_ms() + timeout_ms;
 
     for (;;) {
-        struct pollfd fds[] = { { .fd = vm->channel, .events = POLLIN },
-                                { .fd = vm->signals, .events = POLLIN } };
+        struct pollfd fds[] = {{.fd = vm->channel, .events = POLLIN}, {.fd = vm->signals, .events = POLLIN}};
         struct signalfd_siginfo si;
         int64_t left = end - vgpu_cli_now_ms();
         ssize_t n;
@@ -148,9 +147,9 @@ static void queue_request(struct relay *r)
         .argc = (uint32_t)vm->args.count,
         .envc = (uint32_t)vm->env.count,
     };
-    const struct vgpu_cli_list *lists[] = { &vm->shares, &vm->args, &vm->env };
+    const struct vgpu_cli_list *lists[] = {&vm->shares, &vm->args, &vm->env};
     const char *driver = strcmp(vm->gpu, "none") == 0 ? "" : vgpu_cli_path(VGPU_PART_DRIVER);
-    struct out body = { 0 };
+    struct out body = {0};
     struct winsize ws;
 
     if (vm->tty && ioctl(0, TIOCGWINSZ, &ws) == 0) {
@@ -178,7 +177,7 @@ static void write_fully(int fd, const char *data, size_t size)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno == EAGAIN) {
-            struct pollfd pfd = { .fd = fd, .events = POLLOUT };
+            struct pollfd pfd = {.fd = fd, .events = POLLOUT};
 
             poll(&pfd, 1, -1);
             continue;
@@ -271,7 +270,7 @@ static bool handle_signals(struct relay *r)
             return true;
         case SIGWINCH:
             if (r->vm->tty && ioctl(0, TIOCGWINSZ, &ws) == 0) {
-                uint16_t size[2] = { ws.ws_row, ws.ws_col };
+                uint16_t size[2] = {ws.ws_row, ws.ws_col};
 
                 queue_frame(&r->out, VGPU_FRAME_WINSIZE, size, sizeof(size));
             }
@@ -328,10 +327,10 @@ int vgpu_cli_relay(struct vgpu_cli_vm *vm)
     while (!r.done) {
         bool sending = r.out.off < r.out.len;
         struct pollfd fds[] = {
-            { .fd = vm->channel, .events = sending ? POLLIN | POLLOUT : POLLIN },
-            { .fd = vm->signals, .events = POLLIN },
+            {.fd = vm->channel, .events = sending ? POLLIN | POLLOUT : POLLIN},
+            {.fd = vm->signals, .events = POLLIN},
             /* No more input than the guest takes. */
-            { .fd = r.input_open && !sending ? 0 : -1, .events = POLLIN },
+            {.fd = r.input_open && !sending ? 0 : -1, .events = POLLIN},
         };
         int64_t left = end - vgpu_cli_now_ms();
 

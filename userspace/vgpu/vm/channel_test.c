@@ -26,7 +26,7 @@ struct bytes {
 
 static void put(struct bytes *b, uint32_t type, const void *data, uint32_t length, size_t really)
 {
-    struct vgpu_cli_frame f = { .length = length, .type = type };
+    struct vgpu_cli_frame f = {.length = length, .type = type};
 
     memcpy(b->data + b->len, &f, sizeof(f));
     b->len += sizeof(f);
@@ -49,7 +49,7 @@ static int relay_on(const struct bytes *said, char *out, size_t out_size)
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        static struct vgpu_cli_vm vm = { .gpu = "none", .cwd = "/", .console = "/dev/null" };
+        static struct vgpu_cli_vm vm = {.gpu = "none", .cwd = "/", .console = "/dev/null"};
 
         alarm(10);
         close(pair[1]);
@@ -78,8 +78,8 @@ static int relay_on(const struct bytes *said, char *out, size_t out_size)
 
 static int end_with(uint32_t kind, uint32_t value)
 {
-    struct vgpu_cli_exit e = { .kind = kind, .value = value };
-    struct bytes b = { .len = 0 };
+    struct vgpu_cli_exit e = {.kind = kind, .value = value};
+    struct bytes b = {.len = 0};
     char out[64];
 
     put(&b, VGPU_FRAME_EXIT, &e, sizeof(e), sizeof(e));
@@ -101,8 +101,8 @@ static void test_ends(void **state)
 
 static void test_output(void **state)
 {
-    struct vgpu_cli_exit e = { .kind = VGPU_EXIT_STATUS, .value = 3 };
-    struct bytes b = { .len = 0 };
+    struct vgpu_cli_exit e = {.kind = VGPU_EXIT_STATUS, .value = 3};
+    struct bytes b = {.len = 0};
     char out[64];
 
     (void)state;
@@ -119,7 +119,7 @@ static void test_output(void **state)
 /* Lengths at the limit and one above it. */
 static void test_length_limit(void **state)
 {
-    struct vgpu_cli_exit e = { .kind = VGPU_EXIT_STATUS, .value = 0 };
+    struct vgpu_cli_exit e = {.kind = VGPU_EXIT_STATUS, .value = 0};
     static char data[VGPU_CHANNEL_DATA_MAX + 1];
     static struct bytes b;
     char out[64];
@@ -140,7 +140,7 @@ static void test_length_limit(void **state)
 
 static void test_malformed(void **state)
 {
-    struct bytes b = { .len = 0 };
+    struct bytes b = {.len = 0};
     char out[64];
 
     (void)state;
@@ -192,10 +192,10 @@ static int hello_on(const void *data, size_t len, bool close_it)
 
 static void test_hello(void **state)
 {
-    uint32_t good[] = { 4, VGPU_FRAME_HELLO, VGPU_CHANNEL_VERSION };
-    uint32_t version[] = { 4, VGPU_FRAME_HELLO, VGPU_CHANNEL_VERSION + 1 };
-    uint32_t type[] = { 4, VGPU_FRAME_STDOUT, VGPU_CHANNEL_VERSION };
-    uint32_t length[] = { 8, VGPU_FRAME_HELLO, VGPU_CHANNEL_VERSION };
+    uint32_t good[] = {4, VGPU_FRAME_HELLO, VGPU_CHANNEL_VERSION};
+    uint32_t version[] = {4, VGPU_FRAME_HELLO, VGPU_CHANNEL_VERSION + 1};
+    uint32_t type[] = {4, VGPU_FRAME_STDOUT, VGPU_CHANNEL_VERSION};
+    uint32_t length[] = {8, VGPU_FRAME_HELLO, VGPU_CHANNEL_VERSION};
 
     (void)state;
     assert_int_equal(hello_on(good, sizeof(good), false), VGPU_HELLO_OK);
@@ -209,9 +209,8 @@ static void test_hello(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ends),      cmocka_unit_test(test_output),
-        cmocka_unit_test(test_length_limit), cmocka_unit_test(test_malformed),
-        cmocka_unit_test(test_hello),
+        cmocka_unit_test(test_ends),      cmocka_unit_test(test_output), cmocka_unit_test(test_length_limit),
+        cmocka_unit_test(test_malformed), cmocka_unit_test(test_hello),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
 

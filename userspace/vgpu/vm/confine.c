@@ -35,15 +35,15 @@
 #define LOAD(at) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (at))
 
 /* Calls whose argument `a` is the mode of a file: not with a set-id bit. Four instructions. */
-#define NO_SET_ID(nr, a)                                                                           \
-    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (nr), 0, 4), LOAD(ARG(a)),                                 \
+#define NO_SET_ID(nr, a) \
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (nr), 0, 4), LOAD(ARG(a)), \
         BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, SET_ID, 0, 1), DENY(EPERM), ALLOW
 
 /* The same for those that have a mode only when flags (argument `f`) say that a file is made. */
-#define NO_SET_ID_IF_NEW(nr, f, a)                                                                 \
-    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (nr), 0, 6), LOAD(ARG(f)),                                 \
-        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_CREAT | (O_TMPFILE & ~O_DIRECTORY), 0, 3),          \
-        LOAD(ARG(a)), BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, SET_ID, 0, 1), DENY(EPERM), ALLOW
+#define NO_SET_ID_IF_NEW(nr, f, a) \
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (nr), 0, 6), LOAD(ARG(f)), \
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_CREAT | (O_TMPFILE & ~O_DIRECTORY), 0, 3), LOAD(ARG(a)), \
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, SET_ID, 0, 1), DENY(EPERM), ALLOW
 
 /*
  * No file gets a set-id bit: one that a guest wrote to a shared folder would give the user's rights to
@@ -75,7 +75,7 @@ static int forbid_set_id(void)
         DENY(ENOSYS),
         ALLOW,
     };
-    struct sock_fprog prog = { .len = sizeof(code) / sizeof(code[0]), .filter = code };
+    struct sock_fprog prog = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
 
     return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog, 0, 0);
 #else
@@ -103,9 +103,8 @@ static bool own_mounts(void)
     snprintf(gid, sizeof(gid), "%u %u 1\n", (unsigned)getegid(), (unsigned)getegid());
     if (unshare(CLONE_NEWNS) == 0)
         return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
-    return unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 &&
-           write_file("/proc/self/setgroups", "deny") && write_file("/proc/self/uid_map", uid) &&
-           write_file("/proc/self/gid_map", gid) &&
+    return unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 && write_file("/proc/self/setgroups", "deny") &&
+           write_file("/proc/self/uid_map", uid) && write_file("/proc/self/gid_map", gid) &&
            mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
 }
 
@@ -115,7 +114,7 @@ static bool own_mounts(void)
  */
 static bool tree_without_proc(const char *at)
 {
-    static const char *const hidden[] = { "proc", "sys", "dev", "run" };
+    static const char *const hidden[] = {"proc", "sys", "dev", "run"};
 
     if (!own_mounts() || mount("/", at, NULL, MS_BIND | MS_REC, NULL))
         return false;
@@ -137,8 +136,10 @@ void vgpu_cli_confine(void *arg)
     struct vgpu_cli_confine *c = arg;
 
     if (!tree_without_proc(c->root)) {
-        dprintf(c->say, "vgpu: warning: the guest can read /proc and /sys of the host: no mount namespace "
-                "(%s)\n", strerror(errno));
+        dprintf(c->say,
+                "vgpu: warning: the guest can read /proc and /sys of the host: no mount namespace "
+                "(%s)\n",
+                strerror(errno));
         *c->option = c->fallback;
     }
     /* Neither file capabilities nor device nodes in a shared folder; no effect for ordinary users. */
@@ -151,8 +152,8 @@ void vgpu_cli_confine(void *arg)
 
 bool vgpu_cli_qemu_has_sandbox(const char *qemu)
 {
-    char *argv[] = { (char *)(uintptr_t)qemu, (char *)"-sandbox", (char *)"on", (char *)"-version", NULL };
-    struct vgpu_cli_spawn spawn = { .argv = argv, .log = "/dev/null", .keep_fd = { -1, -1 } };
+    char *argv[] = {(char *)(uintptr_t)qemu, (char *)"-sandbox", (char *)"on", (char *)"-version", NULL};
+    struct vgpu_cli_spawn spawn = {.argv = argv, .log = "/dev/null", .keep_fd = {-1, -1}};
     pid_t pid = vgpu_cli_spawn(&spawn);
     int status = -1;
 

@@ -78,7 +78,7 @@ static bool read_all(int fd, void *data, size_t size)
 
 static void send_frame(uint32_t type, const void *data, size_t size)
 {
-    struct vgpu_cli_frame f = { .length = (uint32_t)size, .type = type };
+    struct vgpu_cli_frame f = {.length = (uint32_t)size, .type = type};
     char buf[sizeof(f) + 512];
 
     /* Small frames in one write: each write is one trip through the emulated device. */
@@ -110,7 +110,7 @@ __attribute__((format(printf, 1, 2))) static void note(const char *fmt, ...)
 /* Reports how it ended and stops the machine. The host may switch it off as soon as it has read it. */
 static void __attribute__((noreturn)) finish(uint32_t kind, uint32_t value)
 {
-    struct vgpu_cli_exit e = { .kind = kind, .value = value };
+    struct vgpu_cli_exit e = {.kind = kind, .value = value};
 
     kill(-1, SIGKILL);
     /* Unmounting writes back what the page cache of the shared directories still holds. */
@@ -129,8 +129,8 @@ static void __attribute__((noreturn)) finish(uint32_t kind, uint32_t value)
         pause();
 }
 
-static void must_mount(const char *source, const char *target, const char *type,
-                       unsigned long flags, const char *options)
+static void must_mount(const char *source, const char *target, const char *type, unsigned long flags,
+                       const char *options)
 {
     if (mount(source, target, type, flags, options) == 0)
         return;
@@ -229,16 +229,16 @@ static void read_request(void)
     struct vgpu_cli_frame f;
     char *data, *p, *end;
 
-    if (!read_all(channel, &f, sizeof(f)) || f.type != VGPU_FRAME_RUN ||
-        f.length < sizeof(run) || f.length > VGPU_CHANNEL_FRAME_MAX)
+    if (!read_all(channel, &f, sizeof(f)) || f.type != VGPU_FRAME_RUN || f.length < sizeof(run) ||
+        f.length > VGPU_CHANNEL_FRAME_MAX)
         finish(VGPU_EXIT_INIT, EPROTO);
     data = malloc((size_t)f.length + 1);
     if (!data || !read_all(channel, data, f.length))
         finish(VGPU_EXIT_INIT, ENOMEM);
     data[f.length] = 0;
     memcpy(&run, data, sizeof(run));
-    if (run.version != VGPU_CHANNEL_VERSION || run.argc == 0 || run.argc > f.length ||
-        run.envc > f.length || run.shares > 64) {
+    if (run.version != VGPU_CHANNEL_VERSION || run.argc == 0 || run.argc > f.length || run.envc > f.length ||
+        run.shares > 64) {
         run.shares = 0;
         note("the initramfs does not fit this vgpu command: build both again");
         finish(VGPU_EXIT_INIT, EPROTO);
@@ -261,8 +261,7 @@ static void mount_root(void)
     must_mount("tmpfs", "/rw", "tmpfs", 0, "mode=755");
     mkdir("/rw/upper", 0755);
     mkdir("/rw/work", 0755);
-    must_mount("overlay", ROOT, "overlay", 0,
-               "lowerdir=/lower,upperdir=/rw/upper,workdir=/rw/work");
+    must_mount("overlay", ROOT, "overlay", 0, "lowerdir=/lower,upperdir=/rw/upper,workdir=/rw/work");
     must_mount("/dev", ROOT "/dev", NULL, MS_MOVE, NULL);
     must_mount("proc", ROOT "/proc", "proc", 0, NULL);
     must_mount("sysfs", ROOT "/sys", "sysfs", 0, NULL);
@@ -325,7 +324,7 @@ static void load_driver(void)
 /* Names the machine and brings the loopback interface up, as every installed system does. */
 static void small_things(void)
 {
-    struct ifreq ifr = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
+    struct ifreq ifr = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
     int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
     if (sethostname("vgpu-guest", 10) != 0 || s < 0 || ioctl(s, SIOCSIFFLAGS, &ifr) != 0)
@@ -336,7 +335,7 @@ static void small_things(void)
 
 struct program {
     pid_t pid;
-    int in, out, err; /* our ends; -1 = closed. With a terminal: in == out, err = -1 */
+    int in, out, err;                    /* our ends; -1 = closed. With a terminal: in == out, err = -1 */
     char pending[VGPU_CHANNEL_DATA_MAX]; /* input that the program has not taken yet */
     size_t pending_len, pending_off;
     bool eof; /* close `in` once pending is written */
@@ -345,7 +344,7 @@ struct program {
 /* In the child: becomes the program. Reports a failure of exec as errno over `report`. */
 static void __attribute__((noreturn)) become_program(int report)
 {
-    struct rlimit memlock = { RLIM_INFINITY, RLIM_INFINITY };
+    struct rlimit memlock = {RLIM_INFINITY, RLIM_INFINITY};
     sigset_t none;
     int err;
 
@@ -364,7 +363,7 @@ static void __attribute__((noreturn)) become_program(int report)
 
 static int open_terminal(int *slave)
 {
-    struct winsize ws = { .ws_row = run.rows, .ws_col = run.columns };
+    struct winsize ws = {.ws_row = run.rows, .ws_col = run.columns};
     int unlocked = 0, n = 0, fd = open(ROOT "/dev/pts/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
     char path[64];
 
@@ -487,8 +486,8 @@ static void host_frame(struct program *p)
         kill(-p->pid, (int)value);
         break;
     case VGPU_FRAME_WINSIZE: {
-        struct winsize ws = { .ws_row = (unsigned short)(value & 0xffff),
-                              .ws_col = (unsigned short)(value >> 16) };
+        struct winsize ws = {.ws_row = (unsigned short)(value & 0xffff),
+                             .ws_col = (unsigned short)(value >> 16)};
 
         if (run.flags & VGPU_RUN_TTY)
             ioctl(p->in, TIOCSWINSZ, &ws);
@@ -508,11 +507,11 @@ static int relay(struct program *p, int signals)
         /* While input waits for the program, no further frame is taken: the host's side fills up. */
         short out_events = p->pending_len && p->in == p->out ? POLLIN | POLLOUT : POLLIN;
         struct pollfd fds[] = {
-            { .fd = p->pending_len ? -1 : channel, .events = POLLIN },
-            { .fd = p->out, .events = out_events },
-            { .fd = p->err, .events = POLLIN },
-            { .fd = signals, .events = POLLIN },
-            { .fd = p->pending_len && p->in != p->out ? p->in : -1, .events = POLLOUT },
+            {.fd = p->pending_len ? -1 : channel, .events = POLLIN},
+            {.fd = p->out, .events = out_events},
+            {.fd = p->err, .events = POLLIN},
+            {.fd = signals, .events = POLLIN},
+            {.fd = p->pending_len && p->in != p->out ? p->in : -1, .events = POLLOUT},
         };
         struct signalfd_siginfo si;
         int n = poll(fds, 5, ended ? 0 : -1);
@@ -546,7 +545,7 @@ static int relay(struct program *p, int signals)
 
 int main(void)
 {
-    static struct program p = { .in = -1, .out = -1, .err = -1 };
+    static struct program p = {.in = -1, .out = -1, .err = -1};
     uint32_t version = VGPU_CHANNEL_VERSION;
     sigset_t chld;
     int signals, status;

@@ -27,8 +27,8 @@ static char *escape(const char *text)
 
 static char *share_option(const char *tag, const char *path, bool readonly)
 {
-    return vgpu_cli_format("local,id=%s,path=%s,security_model=none,multidevs=remap%s", tag,
-                           escape(path), readonly ? ",readonly=on" : "");
+    return vgpu_cli_format("local,id=%s,path=%s,security_model=none,multidevs=remap%s", tag, escape(path),
+                           readonly ? ",readonly=on" : "");
 }
 
 /* security_model=none: files in shared folders are the user's, as a program on the host would leave them;
@@ -77,9 +77,9 @@ static void machine_options(struct vgpu_cli_list *a, const struct vgpu_cli_vm *v
 
 void vgpu_cli_qemu_start(struct vgpu_cli_vm *vm, enum vgpu_cli_accel accel)
 {
-    struct vgpu_cli_list a = { 0 };
-    struct vgpu_cli_spawn spawn = { .log = vm->qemu_log, .keep_fd = { -1, -1 } };
-    struct vgpu_cli_confine confine = { .say = fcntl(2, F_DUPFD_CLOEXEC, 10) };
+    struct vgpu_cli_list a = {0};
+    struct vgpu_cli_spawn spawn = {.log = vm->qemu_log, .keep_fd = {-1, -1}};
+    struct vgpu_cli_confine confine = {.say = fcntl(2, F_DUPFD_CLOEXEC, 10)};
     size_t root_at;
     int pair[2];
 
@@ -163,7 +163,7 @@ static char *verdict_file(bool make)
 static char *verdict_key(void)
 {
     char boot_id[64] = "?";
-    struct stat st = { 0 };
+    struct stat st = {0};
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
 
     if (f) {

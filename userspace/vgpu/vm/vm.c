@@ -34,58 +34,70 @@ static void help(bool shell)
                "it. The guest sees this machine's files read-only, under an overlay that is thrown\n"
                "away; the working directory (and --share) are writable, and what is written there\n"
                "stays. Standard input, output, error and the exit status are passed on.\n");
-    printf("\n"
-           "  --gpu soft|nvidia|auto  which GPU executes: the software GPU, the physical one, or\n"
-           "                          the physical one where the host has one (default " VGPU_CLI_GPU
-           ");\n"
-           "                          none: a machine without the device\n"
-           "  --accel auto|kvm|tcg    how the guest's CPU runs: KVM, emulated, or KVM where it\n"
-           "                          works, found out by trying (default auto)\n"
-           "  --memory MB             guest memory (default " VGPU_CLI_STRING(VGPU_CLI_MEMORY_MB) ")\n"
-           "  --cpus N                guest processors (default " VGPU_CLI_STRING(VGPU_CLI_CPUS) ")\n"
-           "  --share DIR             a further directory that the guest may write to; may be\n"
-           "                          given several times\n"
-           "  --env NAME=VALUE        sets a variable for the program, beside your own ones\n"
-           "  --trace[=FILE]          every CUDA call with its result, to standard error or FILE;\n"
-           "                          --trace=refusals: only calls that failed, and why\n"
-           "  --timeout SECONDS       ends everything after that time, with status 124\n"
-           "  --keep-log FILE         the guest's whole kernel log\n"
-           "  --verbose               show how QEMU is started and what it and the guest's kernel say\n"
-           "  --help                  this text\n");
+    printf(
+        "\n"
+        "  --gpu soft|nvidia|auto  which GPU executes: the software GPU, the physical one, or\n"
+        "                          the physical one where the host has one (default " VGPU_CLI_GPU ");\n"
+        "                          none: a machine without the device\n"
+        "  --accel auto|kvm|tcg    how the guest's CPU runs: KVM, emulated, or KVM where it\n"
+        "                          works, found out by trying (default auto)\n"
+        "  --memory MB             guest memory (default " VGPU_CLI_STRING(
+            VGPU_CLI_MEMORY_MB) ")\n"
+                                "  --cpus N                guest processors (default " VGPU_CLI_STRING(
+                                    VGPU_CLI_CPUS) ")\n"
+                                                   "  --share DIR             a further directory that the guest may write to; may be\n"
+                                                   "                          given several times\n"
+                                                   "  --env NAME=VALUE        sets a variable for the program, beside your own ones\n"
+                                                   "  --trace[=FILE]          every CUDA call with its result, to standard error or FILE;\n"
+                                                   "                          --trace=refusals: only calls that failed, and why\n"
+                                                   "  --timeout SECONDS       ends everything after that time, with status 124\n"
+                                                   "  --keep-log FILE         the guest's whole kernel log\n"
+                                                   "  --verbose               show how QEMU is started and what it and the guest's kernel say\n"
+                                                   "  --help                  this text\n");
     vgpu_cli_help_paths();
 }
 
 enum {
-    OPT_GPU = 1000, OPT_ACCEL, OPT_MEMORY, OPT_CPUS, OPT_SHARE, OPT_ENV, OPT_TRACE, OPT_TIMEOUT,
-    OPT_KEEP_LOG, OPT_VERBOSE, OPT_HELP, OPT_PART /* + enum vgpu_cli_part */
+    OPT_GPU = 1000,
+    OPT_ACCEL,
+    OPT_MEMORY,
+    OPT_CPUS,
+    OPT_SHARE,
+    OPT_ENV,
+    OPT_TRACE,
+    OPT_TIMEOUT,
+    OPT_KEEP_LOG,
+    OPT_VERBOSE,
+    OPT_HELP,
+    OPT_PART /* + enum vgpu_cli_part */
 };
 
 static struct option options[] = {
-    { "gpu", required_argument, NULL, OPT_GPU },
-    { "accel", required_argument, NULL, OPT_ACCEL },
-    { "memory", required_argument, NULL, OPT_MEMORY },
-    { "cpus", required_argument, NULL, OPT_CPUS },
-    { "share", required_argument, NULL, OPT_SHARE },
-    { "env", required_argument, NULL, OPT_ENV },
-    { "trace", optional_argument, NULL, OPT_TRACE },
-    { "timeout", required_argument, NULL, OPT_TIMEOUT },
-    { "keep-log", required_argument, NULL, OPT_KEEP_LOG },
-    { "verbose", no_argument, NULL, OPT_VERBOSE },
-    { "help", no_argument, NULL, OPT_HELP },
-    { "backend", required_argument, NULL, OPT_PART + VGPU_PART_BACKEND },
-    { "libcuda", required_argument, NULL, OPT_PART + VGPU_PART_LIBCUDA },
-    { "nvml", required_argument, NULL, OPT_PART + VGPU_PART_NVML },
-    { "qemu", required_argument, NULL, OPT_PART + VGPU_PART_QEMU },
-    { "kernel", required_argument, NULL, OPT_PART + VGPU_PART_KERNEL },
-    { "initrd", required_argument, NULL, OPT_PART + VGPU_PART_INITRD },
-    { "driver", required_argument, NULL, OPT_PART + VGPU_PART_DRIVER },
-    { NULL, 0, NULL, 0 },
+    {"gpu", required_argument, NULL, OPT_GPU},
+    {"accel", required_argument, NULL, OPT_ACCEL},
+    {"memory", required_argument, NULL, OPT_MEMORY},
+    {"cpus", required_argument, NULL, OPT_CPUS},
+    {"share", required_argument, NULL, OPT_SHARE},
+    {"env", required_argument, NULL, OPT_ENV},
+    {"trace", optional_argument, NULL, OPT_TRACE},
+    {"timeout", required_argument, NULL, OPT_TIMEOUT},
+    {"keep-log", required_argument, NULL, OPT_KEEP_LOG},
+    {"verbose", no_argument, NULL, OPT_VERBOSE},
+    {"help", no_argument, NULL, OPT_HELP},
+    {"backend", required_argument, NULL, OPT_PART + VGPU_PART_BACKEND},
+    {"libcuda", required_argument, NULL, OPT_PART + VGPU_PART_LIBCUDA},
+    {"nvml", required_argument, NULL, OPT_PART + VGPU_PART_NVML},
+    {"qemu", required_argument, NULL, OPT_PART + VGPU_PART_QEMU},
+    {"kernel", required_argument, NULL, OPT_PART + VGPU_PART_KERNEL},
+    {"initrd", required_argument, NULL, OPT_PART + VGPU_PART_INITRD},
+    {"driver", required_argument, NULL, OPT_PART + VGPU_PART_DRIVER},
+    {NULL, 0, NULL, 0},
 };
 
 /* Adds a writable directory. The guest has its own /dev, /proc, /sys and /run. */
 static void add_share(struct vgpu_cli_vm *vm, const char *dir)
 {
-    static const char *const own[] = { "/dev", "/proc", "/sys", "/run" };
+    static const char *const own[] = {"/dev", "/proc", "/sys", "/run"};
     char *real = realpath(dir, NULL);
 
     if (!real || access(real, X_OK) != 0)
@@ -166,11 +178,12 @@ static void parse_option(struct vgpu_cli_vm *vm, int option, const char **trace)
     }
 }
 
-static void __attribute__((noreturn)) boot_failed(struct vgpu_cli_vm *vm, enum vgpu_cli_hello how,
-                                                  const char *accel)
+static void __attribute__((noreturn))
+boot_failed(struct vgpu_cli_vm *vm, enum vgpu_cli_hello how, const char *accel)
 {
     vgpu_cli_say(how == VGPU_HELLO_DEAD ? "QEMU ended before the guest was up (%s):"
-                                        : "the guest did not come up in time (%s):", accel);
+                                        : "the guest did not come up in time (%s):",
+                 accel);
     vgpu_cli_stop(&vm->qemu, 500);
     if (vm->qemu_log)
         vgpu_cli_show_tail(vm->qemu_log, 10);
@@ -257,7 +270,7 @@ static void prepare(struct vgpu_cli_vm *vm, const char *trace)
         vgpu_cli_soft_env(&vm->env, vm->gpu, vm->args.items[0]);
     }
     vm->signals = vgpu_cli_signals();
-    vm->console = vm->keep_log ? vgpu_cli_format("%s", vm->keep_log)
+    vm->console = vm->keep_log       ? vgpu_cli_format("%s", vm->keep_log)
                   : vgpu_cli_verbose ? vgpu_cli_format("/dev/stderr")
                                      : vgpu_cli_format("%s/console.log", vgpu_cli_temp_dir());
     vm->qemu_log = vgpu_cli_verbose ? NULL : vgpu_cli_format("%s/qemu.log", vgpu_cli_temp_dir());
@@ -265,10 +278,8 @@ static void prepare(struct vgpu_cli_vm *vm, const char *trace)
 
 static int vm_run(int argc, char **argv, bool shell)
 {
-    static struct vgpu_cli_vm vm = { .gpu = VGPU_CLI_GPU,
-                                     .memory_mb = VGPU_CLI_MEMORY_MB,
-                                     .cpus = VGPU_CLI_CPUS,
-                                     .channel = -1 };
+    static struct vgpu_cli_vm vm = {
+        .gpu = VGPU_CLI_GPU, .memory_mb = VGPU_CLI_MEMORY_MB, .cpus = VGPU_CLI_CPUS, .channel = -1};
     enum vgpu_cli_hello how;
     const char *trace = NULL;
     int option, status;

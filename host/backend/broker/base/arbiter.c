@@ -82,7 +82,8 @@ const char *brk_arbiter_open(const char *path)
     if (p == MAP_FAILED)
         return strerror(errno);
     table = p;
-    if (!__atomic_compare_exchange_n(&table->magic, &none, MAGIC, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST) &&
+    if (!__atomic_compare_exchange_n(&table->magic, &none, MAGIC, false, __ATOMIC_SEQ_CST,
+                                     __ATOMIC_SEQ_CST) &&
         none != MAGIC)
         return "it holds something else";
     return take_row() ? NULL : "255 brokers use it already";

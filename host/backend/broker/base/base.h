@@ -58,10 +58,10 @@ enum brk_memory {
 struct brk_options {
     const char *vhost_user; /* path, NULL = none */
     const char *listen;
-    int listen_fd;          /* -1 = none */
-    int vhost_fd;           /* SOCK_STREAM; -1 = none */
-    bool vhost_connected;   /* vhost_fd is QEMU's connection, not a listening socket */
-    int ready_fd;           /* -1 = none */
+    int listen_fd;        /* -1 = none */
+    int vhost_fd;         /* SOCK_STREAM; -1 = none */
+    bool vhost_connected; /* vhost_fd is QEMU's connection, not a listening socket */
+    int ready_fd;         /* -1 = none */
     enum brk_gpu gpu;
     char provider[4096];
     char worker[4096];
@@ -69,27 +69,27 @@ struct brk_options {
     uint32_t max_clients;
     uint64_t window_size;
     unsigned pool;
-    unsigned long_call_ms;      /* a question may wait for a call of the provider, at most */
-    unsigned start_rate;        /* workers a second, 0 = no limit */
-    uint64_t blob_quota;        /* bytes of all clients, 0 = no limit */
-    struct vgb_limits limits;   /* of each client */
-    uint32_t weight, cap;       /* of this VM among those of the host; cap in percent, 0: none */
+    unsigned long_call_ms;              /* a question may wait for a call of the provider, at most */
+    unsigned start_rate;                /* workers a second, 0 = no limit */
+    uint64_t blob_quota;                /* bytes of all clients, 0 = no limit */
+    struct vgb_limits limits;           /* of each client */
+    uint32_t weight, cap;               /* of this VM among those of the host; cap in percent, 0: none */
     uint32_t client_weight, client_cap; /* of each client in this VM */
-    enum brk_memory memory;     /* what vram_quota means to the other VMs */
-    unsigned memory_wait_ms;    /* who asks when nothing is left waits so long */
-    uint64_t gpu_memory;        /* of the devices, as the first worker says */
-    bool pace;                  /* shares are enforced, be they equal */
-    const char *arbiter;        /* file that the brokers of the host share, NULL: none */
-    const char *control;        /* path of the control socket, NULL: none */
-    unsigned minor; /* workers speak version 1.minor of the protocol */
+    enum brk_memory memory;             /* what vram_quota means to the other VMs */
+    unsigned memory_wait_ms;            /* who asks when nothing is left waits so long */
+    uint64_t gpu_memory;                /* of the devices, as the first worker says */
+    bool pace;                          /* shares are enforced, be they equal */
+    const char *arbiter;                /* file that the brokers of the host share, NULL: none */
+    const char *control;                /* path of the control socket, NULL: none */
+    unsigned minor;                     /* workers speak version 1.minor of the protocol */
     const char *log;
     enum vgb_log_level log_level;
     const char *sandbox; /* mode of the workers: enforce, log, off */
     bool allow_hmm;
-    const char *cgroup;     /* "off", a folder, or NULL: where it is delegated */
-    uint64_t cgroup_memory; /* bytes, 0 = no limit */
-    uint64_t cgroup_pids;   /* 0: what the clients' threads add up to */
-    const char *shm; /* folder, NULL: none */
+    const char *cgroup;        /* "off", a folder, or NULL: where it is delegated */
+    uint64_t cgroup_memory;    /* bytes, 0 = no limit */
+    uint64_t cgroup_pids;      /* 0: what the clients' threads add up to */
+    const char *shm;           /* folder, NULL: none */
     uint64_t jit_cache;        /* bytes of compiled code that the provider may keep, 0: none */
     const char *jit_cache_dir; /* where it stays, NULL: gone with this process */
     int cache_fd;              /* the folder of it, -1: none */
@@ -106,7 +106,7 @@ extern struct brk_options brk_opt;
 struct brk_quota_pool {
     uint64_t limit; /* 0 = none */
     uint64_t used;
-    bool adjusted;  /* set while running: what QEMU's properties say no longer counts */
+    bool adjusted; /* set while running: what QEMU's properties say no longer counts */
 };
 /* Changes one holder's share from `from` to `to`; false: over the limit, nothing changed. */
 bool brk_quota_move(struct brk_quota_pool *q, uint64_t from, uint64_t to);
@@ -129,23 +129,23 @@ uint64_t brk_bucket_take(struct brk_bucket *b, uint64_t now_ns);
 
 #define BRK_WEIGHT_DEFAULT 100u
 #define BRK_WEIGHT_MAX 1000u
-#define BRK_FAIR_NONE UINT64_MAX          /* nobody wants any */
-#define BRK_FAIR_CALM 3u                  /* windows in which one wants little, until it wants none */
-#define BRK_FAIR_SLACK_NS 4000000u        /* lead, in own processor time, that is let pass */
+#define BRK_FAIR_NONE UINT64_MAX   /* nobody wants any */
+#define BRK_FAIR_CALM 3u           /* windows in which one wants little, until it wants none */
+#define BRK_FAIR_SLACK_NS 4000000u /* lead, in own processor time, that is let pass */
 
 /* One that has a share: a client among those of its VM, or a VM among those of the host. */
 struct brk_fair {
-    uint32_t weight;   /* 1 to BRK_WEIGHT_MAX */
-    uint32_t cap;      /* percent, 0: none */
-    uint64_t used_ns;  /* processor time, the latest reading */
-    uint64_t vtime;    /* what it used, divided by its weight */
+    uint32_t weight;    /* 1 to BRK_WEIGHT_MAX */
+    uint32_t cap;       /* percent, 0: none */
+    uint64_t used_ns;   /* processor time, the latest reading */
+    uint64_t vtime;     /* what it used, divided by its weight */
     uint64_t window_ns; /* used in this window */
-    int64_t credit_ns; /* of the cap */
-    unsigned calm;     /* windows since it did */
-    bool wants;        /* it uses what it can get */
-    bool ahead, over;  /* of its weight; of its cap */
-    bool held;         /* either: it shall not run */
-    bool was_held;     /* in this window */
+    int64_t credit_ns;  /* of the cap */
+    unsigned calm;      /* windows since it did */
+    bool wants;         /* it uses what it can get */
+    bool ahead, over;   /* of its weight; of its cap */
+    bool held;          /* either: it shall not run */
+    bool was_held;      /* in this window */
 };
 /* Its processor time is used_ns now; returns what it used since the last time. */
 uint64_t brk_fair_charge(struct brk_fair *f, uint64_t used_ns);
@@ -179,18 +179,29 @@ void brk_arbiter_close(void);
 /* ---- limits.c: the limits that have a name, an option and a value that can be changed ---- */
 
 enum brk_limit_id {
-    BRK_L_VRAM, BRK_L_PIN, BRK_L_BLOBS, BRK_L_CLIENTS, BRK_L_RATE,
+    BRK_L_VRAM,
+    BRK_L_PIN,
+    BRK_L_BLOBS,
+    BRK_L_CLIENTS,
+    BRK_L_RATE,
     /* of each client; kept by its worker */
-    BRK_L_MEMORY, BRK_L_THREADS, BRK_L_STREAMS, BRK_L_HANDLES, BRK_L_PRINTF,
+    BRK_L_MEMORY,
+    BRK_L_THREADS,
+    BRK_L_STREAMS,
+    BRK_L_HANDLES,
+    BRK_L_PRINTF,
     /* shares */
-    BRK_L_WEIGHT, BRK_L_CAP, BRK_L_CLIENT_WEIGHT, BRK_L_CLIENT_CAP,
+    BRK_L_WEIGHT,
+    BRK_L_CAP,
+    BRK_L_CLIENT_WEIGHT,
+    BRK_L_CLIENT_CAP,
     BRK_L_COUNT
 };
 struct brk_limit {
     const char *name; /* of the option, without the dashes */
     uint64_t low, high;
-    bool none;        /* 0 is allowed, and is no limit */
-    bool size;        /* bytes */
+    bool none; /* 0 is allowed, and is no limit */
+    bool size; /* bytes */
 };
 extern const struct brk_limit brk_limits[BRK_L_COUNT];
 /* The limit of that name, or BRK_L_COUNT. */

@@ -52,7 +52,8 @@ static void tick(struct play *p)
         if (!p->f[i].held)
             p->cpu[i] += part;
         brk_fair_charge(&p->f[i], p->cpu[i]);
-        brk_fair_cap(&p->f[i], (uint64_t)TICK * CPUS * p->f[i].cap / 100, (uint64_t)50 * MS * CPUS * p->f[i].cap / 100);
+        brk_fair_cap(&p->f[i], (uint64_t)TICK * CPUS * p->f[i].cap / 100,
+                     (uint64_t)50 * MS * CPUS * p->f[i].cap / 100);
     }
     if (p->now - p->window_at >= 40 * MS) {
         for (unsigned i = 0; i < p->n; i++)

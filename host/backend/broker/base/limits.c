@@ -76,55 +76,102 @@ bool brk_limit_parse(enum brk_limit_id id, const char *text, uint64_t *value, ch
 uint64_t brk_limit_of_client(const struct vgb_limits *l, enum brk_limit_id id)
 {
     switch (id) {
-    case BRK_L_MEMORY: return l->memory;
-    case BRK_L_THREADS: return l->threads;
-    case BRK_L_STREAMS: return l->streams;
-    case BRK_L_HANDLES: return l->handles;
-    case BRK_L_PRINTF: return l->printf_fifo;
-    default: return 0;
+    case BRK_L_MEMORY:
+        return l->memory;
+    case BRK_L_THREADS:
+        return l->threads;
+    case BRK_L_STREAMS:
+        return l->streams;
+    case BRK_L_HANDLES:
+        return l->handles;
+    case BRK_L_PRINTF:
+        return l->printf_fifo;
+    default:
+        return 0;
     }
 }
 
 void brk_limit_to_client(struct vgb_limits *l, enum brk_limit_id id, uint64_t value)
 {
     switch (id) {
-    case BRK_L_MEMORY: l->memory = value; break;
-    case BRK_L_THREADS: l->threads = (uint32_t)value; break;
-    case BRK_L_STREAMS: l->streams = (uint32_t)value; break;
-    case BRK_L_HANDLES: l->handles = (uint32_t)value; break;
-    case BRK_L_PRINTF: l->printf_fifo = value; break;
-    default: break;
+    case BRK_L_MEMORY:
+        l->memory = value;
+        break;
+    case BRK_L_THREADS:
+        l->threads = (uint32_t)value;
+        break;
+    case BRK_L_STREAMS:
+        l->streams = (uint32_t)value;
+        break;
+    case BRK_L_HANDLES:
+        l->handles = (uint32_t)value;
+        break;
+    case BRK_L_PRINTF:
+        l->printf_fifo = value;
+        break;
+    default:
+        break;
     }
 }
 
 uint64_t brk_limit_get(const struct brk_options *o, enum brk_limit_id id)
 {
     switch (id) {
-    case BRK_L_VRAM: return o->vram_quota;
-    case BRK_L_PIN: return o->pin_quota;
-    case BRK_L_BLOBS: return o->blob_quota;
-    case BRK_L_CLIENTS: return o->max_clients;
-    case BRK_L_RATE: return o->start_rate;
-    case BRK_L_WEIGHT: return o->weight;
-    case BRK_L_CAP: return o->cap;
-    case BRK_L_CLIENT_WEIGHT: return o->client_weight;
-    case BRK_L_CLIENT_CAP: return o->client_cap;
-    default: return brk_limit_of_client(&o->limits, id);
+    case BRK_L_VRAM:
+        return o->vram_quota;
+    case BRK_L_PIN:
+        return o->pin_quota;
+    case BRK_L_BLOBS:
+        return o->blob_quota;
+    case BRK_L_CLIENTS:
+        return o->max_clients;
+    case BRK_L_RATE:
+        return o->start_rate;
+    case BRK_L_WEIGHT:
+        return o->weight;
+    case BRK_L_CAP:
+        return o->cap;
+    case BRK_L_CLIENT_WEIGHT:
+        return o->client_weight;
+    case BRK_L_CLIENT_CAP:
+        return o->client_cap;
+    default:
+        return brk_limit_of_client(&o->limits, id);
     }
 }
 
 void brk_limit_put(struct brk_options *o, enum brk_limit_id id, uint64_t value)
 {
     switch (id) {
-    case BRK_L_VRAM: o->vram_quota = value; break;
-    case BRK_L_PIN: o->pin_quota = value; break;
-    case BRK_L_BLOBS: o->blob_quota = o->limits.blobs = value; break;
-    case BRK_L_CLIENTS: o->max_clients = (uint32_t)value; break;
-    case BRK_L_RATE: o->start_rate = (unsigned)value; break;
-    case BRK_L_WEIGHT: o->weight = (uint32_t)value; break;
-    case BRK_L_CAP: o->cap = (uint32_t)value; break;
-    case BRK_L_CLIENT_WEIGHT: o->client_weight = (uint32_t)value; break;
-    case BRK_L_CLIENT_CAP: o->client_cap = (uint32_t)value; break;
-    default: brk_limit_to_client(&o->limits, id, value); break;
+    case BRK_L_VRAM:
+        o->vram_quota = value;
+        break;
+    case BRK_L_PIN:
+        o->pin_quota = value;
+        break;
+    case BRK_L_BLOBS:
+        o->blob_quota = o->limits.blobs = value;
+        break;
+    case BRK_L_CLIENTS:
+        o->max_clients = (uint32_t)value;
+        break;
+    case BRK_L_RATE:
+        o->start_rate = (unsigned)value;
+        break;
+    case BRK_L_WEIGHT:
+        o->weight = (uint32_t)value;
+        break;
+    case BRK_L_CAP:
+        o->cap = (uint32_t)value;
+        break;
+    case BRK_L_CLIENT_WEIGHT:
+        o->client_weight = (uint32_t)value;
+        break;
+    case BRK_L_CLIENT_CAP:
+        o->client_cap = (uint32_t)value;
+        break;
+    default:
+        brk_limit_to_client(&o->limits, id, value);
+        break;
     }
 }

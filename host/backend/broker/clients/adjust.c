@@ -36,8 +36,9 @@ static void send_limits(struct brk_client *c)
 /* The worker's own beginning, which does not count, is what the limit was above the value that it stands for. */
 static const char *not_changed(void)
 {
-    return errno == EPERM ? "for new clients only: a running worker's limit is changed with CAP_SYS_RESOURCE alone"
-                          : strerror(errno);
+    return errno == EPERM
+               ? "for new clients only: a running worker's limit is changed with CAP_SYS_RESOURCE alone"
+               : strerror(errno);
 }
 
 static const char *change_memory(struct brk_client *c, uint64_t value)
@@ -125,20 +126,24 @@ const char *brk_adjust(enum brk_limit_id id, uint64_t value, pid_t pid)
 
         if (!c)
             return "no such client: `vgpu smi --host` lists their workers";
-        if (!(id >= BRK_L_MEMORY && id <= BRK_L_PRINTF) && id != BRK_L_CLIENT_WEIGHT && id != BRK_L_CLIENT_CAP)
+        if (!(id >= BRK_L_MEMORY && id <= BRK_L_PRINTF) && id != BRK_L_CLIENT_WEIGHT &&
+            id != BRK_L_CLIENT_CAP)
             return "not a limit of one client";
         return adjust_client(c, id, value);
     }
     if (id == BRK_L_VRAM && brk_opt.memory != BRK_MEMORY_ALONE) {
-        const char *wrong = !value ? "a VM with a memory policy has a quota"
-                            : brk_opt.memory == BRK_MEMORY_PROMISE ? brk_adjust_promise(value) : NULL;
+        const char *wrong = !value                                 ? "a VM with a memory policy has a quota"
+                            : brk_opt.memory == BRK_MEMORY_PROMISE ? brk_adjust_promise(value)
+                                                                   : NULL;
 
         if (wrong)
             return wrong;
     }
     brk_limit_put(&brk_opt, id, value);
     switch (id) {
-    case BRK_L_VRAM: change_vram(value); return NULL;
+    case BRK_L_VRAM:
+        change_vram(value);
+        return NULL;
     case BRK_L_PIN:
         brk_pins.limit = value;
         brk_pins.adjusted = true;
@@ -152,9 +157,14 @@ const char *brk_adjust(enum brk_limit_id id, uint64_t value, pid_t pid)
         }
         return NULL;
     case BRK_L_CLIENTS:
-    case BRK_L_RATE: brk_pool_rate_changed(); return NULL;
+    case BRK_L_RATE:
+        brk_pool_rate_changed();
+        return NULL;
     case BRK_L_WEIGHT:
-    case BRK_L_CAP: brk_pace_changed(); return NULL;
-    default: return adjust_clients(id, value);
+    case BRK_L_CAP:
+        brk_pace_changed();
+        return NULL;
+    default:
+        return adjust_clients(id, value);
     }
 }

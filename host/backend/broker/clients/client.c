@@ -18,9 +18,9 @@
 #include "vgb_deadline.h"
 #include "vgb_fd.h"
 
-#define REGIONS_MAX 4096u /* regions of one client, as in the worker */
+#define REGIONS_MAX 4096u            /* regions of one client, as in the worker */
 #define VRAM_MAX (UINT64_C(1) << 48) /* bytes that a worker may say it has */
-#define TRIES_MAX 3u      /* workers for one client: a spare one may be killed while it is handed out */
+#define TRIES_MAX 3u /* workers for one client: a spare one may be killed while it is handed out */
 
 static struct brk_client *clients, **clients_tail = &clients;
 static unsigned nclients;
@@ -78,11 +78,11 @@ static void release_quotas(struct brk_client *c)
 /* The window slice as zeroes: nothing of an earlier client is left in it. */
 static bool clear_window(const struct brk_client *c)
 {
-    if (!fallocate(c->window_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                   (off_t)c->window_offset, (off_t)c->window_size))
+    if (!fallocate(c->window_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)c->window_offset,
+                   (off_t)c->window_size))
         return true;
-    void *p = mmap(NULL, c->window_size, PROT_READ | PROT_WRITE, MAP_SHARED, c->window_fd,
-                   (off_t)c->window_offset);
+    void *p =
+        mmap(NULL, c->window_size, PROT_READ | PROT_WRITE, MAP_SHARED, c->window_fd, (off_t)c->window_offset);
     if (p == MAP_FAILED)
         return false;
     memset(p, 0, c->window_size);
@@ -127,10 +127,8 @@ static void on_wake(struct brk_source *s, uint32_t events)
 
 static void send_start(struct brk_client *c)
 {
-    struct vgb_msg m = {.type = VGB_M_START,
-                        .offset = c->window_offset,
-                        .length = c->window_size,
-                        .value = brk_vram.limit};
+    struct vgb_msg m = {
+        .type = VGB_M_START, .offset = c->window_offset, .length = c->window_size, .value = brk_vram.limit};
     int fds[3] = {c->window_fd, c->doorbell, c->wake.fd};
 
     memcpy(m.text, c->label, sizeof(c->label));
@@ -170,8 +168,7 @@ struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t 
     nclients++;
     if (c->window_fd < 0 || c->doorbell < 0 || !clear_window(c))
         goto fail;
-    void *p = mmap(NULL, VGP_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, c->window_fd,
-                   (off_t)c->window_offset);
+    void *p = mmap(NULL, VGP_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, c->window_fd, (off_t)c->window_offset);
     if (p == MAP_FAILED)
         goto fail;
     c->shared = p;
@@ -275,8 +272,7 @@ bool brk_client_expire(uint64_t now_ns)
             wait = true;
             continue;
         }
-        vgb_log_limited(&limit, VGB_WARN, "client %u (%s): no worker was ready in time", c->slot,
-                        c->label);
+        vgb_log_limited(&limit, VGB_WARN, "client %u (%s): no worker was ready in time", c->slot, c->label);
         retire(c);
         c->ops->created(c, VGPU_S_WORKER);
         free(c);
@@ -362,8 +358,7 @@ static uint32_t new_region(struct brk_client *c, const struct brk_map *m)
 {
     struct brk_client_region *r;
 
-    if (m->offset || !m->length || m->length % VGP_PAGE || m->va % VGP_PAGE ||
-        m->length > UINT64_MAX - m->va)
+    if (m->offset || !m->length || m->length % VGP_PAGE || m->va % VGP_PAGE || m->length > UINT64_MAX - m->va)
         return VGPU_S_INVALID;
     if (c->nregions == REGIONS_MAX || m->length > UINT64_MAX - c->pinned)
         return VGPU_S_QUOTA;
@@ -502,9 +497,10 @@ static void reserve_blobs(struct brk_client *c, uint64_t share)
         c->blobs = share;
         a.status = VGPU_S_OK;
     } else {
-        vgb_log_limited(&limit, VGB_WARN, "client %u (%s): images of %llu bytes are on their way, no "
-                        "more may be: the limit is --blob-quota", c->slot, c->label,
-                        (unsigned long long)brk_blobs.used);
+        vgb_log_limited(&limit, VGB_WARN,
+                        "client %u (%s): images of %llu bytes are on their way, no "
+                        "more may be: the limit is --blob-quota",
+                        c->slot, c->label, (unsigned long long)brk_blobs.used);
     }
     a.value = c->blobs;
     brk_proc_send(c->proc, &a, NULL, 0);
@@ -532,7 +528,8 @@ static void reserve(struct brk_client *c, uint64_t share)
     uint64_t now = vgb_now_ns();
 
     if (!ok && share > c->vram && brk_opt.memory_wait_ms && !vgp_range_ok(0, brk_vram.limit, share - 1)) {
-        c->wants_until_ns = c->wants_until_ns ? c->wants_until_ns : now + VGB_MS_TO_NS(brk_opt.memory_wait_ms);
+        c->wants_until_ns =
+            c->wants_until_ns ? c->wants_until_ns : now + VGB_MS_TO_NS(brk_opt.memory_wait_ms);
         if (now < c->wants_until_ns) {
             c->wants = share; /* brk_client_expire() asks again */
             return;
@@ -576,8 +573,7 @@ void brk_client_message(struct brk_client *c, const struct vgb_msg *m)
         reserve(c, m->value);
     } else if (m->type == VGB_M_ASK_USAGE) {
         brk_usage_answer(c->proc, clients);
-    } else if (m->type >= VGB_M_SHARE_NEW && m->type <= VGB_M_SHARE_DROP &&
-               brk_share_message(c, m)) {
+    } else if (m->type >= VGB_M_SHARE_NEW && m->type <= VGB_M_SHARE_DROP && brk_share_message(c, m)) {
         return;
     } else if (m->type == VGB_M_MAPPED && r && r->complete) {
         uint32_t status = m->status ? VGPU_S_NO_MEMORY : VGPU_S_OK;
@@ -591,8 +587,7 @@ void brk_client_message(struct brk_client *c, const struct vgb_msg *m)
         drop_region(c, r);
         c->ops->unmapped(c, m->region, VGPU_S_OK);
     } else {
-        vgb_log_limited(&limit, VGB_WARN, "client %u: worker said %u out of turn", c->slot,
-                        m->type);
+        vgb_log_limited(&limit, VGB_WARN, "client %u: worker said %u out of turn", c->slot, m->type);
         brk_proc_kill(c->proc);
     }
 }

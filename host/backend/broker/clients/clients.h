@@ -11,8 +11,8 @@ enum brk_client_state {
     BRK_C_WAITING,  /* for a worker of the pool */
     BRK_C_STARTING, /* START was sent */
     BRK_C_SERVING,
-    BRK_C_DEAD,     /* the worker is gone; only destruction is left */
-    BRK_C_ENDING,   /* destruction was asked for */
+    BRK_C_DEAD,   /* the worker is gone; only destruction is left */
+    BRK_C_ENDING, /* destruction was asked for */
 };
 
 struct brk_client;
@@ -38,41 +38,41 @@ struct brk_client_region {
 
 struct brk_client {
     struct brk_client *next;
-    unsigned asked;        /* region requests that the worker has not answered */
-    uint64_t asked_ns;     /* since when there are any, or the last answer */
+    unsigned asked;    /* region requests that the worker has not answered */
+    uint64_t asked_ns; /* since when there are any, or the last answer */
     const struct brk_client_ops *ops;
     void *transport;
     unsigned slot;
     char label[VGPU_LABEL_LEN + 1];
     enum brk_client_state state;
-    bool impatient;          /* its driver takes silence for the end of the device, and has no PING */
-    bool stuck;              /* its worker was killed and does not end */
-    unsigned tries;          /* workers that were started for it */
-    uint64_t patience_ns;    /* until then it has a serving worker, or is refused */
-    uint64_t ending_ns;      /* of brk_client_destroy() */
+    bool impatient;       /* its driver takes silence for the end of the device, and has no PING */
+    bool stuck;           /* its worker was killed and does not end */
+    unsigned tries;       /* workers that were started for it */
+    uint64_t patience_ns; /* until then it has a serving worker, or is refused */
+    uint64_t ending_ns;   /* of brk_client_destroy() */
     struct brk_proc *proc;
     int window_fd, doorbell; /* own duplicates */
     struct brk_source wake;  /* eventfd; fd -1 = the worker wakes by futex */
     uint64_t window_offset, window_size;
-    bool slice;              /* the file holds the windows of other clients too */
+    bool slice;                       /* the file holds the windows of other clients too */
     struct vgp_window_shared *shared; /* mapping of the header page */
     struct brk_client_region *regions;
     unsigned nregions;
-    uint64_t vram, pinned;   /* shares of the quotas */
-    uint64_t blobs;          /* share of the quota of images */
-    uint64_t wants;          /* share of vram that its worker waits for, 0: none */
-    uint64_t wants_until_ns; /* 0: it waits for a client that ends */
-    uint32_t holder;         /* number among holders of shared events, 0: none yet */
+    uint64_t vram, pinned;    /* shares of the quotas */
+    uint64_t blobs;           /* share of the quota of images */
+    uint64_t wants;           /* share of vram that its worker waits for, 0: none */
+    uint64_t wants_until_ns;  /* 0: it waits for a client that ends */
+    uint32_t holder;          /* number among holders of shared events, 0: none yet */
     struct vgb_limits limits; /* kept by its worker */
-    struct brk_fair fair;    /* its share of the software GPU */
-    bool stopped;            /* its worker, which is ahead of its share */
-    uint64_t stopped_ns;     /* since when, if it is */
+    struct brk_fair fair;     /* its share of the software GPU */
+    bool stopped;             /* its worker, which is ahead of its share */
+    uint64_t stopped_ns;      /* since when, if it is */
     bool waited_known;
-    uint64_t waited_ns;      /* what its worker's threads had waited for processors */
-    unsigned reports;        /* how often it may say what it has: a quota was set where there was none */
-    unsigned nshares;        /* that it has made */
-    unsigned nholds;         /* of what others have made */
-    uint64_t shared_bytes;   /* of what it has made */
+    uint64_t waited_ns;    /* what its worker's threads had waited for processors */
+    unsigned reports;      /* how often it may say what it has: a quota was set where there was none */
+    unsigned nshares;      /* that it has made */
+    unsigned nholds;       /* of what others have made */
+    uint64_t shared_bytes; /* of what it has made */
 };
 
 struct brk_client_setup {
@@ -82,9 +82,9 @@ struct brk_client_setup {
     const char *label; /* at most VGPU_LABEL_LEN bytes, need not be terminated */
     int window_fd;     /* duplicated */
     uint64_t window_offset, window_size;
-    int doorbell;      /* duplicated */
-    bool events;       /* a slot of a VM: wake through ops->wake instead of a futex */
-    bool impatient;    /* as in struct brk_client */
+    int doorbell;       /* duplicated */
+    bool events;        /* a slot of a VM: wake through ops->wake instead of a futex */
+    bool impatient;     /* as in struct brk_client */
     unsigned create_ms; /* deadline for `created` */
 };
 /* NULL: *status says why; no callback comes then. */

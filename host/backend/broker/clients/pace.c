@@ -27,28 +27,28 @@
 
 #include "vgb_fd.h"
 
-#define TICK_NS 4000000u          /* while somebody wants processors */
-#define TICK_REST_NS 50000000u    /* else */
-#define TICK_IDLE_NS 250000000u   /* nobody has used any for a while */
+#define TICK_NS 4000000u        /* while somebody wants processors */
+#define TICK_REST_NS 50000000u  /* else */
+#define TICK_IDLE_NS 250000000u /* nobody has used any for a while */
 #define IDLE_NS 2000000000u
-#define WINDOW_NS 40000000u       /* for each eight clients */
-#define SPARE_NS 100000000u       /* /proc/stat counts in 10 ms */
+#define WINDOW_NS 40000000u /* for each eight clients */
+#define SPARE_NS 100000000u /* /proc/stat counts in 10 ms */
 #define SLACK_MAX_NS 400000000u
 #define ANSWER_NS 250000000u
-#define CAP_BURST_NS 50000000u    /* of full rate that a cap lets through at once */
+#define CAP_BURST_NS 50000000u /* of full rate that a cap lets through at once */
 
 static struct {
     struct brk_source timer;
-    bool soft;            /* the provider's time is the workers' */
+    bool soft; /* the provider's time is the workers' */
     bool warned;
     unsigned cpus;
     struct brk_fair vm;
-    uint64_t floor;       /* of the clients: the slowest's virtual time, never less than before */
+    uint64_t floor; /* of the clients: the slowest's virtual time, never less than before */
     uint64_t slack_ns;
     uint64_t tick_ns;
     uint64_t at_ns, window_at_ns, spare_at_ns, used_at_ns;
-    uint64_t idle_ticks;  /* of the processors that we may use, at spare_at_ns */
-    bool held_in_spare;   /* somebody was, in this stretch */
+    uint64_t idle_ticks; /* of the processors that we may use, at spare_at_ns */
+    bool held_in_spare;  /* somebody was, in this stretch */
 } pace = {.timer = {.fd = -1}, .slack_ns = BRK_FAIR_SLACK_NS};
 
 static bool contends(const struct brk_fair *f)
@@ -206,7 +206,8 @@ static bool spare(uint64_t now)
 
     pace.idle_ticks = idle;
     /* A quarter of the processors, on the average. */
-    if (was && idle > was && (idle - was) * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK)) > passed * pace.cpus / 4) {
+    if (was && idle > was &&
+        (idle - was) * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK)) > passed * pace.cpus / 4) {
         pace.slack_ns = pace.slack_ns * 2 < SLACK_MAX_NS ? pace.slack_ns * 2 : SLACK_MAX_NS;
         return true;
     }
@@ -281,7 +282,9 @@ static void on_tick(struct brk_source *s, uint32_t events)
     brk_arbiter_publish(&pace.vm, now);
     for (struct brk_client *c = brk_client_first(); c; c = c->next)
         busy |= runs(c) && (c->fair.cap || c->stopped);
-    arm(busy ? TICK_NS * (uint64_t)(1 + n / 16) : now - pace.used_at_ns < IDLE_NS ? TICK_REST_NS : TICK_IDLE_NS);
+    arm(busy                              ? TICK_NS * (uint64_t)(1 + n / 16)
+        : now - pace.used_at_ns < IDLE_NS ? TICK_REST_NS
+                                          : TICK_IDLE_NS);
 }
 
 /* ---- for others ---- */
@@ -295,8 +298,10 @@ void brk_pace_provider(bool soft)
 void brk_pace_client(struct brk_client *c)
 {
     /* Not for its start. */
-    c->fair = (struct brk_fair){.weight = brk_opt.client_weight, .cap = brk_opt.client_cap,
-                                .used_ns = brk_usage_cpu(c->proc->pid), .vtime = pace.floor};
+    c->fair = (struct brk_fair){.weight = brk_opt.client_weight,
+                                .cap = brk_opt.client_cap,
+                                .used_ns = brk_usage_cpu(c->proc->pid),
+                                .vtime = pace.floor};
     c->waited_known = false;
     c->stopped = false;
 }
@@ -322,7 +327,8 @@ static void start(void)
             brk_pace_client(c); /* what was used until now counts for nobody */
     }
     arm(TICK_REST_NS);
-    vgb_log(VGB_INFO, "shares of the software GPU are enforced: weight %u, cap %u %%, clients' weight %u, cap %u %%",
+    vgb_log(VGB_INFO,
+            "shares of the software GPU are enforced: weight %u, cap %u %%, clients' weight %u, cap %u %%",
             brk_opt.weight, brk_opt.cap, brk_opt.client_weight, brk_opt.client_cap);
 }
 

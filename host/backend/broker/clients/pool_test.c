@@ -98,7 +98,8 @@ static void test_silence(void **state)
     const uint64_t asked = f->c.asked_ns = vgb_now_ns();
     bool waits = true;
 
-    assert_false(brk_client_users.silent(&f->c, &f->p, asked + VGB_MS_TO_NS(3600000), &waits)); /* nothing was asked */
+    assert_false(
+        brk_client_users.silent(&f->c, &f->p, asked + VGB_MS_TO_NS(3600000), &waits)); /* nothing was asked */
     assert_false(waits);
     f->c.asked = 1;
     assert_false(silent_after(f, asked, VGB_ANSWER_MS));
@@ -219,8 +220,8 @@ int main(void)
 {
 #define TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_silence),     TEST(test_busy),     TEST(test_busy_twice), TEST(test_busy_end_first),
-        TEST(test_busy_odd), TEST(test_busy_early), TEST(test_flood), TEST(test_recycled_pid),
+        TEST(test_silence),  TEST(test_busy),       TEST(test_busy_twice), TEST(test_busy_end_first),
+        TEST(test_busy_odd), TEST(test_busy_early), TEST(test_flood),      TEST(test_recycled_pid),
     };
 
     vgb_log_init(2, VGB_ERROR, "test");

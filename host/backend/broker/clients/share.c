@@ -42,8 +42,8 @@ struct share {
     struct vgb_share_words words;
     enum vgb_share_kind kind;
     uint64_t length;
-    uint64_t charged; /* bytes that count here */
-    int fd;           /* -1: PAYLOAD */
+    uint64_t charged;                    /* bytes that count here */
+    int fd;                              /* -1: PAYLOAD */
     const struct brk_client_ops *domain; /* transport of the maker: the VM, or the host's programs */
     struct brk_client *maker;            /* NULL: has given it up, or gone */
     struct hold *holds;
@@ -127,8 +127,8 @@ static void maker_leaves(struct share *s)
     s->maker->nshares--;
     s->maker->shared_bytes -= beyond_rounding(s);
     s->maker = NULL;
-    if (s->holds && (s->kind == VGB_SHARE_MEMORY || s->kind == VGB_SHARE_FD ||
-                     s->kind == VGB_SHARE_PAYLOAD)) {
+    if (s->holds &&
+        (s->kind == VGB_SHARE_MEMORY || s->kind == VGB_SHARE_FD || s->kind == VGB_SHARE_PAYLOAD)) {
         s->charged = s->length;
         brk_quota_force(&brk_vram, 0, s->charged);
     }
@@ -137,8 +137,7 @@ static void maker_leaves(struct share *s)
 /* The page may be anything that its holders have made of it: it is written, nothing of it followed. */
 static void leave_event(struct share *s, uint32_t holder)
 {
-    struct vgb_event_head *head =
-        mmap(NULL, VGP_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
+    struct vgb_event_head *head = mmap(NULL, VGP_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
 
     if (head == MAP_FAILED)
         return; /* those who wait for it wait on: logged by nobody, as memory is short anyway */
@@ -224,8 +223,7 @@ static uint32_t create(struct brk_client *c, const struct vgb_msg *m, struct sha
         free(s);
         return VGPU_S_QUOTA; /* more than it has reserved */
     }
-    if ((paged && s->fd < 0) ||
-        getrandom(s->words.token, VGB_TOKEN, 0) != VGB_TOKEN || !take_hold(s, c)) {
+    if ((paged && s->fd < 0) || getrandom(s->words.token, VGB_TOKEN, 0) != VGB_TOKEN || !take_hold(s, c)) {
         vgb_close(&s->fd);
         free(s);
         return VGPU_S_NO_MEMORY;
@@ -246,8 +244,7 @@ static uint32_t open_one(struct brk_client *c, const struct vgb_msg *m, struct s
     struct share *s = find(m->share.token);
     bool more;
 
-    if (!s || s->domain != c->ops || s->kind != m->flags ||
-        (!s->maker && s->kind != VGB_SHARE_FD))
+    if (!s || s->domain != c->ops || s->kind != m->flags || (!s->maker && s->kind != VGB_SHARE_FD))
         return VGPU_S_INVALID;
     more = !*hold_of(s, c);
     if (more && c->nholds >= HOLDS_MAX)

@@ -293,8 +293,7 @@ static void test_event(void **state)
     start(&a, &one_vm, 0);
     start(&b, &one_vm, 0);
     assert_int_equal(make(&a, VGB_SHARE_EVENT, VGP_PAGE, t, &fd), VGPU_S_OK);
-    struct vgb_event_head *head =
-        mmap(NULL, VGP_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    struct vgb_event_head *head = mmap(NULL, VGP_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
     assert_ptr_not_equal(head, MAP_FAILED);
     close(fd);
@@ -350,10 +349,9 @@ static void test_quota(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory),   cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_odd_messages), cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_payload),  cmocka_unit_test(test_descriptor),
-        cmocka_unit_test(test_event),    cmocka_unit_test(test_quota),
+        cmocka_unit_test(test_memory), cmocka_unit_test(test_strangers), cmocka_unit_test(test_odd_messages),
+        cmocka_unit_test(test_bounds), cmocka_unit_test(test_payload),   cmocka_unit_test(test_descriptor),
+        cmocka_unit_test(test_event),  cmocka_unit_test(test_quota),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

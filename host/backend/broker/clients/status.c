@@ -54,15 +54,19 @@ static void describe(void)
 {
     used = 0;
     say("backend %ld %s\n", (long)getpid(),
-        brk_opt.vhost_user ? brk_opt.vhost_user : brk_opt.listen ? brk_opt.listen : "-");
+        brk_opt.vhost_user ? brk_opt.vhost_user
+        : brk_opt.listen   ? brk_opt.listen
+                           : "-");
     for (unsigned i = 0; i < BRK_L_COUNT; i++)
         say("limit %s %llu\n", brk_limits[i].name,
             (unsigned long long)brk_limit_get(&brk_opt, (enum brk_limit_id)i));
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
         if (!c->shared || !c->proc || c->state != BRK_C_SERVING)
             continue;
-        say("client %ld %u %llu %s\n", (long)c->proc->pid, __atomic_load_n(&c->shared->guest_pid, __ATOMIC_RELAXED),
-            (unsigned long long)__atomic_load_n(&c->shared->memory_used, __ATOMIC_RELAXED), harmless(c->label));
+        say("client %ld %u %llu %s\n", (long)c->proc->pid,
+            __atomic_load_n(&c->shared->guest_pid, __ATOMIC_RELAXED),
+            (unsigned long long)__atomic_load_n(&c->shared->memory_used, __ATOMIC_RELAXED),
+            harmless(c->label));
         if (brk_pace_works())
             say("share %ld %u %u %llu\n", (long)c->proc->pid, c->fair.weight, c->fair.cap,
                 (unsigned long long)c->fair.used_ns / 1000000);
@@ -93,9 +97,9 @@ void brk_status_start(void)
 
     status.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     status.ready = on_status;
-    if (status.fd >= 0 &&
-        (bind(status.fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) ||
-         listen(status.fd, 8) || brk_loop_add(&status, EPOLLIN))) {
+    if (status.fd >= 0 && (bind(status.fd, (struct sockaddr *)&a,
+                                (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) ||
+                           listen(status.fd, 8) || brk_loop_add(&status, EPOLLIN))) {
         close(status.fd);
         status.fd = -1;
     }

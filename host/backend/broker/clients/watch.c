@@ -42,8 +42,10 @@ static bool unreaped(struct brk_client *c, const struct brk_proc *p, uint64_t no
     if (c->stuck)
         return p->held;
     if (now - since > VGB_MS_TO_NS(ms)) {
-        vgb_log_limited(&limit, VGB_ERROR, "worker %d was killed and does not end: client %u (%s) keeps "
-                        "its slot and its memory until it does", (int)p->pid, c->slot, c->label);
+        vgb_log_limited(&limit, VGB_ERROR,
+                        "worker %d was killed and does not end: client %u (%s) keeps "
+                        "its slot and its memory until it does",
+                        (int)p->pid, c->slot, c->label);
         brk_client_stuck(c);
     }
     return true;

@@ -208,7 +208,8 @@ int brk_control_start(void)
     listener.fd = brk_listen_unix(brk_opt.control, SOCK_SEQPACKET);
     listener.ready = on_accept;
     if (listener.fd < 0 || brk_loop_add(&listener, EPOLLIN)) {
-        vgb_log(VGB_ERROR, "--control %s: %s", brk_opt.control, listener.fd < 0 ? strerror(-listener.fd) : "no room");
+        vgb_log(VGB_ERROR, "--control %s: %s", brk_opt.control,
+                listener.fd < 0 ? strerror(-listener.fd) : "no room");
         listener.fd = -1;
         return BRK_EXIT_ERROR;
     }

@@ -18,7 +18,6 @@
 #include "vgb_fd.h"
 #include "vgb_version.h"
 
-
 static const char usage[] =
     "Usage: vgpu-backend [--vhost-user PATH] [--listen PATH] [options]\n"
     "Gives CUDA to a virtual machine (vhost-user) or to programs of this host (unix socket).\n"
@@ -95,37 +94,88 @@ static const char usage[] =
  * manager would start us for a display. "rpmsg", messages to a remote processor, has no device in QEMU. */
 static const char capabilities[] = "{\n  \"type\": \"rpmsg\",\n  \"features\": []\n}\n";
 
-enum { O_VHOST = 256, O_LISTEN, O_FD, O_GPU, O_PROVIDER, O_WORKER, O_WINDOW, O_LONG, O_POOL, O_READY,
-       O_PACE, O_ARBITER, O_CONTROL, O_MEMORY, O_WAIT, O_LOG, O_LEVEL, O_MINOR, O_NOSANDBOX, O_SANDBOX, O_HMM, O_JIT,
-       O_JITDIR, O_CGROUP, O_CGMEMORY, O_CGPIDS, O_HELP, O_VERSION,
-       O_LIMITS /* and enum brk_limit_id */ };
+enum {
+    O_VHOST = 256,
+    O_LISTEN,
+    O_FD,
+    O_GPU,
+    O_PROVIDER,
+    O_WORKER,
+    O_WINDOW,
+    O_LONG,
+    O_POOL,
+    O_READY,
+    O_PACE,
+    O_ARBITER,
+    O_CONTROL,
+    O_MEMORY,
+    O_WAIT,
+    O_LOG,
+    O_LEVEL,
+    O_MINOR,
+    O_NOSANDBOX,
+    O_SANDBOX,
+    O_HMM,
+    O_JIT,
+    O_JITDIR,
+    O_CGROUP,
+    O_CGMEMORY,
+    O_CGPIDS,
+    O_HELP,
+    O_VERSION,
+    O_LIMITS /* and enum brk_limit_id */
+};
 
-#define LIMIT(name, id) {name, 1, NULL, O_LIMITS + BRK_L_##id}
+#define LIMIT(name, id) \
+    { \
+        name, 1, NULL, O_LIMITS + BRK_L_##id \
+    }
 
-static const struct option longopts[] = {
-    LIMIT("vram-quota", VRAM),         LIMIT("pin-quota", PIN),
-    LIMIT("blob-quota", BLOBS),        LIMIT("max-clients", CLIENTS),
-    LIMIT("start-rate", RATE),         LIMIT("client-memory", MEMORY),
-    LIMIT("client-threads", THREADS),  LIMIT("client-streams", STREAMS),
-    LIMIT("client-handles", HANDLES),  LIMIT("client-printf", PRINTF),
-    LIMIT("weight", WEIGHT),           LIMIT("cap", CAP),
-    LIMIT("client-weight", CLIENT_WEIGHT), LIMIT("client-cap", CLIENT_CAP),
-    {"pace", 0, NULL, O_PACE},         {"arbiter", 1, NULL, O_ARBITER},
-    {"control", 1, NULL, O_CONTROL},   {"memory-policy", 1, NULL, O_MEMORY},
-    {"memory-wait", 1, NULL, O_WAIT},
-    {"vhost-user", 1, NULL, O_VHOST},   {"listen", 1, NULL, O_LISTEN},
-    {"fd", 1, NULL, O_FD},              {"gpu", 1, NULL, O_GPU},
-    {"provider", 1, NULL, O_PROVIDER},  {"worker", 1, NULL, O_WORKER},
-    {"window-size", 1, NULL, O_WINDOW}, {"long-call", 1, NULL, O_LONG},
-    {"pool", 1, NULL, O_POOL},          {"ready-fd", 1, NULL, O_READY},
-    {"log", 1, NULL, O_LOG},            {"log-level", 1, NULL, O_LEVEL},
-    {"no-sandbox", 0, NULL, O_NOSANDBOX}, {"protocol-minor", 1, NULL, O_MINOR},
-    {"sandbox", 1, NULL, O_SANDBOX},    {"allow-hmm", 0, NULL, O_HMM},
-    {"socket-path", 1, NULL, O_VHOST},  {"print-capabilities", 0, NULL, 0},
-    {"jit-cache", 1, NULL, O_JIT},      {"jit-cache-dir", 1, NULL, O_JITDIR},
-    {"cgroup", 1, NULL, O_CGROUP},      {"cgroup-memory", 1, NULL, O_CGMEMORY},
-    {"cgroup-pids", 1, NULL, O_CGPIDS}, {"help", 0, NULL, O_HELP},
-    {"version", 0, NULL, O_VERSION},    {NULL, 0, NULL, 0}};
+static const struct option longopts[] = {LIMIT("vram-quota", VRAM),
+                                         LIMIT("pin-quota", PIN),
+                                         LIMIT("blob-quota", BLOBS),
+                                         LIMIT("max-clients", CLIENTS),
+                                         LIMIT("start-rate", RATE),
+                                         LIMIT("client-memory", MEMORY),
+                                         LIMIT("client-threads", THREADS),
+                                         LIMIT("client-streams", STREAMS),
+                                         LIMIT("client-handles", HANDLES),
+                                         LIMIT("client-printf", PRINTF),
+                                         LIMIT("weight", WEIGHT),
+                                         LIMIT("cap", CAP),
+                                         LIMIT("client-weight", CLIENT_WEIGHT),
+                                         LIMIT("client-cap", CLIENT_CAP),
+                                         {"pace", 0, NULL, O_PACE},
+                                         {"arbiter", 1, NULL, O_ARBITER},
+                                         {"control", 1, NULL, O_CONTROL},
+                                         {"memory-policy", 1, NULL, O_MEMORY},
+                                         {"memory-wait", 1, NULL, O_WAIT},
+                                         {"vhost-user", 1, NULL, O_VHOST},
+                                         {"listen", 1, NULL, O_LISTEN},
+                                         {"fd", 1, NULL, O_FD},
+                                         {"gpu", 1, NULL, O_GPU},
+                                         {"provider", 1, NULL, O_PROVIDER},
+                                         {"worker", 1, NULL, O_WORKER},
+                                         {"window-size", 1, NULL, O_WINDOW},
+                                         {"long-call", 1, NULL, O_LONG},
+                                         {"pool", 1, NULL, O_POOL},
+                                         {"ready-fd", 1, NULL, O_READY},
+                                         {"log", 1, NULL, O_LOG},
+                                         {"log-level", 1, NULL, O_LEVEL},
+                                         {"no-sandbox", 0, NULL, O_NOSANDBOX},
+                                         {"protocol-minor", 1, NULL, O_MINOR},
+                                         {"sandbox", 1, NULL, O_SANDBOX},
+                                         {"allow-hmm", 0, NULL, O_HMM},
+                                         {"socket-path", 1, NULL, O_VHOST},
+                                         {"print-capabilities", 0, NULL, 0},
+                                         {"jit-cache", 1, NULL, O_JIT},
+                                         {"jit-cache-dir", 1, NULL, O_JITDIR},
+                                         {"cgroup", 1, NULL, O_CGROUP},
+                                         {"cgroup-memory", 1, NULL, O_CGMEMORY},
+                                         {"cgroup-pids", 1, NULL, O_CGPIDS},
+                                         {"help", 0, NULL, O_HELP},
+                                         {"version", 0, NULL, O_VERSION},
+                                         {NULL, 0, NULL, 0}};
 
 static bool parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *n)
 {
@@ -171,11 +221,21 @@ static int take(struct brk_options *o, int ch, const char *arg)
     if (ch >= O_LIMITS)
         return take_limit(o, (enum brk_limit_id)(ch - O_LIMITS), arg);
     switch (ch) {
-    case O_VHOST: o->vhost_user = arg; return -1;
-    case O_LISTEN: o->listen = arg; return -1;
-    case O_LOG: o->log = arg; return -1;
-    case O_NOSANDBOX: o->sandbox = "off"; return -1;
-    case O_JITDIR: o->jit_cache_dir = arg; return -1;
+    case O_VHOST:
+        o->vhost_user = arg;
+        return -1;
+    case O_LISTEN:
+        o->listen = arg;
+        return -1;
+    case O_LOG:
+        o->log = arg;
+        return -1;
+    case O_NOSANDBOX:
+        o->sandbox = "off";
+        return -1;
+    case O_JITDIR:
+        o->jit_cache_dir = arg;
+        return -1;
     case O_JIT:
         if (!brk_parse_size(arg, &n) || (n && (n < 1u << 20 || n > UINT64_C(4) << 30)))
             return bad("--jit-cache", arg, "0, or 1M to 4G");
@@ -190,14 +250,18 @@ static int take(struct brk_options *o, int ch, const char *arg)
         return brk_parse_size(arg, &o->cgroup_memory) ? -1 : bad("--cgroup-memory", arg, "not a size");
     case O_CGPIDS:
         return parse_number(arg, 0, 1u << 22, &o->cgroup_pids) ? -1 : bad("--cgroup-pids", arg, "0 to 4M");
-    case O_HMM: o->allow_hmm = true; return -1;
+    case O_HMM:
+        o->allow_hmm = true;
+        return -1;
     case O_SANDBOX:
         if (strcmp(arg, "enforce") && strcmp(arg, "log") && strcmp(arg, "off"))
             return bad("--sandbox", arg, "enforce, log or off");
         o->sandbox = arg;
         return -1;
-    case O_PROVIDER: return set_path(o->provider, sizeof(o->provider), "--provider", arg);
-    case O_WORKER: return set_path(o->worker, sizeof(o->worker), "--worker", arg);
+    case O_PROVIDER:
+        return set_path(o->provider, sizeof(o->provider), "--provider", arg);
+    case O_WORKER:
+        return set_path(o->worker, sizeof(o->worker), "--worker", arg);
     case O_FD:
         if (!parse_number(arg, 3, 1 << 20, &n))
             return bad("--fd", arg, "a descriptor number from 3 is needed");
@@ -228,9 +292,16 @@ static int take(struct brk_options *o, int ch, const char *arg)
             return bad("--memory-wait", arg, "0 to 60 seconds");
         o->memory_wait_ms = (unsigned)n * 1000;
         return -1;
-    case O_PACE: o->pace = true; return -1;
-    case O_ARBITER: o->arbiter = arg; o->pace = true; return -1;
-    case O_CONTROL: o->control = arg; return -1;
+    case O_PACE:
+        o->pace = true;
+        return -1;
+    case O_ARBITER:
+        o->arbiter = arg;
+        o->pace = true;
+        return -1;
+    case O_CONTROL:
+        o->control = arg;
+        return -1;
     case O_POOL:
         if (!parse_number(arg, 0, BRK_POOL_MAX, &n))
             return bad("--pool", arg, "0 to 16");
@@ -247,11 +318,15 @@ static int take(struct brk_options *o, int ch, const char *arg)
         o->window_size = n;
         return -1;
     case O_LEVEL:
-        return vgb_log_level_parse(arg, &o->log_level) ? -1
-                                                       : bad("--log-level", arg, "unknown level");
-    case O_HELP: fputs(usage, stdout); return 0;
-    case O_VERSION: printf("vgpu-backend %s\n", VGB_VERSION); return 0;
-    default: return BRK_EXIT_USAGE;
+        return vgb_log_level_parse(arg, &o->log_level) ? -1 : bad("--log-level", arg, "unknown level");
+    case O_HELP:
+        fputs(usage, stdout);
+        return 0;
+    case O_VERSION:
+        printf("vgpu-backend %s\n", VGB_VERSION);
+        return 0;
+    default:
+        return BRK_EXIT_USAGE;
     }
 }
 
@@ -278,8 +353,11 @@ int brk_options_parse(int argc, char **argv, struct brk_options *o)
     o->start_rate = 50;
     o->pin_quota = host_memory();
     o->blob_quota = UINT64_C(2) << 30;
-    o->limits = (struct vgb_limits){.memory = UINT64_C(8) << 30, .printf_fifo = 64 << 20,
-                                    .threads = 1024, .streams = 1024, .handles = 1 << 18};
+    o->limits = (struct vgb_limits){.memory = UINT64_C(8) << 30,
+                                    .printf_fifo = 64 << 20,
+                                    .threads = 1024,
+                                    .streams = 1024,
+                                    .handles = 1 << 18};
     o->minor = VGP_VERSION_MINOR;
     o->log_level = VGB_INFO;
     o->sandbox = "enforce";
@@ -327,8 +405,7 @@ int brk_options_parse(int argc, char **argv, struct brk_options *o)
 static bool find_soft(char *path, size_t size)
 {
     static const char *const places[] = {"%s/libcuda-soft.so.1", "%s/../softgpu/libcuda-soft.so.1",
-                                         "%s/../lib/vgpu/libcuda-soft.so.1",
-                                         "%s/../lib/libcuda-soft.so.1"};
+                                         "%s/../lib/vgpu/libcuda-soft.so.1", "%s/../lib/libcuda-soft.so.1"};
     char dir[3900];
 
     if (vgb_exe_dir(dir, sizeof(dir))) {

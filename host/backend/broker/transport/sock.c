@@ -26,7 +26,7 @@
 struct conn {
     struct brk_source s;
     struct brk_client *client;
-    int window;   /* until the WELCOME was sent */
+    int window; /* until the WELCOME was sent */
     int doorbell;
     bool closing;
     bool greeting; /* counted in greetings */
@@ -111,8 +111,7 @@ static void on_created(struct brk_client *c, uint32_t status)
 static void answer(struct brk_client *c, uint32_t region, uint32_t status, uint64_t va)
 {
     struct conn *k = c->transport;
-    struct vgp_sock_mapped m = {
-        .type = VGP_SOCK_MAPPED, .region = region, .status = status, .worker_va = va};
+    struct vgp_sock_mapped m = {.type = VGP_SOCK_MAPPED, .region = region, .status = status, .worker_va = va};
 
     /* A client that does not read its answers is ended: nothing is queued for it. */
     if (!k->closing && vgb_send_fds(k->s.fd, &m, sizeof(m), NULL, 0, MSG_DONTWAIT) < 0)
@@ -174,8 +173,7 @@ static int make_window(uint64_t size)
     if (fd < 0)
         return -1;
     /* Sealed: neither side can make the other fault by changing its size. */
-    if (ftruncate(fd, (off_t)size) ||
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+    if (ftruncate(fd, (off_t)size) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
         close(fd);
         return -1;
     }
@@ -184,8 +182,8 @@ static int make_window(uint64_t size)
 
 static void on_hello(struct conn *k, const struct vgp_sock_hello *h)
 {
-    struct brk_client_setup s = {.ops = &ops, .transport = k, .label = h->label,
-                                 .create_ms = VGB_LOCAL_CREATE_MS};
+    struct brk_client_setup s = {
+        .ops = &ops, .transport = k, .label = h->label, .create_ms = VGB_LOCAL_CREATE_MS};
     char text[200];
     uint32_t status;
 
@@ -225,13 +223,8 @@ static bool memfd_ok(int fd, uint64_t offset, uint64_t length)
 static void on_map(struct conn *k, const struct vgp_sock_map *q, int fd)
 {
     struct brk_map_run run = {.fd = fd, .offset = q->offset, .length = q->length};
-    struct brk_map m = {.region = q->region,
-                        .va = q->va,
-                        .length = q->length,
-                        .runs = &run,
-                        .nruns = 1};
-    uint32_t status = memfd_ok(fd, q->offset, q->length) ? brk_client_map(k->client, &m)
-                                                         : VGPU_S_INVALID;
+    struct brk_map m = {.region = q->region, .va = q->va, .length = q->length, .runs = &run, .nruns = 1};
+    uint32_t status = memfd_ok(fd, q->offset, q->length) ? brk_client_map(k->client, &m) : VGPU_S_INVALID;
 
     if (status)
         answer(k->client, q->region, status, 0);

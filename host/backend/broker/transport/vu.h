@@ -47,7 +47,7 @@ enum brk_vu_request {
 #define BRK_VU_PF_REPLY_ACK 3
 #define BRK_VU_PF_CONFIG 9
 
-#define BRK_VU_REGIONS 8u     /* of one memory table: what the protocol allows */
+#define BRK_VU_REGIONS 8u /* of one memory table: what the protocol allows */
 #define BRK_VU_CONFIG_MAX 256u
 #define BRK_VU_NOFD (1u << 8) /* in the u64 of KICK, CALL, ERR: no descriptor comes */
 
@@ -100,7 +100,7 @@ struct brk_vu_map {
     uint8_t *base; /* of the region's first byte */
     void *mapping; /* whole mapping, from file offset 0 */
     uint64_t mapping_size;
-    bool windows;  /* the BAR with the client windows: not guest RAM */
+    bool windows; /* the BAR with the client windows: not guest RAM */
 };
 
 struct brk_vu_mem {
@@ -118,7 +118,7 @@ uint8_t *brk_vu_mem_gpa(struct brk_vu_mem *m, uint64_t gpa, uint64_t *n);
 void *brk_vu_mem_uva(struct brk_vu_mem *m, uint64_t uva, uint64_t size);
 /* One guest-physical run -> file ranges, appended. False: not all is guest RAM, or no room. */
 bool brk_vu_mem_run(struct brk_vu_mem *m, uint64_t gpa, uint64_t len, struct brk_map_run *runs, unsigned *n,
-                unsigned room);
+                    unsigned room);
 const struct brk_vu_map *brk_vu_mem_windows(const struct brk_vu_mem *m);
 
 /* ---- vu_queue.c ---- */
@@ -164,10 +164,10 @@ void brk_vu_queue_push(struct brk_vu_queue *q, uint16_t head, uint32_t written);
 void brk_vu_queue_notify(struct brk_vu_queue *q, uint16_t old_used);
 /* Copies at most `room` readable bytes; *total = how many the chain has. */
 uint32_t brk_vu_chain_read(struct brk_vu_mem *m, const struct brk_vu_chain *c, void *to, uint32_t room,
-                       uint64_t *total);
+                           uint64_t *total);
 /* Writes to the writable part; bytes written. */
 uint32_t brk_vu_chain_write(struct brk_vu_mem *m, const struct brk_vu_chain *c, const void *from,
-                        uint32_t size);
+                            uint32_t size);
 uint64_t brk_vu_chain_room(const struct brk_vu_chain *c);
 
 /* ---- vu_device.c ---- */
@@ -179,7 +179,7 @@ struct brk_vu_request_state;
 struct brk_vu_slot {
     struct brk_client *client;
     struct brk_vu_request_state *pending; /* requests not answered yet */
-    bool wake, dead, destroying;      /* events to send */
+    bool wake, dead, destroying;          /* events to send */
     bool dead_sent;
     uint32_t dead_reason;
 };
@@ -189,7 +189,7 @@ struct brk_vu_device {
     bool configured;
     uint64_t features;
     struct brk_vu_mem mem;
-    int windows_fd;            /* own duplicate */
+    int windows_fd; /* own duplicate */
     uint64_t windows_offset;
     struct brk_vu_queue queue[BRK_VU_QUEUES];
     struct brk_vu_slot slot[BRK_VU_CLIENTS_MAX];

@@ -16,17 +16,17 @@
 
 static struct brk_source listener = {.fd = -1};
 static const char *listen_path;
-static bool only_one; /* the connection was inherited: none can follow it */
+static bool only_one;              /* the connection was inherited: none can follow it */
 static struct vgb_ratelimit limit; /* QEMU and its guest can cause each line as often as they like */
 
 static struct {
     struct brk_source s;
     struct brk_vu_header h;
     union brk_vu_payload p;
-    size_t have;        /* bytes of header, then payload */
+    size_t have; /* bytes of header, then payload */
     int fds[BRK_VU_REGIONS];
     unsigned nfds;
-    bool waiting;       /* GET_VRING_BASE of queue 0 waits for the end of all clients */
+    bool waiting; /* GET_VRING_BASE of queue 0 waits for the end of all clients */
     bool closing;
     uint64_t protocol_features;
 } conn = {.s = {.fd = -1}};
@@ -78,7 +78,7 @@ static void reply(const void *payload, uint32_t size)
     if (vgb_send_fds(conn.s.fd, buf, HEADER_BYTES + size, NULL, 0, MSG_DONTWAIT) !=
         (ssize_t)(HEADER_BYTES + size))
         vgb_log_limited(&limit, VGB_WARN, "vhost-user: the answer to %s was not taken",
-                brk_vu_request_name(conn.h.request));
+                        brk_vu_request_name(conn.h.request));
 }
 
 static void reply_u64(uint64_t v)
@@ -184,7 +184,7 @@ static bool set_mem_table(void)
     w = brk_vu_mem_windows(&brk_vu_dev.mem);
     if (w && w->r.size < want) {
         vgb_log_limited(&limit, VGB_ERROR, "vhost-user: the windows have %llu bytes, %llu are needed",
-                (unsigned long long)w->r.size, (unsigned long long)want);
+                        (unsigned long long)w->r.size, (unsigned long long)want);
         return false;
     }
     if (w) { /* kept when it leaves the table: the guest may turn the BAR off for a while */
@@ -304,12 +304,22 @@ static bool dispatch(bool *replied)
 {
     *replied = true;
     switch (conn.h.request) {
-    case BRK_VU_GET_FEATURES: reply_u64(features()); return true;
-    case BRK_VU_GET_PROTOCOL_FEATURES: reply_u64(protocol_features()); return true;
-    case BRK_VU_GET_QUEUE_NUM: reply_u64(brk_vu_dev.config.max_clients + VGPU_VQ_DOORBELL); return true;
-    case BRK_VU_GET_CONFIG: get_config(); return true;
-    case BRK_VU_GET_VRING_BASE: return queue_message();
-    default: break;
+    case BRK_VU_GET_FEATURES:
+        reply_u64(features());
+        return true;
+    case BRK_VU_GET_PROTOCOL_FEATURES:
+        reply_u64(protocol_features());
+        return true;
+    case BRK_VU_GET_QUEUE_NUM:
+        reply_u64(brk_vu_dev.config.max_clients + VGPU_VQ_DOORBELL);
+        return true;
+    case BRK_VU_GET_CONFIG:
+        get_config();
+        return true;
+    case BRK_VU_GET_VRING_BASE:
+        return queue_message();
+    default:
+        break;
     }
     *replied = false;
     switch (conn.h.request) {
@@ -319,16 +329,20 @@ static bool dispatch(bool *replied)
     case BRK_VU_SET_PROTOCOL_FEATURES:
         conn.protocol_features = conn.p.u64;
         return !(conn.p.u64 & ~protocol_features());
-    case BRK_VU_SET_OWNER: return true;
-    case BRK_VU_SET_MEM_TABLE: return set_mem_table();
-    case BRK_VU_SET_CONFIG: return set_config();
+    case BRK_VU_SET_OWNER:
+        return true;
+    case BRK_VU_SET_MEM_TABLE:
+        return set_mem_table();
+    case BRK_VU_SET_CONFIG:
+        return set_config();
     case BRK_VU_RESET_OWNER:
         for (unsigned i = 0; i < BRK_VU_QUEUES; i++)
             brk_vu_dev.queue[i].enabled = false;
         brk_vu_dev.queue[VGPU_VQ_CONTROL].generation++;
         brk_vu_device_end_clients();
         return true;
-    default: return queue_message();
+    default:
+        return queue_message();
     }
 }
 
@@ -337,15 +351,15 @@ static void on_complete(void)
     bool replied = false;
     const char *wrong = brk_vu_payload_check(&conn.h, &conn.p, conn.nfds);
     bool ok = !wrong && dispatch(&replied);
-    bool ack = conn.h.flags & BRK_VU_FLAG_NEED_REPLY &&
-               conn.protocol_features >> BRK_VU_PF_REPLY_ACK & 1 && !replied;
+    bool ack = conn.h.flags & BRK_VU_FLAG_NEED_REPLY && conn.protocol_features >> BRK_VU_PF_REPLY_ACK & 1 &&
+               !replied;
 
     vgb_close_all(conn.fds, conn.nfds);
     conn.nfds = 0;
     conn.have = 0;
     if (!ok)
         vgb_log_limited(&limit, VGB_ERROR, "vhost-user: %s refused%s%s", brk_vu_request_name(conn.h.request),
-                wrong ? ": " : "", wrong ? wrong : "");
+                        wrong ? ": " : "", wrong ? wrong : "");
     if (ack)
         reply_u64(!ok);
     else if (!ok)
@@ -354,8 +368,8 @@ static void on_complete(void)
 
 static void on_qemu(struct brk_source *s, uint32_t events)
 {
-    size_t want = conn.have < HEADER_BYTES ? HEADER_BYTES - conn.have
-                                           : HEADER_BYTES + conn.h.size - conn.have;
+    size_t want =
+        conn.have < HEADER_BYTES ? HEADER_BYTES - conn.have : HEADER_BYTES + conn.h.size - conn.have;
     uint8_t *to = conn.have < HEADER_BYTES ? (uint8_t *)&conn.h + conn.have
                                            : (uint8_t *)&conn.p + conn.have - HEADER_BYTES;
     int fds[BRK_VU_REGIONS];

@@ -12,8 +12,7 @@
 struct brk_vu_device brk_vu_dev;
 static struct vgb_ratelimit limit;
 
-#define REQUEST_MAX                                                                                \
-    (sizeof(struct vgpu_cmd_pin) + VGPU_MAX_PIN_RUNS * sizeof(struct vgpu_pin_run))
+#define REQUEST_MAX (sizeof(struct vgpu_cmd_pin) + VGPU_MAX_PIN_RUNS * sizeof(struct vgpu_pin_run))
 
 /* Requests handled at a time: a guest that refills its queue keeps neither its other clients waiting
  * nor QEMU, whose messages come over the same loop. */
@@ -82,8 +81,8 @@ static bool send_event(uint32_t type, unsigned slot, uint32_t arg)
         vgb_eventfd_signal(q->kick.fd);
     if (r != 1)
         return false;
-    uint32_t n = brk_vu_chain_room(&c) >= sizeof(e)
-                     ? brk_vu_chain_write(&brk_vu_dev.mem, &c, &e, sizeof(e)) : 0;
+    uint32_t n =
+        brk_vu_chain_room(&c) >= sizeof(e) ? brk_vu_chain_write(&brk_vu_dev.mem, &c, &e, sizeof(e)) : 0;
     brk_vu_queue_push(q, c.head, n);
     brk_vu_queue_notify(q, old);
     return true; /* a buffer that is too small loses the event: the driver's doing */
@@ -333,11 +332,8 @@ static void do_pin(const struct vgpu_cmd_pin *q, uint32_t size, const struct brk
 {
     static struct brk_map_run runs[VGPU_MAX_PIN_RUNS + BRK_VU_REGIONS];
     struct brk_vu_slot *s = &brk_vu_dev.slot[q->hdr.client];
-    struct brk_map m = {.region = q->region,
-                        .va = q->va,
-                        .length = q->length,
-                        .offset = q->offset,
-                        .runs = runs};
+    struct brk_map m = {
+        .region = q->region, .va = q->va, .length = q->length, .offset = q->offset, .runs = runs};
     uint32_t status = VGPU_S_INVALID;
 
     if (size < sizeof(*q) || !q->nruns || q->nruns > brk_vu_dev.config.max_pin_runs || q->padding ||
@@ -350,7 +346,7 @@ static void do_pin(const struct vgpu_cmd_pin *q, uint32_t size, const struct brk
     status = VGPU_S_INVALID;
     for (uint32_t i = 0; i < q->nruns; i++) {
         if (!brk_vu_mem_run(&brk_vu_dev.mem, q->runs[i].addr, q->runs[i].len, runs, &m.nruns,
-                        VGPU_MAX_PIN_RUNS + BRK_VU_REGIONS))
+                            VGPU_MAX_PIN_RUNS + BRK_VU_REGIONS))
             goto out;
     }
     m.flags = (q->pin_flags & VGPU_PIN_READONLY ? VGB_MAP_READONLY : 0) |

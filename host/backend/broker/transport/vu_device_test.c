@@ -17,7 +17,6 @@
 #include "vgb_fd.h"
 #include "vu.h"
 
-
 #define RAM_GPA 0x100000u
 #define RAM_SIZE 0x40000u
 #define RAM_UVA 0x7f0000000000ull
@@ -39,8 +38,8 @@ struct fixture {
 static int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof(*f));
-    struct brk_vu_payload_mem p = {
-        .nregions = 1, .regions = {{.gpa = RAM_GPA, .size = RAM_SIZE, .uva = RAM_UVA}}};
+    struct brk_vu_payload_mem p = {.nregions = 1,
+                                   .regions = {{.gpa = RAM_GPA, .size = RAM_SIZE, .uva = RAM_UVA}}};
     int fd = memfd_create("ram", MFD_CLOEXEC);
 
     assert_true(fd >= 0 && !ftruncate(fd, RAM_SIZE));
@@ -52,8 +51,8 @@ static int setup(void **state)
     f->q->kick.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     f->q->call = f->q->err = -1;
     f->q->num = NUM;
-    f->q->addr = (struct brk_vu_payload_addr){
-        .desc = RAM_UVA, .avail = RAM_UVA + 0x8000, .used = RAM_UVA + 0xa000};
+    f->q->addr =
+        (struct brk_vu_payload_addr){.desc = RAM_UVA, .avail = RAM_UVA + 0x8000, .used = RAM_UVA + 0xa000};
     f->q->have_addr = f->q->started = f->q->enabled = true;
     brk_vu_queue_remap(f->q, &brk_vu_dev.mem);
     assert_non_null(f->q->used);
@@ -197,7 +196,9 @@ int main(void)
     brk_opt.window_size = 16 << 20;
 #define T(x) cmocka_unit_test_setup_teardown(x, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_full_queue), T(test_full_of_malformed), cmocka_unit_test(test_bucket),
+        T(test_full_queue),
+        T(test_full_of_malformed),
+        cmocka_unit_test(test_bucket),
         cmocka_unit_test(test_queued_descriptors),
     };
 

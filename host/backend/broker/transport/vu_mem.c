@@ -113,7 +113,7 @@ void *brk_vu_mem_uva(struct brk_vu_mem *m, uint64_t uva, uint64_t size)
 }
 
 bool brk_vu_mem_run(struct brk_vu_mem *m, uint64_t gpa, uint64_t len, struct brk_map_run *runs, unsigned *n,
-                unsigned room)
+                    unsigned room)
 {
     if (!len || len % VGP_PAGE || gpa % VGP_PAGE || len > UINT64_MAX - gpa)
         return false;

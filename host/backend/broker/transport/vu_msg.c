@@ -4,7 +4,7 @@
 
 static const struct row {
     const char *name;
-    uint16_t min, max;       /* payload bytes */
+    uint16_t min, max; /* payload bytes */
     uint8_t fds_min, fds_max;
 } rows[] = {
     [BRK_VU_GET_FEATURES] = {"GET_FEATURES", 0, 0, 0, 0},

@@ -71,9 +71,8 @@ static bool add_indirect(struct brk_vu_mem *m, struct brk_vu_chain *c, const str
         return false;
     for (;;) {
         uint64_t want = 16;
-        const uint8_t *p = table->addr > UINT64_MAX - 16ull * n
-                               ? NULL
-                               : brk_vu_mem_gpa(m, table->addr + 16ull * i, &want);
+        const uint8_t *p =
+            table->addr > UINT64_MAX - 16ull * n ? NULL : brk_vu_mem_gpa(m, table->addr + 16ull * i, &want);
         struct desc d;
 
         if (!p || want < 16)
@@ -178,7 +177,7 @@ void brk_vu_queue_notify(struct brk_vu_queue *q, uint16_t old_used)
 }
 
 uint32_t brk_vu_chain_read(struct brk_vu_mem *m, const struct brk_vu_chain *c, void *to, uint32_t room,
-                       uint64_t *total)
+                           uint64_t *total)
 {
     uint32_t done = 0;
 
@@ -212,7 +211,8 @@ uint64_t brk_vu_chain_room(const struct brk_vu_chain *c)
     return n;
 }
 
-uint32_t brk_vu_chain_write(struct brk_vu_mem *m, const struct brk_vu_chain *c, const void *from, uint32_t size)
+uint32_t brk_vu_chain_write(struct brk_vu_mem *m, const struct brk_vu_chain *c, const void *from,
+                            uint32_t size)
 {
     uint32_t done = 0;
 

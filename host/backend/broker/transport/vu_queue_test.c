@@ -16,7 +16,6 @@
 
 #include "vu.h"
 
-
 #define RAM_GPA 0x100000u
 #define RAM_SIZE 0x40000u
 #define RAM_UVA 0x7f0000000000ull
@@ -61,8 +60,8 @@ static int setup(void **state)
     assert_null(brk_vu_mem_set(&f->mem, &p, fds));
     f->q.kick.fd = f->q.call = f->q.err = -1;
     f->q.num = NUM;
-    f->q.addr = (struct brk_vu_payload_addr){
-        .desc = RAM_UVA, .avail = RAM_UVA + 0x1000, .used = RAM_UVA + 0x2000};
+    f->q.addr =
+        (struct brk_vu_payload_addr){.desc = RAM_UVA, .avail = RAM_UVA + 0x1000, .used = RAM_UVA + 0x2000};
     f->q.have_addr = f->q.started = f->q.enabled = true;
     brk_vu_queue_remap(&f->q, &f->mem);
     assert_non_null(f->q.used);
@@ -83,8 +82,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static void set(struct fixture *f, unsigned i, uint64_t addr, uint32_t len, uint16_t flags,
-                uint16_t next)
+static void set(struct fixture *f, unsigned i, uint64_t addr, uint32_t len, uint16_t flags, uint16_t next)
 {
     f->desc[i] = (struct desc){.addr = addr, .len = len, .flags = flags, .next = next};
 }
@@ -162,8 +160,7 @@ static void test_malformed_chains(void **state)
     set(f, 0, RAM_GPA + 0x5000, 32, 4, 0);
     *(struct desc *)(f->ram + 0x5000) = (struct desc){.addr = RAM_GPA, .len = 16, .flags = 4};
     expect_skipped(f, 0); /* indirect in indirect */
-    *(struct desc *)(f->ram + 0x5000) =
-        (struct desc){.addr = RAM_GPA, .len = 16, .flags = 1, .next = 2};
+    *(struct desc *)(f->ram + 0x5000) = (struct desc){.addr = RAM_GPA, .len = 16, .flags = 1, .next = 2};
     expect_skipped(f, 0); /* next outside of the indirect table */
 }
 
@@ -320,9 +317,16 @@ int main(void)
     brk_opt.window_size = 16 << 20;
 #define T(x) cmocka_unit_test_setup_teardown(x, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_chain),        T(test_malformed_chains), T(test_indirect), T(test_buffers_outside),
-        T(test_broken_ring),  T(test_addresses),        T(test_runs),     T(test_event_idx),
-        cmocka_unit_test(test_regions), cmocka_unit_test(test_ram_in_a_file),
+        T(test_chain),
+        T(test_malformed_chains),
+        T(test_indirect),
+        T(test_buffers_outside),
+        T(test_broken_ring),
+        T(test_addresses),
+        T(test_runs),
+        T(test_event_idx),
+        cmocka_unit_test(test_regions),
+        cmocka_unit_test(test_ram_in_a_file),
     };
 
     return cmocka_run_group_tests_name("virtqueue", tests, NULL, NULL);

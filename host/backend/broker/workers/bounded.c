@@ -44,7 +44,8 @@ static int mount_detached(uint64_t bytes, unsigned entries)
     snprintf(inodes, sizeof(inodes), "%u", entries);
     if (!syscall(SYS_fsconfig, fs, SET_STRING, "size", size, 0) &&
         !syscall(SYS_fsconfig, fs, SET_STRING, "nr_inodes", inodes, 0) &&
-        !syscall(SYS_fsconfig, fs, SET_STRING, "mode", "700", 0) && !syscall(SYS_fsconfig, fs, CREATE, NULL, NULL, 0))
+        !syscall(SYS_fsconfig, fs, SET_STRING, "mode", "700", 0) &&
+        !syscall(SYS_fsconfig, fs, CREATE, NULL, NULL, 0))
         fd = (int)syscall(SYS_fsmount, fs, MOUNT_CLOEXEC, NOSUID_NODEV_NOEXEC);
     close(fs);
     return fd;

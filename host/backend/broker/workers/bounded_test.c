@@ -38,7 +38,8 @@ static int try_folder(void)
     while ((n = write(file, zeros, sizeof(zeros))) > 0 && bytes <= BYTES)
         bytes += (size_t)n;
     line = bytes != BYTES || errno != ENOSPC ? __LINE__ : line;
-    line = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_SHARED, file, 0) != MAP_FAILED ? __LINE__ : line; /* noexec */
+    line = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_SHARED, file, 0) != MAP_FAILED ? __LINE__
+                                                                                      : line; /* noexec */
     close(file);
     for (;; files++) {
         snprintf(name, sizeof(name), "%u", files);

@@ -31,7 +31,8 @@ static int kept_fd = -1; /* --jit-cache-dir, locked */
 /* The library keeps to --jit-cache itself, roughly. */
 static struct brk_tree_limits limits(void)
 {
-    return (struct brk_tree_limits){.bytes = 2 * brk_opt.jit_cache, .entries = ENTRIES_MAX, .owner = geteuid()};
+    return (struct brk_tree_limits){
+        .bytes = 2 * brk_opt.jit_cache, .entries = ENTRIES_MAX, .owner = geteuid()};
 }
 
 /* ---- whose it is ---- */
@@ -90,7 +91,8 @@ int brk_cache_start(void)
         return r;
     fd = brk_bounded_folder(l.bytes, l.entries);
     if (fd < 0) {
-        vgb_log(VGB_WARN, "no file system for compiled code can be made (%s): each worker compiles anew", strerror(errno));
+        vgb_log(VGB_WARN, "no file system for compiled code can be made (%s): each worker compiles anew",
+                strerror(errno));
         vgb_close(&kept_fd);
         return 0;
     }

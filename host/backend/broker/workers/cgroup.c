@@ -93,7 +93,8 @@ static bool delegated(const char *path)
 {
     char v[2];
 
-    return getxattr(path, "user.delegate", v, sizeof(v)) == 1 || getxattr(path, "trusted.delegate", v, sizeof(v)) == 1;
+    return getxattr(path, "user.delegate", v, sizeof(v)) == 1 ||
+           getxattr(path, "trusted.delegate", v, sizeof(v)) == 1;
 }
 
 /* A group with processes of its own passes nothing on: the broker goes into one beside the workers'. */
@@ -143,10 +144,11 @@ bool brk_cgroup_start(void)
                 "cgroup of the workers: none: %s; what limits them is per client", why);
         return !asked && !brk_opt.cgroup_memory;
     }
-    snprintf(summary, sizeof(summary), "cgroup (%llu processes and threads, memory %s)", (unsigned long long)pids,
-             brk_opt.cgroup_memory ? "limited" : "not limited");
-    vgb_log(VGB_INFO, "cgroup of the workers: %s: %llu processes and threads, %llu bytes of memory (0: no limit)", group,
-            (unsigned long long)pids, (unsigned long long)brk_opt.cgroup_memory);
+    snprintf(summary, sizeof(summary), "cgroup (%llu processes and threads, memory %s)",
+             (unsigned long long)pids, brk_opt.cgroup_memory ? "limited" : "not limited");
+    vgb_log(VGB_INFO,
+            "cgroup of the workers: %s: %llu processes and threads, %llu bytes of memory (0: no limit)",
+            group, (unsigned long long)pids, (unsigned long long)brk_opt.cgroup_memory);
     return true;
 }
 

@@ -11,8 +11,8 @@ extern char **environ;
 
 static const char *const names[] = {
     "VGPU_SOCKET", /* main.c: a provider that is our own libcuda must find no broker */
-    "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ",
-    "ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"};
+    "LD_LIBRARY_PATH", "LANG",         "LC_ALL",        "TZ",
+    "ASAN_OPTIONS",    "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"};
 static const char *const prefixes[] = {"VGPU_SOFT_", "VGPU_TEST_", "CUDA_"};
 
 static bool meant_for_workers(const char *variable)
@@ -55,7 +55,8 @@ char **brk_worker_environment(void)
         out[n++] = no_cache;
     } else if (out) {
         snprintf(cache, sizeof(cache), "CUDA_CACHE_PATH=/proc/self/fd/%d", BRK_WORKER_CACHE_FD);
-        snprintf(cache_size, sizeof(cache_size), "CUDA_CACHE_MAXSIZE=%llu", (unsigned long long)brk_opt.jit_cache);
+        snprintf(cache_size, sizeof(cache_size), "CUDA_CACHE_MAXSIZE=%llu",
+                 (unsigned long long)brk_opt.jit_cache);
         out[n++] = cache;
         out[n++] = cache_size;
     }

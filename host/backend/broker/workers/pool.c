@@ -24,8 +24,8 @@
 #include "vgb_fd.h"
 
 #define RETRY_NS 1000000000u /* after a worker that did not become ready */
-#define REFILL_NS 30000000u /* while spares are left: the client that took one starts up first */
-#define DRAIN_MAX 32u   /* messages of one worker at a time: others have their turn in between */
+#define REFILL_NS 30000000u  /* while spares are left: the client that took one starts up first */
+#define DRAIN_MAX 32u        /* messages of one worker at a time: others have their turn in between */
 #define LAST_WORDS_MAX 1024u /* of one that has ended: more than a socket holds */
 
 static const struct brk_pool_users *users; /* NULL until brk_pool_init() */
@@ -75,10 +75,19 @@ static int spawn(int sock, pid_t *pid)
     sigset_t none, def;
     char ppid[24], minor[8], cache[32];
     static const char *const levels[] = {"error", "warn", "info", "debug"};
-    char *argv[24] = {brk_opt.worker, (char *)"--provider", brk_opt.provider, (char *)"--fd",
-                      (char *)"3", (char *)"--broker-pid", ppid, (char *)"--log-level",
-                      (char *)(uintptr_t)levels[brk_opt.log_level], (char *)"--protocol-minor",
-                      minor, (char *)"--sandbox", (char *)(uintptr_t)brk_opt.sandbox};
+    char *argv[24] = {brk_opt.worker,
+                      (char *)"--provider",
+                      brk_opt.provider,
+                      (char *)"--fd",
+                      (char *)"3",
+                      (char *)"--broker-pid",
+                      ppid,
+                      (char *)"--log-level",
+                      (char *)(uintptr_t)levels[brk_opt.log_level],
+                      (char *)"--protocol-minor",
+                      minor,
+                      (char *)"--sandbox",
+                      (char *)(uintptr_t)brk_opt.sandbox};
     unsigned n = 13;
     char **env = brk_worker_environment();
 
@@ -102,8 +111,7 @@ static int spawn(int sock, pid_t *pid)
     posix_spawnattr_setsigdefault(&at, &def);
     /* A group of its own: what a terminal sends to a program and its broker is not for workers. */
     posix_spawnattr_setpgroup(&at, 0);
-    posix_spawnattr_setflags(&at, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
-                                      POSIX_SPAWN_SETPGROUP);
+    posix_spawnattr_setflags(&at, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
     posix_spawn_file_actions_init(&fa);
     posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&fa, log_write, 1);
@@ -158,7 +166,8 @@ static bool start_one(void)
     }
     vgb_close(&pair[1]);
     if (!brk_cgroup_add(p->pid)) { /* before it hears of a guest */
-        vgb_log_limited(&limit, VGB_ERROR, "a worker cannot be put into the control group: %s", strerror(errno));
+        vgb_log_limited(&limit, VGB_ERROR, "a worker cannot be put into the control group: %s",
+                        strerror(errno));
         p->pidfd.fd = -1;
         goto fail_started;
     }
@@ -168,8 +177,7 @@ static bool start_one(void)
     p->pidfd.ready = on_exit_event;
     p->since_ns = vgb_now_ns();
     if (p->pidfd.fd < 0) {
-        vgb_log_limited(&limit, VGB_ERROR, "pidfd_open: %s (Linux 5.4 or later is needed)",
-                        strerror(errno));
+        vgb_log_limited(&limit, VGB_ERROR, "pidfd_open: %s (Linux 5.4 or later is needed)", strerror(errno));
         goto fail_started;
     }
     vgb_set_nonblock(p->sock.fd);
@@ -198,8 +206,10 @@ static void fill(void)
         uint64_t wait_ns = brk_bucket_take(&starts, vgb_now_ns());
 
         if (wait_ns) {
-            vgb_log_limited(&limit, VGB_WARN, "%u workers a second were started, more clients wait: "
-                            "the limit is --start-rate", starts.rate);
+            vgb_log_limited(&limit, VGB_WARN,
+                            "%u workers a second were started, more clients wait: "
+                            "the limit is --start-rate",
+                            starts.rate);
             retry_at = vgb_now_ns() + wait_ns;
             return;
         }
@@ -250,8 +260,10 @@ static void on_ready(struct brk_proc *p, const struct vgb_msg *m)
         return;
     }
     if (!worked)
-        vgb_log(VGB_INFO, "GPU: %s (%llu device%s)", m->text, (unsigned long long)m->value, m->value == 1 ? "" : "s");
-    const char *wrong = !worked && users->provider ? users->provider(m->flags & VGB_READY_SOFT, m->offset) : NULL;
+        vgb_log(VGB_INFO, "GPU: %s (%llu device%s)", m->text, (unsigned long long)m->value,
+                m->value == 1 ? "" : "s");
+    const char *wrong =
+        !worked && users->provider ? users->provider(m->flags & VGB_READY_SOFT, m->offset) : NULL;
 
     if (wrong) {
         vgb_log(VGB_ERROR, "%s", wrong);

@@ -50,9 +50,8 @@ static void remove_stale(void)
             continue;
         pid = atol(e->d_name + sizeof(PREFIX) - 1);
         /* Its own user's: root's are the worker's user's, and gone with the machine. */
-        if (pid <= 0 || fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
-            !S_ISDIR(st.st_mode) || (geteuid() && st.st_uid != geteuid()) ||
-            !kill((pid_t)pid, 0) || errno != ESRCH)
+        if (pid <= 0 || fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISDIR(st.st_mode) ||
+            (geteuid() && st.st_uid != geteuid()) || !kill((pid_t)pid, 0) || errno != ESRCH)
             continue;
         snprintf(path, sizeof(path), PLACE "/%s", e->d_name);
         remove_folder(path);

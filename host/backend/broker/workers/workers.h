@@ -23,7 +23,7 @@ struct brk_proc {
     bool layers_known;      /* it has said which layers its sandbox has */
     uint32_t dead_reason;   /* what it said itself */
     char dead_text[VGB_MSG_TEXT];
-    bool held;              /* ended, but a debugger keeps it from being reaped */
+    bool held;                       /* ended, but a debugger keeps it from being reaped */
     struct brk_out *out, **out_tail; /* messages that did not fit into the socket: out.c */
     struct brk_out_fd *out_fds;
     unsigned nout, nout_fds;

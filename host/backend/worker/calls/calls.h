@@ -51,8 +51,8 @@ void wrk_links_end(struct wrk_worker *w, uint64_t context);
 
 /* Launch attributes from the wire; NOT_SUPPORTED for those that are not plain data. */
 #define WRK_LAUNCH_ATTRIBUTES_MAX 33u /* 32 on the wire and one that a flag stands for */
-CUresult wrk_launch_attributes(struct wrk_call *c, CUlaunchAttribute *attrs, const uint32_t *ids,
-                               uint32_t n, const void *values, uint32_t value_bytes);
+CUresult wrk_launch_attributes(struct wrk_call *c, CUlaunchAttribute *attrs, const uint32_t *ids, uint32_t n,
+                               const void *values, uint32_t value_bytes);
 
 /* JIT options as the provider takes them, with room for the two logs. */
 #define WRK_JIT_OPTIONS 32u
@@ -69,7 +69,6 @@ void wrk_jit_log(struct wrk_jit *j, bool error, char *buffer, uint32_t size);
 
 /* Checks an image from the wire and puts room behind it; *copy is the caller's to
  * free. INVALID_IMAGE, with a detail for the trace, when it claims more than was sent. */
-CUresult wrk_image_take(struct wrk_call *c, const void **image, uint64_t size, bool is_blob,
-                        void **copy);
+CUresult wrk_image_take(struct wrk_call *c, const void **image, uint64_t size, bool is_blob, void **copy);
 
 #endif

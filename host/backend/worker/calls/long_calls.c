@@ -81,8 +81,7 @@ static uint64_t limit_bytes(CUlimit limit, uint64_t value)
             wrk_provider.cuCtxGetDevice(&d) != CUDA_SUCCESS)
             return value;
         wrk_provider.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, d);
-        wrk_provider.cuDeviceGetAttribute(
-            &threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, d);
+        wrk_provider.cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, d);
         if (__builtin_mul_overflow(value, (uint64_t)processors * (uint64_t)threads, &value))
             value = UINT64_MAX;
         return value;

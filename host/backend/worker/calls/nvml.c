@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-
 #define NVML_SUCCESS 0
 #define NVML_NOT_SUPPORTED 3
 #define NVML_FUNCTION_NOT_FOUND 13
@@ -49,10 +48,10 @@ static void *find(const char *name)
 }
 
 /* Functions through dlsym, without a cast that ISO C does not define. */
-#define FIND(slot, name)                                                                           \
-    do {                                                                                           \
-        void *sym_ = find(name);                                                                   \
-        memcpy(&(slot), &sym_, sizeof(slot));                                                      \
+#define FIND(slot, name) \
+    do { \
+        void *sym_ = find(name); \
+        memcpy(&(slot), &sym_, sizeof(slot)); \
     } while (0)
 
 static void load_host(void)
@@ -104,8 +103,7 @@ static uint32_t text_from_host(const char *name, char *to, size_t room)
     return (uint32_t)strlen(to) + 1;
 }
 
-CUresult wrk_do_vgpNvmlInfo(struct wrk_call *c, struct vgp_ret_vgpNvmlInfo *r,
-                            struct vgp_outs_vgpNvmlInfo *o)
+CUresult wrk_do_vgpNvmlInfo(struct wrk_call *c, struct vgp_ret_vgpNvmlInfo *r, struct vgp_outs_vgpNvmlInfo *o)
 {
     load_host();
     /* Without NVML the count of what our clients use says nothing about one of several devices. */
@@ -118,8 +116,7 @@ CUresult wrk_do_vgpNvmlInfo(struct wrk_call *c, struct vgp_ret_vgpNvmlInfo *r,
     r->cudaVersion = wrk_capabilities.driver_version;
     r->driverVersion_len =
         text_from_host("nvmlSystemGetDriverVersion", o->driverVersion, sizeof(o->driverVersion));
-    r->nvmlVersion_len =
-        text_from_host("nvmlSystemGetNVMLVersion", o->nvmlVersion, sizeof(o->nvmlVersion));
+    r->nvmlVersion_len = text_from_host("nvmlSystemGetNVMLVersion", o->nvmlVersion, sizeof(o->nvmlVersion));
     return CUDA_SUCCESS;
 }
 

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-
 /* Fills a string result; returns its length with the NUL. */
 static uint32_t put_text(char *to, size_t room, const char *text)
 {
@@ -41,16 +40,14 @@ CUresult wrk_do_vgpDeviceInfo(struct wrk_call *c, const struct vgp_args_vgpDevic
         wrk_provider.cuDeviceTotalMem_v2(&total, dev);
     r->totalMem = total;
     r->vramQuota = c->w->quota.limit;
-    if (wrk_provider.cuDeviceGetUuid_v2 &&
-        wrk_provider.cuDeviceGetUuid_v2(&uuid, dev) == CUDA_SUCCESS) {
+    if (wrk_provider.cuDeviceGetUuid_v2 && wrk_provider.cuDeviceGetUuid_v2(&uuid, dev) == CUDA_SUCCESS) {
         memcpy(o->uuid, &uuid, sizeof(o->uuid));
         r->uuid_len = sizeof(o->uuid);
     }
     if (wrk_provider.cuDeviceGetName(o->name, (int)sizeof(o->name) - 1, dev) == CUDA_SUCCESS)
         r->name_len = (uint32_t)strlen(o->name) + 1;
     if (wrk_provider.cuDeviceGetPCIBusId &&
-        wrk_provider.cuDeviceGetPCIBusId(o->pciBusId, (int)sizeof(o->pciBusId) - 1, dev) ==
-            CUDA_SUCCESS)
+        wrk_provider.cuDeviceGetPCIBusId(o->pciBusId, (int)sizeof(o->pciBusId) - 1, dev) == CUDA_SUCCESS)
         r->pciBusId_len = (uint32_t)strlen(o->pciBusId) + 1;
     for (int i = 1; i < CU_DEVICE_ATTRIBUTE_MAX && i < 256; i++) {
         int value = 0;
@@ -63,8 +60,7 @@ CUresult wrk_do_vgpDeviceInfo(struct wrk_call *c, const struct vgp_args_vgpDevic
     /* Descriptors of NVIDIA's driver do not leave the worker. */
     o->attributes[CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED] &=
         wrk_share_handle_types() != 0;
-    o->attributes[CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES] &=
-        (int)wrk_share_handle_types();
+    o->attributes[CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES] &= (int)wrk_share_handle_types();
     o->attributes[CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED] &= wrk_capabilities.ipc_events;
     return CUDA_SUCCESS;
 }
@@ -75,8 +71,7 @@ int wrk_attribute_shown(uint32_t attribute, int value)
     return attribute == CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED ? value & wrk_capabilities.ipc_events : value;
 }
 
-CUresult wrk_do_vgpBlobAppend(struct wrk_call *c, const struct vgp_args_vgpBlobAppend *a,
-                              const void *data)
+CUresult wrk_do_vgpBlobAppend(struct wrk_call *c, const struct vgp_args_vgpBlobAppend *a, const void *data)
 {
     CUresult r = wrk_blob_append(c->w, a->blobId, a->totalSize, data, a->data_len);
 

@@ -56,9 +56,8 @@ int wrk_confine_rights(struct wrk_sandbox *s, char *err, size_t err_size)
     memset(d, 0, sizeof(d));
     drop_bounding_set();
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-    if (syscall(SYS_capset, &h, d) || syscall(SYS_capget, &h, d) || d[0].permitted ||
-        d[1].permitted || d[0].effective || d[1].effective || d[0].inheritable ||
-        d[1].inheritable) {
+    if (syscall(SYS_capset, &h, d) || syscall(SYS_capget, &h, d) || d[0].permitted || d[1].permitted ||
+        d[0].effective || d[1].effective || d[0].inheritable || d[1].inheritable) {
         snprintf(err, err_size, "capabilities were not dropped: %s", strerror(errno));
         return -1;
     }
@@ -95,8 +94,7 @@ static void keep_open(const char *variable, int flags, bool numbered, uid_t uid)
     if (!path || !*path || !strcmp(path, "stderr"))
         return;
     for (int i = 0; i < (numbered ? NUMBERED_MAX : 1); i++) {
-        int n = i ? snprintf(name, sizeof(name), "%s.%d", path, i)
-                  : snprintf(name, sizeof(name), "%s", path);
+        int n = i ? snprintf(name, sizeof(name), "%s.%d", path, i) : snprintf(name, sizeof(name), "%s", path);
 
         fd = n < (int)sizeof(name) ? open(name, flags | O_CREAT | O_CLOEXEC, 0600) : -1;
         if (fd >= 0 || errno != EEXIST)
@@ -173,8 +171,7 @@ static bool own_user_namespace(void)
 static const struct {
     int flag;
     const char *name;
-} kinds[] = {
-    {CLONE_NEWNS, "mount"}, {CLONE_NEWNET, "network"}, {CLONE_NEWIPC, "ipc"}, {CLONE_NEWUTS, "uts"}};
+} kinds[] = {{CLONE_NEWNS, "mount"}, {CLONE_NEWNET, "network"}, {CLONE_NEWIPC, "ipc"}, {CLONE_NEWUTS, "uts"}};
 
 /* Takes those that it has not got yet; the set of those it has. */
 static int own_namespaces(int have)
@@ -207,8 +204,7 @@ static void collect(void *arg, const char *path, enum wrk_access access)
     int fd;
 
     /* /proc comes as a whole: what it shows of others is limited by Landlock and by the user. */
-    if (v->n == VIEW_MAX || strlen(path) >= sizeof(v->list[0].path) ||
-        !strncmp(path, "/proc/", 6))
+    if (v->n == VIEW_MAX || strlen(path) >= sizeof(v->list[0].path) || !strncmp(path, "/proc/", 6))
         return;
     fd = open(path, O_PATH | O_CLOEXEC);
     if (fd < 0)
@@ -295,8 +291,8 @@ static bool own_root(const struct wrk_sandbox *s)
              !mount("/proc", VIEW_AT "/proc", NULL, MS_BIND | MS_REC, NULL);
         for (unsigned i = 0; i < v->n && ok; i++)
             ok = mount_one(v, i);
-        ok = ok && make_read_only(VIEW_AT, 0) && !chdir(VIEW_AT) &&
-             !syscall(SYS_pivot_root, ".", ".") && !umount2(".", MNT_DETACH) && !chdir("/");
+        ok = ok && make_read_only(VIEW_AT, 0) && !chdir(VIEW_AT) && !syscall(SYS_pivot_root, ".", ".") &&
+             !umount2(".", MNT_DETACH) && !chdir("/");
         if (!ok) {
             vgb_log(VGB_DEBUG, "no private view of the files: %s", strerror(errno));
             umount2(VIEW_AT, MNT_DETACH);

@@ -119,8 +119,10 @@ static void test_allowed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_asked_to_do_without), cmocka_unit_test(test_old_driver),
-        cmocka_unit_test(test_other_calls), cmocka_unit_test(test_allowed),
+        cmocka_unit_test(test_asked_to_do_without),
+        cmocka_unit_test(test_old_driver),
+        cmocka_unit_test(test_other_calls),
+        cmocka_unit_test(test_allowed),
     };
 
     return cmocka_run_group_tests_name("hmm", tests, setup, NULL);

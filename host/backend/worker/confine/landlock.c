@@ -27,12 +27,10 @@ struct ruleset_attr {
 #define FS_V1 ((LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1)
 #define READ_ONLY (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
 #define DEVICE (READ_ONLY | LANDLOCK_ACCESS_FS_WRITE_FILE | FS_IOCTL_DEV)
-#define WRITABLE                                                                                   \
-    (READ_ONLY | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_MAKE_REG |                      \
-     LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE |                                \
-     LANDLOCK_ACCESS_FS_REMOVE_DIR | FS_REFER | FS_TRUNCATE)
-#define ON_A_FILE                                                                                  \
-    (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | FS_TRUNCATE | FS_IOCTL_DEV)
+#define WRITABLE \
+    (READ_ONLY | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_DIR | \
+     LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR | FS_REFER | FS_TRUNCATE)
+#define ON_A_FILE (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | FS_TRUNCATE | FS_IOCTL_DEV)
 
 /* The folder of a library that is named by a path, also behind its links. */
 static void folders_of(const char *lib, void (*fn)(void *, const char *, enum wrk_access), void *arg)
@@ -76,16 +74,16 @@ void wrk_sandbox_paths(const struct wrk_sandbox *s,
     static const char *const read_only[] = {
         "/usr", "/lib", "/lib64", "/etc", "/opt", "/sys", "/run/nvidia-persistenced",
         /* of /proc nothing that belongs to another process */
-        "/proc/driver/nvidia", "/proc/driver/nvidia-uvm", "/proc/devices", "/proc/modules",
-        "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version", "/proc/filesystems",
-        "/proc/cmdline", "/proc/sys", "/proc/uptime", "/proc/loadavg",
+        "/proc/driver/nvidia", "/proc/driver/nvidia-uvm", "/proc/devices", "/proc/modules", "/proc/cpuinfo",
+        "/proc/meminfo", "/proc/stat", "/proc/version", "/proc/filesystems", "/proc/cmdline", "/proc/sys",
+        "/proc/uptime", "/proc/loadavg",
         /* where distributions and container hosts have NVIDIA's libraries that /usr is not */
-        "/nix/store", "/gnu/store", "/run/opengl-driver", "/run/nvidia/driver/usr",
-        "/dev/urandom", "/dev/random", "/dev/zero"};
-    static const char *const devices[] = {
-        "/proc/self", /* thread names */
-        "/dev/null", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
-        "/dev/nvidia-caps", "/dev/nvidia-caps-imex-channels"};
+        "/nix/store", "/gnu/store", "/run/opengl-driver", "/run/nvidia/driver/usr", "/dev/urandom",
+        "/dev/random", "/dev/zero"};
+    static const char *const devices[] = {"/proc/self", /* thread names */
+                                          "/dev/null",        "/dev/nvidiactl",
+                                          "/dev/nvidia-uvm",  "/dev/nvidia-uvm-tools",
+                                          "/dev/nvidia-caps", "/dev/nvidia-caps-imex-channels"};
     char node[32];
 
     for (unsigned i = 0; i < sizeof(read_only) / sizeof(read_only[0]); i++)
@@ -125,8 +123,7 @@ static void add(const struct rules *r, const char *path, uint64_t access)
 
 static void add_path(void *arg, const char *path, enum wrk_access access)
 {
-    static const uint64_t rights[] = {
-        [WRK_READ] = READ_ONLY, [WRK_DEVICE] = DEVICE, [WRK_WRITE] = WRITABLE};
+    static const uint64_t rights[] = {[WRK_READ] = READ_ONLY, [WRK_DEVICE] = DEVICE, [WRK_WRITE] = WRITABLE};
 
     add(arg, path, rights[access]);
 }

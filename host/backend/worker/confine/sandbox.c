@@ -178,9 +178,9 @@ static void name_call(const struct seccomp_notif *q)
     } seen[256];
     static unsigned nseen;
     /* What tells uses of the same call apart. */
-    const uint64_t arg = q->data.nr == SCMP_SYS(ioctl) || q->data.nr == SCMP_SYS(fcntl)
-                             ? q->data.args[1]
-                             : q->data.nr == SCMP_SYS(prctl) ? q->data.args[0] : 0;
+    const uint64_t arg = q->data.nr == SCMP_SYS(ioctl) || q->data.nr == SCMP_SYS(fcntl) ? q->data.args[1]
+                         : q->data.nr == SCMP_SYS(prctl)                                ? q->data.args[0]
+                                                                                        : 0;
     char *name;
 
     for (unsigned i = 0; i < nseen; i++) {
@@ -290,8 +290,9 @@ int wrk_sandbox_begin(struct wrk_sandbox *s, char *err, size_t err_size)
     if (landlock)
         wrk_layer_add(s, "Landlock v%d", landlock);
     if (!landlock && !view) {
-        snprintf(err, err_size, "this host has neither Landlock (Linux 5.13) nor lets a process have a "
-                                "mount namespace, so its files cannot be limited");
+        snprintf(err, err_size,
+                 "this host has neither Landlock (Linux 5.13) nor lets a process have a "
+                 "mount namespace, so its files cannot be limited");
         return -1;
     }
     if (wrk_sandbox_filter(wrk_policy_nvidia, true, err, err_size))

@@ -39,8 +39,7 @@ static int in_sandbox(bool soft, int (*fn)(void))
 
         struct wrk_sandbox s = {.provider = "libcuda.so.1", .broker = getpid()};
 
-        if (wrk_sandbox_begin(&s, err, sizeof(err)) ||
-            wrk_sandbox_narrow(&s, soft, err, sizeof(err))) {
+        if (wrk_sandbox_begin(&s, err, sizeof(err)) || wrk_sandbox_narrow(&s, soft, err, sizeof(err))) {
             fprintf(stderr, "%s\n", err);
             _exit(99);
         }
@@ -165,7 +164,7 @@ static void test_soft_files(void **state)
 
 static int do_exec(void)
 {
-    char *args[] = {(char *)(uintptr_t)"/bin/true", NULL};
+    char *args[] = {(char *)(uintptr_t) "/bin/true", NULL};
 
     execve("/bin/true", args, NULL);
     return errno == EPERM || errno == EACCES ? 4 : 1;
@@ -190,7 +189,7 @@ static void test_nvidia(void **state)
 
 /* ---- all system calls ---- */
 
-#define NUMBERS 512   /* more than there are */
+#define NUMBERS 512 /* more than there are */
 #define X32 0x40000000
 
 enum verdict { ALLOWED, FAILS, KILLS };
@@ -247,8 +246,7 @@ static int do_filtered(void)
     const long *a = filter_args;
     long r = syscall(filter_nr, a[0], a[1], a[2], a[3], a[4], a[5]);
 
-    return r == -1 && (errno == EPERM || errno == EACCES || errno == ENOSYS || errno == ENOMEM) ? 2
-                                                                                                : 1;
+    return r == -1 && (errno == EPERM || errno == EACCES || errno == ENOSYS || errno == ENOMEM) ? 2 : 1;
 }
 
 /* Each number that the kernel could know; those that are allowed are not made. */
@@ -439,8 +437,7 @@ static int refuse_calls(bool landlock, bool namespaces, bool setattr)
 }
 
 /* 1: refused with the reason, 0: it runs. */
-static int on_a_host_without(bool landlock, bool namespaces, bool setattr,
-                             enum wrk_sandbox_mode mode)
+static int on_a_host_without(bool landlock, bool namespaces, bool setattr, enum wrk_sandbox_mode mode)
 {
     int status;
     pid_t pid = fork();
@@ -453,8 +450,9 @@ static int on_a_host_without(bool landlock, bool namespaces, bool setattr,
         if (refuse_calls(landlock, namespaces, setattr))
             _exit(98);
         r = wrk_sandbox_begin(&s, err, sizeof(err));
-        if (!r && (!!strstr(s.layers, "Landlock") == landlock ||
-                   !!strstr(s.layers, "mount namespace") == namespaces) &&
+        if (!r &&
+            (!!strstr(s.layers, "Landlock") == landlock ||
+             !!strstr(s.layers, "mount namespace") == namespaces) &&
             mode == WRK_SANDBOX_ENFORCE)
             _exit(97);
         if (r && !strstr(err, "Landlock"))
@@ -491,11 +489,10 @@ static int bad_policy(const char *text)
 
 static int try_bad_policies(void)
 {
-    static const char *const bad[] = {"no_such_call\n", "read errno EWHAT\n",
-                                      "read arg9 & 1 == 1\n", "read something else\n",
-                                      "read arg1 & 1 == what\n", "read arg1 & 1 == 1 errno EWHAT\n",
-                                      "read arg1 != 1 2\n", "read arg1 != \n",
-                                      "read arg0 != 0 arg1 != 0 arg2 != 0 arg3 != 0\n"};
+    static const char *const bad[] = {
+        "no_such_call\n",        "read errno EWHAT\n",      "read arg9 & 1 == 1\n",
+        "read something else\n", "read arg1 & 1 == what\n", "read arg1 & 1 == 1 errno EWHAT\n",
+        "read arg1 != 1 2\n",    "read arg1 != \n",         "read arg0 != 0 arg1 != 0 arg2 != 0 arg3 != 0\n"};
 
     for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         if (bad_policy(bad[i]) != 5)
@@ -514,7 +511,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_runs),
-        cmocka_unit_test(test_soft), cmocka_unit_test(test_soft_files),
+        cmocka_unit_test(test_soft),
+        cmocka_unit_test(test_soft_files),
         cmocka_unit_test(test_nvidia),
         cmocka_unit_test(test_all_calls_soft),
         cmocka_unit_test(test_all_calls_nvidia),

@@ -33,8 +33,7 @@ CUresult wrk_note_result(struct wrk_worker *w, CUresult r)
 
     if (r == CUDA_ERROR_OUT_OF_MEMORY)
         wrk_limits_look_at_memory();
-    if (r != CUDA_SUCCESS && wrk_is_sticky(r) &&
-        atomic_compare_exchange_strong(&w->sticky, &none, (int)r)) {
+    if (r != CUDA_SUCCESS && wrk_is_sticky(r) && atomic_compare_exchange_strong(&w->sticky, &none, (int)r)) {
         __atomic_store_n(&w->win.shared->sticky_result, (int32_t)r, __ATOMIC_RELEASE);
         if (wrk_provider.sg_last_error_detail)
             wrk_notify_detail(w, wrk_provider.sg_last_error_detail());
@@ -115,8 +114,7 @@ uint64_t wrk_handle_parent_of(struct wrk_call *c, uint64_t handle)
 }
 
 /* The stream that stands for CU_STREAM_PER_THREAD of one guest thread in one context. */
-static CUresult thread_stream(struct wrk_worker *w, uint64_t context, uint32_t thread,
-                              CUstream *out)
+static CUresult thread_stream(struct wrk_worker *w, uint64_t context, uint32_t thread, CUstream *out)
 {
     struct wrk_thread_stream *list;
 

@@ -75,8 +75,7 @@ void wrk_limits_look_at_memory(void)
 
     if (!wrk_client_limits.memory)
         return;
-    p = mmap(NULL, MEMORY_TRIAL, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-             -1, 0);
+    p = mmap(NULL, MEMORY_TRIAL, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         wrk_limit_hit("bytes of host memory", wrk_client_limits.memory, "--client-memory");
     else

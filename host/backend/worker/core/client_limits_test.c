@@ -36,8 +36,8 @@ static void test_threads(void **state)
         assert_int_equal(pthread_create(&more, NULL, wait_to_leave, NULL), EAGAIN);
         /* A library finds the same function: it is what the dynamic linker knows by that name. */
         int (*found)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) =
-            (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))dlsym(
-                RTLD_DEFAULT, "pthread_create");
+            (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))dlsym(RTLD_DEFAULT,
+                                                                                           "pthread_create");
         assert_non_null(found);
         assert_int_equal(found(&more, NULL, wait_to_leave, NULL), EAGAIN);
         /* One that is cancelled leaves too; gone before the first post, it cannot take that of another. */

@@ -61,14 +61,14 @@ struct wrk_worker {
     uint64_t current_handle;
     struct wrk_thread_stream *thread_streams;
     unsigned nthread_streams;
-    atomic_int sticky; /* first sticky CUresult, also in the window */
+    atomic_int sticky;           /* first sticky CUresult, also in the window */
     _Atomic uint64_t kept_error; /* an asynchronous error that found the ring full */
     uint64_t lost_prints;
     char label[32];
-    struct wrk_mark *marks;  /* WRK_MARKS_MAX, made by the first; NULL: none */
+    struct wrk_mark *marks; /* WRK_MARKS_MAX, made by the first; NULL: none */
     unsigned nmarks, next_mark;
-    unsigned minor;          /* version 1.minor of the protocol is spoken */
-    uint64_t spin_ns;        /* adaptive polling budget */
+    unsigned minor;   /* version 1.minor of the protocol is spoken */
+    uint64_t spin_ns; /* adaptive polling budget */
 };
 
 /* ---- control.c: the channel to the broker ---- */

@@ -38,8 +38,8 @@ static bool is_minted(unsigned type)
 
 static bool well_formed(uint64_t handle, unsigned type)
 {
-    return type > 0 && type < VGP_H_TYPES && VGP_HANDLE_TYPE(handle) == type &&
-           VGP_HANDLE_GEN(handle) != 0 && VGP_HANDLE_INDEX(handle) < VGP_HANDLE_INDEX_MAX;
+    return type > 0 && type < VGP_H_TYPES && VGP_HANDLE_TYPE(handle) == type && VGP_HANDLE_GEN(handle) != 0 &&
+           VGP_HANDLE_INDEX(handle) < VGP_HANDLE_INDEX_MAX;
 }
 
 static struct wrk_handle_entry *entry_at(struct wrk_handles *t, uint64_t handle, unsigned type)
@@ -86,8 +86,7 @@ CUresult wrk_handles_reserve(struct wrk_handles *t, uint64_t handle, unsigned ty
     return CUDA_SUCCESS;
 }
 
-void wrk_handles_put(struct wrk_handles *t, uint64_t handle, unsigned type, void *object,
-                     uint64_t owner)
+void wrk_handles_put(struct wrk_handles *t, uint64_t handle, unsigned type, void *object, uint64_t owner)
 {
     struct wrk_handle_entry *e = entry_at(t, handle, type);
 
@@ -187,8 +186,7 @@ uint64_t wrk_handles_mint(struct wrk_handles *t, unsigned type, void *object)
 }
 
 void wrk_handles_each(struct wrk_handles *t, unsigned type,
-                      void (*fn)(struct wrk_handle_entry *e, uint64_t handle, void *arg),
-                      void *arg)
+                      void (*fn)(struct wrk_handle_entry *e, uint64_t handle, void *arg), void *arg)
 {
     for (uint32_t i = 0; i < t->high[type]; i++) {
         struct wrk_handle_chunk *chunk = t->chunks[type][i / CHUNK];
@@ -223,8 +221,8 @@ static CUresult bad_handle(unsigned type)
     }
 }
 
-CUresult wrk_handle_get(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type,
-                        bool null_ok, void **out)
+CUresult wrk_handle_get(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type, bool null_ok,
+                        void **out)
 {
     *out = NULL;
     if (type == VGP_H_STREAM && handle <= 2) {

@@ -11,9 +11,9 @@
 
 struct wrk_handle_entry {
     void *object;
-    uint64_t owner;  /* handle of the context that was current when it was made */
-    uint64_t parent; /* handle of the object that it is part of and ends with, 0 = none */
-    uint32_t children; /* live handles whose parent this is */
+    uint64_t owner;      /* handle of the context that was current when it was made */
+    uint64_t parent;     /* handle of the object that it is part of and ends with, 0 = none */
+    uint32_t children;   /* live handles whose parent this is */
     uint32_t generation; /* of the current or, when not live, the last object */
     bool live;
     struct wrk_name *name; /* naming.c; NULL: no graph names it */
@@ -24,7 +24,7 @@ struct wrk_handles {
     struct wrk_handle_chunk **chunks[VGP_H_TYPES]; /* WRK_HANDLE_CHUNKS pointers each, on demand */
     uint32_t high[VGP_H_TYPES];                    /* highest index ever used + 1 */
     uint64_t live[VGP_H_TYPES];
-    uint64_t live_all; /* their sum */
+    uint64_t live_all;                /* their sum */
     uint32_t *free_list[VGP_H_TYPES]; /* minted here: indices to be used again */
     uint32_t nfree[VGP_H_TYPES], free_room[VGP_H_TYPES];
 };
@@ -36,8 +36,7 @@ struct wrk_handle_entry *wrk_handles_find(struct wrk_handles *t, uint64_t handle
  * last use; OUT_OF_MEMORY. */
 CUresult wrk_handles_reserve(struct wrk_handles *t, uint64_t handle, unsigned type);
 /* Only right after a reserve that succeeded. `owner`: handle of the context it belongs to. */
-void wrk_handles_put(struct wrk_handles *t, uint64_t handle, unsigned type, void *object,
-                     uint64_t owner);
+void wrk_handles_put(struct wrk_handles *t, uint64_t handle, unsigned type, void *object, uint64_t owner);
 /* Removes it and all that is part of it, whatever the depth: the provider ends those with it. */
 bool wrk_handles_remove(struct wrk_handles *t, uint64_t handle, unsigned type);
 /* `handle` is part of the live object `parent`, of any type. */
@@ -47,7 +46,6 @@ void wrk_handles_set_parent(struct wrk_handles *t, uint64_t handle, uint64_t par
 uint64_t wrk_handles_mint(struct wrk_handles *t, unsigned type, void *object);
 /* Calls fn for each live entry of a type. */
 void wrk_handles_each(struct wrk_handles *t, unsigned type,
-                      void (*fn)(struct wrk_handle_entry *e, uint64_t handle, void *arg),
-                      void *arg);
+                      void (*fn)(struct wrk_handle_entry *e, uint64_t handle, void *arg), void *arg);
 
 #endif

@@ -82,14 +82,12 @@ static void test_limits(void **state)
     (void)state;
     assert_int_equal(wrk_handles_reserve(&t, VGP_HANDLE(2, 1, max - 1), 2), CUDA_SUCCESS);
     assert_int_equal(wrk_handles_reserve(&t, VGP_HANDLE(2, 1, max), 2), CUDA_ERROR_INVALID_HANDLE);
-    assert_int_equal(wrk_handles_reserve(&t, VGP_HANDLE(2, 1, 0xffffffff), 2),
-                     CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(wrk_handles_reserve(&t, VGP_HANDLE(2, 1, 0xffffffff), 2), CUDA_ERROR_INVALID_HANDLE);
     assert_int_equal(wrk_handles_reserve(&t, VGP_HANDLE(2, 0, 1), 2), CUDA_ERROR_INVALID_HANDLE);
     assert_int_equal(wrk_handles_reserve(&t, VGP_HANDLE(2, 0xffffff, 1), 2), CUDA_SUCCESS);
     assert_int_equal(wrk_handles_reserve(&t, VGP_HANDLE(31, 1, 1), 31), CUDA_SUCCESS);
     assert_int_equal(wrk_handles_reserve(&t, VGP_HANDLE(32, 1, 1), 32), CUDA_ERROR_INVALID_HANDLE);
-    assert_int_equal(wrk_handles_reserve(&t, VGP_HANDLE(255, 1, 1), 255),
-                     CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(wrk_handles_reserve(&t, VGP_HANDLE(255, 1, 1), 255), CUDA_ERROR_INVALID_HANDLE);
     assert_int_equal(wrk_handles_reserve(&t, 0, 0), CUDA_ERROR_INVALID_HANDLE);
     wrk_handles_fini(&t);
 }
@@ -124,7 +122,7 @@ static void test_each_sees_the_live_ones(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_put_find_remove), cmocka_unit_test(test_wrong_type),
+        cmocka_unit_test(test_put_find_remove),  cmocka_unit_test(test_wrong_type),
         cmocka_unit_test(test_stale_and_reused), cmocka_unit_test(test_foreign),
         cmocka_unit_test(test_limits),           cmocka_unit_test(test_each_sees_the_live_ones),
     };

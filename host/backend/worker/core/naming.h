@@ -19,7 +19,7 @@ struct wrk_namer {
     struct wrk_namer *up;   /* what it is part of: has its names, too */
     struct wrk_name **slot; /* an open hash */
     size_t room, count;
-    uint64_t looked;        /* when `stale` was found */
+    uint64_t looked; /* when `stale` was found */
     bool stale;
 };
 

@@ -17,8 +17,8 @@
 #define TEXT_MAX 2048u /* bytes of text in one notification; longer output takes several */
 
 /* Writes one record; the lock is held. False when there is no room. */
-static bool push_locked(struct wrk_worker *w, uint16_t type, uint64_t cookie, const void *data,
-                        uint32_t size, bool counted)
+static bool push_locked(struct wrk_worker *w, uint16_t type, uint64_t cookie, const void *data, uint32_t size,
+                        bool counted)
 {
     const struct wrk_window *win = &w->win;
     uint64_t head = __atomic_load_n(&win->shared->notify_head, __ATOMIC_ACQUIRE);
@@ -138,8 +138,7 @@ void wrk_notify_drain_output(struct wrk_worker *w)
 /* Keeps the pipes from filling up while the dispatcher is busy elsewhere. */
 static void *output_reader(void *arg)
 {
-    struct pollfd p[2] = {{.fd = output_fd[0], .events = POLLIN},
-                          {.fd = output_fd[1], .events = POLLIN}};
+    struct pollfd p[2] = {{.fd = output_fd[0], .events = POLLIN}, {.fd = output_fd[1], .events = POLLIN}};
 
     while (poll(p, 2, -1) >= 0 || errno == EINTR) {
         if ((p[0].revents | p[1].revents) & (POLLERR | POLLHUP))

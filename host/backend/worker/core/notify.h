@@ -12,8 +12,8 @@
 struct wrk_worker;
 
 /* Publishes a reply and wakes the guest; any thread. slot VGP_NO_REPLY: nothing happens. */
-void wrk_reply_send(struct wrk_worker *w, uint32_t slot, uint32_t seq, CUresult result,
-                    const void *payload, uint32_t size, uint32_t flags);
+void wrk_reply_send(struct wrk_worker *w, uint32_t slot, uint32_t seq, CUresult result, const void *payload,
+                    uint32_t size, uint32_t flags);
 void wrk_wake_guest(struct wrk_worker *w, bool always);
 
 /* Queues a notification; false when the guest does not make room. `wait_ms` > 0: waits that long

@@ -37,10 +37,10 @@ static const char *load_table(void)
         size_t at;
     } need[] = {
 #define NEED(fn) {#fn, offsetof(struct vgp_provider, fn)}
-        NEED(cuInit), NEED(cuDriverGetVersion), NEED(cuDeviceGetCount), NEED(cuDeviceGet),
-        NEED(cuDeviceGetName), NEED(cuCtxSetCurrent), NEED(cuCtxSynchronize), NEED(cuStreamCreate),
-        NEED(cuStreamQuery), NEED(cuStreamSynchronize), NEED(cuEventCreate), NEED(cuEventDestroy_v2),
-        NEED(cuEventRecord), NEED(cuEventQuery), NEED(cuEventSynchronize),
+        NEED(cuInit),          NEED(cuDriverGetVersion),  NEED(cuDeviceGetCount),   NEED(cuDeviceGet),
+        NEED(cuDeviceGetName), NEED(cuCtxSetCurrent),     NEED(cuCtxSynchronize),   NEED(cuStreamCreate),
+        NEED(cuStreamQuery),   NEED(cuStreamSynchronize), NEED(cuEventCreate),      NEED(cuEventDestroy_v2),
+        NEED(cuEventRecord),   NEED(cuEventQuery),        NEED(cuEventSynchronize),
 #undef NEED
     };
 
@@ -90,8 +90,8 @@ void *wrk_provider_sibling(const char *name)
     char path[4200];
     void *dl = NULL;
 
-    if (slash && (size_t)snprintf(path, sizeof(path), "%.*s/%s", (int)(slash - file), file, name) <
-                     sizeof(path))
+    if (slash &&
+        (size_t)snprintf(path, sizeof(path), "%.*s/%s", (int)(slash - file), file, name) < sizeof(path))
         dl = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     return dl ? dl : dlopen(name, RTLD_NOW | RTLD_LOCAL);
 }
@@ -153,8 +153,8 @@ static int failed(const char *path, const char *call, CUresult r, char *err, siz
     if (!load("cuGetErrorName", &get_name) || get_name(r, &name) != CUDA_SUCCESS || !name)
         name = "CUDA error";
     what = remedy(r, file);
-    snprintf(err, err_size, "%.60s: %s gave %d (%s)%s%s", file, call, (int)r, name,
-             what[0] ? ": " : "", what);
+    snprintf(err, err_size, "%.60s: %s gave %d (%s)%s%s", file, call, (int)r, name, what[0] ? ": " : "",
+             what);
     return -1;
 }
 

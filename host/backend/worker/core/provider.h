@@ -21,17 +21,18 @@ extern struct vgp_provider wrk_provider;
  * wrk_provider_open(). Nothing else in the worker tells one provider from another.
  */
 struct wrk_capabilities {
-    const char *title;     /* what the guest calls it */
-    void *library;         /* of dlopen() */
-    int driver_version;    /* of cuDriverGetVersion() */
+    const char *title;  /* what the guest calls it */
+    void *library;      /* of dlopen() */
+    int driver_version; /* of cuDriverGetVersion() */
     int device_count;
     char device_name[128]; /* of device 0 */
     uint64_t memory;       /* bytes of all devices */
     bool software_policy;  /* which sandbox policy its library needs: worker-soft, else worker-nvidia */
-    bool private_memory;   /* device memory is this process's alone, and cuMemGetInfo() says to the byte what it holds */
-    bool host_nvml;        /* the host's NVML knows its devices */
-    bool reaches_process;  /* its devices may be able to reach all memory of this process (HMM, ATS) */
-    bool ipc_events;       /* events can be shared with other processes */
+    bool
+        private_memory; /* device memory is this process's alone, and cuMemGetInfo() says to the byte what it holds */
+    bool host_nvml;       /* the host's NVML knows its devices */
+    bool reaches_process; /* its devices may be able to reach all memory of this process (HMM, ATS) */
+    bool ipc_events;      /* events can be shared with other processes */
 };
 extern struct wrk_capabilities wrk_capabilities;
 

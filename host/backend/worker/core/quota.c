@@ -68,8 +68,7 @@ bool wrk_quota_take(struct wrk_worker *w, uint64_t bytes)
     } else if (q->limit && held + bytes > q->reserved) {
         uint64_t want = round_to_grain(q, held + bytes);
 
-        ok = wrk_control_reserve(w, want) ||
-             (want != held + bytes && wrk_control_reserve(w, held + bytes));
+        ok = wrk_control_reserve(w, want) || (want != held + bytes && wrk_control_reserve(w, held + bytes));
     }
     if (ok)
         q->used = bytes > UINT64_MAX - q->used ? UINT64_MAX : q->used + bytes;
@@ -85,7 +84,8 @@ void wrk_quota_give(struct wrk_worker *w, uint64_t bytes)
     pthread_mutex_lock(&q->lock);
     q->used -= bytes < q->used ? bytes : q->used;
     show_locked(w);
-    bool wake = __atomic_load_n(&q->limit, __ATOMIC_RELAXED) && bytes && !pthread_equal(pthread_self(), q->dispatcher);
+    bool wake = __atomic_load_n(&q->limit, __ATOMIC_RELAXED) && bytes &&
+                !pthread_equal(pthread_self(), q->dispatcher);
     pthread_mutex_unlock(&q->lock);
     /* A dispatcher that sleeps gives reservations back before it sleeps on: others wait for them. */
     if (wake)

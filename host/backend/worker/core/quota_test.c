@@ -112,8 +112,7 @@ static void test_blobs(void **state)
     assert_int_equal(wrk_blob_append(&w, 3, 20, data, 10), CUDA_SUCCESS);
     assert_int_equal(wrk_blob_append(&w, 3, 30, data, 10), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(wrk_blob_append(&w, 4, 0, data, 0), CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(wrk_blob_append(&w, 4, (uint64_t)VGP_BLOB_MAX + 1, data, 10),
-                     CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(wrk_blob_append(&w, 4, (uint64_t)VGP_BLOB_MAX + 1, data, 10), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(memory.blobs.bytes, 0);
 }
 

@@ -25,8 +25,8 @@ void wrk_wake_guest(struct wrk_worker *w, bool always)
         syscall(SYS_futex, &s->wake_seq, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-void wrk_reply_send(struct wrk_worker *w, uint32_t slot, uint32_t seq, CUresult result,
-                    const void *payload, uint32_t size, uint32_t flags)
+void wrk_reply_send(struct wrk_worker *w, uint32_t slot, uint32_t seq, CUresult result, const void *payload,
+                    uint32_t size, uint32_t flags)
 {
     if (slot >= VGP_REPLY_SLOTS)
         return; /* VGP_NO_REPLY; other values were refused with the record */

@@ -155,11 +155,9 @@ void wrk_share_flush(struct wrk_worker *w)
     }
 }
 
-CUresult wrk_share_put(struct wrk_worker *w, const void *payload, uint64_t device_bytes,
-                       uint8_t *token)
+CUresult wrk_share_put(struct wrk_worker *w, const void *payload, uint64_t device_bytes, uint8_t *token)
 {
-    struct vgb_msg m = {.type = VGB_M_SHARE_NEW, .flags = VGB_SHARE_PAYLOAD,
-                        .length = device_bytes};
+    struct vgb_msg m = {.type = VGB_M_SHARE_NEW, .flags = VGB_SHARE_PAYLOAD, .length = device_bytes};
 
     memcpy(m.share.payload, payload, VGB_PAYLOAD);
     ask(w, &m);

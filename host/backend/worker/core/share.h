@@ -24,8 +24,7 @@ void wrk_share_flush(struct wrk_worker *w);
 /* True if something dropped waits for wrk_share_flush(); any thread. */
 bool wrk_share_pending(void);
 /* Bytes of a provider's own handle: a token for them, and what is behind one. Dispatcher. */
-CUresult wrk_share_put(struct wrk_worker *w, const void *payload, uint64_t device_bytes,
-                       uint8_t *token);
+CUresult wrk_share_put(struct wrk_worker *w, const void *payload, uint64_t device_bytes, uint8_t *token);
 CUresult wrk_share_get(struct wrk_worker *w, const uint8_t *token, void *payload);
 
 /* CU_MEM_HANDLE_TYPE_* that can be served: descriptors, when the provider asks for its memory. */

@@ -125,8 +125,7 @@ static void slot_enter(struct wrk_call *c, struct wrk_wait *wait)
         uint64_t bit = UINT64_C(1) << wait->slot;
 
         if (__atomic_fetch_or(&c->w->waits.slots_busy, bit, __ATOMIC_RELAXED) & bit)
-            wrk_die(c->w, VGPU_DEAD_PROTOCOL, "malformed record: reply slot %u is in use",
-                    wait->slot);
+            wrk_die(c->w, VGPU_DEAD_PROTOCOL, "malformed record: reply slot %u is in use", wait->slot);
     }
 }
 
@@ -301,8 +300,7 @@ static void reply(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 
         slot_leave(w, wait); /* before the reply: after it the guest may use the slot at once */
         wrk_reply_send(w, slot, wait->seq, r, wait->buffer,
-                       r == CUDA_SUCCESS || wait->payload_always ? wait->payload : 0,
-                       wait->reply_flags);
+                       r == CUDA_SUCCESS || wait->payload_always ? wait->payload : 0, wait->reply_flags);
     }
     wrk_wait_free(w, wait);
 }
@@ -426,8 +424,7 @@ static void hand_over(struct wrk_worker *w, struct wrk_wait *wait)
     ws->queue_tail = &wait->next;
     for (struct wrk_wait *q = ws->queue; q; q = q->next)
         queued++;
-    if (queued > ws->idle_threads && ws->threads < WRK_WAITERS_MAX &&
-        !pthread_create(&t, NULL, waiter, w)) {
+    if (queued > ws->idle_threads && ws->threads < WRK_WAITERS_MAX && !pthread_create(&t, NULL, waiter, w)) {
         pthread_detach(t);
         ws->threads++;
     }
@@ -507,7 +504,8 @@ static struct wrk_mark *find_mark(struct wrk_worker *w, const struct wrk_mark *k
 CUresult wrk_do_vgpStreamThrottle(struct wrk_call *c, const struct vgp_args_vgpStreamThrottle *a)
 {
     struct wrk_worker *w = c->w;
-    struct wrk_mark *m, key = {.stream = a->stream, .context = c->rec->context,
+    struct wrk_mark *m, key = {.stream = a->stream,
+                               .context = c->rec->context,
                                .thread = a->stream == 2 ? c->rec->thread : 0};
     struct wrk_wait *before, *now;
     CUstream stream;

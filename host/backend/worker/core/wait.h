@@ -11,8 +11,8 @@
 
 #include "vgp_worker_rt.h"
 
-#define WRK_WAIT_EVENTS 24   /* streams of a context that a context-wide wait polls itself */
-#define WRK_WAITERS_MAX 80   /* threads: one for each reply slot, and some for waits of the worker's own */
+#define WRK_WAIT_EVENTS 24      /* streams of a context that a context-wide wait polls itself */
+#define WRK_WAITERS_MAX 80      /* threads: one for each reply slot, and some for waits of the worker's own */
 #define WRK_POLL_LONG_NS 200000 /* a wait that takes longer than this goes to a waiter thread */
 
 struct wrk_worker;
@@ -28,29 +28,29 @@ struct wrk_wait {
     uint64_t started_ns;
     uint32_t slot, seq;
     uint16_t call;
-    bool blocking;      /* no events: a waiter runs finish, which may block */
-    bool long_call;     /* ... a call of the provider that may take seconds, and has no such events */
-    bool counted;       /* in waits.long_calls */
-    bool context_gone;  /* of a long call: its context ended meanwhile, and what it made with it */
+    bool blocking;     /* no events: a waiter runs finish, which may block */
+    bool long_call;    /* ... a call of the provider that may take seconds, and has no such events */
+    bool counted;      /* in waits.long_calls */
+    bool context_gone; /* of a long call: its context ended meanwhile, and what it made with it */
     struct wrk_wait *flight, **flight_at; /* in waits.flight from start until finish has returned */
     const void *uses[3]; /* objects of the provider that it touches: its context and what that stands
                             on, and one more; what ends one of them waits for this first */
-    bool uses_all;      /* all contexts */
-    const void *ends;   /* finish ends this object: it runs when no earlier wait uses it */
+    bool uses_all;       /* all contexts */
+    const void *ends;    /* finish ends this object: it runs when no earlier wait uses it */
     /* Runs on the dispatcher after finish, for what only the dispatcher may touch; returns the result
      * to reply. Also after an error: it frees what the wait owns. */
     CUresult (*land)(struct wrk_worker *w, struct wrk_wait *wait, CUresult r);
     struct wrk_borrowed *lent; /* where `borrowed` is kept */
-    CUresult result;    /* for land */
+    CUresult result;           /* for land */
     uint32_t reply_flags;
     uint32_t generation; /* of the pools when its events were taken */
     unsigned nevents, done;
     CUevent events[WRK_WAIT_EVENTS];
-    CUevent borrowed;   /* the application's event (cuEventSynchronize), not from the pool */
+    CUevent borrowed; /* the application's event (cuEventSynchronize), not from the pool */
     wrk_wait_finish finish;
-    uint64_t arg[4];    /* for finish */
-    void *buffer;       /* reply payload; not owned */
-    uint32_t payload;   /* bytes of it */
+    uint64_t arg[4];     /* for finish */
+    void *buffer;        /* reply payload; not owned */
+    uint32_t payload;    /* bytes of it */
     bool payload_always; /* also after an error */
 };
 
@@ -78,7 +78,7 @@ struct wrk_borrowed {
 };
 
 struct wrk_waits {
-    struct wrk_wait *polled;      /* the dispatcher's own list */
+    struct wrk_wait *polled; /* the dispatcher's own list */
     unsigned npolled;
     pthread_mutex_t lock;
     pthread_cond_t work;
@@ -86,13 +86,13 @@ struct wrk_waits {
     unsigned threads, idle_threads;
     pthread_mutex_t events_lock; /* pools, generation */
     struct wrk_event_pool pools[WRK_EVENT_POOLS];
-    uint32_t generation; /* +1 whenever a context's events are forgotten */
-    struct wrk_wait *flight;         /* all that were started and are not finished; lock */
-    pthread_cond_t left;             /* one has left `flight` */
-    struct wrk_wait *landed;         /* finished, for the dispatcher to land; lock */
-    atomic_uint to_land;             /* waits there, and events to destroy */
-    atomic_uint long_calls;          /* in progress, and waits of the worker's own */
-    atomic_bool said_busy;           /* what the broker knows of it; written by the dispatcher */
+    uint32_t generation;     /* +1 whenever a context's events are forgotten */
+    struct wrk_wait *flight; /* all that were started and are not finished; lock */
+    pthread_cond_t left;     /* one has left `flight` */
+    struct wrk_wait *landed; /* finished, for the dispatcher to land; lock */
+    atomic_uint to_land;     /* waits there, and events to destroy */
+    atomic_uint long_calls;  /* in progress, and waits of the worker's own */
+    atomic_bool said_busy;   /* what the broker knows of it; written by the dispatcher */
     struct wrk_borrowed borrowed[VGP_REPLY_SLOTS]; /* lock */
     uint64_t slots_busy; /* atomic: reply slots that a wait has taken over; bounds their number */
 };

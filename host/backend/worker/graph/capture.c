@@ -35,10 +35,9 @@ static CUresult get_info(CUstream stream, struct info *i)
 {
     memset(i, 0, sizeof(*i));
     if (wrk_provider.cuStreamGetCaptureInfo_v3)
-        return wrk_provider.cuStreamGetCaptureInfo_v3(stream, &i->status, &i->id, &i->graph,
-                                                      &i->deps, &i->edges, &i->n);
-    return wrk_provider.cuStreamGetCaptureInfo_v2(stream, &i->status, &i->id, &i->graph, &i->deps,
-                                                  &i->n);
+        return wrk_provider.cuStreamGetCaptureInfo_v3(stream, &i->status, &i->id, &i->graph, &i->deps,
+                                                      &i->edges, &i->n);
+    return wrk_provider.cuStreamGetCaptureInfo_v2(stream, &i->status, &i->id, &i->graph, &i->deps, &i->n);
 }
 
 CUresult wrk_capture_front(CUstream stream, CUgraph *graph, CUgraphNode *last)
@@ -74,8 +73,7 @@ static void relax(void)
     done = true;
 }
 
-CUresult wrk_do_vgpStreamBeginCapture(struct wrk_call *c,
-                                      const struct vgp_args_vgpStreamBeginCapture *a,
+CUresult wrk_do_vgpStreamBeginCapture(struct wrk_call *c, const struct vgp_args_vgpStreamBeginCapture *a,
                                       const uint64_t *dependencies, const void *edgeData)
 {
     const CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -104,15 +102,14 @@ CUresult wrk_do_vgpStreamBeginCapture(struct wrk_call *c,
         r = wrk_gnodes_get(c, g, dependencies, a->dependencies_len, true, &deps);
     if (r != CUDA_SUCCESS)
         return r;
-    r = wrk_provider.cuStreamBeginCaptureToGraph(
-        stream, g->object, a->dependencies_len ? deps : NULL, edges, a->dependencies_len, mode);
+    r = wrk_provider.cuStreamBeginCaptureToGraph(stream, g->object, a->dependencies_len ? deps : NULL, edges,
+                                                 a->dependencies_len, mode);
     free(deps);
     wrk_captures += r == CUDA_SUCCESS;
     return r;
 }
 
-CUresult wrk_do_vgpStreamEndCapture(struct wrk_call *c,
-                                    const struct vgp_args_vgpStreamEndCapture *a,
+CUresult wrk_do_vgpStreamEndCapture(struct wrk_call *c, const struct vgp_args_vgpStreamEndCapture *a,
                                     struct vgp_ret_vgpStreamEndCapture *ret)
 {
     CUgraph object = NULL;
@@ -154,8 +151,7 @@ CUresult wrk_do_vgpStreamEndCapture(struct wrk_call *c,
     return r;
 }
 
-CUresult wrk_do_vgpStreamCaptureInfo(struct wrk_call *c,
-                                     const struct vgp_args_vgpStreamCaptureInfo *a,
+CUresult wrk_do_vgpStreamCaptureInfo(struct wrk_call *c, const struct vgp_args_vgpStreamCaptureInfo *a,
                                      struct vgp_ret_vgpStreamCaptureInfo *ret,
                                      struct vgp_outs_vgpStreamCaptureInfo *o)
 {
@@ -194,9 +190,10 @@ CUresult wrk_do_vgpStreamCaptureInfo(struct wrk_call *c,
     return CUDA_SUCCESS;
 }
 
-CUresult wrk_do_vgpStreamUpdateCaptureDependencies(
-    struct wrk_call *c, const struct vgp_args_vgpStreamUpdateCaptureDependencies *a,
-    const uint64_t *dependencies, const void *edgeData)
+CUresult
+wrk_do_vgpStreamUpdateCaptureDependencies(struct wrk_call *c,
+                                          const struct vgp_args_vgpStreamUpdateCaptureDependencies *a,
+                                          const uint64_t *dependencies, const void *edgeData)
 {
     const CUgraphEdgeData *edges;
     CUgraphNode *deps;
@@ -214,11 +211,10 @@ CUresult wrk_do_vgpStreamUpdateCaptureDependencies(
     if (r != CUDA_SUCCESS)
         return r;
     if (wrk_provider.cuStreamUpdateCaptureDependencies_v2)
-        r = wrk_provider.cuStreamUpdateCaptureDependencies_v2(stream, deps, edges,
-                                                              a->dependencies_len, a->flags);
+        r = wrk_provider.cuStreamUpdateCaptureDependencies_v2(stream, deps, edges, a->dependencies_len,
+                                                              a->flags);
     else
-        r = wrk_provider.cuStreamUpdateCaptureDependencies(stream, deps, a->dependencies_len,
-                                                           a->flags);
+        r = wrk_provider.cuStreamUpdateCaptureDependencies(stream, deps, a->dependencies_len, a->flags);
     free(deps);
     return r;
 }

@@ -5,8 +5,8 @@
 #include <string.h>
 
 /* The host memory of one side; 1: it is in no region. */
-static CUresult host_side(struct wrk_call *c, const uint64_t size[3], uint64_t address,
-                          uint64_t pitch, uint64_t height, bool write, void **host)
+static CUresult host_side(struct wrk_call *c, const uint64_t size[3], uint64_t address, uint64_t pitch,
+                          uint64_t height, bool write, void **host)
 {
     uint64_t bytes;
 
@@ -18,17 +18,14 @@ static CUresult host_side(struct wrk_call *c, const uint64_t size[3], uint64_t a
     return *host ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult describe(struct wrk_call *c, const struct vgp_args_vgpGraphCopyNode *a,
-                         CUDA_MEMCPY3D *p)
+static CUresult describe(struct wrk_call *c, const struct vgp_args_vgpGraphCopyNode *a, CUDA_MEMCPY3D *p)
 {
     const uint64_t size[3] = {a->widthBytes, a->height, a->depth};
     void *host = NULL;
     CUresult r = CUDA_SUCCESS;
 
-    if ((a->dstKind != VGP_COPY_DEVICE && a->dstKind != VGP_COPY_HOST &&
-         a->dstKind != VGP_COPY_ARRAY) ||
-        (a->srcKind != VGP_COPY_DEVICE && a->srcKind != VGP_COPY_HOST &&
-         a->srcKind != VGP_COPY_ARRAY))
+    if ((a->dstKind != VGP_COPY_DEVICE && a->dstKind != VGP_COPY_HOST && a->dstKind != VGP_COPY_ARRAY) ||
+        (a->srcKind != VGP_COPY_DEVICE && a->srcKind != VGP_COPY_HOST && a->srcKind != VGP_COPY_ARRAY))
         return wrk_malformed(c, "kinds of memory that a node cannot copy");
     if (!size[0] || !size[1] || !size[2])
         return CUDA_ERROR_INVALID_VALUE;
@@ -83,8 +80,8 @@ struct halves {
 };
 
 /* Adds both halves, in their order. */
-static CUresult add_joined(struct wrk_call *c, struct wrk_where *w, const CUDA_MEMCPY3D *p,
-                           CUcontext ctx, uint64_t cookie, struct halves h, uint64_t *handle)
+static CUresult add_joined(struct wrk_call *c, struct wrk_where *w, const CUDA_MEMCPY3D *p, CUcontext ctx,
+                           uint64_t cookie, struct halves h, uint64_t *handle)
 {
     CUDA_HOST_NODE_PARAMS host = {.fn = wrk_host_func_run};
     CUgraph g = w->graph->object;
@@ -132,8 +129,8 @@ static CUresult capture_half(CUstream stream, const CUDA_MEMCPY3D *p, struct wrk
     return r == CUDA_SUCCESS ? wrk_capture_front(stream, &g, node) : r;
 }
 
-static CUresult capture_joined(struct wrk_call *c, CUstream stream, const CUDA_MEMCPY3D *p,
-                               uint64_t cookie, struct halves h)
+static CUresult capture_joined(struct wrk_call *c, CUstream stream, const CUDA_MEMCPY3D *p, uint64_t cookie,
+                               struct halves h)
 {
     CUgraphNode func = NULL, copy = NULL, last;
     struct wrk_host_func *f;
@@ -190,8 +187,8 @@ static CUresult change_func(struct wrk_call *c, struct wrk_where *w, uint64_t co
 
 /* New parameters for a copy with a host function, or for one that gets it. What stays: which of the
  * two halves there are, and in which order. */
-static CUresult change_joined(struct wrk_call *c, struct wrk_where *w, const CUDA_MEMCPY3D *p,
-                              CUcontext ctx, uint64_t cookie, struct halves h)
+static CUresult change_joined(struct wrk_call *c, struct wrk_where *w, const CUDA_MEMCPY3D *p, CUcontext ctx,
+                              uint64_t cookie, struct halves h)
 {
     const struct wrk_gnode *n = w->target;
     bool two = n->in != n->out, to_device = n->out == n->object;
@@ -205,15 +202,13 @@ static CUresult change_joined(struct wrk_call *c, struct wrk_where *w, const CUD
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     if (two)
-        r = w->op == VGP_NODE_SET
-                ? wrk_provider.cuGraphMemcpyNodeSetParams(n->object, p)
-                : wrk_provider.cuGraphExecMemcpyNodeSetParams(w->exec, n->object, p, ctx);
+        r = w->op == VGP_NODE_SET ? wrk_provider.cuGraphMemcpyNodeSetParams(n->object, p)
+                                  : wrk_provider.cuGraphExecMemcpyNodeSetParams(w->exec, n->object, p, ctx);
     return r == CUDA_SUCCESS ? change_func(c, w, cookie) : r;
 }
 
-static CUresult copy_node(struct wrk_call *c, struct wrk_where *w,
-                          const struct vgp_args_vgpGraphCopyNode *a, const CUDA_MEMCPY3D *p,
-                          uint64_t *handle)
+static CUresult copy_node(struct wrk_call *c, struct wrk_where *w, const struct vgp_args_vgpGraphCopyNode *a,
+                          const CUDA_MEMCPY3D *p, uint64_t *handle)
 {
     const struct halves h = {
         .copy = a->dstKind != VGP_COPY_HOST || a->srcKind != VGP_COPY_HOST,
@@ -269,8 +264,7 @@ static uint64_t guest_side(struct wrk_worker *w, const CUDA_MEMCPY3D *p, bool ds
     const uint8_t *host = dst ? p->dstHost : p->srcHost;
     uint64_t bytes;
 
-    if (!wrk_copy_span(size, dst ? p->dstPitch : p->srcPitch, dst ? p->dstHeight : p->srcHeight,
-                       &bytes))
+    if (!wrk_copy_span(size, dst ? p->dstPitch : p->srcPitch, dst ? p->dstHeight : p->srcHeight, &bytes))
         return 0;
     return wrk_region_guest_address(w, host, bytes);
 }
@@ -297,8 +291,7 @@ static uint64_t array_handle(struct wrk_worker *w, CUarray array)
     return s.handle;
 }
 
-CUresult wrk_do_vgpGraphCopyNodeGet(struct wrk_call *c,
-                                    const struct vgp_args_vgpGraphCopyNodeGet *a,
+CUresult wrk_do_vgpGraphCopyNodeGet(struct wrk_call *c, const struct vgp_args_vgpGraphCopyNodeGet *a,
                                     struct vgp_ret_vgpGraphCopyNodeGet *ret)
 {
     CUDA_MEMCPY3D p = {0};

@@ -26,8 +26,8 @@ struct exec {
     CUcontext ctx;
     uint64_t bytes; /* the most that a launch has at one time */
     struct set_func *funcs;
-    CUevent last;  /* behind its last launch (they run in order); made when there are funcs */
-    bool captured; /* a captured launch may run its functions for ever */
+    CUevent last;   /* behind its last launch (they run in order); made when there are funcs */
+    bool captured;  /* a captured launch may run its functions for ever */
     uint8_t *types; /* of its host nodes, as wrk_exec_set_types() was told; NULL: all plain ones */
     size_t ntypes;
     struct wrk_namer names; /* what its nodes name */
@@ -35,7 +35,7 @@ struct exec {
 
 #define BUCKETS 256u
 static struct exec *known[BUCKETS];
-static unsigned count; /* of records; 0: nothing to look up */
+static unsigned count;     /* of records; 0: nothing to look up */
 static struct exec *ended; /* destroyed, but perhaps still running */
 static struct wrk_worker *self;
 static const struct vgp_provider *lower; /* what this filter found */
@@ -114,8 +114,7 @@ static uint64_t may_take(const struct exec *x)
     for (int i = 0; i < n; i++) {
         cuuint64_t v = 0;
 
-        if (lower->cuDeviceGetGraphMemAttribute(i, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &v) ==
-            CUDA_SUCCESS)
+        if (lower->cuDeviceGetGraphMemAttribute(i, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &v) == CUDA_SUCCESS)
             used += v;
     }
     if (__builtin_add_overflow(used, x->bytes, &sum))
@@ -194,8 +193,7 @@ static void replaced(struct exec *x, CUgraphNode node)
 
 CUresult wrk_exec_set_func(CUgraphExec exec, CUgraphNode node, struct wrk_host_func *f)
 {
-    CUDA_HOST_NODE_PARAMS p = {.fn = f ? wrk_host_func_run : wrk_host_func_nothing,
-                               .userData = f};
+    CUDA_HOST_NODE_PARAMS p = {.fn = f ? wrk_host_func_run : wrk_host_func_nothing, .userData = f};
     struct set_func *s = calloc(1, sizeof(*s));
     struct exec *x = s ? need(exec) : NULL;
     CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
@@ -205,8 +203,7 @@ CUresult wrk_exec_set_func(CUgraphExec exec, CUgraphNode node, struct wrk_host_f
         lower->cuEventCreate(&x->last, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
         x->last = NULL;
     if (x)
-        r = x->last ? wrk_provider.cuGraphExecHostNodeSetParams(exec, node, &p)
-                    : CUDA_ERROR_OUT_OF_MEMORY;
+        r = x->last ? wrk_provider.cuGraphExecHostNodeSetParams(exec, node, &p) : CUDA_ERROR_OUT_OF_MEMORY;
     if (r != CUDA_SUCCESS) {
         free(s);
         return r;
@@ -225,8 +222,7 @@ CUresult wrk_exec_set_func(CUgraphExec exec, CUgraphNode node, struct wrk_host_f
 
 CUresult wrk_exec_switch_func(CUgraphExec exec, CUgraphNode node, struct wrk_host_func *f)
 {
-    CUDA_HOST_NODE_PARAMS p = {.fn = f ? wrk_host_func_run : wrk_host_func_nothing,
-                               .userData = f};
+    CUDA_HOST_NODE_PARAMS p = {.fn = f ? wrk_host_func_run : wrk_host_func_nothing, .userData = f};
 
     if (!wrk_provider.cuGraphExecHostNodeSetParams)
         return CUDA_ERROR_NOT_SUPPORTED;

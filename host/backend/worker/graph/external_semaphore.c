@@ -17,8 +17,7 @@ static bool known(uint32_t what)
 }
 
 /* As the next node of a stream that captures. */
-static CUresult capture(struct wrk_call *c, CUstream stream, uint64_t cookie,
-                        enum vgp_extsem_op what)
+static CUresult capture(struct wrk_call *c, CUstream stream, uint64_t cookie, enum vgp_extsem_op what)
 {
     struct wrk_host_func *f;
     CUgraphNode last;

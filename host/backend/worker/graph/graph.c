@@ -37,8 +37,7 @@ static bool runs_in_guest(CUgraphNode n)
     CUDA_HOST_NODE_PARAMS p = {0};
 
     return !wrk_provider.cuGraphHostNodeGetParams ||
-           wrk_provider.cuGraphHostNodeGetParams(n, &p) != CUDA_SUCCESS ||
-           p.fn != wrk_host_func_nothing;
+           wrk_provider.cuGraphHostNodeGetParams(n, &p) != CUDA_SUCCESS || p.fn != wrk_host_func_nothing;
 }
 
 /* Host functions that one launch of the graph runs. */
@@ -48,8 +47,7 @@ static uint32_t count_host_nodes(CUgraph g, unsigned depth)
     uint64_t sum = 0;
     size_t n;
 
-    if (depth == NEST_MAX || !wrk_provider.cuGraphNodeGetType ||
-        nodes_of(g, &list, &n) != CUDA_SUCCESS)
+    if (depth == NEST_MAX || !wrk_provider.cuGraphNodeGetType || nodes_of(g, &list, &n) != CUDA_SUCCESS)
         return VGP_HOST_NODES_UNKNOWN;
     for (size_t i = 0; i < n && sum < VGP_HOST_NODES_UNKNOWN; i++) {
         CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
@@ -91,8 +89,7 @@ static CUresult instantiate(struct wrk_call *c, const struct vgp_args_vgpGraphIn
         if (!wrk_provider.cuGraphInstantiateWithFlags)
             return wrk_missing(c, "cuGraphInstantiateWithFlags");
         r = wrk_provider.cuGraphInstantiateWithFlags(exec, g->object, a->flags);
-        ret->result = r == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS
-                                        : CUDA_GRAPH_INSTANTIATE_ERROR;
+        ret->result = r == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
         return r;
     }
     r = wrk_provider.cuGraphInstantiateWithParams(exec, g->object, &p);
@@ -101,8 +98,7 @@ static CUresult instantiate(struct wrk_call *c, const struct vgp_args_vgpGraphIn
     return r;
 }
 
-CUresult wrk_do_vgpGraphInstantiate(struct wrk_call *c,
-                                    const struct vgp_args_vgpGraphInstantiate *a,
+CUresult wrk_do_vgpGraphInstantiate(struct wrk_call *c, const struct vgp_args_vgpGraphInstantiate *a,
                                     struct vgp_ret_vgpGraphInstantiate *ret)
 {
     CUgraphExec exec = NULL;
@@ -138,8 +134,7 @@ CUresult wrk_do_vgpGraphInstantiate(struct wrk_call *c,
     return CUDA_SUCCESS;
 }
 
-CUresult wrk_do_vgpGraphExecUpdate(struct wrk_call *c,
-                                   const struct vgp_args_vgpGraphExecUpdate *a,
+CUresult wrk_do_vgpGraphExecUpdate(struct wrk_call *c, const struct vgp_args_vgpGraphExecUpdate *a,
                                    struct vgp_ret_vgpGraphExecUpdate *ret)
 {
     CUgraphExecUpdateResultInfo info = {.result = CU_GRAPH_EXEC_UPDATE_ERROR};
@@ -226,8 +221,7 @@ static CUresult roots_of(CUgraph g, struct list *l)
     r = wrk_provider.cuGraphGetRootNodes(g, NULL, &l->n);
     if (r != CUDA_SUCCESS || !l->n)
         return r;
-    return list_room(l) ? wrk_provider.cuGraphGetRootNodes(g, l->from, &l->n)
-                        : CUDA_ERROR_OUT_OF_MEMORY;
+    return list_room(l) ? wrk_provider.cuGraphGetRootNodes(g, l->from, &l->n) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* The neighbours of a node: what it depends on, or what depends on it. */
@@ -237,8 +231,7 @@ static CUresult neighbours(CUgraphNode node, bool dependents, struct list *l)
         dependents ? wrk_provider.cuGraphNodeGetDependentNodes_v2
                    : wrk_provider.cuGraphNodeGetDependencies_v2;
     CUresult (*v1)(CUgraphNode, CUgraphNode *, size_t *) =
-        dependents ? wrk_provider.cuGraphNodeGetDependentNodes
-                   : wrk_provider.cuGraphNodeGetDependencies;
+        dependents ? wrk_provider.cuGraphNodeGetDependentNodes : wrk_provider.cuGraphNodeGetDependencies;
     CUresult r;
 
     if (!v1 && !v2)

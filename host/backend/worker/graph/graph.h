@@ -47,8 +47,8 @@ CUresult wrk_graph_get_any(struct wrk_call *c, uint64_t handle, struct wrk_graph
 CUresult wrk_gnode_get(struct wrk_call *c, uint64_t handle, struct wrk_gnode **out);
 /* The provider's nodes behind handles, all of graph g (NULL: of any); malloc'd, at least one long.
  * `from`: where edges begin, else where they end. */
-CUresult wrk_gnodes_get(struct wrk_call *c, const struct wrk_graph *g, const uint64_t *handles,
-                        uint32_t n, bool from, CUgraphNode **out);
+CUresult wrk_gnodes_get(struct wrk_call *c, const struct wrk_graph *g, const uint64_t *handles, uint32_t n,
+                        bool from, CUgraphNode **out);
 /* Makes a copy and its host function one node. False: no memory. */
 bool wrk_gnode_join(struct wrk_worker *w, struct wrk_graph *g, CUgraphNode object, CUgraphNode in,
                     CUgraphNode out, uint64_t cookie, uint64_t *handle);
@@ -77,15 +77,15 @@ bool wrk_edges_ok(const void *data, uint32_t bytes, uint32_t edges, const CUgrap
 
 /* ---- memory_peak.c: memory that a launch has at one time ---- */
 
-#define WRK_GRAPH_NEST_MAX 64u      /* child graphs within child graphs */
+#define WRK_GRAPH_NEST_MAX 64u /* child graphs within child graphs */
 #define WRK_PEAK_KEPT UINT32_MAX
 struct wrk_peak_mem {
     uint32_t alloc, free; /* nodes; free: WRK_PEAK_KEPT when the graph does not free it */
     uint64_t bytes;
 };
 /* The most that can be in use at one time; UINT64_MAX when a sum wraps. Edges: indices of nodes. */
-uint64_t wrk_peak(size_t nodes, const uint32_t (*edges)[2], size_t nedges,
-                  const struct wrk_peak_mem *mem, size_t nmem);
+uint64_t wrk_peak(size_t nodes, const uint32_t (*edges)[2], size_t nedges, const struct wrk_peak_mem *mem,
+                  size_t nmem);
 struct wrk_graph_mem {
     uint64_t kept;    /* allocated and not freed by the graph */
     uint64_t passing; /* the most at one time of what it frees itself */
@@ -110,7 +110,7 @@ uint64_t wrk_graph_memory_reserved(void);
 void wrk_exec_filter(struct wrk_worker *w, struct vgp_provider *table, const struct vgp_provider *below);
 /* False: no memory. */
 bool wrk_exec_made(CUgraphExec exec, const struct wrk_graph *g);
-void wrk_exec_updated(CUgraphExec exec); /* its host functions are the graph's again */
+void wrk_exec_updated(CUgraphExec exec);     /* its host functions are the graph's again */
 void wrk_exec_forget_context(CUcontext ctx); /* before it ends */
 struct wrk_host_func;
 /* Sets the host function of a node; f, if that succeeds, ends when no launch can run it. */
@@ -159,8 +159,7 @@ struct wrk_host_func;
 struct wrk_host_func *wrk_host_func_new(struct wrk_worker *w, uint64_t cookie, bool one_time);
 /* One for nodes of graph g: it ends, and the guest is told, when no graph, clone or executable graph
  * can run it any more. */
-CUresult wrk_host_func_for(struct wrk_worker *w, CUgraph g, uint64_t cookie,
-                           struct wrk_host_func **out);
+CUresult wrk_host_func_for(struct wrk_worker *w, CUgraph g, uint64_t cookie, struct wrk_host_func **out);
 uint64_t wrk_host_func_cookie(const struct wrk_host_func *f);
 /* It is what the guest signals external semaphores with, or waits for them. */
 void wrk_host_func_set_semaphores(struct wrk_host_func *f, enum vgp_extsem_op what);

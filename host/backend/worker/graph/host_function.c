@@ -27,10 +27,10 @@
 
 #include "vgp_worker.h"
 
-#define HOST_FUNCS_MAX 1024u /* one-time functions not yet run, of one client */
+#define HOST_FUNCS_MAX 1024u                 /* one-time functions not yet run, of one client */
 #define STREAM_WAITS_MAX (VGP_HOST_RUNS / 2) /* runs that streams wait for; the others need slots too */
-#define LOOK_FIRST_NS 1000000l   /* how soon the window is looked at, ... */
-#define LOOK_LAST_NS 100000000l  /* ... and how rarely at last */
+#define LOOK_FIRST_NS 1000000l               /* how soon the window is looked at, ... */
+#define LOOK_LAST_NS 100000000l              /* ... and how rarely at last */
 
 struct wrk_host_func {
     uint64_t cookie;
@@ -46,7 +46,7 @@ struct run {
     uint32_t slot, sequence;
     enum run_state state;
     bool done;
-    bool orphan; /* its context has ended while the provider held it: ask() frees it */
+    bool orphan;             /* its context has ended while the provider held it: ask() frees it */
     struct wrk_host_func *f; /* the stream waits for it, no thread: freed when it has ended */
     CUcontext ctx;           /* ... this context's stream */
 };
@@ -66,7 +66,7 @@ static struct run *runs;
 static struct page *pages;
 static unsigned stream_waits; /* orphans included: bounds what a provider may hold */
 static uint64_t owed;         /* questions asked and not yet answered by a record */
-static unsigned waiting; /* one-time functions */
+static unsigned waiting;      /* one-time functions */
 static uint64_t slots[VGP_HOST_RUNS / 64];
 static uint32_t last_sequence;
 static struct wrk_worker *self;
@@ -133,8 +133,7 @@ static void leave_locked(struct run **at)
 
 static bool ended_locked(const struct run *r)
 {
-    return r->done || __atomic_load_n(&self->win.shared->host_done[r->slot], __ATOMIC_ACQUIRE) ==
-                          r->sequence;
+    return r->done || __atomic_load_n(&self->win.shared->host_done[r->slot], __ATOMIC_ACQUIRE) == r->sequence;
 }
 
 static void wait_end(struct run *r)
@@ -201,10 +200,8 @@ static struct page *page_of(struct wrk_worker *w, CUcontext ctx)
     /* Of no size: another mapping of the same pages, because each context registers its own. */
     p->base = mremap(w->win.base, 0, VGP_PAGE, MREMAP_MAYMOVE);
     if (p->base == MAP_FAILED ||
-        wrk_provider.cuMemHostRegister_v2(p->base, VGP_PAGE,
-                                          CU_MEMHOSTREGISTER_PORTABLE |
-                                              CU_MEMHOSTREGISTER_DEVICEMAP) !=
-            CUDA_SUCCESS ||
+        wrk_provider.cuMemHostRegister_v2(
+            p->base, VGP_PAGE, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) != CUDA_SUCCESS ||
         wrk_provider.cuMemHostGetDevicePointer_v2(&p->at, p->base, 0) != CUDA_SUCCESS) {
         if (p->base != MAP_FAILED)
             munmap(p->base, VGP_PAGE);
@@ -297,8 +294,8 @@ CUresult wrk_host_func_wait(struct wrk_worker *w, CUstream stream, struct wrk_ho
     CUstreamBatchMemOpParams op = {0};
     CUdeviceptr word = 0;
     struct run *r = stream_run(w, f, &word);
-    CUresult res = wrk_provider.cuLaunchHostFunc(stream, r ? ask : wrk_host_func_run,
-                                                 r ? (void *)r : (void *)f);
+    CUresult res =
+        wrk_provider.cuLaunchHostFunc(stream, r ? ask : wrk_host_func_run, r ? (void *)r : (void *)f);
 
     if (res != CUDA_SUCCESS) {
         pthread_mutex_lock(&lock);
@@ -396,10 +393,9 @@ enum vgp_extsem_op wrk_host_node_semaphores(CUgraphNode node)
     CUDA_HOST_NODE_PARAMS p = {0};
 
     if (!wrk_provider.cuGraphNodeGetType || !wrk_provider.cuGraphHostNodeGetParams ||
-        wrk_provider.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS ||
-        type != CU_GRAPH_NODE_TYPE_HOST ||
-        wrk_provider.cuGraphHostNodeGetParams(node, &p) != CUDA_SUCCESS ||
-        p.fn != wrk_host_func_run || !p.userData)
+        wrk_provider.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS || type != CU_GRAPH_NODE_TYPE_HOST ||
+        wrk_provider.cuGraphHostNodeGetParams(node, &p) != CUDA_SUCCESS || p.fn != wrk_host_func_run ||
+        !p.userData)
         return VGP_EXTSEM_NONE;
     return ((const struct wrk_host_func *)p.userData)->semaphores;
 }
@@ -427,8 +423,7 @@ static void host_func_gone(void *arg)
 }
 
 /* A driver without user objects (before 11.3) keeps it for as long as the client lives. */
-CUresult wrk_host_func_for(struct wrk_worker *w, CUgraph g, uint64_t cookie,
-                           struct wrk_host_func **out)
+CUresult wrk_host_func_for(struct wrk_worker *w, CUgraph g, uint64_t cookie, struct wrk_host_func **out)
 {
     struct wrk_host_func *f = wrk_host_func_new(w, cookie, false);
     CUuserObject object;
@@ -440,8 +435,7 @@ CUresult wrk_host_func_for(struct wrk_worker *w, CUgraph g, uint64_t cookie,
     if (!wrk_provider.cuUserObjectCreate || !wrk_provider.cuGraphRetainUserObject ||
         !wrk_provider.cuUserObjectRelease)
         return CUDA_SUCCESS;
-    r = wrk_provider.cuUserObjectCreate(&object, f, host_func_gone, 1,
-                                        CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+    r = wrk_provider.cuUserObjectCreate(&object, f, host_func_gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
     if (r != CUDA_SUCCESS) {
         wrk_host_func_free(f);
         return r;
@@ -514,8 +508,7 @@ static bool find_asked_locked(uint32_t slot, uint32_t sequence, struct run ***at
     return true;
 }
 
-CUresult wrk_do_vgpHostFuncFinished(struct wrk_call *c,
-                                    const struct vgp_args_vgpHostFuncFinished *a)
+CUresult wrk_do_vgpHostFuncFinished(struct wrk_call *c, const struct vgp_args_vgpHostFuncFinished *a)
 {
     struct run **at;
     bool asked;

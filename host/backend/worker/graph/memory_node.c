@@ -91,8 +91,7 @@ static bool knows_condition(const struct wrk_graph *g, uint64_t handle)
 }
 
 /* Records of the graphs of a conditional node. */
-static CUresult note_bodies(struct wrk_worker *w, struct wrk_gnode *n, CUgraph *bodies,
-                            uint32_t size)
+static CUresult note_bodies(struct wrk_worker *w, struct wrk_gnode *n, CUgraph *bodies, uint32_t size)
 {
     n->bodies = calloc(size, sizeof(*n->bodies));
     if (!n->bodies)
@@ -142,8 +141,7 @@ static CUresult condition_node(struct wrk_call *c, struct wrk_where *w,
     return r;
 }
 
-CUresult wrk_do_vgpGraphConditionalNode(struct wrk_call *c,
-                                        const struct vgp_args_vgpGraphConditionalNode *a,
+CUresult wrk_do_vgpGraphConditionalNode(struct wrk_call *c, const struct vgp_args_vgpGraphConditionalNode *a,
                                         const uint64_t *dependencies, const void *edgeData,
                                         struct vgp_ret_vgpGraphConditionalNode *ret)
 {
@@ -180,8 +178,7 @@ CUresult wrk_do_vgpGraphBodies(struct wrk_call *c, const struct vgp_args_vgpGrap
 
 /* ---- children ---- */
 
-static CUresult move_node(struct wrk_call *c, struct wrk_where *w, struct wrk_graph *child,
-                          uint64_t *handle)
+static CUresult move_node(struct wrk_call *c, struct wrk_where *w, struct wrk_graph *child, uint64_t *handle)
 {
     CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
     CUgraphNode node = NULL;

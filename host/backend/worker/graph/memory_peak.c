@@ -35,8 +35,7 @@ static void order_free(struct order *o)
     free(o->begun);
 }
 
-static bool order_new(struct order *o, size_t nodes, const uint32_t (*edges)[2], size_t nedges,
-                      size_t nmem)
+static bool order_new(struct order *o, size_t nodes, const uint32_t (*edges)[2], size_t nedges, size_t nmem)
 {
     o->words = (nmem + 63) / 64;
     o->first = malloc((nodes + 1) * sizeof(*o->first));
@@ -57,8 +56,8 @@ static bool order_new(struct order *o, size_t nodes, const uint32_t (*edges)[2],
 }
 
 /* Fills o->over and o->begun; false: the edges make a circle. */
-static bool walk(struct order *o, size_t nodes, const uint32_t (*edges)[2],
-                 const struct wrk_peak_mem *mem, size_t nmem)
+static bool walk(struct order *o, size_t nodes, const uint32_t (*edges)[2], const struct wrk_peak_mem *mem,
+                 size_t nmem)
 {
     size_t head = 0, tail = 0;
 
@@ -99,8 +98,8 @@ static uint64_t plus(uint64_t a, uint64_t b)
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-uint64_t wrk_peak(size_t nodes, const uint32_t (*edges)[2], size_t nedges,
-                  const struct wrk_peak_mem *mem, size_t nmem)
+uint64_t wrk_peak(size_t nodes, const uint32_t (*edges)[2], size_t nedges, const struct wrk_peak_mem *mem,
+                  size_t nmem)
 {
     struct order o = {0};
     uint64_t kept = 0, all = 0, peak = 0;
@@ -172,7 +171,7 @@ static bool read_edges(struct view *v, CUgraph g)
     bool v2 = wrk_provider.cuGraphGetEdges_v2 != NULL, ok = false;
     size_t n = 0;
 
-    if ((v2 ? wrk_provider.cuGraphGetEdges_v2(g, NULL, NULL, NULL, &n)
+    if ((v2                             ? wrk_provider.cuGraphGetEdges_v2(g, NULL, NULL, NULL, &n)
          : wrk_provider.cuGraphGetEdges ? wrk_provider.cuGraphGetEdges(g, NULL, NULL, &n)
                                         : CUDA_ERROR_NOT_SUPPORTED) != CUDA_SUCCESS)
         return false;
@@ -248,14 +247,12 @@ bool wrk_graph_mem_of(CUgraph g, unsigned depth, struct wrk_graph_mem *out)
     size_t n = 0;
 
     *out = (struct wrk_graph_mem){0};
-    if (depth == WRK_GRAPH_NEST_MAX || wrk_provider.cuGraphGetNodes(g, NULL, &n) != CUDA_SUCCESS ||
-        !n)
+    if (depth == WRK_GRAPH_NEST_MAX || wrk_provider.cuGraphGetNodes(g, NULL, &n) != CUDA_SUCCESS || !n)
         return false;
     v.node = calloc(n, sizeof(*v.node));
     v.mem = calloc(2 * n, sizeof(*v.mem));
     v.address = calloc(2 * n, sizeof(*v.address));
-    if (v.node && v.mem && v.address &&
-        wrk_provider.cuGraphGetNodes(g, v.node, &n) == CUDA_SUCCESS) {
+    if (v.node && v.mem && v.address && wrk_provider.cuGraphGetNodes(g, v.node, &n) == CUDA_SUCCESS) {
         v.nodes = n;
         qsort(v.node, n, sizeof(*v.node), by_address);
         for (uint32_t i = 0; i < n; i++)
@@ -268,7 +265,7 @@ bool wrk_graph_mem_of(CUgraph g, unsigned depth, struct wrk_graph_mem *out)
             if (v.mem[m].free == WRK_PEAK_KEPT)
                 out->kept = plus(out->kept, v.mem[m].bytes);
         }
-        out->passing = wrk_peak(v.nodes, (const uint32_t (*)[2])v.edges, v.nedges, v.mem, v.nmem);
+        out->passing = wrk_peak(v.nodes, (const uint32_t(*)[2])v.edges, v.nedges, v.mem, v.nmem);
         out->passing -= out->passing == UINT64_MAX ? 0 : out->kept;
     }
     view_free(&v);

@@ -70,8 +70,8 @@ static void test_odd(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chain), cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_branches), cmocka_unit_test(test_kept), cmocka_unit_test(test_odd),
+        cmocka_unit_test(test_chain), cmocka_unit_test(test_overlap), cmocka_unit_test(test_branches),
+        cmocka_unit_test(test_kept),  cmocka_unit_test(test_odd),
     };
 
     return cmocka_run_group_tests_name("memory_peak", tests, NULL, NULL);

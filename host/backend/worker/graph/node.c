@@ -14,9 +14,9 @@ static bool all_zero(const uint8_t *p, uint32_t n)
     return true;
 }
 
-CUresult wrk_where_get(struct wrk_call *c, struct wrk_where *w, uint32_t op, uint64_t graph,
-                       uint64_t target, uint64_t exec, const uint64_t *dependencies, uint32_t n,
-                       const void *edges, uint32_t edge_bytes)
+CUresult wrk_where_get(struct wrk_call *c, struct wrk_where *w, uint32_t op, uint64_t graph, uint64_t target,
+                       uint64_t exec, const uint64_t *dependencies, uint32_t n, const void *edges,
+                       uint32_t edge_bytes)
 {
     CUresult r = CUDA_SUCCESS;
 
@@ -69,16 +69,14 @@ static CUresult add_edges(struct wrk_call *c, struct wrk_where *w, CUgraphNode n
     for (uint32_t i = 0; i < w->ndeps; i++)
         to[i] = node;
     if (wrk_provider.cuGraphAddDependencies_v2)
-        r = wrk_provider.cuGraphAddDependencies_v2(w->graph->object, w->deps, to, w->edges,
-                                                   w->ndeps);
+        r = wrk_provider.cuGraphAddDependencies_v2(w->graph->object, w->deps, to, w->edges, w->ndeps);
     else
         r = wrk_missing(c, "cuGraphAddDependencies_v2");
     free(to);
     return r;
 }
 
-CUresult wrk_added(struct wrk_call *c, struct wrk_where *w, CUresult r, CUgraphNode node,
-                   uint64_t *handle)
+CUresult wrk_added(struct wrk_call *c, struct wrk_where *w, CUresult r, CUgraphNode node, uint64_t *handle)
 {
     struct wrk_gnode *n;
 
@@ -211,9 +209,12 @@ uint32_t wrk_node_type(struct wrk_call *c, uint64_t node, CUgraphNodeType own)
     if (n->cookie)
         return CU_GRAPH_NODE_TYPE_MEMCPY;
     switch (own == CU_GRAPH_NODE_TYPE_HOST ? wrk_host_node_semaphores(n->object) : VGP_EXTSEM_NONE) {
-    case VGP_EXTSEM_SIGNAL: return CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL;
-    case VGP_EXTSEM_WAIT: return CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT;
-    default: return own;
+    case VGP_EXTSEM_SIGNAL:
+        return CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL;
+    case VGP_EXTSEM_WAIT:
+        return CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT;
+    default:
+        return own;
     }
 }
 
@@ -246,8 +247,7 @@ CUresult wrk_do_vgpGraphClone(struct wrk_call *c, const struct vgp_args_vgpGraph
 
     if (r != CUDA_SUCCESS)
         return r;
-    if (!wrk_provider.cuGraphClone || !wrk_provider.cuGraphDestroy ||
-        !wrk_provider.cuGraphNodeFindInClone)
+    if (!wrk_provider.cuGraphClone || !wrk_provider.cuGraphDestroy || !wrk_provider.cuGraphNodeFindInClone)
         return wrk_missing(c, "cuGraphClone");
     r = wrk_provider.cuGraphClone(&object, from->object);
     if (r != CUDA_SUCCESS)
@@ -265,8 +265,7 @@ CUresult wrk_do_vgpGraphClone(struct wrk_call *c, const struct vgp_args_vgpGraph
     return CUDA_SUCCESS;
 }
 
-CUresult wrk_do_vgpGraphDestroyNode(struct wrk_call *c,
-                                    const struct vgp_args_vgpGraphDestroyNode *a)
+CUresult wrk_do_vgpGraphDestroyNode(struct wrk_call *c, const struct vgp_args_vgpGraphDestroyNode *a)
 {
     struct wrk_gnode *n;
     CUresult r = wrk_gnode_get(c, a->node, &n);
@@ -287,9 +286,8 @@ CUresult wrk_do_vgpGraphDestroyNode(struct wrk_call *c,
 CUresult wrk_do_vgpGraphEdges(struct wrk_call *c, const struct vgp_args_vgpGraphEdges *a,
                               const uint64_t *from, const uint64_t *to, const void *edgeData)
 {
-    CUresult (*v2)(CUgraph, const CUgraphNode *, const CUgraphNode *, const CUgraphEdgeData *,
-                   size_t) = a->remove ? wrk_provider.cuGraphRemoveDependencies_v2
-                                       : wrk_provider.cuGraphAddDependencies_v2;
+    CUresult (*v2)(CUgraph, const CUgraphNode *, const CUgraphNode *, const CUgraphEdgeData *, size_t) =
+        a->remove ? wrk_provider.cuGraphRemoveDependencies_v2 : wrk_provider.cuGraphAddDependencies_v2;
     CUresult (*v1)(CUgraph, const CUgraphNode *, const CUgraphNode *, size_t) =
         a->remove ? wrk_provider.cuGraphRemoveDependencies : wrk_provider.cuGraphAddDependencies;
     CUgraphNode *f = NULL, *t = NULL;
@@ -339,8 +337,7 @@ static CUresult enable_joined(struct wrk_call *c, CUgraphExec exec, const struct
     return r == CUDA_SUCCESS ? wrk_exec_switch_func(exec, wrk_gnode_func(n), f) : r;
 }
 
-CUresult wrk_do_vgpGraphNodeEnabled(struct wrk_call *c,
-                                    const struct vgp_args_vgpGraphNodeEnabled *a,
+CUresult wrk_do_vgpGraphNodeEnabled(struct wrk_call *c, const struct vgp_args_vgpGraphNodeEnabled *a,
                                     struct vgp_ret_vgpGraphNodeEnabled *ret)
 {
     unsigned enabled = a->value;
@@ -404,8 +401,7 @@ static CUresult join_copy(struct wrk_call *c, struct wrk_where *w, const struct 
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-static CUresult child_node(struct wrk_call *c, struct wrk_where *w, struct wrk_graph *child,
-                           uint64_t *handle)
+static CUresult child_node(struct wrk_call *c, struct wrk_where *w, struct wrk_graph *child, uint64_t *handle)
 {
     CUgraphNode node = NULL;
     CUgraph was = NULL;
@@ -424,8 +420,8 @@ static CUresult child_node(struct wrk_call *c, struct wrk_where *w, struct wrk_g
     case VGP_NODE_ADD:
         if (!wrk_provider.cuGraphAddChildGraphNode)
             return wrk_missing(c, "cuGraphAddChildGraphNode");
-        r = wrk_provider.cuGraphAddChildGraphNode(&node, w->graph->object, w->deps,
-                                                  wrk_where_n(w), child->object);
+        r = wrk_provider.cuGraphAddChildGraphNode(&node, w->graph->object, w->deps, wrk_where_n(w),
+                                                  child->object);
         r = wrk_added(c, w, r, node, handle);
         return r == CUDA_SUCCESS && joined ? join_copy(c, w, child, node) : r;
     case VGP_NODE_EXEC:
@@ -435,8 +431,7 @@ static CUresult child_node(struct wrk_call *c, struct wrk_where *w, struct wrk_g
             wrk_provider.cuGraphChildGraphNodeGetGraph(w->target->object, &was) == CUDA_SUCCESS &&
             !wrk_extsem_alike(was, child->object))
             return CUDA_ERROR_INVALID_VALUE; /* nodes of other types */
-        return wrk_provider.cuGraphExecChildGraphNodeSetParams(w->exec, w->target->object,
-                                                               child->object);
+        return wrk_provider.cuGraphExecChildGraphNodeSetParams(w->exec, w->target->object, child->object);
     default:
         return wrk_malformed(c, "a child graph cannot be set");
     }

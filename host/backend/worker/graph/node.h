@@ -6,9 +6,9 @@
 #include "graph.h"
 #include "vgp_worker.h"
 
-#define WRK_WHERE(w)                                                                               \
-    wrk_where_get(c, (w), a->op, a->graph, a->target, a->exec, dependencies,                       \
-                  a->dependencies_len, edgeData, a->edgeData_len)
+#define WRK_WHERE(w) \
+    wrk_where_get(c, (w), a->op, a->graph, a->target, a->exec, dependencies, a->dependencies_len, edgeData, \
+                  a->edgeData_len)
 
 /* A node that runs a host function of the guest: a plain one, or one for external semaphores. */
 CUresult wrk_host_node(struct wrk_call *c, struct wrk_where *w, uint64_t cookie,

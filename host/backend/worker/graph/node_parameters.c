@@ -7,8 +7,8 @@
 
 /* ---- kernels ---- */
 
-static CUresult kernel_node(struct wrk_call *c, struct wrk_where *w,
-                            const CUDA_KERNEL_NODE_PARAMS *p, uint64_t *handle)
+static CUresult kernel_node(struct wrk_call *c, struct wrk_where *w, const CUDA_KERNEL_NODE_PARAMS *p,
+                            uint64_t *handle)
 {
     CUgraphNode node = NULL;
     CUresult r;
@@ -27,8 +27,7 @@ static CUresult kernel_node(struct wrk_call *c, struct wrk_where *w,
 
         _Static_assert(sizeof(any.kernel) >= sizeof(*p), "the third version appends");
         memcpy(&any.kernel, p, sizeof(*p));
-        r = wrk_provider.cuGraphAddNode_v2(&node, w->graph->object, w->deps, w->edges, w->ndeps,
-                                           &any);
+        r = wrk_provider.cuGraphAddNode_v2(&node, w->graph->object, w->deps, w->edges, w->ndeps, &any);
         w->edges = NULL;
         return wrk_added(c, w, r, node, handle);
     }
@@ -37,12 +36,12 @@ static CUresult kernel_node(struct wrk_call *c, struct wrk_where *w,
 }
 
 CUresult wrk_do_vgpGraphKernelNode(struct wrk_call *c, const struct vgp_args_vgpGraphKernelNode *a,
-                                   const uint64_t *dependencies, const void *edgeData,
-                                   const void *params, struct vgp_ret_vgpGraphKernelNode *ret)
+                                   const uint64_t *dependencies, const void *edgeData, const void *params,
+                                   struct vgp_ret_vgpGraphKernelNode *ret)
 {
     size_t size = a->params_len;
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)(uintptr_t)params,
-                     CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)(uintptr_t)params, CU_LAUNCH_PARAM_BUFFER_SIZE,
+                     &size, CU_LAUNCH_PARAM_END};
     CUDA_KERNEL_NODE_PARAMS p = {.gridDimX = a->gridX,
                                  .gridDimY = a->gridY,
                                  .gridDimZ = a->gridZ,
@@ -146,8 +145,7 @@ static CUresult pack(const CUDA_KERNEL_NODE_PARAMS *p, uint8_t *out, uint32_t *t
     return CUDA_SUCCESS;
 }
 
-CUresult wrk_do_vgpGraphKernelNodeGet(struct wrk_call *c,
-                                      const struct vgp_args_vgpGraphKernelNodeGet *a,
+CUresult wrk_do_vgpGraphKernelNodeGet(struct wrk_call *c, const struct vgp_args_vgpGraphKernelNodeGet *a,
                                       struct vgp_ret_vgpGraphKernelNodeGet *ret,
                                       struct vgp_outs_vgpGraphKernelNodeGet *o)
 {
@@ -191,7 +189,8 @@ CUresult wrk_do_vgpGraphKernelNodeGet(struct wrk_call *c,
 
 /* The addresses are device addresses: the provider checks them against what this client has, or the
  * GPU's page tables do. */
-CUstreamBatchMemOpParams wrk_memory_operation(uint32_t operation, uint32_t flags, uint64_t address, uint64_t value)
+CUstreamBatchMemOpParams wrk_memory_operation(uint32_t operation, uint32_t flags, uint64_t address,
+                                              uint64_t value)
 {
     CUstreamBatchMemOpParams p;
 
@@ -217,8 +216,8 @@ CUstreamBatchMemOpParams wrk_memory_operation(uint32_t operation, uint32_t flags
     return p;
 }
 
-CUresult wrk_memory_operations_packed(struct wrk_call *c, CUstreamBatchMemOpParams *out, const uint64_t *words,
-                                      uint32_t nwords)
+CUresult wrk_memory_operations_packed(struct wrk_call *c, CUstreamBatchMemOpParams *out,
+                                      const uint64_t *words, uint32_t nwords)
 {
     if (nwords % OPERATION_WORDS)
         return wrk_malformed(c, "half a memory operation");

@@ -11,7 +11,7 @@ struct map {
     struct {
         const void *key; /* NULL: empty */
         void *value;
-    } *slot;
+    } * slot;
     size_t room, count; /* room: a power of two */
 };
 
@@ -139,8 +139,8 @@ CUresult wrk_node_object(struct wrk_call *c, uint64_t handle, CUgraphNode *objec
     return r;
 }
 
-CUresult wrk_gnodes_get(struct wrk_call *c, const struct wrk_graph *g, const uint64_t *handles,
-                        uint32_t n, bool from, CUgraphNode **out)
+CUresult wrk_gnodes_get(struct wrk_call *c, const struct wrk_graph *g, const uint64_t *handles, uint32_t n,
+                        bool from, CUgraphNode **out)
 {
     CUgraphNode *list = calloc(n + 1, sizeof(*list));
 

@@ -17,7 +17,7 @@
 struct uobj {
     CUuserObject object;
     uint64_t cookie;
-    uint64_t own;      /* references of the client */
+    uint64_t own;       /* references of the client */
     uint64_t in_graphs; /* ... of graphs, as far as known; never more than there are */
     struct wrk_worker *w;
     atomic_uint holders; /* the handle, the provider's destructor, each struct wrk_uref */
@@ -51,8 +51,7 @@ static bool alive(const struct uobj *u)
     return u->own || u->in_graphs;
 }
 
-CUresult wrk_do_vgpUserObjectCreate(struct wrk_call *c,
-                                    const struct vgp_args_vgpUserObjectCreate *a)
+CUresult wrk_do_vgpUserObjectCreate(struct wrk_call *c, const struct vgp_args_vgpUserObjectCreate *a)
 {
     struct uobj *u;
     CUresult r = wrk_handle_reserve(c, a->object, VGP_H_USER_OBJECT);

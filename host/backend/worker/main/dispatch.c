@@ -13,8 +13,7 @@ static bool row_ok(struct wrk_call *c, const struct vgp_dispatch *row)
     bool reply = c->rec->reply_slot != VGP_NO_REPLY;
 
     if (c->args_size < row->args_fixed || c->args_size > most) {
-        wrk_malformed(c, "%u bytes of arguments, %u to %u are possible", c->args_size,
-                      row->args_fixed, most);
+        wrk_malformed(c, "%u bytes of arguments, %u to %u are possible", c->args_size, row->args_fixed, most);
     } else if (row->flags & VGP_F_REPLY && !reply) {
         wrk_malformed(c, "no reply slot");
     }
@@ -37,8 +36,7 @@ static CUresult enter_context(struct wrk_call *c, const struct vgp_dispatch *row
 
 static void die_malformed(struct wrk_call *c, const struct vgp_dispatch *row)
 {
-    wrk_die(c->w, VGPU_DEAD_PROTOCOL, "malformed record: %s: %s", row ? row->name : "?",
-            c->malformed_text);
+    wrk_die(c->w, VGPU_DEAD_PROTOCOL, "malformed record: %s: %s", row ? row->name : "?", c->malformed_text);
 }
 
 void wrk_dispatch_one(struct wrk_worker *w)
@@ -56,8 +54,7 @@ void wrk_dispatch_one(struct wrk_worker *w)
     c->malformed = c->deferred = false;
     c->reply_size = 0;
     if (!row || row->since > w->minor)
-        wrk_die(w, VGPU_DEAD_PROTOCOL, "malformed record: call number %#x does not exist",
-                rec->call);
+        wrk_die(w, VGPU_DEAD_PROTOCOL, "malformed record: call number %#x does not exist", rec->call);
     if (!row_ok(c, row))
         die_malformed(c, row);
     wrk_naming_begin(c);

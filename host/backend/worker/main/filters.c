@@ -11,8 +11,7 @@
  */
 const struct wrk_filter wrk_filters[] = {
     {"memory", wrk_memory_filter}, {"graphs", wrk_exec_filter}, {"ipc", wrk_ipc_filter},
-    {"limits", wrk_limits_filter}, {"pools", wrk_pool_filter},
-    {"streams", wrk_streams_filter},
+    {"limits", wrk_limits_filter}, {"pools", wrk_pool_filter},  {"streams", wrk_streams_filter},
 };
 const unsigned wrk_filters_count = sizeof(wrk_filters) / sizeof(wrk_filters[0]);
 _Static_assert(sizeof(wrk_filters) / sizeof(wrk_filters[0]) <= WRK_FILTERS_MAX, "room for all");

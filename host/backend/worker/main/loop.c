@@ -19,7 +19,7 @@
 
 #define SPIN_MIN_NS 2000u
 #define SPIN_MAX_NS 50000u
-#define SPIN_WAITS_NS 100000u /* while calls of ours are pending: short kernels end in this time */
+#define SPIN_WAITS_NS 100000u    /* while calls of ours are pending: short kernels end in this time */
 #define CONTROL_EVERY_NS 200000u /* broker messages while the ring never runs dry */
 #define RECORDS_PER_ROUND 32u
 

@@ -54,43 +54,72 @@ enum { ALLOW_HMM = 256 };
 
 static int parse(int argc, char **argv, struct options *o)
 {
-    static const struct option longopts[] = {
-        {"probe", 0, NULL, 'p'},      {"provider", 1, NULL, 'P'},  {"fd", 1, NULL, 'f'},
-        {"broker-pid", 1, NULL, 'b'}, {"log-level", 1, NULL, 'l'}, {"sandbox", 1, NULL, 's'},
-        {"shm", 1, NULL, 'S'},        {"cache", 1, NULL, 'c'},   {"allow-hmm", 0, NULL, ALLOW_HMM},
-        {"protocol-minor", 1, NULL, 'm'},
-        {"layout-set", 0, NULL, 'y'}, {"help", 0, NULL, 'h'},      {"version", 0, NULL, 'v'},
-        {NULL, 0, NULL, 0}};
+    static const struct option longopts[] = {{"probe", 0, NULL, 'p'},
+                                             {"provider", 1, NULL, 'P'},
+                                             {"fd", 1, NULL, 'f'},
+                                             {"broker-pid", 1, NULL, 'b'},
+                                             {"log-level", 1, NULL, 'l'},
+                                             {"sandbox", 1, NULL, 's'},
+                                             {"shm", 1, NULL, 'S'},
+                                             {"cache", 1, NULL, 'c'},
+                                             {"allow-hmm", 0, NULL, ALLOW_HMM},
+                                             {"protocol-minor", 1, NULL, 'm'},
+                                             {"layout-set", 0, NULL, 'y'},
+                                             {"help", 0, NULL, 'h'},
+                                             {"version", 0, NULL, 'v'},
+                                             {NULL, 0, NULL, 0}};
     enum vgb_log_level level;
     int ch;
 
     while ((ch = getopt_long(argc, argv, "", longopts, NULL)) != -1) {
         switch (ch) {
-        case 'p': o->probe = true; break;
-        case 'P': o->provider = optarg; break;
-        case 'f': o->fd = atoi(optarg); break;
-        case 'b': o->broker = (pid_t)atol(optarg); break;
+        case 'p':
+            o->probe = true;
+            break;
+        case 'P':
+            o->provider = optarg;
+            break;
+        case 'f':
+            o->fd = atoi(optarg);
+            break;
+        case 'b':
+            o->broker = (pid_t)atol(optarg);
+            break;
         case 's':
             if (!wrk_sandbox_mode_parse(optarg, &o->sandbox.mode))
                 return 2;
             break;
-        case 'S': o->sandbox.shm = optarg; break;
-        case 'c': o->sandbox.cache = optarg; break;
-        case ALLOW_HMM: wrk_hmm_allow(); break;
-        case 'm': o->minor = (unsigned)atoi(optarg); break;
-        case 'y': o->layout_set = true; break;
+        case 'S':
+            o->sandbox.shm = optarg;
+            break;
+        case 'c':
+            o->sandbox.cache = optarg;
+            break;
+        case ALLOW_HMM:
+            wrk_hmm_allow();
+            break;
+        case 'm':
+            o->minor = (unsigned)atoi(optarg);
+            break;
+        case 'y':
+            o->layout_set = true;
+            break;
         case 'l':
             if (!vgb_log_level_parse(optarg, &level))
                 return 2;
             vgb_log_init(2, level, "worker");
             break;
-        case 'h': fputs(usage, stdout); exit(0);
-        case 'v': printf("vgpu-worker %s\n", VGB_VERSION); exit(0);
-        default: return 2;
+        case 'h':
+            fputs(usage, stdout);
+            exit(0);
+        case 'v':
+            printf("vgpu-worker %s\n", VGB_VERSION);
+            exit(0);
+        default:
+            return 2;
         }
     }
-    if (optind != argc || !o->provider || (!o->probe && o->fd < 0) ||
-        o->minor > VGP_VERSION_MINOR) {
+    if (optind != argc || !o->provider || (!o->probe && o->fd < 0) || o->minor > VGP_VERSION_MINOR) {
         fputs(usage, stderr);
         return 2;
     }
@@ -120,7 +149,7 @@ static void move_out_of_the_way(int argc, char **argv)
     if (!args)
         return;
     memcpy(args, argv, (size_t)argc * sizeof(*args));
-    args[argc] = (char *)(uintptr_t)"--layout-set";
+    args[argc] = (char *)(uintptr_t) "--layout-set";
     execv("/proc/self/exe", args);
     free(args); /* stays where it is: addresses may collide, which the guest is told */
 #endif
@@ -134,7 +163,8 @@ static int probe(const char *provider)
         fprintf(stderr, "vgpu-worker: %s\n", err);
         return 1;
     }
-    printf("%d %d %s\n", wrk_capabilities.device_count, wrk_capabilities.driver_version, wrk_capabilities.device_name);
+    printf("%d %d %s\n", wrk_capabilities.device_count, wrk_capabilities.driver_version,
+           wrk_capabilities.device_name);
     return wrk_capabilities.device_count > 0 ? 0 : 3;
 }
 
@@ -149,7 +179,8 @@ static int refuse(struct wrk_worker *w, const char *text)
 
 static int announce(struct wrk_worker *w)
 {
-    struct vgb_msg m = {.type = VGB_M_READY, .value = (uint64_t)wrk_capabilities.device_count,
+    struct vgb_msg m = {.type = VGB_M_READY,
+                        .value = (uint64_t)wrk_capabilities.device_count,
                         .offset = wrk_capabilities.memory,
                         .flags = wrk_capabilities.software_policy ? VGB_READY_SOFT : 0};
 

@@ -24,8 +24,7 @@ static bool reserve(struct wrk_worker *w, uint64_t bytes)
 
     if (!wrk_client_limits.blobs || (bytes <= *reserved && want + BLOB_GRAIN >= *reserved))
         return true;
-    if (wrk_control_reserve_blobs(w, want, reserved) ||
-        wrk_control_reserve_blobs(w, bytes, reserved))
+    if (wrk_control_reserve_blobs(w, want, reserved) || wrk_control_reserve_blobs(w, bytes, reserved))
         return true;
     wrk_limit_hit("bytes of module images", wrk_client_limits.blobs, "--blob-quota");
     return false;
@@ -67,8 +66,7 @@ static void drop(struct wrk_worker *w, struct wrk_blob *b)
         reserve(w, w->memory->blobs.bytes);
 }
 
-CUresult wrk_blob_append(struct wrk_worker *w, uint32_t id, uint64_t total, const void *data,
-                         uint32_t size)
+CUresult wrk_blob_append(struct wrk_worker *w, uint32_t id, uint64_t total, const void *data, uint32_t size)
 {
     struct wrk_blob *b = find(w, id);
     CUresult r;

@@ -28,8 +28,10 @@ static void pin(const char *what, void *p, uint64_t bytes)
     CUresult r = wrk_provider.cuMemHostRegister_v2(p, bytes, CU_MEMHOSTREGISTER_PORTABLE);
 
     if (r != CUDA_SUCCESS)
-        vgb_log(VGB_WARN, "%llu bytes of memory for %s are not pinned: cuMemHostRegister gives CUDA error %d: "
-                          "copies of pageable memory will wait", (unsigned long long)bytes, what, (int)r);
+        vgb_log(VGB_WARN,
+                "%llu bytes of memory for %s are not pinned: cuMemHostRegister gives CUDA error %d: "
+                "copies of pageable memory will wait",
+                (unsigned long long)bytes, what, (int)r);
 }
 
 void wrk_bounce_register(struct wrk_worker *w)

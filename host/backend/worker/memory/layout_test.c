@@ -39,8 +39,8 @@ static void test_own_address(void **state)
 /* Addresses that are free, and yet are not used: their answer would tell where our mappings end. */
 static void near(uintptr_t ours)
 {
-    static const int64_t off[] = {0, 1 << 21, -(1 << 21), INT64_C(1) << 30, -(INT64_C(1) << 30),
-                                  INT64_C(1) << 32, -(INT64_C(1) << 32)};
+    static const int64_t off[] = {
+        0, 1 << 21, -(1 << 21), INT64_C(1) << 30, -(INT64_C(1) << 30), INT64_C(1) << 32, -(INT64_C(1) << 32)};
 
     for (unsigned i = 0; i < sizeof(off) / sizeof(off[0]); i++) {
         uint64_t va = ((uint64_t)ours + (uint64_t)off[i]) & ~UINT64_C(0xfff);
@@ -116,8 +116,8 @@ static void test_impossible(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_own_address),     cmocka_unit_test(test_near_own_mappings),
-        cmocka_unit_test(test_around),          cmocka_unit_test(test_moved_is_random),
+        cmocka_unit_test(test_own_address), cmocka_unit_test(test_near_own_mappings),
+        cmocka_unit_test(test_around),      cmocka_unit_test(test_moved_is_random),
         cmocka_unit_test(test_impossible),
     };
 

@@ -15,16 +15,16 @@ struct wrk_region {
     uint32_t id;
     uint32_t flags; /* VGB_MAP_READONLY */
     uint64_t guest_va, length;
-    uint8_t *base;       /* where it is mapped here */
-    uint8_t *place;      /* whole pages of the file around it, ... */
+    uint8_t *base;               /* where it is mapped here */
+    uint8_t *place;              /* whole pages of the file around it, ... */
     uint64_t place_length, page; /* ... and their size */
-    uint64_t mapped;     /* bytes mapped so far; == length when complete */
-    uint32_t pieces;     /* mappings of the kernel's that this takes */
-    bool seen;           /* the provider may have an address of it */
-    bool busy;           /* being registered or unregistered on a waiter */
-    bool unmapping;      /* the broker wants it back */
-    uint8_t *registered_at; /* with the provider, from here; NULL: it is not */
-    CUcontext ctx;          /* in which context */
+    uint64_t mapped;             /* bytes mapped so far; == length when complete */
+    uint32_t pieces;             /* mappings of the kernel's that this takes */
+    bool seen;                   /* the provider may have an address of it */
+    bool busy;                   /* being registered or unregistered on a waiter */
+    bool unmapping;              /* the broker wants it back */
+    uint8_t *registered_at;      /* with the provider, from here; NULL: it is not */
+    CUcontext ctx;               /* in which context */
 };
 struct wrk_regions {
     struct wrk_region *list;
@@ -77,7 +77,7 @@ uint8_t *wrk_layout_reserve(uint64_t va, uint64_t length);
 
 /* ---- blob.c ---- */
 
-#define WRK_BLOBS_MAX 16              /* unfinished blobs of one client */
+#define WRK_BLOBS_MAX 16                                       /* unfinished blobs of one client */
 #define WRK_BLOB_TOTAL ((uint64_t)VGP_BLOB_MAX + (256u << 20)) /* bytes of all of them */
 struct wrk_blob {
     uint32_t id;
@@ -88,11 +88,10 @@ struct wrk_blob {
 struct wrk_blobs {
     struct wrk_blob list[WRK_BLOBS_MAX];
     uint64_t bytes, reserved; /* reserved: what the broker has granted */
-    struct wrk_blob *taken; /* freed after the current call */
-    uint32_t refused;       /* id + 1 of a blob that found no memory: its call gets that error */
+    struct wrk_blob *taken;   /* freed after the current call */
+    uint32_t refused;         /* id + 1 of a blob that found no memory: its call gets that error */
 };
-CUresult wrk_blob_append(struct wrk_worker *w, uint32_t id, uint64_t total, const void *data,
-                         uint32_t size);
+CUresult wrk_blob_append(struct wrk_worker *w, uint32_t id, uint64_t total, const void *data, uint32_t size);
 void wrk_blob_drop(struct wrk_worker *w, uint32_t id);
 void wrk_blob_call_done(struct wrk_worker *w);
 /* The blob of this call stays after it, and counts until it is released; NULL: the call has none. */

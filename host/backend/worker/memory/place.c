@@ -137,8 +137,7 @@ static uint8_t *reserve_elsewhere(uint64_t length, uint64_t align, uint64_t phas
 
 uint8_t *wrk_place_take(uint64_t va, uint64_t length, uint64_t align, uint64_t phase)
 {
-    if (wrk_layout_may_keep(va, length) && va % align == phase &&
-        reserve_there(va, va + length))
+    if (wrk_layout_may_keep(va, length) && va % align == phase && reserve_there(va, va + length))
         return (uint8_t *)(uintptr_t)va;
     return reserve_elsewhere(length, align, phase);
 }

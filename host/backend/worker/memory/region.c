@@ -52,11 +52,12 @@ void wrk_regions_init(struct wrk_worker *w)
 static bool take_piece(struct wrk_regions *rs, struct wrk_region *r)
 {
     if (rs->pieces_max && rs->pieces + wrk_places() >= rs->pieces_max) {
-        vgb_log(VGB_WARN,
-                "region %u: memory of %llu KiB is in too many pieces: this client has %u mappings, the most that "
-                "vm.max_map_count of the host leaves room for; huge pages in the guest, or a larger "
-                "vm.max_map_count, help",
-                r->id, (unsigned long long)r->length / 1024, rs->pieces + wrk_places());
+        vgb_log(
+            VGB_WARN,
+            "region %u: memory of %llu KiB is in too many pieces: this client has %u mappings, the most that "
+            "vm.max_map_count of the host leaves room for; huge pages in the guest, or a larger "
+            "vm.max_map_count, help",
+            r->id, (unsigned long long)r->length / 1024, rs->pieces + wrk_places());
         return false;
     }
     rs->pieces++;
@@ -103,8 +104,8 @@ static struct wrk_region *start(struct wrk_worker *w, const struct vgb_msg *m)
 {
     struct wrk_regions *rs = &w->memory->regions;
 
-    if (rs->n == WRK_REGIONS_MAX || !m->length || m->length % VGP_PAGE || m->va % VGP_PAGE ||
-        !m->nruns || m->runs[0].page < VGP_PAGE || m->runs[0].page & (m->runs[0].page - 1))
+    if (rs->n == WRK_REGIONS_MAX || !m->length || m->length % VGP_PAGE || m->va % VGP_PAGE || !m->nruns ||
+        m->runs[0].page < VGP_PAGE || m->runs[0].page & (m->runs[0].page - 1))
         return NULL;
     if (rs->n == rs->room) {
         unsigned room = rs->room ? rs->room * 2 : 64;
@@ -116,8 +117,7 @@ static struct wrk_region *start(struct wrk_worker *w, const struct vgb_msg *m)
         rs->room = room;
     }
     struct wrk_region *r = &rs->list[rs->n++];
-    *r = (struct wrk_region){
-        .id = m->region, .flags = m->flags & VGB_MAP_READONLY, .guest_va = m->va};
+    *r = (struct wrk_region){.id = m->region, .flags = m->flags & VGB_MAP_READONLY, .guest_va = m->va};
     r->length = m->length;
     reserve(r, &m->runs[0]);
     return r;
@@ -284,8 +284,7 @@ CUresult wrk_do_vgpRegionRegister(struct wrk_call *c, const struct vgp_args_vgpR
         !wrk_provider.cuMemHostUnregister)
         return wrk_missing(c, "cuMemHostRegister");
     if (!g || !g->base || g->mapped != g->length || g->registered_at || g->busy || g->unmapping ||
-        a->va < g->guest_va || !a->length ||
-        !vgp_range_ok(a->va - g->guest_va, a->length, g->length))
+        a->va < g->guest_va || !a->length || !vgp_range_ok(a->va - g->guest_va, a->length, g->length))
         return CUDA_ERROR_INVALID_VALUE;
     if (a->flags & VGP_REGION_READONLY || g->flags & VGB_MAP_READONLY)
         flags |= CU_MEMHOSTREGISTER_READ_ONLY;
@@ -321,8 +320,7 @@ static CUresult land_unregister(struct wrk_worker *w, struct wrk_wait *wait, CUr
     return r;
 }
 
-CUresult wrk_do_vgpRegionUnregister(struct wrk_call *c,
-                                    const struct vgp_args_vgpRegionUnregister *a)
+CUresult wrk_do_vgpRegionUnregister(struct wrk_call *c, const struct vgp_args_vgpRegionUnregister *a)
 {
     struct wrk_region *g = wrk_region_by_id(c->w, a->region);
     struct wrk_wait *wait;

@@ -11,8 +11,7 @@ bool wrk_copy_span(const uint64_t size[3], uint64_t pitch, uint64_t height, uint
             return false;
     }
     if (__builtin_mul_overflow(size[2] - 1, height, &rows) ||
-        __builtin_add_overflow(rows, size[1] - 1, &rows) ||
-        __builtin_mul_overflow(rows, pitch, &extent))
+        __builtin_add_overflow(rows, size[1] - 1, &rows) || __builtin_mul_overflow(rows, pitch, &extent))
         return false;
     return !__builtin_add_overflow(extent, size[0], bytes);
 }

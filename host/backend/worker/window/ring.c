@@ -55,8 +55,8 @@ static const char *check_header(const struct vgp_record *rec, uint64_t avail, ui
  * A pad smaller than a record header: the space before the end of the ring may be only 16 bytes,
  * so its header may be cut short there; size and call are always inside.
  */
-static enum wrk_ring_state skip_short_pad(struct wrk_ring *r, const struct wrk_window *win,
-                                          const uint8_t *at, uint64_t room)
+static enum wrk_ring_state skip_short_pad(struct wrk_ring *r, const struct wrk_window *win, const uint8_t *at,
+                                          uint64_t room)
 {
     struct {
         uint32_t size;

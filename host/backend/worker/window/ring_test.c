@@ -186,8 +186,8 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_good), T(test_sizes), T(test_fields), T(test_tails), T(test_end_of_ring),
-        cmocka_unit_test(test_window_plan),
+        T(test_good),  T(test_sizes),       T(test_fields),
+        T(test_tails), T(test_end_of_ring), cmocka_unit_test(test_window_plan),
     };
 
     return cmocka_run_group_tests_name("ring", tests, NULL, NULL);

@@ -29,11 +29,11 @@ void wrk_window_publish(struct wrk_window *win, unsigned minor);
 /* ---- ring.c: records out of shared memory, once, into private memory ---- */
 
 struct wrk_ring {
-    uint64_t head;          /* private: what was consumed; shared memory only gets a copy */
-    struct vgp_record rec;  /* private copy of the current record's header */
-    uint8_t *args;          /* private copy of what follows it, VGP_RECORD_MAX bytes */
+    uint64_t head;         /* private: what was consumed; shared memory only gets a copy */
+    struct vgp_record rec; /* private copy of the current record's header */
+    uint8_t *args;         /* private copy of what follows it, VGP_RECORD_MAX bytes */
     uint32_t args_size;
-    const char *error;      /* what was malformed */
+    const char *error; /* what was malformed */
 };
 
 enum wrk_ring_state { WRK_RING_EMPTY, WRK_RING_RECORD, WRK_RING_MALFORMED };

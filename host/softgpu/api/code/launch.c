@@ -20,25 +20,35 @@ static CUresult launch(const struct sg_launch_request *q)
 /* ---- entry points ---- */
 
 CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
-                                unsigned int gridDimZ, unsigned int blockDimX,
-                                unsigned int blockDimY, unsigned int blockDimZ,
-                                unsigned int sharedMemBytes, CUstream hStream,
+                                unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+                                unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
                                 void **kernelParams, void **extra)
 {
-    struct sg_launch_request q = {f, {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ},
-                        sharedMemBytes, hStream, false, kernelParams, extra};
+    struct sg_launch_request q = {f,
+                                  {gridDimX, gridDimY, gridDimZ},
+                                  {blockDimX, blockDimY, blockDimZ},
+                                  sharedMemBytes,
+                                  hStream,
+                                  false,
+                                  kernelParams,
+                                  extra};
 
     return launch(&q);
 }
 
-CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX,
-                                           unsigned int gridDimY, unsigned int gridDimZ,
-                                           unsigned int blockDimX, unsigned int blockDimY,
-                                           unsigned int blockDimZ, unsigned int sharedMemBytes,
-                                           CUstream hStream, void **kernelParams)
+CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                           unsigned int gridDimZ, unsigned int blockDimX,
+                                           unsigned int blockDimY, unsigned int blockDimZ,
+                                           unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
 {
-    struct sg_launch_request q = {f, {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ},
-                        sharedMemBytes, hStream, true, kernelParams, NULL};
+    struct sg_launch_request q = {f,
+                                  {gridDimX, gridDimY, gridDimZ},
+                                  {blockDimX, blockDimY, blockDimZ},
+                                  sharedMemBytes,
+                                  hStream,
+                                  true,
+                                  kernelParams,
+                                  NULL};
 
     return launch(&q);
 }
@@ -51,8 +61,7 @@ static CUresult apply_attribute(struct sg_launch_request *q, const CUlaunchAttri
         q->cooperative = a->value.cooperative != 0;
         return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-        if (a->value.clusterDim.x <= 1 && a->value.clusterDim.y <= 1 &&
-            a->value.clusterDim.z <= 1)
+        if (a->value.clusterDim.x <= 1 && a->value.clusterDim.y <= 1 && a->value.clusterDim.z <= 1)
             return CUDA_SUCCESS;
         return sg_fail(CUDA_ERROR_INVALID_CLUSTER_SIZE,
                        "launch attribute CLUSTER_DIMENSION: no clusters of more than one block");
@@ -76,8 +85,7 @@ static CUresult apply_attribute(struct sg_launch_request *q, const CUlaunchAttri
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "launch attribute LAUNCH_COMPLETION_EVENT");
     case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
         return a->value.deviceUpdatableKernelNode.deviceUpdatable
-                   ? sg_fail(CUDA_ERROR_NOT_SUPPORTED,
-                             "launch attribute DEVICE_UPDATABLE_KERNEL_NODE")
+                   ? sg_fail(CUDA_ERROR_NOT_SUPPORTED, "launch attribute DEVICE_UPDATABLE_KERNEL_NODE")
                    : CUDA_SUCCESS;
     default:
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "launch attribute %d is not known", (int)a->id);
@@ -91,9 +99,14 @@ static CUresult launch_ex(const CUlaunchConfig *c, CUfunction f, void **kernelPa
     (void)ctx;
     if (!c || c->numAttrs > SG_ATTRS_MAX || (c->numAttrs && !c->attrs))
         return CUDA_ERROR_INVALID_VALUE;
-    struct sg_launch_request q = {f, {c->gridDimX, c->gridDimY, c->gridDimZ},
-                        {c->blockDimX, c->blockDimY, c->blockDimZ}, c->sharedMemBytes, stream,
-                        false, kernelParams, extra};
+    struct sg_launch_request q = {f,
+                                  {c->gridDimX, c->gridDimY, c->gridDimZ},
+                                  {c->blockDimX, c->blockDimY, c->blockDimZ},
+                                  c->sharedMemBytes,
+                                  stream,
+                                  false,
+                                  kernelParams,
+                                  extra};
 
     for (unsigned i = 0; i < c->numAttrs; i++) {
         CUresult r = apply_attribute(&q, &c->attrs[i]);
@@ -110,8 +123,8 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, vo
     return launch_ex(config, f, kernelParams, extra, config ? config->hStream : NULL);
 }
 
-CUresult CUDAAPI cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f,
-                                       void **kernelParams, void **extra)
+CUresult CUDAAPI cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
+                                       void **extra)
 {
     return launch_ex(config, f, kernelParams, extra, config ? SG_PTSZ(config->hStream) : NULL);
 }

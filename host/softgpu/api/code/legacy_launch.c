@@ -46,9 +46,7 @@ CUresult CUDAAPI cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned i
 
     SG_CTX(ctx);
     r = sg_func_get(ctx, hfunc, &f);
-    return r == CUDA_SUCCESS ? cua_old_set_param(&f->old, f->info.param_bytes, offset, ptr,
-                                                 numbytes)
-                             : r;
+    return r == CUDA_SUCCESS ? cua_old_set_param(&f->old, f->info.param_bytes, offset, ptr, numbytes) : r;
 }
 
 /* One launch with what was set. */
@@ -65,14 +63,14 @@ static CUresult launch(CUfunction hfunc, int width, int height, CUstream stream)
     if (r != CUDA_SUCCESS)
         return r;
     if (a.size < f->info.param_bytes) {
-        r = sg_fail(CUDA_ERROR_INVALID_VALUE, "launch of %s: cuParamSetSize: %zu of %u bytes",
-                    f->info.name, a.size, f->info.param_bytes);
+        r = sg_fail(CUDA_ERROR_INVALID_VALUE, "launch of %s: cuParamSetSize: %zu of %u bytes", f->info.name,
+                    a.size, f->info.param_bytes);
     } else {
-        void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, a.params, CU_LAUNCH_PARAM_BUFFER_SIZE,
-                         &a.size, CU_LAUNCH_PARAM_END};
+        void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, a.params, CU_LAUNCH_PARAM_BUFFER_SIZE, &a.size,
+                         CU_LAUNCH_PARAM_END};
 
-        r = cuLaunchKernel(hfunc, (unsigned)width, (unsigned)height, 1, a.block[0], a.block[1],
-                           a.block[2], a.shared, stream, NULL, extra);
+        r = cuLaunchKernel(hfunc, (unsigned)width, (unsigned)height, 1, a.block[0], a.block[1], a.block[2],
+                           a.shared, stream, NULL, extra);
     }
     free(a.params);
     return r;

@@ -33,10 +33,10 @@ CUresult CUDAAPI cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_o
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary *library, const char *fileName,
-                                       CUjit_option *jitOptions, void **jitOptionsValues,
-                                       unsigned int numJitOptions, CUlibraryOption *libraryOptions,
-                                       void **libraryOptionValues, unsigned int numLibraryOptions)
+CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions,
+                                       void **jitOptionsValues, unsigned int numJitOptions,
+                                       CUlibraryOption *libraryOptions, void **libraryOptionValues,
+                                       unsigned int numLibraryOptions)
 {
     size_t size;
     CUresult r;
@@ -48,8 +48,8 @@ CUresult CUDAAPI cuLibraryLoadFromFile(CUlibrary *library, const char *fileName,
     r = sg_file_read(fileName, &data, &size);
     if (r != CUDA_SUCCESS)
         return r;
-    r = cuLibraryLoadData(library, data, jitOptions, jitOptionsValues, numJitOptions,
-                          libraryOptions, libraryOptionValues, numLibraryOptions);
+    r = cuLibraryLoadData(library, data, jitOptions, jitOptionsValues, numJitOptions, libraryOptions,
+                          libraryOptionValues, numLibraryOptions);
     free(data);
     return r;
 }
@@ -102,8 +102,7 @@ CUresult CUDAAPI cuLibraryGetKernelCount(unsigned int *count, CUlibrary library)
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels,
-                                           CUlibrary library)
+CUresult CUDAAPI cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary library)
 {
     SG_INIT();
     if (!kernels)
@@ -154,14 +153,12 @@ static CUresult lib_global(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, 
     return r == CUDA_SUCCESS ? sg_mod_global(mod, name, managed_only, dptr, bytes) : r;
 }
 
-CUresult CUDAAPI cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
-                                    const char *name)
+CUresult CUDAAPI cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
     return lib_global(dptr, bytes, library, name, false);
 }
 
-CUresult CUDAAPI cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
-                                     const char *name)
+CUresult CUDAAPI cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
 {
     return lib_global(dptr, bytes, library, name, true);
 }
@@ -199,8 +196,7 @@ CUresult CUDAAPI cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel,
-                                      CUdevice dev)
+CUresult CUDAAPI cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev)
 {
     CUresult r;
 
@@ -218,8 +214,7 @@ CUresult CUDAAPI cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUke
     return r;
 }
 
-CUresult CUDAAPI cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel,
-                                      CUdevice dev)
+CUresult CUDAAPI cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev)
 {
     CUresult r;
 

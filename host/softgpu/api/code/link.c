@@ -32,8 +32,8 @@ static void link_free(struct sg_obj *obj)
     free(l);
 }
 
-CUresult CUDAAPI cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options,
-                                 void **optionValues, CUlinkState *stateOut)
+CUresult CUDAAPI cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues,
+                                 CUlinkState *stateOut)
 {
     struct sg_jit jit;
     struct link *l;
@@ -130,12 +130,10 @@ static CUresult take(const uint8_t *data, size_t n, void *arg)
  * not said: a program may name one, such as libcudadevrt, of which it needs nothing, or nothing that
  * is not here. What is missing in the end is found by cuLinkComplete.
  */
-static CUresult add_objects(struct link *l, bool library, const void *data, size_t size,
-                            const char *name)
+static CUresult add_objects(struct link *l, bool library, const void *data, size_t size, const char *name)
 {
     struct taken t = {.l = l};
-    CUresult r = library ? sg_archive_each(data, size, take, &t)
-                         : sg_object_each(data, size, take, &t);
+    CUresult r = library ? sg_archive_each(data, size, take, &t) : sg_object_each(data, size, take, &t);
 
     if (r == CUDA_SUCCESS && !library && !t.n)
         r = sg_fail(CUDA_ERROR_NO_BINARY_FOR_GPU, "linker: the object has no PTX%s",
@@ -152,8 +150,7 @@ static CUresult add_objects(struct link *l, bool library, const void *data, size
     return r;
 }
 
-static CUresult add(struct link *l, CUjitInputType type, const void *data, size_t size,
-                    const char *name)
+static CUresult add(struct link *l, CUjitInputType type, const void *data, size_t size, const char *name)
 {
     struct sg_image img = {0};
     CUresult r;
@@ -173,8 +170,7 @@ static CUresult add(struct link *l, CUjitInputType type, const void *data, size_
     }
     if (img.is_elf) {
         r = sg_fail(CUDA_ERROR_NO_BINARY_FOR_GPU,
-                    "linker: input has no PTX, which is all that this device runs; it has: %s",
-                    img.has);
+                    "linker: input has no PTX, which is all that this device runs; it has: %s", img.has);
         sg_image_free(&img);
         return r;
     }
@@ -188,8 +184,8 @@ static CUresult add(struct link *l, CUjitInputType type, const void *data, size_
 }
 
 CUresult CUDAAPI cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size,
-                                  const char *name, unsigned int numOptions,
-                                  CUjit_option *options, void **optionValues)
+                                  const char *name, unsigned int numOptions, CUjit_option *options,
+                                  void **optionValues)
 {
     struct sg_jit jit;
     CUresult r;
@@ -206,8 +202,7 @@ CUresult CUDAAPI cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *
 }
 
 CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path,
-                                  unsigned int numOptions, CUjit_option *options,
-                                  void **optionValues)
+                                  unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
     struct sg_jit jit;
     size_t size;

@@ -137,8 +137,7 @@ CUresult CUDAAPI cuModuleGetFunctionCount(unsigned int *count, CUmodule hmod)
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions,
-                                            CUmodule hmod)
+CUresult CUDAAPI cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, CUmodule hmod)
 {
     SG_CTX(ctx);
     (void)ctx;
@@ -159,8 +158,7 @@ CUresult CUDAAPI cuModuleEnumerateFunctions(CUfunction *functions, unsigned int 
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod,
-                                      const char *name)
+CUresult CUDAAPI cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
 {
     SG_CTX(ctx);
     (void)ctx;
@@ -175,12 +173,12 @@ CUresult CUDAAPI cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule
 
 /* ---- functions; each accepts a CUkernel too ---- */
 
-#define SG_FUNC(var, h)                                                                            \
-    SG_AUTO struct sg_func *var = NULL;                                                            \
-    do {                                                                                           \
-        CUresult sg_rc_ = sg_func_get(ctx, (h), &(var));                                           \
-        if (sg_rc_ != CUDA_SUCCESS)                                                                \
-            return sg_rc_;                                                                         \
+#define SG_FUNC(var, h) \
+    SG_AUTO struct sg_func *var = NULL; \
+    do { \
+        CUresult sg_rc_ = sg_func_get(ctx, (h), &(var)); \
+        if (sg_rc_ != CUDA_SUCCESS) \
+            return sg_rc_; \
     } while (0)
 
 CUresult CUDAAPI cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)
@@ -292,8 +290,8 @@ CUresult CUDAAPI cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction functi
     if (!state)
         return CUDA_ERROR_INVALID_VALUE;
     SG_FUNC(f, function);
-    *state = atomic_load(&f->prepared) ? CU_FUNCTION_LOADING_STATE_LOADED
-                                       : CU_FUNCTION_LOADING_STATE_UNLOADED;
+    *state =
+        atomic_load(&f->prepared) ? CU_FUNCTION_LOADING_STATE_LOADED : CU_FUNCTION_LOADING_STATE_UNLOADED;
     return CUDA_SUCCESS;
 }
 

@@ -116,7 +116,8 @@ static void test_bad_images(void **state)
     assert_int_equal((uintptr_t)values[1], strlen(log));
     assert_non_null(strstr(detail(), "line 5"));
     IS(cuModuleLoadData(&m, ".version 7.0\n.target sm_80\n.address_size 64\n"
-                            ".visible .entry k() {\n  this is none;\n}\n"), INVALID_PTX);
+                            ".visible .entry k() {\n  this is none;\n}\n"),
+       INVALID_PTX);
     assert_non_null(strstr(detail(), "line 5"));
     opts[0] = (CUjit_option)1000;
     IS(cuModuleLoadDataEx(&m, test_ptx, 1, opts, values), INVALID_VALUE);
@@ -164,8 +165,7 @@ static void sass_only(const char *path)
     OK(cuLibraryGetKernel(&kern, lib, "k"));
     OK(cuKernelGetParamInfo(kern, 0, &off, &bytes));
     assert_int_equal(bytes, 8);
-    IS(cuLaunchKernel((CUfunction)kern, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL),
-       NO_BINARY_FOR_GPU);
+    IS(cuLaunchKernel((CUfunction)kern, 1, 1, 1, 32, 1, 1, 0, NULL, params, NULL), NO_BINARY_FOR_GPU);
     OK(cuLibraryUnload(lib));
     OK(cuLinkCreate_v2(0, NULL, NULL, &link));
     IS(cuLinkAddFile_v2(link, CU_JIT_INPUT_FATBINARY, path, 0, NULL, NULL), NO_BINARY_FOR_GPU);
@@ -181,11 +181,13 @@ static void test_sass(void **state)
 
     (void)state;
     assert_non_null(mkdtemp(dir));
-    snprintf(cmd, sizeof(cmd),
-             "cd %s && printf '.version 7.0\\n.target sm_80\\n.address_size 64\\n"
-             ".visible .global .u32 v = 77;\\n"
-             ".visible .entry k(.param .u64 p, .param .u16 q) { ret; }\\n' > k.ptx && %s/bin/ptxas -arch=sm_90 k.ptx -o "
-             "k.cubin 2>/dev/null", dir, home ? home : "/usr/local/cuda");
+    snprintf(
+        cmd, sizeof(cmd),
+        "cd %s && printf '.version 7.0\\n.target sm_80\\n.address_size 64\\n"
+        ".visible .global .u32 v = 77;\\n"
+        ".visible .entry k(.param .u64 p, .param .u16 q) { ret; }\\n' > k.ptx && %s/bin/ptxas -arch=sm_90 k.ptx -o "
+        "k.cubin 2>/dev/null",
+        dir, home ? home : "/usr/local/cuda");
     bool made = system(cmd) == 0;
 
     if (made) {
@@ -315,8 +317,14 @@ static void test_launch_forms(void **state)
     CUlaunchAttribute attrs[2] = {{.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
                                    .value.programmaticStreamSerializationAllowed = 1},
                                   {.id = CU_LAUNCH_ATTRIBUTE_PRIORITY, .value.priority = -1}};
-    CUlaunchConfig cfg = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 64,
-                          .blockDimY = 1, .blockDimZ = 1, .attrs = attrs, .numAttrs = 2};
+    CUlaunchConfig cfg = {.gridDimX = 1,
+                          .gridDimY = 1,
+                          .gridDimZ = 1,
+                          .blockDimX = 64,
+                          .blockDimY = 1,
+                          .blockDimZ = 1,
+                          .attrs = attrs,
+                          .numAttrs = 2};
     CUmodule m = NULL;
     CUfunction f = get_kernel(&m, "fill");
     CUdeviceptr p;
@@ -336,21 +344,20 @@ static void test_launch_forms(void **state)
     assert_int_equal(out[63], 3);
     v = 4;
     OK(cuLaunchKernel_ptsz(f, 1, 1, 1, 64, 1, 1, 0, NULL, args, NULL));
-    v = 0; /* parameters were taken at the launch */
+    v = 0;                            /* parameters were taken at the launch */
     OK(cuMemcpyDtoH_v2(out, p, 256)); /* the per-thread stream is a blocking one */
     assert_int_equal(out[0], 4);
     v = 6;
     OK(cuLaunchCooperativeKernel(f, 1, 1, 1, 64, 1, 1, 0, NULL, args));
     OK(cuMemcpyDtoH_v2(out, p, 256));
     assert_int_equal(out[0], 6);
-    IS(cuLaunchCooperativeKernel(f, 1u << 30, 1, 1, 64, 1, 1, 0, NULL, args),
-       COOPERATIVE_LAUNCH_TOO_LARGE);
+    IS(cuLaunchCooperativeKernel(f, 1u << 30, 1, 1, 64, 1, 1, 0, NULL, args), COOPERATIVE_LAUNCH_TOO_LARGE);
     IS(cuLaunchKernel(f, 1, 1, 1, 64, 1, 1, 0, NULL, args, extra), INVALID_VALUE);
     IS(cuLaunchKernel(f, 1, 1, 1, 64, 1, 1, 0, NULL, NULL, NULL), INVALID_VALUE);
     size = 17;
     IS(cuLaunchKernel(f, 1, 1, 1, 64, 1, 1, 0, NULL, NULL, extra), INVALID_VALUE);
-    attrs[1] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-                                   .value.clusterDim = {2, 1, 1}};
+    attrs[1] =
+        (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = {2, 1, 1}};
     IS(cuLaunchKernelEx(&cfg, f, args, NULL), INVALID_CLUSTER_SIZE);
     attrs[1].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
     IS(cuLaunchKernelEx(&cfg, f, args, NULL), NOT_SUPPORTED);
@@ -372,8 +379,7 @@ static void test_launch_limits(void **state)
     int v, grid;
 
     (void)state;
-#define LAUNCH(f, gx, gy, gz, bx, by, bz, sh)                                                      \
-    cuLaunchKernel(f, gx, gy, gz, bx, by, bz, sh, NULL, NULL, NULL)
+#define LAUNCH(f, gx, gy, gz, bx, by, bz, sh) cuLaunchKernel(f, gx, gy, gz, bx, by, bz, sh, NULL, NULL, NULL)
     IS(LAUNCH(dyn, 0, 1, 1, 1, 1, 1, 64), INVALID_VALUE);
     IS(LAUNCH(dyn, 1, 1, 1, 0, 1, 1, 64), INVALID_VALUE);
     IS(LAUNCH(dyn, 1, 65536, 1, 1, 1, 1, 64), INVALID_VALUE);
@@ -389,8 +395,7 @@ static void test_launch_limits(void **state)
     IS(LAUNCH(dyn, 1, 1, 1, 1, 1, 1, 100001), INVALID_VALUE);
     OK(cuDeviceGetAttribute(&v, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0));
     OK(cuFuncSetAttribute(dyn, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, v));
-    IS(cuFuncSetAttribute(dyn, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, v + 1),
-       INVALID_VALUE);
+    IS(cuFuncSetAttribute(dyn, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, v + 1), INVALID_VALUE);
     IS(cuFuncSetAttribute(dyn, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, -1), INVALID_VALUE);
     IS(cuFuncSetAttribute(dyn, CU_FUNC_ATTRIBUTE_NUM_REGS, 4), INVALID_VALUE);
     OK(LAUNCH(bounded, 1, 1, 1, 64, 1, 1, 0));
@@ -424,7 +429,9 @@ static void test_launch_limits(void **state)
 /* Whatever a kernel needs: a block as large as it says it takes fits, as a compiler sees to. */
 static void test_registers_fit(void **state)
 {
-    static const char head[] = ".version 7.0\n.target sm_75\n.address_size 64\n", one[] =
+    static const char head
+        [] = ".version 7.0\n.target sm_75\n.address_size 64\n",
+    one[] =
         ".visible .entry k%u(.param .u64 p)\n.maxntid %u, 1, 1\n{\n.reg .b32 %%r<301>; .reg .b64 %%d<2>;\n"
         "ld.param.u64 %%d1, [p];\n";
     CUcontext c = ctx_begin();

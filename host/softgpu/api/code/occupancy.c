@@ -21,18 +21,16 @@ static int sms_of(const struct sg_ctx *ctx)
                           : sg_attr(ctx->device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 }
 
-#define SG_FUNC(var, h)                                                                            \
-    SG_AUTO struct sg_func *var = NULL;                                                            \
-    do {                                                                                           \
-        CUresult sg_rc_ = sg_func_get(ctx, (h), &(var));                                           \
-        if (sg_rc_ != CUDA_SUCCESS)                                                                \
-            return sg_rc_;                                                                         \
+#define SG_FUNC(var, h) \
+    SG_AUTO struct sg_func *var = NULL; \
+    do { \
+        CUresult sg_rc_ = sg_func_get(ctx, (h), &(var)); \
+        if (sg_rc_ != CUDA_SUCCESS) \
+            return sg_rc_; \
     } while (0)
 
-CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks,
-                                                                      CUfunction func,
-                                                                      int blockSize,
-                                                                      size_t dynamicSMemSize,
+CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func,
+                                                                      int blockSize, size_t dynamicSMemSize,
                                                                       unsigned int flags)
 {
     SG_CTX(ctx);
@@ -43,12 +41,11 @@ CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBl
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction func,
-                                                             int blockSize,
+CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction func, int blockSize,
                                                              size_t dynamicSMemSize)
 {
-    return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize,
-                                                                dynamicSMemSize, 0);
+    return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize, dynamicSMemSize,
+                                                                0);
 }
 
 CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunction func,
@@ -61,8 +58,8 @@ CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize
     if (numBlocks > sg_occupancy_threads(f, blockSize))
         return CUDA_ERROR_INVALID_VALUE;
     int reserved = sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
-    int share = sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR) / numBlocks /
-                SG_SHARED_UNIT * SG_SHARED_UNIT;
+    int share = sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR) /
+                numBlocks / SG_SHARED_UNIT * SG_SHARED_UNIT;
     int room = min_int(share - reserved,
                        sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)) -
                (int)f->info.static_shared;
@@ -71,16 +68,15 @@ CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuOccupancyMaxPotentialBlockSizeWithFlags(
-    int *minGridSize, int *blockSize, CUfunction func,
-    CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit,
-    unsigned int flags)
+CUresult CUDAAPI cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize, CUfunction func,
+                                                           CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                                           size_t dynamicSMemSize, int blockSizeLimit,
+                                                           unsigned int flags)
 {
     int best = 0, best_block = 0, best_blocks = 0;
 
     SG_CTX(ctx);
-    if (!minGridSize || !blockSize || blockSizeLimit < 0 ||
-        (flags & ~(unsigned)SG_OCCUPANCY_FLAGS))
+    if (!minGridSize || !blockSize || blockSizeLimit < 0 || (flags & ~(unsigned)SG_OCCUPANCY_FLAGS))
         return CUDA_ERROR_INVALID_VALUE;
     SG_FUNC(f, func);
     int limit = (int)f->info.max_threads;
@@ -90,8 +86,7 @@ CUresult CUDAAPI cuOccupancyMaxPotentialBlockSizeWithFlags(
     /* From large to small in whole warps: of equally good ones the largest wins. */
     for (int b = round_up(limit, SG_WARP_SIZE); b > 0; b -= SG_WARP_SIZE) {
         int block = min_int(b, limit);
-        size_t dynamic = blockSizeToDynamicSMemSize ? blockSizeToDynamicSMemSize(block)
-                                                    : dynamicSMemSize;
+        size_t dynamic = blockSizeToDynamicSMemSize ? blockSizeToDynamicSMemSize(block) : dynamicSMemSize;
         int blocks = sg_occupancy(f, block, dynamic);
 
         if (blocks * block > best) {
@@ -130,8 +125,7 @@ CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func,
-                                              const CUlaunchConfig *config)
+CUresult CUDAAPI cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func, const CUlaunchConfig *config)
 {
     SG_AUTO struct sg_stream *s = NULL;
 
@@ -155,8 +149,7 @@ CUresult CUDAAPI cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func,
         block * config->blockDimZ > 1024)
         return CUDA_ERROR_INVALID_VALUE;
     *numClusters = cluster > 1 ? 0
-                               : sg_occupancy(f, (int)(block * config->blockDimZ),
-                                              config->sharedMemBytes) *
+                               : sg_occupancy(f, (int)(block * config->blockDimZ), config->sharedMemBytes) *
                                      sms_of(s->green ? s->green : ctx);
     return CUDA_SUCCESS;
 }

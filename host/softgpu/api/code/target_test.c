@@ -38,10 +38,10 @@ static void test_cluster_kernel(void **state)
 
 /* ---- PTX for a newer device than this one (8.0), in a process in which no library has asked yet ---- */
 
-#define NEED(cond)                                                           \
-    do {                                                                     \
-        if (!(cond))                                                         \
-            return __LINE__;                                                 \
+#define NEED(cond) \
+    do { \
+        if (!(cond)) \
+            return __LINE__; \
     } while (0)
 
 /* A fat binary of one PTX text, and with machine code for sm_80 before it when asked for. */
@@ -78,8 +78,8 @@ static int newer(void)
     static const struct {
         unsigned target;
         const char *profile;
-    } cases[] = {{86, "=8.6 "}, {87, "=8.9 "}, {89, "=8.9 "}, {90, "=9.0 "}, {100, "=12.0 "}, {121, "=13.0 "},
-                 {130, "=13.0 "}, {140, "no profile"}};
+    } cases[] = {{86, "=8.6 "},   {87, "=8.9 "},   {89, "=8.9 "},   {90, "=9.0 "},
+                 {100, "=12.0 "}, {121, "=13.0 "}, {130, "=13.0 "}, {140, "no profile"}};
     static const char body[] = ".address_size 64\n.visible .entry k()\n{\nret;\n}\n";
     uint8_t image[1024];
     CUlinkState link;
@@ -100,13 +100,16 @@ static int newer(void)
             const unsigned t = cases[i].target;
             const bool taken = asked && t <= 130;
 
-            snprintf(text, sizeof(text), "// .target sm_50\n.version 8.7\n.target sm_%u%s\n%s", t, t == 90 ? "a" : "", body);
+            snprintf(text, sizeof(text), "// .target sm_50\n.version 8.7\n.target sm_%u%s\n%s", t,
+                     t == 90 ? "a" : "", body);
             NEED(cuModuleLoadData(&m, text) == (taken ? 0 : CUDA_ERROR_INVALID_PTX));
             NEED(taken || strstr(sg_last_error_detail(), cases[i].profile));
-            NEED(cuModuleLoadData(&m, container(text, t, false, image)) == (taken ? 0 : CUDA_ERROR_NO_BINARY_FOR_GPU));
+            NEED(cuModuleLoadData(&m, container(text, t, false, image)) ==
+                 (taken ? 0 : CUDA_ERROR_NO_BINARY_FOR_GPU));
             /* A GPU would run the machine code; here its PTX does the same, whatever its target. */
             NEED(!cuModuleLoadData(&m, container(text, t, true, image)));
-            NEED(cuLibraryLoadData(&lib, text, NULL, NULL, 0, NULL, NULL, 0) == (taken ? 0 : CUDA_ERROR_INVALID_PTX));
+            NEED(cuLibraryLoadData(&lib, text, NULL, NULL, 0, NULL, NULL, 0) ==
+                 (taken ? 0 : CUDA_ERROR_INVALID_PTX));
             NEED(!cuLinkCreate_v2(0, NULL, NULL, &link));
             NEED(cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, text, strlen(text) + 1, NULL, 0, NULL, NULL) ==
                  (taken ? 0 : CUDA_ERROR_INVALID_PTX));

@@ -56,14 +56,12 @@ static void run(const char *kernel, CUtexObject tex, const float *samples, void 
     OK(cuMemFree_v2(o));
 }
 
-static void close_to(const char *what, int i, const float *s, const float got[4],
-                     const double want[4])
+static void close_to(const char *what, int i, const float *s, const float got[4], const double want[4])
 {
     for (int c = 0; c < 4; c++) {
         if (fabs(got[c] - want[c]) > 2e-5 * fmax(1, fabs(want[c])))
-            fail_msg("%s sample %d (%g, %g, %g, %g) channel %d: %.9g, expected %.9g", what, i,
-                     (double)s[0], (double)s[1], (double)s[2], (double)s[3], c, (double)got[c],
-                     want[c]);
+            fail_msg("%s sample %d (%g, %g, %g, %g) channel %d: %.9g, expected %.9g", what, i, (double)s[0],
+                     (double)s[1], (double)s[2], (double)s[3], c, (double)got[c], want[c]);
     }
 }
 
@@ -83,8 +81,8 @@ static void compare(struct tex_ref *r, const char *kernel, enum fourth w)
 
             s[i][k] = ref_rndf(-1.5f * size, 2.5f * size);
             if (i % 7 == 0) /* middles and edges of elements */
-                s[i][k] = (float)((int)(ref_rnd() % (2 * (unsigned)n[k] + 1))) * 0.5f /
-                          (norm ? (float)n[k] : 1.0f);
+                s[i][k] =
+                    (float)((int)(ref_rnd() % (2 * (unsigned)n[k] + 1))) * 0.5f / (norm ? (float)n[k] : 1.0f);
         }
         s[i][3] = w == LOD ? ref_rndf(-1, (float)r->levels + 1) : (float)(int)(ref_rnd() % (r->d + 2)) - 1;
     }
@@ -93,14 +91,17 @@ static void compare(struct tex_ref *r, const char *kernel, enum fourth w)
         float layer = fminf(fmaxf(s[i][3], 0), (float)r->d - 1);
 
         ref_expected(r, s[i], w == LOD ? s[i][3] : 0,
-                 w == LAYER ? (size_t)layer : w == LOD && r->layered ? 1 : 0, want);
+                     w == LAYER               ? (size_t)layer
+                     : w == LOD && r->layered ? 1
+                                              : 0,
+                     want);
         close_to(kernel, i, s[i], got[i], want);
     }
 }
 
-static const CUarray_format float_formats[] = {
-    CU_AD_FORMAT_FLOAT,      CU_AD_FORMAT_UNSIGNED_INT8,  CU_AD_FORMAT_SIGNED_INT8,
-    CU_AD_FORMAT_HALF,       CU_AD_FORMAT_UNSIGNED_INT16, CU_AD_FORMAT_SIGNED_INT16};
+static const CUarray_format float_formats[] = {CU_AD_FORMAT_FLOAT,          CU_AD_FORMAT_UNSIGNED_INT8,
+                                               CU_AD_FORMAT_SIGNED_INT8,    CU_AD_FORMAT_HALF,
+                                               CU_AD_FORMAT_UNSIGNED_INT16, CU_AD_FORMAT_SIGNED_INT16};
 
 /* Every address mode, filter, kind of coordinate and format, in 1, 2 and 3 dimensions. */
 static void test_modes(void **state)
@@ -110,9 +111,13 @@ static void test_modes(void **state)
     (void)state;
     for (int dims = 1; dims <= 3; dims++) {
         for (unsigned m = 0; m < 16; m++) {
-            struct tex_ref r = {.w = 13, .h = dims > 1 ? 6 : 1, .d = dims > 2 ? 5 : 1, .dims = dims,
-                            .levels = 1, .channels = 1 << m % 3,
-                            .format = float_formats[(m + (unsigned)dims) % 6]};
+            struct tex_ref r = {.w = 13,
+                                .h = dims > 1 ? 6 : 1,
+                                .d = dims > 2 ? 5 : 1,
+                                .dims = dims,
+                                .levels = 1,
+                                .channels = 1 << m % 3,
+                                .format = float_formats[(m + (unsigned)dims) % 6]};
 
             for (int k = 0; k < 3; k++)
                 r.t.addressMode[k] = (CUaddress_mode)((m + (unsigned)k) & 3);
@@ -134,8 +139,14 @@ static void test_layers(void **state)
     (void)state;
     for (int dims = 1; dims <= 2; dims++) {
         for (int lin = 0; lin < 2; lin++) {
-            struct tex_ref r = {.w = 9, .h = dims > 1 ? 7 : 1, .d = 4, .dims = dims, .levels = 1,
-                            .channels = 2, .layered = true, .format = CU_AD_FORMAT_FLOAT};
+            struct tex_ref r = {.w = 9,
+                                .h = dims > 1 ? 7 : 1,
+                                .d = 4,
+                                .dims = dims,
+                                .levels = 1,
+                                .channels = 2,
+                                .layered = true,
+                                .format = CU_AD_FORMAT_FLOAT};
 
             r.t.filterMode = (CUfilter_mode)lin;
             r.t.flags = CU_TRSF_NORMALIZED_COORDINATES;
@@ -154,9 +165,16 @@ static void test_levels(void **state)
     for (int which = 0; which < 4; which++) {
         for (unsigned m = 0; m < 8; m++) {
             int dims = which == 3 ? 2 : which + 1;
-            struct tex_ref r = {.w = 24, .h = dims > 1 ? 16 : 1, .d = which == 3 ? 3 : dims > 2 ? 8 : 1,
-                            .dims = dims, .levels = 4, .channels = 4, .layered = which == 3,
-                            .format = float_formats[m % 6]};
+            struct tex_ref r = {.w = 24,
+                                .h = dims > 1 ? 16 : 1,
+                                .d = which == 3 ? 3
+                                     : dims > 2 ? 8
+                                                : 1,
+                                .dims = dims,
+                                .levels = 4,
+                                .channels = 4,
+                                .layered = which == 3,
+                                .format = float_formats[m % 6]};
 
             r.t.filterMode = (CUfilter_mode)(m & 1);
             r.t.mipmapFilterMode = (CUfilter_mode)(m >> 1 & 1);
@@ -176,9 +194,14 @@ static void test_gradients(void **state)
 {
     static float s[N][4], got[N][4];
     double want[4];
-    struct tex_ref r = {.w = 32, .h = 32, .d = 1, .dims = 2, .levels = 5, .channels = 1,
-                    .format = CU_AD_FORMAT_FLOAT,
-                    .t = {.flags = CU_TRSF_NORMALIZED_COORDINATES, .maxMipmapLevelClamp = 10}};
+    struct tex_ref r = {.w = 32,
+                        .h = 32,
+                        .d = 1,
+                        .dims = 2,
+                        .levels = 5,
+                        .channels = 1,
+                        .format = CU_AD_FORMAT_FLOAT,
+                        .t = {.flags = CU_TRSF_NORMALIZED_COORDINATES, .maxMipmapLevelClamp = 10}};
 
     (void)state;
     ref_make(&r);
@@ -227,11 +250,17 @@ static void test_cubes(void **state)
     (void)state;
     for (unsigned m = 0; m < 4; m++) {
         bool layered = m & 2;
-        struct tex_ref r = {.w = 8, .h = 8, .d = layered ? 18 : 6, .dims = 2, .levels = 1,
-                        .channels = 4, .layered = layered, .cube = true,
-                        .format = CU_AD_FORMAT_FLOAT,
-                        .t = {.filterMode = (CUfilter_mode)(m & 1),
-                              .flags = CU_TRSF_NORMALIZED_COORDINATES}};
+        struct tex_ref r = {
+            .w = 8,
+            .h = 8,
+            .d = layered ? 18 : 6,
+            .dims = 2,
+            .levels = 1,
+            .channels = 4,
+            .layered = layered,
+            .cube = true,
+            .format = CU_AD_FORMAT_FLOAT,
+            .t = {.filterMode = (CUfilter_mode)(m & 1), .flags = CU_TRSF_NORMALIZED_COORDINATES}};
 
         ref_make(&r);
         for (int i = 0; i < N; i++) {
@@ -271,16 +300,20 @@ static void test_seamless(void **state)
             for (int i = 0; i < 16; i++) {
                 float a = (2 * (float)i + 1) / 16 - 1, b = (2 * (float)j + 1) / 16 - 1;
                 const float dir[6][3] = {{1, -b, -a}, {-1, -b, a}, {a, 1, b},
-                                         {a, -1, -b}, {a, -b, 1}, {-a, -b, -1}};
+                                         {a, -1, -b}, {a, -b, 1},  {-a, -b, -1}};
 
                 memcpy(faces[f][j][i], dir[f], sizeof(dir[f]));
             }
         }
     }
     OK(cuArray3DCreate_v2(&res.res.array.hArray, &d));
-    CUDA_MEMCPY3D m = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = faces,
-                       .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = res.res.array.hArray,
-                       .WidthInBytes = 256, .Height = 16, .Depth = 6};
+    CUDA_MEMCPY3D m = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                       .srcHost = faces,
+                       .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                       .dstArray = res.res.array.hArray,
+                       .WidthInBytes = 256,
+                       .Height = 16,
+                       .Depth = 6};
     OK(cuMemcpy3D_v2(&m));
     OK(cuTexObjectCreate(&tex, &res, &t, NULL));
     for (int i = 0; i < N; i++) { /* around the edge between +x and +z, and near corners */
@@ -311,10 +344,15 @@ static void test_gather(void **state)
     static const int corner[4][2] = {{0, 1}, {1, 1}, {1, 0}, {0, 0}};
     static float s[N][4], got[N][4];
     double v[4], want[4];
-    struct tex_ref r = {.w = 9, .h = 5, .d = 1, .dims = 2, .levels = 1, .channels = 4,
-                    .format = CU_AD_FORMAT_FLOAT,
-                    .t = {.addressMode = {CU_TR_ADDRESS_MODE_WRAP, CU_TR_ADDRESS_MODE_MIRROR},
-                          .flags = CU_TRSF_NORMALIZED_COORDINATES}};
+    struct tex_ref r = {.w = 9,
+                        .h = 5,
+                        .d = 1,
+                        .dims = 2,
+                        .levels = 1,
+                        .channels = 4,
+                        .format = CU_AD_FORMAT_FLOAT,
+                        .t = {.addressMode = {CU_TR_ADDRESS_MODE_WRAP, CU_TR_ADDRESS_MODE_MIRROR},
+                              .flags = CU_TRSF_NORMALIZED_COORDINATES}};
 
     (void)state;
     ref_make(&r);
@@ -341,9 +379,9 @@ static void test_gather(void **state)
 /* Integers that stay integers, of every width and sign: not filtered, whatever the object says. */
 static void test_integers(void **state)
 {
-    static const CUarray_format formats[] = {
-        CU_AD_FORMAT_UNSIGNED_INT8,  CU_AD_FORMAT_SIGNED_INT8,    CU_AD_FORMAT_UNSIGNED_INT16,
-        CU_AD_FORMAT_SIGNED_INT16,   CU_AD_FORMAT_UNSIGNED_INT32, CU_AD_FORMAT_SIGNED_INT32};
+    static const CUarray_format formats[] = {CU_AD_FORMAT_UNSIGNED_INT8,  CU_AD_FORMAT_SIGNED_INT8,
+                                             CU_AD_FORMAT_UNSIGNED_INT16, CU_AD_FORMAT_SIGNED_INT16,
+                                             CU_AD_FORMAT_UNSIGNED_INT32, CU_AD_FORMAT_SIGNED_INT32};
     static float s[N][4];
     static int32_t got[N][4];
     double want[4];
@@ -351,8 +389,14 @@ static void test_integers(void **state)
     (void)state;
     for (int n = 0; n < 12; n++) {
         const int f = n % 6;
-        struct tex_ref r = {.w = 11, .h = 4, .d = 1, .dims = 2, .levels = 1, .channels = 4,
-                        .format = formats[f], .t = {.flags = CU_TRSF_READ_AS_INTEGER}};
+        struct tex_ref r = {.w = 11,
+                            .h = 4,
+                            .d = 1,
+                            .dims = 2,
+                            .levels = 1,
+                            .channels = 4,
+                            .format = formats[f],
+                            .t = {.flags = CU_TRSF_READ_AS_INTEGER}};
 
         r.t.addressMode[0] = CU_TR_ADDRESS_MODE_BORDER;
         r.t.borderColor[1] = 7;
@@ -445,8 +489,8 @@ static void bad_handle(CUtexObject h)
 
 static void test_handles(void **state)
 {
-    struct tex_ref r = {.w = 4, .h = 4, .d = 1, .dims = 2, .levels = 1, .channels = 1,
-                    .format = CU_AD_FORMAT_FLOAT};
+    struct tex_ref r = {
+        .w = 4, .h = 4, .d = 1, .dims = 2, .levels = 1, .channels = 1, .format = CU_AD_FORMAT_FLOAT};
 
     (void)state;
     bad_handle(0);
@@ -469,8 +513,8 @@ static void CUDA_CB until_open(void *flag)
 static void test_destroyed_later(void **state)
 {
     static float s[N][4], got[N][4];
-    struct tex_ref r = {.w = 4, .h = 4, .d = 1, .dims = 2, .levels = 1, .channels = 1,
-                    .format = CU_AD_FORMAT_FLOAT};
+    struct tex_ref r = {
+        .w = 4, .h = 4, .d = 1, .dims = 2, .levels = 1, .channels = 1, .format = CU_AD_FORMAT_FLOAT};
     CUDA_TEXTURE_DESC t;
     CUdeviceptr c, o;
     CUfunction f;
@@ -508,12 +552,12 @@ static void test_destroyed_later(void **state)
 int main(void)
 {
     const struct CMUnitTest compiled[] = {
-        cmocka_unit_test(test_modes), cmocka_unit_test(test_layers),
-        cmocka_unit_test(test_levels), cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_cubes), cmocka_unit_test(test_seamless),
-        cmocka_unit_test(test_gather), cmocka_unit_test(test_integers),
-        cmocka_unit_test(test_memory), cmocka_unit_test(test_surfaces),
-        cmocka_unit_test(test_surface_bounds), cmocka_unit_test(test_handles),
+        cmocka_unit_test(test_modes),           cmocka_unit_test(test_layers),
+        cmocka_unit_test(test_levels),          cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_cubes),           cmocka_unit_test(test_seamless),
+        cmocka_unit_test(test_gather),          cmocka_unit_test(test_integers),
+        cmocka_unit_test(test_memory),          cmocka_unit_test(test_surfaces),
+        cmocka_unit_test(test_surface_bounds),  cmocka_unit_test(test_handles),
         cmocka_unit_test(test_destroyed_later),
     };
 

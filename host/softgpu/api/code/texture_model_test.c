@@ -19,8 +19,7 @@ float ref_rndf(float lo, float hi)
 static size_t bytes_of(CUarray_format f)
 {
     return f == CU_AD_FORMAT_UNSIGNED_INT8 || f == CU_AD_FORMAT_SIGNED_INT8 ? 1
-           : f == CU_AD_FORMAT_FLOAT || f == CU_AD_FORMAT_UNSIGNED_INT32 ||
-                   f == CU_AD_FORMAT_SIGNED_INT32
+           : f == CU_AD_FORMAT_FLOAT || f == CU_AD_FORMAT_UNSIGNED_INT32 || f == CU_AD_FORMAT_SIGNED_INT32
                ? 4
                : 2;
 }
@@ -76,19 +75,23 @@ static size_t at_level(size_t n, int l)
 
 static void fill(struct tex_ref *r, int l, CUarray a)
 {
-    size_t w = at_level(r->w, l), h = at_level(r->h, l),
-           d = r->layered || r->cube ? r->d : at_level(r->d, l);
+    size_t w = at_level(r->w, l), h = at_level(r->h, l), d = r->layered || r->cube ? r->d : at_level(r->d, l);
     size_t eb = bytes_of(r->format), elem = eb * (size_t)r->channels;
     uint8_t *raw = calloc(w * h * d, elem);
-    CUDA_MEMCPY3D m = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = raw,
-                       .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = a,
-                       .WidthInBytes = w * elem, .Height = h, .Depth = d};
+    CUDA_MEMCPY3D m = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                       .srcHost = raw,
+                       .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                       .dstArray = a,
+                       .WidthInBytes = w * elem,
+                       .Height = h,
+                       .Depth = d};
 
     r->data[l] = calloc(w * h * d, 4 * sizeof(float));
     for (size_t i = 0; i < w * h * d; i++) {
         for (int c = 0; c < 4; c++)
-            r->data[l][i * 4 + (size_t)c] =
-                c < r->channels ? ref_element(r, raw + i * elem + (size_t)c * eb) : c == 3 ? 1.0f : 0;
+            r->data[l][i * 4 + (size_t)c] = c < r->channels ? ref_element(r, raw + i * elem + (size_t)c * eb)
+                                            : c == 3        ? 1.0f
+                                                            : 0;
     }
     OK(cuMemcpy3D_v2(&m));
     free(raw);
@@ -96,8 +99,10 @@ static void fill(struct tex_ref *r, int l, CUarray a)
 
 void ref_make(struct tex_ref *r)
 {
-    CUDA_ARRAY3D_DESCRIPTOR d = {r->w, r->dims > 1 ? r->h : 0,
-                                 r->dims > 2 || r->layered || r->cube ? r->d : 0, r->format,
+    CUDA_ARRAY3D_DESCRIPTOR d = {r->w,
+                                 r->dims > 1 ? r->h : 0,
+                                 r->dims > 2 || r->layered || r->cube ? r->d : 0,
+                                 r->format,
                                  (unsigned)r->channels,
                                  (r->layered ? CUDA_ARRAY3D_LAYERED : 0) |
                                      (r->cube ? CUDA_ARRAY3D_CUBEMAP : 0)};
@@ -162,8 +167,7 @@ void ref_texel(const struct tex_ref *r, int l, const double x[3], size_t slice, 
         if (i < 0 || j < 0 || k < 0)
             out[c] = c < r->channels ? r->t.borderColor[c] : c == 3;
         else
-            out[c] = r->data[l][((((size_t)k + slice) * h + (size_t)j) * w + (size_t)i) * 4 +
-                                (size_t)c];
+            out[c] = r->data[l][((((size_t)k + slice) * h + (size_t)j) * w + (size_t)i) * 4 + (size_t)c];
     }
 }
 
@@ -201,8 +205,7 @@ void ref_one_level(const struct tex_ref *r, int l, const double x[3], size_t sli
 
 static void position(const struct tex_ref *r, int l, const float s[4], double x[3])
 {
-    const double n[3] = {(double)at_level(r->w, l), (double)at_level(r->h, l),
-                         (double)at_level(r->d, l)};
+    const double n[3] = {(double)at_level(r->w, l), (double)at_level(r->h, l), (double)at_level(r->d, l)};
 
     for (int k = 0; k < 3; k++)
         x[k] = r->t.flags & CU_TRSF_NORMALIZED_COORDINATES ? s[k] * n[k] : s[k];

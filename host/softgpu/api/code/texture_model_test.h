@@ -33,8 +33,7 @@ void ref_texel(const struct tex_ref *r, int l, const double x[3], size_t slice, 
 /* The value at one level, filtered as r says: x in elements of that level. */
 void ref_one_level(const struct tex_ref *r, int l, const double x[3], size_t slice, double out[4]);
 /* The value at sample s (as the kernel passes it) and level of detail lod, before its clamps. */
-void ref_expected(const struct tex_ref *r, const float s[4], double lod, size_t slice,
-                  double out[4]);
+void ref_expected(const struct tex_ref *r, const float s[4], double lod, size_t slice, double out[4]);
 
 /* The module of tests-ptx/tex.cu and the context it is in. */
 extern CUmodule module;

@@ -5,17 +5,16 @@
 #include "api/api.h"
 
 /* The object behind a handle of one of the two types; documented: CUDA_ERROR_INVALID_VALUE. */
-#define SG_TEXOBJ(var, h, type)                                                                    \
-    SG_AUTO struct sg_texobj *var = NULL;                                                          \
-    do {                                                                                           \
-        struct sg_ctx *sg_cur_ = NULL;                                                             \
-        CUresult sg_rc_ = sg_current(&sg_cur_);                                                    \
-        if (sg_rc_ != CUDA_SUCCESS)                                                                \
-            return sg_rc_;                                                                         \
-        var = sg_lookup((h), (type));                                                              \
-        if (!var || atomic_load(&var->dying))                                                      \
-            return sg_fail(CUDA_ERROR_INVALID_VALUE, "0x%llx: no such object",                     \
-                           (unsigned long long)(h));                                               \
+#define SG_TEXOBJ(var, h, type) \
+    SG_AUTO struct sg_texobj *var = NULL; \
+    do { \
+        struct sg_ctx *sg_cur_ = NULL; \
+        CUresult sg_rc_ = sg_current(&sg_cur_); \
+        if (sg_rc_ != CUDA_SUCCESS) \
+            return sg_rc_; \
+        var = sg_lookup((h), (type)); \
+        if (!var || atomic_load(&var->dying)) \
+            return sg_fail(CUDA_ERROR_INVALID_VALUE, "0x%llx: no such object", (unsigned long long)(h)); \
     } while (0)
 
 static void sweep(void);
@@ -63,7 +62,7 @@ static struct retired {
     struct retired *next;
     uint64_t handle;
     enum sg_type type;
-} *retired;
+} * retired;
 
 static void sweep(void)
 {
@@ -142,8 +141,7 @@ CUresult CUDAAPI cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexObj
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResViewDesc,
-                                                CUtexObject texObject)
+CUresult CUDAAPI cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResViewDesc, CUtexObject texObject)
 {
     SG_TEXOBJ(o, texObject, SG_T_TEXOBJ);
     /* Documented: an error when none was specified. */

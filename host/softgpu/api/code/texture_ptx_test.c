@@ -76,9 +76,13 @@ static CUarray pattern(CUDA_ARRAY3D_DESCRIPTOR d)
         }
     }
     OK(cuArray3DCreate_v2(&a, &d));
-    CUDA_MEMCPY3D m = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = f,
-                       .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = a,
-                       .WidthInBytes = d.Width * 4 * d.NumChannels, .Height = h, .Depth = z};
+    CUDA_MEMCPY3D m = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                       .srcHost = f,
+                       .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                       .dstArray = a,
+                       .WidthInBytes = d.Width * 4 * d.NumChannels,
+                       .Height = h,
+                       .Depth = z};
     OK(cuMemcpy3D_v2(&m));
     return a;
 }
@@ -145,8 +149,7 @@ static void test_queries(void **state)
         assert_int_equal(out[31][i], want[i]);
     OK(cuModuleUnload(m));
 
-    CUarray a = pattern((CUDA_ARRAY3D_DESCRIPTOR){8, 4, 3, CU_AD_FORMAT_FLOAT, 2,
-                                                  CUDA_ARRAY3D_SURFACE_LDST});
+    CUarray a = pattern((CUDA_ARRAY3D_DESCRIPTOR){8, 4, 3, CU_AD_FORMAT_FLOAT, 2, CUDA_ARRAY3D_SURFACE_LDST});
     m = load("sm_80", "",
              "suq.width.b32 %r1, [%rd1];\nsuq.height.b32 %r2, [%rd1];\nsuq.depth.b32 %r3, [%rd1];\n"
              "suq.channel_data_type.b32 %r4, [%rd1];\nsuq.channel_order.b32 %r5, [%rd1];\n"
@@ -173,8 +176,9 @@ static void test_offsets(void **state)
         "st.global.v4.f32 [%rd2], {%f3, %f8, %f5, %f6};\nst.global.f32 [%rd2+16], %f7;\n"
         "st.global.v4.f32 [%rd2+32], {%f11, %f12, %f13, %f14};";
     uint32_t out[32][16];
-    CUtexObject o = texture(pattern(plane), (CUDA_TEXTURE_DESC){
-        .addressMode = {CU_TR_ADDRESS_MODE_CLAMP, CU_TR_ADDRESS_MODE_CLAMP, 0}});
+    CUtexObject o =
+        texture(pattern(plane),
+                (CUDA_TEXTURE_DESC){.addressMode = {CU_TR_ADDRESS_MODE_CLAMP, CU_TR_ADDRESS_MODE_CLAMP, 0}});
     CUmodule m = load("sm_80", "", body);
 
     (void)state;
@@ -186,8 +190,8 @@ static void test_offsets(void **state)
         assert_true(f_of(out[i][2]) == at1 && f_of(out[i][3]) == at1 + 0.25f);
         assert_true(f_of(out[i][4]) == 30 + (float)(i ? i - 1 : 0));
         /* around (3 + 1, 1.5): columns 3 and 4, rows 1 and 2; from the lower left, against the clock */
-        assert_true(f_of(out[i][8]) == 23.25f && f_of(out[i][9]) == 24.25f &&
-                    f_of(out[i][10]) == 14.25f && f_of(out[i][11]) == 13.25f);
+        assert_true(f_of(out[i][8]) == 23.25f && f_of(out[i][9]) == 24.25f && f_of(out[i][10]) == 14.25f &&
+                    f_of(out[i][11]) == 13.25f);
     }
     OK(cuTexObjectDestroy(o));
     OK(cuModuleUnload(m));
@@ -390,8 +394,7 @@ static void test_samplers(void **state)
         "istypep.texref %p1, %rd6;\nselp.f32 %f6, 0f3F800000, 0f00000000, %p1;\n"
         "st.global.v4.f32 [%rd2], {%f3, %f4, %f5, %f6};";
     CUmodule m = load("sm_80, texmode_independent", decls, body);
-    CUtexObject o = texture(pattern(plane), (CUDA_TEXTURE_DESC){
-        .flags = CU_TRSF_NORMALIZED_COORDINATES});
+    CUtexObject o = texture(pattern(plane), (CUDA_TEXTURE_DESC){.flags = CU_TRSF_NORMALIZED_COORDINATES});
     uint32_t out[32][16];
 
     (void)state;
@@ -414,7 +417,8 @@ static void refused(const char *insn, CUresult at_load)
     snprintf(text, sizeof(text),
              ".version 8.3\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p0)\n{\n"
              ".reg .f32 %%f<8>;\n.reg .b32 %%r<8>;\n.reg .b64 %%rd<4>;\n"
-             "ld.param.u64 %%rd1, [p0];\n%s\nret;\n}\n", insn);
+             "ld.param.u64 %%rd1, [p0];\n%s\nret;\n}\n",
+             insn);
     r = cuModuleLoadData(&m, text);
     if (at_load == CUDA_ERROR_NOT_SUPPORTED && r == CUDA_SUCCESS) { /* said at the launch */
         uint64_t zero = 0;
@@ -432,12 +436,9 @@ static void refused(const char *insn, CUresult at_load)
 static void test_refused(void **state)
 {
     (void)state;
-    refused("tex.2dms.v4.f32.s32 {%f1,%f2,%f3,%f4}, [%rd1, {%r1,%r1,%r1,%r1}];",
-            CUDA_ERROR_NOT_SUPPORTED);
-    refused("tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f1,%f2}], %f3;",
-            CUDA_ERROR_NOT_SUPPORTED);
-    refused("suld.p.2d.v4.b32.trap {%r1,%r2,%r3,%r4}, [%rd1, {%r1,%r2}];",
-            CUDA_ERROR_NOT_SUPPORTED);
+    refused("tex.2dms.v4.f32.s32 {%f1,%f2,%f3,%f4}, [%rd1, {%r1,%r1,%r1,%r1}];", CUDA_ERROR_NOT_SUPPORTED);
+    refused("tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f1,%f2}], %f3;", CUDA_ERROR_NOT_SUPPORTED);
+    refused("suld.p.2d.v4.b32.trap {%r1,%r2,%r3,%r4}, [%rd1, {%r1,%r2}];", CUDA_ERROR_NOT_SUPPORTED);
     refused("tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f1}];", CUDA_ERROR_INVALID_PTX);
     refused("tex.2d.v4.f32.f32 {%f1,%f2,%f3}, [%rd1, {%f1,%f2}];", CUDA_ERROR_INVALID_PTX);
     refused("tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%r1, {%f1,%f2}];", CUDA_ERROR_INVALID_PTX);

@@ -8,31 +8,31 @@
 
 #include "api/api.h"
 
-#define SG_TEXREF_OF(var, h, type)                                                                 \
-    SG_AUTO struct sg_texref *var = NULL;                                                          \
-    do {                                                                                           \
-        struct sg_ctx *sg_cur_ = NULL;                                                             \
-        CUresult sg_rc_ = sg_current(&sg_cur_);                                                    \
-        if (sg_rc_ != CUDA_SUCCESS)                                                                \
-            return sg_rc_;                                                                         \
-        var = SG_LOOKUP((h), (type));                                                              \
-        if (!var)                                                                                  \
-            return sg_fail(CUDA_ERROR_INVALID_VALUE, "no such reference");                         \
+#define SG_TEXREF_OF(var, h, type) \
+    SG_AUTO struct sg_texref *var = NULL; \
+    do { \
+        struct sg_ctx *sg_cur_ = NULL; \
+        CUresult sg_rc_ = sg_current(&sg_cur_); \
+        if (sg_rc_ != CUDA_SUCCESS) \
+            return sg_rc_; \
+        var = SG_LOOKUP((h), (type)); \
+        if (!var) \
+            return sg_fail(CUDA_ERROR_INVALID_VALUE, "no such reference"); \
     } while (0)
 #define SG_TEXREF(var, h) SG_TEXREF_OF(var, h, SG_T_TEXREF)
 
 /* Sets a field under the lock; reads one. */
-#define SG_SET(t, field, value)                                                                    \
-    do {                                                                                           \
-        pthread_mutex_lock(&(t)->lock);                                                            \
-        (t)->field = (value);                                                                      \
-        pthread_mutex_unlock(&(t)->lock);                                                          \
+#define SG_SET(t, field, value) \
+    do { \
+        pthread_mutex_lock(&(t)->lock); \
+        (t)->field = (value); \
+        pthread_mutex_unlock(&(t)->lock); \
     } while (0)
-#define SG_GET(out, t, field)                                                                      \
-    do {                                                                                           \
-        pthread_mutex_lock(&(t)->lock);                                                            \
-        (out) = (t)->field;                                                                        \
-        pthread_mutex_unlock(&(t)->lock);                                                          \
+#define SG_GET(out, t, field) \
+    do { \
+        pthread_mutex_lock(&(t)->lock); \
+        (out) = (t)->field; \
+        pthread_mutex_unlock(&(t)->lock); \
     } while (0)
 
 /* ---- of modules ---- */
@@ -159,8 +159,7 @@ CUresult CUDAAPI cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hM
     return Flags == CU_TRSA_OVERRIDE_FORMAT ? bind(t, &res, 0) : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult CUDAAPI cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdeviceptr dptr,
-                                       size_t bytes)
+CUresult CUDAAPI cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t bytes)
 {
     CUDA_RESOURCE_DESC res = {.resType = CU_RESOURCE_TYPE_LINEAR};
     const CUdeviceptr align = (CUdeviceptr)sg_attr(0, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT);
@@ -240,8 +239,7 @@ CUresult CUDAAPI cuTexRefGetMipmappedArray(CUmipmappedArray *phMipmappedArray, C
     CUDA_RESOURCE_DESC res;
 
     SG_TEXREF(t, hTexRef);
-    if (!phMipmappedArray ||
-        bound_resource(t, CU_RESOURCE_TYPE_MIPMAPPED_ARRAY, &res) != CUDA_SUCCESS)
+    if (!phMipmappedArray || bound_resource(t, CU_RESOURCE_TYPE_MIPMAPPED_ARRAY, &res) != CUDA_SUCCESS)
         return CUDA_ERROR_INVALID_VALUE;
     *phMipmappedArray = res.res.mipmap.hMipmappedArray;
     return CUDA_SUCCESS;
@@ -274,9 +272,8 @@ CUresult CUDAAPI cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int Num
     CUresult r;
 
     SG_TEXREF(t, hTexRef);
-    r = NumPackedComponents < 0
-            ? CUDA_ERROR_INVALID_VALUE
-            : sg_format_element(fmt, (unsigned)NumPackedComponents, &bytes);
+    r = NumPackedComponents < 0 ? CUDA_ERROR_INVALID_VALUE
+                                : sg_format_element(fmt, (unsigned)NumPackedComponents, &bytes);
     if (r != CUDA_SUCCESS)
         return r;
     SG_SET(t, format, fmt);
@@ -321,8 +318,8 @@ CUresult CUDAAPI cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLe
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuTexRefGetMipmapLevelClamp(float *pminMipmapLevelClamp,
-                                             float *pmaxMipmapLevelClamp, CUtexref hTexRef)
+CUresult CUDAAPI cuTexRefGetMipmapLevelClamp(float *pminMipmapLevelClamp, float *pmaxMipmapLevelClamp,
+                                             CUtexref hTexRef)
 {
     SG_TEXREF(t, hTexRef);
     if (!pminMipmapLevelClamp || !pmaxMipmapLevelClamp)
@@ -355,30 +352,29 @@ CUresult CUDAAPI cuTexRefGetBorderColor(float *pBorderColor, CUtexref hTexRef)
 }
 
 /* One value that is set when OK(v), and read. */
-#define SG_PROPERTY(NAME, TYPE, GETTYPE, FIELD, OK)                                                \
-    CUresult CUDAAPI cuTexRefSet##NAME(CUtexref hTexRef, TYPE v)                                   \
-    {                                                                                              \
-        SG_TEXREF(t, hTexRef);                                                                     \
-        if (!(OK))                                                                                 \
-            return CUDA_ERROR_INVALID_VALUE;                                                       \
-        SG_SET(t, desc.FIELD, v);                                                                  \
-        return CUDA_SUCCESS;                                                                       \
-    }                                                                                              \
-    CUresult CUDAAPI cuTexRefGet##NAME(GETTYPE *p, CUtexref hTexRef)                               \
-    {                                                                                              \
-        SG_TEXREF(t, hTexRef);                                                                     \
-        if (!p)                                                                                    \
-            return CUDA_ERROR_INVALID_VALUE;                                                       \
-        SG_GET(*p, t, desc.FIELD);                                                                 \
-        return CUDA_SUCCESS;                                                                       \
+#define SG_PROPERTY(NAME, TYPE, GETTYPE, FIELD, OK) \
+    CUresult CUDAAPI cuTexRefSet##NAME(CUtexref hTexRef, TYPE v) \
+    { \
+        SG_TEXREF(t, hTexRef); \
+        if (!(OK)) \
+            return CUDA_ERROR_INVALID_VALUE; \
+        SG_SET(t, desc.FIELD, v); \
+        return CUDA_SUCCESS; \
+    } \
+    CUresult CUDAAPI cuTexRefGet##NAME(GETTYPE *p, CUtexref hTexRef) \
+    { \
+        SG_TEXREF(t, hTexRef); \
+        if (!p) \
+            return CUDA_ERROR_INVALID_VALUE; \
+        SG_GET(*p, t, desc.FIELD); \
+        return CUDA_SUCCESS; \
     }
 
-SG_PROPERTY(FilterMode, CUfilter_mode, CUfilter_mode, filterMode,
-            (unsigned)v <= CU_TR_FILTER_MODE_LINEAR)
+SG_PROPERTY(FilterMode, CUfilter_mode, CUfilter_mode, filterMode, (unsigned)v <= CU_TR_FILTER_MODE_LINEAR)
 SG_PROPERTY(MipmapFilterMode, CUfilter_mode, CUfilter_mode, mipmapFilterMode,
             (unsigned)v <= CU_TR_FILTER_MODE_LINEAR)
 SG_PROPERTY(MipmapLevelBias, float, float, mipmapLevelBias, v == v)
 SG_PROPERTY(MaxAnisotropy, unsigned, int, maxAnisotropy, true)
 SG_PROPERTY(Flags, unsigned, unsigned, flags,
-            !(v & ~(unsigned)(CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES |
-                              CU_TRSF_SRGB | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION)))
+            !(v & ~(unsigned)(CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_SRGB |
+                              CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION)))

@@ -16,17 +16,25 @@ static void surface(const char *kernel, CUDA_ARRAY3D_DESCRIPTOR d, size_t eb)
     OK(cuArray3DCreate_v2(&res.res.array.hArray, &d));
     for (size_t i = 0; i < n * eb * d.NumChannels; i++)
         in[i] = (uint8_t)ref_rnd();
-    CUDA_MEMCPY3D m = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = in,
-                       .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = res.res.array.hArray,
-                       .WidthInBytes = d.Width * eb * d.NumChannels, .Height = h, .Depth = z};
+    CUDA_MEMCPY3D m = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                       .srcHost = in,
+                       .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                       .dstArray = res.res.array.hArray,
+                       .WidthInBytes = d.Width * eb * d.NumChannels,
+                       .Height = h,
+                       .Depth = z};
     OK(cuMemcpy3D_v2(&m));
     OK(cuSurfObjectCreate(&s, &res));
     OK(cuModuleGetFunction(&f, module, kernel));
-    OK(cuLaunchKernel(f, (unsigned)(d.Width + 31) / 32, (unsigned)h, (unsigned)z, 32, 1, 1, 0, NULL,
-                      args, NULL));
-    CUDA_MEMCPY3D b = {.dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = out,
-                       .srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = res.res.array.hArray,
-                       .WidthInBytes = m.WidthInBytes, .Height = h, .Depth = z};
+    OK(cuLaunchKernel(f, (unsigned)(d.Width + 31) / 32, (unsigned)h, (unsigned)z, 32, 1, 1, 0, NULL, args,
+                      NULL));
+    CUDA_MEMCPY3D b = {.dstMemoryType = CU_MEMORYTYPE_HOST,
+                       .dstHost = out,
+                       .srcMemoryType = CU_MEMORYTYPE_ARRAY,
+                       .srcArray = res.res.array.hArray,
+                       .WidthInBytes = m.WidthInBytes,
+                       .Height = h,
+                       .Depth = z};
     OK(cuMemcpy3D_v2(&b));
     for (size_t i = 0; i < n; i++) {
         uint64_t v = 0, got = 0, mask = eb * d.NumChannels == 8 ? ~0ull : (1ull << 8 * eb) - 1;
@@ -59,8 +67,7 @@ void test_surfaces(void **state)
 /* What happens out of bounds; a context of its own, for one of the modes ends it. */
 void test_surface_bounds(void **state)
 {
-    CUDA_ARRAY3D_DESCRIPTOR d = {4, 3, 0, CU_AD_FORMAT_UNSIGNED_INT32, 1,
-                                 CUDA_ARRAY3D_SURFACE_LDST};
+    CUDA_ARRAY3D_DESCRIPTOR d = {4, 3, 0, CU_AD_FORMAT_UNSIGNED_INT32, 1, CUDA_ARRAY3D_SURFACE_LDST};
     CUDA_RESOURCE_DESC res = {.resType = CU_RESOURCE_TYPE_ARRAY};
     CUcontext c = ctx_begin();
     uint32_t data[12], got;
@@ -78,9 +85,12 @@ void test_surface_bounds(void **state)
     OK(cuModuleGetFunction(&f, m, "bounds"));
     OK(cuMemAlloc_v2(&o, 4));
     OK(cuArray3DCreate_v2(&res.res.array.hArray, &d));
-    CUDA_MEMCPY2D up = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = data,
-                        .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = res.res.array.hArray,
-                        .WidthInBytes = 16, .Height = 3};
+    CUDA_MEMCPY2D up = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                        .srcHost = data,
+                        .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                        .dstArray = res.res.array.hArray,
+                        .WidthInBytes = 16,
+                        .Height = 3};
     OK(cuMemcpy2D_v2(&up));
     OK(cuSurfObjectCreate(&s, &res));
     mode = 2;
@@ -94,9 +104,12 @@ void test_surface_bounds(void **state)
     OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
     OK(cuMemcpyDtoH_v2(&got, o, 4));
     assert_int_equal(got, 111);
-    CUDA_MEMCPY2D down = {.dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = data,
+    CUDA_MEMCPY2D down = {.dstMemoryType = CU_MEMORYTYPE_HOST,
+                          .dstHost = data,
                           .srcMemoryType = CU_MEMORYTYPE_ARRAY,
-                          .srcArray = res.res.array.hArray, .WidthInBytes = 16, .Height = 3};
+                          .srcArray = res.res.array.hArray,
+                          .WidthInBytes = 16,
+                          .Height = 3};
     OK(cuMemcpy2D_v2(&down));
     for (uint32_t i = 0; i < 12; i++)
         assert_int_equal(data[i], i == 11 ? 1000 : 100 + i);

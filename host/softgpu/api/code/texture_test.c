@@ -11,8 +11,7 @@ static CUarray make(size_t w, size_t h, size_t d, CUarray_format f, unsigned ch,
     return a;
 }
 
-static CUresult create(const CUDA_RESOURCE_DESC *r, CUDA_TEXTURE_DESC t,
-                       const CUDA_RESOURCE_VIEW_DESC *v)
+static CUresult create(const CUDA_RESOURCE_DESC *r, CUDA_TEXTURE_DESC t, const CUDA_RESOURCE_VIEW_DESC *v)
 {
     CUtexObject o;
     CUresult rc = cuTexObjectCreate(&o, r, &t, v);
@@ -28,7 +27,9 @@ static void test_texture_objects(void **state)
     CUDA_RESOURCE_DESC r = {.resType = CU_RESOURCE_TYPE_ARRAY}, rr;
     CUDA_TEXTURE_DESC t = {.addressMode = {CU_TR_ADDRESS_MODE_MIRROR, CU_TR_ADDRESS_MODE_WRAP, 0},
                            .filterMode = CU_TR_FILTER_MODE_LINEAR,
-                           .flags = CU_TRSF_NORMALIZED_COORDINATES, .maxAnisotropy = 3}, tt;
+                           .flags = CU_TRSF_NORMALIZED_COORDINATES,
+                           .maxAnisotropy = 3},
+                      tt;
     CUDA_RESOURCE_VIEW_DESC v;
     CUtexObject o;
     CUdeviceptr p;
@@ -114,9 +115,15 @@ static void test_texture_views(void **state)
     CUDA_ARRAY3D_DESCRIPTOR d = {16, 16, 6, CU_AD_FORMAT_UNSIGNED_INT8, 4, CUDA_ARRAY3D_LAYERED};
     CUDA_RESOURCE_DESC r = {.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY};
     CUDA_TEXTURE_DESC t = {.flags = CU_TRSF_NORMALIZED_COORDINATES};
-    CUDA_RESOURCE_VIEW_DESC v = {.format = CU_RES_VIEW_FORMAT_UINT_1X32, .width = 16, .height = 16,
-                                 .depth = 6, .firstMipmapLevel = 1, .lastMipmapLevel = 3,
-                                 .firstLayer = 2, .lastLayer = 5}, got, w;
+    CUDA_RESOURCE_VIEW_DESC v = {.format = CU_RES_VIEW_FORMAT_UINT_1X32,
+                                 .width = 16,
+                                 .height = 16,
+                                 .depth = 6,
+                                 .firstMipmapLevel = 1,
+                                 .lastMipmapLevel = 3,
+                                 .firstLayer = 2,
+                                 .lastLayer = 5},
+                            got, w;
     CUtexObject o;
 
     (void)state;

@@ -106,8 +106,7 @@ static CUresult check_multicast(const void *out, const CUmulticastObjectProp *pr
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle,
-                                   const CUmulticastObjectProp *prop)
+CUresult CUDAAPI cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUmulticastObjectProp *prop)
 {
     SG_INIT();
     if (check_multicast(mcHandle, prop) != CUDA_SUCCESS)
@@ -133,8 +132,8 @@ CUresult CUDAAPI cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUd
 }
 
 CUresult CUDAAPI cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
-                                    CUmemGenericAllocationHandle memHandle, size_t memOffset,
-                                    size_t size, unsigned long long flags)
+                                    CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size,
+                                    unsigned long long flags)
 {
     SG_INIT();
     (void)mcHandle;
@@ -158,8 +157,8 @@ CUresult CUDAAPI cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult CUDAAPI cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev,
-                                   size_t mcOffset, size_t size)
+CUresult CUDAAPI cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset,
+                                   size_t size)
 {
     SG_INIT();
     (void)mcHandle;
@@ -176,8 +175,7 @@ CUresult CUDAAPI cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallb
     return cua_notification_register(known_device(device), device, callbackFunc, callback);
 }
 
-CUresult CUDAAPI cuDeviceUnregisterAsyncNotification(CUdevice device,
-                                                     CUasyncCallbackHandle callback)
+CUresult CUDAAPI cuDeviceUnregisterAsyncNotification(CUdevice device, CUasyncCallbackHandle callback)
 {
     SG_INIT();
     return cua_notification_unregister(known_device(device), device, callback);

@@ -178,8 +178,8 @@ CUresult CUDAAPI cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArra
     return ctx_create(pctx, flags, dev, 3020);
 }
 
-CUresult CUDAAPI cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams,
-                                unsigned int flags, CUdevice dev)
+CUresult CUDAAPI cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags,
+                                CUdevice dev)
 {
     SG_INIT();
     if (ctxCreateParams && ctxCreateParams->cigParams)

@@ -108,10 +108,8 @@ CUresult CUDAAPI cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
     memset(prop, 0, sizeof(*prop));
     prop->maxThreadsPerBlock = sg_attr(dev, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
     for (int i = 0; i < 3; i++) {
-        prop->maxThreadsDim[i] =
-            sg_attr(dev, (CUdevice_attribute)(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i));
-        prop->maxGridSize[i] =
-            sg_attr(dev, (CUdevice_attribute)(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i));
+        prop->maxThreadsDim[i] = sg_attr(dev, (CUdevice_attribute)(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i));
+        prop->maxGridSize[i] = sg_attr(dev, (CUdevice_attribute)(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i));
     }
     prop->sharedMemPerBlock = sg_attr(dev, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
     prop->totalConstantMemory = sg_attr(dev, CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY);
@@ -129,8 +127,7 @@ CUresult CUDAAPI cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
     if (!pciBusId || len < 1)
         return CUDA_ERROR_INVALID_VALUE;
     SG_CHECK_DEVICE(dev);
-    snprintf(pciBusId, (size_t)len, "%04X:%02X:%02X.0", SG_PCI_DOMAIN, SG_PCI_BUS,
-             (unsigned)dev);
+    snprintf(pciBusId, (size_t)len, "%04X:%02X:%02X.0", SG_PCI_DOMAIN, SG_PCI_BUS, (unsigned)dev);
     return CUDA_SUCCESS;
 }
 
@@ -143,17 +140,14 @@ CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
     SG_INIT();
     if (!dev || !pciBusId)
         return CUDA_ERROR_INVALID_VALUE;
-    bool ok = (sscanf(pciBusId, "%x:%x:%x.%x%n", &domain, &bus, &device, &function, &n) == 4 &&
-               !pciBusId[n]) ||
-              (function = 0, sscanf(pciBusId, "%x:%x:%x%n", &domain, &bus, &device, &n) == 3 &&
-                                 !pciBusId[n]) ||
-              (domain = 0, sscanf(pciBusId, "%x:%x.%x%n", &bus, &device, &function, &n) == 3 &&
-                               !pciBusId[n]);
+    bool ok =
+        (sscanf(pciBusId, "%x:%x:%x.%x%n", &domain, &bus, &device, &function, &n) == 4 && !pciBusId[n]) ||
+        (function = 0, sscanf(pciBusId, "%x:%x:%x%n", &domain, &bus, &device, &n) == 3 && !pciBusId[n]) ||
+        (domain = 0, sscanf(pciBusId, "%x:%x.%x%n", &bus, &device, &function, &n) == 3 && !pciBusId[n]);
 
     if (!ok)
         return CUDA_ERROR_INVALID_VALUE;
-    if (domain != SG_PCI_DOMAIN || bus != SG_PCI_BUS || device >= sg_config.ndevices ||
-        function)
+    if (domain != SG_PCI_DOMAIN || bus != SG_PCI_BUS || device >= sg_config.ndevices || function)
         return CUDA_ERROR_INVALID_DEVICE;
     *dev = (int)device;
     return CUDA_SUCCESS;
@@ -170,8 +164,8 @@ CUresult CUDAAPI cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevic
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib,
-                                         CUdevice srcDevice, CUdevice dstDevice)
+CUresult CUDAAPI cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice,
+                                         CUdevice dstDevice)
 {
     SG_INIT();
     if (!value || (int)attrib < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK)

@@ -7,16 +7,16 @@
 
 #include "api/api_test.h"
 
-#define NEED(cond)                                                                                 \
-    do {                                                                                           \
-        if (!(cond))                                                                               \
-            return __LINE__;                                                                       \
+#define NEED(cond) \
+    do { \
+        if (!(cond)) \
+            return __LINE__; \
     } while (0)
 
 /* Writes the capability that it was translated for: two texts in one image. */
-#define TEXT(sm)                                                                                   \
-    ".version 7.0\n.target sm_" #sm "\n.address_size 64\n.visible .entry tell(.param .u64 p) {\n"   \
-    ".reg .b64 %rd1; .reg .b32 %r1;\nld.param.u64 %rd1, [p];\nmov.u32 %r1, " #sm ";\n"              \
+#define TEXT(sm) \
+    ".version 7.0\n.target sm_" #sm "\n.address_size 64\n.visible .entry tell(.param .u64 p) {\n" \
+    ".reg .b64 %rd1; .reg .b32 %r1;\nld.param.u64 %rd1, [p];\nmov.u32 %r1, " #sm ";\n" \
     "st.global.u32 [%rd1], %r1;\nret;\n}\n"
 
 static size_t entry(uint8_t *at, uint32_t arch, const char *text)
@@ -68,16 +68,15 @@ static int properties(void)
     NEED(cuDeviceGet(&d, 3) == CUDA_ERROR_INVALID_DEVICE);
     for (int i = 0; i < 3; i++) {
         NEED(!cuDeviceGet(&d, i) && d == i);
-        NEED(!cuDeviceGetAttribute(&n, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, d) &&
-             n == major[i]);
+        NEED(!cuDeviceGetAttribute(&n, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, d) && n == major[i]);
         NEED(!cuDeviceGetUuid_v2(&u[i], d));
         NEED(!cuDeviceGetPCIBusId(bus, sizeof(bus), d));
         d = 9;
         NEED(!cuDeviceGetByPCIBusId(&d, bus) && d == i);
         NEED(!cuDeviceCanAccessPeer(&n, i, (i + 1) % 3) && n == 1);
         NEED(!cuDeviceCanAccessPeer(&n, i, i) && n == 0);
-        NEED(!cuDeviceGetP2PAttribute(&n, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, i,
-                                      (i + 1) % 3) && n == 1);
+        NEED(!cuDeviceGetP2PAttribute(&n, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, i, (i + 1) % 3) &&
+             n == 1);
     }
     NEED(memcmp(&u[0], &u[1], sizeof(u[0])) && memcmp(&u[0], &u[2], sizeof(u[0])));
     return 0;
@@ -201,8 +200,7 @@ int devices_main(void)
     int line = cuInit(0) ? __LINE__ : properties();
 
     for (int i = 0; i < 3 && !line; i++) {
-        if (cuDevicePrimaryCtxRetain(&c[i], i) || cuCtxSetCurrent(c[i]) || cuCtxGetDevice(&d) ||
-            d != i)
+        if (cuDevicePrimaryCtxRetain(&c[i], i) || cuCtxSetCurrent(c[i]) || cuCtxGetDevice(&d) || d != i)
             line = __LINE__;
     }
     if (!line)

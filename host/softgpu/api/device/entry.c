@@ -27,8 +27,7 @@ int sg_unsupported(const char *name)
     return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "%s: not supported by this device", name);
 }
 
-static const struct sg_entry *find_entry(const char *symbol, int version, bool per_thread,
-                                         bool *known)
+static const struct sg_entry *find_entry(const char *symbol, int version, bool per_thread, bool *known)
 {
     const struct sg_entry *best = NULL;
 
@@ -43,16 +42,15 @@ static const struct sg_entry *find_entry(const char *symbol, int version, bool p
 }
 
 /* The newest variant that is not newer than the version asked for. */
-CUresult CUDAAPI cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion,
-                                     cuuint64_t flags,
+CUresult CUDAAPI cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
                                      CUdriverProcAddressQueryResult *symbolStatus)
 {
     const struct sg_entry *best = NULL;
     bool known = false;
 
     if (!symbol || !pfn ||
-        (flags & ~(cuuint64_t)(CU_GET_PROC_ADDRESS_LEGACY_STREAM |
-                               CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)))
+        (flags &
+         ~(cuuint64_t)(CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)))
         return CUDA_ERROR_INVALID_VALUE;
     if (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
         best = find_entry(symbol, cudaVersion, true, &known);
@@ -60,9 +58,9 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVer
         best = find_entry(symbol, cudaVersion, false, &known);
     *pfn = best ? best->fn : NULL;
     if (symbolStatus)
-        *symbolStatus = best ? CU_GET_PROC_ADDRESS_SUCCESS
-                      : known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
-                              : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+        *symbolStatus = best    ? CU_GET_PROC_ADDRESS_SUCCESS
+                        : known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                                : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     return best ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 

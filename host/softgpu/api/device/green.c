@@ -9,8 +9,8 @@
 
 #include "api/api.h"
 
-#define SPLIT_FLAGS                                                                                \
-    ((unsigned)CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING |                                   \
+#define SPLIT_FLAGS \
+    ((unsigned)CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING | \
      (unsigned)CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE)
 #define RESOURCES_MAX 256u /* of one descriptor: there are no more multiprocessors */
 
@@ -128,8 +128,7 @@ static CUresult resource_read(const char *call, const CUdevResource *r, struct h
     return CUDA_SUCCESS;
 }
 
-static CUresult resource_of(int device, const struct sg_ctx *ctx, CUdevResource *out,
-                            CUdevResourceType type)
+static CUresult resource_of(int device, const struct sg_ctx *ctx, CUdevResource *out, CUdevResourceType type)
 {
     struct hidden h = {.magic = MAGIC, .device = device};
 
@@ -142,16 +141,14 @@ static CUresult resource_of(int device, const struct sg_ctx *ctx, CUdevResource 
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGetDevResource(CUdevice device, CUdevResource *resource,
-                                        CUdevResourceType type)
+CUresult CUDAAPI cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
 {
     SG_INIT();
     SG_CHECK_DEVICE(device);
     return resource_of(device, NULL, resource, type);
 }
 
-CUresult CUDAAPI cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource,
-                                     CUdevResourceType type)
+CUresult CUDAAPI cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CUdevResourceType type)
 {
     CUresult r;
 
@@ -186,9 +183,8 @@ CUresult CUDAAPI cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int
         return sg_fail(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
                        "cuDevSmResourceSplitByCount: what was split is split again through a green "
                        "context only");
-    if (minCount > h.sms.count ||
-        (useFlags & CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE &&
-         sg_attr(h.device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) < 9))
+    if (minCount > h.sms.count || (useFlags & CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE &&
+                                   sg_attr(h.device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) < 9))
         return CUDA_ERROR_INVALID_VALUE;
     granularity(h.device, h.sms.count, ignore, &min, &align);
     min = minCount > min ? minCount : min;
@@ -289,8 +285,7 @@ static CUresult green_new(CUgreenCtx *out, struct sg_ctx *base, const struct sg_
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev,
-                                  unsigned int flags)
+CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags)
 {
     CUcontext primary;
     CUresult r;
@@ -370,8 +365,7 @@ CUresult CUDAAPI cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
     return r;
 }
 
-CUresult CUDAAPI cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource,
-                                          CUdevResourceType type)
+CUresult CUDAAPI cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource, CUdevResourceType type)
 {
     SG_AUTO struct sg_green *g = NULL;
     CUresult r;

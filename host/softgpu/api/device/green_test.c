@@ -6,10 +6,10 @@
  */
 #include "api/api_test.h"
 
-#define NEED(cond)                                                                                 \
-    do {                                                                                           \
-        if (!(cond))                                                                               \
-            return __LINE__;                                                                       \
+#define NEED(cond) \
+    do { \
+        if (!(cond)) \
+            return __LINE__; \
     } while (0)
 #define SM CU_DEV_RESOURCE_TYPE_SM
 #define FINE CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING

@@ -27,8 +27,14 @@ static CUgraphNode add_host(CUgraph g, const CUgraphNode *after, CUhostFn fn, vo
 static CUgraphNode add_kernel(CUgraph g, const CUgraphNode *after, CUfunction f, CUdeviceptr p)
 {
     void *args[] = {&p};
-    CUDA_KERNEL_NODE_PARAMS_v2 k = {.func = f, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1,
-                                 .blockDimY = 1, .blockDimZ = 1, .kernelParams = args};
+    CUDA_KERNEL_NODE_PARAMS_v2 k = {.func = f,
+                                    .gridDimX = 1,
+                                    .gridDimY = 1,
+                                    .gridDimZ = 1,
+                                    .blockDimX = 1,
+                                    .blockDimY = 1,
+                                    .blockDimZ = 1,
+                                    .kernelParams = args};
     CUgraphNode n;
 
     OK(cuGraphAddKernelNode_v2(&n, g, after, after ? 1 : 0, &k));

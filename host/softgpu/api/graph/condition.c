@@ -2,9 +2,8 @@
 /* Driver API: handles of conditional nodes. */
 #include "api/api.h"
 
-CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out,
-                                                CUgraph hGraph, CUcontext ctx,
-                                                unsigned int defaultLaunchValue,
+CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph,
+                                                CUcontext ctx, unsigned int defaultLaunchValue,
                                                 unsigned int flags)
 {
     struct sg_ctx *current = NULL;

@@ -7,9 +7,9 @@
 static const char *name_of(CUgraphNodeType type)
 {
     static const char *const names[] = {
-        "KERNEL", "MEMCPY", "MEMSET", "HOST", "GRAPH", "EMPTY", "WAIT_EVENT", "EVENT_RECORD",
-        "EXT_SEMAS_SIGNAL", "EXT_SEMAS_WAIT", "MEM_ALLOC", "MEM_FREE", "BATCH_MEM_OP",
-        "CONDITIONAL"};
+        "KERNEL",       "MEMCPY",       "MEMSET",           "HOST",           "GRAPH",     "EMPTY",
+        "WAIT_EVENT",   "EVENT_RECORD", "EXT_SEMAS_SIGNAL", "EXT_SEMAS_WAIT", "MEM_ALLOC", "MEM_FREE",
+        "BATCH_MEM_OP", "CONDITIONAL"};
 
     return (unsigned)type < sizeof(names) / sizeof(names[0]) ? names[type] : "?";
 }
@@ -18,8 +18,8 @@ static void print_graph(FILE *f, const struct sg_graph *g, unsigned depth)
 {
     if (depth == SG_NEST_MAX)
         return;
-    fprintf(f, "subgraph cluster_%llx {\nlabel=\"graph_%llx\"\n",
-            (unsigned long long)g->obj.handle, (unsigned long long)g->obj.handle);
+    fprintf(f, "subgraph cluster_%llx {\nlabel=\"graph_%llx\"\n", (unsigned long long)g->obj.handle,
+            (unsigned long long)g->obj.handle);
     for (size_t i = 0; i < g->n; i++) {
         const struct sg_node *n = g->nodes[i];
 
@@ -36,8 +36,7 @@ static void print_graph(FILE *f, const struct sg_graph *g, unsigned depth)
     }
     for (size_t i = 0; i < g->n; i++) {
         for (size_t k = 0; k < g->nodes[i]->ndeps; k++)
-            fprintf(f, "\"%llx\" -> \"%llx\";\n",
-                    (unsigned long long)g->nodes[i]->deps[k]->obj.handle,
+            fprintf(f, "\"%llx\" -> \"%llx\";\n", (unsigned long long)g->nodes[i]->deps[k]->obj.handle,
                     (unsigned long long)g->nodes[i]->obj.handle);
     }
     fprintf(f, "}\n");

@@ -13,8 +13,7 @@ struct list {
     bool lossy;            /* what is not ordinary had no place to go */
 };
 
-static void put(struct list *l, const struct sg_node *a, const struct sg_node *b,
-                CUgraphEdgeData edge)
+static void put(struct list *l, const struct sg_node *a, const struct sg_node *b, CUgraphEdgeData edge)
 {
     if (l->a && l->n < l->room) {
         l->a[l->n] = SG_HANDLE(CUgraphNode, a);
@@ -97,8 +96,7 @@ CUresult CUDAAPI cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *d
     SG_NODE(n, hNode);
     if (!numDependencies)
         return CUDA_ERROR_INVALID_VALUE;
-    struct list l = {.a = dependencies, .room = dependencies ? *numDependencies : 0,
-                     .edge = edgeData};
+    struct list l = {.a = dependencies, .room = dependencies ? *numDependencies : 0, .edge = edgeData};
 
     pthread_mutex_lock(&sg_graph_lock);
     for (size_t k = 0; k < n->ndeps; k++)
@@ -114,14 +112,12 @@ CUresult CUDAAPI cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *depe
 }
 
 CUresult CUDAAPI cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes,
-                                                 CUgraphEdgeData *edgeData,
-                                                 size_t *numDependentNodes)
+                                                 CUgraphEdgeData *edgeData, size_t *numDependentNodes)
 {
     SG_NODE(n, hNode);
     if (!numDependentNodes)
         return CUDA_ERROR_INVALID_VALUE;
-    struct list l = {.a = dependentNodes, .room = dependentNodes ? *numDependentNodes : 0,
-                     .edge = edgeData};
+    struct list l = {.a = dependentNodes, .room = dependentNodes ? *numDependentNodes : 0, .edge = edgeData};
 
     pthread_mutex_lock(&sg_graph_lock);
     for (size_t i = 0; n->graph && i < n->graph->n; i++) {
@@ -201,29 +197,26 @@ static CUresult edges(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode
     return r;
 }
 
-CUresult CUDAAPI cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from,
-                                           const CUgraphNode *to, const CUgraphEdgeData *edgeData,
-                                           size_t numDependencies)
+CUresult CUDAAPI cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
+                                           const CUgraphEdgeData *edgeData, size_t numDependencies)
 {
     return edges(hGraph, from, to, edgeData, numDependencies, false);
 }
 
-CUresult CUDAAPI cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from,
-                                        const CUgraphNode *to, size_t numDependencies)
+CUresult CUDAAPI cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
+                                        size_t numDependencies)
 {
     return edges(hGraph, from, to, NULL, numDependencies, false);
 }
 
-CUresult CUDAAPI cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from,
-                                              const CUgraphNode *to,
-                                              const CUgraphEdgeData *edgeData,
-                                              size_t numDependencies)
+CUresult CUDAAPI cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
+                                              const CUgraphEdgeData *edgeData, size_t numDependencies)
 {
     return edges(hGraph, from, to, edgeData, numDependencies, true);
 }
 
-CUresult CUDAAPI cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from,
-                                           const CUgraphNode *to, size_t numDependencies)
+CUresult CUDAAPI cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
+                                           size_t numDependencies)
 {
     return edges(hGraph, from, to, NULL, numDependencies, true);
 }

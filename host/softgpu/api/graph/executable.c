@@ -4,8 +4,8 @@
 
 #include "api/api.h"
 
-#define SG_INSTANTIATE_FLAGS                                                                       \
-    (CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |        \
+#define SG_INSTANTIATE_FLAGS \
+    (CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD | \
      CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)
 
 /* Its graph may be instantiated again, and no kernel launches it. */
@@ -46,7 +46,7 @@ static CUresult make_locked(struct sg_graph_exec *x, struct sg_graph *g, const s
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "cuGraphInstantiate: the graph belongs to a node");
     if ((g->has_memory || g->has_condition) && g->execs) /* documented */
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuGraphInstantiate: a graph with memory or "
-                       "conditional nodes can have one executable graph at a time");
+                                                 "conditional nodes can have one executable graph at a time");
     r = sg_program_new(g, &x->program, &made->why, &made->node);
     if (r == CUDA_SUCCESS && (x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH))
         r = sg_device_graph_check(ctx, x->program, &made->why, &made->node);
@@ -59,8 +59,7 @@ static CUresult make_locked(struct sg_graph_exec *x, struct sg_graph *g, const s
 }
 
 /* An executable graph is of the context that was current: with it goes the handle. */
-static CUresult instantiate(CUgraphExec *out, CUgraph hGraph, unsigned long long flags,
-                            struct made *made)
+static CUresult instantiate(CUgraphExec *out, CUgraph hGraph, unsigned long long flags, struct made *made)
 {
     const unsigned long long known = SG_INSTANTIATE_FLAGS | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
     struct sg_graph_exec *x;
@@ -104,8 +103,8 @@ CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph h
     return instantiate(phGraphExec, hGraph, flags, &made);
 }
 
-static CUresult instantiate_old(CUgraphExec *out, CUgraph hGraph, CUgraphNode *phErrorNode,
-                                char *logBuffer, size_t bufferSize)
+static CUresult instantiate_old(CUgraphExec *out, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer,
+                                size_t bufferSize)
 {
     struct made made;
     CUresult r;
@@ -118,15 +117,14 @@ static CUresult instantiate_old(CUgraphExec *out, CUgraph hGraph, CUgraphNode *p
     return r;
 }
 
-CUresult CUDAAPI cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
-                                       CUgraphNode *phErrorNode, char *logBuffer,
-                                       size_t bufferSize)
+CUresult CUDAAPI cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
+                                       char *logBuffer, size_t bufferSize)
 {
     return instantiate_old(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
 }
 
-CUresult CUDAAPI cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph,
-                                    CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
+CUresult CUDAAPI cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
+                                    char *logBuffer, size_t bufferSize)
 {
     return instantiate_old(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
 }

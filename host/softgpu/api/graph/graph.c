@@ -61,8 +61,9 @@ CUresult CUDAAPI cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGrap
     r = node_ctx(nodeParams->ctx, &ctx);
     if (r == CUDA_SUCCESS)
         r = sg_launch_op(ctx, nodeParams, &op);
-    return r != CUDA_SUCCESS ? r : sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies,
-                                       CU_GRAPH_NODE_TYPE_KERNEL, op, NULL, NULL);
+    return r != CUDA_SUCCESS ? r
+                             : sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies,
+                                            CU_GRAPH_NODE_TYPE_KERNEL, op, NULL, NULL);
 }
 
 CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
@@ -81,7 +82,7 @@ CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
     r = sg_copy_op(copyParams, &op);
     if (r == CUDA_SUCCESS)
         r = sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEMCPY, op,
-                NULL, &n);
+                         NULL, &n);
     if (r == CUDA_SUCCESS) {
         n->params.copy = *copyParams;
         n->has_params = true;
@@ -106,7 +107,7 @@ CUresult CUDAAPI cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
     r = sg_set_op(memsetParams, &op);
     if (r == CUDA_SUCCESS)
         r = sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEMSET, op,
-                NULL, &n);
+                         NULL, &n);
     if (r == CUDA_SUCCESS) {
         n->params.set = *memsetParams;
         n->has_params = true;
@@ -115,9 +116,8 @@ CUresult CUDAAPI cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
     return r;
 }
 
-CUresult CUDAAPI cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-                                    const CUgraphNode *dependencies, size_t numDependencies,
-                                    const CUDA_HOST_NODE_PARAMS *nodeParams)
+CUresult CUDAAPI cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                    size_t numDependencies, const CUDA_HOST_NODE_PARAMS *nodeParams)
 {
     struct sg_node *n;
     struct sg_op *op;
@@ -129,7 +129,7 @@ CUresult CUDAAPI cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph,
     r = sg_host_op(nodeParams, &op);
     if (r == CUDA_SUCCESS)
         r = sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_HOST, op,
-                NULL, &n);
+                         NULL, &n);
     if (r == CUDA_SUCCESS) {
         n->params.host = *nodeParams;
         n->has_params = true;
@@ -143,7 +143,7 @@ CUresult CUDAAPI cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 {
     SG_INIT();
     return sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_EMPTY, NULL,
-               NULL, NULL);
+                        NULL, NULL);
 }
 
 static void *sg_memdup(const void *p, size_t n)
@@ -175,8 +175,7 @@ static CUresult clone_locked(struct sg_graph *g, struct sg_graph *to, unsigned d
                 n->child->owned = true;
                 n->child->body = to->body;
             }
-            r = n->child ? clone_locked(from->child, n->child, depth + 1)
-                         : CUDA_ERROR_OUT_OF_MEMORY;
+            r = n->child ? clone_locked(from->child, n->child, depth + 1) : CUDA_ERROR_OUT_OF_MEMORY;
             if (r != CUDA_SUCCESS) {
                 sg_obj_put(&n->obj);
                 return r;
@@ -185,9 +184,9 @@ static CUresult clone_locked(struct sg_graph *g, struct sg_graph *to, unsigned d
         n->has_params = from->has_params;
         n->params = from->params;
         if (n->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP && n->has_params &&
-            !(n->params.batch.paramArray = sg_memdup(
-                  from->params.batch.paramArray,
-                  from->params.batch.count * sizeof(*from->params.batch.paramArray)))) {
+            !(n->params.batch.paramArray =
+                  sg_memdup(from->params.batch.paramArray,
+                            from->params.batch.count * sizeof(*from->params.batch.paramArray)))) {
             sg_obj_put(&n->obj);
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
@@ -244,8 +243,7 @@ CUresult CUDAAPI cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
     return r;
 }
 
-CUresult CUDAAPI cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode,
-                                        CUgraph hClonedGraph)
+CUresult CUDAAPI cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph)
 {
     CUresult r = CUDA_ERROR_INVALID_VALUE;
 
@@ -276,8 +274,8 @@ CUresult CUDAAPI cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGra
     r = clone(child, g, &copy);
     if (r != CUDA_SUCCESS)
         return r;
-    r = sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_GRAPH, NULL,
-            copy, NULL);
+    r = sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_GRAPH, NULL, copy,
+                     NULL);
     if (r != CUDA_SUCCESS)
         sg_obj_unregister(&copy->obj);
     return r;
@@ -312,7 +310,7 @@ CUresult sg_graph_move(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *depe
         r = CUDA_ERROR_INVALID_VALUE;
     else if (child->has_condition || g->body)
         r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "a child graph with conditional nodes, or one that is "
-                    "moved into the graph of a conditional node");
+                                              "moved into the graph of a conditional node");
     if (r == CUDA_SUCCESS)
         r = sg_graph_add(out, hGraph, dependencies, n, CU_GRAPH_NODE_TYPE_GRAPH, NULL, child, NULL);
     if (r == CUDA_SUCCESS) {
@@ -340,7 +338,7 @@ CUresult CUDAAPI cuGraphDestroyNode(CUgraphNode hNode)
     pthread_mutex_lock(&sg_graph_lock);
     if (n->graph && n->graph->has_memory) {
         r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuGraphDestroyNode: nodes of a graph with memory "
-                    "nodes cannot be deleted");
+                                              "nodes cannot be deleted");
     } else if (n->graph) {
         sg_node_remove(n);
         r = CUDA_SUCCESS;
@@ -370,8 +368,7 @@ CUresult CUDAAPI cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
 
 /* ---- parameters ---- */
 
-CUresult CUDAAPI cuGraphKernelNodeGetParams_v2(CUgraphNode hNode,
-                                               CUDA_KERNEL_NODE_PARAMS *nodeParams)
+CUresult CUDAAPI cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
     CUresult r;
 
@@ -384,8 +381,7 @@ CUresult CUDAAPI cuGraphKernelNodeGetParams_v2(CUgraphNode hNode,
     return r;
 }
 
-CUresult CUDAAPI cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,
-                                               const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+CUresult CUDAAPI cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
     SG_AUTO struct sg_ctx *ctx = NULL;
     struct sg_op *op;

@@ -202,12 +202,22 @@ static void test_explicit_graph(void **state)
     CUdeviceptr p;
     uint32_t v = 5, k = 16, host[16] = {0};
     void *args[] = {&p, &v, &k};
-    CUDA_KERNEL_NODE_PARAMS kp = {.func = get_kernel(&m, "fill"), .gridDimX = 1, .gridDimY = 1,
-                                  .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1, .blockDimZ = 1,
-                                  .kernelParams = args}, got;
+    CUDA_KERNEL_NODE_PARAMS kp = {.func = get_kernel(&m, "fill"),
+                                  .gridDimX = 1,
+                                  .gridDimY = 1,
+                                  .gridDimZ = 1,
+                                  .blockDimX = 32,
+                                  .blockDimY = 1,
+                                  .blockDimZ = 1,
+                                  .kernelParams = args},
+                            got;
     CUDA_MEMSET_NODE_PARAMS sp = {.value = 1, .elementSize = 4, .width = 16, .height = 1};
-    CUDA_MEMCPY3D cp = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .dstMemoryType = CU_MEMORYTYPE_HOST,
-                        .dstHost = host, .WidthInBytes = 64, .Height = 1, .Depth = 1};
+    CUDA_MEMCPY3D cp = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                        .dstMemoryType = CU_MEMORYTYPE_HOST,
+                        .dstHost = host,
+                        .WidthInBytes = 64,
+                        .Height = 1,
+                        .Depth = 1};
     CUDA_HOST_NODE_PARAMS hp = {add_one, NULL};
     CUgraphExecUpdateResultInfo info;
     CUgraphNode set, fill, copy, func, child, found;
@@ -275,8 +285,7 @@ static void test_explicit_graph(void **state)
     IS(cuGraphInstantiateWithFlags(&y, outer, 0), INVALID_VALUE);
     OK(cuGraphRemoveDependencies(outer, &func, &child, 1));
     IS(cuGraphRemoveDependencies(outer, &func, &child, 1), INVALID_VALUE);
-    IS(cuGraphInstantiateWithFlags(&y, outer, CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH),
-       NOT_SUPPORTED);
+    IS(cuGraphInstantiateWithFlags(&y, outer, CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH), NOT_SUPPORTED);
     IS(cuGraphInstantiateWithFlags(&y, outer, 1u << 20), INVALID_VALUE);
     IS(cuGraphAddEmptyNode(&found, clone, &child, 1), INVALID_VALUE); /* of another graph */
     IS(cuGraphAddKernelNode_v2(&found, clone, NULL, 0, NULL), INVALID_VALUE);

@@ -6,8 +6,8 @@
 
 static CUresult check_props(const CUmemPoolProps *p, const CUmemAccessDesc *access, size_t n)
 {
-    if (p->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
-        p->handleTypes != CU_MEM_HANDLE_TYPE_NONE || n > sg_config.ndevices || (n && !access))
+    if (p->allocType != CU_MEM_ALLOCATION_TYPE_PINNED || p->handleTypes != CU_MEM_HANDLE_TYPE_NONE ||
+        n > sg_config.ndevices || (n && !access))
         return CUDA_ERROR_INVALID_VALUE;
     if (p->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return p->location.type == CU_MEM_LOCATION_TYPE_HOST ||
@@ -21,8 +21,7 @@ static CUresult check_props(const CUmemPoolProps *p, const CUmemAccessDesc *acce
         if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
             (unsigned)access[i].location.id >= sg_config.ndevices ||
             (access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE &&
-             (access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE ||
-              access[i].location.id == p->location.id)))
+             (access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE || access[i].location.id == p->location.id)))
             return CUDA_ERROR_INVALID_VALUE;
     }
     return CUDA_SUCCESS;
@@ -39,11 +38,11 @@ CUresult CUDAAPI cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph
     if (!p || !p->bytesize || !phGraphNode || (numDependencies && !dependencies))
         return CUDA_ERROR_INVALID_VALUE;
     r = check_props(&p->poolProps, p->accessDescs, p->accessDescCount);
-    return r == CUDA_SUCCESS ? sg_graph_memory_add_alloc(g, dependencies, numDependencies, p, phGraphNode) : r;
+    return r == CUDA_SUCCESS ? sg_graph_memory_add_alloc(g, dependencies, numDependencies, p, phGraphNode)
+                             : r;
 }
 
-CUresult CUDAAPI cuGraphMemAllocNodeGetParams(CUgraphNode hNode,
-                                              CUDA_MEM_ALLOC_NODE_PARAMS *params_out)
+CUresult CUDAAPI cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out)
 {
     SG_NODE(n, hNode);
     if (!params_out || n->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)
@@ -86,8 +85,7 @@ CUresult CUDAAPI cuDeviceGraphMemTrim(CUdevice device)
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr,
-                                              void *value)
+CUresult CUDAAPI cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
 {
     cuuint64_t v = 0;
 
@@ -99,8 +97,7 @@ CUresult CUDAAPI cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attrib
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr,
-                                              void *value)
+CUresult CUDAAPI cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
 {
     cuuint64_t v;
 
@@ -109,8 +106,7 @@ CUresult CUDAAPI cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attrib
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
     memcpy(&v, value, sizeof(v));
-    if (v || (attr != CU_GRAPH_MEM_ATTR_USED_MEM_HIGH &&
-              attr != CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH))
+    if (v || (attr != CU_GRAPH_MEM_ATTR_USED_MEM_HIGH && attr != CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH))
         return CUDA_ERROR_INVALID_VALUE; /* documented: high watermarks only, and only to zero */
     sg_graph_memory_reset_high(device, attr);
     return CUDA_SUCCESS;

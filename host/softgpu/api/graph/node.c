@@ -6,8 +6,7 @@
 #include "api/api.h"
 
 /* Gives a node of that type another operation, which is taken over. */
-static CUresult replace_op(CUgraphNode hNode, CUgraphNodeType type, struct sg_op *op,
-                           struct sg_node **out)
+static CUresult replace_op(CUgraphNode hNode, CUgraphNodeType type, struct sg_op *op, struct sg_node **out)
 {
     SG_AUTO struct sg_node *n = SG_LOOKUP(hNode, SG_T_NODE);
     CUresult r = CUDA_ERROR_INVALID_VALUE;
@@ -28,25 +27,25 @@ static CUresult replace_op(CUgraphNode hNode, CUgraphNodeType type, struct sg_op
 
 /* ---- copies, memsets, host functions ---- */
 
-#define SG_SETTERS(NAME, STRUCT, FIELD, TYPE, BUILD)                                               \
-    CUresult CUDAAPI cuGraph##NAME##NodeSetParams(CUgraphNode hNode, const STRUCT *nodeParams)     \
-    {                                                                                              \
-        struct sg_node *n;                                                                         \
-        struct sg_op *op;                                                                          \
-        CUresult r;                                                                                \
-                                                                                                   \
-        SG_INIT();                                                                                 \
-        if (!hNode || !nodeParams)                                                                 \
-            return CUDA_ERROR_INVALID_VALUE;                                                       \
-        r = BUILD(nodeParams, &op);                                                                \
-        if (r == CUDA_SUCCESS)                                                                     \
-            r = replace_op(hNode, TYPE, op, &n);                                                   \
-        if (r == CUDA_SUCCESS) {                                                                   \
-            n->params.FIELD = *nodeParams;                                                         \
-            n->has_params = true;                                                                  \
-            sg_obj_put(&n->obj);                                                                   \
-        }                                                                                          \
-        return r;                                                                                  \
+#define SG_SETTERS(NAME, STRUCT, FIELD, TYPE, BUILD) \
+    CUresult CUDAAPI cuGraph##NAME##NodeSetParams(CUgraphNode hNode, const STRUCT *nodeParams) \
+    { \
+        struct sg_node *n; \
+        struct sg_op *op; \
+        CUresult r; \
+\
+        SG_INIT(); \
+        if (!hNode || !nodeParams) \
+            return CUDA_ERROR_INVALID_VALUE; \
+        r = BUILD(nodeParams, &op); \
+        if (r == CUDA_SUCCESS) \
+            r = replace_op(hNode, TYPE, op, &n); \
+        if (r == CUDA_SUCCESS) { \
+            n->params.FIELD = *nodeParams; \
+            n->has_params = true; \
+            sg_obj_put(&n->obj); \
+        } \
+        return r; \
     }
 
 SG_SETTERS(Memcpy, CUDA_MEMCPY3D, copy, CU_GRAPH_NODE_TYPE_MEMCPY, sg_copy_op)
@@ -73,13 +72,11 @@ CUresult CUDAAPI cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphN
     r = check_ctx(ctx);
     if (r == CUDA_SUCCESS)
         r = sg_copy_op(copyParams, &op);
-    return r != CUDA_SUCCESS ? r
-                             : sg_exec_replace(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_MEMCPY, op);
+    return r != CUDA_SUCCESS ? r : sg_exec_replace(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_MEMCPY, op);
 }
 
 CUresult CUDAAPI cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                                const CUDA_MEMSET_NODE_PARAMS *memsetParams,
-                                                CUcontext ctx)
+                                                const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
 {
     struct sg_op *op;
     CUresult r;
@@ -90,8 +87,7 @@ CUresult CUDAAPI cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphN
     r = check_ctx(ctx);
     if (r == CUDA_SUCCESS)
         r = sg_set_op(memsetParams, &op);
-    return r != CUDA_SUCCESS ? r
-                             : sg_exec_replace(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_MEMSET, op);
+    return r != CUDA_SUCCESS ? r : sg_exec_replace(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_MEMSET, op);
 }
 
 CUresult CUDAAPI cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
@@ -109,11 +105,9 @@ CUresult CUDAAPI cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNod
 
 /* ---- events ---- */
 
-static CUresult event_set(CUgraphExec exec, CUgraphNode hNode, CUevent event, bool is_exec,
-                          bool wait)
+static CUresult event_set(CUgraphExec exec, CUgraphNode hNode, CUevent event, bool is_exec, bool wait)
 {
-    CUgraphNodeType type =
-        wait ? CU_GRAPH_NODE_TYPE_WAIT_EVENT : CU_GRAPH_NODE_TYPE_EVENT_RECORD;
+    CUgraphNodeType type = wait ? CU_GRAPH_NODE_TYPE_WAIT_EVENT : CU_GRAPH_NODE_TYPE_EVENT_RECORD;
     struct sg_op *op;
     CUresult r;
 
@@ -126,8 +120,8 @@ static CUresult event_set(CUgraphExec exec, CUgraphNode hNode, CUevent event, bo
     return is_exec ? sg_exec_replace(exec, hNode, type, op) : replace_op(hNode, type, op, NULL);
 }
 
-static CUresult event_add(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n,
-                          CUevent event, bool wait)
+static CUresult event_add(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n, CUevent event,
+                          bool wait)
 {
     struct sg_op *op;
     CUresult r;
@@ -137,8 +131,8 @@ static CUresult event_add(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, 
     if (r != CUDA_SUCCESS)
         return r;
     return sg_graph_add(out, g, deps, n,
-                        wait ? CU_GRAPH_NODE_TYPE_WAIT_EVENT : CU_GRAPH_NODE_TYPE_EVENT_RECORD, op,
-                        NULL, NULL);
+                        wait ? CU_GRAPH_NODE_TYPE_WAIT_EVENT : CU_GRAPH_NODE_TYPE_EVENT_RECORD, op, NULL,
+                        NULL);
 }
 
 static CUresult event_get(CUgraphNode hNode, CUevent *out, CUgraphNodeType type)
@@ -152,25 +146,25 @@ static CUresult event_get(CUgraphNode hNode, CUevent *out, CUgraphNodeType type)
     return CUDA_SUCCESS;
 }
 
-#define SG_EVENT_NODE(KIND, TYPE, WAIT)                                                            \
-    CUresult CUDAAPI cuGraphAddEvent##KIND##Node(CUgraphNode *phGraphNode, CUgraph hGraph,         \
-                                                 const CUgraphNode *dependencies,                  \
-                                                 size_t numDependencies, CUevent event)            \
-    {                                                                                              \
-        return event_add(phGraphNode, hGraph, dependencies, numDependencies, event, WAIT);         \
-    }                                                                                              \
-    CUresult CUDAAPI cuGraphEvent##KIND##NodeGetEvent(CUgraphNode hNode, CUevent *event_out)       \
-    {                                                                                              \
-        return event_get(hNode, event_out, TYPE);                                                  \
-    }                                                                                              \
-    CUresult CUDAAPI cuGraphEvent##KIND##NodeSetEvent(CUgraphNode hNode, CUevent event)            \
-    {                                                                                              \
-        return event_set(NULL, hNode, event, false, WAIT);                                         \
-    }                                                                                              \
-    CUresult CUDAAPI cuGraphExecEvent##KIND##NodeSetEvent(CUgraphExec hGraphExec,                  \
-                                                          CUgraphNode hNode, CUevent event)        \
-    {                                                                                              \
-        return event_set(hGraphExec, hNode, event, true, WAIT);                                    \
+#define SG_EVENT_NODE(KIND, TYPE, WAIT) \
+    CUresult CUDAAPI cuGraphAddEvent##KIND##Node(CUgraphNode *phGraphNode, CUgraph hGraph, \
+                                                 const CUgraphNode *dependencies, size_t numDependencies, \
+                                                 CUevent event) \
+    { \
+        return event_add(phGraphNode, hGraph, dependencies, numDependencies, event, WAIT); \
+    } \
+    CUresult CUDAAPI cuGraphEvent##KIND##NodeGetEvent(CUgraphNode hNode, CUevent *event_out) \
+    { \
+        return event_get(hNode, event_out, TYPE); \
+    } \
+    CUresult CUDAAPI cuGraphEvent##KIND##NodeSetEvent(CUgraphNode hNode, CUevent event) \
+    { \
+        return event_set(NULL, hNode, event, false, WAIT); \
+    } \
+    CUresult CUDAAPI cuGraphExecEvent##KIND##NodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, \
+                                                          CUevent event) \
+    { \
+        return event_set(hGraphExec, hNode, event, true, WAIT); \
     }
 
 SG_EVENT_NODE(Record, CU_GRAPH_NODE_TYPE_EVENT_RECORD, false)
@@ -212,8 +206,8 @@ CUresult CUDAAPI cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGra
     if (r == CUDA_SUCCESS)
         r = sg_memop_op(nodeParams, &op);
     if (r == CUDA_SUCCESS)
-        r = sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies,
-                         CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, op, NULL, &n);
+        r = sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
+                         op, NULL, &n);
     if (r == CUDA_SUCCESS) {
         r = keep_batch(n, nodeParams);
         sg_obj_put(&n->obj);
@@ -270,9 +264,7 @@ CUresult CUDAAPI cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgr
     if (!hGraphExec || !hNode || !nodeParams)
         return CUDA_ERROR_INVALID_VALUE;
     r = sg_memop_op(nodeParams, &op);
-    return r != CUDA_SUCCESS
-               ? r
-               : sg_exec_replace(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, op);
+    return r != CUDA_SUCCESS ? r : sg_exec_replace(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, op);
 }
 
 /* ---- attributes of kernel nodes ---- */
@@ -406,8 +398,7 @@ static CUresult add_with_edges(CUgraphNode *out, CUgraph hGraph, const CUgraphNo
     return r;
 }
 
-CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
-                                   const CUgraphNode *dependencies,
+CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
                                    const CUgraphEdgeData *dependencyData, size_t numDependencies,
                                    CUgraphNodeParams *nodeParams)
 {
@@ -432,28 +423,23 @@ CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
                                     &nodeParams->memcpy.copyParams, nodeParams->memcpy.copyCtx);
     case CU_GRAPH_NODE_TYPE_MEMSET:
         memcpy(&set, &nodeParams->memset, sizeof(set));
-        return cuGraphAddMemsetNode(out, hGraph, dependencies, numDependencies, &set,
-                                    nodeParams->memset.ctx);
+        return cuGraphAddMemsetNode(out, hGraph, dependencies, numDependencies, &set, nodeParams->memset.ctx);
     case CU_GRAPH_NODE_TYPE_HOST:
         return cuGraphAddHostNode(out, hGraph, dependencies, numDependencies,
                                   (const CUDA_HOST_NODE_PARAMS *)&nodeParams->host);
     case CU_GRAPH_NODE_TYPE_GRAPH:
         if (nodeParams->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE)
-            return sg_graph_move(out, hGraph, dependencies, numDependencies,
-                                 nodeParams->graph.graph);
+            return sg_graph_move(out, hGraph, dependencies, numDependencies, nodeParams->graph.graph);
         if (nodeParams->graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)
             return CUDA_ERROR_INVALID_VALUE;
-        r = cuGraphAddChildGraphNode(out, hGraph, dependencies, numDependencies,
-                                     nodeParams->graph.graph);
+        r = cuGraphAddChildGraphNode(out, hGraph, dependencies, numDependencies, nodeParams->graph.graph);
         return r == CUDA_SUCCESS ? cuGraphChildGraphNodeGetGraph(*out, &nodeParams->graph.graph) : r;
     case CU_GRAPH_NODE_TYPE_EMPTY:
         return cuGraphAddEmptyNode(out, hGraph, dependencies, numDependencies);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-        return event_add(out, hGraph, dependencies, numDependencies, nodeParams->eventWait.event,
-                         true);
+        return event_add(out, hGraph, dependencies, numDependencies, nodeParams->eventWait.event, true);
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-        return event_add(out, hGraph, dependencies, numDependencies,
-                         nodeParams->eventRecord.event, false);
+        return event_add(out, hGraph, dependencies, numDependencies, nodeParams->eventRecord.event, false);
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         return cuGraphAddBatchMemOpNode(out, hGraph, dependencies, numDependencies,
                                         (const CUDA_BATCH_MEM_OP_NODE_PARAMS *)&nodeParams->memOp);
@@ -469,11 +455,9 @@ CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
         return cuGraphAddMemAllocNode(out, hGraph, dependencies, numDependencies,
                                       (CUDA_MEM_ALLOC_NODE_PARAMS *)&nodeParams->alloc);
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
-        return cuGraphAddMemFreeNode(out, hGraph, dependencies, numDependencies,
-                                     nodeParams->free.dptr);
+        return cuGraphAddMemFreeNode(out, hGraph, dependencies, numDependencies, nodeParams->free.dptr);
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
-        return sg_condition_add(out, hGraph, dependencies, numDependencies,
-                                &nodeParams->conditional);
+        return sg_condition_add(out, hGraph, dependencies, numDependencies, &nodeParams->conditional);
     default:
         return refuse_any(nodeParams);
     }
@@ -490,8 +474,7 @@ CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *node
         return r;
     switch (nodeParams->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
-        return cuGraphKernelNodeSetParams_v2(hNode,
-                                             (const CUDA_KERNEL_NODE_PARAMS *)&nodeParams->kernel);
+        return cuGraphKernelNodeSetParams_v2(hNode, (const CUDA_KERNEL_NODE_PARAMS *)&nodeParams->kernel);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
         return cuGraphMemcpyNodeSetParams(hNode, &nodeParams->memcpy.copyParams);
     case CU_GRAPH_NODE_TYPE_MEMSET:
@@ -504,8 +487,8 @@ CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *node
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
         return event_set(NULL, hNode, nodeParams->eventRecord.event, false, false);
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-        return cuGraphBatchMemOpNodeSetParams(
-            hNode, (const CUDA_BATCH_MEM_OP_NODE_PARAMS *)&nodeParams->memOp);
+        return cuGraphBatchMemOpNodeSetParams(hNode,
+                                              (const CUDA_BATCH_MEM_OP_NODE_PARAMS *)&nodeParams->memOp);
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
         return cuGraphExternalSemaphoresSignalNodeSetParams(
             hNode, (const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *)&nodeParams->extSemSignal);
@@ -529,8 +512,8 @@ CUresult CUDAAPI cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hN
         return r;
     switch (nodeParams->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
-        return cuGraphExecKernelNodeSetParams_v2(
-            hGraphExec, hNode, (const CUDA_KERNEL_NODE_PARAMS *)&nodeParams->kernel);
+        return cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode,
+                                                 (const CUDA_KERNEL_NODE_PARAMS *)&nodeParams->kernel);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
         return cuGraphExecMemcpyNodeSetParams(hGraphExec, hNode, &nodeParams->memcpy.copyParams,
                                               nodeParams->memcpy.copyCtx);
@@ -547,8 +530,8 @@ CUresult CUDAAPI cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hN
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
         return event_set(hGraphExec, hNode, nodeParams->eventRecord.event, true, false);
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-        return cuGraphExecBatchMemOpNodeSetParams(
-            hGraphExec, hNode, (const CUDA_BATCH_MEM_OP_NODE_PARAMS *)&nodeParams->memOp);
+        return cuGraphExecBatchMemOpNodeSetParams(hGraphExec, hNode,
+                                                  (const CUDA_BATCH_MEM_OP_NODE_PARAMS *)&nodeParams->memOp);
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
         return cuGraphExecExternalSemaphoresSignalNodeSetParams(
             hGraphExec, hNode, (const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *)&nodeParams->extSemSignal);

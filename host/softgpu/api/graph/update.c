@@ -38,8 +38,7 @@ static CUresult replace_step(struct sg_graph_exec *x, uint64_t node, CUgraphNode
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult sg_exec_replace(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeType type,
-                         struct sg_op *op)
+CUresult sg_exec_replace(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeType type, struct sg_op *op)
 {
     struct sg_graph_op *gop = sg_graph_op_new(op);
     CUresult r;
@@ -75,8 +74,7 @@ static bool can_disable(const struct sg_step *st)
                   st->type == CU_GRAPH_NODE_TYPE_MEMCPY);
 }
 
-CUresult CUDAAPI cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                       unsigned int isEnabled)
+CUresult CUDAAPI cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled)
 {
     CUresult r = CUDA_ERROR_INVALID_VALUE;
 
@@ -97,8 +95,7 @@ CUresult CUDAAPI cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode
     return r;
 }
 
-CUresult CUDAAPI cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                       unsigned int *isEnabled)
+CUresult CUDAAPI cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int *isEnabled)
 {
     CUresult r = CUDA_ERROR_INVALID_VALUE;
 
@@ -183,8 +180,7 @@ CUresult CUDAAPI cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgra
     if (!nodeParams || !hNode)
         return CUDA_ERROR_INVALID_VALUE;
     r = sg_launch_op(sg_current_self(ctx), nodeParams, &op);
-    return r == CUDA_SUCCESS ? sg_exec_replace(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_KERNEL, op)
-                             : r;
+    return r == CUDA_SUCCESS ? sg_exec_replace(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_KERNEL, op) : r;
 }
 
 static bool same_sides(struct sg_op *a, struct sg_op *b)
@@ -214,8 +210,7 @@ static CUgraphExecUpdateResult update_step(const struct sg_step *to, const struc
         return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
     if (to->mem != is->mem)
         return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
-    if (!to->cond != !is->cond || to->cond_type != is->cond_type ||
-        to->cond_size != is->cond_size)
+    if (!to->cond != !is->cond || to->cond_type != is->cond_type || to->cond_size != is->cond_size)
         return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
     if (to->child != is->child)
         return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
@@ -278,8 +273,7 @@ CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
     return r;
 }
 
-CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph,
-                                   CUgraphNode *hErrorNode_out,
+CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,
                                    CUgraphExecUpdateResult *updateResult_out)
 {
     CUgraphExecUpdateResultInfo info = {0};

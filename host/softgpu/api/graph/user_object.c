@@ -6,11 +6,11 @@
 
 /* ---- entry points ---- */
 
-#define SG_UOBJ(var, h)                                                                            \
-    SG_INIT();                                                                                     \
-    SG_AUTO struct sg_uobj *var = SG_LOOKUP((h), SG_T_UOBJ);                                       \
-    if (!var)                                                                                      \
-        return CUDA_ERROR_INVALID_VALUE
+#define SG_UOBJ(var, h) \
+    SG_INIT(); \
+    SG_AUTO struct sg_uobj *var = SG_LOOKUP((h), SG_T_UOBJ); \
+    if (!var) \
+    return CUDA_ERROR_INVALID_VALUE
 
 CUresult CUDAAPI cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy,
                                     unsigned int initialRefcount, unsigned int flags)

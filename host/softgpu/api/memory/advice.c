@@ -34,8 +34,7 @@ static CUresult check_location(const CUmemLocation *loc, struct cua_place *at)
     return cua_advice_place(loc, at);
 }
 
-CUresult CUDAAPI cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
-                                CUmemLocation location)
+CUresult CUDAAPI cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location)
 {
     bool by = advice == CU_MEM_ADVISE_SET_ACCESSED_BY || advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
     struct cua_place at = {0, 0};
@@ -94,8 +93,7 @@ static CUresult check_batch(CUdeviceptr *dptrs, size_t *sizes, size_t n, size_t 
 
 CUresult CUDAAPI cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
                                          CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs,
-                                         size_t numPrefetchLocs, unsigned long long flags,
-                                         CUstream hStream)
+                                         size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 {
     size_t k = 0;
     CUresult r;
@@ -128,19 +126,18 @@ CUresult CUDAAPI cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_
 }
 
 CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
-                                                   CUmemLocation *prefetchLocs,
-                                                   size_t *prefetchLocIdxs, size_t numPrefetchLocs,
-                                                   unsigned long long flags, CUstream hStream)
+                                                   CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs,
+                                                   size_t numPrefetchLocs, unsigned long long flags,
+                                                   CUstream hStream)
 {
-    CUresult r = cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
-                                         numPrefetchLocs, flags, hStream);
+    CUresult r = cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs,
+                                         flags, hStream);
 
     return r == CUDA_SUCCESS ? cuMemDiscardBatchAsync(dptrs, sizes, count, flags, hStream) : r;
 }
 
-CUresult CUDAAPI cuMemRangeGetAttribute(void *data, size_t dataSize,
-                                        CUmem_range_attribute attribute, CUdeviceptr devPtr,
-                                        size_t count)
+CUresult CUDAAPI cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribute attribute,
+                                        CUdeviceptr devPtr, size_t count)
 {
     struct cua_range g;
     CUresult r;
@@ -151,9 +148,8 @@ CUresult CUDAAPI cuMemRangeGetAttribute(void *data, size_t dataSize,
     return r == CUDA_SUCCESS ? cua_advice_attribute(&g, devPtr, count, data, dataSize, attribute) : r;
 }
 
-CUresult CUDAAPI cuMemRangeGetAttributes(void **data, size_t *dataSizes,
-                                         CUmem_range_attribute *attributes, size_t numAttributes,
-                                         CUdeviceptr devPtr, size_t count)
+CUresult CUDAAPI cuMemRangeGetAttributes(void **data, size_t *dataSizes, CUmem_range_attribute *attributes,
+                                         size_t numAttributes, CUdeviceptr devPtr, size_t count)
 {
     struct cua_range g;
     CUresult r;

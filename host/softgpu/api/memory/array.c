@@ -4,27 +4,27 @@
 
 #include "api/api.h"
 
-#define SG_ARRAY(var, h)                                                                           \
-    SG_AUTO struct sg_array *var = NULL;                                                           \
-    do {                                                                                           \
-        struct sg_ctx *sg_cur_ = NULL;                                                             \
-        CUresult sg_rc_ = sg_current(&sg_cur_);                                                    \
-        if (sg_rc_ != CUDA_SUCCESS)                                                                \
-            return sg_rc_;                                                                         \
-        var = SG_LOOKUP((h), SG_T_ARRAY);                                                          \
-        if (!var)                                                                                  \
-            return sg_fail(CUDA_ERROR_INVALID_HANDLE, "no CUDA array");                            \
+#define SG_ARRAY(var, h) \
+    SG_AUTO struct sg_array *var = NULL; \
+    do { \
+        struct sg_ctx *sg_cur_ = NULL; \
+        CUresult sg_rc_ = sg_current(&sg_cur_); \
+        if (sg_rc_ != CUDA_SUCCESS) \
+            return sg_rc_; \
+        var = SG_LOOKUP((h), SG_T_ARRAY); \
+        if (!var) \
+            return sg_fail(CUDA_ERROR_INVALID_HANDLE, "no CUDA array"); \
     } while (0)
-#define SG_MIPMAP(var, h)                                                                          \
-    SG_AUTO struct sg_mipmap *var = NULL;                                                          \
-    do {                                                                                           \
-        struct sg_ctx *sg_cur_ = NULL;                                                             \
-        CUresult sg_rc_ = sg_current(&sg_cur_);                                                    \
-        if (sg_rc_ != CUDA_SUCCESS)                                                                \
-            return sg_rc_;                                                                         \
-        var = SG_LOOKUP((h), SG_T_MIPMAP);                                                         \
-        if (!var)                                                                                  \
-            return sg_fail(CUDA_ERROR_INVALID_HANDLE, "no CUDA mipmapped array");                  \
+#define SG_MIPMAP(var, h) \
+    SG_AUTO struct sg_mipmap *var = NULL; \
+    do { \
+        struct sg_ctx *sg_cur_ = NULL; \
+        CUresult sg_rc_ = sg_current(&sg_cur_); \
+        if (sg_rc_ != CUDA_SUCCESS) \
+            return sg_rc_; \
+        var = SG_LOOKUP((h), SG_T_MIPMAP); \
+        if (!var) \
+            return sg_fail(CUDA_ERROR_INVALID_HANDLE, "no CUDA mipmapped array"); \
     } while (0)
 
 CUresult CUDAAPI cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
@@ -46,7 +46,8 @@ CUresult CUDAAPI cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR 
 {
     if (!pAllocateArray)
         return cuArray3DCreate_v2(pHandle, NULL);
-    CUDA_ARRAY3D_DESCRIPTOR d = {.Width = pAllocateArray->Width, .Height = pAllocateArray->Height,
+    CUDA_ARRAY3D_DESCRIPTOR d = {.Width = pAllocateArray->Width,
+                                 .Height = pAllocateArray->Height,
                                  .Format = pAllocateArray->Format,
                                  .NumChannels = pAllocateArray->NumChannels};
 
@@ -67,7 +68,8 @@ CUresult CUDAAPI cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor
     SG_ARRAY(a, hArray);
     if (!pArrayDescriptor)
         return CUDA_ERROR_INVALID_VALUE;
-    *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){.Width = a->desc.Width, .Height = a->desc.Height,
+    *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){.Width = a->desc.Width,
+                                                .Height = a->desc.Height,
                                                 .Format = a->desc.Format,
                                                 .NumChannels = a->desc.NumChannels};
     return CUDA_SUCCESS;
@@ -91,8 +93,7 @@ CUresult CUDAAPI cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned 
 }
 
 /* Documented for arrays that were not made with CUDA_ARRAY3D_SPARSE; there are no others here. */
-CUresult CUDAAPI cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties,
-                                            CUarray array)
+CUresult CUDAAPI cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUarray array)
 {
     SG_ARRAY(a, array);
     (void)sparseProperties;
@@ -117,8 +118,8 @@ CUresult CUDAAPI cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *me
     return sg_fail(CUDA_ERROR_INVALID_VALUE, "the array has its memory: no deferred mapping");
 }
 
-CUresult CUDAAPI cuMipmappedArrayGetMemoryRequirements(
-    CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUmipmappedArray mipmap, CUdevice device)
+CUresult CUDAAPI cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements,
+                                                       CUmipmappedArray mipmap, CUdevice device)
 {
     SG_MIPMAP(m, mipmap);
     SG_CHECK_DEVICE(device);
@@ -165,9 +166,8 @@ CUresult CUDAAPI cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGetTexture1DLinearMaxWidth(size_t *maxWidthInElements,
-                                                    CUarray_format format, unsigned numChannels,
-                                                    CUdevice dev)
+CUresult CUDAAPI cuDeviceGetTexture1DLinearMaxWidth(size_t *maxWidthInElements, CUarray_format format,
+                                                    unsigned numChannels, CUdevice dev)
 {
     uint32_t bytes;
     CUresult r;
@@ -259,46 +259,45 @@ static CUresult row_check(const CUDA_MEMCPY3D *p)
     SG_AUTO struct sg_array *d = SG_LOOKUP(p->dstArray, SG_T_ARRAY);
     SG_AUTO struct sg_array *s = SG_LOOKUP(p->srcArray, SG_T_ARRAY);
 
-    return (p->dstMemoryType == CU_MEMORYTYPE_ARRAY && !d) ||
-                   (p->srcMemoryType == CU_MEMORYTYPE_ARRAY && !s)
+    return (p->dstMemoryType == CU_MEMORYTYPE_ARRAY && !d) || (p->srcMemoryType == CU_MEMORYTYPE_ARRAY && !s)
                ? CUDA_ERROR_INVALID_VALUE
                : CUDA_SUCCESS;
 }
 
 /* Each with its per-thread default stream variant (_ptds, _ptsz). */
-#define SG_ROW_COPY(NAME, PARAMS, BUILD)                                                           \
-    CUresult CUDAAPI NAME##_v2 PARAMS                                                              \
-    {                                                                                              \
-        CUDA_MEMCPY3D p = BUILD;                                                                   \
-        CUresult r = row_check(&p);                                                                \
-        if (r != CUDA_SUCCESS)                                                                     \
-            return r;                                                                              \
-        return cuMemcpy3D_v2(&p);                                                                  \
-    }                                                                                              \
-    CUresult CUDAAPI NAME##_v2_ptds PARAMS                                                         \
-    {                                                                                              \
-        CUDA_MEMCPY3D p = BUILD;                                                                   \
-        CUresult r = row_check(&p);                                                                \
-        if (r != CUDA_SUCCESS)                                                                     \
-            return r;                                                                              \
-        return cuMemcpy3D_v2_ptds(&p);                                                             \
+#define SG_ROW_COPY(NAME, PARAMS, BUILD) \
+    CUresult CUDAAPI NAME##_v2 PARAMS \
+    { \
+        CUDA_MEMCPY3D p = BUILD; \
+        CUresult r = row_check(&p); \
+        if (r != CUDA_SUCCESS) \
+            return r; \
+        return cuMemcpy3D_v2(&p); \
+    } \
+    CUresult CUDAAPI NAME##_v2_ptds PARAMS \
+    { \
+        CUDA_MEMCPY3D p = BUILD; \
+        CUresult r = row_check(&p); \
+        if (r != CUDA_SUCCESS) \
+            return r; \
+        return cuMemcpy3D_v2_ptds(&p); \
     }
-#define SG_ROW_COPY_ASYNC(NAME, PARAMS, BUILD)                                                     \
-    CUresult CUDAAPI NAME##_v2 PARAMS                                                              \
-    {                                                                                              \
-        CUDA_MEMCPY3D p = BUILD;                                                                   \
-        CUresult r = row_check(&p);                                                                \
-        if (r != CUDA_SUCCESS)                                                                     \
-            return r;                                                                              \
-        return cuMemcpy3DAsync_v2(&p, stream);                                                     \
-    }                                                                                              \
-    CUresult CUDAAPI NAME##_v2_ptsz PARAMS                                                         \
-    {                                                                                              \
-        CUDA_MEMCPY3D p = BUILD;                                                                   \
-        CUresult r = row_check(&p);                                                                \
-        if (r != CUDA_SUCCESS)                                                                     \
-            return r;                                                                              \
-        return cuMemcpy3DAsync_v2_ptsz(&p, stream);                                                \
+#define SG_ROW_COPY_ASYNC(NAME, PARAMS, BUILD) \
+    CUresult CUDAAPI NAME##_v2 PARAMS \
+    { \
+        CUDA_MEMCPY3D p = BUILD; \
+        CUresult r = row_check(&p); \
+        if (r != CUDA_SUCCESS) \
+            return r; \
+        return cuMemcpy3DAsync_v2(&p, stream); \
+    } \
+    CUresult CUDAAPI NAME##_v2_ptsz PARAMS \
+    { \
+        CUDA_MEMCPY3D p = BUILD; \
+        CUresult r = row_check(&p); \
+        if (r != CUDA_SUCCESS) \
+            return r; \
+        return cuMemcpy3DAsync_v2_ptsz(&p, stream); \
     }
 
 SG_ROW_COPY(cuMemcpyDtoA, (CUarray a, size_t off, CUdeviceptr d, size_t n), d_to_a(a, off, d, n))
@@ -307,14 +306,12 @@ SG_ROW_COPY(cuMemcpyHtoA, (CUarray a, size_t off, const void *h, size_t n), h_to
 SG_ROW_COPY(cuMemcpyAtoH, (void *h, CUarray a, size_t off, size_t n), a_to_h(h, a, off, n))
 SG_ROW_COPY(cuMemcpyAtoA, (CUarray d, size_t doff, CUarray s, size_t soff, size_t n),
             a_to_a(d, doff, s, soff, n))
-SG_ROW_COPY_ASYNC(cuMemcpyHtoAAsync,
-                  (CUarray a, size_t off, const void *h, size_t n, CUstream stream),
+SG_ROW_COPY_ASYNC(cuMemcpyHtoAAsync, (CUarray a, size_t off, const void *h, size_t n, CUstream stream),
                   h_to_a(a, off, h, n))
 SG_ROW_COPY_ASYNC(cuMemcpyAtoHAsync, (void *h, CUarray a, size_t off, size_t n, CUstream stream),
                   a_to_h(h, a, off, n))
 
-CUresult CUDAAPI cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count,
-                                    CUstream hStream)
+CUresult CUDAAPI cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
 {
     SG_AUTO struct sg_stream *s = NULL;
     CUresult r;

@@ -58,23 +58,27 @@ static void test_create(void **state)
     assert_true(n >= 1 << 27);
     IS(cuDeviceGetTexture1DLinearMaxWidth(&n, CU_AD_FORMAT_FLOAT, 3, 0), INVALID_VALUE);
 
-    static const CUarray_format formats[] = {
-        CU_AD_FORMAT_UNSIGNED_INT8, CU_AD_FORMAT_UNSIGNED_INT16, CU_AD_FORMAT_UNSIGNED_INT32,
-        CU_AD_FORMAT_SIGNED_INT8, CU_AD_FORMAT_SIGNED_INT16, CU_AD_FORMAT_SIGNED_INT32,
-        CU_AD_FORMAT_HALF, CU_AD_FORMAT_FLOAT};
+    static const CUarray_format formats[] = {CU_AD_FORMAT_UNSIGNED_INT8,  CU_AD_FORMAT_UNSIGNED_INT16,
+                                             CU_AD_FORMAT_UNSIGNED_INT32, CU_AD_FORMAT_SIGNED_INT8,
+                                             CU_AD_FORMAT_SIGNED_INT16,   CU_AD_FORMAT_SIGNED_INT32,
+                                             CU_AD_FORMAT_HALF,           CU_AD_FORMAT_FLOAT};
     static const struct {
         size_t w, h, d;
         unsigned flags;
-    } shapes[] = {{100, 0, 0, 0}, {100, 3, 0, 0}, {10, 3, 5, 0}, {10, 0, 5, CUDA_ARRAY3D_LAYERED},
-                  {10, 4, 5, CUDA_ARRAY3D_LAYERED}, {8, 8, 6, CUDA_ARRAY3D_CUBEMAP},
+    } shapes[] = {{100, 0, 0, 0},
+                  {100, 3, 0, 0},
+                  {10, 3, 5, 0},
+                  {10, 0, 5, CUDA_ARRAY3D_LAYERED},
+                  {10, 4, 5, CUDA_ARRAY3D_LAYERED},
+                  {8, 8, 6, CUDA_ARRAY3D_CUBEMAP},
                   {8, 8, 12, CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_LAYERED},
                   {100, 3, 0, CUDA_ARRAY3D_SURFACE_LDST},
                   {100, 3, 0, CUDA_ARRAY3D_TEXTURE_GATHER}};
     for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++) {
         for (size_t f = 0; f < 8; f++) {
             for (unsigned ch = 1; ch <= 4; ch *= 2)
-                OK(cuArrayDestroy(make(shapes[s].w, shapes[s].h, shapes[s].d, formats[f], ch,
-                                       shapes[s].flags)));
+                OK(cuArrayDestroy(
+                    make(shapes[s].w, shapes[s].h, shapes[s].d, formats[f], ch, shapes[s].flags)));
         }
     }
     ctx_end(c);
@@ -183,9 +187,13 @@ static void test_copies_2d_3d(void **state)
     m.Height = 4;
     m.Depth = 2;
     OK(cuMemcpy3D_v2(&m));
-    CUDA_MEMCPY3D r = {.srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = a,
-                       .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = out, .WidthInBytes = 20,
-                       .Height = 6, .Depth = 4};
+    CUDA_MEMCPY3D r = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+                       .srcArray = a,
+                       .dstMemoryType = CU_MEMORYTYPE_HOST,
+                       .dstHost = out,
+                       .WidthInBytes = 20,
+                       .Height = 6,
+                       .Depth = 4};
     memset(out, 0xff, sizeof(out));
     OK(cuMemcpy3DAsync_v2(&r, NULL));
     for (unsigned z = 0; z < 4; z++) {
@@ -222,9 +230,14 @@ static void test_copies_2d_3d(void **state)
     OK(cuMemcpy2DAsync_v2(&q, NULL));
     assert_int_equal(out[0], 0);
 
-    CUDA_MEMCPY3D_PEER peer = {.srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = a,
-                               .srcContext = c, .dstMemoryType = CU_MEMORYTYPE_HOST,
-                               .dstHost = out, .WidthInBytes = 20, .Height = 6, .Depth = 4};
+    CUDA_MEMCPY3D_PEER peer = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+                               .srcArray = a,
+                               .srcContext = c,
+                               .dstMemoryType = CU_MEMORYTYPE_HOST,
+                               .dstHost = out,
+                               .WidthInBytes = 20,
+                               .Height = 6,
+                               .Depth = 4};
     OK(cuMemcpy3DPeer(&peer));
     peer.srcContext = NULL;
     IS(cuMemcpy3DPeer(&peer), INVALID_CONTEXT);
@@ -245,14 +258,15 @@ static void test_copies_batch(void **state)
     CUDA_MEMCPY3D_BATCH_OP ops[2] = {
         {.src = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr = {.ptr = (CUdeviceptr)in}},
          .dst = {.type = CU_MEMCPY_OPERAND_TYPE_ARRAY, .op.array = {.array = a}},
-         .extent = {4, 4, 1}, .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM},
+         .extent = {4, 4, 1},
+         .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM},
     };
     OK(cuMemcpy3DBatchAsync_v2(1, ops, 0, s));
     ops[0].src = ops[0].dst;
     ops[0].src.op.array.offset.x = 1;
     ops[0].src.op.array.offset.y = 2;
-    ops[0].dst = (CUmemcpy3DOperand){.type = CU_MEMCPY_OPERAND_TYPE_POINTER,
-                                     .op.ptr = {.ptr = (CUdeviceptr)out}};
+    ops[0].dst =
+        (CUmemcpy3DOperand){.type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr = {.ptr = (CUdeviceptr)out}};
     ops[0].extent = (CUextent3D){2, 2, 1};
     OK(cuMemcpy3DBatchAsync_v2(1, ops, 0, s));
     OK(cuStreamSynchronize(s));
@@ -282,9 +296,12 @@ static void test_mipmap(void **state)
         assert_int_equal(got.Width, 20 >> i);
         assert_int_equal(got.Height, i < 3 ? 8 >> i : 1);
         memset(in, (int)i + 1, sizeof(in));
-        CUDA_MEMCPY2D q = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = in,
-                           .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = level[i],
-                           .WidthInBytes = got.Width * 4, .Height = got.Height};
+        CUDA_MEMCPY2D q = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                           .srcHost = in,
+                           .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                           .dstArray = level[i],
+                           .WidthInBytes = got.Width * 4,
+                           .Height = got.Height};
         OK(cuMemcpy2D_v2(&q));
     }
     IS(cuMipmappedArrayGetLevel(&again, m, 5), INVALID_VALUE);
@@ -321,12 +338,22 @@ static void test_nodes(void **state)
     CUcontext c = ctx_begin();
     CUarray a = make(8, 2, 0, CU_AD_FORMAT_UNSIGNED_INT32, 1, 0);
     uint32_t in[16], out[16] = {0};
-    CUDA_MEMCPY3D got, up = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = in, .srcPitch = 32,
-                             .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = a,
-                             .WidthInBytes = 32, .Height = 2, .Depth = 1};
-    CUDA_MEMCPY2D down = {.srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = a, .srcXInBytes = 4,
-                          .srcY = 1, .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = out,
-                          .WidthInBytes = 16, .Height = 1};
+    CUDA_MEMCPY3D got, up = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                             .srcHost = in,
+                             .srcPitch = 32,
+                             .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                             .dstArray = a,
+                             .WidthInBytes = 32,
+                             .Height = 2,
+                             .Depth = 1};
+    CUDA_MEMCPY2D down = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+                          .srcArray = a,
+                          .srcXInBytes = 4,
+                          .srcY = 1,
+                          .dstMemoryType = CU_MEMORYTYPE_HOST,
+                          .dstHost = out,
+                          .WidthInBytes = 16,
+                          .Height = 1};
     CUgraphNode n, nodes[4];
     CUgraphExec x, y;
     CUgraph g, h;
@@ -365,9 +392,8 @@ static void test_nodes(void **state)
 }
 
 const struct CMUnitTest array_tests[] = {
-    cmocka_unit_test(test_create), cmocka_unit_test(test_create_refused),
-    cmocka_unit_test(test_copies), cmocka_unit_test(test_copies_2d_3d),
-    cmocka_unit_test(test_copies_batch), cmocka_unit_test(test_mipmap),
+    cmocka_unit_test(test_create),       cmocka_unit_test(test_create_refused), cmocka_unit_test(test_copies),
+    cmocka_unit_test(test_copies_2d_3d), cmocka_unit_test(test_copies_batch),   cmocka_unit_test(test_mipmap),
     cmocka_unit_test(test_nodes),
 };
 const size_t n_array_tests = sizeof(array_tests) / sizeof(array_tests[0]);

@@ -2,8 +2,7 @@
 /* Driver API: one-dimensional copies; runtime/copy.c performs them. */
 #include "api/api.h"
 
-static CUresult one_row(struct sg_copy *c, enum sg_place dp, enum sg_place sp, CUstream stream,
-                        bool async)
+static CUresult one_row(struct sg_copy *c, enum sg_place dp, enum sg_place sp, CUstream stream, bool async)
 {
     bool src_pageable, dst_pageable;
     CUresult r;
@@ -90,8 +89,8 @@ CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream 
 
 /* ---- between contexts: each side is reached by the device of its own ---- */
 
-static CUresult peer(CUdeviceptr d, CUcontext dctx, CUdeviceptr s, CUcontext sctx, size_t n,
-                     CUstream stream, bool async)
+static CUresult peer(CUdeviceptr d, CUcontext dctx, CUdeviceptr s, CUcontext sctx, size_t n, CUstream stream,
+                     bool async)
 {
     SG_CTX(ctx);
     (void)ctx;
@@ -100,8 +99,11 @@ static CUresult peer(CUdeviceptr d, CUcontext dctx, CUdeviceptr s, CUcontext sct
 
     if (!dc || !sc)
         return CUDA_ERROR_INVALID_CONTEXT;
-    struct sg_copy c = {.dst = (uint8_t *)d, .src = (const uint8_t *)s, .width = n,
-                        .dst_on = (uint8_t)(1 + dc->device), .src_on = (uint8_t)(1 + sc->device)};
+    struct sg_copy c = {.dst = (uint8_t *)d,
+                        .src = (const uint8_t *)s,
+                        .width = n,
+                        .dst_on = (uint8_t)(1 + dc->device),
+                        .src_on = (uint8_t)(1 + sc->device)};
 
     return one_row(&c, SG_PLACE_DEVICE, SG_PLACE_DEVICE, stream, async);
 }
@@ -111,14 +113,13 @@ CUresult CUDAAPI cuMemcpyPeer(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcont
     return peer(d, dc, s, sc, n, SG_LEGACY, false);
 }
 
-CUresult CUDAAPI cuMemcpyPeer_ptds(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc,
-                                   size_t n)
+CUresult CUDAAPI cuMemcpyPeer_ptds(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n)
 {
     return peer(d, dc, s, sc, n, SG_PER_THREAD, false);
 }
 
-CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc,
-                                   size_t n, CUstream stream)
+CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n,
+                                   CUstream stream)
 {
     return peer(d, dc, s, sc, n, stream, true);
 }

@@ -38,12 +38,10 @@ static CUresult copy2d(const CUDA_MEMCPY2D *p, bool limit_pitch, CUstream stream
     if (limit_pitch && ((p->srcMemoryType != CU_MEMORYTYPE_ARRAY && p->srcPitch > max) ||
                         (p->dstMemoryType != CU_MEMORYTYPE_ARRAY && p->dstPitch > max)))
         return CUDA_ERROR_INVALID_VALUE;
-    struct sg_copy_side src = {p->srcMemoryType,
-                       SG_COPY_BASE(p, src),
-                       p->srcXInBytes, p->srcY, 0, p->srcPitch, 0, NULL};
-    struct sg_copy_side dst = {p->dstMemoryType,
-                       SG_COPY_BASE(p, dst),
-                       p->dstXInBytes, p->dstY, 0, p->dstPitch, 0, NULL};
+    struct sg_copy_side src = {
+        p->srcMemoryType, SG_COPY_BASE(p, src), p->srcXInBytes, p->srcY, 0, p->srcPitch, 0, NULL};
+    struct sg_copy_side dst = {
+        p->dstMemoryType, SG_COPY_BASE(p, dst), p->dstXInBytes, p->dstY, 0, p->dstPitch, 0, NULL};
 
     return strided(&dst, &src, p->WidthInBytes, p->Height, 1, stream, async);
 }
@@ -112,12 +110,10 @@ static CUresult copy3d_peer(const CUDA_MEMCPY3D_PEER *p, CUstream stream, bool a
     if ((p->srcMemoryType != CU_MEMORYTYPE_HOST && p->srcMemoryType != CU_MEMORYTYPE_UNIFIED && !sc) ||
         (p->dstMemoryType != CU_MEMORYTYPE_HOST && p->dstMemoryType != CU_MEMORYTYPE_UNIFIED && !dc))
         return CUDA_ERROR_INVALID_CONTEXT;
-    struct sg_copy_side src = {p->srcMemoryType,
-                       SG_COPY_BASE(p, src),
-                       p->srcXInBytes, p->srcY, p->srcZ, p->srcPitch, p->srcHeight, sc};
-    struct sg_copy_side dst = {p->dstMemoryType,
-                       SG_COPY_BASE(p, dst),
-                       p->dstXInBytes, p->dstY, p->dstZ, p->dstPitch, p->dstHeight, dc};
+    struct sg_copy_side src = {p->srcMemoryType, SG_COPY_BASE(p, src), p->srcXInBytes, p->srcY,
+                               p->srcZ,          p->srcPitch,          p->srcHeight,   sc};
+    struct sg_copy_side dst = {p->dstMemoryType, SG_COPY_BASE(p, dst), p->dstXInBytes, p->dstY,
+                               p->dstZ,          p->dstPitch,          p->dstHeight,   dc};
 
     return strided(&dst, &src, p->WidthInBytes, p->Height, p->Depth, stream, async);
 }

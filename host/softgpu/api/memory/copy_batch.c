@@ -8,8 +8,7 @@
 static bool order_ok(CUmemcpySrcAccessOrder order)
 {
     return order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM ||
-           order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL ||
-           order == CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
+           order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL || order == CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
 }
 
 /* Batches are documented not to run on the legacy default stream. */
@@ -30,21 +29,19 @@ static CUresult before(CUmemcpySrcAccessOrder order, uint64_t src, CUstream s)
 {
     struct sg_mem_info info;
 
-    return order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM && !sg_mem_find(src, &info)
-               ? cuStreamSynchronize(s)
-               : CUDA_SUCCESS;
+    return order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM && !sg_mem_find(src, &info) ? cuStreamSynchronize(s)
+                                                                                  : CUDA_SUCCESS;
 }
 
 /* A source that is good during the call only has been read when the call returns. */
 static CUresult after(CUmemcpySrcAccessOrder order, CUstream s)
 {
-    return order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL ? cuStreamSynchronize(s)
-                                                               : CUDA_SUCCESS;
+    return order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL ? cuStreamSynchronize(s) : CUDA_SUCCESS;
 }
 
-static CUresult batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs, const size_t *sizes,
-                      size_t count, const CUmemcpyAttributes *attrs, const size_t *first,
-                      size_t nattrs, size_t *failed, CUstream s)
+static CUresult batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs, const size_t *sizes, size_t count,
+                      const CUmemcpyAttributes *attrs, const size_t *first, size_t nattrs, size_t *failed,
+                      CUstream s)
 {
     CUresult r = check_stream(s);
     size_t k = 0;
@@ -52,8 +49,7 @@ static CUresult batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs, const si
     *failed = SIZE_MAX; /* documented: not the fault of one copy */
     if (r != CUDA_SUCCESS)
         return r;
-    if (!count || !dsts || !srcs || !sizes || !attrs || !first || !nattrs || nattrs > count ||
-        first[0])
+    if (!count || !dsts || !srcs || !sizes || !attrs || !first || !nattrs || nattrs > count || first[0])
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < nattrs; i++) {
         if (!order_ok(attrs[i].srcAccessOrder) || first[i] >= count ||
@@ -101,14 +97,15 @@ struct batch_side {
     size_t x, y, z, pitch, height;
 };
 
-static CUresult operand(const CUmemcpy3DOperand *o, const CUextent3D *e, size_t elem,
-                        struct batch_side *out)
+static CUresult operand(const CUmemcpy3DOperand *o, const CUextent3D *e, size_t elem, struct batch_side *out)
 {
     if (o->type == CU_MEMCPY_OPERAND_TYPE_ARRAY) {
         if (o->op.array.offset.x > SIZE_MAX / elem)
             return CUDA_ERROR_INVALID_VALUE;
-        *out = (struct batch_side){.type = CU_MEMORYTYPE_ARRAY, .array = o->op.array.array,
-                                   .x = o->op.array.offset.x * elem, .y = o->op.array.offset.y,
+        *out = (struct batch_side){.type = CU_MEMORYTYPE_ARRAY,
+                                   .array = o->op.array.array,
+                                   .x = o->op.array.offset.x * elem,
+                                   .y = o->op.array.offset.y,
                                    .z = o->op.array.offset.z};
         return CUDA_SUCCESS;
     }
@@ -117,7 +114,8 @@ static CUresult operand(const CUmemcpy3DOperand *o, const CUextent3D *e, size_t 
     if (o->type != CU_MEMCPY_OPERAND_TYPE_POINTER || length < e->width || length > SIZE_MAX / elem ||
         (o->op.ptr.layerHeight && o->op.ptr.layerHeight < e->height))
         return CUDA_ERROR_INVALID_VALUE;
-    *out = (struct batch_side){.type = CU_MEMORYTYPE_UNIFIED, .at = o->op.ptr.ptr,
+    *out = (struct batch_side){.type = CU_MEMORYTYPE_UNIFIED,
+                               .at = o->op.ptr.ptr,
                                .pitch = length * elem,
                                .height = o->op.ptr.layerHeight ? o->op.ptr.layerHeight : e->height};
     return CUDA_SUCCESS;
@@ -129,8 +127,8 @@ static CUresult one_3d(const CUDA_MEMCPY3D_BATCH_OP *op, CUstream s)
     size_t elem;
     CUresult r;
 
-    if (!order_ok(op->srcAccessOrder) || !op->extent.width || !op->extent.height ||
-        !op->extent.depth || op->flags & ~(unsigned)CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE)
+    if (!order_ok(op->srcAccessOrder) || !op->extent.width || !op->extent.height || !op->extent.depth ||
+        op->flags & ~(unsigned)CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE)
         return CUDA_ERROR_INVALID_VALUE;
     r = element(op, &elem);
     if (r == CUDA_SUCCESS)
@@ -140,13 +138,24 @@ static CUresult one_3d(const CUDA_MEMCPY3D_BATCH_OP *op, CUstream s)
     if (r != CUDA_SUCCESS)
         return r;
     CUDA_MEMCPY3D p = {
-        .srcMemoryType = src.type, .srcDevice = src.at, .srcArray = src.array,
-        .srcXInBytes = src.x, .srcY = src.y, .srcZ = src.z,
-        .srcPitch = src.pitch, .srcHeight = src.height,
-        .dstMemoryType = dst.type, .dstDevice = dst.at, .dstArray = dst.array,
-        .dstXInBytes = dst.x, .dstY = dst.y, .dstZ = dst.z,
-        .dstPitch = dst.pitch, .dstHeight = dst.height,
-        .WidthInBytes = op->extent.width * elem, .Height = op->extent.height,
+        .srcMemoryType = src.type,
+        .srcDevice = src.at,
+        .srcArray = src.array,
+        .srcXInBytes = src.x,
+        .srcY = src.y,
+        .srcZ = src.z,
+        .srcPitch = src.pitch,
+        .srcHeight = src.height,
+        .dstMemoryType = dst.type,
+        .dstDevice = dst.at,
+        .dstArray = dst.array,
+        .dstXInBytes = dst.x,
+        .dstY = dst.y,
+        .dstZ = dst.z,
+        .dstPitch = dst.pitch,
+        .dstHeight = dst.height,
+        .WidthInBytes = op->extent.width * elem,
+        .Height = op->extent.height,
         .Depth = op->extent.depth,
     };
 
@@ -178,8 +187,7 @@ static CUresult batch_3d(size_t n, const CUDA_MEMCPY3D_BATCH_OP *list, size_t *f
 /* ---- entry points: the first ABI tells which copy failed ---- */
 
 CUresult CUDAAPI cuMemcpyBatchAsync_v2(CUdeviceptr *d, CUdeviceptr *s, size_t *n, size_t count,
-                                       CUmemcpyAttributes *attrs, size_t *idx, size_t nattrs,
-                                       CUstream h)
+                                       CUmemcpyAttributes *attrs, size_t *idx, size_t nattrs, CUstream h)
 {
     size_t failed;
 
@@ -187,8 +195,8 @@ CUresult CUDAAPI cuMemcpyBatchAsync_v2(CUdeviceptr *d, CUdeviceptr *s, size_t *n
 }
 
 CUresult CUDAAPI cuMemcpyBatchAsync(CUdeviceptr *d, CUdeviceptr *s, size_t *n, size_t count,
-                                    CUmemcpyAttributes *attrs, size_t *idx, size_t nattrs,
-                                    size_t *failIdx, CUstream h)
+                                    CUmemcpyAttributes *attrs, size_t *idx, size_t nattrs, size_t *failIdx,
+                                    CUstream h)
 {
     size_t failed;
     CUresult r = batch(d, s, n, count, attrs, idx, nattrs, &failed, h);
@@ -198,8 +206,8 @@ CUresult CUDAAPI cuMemcpyBatchAsync(CUdeviceptr *d, CUdeviceptr *s, size_t *n, s
     return r;
 }
 
-CUresult CUDAAPI cuMemcpy3DBatchAsync_v2(size_t n, CUDA_MEMCPY3D_BATCH_OP *list,
-                                         unsigned long long flags, CUstream h)
+CUresult CUDAAPI cuMemcpy3DBatchAsync_v2(size_t n, CUDA_MEMCPY3D_BATCH_OP *list, unsigned long long flags,
+                                         CUstream h)
 {
     size_t failed;
 

@@ -59,9 +59,9 @@ bool sg_external_free(CUdeviceptr ptr, CUresult *r)
     return cua_external_memory_free(&ops, ptr, r);
 }
 
-CUresult CUDAAPI cuExternalMemoryGetMappedMipmappedArray(
-    CUmipmappedArray *mipmap, CUexternalMemory extMem,
-    const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *mipmapDesc)
+CUresult CUDAAPI
+cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *mipmap, CUexternalMemory extMem,
+                                        const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *mipmapDesc)
 {
     const char *why = NULL;
     CUresult r;

@@ -29,8 +29,8 @@ CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 
     SG_CTX(ctx);
     (void)ctx;
-    if (!pHandle || !sg_mem_find(dptr, &info) || info.kind != SG_MEM_DEVICE || info.internal ||
-        info.async || info.imported)
+    if (!pHandle || !sg_mem_find(dptr, &info) || info.kind != SG_MEM_DEVICE || info.internal || info.async ||
+        info.imported)
         return CUDA_ERROR_INVALID_VALUE;
     r = sg_share_export(&info, h.token);
     h.size = info.size;
@@ -41,8 +41,7 @@ CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     return r;
 }
 
-CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle,
-                                       unsigned int Flags)
+CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
     struct ipc_handle h;
     uint64_t addr = 0;

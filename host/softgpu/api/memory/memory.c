@@ -7,10 +7,9 @@
 #include "api/api.h"
 
 #define SG_PITCH_ALIGN 512u
-#define SG_HOST_FLAGS                                                                              \
-    (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED)
-#define SG_REGISTER_FLAGS                                                                          \
-    (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY |    \
+#define SG_HOST_FLAGS (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED)
+#define SG_REGISTER_FLAGS \
+    (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY | \
      CU_MEMHOSTREGISTER_READ_ONLY)
 
 CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
@@ -28,8 +27,8 @@ CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     return r;
 }
 
-CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
-                                    size_t Height, unsigned int ElementSizeBytes)
+CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
+                                    unsigned int ElementSizeBytes)
 {
     size_t pitch, bytes;
     CUresult r;
@@ -100,8 +99,7 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
     if (sg_external_free(dptr, &r))
         return r;
     if (!sg_mem_find(dptr, &info) || info.base != dptr || info.internal || info.freeing ||
-        (info.imported && !info.async) ||
-        (info.kind != SG_MEM_DEVICE && info.kind != SG_MEM_MANAGED))
+        (info.imported && !info.async) || (info.kind != SG_MEM_DEVICE && info.kind != SG_MEM_MANAGED))
         return unknown(ctx, CUDA_ERROR_INVALID_VALUE);
     if (info.graph) {
         struct sg_graph_memory *m;

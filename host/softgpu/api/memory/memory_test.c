@@ -233,11 +233,9 @@ static void test_host_memory(void **state)
 static void test_pointer_attributes(void **state)
 {
     CUcontext c = ctx_begin(), got;
-    CUpointer_attribute attrs[] = {CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                   CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
-                                   CU_POINTER_ATTRIBUTE_HOST_POINTER,
-                                   CU_POINTER_ATTRIBUTE_IS_MANAGED,
-                                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+    CUpointer_attribute attrs[] = {CU_POINTER_ATTRIBUTE_CONTEXT,        CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                   CU_POINTER_ATTRIBUTE_DEVICE_POINTER, CU_POINTER_ATTRIBUTE_HOST_POINTER,
+                                   CU_POINTER_ATTRIBUTE_IS_MANAGED,     CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
     CUdeviceptr p, dptr;
     void *hptr;
     unsigned type, managed;
@@ -331,7 +329,7 @@ static void test_virtual_memory(void **state)
     IS(cuMemCreate(&b, 4096, &prop, 0), INVALID_VALUE);
     IS(cuMemCreate(&b, total + G, &prop, 0), OUT_OF_MEMORY);
     OK(cuMemMap(va, G, 0, a, 0));
-    IS(cuMemMap(va, G, 0, b, 0), INVALID_VALUE); /* taken */
+    IS(cuMemMap(va, G, 0, b, 0), INVALID_VALUE);     /* taken */
     IS(cuMemMap(va - G, G, 0, b, 0), INVALID_VALUE); /* not reserved */
     OK(cuMemMap(va + G, G, 0, b, 0));
     OK(cuMemRelease(a));

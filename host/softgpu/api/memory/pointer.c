@@ -32,8 +32,7 @@ static CUresult get_reserved(void *data, CUpointer_attribute a, const struct sg_
 }
 
 /* One attribute of an address; info NULL: an address that is not ours. */
-static CUresult get(void *data, CUpointer_attribute a, uint64_t addr,
-                    const struct sg_mem_info *info)
+static CUresult get(void *data, CUpointer_attribute a, uint64_t addr, const struct sg_mem_info *info)
 {
     bool host = info && (info->kind == SG_MEM_HOST || info->kind == SG_MEM_REGISTERED);
     bool managed = info && info->kind == SG_MEM_MANAGED;
@@ -91,8 +90,7 @@ static CUresult get(void *data, CUpointer_attribute a, uint64_t addr,
         n = sizeof(v.b);
         break;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        v.b = info && info->kind == SG_MEM_DEVICE && !info->internal && !info->async &&
-              !info->imported;
+        v.b = info && info->kind == SG_MEM_DEVICE && !info->internal && !info->async && !info->imported;
         n = sizeof(v.b);
         break;
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
@@ -102,9 +100,9 @@ static CUresult get(void *data, CUpointer_attribute a, uint64_t addr,
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         break;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        v.u32 = !info ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE
-              : info->writable ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
-                               : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ;
+        v.u32 = !info            ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE
+                : info->writable ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
+                                 : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ;
         n = sizeof(v.u32);
         break;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
@@ -134,9 +132,8 @@ CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute
 }
 
 /* Unknown pointers are no error here: the attributes come back as zero (documented). */
-CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes,
-                                        CUpointer_attribute *attributes, void **data,
-                                        CUdeviceptr ptr)
+CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes,
+                                        void **data, CUdeviceptr ptr)
 {
     struct sg_mem_info info;
     struct sg_vmm_info v;
@@ -161,8 +158,7 @@ CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes,
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
-                                       CUdeviceptr ptr)
+CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     struct sg_mem_info info;
     unsigned v;

@@ -99,9 +99,9 @@ static CUresult alloc_shareable(struct sg_ctx *ctx, uint64_t n, uint64_t pool, u
 
     if (!s)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    fd = n > UINT64_C(1) << 46 ? -1
-                               : sg_share_create(SG_SHARE_MEMORY, (n + 4095) & ~UINT64_C(4095),
-                                                 s->token, NULL);
+    fd = n > UINT64_C(1) << 46
+             ? -1
+             : sg_share_create(SG_SHARE_MEMORY, (n + 4095) & ~UINT64_C(4095), s->token, NULL);
     if (fd < 0) {
         free(s);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -217,9 +217,9 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     o = calloc(1, sizeof(*o));
     if (!o)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    r = info.graph                 ? sg_graph_memory_free(dptr, &o->graph)
+    r = info.graph                ? sg_graph_memory_free(dptr, &o->graph)
         : sg_mem_begin_free(dptr) ? CUDA_SUCCESS
-                                   : CUDA_ERROR_INVALID_VALUE;
+                                  : CUDA_ERROR_INVALID_VALUE;
     if (r != CUDA_SUCCESS) {
         free(o);
         return r;
@@ -283,8 +283,7 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolP
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuMemPoolCreate: pools of host memory");
     SG_CHECK_DEVICE(poolProps->location.id);
     if (poolProps->handleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-        return sg_fail(CUDA_ERROR_NOT_SUPPORTED,
-                       "cuMemPoolCreate: pools can be exported by descriptor only");
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuMemPoolCreate: pools can be exported by descriptor only");
     p = sg_pool_new(poolProps->location.id, false, poolProps->maxSize);
     if (!p)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -426,8 +425,7 @@ CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *ma
     for (size_t i = 0; i < count; i++) {
         uint32_t bits = SG_ACCESS_OF(map[i].location.id);
 
-        p->access = map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ? p->access & ~bits
-                                                                  : p->access | bits;
+        p->access = map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ? p->access & ~bits : p->access | bits;
     }
     /* It is for what is in use too. */
     sg_mem_set_pool_access((uint64_t)(uintptr_t)pool, p->access);
@@ -435,8 +433,7 @@ CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *ma
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool,
-                                    CUmemLocation *location)
+CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
 {
     SG_INIT();
     SG_AUTO struct sg_pool *p = SG_LOOKUP(memPool, SG_T_POOL);
@@ -458,11 +455,11 @@ static CUresult check_kind(const CUmemLocation *location, CUmemAllocationType ty
         return CUDA_ERROR_INVALID_VALUE;
     if (location->type == CU_MEM_LOCATION_TYPE_DEVICE && type == CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_SUCCESS;
-    bool host = location->type == CU_MEM_LOCATION_TYPE_HOST ||
-                location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
-    bool managed = type == CU_MEM_ALLOCATION_TYPE_MANAGED &&
-                   (host || location->type == CU_MEM_LOCATION_TYPE_DEVICE ||
-                    location->type == CU_MEM_LOCATION_TYPE_NONE);
+    bool host =
+        location->type == CU_MEM_LOCATION_TYPE_HOST || location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+    bool managed =
+        type == CU_MEM_ALLOCATION_TYPE_MANAGED && (host || location->type == CU_MEM_LOCATION_TYPE_DEVICE ||
+                                                   location->type == CU_MEM_LOCATION_TYPE_NONE);
 
     if (managed || (host && type == CU_MEM_ALLOCATION_TYPE_PINNED))
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "pools of host memory or of managed memory");
@@ -478,8 +475,7 @@ CUresult CUDAAPI cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *l
     return r == CUDA_SUCCESS ? cuDeviceGetDefaultMemPool(pool_out, location->id) : r;
 }
 
-CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location,
-                                 CUmemAllocationType type)
+CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
 {
     SG_INIT();
     CUresult r = check_kind(location, type);
@@ -487,8 +483,7 @@ CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location,
     return r == CUDA_SUCCESS ? cuDeviceGetMemPool(pool, location->id) : r;
 }
 
-CUresult CUDAAPI cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type,
-                                 CUmemoryPool pool)
+CUresult CUDAAPI cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
 {
     SG_INIT();
     CUresult r = check_kind(location, type);

@@ -9,15 +9,15 @@ struct sg_pool {
     struct sg_obj obj;
     bool is_default;
     int device;
-    bool shareable; /* other processes may have what is in it, and the pool by descriptor */
-    bool imported;  /* of another process: only what that one exports can be in it */
+    bool shareable;                /* other processes may have what is in it, and the pool by descriptor */
+    bool imported;                 /* of another process: only what that one exports can be in it */
     uint8_t token[SG_SHARE_TOKEN]; /* shareable and made here */
     uint8_t id[16];                /* shareable or imported: the same in all processes */
     int fd;                        /* imported: to export it again; else -1 */
-    pthread_mutex_t access_lock; /* what is allocated has the rights that `access` says */
-    uint32_t access;      /* SG_ACCESS_*: of its own device and of those that were given it */
-    pthread_mutex_t lock; /* guards the fields below; inside of access_lock */
-    int reuse[3];         /* CU_MEMPOOL_ATTR_REUSE_*, stored and without effect */
+    pthread_mutex_t access_lock;   /* what is allocated has the rights that `access` says */
+    uint32_t access;               /* SG_ACCESS_*: of its own device and of those that were given it */
+    pthread_mutex_t lock;          /* guards the fields below; inside of access_lock */
+    int reuse[3];                  /* CU_MEMPOOL_ATTR_REUSE_*, stored and without effect */
     uint64_t threshold, used, used_high, reserved_high, max;
 };
 

@@ -34,10 +34,9 @@ bool sg_pool_share(struct sg_pool *p)
 
 static CUresult check_fd_type(CUmemAllocationHandleType type)
 {
-    return type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? CUDA_SUCCESS
-           : type <= CU_MEM_HANDLE_TYPE_NONE || type > CU_MEM_HANDLE_TYPE_FABRIC
-               ? CUDA_ERROR_INVALID_VALUE
-                                                            : CUDA_ERROR_NOT_SUPPORTED;
+    return type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR                      ? CUDA_SUCCESS
+           : type <= CU_MEM_HANDLE_TYPE_NONE || type > CU_MEM_HANDLE_TYPE_FABRIC ? CUDA_ERROR_INVALID_VALUE
+                                                                                 : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult CUDAAPI cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool,
@@ -99,8 +98,7 @@ CUresult CUDAAPI cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, C
     struct sg_mem_info info;
 
     SG_INIT();
-    if (!shareData_out || !sg_mem_find(ptr, &info) || !info.async || info.base != ptr ||
-        info.freeing)
+    if (!shareData_out || !sg_mem_find(ptr, &info) || !info.async || info.base != ptr || info.freeing)
         return CUDA_ERROR_INVALID_VALUE;
     SG_AUTO struct sg_pool *p = sg_lookup(info.pool, SG_T_POOL);
 
@@ -129,8 +127,7 @@ CUresult CUDAAPI cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
     if (!ptr_out || !shareData || !p || !p->imported)
         return CUDA_ERROR_INVALID_VALUE;
     memcpy(&data, shareData, sizeof(data));
-    if (memcmp(data.magic, pointer_magic, sizeof(data.magic)) ||
-        memcmp(data.id, p->id, sizeof(data.id)))
+    if (memcmp(data.magic, pointer_magic, sizeof(data.magic)) || memcmp(data.id, p->id, sizeof(data.id)))
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "not memory of that pool");
     if (ctx->device != p->device)
         return CUDA_ERROR_INVALID_CONTEXT;

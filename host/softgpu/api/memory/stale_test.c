@@ -16,7 +16,8 @@ enum kind { COPY_TO, COPY_FROM, COPY_2D, MEMSET, WRITE_VALUE, WAIT_VALUE, KINDS 
 
 static uint8_t *pages(void *at)
 {
-    uint8_t *p = mmap(at, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (at ? MAP_FIXED : 0), -1, 0);
+    uint8_t *p =
+        mmap(at, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (at ? MAP_FIXED : 0), -1, 0);
 
     assert_true(p != MAP_FAILED);
     return p;
@@ -36,18 +37,35 @@ static void untouched(const uint8_t *p)
 
 static void issue(enum kind kind, uint8_t *host, CUdeviceptr device, CUstream s)
 {
-    const CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = device, .srcPitch = ROW,
-                                .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = host, .dstPitch = ROW,
-                                .WidthInBytes = ROW / 2, .Height = SIZE / ROW};
+    const CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                                .srcDevice = device,
+                                .srcPitch = ROW,
+                                .dstMemoryType = CU_MEMORYTYPE_HOST,
+                                .dstHost = host,
+                                .dstPitch = ROW,
+                                .WidthInBytes = ROW / 2,
+                                .Height = SIZE / ROW};
     const CUdeviceptr at = (CUdeviceptr)(uintptr_t)host;
 
     switch (kind) {
-    case COPY_TO: OK(cuMemcpyDtoHAsync_v2(host, device, SIZE, s)); break;
-    case COPY_FROM: OK(cuMemcpyHtoDAsync_v2(device, host, SIZE, s)); break;
-    case COPY_2D: OK(cuMemcpy2DAsync_v2(&rows, s)); break;
-    case MEMSET: OK(cuMemsetD32Async(at, 7, SIZE / 4, s)); break;
-    case WRITE_VALUE: OK(cuStreamWriteValue32_v2(s, at, 7, 0)); break;
-    default: OK(cuStreamWaitValue32_v2(s, at, 7, CU_STREAM_WAIT_VALUE_EQ)); break;
+    case COPY_TO:
+        OK(cuMemcpyDtoHAsync_v2(host, device, SIZE, s));
+        break;
+    case COPY_FROM:
+        OK(cuMemcpyHtoDAsync_v2(device, host, SIZE, s));
+        break;
+    case COPY_2D:
+        OK(cuMemcpy2DAsync_v2(&rows, s));
+        break;
+    case MEMSET:
+        OK(cuMemsetD32Async(at, 7, SIZE / 4, s));
+        break;
+    case WRITE_VALUE:
+        OK(cuStreamWriteValue32_v2(s, at, 7, 0));
+        break;
+    default:
+        OK(cuStreamWaitValue32_v2(s, at, 7, CU_STREAM_WAIT_VALUE_EQ));
+        break;
     }
 }
 
@@ -157,9 +175,13 @@ static void test_graph_of_unmapped_memory(void **state)
         OK(cuMemMap(va, bytes, 0, h, 0));
         OK(cuMemSetAccess(va, bytes, &rw, 1));
         OK(cuMemAlloc_v2(&device, SIZE));
-        CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = device,
-                              .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = va,
-                              .WidthInBytes = SIZE, .Height = 1, .Depth = 1};
+        CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                              .srcDevice = device,
+                              .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                              .dstDevice = va,
+                              .WidthInBytes = SIZE,
+                              .Height = 1,
+                              .Depth = 1};
         CUDA_MEMSET_NODE_PARAMS fill = {.dst = va, .value = 7, .elementSize = 1, .width = SIZE, .height = 1};
 
         OK(cuGraphCreate(&g, 0));

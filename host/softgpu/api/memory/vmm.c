@@ -23,9 +23,9 @@ struct phys {
     uint64_t size;
     unsigned handles; /* times that the handle was given out and not released; under `lock` */
     CUmemAllocationProp prop;
-    bool imported;      /* another process has made it: not counted here */
+    bool imported;                 /* another process has made it: not counted here */
     uint8_t token[SG_SHARE_TOKEN]; /* when it was made here and may be exported */
-    int fd;             /* of imported memory, to export it again; -1: none */
+    int fd;                        /* of imported memory, to export it again; -1: none */
 };
 static const char tail_magic[8] = "sgVMM001";
 
@@ -77,8 +77,7 @@ static CUresult check_prop(const CUmemAllocationProp *p)
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity,
-                                               const CUmemAllocationProp *prop,
+CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
                                                CUmemAllocationGranularity_flags option)
 {
     CUresult r;
@@ -116,8 +115,8 @@ static struct phys *phys_new(uint64_t size, const CUmemAllocationProp *prop, boo
 
 static void *map_pages(uint64_t size, int fd)
 {
-    return mmap(NULL, size, PROT_READ | PROT_WRITE,
-                MAP_SHARED | MAP_NORESERVE | (fd < 0 ? MAP_ANONYMOUS : 0), fd, 0);
+    return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | (fd < 0 ? MAP_ANONYMOUS : 0),
+                fd, 0);
 }
 
 /* Gives p its pages; false: no memory. */
@@ -171,10 +170,8 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 
 /* ---- exported and imported memory ---- */
 
-CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle,
-                                              CUmemGenericAllocationHandle handle,
-                                              CUmemAllocationHandleType handleType,
-                                              unsigned long long flags)
+CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
+                                              CUmemAllocationHandleType handleType, unsigned long long flags)
 {
     int fd;
 
@@ -184,8 +181,7 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle,
     if (!p || !shareableHandle || flags)
         return CUDA_ERROR_INVALID_VALUE;
     if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-        return handleType == CU_MEM_HANDLE_TYPE_NONE ? CUDA_ERROR_INVALID_VALUE
-                                                     : CUDA_ERROR_NOT_SUPPORTED;
+        return handleType == CU_MEM_HANDLE_TYPE_NONE ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
     if (!(p->prop.requestedHandleTypes & handleType))
         return sg_fail(CUDA_ERROR_INVALID_VALUE,
                        "cuMemExportToShareableHandle: not made with that handle type");
@@ -196,8 +192,7 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle,
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle,
-                                                void *osHandle,
+CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
                                                 CUmemAllocationHandleType shHandleType)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -211,8 +206,7 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
     if (!handle)
         return CUDA_ERROR_INVALID_VALUE;
     if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-        return shHandleType == CU_MEM_HANDLE_TYPE_NONE ? CUDA_ERROR_INVALID_VALUE
-                                                       : CUDA_ERROR_NOT_SUPPORTED;
+        return shHandleType == CU_MEM_HANDLE_TYPE_NONE ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
     if (!sg_share_look(fd, tail_magic, &tail) || !granular(tail.bytes))
         return sg_fail(CUDA_ERROR_INVALID_VALUE,
                        "cuMemImportFromShareableHandle: not memory that was exported");
@@ -271,8 +265,7 @@ CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *pro
  */
 static void *place(uint64_t at, uint64_t size, int flags)
 {
-    return mmap((void *)at, size, PROT_READ,
-                flags | MAP_NORESERVE | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return mmap((void *)at, size, PROT_READ, flags | MAP_NORESERVE | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
 #ifndef MREMAP_DONTUNMAP
@@ -307,16 +300,16 @@ static CUresult place_pages(uint64_t at, uint64_t size, const struct phys *p)
     return sg_fail(CUDA_ERROR_OUT_OF_MEMORY, "cuMemMap: the system refuses one mapping more");
 }
 
-CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment,
-                                     CUdeviceptr addr, unsigned long long flags)
+CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
+                                     unsigned long long flags)
 {
     struct reservation *v;
     uint64_t base;
     void *p;
 
     SG_INIT();
-    if (!ptr || flags || !granular(size) || size > SG_RESERVE_MAX ||
-        (alignment & (alignment - 1)) || alignment > SG_RESERVE_MAX || addr % SG_GRANULARITY)
+    if (!ptr || flags || !granular(size) || size > SG_RESERVE_MAX || (alignment & (alignment - 1)) ||
+        alignment > SG_RESERVE_MAX || addr % SG_GRANULARITY)
         return CUDA_ERROR_INVALID_VALUE;
     if (alignment < SG_GRANULARITY)
         alignment = SG_GRANULARITY;
@@ -392,8 +385,8 @@ static bool reserved(uint64_t base, uint64_t size)
 
 /* ---- mapping ---- */
 
-CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
-                          CUmemGenericAllocationHandle handle, unsigned long long flags)
+CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                          unsigned long long flags)
 {
     CUresult r = CUDA_ERROR_INVALID_VALUE;
     struct mapping *m;
@@ -470,8 +463,8 @@ static CUresult set_access(struct mapping *m, const CUmemAccessDesc *desc, size_
     CUresult r = CUDA_SUCCESS;
 
     for (size_t i = 0; i < count; i++)
-        access = (access & ~SG_ACCESS_OF(desc[i].location.id)) |
-                 (uint32_t)desc[i].flags << 2 * desc[i].location.id;
+        access = (access & ~SG_ACCESS_OF(desc[i].location.id)) | (uint32_t)desc[i].flags
+                                                                     << 2 * desc[i].location.id;
     if (access == m->access)
         return r;
     if (!access)
@@ -479,15 +472,13 @@ static CUresult set_access(struct mapping *m, const CUmemAccessDesc *desc, size_
     else if (m->access)
         sg_mem_set_access(m->base, access);
     else /* not of any context: it belongs to the device and outlives them */
-        r = sg_mem_add_mapped(sg_devices[m->phys->prop.location.id].primary, m->base, m->size,
-                              access);
+        r = sg_mem_add_mapped(sg_devices[m->phys->prop.location.id].primary, m->base, m->size, access);
     if (r == CUDA_SUCCESS)
         m->access = access;
     return r;
 }
 
-CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
-                                size_t count)
+CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
     CUresult r = CUDA_SUCCESS;
 
@@ -515,8 +506,7 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessD
     return r;
 }
 
-CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
-                                CUdeviceptr ptr)
+CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
 {
     CUresult r = CUDA_ERROR_INVALID_VALUE;
 
@@ -547,8 +537,7 @@ CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handl
     struct mapping *m = mapping_at((uint64_t)(uintptr_t)addr);
 
     if (m) {
-        r = m->phys->handles || sg_obj_register(&m->phys->obj) ? CUDA_SUCCESS
-                                                               : CUDA_ERROR_OUT_OF_MEMORY;
+        r = m->phys->handles || sg_obj_register(&m->phys->obj) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
         if (r == CUDA_SUCCESS) {
             m->phys->handles++;
             *handle = m->phys->obj.handle;

@@ -39,8 +39,8 @@ static CUresult begin_locked(struct sg_stream *s, struct sg_graph *g, CUstreamCa
 }
 
 /* g: a graph to append to, or NULL. */
-static CUresult begin(CUstream h, struct sg_graph *g, CUstreamCaptureMode mode,
-                      struct sg_node *const *deps, size_t ndeps)
+static CUresult begin(CUstream h, struct sg_graph *g, CUstreamCaptureMode mode, struct sg_node *const *deps,
+                      size_t ndeps)
 {
     SG_AUTO struct sg_stream *s = NULL;
     SG_AUTO struct sg_graph *made = NULL;
@@ -98,8 +98,8 @@ static CUresult check_edges(const CUgraphEdgeData *edge, size_t n)
 
 CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
                                              const CUgraphNode *dependencies,
-                                             const CUgraphEdgeData *dependencyData,
-                                             size_t numDependencies, CUstreamCaptureMode mode)
+                                             const CUgraphEdgeData *dependencyData, size_t numDependencies,
+                                             CUstreamCaptureMode mode)
 {
     struct sg_node **deps = NULL;
     CUresult r;
@@ -203,8 +203,7 @@ CUresult CUDAAPI cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *status,
                                            cuuint64_t *id_out, CUgraph *graph_out,
                                            const CUgraphNode **dependencies_out,
-                                           const CUgraphEdgeData **edgeData_out,
-                                           size_t *numDependencies_out)
+                                           const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
 {
     static __thread CUgraphNode *handles; /* lent to the caller until the next call */
     SG_AUTO struct sg_stream *s = NULL;
@@ -221,8 +220,8 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStat
     struct sg_front *f = s->front;
 
     if (f->capture) {
-        *status = f->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
-                                      : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+        *status =
+            f->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
         if (id_out)
             *id_out = f->capture->id;
         if (graph_out)
@@ -250,15 +249,13 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStat
 
 CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *status,
                                            cuuint64_t *id_out, CUgraph *graph_out,
-                                           const CUgraphNode **dependencies_out,
-                                           size_t *numDependencies_out)
+                                           const CUgraphNode **dependencies_out, size_t *numDependencies_out)
 {
     return cuStreamGetCaptureInfo_v3(hStream, status, id_out, graph_out, dependencies_out, NULL,
                                      numDependencies_out);
 }
 
-CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *status,
-                                        cuuint64_t *id_out)
+CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *status, cuuint64_t *id_out)
 {
     return cuStreamGetCaptureInfo_v3(hStream, status, id_out, NULL, NULL, NULL, NULL);
 }

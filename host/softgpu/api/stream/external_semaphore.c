@@ -12,7 +12,7 @@
 
 #include "lib/cudaapi/cudaapi.h"
 
-#define SG_EXTSEM_SLICE 100  /* milliseconds after which a wait looks whether its context has ended */
+#define SG_EXTSEM_SLICE 100 /* milliseconds after which a wait looks whether its context has ended */
 
 /* ---- objects ---- */
 
@@ -49,7 +49,7 @@ struct extsem_op {
     struct sg_op op;
     bool wait;
     unsigned n;
-    struct vgp_extsem **sem; /* each a reference */
+    struct vgp_extsem **sem;      /* each a reference */
     CUexternalSemaphore *handles; /* these two: as given, for GetParams */
     union {
         CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *signal;
@@ -87,10 +87,9 @@ static CUresult extsem_run(struct sg_op *op, struct sg_stream *s)
     struct extsem_op *o = (struct extsem_op *)op;
 
     for (unsigned i = 0; i < o->n; i++) {
-        uint64_t value = o->wait ? o->params.wait[i].params.fence.value
-                                 : o->params.signal[i].params.fence.value;
-        int rc = o->wait ? wait_for(o->sem[i], value, s)
-                         : vgp_extsem_signal(o->sem[i], value);
+        uint64_t value =
+            o->wait ? o->params.wait[i].params.fence.value : o->params.signal[i].params.fence.value;
+        int rc = o->wait ? wait_for(o->sem[i], value, s) : vgp_extsem_signal(o->sem[i], value);
 
         if (rc < 0) {
             sg_log("external semaphore: %s: %s", o->wait ? "wait" : "signal", strerror(-rc));
@@ -121,8 +120,8 @@ static void extsem_drop(struct sg_op *op)
 static CUresult build(bool wait, const CUexternalSemaphore *handles, const void *params, unsigned n,
                       struct sg_op **out)
 {
-    size_t size = wait ? sizeof(CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS)
-                       : sizeof(CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS);
+    size_t size =
+        wait ? sizeof(CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS) : sizeof(CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS);
     const char *why = NULL;
     struct extsem_op *o;
     CUresult r = cua_semaphores_check(wait, handles, params, n);
@@ -134,8 +133,7 @@ static CUresult build(bool wait, const CUexternalSemaphore *handles, const void 
         return CUDA_ERROR_OUT_OF_MEMORY;
     o->op.run = extsem_run;
     o->op.drop = extsem_drop;
-    o->op.node_type =
-        wait ? CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT : CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL;
+    o->op.node_type = wait ? CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT : CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL;
     o->wait = wait;
     o->n = n;
     o->sem = calloc(n, sizeof(*o->sem));
@@ -177,17 +175,16 @@ static CUresult issue(bool wait, const CUexternalSemaphore *handles, const void 
     return sg_issue(s, op, wait ? SG_ISSUE_ASYNC : SG_ISSUE_INLINE);
 }
 
-CUresult CUDAAPI cuSignalExternalSemaphoresAsync(
-    const CUexternalSemaphore *extSemArray,
-    const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems,
-    CUstream stream)
+CUresult CUDAAPI cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray,
+                                                 const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray,
+                                                 unsigned int numExtSems, CUstream stream)
 {
     return issue(false, extSemArray, paramsArray, numExtSems, stream);
 }
 
-CUresult CUDAAPI cuWaitExternalSemaphoresAsync(
-    const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray,
-    unsigned int numExtSems, CUstream stream)
+CUresult CUDAAPI cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray,
+                                               const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray,
+                                               unsigned int numExtSems, CUstream stream)
 {
     return issue(true, extSemArray, paramsArray, numExtSems, stream);
 }
@@ -200,8 +197,8 @@ static CUgraphNodeType type_of(bool wait)
 }
 
 /* The calls about nodes have no other word for a semaphore that is none. */
-static CUresult node_op(bool wait, const CUexternalSemaphore *handles, const void *params,
-                        unsigned n, struct sg_op **out)
+static CUresult node_op(bool wait, const CUexternalSemaphore *handles, const void *params, unsigned n,
+                        struct sg_op **out)
 {
     CUresult r = build(wait, handles, params, n, out);
 
@@ -214,12 +211,11 @@ static CUresult add(bool wait, CUgraphNode *out, CUgraph g, const CUgraphNode *d
     struct sg_op *op;
     CUresult r = node_op(wait, handles, params, n, &op);
 
-    return r != CUDA_SUCCESS ? r
-                             : sg_graph_add(out, g, deps, ndeps, type_of(wait), op, NULL, NULL);
+    return r != CUDA_SUCCESS ? r : sg_graph_add(out, g, deps, ndeps, type_of(wait), op, NULL, NULL);
 }
 
-static CUresult set(bool wait, CUgraphNode hNode, const CUexternalSemaphore *handles,
-                    const void *params, unsigned n)
+static CUresult set(bool wait, CUgraphNode hNode, const CUexternalSemaphore *handles, const void *params,
+                    unsigned n)
 {
     struct sg_op *op;
     CUresult r;
@@ -237,8 +233,8 @@ static CUresult set(bool wait, CUgraphNode hNode, const CUexternalSemaphore *han
 }
 
 /* The number of semaphores cannot change, as cuda.h says. */
-static CUresult set_exec(bool wait, CUgraphExec exec, CUgraphNode hNode,
-                         const CUexternalSemaphore *handles, const void *params, unsigned n)
+static CUresult set_exec(bool wait, CUgraphExec exec, CUgraphNode hNode, const CUexternalSemaphore *handles,
+                         const void *params, unsigned n)
 {
     struct sg_op *op;
     unsigned has = 0;
@@ -268,42 +264,39 @@ static CUresult get(bool wait, CUgraphNode hNode, struct extsem_op *out)
     return CUDA_SUCCESS;
 }
 
-#define SG_EXTSEM_NODE(KIND, WAIT, STRUCT, FIELD)                                                  \
-    CUresult CUDAAPI cuGraphAddExternalSemaphores##KIND##Node(                                     \
-        CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,                 \
-        size_t numDependencies, const STRUCT *p)                                                   \
-    {                                                                                              \
-        SG_INIT();                                                                                 \
-        return p ? add(WAIT, phGraphNode, hGraph, dependencies, numDependencies, p->extSemArray,   \
-                       p->paramsArray, p->numExtSems)                                              \
-                 : CUDA_ERROR_INVALID_VALUE;                                                       \
-    }                                                                                              \
-    CUresult CUDAAPI cuGraphExternalSemaphores##KIND##NodeSetParams(CUgraphNode hNode,             \
-                                                                    const STRUCT *p)               \
-    {                                                                                              \
-        SG_INIT();                                                                                 \
-        return p ? set(WAIT, hNode, p->extSemArray, p->paramsArray, p->numExtSems)                 \
-                 : CUDA_ERROR_INVALID_VALUE;                                                       \
-    }                                                                                              \
-    CUresult CUDAAPI cuGraphExecExternalSemaphores##KIND##NodeSetParams(                           \
-        CUgraphExec hGraphExec, CUgraphNode hNode, const STRUCT *p)                                \
-    {                                                                                              \
-        SG_INIT();                                                                                 \
-        return p ? set_exec(WAIT, hGraphExec, hNode, p->extSemArray, p->paramsArray,               \
-                            p->numExtSems)                                                         \
-                 : CUDA_ERROR_INVALID_VALUE;                                                       \
-    }                                                                                              \
-    CUresult CUDAAPI cuGraphExternalSemaphores##KIND##NodeGetParams(CUgraphNode hNode, STRUCT *p)  \
-    {                                                                                              \
-        struct extsem_op o;                                                                        \
-        CUresult r;                                                                                \
-                                                                                                   \
-        SG_INIT();                                                                                 \
-        r = p ? get(WAIT, hNode, &o) : CUDA_ERROR_INVALID_VALUE;                                   \
-        if (r == CUDA_SUCCESS)                                                                     \
-            *p = (STRUCT){.extSemArray = o.handles, .paramsArray = o.params.FIELD,                 \
-                          .numExtSems = o.n};                                                      \
-        return r;                                                                                  \
+#define SG_EXTSEM_NODE(KIND, WAIT, STRUCT, FIELD) \
+    CUresult CUDAAPI cuGraphAddExternalSemaphores##KIND##Node(CUgraphNode *phGraphNode, CUgraph hGraph, \
+                                                              const CUgraphNode *dependencies, \
+                                                              size_t numDependencies, const STRUCT *p) \
+    { \
+        SG_INIT(); \
+        return p ? add(WAIT, phGraphNode, hGraph, dependencies, numDependencies, p->extSemArray, \
+                       p->paramsArray, p->numExtSems) \
+                 : CUDA_ERROR_INVALID_VALUE; \
+    } \
+    CUresult CUDAAPI cuGraphExternalSemaphores##KIND##NodeSetParams(CUgraphNode hNode, const STRUCT *p) \
+    { \
+        SG_INIT(); \
+        return p ? set(WAIT, hNode, p->extSemArray, p->paramsArray, p->numExtSems) \
+                 : CUDA_ERROR_INVALID_VALUE; \
+    } \
+    CUresult CUDAAPI cuGraphExecExternalSemaphores##KIND##NodeSetParams(CUgraphExec hGraphExec, \
+                                                                        CUgraphNode hNode, const STRUCT *p) \
+    { \
+        SG_INIT(); \
+        return p ? set_exec(WAIT, hGraphExec, hNode, p->extSemArray, p->paramsArray, p->numExtSems) \
+                 : CUDA_ERROR_INVALID_VALUE; \
+    } \
+    CUresult CUDAAPI cuGraphExternalSemaphores##KIND##NodeGetParams(CUgraphNode hNode, STRUCT *p) \
+    { \
+        struct extsem_op o; \
+        CUresult r; \
+\
+        SG_INIT(); \
+        r = p ? get(WAIT, hNode, &o) : CUDA_ERROR_INVALID_VALUE; \
+        if (r == CUDA_SUCCESS) \
+            *p = (STRUCT){.extSemArray = o.handles, .paramsArray = o.params.FIELD, .numExtSems = o.n}; \
+        return r; \
     }
 
 SG_EXTSEM_NODE(Signal, false, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS, signal)

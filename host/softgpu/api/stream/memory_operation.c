@@ -29,14 +29,13 @@ static bool satisfied(const struct memop *m)
 
     switch (m->flags & 3) {
     case CU_STREAM_WAIT_VALUE_GEQ: /* cyclic, as documented */
-        return m->wide ? (int64_t)(v - m->value) >= 0
-                       : (int32_t)((uint32_t)v - (uint32_t)m->value) >= 0;
+        return m->wide ? (int64_t)(v - m->value) >= 0 : (int32_t)((uint32_t)v - (uint32_t)m->value) >= 0;
     case CU_STREAM_WAIT_VALUE_EQ:
         return m->wide ? v == m->value : (uint32_t)v == (uint32_t)m->value;
     case CU_STREAM_WAIT_VALUE_AND:
         return m->wide ? (v & m->value) != 0 : ((uint32_t)v & (uint32_t)m->value) != 0;
     default:
-        return m->wide ? ~(v | m->value) != 0 : (uint32_t)~((uint32_t)v | (uint32_t)m->value) != 0;
+        return m->wide ? ~(v | m->value) != 0 : (uint32_t) ~((uint32_t)v | (uint32_t)m->value) != 0;
     }
 }
 
@@ -190,15 +189,15 @@ static CUresult translate(unsigned count, const CUstreamBatchMemOpParams *p, uns
         switch (p[i].operation) {
         case CU_STREAM_MEM_OP_WAIT_VALUE_32:
         case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-            list[n++] = (struct memop){true, wide, p[i].waitValue.address,
-                                       wide ? p[i].waitValue.value64 : p[i].waitValue.value,
-                                       p[i].waitValue.flags};
+            list[n++] =
+                (struct memop){true, wide, p[i].waitValue.address,
+                               wide ? p[i].waitValue.value64 : p[i].waitValue.value, p[i].waitValue.flags};
             break;
         case CU_STREAM_MEM_OP_WRITE_VALUE_32:
         case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-            list[n++] = (struct memop){false, wide, p[i].writeValue.address,
-                                       wide ? p[i].writeValue.value64 : p[i].writeValue.value,
-                                       p[i].writeValue.flags};
+            list[n++] =
+                (struct memop){false, wide, p[i].writeValue.address,
+                               wide ? p[i].writeValue.value64 : p[i].writeValue.value, p[i].writeValue.flags};
             break;
         case CU_STREAM_MEM_OP_BARRIER: /* every operation is ordered as it is */
             break;
@@ -212,8 +211,7 @@ static CUresult translate(unsigned count, const CUstreamBatchMemOpParams *p, uns
     return CUDA_SUCCESS;
 }
 
-static CUresult batch(CUstream h, unsigned count, const CUstreamBatchMemOpParams *p,
-                      unsigned flags)
+static CUresult batch(CUstream h, unsigned count, const CUstreamBatchMemOpParams *p, unsigned flags)
 {
     struct memop list[SG_BATCH_MAX];
     unsigned n;
@@ -241,10 +239,10 @@ CUresult sg_memop_op(const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, struct sg_op **out)
 
 /* ---- entry points ---- */
 
-#define SG_MEMOP(NAME, WAIT, WIDE, TYPE)                                                           \
-    CUresult CUDAAPI NAME##_v2(CUstream s, CUdeviceptr addr, TYPE value, unsigned int flags)       \
-    {                                                                                              \
-        return issue(s, &(struct memop){WAIT, WIDE, addr, value, flags}, 1);                       \
+#define SG_MEMOP(NAME, WAIT, WIDE, TYPE) \
+    CUresult CUDAAPI NAME##_v2(CUstream s, CUdeviceptr addr, TYPE value, unsigned int flags) \
+    { \
+        return issue(s, &(struct memop){WAIT, WIDE, addr, value, flags}, 1); \
     }
 
 SG_MEMOP(cuStreamWaitValue32, true, false, cuuint32_t)
@@ -252,8 +250,8 @@ SG_MEMOP(cuStreamWaitValue64, true, true, cuuint64_t)
 SG_MEMOP(cuStreamWriteValue32, false, false, cuuint32_t)
 SG_MEMOP(cuStreamWriteValue64, false, true, cuuint64_t)
 
-CUresult CUDAAPI cuStreamBatchMemOp_v2(CUstream s, unsigned int count,
-                                       CUstreamBatchMemOpParams *paramArray, unsigned int flags)
+CUresult CUDAAPI cuStreamBatchMemOp_v2(CUstream s, unsigned int count, CUstreamBatchMemOpParams *paramArray,
+                                       unsigned int flags)
 {
     return batch(s, count, paramArray, flags);
 }

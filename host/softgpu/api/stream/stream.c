@@ -8,18 +8,18 @@
 #define SG_PRIORITY_GREATEST (-5) /* as cuCtxGetStreamPriorityRange says */
 
 /* Streams of the calling thread's context, or any live one without a context being current. */
-#define SG_STREAM(var, h)                                                                          \
-    SG_AUTO struct sg_stream *var = NULL;                                                          \
-    do {                                                                                           \
-        CUresult sg_rc_ = sg_stream_get_any((h), &(var));                                          \
-        if (sg_rc_ != CUDA_SUCCESS)                                                                \
-            return sg_rc_;                                                                         \
+#define SG_STREAM(var, h) \
+    SG_AUTO struct sg_stream *var = NULL; \
+    do { \
+        CUresult sg_rc_ = sg_stream_get_any((h), &(var)); \
+        if (sg_rc_ != CUDA_SUCCESS) \
+            return sg_rc_; \
     } while (0)
-#define SG_STICKY(s)                                                                               \
-    do {                                                                                           \
-        CUresult sg_rc_ = (CUresult)atomic_load(&(s)->ctx->sticky);                                \
-        if (sg_rc_ != CUDA_SUCCESS)                                                                \
-            return sg_rc_;                                                                         \
+#define SG_STICKY(s) \
+    do { \
+        CUresult sg_rc_ = (CUresult)atomic_load(&(s)->ctx->sticky); \
+        if (sg_rc_ != CUDA_SUCCESS) \
+            return sg_rc_; \
     } while (0)
 
 CUresult sg_stream_create(struct sg_ctx *ctx, unsigned flags, int priority, CUstream *out)
@@ -161,15 +161,13 @@ CUresult CUDAAPI cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx)
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length,
-                                        unsigned int flags)
+CUresult CUDAAPI cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags)
 {
     struct sg_mem_info info;
 
     SG_STREAM(s, hStream);
     SG_STICKY(s);
-    if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST &&
-        flags != CU_MEM_ATTACH_SINGLE)
+    if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && flags != CU_MEM_ATTACH_SINGLE)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sg_mem_find(dptr, &info) || info.kind != SG_MEM_MANAGED || info.base != dptr ||
         (length && length != info.size))
@@ -179,8 +177,7 @@ CUresult CUDAAPI cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size
 
 /* ---- attributes ---- */
 
-CUresult CUDAAPI cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr,
-                                      CUstreamAttrValue *value)
+CUresult CUDAAPI cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value)
 {
     SG_STREAM(s, hStream);
     if (!value)
@@ -200,8 +197,7 @@ CUresult CUDAAPI cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr,
     }
 }
 
-CUresult CUDAAPI cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr,
-                                      const CUstreamAttrValue *param)
+CUresult CUDAAPI cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *param)
 {
     SG_STREAM(s, hStream);
     if (!param)
@@ -214,8 +210,7 @@ CUresult CUDAAPI cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr,
         s->window = param->accessPolicyWindow;
         return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-        if (param->syncPolicy < CU_SYNC_POLICY_AUTO ||
-            param->syncPolicy > CU_SYNC_POLICY_BLOCKING_SYNC)
+        if (param->syncPolicy < CU_SYNC_POLICY_AUTO || param->syncPolicy > CU_SYNC_POLICY_BLOCKING_SYNC)
             return CUDA_ERROR_INVALID_VALUE;
         s->sync_policy = param->syncPolicy;
         return CUDA_SUCCESS;

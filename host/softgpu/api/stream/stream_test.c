@@ -313,7 +313,7 @@ static void test_two_contexts(void **state)
     OK(cuLaunchHostFunc(sa, gate_wait, &g));
     OK(cuCtxCreate_v2(&b, 0, 0));
     OK(cuStreamCreate(&sb, 0));
-    OK(cuCtxSynchronize()); /* b's own work only */
+    OK(cuCtxSynchronize());       /* b's own work only */
     OK(cuMemsetD8_v2(pa, 1, 64)); /* memory of the other context, one device */
     IS(cuMemsetD8Async(pa, 1, 64, sa), INVALID_HANDLE);
     IS(cuEventRecord(ea, sb), INVALID_HANDLE);
@@ -575,12 +575,18 @@ static void test_memory_words(void **state)
 }
 
 const struct CMUnitTest stream_tests[] = {
-    cmocka_unit_test(test_stream_basics),     cmocka_unit_test(test_async_is_async),
-    cmocka_unit_test(test_legacy_default),    cmocka_unit_test(test_per_thread_default),
-    cmocka_unit_test(test_events),            cmocka_unit_test(test_event_reuse),
-    cmocka_unit_test(test_callbacks),         cmocka_unit_test(test_two_contexts),
-    cmocka_unit_test(test_destroy_with_work), cmocka_unit_test(test_many_threads),
-    cmocka_unit_test(test_stream_attributes), cmocka_unit_test(test_memory_words),
+    cmocka_unit_test(test_stream_basics),
+    cmocka_unit_test(test_async_is_async),
+    cmocka_unit_test(test_legacy_default),
+    cmocka_unit_test(test_per_thread_default),
+    cmocka_unit_test(test_events),
+    cmocka_unit_test(test_event_reuse),
+    cmocka_unit_test(test_callbacks),
+    cmocka_unit_test(test_two_contexts),
+    cmocka_unit_test(test_destroy_with_work),
+    cmocka_unit_test(test_many_threads),
+    cmocka_unit_test(test_stream_attributes),
+    cmocka_unit_test(test_memory_words),
     cmocka_unit_test(test_waiting_stream_stops_nobody),
     cmocka_unit_test(test_pageable_sources),
 };

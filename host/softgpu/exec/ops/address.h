@@ -20,9 +20,8 @@ static inline enum shape shape64(const u64 *pa, u32 size)
 #ifdef __AVX2__
     const __m256i first = _mm256_set1_epi64x((long long)pa[0]);
     const __m256i step = _mm256_set1_epi64x((long long)(4 * size));
-    __m256i expect = _mm256_add_epi64(first, _mm256_set_epi64x((long long)(3 * size),
-                                                               (long long)(2 * size),
-                                                               (long long)size, 0));
+    __m256i expect = _mm256_add_epi64(
+        first, _mm256_set_epi64x((long long)(3 * size), (long long)(2 * size), (long long)size, 0));
     __m256i cons = _mm256_setzero_si256(), same = cons;
 
     for (int k = 0; k < SG_LANES; k += 4) {
@@ -32,13 +31,15 @@ static inline enum shape shape64(const u64 *pa, u32 size)
         same = _mm256_or_si256(same, _mm256_xor_si256(v, first));
         expect = _mm256_add_epi64(expect, step);
     }
-    return _mm256_testz_si256(cons, cons) ? CONSECUTIVE
-           : _mm256_testz_si256(same, same) ? UNIFORM : SCATTERED;
+    return _mm256_testz_si256(cons, cons)   ? CONSECUTIVE
+           : _mm256_testz_si256(same, same) ? UNIFORM
+                                            : SCATTERED;
 #else
     const u64 first = pa[0];
     u64 cons = 0, same = 0;
 
-    LANES {
+    LANES
+    {
         cons |= pa[i] ^ (first + (u64)i * size);
         same |= pa[i] ^ first;
     }
@@ -52,8 +53,7 @@ static inline enum shape shape32(const u32 *pa, u32 size)
     const __m256i first = _mm256_set1_epi32((int)pa[0]);
     const __m256i step = _mm256_set1_epi32((int)(8 * size));
     const __m256i iota = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
-    __m256i expect = _mm256_add_epi32(
-        first, _mm256_mullo_epi32(iota, _mm256_set1_epi32((int)size)));
+    __m256i expect = _mm256_add_epi32(first, _mm256_mullo_epi32(iota, _mm256_set1_epi32((int)size)));
     __m256i cons = _mm256_setzero_si256(), same = cons;
 
     for (int k = 0; k < SG_LANES; k += 8) {
@@ -63,13 +63,15 @@ static inline enum shape shape32(const u32 *pa, u32 size)
         same = _mm256_or_si256(same, _mm256_xor_si256(v, first));
         expect = _mm256_add_epi32(expect, step);
     }
-    return _mm256_testz_si256(cons, cons) ? CONSECUTIVE
-           : _mm256_testz_si256(same, same) ? UNIFORM : SCATTERED;
+    return _mm256_testz_si256(cons, cons)   ? CONSECUTIVE
+           : _mm256_testz_si256(same, same) ? UNIFORM
+                                            : SCATTERED;
 #else
     const u32 first = pa[0];
     u32 cons = 0, same = 0;
 
-    LANES {
+    LANES
+    {
         cons |= pa[i] ^ (first + (u32)i * size);
         same |= pa[i] ^ first;
     }
@@ -78,8 +80,8 @@ static inline enum shape shape32(const u32 *pa, u32 size)
 }
 
 /* True if [ad, ad + size) is inside the cached allocation and aligned to al. */
-static inline bool range_has(const struct sg_warp *w, const struct sg_insn *in, u64 ad, u32 size,
-                             u32 al, bool write)
+static inline bool range_has(const struct sg_warp *w, const struct sg_insn *in, u64 ad, u32 size, u32 al,
+                             bool write)
 {
     const struct sg_mem_range *r = &w->cta->cache[in->idx & (SG_RANGE_CACHE - 1)];
 
@@ -105,17 +107,17 @@ static inline u32 global_addresses(const struct sg_warp *w, const struct sg_insn
 }
 
 /* All lanes inside the cached range and aligned? */
-static inline bool global_ok(const struct sg_warp *w, const struct sg_insn *in, const u64 *ad,
-                             u32 size, bool write)
+static inline bool global_ok(const struct sg_warp *w, const struct sg_insn *in, const u64 *ad, u32 size,
+                             bool write)
 {
     const struct sg_mem_range *r = &w->cta->cache[in->idx & (SG_RANGE_CACHE - 1)];
     const u64 base = r->base, last = r->end - size;
     u64 bad = 0, low = 0;
 
-    if (UNLIKELY(r->generation != SG_GENERATION() || (write && !r->writable) ||
-                 r->end - r->base < size))
+    if (UNLIKELY(r->generation != SG_GENERATION() || (write && !r->writable) || r->end - r->base < size))
         return false;
-    LANES {
+    LANES
+    {
         bad |= sg_lane_bad64(ad[i], base, last);
         low |= ad[i];
     }
@@ -263,7 +265,8 @@ static inline bool small_ok(const u32 *ad, u32 bytes, u32 size)
 
     if (UNLIKELY(bytes < size))
         return false;
-    LANES {
+    LANES
+    {
         bad |= sg_lane_bad32(ad[i], last);
         low |= ad[i];
     }
@@ -271,8 +274,7 @@ static inline bool small_ok(const u32 *ad, u32 bytes, u32 size)
 }
 
 /* small_addresses and small_ok for a whole warp, in one pass */
-static inline bool small_full(const struct sg_warp *w, const struct sg_insn *in, u32 *ad, u32 bytes,
-                              u32 size)
+static inline bool small_full(const struct sg_warp *w, const struct sg_insn *in, u32 *ad, u32 bytes, u32 size)
 {
 #ifdef __AVX2__
     const u32 *pa = SRC(u32, a);
@@ -283,8 +285,7 @@ static inline bool small_full(const struct sg_warp *w, const struct sg_insn *in,
     if (UNLIKELY(bytes < size))
         return false;
     for (int k = 0; k < SG_LANES; k += 8) {
-        const __m256i v = _mm256_add_epi32(
-            _mm256_loadu_si256((const __m256i *)(const void *)(pa + k)), off);
+        const __m256i v = _mm256_add_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(pa + k)), off);
 
         bad = _mm256_or_si256(bad, _mm256_or_si256(v, _mm256_sub_epi32(last, v))); /* sg_lane_bad32() */
         low = _mm256_or_si256(low, v);
@@ -309,12 +310,10 @@ static inline bool global_full(const struct sg_warp *w, const struct sg_insn *in
     const __m256i last = _mm256_set1_epi64x((long long)(r->end - size));
     __m256i bad = _mm256_setzero_si256(), low = bad;
 
-    if (UNLIKELY(r->generation != SG_GENERATION() || (write && !r->writable) ||
-                 r->end - r->base < size))
+    if (UNLIKELY(r->generation != SG_GENERATION() || (write && !r->writable) || r->end - r->base < size))
         return false;
     for (int k = 0; k < SG_LANES; k += 4) {
-        const __m256i v = _mm256_add_epi64(
-            _mm256_loadu_si256((const __m256i *)(const void *)(pa + k)), off);
+        const __m256i v = _mm256_add_epi64(_mm256_loadu_si256((const __m256i *)(const void *)(pa + k)), off);
 
         bad = _mm256_or_si256(bad, _mm256_or_si256(_mm256_sub_epi64(v, base), /* sg_lane_bad64() */
                                                    _mm256_sub_epi64(last, v)));
@@ -330,8 +329,7 @@ static inline bool global_full(const struct sg_warp *w, const struct sg_insn *in
 }
 
 /* The same, after a look at the table when the cached allocation is another one. */
-static inline bool global_again(struct sg_warp *w, const struct sg_insn *in, u64 *ad, u32 size,
-                                bool write)
+static inline bool global_again(struct sg_warp *w, const struct sg_insn *in, u64 *ad, u32 size, bool write)
 {
     return LIKELY(global_full(w, in, ad, size, write)) ||
            (sg_range_refill(w, in, size, write) && global_full(w, in, ad, size, write));

@@ -12,8 +12,7 @@
 static void *atom_slow(struct sg_warp *w, const struct sg_insn *in, u32 lane, u32 size, u64 addr)
 {
     u32 local;
-    void *p = sg_resolve(w, in, lane, (enum sg_space)SG_AUX_SPACE(in->aux), addr, size, size, true,
-                         &local);
+    void *p = sg_resolve(w, in, lane, (enum sg_space)SG_AUX_SPACE(in->aux), addr, size, size, true, &local);
 
     if (p && local) {
         sg_fault_addr(w, in, lane, SG_ERR_ADDRESS_SPACE, SG_SP_LOCAL, addr, size, true);
@@ -48,90 +47,88 @@ static inline void *atom_ptr(struct sg_warp *w, const struct sg_insn *in, u32 la
 #define IS_SHARED(in) (((in)->aux & SG_AUX_ADDR32) != 0)
 
 /* U: the unsigned type stored; old and b in scope; e: the new value */
-#define ATOM(id, U, e)                                                       \
-    HANDLER(atom_##id)                                                       \
-    {                                                                        \
-        const U *pb = SRC(U, b);                                             \
-        U *d = DST(U, d);                                                    \
-        for (u32 m = w->mask; m; m &= m - 1) {                               \
-            const u32 i = (u32)__builtin_ctz(m);                             \
-            U *p = atom_ptr(w, in, i, sizeof(U));                            \
-            const U b = pb[i];                                               \
-            U old, next;                                                     \
-            if (!p)                                                          \
-                return SG_FAULTED;                                           \
-            old = __atomic_load_n(p, __ATOMIC_RELAXED);                      \
-            if (IS_SHARED(in)) {                                             \
-                *p = (U)(e);                                                 \
-                d[i] = old;                                                  \
-                continue;                                                    \
-            }                                                                \
-            do {                                                             \
-                next = (U)(e);                                               \
-            } while (!__atomic_compare_exchange_n(p, &old, next, true, __ATOMIC_SEQ_CST, \
-                                                  __ATOMIC_RELAXED));        \
-            d[i] = old;                                                      \
-        }                                                                    \
-        return SG_NEXT;                                                      \
+#define ATOM(id, U, e) \
+    HANDLER(atom_##id) \
+    { \
+        const U *pb = SRC(U, b); \
+        U *d = DST(U, d); \
+        for (u32 m = w->mask; m; m &= m - 1) { \
+            const u32 i = (u32)__builtin_ctz(m); \
+            U *p = atom_ptr(w, in, i, sizeof(U)); \
+            const U b = pb[i]; \
+            U old, next; \
+            if (!p) \
+                return SG_FAULTED; \
+            old = __atomic_load_n(p, __ATOMIC_RELAXED); \
+            if (IS_SHARED(in)) { \
+                *p = (U)(e); \
+                d[i] = old; \
+                continue; \
+            } \
+            do { \
+                next = (U)(e); \
+            } while (!__atomic_compare_exchange_n(p, &old, next, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)); \
+            d[i] = old; \
+        } \
+        return SG_NEXT; \
     }
 
-#define FETCH(id, U, fn, op)                                                     \
-    HANDLER(atom_##id)                                                       \
-    {                                                                        \
-        const U *pb = SRC(U, b);                                             \
-        U *d = DST(U, d);                                                    \
-        for (u32 m = w->mask; m; m &= m - 1) {                               \
-            const u32 i = (u32)__builtin_ctz(m);                             \
-            U *p = atom_ptr(w, in, i, sizeof(U));                            \
-            const U b = pb[i];                                               \
-            if (!p)                                                          \
-                return SG_FAULTED;                                           \
-            if (IS_SHARED(in)) {                                             \
-                const U old = *p;                                            \
-                *p = old op b;                                               \
-                d[i] = old;                                                  \
-            } else {                                                         \
-                d[i] = fn(p, b, __ATOMIC_SEQ_CST);                           \
-            }                                                                \
-        }                                                                    \
-        return SG_NEXT;                                                      \
+#define FETCH(id, U, fn, op) \
+    HANDLER(atom_##id) \
+    { \
+        const U *pb = SRC(U, b); \
+        U *d = DST(U, d); \
+        for (u32 m = w->mask; m; m &= m - 1) { \
+            const u32 i = (u32)__builtin_ctz(m); \
+            U *p = atom_ptr(w, in, i, sizeof(U)); \
+            const U b = pb[i]; \
+            if (!p) \
+                return SG_FAULTED; \
+            if (IS_SHARED(in)) { \
+                const U old = *p; \
+                *p = old op b; \
+                d[i] = old; \
+            } else { \
+                d[i] = fn(p, b, __ATOMIC_SEQ_CST); \
+            } \
+        } \
+        return SG_NEXT; \
     }
 
-#define EXCH(id, U)                                                          \
-    HANDLER(atom_exch_##id)                                                  \
-    {                                                                        \
-        const U *pb = SRC(U, b);                                             \
-        U *d = DST(U, d);                                                    \
-        w->spin = true;                                                      \
-        for (u32 m = w->mask; m; m &= m - 1) {                               \
-            const u32 i = (u32)__builtin_ctz(m);                             \
-            U *p = atom_ptr(w, in, i, sizeof(U));                            \
-            const U b = pb[i];                                               \
-            if (!p)                                                          \
-                return SG_FAULTED;                                           \
-            d[i] = __atomic_exchange_n(p, b, __ATOMIC_SEQ_CST);              \
-        }                                                                    \
-        return SG_NEXT;                                                      \
+#define EXCH(id, U) \
+    HANDLER(atom_exch_##id) \
+    { \
+        const U *pb = SRC(U, b); \
+        U *d = DST(U, d); \
+        w->spin = true; \
+        for (u32 m = w->mask; m; m &= m - 1) { \
+            const u32 i = (u32)__builtin_ctz(m); \
+            U *p = atom_ptr(w, in, i, sizeof(U)); \
+            const U b = pb[i]; \
+            if (!p) \
+                return SG_FAULTED; \
+            d[i] = __atomic_exchange_n(p, b, __ATOMIC_SEQ_CST); \
+        } \
+        return SG_NEXT; \
     }
 
 /* T: memory, R: register */
-#define CAS(id, T, R)                                                        \
-    HANDLER(atom_cas_##id)                                                   \
-    {                                                                        \
-        const R *pb = SRC(R, b), *pc = SRC(R, c);                            \
-        R *d = DST(R, d);                                                    \
-        w->spin = true;                                                      \
-        for (u32 m = w->mask; m; m &= m - 1) {                               \
-            const u32 i = (u32)__builtin_ctz(m);                             \
-            T *p = atom_ptr(w, in, i, sizeof(T)), old = (T)pb[i];            \
-            const T next = (T)pc[i];                                         \
-            if (!p)                                                          \
-                return SG_FAULTED;                                           \
-            __atomic_compare_exchange_n(p, &old, next, false, __ATOMIC_SEQ_CST, \
-                                        __ATOMIC_SEQ_CST);                   \
-            d[i] = old;                                                      \
-        }                                                                    \
-        return SG_NEXT;                                                      \
+#define CAS(id, T, R) \
+    HANDLER(atom_cas_##id) \
+    { \
+        const R *pb = SRC(R, b), *pc = SRC(R, c); \
+        R *d = DST(R, d); \
+        w->spin = true; \
+        for (u32 m = w->mask; m; m &= m - 1) { \
+            const u32 i = (u32)__builtin_ctz(m); \
+            T *p = atom_ptr(w, in, i, sizeof(T)), old = (T)pb[i]; \
+            const T next = (T)pc[i]; \
+            if (!p) \
+                return SG_FAULTED; \
+            __atomic_compare_exchange_n(p, &old, next, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
+            d[i] = old; \
+        } \
+        return SG_NEXT; \
     }
 
 /* 16 bytes at once; *old is what was there. Processors without such an instruction take a lock, which
@@ -142,8 +139,7 @@ static bool cas128(u64 *p, u64 old[2], const u64 next[2])
     bool done;
 
     __asm__ volatile("lock cmpxchg16b %1"
-                     : "=@ccz"(done), "+m"(*(unsigned __int128 *)(void *)p), "+a"(old[0]),
-                       "+d"(old[1])
+                     : "=@ccz"(done), "+m"(*(unsigned __int128 *)(void *)p), "+a"(old[0]), "+d"(old[1])
                      : "b"(next[0]), "c"(next[1])
                      : "memory");
     return done;
@@ -256,24 +252,23 @@ ATOM(add_f16x2, u32, add_f16(old, b) | add_f16(old >> 16, b >> 16) << 16)
 ATOM(add_bf16x2, u32, add_bf16(old, b) | add_bf16(old >> 16, b >> 16) << 16)
 
 /* 16-bit values: memory is narrower than the register */
-#define ATOM16(id, e)                                                        \
-    HANDLER(atom_##id)                                                       \
-    {                                                                        \
-        const u32 *pb = SRC(u32, b);                                         \
-        u32 *d = DST(u32, d);                                                \
-        for (u32 m = w->mask; m; m &= m - 1) {                               \
-            const u32 i = (u32)__builtin_ctz(m), b = pb[i];                  \
-            u16 *p = atom_ptr(w, in, i, 2), old, next;                       \
-            if (!p)                                                          \
-                return SG_FAULTED;                                           \
-            old = __atomic_load_n(p, __ATOMIC_RELAXED);                      \
-            do {                                                             \
-                next = (u16)(e);                                             \
-            } while (!__atomic_compare_exchange_n(p, &old, next, true, __ATOMIC_SEQ_CST, \
-                                                  __ATOMIC_RELAXED));        \
-            d[i] = old;                                                      \
-        }                                                                    \
-        return SG_NEXT;                                                      \
+#define ATOM16(id, e) \
+    HANDLER(atom_##id) \
+    { \
+        const u32 *pb = SRC(u32, b); \
+        u32 *d = DST(u32, d); \
+        for (u32 m = w->mask; m; m &= m - 1) { \
+            const u32 i = (u32)__builtin_ctz(m), b = pb[i]; \
+            u16 *p = atom_ptr(w, in, i, 2), old, next; \
+            if (!p) \
+                return SG_FAULTED; \
+            old = __atomic_load_n(p, __ATOMIC_RELAXED); \
+            do { \
+                next = (u16)(e); \
+            } while (!__atomic_compare_exchange_n(p, &old, next, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)); \
+            d[i] = old; \
+        } \
+        return SG_NEXT; \
     }
 ATOM16(add_f16, add_f16(old, b))
 ATOM16(add_bf16, add_bf16(old, b))
@@ -300,8 +295,8 @@ u64 sg_mbar_step(u64 v, u32 n, s32 tx)
 {
     const u64 pending = v & MBAR_COUNT;
 
-    return mbar_make(pending > n ? pending - n : 0, v >> 20 & MBAR_COUNT,
-                     (v >> 40) + (u64)(s64)tx, MBAR_PHASE(v));
+    return mbar_make(pending > n ? pending - n : 0, v >> 20 & MBAR_COUNT, (v >> 40) + (u64)(s64)tx,
+                     MBAR_PHASE(v));
 }
 
 static u64 mbar_arrive(u64 v, u32 n, bool drop)
@@ -310,41 +305,46 @@ static u64 mbar_arrive(u64 v, u32 n, bool drop)
 
     if (!drop)
         return sg_mbar_step(v, n, 0);
-    return mbar_make(pending > n ? pending - n : 0, expected ? expected - 1 : 0, v >> 40,
-                     MBAR_PHASE(v));
+    return mbar_make(pending > n ? pending - n : 0, expected ? expected - 1 : 0, v >> 40, MBAR_PHASE(v));
 }
 
-#define MBAR(id, body)                                                       \
-    HANDLER(mbar_##id)                                                       \
-    {                                                                        \
-        for (u32 m = w->mask; m; m &= m - 1) {                               \
-            const u32 i = (u32)__builtin_ctz(m);                             \
-            u64 *p = atom_ptr(w, in, i, 8);                                  \
-            if (!p)                                                          \
-                return SG_FAULTED;                                           \
-            body                                                             \
-        }                                                                    \
-        return SG_NEXT;                                                      \
+#define MBAR(id, body) \
+    HANDLER(mbar_##id) \
+    { \
+        for (u32 m = w->mask; m; m &= m - 1) { \
+            const u32 i = (u32)__builtin_ctz(m); \
+            u64 *p = atom_ptr(w, in, i, 8); \
+            if (!p) \
+                return SG_FAULTED; \
+            body \
+        } \
+        return SG_NEXT; \
     }
-#define MBAR_SET_PRED(yes)                                                   \
-    {                                                                        \
-        u32 *d = DST(u32, d);                                                \
-        *d = (yes) ? *d | 1u << i : *d & ~(1u << i);                         \
-        w->spin = true;                                                      \
+#define MBAR_SET_PRED(yes) \
+    { \
+        u32 *d = DST(u32, d); \
+        *d = (yes) ? *d | 1u << i : *d & ~(1u << i); \
+        w->spin = true; \
     }
 #define LOAD(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
-MBAR(init, { const u64 n = SRC(u32, b)[i] & MBAR_COUNT;
-             __atomic_store_n(p, n | n << 20, __ATOMIC_RELEASE); })
-MBAR(arrive, { u64 old = LOAD(p);
-               while (!__atomic_compare_exchange_n(p, &old, mbar_arrive(old, SRC(u32, b)[i], false),
-                                                   true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
-                   ;
-               DST(u64, d)[i] = old; })
-MBAR(drop, { u64 old = LOAD(p);
-             while (!__atomic_compare_exchange_n(p, &old, mbar_arrive(old, SRC(u32, b)[i], true),
-                                                 true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
-                 ;
-             DST(u64, d)[i] = old; })
+MBAR(init, {
+    const u64 n = SRC(u32, b)[i] & MBAR_COUNT;
+    __atomic_store_n(p, n | n << 20, __ATOMIC_RELEASE);
+})
+MBAR(arrive, {
+    u64 old = LOAD(p);
+    while (!__atomic_compare_exchange_n(p, &old, mbar_arrive(old, SRC(u32, b)[i], false), true,
+                                        __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+        ;
+    DST(u64, d)[i] = old;
+})
+MBAR(drop, {
+    u64 old = LOAD(p);
+    while (!__atomic_compare_exchange_n(p, &old, mbar_arrive(old, SRC(u32, b)[i], true), true,
+                                        __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+        ;
+    DST(u64, d)[i] = old;
+})
 MBAR(expect, { *p = sg_mbar_step(LOAD(p), 0, (s32)SRC(u32, b)[i]); })
 MBAR(complete, { *p = sg_mbar_step(LOAD(p), 0, -(s32)SRC(u32, b)[i]); })
 MBAR(test, MBAR_SET_PRED(MBAR_PHASE(LOAD(p)) != MBAR_PHASE(SRC(u64, b)[i])))
@@ -361,24 +361,25 @@ HANDLER(mbar_pending)
 }
 
 const struct sg_opdef sg_ops_atom[] = {
-    ROW(atom_add_b32, "atom.add.b32") ROW(atom_add_b64, "atom.add.b64")
-    ROW(atom_and_b32, "atom.and.b32") ROW(atom_and_b64, "atom.and.b64")
-    ROW(atom_or_b32, "atom.or.b32") ROW(atom_or_b64, "atom.or.b64")
-    ROW(atom_xor_b32, "atom.xor.b32") ROW(atom_xor_b64, "atom.xor.b64")
-    ROW(atom_exch_b32, "atom.exch.b32") ROW(atom_exch_b64, "atom.exch.b64")
-    ROW(atom_cas_b16, "atom.cas.b16") ROW(atom_cas_b32, "atom.cas.b32")
-    ROW(atom_cas_b64, "atom.cas.b64") ROW(atom_min_u32, "atom.min.u32")
-    ROW(atom_max_u32, "atom.max.u32") ROW(atom_min_s32, "atom.min.s32")
-    ROW(atom_max_s32, "atom.max.s32") ROW(atom_min_u64, "atom.min.u64")
-    ROW(atom_max_u64, "atom.max.u64") ROW(atom_min_s64, "atom.min.s64")
-    ROW(atom_max_s64, "atom.max.s64") ROW(atom_inc_b32, "atom.inc.b32")
-    ROW(atom_dec_b32, "atom.dec.b32") ROW(atom_add_f32, "atom.add.f32")
-    ROW(atom_add_f64, "atom.add.f64") ROW(atom_add_f16x2, "atom.add.f16x2")
-    ROW(atom_add_bf16x2, "atom.add.bf16x2") ROW(atom_add_f16, "atom.add.f16")
-    ROW(atom_add_bf16, "atom.add.bf16")
-    ROW(atom_cas_b128, "atom.cas.b128") ROW(atom_exch_b128, "atom.exch.b128")
-    ROW(mbar_init, "mbar.init") ROW(mbar_arrive, "mbar.arrive") ROW(mbar_drop, "mbar.drop")
-    ROW(mbar_expect, "mbar.expect")
-    ROW(mbar_complete, "mbar.complete") ROW(mbar_test, "mbar.test") ROW(mbar_parity, "mbar.parity") ROW(mbar_pending, "mbar.pending")
-    {NULL, NULL},
+    ROW(atom_add_b32, "atom.add.b32") ROW(atom_add_b64, "atom.add.b64") ROW(atom_and_b32, "atom.and.b32")
+        ROW(atom_and_b64, "atom.and.b64") ROW(atom_or_b32, "atom.or.b32") ROW(atom_or_b64, "atom.or.b64")
+            ROW(atom_xor_b32, "atom.xor.b32") ROW(atom_xor_b64, "atom.xor.b64")
+                ROW(atom_exch_b32, "atom.exch.b32") ROW(atom_exch_b64, "atom.exch.b64") ROW(
+                    atom_cas_b16, "atom.cas.b16") ROW(atom_cas_b32, "atom.cas.b32")
+                    ROW(atom_cas_b64, "atom.cas.b64") ROW(atom_min_u32, "atom.min.u32") ROW(
+                        atom_max_u32, "atom.max.u32") ROW(atom_min_s32, "atom.min.s32")
+                        ROW(atom_max_s32, "atom.max.s32") ROW(atom_min_u64, "atom.min.u64") ROW(
+                            atom_max_u64, "atom.max.u64") ROW(atom_min_s64, "atom.min.s64")
+                            ROW(atom_max_s64, "atom.max.s64") ROW(atom_inc_b32, "atom.inc.b32") ROW(
+                                atom_dec_b32, "atom.dec.b32") ROW(atom_add_f32, "atom.add.f32")
+                                ROW(atom_add_f64, "atom.add.f64") ROW(atom_add_f16x2, "atom.add.f16x2") ROW(
+                                    atom_add_bf16x2, "atom.add.bf16x2") ROW(atom_add_f16, "atom.add.f16")
+                                    ROW(atom_add_bf16, "atom.add.bf16") ROW(atom_cas_b128, "atom.cas.b128")
+                                        ROW(atom_exch_b128, "atom.exch.b128") ROW(mbar_init, "mbar.init")
+                                            ROW(mbar_arrive, "mbar.arrive") ROW(mbar_drop, "mbar.drop")
+                                                ROW(mbar_expect, "mbar.expect")
+                                                    ROW(mbar_complete, "mbar.complete")
+                                                        ROW(mbar_test, "mbar.test")
+                                                            ROW(mbar_parity, "mbar.parity")
+                                                                ROW(mbar_pending, "mbar.pending"){NULL, NULL},
 };

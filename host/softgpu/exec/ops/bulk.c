@@ -5,16 +5,15 @@
 #include "exec/code.h"
 
 /* Address of n bytes, which must be a multiple of 16 as the address must; NULL after a fault. */
-static u8 *bulk_ptr(struct sg_warp *w, const struct sg_insn *in, u32 lane, bool shared, u32 field,
-                    u32 n, bool write)
+static u8 *bulk_ptr(struct sg_warp *w, const struct sg_insn *in, u32 lane, bool shared, u32 field, u32 n,
+                    bool write)
 {
-    const u64 at = shared ? ((const u32 *)sg_src_ptr(w, field))[lane]
-                          : ((const u64 *)sg_src_ptr(w, field))[lane];
+    const u64 at =
+        shared ? ((const u32 *)sg_src_ptr(w, field))[lane] : ((const u64 *)sg_src_ptr(w, field))[lane];
     u32 local;
 
     if (n & 15) {
-        sg_fault_addr(w, in, lane, SG_ERR_MISALIGNED, shared ? SG_SP_SHARED : SG_SP_GLOBAL, at, n,
-                      write);
+        sg_fault_addr(w, in, lane, SG_ERR_MISALIGNED, shared ? SG_SP_SHARED : SG_SP_GLOBAL, at, n, write);
         return NULL;
     }
     return sg_resolve(w, in, lane, shared ? SG_SP_SHARED : SG_SP_GLOBAL, at, n, 16, write, &local);
@@ -60,8 +59,10 @@ static f64 float_of(u64 v, enum sg_type t)
     f64 g;
 
     switch (t) {
-    case SG_TY_F16: return sg_f16_to_f32((u16)v);
-    case SG_TY_BF16: return sg_bf16_to_f32((u16)v);
+    case SG_TY_F16:
+        return sg_f16_to_f32((u16)v);
+    case SG_TY_BF16:
+        return sg_bf16_to_f32((u16)v);
     case SG_TY_F32:
         memcpy(&f, &v, 4);
         return f;
@@ -78,8 +79,10 @@ static u64 add_float(u64 a, u64 b, enum sg_type t)
     f32 f = (f32)float_of(a, t) + (f32)float_of(b, t);
 
     switch (t) {
-    case SG_TY_F16: return sg_f32_to_f16(f, 0) & 0xffff;
-    case SG_TY_BF16: return sg_f32_to_bf16(f, 0) & 0xffff;
+    case SG_TY_F16:
+        return sg_f32_to_f16(f, 0) & 0xffff;
+    case SG_TY_BF16:
+        return sg_f32_to_bf16(f, 0) & 0xffff;
     case SG_TY_F32:
         memcpy(&r, &f, 4);
         return r;
@@ -101,27 +104,34 @@ static u64 combine(u32 op, enum sg_type t, u64 a, u64 b)
         less = float_of(b, t) < float_of(a, t);
         return (op == 1) == less ? b : a;
     }
-    less = sg_type_signed(t) ? wide ? (s64)b < (s64)a : (s32)b < (s32)a
-                             : wide ? b < a : (u32)b < (u32)a;
+    less = sg_type_signed(t) ? wide ? (s64)b < (s64)a : (s32)b < (s32)a : wide ? b < a : (u32)b < (u32)a;
     switch (op) {
-    case 0: return a + b;
-    case 1: return less ? b : a;
-    case 2: return less ? a : b;
-    case 3: return a >= b ? 0 : a + 1;
-    case 4: return a == 0 || a > b ? b : a - 1;
-    case 5: return a & b;
-    case 6: return a | b;
-    default: return a ^ b;
+    case 0:
+        return a + b;
+    case 1:
+        return less ? b : a;
+    case 2:
+        return less ? a : b;
+    case 3:
+        return a >= b ? 0 : a + 1;
+    case 4:
+        return a == 0 || a > b ? b : a - 1;
+    case 5:
+        return a & b;
+    case 6:
+        return a | b;
+    default:
+        return a ^ b;
     }
 }
 
-#define REDUCE(U)                                                            \
-    for (u32 k = 0; k < n; k += sizeof(U)) {                                 \
+#define REDUCE(U) \
+    for (u32 k = 0; k < n; k += sizeof(U)) { \
         U *p = (U *)(void *)(d + k), old = __atomic_load_n(p, __ATOMIC_RELAXED), b; \
-        memcpy(&b, s + k, sizeof(b));                                        \
-        while (!__atomic_compare_exchange_n(p, &old, (U)combine(op, t, old, b), true, \
-                                            __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) \
-            ;                                                                \
+        memcpy(&b, s + k, sizeof(b)); \
+        while (!__atomic_compare_exchange_n(p, &old, (U)combine(op, t, old, b), true, __ATOMIC_SEQ_CST, \
+                                            __ATOMIC_RELAXED)) \
+            ; \
     }
 
 HANDLER(bulk_reduce)
@@ -140,9 +150,12 @@ HANDLER(bulk_reduce)
         if (!s)
             return SG_FAULTED;
         switch (sg_type_size(t)) {
-        case 2: REDUCE(u16) break;
-        case 4: REDUCE(u32) break;
-        default: REDUCE(u64) break;
+        case 2:
+            REDUCE(u16) break;
+        case 4:
+            REDUCE(u32) break;
+        default:
+            REDUCE(u64) break;
         }
         if (!bulk_count(w, in, i, n))
             return SG_FAULTED;
@@ -182,7 +195,6 @@ HANDLER(cluster_wait)
 }
 
 const struct sg_opdef sg_ops_bulk[] = {
-    ROW(bulk_copy, "bulk.copy") ROW(bulk_reduce, "bulk.reduce")
-    ROW(cluster_arrive, "cluster.arrive") ROW(cluster_wait, "cluster.wait")
-    {NULL, NULL},
+    ROW(bulk_copy, "bulk.copy") ROW(bulk_reduce, "bulk.reduce") ROW(cluster_arrive, "cluster.arrive")
+        ROW(cluster_wait, "cluster.wait"){NULL, NULL},
 };

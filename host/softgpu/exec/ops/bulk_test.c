@@ -20,7 +20,9 @@ static bool open(struct tk *t, const char *name)
 
 static void bulk(void)
 {
-    struct { int *in, *out; } p = {tm_alloc(16384), tm_alloc(16384)};
+    struct {
+        int *in, *out;
+    } p = {tm_alloc(16384), tm_alloc(16384)};
     struct sg_fault f = {0};
     struct tk t;
     bool ok = true;
@@ -35,8 +37,8 @@ static void bulk(void)
         ok &= p.out[i] == i + 3;
     t_result("bulk copies in and out", ok && !r, "%d %s", r, f.message);
     r = tk_run(&t, 5, 128, &p, &f);
-    t_result("bulk copy beyond the allocation", r == 700 && strstr(f.message, "4096 bytes"),
-             "%d %s", r, f.message);
+    t_result("bulk copy beyond the allocation", r == 700 && strstr(f.message, "4096 bytes"), "%d %s", r,
+             f.message);
     tk_close(&t);
     if (!open(&t, "copies"))
         return;
@@ -76,8 +78,8 @@ static void vectors(void)
     memset(out, 0, 32);
     int r = tk_run(&t, 10, 32, &out, &f);
 
-    t_result("atomics on vectors", !r && !memcmp(out, want, sizeof(want)) && out[6] == 0,
-             "%d %s", r, f.message);
+    t_result("atomics on vectors", !r && !memcmp(out, want, sizeof(want)) && out[6] == 0, "%d %s", r,
+             f.message);
     tk_close(&t);
 }
 
@@ -85,10 +87,10 @@ static void vectors(void)
 
 #define KERNEL(body) BEGIN body END
 #define END "\nret;\n}\n"
-#define BEGIN                                                                \
+#define BEGIN \
     ".version 8.4\n.target sm_90\n.address_size 64\n.visible .entry t(.param .u64 p)\n{\n" \
-    ".reg .pred %p<4>;\n.reg .b32 %r<20>;\n.reg .b64 %rd<10>;\n"             \
-    ".shared .align 16 .b8 s[1024];\n.shared .align 8 .b64 bar;\n"           \
+    ".reg .pred %p<4>;\n.reg .b32 %r<20>;\n.reg .b64 %rd<10>;\n" \
+    ".shared .align 16 .b8 s[1024];\n.shared .align 8 .b64 bar;\n" \
     "ld.param.u64 %rd1, [p];\nmov.u32 %r1, s;\nmov.u32 %r2, bar;\nmov.u32 %r3, %tid.x;\n"
 
 static int go(const char *code, uint32_t block, void *mem, struct sg_fault *f)
@@ -128,7 +130,8 @@ static void by_hand(void)
                   "selp.u32 %r4, 1, 0, %p1;\nst.global.u32 [%rd1+8], %r4;\n"
                   "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r2], 8;\n"
                   "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.u32 [%r1+16], {7, 9}, [%r2];\n"
-                  "ld.shared.u32 %r5, [%r1+20];\nst.global.u32 [%rd1+12], %r5;"), 1, mem, &f);
+                  "ld.shared.u32 %r5, [%r1+20];\nst.global.u32 [%rd1+12], %r5;"),
+           1, mem, &f);
     t_result("a barrier counts bytes", !r && !mem[0] && mem[1] == 1 && mem[2] == 1 && mem[3] == 9,
              "%d %s: %u %u %u %u", r, f.message, mem[0], mem[1], mem[2], mem[3]);
     for (int i = 0; i < 16; i++)
@@ -137,7 +140,8 @@ static void by_hand(void)
                   "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [%r1], 16;\n"
                   "cp.reduce.async.bulk.global.shared::cta.bulk_group.max.s32 [%rd1+16], [%r1], 16;\n"
                   "cp.reduce.async.bulk.global.shared::cta.bulk_group.xor.b32 [%rd1+32], [%r1], 16;\n"
-                  "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;"), 2, mem, &f);
+                  "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;"),
+           2, mem, &f);
     t_result("bulk reductions", !r && mem[0] == 2 && mem[3] == 11 && mem[4] == 4 && mem[8] == 8,
              "%d %s: %u %u %u %u", r, f.message, mem[0], mem[3], mem[4], mem[8]);
     r = go(KERNEL("cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 20;"), 1, mem, &f);
@@ -148,22 +152,23 @@ static void by_hand(void)
     t_result("a bulk copy beyond shared memory", r == 700 && strstr(f.message, "shared"), "%d %s", r,
              f.message);
     r = go(KERNEL("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], "
-                  "16, [%r1+100000];"), 1, mem, &f);
+                  "16, [%r1+100000];"),
+           1, mem, &f);
     t_result("a bulk copy with a bad barrier", r == 700, "%d %s", r, f.message);
     r = go(KERNEL("cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes "
-                  "[%r1], [%rd1, {%r3}], [%r2];"), 1, mem, &f);
-    t_result("tensor copies are refused by name", r == -1 &&
-             strstr(f.message, "cp.async.bulk.tensor.1d") && strstr(f.message, "not available") &&
-             !strstr(f.message, "syntax"), "%d %s", r, f.message);
+                  "[%r1], [%rd1, {%r3}], [%r2];"),
+           1, mem, &f);
+    t_result("tensor copies are refused by name",
+             r == -1 && strstr(f.message, "cp.async.bulk.tensor.1d") && strstr(f.message, "not available") &&
+                 !strstr(f.message, "syntax"),
+             "%d %s", r, f.message);
     r = go(KERNEL("cp.async.ca.shared.global [%r1], [%rd1, {%r3}], 16;"), 1, mem, &f);
-    t_result("coordinates elsewhere", r == -1 && strstr(f.message, "syntax error"), "%d %s", r,
-             f.message);
+    t_result("coordinates elsewhere", r == -1 && strstr(f.message, "syntax error"), "%d %s", r, f.message);
     r = go(KERNEL("setp.lt.u32 %p1, %r3, 32;\nbarrier.cluster.arrive;\n@%p1 bra W;\n"
                   "L: ld.volatile.global.u32 %r4, [%rd1+64];\nsetp.eq.u32 %p2, %r4, 0;\n@%p2 bra L;\n"
-                  "W: barrier.cluster.wait;\nst.volatile.global.u32 [%rd1+64], 1;"), 96,
-           memset(mem, 0, 4096), &f);
-    t_result("who waits does not hold up who has arrived", !r && mem[16] == 1, "%d %s", r,
-             f.message);
+                  "W: barrier.cluster.wait;\nst.volatile.global.u32 [%rd1+64], 1;"),
+           96, memset(mem, 0, 4096), &f);
+    t_result("who waits does not hold up who has arrived", !r && mem[16] == 1, "%d %s", r, f.message);
 }
 
 /* red.async: what it does to 40 in the first thread and then by the second, and its bytes. */
@@ -172,12 +177,17 @@ static void reductions(void)
     static const struct {
         const char *op;
         uint64_t start, by[2], want;
-    } ops[] = {{"add.u32", 40, {5, 0xfffffff0u}, 29}, {"add.s32", 40, {5, 0xfffffff0u}, 29},
+    } ops[] = {{"add.u32", 40, {5, 0xfffffff0u}, 29},
+               {"add.s32", 40, {5, 0xfffffff0u}, 29},
                {"add.u64", 1ull << 63, {1ull << 63, 7}, 7},
-               {"min.u32", 40, {50, 0xfffffff0u}, 40}, {"min.s32", 40, {50, 0xfffffff0u}, 0xfffffff0u},
-               {"max.u32", 40, {50, 0xfffffff0u}, 0xfffffff0u}, {"max.s32", 40, {50, 0xfffffff0u}, 50},
-               {"inc.u32", 40, {41, 41}, 0}, {"dec.u32", 1, {9, 9}, 9},
-               {"and.b32", 0xff, {0x3c, 0x66}, 0x24}, {"or.b32", 1, {2, 8}, 11},
+               {"min.u32", 40, {50, 0xfffffff0u}, 40},
+               {"min.s32", 40, {50, 0xfffffff0u}, 0xfffffff0u},
+               {"max.u32", 40, {50, 0xfffffff0u}, 0xfffffff0u},
+               {"max.s32", 40, {50, 0xfffffff0u}, 50},
+               {"inc.u32", 40, {41, 41}, 0},
+               {"dec.u32", 1, {9, 9}, 9},
+               {"and.b32", 0xff, {0x3c, 0x66}, 0x24},
+               {"or.b32", 1, {2, 8}, 11},
                {"xor.b32", 0xf, {3, 0x30}, 0x3c}};
     uint64_t *mem = tm_alloc(4096);
     char code[4096];
@@ -212,15 +222,26 @@ static void reductions(void)
         t_result(ops[i].op, !r && mem[3] == ops[i].want && mem[4] == 1 && !mem[5], "%d %s: %llx, %d, %d", r,
                  f.message, (unsigned long long)mem[3], (int)mem[4], (int)mem[5]);
     }
-    t_result("red.async without a barrier", go(KERNEL(
-             "red.async.relaxed.cluster.shared::cluster.add.u32 [%r1], %r3, [%r2];"), 1, mem, &f) == -1 &&
-             strstr(f.message, "red.async"), "%s", f.message);
-    t_result("red.async of floats", go(KERNEL(
-             "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.f32 [%r1], %r3, "
-             "[%r2];"), 1, mem, &f) == -1 && strstr(f.message, "red.async"), "%s", f.message);
-    t_result("red.async with a bad barrier", go(KERNEL(
-             "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r1], %r3, "
-             "[%r1+100000];"), 1, mem, &f) == 700, "%s", f.message);
+    t_result("red.async without a barrier",
+             go(KERNEL("red.async.relaxed.cluster.shared::cluster.add.u32 [%r1], %r3, [%r2];"), 1, mem, &f) ==
+                     -1 &&
+                 strstr(f.message, "red.async"),
+             "%s", f.message);
+    t_result(
+        "red.async of floats",
+        go(KERNEL(
+               "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.f32 [%r1], %r3, "
+               "[%r2];"),
+           1, mem, &f) == -1 &&
+            strstr(f.message, "red.async"),
+        "%s", f.message);
+    t_result(
+        "red.async with a bad barrier",
+        go(KERNEL(
+               "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r1], %r3, "
+               "[%r1+100000];"),
+           1, mem, &f) == 700,
+        "%s", f.message);
 }
 
 /*
@@ -228,8 +249,7 @@ static void reductions(void)
  * with sizes and offsets of the kernel's choice, reaches the 64 bytes of the barrier and nothing behind them,
  * before them or of the process; and the address is one that says nothing about the process.
  */
-#define WORKSPACE                                                            \
-    "mov.u32 %r4, %envreg1;\nmov.u32 %r5, %envreg2;\nmov.b64 %rd2, {%r5, %r4};\n"
+#define WORKSPACE "mov.u32 %r4, %envreg1;\nmov.u32 %r5, %envreg2;\nmov.b64 %rd2, {%r5, %r4};\n"
 
 static int in_grid(const char *code, void *mem, struct sg_fault *f)
 {
@@ -256,42 +276,52 @@ static void workspace(void)
     static const struct {
         unsigned size, from;
         bool out;
-    } bulk[] = {{80, 0, false}, {80, 0, true}, {64, 16, false}, {64, 16, true}, {1024, 0, false}, {1024, 48, true},
-                {512, 4096, false}, {512, 1u << 20, true}, {512, 1u << 31, false}, {0x80000000u, 0, false},
-                {0xfffffff0u, 16, true}};
+    } bulk[] = {{80, 0, false},          {80, 0, true},          {64, 16, false},
+                {64, 16, true},          {1024, 0, false},       {1024, 48, true},
+                {512, 4096, false},      {512, 1u << 20, true},  {512, 1u << 31, false},
+                {0x80000000u, 0, false}, {0xfffffff0u, 16, true}};
     char code[2048], name[80];
     struct sg_fault f;
     uint64_t at;
     int r;
 
     mem[15] = 7;
-    r = in_grid(KERNEL(WORKSPACE "ld.global.u32 %r6, [%rd2];\nst.global.u32 [%rd1], %r6;\n"
+    r = in_grid(KERNEL(WORKSPACE
+                       "ld.global.u32 %r6, [%rd2];\nst.global.u32 [%rd1], %r6;\n"
                        "st.u32 [%rd2+60], 5;\nld.u32 %r7, [%rd2+60];\nst.global.u32 [%rd1+4], %r7;\n"
-                       "st.global.u64 [%rd1+8], %rd2;\natom.add.u32 %r8, [%rd2+8], 1;"), mem, &f);
+                       "st.global.u64 [%rd1+8], %rd2;\natom.add.u32 %r8, [%rd2+8], 1;"),
+                mem, &f);
     memcpy(&at, mem + 2, sizeof(at));
     t_result("the barrier of a grid", !r && mem[0] == 64 && mem[1] == 5 && at, "%d %s: %u %u", r, f.message,
              mem[0], mem[1]);
     /* Code, stacks and heap of a process begin in the same 16 TiB as one of them is in. */
-    t_result("its address is not of the process", at >> 44 != (uintptr_t)&f >> 44 &&
-             at >> 44 != (uintptr_t)mem >> 44 && at >> 44 != (uintptr_t)&stdout >> 44, "%llx",
-             (unsigned long long)at);
+    t_result("its address is not of the process",
+             at >> 44 != (uintptr_t)&f >> 44 && at >> 44 != (uintptr_t)mem >> 44 &&
+                 at >> 44 != (uintptr_t)&stdout >> 44,
+             "%llx", (unsigned long long)at);
     for (size_t i = 0; i < sizeof(bulk) / sizeof(bulk[0]); i++) {
         snprintf(name, sizeof(name), "a bulk copy %s, %u bytes from %u on", bulk[i].out ? "to it" : "from it",
                  bulk[i].size, bulk[i].from);
         snprintf(code, sizeof(code),
-                 "%s" "mov.u32 %%r4, %%envreg1;\nmov.u32 %%r5, %%envreg2;\nmov.b64 %%rd2, {%%r5, %%r4};\n"
-                 "mov.u32 %%r6, %u;\nadd.u64 %%rd2, %%rd2, %u;\n%s" END, BEGIN, bulk[i].size, bulk[i].from,
-                 bulk[i].out ? "cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r1], %r6;"
-                             : "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd2], "
-                               "%r6, [%r2];");
+                 "%s"
+                 "mov.u32 %%r4, %%envreg1;\nmov.u32 %%r5, %%envreg2;\nmov.b64 %%rd2, {%%r5, %%r4};\n"
+                 "mov.u32 %%r6, %u;\nadd.u64 %%rd2, %%rd2, %u;\n%s" END,
+                 BEGIN, bulk[i].size, bulk[i].from,
+                 bulk[i].out
+                     ? "cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r1], %r6;"
+                     : "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd2], "
+                       "%r6, [%r2];");
         beyond(name, code, mem);
     }
     beyond("a read behind it", KERNEL(WORKSPACE "ld.global.u32 %r6, [%rd2+64];"), mem);
-    beyond("a read across its end", KERNEL(WORKSPACE "add.u64 %rd2, %rd2, 56;\nld.u32 %r6, [%rd2+4];\n"
-                                           "ld.v2.u64 {%rd3, %rd4}, [%rd2+8];"), mem);
+    beyond("a read across its end",
+           KERNEL(WORKSPACE "add.u64 %rd2, %rd2, 56;\nld.u32 %r6, [%rd2+4];\n"
+                            "ld.v2.u64 {%rd3, %rd4}, [%rd2+8];"),
+           mem);
     beyond("a write before it", KERNEL(WORKSPACE "st.global.u32 [%rd2+-4], 1;"), mem);
     beyond("an atomic behind it", KERNEL(WORKSPACE "atom.global.add.u64 %rd3, [%rd2+64], 1;"), mem);
-    beyond("cp.async across its end", KERNEL(WORKSPACE "cp.async.cg.shared.global [%r1], [%rd2+56], 16;"), mem);
+    beyond("cp.async across its end", KERNEL(WORKSPACE "cp.async.cg.shared.global [%r1], [%rd2+56], 16;"),
+           mem);
 }
 
 int main(int argc, char **argv)
@@ -303,8 +333,7 @@ int main(int argc, char **argv)
     by_hand();
     reductions();
     workspace();
-    snprintf(path, sizeof(path), "%.*shopper_90.ptx", dir ? (int)(dir - argv[0] + 1) : 0,
-             dir ? argv[0] : "");
+    snprintf(path, sizeof(path), "%.*shopper_90.ptx", dir ? (int)(dir - argv[0] + 1) : 0, dir ? argv[0] : "");
     in = fopen(argc > 1 ? argv[1] : path, "rb");
     text = calloc(1, TEXT_MAX);
     if (in && text && fread(text, 1, TEXT_MAX - 1, in)) {

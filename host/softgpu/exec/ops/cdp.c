@@ -32,7 +32,7 @@ struct child {
     struct child *next;
     struct sg_kernel *kernel;
     uint64_t to, from, bytes;
-    int value; /* -1: a copy */
+    int value;       /* -1: a copy */
     uint64_t buffer; /* in the device's heap, until it is launched */
     u32 grid[3], block[3], dynamic;
     bool tail;
@@ -51,7 +51,7 @@ struct sg_children {
     struct child *waiting; /* have a buffer, are not launched */
     struct child *first, **last;
     u32 n, nerrors, depth;
-    u32 *total; /* atomic: `n` of all grids of the tree */
+    u32 *total;      /* atomic: `n` of all grids of the tree */
     uint64_t *taken; /* warp instructions of the whole tree */
     uint64_t streams;
 };
@@ -61,8 +61,7 @@ static bool count_child(const struct sg_launch *l, struct sg_children *k)
 {
     const u32 limit = l->pending_launches ? l->pending_launches : PENDING_DEFAULT;
 
-    if (k->n >= limit ||
-        __atomic_load_n(k->total, __ATOMIC_RELAXED) >= SG_PENDING_LAUNCHES_MAX)
+    if (k->n >= limit || __atomic_load_n(k->total, __ATOMIC_RELAXED) >= SG_PENDING_LAUNCHES_MAX)
         return false;
     __atomic_add_fetch(k->total, 1, __ATOMIC_RELAXED);
     k->n++;
@@ -193,14 +192,14 @@ static void child_free(struct child *c)
 
 static bool shape_ok(const u32 grid[3], const u32 block[3])
 {
-    return grid[0] && grid[0] <= INT32_MAX && grid[1] && grid[1] <= 65535 && grid[2] &&
-           grid[2] <= 65535 && block[0] && block[0] <= 1024 && block[1] && block[1] <= 1024 &&
-           block[2] && block[2] <= 64 && block[0] * block[1] * block[2] <= 1024;
+    return grid[0] && grid[0] <= INT32_MAX && grid[1] && grid[1] <= 65535 && grid[2] && grid[2] <= 65535 &&
+           block[0] && block[0] <= 1024 && block[1] && block[1] <= 1024 && block[2] && block[2] <= 64 &&
+           block[0] * block[1] * block[2] <= 1024;
 }
 
 /* A buffer for the parameters; 0, as CUDA says it, when the launch cannot be made: *code says why. */
-static uint64_t child_new(const struct sg_launch *l, uint64_t address, const u32 grid[3],
-                          const u32 block[3], u32 *code)
+static uint64_t child_new(const struct sg_launch *l, uint64_t address, const u32 grid[3], const u32 block[3],
+                          u32 *code)
 {
     struct sg_children *k = l->children;
     struct sg_kernel *kernel = l->kernel->ops->at(l->kernel, address);
@@ -275,8 +274,7 @@ static u32 child_launch(struct sg_children *k, uint64_t buffer, uint64_t stream)
     return r;
 }
 
-static u32 memory_launch(const struct sg_launch *l, u64 to, u64 from, int value, u64 bytes,
-                         u64 stream)
+static u32 memory_launch(const struct sg_launch *l, u64 to, u64 from, int value, u64 bytes, u64 stream)
 {
     struct sg_children *k = l->children;
     struct child *c = calloc(1, sizeof(*c));
@@ -308,8 +306,9 @@ HANDLER(cdp_memcpy)
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
 
-        d[i] = say(w, i, memory_launch(w->cta->launch, SRC(u64, a)[i], SRC(u64, b)[i], -1,
-                                       SRC(u64, c)[i], SRC(u64, e)[i]));
+        d[i] = say(w, i,
+                   memory_launch(w->cta->launch, SRC(u64, a)[i], SRC(u64, b)[i], -1, SRC(u64, c)[i],
+                                 SRC(u64, e)[i]));
     }
     return SG_NEXT;
 }
@@ -321,9 +320,9 @@ HANDLER(cdp_memset)
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
 
-        d[i] = say(w, i, memory_launch(w->cta->launch, SRC(u64, a)[i], 0,
-                                       (int)(SRC(u32, b)[i] & 255), SRC(u64, c)[i],
-                                       SRC(u64, e)[i]));
+        d[i] = say(w, i,
+                   memory_launch(w->cta->launch, SRC(u64, a)[i], 0, (int)(SRC(u32, b)[i] & 255),
+                                 SRC(u64, c)[i], SRC(u64, e)[i]));
     }
     return SG_NEXT;
 }
@@ -454,11 +453,10 @@ HANDLER(cdp_stream_end)
 
 const struct sg_opdef sg_ops_cdp[] = {
     ROW(cdp_buffer, "cdp.buffer") ROW(cdp_shared, "cdp.shared") ROW(cdp_launch, "cdp.launch")
-    ROW(cdp_malloc, "cdp.malloc") ROW(cdp_free, "cdp.free") ROW(cdp_stream, "cdp.stream")
-    ROW(cdp_stream_end, "cdp.stream.end") ROW(cdp_memcpy, "cdp.memcpy")
-    ROW(cdp_memset, "cdp.memset") ROW(cdp_error, "cdp.error")
-    ROW(cdp_error_peek, "cdp.error.peek") ROW(cdp_error_string, "cdp.error.string")
-    {NULL, NULL},
+        ROW(cdp_malloc, "cdp.malloc") ROW(cdp_free, "cdp.free") ROW(cdp_stream, "cdp.stream")
+            ROW(cdp_stream_end, "cdp.stream.end") ROW(cdp_memcpy, "cdp.memcpy") ROW(cdp_memset, "cdp.memset")
+                ROW(cdp_error, "cdp.error") ROW(cdp_error_peek, "cdp.error.peek")
+                    ROW(cdp_error_string, "cdp.error.string"){NULL, NULL},
 };
 
 void sg_tree_count(const struct sg_launch *l, uint64_t instructions)
@@ -480,8 +478,8 @@ static int may_go_on(const struct sg_launch *l, struct sg_fault *fault, uint64_t
     return fault->result;
 }
 
-static int run(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid, u32 depth,
-               u32 *total, uint64_t *taken);
+static int run(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid, u32 depth, u32 *total,
+               uint64_t *taken);
 
 static bool reach(const struct sg_launch *l, u64 at, u64 n, bool write)
 {
@@ -504,8 +502,8 @@ static int run_memory(const struct sg_launch *l, struct sg_fault *fault, const s
         fault->result = SG_ERR_ADDRESS;
         snprintf(fault->message, sizeof(fault->message),
                  "%s of %llu bytes by a kernel: to 0x%llx%s: no memory of the device",
-                 copy ? "copy" : "memset", (unsigned long long)c->bytes,
-                 (unsigned long long)c->to, copy ? ", or from where it comes" : "");
+                 copy ? "copy" : "memset", (unsigned long long)c->bytes, (unsigned long long)c->to,
+                 copy ? ", or from where it comes" : "");
     } else if (copy) {
         memmove((void *)(uintptr_t)c->to, (const void *)(uintptr_t)c->from, c->bytes);
     } else {
@@ -543,8 +541,8 @@ static int run_children(const struct sg_launch *l, struct sg_fault *fault, sg_ru
     return r;
 }
 
-static int run(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid, u32 depth,
-               u32 *total, uint64_t *taken)
+static int run(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid, u32 depth, u32 *total,
+               uint64_t *taken)
 {
     struct sg_children k = {.depth = depth, .total = total, .taken = taken};
     struct sg_launch with = *l;

@@ -259,13 +259,13 @@ static u64 real_ns(void)
     return (u64)t.tv_sec * 1000000000ull + (u64)t.tv_nsec;
 }
 
-#define TIMER(id, TD, e)                                                     \
-    HANDLER(id)                                                              \
-    {                                                                        \
-        const u64 t = (e);                                                   \
-        w->spin = true;                                                      \
-        STORE(TD, t);                                                        \
-        return SG_NEXT;                                                      \
+#define TIMER(id, TD, e) \
+    HANDLER(id) \
+    { \
+        const u64 t = (e); \
+        w->spin = true; \
+        STORE(TD, t); \
+        return SG_NEXT; \
     }
 TIMER(clock, u32, now_ns())
 TIMER(clock_hi, u32, now_ns() >> 32)
@@ -346,8 +346,7 @@ HANDLER(call_room)
         const u32 i = (u32)__builtin_ctz(m);
 
         if (w->sp[i] + call[SG_CALL_WORDS] + SAVED_WORDS > c->stack_words ||
-            (u64)frame[i] + call[SG_CALL_CALLER] + call[SG_CALL_CALLEE] >
-                (top ? top[i] : c->local_bytes))
+            (u64)frame[i] + call[SG_CALL_CALLER] + call[SG_CALL_CALLEE] > (top ? top[i] : c->local_bytes))
             return sg_fault_set(w, in, i, SG_ERR_STACK,
                                 "call stack overflow: the recursion is deeper than "
                                 "CU_LIMIT_STACK_SIZE allows");
@@ -377,7 +376,7 @@ HANDLER(call)
     return UNLIKELY(w->ip >= w->min_wait) ? SG_RESCHED : SG_JUMP;
 }
 
-HANDLER(return)
+HANDLER(return )
 {
     const struct sg_code *code = w->cta->code;
     const struct sg_insn *to = NULL;
@@ -452,8 +451,7 @@ HANDLER(stackrestore)
         const u32 i = (u32)__builtin_ctz(m);
 
         if (pa[i] < top[i] || pa[i] > w->cta->local_bytes)
-            return sg_fault_set(w, in, i, SG_ERR_STACK,
-                                "stackrestore of what stacksave did not give");
+            return sg_fault_set(w, in, i, SG_ERR_STACK, "stackrestore of what stacksave did not give");
         top[i] = (u32)pa[i];
     }
     return SG_NEXT;
@@ -477,8 +475,7 @@ HANDLER(free)
         const u32 i = (u32)__builtin_ctz(m);
 
         if (!sg_heap_free(SRC(u64, a)[i]))
-            return sg_fault_set(w, in, i, SG_ERR_FAILED,
-                                "free() of something that malloc() did not return");
+            return sg_fault_set(w, in, i, SG_ERR_FAILED, "free() of something that malloc() did not return");
     }
     return SG_NEXT;
 }
@@ -490,8 +487,7 @@ HANDLER(setcond)
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
 
-        if (!l->set_conditional ||
-            !l->set_conditional(l->mem, SRC(u64, a)[i], SRC(u32, b)[i]))
+        if (!l->set_conditional || !l->set_conditional(l->mem, SRC(u64, a)[i], SRC(u32, b)[i]))
             return sg_fault_set(w, in, i, SG_ERR_ADDRESS,
                                 "cudaGraphSetConditional: no handle of this context");
     }
@@ -521,11 +517,20 @@ HANDLER(isspacep)
         bool yes = false;
 
         switch ((int)in->imm) {
-        case SG_SP_SHARED: yes = sh; break;
-        case SG_SP_LOCAL: yes = lo; break;
-        case SG_SP_PARAM: yes = pa_; break;
-        case SG_SP_GLOBAL: yes = !sh && !lo && !pa_; break;
-        default: break;
+        case SG_SP_SHARED:
+            yes = sh;
+            break;
+        case SG_SP_LOCAL:
+            yes = lo;
+            break;
+        case SG_SP_PARAM:
+            yes = pa_;
+            break;
+        case SG_SP_GLOBAL:
+            yes = !sh && !lo && !pa_;
+            break;
+        default:
+            break;
         }
         r |= yes ? 1u << i : 0;
     }
@@ -534,17 +539,20 @@ HANDLER(isspacep)
 }
 
 const struct sg_opdef sg_ops_ctl[] = {
-    ROW(bra, "bra") ROW(bra_if, "bra.if") ROW(bra_not, "bra.not") ROW(join, "join")
-    ROW(brx, "brx") ROW(exit, "exit") ROW(exit_if, "exit.if") ROW(exit_not, "exit.not")
-    ROW(pred_if, "pred.if") ROW(pred_not, "pred.not") ROW(fpmode, "fpmode") ROW(flat, "flat") ROW(wsync, "wsync")
-    ROW(bar_sync, "bar.sync") ROW(bar_arrive, "bar.arrive") ROW(bar_red_popc, "bar.red.popc")
-    ROW(bar_red_and, "bar.red.and") ROW(bar_red_or, "bar.red.or") ROW(fence, "fence")
-    ROW(nanosleep, "nanosleep") ROW(clock, "sreg.clock") ROW(clock_hi, "sreg.clock_hi")
-    ROW(clock64, "sreg.clock64") ROW(globaltimer, "sreg.globaltimer")
-    ROW(globaltimer_lo, "sreg.globaltimer_lo") ROW(globaltimer_hi, "sreg.globaltimer_hi")
-    ROW(trap, "trap") ROW(badcall, "badcall") ROW(call, "call") ROW(call_room, "call.room")
-    ROW(return, "return") ROW(alloca, "alloca") ROW(stacksave, "stacksave")
-    ROW(stackrestore, "stackrestore") ROW(malloc, "malloc") ROW(free, "free")
-    ROW(setcond, "setcond") ROW(vprintf, "vprintf") ROW(assertfail, "assertfail")
-    ROW(isspacep, "isspacep") {NULL, NULL},
+    ROW(bra, "bra") ROW(bra_if, "bra.if") ROW(bra_not, "bra.not") ROW(join, "join") ROW(brx, "brx")
+        ROW(exit, "exit") ROW(exit_if, "exit.if") ROW(exit_not, "exit.not") ROW(pred_if, "pred.if")
+            ROW(pred_not, "pred.not") ROW(fpmode, "fpmode") ROW(flat, "flat") ROW(wsync, "wsync")
+                ROW(bar_sync, "bar.sync") ROW(bar_arrive, "bar.arrive") ROW(bar_red_popc, "bar.red.popc")
+                    ROW(bar_red_and, "bar.red.and") ROW(bar_red_or, "bar.red.or") ROW(fence, "fence")
+                        ROW(nanosleep, "nanosleep") ROW(clock, "sreg.clock") ROW(clock_hi, "sreg.clock_hi")
+                            ROW(clock64, "sreg.clock64") ROW(globaltimer, "sreg.globaltimer")
+                                ROW(globaltimer_lo, "sreg.globaltimer_lo")
+                                    ROW(globaltimer_hi, "sreg.globaltimer_hi") ROW(trap, "trap")
+                                        ROW(badcall, "badcall") ROW(call, "call") ROW(call_room, "call.room")
+                                            ROW(return, "return") ROW(alloca, "alloca")
+                                                ROW(stacksave, "stacksave") ROW(stackrestore, "stackrestore")
+                                                    ROW(malloc, "malloc") ROW(free, "free")
+                                                        ROW(setcond, "setcond") ROW(vprintf, "vprintf")
+                                                            ROW(assertfail, "assertfail")
+                                                                ROW(isspacep, "isspacep"){NULL, NULL},
 };

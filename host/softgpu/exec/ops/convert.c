@@ -8,80 +8,80 @@
 typedef __int128 wide;
 
 #define SAT(v, lo, hi) ((v) < (wide)(lo) ? (wide)(lo) : (v) > (wide)(hi) ? (wide)(hi) : (v))
-#define CVT_SAT(dn, DR, lo, hi, sn, SR, ST)                                  \
+#define CVT_SAT(dn, DR, lo, hi, sn, SR, ST) \
     static int h_sat_##dn##_##sn(struct sg_warp *w, const struct sg_insn *in) \
-    {                                                                        \
-        const SR *pa = SRC(SR, a);                                           \
-        DR *d = DST(DR, d);                                                  \
-        for (u32 m = w->mask; m; m &= m - 1) {                               \
-            const u32 i = (u32)__builtin_ctz(m);                             \
-            const wide v = (wide)(ST)pa[i];                                  \
-            d[i] = (DR)SAT(v, lo, hi);                                       \
-        }                                                                    \
-        return SG_NEXT;                                                      \
+    { \
+        const SR *pa = SRC(SR, a); \
+        DR *d = DST(DR, d); \
+        for (u32 m = w->mask; m; m &= m - 1) { \
+            const u32 i = (u32)__builtin_ctz(m); \
+            const wide v = (wide)(ST)pa[i]; \
+            d[i] = (DR)SAT(v, lo, hi); \
+        } \
+        return SG_NEXT; \
     }
-#define SAT_FROM(X, dn, DR, lo, hi)                                          \
-    X(dn, DR, lo, hi, u8, u32, u8)                                           \
-    X(dn, DR, lo, hi, s8, u32, s8)                                           \
-    X(dn, DR, lo, hi, u16, u32, u16)                                         \
-    X(dn, DR, lo, hi, s16, u32, s16)                                         \
-    X(dn, DR, lo, hi, u32, u32, u32)                                         \
-    X(dn, DR, lo, hi, s32, u32, s32)                                         \
-    X(dn, DR, lo, hi, u64, u64, u64)                                         \
+#define SAT_FROM(X, dn, DR, lo, hi) \
+    X(dn, DR, lo, hi, u8, u32, u8) \
+    X(dn, DR, lo, hi, s8, u32, s8) \
+    X(dn, DR, lo, hi, u16, u32, u16) \
+    X(dn, DR, lo, hi, s16, u32, s16) \
+    X(dn, DR, lo, hi, u32, u32, u32) \
+    X(dn, DR, lo, hi, s32, u32, s32) \
+    X(dn, DR, lo, hi, u64, u64, u64) \
     X(dn, DR, lo, hi, s64, u64, s64)
-#define SATS(X)                                                              \
-    SAT_FROM(X, u8, u32, 0, UINT8_MAX)                                       \
-    SAT_FROM(X, s8, u32, INT8_MIN, INT8_MAX)                                 \
-    SAT_FROM(X, u16, u32, 0, UINT16_MAX)                                     \
-    SAT_FROM(X, s16, u32, INT16_MIN, INT16_MAX)                              \
-    SAT_FROM(X, u32, u32, 0, UINT32_MAX)                                     \
-    SAT_FROM(X, s32, u32, INT32_MIN, INT32_MAX)                              \
-    SAT_FROM(X, u64, u64, 0, UINT64_MAX)                                     \
+#define SATS(X) \
+    SAT_FROM(X, u8, u32, 0, UINT8_MAX) \
+    SAT_FROM(X, s8, u32, INT8_MIN, INT8_MAX) \
+    SAT_FROM(X, u16, u32, 0, UINT16_MAX) \
+    SAT_FROM(X, s16, u32, INT16_MIN, INT16_MAX) \
+    SAT_FROM(X, u32, u32, 0, UINT32_MAX) \
+    SAT_FROM(X, s32, u32, INT32_MIN, INT32_MAX) \
+    SAT_FROM(X, u64, u64, 0, UINT64_MAX) \
     SAT_FROM(X, s64, u64, INT64_MIN, INT64_MAX)
 SATS(CVT_SAT)
 #define ROWS(dn, DR, lo, hi, sn, SR, ST) {"cvt.sat." #dn "." #sn, h_sat_##dn##_##sn},
 
 /* ---- float to integer: always clamped; NaN is 0 or the top bit (PTX ISA, cvt) ---- */
 
-#define CVT_INT(mode, fn, dn, DR, DT, lo, hi, limit, nan, sn, ST)            \
+#define CVT_INT(mode, fn, dn, DR, DT, lo, hi, limit, nan, sn, ST) \
     static int h_##mode##_##dn##_##sn(struct sg_warp *w, const struct sg_insn *in) \
-    {                                                                        \
-        const ST *pa = SRC(ST, a);                                           \
-        DR *d = DST(DR, d);                                                  \
-        for (u32 m = w->mask; m; m &= m - 1) {                               \
-            const u32 i = (u32)__builtin_ctz(m);                             \
-            const double v = fn((double)pa[i]);                              \
-            DR r;                                                            \
-            if (v != v)                                                      \
-                r = (DR)(nan);                                               \
-            else if (v >= (limit))                                           \
-                r = (DR)(hi);                                                \
-            else if (v < (double)(lo))                                       \
-                r = (DR)(lo);                                                \
-            else                                                             \
-                r = (DR)(DT)v;                                               \
-            d[i] = r;                                                        \
-        }                                                                    \
-        return SG_NEXT;                                                      \
+    { \
+        const ST *pa = SRC(ST, a); \
+        DR *d = DST(DR, d); \
+        for (u32 m = w->mask; m; m &= m - 1) { \
+            const u32 i = (u32)__builtin_ctz(m); \
+            const double v = fn((double)pa[i]); \
+            DR r; \
+            if (v != v) \
+                r = (DR)(nan); \
+            else if (v >= (limit)) \
+                r = (DR)(hi); \
+            else if (v < (double)(lo)) \
+                r = (DR)(lo); \
+            else \
+                r = (DR)(DT)v; \
+            d[i] = r; \
+        } \
+        return SG_NEXT; \
     }
 #define TOP32(sn) (sizeof(#sn "") == 4 && #sn[1] == '6' ? 1u << 31 : 0)
-#define INT_DSTS(X, mode, fn, sn, ST)                                        \
-    X(mode, fn, u8, u32, u8, 0, UINT8_MAX, 256.0, 0, sn, ST)                 \
-    X(mode, fn, s8, u32, s8, INT8_MIN, INT8_MAX, 128.0, 0, sn, ST)           \
-    X(mode, fn, u16, u32, u16, 0, UINT16_MAX, 65536.0, 0, sn, ST)            \
-    X(mode, fn, s16, u32, s16, INT16_MIN, INT16_MAX, 32768.0, 0, sn, ST)     \
+#define INT_DSTS(X, mode, fn, sn, ST) \
+    X(mode, fn, u8, u32, u8, 0, UINT8_MAX, 256.0, 0, sn, ST) \
+    X(mode, fn, s8, u32, s8, INT8_MIN, INT8_MAX, 128.0, 0, sn, ST) \
+    X(mode, fn, u16, u32, u16, 0, UINT16_MAX, 65536.0, 0, sn, ST) \
+    X(mode, fn, s16, u32, s16, INT16_MIN, INT16_MAX, 32768.0, 0, sn, ST) \
     X(mode, fn, u32, u32, u32, 0, UINT32_MAX, 4294967296.0, TOP32(sn), sn, ST) \
     X(mode, fn, s32, u32, s32, INT32_MIN, INT32_MAX, 2147483648.0, TOP32(sn), sn, ST) \
     X(mode, fn, u64, u64, u64, 0, UINT64_MAX, 18446744073709551616.0, 1ull << 63, sn, ST) \
     X(mode, fn, s64, u64, s64, INT64_MIN, INT64_MAX, 9223372036854775808.0, 1ull << 63, sn, ST)
-#define INTS(X)                                                              \
-    INT_DSTS(X, rni, nearest, f32, f32)                                      \
-    INT_DSTS(X, rzi, trunc, f32, f32)                                        \
-    INT_DSTS(X, rmi, floor, f32, f32)                                        \
-    INT_DSTS(X, rpi, ceil, f32, f32)                                         \
-    INT_DSTS(X, rni, nearest, f64, f64)                                      \
-    INT_DSTS(X, rzi, trunc, f64, f64)                                        \
-    INT_DSTS(X, rmi, floor, f64, f64)                                        \
+#define INTS(X) \
+    INT_DSTS(X, rni, nearest, f32, f32) \
+    INT_DSTS(X, rzi, trunc, f32, f32) \
+    INT_DSTS(X, rmi, floor, f32, f32) \
+    INT_DSTS(X, rpi, ceil, f32, f32) \
+    INT_DSTS(X, rni, nearest, f64, f64) \
+    INT_DSTS(X, rzi, trunc, f64, f64) \
+    INT_DSTS(X, rmi, floor, f64, f64) \
     INT_DSTS(X, rpi, ceil, f64, f64)
 
 /* Ties to even, whatever MXCSR says. */
@@ -97,26 +97,28 @@ static inline double nearest(double x)
 }
 
 INTS(CVT_INT)
-#define ROWI(mode, fn, dn, DR, DT, lo, hi, limit, nan, sn, ST)               \
+#define ROWI(mode, fn, dn, DR, DT, lo, hi, limit, nan, sn, ST) \
     {"cvt." #mode "." #dn "." #sn, h_##mode##_##dn##_##sn},
 
 /* ---- float to the same float, rounded to an integer: -0 stays -0 ---- */
 
-#define CVT_FF(mode, fn, sn, ST)                                             \
-    static int h_##mode##_##sn(struct sg_warp *w, const struct sg_insn *in)  \
-    {                                                                        \
-        const ST *pa = SRC(ST, a);                                           \
-        ST *d = DST(ST, d);                                                  \
-        for (u32 m = w->mask; m; m &= m - 1) {                               \
-            const u32 i = (u32)__builtin_ctz(m);                             \
-            d[i] = (ST)copysign(fn((double)pa[i]), (double)pa[i]);           \
-        }                                                                    \
-        return SG_NEXT;                                                      \
+#define CVT_FF(mode, fn, sn, ST) \
+    static int h_##mode##_##sn(struct sg_warp *w, const struct sg_insn *in) \
+    { \
+        const ST *pa = SRC(ST, a); \
+        ST *d = DST(ST, d); \
+        for (u32 m = w->mask; m; m &= m - 1) { \
+            const u32 i = (u32)__builtin_ctz(m); \
+            d[i] = (ST)copysign(fn((double)pa[i]), (double)pa[i]); \
+        } \
+        return SG_NEXT; \
     }
-#define FFS(X)                                                               \
-    X(rni, nearest, f32, f32) X(rzi, trunc, f32, f32) X(rmi, floor, f32, f32) \
-    X(rpi, ceil, f32, f32) X(rni, nearest, f64, f64) X(rzi, trunc, f64, f64) \
-    X(rmi, floor, f64, f64) X(rpi, ceil, f64, f64)
+#define FFS(X) \
+    X(rni, nearest, f32, f32) \
+    X(rzi, trunc, f32, f32) \
+    X(rmi, floor, f32, f32) \
+    X(rpi, ceil, f32, f32) \
+    X(rni, nearest, f64, f64) X(rzi, trunc, f64, f64) X(rmi, floor, f64, f64) X(rpi, ceil, f64, f64)
 FFS(CVT_FF)
 #define ROWF(mode, fn, sn, ST) {"cvt." #mode "." #sn "." #sn, h_##mode##_##sn},
 
@@ -148,7 +150,8 @@ HANDLER(cvt_tf32_f32)
     const u32 *pa = SRC(u32, a);
     u32 *d = DST(u32, d);
 
-    EACH(w->mask) {
+    EACH(w->mask)
+    {
         u32 u = pa[i], r;
 
         if ((u & 0x7f800000u) == 0x7f800000u) {
@@ -157,8 +160,7 @@ HANDLER(cvt_tf32_f32)
         }
         if ((in->imm & SG_H_RELU) && u >> 31)
             u = 0;
-        r = in->imm & SG_H_RZ ? u : in->imm & SG_H_RNA ? u + 0x1000u
-            : u + 0xfffu + (u >> 13 & 1);
+        r = in->imm & SG_H_RZ ? u : in->imm & SG_H_RNA ? u + 0x1000u : u + 0xfffu + (u >> 13 & 1);
         d[i] = r & 0xffffe000u;
     }
     return SG_NEXT;
@@ -197,21 +199,22 @@ static f32 from_e4m3(u32 v)
     return (f32)(v & 0x80 ? -r : r);
 }
 
-#define F8(id, fn)                                                           \
-    HANDLER(cvt_##id##_f32)                                                  \
-    {                                                                        \
-        const f32 *pa = SRC(f32, a), *pb = SRC(f32, b);                      \
-        u32 *d = DST(u32, d);                                                \
+#define F8(id, fn) \
+    HANDLER(cvt_##id##_f32) \
+    { \
+        const f32 *pa = SRC(f32, a), *pb = SRC(f32, b); \
+        u32 *d = DST(u32, d); \
         EACH(w->mask) d[i] = fn((double)pa[i], in->imm) << 8 | fn((double)pb[i], in->imm); \
-        return SG_NEXT;                                                      \
-    }                                                                        \
-    HANDLER(cvt_##id##_f16x2)                                                \
-    {                                                                        \
-        const u32 *pa = SRC(u32, a);                                         \
-        u32 *d = DST(u32, d);                                                \
-        EACH(w->mask) d[i] = fn((double)sg_f16_to_f32((u16)(pa[i] >> 16)), in->imm) << 8 | \
-                             fn((double)sg_f16_to_f32((u16)pa[i]), in->imm); \
-        return SG_NEXT;                                                      \
+        return SG_NEXT; \
+    } \
+    HANDLER(cvt_##id##_f16x2) \
+    { \
+        const u32 *pa = SRC(u32, a); \
+        u32 *d = DST(u32, d); \
+        EACH(w->mask) \
+        d[i] = fn((double)sg_f16_to_f32((u16)(pa[i] >> 16)), in->imm) << 8 | \
+               fn((double)sg_f16_to_f32((u16)pa[i]), in->imm); \
+        return SG_NEXT; \
     }
 F8(e4m3x2, to_e4m3)
 F8(e5m2x2, to_e5m2)
@@ -221,7 +224,8 @@ HANDLER(cvt_f16x2_e4m3x2)
     const u32 *pa = SRC(u32, a);
     u32 *d = DST(u32, d);
 
-    EACH(w->mask) {
+    EACH(w->mask)
+    {
         const u32 v = pa[i];
 
         d[i] = (u32)sg_f32_to_f16(from_e4m3(v >> 8 & 255), in->imm) << 16 |
@@ -235,7 +239,8 @@ HANDLER(cvt_f16x2_e5m2x2)
     const u32 *pa = SRC(u32, a);
     u32 *d = DST(u32, d);
 
-    EACH(w->mask) {
+    EACH(w->mask)
+    {
         const u32 v = pa[i];
 
         d[i] = (v >> 8 & 255) << 24 | (v & 255) << 8;
@@ -244,18 +249,19 @@ HANDLER(cvt_f16x2_e5m2x2)
 }
 
 /* cvt.pack.sat.T.s32 d, a, b{, c}: a and b saturated, c shifted up behind them */
-#define PACK(id, bits, lo, hi)                                               \
-    HANDLER(pack_##id)                                                       \
-    {                                                                        \
-        const s32 *pa = SRC(s32, a), *pb = SRC(s32, b);                      \
-        const u32 *pc = SRC(u32, c);                                         \
-        u32 *d = DST(u32, d);                                                \
-        EACH(w->mask) {                                                      \
+#define PACK(id, bits, lo, hi) \
+    HANDLER(pack_##id) \
+    { \
+        const s32 *pa = SRC(s32, a), *pb = SRC(s32, b); \
+        const u32 *pc = SRC(u32, c); \
+        u32 *d = DST(u32, d); \
+        EACH(w->mask) \
+        { \
             const u32 x = (u32)SAT((wide)pa[i], lo, hi), y = (u32)SAT((wide)pb[i], lo, hi); \
-            const u32 mask = (1u << bits) - 1;                               \
+            const u32 mask = (1u << bits) - 1; \
             d[i] = (bits < 16 ? pc[i] << (2 * bits % 32) : 0) | (x & mask) << bits | (y & mask); \
-        }                                                                    \
-        return SG_NEXT;                                                      \
+        } \
+        return SG_NEXT; \
     }
 PACK(u8, 8, 0, 255)
 PACK(s8, 8, -128, 127)
@@ -263,12 +269,11 @@ PACK(u16, 16, 0, 65535)
 PACK(s16, 16, -32768, 32767)
 
 const struct sg_opdef sg_ops_cvt[] = {
-    SATS(ROWS) INTS(ROWI) FFS(ROWF)
-    ROW(cvt_f16_f64, "cvt.f16.f64") ROW(cvt_bf16_f64, "cvt.bf16.f64")
-    ROW(cvt_tf32_f32, "cvt.tf32.f32") ROW(cvt_e4m3x2_f32, "cvt.e4m3x2.f32")
-    ROW(cvt_e5m2x2_f32, "cvt.e5m2x2.f32") ROW(cvt_e4m3x2_f16x2, "cvt.e4m3x2.f16x2")
-    ROW(cvt_e5m2x2_f16x2, "cvt.e5m2x2.f16x2") ROW(cvt_f16x2_e4m3x2, "cvt.f16x2.e4m3x2")
-    ROW(cvt_f16x2_e5m2x2, "cvt.f16x2.e5m2x2") ROW(pack_u8, "cvt.pack.u8.s32")
-    ROW(pack_s8, "cvt.pack.s8.s32") ROW(pack_u16, "cvt.pack.u16.s32")
-    ROW(pack_s16, "cvt.pack.s16.s32") {NULL, NULL},
+    SATS(ROWS) INTS(ROWI) FFS(ROWF) ROW(cvt_f16_f64, "cvt.f16.f64") ROW(cvt_bf16_f64, "cvt.bf16.f64")
+        ROW(cvt_tf32_f32, "cvt.tf32.f32") ROW(cvt_e4m3x2_f32, "cvt.e4m3x2.f32")
+            ROW(cvt_e5m2x2_f32, "cvt.e5m2x2.f32") ROW(cvt_e4m3x2_f16x2, "cvt.e4m3x2.f16x2")
+                ROW(cvt_e5m2x2_f16x2, "cvt.e5m2x2.f16x2") ROW(cvt_f16x2_e4m3x2, "cvt.f16x2.e4m3x2")
+                    ROW(cvt_f16x2_e5m2x2, "cvt.f16x2.e5m2x2") ROW(pack_u8, "cvt.pack.u8.s32")
+                        ROW(pack_s8, "cvt.pack.s8.s32") ROW(pack_u16, "cvt.pack.u16.s32")
+                            ROW(pack_s16, "cvt.pack.s16.s32"){NULL, NULL},
 };

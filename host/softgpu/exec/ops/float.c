@@ -98,74 +98,72 @@ static inline u32 to_u32(f32 x)
     return y >= 4294967296.0f ? UINT32_MAX : (u32)(s64)(y >= 4294967296.0f ? 0.0f : y);
 }
 
-#define LIST1(X)                                                             \
-    X(neg_f32, "neg.f32", u32, u32, a ^ 0x80000000u)                         \
-    X(neg_f64, "neg.f64", u64, u64, a ^ (1ull << 63))                        \
-    X(abs_f32, "abs.f32", u32, u32, a & 0x7fffffffu)                         \
-    X(abs_f64, "abs.f64", u64, u64, a & ~(1ull << 63))                       \
-    X(flush_f32, "flush.f32", f32, f32, FLUSH(a))                            \
+#define LIST1(X) \
+    X(neg_f32, "neg.f32", u32, u32, a ^ 0x80000000u) \
+    X(neg_f64, "neg.f64", u64, u64, a ^ (1ull << 63)) \
+    X(abs_f32, "abs.f32", u32, u32, a & 0x7fffffffu) \
+    X(abs_f64, "abs.f64", u64, u64, a & ~(1ull << 63)) \
+    X(flush_f32, "flush.f32", f32, f32, FLUSH(a)) \
     X(sat_f32, "sat.f32", f32, f32, !(a > 0.0f) ? 0.0f : a > 1.0f ? 1.0f : a) \
-    X(sat_f64, "sat.f64", f64, f64, !(a > 0.0) ? 0.0 : a > 1.0 ? 1.0 : a)    \
-    X(rcp_f32, "rcp.f32", f32, f32, 1.0f / a)                                \
-    X(rcp_f64, "rcp.f64", f64, f64, 1.0 / a)                                 \
-    X(sqrt_f32, "sqrt.f32", f32, f32, __builtin_sqrtf(a))                    \
-    X(sqrt_f64, "sqrt.f64", f64, f64, __builtin_sqrt(a))                     \
-    X(rsqrt_f32, "rsqrt.f32", f32, f32, 1.0f / __builtin_sqrtf(a))           \
-    X(rsqrt_f64, "rsqrt.f64", f64, f64, 1.0 / __builtin_sqrt(a))             \
-    X(rni_f32, "cvt.rni.f32.f32", f32, f32, __builtin_rintf(a))              \
-    X(rzi_f32, "cvt.rzi.f32.f32", f32, f32, __builtin_truncf(a))             \
-    X(rmi_f32, "cvt.rmi.f32.f32", f32, f32, __builtin_floorf(a))             \
-    X(rpi_f32, "cvt.rpi.f32.f32", f32, f32, __builtin_ceilf(a))              \
-    X(rni_s32, "cvt.rni.s32.f32", s32, f32, to_s32(__builtin_rintf(a)))      \
-    X(rzi_s32, "cvt.rzi.s32.f32", s32, f32, to_s32(__builtin_truncf(a)))     \
-    X(rmi_s32, "cvt.rmi.s32.f32", s32, f32, to_s32(__builtin_floorf(a)))     \
-    X(rpi_s32, "cvt.rpi.s32.f32", s32, f32, to_s32(__builtin_ceilf(a)))      \
-    X(rzi_u32, "cvt.rzi.u32.f32", u32, f32, to_u32(a))                       \
-    X(cvt_f32_f64, "cvt.f32.f64", f32, f64, (f32)a)                          \
-    X(cvt_f64_f32, "cvt.f64.f32", f64, f32, (f64)a)                          \
-    X(cvt_f32_s32, "cvt.f32.s32", f32, s32, (f32)a)                          \
-    X(cvt_f32_u32, "cvt.f32.u32", f32, u32, FABS((f32)(f64)a))                     \
-    X(cvt_f32_s16, "cvt.f32.s16", f32, s32, (f32)(s16)a)                     \
-    X(cvt_f32_u16, "cvt.f32.u16", f32, s32, (f32)(s32)(u16)a)                \
-    X(cvt_f32_s8, "cvt.f32.s8", f32, s32, (f32)(s8)a)                        \
-    X(cvt_f32_u8, "cvt.f32.u8", f32, s32, (f32)(s32)(u8)a)                   \
-    X(cvt_f32_s64, "cvt.f32.s64", f32, s64, (f32)a)                          \
-    X(cvt_f32_u64, "cvt.f32.u64", f32, u64, FABS((f32)a))                          \
-    X(cvt_f64_s32, "cvt.f64.s32", f64, s32, (f64)a)                          \
-    X(cvt_f64_u32, "cvt.f64.u32", f64, u32, DABS((f64)a))                          \
-    X(cvt_f64_s16, "cvt.f64.s16", f64, s32, (f64)(s16)a)                     \
-    X(cvt_f64_u16, "cvt.f64.u16", f64, s32, (f64)(s32)(u16)a)                \
-    X(cvt_f64_s8, "cvt.f64.s8", f64, s32, (f64)(s8)a)                        \
-    X(cvt_f64_u8, "cvt.f64.u8", f64, s32, (f64)(s32)(u8)a)                   \
-    X(cvt_f64_s64, "cvt.f64.s64", f64, s64, (f64)a)                          \
+    X(sat_f64, "sat.f64", f64, f64, !(a > 0.0) ? 0.0 : a > 1.0 ? 1.0 : a) \
+    X(rcp_f32, "rcp.f32", f32, f32, 1.0f / a) \
+    X(rcp_f64, "rcp.f64", f64, f64, 1.0 / a) \
+    X(sqrt_f32, "sqrt.f32", f32, f32, __builtin_sqrtf(a)) \
+    X(sqrt_f64, "sqrt.f64", f64, f64, __builtin_sqrt(a)) \
+    X(rsqrt_f32, "rsqrt.f32", f32, f32, 1.0f / __builtin_sqrtf(a)) \
+    X(rsqrt_f64, "rsqrt.f64", f64, f64, 1.0 / __builtin_sqrt(a)) \
+    X(rni_f32, "cvt.rni.f32.f32", f32, f32, __builtin_rintf(a)) \
+    X(rzi_f32, "cvt.rzi.f32.f32", f32, f32, __builtin_truncf(a)) \
+    X(rmi_f32, "cvt.rmi.f32.f32", f32, f32, __builtin_floorf(a)) \
+    X(rpi_f32, "cvt.rpi.f32.f32", f32, f32, __builtin_ceilf(a)) \
+    X(rni_s32, "cvt.rni.s32.f32", s32, f32, to_s32(__builtin_rintf(a))) \
+    X(rzi_s32, "cvt.rzi.s32.f32", s32, f32, to_s32(__builtin_truncf(a))) \
+    X(rmi_s32, "cvt.rmi.s32.f32", s32, f32, to_s32(__builtin_floorf(a))) \
+    X(rpi_s32, "cvt.rpi.s32.f32", s32, f32, to_s32(__builtin_ceilf(a))) \
+    X(rzi_u32, "cvt.rzi.u32.f32", u32, f32, to_u32(a)) \
+    X(cvt_f32_f64, "cvt.f32.f64", f32, f64, (f32)a) \
+    X(cvt_f64_f32, "cvt.f64.f32", f64, f32, (f64)a) \
+    X(cvt_f32_s32, "cvt.f32.s32", f32, s32, (f32)a) \
+    X(cvt_f32_u32, "cvt.f32.u32", f32, u32, FABS((f32)(f64)a)) \
+    X(cvt_f32_s16, "cvt.f32.s16", f32, s32, (f32)(s16)a) \
+    X(cvt_f32_u16, "cvt.f32.u16", f32, s32, (f32)(s32)(u16)a) \
+    X(cvt_f32_s8, "cvt.f32.s8", f32, s32, (f32)(s8)a) \
+    X(cvt_f32_u8, "cvt.f32.u8", f32, s32, (f32)(s32)(u8)a) \
+    X(cvt_f32_s64, "cvt.f32.s64", f32, s64, (f32)a) \
+    X(cvt_f32_u64, "cvt.f32.u64", f32, u64, FABS((f32)a)) \
+    X(cvt_f64_s32, "cvt.f64.s32", f64, s32, (f64)a) \
+    X(cvt_f64_u32, "cvt.f64.u32", f64, u32, DABS((f64)a)) \
+    X(cvt_f64_s16, "cvt.f64.s16", f64, s32, (f64)(s16)a) \
+    X(cvt_f64_u16, "cvt.f64.u16", f64, s32, (f64)(s32)(u16)a) \
+    X(cvt_f64_s8, "cvt.f64.s8", f64, s32, (f64)(s8)a) \
+    X(cvt_f64_u8, "cvt.f64.u8", f64, s32, (f64)(s32)(u8)a) \
+    X(cvt_f64_s64, "cvt.f64.s64", f64, s64, (f64)a) \
     X(cvt_f64_u64, "cvt.f64.u64", f64, u64, DABS((f64)a))
 
-#define LIST2(X)                                                             \
-    X(add_f32, "add.f32", f32, f32, f32, a + b)                              \
-    X(sub_f32, "sub.f32", f32, f32, f32, a - b)                              \
-    X(mul_f32, "mul.f32", f32, f32, f32, a * b)                              \
-    X(div_f32, "div.f32", f32, f32, f32, a / b)                              \
-    X(add_f64, "add.f64", f64, f64, f64, a + b)                              \
-    X(sub_f64, "sub.f64", f64, f64, f64, a - b)                              \
-    X(mul_f64, "mul.f64", f64, f64, f64, a * b)                              \
-    X(div_f64, "div.f64", f64, f64, f64, a / b)                              \
-    X(min_f32, "min.f32", f32, f32, f32, fmin_ptx(a, b))                     \
-    X(max_f32, "max.f32", f32, f32, f32, fmax_ptx(a, b))                     \
-    X(min_f64, "min.f64", f64, f64, f64, dmin_ptx(a, b))                     \
-    X(max_f64, "max.f64", f64, f64, f64, dmax_ptx(a, b))                     \
-    X(min_nan_f32, "min.nan.f32", f32, f32, f32, NAN32(fmin_ptx(a, b)))      \
-    X(max_nan_f32, "max.nan.f32", f32, f32, f32, NAN32(fmax_ptx(a, b)))      \
+#define LIST2(X) \
+    X(add_f32, "add.f32", f32, f32, f32, a + b) \
+    X(sub_f32, "sub.f32", f32, f32, f32, a - b) \
+    X(mul_f32, "mul.f32", f32, f32, f32, a *b) \
+    X(div_f32, "div.f32", f32, f32, f32, a / b) \
+    X(add_f64, "add.f64", f64, f64, f64, a + b) \
+    X(sub_f64, "sub.f64", f64, f64, f64, a - b) \
+    X(mul_f64, "mul.f64", f64, f64, f64, a *b) \
+    X(div_f64, "div.f64", f64, f64, f64, a / b) \
+    X(min_f32, "min.f32", f32, f32, f32, fmin_ptx(a, b)) \
+    X(max_f32, "max.f32", f32, f32, f32, fmax_ptx(a, b)) \
+    X(min_f64, "min.f64", f64, f64, f64, dmin_ptx(a, b)) \
+    X(max_f64, "max.f64", f64, f64, f64, dmax_ptx(a, b)) \
+    X(min_nan_f32, "min.nan.f32", f32, f32, f32, NAN32(fmin_ptx(a, b))) \
+    X(max_nan_f32, "max.nan.f32", f32, f32, f32, NAN32(fmax_ptx(a, b))) \
     X(min_xs_f32, "min.xorsign.f32", f32, f32, f32, XORSIGN(fmin_ptx(FABS(a), FABS(b)))) \
     X(max_xs_f32, "max.xorsign.f32", f32, f32, f32, XORSIGN(fmax_ptx(FABS(a), FABS(b)))) \
-    X(min_nan_xs_f32, "min.nan.xorsign.f32", f32, f32, f32,                  \
-      NAN32(XORSIGN(fmin_ptx(FABS(a), FABS(b)))))                            \
-    X(max_nan_xs_f32, "max.nan.xorsign.f32", f32, f32, f32,                  \
-      NAN32(XORSIGN(fmax_ptx(FABS(a), FABS(b)))))                            \
+    X(min_nan_xs_f32, "min.nan.xorsign.f32", f32, f32, f32, NAN32(XORSIGN(fmin_ptx(FABS(a), FABS(b))))) \
+    X(max_nan_xs_f32, "max.nan.xorsign.f32", f32, f32, f32, NAN32(XORSIGN(fmax_ptx(FABS(a), FABS(b))))) \
     X(copysign_f32, "copysign.f32", u32, u32, u32, (a & 0x80000000u) | (b & 0x7fffffffu)) \
     X(copysign_f64, "copysign.f64", u64, u64, u64, (a & 1ull << 63) | (b & ~(1ull << 63)))
 
-#define LIST3(X)                                                             \
-    X(fma_f32, "fma.f32", f32, f32, f32, f32, __builtin_fmaf(a, b, c))       \
+#define LIST3(X) \
+    X(fma_f32, "fma.f32", f32, f32, f32, f32, __builtin_fmaf(a, b, c)) \
     X(fma_f64, "fma.f64", f64, f64, f64, f64, __builtin_fma(a, b, c))
 
 LIST1(OP1)
@@ -173,20 +171,20 @@ LIST2(OP2)
 LIST3(OP3)
 
 #define UNORD (a != a || b != b)
-#define CMP_FLOAT(X, T)                                                      \
-    X(setp_eq_##T, "setp.eq." #T, T, a == b)                                 \
-    X(setp_ne_##T, "setp.ne." #T, T, a < b || a > b)                         \
-    X(setp_lt_##T, "setp.lt." #T, T, a < b)                                  \
-    X(setp_le_##T, "setp.le." #T, T, a <= b)                                 \
-    X(setp_gt_##T, "setp.gt." #T, T, a > b)                                  \
-    X(setp_ge_##T, "setp.ge." #T, T, a >= b)                                 \
-    X(setp_equ_##T, "setp.equ." #T, T, !(a < b || a > b))                    \
-    X(setp_neu_##T, "setp.neu." #T, T, !(a == b))                            \
-    X(setp_ltu_##T, "setp.ltu." #T, T, !(a >= b))                            \
-    X(setp_leu_##T, "setp.leu." #T, T, !(a > b))                             \
-    X(setp_gtu_##T, "setp.gtu." #T, T, !(a <= b))                            \
-    X(setp_geu_##T, "setp.geu." #T, T, !(a < b))                             \
-    X(setp_num_##T, "setp.num." #T, T, a == a && b == b)                     \
+#define CMP_FLOAT(X, T) \
+    X(setp_eq_##T, "setp.eq." #T, T, a == b) \
+    X(setp_ne_##T, "setp.ne." #T, T, a<b || a> b) \
+    X(setp_lt_##T, "setp.lt." #T, T, a < b) \
+    X(setp_le_##T, "setp.le." #T, T, a <= b) \
+    X(setp_gt_##T, "setp.gt." #T, T, a > b) \
+    X(setp_ge_##T, "setp.ge." #T, T, a >= b) \
+    X(setp_equ_##T, "setp.equ." #T, T, !(a < b || a > b)) \
+    X(setp_neu_##T, "setp.neu." #T, T, !(a == b)) \
+    X(setp_ltu_##T, "setp.ltu." #T, T, !(a >= b)) \
+    X(setp_leu_##T, "setp.leu." #T, T, !(a > b)) \
+    X(setp_gtu_##T, "setp.gtu." #T, T, !(a <= b)) \
+    X(setp_geu_##T, "setp.geu." #T, T, !(a < b)) \
+    X(setp_num_##T, "setp.num." #T, T, a == a && b == b) \
     X(setp_nan_##T, "setp.nan." #T, T, a != a || b != b)
 
 CMP_FLOAT(CMP, f32)
@@ -224,7 +222,11 @@ HANDLER(ex2_f32)
 {
     const f32 *pa = SRC(f32, a);
 
-    STORE(f32, ({ const f32 a = pa[i]; const f32 r = ex2_ptx(a); a != a ? a : r; }));
+    STORE(f32, ({
+              const f32 a = pa[i];
+              const f32 r = ex2_ptx(a);
+              a != a ? a : r;
+          }));
     return SG_NEXT;
 }
 
@@ -261,26 +263,26 @@ HANDLER(lg2_f32)
 }
 
 /* One call of libm a lane. */
-#define LIBM(id, name, T, e)                                                 \
-    HANDLER(id)                                                              \
-    {                                                                        \
-        const T *pa = SRC(T, a);                                             \
-        T *pd = DST(T, d);                                                   \
-        for (u32 m = w->mask; m; m &= m - 1) {                               \
-            int i = __builtin_ctz(m);                                        \
-            const T a = pa[i];                                               \
-            pd[i] = (e);                                                     \
-        }                                                                    \
-        return SG_NEXT;                                                      \
+#define LIBM(id, name, T, e) \
+    HANDLER(id) \
+    { \
+        const T *pa = SRC(T, a); \
+        T *pd = DST(T, d); \
+        for (u32 m = w->mask; m; m &= m - 1) { \
+            int i = __builtin_ctz(m); \
+            const T a = pa[i]; \
+            pd[i] = (e); \
+        } \
+        return SG_NEXT; \
     }
 #define ROWL(id, name, T, e) {name, h_##id},
-#define LISTL(X)                                                             \
-    X(sin_f32, "sin.f32", f32, sinf(a))                                      \
-    X(cos_f32, "cos.f32", f32, cosf(a))                                      \
+#define LISTL(X) \
+    X(sin_f32, "sin.f32", f32, sinf(a)) \
+    X(cos_f32, "cos.f32", f32, cosf(a)) \
     X(tanh_f32, "tanh.f32", f32, tanhf(a))
 LISTL(LIBM)
 
 const struct sg_opdef SG_TABLE(flt)[] = {
-    LIST1(ROW1) LIST2(ROW2) LIST3(ROW3) CMP_FLOAT(ROWC, f32) CMP_FLOAT(ROWC, f64)
-    LISTL(ROWL) ROW(ex2_f32, "ex2.f32") ROW(lg2_f32, "lg2.f32") {NULL, NULL},
+    LIST1(ROW1) LIST2(ROW2) LIST3(ROW3) CMP_FLOAT(ROWC, f32) CMP_FLOAT(ROWC, f64) LISTL(ROWL)
+        ROW(ex2_f32, "ex2.f32") ROW(lg2_f32, "lg2.f32"){NULL, NULL},
 };

@@ -12,8 +12,7 @@ HANDLER(graph_launch)
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m);
 
-        d[i] = l->graphs ? l->graphs->launch(l->graph, SRC(u64, a)[i], SRC(u64, b)[i])
-                         : E_NOT_SUPPORTED;
+        d[i] = l->graphs ? l->graphs->launch(l->graph, SRC(u64, a)[i], SRC(u64, b)[i]) : E_NOT_SUPPORTED;
     }
     return SG_NEXT;
 }
@@ -29,5 +28,5 @@ HANDLER(graph_self)
 }
 
 const struct sg_opdef sg_ops_graph[] = {
-    ROW(graph_launch, "graph.launch") ROW(graph_self, "sreg.current_graph_exec") {NULL, NULL},
+    ROW(graph_launch, "graph.launch") ROW(graph_self, "sreg.current_graph_exec"){NULL, NULL},
 };

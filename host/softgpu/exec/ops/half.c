@@ -93,59 +93,60 @@ static inline f32 hmax(f32 a, f32 b, bool nan)
 }
 
 /* pair: both halves of each register; n: operands */
-#define HALF_BODY(n, bf, pair, e)                                            \
-    {                                                                        \
-        const u32 *pa = SRC(u32, a), *pb = n > 1 ? SRC(u32, b) : pa,         \
-                  *pc = n > 2 ? SRC(u32, c) : pa;                            \
-        const int64_t flags = in->imm;                                       \
-        u32 h[2][SG_LANES];                                                  \
-        for (int k = 0; k <= pair; k++) {                                    \
-            f32 x[SG_LANES], y[SG_LANES], z[SG_LANES], r[SG_LANES];          \
-            widen(pa, k * 16, x, bf);                                        \
-            flush_f16(x, flags, bf);                                         \
-            if (n > 1) {                                                     \
-                widen(pb, k * 16, y, bf);                                    \
-                flush_f16(y, flags, bf);                                     \
-            }                                                                \
-            if (n > 2) {                                                     \
-                widen(pc, k * 16, z, bf);                                    \
-                flush_f16(z, flags, bf);                                     \
-            }                                                                \
-            LANES {                                                          \
+#define HALF_BODY(n, bf, pair, e) \
+    { \
+        const u32 *pa = SRC(u32, a), *pb = n > 1 ? SRC(u32, b) : pa, *pc = n > 2 ? SRC(u32, c) : pa; \
+        const int64_t flags = in->imm; \
+        u32 h[2][SG_LANES]; \
+        for (int k = 0; k <= pair; k++) { \
+            f32 x[SG_LANES], y[SG_LANES], z[SG_LANES], r[SG_LANES]; \
+            widen(pa, k * 16, x, bf); \
+            flush_f16(x, flags, bf); \
+            if (n > 1) { \
+                widen(pb, k * 16, y, bf); \
+                flush_f16(y, flags, bf); \
+            } \
+            if (n > 2) { \
+                widen(pc, k * 16, z, bf); \
+                flush_f16(z, flags, bf); \
+            } \
+            LANES \
+            { \
                 const f32 a = x[i], b = n > 1 ? y[i] : a, c = n > 2 ? z[i] : a; \
-                (void)b;                                                     \
-                (void)c;                                                     \
-                r[i] = (e);                                                  \
-            }                                                                \
-            finish(r, flags, bf);                                            \
-            narrow(r, h[k], bf);                                             \
-            flush_result(h[k], flags, bf);                                   \
-        }                                                                    \
-        if (pair)                                                            \
-            STORE(u32, h[0][i] | h[1][i] << 16);                             \
-        else                                                                 \
-            STORE(u32, h[0][i]);                                             \
-        return SG_NEXT;                                                      \
+                (void)b; \
+                (void)c; \
+                r[i] = (e); \
+            } \
+            finish(r, flags, bf); \
+            narrow(r, h[k], bf); \
+            flush_result(h[k], flags, bf); \
+        } \
+        if (pair) \
+            STORE(u32, h[0][i] | h[1][i] << 16); \
+        else \
+            STORE(u32, h[0][i]); \
+        return SG_NEXT; \
     }
 
-#define HALF(id, name, n, e)                                                 \
-    HANDLER(id##_f16) HALF_BODY(n, false, 0, e)                              \
-    HANDLER(id##_f16x2) HALF_BODY(n, false, 1, e)                            \
-    HANDLER(id##_bf16) HALF_BODY(n, true, 0, e)                              \
-    HANDLER(id##_bf16x2) HALF_BODY(n, true, 1, e)
-#define ROWH(id, name, n, e)                                                 \
-    {name "f16", h_##id##_f16}, {name "f16x2", h_##id##_f16x2},              \
-    {name "bf16", h_##id##_bf16}, {name "bf16x2", h_##id##_bf16x2},
+#define HALF(id, name, n, e) \
+    HANDLER(id##_f16) \
+    HALF_BODY(n, false, 0, e) \
+    HANDLER(id##_f16x2) \
+    HALF_BODY(n, false, 1, e) \
+    HANDLER(id##_bf16) HALF_BODY(n, true, 0, e) HANDLER(id##_bf16x2) HALF_BODY(n, true, 1, e)
+#define ROWH(id, name, n, e) \
+    {name "f16", h_##id##_f16}, {name "f16x2", h_##id##_f16x2}, {name "bf16", h_##id##_bf16}, \
+        {name "bf16x2", h_##id##_bf16x2},
 
-#define LISTH(X)                                                             \
-    X(add, "add.", 2, a + b)                                                 \
-    X(sub, "sub.", 2, a - b)                                                 \
-    X(mul, "mul.", 2, a * b)                                                 \
-    X(min, "min.", 2, hmin(a, b, false))                                     \
-    X(max, "max.", 2, hmax(a, b, false))                                     \
-    X(min_nan, "min.nan.", 2, hmin(a, b, true))                              \
-    X(max_nan, "max.nan.", 2, hmax(a, b, true))                              \
-    X(ex2, "ex2.", 1, exp2f(a))                                              \
+#define LISTH(X) \
+    X(add, "add.", 2, a + b) \
+    X(sub, "sub.", 2, a - b) \
+    X(mul, "mul.", 2, a *b) \
+    X(min, "min.", 2, hmin(a, b, false)) \
+    X(max, "max.", 2, hmax(a, b, false)) \
+    X(min_nan, "min.nan.", 2, hmin(a, b, true)) \
+    X(max_nan, "max.nan.", 2, hmax(a, b, true)) \
+    X(ex2, "ex2.", 1, exp2f(a)) \
     X(tanh, "tanh.", 1, tanhf(a))
 LISTH(HALF)
 
@@ -158,7 +159,8 @@ static inline void fma_half(const f32 *x, const f32 *y, const f32 *z, f32 *r, bo
     const u32 low = bf ? 0xffffu : 0x1fffu, mid = bf ? 0x8000u : 0x1000u;
     u32 doubt = 0;
 
-    LANES {
+    LANES
+    {
         const f32 v = __builtin_fmaf(x[i], y[i], z[i]);
         const u32 u = b32(v), mag = u & 0x7fffffffu;
 
@@ -217,73 +219,76 @@ HANDLER(fma_bf16x2)
 }
 
 /* sign bits only: NaN keeps its bits */
-#define SIGNS(id, name, T, e)                                                \
-    HANDLER(id)                                                              \
-    {                                                                        \
-        const u32 *pa = SRC(u32, a);                                         \
-        const u32 z = in->imm & SG_H_FTZ;                                    \
-        STORE(u32, ({ u32 a = pa[i];                                         \
-                      a = z && !(a & 0x7c00u) ? a & ~0x3ffu : a;             \
-                      a = z && !(a & 0x7c000000u) ? a & ~0x3ff0000u : a; (e); })); \
-        return SG_NEXT;                                                      \
+#define SIGNS(id, name, T, e) \
+    HANDLER(id) \
+    { \
+        const u32 *pa = SRC(u32, a); \
+        const u32 z = in->imm & SG_H_FTZ; \
+        STORE(u32, ({ \
+                  u32 a = pa[i]; \
+                  a = z && !(a & 0x7c00u) ? a & ~0x3ffu : a; \
+                  a = z && !(a & 0x7c000000u) ? a & ~0x3ff0000u : a; \
+                  (e); \
+              })); \
+        return SG_NEXT; \
     }
 #define ROWG(id, name, T, e) {name, h_##id},
-#define LISTG(X)                                                             \
-    X(neg_f16, "neg.f16", u32, (a ^ 0x8000u) & 0xffffu)                      \
-    X(neg_bf16, "neg.bf16", u32, (a ^ 0x8000u) & 0xffffu)                    \
-    X(neg_f16x2, "neg.f16x2", u32, a ^ 0x80008000u)                          \
-    X(neg_bf16x2, "neg.bf16x2", u32, a ^ 0x80008000u)                        \
-    X(abs_f16, "abs.f16", u32, a & 0x7fffu)                                  \
-    X(abs_bf16, "abs.bf16", u32, a & 0x7fffu)                                \
-    X(abs_f16x2, "abs.f16x2", u32, a & 0x7fff7fffu)                          \
+#define LISTG(X) \
+    X(neg_f16, "neg.f16", u32, (a ^ 0x8000u) & 0xffffu) \
+    X(neg_bf16, "neg.bf16", u32, (a ^ 0x8000u) & 0xffffu) \
+    X(neg_f16x2, "neg.f16x2", u32, a ^ 0x80008000u) \
+    X(neg_bf16x2, "neg.bf16x2", u32, a ^ 0x80008000u) \
+    X(abs_f16, "abs.f16", u32, a & 0x7fffu) \
+    X(abs_bf16, "abs.bf16", u32, a & 0x7fffu) \
+    X(abs_f16x2, "abs.f16x2", u32, a & 0x7fff7fffu) \
     X(abs_bf16x2, "abs.bf16x2", u32, a & 0x7fff7fffu)
 LISTG(SIGNS)
 
-#define HCMP(id, name, e)                                                    \
-    HANDLER(setp_##id##_f16)                                                 \
-    {                                                                        \
-        f32 x[SG_LANES], y[SG_LANES];                                        \
-        u32 r = 0;                                                           \
-        widen_f16(SRC(u32, a), 0, x);                                        \
-        widen_f16(SRC(u32, b), 0, y);                                        \
-        SG_VECTOR for (int i = 0; i < SG_LANES; i++)                         \
-        {                                                                    \
-            const f32 a = x[i], b = y[i];                                    \
-            r |= (e) ? sg_bit32[i] : 0;                                      \
-        }                                                                    \
-        sg_set_pred(w, in->d, r);                                            \
-        return SG_NEXT;                                                      \
-    }                                                                        \
-    HANDLER(setp_##id##_bf16)                                                \
-    {                                                                        \
-        f32 x[SG_LANES], y[SG_LANES];                                        \
-        u32 r = 0;                                                           \
-        widen_bf16(SRC(u32, a), 0, x);                                       \
-        widen_bf16(SRC(u32, b), 0, y);                                       \
-        SG_VECTOR for (int i = 0; i < SG_LANES; i++)                         \
-        {                                                                    \
-            const f32 a = x[i], b = y[i];                                    \
-            r |= (e) ? sg_bit32[i] : 0;                                      \
-        }                                                                    \
-        sg_set_pred(w, in->d, r);                                            \
-        return SG_NEXT;                                                      \
+#define HCMP(id, name, e) \
+    HANDLER(setp_##id##_f16) \
+    { \
+        f32 x[SG_LANES], y[SG_LANES]; \
+        u32 r = 0; \
+        widen_f16(SRC(u32, a), 0, x); \
+        widen_f16(SRC(u32, b), 0, y); \
+        SG_VECTOR for (int i = 0; i < SG_LANES; i++) \
+        { \
+            const f32 a = x[i], b = y[i]; \
+            r |= (e) ? sg_bit32[i] : 0; \
+        } \
+        sg_set_pred(w, in->d, r); \
+        return SG_NEXT; \
+    } \
+    HANDLER(setp_##id##_bf16) \
+    { \
+        f32 x[SG_LANES], y[SG_LANES]; \
+        u32 r = 0; \
+        widen_bf16(SRC(u32, a), 0, x); \
+        widen_bf16(SRC(u32, b), 0, y); \
+        SG_VECTOR for (int i = 0; i < SG_LANES; i++) \
+        { \
+            const f32 a = x[i], b = y[i]; \
+            r |= (e) ? sg_bit32[i] : 0; \
+        } \
+        sg_set_pred(w, in->d, r); \
+        return SG_NEXT; \
     }
-#define ROWX(id, name, e)                                                    \
+#define ROWX(id, name, e) \
     {"setp." name ".f16", h_setp_##id##_f16}, {"setp." name ".bf16", h_setp_##id##_bf16},
-#define LISTX(X)                                                             \
-    X(eq, "eq", a == b)                                                      \
-    X(ne, "ne", a < b || a > b)                                              \
-    X(lt, "lt", a < b)                                                       \
-    X(le, "le", a <= b)                                                      \
-    X(gt, "gt", a > b)                                                       \
-    X(ge, "ge", a >= b)                                                      \
-    X(equ, "equ", !(a < b || a > b))                                         \
-    X(neu, "neu", !(a == b))                                                 \
-    X(ltu, "ltu", !(a >= b))                                                 \
-    X(leu, "leu", !(a > b))                                                  \
-    X(gtu, "gtu", !(a <= b))                                                 \
-    X(geu, "geu", !(a < b))                                                  \
-    X(num, "num", a == a && b == b)                                          \
+#define LISTX(X) \
+    X(eq, "eq", a == b) \
+    X(ne, "ne", a<b || a> b) \
+    X(lt, "lt", a < b) \
+    X(le, "le", a <= b) \
+    X(gt, "gt", a > b) \
+    X(ge, "ge", a >= b) \
+    X(equ, "equ", !(a < b || a > b)) \
+    X(neu, "neu", !(a == b)) \
+    X(ltu, "ltu", !(a >= b)) \
+    X(leu, "leu", !(a > b)) \
+    X(gtu, "gtu", !(a <= b)) \
+    X(geu, "geu", !(a < b)) \
+    X(num, "num", a == a && b == b) \
     X(nan, "nan", a != a || b != b)
 LISTX(HCMP)
 
@@ -322,30 +327,29 @@ static inline void to_half(const f32 *src, u32 *h, int64_t flags, bool bf)
     }
 }
 
-#define CVT_HALF(id, bf)                                                     \
-    HANDLER(cvt_##id##_f32)                                                  \
-    {                                                                        \
-        u32 h[SG_LANES];                                                     \
-        to_half(SRC(f32, a), h, in->imm, bf);                                \
-        STORE(u32, h[i]);                                                    \
-        return SG_NEXT;                                                      \
-    }                                                                        \
-    HANDLER(cvt_##id##x2_f32) /* a: high, b: low */                          \
-    {                                                                        \
-        u32 hi[SG_LANES], lo[SG_LANES];                                      \
-        to_half(SRC(f32, a), hi, in->imm, bf);                               \
-        to_half(SRC(f32, b), lo, in->imm, bf);                               \
-        STORE(u32, hi[i] << 16 | lo[i]);                                     \
-        return SG_NEXT;                                                      \
+#define CVT_HALF(id, bf) \
+    HANDLER(cvt_##id##_f32) \
+    { \
+        u32 h[SG_LANES]; \
+        to_half(SRC(f32, a), h, in->imm, bf); \
+        STORE(u32, h[i]); \
+        return SG_NEXT; \
+    } \
+    HANDLER(cvt_##id##x2_f32) /* a: high, b: low */ \
+    { \
+        u32 hi[SG_LANES], lo[SG_LANES]; \
+        to_half(SRC(f32, a), hi, in->imm, bf); \
+        to_half(SRC(f32, b), lo, in->imm, bf); \
+        STORE(u32, hi[i] << 16 | lo[i]); \
+        return SG_NEXT; \
     }
 CVT_HALF(f16, false)
 CVT_HALF(bf16, true)
 
 const struct sg_opdef SG_TABLE(half)[] = {
-    LISTH(ROWH) LISTG(ROWG) LISTX(ROWX)
-    ROW(fma_f16, "fma.f16") ROW(fma_f16x2, "fma.f16x2") ROW(fma_bf16, "fma.bf16")
-    ROW(fma_bf16x2, "fma.bf16x2") ROW(cvt_f32_f16, "cvt.f32.f16") ROW(cvt_f32_bf16, "cvt.f32.bf16")
-    ROW(cvt_f16_f32, "cvt.f16.f32") ROW(cvt_f16x2_f32, "cvt.f16x2.f32")
-    ROW(cvt_bf16_f32, "cvt.bf16.f32") ROW(cvt_bf16x2_f32, "cvt.bf16x2.f32")
-    {NULL, NULL},
+    LISTH(ROWH) LISTG(ROWG) LISTX(ROWX) ROW(fma_f16, "fma.f16") ROW(fma_f16x2, "fma.f16x2")
+        ROW(fma_bf16, "fma.bf16") ROW(fma_bf16x2, "fma.bf16x2") ROW(cvt_f32_f16, "cvt.f32.f16")
+            ROW(cvt_f32_bf16, "cvt.f32.bf16") ROW(cvt_f16_f32, "cvt.f16.f32")
+                ROW(cvt_f16x2_f32, "cvt.f16x2.f32") ROW(cvt_bf16_f32, "cvt.bf16.f32")
+                    ROW(cvt_bf16x2_f32, "cvt.bf16x2.f32"){NULL, NULL},
 };

@@ -85,7 +85,8 @@ static inline void widen_bf16(const u32 *src, int shift, f32 *dst)
 
 static inline void narrow_bf16(const f32 *src, u32 *dst)
 {
-    LANES {
+    LANES
+    {
         const u32 u = b32(src[i]), r = (u + 0x7fffu + (u >> 16 & 1)) >> 16;
 
         dst[i] = (u & 0x7fffffffu) > 0x7f800000u ? 0x7fffu : r;

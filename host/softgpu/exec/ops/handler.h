@@ -40,18 +40,18 @@ typedef double f64;
 #endif
 #define LANES SG_VECTOR for (int i = 0; i < SG_LANES; i++)
 
-static const u32 sg_bit32[SG_LANES] = {
-    1u << 0,  1u << 1,  1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,  1u << 7,
-    1u << 8,  1u << 9,  1u << 10, 1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15,
-    1u << 16, 1u << 17, 1u << 18, 1u << 19, 1u << 20, 1u << 21, 1u << 22, 1u << 23,
-    1u << 24, 1u << 25, 1u << 26, 1u << 27, 1u << 28, 1u << 29, 1u << 30, 1u << 31};
-static const u64 sg_bit64[SG_LANES] = {
-    1u << 0,  1u << 1,  1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,  1u << 7,
-    1u << 8,  1u << 9,  1u << 10, 1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15,
-    1u << 16, 1u << 17, 1u << 18, 1u << 19, 1u << 20, 1u << 21, 1u << 22, 1u << 23,
-    1u << 24, 1u << 25, 1u << 26, 1u << 27, 1u << 28, 1u << 29, 1u << 30, 1u << 31};
+static const u32 sg_bit32[SG_LANES] = {1u << 0,  1u << 1,  1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,
+                                       1u << 7,  1u << 8,  1u << 9,  1u << 10, 1u << 11, 1u << 12, 1u << 13,
+                                       1u << 14, 1u << 15, 1u << 16, 1u << 17, 1u << 18, 1u << 19, 1u << 20,
+                                       1u << 21, 1u << 22, 1u << 23, 1u << 24, 1u << 25, 1u << 26, 1u << 27,
+                                       1u << 28, 1u << 29, 1u << 30, 1u << 31};
+static const u64 sg_bit64[SG_LANES] = {1u << 0,  1u << 1,  1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,
+                                       1u << 7,  1u << 8,  1u << 9,  1u << 10, 1u << 11, 1u << 12, 1u << 13,
+                                       1u << 14, 1u << 15, 1u << 16, 1u << 17, 1u << 18, 1u << 19, 1u << 20,
+                                       1u << 21, 1u << 22, 1u << 23, 1u << 24, 1u << 25, 1u << 26, 1u << 27,
+                                       1u << 28, 1u << 29, 1u << 30, 1u << 31};
 
-#define LANE_ON(T, m, i) (sizeof(T) == 8 ? ((u64)(m) & sg_bit64[i]) != 0 : ((m) & sg_bit32[i]) != 0)
+#define LANE_ON(T, m, i) (sizeof(T) == 8 ? ((u64)(m)&sg_bit64[i]) != 0 : ((m)&sg_bit32[i]) != 0)
 
 static inline void *sg_src_ptr(const struct sg_warp *w, u32 op)
 {
@@ -64,44 +64,56 @@ static inline void *sg_src_ptr(const struct sg_warp *w, u32 op)
 #define HANDLER(name) static int h_##name(struct sg_warp *w, const struct sg_insn *in)
 
 /* Stores value e (in terms of i) to all lanes of d that may be written. */
-#define STORE(TD, e)                                                         \
-    do {                                                                     \
-        TD *d_ = DST(TD, d);                                                 \
-        const u32 m_ = w->wmask;                                             \
-        if (LIKELY(m_ == SG_FULL)) {                                         \
-            LANES d_[i] = (TD)(e);                                           \
-        } else {                                                             \
-            LANES {                                                          \
-                const TD r_ = (TD)(e);                                       \
-                d_[i] = LANE_ON(TD, m_, i) ? r_ : d_[i];                     \
-            }                                                                \
-        }                                                                    \
+#define STORE(TD, e) \
+    do { \
+        TD *d_ = DST(TD, d); \
+        const u32 m_ = w->wmask; \
+        if (LIKELY(m_ == SG_FULL)) { \
+            LANES d_[i] = (TD)(e); \
+        } else { \
+            LANES \
+            { \
+                const TD r_ = (TD)(e); \
+                d_[i] = LANE_ON(TD, m_, i) ? r_ : d_[i]; \
+            } \
+        } \
     } while (0)
 
-#define OP1(id, name, TD, TA, e)                                             \
-    HANDLER(id)                                                              \
-    {                                                                        \
-        const TA *pa_ = SRC(TA, a);                                          \
-        STORE(TD, ({ const TA a = pa_[i]; (e); }));                          \
-        return SG_NEXT;                                                      \
+#define OP1(id, name, TD, TA, e) \
+    HANDLER(id) \
+    { \
+        const TA *pa_ = SRC(TA, a); \
+        STORE(TD, ({ \
+                  const TA a = pa_[i]; \
+                  (e); \
+              })); \
+        return SG_NEXT; \
     }
-#define OP2(id, name, TD, TA, TB, e)                                         \
-    HANDLER(id)                                                              \
-    {                                                                        \
-        const TA *pa_ = SRC(TA, a);                                          \
-        const TB *pb_ = SRC(TB, b);                                          \
-        STORE(TD, ({ const TA a = pa_[i]; const TB b = pb_[i]; (e); }));     \
-        return SG_NEXT;                                                      \
+#define OP2(id, name, TD, TA, TB, e) \
+    HANDLER(id) \
+    { \
+        const TA *pa_ = SRC(TA, a); \
+        const TB *pb_ = SRC(TB, b); \
+        STORE(TD, ({ \
+                  const TA a = pa_[i]; \
+                  const TB b = pb_[i]; \
+                  (e); \
+              })); \
+        return SG_NEXT; \
     }
-#define OP3(id, name, TD, TA, TB, TC, e)                                     \
-    HANDLER(id)                                                              \
-    {                                                                        \
-        const TA *pa_ = SRC(TA, a);                                          \
-        const TB *pb_ = SRC(TB, b);                                          \
-        const TC *pc_ = SRC(TC, c);                                          \
-        STORE(TD, ({ const TA a = pa_[i]; const TB b = pb_[i];               \
-                     const TC c = pc_[i]; (e); }));                          \
-        return SG_NEXT;                                                      \
+#define OP3(id, name, TD, TA, TB, TC, e) \
+    HANDLER(id) \
+    { \
+        const TA *pa_ = SRC(TA, a); \
+        const TB *pb_ = SRC(TB, b); \
+        const TC *pc_ = SRC(TC, c); \
+        STORE(TD, ({ \
+                  const TA a = pa_[i]; \
+                  const TB b = pb_[i]; \
+                  const TC c = pc_[i]; \
+                  (e); \
+              })); \
+        return SG_NEXT; \
     }
 
 /* A comparison: one bit a lane. */
@@ -111,19 +123,19 @@ static inline void sg_set_pred(struct sg_warp *w, u32 off, u32 v)
 
     *p = (*p & ~w->wmask) | (v & w->wmask);
 }
-#define CMP(id, name, TA, e)                                                 \
-    HANDLER(id)                                                              \
-    {                                                                        \
-        const TA *pa_ = SRC(TA, a);                                          \
-        const TA *pb_ = SRC(TA, b);                                          \
-        u32 r_ = 0;                                                          \
-        SG_VECTOR for (int i = 0; i < SG_LANES; i++)                         \
-        {                                                                    \
-            const TA a = pa_[i], b = pb_[i];                                 \
-            r_ |= (e) ? sg_bit32[i] : 0;                                     \
-        }                                                                    \
-        sg_set_pred(w, in->d, r_);                                           \
-        return SG_NEXT;                                                      \
+#define CMP(id, name, TA, e) \
+    HANDLER(id) \
+    { \
+        const TA *pa_ = SRC(TA, a); \
+        const TA *pb_ = SRC(TA, b); \
+        u32 r_ = 0; \
+        SG_VECTOR for (int i = 0; i < SG_LANES; i++) \
+        { \
+            const TA a = pa_[i], b = pb_[i]; \
+            r_ |= (e) ? sg_bit32[i] : 0; \
+        } \
+        sg_set_pred(w, in->d, r_); \
+        return SG_NEXT; \
     }
 
 /* Rows of the table, from the same lists. */

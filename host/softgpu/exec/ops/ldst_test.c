@@ -14,7 +14,7 @@
 
 struct form {
     char text[128];
-    char space; /* g s l p, or x for generic */
+    char space;                     /* g s l p, or x for generic */
     bool is_store, is_signed, hint; /* hint: one more operand */
     unsigned n, bits;
 };
@@ -61,8 +61,10 @@ static const char *reg_type(const struct form *f, bool wide)
 static size_t make(char *t, size_t cap, const struct form *f, bool wide, bool pred)
 {
     static const char *const address[] = {"%rd4", "%r4", "loc", "prm"};
-    const char *at = f->space == 'g' || f->space == 'x' ? address[0] : f->space == 's' ? address[1]
-                     : f->space == 'l' ? address[2] : address[3];
+    const char *at = f->space == 'g' || f->space == 'x' ? address[0]
+                     : f->space == 's'                  ? address[1]
+                     : f->space == 'l'                  ? address[2]
+                                                        : address[3];
     const char *type = reg_type(f, wide);
     size_t n = 0;
 
@@ -74,10 +76,12 @@ static size_t make(char *t, size_t cap, const struct form *f, bool wide, bool pr
         "mov.u32 %%r1, %%tid.x;\nand.b32 %%r2, %%r1, 1;\nsetp.eq.u32 %%p1, %%r2, 1;\n"
         "shl.b32 %%r3, %%r1, 5;\ncvt.u64.u32 %%rd3, %%r3;\nld.param.u64 %%rd1, [in];\n"
         "add.u64 %%rd4, %%rd1, %%rd3;\nld.param.u64 %%rd2, [out];\nshl.b64 %%rd5, %%rd3, 2;\n"
-        "add.u64 %%rd5, %%rd2, %%rd5;\nmov.u32 %%r4, sh;\nadd.u32 %%r4, %%r4, %%r3;\n", type);
+        "add.u64 %%rd5, %%rd2, %%rd5;\nmov.u32 %%r4, sh;\nadd.u32 %%r4, %%r4, %%r3;\n",
+        type);
     /* memory of every space begins as the lane's part of the input */
     for (int i = 0; i < ROOM; i += 8)
-        ADD("ld.global.b64 %%rd6, [%%rd4+%d];\nst.shared.b64 [%%r4+%d], %%rd6;\nst.local.b64 [loc+%d], %%rd6;\n", i, i, i);
+        ADD("ld.global.b64 %%rd6, [%%rd4+%d];\nst.shared.b64 [%%r4+%d], %%rd6;\nst.local.b64 [loc+%d], %%rd6;\n",
+            i, i, i);
     for (unsigned k = 0; k < f->n; k++) { /* what is stored; what lanes that do not load keep */
         if (type[0] == 'b' && type[1] == '1')
             ADD("cvt.u16.u32 %%v%u, %%r1;\nadd.u16 %%v%u, %%v%u, %u;\n", k, k, k, 0x8180u + 0x101u * k);
@@ -88,7 +92,8 @@ static size_t make(char *t, size_t cap, const struct form *f, bool wide, bool pr
         else if (!strcmp(type, "f32"))
             ADD("add.u32 %%r5, %%r1, %u;\nmov.b32 %%v%u, %%r5;\n", 0x41828380u + 0x1010101u * k, k);
         else
-            ADD("add.u64 %%rd6, %%rd3, %llu;\nmov.b64 %%v%u, %%rd6;\n", 0x4182838485868780ull + 0x101010101010101ull * k, k);
+            ADD("add.u64 %%rd6, %%rd3, %llu;\nmov.b64 %%v%u, %%rd6;\n",
+                0x4182838485868780ull + 0x101010101010101ull * k, k);
     }
     ADD("%s%s ", pred ? "@%p1 " : "", f->text);
     if (f->is_store)
@@ -105,7 +110,10 @@ static size_t make(char *t, size_t cap, const struct form *f, bool wide, bool pr
     if (f->is_store) { /* the lane's memory goes out */
         for (int i = 0; i < ROOM; i += 8)
             ADD("ld.%s.b64 %%rd6, [%s+%d];\nst.global.b64 [%%rd5+%d], %%rd6;\n",
-                f->space == 's' ? "shared" : f->space == 'l' ? "local" : "global", at, i, i);
+                f->space == 's'   ? "shared"
+                : f->space == 'l' ? "local"
+                                  : "global",
+                at, i, i);
     } else {
         for (unsigned k = 0; k < f->n; k++) {
             const bool half = type[0] == 'b' && type[1] == '1';
@@ -133,7 +141,11 @@ static uint64_t stored(const struct form *f, unsigned lane, unsigned k, bool wid
 static void one(const struct form *f, bool wide, bool pred)
 {
     static char text[16384];
-    struct { uint64_t in, out; uint64_t pad[2]; uint8_t prm[32]; } params;
+    struct {
+        uint64_t in, out;
+        uint64_t pad[2];
+        uint8_t prm[32];
+    } params;
     struct sg_fault fault = {.message = ""};
     char name[180];
     struct tk t;

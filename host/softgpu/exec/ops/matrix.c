@@ -7,12 +7,11 @@
 #endif
 
 #define GROUP(lane) ((lane) >> 2)
-#define T(lane) ((lane) & 3)
+#define T(lane) ((lane)&3)
 
 /* Lane i of matrix j holds two 16-bit elements of row i / 4, or of column i / 4 when transposed. */
 /* 16 bytes of shared memory, the address of lane i. */
-static inline void *matrix_row(struct sg_warp *w, const struct sg_insn *in, u32 i, u32 addr,
-                               bool write)
+static inline void *matrix_row(struct sg_warp *w, const struct sg_insn *in, u32 i, u32 addr, bool write)
 {
     struct sg_cta *c = w->cta;
     u32 local;
@@ -157,6 +156,5 @@ HANDLER(movmatrix)
 }
 
 const struct sg_opdef SG_TABLE(matrix)[] = {
-    ROW(ldmatrix, "ldmatrix") ROW(stmatrix, "stmatrix") ROW(movmatrix, "movmatrix")
-    {NULL, NULL},
+    ROW(ldmatrix, "ldmatrix") ROW(stmatrix, "stmatrix") ROW(movmatrix, "movmatrix"){NULL, NULL},
 };

@@ -42,14 +42,25 @@ static uint64_t encode(int type, double x)
     uint64_t v = 0;
 
     switch (type) {
-    case F16: return small(x, 10, 15, 15);
-    case BF16: return small(x, 7, 127, 15);
-    case E4M3: return small(x, 3, 7, 7);
-    case E5M2: return small(x, 2, 15, 7);
-    case F64: memcpy(&v, &x, 8); return v;
-    case S8: case U8: return (uint8_t)(int)x;
-    case S32: return (uint32_t)(int)x;
-    default: memcpy(&v, &f, 4); return v; /* f32, tf32 */
+    case F16:
+        return small(x, 10, 15, 15);
+    case BF16:
+        return small(x, 7, 127, 15);
+    case E4M3:
+        return small(x, 3, 7, 7);
+    case E5M2:
+        return small(x, 2, 15, 7);
+    case F64:
+        memcpy(&v, &x, 8);
+        return v;
+    case S8:
+    case U8:
+        return (uint8_t)(int)x;
+    case S32:
+        return (uint32_t)(int)x;
+    default:
+        memcpy(&v, &f, 4);
+        return v; /* f32, tf32 */
     }
 }
 
@@ -105,7 +116,8 @@ static void place_c(const struct shape *s, int lane, int reg, int sub, int *row,
 
 typedef void (*place_fn)(const struct shape *s, int lane, int reg, int sub, int *row, int *col);
 
-static uint64_t pack(const struct shape *s, place_fn place, int type, const double *x, int cols, int lane, int reg)
+static uint64_t pack(const struct shape *s, place_fn place, int type, const double *x, int cols, int lane,
+                     int reg)
 {
     const int bits = bits_of(type), per = bits == 64 ? 1 : 32 / bits;
     uint64_t v = 0;
@@ -139,7 +151,8 @@ static void mma_text(char *t, size_t cap, const struct shape *s)
 
     ADD(".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry t(.param .u64 p)\n{\n.reg .b32 %%r<3>;\n"
         ".reg .b64 %%rd<4>;\n.reg .%s %%a<9>, %%b<9>;\n.reg .%s %%c<9>, %%d<9>;\nld.param.u64 %%rd1, [p];\n"
-        "mov.u32 %%r1, %%tid.x;\nmul.wide.u32 %%rd2, %%r1, 256;\nadd.u64 %%rd1, %%rd1, %%rd2;\n", ta, tc);
+        "mov.u32 %%r1, %%tid.x;\nmul.wide.u32 %%rd2, %%r1, 256;\nadd.u64 %%rd1, %%rd1, %%rd2;\n",
+        ta, tc);
     for (int i = 0; i < r.a; i++)
         ADD("ld.global.%s %%a%d, [%%rd1+%d];\n", ta, i, i * wa);
     for (int i = 0; i < r.b; i++)
@@ -245,7 +258,8 @@ static void test_ldmatrix(const char *op, int count_, bool trans, bool generic)
         "mul.wide.u32 %%rd2, %%r1, 16;\nadd.u64 %%rd1, %%rd1, %%rd2;\nmov.u32 %%r2, sh;\nshl.b32 %%r3, %%r1, 4;\n"
         "add.u32 %%r2, %%r2, %%r3;\nld.global.v4.u32 {%%r4, %%r5, %%r6, %%r7}, [%%rd1];\n"
         "st.shared.v4.u32 [%%r2], {%%r4, %%r5, %%r6, %%r7};\nbar.sync 0;\ncvt.u64.u32 %%rd3, %%r2;\n"
-        "cvta.shared.u64 %%rd3, %%rd3;\n%s ", op);
+        "cvta.shared.u64 %%rd3, %%rd3;\n%s ",
+        op);
     n += list(t + n, cap - n, 'd', count_);
     ADD(", [%s];\n", generic ? "%rd3" : "%r2");
     for (int i = 0; i < count_; i++)
@@ -255,7 +269,8 @@ static void test_ldmatrix(const char *op, int count_, bool trans, bool generic)
         for (int lane = 0; lane < 32; lane++)
             for (int i = 0; i < count_; i++)
                 for (int e = 0; e < 2; e++) {
-                    const int row = trans ? lane % 4 * 2 + e : lane / 4, col = trans ? lane / 4 : lane % 4 * 2 + e;
+                    const int row = trans ? lane % 4 * 2 + e : lane / 4,
+                              col = trans ? lane / 4 : lane % 4 * 2 + e;
                     uint16_t got;
 
                     memcpy(&got, mem + 512 + lane * 16 + i * 4 + e * 2, 2);
@@ -278,21 +293,25 @@ static void test_movmatrix(void)
         x[i / 8][i % 8] = (uint16_t)(i * 1021 + 7);
     for (int lane = 0; lane < 32; lane++)
         mem[lane * 2] = x[lane / 4][lane % 4 * 2] | (uint32_t)x[lane / 4][lane % 4 * 2 + 1] << 16;
-    snprintf(t, sizeof(t), ".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry t(.param .u64 p)\n{\n"
-             ".reg .b32 %%r<4>;\n.reg .b64 %%rd<3>;\nld.param.u64 %%rd1, [p];\nmov.u32 %%r1, %%tid.x;\n"
-             "mul.wide.u32 %%rd2, %%r1, 8;\nadd.u64 %%rd1, %%rd1, %%rd2;\nld.global.u32 %%r2, [%%rd1];\n%s %%r3, %%r2;\n"
-             "st.global.u32 [%%rd1+4], %%r3;\nret;\n}\n", op);
+    snprintf(
+        t, sizeof(t),
+        ".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry t(.param .u64 p)\n{\n"
+        ".reg .b32 %%r<4>;\n.reg .b64 %%rd<3>;\nld.param.u64 %%rd1, [p];\nmov.u32 %%r1, %%tid.x;\n"
+        "mul.wide.u32 %%rd2, %%r1, 8;\nadd.u64 %%rd1, %%rd1, %%rd2;\nld.global.u32 %%r2, [%%rd1];\n%s %%r3, %%r2;\n"
+        "st.global.u32 [%%rd1+4], %%r3;\nret;\n}\n",
+        op);
     if (launch(op, t, mem)) {
         for (int lane = 0; lane < 32; lane++)
-            ok = ok && mem[lane * 2 + 1] == (x[lane % 4 * 2][lane / 4] | (uint32_t)x[lane % 4 * 2 + 1][lane / 4] << 16);
+            ok = ok && mem[lane * 2 + 1] ==
+                           (x[lane % 4 * 2][lane / 4] | (uint32_t)x[lane % 4 * 2 + 1][lane / 4] << 16);
         t_result(op, ok, "an element differs");
     }
     tm_free_all();
 }
 
 /* D = A B + 0 by wmma through shared memory. */
-static void test_wmma(const char *la, const char *lb, const char *mul, const char *st, bool s8, bool acol, bool bcol, int m,
-                      int n_)
+static void test_wmma(const char *la, const char *lb, const char *mul, const char *st, bool s8, bool acol,
+                      bool bcol, int m, int n_)
 {
     static char t[8192];
     const size_t cap = sizeof(t);
@@ -316,13 +335,14 @@ static void test_wmma(const char *la, const char *lb, const char *mul, const cha
     ADD(".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry t(.param .u64 p)\n{\n.reg .b32 %%r<9>, %%a<8>, %%b<8>;\n"
         ".reg .%s %%c<8>, %%d<8>;\n.reg .b64 %%rd<5>;\n.shared .align 32 .b8 sh[3072];\nld.param.u64 %%rd1, [p];\n"
         "mov.u32 %%r1, %%tid.x;\nmul.wide.u32 %%rd2, %%r1, 4;\nadd.u64 %%rd1, %%rd1, %%rd2;\nmov.u32 %%r2, sh;\n"
-        "shl.b32 %%r3, %%r1, 2;\nadd.u32 %%r3, %%r3, %%r2;\n", s8 ? "b32" : "f32");
+        "shl.b32 %%r3, %%r1, 2;\nadd.u32 %%r3, %%r3, %%r2;\n",
+        s8 ? "b32" : "f32");
     for (int i = 0; i < 2048; i += 128)
         ADD("ld.global.u32 %%r4, [%%rd1+%d];\nst.shared.u32 [%%r3+%d], %%r4;\n", i, i);
     for (int i = 0; i < nd; i++)
         ADD("mov.b32 %%c%d, 0;\n", i);
-    ADD("bar.sync 0;\nmov.u32 %%r5, %d;\nmov.u32 %%r6, %d;\nadd.u32 %%r7, %%r2, 1024;\nadd.u32 %%r8, %%r2, 2048;\n%s ", lda, ldb,
-        la);
+    ADD("bar.sync 0;\nmov.u32 %%r5, %d;\nmov.u32 %%r6, %d;\nadd.u32 %%r7, %%r2, 1024;\nadd.u32 %%r8, %%r2, 2048;\n%s ",
+        lda, ldb, la);
     n += list(t + n, cap - n, 'a', na);
     ADD(", [%%r2], %%r5;\n%s ", lb);
     n += list(t + n, cap - n, 'b', nb);
@@ -397,11 +417,14 @@ int main(void)
 
         snprintf(la, sizeof(la), "wmma.load.a.sync.aligned.%s.m16n16k16.shared.s8", order[v & 1]);
         snprintf(lb, sizeof(lb), "wmma.load.b.sync.aligned.%s.m16n16k16.shared.s8", order[v >> 1]);
-        snprintf(mul, sizeof(mul), "wmma.mma.sync.aligned.%s.%s.m16n16k16.s32.s8.s8.s32.satfinite", order[v & 1], order[v >> 1]);
-        test_wmma(la, lb, mul, "wmma.store.d.sync.aligned.row.m16n16k16.shared.s32", true, v & 1, v >> 1, 16, 16);
+        snprintf(mul, sizeof(mul), "wmma.mma.sync.aligned.%s.%s.m16n16k16.s32.s8.s8.s32.satfinite",
+                 order[v & 1], order[v >> 1]);
+        test_wmma(la, lb, mul, "wmma.store.d.sync.aligned.row.m16n16k16.shared.s32", true, v & 1, v >> 1, 16,
+                  16);
     }
-    test_wmma("wmma.load.a.sync.aligned.row.m8n32k16.shared.f16", "wmma.load.b.sync.aligned.col.m8n32k16.shared.f16",
-              "wmma.mma.sync.aligned.row.col.m8n32k16.f32.f32", "wmma.store.d.sync.aligned.row.m8n32k16.shared.f32", false,
-              false, true, 8, 32);
+    test_wmma("wmma.load.a.sync.aligned.row.m8n32k16.shared.f16",
+              "wmma.load.b.sync.aligned.col.m8n32k16.shared.f16",
+              "wmma.mma.sync.aligned.row.col.m8n32k16.f32.f32",
+              "wmma.store.d.sync.aligned.row.m8n32k16.shared.f32", false, false, true, 8, 32);
     return t_end("softgpu matrices");
 }

@@ -6,144 +6,140 @@
  */
 #include "exec/ops/address.h"
 
-#define LD_G(id, name, TD, T)                                                \
-    HANDLER(ld_g_##id)                                                       \
-    {                                                                        \
-        u64 ad[SG_LANES];                                                    \
-        const u32 m = w->mask;                                               \
-        TD *d = DST(TD, d);                                                  \
-        if (in->aux & SG_AUX_SPIN)                                           \
-            w->spin = true;                                                  \
-        if (LIKELY(m == SG_FULL)) {                                          \
-            const u64 *pa = SRC(u64, a), first = pa[0] + (u64)in->imm;       \
-            const enum shape sh = shape64(pa, sizeof(T));                    \
-            if (sh == CONSECUTIVE &&                                         \
-                range_has(w, in, first, sizeof(T) * SG_LANES, sizeof(T), false)) { \
-                const T *src = (const T *)(uintptr_t)first;                  \
-                if (sizeof(T) == sizeof(TD))                                 \
-                    memcpy(d, src, sizeof(T) * SG_LANES);                    \
-                else                                                         \
-                    LANES d[i] = (TD)src[i];                                 \
-                return SG_NEXT;                                              \
-            }                                                                \
+#define LD_G(id, name, TD, T) \
+    HANDLER(ld_g_##id) \
+    { \
+        u64 ad[SG_LANES]; \
+        const u32 m = w->mask; \
+        TD *d = DST(TD, d); \
+        if (in->aux & SG_AUX_SPIN) \
+            w->spin = true; \
+        if (LIKELY(m == SG_FULL)) { \
+            const u64 *pa = SRC(u64, a), first = pa[0] + (u64)in->imm; \
+            const enum shape sh = shape64(pa, sizeof(T)); \
+            if (sh == CONSECUTIVE && range_has(w, in, first, sizeof(T) * SG_LANES, sizeof(T), false)) { \
+                const T *src = (const T *)(uintptr_t)first; \
+                if (sizeof(T) == sizeof(TD)) \
+                    memcpy(d, src, sizeof(T) * SG_LANES); \
+                else \
+                    LANES d[i] = (TD)src[i]; \
+                return SG_NEXT; \
+            } \
             if (sh == UNIFORM && range_has(w, in, first, sizeof(T), sizeof(T), false)) { \
-                const T v = AT(T, first);                                    \
-                LANES d[i] = (TD)v;                                          \
-                return SG_NEXT;                                              \
-            }                                                                \
-        }                                                                    \
-        if (LIKELY(m == SG_FULL)) {                                          \
-            if (UNLIKELY(!global_again(w, in, ad, sizeof(T), false)))         \
-                return sg_ld_slow(w, in);                                    \
-        } else if (global_addresses(w, in, ad),                              \
-                   UNLIKELY(!global_ok(w, in, ad, sizeof(T), false)))        \
-            return sg_ld_slow(w, in);                                        \
-        if (LIKELY(m == SG_FULL)) {                                          \
-            if (sizeof(T) == 4)                                              \
-                gather_g32(ad, (u32 *)(void *)d);                            \
-            else                                                             \
-                for (int i = 0; i < SG_LANES; i++)                           \
-                    d[i] = (TD)AT(T, ad[i]);                                 \
-        } else {                                                             \
-            EACH(m) d[i] = (TD)AT(T, ad[i]);                                 \
-        }                                                                    \
-        return SG_NEXT;                                                      \
+                const T v = AT(T, first); \
+                LANES d[i] = (TD)v; \
+                return SG_NEXT; \
+            } \
+        } \
+        if (LIKELY(m == SG_FULL)) { \
+            if (UNLIKELY(!global_again(w, in, ad, sizeof(T), false))) \
+                return sg_ld_slow(w, in); \
+        } else if (global_addresses(w, in, ad), UNLIKELY(!global_ok(w, in, ad, sizeof(T), false))) \
+            return sg_ld_slow(w, in); \
+        if (LIKELY(m == SG_FULL)) { \
+            if (sizeof(T) == 4) \
+                gather_g32(ad, (u32 *)(void *)d); \
+            else \
+                for (int i = 0; i < SG_LANES; i++) \
+                    d[i] = (TD)AT(T, ad[i]); \
+        } else { \
+            EACH(m) d[i] = (TD)AT(T, ad[i]); \
+        } \
+        return SG_NEXT; \
     }
 
-#define ST_G(id, name, TD, T)                                                \
-    HANDLER(st_g_##id)                                                       \
-    {                                                                        \
-        u64 ad[SG_LANES];                                                    \
-        const u32 m = w->mask;                                               \
-        const TD *s = SRC(TD, d);                                            \
-        if (LIKELY(m == SG_FULL)) {                                          \
-            const u64 *pa = SRC(u64, a), first = pa[0] + (u64)in->imm;       \
-            if (shape64(pa, sizeof(T)) == CONSECUTIVE &&                     \
+#define ST_G(id, name, TD, T) \
+    HANDLER(st_g_##id) \
+    { \
+        u64 ad[SG_LANES]; \
+        const u32 m = w->mask; \
+        const TD *s = SRC(TD, d); \
+        if (LIKELY(m == SG_FULL)) { \
+            const u64 *pa = SRC(u64, a), first = pa[0] + (u64)in->imm; \
+            if (shape64(pa, sizeof(T)) == CONSECUTIVE && \
                 range_has(w, in, first, sizeof(T) * SG_LANES, sizeof(T), true)) { \
-                T *to = (T *)(uintptr_t)first;                               \
-                if (sizeof(T) == sizeof(TD))                                 \
-                    memcpy(to, s, sizeof(T) * SG_LANES);                     \
-                else                                                         \
-                    LANES to[i] = (T)s[i];                                   \
-                return SG_NEXT;                                              \
-            }                                                                \
-        }                                                                    \
-        if (LIKELY(m == SG_FULL)) {                                          \
-            if (UNLIKELY(!global_again(w, in, ad, sizeof(T), true)))          \
-                return sg_st_slow(w, in);                                    \
-        } else if (global_addresses(w, in, ad),                              \
-                   UNLIKELY(!global_ok(w, in, ad, sizeof(T), true)))         \
-            return sg_st_slow(w, in);                                        \
-        if (LIKELY(m == SG_FULL)) {                                          \
-            for (int i = 0; i < SG_LANES; i++)                               \
-                PUT(T, ad[i]) = (T)s[i];                                     \
-        } else {                                                             \
-            EACH(m) PUT(T, ad[i]) = (T)s[i];                                 \
-        }                                                                    \
-        return SG_NEXT;                                                      \
+                T *to = (T *)(uintptr_t)first; \
+                if (sizeof(T) == sizeof(TD)) \
+                    memcpy(to, s, sizeof(T) * SG_LANES); \
+                else \
+                    LANES to[i] = (T)s[i]; \
+                return SG_NEXT; \
+            } \
+        } \
+        if (LIKELY(m == SG_FULL)) { \
+            if (UNLIKELY(!global_again(w, in, ad, sizeof(T), true))) \
+                return sg_st_slow(w, in); \
+        } else if (global_addresses(w, in, ad), UNLIKELY(!global_ok(w, in, ad, sizeof(T), true))) \
+            return sg_st_slow(w, in); \
+        if (LIKELY(m == SG_FULL)) { \
+            for (int i = 0; i < SG_LANES; i++) \
+                PUT(T, ad[i]) = (T)s[i]; \
+        } else { \
+            EACH(m) PUT(T, ad[i]) = (T)s[i]; \
+        } \
+        return SG_NEXT; \
     }
 
 /* Vectors: N elements of T, each to its own register. */
-#define LD_GV(id, name, T, N)                                                \
-    HANDLER(ld_g_##id)                                                       \
-    {                                                                        \
-        u64 ad[SG_LANES];                                                    \
-        const u32 m = w->mask;                                              \
-        T *const d[4] = {DST(T, d), DST(T, b), DST(T, c), DST(T, e)};        \
-        if (LIKELY(m == SG_FULL)) {                                          \
-            if (UNLIKELY(!global_again(w, in, ad, sizeof(T) * N, false)))     \
-                return sg_ld_slow(w, in);                                    \
-        } else if (global_addresses(w, in, ad),                              \
-                   UNLIKELY(!global_ok(w, in, ad, sizeof(T) * N, false)))    \
-            return sg_ld_slow(w, in);                                        \
-        if (in->aux & SG_AUX_SPIN)                                           \
-            w->spin = true;                                                  \
-        EACH(m) {                                                            \
-            T v[N];                                                          \
-            sg_read_whole(v, (const void *)(uintptr_t)ad[i], sizeof(v));     \
-            for (int k = 0; k < N; k++)                                      \
-                d[k][i] = v[k];                                              \
-        }                                                                    \
-        return SG_NEXT;                                                      \
+#define LD_GV(id, name, T, N) \
+    HANDLER(ld_g_##id) \
+    { \
+        u64 ad[SG_LANES]; \
+        const u32 m = w->mask; \
+        T *const d[4] = {DST(T, d), DST(T, b), DST(T, c), DST(T, e)}; \
+        if (LIKELY(m == SG_FULL)) { \
+            if (UNLIKELY(!global_again(w, in, ad, sizeof(T) * N, false))) \
+                return sg_ld_slow(w, in); \
+        } else if (global_addresses(w, in, ad), UNLIKELY(!global_ok(w, in, ad, sizeof(T) * N, false))) \
+            return sg_ld_slow(w, in); \
+        if (in->aux & SG_AUX_SPIN) \
+            w->spin = true; \
+        EACH(m) \
+        { \
+            T v[N]; \
+            sg_read_whole(v, (const void *)(uintptr_t)ad[i], sizeof(v)); \
+            for (int k = 0; k < N; k++) \
+                d[k][i] = v[k]; \
+        } \
+        return SG_NEXT; \
     }
 
-#define ST_GV(id, name, T, N)                                                \
-    HANDLER(st_g_##id)                                                       \
-    {                                                                        \
-        u64 ad[SG_LANES];                                                    \
-        const u32 m = w->mask;                                              \
-        const T *const s[4] = {SRC(T, d), SRC(T, b), N > 2 ? SRC(T, c) : NULL, \
-                               N > 2 ? SRC(T, e) : NULL};                    \
-        if (LIKELY(m == SG_FULL)) {                                          \
-            if (UNLIKELY(!global_again(w, in, ad, sizeof(T) * N, true)))      \
-                return sg_st_slow(w, in);                                    \
-        } else if (global_addresses(w, in, ad),                              \
-                   UNLIKELY(!global_ok(w, in, ad, sizeof(T) * N, true)))     \
-            return sg_st_slow(w, in);                                        \
-        EACH(m) {                                                            \
-            T v[N];                                                          \
-            for (int k = 0; k < N; k++)                                      \
-                v[k] = s[k][i];                                              \
-            sg_write_whole((void *)(uintptr_t)ad[i], v, sizeof(v));          \
-        }                                                                    \
-        return SG_NEXT;                                                      \
+#define ST_GV(id, name, T, N) \
+    HANDLER(st_g_##id) \
+    { \
+        u64 ad[SG_LANES]; \
+        const u32 m = w->mask; \
+        const T *const s[4] = {SRC(T, d), SRC(T, b), N > 2 ? SRC(T, c) : NULL, N > 2 ? SRC(T, e) : NULL}; \
+        if (LIKELY(m == SG_FULL)) { \
+            if (UNLIKELY(!global_again(w, in, ad, sizeof(T) * N, true))) \
+                return sg_st_slow(w, in); \
+        } else if (global_addresses(w, in, ad), UNLIKELY(!global_ok(w, in, ad, sizeof(T) * N, true))) \
+            return sg_st_slow(w, in); \
+        EACH(m) \
+        { \
+            T v[N]; \
+            for (int k = 0; k < N; k++) \
+                v[k] = s[k][i]; \
+            sg_write_whole((void *)(uintptr_t)ad[i], v, sizeof(v)); \
+        } \
+        return SG_NEXT; \
     }
 
-#define LOADS(X)                                                             \
-    X(u8, "u8", u32, u8)                                                     \
-    X(s8, "s8", s32, s8)                                                     \
-    X(u16, "u16", u32, u16)                                                  \
-    X(s16, "s16", s32, s16)                                                  \
-    X(b32, "b32", u32, u32)                                                  \
+#define LOADS(X) \
+    X(u8, "u8", u32, u8) \
+    X(s8, "s8", s32, s8) \
+    X(u16, "u16", u32, u16) \
+    X(s16, "s16", s32, s16) \
+    X(b32, "b32", u32, u32) \
     X(b64, "b64", u64, u64)
-#define STORES(X)                                                            \
-    X(u8, "u8", u32, u8)                                                     \
-    X(u16, "u16", u32, u16)                                                  \
-    X(b32, "b32", u32, u32)                                                  \
+#define STORES(X) \
+    X(u8, "u8", u32, u8) \
+    X(u16, "u16", u32, u16) \
+    X(b32, "b32", u32, u32) \
     X(b64, "b64", u64, u64)
-#define VECTORS(X)                                                           \
-    X(v2_b32, "v2.b32", u32, 2)                                              \
-    X(v4_b32, "v4.b32", u32, 4)                                              \
+#define VECTORS(X) \
+    X(v2_b32, "v2.b32", u32, 2) \
+    X(v4_b32, "v4.b32", u32, 4) \
     X(v2_b64, "v2.b64", u64, 2)
 
 LOADS(LD_G)
@@ -153,120 +149,112 @@ VECTORS(ST_GV)
 
 /* ---- shared memory ---- */
 
-#define LD_S(id, name, TD, T)                                                \
-    HANDLER(ld_s_##id)                                                       \
-    {                                                                        \
-        u32 ad[SG_LANES];                                                    \
-        const u32 m = w->mask, bytes = w->cta->shared_bytes;                 \
-        const u8 *sh = w->cta->shared;                                       \
-        TD *d = DST(TD, d);                                                  \
-        if (in->aux & SG_AUX_SPIN)                                           \
-            w->spin = true;                                                  \
-        if (LIKELY(m == SG_FULL)) {                                          \
-            const u32 *pa = SRC(u32, a), first = pa[0] + (u32)in->imm;       \
-            const enum shape shp = shape32(pa, sizeof(T));                   \
-            const T *src = (const T *)(const void *)(sh + first);            \
-            if (shp == CONSECUTIVE &&                                        \
-                small_has(first, sizeof(T) * SG_LANES, sizeof(T), bytes)) {  \
-                if (sizeof(T) == sizeof(TD))                                 \
-                    memcpy(d, src, sizeof(T) * SG_LANES);                    \
-                else                                                         \
-                    LANES d[i] = (TD)src[i];                                 \
-                return SG_NEXT;                                              \
-            }                                                                \
+#define LD_S(id, name, TD, T) \
+    HANDLER(ld_s_##id) \
+    { \
+        u32 ad[SG_LANES]; \
+        const u32 m = w->mask, bytes = w->cta->shared_bytes; \
+        const u8 *sh = w->cta->shared; \
+        TD *d = DST(TD, d); \
+        if (in->aux & SG_AUX_SPIN) \
+            w->spin = true; \
+        if (LIKELY(m == SG_FULL)) { \
+            const u32 *pa = SRC(u32, a), first = pa[0] + (u32)in->imm; \
+            const enum shape shp = shape32(pa, sizeof(T)); \
+            const T *src = (const T *)(const void *)(sh + first); \
+            if (shp == CONSECUTIVE && small_has(first, sizeof(T) * SG_LANES, sizeof(T), bytes)) { \
+                if (sizeof(T) == sizeof(TD)) \
+                    memcpy(d, src, sizeof(T) * SG_LANES); \
+                else \
+                    LANES d[i] = (TD)src[i]; \
+                return SG_NEXT; \
+            } \
             if (shp == UNIFORM && small_has(first, sizeof(T), sizeof(T), bytes)) { \
-                const T v = *src;                                            \
-                LANES d[i] = (TD)v;                                          \
-                return SG_NEXT;                                              \
-            }                                                                \
-        }                                                                    \
-        if (LIKELY(m == SG_FULL)) {                                          \
-            if (UNLIKELY(!small_full(w, in, ad, bytes, sizeof(T))))          \
-                return sg_ld_slow(w, in);                                    \
-        } else if (small_addresses(w, in, ad),                               \
-                   UNLIKELY(!small_ok(ad, bytes, sizeof(T))))                \
-            return sg_ld_slow(w, in);                                        \
-        if (LIKELY(m == SG_FULL)) {                                          \
-            if (sizeof(T) == 4)                                              \
-                gather_s32(sh, ad, (u32 *)(void *)d);                        \
-            else                                                             \
-                for (int i = 0; i < SG_LANES; i++)                           \
-                    d[i] = (TD)*(const T *)(const void *)(sh + ad[i]);       \
-        } else {                                                             \
-            EACH(m) d[i] = (TD)*(const T *)(const void *)(sh + ad[i]);       \
-        }                                                                    \
-        return SG_NEXT;                                                      \
+                const T v = *src; \
+                LANES d[i] = (TD)v; \
+                return SG_NEXT; \
+            } \
+        } \
+        if (LIKELY(m == SG_FULL)) { \
+            if (UNLIKELY(!small_full(w, in, ad, bytes, sizeof(T)))) \
+                return sg_ld_slow(w, in); \
+        } else if (small_addresses(w, in, ad), UNLIKELY(!small_ok(ad, bytes, sizeof(T)))) \
+            return sg_ld_slow(w, in); \
+        if (LIKELY(m == SG_FULL)) { \
+            if (sizeof(T) == 4) \
+                gather_s32(sh, ad, (u32 *)(void *)d); \
+            else \
+                for (int i = 0; i < SG_LANES; i++) \
+                    d[i] = (TD) * (const T *)(const void *)(sh + ad[i]); \
+        } else { \
+            EACH(m) d[i] = (TD) * (const T *)(const void *)(sh + ad[i]); \
+        } \
+        return SG_NEXT; \
     }
 
-#define ST_S(id, name, TD, T)                                                \
-    HANDLER(st_s_##id)                                                       \
-    {                                                                        \
-        u32 ad[SG_LANES];                                                    \
-        const u32 m = w->mask, bytes = w->cta->shared_bytes;                 \
-        u8 *sh = w->cta->shared;                                             \
-        const TD *s = SRC(TD, d);                                            \
-        if (LIKELY(m == SG_FULL)) {                                          \
-            const u32 *pa = SRC(u32, a), first = pa[0] + (u32)in->imm;       \
-            if (shape32(pa, sizeof(T)) == CONSECUTIVE &&                     \
-                small_has(first, sizeof(T) * SG_LANES, sizeof(T), bytes)) {  \
-                T *to = (T *)(void *)(sh + first);                           \
-                if (sizeof(T) == sizeof(TD))                                 \
-                    memcpy(to, s, sizeof(T) * SG_LANES);                     \
-                else                                                         \
-                    LANES to[i] = (T)s[i];                                   \
-                return SG_NEXT;                                              \
-            }                                                                \
-        }                                                                    \
-        if (LIKELY(m == SG_FULL)) {                                          \
-            if (UNLIKELY(!small_full(w, in, ad, bytes, sizeof(T))))          \
-                return sg_st_slow(w, in);                                    \
-        } else if (small_addresses(w, in, ad),                               \
-                   UNLIKELY(!small_ok(ad, bytes, sizeof(T))))                \
-            return sg_st_slow(w, in);                                        \
-        if (LIKELY(m == SG_FULL)) {                                          \
-            for (int i = 0; i < SG_LANES; i++)                               \
-                *(T *)(void *)(sh + ad[i]) = (T)s[i];                        \
-        } else {                                                             \
-            EACH(m) *(T *)(void *)(sh + ad[i]) = (T)s[i];                    \
-        }                                                                    \
-        return SG_NEXT;                                                      \
+#define ST_S(id, name, TD, T) \
+    HANDLER(st_s_##id) \
+    { \
+        u32 ad[SG_LANES]; \
+        const u32 m = w->mask, bytes = w->cta->shared_bytes; \
+        u8 *sh = w->cta->shared; \
+        const TD *s = SRC(TD, d); \
+        if (LIKELY(m == SG_FULL)) { \
+            const u32 *pa = SRC(u32, a), first = pa[0] + (u32)in->imm; \
+            if (shape32(pa, sizeof(T)) == CONSECUTIVE && \
+                small_has(first, sizeof(T) * SG_LANES, sizeof(T), bytes)) { \
+                T *to = (T *)(void *)(sh + first); \
+                if (sizeof(T) == sizeof(TD)) \
+                    memcpy(to, s, sizeof(T) * SG_LANES); \
+                else \
+                    LANES to[i] = (T)s[i]; \
+                return SG_NEXT; \
+            } \
+        } \
+        if (LIKELY(m == SG_FULL)) { \
+            if (UNLIKELY(!small_full(w, in, ad, bytes, sizeof(T)))) \
+                return sg_st_slow(w, in); \
+        } else if (small_addresses(w, in, ad), UNLIKELY(!small_ok(ad, bytes, sizeof(T)))) \
+            return sg_st_slow(w, in); \
+        if (LIKELY(m == SG_FULL)) { \
+            for (int i = 0; i < SG_LANES; i++) \
+                *(T *)(void *)(sh + ad[i]) = (T)s[i]; \
+        } else { \
+            EACH(m) * (T *)(void *)(sh + ad[i]) = (T)s[i]; \
+        } \
+        return SG_NEXT; \
     }
 
-#define LD_SV(id, name, T, N)                                                \
-    HANDLER(ld_s_##id)                                                       \
-    {                                                                        \
-        u32 ad[SG_LANES];                                                    \
-        const u32 m = w->mask;                                              \
-        const u8 *sh = w->cta->shared;                                       \
-        T *const d[4] = {DST(T, d), DST(T, b), DST(T, c), DST(T, e)};        \
-        if (LIKELY(m == SG_FULL)) {                                          \
-            if (UNLIKELY(!small_full(w, in, ad, w->cta->shared_bytes, sizeof(T) * N)))\
-                return sg_ld_slow(w, in);                                    \
-        } else if (small_addresses(w, in, ad),                               \
-                   UNLIKELY(!small_ok(ad, w->cta->shared_bytes, sizeof(T) * N)))\
-            return sg_ld_slow(w, in);                                        \
-        EACH(m) for (int k = 0; k < N; k++)                                  \
-            d[k][i] = ((const T *)(const void *)(sh + ad[i]))[k];            \
-        return SG_NEXT;                                                      \
+#define LD_SV(id, name, T, N) \
+    HANDLER(ld_s_##id) \
+    { \
+        u32 ad[SG_LANES]; \
+        const u32 m = w->mask; \
+        const u8 *sh = w->cta->shared; \
+        T *const d[4] = {DST(T, d), DST(T, b), DST(T, c), DST(T, e)}; \
+        if (LIKELY(m == SG_FULL)) { \
+            if (UNLIKELY(!small_full(w, in, ad, w->cta->shared_bytes, sizeof(T) * N))) \
+                return sg_ld_slow(w, in); \
+        } else if (small_addresses(w, in, ad), UNLIKELY(!small_ok(ad, w->cta->shared_bytes, sizeof(T) * N))) \
+            return sg_ld_slow(w, in); \
+        EACH(m) for (int k = 0; k < N; k++) d[k][i] = ((const T *)(const void *)(sh + ad[i]))[k]; \
+        return SG_NEXT; \
     }
 
-#define ST_SV(id, name, T, N)                                                \
-    HANDLER(st_s_##id)                                                       \
-    {                                                                        \
-        u32 ad[SG_LANES];                                                    \
-        const u32 m = w->mask;                                              \
-        u8 *sh = w->cta->shared;                                             \
-        const T *const s[4] = {SRC(T, d), SRC(T, b), N > 2 ? SRC(T, c) : NULL, \
-                               N > 2 ? SRC(T, e) : NULL};                    \
-        if (LIKELY(m == SG_FULL)) {                                          \
-            if (UNLIKELY(!small_full(w, in, ad, w->cta->shared_bytes, sizeof(T) * N)))\
-                return sg_st_slow(w, in);                                    \
-        } else if (small_addresses(w, in, ad),                               \
-                   UNLIKELY(!small_ok(ad, w->cta->shared_bytes, sizeof(T) * N)))\
-            return sg_st_slow(w, in);                                        \
-        EACH(m) for (int k = 0; k < N; k++)                                  \
-            ((T *)(void *)(sh + ad[i]))[k] = s[k][i];                        \
-        return SG_NEXT;                                                      \
+#define ST_SV(id, name, T, N) \
+    HANDLER(st_s_##id) \
+    { \
+        u32 ad[SG_LANES]; \
+        const u32 m = w->mask; \
+        u8 *sh = w->cta->shared; \
+        const T *const s[4] = {SRC(T, d), SRC(T, b), N > 2 ? SRC(T, c) : NULL, N > 2 ? SRC(T, e) : NULL}; \
+        if (LIKELY(m == SG_FULL)) { \
+            if (UNLIKELY(!small_full(w, in, ad, w->cta->shared_bytes, sizeof(T) * N))) \
+                return sg_st_slow(w, in); \
+        } else if (small_addresses(w, in, ad), UNLIKELY(!small_ok(ad, w->cta->shared_bytes, sizeof(T) * N))) \
+            return sg_st_slow(w, in); \
+        EACH(m) for (int k = 0; k < N; k++)((T *)(void *)(sh + ad[i]))[k] = s[k][i]; \
+        return SG_NEXT; \
     }
 
 LOADS(LD_S)
@@ -283,7 +271,8 @@ static inline bool local_ok(const struct sg_warp *w, const u32 *ad, u32 size, bo
 
     if (UNLIKELY(bytes < size))
         return false;
-    LANES {
+    LANES
+    {
         bad |= sg_lane_bad32(ad[i], last);
         low |= ad[i];
         diff |= ad[i] ^ first;
@@ -292,47 +281,48 @@ static inline bool local_ok(const struct sg_warp *w, const u32 *ad, u32 size, bo
     return LIKELY(!(bad >> 31) && !(low & (size - 1)));
 }
 
-#define WORD(i, off) ((u32 *)(void *)(w->local + (u64)((off) >> 2) * (4 * SG_LANES) + (u32)(i) * 4))
+#define WORD(i, off) ((u32 *)(void *)(w->local + (u64)((off) >> 2) * (4 * SG_LANES) + (u32)(i)*4))
 
-#define LD_L(id, name, TD, T)                                                \
-    HANDLER(ld_l_##id)                                                       \
-    {                                                                        \
-        u32 ad[SG_LANES];                                                    \
-        bool same;                                                           \
-        const u32 m = small_addresses(w, in, ad);                            \
-        TD *d = DST(TD, d);                                                  \
-        if (UNLIKELY(!local_ok(w, ad, sizeof(T), &same)))                    \
-            return sg_ld_slow(w, in);                                        \
-        if (sizeof(T) == 4 && same && LIKELY(m == SG_FULL)) {                \
-            memcpy(d, WORD(0, ad[0]), 4 * SG_LANES);                         \
-        } else if (sizeof(T) == 8) {                                         \
+#define LD_L(id, name, TD, T) \
+    HANDLER(ld_l_##id) \
+    { \
+        u32 ad[SG_LANES]; \
+        bool same; \
+        const u32 m = small_addresses(w, in, ad); \
+        TD *d = DST(TD, d); \
+        if (UNLIKELY(!local_ok(w, ad, sizeof(T), &same))) \
+            return sg_ld_slow(w, in); \
+        if (sizeof(T) == 4 && same && LIKELY(m == SG_FULL)) { \
+            memcpy(d, WORD(0, ad[0]), 4 * SG_LANES); \
+        } else if (sizeof(T) == 8) { \
             EACH(m) d[i] = (TD)(*WORD(i, ad[i]) | (u64)*WORD(i, ad[i] + 4) << 32); \
-        } else {                                                             \
-            EACH(m) d[i] = (TD)*(const T *)(const void *)sg_local_word(w, i, ad[i]); \
-        }                                                                    \
-        return SG_NEXT;                                                      \
+        } else { \
+            EACH(m) d[i] = (TD) * (const T *)(const void *)sg_local_word(w, i, ad[i]); \
+        } \
+        return SG_NEXT; \
     }
 
-#define ST_L(id, name, TD, T)                                                \
-    HANDLER(st_l_##id)                                                       \
-    {                                                                        \
-        u32 ad[SG_LANES];                                                    \
-        bool same;                                                           \
-        const u32 m = small_addresses(w, in, ad);                            \
-        const TD *s = SRC(TD, d);                                            \
-        if (UNLIKELY(!local_ok(w, ad, sizeof(T), &same)))                    \
-            return sg_st_slow(w, in);                                        \
-        if (sizeof(T) == 4 && same && LIKELY(m == SG_FULL)) {                \
-            memcpy(WORD(0, ad[0]), s, 4 * SG_LANES);                         \
-        } else if (sizeof(T) == 8) {                                         \
-            EACH(m) {                                                        \
-                *WORD(i, ad[i]) = (u32)s[i];                                 \
-                *WORD(i, ad[i] + 4) = (u32)((u64)s[i] >> 32);                \
-            }                                                                \
-        } else {                                                             \
-            EACH(m) *(T *)(void *)sg_local_word(w, i, ad[i]) = (T)s[i];      \
-        }                                                                    \
-        return SG_NEXT;                                                      \
+#define ST_L(id, name, TD, T) \
+    HANDLER(st_l_##id) \
+    { \
+        u32 ad[SG_LANES]; \
+        bool same; \
+        const u32 m = small_addresses(w, in, ad); \
+        const TD *s = SRC(TD, d); \
+        if (UNLIKELY(!local_ok(w, ad, sizeof(T), &same))) \
+            return sg_st_slow(w, in); \
+        if (sizeof(T) == 4 && same && LIKELY(m == SG_FULL)) { \
+            memcpy(WORD(0, ad[0]), s, 4 * SG_LANES); \
+        } else if (sizeof(T) == 8) { \
+            EACH(m) \
+            { \
+                *WORD(i, ad[i]) = (u32)s[i]; \
+                *WORD(i, ad[i] + 4) = (u32)((u64)s[i] >> 32); \
+            } \
+        } else { \
+            EACH(m) * (T *)(void *)sg_local_word(w, i, ad[i]) = (T)s[i]; \
+        } \
+        return SG_NEXT; \
     }
 
 LOADS(LD_L)
@@ -340,13 +330,13 @@ STORES(ST_L)
 
 /* ---- kernel parameters at a constant offset, checked by the decoder ---- */
 
-#define LD_P(id, name, TD, T)                                                \
-    HANDLER(ld_p_##id)                                                       \
-    {                                                                        \
-        T v;                                                                 \
-        memcpy(&v, w->cta->params + in->imm, sizeof(v));                     \
-        STORE(TD, v);                                                        \
-        return SG_NEXT;                                                      \
+#define LD_P(id, name, TD, T) \
+    HANDLER(ld_p_##id) \
+    { \
+        T v; \
+        memcpy(&v, w->cta->params + in->imm, sizeof(v)); \
+        STORE(TD, v); \
+        return SG_NEXT; \
     }
 LOADS(LD_P)
 
@@ -359,7 +349,8 @@ HANDLER(ld_p_slow)
         u64 v = 0;
 
         memcpy(&v, w->cta->params + in->imm + k * size, size);
-        EACH(w->mask) {
+        EACH(w->mask)
+        {
             if (size == 8)
                 ((u64 *)(void *)(w->base[0] + dst[k]))[i] = v;
             else
@@ -379,13 +370,14 @@ HANDLER(st_slow)
     return sg_st_slow(w, in);
 }
 
-#define ROW_LD(id, name, TD, T) {"ld.g." name, h_ld_g_##id}, {"ld.s." name, h_ld_s_##id},          \
-                                {"ld.l." name, h_ld_l_##id}, {"ld.p." name, h_ld_p_##id},
-#define ROW_ST(id, name, TD, T) {"st.g." name, h_st_g_##id}, {"st.s." name, h_st_s_##id},          \
-                                {"st.l." name, h_st_l_##id},
-#define ROW_V(id, name, T, N) {"ld.g." name, h_ld_g_##id}, {"ld.s." name, h_ld_s_##id},            \
-                              {"ld.l." name, h_ld_slow}, {"st.g." name, h_st_g_##id},              \
-                              {"st.s." name, h_st_s_##id}, {"st.l." name, h_st_slow},
+#define ROW_LD(id, name, TD, T) \
+    {"ld.g." name, h_ld_g_##id}, {"ld.s." name, h_ld_s_##id}, {"ld.l." name, h_ld_l_##id}, \
+        {"ld.p." name, h_ld_p_##id},
+#define ROW_ST(id, name, TD, T) \
+    {"st.g." name, h_st_g_##id}, {"st.s." name, h_st_s_##id}, {"st.l." name, h_st_l_##id},
+#define ROW_V(id, name, T, N) \
+    {"ld.g." name, h_ld_g_##id}, {"ld.s." name, h_ld_s_##id}, {"ld.l." name, h_ld_slow}, \
+        {"st.g." name, h_st_g_##id}, {"st.s." name, h_st_s_##id}, {"st.l." name, h_st_slow},
 
 /* True if all lanes copy 16 bytes from the cached allocation; the copy is done then. */
 static bool cp_async_whole(const struct sg_warp *w, const struct sg_insn *in)
@@ -399,11 +391,13 @@ static bool cp_async_whole(const struct sg_warp *w, const struct sg_insn *in)
 
     if (w->mask != SG_FULL || in->aux != 16 || bytes < 16 || room < 16 || r->generation != SG_GENERATION())
         return false;
-    LANES {
+    LANES
+    {
         bad |= sg_lane_bad64(pa[i] + off, base, base + (room - 16));
         odd |= pa[i];
     }
-    LANES {
+    LANES
+    {
         bad_to |= sg_lane_bad32(pd[i], bytes - 16) >> 31 | (pd[i] & 15);
         least = pn[i] < least ? pn[i] : least;
     }
@@ -453,7 +447,6 @@ HANDLER(cp_async)
 }
 
 const struct sg_opdef SG_TABLE(mem)[] = {
-    LOADS(ROW_LD) STORES(ROW_ST) VECTORS(ROW_V)
-    ROW(cp_async, "cp.async") ROW(ld_slow, "ld.slow") ROW(st_slow, "st.slow") ROW(ld_p_slow, "ld.p.slow")
-    {NULL, NULL},
+    LOADS(ROW_LD) STORES(ROW_ST) VECTORS(ROW_V) ROW(cp_async, "cp.async") ROW(ld_slow, "ld.slow")
+        ROW(st_slow, "st.slow") ROW(ld_p_slow, "ld.p.slow"){NULL, NULL},
 };

@@ -12,7 +12,7 @@
 #endif
 
 #define GROUP(lane) ((lane) >> 2)
-#define T(lane) ((lane) & 3)
+#define T(lane) ((lane)&3)
 
 /* The r-th register of a lane, from the fields d a b c. */
 static inline const u32 *reg(const struct sg_warp *w, const struct sg_insn *in, int r)
@@ -38,10 +38,14 @@ static inline f32 element(u32 v, int p, u8 type)
     f32 f;
 
     switch (type) {
-    case SG_MMA_F16: return sg_f16_to_f32((u16)(v >> (16 * p)));
-    case SG_MMA_BF16: return sg_bf16_to_f32((u16)(v >> (16 * p)));
-    case SG_MMA_E4M3: return from_e4m3(v >> (8 * p) & 255);
-    case SG_MMA_E5M2: return sg_f16_to_f32((u16)((v >> (8 * p) & 255) << 8));
+    case SG_MMA_F16:
+        return sg_f16_to_f32((u16)(v >> (16 * p)));
+    case SG_MMA_BF16:
+        return sg_bf16_to_f32((u16)(v >> (16 * p)));
+    case SG_MMA_E4M3:
+        return from_e4m3(v >> (8 * p) & 255);
+    case SG_MMA_E5M2:
+        return sg_f16_to_f32((u16)((v >> (8 * p) & 255) << 8));
     default: /* tf32: the low bits are ignored */
         v &= 0xffffe000u;
         memcpy(&f, &v, 4);
@@ -58,11 +62,11 @@ static inline int per_reg(u8 type)
  * Where part p of register r of a lane lies. a: registers alternate between the upper and lower 8
  * rows, then go on in k; b: registers go on in k.
  */
-#define A_ROW(f, lane, r) (GROUP(lane) + ((f)->m == 16 && ((r) & 1) ? 8 : 0))
+#define A_ROW(f, lane, r) (GROUP(lane) + ((f)->m == 16 && ((r)&1) ? 8 : 0))
 #define A_COL(f, lane, r, p, n) (T(lane) * (n) + (p) + ((f)->m == 16 ? (r) >> 1 : (r)) * 4 * (n))
-#define B_ROW(lane, r, p, n) (T(lane) * (n) + (p) + (r) * 4 * (n))
+#define B_ROW(lane, r, p, n) (T(lane) * (n) + (p) + (r)*4 * (n))
 #define C_ROW(lane, r) (GROUP(lane) + ((r) >> 1) * 8)
-#define C_COL(lane, r) (T(lane) * 2 + ((r) & 1))
+#define C_COL(lane, r) (T(lane) * 2 + ((r)&1))
 
 /* The parts of a register, as f32, for all lanes. */
 static inline void spread(const u32 *v, u8 type, f32 part[4][SG_LANES])
@@ -99,8 +103,8 @@ static inline void spread(const u32 *v, u8 type, f32 part[4][SG_LANES])
 #endif
 
 /* c += a * b. Sums of products of bytes stay below 2^24: f32 holds them exactly. */
-static inline void multiply(const struct sg_warp *w, const struct sg_insn *in,
-                            const struct sg_mma_form *f, f32 c[16][8])
+static inline void multiply(const struct sg_warp *w, const struct sg_insn *in, const struct sg_mma_form *f,
+                            f32 c[16][8])
 {
     const int na = per_reg(f->a), nb = per_reg(f->b), depth = f->k;
     f32 a[16][32], b[32][8], part[4][SG_LANES];
@@ -122,8 +126,7 @@ static inline void multiply(const struct sg_warp *w, const struct sg_insn *in,
 
         memcpy(sum, c[i], sizeof(sum));
         for (int k = 0; k < depth; k++)
-            SG_VECTOR for (int j = 0; j < 8; j++)
-                sum[j] = MAC(a[i][k], b[k][j], sum[j]);
+            SG_VECTOR for (int j = 0; j < 8; j++) sum[j] = MAC(a[i][k], b[k][j], sum[j]);
         memcpy(c[i], sum, sizeof(sum));
     }
 }
@@ -157,8 +160,8 @@ static bool mma_whole(const struct sg_warp *w, const struct sg_insn *in, const s
 #endif
 
 /* The registers of c, as f32, plus a * b. */
-static inline void float_tile(const struct sg_warp *w, const struct sg_insn *in,
-                              const struct sg_mma_form *f, f32 x[4][SG_LANES])
+static inline void float_tile(const struct sg_warp *w, const struct sg_insn *in, const struct sg_mma_form *f,
+                              f32 x[4][SG_LANES])
 {
     f32 c[16][8];
 
@@ -224,8 +227,8 @@ HANDLER(mma_float)
 }
 
 /* What the registers of c grow by: sums of products of bytes. */
-static inline void int_tile(const struct sg_warp *w, const struct sg_insn *in,
-                            const struct sg_mma_form *f, s32 sum[4][SG_LANES])
+static inline void int_tile(const struct sg_warp *w, const struct sg_insn *in, const struct sg_mma_form *f,
+                            s32 sum[4][SG_LANES])
 {
     f32 c[16][8];
 
@@ -324,8 +327,7 @@ static u32 frag_get(const struct sg_warp *w, const struct sg_insn *in, u32 lane,
     return bytes == 4 ? v : v >> (8 * bytes * (j % per)) & ((1u << 8 * bytes) - 1);
 }
 
-static void frag_put(const struct sg_warp *w, const struct sg_insn *in, u32 lane, u32 j, u32 bytes,
-                     u32 v)
+static void frag_put(const struct sg_warp *w, const struct sg_insn *in, u32 lane, u32 j, u32 bytes, u32 v)
 {
     const u32 per = 4 / bytes, shift = 8 * bytes * (j % per);
     u32 *p = &wreg(w, in, j / per)[lane];
@@ -351,8 +353,8 @@ static int wmma_move(struct sg_warp *w, const struct sg_insn *in, bool load)
             const u32 e = lane * each + j, row = e / x.cols, col = e % x.cols;
             const u64 at = SG_WMMA_COL(aux) ? (u64)col * stride + row : (u64)row * stride + col;
             u32 local, v = 0;
-            void *p = sg_resolve(w, in, lane, (enum sg_space)SG_WMMA_SPACE(aux), base + at * bytes,
-                                 bytes, bytes, !load, &local);
+            void *p = sg_resolve(w, in, lane, (enum sg_space)SG_WMMA_SPACE(aux), base + at * bytes, bytes,
+                                 bytes, !load, &local);
 
             if (!p)
                 return SG_FAULTED;
@@ -386,14 +388,19 @@ static f64 wmma_value(u32 v, u8 type)
     f32 f;
 
     switch (type) {
-    case SG_MMA_S8: return (f64)(s8)v;
-    case SG_MMA_U8: return (f64)(u8)v;
-    case 'i': return (f64)(s32)v;
-    case 'h': return (f64)sg_f16_to_f32((u16)v);
+    case SG_MMA_S8:
+        return (f64)(s8)v;
+    case SG_MMA_U8:
+        return (f64)(u8)v;
+    case 'i':
+        return (f64)(s32)v;
+    case 'h':
+        return (f64)sg_f16_to_f32((u16)v);
     case 'f':
         memcpy(&f, &v, 4);
         return (f64)f;
-    default: return (f64)element(v, 0, type);
+    default:
+        return (f64)element(v, 0, type);
     }
 }
 
@@ -404,8 +411,7 @@ HANDLER(wmma_mma)
     const struct sg_wmma b = sg_wmma_of(shape, 'b', (u8)(in->imm >> 8));
     const struct sg_wmma c = sg_wmma_of(shape, 'c', (u8)(in->imm >> 16));
     const struct sg_wmma d = sg_wmma_of(shape, 'c', (u8)(in->imm >> 24));
-    const struct sg_insn *ia = in + 1, *ib = ia + nexts(&a), *ic = ib + nexts(&b),
-                         *id = ic + nexts(&c);
+    const struct sg_insn *ia = in + 1, *ib = ia + nexts(&a), *ic = ib + nexts(&b), *id = ic + nexts(&c);
     f32 ma[32 * 16], mb[16 * 32];
     u32 out[SG_LANES * 8];
 
@@ -457,6 +463,5 @@ HANDLER(ext)
 
 const struct sg_opdef SG_TABLE(mma)[] = {
     ROW(mma_float, "mma.float") ROW(mma_int, "mma.int") ROW(mma_f64, "mma.f64") ROW(ext, "ext")
-    ROW(wmma_load, "wmma.load") ROW(wmma_store, "wmma.store") ROW(wmma_mma, "wmma.mma")
-    {NULL, NULL},
+        ROW(wmma_load, "wmma.load") ROW(wmma_store, "wmma.store") ROW(wmma_mma, "wmma.mma"){NULL, NULL},
 };

@@ -42,27 +42,27 @@ static inline __m512i mma_columns(int add)
     return _mm512_add_epi32(_mm512_set4_epi32(24, 16, 8, 0), _mm512_set1_epi32(add));
 }
 
-#define MMA_STEP(t)                                                                                \
-    do {                                                                                           \
-        const __m512 b0 = _mm512_permutex2var_ps(b.lo, mma_columns(t), b.hi);                      \
-        const __m512 b1 = _mm512_permutex2var_ps(b.lo, mma_columns(4 + (t)), b.hi);                \
-        const __m512 u0 = _mm512_permute_ps(up.lo, (t) * 0x55);                                    \
-        const __m512 u1 = _mm512_permute_ps(up.hi, (t) * 0x55);                                    \
-        const __m512 d0 = _mm512_permute_ps(down.lo, (t) * 0x55);                                  \
-        const __m512 d1 = _mm512_permute_ps(down.hi, (t) * 0x55);                                  \
-        c[0].lo = _mm512_fmadd_ps(u0, b0, c[0].lo);                                                \
-        c[0].hi = _mm512_fmadd_ps(u1, b0, c[0].hi);                                                \
-        c[1].lo = _mm512_fmadd_ps(u0, b1, c[1].lo);                                                \
-        c[1].hi = _mm512_fmadd_ps(u1, b1, c[1].hi);                                                \
-        c[2].lo = _mm512_fmadd_ps(d0, b0, c[2].lo);                                                \
-        c[2].hi = _mm512_fmadd_ps(d1, b0, c[2].hi);                                                \
-        c[3].lo = _mm512_fmadd_ps(d0, b1, c[3].lo);                                                \
-        c[3].hi = _mm512_fmadd_ps(d1, b1, c[3].hi);                                                \
+#define MMA_STEP(t) \
+    do { \
+        const __m512 b0 = _mm512_permutex2var_ps(b.lo, mma_columns(t), b.hi); \
+        const __m512 b1 = _mm512_permutex2var_ps(b.lo, mma_columns(4 + (t)), b.hi); \
+        const __m512 u0 = _mm512_permute_ps(up.lo, (t)*0x55); \
+        const __m512 u1 = _mm512_permute_ps(up.hi, (t)*0x55); \
+        const __m512 d0 = _mm512_permute_ps(down.lo, (t)*0x55); \
+        const __m512 d1 = _mm512_permute_ps(down.hi, (t)*0x55); \
+        c[0].lo = _mm512_fmadd_ps(u0, b0, c[0].lo); \
+        c[0].hi = _mm512_fmadd_ps(u1, b0, c[0].hi); \
+        c[1].lo = _mm512_fmadd_ps(u0, b1, c[1].lo); \
+        c[1].hi = _mm512_fmadd_ps(u1, b1, c[1].hi); \
+        c[2].lo = _mm512_fmadd_ps(d0, b0, c[2].lo); \
+        c[2].hi = _mm512_fmadd_ps(d1, b0, c[2].hi); \
+        c[3].lo = _mm512_fmadd_ps(d0, b1, c[3].lo); \
+        c[3].hi = _mm512_fmadd_ps(d1, b1, c[3].hi); \
     } while (0)
 
 /* One register of b against two of a (upper and lower rows): 4 or 8 steps of k. */
 MMA_INLINE void mma_float_reg(const u32 *ra_up, const u32 *ra_down, const u32 *rb, u8 type,
-                                 struct mma_vec c[4])
+                              struct mma_vec c[4])
 {
     const __m512i vu0 = mma_load(ra_up), vu1 = mma_load(ra_up + 16);
     const __m512i vd0 = mma_load(ra_down), vd1 = mma_load(ra_down + 16);
@@ -76,10 +76,11 @@ MMA_INLINE void mma_float_reg(const u32 *ra_up, const u32 *ra_down, const u32 *r
         d[p] = (struct mma_vec){mma_part(vd0, type, p), mma_part(vd1, type, p)};
         bb[p] = (struct mma_vec){mma_part(vb0, type, p), mma_part(vb1, type, p)};
     }
-#define MMA_QUAD(t)                                                                                \
-    _Pragma("GCC unroll 2") for (int p = 0; p < n; p++) {                                                                  \
-        const struct mma_vec up = u[p], down = d[p], b = bb[p];                                    \
-        MMA_STEP(t);                                                                               \
+#define MMA_QUAD(t) \
+    _Pragma("GCC unroll 2") for (int p = 0; p < n; p++) \
+    { \
+        const struct mma_vec up = u[p], down = d[p], b = bb[p]; \
+        MMA_STEP(t); \
     }
     MMA_QUAD(0)
     MMA_QUAD(1)
@@ -134,32 +135,30 @@ MMA_INLINE void mma512_all(const struct mma_regs *x, u8 type, bool half, int nb)
 /* True if the functions here support the form. */
 static inline bool mma512_float(const struct sg_mma_form *f)
 {
-    return f->m == 16 && f->a == f->b &&
-           (f->a == SG_MMA_F16 || f->a == SG_MMA_BF16 || f->a == SG_MMA_TF32);
+    return f->m == 16 && f->a == f->b && (f->a == SG_MMA_F16 || f->a == SG_MMA_BF16 || f->a == SG_MMA_TF32);
 }
 
 /* ---- bytes: unsigned by signed ones are one instruction; signed a is taken as a + 128 ---- */
 
-#define MMA_INT_STEP(t)                                                                            \
-    do {                                                                                           \
-        const __m512i b0 = _mm512_permutex2var_epi32(vb0, mma_columns(t), vb1);                    \
-        const __m512i b1 = _mm512_permutex2var_epi32(vb0, mma_columns(4 + (t)), vb1);              \
-        off0 = _mm512_dpbusd_epi32(off0, bias, b0);                                                \
-        off1 = _mm512_dpbusd_epi32(off1, bias, b1);                                                \
-        for (int r = 0; r < rows; r++) {                                                           \
-            const __m512i a0 = _mm512_shuffle_epi32(va[r][0], (_MM_PERM_ENUM)((t) * 0x55));        \
-            const __m512i a1 = _mm512_shuffle_epi32(va[r][1], (_MM_PERM_ENUM)((t) * 0x55));        \
-            s[2 * r][0] = _mm512_dpbusd_epi32(s[2 * r][0], a0, b0);                                \
-            s[2 * r][1] = _mm512_dpbusd_epi32(s[2 * r][1], a1, b0);                                \
-            s[2 * r + 1][0] = _mm512_dpbusd_epi32(s[2 * r + 1][0], a0, b1);                        \
-            s[2 * r + 1][1] = _mm512_dpbusd_epi32(s[2 * r + 1][1], a1, b1);                        \
-        }                                                                                          \
+#define MMA_INT_STEP(t) \
+    do { \
+        const __m512i b0 = _mm512_permutex2var_epi32(vb0, mma_columns(t), vb1); \
+        const __m512i b1 = _mm512_permutex2var_epi32(vb0, mma_columns(4 + (t)), vb1); \
+        off0 = _mm512_dpbusd_epi32(off0, bias, b0); \
+        off1 = _mm512_dpbusd_epi32(off1, bias, b1); \
+        for (int r = 0; r < rows; r++) { \
+            const __m512i a0 = _mm512_shuffle_epi32(va[r][0], (_MM_PERM_ENUM)((t)*0x55)); \
+            const __m512i a1 = _mm512_shuffle_epi32(va[r][1], (_MM_PERM_ENUM)((t)*0x55)); \
+            s[2 * r][0] = _mm512_dpbusd_epi32(s[2 * r][0], a0, b0); \
+            s[2 * r][1] = _mm512_dpbusd_epi32(s[2 * r][1], a1, b0); \
+            s[2 * r + 1][0] = _mm512_dpbusd_epi32(s[2 * r + 1][0], a0, b1); \
+            s[2 * r + 1][1] = _mm512_dpbusd_epi32(s[2 * r + 1][1], a1, b1); \
+        } \
     } while (0)
 
 /* sum[r] of a lane: what its r-th register of c grows by. b must be signed. */
 __attribute__((target("avx512vnni"))) static inline void
-mma512_bytes(const struct sg_mma_form *f, const u32 *const ra[], const u32 *const rb[],
-             s32 sum[4][SG_LANES])
+mma512_bytes(const struct sg_mma_form *f, const u32 *const ra[], const u32 *const rb[], s32 sum[4][SG_LANES])
 {
     const int rows = f->m / 8;
     const __m512i bias = _mm512_set1_epi32(f->a == SG_MMA_S8 ? (int)0x80808080 : 0);
@@ -181,8 +180,7 @@ mma512_bytes(const struct sg_mma_form *f, const u32 *const ra[], const u32 *cons
     }
     for (int r = 0; r < 2 * rows; r++)
         for (int h = 0; h < 2; h++)
-            _mm512_storeu_si512((void *)(sum[r] + 16 * h),
-                                _mm512_sub_epi32(s[r][h], r & 1 ? off1 : off0));
+            _mm512_storeu_si512((void *)(sum[r] + 16 * h), _mm512_sub_epi32(s[r][h], r & 1 ? off1 : off0));
 }
 
 #endif

@@ -8,7 +8,7 @@
 #include "exec/code.h"
 
 #define GROUP(lane) ((lane) >> 2)
-#define T(lane) ((lane) & 3)
+#define T(lane) ((lane)&3)
 
 /* Register r of the operand whose registers begin at in, four to an instruction: d a b c. */
 static inline const void *reg(const struct sg_warp *w, const struct sg_insn *in, u32 r)
@@ -63,12 +63,10 @@ static int f64_move(struct sg_warp *w, const struct sg_insn *in, bool load)
         for (u32 r = 0; r < n; r++) {
             const u64 row = which == 'b' ? T(lane) : GROUP(lane);
             const u64 col = which == 'a' ? T(lane) : which == 'b' ? GROUP(lane) : T(lane) * 2 + r;
-            const u64 at = base + 8 * (SG_WMMA_COL(in->aux) ? col * stride + row
-                                                            : row * stride + col);
+            const u64 at = base + 8 * (SG_WMMA_COL(in->aux) ? col * stride + row : row * stride + col);
             u32 local;
             f64 *x = (f64 *)(uintptr_t)sg_src_ptr(w, field[r]) + lane;
-            f64 *p = sg_resolve(w, in, lane, (enum sg_space)SG_WMMA_SPACE(in->aux), at, 8, 8, !load,
-                                &local);
+            f64 *p = sg_resolve(w, in, lane, (enum sg_space)SG_WMMA_SPACE(in->aux), at, 8, 8, !load, &local);
 
             if (!p)
                 return SG_FAULTED;
@@ -106,13 +104,12 @@ static int sub_move(struct sg_warp *w, const struct sg_insn *in, bool load)
 
         for (u32 r = 0; r < n; r++) {
             const u64 row = GROUP(lane), col = T(lane) * 2 + r;
-            const u64 at = base + (which != 'c' ? row * stride * bits / 8 + T(lane) * 4
+            const u64 at = base + (which != 'c'           ? row * stride * bits / 8 + T(lane) * 4
                                    : SG_WMMA_COL(in->aux) ? 4 * (col * stride + row)
                                                           : 4 * (row * stride + col));
             u32 local;
             u32 *x = (u32 *)(uintptr_t)sg_src_ptr(w, field[r]) + lane;
-            u32 *p = sg_resolve(w, in, lane, (enum sg_space)SG_WMMA_SPACE(in->aux), at, 4, 4, !load,
-                                &local);
+            u32 *p = sg_resolve(w, in, lane, (enum sg_space)SG_WMMA_SPACE(in->aux), at, 4, 4, !load, &local);
 
             if (!p)
                 return SG_FAULTED;
@@ -147,8 +144,7 @@ static s32 dot(u32 a, u32 b, u32 aux)
     for (u32 k = 0; k < 32; k += 4) {
         const s32 x = (s32)(a >> k & 15), y = (s32)(b >> k & 15);
 
-        sum += (aux & SG_SUB_A_SIGNED && x > 7 ? x - 16 : x) *
-               (aux & SG_SUB_B_SIGNED && y > 7 ? y - 16 : y);
+        sum += (aux & SG_SUB_A_SIGNED && x > 7 ? x - 16 : x) * (aux & SG_SUB_B_SIGNED && y > 7 ? y - 16 : y);
     }
     return sum;
 }
@@ -185,7 +181,7 @@ HANDLER(mma_sub)
 }
 
 const struct sg_opdef sg_ops_mma2[] = {
-    ROW(mma_f64_16, "mma.f64.m16") ROW(wmma_load_f64, "wmma.load.f64")
-    ROW(wmma_store_f64, "wmma.store.f64") ROW(mma_sub, "mma.sub")
-    ROW(wmma_load_sub, "wmma.load.sub") ROW(wmma_store_sub, "wmma.store.sub") {NULL, NULL},
+    ROW(mma_f64_16, "mma.f64.m16") ROW(wmma_load_f64, "wmma.load.f64") ROW(wmma_store_f64, "wmma.store.f64")
+        ROW(mma_sub, "mma.sub") ROW(wmma_load_sub, "wmma.load.sub")
+            ROW(wmma_store_sub, "wmma.store.sub"){NULL, NULL},
 };

@@ -70,7 +70,10 @@ static void mma_f64(void)
 
 static void mma_bits(void)
 {
-    struct { uint32_t *a, *b; int32_t *d; } p = {tm_alloc(512), tm_alloc(256), tm_alloc(1536)};
+    struct {
+        uint32_t *a, *b;
+        int32_t *d;
+    } p = {tm_alloc(512), tm_alloc(256), tm_alloc(1536)};
     struct sg_fault f = {0};
     struct tk t;
     bool ok[3] = {true, true, true};
@@ -116,7 +119,10 @@ static int nibble(uint32_t v, int e, bool sign)
 
 static void wmma_bits(void)
 {
-    struct { uint32_t *a, *b; int32_t *d; } p = {tm_alloc(128), tm_alloc(128), tm_alloc(768)};
+    struct {
+        uint32_t *a, *b;
+        int32_t *d;
+    } p = {tm_alloc(128), tm_alloc(128), tm_alloc(768)};
     int32_t before[192];
     struct sg_fault f = {0};
     struct tk t;
@@ -160,7 +166,9 @@ static void wmma_bits(void)
 
 static void wide(void)
 {
-    struct { uint64_t (*p)[2], (*old)[2]; } p = {tm_alloc(48), tm_alloc(512 * 16)};
+    struct {
+        uint64_t (*p)[2], (*old)[2];
+    } p = {tm_alloc(48), tm_alloc(512 * 16)};
     bool seen[4][128] = {{false}}, ok = true, first = false;
     struct sg_fault f = {0};
     struct tk t;
@@ -217,9 +225,11 @@ static void refused(void)
         struct tk t;
         bool open;
 
-        snprintf(buf, sizeof(buf), ".version 9.0\n.target sm_90\n.address_size 64\n.entry t()\n{\n"
+        snprintf(buf, sizeof(buf),
+                 ".version 9.0\n.target sm_90\n.address_size 64\n.entry t()\n{\n"
                  ".reg .b32 %%r<3>;\n.reg .b64 %%rd<3>;\n.reg .b128 %%q<3>;\n.reg .pred %%p<3>;\n"
-                 "%s\n}\n", lines[i][0]);
+                 "%s\n}\n",
+                 lines[i][0]);
         open = tk_open(&t, buf, "t");
         t_result(lines[i][0], !open && strstr(t.diag.message, lines[i][1]), "%s", t.diag.message);
         if (open)
@@ -236,8 +246,7 @@ int main(int argc, char **argv)
     FILE *in;
 
     refused();
-    snprintf(path, sizeof(path), "%.*srare_90.ptx", dir ? (int)(dir - argv[0] + 1) : 0,
-             dir ? argv[0] : "");
+    snprintf(path, sizeof(path), "%.*srare_90.ptx", dir ? (int)(dir - argv[0] + 1) : 0, dir ? argv[0] : "");
     in = fopen(argc > 1 ? argv[1] : path, "rb");
     text = calloc(1, TEXT_MAX);
     if (in && text && fread(text, 1, TEXT_MAX - 1, in)) {

@@ -17,33 +17,35 @@ static float ftz(float x)
     return fpclassify(x) == FP_SUBNORMAL ? copysignf(0, x) : x;
 }
 
-#define RT(mode, sig, op, e)                                                 \
-    do {                                                                     \
-        inputs(sig);                                                         \
-        fesetround(mode);                                                    \
-        for (int k_ = 0; k_ < N; k_++) {                                     \
+#define RT(mode, sig, op, e) \
+    do { \
+        inputs(sig); \
+        fesetround(mode); \
+        for (int k_ = 0; k_ < N; k_++) { \
             const volatile u64 va = in[0][k_], vb = in[1][k_], vc = in[2][k_]; \
-            const u64 a = va, b = vb, c = vc;                                \
-            volatile u64 r_ = (u64)(e);                                      \
-            (void)b;                                                         \
-            (void)c;                                                         \
-            expect[k_] = r_;                                                 \
-        }                                                                    \
-        fesetround(FE_TONEAREST);                                            \
-        run(sig, op);                                                        \
+            const u64 a = va, b = vb, c = vc; \
+            volatile u64 r_ = (u64)(e); \
+            (void)b; \
+            (void)c; \
+            expect[k_] = r_; \
+        } \
+        fesetround(FE_TONEAREST); \
+        run(sig, op); \
     } while (0)
 
 static void test_float(void)
 {
-    static const struct { int mode; const char *name; } modes[] = {
-        {FE_TONEAREST, "rn"}, {FE_TOWARDZERO, "rz"}, {FE_DOWNWARD, "rm"}, {FE_UPWARD, "rp"}};
+    static const struct {
+        int mode;
+        const char *name;
+    } modes[] = {{FE_TONEAREST, "rn"}, {FE_TOWARDZERO, "rz"}, {FE_DOWNWARD, "rm"}, {FE_UPWARD, "rp"}};
     char op[64];
 
     for (int i = 0; i < 4; i++) {
-#define M(sig, base, e)                                                      \
-    do {                                                                     \
-        snprintf(op, sizeof(op), base, modes[i].name);                       \
-        RT(modes[i].mode, sig, op, e);                                       \
+#define M(sig, base, e) \
+    do { \
+        snprintf(op, sizeof(op), base, modes[i].name); \
+        RT(modes[i].mode, sig, op, e); \
     } while (0)
         M("fff", "add.%s.f32", B32(F32(a) + F32(b)));
         M("fff", "mul.%s.f32", B32(F32(a) * F32(b)));
@@ -63,15 +65,16 @@ static void test_float(void)
     }
     T("fff", "add.ftz.f32", B32(ftz(ftz(F32(a)) + ftz(F32(b)))));
     T("fff", "mul.ftz.f32", B32(ftz(ftz(F32(a)) * ftz(F32(b)))));
-    T("fff", "add.sat.f32", B32(!(F32(a) + F32(b) > 0) ? 0 : F32(a) + F32(b) > 1 ? 1
-                                                              : F32(a) + F32(b)));
+    T("fff", "add.sat.f32", B32(!(F32(a) + F32(b) > 0) ? 0 : F32(a) + F32(b) > 1 ? 1 : F32(a) + F32(b)));
     T("fff", "min.f32", B32(ref_min(F32(a), F32(b))));
     T("fff", "max.f32", B32(ref_max(F32(a), F32(b))));
-    T("fff", "min.NaN.f32", isnan(F32(a)) || isnan(F32(b)) ? 0x7fffffff
-                            : B32(ref_min(F32(a), F32(b))));
-    T("FFF", "max.f64", B64(isnan(F64(a)) ? F64(b) : isnan(F64(b)) ? F64(a)
-                            : F64(a) == F64(b) ? (signbit(F64(a)) ? F64(b) : F64(a))
-                            : F64(a) > F64(b) ? F64(a) : F64(b)));
+    T("fff", "min.NaN.f32", isnan(F32(a)) || isnan(F32(b)) ? 0x7fffffff : B32(ref_min(F32(a), F32(b))));
+    T("FFF", "max.f64",
+      B64(isnan(F64(a))      ? F64(b)
+          : isnan(F64(b))    ? F64(a)
+          : F64(a) == F64(b) ? (signbit(F64(a)) ? F64(b) : F64(a))
+          : F64(a) > F64(b)  ? F64(a)
+                             : F64(b)));
     T("ff", "neg.f32", a ^ 0x80000000u);
     T("ff", "abs.f32", a & 0x7fffffffu);
     T("ff", "neg.ftz.f32", B32(ftz(F32(a ^ 0x80000000u))));
@@ -90,7 +93,8 @@ static void test_float(void)
     T("ff", "sin.approx.ftz.f32", B32((float)sin((double)ftz(F32(a)))));
     T("ff", "cos.approx.ftz.f32", B32((float)cos((double)ftz(F32(a)))));
     /* the divisor below 2: beyond 2^126 the result is 0 by the manual, or right */
-    T("fff", "$ { .reg .b32 u; .reg .f32 t; mov.b32 u, %b; and.b32 u, u, 0xbfffffff; mov.b32 t, u; "
+    T("fff",
+      "$ { .reg .b32 u; .reg .f32 t; mov.b32 u, %b; and.b32 u, u, 0xbfffffff; mov.b32 t, u; "
       "div.approx.ftz.f32 %d, %a, t; }",
       B32(ftz(ftz(F32(a)) / ftz(F32(b & 0xbfffffffu)))));
     tolerance = 0;
@@ -145,8 +149,7 @@ static void test_cvt(void)
     T("Fe", "cvt.f64.f16", B64((double)sg_f16_to_f32((u16)a)));
     T("fg", "cvt.f32.bf16", a << 16);
     T("we", "cvt.rni.s32.f16", ref_f2i(nearbyint((double)sg_f16_to_f32((u16)a)), 32, true, false));
-    T("gf", "cvt.rn.bf16.f32",
-      isnan(F32(a)) ? 0x7fff : (UA + 0x7fff + (UA >> 16 & 1)) >> 16);
+    T("gf", "cvt.rn.bf16.f32", isnan(F32(a)) ? 0x7fff : (UA + 0x7fff + (UA >> 16 & 1)) >> 16);
     T("gf", "cvt.rz.bf16.f32", isnan(F32(a)) ? 0x7fff : UA >> 16);
     T("www", "$ cvt.pack.sat.u8.s32.b32 %d, %a, %b, 0x1234;",
       0x12340000u | (u32)clamp64(SA, 0, 255) << 8 | (u32)clamp64(SB, 0, 255));
@@ -200,15 +203,16 @@ static void test_half(void)
     T("eee", "mul.f16", ref_f16(H(a) * H(b)));
     T("eeee", "fma.rn.f16", ref_f16(fma(H(a), H(b), H(c))));
     T("EEE", "add.f16x2", (u32)ref_f16(H(a) + H(b)) | (u32)ref_f16(H(a >> 16) + H(b >> 16)) << 16);
-    T("EEEE", "fma.rn.f16x2", (u32)ref_f16(fma(H(a), H(b), H(c))) |
-                                  (u32)ref_f16(fma(H(a >> 16), H(b >> 16), H(c >> 16))) << 16);
+    T("EEEE", "fma.rn.f16x2",
+      (u32)ref_f16(fma(H(a), H(b), H(c))) | (u32)ref_f16(fma(H(a >> 16), H(b >> 16), H(c >> 16))) << 16);
     T("eee", "max.f16", ref_f16((double)ref_max((float)H(a), (float)H(b))));
     T("EE", "neg.f16x2", a ^ 0x80008000u);
     T("ee", "abs.f16", a & 0x7fff);
     T("ee", "$ fma.rn.relu.f16 %d, %a, 0x3c00, 0x8000;", H(a) <= 0 ? 0 : ref_f16(H(a)));
     T("ggg", "$ { .reg .f32 x, y; add.bf16 %d, %a, %b; }", ({
           u32 u = (u32)B32(sg_bf16_to_f32((u16)a) + sg_bf16_to_f32((u16)b));
-          (u & 0x7fffffff) > 0x7f800000 ? 0x7fff : (u + 0x7fff + (u >> 16 & 1)) >> 16; }));
+          (u & 0x7fffffff) > 0x7f800000 ? 0x7fff : (u + 0x7fff + (u >> 16 & 1)) >> 16;
+      }));
 }
 
 /* f32 to a small float by looking for the nearest of all its values; fraction and bias of the format. */
@@ -254,17 +258,17 @@ static u64 ref_bf16(float x)
 /* What ggml and cuBLAS have beside the usual: small floats, pairs of bf16, tf32, packing. */
 static void test_rare(void)
 {
-    T("hff", "cvt.rn.satfinite.e4m3x2.f32", ref_small((double)F32(a), 3, 7, 0x7e) << 8 |
-                                                ref_small((double)F32(b), 3, 7, 0x7e));
-    T("hff", "cvt.rn.satfinite.e5m2x2.f32", ref_small((double)F32(a), 2, 15, 0x7b) << 8 |
-                                                ref_small((double)F32(b), 2, 15, 0x7b));
-    T("wh", "cvt.rn.f16x2.e4m3x2", ref_from_small(a >> 8 & 255, 3, 7, false) << 16 |
-                                       ref_from_small(a & 255, 3, 7, false));
-    T("Eh", "cvt.rn.f16x2.e5m2x2", ref_from_small(a >> 8 & 255, 2, 15, true) << 16 |
-                                       ref_from_small(a & 255, 2, 15, true));
+    T("hff", "cvt.rn.satfinite.e4m3x2.f32",
+      ref_small((double)F32(a), 3, 7, 0x7e) << 8 | ref_small((double)F32(b), 3, 7, 0x7e));
+    T("hff", "cvt.rn.satfinite.e5m2x2.f32",
+      ref_small((double)F32(a), 2, 15, 0x7b) << 8 | ref_small((double)F32(b), 2, 15, 0x7b));
+    T("wh", "cvt.rn.f16x2.e4m3x2",
+      ref_from_small(a >> 8 & 255, 3, 7, false) << 16 | ref_from_small(a & 255, 3, 7, false));
+    T("Eh", "cvt.rn.f16x2.e5m2x2",
+      ref_from_small(a >> 8 & 255, 2, 15, true) << 16 | ref_from_small(a & 255, 2, 15, true));
     T("wff", "cvt.rn.bf16x2.f32", ref_bf16(F32(a)) << 16 | ref_bf16(F32(b)));
-    T("www", "add.bf16x2", ref_bf16(F32(a << 16) + F32(b << 16)) |
-                               ref_bf16(F32(a & 0xffff0000u) + F32(b & 0xffff0000u)) << 16);
+    T("www", "add.bf16x2",
+      ref_bf16(F32(a << 16) + F32(b << 16)) | ref_bf16(F32(a & 0xffff0000u) + F32(b & 0xffff0000u)) << 16);
     T("ff", "$ { .reg .b32 t; cvt.rn.tf32.f32 t, %a; mov.b32 %d, t; }",
       isfinite(F32(a)) ? (UA + 0xfff + (UA >> 13 & 1)) & ~0x1fffu : a);
     T("wwww", "cvt.pack.sat.s8.s32.b32",

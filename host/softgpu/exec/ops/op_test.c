@@ -61,9 +61,9 @@ static void test_int(void)
     T("dd", "neg.s64", 0 - a);
     T("wwww", "sad.s32", UC + (SA > SB ? UA - UB : UB - UA));
     T("wwww", "sad.u32", UC + (UA > UB ? UA - UB : UB - UA));
-    T("www", "max.s16x2", ((s16)a > (s16)b ? a & 0xffff : b & 0xffff) |
-                              ((s32)(UA & 0xffff0000) > (s32)(UB & 0xffff0000) ? UA & 0xffff0000
-                                                                               : UB & 0xffff0000));
+    T("www", "max.s16x2",
+      ((s16)a > (s16)b ? a & 0xffff : b & 0xffff) |
+          ((s32)(UA & 0xffff0000) > (s32)(UB & 0xffff0000) ? UA & 0xffff0000 : UB & 0xffff0000));
     T("www", "min.s16x2.relu", ref_relu2(UA, UB, false));
     T("www", "max.s16x2.relu", ref_relu2(UA, UB, true));
     T("www", "add.u16x2", ((a + b) & 0xffff) | (((UA >> 16) + (UB >> 16)) << 16));
@@ -71,16 +71,23 @@ static void test_int(void)
 
 static void test_carry(void)
 {
-    T("ddd", "$ { .reg .b32 l<3>, h<3>; mov.b64 {l0, h0}, %a; mov.b64 {l1, h1}, %b; "
-      "add.cc.u32 l2, l0, l1; addc.u32 h2, h0, h1; mov.b64 %d, {l2, h2}; }", a + b);
-    T("ddd", "$ { .reg .b32 l<3>, h<3>; mov.b64 {l0, h0}, %a; mov.b64 {l1, h1}, %b; "
-      "sub.cc.u32 l2, l0, l1; subc.u32 h2, h0, h1; mov.b64 %d, {l2, h2}; }", a - b);
-    T("dww", "$ { .reg .b32 x, y; mad.lo.cc.u32 x, %a, %b, %a; madc.hi.u32 y, %a, %b, 0; "
-      "mov.b64 %d, {x, y}; }", (u64)UA * UB + UA);
+    T("ddd",
+      "$ { .reg .b32 l<3>, h<3>; mov.b64 {l0, h0}, %a; mov.b64 {l1, h1}, %b; "
+      "add.cc.u32 l2, l0, l1; addc.u32 h2, h0, h1; mov.b64 %d, {l2, h2}; }",
+      a + b);
+    T("ddd",
+      "$ { .reg .b32 l<3>, h<3>; mov.b64 {l0, h0}, %a; mov.b64 {l1, h1}, %b; "
+      "sub.cc.u32 l2, l0, l1; subc.u32 h2, h0, h1; mov.b64 %d, {l2, h2}; }",
+      a - b);
+    T("dww",
+      "$ { .reg .b32 x, y; mad.lo.cc.u32 x, %a, %b, %a; madc.hi.u32 y, %a, %b, 0; "
+      "mov.b64 %d, {x, y}; }",
+      (u64)UA * UB + UA);
     T("ddd", "$ { .reg .b64 x; add.cc.u64 x, %a, %b; addc.u64 %d, 0, 0; }", a + b < a);
-    T("www", "$ { .reg .b32 x; mad.lo.cc.u32 x, %a, %b, -1; madc.hi.cc.s32 x, %a, %b, 0; "
-      "mov.b32 %d, x; }", (u64)((s64)SA * SB) >> 32 == 0 && 0 ? 0
-      : (u32)((u64)((s64)SA * SB) >> 32) + ((u32)(UA * UB) != 0));
+    T("www",
+      "$ { .reg .b32 x; mad.lo.cc.u32 x, %a, %b, -1; madc.hi.cc.s32 x, %a, %b, 0; "
+      "mov.b32 %d, x; }",
+      (u64)((s64)SA * SB) >> 32 == 0 && 0 ? 0 : (u32)((u64)((s64)SA * SB) >> 32) + ((u32)(UA * UB) != 0));
 }
 
 static u32 ref_prmt(u32 a, u32 b, u32 s)
@@ -172,36 +179,38 @@ static void test_bits(void)
     T("ddss", "bfe.u64", ref_bfe(a, UB, UC, 64, false));
     T("ddss", "bfe.s64", ref_bfe(a, UB, UC, 64, true));
     T("wwss", "$ bfi.b32 %d, %a, 0x12345678, %b, %c;", ref_bfi(UA, 0x12345678, UB, UC, 32));
-    T("ddss", "$ bfi.b64 %d, %a, 0x123456789abcdef0, %b, %c;",
-      ref_bfi(a, 0x123456789abcdef0ull, UB, UC, 64));
+    T("ddss", "$ bfi.b64 %d, %a, 0x123456789abcdef0, %b, %c;", ref_bfi(a, 0x123456789abcdef0ull, UB, UC, 64));
     T("wwww", "prmt.b32", ref_prmt(UA, UB, UC));
     T("www", "$ prmt.b32 %d, %a, %b, 0x5410;", (UA & 0xffff) | UB << 16);
     T("www", "$ prmt.b32.rc16 %d, %a, %b, 1;", UA >> 16 | (UA & 0xffff0000u));
     T("www", "$ prmt.b32.f4e %d, %a, %b, 1;", UA >> 8 | UB << 24);
     T("wwww", "$ lop3.b32 %d, %a, %b, %c, 0xe8;", (a & b) | (a & c) | (b & c));
     T("wwww", "$ lop3.b32 %d, %a, %b, %c, 0x96;", a ^ b ^ c);
-    T("wwww", "$ lop3.b32 %d, %a, %b, %c, 0x1b;", (a & ~b & ~c) | (~a & ~b) | (~a & b & c) ? (u32)(
-      (~a & ~b & ~c) | (~a & ~b & c) | (~a & b & c) | (a & ~b & ~c)) : 0);
+    T("wwww", "$ lop3.b32 %d, %a, %b, %c, 0x1b;",
+      (a & ~b & ~c) | (~a & ~b) | (~a & b & c)
+          ? (u32)((~a & ~b & ~c) | (~a & ~b & c) | (~a & b & c) | (a & ~b & ~c))
+          : 0);
     T("wwwp", "$ { .reg .pred p; lop3.or.b32 %d|p, %a, %b, 0, 0xc0, %c; selp.b32 %d, %d, -1, p; }",
       (UA & UB) || c ? UA & UB : 0xffffffffu);
     T("pwwp", "$ lop3.and.b32 _|%d, %a, %b, 0, 0xc0, %c;", (UA & UB) && c);
     T("dd", "$ { .reg .b128 q, r; mov.b128 q, {%a, 7}; mov.b128 r, q; mov.b128 {_, %d}, r; }", 7);
-    T("ddd", "$ { .reg .b128 q<3>; .reg .b64 x; mov.b128 q1, {%a, %b}; mov.b128 {%d, x}, q1; "
-      "sub.s64 %d, x, %d; }", b - a);
+    T("ddd",
+      "$ { .reg .b128 q<3>; .reg .b64 x; mov.b128 q1, {%a, %b}; mov.b128 {%d, x}, q1; "
+      "sub.s64 %d, x, %d; }",
+      b - a);
     T("wwss", "$ { .reg .b32 x; and.b32 x, %b, 31; bmsk.clamp.b32 %d, x, %c; }",
       (u32)((UC > 31 ? 0xffffffffull : (1ull << UC) - 1) << (UB & 31)));
     T("wws", "szext.clamp.s32", b > 31 ? UA : !b ? 0 : (u32)((s32)(UA << (32 - b)) >> (32 - b)));
     T("ww", "$ fns.b32 %d, %a, 0, 1;", UA ? (u32)__builtin_ctz(UA) : 0xffffffffu);
     T("ww", "$ fns.b32 %d, %a, 31, -1;", UA ? 31u - (u32)__builtin_clz(UA) : 0xffffffffu);
-    T("wwww", "dp4a.s32.s32", UC + (u32)((s8)a * (s8)b + (s8)(a >> 8) * (s8)(b >> 8) +
-                                        (s8)(a >> 16) * (s8)(b >> 16) +
-                                        (s8)(a >> 24) * (s8)(b >> 24)));
-    T("wwww", "dp4a.u32.s32", UC + (u32)((u8)a * (s8)b + (u8)(a >> 8) * (s8)(b >> 8) +
-                                        (u8)(a >> 16) * (s8)(b >> 16) +
-                                        (u8)(a >> 24) * (s8)(b >> 24)));
+    T("wwww", "dp4a.s32.s32",
+      UC + (u32)((s8)a * (s8)b + (s8)(a >> 8) * (s8)(b >> 8) + (s8)(a >> 16) * (s8)(b >> 16) +
+                 (s8)(a >> 24) * (s8)(b >> 24)));
+    T("wwww", "dp4a.u32.s32",
+      UC + (u32)((u8)a * (s8)b + (u8)(a >> 8) * (s8)(b >> 8) + (u8)(a >> 16) * (s8)(b >> 16) +
+                 (u8)(a >> 24) * (s8)(b >> 24)));
     T("wwww", "dp2a.lo.s32.s32", UC + (u32)((s16)a * (s8)b + (s16)(a >> 16) * (s8)(b >> 8)));
-    T("wwww", "dp2a.hi.u32.u32",
-      UC + (u32)((u16)a * (u8)(b >> 16) + (u32)(u16)(a >> 16) * (u8)(b >> 24)));
+    T("wwww", "dp2a.hi.u32.u32", UC + (u32)((u16)a * (u8)(b >> 16) + (u32)(u16)(a >> 16) * (u8)(b >> 24)));
 }
 
 static u64 ref_absdiff4(u32 a, u32 b, bool sum, u32 c)
@@ -286,8 +295,8 @@ static void test_mov(void)
     T("wd", "$ { .reg .b32 x; mov.b64 {%d, _}, %a; }", UA);
     T("whh", "$ mov.b32 %d, {%a, %b};", (u16)a | (u32)(u16)b << 16);
     T("hw", "$ { .reg .b16 x; mov.b32 {x, %d}, %a; }", UA >> 16);
-    T("dhhh", "$ mov.b64 %d, {%a, %b, %c, %a};", (u16)a | (u64)(u16)b << 16 |
-                                                     (u64)(u16)c << 32 | (u64)(u16)a << 48);
+    T("dhhh", "$ mov.b64 %d, {%a, %b, %c, %a};",
+      (u16)a | (u64)(u16)b << 16 | (u64)(u16)c << 32 | (u64)(u16)a << 48);
     T("hd", "$ { .reg .b16 x, y, z; mov.b64 {x, y, z, %d}, %a; }", a >> 48);
     T("w", "$ mov.u32 %d, 0xdeadbeef;", 0xdeadbeefu);
     T("f", "$ mov.f32 %d, 0f40490FDB;", 0x40490fdbu);

@@ -32,22 +32,36 @@ typedef int64_t s64;
 
 static u64 *in[3], *out, expect[N];
 
-static const u32 edge32[] = {0, 1, 2, 3, 7, 31, 32, 33, 0xff, 0x7fff, 0x8000, 0xffff, 0x10000,
-                             0x7fffffff, 0x80000000, 0x80000001, 0xfffffffe, 0xffffffff,
-                             0x55555555, 0x12345678};
-static const u32 edgef[] = {0, 0x80000000, 0x3f800000, 0xbf800000, 0x7f800000, 0xff800000,
-                            0x7fc00000, 1, 0x807fffff, 0x00800000, 0x7f7fffff, 0x3f000000,
-                            0x3fc00000, 0x40200000, 0xc0600000, 0x4f000000, 0xcf000000,
-                            0x4f800000, 0x5f000000, 0x33800000};
-static const u64 edgeF[] = {0, 1ull << 63, 0x3ff0000000000000, 0xbff0000000000000,
-                            0x7ff0000000000000, 0xfff0000000000000, 0x7ff8000000000000, 1,
-                            0x000fffffffffffff, 0x7fefffffffffffff, 0x3fe0000000000000,
-                            0x41dfffffffc00000, 0xc1e0000000200000, 0x41f0000000000000,
-                            0x43e0000000000000, 0x3ff8000000000000, 0x4004000000000000,
-                            0xc00c000000000000, 0x380fffffffffffff, 0x47efffffffffffff};
-static const u16 edgee[] = {0, 0x8000, 0x3c00, 0xbc00, 0x7c00, 0xfc00, 0x7e00, 1, 0x83ff, 0x0400,
-                            0x7bff, 0x3800, 0x3e00, 0x3555, 0x4248, 0xc500, 0x0001, 0x2e66, 0x6400,
-                            0x1400};
+static const u32 edge32[] = {0,          1,          2,          3,          7,
+                             31,         32,         33,         0xff,       0x7fff,
+                             0x8000,     0xffff,     0x10000,    0x7fffffff, 0x80000000,
+                             0x80000001, 0xfffffffe, 0xffffffff, 0x55555555, 0x12345678};
+static const u32 edgef[] = {0,          0x80000000, 0x3f800000, 0xbf800000, 0x7f800000,
+                            0xff800000, 0x7fc00000, 1,          0x807fffff, 0x00800000,
+                            0x7f7fffff, 0x3f000000, 0x3fc00000, 0x40200000, 0xc0600000,
+                            0x4f000000, 0xcf000000, 0x4f800000, 0x5f000000, 0x33800000};
+static const u64 edgeF[] = {0,
+                            1ull << 63,
+                            0x3ff0000000000000,
+                            0xbff0000000000000,
+                            0x7ff0000000000000,
+                            0xfff0000000000000,
+                            0x7ff8000000000000,
+                            1,
+                            0x000fffffffffffff,
+                            0x7fefffffffffffff,
+                            0x3fe0000000000000,
+                            0x41dfffffffc00000,
+                            0xc1e0000000200000,
+                            0x41f0000000000000,
+                            0x43e0000000000000,
+                            0x3ff8000000000000,
+                            0x4004000000000000,
+                            0xc00c000000000000,
+                            0x380fffffffffffff,
+                            0x47efffffffffffff};
+static const u16 edgee[] = {0,      0x8000, 0x3c00, 0xbc00, 0x7c00, 0xfc00, 0x7e00, 1,      0x83ff, 0x0400,
+                            0x7bff, 0x3800, 0x3e00, 0x3555, 0x4248, 0xc500, 0x0001, 0x2e66, 0x6400, 0x1400};
 
 static u64 rng = 88172645463325252ull;
 static inline u64 rnd(void)
@@ -65,24 +79,39 @@ static inline u64 value(char t, unsigned k, unsigned which)
     u64 r = rnd();
 
     switch (t) {
-    case 'w': return edge ? edge32[i] : (u32)r;
-    case 'd': return !edge ? r : i < 18 ? (u64)(s64)(s32)edge32[i] : (u64)edge32[i] << 33;
-    case 'h': return edge ? (u16)(edge32[i] >> (i == 13 ? 8 : 0)) : (u16)r;
-    case 's': return edge ? i * 4 + (k & 3) : r % 70;
-    case 'p': return r & 1;
-    case 'f': return edge ? edgef[i] : ((u32)r & 0x83ffffffu) + 0x3e000000u;
-    case 'F': return edge ? edgeF[i] : (r & 0x803fffffffffffffull) + 0x3fe0000000000000ull;
-    case 'e': return edge ? edgee[i] : (u16)r;
-    case 'E': return edge ? edgee[i] | (u32)edgee[(i + 3) % 20] << 16 : (u32)r;
-    case 'g': return edge ? edgef[i] >> 16 : (u16)((r & 0x83ff) + 0x3e00);
-    default: return 0;
+    case 'w':
+        return edge ? edge32[i] : (u32)r;
+    case 'd':
+        return !edge ? r : i < 18 ? (u64)(s64)(s32)edge32[i] : (u64)edge32[i] << 33;
+    case 'h':
+        return edge ? (u16)(edge32[i] >> (i == 13 ? 8 : 0)) : (u16)r;
+    case 's':
+        return edge ? i * 4 + (k & 3) : r % 70;
+    case 'p':
+        return r & 1;
+    case 'f':
+        return edge ? edgef[i] : ((u32)r & 0x83ffffffu) + 0x3e000000u;
+    case 'F':
+        return edge ? edgeF[i] : (r & 0x803fffffffffffffull) + 0x3fe0000000000000ull;
+    case 'e':
+        return edge ? edgee[i] : (u16)r;
+    case 'E':
+        return edge ? edgee[i] | (u32)edgee[(i + 3) % 20] << 16 : (u32)r;
+    case 'g':
+        return edge ? edgef[i] >> 16 : (u16)((r & 0x83ff) + 0x3e00);
+    default:
+        return 0;
     }
 }
 
 static inline const char *ptx_type(char t)
 {
-    return t == 'd' ? "b64" : t == 'F' ? "f64" : t == 'f' ? "f32"
-           : strchr("heg", t) ? "b16" : t == 'p' ? "pred" : "b32";
+    return t == 'd'           ? "b64"
+           : t == 'F'         ? "f64"
+           : t == 'f'         ? "f32"
+           : strchr("heg", t) ? "b16"
+           : t == 'p'         ? "pred"
+                              : "b32";
 }
 
 static inline int bytes(char t)
@@ -99,7 +128,8 @@ static inline void make_text(char *text, size_t size, const char *sig, const cha
 #define ADD(...) n += (size_t)snprintf(text + n, size - n, __VA_ARGS__)
     ADD(".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry t(.param .u64 p0, "
         ".param .u64 p1, .param .u64 p2, .param .u64 p3, .param .u32 p4)\n{\n"
-        ".reg .pred %%p<9>;\n.reg .b32 %%r<9>;\n.reg .b64 %%rd<9>;\n.reg .%s %%d;\n", dt);
+        ".reg .pred %%p<9>;\n.reg .b32 %%r<9>;\n.reg .b64 %%rd<9>;\n.reg .%s %%d;\n",
+        dt);
     for (int i = 1; sig[i]; i++)
         ADD(".reg .%s %%%c;\n", ptx_type(sig[i]), 'a' + i - 1 == 'd' ? 'e' : 'a' + i - 1);
     ADD("mov.u32 %%r1, %%ctaid.x;\nmov.u32 %%r2, %%ntid.x;\nmov.u32 %%r3, %%tid.x;\n"
@@ -141,11 +171,16 @@ static inline void make_text(char *text, size_t size, const char *sig, const cha
 static inline bool is_nan(char t, u64 v)
 {
     switch (t) {
-    case 'f': return (v & 0x7fffffff) > 0x7f800000;
-    case 'F': return (v & ~(1ull << 63)) > 0x7ff0000000000000ull;
-    case 'e': return (v & 0x7fff) > 0x7c00;
-    case 'g': return (v & 0x7fff) > 0x7f80;
-    default: return false;
+    case 'f':
+        return (v & 0x7fffffff) > 0x7f800000;
+    case 'F':
+        return (v & ~(1ull << 63)) > 0x7ff0000000000000ull;
+    case 'e':
+        return (v & 0x7fff) > 0x7c00;
+    case 'g':
+        return (v & 0x7fff) > 0x7f80;
+    default:
+        return false;
     }
 }
 
@@ -191,7 +226,10 @@ static double tolerance;
 static inline void run(const char *sig, const char *op)
 {
     char text[4096], name[200];
-    struct { u64 *a, *b, *c, *o; u32 n; } prm = {in[0], in[1], in[2], out, N};
+    struct {
+        u64 *a, *b, *c, *o;
+        u32 n;
+    } prm = {in[0], in[1], in[2], out, N};
 
     for (int way = 0; way < 4; way++) {
         static const u32 threads[] = {128, 128, 16, 24};
@@ -218,10 +256,9 @@ static inline void run(const char *sig, const char *op)
             at = i;
             ok = same(sig[0], out[i], want, tolerance);
         }
-        t_result(name, !r && ok,
-                 "result %d %s; a=%llx b=%llx c=%llx gives %llx, expected %llx", r, f.message,
-                 (unsigned long long)in[0][at], (unsigned long long)in[1][at],
-                 (unsigned long long)in[2][at], (unsigned long long)out[at],
+        t_result(name, !r && ok, "result %d %s; a=%llx b=%llx c=%llx gives %llx, expected %llx", r, f.message,
+                 (unsigned long long)in[0][at], (unsigned long long)in[1][at], (unsigned long long)in[2][at],
+                 (unsigned long long)out[at],
                  (unsigned long long)(pred && !(at & 1) ? SENTINEL : expect[at]));
     }
 }
@@ -267,17 +304,17 @@ static inline u64 B64(double d)
 }
 
 /* e may use a, b, c (the raw operands) */
-#define T(sig, op, e)                                                        \
-    do {                                                                     \
-        inputs(sig);                                                         \
-        for (int k_ = 0; k_ < N; k_++) {                                     \
-            const u64 a = in[0][k_], b = in[1][k_], c = in[2][k_];           \
-            (void)a;                                                         \
-            (void)b;                                                         \
-            (void)c;                                                         \
-            expect[k_] = (u64)(e);                                           \
-        }                                                                    \
-        run(sig, op);                                                        \
+#define T(sig, op, e) \
+    do { \
+        inputs(sig); \
+        for (int k_ = 0; k_ < N; k_++) { \
+            const u64 a = in[0][k_], b = in[1][k_], c = in[2][k_]; \
+            (void)a; \
+            (void)b; \
+            (void)c; \
+            expect[k_] = (u64)(e); \
+        } \
+        run(sig, op); \
     } while (0)
 #define SA ((s32)a)
 #define SB ((s32)b)

@@ -3,15 +3,15 @@
 #include "exec/ops/handler.h"
 
 #define S24(x) ((s32)((u32)(x) << 8) >> 8)
-#define U24(x) ((u32)(x) & 0xffffffu)
+#define U24(x) ((u32)(x)&0xffffffu)
 #define CLAMP32(x) ((x) > INT32_MAX ? INT32_MAX : (x) < INT32_MIN ? INT32_MIN : (x))
 #define ABSDIFF(a, b) ((a) > (b) ? (a) - (b) : (b) - (a))
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
 /* two 16-bit lanes of a 32-bit register */
-#define PAIR(lo, hi) (((u32)(lo) & 0xffffu) | (u32)(hi) << 16)
-#define LO(x) ((x) & 0xffffu)
+#define PAIR(lo, hi) (((u32)(lo)&0xffffu) | (u32)(hi) << 16)
+#define LO(x) ((x)&0xffffu)
 #define HI(x) ((x) >> 16)
 
 static inline u32 bfind32(u32 v)
@@ -79,76 +79,85 @@ static inline u32 prmt_mode(u32 a, u32 b, u32 c, int mode)
         u32 s = 0;
 
         switch (mode) {
-        case 0: s = i + k; break;                      /* f4e */
-        case 1: s = (k - i) & 7; break;                /* b4e */
-        case 2: s = k; break;                          /* rc8 */
-        case 3: s = i > k ? i : k; break;              /* ecl */
-        case 4: s = i < k ? i : k; break;              /* ecr */
-        default: s = (k & 1) * 2 + (i & 1); break;     /* rc16 */
+        case 0:
+            s = i + k;
+            break; /* f4e */
+        case 1:
+            s = (k - i) & 7;
+            break; /* b4e */
+        case 2:
+            s = k;
+            break; /* rc8 */
+        case 3:
+            s = i > k ? i : k;
+            break; /* ecl */
+        case 4:
+            s = i < k ? i : k;
+            break; /* ecr */
+        default:
+            s = (k & 1) * 2 + (i & 1);
+            break; /* rc16 */
         }
         r |= ((u32)(x >> (8 * (s & 7))) & 255) << (8 * i);
     }
     return r;
 }
 
-#define LIST1(X)                                                             \
-    X(bfind_u32, "bfind.u32", u32, u32, bfind32(a))                          \
-    X(bfind_s32, "bfind.s32", u32, s32, bfind32((u32)(a < 0 ? ~a : a)))      \
-    X(bfind_u64, "bfind.u64", u32, u64, bfind64(a))                          \
-    X(bfind_s64, "bfind.s64", u32, s64, bfind64((u64)(a < 0 ? ~a : a)))      \
-    X(bfinds_u32, "bfind.shiftamt.u32", u32, u32, shiftamt(bfind32(a), 31))  \
+#define LIST1(X) \
+    X(bfind_u32, "bfind.u32", u32, u32, bfind32(a)) \
+    X(bfind_s32, "bfind.s32", u32, s32, bfind32((u32)(a < 0 ? ~a : a))) \
+    X(bfind_u64, "bfind.u64", u32, u64, bfind64(a)) \
+    X(bfind_s64, "bfind.s64", u32, s64, bfind64((u64)(a < 0 ? ~a : a))) \
+    X(bfinds_u32, "bfind.shiftamt.u32", u32, u32, shiftamt(bfind32(a), 31)) \
     X(bfinds_s32, "bfind.shiftamt.s32", u32, s32, shiftamt(bfind32((u32)(a < 0 ? ~a : a)), 31)) \
-    X(bfinds_u64, "bfind.shiftamt.u64", u32, u64, shiftamt(bfind64(a), 63))  \
+    X(bfinds_u64, "bfind.shiftamt.u64", u32, u64, shiftamt(bfind64(a), 63)) \
     X(bfinds_s64, "bfind.shiftamt.s64", u32, s64, shiftamt(bfind64((u64)(a < 0 ? ~a : a)), 63))
 
-#define LIST2(X)                                                             \
-    X(add_sat, "add.sat.s32", u32, s32, s32, CLAMP32((s64)a + b))            \
-    X(sub_sat, "sub.sat.s32", u32, s32, s32, CLAMP32((s64)a - b))            \
-    X(add_u16x2, "add.u16x2", u32, u32, u32, PAIR(a + b, HI(a) + HI(b)))     \
-    X(sub_u16x2, "sub.u16x2", u32, u32, u32, PAIR(a - b, HI(a) - HI(b)))     \
+#define LIST2(X) \
+    X(add_sat, "add.sat.s32", u32, s32, s32, CLAMP32((s64)a + b)) \
+    X(sub_sat, "sub.sat.s32", u32, s32, s32, CLAMP32((s64)a - b)) \
+    X(add_u16x2, "add.u16x2", u32, u32, u32, PAIR(a + b, HI(a) + HI(b))) \
+    X(sub_u16x2, "sub.u16x2", u32, u32, u32, PAIR(a - b, HI(a) - HI(b))) \
     X(min_u16x2, "min.u16x2", u32, u32, u32, PAIR(MIN(LO(a), LO(b)), MIN(HI(a), HI(b)))) \
     X(max_u16x2, "max.u16x2", u32, u32, u32, PAIR(MAX(LO(a), LO(b)), MAX(HI(a), HI(b)))) \
-    X(min_s16x2, "min.s16x2", u32, u32, u32,                                  \
-      PAIR(MIN((s16)a, (s16)b), MIN((s16)HI(a), (s16)HI(b))))                \
-    X(max_s16x2, "max.s16x2", u32, u32, u32,                                  \
-      PAIR(MAX((s16)a, (s16)b), MAX((s16)HI(a), (s16)HI(b))))                \
-    X(min_relu_s16x2, "min.relu.s16x2", u32, u32, u32,                        \
+    X(min_s16x2, "min.s16x2", u32, u32, u32, PAIR(MIN((s16)a, (s16)b), MIN((s16)HI(a), (s16)HI(b)))) \
+    X(max_s16x2, "max.s16x2", u32, u32, u32, PAIR(MAX((s16)a, (s16)b), MAX((s16)HI(a), (s16)HI(b)))) \
+    X(min_relu_s16x2, "min.relu.s16x2", u32, u32, u32, \
       PAIR(MAX(MIN((s16)a, (s16)b), 0), MAX(MIN((s16)HI(a), (s16)HI(b)), 0))) \
-    X(max_relu_s16x2, "max.relu.s16x2", u32, u32, u32,                        \
+    X(max_relu_s16x2, "max.relu.s16x2", u32, u32, u32, \
       PAIR(MAX(MAX((s16)a, (s16)b), 0), MAX(MAX((s16)HI(a), (s16)HI(b)), 0))) \
-    X(min_relu_s32, "min.relu.s32", u32, s32, s32, MAX(MIN(a, b), 0))        \
-    X(max_relu_s32, "max.relu.s32", u32, s32, s32, MAX(MAX(a, b), 0))        \
-    X(mul24lo_s, "mul24.lo.s32", u32, u32, u32, (s64)S24(a) * S24(b))        \
-    X(mul24lo_u, "mul24.lo.u32", u32, u32, u32, (u64)U24(a) * U24(b))        \
+    X(min_relu_s32, "min.relu.s32", u32, s32, s32, MAX(MIN(a, b), 0)) \
+    X(max_relu_s32, "max.relu.s32", u32, s32, s32, MAX(MAX(a, b), 0)) \
+    X(mul24lo_s, "mul24.lo.s32", u32, u32, u32, (s64)S24(a) * S24(b)) \
+    X(mul24lo_u, "mul24.lo.u32", u32, u32, u32, (u64)U24(a) * U24(b)) \
     X(mul24hi_s, "mul24.hi.s32", u32, u32, u32, ((s64)S24(a) * S24(b)) >> 16) \
     X(mul24hi_u, "mul24.hi.u32", u32, u32, u32, ((u64)U24(a) * U24(b)) >> 16) \
-    X(bmsk_clamp, "bmsk.clamp", u32, u32, u32, bmsk(a, b, true))             \
-    X(bmsk_wrap, "bmsk.wrap", u32, u32, u32, bmsk(a, b, false))              \
-    X(szext_cu, "szext.clamp.u32", u32, u32, u32, szext(a, b, true, false))  \
-    X(szext_cs, "szext.clamp.s32", u32, u32, u32, szext(a, b, true, true))   \
-    X(szext_wu, "szext.wrap.u32", u32, u32, u32, szext(a, b, false, false))  \
-    X(szext_ws, "szext.wrap.s32", u32, u32, u32, szext(a, b, false, true))   \
+    X(bmsk_clamp, "bmsk.clamp", u32, u32, u32, bmsk(a, b, true)) \
+    X(bmsk_wrap, "bmsk.wrap", u32, u32, u32, bmsk(a, b, false)) \
+    X(szext_cu, "szext.clamp.u32", u32, u32, u32, szext(a, b, true, false)) \
+    X(szext_cs, "szext.clamp.s32", u32, u32, u32, szext(a, b, true, true)) \
+    X(szext_wu, "szext.wrap.u32", u32, u32, u32, szext(a, b, false, false)) \
+    X(szext_ws, "szext.wrap.s32", u32, u32, u32, szext(a, b, false, true)) \
     X(pack_2x8, "mov.pack.2x8", u32, u32, u32, (a & 255) | (b & 255) << 8)
 
-#define LIST3(X)                                                             \
+#define LIST3(X) \
     X(sad_u16, "sad.u16", u32, u32, u32, u32, c + ABSDIFF((s32)(u16)a, (s32)(u16)b)) \
     X(sad_s16, "sad.s16", u32, u32, u32, u32, c + ABSDIFF((s32)(s16)a, (s32)(s16)b)) \
-    X(sad_u32, "sad.u32", u32, u32, u32, u32, c + ABSDIFF(a, b))             \
+    X(sad_u32, "sad.u32", u32, u32, u32, u32, c + ABSDIFF(a, b)) \
     X(sad_s32, "sad.s32", u32, s32, s32, u32, c + (u32)ABSDIFF((s64)a, (s64)b)) \
-    X(sad_u64, "sad.u64", u64, u64, u64, u64, c + ABSDIFF(a, b))             \
-    X(sad_s64, "sad.s64", u64, s64, s64, u64,                                \
-      c + (a > b ? (u64)a - (u64)b : (u64)b - (u64)a))                       \
+    X(sad_u64, "sad.u64", u64, u64, u64, u64, c + ABSDIFF(a, b)) \
+    X(sad_s64, "sad.s64", u64, s64, s64, u64, c + (a > b ? (u64)a - (u64)b : (u64)b - (u64)a)) \
     X(mad_hi_sat, "mad.hi.sat.s32", u32, s32, s32, s32, CLAMP32((((s64)a * b) >> 32) + c)) \
     X(mad24lo_s, "mad24.lo.s32", u32, u32, u32, u32, (u32)((s64)S24(a) * S24(b)) + c) \
     X(mad24lo_u, "mad24.lo.u32", u32, u32, u32, u32, (u32)((u64)U24(a) * U24(b)) + c) \
     X(mad24hi_s, "mad24.hi.s32", u32, u32, u32, u32, (u32)(((s64)S24(a) * S24(b)) >> 16) + c) \
     X(mad24hi_u, "mad24.hi.u32", u32, u32, u32, u32, (u32)(((u64)U24(a) * U24(b)) >> 16) + c) \
-    X(fns_b32, "fns.b32", u32, u32, u32, s32, fns(a, b, c))                  \
-    X(prmt_f4e, "prmt.f4e", u32, u32, u32, u32, prmt_mode(a, b, c, 0))       \
-    X(prmt_b4e, "prmt.b4e", u32, u32, u32, u32, prmt_mode(a, b, c, 1))       \
-    X(prmt_rc8, "prmt.rc8", u32, u32, u32, u32, prmt_mode(a, b, c, 2))       \
-    X(prmt_ecl, "prmt.ecl", u32, u32, u32, u32, prmt_mode(a, b, c, 3))       \
-    X(prmt_ecr, "prmt.ecr", u32, u32, u32, u32, prmt_mode(a, b, c, 4))       \
+    X(fns_b32, "fns.b32", u32, u32, u32, s32, fns(a, b, c)) \
+    X(prmt_f4e, "prmt.f4e", u32, u32, u32, u32, prmt_mode(a, b, c, 0)) \
+    X(prmt_b4e, "prmt.b4e", u32, u32, u32, u32, prmt_mode(a, b, c, 1)) \
+    X(prmt_rc8, "prmt.rc8", u32, u32, u32, u32, prmt_mode(a, b, c, 2)) \
+    X(prmt_ecl, "prmt.ecl", u32, u32, u32, u32, prmt_mode(a, b, c, 3)) \
+    X(prmt_ecr, "prmt.ecr", u32, u32, u32, u32, prmt_mode(a, b, c, 4)) \
     X(prmt_rc16, "prmt.rc16", u32, u32, u32, u32, prmt_mode(a, b, c, 5))
 
 LIST1(OP1)
@@ -160,21 +169,22 @@ LIST3(OP3)
 #define EACH(m) for (u32 m_ = (m), i; m_ && (i = (u32)__builtin_ctz(m_), 1); m_ &= m_ - 1)
 
 /* carry in and out as the low bits of cin and cout; W holds the full result */
-#define CARRY(id, name, T, W, n, e, out, set)                                \
-    HANDLER(id)                                                              \
-    {                                                                        \
+#define CARRY(id, name, T, W, n, e, out, set) \
+    HANDLER(id) \
+    { \
         const T *pa = SRC(T, a), *pb = SRC(T, b), *pc = n > 2 ? SRC(T, c) : pa; \
-        T *d = DST(T, d);                                                    \
-        EACH(w->mask) {                                                      \
-            const W a = pa[i], b = pb[i], c = pc[i], cin = w->cc >> i & 1;   \
-            const W r = (e);                                                 \
-            (void)c;                                                         \
-            (void)cin;                                                       \
-            d[i] = (T)r;                                                     \
-            if (set)                                                         \
-                w->cc = (w->cc & ~(1u << i)) | ((out) ? 1u << i : 0);        \
-        }                                                                    \
-        return SG_NEXT;                                                      \
+        T *d = DST(T, d); \
+        EACH(w->mask) \
+        { \
+            const W a = pa[i], b = pb[i], c = pc[i], cin = w->cc >> i & 1; \
+            const W r = (e); \
+            (void)c; \
+            (void)cin; \
+            d[i] = (T)r; \
+            if (set) \
+                w->cc = (w->cc & ~(1u << i)) | ((out) ? 1u << i : 0); \
+        } \
+        return SG_NEXT; \
     }
 #define ROWY(id, name, T, W, n, e, out, set) {name, h_##id},
 #define OUT(T) (r >> (8 * sizeof(T)) & 1)
@@ -182,29 +192,28 @@ LIST3(OP3)
 typedef unsigned __int128 u128;
 typedef __int128 s128;
 
-#define MUL_HI(T, ST, W, SW, sign)                                           \
-    ((sign) ? (W)(T)(((SW)(ST)a * (SW)(ST)b) >> (8 * sizeof(T)))             \
-            : (W)(T)((W)(a * b) >> (8 * sizeof(T))))
-#define CARRIES(X, n, T, ST, W, SW)                                          \
-    X(add_cc_##n, "add.cc." #n, T, W, 2, a + b, OUT(T), 1)                   \
-    X(addc_##n, "addc." #n, T, W, 2, a + b + cin, OUT(T), 0)                 \
-    X(addc_cc_##n, "addc.cc." #n, T, W, 2, a + b + cin, OUT(T), 1)           \
-    X(sub_cc_##n, "sub.cc." #n, T, W, 2, a - b, OUT(T), 1)                   \
-    X(subc_##n, "subc." #n, T, W, 2, a - b - cin, OUT(T), 0)                 \
-    X(subc_cc_##n, "subc.cc." #n, T, W, 2, a - b - cin, OUT(T), 1)           \
-    X(madlo_cc_##n, "mad.lo.cc." #n, T, W, 3, (W)(T)(a * b) + c, OUT(T), 1)  \
+#define MUL_HI(T, ST, W, SW, sign) \
+    ((sign) ? (W)(T)(((SW)(ST)a * (SW)(ST)b) >> (8 * sizeof(T))) : (W)(T)((W)(a * b) >> (8 * sizeof(T))))
+#define CARRIES(X, n, T, ST, W, SW) \
+    X(add_cc_##n, "add.cc." #n, T, W, 2, a + b, OUT(T), 1) \
+    X(addc_##n, "addc." #n, T, W, 2, a + b + cin, OUT(T), 0) \
+    X(addc_cc_##n, "addc.cc." #n, T, W, 2, a + b + cin, OUT(T), 1) \
+    X(sub_cc_##n, "sub.cc." #n, T, W, 2, a - b, OUT(T), 1) \
+    X(subc_##n, "subc." #n, T, W, 2, a - b - cin, OUT(T), 0) \
+    X(subc_cc_##n, "subc.cc." #n, T, W, 2, a - b - cin, OUT(T), 1) \
+    X(madlo_cc_##n, "mad.lo.cc." #n, T, W, 3, (W)(T)(a * b) + c, OUT(T), 1) \
     X(madclo_##n, "madc.lo." #n, T, W, 3, (W)(T)(a * b) + c + cin, OUT(T), 0) \
     X(madclo_cc_##n, "madc.lo.cc." #n, T, W, 3, (W)(T)(a * b) + c + cin, OUT(T), 1)
-#define CARRIES_HI(X, n, T, ST, W, SW, sign)                                 \
+#define CARRIES_HI(X, n, T, ST, W, SW, sign) \
     X(madhi_cc_##n, "mad.hi.cc." #n, T, W, 3, MUL_HI(T, ST, W, SW, sign) + c, OUT(T), 1) \
     X(madchi_##n, "madc.hi." #n, T, W, 3, MUL_HI(T, ST, W, SW, sign) + c + cin, OUT(T), 0) \
     X(madchi_cc_##n, "madc.hi.cc." #n, T, W, 3, MUL_HI(T, ST, W, SW, sign) + c + cin, OUT(T), 1)
-#define LISTY(X)                                                             \
-    CARRIES(X, b32, u32, s32, u64, s64)                                      \
-    CARRIES(X, b64, u64, s64, u128, s128)                                    \
-    CARRIES_HI(X, u32, u32, s32, u64, s64, 0)                                \
-    CARRIES_HI(X, s32, u32, s32, u64, s64, 1)                                \
-    CARRIES_HI(X, u64, u64, s64, u128, s128, 0)                              \
+#define LISTY(X) \
+    CARRIES(X, b32, u32, s32, u64, s64) \
+    CARRIES(X, b64, u64, s64, u128, s128) \
+    CARRIES_HI(X, u32, u32, s32, u64, s64, 0) \
+    CARRIES_HI(X, s32, u32, s32, u64, s64, 1) \
+    CARRIES_HI(X, u64, u64, s64, u128, s128, 0) \
     CARRIES_HI(X, s64, u64, s64, u128, s128, 1)
 LISTY(CARRY)
 
@@ -226,12 +235,24 @@ static u32 simd(u32 a, u32 b, u32 c, enum simd_op op, int bits, bool sign, s64 f
             y = (s32)((u32)y << (32 - bits)) >> (32 - bits);
         }
         switch (op) {
-        case V_ADD: v = x + y; break;
-        case V_SUB: v = x - y; break;
-        case V_MIN: v = MIN(x, y); break;
-        case V_MAX: v = MAX(x, y); break;
-        case V_AVRG: v = (x + y + (x + y >= 0)) >> 1; break;
-        case V_ABSDIFF: v = ABSDIFF(x, y); break;
+        case V_ADD:
+            v = x + y;
+            break;
+        case V_SUB:
+            v = x - y;
+            break;
+        case V_MIN:
+            v = MIN(x, y);
+            break;
+        case V_MAX:
+            v = MAX(x, y);
+            break;
+        case V_AVRG:
+            v = (x + y + (x + y >= 0)) >> 1;
+            break;
+        case V_ABSDIFF:
+            v = ABSDIFF(x, y);
+            break;
         }
         if (flags & 2)
             v = v < lo ? lo : v > hi ? hi : v;
@@ -241,20 +262,22 @@ static u32 simd(u32 a, u32 b, u32 c, enum simd_op op, int bits, bool sign, s64 f
     return flags & 1 ? sum : r;
 }
 
-#define SIMD(id, name, op, bits, sign)                                       \
-    HANDLER(id)                                                              \
-    {                                                                        \
-        const u32 *pa = SRC(u32, a), *pb = SRC(u32, b), *pc = SRC(u32, c);   \
-        STORE(u32, simd(pa[i], pb[i], pc[i], op, bits, sign, in->imm));      \
-        return SG_NEXT;                                                      \
+#define SIMD(id, name, op, bits, sign) \
+    HANDLER(id) \
+    { \
+        const u32 *pa = SRC(u32, a), *pb = SRC(u32, b), *pc = SRC(u32, c); \
+        STORE(u32, simd(pa[i], pb[i], pc[i], op, bits, sign, in->imm)); \
+        return SG_NEXT; \
     }
 #define ROWV(id, name, op, bits, sign) {name, h_##id},
-#define SIMD4(X, n, op)                                                      \
-    X(v##n##4u, "v" #n "4.u32", op, 8, 0) X(v##n##4s, "v" #n "4.s32", op, 8, 1) \
+#define SIMD4(X, n, op) \
+    X(v##n##4u, "v" #n "4.u32", op, 8, 0) \
+    X(v##n##4s, "v" #n "4.s32", op, 8, 1) \
     X(v##n##2u, "v" #n "2.u32", op, 16, 0) X(v##n##2s, "v" #n "2.s32", op, 16, 1)
-#define LISTV(X)                                                             \
-    SIMD4(X, add, V_ADD) SIMD4(X, sub, V_SUB) SIMD4(X, min, V_MIN) SIMD4(X, max, V_MAX) \
-    SIMD4(X, avrg, V_AVRG) SIMD4(X, absdiff, V_ABSDIFF)
+#define LISTV(X) \
+    SIMD4(X, add, V_ADD) \
+    SIMD4(X, sub, V_SUB) \
+    SIMD4(X, min, V_MIN) SIMD4(X, max, V_MAX) SIMD4(X, avrg, V_AVRG) SIMD4(X, absdiff, V_ABSDIFF)
 LISTV(SIMD)
 
 /* ---- packing of four ---- */
@@ -309,17 +332,17 @@ HANDLER(unpack_2x8)
 /* ---- testp ---- */
 
 #define EXP32(x) ((x) >> 23 & 255)
-#define MAN32(x) ((x) & 0x7fffffu)
+#define MAN32(x) ((x)&0x7fffffu)
 #define EXP64(x) ((x) >> 52 & 2047)
-#define MAN64(x) ((x) & 0xfffffffffffffull)
-#define LISTC(X)                                                             \
-    X(fin32, "testp.finite.f32", u32, ((void)b, EXP32(a) != 255))            \
+#define MAN64(x) ((x)&0xfffffffffffffull)
+#define LISTC(X) \
+    X(fin32, "testp.finite.f32", u32, ((void)b, EXP32(a) != 255)) \
     X(inf32, "testp.infinite.f32", u32, ((void)b, EXP32(a) == 255 && !MAN32(a))) \
     X(num32, "testp.number.f32", u32, ((void)b, EXP32(a) != 255 || !MAN32(a))) \
     X(nan32, "testp.notanumber.f32", u32, ((void)b, EXP32(a) == 255 && MAN32(a))) \
     X(nrm32, "testp.normal.f32", u32, ((void)b, EXP32(a) && EXP32(a) != 255)) \
-    X(sub32, "testp.subnormal.f32", u32, ((void)b, !EXP32(a) && MAN32(a)))   \
-    X(fin64, "testp.finite.f64", u64, ((void)b, EXP64(a) != 2047))           \
+    X(sub32, "testp.subnormal.f32", u32, ((void)b, !EXP32(a) && MAN32(a))) \
+    X(fin64, "testp.finite.f64", u64, ((void)b, EXP64(a) != 2047)) \
     X(inf64, "testp.infinite.f64", u64, ((void)b, EXP64(a) == 2047 && !MAN64(a))) \
     X(num64, "testp.number.f64", u64, ((void)b, EXP64(a) != 2047 || !MAN64(a))) \
     X(nan64, "testp.notanumber.f64", u64, ((void)b, EXP64(a) == 2047 && MAN64(a))) \
@@ -328,8 +351,7 @@ HANDLER(unpack_2x8)
 LISTC(CMP)
 
 const struct sg_opdef sg_ops_cold[] = {
-    LIST1(ROW1) LIST2(ROW2) LIST3(ROW3) LISTY(ROWY) LISTC(ROWC) LISTV(ROWV)
-    ROW(pack_4x16, "mov.pack.4x16") ROW(pack_4x8, "mov.pack.4x8")
-    ROW(unpack_4x16, "mov.unpack.4x16") ROW(unpack_4x8, "mov.unpack.4x8")
-    ROW(unpack_2x8, "mov.unpack.2x8") {NULL, NULL},
+    LIST1(ROW1) LIST2(ROW2) LIST3(ROW3) LISTY(ROWY) LISTC(ROWC) LISTV(ROWV) ROW(pack_4x16, "mov.pack.4x16")
+        ROW(pack_4x8, "mov.pack.4x8") ROW(unpack_4x16, "mov.unpack.4x16") ROW(unpack_4x8, "mov.unpack.4x8")
+            ROW(unpack_2x8, "mov.unpack.2x8"){NULL, NULL},
 };

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TABLES(isa)                                                          \
-    extern const struct sg_opdef sg_ops_int_##isa[], sg_ops_flt_##isa[], sg_ops_mem_##isa[],       \
+#define TABLES(isa) \
+    extern const struct sg_opdef sg_ops_int_##isa[], sg_ops_flt_##isa[], sg_ops_mem_##isa[], \
         sg_ops_half_##isa[], sg_ops_mma_##isa[], sg_ops_matrix_##isa[];
 TABLES(base)
 #ifdef SG_HAVE_AVX2
@@ -15,9 +15,8 @@ TABLES(avx2)
 #ifdef SG_HAVE_AVX512
 TABLES(avx512)
 #endif
-extern const struct sg_opdef sg_ops_ctl[], sg_ops_warp[], sg_ops_atom[], sg_ops_cold[],
-    sg_ops_cvt[], sg_ops_bulk[], sg_ops_cdp[], sg_ops_graph[], sg_ops_mma2[],
-    sg_ops_tex[], sg_ops_surf[];
+extern const struct sg_opdef sg_ops_ctl[], sg_ops_warp[], sg_ops_atom[], sg_ops_cold[], sg_ops_cvt[],
+    sg_ops_bulk[], sg_ops_cdp[], sg_ops_graph[], sg_ops_mma2[], sg_ops_tex[], sg_ops_surf[];
 
 #define OPS_HASH 8192 /* power of two, more than twice the operations */
 static const struct sg_opdef *ops_hash[OPS_HASH], *fn_hash[OPS_HASH]; /* by name, by handler */
@@ -82,14 +81,14 @@ static void ops_make(void)
 {
     if (!ops_isa)
         ops_isa = best_isa();
-#define ADD(isa)                                                             \
-    if (!strcmp(ops_isa, #isa)) {                                            \
-        add_table(sg_ops_int_##isa);                                         \
-        add_table(sg_ops_flt_##isa);                                         \
-        add_table(sg_ops_mem_##isa);                                         \
-        add_table(sg_ops_half_##isa);                                        \
-        add_table(sg_ops_mma_##isa);                                         \
-        add_table(sg_ops_matrix_##isa);                                      \
+#define ADD(isa) \
+    if (!strcmp(ops_isa, #isa)) { \
+        add_table(sg_ops_int_##isa); \
+        add_table(sg_ops_flt_##isa); \
+        add_table(sg_ops_mem_##isa); \
+        add_table(sg_ops_half_##isa); \
+        add_table(sg_ops_mma_##isa); \
+        add_table(sg_ops_matrix_##isa); \
     }
     ADD(base)
 #ifdef SG_HAVE_AVX2

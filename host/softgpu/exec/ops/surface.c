@@ -6,8 +6,8 @@
 #define EACH SG_EACH_LANE
 
 /* Where size bytes at the coordinates of a lane are. NULL: out of bounds in mode zero, or *fault. */
-static u8 *locate(struct sg_warp *w, const struct sg_insn *in, u32 lane,
-                  const struct sg_texture *t, u32 size, bool *fault)
+static u8 *locate(struct sg_warp *w, const struct sg_insn *in, u32 lane, const struct sg_texture *t, u32 size,
+                  bool *fault)
 {
     const struct sg_tex_scratch *s = &w->cta->tex;
     const struct sg_tex_level *l = &t->level[0];
@@ -49,9 +49,10 @@ HANDLER(surf_load)
 {
     const u64 *h = SRC(u64, a);
     const u32 n = SG_TX_VEC(in->aux), bytes = SG_TX_BYTES(in->aux);
-    u64 (*val)[SG_LANES] = w->cta->tex.val;
+    u64(*val)[SG_LANES] = w->cta->tex.val;
 
-    EACH(w->mask) {
+    EACH(w->mask)
+    {
         const struct sg_texture *t = sg_tex_of(w, in, i, h[i], true);
         bool fault = false;
         u8 *p;
@@ -74,9 +75,10 @@ HANDLER(surf_store)
 {
     const u64 *h = SRC(u64, a);
     const u32 n = SG_TX_VEC(in->aux), bytes = SG_TX_BYTES(in->aux);
-    u64 (*val)[SG_LANES] = w->cta->tex.val;
+    u64(*val)[SG_LANES] = w->cta->tex.val;
 
-    EACH(w->mask) {
+    EACH(w->mask)
+    {
         const struct sg_texture *t = sg_tex_of(w, in, i, h[i], true);
         bool fault = false;
         u8 *p;
@@ -124,9 +126,10 @@ HANDLER(surf_store_p)
 {
     const u64 *h = SRC(u64, a);
     const u32 n = SG_TX_VEC(in->aux);
-    u64 (*val)[SG_LANES] = w->cta->tex.val;
+    u64(*val)[SG_LANES] = w->cta->tex.val;
 
-    EACH(w->mask) {
+    EACH(w->mask)
+    {
         const struct sg_texture *t = sg_tex_of(w, in, i, h[i], true);
         bool fault = false;
         u8 *p;
@@ -147,27 +150,27 @@ HANDLER(surf_store_p)
 
 /* ---- reductions ---- */
 
-#define REDUCE(T, p, v, op)                                                                        \
-    do {                                                                                           \
-        T *p_ = (T *)(void *)(p), old_ = __atomic_load_n(p_, __ATOMIC_RELAXED), new_;              \
-        do {                                                                                       \
-            const T v_ = (T)(v);                                                                   \
-            new_ = (op) == SG_TX_ADD   ? (T)(old_ + v_)                                            \
-                   : (op) == SG_TX_MIN ? (old_ < v_ ? old_ : v_)                                   \
-                   : (op) == SG_TX_MAX ? (old_ > v_ ? old_ : v_)                                   \
-                   : (op) == SG_TX_AND ? (T)(old_ & v_)                                            \
-                                       : (T)(old_ | v_);                                           \
-        } while (!__atomic_compare_exchange_n(p_, &old_, new_, false, __ATOMIC_RELAXED,            \
-                                              __ATOMIC_RELAXED));                                  \
+#define REDUCE(T, p, v, op) \
+    do { \
+        T *p_ = (T *)(void *)(p), old_ = __atomic_load_n(p_, __ATOMIC_RELAXED), new_; \
+        do { \
+            const T v_ = (T)(v); \
+            new_ = (op) == SG_TX_ADD   ? (T)(old_ + v_) \
+                   : (op) == SG_TX_MIN ? (old_ < v_ ? old_ : v_) \
+                   : (op) == SG_TX_MAX ? (old_ > v_ ? old_ : v_) \
+                   : (op) == SG_TX_AND ? (T)(old_ & v_) \
+                                       : (T)(old_ | v_); \
+        } while (!__atomic_compare_exchange_n(p_, &old_, new_, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)); \
     } while (0)
 
 HANDLER(surf_red)
 {
     const u64 *h = SRC(u64, a);
     const u32 bytes = SG_TX_BYTES(in->aux), op = SG_TX_OP(in->aux);
-    u64 (*val)[SG_LANES] = w->cta->tex.val;
+    u64(*val)[SG_LANES] = w->cta->tex.val;
 
-    EACH(w->mask) {
+    EACH(w->mask)
+    {
         const struct sg_texture *t = sg_tex_of(w, in, i, h[i], true);
         bool fault = false;
         u8 *p;
@@ -181,8 +184,8 @@ HANDLER(surf_red)
             return SG_FAULTED;
         if (!p)
             continue;
-        const bool sign = in->aux & SG_TX_FORMATTED ? t->kind == SG_TEXEL_SINT
-                                                    : (in->aux & SG_TX_SIGNED) != 0;
+        const bool sign =
+            in->aux & SG_TX_FORMATTED ? t->kind == SG_TEXEL_SINT : (in->aux & SG_TX_SIGNED) != 0;
         if (bytes == 8 && sign)
             REDUCE(s64, p, val[0][i], op);
         else if (bytes == 8)
@@ -197,5 +200,5 @@ HANDLER(surf_red)
 
 const struct sg_opdef sg_ops_surf[] = {
     ROW(surf_load, "surf.load") ROW(surf_store, "surf.store") ROW(surf_store_p, "surf.store.p")
-    ROW(surf_red, "surf.red") {NULL, NULL},
+        ROW(surf_red, "surf.red"){NULL, NULL},
 };

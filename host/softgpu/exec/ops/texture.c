@@ -23,8 +23,8 @@ const struct sg_texture *sg_tex_peek(struct sg_warp *w, u64 handle, bool surface
     return t;
 }
 
-const struct sg_texture *sg_tex_of(struct sg_warp *w, const struct sg_insn *in, u32 lane,
-                                   u64 handle, bool surface)
+const struct sg_texture *sg_tex_of(struct sg_warp *w, const struct sg_insn *in, u32 lane, u64 handle,
+                                   bool surface)
 {
     const struct sg_texture *t = sg_tex_peek(w, handle, surface);
     char text[80];
@@ -101,8 +101,7 @@ static float arg_f(const struct sg_warp *w, u32 k, u32 lane)
     return f;
 }
 
-static void gather_args(const struct sg_warp *w, const struct sg_insn *in, u32 lane,
-                        struct sg_tex_at *at)
+static void gather_args(const struct sg_warp *w, const struct sg_insn *in, u32 lane, struct sg_tex_at *at)
 {
     const u32 x = in->aux;
     const struct sg_tex_scratch *s = &w->cta->tex;
@@ -130,10 +129,10 @@ static u16 to_half(const struct sg_texture *t, union sg_texel v)
     return sg_tex_is_float(t) ? sg_f32_to_f16(v.f, 0) : (u16)v.u;
 }
 
-static void put_result(struct sg_warp *w, const struct sg_insn *in, u32 lane,
-                       const struct sg_texture *t, const union sg_texel v[4])
+static void put_result(struct sg_warp *w, const struct sg_insn *in, u32 lane, const struct sg_texture *t,
+                       const union sg_texel v[4])
 {
-    u64 (*val)[SG_LANES] = w->cta->tex.val;
+    u64(*val)[SG_LANES] = w->cta->tex.val;
 
     if (in->aux & SG_TX_F16X2) {
         for (int k = 0; k < 2; k++)
@@ -145,8 +144,7 @@ static void put_result(struct sg_warp *w, const struct sg_insn *in, u32 lane,
 }
 
 /* The texture of one handle with the sampler of another (independent mode). */
-static void mix_sampler(struct sg_texture *mix, const struct sg_texture *t,
-                        const struct sg_texture *s)
+static void mix_sampler(struct sg_texture *mix, const struct sg_texture *t, const struct sg_texture *s)
 {
     *mix = *t;
     memcpy(mix->border, s->border, sizeof(mix->border));
@@ -170,7 +168,8 @@ static int fetch(struct sg_warp *w, const struct sg_insn *in, bool four)
 {
     const u64 *h = SRC(u64, a), *hs = SRC(u64, b);
 
-    EACH(w->mask) {
+    EACH(w->mask)
+    {
         const struct sg_texture *t = sg_tex_of(w, in, i, h[i], false), *s;
         struct reader r = {w, in, i};
         union sg_texel v[4];
@@ -269,7 +268,8 @@ HANDLER(tex_query)
     u32 *d = DST(u32, d);
     u32 r[SG_LANES];
 
-    EACH(w->mask) {
+    EACH(w->mask)
+    {
         const struct sg_texture *t = sg_tex_of(w, in, i, h[i], in->aux);
 
         if (!t)
@@ -286,7 +286,8 @@ HANDLER(tex_is)
     const u64 *h = SRC(u64, a);
     u32 r = 0;
 
-    EACH(w->mask) {
+    EACH(w->mask)
+    {
         const struct sg_texture *t = sg_tex_peek(w, h[i], in->imm == SG_OPAQUE_SURFREF);
 
         if (t && (in->imm == SG_OPAQUE_SAMPLERREF) == !t->nlevels)
@@ -298,7 +299,6 @@ HANDLER(tex_is)
 
 const struct sg_opdef sg_ops_tex[] = {
     ROW(tex_arg, "tex.arg") ROW(tex_val32, "tex.val32") ROW(tex_val64, "tex.val64")
-    ROW(tex_res32, "tex.res32") ROW(tex_res64, "tex.res64") ROW(tex_fetch, "tex.fetch")
-    ROW(tex_gather, "tex.gather") ROW(tex_query, "tex.query") ROW(tex_is, "tex.is")
-    {NULL, NULL},
+        ROW(tex_res32, "tex.res32") ROW(tex_res64, "tex.res64") ROW(tex_fetch, "tex.fetch")
+            ROW(tex_gather, "tex.gather") ROW(tex_query, "tex.query") ROW(tex_is, "tex.is"){NULL, NULL},
 };

@@ -51,31 +51,32 @@ static bool shfl_fast(struct sg_warp *w, const struct sg_insn *in, enum shfl_mod
     return true;
 }
 
-#define SHFL(id, mode, calc, inside)                                               \
-    HANDLER(id)                                                              \
-    {                                                                        \
-        const u32 *pa = SRC(u32, a), *pb = SRC(u32, b), *pc = SRC(u32, c);   \
-        u32 *d = DST(u32, d), tmp[SG_LANES], pred = 0;                       \
-        if (shfl_fast(w, in, mode))                                          \
-            return SG_NEXT;                                                  \
-        EACH(w->mask) {                                                      \
-            const int lane = (int)i, bval = (int)(pb[i] & 31);               \
+#define SHFL(id, mode, calc, inside) \
+    HANDLER(id) \
+    { \
+        const u32 *pa = SRC(u32, a), *pb = SRC(u32, b), *pc = SRC(u32, c); \
+        u32 *d = DST(u32, d), tmp[SG_LANES], pred = 0; \
+        if (shfl_fast(w, in, mode)) \
+            return SG_NEXT; \
+        EACH(w->mask) \
+        { \
+            const int lane = (int)i, bval = (int)(pb[i] & 31); \
             const int cval = (int)(pc[i] & 31), seg = (int)(pc[i] >> 8 & 31); \
-            const int max = (lane & seg) | (cval & ~seg);                    \
-            const int min = lane & seg;                                      \
-            int j = (calc);                                                  \
-            const bool ok = (inside);                                        \
-            (void)min;                                                       \
-            j = ok ? j : lane;                                               \
-            tmp[i] = pa[j & 31];                                             \
-            pred |= ok ? 1u << i : 0;                                        \
-        }                                                                    \
-        EACH(w->mask) d[i] = tmp[i];                                         \
-        {                                                                    \
-            u32 *p = DST(u32, e);                                            \
-            *p = (*p & ~w->mask) | pred;                                     \
-        }                                                                    \
-        return SG_NEXT;                                                      \
+            const int max = (lane & seg) | (cval & ~seg); \
+            const int min = lane & seg; \
+            int j = (calc); \
+            const bool ok = (inside); \
+            (void)min; \
+            j = ok ? j : lane; \
+            tmp[i] = pa[j & 31]; \
+            pred |= ok ? 1u << i : 0; \
+        } \
+        EACH(w->mask) d[i] = tmp[i]; \
+        { \
+            u32 *p = DST(u32, e); \
+            *p = (*p & ~w->mask) | pred; \
+        } \
+        return SG_NEXT; \
     }
 
 SHFL(shfl_up, UP, lane - bval, j >= max)
@@ -83,22 +84,23 @@ SHFL(shfl_down, DOWN, lane + bval, j <= max)
 SHFL(shfl_bfly, BFLY, lane ^ bval, j <= max)
 SHFL(shfl_idx, IDX, min | (bval & ~seg), j <= max)
 
-#define VOTE(id, e)                                                          \
-    HANDLER(id)                                                              \
-    {                                                                        \
-        const u32 p = PREDV(a), *pm = SRC(u32, b);                           \
-        u32 r = 0;                                                           \
-        EACH(w->mask) {                                                      \
-            const u32 m = pm[i] & w->mask, yes = p & m;                      \
-            (void)yes;                                                       \
-            (void)m;                                                         \
-            r |= (e) ? 1u << i : 0;                                          \
-        }                                                                    \
-        {                                                                    \
-            u32 *d = DST(u32, d);                                            \
-            *d = (*d & ~w->mask) | r;                                        \
-        }                                                                    \
-        return SG_NEXT;                                                      \
+#define VOTE(id, e) \
+    HANDLER(id) \
+    { \
+        const u32 p = PREDV(a), *pm = SRC(u32, b); \
+        u32 r = 0; \
+        EACH(w->mask) \
+        { \
+            const u32 m = pm[i] & w->mask, yes = p & m; \
+            (void)yes; \
+            (void)m; \
+            r |= (e) ? 1u << i : 0; \
+        } \
+        { \
+            u32 *d = DST(u32, d); \
+            *d = (*d & ~w->mask) | r; \
+        } \
+        return SG_NEXT; \
     }
 VOTE(vote_all, yes == m)
 VOTE(vote_any, yes != 0)
@@ -113,69 +115,72 @@ HANDLER(vote_ballot)
     return SG_NEXT;
 }
 
-#define MATCH(id, T)                                                         \
-    HANDLER(match_any_##id)                                                  \
-    {                                                                        \
-        const T *pa = SRC(T, a);                                             \
-        const u32 *pm = SRC(u32, b);                                         \
-        u32 *d = DST(u32, d), tmp[SG_LANES];                                 \
-        EACH(w->mask) {                                                      \
-            u32 r = 0;                                                       \
-            for (u32 m = pm[i] & w->mask; m; m &= m - 1) {                   \
-                const u32 j = (u32)__builtin_ctz(m);                         \
-                r |= pa[j] == pa[i] ? 1u << j : 0;                           \
-            }                                                                \
-            tmp[i] = r;                                                      \
-        }                                                                    \
-        EACH(w->mask) d[i] = tmp[i];                                         \
-        return SG_NEXT;                                                      \
-    }                                                                        \
-    HANDLER(match_all_##id)                                                  \
-    {                                                                        \
-        const T *pa = SRC(T, a);                                             \
-        const u32 *pm = SRC(u32, b);                                         \
-        u32 *d = DST(u32, d), *p = DST(u32, e), tmp[SG_LANES], pred = 0;     \
-        EACH(w->mask) {                                                      \
-            const u32 m = pm[i] & w->mask;                                   \
-            bool all = true;                                                 \
-            for (u32 k = m; k; k &= k - 1)                                   \
-                all &= pa[__builtin_ctz(k)] == pa[i];                        \
-            tmp[i] = all ? m : 0;                                            \
-            pred |= all ? 1u << i : 0;                                       \
-        }                                                                    \
-        EACH(w->mask) d[i] = tmp[i];                                         \
-        *p = (*p & ~w->mask) | pred;                                         \
-        return SG_NEXT;                                                      \
+#define MATCH(id, T) \
+    HANDLER(match_any_##id) \
+    { \
+        const T *pa = SRC(T, a); \
+        const u32 *pm = SRC(u32, b); \
+        u32 *d = DST(u32, d), tmp[SG_LANES]; \
+        EACH(w->mask) \
+        { \
+            u32 r = 0; \
+            for (u32 m = pm[i] & w->mask; m; m &= m - 1) { \
+                const u32 j = (u32)__builtin_ctz(m); \
+                r |= pa[j] == pa[i] ? 1u << j : 0; \
+            } \
+            tmp[i] = r; \
+        } \
+        EACH(w->mask) d[i] = tmp[i]; \
+        return SG_NEXT; \
+    } \
+    HANDLER(match_all_##id) \
+    { \
+        const T *pa = SRC(T, a); \
+        const u32 *pm = SRC(u32, b); \
+        u32 *d = DST(u32, d), *p = DST(u32, e), tmp[SG_LANES], pred = 0; \
+        EACH(w->mask) \
+        { \
+            const u32 m = pm[i] & w->mask; \
+            bool all = true; \
+            for (u32 k = m; k; k &= k - 1) \
+                all &= pa[__builtin_ctz(k)] == pa[i]; \
+            tmp[i] = all ? m : 0; \
+            pred |= all ? 1u << i : 0; \
+        } \
+        EACH(w->mask) d[i] = tmp[i]; \
+        *p = (*p & ~w->mask) | pred; \
+        return SG_NEXT; \
     }
 MATCH(b32, u32)
 MATCH(b64, u64)
 
-#define REDUX(id, T, init, e)                                                \
-    HANDLER(redux_##id)                                                      \
-    {                                                                        \
-        const T *pa = SRC(T, a);                                             \
-        const u32 *pm = SRC(u32, b);                                         \
-        T *d = DST(T, d), tmp[SG_LANES];                                     \
-        u32 last = 0;                                                        \
-        T value = 0;                                                         \
-        EACH(w->mask) {                                                      \
-            const u32 m = pm[i] & w->mask;                                   \
-            if (m != last) {                                                 \
-                T r = (init);                                                \
-                for (u32 k = m; k; k &= k - 1) {                             \
-                    const T x = pa[__builtin_ctz(k)];                        \
-                    r = (T)(e);                                              \
-                }                                                            \
-                last = m;                                                    \
-                value = r;                                                   \
-            }                                                                \
-            tmp[i] = value;                                                  \
-        }                                                                    \
-        EACH(w->mask) d[i] = tmp[i];                                         \
-        return SG_NEXT;                                                      \
+#define REDUX(id, T, init, e) \
+    HANDLER(redux_##id) \
+    { \
+        const T *pa = SRC(T, a); \
+        const u32 *pm = SRC(u32, b); \
+        T *d = DST(T, d), tmp[SG_LANES]; \
+        u32 last = 0; \
+        T value = 0; \
+        EACH(w->mask) \
+        { \
+            const u32 m = pm[i] & w->mask; \
+            if (m != last) { \
+                T r = (init); \
+                for (u32 k = m; k; k &= k - 1) { \
+                    const T x = pa[__builtin_ctz(k)]; \
+                    r = (T)(e); \
+                } \
+                last = m; \
+                value = r; \
+            } \
+            tmp[i] = value; \
+        } \
+        EACH(w->mask) d[i] = tmp[i]; \
+        return SG_NEXT; \
     }
 REDUX(add, u32, 0, r + x)
-REDUX(and, u32, SG_FULL, r & x)
+REDUX(and, u32, SG_FULL, r &x)
 REDUX(or, u32, 0, r | x)
 REDUX(xor, u32, 0, r ^ x)
 REDUX(min_u32, u32, SG_FULL, x < r ? x : r)
@@ -196,7 +201,8 @@ HANDLER(elect)
     const u32 *pm = SRC(u32, a);
     u32 *d = DST(u32, d), *p = DST(u32, e), tmp[SG_LANES], pred = 0;
 
-    EACH(w->mask) {
+    EACH(w->mask)
+    {
         const u32 m = pm[i] & w->mask, leader = m ? (u32)__builtin_ctz(m) : i;
 
         tmp[i] = leader;
@@ -208,14 +214,14 @@ HANDLER(elect)
 }
 
 const struct sg_opdef sg_ops_warp[] = {
-    ROW(shfl_up, "shfl.up") ROW(shfl_down, "shfl.down") ROW(shfl_bfly, "shfl.bfly")
-    ROW(shfl_idx, "shfl.idx") ROW(vote_all, "vote.all") ROW(vote_any, "vote.any")
-    ROW(vote_uni, "vote.uni") ROW(vote_ballot, "vote.ballot")
-    ROW(match_any_b32, "match.any.b32") ROW(match_any_b64, "match.any.b64")
-    ROW(match_all_b32, "match.all.b32") ROW(match_all_b64, "match.all.b64")
-    ROW(redux_add, "redux.add.b32") ROW(redux_and, "redux.and.b32") ROW(redux_or, "redux.or.b32")
-    ROW(redux_xor, "redux.xor.b32") ROW(redux_min_u32, "redux.min.u32")
-    ROW(redux_max_u32, "redux.max.u32") ROW(redux_min_s32, "redux.min.s32")
-    ROW(redux_max_s32, "redux.max.s32") ROW(activemask, "activemask") ROW(elect, "elect")
-    {NULL, NULL},
+    ROW(shfl_up, "shfl.up") ROW(shfl_down, "shfl.down") ROW(shfl_bfly, "shfl.bfly") ROW(shfl_idx, "shfl.idx")
+        ROW(vote_all, "vote.all") ROW(vote_any, "vote.any") ROW(vote_uni, "vote.uni")
+            ROW(vote_ballot, "vote.ballot") ROW(match_any_b32, "match.any.b32")
+                ROW(match_any_b64, "match.any.b64") ROW(match_all_b32, "match.all.b32")
+                    ROW(match_all_b64, "match.all.b64") ROW(redux_add, "redux.add.b32")
+                        ROW(redux_and, "redux.and.b32") ROW(redux_or, "redux.or.b32")
+                            ROW(redux_xor, "redux.xor.b32") ROW(redux_min_u32, "redux.min.u32")
+                                ROW(redux_max_u32, "redux.max.u32") ROW(redux_min_s32, "redux.min.s32")
+                                    ROW(redux_max_s32, "redux.max.s32") ROW(activemask, "activemask")
+                                        ROW(elect, "elect"){NULL, NULL},
 };

@@ -11,8 +11,8 @@ static enum sg_space shared_or_global(struct sg_dec *d)
 {
     if (sg_mod(d, "global"))
         return SG_SP_GLOBAL;
-    return sg_mod(d, "shared::cluster") || sg_mod(d, "shared::cta") || sg_mod(d, "shared")
-               ? SG_SP_SHARED : SG_SP_GENERIC;
+    return sg_mod(d, "shared::cluster") || sg_mod(d, "shared::cta") || sg_mod(d, "shared") ? SG_SP_SHARED
+                                                                                           : SG_SP_GENERIC;
 }
 
 static bool takes_barrier(struct sg_dec *d)
@@ -91,13 +91,11 @@ int sg_emit_bulk(struct sg_dec *d)
     f[1] = sg_flat_address(d, 1, from);
     f[2] = sg_src(d, 2, SG_TY_U32);
     f[3] = barrier ? sg_flat_address(d, 3, SG_SP_SHARED) : sg_const32(d, 0);
-    i = sg_emit_x(d, reduce ? "bulk.reduce" : "bulk.copy", f, 0,
-                  SG_F_D | SG_F_A | SG_F_B | SG_F_C);
+    i = sg_emit_x(d, reduce ? "bulk.reduce" : "bulk.copy", f, 0, SG_F_D | SG_F_A | SG_F_B | SG_F_C);
     if (d->err)
         return d->err;
     d->insns[i].imm = (to == SG_SP_SHARED ? SG_BULK_TO_SHARED : 0) |
-                      (from == SG_SP_SHARED ? SG_BULK_FROM_SHARED : 0) |
-                      (barrier ? SG_BULK_BARRIER : 0);
+                      (from == SG_SP_SHARED ? SG_BULK_FROM_SHARED : 0) | (barrier ? SG_BULK_BARRIER : 0);
     if (reduce) {
         enum sg_type t = sg_ty(d, 0);
 
@@ -135,9 +133,8 @@ int sg_emit_red(struct sg_dec *d)
 
     if (!sg_mod(d, "async"))
         return sg_emit_atom(d);
-    if (!takes_barrier(d) || !sg_mod(d, "shared::cluster") || d->nops != 3 ||
-        !any_mod(d, ops, 8, &unused) || sg_type_float(t) ||
-        (sg_type_size(t) != 4 && sg_type_size(t) != 8))
+    if (!takes_barrier(d) || !sg_mod(d, "shared::cluster") || d->nops != 3 || !any_mod(d, ops, 8, &unused) ||
+        sg_type_float(t) || (sg_type_size(t) != 4 && sg_type_size(t) != 8))
         return sg_dec_refuse(d, NULL);
     d->nops = 2;
     if (sg_emit_atom(d))

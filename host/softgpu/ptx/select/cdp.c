@@ -110,8 +110,7 @@ bool sg_call_cdp(struct sg_dec *d, const char *name, const struct sg_call *c)
         get_buffer(d, c);
         return true;
     }
-    if ((!strcmp(name, "MemcpyAsync") && c->nargs == 5) ||
-        (!strcmp(name, "MemsetAsync") && c->nargs == 4)) {
+    if ((!strcmp(name, "MemcpyAsync") && c->nargs == 5) || (!strcmp(name, "MemsetAsync") && c->nargs == 4)) {
         queue_memory(d, c, name[3] == 'c');
         return true;
     }

@@ -23,11 +23,10 @@ static int emit_brx(struct sg_dec *d)
     if (!sg_mod(d, "idx") || d->ops[1].kind != SG_O_NAME)
         return sg_dec_syntax(d, "brx.idx: a list of targets expected");
     for (i = d->nscopes; i-- > d->func_base && !y;)
-        y = sg_sym_find(&d->symtab, d->scopes[i] | SG_LABEL_FRAME, d->ops[1].name,
-                        d->ops[1].name_len);
+        y = sg_sym_find(&d->symtab, d->scopes[i] | SG_LABEL_FRAME, d->ops[1].name, d->ops[1].name_len);
     if (!y || y->kind != SG_K_TARGETS)
-        return sg_dec_syntax(d, "brx.idx: unknown list of targets '%.*s'",
-                             (int)d->ops[1].name_len, d->ops[1].name);
+        return sg_dec_syntax(d, "brx.idx: unknown list of targets '%.*s'", (int)d->ops[1].name_len,
+                             d->ops[1].name);
     i = sg_emit(d, "brx", NONE, sg_src(d, 0, SG_TY_U32), NONE, NONE);
     if (d->err)
         return d->err;
@@ -39,8 +38,11 @@ static int emit_brx(struct sg_dec *d)
 static int emit_exit(struct sg_dec *d)
 {
     bool none = d->pred.reg == NONE;
-    uint32_t i = sg_emit(d, none ? "exit" : d->pred.neg ? "exit.not" : "exit.if", NONE,
-                         d->pred.reg, NONE, NONE);
+    uint32_t i = sg_emit(d,
+                         none          ? "exit"
+                         : d->pred.neg ? "exit.not"
+                                       : "exit.if",
+                         NONE, d->pred.reg, NONE, NONE);
 
     if (!d->err)
         d->metas[i].ctl = SG_CT_EXIT;
@@ -110,8 +112,10 @@ static int emit_bar(struct sg_dec *d)
     }
     if (n < 3 || n > 4)
         return sg_dec_syntax(d, "%s: wrong number of operands", d->oc.full);
-    op = sg_mod(d, "popc") ? "bar.red.popc" : sg_mod(d, "and") ? "bar.red.and"
-         : sg_mod(d, "or") ? "bar.red.or" : NULL;
+    op = sg_mod(d, "popc")  ? "bar.red.popc"
+         : sg_mod(d, "and") ? "bar.red.and"
+         : sg_mod(d, "or")  ? "bar.red.or"
+                            : NULL;
     if (!op)
         return sg_dec_syntax(d, "%s: .popc, .and or .or expected", d->oc.full);
     k = n - 1;
@@ -124,10 +128,16 @@ static int emit_bar(struct sg_dec *d)
 
 static int emit_fence(struct sg_dec *d)
 {
-    static const char *const known[] = {
-        "cta", "gl", "sys", "gpu", "cluster", "sc", "acq_rel", "acquire", "release", "level",
-        "proxy", "alias", "async", "global", "shared::cta", "generic", "sync_restrict",
-        "shared::cluster", "mbarrier_init", "tensormap::generic"};
+    static const char *const known[] = {"cta",           "gl",
+                                        "sys",           "gpu",
+                                        "cluster",       "sc",
+                                        "acq_rel",       "acquire",
+                                        "release",       "level",
+                                        "proxy",         "alias",
+                                        "async",         "global",
+                                        "shared::cta",   "generic",
+                                        "sync_restrict", "shared::cluster",
+                                        "mbarrier_init", "tensormap::generic"};
 
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
         sg_mod(d, known[i]);
@@ -144,8 +154,7 @@ static int emit_nanosleep(struct sg_dec *d)
 /* griddepcontrol: launches of one stream already run one after the other */
 static int emit_nothing(struct sg_dec *d)
 {
-    static const char *const known[] = {"launch_dependents", "wait", "inc", "dec", "sync",
-                                        "aligned", "mask"};
+    static const char *const known[] = {"launch_dependents", "wait", "inc", "dec", "sync", "aligned", "mask"};
 
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
         sg_mod(d, known[i]);
@@ -153,16 +162,15 @@ static int emit_nothing(struct sg_dec *d)
 }
 
 const struct sg_family sg_families_ctl[] = {
-    {"bra", emit_bra, 1, 1, SG_FAM_PRED},     {"brx", emit_brx, 2, 2, SG_FAM_CTL},
-    {"ret", emit_ret, 0, 0, SG_FAM_PRED},     {"exit", emit_exit, 0, 0, SG_FAM_PRED},
-    {"trap", emit_trap, 0, 0, SG_FAM_CTL},    {"brkpt", emit_trap, 0, 0, 0},
-    {"bar", emit_bar, 1, 4, SG_FAM_CTL},      {"barrier", emit_bar, 0, 4, SG_FAM_CTL},
-    {"membar", emit_fence, 0, 0, 0},          {"fence", emit_fence, 0, 1, 0},
-    {"nanosleep", emit_nanosleep, 1, 1, 0},   {"griddepcontrol", emit_nothing, 0, 0, 0},
-    {"alloca", sg_emit_alloca, 2, 3, 0},      {"stacksave", sg_emit_alloca, 1, 1, 0},
-    {"stackrestore", sg_emit_alloca, 1, 1, 0},
-    {"pmevent", emit_nothing, 1, 1, 0},       {"setmaxnreg", emit_nothing, 1, 1, 0},
-    {NULL, NULL, 0, 0, 0},
+    {"bra", emit_bra, 1, 1, SG_FAM_PRED},      {"brx", emit_brx, 2, 2, SG_FAM_CTL},
+    {"ret", emit_ret, 0, 0, SG_FAM_PRED},      {"exit", emit_exit, 0, 0, SG_FAM_PRED},
+    {"trap", emit_trap, 0, 0, SG_FAM_CTL},     {"brkpt", emit_trap, 0, 0, 0},
+    {"bar", emit_bar, 1, 4, SG_FAM_CTL},       {"barrier", emit_bar, 0, 4, SG_FAM_CTL},
+    {"membar", emit_fence, 0, 0, 0},           {"fence", emit_fence, 0, 1, 0},
+    {"nanosleep", emit_nanosleep, 1, 1, 0},    {"griddepcontrol", emit_nothing, 0, 0, 0},
+    {"alloca", sg_emit_alloca, 2, 3, 0},       {"stacksave", sg_emit_alloca, 1, 1, 0},
+    {"stackrestore", sg_emit_alloca, 1, 1, 0}, {"pmevent", emit_nothing, 1, 1, 0},
+    {"setmaxnreg", emit_nothing, 1, 1, 0},     {NULL, NULL, 0, 0, 0},
 };
 
 /* ---- calls ---- */
@@ -198,13 +206,15 @@ uint32_t sg_ldst_local(struct sg_dec *d, bool store, enum sg_type t, uint32_t re
     char op[32];
 
     snprintf(op, sizeof(op), "%s.l.%s", store ? "st" : "ld",
-             size == 8 ? "b64" : size == 4 ? "b32" : size == 2 ? "u16" : "u8");
+             size == 8   ? "b64"
+             : size == 4 ? "b32"
+             : size == 2 ? "u16"
+                         : "u8");
     i = sg_emit_x(d, op, f, store ? 0 : SG_F_D, store ? SG_F_D | SG_F_A : SG_F_A);
     if (!d->err && framed)
         d->insns[i].imm = offset;
     if (!d->err)
-        d->insns[i].aux = SG_SP_LOCAL | lg << 3 | 1u << 6 | (store ? SG_AUX_WRITE : 0) |
-                          SG_AUX_ADDR32;
+        d->insns[i].aux = SG_SP_LOCAL | lg << 3 | 1u << 6 | (store ? SG_AUX_WRITE : 0) | SG_AUX_ADDR32;
     return i;
 }
 
@@ -241,8 +251,7 @@ int sg_call_ret(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t, uint3
             return sg_dec_syntax(d, "call: return value does not fit");
         sg_ldst_local(d, true, t, reg, d->lvars[o->v].offset);
     } else {
-        sg_emit(d, sg_class_of(t) == SG_C_64 ? "mov.b64" : "mov.b32", sg_dst_el(d, &el, t), reg,
-                NONE, NONE);
+        sg_emit(d, sg_class_of(t) == SG_C_64 ? "mov.b64" : "mov.b32", sg_dst_el(d, &el, t), reg, NONE, NONE);
     }
     return d->err;
 }
@@ -349,15 +358,17 @@ static int expand(struct sg_dec *d, uint32_t func, struct sg_call *c)
     if (d->parsed_bytes > MAX_INLINE_TEXT)
         return sg_dec_refuse(d, "the called functions are too large");
     if (c->nargs != f->nparams || c->nrets != f->nrets)
-        return sg_dec_syntax(d, "call: %s takes %u arguments and returns %u values", f->name,
-                             f->nparams, f->nrets);
+        return sg_dec_syntax(d, "call: %s takes %u arguments and returns %u values", f->name, f->nparams,
+                             f->nrets);
     d->call_stack[d->depth++] = func;
     d->scopes[d->nscopes++] = d->next_frame++;
     for (uint32_t i = 0; i < f->nparams && !d->err; i++) {
         bind(d, &f->params[i], &c->args[i], false, &reg);
         if (reg != NONE && !d->err)
-            sg_emit(d, sg_class_of(f->params[i].type) == SG_C_64 ? "mov.b64"
-                       : f->params[i].type == SG_TY_PRED ? "mov.pred" : "mov.b32",
+            sg_emit(d,
+                    sg_class_of(f->params[i].type) == SG_C_64 ? "mov.b64"
+                    : f->params[i].type == SG_TY_PRED         ? "mov.pred"
+                                                              : "mov.b32",
                     reg, sg_call_arg(d, &c->args[i], f->params[i].type), NONE, NONE);
     }
     for (uint32_t i = 0; i < f->nrets && !d->err; i++) {
@@ -378,8 +389,8 @@ static int expand(struct sg_dec *d, uint32_t func, struct sg_call *c)
         sg_stack_restore(d, stack);
     for (uint32_t i = 0; i < f->nrets && !d->err; i++) {
         if (ret_regs[i] == SG_OPND_FIXED) {
-            struct sg_sym *y = sg_sym_find(&d->symtab, d->scopes[d->nscopes - 1], f->rets[i].name,
-                                           f->rets[i].len);
+            struct sg_sym *y =
+                sg_sym_find(&d->symtab, d->scopes[d->nscopes - 1], f->rets[i].name, f->rets[i].len);
 
             ret_regs[i] = sg_temp(d, f->rets[i].type);
             sg_ldst_local(d, false, f->rets[i].type, ret_regs[i], d->lvars[y->index].offset);

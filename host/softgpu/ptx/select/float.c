@@ -120,8 +120,7 @@ int sg_flt_arith(struct sg_dec *d)
 
 static int emit_testp(struct sg_dec *d)
 {
-    static const char *const k[] = {"finite", "infinite", "number", "notanumber", "normal",
-                                    "subnormal"};
+    static const char *const k[] = {"finite", "infinite", "number", "notanumber", "normal", "subnormal"};
     char op[40] = "testp";
 
     for (int i = 0; i < 6; i++)
@@ -354,8 +353,7 @@ static int cvt_pack(struct sg_dec *d)
 
 static bool is_packed(enum sg_type t)
 {
-    return t == SG_TY_F16X2 || t == SG_TY_BF16X2 || t == SG_TY_E4M3X2 || t == SG_TY_E5M2X2 ||
-           t == SG_TY_TF32;
+    return t == SG_TY_F16X2 || t == SG_TY_BF16X2 || t == SG_TY_E4M3X2 || t == SG_TY_E5M2X2 || t == SG_TY_TF32;
 }
 
 static int emit_cvt(struct sg_dec *d)
@@ -389,11 +387,11 @@ static int emit_cvt(struct sg_dec *d)
 }
 
 const struct sg_family sg_families_flt[] = {
-    {"fma", sg_flt_arith, 4, 4, 0},   {"rcp", sg_flt_arith, 2, 2, 0},
-    {"sqrt", sg_flt_arith, 2, 2, 0},  {"rsqrt", sg_flt_arith, 2, 2, 0},
-    {"ex2", sg_flt_arith, 2, 2, 0},   {"lg2", sg_flt_arith, 2, 2, 0},
-    {"sin", sg_flt_arith, 2, 2, 0},   {"cos", sg_flt_arith, 2, 2, 0},
-    {"tanh", sg_flt_arith, 2, 2, 0},  {"copysign", sg_flt_arith, 3, 3, 0},
-    {"testp", emit_testp, 2, 2, 0},   {"cvt", emit_cvt, 2, 4, 0},
+    {"fma", sg_flt_arith, 4, 4, 0},  {"rcp", sg_flt_arith, 2, 2, 0},
+    {"sqrt", sg_flt_arith, 2, 2, 0}, {"rsqrt", sg_flt_arith, 2, 2, 0},
+    {"ex2", sg_flt_arith, 2, 2, 0},  {"lg2", sg_flt_arith, 2, 2, 0},
+    {"sin", sg_flt_arith, 2, 2, 0},  {"cos", sg_flt_arith, 2, 2, 0},
+    {"tanh", sg_flt_arith, 2, 2, 0}, {"copysign", sg_flt_arith, 3, 3, 0},
+    {"testp", emit_testp, 2, 2, 0},  {"cvt", emit_cvt, 2, 4, 0},
     {NULL, NULL, 0, 0, 0},
 };

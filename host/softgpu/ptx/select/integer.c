@@ -49,8 +49,7 @@ static int emit_mul(struct sg_dec *d)
     if (sg_mod(d, "hi"))
         snprintf(op, sizeof(op), "%s.hi.%s", d->oc.base, sg_su(t));
     else if (sg_mod(d, "lo"))
-        snprintf(op, sizeof(op), "%s.lo.%s", d->oc.base,
-                 d->oc.base[3] == '2' ? sg_su(t) : sg_bt32(t));
+        snprintf(op, sizeof(op), "%s.lo.%s", d->oc.base, d->oc.base[3] == '2' ? sg_su(t) : sg_bt32(t));
     else
         return sg_dec_syntax(d, "%s: .hi, .lo or .wide expected", d->oc.full);
     return sg_op2(d, op, t, t, t);
@@ -79,11 +78,9 @@ static int emit_mad(struct sg_dec *d)
             snprintf(op, sizeof(op), "mad%s.lo%s.%s", c ? "c" : "", cc ? ".cc" : "", sg_bt(t));
         sg_mod(d, "lo");
     } else if (sg_mod(d, "hi")) {
-        snprintf(op, sizeof(op), "%s.hi.%s%s", d->oc.base, sg_mod(d, "sat") ? "sat." : "",
-                 sg_su(t));
+        snprintf(op, sizeof(op), "%s.hi.%s%s", d->oc.base, sg_mod(d, "sat") ? "sat." : "", sg_su(t));
     } else if (sg_mod(d, "lo")) {
-        snprintf(op, sizeof(op), "%s.lo.%s", d->oc.base,
-                 d->oc.base[3] == '2' ? sg_su(t) : sg_bt32(t));
+        snprintf(op, sizeof(op), "%s.lo.%s", d->oc.base, d->oc.base[3] == '2' ? sg_su(t) : sg_bt32(t));
     } else {
         return sg_dec_syntax(d, "%s: .hi, .lo or .wide expected", d->oc.full);
     }
@@ -101,7 +98,9 @@ static int emit_typed(struct sg_dec *d)
     if (sg_type_float(t))
         return sg_flt_arith(d);
     snprintf(op, sizeof(op), "%s.%s%s", d->oc.base, sg_mod(d, "relu") ? "relu." : "",
-             t == SG_TY_U16X2 ? "u16x2" : t == SG_TY_S16X2 ? "s16x2" : sg_su(t));
+             t == SG_TY_U16X2   ? "u16x2"
+             : t == SG_TY_S16X2 ? "s16x2"
+                                : sg_su(t));
     if (d->nops == 2)
         return sg_op1(d, op, t, t);
     if (d->nops == 3)
@@ -254,8 +253,7 @@ static int emit_szext(struct sg_dec *d)
 {
     char op[32];
 
-    snprintf(op, sizeof(op), "szext.%s.%s", sg_mod(d, "clamp") ? "clamp" : "wrap",
-             sg_su(sg_ty(d, 0)));
+    snprintf(op, sizeof(op), "szext.%s.%s", sg_mod(d, "clamp") ? "clamp" : "wrap", sg_su(sg_ty(d, 0)));
     sg_mod(d, "wrap");
     return sg_op2(d, op, SG_TY_B32, SG_TY_B32, SG_TY_U32);
 }
@@ -271,8 +269,7 @@ static int emit_dp(struct sg_dec *d)
 
         if (!hi && !sg_mod(d, "lo"))
             return sg_dec_syntax(d, "dp2a: .lo or .hi expected");
-        snprintf(op, sizeof(op), "dp2a.%s.%s.%s", hi ? "hi" : "lo", sg_su(sg_ty(d, 0)),
-                 sg_su(sg_ty(d, 1)));
+        snprintf(op, sizeof(op), "dp2a.%s.%s.%s", hi ? "hi" : "lo", sg_su(sg_ty(d, 0)), sg_su(sg_ty(d, 1)));
     } else {
         snprintf(op, sizeof(op), "dp4a.%s.%s", sg_su(sg_ty(d, 0)), sg_su(sg_ty(d, 1)));
     }
@@ -281,8 +278,8 @@ static int emit_dp(struct sg_dec *d)
 
 /* ---- comparison ---- */
 
-static const char *const cmp_ops[] = {"eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs",
-                                      "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
+static const char *const cmp_ops[] = {"eq", "ne",  "lt",  "le",  "gt",  "ge",  "lo",  "ls",  "hi",
+                                      "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
 
 /* Emits the bare comparison of operands i and i + 1 into a fresh or given predicate. */
 static int emit_compare(struct sg_dec *d, enum sg_type t, uint32_t i, uint32_t dst)
@@ -340,8 +337,7 @@ static int compare_halves(struct sg_dec *d, enum sg_type t, uint32_t lo, uint32_
 /* The optional .and .or .xor with a further predicate: its name or NULL. */
 static const char *bool_op(struct sg_dec *d)
 {
-    return sg_mod(d, "and") ? "and.pred" : sg_mod(d, "or") ? "or.pred"
-           : sg_mod(d, "xor") ? "xor.pred" : NULL;
+    return sg_mod(d, "and") ? "and.pred" : sg_mod(d, "or") ? "or.pred" : sg_mod(d, "xor") ? "xor.pred" : NULL;
 }
 
 static int emit_setp(struct sg_dec *d)
@@ -429,8 +425,10 @@ static int emit_set(struct sg_dec *d)
         sg_emit(d, bop, p2, p, c, NONE);
         p = p2;
     }
-    yes = td == SG_TY_F32 ? 0x3f800000u : td == SG_TY_F16 ? 0x3c00u
-          : td == SG_TY_BF16 ? 0x3f80u : 0xffffffffu;
+    yes = td == SG_TY_F32    ? 0x3f800000u
+          : td == SG_TY_F16  ? 0x3c00u
+          : td == SG_TY_BF16 ? 0x3f80u
+                             : 0xffffffffu;
     sg_emit(d, "selp.b32", sg_dst(d, 0, td), sg_const32(d, yes), sg_const32(d, 0), p);
     return d->err;
 }
@@ -559,26 +557,19 @@ static int emit_mov(struct sg_dec *d)
 }
 
 const struct sg_family sg_families_int[] = {
-    {"add", emit_addsub, 3, 3, 0},   {"sub", emit_addsub, 3, 3, 0},
-    {"addc", emit_addsub, 3, 3, 0},  {"subc", emit_addsub, 3, 3, 0},
-    {"mul", emit_mul, 3, 3, 0},      {"mul24", emit_mul, 3, 3, 0},
-    {"mad", emit_mad, 4, 4, 0},      {"mad24", emit_mad, 4, 4, 0},
-    {"madc", emit_mad, 4, 4, 0},     {"div", emit_typed, 3, 3, 0},
-    {"rem", emit_typed, 3, 3, 0},    {"min", emit_typed, 3, 4, 0},
-    {"max", emit_typed, 3, 4, 0},    {"abs", emit_typed, 2, 2, 0},
-    {"neg", emit_typed, 2, 2, 0},    {"sad", emit_typed, 4, 4, 0},
-    {"and", emit_logic, 3, 3, 0},    {"or", emit_logic, 3, 3, 0},
-    {"xor", emit_logic, 3, 3, 0},    {"not", emit_logic, 2, 2, 0},
-    {"cnot", emit_logic, 2, 2, 0},   {"shl", emit_shift, 3, 3, 0},
-    {"shr", emit_shift, 3, 3, 0},    {"shf", emit_shf, 4, 4, 0},
-    {"popc", emit_count, 2, 2, 0},   {"clz", emit_count, 2, 2, 0},
-    {"brev", emit_count, 2, 2, 0},   {"bfind", emit_bfind, 2, 2, 0},
-    {"bfe", emit_bfe, 4, 4, 0},      {"bfi", emit_bfi, 5, 5, 0},
-    {"prmt", emit_prmt, 4, 4, 0},    {"lop3", emit_lop3, 5, 6, 0},
-    {"fns", emit_fns, 4, 4, 0},      {"bmsk", emit_bmsk, 3, 3, 0},
-    {"szext", emit_szext, 3, 3, 0},  {"dp4a", emit_dp, 4, 4, 0},
-    {"dp2a", emit_dp, 4, 4, 0},      {"setp", emit_setp, 3, 4, 0},
-    {"set", emit_set, 3, 4, 0},      {"selp", emit_selp, 4, 4, 0},
-    {"slct", emit_slct, 4, 4, 0},    {"mov", emit_mov, 2, 2, 0},
+    {"add", emit_addsub, 3, 3, 0},  {"sub", emit_addsub, 3, 3, 0},  {"addc", emit_addsub, 3, 3, 0},
+    {"subc", emit_addsub, 3, 3, 0}, {"mul", emit_mul, 3, 3, 0},     {"mul24", emit_mul, 3, 3, 0},
+    {"mad", emit_mad, 4, 4, 0},     {"mad24", emit_mad, 4, 4, 0},   {"madc", emit_mad, 4, 4, 0},
+    {"div", emit_typed, 3, 3, 0},   {"rem", emit_typed, 3, 3, 0},   {"min", emit_typed, 3, 4, 0},
+    {"max", emit_typed, 3, 4, 0},   {"abs", emit_typed, 2, 2, 0},   {"neg", emit_typed, 2, 2, 0},
+    {"sad", emit_typed, 4, 4, 0},   {"and", emit_logic, 3, 3, 0},   {"or", emit_logic, 3, 3, 0},
+    {"xor", emit_logic, 3, 3, 0},   {"not", emit_logic, 2, 2, 0},   {"cnot", emit_logic, 2, 2, 0},
+    {"shl", emit_shift, 3, 3, 0},   {"shr", emit_shift, 3, 3, 0},   {"shf", emit_shf, 4, 4, 0},
+    {"popc", emit_count, 2, 2, 0},  {"clz", emit_count, 2, 2, 0},   {"brev", emit_count, 2, 2, 0},
+    {"bfind", emit_bfind, 2, 2, 0}, {"bfe", emit_bfe, 4, 4, 0},     {"bfi", emit_bfi, 5, 5, 0},
+    {"prmt", emit_prmt, 4, 4, 0},   {"lop3", emit_lop3, 5, 6, 0},   {"fns", emit_fns, 4, 4, 0},
+    {"bmsk", emit_bmsk, 3, 3, 0},   {"szext", emit_szext, 3, 3, 0}, {"dp4a", emit_dp, 4, 4, 0},
+    {"dp2a", emit_dp, 4, 4, 0},     {"setp", emit_setp, 3, 4, 0},   {"set", emit_set, 3, 4, 0},
+    {"selp", emit_selp, 4, 4, 0},   {"slct", emit_slct, 4, 4, 0},   {"mov", emit_mov, 2, 2, 0},
     {NULL, NULL, 0, 0, 0},
 };

@@ -23,8 +23,8 @@ int sg_emit_mbarrier(struct sg_dec *d)
         return d->err;
     }
     if (sg_mod(d, "pending_count"))
-        return sg_emit(d, "mbar.pending", sg_dst(d, 0, SG_TY_U32), sg_src(d, 1, SG_TY_B64), NONE,
-                       NONE), d->err;
+        return sg_emit(d, "mbar.pending", sg_dst(d, 0, SG_TY_U32), sg_src(d, 1, SG_TY_B64), NONE, NONE),
+               d->err;
     if (sg_mod(d, "init"))
         return mbar_op(d, "mbar.init", NONE, 0, sg_src(d, 1, SG_TY_U32));
     if (wait && d->nops >= 3)

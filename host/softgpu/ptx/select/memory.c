@@ -3,10 +3,35 @@
 #include "ptx/select/select.h"
 
 static const char *const hints[] = {
-    "ca", "cg", "cs", "lu", "cv", "nc", "wb", "wt", "weak", "cta", "gpu", "sys", "cluster",
-    "L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last",
-    "L1::no_allocate", "L2::evict_normal", "L2::evict_first", "L2::evict_last", "L2::64B",
-    "L2::128B", "L2::256B", "L2::cache_hint", "release", "acq_rel", "sc", "noftz",
+    "ca",
+    "cg",
+    "cs",
+    "lu",
+    "cv",
+    "nc",
+    "wb",
+    "wt",
+    "weak",
+    "cta",
+    "gpu",
+    "sys",
+    "cluster",
+    "L1::evict_normal",
+    "L1::evict_unchanged",
+    "L1::evict_first",
+    "L1::evict_last",
+    "L1::no_allocate",
+    "L2::evict_normal",
+    "L2::evict_first",
+    "L2::evict_last",
+    "L2::64B",
+    "L2::128B",
+    "L2::256B",
+    "L2::cache_hint",
+    "release",
+    "acq_rel",
+    "sc",
+    "noftz",
 };
 
 /* Reads the modifiers that do not change what an access does here. True: may be a spin loop. */
@@ -103,8 +128,7 @@ static int address(struct sg_dec *d, uint32_t i, enum sg_space sp, struct addr *
 
 static char space_letter(const struct addr *x)
 {
-    return x->uniform_param ? 'p' : x->space == SG_SP_SHARED ? 's'
-           : x->space == SG_SP_LOCAL ? 'l' : 'g';
+    return x->uniform_param ? 'p' : x->space == SG_SP_SHARED ? 's' : x->space == SG_SP_LOCAL ? 'l' : 'g';
 }
 
 static uint32_t make_aux(enum sg_type t, uint32_t vec, const struct addr *x, bool write, bool spin)
@@ -112,17 +136,20 @@ static uint32_t make_aux(enum sg_type t, uint32_t vec, const struct addr *x, boo
     uint32_t size = sg_type_size(t), lg = size == 8 ? 3 : size == 4 ? 2 : size == 2 ? 1 : 0;
 
     return (uint32_t)x->space | lg << 3 | (sg_type_signed(t) ? SG_AUX_SIGNED : 0) | vec << 6 |
-           (write ? SG_AUX_WRITE : 0) | (spin ? SG_AUX_SPIN : 0) |
-           (x->narrow ? SG_AUX_ADDR32 : 0);
+           (write ? SG_AUX_WRITE : 0) | (spin ? SG_AUX_SPIN : 0) | (x->narrow ? SG_AUX_ADDR32 : 0);
 }
 
 static const char *elem_name(enum sg_type t, bool load)
 {
     switch (sg_type_size(t)) {
-    case 1: return load && t == SG_TY_S8 ? "s8" : "u8";
-    case 2: return load && t == SG_TY_S16 ? "s16" : "u16";
-    case 4: return "b32";
-    default: return "b64";
+    case 1:
+        return load && t == SG_TY_S8 ? "s8" : "u8";
+    case 2:
+        return load && t == SG_TY_S16 ? "s16" : "u16";
+    case 4:
+        return "b32";
+    default:
+        return "b64";
     }
 }
 
@@ -165,8 +192,7 @@ static int load(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_
     d->insns[i].aux = make_aux(t, vec, x, false, spin);
     for (uint32_t k = 0; k < vec; k++)
         if (wide[k] != NONE) {
-            snprintf(op, sizeof(op), "cvt.u64.%s", size == 4 ? (t == SG_TY_S32 ? "s32" : "u32")
-                                                             : sg_su(t));
+            snprintf(op, sizeof(op), "cvt.u64.%s", size == 4 ? (t == SG_TY_S32 ? "s32" : "u32") : sg_su(t));
             sg_emit(d, op, wide[k], *dst[k], NONE, NONE);
         }
     return d->err;
@@ -307,8 +333,7 @@ static int emit_atom128(struct sg_dec *d, const char *what, const struct addr *x
     g[2] = sg_src_el(d, &c[1], SG_TY_B64);
     f[0] = sg_dst_el(d, &to[0], SG_TY_B64);
     f[4] = sg_dst_el(d, &to[1], SG_TY_B64);
-    i = sg_emit_x(d, cas ? "atom.cas.b128" : "atom.exch.b128", f, SG_F_D | SG_F_E,
-                  SG_F_A | SG_F_B | SG_F_C);
+    i = sg_emit_x(d, cas ? "atom.cas.b128" : "atom.exch.b128", f, SG_F_D | SG_F_E, SG_F_A | SG_F_B | SG_F_C);
     sg_emit_x(d, "ext", g, 0, SG_F_A | SG_F_B);
     if (d->err)
         return d->err;
@@ -320,8 +345,7 @@ static int emit_atom128(struct sg_dec *d, const char *what, const struct addr *x
 /* atom d, [a], b{, c} and red [a], b */
 int sg_emit_atom(struct sg_dec *d)
 {
-    static const char *const ops[] = {"add", "and", "or", "xor", "exch", "cas", "min", "max",
-                                      "inc", "dec"};
+    static const char *const ops[] = {"add", "and", "or", "xor", "exch", "cas", "min", "max", "inc", "dec"};
     bool red = d->oc.base[0] == 'r';
     enum sg_type t = sg_ty(d, 0);
     uint32_t at = red ? 0 : 1, i, f[5] = {NONE, NONE, NONE, NONE, NONE};
@@ -347,8 +371,7 @@ int sg_emit_atom(struct sg_dec *d)
     if (d->nops < at + (what[0] == 'c' ? 3 : 2))
         return sg_dec_syntax(d, "%s: too few operands", d->oc.full);
     if (!strcmp(what, "min") || !strcmp(what, "max"))
-        snprintf(op, sizeof(op), "atom.%s.%s", what, sg_type_float(t) ? sg_type_name(t)
-                                                                      : sg_su(t));
+        snprintf(op, sizeof(op), "atom.%s.%s", what, sg_type_float(t) ? sg_type_name(t) : sg_su(t));
     else if (sg_type_float(t) && !strcmp(what, "add"))
         snprintf(op, sizeof(op), "atom.add.%s", sg_type_name(t));
     else
@@ -462,8 +485,7 @@ uint32_t sg_flat_address(struct sg_dec *d, uint32_t i, enum sg_space sp)
     return r;
 }
 
-int sg_mbar_op(struct sg_dec *d, const char *op, uint32_t dst, uint32_t at, uint32_t value,
-               enum sg_space sp)
+int sg_mbar_op(struct sg_dec *d, const char *op, uint32_t dst, uint32_t at, uint32_t value, enum sg_space sp)
 {
     uint32_t f[5] = {dst, NONE, value, NONE, NONE}, i;
     struct addr x;
@@ -543,12 +565,19 @@ static int emit_cp(struct sg_dec *d)
 }
 
 const struct sg_family sg_families_mem[] = {
-    {"ld", emit_ld, 2, 3, 0},         {"ldu", emit_ld, 2, 2, 0},
-    {"st", emit_st, 2, 3, 0},         {"atom", sg_emit_atom, 3, 5, 0},
-    {"red", sg_emit_red, 2, 3, 0},    {"cvta", emit_cvta, 2, 2, 0},
-    {"isspacep", emit_isspacep, 2, 2, 0}, {"prefetch", emit_hint, 1, 1, 0},
-    {"prefetchu", emit_hint, 1, 1, 0}, {"discard", emit_hint, 1, 2, 0},
-    {"applypriority", emit_hint, 1, 2, 0}, {"createpolicy", emit_createpolicy, 1, 5, 0},
-    {"cp", emit_cp, 0, 5, 0},         {"mbarrier", sg_emit_mbarrier, 1, 4, 0},
+    {"ld", emit_ld, 2, 3, 0},
+    {"ldu", emit_ld, 2, 2, 0},
+    {"st", emit_st, 2, 3, 0},
+    {"atom", sg_emit_atom, 3, 5, 0},
+    {"red", sg_emit_red, 2, 3, 0},
+    {"cvta", emit_cvta, 2, 2, 0},
+    {"isspacep", emit_isspacep, 2, 2, 0},
+    {"prefetch", emit_hint, 1, 1, 0},
+    {"prefetchu", emit_hint, 1, 1, 0},
+    {"discard", emit_hint, 1, 2, 0},
+    {"applypriority", emit_hint, 1, 2, 0},
+    {"createpolicy", emit_createpolicy, 1, 5, 0},
+    {"cp", emit_cp, 0, 5, 0},
+    {"mbarrier", sg_emit_mbarrier, 1, 4, 0},
     {NULL, NULL, 0, 0, 0},
 };

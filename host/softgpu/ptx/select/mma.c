@@ -5,21 +5,29 @@
 static int mma_type(enum sg_type t)
 {
     switch (t) {
-    case SG_TY_F16: return SG_MMA_F16;
-    case SG_TY_BF16: return SG_MMA_BF16;
-    case SG_TY_TF32: return SG_MMA_TF32;
-    case SG_TY_S8: return SG_MMA_S8;
-    case SG_TY_U8: return SG_MMA_U8;
-    case SG_TY_F64: return SG_MMA_F64;
-    case SG_TY_E4M3: return SG_MMA_E4M3;
-    case SG_TY_E5M2: return SG_MMA_E5M2;
-    default: return -1;
+    case SG_TY_F16:
+        return SG_MMA_F16;
+    case SG_TY_BF16:
+        return SG_MMA_BF16;
+    case SG_TY_TF32:
+        return SG_MMA_TF32;
+    case SG_TY_S8:
+        return SG_MMA_S8;
+    case SG_TY_U8:
+        return SG_MMA_U8;
+    case SG_TY_F64:
+        return SG_MMA_F64;
+    case SG_TY_E4M3:
+        return SG_MMA_E4M3;
+    case SG_TY_E5M2:
+        return SG_MMA_E5M2;
+    default:
+        return -1;
     }
 }
 
 /* The registers of operand i in the fields of one instruction; a single one may stand alone. */
-static uint32_t emit_regs(struct sg_dec *d, const char *op, uint32_t i, uint32_t n, enum sg_type t,
-                          bool dst)
+static uint32_t emit_regs(struct sg_dec *d, const char *op, uint32_t i, uint32_t n, enum sg_type t, bool dst)
 {
     uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE}, mask = 0;
     struct sg_opel one = {d->ops[i].kind, d->ops[i].v, d->ops[i].imm};
@@ -27,8 +35,7 @@ static uint32_t emit_regs(struct sg_dec *d, const char *op, uint32_t i, uint32_t
     uint32_t have = d->ops[i].kind == SG_O_VEC ? d->ops[i].nel : 1;
 
     if (have != n) {
-        sg_dec_syntax(d, "%s: operand %u has %u registers, %u expected", d->oc.full, i + 1, have,
-                      n);
+        sg_dec_syntax(d, "%s: operand %u has %u registers, %u expected", d->oc.full, i + 1, have, n);
         return 0;
     }
     for (uint32_t k = 0; k < n; k++) {
@@ -39,8 +46,7 @@ static uint32_t emit_regs(struct sg_dec *d, const char *op, uint32_t i, uint32_t
 }
 
 /* n registers of operand i, four to an instruction: the first is op, the others "ext". */
-static uint32_t emit_many(struct sg_dec *d, const char *op, uint32_t i, uint32_t n, enum sg_type t,
-                          bool dst)
+static uint32_t emit_many(struct sg_dec *d, const char *op, uint32_t i, uint32_t n, enum sg_type t, bool dst)
 {
     struct sg_opnd whole = d->ops[i];
     uint32_t first = 0;
@@ -85,9 +91,12 @@ static int emit_mma_sub(struct sg_dec *d)
         const char *shape;
         bool b1;
         uint32_t aux;
-    } forms[] = {{"m8n8k32", false, 0}, {"m16n8k32", false, SG_SUB_TALL},
-                 {"m16n8k64", false, SG_SUB_TALL | SG_SUB_DEEP}, {"m8n8k128", true, 0},
-                 {"m16n8k128", true, SG_SUB_TALL}, {"m16n8k256", true, SG_SUB_TALL | SG_SUB_DEEP}};
+    } forms[] = {{"m8n8k32", false, 0},
+                 {"m16n8k32", false, SG_SUB_TALL},
+                 {"m16n8k64", false, SG_SUB_TALL | SG_SUB_DEEP},
+                 {"m8n8k128", true, 0},
+                 {"m16n8k128", true, SG_SUB_TALL},
+                 {"m16n8k256", true, SG_SUB_TALL | SG_SUB_DEEP}};
     uint32_t aux = 0, n = 0, i, f;
     bool b1 = false, sat;
 
@@ -102,8 +111,7 @@ static int emit_mma_sub(struct sg_dec *d)
         n++;
         d->oc.used[i] = true;
     }
-    if (n != 2 || d->oc.ntypes != 2 || sg_ty(d, 0) != SG_TY_S32 || sg_ty(d, 1) != SG_TY_S32 ||
-        d->nops != 4)
+    if (n != 2 || d->oc.ntypes != 2 || sg_ty(d, 0) != SG_TY_S32 || sg_ty(d, 1) != SG_TY_S32 || d->nops != 4)
         return sg_dec_refuse(d, NULL);
     sg_mod(d, "row");
     sg_mod(d, "col");
@@ -120,8 +128,8 @@ static int emit_mma_sub(struct sg_dec *d)
     aux |= forms[f].aux;
     sg_emit(d, "wsync", NONE, sg_const32(d, SG_FULL), NONE, NONE);
     n = aux & SG_SUB_TALL ? 4 : 2;
-    i = emit_regs(d, "mma.sub", 1, (aux & SG_SUB_TALL ? 2 : 1) * (aux & SG_SUB_DEEP ? 2 : 1),
-                  SG_TY_B32, false);
+    i = emit_regs(d, "mma.sub", 1, (aux & SG_SUB_TALL ? 2 : 1) * (aux & SG_SUB_DEEP ? 2 : 1), SG_TY_B32,
+                  false);
     emit_regs(d, "ext", 2, aux & SG_SUB_DEEP ? 2 : 1, SG_TY_B32, false);
     emit_regs(d, "ext", 3, n, SG_TY_B32, false);
     emit_regs(d, "ext", 0, n, SG_TY_B32, true);
@@ -136,8 +144,11 @@ static int emit_mma(struct sg_dec *d)
 {
     int ta = mma_type(sg_ty(d, 1)), tb = mma_type(sg_ty(d, 2));
     enum sg_type td = sg_ty(d, 0), tc = sg_ty(d, 3), tr;
-    uint8_t c = td == SG_TY_F32 ? 'f' : td == SG_TY_F16 ? 'h' : td == SG_TY_S32 ? 'i'
-                : td == SG_TY_F64 ? 'd' : 0;
+    uint8_t c = td == SG_TY_F32   ? 'f'
+                : td == SG_TY_F16 ? 'h'
+                : td == SG_TY_S32 ? 'i'
+                : td == SG_TY_F64 ? 'd'
+                                  : 0;
     const struct sg_mma_form *f;
     bool sat;
     uint32_t i;
@@ -164,8 +175,7 @@ static int emit_mma(struct sg_dec *d)
         return sg_dec_refuse(d, NULL);
     sg_emit(d, "wsync", NONE, sg_const32(d, SG_FULL), NONE, NONE);
     tr = c == 'd' ? SG_TY_F64 : SG_TY_B32;
-    i = emit_regs(d, c == 'i' ? "mma.int" : c == 'd' ? "mma.f64" : "mma.float", 1, f->na, tr,
-                  false);
+    i = emit_regs(d, c == 'i' ? "mma.int" : c == 'd' ? "mma.f64" : "mma.float", 1, f->na, tr, false);
     emit_regs(d, "ext", 2, f->nb, tr, false);
     emit_regs(d, "ext", 3, f->nc, tr, false);
     emit_regs(d, "ext", 0, f->nc, tr, true);
@@ -218,8 +228,7 @@ static int emit_ldst_matrix(struct sg_dec *d)
     }
     f[1] = addr;
     sg_emit(d, "wsync", NONE, sg_const32(d, SG_FULL), NONE, NONE);
-    i = sg_emit_x(d, load ? "ldmatrix" : "stmatrix", f,
-                  load ? SG_F_D | SG_F_B | SG_F_C | SG_F_E : 0,
+    i = sg_emit_x(d, load ? "ldmatrix" : "stmatrix", f, load ? SG_F_D | SG_F_B | SG_F_C | SG_F_E : 0,
                   load ? SG_F_A : SG_F_D | SG_F_A | SG_F_B | SG_F_C | SG_F_E);
     if (!d->err) {
         d->insns[i].aux = n | (trans ? 16 : 0);
@@ -285,7 +294,7 @@ static int wmma_ldst(struct sg_dec *d, bool load, int shape)
     char which = sg_mod(d, "a") ? 'a' : sg_mod(d, "b") ? 'b' : 'c';
     bool col = sg_mod(d, "col");
     int type = wmma_type(sg_ty(d, 0), which == 'c');
-    enum sg_space sp = sg_mod(d, "global") ? SG_SP_GLOBAL
+    enum sg_space sp = sg_mod(d, "global")                               ? SG_SP_GLOBAL
                        : sg_mod(d, "shared") || sg_mod(d, "shared::cta") ? SG_SP_SHARED
                                                                          : SG_SP_GENERIC;
     struct sg_opnd *o = &d->ops[load ? 1 : 0];
@@ -341,8 +350,8 @@ static int wmma_mma(struct sg_dec *d, int shape)
     emit_exts(d, 0, sg_wmma_of((uint32_t)shape, 'c', (uint8_t)td).nregs, true);
     if (!d->err) {
         d->insns[i].aux = (uint32_t)shape | (sg_mod(d, "satfinite") ? 16 : 0);
-        d->insns[i].imm = (int64_t)((uint32_t)ta | (uint32_t)tb << 8 | (uint32_t)tc << 16 |
-                                    (uint32_t)td << 24);
+        d->insns[i].imm =
+            (int64_t)((uint32_t)ta | (uint32_t)tb << 8 | (uint32_t)tc << 16 | (uint32_t)td << 24);
     }
     return d->err;
 }
@@ -350,7 +359,7 @@ static int wmma_mma(struct sg_dec *d, int shape)
 /* Operand i as an address of 64 bits, and the space that it is in. */
 static uint32_t wmma_address(struct sg_dec *d, uint32_t i, uint32_t *space)
 {
-    enum sg_space sp = sg_mod(d, "global") ? SG_SP_GLOBAL
+    enum sg_space sp = sg_mod(d, "global")                               ? SG_SP_GLOBAL
                        : sg_mod(d, "shared") || sg_mod(d, "shared::cta") ? SG_SP_SHARED
                                                                          : SG_SP_GENERIC;
     uint32_t a = sg_flat_address(d, i, sp), wide;
@@ -392,8 +401,8 @@ static int wmma_f64(struct sg_dec *d, bool load, bool store)
     if ((v->kind == SG_O_VEC ? v->nel : 1) != n)
         return sg_dec_syntax(d, "%s: %u registers expected", d->oc.full, n);
     f[1] = wmma_address(d, load ? 1 : 0, &sp);
-    f[2] = d->nops > 2 ? sg_src(d, 2, SG_TY_U32) : sg_const32(d, which == 'c' || (which == 'b') != col
-                                                                     ? 8 : 4);
+    f[2] =
+        d->nops > 2 ? sg_src(d, 2, SG_TY_U32) : sg_const32(d, which == 'c' || (which == 'b') != col ? 8 : 4);
     for (uint32_t k = 0; k < n; k++) {
         struct sg_opel el = {v->kind, v->v, v->imm};
 
@@ -426,8 +435,8 @@ static int wmma_sub(struct sg_dec *d, bool load, bool store)
     sg_mod(d, "c");
     sg_mod(d, "d");
     col = sg_mod(d, "col");
-    if (!shape || d->nops < 2 || (n == 1 ? have != (b1 ? 4u : have & 3u) || !have || col != b
-                                         : have || sg_ty(d, 0) != SG_TY_S32) ||
+    if (!shape || d->nops < 2 ||
+        (n == 1 ? have != (b1 ? 4u : have & 3u) || !have || col != b : have || sg_ty(d, 0) != SG_TY_S32) ||
         col == sg_mod(d, "row"))
         return sg_dec_refuse(d, NULL);
     v = &d->ops[load ? 0 : 1];

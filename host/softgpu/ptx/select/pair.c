@@ -5,7 +5,8 @@
  */
 #include "ptx/select/select.h"
 
-bool sg_pair_words(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el, struct sg_opel words[2])
+bool sg_pair_words(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el,
+                   struct sg_opel words[2])
 {
     if (sg_type_size(t) != 2 || (vec != 2 && vec != 4))
         return false;
@@ -17,7 +18,8 @@ bool sg_pair_words(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct 
     return true;
 }
 
-int sg_pair_split(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el, const struct sg_opel *words)
+int sg_pair_split(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el,
+                  const struct sg_opel *words)
 {
     for (uint32_t k = 0; k < vec; k += 2) {
         uint32_t f[5] = {SG_OPND_NONE, words[k / 2].v, SG_OPND_NONE, SG_OPND_NONE, SG_OPND_NONE};
@@ -29,7 +31,8 @@ int sg_pair_split(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct s
     return d->err;
 }
 
-int sg_pair_join(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el, const struct sg_opel *words)
+int sg_pair_join(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el,
+                 const struct sg_opel *words)
 {
     for (uint32_t k = 0; k < vec; k += 2) {
         const uint32_t low = sg_src_el(d, &el[k], t), high = sg_src_el(d, &el[k + 1], t);

@@ -15,11 +15,16 @@
 static inline const char *sg_bt(enum sg_type t)
 {
     switch (sg_type_size(t)) {
-    case 1: return "b8";
-    case 2: return "b16";
-    case 4: return "b32";
-    case 8: return "b64";
-    default: return t == SG_TY_PRED ? "pred" : "b128";
+    case 1:
+        return "b8";
+    case 2:
+        return "b16";
+    case 4:
+        return "b32";
+    case 8:
+        return "b64";
+    default:
+        return t == SG_TY_PRED ? "pred" : "b128";
     }
 }
 
@@ -32,8 +37,7 @@ static inline const char *sg_bt32(enum sg_type t)
 /* "s16" "u32" ...: untyped counts as unsigned */
 static inline const char *sg_su(enum sg_type t)
 {
-    static const char *const s[] = {"s8", "s16", "s32", "s64"}, *const u[] = {"u8", "u16", "u32",
-                                                                              "u64"};
+    static const char *const s[] = {"s8", "s16", "s32", "s64"}, *const u[] = {"u8", "u16", "u32", "u64"};
     uint32_t n = sg_type_size(t);
     int i = n == 8 ? 3 : n == 4 ? 2 : n == 2 ? 1 : 0;
 
@@ -48,8 +52,7 @@ static inline int sg_op1(struct sg_dec *d, const char *op, enum sg_type td, enum
     return d->err;
 }
 
-static inline int sg_op2(struct sg_dec *d, const char *op, enum sg_type td, enum sg_type ta,
-                         enum sg_type tb)
+static inline int sg_op2(struct sg_dec *d, const char *op, enum sg_type td, enum sg_type ta, enum sg_type tb)
 {
     uint32_t a = sg_src(d, 1, ta), b = sg_src(d, 2, tb);
 
@@ -57,8 +60,8 @@ static inline int sg_op2(struct sg_dec *d, const char *op, enum sg_type td, enum
     return d->err;
 }
 
-static inline int sg_op3(struct sg_dec *d, const char *op, enum sg_type td, enum sg_type ta,
-                         enum sg_type tb, enum sg_type tc)
+static inline int sg_op3(struct sg_dec *d, const char *op, enum sg_type td, enum sg_type ta, enum sg_type tb,
+                         enum sg_type tc)
 {
     uint32_t a = sg_src(d, 1, ta), b = sg_src(d, 2, tb), c = sg_src(d, 3, tc);
 
@@ -70,11 +73,16 @@ static inline int sg_op3(struct sg_dec *d, const char *op, enum sg_type td, enum
 static inline enum sg_type sg_wider(enum sg_type t)
 {
     switch (t) {
-    case SG_TY_U16: return SG_TY_U32;
-    case SG_TY_S16: return SG_TY_S32;
-    case SG_TY_U32: return SG_TY_U64;
-    case SG_TY_S32: return SG_TY_S64;
-    default: return SG_TY_NONE;
+    case SG_TY_U16:
+        return SG_TY_U32;
+    case SG_TY_S16:
+        return SG_TY_S32;
+    case SG_TY_U32:
+        return SG_TY_U64;
+    case SG_TY_S32:
+        return SG_TY_S64;
+    default:
+        return SG_TY_NONE;
     }
 }
 
@@ -84,9 +92,12 @@ int sg_flt_arith(struct sg_dec *d); /* add sub mul fma mad min max neg abs div .
  * ptx/select/pair.c: is this vector one of 16-bit elements that are taken two at a time? Then words has a
  * register for each pair: what is loaded is split behind the load, what is stored is joined before the store.
  */
-bool sg_pair_words(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el, struct sg_opel words[2]);
-int sg_pair_split(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el, const struct sg_opel *words);
-int sg_pair_join(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el, const struct sg_opel *words);
+bool sg_pair_words(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el,
+                   struct sg_opel words[2]);
+int sg_pair_split(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el,
+                  const struct sg_opel *words);
+int sg_pair_join(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el,
+                 const struct sg_opel *words);
 
 /* The address of operand i with its offset, in a register: 32 bits in shared memory, else 64. */
 uint32_t sg_flat_address(struct sg_dec *d, uint32_t i, enum sg_space sp);
@@ -95,8 +106,7 @@ enum sg_space sg_take_space(struct sg_dec *d);
 bool sg_take_hints(struct sg_dec *d);
 int sg_emit_mbarrier(struct sg_dec *d); /* ptx/select/mbarrier.c */
 /* One operation of a barrier object: dst, operand that holds the address, third operand. */
-int sg_mbar_op(struct sg_dec *d, const char *op, uint32_t dst, uint32_t at, uint32_t value,
-               enum sg_space sp);
+int sg_mbar_op(struct sg_dec *d, const char *op, uint32_t dst, uint32_t at, uint32_t value, enum sg_space sp);
 /* Stores vec elements of operand `from` at the shared address of operand `to`. */
 int sg_store_shared(struct sg_dec *d, uint32_t to, uint32_t from, enum sg_type t, uint32_t vec);
 /* ptx/select/bulk.c: parts of the families cp, st and barrier. */

@@ -19,8 +19,10 @@ static int handle_of(struct sg_dec *d, uint32_t i, uint32_t *code)
     else if (o->base == SG_O_REG && d->vregs[o->v].cls == SG_C_64)
         *code = o->v;
     else
-        return sg_dec_syntax(d, "%s: a texture or surface, or its handle in a register of 64 bits, "
-                                "expected", d->oc.full);
+        return sg_dec_syntax(d,
+                             "%s: a texture or surface, or its handle in a register of 64 bits, "
+                             "expected",
+                             d->oc.full);
     return d->err;
 }
 
@@ -60,9 +62,8 @@ struct geom {
     bool layered, cube;
 };
 static const struct geom geoms[] = {
-    {"1d", 1, false, false},  {"2d", 2, false, false},  {"3d", 3, false, false},
-    {"a1d", 1, true, false},  {"a2d", 2, true, false},  {"cube", 3, false, true},
-    {"acube", 3, true, true}, {NULL, 0, false, false},
+    {"1d", 1, false, false}, {"2d", 2, false, false},  {"3d", 3, false, false},  {"a1d", 1, true, false},
+    {"a2d", 2, true, false}, {"cube", 3, false, true}, {"acube", 3, true, true}, {NULL, 0, false, false},
 };
 
 static const struct geom *geometry(struct sg_dec *d)
@@ -197,8 +198,7 @@ static int emit_tex(struct sg_dec *d)
     if (handle_of(d, 1, &handle) || put_coords(d, 1, g, ct))
         return d->err;
     if (grad) {
-        if (put_vector(d, 2, SG_TA_DX, g->dims, SG_TY_F32) ||
-            put_vector(d, 3, SG_TA_DY, g->dims, SG_TY_F32))
+        if (put_vector(d, 2, SG_TA_DX, g->dims, SG_TY_F32) || put_vector(d, 3, SG_TA_DY, g->dims, SG_TY_F32))
             return d->err;
         next = 4;
     } else if (level) {
@@ -300,8 +300,7 @@ static int emit_istypep(struct sg_dec *d)
 
 /* ---- surfaces ---- */
 
-static int surface_aux(struct sg_dec *d, const struct geom *g, uint32_t vec, enum sg_type t,
-                       uint32_t *aux)
+static int surface_aux(struct sg_dec *d, const struct geom *g, uint32_t vec, enum sg_type t, uint32_t *aux)
 {
     static const char *const hints[] = {"ca", "cg", "cs", "cv", "wb", "wt"};
     uint32_t mode = sg_mod(d, "trap")    ? SG_TX_TRAP
@@ -314,8 +313,7 @@ static int surface_aux(struct sg_dec *d, const struct geom *g, uint32_t vec, enu
         sg_mod(d, hints[i]);
     if (mode == 3 || !bytes || bytes > 8 || bytes * vec > 16 || g->cube)
         return sg_dec_refuse(d, NULL);
-    *aux = geometry_aux(g) | SG_TX_INT | vec << 10 | (uint32_t)__builtin_ctz(bytes) << 13 |
-           mode << 15;
+    *aux = geometry_aux(g) | SG_TX_INT | vec << 10 | (uint32_t)__builtin_ctz(bytes) << 13 | mode << 15;
     return 0;
 }
 
@@ -351,8 +349,7 @@ static int emit_suld(struct sg_dec *d)
         return d->err;
     if (!sg_mod(d, "b"))
         return sg_dec_refuse(d, NULL);
-    if (surface_aux(d, g, vec, t, &aux) || handle_of(d, 1, &handle) ||
-        put_coords(d, 1, g, SG_TY_S32))
+    if (surface_aux(d, g, vec, t, &aux) || handle_of(d, 1, &handle) || put_coords(d, 1, g, SG_TY_S32))
         return d->err;
     i = sg_emit(d, "surf.load", NONE, handle, NONE, NONE);
     if (d->err)
@@ -374,8 +371,7 @@ static int emit_sust(struct sg_dec *d)
     formatted = sg_mod(d, "p");
     if (!formatted && !sg_mod(d, "b"))
         return sg_dec_refuse(d, NULL);
-    if (surface_aux(d, g, vec, t, &aux) || handle_of(d, 0, &handle) ||
-        put_coords(d, 0, g, SG_TY_S32))
+    if (surface_aux(d, g, vec, t, &aux) || handle_of(d, 0, &handle) || put_coords(d, 0, g, SG_TY_S32))
         return d->err;
     if (formatted && sg_type_size(t) != 4)
         return sg_dec_refuse(d, NULL);
@@ -405,21 +401,19 @@ static int emit_sured(struct sg_dec *d)
     if ((!formatted && !sg_mod(d, "b")) || op == 5 || sg_type_size(t) < 4 || sg_type_float(t) ||
         (formatted && t != SG_TY_B32))
         return sg_dec_refuse(d, NULL);
-    if (surface_aux(d, g, 1, t, &aux) || handle_of(d, 0, &handle) ||
-        put_coords(d, 0, g, SG_TY_S32) || put_values(d, 1, 1, t))
+    if (surface_aux(d, g, 1, t, &aux) || handle_of(d, 0, &handle) || put_coords(d, 0, g, SG_TY_S32) ||
+        put_values(d, 1, 1, t))
         return d->err;
     i = sg_emit(d, "surf.red", NONE, handle, NONE, NONE);
     if (!d->err)
-        d->insns[i].aux = aux | op << 18 | (formatted ? SG_TX_FORMATTED : 0) |
-                          (sg_type_signed(t) ? SG_TX_SIGNED : 0);
+        d->insns[i].aux =
+            aux | op << 18 | (formatted ? SG_TX_FORMATTED : 0) | (sg_type_signed(t) ? SG_TX_SIGNED : 0);
     return d->err;
 }
 
 #define FLAGS SG_FAM_COORDS
 const struct sg_family sg_families_tex[] = {
-    {"tex", emit_tex, 2, 6, FLAGS},      {"tld4", emit_tld4, 2, 4, FLAGS},
-    {"txq", emit_query, 2, 3, 0},        {"suq", emit_query, 2, 2, 0},
-    {"istypep", emit_istypep, 2, 2, 0},  {"suld", emit_suld, 2, 2, FLAGS},
-    {"sust", emit_sust, 2, 2, FLAGS},    {"sured", emit_sured, 2, 2, FLAGS},
-    {NULL, NULL, 0, 0, 0},
+    {"tex", emit_tex, 2, 6, FLAGS},   {"tld4", emit_tld4, 2, 4, FLAGS},   {"txq", emit_query, 2, 3, 0},
+    {"suq", emit_query, 2, 2, 0},     {"istypep", emit_istypep, 2, 2, 0}, {"suld", emit_suld, 2, 2, FLAGS},
+    {"sust", emit_sust, 2, 2, FLAGS}, {"sured", emit_sured, 2, 2, FLAGS}, {NULL, NULL, 0, 0, 0},
 };

@@ -65,8 +65,8 @@ static int emit_vscalar(struct sg_dec *d)
     const bool sign = sg_type_signed(t);
     uint32_t a, b, r;
 
-    if (d->oc.ntypes != 3 || sg_type_size(sg_ty(d, 0)) != 4 || sg_type_size(t) != 4 ||
-        t != sg_ty(d, 2) || sg_mod(d, "sat") || (then != NULL) != (d->nops == 4))
+    if (d->oc.ntypes != 3 || sg_type_size(sg_ty(d, 0)) != 4 || sg_type_size(t) != 4 || t != sg_ty(d, 2) ||
+        sg_mod(d, "sat") || (then != NULL) != (d->nops == 4))
         return sg_dec_refuse(d, NULL);
     a = sg_src(d, 1, t);
     b = sg_src(d, 2, t);
@@ -80,8 +80,7 @@ static int emit_vscalar(struct sg_dec *d)
     } else {
         char op[16];
 
-        snprintf(op, sizeof(op), "%s.%s", base,
-                 base[0] != 'm' ? "b32" : sign ? "s32" : "u32");
+        snprintf(op, sizeof(op), "%s.%s", base, base[0] != 'm' ? "b32" : sign ? "s32" : "u32");
         sg_emit(d, op, r, a, b, NONE);
     }
     if (then)
@@ -90,15 +89,14 @@ static int emit_vscalar(struct sg_dec *d)
 }
 
 const struct sg_family sg_families_video[] = {
-    {"vadd", emit_vscalar, 3, 4, 0}, {"vsub", emit_vscalar, 3, 4, 0},
-    {"vmin", emit_vscalar, 3, 4, 0}, {"vmax", emit_vscalar, 3, 4, 0},
-    {"vabsdiff", emit_vscalar, 3, 4, 0},
-    {"vshl", emit_vshift, 3, 4, 0},  {"vshr", emit_vshift, 3, 4, 0},
-    {"vadd4", emit_simd, 4, 4, 0},   {"vadd2", emit_simd, 4, 4, 0},
-    {"vsub4", emit_simd, 4, 4, 0},   {"vsub2", emit_simd, 4, 4, 0},
-    {"vmin4", emit_simd, 4, 4, 0},   {"vmin2", emit_simd, 4, 4, 0},
-    {"vmax4", emit_simd, 4, 4, 0},   {"vmax2", emit_simd, 4, 4, 0},
-    {"vavrg4", emit_simd, 4, 4, 0},  {"vavrg2", emit_simd, 4, 4, 0},
-    {"vabsdiff4", emit_simd, 4, 4, 0}, {"vabsdiff2", emit_simd, 4, 4, 0},
-    {NULL, NULL, 0, 0, 0},
+    {"vadd", emit_vscalar, 3, 4, 0},     {"vsub", emit_vscalar, 3, 4, 0},
+    {"vmin", emit_vscalar, 3, 4, 0},     {"vmax", emit_vscalar, 3, 4, 0},
+    {"vabsdiff", emit_vscalar, 3, 4, 0}, {"vshl", emit_vshift, 3, 4, 0},
+    {"vshr", emit_vshift, 3, 4, 0},      {"vadd4", emit_simd, 4, 4, 0},
+    {"vadd2", emit_simd, 4, 4, 0},       {"vsub4", emit_simd, 4, 4, 0},
+    {"vsub2", emit_simd, 4, 4, 0},       {"vmin4", emit_simd, 4, 4, 0},
+    {"vmin2", emit_simd, 4, 4, 0},       {"vmax4", emit_simd, 4, 4, 0},
+    {"vmax2", emit_simd, 4, 4, 0},       {"vavrg4", emit_simd, 4, 4, 0},
+    {"vavrg2", emit_simd, 4, 4, 0},      {"vabsdiff4", emit_simd, 4, 4, 0},
+    {"vabsdiff2", emit_simd, 4, 4, 0},   {NULL, NULL, 0, 0, 0},
 };

@@ -121,8 +121,11 @@ static int emit_elect(struct sg_dec *d)
 }
 
 const struct sg_family sg_families_warp[] = {
-    {"shfl", emit_shfl, 4, 5, SG_FAM_CTL},   {"vote", emit_vote, 2, 3, SG_FAM_CTL},
-    {"match", emit_match, 3, 3, SG_FAM_CTL}, {"redux", emit_redux, 3, 3, SG_FAM_CTL},
-    {"activemask", emit_activemask, 1, 1, SG_FAM_CTL}, {"elect", emit_elect, 2, 2, SG_FAM_CTL},
+    {"shfl", emit_shfl, 4, 5, SG_FAM_CTL},
+    {"vote", emit_vote, 2, 3, SG_FAM_CTL},
+    {"match", emit_match, 3, 3, SG_FAM_CTL},
+    {"redux", emit_redux, 3, 3, SG_FAM_CTL},
+    {"activemask", emit_activemask, 1, 1, SG_FAM_CTL},
+    {"elect", emit_elect, 2, 2, SG_FAM_CTL},
     {NULL, NULL, 0, 0, 0},
 };

@@ -27,18 +27,21 @@ CASE(absent_luid, CF_CTX)
 
 CASE(absent_features, CF_CTX)
 {
-    CUDA_LAUNCH_PARAMS launch = {.function = cf_func("k_nop"), .gridDimX = 1, .gridDimY = 1,
-                                 .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1};
+    CUDA_LAUNCH_PARAMS launch = {.function = cf_func("k_nop"),
+                                 .gridDimX = 1,
+                                 .gridDimY = 1,
+                                 .gridDimZ = 1,
+                                 .blockDimX = 1,
+                                 .blockDimY = 1,
+                                 .blockDimZ = 1};
     CUmemDecompressParams work = {0};
     CUlibrary lib = NULL;
     size_t at = 7;
     void *p = NULL;
 
-    RC("rdma_target",
-       cuFlushGPUDirectRDMAWrites(7, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER),
+    RC("rdma_target", cuFlushGPUDirectRDMAWrites(7, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER),
        CUDA_ERROR_INVALID_VALUE);
-    RC("rdma_scope",
-       cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX, 7),
+    RC("rdma_scope", cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX, 7),
        CUDA_ERROR_INVALID_VALUE);
     if (!has(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED))
         RC("rdma",
@@ -46,29 +49,22 @@ CASE(absent_features, CF_CTX)
                                       CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER),
            CUDA_ERROR_NOT_SUPPORTED);
     RC("devices_null", cuLaunchCooperativeKernelMultiDevice(NULL, 1, 0), CUDA_ERROR_INVALID_VALUE);
-    RC("devices_none", cuLaunchCooperativeKernelMultiDevice(&launch, 0, 0),
-       CUDA_ERROR_INVALID_VALUE);
-    RC("devices_flags", cuLaunchCooperativeKernelMultiDevice(&launch, 1, 0x80),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("devices_none", cuLaunchCooperativeKernelMultiDevice(&launch, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("devices_flags", cuLaunchCooperativeKernelMultiDevice(&launch, 1, 0x80), CUDA_ERROR_INVALID_VALUE);
     if (!has(CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH))
-        RC("devices", cuLaunchCooperativeKernelMultiDevice(&launch, 1, 0),
-           CUDA_ERROR_NOT_SUPPORTED);
+        RC("devices", cuLaunchCooperativeKernelMultiDevice(&launch, 1, 0), CUDA_ERROR_NOT_SUPPORTED);
     NEED(cuLibraryLoadData(&lib, cf_ptx, NULL, NULL, 0, NULL, NULL, 0));
     RC("profiler", cuProfilerInitialize("", "", CU_OUT_CSV), CUDA_ERROR_NOT_SUPPORTED);
     RC("unified_null", cuLibraryGetUnifiedFunction(NULL, lib, "k_nop"), CUDA_ERROR_INVALID_VALUE);
     RC("unified_name", cuLibraryGetUnifiedFunction(&p, lib, NULL), CUDA_ERROR_INVALID_VALUE);
     RC("unified", cuLibraryGetUnifiedFunction(&p, lib, "k_nop"), CUDA_ERROR_NOT_FOUND);
     NEED(cuLibraryUnload(lib));
-    RC("decompress_none", cuMemBatchDecompressAsync(&work, 0, 0, &at, NULL),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("decompress_none", cuMemBatchDecompressAsync(&work, 0, 0, &at, NULL), CUDA_ERROR_INVALID_VALUE);
     cf_true("decompress_index", at == SIZE_MAX);
-    RC("decompress_null", cuMemBatchDecompressAsync(NULL, 1, 0, NULL, NULL),
-       CUDA_ERROR_INVALID_VALUE);
-    RC("decompress_flags", cuMemBatchDecompressAsync(&work, 1, 4, &at, NULL),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("decompress_null", cuMemBatchDecompressAsync(NULL, 1, 0, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("decompress_flags", cuMemBatchDecompressAsync(&work, 1, 4, &at, NULL), CUDA_ERROR_INVALID_VALUE);
     if (!has(CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK))
-        RC("decompress", cuMemBatchDecompressAsync(&work, 1, 0, &at, NULL),
-           CUDA_ERROR_NOT_SUPPORTED);
+        RC("decompress", cuMemBatchDecompressAsync(&work, 1, 0, &at, NULL), CUDA_ERROR_NOT_SUPPORTED);
 }
 
 CASE(absent_multicast, CF_CTX)
@@ -105,12 +101,10 @@ CASE(absent_process, CF_CTX)
     RC("unlock", cuCheckpointProcessUnlock((int)getpid(), NULL), CUDA_ERROR_ILLEGAL_STATE);
     RC("checkpoint", cuCheckpointProcessCheckpoint((int)getpid(), NULL), CUDA_ERROR_ILLEGAL_STATE);
     RC("restore", cuCheckpointProcessRestore((int)getpid(), NULL), CUDA_ERROR_ILLEGAL_STATE);
-    RC("thread_null", cuCheckpointProcessGetRestoreThreadId((int)getpid(), NULL),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("thread_null", cuCheckpointProcessGetRestoreThreadId((int)getpid(), NULL), CUDA_ERROR_INVALID_VALUE);
     if (!cf_real()) { /* a physical GPU's driver would do it, and stop this process */
         RC("lock", cuCheckpointProcessLock((int)getpid(), NULL), CUDA_ERROR_NOT_SUPPORTED);
-        RC("thread", cuCheckpointProcessGetRestoreThreadId((int)getpid(), &tid),
-           CUDA_ERROR_NOT_SUPPORTED);
+        RC("thread", cuCheckpointProcessGetRestoreThreadId((int)getpid(), &tid), CUDA_ERROR_NOT_SUPPORTED);
     }
 }
 
@@ -125,11 +119,9 @@ CASE(absent_notification, CF_CTX)
 {
     CUasyncCallbackHandle h = NULL, h2 = NULL;
 
-    RC("device", cuDeviceRegisterAsyncNotification(99, notified, NULL, &h),
-       CUDA_ERROR_INVALID_DEVICE);
+    RC("device", cuDeviceRegisterAsyncNotification(99, notified, NULL, &h), CUDA_ERROR_INVALID_DEVICE);
     RC("function", cuDeviceRegisterAsyncNotification(0, NULL, NULL, &h), CUDA_ERROR_INVALID_VALUE);
-    RC("null", cuDeviceRegisterAsyncNotification(0, notified, NULL, NULL),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("null", cuDeviceRegisterAsyncNotification(0, notified, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
     CUresult r = cuDeviceRegisterAsyncNotification(0, notified, NULL, &h);
     if (r == CUDA_ERROR_NOT_SUPPORTED && cf_real())
         return;

@@ -21,8 +21,7 @@ CASE(coredump_settings, CF_CTX | CF_ALONE)
     RC("size_null", cuCoredumpGetAttribute(CU_COREDUMP_FILE, name, NULL), CUDA_ERROR_INVALID_VALUE);
     RC("unknown", cuCoredumpGetAttribute((CUcoredumpSettings)99, NULL, &n), CUDA_ERROR_INVALID_VALUE);
     RC("zero", cuCoredumpGetAttribute((CUcoredumpSettings)0, NULL, &n), CUDA_ERROR_INVALID_VALUE);
-    RC("unknown_set", cuCoredumpSetAttribute((CUcoredumpSettings)99, NULL, &n),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("unknown_set", cuCoredumpSetAttribute((CUcoredumpSettings)99, NULL, &n), CUDA_ERROR_INVALID_VALUE);
 
     n = 1;
     OK("enabled", cuCoredumpGetAttribute(CU_COREDUMP_ENABLE_ON_EXCEPTION, &on, &n));
@@ -79,8 +78,7 @@ CASE(coredump_settings, CF_CTX | CF_ALONE)
     cf_true("file_global_value", !strncmp(name, "core.cuda.", 10));
     memset(long_name, 'x', sizeof(long_name));
     n = sizeof(long_name);
-    RC("file_long", cuCoredumpSetAttribute(CU_COREDUMP_FILE, long_name, &n),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("file_long", cuCoredumpSetAttribute(CU_COREDUMP_FILE, long_name, &n), CUDA_ERROR_INVALID_VALUE);
     n = 2;
     RC("pipe_set", cuCoredumpSetAttribute(CU_COREDUMP_PIPE, "p", &n), CUDA_ERROR_NOT_PERMITTED);
     OK("pipe_global", cuCoredumpSetAttributeGlobal(CU_COREDUMP_PIPE, "p", &n));

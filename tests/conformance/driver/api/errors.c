@@ -129,8 +129,7 @@ CASE(sticky_shared, CF_ALONE | CF_CTX)
 
     NEED(cuMemAlloc(&p, 4));
     OK("launch", cf_launch(cf_func("k_shared_past"), 1, 1, 64, NULL, params));
-    RC_IN("sync", cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS,
-          CUDA_ERROR_INVALID_ADDRESS_SPACE);
+    RC_IN("sync", cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_INVALID_ADDRESS_SPACE);
 }
 
 CASE(sticky_trap, CF_ALONE | CF_CTX)
@@ -161,12 +160,10 @@ CASE(error_texts, CF_CTX)
         CUresult code;
         const char *text;
     } want[] = {
-        { CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER,
-          "API call is not supported in the installed CUDA driver" },
-        { CUDA_ERROR_CONTAINED, "Invalid access of peer GPU memory over nvlink or a hardware error" },
-        { CUDA_ERROR_TENSOR_MEMORY_LEAK, "tensor memory not completely freed" },
-        { CUDA_ERROR_EXTERNAL_DEVICE,
-          "an async error has occured in external entity outside of CUDA" },
+        {CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER, "API call is not supported in the installed CUDA driver"},
+        {CUDA_ERROR_CONTAINED, "Invalid access of peer GPU memory over nvlink or a hardware error"},
+        {CUDA_ERROR_TENSOR_MEMORY_LEAK, "tensor memory not completely freed"},
+        {CUDA_ERROR_EXTERNAL_DEVICE, "an async error has occured in external entity outside of CUDA"},
     };
     const char *text;
 

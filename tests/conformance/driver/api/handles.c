@@ -33,7 +33,7 @@ CASE(handle_stream, CF_CTX | CF_UB)
     RC("event_destroyed_as_stream", cuStreamDestroy((CUstream)e), CUDA_ERROR_INVALID_HANDLE);
     RC("invented", cuStreamSynchronize((CUstream)INVENTED), CUDA_ERROR_INVALID_HANDLE);
     RC("three", cuStreamQuery((CUstream)3), CUDA_ERROR_INVALID_HANDLE);
-    RC("all_ones", cuStreamQuery((CUstream)~(uintptr_t)0), CUDA_ERROR_INVALID_HANDLE);
+    RC("all_ones", cuStreamQuery((CUstream) ~(uintptr_t)0), CUDA_ERROR_INVALID_HANDLE);
     OK("event_lives", cuEventQuery(e));
     OK("stream_lives", cuStreamQuery(t));
     OK("destroy", cuStreamDestroy(t));
@@ -85,8 +85,7 @@ CASE(handle_module, CF_CTX | CF_UB)
        CUDA_ERROR_INVALID_HANDLE);
     RC("module_as_function", cf_launch((CUfunction)cf_module(), 1, 1, 0, NULL, NULL),
        CUDA_ERROR_INVALID_HANDLE);
-    RC("invented", cf_launch((CUfunction)INVENTED, 1, 1, 0, NULL, NULL),
-       CUDA_ERROR_INVALID_HANDLE);
+    RC("invented", cf_launch((CUfunction)INVENTED, 1, 1, 0, NULL, NULL), CUDA_ERROR_INVALID_HANDLE);
     RC("null_module", cuModuleGetFunction(&g, NULL, "k_nop"), CUDA_ERROR_INVALID_HANDLE);
     OK("other_lives", cf_launch(cf_func("k_nop"), 1, 1, 0, NULL, NULL));
     OK("sync", cuCtxSynchronize());
@@ -108,8 +107,7 @@ CASE(handle_library, CF_CTX | CF_UB)
     RC("stale_global", cuLibraryGetGlobal(&p, &n, lib, "g_array"), CUDA_ERROR_INVALID_HANDLE);
     RC("stale_launch", cf_launch((CUfunction)k, 1, 1, 0, NULL, NULL), CUDA_ERROR_INVALID_HANDLE);
     RC("stale_get_function", cuKernelGetFunction(&f, k), CUDA_ERROR_INVALID_HANDLE);
-    RC("invented", cuLibraryGetKernel(&k2, (CUlibrary)INVENTED, "k_nop"),
-       CUDA_ERROR_INVALID_HANDLE);
+    RC("invented", cuLibraryGetKernel(&k2, (CUlibrary)INVENTED, "k_nop"), CUDA_ERROR_INVALID_HANDLE);
 }
 
 /* Many objects: every value differs, no destroyed one comes to life again. */
@@ -145,12 +143,15 @@ CASE(handle_churn, CF_CTX)
 CASE(not_supported, CF_CTX | CF_UB)
 {
     static const char *const names[] = {
-        "cuGraphicsMapResources", "cuGraphicsUnmapResources", "cuGraphicsUnregisterResource",
-        "cuGraphicsSubResourceGetMappedArray", "cuGraphicsResourceGetMappedMipmappedArray",
+        "cuGraphicsMapResources",
+        "cuGraphicsUnmapResources",
+        "cuGraphicsUnregisterResource",
+        "cuGraphicsSubResourceGetMappedArray",
+        "cuGraphicsResourceGetMappedMipmappedArray",
         "cuDeviceGetNvSciSyncAttributes",
     };
-    typedef CUresult(CUDAAPI * any)(void *, void *, void *, void *, void *, void *, void *, void *,
-                                    void *, void *, void *, void *);
+    typedef CUresult(CUDAAPI * any)(void *, void *, void *, void *, void *, void *, void *, void *, void *,
+                                    void *, void *, void *);
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         void *p = NULL;

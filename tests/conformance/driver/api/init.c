@@ -82,8 +82,7 @@ CASE(device, CF_CTX)
     cf_true("capability", v * 10 + w >= 75);
     RC("attribute_unknown", cuDeviceGetAttribute(&v, (CUdevice_attribute)100000, 0),
        CUDA_ERROR_INVALID_VALUE);
-    RC("attribute_negative", cuDeviceGetAttribute(&v, (CUdevice_attribute)-1, 0),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("attribute_negative", cuDeviceGetAttribute(&v, (CUdevice_attribute)-1, 0), CUDA_ERROR_INVALID_VALUE);
     RC("attribute_null", cuDeviceGetAttribute(NULL, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 0),
        CUDA_ERROR_INVALID_VALUE);
     RC("attribute_device", cuDeviceGetAttribute(&v, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 77),
@@ -135,8 +134,7 @@ CASE(error_text, CF_CTX)
 
 /* Version 1 as the library exports it; cuda.h maps its name to version 2. */
 #undef cuGetProcAddress
-extern CUresult CUDAAPI cuGetProcAddress(const char *symbol, void **pfn, int version,
-                                         cuuint64_t flags);
+extern CUresult CUDAAPI cuGetProcAddress(const char *symbol, void **pfn, int version, cuuint64_t flags);
 
 typedef CUresult(CUDAAPI *alloc_fn)(CUdeviceptr *, size_t);
 typedef CUresult(CUDAAPI *free_fn)(CUdeviceptr);
@@ -198,8 +196,8 @@ static void cut(const char *what, CUresult (*get)(char *, int, CUdevice), int lo
         snprintf(check, sizeof(check), "%s_%d", what, n);
         OK(check, get(part, n, 0));
         snprintf(check, sizeof(check), "%s_%d_cut", what, n);
-        cf_true(check, memchr(part, '\0', (size_t)n) == part + want && !memcmp(part, whole, want) &&
-                           part[n] == 'x');
+        cf_true(check,
+                memchr(part, '\0', (size_t)n) == part + want && !memcmp(part, whole, want) && part[n] == 'x');
     }
     RC(what, get(part, 0, 0), CUDA_ERROR_INVALID_VALUE);
     RC(what, get(part, -1, 0), CUDA_ERROR_INVALID_VALUE);

@@ -109,12 +109,21 @@ CASE(old_arrays, CF_CTX)
     RC("da", cuMemcpyDtoA(a, 0, 64, 32), CUDA_ERROR_INVALID_VALUE);
     RC("ad", cuMemcpyAtoD(64, a, 0, 32), CUDA_ERROR_INVALID_VALUE);
 
-    CUDA_MEMCPY2D_v1 up = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = in,
-                           .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = a, .WidthInBytes = 64,
+    CUDA_MEMCPY2D_v1 up = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                           .srcHost = in,
+                           .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                           .dstArray = a,
+                           .WidthInBytes = 64,
                            .Height = 4};
-    CUDA_MEMCPY2D_v1 down = {.srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = a, .srcXInBytes = 4,
-                             .srcY = 1, .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = out,
-                             .dstPitch = 20, .WidthInBytes = 20, .Height = 3};
+    CUDA_MEMCPY2D_v1 down = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+                             .srcArray = a,
+                             .srcXInBytes = 4,
+                             .srcY = 1,
+                             .dstMemoryType = CU_MEMORYTYPE_HOST,
+                             .dstHost = out,
+                             .dstPitch = 20,
+                             .WidthInBytes = 20,
+                             .Height = 3};
     OK("2d", cuMemcpy2D(&up));
     OK("2d_async", cuMemcpy2DAsync(&down, s));
     OK("wait_2", cuStreamSynchronize(s));
@@ -122,12 +131,25 @@ CASE(old_arrays, CF_CTX)
     memset(out, 0, sizeof(out));
     OK("2d_unaligned", cuMemcpy2DUnaligned(&down));
     cf_true("2d_unaligned_value", !memcmp(out + 20, in + 132, 20));
-    CUDA_MEMCPY3D_v1 up3 = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = in, .srcPitch = 32,
-                            .srcHeight = 4, .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = c,
-                            .WidthInBytes = 32, .Height = 4, .Depth = 2};
-    CUDA_MEMCPY3D_v1 down3 = {.srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = c, .srcZ = 1,
-                              .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = out, .dstPitch = 32,
-                              .dstHeight = 4, .WidthInBytes = 32, .Height = 4, .Depth = 1};
+    CUDA_MEMCPY3D_v1 up3 = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                            .srcHost = in,
+                            .srcPitch = 32,
+                            .srcHeight = 4,
+                            .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                            .dstArray = c,
+                            .WidthInBytes = 32,
+                            .Height = 4,
+                            .Depth = 2};
+    CUDA_MEMCPY3D_v1 down3 = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+                              .srcArray = c,
+                              .srcZ = 1,
+                              .dstMemoryType = CU_MEMORYTYPE_HOST,
+                              .dstHost = out,
+                              .dstPitch = 32,
+                              .dstHeight = 4,
+                              .WidthInBytes = 32,
+                              .Height = 4,
+                              .Depth = 1};
     OK("3d", cuMemcpy3D(&up3));
     OK("3d_async", cuMemcpy3DAsync(&down3, s));
     OK("wait_3", cuStreamSynchronize(s));

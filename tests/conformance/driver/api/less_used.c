@@ -37,8 +37,8 @@ CASE(rest_context, CF_CTX)
     OK("loading_mode", cuModuleGetLoadingMode(&mode));
     cf_true("loading_mode_value", mode == CU_MODULE_EAGER_LOADING || mode == CU_MODULE_LAZY_LOADING);
     RC("loading_mode_null", cuModuleGetLoadingMode(NULL), CUDA_ERROR_INVALID_VALUE);
-    RC_IN("peer_self", cuCtxEnablePeerAccess(c, 0), CUDA_ERROR_INVALID_DEVICE,
-          CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, CUDA_ERROR_INVALID_VALUE);
+    RC_IN("peer_self", cuCtxEnablePeerAccess(c, 0), CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_INVALID_CONTEXT,
+          CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, CUDA_ERROR_INVALID_VALUE);
     RC("p2p_device", cuDeviceGetP2PAttribute(&v, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 0, 77),
        CUDA_ERROR_INVALID_DEVICE);
     OK("profiler_start", cuProfilerStart());
@@ -111,18 +111,15 @@ CASE(rest_function, CF_CTX)
     k = NULL;
     NEED(cuLibraryGetKernel(&k, lib, "k_reverse"));
     int v = 0;
-    OK("kernel_set",
-       cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 40000, k, 0));
-    OK("kernel_get",
-       cuKernelGetAttribute(&v, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, k, 0));
+    OK("kernel_set", cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 40000, k, 0));
+    OK("kernel_get", cuKernelGetAttribute(&v, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, k, 0));
     cf_u64("kernel_value", (uint64_t)v, 40000);
     CUdeviceptr managed = 0;
     RC("no_managed", cuLibraryGetManaged(&managed, NULL, lib, "g_counter"), CUDA_ERROR_NOT_FOUND);
     OK("module_unload", cuModuleUnload(loaded));
     OK("library_unload", cuLibraryUnload(lib));
     RC("module_no_file", cuModuleLoad(&loaded, "/nowhere/at/all.ptx"), CUDA_ERROR_FILE_NOT_FOUND);
-    RC("library_no_file",
-       cuLibraryLoadFromFile(&lib, "/nowhere/at/all.ptx", NULL, NULL, 0, NULL, NULL, 0),
+    RC("library_no_file", cuLibraryLoadFromFile(&lib, "/nowhere/at/all.ptx", NULL, NULL, 0, NULL, NULL, 0),
        CUDA_ERROR_FILE_NOT_FOUND);
 }
 
@@ -192,9 +189,17 @@ CASE(rest_copy, CF_CTX)
     OK("sync", cuStreamSynchronize(s));
     cf_true("peer_async_right", cf_filled(q, 64, 20));
     CUDA_MEMCPY3D d = {
-        .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = q, .srcPitch = 64, .srcHeight = 4,
-        .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = h, .dstPitch = 64, .dstHeight = 4,
-        .WidthInBytes = 64, .Height = 2, .Depth = 1,
+        .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+        .srcDevice = q,
+        .srcPitch = 64,
+        .srcHeight = 4,
+        .dstMemoryType = CU_MEMORYTYPE_HOST,
+        .dstHost = h,
+        .dstPitch = 64,
+        .dstHeight = 4,
+        .WidthInBytes = 64,
+        .Height = 2,
+        .Depth = 1,
     };
     memset(h, 0, sizeof(h));
     OK("async_3d", cuMemcpy3DAsync(&d, s));
@@ -268,6 +273,5 @@ CASE(rest_pool, CF_CTX)
     OK("free", cuMemFreeAsync(p, NULL));
     OK("sync", cuCtxSynchronize());
     OK("trim", cuMemPoolTrimTo(pool, 0));
-    RC("attribute", cuMemPoolGetAttribute(pool, (CUmemPool_attribute)999, &got),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("attribute", cuMemPoolGetAttribute(pool, (CUmemPool_attribute)999, &got), CUDA_ERROR_INVALID_VALUE);
 }

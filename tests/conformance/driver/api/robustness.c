@@ -108,8 +108,7 @@ CASE(pinned_many, CF_CTX)
     OK("big_free", cuMemFreeHost(big));
     cf_need_true("memory", page != NULL);
     OK("register", cuMemHostRegister(page, 4096 * 3, CU_MEMHOSTREGISTER_PORTABLE));
-    RC("overlap", cuMemHostRegister(page + 8192, 4096 * 2, 0),
-       CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    RC("overlap", cuMemHostRegister(page + 8192, 4096 * 2, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     OK("behind", cuMemHostRegister(page + 4 * 4096, 4096, 0));
     OK("unregister", cuMemHostUnregister(page));
     OK("unregister_2", cuMemHostUnregister(page + 4 * 4096));

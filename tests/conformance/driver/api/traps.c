@@ -35,9 +35,13 @@ CASE(trap_wild_rows, CF_CTX)
 {
     uint32_t h[1024] = {0};
     CUdeviceptr p = 0;
-    CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = h, .srcPitch = 256,
-                       .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstPitch = 256,
-                       .WidthInBytes = 64, .Height = 4};
+    CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                       .srcHost = h,
+                       .srcPitch = 256,
+                       .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .dstPitch = 256,
+                       .WidthInBytes = 64,
+                       .Height = 4};
 
     NEED(cuMemAlloc(&p, 4096));
     c.dstDevice = p;
@@ -202,14 +206,14 @@ CASE(trap_no_context_is_not_kept, CF_CTX)
 /* One name, three layouts: what is known of a function ends with its module. */
 static const char *const layouts[] = {
     PTX_HEAD ".visible .entry k_same(.param .u64 p, .param .u32 v)\n{\n"
-    "    .reg .b32 %r<2>; .reg .b64 %rd<2>;\n    ld.param.u64 %rd1, [p];\n"
-    "    ld.param.u32 %r1, [v];\n    st.global.u32 [%rd1], %r1;\n    ret;\n}\n",
+             "    .reg .b32 %r<2>; .reg .b64 %rd<2>;\n    ld.param.u64 %rd1, [p];\n"
+             "    ld.param.u32 %r1, [v];\n    st.global.u32 [%rd1], %r1;\n    ret;\n}\n",
     PTX_HEAD ".visible .entry k_same(.param .u32 v, .param .u64 p)\n{\n"
-    "    .reg .b32 %r<2>; .reg .b64 %rd<2>;\n    ld.param.u64 %rd1, [p];\n"
-    "    ld.param.u32 %r1, [v];\n    st.global.u32 [%rd1], %r1;\n    ret;\n}\n",
+             "    .reg .b32 %r<2>; .reg .b64 %rd<2>;\n    ld.param.u64 %rd1, [p];\n"
+             "    ld.param.u32 %r1, [v];\n    st.global.u32 [%rd1], %r1;\n    ret;\n}\n",
     PTX_HEAD ".visible .entry k_same(.param .align 8 .b8 pad[24], .param .u32 v, .param .u64 p)\n{\n"
-    "    .reg .b32 %r<2>; .reg .b64 %rd<2>;\n    ld.param.u64 %rd1, [p];\n"
-    "    ld.param.u32 %r1, [v];\n    st.global.u32 [%rd1], %r1;\n    ret;\n}\n",
+             "    .reg .b32 %r<2>; .reg .b64 %rd<2>;\n    ld.param.u64 %rd1, [p];\n"
+             "    ld.param.u32 %r1, [v];\n    st.global.u32 [%rd1], %r1;\n    ret;\n}\n",
 };
 
 CASE(trap_layout_ends_with_module, CF_CTX)
@@ -252,8 +256,7 @@ CASE(trap_many_libraries, CF_CTX)
         CUkernel k;
 
         ok &= cuLibraryGetKernel(&k, l[i], "k_same") == CUDA_SUCCESS &&
-              cuLaunchKernel((CUfunction)k, 1, 1, 1, 1, 1, 1, 0, NULL, shapes[i % 3], NULL) ==
-                  CUDA_SUCCESS &&
+              cuLaunchKernel((CUfunction)k, 1, 1, 1, 1, 1, 1, 0, NULL, shapes[i % 3], NULL) == CUDA_SUCCESS &&
               cuMemcpyDtoH(&back, p, 4) == CUDA_SUCCESS && back == v;
     }
     cf_true("all_right", ok);

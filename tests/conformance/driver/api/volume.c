@@ -137,8 +137,8 @@ CASE(threads_blocked, CF_CTX)
     OK("free", cuMemFree(p));
 }
 
-typedef CUresult(CUDAAPI *launch_fn)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
-                                     unsigned, unsigned, CUstream, void **, void **);
+typedef CUresult(CUDAAPI *launch_fn)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                                     unsigned, CUstream, void **, void **);
 typedef CUresult(CUDAAPI *query_fn)(CUstream);
 typedef CUresult(CUDAAPI *dtoh_fn)(void *, CUdeviceptr, size_t);
 
@@ -215,9 +215,16 @@ CASE(copy_3d, CF_CTX)
     CUdeviceptr p = 0;
     bool ok = true;
     CUDA_MEMCPY3D c = {
-        .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = a, .srcPitch = HP, .srcHeight = HH,
-        .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstPitch = DP, .dstHeight = DH,
-        .WidthInBytes = W, .Height = H, .Depth = D,
+        .srcMemoryType = CU_MEMORYTYPE_HOST,
+        .srcHost = a,
+        .srcPitch = HP,
+        .srcHeight = HH,
+        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+        .dstPitch = DP,
+        .dstHeight = DH,
+        .WidthInBytes = W,
+        .Height = H,
+        .Depth = D,
     };
 
     NEED(cuMemAlloc(&p, DP * DH * D));
@@ -226,9 +233,17 @@ CASE(copy_3d, CF_CTX)
     c.dstDevice = p;
     OK("to_device", cuMemcpy3D(&c));
     CUDA_MEMCPY3D r = {
-        .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = p, .srcPitch = DP, .srcHeight = DH,
-        .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = b, .dstPitch = HP, .dstHeight = HH,
-        .WidthInBytes = W, .Height = H, .Depth = D,
+        .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+        .srcDevice = p,
+        .srcPitch = DP,
+        .srcHeight = DH,
+        .dstMemoryType = CU_MEMORYTYPE_HOST,
+        .dstHost = b,
+        .dstPitch = HP,
+        .dstHeight = HH,
+        .WidthInBytes = W,
+        .Height = H,
+        .Depth = D,
     };
     OK("to_host", cuMemcpy3D(&r));
     for (unsigned z = 0; z < D; z++)
@@ -262,13 +277,11 @@ CASE(ctx_create, CF_ALONE)
     RC("alloc_2", cuMemAlloc(&p, 4096), CUDA_ERROR_INVALID_CONTEXT);
     OK("set_primary", cuCtxSetCurrent(prim));
     OK("alloc_3", cuMemAlloc(&p, 4096));
-    RC_IN("destroy_primary", cuCtxDestroy(prim), CUDA_ERROR_INVALID_CONTEXT,
-          CUDA_ERROR_INVALID_VALUE);
+    RC_IN("destroy_primary", cuCtxDestroy(prim), CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_VALUE);
     if (!cf_real()) {
-        RC_IN("destroy_twice", cuCtxDestroy(c), CUDA_ERROR_INVALID_CONTEXT,
-              CUDA_ERROR_INVALID_VALUE);
-        RC_IN("set_destroyed", cuCtxSetCurrent(c), CUDA_ERROR_INVALID_CONTEXT,
-              CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+        RC_IN("destroy_twice", cuCtxDestroy(c), CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_VALUE);
+        RC_IN("set_destroyed", cuCtxSetCurrent(c), CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_VALUE,
+              CUDA_ERROR_CONTEXT_IS_DESTROYED);
     }
     RC("create_device", cuCtxCreate(&c, NULL, 0, 77), CUDA_ERROR_INVALID_DEVICE);
     RC("create_flags", cuCtxCreate(&c, NULL, 0x1000000, 0), CUDA_ERROR_INVALID_VALUE);

@@ -63,12 +63,10 @@ CASE(launch_params_wrong, CF_CTX)
     NEED(cuMemAlloc(&p, 64));
     memcpy(packed, &p, 8);
     memcpy(packed + 8, &n, 4);
-    RC("both", cuLaunchKernel(fill, 1, 1, 1, 4, 1, 1, 0, NULL, params, extra),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("both", cuLaunchKernel(fill, 1, 1, 1, 4, 1, 1, 0, NULL, params, extra), CUDA_ERROR_INVALID_VALUE);
     if (!cf_real()) {
         void *bad[] = {(void *)(uintptr_t)77, packed, CU_LAUNCH_PARAM_END};
-        RC("neither", cuLaunchKernel(fill, 1, 1, 1, 4, 1, 1, 0, NULL, NULL, NULL),
-           CUDA_ERROR_INVALID_VALUE);
+        RC("neither", cuLaunchKernel(fill, 1, 1, 1, 4, 1, 1, 0, NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
         RC("extra_unknown", cuLaunchKernel(fill, 1, 1, 1, 4, 1, 1, 0, NULL, NULL, bad),
            CUDA_ERROR_INVALID_VALUE);
     }
@@ -164,17 +162,15 @@ CASE(launch_ex, CF_CTX)
     CUdeviceptr p = 0;
     unsigned n = 100, v = 3;
     void *params[] = {&p, &n, &v};
-    CUlaunchConfig cfg = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128,
-                          .blockDimY = 1, .blockDimZ = 1};
+    CUlaunchConfig cfg = {
+        .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1, .blockDimZ = 1};
 
     NEED(cuMemAlloc(&p, 400));
     OK("launch", cuLaunchKernelEx(&cfg, cf_func("k_fill"), params, NULL));
     cf_true("result", cf_filled(p, 100, 3));
-    RC("config_null", cuLaunchKernelEx(NULL, cf_func("k_fill"), params, NULL),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("config_null", cuLaunchKernelEx(NULL, cf_func("k_fill"), params, NULL), CUDA_ERROR_INVALID_VALUE);
     cfg.blockDimX = 2048;
-    RC("too_many_threads", cuLaunchKernelEx(&cfg, cf_func("k_fill"), params, NULL),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("too_many_threads", cuLaunchKernelEx(&cfg, cf_func("k_fill"), params, NULL), CUDA_ERROR_INVALID_VALUE);
     NEED(cuMemFree(p));
 }
 

@@ -23,8 +23,8 @@ CASE(link_ptx, CF_CTX)
 
     OK("create", cuLinkCreate(6, opt, val, &l));
     RC("nothing", cuLinkComplete(l, &image, &size), CUDA_ERROR_INVALID_VALUE);
-    OK("add", cuLinkAddData(l, CU_JIT_INPUT_PTX, (void *)cf_ptx, strlen(cf_ptx) + 1, "kernels", 0,
-                            NULL, NULL));
+    OK("add",
+       cuLinkAddData(l, CU_JIT_INPUT_PTX, (void *)cf_ptx, strlen(cf_ptx) + 1, "kernels", 0, NULL, NULL));
     RC("complete_null", cuLinkComplete(l, NULL, &size), CUDA_ERROR_INVALID_VALUE);
     OK("complete", cuLinkComplete(l, &image, &size));
     cf_true("image", image && size > 100);
@@ -52,8 +52,7 @@ static void wide_kernel(char *to, size_t room)
                                 ".reg .f32 %%f<48>, %%s;\nld.param.u64 %%a, [p];\n");
 
     for (int i = 0; i < 48; i++)
-        n += (size_t)snprintf(to + n, room - n, "ld.volatile.global.f32 %%f%d, [%%a+%d];\n", i,
-                              4 * i);
+        n += (size_t)snprintf(to + n, room - n, "ld.volatile.global.f32 %%f%d, [%%a+%d];\n", i, 4 * i);
     n += (size_t)snprintf(to + n, room - n, "mov.f32 %%s, 0f00000000;\n");
     for (int i = 47; i >= 0; i--)
         n += (size_t)snprintf(to + n, room - n, "fma.rn.f32 %%s, %%s, %%s, %%f%d;\n", i);
@@ -111,15 +110,13 @@ CASE(link_arguments, CF_CTX)
     RC("create_null", cuLinkCreate(0, NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
     RC("create_options", cuLinkCreate(1, NULL, NULL, &l), CUDA_ERROR_INVALID_VALUE);
     RC("create_unknown", cuLinkCreate(1, &unknown, val, &l), CUDA_ERROR_INVALID_VALUE);
-    RC("add_handle", cuLinkAddData((CUlinkState)0x1234, CU_JIT_INPUT_PTX, wrong, 4, "x", 0, NULL,
-                                   NULL), CUDA_ERROR_INVALID_HANDLE);
+    RC("add_handle", cuLinkAddData((CUlinkState)0x1234, CU_JIT_INPUT_PTX, wrong, 4, "x", 0, NULL, NULL),
+       CUDA_ERROR_INVALID_HANDLE);
     NEED(cuLinkCreate(2, opt, val, &l));
-    RC("add_null", cuLinkAddData(l, CU_JIT_INPUT_PTX, NULL, 4, "x", 0, NULL, NULL),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("add_null", cuLinkAddData(l, CU_JIT_INPUT_PTX, NULL, 4, "x", 0, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
     RC("add_type", cuLinkAddData(l, (CUjitInputType)99, wrong, sizeof(wrong), "x", 0, NULL, NULL),
        CUDA_ERROR_INVALID_VALUE);
-    RC("file_null", cuLinkAddFile(l, CU_JIT_INPUT_PTX, NULL, 0, NULL, NULL),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("file_null", cuLinkAddFile(l, CU_JIT_INPUT_PTX, NULL, 0, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
     RC("file_none", cuLinkAddFile(l, CU_JIT_INPUT_PTX, "/nowhere/at/all", 0, NULL, NULL),
        CUDA_ERROR_FILE_NOT_FOUND);
     int fd = mkstemp(path);
@@ -153,11 +150,10 @@ CASE(link_several, CF_CTX)
         " ld.param.b32 %r1, [q]; }\n{ .param .b32 q; call.uni (q), other, ();"
         " ld.param.b32 %r2, [q]; }\nld.global.u32 %r3, [number];\nadd.u32 %r1, %r1, %r2;\n"
         "add.u32 %r1, %r1, %r3;\nst.u32 [%rd1], %r1;\nret;\n}\n";
-    static const char function[] =
-        ".visible .global .align 4 .u32 number = 4000;\n"
-        ".visible .func (.param .b32 r) other()\n{\n.reg .b32 %r1;\n"
-        "{ .param .b32 q; call.uni (q), helper, (); ld.param.b32 %r1, [q]; }\n"
-        "st.param.b32 [r], %r1;\nret;\n}\n";
+    static const char function[] = ".visible .global .align 4 .u32 number = 4000;\n"
+                                   ".visible .func (.param .b32 r) other()\n{\n.reg .b32 %r1;\n"
+                                   "{ .param .b32 q; call.uni (q), helper, (); ld.param.b32 %r1, [q]; }\n"
+                                   "st.param.b32 [r], %r1;\nret;\n}\n";
     char text[2][2048], error[512] = "";
     CUjit_option opt[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void *val[] = {error, (void *)sizeof(error)}, *image = NULL;
@@ -200,8 +196,7 @@ CASE(link_several, CF_CTX)
         NEED(cuLinkCreate(2, opt, val, &l));
         r = cuLinkAddData(l, CU_JIT_INPUT_PTX, text[0], strlen(text[0]) + 1, NULL, 0, NULL, NULL);
         if (r == CUDA_SUCCESS && i == 0)
-            r = cuLinkAddData(l, CU_JIT_INPUT_PTX, text[0], strlen(text[0]) + 1, NULL, 0, NULL,
-                              NULL);
+            r = cuLinkAddData(l, CU_JIT_INPUT_PTX, text[0], strlen(text[0]) + 1, NULL, 0, NULL, NULL);
         if (r == CUDA_SUCCESS)
             r = cuLinkComplete(l, &image, &size);
         cf_true(i ? "undefined_fails" : "twice_fails", r != CUDA_SUCCESS);
@@ -221,8 +216,7 @@ CASE(link_objects, CF_CTX)
         " st.param.b32 [a], %r1; call.uni (q), other, (a); ld.param.b32 %r2, [q]; }\n"
         "st.u32 [%rd1], %r2;\nret;\n}\n";
     const unsigned char *input[] = {cf_object, cf_archive};
-    const size_t length[] = {(size_t)(cf_object_end - cf_object),
-                             (size_t)(cf_archive_end - cf_archive)};
+    const size_t length[] = {(size_t)(cf_object_end - cf_object), (size_t)(cf_archive_end - cf_archive)};
     const CUjitInputType type[] = {CU_JIT_INPUT_OBJECT, CU_JIT_INPUT_LIBRARY};
     CUlinkState l = NULL;
     CUdeviceptr p = 0;
@@ -236,8 +230,8 @@ CASE(link_objects, CF_CTX)
         unsigned got = 0;
 
         NEED(cuLinkCreate(0, NULL, NULL, &l));
-        NEED(cuLinkAddData(l, CU_JIT_INPUT_PTX, (void *)(uintptr_t)kernel, sizeof(kernel), "k", 0,
-                           NULL, NULL));
+        NEED(cuLinkAddData(l, CU_JIT_INPUT_PTX, (void *)(uintptr_t)kernel, sizeof(kernel), "k", 0, NULL,
+                           NULL));
         OK(i ? "archive" : "object",
            cuLinkAddData(l, type[i], (void *)(uintptr_t)input[i], length[i], "device", 0, NULL, NULL));
         OK(i ? "archive_complete" : "object_complete", cuLinkComplete(l, &image, &size));
@@ -251,8 +245,8 @@ CASE(link_objects, CF_CTX)
     }
     NEED(cuMemFree(p));
     NEED(cuLinkCreate(0, NULL, NULL, &l));
-    cf_true("not_an_object", cuLinkAddData(l, CU_JIT_INPUT_OBJECT, (void *)(uintptr_t)kernel,
-                                           sizeof(kernel), "k", 0, NULL, NULL) != CUDA_SUCCESS);
+    cf_true("not_an_object", cuLinkAddData(l, CU_JIT_INPUT_OBJECT, (void *)(uintptr_t)kernel, sizeof(kernel),
+                                           "k", 0, NULL, NULL) != CUDA_SUCCESS);
     cf_true("not_an_archive", cuLinkAddData(l, CU_JIT_INPUT_LIBRARY, (void *)(uintptr_t)kernel,
                                             sizeof(kernel), "k", 0, NULL, NULL) != CUDA_SUCCESS);
     OK("destroy", cuLinkDestroy(l));
@@ -326,8 +320,8 @@ CASE(memop_batch, CF_CTX)
 
 CASE(cluster_occupancy, CF_CTX)
 {
-    CUlaunchConfig cfg = {.gridDimX = 4, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128,
-                          .blockDimY = 1, .blockDimZ = 1};
+    CUlaunchConfig cfg = {
+        .gridDimX = 4, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1, .blockDimZ = 1};
     CUfunction f = cf_func("k_nop");
     int n = -1;
 
@@ -353,10 +347,9 @@ CASE(tensor_map, CF_CTX)
     CUresult r;
 
     NEED(cuMemAlloc(&p, 64 * 256));
-    r = cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, (void *)p, dims, strides,
-                               box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
-                               CU_TENSOR_MAP_L2_PROMOTION_NONE,
-                               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    r = cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, (void *)p, dims, strides, box, step,
+                               CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+                               CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     RC_IN("tiled", r, CUDA_SUCCESS, CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_INVALID_VALUE);
     if (r == CUDA_SUCCESS)
         OK("replace", cuTensorMapReplaceAddress(&map, (void *)p));

@@ -65,12 +65,11 @@ CASE(module_wrong_image, CF_CTX)
           CUDA_ERROR_NO_BINARY_FOR_GPU);
     memcpy(b, cf_fatbin, n);
     memset(b + 16 + 64 + 64, 0x99, 64);
-    RC_IN("fatbin_flipped", cuModuleLoadData(&m, b), CUDA_ERROR_INVALID_IMAGE,
-          CUDA_ERROR_INVALID_PTX, CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_INVALID_SOURCE);
+    RC_IN("fatbin_flipped", cuModuleLoadData(&m, b), CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_INVALID_PTX,
+          CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_INVALID_SOURCE);
     memcpy(b, cf_cubin, 64);
     memset(b + 64, 0, n);
-    RC_IN("elf_cut", cuModuleLoadData(&m, b), CUDA_ERROR_INVALID_IMAGE,
-          CUDA_ERROR_NO_BINARY_FOR_GPU);
+    RC_IN("elf_cut", cuModuleLoadData(&m, b), CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_NO_BINARY_FOR_GPU);
     OK("good_after_all", cuModuleLoadData(&m, cf_ptx));
     OK("unload", cuModuleUnload(m));
     free(b);
@@ -113,13 +112,12 @@ CASE(module_sass_only, CF_CTX)
  */
 CASE(module_instruction, CF_CTX | CF_UB)
 {
-    static const char text[] =
-        ".version 8.0\n.target sm_75\n.address_size 64\n"
-        ".visible .entry f(.param .u64 p)\n{\n"
-        "  .reg .u64 %d<2>; .reg .b32 %r<9>;\n"
-        "  ld.param.u64 %d0, [p];\n"
-        "  tcgen05.wait::ld.sync.aligned;\n"
-        "  st.global.u32 [%d0], 7;\n  ret;\n}\n";
+    static const char text[] = ".version 8.0\n.target sm_75\n.address_size 64\n"
+                               ".visible .entry f(.param .u64 p)\n{\n"
+                               "  .reg .u64 %d<2>; .reg .b32 %r<9>;\n"
+                               "  ld.param.u64 %d0, [p];\n"
+                               "  tcgen05.wait::ld.sync.aligned;\n"
+                               "  st.global.u32 [%d0], 7;\n  ret;\n}\n";
     CUmodule m = NULL;
     CUfunction f = NULL;
     CUdeviceptr p = 0;
@@ -173,8 +171,8 @@ CASE(module_jit_log, CF_CTX)
 {
     CUmodule m = NULL;
     char info[512] = "", error[1024] = "";
-    CUjit_option opt[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
-                          CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    CUjit_option opt[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_ERROR_LOG_BUFFER,
+                          CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void *val[] = {info, (void *)(uintptr_t)sizeof(info), error, (void *)(uintptr_t)sizeof(error)};
 
     OK("good", cuModuleLoadDataEx(&m, cf_ptx, 4, opt, val));
@@ -298,10 +296,9 @@ CASE(library, CF_CTX)
     cf_u64("global_size", n, 16);
     RC("global_unknown", cuLibraryGetGlobal(&p, &n, lib, "nothing"), CUDA_ERROR_NOT_FOUND);
     OK("unload", cuLibraryUnload(lib));
-    RC("image_null", cuLibraryLoadData(&lib, NULL, NULL, NULL, 0, NULL, NULL, 0),
-       CUDA_ERROR_INVALID_VALUE);
-    RC_IN("image_bad", cuLibraryLoadData(&lib, bad_ptx, NULL, NULL, 0, NULL, NULL, 0),
-          CUDA_ERROR_INVALID_PTX, CUDA_SUCCESS);
+    RC("image_null", cuLibraryLoadData(&lib, NULL, NULL, NULL, 0, NULL, NULL, 0), CUDA_ERROR_INVALID_VALUE);
+    RC_IN("image_bad", cuLibraryLoadData(&lib, bad_ptx, NULL, NULL, 0, NULL, NULL, 0), CUDA_ERROR_INVALID_PTX,
+          CUDA_SUCCESS);
     OK("free", cuMemFree(out));
 }
 
@@ -370,13 +367,10 @@ CASE(function_attributes, CF_CTX)
     OK("set_dynamic", cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, w));
     OK("get_dynamic", cuFuncGetAttribute(&v, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f));
     cf_true("dynamic_value", v == w);
-    RC("set_too_much",
-       cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, w + 1),
+    RC("set_too_much", cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, w + 1),
        CUDA_ERROR_INVALID_VALUE);
-    RC("set_read_only", cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_NUM_REGS, 1),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("set_read_only", cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_NUM_REGS, 1), CUDA_ERROR_INVALID_VALUE);
     OK("blocks", cuOccupancyMaxActiveBlocksPerMultiprocessor(&v, f, 128, 0));
     cf_true("blocks_value", v >= 1);
-    RC("blocks_size", cuOccupancyMaxActiveBlocksPerMultiprocessor(&v, f, 0, 0),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("blocks_size", cuOccupancyMaxActiveBlocksPerMultiprocessor(&v, f, 0, 0), CUDA_ERROR_INVALID_VALUE);
 }

@@ -39,8 +39,8 @@ static CUresult run(CUmodule m, struct lane out[16])
 
 static CUarray row(const float *v, unsigned n)
 {
-    CUDA_ARRAY3D_DESCRIPTOR d = {.Width = n, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1,
-                                 .Flags = CUDA_ARRAY3D_SURFACE_LDST};
+    CUDA_ARRAY3D_DESCRIPTOR d = {
+        .Width = n, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1, .Flags = CUDA_ARRAY3D_SURFACE_LDST};
     CUarray a = NULL;
 
     NEED(cuArray3DCreate_v2(&a, &d));
@@ -170,7 +170,8 @@ CASE(texref_linear, CF_CTX)
     OK("set_4", cuTexRefSetAddress_v2(&offset, t, p + 16, 64));
     cf_u64("offset_4", offset, 16);
     RC("set_null", cuTexRefSetAddress_v2(NULL, t, p + 16, 64), CUDA_ERROR_INVALID_VALUE);
-    OK("set_past", cuTexRefSetAddress_v2(&offset, t, p, 8192)); /* accesses are checked, as those of objects */
+    OK("set_past",
+       cuTexRefSetAddress_v2(&offset, t, p, 8192)); /* accesses are checked, as those of objects */
     OK("set_back", cuTexRefSetAddress_v2(&offset, t, p, 256));
     OK("set_2d", cuTexRefSetAddress2D_v3(t, &d, p, 64));
     RC("set_2d_null", cuTexRefSetAddress2D_v3(t, NULL, p, 64), CUDA_ERROR_INVALID_VALUE);
@@ -186,8 +187,7 @@ CASE(texref_linear, CF_CTX)
 
 CASE(texref_sampler, CF_CTX)
 {
-    CUDA_ARRAY3D_DESCRIPTOR d = {.Width = 16, .Height = 16, .Format = CU_AD_FORMAT_FLOAT,
-                                 .NumChannels = 1};
+    CUDA_ARRAY3D_DESCRIPTOR d = {.Width = 16, .Height = 16, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
     CUmipmappedArray mip = NULL, got = NULL;
     CUtexref t = NULL;
     CUaddress_mode mode = 9;
@@ -238,8 +238,7 @@ CASE(texref_sampler, CF_CTX)
 /* Arrays that are ordinary ones have nothing to say about sparse or deferred memory. */
 CASE(array_requirements, CF_CTX)
 {
-    CUDA_ARRAY3D_DESCRIPTOR d = {.Width = 16, .Height = 16, .Format = CU_AD_FORMAT_FLOAT,
-                                 .NumChannels = 1};
+    CUDA_ARRAY3D_DESCRIPTOR d = {.Width = 16, .Height = 16, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
     CUDA_ARRAY_MEMORY_REQUIREMENTS need;
     CUDA_ARRAY_SPARSE_PROPERTIES sparse;
     CUarrayMapInfo map = {0};

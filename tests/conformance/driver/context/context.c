@@ -31,8 +31,7 @@ CASE(ctx_primary, CF_ALONE)
     OK("release_last", cuDevicePrimaryCtxRelease(0));
     OK("state_3", cuDevicePrimaryCtxGetState(0, &flags, &active));
     cf_u64("state_3_active", (uint64_t)active, 0);
-    RC_IN("use_after_end", cuMemAlloc(&p, 4096), CUDA_ERROR_CONTEXT_IS_DESTROYED,
-          CUDA_ERROR_INVALID_CONTEXT);
+    RC_IN("use_after_end", cuMemAlloc(&p, 4096), CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_ERROR_INVALID_CONTEXT);
     RC("release_too_often", cuDevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
     OK("retain_new", cuDevicePrimaryCtxRetain(&b, 0));
     OK("set_new", cuCtxSetCurrent(b));
@@ -120,8 +119,7 @@ CASE(ctx_stack, CF_CTX)
     OK("empty", cuCtxGetCurrent(&c));
     cf_true("empty_null", c == NULL);
     RC("pop_empty", cuCtxPopCurrent(&c), CUDA_ERROR_INVALID_CONTEXT);
-    RC_IN("push_null", cuCtxPushCurrent(NULL), CUDA_ERROR_INVALID_CONTEXT,
-          CUDA_ERROR_INVALID_VALUE);
+    RC_IN("push_null", cuCtxPushCurrent(NULL), CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_VALUE);
     OK("set", cuCtxSetCurrent(prim));
     OK("set_replaces", cuCtxSetCurrent(prim));
     OK("pop_once", cuCtxPopCurrent(&c));
@@ -150,8 +148,7 @@ CASE(ctx_limits, CF_CTX)
     cf_true("stack_value", v > 0);
     OK("printf", cuCtxGetLimit(&v, CU_LIMIT_PRINTF_FIFO_SIZE));
     OK("heap", cuCtxGetLimit(&v, CU_LIMIT_MALLOC_HEAP_SIZE));
-    RC_IN("unknown", cuCtxGetLimit(&v, (CUlimit)77), CUDA_ERROR_UNSUPPORTED_LIMIT,
-          CUDA_ERROR_INVALID_VALUE);
+    RC_IN("unknown", cuCtxGetLimit(&v, (CUlimit)77), CUDA_ERROR_UNSUPPORTED_LIMIT, CUDA_ERROR_INVALID_VALUE);
     RC("null", cuCtxGetLimit(NULL, CU_LIMIT_STACK_SIZE), CUDA_ERROR_INVALID_VALUE);
     RC_IN("set_unknown", cuCtxSetLimit((CUlimit)77, 1), CUDA_ERROR_UNSUPPORTED_LIMIT,
           CUDA_ERROR_INVALID_VALUE);

@@ -20,8 +20,7 @@ static void on(int device)
 
 static CUmemAccessDesc allow(int device, CUmemAccess_flags flags)
 {
-    return (CUmemAccessDesc){.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
-                             .flags = flags};
+    return (CUmemAccessDesc){.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}, .flags = flags};
 }
 
 /* One granule of device 0's memory, mapped, with access for nobody. */
@@ -136,17 +135,34 @@ static CUresult write_value(CUdeviceptr p, CUdeviceptr q)
 
 static CUresult rows(CUdeviceptr p, CUdeviceptr q)
 {
-    CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = q, .srcPitch = 64,
-                       .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = p, .dstPitch = 128,
-                       .WidthInBytes = 32, .Height = 8};
+    CUDA_MEMCPY2D c = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .srcDevice = q,
+                       .srcPitch = 64,
+                       .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .dstDevice = p,
+                       .dstPitch = 128,
+                       .WidthInBytes = 32,
+                       .Height = 8};
 
     return cuMemcpy2DAsync(&c, NULL);
 }
 
-CASE(devices_denied_copy, CF_ALONE | CF_TWO) { denied(copy); }
-CASE(devices_denied_rows, CF_ALONE | CF_TWO) { denied(rows); }
-CASE(devices_denied_memset, CF_ALONE | CF_TWO) { denied(fill); }
-CASE(devices_denied_write_value, CF_ALONE | CF_TWO) { denied(write_value); }
+CASE(devices_denied_copy, CF_ALONE | CF_TWO)
+{
+    denied(copy);
+}
+CASE(devices_denied_rows, CF_ALONE | CF_TWO)
+{
+    denied(rows);
+}
+CASE(devices_denied_memset, CF_ALONE | CF_TWO)
+{
+    denied(fill);
+}
+CASE(devices_denied_write_value, CF_ALONE | CF_TWO)
+{
+    denied(write_value);
+}
 
 CASE(devices_pool_access, CF_ALONE | CF_TWO)
 {
@@ -195,7 +211,9 @@ static CUdeviceptr graph_memory(const CUmemAccessDesc *access, size_t n, CUgraph
 {
     CUDA_MEM_ALLOC_NODE_PARAMS a = {.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                                   .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
-                                    .accessDescs = access, .accessDescCount = n, .bytesize = 4096};
+                                    .accessDescs = access,
+                                    .accessDescCount = n,
+                                    .bytesize = 4096};
     CUgraph graph = NULL;
     CUgraphNode node;
 

@@ -46,8 +46,7 @@ CASE(green_resource, CF_CTX)
 
     RC("device", cuDeviceGetDevResource(99, &r, SM), CUDA_ERROR_INVALID_DEVICE);
     RC("null", cuDeviceGetDevResource(0, NULL, SM), CUDA_ERROR_INVALID_VALUE);
-    RC("type", cuDeviceGetDevResource(0, &r, (CUdevResourceType)77),
-       CUDA_ERROR_INVALID_RESOURCE_TYPE);
+    RC("type", cuDeviceGetDevResource(0, &r, (CUdevResourceType)77), CUDA_ERROR_INVALID_RESOURCE_TYPE);
     RC("context_null", cuCtxGetDevResource(NULL, NULL, SM), CUDA_ERROR_INVALID_VALUE);
     RC("context_type", cuCtxGetDevResource(NULL, &r, CU_DEV_RESOURCE_TYPE_INVALID),
        CUDA_ERROR_INVALID_RESOURCE_TYPE);
@@ -86,12 +85,9 @@ CASE(green_split, CF_CTX)
     RC("no_room", cuDevSmResourceSplitByCount(part, &n, &all, NULL, 0, 1), CUDA_ERROR_INVALID_VALUE);
     n = 1;
     RC("null", cuDevSmResourceSplitByCount(part, NULL, &all, NULL, 0, 1), CUDA_ERROR_INVALID_VALUE);
-    RC("input_null", cuDevSmResourceSplitByCount(part, &n, NULL, NULL, 0, 1),
-       CUDA_ERROR_INVALID_VALUE);
-    RC("flags", cuDevSmResourceSplitByCount(part, &n, &all, NULL, 0x80, 1),
-       CUDA_ERROR_INVALID_VALUE);
-    RC("type", cuDevSmResourceSplitByCount(part, &n, &zero, NULL, 0, 1),
-       CUDA_ERROR_INVALID_RESOURCE_TYPE);
+    RC("input_null", cuDevSmResourceSplitByCount(part, &n, NULL, NULL, 0, 1), CUDA_ERROR_INVALID_VALUE);
+    RC("flags", cuDevSmResourceSplitByCount(part, &n, &all, NULL, 0x80, 1), CUDA_ERROR_INVALID_VALUE);
+    RC("type", cuDevSmResourceSplitByCount(part, &n, &zero, NULL, 0, 1), CUDA_ERROR_INVALID_RESOURCE_TYPE);
     n = 1;
     OK("part", cuDevSmResourceSplitByCount(part, &n, &all, NULL, FINE, 1));
     n = 1;
@@ -127,8 +123,7 @@ CASE(green_describe, CF_CTX)
     n = 1;
     NEED(cuDevSmResourceSplitByCount(&b, &n, &all, NULL, FINE, 1));
     a[1] = b;
-    RC("different_splits", cuDevResourceGenerateDesc(&d, a, 2),
-       CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+    RC("different_splits", cuDevResourceGenerateDesc(&d, a, 2), CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
 }
 
 /* Made up: a driver follows the pointers in it. */
@@ -197,10 +192,8 @@ CASE(green_create, CF_CTX | CF_UB)
     RC("record_event", cuGreenCtxRecordEvent(g, NULL), CUDA_ERROR_INVALID_HANDLE);
     RC("wait_bad", cuGreenCtxWaitEvent(bad, e), CUDA_ERROR_INVALID_CONTEXT);
     RC("wait_event", cuGreenCtxWaitEvent(g, NULL), CUDA_ERROR_INVALID_HANDLE);
-    RC("stream_bad", cuGreenCtxStreamCreate(&s, bad, CU_STREAM_NON_BLOCKING, 0),
-       CUDA_ERROR_INVALID_CONTEXT);
-    RC("stream_null", cuGreenCtxStreamCreate(NULL, g, CU_STREAM_NON_BLOCKING, 0),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("stream_bad", cuGreenCtxStreamCreate(&s, bad, CU_STREAM_NON_BLOCKING, 0), CUDA_ERROR_INVALID_CONTEXT);
+    RC("stream_null", cuGreenCtxStreamCreate(NULL, g, CU_STREAM_NON_BLOCKING, 0), CUDA_ERROR_INVALID_VALUE);
     RC("stream_flags", cuGreenCtxStreamCreate(&s, g, 0, 0), CUDA_ERROR_INVALID_VALUE);
     RC("id_bad", cuGreenCtxGetId(bad, &id), CUDA_ERROR_INVALID_CONTEXT);
     RC("id_null", cuGreenCtxGetId(g, NULL), CUDA_ERROR_INVALID_VALUE);
@@ -301,8 +294,7 @@ CASE(green_where, CF_CTX)
     cf_true("places", places >= 1 && places <= n);
 
     NEED(cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, nop, 1024, 0));
-    OK("cooperative", cuLaunchCooperativeKernel(nop, (unsigned)per_sm * n, 1, 1, 1024, 1, 1, 0, s,
-                                                NULL));
+    OK("cooperative", cuLaunchCooperativeKernel(nop, (unsigned)per_sm * n, 1, 1, 1024, 1, 1, 0, s, NULL));
     if (n < all.sm.smCount)
         RC("cooperative_more",
            cuLaunchCooperativeKernel(nop, (unsigned)per_sm * n + 1, 1, 1, 1024, 1, 1, 0, s, NULL),

@@ -27,8 +27,13 @@ static CUdeviceptr words(unsigned n)
 static CUresult add_kernel(CUgraphNode *node, CUgraph g, const CUgraphNode *after, const char *name,
                            void **params)
 {
-    CUDA_KERNEL_NODE_PARAMS k = {.func = cf_func(name), .gridDimX = 1, .gridDimY = 1,
-                                 .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1,
+    CUDA_KERNEL_NODE_PARAMS k = {.func = cf_func(name),
+                                 .gridDimX = 1,
+                                 .gridDimY = 1,
+                                 .gridDimZ = 1,
+                                 .blockDimX = 1,
+                                 .blockDimY = 1,
+                                 .blockDimZ = 1,
                                  .kernelParams = params};
     return cuGraphAddKernelNode(node, g, after, after ? 1 : 0, &k);
 }
@@ -74,15 +79,12 @@ CASE(gcond_params, CF_CTX)
     NEED(cuGraphCreate(&parent, 0));
     OK("handle", cuGraphConditionalHandleCreate(&h, g, current(), 0, 0));
     cf_true("handle_value", h != 0);
-    RC("handle_null", cuGraphConditionalHandleCreate(NULL, g, current(), 0, 0),
-       CUDA_ERROR_INVALID_VALUE);
-    RC("handle_flags", cuGraphConditionalHandleCreate(&unused, g, current(), 0, 4),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("handle_null", cuGraphConditionalHandleCreate(NULL, g, current(), 0, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("handle_flags", cuGraphConditionalHandleCreate(&unused, g, current(), 0, 4), CUDA_ERROR_INVALID_VALUE);
     RC("handle_no_graph", cuGraphConditionalHandleCreate(&unused, NULL, current(), 0, 0),
        CUDA_ERROR_INVALID_VALUE);
     RC_IN("instantiate_unused", cuGraphInstantiateWithParams(&x, g, &ip), CUDA_ERROR_INVALID_VALUE);
-    cf_u64("instantiate_unused_why", ip.result_out,
-           CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED);
+    cf_u64("instantiate_unused_why", ip.result_out, CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED);
     p = conditional(h, CU_GRAPH_COND_TYPE_WHILE, 2);
     RC("while_size", cuGraphAddNode(&node, g, NULL, NULL, 0, &p), CUDA_ERROR_INVALID_VALUE);
     p = conditional(h, CU_GRAPH_COND_TYPE_IF, 3);
@@ -183,8 +185,13 @@ CASE(gcond_if_device, CF_CTX)
     OK("sync", cuStreamSynchronize(s));
     cf_true("taken", word(p) == 1 && word(p + 4) == 0);
     v = 0; /* the same graph with another number */
-    CUDA_KERNEL_NODE_PARAMS k = {.func = cf_func("k_condition"), .gridDimX = 1, .gridDimY = 1,
-                                 .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1,
+    CUDA_KERNEL_NODE_PARAMS k = {.func = cf_func("k_condition"),
+                                 .gridDimX = 1,
+                                 .gridDimY = 1,
+                                 .gridDimZ = 1,
+                                 .blockDimX = 1,
+                                 .blockDimY = 1,
+                                 .blockDimZ = 1,
                                  .kernelParams = params};
     OK("change", cuGraphExecKernelNodeSetParams(x, set, &k));
     OK("launch_2", cuGraphLaunch(x, s));
@@ -246,9 +253,14 @@ CASE(gcond_switch, CF_CTX)
     const unsigned values[] = {0, 2, 1, 3, 1, 0xffffffffu};
     for (unsigned i = 0; i < 6; i++) {
         v = values[i];
-        CUDA_KERNEL_NODE_PARAMS k = {.func = cf_func("k_condition"), .gridDimX = 1, .gridDimY = 1,
-                                     .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1,
-                                     .blockDimZ = 1, .kernelParams = params};
+        CUDA_KERNEL_NODE_PARAMS k = {.func = cf_func("k_condition"),
+                                     .gridDimX = 1,
+                                     .gridDimY = 1,
+                                     .gridDimZ = 1,
+                                     .blockDimX = 1,
+                                     .blockDimY = 1,
+                                     .blockDimZ = 1,
+                                     .kernelParams = params};
         NEED(cuGraphExecKernelNodeSetParams(x, set, &k));
         OK("launch", cuGraphLaunch(x, s));
     }
@@ -285,8 +297,7 @@ CASE(gcond_nested, CF_CTX)
     void *out[] = {&outer, &a};
     OK("outer_down", add_kernel(&down, body, &loop, "k_count_down", out));
     CUgraph deep = d.conditional.phGraph_out[0];
-    OK("begin", cuStreamBeginCaptureToGraph(t, deep, NULL, NULL, 0,
-                                            CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK("begin", cuStreamBeginCaptureToGraph(t, deep, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED));
     void *count[] = {&p, &one, &v}, *in[] = {&inner, &b};
     OK("capture_count", cf_launch(cf_func("k_add"), 1, 1, 0, t, count));
     OK("capture_down", cf_launch(cf_func("k_count_down"), 1, 1, 0, t, in));

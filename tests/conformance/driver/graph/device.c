@@ -32,8 +32,13 @@ static CUgraph new_graph(void)
 /* A node after `after`, or a first one. */
 static CUgraphNode add(CUgraph g, CUgraphNode after, const char *name, void **params)
 {
-    CUDA_KERNEL_NODE_PARAMS k = {.func = cf_func(name), .gridDimX = 1, .gridDimY = 1,
-                                 .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1,
+    CUDA_KERNEL_NODE_PARAMS k = {.func = cf_func(name),
+                                 .gridDimX = 1,
+                                 .gridDimY = 1,
+                                 .gridDimZ = 1,
+                                 .blockDimX = 1,
+                                 .blockDimY = 1,
+                                 .blockDimZ = 1,
                                  .kernelParams = params};
     CUgraphNode n = NULL;
     NEED(cuGraphAddKernelNode(&n, g, after ? &after : NULL, after != NULL, &k));
@@ -46,8 +51,8 @@ static CUgraphNode note(CUgraph g, CUgraphNode after, CUdeviceptr order, unsigne
     return add(g, after, "k_note", params);
 }
 
-static CUgraphNode launcher(CUgraph g, CUgraphNode after, CUgraphExec x, uint64_t mode,
-                            unsigned times, CUdeviceptr result)
+static CUgraphNode launcher(CUgraph g, CUgraphNode after, CUgraphExec x, uint64_t mode, unsigned times,
+                            CUdeviceptr result)
 {
     uint64_t exec = (uint64_t)(uintptr_t)x;
     void *params[] = {&exec, &mode, &times, &result};
@@ -94,8 +99,7 @@ CASE(gdevice_params, CF_CTX)
     CUgraphExecUpdateResultInfo info;
 
     n = note(g, NULL, order, 1);
-    RC_IN("empty", cuGraphInstantiate(&x, empty, DEVICE), CUDA_ERROR_INVALID_VALUE,
-          CUDA_ERROR_NOT_SUPPORTED);
+    RC_IN("empty", cuGraphInstantiate(&x, empty, DEVICE), CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED);
     RC("auto_free", cuGraphInstantiate(&x, g, DEVICE | CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH),
        CUDA_ERROR_INVALID_VALUE);
     OK("instantiate", cuGraphInstantiate(&x, g, DEVICE));

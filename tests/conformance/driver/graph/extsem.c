@@ -53,8 +53,7 @@ static void line_new(struct line *l)
     NEED(cuGraphCreate(&l->g, 0));
     OK("add_wait", cuGraphAddExternalSemaphoresWaitNode(&l->waits, l->g, NULL, 0, &l->wait_node));
     NEED(cuGraphAddMemsetNode(&l->sets, l->g, &l->waits, 1, &set, ctx));
-    OK("add_signal",
-       cuGraphAddExternalSemaphoresSignalNode(&l->signals, l->g, &l->sets, 1, &l->signal_node));
+    OK("add_signal", cuGraphAddExternalSemaphoresSignalNode(&l->signals, l->g, &l->sets, 1, &l->signal_node));
 }
 
 static void line_end(struct line *l)
@@ -94,17 +93,14 @@ CASE(gextsem_nodes, CF_CTX | CF_UB)
     cf_u64("wait_type", type_of(l.waits), CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT);
     cf_u64("signal_type", type_of(l.signals), CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL);
     OK("get_wait", cuGraphExternalSemaphoresWaitNodeGetParams(l.waits, &w));
-    cf_true("get_wait_value", w.numExtSems == 1 && w.extSemArray[0] == l.in.cuda &&
-                                  w.paramsArray[0].params.fence.value == 1);
+    cf_true("get_wait_value",
+            w.numExtSems == 1 && w.extSemArray[0] == l.in.cuda && w.paramsArray[0].params.fence.value == 1);
     OK("get_signal", cuGraphExternalSemaphoresSignalNodeGetParams(l.signals, &g));
-    cf_true("get_signal_value", g.numExtSems == 1 && g.extSemArray[0] == l.out.cuda &&
-                                    g.paramsArray[0].params.fence.value == 1);
-    RC("get_other", cuGraphExternalSemaphoresWaitNodeGetParams(l.signals, &w),
-       CUDA_ERROR_INVALID_VALUE);
-    RC("get_memset", cuGraphExternalSemaphoresSignalNodeGetParams(l.sets, &g),
-       CUDA_ERROR_INVALID_VALUE);
-    RC("get_null", cuGraphExternalSemaphoresSignalNodeGetParams(l.signals, NULL),
-       CUDA_ERROR_INVALID_VALUE);
+    cf_true("get_signal_value",
+            g.numExtSems == 1 && g.extSemArray[0] == l.out.cuda && g.paramsArray[0].params.fence.value == 1);
+    RC("get_other", cuGraphExternalSemaphoresWaitNodeGetParams(l.signals, &w), CUDA_ERROR_INVALID_VALUE);
+    RC("get_memset", cuGraphExternalSemaphoresSignalNodeGetParams(l.sets, &g), CUDA_ERROR_INVALID_VALUE);
+    RC("get_null", cuGraphExternalSemaphoresSignalNodeGetParams(l.signals, NULL), CUDA_ERROR_INVALID_VALUE);
     RC("get_host", cuGraphHostNodeGetParams(l.waits, &host), CUDA_ERROR_INVALID_VALUE);
     OK("instantiate", cuGraphInstantiate(&x, l.g, 0));
     RC("enable", cuGraphNodeSetEnabled(x, l.waits, 0), CUDA_ERROR_INVALID_VALUE);
@@ -129,8 +125,7 @@ CASE(gextsem_nodes, CF_CTX | CF_UB)
     OK("destroy_clone", cuGraphDestroy(clone));
     l.wait.params.fence.value = l.signal.params.fence.value = 3;
     OK("set_exec", cuGraphExecExternalSemaphoresWaitNodeSetParams(x, l.waits, &l.wait_node));
-    OK("set_exec_signal",
-       cuGraphExecExternalSemaphoresSignalNodeSetParams(x, l.signals, &l.signal_node));
+    OK("set_exec_signal", cuGraphExecExternalSemaphoresSignalNodeSetParams(x, l.signals, &l.signal_node));
     cf_true("exec_runs", runs(&l, x, s, 3));
     OK("node_is_old", cuGraphExternalSemaphoresWaitNodeGetParams(l.waits, &w));
     cf_u64("node_is_old_value", w.paramsArray[0].params.fence.value, 1);
@@ -151,24 +146,17 @@ CASE(gextsem_refused, CF_CTX | CF_UB)
 
     line_new(&l);
     w = l.wait_node;
-    RC("null", cuGraphAddExternalSemaphoresWaitNode(&n, l.g, NULL, 0, NULL),
-       CUDA_ERROR_INVALID_VALUE);
-    RC("out_null", cuGraphAddExternalSemaphoresWaitNode(NULL, l.g, NULL, 0, &w),
-       CUDA_ERROR_INVALID_VALUE);
-    RC("graph_null", cuGraphAddExternalSemaphoresWaitNode(&n, NULL, NULL, 0, &w),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("null", cuGraphAddExternalSemaphoresWaitNode(&n, l.g, NULL, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("out_null", cuGraphAddExternalSemaphoresWaitNode(NULL, l.g, NULL, 0, &w), CUDA_ERROR_INVALID_VALUE);
+    RC("graph_null", cuGraphAddExternalSemaphoresWaitNode(&n, NULL, NULL, 0, &w), CUDA_ERROR_INVALID_VALUE);
     w.numExtSems = 0;
-    RC("no_semaphores", cuGraphAddExternalSemaphoresWaitNode(&n, l.g, NULL, 0, &w),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("no_semaphores", cuGraphAddExternalSemaphoresWaitNode(&n, l.g, NULL, 0, &w), CUDA_ERROR_INVALID_VALUE);
     w.numExtSems = 0xffffffffu;
-    RC("many", cuGraphAddExternalSemaphoresWaitNode(&n, l.g, NULL, 0, &w),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("many", cuGraphAddExternalSemaphoresWaitNode(&n, l.g, NULL, 0, &w), CUDA_ERROR_INVALID_VALUE);
     w = l.wait_node;
     w.extSemArray = &none;
-    RC("none", cuGraphAddExternalSemaphoresWaitNode(&n, l.g, NULL, 0, &w),
-       CUDA_ERROR_INVALID_VALUE);
-    RC("set_none", cuGraphExternalSemaphoresWaitNodeSetParams(l.waits, &w),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("none", cuGraphAddExternalSemaphoresWaitNode(&n, l.g, NULL, 0, &w), CUDA_ERROR_INVALID_VALUE);
+    RC("set_none", cuGraphExternalSemaphoresWaitNodeSetParams(l.waits, &w), CUDA_ERROR_INVALID_VALUE);
     RC("set_other", cuGraphExternalSemaphoresWaitNodeSetParams(l.signals, &l.wait_node),
        CUDA_ERROR_INVALID_VALUE);
     RC("set_memset", cuGraphExternalSemaphoresWaitNodeSetParams(l.sets, &l.wait_node),
@@ -253,8 +241,8 @@ CASE(gextsem_capture, CF_CTX | CF_UB)
     n = 1;
     OK("roots", cuGraphGetRootNodes(l.g, nodes, &n));
     OK("get", cuGraphExternalSemaphoresWaitNodeGetParams(nodes[0], &w));
-    cf_true("get_value", w.numExtSems == 1 && w.extSemArray[0] == l.in.cuda &&
-                             w.paramsArray[0].params.fence.value == 1);
+    cf_true("get_value",
+            w.numExtSems == 1 && w.extSemArray[0] == l.in.cuda && w.paramsArray[0].params.fence.value == 1);
     cf_u64("nothing_yet", cf_sem_value(&l.out), 0);
     OK("instantiate", cuGraphInstantiate(&x, l.g, 0));
     cf_true("runs", runs(&l, x, s, 1));
@@ -272,8 +260,7 @@ CASE(gextsem_capture, CF_CTX | CF_UB)
     NEED(cuGraphCreate(&other, 0));
     NEED(cuGraphAddExternalSemaphoresSignalNode(nodes, other, NULL, 0, &l.signal_node));
     NEED(cuGraphAddExternalSemaphoresSignalNode(nodes, other, nodes, 1, &l.signal_node));
-    RC("child_other", cuGraphExecChildGraphNodeSetParams(x, child, other),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("child_other", cuGraphExecChildGraphNodeSetParams(x, child, other), CUDA_ERROR_INVALID_VALUE);
     NEED(cuGraphDestroy(other));
     NEED(cuGraphLaunch(x, s));
     RC("child_waits", cuStreamQuery(s), CUDA_ERROR_NOT_READY);

@@ -17,8 +17,7 @@ CASE(graph_build, CF_CTX)
     void *fill[] = {&p, &n, &v}, *add[] = {&p, &n, &w};
     CUDA_KERNEL_NODE_PARAMS k1 = kernel("k_fill", fill), k2 = kernel("k_add", add), back;
     CUDA_MEMCPY3D c = copy(CU_MEMORYTYPE_DEVICE, q, CU_MEMORYTYPE_DEVICE, p, N * 4), cback;
-    CUDA_MEMSET_NODE_PARAMS m = {.dst = q + 4, .value = 9, .elementSize = 4, .width = 2,
-                                 .height = 1}, mback;
+    CUDA_MEMSET_NODE_PARAMS m = {.dst = q + 4, .value = 9, .elementSize = 4, .width = 2, .height = 1}, mback;
     int calls = 0;
     CUDA_HOST_NODE_PARAMS h = {count_up, &calls}, hback;
     CUgraphNode a = NULL, b = NULL, d = NULL, e = NULL, f = NULL, none = NULL, list[8];
@@ -51,14 +50,13 @@ CASE(graph_build, CF_CTX)
     RC("type_null", cuGraphNodeGetType(d, NULL), CUDA_ERROR_INVALID_VALUE);
     RC("type_none", cuGraphNodeGetType(NULL, &type), CUDA_ERROR_INVALID_VALUE);
     OK("kernel_get", cuGraphKernelNodeGetParams(a, &back));
-    cf_true("kernel_get_right", back.gridDimX == k1.gridDimX && back.blockDimX == 128 &&
-                                    back.kernelParams &&
+    cf_true("kernel_get_right", back.gridDimX == k1.gridDimX && back.blockDimX == 128 && back.kernelParams &&
                                     *(CUdeviceptr *)back.kernelParams[0] == p &&
                                     *(unsigned *)back.kernelParams[2] == 3);
     RC("kernel_get_other", cuGraphKernelNodeGetParams(d, &back), CUDA_ERROR_INVALID_VALUE);
     OK("copy_get", cuGraphMemcpyNodeGetParams(d, &cback));
-    cf_true("copy_get_right", cback.srcDevice == p && cback.dstDevice == q &&
-                                  cback.WidthInBytes == N * 4 && cback.Height == 1);
+    cf_true("copy_get_right",
+            cback.srcDevice == p && cback.dstDevice == q && cback.WidthInBytes == N * 4 && cback.Height == 1);
     OK("memset_get", cuGraphMemsetNodeGetParams(e, &mback));
     cf_true("memset_get_right", mback.dst == q + 4 && mback.value == 9 && mback.width == 2);
     OK("host_get", cuGraphHostNodeGetParams(f, &hback));
@@ -431,8 +429,7 @@ CASE(graph_programmatic, CF_CTX)
     count = 4;
     RC("edges_lossy", cuGraphGetEdges(g, x, y, NULL, &count), CUDA_ERROR_LOSSY_QUERY);
     count = 4;
-    RC("dependencies_lossy", cuGraphNodeGetDependencies(c, x, NULL, &count),
-       CUDA_ERROR_LOSSY_QUERY);
+    RC("dependencies_lossy", cuGraphNodeGetDependencies(c, x, NULL, &count), CUDA_ERROR_LOSSY_QUERY);
     count = 4;
     OK("dependents", cuGraphNodeGetDependentNodes(a, x, data, &count));
     cf_true("dependents_right", count == 1 && x[0] == b && data[0].type == early.type);

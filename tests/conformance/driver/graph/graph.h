@@ -45,17 +45,23 @@ static inline CUresult run(CUgraph g, CUstream s, unsigned times)
 static inline CUDA_KERNEL_NODE_PARAMS kernel(const char *name, void **params)
 {
     CUDA_KERNEL_NODE_PARAMS k = {
-        .func = cf_func(name), .gridDimX = (N + 127) / 128, .gridDimY = 1, .gridDimZ = 1,
-        .blockDimX = 128, .blockDimY = 1, .blockDimZ = 1, .kernelParams = params,
+        .func = cf_func(name),
+        .gridDimX = (N + 127) / 128,
+        .gridDimY = 1,
+        .gridDimZ = 1,
+        .blockDimX = 128,
+        .blockDimY = 1,
+        .blockDimZ = 1,
+        .kernelParams = params,
     };
     return k;
 }
 
 static inline CUDA_MEMCPY3D copy(CUmemorytype to, CUdeviceptr dst, CUmemorytype from, CUdeviceptr src,
-                          size_t n)
+                                 size_t n)
 {
-    CUDA_MEMCPY3D c = {.srcMemoryType = from, .dstMemoryType = to, .WidthInBytes = n, .Height = 1,
-                       .Depth = 1};
+    CUDA_MEMCPY3D c = {
+        .srcMemoryType = from, .dstMemoryType = to, .WidthInBytes = n, .Height = 1, .Depth = 1};
     if (from == CU_MEMORYTYPE_HOST)
         c.srcHost = (void *)src;
     else

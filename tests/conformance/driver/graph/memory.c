@@ -34,8 +34,13 @@ static CUgraphNode add_kernel(CUgraph g, const CUgraphNode *after, const char *n
 {
     unsigned n = N;
     void *params[] = {&p, &n, &v};
-    CUDA_KERNEL_NODE_PARAMS k = {.func = cf_func(name), .gridDimX = (N + 127) / 128, .gridDimY = 1,
-                                 .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1, .blockDimZ = 1,
+    CUDA_KERNEL_NODE_PARAMS k = {.func = cf_func(name),
+                                 .gridDimX = (N + 127) / 128,
+                                 .gridDimY = 1,
+                                 .gridDimZ = 1,
+                                 .blockDimX = 128,
+                                 .blockDimY = 1,
+                                 .blockDimZ = 1,
                                  .kernelParams = params};
     CUgraphNode node = NULL;
     NEED(cuGraphAddKernelNode(&node, g, after, after ? 1 : 0, &k));
@@ -44,9 +49,13 @@ static CUgraphNode add_kernel(CUgraph g, const CUgraphNode *after, const char *n
 
 static CUgraphNode add_copy(CUgraph g, const CUgraphNode *after, CUdeviceptr to, CUdeviceptr from)
 {
-    CUDA_MEMCPY3D c = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = from,
-                       .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = to,
-                       .WidthInBytes = BYTES, .Height = 1, .Depth = 1};
+    CUDA_MEMCPY3D c = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .srcDevice = from,
+                       .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .dstDevice = to,
+                       .WidthInBytes = BYTES,
+                       .Height = 1,
+                       .Depth = 1};
     CUgraphNode node = NULL;
     CUcontext ctx = NULL;
     NEED(cuCtxGetCurrent(&ctx));
@@ -89,23 +98,21 @@ CASE(gmem_params, CF_CTX)
     RC("alloc_get_no_node", cuGraphMemAllocNodeGetParams(NULL, &back), CUDA_ERROR_INVALID_VALUE);
     RC("alloc_null", cuGraphAddMemAllocNode(&empty, g, NULL, 0, NULL), CUDA_ERROR_INVALID_VALUE);
     RC("alloc_no_out", cuGraphAddMemAllocNode(NULL, g, NULL, 0, &a), CUDA_ERROR_INVALID_VALUE);
-    RC("alloc_no_graph", cuGraphAddMemAllocNode(&empty, NULL, NULL, 0, &a),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("alloc_no_graph", cuGraphAddMemAllocNode(&empty, NULL, NULL, 0, &a), CUDA_ERROR_INVALID_VALUE);
     RC("alloc_no_deps", cuGraphAddMemAllocNode(&empty, g, NULL, 1, &a), CUDA_ERROR_INVALID_VALUE);
     bad = alloc_params(0);
-    RC("alloc_nothing", cuGraphAddMemAllocNode(&empty, g, NULL, 0, &bad),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("alloc_nothing", cuGraphAddMemAllocNode(&empty, g, NULL, 0, &bad), CUDA_ERROR_INVALID_VALUE);
     bad = alloc_params(4);
     bad.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_INVALID;
     RC("alloc_kind", cuGraphAddMemAllocNode(&empty, g, NULL, 0, &bad), CUDA_ERROR_INVALID_VALUE);
     bad = alloc_params(4);
     bad.poolProps.location.id = 1000;
-    RC_IN("alloc_device", cuGraphAddMemAllocNode(&empty, g, NULL, 0, &bad),
-          CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_DEVICE);
+    RC_IN("alloc_device", cuGraphAddMemAllocNode(&empty, g, NULL, 0, &bad), CUDA_ERROR_INVALID_VALUE,
+          CUDA_ERROR_INVALID_DEVICE);
     bad = alloc_params(4);
     bad.poolProps.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    RC_IN("alloc_shared", cuGraphAddMemAllocNode(&empty, g, NULL, 0, &bad),
-          CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED);
+    RC_IN("alloc_shared", cuGraphAddMemAllocNode(&empty, g, NULL, 0, &bad), CUDA_ERROR_INVALID_VALUE,
+          CUDA_ERROR_NOT_SUPPORTED);
     bad = alloc_params(4);
     bad.accessDescCount = 1;
     RC("alloc_access", cuGraphAddMemAllocNode(&empty, g, NULL, 0, &bad), CUDA_ERROR_INVALID_VALUE);
@@ -117,8 +124,7 @@ CASE(gmem_params, CF_CTX)
     cf_true("free_get_right", told == a.dptr);
     RC("free_get_null", cuGraphMemFreeNodeGetParams(free_node, NULL), CUDA_ERROR_INVALID_VALUE);
     RC("free_get_other", cuGraphMemFreeNodeGetParams(node, &told), CUDA_ERROR_INVALID_VALUE);
-    RC("alloc_get_other", cuGraphMemAllocNodeGetParams(free_node, &back),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("alloc_get_other", cuGraphMemAllocNodeGetParams(free_node, &back), CUDA_ERROR_INVALID_VALUE);
     RC("free_twice", cuGraphAddMemFreeNode(&empty, g, &node, 1, a.dptr), CUDA_ERROR_INVALID_VALUE);
     RC("free_nothing", cuGraphAddMemFreeNode(&empty, g, &node, 1, 0), CUDA_ERROR_INVALID_VALUE);
     RC("free_no_out", cuGraphAddMemFreeNode(NULL, g, &node, 1, a.dptr), CUDA_ERROR_INVALID_VALUE);
@@ -146,8 +152,7 @@ CASE(gmem_rules, CF_CTX)
     RC_IN("clone", cuGraphClone(&copy, g), CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_INVALID_VALUE);
     RC_IN("child", cuGraphAddChildGraphNode(&node, parent, NULL, 0, g), CUDA_ERROR_NOT_SUPPORTED,
           CUDA_ERROR_INVALID_VALUE);
-    RC_IN("destroy_node", cuGraphDestroyNode(alloc), CUDA_ERROR_NOT_SUPPORTED,
-          CUDA_ERROR_INVALID_VALUE);
+    RC_IN("destroy_node", cuGraphDestroyNode(alloc), CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_INVALID_VALUE);
     RC_IN("remove_edge", cuGraphRemoveDependencies(g, &alloc, &node, NULL, 1), CUDA_ERROR_NOT_SUPPORTED,
           CUDA_ERROR_INVALID_VALUE);
     OK("instantiate", cuGraphInstantiate(&x, g, 0));
@@ -261,9 +266,10 @@ CASE(gmem_auto_free, CF_CTX)
     NEED(cuGraphCreate(&g, 0));
     CUgraphNode alloc = add_alloc(g, &p, BYTES);
     add_kernel(g, &alloc, "k_fill", p, 9);
-    RC("device_launch_too", cuGraphInstantiate(&x, g,
-                                               CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
-                                                   CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH),
+    RC("device_launch_too",
+       cuGraphInstantiate(&x, g,
+                          CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
+                              CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH),
        CUDA_ERROR_INVALID_VALUE);
     OK("instantiate", cuGraphInstantiate(&x, g, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
     OK("flags", cuGraphExecGetFlags(x, &flags));
@@ -400,8 +406,7 @@ CASE(gmem_capture, CF_CTX)
 CASE(gmem_any, CF_CTX)
 {
     CUstream s = new_stream();
-    CUgraphNodeParams a = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC},
-                      f = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE},
+    CUgraphNodeParams a = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC}, f = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE},
                       c = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
     CUgraph g = NULL, parent = NULL, other = NULL, same = NULL;
     CUgraphNode an = NULL, fn = NULL, cn = NULL, kn;

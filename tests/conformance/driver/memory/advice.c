@@ -76,12 +76,10 @@ CASE(advice_places, CF_CTX)
     OK("host_again", cuMemAdvise(m, PAGE, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, host));
     cf_true("device", cuMemAdvise(m, PAGE, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, gpu) == device);
     cf_true("device_read", PREFERRED(m, PAGE) == (device == CUDA_SUCCESS ? 0 : CU_DEVICE_CPU));
-    cf_true("mixed",
-            PREFERRED(m, 4 * PAGE) == (device == CUDA_SUCCESS ? CU_DEVICE_INVALID : CU_DEVICE_CPU));
+    cf_true("mixed", PREFERRED(m, 4 * PAGE) == (device == CUDA_SUCCESS ? CU_DEVICE_INVALID : CU_DEVICE_CPU));
     OK("none", cuMemAdvise(m, 4 * PAGE, CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, wrong));
     cf_true("none_read", PREFERRED(m, 4 * PAGE) == CU_DEVICE_INVALID);
-    RC("wrong", cuMemAdvise(m, PAGE, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, wrong),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("wrong", cuMemAdvise(m, PAGE, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, wrong), CUDA_ERROR_INVALID_VALUE);
     gpu.id = 77;
     RC("no_device", cuMemAdvise(m, PAGE, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, gpu),
        CUDA_ERROR_INVALID_DEVICE);
@@ -89,14 +87,13 @@ CASE(advice_places, CF_CTX)
 
     OK("by_host", cuMemAdvise(m, 4 * PAGE, CU_MEM_ADVISE_SET_ACCESSED_BY, host));
     cf_true("by_device", cuMemAdvise(m, 2 * PAGE, CU_MEM_ADVISE_SET_ACCESSED_BY, gpu) == device);
-    RC("by_numa", cuMemAdvise(m, PAGE, CU_MEM_ADVISE_SET_ACCESSED_BY, numa),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("by_numa", cuMemAdvise(m, PAGE, CU_MEM_ADVISE_SET_ACCESSED_BY, numa), CUDA_ERROR_INVALID_VALUE);
     OK("by", cuMemRangeGetAttribute(by, sizeof(by), CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, m, 4 * PAGE));
-    cf_true("by_all", by[0] == CU_DEVICE_CPU && by[1] == CU_DEVICE_INVALID &&
-                          by[2] == CU_DEVICE_INVALID);
+    cf_true("by_all", by[0] == CU_DEVICE_CPU && by[1] == CU_DEVICE_INVALID && by[2] == CU_DEVICE_INVALID);
     OK("by_some", cuMemRangeGetAttribute(by, sizeof(by), CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, m, PAGE));
-    cf_u64("by_count", (uint64_t)((by[0] != CU_DEVICE_INVALID) + (by[1] != CU_DEVICE_INVALID)) -
-                           (device == CUDA_SUCCESS), 1);
+    cf_u64("by_count",
+           (uint64_t)((by[0] != CU_DEVICE_INVALID) + (by[1] != CU_DEVICE_INVALID)) - (device == CUDA_SUCCESS),
+           1);
     OK("by_unset", cuMemAdvise(m, 4 * PAGE, CU_MEM_ADVISE_UNSET_ACCESSED_BY, host));
     OK("by_2", cuMemRangeGetAttribute(by, sizeof(by), CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, m, 4 * PAGE));
     cf_true("by_nobody", by[0] == CU_DEVICE_INVALID);
@@ -108,10 +105,8 @@ CASE(advice_places, CF_CTX)
                                      CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE};
     OK("several", cuMemRangeGetAttributes(data, sizes, which, 2, m, 4 * PAGE));
     cf_true("several_read", mostly == 0 && type == 0);
-    RC("several_none", cuMemRangeGetAttributes(data, sizes, which, 0, m, PAGE),
-       CUDA_ERROR_INVALID_VALUE);
-    RC("several_null", cuMemRangeGetAttributes(NULL, sizes, which, 2, m, PAGE),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("several_none", cuMemRangeGetAttributes(data, sizes, which, 0, m, PAGE), CUDA_ERROR_INVALID_VALUE);
+    RC("several_null", cuMemRangeGetAttributes(NULL, sizes, which, 2, m, PAGE), CUDA_ERROR_INVALID_VALUE);
     RC("size", cuMemRangeGetAttribute(by, 8, which[0], m, PAGE), CUDA_ERROR_INVALID_VALUE);
     RC("by_size", cuMemRangeGetAttribute(by, 6, CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, m, PAGE),
        CUDA_ERROR_INVALID_VALUE);
@@ -151,26 +146,21 @@ CASE(advice_prefetch, CF_CTX)
     cf_true("batch", cuMemPrefetchBatchAsync(at, sizes, 3, both, from, 2, 0, s) == want);
     cf_true("batch_read", LAST(m, 2 * PAGE) == (can ? 0 : CU_DEVICE_INVALID) &&
                               LAST(m + 2 * PAGE, 1) == (can ? CU_DEVICE_CPU : CU_DEVICE_INVALID));
-    RC("batch_none", cuMemPrefetchBatchAsync(at, sizes, 0, both, from, 1, 0, s),
-       CUDA_ERROR_INVALID_VALUE);
-    RC("batch_flags", cuMemPrefetchBatchAsync(at, sizes, 3, both, from, 2, 1, s),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("batch_none", cuMemPrefetchBatchAsync(at, sizes, 0, both, from, 1, 0, s), CUDA_ERROR_INVALID_VALUE);
+    RC("batch_flags", cuMemPrefetchBatchAsync(at, sizes, 3, both, from, 2, 1, s), CUDA_ERROR_INVALID_VALUE);
     RC("batch_legacy", cuMemPrefetchBatchAsync(at, sizes, 3, both, from, 2, 0, CU_STREAM_LEGACY),
        CUDA_ERROR_INVALID_VALUE);
     from[1] = 3;
-    RC("batch_index", cuMemPrefetchBatchAsync(at, sizes, 3, both, from, 2, 0, s),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("batch_index", cuMemPrefetchBatchAsync(at, sizes, 3, both, from, 2, 0, s), CUDA_ERROR_INVALID_VALUE);
     from[1] = 2;
     cf_true("discard", cuMemDiscardBatchAsync(at, sizes, 3, 0, s) == want);
-    RC("discard_legacy", cuMemDiscardBatchAsync(at, sizes, 3, 0, CU_STREAM_LEGACY),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("discard_legacy", cuMemDiscardBatchAsync(at, sizes, 3, 0, CU_STREAM_LEGACY), CUDA_ERROR_INVALID_VALUE);
     RC("discard_null", cuMemDiscardBatchAsync(NULL, sizes, 3, 0, s), CUDA_ERROR_INVALID_VALUE);
     cf_true("both", cuMemDiscardAndPrefetchBatchAsync(at, sizes, 3, both, from, 2, 0, s) == want);
     RC("both_flags", cuMemDiscardAndPrefetchBatchAsync(at, sizes, 3, both, from, 2, 2, s),
        CUDA_ERROR_INVALID_VALUE);
     at[1] = d;
-    RC("batch_memory", cuMemPrefetchBatchAsync(at, sizes, 3, both, from, 2, 0, s),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("batch_memory", cuMemPrefetchBatchAsync(at, sizes, 3, both, from, 2, 0, s), CUDA_ERROR_INVALID_VALUE);
     RC("discard_memory", cuMemDiscardBatchAsync(at, sizes, 3, 0, s), CUDA_ERROR_INVALID_VALUE);
     OK("sync", cuStreamSynchronize(s));
     NEED(cuStreamDestroy(s));

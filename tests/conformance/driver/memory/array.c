@@ -30,21 +30,42 @@ static void round_trip(const char *check, size_t w, size_t h, size_t d, bool pin
     cf_need_true("memory", in && out);
     cf_pattern(in, n, (unsigned)n);
     memset(out, 0xee, n);
-    CUDA_MEMCPY3D up = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = in, .srcPitch = w * 4,
-                        .srcHeight = h, .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = a,
-                        .dstXInBytes = 8, .dstY = 1, .WidthInBytes = w * 4, .Height = h,
+    CUDA_MEMCPY3D up = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                        .srcHost = in,
+                        .srcPitch = w * 4,
+                        .srcHeight = h,
+                        .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                        .dstArray = a,
+                        .dstXInBytes = 8,
+                        .dstY = 1,
+                        .WidthInBytes = w * 4,
+                        .Height = h,
                         .Depth = d};
-    CUDA_MEMCPY3D across = {.srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = a, .srcXInBytes = 8,
-                            .srcY = 1, .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = b,
-                            .dstXInBytes = 4, .dstY = 2, .WidthInBytes = w * 4, .Height = h,
+    CUDA_MEMCPY3D across = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+                            .srcArray = a,
+                            .srcXInBytes = 8,
+                            .srcY = 1,
+                            .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                            .dstArray = b,
+                            .dstXInBytes = 4,
+                            .dstY = 2,
+                            .WidthInBytes = w * 4,
+                            .Height = h,
                             .Depth = d};
-    CUDA_MEMCPY3D down = {.srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = b, .srcXInBytes = 4,
-                          .srcY = 2, .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = out,
-                          .dstPitch = w * 4, .dstHeight = h, .WidthInBytes = w * 4, .Height = h,
+    CUDA_MEMCPY3D down = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+                          .srcArray = b,
+                          .srcXInBytes = 4,
+                          .srcY = 2,
+                          .dstMemoryType = CU_MEMORYTYPE_HOST,
+                          .dstHost = out,
+                          .dstPitch = w * 4,
+                          .dstHeight = h,
+                          .WidthInBytes = w * 4,
+                          .Height = h,
                           .Depth = d};
     if (s)
-        ok = !cuMemcpy3DAsync(&up, s) && !cuMemcpy3DAsync(&across, s) &&
-             !cuMemcpy3DAsync(&down, s) && !cuStreamSynchronize(s);
+        ok = !cuMemcpy3DAsync(&up, s) && !cuMemcpy3DAsync(&across, s) && !cuMemcpy3DAsync(&down, s) &&
+             !cuStreamSynchronize(s);
     else
         ok = !cuMemcpy3D(&up) && !cuMemcpy3D(&across) && !cuMemcpy3D(&down);
     cf_true(check, ok && cf_is_pattern(out, n, (unsigned)n));
@@ -115,10 +136,10 @@ CASE(array_batch, CF_CTX)
     NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
     NEED(cuMemAlloc(&p, sizeof(in)));
     NEED(cuMemcpyHtoD(p, in, sizeof(in)));
-    CUDA_MEMCPY3D_BATCH_OP op = {
-        .src = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr = {.ptr = p}},
-        .dst = {.type = CU_MEMCPY_OPERAND_TYPE_ARRAY, .op.array = {.array = a}},
-        .extent = {16, 4, 1}, .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+    CUDA_MEMCPY3D_BATCH_OP op = {.src = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER, .op.ptr = {.ptr = p}},
+                                 .dst = {.type = CU_MEMCPY_OPERAND_TYPE_ARRAY, .op.array = {.array = a}},
+                                 .extent = {16, 4, 1},
+                                 .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
     OK("up", cuMemcpy3DBatchAsync(1, &op, 0, s));
     op.src = op.dst;
     op.src.op.array.offset.x = 5;
@@ -138,16 +159,16 @@ CASE(array_batch, CF_CTX)
 
 CASE(array_descriptors, CF_CTX)
 {
-    CUDA_ARRAY3D_DESCRIPTOR d = {8, 8, 12, CU_AD_FORMAT_HALF, 2,
-                                 CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_LAYERED}, got;
+    CUDA_ARRAY3D_DESCRIPTOR d = {8, 8, 12, CU_AD_FORMAT_HALF, 2, CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_LAYERED},
+                            got;
     CUDA_ARRAY_DESCRIPTOR f = {10, 5, CU_AD_FORMAT_FLOAT, 1}, g;
     CUmipmappedArray m = NULL;
     CUarray a = NULL, level = NULL;
 
     OK("create_3d", cuArray3DCreate(&a, &d));
     OK("describe_3d", cuArray3DGetDescriptor(&got, a));
-    cf_true("same_3d", got.Width == 8 && got.Height == 8 && got.Depth == 12 &&
-                           got.Format == d.Format && got.NumChannels == 2 && got.Flags == d.Flags);
+    cf_true("same_3d", got.Width == 8 && got.Height == 8 && got.Depth == 12 && got.Format == d.Format &&
+                           got.NumChannels == 2 && got.Flags == d.Flags);
     OK("destroy", cuArrayDestroy(a));
     OK("create", cuArrayCreate(&a, &f));
     OK("describe", cuArrayGetDescriptor(&g, a));
@@ -210,9 +231,16 @@ CASE(array_nodes, CF_CTX)
         pinned[i] = in[i] = 7 * i + 5;
     for (int pageable = 0; pageable < 2; pageable++) {
         CUDA_MEMCPY3D up = {.srcMemoryType = CU_MEMORYTYPE_HOST,
-                            .srcHost = pageable ? in : pinned, .srcPitch = 64, .srcHeight = 4,
-                            .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = a, .dstXInBytes = 12,
-                            .dstY = 3, .WidthInBytes = 64, .Height = 4, .Depth = 1};
+                            .srcHost = pageable ? in : pinned,
+                            .srcPitch = 64,
+                            .srcHeight = 4,
+                            .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                            .dstArray = a,
+                            .dstXInBytes = 12,
+                            .dstY = 3,
+                            .WidthInBytes = 64,
+                            .Height = 4,
+                            .Depth = 1};
 
         OK("create", cuGraphCreate(&g, 0));
         OK("add", cuGraphAddMemcpyNode(&n, g, NULL, 0, &up, c));
@@ -225,10 +253,15 @@ CASE(array_nodes, CF_CTX)
         OK("destroy_exec", cuGraphExecDestroy(x));
         OK("destroy", cuGraphDestroy(g));
 
-        CUDA_MEMCPY2D down = {.srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = a,
-                              .srcXInBytes = 12, .srcY = 3, .dstMemoryType = CU_MEMORYTYPE_HOST,
-                              .dstHost = pageable ? out : pinned, .dstPitch = 64,
-                              .WidthInBytes = 64, .Height = 4};
+        CUDA_MEMCPY2D down = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+                              .srcArray = a,
+                              .srcXInBytes = 12,
+                              .srcY = 3,
+                              .dstMemoryType = CU_MEMORYTYPE_HOST,
+                              .dstHost = pageable ? out : pinned,
+                              .dstPitch = 64,
+                              .WidthInBytes = 64,
+                              .Height = 4};
         memset(down.dstHost, 0, sizeof(in));
         OK("begin", cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
         OK("captured", cuMemcpy2DAsync(&down, s));
@@ -255,9 +288,9 @@ CASE(array_kernels, CF_CTX)
     CUarray a = make(16, 8, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_SURFACE_LDST);
     CUDA_RESOURCE_DESC r = {.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = a}, rr;
     CUDA_TEXTURE_DESC t = {.addressMode = {CU_TR_ADDRESS_MODE_CLAMP, CU_TR_ADDRESS_MODE_CLAMP},
-                           .filterMode = CU_TR_FILTER_MODE_LINEAR}, tt;
-    CUDA_RESOURCE_VIEW_DESC v = {.format = CU_RES_VIEW_FORMAT_FLOAT_1X32, .width = 16, .height = 8},
-                            vv;
+                           .filterMode = CU_TR_FILTER_MODE_LINEAR},
+                      tt;
+    CUDA_RESOURCE_VIEW_DESC v = {.format = CU_RES_VIEW_FORMAT_FLOAT_1X32, .width = 16, .height = 8}, vv;
     CUtexObject tex = 0;
     CUsurfObject surf = 0;
     float in[128], out[128];
@@ -267,8 +300,11 @@ CASE(array_kernels, CF_CTX)
 
     for (int i = 0; i < 128; i++)
         in[i] = (float)(i * 2);
-    CUDA_MEMCPY2D m = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = in,
-                       .dstMemoryType = CU_MEMORYTYPE_ARRAY, .dstArray = a, .WidthInBytes = 64,
+    CUDA_MEMCPY2D m = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                       .srcHost = in,
+                       .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                       .dstArray = a,
+                       .WidthInBytes = 64,
                        .Height = 8};
     NEED(cuMemcpy2D(&m));
     NEED(cuMemAlloc(&p, sizeof(out)));
@@ -277,8 +313,8 @@ CASE(array_kernels, CF_CTX)
     OK("resource", cuTexObjectGetResourceDesc(&rr, tex));
     cf_true("same_array", rr.resType == r.resType && rr.res.array.hArray == a);
     OK("description", cuTexObjectGetTextureDesc(&tt, tex));
-    cf_true("same_description", tt.filterMode == t.filterMode &&
-                                    tt.addressMode[0] == CU_TR_ADDRESS_MODE_CLAMP);
+    cf_true("same_description",
+            tt.filterMode == t.filterMode && tt.addressMode[0] == CU_TR_ADDRESS_MODE_CLAMP);
     OK("view", cuTexObjectGetResourceViewDesc(&vv, tex));
     cf_true("same_view", vv.format == v.format && vv.width == 16);
     OK("surface_resource", cuSurfObjectGetResourceDesc(&rr, surf));
@@ -287,9 +323,12 @@ CASE(array_kernels, CF_CTX)
     for (int i = 0; i < 128; i++)
         ok = ok && out[i] == (i % 16 == 15 ? in[i] : in[i] + 1);
     cf_true("between_two", ok);
-    CUDA_MEMCPY2D back = {.srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = a,
-                          .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = out,
-                          .WidthInBytes = 64, .Height = 8};
+    CUDA_MEMCPY2D back = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+                          .srcArray = a,
+                          .dstMemoryType = CU_MEMORYTYPE_HOST,
+                          .dstHost = out,
+                          .WidthInBytes = 64,
+                          .Height = 8};
     NEED(cuMemcpy2D(&back));
     for (int i = 0; i < 128; i++)
         ok = ok && out[i] == in[i] + 0.5f;

@@ -39,25 +39,20 @@ CASE(batch_copies, CF_CTX)
     for (int i = 0; i < N; i++)
         ok &= cf_is_pattern(back[i], SIZE, i + 1);
     cf_true("content", ok);
-    RC("none", cuMemcpyBatchAsync(dsts, srcs, sizes, 0, attrs, first, 1, s),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("none", cuMemcpyBatchAsync(dsts, srcs, sizes, 0, attrs, first, 1, s), CUDA_ERROR_INVALID_VALUE);
     RC("no_attributes", cuMemcpyBatchAsync(dsts, srcs, sizes, N, NULL, first, 1, s),
        CUDA_ERROR_INVALID_VALUE);
     RC("too_many_attributes", cuMemcpyBatchAsync(dsts, srcs, sizes, 1, attrs, first, 2, s),
        CUDA_ERROR_INVALID_VALUE);
     first[0] = 1;
-    RC("first_index", cuMemcpyBatchAsync(dsts, srcs, sizes, N, attrs, first, 2, s),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("first_index", cuMemcpyBatchAsync(dsts, srcs, sizes, N, attrs, first, 2, s), CUDA_ERROR_INVALID_VALUE);
     first[0] = 0;
     first[1] = N;
-    RC("index_past", cuMemcpyBatchAsync(dsts, srcs, sizes, N, attrs, first, 2, s),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("index_past", cuMemcpyBatchAsync(dsts, srcs, sizes, N, attrs, first, 2, s), CUDA_ERROR_INVALID_VALUE);
     attrs[0].srcAccessOrder = 0;
-    RC("order", cuMemcpyBatchAsync(dsts, srcs, sizes, N, attrs, first, 1, s),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("order", cuMemcpyBatchAsync(dsts, srcs, sizes, N, attrs, first, 1, s), CUDA_ERROR_INVALID_VALUE);
     attrs[0].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
-    RC("legacy", cuMemcpyBatchAsync(dsts, srcs, sizes, N, attrs, first, 1, NULL),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("legacy", cuMemcpyBatchAsync(dsts, srcs, sizes, N, attrs, first, 1, NULL), CUDA_ERROR_INVALID_VALUE);
     for (int i = 0; i < N; i++) {
         NEED(cuMemFree(d[i]));
         free(back[i]);
@@ -187,10 +182,8 @@ CASE(stream_attributes, CF_CTX)
     RC("unknown", cuStreamSetAttribute(s, (CUstreamAttrID)99, &v), CUDA_ERROR_INVALID_VALUE);
     RC("not_of_streams", cuStreamGetAttribute(s, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &got),
        CUDA_ERROR_INVALID_VALUE);
-    RC("null", cuStreamSetAttribute(s, CU_LAUNCH_ATTRIBUTE_PRIORITY, NULL),
-       CUDA_ERROR_INVALID_VALUE);
-    RC("get_null", cuStreamGetAttribute(s, CU_LAUNCH_ATTRIBUTE_PRIORITY, NULL),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("null", cuStreamSetAttribute(s, CU_LAUNCH_ATTRIBUTE_PRIORITY, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("get_null", cuStreamGetAttribute(s, CU_LAUNCH_ATTRIBUTE_PRIORITY, NULL), CUDA_ERROR_INVALID_VALUE);
     OK("ctx", cuStreamGetCtx_v2(s, &c, &green));
     cf_true("ctx_value", c == now && !green);
     NEED(cuStreamDestroy(t));
@@ -211,10 +204,8 @@ CASE(pointer_sync, CF_CTX)
     OK("set", cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p));
     OK("get_2", cuPointerGetAttribute(&got, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p + 8));
     cf_u64("on", got & 1, 1);
-    RC("other", cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p),
-       CUDA_ERROR_INVALID_VALUE);
-    RC("null", cuPointerSetAttribute(NULL, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("other", cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p), CUDA_ERROR_INVALID_VALUE);
+    RC("null", cuPointerSetAttribute(NULL, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p), CUDA_ERROR_INVALID_VALUE);
     RC("unknown", cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, 0x1000),
        CUDA_ERROR_INVALID_VALUE);
     /* Managed memory: advice that is a hint everywhere, and attachment. */
@@ -223,15 +214,13 @@ CASE(pointer_sync, CF_CTX)
     CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
     OK("advise", cuMemAdvise(m, 8192, CU_MEM_ADVISE_SET_READ_MOSTLY, here));
     OK("unadvise", cuMemAdvise(m, 8192, CU_MEM_ADVISE_UNSET_READ_MOSTLY, here));
-    RC("advise_past", cuMemAdvise(m, 8193, CU_MEM_ADVISE_SET_READ_MOSTLY, here),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("advise_past", cuMemAdvise(m, 8193, CU_MEM_ADVISE_SET_READ_MOSTLY, here), CUDA_ERROR_INVALID_VALUE);
     RC("advise_device_memory", cuMemAdvise(p, 256, CU_MEM_ADVISE_SET_READ_MOSTLY, here),
        CUDA_ERROR_INVALID_VALUE);
     RC("advise_unknown", cuMemAdvise(m, 8192, (CUmem_advise)99, here), CUDA_ERROR_INVALID_VALUE);
     OK("attach", cuStreamAttachMemAsync(s, m, 0, CU_MEM_ATTACH_SINGLE));
     OK("attach_whole", cuStreamAttachMemAsync(s, m, 8192, CU_MEM_ATTACH_GLOBAL));
-    RC("attach_part", cuStreamAttachMemAsync(s, m, 4096, CU_MEM_ATTACH_GLOBAL),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("attach_part", cuStreamAttachMemAsync(s, m, 4096, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_INVALID_VALUE);
     RC("attach_flags", cuStreamAttachMemAsync(s, m, 0, 0x40), CUDA_ERROR_INVALID_VALUE);
     RC("attach_device_memory", cuStreamAttachMemAsync(s, p, 0, CU_MEM_ATTACH_GLOBAL),
        CUDA_ERROR_INVALID_VALUE);

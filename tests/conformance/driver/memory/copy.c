@@ -8,18 +8,24 @@ static const char *const form_names[] = {"sync", "async", "unified"};
 static CUresult to_device(enum form f, CUdeviceptr d, const void *h, size_t n)
 {
     switch (f) {
-    case SYNC: return cuMemcpyHtoD(d, h, n);
-    case ASYNC: return cuMemcpyHtoDAsync(d, h, n, NULL);
-    default: return cuMemcpy(d, (CUdeviceptr)(uintptr_t)h, n);
+    case SYNC:
+        return cuMemcpyHtoD(d, h, n);
+    case ASYNC:
+        return cuMemcpyHtoDAsync(d, h, n, NULL);
+    default:
+        return cuMemcpy(d, (CUdeviceptr)(uintptr_t)h, n);
     }
 }
 
 static CUresult on_device(enum form f, CUdeviceptr d, CUdeviceptr s, size_t n)
 {
     switch (f) {
-    case SYNC: return cuMemcpyDtoD(d, s, n);
-    case ASYNC: return cuMemcpyDtoDAsync(d, s, n, NULL);
-    default: return cuMemcpyAsync(d, s, n, NULL);
+    case SYNC:
+        return cuMemcpyDtoD(d, s, n);
+    case ASYNC:
+        return cuMemcpyDtoDAsync(d, s, n, NULL);
+    default:
+        return cuMemcpyAsync(d, s, n, NULL);
     }
 }
 
@@ -27,11 +33,13 @@ static CUresult to_host(enum form f, void *h, CUdeviceptr d, size_t n)
 {
     CUresult r;
     switch (f) {
-    case SYNC: return cuMemcpyDtoH(h, d, n);
+    case SYNC:
+        return cuMemcpyDtoH(h, d, n);
     case ASYNC:
         r = cuMemcpyDtoHAsync(h, d, n, NULL);
         return r ? r : cuStreamSynchronize(NULL);
-    default: return cuMemcpy((CUdeviceptr)(uintptr_t)h, d, n);
+    default:
+        return cuMemcpy((CUdeviceptr)(uintptr_t)h, d, n);
     }
 }
 
@@ -52,8 +60,8 @@ static void round_trip(size_t n, size_t skew)
         ok = to_device(f, p + skew, a + skew, n) == CUDA_SUCCESS &&
              on_device(f, q + 2 * skew, p + skew, n) == CUDA_SUCCESS &&
              to_host(f, b + 3 * skew, q + 2 * skew, n) == CUDA_SUCCESS &&
-             cf_is_pattern(b + 3 * skew, n, (unsigned)(n + skew + (size_t)f)) &&
-             b[3 * skew + n] == 0xee && (!skew || b[3 * skew - 1] == 0xee);
+             cf_is_pattern(b + 3 * skew, n, (unsigned)(n + skew + (size_t)f)) && b[3 * skew + n] == 0xee &&
+             (!skew || b[3 * skew - 1] == 0xee);
         snprintf(check, sizeof(check), "%s_%zu_skew_%zu", form_names[f], n, skew);
         cf_true(check, ok);
     }
@@ -65,7 +73,7 @@ static void round_trip(size_t n, size_t skew)
 
 CASE(copy_sizes, CF_CTX)
 {
-    static const size_t sizes[] = {1,     3,     64,    4095,        4096,          4097,
+    static const size_t sizes[] = {1,     3,     64,    4095,          4096,    4097,
                                    65535, 65536, 65537, (1 << 20) - 1, 1 << 20, (1 << 20) + 1};
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         round_trip(sizes[i], 0);
@@ -178,9 +186,14 @@ CASE(copy_order, CF_CTX)
 static CUDA_MEMCPY2D copy_2d(const void *h, size_t hp, CUdeviceptr d, size_t dp, size_t w, size_t rows)
 {
     CUDA_MEMCPY2D c = {
-        .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = h, .srcPitch = hp,
-        .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = d, .dstPitch = dp,
-        .WidthInBytes = w, .Height = rows,
+        .srcMemoryType = CU_MEMORYTYPE_HOST,
+        .srcHost = h,
+        .srcPitch = hp,
+        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+        .dstDevice = d,
+        .dstPitch = dp,
+        .WidthInBytes = w,
+        .Height = rows,
     };
     return c;
 }
@@ -199,9 +212,14 @@ CASE(copy_2d, CF_CTX)
     CUDA_MEMCPY2D c = copy_2d(a, HP, p, DP, W, H);
     OK("to_device", cuMemcpy2D(&c));
     CUDA_MEMCPY2D back = {
-        .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = p, .srcPitch = DP,
-        .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = b, .dstPitch = HP,
-        .WidthInBytes = W, .Height = H,
+        .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+        .srcDevice = p,
+        .srcPitch = DP,
+        .dstMemoryType = CU_MEMORYTYPE_HOST,
+        .dstHost = b,
+        .dstPitch = HP,
+        .WidthInBytes = W,
+        .Height = H,
     };
     OK("to_host", cuMemcpy2D(&back));
     for (int y = 0; y < H; y++)
@@ -233,9 +251,14 @@ CASE(copy_2d, CF_CTX)
     RC("null", cuMemcpy2D(NULL), CUDA_ERROR_INVALID_VALUE);
 
     CUDA_MEMCPY2D hh = {
-        .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = a, .srcPitch = HP,
-        .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = b, .dstPitch = HP,
-        .WidthInBytes = W, .Height = H,
+        .srcMemoryType = CU_MEMORYTYPE_HOST,
+        .srcHost = a,
+        .srcPitch = HP,
+        .dstMemoryType = CU_MEMORYTYPE_HOST,
+        .dstHost = b,
+        .dstPitch = HP,
+        .WidthInBytes = W,
+        .Height = H,
     };
     OK("host_to_host", cuMemcpy2DUnaligned(&hh));
     cf_true("host_content", !memcmp(b + 36 * HP, a + 36 * HP, W));
@@ -254,9 +277,13 @@ CASE(copy_bad_address, CF_CTX)
     CUdeviceptr p = 0;
 
     CUDA_MEMCPY2D rows = {
-        .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = h, .srcPitch = 4096,
-        .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstPitch = 4096,
-        .WidthInBytes = 4000, .Height = 256,
+        .srcMemoryType = CU_MEMORYTYPE_HOST,
+        .srcHost = h,
+        .srcPitch = 4096,
+        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+        .dstPitch = 4096,
+        .WidthInBytes = 4000,
+        .Height = 256,
     };
 
     NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));

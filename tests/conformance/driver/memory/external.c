@@ -12,7 +12,8 @@
 
 CASE(external_memory, CF_CTX | CF_UB)
 {
-    CUmemAllocationProp p = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .requestedHandleTypes = FD,
+    CUmemAllocationProp p = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                             .requestedHandleTypes = FD,
                              .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     CUDA_EXTERNAL_MEMORY_HANDLE_DESC d = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD};
     CUDA_EXTERNAL_MEMORY_BUFFER_DESC b = {0};
@@ -24,8 +25,7 @@ CASE(external_memory, CF_CTX | CF_UB)
     size_t g = 0, size;
     int yes = 0, fd = -1;
 
-    NEED(cuDeviceGetAttribute(&yes, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
-                              0));
+    NEED(cuDeviceGetAttribute(&yes, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 0));
     if (!yes)
         cf_skip("the device exports no memory by descriptor");
     NEED(cuMemGetAllocationGranularity(&g, &p, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
@@ -70,8 +70,8 @@ CASE(external_memory, CF_CTX | CF_UB)
 
 CASE(external_refused, CF_CTX | CF_UB)
 {
-    CUDA_EXTERNAL_MEMORY_HANDLE_DESC d = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
-                                          .handle.fd = -1, .size = 4096};
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC d = {
+        .type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, .handle.fd = -1, .size = 4096};
     CUexternalMemory m = NULL;
     int null = open("/dev/null", O_RDWR);
 

@@ -76,8 +76,8 @@ CASE(ipc_memory, CF_ALONE)
     cf_u64("size", size, WORDS * 4);
     OK("close_later", peer_do(&peer, P_CLOSE_MEM, q, 0, 0, NULL));
     OK("free", cuMemFree(p));
-    RC_IN("open_freed", open_there(&peer, &h, LAZY, &q), CUDA_ERROR_INVALID_HANDLE,
-          CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_MAP_FAILED);
+    RC_IN("open_freed", open_there(&peer, &h, LAZY, &q), CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE,
+          CUDA_ERROR_MAP_FAILED);
     peer_end(&peer, false);
 }
 
@@ -117,12 +117,9 @@ CASE(ipc_memory_sizes, CF_ALONE)
         CUipcMemHandle h;
         CUdeviceptr p = 0, mine = 0;
         uint64_t q = 0;
-        bool ok = cuMemAlloc(&p, words[i] * 4u) == CUDA_SUCCESS &&
-                  cuIpcGetMemHandle(&h, p) == CUDA_SUCCESS &&
-                  cf_fill(p, words[i], i, NULL) == CUDA_SUCCESS &&
-                  cuCtxSynchronize() == CUDA_SUCCESS &&
-                  open_there(&peer, &h, LAZY, &q) == CUDA_SUCCESS &&
-                  filled_there(&peer, q, words[i], i);
+        bool ok = cuMemAlloc(&p, words[i] * 4u) == CUDA_SUCCESS && cuIpcGetMemHandle(&h, p) == CUDA_SUCCESS &&
+                  cf_fill(p, words[i], i, NULL) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS &&
+                  open_there(&peer, &h, LAZY, &q) == CUDA_SUCCESS && filled_there(&peer, q, words[i], i);
 
         ok = ok && peer_ask(&peer, &m, -1) == CUDA_SUCCESS;
         uint64_t theirs = m.value;
@@ -130,11 +127,10 @@ CASE(ipc_memory_sizes, CF_ALONE)
         m = (struct peer_msg){.op = P_GET_MEM, .a = theirs};
         ok = ok && peer_ask(&peer, &m, -1) == CUDA_SUCCESS;
         memcpy(&h, m.data, sizeof(h));
-        ok = ok && cuIpcOpenMemHandle(&mine, h, LAZY) == CUDA_SUCCESS &&
-             cf_filled(mine, words[i], 70 + i) && cuIpcCloseMemHandle(mine) == CUDA_SUCCESS &&
+        ok = ok && cuIpcOpenMemHandle(&mine, h, LAZY) == CUDA_SUCCESS && cf_filled(mine, words[i], 70 + i) &&
+             cuIpcCloseMemHandle(mine) == CUDA_SUCCESS &&
              peer_do(&peer, P_CLOSE_MEM, q, 0, 0, NULL) == CUDA_SUCCESS &&
-             peer_do(&peer, P_FREE, theirs, 0, 0, NULL) == CUDA_SUCCESS &&
-             cuMemFree(p) == CUDA_SUCCESS;
+             peer_do(&peer, P_FREE, theirs, 0, 0, NULL) == CUDA_SUCCESS && cuMemFree(p) == CUDA_SUCCESS;
         snprintf(name, sizeof(name), "words_%u", words[i]);
         cf_true(name, ok);
     }
@@ -151,11 +147,9 @@ CASE(ipc_memory_errors, CF_ALONE)
     begin(&peer);
     NEED(cuMemAlloc(&p, 100000));
     RC("null_handle", cuIpcGetMemHandle(NULL, p), CUDA_ERROR_INVALID_VALUE);
-    RC_IN("get_nothing", cuIpcGetMemHandle(&h, 0x1234), CUDA_ERROR_INVALID_VALUE,
-          CUDA_ERROR_INVALID_HANDLE);
+    RC_IN("get_nothing", cuIpcGetMemHandle(&h, 0x1234), CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_HANDLE);
     NEED(cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL));
-    RC_IN("get_managed", cuIpcGetMemHandle(&h, managed), CUDA_ERROR_INVALID_VALUE,
-          CUDA_ERROR_INVALID_HANDLE);
+    RC_IN("get_managed", cuIpcGetMemHandle(&h, managed), CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_HANDLE);
     NEED(cuMemFree(managed));
     OK("get", cuIpcGetMemHandle(&h, p));
     RC("open_here", cuIpcOpenMemHandle(&q, h, LAZY), CUDA_ERROR_INVALID_CONTEXT);
@@ -165,11 +159,9 @@ CASE(ipc_memory_errors, CF_ALONE)
     RC("flags_2", open_there(&peer, &h, 2, &there), CUDA_ERROR_INVALID_VALUE);
     OK("open", open_there(&peer, &h, LAZY, &there));
     RC("free_opened", peer_do(&peer, P_FREE, there, 0, 0, NULL), CUDA_ERROR_INVALID_VALUE);
-    RC("close_inside", peer_do(&peer, P_CLOSE_MEM, there + 512, 0, 0, NULL),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("close_inside", peer_do(&peer, P_CLOSE_MEM, there + 512, 0, 0, NULL), CUDA_ERROR_INVALID_VALUE);
     OK("reset", peer_do(&peer, P_RESET, 0, 0, 0, NULL));
-    RC("close_after_reset", peer_do(&peer, P_CLOSE_MEM, there, 0, 0, NULL),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("close_after_reset", peer_do(&peer, P_CLOSE_MEM, there, 0, 0, NULL), CUDA_ERROR_INVALID_VALUE);
     OK("open_after_reset", open_there(&peer, &h, LAZY, &there));
     OK("free", cuMemFree(p));
     peer_end(&peer, false);
@@ -226,8 +218,8 @@ static void exporter_goes(bool by_kill)
     OK("fill", cf_fill(p, WORDS, 18, NULL));
     cf_true("usable", cf_filled(p, WORDS, 18));
     OK("close", cuIpcCloseMemHandle(p));
-    RC_IN("open_later", cuIpcOpenMemHandle(&q, h, LAZY), CUDA_ERROR_INVALID_HANDLE,
-          CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_MAP_FAILED);
+    RC_IN("open_later", cuIpcOpenMemHandle(&q, h, LAZY), CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE,
+          CUDA_ERROR_MAP_FAILED);
 }
 
 CASE(ipc_exporter_exits, CF_ALONE | CF_UB)
@@ -354,8 +346,8 @@ CASE(ipc_event, CF_ALONE)
         NEED(peer_do(&peer, P_END_EVENT, there, 0, 0, NULL));
         usleep(1000);
     }
-    RC_IN("open_destroyed", opened, CUDA_ERROR_INVALID_HANDLE,
-          CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_MAP_FAILED);
+    RC_IN("open_destroyed", opened, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE,
+          CUDA_ERROR_MAP_FAILED);
     peer_end(&peer, false);
 }
 
@@ -442,8 +434,7 @@ CASE(ipc_event_errors, CF_ALONE | CF_UB)
     int yes = 0;
 
     begin(&peer);
-    OK("attribute",
-       cuDeviceGetAttribute(&yes, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, 0));
+    OK("attribute", cuDeviceGetAttribute(&yes, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, 0));
     cf_u64("supported", (uint64_t)yes, 1);
     NEED(cuEventCreate(&e, INTERPROCESS));
     NEED(cuIpcGetEventHandle(&h, e));

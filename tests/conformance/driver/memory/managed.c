@@ -2,19 +2,18 @@
 /* __managed__ variables: one address for program and kernels. */
 #include "conform.h"
 
-static const char ptx[] =
-    ".version 6.4\n.target sm_70\n.address_size 64\n"
-    ".visible .global .attribute(.managed) .align 4 .u32 g = 5;\n"
-    ".visible .global .attribute(.managed) .align 4 .b8 big[40000];\n"
-    ".visible .global .align 4 .u32 plain = 6;\n"
-    ".visible .entry k(.param .u32 v)\n{\n"
-    "    .reg .u32 %a, %b;\n"
-    "    ld.param.u32 %a, [v];\n"
-    "    ld.global.u32 %b, [g];\n"
-    "    add.u32 %b, %b, %a;\n"
-    "    st.global.u32 [g], %b;\n"
-    "    st.global.u32 [big+39996], %b;\n"
-    "    ret;\n}\n";
+static const char ptx[] = ".version 6.4\n.target sm_70\n.address_size 64\n"
+                          ".visible .global .attribute(.managed) .align 4 .u32 g = 5;\n"
+                          ".visible .global .attribute(.managed) .align 4 .b8 big[40000];\n"
+                          ".visible .global .align 4 .u32 plain = 6;\n"
+                          ".visible .entry k(.param .u32 v)\n{\n"
+                          "    .reg .u32 %a, %b;\n"
+                          "    ld.param.u32 %a, [v];\n"
+                          "    ld.global.u32 %b, [g];\n"
+                          "    add.u32 %b, %b, %a;\n"
+                          "    st.global.u32 [g], %b;\n"
+                          "    st.global.u32 [big+39996], %b;\n"
+                          "    ret;\n}\n";
 
 CASE(managed_variable, CF_CTX)
 {

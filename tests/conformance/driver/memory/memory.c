@@ -74,8 +74,7 @@ CASE(mem_range, CF_CTX)
     RC_IN("unknown", cuMemGetAddressRange(&base, &size, 0x500), CUDA_ERROR_NOT_FOUND,
           CUDA_ERROR_INVALID_VALUE);
     NEED(cuMemFree(p));
-    RC_IN("freed", cuMemGetAddressRange(&base, &size, p), CUDA_ERROR_NOT_FOUND,
-          CUDA_ERROR_INVALID_VALUE);
+    RC_IN("freed", cuMemGetAddressRange(&base, &size, p), CUDA_ERROR_NOT_FOUND, CUDA_ERROR_INVALID_VALUE);
 }
 
 CASE(mem_pitch, CF_CTX)
@@ -125,17 +124,16 @@ CASE(mem_attributes, CF_CTX)
     OK("id", cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, p));
     RC("unknown_attribute", cuPointerGetAttribute(&size, (CUpointer_attribute)999, p),
        CUDA_ERROR_INVALID_VALUE);
-    RC("null", cuPointerGetAttribute(NULL, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p),
-       CUDA_ERROR_INVALID_VALUE);
-    RC("heap", cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                     (CUdeviceptr)(uintptr_t)&on_heap),
+    RC("null", cuPointerGetAttribute(NULL, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p), CUDA_ERROR_INVALID_VALUE);
+    RC("heap",
+       cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)&on_heap),
        CUDA_ERROR_INVALID_VALUE);
 
     /* The six that cudaPointerGetAttributes asks for. */
     CUpointer_attribute six[6] = {
-        CU_POINTER_ATTRIBUTE_CONTEXT,      CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+        CU_POINTER_ATTRIBUTE_CONTEXT,        CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
         CU_POINTER_ATTRIBUTE_DEVICE_POINTER, CU_POINTER_ATTRIBUTE_HOST_POINTER,
-        CU_POINTER_ATTRIBUTE_IS_MANAGED,   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+        CU_POINTER_ATTRIBUTE_IS_MANAGED,     CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
     };
     void *out[6] = {&c, &type, &dp, &hp, &managed, &ordinal};
     OK("six", cuPointerGetAttributes(6, six, out, p));
@@ -195,8 +193,7 @@ CASE(pinned_alloc, CF_CTX)
     cf_u64("seen_last", h[(1 << 18) - 1], 3 + (1 << 18) - 1);
     OK("flags", cuMemHostGetFlags(&flags, h));
     cf_true("flags_value", flags & CU_MEMHOSTALLOC_DEVICEMAP);
-    OK("type", cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                     (CUdeviceptr)(uintptr_t)h));
+    OK("type", cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)h));
     cf_u64("type_value", type, CU_MEMORYTYPE_HOST);
     RC("pointer_flags", cuMemHostGetDevicePointer(&d, h, 5), CUDA_ERROR_INVALID_VALUE);
     RC("pointer_heap", cuMemHostGetDevicePointer(&d, &flags, 0), CUDA_ERROR_INVALID_VALUE);

@@ -27,8 +27,7 @@ static void begin(struct peer *p)
     NEED(cuInit(0));
     NEED(cuDevicePrimaryCtxRetain(&c, 0));
     NEED(cuCtxSetCurrent(c));
-    NEED(cuDeviceGetAttribute(&yes, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
-                              0));
+    NEED(cuDeviceGetAttribute(&yes, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 0));
     if (!yes) {
         peer_end(p, false);
         cf_skip("the device exports no memory by descriptor");
@@ -152,8 +151,7 @@ CASE(share_physical_errors, CF_ALONE | CF_UB)
        CUDA_ERROR_INVALID_VALUE);
     RC("import_device", cuMemImportFromShareableHandle(&other, (void *)(uintptr_t)null, FD),
        CUDA_ERROR_INVALID_VALUE);
-    RC("import_minus_1", cuMemImportFromShareableHandle(&other, (void *)-1, FD),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("import_minus_1", cuMemImportFromShareableHandle(&other, (void *)-1, FD), CUDA_ERROR_INVALID_VALUE);
     RC("import_closed", cuMemImportFromShareableHandle(&other, (void *)(uintptr_t)900, FD),
        CUDA_ERROR_INVALID_VALUE);
     OK("release", cuMemRelease(h));
@@ -237,16 +235,13 @@ CASE(share_pool_errors, CF_ALONE | CF_UB)
     RC("win32", cuMemPoolCreate(&pool, &props), CUDA_ERROR_NOT_SUPPORTED);
     props.handleTypes = FD;
     NEED(cuMemPoolCreate(&pool, &props));
-    RC("export_plain", cuMemPoolExportToShareableHandle(&fd, plain, FD, 0),
-       CUDA_ERROR_INVALID_VALUE);
-    RC("export_null", cuMemPoolExportToShareableHandle(NULL, pool, FD, 0),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("export_plain", cuMemPoolExportToShareableHandle(&fd, plain, FD, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("export_null", cuMemPoolExportToShareableHandle(NULL, pool, FD, 0), CUDA_ERROR_INVALID_VALUE);
     NEED(cuMemPoolExportToShareableHandle(&fd, pool, FD, 0));
     NEED(cuMemGetAllocationGranularity(&g, &prop, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
     NEED(cuMemCreate(&h, g, &prop, 0));
     NEED(cuMemExportToShareableHandle(&phys, h, FD, 0));
-    RC("memory_as_pool",
-       cuMemPoolImportFromShareableHandle(&imported, (void *)(uintptr_t)phys, FD, 0),
+    RC("memory_as_pool", cuMemPoolImportFromShareableHandle(&imported, (void *)(uintptr_t)phys, FD, 0),
        CUDA_ERROR_INVALID_VALUE);
     RC("pool_as_memory", cuMemImportFromShareableHandle(&h, (void *)(uintptr_t)fd, FD),
        CUDA_ERROR_INVALID_VALUE);
@@ -263,8 +258,7 @@ CASE(share_pool_errors, CF_ALONE | CF_UB)
     memcpy(m.data, &bad, sizeof(bad));
     RC("import_invented", peer_ask(&peer, &m, -1), CUDA_ERROR_INVALID_VALUE);
     NEED(cuMemPoolImportFromShareableHandle(&imported, (void *)(uintptr_t)fd, FD, 0));
-    RC("alloc_imported", cuMemAllocFromPoolAsync(&q, 64, imported, NULL),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("alloc_imported", cuMemAllocFromPoolAsync(&q, 64, imported, NULL), CUDA_ERROR_INVALID_VALUE);
     RC("set_imported", cuDeviceSetMemPool(0, imported), CUDA_ERROR_INVALID_VALUE);
     m = (struct peer_msg){.op = P_IMPORT_POINTER, .a = theirs};
     memcpy(m.data, &data, sizeof(data));

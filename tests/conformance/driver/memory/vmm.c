@@ -96,8 +96,7 @@ CASE(vmm_arguments, CF_CTX)
     cf_true("minimum_value", v > 0 && g % v == 0);
     RC("granularity_null", cuMemGetAllocationGranularity(NULL, &prop, 0), CUDA_ERROR_INVALID_VALUE);
     RC("granularity_prop", cuMemGetAllocationGranularity(&v, NULL, 0), CUDA_ERROR_INVALID_VALUE);
-    RC("granularity_option", cuMemGetAllocationGranularity(&v, &prop, 7),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("granularity_option", cuMemGetAllocationGranularity(&v, &prop, 7), CUDA_ERROR_INVALID_VALUE);
     RC("reserve_null", cuMemAddressReserve(NULL, g, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
     RC("reserve_zero", cuMemAddressReserve(&base, 0, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
     RC("reserve_alignment", cuMemAddressReserve(&base, g, 3, 0, 0), CUDA_ERROR_INVALID_VALUE);
@@ -113,18 +112,15 @@ CASE(vmm_arguments, CF_CTX)
     bad.location.id = 77;
     RC("create_device", cuMemCreate(&h, g, &bad, 0), CUDA_ERROR_INVALID_DEVICE);
     NEED(cuMemGetInfo(&v, &total));
-    RC("create_too_much", cuMemCreate(&h, (total / g + 2) * g, &prop, 0),
-       CUDA_ERROR_OUT_OF_MEMORY);
+    RC("create_too_much", cuMemCreate(&h, (total / g + 2) * g, &prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
 
     NEED(cuMemAddressReserve(&base, 4 * g, 0, 0, 0));
     NEED(cuMemCreate(&h, 2 * g, &prop, 0));
     OK("properties", cuMemGetAllocationPropertiesFromHandle(&back, h));
     cf_true("properties_value", back.type == prop.type && back.location.type == prop.location.type &&
                                     back.location.id == 0 && !back.requestedHandleTypes);
-    RC("properties_null", cuMemGetAllocationPropertiesFromHandle(NULL, h),
-       CUDA_ERROR_INVALID_VALUE);
-    RC("properties_handle", cuMemGetAllocationPropertiesFromHandle(&back, 0x1234),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("properties_null", cuMemGetAllocationPropertiesFromHandle(NULL, h), CUDA_ERROR_INVALID_VALUE);
+    RC("properties_handle", cuMemGetAllocationPropertiesFromHandle(&back, 0x1234), CUDA_ERROR_INVALID_VALUE);
     RC("map_handle", cuMemMap(base, 2 * g, 0, 0x1234, 0), CUDA_ERROR_INVALID_VALUE);
     RC("map_flags", cuMemMap(base, 2 * g, 0, h, 1), CUDA_ERROR_INVALID_VALUE);
     RC("map_size", cuMemMap(base, g + 1, 0, h, 0), CUDA_ERROR_INVALID_VALUE);
@@ -150,8 +146,7 @@ CASE(vmm_arguments, CF_CTX)
     RC("free_mem", cuMemFree(base), CUDA_ERROR_INVALID_VALUE);
     RC("free_mapped", cuMemAddressFree(base, 4 * g), CUDA_ERROR_INVALID_VALUE);
     RC("retain_null", cuMemRetainAllocationHandle(NULL, (void *)base), CUDA_ERROR_INVALID_VALUE);
-    RC("retain_unmapped", cuMemRetainAllocationHandle(&k, (void *)(base + 3 * g)),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("retain_unmapped", cuMemRetainAllocationHandle(&k, (void *)(base + 3 * g)), CUDA_ERROR_INVALID_VALUE);
     OK("retain", cuMemRetainAllocationHandle(&k, (void *)(base + g)));
     cf_true("retained_same", k == h); /* one object; the first is released twice */
     OK("release", cuMemRelease(k));
@@ -244,8 +239,7 @@ CASE(vmm_pointers, CF_CTX)
     cf_true("range_start_value", start == base);
     OK("range_size", cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, base + g));
     cf_true("range_size_value", size == 8 * g);
-    OK("map_base", cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR,
-                                         base + 2 * g + 5));
+    OK("map_base", cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, base + 2 * g + 5));
     cf_true("map_base_value", start == base + g);
     OK("map_size", cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_MAPPING_SIZE, base + g));
     cf_true("map_size_value", size == 2 * g);

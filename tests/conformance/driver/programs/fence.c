@@ -82,8 +82,7 @@ static int new_fence(int device, uint32_t *fence)
     if (ioctl(device, DUMB, &b) != 0)
         return -1;
     a.handle = p.handle = b.handle;
-    if (ioctl(device, PRIME, &p) != 0 || ioctl(device, ATTACH, &a) != 0 ||
-        ioctl(p.fd, EXPORT, &e) != 0)
+    if (ioctl(device, PRIME, &p) != 0 || ioctl(device, ATTACH, &a) != 0 || ioctl(p.fd, EXPORT, &e) != 0)
         return -1;
     *fence = a.fence;
     return e.fd;

@@ -68,11 +68,9 @@ static void multicast(void)
 
     rc("attribute", cuDeviceGetAttribute(&offered, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, 0), 0);
     yes("offered", offered == 1);
-    rc("granularity", cuMulticastGetGranularity(&granularity, &team, CU_MULTICAST_GRANULARITY_MINIMUM),
-       0);
+    rc("granularity", cuMulticastGetGranularity(&granularity, &team, CU_MULTICAST_GRANULARITY_MINIMUM), 0);
     yes("granularity_is", granularity == 2 * M);
-    rc("granularity_option",
-       cuMulticastGetGranularity(&granularity, &team, (CUmulticastGranularity_flags)7),
+    rc("granularity_option", cuMulticastGetGranularity(&granularity, &team, (CUmulticastGranularity_flags)7),
        CUDA_ERROR_INVALID_VALUE);
     team.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     rc("exported", cuMulticastCreate(&object, &team), CUDA_ERROR_NOT_SUPPORTED);

@@ -175,13 +175,11 @@ CASE(capture_errors, CF_CTX)
     RC("end_null", cuStreamEndCapture(s, NULL), CUDA_ERROR_INVALID_VALUE);
     RC("is_null", cuStreamIsCapturing(s, NULL), CUDA_ERROR_INVALID_VALUE);
     NEED(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
-    RC("begin_twice", cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED),
-       CUDA_ERROR_ILLEGAL_STATE);
+    RC("begin_twice", cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_ERROR_ILLEGAL_STATE);
     RC("query", cuStreamQuery(s), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     OK("is", cuStreamIsCapturing(s, &status));
     cf_u64("is_invalidated", status, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
-    RC("launch_after", cf_launch(cf_func("k_nop"), 1, 1, 0, s, NULL),
-       CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    RC("launch_after", cf_launch(cf_func("k_nop"), 1, 1, 0, s, NULL), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     RC("end_invalid", cuStreamEndCapture(s, &g), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     cf_true("end_invalid_graph", g == NULL);
     OK("usable", cuStreamSynchronize(s));
@@ -229,8 +227,7 @@ CASE(capture_implicit, CF_CTX)
 
     NEED(cuStreamCreate(&s, CU_STREAM_DEFAULT));
     NEED(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
-    RC("launch", cf_launch(cf_func("k_nop"), 1, 1, 0, NULL, NULL),
-       CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    RC("launch", cf_launch(cf_func("k_nop"), 1, 1, 0, NULL, NULL), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
     RC("end", cuStreamEndCapture(s, &g), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     NEED(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
     RC("memset", cuMemsetD32Async(p, 0, 4, NULL), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);

@@ -115,40 +115,31 @@ CASE(extsem_calls_refused, CF_CTX | CF_UB)
 
     NEED(cuStreamDestroy(gone));
     cf_sem_event(&s);
-    RC("signal_none", cuSignalExternalSemaphoresAsync(&s.cuda, &signal, 0, NULL),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("signal_none", cuSignalExternalSemaphoresAsync(&s.cuda, &signal, 0, NULL), CUDA_ERROR_INVALID_VALUE);
     RC("signal_many", cuSignalExternalSemaphoresAsync(&s.cuda, &signal, 0xffffffffu, NULL),
        CUDA_ERROR_INVALID_VALUE);
-    RC("signal_null", cuSignalExternalSemaphoresAsync(NULL, &signal, 1, NULL),
-       CUDA_ERROR_INVALID_VALUE);
-    RC("signal_no_params", cuSignalExternalSemaphoresAsync(&s.cuda, NULL, 1, NULL),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("signal_null", cuSignalExternalSemaphoresAsync(NULL, &signal, 1, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("signal_no_params", cuSignalExternalSemaphoresAsync(&s.cuda, NULL, 1, NULL), CUDA_ERROR_INVALID_VALUE);
     RC("signal_null_handle", cuSignalExternalSemaphoresAsync(&none, &signal, 1, NULL),
        CUDA_ERROR_INVALID_HANDLE);
     RC("signal_stream", cuSignalExternalSemaphoresAsync(&s.cuda, &signal, 1, gone),
        CUDA_ERROR_INVALID_HANDLE);
-    RC("wait_none", cuWaitExternalSemaphoresAsync(&s.cuda, &wait, 0, NULL),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("wait_none", cuWaitExternalSemaphoresAsync(&s.cuda, &wait, 0, NULL), CUDA_ERROR_INVALID_VALUE);
     RC("wait_many", cuWaitExternalSemaphoresAsync(&s.cuda, &wait, 0xffffffffu, NULL),
        CUDA_ERROR_INVALID_VALUE);
-    RC("wait_null", cuWaitExternalSemaphoresAsync(&s.cuda, NULL, 1, NULL),
-       CUDA_ERROR_INVALID_VALUE);
-    RC("wait_stream", cuWaitExternalSemaphoresAsync(&s.cuda, &wait, 1, gone),
-       CUDA_ERROR_INVALID_HANDLE);
+    RC("wait_null", cuWaitExternalSemaphoresAsync(&s.cuda, NULL, 1, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("wait_stream", cuWaitExternalSemaphoresAsync(&s.cuda, &wait, 1, gone), CUDA_ERROR_INVALID_HANDLE);
     signal.flags = CUDA_EXTERNAL_SEMAPHORE_SIGNAL_SKIP_NVSCIBUF_MEMSYNC;
-    RC("signal_flags", cuSignalExternalSemaphoresAsync(&s.cuda, &signal, 1, NULL),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("signal_flags", cuSignalExternalSemaphoresAsync(&s.cuda, &signal, 1, NULL), CUDA_ERROR_INVALID_VALUE);
     wait.flags = CUDA_EXTERNAL_SEMAPHORE_WAIT_SKIP_NVSCIBUF_MEMSYNC;
-    RC("wait_flags", cuWaitExternalSemaphoresAsync(&s.cuda, &wait, 1, NULL),
-       CUDA_ERROR_INVALID_VALUE);
+    RC("wait_flags", cuWaitExternalSemaphoresAsync(&s.cuda, &wait, 1, NULL), CUDA_ERROR_INVALID_VALUE);
     cf_true("nothing_signalled", !cf_sem_is_set(&s));
     none = s.cuda;
     signal.flags = wait.flags = 0;
     cf_sem_end(&s);
     RC("signal_destroyed", cuSignalExternalSemaphoresAsync(&none, &signal, 1, NULL),
        CUDA_ERROR_INVALID_HANDLE);
-    RC("wait_destroyed", cuWaitExternalSemaphoresAsync(&none, &wait, 1, NULL),
-       CUDA_ERROR_INVALID_HANDLE);
+    RC("wait_destroyed", cuWaitExternalSemaphoresAsync(&none, &wait, 1, NULL), CUDA_ERROR_INVALID_HANDLE);
 }
 
 CASE(extsem_signal, CF_CTX | CF_UB)

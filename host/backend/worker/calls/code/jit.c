@@ -8,16 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-
-#define LOGS_MAX 64u               /* sets of logs of one client that are not dropped */
-#define LOG_BYTES_MAX (32u << 20)  /* bytes of all buffers, those of libraries included */
+#define LOGS_MAX 64u              /* sets of logs of one client that are not dropped */
+#define LOG_BYTES_MAX (32u << 20) /* bytes of all buffers, those of libraries included */
 
 struct logs {
     struct logs *next;
     uint32_t id;
     bool busy, library; /* a load that is under way writes it */
-    bool stays; /* the provider may write it later */
-    char *text[2]; /* info, error; NULL: not wanted */
+    bool stays;         /* the provider may write it later */
+    char *text[2];      /* info, error; NULL: not wanted */
     uint32_t size[2];
 };
 
@@ -45,8 +44,8 @@ static void logs_free(struct logs *l)
 }
 
 /* Buffers for one load, added to its options. */
-static CUresult logs_new(struct wrk_call *c, uint32_t id, uint32_t info, uint32_t error,
-                         struct wrk_jit *jit, struct logs **out)
+static CUresult logs_new(struct wrk_call *c, uint32_t id, uint32_t info, uint32_t error, struct wrk_jit *jit,
+                         struct logs **out)
 {
     const uint32_t want[2] = {info, error};
     struct logs *l;
@@ -129,11 +128,10 @@ static CUresult load(struct wrk_call *c, unsigned type, const struct wire *a, co
 }
 
 CUresult wrk_do_vgpModuleLoadEx(struct wrk_call *c, const struct vgp_args_vgpModuleLoadEx *a,
-                                const void *image, const uint32_t *optionIds,
-                                const uint64_t *optionValues)
+                                const void *image, const uint32_t *optionIds, const uint64_t *optionValues)
 {
-    const struct wire w = {a->module, a->image_size, a->image_blob, a->logId, a->infoMax, a->errorMax,
-                           a->optionIds_len, a->optionValues_len};
+    const struct wire w = {a->module,  a->image_size, a->image_blob,    a->logId,
+                           a->infoMax, a->errorMax,   a->optionIds_len, a->optionValues_len};
 
     if (!wrk_provider.cuModuleLoadData || !wrk_provider.cuModuleLoadDataEx)
         return wrk_missing(c, "cuModuleLoadDataEx");
@@ -141,11 +139,10 @@ CUresult wrk_do_vgpModuleLoadEx(struct wrk_call *c, const struct vgp_args_vgpMod
 }
 
 CUresult wrk_do_vgpLibraryLoadEx(struct wrk_call *c, const struct vgp_args_vgpLibraryLoadEx *a,
-                                 const void *image, const uint32_t *optionIds,
-                                 const uint64_t *optionValues)
+                                 const void *image, const uint32_t *optionIds, const uint64_t *optionValues)
 {
-    const struct wire w = {a->library, a->image_size, a->image_blob, a->logId, a->infoMax, a->errorMax,
-                           a->optionIds_len, a->optionValues_len};
+    const struct wire w = {a->library, a->image_size, a->image_blob,    a->logId,
+                           a->infoMax, a->errorMax,   a->optionIds_len, a->optionValues_len};
 
     if (!wrk_provider.cuLibraryLoadData)
         return wrk_missing(c, "cuLibraryLoadData");

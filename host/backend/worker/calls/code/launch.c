@@ -4,11 +4,10 @@
 
 #include <string.h>
 
-
 #define ATTRIBUTE_BYTES 64u
 
-CUresult wrk_launch_attributes(struct wrk_call *c, CUlaunchAttribute *attrs, const uint32_t *ids,
-                               uint32_t n, const void *values, uint32_t value_bytes)
+CUresult wrk_launch_attributes(struct wrk_call *c, CUlaunchAttribute *attrs, const uint32_t *ids, uint32_t n,
+                               const void *values, uint32_t value_bytes)
 {
     if (value_bytes != n * ATTRIBUTE_BYTES || n >= WRK_LAUNCH_ATTRIBUTES_MAX)
         return wrk_malformed(c, "launch attributes without their values");
@@ -19,8 +18,7 @@ CUresult wrk_launch_attributes(struct wrk_call *c, CUlaunchAttribute *attrs, con
             return CUDA_ERROR_NOT_SUPPORTED;
         }
         attrs[i].id = (CUlaunchAttributeID)ids[i];
-        memcpy(&attrs[i].value, (const uint8_t *)values + (size_t)i * ATTRIBUTE_BYTES,
-               ATTRIBUTE_BYTES);
+        memcpy(&attrs[i].value, (const uint8_t *)values + (size_t)i * ATTRIBUTE_BYTES, ATTRIBUTE_BYTES);
     }
     return CUDA_SUCCESS;
 }
@@ -30,8 +28,7 @@ static CUresult launch_ex(struct wrk_call *c, const struct vgp_args_vgpLaunch *a
 {
     CUlaunchAttribute attrs[WRK_LAUNCH_ATTRIBUTES_MAX];
     CUlaunchConfig config;
-    CUresult r = wrk_launch_attributes(c, attrs, ids, a->attributeIds_len, values,
-                                       a->attributeValues_len);
+    CUresult r = wrk_launch_attributes(c, attrs, ids, a->attributeIds_len, values, a->attributeValues_len);
 
     if (r != CUDA_SUCCESS)
         return r;
@@ -57,12 +54,11 @@ static CUresult launch_ex(struct wrk_call *c, const struct vgp_args_vgpLaunch *a
 }
 
 CUresult wrk_do_vgpLaunch(struct wrk_call *c, const struct vgp_args_vgpLaunch *a,
-                          const uint32_t *attributeIds, const void *attributeValues,
-                          const void *params)
+                          const uint32_t *attributeIds, const void *attributeValues, const void *params)
 {
     size_t size = a->params_len;
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)(uintptr_t)params,
-                     CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)(uintptr_t)params, CU_LAUNCH_PARAM_BUFFER_SIZE,
+                     &size, CU_LAUNCH_PARAM_END};
     CUfunction f;
     CUstream stream;
     CUresult r = wrk_func_get(c, a->func, &f);
@@ -79,7 +75,6 @@ CUresult wrk_do_vgpLaunch(struct wrk_call *c, const struct vgp_args_vgpLaunch *a
         return launch_ex(c, a, f, stream, attributeIds, attributeValues, size ? extra : NULL);
     if (!wrk_provider.cuLaunchKernel)
         return wrk_missing(c, "cuLaunchKernel");
-    return wrk_provider.cuLaunchKernel(f, a->gridX, a->gridY, a->gridZ, a->blockX, a->blockY,
-                                       a->blockZ, a->sharedBytes, stream, NULL,
-                                       size ? extra : NULL);
+    return wrk_provider.cuLaunchKernel(f, a->gridX, a->gridY, a->gridZ, a->blockX, a->blockY, a->blockZ,
+                                       a->sharedBytes, stream, NULL, size ? extra : NULL);
 }

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 #define LINKS_MAX 256u /* of one client: each may hold two logs */
 
 struct linking;
@@ -91,8 +90,7 @@ void wrk_jit_log(struct wrk_jit *j, bool error, char *buffer, uint32_t size)
 {
     j->options[j->n] = error ? CU_JIT_ERROR_LOG_BUFFER : CU_JIT_INFO_LOG_BUFFER;
     j->values[j->n++] = buffer;
-    j->options[j->n] = error ? CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES
-                             : CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES;
+    j->options[j->n] = error ? CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES : CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES;
     j->values[j->n++] = (void *)(uintptr_t)size;
 }
 
@@ -115,8 +113,7 @@ CUresult wrk_do_vgpLinkCreate(struct wrk_call *c, const struct vgp_args_vgpLinkC
     if (!l)
         return CUDA_ERROR_OUT_OF_MEMORY;
     nlinks++;
-    r = wrk_jit_options(c, &l->jit, optionIds, a->optionIds_len, optionValues,
-                        a->optionValues_len);
+    r = wrk_jit_options(c, &l->jit, optionIds, a->optionIds_len, optionValues, a->optionValues_len);
     for (unsigned i = 0; i < 2 && r == CUDA_SUCCESS; i++) {
         l->log_size[i] = want[i];
         if (!want[i])
@@ -227,9 +224,8 @@ static CUresult start_link(struct wrk_call *c, struct linking *k)
     return wrk_wait_start(c, wait);
 }
 
-CUresult wrk_do_vgpLinkAdd(struct wrk_call *c, const struct vgp_args_vgpLinkAdd *a,
-                           const void *data, const char *name, const uint32_t *optionIds,
-                           const uint64_t *optionValues)
+CUresult wrk_do_vgpLinkAdd(struct wrk_call *c, const struct vgp_args_vgpLinkAdd *a, const void *data,
+                           const char *name, const uint32_t *optionIds, const uint64_t *optionValues)
 {
     struct linking *k;
     struct link *l;

@@ -30,8 +30,8 @@ static void load_free(struct wrk_worker *w, struct wrk_load *l, CUresult r)
     free(l);
 }
 
-CUresult wrk_load_new(struct wrk_call *c, uint64_t handle, unsigned type, const void *image,
-                      uint64_t size, bool is_blob, struct wrk_load **out)
+CUresult wrk_load_new(struct wrk_call *c, uint64_t handle, unsigned type, const void *image, uint64_t size,
+                      bool is_blob, struct wrk_load **out)
 {
     struct wrk_load *l;
     CUresult r = wrk_handle_reserve(c, handle, type);
@@ -83,8 +83,7 @@ static CUresult finish(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
         return wrk_provider.cuLibraryLoadData((CUlibrary *)&l->object, l->image, j->n ? j->options : NULL,
                                               j->n ? j->values : NULL, j->n, NULL, NULL, 0);
     if (j->n)
-        return wrk_provider.cuModuleLoadDataEx((CUmodule *)&l->object, l->image, j->n, j->options,
-                                               j->values);
+        return wrk_provider.cuModuleLoadDataEx((CUmodule *)&l->object, l->image, j->n, j->options, j->values);
     return wrk_provider.cuModuleLoadData((CUmodule *)&l->object, l->image);
 }
 
@@ -163,8 +162,8 @@ CUresult wrk_load_start(struct wrk_call *c, struct wrk_load *l)
     return wrk_wait_start(c, wait);
 }
 
-static CUresult plain(struct wrk_call *c, uint64_t handle, unsigned type, const void *image,
-                      uint64_t size, bool is_blob, bool want_logs)
+static CUresult plain(struct wrk_call *c, uint64_t handle, unsigned type, const void *image, uint64_t size,
+                      bool is_blob, bool want_logs)
 {
     struct wrk_load *l;
     CUresult r = wrk_load_new(c, handle, type, image, size, is_blob, &l);
@@ -179,9 +178,8 @@ static CUresult plain(struct wrk_call *c, uint64_t handle, unsigned type, const 
     return wrk_load_start(c, l);
 }
 
-CUresult wrk_do_vgpModuleLoad(struct wrk_call *c, const struct vgp_args_vgpModuleLoad *a,
-                              const void *image, struct vgp_ret_vgpModuleLoad *r,
-                              struct vgp_outs_vgpModuleLoad *o)
+CUresult wrk_do_vgpModuleLoad(struct wrk_call *c, const struct vgp_args_vgpModuleLoad *a, const void *image,
+                              struct vgp_ret_vgpModuleLoad *r, struct vgp_outs_vgpModuleLoad *o)
 {
     (void)r;
     (void)o;
@@ -190,9 +188,8 @@ CUresult wrk_do_vgpModuleLoad(struct wrk_call *c, const struct vgp_args_vgpModul
     return plain(c, a->module, VGP_H_MODULE, image, a->image_size, a->image_blob != 0, a->wantLogs);
 }
 
-CUresult wrk_do_vgpLibraryLoad(struct wrk_call *c, const struct vgp_args_vgpLibraryLoad *a,
-                               const void *image, struct vgp_ret_vgpLibraryLoad *r,
-                               struct vgp_outs_vgpLibraryLoad *o)
+CUresult wrk_do_vgpLibraryLoad(struct wrk_call *c, const struct vgp_args_vgpLibraryLoad *a, const void *image,
+                               struct vgp_ret_vgpLibraryLoad *r, struct vgp_outs_vgpLibraryLoad *o)
 {
     (void)r;
     (void)o;

@@ -22,8 +22,7 @@ static bool elf_ok(const uint8_t *p, uint64_t n)
         return false;
     for (unsigned i = 0; i < eh.e_shnum; i++) {
         memcpy(&sh, p + eh.e_shoff + i * sizeof(sh), sizeof(sh));
-        if (sh.sh_type != SHT_NULL && sh.sh_type != SHT_NOBITS &&
-            !vgp_range_ok(sh.sh_offset, sh.sh_size, n))
+        if (sh.sh_type != SHT_NULL && sh.sh_type != SHT_NOBITS && !vgp_range_ok(sh.sh_offset, sh.sh_size, n))
             return false;
     }
     for (unsigned i = 0; i < eh.e_phnum; i++) {
@@ -81,8 +80,7 @@ static const char *image_wrong(const uint8_t *p, uint64_t n)
 
         do {
             if (!fatbin_size(p + at, n - at))
-                return n < 16 ? "the fat binary is cut short"
-                              : "the fat binary claims more than was sent";
+                return n < 16 ? "the fat binary is cut short" : "the fat binary claims more than was sent";
             at = fatbin_next(p, n, at);
         } while (at);
     }
@@ -142,8 +140,7 @@ static bool image_open(struct image *m, const void *data, uint64_t size, bool is
     return true;
 }
 
-CUresult wrk_image_take(struct wrk_call *c, const void **image, uint64_t size, bool is_blob,
-                        void **copy)
+CUresult wrk_image_take(struct wrk_call *c, const void **image, uint64_t size, bool is_blob, void **copy)
 {
     struct image m;
 

@@ -13,8 +13,7 @@ static uint32_t put_name(char *to, size_t room, const char *name)
     return (uint32_t)strlen(to) + 1;
 }
 
-CUresult wrk_do_vgpModuleFunctionName(struct wrk_call *c,
-                                      const struct vgp_args_vgpModuleFunctionName *a,
+CUresult wrk_do_vgpModuleFunctionName(struct wrk_call *c, const struct vgp_args_vgpModuleFunctionName *a,
                                       struct vgp_ret_vgpModuleFunctionName *r,
                                       struct vgp_outs_vgpModuleFunctionName *o)
 {
@@ -47,8 +46,7 @@ CUresult wrk_do_vgpModuleFunctionName(struct wrk_call *c,
     return e;
 }
 
-CUresult wrk_do_vgpLibraryKernelName(struct wrk_call *c,
-                                     const struct vgp_args_vgpLibraryKernelName *a,
+CUresult wrk_do_vgpLibraryKernelName(struct wrk_call *c, const struct vgp_args_vgpLibraryKernelName *a,
                                      struct vgp_ret_vgpLibraryKernelName *r,
                                      struct vgp_outs_vgpLibraryKernelName *o)
 {

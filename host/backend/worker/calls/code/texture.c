@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 #define OBJECTS_MAX (1u << 20) /* of a client: bounds our own memory */
 
 struct object {
@@ -75,8 +74,7 @@ static CUresult describe(struct wrk_call *c, const struct vgp_args_vgpTexObjectC
 }
 
 CUresult wrk_do_vgpTexObjectCreate(struct wrk_call *c, const struct vgp_args_vgpTexObjectCreate *a,
-                                   const void *desc, const void *view,
-                                   struct vgp_ret_vgpTexObjectCreate *r)
+                                   const void *desc, const void *view, struct vgp_ret_vgpTexObjectCreate *r)
 {
     CUDA_RESOURCE_VIEW_DESC v;
     CUDA_RESOURCE_DESC res;
@@ -104,8 +102,7 @@ CUresult wrk_do_vgpTexObjectCreate(struct wrk_call *c, const struct vgp_args_vgp
         e = wrk_provider.cuTexObjectCreate(&number, &res, &t, a->view_len ? &v : NULL);
     }
     if (e == CUDA_SUCCESS) {
-        objects[nobjects++] =
-            (struct object){number, wrk_base_handle(c->w, c->rec->context), a->surface};
+        objects[nobjects++] = (struct object){number, wrk_base_handle(c->w, c->rec->context), a->surface};
         r->object = number;
     }
     return e;
@@ -131,8 +128,7 @@ CUresult wrk_do_vgpTexObjectDestroy(struct wrk_call *c, const struct vgp_args_vg
     o = find(a->object, a->surface);
     if (!o)
         return CUDA_ERROR_INVALID_VALUE;
-    e = a->surface ? wrk_provider.cuSurfObjectDestroy(a->object)
-                   : wrk_provider.cuTexObjectDestroy(a->object);
+    e = a->surface ? wrk_provider.cuSurfObjectDestroy(a->object) : wrk_provider.cuTexObjectDestroy(a->object);
     if (e == CUDA_SUCCESS)
         *o = objects[--nobjects];
     return e;

@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-
 #define DEVICES_MAX 64
 
 static struct {
@@ -31,9 +30,9 @@ static void drop_one(struct wrk_handle_entry *e, uint64_t handle, void *arg)
 
 void wrk_drop_owned(struct wrk_worker *w, uint64_t context)
 {
-    static const unsigned types[] = {VGP_H_STREAM, VGP_H_EVENT, VGP_H_MODULE, VGP_H_FUNCTION,
-                                     VGP_H_ARRAY,  VGP_H_TEXTURE, VGP_H_SURFACE, VGP_H_GRAPH_EXEC,
-                                     VGP_H_MIPMAPPED_ARRAY};
+    static const unsigned types[] = {VGP_H_STREAM,   VGP_H_EVENT,      VGP_H_MODULE,
+                                     VGP_H_FUNCTION, VGP_H_ARRAY,      VGP_H_TEXTURE,
+                                     VGP_H_SURFACE,  VGP_H_GRAPH_EXEC, VGP_H_MIPMAPPED_ARRAY};
 
     for (unsigned i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         struct drop d = {.w = w, .context = context, .type = types[i]};
@@ -112,8 +111,7 @@ static CUresult land_retain(struct wrk_worker *w, struct wrk_wait *wait, CUresul
     return r == CUDA_SUCCESS ? retain(w, (int)wait->arg[0], wait->arg[1]) : r;
 }
 
-CUresult wrk_do_vgpPrimaryCtxRetain(struct wrk_call *c,
-                                    const struct vgp_args_vgpPrimaryCtxRetain *a)
+CUresult wrk_do_vgpPrimaryCtxRetain(struct wrk_call *c, const struct vgp_args_vgpPrimaryCtxRetain *a)
 {
     CUresult r;
 
@@ -188,8 +186,8 @@ static CUresult finish_destroy(struct wrk_worker *w, struct wrk_wait *wait, CUre
 }
 
 /* Runs `finish` on a waiter: ending a context waits for its work. */
-static CUresult end_context(struct wrk_call *c, wrk_wait_finish finish, uint64_t arg,
-                            uint64_t bytes, CUcontext ctx)
+static CUresult end_context(struct wrk_call *c, wrk_wait_finish finish, uint64_t arg, uint64_t bytes,
+                            CUcontext ctx)
 {
     struct wrk_wait *wait = wrk_wait_new(c);
 
@@ -211,8 +209,7 @@ static CUresult end_context(struct wrk_call *c, wrk_wait_finish finish, uint64_t
     return wrk_wait_start(c, wait);
 }
 
-CUresult wrk_do_vgpPrimaryCtxRelease(struct wrk_call *c,
-                                     const struct vgp_args_vgpPrimaryCtxRelease *a)
+CUresult wrk_do_vgpPrimaryCtxRelease(struct wrk_call *c, const struct vgp_args_vgpPrimaryCtxRelease *a)
 {
     if (!wrk_provider.cuDevicePrimaryCtxRelease_v2)
         return wrk_missing(c, "cuDevicePrimaryCtxRelease");

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 #define RESOURCES_MAX 4096u
 #define GROUPS_MAX 256u /* of one split; one more remains */
 
@@ -119,8 +118,7 @@ static void give(struct vgp_outs_vgpResourceSplit *o, uint32_t i, const CUdevRes
 }
 
 CUresult wrk_do_vgpResourceSplit(struct wrk_call *c, const struct vgp_args_vgpResourceSplit *a,
-                                 struct vgp_ret_vgpResourceSplit *r,
-                                 struct vgp_outs_vgpResourceSplit *o)
+                                 struct vgp_ret_vgpResourceSplit *r, struct vgp_outs_vgpResourceSplit *o)
 {
     static CUdevResource out[GROUPS_MAX]; /* the dispatcher is one thread */
     unsigned n = a->groupsWanted < GROUPS_MAX ? a->groupsWanted : GROUPS_MAX;
@@ -135,8 +133,7 @@ CUresult wrk_do_vgpResourceSplit(struct wrk_call *c, const struct vgp_args_vgpRe
     input = *in; /* keep() may use its slot again */
     memset(out, 0, sizeof(out));
     memset(&left, 0, sizeof(left));
-    e = wrk_provider.cuDevSmResourceSplitByCount(n ? out : NULL, &n, &input, &left, a->flags,
-                                                 a->minCount);
+    e = wrk_provider.cuDevSmResourceSplitByCount(n ? out : NULL, &n, &input, &left, a->flags, a->minCount);
     if (e != CUDA_SUCCESS)
         return e;
     r->groups = n;
@@ -207,8 +204,7 @@ CUresult wrk_do_vgpGreenCtxCreate(struct wrk_call *c, const struct vgp_args_vgpG
         r = wrk_handle_get(c, a->desc, VGP_H_RESOURCE_DESC, false, (void **)&desc);
     if (r != CUDA_SUCCESS)
         return r;
-    if (!wrk_provider.cuGreenCtxCreate || !wrk_provider.cuCtxFromGreenCtx ||
-        !wrk_provider.cuGreenCtxDestroy)
+    if (!wrk_provider.cuGreenCtxCreate || !wrk_provider.cuCtxFromGreenCtx || !wrk_provider.cuGreenCtxDestroy)
         return wrk_missing(c, "cuGreenCtxCreate");
     g = calloc(1, sizeof(*g));
     if (!g)
@@ -298,8 +294,7 @@ CUresult wrk_green_object(struct wrk_call *c, uint64_t handle, CUgreenCtx *objec
     return r;
 }
 
-CUresult wrk_do_vgpGreenCtxStreamCreate(struct wrk_call *c,
-                                        const struct vgp_args_vgpGreenCtxStreamCreate *a)
+CUresult wrk_do_vgpGreenCtxStreamCreate(struct wrk_call *c, const struct vgp_args_vgpGreenCtxStreamCreate *a)
 {
     CUstream stream = NULL;
     struct green *g;

@@ -28,15 +28,13 @@ bool wrk_stream_attribute(uint32_t id)
 {
     return id == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW ||
            id == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY || id == CU_LAUNCH_ATTRIBUTE_PRIORITY ||
-           id == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP ||
-           id == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN;
+           id == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP || id == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN;
 }
 
 /* Calls one of the encoders; the arrays are long enough for `rank` (checked by the caller). */
-static CUresult encode(struct wrk_call *c, const struct vgp_args_vgpTensorMapEncode *a,
-                       const uint64_t *dims, const uint64_t *strides, const uint32_t *box,
-                       const uint32_t *steps, const int32_t *lower, const int32_t *upper,
-                       CUtensorMap *map)
+static CUresult encode(struct wrk_call *c, const struct vgp_args_vgpTensorMapEncode *a, const uint64_t *dims,
+                       const uint64_t *strides, const uint32_t *box, const uint32_t *steps,
+                       const int32_t *lower, const int32_t *upper, CUtensorMap *map)
 {
     void *address = (void *)(uintptr_t)a->address; /* of the device; never followed here */
     CUtensorMapDataType type = (CUtensorMapDataType)a->dataType;
@@ -49,31 +47,29 @@ static CUresult encode(struct wrk_call *c, const struct vgp_args_vgpTensorMapEnc
     switch (a->form) {
     case VGP_TMAP_TILED:
         return wrk_provider.cuTensorMapEncodeTiled
-                   ? wrk_provider.cuTensorMapEncodeTiled(map, type, a->rank, address, d, s, box,
-                                                         steps, interleave, swizzle, promotion,
-                                                         fill)
+                   ? wrk_provider.cuTensorMapEncodeTiled(map, type, a->rank, address, d, s, box, steps,
+                                                         interleave, swizzle, promotion, fill)
                    : wrk_missing(c, "cuTensorMapEncodeTiled");
     case VGP_TMAP_IM2COL:
         return wrk_provider.cuTensorMapEncodeIm2col
-                   ? wrk_provider.cuTensorMapEncodeIm2col(
-                         map, type, a->rank, address, d, s, lower, upper, a->channelsPerPixel,
-                         a->pixelsPerColumn, steps, interleave, swizzle, promotion, fill)
+                   ? wrk_provider.cuTensorMapEncodeIm2col(map, type, a->rank, address, d, s, lower, upper,
+                                                          a->channelsPerPixel, a->pixelsPerColumn, steps,
+                                                          interleave, swizzle, promotion, fill)
                    : wrk_missing(c, "cuTensorMapEncodeIm2col");
     default:
         return wrk_provider.cuTensorMapEncodeIm2colWide
                    ? wrk_provider.cuTensorMapEncodeIm2colWide(
-                         map, type, a->rank, address, d, s, lower[0], upper[0],
-                         a->channelsPerPixel, a->pixelsPerColumn, steps, interleave,
-                         (CUtensorMapIm2ColWideMode)a->mode, swizzle, promotion, fill)
+                         map, type, a->rank, address, d, s, lower[0], upper[0], a->channelsPerPixel,
+                         a->pixelsPerColumn, steps, interleave, (CUtensorMapIm2ColWideMode)a->mode, swizzle,
+                         promotion, fill)
                    : wrk_missing(c, "cuTensorMapEncodeIm2colWide");
     }
 }
 
 CUresult wrk_do_vgpTensorMapEncode(struct wrk_call *c, const struct vgp_args_vgpTensorMapEncode *a,
-                                   const uint64_t *dims, const uint64_t *strides,
-                                   const uint32_t *box, const uint32_t *elementStrides,
-                                   const int32_t *lower, const int32_t *upper, const void *old,
-                                   struct vgp_ret_vgpTensorMapEncode *r,
+                                   const uint64_t *dims, const uint64_t *strides, const uint32_t *box,
+                                   const uint32_t *elementStrides, const int32_t *lower, const int32_t *upper,
+                                   const void *old, struct vgp_ret_vgpTensorMapEncode *r,
                                    struct vgp_outs_vgpTensorMapEncode *o)
 {
     CUtensorMap map __attribute__((aligned(64)));

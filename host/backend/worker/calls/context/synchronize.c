@@ -2,9 +2,7 @@
 /* Handlers of the calls that wait for streams, events and contexts. */
 #include "../calls.h"
 
-
-CUresult wrk_do_cuStreamSynchronize(struct wrk_call *c,
-                                    const struct vgp_args_cuStreamSynchronize *a)
+CUresult wrk_do_cuStreamSynchronize(struct wrk_call *c, const struct vgp_args_cuStreamSynchronize *a)
 {
     struct wrk_wait *wait;
     CUstream stream;

@@ -4,13 +4,12 @@
 
 #include <string.h>
 
-
 struct side {
     uint32_t kind;
     uint64_t address; /* device address, staging offset or guest address */
     uint64_t pitch, height;
-    void *host;       /* kinds other than DEVICE and ARRAY: where the bytes are here */
-    CUarray array;    /* ARRAY: the provider's */
+    void *host;    /* kinds other than DEVICE and ARRAY: where the bytes are here */
+    CUarray array; /* ARRAY: the provider's */
 };
 
 struct copy {
@@ -111,22 +110,19 @@ static bool provider_can(void)
 }
 
 /* Kinds against each other and against the reply; packed sides get their pitch. */
-static CUresult check(struct wrk_call *c, const struct vgp_args_vgpCopy *a, struct copy *k,
-                      uint64_t *total)
+static CUresult check(struct wrk_call *c, const struct vgp_args_vgpCopy *a, struct copy *k, uint64_t *total)
 {
     if (a->dstKind > VGP_COPY_ARRAY || a->dstKind == VGP_COPY_INLINE ||
         (a->srcKind > VGP_COPY_HOST && a->srcKind != VGP_COPY_ARRAY) || a->when > VGP_WHEN_COMPLETE)
         return wrk_malformed(c, "unknown kind or time of reply");
     if ((a->when != VGP_WHEN_NEVER) != (c->rec->reply_slot != VGP_NO_REPLY))
         return wrk_malformed(c, "time of reply and reply slot disagree");
-    if (__builtin_mul_overflow(k->width, k->height, total) ||
-        __builtin_mul_overflow(*total, k->depth, total))
+    if (__builtin_mul_overflow(k->width, k->height, total) || __builtin_mul_overflow(*total, k->depth, total))
         return CUDA_ERROR_INVALID_VALUE;
     if ((a->srcKind == VGP_COPY_INLINE) != (a->data_len != 0) ||
         (a->srcKind == VGP_COPY_INLINE && *total != a->data_len))
         return wrk_malformed(c, "inline data does not have the size of the copy");
-    if (a->dstKind == VGP_COPY_REPLY &&
-        (*total > VGP_COPY_REPLY_MAX || a->when != VGP_WHEN_COMPLETE))
+    if (a->dstKind == VGP_COPY_REPLY && (*total > VGP_COPY_REPLY_MAX || a->when != VGP_WHEN_COMPLETE))
         return wrk_malformed(c, "the result does not fit a reply");
     if (a->srcKind == VGP_COPY_INLINE) {
         k->src.pitch = k->width;
@@ -139,8 +135,7 @@ static CUresult check(struct wrk_call *c, const struct vgp_args_vgpCopy *a, stru
     return CUDA_SUCCESS;
 }
 
-static CUresult sides(struct wrk_call *c, const struct vgp_args_vgpCopy *a, struct copy *k,
-                      const void *data)
+static CUresult sides(struct wrk_call *c, const struct vgp_args_vgpCopy *a, struct copy *k, const void *data)
 {
     CUresult r = CUDA_SUCCESS;
 
@@ -169,8 +164,8 @@ static CUresult sides(struct wrk_call *c, const struct vgp_args_vgpCopy *a, stru
 static bool quick_result(struct wrk_call *c, const struct vgp_args_vgpCopy *a, struct copy *k,
                          struct vgp_outs_vgpCopy *o)
 {
-    if (a->dstKind != VGP_COPY_REPLY || a->srcKind != VGP_COPY_DEVICE || k->height != 1 ||
-        k->depth != 1 || (k->stream == NULL && c->w->handles.live[VGP_H_STREAM]) ||
+    if (a->dstKind != VGP_COPY_REPLY || a->srcKind != VGP_COPY_DEVICE || k->height != 1 || k->depth != 1 ||
+        (k->stream == NULL && c->w->handles.live[VGP_H_STREAM]) ||
         wrk_provider.cuStreamQuery(k->stream) != CUDA_SUCCESS)
         return false;
     k->dst.host = o->result;
@@ -206,17 +201,12 @@ static CUresult reply_when_complete(struct wrk_call *c, const struct copy *k, ui
 CUresult wrk_do_vgpCopy(struct wrk_call *c, const struct vgp_args_vgpCopy *a, const void *data,
                         struct vgp_ret_vgpCopy *r, struct vgp_outs_vgpCopy *o)
 {
-    struct copy k = {.dst = {.kind = a->dstKind,
-                             .address = a->dst,
-                             .pitch = a->dstPitch,
-                             .height = a->dstHeight},
-                     .src = {.kind = a->srcKind,
-                             .address = a->src,
-                             .pitch = a->srcPitch,
-                             .height = a->srcHeight},
-                     .width = a->widthBytes,
-                     .height = a->height ? a->height : 1,
-                     .depth = a->depth ? a->depth : 1};
+    struct copy k = {
+        .dst = {.kind = a->dstKind, .address = a->dst, .pitch = a->dstPitch, .height = a->dstHeight},
+        .src = {.kind = a->srcKind, .address = a->src, .pitch = a->srcPitch, .height = a->srcHeight},
+        .width = a->widthBytes,
+        .height = a->height ? a->height : 1,
+        .depth = a->depth ? a->depth : 1};
     uint64_t total = 0;
 
     if (!provider_can())
@@ -235,7 +225,7 @@ CUresult wrk_do_vgpCopy(struct wrk_call *c, const struct vgp_args_vgpCopy *a, co
         e = sides(c, a, &k, data);
         if (e == CUDA_SUCCESS)
             e = k.height == 1 && k.depth == 1 && !k.src.array && !k.dst.array ? copy_linear(&k)
-                                                                             : copy_strided(&k);
+                                                                              : copy_strided(&k);
         if (e != CUDA_SUCCESS)
             return e;
     }

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 /* What the guest holds when the provider's handle stays with the broker. */
 struct handle {
     char magic[8];
@@ -117,8 +116,8 @@ void wrk_ipc_context_gone(struct wrk_worker *w, CUcontext ctx)
 }
 
 /* A handle for the guest that stands for the provider's. */
-static CUresult give(struct wrk_call *c, int what, const char *magic, uint64_t key,
-                     const void *payload, uint64_t bytes, void *out)
+static CUresult give(struct wrk_call *c, int what, const char *magic, uint64_t key, const void *payload,
+                     uint64_t bytes, void *out)
 {
     struct handle h;
     CUresult r = CUDA_SUCCESS;
@@ -158,8 +157,7 @@ static CUresult take(struct wrk_call *c, const char *magic, const void *handle, 
 /* ---- memory ---- */
 
 CUresult wrk_do_cuIpcGetMemHandle(struct wrk_call *c, const struct vgp_args_cuIpcGetMemHandle *a,
-                                  struct vgp_ret_cuIpcGetMemHandle *r,
-                                  struct vgp_outs_cuIpcGetMemHandle *o)
+                                  struct vgp_ret_cuIpcGetMemHandle *r, struct vgp_outs_cuIpcGetMemHandle *o)
 {
     CUipcMemHandle h;
     CUdeviceptr base = a->dptr;
@@ -213,13 +211,14 @@ uint64_t wrk_allocation_size(CUdeviceptr p)
     CUdeviceptr base;
     size_t size = 0;
 
-    if (!wrk_provider.cuMemGetAddressRange_v2 || wrk_provider.cuMemGetAddressRange_v2(&base, &size, p) != CUDA_SUCCESS)
+    if (!wrk_provider.cuMemGetAddressRange_v2 ||
+        wrk_provider.cuMemGetAddressRange_v2(&base, &size, p) != CUDA_SUCCESS)
         return 0;
     return size;
 }
 
-CUresult wrk_do_vgpIpcOpenMem(struct wrk_call *c, const struct vgp_args_vgpIpcOpenMem *a,
-                              const void *handle, struct vgp_ret_vgpIpcOpenMem *r)
+CUresult wrk_do_vgpIpcOpenMem(struct wrk_call *c, const struct vgp_args_vgpIpcOpenMem *a, const void *handle,
+                              struct vgp_ret_vgpIpcOpenMem *r)
 {
     CUdeviceptr p = 0;
     CUipcMemHandle h;
@@ -250,8 +249,7 @@ static CUresult finish_close(struct wrk_worker *w, struct wrk_wait *wait, CUresu
     return !wait->blocking && r != CUDA_SUCCESS ? r : f;
 }
 
-CUresult wrk_do_cuIpcCloseMemHandle(struct wrk_call *c,
-                                    const struct vgp_args_cuIpcCloseMemHandle *a)
+CUresult wrk_do_cuIpcCloseMemHandle(struct wrk_call *c, const struct vgp_args_cuIpcCloseMemHandle *a)
 {
     struct wrk_wait *wait;
 
@@ -314,8 +312,7 @@ CUresult wrk_do_vgpIpcOpenEvent(struct wrk_call *c, const struct vgp_args_vgpIpc
     if (e != CUDA_SUCCESS)
         return e;
     e = wrk_provider.cuIpcOpenEventHandle(&event, real);
-    if (!provider_shares() &&
-        (e != CUDA_SUCCESS || !add_item(c, OPENED_EVENT, (uintptr_t)event, h.token))) {
+    if (!provider_shares() && (e != CUDA_SUCCESS || !add_item(c, OPENED_EVENT, (uintptr_t)event, h.token))) {
         if (e == CUDA_SUCCESS) {
             wrk_provider.cuEventDestroy_v2(event);
             e = CUDA_ERROR_OUT_OF_MEMORY;

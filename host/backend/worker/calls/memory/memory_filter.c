@@ -22,8 +22,7 @@ static uint64_t device_bytes(uint64_t n)
 
 static CUresult account(CUresult r, uint64_t address, uint64_t bytes)
 {
-    if (r != CUDA_SUCCESS || !wrk_quota_remember(self, address, bytes,
-                                                   wrk_base_context(self->current)))
+    if (r != CUDA_SUCCESS || !wrk_quota_remember(self, address, bytes, wrk_base_context(self->current)))
         wrk_quota_give(self, bytes);
     return r;
 }
@@ -235,8 +234,8 @@ void wrk_memory_filter(struct wrk_worker *w, struct vgp_provider *table, const s
     self = w;
     lower = below;
     w->quota.held = provider_used;
-#define WRAP(field, fn)                                                                            \
-    if (lower->field)                                                                               \
+#define WRAP(field, fn) \
+    if (lower->field) \
     table->field = fn
     WRAP(cuMemAlloc_v2, q_alloc);
     WRAP(cuMemAllocManaged, q_managed);

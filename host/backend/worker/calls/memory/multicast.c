@@ -14,7 +14,7 @@
 struct wrk_binding {
     struct wrk_binding *next;
     uint64_t offset, size;
-    int device;           /* -1: made by another process, not known here */
+    int device; /* -1: made by another process, not known here */
     struct wrk_phys *phys;
 };
 
@@ -27,9 +27,9 @@ static CUresult refuse(struct wrk_call *c, CUresult r, const char *why)
 /* An object that other processes could open would leave the VM. */
 CUresult wrk_multicast_prop_check(struct wrk_call *c, uint64_t handle_types)
 {
-    return handle_types ? refuse(c, CUDA_ERROR_NOT_SUPPORTED,
-                                 "multicast objects that can be exported are not served")
-                        : CUDA_SUCCESS;
+    return handle_types
+               ? refuse(c, CUDA_ERROR_NOT_SUPPORTED, "multicast objects that can be exported are not served")
+               : CUDA_SUCCESS;
 }
 
 CUmulticastObjectProp wrk_multicast_prop(uint32_t devices, uint64_t size, uint64_t flags)
@@ -109,8 +109,7 @@ static void bound(struct wrk_worker *w, struct wrk_phys *object, struct wrk_bind
     object->bindings = b;
 }
 
-CUresult wrk_do_vgpMulticastBindMem(struct wrk_call *c,
-                                    const struct vgp_args_vgpMulticastBindMem *a)
+CUresult wrk_do_vgpMulticastBindMem(struct wrk_call *c, const struct vgp_args_vgpMulticastBindMem *a)
 {
     struct wrk_allocation *al, *memory;
     struct wrk_binding *b;
@@ -127,8 +126,8 @@ CUresult wrk_do_vgpMulticastBindMem(struct wrk_call *c,
     b = malloc(sizeof(*b));
     if (!b)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    r = wrk_provider.cuMulticastBindMem(al->handle, a->offset, memory->handle, a->memoryOffset,
-                                        a->size, a->flags);
+    r = wrk_provider.cuMulticastBindMem(al->handle, a->offset, memory->handle, a->memoryOffset, a->size,
+                                        a->flags);
     if (r != CUDA_SUCCESS) {
         free(b);
         return r;
@@ -139,8 +138,7 @@ CUresult wrk_do_vgpMulticastBindMem(struct wrk_call *c,
     return CUDA_SUCCESS;
 }
 
-CUresult wrk_do_vgpMulticastBindAddr(struct wrk_call *c,
-                                     const struct vgp_args_vgpMulticastBindAddr *a)
+CUresult wrk_do_vgpMulticastBindAddr(struct wrk_call *c, const struct vgp_args_vgpMulticastBindAddr *a)
 {
     struct wrk_allocation *al;
     struct wrk_binding *b;
@@ -169,7 +167,8 @@ CUresult wrk_do_vgpMulticastBindAddr(struct wrk_call *c,
     return CUDA_SUCCESS;
 }
 
-void wrk_multicast_unbound(struct wrk_call *c, uint64_t handle, int32_t device, uint64_t offset, uint64_t size)
+void wrk_multicast_unbound(struct wrk_call *c, uint64_t handle, int32_t device, uint64_t offset,
+                           uint64_t size)
 {
     struct wrk_allocation *al;
 

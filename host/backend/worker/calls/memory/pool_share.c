@@ -78,8 +78,7 @@ static CUresult pool_get(struct wrk_call *c, uint64_t handle, CUmemoryPool *pool
 }
 
 CUresult wrk_do_vgpMemPoolExport(struct wrk_call *c, const struct vgp_args_vgpMemPoolExport *a,
-                                 struct vgp_ret_vgpMemPoolExport *r,
-                                 struct vgp_outs_vgpMemPoolExport *o)
+                                 struct vgp_ret_vgpMemPoolExport *r, struct vgp_outs_vgpMemPoolExport *o)
 {
     CUmemoryPool pool;
     CUresult e = pool_get(c, a->pool, &pool);
@@ -117,8 +116,8 @@ CUresult wrk_do_vgpMemPoolImport(struct wrk_call *c, const struct vgp_args_vgpMe
         wrk_notify_detail(c->w, "no process has the pool any more");
         return fd == -1 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
     }
-    r = wrk_provider.cuMemPoolImportFromShareableHandle(
-        &pool, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    r = wrk_provider.cuMemPoolImportFromShareableHandle(&pool, (void *)(uintptr_t)fd,
+                                                        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
     vgb_close(&fd);
     if (r == CUDA_SUCCESS && !note(pool, token, true)) {
         lower->cuMemPoolDestroy(pool);

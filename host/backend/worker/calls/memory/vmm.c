@@ -245,8 +245,7 @@ CUresult wrk_do_vgpMemRetain(struct wrk_call *c, const struct vgp_args_vgpMemRet
     uint32_t i = search_locked(a->addr);
 
     al->phys = i < nmappings && mappings[i].base <= a->addr ? mappings[i].phys : NULL;
-    r = al->phys ? wrk_provider.cuMemRetainAllocationHandle(&al->handle,
-                                                            (void *)(uintptr_t)a->addr)
+    r = al->phys ? wrk_provider.cuMemRetainAllocationHandle(&al->handle, (void *)(uintptr_t)a->addr)
                  : CUDA_ERROR_INVALID_VALUE;
     if (r == CUDA_SUCCESS)
         al->phys->handles++;
@@ -277,8 +276,7 @@ CUresult wrk_do_vgpMemExport(struct wrk_call *c, const struct vgp_args_vgpMemExp
     return CUDA_SUCCESS;
 }
 
-CUresult wrk_do_vgpMemImport(struct wrk_call *c, const struct vgp_args_vgpMemImport *a,
-                             const void *token)
+CUresult wrk_do_vgpMemImport(struct wrk_call *c, const struct vgp_args_vgpMemImport *a, const void *token)
 {
     struct wrk_allocation *al;
     uint64_t length;
@@ -294,8 +292,8 @@ CUresult wrk_do_vgpMemImport(struct wrk_call *c, const struct vgp_args_vgpMemImp
     al = wrk_allocation_new();
     int fd = al ? wrk_share_open(c->w, token, &length) : -2;
 
-    r = fd >= 0    ? wrk_provider.cuMemImportFromShareableHandle(
-                      &al->handle, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    r = fd >= 0    ? wrk_provider.cuMemImportFromShareableHandle(&al->handle, (void *)(uintptr_t)fd,
+                                                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         : fd == -1 ? CUDA_ERROR_INVALID_VALUE
                    : CUDA_ERROR_OUT_OF_MEMORY;
     if (fd == -1)

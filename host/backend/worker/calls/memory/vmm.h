@@ -9,13 +9,13 @@ struct wrk_binding;
 
 /* Physical memory that the client has; or a multicast object, which has no memory of its own. */
 struct wrk_phys {
-    uint64_t bytes; /* that count; 0 when another process has made it */
+    uint64_t bytes;             /* that count; 0 when another process has made it */
     uint32_t handles, mappings; /* that keep it alive; bound to an object counts as mapped */
-    int device; /* -1: not known here */
+    int device;                 /* -1: not known here */
     bool shareable, imported;
-    uint8_t token[VGB_TOKEN]; /* when it is shareable */
-    uint32_t team;            /* a multicast object for so many devices; 0: memory */
-    uint64_t added;           /* a bit for each of them that was added */
+    uint8_t token[VGB_TOKEN];     /* when it is shareable */
+    uint32_t team;                /* a multicast object for so many devices; 0: memory */
+    uint64_t added;               /* a bit for each of them that was added */
     struct wrk_binding *bindings; /* of an object; dispatcher, or nobody knows the object any more */
 };
 
