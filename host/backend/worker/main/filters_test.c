@@ -92,7 +92,7 @@ static CUresult library_limit(CUlimit limit, size_t value)
 /* The worker's own list: its order is part of what it means (filters.c). */
 static void test_own(void **state)
 {
-    static const char *const names[] = {"memory", "graphs", "ipc", "limits", "pools"};
+    static const char *const names[] = {"memory", "graphs", "ipc", "limits", "pools", "streams"};
 
     (void)state;
     assert_int_equal(wrk_filters_count, sizeof(names) / sizeof(names[0]));
