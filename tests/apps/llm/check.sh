@@ -3,7 +3,7 @@
 #
 # The short form: each type of weights over the socket, the client, one guest.
 #
-#   check.sh BUILD [PART...]    parts: generator types client limits guest (default: all, in this order;
+#   check.sh BUILD [PART...]    parts: generator types waits client limits guest (default: all, in this order;
 #                               client, limits and guest compare with what types left)
 
 set -u
@@ -71,6 +71,23 @@ types()
         eval_cuda --model "$OUT/models/tiny-$type.gguf" --tokens 24 --follow "$type.bin"
         run "socket_$type" "$VGPU" run --gpu soft "${EVAL[@]}"
     done
+}
+
+# A decoded token waits twice at most: for its inputs, which are in another stream than the graph, and for the logits.
+waits()
+{
+    local tokens counts=()
+
+    for tokens in 16 48; do
+        eval_cuda --model "$OUT/models/tiny-f16.gguf" --tokens $tokens
+        VGPU_STATS=1 timeout 300 "$VGPU" run --gpu soft "${EVAL[@]}" > waits.log 2>&1 < /dev/null
+        counts+=("$(sed -n 's/^vgpu-stats:.* round_trips=\([0-9]*\).*/\1/p' waits.log)")
+    done
+    if [ -n "${counts[0]}" ] && [ -n "${counts[1]}" ] && [ $((counts[1] - counts[0])) -le 64 ]; then
+        ok waits_of_a_token
+    else
+        bad waits_of_a_token "round trips of 16 and of 48 tokens: ${counts[*]:-none}; $(tail -n 2 waits.log)"
+    fi
 }
 
 # graphs_and_pool NAME TRACE TOKENS: the trace for machines says that CUDA graphs and the VMM pool are on: a
@@ -144,7 +161,7 @@ guest()
 
 VGPU_BUILD=$BUILD "$SCRIPTS/llama.sh" llama-bench llama-server || exit 1
 shift
-for part in "${@:-generator types client limits guest}"; do
+for part in "${@:-generator types waits client limits guest}"; do
     for test in $part; do
         "$test"
     done

@@ -232,8 +232,9 @@ In the guest the client itself (ggml, libcuda) ran on %(accel_long)s, the tokens
 
 END = """
 From `vgpu trace` of 8 and of 40 tokens, the difference divided by 32. The weights are never copied again; a token is one graph
-launch, its inputs and one copy of the logits back. ggml copies the inputs on the per-thread default stream and waits after each of them:
-that is what the round trips are. (Waits behind such copies on other streams need none: `userspace/libcuda/core/wait.h`.)
+launch, its inputs and one copy of the logits back. ggml waits after each input and again for its own stream; these waits need no
+answer (`userspace/libcuda/core/wait.h`). The two that are left: one for all inputs, as the graph is in another stream, one for the
+logits. `tests/apps/llm` refuses more.
 """
 
 
