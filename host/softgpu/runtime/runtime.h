@@ -246,7 +246,11 @@ void sg_ctx_ungate(struct sg_ctx *ctx);
 bool sg_stream_idle(struct sg_stream *s);
 void sg_stream_wait(struct sg_stream *s, uint64_t seq);
 void sg_stream_drain(struct sg_stream *s); /* waits for all that was issued before */
-void sg_ctx_drain(struct sg_ctx *ctx);     /* a green context: of its streams only */
+/* The same as a program means it, and whether it would wait: for the legacy stream blocking streams count, too (CUDA
+   Runtime API, Stream synchronization behavior). */
+void sg_stream_synchronize(struct sg_stream *s);
+bool sg_stream_is_complete(struct sg_stream *s);
+void sg_ctx_drain(struct sg_ctx *ctx); /* a green context: of its streams only */
 /* True if the stream belongs to ctx; a primary context has those of its green contexts, too. */
 bool sg_ctx_has(const struct sg_ctx *ctx, const struct sg_stream *s);
 bool sg_ctx_idle(struct sg_ctx *ctx);           /* all issued work is complete */

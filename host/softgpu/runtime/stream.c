@@ -435,7 +435,15 @@ bool sg_ctx_has(const struct sg_ctx *ctx, const struct sg_stream *s)
     return ctx == s->green || ctx == s->ctx;
 }
 
-void sg_ctx_drain(struct sg_ctx *self)
+/* Is o to be waited for with all of self, or, with a legacy stream, with that? */
+static bool goes_with(const struct sg_ctx *self, const struct sg_stream *legacy, const struct sg_stream *o)
+{
+    if (!legacy)
+        return sg_ctx_has(self, o);
+    return o != legacy && o->green == legacy->green && !(o->flags & CU_STREAM_NON_BLOCKING);
+}
+
+static void drain_streams(struct sg_ctx *self, const struct sg_stream *legacy)
 {
     struct sg_ctx *ctx = self->base;
     struct {
@@ -444,14 +452,13 @@ void sg_ctx_drain(struct sg_ctx *self)
     } *wait = NULL;
     size_t n = 0, cap = 0;
 
-    sg_stream_drain(self->legacy);
     pthread_mutex_lock(&ctx->issue);
     for (struct sg_stream *s = ctx->streams; s; s = s->next)
         cap++;
     if (cap)
         wait = malloc(cap * sizeof(*wait));
     for (struct sg_stream *s = ctx->streams; s && wait; s = s->next) {
-        if (sg_stream_idle(s) || !sg_ctx_has(self, s))
+        if (sg_stream_idle(s) || !goes_with(self, legacy, s))
             continue;
         sg_obj_get(&s->obj);
         wait[n].s = s;
@@ -469,7 +476,7 @@ void sg_ctx_drain(struct sg_ctx *self)
 
         do {
             pthread_mutex_lock(&ctx->issue);
-            for (busy = ctx->streams; busy && (sg_stream_idle(busy) || !sg_ctx_has(self, busy));)
+            for (busy = ctx->streams; busy && (sg_stream_idle(busy) || !goes_with(self, legacy, busy));)
                 busy = busy->next;
             if (busy)
                 sg_obj_get(&busy->obj);
@@ -480,7 +487,33 @@ void sg_ctx_drain(struct sg_ctx *self)
             }
         } while (busy);
     }
+}
+
+void sg_ctx_drain(struct sg_ctx *self)
+{
     sg_stream_drain(self->legacy);
+    drain_streams(self, NULL);
+    sg_stream_drain(self->legacy);
+}
+
+void sg_stream_synchronize(struct sg_stream *s)
+{
+    if (s->legacy)
+        drain_streams(s->ctx, s);
+    sg_stream_drain(s);
+}
+
+bool sg_stream_is_complete(struct sg_stream *s)
+{
+    bool idle = sg_stream_idle(s);
+
+    if (!s->legacy)
+        return idle;
+    pthread_mutex_lock(&s->ctx->issue);
+    for (struct sg_stream *o = s->ctx->streams; o && idle; o = o->next)
+        idle = !goes_with(s->ctx, s, o) || sg_stream_idle(o);
+    pthread_mutex_unlock(&s->ctx->issue);
+    return idle;
 }
 
 void sg_ctx_retire_streams(struct sg_ctx *ctx)

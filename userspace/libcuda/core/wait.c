@@ -438,12 +438,14 @@ bool vcu_wait_owe(CUstream stream)
 {
     uint32_t owner = owner_id((uintptr_t)stream);
     enum kind kind;
-    bool yes;
+    bool yes, answered;
 
     pthread_mutex_lock(&owe_lock);
     pthread_mutex_lock(&vcu.ring.lock);
     kind = kind_of(owner);
     yes = kind == QUIET && others_idle(owner);
+    answered =
+        yes || (kind == IDLE && (owner != 0 || others_idle(0))); /* the legacy stream waits for others */
     if (yes) {
         owed.stream = (uintptr_t)stream;
         owed.owner = owner;
@@ -453,7 +455,7 @@ bool vcu_wait_owe(CUstream stream)
     }
     pthread_mutex_unlock(&vcu.ring.lock);
     pthread_mutex_unlock(&owe_lock);
-    return yes || kind == IDLE;
+    return answered;
 }
 
 bool vcu_wait_answered(CUstream stream, bool everything)

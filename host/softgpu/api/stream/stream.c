@@ -79,14 +79,14 @@ CUresult CUDAAPI cuStreamSynchronize(CUstream hStream)
     r = sg_capture_check_wait(s);
     if (r != CUDA_SUCCESS)
         return r;
-    sg_stream_drain(s);
+    sg_stream_synchronize(s);
     return sg_see_fault(s->ctx);
 }
 
 CUresult CUDAAPI cuStreamQuery(CUstream hStream)
 {
     SG_STREAM(s, hStream);
-    bool idle = sg_stream_idle(s);
+    bool idle = sg_stream_is_complete(s);
     CUresult r;
 
     SG_STICKY(s);

@@ -212,6 +212,32 @@ CASE(wait_pinned, CF_ALONE | CF_CTX)
     OK("free", cuMemFree(p));
 }
 
+/* A wait for the legacy stream is one for all streams that it synchronises with, also when it has no work itself. */
+CASE(wait_legacy, CF_ALONE | CF_CTX)
+{
+    CUdeviceptr p = 0, there = 0;
+    unsigned *host = NULL, wrong = 0, failed = 0;
+    CUstream s = NULL;
+
+    NEED(cuStreamCreate(&s, 0));
+    NEED(cuMemAlloc(&p, sizeof(words)));
+    NEED(cuMemHostAlloc((void **)&host, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    NEED(cuMemHostGetDevicePointer(&there, host, 0));
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        failed += cuStreamSynchronize(NULL) != CUDA_SUCCESS;
+        failed += upload(p, 1, s) != CUDA_SUCCESS;
+        for (unsigned k = 0; k < 5; k++)
+            failed += add_in(p, WORDS, 1, s) != CUDA_SUCCESS;
+        failed += cf_fill(there, 1024, i, s) != CUDA_SUCCESS;
+        failed += cuStreamSynchronize(i % 2 ? CU_STREAM_LEGACY : NULL) != CUDA_SUCCESS;
+        wrong += host[0] != i || host[1023] != i + 1023;
+    }
+    cf_u64("failed", failed, 0);
+    cf_u64("wrong", wrong, 0);
+    OK("free_host", cuMemFreeHost(host));
+    OK("free", cuMemFree(p));
+}
+
 /* Streams that are destroyed with work in flight: whoever waits for everything waits for that work, too. */
 CASE(wait_destroyed_stream, CF_ALONE | CF_CTX)
 {
