@@ -21,13 +21,23 @@ static struct {
 } orphans = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static const struct vgp_provider *below;
 
+/* A stream that captures is not asked, which would end the capture. */
+static bool is_idle(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+    if (below->cuStreamIsCapturing && below->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS)
+        return false;
+    return status == CU_STREAM_CAPTURE_STATUS_NONE && below->cuStreamQuery &&
+           below->cuStreamQuery(stream) == CUDA_SUCCESS;
+}
+
 static CUresult destroy(CUstream stream)
 {
-    CUresult r = below->cuStreamQuery ? below->cuStreamQuery(stream) : CUDA_ERROR_NOT_READY;
     CUcontext ctx = NULL;
     unsigned at = 0;
 
-    if (r == CUDA_SUCCESS)
+    if (is_idle(stream))
         return below->cuStreamDestroy_v2(stream);
     if (!below->cuStreamGetCtx || below->cuStreamGetCtx(stream, &ctx) != CUDA_SUCCESS)
         ctx = NULL;
