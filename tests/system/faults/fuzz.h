@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* What fuzz.c gives to the attacks, and the groups of attacks that it runs. */
+#ifndef FUZZ_H
+#define FUZZ_H
+
+#include "raw.h"
+
+extern const char *fuzz_path; /* the socket or the device */
+extern unsigned fuzz_seeds;   /* --seeds: the number of random rounds */
+
+/* xorshift. A test sets the state to a fixed seed first, so that a failure can be repeated. */
+extern uint64_t fuzz_random;
+uint32_t fuzz_rnd(void);
+
+/* Counts one attack; what is NULL or says what went wrong. */
+void fuzz_result(const char *name, const char *what);
+/* The command line names this attack, or none at all. */
+bool fuzz_wanted(const char *name);
+/* NULL when a new client can ping. */
+const char *fuzz_alive(void);
+/* Puts a good ping record; does not publish it. */
+struct vgp_record *fuzz_ping(struct raw *r, uint32_t slot);
+
+void fuzz_records(void);
+void fuzz_calls(void);
+void fuzz_mutations(void);
+void fuzz_double_fetch(void);
+void fuzz_scribble(void);
+void fuzz_socket(void); /* not with a device */
+void fuzz_wild(void);
+
+#endif
