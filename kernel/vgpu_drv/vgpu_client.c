@@ -306,8 +306,9 @@ int vgpu_client_create(struct vgpu_client *client, const char *label)
 
 	/* Killed, late, lost or malformed: the slot stays taken until the client ends. */
 	err = vgpu_client_call(client, req, true);
+	/* The device has not heard of it: it may be tried again. */
 	if (err && !req->sent)
-		vgpu_create_done(client, false); /* the device has not heard of it: it may be tried again */
+		vgpu_create_done(client, false);
 	if (!err)
 		err = vgpu_req_status(client->dev, req, &resp, &status);
 	if (!err) {
