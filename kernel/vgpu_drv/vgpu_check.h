@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Every check of something that comes from outside: from user space or from the device. Pure
- * functions on private copies, so that each rejection has a unit test (vgpu_check_test.c).
+ * functions on private copies, so that each rejection has a unit test (vgpu_check_*_test.c).
  */
 #ifndef VGPU_CHECK_H
 #define VGPU_CHECK_H

@@ -5,13 +5,18 @@ through QEMU's qtest protocol. Standard library only."""
 import json
 import os
 import queue
+import shutil
 import socket
 import struct
 import subprocess
+import tempfile
 import threading
 import time
 
 TIMEOUT = 30  # seconds for any single answer: generous, machines are busy
+
+DEVICE = "vgpu-cuda,id=gpu,addr=5,chardev=c"
+MIB = 1 << 20
 
 S_ACKNOWLEDGE, S_DRIVER, S_DRIVER_OK, S_FEATURES_OK, S_NEEDS_RESET = 1, 2, 4, 8, 0x40
 
@@ -23,6 +28,14 @@ class Failure(Exception):
 def expect(condition, message):
     if not condition:
         raise Failure(message)
+
+
+TESTS = []  # in the order of their definition
+
+
+def test(fn):
+    TESTS.append(fn)
+    return fn
 
 
 class Broker:
@@ -375,3 +388,39 @@ class Driver:
         while struct.unpack("<H", self.q.read(used + 2, 2))[0] != count & 0xffff:
             expect(time.monotonic() < end, "queue %d is not served" % n)
             time.sleep(0.01)
+
+
+class Env:
+    """Paths and processes of one test."""
+
+    def __init__(self, build):
+        self.qemu = os.path.join(build, "bin/qemu-system-x86_64")
+        self.fake_broker = os.path.join(build, "tests/fake-broker")
+        self.dir = tempfile.mkdtemp(prefix="vgpu-")
+        self.socket = os.path.join(self.dir, "broker")
+        self.processes = []
+
+    def broker(self, **fields):
+        return Broker(self, self.socket, **fields)
+
+    def vm(self, device=DEVICE, **kwargs):
+        return Qemu(self, device, **kwargs)
+
+    def driver(self, queues=None, device=DEVICE, broker=None, **kwargs):
+        """A broker, a QEMU, and a driver that is up."""
+        b = self.broker(**(broker or {}))
+        q = self.vm(device, **kwargs).start()
+        d = Driver(q)
+        d.start(queues)
+        b.wait("kick %d" % ((queues or d.nqueues()) - 1))  # libvhost-user kicks each queue once
+        return b, q, d
+
+    def close(self):
+        for p in self.processes:
+            if p.poll() is None:
+                p.kill()
+            p.wait()
+            for f in (p.stdin, p.stdout):
+                if f:
+                    f.close()
+        shutil.rmtree(self.dir, ignore_errors=True)

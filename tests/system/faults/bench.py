@@ -185,10 +185,7 @@ class Bench:
             if made.returncode:
                 self.leave_out("qemu-device/tests/fake-broker is not built")
                 return
-        with open(script) as f:
-            text = f.read()
-        for name in names:
-            need("def %s(env)" % name in text, "qemu-device has no test " + name)
+        self.exists("qemu-device/tests", names)
         done = subprocess.run(["/usr/bin/python3", "-B", script, build, *names], stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=900)
         out = done.stdout.decode(errors="replace")

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* See vgpu_client_env.h. */
+#include "vgpu_client_env.h"
+
+/**
+ * vgpu_client_env_init - plugs a device in and opens a client of it
+ * @test: the case
+ */
+int vgpu_client_env_init(struct kunit *test)
+{
+	struct vgpu_client_env *env = kunit_kzalloc(test, sizeof(*env), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, env);
+	env->timeout_ms = vgpu_timeout_ms;
+	env->fake = vgpu_fake_new(test);
+	env->fake->ctx = env;
+	KUNIT_ASSERT_EQ(test, vgpu_fake_plug(env->fake), 0);
+	env->dev = vgpu_fake_dev(env->fake);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, env->dev);
+	env->client = vgpu_client_open(env->dev, NULL, NULL);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(env->client));
+	test->priv = env;
+	return 0;
+}
+
+/**
+ * vgpu_client_env_exit - undoes vgpu_client_env_init()
+ * @test: the case
+ */
+void vgpu_client_env_exit(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+
+	if (!env)
+		return;
+	vgpu_timeout_ms = env->timeout_ms;
+	if (env->client)
+		vgpu_client_close(env->client);
+	vgpu_fake_unplug(env->fake);
+}
+
+/**
+ * vgpu_client_env_create - CREATE
+ * @client: for this client
+ */
+int vgpu_client_env_create(struct vgpu_client *client)
+{
+	int err;
+
+	mutex_lock(&client->lock);
+	err = vgpu_client_create(client, "test");
+	mutex_unlock(&client->lock);
+	return err;
+}

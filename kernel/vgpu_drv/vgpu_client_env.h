@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What the suites vgpu_client* start each case with: a device of vgpu_fake.h and an open client. */
+#ifndef VGPU_CLIENT_ENV_H
+#define VGPU_CLIENT_ENV_H
+
+#include "vgpu_fake.h"
+
+/**
+ * struct vgpu_client_env - what test->priv is
+ * @fake: the device
+ * @dev: the driver's side of it
+ * @client: open, before CREATE. NULL: the case has closed it.
+ * @timeout_ms: the module parameter before the case
+ */
+struct vgpu_client_env {
+	struct vgpu_fake *fake;
+	struct vgpu_dev *dev;
+	struct vgpu_client *client;
+	unsigned int timeout_ms;
+};
+
+int vgpu_client_env_init(struct kunit *test);
+void vgpu_client_env_exit(struct kunit *test);
+int vgpu_client_env_create(struct vgpu_client *client);
+
+#endif

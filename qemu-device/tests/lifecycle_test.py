@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Resets, bad rings, a broker that dies, falls silent or comes back, hot plug, the end."""
+
+import random
+import time
+
+from vgputest import DEVICE, Driver, MIB, S_DRIVER_OK, S_NEEDS_RESET, expect, test
+
+
+@test
+def reset_stops_every_queue_first(env):
+    b, q, d = env.driver(device=DEVICE + ",clients=4")
+    expect(d.reset() == 0, "status")
+    expect(not q.get("started"), "still started")
+    # The broker has seen all stops by the time that the guest could read the status.
+    b.ask("messages")
+    stopped = {l for l in b.lines if l.startswith("stopped")}
+    expect(stopped == {"stopped %d" % n for n in range(6)}, str(stopped))
+    d.start()
+    b.wait("started 5")
+    d.doorbell(5)
+    b.wait("kick 5")
+
+
+@test
+def reset_many_times(env):
+    b, q, d = env.driver(device=DEVICE + ",clients=4")
+    fds = q.fds()
+    for _ in range(20):
+        d.start()
+    d.doorbell(3)
+    b.wait("kick 3")
+    expect(q.fds() == fds, "%d descriptors, before %d" % (q.fds(), fds))
+
+
+@test
+def system_reset_stops_the_service(env):
+    b, q, _ = env.driver(device=DEVICE + ",clients=2")
+    q.qmp("system_reset")
+    b.wait("stopped 3")
+    q.wait_for("started", False)
+    d = Driver(q)
+    d.start()
+    b.wait("started 3")
+
+
+@test
+def some_queues_not_set_up(env):
+    b, q, d = env.driver(queues=3)
+    d.doorbell(2)
+    b.wait("kick 2")
+    d.doorbell(9)
+    expect(d.reset() == 0, "status")
+    expect(q.get("connected"), "broker lost")
+
+
+@test
+def rings_that_cannot_be_served(env):
+    b, q, d = env.driver()
+    # No memory; the device's own registers; the end of the address space.
+    for rings in (0xf0000000, d.MODERN, 0xffffffffffff0000):
+        d.RINGS = rings
+        d.start()
+        end = time.monotonic() + 10
+        while not d.status() & S_NEEDS_RESET:
+            expect(time.monotonic() < end, "the driver is not told")
+        expect(q.get("connected") and not q.get("started"), "wrong state")
+    del d.RINGS
+    d.start()
+    b.lines.clear()
+    d.doorbell(6)
+    b.wait("kick 6")
+
+
+@test
+def rings_in_the_device_itself(env):
+    """Queues whose rings are the device's windows, doorbells, configuration or interrupt table: no access of
+    the device to itself, the broker lives, and the next driver is served."""
+    b, q, d = env.driver(device=DEVICE + ",clients=4", chardev="socket,id=c,path=%s,reconnect=1")
+    own = (d.WINDOW, d.WINDOW + d.shm[2], d.WINDOW + d.bar_size(4) - 4096, d.caps[2] & ~0xfff, d.common & ~0xfff,
+           d.caps[4] & ~0xfff, d.MSIX)
+    for rings in own:
+        d.RINGS = rings
+        d.start()
+        for queue in range(4):
+            d.doorbell(queue)
+        d.reset()
+    del d.RINGS
+    q.wait_for("connected", True)
+    d.start()
+    q.wait_for("started", True)
+    b.lines.clear()
+    d.doorbell(3)
+    b.wait("kick 3")
+    expect(b.proc.poll() is None, "the broker has ended")
+
+
+@test
+def random_register_accesses(env):
+    """A guest that does anything in any order: QEMU lives, and serves a sane driver afterwards."""
+    rng = random.Random(4711)
+    b, q, d = env.driver(device=DEVICE + ",clients=4", chardev="socket,id=c,path=%s,reconnect=1")
+    values = (0, 1, 2, 5, 6, 7, 0xf, 0x4f, 0x40, 0x80, 0xffff, 0x1000000, 0xe1000000, 0xffffffff)
+    areas = ((d.common, 64), (d.caps[2], 8 * 4096), (d.caps[3], 8), (d.caps[4], 128),
+             (d.MSIX, 128))
+    for i in range(3000):
+        base, size = rng.choice(areas)
+        width = rng.choice("bwlq")
+        addr = base + rng.randrange(size)
+        if rng.random() < 0.2:
+            q.io("read" + width, hex(addr))
+        else:
+            q.io("write" + width, hex(addr), hex(rng.choice(values)))
+        if i % 300 == 299:
+            d.start()
+    q.wait_for("connected", True)
+    d.start()
+    q.wait_for("started", True)
+    expect(b.proc.poll() is None, "the broker has ended")
+
+
+@test
+def pause_keeps_the_service(env):
+    b, q, d = env.driver()
+    before = b.messages()
+    q.qmp("stop")
+    q.qmp("cont")
+    expect(b.messages() == before, "the broker was told")
+    d.doorbell(4)
+    b.wait("kick 4")
+
+
+@test
+def broker_dies(env):
+    b, q, d = env.driver()
+    d.isr()
+    b.ask("die")
+    q.wait_for("connected", False)
+    expect(d.status() & S_NEEDS_RESET, "status 0x%x" % d.status())
+    expect(d.isr() & 2, "no configuration interrupt")
+    d.doorbell(0)
+    d.doorbell(2)
+    d.config()
+    expect(q.qmp("query-status")["running"], "not running")
+    expect(d.reset() == 0, "status after reset")
+    q.qmp("system_reset")
+    q.quit()
+    said = q.output().splitlines()
+    expect(len(said) < 6, "too many words: %s" % said)
+    expect(any("the connection to the broker is lost" in l for l in said), str(said))
+
+
+@test
+def broker_falls_silent(env):
+    # The reset waits for the broker under the big lock: it must not wait for ever.
+    b, q, d = env.driver(device=DEVICE + ",clients=4,answer-timeout=500",
+                         chardev="socket,id=c,path=%s,reconnect=1")
+    b.ask("deaf")
+    expect(d.reset() == 0, "status after reset")
+    q.wait_for("connected", False)
+    expect(q.qmp("query-status")["running"], "not running")
+    d.start()
+    end = time.monotonic() + 10
+    while not d.status() & S_NEEDS_RESET:
+        expect(time.monotonic() < end, "the driver is not told")
+    b.proc.kill()
+    b = env.broker()
+    b.wait("config ")
+    q.wait_for("connected", True)
+    d.start()
+    b.wait("started 5")
+    q.quit()
+    said = q.output().splitlines()
+    expect(any("has not answered for 500 ms" in l for l in said), str(said))
+    expect(len(said) < 9, "too many words: %s" % said)
+
+
+@test
+def broker_falls_silent_before_the_memory_map_changes(env):
+    # The guest moves the windows, and the broker has to confirm the new map.
+    b, q, d = env.driver(device=DEVICE + ",clients=4,answer-timeout=500")
+    b.ask("deaf")
+    d.cfg_write(0x20, 0x80000000)
+    q.wait_for("connected", False)
+    expect(d.status() & S_NEEDS_RESET, "status 0x%x" % d.status())
+    expect(q.qmp("query-status")["running"], "not running")
+    d.cfg_write(0x20, 0x90000000)
+    expect(d.reset() == 0, "status after reset")
+    q.quit()
+    said = q.output().splitlines()
+    expect(any("has not answered for 500 ms" in l for l in said), str(said))
+    expect(len(said) < 9, "too many words: %s" % said)
+
+
+@test
+def answer_timeout_has_a_range(env):
+    for ms in (0, 99, 3600001):
+        env.broker()
+        env.vm(device=DEVICE + ",answer-timeout=%d" % ms).refuses("answer-timeout=%d" % ms, "100 to")
+
+
+@test
+def broker_dies_before_the_driver(env):
+    b = env.broker()
+    q = env.vm().start()
+    b.wait("config ")
+    b.ask("die")
+    q.wait_for("connected", False)
+    d = Driver(q)
+    d.start()
+    end = time.monotonic() + 10
+    while not d.status() & S_NEEDS_RESET:
+        expect(time.monotonic() < end, "the driver is not told")
+    expect(not q.get("started"), "started without a broker")
+
+
+@test
+def broker_comes_back(env):
+    b, q, d = env.driver(chardev="socket,id=c,path=%s,reconnect=1")
+    fds = q.fds()
+    for _ in range(3):
+        b.ask("die")
+        q.wait_for("connected", False)
+        b = env.broker()
+        b.wait("config ")
+        q.wait_for("connected", True)
+        expect(d.status() & S_NEEDS_RESET, "status 0x%x" % d.status())
+        expect(not q.get("started"), "started without the driver's reset")
+        d.start()
+        b.wait("started 33")
+        expect(d.status() & (S_NEEDS_RESET | S_DRIVER_OK) == S_DRIVER_OK, "status")
+        d.doorbell(5)
+        b.wait("kick 5")
+    expect(q.fds() == fds, "%d descriptors, before %d" % (q.fds(), fds))
+
+
+@test
+def lesser_broker_comes_back(env):
+    b, q, d = env.driver(chardev="socket,id=c,path=%s,reconnect=1")
+    for fields in ({"clients": 16}, {"window": 8 * MIB}, {"runs": 5}, {"vram": 5}, {"abi": 2}):
+        b.ask("die")
+        q.wait_for("connected", False)
+        b = env.broker(**fields)
+        b.wait("disconnected")
+        expect(not q.get("connected"), "connected to a broker with %s" % fields)
+        b = env.broker()
+        b.wait("config ")
+        q.wait_for("connected", True)
+    d.start()
+    b.wait("started 33")
+
+
+@test
+def device_can_be_plugged(env):
+    b = env.broker(abi=9)
+    root = ("-device", "pcie-root-port,id=rp,slot=1")
+    q = env.vm(None, options=root).start()
+    q.qmp("device_add", driver="vgpu-cuda", id="x", chardev="c", bus="rp", check=False)
+    b.ask("die")
+    end = time.monotonic() + 10
+    while not any(c["label"] == "c" and "disconnected" in c["filename"]
+                  for c in q.qmp("query-chardev")):
+        expect(time.monotonic() < end, "QEMU does not notice that the broker is gone")
+        time.sleep(0.05)
+    before = q.fds()
+    for _ in range(5):
+        b = env.broker(abi=9)
+        q.qmp("chardev-add", id="d", backend={"type": "socket", "data": {
+            "addr": {"type": "unix", "data": {"path": env.socket}}, "server": False}})
+        error = q.qmp("device_add", driver="vgpu-cuda", id="x", chardev="d", bus="rp", check=False)
+        expect("ABI version 9" in error.get("desc", ""), str(error))
+        q.qmp("chardev-remove", id="d")
+        b.wait("disconnected")
+    expect(q.fds() == before, "%d descriptors, before %d" % (q.fds(), before))
+    b = env.broker()
+    q.qmp("chardev-add", id="d", backend={"type": "socket", "data": {
+        "addr": {"type": "unix", "data": {"path": env.socket}}, "server": False}})
+    q.qmp("device_add", driver="vgpu-cuda", id="gpu", chardev="d", bus="rp")
+    b.wait("config ")
+    expect(q.get("connected"), "not connected")
+    q.qmp("device_del", id="gpu")
+    q.eject()
+    b.ask("messages")
+    end = time.monotonic() + 10
+    while "is busy" in q.qmp("chardev-remove", id="d", check=False).get("desc", ""):
+        expect(time.monotonic() < end, "the device does not go")
+        time.sleep(0.1)
+    while q.fds() != before:
+        expect(time.monotonic() < end, "%d descriptors, before %d" % (q.fds(), before))
+        time.sleep(0.1)
+
+
+@test
+def qemu_ends_with_a_driver_up(env):
+    b, q, _ = env.driver()
+    q.quit()
+    expect(q.proc.returncode == 0, "exit status %s" % q.proc.returncode)
+    b.wait("disconnected")
