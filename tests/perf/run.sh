@@ -65,7 +65,12 @@ if [ "$gpu" = soft ]; then
     part insn-bench timeout 300 "$build/insn-bench" $quick --json "${json%.json}-insn.json" --provider "$provider"
     part soft-bench timeout 300 "$build/soft-bench" $quick --json "${json%.json}-soft.json" --provider "$provider"
     # Shares between clients and between VMs: ratios of work done in the same time.
-    part tenancy-bench timeout 900 /usr/bin/python3 -B "$(dirname "$0")/tenancy.py" $quick --build "$top_build" --bench "$build" --json "${json%.json}-tenancy.json"
+    if [ -x /usr/bin/python3 ]; then
+        part tenancy-bench timeout 900 /usr/bin/python3 -B "$(dirname "$0")/tenancy.py" $quick --build "$top_build" --bench "$build" --json "${json%.json}-tenancy.json"
+    else
+        echo "not run: tenancy-bench: there is no /usr/bin/python3"
+        skipped=$((skipped + 1))
+    fi
     ggml=${GGML_DIR:-$top_build/npm/node_modules/@node-llama-cpp/linux-x64-cuda/bins/linux-x64-cuda}
     if [ -e "$ggml/libggml-cuda.so" ]; then
         part ggml-bench timeout 600 "$vgpu" run --gpu soft "$build/ggml-bench" $quick --dir "$ggml" \
