@@ -7,6 +7,42 @@
 #include <stdlib.h>
 
 unsigned wrk_captures;
+static CUstream *origins; /* where they began; fewer than wrk_captures when there was no memory */
+static unsigned norigins, origins_room;
+
+void wrk_capture_begun(CUstream stream)
+{
+    wrk_captures++;
+    if (norigins == origins_room) {
+        unsigned room = origins_room ? 2 * origins_room : 8;
+        CUstream *bigger = realloc(origins, room * sizeof(CUstream));
+
+        if (!bigger)
+            return;
+        origins = bigger;
+        origins_room = room;
+    }
+    origins[norigins++] = stream;
+}
+
+void wrk_capture_forget(CUstream stream, bool ended)
+{
+    bool known = false;
+
+    for (unsigned i = 0; i < norigins && !known; i++) {
+        known = origins[i] == stream;
+        if (known)
+            origins[i] = origins[--norigins];
+    }
+    if (known || (ended && wrk_captures > norigins))
+        wrk_captures--;
+}
+
+void wrk_captures_settle(struct wrk_worker *w)
+{
+    if (!wrk_captures)
+        wrk_namer_clear(w, &wrk_capturing);
+}
 
 bool wrk_is_sticky(CUresult r)
 {

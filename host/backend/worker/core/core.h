@@ -124,6 +124,12 @@ bool wrk_is_sticky(CUresult r);
 CUresult wrk_stream_get(struct wrk_call *c, uint64_t value, CUstream *out);
 /* Captures that the guest began and did not end; 0 = no stream needs asking. */
 extern unsigned wrk_captures;
+/* The provider captures from this stream on. */
+void wrk_capture_begun(CUstream stream);
+/* A capture has ended (ended), or the stream is no more: then nothing happens unless a capture began there. */
+void wrk_capture_forget(CUstream stream, bool ended);
+/* After that, when no context is about to end: without captures nothing is named by one. */
+void wrk_captures_settle(struct wrk_worker *w);
 /* Launch attributes whose value is plain data. Others hold events or host pointers of the guest. */
 bool wrk_plain_attribute(uint32_t id);
 

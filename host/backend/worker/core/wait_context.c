@@ -20,6 +20,7 @@ static struct {
     bool many; /* more contexts than there is room for: for good */
 } orphans = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static const struct vgp_provider *below;
+static struct wrk_worker *self;
 
 /* A stream that captures is not asked, which would end the capture. */
 static bool is_idle(CUstream stream)
@@ -32,13 +33,25 @@ static bool is_idle(CUstream stream)
            below->cuStreamQuery(stream) == CUDA_SUCCESS;
 }
 
+/* A capture that began there is over, too: nobody can end it any more. */
+static CUresult end(CUstream stream)
+{
+    CUresult r = below->cuStreamDestroy_v2(stream);
+
+    if (r == CUDA_SUCCESS) {
+        wrk_capture_forget(stream, false);
+        wrk_captures_settle(self);
+    }
+    return r;
+}
+
 static CUresult destroy(CUstream stream)
 {
     CUcontext ctx = NULL;
     unsigned at = 0;
 
     if (is_idle(stream))
-        return below->cuStreamDestroy_v2(stream);
+        return end(stream);
     if (!below->cuStreamGetCtx || below->cuStreamGetCtx(stream, &ctx) != CUDA_SUCCESS)
         ctx = NULL;
     pthread_mutex_lock(&orphans.lock);
@@ -57,12 +70,12 @@ static CUresult destroy(CUstream stream)
         orphans.many = true;
     }
     pthread_mutex_unlock(&orphans.lock);
-    return below->cuStreamDestroy_v2(stream);
+    return end(stream);
 }
 
 void wrk_streams_filter(struct wrk_worker *w, struct vgp_provider *table, const struct vgp_provider *next)
 {
-    (void)w;
+    self = w;
     below = next;
     if (next->cuStreamDestroy_v2)
         table->cuStreamDestroy_v2 = destroy;

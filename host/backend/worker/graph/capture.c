@@ -90,7 +90,8 @@ CUresult wrk_do_vgpStreamBeginCapture(struct wrk_call *c, const struct vgp_args_
     relax();
     if (!a->graph) {
         r = wrk_provider.cuStreamBeginCapture_v2(stream, mode);
-        wrk_captures += r == CUDA_SUCCESS;
+        if (r == CUDA_SUCCESS)
+            wrk_capture_begun(stream);
         return r;
     }
     if (!wrk_provider.cuStreamBeginCaptureToGraph)
@@ -105,7 +106,8 @@ CUresult wrk_do_vgpStreamBeginCapture(struct wrk_call *c, const struct vgp_args_
     r = wrk_provider.cuStreamBeginCaptureToGraph(stream, g->object, a->dependencies_len ? deps : NULL, edges,
                                                  a->dependencies_len, mode);
     free(deps);
-    wrk_captures += r == CUDA_SUCCESS;
+    if (r == CUDA_SUCCESS)
+        wrk_capture_begun(stream);
     return r;
 }
 
@@ -125,12 +127,11 @@ CUresult wrk_do_vgpStreamEndCapture(struct wrk_call *c, const struct vgp_args_vg
         memset(&before, 0, sizeof(before));
     r = wrk_provider.cuStreamEndCapture(stream, &object);
     bool over = before.status != CU_STREAM_CAPTURE_STATUS_NONE && !wrk_stream_captured(stream);
-    if (over && wrk_captures)
-        wrk_captures--;
     struct wrk_graph *g = r == CUDA_SUCCESS ? wrk_graph_of(c->w, object) : NULL;
     bool named = g && wrk_namer_copy(&g->names, &wrk_capturing);
-    if (!wrk_captures)
-        wrk_namer_clear(c->w, &wrk_capturing);
+    if (over)
+        wrk_capture_forget(stream, true);
+    wrk_captures_settle(c->w);
     if (g && !named) {
         wrk_graph_forget(c->w, g);
         g = NULL;

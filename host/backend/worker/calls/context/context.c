@@ -24,8 +24,11 @@ static void drop_one(struct wrk_handle_entry *e, uint64_t handle, void *arg)
 {
     struct drop *d = arg;
 
-    if (e->owner == d->context)
-        wrk_handles_remove(&d->w->handles, handle, d->type);
+    if (e->owner != d->context)
+        return;
+    if (d->type == VGP_H_STREAM)
+        wrk_capture_forget(e->object, false);
+    wrk_handles_remove(&d->w->handles, handle, d->type);
 }
 
 void wrk_drop_owned(struct wrk_worker *w, uint64_t context)
@@ -42,10 +45,12 @@ void wrk_drop_owned(struct wrk_worker *w, uint64_t context)
     wrk_links_end(w, context);
     wrk_textures_end(context);
     for (unsigned i = 0; i < w->nthread_streams;) {
-        if (w->thread_streams[i].context == context)
-            w->thread_streams[i] = w->thread_streams[--w->nthread_streams];
-        else
+        if (w->thread_streams[i].context != context) {
             i++;
+            continue;
+        }
+        wrk_capture_forget(w->thread_streams[i].stream, false);
+        w->thread_streams[i] = w->thread_streams[--w->nthread_streams];
     }
 }
 
@@ -61,6 +66,7 @@ static uint64_t leave(struct wrk_worker *w, uint64_t handle, CUcontext ctx)
     wrk_exec_forget_context(ctx);
     wrk_drop_owned(w, handle);
     wrk_names_context_ends(w, handle);
+    wrk_captures_settle(w);
     uint64_t bytes = wrk_quota_detach_context(w, ctx);
     wrk_ipc_context_gone(w, ctx);
     if (w->memory->bounce.registered == ctx)
