@@ -55,8 +55,14 @@ def run_round(args, build):
                 return None
             with open(path, encoding="utf-8") as file:
                 for row, value in json.load(file).items():
-                    if isinstance(value, dict):
+                    if not isinstance(value, dict):
+                        continue
+                    if "value" in value:
                         rows["%s: %s" % (name, row)] = (value["value"], value["unit"])
+                        continue
+                    for key, number in value.items():  # ggml-bench: several figures of an operation
+                        if isinstance(number, (int, float)):
+                            rows["%s: %s, %s" % (name, row, key)] = (number, "")
     return rows
 
 
