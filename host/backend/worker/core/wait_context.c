@@ -3,7 +3,6 @@
 #include "core.h"
 
 #include <pthread.h>
-#include <string.h>
 
 /*
  * A stream that is destroyed finishes its work, and no stream is left that could be asked for it. From then on its
@@ -12,15 +11,25 @@
 #define ORPHANS 16u
 static struct {
     pthread_mutex_t lock; /* waiters end waits; innermost */
-    struct {
-        CUcontext ctx;
-        uint64_t number; /* of the latest such stream; 0: none */
+    struct orphan {
+        CUcontext ctx;   /* NULL: the place is free */
+        uint64_t number; /* of the latest such stream */
     } of[ORPHANS];
     uint64_t number;
     bool many; /* more contexts than there is room for: for good */
 } orphans = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static const struct vgp_provider *below;
 static struct wrk_worker *self;
+
+/* Under the lock. The place of the context, or, for NULL, a free one; NULL: there is none. */
+static struct orphan *place_of(CUcontext ctx)
+{
+    for (unsigned i = 0; i < ORPHANS; i++) {
+        if (orphans.of[i].ctx == ctx)
+            return &orphans.of[i];
+    }
+    return NULL;
+}
 
 /* A stream that captures is not asked, which would end the capture. */
 static bool is_idle(CUstream stream)
@@ -48,27 +57,19 @@ static CUresult end(CUstream stream)
 static CUresult destroy(CUstream stream)
 {
     CUcontext ctx = NULL;
-    unsigned at = 0;
+    struct orphan *o = NULL;
 
     if (is_idle(stream))
         return end(stream);
     if (!below->cuStreamGetCtx || below->cuStreamGetCtx(stream, &ctx) != CUDA_SUCCESS)
         ctx = NULL;
     pthread_mutex_lock(&orphans.lock);
-    for (unsigned i = 0; i < ORPHANS; i++) {
-        if (orphans.of[i].number && orphans.of[i].ctx == ctx)
-            at = i + 1;
-    }
-    for (unsigned i = 0; !at && i < ORPHANS; i++) {
-        if (!orphans.of[i].number)
-            at = i + 1;
-    }
-    if (at && ctx) {
-        orphans.of[at - 1].ctx = ctx;
-        orphans.of[at - 1].number = ++orphans.number;
-    } else {
+    if (ctx && !(o = place_of(ctx)))
+        o = place_of(NULL);
+    if (o)
+        *o = (struct orphan){ctx, ++orphans.number};
+    else
         orphans.many = true;
-    }
     pthread_mutex_unlock(&orphans.lock);
     return end(stream);
 }
@@ -84,14 +85,12 @@ void wrk_streams_filter(struct wrk_worker *w, struct vgp_provider *table, const 
 /* The latest destroyed stream whose work may still run in the context; 0: there is none. */
 static uint64_t orphaned(CUcontext ctx)
 {
+    const struct orphan *o;
     uint64_t number;
 
     pthread_mutex_lock(&orphans.lock);
-    number = orphans.many ? UINT64_MAX : 0;
-    for (unsigned i = 0; i < ORPHANS; i++) {
-        if (orphans.of[i].number && orphans.of[i].ctx == ctx)
-            number = orphans.of[i].number;
-    }
+    o = ctx ? place_of(ctx) : NULL;
+    number = o ? o->number : orphans.many ? UINT64_MAX : 0;
     pthread_mutex_unlock(&orphans.lock);
     return number;
 }
@@ -100,12 +99,12 @@ CUresult wrk_wait_context_whole(struct wrk_wait *wait)
 {
     uint64_t number = orphaned(wait->ctx);
     CUresult r = wrk_provider.cuCtxSynchronize();
+    struct orphan *o;
 
     pthread_mutex_lock(&orphans.lock);
-    for (unsigned i = 0; r == CUDA_SUCCESS && i < ORPHANS; i++) {
-        if (orphans.of[i].ctx == wait->ctx && orphans.of[i].number <= number)
-            orphans.of[i].number = 0;
-    }
+    o = r == CUDA_SUCCESS && wait->ctx ? place_of(wait->ctx) : NULL;
+    if (o && o->number <= number)
+        o->ctx = NULL;
     pthread_mutex_unlock(&orphans.lock);
     return r;
 }
