@@ -99,7 +99,7 @@ static void test_promise(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
-/* More may be given out than there is; who asks when it is taken is refused at once, and served when it is back. */
+/* More may be given out than there is; an allocation when all is taken fails at once, and succeeds when some is back. */
 static void test_ceiling(void **state)
 {
     struct broker a, b;

@@ -76,7 +76,7 @@ struct brk_options {
     uint32_t weight, cap;               /* of this VM among those of the host; cap in percent, 0: none */
     uint32_t client_weight, client_cap; /* of each client in this VM */
     enum brk_memory memory;             /* what vram_quota means to the other VMs */
-    unsigned memory_wait_ms;            /* who asks when nothing is left waits so long */
+    unsigned memory_wait_ms;            /* how long an allocation waits when nothing is left */
     uint64_t gpu_memory;                /* of the devices, as the first worker says */
     bool pace;                          /* shares are enforced, be they equal */
     const char *arbiter;                /* file that the brokers of the host share, NULL: none */
