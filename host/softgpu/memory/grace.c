@@ -80,7 +80,8 @@ void sg_grace_enter(void)
     if (!me)
         me = own_record();
     if (me)
-        atomic_store(&me->since, atomic_load(&period));
+        atomic_store_explicit(&me->since, atomic_load(&period),
+                              memory_order_relaxed); /* the fence orders it */
     else
         atomic_fetch_add(&nameless, 1);
     /* What is looked up from here on is not older than what a waiter sees of us: sg_grace_wait(). */

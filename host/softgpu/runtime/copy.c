@@ -39,6 +39,8 @@ static bool there(const struct sg_copy *c)
     size_t z = c->depth - 1, y = c->height - 1;
     struct sg_mem_info info;
 
+    if (c->generation && c->generation == __atomic_load_n(&sg_mem_generation, __ATOMIC_SEQ_CST))
+        return true; /* nothing has gone since; what goes from here on waits for us: memory/grace.h */
     return (c->dst_array || c->dst_pageable ||
             sg_mem_covers(PTR(c->dst), z * c->dst_slice + y * c->dst_pitch + c->width, &info)) &&
            (c->src_array || c->src_pageable ||

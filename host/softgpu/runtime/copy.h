@@ -14,6 +14,7 @@ struct sg_copy {
     struct sg_array *dst_array, *src_array; /* where dst and src lie in one; see sg_copy_new() */
     uint8_t dst_on, src_on;          /* 1 + the device that reaches them; 0: that of the copy's stream */
     bool dst_pageable, src_pageable; /* the caller's own memory, of which nothing is known here */
+    uint64_t generation; /* sg_mem_generation from before both sides were found; 0: they must be looked up */
 };
 
 struct sg_copy_op {

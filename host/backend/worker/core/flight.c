@@ -28,6 +28,8 @@ void wrk_flight_leave(struct wrk_worker *w, struct wrk_wait *wait)
 {
     struct wrk_waits *ws = &w->waits;
 
+    if (!wait->flight_at && !wait->lent)
+        return; /* it was complete at once; both are set by the dispatcher before anyone else has the wait */
     pthread_mutex_lock(&ws->lock);
     if (wait->flight_at) {
         *wait->flight_at = wait->flight;

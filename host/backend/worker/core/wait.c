@@ -85,7 +85,7 @@ void wrk_waits_forget_context(struct wrk_worker *w, CUcontext ctx)
         memcpy(events, p->free, n * sizeof(events[0]));
         memset(p, 0, sizeof(*p));
     }
-    w->waits.generation++;
+    __atomic_fetch_add(&w->waits.generation, 1, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&w->waits.events_lock);
     for (unsigned i = 0; i < n; i++)
         wrk_provider.cuEventDestroy_v2(events[i]);
@@ -95,10 +95,7 @@ void wrk_waits_forget_context(struct wrk_worker *w, CUcontext ctx)
 
 static uint32_t now_generation(struct wrk_worker *w)
 {
-    pthread_mutex_lock(&w->waits.events_lock);
-    uint32_t generation = w->waits.generation;
-    pthread_mutex_unlock(&w->waits.events_lock);
-    return generation;
+    return __atomic_load_n(&w->waits.generation, __ATOMIC_ACQUIRE);
 }
 
 static struct wrk_wait *new_wait(struct wrk_worker *w)
@@ -185,12 +182,15 @@ static bool stands_for_others(const struct wrk_worker *w, CUstream stream)
            (w->handles.live[VGP_H_STREAM] || w->nthread_streams);
 }
 
+CUresult wrk_stream_query(struct wrk_worker *w, CUstream stream)
+{
+    return stands_for_others(w, stream) ? CUDA_ERROR_NOT_READY : wrk_provider.cuStreamQuery(stream);
+}
+
 CUresult wrk_wait_add_stream(struct wrk_worker *w, struct wrk_wait *wait, CUstream stream)
 {
-    CUresult r = CUDA_ERROR_NOT_READY;
+    CUresult r = wrk_stream_query(w, stream);
 
-    if (!stands_for_others(w, stream))
-        r = wrk_provider.cuStreamQuery(stream);
     if (r != CUDA_ERROR_NOT_READY)
         return r; /* nothing to wait for, or an error, e.g. the stream is being captured */
     if (wait->nevents == WRK_WAIT_EVENTS)

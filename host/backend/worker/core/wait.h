@@ -84,7 +84,7 @@ struct wrk_waits {
     pthread_cond_t work;
     struct wrk_wait *queue, **queue_tail; /* for the waiters */
     unsigned threads, idle_threads;
-    pthread_mutex_t events_lock; /* pools, generation */
+    pthread_mutex_t events_lock; /* pools; the generation changes under it */
     struct wrk_event_pool pools[WRK_EVENT_POOLS];
     uint32_t generation;     /* +1 whenever a context's events are forgotten */
     struct wrk_wait *flight; /* all that were started and are not finished; lock */
@@ -101,6 +101,8 @@ _Static_assert(VGP_REPLY_SLOTS == 64, "one bit a slot");
 void wrk_waits_init(struct wrk_waits *ws);
 /* A wait for the call being dispatched; takes over its reply. NULL: no memory. */
 struct wrk_wait *wrk_wait_new(struct wrk_call *c);
+/* Is everything issued to this stream complete? NOT_READY also for a legacy stream beside others: a wait tells then. */
+CUresult wrk_stream_query(struct wrk_worker *w, CUstream stream);
 /* Adds "everything issued to this stream so far". */
 CUresult wrk_wait_add_stream(struct wrk_worker *w, struct wrk_wait *wait, CUstream stream);
 /* Adds every stream of the calling context, so that the wait is for all of it. */

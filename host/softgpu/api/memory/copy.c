@@ -10,6 +10,7 @@ static CUresult one_row(struct sg_copy *c, enum sg_place dp, enum sg_place sp, C
     SG_CTX(ctx);
     if (!c->width)
         return CUDA_SUCCESS;
+    c->generation = __atomic_load_n(&sg_mem_generation, __ATOMIC_SEQ_CST);
     r = sg_copy_check(dp, PTR(c->dst), c->width, true, &dst_pageable);
     if (r == CUDA_SUCCESS)
         r = sg_copy_check(sp, PTR(c->src), c->width, false, &src_pageable);
