@@ -112,13 +112,13 @@ static void error_sink(void *ctx, const char *text, size_t len)
 static int output_fd[2] = {-1, -1};
 static pthread_mutex_t output_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void drain(struct wrk_worker *w)
+static void drain(struct wrk_worker *w, unsigned pipes)
 {
     char buf[TEXT_MAX];
     ssize_t n;
 
     pthread_mutex_lock(&output_lock);
-    for (unsigned i = 0; i < 2; i++) {
+    for (unsigned i = 0; i < pipes; i++) {
         while ((n = read(output_fd[i], buf, sizeof(buf))) > 0 || (n < 0 && errno == EINTR)) {
             if (n > 0)
                 print_to(w, i ? VGP_PRINT_STDERR : VGP_PRINT_STDOUT, buf, (size_t)n);
@@ -127,12 +127,13 @@ static void drain(struct wrk_worker *w)
     pthread_mutex_unlock(&output_lock);
 }
 
-void wrk_notify_drain_output(struct wrk_worker *w)
+void wrk_notify_drain_output(struct wrk_worker *w, CUresult result)
 {
     if (output_fd[0] < 0)
         return;
     fflush(stdout); /* the rest of a line; may wait for the reader below, which needs no such lock */
-    drain(w);
+    /* Each pipe is a system call of every wait. On standard error there is something when an assert has failed. */
+    drain(w, result == CUDA_SUCCESS ? 1 : 2);
 }
 
 /* Keeps the pipes from filling up while the dispatcher is busy elsewhere. */
@@ -143,7 +144,7 @@ static void *output_reader(void *arg)
     while (poll(p, 2, -1) >= 0 || errno == EINTR) {
         if ((p[0].revents | p[1].revents) & (POLLERR | POLLHUP))
             break;
-        drain(arg);
+        drain(arg, 2);
     }
     return NULL;
 }

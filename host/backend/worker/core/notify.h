@@ -24,7 +24,7 @@ void wrk_notify_detail(struct wrk_worker *w, const char *text);
 /* Sends what the provider prints (device printf) to the guest. Before the sandbox. */
 int wrk_notify_capture_output(struct wrk_worker *w);
 /* What was printed so far is in the notification ring when this returns: before the reply of the
- * call that printed it. Any thread. */
-void wrk_notify_drain_output(struct wrk_worker *w);
+ * call that printed it, whose result is given (a success: only standard output is looked at). Any thread. */
+void wrk_notify_drain_output(struct wrk_worker *w, CUresult result);
 
 #endif

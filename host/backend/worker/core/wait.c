@@ -291,7 +291,7 @@ static void reply(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
     count_out(w, wait);
     wrk_note_result(w, r);
-    wrk_notify_drain_output(w);
+    wrk_notify_drain_output(w, r);
     if (wait->slot == VGP_NO_REPLY) {
         if (r != CUDA_SUCCESS && wait->call)
             wrk_async_error(w, wait->call, r);

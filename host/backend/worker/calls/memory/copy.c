@@ -180,7 +180,7 @@ static CUresult reply_when_complete(struct wrk_call *c, const struct copy *k, ui
 
     /* Complete by now, as copies of a provider that makes them at the call are: a reply like any other. */
     if (!result && wrk_stream_query(c->w, k->stream) == CUDA_SUCCESS) {
-        wrk_notify_drain_output(c->w);
+        wrk_notify_drain_output(c->w, CUDA_SUCCESS);
         return CUDA_SUCCESS;
     }
     wait = wrk_wait_new(c);
