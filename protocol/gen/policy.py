@@ -110,6 +110,22 @@ def since(c):
     raise PolicyError(f'{c.name}: a call from {SINCE_OF_OLD[-1][0]:#06x} on needs since=1.N')
 
 
+def silent(c):
+    """A fill of memory that needs no reply where the guest knows that it cannot fail: the expressions for its address,
+    pitch, width and height in elements, and the size of an element. From silent=1.N; N is kept as .silent_since."""
+    if 'silent' not in c.opts:
+        return None
+    shape = {'dstDevice': 'dstDevice', 'dstPitch': '0', 'Width': 'N', 'Height': '1'}
+    names = {p.name: p for p in c.params}
+    value = [p for p in c.params if p.type in SCALARS and p.name not in ('dstDevice', 'dstPitch', 'Width', 'Height', 'N')]
+    major, _, minor = str(c.opts.pop('silent')).partition('.')
+    if c.cls != 'sync' or any(p.dir != 'in' for p in c.params) or major != '1' or not minor.isdigit() or \
+            len(value) != 1 or 'dstDevice' not in names or not names.keys() & {'N', 'Width'}:
+        raise PolicyError(f'{c.name}: silent=1.N is for fills of memory')
+    c.silent_since = int(minor)
+    return [n if n in names else other for n, other in shape.items()] + [str(SCALARS[value[0].type][0])]
+
+
 def apply(d):
     """Checks the description and attaches .args, .ret, .var_in, .var_out to each call."""
     numbers, names = {}, {}
@@ -137,6 +153,7 @@ def apply(d):
         c.worker = c.opts.pop('worker', 'forward' if is_cu else 'custom')
         c.noctx = bool(c.opts.pop('noctx', False))
         c.long = bool(c.opts.pop('long', False))
+        c.silent = silent(c)
         if c.long and (c.worker != 'forward' or c.cls != 'sync'):
             raise PolicyError(f'{c.name}: a long call is forwarded, and synchronous')
         c.per_thread = c.opts.pop('per_thread', None)

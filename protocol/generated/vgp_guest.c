@@ -1418,13 +1418,16 @@ CUresult vgp_call_cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t 
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
-    r = vgp_submit_begin(s, VGP_cuMemsetD8_v2, (uint32_t)(24), true);
+    const bool want_reply = !vgp_submit_silent(3, dstDevice, 0, N, 1, 1, false);
+    r = vgp_submit_begin(s, VGP_cuMemsetD8_v2, (uint32_t)(24), want_reply);
     if (r != CUDA_SUCCESS)
         return r;
     struct vgp_args_cuMemsetD8_v2 *a = s->args;
     a->dstDevice = (uint64_t)dstDevice;
     a->uc = (uint8_t)uc;
     a->N = (uint64_t)N;
+    if (!want_reply)
+        return vgp_submit_async(s);
     const void *pay = NULL;
     uint32_t n = 0;
     r = vgp_submit_publish(s);
@@ -1440,13 +1443,16 @@ CUresult vgp_call_cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
-    r = vgp_submit_begin(s, VGP_cuMemsetD16_v2, (uint32_t)(24), true);
+    const bool want_reply = !vgp_submit_silent(3, dstDevice, 0, N, 1, 2, false);
+    r = vgp_submit_begin(s, VGP_cuMemsetD16_v2, (uint32_t)(24), want_reply);
     if (r != CUDA_SUCCESS)
         return r;
     struct vgp_args_cuMemsetD16_v2 *a = s->args;
     a->dstDevice = (uint64_t)dstDevice;
     a->us = (uint16_t)us;
     a->N = (uint64_t)N;
+    if (!want_reply)
+        return vgp_submit_async(s);
     const void *pay = NULL;
     uint32_t n = 0;
     r = vgp_submit_publish(s);
@@ -1462,13 +1468,16 @@ CUresult vgp_call_cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t 
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
-    r = vgp_submit_begin(s, VGP_cuMemsetD32_v2, (uint32_t)(24), true);
+    const bool want_reply = !vgp_submit_silent(3, dstDevice, 0, N, 1, 4, false);
+    r = vgp_submit_begin(s, VGP_cuMemsetD32_v2, (uint32_t)(24), want_reply);
     if (r != CUDA_SUCCESS)
         return r;
     struct vgp_args_cuMemsetD32_v2 *a = s->args;
     a->dstDevice = (uint64_t)dstDevice;
     a->ui = (uint32_t)ui;
     a->N = (uint64_t)N;
+    if (!want_reply)
+        return vgp_submit_async(s);
     const void *pay = NULL;
     uint32_t n = 0;
     r = vgp_submit_publish(s);
@@ -1484,7 +1493,8 @@ CUresult vgp_call_cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsign
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
-    r = vgp_submit_begin(s, VGP_cuMemsetD2D8_v2, (uint32_t)(40), true);
+    const bool want_reply = !vgp_submit_silent(3, dstDevice, dstPitch, Width, Height, 1, false);
+    r = vgp_submit_begin(s, VGP_cuMemsetD2D8_v2, (uint32_t)(40), want_reply);
     if (r != CUDA_SUCCESS)
         return r;
     struct vgp_args_cuMemsetD2D8_v2 *a = s->args;
@@ -1493,6 +1503,8 @@ CUresult vgp_call_cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsign
     a->uc = (uint8_t)uc;
     a->Width = (uint64_t)Width;
     a->Height = (uint64_t)Height;
+    if (!want_reply)
+        return vgp_submit_async(s);
     const void *pay = NULL;
     uint32_t n = 0;
     r = vgp_submit_publish(s);
@@ -1508,7 +1520,8 @@ CUresult vgp_call_cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsig
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
-    r = vgp_submit_begin(s, VGP_cuMemsetD2D16_v2, (uint32_t)(40), true);
+    const bool want_reply = !vgp_submit_silent(3, dstDevice, dstPitch, Width, Height, 2, false);
+    r = vgp_submit_begin(s, VGP_cuMemsetD2D16_v2, (uint32_t)(40), want_reply);
     if (r != CUDA_SUCCESS)
         return r;
     struct vgp_args_cuMemsetD2D16_v2 *a = s->args;
@@ -1517,6 +1530,8 @@ CUresult vgp_call_cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsig
     a->us = (uint16_t)us;
     a->Width = (uint64_t)Width;
     a->Height = (uint64_t)Height;
+    if (!want_reply)
+        return vgp_submit_async(s);
     const void *pay = NULL;
     uint32_t n = 0;
     r = vgp_submit_publish(s);
@@ -1532,7 +1547,8 @@ CUresult vgp_call_cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsig
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
-    r = vgp_submit_begin(s, VGP_cuMemsetD2D32_v2, (uint32_t)(40), true);
+    const bool want_reply = !vgp_submit_silent(3, dstDevice, dstPitch, Width, Height, 4, false);
+    r = vgp_submit_begin(s, VGP_cuMemsetD2D32_v2, (uint32_t)(40), want_reply);
     if (r != CUDA_SUCCESS)
         return r;
     struct vgp_args_cuMemsetD2D32_v2 *a = s->args;
@@ -1541,6 +1557,8 @@ CUresult vgp_call_cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsig
     a->ui = (uint32_t)ui;
     a->Width = (uint64_t)Width;
     a->Height = (uint64_t)Height;
+    if (!want_reply)
+        return vgp_submit_async(s);
     const void *pay = NULL;
     uint32_t n = 0;
     r = vgp_submit_publish(s);
@@ -1556,8 +1574,9 @@ CUresult vgp_call_cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    const bool want_reply = !vgp_submit_silent(3, dstDevice, 0, N, 1, 1, true);
     vgp_stream_count((uint64_t)(uintptr_t)hStream);
-    r = vgp_submit_begin(s, VGP_cuMemsetD8Async, (uint32_t)(32), true);
+    r = vgp_submit_begin(s, VGP_cuMemsetD8Async, (uint32_t)(32), want_reply);
     if (r != CUDA_SUCCESS)
         return r;
     struct vgp_args_cuMemsetD8Async *a = s->args;
@@ -1565,6 +1584,8 @@ CUresult vgp_call_cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_
     a->uc = (uint8_t)uc;
     a->N = (uint64_t)N;
     a->hStream = (uint64_t)(uintptr_t)hStream;
+    if (!want_reply)
+        return vgp_submit_async(s);
     const void *pay = NULL;
     uint32_t n = 0;
     r = vgp_submit_publish(s);
@@ -1580,8 +1601,9 @@ CUresult vgp_call_cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, siz
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    const bool want_reply = !vgp_submit_silent(3, dstDevice, 0, N, 1, 2, true);
     vgp_stream_count((uint64_t)(uintptr_t)hStream);
-    r = vgp_submit_begin(s, VGP_cuMemsetD16Async, (uint32_t)(32), true);
+    r = vgp_submit_begin(s, VGP_cuMemsetD16Async, (uint32_t)(32), want_reply);
     if (r != CUDA_SUCCESS)
         return r;
     struct vgp_args_cuMemsetD16Async *a = s->args;
@@ -1589,6 +1611,8 @@ CUresult vgp_call_cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, siz
     a->us = (uint16_t)us;
     a->N = (uint64_t)N;
     a->hStream = (uint64_t)(uintptr_t)hStream;
+    if (!want_reply)
+        return vgp_submit_async(s);
     const void *pay = NULL;
     uint32_t n = 0;
     r = vgp_submit_publish(s);
@@ -1604,8 +1628,9 @@ CUresult vgp_call_cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    const bool want_reply = !vgp_submit_silent(3, dstDevice, 0, N, 1, 4, true);
     vgp_stream_count((uint64_t)(uintptr_t)hStream);
-    r = vgp_submit_begin(s, VGP_cuMemsetD32Async, (uint32_t)(32), true);
+    r = vgp_submit_begin(s, VGP_cuMemsetD32Async, (uint32_t)(32), want_reply);
     if (r != CUDA_SUCCESS)
         return r;
     struct vgp_args_cuMemsetD32Async *a = s->args;
@@ -1613,6 +1638,8 @@ CUresult vgp_call_cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_
     a->ui = (uint32_t)ui;
     a->N = (uint64_t)N;
     a->hStream = (uint64_t)(uintptr_t)hStream;
+    if (!want_reply)
+        return vgp_submit_async(s);
     const void *pay = NULL;
     uint32_t n = 0;
     r = vgp_submit_publish(s);
@@ -1628,8 +1655,9 @@ CUresult vgp_call_cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsi
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    const bool want_reply = !vgp_submit_silent(3, dstDevice, dstPitch, Width, Height, 1, true);
     vgp_stream_count((uint64_t)(uintptr_t)hStream);
-    r = vgp_submit_begin(s, VGP_cuMemsetD2D8Async, (uint32_t)(48), true);
+    r = vgp_submit_begin(s, VGP_cuMemsetD2D8Async, (uint32_t)(48), want_reply);
     if (r != CUDA_SUCCESS)
         return r;
     struct vgp_args_cuMemsetD2D8Async *a = s->args;
@@ -1639,6 +1667,8 @@ CUresult vgp_call_cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsi
     a->Width = (uint64_t)Width;
     a->Height = (uint64_t)Height;
     a->hStream = (uint64_t)(uintptr_t)hStream;
+    if (!want_reply)
+        return vgp_submit_async(s);
     const void *pay = NULL;
     uint32_t n = 0;
     r = vgp_submit_publish(s);
@@ -1654,8 +1684,9 @@ CUresult vgp_call_cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, uns
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    const bool want_reply = !vgp_submit_silent(3, dstDevice, dstPitch, Width, Height, 2, true);
     vgp_stream_count((uint64_t)(uintptr_t)hStream);
-    r = vgp_submit_begin(s, VGP_cuMemsetD2D16Async, (uint32_t)(48), true);
+    r = vgp_submit_begin(s, VGP_cuMemsetD2D16Async, (uint32_t)(48), want_reply);
     if (r != CUDA_SUCCESS)
         return r;
     struct vgp_args_cuMemsetD2D16Async *a = s->args;
@@ -1665,6 +1696,8 @@ CUresult vgp_call_cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, uns
     a->Width = (uint64_t)Width;
     a->Height = (uint64_t)Height;
     a->hStream = (uint64_t)(uintptr_t)hStream;
+    if (!want_reply)
+        return vgp_submit_async(s);
     const void *pay = NULL;
     uint32_t n = 0;
     r = vgp_submit_publish(s);
@@ -1680,8 +1713,9 @@ CUresult vgp_call_cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, uns
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
+    const bool want_reply = !vgp_submit_silent(3, dstDevice, dstPitch, Width, Height, 4, true);
     vgp_stream_count((uint64_t)(uintptr_t)hStream);
-    r = vgp_submit_begin(s, VGP_cuMemsetD2D32Async, (uint32_t)(48), true);
+    r = vgp_submit_begin(s, VGP_cuMemsetD2D32Async, (uint32_t)(48), want_reply);
     if (r != CUDA_SUCCESS)
         return r;
     struct vgp_args_cuMemsetD2D32Async *a = s->args;
@@ -1691,6 +1725,8 @@ CUresult vgp_call_cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, uns
     a->Width = (uint64_t)Width;
     a->Height = (uint64_t)Height;
     a->hStream = (uint64_t)(uintptr_t)hStream;
+    if (!want_reply)
+        return vgp_submit_async(s);
     const void *pay = NULL;
     uint32_t n = 0;
     r = vgp_submit_publish(s);

@@ -49,6 +49,8 @@ def encode(c, d):
     # What the caller does not wait for fills its stream.
     o += [f'    vgp_stream_count({cast_int(p)});' for p in c.fills]
     reply = {'async': 'false', 'sync': 'true', 'wait': 'true', 'flex': 'want_reply'}[c.cls]
+    if c.silent:
+        reply = 'want_reply'
     o += [f'    r = vgp_submit_begin(s, VGP_{c.name}, (uint32_t)({size_expr(c)}), {reply});',
           '    if (r != CUDA_SUCCESS)', '        return r;']
     if c.args.size:
@@ -160,6 +162,9 @@ def call(c, d):
          '    struct vgp_submit sub, *s = &sub;']
     if c.cls == 'flex':
         o.append('    const bool want_reply = true;')
+    if c.silent:
+        own = 'true' if c.fills else 'false'
+        o.append(f'    const bool want_reply = !vgp_submit_silent({c.silent_since}, {", ".join(c.silent)}, {own});')
     m = minted(c)
     for p in m:
         o += [f'    uint64_t {p.name}_minted = vgp_handle_mint({HANDLES[p.sub]});',
@@ -169,6 +174,8 @@ def call(c, d):
         drop = ''.join(f'vgp_handle_drop({p.name}_minted); ' for p in m)
         body = [b.replace('        return r;', f'        {{ {drop}return r; }}') for b in body]
     o += body
+    if c.silent:
+        o += ['    if (!want_reply)', '        return vgp_submit_async(s);']
     if c.cls == 'async':
         o.append('    r = vgp_submit_async(s);')
     else:

@@ -380,7 +380,7 @@ def flags(c):
     f = []
     if not c.noctx:
         f.append('VGP_F_CONTEXT')
-    f += {'async': ['VGP_F_ASYNC'], 'sync': ['VGP_F_REPLY'],
+    f += {'async': ['VGP_F_ASYNC'], 'sync': [] if c.silent else ['VGP_F_REPLY'],
           'wait': ['VGP_F_REPLY', 'VGP_F_WAIT'], 'flex': ['VGP_F_WAIT']}[c.cls]
     return ' | '.join(f)
 

@@ -11,6 +11,7 @@
  *   tokens    as a language model decodes: small inputs, each waited for, a kernel, its result; ROUNDS times
  *   ggml-tokens  the same with the inputs in the thread's default stream, as ggml has them
  *   steps     as a training step: a batch copied, kernels, one value read back; ROUNDS times
+ *   fills     results are set to zero in both ways, waited for, counted up and read back; ROUNDS times
  *   others    inputs that are waited for and then used in another stream; ROUNDS times
  *   unified   pinned memory has one address for both sides, and is it far from the program's own mappings?
  *   version   cuDriverGetVersion before cuInit, in a child made then, and after cuInit
@@ -377,6 +378,24 @@ static void steps(void)
     printf("right\n");
 }
 
+static void fills(void)
+{
+    struct work w;
+
+    work_begin(&w);
+    for (unsigned i = 0; i < w.rounds; i++) {
+        unsigned one = 1;
+
+        need("cuMemsetD32Async", cuMemsetD32Async(w.in[0], 0, 1, w.s));
+        need("cuStreamSynchronize", cuStreamSynchronize(w.s));
+        need("cuMemcpyHtoDAsync", cuMemcpyHtoDAsync(w.in[0], &one, sizeof(one), w.s));
+        need("cuMemsetD8Async", cuMemsetD8Async(w.out, 0, sizeof(i), w.s));
+        work_add(&w, 0, w.s);
+        work_check(&w, w.s, 1);
+    }
+    printf("right\n");
+}
+
 static void others(void)
 {
     struct work w;
@@ -420,7 +439,8 @@ int main(int argc, char **argv)
         void (*run)(void);
     } all[] = {{"devices", devices},         {"uuids", uuids},     {"hidden", hidden}, {"blocking", blocking},
                {"version", version},         {"loading", loading}, {"pinned", pinned}, {"tokens", tokens},
-               {"ggml-tokens", ggml_tokens}, {"steps", steps},     {"others", others}, {"unified", unified}};
+               {"ggml-tokens", ggml_tokens}, {"fills", fills},     {"steps", steps},   {"others", others},
+               {"unified", unified}};
 
     for (size_t i = 0; argc == 2 && i < sizeof(all) / sizeof(all[0]); i++) {
         if (strcmp(argv[1], all[i].name) == 0) {

@@ -87,6 +87,14 @@ counts "a token of ggml waits twice: for its inputs, which are in another stream
 counts "VGPU_OWE_WAITS=0: once for each input, twice for the result" \
     tokens round_trips 15 env VGPU_OWE_WAITS=0
 counts "a training step waits once, for the value" steps round_trips 1 env
+counts "fills wait for nothing, only the value that is read back does" fills round_trips 1 env
+printf '#!/bin/sh\nexec "%s" --protocol-minor 2 "$@"\n' "$build/host/backend/vgpu-backend" > "$work/older"
+chmod +x "$work/older"
+today=("${run[@]}")
+run=("$vgpu" run --gpu soft --backend "$work/older" "$out/client")
+counts "a worker of the protocol before 1.3 answers each fill, and the wait behind one" \
+    fills round_trips 4 env
+run=("${today[@]}")
 counts "a wait is made up for before work in another stream" others waits_made_up 1 env
 counts "and never made up for when it was not owed" tokens waits_made_up 0 env
 

@@ -90,3 +90,13 @@ CUresult vcu_units_capture_copy(const char *call, const struct vcu_copy *c)
     }
     return CUDA_ERROR_NOT_SUPPORTED;
 }
+
+bool vcu_units_memory_private(uint64_t addr, uint64_t n)
+{
+    EACH(u)
+    {
+        if ((*u)->memory_private != NULL)
+            return (*u)->memory_private(addr, n);
+    }
+    return false;
+}

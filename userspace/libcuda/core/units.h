@@ -35,6 +35,8 @@ struct vcu_unit_ops {
     bool (*notify)(uint16_t type, uint64_t cookie, const uint8_t *data, uint32_t size);
     /* A copy that touches pageable memory was made on a stream that captures. */
     CUresult (*capture_copy)(const char *call, const struct vcu_copy *c);
+    /* Is [addr, addr + n) device memory that only work of this process's streams can reach? */
+    bool (*memory_private)(uint64_t addr, uint64_t n);
 };
 
 /* Called once, before any of the others; the NULL-terminated list must stay valid. */
@@ -47,6 +49,9 @@ void vcu_units_wait_answered(void);
 void vcu_units_notify(uint16_t type, uint64_t cookie, const uint8_t *data, uint32_t size);
 /* NOT_SUPPORTED when no unit can. */
 CUresult vcu_units_capture_copy(const char *call, const struct vcu_copy *c);
+
+/* False when no unit knows. */
+bool vcu_units_memory_private(uint64_t addr, uint64_t n);
 
 /* Number of reasons to call units for work and waits; while it is 0, they are not called. */
 extern _Atomic unsigned vcu_units_watching;

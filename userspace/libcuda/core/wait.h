@@ -32,6 +32,10 @@ enum vcu_effect {
     VCU_EFFECT_WAITS,   /* the reply comes when the stream is idle */
 };
 
+/* Copies to the device and fills up to this size (bytes) may be left to complete by themselves (core/wait.h). Of larger
+   ones a program may measure the time; the wait is a small part of it. */
+#define VCU_OWE_MAX (256u << 10)
+
 /* Of the next record that the calling thread sends. */
 struct vcu_intent {
     bool streamed; /* it goes into `stream`, or waits for it */

@@ -25,9 +25,6 @@
    but an asynchronous copy needs no reply then. */
 #define INLINE_SYNC 512u
 #define INLINE_ASYNC (8u << 10)
-/* Copies to the device up to this size may be left to complete by themselves (core/wait.h). Of larger ones a
-   program may measure the time; the wait is a small part of it. */
-#define OWE_MAX (256u << 10)
 
 void vcu_copy_simplify(struct vcu_copy *c)
 {
@@ -106,7 +103,7 @@ static bool crosses(const struct vcu_copy *c)
    returns, or lies on the device. */
 static bool is_quiet(const struct vcu_copy *c)
 {
-    return !c->dst.array && c->width * c->height * c->depth <= OWE_MAX &&
+    return !c->dst.array && c->width * c->height * c->depth <= VCU_OWE_MAX &&
            vcu_memory_is_private(c->dst.addr, vcu_copy_extent(&c->dst, c)) &&
            (!c->src.device ||
             (!c->src.array && vcu_memory_is_private(c->src.addr, vcu_copy_extent(&c->src, c))));

@@ -219,7 +219,8 @@ static void context_ending(struct vcu_context *c)
     vcu_managed_forget(0, context);
 }
 
-const struct vcu_unit_ops vcu_memory_unit = {.context_ending = context_ending};
+const struct vcu_unit_ops vcu_memory_unit = {.context_ending = context_ending,
+                                             .memory_private = vcu_memory_is_private};
 
 /* ---- allocation ----------------------------------------------------------------------------- */
 

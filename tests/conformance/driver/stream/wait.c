@@ -359,6 +359,70 @@ CASE(wait_sees_kernel, CF_ALONE | CF_CTX)
     OK("free", cuMemFree(p));
 }
 
+/* Fills that nobody has to wait for: of the stream's own, of the default stream, in rows, of each element's size. */
+CASE(wait_fill, CF_ALONE | CF_CTX)
+{
+    CUstream a = NULL, b = NULL;
+    CUdeviceptr p = 0;
+    unsigned wrong = 0, failed = 0;
+    static uint32_t got[WORDS];
+
+    NEED(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
+    NEED(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemAlloc(&p, sizeof(words)));
+    cf_func("k_add");
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        uint32_t value = i % 3 == 0 ? 0x01010101u * i : i % 3 == 1 ? 0x00010001u * i : i * 77777u;
+
+        failed += upload(p, 2, a) != CUDA_SUCCESS;
+        switch (i % 9) {
+        case 0:
+            failed += cuMemsetD8Async(p, (unsigned char)i, sizeof(words), a) != CUDA_SUCCESS;
+            break;
+        case 1:
+            failed += cuMemsetD16Async(p, (unsigned short)i, WORDS * 2, a) != CUDA_SUCCESS;
+            break;
+        case 2:
+            failed += cuMemsetD32Async(p, value, WORDS, a) != CUDA_SUCCESS;
+            break;
+        case 3:
+            failed += cuMemsetD2D8Async(p, 256, (unsigned char)i, 256, WORDS / 64, a) != CUDA_SUCCESS;
+            break;
+        case 4:
+            failed += cuMemsetD2D16Async(p, 256, (unsigned short)i, 128, WORDS / 64, a) != CUDA_SUCCESS;
+            break;
+        case 5:
+            failed += cuMemsetD2D32Async(p, 256, value, 64, WORDS / 64, a) != CUDA_SUCCESS;
+            break;
+        case 6:
+            failed += cuMemsetD8(p, (unsigned char)i, sizeof(words)) != CUDA_SUCCESS;
+            break;
+        case 7:
+            failed += cuMemsetD2D16(p, 512, (unsigned short)i, 256, WORDS / 128) != CUDA_SUCCESS;
+            break;
+        default:
+            failed += cuMemsetD32(p, value, WORDS) != CUDA_SUCCESS;
+            break;
+        }
+        failed += (i % 9 < 6 ? cuStreamSynchronize(a) : cuCtxSynchronize()) != CUDA_SUCCESS;
+        failed += add_in(p, WORDS, 5, b) != CUDA_SUCCESS;
+        failed += cuMemcpyDtoHAsync(got, p, sizeof(got), b) != CUDA_SUCCESS;
+        failed += cuStreamSynchronize(b) != CUDA_SUCCESS;
+        for (unsigned k = 0; k < WORDS; k++)
+            wrong += got[k] != value + 5;
+    }
+    cf_u64("failed", failed, 0);
+    cf_u64("wrong", wrong, 0);
+    /* What a driver refuses at the call is refused at the call. */
+    cf_rc("too_long", cuMemsetD32Async(p, 0, WORDS + 1, a), CUDA_ERROR_INVALID_VALUE);
+    cf_rc("between_words", cuMemsetD32Async(p + 2, 0, 1, a), CUDA_ERROR_INVALID_VALUE);
+    cf_rc("too_long_rows", cuMemsetD2D8(p, 256, 0, 256, WORDS / 64 + 1), CUDA_ERROR_INVALID_VALUE);
+    cf_rc("endless", cuMemsetD16(p, 0, SIZE_MAX), CUDA_ERROR_INVALID_VALUE);
+    OK("nothing", cuMemsetD8Async(p, 0, 0, a));
+    OK("free", cuMemFree(p));
+    cf_rc("freed", cuMemsetD8(p, 0, 1), CUDA_ERROR_INVALID_VALUE);
+}
+
 /* A second context: nothing is left to itself any more. */
 CASE(wait_two_contexts, CF_ALONE | CF_CTX)
 {
