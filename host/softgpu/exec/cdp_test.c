@@ -96,6 +96,19 @@ static void order(void)
                      "ld.param.u64 %rd1, [t];\n" PLAIN_LAUNCH("append", "10") PLAIN_LAUNCH("append", "11")
                          NOTE("%r9") "ret;\n}\n",
         (const uint32_t[]){3, 0, 10, 11}, 4, 1);
+    /* libcudadevrt's PTX has bodies, which call functions of NVIDIA's driver: they are not entered. */
+    run("functions with a body",
+        ".version 9.0\n.target sm_80\n.address_size 64\n"
+        ".extern .func (.param .b64 r) __cuda_syscall_cnpv2GetParameterBufferV2(.param .b64 f);\n"
+        ".extern .func (.param .b32 r) __cuda_syscall_cnpv2LaunchDeviceV2(.param .b64 p);\n"
+        ".visible .func (.param .b64 r) __cudaCDP2GetParameterBufferV2(.param .b64 f,"
+        " .param .align 4 .b8 g[12], .param .align 4 .b8 b[12], .param .b32 s)\n{\n"
+        "{ .param .b64 p; .param .b64 q; call.uni (q), __cuda_syscall_cnpv2GetParameterBufferV2, (p); }\nret;\n}\n"
+        ".visible .func (.param .b32 r) __cudaCDP2LaunchDeviceV2(.param .b64 p, .param .b64 s)\n{\n"
+        "{ .param .b64 a; .param .b32 q; call.uni (q), __cuda_syscall_cnpv2LaunchDeviceV2, (a); }\nret;\n}\n" APPEND
+        ".visible .entry parent(.param .u64 t)\n{\n" REGS "ld.param.u64 %rd1, [t];\n" APPENDED("10", "0")
+            NOTE("%r9") "ret;\n}\n",
+        (const uint32_t[]){2, 0, 10}, 3, 1);
     run("each thread of a warp",
         PARENT("mov.u32 %r4, %tid.x;\n" BUFFER("append", "1", "2", "0") ARGS("%r4") LAUNCH("0")),
         (const uint32_t[]){6, 0, 0, 1, 1, 2, 2}, 7, 3);
