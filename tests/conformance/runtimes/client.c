@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * client LIBCUDART PTX_MAJOR PTX_MINOR: what a program that nvcc compiled does with its runtime, through
- * the runtime named on the command line: start-up, device query, a kernel and a variable of its own image,
- * streams, events, a graph. The image is put together here, so that one program serves every runtime.
- * Prints one line for each step: "ok STEP" or "FAIL STEP: reason". Status 0: all steps passed.
+ * client LIBCUDART [PTX_FILE]: what a program that nvcc compiled does with its runtime, through the runtime
+ * named on the command line: start-up, device query, a kernel and a variable of its own image, streams,
+ * events, a graph. The image is put together here, so that one program serves every runtime; its PTX is that
+ * of the file (library.c makes it), or one of its own. Prints one line for each step: "ok PART: STEP" or
+ * "FAIL PART: STEP: reason". Status 0: all steps passed.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -36,10 +37,11 @@ struct container {
         uint32_t arch, name, name_size;
         uint64_t flags, zero, uncompressed;
     } entry;
-    char text[4096];
+    char text[16384];
 };
 
-static const char ptx[] = ".target sm_52\n"
+static const char ptx[] = ".version 7.8\n"
+                          ".target sm_52\n"
                           ".address_size 64\n"
                           ".visible .global .align 4 .u32 step = 1;\n"
                           ".visible .entry advance(.param .u64 out, .param .u32 n)\n"
@@ -57,6 +59,7 @@ static const char ptx[] = ".target sm_52\n"
 
 static void *runtime;
 static int failed;
+static const char *part = "start-up"; /* what the steps that follow belong to */
 
 /* A function of the runtime; the program ends when the runtime does not have it. */
 static void *fn(const char *name)
@@ -64,7 +67,7 @@ static void *fn(const char *name)
     void *p = dlsym(runtime, name);
 
     if (p == NULL) {
-        printf("FAIL %s: the runtime does not export it\n", name);
+        printf("FAIL %s: %s: the runtime does not export it\n", part, name);
         exit(1);
     }
     return p;
@@ -76,20 +79,20 @@ static void *fn(const char *name)
 static int step(const char *name, int error)
 {
     if (error == 0) {
-        printf("ok %s\n", name);
+        printf("ok %s: %s\n", part, name);
         return 1;
     }
     failed++;
-    printf("FAIL %s: %d %s\n", name, error, CALL(const char *, "cudaGetErrorString", error));
+    printf("FAIL %s: %s: %d %s\n", part, name, error, CALL(const char *, "cudaGetErrorString", error));
     return 0;
 }
 
 static void check(const char *name, int right)
 {
     if (right)
-        printf("ok %s\n", name);
+        printf("ok %s: %s\n", part, name);
     else
-        printf("FAIL %s: wrong result\n", name);
+        printf("FAIL %s: %s: wrong result\n", part, name);
     failed += !right;
 }
 
@@ -99,22 +102,49 @@ static void stub(void)
 
 static uint32_t step_host;
 
-static void **add_image(const char *major, const char *minor)
+/* The PTX of the image: that of the file, or the one above. 0: there is no such file, or it is too long. */
+static unsigned read_ptx(const char *path, char *to, size_t room)
+{
+    FILE *f = path == NULL ? NULL : fopen(path, "r");
+    size_t n;
+
+    if (path == NULL)
+        return (unsigned)snprintf(to, room, "%s", ptx);
+    if (f == NULL)
+        return 0;
+    n = fread(to, 1, room - 1, f);
+    if (!feof(f))
+        n = 0;
+    fclose(f);
+    to[n] = '\0';
+    return (unsigned)n;
+}
+
+static void **add_image(const char *path)
 {
     static struct container c;
-    int n = snprintf(c.text, sizeof(c.text), ".version %s.%s\n%s", major, minor, ptx);
+    unsigned n = read_ptx(path, c.text, sizeof(c.text) - 8);
+    int major = 0, minor = 0, arch = 0;
+    const char *version = strstr(c.text, ".version "), *target = strstr(c.text, ".target sm_");
     void **handle;
 
+    if (n == 0 || version == NULL || target == NULL ||
+        sscanf(version, ".version %d.%d", &major, &minor) != 2 ||
+        sscanf(target, ".target sm_%d", &arch) != 1) {
+        printf("FAIL %s: no PTX in %s\n", part, path);
+        exit(1);
+    }
+    printf("ptx %d.%d\n", major, minor);
     c.magic = 0xba55ed50;
     c.version = 1;
     c.header_size = 16;
     c.entry.kind = 1;
     c.entry.flags16 = 0x101;
     c.entry.header_size = sizeof(c.entry);
-    c.entry.payload_size = ((unsigned)n + 1 + 7) & ~7u;
-    c.entry.major = (uint16_t)atoi(major);
-    c.entry.minor = (uint16_t)atoi(minor);
-    c.entry.arch = 52;
+    c.entry.payload_size = (n + 1 + 7) & ~7u;
+    c.entry.major = (uint16_t)major;
+    c.entry.minor = (uint16_t)minor;
+    c.entry.arch = (uint32_t)arch;
     c.entry.flags = 0x11;
     c.size = sizeof(c.entry) + c.entry.payload_size;
     wrapper.data = &c;
@@ -163,6 +193,7 @@ static void query(void)
     step("cudaRuntimeGetVersion", CALL(int, "cudaRuntimeGetVersion", &runtime_version));
     step("cudaDriverGetVersion", CALL(int, "cudaDriverGetVersion", &driver_version));
     printf("runtime %d driver %d\n", runtime_version, driver_version);
+    part = "query";
     if (!step("cudaGetDeviceCount", CALL(int, "cudaGetDeviceCount", &count)) || count < 1)
         exit(1);
     step("cudaDeviceGetAttribute", CALL(int, "cudaDeviceGetAttribute", &warp, 10, 0));
@@ -224,15 +255,16 @@ int main(int argc, char **argv)
     void **handle, *pinned;
 
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (argc != 4)
+    if (argc != 2 && argc != 3)
         return 2;
     runtime = dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL);
     if (runtime == NULL) {
-        printf("FAIL dlopen: %s\n", dlerror());
+        printf("FAIL %s: dlopen: %s\n", part, dlerror());
         return 1;
     }
-    handle = add_image(argv[2], argv[3]);
+    handle = add_image(argv[2]);
     query();
+    part = "kernel";
     if (!step("cudaMalloc", CALL(int, "cudaMalloc", &device, sizeof(uint32_t) * COUNT)))
         return 1;
     step("cudaMemset", CALL(int, "cudaMemset", device, 0, sizeof(uint32_t) * COUNT));
@@ -243,10 +275,13 @@ int main(int argc, char **argv)
     step("cudaMemcpyFromSymbol",
          CALL(int, "cudaMemcpyFromSymbol", &back, &step_host, sizeof(back), (size_t)0, 2));
     check("variable", back == 2);
+    part = "streams";
     streams(device);
     check("streams", all_are(device, 1 + 9 * 2));
+    part = "graph";
     graph(device);
     check("graph", all_are(device, 19 + 6 * 2));
+    part = "streams";
     step("cudaMallocHost", CALL(int, "cudaMallocHost", &pinned, (size_t)1 << 16));
     step("cudaFreeHost", CALL(int, "cudaFreeHost", pinned));
     step("cudaFree", CALL(int, "cudaFree", device));

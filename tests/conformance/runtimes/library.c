@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * library LIBCUDART nvrtc LIBNVRTC PTX_FILE: NVRTC compiles the kernel of client.c for compute capability 8.0,
+ * writes its PTX to the file, loads it through the driver API and launches it.
+ * library LIBCUDART cublas LIBCUBLAS: a product of matrices in single precision, compared with the processor's.
+ * Lines and status are those of client.c.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char source[] = "__device__ unsigned step = 1;\n"
+                             "extern \"C\" __global__ void advance(unsigned *out, unsigned n)\n"
+                             "{\n"
+                             "    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+                             "    if (i < n)\n"
+                             "        out[i] += step;\n"
+                             "}\n";
+
+static void *runtime, *library, *driver;
+static const char *part;
+
+static void *fn(void *from, const char *name)
+{
+    void *p = dlsym(from, name);
+
+    if (p == NULL) {
+        printf("FAIL %s: %s: it is not exported\n", part, name);
+        exit(1);
+    }
+    return p;
+}
+
+#define CALL(from, name, ...) (((int (*)())fn(from, name))(__VA_ARGS__))
+
+/* The program ends with the first step that fails: what follows needs it. */
+static void step(const char *name, int error)
+{
+    if (error != 0) {
+        printf("FAIL %s: %s: %d\n", part, name, error);
+        exit(1);
+    }
+    printf("ok %s: %s\n", part, name);
+}
+
+static void *open_library(const char *path)
+{
+    void *p = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+
+    if (p == NULL) {
+        printf("FAIL %s: dlopen: %s\n", part, dlerror());
+        exit(1);
+    }
+    return p;
+}
+
+/* The kernel's PTX: `step` is a global variable and the kernel has C's name, so client.c can use both. */
+static char *compile(const char *path)
+{
+    const char *options[] = {"--gpu-architecture=compute_80"};
+    void *program;
+    size_t size;
+    char *ptx;
+    FILE *f;
+
+    step("nvrtcCreateProgram",
+         CALL(library, "nvrtcCreateProgram", &program, source, "advance.cu", 0, NULL, NULL));
+    step("nvrtcCompileProgram", CALL(library, "nvrtcCompileProgram", program, 1, options));
+    step("nvrtcGetPTXSize", CALL(library, "nvrtcGetPTXSize", program, &size));
+    ptx = calloc(1, size + 1);
+    if (ptx == NULL)
+        exit(1);
+    step("nvrtcGetPTX", CALL(library, "nvrtcGetPTX", program, ptx));
+    f = fopen(path, "w");
+    step("PTX file", f == NULL || fputs(ptx, f) < 0 || fclose(f) != 0);
+    step("nvrtcDestroyProgram", CALL(library, "nvrtcDestroyProgram", &program));
+    return ptx;
+}
+
+#define COUNT 1000u
+
+static void nvrtc(const char *path)
+{
+    uint32_t host[COUNT], n = COUNT, *device, wrong = 0;
+    void *args[] = {&device, &n}, *module, *function;
+    int major = 0, minor = 0;
+    char *ptx;
+
+    step("nvrtcVersion", CALL(library, "nvrtcVersion", &major, &minor));
+    printf("nvrtc %d.%d\n", major, minor);
+    ptx = compile(path);
+    driver = open_library("libcuda.so.1");
+    step("cudaMalloc", CALL(runtime, "cudaMalloc", &device, sizeof(host)));
+    step("cudaMemset", CALL(runtime, "cudaMemset", device, 0, sizeof(host)));
+    step("cuModuleLoadData", CALL(driver, "cuModuleLoadData", &module, ptx));
+    step("cuModuleGetFunction", CALL(driver, "cuModuleGetFunction", &function, module, "advance"));
+    step("cuLaunchKernel",
+         CALL(driver, "cuLaunchKernel", function, 4u, 1u, 1u, 256u, 1u, 1u, 0u, NULL, args, NULL));
+    step("cudaMemcpy", CALL(runtime, "cudaMemcpy", host, device, sizeof(host), 2));
+    for (unsigned i = 0; i < COUNT; i++)
+        wrong += host[i] != 1;
+    step("result", wrong != 0);
+    step("cuModuleUnload", CALL(driver, "cuModuleUnload", module));
+    free(ptx);
+}
+
+#define M 96
+#define N 80
+#define K 64
+
+static float a[M * K], b[K * N], c[M * N];
+
+static void cublas(void)
+{
+    float one = 1, zero = 0, *da, *db, *dc;
+    void *handle;
+    int version = 0, (*gemm)(void *, int, int, int, int, int, const float *, const float *, int,
+                             const float *, int, const float *, float *, int);
+    double worst = 0;
+
+    for (int i = 0; i < M * K; i++)
+        a[i] = (float)((i * 7 + 3) % 13 - 6) / 4;
+    for (int i = 0; i < K * N; i++)
+        b[i] = (float)((i * 5 + 1) % 11 - 5) / 4;
+    step("cudaMalloc", CALL(runtime, "cudaMalloc", &da, sizeof(a)) |
+                           CALL(runtime, "cudaMalloc", &db, sizeof(b)) |
+                           CALL(runtime, "cudaMalloc", &dc, sizeof(c)));
+    step("cudaMemcpy",
+         CALL(runtime, "cudaMemcpy", da, a, sizeof(a), 1) | CALL(runtime, "cudaMemcpy", db, b, sizeof(b), 1));
+    step("cublasCreate", CALL(library, "cublasCreate_v2", &handle));
+    step("cublasGetVersion", CALL(library, "cublasGetVersion_v2", handle, &version));
+    printf("cublas %d\n", version);
+    *(void **)&gemm = fn(library, "cublasSgemm_v2");
+    step("cublasSgemm", gemm(handle, 0, 0, M, N, K, &one, da, M, db, K, &zero, dc, M));
+    step("cudaDeviceSynchronize", CALL(runtime, "cudaDeviceSynchronize"));
+    step("cudaMemcpy", CALL(runtime, "cudaMemcpy", c, dc, sizeof(c), 2));
+    for (int j = 0; j < N; j++) {
+        for (int i = 0; i < M; i++) {
+            double sum = 0;
+
+            for (int k = 0; k < K; k++)
+                sum += (double)a[k * M + i] * b[j * K + k];
+            worst = fmax(worst, fabs(sum - c[j * M + i]));
+        }
+    }
+    step("result", !(worst < 1e-3));
+    step("cublasDestroy", CALL(library, "cublasDestroy_v2", handle));
+}
+
+int main(int argc, char **argv)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc < 4 || (strcmp(argv[2], "nvrtc") == 0) != (argc == 5))
+        return 2;
+    part = argv[2];
+    runtime = open_library(argv[1]);
+    library = open_library(argv[3]);
+    if (argc == 5)
+        nvrtc(argv[4]);
+    else
+        cublas();
+    printf("all steps passed\n");
+    return 0;
+}
