@@ -95,6 +95,14 @@ static inline bool vcu_exec_ok(CUgraphExec x)
     return vgp_handle_live((uintptr_t)x, VGP_H_GRAPH_EXEC);
 }
 
+/* The short number of a graph, an executable graph or a node, by its handle. */
+static inline unsigned vcu_graph_number(const void *handle)
+{
+    uint64_t h = (uintptr_t)handle;
+
+    return VGP_HANDLE_INDEX(h) | VGP_HANDLE_GEN(h) << 20;
+}
+
 /* Where a node is added, or which one is changed: the first parameters of the calls described with `node`. */
 struct vgp_where {
     uint32_t op; /* enum vgp_node_op */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names and texts of every CUresult of cuda.h 13.0. A text is the one that NVIDIA's runtime has for the
- * same code; where the runtime has none (202, 916), it follows cuda.h.
+ * Names and texts of every CUresult of cuda.h 13.5. A text is the one that NVIDIA's runtime has for the
+ * same code; where the runtime has none (47, 202, 916), it follows cuda.h.
  */
 #include "errors.h"
 
@@ -25,6 +25,7 @@ static const struct error_text errors[] = {
     {34, "CUDA_ERROR_STUB_LIBRARY", "CUDA driver is a stub library"},
     {36, "CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER", "API call is not supported in the installed CUDA driver"},
     {46, "CUDA_ERROR_DEVICE_UNAVAILABLE", "CUDA-capable device(s) is/are busy or unavailable"},
+    {47, "CUDA_ERROR_MULTICAST_RESOURCE_FULL", "the GPU has no room for another multicast binding"},
     {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
     {101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {102, "CUDA_ERROR_DEVICE_NOT_LICENSED", "device doesn't have valid Grid license"},
@@ -56,6 +57,7 @@ static const struct error_text errors[] = {
     {225, "CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC",
      "the provided PTX contains unsupported call to cudaDeviceSynchronize"},
     {226, "CUDA_ERROR_CONTAINED", "Invalid access of peer GPU memory over nvlink or a hardware error"},
+    {227, "CUDA_ERROR_INSUFFICIENT_LOADER_VERSION", "Loader version is insufficient for fatbin"},
     {300, "CUDA_ERROR_INVALID_SOURCE", "device kernel image is invalid"},
     {301, "CUDA_ERROR_FILE_NOT_FOUND", "file not found"},
     {302, "CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND", "shared object symbol not found"},
@@ -137,6 +139,12 @@ static const struct error_text errors[] = {
     {915, "CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION",
      "one or more resources are insufficient or non-applicable for the operation"},
     {916, "CUDA_ERROR_KEY_ROTATION", "an error happened during the key rotation sequence"},
+    {917, "CUDA_ERROR_STREAM_DETACHED",
+     "API call not permitted since the green context associated with the stream has been destroyed"},
+    {918, "CUDA_ERROR_GRAPH_RECAPTURE_FAILURE",
+     "recapturing to the source graph failed and had to be terminated"},
+    {919, "CUDA_ERROR_FABRIC_NOT_READY",
+     "GPU fabric is not ready within the probe wait budget; application may retry (see CUDA_FABRIC_INIT_TIMEOUT_MS)"},
     {999, "CUDA_ERROR_UNKNOWN", "unknown error"},
 };
 

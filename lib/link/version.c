@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "version.h"
 
-#include <cuda.h>
 #include <stdlib.h>
+
+#include "../../protocol/generated/vgp_newer.h"
 
 int lnk_driver_version_wanted(void)
 {
@@ -22,5 +23,5 @@ int lnk_driver_version(int host)
 
     if (wanted != 0)
         return wanted;
-    return host > 0 && host < CUDA_VERSION ? host : CUDA_VERSION;
+    return host > 0 && host < VGP_API_VERSION ? host : VGP_API_VERSION;
 }

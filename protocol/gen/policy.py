@@ -182,7 +182,7 @@ def apply(d):
             raise PolicyError(f'reason {reason}: no call is refused for it')
     for x in d.locals + d.unsupported:
         x.per_thread = x.opts.pop('per_thread', None)
-        x.added = x.opts.pop('added', None) if x in d.locals else None
+        x.added = x.opts.pop('added', None)
         x.caller = bool(x.opts.pop('caller', False)) if x in d.locals else False
         if x.opts:
             raise PolicyError(f'{x.name}: unknown option {x.opts}')

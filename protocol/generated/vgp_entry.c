@@ -4377,6 +4377,24 @@ CUresult CUDAAPI cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t
     return r;
 }
 
+CUresult vcu_cuKernelGetParamCount(CUkernel kernel, size_t *paramCount)
+{
+    return vcu_cuFuncGetParamCount((CUfunction)(void *)kernel, paramCount);
+}
+
+CUresult CUDAAPI cuKernelGetParamCount(CUkernel kernel, size_t *paramCount)
+{
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
+    CUresult r = vcu_cuKernelGetParamCount(kernel, paramCount);
+    if (__builtin_expect(lnk_trace_on, 0))
+        vcu_trace_call("cuKernelGetParamCount", r, t0, "kernel=%p *paramCount=%#llx",
+                       (void *)(uintptr_t)kernel,
+                       r == CUDA_SUCCESS && paramCount ? (unsigned long long)*paramCount : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuKernelGetParamCount", r);
+    return r;
+}
+
 CUresult CUDAAPI cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
@@ -4620,6 +4638,43 @@ CUresult CUDAAPI cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, void *user
                        (const void *)userData);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
         vcu_logs_failure("cuLaunchHostFunc_ptsz", r);
+    return r;
+}
+
+CUresult vcu_cuLaunchHostFunc_v2(CUstream hStream, CUhostFn fn, void *userData, unsigned int syncMode)
+{
+    return syncMode > 1 ? CUDA_ERROR_INVALID_VALUE : vcu_cuLaunchHostFunc(hStream, fn, userData);
+}
+
+CUresult CUDAAPI cuLaunchHostFunc_v2(CUstream hStream, CUhostFn fn, void *userData, unsigned int syncMode)
+{
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
+    CUresult r = vcu_cuLaunchHostFunc_v2(hStream, fn, userData, syncMode);
+    if (__builtin_expect(lnk_trace_on, 0))
+        vcu_trace_call("cuLaunchHostFunc_v2", r, t0, "hStream=%p fn=%p userData=%p syncMode=%u",
+                       (void *)(uintptr_t)hStream,
+                       (void *)(uintptr_t)fn,
+                       (const void *)userData,
+                       (unsigned)syncMode);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLaunchHostFunc_v2", r);
+    return r;
+}
+
+CUresult CUDAAPI cuLaunchHostFunc_v2_ptsz(CUstream hStream, CUhostFn fn, void *userData, unsigned int syncMode)
+{
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = vcu_cuLaunchHostFunc_v2(hStream, fn, userData, syncMode);
+    vcu_per_thread--;
+    if (__builtin_expect(lnk_trace_on, 0))
+        vcu_trace_call("cuLaunchHostFunc_v2_ptsz", r, t0, "hStream=%p fn=%p userData=%p syncMode=%u",
+                       (void *)(uintptr_t)hStream,
+                       (void *)(uintptr_t)fn,
+                       (const void *)userData,
+                       (unsigned)syncMode);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuLaunchHostFunc_v2_ptsz", r);
     return r;
 }
 
@@ -4998,6 +5053,81 @@ CUresult CUDAAPI cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs
                        (void *)(uintptr_t)hStream);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
         vcu_logs_failure("cuMemcpyBatchAsync_v2_ptsz", r);
+    return r;
+}
+
+CUresult vcu_cuMemcpyWithAttributesAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attr, CUstream hStream)
+{
+    size_t first = 0;
+    return vcu_cuMemcpyBatchAsync_v2(&dst, &src, &size, 1, attr, &first, 1, hStream);
+}
+
+CUresult CUDAAPI cuMemcpyWithAttributesAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attr, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
+    CUresult r = vcu_cuMemcpyWithAttributesAsync(dst, src, size, attr, hStream);
+    if (__builtin_expect(lnk_trace_on, 0))
+        vcu_trace_call("cuMemcpyWithAttributesAsync", r, t0, "dst=%#llx src=%#llx size=%#llx attr=%p hStream=%p",
+                       (unsigned long long)dst,
+                       (unsigned long long)src,
+                       (unsigned long long)size,
+                       (const void *)attr,
+                       (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyWithAttributesAsync", r);
+    return r;
+}
+
+CUresult CUDAAPI cuMemcpyWithAttributesAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attr, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = vcu_cuMemcpyWithAttributesAsync(dst, src, size, attr, hStream);
+    vcu_per_thread--;
+    if (__builtin_expect(lnk_trace_on, 0))
+        vcu_trace_call("cuMemcpyWithAttributesAsync_ptsz", r, t0, "dst=%#llx src=%#llx size=%#llx attr=%p hStream=%p",
+                       (unsigned long long)dst,
+                       (unsigned long long)src,
+                       (unsigned long long)size,
+                       (const void *)attr,
+                       (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpyWithAttributesAsync_ptsz", r);
+    return r;
+}
+
+CUresult vcu_cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP *op, unsigned long long flags, CUstream hStream)
+{
+    return vcu_cuMemcpy3DBatchAsync_v2(1, op, flags, hStream);
+}
+
+CUresult CUDAAPI cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP *op, unsigned long long flags, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
+    CUresult r = vcu_cuMemcpy3DWithAttributesAsync(op, flags, hStream);
+    if (__builtin_expect(lnk_trace_on, 0))
+        vcu_trace_call("cuMemcpy3DWithAttributesAsync", r, t0, "op=%p flags=%#llx hStream=%p",
+                       (const void *)op,
+                       (unsigned long long)flags,
+                       (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy3DWithAttributesAsync", r);
+    return r;
+}
+
+CUresult CUDAAPI cuMemcpy3DWithAttributesAsync_ptsz(CUDA_MEMCPY3D_BATCH_OP *op, unsigned long long flags, CUstream hStream)
+{
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = vcu_cuMemcpy3DWithAttributesAsync(op, flags, hStream);
+    vcu_per_thread--;
+    if (__builtin_expect(lnk_trace_on, 0))
+        vcu_trace_call("cuMemcpy3DWithAttributesAsync_ptsz", r, t0, "op=%p flags=%#llx hStream=%p",
+                       (const void *)op,
+                       (unsigned long long)flags,
+                       (void *)(uintptr_t)hStream);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemcpy3DWithAttributesAsync_ptsz", r);
     return r;
 }
 
@@ -9025,6 +9155,194 @@ CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *node
     return r;
 }
 
+CUresult vcu_cuGraphAddNode_v3(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams *nodeParams)
+{
+    return vcu_cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams);
+}
+
+CUresult CUDAAPI cuGraphAddNode_v3(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
+    CUresult r = vcu_cuGraphAddNode_v3(phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams);
+    if (__builtin_expect(lnk_trace_on, 0))
+        vcu_trace_call("cuGraphAddNode_v3", r, t0, "*phGraphNode=%p hGraph=%p dependencies=%p dependencyData=%p numDependencies=%#llx nodeParams=%p",
+                       r == CUDA_SUCCESS && phGraphNode ? (void *)*phGraphNode : NULL,
+                       (void *)(uintptr_t)hGraph,
+                       (const void *)dependencies,
+                       (const void *)dependencyData,
+                       (unsigned long long)numDependencies,
+                       (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphAddNode_v3", r);
+    return r;
+}
+
+CUresult vcu_cuGraphNodeSetParams_v2(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
+{
+    return vcu_cuGraphNodeSetParams(hNode, nodeParams);
+}
+
+CUresult CUDAAPI cuGraphNodeSetParams_v2(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
+    CUresult r = vcu_cuGraphNodeSetParams_v2(hNode, nodeParams);
+    if (__builtin_expect(lnk_trace_on, 0))
+        vcu_trace_call("cuGraphNodeSetParams_v2", r, t0, "hNode=%p nodeParams=%p",
+                       (void *)(uintptr_t)hNode,
+                       (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphNodeSetParams_v2", r);
+    return r;
+}
+
+CUresult CUDAAPI cuGraphNodeGetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
+{
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
+    CUresult r = vcu_cuGraphNodeGetParams(hNode, nodeParams);
+    if (__builtin_expect(lnk_trace_on, 0))
+        vcu_trace_call("cuGraphNodeGetParams", r, t0, "hNode=%p nodeParams=%p",
+                       (void *)(uintptr_t)hNode,
+                       (const void *)nodeParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphNodeGetParams", r);
+    return r;
+}
+
+CUresult vcu_cuGraphGetId(CUgraph hGraph, unsigned int *graphId)
+{
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (graphId == NULL || !vcu_graph_ok(hGraph))
+        return CUDA_ERROR_INVALID_VALUE;
+    *graphId = vcu_graph_number(hGraph);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGraphGetId(CUgraph hGraph, unsigned int *graphId)
+{
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
+    CUresult r = vcu_cuGraphGetId(hGraph, graphId);
+    if (__builtin_expect(lnk_trace_on, 0))
+        vcu_trace_call("cuGraphGetId", r, t0, "hGraph=%p *graphId=%u",
+                       (void *)(uintptr_t)hGraph,
+                       r == CUDA_SUCCESS && graphId ? (unsigned)*graphId : 0u);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphGetId", r);
+    return r;
+}
+
+CUresult vcu_cuGraphExecGetId(CUgraphExec hGraphExec, unsigned int *graphId)
+{
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (graphId == NULL || !vcu_exec_ok(hGraphExec))
+        return CUDA_ERROR_INVALID_VALUE;
+    *graphId = vcu_graph_number(hGraphExec);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGraphExecGetId(CUgraphExec hGraphExec, unsigned int *graphId)
+{
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
+    CUresult r = vcu_cuGraphExecGetId(hGraphExec, graphId);
+    if (__builtin_expect(lnk_trace_on, 0))
+        vcu_trace_call("cuGraphExecGetId", r, t0, "hGraphExec=%p *graphId=%u",
+                       (void *)(uintptr_t)hGraphExec,
+                       r == CUDA_SUCCESS && graphId ? (unsigned)*graphId : 0u);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphExecGetId", r);
+    return r;
+}
+
+CUresult vcu_cuGraphNodeGetLocalId(CUgraphNode hNode, unsigned int *nodeId)
+{
+    uint32_t type = 0;
+    uint64_t graph = 0;
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (nodeId == NULL || !vcu_node_ok(hNode))
+        return CUDA_ERROR_INVALID_VALUE;
+    r = vgp_call_vgpGraphNodeInfo(hNode, &type, &graph);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *nodeId = vcu_graph_number(hNode);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGraphNodeGetLocalId(CUgraphNode hNode, unsigned int *nodeId)
+{
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
+    CUresult r = vcu_cuGraphNodeGetLocalId(hNode, nodeId);
+    if (__builtin_expect(lnk_trace_on, 0))
+        vcu_trace_call("cuGraphNodeGetLocalId", r, t0, "hNode=%p *nodeId=%u",
+                       (void *)(uintptr_t)hNode,
+                       r == CUDA_SUCCESS && nodeId ? (unsigned)*nodeId : 0u);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphNodeGetLocalId", r);
+    return r;
+}
+
+CUresult vcu_cuGraphNodeGetToolsId(CUgraphNode hNode, unsigned long long *toolsNodeId)
+{
+    uint32_t type = 0;
+    uint64_t graph = 0;
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (toolsNodeId == NULL || !vcu_node_ok(hNode))
+        return CUDA_ERROR_INVALID_VALUE;
+    r = vgp_call_vgpGraphNodeInfo(hNode, &type, &graph);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *toolsNodeId = (unsigned long long)vcu_graph_number((void *)(uintptr_t)graph) << 32 | vcu_graph_number(hNode);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGraphNodeGetToolsId(CUgraphNode hNode, unsigned long long *toolsNodeId)
+{
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
+    CUresult r = vcu_cuGraphNodeGetToolsId(hNode, toolsNodeId);
+    if (__builtin_expect(lnk_trace_on, 0))
+        vcu_trace_call("cuGraphNodeGetToolsId", r, t0, "hNode=%p *toolsNodeId=%#llx",
+                       (void *)(uintptr_t)hNode,
+                       r == CUDA_SUCCESS && toolsNodeId ? (unsigned long long)*toolsNodeId : 0ull);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphNodeGetToolsId", r);
+    return r;
+}
+
+CUresult vcu_cuGraphNodeGetContainingGraph(CUgraphNode hNode, CUgraph *phGraph)
+{
+    uint32_t type = 0;
+    uint64_t graph = 0;
+    CUresult r = vcu_check_init();
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (phGraph == NULL || !vcu_node_ok(hNode))
+        return CUDA_ERROR_INVALID_VALUE;
+    r = vgp_call_vgpGraphNodeInfo(hNode, &type, &graph);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *phGraph = (CUgraph)(uintptr_t)graph;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGraphNodeGetContainingGraph(CUgraphNode hNode, CUgraph *phGraph)
+{
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
+    CUresult r = vcu_cuGraphNodeGetContainingGraph(hNode, phGraph);
+    if (__builtin_expect(lnk_trace_on, 0))
+        vcu_trace_call("cuGraphNodeGetContainingGraph", r, t0, "hNode=%p *phGraph=%p",
+                       (void *)(uintptr_t)hNode,
+                       r == CUDA_SUCCESS && phGraph ? (void *)*phGraph : NULL);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuGraphNodeGetContainingGraph", r);
+    return r;
+}
+
 CUresult vcu_cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
     struct vgp_where where;
@@ -11569,6 +11887,49 @@ CUresult CUDAAPI cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx)
     return r;
 }
 
+CUresult vcu_cuStreamGetDevResource(CUstream hStream, CUdevResource *resource, CUdevResourceType type)
+{
+    CUcontext ctx = NULL;
+    CUgreenCtx green = NULL;
+    CUresult r = vcu_cuStreamGetCtx_v2(hStream, &ctx, &green);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = green != NULL ? vcu_cuGreenCtxGetDevResource(green, resource, type) : vcu_cuCtxGetDevResource(ctx, resource, type);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamGetDevResource(CUstream hStream, CUdevResource *resource, CUdevResourceType type)
+{
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
+    CUresult r = vcu_cuStreamGetDevResource(hStream, resource, type);
+    if (__builtin_expect(lnk_trace_on, 0))
+        vcu_trace_call("cuStreamGetDevResource", r, t0, "hStream=%p resource=%p type=%d",
+                       (void *)(uintptr_t)hStream,
+                       (const void *)resource,
+                       (int)type);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamGetDevResource", r);
+    return r;
+}
+
+CUresult CUDAAPI cuStreamGetDevResource_ptsz(CUstream hStream, CUdevResource *resource, CUdevResourceType type)
+{
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
+    vcu_per_thread++;
+    CUresult r = vcu_cuStreamGetDevResource(hStream, resource, type);
+    vcu_per_thread--;
+    if (__builtin_expect(lnk_trace_on, 0))
+        vcu_trace_call("cuStreamGetDevResource_ptsz", r, t0, "hStream=%p resource=%p type=%d",
+                       (void *)(uintptr_t)hStream,
+                       (const void *)resource,
+                       (int)type);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuStreamGetDevResource_ptsz", r);
+    return r;
+}
+
 CUresult CUDAAPI cuLogsCurrent(CUlogIterator *iterator_out, unsigned int flags)
 {
     uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
@@ -12010,6 +12371,65 @@ CUresult CUDAAPI cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_
                        (unsigned long long)flags);
     if (__builtin_expect(r != CUDA_SUCCESS, 0))
         vcu_logs_failure("cuMulticastBindMem", r);
+    return r;
+}
+
+CUresult vcu_cuMulticastBindAddr_v2(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, CUdeviceptr memptr, size_t size, unsigned long long flags)
+{
+    int owner = -1;
+    CUresult r = vcu_cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, memptr);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = owner != dev ? CUDA_ERROR_INVALID_DEVICE : vcu_cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMulticastBindAddr_v2(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, CUdeviceptr memptr, size_t size, unsigned long long flags)
+{
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
+    CUresult r = vcu_cuMulticastBindAddr_v2(mcHandle, dev, mcOffset, memptr, size, flags);
+    if (__builtin_expect(lnk_trace_on, 0))
+        vcu_trace_call("cuMulticastBindAddr_v2", r, t0, "mcHandle=%#llx dev=%d mcOffset=%#llx memptr=%#llx size=%#llx flags=%#llx",
+                       (unsigned long long)mcHandle,
+                       (int)dev,
+                       (unsigned long long)mcOffset,
+                       (unsigned long long)memptr,
+                       (unsigned long long)size,
+                       (unsigned long long)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMulticastBindAddr_v2", r);
+    return r;
+}
+
+CUresult vcu_cuMulticastBindMem_v2(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size, unsigned long long flags)
+{
+    CUmemAllocationProp prop = {0};
+    CUresult r = vcu_cuMemGetAllocationPropertiesFromHandle(&prop, memHandle);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE && prop.location.id != dev ? CUDA_ERROR_INVALID_DEVICE : vcu_cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size, flags);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMulticastBindMem_v2(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size, unsigned long long flags)
+{
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
+    CUresult r = vcu_cuMulticastBindMem_v2(mcHandle, dev, mcOffset, memHandle, memOffset, size, flags);
+    if (__builtin_expect(lnk_trace_on, 0))
+        vcu_trace_call("cuMulticastBindMem_v2", r, t0, "mcHandle=%#llx dev=%d mcOffset=%#llx memHandle=%#llx memOffset=%#llx size=%#llx flags=%#llx",
+                       (unsigned long long)mcHandle,
+                       (int)dev,
+                       (unsigned long long)mcOffset,
+                       (unsigned long long)memHandle,
+                       (unsigned long long)memOffset,
+                       (unsigned long long)size,
+                       (unsigned long long)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMulticastBindMem_v2", r);
     return r;
 }
 

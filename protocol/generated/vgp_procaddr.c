@@ -20,14 +20,19 @@ extern void cuArrayGetDescriptor_v2(void);
 extern void cuArrayGetMemoryRequirements(void);
 extern void cuArrayGetPlane(void);
 extern void cuArrayGetSparseProperties(void);
+extern void cuCheckpointOperationComplete(void);
 extern void cuCheckpointProcessCheckpoint(void);
 extern void cuCheckpointProcessGetRestoreThreadId(void);
 extern void cuCheckpointProcessGetState(void);
 extern void cuCheckpointProcessLock(void);
 extern void cuCheckpointProcessRestore(void);
 extern void cuCheckpointProcessUnlock(void);
+extern void cuCoredumpDeregisterCompleteCallback(void);
+extern void cuCoredumpDeregisterStartCallback(void);
 extern void cuCoredumpGetAttribute(void);
 extern void cuCoredumpGetAttributeGlobal(void);
+extern void cuCoredumpRegisterCompleteCallback(void);
+extern void cuCoredumpRegisterStartCallback(void);
 extern void cuCoredumpSetAttribute(void);
 extern void cuCoredumpSetAttributeGlobal(void);
 extern void cuCtxAttach(void);
@@ -70,16 +75,20 @@ extern void cuCtxWaitEvent(void);
 extern void cuDestroyExternalMemory(void);
 extern void cuDestroyExternalSemaphore(void);
 extern void cuDevResourceGenerateDesc(void);
+extern void cuDevSmResourceSplit(void);
 extern void cuDevSmResourceSplitByCount(void);
 extern void cuDeviceCanAccessPeer(void);
 extern void cuDeviceComputeCapability(void);
 extern void cuDeviceGet(void);
 extern void cuDeviceGetAttribute(void);
 extern void cuDeviceGetByPCIBusId(void);
+extern void cuDeviceGetCliqueCount(void);
+extern void cuDeviceGetCliqueInfo(void);
 extern void cuDeviceGetCount(void);
 extern void cuDeviceGetDefaultMemPool(void);
 extern void cuDeviceGetDevResource(void);
 extern void cuDeviceGetExecAffinitySupport(void);
+extern void cuDeviceGetFabricClusterUuid(void);
 extern void cuDeviceGetGraphMemAttribute(void);
 extern void cuDeviceGetHostAtomicCapabilities(void);
 extern void cuDeviceGetLuid(void);
@@ -132,6 +141,8 @@ extern void cuEventRecord_ptsz(void);
 extern void cuEventSynchronize(void);
 extern void cuExternalMemoryGetMappedBuffer(void);
 extern void cuExternalMemoryGetMappedMipmappedArray(void);
+extern void cuFabricCpyBatchAsync(void);
+extern void cuFabricCpyBatchAsync_ptsz(void);
 extern void cuFlushGPUDirectRDMAWrites(void);
 extern void cuFuncGetAttribute(void);
 extern void cuFuncGetModule(void);
@@ -184,6 +195,7 @@ extern void cuGraphAddMemcpyNode(void);
 extern void cuGraphAddMemsetNode(void);
 extern void cuGraphAddNode(void);
 extern void cuGraphAddNode_v2(void);
+extern void cuGraphAddNode_v3(void);
 extern void cuGraphBatchMemOpNodeGetParams(void);
 extern void cuGraphBatchMemOpNodeSetParams(void);
 extern void cuGraphChildGraphNodeGetGraph(void);
@@ -205,6 +217,7 @@ extern void cuGraphExecEventWaitNodeSetEvent(void);
 extern void cuGraphExecExternalSemaphoresSignalNodeSetParams(void);
 extern void cuGraphExecExternalSemaphoresWaitNodeSetParams(void);
 extern void cuGraphExecGetFlags(void);
+extern void cuGraphExecGetId(void);
 extern void cuGraphExecHostNodeSetParams(void);
 extern void cuGraphExecKernelNodeSetParams(void);
 extern void cuGraphExecKernelNodeSetParams_v2(void);
@@ -219,6 +232,7 @@ extern void cuGraphExternalSemaphoresWaitNodeGetParams(void);
 extern void cuGraphExternalSemaphoresWaitNodeSetParams(void);
 extern void cuGraphGetEdges(void);
 extern void cuGraphGetEdges_v2(void);
+extern void cuGraphGetId(void);
 extern void cuGraphGetNodes(void);
 extern void cuGraphGetRootNodes(void);
 extern void cuGraphHostNodeGetParams(void);
@@ -244,14 +258,19 @@ extern void cuGraphMemcpyNodeSetParams(void);
 extern void cuGraphMemsetNodeGetParams(void);
 extern void cuGraphMemsetNodeSetParams(void);
 extern void cuGraphNodeFindInClone(void);
+extern void cuGraphNodeGetContainingGraph(void);
 extern void cuGraphNodeGetDependencies(void);
 extern void cuGraphNodeGetDependencies_v2(void);
 extern void cuGraphNodeGetDependentNodes(void);
 extern void cuGraphNodeGetDependentNodes_v2(void);
 extern void cuGraphNodeGetEnabled(void);
+extern void cuGraphNodeGetLocalId(void);
+extern void cuGraphNodeGetParams(void);
+extern void cuGraphNodeGetToolsId(void);
 extern void cuGraphNodeGetType(void);
 extern void cuGraphNodeSetEnabled(void);
 extern void cuGraphNodeSetParams(void);
+extern void cuGraphNodeSetParams_v2(void);
 extern void cuGraphReleaseUserObject(void);
 extern void cuGraphRemoveDependencies(void);
 extern void cuGraphRemoveDependencies_v2(void);
@@ -295,6 +314,7 @@ extern void cuKernelGetAttribute(void);
 extern void cuKernelGetFunction(void);
 extern void cuKernelGetLibrary(void);
 extern void cuKernelGetName(void);
+extern void cuKernelGetParamCount(void);
 extern void cuKernelGetParamInfo(void);
 extern void cuKernelSetAttribute(void);
 extern void cuKernelSetCacheConfig(void);
@@ -306,6 +326,8 @@ extern void cuLaunchGrid(void);
 extern void cuLaunchGridAsync(void);
 extern void cuLaunchHostFunc(void);
 extern void cuLaunchHostFunc_ptsz(void);
+extern void cuLaunchHostFunc_v2(void);
+extern void cuLaunchHostFunc_v2_ptsz(void);
 extern void cuLaunchKernel(void);
 extern void cuLaunchKernelEx(void);
 extern void cuLaunchKernelEx_ptsz(void);
@@ -328,6 +350,18 @@ extern void cuLinkComplete(void);
 extern void cuLinkCreate(void);
 extern void cuLinkCreate_v2(void);
 extern void cuLinkDestroy(void);
+extern void cuLogicalEndpointAddDevice(void);
+extern void cuLogicalEndpointBindAddr(void);
+extern void cuLogicalEndpointBindMem(void);
+extern void cuLogicalEndpointCreate(void);
+extern void cuLogicalEndpointDestroy(void);
+extern void cuLogicalEndpointExport(void);
+extern void cuLogicalEndpointGetLimits(void);
+extern void cuLogicalEndpointIdRelease(void);
+extern void cuLogicalEndpointIdReserve(void);
+extern void cuLogicalEndpointImport(void);
+extern void cuLogicalEndpointQuery(void);
+extern void cuLogicalEndpointUnbind(void);
 extern void cuLogsCurrent(void);
 extern void cuLogsDumpToFile(void);
 extern void cuLogsDumpToMemory(void);
@@ -370,6 +404,7 @@ extern void cuMemGetDefaultMemPool(void);
 extern void cuMemGetHandleForAddressRange(void);
 extern void cuMemGetInfo(void);
 extern void cuMemGetInfo_v2(void);
+extern void cuMemGetLocationInfo(void);
 extern void cuMemGetMemPool(void);
 extern void cuMemHostAlloc(void);
 extern void cuMemHostGetDevicePointer(void);
@@ -428,6 +463,8 @@ extern void cuMemcpy3DPeer(void);
 extern void cuMemcpy3DPeerAsync(void);
 extern void cuMemcpy3DPeerAsync_ptsz(void);
 extern void cuMemcpy3DPeer_ptds(void);
+extern void cuMemcpy3DWithAttributesAsync(void);
+extern void cuMemcpy3DWithAttributesAsync_ptsz(void);
 extern void cuMemcpy3D_v2(void);
 extern void cuMemcpy3D_v2_ptds(void);
 extern void cuMemcpyAsync(void);
@@ -479,6 +516,8 @@ extern void cuMemcpyPeer(void);
 extern void cuMemcpyPeerAsync(void);
 extern void cuMemcpyPeerAsync_ptsz(void);
 extern void cuMemcpyPeer_ptds(void);
+extern void cuMemcpyWithAttributesAsync(void);
+extern void cuMemcpyWithAttributesAsync_ptsz(void);
 extern void cuMemcpy_ptds(void);
 extern void cuMemsetD16(void);
 extern void cuMemsetD16Async(void);
@@ -530,7 +569,9 @@ extern void cuModuleLoadFatBinary(void);
 extern void cuModuleUnload(void);
 extern void cuMulticastAddDevice(void);
 extern void cuMulticastBindAddr(void);
+extern void cuMulticastBindAddr_v2(void);
 extern void cuMulticastBindMem(void);
+extern void cuMulticastBindMem_v2(void);
 extern void cuMulticastCreate(void);
 extern void cuMulticastGetGranularity(void);
 extern void cuMulticastUnbind(void);
@@ -563,11 +604,15 @@ extern void cuStreamBatchMemOp_ptsz(void);
 extern void cuStreamBatchMemOp_v2(void);
 extern void cuStreamBatchMemOp_v2_ptsz(void);
 extern void cuStreamBeginCapture(void);
+extern void cuStreamBeginCaptureToCig(void);
+extern void cuStreamBeginCaptureToCig_ptsz(void);
 extern void cuStreamBeginCaptureToGraph(void);
 extern void cuStreamBeginCaptureToGraph_ptsz(void);
 extern void cuStreamBeginCapture_ptsz(void);
 extern void cuStreamBeginCapture_v2(void);
 extern void cuStreamBeginCapture_v2_ptsz(void);
+extern void cuStreamBeginRecaptureToGraph(void);
+extern void cuStreamBeginRecaptureToGraph_ptsz(void);
 extern void cuStreamCopyAttributes(void);
 extern void cuStreamCopyAttributes_ptsz(void);
 extern void cuStreamCreate(void);
@@ -575,6 +620,8 @@ extern void cuStreamCreateWithPriority(void);
 extern void cuStreamDestroy(void);
 extern void cuStreamDestroy_v2(void);
 extern void cuStreamEndCapture(void);
+extern void cuStreamEndCaptureToCig(void);
+extern void cuStreamEndCaptureToCig_ptsz(void);
 extern void cuStreamEndCapture_ptsz(void);
 extern void cuStreamGetAttribute(void);
 extern void cuStreamGetAttribute_ptsz(void);
@@ -588,6 +635,8 @@ extern void cuStreamGetCtx(void);
 extern void cuStreamGetCtx_ptsz(void);
 extern void cuStreamGetCtx_v2(void);
 extern void cuStreamGetCtx_v2_ptsz(void);
+extern void cuStreamGetDevResource(void);
+extern void cuStreamGetDevResource_ptsz(void);
 extern void cuStreamGetDevice(void);
 extern void cuStreamGetDevice_ptsz(void);
 extern void cuStreamGetFlags(void);
@@ -636,6 +685,7 @@ extern void cuTensorMapEncodeIm2col(void);
 extern void cuTensorMapEncodeIm2colWide(void);
 extern void cuTensorMapEncodeTiled(void);
 extern void cuTensorMapReplaceAddress(void);
+extern void cuTensorMapSetAllocationClass(void);
 extern void cuTexObjectCreate(void);
 extern void cuTexObjectDestroy(void);
 extern void cuTexObjectGetResourceDesc(void);
@@ -707,14 +757,19 @@ const struct vgp_proc vgp_procs[] = {
     {"cuArrayGetMemoryRequirements", 11060, (void *)cuArrayGetMemoryRequirements, NULL, "cuArrayGetMemoryRequirements", true},
     {"cuArrayGetPlane", 11020, (void *)cuArrayGetPlane, NULL, "cuArrayGetPlane", true},
     {"cuArrayGetSparseProperties", 11010, (void *)cuArrayGetSparseProperties, NULL, "cuArrayGetSparseProperties", true},
+    {"cuCheckpointOperationComplete", 13040, (void *)cuCheckpointOperationComplete, NULL, "cuCheckpointOperationComplete", false},
     {"cuCheckpointProcessCheckpoint", 12080, (void *)cuCheckpointProcessCheckpoint, NULL, "cuCheckpointProcessCheckpoint", true},
     {"cuCheckpointProcessGetRestoreThreadId", 12080, (void *)cuCheckpointProcessGetRestoreThreadId, NULL, "cuCheckpointProcessGetRestoreThreadId", true},
     {"cuCheckpointProcessGetState", 12080, (void *)cuCheckpointProcessGetState, NULL, "cuCheckpointProcessGetState", true},
     {"cuCheckpointProcessLock", 12080, (void *)cuCheckpointProcessLock, NULL, "cuCheckpointProcessLock", true},
     {"cuCheckpointProcessRestore", 12080, (void *)cuCheckpointProcessRestore, NULL, "cuCheckpointProcessRestore", true},
     {"cuCheckpointProcessUnlock", 12080, (void *)cuCheckpointProcessUnlock, NULL, "cuCheckpointProcessUnlock", true},
+    {"cuCoredumpDeregisterCompleteCallback", 13020, (void *)cuCoredumpDeregisterCompleteCallback, NULL, "cuCoredumpDeregisterCompleteCallback", false},
+    {"cuCoredumpDeregisterStartCallback", 13020, (void *)cuCoredumpDeregisterStartCallback, NULL, "cuCoredumpDeregisterStartCallback", false},
     {"cuCoredumpGetAttribute", 12010, (void *)cuCoredumpGetAttribute, NULL, "cuCoredumpGetAttribute", true},
     {"cuCoredumpGetAttributeGlobal", 12010, (void *)cuCoredumpGetAttributeGlobal, NULL, "cuCoredumpGetAttributeGlobal", true},
+    {"cuCoredumpRegisterCompleteCallback", 13020, (void *)cuCoredumpRegisterCompleteCallback, NULL, "cuCoredumpRegisterCompleteCallback", false},
+    {"cuCoredumpRegisterStartCallback", 13020, (void *)cuCoredumpRegisterStartCallback, NULL, "cuCoredumpRegisterStartCallback", false},
     {"cuCoredumpSetAttribute", 12010, (void *)cuCoredumpSetAttribute, NULL, "cuCoredumpSetAttribute", true},
     {"cuCoredumpSetAttributeGlobal", 12010, (void *)cuCoredumpSetAttributeGlobal, NULL, "cuCoredumpSetAttributeGlobal", true},
     {"cuCtxAttach", 2000, (void *)cuCtxAttach, NULL, "cuCtxAttach", true},
@@ -757,16 +812,20 @@ const struct vgp_proc vgp_procs[] = {
     {"cuDestroyExternalMemory", 10000, (void *)cuDestroyExternalMemory, NULL, "cuDestroyExternalMemory", true},
     {"cuDestroyExternalSemaphore", 10000, (void *)cuDestroyExternalSemaphore, NULL, "cuDestroyExternalSemaphore", true},
     {"cuDevResourceGenerateDesc", 12040, (void *)cuDevResourceGenerateDesc, NULL, "cuDevResourceGenerateDesc", true},
+    {"cuDevSmResourceSplit", 13010, (void *)cuDevSmResourceSplit, NULL, "cuDevSmResourceSplit", false},
     {"cuDevSmResourceSplitByCount", 12040, (void *)cuDevSmResourceSplitByCount, NULL, "cuDevSmResourceSplitByCount", true},
     {"cuDeviceCanAccessPeer", 4000, (void *)cuDeviceCanAccessPeer, NULL, "cuDeviceCanAccessPeer", true},
     {"cuDeviceComputeCapability", 2000, (void *)cuDeviceComputeCapability, NULL, "cuDeviceComputeCapability", true},
     {"cuDeviceGet", 2000, (void *)cuDeviceGet, NULL, "cuDeviceGet", true},
     {"cuDeviceGetAttribute", 2000, (void *)cuDeviceGetAttribute, NULL, "cuDeviceGetAttribute", true},
     {"cuDeviceGetByPCIBusId", 4010, (void *)cuDeviceGetByPCIBusId, NULL, "cuDeviceGetByPCIBusId", true},
+    {"cuDeviceGetCliqueCount", 13040, (void *)cuDeviceGetCliqueCount, NULL, "cuDeviceGetCliqueCount", false},
+    {"cuDeviceGetCliqueInfo", 13040, (void *)cuDeviceGetCliqueInfo, NULL, "cuDeviceGetCliqueInfo", false},
     {"cuDeviceGetCount", 2000, (void *)cuDeviceGetCount, NULL, "cuDeviceGetCount", true},
     {"cuDeviceGetDefaultMemPool", 11020, (void *)cuDeviceGetDefaultMemPool, NULL, "cuDeviceGetDefaultMemPool", true},
     {"cuDeviceGetDevResource", 12040, (void *)cuDeviceGetDevResource, NULL, "cuDeviceGetDevResource", true},
     {"cuDeviceGetExecAffinitySupport", 11040, (void *)cuDeviceGetExecAffinitySupport, NULL, "cuDeviceGetExecAffinitySupport", true},
+    {"cuDeviceGetFabricClusterUuid", 13040, (void *)cuDeviceGetFabricClusterUuid, NULL, "cuDeviceGetFabricClusterUuid", false},
     {"cuDeviceGetGraphMemAttribute", 11040, (void *)cuDeviceGetGraphMemAttribute, NULL, "cuDeviceGetGraphMemAttribute", true},
     {"cuDeviceGetHostAtomicCapabilities", 13000, (void *)cuDeviceGetHostAtomicCapabilities, NULL, "cuDeviceGetHostAtomicCapabilities", true},
     {"cuDeviceGetLuid", 10000, (void *)cuDeviceGetLuid, NULL, "cuDeviceGetLuid", true},
@@ -817,6 +876,7 @@ const struct vgp_proc vgp_procs[] = {
     {"cuEventSynchronize", 2000, (void *)cuEventSynchronize, NULL, "cuEventSynchronize", true},
     {"cuExternalMemoryGetMappedBuffer", 10000, (void *)cuExternalMemoryGetMappedBuffer, NULL, "cuExternalMemoryGetMappedBuffer", true},
     {"cuExternalMemoryGetMappedMipmappedArray", 10000, (void *)cuExternalMemoryGetMappedMipmappedArray, NULL, "cuExternalMemoryGetMappedMipmappedArray", true},
+    {"cuFabricCpyBatchAsync", 13050, (void *)cuFabricCpyBatchAsync, (void *)cuFabricCpyBatchAsync_ptsz, "cuFabricCpyBatchAsync", false},
     {"cuFlushGPUDirectRDMAWrites", 11030, (void *)cuFlushGPUDirectRDMAWrites, NULL, "cuFlushGPUDirectRDMAWrites", true},
     {"cuFuncGetAttribute", 2020, (void *)cuFuncGetAttribute, NULL, "cuFuncGetAttribute", true},
     {"cuFuncGetModule", 11000, (void *)cuFuncGetModule, NULL, "cuFuncGetModule", true},
@@ -867,6 +927,7 @@ const struct vgp_proc vgp_procs[] = {
     {"cuGraphAddMemsetNode", 10000, (void *)cuGraphAddMemsetNode, NULL, "cuGraphAddMemsetNode", true},
     {"cuGraphAddNode", 12020, (void *)cuGraphAddNode, NULL, "cuGraphAddNode", true},
     {"cuGraphAddNode", 12030, (void *)cuGraphAddNode_v2, NULL, "cuGraphAddNode_v2", true},
+    {"cuGraphAddNode", 13040, (void *)cuGraphAddNode_v3, NULL, "cuGraphAddNode_v3", true},
     {"cuGraphBatchMemOpNodeGetParams", 11070, (void *)cuGraphBatchMemOpNodeGetParams, NULL, "cuGraphBatchMemOpNodeGetParams", true},
     {"cuGraphBatchMemOpNodeSetParams", 11070, (void *)cuGraphBatchMemOpNodeSetParams, NULL, "cuGraphBatchMemOpNodeSetParams", true},
     {"cuGraphChildGraphNodeGetGraph", 10000, (void *)cuGraphChildGraphNodeGetGraph, NULL, "cuGraphChildGraphNodeGetGraph", true},
@@ -888,6 +949,7 @@ const struct vgp_proc vgp_procs[] = {
     {"cuGraphExecExternalSemaphoresSignalNodeSetParams", 11020, (void *)cuGraphExecExternalSemaphoresSignalNodeSetParams, NULL, "cuGraphExecExternalSemaphoresSignalNodeSetParams", true},
     {"cuGraphExecExternalSemaphoresWaitNodeSetParams", 11020, (void *)cuGraphExecExternalSemaphoresWaitNodeSetParams, NULL, "cuGraphExecExternalSemaphoresWaitNodeSetParams", true},
     {"cuGraphExecGetFlags", 12000, (void *)cuGraphExecGetFlags, NULL, "cuGraphExecGetFlags", true},
+    {"cuGraphExecGetId", 13010, (void *)cuGraphExecGetId, NULL, "cuGraphExecGetId", true},
     {"cuGraphExecHostNodeSetParams", 10020, (void *)cuGraphExecHostNodeSetParams, NULL, "cuGraphExecHostNodeSetParams", true},
     {"cuGraphExecKernelNodeSetParams", 10010, (void *)cuGraphExecKernelNodeSetParams, NULL, "cuGraphExecKernelNodeSetParams", true},
     {"cuGraphExecKernelNodeSetParams", 12000, (void *)cuGraphExecKernelNodeSetParams_v2, NULL, "cuGraphExecKernelNodeSetParams_v2", true},
@@ -902,6 +964,7 @@ const struct vgp_proc vgp_procs[] = {
     {"cuGraphExternalSemaphoresWaitNodeSetParams", 11020, (void *)cuGraphExternalSemaphoresWaitNodeSetParams, NULL, "cuGraphExternalSemaphoresWaitNodeSetParams", true},
     {"cuGraphGetEdges", 10000, (void *)cuGraphGetEdges, NULL, "cuGraphGetEdges", true},
     {"cuGraphGetEdges", 12030, (void *)cuGraphGetEdges_v2, NULL, "cuGraphGetEdges_v2", true},
+    {"cuGraphGetId", 13010, (void *)cuGraphGetId, NULL, "cuGraphGetId", true},
     {"cuGraphGetNodes", 10000, (void *)cuGraphGetNodes, NULL, "cuGraphGetNodes", true},
     {"cuGraphGetRootNodes", 10000, (void *)cuGraphGetRootNodes, NULL, "cuGraphGetRootNodes", true},
     {"cuGraphHostNodeGetParams", 10000, (void *)cuGraphHostNodeGetParams, NULL, "cuGraphHostNodeGetParams", true},
@@ -925,14 +988,19 @@ const struct vgp_proc vgp_procs[] = {
     {"cuGraphMemsetNodeGetParams", 10000, (void *)cuGraphMemsetNodeGetParams, NULL, "cuGraphMemsetNodeGetParams", true},
     {"cuGraphMemsetNodeSetParams", 10000, (void *)cuGraphMemsetNodeSetParams, NULL, "cuGraphMemsetNodeSetParams", true},
     {"cuGraphNodeFindInClone", 10000, (void *)cuGraphNodeFindInClone, NULL, "cuGraphNodeFindInClone", true},
+    {"cuGraphNodeGetContainingGraph", 13010, (void *)cuGraphNodeGetContainingGraph, NULL, "cuGraphNodeGetContainingGraph", true},
     {"cuGraphNodeGetDependencies", 10000, (void *)cuGraphNodeGetDependencies, NULL, "cuGraphNodeGetDependencies", true},
     {"cuGraphNodeGetDependencies", 12030, (void *)cuGraphNodeGetDependencies_v2, NULL, "cuGraphNodeGetDependencies_v2", true},
     {"cuGraphNodeGetDependentNodes", 10000, (void *)cuGraphNodeGetDependentNodes, NULL, "cuGraphNodeGetDependentNodes", true},
     {"cuGraphNodeGetDependentNodes", 12030, (void *)cuGraphNodeGetDependentNodes_v2, NULL, "cuGraphNodeGetDependentNodes_v2", true},
     {"cuGraphNodeGetEnabled", 11060, (void *)cuGraphNodeGetEnabled, NULL, "cuGraphNodeGetEnabled", true},
+    {"cuGraphNodeGetLocalId", 13010, (void *)cuGraphNodeGetLocalId, NULL, "cuGraphNodeGetLocalId", true},
+    {"cuGraphNodeGetParams", 13020, (void *)cuGraphNodeGetParams, NULL, "cuGraphNodeGetParams", true},
+    {"cuGraphNodeGetToolsId", 13010, (void *)cuGraphNodeGetToolsId, NULL, "cuGraphNodeGetToolsId", true},
     {"cuGraphNodeGetType", 10000, (void *)cuGraphNodeGetType, NULL, "cuGraphNodeGetType", true},
     {"cuGraphNodeSetEnabled", 11060, (void *)cuGraphNodeSetEnabled, NULL, "cuGraphNodeSetEnabled", true},
     {"cuGraphNodeSetParams", 12020, (void *)cuGraphNodeSetParams, NULL, "cuGraphNodeSetParams", true},
+    {"cuGraphNodeSetParams", 13040, (void *)cuGraphNodeSetParams_v2, NULL, "cuGraphNodeSetParams_v2", true},
     {"cuGraphReleaseUserObject", 11030, (void *)cuGraphReleaseUserObject, NULL, "cuGraphReleaseUserObject", true},
     {"cuGraphRemoveDependencies", 10000, (void *)cuGraphRemoveDependencies, NULL, "cuGraphRemoveDependencies", true},
     {"cuGraphRemoveDependencies", 12030, (void *)cuGraphRemoveDependencies_v2, NULL, "cuGraphRemoveDependencies_v2", true},
@@ -973,6 +1041,7 @@ const struct vgp_proc vgp_procs[] = {
     {"cuKernelGetFunction", 12000, (void *)cuKernelGetFunction, NULL, "cuKernelGetFunction", true},
     {"cuKernelGetLibrary", 12050, (void *)cuKernelGetLibrary, NULL, "cuKernelGetLibrary", true},
     {"cuKernelGetName", 12030, (void *)cuKernelGetName, NULL, "cuKernelGetName", true},
+    {"cuKernelGetParamCount", 13020, (void *)cuKernelGetParamCount, NULL, "cuKernelGetParamCount", true},
     {"cuKernelGetParamInfo", 12040, (void *)cuKernelGetParamInfo, NULL, "cuKernelGetParamInfo", true},
     {"cuKernelSetAttribute", 12000, (void *)cuKernelSetAttribute, NULL, "cuKernelSetAttribute", true},
     {"cuKernelSetCacheConfig", 12000, (void *)cuKernelSetCacheConfig, NULL, "cuKernelSetCacheConfig", true},
@@ -982,6 +1051,7 @@ const struct vgp_proc vgp_procs[] = {
     {"cuLaunchGrid", 2000, (void *)cuLaunchGrid, NULL, "cuLaunchGrid", true},
     {"cuLaunchGridAsync", 2000, (void *)cuLaunchGridAsync, NULL, "cuLaunchGridAsync", true},
     {"cuLaunchHostFunc", 10000, (void *)cuLaunchHostFunc, (void *)cuLaunchHostFunc_ptsz, "cuLaunchHostFunc", true},
+    {"cuLaunchHostFunc", 13010, (void *)cuLaunchHostFunc_v2, (void *)cuLaunchHostFunc_v2_ptsz, "cuLaunchHostFunc_v2", true},
     {"cuLaunchKernel", 4000, (void *)cuLaunchKernel, (void *)cuLaunchKernel_ptsz, "cuLaunchKernel", true},
     {"cuLaunchKernelEx", 11060, (void *)cuLaunchKernelEx, (void *)cuLaunchKernelEx_ptsz, "cuLaunchKernelEx", true},
     {"cuLibraryEnumerateKernels", 12040, (void *)cuLibraryEnumerateKernels, NULL, "cuLibraryEnumerateKernels", true},
@@ -1002,6 +1072,18 @@ const struct vgp_proc vgp_procs[] = {
     {"cuLinkCreate", 5050, (void *)cuLinkCreate, NULL, "cuLinkCreate", true},
     {"cuLinkCreate", 6050, (void *)cuLinkCreate_v2, NULL, "cuLinkCreate_v2", true},
     {"cuLinkDestroy", 5050, (void *)cuLinkDestroy, NULL, "cuLinkDestroy", true},
+    {"cuLogicalEndpointAddDevice", 13030, (void *)cuLogicalEndpointAddDevice, NULL, "cuLogicalEndpointAddDevice", false},
+    {"cuLogicalEndpointBindAddr", 13030, (void *)cuLogicalEndpointBindAddr, NULL, "cuLogicalEndpointBindAddr", false},
+    {"cuLogicalEndpointBindMem", 13030, (void *)cuLogicalEndpointBindMem, NULL, "cuLogicalEndpointBindMem", false},
+    {"cuLogicalEndpointCreate", 13030, (void *)cuLogicalEndpointCreate, NULL, "cuLogicalEndpointCreate", false},
+    {"cuLogicalEndpointDestroy", 13030, (void *)cuLogicalEndpointDestroy, NULL, "cuLogicalEndpointDestroy", false},
+    {"cuLogicalEndpointExport", 13030, (void *)cuLogicalEndpointExport, NULL, "cuLogicalEndpointExport", false},
+    {"cuLogicalEndpointGetLimits", 13030, (void *)cuLogicalEndpointGetLimits, NULL, "cuLogicalEndpointGetLimits", false},
+    {"cuLogicalEndpointIdRelease", 13030, (void *)cuLogicalEndpointIdRelease, NULL, "cuLogicalEndpointIdRelease", false},
+    {"cuLogicalEndpointIdReserve", 13030, (void *)cuLogicalEndpointIdReserve, NULL, "cuLogicalEndpointIdReserve", false},
+    {"cuLogicalEndpointImport", 13030, (void *)cuLogicalEndpointImport, NULL, "cuLogicalEndpointImport", false},
+    {"cuLogicalEndpointQuery", 13030, (void *)cuLogicalEndpointQuery, NULL, "cuLogicalEndpointQuery", false},
+    {"cuLogicalEndpointUnbind", 13030, (void *)cuLogicalEndpointUnbind, NULL, "cuLogicalEndpointUnbind", false},
     {"cuLogsCurrent", 12090, (void *)cuLogsCurrent, NULL, "cuLogsCurrent", true},
     {"cuLogsDumpToFile", 12090, (void *)cuLogsDumpToFile, NULL, "cuLogsDumpToFile", true},
     {"cuLogsDumpToMemory", 12090, (void *)cuLogsDumpToMemory, NULL, "cuLogsDumpToMemory", true},
@@ -1038,6 +1120,7 @@ const struct vgp_proc vgp_procs[] = {
     {"cuMemGetHandleForAddressRange", 11070, (void *)cuMemGetHandleForAddressRange, NULL, "cuMemGetHandleForAddressRange", false},
     {"cuMemGetInfo", 2000, (void *)cuMemGetInfo, NULL, "cuMemGetInfo", true},
     {"cuMemGetInfo", 3020, (void *)cuMemGetInfo_v2, NULL, "cuMemGetInfo_v2", true},
+    {"cuMemGetLocationInfo", 13040, (void *)cuMemGetLocationInfo, NULL, "cuMemGetLocationInfo", false},
     {"cuMemGetMemPool", 13000, (void *)cuMemGetMemPool, NULL, "cuMemGetMemPool", true},
     {"cuMemHostAlloc", 2020, (void *)cuMemHostAlloc, NULL, "cuMemHostAlloc", true},
     {"cuMemHostGetDevicePointer", 2020, (void *)cuMemHostGetDevicePointer, NULL, "cuMemHostGetDevicePointer", true},
@@ -1085,6 +1168,7 @@ const struct vgp_proc vgp_procs[] = {
     {"cuMemcpy3DBatchAsync", 13000, (void *)cuMemcpy3DBatchAsync_v2, (void *)cuMemcpy3DBatchAsync_v2_ptsz, "cuMemcpy3DBatchAsync_v2", true},
     {"cuMemcpy3DPeer", 4000, (void *)cuMemcpy3DPeer, (void *)cuMemcpy3DPeer_ptds, "cuMemcpy3DPeer", true},
     {"cuMemcpy3DPeerAsync", 4000, (void *)cuMemcpy3DPeerAsync, (void *)cuMemcpy3DPeerAsync_ptsz, "cuMemcpy3DPeerAsync", true},
+    {"cuMemcpy3DWithAttributesAsync", 13020, (void *)cuMemcpy3DWithAttributesAsync, (void *)cuMemcpy3DWithAttributesAsync_ptsz, "cuMemcpy3DWithAttributesAsync", true},
     {"cuMemcpyAsync", 4000, (void *)cuMemcpyAsync, (void *)cuMemcpyAsync_ptsz, "cuMemcpyAsync", true},
     {"cuMemcpyAtoA", 2000, (void *)cuMemcpyAtoA, NULL, "cuMemcpyAtoA", true},
     {"cuMemcpyAtoA", 3020, (void *)cuMemcpyAtoA_v2, (void *)cuMemcpyAtoA_v2_ptds, "cuMemcpyAtoA_v2", true},
@@ -1116,6 +1200,7 @@ const struct vgp_proc vgp_procs[] = {
     {"cuMemcpyHtoDAsync", 3020, (void *)cuMemcpyHtoDAsync_v2, (void *)cuMemcpyHtoDAsync_v2_ptsz, "cuMemcpyHtoDAsync_v2", true},
     {"cuMemcpyPeer", 4000, (void *)cuMemcpyPeer, (void *)cuMemcpyPeer_ptds, "cuMemcpyPeer", true},
     {"cuMemcpyPeerAsync", 4000, (void *)cuMemcpyPeerAsync, (void *)cuMemcpyPeerAsync_ptsz, "cuMemcpyPeerAsync", true},
+    {"cuMemcpyWithAttributesAsync", 13020, (void *)cuMemcpyWithAttributesAsync, (void *)cuMemcpyWithAttributesAsync_ptsz, "cuMemcpyWithAttributesAsync", true},
     {"cuMemsetD16", 2000, (void *)cuMemsetD16, NULL, "cuMemsetD16", true},
     {"cuMemsetD16", 3020, (void *)cuMemsetD16_v2, (void *)cuMemsetD16_v2_ptds, "cuMemsetD16_v2", true},
     {"cuMemsetD16Async", 3020, (void *)cuMemsetD16Async, (void *)cuMemsetD16Async_ptsz, "cuMemsetD16Async", true},
@@ -1154,7 +1239,9 @@ const struct vgp_proc vgp_procs[] = {
     {"cuModuleUnload", 2000, (void *)cuModuleUnload, NULL, "cuModuleUnload", true},
     {"cuMulticastAddDevice", 12010, (void *)cuMulticastAddDevice, NULL, "cuMulticastAddDevice", true},
     {"cuMulticastBindAddr", 12010, (void *)cuMulticastBindAddr, NULL, "cuMulticastBindAddr", true},
+    {"cuMulticastBindAddr", 13010, (void *)cuMulticastBindAddr_v2, NULL, "cuMulticastBindAddr_v2", true},
     {"cuMulticastBindMem", 12010, (void *)cuMulticastBindMem, NULL, "cuMulticastBindMem", true},
+    {"cuMulticastBindMem", 13010, (void *)cuMulticastBindMem_v2, NULL, "cuMulticastBindMem_v2", true},
     {"cuMulticastCreate", 12010, (void *)cuMulticastCreate, NULL, "cuMulticastCreate", true},
     {"cuMulticastGetGranularity", 12010, (void *)cuMulticastGetGranularity, NULL, "cuMulticastGetGranularity", true},
     {"cuMulticastUnbind", 12010, (void *)cuMulticastUnbind, NULL, "cuMulticastUnbind", true},
@@ -1183,19 +1270,23 @@ const struct vgp_proc vgp_procs[] = {
     {"cuStreamBatchMemOp", 11070, (void *)cuStreamBatchMemOp_v2, (void *)cuStreamBatchMemOp_v2_ptsz, "cuStreamBatchMemOp_v2", true},
     {"cuStreamBeginCapture", 10000, (void *)cuStreamBeginCapture, (void *)cuStreamBeginCapture_ptsz, "cuStreamBeginCapture", true},
     {"cuStreamBeginCapture", 10010, (void *)cuStreamBeginCapture_v2, (void *)cuStreamBeginCapture_v2_ptsz, "cuStreamBeginCapture_v2", true},
+    {"cuStreamBeginCaptureToCig", 13010, (void *)cuStreamBeginCaptureToCig, (void *)cuStreamBeginCaptureToCig_ptsz, "cuStreamBeginCaptureToCig", false},
     {"cuStreamBeginCaptureToGraph", 12030, (void *)cuStreamBeginCaptureToGraph, (void *)cuStreamBeginCaptureToGraph_ptsz, "cuStreamBeginCaptureToGraph", true},
+    {"cuStreamBeginRecaptureToGraph", 13030, (void *)cuStreamBeginRecaptureToGraph, (void *)cuStreamBeginRecaptureToGraph_ptsz, "cuStreamBeginRecaptureToGraph", false},
     {"cuStreamCopyAttributes", 11000, (void *)cuStreamCopyAttributes, (void *)cuStreamCopyAttributes_ptsz, "cuStreamCopyAttributes", true},
     {"cuStreamCreate", 2000, (void *)cuStreamCreate, NULL, "cuStreamCreate", true},
     {"cuStreamCreateWithPriority", 5050, (void *)cuStreamCreateWithPriority, NULL, "cuStreamCreateWithPriority", true},
     {"cuStreamDestroy", 2000, (void *)cuStreamDestroy, NULL, "cuStreamDestroy", true},
     {"cuStreamDestroy", 4000, (void *)cuStreamDestroy_v2, NULL, "cuStreamDestroy_v2", true},
     {"cuStreamEndCapture", 10000, (void *)cuStreamEndCapture, (void *)cuStreamEndCapture_ptsz, "cuStreamEndCapture", true},
+    {"cuStreamEndCaptureToCig", 13010, (void *)cuStreamEndCaptureToCig, (void *)cuStreamEndCaptureToCig_ptsz, "cuStreamEndCaptureToCig", false},
     {"cuStreamGetAttribute", 11000, (void *)cuStreamGetAttribute, (void *)cuStreamGetAttribute_ptsz, "cuStreamGetAttribute", true},
     {"cuStreamGetCaptureInfo", 10010, (void *)cuStreamGetCaptureInfo, (void *)cuStreamGetCaptureInfo_ptsz, "cuStreamGetCaptureInfo", true},
     {"cuStreamGetCaptureInfo", 11030, (void *)cuStreamGetCaptureInfo_v2, (void *)cuStreamGetCaptureInfo_v2_ptsz, "cuStreamGetCaptureInfo_v2", true},
     {"cuStreamGetCaptureInfo", 12030, (void *)cuStreamGetCaptureInfo_v3, (void *)cuStreamGetCaptureInfo_v3_ptsz, "cuStreamGetCaptureInfo_v3", true},
     {"cuStreamGetCtx", 9020, (void *)cuStreamGetCtx, (void *)cuStreamGetCtx_ptsz, "cuStreamGetCtx", true},
     {"cuStreamGetCtx", 12050, (void *)cuStreamGetCtx_v2, (void *)cuStreamGetCtx_v2_ptsz, "cuStreamGetCtx_v2", true},
+    {"cuStreamGetDevResource", 13010, (void *)cuStreamGetDevResource, (void *)cuStreamGetDevResource_ptsz, "cuStreamGetDevResource", true},
     {"cuStreamGetDevice", 12080, (void *)cuStreamGetDevice, (void *)cuStreamGetDevice_ptsz, "cuStreamGetDevice", true},
     {"cuStreamGetFlags", 5050, (void *)cuStreamGetFlags, (void *)cuStreamGetFlags_ptsz, "cuStreamGetFlags", true},
     {"cuStreamGetGreenCtx", 12040, (void *)cuStreamGetGreenCtx, NULL, "cuStreamGetGreenCtx", true},
@@ -1225,6 +1316,7 @@ const struct vgp_proc vgp_procs[] = {
     {"cuTensorMapEncodeIm2colWide", 12080, (void *)cuTensorMapEncodeIm2colWide, NULL, "cuTensorMapEncodeIm2colWide", true},
     {"cuTensorMapEncodeTiled", 12000, (void *)cuTensorMapEncodeTiled, NULL, "cuTensorMapEncodeTiled", true},
     {"cuTensorMapReplaceAddress", 12000, (void *)cuTensorMapReplaceAddress, NULL, "cuTensorMapReplaceAddress", true},
+    {"cuTensorMapSetAllocationClass", 13050, (void *)cuTensorMapSetAllocationClass, NULL, "cuTensorMapSetAllocationClass", false},
     {"cuTexObjectCreate", 5000, (void *)cuTexObjectCreate, NULL, "cuTexObjectCreate", true},
     {"cuTexObjectDestroy", 5000, (void *)cuTexObjectDestroy, NULL, "cuTexObjectDestroy", true},
     {"cuTexObjectGetResourceDesc", 5000, (void *)cuTexObjectGetResourceDesc, NULL, "cuTexObjectGetResourceDesc", true},
@@ -1270,4 +1362,4 @@ const struct vgp_proc vgp_procs[] = {
     {"cuVDPAUGetDevice", 3010, (void *)cuVDPAUGetDevice, NULL, "cuVDPAUGetDevice", false},
     {"cuWaitExternalSemaphoresAsync", 10000, (void *)cuWaitExternalSemaphoresAsync, (void *)cuWaitExternalSemaphoresAsync_ptsz, "cuWaitExternalSemaphoresAsync", true},
 };
-const unsigned vgp_proc_count = 574;
+const unsigned vgp_proc_count = 616;

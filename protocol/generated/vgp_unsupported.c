@@ -29,6 +29,13 @@ static int refuse(const char *name, const char *why)
 
 static const char why_graphics[] = "needs a display or media API (OpenGL, EGL, VDPAU, Direct3D, NvSci), which a headless GPU does not have";
 static const char why_vmm[] = "no address range has a dma-buf (device attribute 124 is 0)";
+static const char why_fabric[] = "the device is part of no fabric (device attributes 128 and 153 to 155 are 0)";
+static const char why_coredump[] = "no GPU core dump is written, so there is no moment to call back";
+static const char why_checkpoint[] = "a process cannot be checkpointed, so no operation waits to be completed";
+static const char why_recapture[] = "a capture that changes a graph's nodes in place; capture a new graph and use cuGraphExecUpdate";
+static const char why_residency[] = "managed memory does not move between processors (device attribute 89 is 0)";
+static const char why_smgroups[] = "multiprocessors are not split into groups of different sizes; cuDevSmResourceSplitByCount is served";
+static const char why_tensorclass[] = "descriptors of tensor maps have no allocation class (device attribute 160 is 0)";
 
 int cuDeviceGetNvSciSyncAttributes(void);
 int cuDeviceGetNvSciSyncAttributes(void)
@@ -316,4 +323,190 @@ int cuVDPAUGetDevice(void);
 int cuVDPAUGetDevice(void)
 {
     return refuse("cuVDPAUGetDevice", why_graphics);
+}
+
+int cuLogicalEndpointAddDevice(void);
+int cuLogicalEndpointAddDevice(void)
+{
+    return refuse("cuLogicalEndpointAddDevice", why_fabric);
+}
+
+int cuLogicalEndpointBindAddr(void);
+int cuLogicalEndpointBindAddr(void)
+{
+    return refuse("cuLogicalEndpointBindAddr", why_fabric);
+}
+
+int cuLogicalEndpointBindMem(void);
+int cuLogicalEndpointBindMem(void)
+{
+    return refuse("cuLogicalEndpointBindMem", why_fabric);
+}
+
+int cuLogicalEndpointCreate(void);
+int cuLogicalEndpointCreate(void)
+{
+    return refuse("cuLogicalEndpointCreate", why_fabric);
+}
+
+int cuLogicalEndpointDestroy(void);
+int cuLogicalEndpointDestroy(void)
+{
+    return refuse("cuLogicalEndpointDestroy", why_fabric);
+}
+
+int cuLogicalEndpointExport(void);
+int cuLogicalEndpointExport(void)
+{
+    return refuse("cuLogicalEndpointExport", why_fabric);
+}
+
+int cuLogicalEndpointGetLimits(void);
+int cuLogicalEndpointGetLimits(void)
+{
+    return refuse("cuLogicalEndpointGetLimits", why_fabric);
+}
+
+int cuLogicalEndpointIdRelease(void);
+int cuLogicalEndpointIdRelease(void)
+{
+    return refuse("cuLogicalEndpointIdRelease", why_fabric);
+}
+
+int cuLogicalEndpointIdReserve(void);
+int cuLogicalEndpointIdReserve(void)
+{
+    return refuse("cuLogicalEndpointIdReserve", why_fabric);
+}
+
+int cuLogicalEndpointImport(void);
+int cuLogicalEndpointImport(void)
+{
+    return refuse("cuLogicalEndpointImport", why_fabric);
+}
+
+int cuLogicalEndpointQuery(void);
+int cuLogicalEndpointQuery(void)
+{
+    return refuse("cuLogicalEndpointQuery", why_fabric);
+}
+
+int cuLogicalEndpointUnbind(void);
+int cuLogicalEndpointUnbind(void)
+{
+    return refuse("cuLogicalEndpointUnbind", why_fabric);
+}
+
+int cuDeviceGetCliqueCount(void);
+int cuDeviceGetCliqueCount(void)
+{
+    return refuse("cuDeviceGetCliqueCount", why_fabric);
+}
+
+int cuDeviceGetCliqueInfo(void);
+int cuDeviceGetCliqueInfo(void)
+{
+    return refuse("cuDeviceGetCliqueInfo", why_fabric);
+}
+
+int cuDeviceGetFabricClusterUuid(void);
+int cuDeviceGetFabricClusterUuid(void)
+{
+    return refuse("cuDeviceGetFabricClusterUuid", why_fabric);
+}
+
+int cuFabricCpyBatchAsync(void);
+int cuFabricCpyBatchAsync(void)
+{
+    return refuse("cuFabricCpyBatchAsync", why_fabric);
+}
+
+int cuFabricCpyBatchAsync_ptsz(void);
+int cuFabricCpyBatchAsync_ptsz(void)
+{
+    return refuse("cuFabricCpyBatchAsync_ptsz", why_fabric);
+}
+
+int cuCoredumpRegisterStartCallback(void);
+int cuCoredumpRegisterStartCallback(void)
+{
+    return refuse("cuCoredumpRegisterStartCallback", why_coredump);
+}
+
+int cuCoredumpRegisterCompleteCallback(void);
+int cuCoredumpRegisterCompleteCallback(void)
+{
+    return refuse("cuCoredumpRegisterCompleteCallback", why_coredump);
+}
+
+int cuCoredumpDeregisterStartCallback(void);
+int cuCoredumpDeregisterStartCallback(void)
+{
+    return refuse("cuCoredumpDeregisterStartCallback", why_coredump);
+}
+
+int cuCoredumpDeregisterCompleteCallback(void);
+int cuCoredumpDeregisterCompleteCallback(void)
+{
+    return refuse("cuCoredumpDeregisterCompleteCallback", why_coredump);
+}
+
+int cuCheckpointOperationComplete(void);
+int cuCheckpointOperationComplete(void)
+{
+    return refuse("cuCheckpointOperationComplete", why_checkpoint);
+}
+
+int cuStreamBeginRecaptureToGraph(void);
+int cuStreamBeginRecaptureToGraph(void)
+{
+    return refuse("cuStreamBeginRecaptureToGraph", why_recapture);
+}
+
+int cuStreamBeginRecaptureToGraph_ptsz(void);
+int cuStreamBeginRecaptureToGraph_ptsz(void)
+{
+    return refuse("cuStreamBeginRecaptureToGraph_ptsz", why_recapture);
+}
+
+int cuMemGetLocationInfo(void);
+int cuMemGetLocationInfo(void)
+{
+    return refuse("cuMemGetLocationInfo", why_residency);
+}
+
+int cuDevSmResourceSplit(void);
+int cuDevSmResourceSplit(void)
+{
+    return refuse("cuDevSmResourceSplit", why_smgroups);
+}
+
+int cuTensorMapSetAllocationClass(void);
+int cuTensorMapSetAllocationClass(void)
+{
+    return refuse("cuTensorMapSetAllocationClass", why_tensorclass);
+}
+
+int cuStreamBeginCaptureToCig(void);
+int cuStreamBeginCaptureToCig(void)
+{
+    return refuse("cuStreamBeginCaptureToCig", why_graphics);
+}
+
+int cuStreamBeginCaptureToCig_ptsz(void);
+int cuStreamBeginCaptureToCig_ptsz(void)
+{
+    return refuse("cuStreamBeginCaptureToCig_ptsz", why_graphics);
+}
+
+int cuStreamEndCaptureToCig(void);
+int cuStreamEndCaptureToCig(void)
+{
+    return refuse("cuStreamEndCaptureToCig", why_graphics);
+}
+
+int cuStreamEndCaptureToCig_ptsz(void);
+int cuStreamEndCaptureToCig_ptsz(void)
+{
+    return refuse("cuStreamEndCaptureToCig_ptsz", why_graphics);
 }

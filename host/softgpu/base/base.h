@@ -20,8 +20,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What cuDriverGetVersion reports: the version of the cuda.h whose API is exported. */
-#define SG_DRIVER_VERSION 13000
 #define SG_DEVICE_NAME "vgpu-cuda software GPU (PTX on CPU)"
 
 /* ---- configuration (base/config.c): read once from the environment by cuInit ---- */

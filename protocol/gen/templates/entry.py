@@ -271,8 +271,9 @@ def all_symbols(d):
 def render_procaddr(d, rows):
     syms = all_symbols(d)
     table, variants = {}, {}
-    for name, _, per_thread, x in exports(d):  # of a later CUDA than the table is of
-        if x.added:
+    known = [(name, per_thread, x) for name, _, per_thread, x in exports(d)]
+    for name, per_thread, x in known + [(u.name, u.per_thread, u) for u in d.unsupported]:
+        if x.added:  # of a later CUDA than the table is of
             base = re.sub(r'_v\d+$', '', name)
             rows = rows + [(base, x.added, s, name + s) for s in [''] + ([f'_{per_thread}'] if per_thread else [])]
     for base, version, suffix, sym in rows:

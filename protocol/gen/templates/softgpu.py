@@ -13,7 +13,10 @@ def newer(d):
 
 def render_newer(d):
     o = [BANNER, '/* Calls that a later CUDA has brought than the one whose headers this is built with. */',
-         '#ifndef VGP_NEWER_H', '#define VGP_NEWER_H', '', '#include <cuda.h>', '']
+         '#ifndef VGP_NEWER_H', '#define VGP_NEWER_H', '', '#include <cuda.h>', '',
+         '/* The newest CUDA whose entry points are all described: the driver version that is offered. */',
+         f'#define VGP_API_VERSION {max(int(x.added or 0) for x in d.calls + d.locals + d.unsupported)}',
+         '/* One more than its last CUdevice_attribute, as cuda.h 13.5 has them. */', '#define VGP_DEVICE_ATTRIBUTE_END 162', '']
     for version, name, params, per_thread in sorted(newer(d)):
         o.append(f'#if CUDA_VERSION < {version}')
         base = re.sub(r'_v\d+$', '', name)

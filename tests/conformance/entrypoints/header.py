@@ -47,8 +47,17 @@ class Header:
 
 
 def _preprocess(cc, include, text, *options):
-    return subprocess.run([cc, '-E', *options, '-I', include, '-'], input=text, check=True,
+    folders = [word for folder in include.split(':') for word in ('-I', folder)]
+    return subprocess.run([cc, '-E', *options, *folders, '-'], input=text, check=True,
                           capture_output=True, text=True).stdout
+
+
+def found(include, name):
+    """Where a header is: in the first of the folders that has it."""
+    for folder in include.split(':'):
+        if os.path.exists(os.path.join(folder, name)):
+            return os.path.join(folder, name)
+    raise HeaderError(f'{include}: no {name}')
 
 
 def _match_brace(text, start):
@@ -130,7 +139,7 @@ def _comments(header, raw):
 
 
 def read(cc, include):
-    """The Header of the toolkit whose include folder is given."""
+    """The Header of the toolkit whose include folder is given; with colons: folders, searched in their order."""
     source = '#include <cuda.h>\n#include <cudaProfiler.h>\n'
     text = _preprocess(cc, include, '#define __CUDA_API_VERSION_INTERNAL\n' + source, '-P')
     text = re.sub(r'__attribute__\s*\(\(.*?\)\)(?=[^)])', '', text, flags=re.S)
@@ -167,7 +176,7 @@ def read(cc, include):
                          _preprocess(cc, include, source, '-dM'), re.M):
         header.renamed[m[1]] = m[2]
     for name in ('cuda.h', 'cudaProfiler.h'):
-        with open(os.path.join(include, name), encoding='ascii', errors='replace') as f:
+        with open(found(include, name), encoding='ascii', errors='replace') as f:
             _comments(header, f.read())
     if len(header.functions) < 600 or len(header.structs) < 80 or len(header.enums) < 80:
         raise HeaderError(f'{include}: not the headers of CUDA 13')

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Compares the places that know the names of the driver API; each difference is one line.
 
-usage: names.py CC INCLUDE_DIR LIBCUDA SOFT LOOKUP REPOSITORY
+usage: names.py CC INCLUDE_DIR[:INCLUDE_DIR...] LIBCUDA SOFT LOOKUP REPOSITORY
 
+The cuda.h of the first folder may be newer than the one that all was built with, or older than what is described.
 cuda.h and the headers of cuGetProcAddress's types, what LIBCUDA exports, what its cuGetProcAddress
 answers (asked by LOOKUP; SOFT, the provider, too), protocol/cuda_calls.def, protocol/cuda_symbols.tsv, docs/calls.md, and the
 names that NVIDIA's libraries are known to ask for (userspace/libcuda/testdata).
@@ -60,6 +61,17 @@ def described(d):
     return out
 
 
+def newer(d, version):
+    """{exported name: (name for cuGetProcAddress, version, suffix)} of what CUDA has brought since the table was made,
+    up to a version."""
+    out = {}
+    for x in d.calls + d.locals + d.unsupported:
+        if int(x.opts.get('added', version + 1)) <= version:
+            for suffix in [''] + ([f'_{x.opts["per_thread"]}'] if 'per_thread' in x.opts else []):
+                out[x.name + suffix] = (re.sub(r'_v\d+$', '', x.name), x.opts['added'], suffix)
+    return out
+
+
 def page_names(text):
     """{section: names} of docs/calls.md, per-thread variants written out."""
     out = {}
@@ -74,7 +86,7 @@ def page_names(text):
 
 def shape(header, ctype):
     """A type without names of its own: aliases resolved, so that two declarations can be compared."""
-    const = 'const ' if ctype.startswith('const ') else ''
+    const = 'const ' if ctype.startswith('const ') and '*' in ctype else ''  # a constant copy is a copy
     bare = ctype.removeprefix('const ')
     base = bare.rstrip('*')
     stars = bare[len(base):]
@@ -86,7 +98,7 @@ def typedefs(include):
     out = {}
     for f in ('cudaTypedefs.h', 'cudaGLTypedefs.h', 'cudaEGLTypedefs.h', 'cudaVDPAUTypedefs.h',
               'cudaProfilerTypedefs.h'):
-        with open(os.path.join(include, f), encoding='ascii', errors='replace') as fh:
+        with open(hdr.found(include, f), encoding='ascii', errors='replace') as fh:
             text = fh.read()
         for m in re.finditer(r'\bPFN_(cu\w+?)_v(\d+)(_ptsz|_ptds)?\)\s*\(([^()]*)\)', text):
             params = []
@@ -102,7 +114,7 @@ def display_names(include):
     """Exports that the headers of display APIs ask for; their own includes need not be there."""
     out = set()
     for f in ('cudaGL.h', 'cudaEGL.h', 'cudaVDPAU.h'):
-        with open(os.path.join(include, f), encoding='ascii', errors='replace') as fh:
+        with open(hdr.found(include, f), encoding='ascii', errors='replace') as fh:
             text = fh.read()
         out |= set(re.findall(r'\bCUresult CUDAAPI (cu\w+)\s*\(', text))
         for new in re.findall(r'#define cu\w+ +(cu\w+)$', text, re.M):
@@ -148,14 +160,14 @@ def signatures(header, pfns, expected):
     return total, bad
 
 
-def requests(expected):
+def requests(expected, newest):
     """(name, version, flags, symbol or '-', status) of every question worth asking."""
     out = []
     plain = {b: rows for (b, s), rows in expected.items() if s == ''}
     variants = {b: rows for (b, s), rows in expected.items() if s}
     for base, rows in plain.items():
         out.append((base, rows[0][0] - 1, 0, '-', TOO_OLD))
-        ask = sorted({v for v, _ in rows} | {v - 1 for v, _ in rows[1:]} | {13000, 99999})
+        ask = sorted(v for v in {v for v, _ in rows} | {v - 1 for v, _ in rows[1:]} | {13000, newest} if v >= rows[0][0])
         for version in ask:
             symbol = [s for v, s in rows if v <= version][-1]
             for flags in (0, LEGACY):
@@ -190,6 +202,10 @@ def main():
                         text=True).stdout
     exports = {ln.split()[-1] for ln in nm.splitlines()}
     declared = set(header.functions)
+    with open(hdr.found(include, 'cuda.h'), encoding='utf-8', errors='replace') as f:
+        version = int(re.search(r'^#define CUDA_VERSION (\d+)', f.read(), re.M)[1])
+    added = newer(d, version)
+    later = set(newer(d, 99999)) - set(added)  # than this cuda.h
     pfns = typedefs(include)
     r = Report()
 
@@ -198,9 +214,8 @@ def main():
     r.check('functions of cuda.h that are described', len(declared),
             [f'{n} is not in cuda_calls.def' for n in sorted(declared - set(known))])
     display = display_names(include)
-    newer = {n for x in d.calls + d.locals if 'added' in x.opts for n in (x.name, f'{x.name}_{x.opts.get("per_thread")}')}
     r.check('names of the display APIs\' headers are the described ones beyond cuda.h', len(display),
-            difference(display, set(known) - declared - newer, 'not described', 'described, in no header'))
+            difference(display, set(known) - declared - later, 'not described', 'described, in no header'))
     r.check('exports and description are the same names', len(exports | set(known)),
             difference(exports, set(known), 'exported, not described', 'described, not exported'))
     with open(os.path.join(top, 'docs/calls.md'), encoding='utf-8') as f:
@@ -217,21 +232,23 @@ def main():
         r.check(f'docs/calls.md: {title.lower()}', len(names),
                 difference(names, there, 'not on the page', 'only on the page'))
 
-    expected, problems = expected_symbols(pfns, exports)
+    expected, problems = expected_symbols(pfns, exports - later)
     r.check('names of the PFN_ types that are exported', len({(n, s) for n, s, _ in pfns}), problems)
     total, bad = signatures(header, pfns, expected)
     r.check('versions of the PFN_ types whose parameters are those of the export', total, bad)
     table = {tuple(ln.split('\t')) for ln in lines(os.path.join(top, 'protocol/cuda_symbols.tsv'))}
+    table |= {(base, v, suffix, name) for name, (base, v, suffix) in added.items()}
     rows = {(b, str(v), s, x) for (b, s), vs in expected.items() for v, x in vs}
-    r.check('protocol/cuda_symbols.tsv', len(rows),
+    r.check('protocol/cuda_symbols.tsv, and what is described as added', len(rows),
             difference({' '.join(x) for x in rows}, {' '.join(x) for x in table},
                        'follows from the headers, is not in the table',
                        'is in the table, does not follow from the headers'))
-    questions = requests(expected)
+    questions = requests(expected, version if later else 99999)
     r.check('answers of cuGetProcAddress, of all names and versions', len(questions),
             ask(lookup, libcuda, questions))
-    own = [q for q in questions if q[0] not in {hdr.base_name(n)[0] for n in display}]
-    r.check('the same from the software GPU, but for display APIs', len(own), ask(lookup, soft, own))
+    absent = display | {n for n in added if known[n] == 'unsupported'}
+    own = [q for q in questions if q[0] not in {hdr.base_name(n)[0] for n in absent}]
+    r.check('the same from the software GPU, but for display APIs and what is refused', len(own), ask(lookup, soft, own))
     data = os.path.join(top, 'userspace/libcuda/testdata')
     runtime = []
     for ln in lines(os.path.join(data, 'cudart13_getprocaddress.tsv')):

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 # run.sh BUILD TOP_BUILD: the walk on the provider alone and over the socket, and the two compared.
 # The last line: `api: N passed, M failed, K skipped`.
@@ -53,6 +53,22 @@ if [ -e "$libcuda" ]; then
     status=$?
     cat "$out/names"
     ok "the names of the driver API in all places" $status
+    # The same against the newest cuda.h there is, of the package of the newest runtime.
+    read -r spec hash bytes < <(awk '$2 == "cudart" { line = $3 " " $4 " " $5 } END { print line }' \
+        "$here/../runtimes/runtimes.txt")
+    if place=$(bash "$here/../runtimes/fetch.sh" "$spec" "$hash" "$bytes" 2>"$out/why"); then
+        "$PYTHON" "$here/names.py" "${CC:-cc}" "$place/include:$CUDA_HOME/include" "$libcuda" "$soft/libcuda.so.1" \
+            "$build/lookup" "$here/../../.." >"$out/names.newest" 2>&1
+        status=$?
+        cat "$out/names.newest"
+        ok "the names of the driver API, against the cuda.h of ${spec#*==}" $status
+        "${CC:-cc}" -std=gnu11 -Wall -Wextra -Wstrict-prototypes -Werror -fsyntax-only -D__CUDA_API_VERSION_INTERNAL \
+            -I"$here/../../../protocol" -I"$here/../../../protocol/generated" -isystem "$place/include" \
+            -isystem "$CUDA_HOME/include" "$here/../../../protocol/generated/vgp_entry.c"
+        ok "every described signature is that of the cuda.h of ${spec#*==}" $?
+    else
+        not_run "names of the newest cuda.h" "$(tail -n 1 "$out/why")"
+    fi
     # ... and that a name which is missing in one place is noticed there.
     for place in protocol/cuda_calls.def:/^local.cuCtxGetFlags/d docs/calls.md:s/cuCtxGetFlags/cuCtxGetFlag/ \
         protocol/cuda_symbols.tsv:/^cuCtxGetFlags/d userspace/libcuda/testdata/dlsym_cublas.txt:s/^cuLaunchKernel$/cuMemMops/; do

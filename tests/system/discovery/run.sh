@@ -49,7 +49,7 @@ compare()
     line=$(grep -m 1 '^library=' <<< "$text")
     IFS=', ' read -r cc driver total _ <<< "$smi"
     if [ "$(word "$line" library)" = CUDA ] && [ "$(word "$line" compute)" = "$cc" ] &&
-        [ "$(word "$line" driver)" = "${driver%%.*}" ] && [ "$(word "$line" cuda)" = 13.0 ] &&
+        [ "$(word "$line" driver)" = "${driver%%.*}" ] && [ "$(word "$line" cuda)" = 13.5 ] &&
         [ "$(($(word "$line" total) >> 20))" = "$total" ] &&
         [ "$(($(word "$line" board) >> 20))" = "$total" ] && [ "$(word "$line" free)" -ge 0 ]; then
         ok "$1: $line"

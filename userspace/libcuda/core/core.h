@@ -27,7 +27,7 @@
 
 /* More devices than this are not shown to the application: HGX boards have 8, MIG at most 56. */
 #define VCU_MAX_DEVICES 64
-/* Room for the attributes of later cuda.h versions; CU_DEVICE_ATTRIBUTE_MAX is 144 in 13.0. */
+/* Room for the attributes of later cuda.h versions; 13.5 has 161. */
 #define VCU_MAX_ATTRIBUTES 192
 
 /* ---- client.c: the process's connection ------------------------------------------------- */

@@ -47,6 +47,19 @@ void vcu_device_limit_attributes(struct vcu_device *d)
         CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED,
         CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
         CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED,
+        /* Of later cuda.h: atomic reductions in batches, streams of graphics, descriptors that can be mapped, logical
+           endpoints, classes of tensor maps, RDMA of localized memory. */
+        148,
+        151,
+        152,
+        153,
+        154,
+        155,
+        156,
+        158,
+        159,
+        160,
+        161,
     };
 
     for (size_t i = 0; i < sizeof(not_served) / sizeof(not_served[0]); i++)
@@ -140,7 +153,7 @@ CUresult vcu_cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice d
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (pi == NULL || (int)attrib <= 0 || attrib >= CU_DEVICE_ATTRIBUTE_MAX)
+    if (pi == NULL || (int)attrib <= 0 || (int)attrib >= VGP_DEVICE_ATTRIBUTE_END)
         return CUDA_ERROR_INVALID_VALUE;
     if (vcu_fault_spec != NULL) {
         char number[16];

@@ -83,8 +83,9 @@ static CUresult print_nodes(FILE *f, CUgraph graph, unsigned flags)
 
         res = vcu_cuGraphNodeGetType(nodes[i], &type);
         if (res == CUDA_SUCCESS)
-            fprintf(f, "\"%p\"[shape=\"record\" label=\"{%s", (void *)nodes[i],
-                    (unsigned)type < sizeof(types) / sizeof(types[0]) ? types[type] : "?");
+            fprintf(f, "\"%p\"[shape=\"record\" label=\"{%s | %u", (void *)nodes[i],
+                    (unsigned)type < sizeof(types) / sizeof(types[0]) ? types[type] : "?",
+                    vcu_graph_number(nodes[i]));
         if (res == CUDA_SUCCESS) {
             print_details(f, nodes[i], type, flags);
             fprintf(f, "}\"];\n");
@@ -126,7 +127,7 @@ CUresult vcu_cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsigned int
     f = fopen(path, "w");
     if (f == NULL)
         return VCU_REFUSE(CUDA_ERROR_OPERATING_SYSTEM, "cuGraphDebugDotPrint", "the file cannot be written");
-    fprintf(f, "digraph dot {\nsubgraph cluster_0 {\nlabel=\"graph\"\n");
+    fprintf(f, "digraph dot {\nsubgraph cluster_0 {\nlabel=\"graph_%u\"\n", vcu_graph_number(hGraph));
     res = print_nodes(f, hGraph, flags);
     if (res == CUDA_SUCCESS)
         res = print_edges(f, hGraph);

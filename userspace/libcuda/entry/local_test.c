@@ -16,6 +16,8 @@
 #include "../core/core.h"
 #include "../memory/memory.h"
 
+#include "../../../protocol/generated/vgp_newer.h"
+
 static char trace_path[] = "/tmp/vcu_trace_XXXXXX";
 
 static void read_trace(char *text, size_t cap)
@@ -40,7 +42,7 @@ static void test_no_worker(void **state)
     assert_int_equal(cuDeviceGetCount(&n), CUDA_ERROR_NOT_INITIALIZED);
     assert_int_equal(cuCtxGetCurrent(&ctx), CUDA_ERROR_NOT_INITIALIZED);
     assert_int_equal(cuDriverGetVersion(&n), CUDA_SUCCESS);
-    assert_int_equal(n, CUDA_VERSION);
+    assert_int_equal(n, VGP_API_VERSION);
     assert_int_equal(cuDriverGetVersion(NULL), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(cuInit(1), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(cuInit(0), CUDA_ERROR_NO_DEVICE);

@@ -58,7 +58,7 @@ CUresult vcu_cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion
             row == NULL ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND : CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
         if (*symbol != '\0' && lnk_trace_on)
             lnk_why("cuGetProcAddress", "%s: %s", symbol,
-                    row == NULL ? "no such name in CUDA 13.0"
+                    row == NULL ? "no such name in any CUDA that is known here"
                                 : "the requested CUDA version is older than the name");
         return CUDA_ERROR_NOT_FOUND;
     }

@@ -51,7 +51,7 @@ void vgpu_cli_judge_silence(struct vgpu_findings *f, const struct vgpu_ldlog *lo
             f, VGPU_CAUSE_SYMBOL,
             vgpu_cli_format("the program looks up %s, which libcuda does not export", log->missing_symbol),
             log->libcuda,
-            "a program for a newer driver API than 13.0, or for a private entry "
+            "a program for a newer driver API than 13.5, or for a private entry "
             "point: docs/calls.md lists what is exported");
     } else if (log->missing_library) {
         found_missing(f, log);

@@ -49,7 +49,7 @@ CUresult wrk_do_vgpDeviceInfo(struct wrk_call *c, const struct vgp_args_vgpDevic
     if (wrk_provider.cuDeviceGetPCIBusId &&
         wrk_provider.cuDeviceGetPCIBusId(o->pciBusId, (int)sizeof(o->pciBusId) - 1, dev) == CUDA_SUCCESS)
         r->pciBusId_len = (uint32_t)strlen(o->pciBusId) + 1;
-    for (int i = 1; i < CU_DEVICE_ATTRIBUTE_MAX && i < 256; i++) {
+    for (int i = 1; i < VGP_DEVICE_ATTRIBUTE_END && i < 256; i++) {
         int value = 0;
 
         if (wrk_provider.cuDeviceGetAttribute &&

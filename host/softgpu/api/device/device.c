@@ -76,7 +76,7 @@ CUresult CUDAAPI cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevi
 {
     SG_INIT();
     bool ours = (int)attrib == SG_ATTR_LIBRARY_CC && sg_config.library_cc;
-    if (!pi || (int)attrib <= 0 || (attrib >= CU_DEVICE_ATTRIBUTE_MAX && !ours))
+    if (!pi || (int)attrib <= 0 || ((int)attrib >= VGP_DEVICE_ATTRIBUTE_END && !ours))
         return CUDA_ERROR_INVALID_VALUE;
     SG_CHECK_DEVICE(dev);
     if (ours) {

@@ -13,7 +13,7 @@ CUresult CUDAAPI cuDriverGetVersion(int *driverVersion)
 {
     if (!driverVersion)
         return CUDA_ERROR_INVALID_VALUE;
-    *driverVersion = SG_DRIVER_VERSION; /* also before cuInit, as documented */
+    *driverVersion = VGP_API_VERSION; /* also before cuInit, as documented */
     return CUDA_SUCCESS;
 }
 

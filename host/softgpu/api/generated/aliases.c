@@ -236,6 +236,11 @@ WEAK CUresult CUDAAPI cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, s
     return cuFuncGetParamInfo((CUfunction)(void *)kernel, paramIndex, paramOffset, paramSize);
 }
 
+WEAK CUresult CUDAAPI cuKernelGetParamCount(CUkernel kernel, size_t *paramCount)
+{
+    return cuFuncGetParamCount((CUfunction)(void *)kernel, paramCount);
+}
+
 WEAK CUresult CUDAAPI cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
 {
     return cuLaunchKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, SG_PTSZ(hStream), kernelParams, extra);
@@ -249,6 +254,16 @@ WEAK CUresult CUDAAPI cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int 
 WEAK CUresult CUDAAPI cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, void *userData)
 {
     return cuLaunchHostFunc(SG_PTSZ(hStream), fn, userData);
+}
+
+WEAK CUresult CUDAAPI cuLaunchHostFunc_v2(CUstream hStream, CUhostFn fn, void *userData, unsigned int syncMode)
+{
+    return syncMode > 1 ? CUDA_ERROR_INVALID_VALUE : cuLaunchHostFunc(hStream, fn, userData);
+}
+
+WEAK CUresult CUDAAPI cuLaunchHostFunc_v2_ptsz(CUstream hStream, CUhostFn fn, void *userData, unsigned int syncMode)
+{
+    return cuLaunchHostFunc_v2(SG_PTSZ(hStream), fn, userData, syncMode);
 }
 
 WEAK CUresult CUDAAPI cuStreamAddCallback_ptsz(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
@@ -299,6 +314,31 @@ WEAK CUresult CUDAAPI cuMemcpyBatchAsync_ptsz(CUdeviceptr *dsts, CUdeviceptr *sr
 WEAK CUresult CUDAAPI cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
 {
     return cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, SG_PTSZ(hStream));
+}
+
+WEAK CUresult CUDAAPI cuMemcpyWithAttributesAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attr, CUstream hStream)
+{
+    CUresult r;
+    size_t first = 0;
+    r = cuMemcpyBatchAsync_v2(&dst, &src, &size, 1, attr, &first, 1, hStream);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return CUDA_SUCCESS;
+}
+
+WEAK CUresult CUDAAPI cuMemcpyWithAttributesAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t size, CUmemcpyAttributes *attr, CUstream hStream)
+{
+    return cuMemcpyWithAttributesAsync(dst, src, size, attr, SG_PTSZ(hStream));
+}
+
+WEAK CUresult CUDAAPI cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP *op, unsigned long long flags, CUstream hStream)
+{
+    return cuMemcpy3DBatchAsync_v2(1, op, flags, hStream);
+}
+
+WEAK CUresult CUDAAPI cuMemcpy3DWithAttributesAsync_ptsz(CUDA_MEMCPY3D_BATCH_OP *op, unsigned long long flags, CUstream hStream)
+{
+    return cuMemcpy3DWithAttributesAsync(op, flags, SG_PTSZ(hStream));
 }
 
 WEAK CUresult CUDAAPI cuMemcpy3DBatchAsync_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags, CUstream hStream)
@@ -500,6 +540,16 @@ WEAK CUresult CUDAAPI cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUg
 WEAK CUresult CUDAAPI cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
     return cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, NULL, numDependencies, nodeParams);
+}
+
+WEAK CUresult CUDAAPI cuGraphAddNode_v3(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData, size_t numDependencies, CUgraphNodeParams *nodeParams)
+{
+    return cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams);
+}
+
+WEAK CUresult CUDAAPI cuGraphNodeSetParams_v2(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
+{
+    return cuGraphNodeSetParams(hNode, nodeParams);
 }
 
 WEAK CUresult CUDAAPI cuEventDestroy(CUevent hEvent)
@@ -888,9 +938,54 @@ WEAK CUresult CUDAAPI cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemapho
     return cuWaitExternalSemaphoresAsync(extSemArray, paramsArray, numExtSems, SG_PTSZ(stream));
 }
 
+WEAK CUresult CUDAAPI cuStreamGetDevResource(CUstream hStream, CUdevResource *resource, CUdevResourceType type)
+{
+    CUresult r;
+    CUcontext ctx = NULL;
+    CUgreenCtx green = NULL;
+    r = cuStreamGetCtx_v2(hStream, &ctx, &green);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = green != NULL ? cuGreenCtxGetDevResource(green, resource, type) : cuCtxGetDevResource(ctx, resource, type);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return CUDA_SUCCESS;
+}
+
+WEAK CUresult CUDAAPI cuStreamGetDevResource_ptsz(CUstream hStream, CUdevResource *resource, CUdevResourceType type)
+{
+    return cuStreamGetDevResource(SG_PTSZ(hStream), resource, type);
+}
+
 WEAK CUresult CUDAAPI cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags, size_t *errorIndex, CUstream stream)
 {
     return cuMemBatchDecompressAsync(paramsArray, count, flags, errorIndex, SG_PTSZ(stream));
+}
+
+WEAK CUresult CUDAAPI cuMulticastBindAddr_v2(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, CUdeviceptr memptr, size_t size, unsigned long long flags)
+{
+    CUresult r;
+    int owner = -1;
+    r = cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, memptr);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = owner != dev ? CUDA_ERROR_INVALID_DEVICE : cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return CUDA_SUCCESS;
+}
+
+WEAK CUresult CUDAAPI cuMulticastBindMem_v2(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size, unsigned long long flags)
+{
+    CUresult r;
+    CUmemAllocationProp prop = {0};
+    r = cuMemGetAllocationPropertiesFromHandle(&prop, memHandle);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE && prop.location.id != dev ? CUDA_ERROR_INVALID_DEVICE : cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size, flags);
+    if (r != CUDA_SUCCESS)
+        return r;
+    return CUDA_SUCCESS;
 }
 
 WEAK CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)

@@ -18,13 +18,13 @@ static void print_graph(FILE *f, const struct sg_graph *g, unsigned depth)
 {
     if (depth == SG_NEST_MAX)
         return;
-    fprintf(f, "subgraph cluster_%llx {\nlabel=\"graph_%llx\"\n", (unsigned long long)g->obj.handle,
-            (unsigned long long)g->obj.handle);
+    fprintf(f, "subgraph cluster_%llx {\nlabel=\"graph_%u\"\n", (unsigned long long)g->obj.handle,
+            (unsigned)(g->obj.handle >> 4));
     for (size_t i = 0; i < g->n; i++) {
         const struct sg_node *n = g->nodes[i];
 
-        fprintf(f, "\"%llx\"[shape=\"record\" label=\"{%s | %zu", (unsigned long long)n->obj.handle,
-                name_of(n->type), i);
+        fprintf(f, "\"%llx\"[shape=\"record\" label=\"{%s | %u", (unsigned long long)n->obj.handle,
+                name_of(n->type), (unsigned)(n->obj.handle >> 4));
         if (n->mem)
             fprintf(f, " | 0x%llx, %llu bytes", (unsigned long long)n->mem->addr,
                     (unsigned long long)n->mem->size);
