@@ -99,7 +99,7 @@ counts "a wait is made up for before work in another stream" others waits_made_u
 counts "and never made up for when it was not owed" tokens waits_made_up 0 env
 
 echo "# the driver's version"
-says "of the software GPU" "before 13000 child 0 after 13000" "${run[@]}" version
+says "of the software GPU" "before 13050 child 0 after 13050" "${run[@]}" version
 says "VGPU_DRIVER_VERSION" "before 12090 child 0 after 12090" env VGPU_DRIVER_VERSION=12090 "${run[@]}" version
 # host VERSION WANT: a backend whose driver is of that version
 host()
@@ -120,7 +120,8 @@ host()
     rm -f "$work/host.sock"
 }
 host 12040 12040
-host 13050 13000
+host 13050 13050
+host 14000 13050
 
 echo "# the limit of pinned memory"
 whole='copies right pointer 0 attribute 0 type 1 end 0 again 1'
