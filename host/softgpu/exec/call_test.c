@@ -2,6 +2,7 @@
 /* Functions that are called, not expanded: recursion of every kind, and what ends it. */
 #include "exec/exec_test.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -366,6 +367,51 @@ static void by_hand(void)
     sg_module_free(m);
 }
 
+/* Each function calls the one before it in two places: expanded, they would be a million copies. */
+static void many_copies(void)
+{
+    enum { LEVELS = 21 };
+    static char buf[LEVELS * 512 + 2048];
+    uint32_t *out = tm_alloc(32 * 4);
+    struct sg_fault f = {0};
+    size_t n = 0;
+    struct tk t;
+    bool ok = true;
+    int r;
+
+    n += (size_t)snprintf(
+        buf, sizeof(buf),
+        ".version 8.0\n.target sm_80\n.address_size 64\n"
+        ".func (.param .b32 q) f0(.param .b32 x)\n{\n.reg .b32 %%r1;\nld.param.u32 %%r1, [x];\n"
+        "st.param.b32 [q], %%r1;\nret;\n}\n");
+    for (int i = 1; i < LEVELS; i++)
+        n += (size_t)snprintf(
+            buf + n, sizeof(buf) - n,
+            ".func (.param .b32 q) f%d(.param .b32 x)\n{\n.reg .b32 %%r<4>;\n.reg .pred %%p;\n"
+            "ld.param.u32 %%r1, [x];\nadd.u32 %%r1, %%r1, 1;\n"
+            "{ .param .b32 a; .param .b32 b; st.param.b32 [a], %%r1; call.uni (b), f%d, (a); ld.param.b32 %%r2, [b]; }\n"
+            "setp.ne.u32 %%p, %%r1, 0;\n@%%p bra DONE;\n"
+            "{ .param .b32 a; .param .b32 b; st.param.b32 [a], %%r2; call.uni (b), f%d, (a); ld.param.b32 %%r2, [b]; }\n"
+            "DONE:\nst.param.b32 [q], %%r2;\nret;\n}\n",
+            i, i - 1, i - 1);
+    snprintf(
+        buf + n, sizeof(buf) - n,
+        ".visible .entry k(.param .u64 out)\n{\n.reg .b32 %%r<4>;\n.reg .b64 %%d<4>;\n"
+        "ld.param.u64 %%d0, [out];\nmov.u32 %%r0, %%tid.x;\nmul.wide.u32 %%d1, %%r0, 4;\nadd.u64 %%d0, %%d0, %%d1;\n"
+        "{ .param .b32 a; .param .b32 b; st.param.b32 [a], %%r0; call.uni (b), f%d, (a); ld.param.b32 %%r1, [b]; }\n"
+        "st.global.u32 [%%d0], %%r1;\nret;\n}\n",
+        LEVELS - 1);
+    if (!tk_open(&t, buf, "k")) {
+        t_result("functions that are too large to expand are called", false, "%s", t.diag.message);
+        return;
+    }
+    r = tk_run(&t, 1, 32, &out, &f);
+    for (uint32_t i = 0; i < 32; i++)
+        ok &= out[i] == i + LEVELS - 1;
+    check("functions that are too large to expand are called", ok, r, &f);
+    tk_close(&t);
+}
+
 int main(int argc, char **argv)
 {
     const char *dir = argc ? strrchr(argv[0], '/') : NULL;
@@ -373,6 +419,7 @@ int main(int argc, char **argv)
     FILE *in;
 
     by_hand();
+    many_copies();
     snprintf(path, sizeof(path), "%.*srecursion_80.ptx", dir ? (int)(dir - argv[0] + 1) : 0,
              dir ? argv[0] : "");
     in = fopen(argc > 1 ? argv[1] : path, "rb");

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <stdatomic.h>
 #include <string.h>
 
 static int syntax_here(struct sg_dec *d, const char *what)
@@ -66,6 +67,7 @@ static int declare_mem(struct sg_dec *d, const struct sg_decl *x, char space)
     d->col = x->col;
     if (x->v.size > limit || *top + x->v.size + align > limit) {
         strcpy(d->oc.full, space == 's' ? ".shared" : ".local");
+        d->large = space != 's';
         return sg_dec_refuse(d, "too much memory");
     }
     if (align < 4 && space != 's')
@@ -448,7 +450,8 @@ static int decode(struct sg_dec *d, const struct sg_func *f)
     return sg_dec_flow(d);
 }
 
-int sg_decode(struct sg_kernel *k, struct sg_diag *diag)
+/* Decodes a kernel; *large: it was refused as it is too large with its functions expanded. */
+static int decode_once(struct sg_kernel *k, struct sg_diag *diag, bool apart, bool *large)
 {
     const struct sg_func *f = &k->module->funcs[k->func];
     struct sg_dec *d = calloc(1, sizeof(*d));
@@ -456,16 +459,14 @@ int sg_decode(struct sg_kernel *k, struct sg_diag *diag)
 
     if (!d)
         return sg_diag_at(diag, SG_ERR_NOMEM, 0, 0, "out of memory");
-    if (!sg_windows_init()) {
-        free(d);
-        return sg_diag_at(diag, SG_ERR_NOMEM, 0, 0, "no address space for the memory windows");
-    }
     d->m = k->module;
     d->k = k;
     d->code = &k->code;
     d->diag = diag;
+    d->apart = apart;
     d->code->name = f->name;
     r = decode(d, f);
+    *large = d->large;
     if (r) {
         sg_code_free(d->code);
     } else {
@@ -475,5 +476,27 @@ int sg_decode(struct sg_kernel *k, struct sg_diag *diag)
     }
     dec_free(d);
     free(d);
+    return r;
+}
+
+int sg_decode(struct sg_kernel *k, struct sg_diag *diag)
+{
+    struct sg_diag second;
+    bool large = false;
+    int r;
+
+    if (!sg_windows_init())
+        return sg_diag_at(diag, SG_ERR_NOMEM, 0, 0, "no address space for the memory windows");
+    /* Calls cost time, so only where it does not go without them: likely in all kernels of the module, then. */
+    if (!atomic_load_explicit(&k->module->large, memory_order_relaxed)) {
+        r = decode_once(k, diag, false, &large);
+        if (!r || !large)
+            return r;
+    }
+    memset(&second, 0, sizeof(second));
+    r = decode_once(k, &second, true, &large);
+    if (!r)
+        atomic_store_explicit(&k->module->large, true, memory_order_relaxed);
+    *diag = second;
     return r;
 }

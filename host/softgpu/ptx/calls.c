@@ -2,7 +2,8 @@
 /*
  * Real calls. Called functions are usually inlined (ptx/select/control.c). A function that is already being
  * inlined (recursion), is nested too deep, or is reached through a pointer from a function that was
- * itself reached through one, is decoded once, after the kernel's own code, and called:
+ * itself reached through one, is decoded once, after the kernel's own code, and called. So is every function
+ * of a kernel that is too large with all of them inlined (kernels of GCC's OpenMP reach each region of a program):
  *
  *   frame     parameters, results and local variables of an activation are in local memory after
  *             those of its caller; the special register SG_SR_FRAME has the offset of each lane. The
@@ -44,7 +45,7 @@ static uint32_t place(const struct sg_pdecl *p, uint32_t n, uint32_t at, uint32_
     return (at + 15) & ~15u;
 }
 
-static bool by_register(const struct sg_func *f)
+bool sg_call_by_register(const struct sg_func *f)
 {
     for (uint32_t i = 0; i < f->nparams; i++)
         if (f->params[i].is_reg)
@@ -195,7 +196,7 @@ int sg_call_real(struct sg_dec *d, uint32_t func, const struct sg_call *c)
     if (c->nargs != f->nparams || c->nrets != f->nrets || f->nparams > SG_MAX_ARGS || f->nrets > SG_MAX_ARGS)
         return sg_dec_syntax(d, "call: %s takes %u arguments and returns %u values", f->name, f->nparams,
                              f->nrets);
-    if (by_register(f))
+    if (sg_call_by_register(f))
         return sg_dec_refuse(d, "recursive functions take their arguments in .param only");
     if (d->in_span)
         return sg_dec_refuse(d, "a call under a predicate");

@@ -201,6 +201,8 @@ struct sg_dec {
     bool in_span;        /* under a predicate */
     struct sg_pred pred; /* for the families that take it themselves */
     bool ftz;            /* default of the kernel */
+    bool apart;          /* functions are called, not expanded, wherever they can be */
+    bool large;          /* refused as it is too large with what was expanded */
 };
 
 /* ---- errors: all return the CUresult and remember it ---- */
@@ -287,6 +289,8 @@ int sg_call_ret(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t, uint3
 uint32_t sg_ldst_local(struct sg_dec *d, bool store, enum sg_type t, uint32_t reg, uint32_t offset);
 /* ---- functions that are called, not expanded (ptx/calls.c) ---- */
 int sg_call_real(struct sg_dec *d, uint32_t func, const struct sg_call *c);
+/* Does it take or return something in a register, as only expanded functions can? */
+bool sg_call_by_register(const struct sg_func *f);
 /* Saves the alloca stack pointer in a register, and restores it. */
 uint32_t sg_stack_save(struct sg_dec *d);
 void sg_stack_restore(struct sg_dec *d, uint32_t saved);

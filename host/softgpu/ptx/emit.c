@@ -50,6 +50,7 @@ uint32_t sg_new_vreg(struct sg_dec *d, enum sg_type type, bool temp)
     struct sg_vreg *v;
 
     if (d->nvregs >= SG_MAX_VREGS) {
+        d->large = true;
         sg_dec_refuse(d, "the kernel has too many registers");
         return SG_OPND_NONE;
     }
@@ -273,6 +274,7 @@ uint32_t sg_emit_x(struct sg_dec *d, const char *op, const uint32_t f[5], uint32
         return 0;
     }
     if (d->ninsns >= SG_MAX_INSNS) {
+        d->large = true;
         sg_dec_refuse(d, "the kernel is too long");
         return 0;
     }

@@ -482,6 +482,7 @@ static int call_table(struct flow *x, const uint64_t base[SG_C_COUNT])
         c->ncall_words += SG_CALL_REGS + n;
         if (c->ncall_words > SG_MAX_CALL_WORDS) {
             strcpy(d->oc.full, "call");
+            d->large = true;
             return sg_dec_refuse(d, "too many registers live across calls");
         }
     }
@@ -502,6 +503,7 @@ static int rewrite(struct flow *x, const uint32_t nslots[SG_C_COUNT])
     total = (total + 255) & ~255ull;
     if (total > SG_MAX_REGFILE) {
         strcpy(d->oc.full, ".reg");
+        d->large = true;
         return sg_dec_refuse(d, "the kernel needs too many registers at once");
     }
     c->regfile_bytes = (uint32_t)total;

@@ -176,6 +176,7 @@ struct sg_module {
     pthread_mutex_t lock;
     bool taken_known;
     uint32_t version, target; /* 90, 80 */
+    _Atomic bool large;       /* a kernel was too large with its functions expanded */
     bool target_suffix;
     uint32_t address_size;
     uint32_t max_registers; /* of every kernel; 0: no limit */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * OpenMP on the GPU, as GCC compiles it: each result is compared with the processor's. One region a program (-DCASE=),
- * as the software GPU expands all that is reached from a kernel, and GCC's kernels reach every region of a program.
+ * OpenMP on the GPU, as GCC compiles it: each result is compared with the processor's. One region a program (-DCASE=), but
+ * for the last case: GCC's kernels reach every region of a program, so with many the software GPU calls instead of expanding.
  */
 #include <math.h>
 #include <omp.h>
@@ -45,6 +45,32 @@ static int run(void)
     for (int i = 0; i < N; i++)
         want += 0.5 * a[i];
     return fabs(sum - want) < 1e-9 * want;
+}
+#elif CASE == 5
+#define REGION(k) \
+    _Pragma("omp target teams distribute parallel for map(to : a) map(from : b)") for (int i = 0; i < N; \
+                                                                                       i++) b[i] = \
+        (k)*a[i] + 1; \
+    for (int i = 0; i < N; i++) \
+        wrong += b[i] != (k)*a[i] + 1; \
+    _Pragma("omp target parallel for map(tofrom : count)") for (int i = 0; i < N; i++) \
+    { \
+        _Pragma("omp atomic") count[i % 16] += k; \
+    }
+
+static int run(void)
+{
+    int wrong = 0, total = 0;
+
+    REGION(1)
+    REGION(2)
+    REGION(3)
+    REGION(4)
+    REGION(5)
+    REGION(6)
+    for (int i = 0; i < 16; i++)
+        total += count[i];
+    return wrong == 0 && total == 21 * N;
 }
 #else
 static int run(void)

@@ -29,4 +29,5 @@ elif have "OpenMP offloading" offload; then
     offload "teams distribute parallel for" 2
     offload reduction 3
     offload atomics 4
+    offload "twelve regions in one program" 5
 fi

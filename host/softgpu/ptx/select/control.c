@@ -347,6 +347,8 @@ static int expand(struct sg_dec *d, uint32_t func, struct sg_call *c)
     uint32_t label, ret_regs[SG_MAX_ARGS], reg, stack = NONE;
     struct sg_lex save = d->l;
 
+    if (d->apart && !d->in_span && !sg_call_by_register(f))
+        return sg_call_real(d, func, c);
     for (uint32_t i = 0; i < d->depth; i++)
         if (d->call_stack[i] == func)
             return sg_call_real(d, func, c);
@@ -355,8 +357,10 @@ static int expand(struct sg_dec *d, uint32_t func, struct sg_call *c)
     if (d->nscopes == SG_MAX_SCOPES)
         return sg_dec_refuse(d, "scopes are nested too deeply");
     d->parsed_bytes += (uint64_t)(f->body_end - f->body);
-    if (d->parsed_bytes > MAX_INLINE_TEXT)
+    if (d->parsed_bytes > MAX_INLINE_TEXT) {
+        d->large = true;
         return sg_dec_refuse(d, "the called functions are too large");
+    }
     if (c->nargs != f->nparams || c->nrets != f->nrets)
         return sg_dec_syntax(d, "call: %s takes %u arguments and returns %u values", f->name, f->nparams,
                              f->nrets);
