@@ -304,7 +304,8 @@ CUresult vcu_cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned 
         return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuMemHostGetDevicePointer", "%s",
                           place.m.over_limit
                               ? "the memory is beyond RLIMIT_MEMLOCK (ulimit -l), and only copied"
-                              : "without a VM, registered memory that is not whole pages is only copied");
+                              : "without a VM, registered memory that is not whole pages is only copied: use "
+                                "cudaHostAlloc or aligned_alloc(4096, ...), or a guest");
     *pdptr = place.m.device_ptr + ((uintptr_t)p - place.start);
     return CUDA_SUCCESS;
 }

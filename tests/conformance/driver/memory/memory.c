@@ -312,3 +312,23 @@ CASE(memset, CF_CTX)
     cf_true("content_2", good);
     OK("free", cuMemFree(p));
 }
+
+/* What cuSOLVER does where the program gave it no devInfo: address 0 is no memory, and the stream goes on. */
+CASE(memset_null, CF_CTX)
+{
+    CUdeviceptr p;
+    CUstream s;
+
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemAlloc(&p, 64));
+    RC("async", cuMemsetD8Async(0, 0, 4, s), CUDA_ERROR_INVALID_VALUE);
+    RC("sync", cuMemsetD8(0, 0, 4), CUDA_ERROR_INVALID_VALUE);
+    RC("words", cuMemsetD32Async(0, 0, 1, s), CUDA_ERROR_INVALID_VALUE);
+    OK("nothing", cuMemsetD8Async(0, 0, 0, s));
+    OK("query", cuStreamQuery(s));
+    OK("next", cf_fill(p, 16, 3, s));
+    OK("wait", cuStreamSynchronize(s));
+    cf_true("filled", cf_filled(p, 16, 3));
+    OK("free", cuMemFree(p));
+    OK("destroy", cuStreamDestroy(s));
+}
