@@ -94,6 +94,7 @@ verdict "a library that the program does without" library-missing 23 "looked for
 
 echo "# after the start"
 verdict "machine code only" no-usable-code 40 "PTX" $doctor "$out/client_sass"
+verdict "PTX for a newer GPU" no-usable-code 40 "do: +set VGPU_SOFT_CC=9.0 for the backend" $doctor "$out/client_newer"
 verdict "out of device memory" out-of-memory 43 "cuMemAlloc" $doctor "$out/client" oom
 verdict "out of memory, and the program goes on" ok 0 "went on" $doctor "$out/client" fallback
 verdict "pinned memory beyond the limit" ok 0 "pinned memory beyond the limit is staged" \

@@ -15,7 +15,7 @@ form()
     fi
 }
 csv="--format=csv,noheader"
-form "the table" '^\| VGPU-SMI .*Driver Version: [0-9.]+ +CUDA Version: 13\.0 '
+form "the table" '^\| VGPU-SMI .*Driver Version: [0-9.]+ +CUDA Version: 13\.5 '
 form "-L" '^GPU 0: .*\(UUID: GPU-[0-9a-f-]{36}\)$' -L
 form "-q" '^ +Product Name +: .*software GPU' -q
 form "-q -d MEMORY: what is asked for" '^ +Total +: 4096 MiB' -q -d MEMORY
@@ -32,7 +32,7 @@ form "values with units, [N/A] for what the GPU does not say" \
     '^.*software GPU.*, 8\.0, 4096 MiB, 4096 MiB, [0-9]+ %, \[N/A\], \[N/A\], \[N/A\], \[N/A\], \[N/A\]$' \
     --query-gpu=name,compute_cap,memory.total,memory.free,utilization.gpu,temperature.gpu,power.draw,clocks.gr,pstate,ecc.errors.corrected.volatile.total \
     $csv
-form "nounits" '^4096, 0, 580\.0$' --query-gpu=memory.total,memory.used,driver_version $csv,nounits
+form "nounits" '^4096, 0, 590\.0$' --query-gpu=memory.total,memory.used,driver_version $csv,nounits
 form "an unknown name" 'Field "memory.size" is not a valid field' --query-gpu=memory.size $csv
 form "without a format" 'switch is missing' --query-gpu=name
 form "-i: a number" '^0, ' -i 0 --query-gpu=index,uuid $csv

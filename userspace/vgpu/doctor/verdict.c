@@ -437,8 +437,16 @@ static enum vgpu_cause cause_of(int code, const char *why)
     }
 }
 
-static const char *remedy_of(enum vgpu_cause cause)
+/* why: what was said of it, or NULL */
+static const char *remedy_of(enum vgpu_cause cause, const char *why)
 {
+    const char *profile = why ? strstr(why, "VGPU_SOFT_CC=") : NULL;
+
+    if (cause == VGPU_CAUSE_IMAGE && profile)
+        return vgpu_cli_format(
+            "set %.*s for the backend (`vgpu run` and `vgpu vm` take it from the environment), or build the "
+            "program with PTX for the capability that the device has",
+            (int)strcspn(profile, " ,"), profile);
     switch (cause) {
     case VGPU_CAUSE_MEMORY:
         return "a smaller model or batch; more device memory (VGPU_SOFT_MEMORY, --vram-quota of "
@@ -508,7 +516,7 @@ static bool judge_late(struct vgpu_findings *f, const struct view *v)
             if (at(v, i)->type == VGPU_EVENT_WHY && strcmp(at(v, i)->call, "worker") == 0 &&
                 strstr(at(v, i)->text, late[k].part)) {
                 vgpu_cli_find(f, late[k].cause, vgpu_cli_format("%s", late[k].what), at(v, i)->text,
-                              remedy_of(late[k].cause));
+                              remedy_of(late[k].cause, at(v, i)->text));
                 return true;
             }
         }
@@ -540,7 +548,7 @@ static bool judge_calls(struct vgpu_findings *f, const struct view *v)
         vgpu_cli_find(f, harmless ? VGPU_CAUSE_NONE : cause,
                       vgpu_cli_format(harmless ? "%s gave %s, and the program went on" : "%s failed with %s",
                                       e->call, refused ? "CUDA_ERROR_NOT_SUPPORTED" : e->result),
-                      why ? why : show(e), harmless ? NULL : remedy_of(cause));
+                      why ? why : show(e), harmless ? NULL : remedy_of(cause, why));
         verdict = !harmless;
     }
     return verdict;
