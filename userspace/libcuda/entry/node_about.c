@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The parameters of a node of any type: those that the call for its type tells. */
-#include "graph.h"
+#include "../graph/graph.h"
 
 #include <string.h>
 
