@@ -96,13 +96,26 @@ void wrk_async_error_retry(struct wrk_worker *w)
         atomic_store(&w->kept_error, 0);
 }
 
+/* For lists of processes: this one computes. */
+static void show_context(struct wrk_worker *w)
+{
+    if (w->win.shared)
+        __atomic_store_n(&w->win.shared->has_context, 1, __ATOMIC_RELAXED);
+}
+
+void wrk_context_created(struct wrk_worker *w, CUcontext ctx)
+{
+    show_context(w);
+    w->current = ctx;
+}
+
 CUresult wrk_set_context(struct wrk_worker *w, CUcontext ctx)
 {
     if (ctx == w->current)
         return CUDA_SUCCESS;
     CUresult r = wrk_provider.cuCtxSetCurrent(ctx);
-    if (ctx && w->win.shared)
-        __atomic_store_n(&w->win.shared->has_context, 1, __ATOMIC_RELAXED);
+    if (ctx)
+        show_context(w);
     w->current = r == CUDA_SUCCESS ? ctx : (CUcontext)-1; /* unknown: set again next time */
     return r;
 }

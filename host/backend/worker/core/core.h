@@ -113,6 +113,8 @@ void wrk_control_drop(struct wrk_worker *w, const uint8_t *token);
 
 /* Makes a context current on this (dispatcher) thread. */
 CUresult wrk_set_context(struct wrk_worker *w, CUcontext ctx);
+/* The provider has made `ctx`, which made it current. */
+void wrk_context_created(struct wrk_worker *w, CUcontext ctx);
 /* Remembers sticky errors; returns r. */
 CUresult wrk_note_result(struct wrk_worker *w, CUresult r);
 /* The call had no reply and failed. */

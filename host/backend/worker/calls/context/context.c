@@ -258,7 +258,7 @@ CUresult wrk_do_vgpCtxCreate(struct wrk_call *c, const struct vgp_args_vgpCtxCre
         return wrk_missing(c, "cuCtxCreate");
     if (r != CUDA_SUCCESS)
         return r;
-    c->w->current = ctx; /* creating it made it current */
+    wrk_context_created(c->w, ctx);
     wrk_provider_took();
     if (!wrk_quota_take(c->w, 0) && wrk_provider.cuCtxDestroy_v2) {
         wrk_notify_detail(c->w, "the context's memory exceeds the quota of device memory");
