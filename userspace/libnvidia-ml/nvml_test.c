@@ -331,6 +331,115 @@ static void memory_of_processes(void **state)
     assert_true(after.used <= before.used);
 }
 
+/* A program with a context of its own that makes it and does nothing else with it. */
+static void created_context_is_listed(void **state)
+{
+    nvmlProcessInfo_v2_t list[8];
+    CUcontext ctx;
+    int status = 0;
+    pid_t pid;
+
+    (void)state;
+    pid = fork();
+    if (pid == 0) {
+        bool bad = CU(cuInit)(0) != 0 || CU(cuCtxCreate_v2)(&ctx, 0u, 0) != 0 || processes(list, 8) < 1;
+
+        for (unsigned i = 0; !bad && list[i].pid != (unsigned)getpid(); i++)
+            bad = i == 7;
+        _exit(bad);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+/* nvidia-smi makes a set of events when it starts; no event of the host's GPU gets here. */
+static void events(void **state)
+{
+    unsigned long long types = 7;
+    char data[64];
+    void *set = NULL, *more[80];
+    unsigned n = 0;
+
+    (void)state;
+    assert_int_equal(N(nvmlEventSetCreate)(NULL), NVML_ERROR_INVALID_ARGUMENT);
+    ok(N(nvmlEventSetCreate)(&set));
+    ok(N(nvmlDeviceGetSupportedEventTypes)(device(), &types));
+    assert_int_equal(types, 0);
+    assert_int_equal(N(nvmlDeviceRegisterEvents)(device(), 8ull, set), NVML_ERROR_NOT_SUPPORTED);
+    ok(N(nvmlDeviceRegisterEvents)(device(), 0ull, set));
+    assert_int_equal(N(nvmlEventSetWait_v2)(set, data, 1u), NVML_ERROR_TIMEOUT);
+    assert_int_equal(N(nvmlEventSetWait)(set, NULL, 1u), NVML_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(N(nvmlEventSetWait)(data, data, 1u), NVML_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(N(nvmlEventSetFree)(data), NVML_ERROR_INVALID_ARGUMENT);
+    ok(N(nvmlEventSetFree)(set));
+    assert_int_equal(N(nvmlEventSetFree)(set), NVML_ERROR_INVALID_ARGUMENT);
+    while (n < 80 && N(nvmlEventSetCreate)(&more[n]) == NVML_SUCCESS)
+        n++;
+    assert_int_equal(n, 64);
+    while (n)
+        ok(N(nvmlEventSetFree)(more[--n]));
+}
+
+/* What nvidia-smi asks for: a table whose lists of processes say what the documented API says. */
+static void export_table(void **state)
+{
+    static const unsigned char id[16] = {0xc4, 0xfe, 0x3e, 0x6c, 0xc9, 0x8f, 0x6c, 0x4e,
+                                         0xa3, 0x27, 0xee, 0x69, 0x6e, 0x12, 0xf7, 0xc4};
+    struct row {
+        unsigned pid;
+        unsigned long long used;
+        unsigned instances[2];
+        unsigned long long protected_used;
+        char name[4096];
+    } *rows = calloc(8, sizeof(*rows));
+    nvmlProcessInfo_v2_t list[8];
+    const union {
+        uint64_t size;
+        fn function;
+    } *table = NULL;
+    unsigned n = 8, want;
+    CUcontext ctx;
+    CUdeviceptr p;
+
+    (void)state;
+    assert_non_null(rows);
+    assert_int_equal(N(nvmlInternalGetExportTable)(NULL, id), NVML_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(N(nvmlInternalGetExportTable)(&table, NULL), NVML_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(N(nvmlInternalGetExportTable)(&table, "0123456789abcdef"), NVML_ERROR_INVALID_ARGUMENT);
+    assert_null(table);
+    ok(N(nvmlInternalGetExportTable)(&table, id));
+    assert_int_equal(table[0].size, 216 * 8);
+    for (unsigned i = 1; i < 213; i++)
+        assert_int_equal(table[i].size, 0);
+    ok(CU(cuInit)(0));
+    ok(CU(cuDevicePrimaryCtxRetain)(&ctx, 0));
+    ok(CU(cuCtxSetCurrent)(ctx));
+    ok(CU(cuMemAlloc_v2)(&p, (size_t)1 << 20));
+    want = processes(list, 8);
+    assert_true(want >= 1);
+    ok(table[213].function(device(), &n, rows));
+    assert_int_equal(n, want);
+    for (unsigned i = 0; i < n; i++) {
+        assert_int_equal(rows[i].pid, list[i].pid);
+        assert_int_equal(rows[i].used, list[i].used);
+        if (rows[i].pid == (unsigned)getpid())
+            assert_non_null(strstr(rows[i].name, "nvml_test"));
+    }
+    n = 0; /* no room: nothing is written */
+    ok(table[213].function(device(), &n, NULL));
+    assert_int_equal(n, 0);
+    for (unsigned i = 214; i < 216; i++) {
+        n = 8;
+        ok(table[i].function(device(), &n, rows));
+        assert_int_equal(n, 0);
+        assert_int_equal(table[i].function(rows, &n, rows), NVML_ERROR_INVALID_ARGUMENT);
+    }
+    assert_int_equal(table[213].function(rows, &n, rows), NVML_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(table[213].function(device(), NULL, rows), NVML_ERROR_INVALID_ARGUMENT);
+    ok(CU(cuMemFree_v2)(p));
+    free(rows);
+}
+
 static void *fill_memory(void *arg)
 {
     CUcontext ctx;
@@ -471,6 +580,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(texts_must_fit, init, end),
         cmocka_unit_test_setup_teardown(what_nobody_knows, init, end),
         cmocka_unit_test_setup_teardown(looking_is_not_using, init, end),
+        cmocka_unit_test_setup_teardown(created_context_is_listed, init, end),
+        cmocka_unit_test_setup_teardown(events, init, end),
+        cmocka_unit_test_setup_teardown(export_table, init, end),
         cmocka_unit_test_setup_teardown(says_what_cuda_says, init, end),
         cmocka_unit_test_setup_teardown(all_versions_agree, init, end),
         cmocka_unit_test_setup_teardown(peers, init, end),
