@@ -89,7 +89,11 @@ struct vgp_window_shared {
     uint64_t ring_head;    /* bytes consumed: the guest may overwrite them */
     uint32_t worker_state; /* enum vgp_worker_state */
     uint32_t padding6;
-    uint64_t padding7[6];
+    uint64_t calls;  /* for lists only, as the next three: records taken */
+    uint64_t waits;  /* ... with a reply slot */
+    uint64_t errors; /* ... that failed when they were made */
+    uint64_t copied; /* bytes of copies to, from and on the device */
+    uint64_t padding7[2];
 
     /* line 5, worker: producer of notifications; the futex word of the socket transport */
     uint64_t notify_tail;

@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 #include "vgb_log.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 static int log_fd = 2;
 static enum vgb_log_level log_max = VGB_INFO;
 static const char *log_name = "vgpu";
+static enum vgb_log_format log_format = VGB_LOG_TEXT;
+static const char *log_vm = "";
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
 uint64_t vgb_now_ns(void)
@@ -43,6 +48,165 @@ enum vgb_log_level vgb_log_level_get(void)
     return log_max;
 }
 
+/* ---- the structured forms ---- */
+
+#define OUT_MAX 4000u /* below PIPE_BUF: lines of several processes do not mix */
+
+struct out {
+    char text[OUT_MAX + 8];
+    size_t used;
+};
+
+static void put(struct out *o, const char *text)
+{
+    size_t n = strlen(text);
+
+    if (n <= OUT_MAX - o->used) {
+        memcpy(o->text + o->used, text, n);
+        o->used += n;
+    }
+}
+
+/* A value of JSON. Bytes that are not ASCII are escaped one by one: they need not be UTF-8. What has no room, with
+ * some left for what follows, is cut off. */
+static void put_json(struct out *o, const char *text, size_t n)
+{
+    char escaped[8];
+
+    put(o, "\"");
+    for (size_t i = 0; i < n && o->used < OUT_MAX - 100; i++) {
+        unsigned char c = (unsigned char)text[i];
+
+        if (c == '"' || c == '\\')
+            snprintf(escaped, sizeof(escaped), "\\%c", c);
+        else if (c < 0x20 || c >= 0x7f)
+            snprintf(escaped, sizeof(escaped), "\\u%04x", c);
+        else
+            snprintf(escaped, sizeof(escaped), "%c", c);
+        put(o, escaped);
+    }
+    put(o, "\"");
+}
+
+static void field_json(struct out *o, const char *name, const char *text, size_t n)
+{
+    put(o, ",\"");
+    put(o, name);
+    put(o, "\":");
+    put_json(o, text, n);
+}
+
+/* One line of the journal's protocol, whose values end with the line. */
+static void field_journal(struct out *o, const char *name, const char *text, size_t n)
+{
+    char c[2] = "";
+
+    put(o, name);
+    put(o, "=");
+    for (size_t i = 0; i < n && o->used < OUT_MAX - 100; i++) {
+        c[0] = (unsigned char)text[i] < 0x20 || text[i] == 0x7f ? '?' : text[i];
+        put(o, c);
+    }
+    put(o, "\n");
+}
+
+/* "client 3 (name): ...", as broker and worker begin a line about one: its number, its name. */
+static bool find_client(const char *message, char number[16], const char **name, size_t *length)
+{
+    unsigned client;
+    int n = 0;
+
+    if (sscanf(message, "client %u (%n", &client, &n) != 1 || !n)
+        return false;
+    const char *end = strstr(message + n, "): ");
+    if (!end)
+        return false;
+    snprintf(number, 16, "%u", client);
+    *name = message + n;
+    *length = (size_t)(end - *name);
+    return true;
+}
+
+static void emit_structured(enum vgb_log_level level, const char *process, const char *message)
+{
+    static const char *const priorities[] = {"3", "4", "6", "7"}; /* of syslog */
+    bool json = log_format == VGB_LOG_JSON;
+    void (*field)(struct out *, const char *, const char *, size_t) = json ? field_json : field_journal;
+    char when[64], number[16];
+    struct out o = {.used = 0};
+    struct timespec ts;
+    const char *name;
+    struct tm tm;
+    size_t n;
+
+    if (json) {
+        clock_gettime(CLOCK_REALTIME, &ts);
+        gmtime_r(&ts.tv_sec, &tm);
+        n = strftime(when, sizeof(when), "{\"time\":\"%Y-%m-%dT%H:%M:%S", &tm);
+        snprintf(when + n, sizeof(when) - n, ".%03uZ\"", (unsigned)(ts.tv_nsec / 1000000));
+        put(&o, when);
+        field(&o, "level", level_names[level], strlen(level_names[level]));
+    } else {
+        field(&o, "PRIORITY", priorities[level], 1);
+    }
+    field(&o, json ? "process" : "SYSLOG_IDENTIFIER", process, strlen(process));
+    field(&o, json ? "vm" : "VGPU_VM", log_vm, strlen(log_vm));
+    if (find_client(message, number, &name, &n)) {
+        if (json) {
+            put(&o, ",\"client\":");
+            put(&o, number);
+        } else {
+            field(&o, "VGPU_CLIENT", number, strlen(number));
+        }
+        field(&o, json ? "client_name" : "VGPU_CLIENT_NAME", name, n);
+    }
+    field(&o, json ? "message" : "MESSAGE", message, strlen(message));
+    if (json)
+        put(&o, "}\n");
+    if (write(log_fd, o.text, o.used) < 0)
+        return; /* nowhere to report it */
+}
+
+void vgb_log_set_format(enum vgb_log_format format, const char *vm)
+{
+    log_format = format;
+    log_vm = vm;
+}
+
+bool vgb_log_format_parse(const char *text, enum vgb_log_format *format)
+{
+    static const char *const names[] = {"text", "json", "journal"};
+
+    for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (!strcmp(text, names[i])) {
+            *format = (enum vgb_log_format)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+int vgb_log_journal(const char *path)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int fd;
+
+    if (strlen(path) >= sizeof(a.sun_path))
+        return -ENAMETOOLONG;
+    memcpy(a.sun_path, path, strlen(path) + 1);
+    /* Not blocking: a journal that does not read loses lines, and nobody waits for it. */
+    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    if (connect(fd, (struct sockaddr *)&a, sizeof(a))) {
+        int e = errno;
+
+        close(fd);
+        return -e;
+    }
+    return fd;
+}
+
 static void emit(enum vgb_log_level level, const char *fmt, va_list ap)
 {
     char line[768];
@@ -53,6 +217,10 @@ static void emit(enum vgb_log_level level, const char *fmt, va_list ap)
     int m = vsnprintf(line + n, sizeof(line) - (size_t)n - 1, fmt, ap);
     if (m < 0)
         return;
+    if (log_format != VGB_LOG_TEXT) {
+        emit_structured(level, log_name, line + n);
+        return;
+    }
     size_t len = strlen(line);
     /* A peer's text may be part of the line: it must not be able to forge lines or colours. */
     for (size_t i = 0; i < len; i++) {
@@ -105,4 +273,38 @@ void vgb_log_limited(struct vgb_ratelimit *limit, enum vgb_log_level level, cons
     va_start(ap, fmt);
     emit(level, fmt, ap);
     va_end(ap);
+}
+
+void vgb_log_foreign(struct vgb_ratelimit *limit, const char *line)
+{
+    enum vgb_log_level level = VGB_INFO;
+    const char *message = line;
+    char process[40] = "";
+
+    for (unsigned i = 0; i < sizeof(level_names) / sizeof(level_names[0]); i++) {
+        char mark[16];
+        const char *at;
+
+        snprintf(mark, sizeof(mark), ": %s: ", level_names[i]);
+        at = strstr(line, mark);
+        if (!at)
+            continue;
+        level = (enum vgb_log_level)i;
+        if ((size_t)(at - line) < sizeof(process)) {
+            memcpy(process, line, (size_t)(at - line));
+            message = at + strlen(mark);
+        }
+        break;
+    }
+    if (log_format == VGB_LOG_TEXT || !process[0]) {
+        vgb_log_limited(limit, level, "%s", line);
+        return;
+    }
+    if (level > log_max || !vgb_ratelimit_take(limit, vgb_now_ns()))
+        return;
+    if (limit->dropped) {
+        vgb_log(level, "%u further lines of this source were dropped", limit->dropped);
+        limit->dropped = 0;
+    }
+    emit_structured(level, process, message);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Logging of broker and worker: one line per call, "name: level: text", to one file descriptor.
+ * Logging of broker and worker: one line per call, "name: level: text", or one JSON object, or one datagram for
+ * systemd's journal, to one file descriptor.
  * A line is written with a single write(2), so lines of several processes do not mix. Nothing here
  * allocates. Whatever a peer can cause more than once is logged through vgb_log_limited().
  */
@@ -24,6 +25,20 @@ struct vgb_ratelimit {
 /* Sets the destination (not closed by this module), the most detailed level written, and the name
  * that starts each line. `name` must outlive the process. */
 void vgb_log_init(int fd, enum vgb_log_level max_level, const char *name);
+enum vgb_log_format {
+    VGB_LOG_TEXT,
+    VGB_LOG_JSON,    /* time, level, process, vm, client, client_name, message; ASCII */
+    VGB_LOG_JOURNAL, /* the fields of systemd's journal; the descriptor is a connected socket of it */
+};
+/* Sets the form, and which VM the lines are about. `vm` must outlive the process. */
+void vgb_log_set_format(enum vgb_log_format format, const char *vm);
+bool vgb_log_format_parse(const char *text, enum vgb_log_format *format);
+/* A socket connected to the journal that listens at `path`; -errno. */
+int vgb_log_journal(const char *path);
+#define VGB_LOG_JOURNAL_PATH "/run/systemd/journal/socket"
+/* A line of another process: "vgpu-worker[PID]: level: text" stands for that process and level in the structured
+ * forms. */
+void vgb_log_foreign(struct vgb_ratelimit *limit, const char *line);
 /* Parses "error", "warn", "info", "debug" into *level; false when it is none of them. */
 bool vgb_log_level_parse(const char *text, enum vgb_log_level *level);
 enum vgb_log_level vgb_log_level_get(void);

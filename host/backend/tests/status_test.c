@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -35,7 +36,7 @@ static ssize_t ask(pid_t broker, char *text, size_t room)
 
 static void test_processes(void **state)
 {
-    char text[65536], want[200];
+    char text[131072], want[200];
     struct guest g[2];
     struct broker b;
 
@@ -68,6 +69,58 @@ static void test_processes(void **state)
     assert_int_equal(ask(pid, text, sizeof(text)), -1);
 }
 
+/* What clients have used, and what stays of it when they are gone; the second socket says the same. */
+static void test_use(void **state)
+{
+    char text[131072], other[131072], path[] = "/tmp/vgb-status-XXXXXX", sock[64];
+    const char *extra[] = {"--status", sock, "--vram-quota", "1M", NULL};
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct guest g;
+    struct broker b;
+    uint64_t dptr;
+    int fd;
+
+    (void)state;
+    assert_non_null(mkdtemp(path));
+    snprintf(sock, sizeof(sock), "%s/status", path);
+    assert_int_equal(broker_start(&b, extra), 0);
+    assert_true(ask(b.pid, text, sizeof(text)) > 0);
+    assert_non_null(strstr(text, "\nvm calls 0 waits 0 errors 0 copied 0 cpu-ms 0 throttled-ms 0\n"));
+    assert_non_null(strstr(text, " clients-refused 0 memory-refused 0 workers-lost 0\n"));
+    assert_int_equal(guest_connect(&g, b.sock, "one"), 0);
+    assert_int_equal(guest_context(&g), 0);
+    assert_int_equal(guest_alloc(&g, 4096, &dptr), 0);
+    assert_int_not_equal(guest_alloc(&g, 4u << 20, &dptr), 0);
+    assert_true(ask(b.pid, text, sizeof(text)) > 0);
+    unsigned long long calls = 0, waits = 0, errors = 0, more;
+    assert_int_equal(sscanf(strstr(text, "\nuse "), "\nuse %*d calls %llu waits %llu errors %llu", &calls,
+                            &waits, &errors),
+                     3);
+    assert_true(calls >= 3 && waits >= 3 && waits <= calls && errors >= 1);
+    assert_int_equal(sscanf(strstr(text, "\nvm calls "), "\nvm calls %llu", &more), 1);
+    assert_true(more == calls);
+    assert_non_null(strstr(text, " memory-refused "));
+    assert_non_null(strstr(text, "clients-started 1 "));
+    memcpy(a.sun_path, sock, strlen(sock) + 1);
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+    ssize_t n = recv(fd, other, sizeof(other) - 1, 0);
+    assert_true(n > 0);
+    other[n] = '\0';
+    assert_int_equal(strncmp(text, other, (size_t)(strchr(text, '\n') - text)), 0);
+    close(fd);
+    guest_close(&g);
+    for (int i = 0; i < 600 && strstr(text, "\nuse "); i++) {
+        usleep(50000);
+        assert_true(ask(b.pid, text, sizeof(text)) > 0);
+    }
+    assert_int_equal(sscanf(strstr(text, "\nvm calls "), "\nvm calls %llu", &more), 1);
+    assert_true(more >= calls); /* it is gone, what it did is not */
+    assert_int_equal(broker_stop(&b), 0);
+    assert_int_not_equal(access(sock, F_OK), 0);
+    rmdir(path);
+}
+
 static void test_other_user(void **state)
 {
     struct broker b;
@@ -97,6 +150,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_processes),
+        cmocka_unit_test(test_use),
         cmocka_unit_test(test_other_user),
     };
 

@@ -82,8 +82,10 @@ struct brk_options {
     const char *arbiter;                /* file that the brokers of the host share, NULL: none */
     const char *control;                /* path of the control socket, NULL: none */
     unsigned minor;                     /* workers speak version 1.minor of the protocol */
+    const char *status;                 /* path of another status socket, NULL: none */
     const char *log;
     enum vgb_log_level log_level;
+    enum vgb_log_format log_format;
     const char *sandbox; /* mode of the workers: enforce, log, off */
     bool allow_hmm;
     const char *cgroup;        /* "off", a folder, or NULL: where it is delegated */

@@ -103,6 +103,7 @@ static void retire(struct brk_client *c)
         }
     }
     release_quotas(c);
+    brk_totals_gone(c);
     if (c->shared)
         munmap(c->shared, VGP_PAGE);
     if (c->wake.fd >= 0)
@@ -143,6 +144,7 @@ struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t 
     *status = VGPU_S_QUOTA;
     /* One that has ended does not count, but may not pile up either. */
     if (living() >= brk_opt.max_clients || nclients >= 2 * brk_opt.max_clients) {
+        brk_totals.clients_refused++;
         vgb_log_limited(&limit, VGB_WARN, "a client is refused: %u are served, the limit is --max-clients",
                         living());
         return NULL;
@@ -179,6 +181,7 @@ struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t 
             goto fail;
     }
     *status = VGPU_S_OK;
+    brk_totals.clients++;
     c->state = BRK_C_WAITING;
     c->patience_ns = vgb_now_ns() + VGB_MS_TO_NS(s->create_ms);
     c->proc = brk_pool_take(c);
@@ -216,6 +219,7 @@ void brk_client_destroy(struct brk_client *c)
         brk_share_client_gone(c);
         brk_quota_move(&brk_pins, c->pinned, 0);
         c->pinned = c->wants = 0;
+        c->cpu_ns = brk_usage_cpu(c->proc->pid);
         brk_proc_kill(c->proc);
         if (c->stuck)
             c->ops->stuck(c);
@@ -289,6 +293,7 @@ void brk_client_worker_gone(struct brk_client *c, uint32_t reason, const char *t
         end(c);
         return;
     }
+    brk_totals.workers_lost++;
     vgb_log_limited(&limit, VGB_WARN, "client %u (%s): %s", c->slot, c->label, text);
     if (was == BRK_C_DEAD) { /* it was stuck: all have been told */
         c->stuck = false;
@@ -538,6 +543,7 @@ static void reserve(struct brk_client *c, uint64_t share)
     c->wants_until_ns = 0;
     if (ok)
         c->vram = share;
+    brk_totals.memory_refused += !ok;
     grant(c, ok ? VGPU_S_OK : VGPU_S_QUOTA);
 }
 

@@ -67,6 +67,8 @@ struct brk_client {
     struct brk_fair fair;     /* its share of the software GPU */
     bool stopped;             /* its worker, which is ahead of its share */
     uint64_t stopped_ns;      /* since when, if it is */
+    uint64_t throttled_ns;    /* for which it was stopped, until it ran again */
+    uint64_t cpu_ns;          /* of its worker, the latest reading for totals */
     bool waited_known;
     uint64_t waited_ns;    /* what its worker's threads had waited for processors */
     unsigned reports;      /* how often it may say what it has: a quota was set where there was none */
@@ -166,14 +168,39 @@ uint64_t brk_usage_cpu(pid_t pid);
 /* Tells a worker about the clients in the list. */
 void brk_usage_answer(struct brk_proc *p, struct brk_client *first);
 
+/* ---- totals.c ---- */
+
+/* What one client has used since it began. */
+struct brk_use {
+    uint64_t calls, waits, errors; /* records: all, with a reply, failed when they were made */
+    uint64_t copied;               /* bytes */
+    uint64_t cpu_ns, throttled_ns;
+};
+/* Since the broker began. */
+struct brk_totals {
+    uint64_t clients, clients_refused; /* created; refused by --max-clients or for want of memory */
+    uint64_t memory_refused;           /* reservations of device memory over a quota */
+    uint64_t workers_lost;             /* that ended while they had a client */
+    struct brk_use gone;               /* of the clients that are gone */
+};
+extern struct brk_totals brk_totals;
+void brk_totals_use(struct brk_client *c, struct brk_use *u);
+void brk_totals_add(struct brk_use *sum, const struct brk_use *u);
+/* The client is about to be freed. */
+void brk_totals_gone(struct brk_client *c);
+
 /* ---- status.c ---- */
 
 #define BRK_STATUS_NAME "vgpu-backend.status." /* and the process id */
-#define BRK_STATUS_MAX 65536u
+#define BRK_STATUS_MAX 131072u
 /* Lists the clients for the broker's user and root: "backend PID SOCKET", "limit NAME VALUE" for each limit, then
  * "client WORKER-PID GUEST-PID BYTES LABEL" and, where shares are enforced, "share WORKER-PID WEIGHT CAP
- * MILLISECONDS" for each client that is served, a line each. A failure is logged; all else works without it. */
-void brk_status_start(void);
+ * MILLISECONDS" for each client that is served, a line each; "use WORKER-PID NAME VALUE ..." and "vm NAME VALUE" with what
+ * clients and VM have used. Readers pass over lines that they do not know. A failure is logged; all else works without it. */
+/* False: --status cannot be served; the reason is logged. */
+bool brk_status_start(void);
+/* The name of the device as the provider says, and whether it is the software GPU; "" until the first worker is ready. */
+void brk_status_provider(bool soft, const char *name);
 void brk_status_stop(void);
 
 #endif

@@ -76,6 +76,8 @@ static void stop_or_go(struct brk_client *c, bool stop, uint64_t now)
 {
     if (stop == c->stopped)
         return;
+    if (c->stopped)
+        c->throttled_ns += now - c->stopped_ns;
     c->stopped = stop;
     c->stopped_ns = now;
     send_signal(c, stop ? SIGSTOP : SIGCONT);

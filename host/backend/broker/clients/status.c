@@ -15,11 +15,14 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
-static struct brk_source status = {.fd = -1};
+static struct brk_source status = {.fd = -1}, path_status = {.fd = -1};
 static char text[BRK_STATUS_MAX];
 static size_t used;
+static char device[VGB_MSG_TEXT];
+static bool soft_gpu;
 
 static void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static void say(const char *fmt, ...)
@@ -38,6 +41,14 @@ static void say(const char *fmt, ...)
     used += (size_t)n;
 }
 
+void brk_status_provider(bool soft, const char *name)
+{
+    soft_gpu = soft;
+    snprintf(device, sizeof(device), "%s", name);
+    for (char *p = device; *p; p++)
+        *p = (char)(isprint((unsigned char)*p) ? *p : '?');
+}
+
 /* A guest's words, for a terminal of the host. */
 static const char *harmless(const char *label)
 {
@@ -50,8 +61,40 @@ static const char *harmless(const char *label)
     return out[0] ? out : "-";
 }
 
+static void say_use(const char *whose, const struct brk_use *u)
+{
+    say("%s calls %llu waits %llu errors %llu copied %llu cpu-ms %llu throttled-ms %llu\n", whose,
+        (unsigned long long)u->calls, (unsigned long long)u->waits, (unsigned long long)u->errors,
+        (unsigned long long)u->copied, (unsigned long long)u->cpu_ns / 1000000,
+        (unsigned long long)u->throttled_ns / 1000000);
+}
+
+static void describe_vm(void)
+{
+    struct brk_use sum = brk_totals.gone, u;
+    struct timespec now;
+
+    for (struct brk_client *c = brk_client_first(); c; c = c->next) {
+        brk_totals_use(c, &u);
+        brk_totals_add(&sum, &u);
+    }
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    say_use("vm", &sum);
+    say("vm now-ms %llu gpu-memory %llu vram-used %llu pin-used %llu blob-used %llu paced %u soft %u\n",
+        (unsigned long long)now.tv_sec * 1000u + (unsigned long long)now.tv_nsec / 1000000u,
+        (unsigned long long)brk_opt.gpu_memory, (unsigned long long)brk_vram.used,
+        (unsigned long long)brk_pins.used, (unsigned long long)brk_blobs.used, brk_pace_works(), soft_gpu);
+    say("vm clients-started %llu clients-refused %llu memory-refused %llu workers-lost %llu\n",
+        (unsigned long long)brk_totals.clients, (unsigned long long)brk_totals.clients_refused,
+        (unsigned long long)brk_totals.memory_refused, (unsigned long long)brk_totals.workers_lost);
+    say("device %s\n", device);
+}
+
 static void describe(void)
 {
+    char whose[32];
+    struct brk_use u;
+
     used = 0;
     say("backend %ld %s\n", (long)getpid(),
         brk_opt.vhost_user ? brk_opt.vhost_user
@@ -60,6 +103,7 @@ static void describe(void)
     for (unsigned i = 0; i < BRK_L_COUNT; i++)
         say("limit %s %llu\n", brk_limits[i].name,
             (unsigned long long)brk_limit_get(&brk_opt, (enum brk_limit_id)i));
+    describe_vm();
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
         if (!c->shared || !c->proc || c->state != BRK_C_SERVING)
             continue;
@@ -70,6 +114,9 @@ static void describe(void)
         if (brk_pace_works())
             say("share %ld %u %u %llu\n", (long)c->proc->pid, c->fair.weight, c->fair.cap,
                 (unsigned long long)c->fair.used_ns / 1000000);
+        brk_totals_use(c, &u);
+        snprintf(whose, sizeof(whose), "use %ld", (long)c->proc->pid);
+        say_use(whose, &u);
     }
 }
 
@@ -90,7 +137,22 @@ static void on_status(struct brk_source *s, uint32_t events)
     close(fd);
 }
 
-void brk_status_start(void)
+/* For readers in another network namespace, where the abstract socket cannot be seen. */
+static bool start_path(void)
+{
+    if (!brk_opt.status)
+        return true;
+    path_status.fd = brk_listen_unix(brk_opt.status, SOCK_SEQPACKET);
+    path_status.ready = on_status;
+    if (path_status.fd >= 0 && !brk_loop_add(&path_status, EPOLLIN))
+        return true;
+    vgb_log(VGB_ERROR, "--status %s: %s", brk_opt.status,
+            path_status.fd < 0 ? strerror(-path_status.fd) : "no room");
+    path_status.fd = -1;
+    return false;
+}
+
+bool brk_status_start(void)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     int n = snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, BRK_STATUS_NAME "%ld", (long)getpid());
@@ -105,10 +167,17 @@ void brk_status_start(void)
     }
     if (status.fd < 0)
         vgb_log(VGB_DEBUG, "`vgpu smi --host` will not show this process");
+    return start_path();
 }
 
 void brk_status_stop(void)
 {
+    if (path_status.fd >= 0) {
+        brk_loop_del(&path_status);
+        close(path_status.fd);
+        unlink(brk_opt.status);
+        path_status.fd = -1;
+    }
     if (status.fd < 0)
         return;
     brk_loop_del(&status);

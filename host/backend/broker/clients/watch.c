@@ -51,8 +51,9 @@ static bool unreaped(struct brk_client *c, const struct brk_proc *p, uint64_t no
     return true;
 }
 
-static const char *provider(bool soft, uint64_t memory)
+static const char *provider(bool soft, uint64_t memory, const char *name)
 {
+    brk_status_provider(soft, name);
     brk_opt.gpu_memory = memory;
     brk_pace_provider(soft);
     if (brk_opt.memory != BRK_MEMORY_ALONE && !memory)

@@ -14,11 +14,33 @@
 
 #include "vgb_fd.h"
 
+/* vm1 of /run/vgpu/vm1.sock. */
+static const char *vm_name(const struct brk_options *o)
+{
+    static char name[108];
+    const char *path = o->vhost_user ? o->vhost_user : o->listen ? o->listen : "";
+    const char *slash = strrchr(path, '/');
+    size_t n;
+
+    snprintf(name, sizeof(name), "%s", slash ? slash + 1 : path);
+    n = strlen(name);
+    if (n > 5 && !strcmp(name + n - 5, ".sock"))
+        name[n - 5] = '\0';
+    return name;
+}
+
 static int open_log(const struct brk_options *o)
 {
     int fd = 2;
 
-    if (o->log && strcmp(o->log, "-")) {
+    if (o->log_format == VGB_LOG_JOURNAL) {
+        fd = o->log ? -EINVAL : vgb_log_journal(VGB_LOG_JOURNAL_PATH);
+        if (fd < 0) {
+            fprintf(stderr, "vgpu-backend: --log-format journal: %s\n",
+                    o->log ? "it goes to the journal, not to --log" : strerror(-fd));
+            return o->log ? BRK_EXIT_USAGE : BRK_EXIT_ERROR;
+        }
+    } else if (o->log && strcmp(o->log, "-")) {
         fd = open(o->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
         if (fd < 0) {
             fprintf(stderr, "vgpu-backend: %s: %s\n", o->log, strerror(errno));
@@ -26,6 +48,7 @@ static int open_log(const struct brk_options *o)
         }
     }
     vgb_log_init(fd, o->log_level, "vgpu-backend");
+    vgb_log_set_format(o->log_format, vm_name(o));
     return 0;
 }
 
@@ -94,8 +117,8 @@ static int start(void)
     }
     if (!r)
         r = brk_control_start();
-    if (!r)
-        brk_status_start();
+    if (!r && !brk_status_start())
+        r = BRK_EXIT_ERROR;
     return r;
 }
 

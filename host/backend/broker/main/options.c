@@ -63,10 +63,14 @@ static const char usage[] =
     "  --pace              enforce shares; implied by one of the four above and --arbiter\n"
     "  --arbiter FILE      share by weight with the VMs whose brokers have the same file; made if missing\n"
     "  --control PATH      listen here for `vgpu ctl`, which changes the limits and shares above\n"
+    "  --status PATH       listen here, too, for `vgpu smi --host` and `vgpu metrics`, which look into\n"
+    "                      /run/vgpu-backend/*/status; for a process in a network namespace of its own\n"
     "  --window-size SIZE  shared memory per client, a power of two, 4M to 1G (default 16M)\n"
     "  --pool N            workers started ahead, 0 to 16 (default 2)\n"
     "  --ready-fd N        write \"ready\\n\" there when a worker has started, then close it\n"
     "  --log FILE          log there; - is standard error (default)\n"
+    "  --log-format FORM   text (default); json: an object a line; journal: to systemd's journal, with\n"
+    "                      fields (no --log)\n"
     "  --log-level LEVEL   error, warn, info (default) or debug\n"
     "  --protocol-minor N  workers know nothing that came after version 1.N of the protocol, as\n"
     "                      older ones do: for tests\n"
@@ -112,6 +116,8 @@ enum {
     O_WAIT,
     O_LOG,
     O_LEVEL,
+    O_FORMAT,
+    O_STATUS,
     O_MINOR,
     O_NOSANDBOX,
     O_SANDBOX,
@@ -162,6 +168,8 @@ static const struct option longopts[] = {LIMIT("vram-quota", VRAM),
                                          {"ready-fd", 1, NULL, O_READY},
                                          {"log", 1, NULL, O_LOG},
                                          {"log-level", 1, NULL, O_LEVEL},
+                                         {"log-format", 1, NULL, O_FORMAT},
+                                         {"status", 1, NULL, O_STATUS},
                                          {"no-sandbox", 0, NULL, O_NOSANDBOX},
                                          {"protocol-minor", 1, NULL, O_MINOR},
                                          {"sandbox", 1, NULL, O_SANDBOX},
@@ -230,6 +238,12 @@ static int take(struct brk_options *o, int ch, const char *arg)
     case O_LOG:
         o->log = arg;
         return -1;
+    case O_STATUS:
+        o->status = arg;
+        return -1;
+    case O_FORMAT:
+        return vgb_log_format_parse(arg, &o->log_format) ? -1
+                                                         : bad("--log-format", arg, "text, json or journal");
     case O_NOSANDBOX:
         o->sandbox = "off";
         return -1;

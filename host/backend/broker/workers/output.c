@@ -11,19 +11,6 @@
 static struct brk_source log_pipe;
 static struct vgb_ratelimit log_limit;
 
-static void log_line(const char *line)
-{
-    enum vgb_log_level level = VGB_INFO;
-
-    if (strstr(line, ": error: "))
-        level = VGB_ERROR;
-    else if (strstr(line, ": warn: "))
-        level = VGB_WARN;
-    else if (strstr(line, ": debug: "))
-        level = VGB_DEBUG;
-    vgb_log_limited(&log_limit, level, "%s", line);
-}
-
 static void on_log(struct brk_source *s, uint32_t events)
 {
     static char buf[1024];
@@ -39,7 +26,7 @@ static void on_log(struct brk_source *s, uint32_t events)
         size_t len = nl ? (size_t)(nl - buf) : have;
 
         buf[len] = '\0';
-        log_line(buf);
+        vgb_log_foreign(&log_limit, buf);
         len += nl != NULL;
         memmove(buf, buf + len, have - len);
         have -= len;

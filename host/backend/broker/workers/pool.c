@@ -263,7 +263,7 @@ static void on_ready(struct brk_proc *p, const struct vgb_msg *m)
         vgb_log(VGB_INFO, "GPU: %s (%llu device%s)", m->text, (unsigned long long)m->value,
                 m->value == 1 ? "" : "s");
     const char *wrong =
-        !worked && users->provider ? users->provider(m->flags & VGB_READY_SOFT, m->offset) : NULL;
+        !worked && users->provider ? users->provider(m->flags & VGB_READY_SOFT, m->offset, m->text) : NULL;
 
     if (wrong) {
         vgb_log(VGB_ERROR, "%s", wrong);

@@ -41,9 +41,9 @@ struct brk_pool_users {
     struct brk_client *(*waiting)(void);
     /* Refuses those that waited too long; true while others wait. */
     bool (*expire)(uint64_t now_ns);
-    /* What the first worker's provider is: the software GPU, and with how much device memory. NULL, or why it cannot
+    /* What the first worker's provider is: the software GPU, and with how much device memory, and its name. NULL, or why it cannot
      * be served. May be NULL. */
-    const char *(*provider)(bool soft, uint64_t memory);
+    const char *(*provider)(bool soft, uint64_t memory, const char *name);
     /* The client that waited has this worker now. */
     void (*ready)(struct brk_client *c, struct brk_proc *p);
     /* A message that is not about the worker itself. */

@@ -111,6 +111,12 @@ void wrk_control_drop(struct wrk_worker *w, const uint8_t *token);
 
 /* ---- call.c: what calls of all kinds need ---- */
 
+/* Adds to a counter of the window that only the dispatcher writes; for lists and metrics. */
+static inline void wrk_count(uint64_t *counter, uint64_t n)
+{
+    __atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
+}
+
 /* Makes a context current on this (dispatcher) thread. */
 CUresult wrk_set_context(struct wrk_worker *w, CUcontext ctx);
 /* The provider has made `ctx`, which made it current. */

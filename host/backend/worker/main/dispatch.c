@@ -47,6 +47,9 @@ void wrk_dispatch_one(struct wrk_worker *w)
     uint32_t flags = 0;
     CUresult r;
 
+    wrk_count(&w->win.shared->calls, 1);
+    if (rec->reply_slot != VGP_NO_REPLY)
+        wrk_count(&w->win.shared->waits, 1);
     c->w = w;
     c->rec = rec;
     c->args = w->ring.args;
@@ -66,6 +69,8 @@ void wrk_dispatch_one(struct wrk_worker *w)
         die_malformed(c, row);
     if (c->deferred)
         return;
+    if (r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY)
+        wrk_count(&w->win.shared->errors, 1);
     wrk_note_result(w, r);
     if (rec->reply_slot == VGP_NO_REPLY) {
         if (r != CUDA_SUCCESS)

@@ -222,6 +222,7 @@ CUresult wrk_do_vgpCopy(struct wrk_call *c, const struct vgp_args_vgpCopy *a, co
         e = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&k.stream);
     if (e != CUDA_SUCCESS)
         return e;
+    wrk_count(&c->w->win.shared->copied, total);
     wrk_bounce_register(c->w);
     if (total && quick_result(c, a, &k, o)) {
         r->result_len = (uint32_t)total;

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What all clients of this broker have used, for metrics: those that are gone count on. Calls and bytes are what the
+ * windows say, so a client can lie about itself; the processor time is the kernel's, the rest the broker's own.
+ */
+#include "clients.h"
+
+struct brk_totals brk_totals;
+
+static void add(uint64_t *sum, uint64_t n)
+{
+    if (__builtin_add_overflow(*sum, n, sum))
+        *sum = UINT64_MAX;
+}
+
+void brk_totals_use(struct brk_client *c, struct brk_use *u)
+{
+    uint64_t cpu = c->proc && !c->stuck ? brk_usage_cpu(c->proc->pid) : 0;
+
+    if (cpu > c->cpu_ns)
+        c->cpu_ns = cpu;
+    *u = (struct brk_use){.cpu_ns = c->cpu_ns, .throttled_ns = c->throttled_ns};
+    if (c->stopped)
+        add(&u->throttled_ns, vgb_now_ns() - c->stopped_ns);
+    if (!c->shared)
+        return;
+    u->calls = __atomic_load_n(&c->shared->calls, __ATOMIC_RELAXED);
+    u->waits = __atomic_load_n(&c->shared->waits, __ATOMIC_RELAXED);
+    u->errors = __atomic_load_n(&c->shared->errors, __ATOMIC_RELAXED);
+    u->copied = __atomic_load_n(&c->shared->copied, __ATOMIC_RELAXED);
+}
+
+void brk_totals_add(struct brk_use *sum, const struct brk_use *u)
+{
+    add(&sum->calls, u->calls);
+    add(&sum->waits, u->waits);
+    add(&sum->errors, u->errors);
+    add(&sum->copied, u->copied);
+    add(&sum->cpu_ns, u->cpu_ns);
+    add(&sum->throttled_ns, u->throttled_ns);
+}
+
+void brk_totals_gone(struct brk_client *c)
+{
+    struct brk_use u;
+
+    brk_totals_use(c, &u);
+    brk_totals_add(&brk_totals.gone, &u);
+}
