@@ -103,6 +103,8 @@ plan_part()
         put 755 "$BUILD/host/backend/vgpu-worker" "$LIB/vgpu-worker"
         put 644 "<$HERE/systemd/vgpu-backend@.service" "$PREFIX/lib/systemd/system/vgpu-backend@.service"
         put 644 "<$HERE/systemd/vgpu-backend@.socket" "$PREFIX/lib/systemd/system/vgpu-backend@.socket"
+        put 644 "<$HERE/systemd/vgpu-metrics.service" "$PREFIX/lib/systemd/system/vgpu-metrics.service"
+        put 644 "$HERE/grafana-dashboard.json" "$PREFIX/share/doc/vgpu-backend/examples/grafana-dashboard.json"
         put 644 "$HERE/systemd/vgpu.sysusers" "$PREFIX/lib/sysusers.d/vgpu-backend.conf"
         put 644 "$HERE/systemd/example.conf" "$PREFIX/share/doc/vgpu-backend/examples/VM.conf"
         put 644 "<$HERE/50-vgpu.json" "$PREFIX/share/qemu/vhost-user/50-vgpu.json"
@@ -118,6 +120,7 @@ plan_part()
     libcuda)
         put_libraries "$LIB/libcuda"
         put 644 "<$HERE/ld.so.conf" "$SYSCONFDIR/ld.so.conf.d/zz-vgpu.conf"
+        put 644 "<$HERE/systemd/vgpu-cdi.service" "$PREFIX/lib/systemd/system/vgpu-cdi.service"
         put 644 "$HERE/limits.conf" "$SYSCONFDIR/security/limits.d/60-vgpu.conf"
         ;;
     guest)

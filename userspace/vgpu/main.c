@@ -16,6 +16,8 @@ static void help(void)
            "\n"
            "  vgpu smi                        shows the GPU, its memory and who uses it\n"
            "  vgpu ctl --socket PATH ...      reads and changes the limits of a running backend\n"
+           "  vgpu metrics                    the backends of a host, for Prometheus\n"
+           "  vgpu cdi generate               describes the GPU for podman, docker, Kubernetes\n"
            "  vgpu trace PROGRAM [ARGS...]    shows every call, and what was refused and why\n"
            "  vgpu replay FILE                sends the calls of a recording (vgpu trace --record)\n"
            "                                  to another GPU and compares every answer\n"
@@ -47,6 +49,10 @@ int main(int argc, char **argv)
         return vgpu_cli_smi(argc - 1, argv + 1);
     if (strcmp(command, "ctl") == 0)
         return vgpu_cli_ctl(argc - 1, argv + 1);
+    if (strcmp(command, "metrics") == 0)
+        return vgpu_cli_metrics(argc - 1, argv + 1);
+    if (strcmp(command, "cdi") == 0)
+        return vgpu_cli_cdi(argc - 1, argv + 1);
     if (strcmp(command, "probe") == 0)
         return vgpu_cli_probe();
     if (strcmp(command, "--version") == 0) {

@@ -131,10 +131,15 @@ s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 s.bind(f"\0vgpu-backend.status.{os.getpid()}")
 s.listen(8)
 print(os.getpid(), flush=True)
+now = 1000
 while True:
     c, _ = s.accept()
-    c.send(f"backend {os.getpid()} /run/{os.getpid()}.sock\nclient 21 4711 5242880 train\nclient 22 4712 0 a%s%n\n"
+    c.send(f"backend {os.getpid()} /run/{os.getpid()}.sock\nlimit weight 300\nlimit max-clients 8\nlimit vram-quota 8388608\n"
+           f"vm calls 70 waits 7 errors 1 copied 4096 cpu-ms 1500 throttled-ms 250 novelty 5\nvm now-ms {now} soft 1 paced 1\n"
+           "device A \"GPU\" \\\nclient 21 4711 5242880 train\nshare 21 200 50 1500\nuse 21 calls 60 waits 6 cpu-ms 1500\n"
+           "client 22 4712 0 a%s%n\"\\b\nuse 23 calls 1\nuse x\nvm\nvm calls\nlimit\n"
            "client many 1 1 x\nclient 23\n\nnoise".encode())
+    now += 1000
     c.close()
 END
 mkfifo "$work/status.fifo"
@@ -142,13 +147,29 @@ mkfifo "$work/status.fifo"
 status=$!
 read -r pid < "$work/status.fifo"
 text=$(timeout 120 "$vgpu" smi --host 2>&1)
-same "smi --host: a backend, its workers and their guest processes" "backend $pid: /run/$pid.sock
-    worker 21: guest process 4711, train, 5 MiB
-    worker 22: guest process 4712, a%s%n, 0 MiB" "$(grep -A 2 "^backend $pid:" <<< "$text")"
+same "smi --host: a backend, its workers and their guest processes" "/run/$pid.sock $pid 0% 5MiB / 8MiB 2 / 8 300 -
+train 4711 21 0% 5MiB 60 1.5s 200 50%
+a%s%n\"\\b 4712 22 0% 0MiB 0 0.0s - -" "$(grep -A 2 "^| /run/$pid.sock" <<< "$text" | tr -s ' ' | sed 's/^| //; s/ |$//')"
+same "smi --host: one width" 1 "$(grep '^[|+]' <<< "$text" | awk '{ print length }' | sort -u | wc -l)"
+text=$(timeout 120 "$vgpu" smi --host -q 2>&1 | sed -n "/^Backend $pid$/,/^Backend /p")
+same "smi --host -q: device, limits and counters" "Device : A \"GPU\" \\
+Throttled : 0.250 s
+Calls : 70
+vram-quota : 8 MiB" "$(grep -E '^    (Device|Throttled|Calls|    vram-quota) +:' <<< "$text" | tr -s ' ' | sed 's/^ //')"
+says "smi --host --json: JSON with the guest's words" 0 "^8 300 train 60 200 0$" bash -c "'$vgpu' smi --host --json | /usr/bin/python3 -c '
+import json, sys
+b = [b for b in json.load(sys.stdin)[\"backends\"] if b[\"pid\"] == $pid][0]
+c = b[\"clients\"]
+assert c[1][\"name\"] == \"a%s%n\" + chr(34) + chr(92) + \"b\" and \"weight\" not in c[1]
+print(b[\"limits\"][\"max-clients\"], b[\"limits\"][\"weight\"], c[0][\"name\"], c[0][\"calls\"], c[0][\"weight\"], c[0][\"utilization\"])'"
+says "smi --host -l: repeats" 124 "" timeout 5 bash -c "'$vgpu' smi --host --json -l 1 | head -n 2 | grep -c backends | grep -qx 2 && exec sleep 60"
+says "smi --json alone is wrong use" 2 "goes with --host" "$vgpu" smi --json
+. "$(dirname "$0")/metrics/metrics_test.sh"
 kill $status
 wait $status 2> /dev/null
 text=$(timeout 120 "$vgpu" smi --host 2>&1)
-same "smi --host: a backend that has ended" "" "$(grep "^backend $pid:" <<< "$text")"
+same "smi --host: a backend that has ended" "" "$(grep "/run/$pid.sock" <<< "$text")"
+. "$(dirname "$0")/cdi_test.sh"
 says "smi: unknown GPU" 125 "'voodoo' is not one of soft, nvidia, auto" "$vgpu" smi --gpu voodoo
 says "trace --help" 0 "one JSON object a line" "$vgpu" trace --help
 says "trace without a program" 125 "which program" "$vgpu" trace
@@ -235,7 +256,7 @@ if [ -x "$broker" ] && [ -e "$soft" ]; then
     says "ctl get NAME shows it" 0 "^max-clients 7$" "$vgpu" ctl -s "$work/c" get max-clients
     says "ctl says why a value is refused" 1 "1 to 1000" "$vgpu" ctl --socket "$work/c" set weight 0
     says "ctl says why a client is none" 1 "smi --host" "$vgpu" ctl --socket "$work/c" set client-weight 5 client 1
-    says "smi --host shows the limits" 0 "max-clients 7" "$vgpu" smi --host
+    says "smi --host -q shows the limits" 0 "^        max-clients  *: 7$" "$vgpu" smi --host -q
     kill $daemon
     wait $daemon 2> /dev/null
 else

@@ -134,6 +134,8 @@ int vgpu_cli_replay(int argc, char **argv);
 int vgpu_cli_doctor(int argc, char **argv);
 int vgpu_cli_smi(int argc, char **argv);
 int vgpu_cli_ctl(int argc, char **argv);
+int vgpu_cli_metrics(int argc, char **argv);
+int vgpu_cli_cdi(int argc, char **argv);
 /* `vgpu probe`: opens libcuda and names the devices; what doctor runs when it is given no program. */
 int vgpu_cli_probe(void);
 /* True if VGPU_SOCKET names a backend or a guest's device is there. */

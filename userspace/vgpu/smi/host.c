@@ -1,115 +1,272 @@
 /* SPDX-License-Identifier: MIT */
 /* vgpu smi --host: the backends of this host, their workers, and whose processes in the guests those serve. */
-#include <stddef.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
+#include <time.h>
 
 #include "smi/smi.h"
+#include "smi/status.h"
+#include "trace/events.h"
 
-#define NAME \
-    "vgpu-backend.status." /* and the process id: an abstract socket (host/backend/broker/status.c) */
+#define SAMPLE_MS 200 /* of one look; a loop has its own period */
+#define RULE \
+    "+--------------------------------------------------------------------------------------------------+"
 
-/* One backend's text; false: it does not tell this user, or is gone. */
-static bool ask(const char *name, char *text, size_t room)
+static const char *percent(char *text, size_t room, int value)
 {
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    struct timeval limit = {.tv_sec = 5};
-    size_t n = strlen(name);
-    ssize_t got = -1;
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-
-    if (fd < 0 || n >= sizeof(a.sun_path) - 1) {
-        if (fd >= 0)
-            close(fd);
-        return false;
-    }
-    memcpy(a.sun_path + 1, name, n);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-    if (!connect(fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)))
-        got = recv(fd, text, room - 1, 0);
-    close(fd);
-    if (got <= 0)
-        return false;
-    text[got] = '\0';
-    return true;
+    if (value < 0)
+        return "N/A";
+    snprintf(text, room, "%d%%", value);
+    return text;
 }
 
-/* "name value", with the sizes among them in MiB; how many characters the line has then. */
-static unsigned print_limit(unsigned used, const char *name, unsigned long long value)
+static const char *cap(char *text, size_t room, unsigned long long value)
 {
-    bool size = strstr(name, "quota") || strstr(name, "memory") || strstr(name, "printf");
-    const char *before = !used ? "    limits: " : used > 90 ? ",\n            " : ", ";
-    int n = size && value % 1048576 == 0 ? printf("%s%s %lluM", before, name, value >> 20)
-                                         : printf("%s%s %llu", before, name, value);
-
-    return used > 90 ? (unsigned)n : used + (unsigned)n;
+    if (!value)
+        return "-";
+    snprintf(text, room, "%llu%%", value);
+    return text;
 }
 
-static void print_backend(char *text)
+/* "64MiB / 4096MiB" */
+static const char *memory(char *text, size_t room, const struct smi_backend *b)
 {
-    unsigned clients = 0, used = 0;
+    unsigned long long sum = 0, total = smi_status_memory(b);
 
-    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
-        unsigned long long memory;
-        unsigned guest, weight, cap;
-        char where[4300];
-        long pid;
-
-        if (sscanf(line, "limit %4299s %llu", where, &memory) == 2) {
-            /* All on a line, behind the backend's. */
-            if (memory)
-                used = print_limit(used, where, memory);
-            continue;
-        }
-        if (used)
-            printf("\n");
-        used = 0;
-        if (sscanf(line, "backend %ld %4299s", &pid, where) == 2) {
-            printf("backend %ld: %s\n", pid, where);
-        } else if (sscanf(line, "client %ld %u %llu %4299s", &pid, &guest, &memory, where) == 4) {
-            printf("    worker %ld: guest process %u, %s, %llu MiB\n", pid, guest, where, memory >> 20);
-            clients++;
-        } else if (sscanf(line, "share %ld %u %u %llu", &pid, &weight, &cap, &memory) == 4) {
-            printf("        weight %u, cap %u %%, processor time %llu.%03llu s\n", weight, cap, memory / 1000,
-                   memory % 1000);
-        }
-    }
-    if (used)
-        printf("\n");
-    if (!clients)
-        printf("    no guest process\n");
+    for (size_t i = 0; i < b->nclients; i++)
+        sum += b->clients[i].memory;
+    if (total)
+        snprintf(text, room, "%lluMiB / %lluMiB", sum >> 20, total >> 20);
+    else
+        snprintf(text, room, "%lluMiB / N/A", sum >> 20);
+    return text;
 }
 
-int smi_host(void)
+/* The end of a text that is too long says more of a path than its beginning. */
+static const char *tail(char *out, size_t width, const char *text)
 {
-    static char text[1 << 16];
-    FILE *sockets = fopen("/proc/net/unix", "r");
-    unsigned found = 0, silent = 0;
-    char line[600];
+    size_t n = strlen(text);
 
-    while (sockets && fgets(line, sizeof(line), sockets)) {
-        char *name = strstr(line, "@" NAME), *flags = strchr(line, ' ');
+    if (n <= width) {
+        memcpy(out, text, n + 1);
+    } else {
+        memcpy(out, "...", 3);
+        memcpy(out + 3, text + n - (width - 3), width - 2);
+    }
+    return out;
+}
 
-        /* The one that listens: connections have the same name. */
-        if (!name || !flags || !strstr(line, " 00010000 "))
-            continue;
-        name[strcspn(name, "\n")] = '\0';
-        if (ask(name + 1, text, sizeof(text))) {
-            print_backend(text);
-            found++;
-        } else {
-            silent++;
+static void print_backend(const struct smi_backend *b)
+{
+    char where[40], mem[48], util[16], limit[24], clients[48];
+
+    snprintf(clients, sizeof(clients), "%zu / %llu", b->nclients, smi_status_limit(b, "max-clients"));
+    printf("| %-33s %8ld  %5s  %22s  %9s  %5llu %4s |\n", tail(where, 33, b->where), b->pid,
+           percent(util, sizeof(util), b->percent), memory(mem, sizeof(mem), b), clients,
+           smi_status_limit(b, "weight"), cap(limit, sizeof(limit), smi_status_limit(b, "cap")));
+}
+
+static void print_client(const struct smi_client *c)
+{
+    char name[40], util[16], limit[24], seconds[40], weight[16] = "-";
+
+    snprintf(seconds, sizeof(seconds), "%llu.%01llus", c->use.cpu_ms / 1000, c->use.cpu_ms % 1000 / 100);
+    if (c->paced)
+        snprintf(weight, sizeof(weight), "%u", c->weight);
+    printf("|   %-21s %9u %8ld  %5s  %8lluMiB  %9llu  %9s  %5s %4s |\n", tail(name, 21, c->name), c->guest,
+           c->worker, percent(util, sizeof(util), c->percent), c->memory >> 20, c->use.calls, seconds, weight,
+           cap(limit, sizeof(limit), c->cap));
+}
+
+static void print_table(const struct smi_status *s)
+{
+    printf("%s\n| %-33s %8s  %5s  %22s  %9s  %5s %4s |\n", RULE, "Backend", "PID", "Util", "Memory-Usage",
+           "Clients", "Wght", "Cap");
+    printf("|   %-21s %9s %8s  %5s  %11s  %9s  %9s  %5s %4s |\n%s\n", "Guest process", "Guest PID", "Worker",
+           "Util", "Memory", "Calls", "CPU time", "", "", RULE);
+    for (size_t i = 0; i < s->count; i++) {
+        const struct smi_backend *b = &s->backends[i];
+
+        print_backend(b);
+        for (size_t k = 0; k < b->nclients; k++)
+            print_client(&b->clients[k]);
+        if (!b->nclients)
+            printf("|   %-94s |\n", "no guest process");
+        printf("%s\n", RULE);
+    }
+}
+
+static void print_use(int indent, const struct smi_use *u)
+{
+    printf("%*s%-*s: %llu.%03llu s\n", indent, "", 40 - indent, "Processor time", u->cpu_ms / 1000,
+           u->cpu_ms % 1000);
+    printf("%*s%-*s: %llu.%03llu s\n", indent, "", 40 - indent, "Throttled", u->throttled_ms / 1000,
+           u->throttled_ms % 1000);
+    printf("%*s%-*s: %llu\n", indent, "", 40 - indent, "Calls", u->calls);
+    printf("%*s%-*s: %llu\n", indent, "", 40 - indent, "Calls waited for", u->waits);
+    printf("%*s%-*s: %llu\n", indent, "", 40 - indent, "Calls that failed", u->errors);
+    printf("%*s%-*s: %llu\n", indent, "", 40 - indent, "Bytes copied", u->copied);
+}
+
+static bool is_size(const char *limit)
+{
+    return strstr(limit, "quota") || strstr(limit, "memory") || strstr(limit, "printf");
+}
+
+static void print_limits(const struct smi_backend *b)
+{
+    printf("    Limits\n");
+    for (unsigned i = 0; i < b->nlimits; i++) {
+        unsigned long long value = b->limits[i].value;
+
+        printf("        %-32s: ", b->limits[i].name);
+        if (!value)
+            printf("none\n");
+        else if (is_size(b->limits[i].name))
+            printf("%llu MiB\n", value >> 20);
+        else
+            printf("%llu\n", value);
+    }
+}
+
+static void print_everything(const struct smi_status *s)
+{
+    char text[48];
+
+    printf("%-40s: %zu\n", "Backends", s->count);
+    for (size_t i = 0; i < s->count; i++) {
+        const struct smi_backend *b = &s->backends[i];
+
+        printf("Backend %ld\n", b->pid);
+        printf("    %-36s: %s\n", "Socket", b->where);
+        printf("    %-36s: %s\n", "Device", *b->device ? b->device : "N/A");
+        printf("    %-36s: %s\n", "Memory", memory(text, sizeof(text), b));
+        printf("    %-36s: %s\n", "Utilization", percent(text, sizeof(text), b->percent));
+        printf("    %-36s: %llu MiB\n", "Pinned guest memory", b->pin_used >> 20);
+        printf("    %-36s: %llu MiB\n", "Images on their way", b->blob_used >> 20);
+        printf("    %-36s: %s\n", "Shares", b->paced ? "enforced" : "not enforced");
+        print_use(4, &b->use);
+        printf("    %-36s: %llu\n", "Clients since start", b->clients_started);
+        printf("    %-36s: %llu\n", "Clients refused", b->clients_refused);
+        printf("    %-36s: %llu\n", "Allocations refused", b->memory_refused);
+        printf("    %-36s: %llu\n", "Workers lost", b->workers_lost);
+        print_limits(b);
+        printf("    Clients\n");
+        for (size_t k = 0; k < b->nclients; k++) {
+            const struct smi_client *c = &b->clients[k];
+
+            printf("        %-32s: %ld\n", "Worker", c->worker);
+            printf("            %-28s: %u\n", "Guest process", c->guest);
+            printf("            %-28s: %s\n", "Name", c->name);
+            printf("            %-28s: %llu MiB\n", "Memory", c->memory >> 20);
+            printf("            %-28s: %s\n", "Utilization", percent(text, sizeof(text), c->percent));
+            if (c->paced)
+                printf("            %-28s: %u, cap %s\n", "Weight", c->weight,
+                       cap(text, sizeof(text), c->cap));
+            print_use(12, &c->use);
         }
     }
-    if (sockets)
-        fclose(sockets);
-    if (silent)
-        printf("%u backends of other users are not shown\n", silent);
-    else if (!found)
+}
+
+static void json_use(const struct smi_use *u)
+{
+    printf("\"cpu_ms\": %llu, \"throttled_ms\": %llu, \"calls\": %llu, \"waits\": %llu, \"errors\": %llu, "
+           "\"copied_bytes\": %llu",
+           u->cpu_ms, u->throttled_ms, u->calls, u->waits, u->errors, u->copied);
+}
+
+static void json_percent(int value)
+{
+    if (value < 0)
+        printf("\"utilization\": null, ");
+    else
+        printf("\"utilization\": %d, ", value);
+}
+
+static void print_json(const struct smi_status *s)
+{
+    printf("{\"backends\": [");
+    for (size_t i = 0; i < s->count; i++) {
+        const struct smi_backend *b = &s->backends[i];
+
+        printf("%s{\"pid\": %ld, \"socket\": ", i ? ", " : "", b->pid);
+        vgpu_cli_json_text(stdout, b->where);
+        printf(", \"device\": ");
+        vgpu_cli_json_text(stdout, b->device);
+        printf(", \"software\": %s, \"memory_total\": %llu, \"vram_reserved\": %llu, \"pinned\": %llu, ",
+               b->soft ? "true" : "false", smi_status_memory(b), b->vram_used, b->pin_used);
+        json_percent(b->percent);
+        json_use(&b->use);
+        printf(
+            ", \"clients_started\": %llu, \"clients_refused\": %llu, \"memory_refused\": %llu, \"workers_lost\": "
+            "%llu, \"shares\": %s, \"limits\": {",
+            b->clients_started, b->clients_refused, b->memory_refused, b->workers_lost,
+            b->paced ? "true" : "false");
+        for (unsigned k = 0; k < b->nlimits; k++) {
+            printf("%s", k ? ", " : "");
+            vgpu_cli_json_text(stdout, b->limits[k].name);
+            printf(": %llu", b->limits[k].value);
+        }
+        printf("}, \"clients\": [");
+        for (size_t k = 0; k < b->nclients; k++) {
+            const struct smi_client *c = &b->clients[k];
+
+            printf("%s{\"worker\": %ld, \"guest_pid\": %u, \"name\": ", k ? ", " : "", c->worker, c->guest);
+            vgpu_cli_json_text(stdout, c->name);
+            printf(", \"memory\": %llu, ", c->memory);
+            json_percent(c->percent);
+            if (c->paced)
+                printf("\"weight\": %u, \"cap\": %u, ", c->weight, c->cap);
+            json_use(&c->use);
+            printf("}");
+        }
+        printf("]}");
+    }
+    printf("], \"hidden\": %u}\n", s->silent);
+}
+
+static void wait_ms(long ms)
+{
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+
+    nanosleep(&t, NULL);
+}
+
+static void print(const struct smi_status *s, enum smi_host_form form)
+{
+    if (form == SMI_HOST_JSON) {
+        print_json(s);
+        return;
+    }
+    if (s->count && form == SMI_HOST_ALL)
+        print_everything(s);
+    else if (s->count)
+        print_table(s);
+    if (s->silent)
+        printf("%u backends of other users are not shown\n", s->silent);
+    else if (!s->count)
         printf("no vgpu-backend runs on this host\n");
+}
+
+int smi_host(enum smi_host_form form, long loop_ms)
+{
+    struct smi_status before, now;
+
+    smi_status_read(&before, NULL);
+    if (before.count)
+        wait_ms(SAMPLE_MS);
+    for (;;) {
+        smi_status_read(&now, &before);
+        print(&now, form);
+        fflush(stdout);
+        smi_status_free(&before);
+        before = now;
+        if (!loop_ms)
+            break;
+        wait_ms(loop_ms);
+    }
+    smi_status_free(&before);
     return 0;
 }

@@ -39,7 +39,9 @@ static void help(void)
         "                          the backend of VGPU_SOCKET or the device /dev/vgpu0 where one\n"
         "                          is there, else --gpu " VGPU_CLI_GPU "\n"
         "  --host                  on a host: its backends, their workers, and the processes in guests that they\n"
-        "                          serve; those of other users are shown to root alone\n"
+        "                          serve; those of other users are shown to root alone. With -q: limits and\n"
+        "                          counters, too; with --json: all of it as JSON, one line; -l repeats\n"
+        "  --json                  with --host\n"
         "  -h, --help              this text\n"
         "\n"
         "What the GPU does not say is N/A. Exit status: 0; 2 wrong use; 6 no such GPU; 9 no driver\n"
@@ -86,7 +88,8 @@ enum {
     OPT_HELP_APPS,
     OPT_MS,
     OPT_GPU,
-    OPT_HOST
+    OPT_HOST,
+    OPT_JSON
 };
 static const struct option options[] = {
     {"list-gpus", no_argument, NULL, 'L'},
@@ -102,13 +105,14 @@ static const struct option options[] = {
     {"loop-ms", required_argument, NULL, OPT_MS},
     {"gpu", required_argument, NULL, OPT_GPU},
     {"host", no_argument, NULL, OPT_HOST},
+    {"json", no_argument, NULL, OPT_JSON},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
 
 struct choice {
     const char *fields, *apps, *format, *only, *display, *gpu;
-    bool list, query;
+    bool list, query, host, json;
     long loop_ms; /* 0: once */
 };
 
@@ -186,7 +190,11 @@ static int take_option(struct choice *o, int option)
         smi_query_help(option == OPT_HELP_APPS);
         return 1;
     case OPT_HOST:
-        return 1 + smi_host();
+        o->host = true;
+        return 0;
+    case OPT_JSON:
+        o->json = true;
+        return 0;
     case OPT_GPU:
         vgpu_cli_check_gpu(optarg, false);
         o->gpu = optarg;
@@ -216,6 +224,12 @@ int vgpu_cli_smi(int argc, char **argv)
         printf("'%s' is not understood; see `vgpu smi --help`\n", argv[optind]);
         return 2;
     }
+    if (o.json && !o.host) {
+        printf("--json goes with --host; see `vgpu smi --help`\n");
+        return 2;
+    }
+    if (o.host)
+        return smi_host(o.json ? SMI_HOST_JSON : o.query ? SMI_HOST_ALL : SMI_HOST_TABLE, o.loop_ms);
     if (o.gpu || !vgpu_cli_gpu_is_here())
         return again_under_run(o.gpu, argc, given);
     r = smi_open();

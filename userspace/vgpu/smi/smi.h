@@ -84,8 +84,10 @@ struct smi {
 
 /* Opens NVML: 0, or the exit status after a message. */
 int smi_open(void);
-/* Prints the backends of this host with their workers and guest processes. An exit status. */
-int smi_host(void);
+enum smi_host_form { SMI_HOST_TABLE, SMI_HOST_ALL, SMI_HOST_JSON };
+/* Prints the backends of this host with their workers and guest processes, again each loop_ms, or once (0). An exit
+ * status. */
+int smi_host(enum smi_host_form form, long loop_ms);
 /* Asks for everything; only: a list of GPUs (number, UUID, place on the bus), or NULL for all. 0, or the
  * exit status. What it allocates is freed by smi_free(). */
 int smi_gather(struct smi *s, const char *only);

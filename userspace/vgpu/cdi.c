@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * vgpu cdi: describes the GPU for container engines (Container Device Interface 0.5.0). The file names the device
+ * nodes, or a backend's socket, and our libraries, which the engine then puts into a container. It needs no hook: the
+ * libraries are mounted where loaders look without a cache, and where NVIDIA's images have LD_LIBRARY_PATH point to.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/vgpu_cli.h"
+#include "trace/events.h"
+
+#define NODES_MAX 64
+#define SOCKET "/run/vgpu.sock" /* in the container */
+
+static const char *const folders[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64"};
+
+static void help(void)
+{
+    printf(
+        "usage: vgpu cdi generate [--output FILE] [--socket PATH]\n"
+        "\n"
+        "Writes what podman, docker and Kubernetes need to give the GPU to containers, in the format of the\n"
+        "Container Device Interface, kind nvidia.com/gpu: `podman run --device nvidia.com/gpu=all ...`.\n"
+        "\n"
+        "  -o, --output FILE   write it there, as a whole or not at all (/etc/cdi/vgpu.json, /var/run/cdi/...);\n"
+        "                      default: standard output\n"
+        "  -s, --socket PATH   containers reach the backend that listens there (vgpu-backend --listen) instead\n"
+        "                      of /dev/vgpu0, /dev/vgpu1, ...: for hosts\n"
+        "      --root DIR      look for devices in DIR/dev: for tests\n");
+    printf("  -h, --help          this text\n"
+           "\n"
+           "Exit status: 0; 2 wrong use; 6 no device is here; 125 another error.\n");
+}
+
+static void mount(FILE *f, const char *host, const char *inside, const char *options, bool *first)
+{
+    fprintf(f, "%s\n      {\"hostPath\": ", *first ? "" : ",");
+    vgpu_cli_json_text(f, host);
+    fprintf(f, ", \"containerPath\": ");
+    vgpu_cli_json_text(f, inside);
+    fprintf(f, ", \"options\": [%s]}", options);
+    *first = false;
+}
+
+/* The library's file, at its place in each of the folders. */
+static void mount_library(FILE *f, enum vgpu_cli_part part, const char *name, bool *first)
+{
+    char *path = vgpu_cli_format("%s/%s", vgpu_cli_path(part), name), *real = realpath(path, NULL);
+
+    if (!real)
+        vgpu_cli_die("%s: %s", path, strerror(errno));
+    for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+        char *inside = vgpu_cli_format("%s/%s", folders[i], name);
+
+        mount(f, real, inside, "\"ro\", \"nosuid\", \"nodev\", \"bind\"", first);
+        free(inside);
+    }
+    free(real);
+    free(path);
+}
+
+static void mount_program(FILE *f, const char *path, const char *inside, bool *first)
+{
+    char *real = realpath(path, NULL);
+
+    if (real && access(real, X_OK) == 0)
+        mount(f, real, inside, "\"ro\", \"nosuid\", \"nodev\", \"bind\"", first);
+    free(real);
+}
+
+static void write_device(FILE *f, const char *name, const unsigned *nodes, unsigned n, const char *socket)
+{
+    fprintf(f, "    {\"name\": \"%s\", \"containerEdits\": {", name);
+    if (socket) {
+        fprintf(f, "\"env\": [\"VGPU_SOCKET=" SOCKET "\"]");
+    } else {
+        fprintf(f, "\"deviceNodes\": [");
+        for (unsigned i = 0; i < n; i++)
+            fprintf(f, "%s{\"path\": \"/dev/vgpu%u\"}", i ? ", " : "", nodes[i]);
+        fprintf(f, "]");
+    }
+    fprintf(f, "}}");
+}
+
+static void write_file(FILE *f, const unsigned *nodes, unsigned n, const char *socket)
+{
+    bool first = true;
+    char name[16];
+
+    fprintf(f, "{\n  \"cdiVersion\": \"0.5.0\",\n  \"kind\": \"nvidia.com/gpu\",\n  \"devices\": [\n");
+    for (unsigned i = 0; i < (socket ? 1 : n); i++) {
+        snprintf(name, sizeof(name), "%u", socket ? 0 : nodes[i]);
+        write_device(f, name, &nodes[i], 1, socket);
+        fprintf(f, ",\n");
+    }
+    write_device(f, "all", nodes, n, socket);
+    /* NVIDIA's own runtime is told to keep away. */
+    fprintf(
+        f,
+        "\n  ],\n  \"containerEdits\": {\n    \"env\": [\"NVIDIA_VISIBLE_DEVICES=void\"],\n    \"mounts\": [");
+    if (socket)
+        mount(f, socket, SOCKET, "\"rw\", \"nosuid\", \"nodev\", \"noexec\", \"bind\"", &first);
+    mount_library(f, VGPU_PART_LIBCUDA, "libcuda.so.1", &first);
+    mount_library(f, VGPU_PART_NVML, "libnvidia-ml.so.1", &first);
+    mount_program(f, "/proc/self/exe", "/usr/bin/vgpu", &first);
+    mount_program(f, "/usr/bin/nvidia-smi", "/usr/bin/nvidia-smi", &first);
+    fprintf(f, "\n    ]\n  }\n}\n");
+}
+
+/* Engines read the folder at any time: the file appears when it is complete. */
+static void write_to(const char *path, const unsigned *nodes, unsigned n, const char *socket)
+{
+    char *fresh = vgpu_cli_format("%s.%ld.tmp", path, (long)getpid());
+    FILE *f = fopen(fresh, "we");
+    bool ok;
+
+    if (!f)
+        vgpu_cli_die("--output %s: %s", path, strerror(errno));
+    write_file(f, nodes, n, socket);
+    ok = !ferror(f);
+    if (fclose(f) || !ok || rename(fresh, path)) {
+        int why = errno;
+
+        unlink(fresh);
+        vgpu_cli_die("--output %s: %s", path, strerror(why));
+    }
+    free(fresh);
+}
+
+static unsigned find_nodes(const char *root, unsigned *nodes)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < NODES_MAX; i++) {
+        char *path = vgpu_cli_format("%s/dev/vgpu%u", root, i);
+
+        if (access(path, F_OK) == 0)
+            nodes[n++] = i;
+        free(path);
+    }
+    return n;
+}
+
+int vgpu_cli_cdi(int argc, char **argv)
+{
+    static const struct option options[] = {{"output", required_argument, NULL, 'o'},
+                                            {"socket", required_argument, NULL, 's'},
+                                            {"root", required_argument, NULL, 'r'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    const char *output = NULL, *socket = NULL, *root = "";
+    unsigned nodes[NODES_MAX], n = 0;
+    struct stat st;
+    int c;
+
+    while ((c = getopt_long(argc, argv, "o:s:h", options, NULL)) != -1) {
+        if (c == 'h') {
+            help();
+            return 0;
+        } else if (c == 'o') {
+            output = optarg;
+        } else if (c == 's') {
+            socket = optarg;
+        } else if (c == 'r') {
+            root = optarg;
+        } else {
+            return 2;
+        }
+    }
+    if (optind + 1 != argc || strcmp(argv[optind], "generate")) {
+        vgpu_cli_say("cdi: `generate` is needed, and nothing else; see `vgpu cdi --help`");
+        return 2;
+    }
+    if (socket && (*socket != '/' || stat(socket, &st) || !S_ISSOCK(st.st_mode))) {
+        vgpu_cli_say("cdi: --socket %s: not the absolute path of a socket", socket);
+        return 2;
+    }
+    if (!socket && !(n = find_nodes(root, nodes))) {
+        vgpu_cli_say(
+            "cdi: there is no /dev/vgpu0 here; on a host name the socket of a backend with --socket");
+        return 6;
+    }
+    if (output)
+        write_to(output, nodes, n, socket);
+    else
+        write_file(stdout, nodes, n, socket);
+    return 0;
+}

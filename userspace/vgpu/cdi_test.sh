@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: MIT
+# vgpu cdi. Sourced by vgpu_test.sh.
+
+echo "# vgpu cdi"
+says "cdi --help" 0 "nvidia.com/gpu=all" "$vgpu" cdi --help
+says "cdi without generate is wrong use" 2 "generate" "$vgpu" cdi
+says "cdi: unknown argument" 2 "generate" "$vgpu" cdi generate more
+says "cdi: no device" 6 "/dev/vgpu0" "$vgpu" cdi generate --root "$work"
+says "cdi: a socket that is none" 2 "not the absolute path of a socket" "$vgpu" cdi generate --socket "$work/lib"
+says "cdi: a relative socket" 2 "not the absolute path of a socket" "$vgpu" cdi generate --socket x
+mkdir -p "$work/root/dev"
+touch "$work/root/dev/vgpu0" "$work/root/dev/vgpu3"
+# By the tables of CDI's SPEC.md 0.5.0: which keys there are, and what they may hold.
+cat > "$work/cdi.py" <<'END'
+import json, os, re, stat, sys
+spec = json.load(open(sys.argv[1]))
+assert set(spec) <= {"cdiVersion", "kind", "annotations", "devices", "containerEdits"}
+assert spec["cdiVersion"] == "0.5.0" and re.fullmatch(r"[A-Za-z0-9][\w.-]*[A-Za-z0-9]/[A-Za-z0-9][\w-]*[A-Za-z0-9]", spec["kind"])
+def edits(e):
+    assert e and set(e) <= {"env", "deviceNodes", "mounts", "hooks"}
+    for v in e.get("env", []):
+        assert re.fullmatch(r"[A-Za-z_]\w*=.*", v)
+    for d in e.get("deviceNodes", []):
+        assert set(d) <= {"path", "hostPath", "type", "major", "minor", "fileMode", "permissions", "uid", "gid"} and d["path"][0] == "/"
+    for m in e.get("mounts", []):
+        assert set(m) <= {"hostPath", "containerPath", "options", "type"} and os.path.exists(m["hostPath"])
+        assert m["containerPath"][0] == "/" and all(isinstance(o, str) for o in m["options"])
+names = []
+for d in spec["devices"]:
+    assert set(d) <= {"name", "annotations", "containerEdits"} and re.fullmatch(r"[A-Za-z0-9]([\w.:-]*[A-Za-z0-9])?", d["name"])
+    edits(d["containerEdits"])
+    names.append(d["name"])
+assert len(set(names)) == len(names)
+edits(spec["containerEdits"])
+inside = [m["containerPath"] for m in spec["containerEdits"]["mounts"]]
+assert len(set(inside)) == len(inside) and "/usr/lib64/libcuda.so.1" in inside and "/usr/bin/vgpu" in inside
+assert "NVIDIA_VISIBLE_DEVICES=void" in spec["containerEdits"]["env"]
+nodes = [n["path"] for d in spec["devices"] for n in d["containerEdits"].get("deviceNodes", [])]
+sockets = [m["hostPath"] for m in spec["containerEdits"]["mounts"] if stat.S_ISSOCK(os.stat(m["hostPath"]).st_mode)]
+print(spec["kind"], *names, *nodes, *sockets)
+END
+says "cdi: writes a file" 0 "^$" "$vgpu" cdi generate --root "$work/root" --output "$work/vgpu.json"
+says "cdi: devices of a guest" 0 "^nvidia.com/gpu 0 3 all /dev/vgpu0 /dev/vgpu3 /dev/vgpu0 /dev/vgpu3$" \
+    /usr/bin/python3 "$work/cdi.py" "$work/vgpu.json"
+/usr/bin/python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$work/b \"1.sock"
+"$vgpu" cdi generate --socket "$work/b \"1.sock" > "$work/host.json"
+says "cdi: a backend's socket on a host" 0 "^nvidia.com/gpu 0 all $work/b \"1.sock$" /usr/bin/python3 "$work/cdi.py" "$work/host.json"
+says "cdi: a file that cannot be written" 125 "No such file" "$vgpu" cdi generate --root "$work/root" --output "$work/none/x"
+same "cdi: nothing half-written is left" "" "$(ls "$work"/*.tmp 2> /dev/null)"

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Prometheus' text format. Names are dcgm-exporter's where it has the same thing, so that its dashboards work, else
+ * vgpu_*. What guests say of themselves stands in labels alone, and is escaped.
+ */
+#include "metrics/metrics.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/vgpu_cli.h"
+
+/* A label's value: backslash, quote and newline are escaped; what is not ASCII is replaced. */
+static void label(FILE *f, const char *name, const char *text, bool first)
+{
+    fprintf(f, "%s%s=\"", first ? "" : ",", name);
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+
+        if (c == '"' || c == '\\')
+            fprintf(f, "\\%c", c);
+        else
+            fputc(c < 0x20 || c >= 0x7f ? '?' : c, f);
+    }
+    fputc('"', f);
+}
+
+/* vm1 of /run/vgpu/vm1.sock: what a unit of systemd calls the machine. */
+static void vm_label(FILE *f, const struct smi_backend *b)
+{
+    const char *slash = strrchr(b->where, '/'), *from = slash ? slash + 1 : b->where;
+    char name[512];
+
+    snprintf(name, sizeof(name), "%s", from);
+    if (strlen(name) > 5 && !strcmp(name + strlen(name) - 5, ".sock"))
+        name[strlen(name) - 5] = '\0';
+    label(f, "vm", name, true);
+    fprintf(f, ",backend=\"%ld\"", b->pid);
+}
+
+static void head(FILE *f, const char *name, const char *type, const char *help)
+{
+    fprintf(f, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+/* One of dcgm-exporter's, with its labels. */
+static void dcgm(FILE *f, const struct smi_backend *b, const char *name, unsigned long long value)
+{
+    char host[256] = "";
+
+    gethostname(host, sizeof(host) - 1);
+    fprintf(f, "%s{gpu=\"0\",", name);
+    label(f, "modelName", b->device, true);
+    label(f, "Hostname", host, false);
+    fputc(',', f);
+    vm_label(f, b);
+    fprintf(f, "} %llu\n", value);
+}
+
+static unsigned long long used(const struct smi_backend *b)
+{
+    unsigned long long sum = 0;
+
+    for (size_t i = 0; i < b->nclients; i++)
+        sum += b->clients[i].memory;
+    return sum;
+}
+
+static void dcgm_all(FILE *f, const struct smi_status *s)
+{
+    head(f, "DCGM_FI_DEV_GPU_UTIL", "gauge",
+         "GPU utilization (in %); of the software GPU: of one processor.");
+    for (size_t i = 0; i < s->count; i++) {
+        if (s->backends[i].percent >= 0)
+            dcgm(f, &s->backends[i], "DCGM_FI_DEV_GPU_UTIL", (unsigned long long)s->backends[i].percent);
+    }
+    head(f, "DCGM_FI_DEV_FB_USED", "gauge", "Device memory used by the guest's processes (in MiB).");
+    for (size_t i = 0; i < s->count; i++)
+        dcgm(f, &s->backends[i], "DCGM_FI_DEV_FB_USED", used(&s->backends[i]) >> 20);
+    head(f, "DCGM_FI_DEV_FB_FREE", "gauge", "Device memory that the guest may still have (in MiB).");
+    for (size_t i = 0; i < s->count; i++) {
+        unsigned long long total = smi_status_memory(&s->backends[i]), n = used(&s->backends[i]);
+
+        if (total)
+            dcgm(f, &s->backends[i], "DCGM_FI_DEV_FB_FREE", (total > n ? total - n : 0) >> 20);
+    }
+}
+
+enum unit { PLAIN, MILLISECONDS };
+static void value(FILE *f, unsigned long long n, enum unit unit)
+{
+    if (unit == MILLISECONDS)
+        fprintf(f, "} %llu.%03llu\n", n / 1000, n % 1000);
+    else
+        fprintf(f, "} %llu\n", n);
+}
+
+#define OF(member) offsetof(struct smi_backend, member)
+static const struct vm_metric {
+    const char *name, *type, *help;
+    size_t at;
+    enum unit unit;
+} vm_metrics[] = {
+    {"vgpu_calls_total", "counter", "Records that workers took from clients.", OF(use.calls), PLAIN},
+    {"vgpu_waits_total", "counter", "Records whose reply a client waits for.", OF(use.waits), PLAIN},
+    {"vgpu_call_errors_total", "counter", "Records that failed when they were made.", OF(use.errors), PLAIN},
+    {"vgpu_copied_bytes_total", "counter", "Bytes of copies to, from and on the device.", OF(use.copied),
+     PLAIN},
+    {"vgpu_cpu_seconds_total", "counter", "Processor time of the workers.", OF(use.cpu_ms), MILLISECONDS},
+    {"vgpu_throttled_seconds_total", "counter",
+     "Time for which clients were stopped for being ahead of their share.", OF(use.throttled_ms),
+     MILLISECONDS},
+    {"vgpu_clients_started_total", "counter", "Clients that were served.", OF(clients_started), PLAIN},
+    {"vgpu_clients_refused_total", "counter", "Clients refused by --max-clients.", OF(clients_refused),
+     PLAIN},
+    {"vgpu_memory_refused_total", "counter", "Reservations of device memory that a quota refused.",
+     OF(memory_refused), PLAIN},
+    {"vgpu_workers_lost_total", "counter", "Workers that ended while a client used them.", OF(workers_lost),
+     PLAIN},
+    {"vgpu_reserved_bytes", "gauge", "Device memory that counts against --vram-quota.", OF(vram_used), PLAIN},
+    {"vgpu_pinned_bytes", "gauge", "Guest memory that is shared with workers.", OF(pin_used), PLAIN},
+    {"vgpu_images_bytes", "gauge", "Images of modules on their way.", OF(blob_used), PLAIN},
+};
+
+static void of_vms(FILE *f, const struct smi_status *s)
+{
+    head(f, "vgpu_up", "gauge", "1: the backend of a VM or host session answers.");
+    for (size_t i = 0; i < s->count; i++) {
+        fprintf(f, "vgpu_up{");
+        vm_label(f, &s->backends[i]);
+        value(f, 1, PLAIN);
+    }
+    head(f, "vgpu_backends_hidden", "gauge",
+         "Backends of other users, whose status this process may not read.");
+    fprintf(f, "vgpu_backends_hidden %u\n", s->silent);
+    head(f, "vgpu_clients", "gauge", "Clients (guest processes) that are served.");
+    for (size_t i = 0; i < s->count; i++) {
+        fprintf(f, "vgpu_clients{");
+        vm_label(f, &s->backends[i]);
+        value(f, s->backends[i].nclients, PLAIN);
+    }
+    for (size_t m = 0; m < sizeof(vm_metrics) / sizeof(vm_metrics[0]); m++) {
+        head(f, vm_metrics[m].name, vm_metrics[m].type, vm_metrics[m].help);
+        for (size_t i = 0; i < s->count; i++) {
+            fprintf(f, "%s{", vm_metrics[m].name);
+            vm_label(f, &s->backends[i]);
+            value(f, *(const unsigned long long *)((const char *)&s->backends[i] + vm_metrics[m].at),
+                  vm_metrics[m].unit);
+        }
+    }
+    head(f, "vgpu_limit", "gauge", "A limit or share by the name of its option, in its unit; 0: none.");
+    for (size_t i = 0; i < s->count; i++) {
+        for (unsigned k = 0; k < s->backends[i].nlimits; k++) {
+            fprintf(f, "vgpu_limit{");
+            vm_label(f, &s->backends[i]);
+            label(f, "limit", s->backends[i].limits[k].name, false);
+            value(f, s->backends[i].limits[k].value, PLAIN);
+        }
+    }
+}
+
+/* Which is which number of struct smi_client; a program chooses its name. */
+static const struct client_metric {
+    const char *name, *type, *help;
+    size_t at;
+    enum unit unit;
+} client_metrics[] = {
+    {"vgpu_client_memory_bytes", "gauge", "Device memory of a guest process.",
+     offsetof(struct smi_client, memory), PLAIN},
+    {"vgpu_client_calls_total", "counter", "Records of a guest process.",
+     offsetof(struct smi_client, use.calls), PLAIN},
+    {"vgpu_client_cpu_seconds_total", "counter", "Processor time of its worker.",
+     offsetof(struct smi_client, use.cpu_ms), MILLISECONDS},
+    {"vgpu_client_throttled_seconds_total", "counter", "Time for which its worker was stopped.",
+     offsetof(struct smi_client, use.throttled_ms), MILLISECONDS},
+};
+
+static void of_clients(FILE *f, const struct smi_status *s)
+{
+    for (size_t m = 0; m < sizeof(client_metrics) / sizeof(client_metrics[0]); m++) {
+        head(f, client_metrics[m].name, client_metrics[m].type, client_metrics[m].help);
+        for (size_t i = 0; i < s->count; i++) {
+            for (size_t k = 0; k < s->backends[i].nclients; k++) {
+                const struct smi_client *c = &s->backends[i].clients[k];
+
+                fprintf(f, "%s{", client_metrics[m].name);
+                vm_label(f, &s->backends[i]);
+                fprintf(f, ",worker=\"%ld\",guest_pid=\"%u\"", c->worker, c->guest);
+                label(f, "process", c->name, false);
+                value(f, *(const unsigned long long *)((const char *)c + client_metrics[m].at),
+                      client_metrics[m].unit);
+            }
+        }
+    }
+}
+
+char *metrics_text(const struct smi_status *s, size_t *length)
+{
+    char *text = NULL;
+    FILE *f = open_memstream(&text, length);
+
+    if (!f)
+        vgpu_cli_die("out of memory");
+    dcgm_all(f, s);
+    of_vms(f, s);
+    of_clients(f, s);
+    if (fclose(f))
+        vgpu_cli_die("out of memory");
+    return text;
+}
