@@ -61,7 +61,7 @@ if udevadm verify --help > /dev/null 2>&1; then
     text=$(udevadm verify "$work/sys/usr/lib/udev/rules.d/60-vgpu.rules" 2>&1)
     check "udevadm verify" $? "$text"
 else
-    grep -qE '^SUBSYSTEM=="misc", KERNEL=="vgpu\[0-9\]\*", GROUP="render", MODE="0660", TAG\+="uaccess"$' \
+    grep -qE '^SUBSYSTEM=="misc", KERNEL=="vgpu\[0-9\]\*", GROUP="render", MODE="0660", TAG\+="uaccess", TAG\+="systemd", ENV\{SYSTEMD_WANTS\}\+="vgpu-cdi.service"$' \
         "$work/sys/usr/lib/udev/rules.d/60-vgpu.rules"
     check "udev rule (this udevadm has no verify)" $?
 fi

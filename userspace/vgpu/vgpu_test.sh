@@ -178,6 +178,7 @@ says "trace: file that cannot be made" 125 "No such file" "$vgpu" trace --json /
 says "trace of a program without CUDA" 0 "no call of CUDA or NVML" "$vgpu" trace --gpu soft true
 says "trace: exit status" 7 "" "$vgpu" trace --gpu soft sh -c 'exit 7'
 says "trace: program not found" 127 "" "$vgpu" trace --gpu soft /nowhere/program
+. "$(dirname "$0")/trace/trace_test.sh"
 says "doctor --help" 0 "21 other-libcuda" "$vgpu" doctor --help
 says "doctor: unknown option" 1 "vgpu doctor --help" "$vgpu" doctor --fly
 says "doctor: a program without CUDA" 22 "libcuda-not-asked-for" "$vgpu" doctor --gpu soft true

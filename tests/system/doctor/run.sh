@@ -158,7 +158,7 @@ assert any("CUDART_INTERFACE" in f["what"] for f in d["findings"]), d' "$text"; 
 else
     bad "--json" "$text"
 fi
-$vgpu trace --gpu soft --json "$work/t.json" --output "$work/t.txt" "$out/client" kernel > /dev/null 2>&1
+$vgpu trace --gpu soft --all --json "$work/t.json" --output "$work/t.txt" "$out/client" kernel > /dev/null 2>&1
 rc=$?
 if python3 - "$work/t.json" <<'END' && [ $rc = 1 ]; then
 import json, sys

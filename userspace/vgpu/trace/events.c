@@ -3,6 +3,7 @@
  * Reads the JSON lines that our libraries write. They are written by the program that is looked at,
  * so nothing about them is taken for granted: a line that is not of our form is counted, not used.
  */
+#include <fnmatch.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +71,7 @@ static bool parse(const char *line, struct vgpu_cli_event *e)
     }
     e->pid = atoi(pid);
     e->tid = atoi(tid);
+    e->time = value_of(line, "time") ? atof(value_of(line, "time")) : 0;
     e->call = take_text(value_of(line, "call"));
     if (strcmp(type, "call") == 0) {
         e->text = take_text(value_of(line, "args"));
@@ -92,32 +94,55 @@ static bool parse(const char *line, struct vgpu_cli_event *e)
     return ok && e->call && e->text;
 }
 
-void vgpu_cli_events_read(struct vgpu_cli_events *events, const char *path)
+static void take_line(struct vgpu_cli_events *events, char *line)
 {
-    FILE *f = fopen(path, "re");
     struct vgpu_cli_event e;
+
+    line[strcspn(line, "\n")] = '\0';
+    if (!*line || !parse(line, &e)) {
+        events->odd++;
+        return;
+    }
+    if (events->count == events->room) {
+        events->room = events->room ? 2 * events->room : 1024;
+        events->list = realloc(events->list, events->room * sizeof(e));
+        if (!events->list)
+            vgpu_cli_die("out of memory");
+    }
+    events->list[events->count++] = e;
+}
+
+void vgpu_cli_events_more(struct vgpu_cli_events *events, FILE *f)
+{
     char *line = NULL;
     size_t room = 0;
     ssize_t n;
 
-    memset(events, 0, sizeof(*events));
-    while (f && events->count < EVENTS_MAX && (n = getline(&line, &room, f)) > 0) {
-        line[strcspn(line, "\n")] = '\0';
-        if (!*line || !parse(line, &e)) {
-            events->odd++;
-            continue;
+    clearerr(f);
+    while (events->count < EVENTS_MAX && (n = getline(&line, &room, f)) > 0) {
+        if (line[n - 1] != '\n') {
+            fseek(f, -n, SEEK_CUR);
+            break;
         }
-        if (events->count == events->room) {
-            events->room = events->room ? 2 * events->room : 1024;
-            events->list = realloc(events->list, events->room * sizeof(e));
-            if (!events->list)
-                vgpu_cli_die("out of memory");
-        }
-        events->list[events->count++] = e;
+        take_line(events, line);
     }
     free(line);
-    if (f)
-        fclose(f);
+}
+
+void vgpu_cli_events_read(struct vgpu_cli_events *events, const char *path)
+{
+    FILE *f = fopen(path, "re");
+    char *line = NULL;
+    size_t room = 0;
+
+    memset(events, 0, sizeof(*events));
+    if (!f)
+        return;
+    vgpu_cli_events_more(events, f);
+    if (events->count < EVENTS_MAX && getline(&line, &room, f) > 0)
+        take_line(events, line); /* without an end */
+    free(line);
+    fclose(f);
 }
 
 long vgpu_cli_event_number(const struct vgpu_cli_event *e, const char *name)
@@ -152,15 +177,41 @@ static int by_time(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : by_name(a, b);
 }
 
-static size_t sum_up(const struct vgpu_cli_events *events, struct total *totals)
+bool vgpu_cli_event_shown(const struct vgpu_cli_event *e, const char *filter)
+{
+    char pattern[128];
+    size_t n;
+
+    for (const char *p = filter; p && *p; p += n + (p[n] == ',')) {
+        n = strcspn(p, ",");
+        if (n >= sizeof(pattern))
+            continue;
+        memcpy(pattern, p, n);
+        pattern[n] = '\0';
+        if (!fnmatch(pattern, e->call, 0))
+            return true;
+    }
+    return !filter || !*filter;
+}
+
+bool vgpu_cli_event_failed(const struct vgpu_cli_event *e)
+{
+    bool names = !strncmp(e->call, "cuGetProcAddress", 16) || !strncmp(e->call, "cuGetExportTable", 16);
+
+    return e->code != 0 && strcmp(e->result, "CUDA_ERROR_NOT_READY") &&
+           strcmp(e->result, "CUDA_ERROR_DEINITIALIZED") &&
+           !(names && !strcmp(e->result, "CUDA_ERROR_NOT_FOUND"));
+}
+
+static size_t sum_up(const struct vgpu_cli_events *events, const char *filter, struct total *totals)
 {
     size_t n = 0, calls = 0;
 
     for (size_t i = 0; i < events->count; i++) {
         const struct vgpu_cli_event *e = &events->list[i];
 
-        if (e->type == VGPU_EVENT_CALL)
-            totals[calls++] = (struct total){e->call, 1, e->code != 0 && e->code != 600, e->us, e->us};
+        if (e->type == VGPU_EVENT_CALL && vgpu_cli_event_shown(e, filter))
+            totals[calls++] = (struct total){e->call, 1, vgpu_cli_event_failed(e), e->us, e->us};
     }
     qsort(totals, calls, sizeof(*totals), by_name);
     for (size_t i = 0; i < calls; i++) {
@@ -225,21 +276,26 @@ static void print_ring(const struct vgpu_cli_events *events, FILE *out)
                 sum[0], sum[1], sum[2], sum[3]);
 }
 
-void vgpu_cli_events_totals(const struct vgpu_cli_events *events, FILE *out)
+void vgpu_cli_events_totals(const struct vgpu_cli_events *events, const char *filter, long top, FILE *out)
 {
     struct total *totals = vgpu_cli_alloc((events->count + 1) * sizeof(*totals));
-    size_t n = sum_up(events, totals);
+    size_t n = sum_up(events, filter, totals), shown = top > 0 && (size_t)top < n ? (size_t)top : n;
     unsigned long count = 0, errors = 0;
     double us = 0;
 
-    fprintf(out, "%-44s %9s %7s %12s %12s\n", "call", "count", "errors", "total us", "max us");
+    fprintf(out, "%-44s %9s %7s %12s %12s %12s\n", "call", "count", "errors", "total us", "mean us",
+            "max us");
     for (size_t i = 0; i < n; i++) {
-        fprintf(out, "%-44s %9lu %7lu %12.1f %12.1f\n", totals[i].call, totals[i].count, totals[i].errors,
-                totals[i].us, totals[i].longest);
+        if (i < shown)
+            fprintf(out, "%-44s %9lu %7lu %12.1f %12.1f %12.1f\n", totals[i].call, totals[i].count,
+                    totals[i].errors, totals[i].us, totals[i].us / (double)totals[i].count,
+                    totals[i].longest);
         count += totals[i].count;
         errors += totals[i].errors;
         us += totals[i].us;
     }
+    if (shown < n)
+        fprintf(out, "... and %zu other calls\n", n - shown);
     fprintf(out, "%-44s %9lu %7lu %12.1f\n", "all calls", count, errors, us);
     print_ring(events, out);
     if (events->odd)

@@ -14,6 +14,7 @@ struct vgpu_cli_event {
     int pid, tid;
     int code;     /* calls: the result */
     double us;    /* calls: how long it took */
+    double time;  /* when it ended, seconds */
     char *call;   /* name */
     char *text;   /* calls: arguments; others: the text */
     char *result; /* calls: the result's name */
@@ -32,8 +33,35 @@ void vgpu_cli_events_read(struct vgpu_cli_events *events, const char *path);
 /* One value out of the arguments or the text: "name=VALUE"; -1 when it is not there. */
 long vgpu_cli_event_number(const struct vgpu_cli_event *e, const char *name);
 
-/* Prints per-call totals, most time first, then what was refused and why. */
-void vgpu_cli_events_totals(const struct vgpu_cli_events *events, FILE *out);
+/* Appends what is there beyond what was read already; `f` is the file. A line that is not complete is left for the next
+ * time. */
+void vgpu_cli_events_more(struct vgpu_cli_events *events, FILE *f);
+
+/* Which calls are shown: names and patterns of the shell, separated by commas; NULL: all. */
+bool vgpu_cli_event_shown(const struct vgpu_cli_event *e, const char *filter);
+/* Does the call's result say that something is wrong? Not: work that is not ready, names that are asked for and are not
+ * there, objects that are freed after the driver has ended. */
+bool vgpu_cli_event_failed(const struct vgpu_cli_event *e);
+
+/* Prints per-call totals, most time first, at most `top` lines (0: all), then what was refused and why. */
+void vgpu_cli_events_totals(const struct vgpu_cli_events *events, const char *filter, long top, FILE *out);
+
+/* show.c: the events as lines. */
+struct vgpu_cli_show {
+    size_t next;        /* the first event that was not shown */
+    const char *filter; /* as above */
+    bool all;           /* the runtime's start-up too, call by call */
+    int pid;            /* a process whose start-up is being folded, 0: none */
+    unsigned long folded;
+    double us;
+};
+/* Shows what is new. */
+void vgpu_cli_show(struct vgpu_cli_show *s, const struct vgpu_cli_events *events, FILE *out);
+/* The last of them was shown. */
+void vgpu_cli_show_end(struct vgpu_cli_show *s, FILE *out);
+
+/* chrome.c: a timeline in the JSON that Perfetto and chrome://tracing read. False: it cannot be written. */
+bool vgpu_cli_chrome(const struct vgpu_cli_events *events, const char *filter, const char *path);
 
 /* Prints a text as a JSON string. */
 void vgpu_cli_json_text(FILE *out, const char *text);

@@ -24,35 +24,58 @@ extern char **environ;
 
 static void help(void)
 {
-    printf("usage: vgpu trace [OPTIONS] PROGRAM [ARGS...]\n"
-           "\n"
-           "Runs PROGRAM and shows every call of the CUDA driver API and of NVML, with arguments,\n"
-           "result and time, and at its end, however it ends, the totals of each call, and what\n"
-           "was refused and why. The exit status is PROGRAM's.\n"
-           "\n"
-           "  --json FILE        the trace for machines too: one JSON object a line, with type,\n"
-           "                     time (s), pid, tid, call, args, result, code and us; the types\n"
-           "                     `why` and `refusal` have text instead, and so has `ring`, a\n"
-           "                     process's last line: what it sent, how often it waited\n"
-           "  --output FILE      the readable trace and the totals go there, not to standard error\n"
-           "  --totals           only the totals\n"
-           "  --record FILE      a recording of each process, for `vgpu replay`; no trace is shown\n"
-           "                     unless --json or --output asks for it. A second process of the\n"
-           "                     program writes FILE.PID\n"
-           "  --limit SIZE       how large a recording may become, with K, M or G (default 1G)\n"
-           "  --vm               in a virtual machine, as `vgpu vm run` does\n"
-           "  --gpu soft|nvidia|auto\n"
-           "                     start a backend with this GPU, as `vgpu run` does. Default: the\n"
-           "                     backend of VGPU_SOCKET or the device /dev/vgpu0 where one is\n"
-           "                     there, else --gpu " VGPU_CLI_GPU "\n"
-           "  --help             this text\n");
+    printf(
+        "usage: vgpu trace [OPTIONS] PROGRAM [ARGS...]\n"
+        "\n"
+        "Runs PROGRAM and shows every call of the CUDA driver API and of NVML, with arguments,\n"
+        "result and time, and at its end, however it ends, the totals of each call, and what\n"
+        "was refused and why. The exit status is PROGRAM's.\n"
+        "\n"
+        "  --json FILE        the trace for machines too: one JSON object a line, with type,\n"
+        "                     time (s), pid, tid, call, args, result, code and us; the types\n"
+        "                     `why` and `refusal` have text instead, and so has `ring`, a\n"
+        "                     process's last line: what it sent, how often it waited\n"
+        "  --output FILE      the readable trace and the totals go there, not to standard error\n"
+        "  --all              also what the runtime does when it starts, which is one line otherwise\n"
+        "  --filter NAMES     only these calls: names and patterns ('cuMem*,cuLaunchKernel'), in the lines,\n"
+        "                     the totals and --chrome\n"
+        "  --totals           only the totals\n"
+        "  --top N            only the N calls that took most time, in the totals\n"
+        "  --chrome FILE      a timeline for ui.perfetto.dev or chrome://tracing\n"
+        "  --record FILE      a recording of each process, for `vgpu replay`; no trace is shown\n"
+        "                     unless --json or --output asks for it. A second process of the\n"
+        "                     program writes FILE.PID\n"
+        "  --limit SIZE       how large a recording may become, with K, M or G (default 1G)\n"
+        "  --vm               in a virtual machine, as `vgpu vm run` does\n"
+        "  --gpu soft|nvidia|auto\n"
+        "                     start a backend with this GPU, as `vgpu run` does. Default: the\n"
+        "                     backend of VGPU_SOCKET or the device /dev/vgpu0 where one is\n"
+        "                     there, else --gpu " VGPU_CLI_GPU "\n"
+        "  --help             this text\n");
 }
 
-enum { OPT_JSON = 1000, OPT_OUTPUT, OPT_TOTALS, OPT_RECORD, OPT_LIMIT, OPT_VM, OPT_GPU, OPT_HELP };
+enum {
+    OPT_ALL = 900,
+    OPT_FILTER,
+    OPT_TOP,
+    OPT_CHROME,
+    OPT_JSON = 1000,
+    OPT_OUTPUT,
+    OPT_TOTALS,
+    OPT_RECORD,
+    OPT_LIMIT,
+    OPT_VM,
+    OPT_GPU,
+    OPT_HELP
+};
 static const struct option options[] = {
     {"json", required_argument, NULL, OPT_JSON},
     {"output", required_argument, NULL, OPT_OUTPUT},
     {"totals", no_argument, NULL, OPT_TOTALS},
+    {"all", no_argument, NULL, OPT_ALL},
+    {"filter", required_argument, NULL, OPT_FILTER},
+    {"top", required_argument, NULL, OPT_TOP},
+    {"chrome", required_argument, NULL, OPT_CHROME},
     {"record", required_argument, NULL, OPT_RECORD},
     {"limit", required_argument, NULL, OPT_LIMIT},
     {"vm", no_argument, NULL, OPT_VM},
@@ -89,20 +112,35 @@ void vgpu_cli_way(struct vgpu_cli_list *argv, const char *gpu, bool vm, const ch
     }
 }
 
-int vgpu_cli_wait(pid_t pid, int signals)
+#define FOLLOW_MS 100
+
+/* Until it ends, or for `ms` (-1: however long); true: it has ended. */
+static bool wait_for(pid_t pid, int signals, int ms, int *status)
 {
     struct pollfd pfd = {.fd = signals, .events = POLLIN};
     struct signalfd_siginfo si;
-    int status;
+    int64_t end = vgpu_cli_now_ms() + ms;
 
-    while (waitpid(pid, &status, WNOHANG) != pid) {
-        poll(&pfd, 1, -1);
+    while (waitpid(pid, status, WNOHANG) != pid) {
+        int64_t left = end - vgpu_cli_now_ms();
+
+        if (ms >= 0 && left <= 0)
+            return false;
+        poll(&pfd, 1, ms < 0 ? -1 : (int)left);
         while (read(signals, &si, sizeof(si)) == sizeof(si)) {
             /* What the terminal sends (SI_KERNEL) has reached the program already. */
             if (si.ssi_signo != SIGCHLD && si.ssi_signo != SIGWINCH && si.ssi_code != SI_KERNEL)
                 kill(pid, (int)si.ssi_signo);
         }
     }
+    return true;
+}
+
+int vgpu_cli_wait(pid_t pid, int signals)
+{
+    int status = 0;
+
+    wait_for(pid, signals, -1, &status);
     return status;
 }
 
@@ -122,8 +160,9 @@ static char *new_file(const char *option, const char *path)
 }
 
 struct choice {
-    const char *json, *output, *gpu, *record, *limit;
-    bool totals, vm;
+    const char *json, *output, *gpu, *record, *limit, *filter, *chrome;
+    bool totals, vm, all;
+    long top;
 };
 
 /* The file is to be new: libcuda never writes into one that is there. */
@@ -175,6 +214,31 @@ static bool recorded(const char *path)
     return whole && end.reason == VGP_END_EXIT;
 }
 
+/* Shows the calls while the program runs; its wait status. */
+static int follow(pid_t pid, int signals, const char *path, struct vgpu_cli_events *events,
+                  struct vgpu_cli_show *show, FILE *out)
+{
+    FILE *f = fopen(path, "re");
+    bool ended;
+    int status;
+
+    do {
+        ended = wait_for(pid, signals, FOLLOW_MS, &status);
+        if (!f)
+            f = fopen(path, "re");
+        if (f) {
+            vgpu_cli_events_more(events, f);
+            vgpu_cli_show(show, events, out);
+        }
+    } while (!ended);
+    vgpu_cli_show_end(show, out);
+    if (f && fgetc(f) != EOF)
+        events->odd++; /* the last line of a process that was killed */
+    if (f)
+        fclose(f);
+    return status;
+}
+
 static int run(const struct choice *o, char **program)
 {
     const char *temp = vgpu_cli_temp_dir();
@@ -182,8 +246,9 @@ static int run(const struct choice *o, char **program)
     char *text_path = o->output ? new_file("--output", o->output) : NULL;
     struct vgpu_cli_list env = {0}, argv = {0};
     struct vgpu_cli_spawn spawn = {.keep_fd = {-1, -1}, .foreground = true};
-    struct vgpu_cli_events events;
-    char *record_path = NULL;
+    struct vgpu_cli_events events = {.list = NULL};
+    struct vgpu_cli_show show = {.filter = o->filter, .all = o->all};
+    char *record_path = NULL, *chrome_path = (char *)o->chrome;
     FILE *out = stderr;
     bool quiet;
     int signals, status;
@@ -197,10 +262,16 @@ static int run(const struct choice *o, char **program)
         vgpu_cli_add(&env, "%s", *e);
     if (o->record)
         record_path = record_env(&env, o);
-    quiet = o->record && !o->json && !o->output && !o->totals;
+    quiet = o->record && !o->json && !o->output && !o->totals && !o->chrome;
     if (!quiet)
         vgpu_cli_setenv(&env, "VGPU_TRACE_JSON", events_path);
-    vgpu_cli_setenv(&env, "VGPU_TRACE", o->totals || quiet ? "0" : text_path ? text_path : "1");
+    vgpu_cli_setenv(&env, "VGPU_TRACE", "0"); /* the lines are made from the JSON */
+    if (chrome_path)
+        chrome_path = new_file("--chrome", chrome_path);
+    if (text_path)
+        out = fopen(text_path, "ae");
+    if (!out)
+        vgpu_cli_die("--output %s: %s", text_path, strerror(errno));
     vgpu_cli_way(&argv, o->gpu, o->vm, record_path ? folder_of(record_path) : temp);
     for (int i = 0; program[i]; i++)
         vgpu_cli_add(&argv, "%s", program[i]);
@@ -213,7 +284,10 @@ static int run(const struct choice *o, char **program)
         vgpu_cli_cleanup();
         return pid == -ENOENT ? VGPU_CLI_NOT_FOUND : VGPU_CLI_CANNOT_RUN;
     }
-    status = vgpu_cli_wait(pid, signals);
+    if (quiet || o->totals)
+        status = vgpu_cli_wait(pid, signals);
+    else
+        status = follow(pid, signals, events_path, &events, &show, out);
     /* A program that failed may have had no time to record: its own status says more. */
     if (record_path && !recorded(record_path) && WIFEXITED(status) && WEXITSTATUS(status) == 0) {
         vgpu_cli_cleanup();
@@ -221,16 +295,15 @@ static int run(const struct choice *o, char **program)
     }
     if (quiet)
         vgpu_cli_exit_as(status);
-    vgpu_cli_events_read(&events, events_path);
-    if (text_path)
-        out = fopen(text_path, "ae");
-    if (!out)
-        vgpu_cli_die("--output %s: %s", text_path, strerror(errno));
+    if (o->totals)
+        vgpu_cli_events_read(&events, events_path);
     if (!events.count)
         fprintf(out, "vgpu trace: no call of CUDA or NVML was made through vgpu's libraries; "
                      "`vgpu doctor` says why\n");
     else
-        vgpu_cli_events_totals(&events, out);
+        vgpu_cli_events_totals(&events, o->filter, o->top, out);
+    if (chrome_path && !vgpu_cli_chrome(&events, o->filter, chrome_path))
+        vgpu_cli_die("--chrome %s: it cannot be written", chrome_path);
     if (out != stderr)
         fclose(out);
     vgpu_cli_exit_as(status);
@@ -248,6 +321,18 @@ int vgpu_cli_trace(int argc, char **argv)
             break;
         case OPT_OUTPUT:
             o.output = optarg;
+            break;
+        case OPT_ALL:
+            o.all = true;
+            break;
+        case OPT_FILTER:
+            o.filter = optarg;
+            break;
+        case OPT_TOP:
+            o.top = vgpu_cli_number("--top", optarg, 1, 1000000);
+            break;
+        case OPT_CHROME:
+            o.chrome = optarg;
             break;
         case OPT_TOTALS:
             o.totals = true;

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* The trace as a timeline, in the JSON of Chrome's trace viewer: complete events (ph X), microseconds from the first. */
+#include <stdio.h>
+
+#include "trace/events.h"
+
+static void event(const struct vgpu_cli_event *e, double origin, bool first, FILE *f)
+{
+    double end = (e->time - origin) * 1e6;
+
+    fprintf(f, "%s\n{\"name\": ", first ? "" : ",");
+    vgpu_cli_json_text(f, e->call);
+    if (e->type == VGPU_EVENT_CALL)
+        fprintf(f, ", \"cat\": \"call\", \"ph\": \"X\", \"ts\": %.3f, \"dur\": %.3f",
+                end > e->us ? end - e->us : 0, e->us);
+    else
+        fprintf(f, ", \"cat\": \"note\", \"ph\": \"i\", \"s\": \"t\", \"ts\": %.3f", end > 0 ? end : 0);
+    fprintf(f, ", \"pid\": %d, \"tid\": %d, \"args\": {\"%s\": ", e->pid, e->tid,
+            e->type == VGPU_EVENT_CALL ? "arguments" : "text");
+    vgpu_cli_json_text(f, e->text);
+    if (e->type == VGPU_EVENT_CALL) {
+        fprintf(f, ", \"result\": ");
+        vgpu_cli_json_text(f, e->result);
+    }
+    fprintf(f, "}}");
+}
+
+bool vgpu_cli_chrome(const struct vgpu_cli_events *events, const char *filter, const char *path)
+{
+    FILE *f = fopen(path, "we");
+    double origin = 0;
+    bool first = true;
+
+    if (!f)
+        return false;
+    for (size_t i = 0; i < events->count; i++) {
+        double begin = events->list[i].time - events->list[i].us / 1e6;
+
+        origin = i == 0 || begin < origin ? begin : origin;
+    }
+    fprintf(f, "{\"displayTimeUnit\": \"ns\", \"traceEvents\": [");
+    for (size_t i = 0; i < events->count; i++) {
+        if (!vgpu_cli_event_shown(&events->list[i], filter))
+            continue;
+        event(&events->list[i], origin, first, f);
+        first = false;
+    }
+    fprintf(f, "\n]}\n");
+    return !fclose(f);
+}

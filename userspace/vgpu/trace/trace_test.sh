@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: MIT
+# vgpu trace: what it makes of a trace. Sourced by vgpu_test.sh. The program writes the trace itself, as our libraries do.
+
+echo "# vgpu trace"
+cat > "$work/traced" <<'END'
+#!/bin/bash
+call() { printf '{"type":"call","time":%s,"pid":7,"tid":%s,"call":"%s","args":"%s","result":"%s","code":%s,"us":%s}\n' "$@" >> "$VGPU_TRACE_JSON"; }
+for i in $(seq 50); do call 100.0000$((i + 10)) 7 cuGetProcAddress_v2 "symbol=s$i" CUDA_SUCCESS 0 0.500; done
+call 100.001 7 cuGetProcAddress_v2 symbol=x CUDA_ERROR_NOT_FOUND 500 1.000
+call 100.002 7 cuInit Flags=0 CUDA_SUCCESS 0 4.000
+call 100.003 7 cuDeviceGetAttribute '*pi=1 attrib=16 dev=0' CUDA_SUCCESS 0 0.000
+call 100.004 7 cuMemAlloc_v2 'bytesize=0x10' CUDA_SUCCESS 0 10.000
+sleep 0.3
+call 100.005 8 cuDeviceGetAttribute '*pi=1 attrib=75 dev=0' CUDA_SUCCESS 0 2.000
+call 100.006 7 cuEventQuery 'hEvent=0x1' CUDA_ERROR_NOT_READY 600 1.000
+call 100.007 7 cuLaunchKernel 'f=0x1 \u001b[31m\"' CUDA_ERROR_INVALID_VALUE 1 3.000
+echo '{"type":"refusal","time":100.008,"pid":7,"tid":7,"call":"cuFly","text":"no wings"}' >> "$VGPU_TRACE_JSON"
+call 100.009 7 cuLibraryUnload 'library=0x6' CUDA_ERROR_DEINITIALIZED 4 0.100
+echo '{"type":"call","time":100,"pid":' >> "$VGPU_TRACE_JSON"
+printf '{"type":"call"' >> "$VGPU_TRACE_JSON"
+echo said
+END
+chmod +x "$work/traced"
+text=$("$vgpu" trace --gpu soft --output "$work/t.txt" --chrome "$work/t.json" "$work/traced")
+same "trace: the program's output is its own" "said" "$text"
+same "trace: start-up is a line, attributes have names" "start-up: 53 calls, 30.0 us (--all shows them)
+cuMemAlloc_v2(bytesize=0x10) = CUDA_SUCCESS 10.000 us
+cuDeviceGetAttribute(*pi=1 attrib=CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR dev=0) = CUDA_SUCCESS 2.000 us
+cuEventQuery(hEvent=0x1) = CUDA_ERROR_NOT_READY 1.000 us" "$(head -n 4 "$work/t.txt" | sed 's/^vgpu[^ ]* //')"
+same "trace: what failed, what was refused" "1 errors
+cuFly: not supported: no wings" "$(awk '/^all calls/ { print $4, "errors" }' "$work/t.txt"; grep -o 'cuFly: not.*' "$work/t.txt" | tail -n 1)"
+same "trace: totals are a table" 1 "$(awk '/^call  / { on = 1 } on && /^cu/ { print NF == 6 }' "$work/t.txt" | sort -u)"
+says "trace: lines that are none are counted" 0 "2 lines of the trace were not understood" cat "$work/t.txt"
+same "trace: no control characters" "" "$(tr -d '\n -~' < "$work/t.txt")"
+says "trace --chrome: a timeline" 0 "^59 0.0 10000.0 1 10.0 call$" /usr/bin/python3 -c '
+import json, sys
+d = json.load(open(sys.argv[1]))
+assert set(d) == {"displayTimeUnit", "traceEvents"}
+e = d["traceEvents"]
+for x in e:
+    assert x["ph"] in "Xi" and x["ts"] >= 0 and isinstance(x["pid"], int) and isinstance(x["tid"], int), x
+    assert x["ph"] != "X" or x["dur"] >= 0
+alloc = [x for x in e if x["name"] == "cuMemAlloc_v2"]
+bad = [x for x in e if x["name"] == "cuLaunchKernel"][0]
+assert bad["args"]["result"] == "CUDA_ERROR_INVALID_VALUE" and bad["args"]["arguments"].endswith("\"")
+print(len(e), min(x["ts"] for x in e), 10000.0 if 8000 < max(x["ts"] for x in e) < 9500 else 0, len(alloc), alloc[0]["dur"], alloc[0]["cat"])' "$work/t.json"
+says "trace --all: every call" 0 "symbol=s17) = CUDA_SUCCESS" "$vgpu" trace --gpu soft --all "$work/traced"
+text=$("$vgpu" trace --gpu soft --filter 'cuMem*,cuInit' "$work/traced" 2>&1 | grep -c '^cu')
+same "trace --filter: only these in the totals" 2 "$text"
+text=$("$vgpu" trace --gpu soft --top 2 --totals "$work/traced" 2>&1)
+same "trace --top: the longest" "cuGetProcAddress_v2 cuMemAlloc_v2" "$(awk '/^cu/ { print $1 }' <<< "$text" | paste -sd ' ')"
+says "trace --top: how many others" 0 "and 5 other calls" echo "$text"
+says "trace --top: no number" 125 "not a number" "$vgpu" trace --top x true
+says "trace --chrome: a file that cannot be made" 125 "No such file" "$vgpu" trace --gpu soft --chrome /nowhere/x true
