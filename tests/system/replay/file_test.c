@@ -174,6 +174,14 @@ static void cuts(void)
         }
     }
     result("cut at any byte it is refused", good);
+    good = true;
+    for (size_t n = sizeof(struct vgp_recording_header); n < whole; n++) {
+        if (read_all(file, n, true, why) != 0) {
+            printf("cut at %zu: %s\n", n, why);
+            good = false;
+        }
+    }
+    result("with --partial, cut at any byte behind its header, it is read as far as it goes", good);
 }
 
 static void damages(void)

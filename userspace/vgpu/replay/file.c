@@ -322,10 +322,14 @@ int replay_file_next(struct replay_file *f, struct replay_event *e, bool partial
     }
     if (f->ended)
         return refuse(f, f->at, "something follows the end");
+    if (f->size - f->at < sizeof(h) && partial)
+        return 0;
     if (f->size - f->at < sizeof(h) || fread(&h, 1, sizeof(h), f->f) != sizeof(h))
         return refuse(f, f->at, "cut off inside of an event");
     if (h.size < sizeof(h) || h.size % 8 != 0 || h.size > VGP_EVENT_MAX || h.flags != 0)
         return refuse(f, f->at, "an event of %u bytes, flags %#x", h.size, h.flags);
+    if (h.size > f->size - f->at && partial)
+        return 0;
     if (h.size > f->size - f->at || fread(f->buffer, 1, h.size - sizeof(h), f->f) != h.size - sizeof(h))
         return refuse(f, f->at, "cut off inside of an event of %u bytes", h.size);
     e->type = h.type;

@@ -74,7 +74,7 @@ bool replay_file_open(struct replay_file *f, const char *path);
 /* Starts from the first event again. */
 bool replay_file_rewind(struct replay_file *f);
 /* 1: an event; 0: the end; -1: the file is refused, f->why says where and why. `partial`: a file
- * that was cut off after a whole event ends there. */
+ * that was cut off ends behind its last whole event. */
 int replay_file_next(struct replay_file *f, struct replay_event *e, bool partial);
 void replay_file_close(struct replay_file *f);
 /* Bytes of the side of a copy that is packed: rows times width; 0 when that is too much. */
