@@ -260,6 +260,8 @@ if [ -x "$broker" ] && [ -e "$soft" ]; then
     says "smi --host -q shows the limits" 0 "^        max-clients  *: 7$" "$vgpu" smi --host -q
     kill $daemon
     wait $daemon 2> /dev/null
+    says "docs/options.md and environment.md are complete" 0 "^$" env -u VGPU_BACKEND /usr/bin/python3 \
+        "$(dirname "$0")/../../scripts/options.py" "$build" "$(dirname "$0")/../.."
 else
     skipped=$((skipped + 1))
     echo "not run: ctl with a backend: the backend or the software GPU is not built"

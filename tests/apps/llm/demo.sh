@@ -45,6 +45,21 @@ rm -rf "$work"
 mkdir -p "$work"
 cd "$work" || exit 1
 
+# heartbeat: a line for each 15 s in which output.txt does not grow; until it is killed.
+heartbeat()
+{
+    local size=0 now
+
+    trap 'kill $! 2> /dev/null; exit 0' TERM
+    while :; do
+        sleep 15 &
+        wait $!
+        now=$(stat -c %s output.txt)
+        [ "$now" != "$size" ] || say "still at work: no output for 15 s"
+        size=$now
+    done
+}
+
 say "model: $(basename "$model"), $(($(stat -c %s "$model") / 1000000)) MB, made here from a seed: no weights were downloaded"
 client=("$node" "$here/client.mjs" --npm "$BUILD/npm" --model "$model" --prompt "$here/prompt.md"
     --tokens "$tokens" --save client.json)
@@ -63,8 +78,14 @@ if [ $where = guest ]; then
 else
     run=("$VGPU" run "${gpu[@]}")
 fi
+# Loading the model and the first token take a minute on an emulated CPU: silence is told from a hang.
+: > output.txt
+heartbeat &
+pulse=$!
 "${run[@]}" /bin/bash inside.sh < /dev/null 2>&1 | tee output.txt
 rc=$?
+kill $pulse 2> /dev/null
+wait $pulse 2> /dev/null
 if [ $rc != 0 ]; then
     say "error: the run ended with status $rc. To see which call was refused, and why:"
     say "    $VGPU run --trace=refusals ${client[*]}"

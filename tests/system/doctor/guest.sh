@@ -61,7 +61,7 @@ else
     echo "not run: permission and driver in a guest: the guest's root is needed"
 fi
 # vgpu trace --vm: both traces of a program in a guest are on the host afterwards, and the status is the program's.
-(cd "$work" && timeout 400 "$vgpu" trace --vm --gpu soft --json vm.json --output vm.txt "$out/client" fails) \
+(cd "$work" && timeout 400 "$vgpu" trace --vm --all --gpu soft --json vm.json --output vm.txt "$out/client" fails) \
     > "$work/vm.out" 2>&1
 rc=$?
 if [ $rc = 7 ] && grep -q '^42' "$work/vm.out" && totals "$work/vm.txt" && grep -qE "^cuLaunchKernel +1 +0 " "$work/vm.txt" &&
