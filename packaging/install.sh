@@ -81,6 +81,7 @@ put_driver()
     local file
 
     for file in "$TOP"/kernel/vgpu_drv/*.[ch] "$TOP"/kernel/vgpu_drv/uapi/*.h; do
+        case $file in *_test.c | */vgpu_fake.[ch] | */vgpu_client_env.[ch]) continue ;; esac
         put 644 "$file" "$1/${file#"$TOP"/kernel/vgpu_drv/}"
     done
     put 644 "$TOP/kernel/vgpu_drv/Kbuild" "$1/Kbuild"

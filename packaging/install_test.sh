@@ -69,6 +69,8 @@ for file in usr/bin/vgpu usr/lib/vgpu/vgpu-backend usr/lib/vgpu/vgpu-worker usr/
     [ -s "$work/deb/$file" ]
     check "there is $file" $?
 done
+[ -z "$(find "$work/deb" -name '*_test.c' -o -name '*fake*')" ]
+check "the driver's source comes without its tests" $? "$(find "$work/deb" -name '*_test.c')"
 ! grep -rlE "@(LIB|PREFIX|SYSCONFDIR|VERSION)@|$work|$top" "$work/deb/etc" "$work/deb/usr/lib/systemd" "$work/deb/usr/share" \
     "$work/deb/usr/src"
 check "no template is left unfilled, none names DESTDIR or the build tree" $?
