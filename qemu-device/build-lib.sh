@@ -166,13 +166,13 @@ configure_qemu()
     mkdir -p "$O/obj"
     case $(cat "$O/src/VERSION") in
     7.*) extra="--enable-cap-ng --enable-coroutine-pool" ;;
-    *) extra="--python=/usr/bin/python3 --disable-download" ;;
+    *) extra="--python=/usr/bin/python3 --disable-download --enable-pixman" ;;
     esac
     # shellcheck disable=SC2086
     (cd "$O/obj" && ../src/configure --prefix=/usr --target-list=x86_64-softmmu \
         --without-default-features --without-default-devices --with-devices-x86_64=vgpu \
         --enable-system --disable-user --enable-tcg --enable-kvm --enable-vhost-user \
-        --enable-vhost-kernel --enable-virtfs --enable-attr --enable-seccomp --enable-fdt=system \
+        --enable-vhost-kernel --enable-virtfs --enable-attr --enable-seccomp --enable-fdt=system --enable-slirp --enable-vnc \
         --enable-malloc-trim --enable-membarrier --disable-docs --disable-tools \
         --disable-debug-info --disable-install-blobs --audio-drv-list= \
         --enable-trace-backends=log $extra) > "$O/configure.log" 2>&1 ||

@@ -7,7 +7,7 @@
 #
 # O (default: <repository>/build/qemu) receives
 #   bin/qemu-system-x86_64     finds its firmware by itself, also after O is moved
-#   share/qemu/*.bin           firmware, from Debian's packages
+#   share/qemu/*               firmware, from Debian's packages
 #   src/, obj/                 unpacked source, objects
 #
 # Environment:
@@ -26,7 +26,7 @@ O=${1:-${O:-$DEVICE_DIR/../build/qemu}}
 SUITE=${VGPU_QEMU_SUITE:-bookworm}
 JOBS=${JOBS:-$(nproc)}
 PACKAGES="meson ninja-build gcc pkg-config python3-venv dpkg-dev libglib2.0-dev libpixman-1-dev \
-libfdt-dev libattr1-dev libcap-ng-dev libseccomp-dev"
+libfdt-dev libattr1-dev libcap-ng-dev libseccomp-dev libslirp-dev"
 
 mkdir -p "$O"
 O=$(cd "$O" && pwd)
@@ -36,23 +36,26 @@ flock -n 9 || { say "waiting for another build in $O"; flock 9; }
 need "$PACKAGES" meson ninja pkg-config gcc dpkg-source || exit 1
 
 fetch_qemu "$SUITE" || die "cannot fetch the QEMU source of $SUITE (see $O/unpack.log)"
-if [ "$(cat "$O/share/.suite" 2>/dev/null)" != "$SUITE" ]; then
+# Start of the PC, of a kernel, of its network card and of its display.
+FIRMWARE="bios-256k.bin linuxboot_dma.bin pvh.bin kvmvapic.bin efi-virtio.rom vgabios-stdvga.bin"
+if [ "$(cat "$O/share/.suite" 2>/dev/null)" != "$SUITE $FIRMWARE" ]; then
     say "fetching firmware"
     apt_setup "$SUITE" "$SUITE-updates" "$SUITE-security" || die "cannot fetch firmware"
     rm -rf "$O/fw" "$O/share"
     mkdir -p "$O/share/qemu"
     unpack_package seabios "$O/fw" || die "cannot fetch seabios"
     unpack_package qemu-system-data "$O/fw" || die "cannot fetch qemu-system-data"
-    for f in bios-256k.bin linuxboot_dma.bin pvh.bin kvmvapic.bin; do
+    unpack_package ipxe-qemu "$O/fw" || die "cannot fetch ipxe-qemu"
+    for f in $FIRMWARE; do
         cp -L "$(find "$O/fw" -name "$f" -type f | head -n 1)" "$O/share/qemu/$f"
     done
     rm -rf "$O/fw"
-    echo "$SUITE" > "$O/share/.suite"
+    echo "$SUITE $FIRMWARE" > "$O/share/.suite"
 fi
 use_meson || die "this QEMU needs meson 1.5 or newer: install it or set VGPU_MESON_SUITE"
 # Bump the number when the configure options change, so that old build folders are made anew.
 # Changes of the device, of meson.build and of vgpu-devices.mak are noticed by ninja.
-configure_qemu "2 $SUITE" || die "configure failed; see $O/configure.log"
+configure_qemu "3 $SUITE" || die "configure failed; see $O/configure.log"
 
 [ -e "$O/obj/qemu-system-x86_64" ] || say "compiling with $JOBS jobs (a few minutes the first time)"
 # ninja prints one line per step; show about one in ten seconds of them.

@@ -30,12 +30,12 @@ O=$(cd "$O" && pwd)
 exec 9> "$O/.lock"
 flock 9
 
-need "ninja-build gcc pkg-config python3-venv dpkg-dev libglib2.0-dev libfdt-dev libattr1-dev" \
+need "ninja-build gcc pkg-config python3-venv dpkg-dev libglib2.0-dev libfdt-dev libpixman-1-dev libattr1-dev libslirp-dev" \
     ninja pkg-config gcc dpkg-source || not_run "a package is missing"
 
 fetch_qemu "$SUITE" || not_run "the QEMU source of $SUITE cannot be fetched"
 use_meson || not_run "no meson 1.5 or newer can be fetched"
-configure_qemu "2 $SUITE" || die "configure failed; see $O/configure.log"
+configure_qemu "3 $SUITE" || die "configure failed; see $O/configure.log"
 
 cd "$O/obj"
 objects=$(ninja -t targets all | sed -n 's/^\(.*hw_vgpu_[a-z-]*\.c\.o\): .*/\1/p')
