@@ -69,8 +69,10 @@ typedef CharBackend VgcChar;
  */
 #if VGC_QEMU_AT_LEAST(9, 2)
 #define VGC_RECONNECT_TIME(s) ((s)->reconnect_time_ms)
+#define VGC_RECONNECT_SECOND 1000
 #else
 #define VGC_RECONNECT_TIME(s) ((s)->reconnect_time)
+#define VGC_RECONNECT_SECOND 1
 #endif
 
 /*

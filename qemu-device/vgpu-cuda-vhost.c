@@ -162,6 +162,17 @@ static void vgc_guard_memory(VgcDevice *d)
     d->vhost.vhost_ops = &d->guarded_ops;
 }
 
+/* Has the broker closed the connection? A socket that is still open is asked. */
+static bool vgc_peer_is_gone(VgcDevice *d)
+{
+    Chardev *chr = qemu_chr_fe_get_driver(&d->chardev);
+    SocketChardev *s = SOCKET_CHARDEV(chr);
+    char byte;
+
+    return !chr->be_open || !s->sioc ||
+           recv(s->sioc->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 static bool vgc_do_connect(VgcDevice *d, struct vgpu_config *offer, Error **errp)
 {
     ERRP_GUARD();
@@ -176,9 +187,22 @@ static bool vgc_do_connect(VgcDevice *d, struct vgpu_config *offer, Error **errp
     ret = vhost_dev_init(&d->vhost, &d->vhost_user, VHOST_BACKEND_TYPE_USER, 0,
                          errp);
     if (ret < 0) {
-        error_prepend(errp,
-                      "vgpu-cuda: the broker does not answer as a vhost-user "
-                      "back end should: ");
+        /* A broker that is not free closes at once: vhost-user has no words. */
+        if (vgc_peer_is_gone(d)) {
+            error_free(*errp);
+            *errp = NULL;
+            error_setg(errp,
+                       "vgpu-cuda: the broker does not answer as a vhost-user "
+                       "back end should: it has closed the connection of "
+                       "chardev '%s'. It serves one virtual machine, and "
+                       "another one may be using it: start a vgpu-backend of "
+                       "its own for this one",
+                       qemu_chr_fe_get_driver(&d->chardev)->label);
+        } else {
+            error_prepend(errp,
+                          "vgpu-cuda: the broker does not answer as a "
+                          "vhost-user back end should: ");
+        }
         return false;
     }
     d->connected = true;
@@ -401,11 +425,19 @@ static void vgc_link_reconnect(VgcDevice *d)
     if (!vgc_link_configure(d, &err)) {
         goto refuse;
     }
+    g_clear_pointer(&d->refusal, g_free);
     info_report("vgpu-cuda: connected to the broker again");
     return;
 
 refuse:
-    error_report_err(err);
+    /* It comes back every second. */
+    if (g_strcmp0(d->refusal, error_get_pretty(err))) {
+        g_free(d->refusal);
+        d->refusal = g_strdup(error_get_pretty(err));
+        error_report_err(err);
+    } else {
+        error_free(err);
+    }
     vgc_link_disconnect(d);
     qemu_chr_fe_disconnect(&d->chardev);
 }
@@ -448,8 +480,32 @@ void vgc_link_follow(VgcDevice *d)
                              NULL, true);
 }
 
+void vgc_link_keep(VgcDevice *d)
+{
+    SocketChardev *s = SOCKET_CHARDEV(qemu_chr_fe_get_driver(&d->chardev));
+
+    if (s->is_listen || VGC_RECONNECT_TIME(s)) {
+        return;
+    }
+    if (s->addr->type == SOCKET_ADDRESS_TYPE_FD) {
+        warn_report("vgpu-cuda: chardev '%s' is a descriptor, which cannot "
+                    "connect again: when the broker ends, the guest has no GPU "
+                    "until the VM is started again", CHARDEV(s)->label);
+        return;
+    }
+    VGC_RECONNECT_TIME(s) = VGC_RECONNECT_SECOND;
+    d->reconnects = true;
+}
+
 void vgc_link_fini(VgcDevice *d)
 {
+    Chardev *chr = qemu_chr_fe_get_driver(&d->chardev);
+
+    if (d->reconnects && chr) {
+        VGC_RECONNECT_TIME(SOCKET_CHARDEV(chr)) = 0;
+    }
+    d->reconnects = false;
+    g_clear_pointer(&d->refusal, g_free);
     qemu_chr_fe_set_handlers(&d->chardev, NULL, NULL, NULL, NULL, NULL, NULL,
                              false);
     if (d->fault_bh) {

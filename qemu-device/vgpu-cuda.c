@@ -227,6 +227,7 @@ static void vgc_realize(DeviceState *dev, Error **errp)
         goto delete_window;
     }
     vgc_link_follow(d);
+    vgc_link_keep(d);
     return;
 
 delete_window:

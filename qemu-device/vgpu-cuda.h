@@ -78,6 +78,8 @@ struct VgcDevice {
     bool connected; /* vhost is initialised, the broker knows our config */
     bool started;   /* the broker serves the queues */
     bool stopping;  /* in vgc_link_stop() */
+    bool reconnects; /* this device made the chardev connect again after a loss */
+    char *refusal;   /* why the last returning broker was refused */
 };
 
 /* vgpu-cuda-config.c */
@@ -138,6 +140,12 @@ bool vgc_link_configure(VgcDevice *d, Error **errp);
  * acted upon.
  */
 void vgc_link_follow(VgcDevice *d);
+
+/**
+ * vgc_link_keep: a chardev without reconnect=... connects again after a loss
+ * all the same; where it cannot, a warning says what a loss means.
+ */
+void vgc_link_keep(VgcDevice *d);
 
 /** vgc_link_fini: undoes all of the above, in any state. */
 void vgc_link_fini(VgcDevice *d);

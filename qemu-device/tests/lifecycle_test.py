@@ -235,6 +235,37 @@ def broker_comes_back(env):
 
 
 @test
+def broker_comes_back_without_reconnect(env):
+    b, q, d = env.driver()
+    for _ in range(2):
+        b.ask("die")
+        q.wait_for("connected", False)
+        b = env.broker()
+        b.wait("config ")
+        q.wait_for("connected", True)
+        d.start()
+        b.wait("started 33")
+    q.quit()
+    said = q.output().splitlines()
+    expect(len(said) < 14, "too many words: %s" % said)
+
+
+@test
+def other_broker_comes_back_again_and_again(env):
+    """A refusal that is the same each second is said once."""
+    b, q, _ = env.driver()
+    b.ask("die")
+    q.wait_for("connected", False)
+    for _ in range(3):
+        b = env.broker(abi=2)
+        b.wait("disconnected")
+        b.proc.kill()
+    q.quit()
+    said = [l for l in q.output().splitlines() if "ABI version 2" in l]
+    expect(len(said) == 1, "%d times: %s" % (len(said), said))
+
+
+@test
 def lesser_broker_comes_back(env):
     b, q, d = env.driver(chardev="socket,id=c,path=%s,reconnect=1")
     for fields in ({"clients": 16}, {"window": 8 * MIB}, {"runs": 5}, {"vram": 5}, {"abi": 2}):

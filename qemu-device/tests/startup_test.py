@@ -56,6 +56,43 @@ def broker_is_present_with_reconnect(env):
 
 
 @test
+def broker_serves_another_vm(env):
+    """As our broker does: it closes the connection of a second QEMU."""
+    busy = socket.socket(socket.AF_UNIX)
+    busy.bind(env.socket)
+    busy.listen(4)
+
+    def close_all():
+        while True:
+            try:
+                busy.accept()[0].close()
+            except OSError:
+                return
+
+    threading.Thread(target=close_all, daemon=True).start()
+    words = ("It serves one virtual machine", "another one may be using it", "chardev 'c'")
+    env.vm().refuses(*words)
+    env.vm(chardev="socket,id=c,path=%s,reconnect=1").refuses(*words)
+    # What libvirt sees of a device that is plugged in.
+    q = env.vm(None, options=("-device", "pcie-root-port,id=rp,slot=1")).start()
+    error = q.qmp("device_add", driver="vgpu-cuda", id="x", chardev="c", bus="rp", check=False)
+    expect(all(w in error.get("desc", "") for w in words) or "not connected" in error.get("desc", ""), str(error))
+    busy.close()
+
+
+@test
+def descriptor_cannot_connect_again(env):
+    b = env.broker()
+    link = socket.socket(socket.AF_UNIX)
+    link.connect(env.socket)
+    q = env.vm(chardev="socket,id=c,fd=%d" % link.fileno(), fds=(link.fileno(),)).start()
+    link.close()
+    b.wait("config ")
+    q.quit()
+    expect("chardev 'c' is a descriptor, which cannot connect again" in q.output(), "no warning")
+
+
+@test
 def memory_is_not_shared(env):
     for memory in (None, "share=off"):
         env.broker()

@@ -102,10 +102,11 @@ class Broker:
 
 
 class Qemu:
-    """One QEMU. With device=None there is no vgpu-cuda; options are extra arguments."""
+    """One QEMU. With device=None there is no vgpu-cuda; options are extra arguments,
+    fds descriptors that it inherits."""
 
     def __init__(self, env, device, chardev="socket,id=c,path=%s", memory="share=on", options=(),
-                 nofile=None):
+                 nofile=None, fds=()):
         self.env = env
         self.dir = env.dir
         self.qtest_sock = self._listen("qtest")
@@ -123,7 +124,7 @@ class Qemu:
             args += ["-device", device]
         if nofile:  # both limits: QEMU 9 and newer raise the soft one
             args = ["prlimit", "--nofile=%d:%d" % (nofile, nofile)] + args
-        self.proc = subprocess.Popen(args + list(options), stdin=subprocess.DEVNULL,
+        self.proc = subprocess.Popen(args + list(options), stdin=subprocess.DEVNULL, pass_fds=fds,
                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         env.processes.append(self.proc)
         self.qtest = self.qmp_file = None
