@@ -16,8 +16,8 @@ init=$1
 dir=${2:-$BUILD/guest}
 release=$(cat "$dir/release")
 
-# virtio-pci, the virtio-serial port of the channel, the 9p file systems, the overlay.
-modules="virtio_pci virtio_console 9pnet_virtio 9p overlay"
+# virtio-pci, the virtio-serial port of the channel, the 9p file systems, the overlay, card and disks.
+modules="virtio_pci virtio_console 9pnet_virtio 9p overlay virtio_net virtio_blk"
 
 if [ -e "$dir/initrd.cpio" ] && [ "$dir/initrd.cpio" -nt "$init" ] &&
     [ "$dir/initrd.cpio" -nt "$dir/release" ] && [ "$dir/initrd.cpio" -nt "$0" ]; then

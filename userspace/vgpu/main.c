@@ -13,6 +13,7 @@ static void help(void)
            "  vgpu run PROGRAM [ARGS...]      runs a CUDA program on this machine, no VM\n"
            "  vgpu vm run PROGRAM [ARGS...]   boots a virtual machine and runs the program in it\n"
            "  vgpu vm shell                   boots a virtual machine and gives you a shell in it\n"
+           "  vgpu vm list, vgpu vm stop VM   the virtual machines that these started, and their end\n"
            "\n"
            "  vgpu smi                        shows the GPU, its memory and who uses it\n"
            "  vgpu ctl --socket PATH ...      reads and changes the limits of a running backend\n"

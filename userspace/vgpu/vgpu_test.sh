@@ -6,6 +6,7 @@
 # boot a guest use one without a vgpu-cuda device. VGPU_TEST_NO_GUEST=1: without those.
 
 set -u
+here=$(cd "$(dirname "$0")" && pwd)
 out=$(cd "$1" && pwd)
 vgpu=$out/vgpu
 build=$(cd "$out/../.." && pwd)
@@ -114,6 +115,37 @@ says "env without =" 125 "not NAME=VALUE" "$vgpu" vm run --env X true
 says "share that is not there" 125 "No such file" "$vgpu" vm run --share "$work/nothing" true
 says "share of /" 125 "not shared for writing" "$vgpu" vm run --share / true
 says "share of /dev" 125 "has its own /dev" "$vgpu" vm run --share /dev/shm true
+says "disk that is not there" 125 "No such file" "$vgpu" vm run --disk "$work/nothing" true
+says "disk that is a folder" 125 "neither a file nor a block device" "$vgpu" vm run --disk "$work" true
+says "port without a colon" 125 "'80' is not HOST:GUEST" "$vgpu" vm run --port 80 true
+says "port that is no number" 125 "is not a number" "$vgpu" vm run --port 80:http true
+says "port above the limit" 125 "to 65535" "$vgpu" vm run --port 65536:1 true
+says "name that is a number" 125 "not digits alone" "$vgpu" vm run --name 17 true
+says "name with a blank" 125 "is not a name" "$vgpu" vm run --name "a b" true
+says "mem is memory" 125 "--memory: 'much' is not a number" "$vgpu" vm run --mem much true
+says "vm list without machines" 0 "^NAME  *PID" "$vgpu" vm list
+says "vm list --help" 0 "usage: vgpu vm list" "$vgpu" vm list --help
+says "vm list with a word too many" 125 "usage: vgpu vm list" "$vgpu" vm list all
+says "vm stop without a name" 125 "usage: vgpu vm stop" "$vgpu" vm stop
+says "vm stop --help" 0 "usage: vgpu vm stop" "$vgpu" vm stop --help
+says "vm stop of none" 125 "none: no such machine runs" "$vgpu" vm stop none
+says "vm stop --all without machines" 0 "" "$vgpu" vm stop --all
+# What is no machine's: no lock, a folder, a link; of a process that is there.
+for kind in unlocked folder link; do
+    mkdir "$work/tmp/vgpu-run.$$.$kind"
+done
+printf 'ghost\nnone\n1\n1\n\nx\n' > "$work/tmp/vgpu-run.$$.unlocked/vm"
+mkdir "$work/tmp/vgpu-run.$$.folder/vm"
+ln -s ../vgpu-run.$$.unlocked/vm "$work/tmp/vgpu-run.$$.link/vm"
+same "vm list shows what a process keeps locked, nothing else" 1 "$("$vgpu" vm list | wc -l)"
+# A locked file of any contents: what is missing is empty, a process that does not end is named.
+exec 8< "$work/tmp/vgpu-run.$$.unlocked/vm"
+flock 8
+same "vm list shows a locked one" "ghost $$ none" "$("$vgpu" vm list | awk 'NR == 2 { print $1, $2, $3 }')"
+printf '\377\n' > "$work/tmp/vgpu-run.$$.unlocked/vm"
+same "vm list of a short file" 2 "$("$vgpu" vm list | wc -l)"
+exec 8<&-
+rm -r "$work"/tmp/*
 says "part that is not there" 125 "given by --backend" "$vgpu" run --backend /nowhere true
 says "part of the environment that is not there" 125 "given by VGPU_LIBCUDA_DIR" \
     env VGPU_LIBCUDA_DIR=/nowhere "$vgpu" run true
@@ -279,7 +311,7 @@ elif [ -n "$missing" ]; then
     skipped=$((skipped + 1))
     echo "not run: vm: there is no$missing (make qemu-device guest)"
 else
-    . "$(dirname "$0")/vm/vm_test.sh"
+    . "$here/vm/vm_test.sh"
 fi
 
 echo "userspace/vgpu: $passed passed, $failed failed, $skipped skipped"

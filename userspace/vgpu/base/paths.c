@@ -75,7 +75,7 @@ const char *vgpu_cli_part_option(enum vgpu_cli_part part)
     return parts[part].option;
 }
 
-static const char *binary_dir(void)
+const char *vgpu_cli_binary_dir(void)
 {
     static char dir[PATH_MAX];
     ssize_t n;
@@ -124,7 +124,7 @@ const char *vgpu_cli_path_if_there(enum vgpu_cli_part part)
             vgpu_cli_die("%s: %s is not there (given by %s)", p->name, given, source);
     }
     for (size_t i = 0; !found && i < 3 && p->candidates[i]; i++) {
-        char *path = vgpu_cli_format("%s/%s", binary_dir(), p->candidates[i]);
+        char *path = vgpu_cli_format("%s/%s", vgpu_cli_binary_dir(), p->candidates[i]);
 
         found = usable(p, path);
         free(path);

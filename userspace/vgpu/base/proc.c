@@ -22,7 +22,6 @@
 #include "base/vgpu_cli.h"
 
 #define CHILDREN_MAX 8 /* backend, QEMU, program; more is a mistake of ours */
-#define TEMP_PREFIX "vgpu-run."
 
 extern char **environ;
 
@@ -73,7 +72,7 @@ static void sweep(const char *base)
         int pid = 0;
         char *path;
 
-        if (sscanf(e->d_name, TEMP_PREFIX "%d.", &pid) != 1 || pid <= 0 || kill(pid, 0) == 0 ||
+        if (sscanf(e->d_name, VGPU_CLI_TEMP_PREFIX "%d.", &pid) != 1 || pid <= 0 || kill(pid, 0) == 0 ||
             errno != ESRCH)
             continue;
         path = vgpu_cli_format("%s/%s", base, e->d_name);
@@ -85,17 +84,22 @@ static void sweep(const char *base)
         closedir(d);
 }
 
-const char *vgpu_cli_temp_dir(void)
+const char *vgpu_cli_temp_base(void)
 {
     const char *base = getenv("TMPDIR");
 
+    /* Unix socket addresses are limited to 107 bytes: a deep TMPDIR would not do. */
+    return base && base[0] == '/' && strlen(base) <= 60 ? base : "/tmp";
+}
+
+const char *vgpu_cli_temp_dir(void)
+{
+    const char *base = vgpu_cli_temp_base();
+
     if (temp_dir)
         return temp_dir;
-    /* Unix socket addresses are limited to 107 bytes: a deep TMPDIR would not do. */
-    if (!base || base[0] != '/' || strlen(base) > 60)
-        base = "/tmp";
     sweep(base);
-    temp_dir = vgpu_cli_format("%s/" TEMP_PREFIX "%d.XXXXXX", base, (int)getpid());
+    temp_dir = vgpu_cli_format("%s/" VGPU_CLI_TEMP_PREFIX "%d.XXXXXX", base, (int)getpid());
     owner = getpid();
     if (!mkdtemp(temp_dir)) {
         int err = errno;

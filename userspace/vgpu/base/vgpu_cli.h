@@ -61,6 +61,8 @@ void vgpu_cli_set_path(enum vgpu_cli_part part, const char *path);
 const char *vgpu_cli_path(enum vgpu_cli_part part);
 /* The same, but NULL where nobody has said where it is and it is not beside the vgpu binary. */
 const char *vgpu_cli_path_if_there(enum vgpu_cli_part part);
+/* The folder of the vgpu binary itself. */
+const char *vgpu_cli_binary_dir(void);
 /* Prints the options and variables of all parts, for --help. */
 void vgpu_cli_help_paths(void);
 /* The option of a part ("--qemu"), for the option parser. */
@@ -70,6 +72,9 @@ const char *vgpu_cli_part_option(enum vgpu_cli_part part);
 /* Blocks the signals that are handled through the returned signalfd:
  * SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGWINCH. */
 int vgpu_cli_signals(void);
+/* The folder where the private folders of all vgpu processes are made, and how their names begin. */
+const char *vgpu_cli_temp_base(void);
+#define VGPU_CLI_TEMP_PREFIX "vgpu-run."
 /* Makes the private folder for sockets and logs; removed at the end. Also removes what earlier
  * vgpu processes that were killed have left. */
 const char *vgpu_cli_temp_dir(void);
@@ -147,13 +152,17 @@ void vgpu_cli_way(struct vgpu_cli_list *argv, const char *gpu, bool vm, const ch
 /* Waits for a program; passes the signals that vgpu receives on to it. Returns its wait status. */
 int vgpu_cli_wait(pid_t pid, int signals);
 
-/* vm.c, qemu.c, channel.c */
+/* vm.c, options.c, list.c, qemu.c, channel.c */
 enum vgpu_cli_accel { VGPU_ACCEL_AUTO, VGPU_ACCEL_KVM, VGPU_ACCEL_TCG };
 struct vgpu_cli_vm {
     const char *gpu; /* soft, nvidia, auto, none */
     enum vgpu_cli_accel accel;
     long memory_mb, cpus, timeout_s; /* timeout 0 = none */
     struct vgpu_cli_list shares;     /* absolute directories, writable */
+    struct vgpu_cli_list disks;      /* absolute files */
+    struct vgpu_cli_list ports;      /* "HOST:GUEST", TCP */
+    bool net;                        /* the guest reaches the host's network */
+    const char *name;                /* for `vgpu vm list` and `stop` */
     struct vgpu_cli_list env, args;
     const char *cwd;
     const char *keep_log; /* NULL: the guest's console is removed at the end */
@@ -166,6 +175,18 @@ struct vgpu_cli_vm {
     int channel; /* our end of the guest channel */
     int signals;
 };
+/* Reads the options of `vgpu vm run` and `shell` up to the program. False: the exit status is in *status. */
+bool vgpu_cli_vm_options(struct vgpu_cli_vm *vm, int argc, char **argv, bool shell, const char **trace,
+                         int *status);
+void vgpu_cli_vm_help(bool shell);
+/* Adds a directory that the guest may write to. Dies where that cannot be. */
+void vgpu_cli_vm_share(struct vgpu_cli_vm *vm, const char *dir);
+/* True if the guest gets a network card. */
+bool vgpu_cli_vm_has_net(const struct vgpu_cli_vm *vm);
+/* Makes this machine known to `vgpu vm list` until the process ends. Dies if the name is taken. */
+void vgpu_cli_vm_register(const struct vgpu_cli_vm *vm);
+int vgpu_cli_vm_list(int argc, char **argv);
+int vgpu_cli_vm_stop(int argc, char **argv);
 /* Starts QEMU with an accelerator (not AUTO). The channel is connected when this returns. */
 void vgpu_cli_qemu_start(struct vgpu_cli_vm *vm, enum vgpu_cli_accel accel);
 /* True when this machine's KVM has booted a guest before, since it was started; false: it has been

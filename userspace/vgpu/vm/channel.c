@@ -140,7 +140,7 @@ static void queue_request(struct relay *r)
     struct vgpu_cli_vm *vm = r->vm;
     struct vgpu_cli_run run = {
         .version = VGPU_CHANNEL_VERSION,
-        .flags = vm->tty ? VGPU_RUN_TTY : 0,
+        .flags = (vm->tty ? VGPU_RUN_TTY : 0) | (vgpu_cli_vm_has_net(vm) ? VGPU_RUN_NET : 0),
         .uid = getuid(),
         .gid = getgid(),
         .shares = (uint32_t)vm->shares.count,

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <net/if.h>
 #include <sys/ioctl.h>
 #include <sys/klog.h>
 #include <sys/mount.h>
@@ -32,6 +31,7 @@
 #include <grp.h>
 
 #include "vm/guest_channel.h"
+#include "vm/guest_net.h"
 
 #define ROOT "/newroot"
 #define NINEP "trans=virtio,version=9p2000.L,msize=524288,access=any,cache=loose"
@@ -321,18 +321,6 @@ static void load_driver(void)
         note("cannot open /dev/vgpu0 to users: %s", strerror(errno));
 }
 
-/* Names the machine and brings the loopback interface up, as every installed system does. */
-static void small_things(void)
-{
-    struct ifreq ifr = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
-    int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-
-    if (sethostname("vgpu-guest", 10) != 0 || s < 0 || ioctl(s, SIOCSIFFLAGS, &ifr) != 0)
-        note("cannot set the host name or the loopback interface: %s", strerror(errno));
-    if (s >= 0)
-        close(s);
-}
-
 struct program {
     pid_t pid;
     int in, out, err;                    /* our ends; -1 = closed. With a terminal: in == out, err = -1 */
@@ -569,7 +557,7 @@ int main(void)
     read_request();
     mount_root();
     load_driver();
-    small_things();
+    guest_net(ROOT, run.flags & VGPU_RUN_NET, note);
     start_program(&p);
     status = relay(&p, signals);
     if (WIFSIGNALED(status))

@@ -37,6 +37,7 @@ struct vgpu_cli_frame {
 };
 
 #define VGPU_RUN_TTY (1u << 0) /* the program gets a terminal: all output arrives as STDOUT */
+#define VGPU_RUN_NET (1u << 1) /* there is a network card, on QEMU's user network */
 
 /*
  * What to run. NUL-terminated strings follow, in this order: path of vgpu_drv.ko ("" = load no

@@ -75,6 +75,45 @@ static void machine_options(struct vgpu_cli_list *a, const struct vgpu_cli_vm *v
     vgpu_cli_add(a, "file:%s", escape(vm->console));
 }
 
+bool vgpu_cli_vm_has_net(const struct vgpu_cli_vm *vm)
+{
+    return vm->net || vm->ports.count;
+}
+
+/* QEMU's user network needs no right on the host. Ports are those of this machine alone, not of its network; without
+ * --net they are all that goes between the guest and the world. */
+static void net_options(struct vgpu_cli_list *a, const struct vgpu_cli_vm *vm)
+{
+    char *user = vgpu_cli_format("user,id=net,restrict=%s", vm->net ? "off" : "on");
+
+    for (size_t i = 0; i < vm->ports.count; i++) {
+        const char *colon = strchr(vm->ports.items[i], ':');
+        char *longer = vgpu_cli_format("%s,hostfwd=tcp:127.0.0.1:%.*s-:%s", user,
+                                       (int)(colon - vm->ports.items[i]), vm->ports.items[i], colon + 1);
+
+        free(user);
+        user = longer;
+    }
+    vgpu_cli_add(a, "-netdev");
+    vgpu_cli_add(a, "%s", user);
+    free(user);
+    vgpu_cli_add(a, "-device");
+    vgpu_cli_add(a, "virtio-net-pci,netdev=net,romfile=");
+}
+
+/* The format is never guessed from what is in the file: the guest writes that. */
+static void disk_option(struct vgpu_cli_list *a, size_t i, const char *file)
+{
+    size_t length = strlen(file);
+    bool qcow2 = length > 6 && strcmp(file + length - 6, ".qcow2") == 0;
+
+    vgpu_cli_add(a, "-drive");
+    vgpu_cli_add(a, "if=none,id=disk%zu,file=%s,format=%s,readonly=%s", i, escape(file),
+                 qcow2 ? "qcow2" : "raw", access(file, W_OK) == 0 ? "off" : "on");
+    vgpu_cli_add(a, "-device");
+    vgpu_cli_add(a, "virtio-blk-pci,drive=disk%zu", i);
+}
+
 void vgpu_cli_qemu_start(struct vgpu_cli_vm *vm, enum vgpu_cli_accel accel)
 {
     struct vgpu_cli_list a = {0};
@@ -109,6 +148,10 @@ void vgpu_cli_qemu_start(struct vgpu_cli_vm *vm, enum vgpu_cli_accel accel)
         snprintf(tag, sizeof(tag), "share%zu", i);
         add_share(&a, tag, vm->shares.items[i], false);
     }
+    for (size_t i = 0; i < vm->disks.count; i++)
+        disk_option(&a, i, vm->disks.items[i]);
+    if (vgpu_cli_vm_has_net(vm))
+        net_options(&a, vm);
     if (strcmp(vm->gpu, "none") != 0) {
         vgpu_cli_add(&a, "-chardev");
         vgpu_cli_add(&a, "socket,id=vgpu,path=%s", escape(vm->backend.socket));

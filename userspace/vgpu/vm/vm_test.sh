@@ -33,6 +33,9 @@ same "vm: and nothing of that reaches the host" 0 $?
 same "vm: no device with --gpu none" "none" "$(cat device)"
 same "vm: nothing is left in the temporary folder" "" "$(ls "$work/tmp")"
 
+. "$here/vm/vm_net_test.sh"
+cd "$dir" || exit 1
+
 # A guest that is not trusted: no set-id file on the host, nothing of the host's processes.
 $vm --share "$work/share" sh -c '
     cd "$0"

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * vgpu vm list, vgpu vm stop: the machines of this user that `vgpu vm` has started. Each has a file "vm" in its
+ * private folder, which its process keeps locked: one without a lock was left by a process that was killed.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/vgpu_cli.h"
+
+#define MACHINES_MAX 1000
+#define STOP_MS 15000 /* it ends QEMU, backend and workers first */
+
+/* What is shown of a machine, in the order of the table; each is a line of its file. */
+enum { F_NAME, F_GPU, F_CPUS, F_MEMORY, F_PORTS, F_PROGRAM, FIELDS };
+
+struct machine {
+    pid_t pid;
+    char *path; /* of its file */
+    char *field[FIELDS];
+};
+
+static const char *name_of(const struct vgpu_cli_vm *vm)
+{
+    return vm->name ? vm->name : vgpu_cli_format("%d", (int)getpid());
+}
+
+/* Arguments and names may hold anything: one line, nothing for the terminal to obey. */
+static void put(FILE *f, const char *text)
+{
+    for (; *text; text++)
+        fputc((unsigned char)*text < 32 || *text == 127 ? '?' : *text, f);
+}
+
+/* The lock is gone: its process is, or ends. */
+static bool is_over(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    bool over = fd < 0 || flock(fd, LOCK_SH | LOCK_NB) == 0;
+
+    if (fd >= 0)
+        close(fd);
+    return over;
+}
+
+static bool read_machine(struct machine *m)
+{
+    int fd = open(m->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    struct stat st;
+    char line[4096];
+    FILE *f;
+
+    if (fd < 0)
+        return false;
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode) || (st.st_uid != geteuid() && geteuid() != 0) ||
+        flock(fd, LOCK_SH | LOCK_NB) == 0 || !(f = fdopen(fd, "re"))) {
+        close(fd);
+        return false;
+    }
+    for (int i = 0; i < FIELDS; i++) {
+        if (!fgets(line, sizeof(line), f))
+            line[0] = 0;
+        line[strcspn(line, "\n")] = 0;
+        m->field[i] = vgpu_cli_format("%s", line);
+    }
+    fclose(f);
+    return true;
+}
+
+static int by_pid(const void *a, const void *b)
+{
+    return ((const struct machine *)a)->pid - ((const struct machine *)b)->pid;
+}
+
+/* All that run, by process id. */
+static size_t find_machines(struct machine *list)
+{
+    const char *base = vgpu_cli_temp_base();
+    DIR *d = opendir(base);
+    struct dirent *e;
+    size_t n = 0;
+
+    while (d && n < MACHINES_MAX && (e = readdir(d))) {
+        struct machine m = {0};
+        int pid = 0;
+
+        if (sscanf(e->d_name, VGPU_CLI_TEMP_PREFIX "%d.", &pid) != 1 || pid <= 0)
+            continue;
+        m.pid = pid;
+        m.path = vgpu_cli_format("%s/%s/vm", base, e->d_name);
+        if (read_machine(&m))
+            list[n++] = m;
+        else
+            free(m.path);
+    }
+    if (d)
+        closedir(d);
+    qsort(list, n, sizeof(*list), by_pid);
+    return n;
+}
+
+void vgpu_cli_vm_register(const struct vgpu_cli_vm *vm)
+{
+    struct machine *list = vgpu_cli_alloc(MACHINES_MAX * sizeof(*list));
+    size_t n = vm->name ? find_machines(list) : 0;
+    const char *dir = vgpu_cli_temp_dir();
+    char *path = vgpu_cli_format("%s/vm.new", dir), *final = vgpu_cli_format("%s/vm", dir);
+    int fd;
+    FILE *f;
+
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(list[i].field[F_NAME], vm->name) == 0)
+            vgpu_cli_die("--name %s: a machine of that name runs, process %d", vm->name, (int)list[i].pid);
+    }
+    free(list);
+    /* Locked before it has its name, and as long as this process is there: the descriptor is not closed. */
+    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    f = fd >= 0 && flock(fd, LOCK_EX) == 0 ? fdopen(fd, "we") : NULL;
+    if (!f)
+        vgpu_cli_die("%s: %s", path, strerror(errno));
+    fprintf(f, "%s\n%s\n%ld\n%ld\n", name_of(vm), vm->gpu, vm->cpus, vm->memory_mb);
+    for (size_t i = 0; i < vm->ports.count; i++)
+        fprintf(f, "%s%s", i ? "," : "", vm->ports.items[i]);
+    fputc('\n', f);
+    for (size_t i = 0; i < vm->args.count; i++) {
+        put(f, i ? " " : "");
+        put(f, vm->args.items[i]);
+    }
+    fputc('\n', f);
+    if (fflush(f) || rename(path, final))
+        vgpu_cli_die("%s: %s", final, strerror(errno));
+    free(path);
+    free(final);
+}
+
+int vgpu_cli_vm_list(int argc, char **argv)
+{
+    struct machine *list = vgpu_cli_alloc(MACHINES_MAX * sizeof(*list));
+    size_t n;
+
+    if (argc > 1) {
+        bool help = strcmp(argv[1], "--help") == 0;
+
+        fprintf(help ? stdout : stderr,
+                "usage: vgpu vm list\n"
+                "The virtual machines of this user that `vgpu vm run` and `vgpu vm shell` have started.\n");
+        return help ? 0 : VGPU_CLI_FAILED;
+    }
+    n = find_machines(list);
+    printf("%-16s %8s %-7s %5s %10s %-12s %s\n", "NAME", "PID", "GPU", "CPUS", "MEMORY MB", "PORTS",
+           "PROGRAM");
+    for (size_t i = 0; i < n; i++) {
+        char **f = list[i].field;
+
+        printf("%-16s %8d %-7s %5s %10s %-12s %s\n", f[F_NAME], (int)list[i].pid, f[F_GPU], f[F_CPUS],
+               f[F_MEMORY], *f[F_PORTS] ? f[F_PORTS] : "-", f[F_PROGRAM]);
+    }
+    return 0;
+}
+
+static bool stop_one(const struct machine *m)
+{
+    int64_t end = vgpu_cli_now_ms() + STOP_MS;
+
+    if (kill(m->pid, SIGTERM) && errno != ESRCH) {
+        vgpu_cli_say("%s: %s", m->field[F_NAME], strerror(errno));
+        return false;
+    }
+    while (!is_over(m->path)) {
+        if (vgpu_cli_now_ms() > end) {
+            vgpu_cli_say("%s has not ended after %d s: kill -KILL %d ends it in any case", m->field[F_NAME],
+                         STOP_MS / 1000, (int)m->pid);
+            return false;
+        }
+        poll(NULL, 0, 10);
+    }
+    return true;
+}
+
+int vgpu_cli_vm_stop(int argc, char **argv)
+{
+    struct machine *list = vgpu_cli_alloc(MACHINES_MAX * sizeof(*list));
+    size_t n = find_machines(list);
+    bool ok = true;
+
+    if (argc < 2 || strcmp(argv[1], "--help") == 0) {
+        fprintf(
+            argc < 2 ? stderr : stdout,
+            "usage: vgpu vm stop NAME|PID... | --all\n"
+            "Ends virtual machines that `vgpu vm list` shows, as Ctrl-C at their terminal would, and waits for\n"
+            "their end: QEMU, backend and workers are gone then. Their `vgpu vm run` dies by SIGTERM.\n");
+        return argc < 2 ? VGPU_CLI_FAILED : 0;
+    }
+    if (strcmp(argv[1], "--all") == 0) {
+        for (size_t i = 0; i < n; i++)
+            ok &= stop_one(&list[i]);
+        return ok ? 0 : VGPU_CLI_FAILED;
+    }
+    for (int a = 1; a < argc; a++) {
+        bool found = false;
+
+        for (size_t i = 0; i < n; i++) {
+            char pid[16];
+
+            snprintf(pid, sizeof(pid), "%d", (int)list[i].pid);
+            if (strcmp(argv[a], list[i].field[F_NAME]) != 0 && strcmp(argv[a], pid) != 0)
+                continue;
+            found = true;
+            ok &= stop_one(&list[i]);
+        }
+        if (!found) {
+            vgpu_cli_say("%s: no such machine runs; see `vgpu vm list`", argv[a]);
+            ok = false;
+        }
+    }
+    return ok ? 0 : VGPU_CLI_FAILED;
+}
