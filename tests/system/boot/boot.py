@@ -171,10 +171,12 @@ def compare(args, name, program, *arguments):
 
 
 def boot_killed(args):
-    """Workers killed, then the backend killed, while the guest waits; then QEMU in a second boot."""
+    """Workers killed, then the backend killed, while the guest waits, and started again; then QEMU in a second boot."""
     victim = os.path.join(args.tests, "system/faults", "victim")
     script = ("{0} wait; echo first: $?; {0} once; echo next: $?; {0} wait; echo second: $?; "
-              "{0} once; echo without: $?; dmesg | grep -cE 'BUG:|Oops|WARNING:'").format(victim)
+              "{0} once; echo without: $?; vgpu doctor; echo doctor: $?; "
+              "for i in $(seq 200); do {0} once > again 2>&1 && break; sleep 0.3; done; tail -n 1 again; "
+              "echo back: $?; {0} once; echo works: $?; dmesg | grep -cE 'BUG:|Oops|WARNING:'").format(victim)
     guest = Guest(args, "sh", "-c", script)
     if not guest.until("victim: waiting", 1, 240):
         guest.process.terminate()
@@ -191,7 +193,10 @@ def boot_killed(args):
     if guest.until("victim: waiting", 2, 60):
         time.sleep(1)
         workers = guest.of("vgpu-worker")
+        command = []
         for pid in guest.of("vgpu-backend"):
+            with open("/proc/%d/cmdline" % pid, "rb") as f:
+                command = f.read().decode().split("\0")
             os.kill(pid, signal.SIGKILL)
         ok = guest.until("second: ", 1, 30)
         report("backend_killed", ok and "second: 0" in guest.lines, guest.tail())
@@ -199,7 +204,22 @@ def boot_killed(args):
                wait_until(lambda: not any(running(p) for p in workers), 5), str(workers))
         guest.until("without: ", 1, 60)
         report("without_backend", "without: 1" in guest.lines, guest.tail())
+        guest.until("doctor: ", 1, 60)
+        said = "\n".join(guest.lines)
+        report("doctor_names_the_lost_backend", "doctor: 14" in guest.lines and "QEMU has lost the backend" in said and
+               "the device is lost: it asks for a reset" in said, guest.tail())
+        # QEMU was started without reconnect=: the device connects again all the same.
+        again = subprocess.Popen([args.backend, "--vhost-user", command[command.index("--vhost-user") + 1], "--gpu", "soft"],
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        guest.until("works: ", 1, 120)
+        report("backend_comes_back", "works: 0" in guest.lines, guest.tail())
         code = guest.end(60)
+        again.terminate()
+        try:
+            again.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            again.kill()
+            again.wait()
         report("guest_lives_on", guest.lines and guest.lines[-1] == "0",
                "status %d: %s" % (code, guest.tail()))
     else:
@@ -259,6 +279,7 @@ def main():
     }
     args.vgpu = parts["the vgpu command"]
     args.driver = parts["vgpu_drv.ko"]
+    args.backend = parts["vgpu-backend"]
     boots = {"guest": boot_guest, "killed": boot_killed}
     chosen = args.boot or list(boots)
     missing = [name for name, path in parts.items() if not path]

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/klog.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -27,6 +28,7 @@
 extern char **environ;
 
 #define NODE "/dev/vgpu0"
+#define KERNEL_LOG (1 << 18)
 #define OUTPUT_TAIL 8192 /* of the program's output, kept for the rules */
 
 static void help(void)
@@ -143,13 +145,32 @@ static void check_socket(struct vgpu_findings *f, const char *path)
                       "VGPU_SOCKET");
 }
 
+/* The driver's last words about the device; NULL: none, or the kernel log is not for this user. */
+static char *kernel_says(void)
+{
+    char *log = vgpu_cli_alloc(KERNEL_LOG), *last = NULL;
+    int n = klogctl(3 /* SYSLOG_ACTION_READ_ALL */, log, KERNEL_LOG - 1);
+
+    for (char *save = NULL, *line = n > 0 ? strtok_r(log, "\n", &save) : NULL; line;
+         line = strtok_r(NULL, "\n", &save)) {
+        if (strstr(line, "vgpu_drv"))
+            last = line;
+    }
+    last = last ? vgpu_cli_format("%s", last) : NULL;
+    free(log);
+    return last;
+}
+
 static void check_node(struct vgpu_findings *f)
 {
     int fd = open(NODE, O_RDWR | O_CLOEXEC), err = errno;
 
     if (fd >= 0) {
+        char *says = kernel_says();
+
         close(fd);
-        vgpu_cli_find(f, VGPU_CAUSE_NONE, vgpu_cli_format(NODE " is there and may be used"), NULL, NULL);
+        vgpu_cli_find(f, VGPU_CAUSE_NONE, vgpu_cli_format(NODE " is there and may be used"), says, NULL);
+        free(says);
     } else if (err == EACCES || err == EPERM) {
         vgpu_cli_find(f, VGPU_CAUSE_PERMISSION, vgpu_cli_format("this user may not open " NODE),
                       strerror(err),

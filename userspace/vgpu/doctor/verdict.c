@@ -142,6 +142,11 @@ static const struct {
      "look at the host: nvidia-smi, CUDA_VISIBLE_DEVICES of the backend; or use --gpu soft"},
     {"does not start", VGPU_CAUSE_CONNECT, "the host's GPU library does not start",
      "see the log of vgpu-backend (`vgpu run --verbose`)"},
+    {"the device or its backend is gone", VGPU_CAUSE_CONNECT,
+     "QEMU has lost the backend of this virtual machine, and it is not back",
+     "on the host: see why vgpu-backend has ended (journalctl -u vgpu-backend@VM), and start it again on the same "
+     "socket: QEMU connects to it within a second, and the guest need not be started again. Where QEMU has said that "
+     "its descriptor cannot connect again, start the virtual machine again"},
     {"create a client", VGPU_CAUSE_CONNECT, "the device does not take this process",
      "the text says why; see the log of vgpu-backend"},
     {"window", VGPU_CAUSE_MISMATCH, "what the host set up is not understood",
