@@ -135,6 +135,7 @@ uninstall: ## remove what `make install` with the same settings has installed
 # From a copy below build/: dpkg-buildpackage writes beside the sources.
 deb: ## Debian packages of what was built, in build/deb (installs debhelper and dh-dkms where they are missing)
 	@$(SCRIPTS)/setup.sh deb
+	@[ -x $(BUILD)/qemu/vgpu-qemu ] || $(NEXT) qemu-object || echo "vgpu-qemu is packaged without the distribution's QEMU"
 	@$(STEP) deb "making Debian packages" $(TOP)/packaging/deb.sh $(BUILD)
 
 check-packages: ## install, upgrade and remove the packages in a Debian root; lintian; the module by DKMS (needs root)
@@ -249,11 +250,12 @@ check-kernel-lint:
 
 # The device for the distribution's unmodified QEMU; vgpu-qemu preloads it there.
 .PHONY: qemu-object
+OBJECT_SUITES := $(filter-out $(VGPU_QEMU_SUITE),trixie bookworm-backports)
 qemu-object: qemu-device
-	@$(STEP) qemu-object "building the device for the distribution's QEMU" $(call sub,qemu-device,object)
+	@$(STEP) qemu-object "building the device for the distribution's QEMU" $(call sub,qemu-device,object SUITES="$(OBJECT_SUITES)")
 
 check-qemu-object:
-	@$(call sub,qemu-device,check-object)
+	@$(call sub,qemu-device,check-object SUITES=trixie)
 
 # The device's objects in the other supported QEMU.
 check-qemu-10:

@@ -110,9 +110,11 @@ else
 fi
 
 if command -v man > /dev/null; then
-    text=$(LC_ALL=C MANROFFSEQ= MANWIDTH=80 man --warnings -E UTF-8 -l -Tutf8 -Z "$work/sys/usr/share/man/man1/vgpu.1" 2>&1 > /dev/null)
-    [ -z "$text" ]
-    check "the manual page has no error" $? "$text"
+    for page in vgpu vgpu-qemu; do
+        text=$(LC_ALL=C MANROFFSEQ= MANWIDTH=80 man --warnings -E UTF-8 -l -Tutf8 -Z "$here/$page.1" 2>&1 > /dev/null)
+        [ -z "$text" ]
+        check "the manual page of $page has no error" $? "$text"
+    done
 else
     skip "the manual page has no error" "man is not installed"
 fi
@@ -122,5 +124,5 @@ text=$(sed -n '1s/.*(\(.*\)).*/\1/p' "$top/debian/changelog") # one version for 
 check "debian/changelog, the backend and vgpu have one version" $? "$text, $version"
 # What is installed by default is in a package, but for the guest of `vgpu vm run`.
 text=$(sed -n 's/^\t$(call part,[a-z0-9-]*,\(.*\))$/\1/p' "$top/debian/rules" | tr ' ' '\n' | sort | tr '\n' ' ')
-[ "$text" = "backend dkms guest libcuda qemu softgpu tools " ]
+[ "$text" = "\$(OBJECT) backend dkms guest libcuda qemu softgpu tools " ]
 check "each part is in a package" $? "$text"

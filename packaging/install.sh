@@ -13,8 +13,10 @@
 #        dkms      the driver's source for DKMS, udev rule, modprobe.d, modules-load.d
 #        softgpu   the software GPU
 #        qemu      QEMU with the device, its firmware
+#        qemu-object  vgpu-qemu, and the device for the builds of the distribution's QEMU that `make qemu-object` found
 #        vm        the kernel, initramfs and driver that `vgpu vm run` boots
-# Default: all but guest, which packages need only (their libcuda is a package that a host does not have).
+# Default: all but guest, which packages need only (their libcuda is a package that a host does not have), and
+# qemu-object, which is built on request.
 #
 # --uninstall removes the files of the PARTs and the folders that are empty then; --list prints them.
 #
@@ -54,8 +56,8 @@ for arg; do
     case $arg in
     --uninstall) mode=uninstall ;;
     --list) mode=list ;;
-    backend | tools | libcuda | guest | dkms | softgpu | qemu | vm) parts="$parts $arg" ;;
-    *) die "$arg is no part; there are backend, tools, libcuda, guest, dkms, softgpu, qemu, vm" ;;
+    backend | tools | libcuda | guest | dkms | softgpu | qemu | qemu-object | vm) parts="$parts $arg" ;;
+    *) die "$arg is no part; there are backend, tools, libcuda, guest, dkms, softgpu, qemu, qemu-object, vm" ;;
     esac
 done
 parts=${parts:-backend tools libcuda dkms softgpu qemu vm}
@@ -141,6 +143,14 @@ plan_part()
         put 755 "$BUILD/qemu/bin/qemu-system-x86_64" "$LIB/qemu/bin/qemu-system-x86_64"
         for file in bios-256k.bin linuxboot_dma.bin pvh.bin kvmvapic.bin efi-virtio.rom vgabios-stdvga.bin; do
             put 644 "$BUILD/qemu/share/qemu/$file" "$LIB/qemu/share/qemu/$file"
+        done
+        ;;
+    qemu-object)
+        put 755 "$BUILD/qemu/vgpu-qemu" "$PREFIX/bin/vgpu-qemu"
+        put 644 "$HERE/vgpu-qemu.1" "$PREFIX/share/man/man1/vgpu-qemu.1"
+        for file in "$BUILD"/qemu/objects/vgpu-cuda-*.so; do
+            put 644 "$file" "$LIB/qemu/${file##*/}"
+            put 644 "${file%.so}.txt" "$LIB/qemu/$(basename "$file" .so).txt"
         done
         ;;
     vm)

@@ -89,7 +89,7 @@ mount --bind "$debs" "$work/tools/root/var/cache/apt/archives"
 say "installing the tools in the root"
 rm -f "$work/tools/root/etc/apt/apt.conf.d/docker-clean"
 within tools bash -c 'apt-get -qq update && apt-get -qq -y --no-install-recommends install debhelper dh-dkms lintian dkms \
-    linux-headers-amd64 systemd udev libseccomp2 libglib2.0-0 libpixman-1-0 libfdt1 liblz4-1 libzstd1 git' > "$out/apt.log" 2>&1 ||
+    linux-headers-amd64 systemd udev libseccomp2 libglib2.0-0 libpixman-1-0 libslirp0 libfdt1 liblz4-1 libzstd1 git' > "$out/apt.log" 2>&1 ||
     not_run "the archive does not give what is needed, see $out/apt.log"
 umount "$work/tools/root/var/cache/apt/archives"
 
@@ -150,6 +150,15 @@ check "vgpu run runs a CUDA program" $? "$text"
 text=$(within use bash -c 'systemd-analyze verify --man=no /usr/lib/systemd/system/vgpu-backend@.socket 2>&1 | grep vgpu')
 [ -z "$text" ]
 check "systemd-analyze verify" $? "$text"
+
+text=$(within use vgpu-qemu --vgpu-which 2>&1)
+[ $? = 125 ] && grep -q 'qemu-system-x86_64: No such file' <<< "$text"
+check "vgpu-qemu without Debian's QEMU says so" $? "$text"
+[ -n "$(find "$work/use/root/usr/lib/vgpu/qemu" -name 'vgpu-cuda-*.so')" ]
+check "vgpu-qemu has the device for builds of Debian's QEMU" $?
+text=$(within use /usr/lib/vgpu/qemu/bin/qemu-system-x86_64 -device help 2>&1)
+grep -q '^name "vgpu-cuda", bus PCI' <<< "$text"
+check "the QEMU with the device runs" $? "$text"
 
 say "upgrading"
 cat > "$work/use/root/test/upgrade" <<'SH'

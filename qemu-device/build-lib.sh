@@ -109,6 +109,15 @@ download_qemu()
     (cd "$dir" && scratch_apt --download-only source qemu >&2) && newest "$dir/qemu_*.dsc"
 }
 
+# archives SUITE: the suites of the archive in which a suite's newest packages are.
+archives()
+{
+    case $1 in
+    *-backports | sid | testing) echo "$1" ;;
+    *) echo "$1 $1-updates $1-security" ;;
+    esac
+}
+
 # fetch_qemu SUITE: QEMU's source from a Debian suite into $O/src, unless it is there already.
 # Its newest package in the suite, its updates or security updates is taken.
 fetch_qemu()
@@ -116,11 +125,13 @@ fetch_qemu()
     local dsc
 
     [ "$(cat "$O/.suite" 2>/dev/null)" = "$1" ] && return
-    apt_setup "$1" "$1-updates" "$1-security" || return 1
+    # shellcheck disable=SC2046
+    apt_setup $(archives "$1") || return 1
     say "fetching and unpacking the QEMU source"
     rm -rf "$O/src" "$O/obj" "$O/.stamp"
     # The lists may name a version that the archive no longer has: once more with fresh ones.
-    dsc=$(download_qemu) || { apt_setup --fresh "$1" "$1-updates" "$1-security" && dsc=$(download_qemu); } || return 1
+    # shellcheck disable=SC2046
+    dsc=$(download_qemu) || { apt_setup --fresh $(archives "$1") && dsc=$(download_qemu); } || return 1
     dpkg-source --no-check -x "$dsc" "$O/src" > "$O/unpack.log" 2>&1 || return 1
     rm -f "$O"/qemu_*.orig.tar.*
     echo "$1" > "$O/.suite"

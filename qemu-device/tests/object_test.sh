@@ -132,6 +132,29 @@ timeout 120 "$work/qemu" -nodefaults -display none -machine none -incoming "exec
 grep -q '^PATH=' "$work/env" && ! grep -q '^LD_PRELOAD=' "$work/env"
 check "programs that QEMU starts do not get the object" $? "$(cat "$work/log")"
 
+# Debian 13's, in a root of its own: it needs a newer C library.
+other=$(grep -l '(trixie)' "$O"/objects/*.txt 2> /dev/null | head -n 1)
+if [ -z "$other" ]; then
+    skip "Debian 13's QEMU" "no object was built for it: SUITES=trixie"
+elif [ "$(id -u)" != 0 ]; then
+    skip "Debian 13's QEMU" "chroot needs root"
+elif ! text=$(VGPU_CLIENTS_FETCH=300 bash "$top/tests/apps/clients/get.sh" "$O/packages" qemu13 2>&1); then
+    skip "Debian 13's QEMU" "$(tail -n 1 <<< "$text")"
+else
+    root=$O/packages/qemu13
+    [ -e "$root/bin" ] || ln -s usr/bin usr/lib usr/lib64 "$root/"
+    mkdir -p "$root/vgpu" && cp "$O/vgpu-qemu" "$O"/objects/vgpu-cuda-*.so "$root/vgpu/"
+    text=$(VGPU_QEMU_OBJECTS=/vgpu timeout 120 chroot "$root" /vgpu/vgpu-qemu --vgpu-which 2>&1)
+    [ "$text" = "/usr/bin/qemu-system-x86_64"$'\n'"/vgpu/$(basename "$other" .txt).so" ]
+    check "vgpu-qemu: Debian 13's QEMU has its object" $? "$text"
+    text=$(VGPU_QEMU_OBJECTS=/vgpu timeout 120 chroot "$root" /vgpu/vgpu-qemu -device vgpu-cuda,help 2>&1)
+    grep -q 'answer-timeout' <<< "$text"
+    check "Debian 13's QEMU has the device" $? "$(tail -n 3 <<< "$text")"
+    text=$(VGPU_QEMU_OBJECTS=/vgpu timeout 120 chroot "$root" /vgpu/vgpu-qemu -M q35 -display none -nodefaults -device vgpu-cuda 2>&1)
+    grep -q "is not shared with the broker" <<< "$text"
+    check "and its checks run there" $? "$(tail -n 3 <<< "$text")"
+fi
+
 for part in userspace/vgpu/vgpu host/backend/vgpu-backend host/softgpu/libcuda-soft.so.1 guest/vmlinux kernel/vgpu_drv.ko \
     demo/programs/vector_add-static; do
     [ -e "$build/$part" ] || { skip "a guest" "$part is not built"; finish; }
