@@ -141,7 +141,7 @@ plan_part()
         ;;
     qemu)
         put 755 "$BUILD/qemu/bin/qemu-system-x86_64" "$LIB/qemu/bin/qemu-system-x86_64"
-        for file in bios-256k.bin linuxboot_dma.bin pvh.bin kvmvapic.bin efi-virtio.rom vgabios-stdvga.bin; do
+        for file in bios-256k.bin linuxboot_dma.bin pvh.bin kvmvapic.bin efi-virtio.rom vgabios-stdvga.bin keymaps/en-us; do
             put 644 "$BUILD/qemu/share/qemu/$file" "$LIB/qemu/share/qemu/$file"
         done
         ;;

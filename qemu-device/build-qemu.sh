@@ -36,9 +36,10 @@ flock -n 9 || { say "waiting for another build in $O"; flock 9; }
 need "$PACKAGES" meson ninja pkg-config gcc dpkg-source || exit 1
 
 fetch_qemu "$SUITE" || die "cannot fetch the QEMU source of $SUITE (see $O/unpack.log)"
-# Start of the PC, of a kernel, of its network card and of its display.
+# Start of the PC, of a kernel, of its network card and of its display; the keys of VNC.
 FIRMWARE="bios-256k.bin linuxboot_dma.bin pvh.bin kvmvapic.bin efi-virtio.rom vgabios-stdvga.bin"
-if [ "$(cat "$O/share/.suite" 2>/dev/null)" != "$SUITE $FIRMWARE" ]; then
+KEYS=en-us
+if [ "$(cat "$O/share/.suite" 2>/dev/null)" != "$SUITE $FIRMWARE $KEYS" ]; then
     say "fetching firmware"
     apt_setup "$SUITE" "$SUITE-updates" "$SUITE-security" || die "cannot fetch firmware"
     rm -rf "$O/fw" "$O/share"
@@ -49,8 +50,10 @@ if [ "$(cat "$O/share/.suite" 2>/dev/null)" != "$SUITE $FIRMWARE" ]; then
     for f in $FIRMWARE; do
         cp -L "$(find "$O/fw" -name "$f" -type f | head -n 1)" "$O/share/qemu/$f"
     done
+    mkdir -p "$O/share/qemu/keymaps"
+    cp -L "$O/fw/usr/share/qemu/keymaps/$KEYS" "$O/share/qemu/keymaps/" || die "QEMU's data has no keymap $KEYS"
     rm -rf "$O/fw"
-    echo "$SUITE $FIRMWARE" > "$O/share/.suite"
+    echo "$SUITE $FIRMWARE $KEYS" > "$O/share/.suite"
 fi
 use_meson || die "this QEMU needs meson 1.5 or newer: install it or set VGPU_MESON_SUITE"
 # Bump the number when the configure options change, so that old build folders are made anew.
