@@ -229,7 +229,7 @@ prepare-test:
 
 # One after the other: each uses all processors, and the progress lines stay in order.
 stage-build:
-	@set -e; for part in $(HOST_PARTS) $(GUEST_PARTS) demo-programs; do $(NEXT) $$part; done
+	@set -e; for part in $(HOST_PARTS) $(GUEST_PARTS) demo-programs packaging; do $(NEXT) $$part; done
 	@touch $(BUILD)/.built
 
 stage-test:
@@ -262,7 +262,7 @@ check-qemu-10:
 	@$(call sub,qemu-device,check-10)
 
 .PHONY: protocol lib host/softgpu host/backend userspace/libcuda userspace/libnvidia-ml userspace/vgpu \
-	qemu-device kernel/vgpu_drv demo-programs
+	qemu-device kernel/vgpu_drv demo-programs packaging
 protocol lib host/softgpu host/backend userspace/libcuda userspace/libnvidia-ml userspace/vgpu \
 qemu-device:
 	@$(STEP) $(subst /,-,$@) "building $(or $(text-$@),$@)" $(call sub,$@,all)
@@ -272,6 +272,10 @@ text-host/backend := the backend
 text-userspace/libcuda := the guest's libcuda
 text-userspace/libnvidia-ml := the guest's libnvidia-ml
 text-userspace/vgpu := the vgpu command
+
+# What `vgpu guest-bundle` packs.
+packaging:
+	@$(STEP) packaging "laying out the guest's files" $(call sub,packaging,all)
 
 # `make demo` runs them.
 demo-programs:

@@ -8,8 +8,8 @@
 # PART   backend   vgpu-backend, vgpu-worker, systemd units, QEMU's description of the backend
 #        tools     the vgpu command and its manual page
 #        libcuda   libcuda.so.1 and libnvidia-ml.so.1 in a folder of their own, the loader's line for it
-#        guest     the same two for `vgpu run`, and the driver's source for guests: a folder that the loader does
-#                  not search
+#        guest     the same two for `vgpu run`, and what `vgpu guest-bundle` packs beside them: the driver's source,
+#                  configuration, an install script; a folder that the loader does not search
 #        dkms      the driver's source for DKMS, udev rule, modprobe.d, modules-load.d
 #        softgpu   the software GPU
 #        qemu      QEMU with the device, its firmware
@@ -129,6 +129,11 @@ plan_part()
     guest)
         put_libraries "$LIB/guest"
         put_driver "$LIB/guest/driver"
+        put 755 "$HERE/guest-install.sh" "$LIB/guest/install.sh"
+        put 644 "$HERE/60-vgpu.rules" "$LIB/guest/etc/udev/rules.d/60-vgpu.rules"
+        put 644 "$HERE/modprobe.conf" "$LIB/guest/etc/modprobe.d/vgpu.conf"
+        put 644 "$HERE/modules-load.conf" "$LIB/guest/etc/modules-load.d/vgpu.conf"
+        put 644 "$HERE/limits.conf" "$LIB/guest/etc/security/limits.d/60-vgpu.conf"
         ;;
     dkms)
         put_driver "$DKMSDIR/vgpu-$VERSION"

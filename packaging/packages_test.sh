@@ -160,6 +160,39 @@ text=$(within use /usr/lib/vgpu/qemu/bin/qemu-system-x86_64 -device help 2>&1)
 grep -q '^name "vgpu-cuda", bus PCI' <<< "$text"
 check "the QEMU with the device runs" $? "$text"
 
+say "a guest's bundle"
+overlay bundle "$work/tools/up:$root"
+k=$(ls "$work/bundle/root/lib/modules" | head -n 1)
+text=$("$build/userspace/vgpu/vgpu" guest-bundle --out "$work/bundle/root/opt/b" 2>&1)
+check "vgpu guest-bundle --out DIR" $? "$text"
+"$work/bundle/root/opt/b/bin/vgpu" --version | grep -q '^vgpu '
+check "the bundle has the vgpu command" $?
+bundle_listing()
+{
+    (cd "$work/bundle/root" && find . -xdev \( -path ./proc -o -path ./dev -o -path ./run -o -path ./var -o -path ./etc/ld.so.cache \
+        -o -path ./tmp -o -path '*/modules.*' \) -prune -o -print | sort)
+}
+bundle_listing > "$work/bundle.before"
+# With DKMS, then without it.
+for how in dkms headers; do
+    [ $how = dkms ] || mv "$work/bundle/root/usr/sbin/dkms" "$work/bundle/dkms"
+    text=$(within bundle sh /opt/b/install.sh --kernel "$k" 2>&1)
+    check "install.sh ($how)" $? "$(tail -n 5 <<< "$text")"
+    text=$(within bundle bash -c "modinfo -k $k -F alias vgpu_drv; ldconfig -p | grep -F libcuda.so.1; /usr/local/bin/vgpu --version" 2>&1)
+    grep -q '^virtio:d0000003F' <<< "$text" && grep -q '/usr/local/lib/vgpu/libcuda/libcuda.so.1' <<< "$text" && grep -q '^vgpu ' <<< "$text"
+    check "install.sh ($how): module, libraries and command are found" $? "$text"
+    within bundle sh /opt/b/install.sh --uninstall --kernel "$k" > "$work/log" 2>&1
+    check "install.sh --uninstall ($how)" $? "$(tail -n 5 "$work/log")"
+    [ $how = dkms ] || mv "$work/bundle/dkms" "$work/bundle/root/usr/sbin/dkms"
+    bundle_listing > "$work/bundle.after"
+    text=$(diff "$work/bundle.before" "$work/bundle.after" | grep '^[<>]' | grep -vE '^> \./(etc/(udev|modprobe\.d|modules-load\.d|security)|lib/modules/[^/]*/updates|usr/lib/modules/[^/]*/updates|usr/local/lib/vgpu)(/[a-z.]*)?$')
+    [ -z "$text" ]
+    check "install.sh --uninstall ($how): no file is left" $? "$text"
+done
+text=$(within bundle sh /opt/b/install.sh --kernel none 2>&1)
+[ $? = 1 ] && grep -q 'headers of the kernel none are not there.*apt install' <<< "$text"
+check "install.sh without headers says what to install" $? "$text"
+
 say "upgrading"
 cat > "$work/use/root/test/upgrade" <<'SH'
 /usr/lib/vgpu/vgpu-backend --listen /test/sock --gpu soft --log /test/log --ready-fd 7 7> /test/ready &

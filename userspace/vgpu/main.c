@@ -14,6 +14,7 @@ static void help(void)
            "  vgpu vm run PROGRAM [ARGS...]   boots a virtual machine and runs the program in it\n"
            "  vgpu vm shell                   boots a virtual machine and gives you a shell in it\n"
            "  vgpu vm list, vgpu vm stop VM   the virtual machines that these started, and their end\n"
+           "  vgpu guest-bundle --out FILE    packs what a guest of your own needs\n"
            "\n"
            "  vgpu smi                        shows the GPU, its memory and who uses it\n"
            "  vgpu ctl --socket PATH ...      reads and changes the limits of a running backend\n"
@@ -54,6 +55,8 @@ int main(int argc, char **argv)
         return vgpu_cli_metrics(argc - 1, argv + 1);
     if (strcmp(command, "cdi") == 0)
         return vgpu_cli_cdi(argc - 1, argv + 1);
+    if (strcmp(command, "guest-bundle") == 0)
+        return vgpu_cli_bundle(argc - 1, argv + 1);
     if (strcmp(command, "probe") == 0)
         return vgpu_cli_probe();
     if (strcmp(command, "--version") == 0) {

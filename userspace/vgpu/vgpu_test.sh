@@ -130,6 +130,22 @@ says "vm stop without a name" 125 "usage: vgpu vm stop" "$vgpu" vm stop
 says "vm stop --help" 0 "usage: vgpu vm stop" "$vgpu" vm stop --help
 says "vm stop of none" 125 "none: no such machine runs" "$vgpu" vm stop none
 says "vm stop --all without machines" 0 "" "$vgpu" vm stop --all
+says "guest-bundle --help" 0 "usage: vgpu guest-bundle" "$vgpu" guest-bundle --help
+says "guest-bundle without a place" 125 "usage: vgpu guest-bundle" "$vgpu" guest-bundle
+says "guest-bundle without its files" 125 "files for guests" env VGPU_GUEST_FILES="$work/none" "$vgpu" guest-bundle --out "$work/b"
+mkdir -p "$work/files/driver"
+touch "$work/files/libcuda.so.1" "$work/files/libnvidia-ml.so.1" "$work/files/install.sh" "$work/files/driver/Kbuild"
+export VGPU_GUEST_FILES=$work/files
+says "guest-bundle: a folder" 0 "sh install.sh" "$vgpu" guest-bundle --out "$work/b"
+same "guest-bundle: what is in it" "bin/vgpu driver/Kbuild install.sh lib/libcuda.so.1 lib/libnvidia-ml.so.1" \
+    "$(cd "$work/b" && echo $(find . -type f -printf '%P\n' | sort))"
+cmp -s "$vgpu" "$work/b/bin/vgpu"
+same "guest-bundle: this very command is in it" 0 $?
+says "guest-bundle: a folder that is there" 125 "File exists" "$vgpu" guest-bundle --out "$work/b"
+says "guest-bundle: an archive" 0 "sh install.sh" "$vgpu" guest-bundle --out="$work/b.tar.gz"
+same "guest-bundle: what the archive has" "vgpu-guest/bin/vgpu" "$(tar -tzf "$work/b.tar.gz" | grep 'bin/vgpu')"
+says "guest-bundle: an archive that cannot be written" 125 "tar has failed" "$vgpu" guest-bundle --out "$work/none/b.tar"
+unset VGPU_GUEST_FILES
 # What is no machine's: no lock, a folder, a link; of a process that is there.
 for kind in unlocked folder link; do
     mkdir "$work/tmp/vgpu-run.$$.$kind"

@@ -55,6 +55,12 @@ static const struct part parts[VGPU_PARTS] = {
                           {"../../guest/initrd.cpio", "../lib/vgpu/initrd.cpio"},
                           "make it with `make guest`",
                           NULL},
+    [VGPU_PART_GUEST] = {"the folder of files for guests",
+                         "--guest-files",
+                         "VGPU_GUEST_FILES",
+                         {"../../packaging/guest/usr/lib/vgpu/guest", "../lib/vgpu/guest"},
+                         "make it with `make packaging`; the package vgpu-backend has it",
+                         "driver"},
     [VGPU_PART_DRIVER] = {"the guest driver",
                           "--driver",
                           "VGPU_DRIVER",
@@ -148,6 +154,6 @@ const char *vgpu_cli_path(enum vgpu_cli_part part)
 void vgpu_cli_help_paths(void)
 {
     printf("\nParts of the system (found in the build tree by themselves):\n");
-    for (int i = 0; i < VGPU_PARTS; i++)
+    for (int i = 0; i < VGPU_PART_GUEST; i++)
         printf("  %-10s PATH    %s (or $%s)\n", parts[i].option, parts[i].name, parts[i].variable);
 }

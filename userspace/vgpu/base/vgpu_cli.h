@@ -52,6 +52,7 @@ enum vgpu_cli_part {
     VGPU_PART_KERNEL,
     VGPU_PART_INITRD,
     VGPU_PART_DRIVER, /* vgpu_drv.ko */
+    VGPU_PART_GUEST,  /* folder of what `vgpu guest-bundle` packs; not one of `vgpu run` */
     VGPU_PARTS
 };
 /* Sets where a part is, as an option does. */
@@ -129,7 +130,8 @@ void vgpu_cli_guest_env(struct vgpu_cli_list *env, const char *trace);
  * that the user has set, and says so where `program` looks like one of Python's. */
 void vgpu_cli_soft_env(struct vgpu_cli_list *env, const char *gpu, const char *program);
 
-/* run.c, vm.c */
+/* run.c, vm.c, bundle.c */
+int vgpu_cli_bundle(int argc, char **argv);
 int vgpu_cli_run(int argc, char **argv);
 int vgpu_cli_vm(int argc, char **argv);
 
