@@ -131,12 +131,17 @@ install: ## install what was built: PREFIX=/usr/local, DESTDIR=, PARTS= (default
 uninstall: ## remove what `make install` with the same settings has installed
 	@$(INSTALL) --uninstall $(PARTS)
 
-.PHONY: deb check-packages
+.PHONY: deb check-packages check-own-guest
 # From a copy below build/: dpkg-buildpackage writes beside the sources.
 deb: ## Debian packages of what was built, in build/deb (installs debhelper and dh-dkms where they are missing)
 	@$(SCRIPTS)/setup.sh deb
 	@[ -x $(BUILD)/qemu/vgpu-qemu ] || $(NEXT) qemu-object || echo "vgpu-qemu is packaged without the distribution's QEMU"
 	@$(STEP) deb "making Debian packages" $(TOP)/packaging/deb.sh $(BUILD)
+
+check-own-guest: ## the commands of docs/own-guest.md, from debootstrap to a CUDA program in a guest (needs root; minutes)
+	@$(SCRIPTS)/setup.sh deb own
+	@[ -d $(BUILD)/deb ] || $(NEXT) deb
+	@$(TOP)/packaging/own_guest_test.py $(BUILD)
 
 check-packages: ## install, upgrade and remove the packages in a Debian root; lintian; the module by DKMS (needs root)
 	@$(TOP)/packaging/packages_test.sh $(BUILD)/packaging

@@ -1,0 +1,286 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Runs the commands of docs/own-guest.md: own_guest_test.py BUILD.
+
+An indented line that begins with host#, host$, guest# or qemu) is a command, each is run, in the page's order. What is
+put in another's place is in SUBSTITUTES. Needs root, debootstrap, the packages of `make deb` and the network or the caches of
+`make check-packages`. What cannot be had is named by a line "not run: NAME: REASON".
+"""
+import glob
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.dirname(HERE)
+CACHE = os.environ.get("VGPU_CACHE") or os.path.join(
+    os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "vgpu-cuda")
+BOOT, ANSWER = 900, 300  # seconds: an emulated CPU on a busy machine
+passed = failed = skipped = 0
+
+
+def report(name, ok, detail=""):
+    global passed, failed
+    if ok:
+        passed += 1
+        print("ok - " + name, flush=True)
+    else:
+        failed += 1
+        print("FAIL: %s: %s" % (name, detail[-1500:]), flush=True)
+    return ok
+
+
+def skip(name, why):
+    global skipped
+    skipped += 1
+    print("not run: %s: %s" % (name, why), flush=True)
+
+
+def commands():
+    """(section, place, command) of each command of the page."""
+    section, found, lines = "", [], iter(open(os.path.join(TOP, "docs/own-guest.md")).read().split("\n"))
+    for line in lines:
+        if line.startswith("## "):
+            section = line[3:]
+        match = re.match(r"    (host#|host\$|guest#|qemu\)) (.*)", line)
+        if match:
+            text = match.group(2)
+            while text.endswith("\\"):
+                text = text[:-1] + next(lines).strip()
+            found.append((section, match.group(1), text))
+    return found
+
+
+class Console:
+    """A root shell on the guest's serial port."""
+
+    def __init__(self, path):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(path)
+        self.seen = b""
+
+    def until(self, pattern, seconds):
+        end = time.monotonic() + seconds
+        while True:
+            match = re.search(pattern, self.seen)
+            if match:
+                self.seen = self.seen[match.end():]
+                return match
+            self.sock.settimeout(max(0.1, end - time.monotonic()))
+            try:
+                data = self.sock.recv(65536)
+            except socket.timeout:
+                data = None
+            if not data:
+                raise TimeoutError("no %r; the end of the console: %s" % (pattern, self.seen[-800:].decode(errors="replace")))
+            self.seen += data
+
+    def login(self):
+        self.until(rb"login: ", BOOT)
+        self.sock.sendall(b"root\n")
+        self.until(rb"assword: ", ANSWER)
+        self.sock.sendall(b"vgpu\n")
+        self.until(rb"# ", ANSWER)
+        # No echo, no wrapping, no kernel messages between.
+        self.sock.sendall(b"stty -echo; dmesg -n 1; PS1=; bind 'set enable-bracketed-paste off'; echo SHELL'-UP'\n")
+        self.until(rb"SHELL-UP\r?\n", ANSWER)
+
+    def run(self, command):
+        """(status, output)"""
+        self.sock.sendall(command.encode() + b"; echo 'END''-'$?'-'\n")
+        match = self.until(rb"(?s)(.*)END-(\d+)-", ANSWER)
+        return int(match.group(2)), match.group(1).decode(errors="replace")
+
+
+class Monitor:
+    def __init__(self, path):
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(path)
+        sock.settimeout(ANSWER)
+        self.file = sock.makefile("rw")
+        self.file.readline()
+        self.ask("qmp_capabilities")
+
+    def ask(self, execute, **arguments):
+        self.file.write(json.dumps({"execute": execute, "arguments": {k.replace("_", "-"): v for k, v in arguments.items()}}) + "\n")
+        self.file.flush()
+        while True:
+            answer = json.loads(self.file.readline())
+            if "return" in answer or "error" in answer:
+                return answer.get("return", answer)
+
+    def human(self, line):
+        return self.ask("human-monitor-command", command_line=line)
+
+
+class Page:
+    def __init__(self, build, work):
+        self.build, self.work = build, work
+        self.backend = self.qemu = self.console = self.monitor = None
+        self.env = dict(os.environ, PATH=":".join(
+            [os.path.join(build, p) for p in ("host/backend", "qemu/bin", "userspace/vgpu")] + ["/usr/sbin:/usr/bin:/sbin:/bin"]),
+            LC_ALL="C.UTF-8", DEBIAN_FRONTEND="noninteractive")
+
+    def shell(self, command, seconds=1800):
+        done = subprocess.run(command, shell=True, cwd=self.work, env=self.env, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds)
+        return done.returncode, done.stdout.decode(errors="replace")
+
+    def debootstrap(self, command):
+        """The root that check-packages has made by the same command is copied."""
+        root = os.path.join(CACHE, "roots/bookworm")
+        status, out = self.shell("cp -a %s guest" % root) if os.path.exists(root + "/usr/bin/dpkg") else self.shell(command)
+        debs = os.path.join(CACHE, "roots/debs")
+        os.makedirs(debs + "/partial", exist_ok=True)
+        if status == 0:
+            self.shell("cp /etc/resolv.conf guest/etc/; cp %s/demo/programs/vector_add-static guest/opt/vector_add; "
+                       "mount --bind %s guest/var/cache/apt/archives" % (self.build, debs))
+        return status, out
+
+    def start_backend(self, command):
+        self.backend = subprocess.Popen("exec " + command.rstrip("& "), shell=True, cwd=self.work, env=self.env,
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                        stderr=open(self.work + "/backend.log", "a"))
+        end = time.monotonic() + 60
+        while time.monotonic() < end and self.backend.poll() is None and not self.listens():
+            time.sleep(0.1)
+        return (0 if self.backend.poll() is None else 1), open(self.work + "/backend.log").read()
+
+    def listens(self):
+        """Without connecting, which would be taken for QEMU."""
+        with open("/proc/net/unix") as f:
+            return any(re.search(r" 00010000 .*vgpu\.sock$", line) for line in f)
+
+    def stop_backend(self):
+        self.backend.terminate()
+        self.backend.wait(60)
+        return 0, ""
+
+    def start_qemu(self, command):
+        self.command = command
+        for old, new in (("accel=kvm:tcg", "accel=tcg"), ("console=ttyS0'", "console=ttyS0 no_timer_check loglevel=4 systemd.default_timeout_start_sec=900'"),
+                         ("127.0.0.1:2222-", "127.0.0.1:0-"),
+                         ("-serial mon:stdio", "-serial unix:serial,server=on,wait=off -qmp unix:qmp,server=on,wait=off")):
+            assert old in command, old
+            command = command.replace(old, new)
+        self.qemu = subprocess.Popen("exec " + command, shell=True, cwd=self.work, env=self.env, stdin=subprocess.DEVNULL,
+                                     stdout=open(self.work + "/qemu.log", "w"), stderr=subprocess.STDOUT)
+        end = time.monotonic() + 60
+        while not os.path.exists(self.work + "/qmp") and time.monotonic() < end and self.qemu.poll() is None:
+            time.sleep(0.1)
+        if self.qemu.poll() is not None:
+            return 1, open(self.work + "/qemu.log").read()
+        self.console = Console(self.work + "/serial")
+        self.monitor = Monitor(self.work + "/qmp")
+        return 0, ""
+
+    def second_vm(self):
+        """The same command once more: what QEMU says of a backend that serves another one."""
+        status, out = self.shell(self.command.replace("accel=kvm:tcg", "accel=tcg").replace("127.0.0.1:2222-", "127.0.0.1:0-")
+                                 .replace("-serial mon:stdio", "-S").replace("format=raw", "format=raw,readonly=on"), 120)
+        report("a second virtual machine on one backend is told", status == 1 and "It serves one virtual machine" in out, out)
+
+    def run(self, place, command):
+        if place == "guest#":
+            return self.console.run(command)
+        if place == "qemu)":
+            out = self.monitor.human(command)
+            refused = "state of its GPU work is in host processes" in str(out)
+            if command.startswith(("migrate", "savevm")):
+                return (0 if refused else 1), str(out)
+            return (0 if out == "" else 1), str(out)
+        if command.startswith("debootstrap"):
+            return self.debootstrap(command)
+        if command.startswith("vgpu-backend"):
+            return self.start_backend(command)
+        if command.startswith("kill"):
+            return self.stop_backend()
+        if command.startswith("qemu-system"):
+            return self.start_qemu(command)
+        if command.startswith("umount"):
+            self.shell("umount guest/var/cache/apt/archives")
+        return self.shell(command.replace("build/deb/", self.build + "/deb/"))
+
+
+def libvirt(page):
+    text = open(os.path.join(TOP, "docs/own-guest.md")).read()
+    with open(page.work + "/vm1.xml", "w") as f:
+        f.write(re.search(r"(?s)```xml\n(.*?)```", text).group(1))
+    if not shutil.which("virsh") or not shutil.which("virt-xml-validate"):
+        skip("libvirt", "virsh and virt-xml-validate are not installed (libvirt-clients)")
+        return
+    for command in ("virt-xml-validate vm1.xml domain", "virsh -c test:///default define vm1.xml",
+                    "virsh -c test:///default dumpxml test"):
+        status, out = page.shell(command, 120)
+        report("libvirt: " + command, status == 0, out)
+
+
+def main():
+    if os.geteuid() != 0:
+        skip("own guest", "root is needed")
+    elif not glob.glob(sys.argv[1] + "/deb/vgpu-dkms_*.deb"):
+        skip("own guest", "there are no packages: make deb")
+    elif not shutil.which("debootstrap") and not os.path.exists(CACHE + "/roots/bookworm"):
+        skip("own guest", "debootstrap is not installed")
+    elif "VGPU_OWN_GUEST" not in os.environ:
+        # Private mounts, and processes that end with the first one.
+        os.environ["VGPU_OWN_GUEST"] = "1"
+        os.execvp("unshare", ["unshare", "-m", "--propagation", "private", "-p", "-f", "--mount-proc", "--kill-child"] + sys.argv)
+    else:
+        work = tempfile.mkdtemp(prefix="vgpu-own-guest.", dir="/var/tmp")
+        page = Page(os.path.abspath(sys.argv[1]), work)
+        try:
+            walk(page)
+            libvirt(page)
+        finally:
+            for process in (page.qemu, page.backend):
+                if process and process.poll() is None:
+                    process.kill()
+                    process.wait()
+            subprocess.run("umount -l guest/proc guest/var/cache/apt/archives 2> /dev/null", shell=True, cwd=work)
+            shutil.rmtree(work, ignore_errors=True)
+    print("own-guest: %d passed, %d failed, %d skipped" % (passed, failed, skipped))
+    return failed != 0
+
+
+def walk(page):
+    began = time.monotonic()
+    for section, place, command in commands():
+        if section == "libvirt":
+            continue
+        try:
+            status, out = page.run(place, command)
+        except (TimeoutError, OSError, AssertionError, subprocess.TimeoutExpired, ValueError) as e:
+            status, out = -1, repr(e)
+        if command == "systemctl poweroff" and status != 0:
+            status = page.qemu.wait(BOOT)  # the shell ends before it answers
+        if not report("%s %s" % (place, command[:90]), status == 0, "status %s: %s" % (status, out)):
+            return  # what follows builds on it
+        if command.startswith("qemu-system"):
+            try:
+                page.console.login()
+            except (TimeoutError, OSError) as e:
+                report("the guest boots", False, str(e))
+                return
+            report("the guest boots", True)
+            print("  %.0f s so far" % (time.monotonic() - began))
+            page.second_vm()
+        if command == "ls -l /dev/vgpu0":
+            report("/dev/vgpu0 is of the group render", " root render " in out and out.startswith("crw-rw----"), out)
+        if command == "vgpu smi -L":
+            report("vgpu smi shows the GPU", out.startswith("GPU 0: "), out)
+    end = page.qemu.wait(BOOT) if page.qemu else -1
+    report("QEMU ends with the guest", end == 0, str(end))
+    print("  %.0f s in all" % (time.monotonic() - began))
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    sys.exit(main())
