@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,13 +33,18 @@ static void help(void)
     vgpu_cli_help_paths();
 }
 
-enum { OPT_GPU = 1000, OPT_TRACE, OPT_VERBOSE, OPT_HELP, OPT_BACKEND, OPT_LIBCUDA, OPT_NVML };
+enum { OPT_GPU = 1000, OPT_TRACE, OPT_VERBOSE, OPT_HELP, OPT_BACKEND, OPT_LIBCUDA, OPT_NVML, OPT_PTXAS };
 
 static const struct option options[] = {
-    {"gpu", required_argument, NULL, OPT_GPU},         {"trace", optional_argument, NULL, OPT_TRACE},
-    {"verbose", no_argument, NULL, OPT_VERBOSE},       {"help", no_argument, NULL, OPT_HELP},
-    {"backend", required_argument, NULL, OPT_BACKEND}, {"libcuda", required_argument, NULL, OPT_LIBCUDA},
-    {"nvml", required_argument, NULL, OPT_NVML},       {NULL, 0, NULL, 0},
+    {"gpu", required_argument, NULL, OPT_GPU},
+    {"trace", optional_argument, NULL, OPT_TRACE},
+    {"verbose", no_argument, NULL, OPT_VERBOSE},
+    {"help", no_argument, NULL, OPT_HELP},
+    {"backend", required_argument, NULL, OPT_BACKEND},
+    {"libcuda", required_argument, NULL, OPT_LIBCUDA},
+    {"nvml", required_argument, NULL, OPT_NVML},
+    {"ptxas", required_argument, NULL, OPT_PTXAS},
+    {NULL, 0, NULL, 0},
 };
 
 /* Waits for the program; passes the signals that vgpu receives on to it. */
@@ -100,6 +106,9 @@ int vgpu_cli_run(int argc, char **argv)
         case OPT_NVML:
             vgpu_cli_set_path(VGPU_PART_NVML, optarg);
             break;
+        case OPT_PTXAS:
+            vgpu_cli_set_path(VGPU_PART_PTXAS, optarg);
+            break;
         default:
             vgpu_cli_say("see `vgpu run --help`");
             return VGPU_CLI_FAILED;
@@ -112,12 +121,17 @@ int vgpu_cli_run(int argc, char **argv)
     for (char **e = environ; *e; e++)
         vgpu_cli_add(&env, "%s", *e);
     vgpu_cli_guest_env(&env, trace);
-    vgpu_cli_soft_env(&env, gpu, argv[optind]);
+    vgpu_cli_python_env(&env, gpu, argv[optind]);
     signals = vgpu_cli_signals();
     vgpu_cli_backend_start(&backend, "--listen", gpu);
     vgpu_cli_setenv(&env, "VGPU_SOCKET", backend.socket);
     spawn.argv = argv + optind;
     spawn.env = env.items;
+    if (vgpu_cli_wants_node(&env, argv[optind])) {
+        spawn.prepare_arg = vgpu_cli_format("%s/dev", vgpu_cli_temp_dir());
+        if (mkdir(spawn.prepare_arg, 0755) == 0)
+            spawn.prepare = vgpu_cli_node_prepare;
+    }
     program = vgpu_cli_spawn(&spawn);
     if (program < 0) {
         vgpu_cli_say("cannot run %s: %s", argv[optind], strerror(-program));

@@ -95,39 +95,3 @@ void vgpu_cli_guest_env(struct vgpu_cli_list *env, const char *trace)
     if (trace)
         vgpu_cli_setenv(env, "VGPU_TRACE", *trace ? trace : "1");
 }
-
-/* --gpu auto ends at the software GPU where NVIDIA's driver has made no device. */
-static bool is_soft(const char *gpu)
-{
-    return strcmp(gpu, "soft") == 0 ||
-           (strcmp(gpu, "auto") == 0 && access("/dev/nvidiactl", F_OK) != 0 && access("/dev/dxg", F_OK) != 0);
-}
-
-static bool is_python(const char *program)
-{
-    const char *name = strrchr(program, '/'), *end = strrchr(program, '.');
-
-    name = name ? name + 1 : program;
-    return strncmp(name, "python", 6) == 0 || (end && strcmp(end, ".py") == 0);
-}
-
-void vgpu_cli_soft_env(struct vgpu_cli_list *env, const char *gpu, const char *program)
-{
-    /* Just-in-time compilers that make machine code for the GPU they find, unless they are asked for PTX. */
-    static const struct {
-        const char *name, *value, *whose;
-    } switches[] = {
-        {"CUPY_COMPILE_WITH_PTX", "1", "CuPy"},
-    };
-
-    if (!is_soft(gpu))
-        return;
-    for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++) {
-        if (vgpu_cli_getenv(env, switches[i].name))
-            continue;
-        vgpu_cli_setenv(env, switches[i].name, switches[i].value);
-        if (vgpu_cli_verbose || is_python(program))
-            vgpu_cli_say("%s=%s: %s hands over PTX, which the software GPU executes", switches[i].name,
-                         switches[i].value, switches[i].whose);
-    }
-}

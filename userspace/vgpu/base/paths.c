@@ -67,6 +67,12 @@ static const struct part parts[VGPU_PARTS] = {
                           {"../../kernel/vgpu_drv.ko", "../lib/vgpu/vgpu_drv.ko"},
                           "build it with `make kernel/vgpu_drv`",
                           NULL},
+    [VGPU_PART_PTXAS] = {"the ptxas that keeps PTX",
+                         "--ptxas",
+                         "VGPU_PTXAS",
+                         {"ptxas/bin/ptxas", "../lib/vgpu/ptxas/bin/ptxas"},
+                         "build it with `make userspace/vgpu`",
+                         NULL},
 };
 
 static const char *chosen[VGPU_PARTS];

@@ -52,6 +52,7 @@ enum vgpu_cli_part {
     VGPU_PART_KERNEL,
     VGPU_PART_INITRD,
     VGPU_PART_DRIVER, /* vgpu_drv.ko */
+    VGPU_PART_PTXAS,  /* the ptxas that keeps PTX, in a folder bin */
     VGPU_PART_GUEST,  /* folder of what `vgpu guest-bundle` packs; not one of `vgpu run` */
     VGPU_PARTS
 };
@@ -126,9 +127,16 @@ void vgpu_cli_check_gpu(const char *gpu, bool none_allowed);
 /* Puts our libcuda first and the trace setting into an environment. trace: NULL = none, "" = to
  * standard error, else a file. */
 void vgpu_cli_guest_env(struct vgpu_cli_list *env, const char *trace);
-/* Where `gpu` means the software GPU: sets the variables with which just-in-time compilers hand over PTX, but for those
- * that the user has set, and says so where `program` looks like one of Python's. */
-void vgpu_cli_soft_env(struct vgpu_cli_list *env, const char *gpu, const char *program);
+
+/* python.c: what just-in-time compilers and JAX need. Sets the variables with which they hand over PTX to the software
+ * GPU, but for those that the user has set, and says so where `program` looks like one of Python's. */
+void vgpu_cli_python_env(struct vgpu_cli_list *env, const char *gpu, const char *program);
+/* JAX looks for /dev/nvidia0 before it asks for CUDA. True: it is installed where `program` finds it, and there is no
+ * such node. */
+bool vgpu_cli_wants_node(const struct vgpu_cli_list *env, const char *program);
+/* vgpu_cli_spawn's `prepare`, with an empty folder as its argument: gives the program a /dev of its own, which has that
+ * node, an empty file, beside all that is in the host's. Where mounts are not allowed it says so, and nothing changes. */
+void vgpu_cli_node_prepare(void *dir);
 
 /* run.c, vm.c, bundle.c */
 int vgpu_cli_bundle(int argc, char **argv);

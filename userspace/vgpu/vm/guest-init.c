@@ -319,6 +319,9 @@ static void load_driver(void)
     }
     if (run.uid != 0 && chmod(ROOT "/dev/vgpu0", 0666) != 0)
         note("cannot open /dev/vgpu0 to users: %s", strerror(errno));
+    /* JAX does not ask for CUDA where this is missing. */
+    if (symlink("vgpu0", ROOT "/dev/nvidia0") != 0 && errno != EEXIST)
+        note("cannot make /dev/nvidia0: %s", strerror(errno));
 }
 
 struct program {

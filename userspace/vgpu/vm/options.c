@@ -99,6 +99,7 @@ static struct option options[] = {
     {"backend", required_argument, NULL, OPT_PART + VGPU_PART_BACKEND},
     {"libcuda", required_argument, NULL, OPT_PART + VGPU_PART_LIBCUDA},
     {"nvml", required_argument, NULL, OPT_PART + VGPU_PART_NVML},
+    {"ptxas", required_argument, NULL, OPT_PART + VGPU_PART_PTXAS},
     {"qemu", required_argument, NULL, OPT_PART + VGPU_PART_QEMU},
     {"kernel", required_argument, NULL, OPT_PART + VGPU_PART_KERNEL},
     {"initrd", required_argument, NULL, OPT_PART + VGPU_PART_INITRD},

@@ -135,7 +135,7 @@ static void prepare(struct vgpu_cli_vm *vm, const char *trace)
     qsort(vm->shares.items, vm->shares.count, sizeof(char *), by_name);
     if (strcmp(vm->gpu, "none") != 0) {
         vgpu_cli_guest_env(&vm->env, trace);
-        vgpu_cli_soft_env(&vm->env, vm->gpu, vm->args.items[0]);
+        vgpu_cli_python_env(&vm->env, vm->gpu, vm->args.items[0]);
     }
     add_to_path(&vm->env);
     vgpu_cli_vm_register(vm);
