@@ -12,6 +12,7 @@
  *   VALUE_ASSERT  prints to standard error, as a failed device assert does
  *   VALUE_SHM     makes or opens a file in /dev/shm: how often that was done is what is printed
  *   VALUE_CACHE   uses the folder for compiled code (testprov_cache.c)
+ *   VALUE_CONNECT connects to sockets (testprov_cache.c), and prints what came of it
  *   VALUE_ENVIRON prints the names of the environment's variables, a line each
  *
  * VGPU_TEST_HMM in the environment: kernels reach all memory of the process (testprov_green.c).
@@ -401,6 +402,9 @@ CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t n, CUstrea
         return count_in_shm();
     case VALUE_CACHE:
         return testprov_cache((unsigned)n) ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
+    case VALUE_CONNECT:
+        testprov_connect();
+        return CUDA_SUCCESS;
     case VALUE_ENVIRON:
         for (char **e = environ; *e; e++)
             printf("%.*s\n", (int)strcspn(*e, "="), *e);

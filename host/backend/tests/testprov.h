@@ -21,6 +21,7 @@
 #define VALUE_RELEASE 0xba      /* what is long ends; INVALID_VALUE: nothing was */
 #define LONG_BYTES (5u * 4096u) /* of a registration or a limit that takes long */
 #define VALUE_CACHE 0xbb        /* the folder for compiled code, testprov_cache.c: n is one of */
+#define VALUE_CONNECT 0xbc      /* to MPS, and to the sockets of $VGPU_TEST_OTHER_SOCKET: testprov_cache.c */
 #define CACHE_COUNT 0u          /* print how often this was done in the folder */
 #define CACHE_OTHER 1u   /* print whether that of $VGPU_TEST_OTHER_CACHE can be read, written, removed */
 #define CACHE_FLOOD 2u   /* write until nothing fits, folders without rights, and folders in folders */
@@ -28,6 +29,7 @@
 
 /* testprov_cache.c */
 int testprov_cache(unsigned what);
+void testprov_connect(void);
 
 /* testprov_host.c */
 extern unsigned long long testprov_nvml_bytes;

@@ -2,10 +2,13 @@
 /* The test provider keeps something in the folder for compiled code, as NVIDIA's library does, and looks into others'. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "testprov.h"
@@ -106,4 +109,41 @@ int testprov_cache(unsigned what)
         r = what == CACHE_FLOOD ? flood(folder) : count(folder);
     fflush(stdout);
     return r;
+}
+
+/* ---- sockets ---- */
+
+/* As the library does to the daemon of MPS. name[0] of the address: an abstract socket when it is '@'. */
+static void connect_to(const char *what, const char *path, int type)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t n = (size_t)snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+    int fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0), r = -1;
+
+    if (address.sun_path[0] == '@')
+        address.sun_path[0] = '\0';
+    if (fd >= 0)
+        r = connect(fd, (struct sockaddr *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n));
+    printf("%s: %s\n", what, fd < 0 ? "no socket" : r ? "no connection" : "connected");
+    if (fd >= 0)
+        close(fd);
+}
+
+void testprov_connect(void)
+{
+    const char *mps = getenv("CUDA_MPS_PIPE_DIRECTORY"), *other = getenv("VGPU_TEST_OTHER_SOCKET");
+    char path[200];
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/control", mps ? mps : "/nonexistent");
+    connect_to("MPS", path, SOCK_STREAM);
+    connect_to("other", other ? other : "/nonexistent", SOCK_STREAM);
+    snprintf(path, sizeof(path), "@%s", other ? other : "/nonexistent");
+    connect_to("abstract", path, SOCK_STREAM);
+    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    printf("network: %s\n", fd < 0 ? "no socket" : "a socket");
+    if (fd >= 0)
+        close(fd);
+    printf("(end)\n");
+    fflush(stdout);
 }

@@ -90,7 +90,8 @@ static const char usage[] =
     "  --help, --version\n"
     "Workers get these environment variables and no others: VGPU_SOFT_*, VGPU_TEST_*, CUDA_* but\n"
     "for CUDA_INJECTION* and CUDA_CACHE_*, LD_LIBRARY_PATH, LANG, LC_ALL, TZ, the options of sanitizers. Without\n"
-    "CUDA_MPS_PIPE_DIRECTORY a running MPS daemon is not used.\n"
+    "CUDA_MPS_PIPE_DIRECTORY a running MPS daemon is not used; with it workers may connect to the\n"
+    "sockets in that folder.\n"
     "SIZE: bytes, or with K, M, G, T. Exit status: 0 ended by a signal, 1 an error,\n"
     "2 wrong usage, 3 no usable GPU.\n";
 

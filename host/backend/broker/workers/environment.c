@@ -36,7 +36,7 @@ static bool meant_for_workers(const char *variable)
 
 char **brk_worker_environment(void)
 {
-    /* A context made beside a running MPS daemon would be its client, which needs sockets. */
+    /* A context made beside a running MPS daemon would be its client, whose fault ends all others. */
     static char no_mps[] = "CUDA_MPS_PIPE_DIRECTORY=/nonexistent";
     static char no_cache[] = "CUDA_CACHE_DISABLE=1", cache[64], cache_size[64];
     size_t n = 0, count = 0;

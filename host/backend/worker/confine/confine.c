@@ -344,6 +344,7 @@ bool wrk_confine(struct wrk_sandbox *s)
         if (have & kinds[i].flag)
             wrk_layer_add(s, "%s namespace", kinds[i].name);
     }
+    s->own_net = have & CLONE_NEWNET;
     if (view)
         wrk_layer_add(s, "private files");
     find_provider(s);

@@ -15,6 +15,7 @@
 /* policies/worker-*.seccomp, made into C by the Makefile. */
 extern const char wrk_policy_soft[];
 extern const char wrk_policy_nvidia[];
+extern const char wrk_policy_mps[]; /* worker-nvidia.seccomp, and connections to MPS */
 
 enum wrk_sandbox_mode {
     WRK_SANDBOX_ENFORCE, /* all layers that the host allows; refused without the mandatory ones */
@@ -31,8 +32,10 @@ struct wrk_sandbox {
     const char *provider; /* path or name of the library; wrk_sandbox_begin() may replace it */
     const char *shm;      /* folder that becomes /dev/shm where a mount namespace can be had, or NULL */
     const char *cache;    /* folder that the provider may write to, or NULL */
+    const char *mps;      /* folder with the sockets of MPS, which may be connected to, or NULL */
     pid_t broker;         /* workers of a root broker get a user id that is made from this number */
     bool has_shm;         /* out: /dev/shm is private */
+    bool own_net;         /* out: a network namespace of its own */
     char layers[WRK_LAYERS_TEXT]; /* out: what is in force, for people */
     char own_path[32];
 };

@@ -100,6 +100,8 @@ void wrk_sandbox_paths(const struct wrk_sandbox *s,
         fn(arg, "/dev/shm", WRK_WRITE);
     if (s->cache)
         fn(arg, s->cache, WRK_WRITE);
+    if (s->mps)
+        fn(arg, s->mps, WRK_READ);
 }
 
 struct rules {

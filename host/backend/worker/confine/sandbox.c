@@ -267,6 +267,11 @@ static void limit(int what, rlim_t value)
     setrlimit(what, &r);
 }
 
+static const char *nvidia_policy(const struct wrk_sandbox *s)
+{
+    return s->mps ? wrk_policy_mps : wrk_policy_nvidia;
+}
+
 int wrk_sandbox_begin(struct wrk_sandbox *s, char *err, size_t err_size)
 {
     bool view;
@@ -275,6 +280,7 @@ int wrk_sandbox_begin(struct wrk_sandbox *s, char *err, size_t err_size)
     limit(RLIMIT_CORE, 0);
     s->layers[0] = '\0';
     s->has_shm = false;
+    s->own_net = false;
     if (s->mode == WRK_SANDBOX_OFF) {
         wrk_layer_add(s, "off");
         return 0;
@@ -295,9 +301,16 @@ int wrk_sandbox_begin(struct wrk_sandbox *s, char *err, size_t err_size)
                  "mount namespace, so its files cannot be limited");
         return -1;
     }
-    if (wrk_sandbox_filter(wrk_policy_nvidia, true, err, err_size))
+    /* Landlock does not limit which sockets are connected to. */
+    if (s->mps && (!view || !s->own_net)) {
+        snprintf(err, err_size,
+                 "CUDA_MPS_PIPE_DIRECTORY is set, and this host does not give workers a mount and a network "
+                 "namespace, so they could connect to other services than MPS");
         return -1;
-    wrk_layer_add(s, "seccomp");
+    }
+    if (wrk_sandbox_filter(nvidia_policy(s), true, err, err_size))
+        return -1;
+    wrk_layer_add(s, "seccomp%s", s->mps ? " with MPS" : "");
     return 0;
 }
 
@@ -314,7 +327,7 @@ static bool has_log_file(void)
 
 int wrk_sandbox_narrow(struct wrk_sandbox *s, bool soft, char *err, size_t err_size)
 {
-    const char *policy = soft ? wrk_policy_soft : wrk_policy_nvidia;
+    const char *policy = soft ? wrk_policy_soft : nvidia_policy(s);
 
     if (s->mode == WRK_SANDBOX_OFF)
         return 0;

@@ -293,6 +293,7 @@ static void test_all_calls_nvidia(void **state)
 {
     (void)state;
     enumerate("nvidia", wrk_policy_nvidia);
+    enumerate("mps", wrk_policy_mps);
 }
 
 #if defined(__x86_64__)
@@ -308,11 +309,11 @@ static int do_compat(void)
 /* Numbers of the other two interfaces of this processor. */
 static void test_other_interfaces(void **state)
 {
-    const char *const policies[] = {wrk_policy_soft, wrk_policy_nvidia};
+    const char *const policies[] = {wrk_policy_soft, wrk_policy_nvidia, wrk_policy_mps};
     unsigned n = 0;
 
     (void)state;
-    for (unsigned i = 0; i < 2; i++) {
+    for (unsigned i = 0; i < 3; i++) {
         filter_policy = policies[i];
         for (long nr = 0; nr < NUMBERS + 64; nr += i ? 7 : 1) {
             filter_nr = X32 | nr;
@@ -480,6 +481,29 @@ static void test_without_layers(void **state)
     assert_int_equal(on_a_host_without(true, true, false, WRK_SANDBOX_OFF), 0);
 }
 
+/* A client of MPS that could reach other services is refused. */
+static void test_mps_without_namespaces(void **state)
+{
+    int status;
+    pid_t pid = fork();
+
+    (void)state;
+    if (!pid) {
+        struct wrk_sandbox s = {.provider = "libcuda.so.1", .broker = getpid(), .mps = "/tmp"};
+        char err[400] = "";
+
+        if (refuse_calls(false, true, false))
+            _exit(98);
+        int r = wrk_sandbox_begin(&s, err, sizeof(err));
+        syscall(SYS_exit_group, !r ? 1
+                                : strstr(err, "connect to other services") || strstr(err, "neither Landlock")
+                                    ? 0
+                                    : 2);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
 static int bad_policy(const char *text)
 {
     char err[300] = "";
@@ -521,6 +545,7 @@ int main(void)
 #endif
         cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_without_layers),
+        cmocka_unit_test(test_mps_without_namespaces),
         cmocka_unit_test(test_bad_policies),
     };
 

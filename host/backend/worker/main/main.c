@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <linux/types.h>
@@ -208,12 +209,22 @@ static void name_after(const char *label)
     prctl(PR_SET_NAME, name);
 }
 
+/* Where MPS is, when it is to be used: the broker names a folder that is not there when it is not. */
+static const char *mps_folder(void)
+{
+    const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
+    struct stat st;
+
+    return folder && folder[0] == '/' && !stat(folder, &st) && S_ISDIR(st.st_mode) ? folder : NULL;
+}
+
 /* Everything up to here is done with one thread: all later ones are in the sandbox. */
 static int start_provider(struct wrk_worker *w, struct options *o)
 {
     struct vgb_msg layers = {.type = VGB_M_SANDBOX};
     char err[400];
 
+    o->sandbox.mps = mps_folder();
     if (wrk_sandbox_begin(&o->sandbox, err, sizeof(err))) {
         char text[VGB_MSG_TEXT];
 
