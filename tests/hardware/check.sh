@@ -183,8 +183,26 @@ if place=$(bash "$here/../apps/python/environment.sh" path 2> /dev/null); then
         bad "contact: stage 3: frameworks" "$(cat "$work/cupy/summary.txt" "$work/numba/summary.txt" | grep -E '^  |^not' | tr '\n' ';')"
     fi
 else
-    not_run "contact: stage 3: frameworks" "tests/apps/python has not fetched any"
+    not_run "contact: stage 3: CuPy and Numba" "tests/apps/python has not fetched them"
 fi
+# framework ENVIRONMENT NAME LINES PATTERN: of the lines of its results so many match, and none of its parts failed.
+framework()
+{
+    local place
+
+    if ! place=$(bash "$here/../apps/python/environment.sh" path "$1" 2> /dev/null); then
+        not_run "contact: stage 3: $2" "tests/apps/python has not fetched it"
+        return
+    fi
+    contact "$work/$1" --gpu soft --python "$place/bin/python" frameworks
+    if [ "$(grep -cE "^  $2\.$4\$" "$work/$1/summary.txt")" = "$3" ] && ! grep -q "^  $2\..*failed" "$work/$1/summary.txt"; then
+        ok "contact: stage 3: $2"
+    else
+        bad "contact: stage 3: $2" "$(grep -E '^  |^not' "$work/$1/summary.txt" | tr '\n' ';')"
+    fi
+}
+framework torch triton 3 '(add: .* 2|dot: .* 32|torch_compile: .* 0\.000976562)'
+framework jax jax 5 '(jit: .* 0\.0156237|grad: .* 0\.999878|matmul\.bfloat16: .* 64|conv: .* 33\.0625|fft: .* 64)'
 
 # A driver that hangs takes no more than the stage's time: what is left out is said, and the summary is whole.
 VGPU_KIT_STAGE=3 FAKE_CUINIT=hang contact "$work/late.d" --gpu nvidia --libcuda "$build/libcuda-fake.so" 1

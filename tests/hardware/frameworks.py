@@ -209,6 +209,14 @@ def try_jax():
     report("jax.jit", lambda: step(a).block_until_ready(), lambda: None)
     slope = jax.jit(jax.grad(lambda x: jnp.sin(x).sum()))
     report("jax.grad", lambda: slope(a).block_until_ready()[0, 0], lambda: None)
+    half = a.astype(jnp.bfloat16)
+    product = jax.jit(lambda x: jnp.matmul(x, x, preferred_element_type=jnp.float32).sum())
+    report("jax.matmul.bfloat16", lambda: product(half).block_until_ready(), lambda: None)
+    image, kernel = jnp.ones((size(8, 1), size(64, 4), size(56, 16), size(56, 16))), jnp.ones((size(64, 4), size(64, 4), 3, 3))
+    convolve = jax.jit(lambda x, k: jax.lax.conv(x, k, (1, 1), "SAME").mean())
+    report("jax.conv", lambda: convolve(image, kernel).block_until_ready(), lambda: None)
+    transform = jax.jit(lambda x: jnp.abs(jnp.fft.fft2(x)).max())
+    report("jax.fft", lambda: transform(a).block_until_ready(), lambda: None)
     return None
 
 
@@ -223,20 +231,44 @@ def try_triton():
     # Triton finds the names that a kernel uses among the module's.
     globals()["tl"] = tl
     print(f"# triton {triton.__version__}")
-    kernel = triton.jit(triton_add)
-    x = torch.ones(1 << size(20, 12), device="cuda")
+    n = 1 << size(20, 12)
+    kernel, dot = triton.jit(triton_add), triton.jit(triton_dot)
+    # Made on the processor: PyTorch's wheels have no PTX, so a software GPU runs none of its own kernels.
+    x = torch.ones(n).to("cuda")
     out = torch.empty_like(x)
 
-    def run():
-        kernel[(x.numel() // 1024,)](x, x, out, x.numel(), BLOCK=1024)
-        return out.sum()
-    report("triton.add", run, torch.cuda.synchronize)
+    def add():
+        kernel[(n // 1024,)](x, x, out, n, BLOCK=1024)
+        return out[n - 1]
+    report("triton.add", add, torch.cuda.synchronize)
+    width = size(1024, 128)
+    square = torch.full((width, width), 0.5).half().to("cuda")
+    product = torch.empty((width, width), device="cuda")
+
+    def multiply():
+        dot[(width // 64, width // 64)](square, product, width, BLOCK=64, STEP=32)
+        return product[width - 1, width - 1]
+    report("triton.dot", multiply, torch.cuda.synchronize)
+    compiled = torch.compile(lambda t: torch.tanh(t * 2).softmax(-1))
+    report("triton.torch_compile", lambda: compiled(x.view(-1, 1024))[0, 0], torch.cuda.synchronize)
     return None
 
 
 def triton_add(x, y, out, n, BLOCK: "tl.constexpr"):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # noqa: F821
     tl.store(out + at, tl.load(x + at, mask=at < n) + tl.load(y + at, mask=at < n), mask=at < n)  # noqa: F821
+
+
+def triton_dot(a, out, n, BLOCK: "tl.constexpr", STEP: "tl.constexpr"):
+    row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # noqa: F821
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)  # noqa: F821
+    inner = tl.arange(0, STEP)  # noqa: F821
+    total = tl.zeros((BLOCK, BLOCK), dtype=tl.float32)  # noqa: F821
+    for k in range(0, n, STEP):
+        left = tl.load(a + row[:, None] * n + (k + inner)[None, :])  # noqa: F821
+        right = tl.load(a + (k + inner)[:, None] * n + column[None, :])  # noqa: F821
+        total = tl.dot(left, right, total)  # noqa: F821
+    tl.store(out + row[:, None] * n + column[None, :], total)  # noqa: F821
 
 
 def try_numba():

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# environment.sh make|path: the virtual environment of requirements.txt, in the cache that clones share.
+# environment.sh make|path [torch|jax]: the virtual environment of requirements.txt, or of requirements-NAME.txt, in the
+# cache that clones share.
 #
 # make: makes it where it is missing, and prints its path. path: prints the path; exit status 1: it is not there.
 # Python is the distribution's, with its venv module. pip takes wheels only, each with the SHA-256 that is pinned, and
@@ -11,8 +12,16 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../../scripts/lib.sh"
 python=$(command -v python3) || die "python3 is needed"
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-sum=$(sha256sum "$here/requirements.txt" | cut -c 1-12)
-place=$CACHE/python-clients/$version-$sum
+name=${2:-}
+list=$here/requirements${name:+-$name}.txt
+[ -e "$list" ] || die "there is no $list"
+case $name in
+torch) size="3 GB, 7 GB unpacked" ;;
+jax) size="2.5 GB, 5 GB unpacked" ;;
+*) size="600 MB" ;;
+esac
+sum=$(sha256sum "$list" | cut -c 1-12)
+place=$CACHE/python-clients/${name:+$name-}$version-$sum
 
 case ${1:-} in
 path)
@@ -22,16 +31,19 @@ make)
     mkdir -p "$CACHE/python-clients"
     exec 9> "$CACHE/python-clients/.lock"
     flock 9
+    # pip unpacks beside its downloads: a small /tmp would not do.
+    mkdir -p "$CACHE/python-clients/tmp"
+    export TMPDIR=$CACHE/python-clients/tmp
     if [ ! -e "$place/.complete" ]; then
         rm -rf "$place"
         "$python" -m venv "$place" > /dev/null || die "no virtual environment can be made: install python3-venv"
-        "$SCRIPTS/step.sh" python-clients "fetching Python packages with CUDA (600 MB)" "$place/bin/pip" install --no-deps \
-            --only-binary :all: --require-hashes --no-input --cache-dir "$CACHE/pip" -r "$here/requirements.txt" >&2 || exit 1
+        "$SCRIPTS/step.sh" python-clients "fetching Python packages with CUDA ($size)" "$place/bin/pip" install --no-deps \
+            --only-binary :all: --require-hashes --no-input --cache-dir "$CACHE/pip" -r "$list" >&2 || exit 1
         touch "$place/.complete"
     fi
     ;;
 *)
-    sed -n '4,8s/^# \{0,1\}//p' "$0" >&2
+    sed -n '4,9s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac

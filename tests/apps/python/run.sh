@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: MIT
 #
 # run.sh OUT BUILD: each *_client.py with its package, unmodified, on the software GPU over the socket. `not run` where
-# the packages have not been fetched.
+# the packages have not been fetched, each environment for itself.
 set -u
 out=$1 build=$2
 here=$(cd "$(dirname "$0")" && pwd)
 vgpu=$build/userspace/vgpu/vgpu
+unset JAX_PLATFORMS XLA_FLAGS TRITON_PTXAS_PATH TRITON_PTXAS_BLACKWELL_PATH TRITON_CACHE_DIR CUDA_ROOT JAX_SKIP_CUDA_CONSTRAINTS_CHECK
 unset VGPU_SOCKET VGPU_TRACE VGPU_TRACE_JSON VGPU_FAULT VGPU_DRIVER_VERSION CUDA_VISIBLE_DEVICES CUPY_COMPILE_WITH_PTX
 export LC_ALL=C PYTHONDONTWRITEBYTECODE=1
 passed=0 failed=0 skipped=0
@@ -36,6 +37,17 @@ client()
     fi
 }
 
+# environment NAME: finds it (place).
+environment()
+{
+    if place=$(bash "$here/environment.sh" path "$1"); then
+        return 0
+    fi
+    skipped=$((skipped + 1))
+    echo "not run: python: the packages of requirements${1:+-$1}.txt are not fetched (make -C tests/apps/python fetches them)"
+    return 1
+}
+
 missing=
 for file in userspace/vgpu/vgpu userspace/libcuda/libcuda.so.1 userspace/libnvidia-ml/libnvidia-ml.so.1 \
     host/backend/vgpu-backend host/softgpu/libcuda-soft.so.1; do
@@ -44,17 +56,22 @@ done
 if [ -n "$missing" ]; then
     skipped=1
     echo "not run: python: not built:$missing"
-elif ! place=$(bash "$here/environment.sh" path); then
-    skipped=1
-    echo "not run: python: its packages are not fetched (make -C tests/apps/python fetches them)"
 else
     mkdir -p "$out"
-    client bindings ""
-    client cupy "$CUDA_HOME/lib64"
-    # The toolkit's libnvJitLink would make it link to machine code.
-    client numba ""
-    # Warp makes PTX for a driver that is not older than the toolkit in it.
-    client warp "" VGPU_DRIVER_VERSION=13050
+    if environment ""; then
+        client bindings ""
+        client cupy "$CUDA_HOME/lib64"
+        # The toolkit's libnvJitLink would make it link to machine code.
+        client numba ""
+        # Warp makes PTX for a driver that is not older than the toolkit in it.
+        client warp "" VGPU_DRIVER_VERSION=13050
+    fi
+    if environment torch; then
+        client triton "" TORCHINDUCTOR_CACHE_DIR="$out/triton/inductor" TORCHINDUCTOR_COMPILE_THREADS=1
+    fi
+    if environment jax; then
+        client jax ""
+    fi
 fi
 echo "python: $passed passed, $failed failed, $skipped skipped"
 [ $failed = 0 ]
