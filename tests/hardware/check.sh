@@ -105,10 +105,11 @@ else
     out=$work/out
     contact "$out" --gpu soft 1 2 3
 fi
-if grep -q 'diagnosis: all rungs answer as native' "$out/summary.txt" && [ "$(grep -c 'ladder: .*: as native' "$out/summary.txt")" = 3 ]; then
+if grep -q 'diagnosis: all rungs answer as native' "$out/summary.txt" && [ "$(grep -c 'ladder: .*: as native' "$out/summary.txt")" = 3 ] &&
+    [ "$(grep -cE 'compiled code: (native|enforce|cache-shm): ptx_new .* us \(0\)  ptx_again .* us \(0\)' "$out/summary.txt")" = 3 ]; then
     ok "contact: stage 1 $where: the ladder on the software GPU"
 else
-    bad "contact: stage 1 $where" "$(lines "$out" 'ladder|diagnosis') $(tail -n 2 "$work/contact")"
+    bad "contact: stage 1 $where" "$(lines "$out" 'ladder|compiled|diagnosis') $(tail -n 2 "$work/contact")"
 fi
 if grep -q '^2-conform  *0 ' "$out/summary.txt" && [ "$(grep -c '^2-demo-.*: PASS' "$out/summary.txt")" = "$(find "$build/kit/build/demo/programs" -type f | wc -l)" ]; then
     ok "contact: stage 2 $where: conformance and demo programs"

@@ -180,6 +180,13 @@ stage_1()
         step 1-$sandbox 150 "$vgpu" run --verbose --backend "$(backend $sandbox)" --gpu "$gpu" "$firstcall"
         rung 1-$sandbox || first=${first:-$sandbox}
     done
+    # Is compiled code kept, and at which of the paths that a worker can be given?
+    sed 's/"\$@"$/--jit-cache-path shm "$@"/' "$(backend enforce)" > "$out/backend-shm"
+    chmod +x "$out/backend-shm"
+    step 1-cache-shm 150 "$vgpu" run --backend "$out/backend-shm" --gpu "$gpu" "$firstcall"
+    for path in native enforce cache-shm; do
+        tell "  compiled code: $path: $(awk '$1 ~ /^ptx_(new|again)$/ { printf "%s %s us (%s)  ", $1, $3, $2 }' "$out/1-$path.log" 2> /dev/null)"
+    done
     tell "  diagnosis: $([ -n "$first" ] && echo "first difference with --sandbox=$first" || echo "all rungs answer as native")"
 }
 

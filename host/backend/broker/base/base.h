@@ -94,6 +94,7 @@ struct brk_options {
     const char *shm;           /* folder, NULL: none */
     uint64_t jit_cache;        /* bytes of compiled code that the provider may keep, 0: none */
     const char *jit_cache_dir; /* where it stays, NULL: gone with this process */
+    bool jit_cache_shm;        /* the library is given a folder in /dev/shm instead */
     int cache_fd;              /* the folder of it, -1: none */
 };
 extern struct brk_options brk_opt;

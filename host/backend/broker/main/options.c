@@ -82,6 +82,9 @@ static const char usage[] =
     "                      the workers of this process (default 256M); 0: each worker compiles anew\n"
     "  --jit-cache-dir DIR read it from there, write it there at the end; VMs never share one (default:\n"
     "                      it goes with this process)\n"
+    "  --jit-cache-path HOW   fd (default): the library is given /proc/self/fd/4, a file system of limited\n"
+    "                      size; shm: /dev/shm/jit, which only the host's /dev/shm limits and which is not\n"
+    "                      kept, for a library that does not take the former\n"
     "  --cgroup WHERE      a control group for all workers: auto (default): below this process's, where that\n"
     "                      is delegated; DIR: below this one, or no service; off: none\n"
     "  --cgroup-memory SIZE   memory of all workers together; needs a control group (default 0: no limit)\n"
@@ -125,6 +128,7 @@ enum {
     O_HMM,
     O_JIT,
     O_JITDIR,
+    O_JITPATH,
     O_CGROUP,
     O_CGMEMORY,
     O_CGPIDS,
@@ -179,6 +183,7 @@ static const struct option longopts[] = {LIMIT("vram-quota", VRAM),
                                          {"print-capabilities", 0, NULL, 0},
                                          {"jit-cache", 1, NULL, O_JIT},
                                          {"jit-cache-dir", 1, NULL, O_JITDIR},
+                                         {"jit-cache-path", 1, NULL, O_JITPATH},
                                          {"cgroup", 1, NULL, O_CGROUP},
                                          {"cgroup-memory", 1, NULL, O_CGMEMORY},
                                          {"cgroup-pids", 1, NULL, O_CGPIDS},
@@ -250,6 +255,11 @@ static int take(struct brk_options *o, int ch, const char *arg)
         return -1;
     case O_JITDIR:
         o->jit_cache_dir = arg;
+        return -1;
+    case O_JITPATH:
+        if (strcmp(arg, "fd") && strcmp(arg, "shm"))
+            return bad("--jit-cache-path", arg, "fd or shm");
+        o->jit_cache_shm = !strcmp(arg, "shm");
         return -1;
     case O_JIT:
         if (!brk_parse_size(arg, &n) || (n && (n < 1u << 20 || n > UINT64_C(4) << 30)))

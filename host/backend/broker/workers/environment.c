@@ -54,7 +54,10 @@ char **brk_worker_environment(void)
     if (out && brk_opt.cache_fd < 0) {
         out[n++] = no_cache;
     } else if (out) {
-        snprintf(cache, sizeof(cache), "CUDA_CACHE_PATH=/proc/self/fd/%d", BRK_WORKER_CACHE_FD);
+        if (brk_opt.jit_cache_shm && brk_opt.shm)
+            snprintf(cache, sizeof(cache), "CUDA_CACHE_PATH=/dev/shm/" BRK_SHM_CACHE);
+        else
+            snprintf(cache, sizeof(cache), "CUDA_CACHE_PATH=/proc/self/fd/%d", BRK_WORKER_CACHE_FD);
         snprintf(cache_size, sizeof(cache_size), "CUDA_CACHE_MAXSIZE=%llu",
                  (unsigned long long)brk_opt.jit_cache);
         out[n++] = cache;

@@ -22,16 +22,15 @@
 
 static char folder[64];
 
-/* The folder and the files in it; there are no folders in it. */
+/* The folder and all in it. Workers may have made folders. */
 static void remove_folder(const char *path)
 {
-    DIR *d = opendir(path);
-    struct dirent *e;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
-    while (d && (e = readdir(d)))
-        unlinkat(dirfd(d), e->d_name, 0);
-    if (d)
-        closedir(d);
+    if (fd >= 0) {
+        brk_tree_empty(fd);
+        close(fd);
+    }
     rmdir(path);
 }
 
@@ -60,6 +59,21 @@ static void remove_stale(void)
         closedir(d);
 }
 
+/* --jit-cache-path shm: the folder for compiled code. */
+static void make_cache(int shm)
+{
+    int fd = -1;
+
+    if (mkdirat(shm, BRK_SHM_CACHE, 0700) == 0)
+        fd = openat(shm, BRK_SHM_CACHE, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) {
+        vgb_log(VGB_WARN, "%s/" BRK_SHM_CACHE ": %s", folder, strerror(errno));
+        return;
+    }
+    brk_give_to_workers(fd);
+    close(fd);
+}
+
 const char *brk_shm_start(void)
 {
     int fd;
@@ -75,6 +89,8 @@ const char *brk_shm_start(void)
     fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0) {
         brk_give_to_workers(fd);
+        if (brk_opt.jit_cache_shm)
+            make_cache(fd);
         close(fd);
     }
     return folder;

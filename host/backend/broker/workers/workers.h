@@ -102,6 +102,7 @@ void brk_tree_copy(int from, int to, const struct brk_tree_limits *limits);
 /* ---- cache.c ---- */
 
 #define BRK_WORKER_CACHE_FD 4 /* the number that workers know it by */
+#define BRK_SHM_CACHE "jit"   /* --jit-cache-path shm: its name in the workers' /dev/shm */
 
 /* The folder for compiled code, as the options say, into brk_opt.cache_fd. 0, or an exit code, the reason logged. */
 int brk_cache_start(void);
