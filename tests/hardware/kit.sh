@@ -53,7 +53,8 @@ else
 fi
 if [ "${VGPU_KIT_VM:-0}" = 1 ]; then
     mkdir -p "$kit/build/guest"
-    cp -aL "$top_build/guest/vmlinux" "$top_build/guest/initrd.cpio" "$top_build/guest/release" "$kit/build/guest/"
+    # Of the kernel's two forms the smaller: an emulated processor unpacks it in some seconds.
+    cp -aL "$top_build/guest/vmlinuz" "$top_build/guest/initrd.cpio" "$top_build/guest/release" "$kit/build/guest/"
     take qemu/bin/qemu-system-x86_64 kernel/vgpu_drv.ko
     cp -a "$top_build/qemu/share" "$kit/build/qemu/share"
 fi
@@ -75,7 +76,7 @@ mkdir -p "$kit/lib-c++"
 mv "$kit"/lib/libstdc++.so.6 "$kit"/lib/libgcc_s.so.1 "$kit/lib-c++/" 2> /dev/null || true
 newest=$(find "$kit/bin" "$kit/build" "$kit/lib" -type f -exec objdump -T {} + 2> /dev/null | grep -o 'GLIBC_2\.[0-9]*' | sort -uV | tail -n 1)
 newest=${newest#GLIBC_}
-tar -C "$build" -czf "$build/kit.tar.gz" kit
+tar -C "$build" -cf - kit | gzip -9 > "$build/kit.tar.gz"
 size=$(du -sm "$kit" | cut -f1)
 echo "kit: $kit: $size MB ($(du -m "$build/kit.tar.gz" | cut -f1) MB packed), needs glibc $newest"
 [ "$(printf '%s\n' "$newest" "$NEWEST_GLIBC" | sort -V | tail -n 1)" = "$NEWEST_GLIBC" ] ||
