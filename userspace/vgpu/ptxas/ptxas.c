@@ -2,7 +2,7 @@
 /*
  * A `ptxas` that keeps PTX. Just-in-time compilers (Triton, XLA) run the assembler and load what it wrote, which the
  * software GPU cannot execute when it is machine code. This one writes a fat binary that holds the PTX as it came. `vgpu run`
- * names it to those compilers (vgpu_cli_soft_env).
+ * names it to those compilers (base/python.c).
  *
  * It takes the options of NVIDIA's ptxas; those about machine code have no meaning here and are ignored. What the
  * software GPU makes of the PTX is said when the program loads it.
