@@ -9,8 +9,10 @@
  * a report of a sanitizer, or a dispatcher that neither answers a ping nor ends the client, is a finding.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sanitizer/common_interface_defs.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -36,6 +38,8 @@
 #define QUESTIONS_MAX 16u
 #define REGION_VA 0x7e0000000000ull
 #define ANSWER_MS 60000 /* without an answer to a ping the dispatcher hangs; other work shares the machine */
+
+static unsigned stacks; /* said by say_stack() */
 
 /* ---- the input ---- */
 
@@ -232,17 +236,21 @@ static void ring_bell(void)
         _exit(0);
 }
 
-/* Waits until cond, or the time is over (false); serves the broker's end meanwhile. */
+/*
+ * Waits until cond, or the time is over (false); serves the broker's end meanwhile. The clock alone does not say so: on
+ * a virtual machine that was paused it jumps, and the dispatcher has had no time at all. So many rounds of a millisecond count.
+ */
 static bool await(bool (*done)(uint64_t), uint64_t arg, unsigned ms)
 {
     struct timespec t0, t;
 
     clock_gettime(CLOCK_MONOTONIC, &t0);
-    while (!done(arg)) {
+    for (unsigned rounds = 1; !done(arg); rounds++) {
         serve(1);
         questions();
         clock_gettime(CLOCK_MONOTONIC, &t);
-        if ((uint64_t)(t.tv_sec - t0.tv_sec) * 1000 + (uint64_t)(t.tv_nsec - t0.tv_nsec) / 1000000 > ms)
+        if ((uint64_t)(t.tv_sec - t0.tv_sec) * 1000 + (uint64_t)(t.tv_nsec - t0.tv_nsec) / 1000000 > ms &&
+            rounds > ms / 2)
             return false;
     }
     return true;
@@ -551,6 +559,44 @@ static void step(void)
         serve(0);
 }
 
+static void say_stack(int sig)
+{
+    (void)sig;
+    fprintf(stderr, "thread %ld:\n", (long)gettid());
+    __sanitizer_print_stack_trace();
+    __atomic_add_fetch(&stacks, 1, __ATOMIC_RELEASE);
+}
+
+/* Where each thread stands, one after the other: an input that hangs seldom hangs again. */
+static void say_stacks(void)
+{
+    DIR *d = opendir("/proc/self/task");
+    struct dirent *e;
+    char path[40], text[120] = "";
+
+    fprintf(stderr, "ring: written %#llx, tail %#llx, head %#llx, the worker's %#llx, state %u\n", (unsigned long long)tail,
+            (unsigned long long)win->ring_tail, (unsigned long long)win->ring_head,
+            (unsigned long long)worker.ring.head, (unsigned)win->worker_state);
+    snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", bell);
+    FILE *f = fopen(path, "re");
+    while (f && fgets(text, sizeof(text), f))
+        fprintf(stderr, "doorbell: %s", text);
+    if (f)
+        fclose(f);
+    signal(SIGUSR1, say_stack);
+    while (d && (e = readdir(d))) {
+        const pid_t thread = (pid_t)atoi(e->d_name);
+        const unsigned before = stacks;
+
+        if (thread <= 0 || tgkill(getpid(), thread, SIGUSR1))
+            continue;
+        for (unsigned ms = 0; ms < 2000 && __atomic_load_n(&stacks, __ATOMIC_ACQUIRE) == before; ms++)
+            usleep(1000);
+    }
+    if (d)
+        closedir(d);
+}
+
 static void run(const uint8_t *data, size_t size)
 {
     in = data;
@@ -567,6 +613,7 @@ static void run(const uint8_t *data, size_t size)
         __atomic_store_n(&win->host_done[question[i].slot % 64], question[i].sequence, __ATOMIC_RELEASE);
     if (!await(consumed, tail, ANSWER_MS)) {
         fprintf(stderr, "fuzz_dispatch: the dispatcher neither goes on nor ends the client\n");
+        say_stacks();
         abort();
     }
     _exit(0); /* wrk_die() may have come first */
