@@ -149,32 +149,24 @@ static void test_of_one_broker(void **state)
     unsetenv("CUDA_CACHE_MAXSIZE");
 }
 
-/* --jit-cache-path: a folder in the workers' /dev/shm, gone with the broker, with what a worker has put there. */
+/* --jit-cache-path: a folder in the workers' /dev/shm, which all of them see. */
 static void test_in_shm(void **state)
 {
-    char place[64], text[4096];
+    char text[4096];
     struct broker b;
     struct guest g;
 
     (void)state;
     assert_int_equal(start(&b, "--jit-cache-path", "shm", NULL, NULL), 0);
-    snprintf(place, sizeof(place), "/dev/shm/vgpu-backend.%d/jit", (int)b.pid);
-    if (access(place, F_OK)) {
-        print_message("not run: in_shm: this host has no /dev/shm\n");
-        assert_int_equal(broker_stop(&b), 0);
-        return;
-    }
     ask(&b, &g, CACHE_COUNT, text);
     guest_close(&g);
     if (strstr(text, "/dev/shm/jit")) {
         assert_string_equal(text, "cache 1 268435456 /dev/shm/jit\n");
         assert_string_equal(counted(&b, '2', "268435456"), "/dev/shm/jit");
     } else {
-        print_message("not run: in_shm: this host gives workers no mount namespace\n");
+        print_message("not run: in_shm: this host gives workers no /dev/shm of their own\n");
     }
     assert_int_equal(broker_stop(&b), 0);
-    *strrchr(place, '/') = '\0';
-    assert_int_not_equal(access(place, F_OK), 0);
     memset(&b, 0, sizeof(b));
     assert_int_not_equal(start(&b, "--jit-cache-path", "tree", NULL, NULL), 0);
     broker_stop(&b);

@@ -225,6 +225,8 @@ static void test_memory(void **state)
     int r;
 
     (void)state;
+    if (no_data_limits("control_test: memory"))
+        skip();
     begin(&s, "--client-memory", "64M");
     assert_int_equal(guest_alloc(&s.g, 128 << 20, &p), CUDA_ERROR_OUT_OF_MEMORY);
     said = ask(&s, "set client-memory 512M");

@@ -121,6 +121,8 @@ static void test_memory(void **state)
     uint64_t p;
 
     (void)state;
+    if (no_data_limits("limits_test: memory"))
+        skip();
     /* The provider of the tests has its device memory from malloc. */
     begin(&l, "--client-memory", "64M");
     assert_int_equal(guest_alloc(&l.g, 16 << 20, &p), 0);

@@ -21,5 +21,8 @@ unsigned workers_of(pid_t broker, pid_t *out, unsigned n);
 /* The worker that serves a client: the one that has a window mapped. 0: none. */
 pid_t worker_of_client(pid_t broker);
 bool gone_within(pid_t pid, int ms);
+/* AddressSanitizer's shadow counts as data of a process, so a limit of that ends it at its first allocation. A test that
+ * sets one says so and is skipped: true. Workers are built as this test is. */
+bool no_data_limits(const char *test);
 
 #endif

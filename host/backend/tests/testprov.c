@@ -10,7 +10,7 @@
  *   VALUE_NVML    NVML says from now on that this process has n MiB; with $VGPU_TEST_NVML only
  *   VALUE_PRINT   prints to standard output, as device printf does
  *   VALUE_ASSERT  prints to standard error, as a failed device assert does
- *   VALUE_SHM     makes or opens a file in /dev/shm: how often that was done is what is printed
+ *   VALUE_SHM     makes or opens a file in /dev/shm: how often that was done is what is printed; n > 0: writes up to n MiB
  *   VALUE_CACHE   uses the folder for compiled code (testprov_cache.c)
  *   VALUE_CONNECT connects to sockets (testprov_cache.c), and prints what came of it
  *   VALUE_ENVIRON prints the names of the environment's variables, a line each
@@ -33,6 +33,24 @@
 #include <unistd.h>
 
 #include "testprov.h"
+
+/* Takes all that /dev/shm gives, up to n MiB; says how many it got. */
+static CUresult fill_shm(size_t n)
+{
+    static const char some[1 << 20];
+    int fd = shm_open("/vgpu-fill", O_RDWR | O_CREAT, 0600);
+    size_t got = 0;
+
+    if (fd < 0)
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    while (got < n && write(fd, some, sizeof(some)) == (ssize_t)sizeof(some))
+        got++;
+    printf("filled %zu\n", got);
+    fflush(stdout);
+    close(fd);
+    shm_unlink("/vgpu-fill");
+    return CUDA_SUCCESS;
+}
 
 CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t n, CUstream hs);
 
@@ -399,7 +417,7 @@ CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t n, CUstrea
         fprintf(stderr, "assertion failed on the device\n");
         return CUDA_SUCCESS;
     case VALUE_SHM:
-        return count_in_shm();
+        return n ? fill_shm(n) : count_in_shm();
     case VALUE_CACHE:
         return testprov_cache((unsigned)n) ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
     case VALUE_CONNECT:

@@ -91,7 +91,7 @@ struct brk_options {
     const char *cgroup;        /* "off", a folder, or NULL: where it is delegated */
     uint64_t cgroup_memory;    /* bytes, 0 = no limit */
     uint64_t cgroup_pids;      /* 0: what the clients' threads add up to */
-    const char *shm;           /* folder, NULL: none */
+    int shm_fd;                /* the folder that is /dev/shm to workers, -1: none */
     uint64_t jit_cache;        /* bytes of compiled code that the provider may keep, 0: none */
     const char *jit_cache_dir; /* where it stays, NULL: gone with this process */
     bool jit_cache_shm;        /* the library is given a folder in /dev/shm instead */

@@ -92,7 +92,7 @@ static int start(void)
     if (brk_opt.allow_hmm)
         vgb_log(VGB_WARN, "--allow-hmm: kernels of guests may reach all memory of their workers");
     if (!strcmp(brk_opt.sandbox, "enforce"))
-        brk_opt.shm = brk_shm_start();
+        brk_shm_start();
     if (!brk_cgroup_start())
         return BRK_EXIT_ERROR;
     r = brk_cache_start();

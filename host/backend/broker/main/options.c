@@ -369,7 +369,7 @@ int brk_options_parse(int argc, char **argv, struct brk_options *o)
     int ch;
 
     memset(o, 0, sizeof(*o));
-    o->listen_fd = o->vhost_fd = o->ready_fd = o->cache_fd = -1;
+    o->listen_fd = o->vhost_fd = o->ready_fd = o->cache_fd = o->shm_fd = -1;
     o->max_clients = 64;
     o->weight = o->client_weight = BRK_WEIGHT_DEFAULT;
     o->window_size = VGP_WINDOW_DEFAULT;

@@ -54,7 +54,7 @@ char **brk_worker_environment(void)
     if (out && brk_opt.cache_fd < 0) {
         out[n++] = no_cache;
     } else if (out) {
-        if (brk_opt.jit_cache_shm && brk_opt.shm)
+        if (brk_opt.jit_cache_shm && brk_opt.shm_fd >= 0)
             snprintf(cache, sizeof(cache), "CUDA_CACHE_PATH=/dev/shm/" BRK_SHM_CACHE);
         else
             snprintf(cache, sizeof(cache), "CUDA_CACHE_PATH=/proc/self/fd/%d", BRK_WORKER_CACHE_FD);

@@ -73,7 +73,7 @@ static int spawn(int sock, pid_t *pid)
     posix_spawn_file_actions_t fa;
     posix_spawnattr_t at;
     sigset_t none, def;
-    char ppid[24], minor[8], cache[32];
+    char ppid[24], minor[8], cache[32], shm[32];
     static const char *const levels[] = {"error", "warn", "info", "debug"};
     char *argv[24] = {brk_opt.worker,
                       (char *)"--provider",
@@ -93,9 +93,10 @@ static int spawn(int sock, pid_t *pid)
 
     if (brk_opt.allow_hmm)
         argv[n++] = (char *)"--allow-hmm";
-    if (brk_opt.shm) {
+    if (brk_opt.shm_fd >= 0) {
+        snprintf(shm, sizeof(shm), "/proc/self/fd/%d", BRK_WORKER_SHM_FD);
         argv[n++] = (char *)"--shm";
-        argv[n++] = (char *)(uintptr_t)brk_opt.shm;
+        argv[n++] = shm;
     }
     if (brk_opt.cache_fd >= 0) {
         snprintf(cache, sizeof(cache), "/proc/self/fd/%d", BRK_WORKER_CACHE_FD);
@@ -119,6 +120,8 @@ static int spawn(int sock, pid_t *pid)
     posix_spawn_file_actions_adddup2(&fa, sock, 3);
     if (brk_opt.cache_fd >= 0)
         posix_spawn_file_actions_adddup2(&fa, brk_opt.cache_fd, BRK_WORKER_CACHE_FD);
+    if (brk_opt.shm_fd >= 0)
+        posix_spawn_file_actions_adddup2(&fa, brk_opt.shm_fd, BRK_WORKER_SHM_FD);
     int r = env ? posix_spawn(pid, brk_opt.worker, &fa, &at, argv, env) : ENOMEM;
     free(env);
     posix_spawn_file_actions_destroy(&fa);

@@ -77,9 +77,11 @@ bool brk_pool_broken(void);
 
 /* ---- shm.c ---- */
 
-/* Makes the folder that workers see as /dev/shm; NULL: there is none. Kept until brk_shm_stop(). */
-const char *brk_shm_start(void);
-/* Removes it; after the last worker. */
+#define BRK_WORKER_SHM_FD 5 /* the number that workers know it by */
+
+/* Makes the folder that workers see as /dev/shm, into brk_opt.shm_fd; -1: this host has none to give. */
+void brk_shm_start(void);
+/* Lets go of it: the workers have the rest. */
 void brk_shm_stop(void);
 
 /* ---- bounded.c ---- */

@@ -204,7 +204,8 @@ static void collect(void *arg, const char *path, enum wrk_access access)
     int fd;
 
     /* /proc comes as a whole: what it shows of others is limited by Landlock and by the user. */
-    if (v->n == VIEW_MAX || strlen(path) >= sizeof(v->list[0].path) || !strncmp(path, "/proc/", 6))
+    if (v->n == VIEW_MAX || strlen(path) >= sizeof(v->list[0].path) || !strncmp(path, "/proc/", 6) ||
+        !strcmp(path, "/dev/shm")) /* make_shm() */
         return;
     fd = open(path, O_PATH | O_CLOEXEC);
     if (fd < 0)
@@ -276,6 +277,12 @@ static bool mount_one(const struct view *v, unsigned i)
            (v->list[i].writable || make_read_only(to, WITH_ALL_BELOW));
 }
 
+/* /dev/shm is a link to a descriptor: what it is open for is mounted nowhere, and cannot be. */
+static bool make_shm(const struct wrk_sandbox *s)
+{
+    return !s->has_shm || (make_place(VIEW_AT "/dev", true) && !symlink(s->shm, VIEW_AT "/dev/shm"));
+}
+
 /* The root becomes a small file system with those paths alone that a worker may use. */
 static bool own_root(const struct wrk_sandbox *s)
 {
@@ -291,7 +298,7 @@ static bool own_root(const struct wrk_sandbox *s)
              !mount("/proc", VIEW_AT "/proc", NULL, MS_BIND | MS_REC, NULL);
         for (unsigned i = 0; i < v->n && ok; i++)
             ok = mount_one(v, i);
-        ok = ok && make_read_only(VIEW_AT, 0) && !chdir(VIEW_AT) && !syscall(SYS_pivot_root, ".", ".") &&
+        ok = ok && make_shm(s) && make_read_only(VIEW_AT, 0) && !chdir(VIEW_AT) && !syscall(SYS_pivot_root, ".", ".") &&
              !umount2(".", MNT_DETACH) && !chdir("/");
         if (!ok) {
             vgb_log(VGB_DEBUG, "no private view of the files: %s", strerror(errno));
@@ -308,8 +315,12 @@ static bool own_files(struct wrk_sandbox *s)
 {
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
         return false;
-    s->has_shm = s->shm && !mount(s->shm, "/dev/shm", NULL, MS_BIND, NULL);
-    return own_root(s);
+    s->has_shm = s->shm != NULL;
+
+    bool view = own_root(s);
+
+    s->has_shm &= view;
+    return view;
 }
 
 bool wrk_confine(struct wrk_sandbox *s)

@@ -30,7 +30,7 @@ bool wrk_sandbox_mode_parse(const char *text, enum wrk_sandbox_mode *mode);
 struct wrk_sandbox {
     enum wrk_sandbox_mode mode;
     const char *provider; /* path or name of the library; wrk_sandbox_begin() may replace it */
-    const char *shm;      /* folder that becomes /dev/shm where a mount namespace can be had, or NULL */
+    const char *shm;      /* /proc/self/fd/N: what /dev/shm is where a mount namespace can be had; or NULL */
     const char *cache;    /* folder that the provider may write to, or NULL */
     const char *mps;      /* folder with the sockets of MPS, which may be connected to, or NULL */
     pid_t broker;         /* workers of a root broker get a user id that is made from this number */
