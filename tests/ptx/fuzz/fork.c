@@ -2,6 +2,9 @@
 #define _GNU_SOURCE
 #include "fork.h"
 
+#include <dirent.h>
+#include <sanitizer/common_interface_defs.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,4 +96,40 @@ int fz_in_child(const char *name, void (*run)(const uint8_t *data, size_t size),
         abort();
     }
     return 0;
+}
+
+static unsigned stacks; /* that were said */
+
+static void say_stack(int sig)
+{
+    (void)sig;
+    fprintf(stderr, "thread %ld:\n", (long)gettid());
+    __sanitizer_print_stack_trace();
+    __atomic_add_fetch(&stacks, 1, __ATOMIC_RELEASE);
+}
+
+void fz_say_stacks(int fd)
+{
+    DIR *d = opendir("/proc/self/task");
+    struct dirent *e;
+    char path[40], text[120] = "";
+
+    snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+    FILE *f = fopen(path, "re");
+    while (f && fgets(text, sizeof(text), f))
+        fprintf(stderr, "descriptor: %s", text);
+    if (f)
+        fclose(f);
+    signal(SIGUSR1, say_stack);
+    while (d && (e = readdir(d))) {
+        const pid_t thread = (pid_t)atoi(e->d_name);
+        const unsigned before = stacks;
+
+        if (thread <= 0 || tgkill(getpid(), thread, SIGUSR1))
+            continue;
+        for (unsigned ms = 0; ms < 2000 && __atomic_load_n(&stacks, __ATOMIC_ACQUIRE) == before; ms++)
+            usleep(1000);
+    }
+    if (d)
+        closedir(d);
 }

@@ -14,4 +14,7 @@ void fz_share_counters(void);
 int fz_in_child(const char *name, void (*run)(const uint8_t *data, size_t size), const uint8_t *data,
                 size_t size);
 
+/* What an input that hangs seldom leaves behind: what /proc says of a descriptor, and where each thread stands. */
+void fz_say_stacks(int fd);
+
 #endif

@@ -9,10 +9,8 @@
  * a report of a sanitizer, or a dispatcher that neither answers a ping nor ends the client, is a finding.
  */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sanitizer/common_interface_defs.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -38,8 +36,6 @@
 #define QUESTIONS_MAX 16u
 #define REGION_VA 0x7e0000000000ull
 #define ANSWER_MS 60000 /* without an answer to a ping the dispatcher hangs; other work shares the machine */
-
-static unsigned stacks; /* said by say_stack() */
 
 /* ---- the input ---- */
 
@@ -236,10 +232,7 @@ static void ring_bell(void)
         _exit(0);
 }
 
-/*
- * Waits until cond, or the time is over (false); serves the broker's end meanwhile. The clock alone does not say so: on
- * a virtual machine that was paused it jumps, and the dispatcher has had no time at all. So many rounds of a millisecond count.
- */
+/* Waits until cond, or the time is over (false), in rounds of 1 ms as well: a paused machine's clock jumps. Serves. */
 static bool await(bool (*done)(uint64_t), uint64_t arg, unsigned ms)
 {
     struct timespec t0, t;
@@ -559,44 +552,6 @@ static void step(void)
         serve(0);
 }
 
-static void say_stack(int sig)
-{
-    (void)sig;
-    fprintf(stderr, "thread %ld:\n", (long)gettid());
-    __sanitizer_print_stack_trace();
-    __atomic_add_fetch(&stacks, 1, __ATOMIC_RELEASE);
-}
-
-/* Where each thread stands, one after the other: an input that hangs seldom hangs again. */
-static void say_stacks(void)
-{
-    DIR *d = opendir("/proc/self/task");
-    struct dirent *e;
-    char path[40], text[120] = "";
-
-    fprintf(stderr, "ring: written %#llx, tail %#llx, head %#llx, the worker's %#llx, state %u\n", (unsigned long long)tail,
-            (unsigned long long)win->ring_tail, (unsigned long long)win->ring_head,
-            (unsigned long long)worker.ring.head, (unsigned)win->worker_state);
-    snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", bell);
-    FILE *f = fopen(path, "re");
-    while (f && fgets(text, sizeof(text), f))
-        fprintf(stderr, "doorbell: %s", text);
-    if (f)
-        fclose(f);
-    signal(SIGUSR1, say_stack);
-    while (d && (e = readdir(d))) {
-        const pid_t thread = (pid_t)atoi(e->d_name);
-        const unsigned before = stacks;
-
-        if (thread <= 0 || tgkill(getpid(), thread, SIGUSR1))
-            continue;
-        for (unsigned ms = 0; ms < 2000 && __atomic_load_n(&stacks, __ATOMIC_ACQUIRE) == before; ms++)
-            usleep(1000);
-    }
-    if (d)
-        closedir(d);
-}
-
 static void run(const uint8_t *data, size_t size)
 {
     in = data;
@@ -612,8 +567,11 @@ static void run(const uint8_t *data, size_t size)
     for (unsigned i = 0; i < nquestions; i++)
         __atomic_store_n(&win->host_done[question[i].slot % 64], question[i].sequence, __ATOMIC_RELEASE);
     if (!await(consumed, tail, ANSWER_MS)) {
-        fprintf(stderr, "fuzz_dispatch: the dispatcher neither goes on nor ends the client\n");
-        say_stacks();
+        fprintf(
+            stderr,
+            "fuzz_dispatch: the dispatcher neither goes on nor ends the client: written %#llx, read %#llx\n",
+            (unsigned long long)tail, (unsigned long long)win->ring_head);
+        fz_say_stacks(bell);
         abort();
     }
     _exit(0); /* wrk_die() may have come first */
