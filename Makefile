@@ -147,7 +147,7 @@ check-packages: ## install, upgrade and remove the packages in a Debian root; li
 	@$(TOP)/packaging/packages_test.sh $(BUILD)/packaging
 
 ##@ Checking
-.PHONY: check test all-clients bench lint compdb gpu gpu-kit fuzz san faults regress census
+.PHONY: check test all-clients bench lint compdb gpu gpu-kit fuzz san faults debug-guest regress prove census
 check: prepare-test ## unit tests, conformance over the socket: minutes, no guest; T=SUITE[/PATTERN]: one suite or test
 	@set -e; for part in $(HOST_PARTS); do $(NEXT) $$part; done
 ifeq ($(T),)
@@ -211,9 +211,19 @@ faults: prepare-test ## the 39 faults that the system must survive, each beside 
 	@$(call sub,tests/conformance/driver,all)
 	@$(call sub,tests/system/faults,rows)
 
+debug-guest: prepare-test ## the guest driver under a kernel with KASAN, lockdep and kmemleak, random ioctls (SEEDS=N)
+	@$(NEXT) stage-build
+	@$(call sub,tests/system/boot,debug)
+
 regress: prepare-test ## each hole that was found, by the test that fails without its mend (HOLE=NAME)
 	@$(NEXT) stage-build
 	@$(call sub,tests/system/regress,run)
+
+prove: prepare-test ## proofs by CBMC: bounds of memory accesses, the ring, decoders of each shape (CALLS=all: all decoders)
+	@$(SCRIPTS)/cbmc.sh > /dev/null
+	@$(call sub,host/softgpu,prove)
+	@$(call sub,host/backend,prove)
+	@$(call sub,protocol,prove CALLS='$(CALLS)')
 
 census: prepare ## decode the PTX of the toolkit's libraries and of ggml; writes docs/results/ptx-census.md
 	@$(call sub,tests/ptx/census,table)

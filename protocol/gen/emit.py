@@ -5,6 +5,7 @@
 emit.py OUTDIR DOCDIR [SOFTGPUDIR]   the committed files; those of the software GPU, too
 emit.py --roundtrip FILE   the cases of vgp_roundtrip_test.c
 emit.py --golden FILE      the cases of vgp_golden_test.c
+emit.py --prove FILE      statements about every decoder for CBMC (prove.sh)
 --def FILE in front        another description than cuda_calls.def (for tests of the generator)"""
 import os
 import sys
@@ -13,7 +14,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 import parse  # noqa: E402
 import policy  # noqa: E402
-from templates import calls_h, entry, fields, golden, guest, page, provider, roundtrip, softgpu, worker  # noqa: E402
+from templates import calls_h, entry, fields, golden, guest, page, prove, provider, roundtrip, softgpu, worker  # noqa: E402
 
 
 def main(argv):
@@ -23,7 +24,7 @@ def main(argv):
         description = argv[2]
         argv = argv[:1] + argv[3:]
     if len(argv) not in (3, 4):
-        print('usage: emit.py [--def FILE] OUTDIR DOCDIR [SOFTGPUDIR] | --roundtrip FILE | --golden FILE', file=sys.stderr)
+        print('usage: emit.py [--def FILE] OUTDIR DOCDIR [SOFTGPUDIR] | --roundtrip FILE | --golden FILE | --prove FILE', file=sys.stderr)
         return 2
     try:
         d = parse.parse(description)
@@ -31,7 +32,7 @@ def main(argv):
     except (parse.DefError, policy.PolicyError) as e:
         print(f'error: {e}', file=sys.stderr)
         return 1
-    tests = {'--roundtrip': roundtrip.render, '--golden': golden.render}
+    tests = {'--roundtrip': roundtrip.render, '--golden': golden.render, '--prove': prove.render}
     if argv[1] in tests:
         with open(argv[2], 'w', encoding='utf-8') as f:
             f.write(tests[argv[1]](d))

@@ -7,13 +7,13 @@ set -u
 top=$1
 cuda=$2
 worker=$top/host/backend/worker
-if ! command -v cbmc > /dev/null; then
-    echo "not run: prove_ring: cbmc is not installed"
+if ! cbmc=$("$top/scripts/cbmc.sh" --where); then
+    echo "not run: prove_ring: cbmc is not there; scripts/cbmc.sh fetches it"
     echo "prove: 0 passed, 0 failed, 1 skipped"
     exit 0
 fi
 # shellcheck disable=SC2046 # lists of words; the source wherever it lies
-if out=$(cbmc "$top/host/backend/tests/prove_ring.c" $(find "$worker" -name ring.c) -D__CUDA_API_VERSION_INTERNAL \
+if out=$("$cbmc" "$top/host/backend/tests/prove_ring.c" $(find "$worker" -name ring.c) -D__CUDA_API_VERSION_INTERNAL \
     -I"$top/protocol" -I"$top/protocol/generated" -I"$top/kernel/vgpu_drv/uapi" -I"$top/host/backend/common" \
     -I"$cuda" $(find "$worker" -type d | sed 's/^/-I/') --bounds-check --pointer-check --pointer-overflow-check \
     --signed-overflow-check --div-by-zero-check --unwinding-assertions --unwind 6 --no-malloc-may-fail \

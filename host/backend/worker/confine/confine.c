@@ -298,8 +298,8 @@ static bool own_root(const struct wrk_sandbox *s)
              !mount("/proc", VIEW_AT "/proc", NULL, MS_BIND | MS_REC, NULL);
         for (unsigned i = 0; i < v->n && ok; i++)
             ok = mount_one(v, i);
-        ok = ok && make_shm(s) && make_read_only(VIEW_AT, 0) && !chdir(VIEW_AT) && !syscall(SYS_pivot_root, ".", ".") &&
-             !umount2(".", MNT_DETACH) && !chdir("/");
+        ok = ok && make_shm(s) && make_read_only(VIEW_AT, 0) && !chdir(VIEW_AT) &&
+             !syscall(SYS_pivot_root, ".", ".") && !umount2(".", MNT_DETACH) && !chdir("/");
         if (!ok) {
             vgb_log(VGB_DEBUG, "no private view of the files: %s", strerror(errno));
             umount2(VIEW_AT, MNT_DETACH);

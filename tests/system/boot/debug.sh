@@ -1,0 +1,43 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# debug.sh TOP [SEEDS]: the driver under a kernel with KASAN, UBSAN, lockdep, kmemleak and object debugging: builds
+# it in TOP/build/guest-debug (from the kernel's source that the driver's KUnit build has fetched, or LINUX_SRC; some twenty
+# minutes of processor time, once), boots a guest with it and runs debug_guest.sh there. Not part of make test.
+set -eu
+top=$1
+seeds=${2:-5}
+dir=$top/build/guest-debug
+here=$top/tests/system/boot
+src=${LINUX_SRC:-$(ls -d "$top"/build/kernel/kunit/src/linux-source-* 2> /dev/null | sort -V | tail -n 1)}
+if [ -z "$src" ]; then
+    echo "not run: debug: no kernel source: make check-kernel.vgpu_drv fetches it, or set LINUX_SRC="
+    echo "debug: 0 passed, 0 failed, 1 skipped"
+    exit 0
+fi
+# As kunit.sh does: the folder is a link, so edits here are seen there.
+ln -sfn "$top/kernel/vgpu_drv" "$src/drivers/misc/vgpu"
+grep -q misc/vgpu/Kconfig "$src/drivers/misc/Kconfig" ||
+    sed -i 's#^endmenu#source "drivers/misc/vgpu/Kconfig"\nendmenu#' "$src/drivers/misc/Kconfig"
+grep -q VGPU_CUDA "$src/drivers/misc/Makefile" || echo 'obj-$(CONFIG_VGPU_CUDA) += vgpu/' >> "$src/drivers/misc/Makefile"
+mkdir -p "$dir/kernel" "$dir/work"
+kernel_make()
+{
+    env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS -u O PATH="/usr/bin:$PATH" make -s -C "$src" O="$dir/kernel" "$@"
+}
+kernel_make KCONFIG_ALLCONFIG="$here/debug.config" allnoconfig > "$dir/build.log" 2>&1
+if grep '^CONFIG' "$here/debug.config" | grep -vxFf "$dir/kernel/.config"; then
+    echo "error: these settings have no effect in $src" >&2
+    exit 1
+fi
+kernel_make -j"${JOBS:-$(nproc)}" bzImage modules >> "$dir/build.log" 2>&1
+# All that the guest needs is built in: the initramfs has our init alone.
+rm -rf "$dir/tree"
+mkdir -p "$dir/tree/dev" "$dir/tree/proc" "$dir/tree/sys" "$dir/tree/modules"
+install -m 755 "$top/build/userspace/vgpu/guest-init" "$dir/tree/init"
+: > "$dir/tree/modules/order"
+(cd "$dir/tree" && find . | LC_ALL=C sort | cpio -o -H newc --owner=0:0 --quiet) > "$dir/initrd.cpio"
+cd "$dir/work"
+VGPU_KERNEL=$dir/kernel/arch/x86/boot/bzImage VGPU_INITRD=$dir/initrd.cpio VGPU_DRIVER=$dir/kernel/drivers/misc/vgpu/vgpu_drv.ko \
+    exec "$top/build/userspace/vgpu/vgpu" vm run --gpu soft --accel "${ACCEL:-auto}" --keep-log "$dir/kernel.log" --timeout 2400 \
+    sh "$here/debug_guest.sh" "$top/build/tests" "$dir/kernel/drivers/misc/vgpu/vgpu_drv.ko" "$seeds"

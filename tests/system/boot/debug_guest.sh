@@ -1,0 +1,65 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# debug_guest.sh BUILD DRIVER [SEEDS]: what debug.sh runs in the guest. The checks of guest.sh without the conformance
+# suite, random ioctls with SEEDS more seeds, and what the kernel's checkers say: any complaint in its log, any
+# memory of the driver that nothing points to.
+build=$1
+driver=$2
+seeds=${3:-5}
+here=$(dirname "$0")
+leaks=/sys/kernel/debug/kmemleak
+passed=0
+failed=0
+
+result() { # NAME STATUS TEXT
+    if [ "$2" -eq 0 ]; then
+        passed=$((passed + 1))
+        echo "debug.$1 ok"
+    else
+        failed=$((failed + 1))
+        echo "FAIL: debug.$1: $3"
+    fi
+}
+
+mount -t debugfs none /sys/kernel/debug 2> /dev/null
+for what in KASAN PROVE_LOCKING DEBUG_KMEMLEAK; do
+    case $what in
+    KASAN) grep -q kasan_report /proc/kallsyms ;;
+    PROVE_LOCKING) test -e /proc/lockdep_stats ;;
+    *) test -e $leaks ;;
+    esac
+    result "kernel_has_$what" $? "this kernel has no $what"
+done
+[ ! -e $leaks ] || echo clear > $leaks
+BOOT_NO_SUITES=1 sh "$here/guest.sh" "$build" "$driver" > guest.out
+tail -n 1 guest.out | grep -q ' 0 failed'
+result guest $? "$(grep FAIL guest.out)"
+sed 's/^/  /' guest.out
+rounds=0
+for seed in $(seq 100 $((99 + seeds))); do
+    "$build/system/boot/ioctl_fuzz" "$seed" 3000 > ioctl_fuzz.log 2>&1 || break
+    rounds=$((rounds + 1))
+done
+result ioctl_fuzz $((rounds != seeds)) "seed $seed: $(tail -n 2 ioctl_fuzz.log)"
+"$build/system/faults/victim" once > /dev/null
+result works_after $? "a program does not work any more"
+# Twice: what is being freed is no leak.
+for _ in 1 2; do
+    echo scan > $leaks
+    sleep 6
+done
+grep -A 20 '^unreferenced' $leaks > leaks.log
+! grep -q vgpu leaks.log
+result kmemleak $? "$(head -n 30 leaks.log)"
+echo "  unreferenced objects of others: $(grep -c ^unreferenced leaks.log)"
+dmesg > kernel.txt
+! grep -nE 'BUG:|WARNING:|INFO: (possible|trying|task)|Oops|general protection|UBSAN|KASAN:|ODEBUG|refcount_t' kernel.txt
+result kernel_log $? "the kernel complains"
+# lockdep gives up after its first complaint, or when it runs out of room.
+grep -q 'debug_locks: *1' /proc/lockdep_stats
+result lockdep_on $? "$(grep -E 'debug_locks' /proc/lockdep_stats)"
+grep -E 'lock-classes|direct dependencies|dependency chains' /proc/lockdep_stats
+echo "  $rounds times 3000 random ioctls and mappings, on Linux $(uname -r)"
+echo "debug: $passed passed, $failed failed, 0 skipped"
+[ $failed = 0 ]
