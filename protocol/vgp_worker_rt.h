@@ -24,6 +24,8 @@ struct wrk_call {
     uint32_t args_size;           /* rec->size - sizeof(struct vgp_record) */
     bool malformed; /* the record broke the protocol: the client dies; why is in malformed_text */
     char malformed_text[160];
+    bool has_stream; /* the handler has looked this one up, as the last one */
+    CUstream stream;
     bool deferred; /* a custom handler has taken over the reply: wrk_reply_deferred() will send it */
     uint32_t reply_size;
     uint8_t reply[VGP_REPLY_SLOT_SIZE - sizeof(struct vgp_reply)] __attribute__((aligned(16)));
@@ -36,6 +38,7 @@ typedef CUresult (*vgp_handler)(struct wrk_call *c);
 #define VGP_F_ASYNC (1u << 1)   /* no reply, or one without payload where the guest asks for it */
 #define VGP_F_REPLY (1u << 2)   /* a reply slot is required (neither: flex) */
 #define VGP_F_WAIT (1u << 3)    /* may be answered late */
+#define VGP_F_FILLS (1u << 4)   /* puts work into the stream that wrk_handle_get() finds for it */
 struct vgp_dispatch {
     const char *name;
     vgp_handler handler;

@@ -30,6 +30,7 @@ enum vgb_msg_type {
     VGB_M_SANDBOX = 11,    /* before READY: text = the layers of the sandbox that are in force */
     VGB_M_BUSY =
         12, /* status 1: a call of the provider takes long, answers may wait for it; 0: none does now */
+    VGB_M_WORK = 13, /* by turns: status = enum vgb_work, flags = number of the last TURN */
     /* broker -> worker */
     VGB_M_START = 16,    /* fds: window, doorbell [, wake]; offset, length = slice of the window;
                          * value = quota of device memory; limits */
@@ -46,6 +47,9 @@ enum vgb_msg_type {
     /* limits that have changed: value = quota of device memory, limits. Where a quota is new, the worker
      * reserves what it has (VGB_RESERVE_HELD) */
     VGB_M_LIMITS = 23,
+    /* by turns: status 1: the worker may put work into streams, value = nanoseconds of it at once (0: any); 0: it
+     * may not, and says at once how it is (WORK), again when that changes; flags = number of this message */
+    VGB_M_TURN = 24,
 };
 
 /* The user id of the workers of a root broker with that process id: above what systemd-nspawn hands
@@ -55,6 +59,15 @@ enum vgb_msg_type {
 #define VGB_UID_LOW 61184u
 #define VGB_UID_LOW_COUNT 4336u
 #define VGB_WORKER_UID_LOW(broker) (VGB_UID_LOW + (uint32_t)(broker) % VGB_UID_LOW_COUNT)
+
+/* What a worker that has turns is about. */
+enum vgb_work {
+    VGB_WORK_NONE = 0,  /* nothing in flight, and nothing to do */
+    VGB_WORK_BUSY = 1,  /* work is in flight */
+    VGB_WORK_WAITS = 2, /* nothing in flight: work waits for a turn */
+};
+
+#define VGB_START_TURNS 1u /* START: no work before a TURN */
 
 #define VGB_READY_SOFT 1u /* the provider works in this process's time: the software GPU */
 
@@ -70,7 +83,10 @@ struct vgb_limits {
     uint32_t threads;     /* of the worker, the provider's own ones too */
     uint32_t streams;     /* alive at the same time */
     uint32_t handles;     /* objects of all types alive at the same time */
-    uint32_t padding;
+    uint32_t compile_s;   /* processor time of one call that compiles or links, seconds */
+    uint32_t queue;       /* calls that put work into streams, not complete */
+    uint32_t time_s;      /* seconds in which some of its work ends, if there is any */
+    uint64_t image;       /* bytes of one image, or of what one linker is given */
 };
 
 #define VGB_TOKEN 32   /* bytes, random */

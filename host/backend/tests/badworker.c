@@ -122,6 +122,9 @@ int main(void)
     else if (!strcmp(what, "serving")) {
         say(VGB_M_SERVING, 0);
         say(VGB_M_UNMAPPED, 0);
+    } else if (!strcmp(what, "work")) { /* has no turns */
+        say(VGB_M_SERVING, 0);
+        say(VGB_M_WORK, 0);
     } else if (!strcmp(what, "reserve")) {
         say(VGB_M_SERVING, 0);
         for (;;)

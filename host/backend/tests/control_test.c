@@ -393,15 +393,21 @@ static void test_pins(void **state)
     finish(&s);
 }
 
-/* What only the software GPU's time can be shared by. */
+/* By processor time only the software GPU can be shared; by turns, any. */
 static void test_shares_elsewhere(void **state)
 {
     struct shared s;
 
     (void)state;
-    begin(&s, NULL, NULL);
+    begin(&s, "--pacing", "stop");
     assert_refused(&s, "set weight 200");
     assert_refused(&s, "set client-cap 20");
+    finish(&s);
+    begin(&s, NULL, NULL);
+    assert_ok(&s, "set weight 200");
+    assert_ok(&s, "set client-cap 20");
+    assert_ok(&s, "set client-priority 1");
+    assert_string_equal(ask(&s, "get client-priority"), "ok\nclient-priority 1\n");
     finish(&s);
 }
 
@@ -432,6 +438,11 @@ static void test_hostile(void **state)
         "set weight 0",
         "set weight 1001",
         "set cap 101",
+        "set client-priority 3",
+        "set client-image 4095",
+        "set client-compile-time 86401",
+        "set client-queue 63",
+        "set client-time-limit 86401",
         "set nothing 1",
         "a b c d e f g h",
         "SET client-streams 5",

@@ -24,6 +24,9 @@
 #include "vgb_fd.h"
 #include "vgp_calls.h"
 #include "vgp_sock.h"
+#include <linux/types.h>
+
+#include "vgpu_device.h"
 
 struct limited {
     struct broker b;
@@ -184,6 +187,97 @@ static void test_printf(void **state)
     finish(&l, "--client-printf");
 }
 
+static int load_module(struct guest *g, uint32_t index, const char *image, uint32_t size)
+{
+    struct vgp_args_vgpModuleLoad a = {
+        .module = VGP_HANDLE(VGP_H_MODULE, 1, index), .image_size = size, .image_len = size};
+
+    guest_submit(g, VGP_vgpModuleLoad, 0, &a, sizeof(a), image, size);
+    return guest_wait(g, 0, NULL, NULL, 60000);
+}
+
+/* Images inside of a record, images sent ahead, and what a linker is given in pieces. */
+static void test_image(void **state)
+{
+    static char image[8192] = "a module";
+    struct vgp_args_vgpLinkCreate l = {.state = VGP_HANDLE(VGP_H_LINK, 1, 1)};
+    struct vgp_args_vgpLinkAdd add = {.state = l.state, .data_size = 3000, .data_len = 3000, .name_len = 1};
+    struct limited k;
+
+    (void)state;
+    begin(&k, "--client-image", "4096");
+    assert_int_equal(load_module(&k.g, 1, image, 4096), 0);
+    assert_int_equal(load_module(&k.g, 2, image, 4097), CUDA_ERROR_OUT_OF_MEMORY);
+    append(&k.g, 1, 4097);
+    struct vgp_args_vgpModuleLoad a = {
+        .module = VGP_HANDLE(VGP_H_MODULE, 1, 3), .image_size = 4097, .image_blob = 1};
+    assert_int_equal(guest_call(&k.g, VGP_vgpModuleLoad, &a, sizeof(a), NULL, NULL),
+                     CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(guest_call(&k.g, VGP_vgpLinkCreate, &l, sizeof(l), NULL, NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        guest_submit(&k.g, VGP_vgpLinkAdd, 0, &add, sizeof(add), image, 3008);
+        assert_int_equal(guest_wait(&k.g, 0, NULL, NULL, 60000), i ? CUDA_ERROR_OUT_OF_MEMORY : 0);
+    }
+    finish(&k, "--client-image");
+}
+
+/* A compiler that does not end uses up its time, and its client with it. Others do not notice. */
+static void test_compile_time(void **state)
+{
+    struct limited l;
+    struct guest other;
+
+    (void)state;
+    begin(&l, "--client-compile-time", "1");
+    assert_int_equal(guest_connect(&other, l.b.sock, "other"), 0);
+    assert_int_equal(guest_context(&other), 0);
+    assert_int_equal(load_module(&l.g, 1, "burns", 6), -2);
+    assert_int_equal(l.g.s->dead_reason, VGPU_DEAD_KILLED);
+    assert_non_null(strstr(l.g.s->dead_text, "--client-compile-time"));
+    assert_int_equal(make_event(&other, 1, 1), 0);
+    guest_close(&other);
+    finish(&l, "--client-compile-time");
+}
+
+/* Work beyond the bound stays on the ring: nothing of it is refused, and nothing is lost. */
+static void test_queue(void **state)
+{
+    struct vgp_args_cuMemsetD8Async a = {.uc = VALUE_BUSY, .N = 1500};
+    struct limited l;
+
+    (void)state;
+    begin(&l, "--client-queue", "64");
+    for (int i = 0; i < 64; i++) {
+        a.N = i ? 1500 : 1;
+        assert_int_equal(guest_call(&l.g, VGP_cuMemsetD8Async, &a, sizeof(a), NULL, NULL), 0);
+    }
+    guest_submit(&l.g, VGP_cuMemsetD8Async, 0, &a, sizeof(a), NULL, 0);
+    for (int i = 0; i < 500 && !log_has(&l, "--client-queue"); i++)
+        usleep(10000);
+    assert_int_equal(guest_wait(&l.g, 0, NULL, NULL, 60000), 0); /* when the first ones have ended */
+    finish(&l, "--client-queue");
+}
+
+/* Work that never ends: the client does. One that has none, or whose work ends, may stay for ever. */
+static void test_time_limit(void **state)
+{
+    struct limited l;
+    struct guest idle;
+
+    (void)state;
+    begin(&l, "--client-time-limit", "1");
+    assert_int_equal(guest_connect(&idle, l.b.sock, "idle"), 0);
+    assert_int_equal(guest_context(&idle), 0);
+    assert_int_equal(guest_memset(&idle, 0, VALUE_BUSY, 10, 0), 0);
+    assert_int_equal(guest_memset(&l.g, 0, VALUE_BUSY, 3600000, 0), 0);
+    assert_true(guest_wait_dead(&l.g, 60000));
+    assert_int_equal(l.g.s->dead_reason, VGPU_DEAD_KILLED);
+    assert_non_null(strstr(l.g.s->dead_text, "--client-time-limit"));
+    assert_int_equal(guest_memset(&idle, 0, VALUE_BUSY, 10, 0), 0);
+    guest_close(&idle);
+    finish(&l, "--client-time-limit");
+}
+
 /* Clients that come and go start no more workers than the rate says: they wait, and are served. */
 static void test_start_rate(void **state)
 {
@@ -325,6 +419,8 @@ int main(void)
         cmocka_unit_test(test_streams),         cmocka_unit_test(test_handles),
         cmocka_unit_test(test_memory),          cmocka_unit_test(test_blobs),
         cmocka_unit_test(test_printf),          cmocka_unit_test(test_start_rate),
+        cmocka_unit_test(test_image),           cmocka_unit_test(test_compile_time),
+        cmocka_unit_test(test_queue),           cmocka_unit_test(test_time_limit),
         cmocka_unit_test(test_killed_spares),   cmocka_unit_test(test_leaving_worker),
         cmocka_unit_test(test_flooding_worker),
     };

@@ -418,7 +418,7 @@ static void test_quotas(void **state)
 static void test_hostile_worker(void **state)
 {
     static const char *const what[] = {"short", "fd",      "type",    "mapped", "ready",
-                                       "dead",  "serving", "reserve", "layers"};
+                                       "dead",  "serving", "reserve", "layers", "work"};
     char path[600];
     const char *extra[] = {"--worker", path, "--log", "/dev/null", "--vram-quota", "1G", NULL};
 
@@ -477,7 +477,9 @@ static void test_bad_options(void **state)
         {"--window-size", "3M", NULL},    {"--window-size", "5000000", NULL}, {"--vram-quota", "1X", NULL},
         {"--protocol-minor", "99", NULL}, {"--client-threads", "3", NULL},    {"--client-memory", "1M", NULL},
         {"--client-streams", "-1", NULL}, {"--client-handles", "many", NULL}, {"--client-printf", "1", NULL},
-        {"--blob-quota", "1X", NULL},     {"--start-rate", "20000", NULL},    {"--log-level", "loud", NULL}};
+        {"--blob-quota", "1X", NULL},     {"--start-rate", "20000", NULL},    {"--log-level", "loud", NULL},
+        {"--pacing", "fast", NULL},       {"--client-queue", "2", NULL},      {"--client-image", "2G", NULL},
+        {"--client-priority", "3", NULL}, {"--cgroup-weight", "20000", NULL}, {"--cgroup-cpu", "much", NULL}};
     (void)state;
     for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char exe[600];

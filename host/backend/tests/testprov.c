@@ -394,7 +394,7 @@ CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t n, CUstrea
 {
     switch (value) {
     case VALUE_BUSY:
-        stream_of(hs)->until = now_ns() + n * 1000000u;
+        stream_of(hs)->until = testprov_gpu(n, dst != 0, stream_of(hs)->until);
         return CUDA_SUCCESS;
     case VALUE_CRASH:
         *(volatile int *)nowhere = 1;

@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 #define VALUE_BUSY 0xb1
 #define VALUE_CRASH 0xb2
@@ -45,6 +46,24 @@ void testprov_context_ends(void);
 bool testprov_event_live(const void *e);
 bool testprov_array_live(const void *a);
 bool testprov_function_live(const void *f);
+
+/*
+ * testprov_gpu.c. Without $VGPU_TEST_GPU work of n is ready n milliseconds from now, whatever else there is. With it
+ * all workers have one GPU, the file of that name: one piece of work after the other, in the order in which they
+ * came, n microseconds each, TESTPROV_DEAR times as long when `dear`. Returns when it is ready.
+ */
+#define TESTPROV_DEAR 20u
+#define TESTPROV_CLIENTS 64u
+struct testprov_gpu {
+    unsigned long long until_ns; /* all that came is ready then */
+    struct {
+        unsigned pid;
+        unsigned pieces;
+        unsigned long long used_ns;
+        unsigned long long waited_ns; /* for work of others, that came before */
+    } of[TESTPROV_CLIENTS];
+};
+unsigned long long testprov_gpu(size_t n, bool dear, unsigned long long after_ns);
 
 /* testprov_code.c */
 void testprov_modules_end(void);

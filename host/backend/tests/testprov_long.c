@@ -49,6 +49,9 @@ CUresult cuModuleLoadDataEx(CUmodule *m, const void *image, unsigned n, CUjit_op
 
     if (!strncmp(text, "slow", 4))
         testprov_long();
+    /* A compiler that does not end, or at least not soon. */
+    for (volatile unsigned long i = 0; !strncmp(text, "burns", 5) && i < 100000000000ul; i++)
+        continue;
     for (unsigned i = 0; i < n; i++) {
         if (o[i] == CU_JIT_ERROR_LOG_BUFFER)
             strcpy(values[i], "a line of the compiler");

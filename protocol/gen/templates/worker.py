@@ -382,6 +382,8 @@ def flags(c):
         f.append('VGP_F_CONTEXT')
     f += {'async': ['VGP_F_ASYNC'], 'sync': [] if c.silent else ['VGP_F_REPLY'],
           'wait': ['VGP_F_REPLY', 'VGP_F_WAIT'], 'flex': ['VGP_F_WAIT']}[c.cls]
+    if c.fills:
+        f.append('VGP_F_FILLS')
     return ' | '.join(f)
 
 

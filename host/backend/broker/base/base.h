@@ -52,6 +52,13 @@ enum brk_memory {
     BRK_MEMORY_CEILING, /* more may be promised than there is: it is refused when all is taken */
 };
 
+/* How a client is kept to its share. */
+enum brk_pacing {
+    BRK_PACING_AUTO, /* STOP where the provider's time is processor time, else RING */
+    BRK_PACING_STOP, /* by the kernel's account; its worker is stopped */
+    BRK_PACING_RING, /* turns: its worker takes work off the ring, a bounded amount, while it has the turn */
+};
+
 #define BRK_POOL_DEFAULT 2u
 #define BRK_POOL_MAX 16u
 
@@ -66,6 +73,7 @@ struct brk_options {
     char provider[4096];
     char worker[4096];
     uint64_t vram_quota, pin_quota; /* 0 = no limit */
+    bool vram_said;                 /* vram_quota was, be it 0: else it is gpu_memory */
     uint32_t max_clients;
     uint64_t window_size;
     unsigned pool;
@@ -75,6 +83,8 @@ struct brk_options {
     struct vgb_limits limits;           /* of each client */
     uint32_t weight, cap;               /* of this VM among those of the host; cap in percent, 0: none */
     uint32_t client_weight, client_cap; /* of each client in this VM */
+    uint32_t client_priority;           /* of each client: the highest goes first */
+    enum brk_pacing pacing;             /* how shares are enforced */
     enum brk_memory memory;             /* what vram_quota means to the other VMs */
     unsigned memory_wait_ms;            /* how long an allocation waits when nothing is left */
     uint64_t gpu_memory;                /* of the devices, as the first worker says */
@@ -90,6 +100,8 @@ struct brk_options {
     bool allow_hmm;
     const char *cgroup;        /* "off", a folder, or NULL: where it is delegated */
     uint64_t cgroup_memory;    /* bytes, 0 = no limit */
+    uint64_t cgroup_cpu;       /* percent of one processor, 0 = no limit */
+    uint64_t cgroup_weight;    /* 1 to 10000, 0: as the kernel has it */
     uint64_t cgroup_pids;      /* 0: what the clients' threads add up to */
     int shm_fd;                /* the folder that is /dev/shm to workers, -1: none */
     uint64_t jit_cache;        /* bytes of compiled code that the provider may keep, 0: none */
@@ -132,6 +144,7 @@ uint64_t brk_bucket_take(struct brk_bucket *b, uint64_t now_ns);
 
 #define BRK_WEIGHT_DEFAULT 100u
 #define BRK_WEIGHT_MAX 1000u
+#define BRK_PRIORITY_MAX 2u
 #define BRK_FAIR_NONE UINT64_MAX   /* nobody wants any */
 #define BRK_FAIR_CALM 3u           /* windows in which one wants little, until it wants none */
 #define BRK_FAIR_SLACK_NS 4000000u /* lead, in own processor time, that is let pass */
@@ -193,11 +206,16 @@ enum brk_limit_id {
     BRK_L_STREAMS,
     BRK_L_HANDLES,
     BRK_L_PRINTF,
+    BRK_L_IMAGE,
+    BRK_L_COMPILE,
+    BRK_L_QUEUE,
+    BRK_L_TIME,
     /* shares */
     BRK_L_WEIGHT,
     BRK_L_CAP,
     BRK_L_CLIENT_WEIGHT,
     BRK_L_CLIENT_CAP,
+    BRK_L_CLIENT_PRIORITY,
     BRK_L_COUNT
 };
 struct brk_limit {
@@ -206,6 +224,9 @@ struct brk_limit {
     bool none; /* 0 is allowed, and is no limit */
     bool size; /* bytes */
 };
+/* Those that one client can have a value of its own of; those that are shares. */
+bool brk_limit_is_client(enum brk_limit_id id);
+bool brk_limit_is_share(enum brk_limit_id id);
 extern const struct brk_limit brk_limits[BRK_L_COUNT];
 /* The limit of that name, or BRK_L_COUNT. */
 enum brk_limit_id brk_limit_find(const char *name);

@@ -19,11 +19,26 @@ const struct brk_limit brk_limits[BRK_L_COUNT] = {
     [BRK_L_STREAMS] = {"client-streams", 1, 1 << 20, true, false},
     [BRK_L_HANDLES] = {"client-handles", 64, 1 << 28, true, false},
     [BRK_L_PRINTF] = {"client-printf", 4096, UINT64_MAX, true, true},
+    [BRK_L_IMAGE] = {"client-image", 4096, VGP_BLOB_MAX, true, true},
+    [BRK_L_COMPILE] = {"client-compile-time", 1, 86400, true, false},
+    [BRK_L_QUEUE] = {"client-queue", 64, 1 << 20, true, false},
+    [BRK_L_TIME] = {"client-time-limit", 1, 86400, true, false},
     [BRK_L_WEIGHT] = {"weight", 1, BRK_WEIGHT_MAX, false, false},
     [BRK_L_CAP] = {"cap", 1, 100, true, false},
     [BRK_L_CLIENT_WEIGHT] = {"client-weight", 1, BRK_WEIGHT_MAX, false, false},
     [BRK_L_CLIENT_CAP] = {"client-cap", 1, 100, true, false},
+    [BRK_L_CLIENT_PRIORITY] = {"client-priority", 0, BRK_PRIORITY_MAX, false, false},
 };
+
+bool brk_limit_is_client(enum brk_limit_id id)
+{
+    return (id >= BRK_L_MEMORY && id < BRK_L_WEIGHT) || (id >= BRK_L_CLIENT_WEIGHT && id < BRK_L_COUNT);
+}
+
+bool brk_limit_is_share(enum brk_limit_id id)
+{
+    return id >= BRK_L_WEIGHT && id < BRK_L_COUNT;
+}
 
 bool brk_parse_size(const char *text, uint64_t *bytes)
 {
@@ -86,6 +101,14 @@ uint64_t brk_limit_of_client(const struct vgb_limits *l, enum brk_limit_id id)
         return l->handles;
     case BRK_L_PRINTF:
         return l->printf_fifo;
+    case BRK_L_IMAGE:
+        return l->image;
+    case BRK_L_COMPILE:
+        return l->compile_s;
+    case BRK_L_QUEUE:
+        return l->queue;
+    case BRK_L_TIME:
+        return l->time_s;
     default:
         return 0;
     }
@@ -109,6 +132,18 @@ void brk_limit_to_client(struct vgb_limits *l, enum brk_limit_id id, uint64_t va
     case BRK_L_PRINTF:
         l->printf_fifo = value;
         break;
+    case BRK_L_IMAGE:
+        l->image = value;
+        break;
+    case BRK_L_COMPILE:
+        l->compile_s = (uint32_t)value;
+        break;
+    case BRK_L_QUEUE:
+        l->queue = (uint32_t)value;
+        break;
+    case BRK_L_TIME:
+        l->time_s = (uint32_t)value;
+        break;
     default:
         break;
     }
@@ -118,7 +153,7 @@ uint64_t brk_limit_get(const struct brk_options *o, enum brk_limit_id id)
 {
     switch (id) {
     case BRK_L_VRAM:
-        return o->vram_quota;
+        return o->vram_said ? o->vram_quota : o->gpu_memory;
     case BRK_L_PIN:
         return o->pin_quota;
     case BRK_L_BLOBS:
@@ -135,6 +170,8 @@ uint64_t brk_limit_get(const struct brk_options *o, enum brk_limit_id id)
         return o->client_weight;
     case BRK_L_CLIENT_CAP:
         return o->client_cap;
+    case BRK_L_CLIENT_PRIORITY:
+        return o->client_priority;
     default:
         return brk_limit_of_client(&o->limits, id);
     }
@@ -145,6 +182,7 @@ void brk_limit_put(struct brk_options *o, enum brk_limit_id id, uint64_t value)
     switch (id) {
     case BRK_L_VRAM:
         o->vram_quota = value;
+        o->vram_said = true;
         break;
     case BRK_L_PIN:
         o->pin_quota = value;
@@ -169,6 +207,9 @@ void brk_limit_put(struct brk_options *o, enum brk_limit_id id, uint64_t value)
         break;
     case BRK_L_CLIENT_CAP:
         o->client_cap = (uint32_t)value;
+        break;
+    case BRK_L_CLIENT_PRIORITY:
+        o->client_priority = (uint32_t)value;
         break;
     default:
         brk_limit_to_client(&o->limits, id, value);

@@ -70,6 +70,8 @@ static const char *adjust_client(struct brk_client *c, enum brk_limit_id id, uin
         brk_pace_client_set(c, (uint32_t)value, c->fair.cap);
     } else if (id == BRK_L_CLIENT_CAP) {
         brk_pace_client_set(c, c->fair.weight, (uint32_t)value);
+    } else if (id == BRK_L_CLIENT_PRIORITY) {
+        brk_pace_priority(c, (uint32_t)value);
     } else {
         brk_limit_to_client(&c->limits, id, value);
         send_limits(c);
@@ -113,21 +115,18 @@ const char *brk_adjust_promise(uint64_t bytes)
 
 const char *brk_adjust(enum brk_limit_id id, uint64_t value, pid_t pid)
 {
-    bool shares = id >= BRK_L_WEIGHT;
-
-    if (shares) {
+    if (brk_limit_is_share(id)) {
         brk_opt.pace = true;
         brk_pace_changed();
         if (!brk_pace_works())
-            return "the provider is not the software GPU: its time cannot be shared so";
+            return "--pacing stop: only the software GPU's time can be shared so";
     }
     if (pid) {
         struct brk_client *c = brk_adjust_find(pid);
 
         if (!c)
             return "no such client: `vgpu smi --host` lists their workers";
-        if (!(id >= BRK_L_MEMORY && id <= BRK_L_PRINTF) && id != BRK_L_CLIENT_WEIGHT &&
-            id != BRK_L_CLIENT_CAP)
+        if (!brk_limit_is_client(id))
             return "not a limit of one client";
         return adjust_client(c, id, value);
     }

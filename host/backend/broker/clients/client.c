@@ -134,6 +134,7 @@ static void send_start(struct brk_client *c)
 
     memcpy(m.text, c->label, sizeof(c->label));
     m.limits = c->limits;
+    m.flags = brk_pace_by_turns() ? VGB_START_TURNS : 0;
     c->state = BRK_C_STARTING;
     c->tries++;
     brk_proc_send(c->proc, &m, fds, c->wake.fd >= 0 ? 3 : 2);
@@ -161,6 +162,7 @@ struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t 
     c->window_size = s->window_size;
     c->slice = s->events;
     c->limits = brk_opt.limits;
+    c->priority = brk_opt.client_priority;
     c->wake.fd = -1;
     memcpy(c->label, s->label, strnlen(s->label, VGPU_LABEL_LEN));
     c->window_fd = fcntl(s->window_fd, F_DUPFD_CLOEXEC, 3);
@@ -213,6 +215,7 @@ void brk_client_destroy(struct brk_client *c)
 
     c->state = BRK_C_ENDING;
     c->ending_ns = vgb_now_ns();
+    brk_pace_gone(c);
     if (!gone) {
         /* The program has exited: what it shared cannot be opened any more. Its device memory is free once
          * the worker is reaped; until then, allocations that need it wait. */
@@ -316,6 +319,7 @@ void brk_client_worker_gone(struct brk_client *c, uint32_t reason, const char *t
         return;
     }
     c->state = BRK_C_DEAD;
+    brk_pace_gone(c);
     release_quotas(c);
     mark_dead(c, reason, text);
     c->ops->dead(c, reason);
@@ -575,6 +579,8 @@ void brk_client_message(struct brk_client *c, const struct vgb_msg *m)
         brk_quota_force(&brk_vram, c->vram, m->value > c->vram ? m->value : c->vram);
         c->vram = m->value > c->vram ? m->value : c->vram;
         grant(c, VGPU_S_OK);
+    } else if (m->type == VGB_M_WORK && brk_pace_message(c, m)) {
+        return;
     } else if (m->type == VGB_M_RESERVE && m->flags == VGB_RESERVE_DEVICE) {
         reserve(c, m->value);
     } else if (m->type == VGB_M_ASK_USAGE) {

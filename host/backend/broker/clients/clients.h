@@ -36,6 +36,17 @@ struct brk_client_region {
     bool complete, unmapping;
 };
 
+/* Where it is with its turns (turns.c); with shares by stopping, only one that has a priority says what it does. */
+struct brk_turn {
+    uint32_t number; /* of the last TURN */
+    uint32_t work;   /* enum vgb_work, as its worker says */
+    bool open, closing;
+    uint64_t since_ns; /* when `work` became so */
+    uint64_t told_ns;  /* of the last TURN */
+    uint64_t bound_ns; /* what that one said */
+    uint64_t used_ns;  /* time in which it had work in flight; or in which others were stopped for it */
+};
+
 struct brk_client {
     struct brk_client *next;
     unsigned asked;    /* region requests that the worker has not answered */
@@ -64,11 +75,13 @@ struct brk_client {
     uint64_t wants_until_ns;  /* 0: it waits for a client that ends */
     uint32_t holder;          /* number among holders of shared events, 0: none yet */
     struct vgb_limits limits; /* kept by its worker */
-    struct brk_fair fair;     /* its share of the software GPU */
-    bool stopped;             /* its worker, which is ahead of its share */
-    uint64_t stopped_ns;      /* since when, if it is */
-    uint64_t throttled_ns;    /* for which it was stopped, until it ran again */
-    uint64_t cpu_ns;          /* of its worker, the latest reading for totals */
+    struct brk_fair fair;     /* its share of the GPU */
+    struct brk_turn turn;
+    uint32_t priority;     /* the highest goes first, up to its share */
+    bool stopped;          /* its worker, which is ahead of its share */
+    uint64_t stopped_ns;   /* since when, if it is */
+    uint64_t throttled_ns; /* for which it was stopped, until it ran again */
+    uint64_t cpu_ns;       /* of its worker, the latest reading for totals */
     bool waited_known;
     uint64_t waited_ns;    /* what its worker's threads had waited for processors */
     unsigned reports;      /* how often it may say what it has: a quota was set where there was none */
@@ -130,9 +143,9 @@ struct brk_client *brk_client_waiting(void);
 /* The list of all clients, by `next`. */
 struct brk_client *brk_client_first(void);
 
-/* ---- pace.c: shares of the software GPU ---- */
+/* ---- pace.c: shares, those of the software GPU by processor time ---- */
 
-/* Which provider the workers have: the software GPU, or one that cannot be shared by processor time. */
+/* Which provider the workers have: the software GPU, or one whose time is not processor time. */
 void brk_pace_provider(bool soft);
 /* brk_opt's weight, cap or `pace` is new. */
 void brk_pace_changed(void);
@@ -141,7 +154,24 @@ bool brk_pace_works(void);
 /* A worker has begun to serve the client. */
 void brk_pace_client(struct brk_client *c);
 void brk_pace_client_set(struct brk_client *c, uint32_t weight, uint32_t cap);
+void brk_pace_priority(struct brk_client *c, uint32_t priority);
+/* WORK. False: no honest worker says this. */
+bool brk_pace_message(struct brk_client *c, const struct vgb_msg *m);
+/* Its worker has ended, or will. */
+void brk_pace_gone(struct brk_client *c);
+/* Workers are to wait for turns from their start on. */
+bool brk_pace_by_turns(void);
 void brk_pace_stop(void);
+
+/* ---- turns.c: shares of any GPU; for pace.c, with the same meanings ---- */
+
+bool brk_turns_work(void);
+void brk_turns_client(struct brk_client *c);
+bool brk_turns_message(struct brk_client *c, const struct vgb_msg *m);
+void brk_turns_changed(void);
+void brk_turns_client_set(struct brk_client *c, uint32_t weight, uint32_t cap);
+void brk_turns_gone(struct brk_client *c);
+void brk_turns_stop(void);
 
 /* ---- adjust.c: limits that are changed while clients are served ---- */
 

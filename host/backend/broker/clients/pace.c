@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shares of the software GPU. Its time is the processor time of the workers, so the kernel's account of that is the
+ * Shares, and those of the software GPU: for others turns.c does it. The software GPU's time is the processor time of the workers, so the kernel's account of that is the
  * meter, and stopping (SIGSTOP) a worker that is ahead of its share is the brake: neither asks the worker for
  * anything, so one that was taken over has no more than an honest one. Who is ahead is for base/fair.c to say, within
  * this VM and, through base/arbiter.c, among the VMs of the host.
@@ -35,11 +35,13 @@
 #define SPARE_NS 100000000u /* /proc/stat counts in 10 ms */
 #define SLACK_MAX_NS 400000000u
 #define ANSWER_NS 250000000u
-#define CAP_BURST_NS 50000000u /* of full rate that a cap lets through at once */
+#define CAP_BURST_NS \
+    200000000u /* of full rate that a cap lets through at once, after a time without processors */
+#define BOOST_NS 200000000u /* lead, in own time, up to which a priority counts */
 
 static struct {
     struct brk_source timer;
-    bool soft; /* the provider's time is the workers' */
+    bool known, soft; /* the provider is known; its time is the workers' */
     bool warned;
     unsigned cpus;
     struct brk_fair vm;
@@ -142,6 +144,16 @@ static uint64_t idle_ticks(void)
 
 /* ---- the parts of a tick ---- */
 
+/* One for whom others are stopped has all processors, whatever it does with them. */
+static uint64_t used(struct brk_client *c, uint64_t dt)
+{
+    uint64_t cpu = brk_usage_cpu(c->proc->pid), all = c->fair.used_ns + dt * pace.cpus;
+
+    if (c->turn.open && cpu + c->turn.used_ns < all)
+        c->turn.used_ns = all - cpu;
+    return cpu + c->turn.used_ns;
+}
+
 /* Reads all meters; what all clients together have used. */
 static uint64_t charge(uint64_t dt)
 {
@@ -150,7 +162,7 @@ static uint64_t charge(uint64_t dt)
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
         if (!runs(c))
             continue;
-        sum += brk_fair_charge(&c->fair, brk_usage_cpu(c->proc->pid));
+        sum += brk_fair_charge(&c->fair, used(c, dt));
         cap = c->fair.cap * pace.cpus;
         brk_fair_cap(&c->fair, dt * cap / 100, CAP_BURST_NS * cap / 100);
     }
@@ -230,9 +242,21 @@ static uint64_t slowest_client(void)
     return slowest;
 }
 
+/* The priority of one that has work and is not too far ahead: 0, none. */
+static uint32_t goes_first(const struct brk_client *c)
+{
+    uint64_t lead = c->fair.vtime > pace.floor ? c->fair.vtime - pace.floor : 0;
+
+    return c->priority && c->turn.work == VGB_WORK_BUSY && !c->fair.over && !pace.vm.held &&
+                   lead < (uint64_t)BOOST_NS * BRK_WEIGHT_DEFAULT / c->fair.weight
+               ? c->priority
+               : 0;
+}
+
 static void decide(uint64_t now, uint64_t others, bool forgive)
 {
     uint64_t slowest = slowest_client();
+    uint32_t first = 0;
 
     if (forgive)
         brk_fair_forgive(&pace.vm, others);
@@ -247,7 +271,18 @@ static void decide(uint64_t now, uint64_t others, bool forgive)
         if (c->fair.over && c->fair.vtime < pace.floor)
             c->fair.vtime = pace.floor; /* its cap, not the others, keeps it back */
         brk_fair_hold(&c->fair, slowest, pace.slack_ns);
-        stop_or_go(c, (c->fair.held || pace.vm.held) && !must_answer(c, now), now);
+        first = goes_first(c) > first ? goes_first(c) : first;
+    }
+    for (struct brk_client *c = brk_client_first(); c; c = c->next) {
+        if (!runs(c))
+            continue;
+        bool prior = first && goes_first(c) == first;
+
+        /* `open`: others are stopped for it. */
+        c->turn.open = prior;
+        stop_or_go(
+            c, ((c->fair.held && !prior) || pace.vm.held || goes_first(c) < first) && !must_answer(c, now),
+            now);
         pace.held_in_spare |= c->stopped && !c->fair.over && !pace.vm.over;
     }
 }
@@ -293,12 +328,38 @@ static void on_tick(struct brk_source *s, uint32_t events)
 
 void brk_pace_provider(bool soft)
 {
+    pace.known = true;
     pace.soft = soft;
     brk_pace_changed();
 }
 
+static bool works_by_time(void)
+{
+    return pace.timer.fd >= 0;
+}
+
+bool brk_pace_by_turns(void)
+{
+    return brk_turns_work();
+}
+
+/* The worker of one that has a priority says when it has work; all its turns are open. */
+static void ask_for_work(struct brk_client *c)
+{
+    struct vgb_msg m = {.type = VGB_M_TURN, .status = 1};
+
+    if (!c->priority || c->turn.number)
+        return;
+    m.flags = c->turn.number = 1;
+    brk_proc_send(c->proc, &m, NULL, 0);
+}
+
 void brk_pace_client(struct brk_client *c)
 {
+    if (brk_turns_work()) {
+        brk_turns_client(c);
+        return;
+    }
     /* Not for its start. */
     c->fair = (struct brk_fair){.weight = brk_opt.client_weight,
                                 .cap = brk_opt.client_cap,
@@ -306,6 +367,9 @@ void brk_pace_client(struct brk_client *c)
                                 .vtime = pace.floor};
     c->waited_known = false;
     c->stopped = false;
+    c->turn = (struct brk_turn){0};
+    if (works_by_time())
+        ask_for_work(c);
 }
 
 static void start(void)
@@ -338,9 +402,15 @@ void brk_pace_changed(void)
 {
     if (!brk_opt.pace)
         return;
+    if (!pace.known)
+        return;
+    if (brk_opt.pacing == BRK_PACING_RING || (brk_opt.pacing == BRK_PACING_AUTO && !pace.soft)) {
+        brk_turns_changed();
+        return;
+    }
     if (!pace.soft) {
-        if (!pace.warned && brk_pool_works())
-            vgb_log(VGB_WARN, "shares are not enforced: only the software GPU's time can be shared so");
+        if (!pace.warned)
+            vgb_log(VGB_WARN, "shares are not enforced: --pacing stop is for the software GPU's time only");
         pace.warned = true;
         return;
     }
@@ -353,18 +423,57 @@ void brk_pace_changed(void)
 
 bool brk_pace_works(void)
 {
-    return pace.timer.fd >= 0;
+    return pace.timer.fd >= 0 || brk_turns_work();
 }
 
 void brk_pace_client_set(struct brk_client *c, uint32_t weight, uint32_t cap)
 {
-    brk_fair_charge(&c->fair, brk_usage_cpu(c->proc->pid)); /* until now the old weight counts */
+    if (brk_turns_work()) {
+        brk_turns_client_set(c, weight, cap);
+        return;
+    }
+    brk_fair_charge(&c->fair,
+                    brk_usage_cpu(c->proc->pid) + c->turn.used_ns); /* until now the old weight counts */
     brk_fair_weight(&c->fair, weight, pace.floor);
     c->fair.cap = cap;
 }
 
+void brk_pace_priority(struct brk_client *c, uint32_t priority)
+{
+    c->priority = priority;
+    if (works_by_time() && runs(c))
+        ask_for_work(c);
+    else if (brk_turns_work() && runs(c))
+        brk_turns_client_set(c, c->fair.weight, c->fair.cap);
+}
+
+bool brk_pace_message(struct brk_client *c, const struct vgb_msg *m)
+{
+    uint64_t now = vgb_now_ns();
+
+    if (brk_turns_work())
+        return brk_turns_message(c, m);
+    if (!works_by_time() || !c->turn.number || m->status > VGB_WORK_WAITS)
+        return false;
+    c->turn.work = m->status;
+    charge(now - pace.at_ns);
+    pace.at_ns = pace.used_at_ns = now;
+    decide(now, brk_arbiter_slowest(now), false);
+    if (c->turn.open)
+        arm(TICK_NS);
+    return true;
+}
+
+void brk_pace_gone(struct brk_client *c)
+{
+    c->turn.work = VGB_WORK_NONE;
+    c->turn.open = false;
+    brk_turns_gone(c);
+}
+
 void brk_pace_stop(void)
 {
+    brk_turns_stop();
     if (pace.timer.fd < 0)
         return;
     brk_loop_del(&pace.timer);

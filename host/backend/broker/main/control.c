@@ -60,12 +60,9 @@ static uint64_t value_for(const struct brk_client *c, enum brk_limit_id id)
         return c->fair.weight;
     if (id == BRK_L_CLIENT_CAP)
         return c->fair.cap;
+    if (id == BRK_L_CLIENT_PRIORITY)
+        return c->priority;
     return brk_limit_of_client(&c->limits, id);
-}
-
-static bool of_client(enum brk_limit_id id)
-{
-    return (id >= BRK_L_MEMORY && id <= BRK_L_PRINTF) || id == BRK_L_CLIENT_WEIGHT || id == BRK_L_CLIENT_CAP;
 }
 
 static void get(struct answer *a, const char *name, pid_t pid)
@@ -77,13 +74,13 @@ static void get(struct answer *a, const char *name, pid_t pid)
         say(a, "error: no limit has this name");
         return;
     }
-    if (pid && (!c || (name && !of_client(only)))) {
+    if (pid && (!c || (name && !brk_limit_is_client(only)))) {
         say(a, "error: %s", c ? "not a limit of one client" : "no such client");
         return;
     }
     say(a, "ok\n");
     for (unsigned i = 0; i < BRK_L_COUNT; i++) {
-        if ((!name || only == i) && (!c || of_client((enum brk_limit_id)i)))
+        if ((!name || only == i) && (!c || brk_limit_is_client((enum brk_limit_id)i)))
             say(a, "%s %llu\n", brk_limits[i].name, (unsigned long long)value_for(c, (enum brk_limit_id)i));
     }
 }

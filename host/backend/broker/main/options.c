@@ -34,7 +34,8 @@ static const char usage[] =
     "                      auto (default): nvidia when it finds a device, else soft\n"
     "  --provider PATH     load this CUDA driver library instead\n"
     "  --worker PATH       the vgpu-worker program (default: beside this one)\n"
-    "  --vram-quota SIZE   device memory of all clients together (default: no limit)\n"
+    "  --vram-quota SIZE   device memory of all clients together (default: what the GPU\n"
+    "                      has; 0: no limit)\n"
     "  --memory-policy P   what that means to the VMs of the same --arbiter: promise: it is there, and\n"
     "                      promises add up to what the GPU has at most, or this process does not start;\n"
     "                      ceiling: more may be given out; an allocation when all is in use is refused\n"
@@ -54,13 +55,24 @@ static const char usage[] =
     "  --client-handles N  objects of one client: streams, events, modules, graph nodes, ... (default\n"
     "                      262144)\n"
     "  --client-printf SIZE   buffer for printf of one client's kernels (default 64M)\n"
-    "                      0 for one of the seven above: no limit\n"
-    "  --weight N          this VM's share of the software GPU among those of the same --arbiter, 1 to\n"
+    "  --client-image SIZE   one image of code, or what one linker is given (default 512M)\n"
+    "  --client-compile-time S   processor time of one call that compiles or links; the client ends\n"
+    "                      beyond it (default 600)\n"
+    "  --client-queue N    calls that put work into streams and are not complete; more wait on the ring\n"
+    "                      (default 65536)\n"
+    "  --client-time-limit S   a client of whose work nothing ends in so many seconds ends, 1 to 86400\n"
+    "                      (default 0: no limit)\n"
+    "                      0 for one of those from --pin-quota on: no limit\n"
+    "  --weight N          this VM's share of the GPU among those of the same --arbiter, 1 to\n"
     "                      1000 (default 100)\n"
-    "  --cap PERCENT       this VM has at most so much of the software GPU (default 0: no cap)\n"
-    "  --client-weight N   a client's share of the software GPU in its VM, 1 to 1000 (default 100)\n"
-    "  --client-cap PERCENT   a client has at most so much of the software GPU (default 0: no cap)\n"
-    "  --pace              enforce shares; implied by one of the four above and --arbiter\n"
+    "  --cap PERCENT       this VM has at most so much of the GPU (default 0: no cap)\n"
+    "  --client-weight N   a client's share of the GPU in its VM, 1 to 1000 (default 100)\n"
+    "  --client-cap PERCENT   a client has at most so much of the GPU (default 0: no cap)\n"
+    "  --client-priority N a client whose work goes first, up to its share: 0 (default) to 2\n"
+    "  --pace              enforce shares; implied by one of the five above and --arbiter\n"
+    "  --pacing HOW        stop: by processor time, workers are stopped (the software GPU only);\n"
+    "                      ring: clients take turns, and put a bounded amount of work into theirs;\n"
+    "                      auto (default): stop for the software GPU, else ring\n"
     "  --arbiter FILE      share by weight with the VMs whose brokers have the same file; made if missing\n"
     "  --control PATH      listen here for `vgpu ctl`, which changes the limits and shares above\n"
     "  --status PATH       listen here, too, for `vgpu smi --host` and `vgpu metrics`, which look into\n"
@@ -88,6 +100,8 @@ static const char usage[] =
     "  --cgroup WHERE      a control group for all workers: auto (default): below this process's, where that\n"
     "                      is delegated; DIR: below this one, or no service; off: none\n"
     "  --cgroup-memory SIZE   memory of all workers together; needs a control group (default 0: no limit)\n"
+    "  --cgroup-cpu PERCENT   their processor time, of one processor: 150 is one and a half (default 0)\n"
+    "  --cgroup-weight N   their share of the processors among groups, 1 to 10000 (default 0: the kernel's)\n"
     "  --cgroup-pids N     their processes and threads (default 0: what --client-threads adds up to)\n"
     "  --allow-hmm         serve a GPU whose kernels reach all memory of the worker (HMM, ATS)\n"
     "  --help, --version\n"
@@ -114,6 +128,7 @@ enum {
     O_POOL,
     O_READY,
     O_PACE,
+    O_PACING,
     O_ARBITER,
     O_CONTROL,
     O_MEMORY,
@@ -131,6 +146,8 @@ enum {
     O_JITPATH,
     O_CGROUP,
     O_CGMEMORY,
+    O_CGCPU,
+    O_CGWEIGHT,
     O_CGPIDS,
     O_HELP,
     O_VERSION,
@@ -156,7 +173,13 @@ static const struct option longopts[] = {LIMIT("vram-quota", VRAM),
                                          LIMIT("cap", CAP),
                                          LIMIT("client-weight", CLIENT_WEIGHT),
                                          LIMIT("client-cap", CLIENT_CAP),
+                                         LIMIT("client-priority", CLIENT_PRIORITY),
+                                         LIMIT("client-image", IMAGE),
+                                         LIMIT("client-compile-time", COMPILE),
+                                         LIMIT("client-queue", QUEUE),
+                                         LIMIT("client-time-limit", TIME),
                                          {"pace", 0, NULL, O_PACE},
+                                         {"pacing", 1, NULL, O_PACING},
                                          {"arbiter", 1, NULL, O_ARBITER},
                                          {"control", 1, NULL, O_CONTROL},
                                          {"memory-policy", 1, NULL, O_MEMORY},
@@ -187,6 +210,8 @@ static const struct option longopts[] = {LIMIT("vram-quota", VRAM),
                                          {"cgroup", 1, NULL, O_CGROUP},
                                          {"cgroup-memory", 1, NULL, O_CGMEMORY},
                                          {"cgroup-pids", 1, NULL, O_CGPIDS},
+                                         {"cgroup-cpu", 1, NULL, O_CGCPU},
+                                         {"cgroup-weight", 1, NULL, O_CGWEIGHT},
                                          {"help", 0, NULL, O_HELP},
                                          {"version", 0, NULL, O_VERSION},
                                          {NULL, 0, NULL, 0}};
@@ -221,7 +246,7 @@ static int take_limit(struct brk_options *o, enum brk_limit_id id, const char *a
         return bad(option, arg, want);
     }
     brk_limit_put(o, id, n);
-    if (id >= BRK_L_WEIGHT)
+    if (brk_limit_is_share(id))
         o->pace = true;
     return -1;
 }
@@ -273,6 +298,12 @@ static int take(struct brk_options *o, int ch, const char *arg)
         return -1;
     case O_CGMEMORY:
         return brk_parse_size(arg, &o->cgroup_memory) ? -1 : bad("--cgroup-memory", arg, "not a size");
+    case O_CGCPU:
+        return parse_number(arg, 0, 1u << 20, &o->cgroup_cpu) ? -1
+                                                              : bad("--cgroup-cpu", arg, "0, or percent");
+    case O_CGWEIGHT:
+        return parse_number(arg, 0, 10000, &o->cgroup_weight) ? -1
+                                                              : bad("--cgroup-weight", arg, "0 to 10000");
     case O_CGPIDS:
         return parse_number(arg, 0, 1u << 22, &o->cgroup_pids) ? -1 : bad("--cgroup-pids", arg, "0 to 4M");
     case O_HMM:
@@ -318,6 +349,12 @@ static int take(struct brk_options *o, int ch, const char *arg)
         o->memory_wait_ms = (unsigned)n * 1000;
         return -1;
     case O_PACE:
+        o->pace = true;
+        return -1;
+    case O_PACING:
+        if (strcmp(arg, "auto") && strcmp(arg, "stop") && strcmp(arg, "ring"))
+            return bad("--pacing", arg, "stop, ring or auto");
+        o->pacing = *arg == 'a' ? BRK_PACING_AUTO : *arg == 's' ? BRK_PACING_STOP : BRK_PACING_RING;
         o->pace = true;
         return -1;
     case O_ARBITER:
@@ -382,7 +419,10 @@ int brk_options_parse(int argc, char **argv, struct brk_options *o)
                                     .printf_fifo = 64 << 20,
                                     .threads = 1024,
                                     .streams = 1024,
-                                    .handles = 1 << 18};
+                                    .handles = 1 << 18,
+                                    .image = 512 << 20,
+                                    .compile_s = 600,
+                                    .queue = 1 << 16};
     o->minor = VGP_VERSION_MINOR;
     o->log_level = VGB_INFO;
     o->sandbox = "enforce";

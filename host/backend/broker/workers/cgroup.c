@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A control group for the workers of this broker together: processes and memory of all of them, whatever a worker
+ * A control group for the workers of this broker together: processes, memory and processors of all of them, whatever a worker
  * that was taken over does about the limits that it counts itself. Where the broker may make one: below its own
  * group when that was delegated to it, or below the one of --cgroup.
  */
@@ -49,17 +49,31 @@ static bool put_number(const char *dir, const char *file, uint64_t n)
     return put(dir, file, text);
 }
 
-const char *brk_cgroup_make(const char *parent, uint64_t pids, uint64_t memory)
+/* "max" and the period that the kernel has by default; percent of one processor. */
+static bool put_cpu(uint64_t percent)
 {
+    char text[48];
+
+    snprintf(text, sizeof(text), "%llu 100000", (unsigned long long)percent * 1000);
+    return put(group, "cpu.max", text);
+}
+
+const char *brk_cgroup_make(const char *parent, const struct brk_cgroup_limits *l)
+{
+    char controllers[40];
     const char *wrong = NULL;
 
     snprintf(group, sizeof(group), "%s/vgpu-workers.%ld", parent, (long)getpid());
     /* What its parent does not pass on a group cannot limit. */
-    if (!put(parent, "cgroup.subtree_control", memory ? "+pids +memory" : "+pids"))
+    snprintf(controllers, sizeof(controllers), "+pids%s%s", l->memory ? " +memory" : "",
+             l->cpu || l->weight ? " +cpu" : "");
+    if (!put(parent, "cgroup.subtree_control", controllers))
         wrong = "its controllers cannot be passed on";
     else if (mkdir(group, 0755) && errno != EEXIST)
         wrong = "no group can be made in it";
-    else if (!put_number(group, "pids.max", pids) || (memory && !put_number(group, "memory.max", memory)))
+    else if (!put_number(group, "pids.max", l->pids) ||
+             (l->memory && !put_number(group, "memory.max", l->memory)) || (l->cpu && !put_cpu(l->cpu)) ||
+             (l->weight && !put_number(group, "cpu.weight", l->weight)))
         wrong = "its limits cannot be set";
     if (!wrong)
         return NULL;
@@ -118,7 +132,11 @@ static void step_back(const char *parent)
 bool brk_cgroup_start(void)
 {
     uint64_t threads = brk_opt.limits.threads;
-    uint64_t pids = brk_opt.cgroup_pids ? brk_opt.cgroup_pids : threads * brk_opt.max_clients + PIDS_SPARE;
+    struct brk_cgroup_limits l = {.pids = brk_opt.cgroup_pids,
+                                  .memory = brk_opt.cgroup_memory,
+                                  .cpu = brk_opt.cgroup_cpu,
+                                  .weight = brk_opt.cgroup_weight};
+    bool needed = l.memory || l.cpu || l.weight;
     bool asked = brk_opt.cgroup && *brk_opt.cgroup == '/';
     const char *why = NULL;
     char parent[550] = "";
@@ -133,22 +151,25 @@ bool brk_cgroup_start(void)
         why = "this process's group is not delegated to it";
     else
         why = step_aside(parent);
-    if (!why && !threads && !brk_opt.cgroup_pids)
-        pids = 1u << 22;
+    if (!l.pids)
+        l.pids = threads ? threads * brk_opt.max_clients + PIDS_SPARE : 1u << 22;
     if (!why)
-        why = brk_cgroup_make(parent, pids, brk_opt.cgroup_memory);
+        why = brk_cgroup_make(parent, &l);
     if (why) {
         step_back(parent);
         snprintf(summary, sizeof(summary), "no cgroup (%s)", why);
-        vgb_log(asked || brk_opt.cgroup_memory ? VGB_ERROR : VGB_INFO,
+        vgb_log(asked || needed ? VGB_ERROR : VGB_INFO,
                 "cgroup of the workers: none: %s; what limits them is per client", why);
-        return !asked && !brk_opt.cgroup_memory;
+        return !asked && !needed;
     }
-    snprintf(summary, sizeof(summary), "cgroup (%llu processes and threads, memory %s)",
-             (unsigned long long)pids, brk_opt.cgroup_memory ? "limited" : "not limited");
-    vgb_log(VGB_INFO,
-            "cgroup of the workers: %s: %llu processes and threads, %llu bytes of memory (0: no limit)",
-            group, (unsigned long long)pids, (unsigned long long)brk_opt.cgroup_memory);
+    snprintf(summary, sizeof(summary), "cgroup (%llu processes and threads, memory %s, processors %s)",
+             (unsigned long long)l.pids, l.memory ? "limited" : "not limited",
+             l.cpu ? "limited" : "not limited");
+    vgb_log(
+        VGB_INFO,
+        "cgroup of the workers: %s: %llu processes and threads, %llu bytes of memory, %llu %% of a processor "
+        "(0: no limit)",
+        group, (unsigned long long)l.pids, (unsigned long long)l.memory, (unsigned long long)l.cpu);
     return true;
 }
 

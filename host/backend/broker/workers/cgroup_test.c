@@ -55,11 +55,11 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    static const char *const files[] = {"pids.max", "memory.max", "cgroup.procs"};
+    static const char *const files[] = {"pids.max", "memory.max", "cpu.max", "cpu.weight", "cgroup.procs"};
     char path[128];
 
     (void)state;
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < 5; i++) {
         path_of(path, sizeof(path), group, files[i]);
         unlink(path);
     }
@@ -75,10 +75,10 @@ static void test_refused(void **state)
     struct stat st;
 
     (void)state;
-    assert_non_null(brk_cgroup_make(dir, 100, 0)); /* no controllers */
+    assert_non_null(brk_cgroup_make(dir, &(struct brk_cgroup_limits){.pids = 100})); /* no controllers */
     assert_int_equal(stat(group, &st), -1);
     make(dir, "cgroup.subtree_control");
-    assert_non_null(brk_cgroup_make(dir, 100, 0)); /* no limits */
+    assert_non_null(brk_cgroup_make(dir, &(struct brk_cgroup_limits){.pids = 100})); /* no limits */
     assert_int_equal(stat(group, &st), -1);
     assert_true(brk_cgroup_add(getpid())); /* there is none: nothing to do */
 }
@@ -91,16 +91,25 @@ static void test_made(void **state)
     assert_int_equal(mkdir(group, 0700), 0);
     make(group, "pids.max");
     make(group, "cgroup.procs");
-    assert_null(brk_cgroup_make(dir, 100, 0));
+    assert_null(brk_cgroup_make(dir, &(struct brk_cgroup_limits){.pids = 100}));
     expect(dir, "cgroup.subtree_control", "+pids");
     expect(group, "pids.max", "100");
     assert_true(brk_cgroup_add(4242));
     expect(group, "cgroup.procs", "4242");
     make(group, "memory.max");
     make(dir, "cgroup.subtree_control");
-    assert_null(brk_cgroup_make(dir, 7, 1u << 30));
+    assert_null(brk_cgroup_make(dir, &(struct brk_cgroup_limits){.pids = 7, .memory = 1u << 30}));
     expect(dir, "cgroup.subtree_control", "+pids +memory");
     expect(group, "memory.max", "1073741824");
+    /* Processors: the controller is asked for, and without its files there is no group. */
+    make(dir, "cgroup.subtree_control");
+    make(group, "cpu.max");
+    make(group, "cpu.weight");
+    make(group, "pids.max");
+    assert_null(brk_cgroup_make(dir, &(struct brk_cgroup_limits){.pids = 7, .cpu = 150, .weight = 300}));
+    expect(dir, "cgroup.subtree_control", "+pids +cpu");
+    expect(group, "cpu.max", "150000 100000");
+    expect(group, "cpu.weight", "300");
     path_of(path, sizeof(path), group, "cgroup.procs");
     unlink(path);
     assert_false(brk_cgroup_add(4242)); /* such a worker is not used */
@@ -117,6 +126,13 @@ static void test_options(void **state)
     assert_non_null(strstr(brk_cgroup_summary(), "off"));
     brk_opt.cgroup_memory = 1u << 30;
     assert_false(brk_cgroup_start());
+    brk_opt.cgroup_memory = 0;
+    brk_opt.cgroup_cpu = 100;
+    assert_false(brk_cgroup_start());
+    brk_opt.cgroup_cpu = 0;
+    brk_opt.cgroup_weight = 10;
+    assert_false(brk_cgroup_start());
+    brk_opt.cgroup_weight = 0;
     brk_opt.cgroup = "/nonexistent/group";
     brk_opt.cgroup_memory = 0;
     assert_false(brk_cgroup_start());

@@ -345,7 +345,8 @@ void brk_proc_drain(struct brk_proc *p, unsigned max)
         } else if (m.type == VGB_M_BUSY) {
             on_busy(p, &m);
         } else if (m.type == VGB_M_DEAD) {
-            p->dead_reason = m.reason == VGPU_DEAD_PROTOCOL ? VGPU_DEAD_PROTOCOL : VGPU_DEAD_EXITED;
+            p->dead_reason =
+                m.reason == VGPU_DEAD_PROTOCOL || m.reason == VGPU_DEAD_KILLED ? m.reason : VGPU_DEAD_EXITED;
             memcpy(p->dead_text, m.text, sizeof(p->dead_text));
             brk_proc_kill(p);
         } else if (p->client && p->state == BRK_PROC_ASSIGNED) {

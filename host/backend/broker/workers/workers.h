@@ -127,10 +127,17 @@ void brk_out_drop(struct brk_proc *p);
 
 /* ---- cgroup.c ---- */
 
+/* Of all workers together; 0: no limit. */
+struct brk_cgroup_limits {
+    uint64_t pids, memory;
+    uint64_t cpu;    /* percent of one processor */
+    uint64_t weight; /* of processors, as the kernel counts it: 1 to 10000 */
+};
+
 /* Once, before the first worker. False: what the options ask for cannot be had; it is on the log. */
 bool brk_cgroup_start(void);
 /* A group below `parent`, with its limits (memory 0: none). NULL, or what is wrong. */
-const char *brk_cgroup_make(const char *parent, uint64_t pids, uint64_t memory);
+const char *brk_cgroup_make(const char *parent, const struct brk_cgroup_limits *l);
 /* False: there is a group, and the worker is not in it. */
 bool brk_cgroup_add(pid_t pid);
 /* What was done, as one of the layers. */

@@ -190,6 +190,10 @@ void wrk_limits_change(const struct vgb_limits *l)
     __atomic_store_n(&wrk_client_limits.threads, l->threads, __ATOMIC_RELAXED);
     wrk_client_limits.streams = l->streams;
     wrk_client_limits.handles = l->handles;
+    wrk_client_limits.image = l->image;
+    wrk_client_limits.queue = l->queue;
+    wrk_client_limits.time_s = l->time_s;
+    __atomic_store_n(&wrk_client_limits.compile_s, l->compile_s, __ATOMIC_RELAXED);
 }
 
 void wrk_limits_set(struct wrk_worker *w, const struct vgb_limits *l)

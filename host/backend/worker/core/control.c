@@ -70,6 +70,13 @@ void wrk_control_busy(struct wrk_worker *w)
     answer(w, &m);
 }
 
+void wrk_control_work(struct wrk_worker *w, uint32_t state, uint32_t number)
+{
+    struct vgb_msg m = {.type = VGB_M_WORK, .status = state, .flags = number};
+
+    answer(w, &m);
+}
+
 /* Handles one message; true when it answers a question of ours (the caller looks at it). */
 static bool handle(struct wrk_worker *w, const struct vgb_msg *m, const int *fds, unsigned nfds)
 {
@@ -91,6 +98,9 @@ static bool handle(struct wrk_worker *w, const struct vgb_msg *m, const int *fds
     case VGB_M_LIMITS:
         wrk_quota_change(w, m->value);
         wrk_limits_change(&m->limits);
+        break;
+    case VGB_M_TURN:
+        wrk_flow_turn(w, m->status == 1, m->value, m->flags);
         break;
     case VGB_M_GRANT:
     case VGB_M_USAGE:
@@ -230,5 +240,7 @@ int wrk_control_wait_start(struct wrk_worker *w)
     wrk_quota_init(w, m.value);
     memcpy(w->label, m.text, sizeof(w->label) - 1);
     wrk_limits_set(w, &m.limits);
+    if (m.flags & VGB_START_TURNS)
+        wrk_flow_turn(w, false, 0, 0);
     return 0;
 }

@@ -23,6 +23,7 @@
 #include "window/window.h"
 
 #include "client_limits.h"
+#include "flow.h"
 #include "handle.h"
 #include "naming.h"
 #include "notify.h"
@@ -69,6 +70,7 @@ struct wrk_worker {
     unsigned nmarks, next_mark;
     unsigned minor;   /* version 1.minor of the protocol is spoken */
     uint64_t spin_ns; /* adaptive polling budget */
+    bool holds;       /* the record in `ring` was taken and is not executed yet */
 };
 
 /* ---- control.c: the channel to the broker ---- */
@@ -95,6 +97,8 @@ int wrk_control_wait_start(struct wrk_worker *w);
 void wrk_control_unmapped(struct wrk_worker *w, uint32_t region, uint32_t status);
 /* Tells the broker when calls that take long begin to be under way, and when the last one has ended. */
 void wrk_control_busy(struct wrk_worker *w);
+/* Says what there is to do, enum vgb_work, after the TURN of that number. */
+void wrk_control_work(struct wrk_worker *w, uint32_t state, uint32_t number);
 /* Asks the broker for a larger reservation; blocks for its answer. */
 bool wrk_control_reserve(struct wrk_worker *w, uint64_t total);
 /* The same for images on their way; *granted: the bytes that are reserved now. */

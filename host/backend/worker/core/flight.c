@@ -142,6 +142,7 @@ void wrk_waits_context_ends(struct wrk_worker *w, CUcontext ctx)
 {
     struct wrk_waits *ws = &w->waits;
 
+    wrk_flow_context_ends(w, ctx);
     wrk_destroy_borrowed(w); /* now, while their context is there */
     pthread_mutex_lock(&ws->lock);
     for (struct wrk_wait *o = ws->flight; o; o = o->flight) {

@@ -228,7 +228,11 @@ CUresult wrk_handle_get(struct wrk_call *c, uint64_t handle, enum vgp_handle_typ
     if (type == VGP_H_STREAM && handle <= 2) {
         if (!handle && !null_ok)
             return CUDA_ERROR_INVALID_HANDLE;
-        return wrk_stream_get(c, handle, (CUstream *)out);
+        CUresult r = wrk_stream_get(c, handle, (CUstream *)out);
+
+        c->stream = *out;
+        c->has_stream = r == CUDA_SUCCESS;
+        return r;
     }
     if (!handle)
         return null_ok ? CUDA_SUCCESS : bad_handle(type);
@@ -236,6 +240,10 @@ CUresult wrk_handle_get(struct wrk_call *c, uint64_t handle, enum vgp_handle_typ
     if (!e)
         return bad_handle(type);
     *out = e->object;
+    if (type == VGP_H_STREAM) {
+        c->stream = e->object;
+        c->has_stream = true;
+    }
     return c->w->naming ? wrk_naming_found(c, type, e, handle) : CUDA_SUCCESS;
 }
 

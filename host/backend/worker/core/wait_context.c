@@ -59,6 +59,7 @@ static CUresult destroy(CUstream stream)
     CUcontext ctx = NULL;
     struct orphan *o = NULL;
 
+    wrk_flow_stream_ends(self, stream);
     if (is_idle(stream))
         return end(stream);
     if (!below->cuStreamGetCtx || below->cuStreamGetCtx(stream, &ctx) != CUDA_SUCCESS)

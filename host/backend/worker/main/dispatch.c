@@ -54,7 +54,7 @@ void wrk_dispatch_one(struct wrk_worker *w)
     c->rec = rec;
     c->args = w->ring.args;
     c->args_size = w->ring.args_size;
-    c->malformed = c->deferred = false;
+    c->malformed = c->deferred = c->has_stream = false;
     c->reply_size = 0;
     if (!row || row->since > w->minor)
         wrk_die(w, VGPU_DEAD_PROTOCOL, "malformed record: call number %#x does not exist", rec->call);
@@ -64,6 +64,8 @@ void wrk_dispatch_one(struct wrk_worker *w)
     r = enter_context(c, row);
     if (r == CUDA_SUCCESS)
         r = row->handler(c);
+    if (r == CUDA_SUCCESS && row->flags & VGP_F_FILLS && c->has_stream)
+        wrk_flow_issued(c);
     wrk_blob_call_done(w);
     if (c->malformed)
         die_malformed(c, row);

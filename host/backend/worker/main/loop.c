@@ -4,6 +4,7 @@
  * processor on every round: with no core to spare, a pure spin would hold up the very guest that it
  * waits for.
  */
+#define _GNU_SOURCE
 #include "main.h"
 
 #include <errno.h>
@@ -23,9 +24,22 @@
 #define CONTROL_EVERY_NS 200000u /* broker messages while the ring never runs dry */
 #define RECORDS_PER_ROUND 32u
 
+/* The record that was taken last, if it may be executed now: a client beyond its bounds, or without its turn, waits. */
+static bool run_one(struct wrk_worker *w)
+{
+    const struct vgp_dispatch *row = vgp_dispatch_row(w->ring.rec.call);
+
+    w->holds = row && !wrk_flow_may(w, w->ring.rec.call, row->flags);
+    if (!w->holds)
+        wrk_dispatch_one(w);
+    return !w->holds;
+}
+
 /* Executes what is in the ring; true when there was anything. */
 static bool run_ring(struct wrk_worker *w)
 {
+    if (w->holds && !run_one(w))
+        return false;
     for (unsigned n = 0; n < RECORDS_PER_ROUND; n++) {
         switch (wrk_ring_next(&w->ring, &w->win)) {
         case WRK_RING_EMPTY:
@@ -33,7 +47,8 @@ static bool run_ring(struct wrk_worker *w)
         case WRK_RING_MALFORMED:
             wrk_die(w, VGPU_DEAD_PROTOCOL, "malformed ring: %s", w->ring.error);
         case WRK_RING_RECORD:
-            wrk_dispatch_one(w);
+            if (!run_one(w))
+                return n > 0;
         }
     }
     return true;
@@ -61,6 +76,26 @@ static bool spin(struct wrk_worker *w)
     }
 }
 
+static int rest(struct pollfd p[2], uint64_t ns)
+{
+    struct timespec t = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+
+    return ppoll(p, 2, ns == UINT64_MAX ? NULL : &t, NULL);
+}
+
+/* A record that was taken must wait: for work in flight to end, or for a word of the broker's. */
+static void sleep_with_record(struct wrk_worker *w)
+{
+    struct pollfd p[2] = {{.fd = w->doorbell, .events = POLLIN}, {.fd = w->sock, .events = POLLIN}};
+
+    if (rest(p, wrk_flow_patience(w)) < 0 && errno != EINTR)
+        wrk_die(w, VGPU_DEAD_EXITED, "the worker cannot wait for its broker");
+    if (p[0].revents)
+        vgb_eventfd_clear(w->doorbell);
+    if (p[1].revents)
+        wrk_control_poll(w);
+}
+
 static void sleep_until_rung(struct wrk_worker *w)
 {
     struct vgp_window_shared *s = w->win.shared;
@@ -69,7 +104,7 @@ static void sleep_until_rung(struct wrk_worker *w)
     __atomic_store_n(&s->worker_state, VGP_WORKER_IDLE, __ATOMIC_RELAXED);
     __atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with the producer's, see vgp_ring.h */
     if (!wrk_ring_pending(&w->ring, &w->win)) {
-        if (poll(p, 2, -1) < 0 && errno != EINTR)
+        if (rest(p, wrk_flow_patience(w)) < 0 && errno != EINTR)
             wrk_die(w, VGPU_DEAD_EXITED, "the worker cannot wait for its doorbell");
     }
     __atomic_store_n(&s->worker_state, VGP_WORKER_RUNNING, __ATOMIC_RELAXED);
@@ -96,15 +131,22 @@ void wrk_loop(struct wrk_worker *w)
                 wrk_control_poll(w);
                 wrk_async_error_retry(w);
             }
+            wrk_flow_look(w, false);
             continue;
         }
-        if (spin(w))
+        if (!w->holds && spin(w))
             continue;
         wrk_waits_hand_over(w);
         wrk_async_error_retry(w);
         wrk_share_flush(w);
         wrk_control_busy(w);
         wrk_quota_trim(w);
+        wrk_waits_land(w);
+        wrk_flow_look(w, true);
+        if (w->holds) {
+            sleep_with_record(w);
+            continue;
+        }
         /* This much polling found nothing: less next time. A short sleep: more. */
         if (w->spin_ns > SPIN_MIN_NS)
             w->spin_ns /= 2;

@@ -76,7 +76,12 @@ CUresult wrk_blob_append(struct wrk_worker *w, uint32_t id, uint64_t total, cons
             return CUDA_ERROR_INVALID_VALUE;
         if (w->memory->blobs.refused == id + 1)
             return CUDA_ERROR_OUT_OF_MEMORY;
-        b = start(w, id, total, &r);
+        const char *why = wrk_image_refused(total);
+
+        if (why)
+            wrk_notify_detail(w, why);
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+        b = why ? NULL : start(w, id, total, &r);
         if (!b) {
             w->memory->blobs.refused = id + 1;
             return r;

@@ -16,6 +16,7 @@ struct link {
     CUlinkState state;
     char *log[2]; /* info, error; NULL: not wanted */
     uint32_t log_size[2];
+    uint64_t given; /* bytes of input */
     struct wrk_jit jit;
     const uint8_t *result; /* the provider's, until the state ends */
     uint64_t result_size;
@@ -169,12 +170,13 @@ static CUresult finish_link(struct wrk_worker *w, struct wrk_wait *wait, CUresul
     void *result = NULL;
     size_t size = 0;
 
-    (void)w;
+    wrk_compile_begin(w);
     if (r == CUDA_SUCCESS && k->complete)
         r = wrk_provider.cuLinkComplete(l->state, &result, &size);
     else if (r == CUDA_SUCCESS)
         r = wrk_provider.cuLinkAddData_v2(l->state, k->type, (void *)(uintptr_t)k->data, k->size, k->name,
                                           k->jit.n, k->jit.options, k->jit.values);
+    wrk_compile_end();
     pthread_mutex_lock(&lock);
     k->done = true;
     if (l->orphan) {
@@ -227,6 +229,7 @@ static CUresult start_link(struct wrk_call *c, struct linking *k)
 CUresult wrk_do_vgpLinkAdd(struct wrk_call *c, const struct vgp_args_vgpLinkAdd *a, const void *data,
                            const char *name, const uint32_t *optionIds, const uint64_t *optionValues)
 {
+    const char *why;
     struct linking *k;
     struct link *l;
     CUresult r = link_get(c, a->state, &l);
@@ -247,12 +250,15 @@ CUresult wrk_do_vgpLinkAdd(struct wrk_call *c, const struct vgp_args_vgpLinkAdd 
         r = CUDA_ERROR_OUT_OF_MEMORY;
     if (r == CUDA_SUCCESS)
         r = wrk_image_take(c, &k->data, a->data_size, a->data_blob != 0, &k->copy);
+    if (r == CUDA_SUCCESS && (why = wrk_image_refused(l->given + a->data_size)))
+        r = wrk_refuse(c, CUDA_ERROR_OUT_OF_MEMORY, why);
     if (r != CUDA_SUCCESS) {
         linking_free(c->w, k);
         return r;
     }
     if (a->data_blob)
         k->blob = wrk_blob_keep(c->w, &k->blob_bytes);
+    l->given += a->data_size;
     return start_link(c, k);
 }
 

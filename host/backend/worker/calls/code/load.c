@@ -76,15 +76,18 @@ static CUresult finish(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
     struct wrk_load *l = (struct wrk_load *)(uintptr_t)wait->arg[0];
     struct wrk_jit *j = &l->jit;
 
-    (void)w;
     if (r != CUDA_SUCCESS)
         return r;
+    wrk_compile_begin(w);
     if (l->type == VGP_H_LIBRARY)
-        return wrk_provider.cuLibraryLoadData((CUlibrary *)&l->object, l->image, j->n ? j->options : NULL,
-                                              j->n ? j->values : NULL, j->n, NULL, NULL, 0);
-    if (j->n)
-        return wrk_provider.cuModuleLoadDataEx((CUmodule *)&l->object, l->image, j->n, j->options, j->values);
-    return wrk_provider.cuModuleLoadData((CUmodule *)&l->object, l->image);
+        r = wrk_provider.cuLibraryLoadData((CUlibrary *)&l->object, l->image, j->n ? j->options : NULL,
+                                           j->n ? j->values : NULL, j->n, NULL, NULL, 0);
+    else if (j->n)
+        r = wrk_provider.cuModuleLoadDataEx((CUmodule *)&l->object, l->image, j->n, j->options, j->values);
+    else
+        r = wrk_provider.cuModuleLoadData((CUmodule *)&l->object, l->image);
+    wrk_compile_end();
+    return r;
 }
 
 static uint32_t put_log(uint8_t **at, char *text, uint32_t room)

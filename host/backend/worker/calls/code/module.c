@@ -144,9 +144,14 @@ CUresult wrk_image_take(struct wrk_call *c, const void **image, uint64_t size, b
 {
     struct image m;
 
-    const char *wrong = image_wrong(*image, size);
+    const char *wrong = wrk_image_refused(size);
 
     *copy = NULL;
+    if (wrong) {
+        wrk_notify_detail(c->w, wrong);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    wrong = image_wrong(*image, size);
     if (wrong) {
         wrk_notify_detail(c->w, wrong);
         return CUDA_ERROR_INVALID_IMAGE;

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Shares by turns, for a GPU whose time is not processor time (--pacing ring). One client at a time puts work into the
+ * GPU: its worker takes work off the ring while it has the turn, a bounded amount at once, and says when none of it is
+ * left. What is charged is the time in which work of the client's was in flight, so work that lasts longer than was
+ * thought costs its client the turns after it. base/fair.c says who is ahead, as for the software GPU.
+ *
+ * Nothing that runs is interrupted: a kernel keeps the GPU, or its share of the driver's time slices, until it ends.
+ * After OVERRUN_NS the next turn begins all the same. A worker decides itself what it submits, so one that was taken
+ * over can ignore all this; a client cannot.
+ */
+#define _GNU_SOURCE
+#include "clients.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "vgb_fd.h"
+
+#define TICK_NS 1000000u       /* while somebody waits for a turn */
+#define TICK_REST_NS 50000000u /* while somebody works */
+#define SLACK_NS 6000000u      /* lead of one who has the turn while others wait */
+#define GRACE_NS 600000u       /* of one with the turn that has nothing to do, and is not ahead */
+#define OVERRUN_NS 50000000u
+#define CALM_NS 30000000u /* without work for so long: what it did not use is lost */
+#define LAG_NS UINT64_C(50000000)
+#define BOUND_NS 4000000u
+#define BOUND_ALONE_NS 20000000u /* what the next one that comes waits for, at most */
+#define BOUND_LOW_NS 500000u     /* where somebody goes first */
+#define BOOST_NS 200000000u      /* lead, in own time, up to which a priority counts */
+#define CAP_BURST_NS 200000000u
+
+static struct {
+    struct brk_source timer;
+    struct brk_fair vm;
+    uint64_t floor, at_ns, tick_ns;
+} turns = {.timer = {.fd = -1}};
+
+static bool serves(const struct brk_client *c)
+{
+    return c->proc && c->state == BRK_C_SERVING;
+}
+
+/* It has had work lately. */
+static bool wants(const struct brk_client *c, uint64_t now, uint64_t lately_ns)
+{
+    return c->turn.work != VGB_WORK_NONE || now - c->turn.since_ns < lately_ns;
+}
+
+/* Its lead over the slowest, in its own time. */
+static uint64_t lead(const struct brk_client *c)
+{
+    uint64_t l = c->fair.vtime > turns.floor ? c->fair.vtime - turns.floor : 0;
+
+    return l > UINT64_MAX / BRK_WEIGHT_MAX ? l : l * c->fair.weight / BRK_WEIGHT_DEFAULT;
+}
+
+static uint32_t priority(const struct brk_client *c)
+{
+    return lead(c) < BOOST_NS ? c->priority : 0;
+}
+
+static bool eligible(const struct brk_client *c)
+{
+    return !c->fair.over && !turns.vm.held && (priority(c) || !c->fair.ahead);
+}
+
+static uint64_t bound(const struct brk_client *c)
+{
+    unsigned others = 0;
+    bool higher = false;
+
+    for (struct brk_client *o = brk_client_first(); o; o = o->next) {
+        others += o != c && serves(o);
+        higher |= serves(o) && o->priority > c->priority;
+    }
+    return higher ? BOUND_LOW_NS : others ? BOUND_NS : BOUND_ALONE_NS;
+}
+
+static void tell(struct brk_client *c, bool open, uint64_t now)
+{
+    struct vgb_msg m = {.type = VGB_M_TURN, .status = open, .value = bound(c), .flags = ++c->turn.number};
+
+    c->turn.open = open;
+    c->turn.closing = !open;
+    c->turn.bound_ns = m.value;
+    c->turn.told_ns = now;
+    brk_proc_send(c->proc, &m, NULL, 0);
+}
+
+/* ---- the parts of a decision ---- */
+
+static void charge(uint64_t now)
+{
+    uint64_t dt = now - turns.at_ns, sum = 0;
+
+    turns.at_ns = now;
+    for (struct brk_client *c = brk_client_first(); c; c = c->next) {
+        if (!serves(c))
+            continue;
+        c->turn.used_ns += c->turn.work == VGB_WORK_BUSY ? dt : 0;
+        sum += brk_fair_charge(&c->fair, c->turn.used_ns);
+        brk_fair_cap(&c->fair, dt * c->fair.cap / 100, CAP_BURST_NS * (uint64_t)c->fair.cap / 100);
+    }
+    brk_fair_charge(&turns.vm, turns.vm.used_ns + sum);
+    brk_fair_cap(&turns.vm, dt * turns.vm.cap / 100, CAP_BURST_NS * (uint64_t)turns.vm.cap / 100);
+}
+
+static void measure(uint64_t now)
+{
+    uint64_t slowest = BRK_FAIR_NONE, others = brk_arbiter_slowest(now);
+
+    turns.vm.wants = false;
+    for (struct brk_client *c = brk_client_first(); c; c = c->next) {
+        if (!serves(c))
+            continue;
+        uint64_t behind = LAG_NS * BRK_WEIGHT_DEFAULT / c->fair.weight;
+
+        c->fair.wants = wants(c, now, CALM_NS);
+        turns.vm.wants |= c->fair.wants;
+        brk_fair_join(&c->fair, turns.floor);
+        if (c->fair.over && c->fair.vtime < turns.floor)
+            c->fair.vtime = turns.floor;
+        /* One that works now and then saves up this much only. */
+        if (turns.floor > behind && c->fair.vtime < turns.floor - behind)
+            c->fair.vtime = turns.floor - behind;
+        if (wants(c, now, GRACE_NS) && !c->fair.over && c->fair.vtime < slowest)
+            slowest = c->fair.vtime;
+    }
+    if (slowest != BRK_FAIR_NONE && slowest > turns.floor)
+        turns.floor = slowest;
+    for (struct brk_client *c = brk_client_first(); c; c = c->next) {
+        if (serves(c))
+            brk_fair_hold(&c->fair, slowest, SLACK_NS);
+    }
+    brk_fair_join(&turns.vm, others == BRK_FAIR_NONE ? 0 : others);
+    brk_fair_hold(&turns.vm, others, SLACK_NS);
+}
+
+/* Who has waited for a turn and shall have the next one. */
+static struct brk_client *next_one(void)
+{
+    struct brk_client *best = NULL;
+
+    for (struct brk_client *c = brk_client_first(); c; c = c->next) {
+        if (!serves(c) || c->turn.open || c->turn.work != VGB_WORK_WAITS || !eligible(c))
+            continue;
+        if (!best || priority(c) > priority(best) ||
+            (priority(c) == priority(best) && c->fair.vtime < best->fair.vtime))
+            best = c;
+    }
+    return best;
+}
+
+static bool must_leave(const struct brk_client *c, const struct brk_client *next, uint64_t now)
+{
+    if (c->fair.over || turns.vm.held)
+        return true;
+    if (!next)
+        return false;
+    if (priority(next) > priority(c) || !eligible(c))
+        return true;
+    return c->turn.work == VGB_WORK_NONE && now - c->turn.since_ns > GRACE_NS;
+}
+
+static void decide(uint64_t now)
+{
+    struct brk_client *next;
+    bool taken = false;
+
+    measure(now);
+    next = next_one();
+    for (struct brk_client *c = brk_client_first(); c; c = c->next) {
+        if (!serves(c))
+            continue;
+        if (c->turn.open && must_leave(c, next, now))
+            tell(c, false, now);
+        else if (c->turn.open && c->turn.bound_ns != bound(c))
+            tell(c, true, now);
+        /* One that goes first does not wait for what is in flight; nobody does for ever. */
+        taken |= c->turn.open || (c->turn.closing && now - c->turn.told_ns < OVERRUN_NS &&
+                                  !(next && priority(next) > priority(c)));
+    }
+    if (next && !taken)
+        tell(next, true, now);
+}
+
+static void arm(void)
+{
+    uint64_t ns = TICK_REST_NS * UINT64_C(5);
+    struct itimerspec t = {0};
+
+    for (struct brk_client *c = brk_client_first(); c; c = c->next) {
+        if (!serves(c))
+            continue;
+        if (c->turn.work == VGB_WORK_WAITS || (c->fair.cap && c->turn.work) || (turns.vm.cap && c->turn.work))
+            ns = TICK_NS;
+        else if (c->turn.work == VGB_WORK_BUSY && ns > TICK_REST_NS)
+            ns = TICK_REST_NS;
+    }
+    if (ns > TICK_NS && brk_opt.arbiter && turns.vm.wants)
+        ns = 4 * TICK_NS;
+    if (ns == turns.tick_ns)
+        return;
+    turns.tick_ns = ns;
+    t.it_interval.tv_nsec = t.it_value.tv_nsec = (long)ns;
+    timerfd_settime(turns.timer.fd, 0, &t, NULL);
+}
+
+static void look(void)
+{
+    uint64_t now = vgb_now_ns();
+
+    charge(now);
+    decide(now);
+    brk_arbiter_publish(&turns.vm, now);
+    arm();
+}
+
+static void on_tick(struct brk_source *s, uint32_t events)
+{
+    uint64_t expired;
+
+    (void)events;
+    if (read(s->fd, &expired, sizeof(expired)) == sizeof(expired))
+        look();
+}
+
+/* ---- for others ---- */
+
+bool brk_turns_work(void)
+{
+    return turns.timer.fd >= 0;
+}
+
+void brk_turns_client(struct brk_client *c)
+{
+    uint64_t now = vgb_now_ns();
+
+    c->fair =
+        (struct brk_fair){.weight = brk_opt.client_weight, .cap = brk_opt.client_cap, .vtime = turns.floor};
+    c->turn = (struct brk_turn){.since_ns = now};
+    tell(c, false, now);
+}
+
+bool brk_turns_message(struct brk_client *c, const struct vgb_msg *m)
+{
+    uint64_t now = vgb_now_ns();
+
+    if (!brk_turns_work() || m->status > VGB_WORK_WAITS)
+        return false;
+    charge(now);
+    if (m->flags == c->turn.number && m->status != VGB_WORK_BUSY)
+        c->turn.closing = false;
+    if (c->turn.work != m->status)
+        c->turn.since_ns = now;
+    c->turn.work = m->status;
+    decide(now);
+    arm();
+    return true;
+}
+
+void brk_turns_changed(void)
+{
+    turns.vm.weight = turns.vm.weight ? turns.vm.weight : brk_opt.weight;
+    if (turns.timer.fd < 0) {
+        turns.timer.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+        turns.timer.ready = on_tick;
+        if (turns.timer.fd < 0 || brk_loop_add(&turns.timer, EPOLLIN)) {
+            vgb_log(VGB_ERROR, "shares are not enforced: no timer: %s", strerror(errno));
+            vgb_close(&turns.timer.fd);
+            return;
+        }
+        turns.at_ns = vgb_now_ns();
+        for (struct brk_client *c = brk_client_first(); c; c = c->next) {
+            if (serves(c))
+                brk_turns_client(c);
+        }
+        vgb_log(
+            VGB_INFO,
+            "shares of the GPU are enforced by turns: weight %u, cap %u %%, clients' weight %u, cap %u %%",
+            brk_opt.weight, brk_opt.cap, brk_opt.client_weight, brk_opt.client_cap);
+    }
+    uint64_t others = brk_arbiter_slowest(vgb_now_ns());
+
+    brk_fair_weight(&turns.vm, brk_opt.weight, others == BRK_FAIR_NONE ? turns.vm.vtime : others);
+    turns.vm.cap = brk_opt.cap;
+    look();
+}
+
+void brk_turns_client_set(struct brk_client *c, uint32_t weight, uint32_t cap)
+{
+    charge(vgb_now_ns());
+    brk_fair_weight(&c->fair, weight, turns.floor);
+    c->fair.cap = cap;
+    look();
+}
+
+void brk_turns_gone(struct brk_client *c)
+{
+    if (!brk_turns_work())
+        return;
+    c->turn.work = VGB_WORK_NONE;
+    c->turn.open = c->turn.closing = false;
+    look();
+}
+
+void brk_turns_stop(void)
+{
+    if (turns.timer.fd < 0)
+        return;
+    brk_loop_del(&turns.timer);
+    vgb_close(&turns.timer.fd);
+}

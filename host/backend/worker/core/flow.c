@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Work in flight. Calls that put work into streams are counted; now and then an event is recorded behind them (a
+ * mark), and what lies before a mark is complete when its event is. From that come three things: a bound on the calls
+ * in flight (--client-queue), an end for a client whose work never ends (--client-time-limit), and turns (--pacing
+ * ring), in which a worker takes work off the ring while the broker says so, and no more at once than it may.
+ *
+ * What work costs is measured, from when the work before it was complete to when it is, so a client cannot lie about
+ * it. Estimates, learnt per function and size, only bound what is in flight.
+ */
+#include "core.h"
+#include "vgb_fd.h"
+#include "vgpu_device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "vgp_worker.h"
+
+#define MARKS 2048u
+#define REAP_MARKS 64u /* it is looked for ends when there are so many, and twice as many as were left */
+#define SLOTS 256u     /* streams with work behind their last mark */
+#define EVENTS 64u     /* kept for the next marks */
+#define CALLS_PER_MARK 1024u /* where nothing but the bound on calls needs them */
+#define CALLS_PER_TURN 64u   /* in flight at once, of a turn */
+#define CALLS_ALONE 2048u    /* ... while no other client is there */
+#define ALONE_NS 10000000u   /* which a bound from here on means */
+#define MARK_NS 250000u      /* of estimated work between marks, in turns */
+#define UNKNOWN_NS 1000000u  /* what is not marked and not known is taken to last so long */
+#define LOOK_MIN_NS 50000u
+#define LOOK_MAX_NS 2000000u
+#define LOOK_LIMIT_NS 250000000u
+
+struct mark {
+    CUevent event; /* NULL: none could be recorded; it is complete at `until_ns` */
+    CUcontext ctx;
+    uint64_t begun_ns, until_ns, cost_ns;
+    uint32_t key; /* of all its calls, 0: they differ */
+    unsigned calls;
+};
+struct slot {
+    CUstream stream;
+    CUcontext ctx;
+    uint64_t begun_ns, cost_ns;
+    uint32_t key;
+    unsigned calls; /* 0: free */
+};
+
+static struct {
+    struct mark marks[MARKS];
+    struct slot slots[SLOTS];
+    struct {
+        CUcontext ctx;
+        CUevent event;
+    } events[EVENTS];
+    unsigned nmarks, nslots, nevents, reap_at;
+    uint64_t calls;                  /* in flight, at most */
+    uint64_t cost_ns;                /* of these, estimated */
+    uint64_t done_ns;                /* when the latest mark was complete */
+    uint64_t progress_ns, looked_ns; /* of the time limit */
+    bool held;                       /* a call waits for us */
+    bool turns, open, answer;        /* answer: the broker waits for one */
+    bool said_any;
+    uint32_t said, number;
+    uint64_t bound_ns;
+    unsigned window; /* calls in flight in a bounded turn */
+} flow = {.window = 2};
+
+/* ---- marks ---- */
+
+static CUstreamCaptureMode relax(CUstreamCaptureMode mode)
+{
+    if (wrk_captures && wrk_provider.cuThreadExchangeStreamCaptureMode)
+        wrk_provider.cuThreadExchangeStreamCaptureMode(&mode);
+    return mode;
+}
+
+static bool captures(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+    return wrk_captures && wrk_provider.cuStreamIsCapturing &&
+           (wrk_provider.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+            status != CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+static CUevent take_event(CUcontext ctx)
+{
+    CUevent e = NULL;
+
+    for (unsigned i = 0; i < flow.nevents; i++) {
+        if (flow.events[i].ctx != ctx)
+            continue;
+        e = flow.events[i].event;
+        flow.events[i] = flow.events[--flow.nevents];
+        return e;
+    }
+    return wrk_provider.cuEventCreate(&e, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS ? e : NULL;
+}
+
+static void give_event(CUcontext ctx, CUevent e)
+{
+    if (!e)
+        return;
+    if (flow.nevents == EVENTS) {
+        wrk_provider.cuEventDestroy_v2(e);
+        return;
+    }
+    flow.events[flow.nevents].ctx = ctx;
+    flow.events[flow.nevents++].event = e;
+}
+
+/* An event behind what the stream has got; its place is free then. Without room for one it goes on as it is. */
+static void mark(struct wrk_worker *w, struct slot *s)
+{
+    struct mark *m = &flow.marks[flow.nmarks];
+    CUcontext was = w->current;
+    CUstreamCaptureMode mode;
+
+    if (flow.nmarks == MARKS)
+        return;
+    *m = (struct mark){.ctx = s->ctx,
+                       .begun_ns = s->begun_ns,
+                       .cost_ns = s->cost_ns,
+                       .until_ns = vgb_now_ns() + (s->cost_ns ? s->cost_ns : UNKNOWN_NS),
+                       .key = s->key,
+                       .calls = s->calls};
+    mode = relax(CU_STREAM_CAPTURE_MODE_RELAXED);
+    if (!captures(s->stream) && wrk_set_context(w, s->ctx) == CUDA_SUCCESS)
+        m->event = take_event(s->ctx);
+    if (m->event && wrk_provider.cuEventRecord(m->event, s->stream) != CUDA_SUCCESS) {
+        wrk_provider.cuEventDestroy_v2(m->event);
+        m->event = NULL;
+    }
+    relax(mode);
+    wrk_set_context(w, was == (CUcontext)-1 ? NULL : was);
+    flow.nmarks++;
+    flow.nslots--;
+    s->calls = 0;
+}
+
+static void mark_all(struct wrk_worker *w)
+{
+    for (unsigned i = 0; i < SLOTS && flow.nslots; i++) {
+        if (flow.slots[i].calls)
+            mark(w, &flow.slots[i]);
+    }
+}
+
+static void forget(const struct mark *m)
+{
+    flow.calls -= m->calls;
+    flow.cost_ns -= m->cost_ns;
+}
+
+/* The mark is complete now: what its work took, as far as it did not overlap with what was complete before. */
+static void complete(const struct mark *m, uint64_t now)
+{
+    uint64_t from = m->begun_ns > flow.done_ns ? m->begun_ns : flow.done_ns;
+    uint64_t took = now > from ? now - from : 0;
+
+    if (m->key && m->event)
+        wrk_cost_learn(m->key, m->calls, took);
+    /* Who takes far more than was thought begins again with little in flight. */
+    if (m->cost_ns && took > 4 * m->cost_ns + 1000000u)
+        flow.window = 2;
+    else if (flow.window < CALLS_PER_TURN)
+        flow.window++;
+    flow.done_ns = flow.progress_ns = now;
+    forget(m);
+}
+
+static void reap(uint64_t now)
+{
+    CUstreamCaptureMode mode;
+    unsigned left = 0;
+
+    if (!flow.nmarks)
+        return;
+    mode = relax(CU_STREAM_CAPTURE_MODE_RELAXED);
+    for (unsigned i = 0; i < flow.nmarks; i++) {
+        struct mark m = flow.marks[i];
+
+        if (m.event ? wrk_provider.cuEventQuery(m.event) == CUDA_ERROR_NOT_READY : now < m.until_ns) {
+            flow.marks[left++] = m;
+            continue;
+        }
+        complete(&m, now);
+        give_event(m.ctx, m.event);
+    }
+    flow.nmarks = left;
+    relax(mode);
+}
+
+/* ---- calls ---- */
+
+/* Those that take time of the GPU; others (events, waits, host functions) do not wait for a turn. */
+static bool is_work(uint16_t call)
+{
+    switch (call) {
+    case VGP_vgpCopy:
+    case VGP_vgpCopyPeer:
+    case VGP_vgpLaunch:
+    case VGP_cuGraphLaunch:
+    case VGP_vgpGraphLaunch:
+    case VGP_cuMemPrefetchAsync_v2:
+    case VGP_cuMemsetD8Async:
+    case VGP_cuMemsetD16Async:
+    case VGP_cuMemsetD32Async:
+    case VGP_cuMemsetD2D8Async:
+    case VGP_cuMemsetD2D16Async:
+    case VGP_cuMemsetD2D32Async:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Calls with the same key are likely to cost the same. Not 0. */
+static uint32_t key_of(uint16_t call, const uint8_t *args, uint32_t size)
+{
+    uint64_t h = call;
+
+    if (call == VGP_vgpLaunch && size >= sizeof(struct vgp_args_vgpLaunch)) {
+        struct vgp_args_vgpLaunch a;
+
+        memcpy(&a, args, sizeof(a));
+        h ^= a.func * 31 ^ (uint64_t)a.gridX * a.gridY * a.gridZ << 20;
+    } else if (call == VGP_cuMemsetD8Async && size >= sizeof(struct vgp_args_cuMemsetD8Async)) {
+        struct vgp_args_cuMemsetD8Async a;
+
+        memcpy(&a, args, sizeof(a));
+        h ^= a.N << 16;
+    } else if (size >= 8 && (call == VGP_cuGraphLaunch || call == VGP_vgpGraphLaunch)) {
+        uint64_t graph;
+
+        memcpy(&graph, args, sizeof(graph));
+        h ^= graph * 31;
+    }
+    h *= UINT64_C(0x9e3779b97f4a7c15);
+    return (uint32_t)(h >> 32) | 1u;
+}
+
+static bool bounded(struct wrk_worker *w, uint16_t call)
+{
+    uint64_t cost = wrk_cost_of(key_of(call, w->ring.args, w->ring.args_size));
+
+    if (!flow.bound_ns || !(flow.nmarks + flow.nslots))
+        return false;
+    return flow.calls >= (flow.bound_ns < ALONE_NS ? flow.window : CALLS_ALONE) ||
+           flow.cost_ns + (cost ? cost : UNKNOWN_NS) > flow.bound_ns;
+}
+
+/* One more is over the bound, or has no place for its mark. */
+static bool full(void)
+{
+    return (wrk_client_limits.queue && flow.calls >= wrk_client_limits.queue) || flow.nmarks == MARKS;
+}
+
+static bool may(struct wrk_worker *w, uint16_t call, uint32_t flags)
+{
+    if (!(flags & VGP_F_FILLS))
+        return true;
+    if (full()) {
+        mark_all(w);
+        reap(vgb_now_ns());
+        if (full()) {
+            if (!flow.held)
+                wrk_limit_hit("calls in flight", wrk_client_limits.queue, "--client-queue");
+            return false;
+        }
+    }
+    if (!flow.turns || !is_work(call))
+        return true;
+    if (flow.open && bounded(w, call)) {
+        mark_all(w);
+        reap(vgb_now_ns());
+        return !bounded(w, call);
+    }
+    return flow.open;
+}
+
+bool wrk_flow_may(struct wrk_worker *w, uint16_t call, uint32_t flags)
+{
+    flow.held = !may(w, call, flags);
+    return !flow.held;
+}
+
+static void say(struct wrk_worker *w, uint32_t state)
+{
+    flow.said = state;
+    flow.said_any = true;
+    flow.answer = false;
+    wrk_control_work(w, state, flow.number);
+}
+
+void wrk_flow_issued(struct wrk_call *c)
+{
+    struct wrk_worker *w = c->w;
+    CUstream stream = c->stream;
+    struct slot *s = &flow.slots[((uintptr_t)stream * UINT64_C(0x9e3779b97f4a7c15)) >> 56];
+    uint32_t key = key_of(c->rec->call, c->args, c->args_size);
+    uint64_t cost = 0, most = wrk_client_limits.queue / 16;
+    bool known = true, new_key;
+
+    if (w->current == (CUcontext)-1 || !w->current || captures(stream))
+        return;
+    most = flow.turns ? 16 : most && most < CALLS_PER_MARK ? most : CALLS_PER_MARK;
+    if (flow.turns && is_work(c->rec->call)) {
+        cost = wrk_cost_of(key);
+        known = cost != 0;
+        cost = known ? cost : UNKNOWN_NS;
+    }
+    /* What is measured to be learnt stands alone. */
+    new_key = flow.turns && s->calls && s->key != key && !known;
+    if (s->calls && (s->stream != stream || s->ctx != w->current || new_key))
+        mark(w, s);
+    if (s->calls && (s->stream != stream || s->ctx != w->current))
+        return; /* no room for marks, which wrk_flow_may() sees to */
+    if (!s->calls) {
+        *s = (struct slot){.stream = stream, .ctx = w->current, .key = key};
+        if (flow.turns)
+            s->begun_ns = vgb_now_ns();
+        flow.nslots++;
+    }
+    if (!flow.calls)
+        flow.progress_ns = vgb_now_ns();
+    s->key = s->key == key ? key : 0;
+    s->calls++;
+    s->cost_ns += cost;
+    flow.calls++;
+    flow.cost_ns += cost;
+    if (s->calls >= most || (flow.turns && (!known || s->cost_ns >= MARK_NS))) {
+        mark(w, s);
+        if (flow.nmarks >= flow.reap_at) {
+            reap(vgb_now_ns());
+            flow.reap_at = 2 * flow.nmarks > REAP_MARKS ? 2 * flow.nmarks : REAP_MARKS;
+        }
+    }
+    if (flow.turns && (!flow.said_any || flow.said != VGB_WORK_BUSY))
+        say(w, VGB_WORK_BUSY);
+}
+
+/* ---- ends ---- */
+
+void wrk_flow_stream_ends(struct wrk_worker *w, CUstream stream)
+{
+    for (unsigned i = 0; i < SLOTS && flow.nslots; i++) {
+        if (flow.slots[i].calls && flow.slots[i].stream == stream)
+            mark(w, &flow.slots[i]);
+    }
+}
+
+void wrk_flow_context_ends(struct wrk_worker *w, CUcontext ctx)
+{
+    unsigned left = 0;
+
+    (void)w;
+    for (unsigned i = 0; i < SLOTS; i++) {
+        struct slot *s = &flow.slots[i];
+
+        if (!s->calls || s->ctx != ctx)
+            continue;
+        flow.calls -= s->calls;
+        flow.cost_ns -= s->cost_ns;
+        flow.nslots--;
+        s->calls = 0;
+    }
+    for (unsigned i = 0; i < flow.nmarks; i++) {
+        struct mark m = flow.marks[i];
+
+        if (m.ctx != ctx) {
+            flow.marks[left++] = m;
+            continue;
+        }
+        forget(&m);
+        if (m.event)
+            wrk_provider.cuEventDestroy_v2(m.event);
+    }
+    flow.nmarks = left;
+    left = 0;
+    for (unsigned i = 0; i < flow.nevents; i++) {
+        if (flow.events[i].ctx == ctx)
+            wrk_provider.cuEventDestroy_v2(flow.events[i].event);
+        else
+            flow.events[left++] = flow.events[i];
+    }
+    flow.nevents = left;
+}
+
+/* ---- what the loop asks ---- */
+
+static void limit_time(struct wrk_worker *w, uint64_t now)
+{
+    uint64_t most = (uint64_t)wrk_client_limits.time_s * 1000000000u;
+    uint64_t gap = flow.looked_ns && now > flow.looked_ns ? now - flow.looked_ns : 0;
+
+    /* We were stopped, or had no processor: that is not the client's doing. */
+    if (gap > 2 * (uint64_t)LOOK_LIMIT_NS)
+        flow.progress_ns += gap - LOOK_LIMIT_NS;
+    flow.looked_ns = now;
+    if (!most || !flow.nmarks || flow.progress_ns > now || now - flow.progress_ns <= most)
+        return;
+    wrk_limit_hit("seconds without an end of any work", wrk_client_limits.time_s, "--client-time-limit");
+    wrk_die(w, VGPU_DEAD_KILLED, "none of its work has ended for %u s (--client-time-limit)",
+            wrk_client_limits.time_s);
+}
+
+void wrk_flow_look(struct wrk_worker *w, bool idle)
+{
+    bool limited = wrk_client_limits.time_s != 0;
+    uint32_t state;
+    uint64_t now;
+
+    if (!flow.turns && !limited && !flow.held)
+        return;
+    now = vgb_now_ns();
+    if ((limited || flow.turns) && (idle || flow.held))
+        mark_all(w);
+    reap(now);
+    if (limited)
+        limit_time(w, now);
+    if (!flow.turns)
+        return;
+    state = flow.nmarks + flow.nslots ? VGB_WORK_BUSY : flow.held ? VGB_WORK_WAITS : VGB_WORK_NONE;
+    if (flow.answer || !flow.said_any || (state != flow.said && (idle || flow.held || !flow.open)))
+        say(w, state);
+}
+
+uint64_t wrk_flow_patience(const struct wrk_worker *w)
+{
+    uint64_t left;
+
+    (void)w;
+    /* What held the call has ended since: it is tried again at once. */
+    if (!flow.nmarks && !flow.nslots)
+        return flow.held && (flow.open || !flow.turns) ? 0 : UINT64_MAX;
+    if (flow.held || flow.turns) {
+        left = flow.cost_ns / 4;
+        return left < LOOK_MIN_NS ? LOOK_MIN_NS : left > LOOK_MAX_NS ? LOOK_MAX_NS : left;
+    }
+    return wrk_client_limits.time_s ? LOOK_LIMIT_NS : UINT64_MAX;
+}
+
+void wrk_flow_turn(struct wrk_worker *w, bool open, uint64_t bound_ns, uint32_t number)
+{
+    (void)w;
+    flow.turns = true;
+    flow.open = open;
+    flow.bound_ns = bound_ns;
+    flow.number = number;
+    flow.answer = !open;
+}
+
+void wrk_flow_turns_end(void)
+{
+    flow.turns = flow.open = flow.answer = flow.said_any = false;
+}
