@@ -4,6 +4,7 @@
 
 tenancy.py --build BUILD [--quick] [--json FILE]: prints a table and, last, "tenancy-bench: N passed, M failed".
 A row fails when a client does; aims are printed as met or MISSED and not enforced, since the machine may be shared.
+--check: the adversaries alone, with bounds that hold on a busy machine, too: a client that keeps less fails.
 """
 import argparse
 import json
@@ -13,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 
 RUNNING = []  # processes that were started
@@ -110,6 +112,7 @@ class Bench:
         self.build = build
         self.ms = 200 if quick else 10000
         self.quick = quick
+        self.check = False
         self.rows = []
         self.failed = 0
 
@@ -177,12 +180,36 @@ class Bench:
         client = Client(broker)
         broker.ask("set client-cap 25")
         together([client], "greedy", 500)
-        before = broker.used()[0]
+        cpus = len(os.sched_getaffinity(0))
+        before, idle, at = broker.used()[0], idle_time(), time.monotonic()
         together([client], "greedy", self.ms)
-        used = (broker.used()[0] - before) / (self.ms / 1000) / len(os.sched_getaffinity(0))
+        passed = (time.monotonic() - at) * cpus
+        used, idle = (broker.used()[0] - before) / passed, (idle_time() - idle) / passed
         client.stop()
         broker.stop()
-        self.row("one client, cap 25 %: share of the processors", used, "0.23 to 0.26", 0.23 <= used <= 0.26)
+        # What others took of the processors the cap cannot give back: then it is for them that it has less.
+        taken = idle < 0.05
+        self.row("one client, cap 25 %: share of the processors", used, "<= 0.26" if taken else "0.23 to 0.26",
+                 used <= 0.26 and (taken or used >= 0.23))
+
+    def first(self, folder, pacing):
+        """The tail of a client that goes first, beside a greedy one."""
+        broker = Broker(self.build, folder, "vm", ["--pacing", pacing])
+        quiet, greedy = Client(broker), Client(broker)
+        count = 50 if self.quick else 400
+        broker.ask("set client-priority 2 client %d" % broker.workers()[0])
+        quiet.start("tail", count)
+        alone = float(quiet.answer()[2])
+        greedy.start("greedy", count * 40)
+        quiet.start("tail", count)
+        beside = float(quiet.answer()[2])
+        greedy.answer()
+        quiet.stop()
+        greedy.stop()
+        broker.stop()
+        print("    p99 launch to end: %.0f us alone, %.0f us beside a greedy client" % (alone, beside))
+        self.row("p99 beside a greedy client, priority, --pacing %s, of alone" % pacing, beside / alone, "<= 2",
+                 beside / alone <= 2)
 
     def tail(self, folder):
         broker = Broker(self.build, folder, "vm", [])
@@ -209,24 +236,80 @@ class Bench:
 
     def adversaries(self, folder):
         """Equal weights: what one client keeps of its half of the processor time beside others that try to have more."""
-        for how, n in (("tiny", 1), ("copies", 1), ("greedy", 4)):
-            broker = Broker(self.build, folder, how, ["--pace"])
-            clients = [Client(broker) for _ in range(n + 1)]
-            for c in clients[1:]:
-                c.start(how, self.ms + 500)
-            clients[0].start("greedy", 500)
-            clients[0].answer()
-            before = broker.used()
-            clients[0].start("greedy", self.ms)
-            clients[0].answer()
-            used = [a - b for a, b in zip(broker.used(), before)]
-            for c in clients[1:]:
-                c.answer()
-            for c in clients:
+        for how, n in (("tiny", 1), ("copies", 1), ("streams", 1), ("graph", 1), ("endless", 1), ("greedy", 4)):
+            for attempt in range(5 if self.check else 1):
+                due = self.beside(folder, how, n)
+                if due >= 0.75:
+                    break
+            self.kept("equal weights, beside %d %s: share of what is due" % (n, how), due)
+
+    def kept(self, name, due):
+        self.row(name, due, ">= 0.95", due >= 0.95)
+        if self.check and due < 0.75:
+            self.failed += 1
+
+    def beside(self, folder, how, n):
+        broker = Broker(self.build, folder, how, ["--pace"])
+        clients = [Client(broker) for _ in range(n + 1)]
+        if how == "graph":
+            together(clients[1:], how, 0)  # it is made
+        for c in clients[1:]:
+            c.start(how, self.ms + 500)
+        clients[0].start("greedy", 500)
+        clients[0].answer()
+        before = broker.used()
+        clients[0].start("greedy", self.ms)
+        clients[0].answer()
+        used = [a - b for a, b in zip(broker.used(), before)]
+        for c in clients[1:]:
+            c.answer()
+            if how == "endless":
+                c.process.kill()
+                c.process.wait()
+        for c in clients:
+            if how != "endless" or c is clients[0]:
                 c.stop()
+        broker.stop()
+        return used[0] / max(0.01, sum(used)) * (n + 1)
+
+    def comers(self, folder):
+        """Beside a client that stays, others come, work and go: work done, of one kind."""
+        for attempt in range(5 if self.check else 1):
+            broker = Broker(self.build, folder, "comers", ["--pace"])
+            stays = Client(broker)
+            stays.start("greedy", self.ms + 1000)
+            end, theirs = time.monotonic() + (self.ms + 500) / 1000, 0
+            while time.monotonic() < end:
+                c = Client(broker)
+                c.start("greedy", 200)
+                theirs += int(c.answer()[1])
+                c.stop()
+            own = int(stays.answer()[1])
+            stays.stop()
             broker.stop()
-            due = used[0] / max(0.01, sum(used)) * (n + 1)
-            self.row("equal weights, beside %d %s: share of what is due" % (n, how), due, ">= 0.95", due >= 0.95)
+            due = own / max(1, own + theirs) * 2
+            if due >= 0.75:
+                break
+        self.kept("equal weights, beside clients that come and go", due)
+
+    def time_limit(self, folder):
+        """An endless kernel ends its client, and the other goes on."""
+        broker = Broker(self.build, folder, "limit", ["--client-time-limit", "1", "--pace"])
+        stays, endless = Client(broker), Client(broker)
+        endless.start("endless", 0)
+        endless.answer()
+        end = time.monotonic() + 60
+        while len(broker.workers()) > 1 and time.monotonic() < end:
+            time.sleep(0.05)
+        left = len(broker.workers())
+        done = together([stays], "greedy", 200)[0]
+        endless.process.kill()
+        endless.process.wait()
+        stays.stop()
+        broker.stop()
+        self.row("an endless kernel, --client-time-limit 1: clients left of 2", left, "1", left == 1)
+        if self.check and (left != 1 or done < 2):
+            self.failed += 1
 
     def many(self, folder, n):
         for options, name in (([], "none"), (["--pace"], "--pace")):
@@ -259,14 +342,20 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--build", required=True)
     p.add_argument("--quick", action="store_true")
+    p.add_argument("--check", action="store_true")
     p.add_argument("--bench", help="folder of the program tenant; default BUILD/tests/perf")
     p.add_argument("--json")
-    p.add_argument("--only")
+    p.add_argument("--only", help="the rows of one function of this file")
     o = p.parse_args()
     b = Bench(os.path.abspath(o.build), o.quick)
+    b.check = o.check
+    b.ms = 1000 if o.check else b.ms
     Client.program = os.path.join(os.path.abspath(o.bench or os.path.join(o.build, "tests/perf")), "tenant")
     rows = [(b.clients, [100, 100]), (b.clients, [10, 90]), (b.clients, [100] * 4), (b.clients, [10, 10, 90, 90]),
-            (b.vms, [100, 100]), (b.vms, [10, 90]), (b.cap,), (b.tail,), (b.adversaries,), (b.many, 8 if o.quick else 64), (b.memory,)]
+            (b.vms, [100, 100]), (b.vms, [10, 90]), (b.cap,), (b.tail,), (b.first, "stop"), (b.first, "ring"), (b.adversaries,), (b.comers,), (b.time_limit,),
+            (b.many, 8 if o.quick else 64), (b.memory,)]
+    if o.check:
+        rows = [(b.adversaries,), (b.comers,), (b.time_limit,)]
     print("shares of the software GPU (%d processors)" % len(os.sched_getaffinity(0)))
     for r in rows:
         if not o.only or r[0].__name__ == o.only:

@@ -7,9 +7,13 @@
  *   tail COUNT      one kernel at a time, pauses of 5 ms in between: "tail P50 P99", microseconds
  *   tiny MS         kernels that do nothing, as fast as they go: "work LAUNCHES"
  *   copies MS       copies of 1 MiB to the device: "work COPIES"
+ *   streams MS      a stream for each kernel, many at once: "work LAUNCHES"
+ *   graph MS        graphs of 10,000 nodes, one after the other: "work NODES"
+ *   endless 0       a kernel that does not end, which is not waited for: "work 1"
  */
 #include "bench.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +34,28 @@ static CUfunction spin;
 static CUdeviceptr out;
 static unsigned rounds = 2000; /* of a block's loop */
 
+#define NODES 10000u
+#define STREAMS 64u
+#define CALL(name) static __typeof__(&name) p_##name
+CALL(cuStreamCreate);
+CALL(cuStreamDestroy_v2);
+CALL(cuGraphCreate);
+CALL(cuGraphAddKernelNode_v2);
+CALL(cuGraphInstantiateWithFlags);
+CALL(cuGraphLaunch);
+
+static bool find_calls(void)
+{
+    *(void **)&p_cuStreamCreate = dlsym(api.lib, "cuStreamCreate");
+    *(void **)&p_cuStreamDestroy_v2 = dlsym(api.lib, "cuStreamDestroy_v2");
+    *(void **)&p_cuGraphCreate = dlsym(api.lib, "cuGraphCreate");
+    *(void **)&p_cuGraphAddKernelNode_v2 = dlsym(api.lib, "cuGraphAddKernelNode_v2");
+    *(void **)&p_cuGraphInstantiateWithFlags = dlsym(api.lib, "cuGraphInstantiateWithFlags");
+    *(void **)&p_cuGraphLaunch = dlsym(api.lib, "cuGraphLaunch");
+    return p_cuStreamCreate && p_cuStreamDestroy_v2 && p_cuGraphCreate && p_cuGraphAddKernelNode_v2 &&
+           p_cuGraphInstantiateWithFlags && p_cuGraphLaunch;
+}
+
 static bool launch(unsigned blocks, unsigned n)
 {
     void *args[] = {&out, &n};
@@ -37,17 +63,78 @@ static bool launch(unsigned blocks, unsigned n)
     return api.cuLaunchKernel(spin, blocks, 1, 1, 32, 1, 1, 0, NULL, args, NULL) == CUDA_SUCCESS;
 }
 
+static bool launch_in_streams(void)
+{
+    CUstream s[STREAMS];
+    unsigned n = 16;
+    void *args[] = {&out, &n};
+
+    for (unsigned i = 0; i < STREAMS; i++) {
+        if (p_cuStreamCreate(&s[i], CU_STREAM_NON_BLOCKING) ||
+            api.cuLaunchKernel(spin, 1, 1, 1, 32, 1, 1, 0, s[i], args, NULL))
+            return false;
+    }
+    for (unsigned i = 0; i < STREAMS; i++) {
+        if (p_cuStreamDestroy_v2(s[i])) /* its work goes on */
+            return false;
+    }
+    return true;
+}
+
+/* Nodes that depend on nothing. */
+static bool launch_graph(void)
+{
+    static CUgraphExec exec;
+    unsigned n = 16;
+    void *args[] = {&out, &n};
+    CUDA_KERNEL_NODE_PARAMS_v2 p = {.func = spin,
+                                    .gridDimX = 1,
+                                    .gridDimY = 1,
+                                    .gridDimZ = 1,
+                                    .blockDimX = 32,
+                                    .blockDimY = 1,
+                                    .blockDimZ = 1,
+                                    .kernelParams = args};
+    CUgraphNode node;
+    CUgraph g;
+
+    if (!exec) {
+        if (p_cuGraphCreate(&g, 0))
+            return false;
+        for (unsigned i = 0; i < NODES; i++) {
+            if (p_cuGraphAddKernelNode_v2(&node, g, NULL, 0, &p))
+                return false;
+        }
+        if (p_cuGraphInstantiateWithFlags(&exec, g, 0))
+            return false;
+    }
+    return p_cuGraphLaunch(exec, NULL) == CUDA_SUCCESS;
+}
+
 static long work(const char *how, long ms)
 {
     static char data[1 << 20];
-    uint64_t end = now_ns() + (uint64_t)ms * 1000000u;
     long done = 0;
 
+    if (!strcmp(how, "graph") && (!launch_graph() || api.cuCtxSynchronize())) /* made by the first */
+        return -1;
+    uint64_t end = now_ns() + (uint64_t)ms * 1000000u;
+
+    if (!strcmp(how, "endless"))
+        return launch(64, 0xffffffffu) ? 1 : -1;
     while (now_ns() < end) {
         if (!strcmp(how, "copies")) {
             if (api.cuMemcpyHtoD(out, data, sizeof(data)))
                 return -1;
             done++;
+            continue;
+        }
+        if (!strcmp(how, "streams") || !strcmp(how, "graph")) {
+            bool graph = *how == 'g';
+
+            if (!(graph ? launch_graph() : launch_in_streams()) || api.cuCtxSynchronize())
+                return -1;
+            done += graph ? NODES : STREAMS;
             continue;
         }
         bool tiny = !strcmp(how, "tiny");
@@ -86,7 +173,7 @@ int main(void)
     CUmodule m;
     long n;
 
-    if (!api_open(&api, "libcuda.so.1"))
+    if (!api_open(&api, "libcuda.so.1") || !find_calls())
         return 1;
     if (api.cuModuleLoadData(&m, ptx) || api.cuModuleGetFunction(&spin, m, "spin") ||
         api.cuMemAlloc(&out, 1 << 20) || !launch(64, 1) || api.cuCtxSynchronize())

@@ -77,6 +77,23 @@ static void be_greedy(void)
         pthread_create(&t, NULL, burn, NULL);
 }
 
+/* Says for ever that it has work, and is to go first for it. */
+static void *claim(void *arg)
+{
+    struct vgb_msg m, work = {.type = VGB_M_WORK, .status = VGB_WORK_BUSY};
+    int fds[VGB_MSG_FDS];
+    unsigned nfds;
+
+    do {
+        nfds = VGB_MSG_FDS;
+        if (vgb_msg_recv(3, &m, fds, &nfds, 0) != 1)
+            break;
+        if (m.type == VGB_M_TURN)
+            vgb_msg_send(3, &work, NULL, 0, 0);
+    } while (true);
+    return arg;
+}
+
 static void *read_all(void *arg)
 {
     struct vgb_msg m;
@@ -137,8 +154,11 @@ int main(void)
         for (;;)
             say(VGB_M_ASK_USAGE, 0);
     } else if (!strcmp(what, "greedy")) {
+        pthread_t t;
+
         say(VGB_M_SERVING, 0);
         be_greedy();
+        pthread_create(&t, NULL, claim, NULL);
     } else if (!strcmp(what, "held")) {
         be_held();
         say(VGB_M_SERVING, 0);

@@ -182,6 +182,30 @@ static void test_weights(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* A worker that goes first and says for ever that it has work: it has its share, no more. */
+static void test_priority(void **state)
+{
+    struct broker b;
+    pid_t pid[2];
+    int fd[2];
+
+    (void)state;
+    start(&b, 0, NULL, NULL);
+    for (unsigned i = 0; i < 2; i++)
+        fd[i] = greedy(&b);
+    assert_int_equal(served(&b, pid, 2), 2);
+    tell(control[0], "set client-priority 2 client %d", (int)pid[0]);
+    assert_true(shares(pid[1], pid[0], 35, 90));
+    tell(control[0], "set client-weight 10 client %d", (int)pid[0]);
+    tell(control[0], "set client-weight 90 client %d", (int)pid[1]);
+    assert_true(shares(pid[0], pid[1], 1, 25));
+    for (unsigned i = 0; i < 2; i++)
+        close(fd[i]);
+    assert_int_equal(broker_stop(&b), 0);
+    for (unsigned i = 0; i < 2; i++)
+        assert_true(gone_within(pid[i], WAIT_MS));
+}
+
 static void test_cap(void **state)
 {
     struct broker b;
@@ -271,6 +295,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_priority),
         cmocka_unit_test(test_cap),
         cmocka_unit_test(test_virtual_machines),
     };

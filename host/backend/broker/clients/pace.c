@@ -278,8 +278,10 @@ static void decide(uint64_t now, uint64_t others, bool forgive)
             continue;
         bool prior = first && goes_first(c) == first;
 
-        /* `open`: others are stopped for it. */
+        /* `open`: others are stopped for it. What they want shows when they run again; until then they are taken to
+         * want, so that nobody goes first for ever by keeping them from it. */
         c->turn.open = prior;
+        c->fair.wants |= goes_first(c) < first;
         stop_or_go(
             c, ((c->fair.held && !prior) || pace.vm.held || goes_first(c) < first) && !must_answer(c, now),
             now);

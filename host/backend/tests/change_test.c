@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+/* Limits of code, of work in flight and of device memory: what they are without an option, and changed while met. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <cuda.h>
+
+#include "guest.h"
+#include "proc.h"
+#include "testprov.h"
+#include "vgp_calls.h"
+#include <linux/types.h>
+
+#include "vgpu_device.h"
+
+static char folder[40], control[60];
+static struct broker broker;
+static struct guest guest;
+
+static const char *ask(const char *text)
+{
+    static char answer[4096];
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct timeval limit = {.tv_sec = 60};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s", control);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+    assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
+    ssize_t n = recv(fd, answer, sizeof(answer) - 1, 0);
+    close(fd);
+    answer[n > 0 ? n : 0] = '\0';
+    return answer;
+}
+
+static void begin(const char *option, const char *value)
+{
+    const char *args[] = {"--control", control, option, value, NULL};
+
+    memset(&broker, 0, sizeof(broker));
+    assert_int_equal(broker_start(&broker, args), 0);
+    assert_int_equal(guest_connect(&guest, broker.sock, "changed"), 0);
+    assert_int_equal(guest_context(&guest), 0);
+}
+
+static void finish(void)
+{
+    guest_close(&guest);
+    assert_int_equal(broker_stop(&broker), 0);
+}
+
+/* Until a change has reached the worker. */
+#define RETRY(r, want, call) \
+    for (int tries_ = 0; tries_ < 600 && ((r) = (call)) != (want); tries_++) \
+    usleep(50000)
+
+static int load(uint32_t index, const char *image, uint32_t size)
+{
+    struct vgp_args_vgpModuleLoad a = {
+        .module = VGP_HANDLE(VGP_H_MODULE, 1, index), .image_size = size, .image_len = size};
+
+    guest_submit(&guest, VGP_vgpModuleLoad, 0, &a, sizeof(a), image, size);
+    return guest_wait(&guest, 0, NULL, NULL, 60000);
+}
+
+static void test_image(void **state)
+{
+    static char image[8192] = "a module";
+    uint32_t index = 1;
+    int r = -1;
+
+    (void)state;
+    begin(NULL, NULL);
+    assert_string_equal(ask("get client-image"), "ok\nclient-image 536870912\n");
+    assert_int_equal(load(index++, image, 8000), 0);
+    assert_string_equal(ask("set client-image 4096"), "ok\n");
+    RETRY(r, CUDA_ERROR_OUT_OF_MEMORY, load(index++, image, 8000));
+    assert_int_equal(r, CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(load(index++, image, 4096), 0);
+    assert_string_equal(ask("set client-image 0"), "ok\n");
+    RETRY(r, 0, load(index++, image, 8000));
+    assert_int_equal(r, 0);
+    finish();
+}
+
+static void test_compile_time(void **state)
+{
+    struct vgp_args_vgpModuleLoad a = {
+        .module = VGP_HANDLE(VGP_H_MODULE, 1, 1), .image_size = 6, .image_len = 6};
+
+    (void)state;
+    begin(NULL, NULL);
+    assert_string_equal(ask("get client-compile-time"), "ok\nclient-compile-time 600\n");
+    guest_submit(&guest, VGP_vgpModuleLoad, 0, &a, sizeof(a), "burns", 6);
+    assert_int_equal(guest_wait(&guest, 0, NULL, NULL, 300), -1);
+    assert_string_equal(ask("set client-compile-time 1"), "ok\n");
+    assert_true(guest_wait_dead(&guest, 60000));
+    assert_int_equal(guest.s->dead_reason, VGPU_DEAD_KILLED);
+    assert_non_null(strstr(guest.s->dead_text, "--client-compile-time"));
+    finish();
+}
+
+/* Work that is not complete for an hour fills the queue; the call behind it goes on when there is no bound. */
+static void test_queue(void **state)
+{
+    struct vgp_args_cuMemsetD8Async a = {.uc = VALUE_BUSY, .N = 3600000};
+    int r = 0, n = 0;
+
+    (void)state;
+    begin(NULL, NULL);
+    assert_string_equal(ask("get client-queue"), "ok\nclient-queue 65536\n");
+    assert_string_equal(ask("set client-queue 64"), "ok\n");
+    for (; n < 100000 && !r; n++) {
+        guest_submit(&guest, VGP_cuMemsetD8Async, 0, &a, sizeof(a), NULL, 0);
+        r = guest_wait(&guest, 0, NULL, NULL, n < 64 ? 10000 : 1000);
+    }
+    assert_int_equal(r, -1);
+    assert_true(n > 64);
+    assert_string_equal(ask("set client-queue 0"), "ok\n");
+    assert_int_equal(guest_wait(&guest, 0, NULL, NULL, 60000), 0);
+    finish();
+}
+
+static void test_time_limit(void **state)
+{
+    (void)state;
+    begin(NULL, NULL);
+    assert_string_equal(ask("get client-time-limit"), "ok\nclient-time-limit 0\n");
+    assert_int_equal(guest_memset(&guest, 0, VALUE_BUSY, 3600000, 0), 0);
+    assert_false(guest_wait_dead(&guest, 300));
+    assert_string_equal(ask("set client-time-limit 1"), "ok\n");
+    assert_true(guest_wait_dead(&guest, 60000));
+    assert_non_null(strstr(guest.s->dead_text, "--client-time-limit"));
+    finish();
+}
+
+/* Without an option the quota is what the GPU has, for all clients together; 0 is none. */
+static void test_device_memory(void **state)
+{
+    struct guest other;
+    uint64_t p;
+    int r = 0;
+
+    (void)state;
+    setenv("VGPU_TEST_MEMORY", "64", 1);
+    begin(NULL, NULL);
+    assert_string_equal(ask("get vram-quota"), "ok\nvram-quota 67108864\n");
+    assert_int_equal(guest_connect(&other, broker.sock, "other"), 0);
+    assert_int_equal(guest_context(&other), 0);
+    assert_int_equal(guest_alloc(&other, 40 << 20, &p), 0);
+    assert_int_equal(guest_alloc(&guest, 40 << 20, &p), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(guest_alloc(&guest, 16 << 20, &p), 0);
+    assert_string_equal(ask("set vram-quota 0"), "ok\n");
+    assert_string_equal(ask("get vram-quota"), "ok\nvram-quota 0\n");
+    RETRY(r, 0, guest_alloc(&guest, 40 << 20, &p));
+    assert_int_equal(r, 0);
+    guest_close(&other);
+    finish();
+    begin("--vram-quota", "0");
+    assert_string_equal(ask("get vram-quota"), "ok\nvram-quota 0\n");
+    assert_int_equal(guest_alloc(&guest, 100 << 20, &p), 0);
+    finish();
+    unsetenv("VGPU_TEST_MEMORY");
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/vgb-change-XXXXXX");
+    if (!mkdtemp(folder))
+        return -1;
+    snprintf(control, sizeof(control), "%s/c", folder);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_image),      cmocka_unit_test(test_compile_time),  cmocka_unit_test(test_queue),
+        cmocka_unit_test(test_time_limit), cmocka_unit_test(test_device_memory),
+    };
+
+    return cmocka_run_group_tests_name("change", tests, setup, teardown);
+}
