@@ -211,6 +211,25 @@ class Bench:
         self.row("p99 beside a greedy client, priority, --pacing %s, of alone" % pacing, beside / alone, "<= 2",
                  beside / alone <= 2)
 
+    def turns(self, folder, weights):
+        """The same by turns, as for a GPU whose time is not processor time."""
+        broker = Broker(self.build, folder, "vm", ["--pacing", "ring"])
+        clients = [Client(broker) for _ in weights]
+        for pid, weight in zip(broker.workers(), weights):
+            broker.ask("set client-weight %d client %d" % (weight, pid))
+        together(clients, "greedy", 500)
+        idle = idle_time()
+        done = together(clients, "greedy", self.ms)
+        idle = (idle_time() - idle) / (self.ms / 1000) / len(os.sched_getaffinity(0))
+        for c in clients:
+            c.stop()
+        broker.stop()
+        name = "%d clients, weights %s, --pacing ring" % (len(weights), ":".join(map(str, weights)))
+        share = [d / sum(done) / (w / sum(weights)) for d, w in zip(done, weights)]
+        worst = max(share, key=lambda s: abs(s - 1))
+        self.row(name + ": worst share of what is due", worst, "0.9 to 1.1", 0.9 <= worst <= 1.1)
+        self.row(name + ": processors idle", idle, "-", True)
+
     def tail(self, folder):
         broker = Broker(self.build, folder, "vm", [])
         quiet, greedy = Client(broker), Client(broker)
@@ -352,7 +371,7 @@ def main():
     b.ms = 1000 if o.check else b.ms
     Client.program = os.path.join(os.path.abspath(o.bench or os.path.join(o.build, "tests/perf")), "tenant")
     rows = [(b.clients, [100, 100]), (b.clients, [10, 90]), (b.clients, [100] * 4), (b.clients, [10, 10, 90, 90]),
-            (b.vms, [100, 100]), (b.vms, [10, 90]), (b.cap,), (b.tail,), (b.first, "stop"), (b.first, "ring"), (b.adversaries,), (b.comers,), (b.time_limit,),
+            (b.turns, [100, 100]), (b.turns, [10, 90]), (b.vms, [100, 100]), (b.vms, [10, 90]), (b.cap,), (b.tail,), (b.first, "stop"), (b.first, "ring"), (b.adversaries,), (b.comers,), (b.time_limit,),
             (b.many, 8 if o.quick else 64), (b.memory,)]
     if o.check:
         rows = [(b.adversaries,), (b.comers,), (b.time_limit,)]

@@ -282,6 +282,7 @@ static void decide(uint64_t now, uint64_t others, bool forgive)
          * want, so that nobody goes first for ever by keeping them from it. */
         c->turn.open = prior;
         c->fair.wants |= goes_first(c) < first;
+        c->fair.was_held |= goes_first(c) < first;
         stop_or_go(
             c, ((c->fair.held && !prior) || pace.vm.held || goes_first(c) < first) && !must_answer(c, now),
             now);

@@ -29,4 +29,10 @@ void wrk_limit_hit(const char *what, uint64_t limit, const char *option);
 
 int pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
 
+/* Around a call of the provider that compiles or links, on any thread: its processor time is limited. */
+void wrk_compile_begin(struct wrk_worker *w);
+void wrk_compile_end(void);
+/* Code of so many bytes is given to the provider: NULL, or why it is not. */
+const char *wrk_image_refused(uint64_t bytes);
+
 #endif

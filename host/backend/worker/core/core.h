@@ -23,7 +23,6 @@
 #include "window/window.h"
 
 #include "client_limits.h"
-#include "flow.h"
 #include "handle.h"
 #include "naming.h"
 #include "notify.h"
@@ -112,6 +111,26 @@ void wrk_control_usage(struct wrk_worker *w, struct vgb_msg *m);
 int wrk_control_share(struct wrk_worker *w, struct vgb_msg *m);
 /* A SHARE_DROP; returns when the broker has forgotten the token. */
 void wrk_control_drop(struct wrk_worker *w, const uint8_t *token);
+
+/* ---- flow.c: what was put into streams and is not complete; dispatcher ---- */
+
+/* May the call that waits in w->ring be made now? False: it waits, and what is behind it. */
+bool wrk_flow_may(struct wrk_worker *w, uint16_t call, uint32_t flags);
+/* The call, which puts work into its stream, has succeeded. */
+void wrk_flow_issued(struct wrk_call *c);
+/* A context ends, with its streams. */
+void wrk_flow_context_ends(struct wrk_worker *w, CUcontext ctx);
+/* Sees what has completed, and tells the broker what it needs to know. `idle`: the ring has nothing. */
+void wrk_flow_look(struct wrk_worker *w, bool idle);
+/* How long the dispatcher may sleep before the next look; nanoseconds, UINT64_MAX: for ever. */
+uint64_t wrk_flow_patience(const struct wrk_worker *w);
+/* The broker shares the GPU by turns; this worker's begins (open) or ends. `bound_ns` of work at once, 0: no matter
+ * how much. `number`: of this message, to be said in answers. */
+void wrk_flow_turn(struct wrk_worker *w, bool open, uint64_t bound_ns, uint32_t number);
+/* Shares are not by turns any more. */
+void wrk_flow_turns_end(void);
+/* A stream is about to be destroyed; its work goes on. */
+void wrk_flow_stream_ends(struct wrk_worker *w, CUstream stream);
 
 /* ---- call.c: what calls of all kinds need ---- */
 

@@ -66,6 +66,39 @@ static struct {
     unsigned window; /* calls in flight in a bounded turn */
 } flow = {.window = 2};
 
+/* ---- what calls cost: a collision only makes an estimate worse, and what is charged is measured ---- */
+
+#define COSTS 512u
+
+static struct cost {
+    uint32_t key, seen;
+    uint64_t ns;
+} costs[COSTS];
+
+/* What the next call with this key is likely to take; 0: not known. */
+static uint64_t cost_of(uint32_t key)
+{
+    const struct cost *c = &costs[key % COSTS];
+
+    return c->key == key && c->seen ? c->ns : 0;
+}
+
+/* `calls` of it have taken ns together. */
+static void learn(uint32_t key, unsigned calls, uint64_t ns)
+{
+    struct cost *c = &costs[key % COSTS];
+    uint64_t each = ns / (calls ? calls : 1);
+
+    each = each ? each : 1;
+    if (c->key != key) {
+        c->key = key;
+        c->seen = 0;
+    }
+    /* Up at once, down slowly: who is cheap for a while to be dear afterwards gains little. */
+    c->ns = !c->seen || each > c->ns ? each : c->ns - (c->ns - each) / 8;
+    c->seen = 1;
+}
+
 /* ---- marks ---- */
 
 static CUstreamCaptureMode relax(CUstreamCaptureMode mode)
@@ -160,7 +193,7 @@ static void complete(const struct mark *m, uint64_t now)
     uint64_t took = now > from ? now - from : 0;
 
     if (m->key && m->event)
-        wrk_cost_learn(m->key, m->calls, took);
+        learn(m->key, m->calls, took);
     /* Who takes far more than was thought begins again with little in flight. */
     if (m->cost_ns && took > 4 * m->cost_ns + 1000000u)
         flow.window = 2;
@@ -243,7 +276,7 @@ static uint32_t key_of(uint16_t call, const uint8_t *args, uint32_t size)
 
 static bool bounded(struct wrk_worker *w, uint16_t call)
 {
-    uint64_t cost = wrk_cost_of(key_of(call, w->ring.args, w->ring.args_size));
+    uint64_t cost = cost_of(key_of(call, w->ring.args, w->ring.args_size));
 
     if (!flow.bound_ns || !(flow.nmarks + flow.nslots))
         return false;
@@ -307,7 +340,7 @@ void wrk_flow_issued(struct wrk_call *c)
         return;
     most = flow.turns ? 16 : most && most < CALLS_PER_MARK ? most : CALLS_PER_MARK;
     if (flow.turns && is_work(c->rec->call)) {
-        cost = wrk_cost_of(key);
+        cost = cost_of(key);
         known = cost != 0;
         cost = known ? cost : UNKNOWN_NS;
     }
