@@ -82,6 +82,8 @@ struct brk_client {
     uint64_t stopped_ns;   /* since when, if it is */
     uint64_t throttled_ns; /* for which it was stopped, until it ran again */
     uint64_t cpu_ns;       /* of its worker, the latest reading for totals */
+    bool behind;           /* stopped for one of higher priority */
+    uint64_t behind_ns;    /* so, in this window */
     bool waited_known;
     uint64_t waited_ns;    /* what its worker's threads had waited for processors */
     unsigned reports;      /* how often it may say what it has: a quota was set where there was none */

@@ -163,6 +163,7 @@ static uint64_t charge(uint64_t dt)
         if (!runs(c))
             continue;
         sum += brk_fair_charge(&c->fair, used(c, dt));
+        c->behind_ns += c->behind ? dt : 0;
         cap = c->fair.cap * pace.cpus;
         brk_fair_cap(&c->fair, dt * cap / 100, CAP_BURST_NS * cap / 100);
     }
@@ -194,7 +195,11 @@ static void end_window(uint64_t window, uint64_t others)
             c->waited_known = false;
         }
         c->fair.was_held |= pace.vm.was_held;
-        brk_fair_window(&c->fair, wait, window, pace.floor);
+        /* One that stood back for another is judged by the rest of the window, if that is enough: so nobody goes
+         * first for ever by keeping others from showing what they want. */
+        c->fair.was_held |= c->behind_ns > window / 2;
+        brk_fair_window(&c->fair, wait, window - (c->behind_ns < window ? c->behind_ns : window), pace.floor);
+        c->behind_ns = 0;
         any |= c->fair.wants;
     }
     pace.vm.wants = any;
@@ -278,14 +283,10 @@ static void decide(uint64_t now, uint64_t others, bool forgive)
             continue;
         bool prior = first && goes_first(c) == first;
 
-        /* `open`: others are stopped for it. What they want shows when they run again; until then they are taken to
-         * want, so that nobody goes first for ever by keeping them from it. */
+        /* `open`: others are stopped for it, but not those that do not want anything. */
         c->turn.open = prior;
-        c->fair.wants |= goes_first(c) < first;
-        c->fair.was_held |= goes_first(c) < first;
-        stop_or_go(
-            c, ((c->fair.held && !prior) || pace.vm.held || goes_first(c) < first) && !must_answer(c, now),
-            now);
+        c->behind = c->fair.wants && goes_first(c) < first;
+        stop_or_go(c, ((c->fair.held && !prior) || pace.vm.held || c->behind) && !must_answer(c, now), now);
         pace.held_in_spare |= c->stopped && !c->fair.over && !pace.vm.over;
     }
 }
@@ -369,7 +370,8 @@ void brk_pace_client(struct brk_client *c)
                                 .used_ns = brk_usage_cpu(c->proc->pid),
                                 .vtime = pace.floor};
     c->waited_known = false;
-    c->stopped = false;
+    c->stopped = c->behind = false;
+    c->behind_ns = 0;
     c->turn = (struct brk_turn){0};
     if (works_by_time())
         ask_for_work(c);
