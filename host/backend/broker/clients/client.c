@@ -49,15 +49,6 @@ struct brk_client *brk_client_first(void)
     return clients;
 }
 
-struct brk_client *brk_client_waiting(void)
-{
-    for (struct brk_client *c = clients; c; c = c->next) {
-        if (c->state == BRK_C_WAITING)
-            return c;
-    }
-    return NULL;
-}
-
 static void release_quotas(struct brk_client *c)
 {
     brk_share_client_gone(c);

@@ -6,6 +6,15 @@
 
 static struct vgb_ratelimit limit;
 
+struct brk_client *brk_client_waiting(void)
+{
+    for (struct brk_client *c = brk_client_first(); c; c = c->next) {
+        if (c->state == BRK_C_WAITING)
+            return c;
+    }
+    return NULL;
+}
+
 /*
  * A question may wait for a call of the provider that the worker says is under way, and the time for the
  * answer begins when that has ended; but not longer than --long-call in all, whatever the worker says.
