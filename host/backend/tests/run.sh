@@ -8,11 +8,11 @@ trap 'rm -f "$out"' EXIT
 for t in "$@"; do
     timeout 120 ${VGPU_TEST_PRELOAD:+env "LD_PRELOAD=$VGPU_TEST_PRELOAD" ASAN_OPTIONS=verify_asan_link_order=0} "$t" >"$out" 2>&1
     status=$?
-    grep -E '^\[(       OK |  SKIPPED |  ERROR   |   LINE   )\]|^not run:' "$out"
-    grep -E '^\[  FAILED  \] [a-z_0-9]+$' "$out" | sort -u
-    ok=$(grep -c '^\[       OK \]' "$out")
-    bad=$(grep -E '^\[  FAILED  \] [a-z_0-9]+$' "$out" | sort -u | wc -l)
-    skip=$(grep -E '^\[  SKIPPED \] [a-z_0-9]+$' "$out" | sort -u | wc -l)
+    grep -aE '^\[(       OK |  SKIPPED |  ERROR   |   LINE   )\]|^not run:' "$out"
+    grep -aE '^\[  FAILED  \] [a-z_0-9]+$' "$out" | sort -u
+    ok=$(grep -ac '^\[       OK \]' "$out")
+    bad=$(grep -aE '^\[  FAILED  \] [a-z_0-9]+$' "$out" | sort -u | wc -l)
+    skip=$(grep -aE '^\[  SKIPPED \] [a-z_0-9]+$' "$out" | sort -u | wc -l)
     if [ "$status" -ne 0 ]; then
         [ "$bad" -eq 0 ] && bad=1
         echo "--- $t ended with status $status"

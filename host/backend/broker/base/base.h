@@ -73,7 +73,6 @@ struct brk_options {
     char provider[4096];
     char worker[4096];
     uint64_t vram_quota, pin_quota; /* 0 = no limit */
-    bool vram_said;                 /* vram_quota was, be it 0: else it is gpu_memory */
     uint32_t max_clients;
     uint64_t window_size;
     unsigned pool;

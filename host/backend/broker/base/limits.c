@@ -153,7 +153,7 @@ uint64_t brk_limit_get(const struct brk_options *o, enum brk_limit_id id)
 {
     switch (id) {
     case BRK_L_VRAM:
-        return o->vram_said ? o->vram_quota : o->gpu_memory;
+        return o->vram_quota;
     case BRK_L_PIN:
         return o->pin_quota;
     case BRK_L_BLOBS:
@@ -182,7 +182,6 @@ void brk_limit_put(struct brk_options *o, enum brk_limit_id id, uint64_t value)
     switch (id) {
     case BRK_L_VRAM:
         o->vram_quota = value;
-        o->vram_said = true;
         break;
     case BRK_L_PIN:
         o->pin_quota = value;

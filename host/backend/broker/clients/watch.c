@@ -64,8 +64,6 @@ static const char *provider(bool soft, uint64_t memory, const char *name)
 {
     brk_status_provider(soft, name);
     brk_opt.gpu_memory = memory;
-    if (!brk_vram.limit && !brk_vram.adjusted && !brk_opt.vram_said)
-        brk_vram.limit = memory;
     brk_pace_provider(soft);
     if (brk_opt.memory != BRK_MEMORY_ALONE && !memory)
         return "--memory-policy: the provider does not say how much memory there is";

@@ -219,7 +219,7 @@ static bool set_config(void)
     brk_vu_dev.config = next;
     brk_vu_dev.configured = true;
     if (!brk_vram.adjusted)
-        brk_vram.limit = next.vram_quota || brk_opt.vram_said ? next.vram_quota : brk_opt.gpu_memory;
+        brk_vram.limit = next.vram_quota;
     if (!brk_pins.adjusted)
         brk_pins.limit = next.pin_quota;
     return true;
