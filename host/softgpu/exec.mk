@@ -18,6 +18,7 @@ SG_EXEC_C := \
 	exec/pool.c \
 	exec/printf.c \
 	exec/profile.c \
+	exec/together.c \
 	exec/types.c \
 	exec/warp.c \
 	jit/code_memory.c \
@@ -64,6 +65,7 @@ SG_EXEC_OPS := \
 	exec/ops/atom.c \
 	exec/ops/bulk.c \
 	exec/ops/cdp.c \
+	exec/ops/cluster.c \
 	exec/ops/control.c \
 	exec/ops/convert.c \
 	exec/ops/graph.c \
@@ -135,6 +137,7 @@ SG_EXEC_TESTS := \
 	exec/run_test \
 	exec/sync_test \
 	exec/ops/bulk_test \
+	exec/ops/cluster_test \
 	exec/ops/ldst_test \
 	exec/ops/matrix_test \
 	exec/ops/mma_rare_test \
@@ -145,7 +148,7 @@ SG_EXEC_TESTS := \
 	ptx/link_test
 # Links to them that use another instruction set: the plain ones test native code where the processor has
 # AVX-512.
-SG_EXEC_ISA_TESTS := fault_avx512_test run_avx512_test ldst_base_test ldst_avx2_test \
+SG_EXEC_ISA_TESTS := cluster_avx512_test fault_avx512_test run_avx512_test ldst_base_test ldst_avx2_test \
 	$(foreach i,base avx2 avx512,op_$(i)_test op_float_$(i)_test)
 SG_EXEC_TEST_NAMES := $(sort $(notdir $(SG_EXEC_TESTS)) $(SG_EXEC_ISA_TESTS))
 SG_EXEC_NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
@@ -170,6 +173,8 @@ $(O)/run_avx512_test: $(O)/run_test
 	ln -sf run_test $@
 $(O)/fault_avx512_test: $(O)/fault_test
 	ln -sf fault_test $@
+$(O)/cluster_avx512_test: $(O)/cluster_test
+	ln -sf cluster_test $@
 $(O)/ldst_avx2_test $(O)/ldst_base_test: $(O)/ldst_test
 	ln -sf ldst_test $@
 $(O)/exec/ops/ldst_test.o: SG_CFLAGS += -DSG_SPELLINGS='"$(SG_EXEC_DIR)/tests-ptx/spellings.txt"'
@@ -185,6 +190,7 @@ $(O)/bulk_test: | $(if $(SG_EXEC_NVCC),$(O)/hopper_90.ptx)
 $(O)/hopper_%.ptx: $(SG_EXEC_DIR)/tests-ptx/hopper.cu | $(O)
 	$(SG_EXEC_NVCC) -ptx -std=c++17 -Wno-deprecated-gpu-targets -diag-suppress 20054 \
 		-arch=sm_$* -o $@ $<
+$(O)/cluster_test: | $(if $(SG_EXEC_NVCC),$(O)/hopper_90.ptx)
 $(O)/mma_rare_test: | $(if $(SG_EXEC_NVCC),$(O)/rare_90.ptx)
 $(O)/rare_%.ptx: $(SG_EXEC_DIR)/tests-ptx/rare.cu | $(O)
 	$(SG_EXEC_NVCC) -ptx -Wno-deprecated-gpu-targets -arch=sm_$* -o $@ $<

@@ -506,6 +506,8 @@ int main(int argc, char **argv)
         return devices_main();
     if (argc == 2 && !strcmp(argv[1], "--newer"))
         return newer_main();
+    if (argc == 2 && !strcmp(argv[1], "--clusters"))
+        return clusters_main();
     if (argc == 2 && !strcmp(argv[1], "--green"))
         return green_main();
     if (argc == 2 && !strcmp(argv[1], "--branch"))

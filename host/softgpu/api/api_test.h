@@ -49,8 +49,9 @@ void launch_fill(CUfunction f, CUdeviceptr p, uint32_t value, uint32_t n, CUstre
 void test_linker(void **state); /* api/code/link_test.c */
 int devices_main(void);         /* the process of its own that test_devices() starts */
 void test_devices(void **state);
-int newer_main(void); /* ... and test_newer_target() */
-int green_main(void); /* ... and test_green() */
+int newer_main(void);    /* ... and test_newer_target() */
+int clusters_main(void); /* ... and test_clusters() */
+int green_main(void);    /* ... and test_green() */
 void test_green(void **state);
 int branch_main(void); /* api/graph/branch_test.c */
 /* Runs this program again with these options in the environment; it must say "right". */

@@ -36,13 +36,13 @@ void *sg_guest_reserve(size_t size, int prot)
 static void win_make(void)
 {
     const size_t total =
-        SG_WIN_SHARED_SIZE + SG_WIN_LOCAL_SIZE + SG_WIN_PARAM_SIZE + SG_WIN_CODE_SIZE + SG_WIN_GRID_SIZE;
+        SG_WIN_CLUSTER_SIZE + SG_WIN_LOCAL_SIZE + SG_WIN_PARAM_SIZE + SG_WIN_CODE_SIZE + SG_WIN_GRID_SIZE;
     void *p = sg_guest_reserve(total, PROT_NONE);
 
     if (p == MAP_FAILED)
         return;
     sg_win.shared = (uint64_t)(uintptr_t)p;
-    sg_win.local = sg_win.shared + SG_WIN_SHARED_SIZE;
+    sg_win.local = sg_win.shared + SG_WIN_CLUSTER_SIZE;
     sg_win.param = sg_win.local + SG_WIN_LOCAL_SIZE;
     sg_win.code = sg_win.param + SG_WIN_PARAM_SIZE;
     sg_win.grid = sg_win.code + SG_WIN_CODE_SIZE;
@@ -139,6 +139,16 @@ bool sg_range_refill(struct sg_warp *w, const struct sg_insn *in, uint32_t size,
     return true;
 }
 
+/* The block of the cluster whose shared memory is at this offset into the window; NULL: there is none. */
+static struct sg_cta *block_of(struct sg_cta *c, uint64_t at)
+{
+    const uint64_t slot = at / SG_WIN_SHARED_SIZE;
+
+    if (!slot)
+        return c;
+    return c->cluster_size > 1 && slot <= c->cluster_size ? sg_cluster_block(c, (uint32_t)slot - 1) : NULL;
+}
+
 void *sg_resolve(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, enum sg_space sp, uint64_t addr,
                  uint32_t size, uint32_t align, bool write, uint32_t *local)
 {
@@ -151,7 +161,7 @@ void *sg_resolve(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, enu
         return NULL;
     }
     if (sp == SG_SP_GENERIC || sp == SG_SP_PARAM) {
-        if (a - sg_win.shared < SG_WIN_SHARED_SIZE && sp == SG_SP_GENERIC) {
+        if (a - sg_win.shared < SG_WIN_CLUSTER_SIZE && sp == SG_SP_GENERIC) {
             sp = SG_SP_SHARED;
             a -= sg_win.shared;
         } else if (a - sg_win.local < SG_WIN_LOCAL_SIZE && sp == SG_SP_GENERIC) {
@@ -170,8 +180,9 @@ void *sg_resolve(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, enu
     }
     switch (sp) {
     case SG_SP_SHARED:
-        if (sg_bytes_have(c->shared_bytes, a, size))
-            return c->shared + a;
+        c = block_of(c, a);
+        if (c && sg_bytes_have(c->shared_bytes, a % SG_WIN_SHARED_SIZE, size))
+            return c->shared + a % SG_WIN_SHARED_SIZE;
         break;
     case SG_SP_LOCAL:
         if (sg_bytes_have(c->local_bytes, a, size)) {

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs the blocks of a launch on one thread, which keeps its buffers for the next launch. A
- * cooperative launch keeps all its blocks resident and schedules them round-robin, so that they can
- * wait for each other.
+ * Runs the blocks of a launch on one thread, one after the other; the thread keeps its buffers for the
+ * next launch. Blocks that wait for each other: exec/together.c.
  */
 #include "exec/run.h"
 #include "exec/profile.h"
 #include "memory/grace.h"
 
-#include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,7 +112,7 @@ static void ranges_recall(struct sg_cta *c)
         memset(c->cache, 0, n * sizeof(c->cache[0]));
 }
 
-static void ranges_remember(const struct sg_cta *c)
+void sg_block_remember(const struct sg_cta *c)
 {
     const uint32_t n = ranges_of(c->code);
     struct memo *m = memo_of(c->code);
@@ -136,19 +134,12 @@ static void ranges_remember(const struct sg_cta *c)
     memcpy(m->ranges, c->cache, n * sizeof(c->cache[0]));
 }
 
-/* Bytes of one block: warps, registers, local and shared memory, each on a cache line. */
-struct layout {
-    size_t warps, regs, local, stack, shared, total;
-    uint32_t nwarps;
-    uint32_t local_bytes, stack_words; /* per thread */
-};
-
 static size_t up(size_t n)
 {
     return (n + 255) & ~(size_t)255;
 }
 
-static bool make_layout(const struct sg_run *run, struct layout *y)
+static bool make_layout(const struct sg_run *run, struct sg_layout *y)
 {
     const struct sg_code *c = &run->k->code;
     const struct sg_launch *l = run->l;
@@ -214,6 +205,8 @@ static void warp_sregs(struct sg_warp *w, const struct sg_cta *c, const struct s
     for (uint32_t k = 0; k < 3; k++) {
         fill(w, code, (enum sg_sreg)(SG_SR_NTID_X + k), c->ntid[k]);
         fill(w, code, (enum sg_sreg)(SG_SR_NCTAID_X + k), c->nctaid[k]);
+        fill(w, code, (enum sg_sreg)(SG_SR_NCLUSTERID_X + k), c->nctaid[k] / run->cluster[k]);
+        fill(w, code, (enum sg_sreg)(SG_SR_CLUSTER_NCTAID_X + k), run->cluster[k]);
         if (code->sreg_used[0] >> (SG_SR_TID_X + k) & 1)
             memcpy(w->base[0] + code->sreg_offset[SG_SR_TID_X + k], w->tid[k], sizeof(w->tid[k]));
     }
@@ -228,6 +221,8 @@ static void warp_sregs(struct sg_warp *w, const struct sg_cta *c, const struct s
     fill(w, code, SG_SR_ZERO, 0);
     fill(w, code, SG_SR_ONE, 1);
     fill(w, code, SG_SR_GRIDID, 0);
+    fill(w, code, SG_SR_CLUSTER_NCTARANK, run->cluster_size);
+    fill(w, code, SG_SR_EXPLICIT_CLUSTER, run->explicit_cluster);
     for (uint32_t k = 0; k < 6; k++) {
         if (!(code->sreg_used[which[k] / 32] >> (which[k] & 31) & 1))
             continue;
@@ -251,6 +246,16 @@ static void warp_ahead(struct sg_warp *w, const struct sg_ahead *a)
         a->insns[i].fn(w, &a->insns[i]);
 }
 
+/* Where a block is among the clusters. */
+static void warp_cluster(struct sg_warp *w, const struct sg_cta *c)
+{
+    for (uint32_t k = 0; k < 3; k++) {
+        fill(w, c->code, (enum sg_sreg)(SG_SR_CLUSTERID_X + k), c->clusterid[k]);
+        fill(w, c->code, (enum sg_sreg)(SG_SR_CLUSTER_CTAID_X + k), c->cluster_ctaid[k]);
+    }
+    fill(w, c->code, SG_SR_CLUSTER_CTARANK, c->cluster_rank);
+}
+
 /* A special register that begins each block with a value. */
 struct start {
     uint32_t offset, value;
@@ -267,7 +272,7 @@ static void warps_start(struct sg_cta *c, uint32_t fresh)
 {
     typedef uint32_t lanes __attribute__((vector_size(4 * SG_LANES), may_alias));
     const struct sg_code *code = c->code;
-    const bool row = (fresh & 6) && code->ahead[SG_AHEAD_ROW].n;
+    const bool row = (fresh & 6) && code->ahead[SG_AHEAD_ROW].n, cluster = sg_code_has_cluster(code);
     struct start s[6];
     uint32_t n = 0;
 
@@ -293,6 +298,8 @@ static void warps_start(struct sg_cta *c, uint32_t fresh)
         w->cluster_in = 0;
         if (c->stack_words)
             memset(w->sp, 0, sizeof(w->sp));
+        if (cluster)
+            warp_cluster(w, c);
     }
 }
 
@@ -333,8 +340,8 @@ static void warp_tids(struct sg_warp *w, const uint32_t block[3], uint32_t tid[3
     }
 }
 
-static void cta_place(struct sg_cta *c, uint8_t *mem, const struct layout *y, struct sg_run *run,
-                      uint32_t worker, struct sg_fault *fault)
+void sg_block_place(struct sg_cta *c, uint8_t *mem, const struct sg_layout *y, struct sg_run *run,
+                    uint32_t worker, struct sg_fault *fault)
 {
     const struct sg_code *code = &run->k->code;
     const struct sg_launch *l = run->l;
@@ -363,6 +370,8 @@ static void cta_place(struct sg_cta *c, uint8_t *mem, const struct layout *y, st
     c->param_bytes = run->k->param_bytes;
     c->nwarps = y->nwarps;
     c->worker = worker;
+    c->cluster = c;
+    c->cluster_size = 1;
     c->workspace = run->workspace;
     c->nthreads = l->block[0] * l->block[1] * l->block[2];
     for (int k = 0; k < 3; k++) {
@@ -386,13 +395,8 @@ static void cta_place(struct sg_cta *c, uint8_t *mem, const struct layout *y, st
     }
 }
 
-static void cta_start(struct sg_cta *c, struct sg_run *run, uint64_t index)
+void sg_block_start(struct sg_cta *c, const uint32_t id[3])
 {
-    const struct sg_launch *l = run->l;
-    const bool line = l->grid[1] == 1 && l->grid[2] == 1; /* divisions take as long as a small block's work */
-    const uint32_t id[3] = {line ? (uint32_t)index : (uint32_t)(index % l->grid[0]),
-                            line ? 0 : (uint32_t)(index / l->grid[0] % l->grid[1]),
-                            line ? 0 : (uint32_t)(index / l->grid[0] / l->grid[1])};
     uint32_t fresh = c->started ? 0 : 7;
 
     for (uint32_t k = 0; k < 3; k++) {
@@ -410,7 +414,20 @@ static void cta_start(struct sg_cta *c, struct sg_run *run, uint64_t index)
     warps_start(c, fresh);
 }
 
-static void run_fault(struct sg_run *run, const struct sg_fault *f, uint64_t block)
+static void cta_start(struct sg_cta *c, const struct sg_run *run, uint64_t index)
+{
+    const struct sg_launch *l = run->l;
+    const bool line = l->grid[1] == 1 && l->grid[2] == 1; /* divisions take as long as a small block's work */
+    const uint32_t id[3] = {line ? (uint32_t)index : (uint32_t)(index % l->grid[0]),
+                            line ? 0 : (uint32_t)(index / l->grid[0] % l->grid[1]),
+                            line ? 0 : (uint32_t)(index / l->grid[0] / l->grid[1])};
+
+    for (uint32_t k = 0; k < 3; k++)
+        c->clusterid[k] = id[k]; /* of one block each */
+    sg_block_start(c, id);
+}
+
+void sg_run_fault(struct sg_run *run, const struct sg_fault *f, uint64_t block)
 {
     pthread_mutex_lock(&run->fault_lock);
     if (!run->faulted || block < run->fault_block) {
@@ -427,20 +444,31 @@ static void run_error(struct sg_run *run, int result, const char *what)
     struct sg_fault f = {.result = result};
 
     snprintf(f.message, sizeof(f.message), "%s: %s", run->k->code.name, what);
-    run_fault(run, &f, UINT64_MAX);
+    sg_run_fault(run, &f, UINT64_MAX);
+}
+
+uint8_t *sg_block_memory(struct sg_run *run, struct sg_layout *y, uint64_t n)
+{
+    uint8_t *mem = make_layout(run, y) && n <= MAX_ARENA / y->total ? arena_get(n * y->total) : NULL;
+
+    if (!mem)
+        run_error(run, SG_ERR_RESOURCES,
+                  n == 1                ? "not enough memory for one block"
+                  : run->l->cooperative ? "not enough memory for a cooperative launch"
+                                        : "not enough memory for a cluster");
+    return mem;
 }
 
 /* The same, naming a thread of the block when there is one. */
 static void run_ended(struct sg_run *run, struct sg_cta *c, bool started, int result, const char *what)
 {
     if (started && sg_cta_fault(c, result, what))
-        run_fault(run, c->fault, UINT64_MAX);
+        sg_run_fault(run, c->fault, UINT64_MAX);
     else
         run_error(run, result, what);
 }
 
-/* Between time slices: true if the launch was ended elsewhere. started: the block has begun. */
-static bool must_stop(struct sg_run *run, struct sg_cta *c, bool started)
+bool sg_block_must_stop(struct sg_run *run, struct sg_cta *c, bool started)
 {
     const struct sg_launch *l = run->l;
 
@@ -487,7 +515,7 @@ static bool next_block(struct sg_cta *c)
 
     if (++c->block == c->blocks_end)
         c->block = take_blocks(run, &c->blocks_end);
-    if (c->block >= run->total || must_stop(run, c, false))
+    if (c->block >= run->total || sg_block_must_stop(run, c, false))
         return false;
     cta_start(c, run, c->block);
     return true;
@@ -496,16 +524,15 @@ static bool next_block(struct sg_cta *c)
 static void run_ctas(struct sg_run *run, uint32_t worker)
 {
     struct sg_fault fault;
-    struct layout y;
+    struct sg_layout y;
     struct sg_cta *c;
     uint8_t *mem;
 
-    if (!make_layout(run, &y) || !(mem = arena_get(y.total))) {
-        run_error(run, SG_ERR_RESOURCES, "not enough memory for one block");
+    mem = sg_block_memory(run, &y, 1);
+    if (!mem)
         return;
-    }
     c = (struct sg_cta *)(void *)mem;
-    cta_place(c, mem, &y, run, worker, &fault);
+    sg_block_place(c, mem, &y, run, worker, &fault);
     c->next_block = next_block;
     c->blocks_end = c->block + 1;
     while (next_block(c)) {
@@ -513,54 +540,15 @@ static void run_ctas(struct sg_run *run, uint32_t worker)
 
         do {
             r = sg_cta_slice(c);
-        } while (r == SG_YIELD && !must_stop(run, c, true));
+        } while (r == SG_YIELD && !sg_block_must_stop(run, c, true));
         if (r == SG_FAULTED)
-            run_fault(run, &fault, c->block);
+            sg_run_fault(run, &fault, c->block);
         if (r != SG_NEXT)
             break;
     }
-    ranges_remember(c);
+    sg_block_remember(c);
     if (sg_profile_on())
         __atomic_add_fetch(&run->icount, c->icount, __ATOMIC_RELAXED);
-}
-
-/* All blocks of this worker at once: worker, worker + n, ... */
-static void run_cooperative(struct sg_run *run, uint32_t worker)
-{
-    uint64_t n = (run->total - worker + run->nworkers - 1) / run->nworkers, done = 0;
-    struct sg_fault fault;
-    struct layout y;
-    uint8_t *mem;
-
-    if (worker >= run->total)
-        return;
-    if (!make_layout(run, &y) || n > MAX_ARENA / y.total || !(mem = arena_get(n * y.total))) {
-        run_error(run, SG_ERR_RESOURCES, "not enough memory for a cooperative launch");
-        return;
-    }
-    for (uint64_t i = 0; i < n; i++) {
-        struct sg_cta *c = (struct sg_cta *)(void *)(mem + i * y.total);
-
-        cta_place(c, mem + i * y.total, &y, run, worker, &fault);
-        cta_start(c, run, worker + i * run->nworkers);
-    }
-    while (done < n) {
-        for (uint64_t i = 0; i < n; i++) {
-            struct sg_cta *c = (struct sg_cta *)(void *)(mem + i * y.total);
-            int r;
-
-            if (!c->alive)
-                continue;
-            r = sg_cta_slice(c);
-            if (r == SG_FAULTED)
-                run_fault(run, &fault, worker + i * run->nworkers);
-            if (must_stop(run, c, true))
-                return;
-            done += r == SG_NEXT;
-        }
-        if (run->nworkers > 1)
-            sched_yield();
-    }
 }
 
 void sg_run_part(struct sg_run *run, uint32_t worker)
@@ -571,8 +559,8 @@ void sg_run_part(struct sg_run *run, uint32_t worker)
     _mm_setcsr(run->k->code.mxcsr);
 #endif
     sg_grace_enter();
-    if (run->l->cooperative)
-        run_cooperative(run, worker);
+    if (run->l->cooperative || run->cluster_size > 1)
+        sg_run_together(run, worker);
     else
         run_ctas(run, worker);
     sg_grace_leave();

@@ -257,9 +257,48 @@ static void endless(void)
     tm_free_all();
 }
 
+/* A child that has clusters: its blocks are in them; a grid that they do not divide is no configuration. */
+static void clusters(void)
+{
+    run("children with clusters",
+        HEAD
+        ".visible .entry ranks(.param .u64 t, .param .u32 v)\n.explicitcluster\n.reqnctapercluster 2\n{\n" REGS
+        "ld.param.u64 %rd1, [t];\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %cluster_ctarank;\n"
+        "mov.u32 %r3, %cluster_nctarank;\nmad.lo.u32 %r2, %r3, 10, %r2;\nmul.wide.u32 %rd2, %r1, 4;\n"
+        "add.u64 %rd2, %rd1, %rd2;\nst.global.u32 [%rd2+8], %r2;\nret;\n}\n"
+        ".visible .entry parent(.param .u64 t)\n{\n" REGS
+        "ld.param.u64 %rd1, [t];\n" BUFFER("ranks", "3", "1", "0")
+            ERROR("GetLastError") "setp.eq.u64 %p1, %rd9, 0;\nselp.u32 %r8, %r8, 1000, %p1;\nst.global.u32 [%rd1], %r8;\n" BUFFER(
+                "ranks", "4", "1", "0") ARGS("0") LAUNCH("0") "st.global.u32 [%rd1+4], %r9;\nret;\n}\n",
+        (const uint32_t[]){9, 0, 20, 21, 20, 21}, 6, 1);
+}
+
+/* Calls that would change a node of a graph say that this is not supported; their image is not refused. */
+#define UPDATE(name, params, args) \
+    "{ " params ".param .b32 q; call.uni (q), cudaGraphKernelNode" name ", (" args ");\n" \
+    "ld.param.b32 %r9, [q]; }\nst.global.u32 [%rd1], %r9;\nadd.u64 %rd1, %rd1, 4;\n"
+static void node_updates(void)
+{
+    run("updates of graph nodes",
+        HEAD
+        ".extern .func (.param .b32 r) cudaGraphKernelNodeSetParam(.param .b64 n, .param .b64 o, .param .b64 v,"
+        " .param .b64 s);\n"
+        ".extern .func (.param .b32 r) cudaGraphKernelNodeSetEnabled(.param .b64 n, .param .b32 e);\n"
+        ".extern .func (.param .b32 r) cudaGraphKernelNodeSetGridDim(.param .b64 n, .param .align 4 .b8 g[12]);\n"
+        ".extern .func (.param .b32 r) cudaGraphKernelNodeUpdatesApply(.param .b64 u, .param .b64 n);\n"
+        ".visible .entry parent(.param .u64 t)\n{\n" REGS "ld.param.u64 %rd1, [t];\n" UPDATE(
+            "SetParam", ".param .b64 a; .param .b64 b; .param .b64 c; .param .b64 e;", "a, b, c, e")
+            UPDATE("SetEnabled", ".param .b64 a; .param .b32 b;", "a, b")
+                UPDATE("SetGridDim", ".param .b64 a; .param .align 4 .b8 b[12];", "a, b")
+                    UPDATE("UpdatesApply", ".param .b64 a; .param .b64 b;", "a, b") "ret;\n}\n",
+        (const uint32_t[]){801, 801, 801, 801, 0}, 5, 1);
+}
+
 int main(void)
 {
     order();
+    clusters();
+    node_updates();
     memory();
     wrong();
     many_errors();

@@ -23,7 +23,8 @@ enum {
     SG_ERR_MISALIGNED = 716,
     SG_ERR_ADDRESS_SPACE = 717,
     SG_ERR_FAILED = 719,
-    SG_ERR_UNSUPPORTED = 801
+    SG_ERR_UNSUPPORTED = 801,
+    SG_ERR_CLUSTER = 912
 };
 
 /* ---- types ---- */
@@ -161,8 +162,33 @@ enum sg_sreg {
     SG_SR_ZERO,
     SG_SR_ONE,
     SG_SR_GRIDID,
+    /* of each block */
+    SG_SR_CLUSTERID_X,
+    SG_SR_CLUSTERID_Y,
+    SG_SR_CLUSTERID_Z,
+    SG_SR_CLUSTER_CTAID_X,
+    SG_SR_CLUSTER_CTAID_Y,
+    SG_SR_CLUSTER_CTAID_Z,
+    SG_SR_CLUSTER_CTARANK,
+    /* of the launch */
+    SG_SR_NCLUSTERID_X,
+    SG_SR_NCLUSTERID_Y,
+    SG_SR_NCLUSTERID_Z,
+    SG_SR_CLUSTER_NCTAID_X,
+    SG_SR_CLUSTER_NCTAID_Y,
+    SG_SR_CLUSTER_NCTAID_Z,
+    SG_SR_CLUSTER_NCTARANK,
+    SG_SR_EXPLICIT_CLUSTER, /* 0 or 1 */
     SG_SR_COUNT
 };
+
+/* True if the kernel asks where in its cluster, or among the clusters, a block is. */
+static inline bool sg_code_has_cluster(const struct sg_code *c)
+{
+    const uint64_t used = c->sreg_used[0] | (uint64_t)c->sreg_used[1] << 32;
+
+    return used >> SG_SR_CLUSTERID_X & ((1u << (SG_SR_CLUSTER_CTARANK - SG_SR_CLUSTERID_X + 1)) - 1);
+}
 
 /* True if the kernel uses alloca. */
 static inline bool sg_code_has_top(const struct sg_code *c)
@@ -184,6 +210,7 @@ struct sg_kernel {
     uint32_t func; /* funcs[] */
     struct sg_param *params;
     uint32_t param_bytes;
+    uint32_t cluster[3]; /* .reqnctapercluster; 0,0,0: none */
     pthread_mutex_t lock;
     int state; /* 0: not decoded, 1: decoded, 2: refused (result, diag) */
     int result;

@@ -54,6 +54,7 @@ struct sg_insn {
 #define SG_BULK_TO_SHARED 1
 #define SG_BULK_FROM_SHARED 2
 #define SG_BULK_BARRIER 4
+#define SG_BULK_MULTICAST 8 /* to each block of the cluster whose bit e has */
 
 /* aux of ld/st/atom: how the slow path redoes the access. */
 #define SG_AUX_SPACE(x) ((x)&7u)                 /* enum sg_space */
@@ -75,6 +76,12 @@ const char *sg_op_isa(void); /* "base", "avx2" or "avx512"; environment SG_ISA l
 
 /* ---- windows: address ranges that no allocation can have ---- */
 #define SG_WIN_SHARED_SIZE (16u << 20)
+/*
+ * shared::cluster: the block's own shared memory, then that of each block of the cluster by its rank,
+ * then as much where no block is, to which mapa leads with a rank that there is not.
+ */
+#define SG_WIN_CLUSTER_SLOTS (1u + SG_CLUSTER_MAX + 1u)
+#define SG_WIN_CLUSTER_SIZE (SG_WIN_CLUSTER_SLOTS * SG_WIN_SHARED_SIZE)
 #define SG_WIN_LOCAL_SIZE (16u << 20)
 #define SG_WIN_PARAM_SIZE (1u << 20)
 #define SG_WIN_CODE_SIZE (64u << 20) /* addresses of functions: 16 bytes each, nothing lies there */
@@ -241,8 +248,13 @@ struct sg_cta {
     struct sg_warp *warps, *warps_end;
     struct sg_warp *cur; /* runs, or ran last: native code goes from one to the next by itself */
     struct sg_barrier bar[SG_NBARRIERS];
-    uint32_t bars;            /* one bit for each active barrier */
-    uint32_t cluster_arrived; /* threads that have come to barrier.cluster */
+    uint32_t bars; /* one bit for each active barrier */
+    /* Of a block that is in no cluster: itself. All blocks of a cluster are one thread's. */
+    struct sg_cta *cluster; /* the one of rank 0 */
+    size_t cluster_stride;  /* bytes from one to the next */
+    uint32_t cluster_size, cluster_rank;
+    uint32_t clusterid[3], cluster_ctaid[3];
+    uint32_t cluster_arrived; /* threads of all its blocks that have come to barrier.cluster */
     struct sg_mem_range cache[SG_RANGE_CACHE];
     uint64_t icount;
     uint32_t worker;    /* %smid */
@@ -285,7 +297,18 @@ enum sg_bar_kind { SG_BAR_SYNC, SG_BAR_ARRIVE, SG_BAR_POPC, SG_BAR_AND, SG_BAR_O
 int sg_bar_arrive(struct sg_warp *w, const struct sg_insn *in, uint32_t id, uint32_t count,
                   enum sg_bar_kind kind);
 void sg_bar_exit(struct sg_cta *c, uint32_t lanes);
-void sg_cluster_check(struct sg_cta *c); /* exec/ops/bulk.c: has everybody come? */
+/* exec/ops/cluster.c: has everybody of the cluster come? Threads that had come are gone again. */
+void sg_cluster_check(struct sg_cta *c);
+void sg_cluster_leave(struct sg_cta *c, uint32_t threads);
+/*
+ * Where, as an offset into the window, the block of that rank has what is at offset `at` of a block. With
+ * a rank that there is not, and for what is not in the window: where no block is.
+ */
+uint64_t sg_cluster_map(const struct sg_cta *c, uint64_t at, uint32_t rank);
+static inline struct sg_cta *sg_cluster_block(const struct sg_cta *c, uint32_t rank)
+{
+    return (struct sg_cta *)(void *)((uint8_t *)c->cluster + rank * c->cluster_stride);
+}
 /* A barrier object after n arrivals and after tx bytes were announced (or, below 0, have come). */
 uint64_t sg_mbar_step(uint64_t v, uint32_t n, int32_t tx);
 /* Records a fault that comes from outside: at a thread that runs, or one that waits when none does.

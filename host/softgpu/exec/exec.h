@@ -20,6 +20,8 @@
 /* Limits of untrusted input; each is a bound on work or memory, not a CUDA limit. */
 #define SG_PTX_TEXT_MAX (256u << 20) /* the largest PTX seen in a real library is 11 MB */
 #define SG_MAX_PARAM_BYTES 32764     /* CUDA: kernel parameters, sm_70 and later */
+#define SG_CLUSTER_MAX 16            /* blocks of a cluster that the architecture has room for */
+#define SG_CLUSTER_PORTABLE 8        /* CUDA: so many without NON_PORTABLE_CLUSTER_SIZE_ALLOWED */
 #define SG_DIAG_MAX 512
 
 /* Why something was refused: always filled when a function here does not return 0. */
@@ -50,6 +52,9 @@ struct sg_kernel_info {
     uint32_t local_bytes;   /* per thread */
     uint32_t max_threads;   /* from .maxntid / .reqntid, else 1024 */
     uint32_t reqntid[3];    /* 0,0,0 when absent */
+    uint32_t cluster[3];    /* .reqnctapercluster; 0,0,0 when absent */
+    uint32_t max_cluster;   /* .maxclusterrank; 0: not said */
+    bool explicit_cluster;  /* .explicitcluster: a launch has to say the size of clusters */
     uint32_t num_regs;      /* a sane report, 1..255 */
     uint32_t ptx_target;    /* e.g. 80 for .target sm_80 */
     uint32_t ptx_version;   /* e.g. 90 for .version 9.0 */
@@ -77,6 +82,8 @@ struct sg_launch {
     struct sg_kernel *kernel;
     uint32_t grid[3]; /* each >= 1; already validated against device limits */
     uint32_t block[3];
+    /* Blocks of a cluster, which divide the grid; 0,0,0: as the kernel says, or no clusters. */
+    uint32_t cluster[3];
     uint32_t dynamic_shared;   /* bytes */
     uint32_t stack_bytes;      /* CU_LIMIT_STACK_SIZE, for recursive functions; 0: CUDA's default */
     const void *params;        /* info.param_bytes bytes, stable during the launch */

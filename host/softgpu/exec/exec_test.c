@@ -22,6 +22,7 @@ uint64_t t_watchdog = 2000000000ull;
 uint32_t t_stack;
 volatile int t_abort;
 bool t_cooperative;
+uint32_t t_cluster[3];
 const struct sg_texture *(*t_texture)(void *textures, uint64_t handle, bool surface);
 
 bool sg_mem_check(void *mem, uint64_t addr, uint64_t size, bool write, struct sg_mem_range *hit)
@@ -126,6 +127,7 @@ int tk_run3(struct tk *t, const uint32_t grid[3], const uint32_t block[3], uint3
         .dynamic_shared = dyn,
         .params = params,
         .cooperative = t_cooperative,
+        .cluster = {t_cluster[0], t_cluster[1], t_cluster[2]},
         .max_instructions = t_watchdog,
         .stack_bytes = t_stack,
         .abort_flag = &t_abort,

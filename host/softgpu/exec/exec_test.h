@@ -40,6 +40,7 @@ extern uint64_t t_watchdog;
 extern uint32_t t_stack; /* CU_LIMIT_STACK_SIZE of the next launches; 0: the default */
 extern volatile int t_abort;
 extern bool t_cooperative;
+extern uint32_t t_cluster[3]; /* of the next launches; 0,0,0: as the kernel says */
 /* Textures of the next launches; NULL: there are none. */
 extern const struct sg_texture *(*t_texture)(void *textures, uint64_t handle, bool surface);
 

@@ -254,6 +254,24 @@ static void run_all(struct sg_run *run)
     pthread_mutex_unlock(&pool.lock);
 }
 
+/* How many blocks a cluster has; false: not what can be run. */
+static bool clusters(struct sg_run *run)
+{
+    const uint32_t *grid = run->l->grid, *want = run->l->cluster[0] ? run->l->cluster : run->k->cluster;
+    uint64_t n = 1;
+
+    run->explicit_cluster = want[0] != 0;
+    for (int i = 0; i < 3; i++)
+        run->cluster[i] = run->explicit_cluster ? want[i] : 1;
+    for (int i = 0; i < 3; i++) {
+        if (!run->cluster[i] || run->cluster[i] > SG_CLUSTER_MAX || grid[i] % run->cluster[i])
+            return false;
+        n *= run->cluster[i];
+    }
+    run->cluster_size = (uint32_t)n;
+    return n <= SG_CLUSTER_MAX;
+}
+
 static int run_grid(const struct sg_launch *l, struct sg_fault *fault)
 {
     struct sg_run run = {.l = l, .k = l->kernel};
@@ -269,7 +287,14 @@ static int run_grid(const struct sg_launch *l, struct sg_fault *fault)
         snprintf(fault->message, sizeof(fault->message), "%s", diag.message);
         return r;
     }
-    run.total = (uint64_t)l->grid[0] * l->grid[1] * l->grid[2];
+    if (!clusters(&run)) {
+        fault->result = SG_ERR_CLUSTER;
+        snprintf(fault->message, sizeof(fault->message),
+                 "%s: clusters of %u x %u x %u blocks do not fit the grid or the device", run.k->code.name,
+                 run.cluster[0], run.cluster[1], run.cluster[2]);
+        return SG_ERR_CLUSTER;
+    }
+    run.total = (uint64_t)l->grid[0] * l->grid[1] * l->grid[2] / run.cluster_size;
     if (l->cooperative) {
         run.workspace = aligned_alloc(SG_GRID_WORKSPACE, SG_GRID_WORKSPACE);
         if (!run.workspace) {
@@ -283,7 +308,7 @@ static int run_grid(const struct sg_launch *l, struct sg_fault *fault)
     begin = sg_profile_on() ? sg_profile_now() : 0;
     run_all(&run);
     if (begin)
-        sg_profile_launch(l->kernel, run.total, run.icount, sg_profile_now() - begin);
+        sg_profile_launch(l->kernel, run.total * run.cluster_size, run.icount, sg_profile_now() - begin);
     sg_tree_count(l, run.icount);
     pthread_mutex_destroy(&run.fault_lock);
     free(run.workspace);

@@ -8,8 +8,11 @@
 struct sg_run {
     const struct sg_launch *l;
     struct sg_kernel *k;
-    uint64_t total;     /* blocks */
-    uint8_t *workspace; /* of a cooperative launch */
+    uint64_t total;      /* blocks, or clusters */
+    uint32_t cluster[3]; /* blocks of a cluster in each dimension, 1,1,1 without clusters */
+    uint32_t cluster_size;
+    bool explicit_cluster; /* the launch or its kernel said so */
+    uint8_t *workspace;    /* of a cooperative launch */
     uint32_t nworkers;
     uint32_t nsm; /* %nsmid: multiprocessors of the device */
     /* What workers change with every few blocks, and what they read with each, is on lines of its own. */
@@ -26,5 +29,28 @@ struct sg_run {
 
 /* Runs blocks until none is left, on the calling thread. worker: its number, from 0, below run->nworkers. */
 void sg_run_part(struct sg_run *run, uint32_t worker);
+/* The same where several blocks are under way at once (exec/together.c). */
+void sg_run_together(struct sg_run *run, uint32_t worker);
+
+/* ---- exec/block.c: one block ---- */
+
+/* Bytes of one block: warps, registers, local and shared memory, each on a cache line. */
+struct sg_layout {
+    size_t warps, regs, local, stack, shared, total;
+    uint32_t nwarps;
+    uint32_t local_bytes, stack_words; /* per thread */
+};
+/* Memory for n blocks of the launch, which the thread keeps; NULL, the launch has failed: too many. */
+uint8_t *sg_block_memory(struct sg_run *run, struct sg_layout *y, uint64_t n);
+/* Makes a block there; then, for each block of the grid that it is to be: its place, and it is as new. */
+void sg_block_place(struct sg_cta *c, uint8_t *mem, const struct sg_layout *y, struct sg_run *run,
+                    uint32_t worker, struct sg_fault *fault);
+void sg_block_start(struct sg_cta *c, const uint32_t ctaid[3]);
+/* Between time slices: true if the launch was ended elsewhere. started: the block has begun. */
+bool sg_block_must_stop(struct sg_run *run, struct sg_cta *c, bool started);
+/* The launch has failed in that block of the grid. */
+void sg_run_fault(struct sg_run *run, const struct sg_fault *f, uint64_t block);
+/* What the block remembers for the thread's next launch of the kernel. */
+void sg_block_remember(const struct sg_cta *c);
 
 #endif

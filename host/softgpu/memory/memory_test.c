@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -285,6 +286,32 @@ static void test_grace(void **state)
     sg_grace_wait(); /* nobody is there */
 }
 
+static _Atomic bool waited;
+
+static void *waiter(void *arg)
+{
+    (void)arg;
+    sg_grace_wait();
+    waited = true;
+    return NULL;
+}
+
+/* One reader that stays: who waits goes on when it leaves, and not before. */
+static void test_grace_waits(void **state)
+{
+    pthread_t t;
+
+    (void)state;
+    sg_grace_enter();
+    waited = false;
+    pthread_create(&t, NULL, waiter, NULL);
+    usleep(50000); /* time for a waiter that does not wait */
+    assert_false(waited);
+    sg_grace_leave();
+    pthread_join(t, NULL);
+    assert_true(waited);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -297,6 +324,7 @@ int main(void)
         cmocka_unit_test(test_many_and_reuse),
         cmocka_unit_test(test_readers_during_changes),
         cmocka_unit_test(test_grace),
+        cmocka_unit_test(test_grace_waits),
     };
 
     return cmocka_run_group_tests(tests, setup, NULL);

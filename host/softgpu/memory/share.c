@@ -208,13 +208,16 @@ bool sg_share_look(int fd, const char *magic, struct sg_share_tail *tail)
     int seals = fd < 0 ? -1 : fcntl(fd, F_GET_SEALS);
     uint64_t bytes;
 
+    errno = EINVAL;
     if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) || st.st_size < 4096 || st.st_size % 4096)
         return false;
     bytes = (uint64_t)st.st_size - 4096;
     struct sg_share_tail *page = map_tail(fd, bytes, PROT_READ);
 
-    if (!page)
+    if (!page) {
+        errno = ENOMEM;
         return false;
+    }
     memcpy(tail, page, sizeof(*tail)); /* once: others may write to it */
     munmap(page, 4096);
     return !memcmp(tail->magic, magic, sizeof(tail->magic)) && tail->bytes == bytes &&

@@ -76,7 +76,7 @@ struct sg_share_tail {
 };
 int sg_share_create_fd(const char *magic, uint64_t bytes, int device, uint8_t *token,
                        struct sg_share_tail *tail);
-/* Identifies a descriptor of the application; false: not one of ours. */
+/* Identifies a descriptor of the application; false: not one of ours (errno is EINVAL), or no memory to look (ENOMEM). */
 bool sg_share_look(int fd, const char *magic, struct sg_share_tail *tail);
 /*
  * Puts the pages of fd, filled with what is there, in the place of [base, base + len), which may be

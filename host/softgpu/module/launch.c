@@ -10,7 +10,8 @@ struct launch_op {
     struct sg_func *func; /* a reference */
     unsigned grid[3], block[3], dynamic;
     bool cooperative;
-    struct sg_ctx *green; /* a reference: whose multiprocessors it uses; NULL: all of the device */
+    unsigned asked[3], cluster[3]; /* blocks of a cluster: by the launch, by launch or kernel; 0: none */
+    struct sg_ctx *green;          /* a reference: whose multiprocessors it uses; NULL: all of the device */
     _Alignas(16) unsigned char params[];
 };
 
@@ -23,6 +24,7 @@ static CUresult launch_run(struct sg_op *op, struct sg_stream *s)
         .kernel = o->func->kernel,
         .grid = {o->grid[0], o->grid[1], o->grid[2]},
         .block = {o->block[0], o->block[1], o->block[2]},
+        .cluster = {o->cluster[0], o->cluster[1], o->cluster[2]},
         .dynamic_shared = o->dynamic,
         .stack_bytes = (uint32_t)s->ctx->limits[CU_LIMIT_STACK_SIZE],
         .params = o->params,
@@ -109,6 +111,73 @@ static CUresult check_shape(const struct sg_launch_request *q, const struct sg_f
     return CUDA_SUCCESS;
 }
 
+CUresult sg_cluster_dimension(unsigned x, unsigned y, unsigned z, unsigned out[3])
+{
+    if ((x || y || z) && (!x || !y || !z))
+        return sg_fail(CUDA_ERROR_INVALID_CLUSTER_SIZE,
+                       "launch attribute CLUSTER_DIMENSION: %u x %u x %u blocks", x, y, z);
+    out[0] = x;
+    out[1] = y;
+    out[2] = z;
+    return CUDA_SUCCESS;
+}
+
+unsigned sg_cluster_limit(const struct sg_func *f)
+{
+    unsigned most = f->set.nonportable_cluster ? SG_CLUSTER_MAX : SG_CLUSTER_PORTABLE;
+
+    if (!sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH))
+        return 0;
+    return f->info.max_cluster && f->info.max_cluster < most ? f->info.max_cluster : most;
+}
+
+/* The size of clusters, of launch or kernel; nothing that could be run otherwise is run without. */
+static CUresult check_cluster(const unsigned asked[3], const unsigned grid[3], const struct sg_func *f,
+                              unsigned out[3])
+{
+    const bool set = f->set.cluster[0] || f->set.cluster[1] || f->set.cluster[2];
+    unsigned limit;
+    uint64_t n = 1;
+
+    if (!asked[0] && !f->info.cluster[0] && !set && !f->info.explicit_cluster) {
+        out[0] = out[1] = out[2] = 0;
+        return CUDA_SUCCESS; /* nearly every launch */
+    }
+    for (int i = 0; i < 3; i++) {
+        const unsigned own = f->info.cluster[0] ? f->info.cluster[i] : set ? (unsigned)f->set.cluster[i] : 0;
+
+        out[i] = asked[0] ? asked[i] : own;
+        if (asked[0] && own && own != asked[i])
+            return sg_fail(CUDA_ERROR_INVALID_CLUSTER_SIZE,
+                           "launch of %s: clusters of %u x %u x %u blocks, its own have another size",
+                           f->info.name, asked[0], asked[1], asked[2]);
+    }
+    if (!out[0] && !out[1] && !out[2])
+        return f->info.explicit_cluster
+                   ? sg_fail(CUDA_ERROR_INVALID_CLUSTER_SIZE,
+                             "launch of %s: it needs the size of clusters (.explicitcluster)", f->info.name)
+                   : CUDA_SUCCESS;
+    for (int i = 0; i < 3; i++) {
+        n *= out[i] <= SG_CLUSTER_MAX ? out[i] : SG_CLUSTER_MAX + 1;
+        if (!out[i] || grid[i] % out[i])
+            return sg_fail(CUDA_ERROR_INVALID_CLUSTER_SIZE,
+                           "launch of %s: clusters of %u x %u x %u blocks do not divide the grid",
+                           f->info.name, out[0], out[1], out[2]);
+    }
+    limit = sg_cluster_limit(f);
+    if (n > 1 && !limit)
+        return sg_fail(asked[0] ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_ERROR_NOT_SUPPORTED,
+                       "launch of %s: clusters of more than one block need compute capability 9.0 "
+                       "(VGPU_SOFT_CC=9.0)",
+                       f->info.name);
+    if (n > 1 && n > limit)
+        return sg_fail(CUDA_ERROR_INVALID_CLUSTER_SIZE,
+                       "launch of %s: clusters of %u x %u x %u blocks, %u are allowed%s", f->info.name,
+                       out[0], out[1], out[2], limit,
+                       limit == SG_CLUSTER_PORTABLE ? " (NON_PORTABLE_CLUSTER_SIZE_ALLOWED)" : "");
+    return CUDA_SUCCESS;
+}
+
 static CUresult check_resident(const struct sg_launch_request *q, const struct sg_func *f,
                                const struct sg_ctx *green)
 {
@@ -164,6 +233,7 @@ CUresult sg_launch_build(struct sg_ctx *ctx, struct sg_ctx *green, const struct 
                          struct sg_op **out)
 {
     SG_AUTO struct sg_func *f = NULL;
+    unsigned cluster[3];
     struct launch_op *o;
     CUresult r = sg_func_get(ctx, q->f, &f);
 
@@ -173,6 +243,8 @@ CUresult sg_launch_build(struct sg_ctx *ctx, struct sg_ctx *green, const struct 
         return sg_fail(CUDA_ERROR_INVALID_HANDLE, "launch of %s: it belongs to another context",
                        f->info.name);
     r = check_shape(q, f);
+    if (r == CUDA_SUCCESS)
+        r = check_cluster(q->cluster, q->grid, f, cluster);
     if (r == CUDA_SUCCESS && q->cooperative)
         r = check_resident(q, f, green);
     if (r == CUDA_SUCCESS)
@@ -192,6 +264,8 @@ CUresult sg_launch_build(struct sg_ctx *ctx, struct sg_ctx *green, const struct 
     o->op.drop = launch_drop;
     memcpy(o->grid, q->grid, sizeof(o->grid));
     memcpy(o->block, q->block, sizeof(o->block));
+    memcpy(o->asked, q->cluster, sizeof(o->asked));
+    memcpy(o->cluster, cluster, sizeof(o->cluster));
     o->dynamic = q->dynamic;
     o->cooperative = q->cooperative;
     o->green = green;
@@ -214,21 +288,29 @@ CUresult sg_launch_op(struct sg_ctx *ctx, const CUDA_KERNEL_NODE_PARAMS *p, stru
                                   NULL,
                                   false,
                                   p->kernelParams,
-                                  p->extra};
+                                  p->extra,
+                                  {0, 0, 0}};
 
     return sg_launch_build(ctx->base, ctx == ctx->base ? NULL : ctx, &q, out);
 }
 
-CUresult sg_launch_again(struct sg_op *op, bool cooperative, struct sg_op **out)
+CUresult sg_launch_again(struct sg_op *op, const struct sg_launch_attributes *a, struct sg_op **out)
 {
     const struct launch_op *o = (const struct launch_op *)op;
     size_t bytes = sizeof(*o) + o->func->info.param_bytes + 16;
-    struct launch_op *again = malloc(bytes);
+    struct launch_op *again;
+    unsigned cluster[3];
+    CUresult r = check_cluster(a->cluster, o->grid, o->func, cluster);
 
+    if (r != CUDA_SUCCESS)
+        return r;
+    again = malloc(bytes);
     if (!again)
         return CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(again, o, bytes);
-    again->cooperative = cooperative;
+    again->cooperative = a->cooperative;
+    memcpy(again->asked, a->cluster, sizeof(again->asked));
+    memcpy(again->cluster, cluster, sizeof(again->cluster));
     if (again->green)
         sg_obj_get(&again->green->obj);
     sg_obj_get(&again->func->obj);
@@ -246,9 +328,12 @@ struct sg_ctx *sg_launch_ctx(struct sg_op *op)
     return ((const struct launch_op *)op)->func->mod->ctx;
 }
 
-bool sg_launch_cooperative(struct sg_op *op)
+void sg_launch_get_attributes(struct sg_op *op, struct sg_launch_attributes *a)
 {
-    return ((const struct launch_op *)op)->cooperative;
+    const struct launch_op *o = (const struct launch_op *)op;
+
+    a->cooperative = o->cooperative;
+    memcpy(a->cluster, o->asked, sizeof(a->cluster));
 }
 
 /* The parameters point into op; *storage is the array that holds the pointers. */

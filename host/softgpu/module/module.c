@@ -96,11 +96,9 @@ static CUresult parse(const struct sg_image *img, struct sg_module **out, struct
         return r;
     for (uint32_t i = 0; i < sg_module_kernel_count(*out); i++) {
         r = (CUresult)sg_kernel_prepare(sg_module_kernel(*out, i), &later);
-        /* An instruction that is missing here, or clusters, are no fault of the image: the launch says so. The
-         * message starts with the instruction. */
-        if (r == CUDA_ERROR_INVALID_PTX ||
-            (r == CUDA_ERROR_NOT_SUPPORTED && !sg_is_opcode(later.message) &&
-             strncmp(later.message, SG_NO_CLUSTERS, sizeof(SG_NO_CLUSTERS) - 1))) {
+        /* An instruction that is missing here is no fault of the image: the launch says so. The message
+         * starts with the instruction. */
+        if (r == CUDA_ERROR_INVALID_PTX || (r == CUDA_ERROR_NOT_SUPPORTED && !sg_is_opcode(later.message))) {
             *diag = later;
             sg_module_free(*out);
             *out = NULL;
@@ -341,7 +339,7 @@ CUresult sg_mod_func(struct sg_mod *mod, struct sg_kernel *k, struct sg_func **o
         f->mod = mod;
         f->kernel = k;
         sg_kernel_get_info(k, &f->info);
-        f->set = (struct sg_func_settings){-1, -1, 0, 0};
+        f->set = (struct sg_func_settings){-1, -1, 0, 0, {0, 0, 0}};
         f->next = mod->funcs;
         mod->funcs = f;
         if (sg_obj_register(&f->obj))
@@ -453,11 +451,16 @@ CUresult sg_func_attribute(const struct sg_kernel_info *info, const struct sg_fu
     case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
         *pi = set->cluster_policy;
         break;
-    case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
     case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
+        *pi = info->explicit_cluster;
+        break;
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+        attrib -= CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH;
+        *pi = info->cluster[0] ? (int)info->cluster[attrib] : set->cluster[attrib];
+        break;
+    case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
         *pi = 0;
         break;
     default:
@@ -489,6 +492,15 @@ CUresult sg_func_set_attribute(int device, const struct sg_kernel_info *info, st
         if (value < 0 || value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING)
             return CUDA_ERROR_INVALID_VALUE;
         set->cluster_policy = value;
+        return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH: /* what they are together is checked at the launch */
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+        if (info->cluster[0])
+            return CUDA_ERROR_NOT_PERMITTED;
+        if (value < 0)
+            return CUDA_ERROR_INVALID_VALUE;
+        set->cluster[attrib - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] = value;
         return CUDA_SUCCESS;
     default:
         return CUDA_ERROR_INVALID_VALUE; /* the others are read-only */

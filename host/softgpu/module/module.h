@@ -14,6 +14,7 @@ struct sg_func_settings {
     int max_dynamic; /* bytes of dynamic shared memory, -1: not set */
     int carveout;    /* percent, -1: default */
     int nonportable_cluster, cluster_policy;
+    int cluster[3]; /* required size of clusters, as set by the program; 0,0,0: not set */
 };
 
 struct sg_func {
@@ -124,6 +125,7 @@ struct sg_texobj {
     CUDA_RESOURCE_VIEW_DESC view;
     bool has_view;
     _Atomic bool dying;       /* destroyed, but launches that are queued may still look it up */
+    _Atomic(void *) retired;  /* memory for being so (api/code/texture_object.c); goes with it */
     struct sg_array *array;   /* a reference, or NULL */
     struct sg_mipmap *mipmap; /* a reference, or NULL */
     struct sg_texture t;
@@ -168,6 +170,10 @@ void sg_texset_clear(struct sg_texset *s);
 int sg_occupancy(const struct sg_func *f, int block, size_t dynamic);
 /* The same by everything but shared memory. */
 int sg_occupancy_threads(const struct sg_func *f, int block);
+/* A CLUSTER_DIMENSION attribute: 0,0,0 says nothing; 912: some of it is 0. */
+CUresult sg_cluster_dimension(unsigned x, unsigned y, unsigned z, unsigned out[3]);
+/* The blocks of a cluster that the device and the function allow; 0: no clusters. */
+unsigned sg_cluster_limit(const struct sg_func *f);
 #define SG_SHARED_UNIT 128 /* bytes, in which shared memory is given */
 
 /* ---- launches (module/launch.c) ---- */
@@ -179,6 +185,7 @@ struct sg_launch_request {
     CUstream stream;
     bool cooperative;
     void **params, **extra;
+    unsigned cluster[3]; /* blocks of a cluster; 0,0,0: not said */
 };
 /* Everything that is checked at once; then the operation. green: whose multiprocessors it uses, or NULL. */
 CUresult sg_launch_build(struct sg_ctx *ctx, struct sg_ctx *green, const struct sg_launch_request *q,
@@ -188,8 +195,13 @@ CUresult sg_launch_op(struct sg_ctx *ctx, const CUDA_KERNEL_NODE_PARAMS *p, stru
 bool sg_launch_nests(struct sg_op *op); /* its kernel launches kernels */
 struct sg_ctx *sg_launch_ctx(struct sg_op *op);
 CUresult sg_launch_describe(struct sg_op *op, CUDA_KERNEL_NODE_PARAMS *p, void ***storage);
-/* A kernel's operation once more, with another attribute; *cooperative: what it is, or shall be. */
-CUresult sg_launch_again(struct sg_op *op, bool cooperative, struct sg_op **out);
-bool sg_launch_cooperative(struct sg_op *op);
+/* The attributes of a kernel node that its operation has: cooperative, cluster. */
+struct sg_launch_attributes {
+    bool cooperative;
+    unsigned cluster[3]; /* 0,0,0: not said */
+};
+void sg_launch_get_attributes(struct sg_op *op, struct sg_launch_attributes *a);
+/* A kernel's operation once more, with other attributes. */
+CUresult sg_launch_again(struct sg_op *op, const struct sg_launch_attributes *a, struct sg_op **out);
 
 #endif

@@ -21,6 +21,7 @@ static void texobj_destroy(struct sg_obj *obj)
         sg_obj_put(&o->array->obj);
     if (o->mipmap)
         sg_obj_put(&o->mipmap->obj);
+    free(atomic_load(&o->retired));
     free(o);
 }
 

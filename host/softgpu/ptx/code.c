@@ -90,8 +90,11 @@ static uint32_t sreg_src(struct sg_dec *d, uint32_t sr, int cls)
 
     if (sr == SG_SR_ZERO64)
         return cls == SG_C_64 ? sg_const64(d, 0) : sg_const32(d, 0);
-    if (sr == SG_SR_FALSE)
-        return sg_const32(d, 0);
+    if (sr == SG_SR_EXPLICIT_CLUSTER) { /* a predicate */
+        t = sg_temp(d, SG_TY_PRED);
+        sg_emit(d, "setp.ne.b32", t, sg_sreg(d, sr), sg_const32(d, 0), SG_OPND_NONE);
+        return t;
+    }
     if (sr >= SG_SR_CLOCK) {
         t = sg_temp(d, wide ? SG_TY_U64 : SG_TY_U32);
         strcat(op, names[sr - SG_SR_CLOCK]);

@@ -73,12 +73,24 @@ void sg_sym_free(struct sg_symtab *t)
     memset(t, 0, sizeof(*t));
 }
 
+static bool updates_node(const char *name)
+{
+    static const char *const what[] = {"SetParam", "SetEnabled", "SetGridDim", "UpdatesApply"};
+
+    if (strncmp(name, "cudaGraphKernelNode", 19) != 0)
+        return false;
+    for (size_t i = 0; i < sizeof(what) / sizeof(what[0]); i++)
+        if (!strcmp(name + 19, what[i]))
+            return true;
+    return false;
+}
+
 bool sg_is_builtin(const char *name)
 {
     return !strcmp(name, "vprintf") || !strcmp(name, "malloc") || !strcmp(name, "free") ||
            !strcmp(name, "__assertfail") || !strcmp(name, "cudaGraphSetConditional") ||
            !strcmp(name, "cudaGraphLaunch") || !strcmp(name, "cudaGetParameterBufferV2") ||
-           !strcmp(name, "cudaLaunchDeviceV2") || !strncmp(name, "__cudaCDP2", 10);
+           !strcmp(name, "cudaLaunchDeviceV2") || updates_node(name) || !strncmp(name, "__cudaCDP2", 10);
 }
 
 static int bad(struct sg_lex *l, struct sg_diag *diag, const char *what)

@@ -54,8 +54,7 @@ enum {
     SG_SR_GLOBALTIMER_LO,
     SG_SR_GLOBALTIMER_HI,
     SG_SR_GRAPH_EXEC,
-    SG_SR_ZERO64,
-    SG_SR_FALSE
+    SG_SR_ZERO64
 };
 
 struct sg_opel {

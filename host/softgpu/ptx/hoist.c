@@ -142,10 +142,11 @@ static uint8_t operand(const struct hoist *h, uint32_t op, bool *flat)
     if (op & SG_OPND_FIXED) {
         r = sreg_at(c, op & ~SG_OPND_FIXED);
         *flat = sreg_flat(r);
-        return r == SG_SR_FRAME || r == SG_SR_TOP         ? VARIES
-               : r == SG_SR_CTAID_X                       ? OF_BLOCK
-               : r == SG_SR_CTAID_Y || r == SG_SR_CTAID_Z ? OF_ROW
-                                                          : HOISTED;
+        return r == SG_SR_FRAME || r == SG_SR_TOP                     ? VARIES
+               : r == SG_SR_CTAID_X                                   ? OF_BLOCK
+               : r >= SG_SR_CLUSTERID_X && r <= SG_SR_CLUSTER_CTARANK ? OF_BLOCK
+               : r == SG_SR_CTAID_Y || r == SG_SR_CTAID_Z             ? OF_ROW
+                                                                      : HOISTED;
     }
     *flat = h->even[op] || (h->slot[op] && *flat_at(c, h->slot[op]));
     return h->state[op];

@@ -15,13 +15,7 @@ int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag)
     memset(diag, 0, sizeof(*diag));
     pthread_mutex_lock(&k->lock);
     if (!k->state) {
-        const uint32_t line = k->module->funcs[k->func].cluster_line;
-
-        if (line)
-            k->result =
-                sg_diag_at(&k->diag, SG_ERR_UNSUPPORTED, line, 1, SG_NO_CLUSTERS " (.reqnctapercluster)");
-        else
-            k->result = sg_decode(k, &k->diag);
+        k->result = sg_decode(k, &k->diag);
         k->state = k->result ? 2 : 1;
         if (k->result == SG_ERR_NOMEM)
             k->state = 0; /* may be better next time */
@@ -80,6 +74,9 @@ void sg_kernel_get_info(const struct sg_kernel *k, struct sg_kernel_info *info)
     info->ptx_target = k->module->target;
     info->ptx_version = k->module->version;
     memcpy(info->reqntid, f->reqntid, sizeof(info->reqntid));
+    memcpy(info->cluster, f->cluster, sizeof(info->cluster));
+    info->max_cluster = f->max_cluster;
+    info->explicit_cluster = f->explicit_cluster;
     threads = f->reqntid[0]   ? (uint64_t)f->reqntid[0] * f->reqntid[1] * f->reqntid[2]
               : f->maxntid[0] ? (uint64_t)f->maxntid[0] * f->maxntid[1] * f->maxntid[2]
                               : 1024;

@@ -234,18 +234,6 @@ static int parse_dims(struct parse *p, uint32_t v[3])
     return 0;
 }
 
-/* The size of the kernel's clusters: more than one block is refused when the kernel is to run. */
-static int parse_cluster(struct parse *p, struct sg_func *f)
-{
-    const uint32_t line = p->l.tok.line;
-    uint32_t v[3];
-    int r = parse_dims(p, v);
-
-    if (!r && (v[0] != 1 || v[1] != 1 || v[2] != 1))
-        f->cluster_line = line;
-    return r;
-}
-
 /* Directives between the parameters and the body. */
 static int parse_func_directives(struct parse *p, struct sg_func *f)
 {
@@ -261,8 +249,14 @@ static int parse_func_directives(struct parse *p, struct sg_func *f)
             r = parse_dims(p, v);
             f->maxnreg = v[0];
         } else if (sg_tok_eq(&p->l.tok, ".reqnctapercluster"))
-            r = parse_cluster(p, f);
-        else if (sg_tok_eq(&p->l.tok, ".pragma")) {
+            r = parse_dims(p, f->cluster);
+        else if (sg_tok_eq(&p->l.tok, ".maxclusterrank")) {
+            r = parse_dims(p, v);
+            f->max_cluster = v[0];
+        } else if (sg_tok_eq(&p->l.tok, ".explicitcluster")) {
+            f->explicit_cluster = true;
+            sg_lex_next(&p->l);
+        } else if (sg_tok_eq(&p->l.tok, ".pragma")) {
             while (!sg_tok_is(&p->l, ';') && p->l.tok.kind != SG_T_EOF)
                 sg_lex_next(&p->l);
             sg_lex_next(&p->l);
@@ -284,7 +278,8 @@ static void func_clear(struct sg_func *f)
     free(f->rets);
 }
 
-static struct sg_func *func_slot(struct parse *p, struct sg_func *f, const struct sg_tok *name)
+/* Enters f, or completes what was declared; *out is where it is. f is still the caller's when this fails. */
+static int func_slot(struct parse *p, struct sg_func *f, const struct sg_tok *name, struct sg_func **out)
 {
     struct sg_module *m = p->m;
     struct sg_sym *y = sg_sym_find(&m->symtab, 0, name->s, name->len);
@@ -293,25 +288,24 @@ static struct sg_func *func_slot(struct parse *p, struct sg_func *f, const struc
         struct sg_func *old = y->kind == SG_K_FUNC || y->kind == SG_K_ENTRY ? &m->funcs[y->index] : NULL;
 
         if (!old || (old->body && f->body) || old->is_entry != f->is_entry) {
-            sg_diag_at(p->diag, SG_ERR_PTX, name->line, name->col, "'%.*s' is defined twice", (int)name->len,
-                       name->s);
-            return NULL;
+            return sg_diag_at(p->diag, SG_ERR_PTX, name->line, name->col, "'%.*s' is defined twice",
+                              (int)name->len, name->s);
         }
+        *out = old;
         if (old->body) { /* a later declaration says nothing new */
             func_clear(f);
-            return old;
+            return 0;
         }
         func_clear(old);
         *old = *f;
-        return old;
+        return 0;
     }
     if (!sg_grow(&m->funcs, &m->cap_funcs, m->nfuncs, sizeof(*m->funcs)) ||
-        !sg_sym_add(&m->symtab, 0, name->s, name->len, f->is_entry ? SG_K_ENTRY : SG_K_FUNC, m->nfuncs)) {
-        nomem(p);
-        return NULL;
-    }
+        !sg_sym_add(&m->symtab, 0, name->s, name->len, f->is_entry ? SG_K_ENTRY : SG_K_FUNC, m->nfuncs))
+        return nomem(p);
     m->funcs[m->nfuncs] = *f;
-    return &m->funcs[m->nfuncs++];
+    *out = &m->funcs[m->nfuncs++];
+    return 0;
 }
 
 static int add_kernel(struct parse *p, struct sg_func *f)
@@ -328,6 +322,7 @@ static int add_kernel(struct parse *p, struct sg_func *f)
     k->ops = &sg_kernel_ops;
     k->module = m;
     k->func = index;
+    memcpy(k->cluster, f->cluster, sizeof(k->cluster));
     pthread_mutex_init(&k->lock, NULL);
     m->kernels[m->nkernels++] = k;
     f->kernel = m->nkernels;
@@ -408,10 +403,10 @@ static int parse_func(struct parse *p, bool is_extern)
         return nomem(p);
     }
     body = f.body != NULL;
-    slot = func_slot(p, &f, &name);
-    if (!slot) {
+    r = func_slot(p, &f, &name, &slot);
+    if (r) {
         func_clear(&f);
-        return p->diag && p->diag->line ? SG_ERR_PTX : SG_ERR_NOMEM;
+        return r;
     }
     return slot->is_entry && body ? add_kernel(p, slot) : 0;
 }

@@ -156,11 +156,12 @@ struct sg_func {
     const char *body_end;
     uint32_t body_line;
     uint32_t maxntid[3], reqntid[3];
-    uint32_t maxnreg;      /* 0: not said */
-    uint32_t cluster_line; /* of the text: it has clusters of more than one block; 0: it has not */
-    int32_t alias;         /* funcs[] index or -1 */
-    uint32_t kernel;       /* kernels[] index + 1, 0: none */
-    bool taken;            /* its address is used somewhere; see sg_module_find_taken() */
+    uint32_t maxnreg;                 /* 0: not said */
+    uint32_t cluster[3], max_cluster; /* .reqnctapercluster, .maxclusterrank; 0: not said */
+    bool explicit_cluster;
+    int32_t alias;   /* funcs[] index or -1 */
+    uint32_t kernel; /* kernels[] index + 1, 0: none */
+    bool taken;      /* its address is used somewhere; see sg_module_find_taken() */
 };
 
 /* A place in the initial values of a cubin (m->text) that holds the address of a variable. */

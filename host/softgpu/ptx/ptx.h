@@ -20,12 +20,10 @@ struct sg_global_info {
 /*
  * Parses module-level structure of PTX text (copied; need not be NUL-terminated). Bodies are only
  * indexed. Returns a CUresult: 0, CUDA_ERROR_INVALID_PTX (218), CUDA_ERROR_UNSUPPORTED_PTX_VERSION
- * (222), CUDA_ERROR_NOT_SUPPORTED (801: clusters, 32-bit addresses, constant banks) or
+ * (222), CUDA_ERROR_NOT_SUPPORTED (801: 32-bit addresses, constant banks) or
  * CUDA_ERROR_OUT_OF_MEMORY (2); diag is filled on failure. *out is owned by the caller.
  */
 int sg_module_parse(const char *text, size_t len, struct sg_module **out, struct sg_diag *diag);
-/* How the message of a kernel begins that cannot run because it has clusters of more than one block. */
-#define SG_NO_CLUSTERS "thread block clusters are not available"
 /* NN of the text's .target sm_NN; 0: none is found, of which the parser says more. text ends with a NUL. */
 uint32_t sg_ptx_target(const char *text, size_t n);
 /* One of the texts that are linked. */

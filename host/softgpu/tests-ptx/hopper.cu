@@ -74,3 +74,27 @@ extern "C" __global__ void vectors(float *o)
     if (old.x < 0)
         o[6] = 1;
 }
+
+// Clusters of several blocks: each block's sum by distributed shared memory, in both directions.
+extern "C" __global__ void __cluster_dims__(4, 1, 1) sums(int *out)
+{
+    auto c = cg::this_cluster();
+    __shared__ int own, all;
+    if (threadIdx.x == 0)
+        own = all = 0;
+    c.sync();
+    atomicAdd(&own, (int)(blockIdx.x * blockDim.x + threadIdx.x));
+    c.sync();
+    if (threadIdx.x < c.num_blocks())
+        atomicAdd(&all, *c.map_shared_rank(&own, threadIdx.x));
+    c.sync();
+    if (threadIdx.x == 32)
+        atomicAdd(c.map_shared_rank(&own, (c.block_rank() + 1) % c.num_blocks()), 1000000);
+    c.sync();
+    if (threadIdx.x == 0) {
+        out[3 * blockIdx.x] = all;
+        out[3 * blockIdx.x + 1] = own;
+        out[3 * blockIdx.x + 2] =
+            c.block_rank() + 10 * c.dim_blocks().x + 100 * c.query_shared_rank(c.map_shared_rank(&own, 2));
+    }
+}

@@ -3,9 +3,9 @@
  * libFuzzer target: decode and run. Input: the body of a kernel, put between a fixed head (which
  * declares registers, shared, local, constant and global memory and loads addresses) and a fixed
  * tail. The kernel runs with a few warps under the watchdog on memory that ends where
- * AddressSanitizer's guard begins: once as an ordinary launch and once as a cooperative one, where the head
- * has the address of the grid's barrier, as cooperative groups have it. Whatever the body does, the process
- * must survive.
+ * AddressSanitizer's guard begins: once as an ordinary launch, once as a cooperative one, where the head has
+ * the address of the grid's barrier, as cooperative groups have it, and once as a cluster of two blocks.
+ * Whatever the body does, the process must survive.
  */
 #include "device.h"
 #include "mutate.h"
@@ -81,14 +81,20 @@ static void run(struct sg_module *m)
     params[1] = (uintptr_t)fz_alloc(ROOM);
     fz_textures(params[1], ROOM);
     l.params = params;
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 3; k++) {
         l.cooperative = k == 1;
+        for (int i = 0; i < 3; i++)
+            l.cluster[i] = k < 2 ? 0 : i ? 1 : 2;
         if (!sg_exec_launch(&l, &fault))
             continue;
         if (!fault.message[0])
             abort(); /* a fault without a reason */
         if (getenv("FZ_SAY"))
-            printf("fault%s: %s\n", k ? " of the cooperative launch" : "", fault.message);
+            printf("fault%s: %s\n",
+                   k == 2 ? " of the cluster"
+                   : k    ? " of the cooperative launch"
+                          : "",
+                   fault.message);
     }
 }
 

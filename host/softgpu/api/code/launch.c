@@ -31,7 +31,8 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned in
                                   hStream,
                                   false,
                                   kernelParams,
-                                  extra};
+                                  extra,
+                                  {0, 0, 0}};
 
     return launch(&q);
 }
@@ -48,7 +49,8 @@ CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, 
                                   hStream,
                                   true,
                                   kernelParams,
-                                  NULL};
+                                  NULL,
+                                  {0, 0, 0}};
 
     return launch(&q);
 }
@@ -61,10 +63,8 @@ static CUresult apply_attribute(struct sg_launch_request *q, const CUlaunchAttri
         q->cooperative = a->value.cooperative != 0;
         return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-        if (a->value.clusterDim.x <= 1 && a->value.clusterDim.y <= 1 && a->value.clusterDim.z <= 1)
-            return CUDA_SUCCESS;
-        return sg_fail(CUDA_ERROR_INVALID_CLUSTER_SIZE,
-                       "launch attribute CLUSTER_DIMENSION: no clusters of more than one block");
+        return sg_cluster_dimension(a->value.clusterDim.x, a->value.clusterDim.y, a->value.clusterDim.z,
+                                    q->cluster);
     /* Full serialisation, which is what happens, is within what this allows. */
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
     /* Hints: the manual promises no effect. */
@@ -106,7 +106,8 @@ static CUresult launch_ex(const CUlaunchConfig *c, CUfunction f, void **kernelPa
                                   stream,
                                   false,
                                   kernelParams,
-                                  extra};
+                                  extra,
+                                  {0, 0, 0}};
 
     for (unsigned i = 0; i < c->numAttrs; i++) {
         CUresult r = apply_attribute(&q, &c->attrs[i]);

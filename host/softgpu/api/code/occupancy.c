@@ -109,11 +109,26 @@ static CUresult check_config(struct sg_ctx *ctx, const int *out, const CUlaunchC
     return sg_stream_get(ctx, config->hStream, s);
 }
 
-/* Clusters have one block here. */
+/* Blocks of that shape that are resident on all multiprocessors together. */
+static CUresult config_blocks(const struct sg_func *f, const CUlaunchConfig *config, const struct sg_ctx *ctx,
+                              unsigned *blocks)
+{
+    const uint64_t block = (uint64_t)config->blockDimX * config->blockDimY;
+
+    if (!block || block > 1024 || !config->blockDimZ || config->blockDimZ > 64 ||
+        block * config->blockDimZ > 1024)
+        return CUDA_ERROR_INVALID_VALUE;
+    *blocks =
+        (unsigned)(sg_occupancy(f, (int)(block * config->blockDimZ), config->sharedMemBytes) * sms_of(ctx));
+    return CUDA_SUCCESS;
+}
+
+/* As many as the device allows, if they fit on it together. */
 CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func,
                                                     const CUlaunchConfig *config)
 {
     SG_AUTO struct sg_stream *s = NULL;
+    unsigned blocks;
 
     SG_CTX(ctx);
     CUresult r = check_config(ctx, clusterSize, config, &s);
@@ -121,13 +136,19 @@ CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction
     if (r != CUDA_SUCCESS)
         return r;
     SG_FUNC(f, func);
-    *clusterSize = 1;
+    r = config_blocks(f, config, s->green ? s->green : ctx, &blocks);
+    if (r != CUDA_SUCCESS)
+        return r;
+    const unsigned limit = sg_cluster_limit(f);
+
+    *clusterSize = limit > 1 && blocks ? (int)(limit < blocks ? limit : blocks) : 1;
     return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func, const CUlaunchConfig *config)
 {
     SG_AUTO struct sg_stream *s = NULL;
+    unsigned blocks, size[3] = {0, 0, 0}, n;
 
     SG_CTX(ctx);
     CUresult r = check_config(ctx, numClusters, config, &s);
@@ -135,21 +156,27 @@ CUresult CUDAAPI cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func,
     if (r != CUDA_SUCCESS)
         return r;
     SG_FUNC(f, func);
-    unsigned cluster = 1;
-
     for (unsigned i = 0; i < config->numAttrs; i++) {
         const CUlaunchAttribute *a = &config->attrs[i];
 
         if (a->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
-            cluster = a->value.clusterDim.x | a->value.clusterDim.y | a->value.clusterDim.z;
+            r = sg_cluster_dimension(a->value.clusterDim.x, a->value.clusterDim.y, a->value.clusterDim.z,
+                                     size);
+        if (r != CUDA_SUCCESS)
+            return r;
     }
-    uint64_t block = (uint64_t)config->blockDimX * config->blockDimY;
+    r = config_blocks(f, config, s->green ? s->green : ctx, &blocks);
+    if (r != CUDA_SUCCESS)
+        return r;
+    const bool asked = size[0] != 0;
 
-    if (!block || block > 1024 || !config->blockDimZ || config->blockDimZ > 64 ||
-        block * config->blockDimZ > 1024)
-        return CUDA_ERROR_INVALID_VALUE;
-    *numClusters = cluster > 1 ? 0
-                               : sg_occupancy(f, (int)(block * config->blockDimZ), config->sharedMemBytes) *
-                                     sms_of(s->green ? s->green : ctx);
+    for (int k = 0; k < 3 && !asked; k++)
+        size[k] = f->info.cluster[0] ? f->info.cluster[k] : (unsigned)f->set.cluster[k];
+    n = !size[0] ? 1
+        : size[0] > SG_CLUSTER_MAX || size[1] > SG_CLUSTER_MAX || size[2] > SG_CLUSTER_MAX
+            ? SG_CLUSTER_MAX + 1
+            : size[0] * size[1] * size[2];
+    /* What the device does not launch at all is never resident. */
+    *numClusters = n == 0 || (n > 1 && n > sg_cluster_limit(f)) ? 0 : (int)(blocks / n);
     return CUDA_SUCCESS;
 }

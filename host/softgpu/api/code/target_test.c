@@ -139,8 +139,158 @@ static void test_newer_target(void **state)
     test_alone("VGPU_SOFT_CC=8.0 VGPU_SOFT_JIT=0", "--newer");
 }
 
+/* ---- clusters, in a process whose device has them (9.0) ---- */
+
+#define RANKS \
+    "{\n.reg .b64 %rd<4>;\n.reg .b32 %r<8>;\nld.param.u64 %rd1, [p];\nmov.u32 %r1, %ctaid.x;\n" \
+    "mov.u32 %r2, %cluster_ctarank;\nmov.u32 %r3, %cluster_nctarank;\nmad.lo.u32 %r2, %r3, 100, %r2;\n" \
+    "mul.wide.u32 %rd2, %r1, 4;\nadd.u64 %rd1, %rd1, %rd2;\nst.global.u32 [%rd1], %r2;\nret;\n}\n"
+
+/* The words that 16 blocks have left: 0 when each is size * 100 and its rank. */
+static int ranks_wrong(CUdeviceptr p, unsigned size)
+{
+    uint32_t v[16];
+
+    if (cuMemcpyDtoH_v2(v, p, sizeof(v)) || cuMemsetD32_v2(p, 0, 16))
+        return -1;
+    for (unsigned i = 0; i < 16; i++)
+        if (v[i] != size * 100 + i % size)
+            return (int)i + 1;
+    return 0;
+}
+
+static int clusters_of_graph(CUstream s, CUfunction f, CUlaunchConfig *cfg, CUdeviceptr p)
+{
+    CUlaunchAttributeValue v = {.clusterDim = {4, 1, 1}};
+    CUgraphNode node, other;
+    void *args[] = {&p};
+    CUgraphExec exec;
+    CUgraph g;
+    size_t n = 1;
+
+    NEED(!cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_GLOBAL) && !cuLaunchKernelEx(cfg, f, args, NULL));
+    NEED(!cuStreamEndCapture(s, &g) && !cuGraphGetNodes(g, &node, &n) && n == 1);
+    NEED(!cuGraphKernelNodeGetAttribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &v));
+    NEED(v.clusterDim.x == 2 && v.clusterDim.y == 1 && v.clusterDim.z == 1);
+    v.clusterDim.x = 4;
+    NEED(!cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &v));
+    v.clusterDim.x = 3;
+    NEED(cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &v) ==
+         CUDA_ERROR_INVALID_CLUSTER_SIZE);
+    v.clusterDim.x = 0;
+    v.deviceUpdatableKernelNode.deviceUpdatable = 1; /* not a matter of clusters, but of the same calls */
+    NEED(cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, &v) ==
+         CUDA_ERROR_NOT_SUPPORTED);
+    NEED(strstr(sg_last_error_detail(), "DEVICE_UPDATABLE"));
+    CUDA_KERNEL_NODE_PARAMS k = {f, 16, 1, 1, 32, 1, 1, 0, args, NULL, NULL, NULL};
+
+    NEED(!cuGraphAddKernelNode_v2(&other, g, &node, 1, &k));
+    NEED(!cuGraphKernelNodeCopyAttributes(other, node));
+    NEED(!cuGraphInstantiateWithFlags(&exec, g, 0) && !cuGraphLaunch(exec, s) && !cuStreamSynchronize(s));
+    NEED(!ranks_wrong(p, 4));
+    NEED(!cuGraphExecDestroy(exec) && !cuGraphDestroy(g));
+    return 0;
+}
+
+static int clusters(void)
+{
+    static const char text[] =
+        ".version 8.0\n.target sm_90\n.address_size 64\n"
+        ".visible .entry free(.param .u64 p)\n" RANKS
+        ".visible .entry two(.param .u64 p)\n.explicitcluster\n.reqnctapercluster 2\n" RANKS
+        ".visible .entry said(.param .u64 p)\n.explicitcluster\n.maxclusterrank 4\n" RANKS;
+    CUlaunchAttribute attr = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = {2, 1, 1}};
+    CUlaunchConfig cfg = {16, 1, 1, 32, 1, 1, 0, NULL, &attr, 1};
+    const int alone = CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    CUfunction any, two, said;
+    CUdeviceptr p;
+    void *args[] = {&p};
+    CUcontext c;
+    CUmodule m;
+    int n, line;
+
+    NEED(!cuInit(0) && !cuCtxCreate_v2(&c, 0, 0) && !cuMemAlloc_v2(&p, 64));
+    NEED(!cuDeviceGetAttribute(&n, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, 0) && n == 1);
+    NEED(!cuModuleLoadData(&m, text) && !cuModuleGetFunction(&any, m, "free"));
+    NEED(!cuModuleGetFunction(&two, m, "two") && !cuModuleGetFunction(&said, m, "said"));
+    NEED(!cuStreamCreate(&cfg.hStream, 0));
+
+    NEED(!cuLaunchKernel(any, 16, 1, 1, 32, 1, 1, 0, NULL, args, NULL) && !ranks_wrong(p, 1));
+    NEED(!cuLaunchKernel(two, 16, 1, 1, 32, 1, 1, 0, NULL, args, NULL) && !ranks_wrong(p, 2));
+    NEED(cuLaunchKernel(two, 15, 1, 1, 32, 1, 1, 0, NULL, args, NULL) == alone);
+    NEED(strstr(sg_last_error_detail(), "divide"));
+    NEED(cuLaunchKernel(said, 16, 1, 1, 32, 1, 1, 0, NULL, args, NULL) == alone);
+    NEED(!cuLaunchCooperativeKernel(two, 16, 1, 1, 32, 1, 1, 0, NULL, args) && !ranks_wrong(p, 2));
+    for (unsigned x = 1; x <= 32; x *= 2) {
+        attr.value.clusterDim.x = x;
+        NEED(cuLaunchKernelEx(&cfg, any, args, NULL) == (x > 8 ? alone : 0));
+        NEED(x > 8 || (!cuStreamSynchronize(cfg.hStream) && !ranks_wrong(p, x)));
+        NEED(cuLaunchKernelEx(&cfg, said, args, NULL) == (x > 4 ? alone : 0));
+        NEED(cuLaunchKernelEx(&cfg, two, args, NULL) == (x != 2 ? alone : 0));
+        NEED(!cuOccupancyMaxActiveClusters(&n, any, &cfg));
+        NEED(x > 8 ? n == 0 : n > 0);
+    }
+    attr.value.clusterDim.x = 0;
+    NEED(cuLaunchKernelEx(&cfg, any, args, NULL) == alone);
+    attr.value.clusterDim.x = 1u << 31;
+    attr.value.clusterDim.y = attr.value.clusterDim.z = 2;
+    NEED(cuLaunchKernelEx(&cfg, any, args, NULL) == alone);
+    NEED(!cuOccupancyMaxActiveClusters(&n, any, &cfg) && n == 0);
+    attr.value.clusterDim.x = 16;
+    attr.value.clusterDim.y = attr.value.clusterDim.z = 1;
+    NEED(!cuOccupancyMaxPotentialClusterSize(&n, any, &cfg) && n == 8);
+    NEED(!cuFuncSetAttribute(any, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
+    NEED(!cuOccupancyMaxPotentialClusterSize(&n, any, &cfg) && n == 16);
+    NEED(!cuOccupancyMaxPotentialClusterSize(&n, said, &cfg) && n == 4);
+    NEED(!cuLaunchKernelEx(&cfg, any, args, NULL) && !cuStreamSynchronize(cfg.hStream) &&
+         !ranks_wrong(p, 16));
+
+    NEED(!cuFuncGetAttribute(&n, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, two) && n == 2);
+    NEED(!cuFuncGetAttribute(&n, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH, two) && n == 1);
+    NEED(!cuFuncGetAttribute(&n, CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET, two) && n == 1);
+    NEED(!cuFuncGetAttribute(&n, CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET, any) && n == 0);
+    NEED(!cuFuncGetAttribute(&n, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, any) && n == 0);
+    NEED(cuFuncSetAttribute(two, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, 4) == CUDA_ERROR_NOT_PERMITTED);
+    NEED(cuFuncSetAttribute(any, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, -1) == CUDA_ERROR_INVALID_VALUE);
+    attr.value.clusterDim.x = 2;
+    line = clusters_of_graph(cfg.hStream, any, &cfg, p);
+    if (line)
+        return line;
+    NEED(!cuFuncSetAttribute(any, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, 4));
+    NEED(cuLaunchKernel(any, 16, 1, 1, 32, 1, 1, 0, NULL, args, NULL) == alone); /* 4 x 0 x 0 */
+    NEED(!cuFuncSetAttribute(any, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT, 1));
+    NEED(!cuFuncSetAttribute(any, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH, 1));
+    NEED(!cuLaunchKernel(any, 16, 1, 1, 32, 1, 1, 0, NULL, args, NULL) && !ranks_wrong(p, 4));
+    NEED(cuLaunchKernelEx(&cfg, any, args, NULL) == alone);
+    NEED(!cuOccupancyMaxActiveClusters(&n, any, &cfg) && n > 0);
+    cfg.numAttrs = 0;
+    NEED(!cuOccupancyMaxActiveClusters(&line, any, &cfg) && line == n / 2); /* of four blocks, not two */
+    NEED(!cuFuncGetAttribute(&n, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, any) && n == 4);
+    NEED(!cuCtxSynchronize());
+    return 0;
+}
+
+int clusters_main(void)
+{
+    const int line = clusters();
+
+    if (line)
+        printf("line %d\n", line);
+    else
+        printf("right\n");
+    return 0;
+}
+
+static void test_clusters(void **state)
+{
+    (void)state;
+    test_alone("VGPU_SOFT_CC=9.0", "--clusters");
+    test_alone("VGPU_SOFT_CC=12.0 VGPU_SOFT_JIT=0", "--clusters");
+}
+
 const struct CMUnitTest target_tests[] = {
     cmocka_unit_test(test_cluster_kernel),
+    cmocka_unit_test(test_clusters),
     cmocka_unit_test(test_newer_target),
 };
 const size_t n_target_tests = sizeof(target_tests) / sizeof(target_tests[0]);

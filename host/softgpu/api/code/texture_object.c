@@ -17,12 +17,25 @@
             return sg_fail(CUDA_ERROR_INVALID_VALUE, "0x%llx: no such object", (unsigned long long)(h)); \
     } while (0)
 
+/* Objects that were destroyed while work was queued that may use them: handles. Made with the object: taking away
+   must not fail. */
+static pthread_mutex_t retired_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct retired {
+    struct retired *next;
+    uint64_t handle;
+    enum sg_type type;
+} * retired;
+
 static void sweep(void);
 
 static CUresult publish(struct sg_texobj *o, unsigned long long *handle)
 {
     sweep();
-    CUresult r = sg_obj_register(&o->obj) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+
+    atomic_store(&o->retired, calloc(1, sizeof(struct retired)));
+    if (atomic_load(&o->retired) && sg_obj_register(&o->obj))
+        r = CUDA_SUCCESS;
 
     if (r == CUDA_SUCCESS)
         *handle = o->obj.handle;
@@ -56,14 +69,6 @@ CUresult CUDAAPI cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOUR
     return r == CUDA_SUCCESS ? publish(o, pSurfObject) : r;
 }
 
-/* Objects that were destroyed while work was queued that may use them: handles. */
-static pthread_mutex_t retired_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct retired {
-    struct retired *next;
-    uint64_t handle;
-    enum sg_type type;
-} * retired;
-
 static void sweep(void)
 {
     pthread_mutex_lock(&retired_lock);
@@ -86,14 +91,11 @@ static void sweep(void)
 /* Nothing is waited for: a launch that was issued before finds the object, calls do not. */
 static CUresult withdraw(struct sg_texobj *o)
 {
-    struct retired *r = malloc(sizeof(*r));
+    struct retired *r;
 
-    if (!r)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    if (atomic_exchange(&o->dying, true)) { /* another thread was first */
-        free(r);
+    if (atomic_exchange(&o->dying, true)) /* another thread was first */
         return CUDA_ERROR_INVALID_VALUE;
-    }
+    r = atomic_exchange(&o->retired, NULL);
     pthread_mutex_lock(&retired_lock);
     *r = (struct retired){retired, o->obj.handle, (enum sg_type)o->obj.type};
     retired = r;

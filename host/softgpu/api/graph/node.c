@@ -271,12 +271,13 @@ CUresult CUDAAPI cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgr
 
 #define SG_ATTRS 64
 
-/* Values that are stored and given back; they are hints, but for COOPERATIVE. */
+/* Values that are stored and given back; they are hints, but for COOPERATIVE and CLUSTER_DIMENSION. */
 static bool is_attribute(CUkernelNodeAttrID attr)
 {
     switch (attr) {
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
     case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
     case CU_LAUNCH_ATTRIBUTE_PRIORITY:
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
@@ -291,30 +292,51 @@ static bool is_attribute(CUkernelNodeAttrID attr)
 CUresult CUDAAPI cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
                                                CUkernelNodeAttrValue *value_out)
 {
+    struct sg_launch_attributes a;
+
     SG_NODE(n, hNode);
     if (!value_out || n->type != CU_GRAPH_NODE_TYPE_KERNEL || !is_attribute(attr))
         return CUDA_ERROR_INVALID_VALUE;
     memset(value_out, 0, sizeof(*value_out));
     pthread_mutex_lock(&sg_graph_lock);
-    if (attr == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
-        value_out->cooperative = sg_launch_cooperative(n->gop->op);
-    else if (n->attrs)
+    sg_launch_get_attributes(n->gop->op, &a);
+    if (attr == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) {
+        value_out->cooperative = a.cooperative;
+    } else if (attr == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
+        value_out->clusterDim.x = a.cluster[0];
+        value_out->clusterDim.y = a.cluster[1];
+        value_out->clusterDim.z = a.cluster[2];
+    } else if (n->attrs) {
         *value_out = n->attrs[attr];
+    }
     pthread_mutex_unlock(&sg_graph_lock);
     return CUDA_SUCCESS;
+}
+
+static CUresult set_launch_locked(struct sg_node *n, const struct sg_launch_attributes *a)
+{
+    struct sg_op *op;
+    CUresult r = sg_launch_again(n->gop->op, a, &op);
+
+    if (r == CUDA_SUCCESS)
+        sg_node_set_op(n, op, &r);
+    return r;
 }
 
 static CUresult set_attribute_locked(struct sg_node *n, CUkernelNodeAttrID attr,
                                      const CUkernelNodeAttrValue *value)
 {
-    struct sg_op *op;
-    CUresult r;
+    struct sg_launch_attributes a;
+    CUresult r = CUDA_SUCCESS;
 
-    if (attr == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) {
-        r = sg_launch_again(n->gop->op, value->cooperative != 0, &op);
-        if (r == CUDA_SUCCESS)
-            sg_node_set_op(n, op, &r);
-        return r;
+    if (attr == CU_LAUNCH_ATTRIBUTE_COOPERATIVE || attr == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
+        sg_launch_get_attributes(n->gop->op, &a);
+        if (attr == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+            a.cooperative = value->cooperative != 0;
+        else
+            r = sg_cluster_dimension(value->clusterDim.x, value->clusterDim.y, value->clusterDim.z,
+                                     a.cluster);
+        return r == CUDA_SUCCESS ? set_launch_locked(n, &a) : r;
     }
     if (!n->attrs && !(n->attrs = calloc(SG_ATTRS, sizeof(*n->attrs))))
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -328,6 +350,13 @@ CUresult CUDAAPI cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAt
     CUresult r;
 
     SG_NODE(n, hNode);
+    if (value && n->type == CU_GRAPH_NODE_TYPE_KERNEL &&
+        attr == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)
+        return value->deviceUpdatableKernelNode.deviceUpdatable
+                   ? sg_fail(CUDA_ERROR_NOT_SUPPORTED,
+                             "kernel node attribute DEVICE_UPDATABLE_KERNEL_NODE: kernels "
+                             "cannot change the nodes of graphs here")
+                   : CUDA_SUCCESS;
     if (!value || n->type != CU_GRAPH_NODE_TYPE_KERNEL || !is_attribute(attr))
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sg_graph_lock);
@@ -338,7 +367,7 @@ CUresult CUDAAPI cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAt
 
 CUresult CUDAAPI cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src)
 {
-    CUkernelNodeAttrValue v = {0};
+    struct sg_launch_attributes a;
     CUresult r;
 
     SG_NODE(to, dst);
@@ -346,10 +375,11 @@ CUresult CUDAAPI cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode sr
     if (to->type != CU_GRAPH_NODE_TYPE_KERNEL || from->type != CU_GRAPH_NODE_TYPE_KERNEL)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sg_graph_lock);
-    v.cooperative = sg_launch_cooperative(from->gop->op);
-    r = set_attribute_locked(to, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &v);
+    sg_launch_get_attributes(from->gop->op, &a);
+    r = set_launch_locked(to, &a);
     for (int i = 0; r == CUDA_SUCCESS && from->attrs && i < SG_ATTRS; i++) {
-        if (is_attribute((CUkernelNodeAttrID)i) && i != CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+        if (is_attribute((CUkernelNodeAttrID)i) && i != CU_LAUNCH_ATTRIBUTE_COOPERATIVE &&
+            i != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
             r = set_attribute_locked(to, (CUkernelNodeAttrID)i, &from->attrs[i]);
     }
     pthread_mutex_unlock(&sg_graph_lock);

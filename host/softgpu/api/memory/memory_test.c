@@ -301,6 +301,49 @@ static void test_pools(void **state)
     ctx_end(c);
 }
 
+/* Lines of /proc/self/maps. */
+static unsigned mappings_of_process(void)
+{
+    FILE *f = fopen("/proc/self/maps", "r");
+    unsigned n = 0;
+    int c;
+
+    assert_non_null(f);
+    while ((c = getc(f)) != EOF)
+        n += c == '\n';
+    fclose(f);
+    return n;
+}
+
+/* Physical memory that was released, mapped before or not, is the process's no more. */
+static void test_released_physical_memory(void **state)
+{
+    enum { G = 2 << 20, TIMES = 64 };
+    CUcontext c = ctx_begin();
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+                                .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
+    CUmemGenericAllocationHandle h;
+    CUdeviceptr va;
+    unsigned before = 0;
+
+    (void)state;
+    OK(cuMemAddressReserve(&va, G, 0, 0, 0));
+    for (int i = 0; i < TIMES; i++) {
+        OK(cuMemCreate(&h, G, &prop, 0));
+        if (i % 2)
+            OK(cuMemMap(va, G, 0, h, 0));
+        OK(cuMemRelease(h));
+        if (i % 2)
+            OK(cuMemUnmap(va, G));
+        if (i == 1)
+            before = mappings_of_process();
+    }
+    assert_in_range(mappings_of_process(), 0, before + TIMES / 4);
+    OK(cuMemAddressFree(va, G));
+    ctx_end(c);
+}
+
 static void test_virtual_memory(void **state)
 {
     enum { G = 2 << 20 };
@@ -389,5 +432,6 @@ const struct CMUnitTest memory_tests[] = {
     cmocka_unit_test(test_pointer_attributes),
     cmocka_unit_test(test_pools),
     cmocka_unit_test(test_virtual_memory),
+    cmocka_unit_test(test_released_physical_memory),
 };
 const size_t n_memory_tests = sizeof(memory_tests) / sizeof(memory_tests[0]);

@@ -6,6 +6,7 @@
  * allocations holds the access rights.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,8 +209,9 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
     if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return shHandleType == CU_MEM_HANDLE_TYPE_NONE ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
     if (!sg_share_look(fd, tail_magic, &tail) || !granular(tail.bytes))
-        return sg_fail(CUDA_ERROR_INVALID_VALUE,
-                       "cuMemImportFromShareableHandle: not memory that was exported");
+        return sg_fail(errno == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE,
+                       "cuMemImportFromShareableHandle: %s",
+                       errno == ENOMEM ? "no memory to look at it" : "not memory that was exported");
     prop.location.id = tail.device;
     p = phys_new(tail.bytes, &prop, true);
     if (!p)

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* Handlers: bulk copies and reductions, and the barrier of a cluster, which has one block here. */
+/* Handlers: bulk copies and reductions. */
 #include "exec/ops/handler.h"
 #include "base/half.h"
 #include "exec/code.h"
 
-/* Address of n bytes, which must be a multiple of 16 as the address must; NULL after a fault. */
-static u8 *bulk_ptr(struct sg_warp *w, const struct sg_insn *in, u32 lane, bool shared, u32 field, u32 n,
-                    bool write)
+static u64 address(const struct sg_warp *w, u32 lane, bool shared, u32 field)
 {
-    const u64 at =
-        shared ? ((const u32 *)sg_src_ptr(w, field))[lane] : ((const u64 *)sg_src_ptr(w, field))[lane];
+    return shared ? ((const u32 *)sg_src_ptr(w, field))[lane] : ((const u64 *)sg_src_ptr(w, field))[lane];
+}
+
+/* n bytes at an address, both multiples of 16; NULL after a fault. */
+static u8 *bulk_at(struct sg_warp *w, const struct sg_insn *in, u32 lane, bool shared, u64 at, u32 n,
+                   bool write)
+{
     u32 local;
 
     if (n & 15) {
@@ -19,18 +22,47 @@ static u8 *bulk_ptr(struct sg_warp *w, const struct sg_insn *in, u32 lane, bool 
     return sg_resolve(w, in, lane, shared ? SG_SP_SHARED : SG_SP_GLOBAL, at, n, 16, write, &local);
 }
 
+static u8 *bulk_ptr(struct sg_warp *w, const struct sg_insn *in, u32 lane, bool shared, u32 field, u32 n,
+                    bool write)
+{
+    return bulk_at(w, in, lane, shared, address(w, lane, shared, field), n, write);
+}
+
 /* Counts the bytes at the barrier object. False: faulted. */
-static bool bulk_count(struct sg_warp *w, const struct sg_insn *in, u32 lane, u32 n)
+static bool bulk_count_at(struct sg_warp *w, const struct sg_insn *in, u32 lane, u64 at, u32 n)
 {
     u32 local;
     u64 *p;
 
-    if (!(in->imm & SG_BULK_BARRIER))
-        return true;
-    p = sg_resolve(w, in, lane, SG_SP_SHARED, SRC(u32, c)[lane], 8, 8, true, &local);
+    p = sg_resolve(w, in, lane, SG_SP_SHARED, at, 8, 8, true, &local);
     if (p)
         *p = sg_mbar_step(*p, 0, -(s32)n);
     return p != NULL;
+}
+
+static bool bulk_count(struct sg_warp *w, const struct sg_insn *in, u32 lane, u32 n)
+{
+    return !(in->imm & SG_BULK_BARRIER) || bulk_count_at(w, in, lane, SRC(u32, c)[lane], n);
+}
+
+/* To the same place of several blocks, each with its own barrier object. False: faulted. */
+static bool multicast(struct sg_warp *w, const struct sg_insn *in, u32 lane, u32 n)
+{
+    u8 *s = bulk_ptr(w, in, lane, in->imm & SG_BULK_FROM_SHARED, in->a, n, false), *d;
+
+    if (!s)
+        return false;
+    for (u32 m = SRC(u32, e)[lane] & 0xffff; m; m &= m - 1) {
+        const u32 rank = (u32)__builtin_ctz(m);
+
+        d = bulk_at(w, in, lane, true, sg_cluster_map(w->cta, SRC(u32, d)[lane], rank), n, true);
+        if (!d)
+            return false;
+        memmove(d, s, n);
+        if (!bulk_count_at(w, in, lane, sg_cluster_map(w->cta, SRC(u32, c)[lane], rank), n))
+            return false;
+    }
+    return true;
 }
 
 HANDLER(bulk_copy)
@@ -39,8 +71,14 @@ HANDLER(bulk_copy)
 
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 i = (u32)__builtin_ctz(m), n = SRC(u32, b)[i];
-        u8 *d = bulk_ptr(w, in, i, to, in->d, n, true), *s;
+        u8 *d, *s;
 
+        if (in->imm & SG_BULK_MULTICAST) {
+            if (!multicast(w, in, i, n))
+                return SG_FAULTED;
+            continue;
+        }
+        d = bulk_ptr(w, in, i, to, in->d, n, true);
         if (!d)
             return SG_FAULTED;
         s = bulk_ptr(w, in, i, from, in->a, n, false);
@@ -163,38 +201,6 @@ HANDLER(bulk_reduce)
     return SG_NEXT;
 }
 
-/* ---- barrier.cluster: arriving and waiting are apart, so it is polled ---- */
-
-void sg_cluster_check(struct sg_cta *c)
-{
-    if (!c->cluster_arrived || c->cluster_arrived < c->alive)
-        return;
-    c->cluster_arrived = 0;
-    for (u32 k = 0; k < c->nwarps; k++)
-        c->warps[k].cluster_in = 0;
-}
-
-HANDLER(cluster_arrive)
-{
-    const u32 fresh = w->mask & ~w->cluster_in;
-
-    (void)in;
-    w->cluster_in |= fresh;
-    w->cta->cluster_arrived += (u32)__builtin_popcount(fresh);
-    sg_cluster_check(w->cta);
-    return SG_NEXT;
-}
-
-HANDLER(cluster_wait)
-{
-    if (!(w->mask & w->cluster_in))
-        return SG_NEXT;
-    w->spin = true;
-    w->ip = in;
-    return SG_YIELD;
-}
-
 const struct sg_opdef sg_ops_bulk[] = {
-    ROW(bulk_copy, "bulk.copy") ROW(bulk_reduce, "bulk.reduce") ROW(cluster_arrive, "cluster.arrive")
-        ROW(cluster_wait, "cluster.wait"){NULL, NULL},
+    ROW(bulk_copy, "bulk.copy") ROW(bulk_reduce, "bulk.reduce"){NULL, NULL},
 };

@@ -190,8 +190,11 @@ static void child_free(struct child *c)
     free(c);
 }
 
-static bool shape_ok(const u32 grid[3], const u32 block[3])
+static bool shape_ok(const u32 grid[3], const u32 block[3], const u32 cluster[3])
 {
+    for (int k = 0; k < 3 && cluster[0]; k++)
+        if (!cluster[k] || grid[k] % cluster[k])
+            return false;
     return grid[0] && grid[0] <= INT32_MAX && grid[1] && grid[1] <= 65535 && grid[2] && grid[2] <= 65535 &&
            block[0] && block[0] <= 1024 && block[1] && block[1] <= 1024 && block[2] && block[2] <= 64 &&
            block[0] * block[1] * block[2] <= 1024;
@@ -205,10 +208,10 @@ static uint64_t child_new(const struct sg_launch *l, uint64_t address, const u32
     struct sg_kernel *kernel = l->kernel->ops->at(l->kernel, address);
     struct child *c;
 
-    *code = !kernel                     ? E_FUNCTION
-            : !shape_ok(grid, block)    ? E_CONFIGURATION
-            : k->depth >= DEPTH_MAX - 1 ? E_DEPTH
-                                        : 0;
+    *code = !kernel                                   ? E_FUNCTION
+            : !shape_ok(grid, block, kernel->cluster) ? E_CONFIGURATION
+            : k->depth >= DEPTH_MAX - 1               ? E_DEPTH
+                                                      : 0;
     if (*code)
         return 0;
     *code = E_MEMORY;
@@ -535,6 +538,7 @@ static int run_children(const struct sg_launch *l, struct sg_fault *fault, sg_ru
         memcpy(one.block, c->block, sizeof(one.block));
         one.dynamic_shared = c->dynamic;
         one.params = c->params;
+        memset(one.cluster, 0, sizeof(one.cluster)); /* as the kernel says */
         one.cooperative = false;
         r = run(&one, fault, grid, k->depth + 1, k->total, k->taken);
     }

@@ -96,7 +96,8 @@ static int leave(struct sg_warp *w, const struct sg_insn *in, u32 gone)
     if (!gone)
         return SG_NEXT;
     w->alive &= ~gone;
-    w->cta->cluster_arrived -= (u32)__builtin_popcount(gone & w->cluster_in);
+    if (UNLIKELY(gone & w->cluster_in))
+        sg_cluster_leave(w->cta, (u32)__builtin_popcount(gone & w->cluster_in));
     w->cluster_in &= ~gone;
     if (rest) {
         sg_warp_set_mask(w, rest);
@@ -511,15 +512,12 @@ HANDLER(isspacep)
 
     for (int i = 0; i < SG_LANES; i++) {
         const u64 a = pa[i];
-        const bool sh = a - sg_win.shared < SG_WIN_SHARED_SIZE;
+        const bool sh = a - sg_win.shared < SG_WIN_CLUSTER_SIZE; /* of which block: isspacep.cluster */
         const bool lo = a - sg_win.local < SG_WIN_LOCAL_SIZE;
         const bool pa_ = a - sg_win.param < SG_WIN_PARAM_SIZE;
         bool yes = false;
 
         switch ((int)in->imm) {
-        case SG_SP_SHARED:
-            yes = sh;
-            break;
         case SG_SP_LOCAL:
             yes = lo;
             break;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Emitters: bulk copies, their byte counts, and clusters, which have one block here (PTX ISA
- * 9.7.9.25, 9.7.13). A copy completes when it is issued: its bytes are counted at the barrier
- * object at once, and waiting for a group of copies does nothing. shared::cluster is the block's
- * own memory.
+ * Emitters: bulk copies, their byte counts, and clusters (PTX ISA 9.7.9.25, 9.7.13). A copy completes
+ * when it is issued: its bytes are counted at the barrier object at once, and waiting for a group of
+ * copies does nothing. Addresses of shared::cta and shared::cluster are offsets into one window.
  */
 #include "ptx/select/select.h"
 
@@ -55,12 +54,12 @@ static bool two_spaces(struct sg_dec *d, enum sg_space *to, enum sg_space *from)
     return true;
 }
 
-/* cp{.reduce}.async.bulk.dst.src.completion [d], [a], size{, [mbar]}{, cache policy} */
+/* cp{.reduce}.async.bulk.dst.src.completion{.multicast} [d], [a], size{, [mbar]}{, blocks}{, cache policy} */
 int sg_emit_bulk(struct sg_dec *d)
 {
     static const char *const groups[] = {"commit_group", "wait_group"};
     static const char *const ops[] = {"add", "min", "max", "inc", "dec", "and", "or", "xor"};
-    bool reduce = sg_mod(d, "reduce"), barrier;
+    bool reduce = sg_mod(d, "reduce"), multicast = sg_mod(d, "multicast::cluster"), barrier;
     uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE}, i;
     enum sg_space to, from;
     int op = 0, unused;
@@ -85,17 +84,20 @@ int sg_emit_bulk(struct sg_dec *d)
         (reduce && !any_mod(d, ops, 8, &op)))
         return sg_dec_refuse(d, NULL);
     if (d->nops < (barrier ? 4u : 3u) || (to == SG_SP_GLOBAL && from == SG_SP_GLOBAL) ||
-        barrier != (to == SG_SP_SHARED))
+        barrier != (to == SG_SP_SHARED) || (multicast && (reduce || from != SG_SP_GLOBAL || d->nops < 5)))
         return sg_dec_syntax(d, "%s: wrong operands", d->oc.full);
     f[0] = sg_flat_address(d, 0, to);
     f[1] = sg_flat_address(d, 1, from);
     f[2] = sg_src(d, 2, SG_TY_U32);
     f[3] = barrier ? sg_flat_address(d, 3, SG_SP_SHARED) : sg_const32(d, 0);
-    i = sg_emit_x(d, reduce ? "bulk.reduce" : "bulk.copy", f, 0, SG_F_D | SG_F_A | SG_F_B | SG_F_C);
+    f[4] = multicast ? sg_src(d, 4, SG_TY_U16) : NONE;
+    i = sg_emit_x(d, reduce ? "bulk.reduce" : "bulk.copy", f, 0,
+                  SG_F_D | SG_F_A | SG_F_B | SG_F_C | (multicast ? SG_F_E : 0));
     if (d->err)
         return d->err;
     d->insns[i].imm = (to == SG_SP_SHARED ? SG_BULK_TO_SHARED : 0) |
-                      (from == SG_SP_SHARED ? SG_BULK_FROM_SHARED : 0) | (barrier ? SG_BULK_BARRIER : 0);
+                      (from == SG_SP_SHARED ? SG_BULK_FROM_SHARED : 0) | (barrier ? SG_BULK_BARRIER : 0) |
+                      (multicast ? SG_BULK_MULTICAST : 0);
     if (reduce) {
         enum sg_type t = sg_ty(d, 0);
 
@@ -157,27 +159,47 @@ int sg_emit_cluster_barrier(struct sg_dec *d)
     return d->err;
 }
 
-/* mapa d, a, rank: the address of a in that block: the only one there is */
+/* mapa d, a, rank: the address of a in that block of the cluster */
 static int emit_mapa(struct sg_dec *d)
 {
+    const bool shared = sg_mod(d, "shared::cluster");
     enum sg_type t = sg_ty(d, 0);
-    uint32_t a;
+    uint32_t a, rank;
 
-    sg_mod(d, "shared::cluster");
     if (t != SG_TY_U32 && t != SG_TY_U64)
         return sg_dec_refuse(d, NULL);
+    if (!shared && t == SG_TY_U32) /* a 32-bit generic address */
+        return sg_dec_refuse(d, NULL);
     a = sg_src(d, 1, t);
-    sg_src(d, 2, SG_TY_U32);
-    sg_emit(d, t == SG_TY_U64 ? "mov.b64" : "mov.b32", sg_dst(d, 0, t), a, NONE, NONE);
+    rank = sg_src(d, 2, SG_TY_U32);
+    if (shared && t == SG_TY_U64) { /* an offset in a register of 64 bits */
+        uint32_t narrow = sg_temp(d, SG_TY_U32), to = sg_temp(d, SG_TY_U32);
+
+        sg_emit(d, "narrow.address", narrow, a, NONE, NONE);
+        sg_emit(d, "mapa.shared", to, narrow, rank, NONE);
+        sg_emit(d, "cvt.u64.u32", sg_dst(d, 0, t), to, NONE, NONE);
+        return d->err;
+    }
+    sg_emit(d, shared ? "mapa.shared" : "mapa", sg_dst(d, 0, t), a, rank, NONE);
     return d->err;
 }
 
 static int emit_getctarank(struct sg_dec *d)
 {
-    sg_mod(d, "shared::cluster");
-    sg_src(d, 1, sg_ty(d, 0));
-    if (!d->err)
-        sg_emit(d, "mov.b32", sg_dst(d, 0, SG_TY_U32), sg_const32(d, 0), NONE, NONE);
+    const bool shared = sg_mod(d, "shared::cluster");
+    enum sg_type t = sg_ty(d, 0);
+    uint32_t a;
+
+    if ((t != SG_TY_U32 && t != SG_TY_U64) || (!shared && t == SG_TY_U32))
+        return sg_dec_refuse(d, NULL);
+    a = sg_src(d, 1, t);
+    if (shared && t == SG_TY_U64) {
+        uint32_t narrow = sg_temp(d, SG_TY_U32);
+
+        sg_emit(d, "narrow.address", narrow, a, NONE, NONE);
+        a = narrow;
+    }
+    sg_emit(d, shared ? "ctarank.shared" : "ctarank", sg_dst(d, 0, SG_TY_U32), a, NONE, NONE);
     return d->err;
 }
 

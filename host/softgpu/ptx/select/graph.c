@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define NONE SG_OPND_NONE
+#define E_NOT_SUPPORTED 801u /* cudaErrorNotSupported */
 
 /* cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t) */
 static int graph_launch(struct sg_dec *d, const struct sg_call *c)
@@ -19,11 +20,37 @@ static int graph_launch(struct sg_dec *d, const struct sg_call *c)
     return d->err ? d->err : sg_call_ret(d, &c->rets[0], SG_TY_U32, r);
 }
 
+/*
+ * cudaGraphKernelNodeSetParam() and its like, which change a node of a graph that was made updatable from the
+ * device. No node can be made so here (CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE): the kernel hears it, too.
+ */
+static bool node_update(struct sg_dec *d, const char *name, const struct sg_call *c)
+{
+    static const struct {
+        const char *name;
+        uint32_t nargs;
+    } calls[] = {{"SetParam", 4}, {"SetEnabled", 2}, {"SetGridDim", 2}, {"UpdatesApply", 2}};
+    uint32_t r;
+
+    if (strncmp(name, "cudaGraphKernelNode", 19) || c->nrets != 1)
+        return false;
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        if (strcmp(name + 19, calls[i].name) || c->nargs != calls[i].nargs)
+            continue;
+        r = sg_temp(d, SG_TY_U32);
+        sg_emit(d, "mov.b32", r, sg_const32(d, E_NOT_SUPPORTED), NONE, NONE);
+        if (!d->err)
+            sg_call_ret(d, &c->rets[0], SG_TY_U32, r);
+        return true;
+    }
+    return false;
+}
+
 bool sg_call_graph(struct sg_dec *d, const char *name, const struct sg_call *c)
 {
     if (!strcmp(name, "cudaGraphLaunch") && c->nargs == 2 && c->nrets == 1) {
         graph_launch(d, c);
         return true;
     }
-    return false;
+    return node_update(d, name, c);
 }

@@ -53,7 +53,7 @@ enum sg_space sg_take_space(struct sg_dec *d)
     if (sg_mod(d, "global"))
         return SG_SP_GLOBAL;
     if (sg_mod(d, "shared") || sg_mod(d, "shared::cta") || sg_mod(d, "shared::cluster"))
-        return SG_SP_SHARED; /* a cluster has one block */
+        return SG_SP_SHARED; /* one window has the block's own and the cluster's */
     if (sg_mod(d, "local"))
         return SG_SP_LOCAL;
     if (sg_mod(d, "param") || sg_mod(d, "param::entry") || sg_mod(d, "param::func"))
@@ -433,18 +433,17 @@ static int emit_cvta(struct sg_dec *d)
 
 static int emit_isspacep(struct sg_dec *d)
 {
+    const bool cluster = sg_mod(d, "shared::cluster");
     enum sg_space sp = sg_take_space(d);
     uint32_t i, a, dst;
 
-    if (sg_mod(d, "shared::cluster"))
-        sp = SG_SP_SHARED;
     if (sp == SG_SP_GENERIC)
         return sg_dec_syntax(d, "isspacep: a state space expected");
     a = sg_src(d, 1, SG_TY_U64);
     dst = sg_dst(d, 0, SG_TY_PRED);
-    i = sg_emit(d, "isspacep", dst, a, NONE, NONE);
+    i = sg_emit(d, sp == SG_SP_SHARED ? "isspacep.cluster" : "isspacep", dst, a, NONE, NONE);
     if (!d->err)
-        d->insns[i].imm = sp;
+        d->insns[i].imm = sp == SG_SP_SHARED ? cluster : (int64_t)sp;
     return d->err;
 }
 

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Handlers: clusters. Their barrier, whose two halves are apart, so that waiting polls; and addresses of
+ * another block's shared memory, which every access resolves by sg_resolve() (exec/access.c).
+ * All blocks of a cluster are one thread's (exec/together.c): nothing here is atomic.
+ */
+#include "exec/ops/handler.h"
+#include "exec/code.h"
+
+/* Threads of all blocks that have come; each block has the sum, where native code looks at it. */
+static void count(struct sg_cta *c, u32 n)
+{
+    for (u32 r = 0; r < c->cluster_size; r++)
+        sg_cluster_block(c, r)->cluster_arrived += n;
+}
+
+void sg_cluster_check(struct sg_cta *c)
+{
+    u32 alive = 0;
+
+    if (!c->cluster_arrived)
+        return;
+    for (u32 r = 0; r < c->cluster_size; r++)
+        alive += sg_cluster_block(c, r)->alive;
+    if (c->cluster_arrived < alive)
+        return;
+    for (u32 r = 0; r < c->cluster_size; r++) {
+        struct sg_cta *x = sg_cluster_block(c, r);
+
+        x->cluster_arrived = 0;
+        for (u32 k = 0; k < x->nwarps; k++)
+            x->warps[k].cluster_in = 0;
+    }
+}
+
+void sg_cluster_leave(struct sg_cta *c, u32 threads)
+{
+    count(c, 0 - threads);
+}
+
+HANDLER(cluster_arrive)
+{
+    const u32 fresh = w->mask & ~w->cluster_in;
+
+    (void)in;
+    w->cluster_in |= fresh;
+    count(w->cta, (u32)__builtin_popcount(fresh));
+    sg_cluster_check(w->cta);
+    return SG_NEXT;
+}
+
+HANDLER(cluster_wait)
+{
+    if (!(w->mask & w->cluster_in))
+        return SG_NEXT;
+    w->spin = true;
+    w->ip = in;
+    return SG_YIELD;
+}
+
+uint64_t sg_cluster_map(const struct sg_cta *c, uint64_t at, uint32_t rank)
+{
+    const u64 off = at < SG_WIN_CLUSTER_SIZE ? at % SG_WIN_SHARED_SIZE : 0;
+
+    if (at >= SG_WIN_CLUSTER_SIZE || rank >= c->cluster_size)
+        return (SG_WIN_CLUSTER_SLOTS - 1) * (u64)SG_WIN_SHARED_SIZE + off;
+    return c->cluster_size == 1 ? off : (rank + 1) * (u64)SG_WIN_SHARED_SIZE + off;
+}
+
+/* The rank of the block that has this offset: of the running one, where no other has it. */
+static u32 rank_of(const struct sg_cta *c, u64 at)
+{
+    const u64 slot = at / SG_WIN_SHARED_SIZE;
+
+    return slot && slot <= c->cluster_size ? (u32)slot - 1 : c->cluster_rank;
+}
+
+HANDLER(mapa_shared)
+{
+    const u32 *pa = SRC(u32, a), *pb = SRC(u32, b);
+
+    STORE(u32, sg_cluster_map(w->cta, pa[i], pb[i]));
+    return SG_NEXT;
+}
+
+HANDLER(mapa)
+{
+    const u64 *pa = SRC(u64, a);
+    const u32 *pb = SRC(u32, b);
+
+    STORE(u64, sg_win.shared + sg_cluster_map(w->cta, pa[i] - sg_win.shared, pb[i]));
+    return SG_NEXT;
+}
+
+HANDLER(ctarank_shared)
+{
+    const u32 *pa = SRC(u32, a);
+
+    STORE(u32, rank_of(w->cta, pa[i]));
+    return SG_NEXT;
+}
+
+HANDLER(ctarank)
+{
+    const u64 *pa = SRC(u64, a);
+
+    STORE(u32, rank_of(w->cta, pa[i] - sg_win.shared));
+    return SG_NEXT;
+}
+
+/* isspacep.shared::cta (imm: 0) and .shared::cluster (1) */
+HANDLER(isspacep_cluster)
+{
+    const u64 *pa = SRC(u64, a);
+    const struct sg_cta *c = w->cta;
+    u32 r = 0;
+
+    for (int i = 0; i < SG_LANES; i++) {
+        const u64 at = pa[i] - sg_win.shared;
+        const bool inside = at < (1 + (u64)(c->cluster_size > 1 ? c->cluster_size : 0)) * SG_WIN_SHARED_SIZE;
+
+        if (inside && (in->imm || rank_of(c, at) == c->cluster_rank))
+            r |= 1u << i;
+    }
+    sg_set_pred(w, in->d, r);
+    return SG_NEXT;
+}
+
+const struct sg_opdef sg_ops_cluster[] = {
+    ROW(cluster_arrive, "cluster.arrive") ROW(cluster_wait, "cluster.wait") ROW(mapa_shared, "mapa.shared")
+        ROW(mapa, "mapa") ROW(ctarank_shared, "ctarank.shared") ROW(ctarank, "ctarank")
+            ROW(isspacep_cluster, "isspacep.cluster"){NULL, NULL},
+};
