@@ -21,7 +21,7 @@
 
 #define VGP_MAGIC 0x57504756u /* "VGPW" */
 #define VGP_VERSION_MAJOR 1   /* differs: the two sides cannot talk */
-#define VGP_VERSION_MINOR 3   /* the lower of the two is used */
+#define VGP_VERSION_MINOR 4   /* the lower of the two is used */
 
 #define VGP_PAGE 4096u
 #define VGP_WINDOW_MIN (4u << 20)
@@ -45,6 +45,16 @@
  */
 #define VGP_HOST_RUNS 512u
 #define VGP_HOST_DONE_OFFSET 2048u
+
+/*
+ * Words that say when an event or a stream, which was asked for and was not complete, is (vgpEventWatch,
+ * vgpStreamWatch): the call names a word and a sequence value. The worker stores the value when what was asked for
+ * is complete, or the value with VGP_WATCH_ASK when it has stopped looking, or there is an error: only a call can
+ * tell then. Any other value: nothing is known.
+ */
+#define VGP_WATCHES 64u
+#define VGP_WATCH_ASK 0x80000000u /* values are below it, and not 0 */
+#define VGP_WATCH_OFFSET 768u
 
 /* Worker states (worker_state). */
 enum vgp_worker_state {
@@ -109,13 +119,18 @@ struct vgp_window_shared {
     uint32_t padding10;
     uint64_t padding12[5];
     char dead_text[256]; /* one line for the trace, NUL-terminated */
-    uint8_t padding11[VGP_HOST_DONE_OFFSET - (7 * 64 + 256)];
+    uint8_t padding11[VGP_WATCH_OFFSET - (7 * 64 + 256)];
+
+    /* worker: see VGP_WATCHES */
+    uint32_t watch[VGP_WATCHES];
+    uint8_t padding13[VGP_HOST_DONE_OFFSET - VGP_WATCH_OFFSET - 4 * VGP_WATCHES];
 
     /* last lines, guest: host_done[slot] = sequence of the run of a host function that has ended */
     uint32_t host_done[VGP_HOST_RUNS];
 };
 _Static_assert(sizeof(struct vgp_window_shared) == VGP_PAGE, "window header layout");
 _Static_assert(__builtin_offsetof(struct vgp_window_shared, host_done) == VGP_HOST_DONE_OFFSET, "host_done");
+_Static_assert(__builtin_offsetof(struct vgp_window_shared, watch) == VGP_WATCH_OFFSET, "watch");
 _Static_assert(__builtin_offsetof(struct vgp_window_shared, staging_offset) == 64, "line 1");
 _Static_assert(__builtin_offsetof(struct vgp_window_shared, ring_tail) == 128, "line 2");
 _Static_assert(__builtin_offsetof(struct vgp_window_shared, notify_head) == 192, "line 3");

@@ -25,6 +25,9 @@ struct wrk_call {
     bool malformed; /* the record broke the protocol: the client dies; why is in malformed_text */
     char malformed_text[160];
     bool has_stream; /* the handler has looked this one up, as the last one */
+    bool told;       /* it names an object that could not be made, of which the guest has heard */
+    uint32_t makes_type;
+    uint64_t makes; /* the handle that it puts an object behind, 0: none */
     CUstream stream;
     bool deferred; /* a custom handler has taken over the reply: wrk_reply_deferred() will send it */
     uint32_t reply_size;
@@ -38,7 +41,8 @@ typedef CUresult (*vgp_handler)(struct wrk_call *c);
 #define VGP_F_ASYNC (1u << 1)   /* no reply, or one without payload where the guest asks for it */
 #define VGP_F_REPLY (1u << 2)   /* a reply slot is required (neither: flex) */
 #define VGP_F_WAIT (1u << 3)    /* may be answered late */
-#define VGP_F_FILLS (1u << 4)   /* puts work into the stream that wrk_handle_get() finds for it */
+#define VGP_F_FILLS \
+    (1u << 4) /* puts work into the stream that wrk_handle_get() finds for it, or into the legacy one */
 struct vgp_dispatch {
     const char *name;
     vgp_handler handler;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How libcuda reaches its worker. Two implementations: /dev/vgpu0 (a VM) and a unix socket (one
+ * How libcuda reaches its worker. Two implementations: /dev/vgpuN (a VM) and a unix socket (one
  * host, no VM). Everything above this header is the same for both.
  */
 #ifndef LNK_TRANSPORT_H
@@ -56,18 +56,46 @@ struct lnk_transport {
     uint32_t bell_value;
     _Atomic uint64_t known_seq; /* device: latest wake-up counter that any thread has seen */
     _Atomic uint32_t next_region;
-    _Atomic int lock; /* socket: one request at a time */
-    char why[384];    /* what went wrong, for people */
+    unsigned given_up; /* answers to MAP and UNMAP that nobody waits for any more; under `lock` */
+    _Atomic int lock;  /* socket: one request at a time */
+    unsigned number;   /* of the place that it was opened at */
+    char why[384];     /* what went wrong, for people */
 };
 
 extern const struct lnk_transport_ops lnk_transport_dev;
 extern const struct lnk_transport_ops lnk_transport_sock;
 
+/* As many as the guest driver has numbers for. */
+#define LNK_PLACES_MAX 64
+
+/* Where a backend can be reached. */
+struct lnk_place {
+    const struct lnk_transport_ops *ops;
+    unsigned number; /* N of /dev/vgpuN, or the position in VGPU_SOCKET */
+    char path[256];
+};
+
 /*
- * Chooses and opens: $VGPU_SOCKET if set, else /dev/vgpu0 if present, else
- * $XDG_RUNTIME_DIR/vgpu.sock, else /run/vgpu/vgpu.sock. Returns 0, or -ENODEV with t->why listing
- * what was looked for.
+ * Lists the places in the order in which their devices are numbered: those of $VGPU_SOCKET if set (several are
+ * separated by ':'), else every /dev/vgpuN, else $XDG_RUNTIME_DIR/vgpu.sock or /run/vgpu/vgpu.sock. Returns how
+ * many there are; only what exists is listed, but for VGPU_SOCKET.
  */
+unsigned lnk_places(struct lnk_place list[LNK_PLACES_MAX]);
+
+/* Opens one place. 0, or a negative errno value and a text in t->why. */
+int lnk_transport_open_at(struct lnk_transport *t, const struct lnk_place *place);
+
+/* -ENODEV, with t->why listing what was looked for: what there is to say when lnk_places() finds none. */
+int lnk_transport_none(struct lnk_transport *t);
+
+/* Opens the first place. */
 int lnk_transport_open(struct lnk_transport *t);
+
+/*
+ * A software GPU has no identity of its own: each backend's says the same. One at another place than 0 gets the
+ * number of the place into its UUID and its PCI domain, so that the devices of a process differ. Other devices
+ * keep what they have. `bus_id` is "dddd:bb:ss.f"; `domain` is the attribute.
+ */
+void lnk_identify(unsigned number, const char *provider, uint8_t uuid[16], char *bus_id, int *domain);
 
 #endif

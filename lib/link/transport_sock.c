@@ -30,6 +30,8 @@
 #define SLICE_NS 100000000
 /* The broker answers within this, or is taken for gone (starting a worker may load CUDA). */
 #define ANSWER_MS 30000
+/* While the kernel has no memory to receive it: 1 ms apart. */
+#define RECEIVE_TRIES 1000
 
 static void say(struct lnk_transport *t, const char *what, const char *where, int error)
 {
@@ -78,9 +80,14 @@ static int receive(int sock, void *buf, size_t cap, size_t *got, int fds[2])
     } while (n < 0 && errno == EINTR);
     if (n == 0)
         return -ETIMEDOUT;
-    do {
+    /* The kernel is out of memory: the answer is still there, and would be taken for the next one. */
+    for (int tries = 0;; tries++) {
         n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
-    } while (n < 0 && errno == EINTR);
+        if (n >= 0 || (errno != EINTR && errno != ENOMEM && errno != ENOBUFS) || tries == RECEIVE_TRIES)
+            break;
+        if (errno != EINTR)
+            usleep(1000);
+    }
     if (n < 0)
         return -errno;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c != NULL; c = CMSG_NXTHDR(&msg, c)) {
@@ -286,17 +293,29 @@ static int request(struct lnk_transport *t, const struct vgp_sock_map *map, int 
         memcpy(CMSG_DATA(c), &fd, sizeof(int));
     }
     lock_requests(t);
-    if (sendmsg(t->fd, &msg, MSG_NOSIGNAL) < 0)
+    if (sendmsg(t->fd, &msg, MSG_NOSIGNAL) < 0) {
         rc = -errno;
-    else
-        rc = receive(t->fd, &mapped, sizeof(mapped), &n, fds);
+    } else {
+        do {
+            rc = receive(t->fd, &mapped, sizeof(mapped), &n, fds);
+            for (int i = 0; i < 2; i++) {
+                if (fds[i] >= 0)
+                    close(fds[i]);
+            }
+            /* Answers to requests that were given up may come yet. */
+        } while (rc == 0 && t->given_up != 0 && mapped.region != map->region && t->given_up--);
+        if (rc != 0 && rc != -ECONNRESET) {
+            struct vgp_sock_map undo = {.type = VGP_SOCK_UNMAP, .region = map->region};
+
+            t->given_up++;
+            /* Nobody will know of the region: its end is not waited for. */
+            if (map->type == VGP_SOCK_MAP && send(t->fd, &undo, sizeof(undo), MSG_NOSIGNAL) > 0)
+                t->given_up++;
+        }
+    }
     atomic_store(&t->lock, 0);
     if (rc != 0)
         return rc;
-    for (int i = 0; i < 2; i++) {
-        if (fds[i] >= 0)
-            close(fds[i]);
-    }
     if (n < sizeof(mapped) || mapped.type != VGP_SOCK_MAPPED || mapped.region != map->region)
         return -EPROTO;
     if (mapped.status != 0)

@@ -349,13 +349,103 @@ static void test_forked(void **state)
     stop(&t);
 }
 
+/* ---- places ---- */
+
+static void test_places(void **state)
+{
+    static const struct {
+        const char *text;
+        unsigned n;
+        const char *first, *last;
+    } rows[] = {
+        {"/a.sock", 1, "/a.sock", "/a.sock"},
+        {"/a.sock:/b.sock", 2, "/a.sock", "/b.sock"},
+        {":/a.sock::/b.sock:", 2, "/a.sock", "/b.sock"},
+        {"::", 0, NULL, NULL},
+    };
+    static struct lnk_place list[LNK_PLACES_MAX];
+    char many[3 * LNK_PLACES_MAX + 16] = "", path[64];
+    struct lnk_transport t;
+    int fd;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        setenv("VGPU_SOCKET", rows[i].text, 1);
+        assert_int_equal(lnk_places(list), rows[i].n);
+        if (rows[i].n == 0)
+            continue;
+        assert_string_equal(list[0].path, rows[i].first);
+        assert_string_equal(list[rows[i].n - 1].path, rows[i].last);
+        assert_int_equal(list[rows[i].n - 1].number, rows[i].n - 1);
+        assert_ptr_equal(list[0].ops, &lnk_transport_sock);
+    }
+    assert_int_equal(lnk_transport_open(&t), -ENODEV); /* of the last row */
+    assert_non_null(strstr(t.why, "VGPU_SOCKET names no socket"));
+    for (int i = 0; i < LNK_PLACES_MAX + 4; i++)
+        strcat(many, "/x:");
+    setenv("VGPU_SOCKET", many, 1);
+    assert_int_equal(lnk_places(list), LNK_PLACES_MAX);
+    /* A name with a colon is one that is there. */
+    snprintf(path, sizeof(path), "/tmp/lnk_transport_test:%d", (int)getpid());
+    fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    setenv("VGPU_SOCKET", path, 1);
+    assert_int_equal(lnk_places(list), 1);
+    assert_string_equal(list[0].path, path);
+    close(fd);
+    unlink(path);
+}
+
+static void test_first_place(void **state)
+{
+    static struct lnk_place list[LNK_PLACES_MAX];
+    struct lnk_transport t;
+    char both[300];
+
+    (void)state;
+    start(GOOD);
+    snprintf(both, sizeof(both), "/nonexistent/x.sock:%s", b.path);
+    setenv("VGPU_SOCKET", both, 1);
+    assert_int_equal(lnk_places(list), 2);
+    assert_int_equal(lnk_transport_open_at(&t, &list[0]), -ENOENT);
+    assert_null(t.ops);
+    assert_int_equal(lnk_transport_open_at(&t, &list[1]), 0);
+    assert_int_equal(t.number, 1);
+    stop(&t);
+}
+
+static void test_identity(void **state)
+{
+    uint8_t uuid[16], want[16];
+    char bus[] = "0000:f0:02.0", odd[] = "f0";
+    int domain = 0;
+
+    (void)state;
+    memcpy(uuid, "vgpu-cuda-soft00", 16);
+    memcpy(want, uuid, 16);
+    lnk_identify(0, "software GPU", uuid, bus, &domain);
+    lnk_identify(3, "NVIDIA", uuid, bus, &domain); /* real ones differ by themselves */
+    assert_memory_equal(uuid, want, 16);
+    assert_string_equal(bus, "0000:f0:02.0");
+    assert_int_equal(domain, 0);
+    lnk_identify(63, "software GPU", uuid, bus, &domain);
+    assert_memory_not_equal(uuid, want, 16);
+    want[14] = '0' + 63;
+    assert_memory_equal(uuid, want, 16);
+    assert_string_equal(bus, "003F:f0:02.0");
+    assert_int_equal(domain, 63);
+    lnk_identify(1, "software GPU", uuid, odd, &domain); /* a worker's text of another form stays */
+    assert_string_equal(odd, "f0");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_good),          cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_no_broker),     cmocka_unit_test(test_wait),
         cmocka_unit_test(test_shared_memory), cmocka_unit_test(test_shared_memory_refused),
-        cmocka_unit_test(test_forked),
+        cmocka_unit_test(test_forked),        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_first_place),   cmocka_unit_test(test_identity),
     };
 
     return cmocka_run_group_tests_name("transport", tests, NULL, NULL);

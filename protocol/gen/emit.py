@@ -5,7 +5,7 @@
 emit.py OUTDIR DOCDIR [SOFTGPUDIR]   the committed files; those of the software GPU, too
 emit.py --roundtrip FILE   the cases of vgp_roundtrip_test.c
 emit.py --golden FILE      the cases of vgp_golden_test.c
-emit.py --prove FILE      statements about every decoder for CBMC (prove.sh)
+emit.py --prove FOLDER     a file of statements about each decoder, for CBMC (prove.sh)
 --def FILE in front        another description than cuda_calls.def (for tests of the generator)"""
 import os
 import sys
@@ -24,7 +24,7 @@ def main(argv):
         description = argv[2]
         argv = argv[:1] + argv[3:]
     if len(argv) not in (3, 4):
-        print('usage: emit.py [--def FILE] OUTDIR DOCDIR [SOFTGPUDIR] | --roundtrip FILE | --golden FILE | --prove FILE', file=sys.stderr)
+        print('usage: emit.py [--def FILE] OUTDIR DOCDIR [SOFTGPUDIR] | --roundtrip FILE | --golden FILE | --prove FOLDER', file=sys.stderr)
         return 2
     try:
         d = parse.parse(description)
@@ -32,10 +32,15 @@ def main(argv):
     except (parse.DefError, policy.PolicyError) as e:
         print(f'error: {e}', file=sys.stderr)
         return 1
-    tests = {'--roundtrip': roundtrip.render, '--golden': golden.render, '--prove': prove.render}
+    tests = {'--roundtrip': roundtrip.render, '--golden': golden.render}
     if argv[1] in tests:
         with open(argv[2], 'w', encoding='utf-8') as f:
             f.write(tests[argv[1]](d))
+        return 0
+    if argv[1] == '--prove':
+        for name, text in prove.render(d, here).items():
+            with open(os.path.join(argv[2], f'prove_{name}.c'), 'w', encoding='utf-8') as f:
+                f.write(text)
         return 0
     with open(os.path.join(here, 'cuda_symbols.tsv'), encoding='utf-8') as f:
         rows = [ln.rstrip('\n').split('\t') for ln in f if not ln.startswith('#')]

@@ -159,8 +159,14 @@ def apply(d):
         c.per_thread = c.opts.pop('per_thread', None)
         c.since = since(c)
         c.added = c.opts.pop('added', None)
-        fills = bool(c.opts.pop('fills', False)) or c.cls in ('async', 'flex')
-        c.fills = [p for p in c.params if fills and (p.dir, p.type, p.sub) == ('in', 'handle', 'stream')]
+        said = bool(c.opts.pop('fills', False))
+        streams = [p for p in c.params if (p.dir, p.type, p.sub) == ('in', 'handle', 'stream')]
+        c.fills = streams if said or c.cls in ('async', 'flex') else []
+        c.fills_legacy = said and not streams
+        if c.silent and not said:
+            raise PolicyError(f'{c.name}: what nobody waits for is work in flight: fills')
+        if c.fills_legacy and c.worker != 'forward':
+            raise PolicyError(f'{c.name}: only a forwarded call fills the legacy stream')
         if c.opts:
             raise PolicyError(f'{c.name}: unknown option {c.opts}')
         if c.cls == 'wait' and c.worker != 'custom':

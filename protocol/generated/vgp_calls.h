@@ -277,8 +277,10 @@ enum vgp_call {
     VGP_vgpCopyPeer = 0x0a70,
     VGP_vgpStreamThrottle = 0x0a71,
     VGP_cuFuncGetParamCount = 0x0a72,
+    VGP_vgpEventWatch = 0x0a73,
+    VGP_vgpStreamWatch = 0x0a74,
 };
-#define VGP_CALL_LIMIT 0x0a73u /* no number is as high */
+#define VGP_CALL_LIMIT 0x0a75u /* no number is as high */
 
 /* The name of a call, or NULL. */
 const char *vgp_call_name(uint16_t call);
@@ -4501,5 +4503,27 @@ struct vgp_ret_cuFuncGetParamCount {
 };
 _Static_assert(sizeof(struct vgp_ret_cuFuncGetParamCount) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_cuFuncGetParamCount, paramCount) == 0, "wire layout");
+
+/* vgpEventWatch: sync */
+struct vgp_args_vgpEventWatch {
+    uint64_t event;
+    uint32_t word;
+    uint32_t sequence;
+};
+_Static_assert(sizeof(struct vgp_args_vgpEventWatch) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpEventWatch, event) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpEventWatch, word) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpEventWatch, sequence) == 12, "wire layout");
+
+/* vgpStreamWatch: sync */
+struct vgp_args_vgpStreamWatch {
+    uint64_t stream;
+    uint32_t word;
+    uint32_t sequence;
+};
+_Static_assert(sizeof(struct vgp_args_vgpStreamWatch) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamWatch, stream) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamWatch, word) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamWatch, sequence) == 12, "wire layout");
 
 #endif

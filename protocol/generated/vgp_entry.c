@@ -344,7 +344,7 @@ CUresult vcu_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     r = vgp_call_cuMemAlloc_v2(dptr, bytesize);
     if (r != CUDA_SUCCESS)
         return r;
-    r = (vcu_memory_note(*dptr, bytesize, 0), CUDA_SUCCESS);
+    r = vcu_memory_note(*dptr, bytesize);
     if (r != CUDA_SUCCESS)
         return r;
     return CUDA_SUCCESS;
@@ -410,7 +410,7 @@ CUresult vcu_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthI
     r = vgp_call_cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
     if (r != CUDA_SUCCESS)
         return r;
-    r = (vcu_memory_note(*dptr, *pPitch * Height, 0), CUDA_SUCCESS);
+    r = vcu_memory_note(*dptr, *pPitch * Height);
     if (r != CUDA_SUCCESS)
         return r;
     return CUDA_SUCCESS;
@@ -1833,7 +1833,7 @@ CUresult vcu_cuEventQuery(CUevent hEvent)
     CUresult r = vcu_capture_check_event("cuEventQuery", hEvent);
     if (r != CUDA_SUCCESS)
         return r;
-    return vgp_call_cuEventQuery(hEvent);
+    return vcu_event_query(hEvent);
 }
 
 CUresult CUDAAPI cuEventQuery(CUevent hEvent)
@@ -12524,7 +12524,7 @@ CUresult vcu_cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, un
     r = vgp_call_vgpIpcOpenMem(&handle, sizeof(handle), Flags, &dptr, &size);
     if (r != CUDA_SUCCESS)
         return r;
-    r = (vcu_memory_note_opened(dptr, size, 0), CUDA_SUCCESS);
+    r = vcu_memory_note_opened(dptr, size, 0);
     if (r != CUDA_SUCCESS)
         return r;
     *pdptr = dptr;
@@ -12711,7 +12711,7 @@ CUresult vcu_cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUm
     r = vgp_call_vgpMemPoolImportPointer(pool, shareData, sizeof(*shareData), &dptr, &size);
     if (r != CUDA_SUCCESS)
         return r;
-    r = (vcu_memory_note_opened(dptr, size, (uintptr_t)pool), CUDA_SUCCESS);
+    r = vcu_memory_note_opened(dptr, size, (uintptr_t)pool);
     if (r != CUDA_SUCCESS)
         return r;
     *ptr_out = dptr;

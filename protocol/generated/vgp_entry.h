@@ -640,8 +640,8 @@ CUresult vcu_kernel_node(const char *call, const struct vgp_where *w, const CUDA
 CUresult vcu_launch_old(CUfunction hfunc, int width, int height, CUstream stream);
 CUresult vcu_memop_ask(CUstream stream, uint32_t operation, CUdeviceptr addr, uint64_t value, unsigned flags);
 bool vcu_memop_certain(uint32_t operation, CUdeviceptr addr, unsigned flags);
-void vcu_memory_note(uint64_t dptr, uint64_t size, uint64_t pool);
-void vcu_memory_note_opened(uint64_t dptr, uint64_t size, uint64_t pool);
+CUresult vcu_memory_note(uint64_t dptr, uint64_t size);
+CUresult vcu_memory_note_opened(uint64_t dptr, uint64_t size, uint64_t pool);
 extern const struct cua_memory_ops vcu_memory_ops;
 CUresult vcu_memset_node(const struct vgp_where *w, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext ctx, uint64_t *node);
 CUresult vcu_module_ref(void *out, CUmodule module, const char *name, bool surface, uint64_t *handle);
@@ -658,6 +658,7 @@ CUresult vcu_pool_of_device(CUmemoryPool *pool, CUdevice dev, bool current);
 CUresult vcu_resource_ask(uint32_t what, int device, CUcontext context, CUgreenCtx green, CUdevResource *out, CUdevResourceType type);
 CUresult vcu_semaphore_issue(const char *call, bool wait, const CUexternalSemaphore *handles, const void *params, unsigned n, CUstream stream);
 CUresult vcu_stream_context(CUstream stream, uint64_t *context);
+CUresult vcu_event_query(CUevent event);
 CUresult vcu_stream_query(CUstream stream);
 CUresult vcu_stream_wait(CUstream stream);
 CUresult vcu_texture_create(unsigned long long *number, bool surface, const CUDA_RESOURCE_DESC *res, const CUDA_TEXTURE_DESC *desc, const CUDA_RESOURCE_VIEW_DESC *view);

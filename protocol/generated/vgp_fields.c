@@ -1799,6 +1799,16 @@ static const struct vgp_field in_cuFuncGetParamCount[] = {
 static const struct vgp_field out_cuFuncGetParamCount[] = {
     {"paramCount", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 8, 0},
 };
+static const struct vgp_field in_vgpEventWatch[] = {
+    {"event", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"word", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 4, 0},
+    {"sequence", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 12, 4, 0},
+};
+static const struct vgp_field in_vgpStreamWatch[] = {
+    {"stream", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"word", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 4, 0},
+    {"sequence", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 12, 4, 0},
+};
 
 static const struct vgp_call_fields calls[] = {
     {0x0001, "vgpHello", in_vgpHello, 3, out_vgpHello, 6, 16, 32},
@@ -2067,6 +2077,8 @@ static const struct vgp_call_fields calls[] = {
     {0x0a70, "vgpCopyPeer", in_vgpCopyPeer, 12, NULL, 0, 96, 0},
     {0x0a71, "vgpStreamThrottle", in_vgpStreamThrottle, 1, NULL, 0, 8, 0},
     {0x0a72, "cuFuncGetParamCount", in_cuFuncGetParamCount, 1, out_cuFuncGetParamCount, 1, 8, 8},
+    {0x0a73, "vgpEventWatch", in_vgpEventWatch, 3, NULL, 0, 16, 0},
+    {0x0a74, "vgpStreamWatch", in_vgpStreamWatch, 3, NULL, 0, 16, 0},
 };
 
 const struct vgp_call_fields *vgp_fields_of(uint16_t call)

@@ -7787,6 +7787,7 @@ CUresult vgp_call_vgpMemDecompress(CUstream stream, const uint64_t *srcBytes, ui
     if (algorithms_count > 256 || (algorithms_count && !algorithms))
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t algorithms_bytes = (uint64_t)algorithms_count * 4;
+    vgp_stream_count((uint64_t)(uintptr_t)stream);
     r = vgp_submit_begin(s, VGP_vgpMemDecompress, (uint32_t)(32 + vgp_pad8(srcBytes_bytes) + vgp_pad8(dstBytes_bytes) + vgp_pad8(actual_bytes) + vgp_pad8(src_bytes) + vgp_pad8(dst_bytes) + vgp_pad8(algorithms_bytes)), true);
     if (r != CUDA_SUCCESS)
         return r;
@@ -7932,6 +7933,50 @@ CUresult vgp_call_cuFuncGetParamCount(CUfunction func, size_t *paramCount)
         if (r == CUDA_SUCCESS && paramCount)
             *paramCount = (size_t)ret->paramCount;
     }
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpEventWatch(CUevent event, uint32_t word, uint32_t sequence)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpEventWatch, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpEventWatch *a = s->args;
+    a->event = (uint64_t)(uintptr_t)event;
+    a->word = (uint32_t)word;
+    a->sequence = (uint32_t)sequence;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpStreamWatch(CUstream stream, uint32_t word, uint32_t sequence)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpStreamWatch, (uint32_t)(16), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpStreamWatch *a = s->args;
+    a->stream = (uint64_t)(uintptr_t)stream;
+    a->word = (uint32_t)word;
+    a->sequence = (uint32_t)sequence;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
     vgp_submit_end(s);
     return r;
 }

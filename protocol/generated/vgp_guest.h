@@ -286,5 +286,7 @@ CUresult vgp_call_vgpPointerDecompress(uint64_t address, uint32_t *capable);
 CUresult vgp_call_vgpCopyPeer(uint64_t dst, uint64_t dstPitch, uint64_t dstHeight, uint64_t src, uint64_t srcPitch, uint64_t srcHeight, CUcontext dstContext, CUcontext srcContext, uint64_t widthBytes, uint64_t height, uint64_t depth, CUstream stream);
 CUresult vgp_call_vgpStreamThrottle(CUstream stream);
 CUresult vgp_call_cuFuncGetParamCount(CUfunction func, size_t *paramCount);
+CUresult vgp_call_vgpEventWatch(CUevent event, uint32_t word, uint32_t sequence);
+CUresult vgp_call_vgpStreamWatch(CUstream stream, uint32_t word, uint32_t sequence);
 
 #endif

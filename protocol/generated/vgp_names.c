@@ -9,7 +9,7 @@
 #include "vgp_calls.h"
 #include "vgp_ring.h"
 
-_Static_assert(2 <= VGP_VERSION_MINOR, "a call is newer than the protocol");
+_Static_assert(4 <= VGP_VERSION_MINOR, "a call is newer than the protocol");
 
 const char *vgp_call_name(uint16_t call)
 {
@@ -280,6 +280,8 @@ const char *vgp_call_name(uint16_t call)
     case VGP_vgpCopyPeer: return "vgpCopyPeer";
     case VGP_vgpStreamThrottle: return "vgpStreamThrottle";
     case VGP_cuFuncGetParamCount: return "cuFuncGetParamCount";
+    case VGP_vgpEventWatch: return "vgpEventWatch";
+    case VGP_vgpStreamWatch: return "vgpStreamWatch";
     default: return NULL;
     }
 }
@@ -452,6 +454,8 @@ unsigned vgp_call_since(uint16_t call)
         [VGP_vgpCopyPeer] = 2,
         [VGP_vgpStreamThrottle] = 2,
         [VGP_cuFuncGetParamCount] = 2,
+        [VGP_vgpEventWatch] = 4,
+        [VGP_vgpStreamWatch] = 4,
         [VGP_CALL_LIMIT] = 0,
     };
 
@@ -725,5 +729,7 @@ const struct vgp_call_info vgp_call_infos[] = {
     {0x0a70, "vgpCopyPeer", "sync", 96, 96, 0, 0},
     {0x0a71, "vgpStreamThrottle", "wait", 8, 8, 0, 0},
     {0x0a72, "cuFuncGetParamCount", "sync", 8, 8, 8, 8},
+    {0x0a73, "vgpEventWatch", "sync", 16, 16, 0, 0},
+    {0x0a74, "vgpStreamWatch", "sync", 16, 16, 0, 0},
     {0, NULL, NULL, 0, 0, 0, 0},
 };

@@ -993,6 +993,8 @@ static CUresult handle_cuMemsetD8_v2(struct wrk_call *c)
         return wrk_missing(c, "cuMemsetD8_v2");
     CUresult r;
     r = wrk_provider.cuMemsetD8_v2((CUdeviceptr)a->dstDevice, (unsigned char)a->uc, (size_t)a->N);
+    c->stream = NULL;
+    c->has_stream = true;
     return r;
 }
 
@@ -1010,6 +1012,8 @@ static CUresult handle_cuMemsetD16_v2(struct wrk_call *c)
         return wrk_missing(c, "cuMemsetD16_v2");
     CUresult r;
     r = wrk_provider.cuMemsetD16_v2((CUdeviceptr)a->dstDevice, (unsigned short)a->us, (size_t)a->N);
+    c->stream = NULL;
+    c->has_stream = true;
     return r;
 }
 
@@ -1027,6 +1031,8 @@ static CUresult handle_cuMemsetD32_v2(struct wrk_call *c)
         return wrk_missing(c, "cuMemsetD32_v2");
     CUresult r;
     r = wrk_provider.cuMemsetD32_v2((CUdeviceptr)a->dstDevice, (unsigned int)a->ui, (size_t)a->N);
+    c->stream = NULL;
+    c->has_stream = true;
     return r;
 }
 
@@ -1044,6 +1050,8 @@ static CUresult handle_cuMemsetD2D8_v2(struct wrk_call *c)
         return wrk_missing(c, "cuMemsetD2D8_v2");
     CUresult r;
     r = wrk_provider.cuMemsetD2D8_v2((CUdeviceptr)a->dstDevice, (size_t)a->dstPitch, (unsigned char)a->uc, (size_t)a->Width, (size_t)a->Height);
+    c->stream = NULL;
+    c->has_stream = true;
     return r;
 }
 
@@ -1061,6 +1069,8 @@ static CUresult handle_cuMemsetD2D16_v2(struct wrk_call *c)
         return wrk_missing(c, "cuMemsetD2D16_v2");
     CUresult r;
     r = wrk_provider.cuMemsetD2D16_v2((CUdeviceptr)a->dstDevice, (size_t)a->dstPitch, (unsigned short)a->us, (size_t)a->Width, (size_t)a->Height);
+    c->stream = NULL;
+    c->has_stream = true;
     return r;
 }
 
@@ -1078,6 +1088,8 @@ static CUresult handle_cuMemsetD2D32_v2(struct wrk_call *c)
         return wrk_missing(c, "cuMemsetD2D32_v2");
     CUresult r;
     r = wrk_provider.cuMemsetD2D32_v2((CUdeviceptr)a->dstDevice, (size_t)a->dstPitch, (unsigned int)a->ui, (size_t)a->Width, (size_t)a->Height);
+    c->stream = NULL;
+    c->has_stream = true;
     return r;
 }
 
@@ -1343,11 +1355,13 @@ static CUresult handle_vgpModuleGetFunction(struct wrk_call *c)
     if (!wrk_provider.cuModuleGetFunction)
         return wrk_missing(c, "cuModuleGetFunction");
     r = wrk_provider.cuModuleGetFunction(&function, module, name);
+    if (r == CUDA_SUCCESS)
+        r = wrk_function_describe(function, NULL, 0);
     if (r == CUDA_SUCCESS) {
         wrk_handle_put(c, a->function, VGP_H_FUNCTION, function);
-        const uint32_t attributes_n = wrk_function_attributes(function,NULL,0,attributes);
+        const uint32_t attributes_n = wrk_function_attributes(attributes);
         ret.attributes_len = attributes_n <= 32 ? attributes_n : 32;
-        const uint32_t paramLayout_n = wrk_param_layout(function,NULL,paramLayout);
+        const uint32_t paramLayout_n = wrk_param_layout(paramLayout);
         ret.paramLayout_len = paramLayout_n <= 900 ? paramLayout_n : 900;
         wrk_handle_parent(c, a->function, a->module);
     }
@@ -1396,11 +1410,13 @@ static CUresult handle_vgpLibraryGetKernel(struct wrk_call *c)
     if (!wrk_provider.cuLibraryGetKernel)
         return wrk_missing(c, "cuLibraryGetKernel");
     r = wrk_provider.cuLibraryGetKernel(&kernel, library, name);
+    if (r == CUDA_SUCCESS)
+        r = wrk_function_describe(NULL, kernel, device);
     if (r == CUDA_SUCCESS) {
         wrk_handle_put(c, a->kernel, VGP_H_KERNEL, kernel);
-        const uint32_t attributes_n = wrk_function_attributes(NULL,kernel,device,attributes);
+        const uint32_t attributes_n = wrk_function_attributes(attributes);
         ret.attributes_len = attributes_n <= 32 ? attributes_n : 32;
-        const uint32_t paramLayout_n = wrk_param_layout(NULL,kernel,paramLayout);
+        const uint32_t paramLayout_n = wrk_param_layout(paramLayout);
         ret.paramLayout_len = paramLayout_n <= 900 ? paramLayout_n : 900;
         wrk_handle_parent(c, a->kernel, a->library);
     }
@@ -6284,6 +6300,26 @@ static CUresult handle_cuFuncGetParamCount(struct wrk_call *c)
     return r;
 }
 
+static CUresult handle_vgpEventWatch(struct wrk_call *c)
+{
+    const struct vgp_args_vgpEventWatch *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    CUresult r = wrk_do_vgpEventWatch(c, a);
+    return r;
+}
+
+static CUresult handle_vgpStreamWatch(struct wrk_call *c)
+{
+    const struct vgp_args_vgpStreamWatch *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    CUresult r = wrk_do_vgpStreamWatch(c, a);
+    return r;
+}
+
 static const struct vgp_dispatch rows[] = {
     [VGP_vgpHello] = {"vgpHello", handle_vgpHello, 16, 80, VGP_F_REPLY, 0},
     [VGP_vgpDeviceInfo] = {"vgpDeviceInfo", handle_vgpDeviceInfo, 8, 8, VGP_F_REPLY, 0},
@@ -6336,12 +6372,12 @@ static const struct vgp_dispatch rows[] = {
     [VGP_cuIpcGetMemHandle] = {"cuIpcGetMemHandle", handle_cuIpcGetMemHandle, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY, 0},
     [VGP_cuArray3DCreate_v2] = {"cuArray3DCreate_v2", handle_cuArray3DCreate_v2, 48, 48, VGP_F_CONTEXT | VGP_F_REPLY, 0},
     [VGP_cuArrayDestroy] = {"cuArrayDestroy", handle_cuArrayDestroy, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY, 0},
-    [VGP_cuMemsetD8_v2] = {"cuMemsetD8_v2", handle_cuMemsetD8_v2, 24, 24, VGP_F_CONTEXT, 0},
-    [VGP_cuMemsetD16_v2] = {"cuMemsetD16_v2", handle_cuMemsetD16_v2, 24, 24, VGP_F_CONTEXT, 0},
-    [VGP_cuMemsetD32_v2] = {"cuMemsetD32_v2", handle_cuMemsetD32_v2, 24, 24, VGP_F_CONTEXT, 0},
-    [VGP_cuMemsetD2D8_v2] = {"cuMemsetD2D8_v2", handle_cuMemsetD2D8_v2, 40, 40, VGP_F_CONTEXT, 0},
-    [VGP_cuMemsetD2D16_v2] = {"cuMemsetD2D16_v2", handle_cuMemsetD2D16_v2, 40, 40, VGP_F_CONTEXT, 0},
-    [VGP_cuMemsetD2D32_v2] = {"cuMemsetD2D32_v2", handle_cuMemsetD2D32_v2, 40, 40, VGP_F_CONTEXT, 0},
+    [VGP_cuMemsetD8_v2] = {"cuMemsetD8_v2", handle_cuMemsetD8_v2, 24, 24, VGP_F_CONTEXT | VGP_F_FILLS, 0},
+    [VGP_cuMemsetD16_v2] = {"cuMemsetD16_v2", handle_cuMemsetD16_v2, 24, 24, VGP_F_CONTEXT | VGP_F_FILLS, 0},
+    [VGP_cuMemsetD32_v2] = {"cuMemsetD32_v2", handle_cuMemsetD32_v2, 24, 24, VGP_F_CONTEXT | VGP_F_FILLS, 0},
+    [VGP_cuMemsetD2D8_v2] = {"cuMemsetD2D8_v2", handle_cuMemsetD2D8_v2, 40, 40, VGP_F_CONTEXT | VGP_F_FILLS, 0},
+    [VGP_cuMemsetD2D16_v2] = {"cuMemsetD2D16_v2", handle_cuMemsetD2D16_v2, 40, 40, VGP_F_CONTEXT | VGP_F_FILLS, 0},
+    [VGP_cuMemsetD2D32_v2] = {"cuMemsetD2D32_v2", handle_cuMemsetD2D32_v2, 40, 40, VGP_F_CONTEXT | VGP_F_FILLS, 0},
     [VGP_cuMemsetD8Async] = {"cuMemsetD8Async", handle_cuMemsetD8Async, 32, 32, VGP_F_CONTEXT | VGP_F_FILLS, 0},
     [VGP_cuMemsetD16Async] = {"cuMemsetD16Async", handle_cuMemsetD16Async, 32, 32, VGP_F_CONTEXT | VGP_F_FILLS, 0},
     [VGP_cuMemsetD32Async] = {"cuMemsetD32Async", handle_cuMemsetD32Async, 32, 32, VGP_F_CONTEXT | VGP_F_FILLS, 0},
@@ -6546,11 +6582,13 @@ static const struct vgp_dispatch rows[] = {
     [VGP_vgpMulticastBindMem] = {"vgpMulticastBindMem", handle_vgpMulticastBindMem, 48, 48, VGP_F_REPLY, 2},
     [VGP_vgpMulticastBindAddr] = {"vgpMulticastBindAddr", handle_vgpMulticastBindAddr, 40, 40, VGP_F_REPLY, 2},
     [VGP_vgpMulticastUnbind] = {"vgpMulticastUnbind", handle_vgpMulticastUnbind, 32, 32, VGP_F_REPLY, 2},
-    [VGP_vgpMemDecompress] = {"vgpMemDecompress", handle_vgpMemDecompress, 32, 11296, VGP_F_CONTEXT | VGP_F_REPLY, 2},
+    [VGP_vgpMemDecompress] = {"vgpMemDecompress", handle_vgpMemDecompress, 32, 11296, VGP_F_CONTEXT | VGP_F_REPLY | VGP_F_FILLS, 2},
     [VGP_vgpPointerDecompress] = {"vgpPointerDecompress", handle_vgpPointerDecompress, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY, 2},
     [VGP_vgpCopyPeer] = {"vgpCopyPeer", handle_vgpCopyPeer, 96, 96, VGP_F_CONTEXT | VGP_F_REPLY | VGP_F_FILLS, 2},
     [VGP_vgpStreamThrottle] = {"vgpStreamThrottle", handle_vgpStreamThrottle, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY | VGP_F_WAIT, 2},
     [VGP_cuFuncGetParamCount] = {"cuFuncGetParamCount", handle_cuFuncGetParamCount, 8, 8, VGP_F_REPLY, 2},
+    [VGP_vgpEventWatch] = {"vgpEventWatch", handle_vgpEventWatch, 16, 16, VGP_F_REPLY, 4},
+    [VGP_vgpStreamWatch] = {"vgpStreamWatch", handle_vgpStreamWatch, 16, 16, VGP_F_REPLY, 4},
 };
 
 const struct vgp_dispatch *vgp_dispatch_row(uint16_t call)

@@ -204,6 +204,8 @@ CUresult wrk_do_vgpMulticastBindMem(struct wrk_call *c, const struct vgp_args_vg
 CUresult wrk_do_vgpMulticastBindAddr(struct wrk_call *c, const struct vgp_args_vgpMulticastBindAddr *a);
 CUresult wrk_do_vgpCopyPeer(struct wrk_call *c, const struct vgp_args_vgpCopyPeer *a);
 CUresult wrk_do_vgpStreamThrottle(struct wrk_call *c, const struct vgp_args_vgpStreamThrottle *a);
+CUresult wrk_do_vgpEventWatch(struct wrk_call *c, const struct vgp_args_vgpEventWatch *a);
+CUresult wrk_do_vgpStreamWatch(struct wrk_call *c, const struct vgp_args_vgpStreamWatch *a);
 
 /* What the generated handlers call in the worker around them. */
 struct wrk_host_func;
@@ -212,7 +214,8 @@ uint64_t wrk_allocation_size(CUdeviceptr p);
 int wrk_attribute_shown(uint32_t attribute, int value);
 void wrk_blob_drop(struct wrk_worker *w, uint32_t id);
 CUresult wrk_capture_front(CUstream stream, CUgraph *graph, CUgraphNode *last);
-uint32_t wrk_function_attributes(CUfunction f, CUkernel k, int device, int32_t *out);
+uint32_t wrk_function_attributes(int32_t *out);
+CUresult wrk_function_describe(CUfunction f, CUkernel k, int device);
 CUresult wrk_graph_child(struct wrk_call *c, uint64_t node, CUgraph object, uint64_t *handle);
 void wrk_graph_gone(struct wrk_call *c, uint64_t graph);
 bool wrk_graph_is_clients(struct wrk_call *c, uint64_t graph);
@@ -237,7 +240,7 @@ CUresult wrk_node_found(struct wrk_call *c, uint64_t graph, CUgraphNode object, 
 uint64_t wrk_node_graph(struct wrk_call *c, uint64_t node);
 bool wrk_node_is_copy(struct wrk_call *c, uint64_t node);
 uint32_t wrk_node_type(struct wrk_call *c, uint64_t node, CUgraphNodeType own);
-uint32_t wrk_param_layout(CUfunction f, CUkernel k, uint32_t *out);
+uint32_t wrk_param_layout(uint32_t *out);
 bool wrk_plain_attribute(uint32_t id);
 void wrk_share_forget(void);
 uint32_t wrk_share_handle_types(void);

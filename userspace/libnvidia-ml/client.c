@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The connection of this library, and what the generated encoders ask for. A child of fork() keeps
- * the number of its users and gets a connection of its own with its first call, as with NVIDIA's.
+ * The connections of this library, one for each backend, and what the generated encoders ask for. A child
+ * of fork() keeps the number of its users and gets connections of its own with its first call, as with NVIDIA's.
  */
 #define _GNU_SOURCE
 #include "library.h"
@@ -13,12 +13,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <cuda.h>
+
 #include "../../protocol/generated/vgp_guest.h"
 #include "../../lib/link/link.h"
 
 struct nvml_client nvml;
 __thread int vcu_per_thread; /* of the generated code; no stream is used here */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+static __thread struct nvml_link *at; /* where the thread's calls go: nvml_at() */
 
 /* ---- records and replies on our ring ---- */
 
@@ -50,7 +53,7 @@ int32_t vgp_device_got(int32_t device)
 
 CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, bool want_reply)
 {
-    CUresult res = lnk_ring_begin(&nvml.ring, call_of(s), call, bytes,
+    CUresult res = lnk_ring_begin(&at->ring, call_of(s), call, bytes,
                                   want_reply ? LNK_REPLY_WAIT : LNK_REPLY_NONE, 0, 0);
 
     s->args = call_of(s)->args;
@@ -135,19 +138,29 @@ static nvmlReturn_t result_of_errno(int error)
     }
 }
 
-static CUresult learn_device(int i)
+unsigned nvml_at(const struct nvml_device *d)
 {
-    struct nvml_device *d = &nvml.devices[i];
+    at = d->link;
+    return d->ordinal;
+}
+
+static CUresult learn_device(struct nvml_link *link, unsigned ordinal, const char *provider)
+{
+    struct nvml_device *d = &nvml.devices[nvml.device_count];
     uint32_t uuid_len = sizeof(d->uuid), n = NVML_ATTRIBUTES_MAX;
     uint64_t quota = 0;
     CUresult res;
 
     memset(d, 0, sizeof(*d));
-    res = vgp_call_vgpDeviceInfo((uint32_t)i, &d->total_memory, &quota, d->uuid, &uuid_len, d->name,
+    d->link = link;
+    d->ordinal = ordinal;
+    res = vgp_call_vgpDeviceInfo(nvml_at(d), &d->total_memory, &quota, d->uuid, &uuid_len, d->name,
                                  sizeof(d->name), d->pci_bus_id, sizeof(d->pci_bus_id), d->attributes, &n);
     d->has_uuid = uuid_len == sizeof(d->uuid);
     if (quota != 0 && quota < d->total_memory)
         d->total_memory = quota;
+    lnk_identify(link->transport.number, provider, d->uuid, d->pci_bus_id,
+                 &d->attributes[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID]);
     return res;
 }
 
@@ -167,14 +180,18 @@ static unsigned branch_of(int cuda)
     return 470;
 }
 
-static CUresult learn_versions(void)
+/* The versions of the first backend are the library's. */
+static CUresult learn_versions(struct nvml_link *link)
 {
     int32_t cuda = 0;
-    CUresult res = vgp_call_vgpNvmlInfo(&nvml.flags, &cuda, nvml.driver_version, sizeof(nvml.driver_version),
-                                        nvml.nvml_version, sizeof(nvml.nvml_version));
+    char driver[sizeof(nvml.driver_version)], library[sizeof(nvml.nvml_version)];
+    CUresult res =
+        vgp_call_vgpNvmlInfo(&link->flags, &cuda, driver, sizeof(driver), library, sizeof(library));
 
-    if (res != CUDA_SUCCESS)
+    if (res != CUDA_SUCCESS || nvml.link_count != 0)
         return res;
+    memcpy(nvml.driver_version, driver, sizeof(driver));
+    memcpy(nvml.nvml_version, library, sizeof(library));
     nvml.cuda_version = cuda;
     /* No NVIDIA driver: the branch whose CUDA we offer, and a minor version that none has. */
     if (nvml.driver_version[0] == '\0')
@@ -186,7 +203,7 @@ static CUresult learn_versions(void)
     return CUDA_SUCCESS;
 }
 
-static nvmlReturn_t greet(void)
+static nvmlReturn_t greet(struct nvml_link *link)
 {
     uint32_t major = 0, minor = 0;
     uint64_t features = 0;
@@ -194,6 +211,7 @@ static nvmlReturn_t greet(void)
     char label[64], provider[64];
     CUresult res;
 
+    at = link;
     snprintf(label, sizeof(label), "%.54s (NVML)", program_invocation_short_name);
     res = vgp_call_vgpHello(VGP_VERSION_MAJOR, VGP_VERSION_MINOR, label, &major, &minor, &version, &count,
                             &features, provider, sizeof(provider));
@@ -203,43 +221,84 @@ static nvmlReturn_t greet(void)
         nvml_why("nvmlInit", "the host's vgpu-backend is older than this library: update it");
         return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
     }
-    nvml.device_count = count < 0 ? 0 : count < NVML_DEVICES_MAX ? count : NVML_DEVICES_MAX;
-    for (int i = 0; i < nvml.device_count && res == CUDA_SUCCESS; i++)
-        res = learn_device(i);
-    if (res == CUDA_SUCCESS)
-        res = learn_versions();
+    res = learn_versions(link);
+    for (int i = 0; i < count && nvml.device_count < NVML_DEVICES_MAX && res == CUDA_SUCCESS; i++) {
+        res = learn_device(link, (unsigned)i, provider);
+        if (res == CUDA_SUCCESS)
+            nvml.device_count++;
+    }
     return nvml_result((int)res);
 }
 
 static void disconnect(void)
 {
-    nvml.transport.ops->close(&nvml.transport);
+    for (unsigned i = 0; i < nvml.link_count; i++)
+        nvml.links[i].transport.ops->close(&nvml.links[i].transport);
+    free(nvml.links);
+    nvml.links = NULL;
+    nvml.link_count = 0;
     nvml.connected = false;
     nvml.device_count = 0;
 }
 
-/* Under the write lock. */
-static nvmlReturn_t connect_worker(void)
+/* Takes the next element of nvml.links; what fails leaves nothing. */
+static nvmlReturn_t connect_to(const struct lnk_place *place)
 {
+    struct nvml_link *link = &nvml.links[nvml.link_count];
+    int devices = nvml.device_count;
     const char *why = NULL;
     nvmlReturn_t r;
-    int rc = lnk_transport_open(&nvml.transport);
+    int rc = lnk_transport_open_at(&link->transport, place);
 
     if (rc != 0) {
-        nvml_why("nvmlInit", "%s", nvml.transport.why);
+        nvml_why("nvmlInit", "%s", link->transport.why);
         return result_of_errno(-rc);
     }
-    rc = lnk_ring_init(&nvml.ring, &nvml.transport, on_notify, NULL, &why);
+    rc = lnk_ring_init(&link->ring, &link->transport, on_notify, NULL, &why);
     if (rc != 0) {
-        nvml_why("nvmlInit", "the window of the %s transport: %s", nvml.transport.ops->name, why);
-        nvml.transport.ops->close(&nvml.transport);
+        nvml_why("nvmlInit", "the window of the %s transport: %s", link->transport.ops->name, why);
+        link->transport.ops->close(&link->transport);
         return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
     }
-    nvml.connected = true;
-    r = greet();
-    if (r != NVML_SUCCESS)
-        disconnect();
+    r = greet(link);
+    if (r == NVML_SUCCESS) {
+        nvml.link_count++;
+    } else {
+        link->transport.ops->close(&link->transport);
+        nvml.device_count = devices;
+    }
     return r;
+}
+
+/* To every place; under the write lock. One that does not answer has no devices, and is named on the trace; the
+   first error is the result where none answers. */
+static nvmlReturn_t connect_workers(void)
+{
+    struct lnk_place places[LNK_PLACES_MAX];
+    unsigned n = lnk_places(places);
+    nvmlReturn_t first = NVML_SUCCESS;
+
+    if (n == 0) {
+        struct lnk_transport none;
+
+        lnk_transport_none(&none);
+        nvml_why("nvmlInit", "%s", none.why);
+        return NVML_ERROR_DRIVER_NOT_LOADED;
+    }
+    nvml.links = calloc(n, sizeof(*nvml.links));
+    if (nvml.links == NULL)
+        return NVML_ERROR_MEMORY;
+    for (unsigned i = 0; i < n; i++) {
+        nvmlReturn_t r = connect_to(&places[i]);
+
+        if (first == NVML_SUCCESS)
+            first = r;
+    }
+    nvml.connected = nvml.link_count != 0;
+    if (nvml.connected)
+        return NVML_SUCCESS;
+    disconnect();
+    return first;
 }
 
 nvmlReturn_t nvml_init(unsigned flags)
@@ -250,7 +309,7 @@ nvmlReturn_t nvml_init(unsigned flags)
         return NVML_ERROR_INVALID_ARGUMENT;
     pthread_rwlock_wrlock(&lock);
     if (!nvml.connected)
-        r = connect_worker();
+        r = connect_workers();
     if (r == NVML_SUCCESS && nvml.device_count == 0 && (flags & NVML_INIT_FLAG_NO_GPUS) == 0) {
         nvml_why("nvmlInit", "the host shows no device");
         r = NVML_ERROR_DRIVER_NOT_LOADED;
@@ -285,7 +344,7 @@ nvmlReturn_t nvml_enter(void)
         pthread_rwlock_unlock(&lock);
         pthread_rwlock_wrlock(&lock);
         if (nvml.users != 0 && !nvml.connected)
-            r = connect_worker();
+            r = connect_workers();
         pthread_rwlock_unlock(&lock);
         pthread_rwlock_rdlock(&lock);
     }
@@ -304,9 +363,11 @@ void nvml_leave(void)
 static void in_child(void)
 {
     pthread_rwlock_init(&lock, NULL); /* another thread of the parent may hold it */
-    if (nvml.connected)
-        nvml.transport.ops->forked(&nvml.transport);
+    for (unsigned i = 0; i < nvml.link_count; i++)
+        nvml.links[i].transport.ops->forked(&nvml.links[i].transport);
+    nvml.link_count = 0; /* the memory stays: another thread of the parent may have been allocating */
     nvml.connected = false;
+    nvml.device_count = 0;
 }
 
 __attribute__((constructor)) static void library_loaded(void)

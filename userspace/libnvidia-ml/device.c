@@ -32,9 +32,9 @@ nvmlReturn_t nvml_ask(const struct nvml_device *d, unsigned what, unsigned argum
     uint64_t a = 0, b = 0;
     CUresult res;
 
-    if ((nvml.flags & VGP_NVML_HOST) == 0)
+    if ((d->link->flags & VGP_NVML_HOST) == 0)
         return NVML_ERROR_NOT_SUPPORTED;
-    res = vgp_call_vgpNvmlGet(nvml_ordinal(d), what, argument, &status, &a, &b, text, room);
+    res = vgp_call_vgpNvmlGet(nvml_at(d), what, argument, &status, &a, &b, text, room);
     if (res != CUDA_SUCCESS)
         return nvml_result((int)res);
     if (first != NULL)
@@ -311,11 +311,11 @@ static nvmlReturn_t p2p_status(const struct nvml_device *a, const struct nvml_de
 
     if (a == NULL || b == NULL || status == NULL || index >= NVML_P2P_CAPS_INDEX_UNKNOWN)
         return NVML_ERROR_INVALID_ARGUMENT;
-    if (a != b && index <= NVML_P2P_CAPS_INDEX_WRITE)
-        res = vgp_call_cuDeviceCanAccessPeer(&yes, (CUdevice)nvml_ordinal(a), (CUdevice)nvml_ordinal(b));
-    else if (a != b && index == NVML_P2P_CAPS_INDEX_ATOMICS)
+    if (a != b && a->link == b->link && index <= NVML_P2P_CAPS_INDEX_WRITE)
+        res = vgp_call_cuDeviceCanAccessPeer(&yes, (CUdevice)nvml_at(a), (CUdevice)nvml_at(b));
+    else if (a != b && a->link == b->link && index == NVML_P2P_CAPS_INDEX_ATOMICS)
         res = vgp_call_cuDeviceGetP2PAttribute(&yes, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
-                                               (CUdevice)nvml_ordinal(a), (CUdevice)nvml_ordinal(b));
+                                               (CUdevice)nvml_at(a), (CUdevice)nvml_at(b));
     if (res != CUDA_SUCCESS)
         return NVML_ERROR_UNKNOWN;
     *status = yes ? NVML_P2P_STATUS_OK : NVML_P2P_STATUS_NOT_SUPPORTED;

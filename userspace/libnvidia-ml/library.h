@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Internals of the guest's libnvidia-ml.so.1. It has a connection and a worker of its own, apart
- * from libcuda's: a process that only looks (a monitor, PyTorch before it forks) must not count as
+ * Internals of the guest's libnvidia-ml.so.1. It has connections and workers of its own, one for each
+ * backend, apart from libcuda's: a process that only looks (a monitor, PyTorch before it forks) must not count as
  * one that uses CUDA. No CUDA context is made.
  *
  * Locks: `lock` (read: a call is under way; write: connect, shut down), `sample_lock` (a leaf).
@@ -19,8 +19,17 @@
 #define NVML_ATTRIBUTES_MAX 192
 #define NVML_PROCESSES_MAX 64
 
+/* One connection to a backend. */
+struct nvml_link {
+    struct lnk_transport transport;
+    struct lnk_ring ring;
+    uint32_t flags; /* enum vgp_nvml_flags */
+};
+
 /* One GPU; constant while connected. An nvmlDevice_t is its address. */
 struct nvml_device {
+    struct nvml_link *link;
+    unsigned ordinal; /* on that connection */
     char name[256];
     unsigned char uuid[16];
     bool has_uuid;
@@ -34,13 +43,12 @@ struct nvml_device {
 struct nvml_client {
     unsigned users; /* nvmlInit less nvmlShutdown */
     bool connected;
-    struct lnk_transport transport;
-    struct lnk_ring ring;
+    struct nvml_link *links; /* those that answered; allocated by each connecting */
+    unsigned link_count;
     int device_count;
     struct nvml_device devices[NVML_DEVICES_MAX];
-    uint32_t flags; /* enum vgp_nvml_flags */
-    char driver_version[80];
-    int cuda_version; /* of the host's driver: 13000 */
+    char driver_version[80]; /* of the first backend */
+    int cuda_version;        /* of the host's driver: 13000 */
     char nvml_version[80];
 };
 extern struct nvml_client nvml;
@@ -60,6 +68,8 @@ nvmlReturn_t nvml_result(int cuda_result);
 /* The device, or NULL when the handle is none that we gave out. */
 struct nvml_device *nvml_device(nvmlDevice_t handle);
 unsigned nvml_ordinal(const struct nvml_device *d);
+/* The device's number at its backend; what the calling thread sends next goes there. */
+unsigned nvml_at(const struct nvml_device *d);
 /* Copies a text by NVML's rule: INSUFFICIENT_SIZE when it does not fit with its NUL. */
 nvmlReturn_t nvml_put(char *to, unsigned room, const char *text);
 /* Asks the host's NVML; NOT_SUPPORTED where there is none. Outputs may be NULL. */

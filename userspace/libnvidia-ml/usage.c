@@ -23,7 +23,7 @@ static nvmlReturn_t ask_usage(const struct nvml_device *d, struct usage *u)
     CUresult res;
 
     memset(u, 0, sizeof(*u));
-    res = vgp_call_vgpNvmlUsage(nvml_ordinal(d), &u->total, &u->reserved, &u->used, &u->cpu_ns, &u->now_ns,
+    res = vgp_call_vgpNvmlUsage(nvml_at(d), &u->total, &u->reserved, &u->used, &u->cpu_ns, &u->now_ns,
                                 &u->count, u->processes, &n);
     u->rows = n / 3;
     return nvml_result((int)res);
@@ -38,7 +38,7 @@ static nvmlReturn_t memory(nvmlDevice_t device, struct usage *u)
 
     if (d == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
-    if ((nvml.flags & VGP_NVML_MEMORY) == 0)
+    if ((d->link->flags & VGP_NVML_MEMORY) == 0)
         return NVML_ERROR_NOT_SUPPORTED;
     r = ask_usage(d, u);
     if (r == NVML_SUCCESS && u->used + u->reserved > u->total)
@@ -136,7 +136,7 @@ NVML_CALL(nvmlDeviceGetUtilizationRates, (nvmlDevice_t device, nvmlUtilization_t
 
     if (d == NULL || u == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
-    if ((nvml.flags & VGP_NVML_HOST) != 0) {
+    if ((d->link->flags & VGP_NVML_HOST) != 0) {
         r = nvml_ask(d, VGP_NVML_UTILIZATION, 0, &gpu, &mem, NULL, 0);
     } else {
         r = sample(d, &percent);

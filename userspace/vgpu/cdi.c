@@ -184,7 +184,7 @@ int vgpu_cli_cdi(int argc, char **argv)
     }
     if (!socket && !(n = find_nodes(root, nodes))) {
         vgpu_cli_say(
-            "cdi: there is no /dev/vgpu0 here; on a host name the socket of a backend with --socket");
+            "cdi: there is no /dev/vgpu0 here, nor another; on a host name the socket of a backend with --socket");
         return 6;
     }
     if (output)

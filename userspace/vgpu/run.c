@@ -26,6 +26,7 @@ static void help(void)
            "\n"
            "  --gpu soft|nvidia|auto  which GPU executes: the software GPU, the physical one, or\n"
            "                          the physical one where the host has one (default " VGPU_CLI_GPU ")\n"
+           "  --gpus N                so many backends, each with that GPU (default 1)\n"
            "  --trace[=FILE]          every CUDA call with its result, to standard error or FILE;\n"
            "                          --trace=refusals: only calls that failed, and why\n"
            "  --verbose               show the backend's messages\n"
@@ -33,10 +34,21 @@ static void help(void)
     vgpu_cli_help_paths();
 }
 
-enum { OPT_GPU = 1000, OPT_TRACE, OPT_VERBOSE, OPT_HELP, OPT_BACKEND, OPT_LIBCUDA, OPT_NVML, OPT_PTXAS };
+enum {
+    OPT_GPU = 1000,
+    OPT_GPUS,
+    OPT_TRACE,
+    OPT_VERBOSE,
+    OPT_HELP,
+    OPT_BACKEND,
+    OPT_LIBCUDA,
+    OPT_NVML,
+    OPT_PTXAS
+};
 
 static const struct option options[] = {
     {"gpu", required_argument, NULL, OPT_GPU},
+    {"gpus", required_argument, NULL, OPT_GPUS},
     {"trace", optional_argument, NULL, OPT_TRACE},
     {"verbose", no_argument, NULL, OPT_VERBOSE},
     {"help", no_argument, NULL, OPT_HELP},
@@ -48,22 +60,23 @@ static const struct option options[] = {
 };
 
 /* Waits for the program; passes the signals that vgpu receives on to it. */
-static int wait_program(pid_t program, int signals, struct vgpu_cli_backend *backend)
+static int wait_program(pid_t program, int signals, struct vgpu_cli_backend *backends, long gpus)
 {
     struct pollfd pfd = {.fd = signals, .events = POLLIN};
     struct signalfd_siginfo si;
-    bool backend_gone = false;
     int status;
 
     for (;;) {
         if (waitpid(program, &status, WNOHANG) == program)
             return status;
-        if (!backend_gone && waitpid(backend->pid, NULL, WNOHANG) == backend->pid) {
+        for (struct vgpu_cli_backend *b = backends; b < backends + gpus; b++) {
+            if (b->pid <= 0 || waitpid(b->pid, NULL, WNOHANG) != b->pid)
+                continue;
             /* The program gets the error that CUDA gives for a lost device: let it end by itself. */
-            backend_gone = true;
-            vgpu_cli_say("the backend has ended while the program runs%s", backend->log ? ":" : "");
-            if (backend->log)
-                vgpu_cli_show_tail(backend->log, 12);
+            b->pid = 0;
+            vgpu_cli_say("the backend has ended while the program runs%s", b->log ? ":" : "");
+            if (b->log)
+                vgpu_cli_show_tail(b->log, 12);
         }
         poll(&pfd, 1, -1);
         while (read(signals, &si, sizeof(si)) == sizeof(si)) {
@@ -78,8 +91,10 @@ int vgpu_cli_run(int argc, char **argv)
 {
     const char *gpu = VGPU_CLI_GPU, *trace = NULL;
     struct vgpu_cli_spawn spawn = {.keep_fd = {-1, -1}, .foreground = true};
-    struct vgpu_cli_backend backend = {.all_devices = true};
+    static struct vgpu_cli_backend backends[VGPU_CLI_GPUS_MAX];
     struct vgpu_cli_list env = {0};
+    char *sockets;
+    long gpus = 1;
     int option, signals;
     pid_t program;
 
@@ -87,6 +102,9 @@ int vgpu_cli_run(int argc, char **argv)
         switch (option) {
         case OPT_GPU:
             gpu = optarg;
+            break;
+        case OPT_GPUS:
+            gpus = vgpu_cli_number("--gpus", optarg, 1, VGPU_CLI_GPUS_MAX);
             break;
         case OPT_TRACE:
             trace = optarg ? optarg : "";
@@ -123,8 +141,11 @@ int vgpu_cli_run(int argc, char **argv)
     vgpu_cli_guest_env(&env, trace);
     vgpu_cli_python_env(&env, gpu, argv[optind]);
     signals = vgpu_cli_signals();
-    vgpu_cli_backend_start(&backend, "--listen", gpu);
-    vgpu_cli_setenv(&env, "VGPU_SOCKET", backend.socket);
+    vgpu_cli_backends_start(backends, gpus, "--listen", gpu);
+    sockets = backends[0].socket;
+    for (long i = 1; i < gpus; i++)
+        sockets = vgpu_cli_format("%s:%s", sockets, backends[i].socket);
+    vgpu_cli_setenv(&env, "VGPU_SOCKET", sockets);
     spawn.argv = argv + optind;
     spawn.env = env.items;
     if (vgpu_cli_wants_node(&env, argv[optind])) {
@@ -138,5 +159,5 @@ int vgpu_cli_run(int argc, char **argv)
         vgpu_cli_cleanup();
         return program == -ENOENT ? VGPU_CLI_NOT_FOUND : VGPU_CLI_CANNOT_RUN;
     }
-    vgpu_cli_exit_as(wait_program(program, signals, &backend));
+    vgpu_cli_exit_as(wait_program(program, signals, backends, gpus));
 }

@@ -185,6 +185,8 @@ def handler_forward(c, d):
         else:
             raise ValueError(f'{c.name}: {p.name}: cannot be forwarded: use worker=custom')
     o.append(f'    r = wrk_provider.{c.name}({", ".join(args)});')
+    if c.fills_legacy:
+        o += ['    c->stream = NULL;', '    c->has_stream = true;']
     owners = [p for p in c.params if 'parent' in p.attrs]
     for p in owners:
         if p.dir != 'in' or p.type != 'handle' or len(owners) > 1 or not news:
@@ -382,7 +384,7 @@ def flags(c):
         f.append('VGP_F_CONTEXT')
     f += {'async': ['VGP_F_ASYNC'], 'sync': [] if c.silent else ['VGP_F_REPLY'],
           'wait': ['VGP_F_REPLY', 'VGP_F_WAIT'], 'flex': ['VGP_F_WAIT']}[c.cls]
-    if c.fills:
+    if c.fills or c.fills_legacy:
         f.append('VGP_F_FILLS')
     return ' | '.join(f)
 
@@ -404,23 +406,30 @@ def render_h(d):
     return '\n'.join(o + ['', '#endif', ''])
 
 
+def handler(c, d):
+    """The decoder of one call, with all that only it needs."""
+    if c.worker == 'steps':
+        return (outs_struct(c) if c.var_out else []) + handler_steps(c)
+    return handler_custom(c) if c.worker == 'custom' else handler_long(c) if c.long else handler_forward(c, d)
+
+
+def preamble():
+    """What every decoder uses."""
+    return ['#include <string.h>', '', '#include "vgp_worker.h"', '',
+            'static inline uint64_t vgp_round8(uint64_t n)', '{', '    return (n + 7) & ~7ull;', '}', '',
+            '/* What a record of this many argument bytes leaves after its header: records are multiples',
+            ' * of 16 bytes. */',
+            'static inline uint64_t vgp_round16(uint64_t n)', '{', '    return (n + 15) & ~15ull;', '}',
+            '', 'static void vgp_reply_part(struct wrk_call *c, const void *data, uint64_t n)', '{',
+            '    memcpy(c->reply + c->reply_size, data, n);',
+            '    memset(c->reply + c->reply_size + n, 0, vgp_round8(n) - n);',
+            '    c->reply_size += (uint32_t)vgp_round8(n);', '}', '']
+
+
 def render_c(d):
-    o = [BANNER, '#include <string.h>', '', '#include "vgp_worker.h"', '',
-         'static inline uint64_t vgp_round8(uint64_t n)', '{', '    return (n + 7) & ~7ull;', '}', '',
-         '/* What a record of this many argument bytes leaves after its header: records are multiples',
-         ' * of 16 bytes. */',
-         'static inline uint64_t vgp_round16(uint64_t n)', '{', '    return (n + 15) & ~15ull;', '}',
-         '', 'static void vgp_reply_part(struct wrk_call *c, const void *data, uint64_t n)', '{',
-         '    memcpy(c->reply + c->reply_size, data, n);',
-         '    memset(c->reply + c->reply_size + n, 0, vgp_round8(n) - n);',
-         '    c->reply_size += (uint32_t)vgp_round8(n);', '}', '']
+    o = [BANNER] + preamble()
     for c in d.calls:
-        if c.worker == 'steps':
-            if c.var_out:
-                o += outs_struct(c)
-            o += handler_steps(c)
-        else:
-            o += handler_custom(c) if c.worker == 'custom' else handler_long(c) if c.long else handler_forward(c, d)
+        o += handler(c, d)
     o += ['static const struct vgp_dispatch rows[] = {']
     for c in d.calls:
         o.append(f'    [VGP_{c.name}] = {{"{c.name}", handle_{c.name}, {c.args.size}, '

@@ -263,6 +263,9 @@ for way in $ways; do
         export VGPU_SOFT_CC=8.0,8.0 CONFORM_DEVICES=2
         one two_devices $way "$build/conform"
         unset VGPU_SOFT_CC CONFORM_DEVICES
+        export VGPU_SOFT_CC=9.0 # a device that has clusters
+        one clusters $way "$build/conform" cluster_launch cluster_occupancy
+        unset VGPU_SOFT_CC
     fi
     one dlclose $way "$build/conform_dl"
     if [ $way = direct ] && [ "$gpu" = soft ]; then
@@ -281,7 +284,7 @@ for way in $ways; do
     one rt_many $way "$build/conform_rt_many" "$build"
     one rt_many_busy $way "$build/conform_rt_many" "$build" --busy
 done
-for name in conform two_devices rt_dynamic rt_static rt_ptds rt_sticky rt_many rt_many_busy dlclose; do
+for name in conform two_devices clusters rt_dynamic rt_static rt_ptds rt_sticky rt_many rt_many_busy dlclose; do
     compare $name
 done
 case $ways in

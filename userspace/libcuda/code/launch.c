@@ -111,6 +111,14 @@ CUresult vcu_launch_pack(const struct vcu_func *f, void **params, void **extra, 
     return CUDA_SUCCESS;
 }
 
+/* Whether the grid suits the function's clusters is an error of the launch itself. */
+static bool needs_clusters(const struct vcu_func *f)
+{
+    return f->attribute_count > CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH &&
+           (f->attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] ||
+            f->attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH]);
+}
+
 static CUresult launch(const char *call, CUfunction func, struct vcu_launch *l, void **params, void **extra)
 {
     uint8_t small[1024], *buffer = small;
@@ -149,7 +157,7 @@ static CUresult launch(const char *call, CUfunction func, struct vcu_launch *l, 
     }
     /* The first launch of a function is where the driver loads or compiles it: whether there is code
        for this GPU at all is known at once. Later launches are not waited for. */
-    if (!atomic_load_explicit(&f->launched, memory_order_relaxed))
+    if (!atomic_load_explicit(&f->launched, memory_order_relaxed) || needs_clusters(f))
         l->flags |= VGP_LAUNCH_REPLY;
     reply = (l->flags & VGP_LAUNCH_REPLY) != 0;
     res = vgp_send_vgpLaunch(&s, reply, func, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1],

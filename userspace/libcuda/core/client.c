@@ -28,6 +28,7 @@
 #define CONTEXT_ROOM 960u
 
 static bool print_stats; /* VGPU_STATS */
+_Atomic uint64_t vcu_bytes_copied;
 
 /* A switch of NVIDIA's driver: any number but 0. */
 static bool env_is_on(const char *name)
@@ -107,8 +108,10 @@ static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *
 {
     CUresult r;
     const char *name, *call;
+    int none = 0;
 
     (void)arg;
+    vcu_query_evidence();
     if (__builtin_expect(atomic_load_explicit(&lnk_record_on, memory_order_relaxed), 0))
         lnk_record_notify(type, cookie, data, size);
     switch (type) {
@@ -127,7 +130,8 @@ static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *
         call = vgp_call_name((uint16_t)(cookie >> 32));
         lnk_why("worker", "%s, which had returned already, failed: %s", call == NULL ? "a call" : call,
                 name == NULL ? "?" : name);
-        atomic_store(&vcu.ring.async_error, (int)r);
+        /* The first one is the cause of those that follow it. */
+        atomic_compare_exchange_strong(&vcu.ring.async_error, &none, (int)r);
         break;
     default: /* a unit's, or a newer worker's */
         vcu_units_notify(type, cookie, data, size);
@@ -172,6 +176,7 @@ void vcu_client_loaded(const struct vcu_unit_ops *const *units)
     vcu_units_set(units);
     vcu_logs_init();
     vcu_wait_init();
+    vcu_query_init();
     print_stats = env_is_on("VGPU_STATS");
     vcu_fault_init();
     pthread_atfork(NULL, NULL, in_child);
@@ -193,10 +198,12 @@ __attribute__((destructor)) static void library_ends(void)
     if (vcu.state == VCU_EXITED && print_stats)
         fprintf(stderr,
                 "vgpu-stats: records=%llu round_trips=%llu sleeps=%llu doorbells=%llu waits_answered=%llu "
-                "waits_made_up=%llu\n",
+                "waits_made_up=%llu queries_answered=%llu "
+                "bytes_copied=%llu\n",
                 (unsigned long long)vcu.ring.records, (unsigned long long)vcu.ring.round_trips,
                 (unsigned long long)vcu.ring.sleeps, (unsigned long long)vcu.ring.doorbells,
-                (unsigned long long)vcu_waits_answered, (unsigned long long)vcu_waits_owed);
+                (unsigned long long)vcu_waits_answered, (unsigned long long)vcu_waits_owed,
+                (unsigned long long)vcu_queries_answered, (unsigned long long)vcu_bytes_copied);
 }
 
 /* ---- connecting ----------------------------------------------------------------------------- */
@@ -218,6 +225,8 @@ static CUresult learn_device(int i)
         return res;
     if (quota != 0 && quota < d->total_memory)
         d->total_memory = quota; /* the VM's share is what it has */
+    lnk_identify(vcu.transport.number, vcu.provider, (uint8_t *)d->uuid.bytes, d->pci_bus_id,
+                 &d->attributes[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID]);
     vcu_device_limit_attributes(d);
     return CUDA_SUCCESS;
 }
@@ -225,7 +234,7 @@ static CUresult learn_device(int i)
 /* The devices that the application sees, each with its primary context. */
 static CUresult show_devices(void)
 {
-    CUresult res = vcu_visible_apply();
+    CUresult res = vcu_place_show_devices();
     int fewer;
 
     for (int i = 0; i < vcu.device_count && res == CUDA_SUCCESS; i++) {
@@ -289,14 +298,14 @@ static CUresult open_error(int rc)
     }
 }
 
-/* Connects, and learns versions and devices. */
-static CUresult connect_worker(void)
+/* Connects to a place and learns versions and devices; `lasting`: for the life of the process. */
+static CUresult connect_to(const struct lnk_place *place, bool lasting)
 {
     const char *why = NULL;
-    CUresult res;
+    CUresult res = CUDA_SUCCESS;
     int rc;
 
-    rc = lnk_transport_open(&vcu.transport);
+    rc = lnk_transport_open_at(&vcu.transport, place);
     if (rc != 0)
         return VCU_REFUSE(open_error(rc), "cuInit", "%s", vcu.transport.why);
     rc = lnk_ring_init(&vcu.ring, &vcu.transport, on_notify, NULL, &why);
@@ -307,12 +316,36 @@ static CUresult connect_worker(void)
     }
     vcu.ring.shared->guest_pid = (uint32_t)getpid(); /* for NVML's list of processes */
     vcu.connected = true;
-    lnk_record_start(&vcu.ring);
-    res = vcu_units_connected();
+    if (lasting) {
+        lnk_record_start(&vcu.ring);
+        res = vcu_units_connected();
+    }
     if (res == CUDA_SUCCESS)
         res = greet();
     if (res != CUDA_SUCCESS)
         disconnect();
+    return res;
+}
+
+static CUresult look_at(const struct lnk_place *place)
+{
+    return connect_to(place, false);
+}
+
+static CUresult connect_worker(void)
+{
+    const struct lnk_place *place, *next;
+    CUresult res = vcu_place_choose(look_at, disconnect, &place);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = connect_to(place, true);
+    while (res == CUDA_ERROR_NO_DEVICE && (next = vcu_place_after(place)) != NULL) {
+        place = next;
+        res = connect_to(place, true);
+    }
+    if (res == CUDA_SUCCESS)
+        vcu_place_tell(place);
     return res;
 }
 
@@ -342,6 +375,11 @@ CUresult vcu_client_init(void)
         return vcu_check_init();
     pthread_mutex_lock(&vcu.init_lock);
     if (vcu.state == VCU_NEW) {
+        if (vcu.early && vcu_place_stale()) { /* set since the version was asked for */
+            lnk_record_end();
+            disconnect();
+            vcu.early = false;
+        }
         if (!vcu.early)
             res = connect_worker();
         vcu.early = false;

@@ -66,6 +66,9 @@ struct vcu_client {
 };
 extern struct vcu_client vcu;
 
+/* Bytes of memory copies that the processor has copied to or from staging area and replies; for VGPU_STATS. */
+extern _Atomic uint64_t vcu_bytes_copied;
+
 /* Set while a per-thread variant (_ptsz, _ptds) runs; see vgp_guest_rt.h. */
 extern __thread int vcu_per_thread;
 

@@ -152,13 +152,24 @@ CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, b
     return res;
 }
 
+/* Makes the record visible. What it changes for queries is noted behind it: what they find before may be of before. */
+static void publish(struct vgp_submit *s)
+{
+    struct submit *p = part(s);
+    uint64_t noted = vcu_query_noted(p->number, p->call.args);
+
+    lnk_ring_publish(&p->call);
+    if (__builtin_expect(noted != 0, 0))
+        vcu_query_sent(noted);
+}
+
 CUresult vgp_submit_async(struct vgp_submit *s)
 {
     const void *payload;
     uint32_t size;
     CUresult res;
 
-    lnk_ring_publish(&part(s)->call);
+    publish(s);
     if (!part(s)->answered)
         return CUDA_SUCCESS;
     res = vgp_submit_collect(s, &payload, &size);
@@ -168,7 +179,7 @@ CUresult vgp_submit_async(struct vgp_submit *s)
 
 CUresult vgp_submit_publish(struct vgp_submit *s)
 {
-    lnk_ring_publish(&part(s)->call);
+    publish(s);
     return CUDA_SUCCESS;
 }
 
@@ -181,7 +192,8 @@ static bool is_synchronising(uint16_t call)
    overwrite. */
 static bool tells_completion(uint16_t call)
 {
-    return is_synchronising(call) || call == VGP_cuStreamQuery || call == VGP_cuEventQuery;
+    return is_synchronising(call) || call == VGP_cuStreamQuery || call == VGP_cuEventQuery ||
+           call == VGP_vgpStreamWatch || call == VGP_vgpEventWatch;
 }
 
 /* Remembers an error that the context will not recover from, so that launches report it at once. */
@@ -205,6 +217,8 @@ CUresult vgp_submit_collect(struct vgp_submit *s, const void **payload, uint32_t
     uint32_t n;
 
     res = lnk_ring_collect(&p->call, &shared, &n);
+    if (res != CUDA_ERROR_NOT_READY)
+        vcu_query_evidence();
     if (is_synchronising(p->number)) /* before the payload is copied: this receives other replies */
         vcu_units_wait_answered();
     if (n > sizeof(payload_small)) {
@@ -222,8 +236,13 @@ CUresult vgp_submit_collect(struct vgp_submit *s, const void **payload, uint32_t
         memcpy(copy, shared, n);
     *payload = copy;
     *size = n;
-    if (res == CUDA_SUCCESS && is_synchronising(p->number))
-        res = lnk_ring_take_async_error(&vcu.ring);
+    if (is_synchronising(p->number)) {
+        CUresult earlier = lnk_ring_take_async_error(&vcu.ring);
+
+        /* The cause, where what is waited for failed of it. */
+        if (earlier != CUDA_SUCCESS && !vcu_error_is_sticky(res))
+            res = earlier;
+    }
     if (res == CUDA_SUCCESS && p->number == VGP_vgpCtxSynchronize)
         vcu_room_context_idle(VGP_HANDLE_INDEX(vcu_thread_context(vcu_thread())));
     if (p->wait.is_wait && res == CUDA_SUCCESS)

@@ -88,6 +88,8 @@ static int by_uuid(const char *element, size_t size, const struct vcu_device *al
         uuid_text(&all[i].uuid, text);
         if (size > strlen(text) || strncmp(element, text, size) != 0)
             continue;
+        if (found >= 0 && memcmp(&all[i].uuid, &all[found].uuid, sizeof(all[i].uuid)) == 0)
+            continue; /* one GPU behind two backends: the first */
         if (found >= 0) {
             *why = "a UUID that several devices begin with";
             return -1;
@@ -163,6 +165,26 @@ int vcu_visible_choose(const char *text, const char *order, const struct vcu_dev
     return count;
 }
 
+/* ---- one place ---- */
+
+int vcu_visible_at_place(int *list, int count, const struct vcu_found *found, bool named_all,
+                         const char **why)
+{
+    int n = 0;
+
+    for (int i = 0; i < count; i++) {
+        if (found[list[i]].place == found[list[0]].place) {
+            list[n++] = list[i];
+        } else if (named_all) {
+            *why = "a device of another backend than the first";
+            break;
+        }
+    }
+    for (int i = 0; i < n; i++)
+        list[i] = found[list[i]].ordinal;
+    return n;
+}
+
 /* ---- cuInit ---- */
 
 static void keep(const int *list, int count, const struct vcu_device *all)
@@ -178,35 +200,183 @@ static void keep(const int *list, int count, const struct vcu_device *all)
     chosen = true;
 }
 
-CUresult vcu_visible_apply(void)
+CUresult vcu_visible_show(const int *list, int count, int total, const char *why)
 {
-    const char *text = getenv("CUDA_VISIBLE_DEVICES"), *order = getenv("CUDA_DEVICE_ORDER"), *why;
-    int list[VCU_MAX_DEVICES], n = vcu.device_count, count;
+    const char *text = getenv("CUDA_VISIBLE_DEVICES");
     struct vcu_device *all;
-    bool same;
+    bool same = count == vcu.device_count;
 
     chosen = false;
-    if (text == NULL && order == NULL)
-        return CUDA_SUCCESS;
-    count = vcu_visible_choose(text, order, vcu.devices, n, list, &why);
-    same = count == n;
     for (int i = 0; i < count; i++)
         same = same && list[i] == i;
-    if (same)
+    if (same && count == total)
         return CUDA_SUCCESS;
     if (count == 0)
         return VCU_REFUSE(CUDA_ERROR_NO_DEVICE, "cuInit",
-                          "CUDA_VISIBLE_DEVICES=%.200s hides all %d devices%s%s", text != NULL ? text : "", n,
-                          why != NULL ? ": it has " : "", why != NULL ? why : "");
-    all = malloc((size_t)n * sizeof(*all));
+                          "CUDA_VISIBLE_DEVICES=%.200s hides all %d devices%s%s", text != NULL ? text : "",
+                          total, why != NULL ? ": it has " : "", why != NULL ? why : "");
+    all = malloc((size_t)vcu.device_count * sizeof(*all));
     if (all == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    memcpy(all, vcu.devices, (size_t)n * sizeof(*all));
+    memcpy(all, vcu.devices, (size_t)vcu.device_count * sizeof(*all));
     keep(list, count, all);
     free(all);
     vcu.device_count = count;
     if (text != NULL)
-        lnk_why("cuInit", "CUDA_VISIBLE_DEVICES=%.200s shows %d of %d devices%s%s", text, count, n,
+        lnk_why("cuInit", "CUDA_VISIBLE_DEVICES=%.200s shows %d of %d devices%s%s", text, count, total,
                 why != NULL ? ": it ends at " : "", why != NULL ? why : "");
     return CUDA_SUCCESS;
+}
+
+CUresult vcu_visible_apply(void)
+{
+    const char *text = getenv("CUDA_VISIBLE_DEVICES"), *order = getenv("CUDA_DEVICE_ORDER"), *why;
+    int list[VCU_MAX_DEVICES], count;
+
+    chosen = false;
+    if (text == NULL && order == NULL)
+        return CUDA_SUCCESS;
+    count = vcu_visible_choose(text, order, vcu.devices, vcu.device_count, list, &why);
+    return vcu_visible_show(list, count, vcu.device_count, why);
+}
+
+/* ---- the choice of a place ---- */
+
+/*
+ * Several backends: /dev/vgpu0 and /dev/vgpu1, or a VGPU_SOCKET of two paths. Their devices are numbered one
+ * place after the other, for CUDA_VISIBLE_DEVICES as for NVML. A process is connected to one of them, with all
+ * handles, addresses and contexts: the one of the first device that CUDA_VISIBLE_DEVICES names, else the first.
+ * No handle or address of one backend can reach another one, as there is no second connection to send it on.
+ */
+
+static struct lnk_place places[LNK_PLACES_MAX];
+static unsigned place_count;
+
+/* What was chosen, and by which environment. `listed`: list[] is valid. */
+static struct {
+    char *text, *order;
+    bool listed;
+    int list[VCU_MAX_DEVICES], count, total;
+    const char *why;
+} choice;
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+static char *copy_of(const char *text)
+{
+    return text == NULL ? NULL : strdup(text);
+}
+
+/* A plain number is that of a device that has been seen: what comes after it changes nothing. */
+static bool seen_enough(const char *text, const char *order, int total)
+{
+    char *end;
+    long number;
+
+    if (text == NULL || order != NULL)
+        return false;
+    number = strtol(text, &end, 10);
+    return end != text && *end == '\0' && number >= 0 && number < total;
+}
+
+/*
+ * The devices of all places. One whose backend is gone, or that the user may not open, has none; any other error,
+ * as a backend that serves as many clients as it may, is cuInit's: the numbers must not depend on it.
+ */
+static CUresult look_at_all(vcu_look_fn *look, void (*leave)(void), struct vcu_device *all,
+                            struct vcu_found *found)
+{
+    int total = 0;
+
+    for (unsigned i = 0; i < place_count && !seen_enough(choice.text, choice.order, total); i++) {
+        CUresult res = look(&places[i]);
+
+        if (res == CUDA_ERROR_NO_DEVICE)
+            continue;
+        if (res != CUDA_SUCCESS)
+            return res;
+        for (int k = 0; k < vcu.device_count && total < VCU_MAX_DEVICES; k++, total++) {
+            all[total] = vcu.devices[k];
+            found[total] = (struct vcu_found){(int)i, k};
+        }
+        leave();
+    }
+    choice.total = total;
+    return total == 0 ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+}
+
+static CUresult look_and_choose(vcu_look_fn *look, void (*leave)(void), const struct lnk_place **place)
+{
+    struct vcu_device *all = calloc(VCU_MAX_DEVICES, sizeof(*all));
+    struct vcu_found found[VCU_MAX_DEVICES];
+    CUresult res;
+
+    if (all == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    res = look_at_all(look, leave, all, found);
+    if (res == CUDA_SUCCESS)
+        choice.count =
+            vcu_visible_choose(choice.text, choice.order, all, choice.total, choice.list, &choice.why);
+    free(all);
+    if (res != CUDA_SUCCESS)
+        return res;
+    *place = &places[0];
+    if (choice.count != 0) {
+        *place = &places[found[choice.list[0]].place];
+        choice.count =
+            vcu_visible_at_place(choice.list, choice.count, found, choice.text != NULL, &choice.why);
+    }
+    choice.listed = true;
+    return CUDA_SUCCESS;
+}
+
+CUresult vcu_place_choose(vcu_look_fn *look, void (*leave)(void), const struct lnk_place **place)
+{
+    free(choice.text);
+    free(choice.order);
+    memset(&choice, 0, sizeof(choice));
+    choice.text = copy_of(getenv("CUDA_VISIBLE_DEVICES"));
+    choice.order = copy_of(getenv("CUDA_DEVICE_ORDER"));
+    place_count = lnk_places(places);
+    if (place_count == 0) {
+        lnk_transport_none(&vcu.transport);
+        return VCU_REFUSE(CUDA_ERROR_NO_DEVICE, "cuInit", "%s", vcu.transport.why);
+    }
+    *place = &places[0];
+    if (place_count == 1 || (choice.text == NULL && choice.order == NULL))
+        return CUDA_SUCCESS;
+    return look_and_choose(look, leave, place);
+}
+
+const struct lnk_place *vcu_place_after(const struct lnk_place *place)
+{
+    return choice.listed || place + 1 == places + place_count ? NULL : place + 1;
+}
+
+void vcu_place_tell(const struct lnk_place *place)
+{
+    if (place_count > 1)
+        lnk_why("cuInit", "%u backends are here; this process uses %s: CUDA_VISIBLE_DEVICES chooses",
+                place_count, place->path);
+}
+
+bool vcu_place_stale(void)
+{
+    return place_count > 1 && (!same_text(choice.text, getenv("CUDA_VISIBLE_DEVICES")) ||
+                               !same_text(choice.order, getenv("CUDA_DEVICE_ORDER")));
+}
+
+CUresult vcu_place_show_devices(void)
+{
+    if (place_count <= 1 || !choice.listed)
+        return vcu_visible_apply();
+    /* A backend that was started again since may have fewer. */
+    for (int i = 0; i < choice.count; i++) {
+        if (choice.list[i] >= vcu.device_count)
+            choice.count = i;
+    }
+    return vcu_visible_show(choice.list, choice.count, choice.total, choice.why);
 }

@@ -122,13 +122,74 @@ static void test_ordinals(void **state)
     assert_int_equal(vgp_device_sent(2), 2);
 }
 
+/* Six devices at three places: what a process that uses one place is left with. */
+static void test_places(void **state)
+{
+    static const struct vcu_found found[6] = {{0, 0}, {0, 1}, {1, 0}, {2, 0}, {2, 1}, {2, 2}};
+    static const struct {
+        int list[6], count;
+        bool named;
+        int left, want[3];
+        bool early;
+    } rows[] = {
+        {{0, 1, 2, 3, 4, 5}, 6, false, 2, {0, 1}, false}, /* by the order alone: those of the first's place */
+        {{4, 0, 3, 5}, 4, false, 3, {1, 0, 2}, false},
+        {{4, 3}, 2, true, 2, {1, 0}, false},
+        {{4, 0, 3}, 3, true, 1, {1}, true}, /* by name: ends at the first elsewhere */
+        {{2}, 1, true, 1, {0}, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *why = NULL;
+        int list[6];
+
+        memcpy(list, rows[i].list, sizeof(list));
+        assert_int_equal(vcu_visible_at_place(list, rows[i].count, found, rows[i].named, &why), rows[i].left);
+        assert_memory_equal(list, rows[i].want, (size_t)rows[i].left * sizeof(int));
+        assert_int_equal(why != NULL, rows[i].early);
+    }
+}
+
+/* One GPU behind two backends is not ambiguous. */
+static void test_same_gpu(void **state)
+{
+    static struct vcu_device d[4];
+    int list[VCU_MAX_DEVICES];
+    const char *why;
+
+    (void)state;
+    make_devices(d);
+    d[3].uuid = d[2].uuid;
+    assert_int_equal(vcu_visible_choose("GPU-20", NULL, d, 4, list, &why), 1);
+    assert_int_equal(list[0], 2);
+    assert_int_equal(vcu_visible_choose("GPU-ab", NULL, d, 4, list, &why), 0);
+}
+
+/* One of two devices at this place, of three at all. */
+static void test_show(void **state)
+{
+    static const int second[] = {1}, both[] = {0, 1};
+
+    (void)state;
+    make_devices(vcu.devices);
+    vcu.device_count = 2;
+    assert_int_equal(vcu_visible_show(both, 2, 3, NULL), CUDA_SUCCESS);
+    assert_int_equal(vcu.device_count, 2);
+    assert_int_equal(vgp_device_sent(1), 1);
+    assert_int_equal(vgp_device_sent(2), INT32_MAX); /* the third is not here */
+    assert_int_equal(vcu_visible_show(second, 1, 3, NULL), CUDA_SUCCESS);
+    assert_int_equal(vcu.device_count, 1);
+    assert_int_equal(vgp_device_sent(0), 1);
+    assert_int_equal(vcu_visible_show(second, 0, 3, "no such device"), CUDA_ERROR_NO_DEVICE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_uuids),
-        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_ordinals),
+        cmocka_unit_test(test_numbers),  cmocka_unit_test(test_uuids),  cmocka_unit_test(test_order),
+        cmocka_unit_test(test_ordinals), cmocka_unit_test(test_places), cmocka_unit_test(test_show),
+        cmocka_unit_test(test_same_gpu),
     };
 
     return cmocka_run_group_tests_name("visible", tests, NULL, NULL);

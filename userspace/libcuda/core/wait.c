@@ -206,6 +206,8 @@ static bool leaves_nothing(uint16_t call)
     case VGP_cuEventSynchronize:
     case VGP_cuStreamQuery:
     case VGP_cuEventQuery:
+    case VGP_vgpStreamWatch:
+    case VGP_vgpEventWatch:
         return true;
     default:
         return false;
@@ -458,12 +460,28 @@ bool vcu_wait_owe(CUstream stream)
     return answered;
 }
 
+struct vcu_wait_latest vcu_wait_latest(CUstream stream)
+{
+    struct vcu_wait_latest l;
+    int at;
+
+    pthread_mutex_lock(&vcu.ring.lock);
+    at = place_of(owner_id((uintptr_t)stream));
+    l = (struct vcu_wait_latest){at < 0 ? 0 : streams[at].latest, elsewhere};
+    pthread_mutex_unlock(&vcu.ring.lock);
+    return l;
+}
+
 bool vcu_wait_answered(CUstream stream, bool everything)
 {
     if (!may_answer() || !(everything ? vcu_wait_idle() : vcu_wait_owe(stream)))
         return false;
     if (lnk_ring_notified(&vcu.ring))
         lnk_ring_drain(&vcu.ring);
+    vcu_units_wait_answered();
+    /* What was learnt just now is said by a call that is made. */
+    if (atomic_load_explicit(&vcu.ring.async_error, memory_order_relaxed) != 0)
+        return false;
     atomic_fetch_add_explicit(&vcu_waits_answered, 1, memory_order_relaxed);
     return true;
 }

@@ -75,6 +75,38 @@ bool vcu_wait_idle(void);
 bool vcu_wait_may_owe(CUstream stream);
 bool vcu_wait_owe(CUstream stream);
 
+/* The latest work that the stream may have: while it is the same, nothing has been put into the stream. */
+struct vcu_wait_latest {
+    uint64_t in_stream, elsewhere;
+};
+struct vcu_wait_latest vcu_wait_latest(CUstream stream);
+
+/* ---- query.c: queries of events and streams ---- */
+
+/*
+ * What a query has found stays so until work is put into the stream, or the event is recorded again. And what is not
+ * complete is not asked for again until the worker says so in a word of the window (VGP_WATCHES), the program may
+ * have learnt otherwise that it is (any reply, any notification), or some time has passed, so that errors come out.
+ * Not while a stream captures, with managed memory, events of other processes or of graphs, default streams, an error
+ * that is pending, a worker older than 1.4, and with VGPU_ANSWER_QUERIES=0.
+ */
+CUresult vcu_event_query(CUevent event);
+/* cuStreamQuery of a stream that is not known to be idle. */
+CUresult vcu_stream_query_sent(CUstream stream);
+/* submit.c: a record was sent. `args`: before it was published; what is needed of them for vcu_query_sent(). */
+uint64_t vcu_query_noted(uint16_t call, const void *args);
+void vcu_query_sent(uint64_t noted);
+/* Something came from the worker that may tell of completion. */
+extern _Atomic uint64_t vcu_query_evidences;
+static inline void vcu_query_evidence(void)
+{
+    atomic_fetch_add_explicit(&vcu_query_evidences, 1, memory_order_release);
+}
+/* Queries that were answered here; for VGPU_STATS. */
+extern _Atomic uint64_t vcu_queries_answered;
+/* Reads VGPU_ANSWER_QUERIES; once, when the library is loaded. */
+void vcu_query_init(void);
+
 /* Waits that were answered here, and that were made up for; for VGPU_STATS and the trace. */
 extern _Atomic uint64_t vcu_waits_answered, vcu_waits_owed;
 

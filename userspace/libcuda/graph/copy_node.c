@@ -36,6 +36,7 @@ static CUresult take_between(const char *call, uint64_t size, struct between **o
     uint64_t context = vcu_owner_context();
     CUresult res;
 
+    size = (size + 4095) & ~4095ull;
     pthread_mutex_lock(&lock);
     for (struct between **p = &spare; *p != NULL; p = &(*p)->next) {
         if ((*p)->context == context && (*p)->size >= size && (*p)->size / 4 <= size &&
@@ -53,7 +54,7 @@ static CUresult take_between(const char *call, uint64_t size, struct between **o
     if (b == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     b->m.kind = VCU_MEM_HOST;
-    b->size = (size + 4095) & ~4095ull;
+    b->size = size;
     b->context = context;
     res = vcu_hostmem_new(call, b->size, &b->m);
     if (res != CUDA_SUCCESS) {

@@ -76,6 +76,7 @@ uint64_t vcu_copy_extent(const struct vcu_copy_end *e, const struct vcu_copy *c)
 void vcu_copy_pack(uint8_t *packed, const struct vcu_copy_end *e, uint64_t z, uint64_t y, uint64_t x,
                    uint64_t width, uint64_t rows, bool to_host)
 {
+    atomic_fetch_add_explicit(&vcu_bytes_copied, width * rows, memory_order_relaxed);
     for (uint64_t i = 0; i < rows; i++) {
         uint8_t *row = (uint8_t *)(uintptr_t)row_address(e, z, y + i) + x;
 
@@ -302,6 +303,25 @@ static bool upload_owed(const struct vcu_copy *c, uint64_t bytes, CUresult *res)
     return true;
 }
 
+/*
+ * The same for more bytes than a record takes: the staging area has them when the call returns. Of 64 KiB the program
+ * waits for its own copy of them only, while the worker makes the other one.
+ */
+static bool upload_staged_owed(const struct vcu_copy *c, CUresult *res)
+{
+    struct vcu_copy left = *c;
+
+    if (!is_quiet(c) || !vcu_wait_may_owe(c->stream))
+        return false;
+    left.async = true;
+    *res = upload_staged(&left);
+    if (*res == CUDA_SUCCESS && !vcu_wait_owe(c->stream)) {
+        vcu_wait_intend(c->stream, VCU_EFFECT_WAITS);
+        *res = vgp_call_cuStreamSynchronize(c->stream);
+    }
+    return true;
+}
+
 static CUresult upload(const struct vcu_copy *c, uint64_t src_extent)
 {
     uint64_t bytes = c->width * c->height * c->depth;
@@ -318,6 +338,8 @@ static CUresult upload(const struct vcu_copy *c, uint64_t src_extent)
         return send_whole(c, vcu_copy_wire_kind(&c->dst), VGP_COPY_HOST, when);
     if (bytes <= INLINE_SYNC || (bytes <= INLINE_ASYNC && c->async && c->height == 1 && c->depth == 1))
         return upload_inline(c, bytes, when);
+    if (!c->async && known && upload_staged_owed(c, &res))
+        return res;
     if (when == VGP_WHEN_ISSUED && vcu_copy_wire_kind(&c->dst) == VGP_COPY_DEVICE && dst_extent != 0 &&
         src_extent != 0 && atomic_load_explicit(&vcu_captures, memory_order_relaxed) == 0) {
         res = try_ends(c, src_extent, dst_extent);
@@ -527,8 +549,10 @@ CUresult vcu_copy_run(const char *call, struct vcu_copy *c)
     res = c->dst.device ? upload(c, from) : download(c, to);
     if (vcu_units_watch() && res == CUDA_SUCCESS && !c->async)
         vcu_units_after_wait(false);
-    if (res == CUDA_SUCCESS && !c->async) /* it has waited for earlier work: so here it surfaces */
+    if (res == CUDA_SUCCESS && !c->async) { /* it has waited for earlier work: so here it surfaces */
+        vcu_units_wait_answered();
         res = lnk_ring_take_async_error(&vcu.ring);
+    }
     return res;
 }
 

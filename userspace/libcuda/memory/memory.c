@@ -73,6 +73,35 @@ bool vcu_memory_take(uint64_t start, enum vcu_memory_kind kind, struct vcu_place
     return vcu_range_edit(set_of(kind), start, take_it, &t);
 }
 
+struct access {
+    uint64_t start, next; /* where the mapping begins, where the next one would */
+    unsigned flags;
+    int device;
+};
+
+static bool give_access(const struct vcu_range *range, void *arg)
+{
+    struct vcu_memory *m = range->data;
+    struct access *a = arg;
+
+    if (range->start == a->start && m->kind == VCU_MEM_MAPPED) {
+        m->flags = a->flags;
+        m->device = a->device;
+        a->next = range->start + range->size;
+    }
+    return false; /* it stays */
+}
+
+void vcu_memory_set_access(uint64_t start, uint64_t size, unsigned flags, int device)
+{
+    struct access a = {.next = start, .flags = flags, .device = device};
+
+    do {
+        a.start = a.next;
+        vcu_range_edit(&device_ranges, a.start, give_access, &a);
+    } while (a.next != a.start && a.next - start < size);
+}
+
 static bool find_in(struct vcu_range_set *set, uint64_t addr, struct vcu_place *place)
 {
     return vcu_range_look(set, addr, copy_out, place);
@@ -224,17 +253,17 @@ const struct vcu_unit_ops vcu_memory_unit = {.context_ending = context_ending,
 
 /* ---- allocation ----------------------------------------------------------------------------- */
 
-void vcu_memory_put(uint64_t start, uint64_t size, const struct vcu_memory *m)
+bool vcu_memory_put(uint64_t start, uint64_t size, const struct vcu_memory *m)
 {
-    /* The worker says that the address is new: what the table still has there is gone. Without an
-       entry the memory works too; only pointer questions about it are not answered. */
+    /* The worker says that the address is new: what the table still has there is gone. */
     while (!vcu_memory_add(start, size, m)) {
         struct vcu_range stale;
 
         if (!vcu_range_remove_overlap(&device_ranges, start, size, &stale))
-            break;
+            return false;
         free(stale.data);
     }
+    return true;
 }
 
 static _Atomic bool graph_memory;
@@ -259,7 +288,7 @@ bool vcu_graph_memory_known(void)
     return atomic_load(&graph_memory);
 }
 
-static void note(uint64_t dptr, uint64_t size, uint64_t pool, unsigned opened)
+static bool note(uint64_t dptr, uint64_t size, uint64_t pool, unsigned opened)
 {
     struct vcu_context *c = vcu_context_find(NULL);
     struct vcu_memory m = {
@@ -272,12 +301,23 @@ static void note(uint64_t dptr, uint64_t size, uint64_t pool, unsigned opened)
         .opened = opened,
     };
 
-    vcu_memory_put(dptr, size, &m);
+    return vcu_memory_put(dptr, size, &m);
 }
 
-void vcu_memory_note(uint64_t dptr, uint64_t size, uint64_t pool)
+CUresult vcu_memory_note(uint64_t dptr, uint64_t size)
 {
-    note(dptr, size, pool, 0);
+    if (note(dptr, size, 0, 0))
+        return CUDA_SUCCESS;
+    vgp_call_cuMemFree_v2(dptr);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult vcu_memory_note_pool(uint64_t dptr, uint64_t size, uint64_t pool, CUstream stream)
+{
+    if (note(dptr, size, pool, 0))
+        return CUDA_SUCCESS;
+    vgp_call_cuMemFreeAsync(dptr, stream);
+    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* Makes counting and entering one step. */
@@ -299,15 +339,23 @@ static bool open_once_more(const struct vcu_range *range, void *arg)
     return false; /* it stays */
 }
 
-void vcu_memory_note_opened(uint64_t dptr, uint64_t size, uint64_t pool)
+CUresult vcu_memory_note_opened(uint64_t dptr, uint64_t size, uint64_t pool)
 {
     struct opened o = {.start = dptr, .size = size};
+    bool known = true;
 
     pthread_mutex_lock(&opened_lock);
     vcu_range_edit(&device_ranges, dptr, open_once_more, &o);
     if (!o.counted)
-        note(dptr, size, pool, 1);
+        known = note(dptr, size, pool, 1);
     pthread_mutex_unlock(&opened_lock);
+    if (known)
+        return CUDA_SUCCESS;
+    if (pool)
+        vgp_call_cuMemFree_v2(dptr);
+    else
+        vgp_call_cuIpcCloseMemHandle(dptr);
+    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static bool open_once_less(const struct vcu_range *range, void *arg)

@@ -68,11 +68,15 @@ bool vcu_memory_take(uint64_t start, enum vcu_memory_kind kind, struct vcu_place
 uint64_t vcu_memory_new_id(void);
 /* Sets SYNC_MEMOPS of the range around an address; false when there is none. */
 bool vcu_memory_set_sync(uint64_t addr, bool on);
-/* Enters a range that the worker says is new: what the table still has there is gone. */
-void vcu_memory_put(uint64_t start, uint64_t size, const struct vcu_memory *m);
+/* The access of the mappings of [start, start + size), one beside the other from its start on. */
+void vcu_memory_set_access(uint64_t start, uint64_t size, unsigned flags, int device);
+/* Enters a range that the worker says is new: what the table still has there is gone. False when memory is short. */
+bool vcu_memory_put(uint64_t start, uint64_t size, const struct vcu_memory *m);
 
-/* Enters a new allocation of the current context, from a pool or (0) not. */
-void vcu_memory_note(uint64_t dptr, uint64_t size, uint64_t pool);
+/* Enter a new allocation of the current context; the second one, of a pool in the order of a stream. When memory is
+   short the allocation is freed, and the call's answer is OUT_OF_MEMORY. */
+CUresult vcu_memory_note(uint64_t dptr, uint64_t size);
+CUresult vcu_memory_note_pool(uint64_t dptr, uint64_t size, uint64_t pool, CUstream stream);
 
 /* Enters memory of a graph: it stays known, for the address is the graph's for good. Dropped when the
    worker gives the address to something else. */
@@ -80,8 +84,8 @@ void vcu_graph_memory_note(uint64_t dptr, uint64_t size, int device);
 /* True once graphs have allocated memory in this process. */
 bool vcu_graph_memory_known(void);
 
-/* Enters memory of another process, or counts that it was opened once more. */
-void vcu_memory_note_opened(uint64_t dptr, uint64_t size, uint64_t pool);
+/* Enters memory of another process, or counts that it was opened once more; closes it when memory is short. */
+CUresult vcu_memory_note_opened(uint64_t dptr, uint64_t size, uint64_t pool);
 /* Once less; true: that was the last time, and what was in the table is in *place. */
 bool vcu_memory_close(uint64_t dptr, struct vcu_place *place);
 

@@ -214,7 +214,7 @@ CUresult vcu_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStrea
     if (res == CUDA_SUCCESS && node)
         vcu_graph_memory_note(*dptr, bytesize, facts.device);
     else if (res == CUDA_SUCCESS)
-        vcu_memory_note(*dptr, bytesize, (uintptr_t)pool);
+        res = vcu_memory_note_pool(*dptr, bytesize, (uintptr_t)pool, hStream);
     return res;
 }
 
@@ -234,7 +234,7 @@ CUresult vcu_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemor
     if (res == CUDA_SUCCESS && node)
         vcu_graph_memory_note(*dptr, bytesize, vcu_context_find(NULL)->device);
     else if (res == CUDA_SUCCESS)
-        vcu_memory_note(*dptr, bytesize, (uintptr_t)pool);
+        res = vcu_memory_note_pool(*dptr, bytesize, (uintptr_t)pool, hStream);
     return res;
 }
 
@@ -258,5 +258,8 @@ CUresult vcu_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     if (!vcu_memory_take(dptr, VCU_MEM_DEVICE, &p))
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuMemFreeAsync",
                           "%#llx is not the start of an allocation", (unsigned long long)dptr);
-    return vgp_call_cuMemFreeAsync(dptr, hStream);
+    res = vgp_call_cuMemFreeAsync(dptr, hStream);
+    if (res != CUDA_SUCCESS)
+        vcu_memory_add(p.start, p.size, &p.m);
+    return res;
 }

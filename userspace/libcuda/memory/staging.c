@@ -66,9 +66,10 @@ uint64_t vcu_chunk_size(void)
 static void retire(struct vcu_chunk *c)
 {
     CUresult res = vgp_recv_vgpCopy(&c->submit, NULL, NULL);
+    int none = 0;
 
     if (res != CUDA_SUCCESS)
-        atomic_store(&vcu.ring.async_error, (int)res);
+        atomic_compare_exchange_strong(&vcu.ring.async_error, &none, (int)res);
 }
 
 static struct vcu_chunk *find_locked(enum chunk_state state, bool ready_only)

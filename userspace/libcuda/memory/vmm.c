@@ -185,8 +185,10 @@ CUresult vcu_cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment
     if (ptr == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     res = vgp_call_cuMemAddressReserve(ptr, size, alignment, addr, flags);
-    if (res == CUDA_SUCCESS)
-        vcu_range_add(&reservations, *ptr, size, NULL);
+    if (res == CUDA_SUCCESS && !vcu_range_add(&reservations, *ptr, size, NULL)) {
+        vgp_call_cuMemAddressFree(*ptr, size);
+        res = CUDA_ERROR_OUT_OF_MEMORY;
+    }
     return res;
 }
 
@@ -243,41 +245,40 @@ CUresult vcu_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericA
     if (res != CUDA_SUCCESS)
         return res;
     m.buffer_id = vcu_memory_new_id();
-    vcu_memory_put(ptr, size, &m);
-    return CUDA_SUCCESS;
+    if (vcu_memory_put(ptr, size, &m))
+        return CUDA_SUCCESS;
+    vgp_call_cuMemUnmap(ptr, size);
+    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Takes the mappings of [ptr, ptr + size) out of the table; *n of them, NULL: none. */
-static struct vcu_place *take_mappings(uint64_t ptr, uint64_t size, unsigned *n)
+/* The number of mappings in [ptr, ptr + size), one beside the other from its start on. */
+static unsigned mappings(uint64_t ptr, uint64_t size)
 {
-    struct vcu_place *list = NULL, *more, p;
-    unsigned room = 0;
+    struct vcu_place p;
+    unsigned n = 0;
 
-    *n = 0;
-    for (uint64_t done = 0; done < size && vcu_memory_take(ptr + done, VCU_MEM_MAPPED, &p); done += p.size) {
-        if (*n == room) {
-            room = room == 0 ? 16 : room * 2;
-            more = realloc(list, room * sizeof(*list));
-            if (more == NULL) {
-                vcu_memory_put(p.start, p.size, &p.m);
-                break;
-            }
-            list = more;
-        }
-        list[(*n)++] = p;
-    }
-    return list;
+    for (uint64_t done = 0; done < size && vcu_memory_find(ptr + done, &p) && p.m.kind == VCU_MEM_MAPPED &&
+                            p.start == ptr + done;
+         done += p.size)
+        n++;
+    return n;
 }
 
 CUresult vcu_cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
     struct vcu_place *gone;
-    unsigned n;
+    unsigned n = 0, most;
     CUresult res = vcu_check_init();
 
     if (res != CUDA_SUCCESS)
         return res;
-    gone = take_mappings(ptr, size, &n); /* first, as in cuMemAddressFree */
+    most = mappings(ptr, size);
+    gone = calloc(most + 1, sizeof(*gone));
+    if (gone == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    /* First, as in cuMemAddressFree. */
+    for (uint64_t done = 0; n < most && vcu_memory_take(ptr + done, VCU_MEM_MAPPED, &gone[n]); n++)
+        done += gone[n].size;
     res = vgp_call_cuMemUnmap(ptr, size);
     for (unsigned i = 0; res != CUDA_SUCCESS && i < n; i++)
         vcu_memory_put(gone[i].start, gone[i].size, &gone[i].m);
@@ -289,8 +290,6 @@ CUresult vcu_cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc 
 {
     uint32_t types[DESCRIPTORS_MAX], access[DESCRIPTORS_MAX];
     int32_t ids[DESCRIPTORS_MAX];
-    struct vcu_place *list;
-    unsigned n;
     CUresult res = vcu_check_init();
 
     if (res != CUDA_SUCCESS)
@@ -306,12 +305,6 @@ CUresult vcu_cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc 
                                    (uint32_t)count);
     if (res != CUDA_SUCCESS)
         return res;
-    list = take_mappings(ptr, size, &n);
-    for (unsigned i = 0; i < n; i++) {
-        list[i].m.flags = desc[count - 1].flags;
-        list[i].m.device = desc[count - 1].location.id;
-        vcu_memory_put(list[i].start, list[i].size, &list[i].m);
-    }
-    free(list);
+    vcu_memory_set_access(ptr, size, desc[count - 1].flags, desc[count - 1].location.id);
     return CUDA_SUCCESS;
 }

@@ -30,12 +30,14 @@ struct callback {
     struct vcu_semas *semas;  /* no function, but semaphores: a reference */
 };
 
-/* One run that the worker asked for. */
+/* One run that the worker asked for. A callback is allocated as the task of its last run or of its end, for then
+   there is nobody whom a lack of memory could be told. */
 struct task {
+    struct callback c; /* first; a copy where a kept one runs: it may be released meanwhile */
     struct task *next;
-    struct callback c; /* a copy: a kept one may be released meanwhile */
     struct vcu_host_run run;
     bool released; /* no run, but the end of it */
+    bool fixed;    /* one of `spare` */
 };
 
 #define BUCKETS 256u
@@ -44,6 +46,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
 static struct callback *known[BUCKETS]; /* by cookie */
 static struct task *ready, **ready_end = &ready;
+/* For runs of kept callbacks when no memory is left: the worker has so many under way at most. */
+static struct task spare[VGP_HOST_RUNS];
+static bool spare_used[VGP_HOST_RUNS];
 static unsigned outstanding; /* runs that will be asked for, or are under way */
 static bool always;          /* ... and nobody knows how many more */
 static unsigned objects;     /* user objects, whose destructors may be asked for at any time */
@@ -96,64 +101,82 @@ static bool post_semas(const struct vcu_host_run *r)
     return s != NULL;
 }
 
+static void enqueue_locked(struct task *task)
+{
+    task->next = NULL;
+    *ready_end = task;
+    ready_end = &task->next;
+    pthread_cond_broadcast(&wake);
+}
+
+/* A task for one run of a kept callback. */
+static struct task *task_new_locked(void)
+{
+    struct task *task = malloc(sizeof(*task));
+
+    if (task != NULL)
+        return task;
+    for (unsigned i = 0; i < VGP_HOST_RUNS; i++) {
+        if (!spare_used[i]) {
+            spare_used[i] = true;
+            return &spare[i];
+        }
+    }
+    lnk_why("worker", "no memory to run a host function: its stream stays blocked");
+    return NULL;
+}
+
+static void task_end_locked(struct task *task)
+{
+    if (task->fixed)
+        spare_used[task - spare] = false;
+    else
+        free(task);
+}
+
 static void post(const struct vcu_host_run *r)
 {
+    struct callback **p, *c;
     struct task *task;
-    struct callback **p;
 
     if (post_semas(r))
         return;
-    task = malloc(sizeof(*task));
-    if (task == NULL) {
-        lnk_why("worker", "no memory to run a host function: its stream stays blocked");
-        return;
-    }
     pthread_mutex_lock(&lock);
     p = find_locked(r->cookie);
-    if (*p != NULL) {
-        struct callback *c = *p;
+    c = *p; /* NULL: an unknown cookie is the worker's mistake, and ignored */
+    task = c == NULL ? NULL : c->kept ? task_new_locked() : (struct task *)c;
+    if (task != NULL) {
+        if (c->kept) {
+            const bool fixed = task >= spare && task < spare + VGP_HOST_RUNS;
 
-        task->c = *c;
-        task->run = *r;
-        task->released = false;
-        task->next = NULL;
-        *ready_end = task;
-        ready_end = &task->next;
-        task = NULL;
-        if (!c->kept) {
+            *task = (struct task){.c = *c, .fixed = fixed};
+        } else {
             *p = c->next;
-            free(c);
         }
-        pthread_cond_broadcast(&wake);
+        task->run = *r;
+        enqueue_locked(task);
     }
     pthread_mutex_unlock(&lock);
-    free(task); /* an unknown cookie is the worker's mistake: ignored */
 }
 
 /* Called by the thread that reads the notification; the runner does the slow part. */
 static void released(uint64_t cookie)
 {
-    struct task *task = malloc(sizeof(*task));
     struct callback **p, *c;
 
-    if (task == NULL)
-        return; /* what it holds stays */
     pthread_mutex_lock(&lock);
     p = find_locked(cookie);
     c = *p;
     if (c != NULL) {
+        struct task *task = (struct task *)c;
+
         *p = c->next;
-        *task = (struct task){.c = *c, .released = true};
-        *ready_end = task;
-        ready_end = &task->next;
-        task = NULL;
         if (c->object != 0)
             objects--;
-        pthread_cond_broadcast(&wake);
+        task->released = true;
+        enqueue_locked(task);
     }
     pthread_mutex_unlock(&lock);
-    free(c);
-    free(task);
 }
 
 static bool notify(uint16_t type, uint64_t cookie, const uint8_t *data, uint32_t size)
@@ -249,8 +272,8 @@ static void *serve(void *arg)
         pthread_mutex_lock(&lock);
         if (outstanding > 0 && !task->released)
             outstanding--;
+        task_end_locked(task);
         pthread_mutex_unlock(&lock);
-        free(task);
     }
     return NULL;
 }
@@ -300,7 +323,8 @@ static CUresult start_locked(void)
 /* Enters a callback; the two threads run from the first one on. */
 static CUresult enter(const struct callback *init, uint64_t *cookie)
 {
-    struct callback *c = malloc(sizeof(*c));
+    struct task *task = calloc(1, sizeof(*task));
+    struct callback *c = (struct callback *)task;
     CUresult res;
 
     if (c == NULL)

@@ -45,7 +45,7 @@ CUresult vcu_stream_query(CUstream hStream)
         return vcu_stream_error(hStream);
     if (vcu_current_context() != 0 && vcu_check_context() == CUDA_SUCCESS && vcu_wait_idle())
         return CUDA_SUCCESS;
-    return vgp_call_cuStreamQuery(vcu_stream(hStream));
+    return vcu_stream_query_sent(vcu_stream(hStream));
 }
 
 CUresult vcu_cuEventDestroy_v2(CUevent hEvent)

@@ -37,13 +37,15 @@ void vgpu_cli_backend_start(struct vgpu_cli_backend *b, const char *mode, const 
     struct vgpu_cli_spawn spawn = {.keep_fd = {-1, -1}};
     struct pollfd pfd = {.events = POLLIN};
     int ready[2];
-    char byte;
+    char byte, number[12] = "";
 
     set_default("VGPU_SOFT_THREADS", VGPU_CLI_SOFT_THREADS);
     set_default("VGPU_SOFT_MEMORY", VGPU_CLI_SOFT_MEMORY);
     set_default("VGPU_SOFT_CC", VGPU_CLI_SOFT_CC);
-    b->socket = vgpu_cli_format("%s/backend.sock", vgpu_cli_temp_dir());
-    b->log = vgpu_cli_verbose ? NULL : vgpu_cli_format("%s/backend.log", vgpu_cli_temp_dir());
+    if (b->number != 0)
+        snprintf(number, sizeof(number), "%u", b->number);
+    b->socket = vgpu_cli_format("%s/backend%s.sock", vgpu_cli_temp_dir(), number);
+    b->log = vgpu_cli_verbose ? NULL : vgpu_cli_format("%s/backend%s.log", vgpu_cli_temp_dir(), number);
     unlink(b->socket);
     if (pipe2(ready, O_CLOEXEC))
         vgpu_cli_die("pipe: %s", strerror(errno));
@@ -79,6 +81,15 @@ void vgpu_cli_backend_start(struct vgpu_cli_backend *b, const char *mode, const 
         exit(VGPU_CLI_FAILED);
     }
     close(ready[0]);
+}
+
+void vgpu_cli_backends_start(struct vgpu_cli_backend *b, long count, const char *mode, const char *gpu)
+{
+    for (long i = 0; i < count; i++) {
+        b[i].number = (unsigned)i;
+        b[i].all_devices = true; /* the program gets the environment */
+        vgpu_cli_backend_start(&b[i], mode, gpu);
+    }
 }
 
 void vgpu_cli_guest_env(struct vgpu_cli_list *env, const char *trace)

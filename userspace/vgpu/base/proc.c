@@ -8,10 +8,12 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -257,4 +259,27 @@ void vgpu_cli_exit_as(int wait_status)
     sigprocmask(SIG_UNBLOCK, &set, NULL);
     raise(WTERMSIG(wait_status));
     exit(128 + WTERMSIG(wait_status));
+}
+
+static bool write_file(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    bool ok = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+
+bool vgpu_cli_own_mounts(unsigned long propagation)
+{
+    char uid[40], gid[40];
+
+    snprintf(uid, sizeof(uid), "%u %u 1\n", (unsigned)geteuid(), (unsigned)geteuid());
+    snprintf(gid, sizeof(gid), "%u %u 1\n", (unsigned)getegid(), (unsigned)getegid());
+    if (unshare(CLONE_NEWNS) == 0)
+        return mount(NULL, "/", NULL, MS_REC | propagation, NULL) == 0;
+    return unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 && write_file("/proc/self/setgroups", "deny") &&
+           write_file("/proc/self/uid_map", uid) && write_file("/proc/self/gid_map", gid) &&
+           mount(NULL, "/", NULL, MS_REC | propagation, NULL) == 0;
 }

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <limits.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,32 +155,6 @@ bool vgpu_cli_wants_node(const struct vgpu_cli_list *env, const char *program)
            access("/dev/dxg", F_OK) != 0 && uses_jax(env, program);
 }
 
-static bool write_file(const char *path, const char *text)
-{
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    bool ok = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
-
-    if (fd >= 0)
-        close(fd);
-    return ok;
-}
-
-/* Mounts of this process alone: with a user namespace where the user may not make them otherwise. */
-static bool own_mounts(void)
-{
-    const unsigned uid = geteuid(), gid = getegid();
-    char ids[2][64];
-
-    if (unshare(CLONE_NEWNS) == 0)
-        return true;
-    if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
-        return false;
-    snprintf(ids[0], sizeof(ids[0]), "%u %u 1", uid, uid);
-    snprintf(ids[1], sizeof(ids[1]), "%u %u 1", gid, gid);
-    write_file("/proc/self/setgroups", "deny");
-    return write_file("/proc/self/uid_map", ids[0]) && write_file("/proc/self/gid_map", ids[1]);
-}
-
 /* One entry of /dev appears in DIR: a link is copied, all else is mounted. What cannot be is left out. */
 static void mirror(const char *dir, const char *name)
 {
@@ -219,8 +192,8 @@ void vgpu_cli_node_prepare(void *dir)
     DIR *dev;
     int fd;
 
-    if (!own_mounts() || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0 ||
-        mount("vgpu", dir, "tmpfs", MS_NOSUID, "size=1m,mode=755") != 0 || !(dev = opendir("/dev"))) {
+    if (!vgpu_cli_own_mounts(MS_SLAVE) || mount("vgpu", dir, "tmpfs", MS_NOSUID, "size=1m,mode=755") != 0 ||
+        !(dev = opendir("/dev"))) {
         vgpu_cli_say(
             "this host lets nobody have a /dev of one's own (%s): without /dev/nvidia0 JAX stays on the CPU",
             strerror(errno));

@@ -100,6 +100,10 @@ void vgpu_cli_cleanup(void);
 /* Ends vgpu as the program ended: with its status, or by its signal. */
 void vgpu_cli_exit_as(int wait_status) __attribute__((noreturn));
 
+/* A mount namespace for this process, in a user namespace where the user has no right to one otherwise.
+ * propagation: MS_PRIVATE, or MS_SLAVE to see what the host mounts later. False, errno: this host lets it have none. */
+bool vgpu_cli_own_mounts(unsigned long propagation);
+
 /* confine.c: what the guest cannot do with the host's files */
 struct vgpu_cli_confine {
     const char *root; /* an empty folder: QEMU's process sees the host's tree there, without /proc */
@@ -113,7 +117,9 @@ void vgpu_cli_confine(void *arg);
 bool vgpu_cli_qemu_has_sandbox(const char *qemu);
 
 /* backend.c */
+#define VGPU_CLI_GPUS_MAX 8
 struct vgpu_cli_backend {
+    unsigned number;  /* of several of one run; to be set before the start */
     bool all_devices; /* to be set before the start: CUDA_VISIBLE_DEVICES is the program's, not the host's */
     pid_t pid;
     char *socket;
@@ -122,6 +128,8 @@ struct vgpu_cli_backend {
 /* Starts vgpu-backend and waits until it serves `mode` ("--listen" or "--vhost-user"). Dies with the
  * backend's own words when it does not. */
 void vgpu_cli_backend_start(struct vgpu_cli_backend *b, const char *mode, const char *gpu);
+/* As many as `count`, numbered from 0: further devices of one machine or program. */
+void vgpu_cli_backends_start(struct vgpu_cli_backend *b, long count, const char *mode, const char *gpu);
 /* Dies unless gpu is soft, nvidia or auto (or none, where that is allowed). */
 void vgpu_cli_check_gpu(const char *gpu, bool none_allowed);
 /* Puts our libcuda first and the trace setting into an environment. trace: NULL = none, "" = to
@@ -167,6 +175,7 @@ enum vgpu_cli_accel { VGPU_ACCEL_AUTO, VGPU_ACCEL_KVM, VGPU_ACCEL_TCG };
 struct vgpu_cli_vm {
     const char *gpu; /* soft, nvidia, auto, none */
     enum vgpu_cli_accel accel;
+    long gpus;                       /* vgpu-cuda devices, each with a backend of its own */
     long memory_mb, cpus, timeout_s; /* timeout 0 = none */
     struct vgpu_cli_list shares;     /* absolute directories, writable */
     struct vgpu_cli_list disks;      /* absolute files */
@@ -180,7 +189,7 @@ struct vgpu_cli_vm {
     /* while it runs */
     char *console; /* file with the guest's kernel log */
     char *qemu_log;
-    struct vgpu_cli_backend backend;
+    struct vgpu_cli_backend backends[VGPU_CLI_GPUS_MAX];
     pid_t qemu;
     int channel; /* our end of the guest channel */
     int signals;

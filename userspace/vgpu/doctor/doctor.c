@@ -3,6 +3,7 @@
  * vgpu doctor: what is between a program and the GPU, in the order in which a call passes it:
  * device, driver, permissions, backend; the loader; the start of NVIDIA's runtime; the calls.
  */
+#include <ctype.h>
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -22,6 +23,7 @@
 
 #include "base/cli_config.h"
 #include "doctor/doctor.h"
+#include "../../../lib/link/link.h"
 #include "vgp_sock.h"
 #include "base/vgpu_cli.h"
 
@@ -59,15 +61,16 @@ static void help(void)
 
 /* ---- device, driver, permission, socket ---- */
 
-/* Virtio device 63: the number of vgpu-cuda, on the bus of a guest. */
-static bool pci_device_there(void)
+/* Virtio device 63: the number of vgpu-cuda. How many there are on the bus of a guest. */
+static unsigned pci_devices(void)
 {
     DIR *d = opendir("/sys/bus/pci/devices");
     struct dirent *e;
-    bool found = false;
+    unsigned count = 0;
 
-    while (d && !found && (e = readdir(d))) {
+    while (d && (e = readdir(d))) {
         char path[512], vendor[16] = "", device[16] = "";
+        bool found = false;
         FILE *f;
 
         snprintf(path, sizeof(path), "/sys/bus/pci/devices/%.200s/vendor", e->d_name);
@@ -82,10 +85,11 @@ static bool pci_device_there(void)
             found = fgets(device, sizeof(device), f) && strtoul(device, NULL, 16) == 0x1040 + 63;
             fclose(f);
         }
+        count += found;
     }
     if (d)
         closedir(d);
-    return found;
+    return count;
 }
 
 /* What the backend at the other end says of its workers; older ones say nothing. */
@@ -145,15 +149,19 @@ static void check_socket(struct vgpu_findings *f, const char *path)
                       "VGPU_SOCKET");
 }
 
-/* The driver's last words about the device; NULL: none, or the kernel log is not for this user. */
-static char *kernel_says(void)
+/* The driver's last words about that node, or about no node; NULL: none, or the kernel log is not for this user. */
+static char *kernel_says(const char *node)
 {
     char *log = vgpu_cli_alloc(KERNEL_LOG), *last = NULL;
     int n = klogctl(3 /* SYSLOG_ACTION_READ_ALL */, log, KERNEL_LOG - 1);
 
     for (char *save = NULL, *line = n > 0 ? strtok_r(log, "\n", &save) : NULL; line;
          line = strtok_r(NULL, "\n", &save)) {
-        if (strstr(line, "vgpu_drv"))
+        const char *named = strstr(line, "/dev/vgpu");
+        size_t size = strlen(node);
+
+        if (strstr(line, "vgpu_drv") &&
+            (!named || (!strncmp(named, node, size) && !isdigit((unsigned char)named[size]))))
             last = line;
     }
     last = last ? vgpu_cli_format("%s", last) : NULL;
@@ -161,48 +169,65 @@ static char *kernel_says(void)
     return last;
 }
 
-static void check_node(struct vgpu_findings *f)
+static void check_node(struct vgpu_findings *f, const char *node)
 {
-    int fd = open(NODE, O_RDWR | O_CLOEXEC), err = errno;
+    int fd = open(node, O_RDWR | O_CLOEXEC), err = errno;
 
     if (fd >= 0) {
-        char *says = kernel_says();
+        char *says = kernel_says(node);
 
         close(fd);
-        vgpu_cli_find(f, VGPU_CAUSE_NONE, vgpu_cli_format(NODE " is there and may be used"), says, NULL);
+        vgpu_cli_find(f, VGPU_CAUSE_NONE, vgpu_cli_format("%s is there and may be used", node), says, NULL);
         free(says);
     } else if (err == EACCES || err == EPERM) {
-        vgpu_cli_find(f, VGPU_CAUSE_PERMISSION, vgpu_cli_format("this user may not open " NODE),
+        vgpu_cli_find(f, VGPU_CAUSE_PERMISSION, vgpu_cli_format("this user may not open %s", node),
                       strerror(err),
-                      "give the user the group or mode of " NODE ", by a udev rule: "
+                      "give the user the group or mode of the device, by a udev rule: "
                       "KERNEL==\"vgpu[0-9]*\", MODE=\"0666\"");
     } else {
-        vgpu_cli_find(f, VGPU_CAUSE_CONNECT, vgpu_cli_format(NODE " cannot be opened"), strerror(err),
+        vgpu_cli_find(f, VGPU_CAUSE_CONNECT, vgpu_cli_format("%s cannot be opened", node), strerror(err),
                       "the guest's kernel log (dmesg | grep vgpu) says why");
     }
 }
 
-/* True: nothing is in the way so far. */
+/* One place after the other; a program can go on with those that are in order. */
+static void check_places(struct vgpu_findings *f, const struct lnk_place *list, unsigned n)
+{
+    unsigned there = pci_devices();
+
+    for (unsigned i = 0; i < n; i++) {
+        if (list[i].ops == &lnk_transport_dev)
+            check_node(f, list[i].path);
+        else
+            check_socket(f, list[i].path);
+    }
+    if (n > 1)
+        vgpu_cli_find(f, VGPU_CAUSE_NONE,
+                      vgpu_cli_format("%u backends are here; a process uses one of them", n),
+                      "CUDA_VISIBLE_DEVICES chooses, and counts the devices of all", NULL);
+    if (list[0].ops == &lnk_transport_dev && there > n)
+        vgpu_cli_find(
+            f, VGPU_CAUSE_NONE,
+            vgpu_cli_format("%u vgpu-cuda devices are on the bus, and %u can be seen here", there, n),
+            "the driver has not taken the others, or this is a container without them", NULL);
+}
+
+/* True: something may work so far. */
 static bool check_way(struct vgpu_findings *f)
 {
-    const char *chosen = getenv("VGPU_SOCKET"), *runtime = getenv("XDG_RUNTIME_DIR");
-    char *path = runtime ? vgpu_cli_format("%s/vgpu.sock", runtime) : NULL;
+    const char *chosen = getenv("VGPU_SOCKET");
+    struct lnk_place list[LNK_PLACES_MAX];
+    unsigned n = lnk_places(list);
 
-    if (chosen && *chosen)
-        check_socket(f, chosen);
-    else if (access(NODE, F_OK) == 0)
-        check_node(f);
-    else if (pci_device_there())
+    if (n != 0 && (list[0].ops == &lnk_transport_dev || (chosen && *chosen) || pci_devices() == 0))
+        check_places(f, list, n);
+    else if (pci_devices() != 0)
         vgpu_cli_find(f, VGPU_CAUSE_NO_DRIVER,
                       vgpu_cli_format("a vgpu-cuda device is there, and no driver: " NODE " is missing"),
                       access("/sys/module/vgpu_drv", F_OK) == 0
                           ? "vgpu_drv is loaded, and has not taken the device: see dmesg"
                           : "the module vgpu_drv is not loaded",
                       "load it: insmod vgpu_drv.ko (built for this kernel: make -C kernel/vgpu_drv)");
-    else if (path && access(path, F_OK) == 0)
-        check_socket(f, path);
-    else if (access("/run/vgpu/vgpu.sock", F_OK) == 0)
-        check_socket(f, "/run/vgpu/vgpu.sock");
     else
         vgpu_cli_find(f, VGPU_CAUSE_NO_DEVICE,
                       vgpu_cli_format("there is neither a vgpu-cuda device nor a backend here"),
@@ -210,8 +235,11 @@ static bool check_way(struct vgpu_findings *f)
                       "$XDG_RUNTIME_DIR/vgpu.sock, no /run/vgpu/vgpu.sock",
                       "in a VM: give it -device vgpu-cuda (see README.md, With your own guest); on "
                       "the host: `vgpu run PROGRAM`, or `vgpu doctor --gpu soft PROGRAM`");
-    free(path);
-    return f->list[f->count - 1].cause == VGPU_CAUSE_NONE;
+    for (size_t i = 0; i < f->count; i++) {
+        if (f->list[i].cause == VGPU_CAUSE_NONE)
+            return true;
+    }
+    return false;
 }
 
 /* ---- the program ---- */

@@ -17,6 +17,7 @@
 
 #include "base/cli_config.h"
 #include "../../../protocol/vgp_recording.h"
+#include "../../../lib/link/link.h"
 #include "trace/events.h"
 #include "base/vgpu_cli.h"
 
@@ -86,9 +87,10 @@ static const struct option options[] = {
 
 bool vgpu_cli_gpu_is_here(void)
 {
+    struct lnk_place list[LNK_PLACES_MAX];
     const char *socket = getenv("VGPU_SOCKET");
 
-    return (socket && *socket) || access("/dev/vgpu0", F_OK) == 0;
+    return (socket && *socket) || (lnk_places(list) != 0 && list[0].ops == &lnk_transport_dev);
 }
 
 void vgpu_cli_way(struct vgpu_cli_list *argv, const char *gpu, bool vm, const char *share)

@@ -84,30 +84,6 @@ static int forbid_set_id(void)
 #endif
 }
 
-static bool write_file(const char *path, const char *text)
-{
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    bool ok = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
-
-    if (fd >= 0)
-        close(fd);
-    return ok;
-}
-
-/* A mount namespace of its own; with a user namespace where that needs rights. */
-static bool own_mounts(void)
-{
-    char uid[40], gid[40];
-
-    snprintf(uid, sizeof(uid), "%u %u 1\n", (unsigned)geteuid(), (unsigned)geteuid());
-    snprintf(gid, sizeof(gid), "%u %u 1\n", (unsigned)getegid(), (unsigned)getegid());
-    if (unshare(CLONE_NEWNS) == 0)
-        return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
-    return unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 && write_file("/proc/self/setgroups", "deny") &&
-           write_file("/proc/self/uid_map", uid) && write_file("/proc/self/gid_map", gid) &&
-           mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
-}
-
 /*
  * The host's tree at `at`, without what tells about the host's processes and devices. The guest has
  * its own of each of these.
@@ -116,7 +92,7 @@ static bool tree_without_proc(const char *at)
 {
     static const char *const hidden[] = {"proc", "sys", "dev", "run"};
 
-    if (!own_mounts() || mount("/", at, NULL, MS_BIND | MS_REC, NULL))
+    if (!vgpu_cli_own_mounts(MS_PRIVATE) || mount("/", at, NULL, MS_BIND | MS_REC, NULL))
         return false;
     for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]); i++) {
         char path[4200];

@@ -295,6 +295,25 @@ static void note_kernel_log(void)
     }
 }
 
+/* Opens the devices to every user of the guest. They are numbered without gaps, and all there with the first. */
+static void open_nodes(void)
+{
+    char path[64], node[16], nvidia[64];
+
+    for (unsigned i = 0; i < 64; i++) {
+        snprintf(node, sizeof(node), "vgpu%u", i);
+        snprintf(path, sizeof(path), ROOT "/dev/%s", node);
+        if (access(path, F_OK) != 0)
+            break;
+        if (run.uid != 0 && chmod(path, 0666) != 0)
+            note("cannot open /dev/%s to users: %s", node, strerror(errno));
+        /* JAX does not ask for CUDA where the first of these is missing. */
+        snprintf(nvidia, sizeof(nvidia), ROOT "/dev/nvidia%u", i);
+        if (symlink(node, nvidia) != 0 && errno != EEXIST)
+            note("cannot make /dev/nvidia%u: %s", i, strerror(errno));
+    }
+}
+
 /* Loads the GPU driver from the host's tree and opens its device to every user of the guest. */
 static void load_driver(void)
 {
@@ -317,11 +336,7 @@ static void load_driver(void)
         note_kernel_log();
         finish(VGPU_EXIT_INIT, ENODEV);
     }
-    if (run.uid != 0 && chmod(ROOT "/dev/vgpu0", 0666) != 0)
-        note("cannot open /dev/vgpu0 to users: %s", strerror(errno));
-    /* JAX does not ask for CUDA where this is missing. */
-    if (symlink("vgpu0", ROOT "/dev/nvidia0") != 0 && errno != EEXIST)
-        note("cannot make /dev/nvidia0: %s", strerror(errno));
+    open_nodes();
 }
 
 struct program {

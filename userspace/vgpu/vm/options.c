@@ -34,6 +34,8 @@ void vgpu_cli_vm_help(bool shell)
         "  --gpu soft|nvidia|auto  which GPU executes: the software GPU, the physical one, or\n"
         "                          the physical one where the host has one (default " VGPU_CLI_GPU ");\n"
         "                          none: a machine without the device\n"
+        "  --gpus N                so many vgpu-cuda devices, /dev/vgpu0 and on, each with a\n"
+        "                          backend and that GPU (default 1)\n"
         "  --accel auto|kvm|tcg    how the guest's CPU runs: KVM, emulated, or KVM where it\n"
         "                          works, found out by trying (default auto)\n"
         "  --memory MB, --mem MB   guest memory (default " TEXT(
@@ -62,6 +64,7 @@ void vgpu_cli_vm_help(bool shell)
 
 enum {
     OPT_GPU = 1000,
+    OPT_GPUS,
     OPT_ACCEL,
     OPT_MEMORY,
     OPT_CPUS,
@@ -81,6 +84,7 @@ enum {
 
 static struct option options[] = {
     {"gpu", required_argument, NULL, OPT_GPU},
+    {"gpus", required_argument, NULL, OPT_GPUS},
     {"accel", required_argument, NULL, OPT_ACCEL},
     {"memory", required_argument, NULL, OPT_MEMORY},
     {"mem", required_argument, NULL, OPT_MEMORY},
@@ -188,6 +192,9 @@ static void parse_option(struct vgpu_cli_vm *vm, int option, const char **trace)
     switch (option) {
     case OPT_GPU:
         vm->gpu = optarg;
+        break;
+    case OPT_GPUS:
+        vm->gpus = vgpu_cli_number("--gpus", optarg, 1, VGPU_CLI_GPUS_MAX);
         break;
     case OPT_ACCEL:
         vm->accel = parse_accel(optarg);

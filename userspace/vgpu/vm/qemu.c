@@ -152,11 +152,11 @@ void vgpu_cli_qemu_start(struct vgpu_cli_vm *vm, enum vgpu_cli_accel accel)
         disk_option(&a, i, vm->disks.items[i]);
     if (vgpu_cli_vm_has_net(vm))
         net_options(&a, vm);
-    if (strcmp(vm->gpu, "none") != 0) {
+    for (long i = 0; strcmp(vm->gpu, "none") != 0 && i < vm->gpus; i++) {
         vgpu_cli_add(&a, "-chardev");
-        vgpu_cli_add(&a, "socket,id=vgpu,path=%s", escape(vm->backend.socket));
+        vgpu_cli_add(&a, "socket,id=vgpu%ld,path=%s", i, escape(vm->backends[i].socket));
         vgpu_cli_add(&a, "-device");
-        vgpu_cli_add(&a, "vgpu-cuda,chardev=vgpu");
+        vgpu_cli_add(&a, "vgpu-cuda,chardev=vgpu%ld", i);
     }
     if (vgpu_cli_verbose) {
         fprintf(stderr, "vgpu:");

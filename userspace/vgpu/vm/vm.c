@@ -34,8 +34,10 @@ boot_failed(struct vgpu_cli_vm *vm, enum vgpu_cli_hello how, const char *accel)
     if (vm->qemu_log)
         vgpu_cli_show_tail(vm->qemu_log, 10);
     vgpu_cli_show_tail(vm->console, 10);
-    if (vm->backend.log)
-        vgpu_cli_show_tail(vm->backend.log, 10);
+    for (long i = 0; i < vm->gpus; i++) {
+        if (vm->backends[i].log)
+            vgpu_cli_show_tail(vm->backends[i].log, 10);
+    }
     vgpu_cli_cleanup();
     exit(VGPU_CLI_FAILED);
 }
@@ -46,10 +48,8 @@ static enum vgpu_cli_hello boot(struct vgpu_cli_vm *vm, enum vgpu_cli_accel acce
     enum vgpu_cli_hello how;
     int stop = 0;
 
-    if (strcmp(vm->gpu, "none") != 0) {
-        vm->backend.all_devices = true; /* the guest gets the environment */
-        vgpu_cli_backend_start(&vm->backend, "--vhost-user", vm->gpu);
-    }
+    if (strcmp(vm->gpu, "none") != 0)
+        vgpu_cli_backends_start(vm->backends, vm->gpus, "--vhost-user", vm->gpu);
     vgpu_cli_qemu_start(vm, accel);
     how = vgpu_cli_wait_hello(vm, timeout_ms, &stop);
     if (how == VGPU_HELLO_STOPPED)
@@ -60,7 +60,8 @@ static enum vgpu_cli_hello boot(struct vgpu_cli_vm *vm, enum vgpu_cli_accel acce
 static void unboot(struct vgpu_cli_vm *vm)
 {
     vgpu_cli_stop(&vm->qemu, 200);
-    vgpu_cli_stop(&vm->backend.pid, 1000);
+    for (long i = 0; i < vm->gpus; i++)
+        vgpu_cli_stop(&vm->backends[i].pid, 1000);
     close(vm->channel);
     unlink(vm->console);
     if (vm->qemu_log)
@@ -148,8 +149,11 @@ static void prepare(struct vgpu_cli_vm *vm, const char *trace)
 
 static int vm_run(int argc, char **argv, bool shell)
 {
-    static struct vgpu_cli_vm vm = {
-        .gpu = VGPU_CLI_GPU, .memory_mb = VGPU_CLI_MEMORY_MB, .cpus = VGPU_CLI_CPUS, .channel = -1};
+    static struct vgpu_cli_vm vm = {.gpu = VGPU_CLI_GPU,
+                                    .gpus = 1,
+                                    .memory_mb = VGPU_CLI_MEMORY_MB,
+                                    .cpus = VGPU_CLI_CPUS,
+                                    .channel = -1};
     enum vgpu_cli_hello how;
     const char *trace = NULL;
     int status;

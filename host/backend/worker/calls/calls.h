@@ -71,4 +71,15 @@ void wrk_jit_log(struct wrk_jit *j, bool error, char *buffer, uint32_t size);
  * free. INVALID_IMAGE, with a detail for the trace, when it claims more than was sent. */
 CUresult wrk_image_take(struct wrk_call *c, const void **image, uint64_t size, bool is_blob, void **copy);
 
+/* ---- context/watch.c: events and streams that the guest has asked for; dispatcher ---- */
+
+/* How many there are that were not complete when they were looked at last. */
+extern unsigned wrk_watches;
+/* When that was. */
+extern uint64_t wrk_watched_ns;
+/* Looks at them, and tells the guest of those that are complete. True while some are left. */
+bool wrk_watches_poll(struct wrk_worker *w, uint64_t now);
+/* Before sleeping: the guest has to ask again for what is left. */
+void wrk_watches_end(struct wrk_worker *w);
+
 #endif

@@ -114,6 +114,9 @@ CUresult wrk_set_context(struct wrk_worker *w, CUcontext ctx)
     if (ctx == w->current)
         return CUDA_SUCCESS;
     CUresult r = wrk_provider.cuCtxSetCurrent(ctx);
+    /* A second time, as the call may give back what the guest has no name for any more. */
+    if (r == CUDA_ERROR_OUT_OF_MEMORY)
+        r = wrk_provider.cuCtxSetCurrent(ctx);
     if (ctx)
         show_context(w);
     w->current = r == CUDA_SUCCESS ? ctx : (CUcontext)-1; /* unknown: set again next time */

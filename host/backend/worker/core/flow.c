@@ -225,28 +225,45 @@ static void reap(uint64_t now)
     relax(mode);
 }
 
+static void look_for_ends(void)
+{
+    if (flow.nmarks < flow.reap_at)
+        return;
+    reap(vgb_now_ns());
+    flow.reap_at = 2 * flow.nmarks > REAP_MARKS ? 2 * flow.nmarks : REAP_MARKS;
+}
+
 /* ---- calls ---- */
 
-/* Those that take time of the GPU; others (events, waits, host functions) do not wait for a turn. */
+/* Of those that fill a stream: does it take time of the GPU? What does not (events, waits, host functions) waits for no
+ * turn. Whatever is not listed does. */
 static bool is_work(uint16_t call)
 {
     switch (call) {
-    case VGP_vgpCopy:
-    case VGP_vgpCopyPeer:
-    case VGP_vgpLaunch:
-    case VGP_cuGraphLaunch:
-    case VGP_vgpGraphLaunch:
-    case VGP_cuMemPrefetchAsync_v2:
-    case VGP_cuMemsetD8Async:
-    case VGP_cuMemsetD16Async:
-    case VGP_cuMemsetD32Async:
-    case VGP_cuMemsetD2D8Async:
-    case VGP_cuMemsetD2D16Async:
-    case VGP_cuMemsetD2D32Async:
-        return true;
-    default:
+    case VGP_vgpLaunchHostFunc:
+    case VGP_cuMemAllocAsync:
+    case VGP_cuMemFreeAsync:
+    case VGP_cuMemAllocFromPoolAsync:
+    case VGP_cuStreamWaitEvent:
+    case VGP_cuStreamWaitValue32_v2:
+    case VGP_cuStreamWaitValue64_v2:
+    case VGP_cuStreamWriteValue32_v2:
+    case VGP_cuStreamWriteValue64_v2:
+    case VGP_cuEventRecord:
+    case VGP_cuEventRecordWithFlags:
+    case VGP_cuGraphUpload:
+    case VGP_vgpStreamMemOps:
+    case VGP_vgpExtSemOp:
         return false;
+    default:
+        return true;
     }
+}
+
+/* After this call a stream may capture that did not before. */
+static bool may_capture(uint16_t call)
+{
+    return call == VGP_vgpStreamBeginCapture || (wrk_captures && call == VGP_cuStreamWaitEvent);
 }
 
 /* Calls with the same key are likely to cost the same. Not 0. */
@@ -292,6 +309,14 @@ static bool full(void)
 
 static bool may(struct wrk_worker *w, uint16_t call, uint32_t flags)
 {
+    /* A stream that captures takes no mark: what it has got before is marked while it does. */
+    if (may_capture(call) && flow.nslots) {
+        mark_all(w);
+        if (flow.nslots) { /* no room: when some of it has ended */
+            reap(vgb_now_ns());
+            return false;
+        }
+    }
     if (!(flags & VGP_F_FILLS))
         return true;
     if (full()) {
@@ -332,13 +357,15 @@ void wrk_flow_issued(struct wrk_call *c)
     struct wrk_worker *w = c->w;
     CUstream stream = c->stream;
     struct slot *s = &flow.slots[((uintptr_t)stream * UINT64_C(0x9e3779b97f4a7c15)) >> 56];
-    uint32_t key = key_of(c->rec->call, c->args, c->args_size);
+    uint32_t key = 0; /* costs are learnt in turns only */
     uint64_t cost = 0, most = wrk_client_limits.queue / 16;
     bool known = true, new_key;
 
     if (w->current == (CUcontext)-1 || !w->current || captures(stream))
         return;
     most = flow.turns ? 16 : most && most < CALLS_PER_MARK ? most : CALLS_PER_MARK;
+    if (flow.turns)
+        key = key_of(c->rec->call, c->args, c->args_size);
     if (flow.turns && is_work(c->rec->call)) {
         cost = cost_of(key);
         known = cost != 0;
@@ -365,10 +392,7 @@ void wrk_flow_issued(struct wrk_call *c)
     flow.cost_ns += cost;
     if (s->calls >= most || (flow.turns && (!known || s->cost_ns >= MARK_NS))) {
         mark(w, s);
-        if (flow.nmarks >= flow.reap_at) {
-            reap(vgb_now_ns());
-            flow.reap_at = 2 * flow.nmarks > REAP_MARKS ? 2 * flow.nmarks : REAP_MARKS;
-        }
+        look_for_ends();
     }
     if (flow.turns && (!flow.said_any || flow.said != VGB_WORK_BUSY))
         say(w, VGB_WORK_BUSY);
@@ -382,6 +406,7 @@ void wrk_flow_stream_ends(struct wrk_worker *w, CUstream stream)
         if (flow.slots[i].calls && flow.slots[i].stream == stream)
             mark(w, &flow.slots[i]);
     }
+    look_for_ends(); /* streams that live for a few calls only have no other marks */
 }
 
 void wrk_flow_context_ends(struct wrk_worker *w, CUcontext ctx)

@@ -8,11 +8,13 @@
 
 #include <stdlib.h>
 
-#define CHUNK 256u
-#define WRK_HANDLE_CHUNKS (VGP_HANDLE_INDEX_MAX / CHUNK)
+#ifndef WRK_HANDLE_CHUNK /* prove_handle.c has small ones */
+#define WRK_HANDLE_CHUNK 256u
+#endif
+#define WRK_HANDLE_CHUNKS (VGP_HANDLE_INDEX_MAX / WRK_HANDLE_CHUNK)
 
 struct wrk_handle_chunk {
-    struct wrk_handle_entry entry[CHUNK];
+    struct wrk_handle_entry entry[WRK_HANDLE_CHUNK];
 };
 
 void wrk_handles_fini(struct wrk_handles *t)
@@ -46,9 +48,9 @@ static struct wrk_handle_entry *entry_at(struct wrk_handles *t, uint64_t handle,
 {
     uint32_t index = VGP_HANDLE_INDEX(handle);
 
-    if (!t->chunks[type] || !t->chunks[type][index / CHUNK])
+    if (!t->chunks[type] || !t->chunks[type][index / WRK_HANDLE_CHUNK])
         return NULL;
-    return &t->chunks[type][index / CHUNK]->entry[index % CHUNK];
+    return &t->chunks[type][index / WRK_HANDLE_CHUNK]->entry[index % WRK_HANDLE_CHUNK];
 }
 
 struct wrk_handle_entry *wrk_handles_find(struct wrk_handles *t, uint64_t handle, unsigned type)
@@ -61,25 +63,29 @@ struct wrk_handle_entry *wrk_handles_find(struct wrk_handles *t, uint64_t handle
     return e;
 }
 
-CUresult wrk_handles_reserve(struct wrk_handles *t, uint64_t handle, unsigned type)
+/* The entry of a well-formed handle; NULL: no memory. */
+static struct wrk_handle_entry *make_room(struct wrk_handles *t, uint64_t handle, unsigned type)
 {
     uint32_t index = VGP_HANDLE_INDEX(handle);
 
-    if (!well_formed(handle, type))
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (!wrk_limits_handle(t, type))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    if (!t->chunks[type]) {
+    if (!t->chunks[type])
         t->chunks[type] = calloc(WRK_HANDLE_CHUNKS, sizeof(*t->chunks[type]));
-        if (!t->chunks[type])
-            return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    struct wrk_handle_chunk **chunk = &t->chunks[type][index / CHUNK];
+    if (!t->chunks[type])
+        return NULL;
+    struct wrk_handle_chunk **chunk = &t->chunks[type][index / WRK_HANDLE_CHUNK];
     if (!*chunk)
         *chunk = calloc(1, sizeof(**chunk));
-    if (!*chunk)
+    return *chunk ? &(*chunk)->entry[index % WRK_HANDLE_CHUNK] : NULL;
+}
+
+CUresult wrk_handles_reserve(struct wrk_handles *t, uint64_t handle, unsigned type)
+{
+    if (!well_formed(handle, type))
+        return CUDA_ERROR_INVALID_HANDLE;
+    const struct wrk_handle_entry *e = wrk_limits_handle(t, type) ? make_room(t, handle, type) : NULL;
+
+    if (!e)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    const struct wrk_handle_entry *e = &(*chunk)->entry[index % CHUNK];
     /* The same generation again would make a stale handle valid. */
     if (e->live || e->generation == VGP_HANDLE_GEN(handle))
         return CUDA_ERROR_INVALID_HANDLE;
@@ -96,10 +102,28 @@ void wrk_handles_put(struct wrk_handles *t, uint64_t handle, unsigned type, void
     e->children = 0;
     e->generation = VGP_HANDLE_GEN(handle);
     e->live = true;
+    e->failed = 0;
     t->live[type]++;
     t->live_all++;
     if (VGP_HANDLE_INDEX(handle) >= t->high[type])
         t->high[type] = VGP_HANDLE_INDEX(handle) + 1;
+}
+
+void wrk_handles_fail(struct wrk_handles *t, uint64_t handle, unsigned type, CUresult r)
+{
+    struct wrk_handle_entry *e = well_formed(handle, type) ? make_room(t, handle, type) : NULL;
+
+    if (!e || e->live || e->generation == VGP_HANDLE_GEN(handle))
+        return;
+    e->generation = VGP_HANDLE_GEN(handle);
+    e->failed = (int)r;
+}
+
+CUresult wrk_handles_failure(struct wrk_handles *t, uint64_t handle, unsigned type)
+{
+    struct wrk_handle_entry *e = well_formed(handle, type) ? entry_at(t, handle, type) : NULL;
+
+    return e && !e->live && e->generation == VGP_HANDLE_GEN(handle) ? (CUresult)e->failed : CUDA_SUCCESS;
 }
 
 void wrk_handles_set_parent(struct wrk_handles *t, uint64_t handle, uint64_t parent)
@@ -121,11 +145,11 @@ static void remove_children(struct wrk_handles *t, uint64_t parent, uint32_t lef
 
     for (unsigned k = 0; left && k < sizeof(types) / sizeof(types[0]); k++) {
         for (uint32_t i = 0; left && t->live[types[k]] && i < t->high[types[k]]; i++) {
-            struct wrk_handle_chunk *chunk = t->chunks[types[k]][i / CHUNK];
-            struct wrk_handle_entry *e = chunk ? &chunk->entry[i % CHUNK] : NULL;
+            struct wrk_handle_chunk *chunk = t->chunks[types[k]][i / WRK_HANDLE_CHUNK];
+            struct wrk_handle_entry *e = chunk ? &chunk->entry[i % WRK_HANDLE_CHUNK] : NULL;
 
             if (!chunk) {
-                i += CHUNK - 1 - i % CHUNK;
+                i += WRK_HANDLE_CHUNK - 1 - i % WRK_HANDLE_CHUNK;
             } else if (e->live && e->parent == parent) {
                 e->parent = 0; /* its parent counts no more */
                 wrk_handles_remove(t, VGP_HANDLE(types[k], e->generation, i), types[k]);
@@ -189,13 +213,13 @@ void wrk_handles_each(struct wrk_handles *t, unsigned type,
                       void (*fn)(struct wrk_handle_entry *e, uint64_t handle, void *arg), void *arg)
 {
     for (uint32_t i = 0; i < t->high[type]; i++) {
-        struct wrk_handle_chunk *chunk = t->chunks[type][i / CHUNK];
+        struct wrk_handle_chunk *chunk = t->chunks[type][i / WRK_HANDLE_CHUNK];
 
         if (!chunk) {
-            i += CHUNK - 1 - i % CHUNK;
+            i += WRK_HANDLE_CHUNK - 1 - i % WRK_HANDLE_CHUNK;
             continue;
         }
-        struct wrk_handle_entry *e = &chunk->entry[i % CHUNK];
+        struct wrk_handle_entry *e = &chunk->entry[i % WRK_HANDLE_CHUNK];
         if (e->live)
             fn(e, VGP_HANDLE(type, e->generation, i), arg);
     }
@@ -237,8 +261,12 @@ CUresult wrk_handle_get(struct wrk_call *c, uint64_t handle, enum vgp_handle_typ
     if (!handle)
         return null_ok ? CUDA_SUCCESS : bad_handle(type);
     struct wrk_handle_entry *e = wrk_handles_find(&c->w->handles, handle, type);
-    if (!e)
-        return bad_handle(type);
+    if (!e) {
+        CUresult failed = wrk_handles_failure(&c->w->handles, handle, type);
+
+        c->told |= failed != CUDA_SUCCESS;
+        return failed != CUDA_SUCCESS ? failed : bad_handle(type);
+    }
     *out = e->object;
     if (type == VGP_H_STREAM) {
         c->stream = e->object;
@@ -258,6 +286,8 @@ CUresult wrk_handle_reserve(struct wrk_call *c, uint64_t handle, enum vgp_handle
 {
     CUresult r = wrk_handles_reserve(&c->w->handles, handle, type);
 
+    c->makes = handle;
+    c->makes_type = type;
     if (r == CUDA_ERROR_INVALID_HANDLE)
         return wrk_malformed(c, "handle %#llx cannot be created: malformed, live or used before",
                              (unsigned long long)handle);

@@ -16,6 +16,7 @@ struct wrk_handle_entry {
     uint32_t children;   /* live handles whose parent this is */
     uint32_t generation; /* of the current or, when not live, the last object */
     bool live;
+    int failed; /* not live: why making it failed, which the guest has been told; 0: it was made, or never */
     struct wrk_name *name; /* naming.c; NULL: no graph names it */
 };
 
@@ -37,6 +38,10 @@ struct wrk_handle_entry *wrk_handles_find(struct wrk_handles *t, uint64_t handle
 CUresult wrk_handles_reserve(struct wrk_handles *t, uint64_t handle, unsigned type);
 /* Only right after a reserve that succeeded. `owner`: handle of the context it belongs to. */
 void wrk_handles_put(struct wrk_handles *t, uint64_t handle, unsigned type, void *object, uint64_t owner);
+/* Making `handle` failed with r: what is asked of it later fails with that too (wrk_handles_failure). */
+void wrk_handles_fail(struct wrk_handles *t, uint64_t handle, unsigned type, CUresult r);
+/* Why making it failed; CUDA_SUCCESS: it did not. */
+CUresult wrk_handles_failure(struct wrk_handles *t, uint64_t handle, unsigned type);
 /* Removes it and all that is part of it, whatever the depth: the provider ends those with it. */
 bool wrk_handles_remove(struct wrk_handles *t, uint64_t handle, unsigned type);
 /* `handle` is part of the live object `parent`, of any type. */

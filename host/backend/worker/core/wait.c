@@ -98,10 +98,15 @@ static uint32_t now_generation(struct wrk_worker *w)
     return __atomic_load_n(&w->waits.generation, __ATOMIC_ACQUIRE);
 }
 
+/* For the call that finds no memory: what is given back must not fail of that. Filled again by the next wait that ends. */
+static _Atomic(struct wrk_wait *) spare_wait;
+
 static struct wrk_wait *new_wait(struct wrk_worker *w)
 {
     struct wrk_wait *wait = calloc(1, sizeof(*wait));
 
+    if (!wait && (wait = atomic_exchange(&spare_wait, NULL)))
+        memset(wait, 0, sizeof(*wait));
     if (!wait)
         return NULL;
     wait->ctx = w->current == (CUcontext)-1 ? NULL : w->current;
@@ -172,7 +177,7 @@ void wrk_wait_free(struct wrk_worker *w, struct wrk_wait *wait)
     slot_leave(w, wait);
     for (unsigned i = 0; i < wait->nevents; i++)
         event_give(w, wait, wait->events[i]);
-    free(wait);
+    free(atomic_exchange(&spare_wait, wait));
 }
 
 /* The legacy stream stands for the other streams too, which a query of it need not look at. */

@@ -54,7 +54,8 @@ void wrk_dispatch_one(struct wrk_worker *w)
     c->rec = rec;
     c->args = w->ring.args;
     c->args_size = w->ring.args_size;
-    c->malformed = c->deferred = c->has_stream = false;
+    c->malformed = c->deferred = c->has_stream = c->told = false;
+    c->makes = 0;
     c->reply_size = 0;
     if (!row || row->since > w->minor)
         wrk_die(w, VGPU_DEAD_PROTOCOL, "malformed record: call number %#x does not exist", rec->call);
@@ -75,7 +76,10 @@ void wrk_dispatch_one(struct wrk_worker *w)
         wrk_count(&w->win.shared->errors, 1);
     wrk_note_result(w, r);
     if (rec->reply_slot == VGP_NO_REPLY) {
-        if (r != CUDA_SUCCESS)
+        /* The guest goes on with what it believes to be there. It hears of the cause once. */
+        if (r != CUDA_SUCCESS && c->makes)
+            wrk_handles_fail(&w->handles, c->makes, c->makes_type, r);
+        if (r != CUDA_SUCCESS && !c->told)
             wrk_async_error(w, rec->call, r);
         return;
     }

@@ -23,6 +23,7 @@
 #define SPIN_WAITS_NS 100000u    /* while calls of ours are pending: short kernels end in this time */
 #define CONTROL_EVERY_NS 200000u /* broker messages while the ring never runs dry */
 #define RECORDS_PER_ROUND 32u
+#define WATCHES_EVERY_NS 5000u /* while the ring is not empty */
 
 /* The record that was taken last, if it may be executed now: a client beyond its bounds, or without its turn, waits. */
 static bool run_one(struct wrk_worker *w)
@@ -63,6 +64,8 @@ static bool spin(struct wrk_worker *w)
         bool waits = w->waits.polled != NULL && wrk_waits_poll(w);
 
         wrk_waits_land(w);
+        if (wrk_watches && wrk_watches_poll(w, vgb_now_ns()))
+            waits = true;
         uint64_t budget = waits && w->spin_ns < SPIN_WAITS_NS ? SPIN_WAITS_NS : w->spin_ns;
 
         for (int i = 0; i < 16; i++) {
@@ -131,11 +134,14 @@ void wrk_loop(struct wrk_worker *w)
                 wrk_control_poll(w);
                 wrk_async_error_retry(w);
             }
+            if (wrk_watches && now - wrk_watched_ns > WATCHES_EVERY_NS)
+                wrk_watches_poll(w, now);
             wrk_flow_look(w, false);
             continue;
         }
         if (!w->holds && spin(w))
             continue;
+        wrk_watches_end(w);
         wrk_waits_hand_over(w);
         wrk_async_error_retry(w);
         wrk_share_flush(w);

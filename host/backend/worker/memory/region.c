@@ -241,6 +241,10 @@ static CUresult finish_register(struct wrk_worker *w, struct wrk_wait *wait, CUr
     (void)w;
     if (r == CUDA_SUCCESS)
         r = wrk_provider.cuMemHostRegister_v2(at, wait->arg[2], (unsigned)wait->arg[3]);
+    /* The provider kept what it was to give up, of another region that was here. */
+    if (r == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED &&
+        wrk_provider.cuMemHostUnregister(at) == CUDA_SUCCESS)
+        r = wrk_provider.cuMemHostRegister_v2(at, wait->arg[2], (unsigned)wait->arg[3]);
     if (r != CUDA_SUCCESS)
         return r;
     r = wrk_provider.cuMemHostGetDevicePointer_v2(&device, at, 0);

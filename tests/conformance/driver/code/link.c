@@ -337,6 +337,73 @@ CASE(cluster_occupancy, CF_CTX)
     RC("active_block", cuOccupancyMaxActiveClusters(&n, f, &cfg), CUDA_ERROR_INVALID_VALUE);
 }
 
+/* One word a block: 100 times the blocks of its cluster, and its rank. */
+static const char cluster_text[] =
+    ".version 8.0\n.target sm_90\n.address_size 64\n"
+    ".visible .entry any(.param .u64 p)\n{\n.reg .b64 %rd<4>;\n.reg .b32 %r<4>;\nld.param.u64 %rd1, [p];\n"
+    "mov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %cluster_ctarank;\nmov.u32 %r3, %cluster_nctarank;\n"
+    "mad.lo.u32 %r2, %r3, 100, %r2;\nmul.wide.u32 %rd2, %r1, 4;\nadd.u64 %rd1, %rd1, %rd2;\n"
+    "st.global.u32 [%rd1], %r2;\nret;\n}\n"
+    ".visible .entry two()\n.explicitcluster\n.reqnctapercluster 2, 1, 1\n{\nret;\n}\n";
+
+static bool in_clusters_of(CUdeviceptr p, unsigned size)
+{
+    unsigned v[8];
+
+    if (cuMemcpyDtoH(v, p, sizeof(v)))
+        return false;
+    for (unsigned i = 0; i < 8; i++)
+        if (v[i] != 100 * size + i % size)
+            return false;
+    return true;
+}
+
+/* Clusters exist from 9.0 on; a launch that cannot have them is refused at once, and runs nothing. */
+CASE(cluster_launch, CF_CTX)
+{
+    CUlaunchAttribute attr = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = {2, 1, 1}};
+    CUlaunchConfig cfg = {.gridDimX = 8,
+                          .gridDimY = 1,
+                          .gridDimZ = 1,
+                          .blockDimX = 32,
+                          .blockDimY = 1,
+                          .blockDimZ = 1,
+                          .attrs = &attr,
+                          .numAttrs = 1};
+    CUfunction any, two;
+    CUdeviceptr p = 0;
+    void *args[] = {&p};
+    CUmodule m;
+    int has = 0;
+
+    NEED(cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, 0));
+    if (!has) {
+        RC("none", cuLaunchKernelEx(&cfg, cf_func("k_nop"), NULL, NULL), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+        OK("none_after", cuCtxSynchronize());
+        return;
+    }
+    NEED(cuMemAlloc(&p, 64));
+    OK("load", cuModuleLoadData(&m, cluster_text));
+    NEED(cuModuleGetFunction(&any, m, "any"));
+    NEED(cuModuleGetFunction(&two, m, "two"));
+    OK("two", cuLaunchKernelEx(&cfg, any, args, NULL));
+    OK("two_done", cuCtxSynchronize());
+    cf_true("two_ranks", in_clusters_of(p, 2));
+    attr.value.clusterDim.x = 8;
+    OK("eight", cuLaunchKernelEx(&cfg, any, args, NULL));
+    cf_true("eight_ranks", in_clusters_of(p, 8));
+    attr.value.clusterDim.x = 3;
+    RC("three", cuLaunchKernelEx(&cfg, any, args, NULL), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+    OK("own", cuLaunchKernel(two, 4, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL));
+    RC("own_grid", cuLaunchKernel(two, 5, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL),
+       CUDA_ERROR_INVALID_CLUSTER_SIZE);
+    OK("plain", cuLaunchKernel(any, 8, 1, 1, 32, 1, 1, 0, NULL, args, NULL));
+    OK("after", cuCtxSynchronize());
+    cf_true("plain_ranks", in_clusters_of(p, 1));
+    NEED(cuModuleUnload(m));
+    NEED(cuMemFree(p));
+}
+
 /* Only GPUs of compute capability 9.0 and later have tensor maps. */
 CASE(tensor_map, CF_CTX)
 {

@@ -175,7 +175,9 @@ CASE(module_jit_log, CF_CTX)
                           CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void *val[] = {info, (void *)(uintptr_t)sizeof(info), error, (void *)(uintptr_t)sizeof(error)};
 
+    memset(info, 'x', sizeof(info));
     OK("good", cuModuleLoadDataEx(&m, cf_ptx, 4, opt, val));
+    cf_true("good_info", memchr(info, 0, sizeof(info)));
     cf_true("good_no_error", error[0] == 0);
     OK("unload", cuModuleUnload(m));
     val[1] = (void *)(uintptr_t)sizeof(info);
@@ -290,6 +292,8 @@ CASE(library, CF_CTX)
     cf_true("result_2", cf_filled(out, 64, 9));
     OK("attribute", cuKernelGetAttribute(&v, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, k, 0));
     cf_true("attribute_value", v > 0 && v <= 1024);
+    OK("carveout", cuKernelGetAttribute(&v, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, k, 0));
+    cf_true("carveout_default", v == -1);
     OK("module", cuLibraryGetModule(&m, lib));
     OK("global", cuLibraryGetGlobal(&p, NULL, lib, "g_array"));
     OK("global_2", cuLibraryGetGlobal(&p, &n, lib, "c_table"));

@@ -48,6 +48,23 @@ static void access_is(const char *check, CUdeviceptr p, int device, unsigned wan
     cf_u64(check, flags, want);
 }
 
+/* Host memory is of the device whose context was current. */
+CASE(devices_host_memory, CF_ALONE | CF_TWO)
+{
+    int device = 99;
+    void *p = NULL;
+
+    start();
+    for (int i = 1; i >= 0; i--) {
+        on(i);
+        OK("alloc", cuMemHostAlloc(&p, 4096, 0));
+        OK("ordinal",
+           cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, (CUdeviceptr)(uintptr_t)p));
+        cf_u64("device", (uint64_t)device, (uint64_t)i);
+        OK("free", cuMemFreeHost(p));
+    }
+}
+
 CASE(devices_vmm_access, CF_ALONE | CF_TWO)
 {
     const CUmemAccess_flags no = CU_MEM_ACCESS_FLAGS_PROT_NONE, ro = CU_MEM_ACCESS_FLAGS_PROT_READ,

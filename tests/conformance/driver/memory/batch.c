@@ -144,6 +144,12 @@ CASE(batch_3d, CF_CTX)
     op.extent.depth = 0;
     RC("extent", cuMemcpy3DBatchAsync(1, &op, 0, s), CUDA_ERROR_INVALID_VALUE);
     op.extent.depth = 4;
+    op.src.type = (CUmemcpy3DOperandType)77;
+    RC("operand", cuMemcpy3DBatchAsync(1, &op, 0, s), CUDA_ERROR_INVALID_VALUE);
+    op.src.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+    op.src.op.ptr.layerHeight = 4;
+    RC("layer", cuMemcpy3DBatchAsync(1, &op, 0, s), CUDA_ERROR_INVALID_VALUE);
+    op.src.op.ptr.layerHeight = 0;
     op.src.op.ptr.rowLength = 4;
     RC("row", cuMemcpy3DBatchAsync(1, &op, 0, s), CUDA_ERROR_INVALID_VALUE);
     RC("peer_null", cuMemcpy3DPeer(NULL), CUDA_ERROR_INVALID_VALUE);

@@ -79,10 +79,16 @@ CASE(external_refused, CF_CTX | CF_UB)
     d.handle.fd = null;
     RC("no_memory", cuImportExternalMemory(&m, &d), CUDA_ERROR_INVALID_VALUE);
     cf_true("descriptor_kept", fcntl(null, F_GETFD) >= 0);
+    d.type = (CUexternalMemoryHandleType)0;
+    RC("type_0", cuImportExternalMemory(&m, &d), CUDA_ERROR_INVALID_VALUE);
     d.type = (CUexternalMemoryHandleType)99;
     RC("type", cuImportExternalMemory(&m, &d), CUDA_ERROR_INVALID_VALUE);
     d.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32;
     RC("windows", cuImportExternalMemory(&m, &d), CUDA_ERROR_NOT_SUPPORTED);
+    d.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD;
+    RC("dmabuf", cuImportExternalMemory(&m, &d), CUDA_ERROR_NOT_SUPPORTED);
+    d.type = (CUexternalMemoryHandleType)(CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD + 1);
+    RC("type_past", cuImportExternalMemory(&m, &d), CUDA_ERROR_INVALID_VALUE);
     RC("destroy", cuDestroyExternalMemory(NULL), CUDA_ERROR_INVALID_HANDLE);
     close(null);
 }

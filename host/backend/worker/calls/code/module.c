@@ -232,33 +232,52 @@ _Static_assert(VGP_MAX_vgpModuleGetFunction_attributes == VGP_MAX_vgpLibraryGetK
                    VGP_MAX_vgpModuleGetFunction_paramLayout == VGP_MAX_vgpLibraryGetKernel_paramLayout,
                "one form");
 
-uint32_t wrk_function_attributes(CUfunction f, CUkernel k, int device, int32_t *out)
+/* What the provider says of the function or kernel that is being looked up. */
+static __thread struct {
+    uint32_t nattributes, nparams;
+    int32_t attributes[VGP_MAX_vgpModuleGetFunction_attributes];
+    uint32_t params[VGP_MAX_vgpModuleGetFunction_paramLayout];
+} described;
+
+CUresult wrk_function_describe(CUfunction f, CUkernel k, int device)
 {
     const uint32_t room = VGP_MAX_vgpModuleGetFunction_attributes;
     uint32_t n = CU_FUNC_ATTRIBUTE_MAX < room ? CU_FUNC_ATTRIBUTE_MAX : room;
+    CUresult r = CUDA_SUCCESS;
 
-    for (uint32_t i = 0; i < n; i++) {
-        if (k)
-            wrk_provider.cuKernelGetAttribute(&out[i], (CUfunction_attribute)i, k, device);
-        else
-            wrk_provider.cuFuncGetAttribute(&out[i], (CUfunction_attribute)i, f);
-    }
-    return n;
-}
-
-/* Parameter i -> offset << 16 | size, as long as the provider has one more. */
-uint32_t wrk_param_layout(CUfunction f, CUkernel k, uint32_t *out)
-{
-    uint32_t n = 0;
-
-    for (; n < VGP_MAX_vgpModuleGetFunction_paramLayout; n++) {
+    memset(described.attributes, 0, sizeof(described.attributes));
+    described.nattributes = n;
+    /* A provider need not know every attribute; what it had no memory to say would be wrong for good. */
+    for (uint32_t i = 0; i < n && r != CUDA_ERROR_OUT_OF_MEMORY; i++)
+        r = k ? wrk_provider.cuKernelGetAttribute(&described.attributes[i], (CUfunction_attribute)i, k,
+                                                  device)
+              : wrk_provider.cuFuncGetAttribute(&described.attributes[i], (CUfunction_attribute)i, f);
+    if (r == CUDA_ERROR_OUT_OF_MEMORY)
+        return r;
+    /* Parameter i -> offset << 16 | size, as long as the provider has one more. */
+    for (n = 0; n < VGP_MAX_vgpModuleGetFunction_paramLayout; n++) {
         size_t offset = 0, size = 0;
-        CUresult r = k ? wrk_provider.cuKernelGetParamInfo(k, n, &offset, &size)
-                       : wrk_provider.cuFuncGetParamInfo(f, n, &offset, &size);
 
+        r = k ? wrk_provider.cuKernelGetParamInfo(k, n, &offset, &size)
+              : wrk_provider.cuFuncGetParamInfo(f, n, &offset, &size);
+        if (r == CUDA_ERROR_OUT_OF_MEMORY)
+            return r;
         if (r != CUDA_SUCCESS || offset > 0xffff || size > 0xffff)
             break;
-        out[n] = (uint32_t)offset << 16 | (uint32_t)size;
+        described.params[n] = (uint32_t)offset << 16 | (uint32_t)size;
     }
-    return n;
+    described.nparams = n;
+    return CUDA_SUCCESS;
+}
+
+uint32_t wrk_function_attributes(int32_t *out)
+{
+    memcpy(out, described.attributes, described.nattributes * sizeof(*out));
+    return described.nattributes;
+}
+
+uint32_t wrk_param_layout(uint32_t *out)
+{
+    memcpy(out, described.params, described.nparams * sizeof(*out));
+    return described.nparams;
 }

@@ -98,6 +98,9 @@ static CUresult q_free_async(CUdeviceptr p, CUstream s)
         return made_node(lower->cuMemFreeAsync(p, s));
     CUresult r = lower->cuMemFreeAsync(p, s);
 
+    /* A second time: the guest, which hears of it later, has no name for the memory any more. */
+    if (r == CUDA_ERROR_OUT_OF_MEMORY)
+        r = lower->cuMemFreeAsync(p, s);
     if (r == CUDA_SUCCESS)
         wrk_quota_forget(self, p);
     return r;

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A guest that polls an event or a stream need not ask each time: after the first question that was answered with "not
+ * ready", the dispatcher looks for it while it is awake anyway, and stores the answer in the window. It is not kept awake
+ * for that longer than a poll of the guest would keep it. The objects are found by their handles each time, so
+ * one that was destroyed is not touched.
+ */
+#include "../calls.h"
+#include "vgb_fd.h"
+
+#define WATCH_NS 300000u
+
+/* By the word of the window. */
+static struct {
+    uint64_t handle; /* 0: none */
+    uint32_t sequence;
+    uint64_t until_ns;
+} watches[VGP_WATCHES];
+unsigned wrk_watches;
+uint64_t wrk_watched_ns;
+
+static CUresult query(struct wrk_worker *w, uint64_t handle)
+{
+    unsigned type = VGP_HANDLE_TYPE(handle);
+    const struct wrk_handle_entry *e = wrk_handles_find(&w->handles, handle, type);
+
+    if (!e || wrk_captures) /* a stream that captures must not be asked */
+        return CUDA_ERROR_INVALID_HANDLE;
+    return type == VGP_H_EVENT ? wrk_provider.cuEventQuery(e->object) : wrk_provider.cuStreamQuery(e->object);
+}
+
+static void end(struct wrk_worker *w, unsigned word, uint32_t value)
+{
+    watches[word].handle = 0;
+    wrk_watches--;
+    __atomic_store_n(&w->win.shared->watch[word], value, __ATOMIC_RELEASE);
+}
+
+bool wrk_watches_poll(struct wrk_worker *w, uint64_t now)
+{
+    wrk_watched_ns = now;
+    for (unsigned i = 0; i < VGP_WATCHES && wrk_watches; i++) {
+        CUresult r;
+
+        if (!watches[i].handle)
+            continue;
+        r = query(w, watches[i].handle);
+        if (r == CUDA_SUCCESS)
+            end(w, i, watches[i].sequence);
+        else if (r != CUDA_ERROR_NOT_READY || now > watches[i].until_ns)
+            end(w, i, watches[i].sequence | VGP_WATCH_ASK);
+    }
+    return wrk_watches != 0;
+}
+
+void wrk_watches_end(struct wrk_worker *w)
+{
+    if (!wrk_watches || !wrk_watches_poll(w, vgb_now_ns()))
+        return;
+    for (unsigned i = 0; i < VGP_WATCHES; i++) {
+        if (watches[i].handle)
+            end(w, i, watches[i].sequence | VGP_WATCH_ASK);
+    }
+}
+
+/* The answer, and a watch if there is something to watch for. */
+static CUresult watch(struct wrk_call *c, uint64_t handle, uint32_t word, uint32_t sequence, CUresult r)
+{
+    struct wrk_worker *w = c->w;
+
+    if (word >= VGP_WATCHES || !sequence || sequence & VGP_WATCH_ASK)
+        return wrk_malformed(c, "word %u, sequence %u", word, sequence);
+    if (watches[word].handle) /* of another one: that is asked for again after some time */
+        end(w, word, watches[word].sequence | VGP_WATCH_ASK);
+    if (r != CUDA_ERROR_NOT_READY || wrk_captures)
+        return r;
+    watches[word].handle = handle;
+    watches[word].sequence = sequence;
+    watches[word].until_ns = vgb_now_ns() + WATCH_NS;
+    wrk_watches++;
+    return r;
+}
+
+CUresult wrk_do_vgpEventWatch(struct wrk_call *c, const struct vgp_args_vgpEventWatch *a)
+{
+    CUevent event;
+    CUresult r = wrk_handle_get(c, a->event, VGP_H_EVENT, false, (void **)&event);
+
+    return watch(c, a->event, a->word, a->sequence, r == CUDA_SUCCESS ? wrk_provider.cuEventQuery(event) : r);
+}
+
+CUresult wrk_do_vgpStreamWatch(struct wrk_call *c, const struct vgp_args_vgpStreamWatch *a)
+{
+    CUstream stream;
+    CUresult r = wrk_handle_get(c, a->stream, VGP_H_STREAM, false, (void **)&stream);
+
+    if (r == CUDA_SUCCESS && !wrk_provider.cuStreamQuery)
+        r = wrk_missing(c, "cuStreamQuery");
+    else if (r == CUDA_SUCCESS)
+        r = wrk_provider.cuStreamQuery(stream);
+    return watch(c, a->stream, a->word, a->sequence, r);
+}
