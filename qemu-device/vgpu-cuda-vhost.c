@@ -137,6 +137,38 @@ bool vgc_link_check(VgcDevice *d, Error **errp)
     return true;
 }
 
+/* Is this a part of the windows of another vgpu-cuda of the VM? */
+static bool vgc_is_foreign(VgcDevice *d, const struct vhost_memory_region *r)
+{
+    ram_addr_t offset;
+    MemoryRegion *mr = memory_region_from_host(
+        (void *)(uintptr_t)r->userspace_addr, &offset);
+    Object *owner = mr ? memory_region_owner(mr) : NULL;
+
+    return owner && owner != OBJECT(d) &&
+           object_dynamic_cast(owner, TYPE_VGC_DEVICE);
+}
+
+/*
+ * The memory of the VM without the windows of other devices like this one. They
+ * are ordinary RAM to QEMU, but each belongs to one broker: another one could
+ * not tell them from its own, and its workers have no business there.
+ */
+static struct vhost_memory *vgc_own_memory(VgcDevice *d,
+                                           const struct vhost_memory *all)
+{
+    struct vhost_memory *own = g_malloc0(
+        sizeof(*own) + all->nregions * sizeof(own->regions[0]));
+    uint32_t i;
+
+    for (i = 0; i < all->nregions; i++) {
+        if (!vgc_is_foreign(d, &all->regions[i])) {
+            own->regions[own->nregions++] = all->regions[i];
+        }
+    }
+    return own;
+}
+
 /*
  * QEMU's memory core calls this whenever the guest's memory map has changed, from
  * whatever the guest or the user did to it.
@@ -144,16 +176,21 @@ bool vgc_link_check(VgcDevice *d, Error **errp)
 static int vgc_set_mem_table(struct vhost_dev *dev, struct vhost_memory *mem)
 {
     VgcDevice *d = container_of(dev, VgcDevice, vhost);
+    struct vhost_memory *own = vgc_own_memory(d, mem);
     VgcGuard guard;
     int ret;
 
+    /* vhost-user reads dev->mem, and keeps nothing of it. */
+    dev->mem = own;
     vgc_guard_begin(d, &guard);
-    ret = d->broker_ops->vhost_set_mem_table(dev, mem);
+    ret = d->broker_ops->vhost_set_mem_table(dev, own);
     vgc_guard_end(&guard);
+    dev->mem = mem;
+    g_free(own);
     return ret;
 }
 
-/* vhost-user's operations, with an end for the one that has no caller here. */
+/* vhost-user's operations, but for the memory map: no foreign windows, and an end. */
 static void vgc_guard_memory(VgcDevice *d)
 {
     d->broker_ops = d->vhost.vhost_ops;
@@ -171,6 +208,25 @@ static bool vgc_peer_is_gone(VgcDevice *d)
 
     return !chr->be_open || !s->sioc ||
            recv(s->sioc->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+bool vgc_block_migration(VgcDevice *d, Error **errp)
+{
+    error_setg(&d->migration_blocker,
+               "vgpu-cuda: the VM cannot be migrated or saved, because "
+               "the state of its GPU work is in host processes");
+    return vgc_add_blocker(&d->migration_blocker, errp) >= 0;
+}
+
+/* QEMU tells the latest reason, and vhost adds one with each connection. */
+static void vgc_renew_blocker(VgcDevice *d)
+{
+    Error *err = NULL;
+
+    vgc_del_blocker(&d->migration_blocker);
+    if (!vgc_block_migration(d, &err)) {
+        error_report_err(err);
+    }
 }
 
 static bool vgc_do_connect(VgcDevice *d, struct vgpu_config *offer, Error **errp)
@@ -206,6 +262,7 @@ static bool vgc_do_connect(VgcDevice *d, struct vgpu_config *offer, Error **errp
         return false;
     }
     d->connected = true;
+    vgc_renew_blocker(d);
     vgc_guard_memory(d);
 
     ret = vhost_dev_get_config(&d->vhost, (uint8_t *)offer, sizeof(*offer),

@@ -93,24 +93,28 @@ static const char *vgc_unshared_memory(MemoryRegion *mr)
     return NULL;
 }
 
+/* Adds up the queues of the devices that are realized. */
+static int vgc_add_queues(Object *obj, void *opaque)
+{
+    unsigned int *queues = opaque;
+    VgcDevice *d = (VgcDevice *)object_dynamic_cast(obj, TYPE_VGC_DEVICE);
+
+    if (d) {
+        *queues += d->nqueues;
+    }
+    return 0;
+}
+
 static bool vgc_check_host(VgcDevice *d, Error **errp)
 {
     MachineState *machine = MACHINE(qdev_get_machine());
     const char *unshared = vgc_unshared_memory(machine->ram);
-    rlim_t need = VGC_FDS_PER_QUEUE * (VGPU_VQ_DOORBELL + d->limits.clients) +
-                  VGC_OTHER_FDS;
+    unsigned int queues = VGPU_VQ_DOORBELL + d->limits.clients;
     struct rlimit fds;
-    bool several = false;
+    rlim_t need;
 
-    /*
-     * Every broker of a VM receives all of its memory: two devices would have
-     * windows that their brokers cannot tell apart.
-     */
-    object_resolve_path_type("", TYPE_VGC_DEVICE, &several);
-    if (several) {
-        error_setg(errp, "vgpu-cuda: only one per VM: use more clients");
-        return false;
-    }
+    object_child_foreach_recursive(object_get_root(), vgc_add_queues, &queues);
+    need = VGC_FDS_PER_QUEUE * queues + VGC_OTHER_FDS;
     if (unshared) {
         error_setg(errp,
                    "vgpu-cuda: the guest's memory ('%s') is not shared with "
@@ -129,14 +133,6 @@ static bool vgc_check_host(VgcDevice *d, Error **errp)
         return false;
     }
     return true;
-}
-
-static bool vgc_block_migration(VgcDevice *d, Error **errp)
-{
-    error_setg(&d->migration_blocker,
-               "vgpu-cuda: the VM cannot be migrated or saved, because "
-               "the state of its GPU work is in host processes");
-    return vgc_add_blocker(&d->migration_blocker, errp) >= 0;
 }
 
 /* A sealed memfd, so that the broker can rely on its size. */

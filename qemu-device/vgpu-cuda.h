@@ -126,6 +126,12 @@ VgcLimits vgc_config_limits(const struct vgpu_config *config);
 bool vgc_link_check(VgcDevice *d, Error **errp);
 
 /**
+ * vgc_block_migration: QEMU refuses to save and to migrate the VM, with our
+ * reason. False with @errp: -only-migratable.
+ */
+bool vgc_block_migration(VgcDevice *d, Error **errp);
+
+/**
  * vgc_link_connect: initialises vhost for all queues of the device and asks for
  * the offer.
  * @offer: what the broker answered, not yet validated

@@ -4,7 +4,7 @@
 import struct
 import time
 
-from vgputest import DEVICE, Driver, MIB, expect, test
+from vgputest import DEVICE, Driver, MIB, SecondDriver, expect, test
 
 
 @test
@@ -141,3 +141,55 @@ def queue_sizes(env):
     _, _, d = env.driver(device=DEVICE + ",clients=3")
     # QEMU's stable branches up to 11.0 offer the maximum for every queue of every device.
     expect(d.sizes in ([64, 64, 4, 4, 4], [1024] * 5), str(d.sizes))
+
+
+def two_devices(env):
+    """Both drivers are up; the windows are of 128 MiB and 512 MiB."""
+    brokers = env.broker(), env.broker_at("other")
+    second = ("-chardev", "socket,id=d,path=%s" % brokers[1].path,
+              "-device", "vgpu-cuda,id=gpu2,addr=6,chardev=d,clients=20")
+    q = env.vm(DEVICE + ",clients=5", options=second).start()
+    drivers = Driver(q), SecondDriver(q)
+    for b, d in zip(brokers, drivers):
+        d.start()
+        b.wait("kick %d" % (d.nqueues() - 1))
+    return brokers, q, drivers
+
+
+def only_own_windows(brokers):
+    for b, size in zip(brokers, (128 * MIB, 512 * MIB)):
+        seen = [l for l in b.lines if l.startswith("window ")]
+        expect(seen and all("size=%d " % size in l for l in seen), "%s: %s" % (b.path, seen))
+
+
+@test
+def two_devices_have_their_own_windows(env):
+    brokers, q, drivers = two_devices(env)
+    only_own_windows(brokers)
+    for i, (b, d) in enumerate(zip(brokers, drivers)):
+        q.write(d.WINDOW + 4711, bytes([0x50 + i]))
+        d.doorbell(2)
+        expect(b.wait("kick") == "kick 2", b.lines[-1])
+    for i, b in enumerate(brokers):
+        expect(b.number("peek 4711") == 0x50 + i, "the windows are exchanged")
+    # A change of the map of one device reaches the other broker, without that device's windows.
+    drivers[1].cfg_write(0x24, 0xa)
+    brokers[1].wait("window ")
+    for b in brokers:
+        b.messages()
+    only_own_windows(brokers)
+
+
+@test
+def two_devices_lose_their_brokers_alone(env):
+    brokers, q, drivers = two_devices(env)
+    brokers[1].ask("die")
+    q.wait_for("started", True)
+    expect(q.get("started"), "the first device has stopped")
+    q.write(drivers[0].WINDOW + 1, b"\x11")
+    expect(brokers[0].number("peek 1") == 0x11, "the first broker is lost")
+    again = env.broker_at("other")
+    again.wait("config ")
+    drivers[1].start()
+    again.wait("kick %d" % (drivers[1].nqueues() - 1))
+    only_own_windows((brokers[0], again))

@@ -189,10 +189,21 @@ def file_descriptor_limit(env):
 
 
 @test
-def only_one_device(env):
+def second_device_needs_a_broker_of_its_own(env):
     env.broker()
     second = ("-chardev", "null,id=d", "-device", "vgpu-cuda,chardev=d")
-    env.vm(options=second).refuses("only one per VM")
+    env.vm(options=second).refuses("chardev 'd' is not a socket")
+    env.broker()
+    env.vm(options=("-device", "vgpu-cuda,chardev=c")).refuses("'c'", "in use")
+
+
+@test
+def file_descriptor_limit_of_two_devices(env):
+    env.broker()
+    other = env.broker_at("other")
+    second = ("-chardev", "socket,id=d,path=%s" % other.path, "-device", "vgpu-cuda,chardev=d,clients=8")
+    env.vm(DEVICE + ",clients=4", options=second, nofile=4 * 16 + 95).refuses(
+        "clients=8 needs 160 file descriptors", "ulimit -n 160")
 
 
 @test

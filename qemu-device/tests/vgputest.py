@@ -44,6 +44,7 @@ class Broker:
     def __init__(self, env, path, **fields):
         if os.path.exists(path):
             os.unlink(path)
+        self.path = path
         args = [env.fake_broker, path] + ["%s=%s" % f for f in fields.items()]
         self.proc = subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.lines = []
@@ -391,6 +392,14 @@ class Driver:
             time.sleep(0.01)
 
 
+class SecondDriver(Driver):
+    """The driver of a second device, at slot 6."""
+
+    SLOT = 6
+    MSIX, MODERN, WINDOW = 0xe2000000, 0xe3000000, 0x800000000
+    RINGS = 0x2000000
+
+
 class Env:
     """Paths and processes of one test."""
 
@@ -403,6 +412,10 @@ class Env:
 
     def broker(self, **fields):
         return Broker(self, self.socket, **fields)
+
+    def broker_at(self, name, **fields):
+        """A further broker, on a socket of that name."""
+        return Broker(self, os.path.join(self.dir, name), **fields)
 
     def vm(self, device=DEVICE, **kwargs):
         return Qemu(self, device, **kwargs)

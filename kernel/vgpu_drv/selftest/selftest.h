@@ -62,6 +62,7 @@ void test_pin(void);
 void test_pin_unmapped(void);
 void test_pin_rlimit(void);
 void test_pin_scattered(void);
+void test_pin_regions(void);
 
 /* selftest_wait.c */
 void test_wait(void);

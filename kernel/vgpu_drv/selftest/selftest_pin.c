@@ -189,3 +189,33 @@ void test_pin_scattered(void)
 	if (fd >= 0)
 		close(fd);
 }
+
+/* As many regions as a client may have; one more is refused, until one of them is given back. */
+void test_pin_regions(void)
+{
+	const size_t n = 4096; /* VGPU_MAX_REGIONS of vgpu_device.h */
+	char *buf = st_pages(n + 1);
+	struct vgpu_pin pin = { .length = PAGE };
+	struct vgpu_unpin unpin = { 0 };
+	struct vgpu_create_client c;
+	int fd = st_client(&c);
+	size_t i;
+
+	memset(buf, 1, (n + 1) * PAGE);
+	if (fd >= 0 && can_pin(fd)) {
+		for (i = 0; i < n; i++) {
+			pin.addr = (uintptr_t)buf + i * PAGE;
+			if (ioctl(fd, VGPU_IOCTL_PIN, &pin))
+				break;
+		}
+		CHECK(i == n);
+		pin.addr = (uintptr_t)buf + n * PAGE;
+		unpin.region = pin.region;
+		REFUSED(fd, VGPU_IOCTL_PIN, &pin, EMFILE);
+		CHECK(!ioctl(fd, VGPU_IOCTL_UNPIN, &unpin));
+		CHECK(!ioctl(fd, VGPU_IOCTL_PIN, &pin));
+	}
+	munmap(buf, (n + 1) * PAGE);
+	if (fd >= 0)
+		close(fd);
+}

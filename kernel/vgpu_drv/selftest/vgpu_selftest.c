@@ -104,6 +104,7 @@ static const struct {
 	{ "pin_unmapped", test_pin_unmapped },
 	{ "pin_rlimit", test_pin_rlimit },
 	{ "pin_scattered", test_pin_scattered },
+	{ "pin_regions", test_pin_regions },
 	{ "wait", test_wait },
 	{ "wait_time_namespace", test_wait_time_namespace },
 	{ "wait_signals", test_wait_signals },

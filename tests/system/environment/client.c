@@ -17,6 +17,7 @@
  *   version   cuDriverGetVersion before cuInit, in a child made then, and after cuInit
  */
 #include <cuda.h>
+#include <semaphore.h>
 #include <stdint.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -24,6 +25,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char spin[] = ".version 7.0\n.target sm_52\n.address_size 64\n"
@@ -396,6 +398,61 @@ static void fills(void)
     printf("right\n");
 }
 
+/* What is complete is asked for once, however often the program asks. */
+static void queries(void)
+{
+    struct work w;
+    CUevent e;
+
+    work_begin(&w);
+    need("cuEventCreate", cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+    for (unsigned i = 0; i < w.rounds; i++) {
+        work_add(&w, 0, w.s);
+        need("cuEventRecord", cuEventRecord(e, w.s));
+        need("cuEventSynchronize", cuEventSynchronize(e));
+        for (unsigned k = 0; k < 100; k++) {
+            need("cuEventQuery", cuEventQuery(e));
+            need("cuStreamQuery", cuStreamQuery(w.s));
+        }
+    }
+    printf("right\n");
+}
+
+static void CUDA_CB hold(void *semaphore)
+{
+    while (sem_wait(semaphore) != 0)
+        ;
+}
+
+/* What is not complete is asked for now and then. Prints the queries, and their time in microseconds. */
+static void polls(void)
+{
+    struct work w;
+    struct timespec t[2];
+    sem_t semaphore;
+    CUevent e;
+    unsigned n = 20000;
+
+    work_begin(&w);
+    sem_init(&semaphore, 0, 0);
+    need("cuEventCreate", cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+    need("cuLaunchHostFunc", cuLaunchHostFunc(w.s, hold, &semaphore));
+    need("cuEventRecord", cuEventRecord(e, w.s));
+    clock_gettime(CLOCK_MONOTONIC, &t[0]);
+    for (unsigned i = 0; i < n; i++) {
+        if (cuEventQuery(e) != CUDA_ERROR_NOT_READY || cuStreamQuery(w.s) != CUDA_ERROR_NOT_READY) {
+            printf("FAIL complete\n");
+            exit(1);
+        }
+    }
+    clock_gettime(CLOCK_MONOTONIC, &t[1]);
+    sem_post(&semaphore);
+    need("cuStreamSynchronize", cuStreamSynchronize(w.s));
+    need("cuEventQuery", cuEventQuery(e));
+    printf("right %u %lld\n", 2 * n,
+           (t[1].tv_sec - t[0].tv_sec) * 1000000LL + (t[1].tv_nsec - t[0].tv_nsec) / 1000);
+}
+
 static void others(void)
 {
     struct work w;
@@ -440,7 +497,7 @@ int main(int argc, char **argv)
     } all[] = {{"devices", devices},         {"uuids", uuids},     {"hidden", hidden}, {"blocking", blocking},
                {"version", version},         {"loading", loading}, {"pinned", pinned}, {"tokens", tokens},
                {"ggml-tokens", ggml_tokens}, {"fills", fills},     {"steps", steps},   {"others", others},
-               {"unified", unified}};
+               {"unified", unified},         {"queries", queries}, {"polls", polls}};
 
     for (size_t i = 0; argc == 2 && i < sizeof(all) / sizeof(all[0]); i++) {
         if (strcmp(argv[1], all[i].name) == 0) {
@@ -450,6 +507,6 @@ int main(int argc, char **argv)
     }
     fprintf(
         stderr,
-        "usage: client devices|uuids|hidden|blocking|version|loading|pinned|tokens|ggml-tokens|steps|others|unified\n");
+        "usage: client devices|uuids|hidden|blocking|version|loading|pinned|tokens|ggml-tokens|steps|others|unified|queries|polls\n");
     return 2;
 }

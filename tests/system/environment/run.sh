@@ -88,6 +88,28 @@ counts "VGPU_OWE_WAITS=0: once for each input, twice for the result" \
     tokens round_trips 15 env VGPU_OWE_WAITS=0
 counts "a training step waits once, for the value" steps round_trips 1 env
 counts "fills wait for nothing, only the value that is read back does" fills round_trips 1 env
+counts "a query of what is complete is made once: of the event, of the stream, and one wait" queries round_trips 3 env
+counts "VGPU_ANSWER_QUERIES=0: each query is made" queries round_trips 201 env VGPU_ANSWER_QUERIES=0
+# polls NAME WANT COMMAND...: 40000 queries of what is not complete; WANT: few (one of either sort in 60 us), or all
+polls()
+{
+    local name=$1 want=$2 text n
+    shift 2
+    text=$(timeout 120 env VGPU_STATS=1 "$@" "${run[@]}" polls 2>&1 < /dev/null)
+    n=($(sed -n 's/^right \([0-9]* [0-9]*\)$/\1/p' <<< "$text"))
+    n+=($(sed -n 's/^vgpu-stats:.* round_trips=\([0-9]*\).*/\1/p' <<< "$text"))
+    if [ ${#n[@]} -ne 3 ]; then
+        bad "$name" "$text"
+    elif [ "$want" = few ] && [ "${n[2]}" -gt $((100 + n[1] / 30)) ]; then
+        bad "$name" "${n[2]} round trips in ${n[1]} us"
+    elif [ "$want" = all ] && [ "${n[2]}" -lt "${n[0]}" ]; then
+        bad "$name" "${n[2]} round trips"
+    else
+        ok "$name"
+    fi
+}
+polls "queries of what is not complete are made now and then" few env
+polls "VGPU_ANSWER_QUERIES=0: all of them are made" all env VGPU_ANSWER_QUERIES=0
 printf '#!/bin/sh\nexec "%s" --protocol-minor 2 "$@"\n' "$build/host/backend/vgpu-backend" > "$work/older"
 chmod +x "$work/older"
 today=("${run[@]}")
