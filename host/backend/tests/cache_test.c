@@ -60,19 +60,6 @@ static int start(struct broker *b, const char *a, const char *a1, const char *c,
     return broker_start(b, extra);
 }
 
-static bool log_has(const char *text)
-{
-    FILE *f = fopen(log_name, "r");
-    char line[900];
-    bool found = false;
-
-    while (f && fgets(line, sizeof(line), f))
-        found |= strstr(line, text) != NULL;
-    if (f)
-        fclose(f);
-    return found;
-}
-
 /* A new client, whose provider does `what`, and what it prints. */
 static void ask(struct broker *b, struct guest *g, unsigned what, char text[4096])
 {
@@ -234,7 +221,7 @@ static void test_kept(void **state)
     close(open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     assert_int_equal(start(&b[1], "--jit-cache-dir", dir, NULL, NULL), -1);
     assert_true(ends_with(&b[1], 1));
-    assert_true(log_has("another vgpu-backend uses it"));
+    assert_true(file_has(log_name, "another vgpu-backend uses it"));
     counted(&b[0], '2', "268435456");
     assert_int_equal(broker_stop(&b[0]), 0);
     for (char c = '3'; c < '5'; c++) {
@@ -274,9 +261,9 @@ static void test_bounded(void **state)
     counted(&b, '1', "1048576");
     flooded(&b, &g);
     leave(&b, &g);
-    for (int i = 0; i < 6000 && !log_has("emptied"); i++)
+    for (int i = 0; i < 6000 && !file_has(log_name, "emptied"); i++)
         usleep(10000);
-    assert_true(log_has("emptied"));
+    assert_true(file_has(log_name, "emptied"));
     counted(&b, '1', "1048576");
     /* And at the end, with all of that in it. */
     flooded(&b, &g);
@@ -334,7 +321,7 @@ static void test_there_is_a_place(void **state)
     (void)state;
     assert_int_equal(start(&b, NULL, NULL, NULL, NULL), 0);
     assert_int_equal(broker_stop(&b), 0);
-    no_place = log_has("no file system for compiled code");
+    no_place = file_has(log_name, "no file system for compiled code");
 }
 
 int main(void)

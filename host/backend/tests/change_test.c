@@ -28,18 +28,9 @@ static struct guest guest;
 
 static const char *ask(const char *text)
 {
-    static char answer[4096];
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    struct timeval limit = {.tv_sec = 60};
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    const char *answer = control_ask(control, text, strlen(text));
 
-    snprintf(a.sun_path, sizeof(a.sun_path), "%s", control);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
-    assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
-    ssize_t n = recv(fd, answer, sizeof(answer) - 1, 0);
-    close(fd);
-    answer[n > 0 ? n : 0] = '\0';
+    assert_non_null(answer);
     return answer;
 }
 
@@ -144,6 +135,43 @@ static void test_time_limit(void **state)
     finish();
 }
 
+/* Fills that name no stream and have no reply are work in flight, too: none of a hundred thousand is beyond the bound. */
+static void test_queue_of_silent_fills(void **state)
+{
+    struct vgp_args_cuMemsetD8_v2 a = {.uc = VALUE_BUSY, .N = 3600000};
+
+    (void)state;
+    begin("--client-queue", "64");
+    for (unsigned n = 0; n < 200; n++)
+        guest_submit(&guest, VGP_cuMemsetD8_v2, VGP_NO_REPLY, &a, sizeof(a), NULL, 0);
+    struct vgp_args_vgpPing ping = {0};
+
+    guest_submit(&guest, VGP_vgpPing, 0, &ping, sizeof(ping), NULL, 0);
+    assert_int_equal(guest_wait(&guest, 0, NULL, NULL, 1000), -1);
+    assert_string_equal(ask("set client-queue 0"), "ok\n");
+    assert_int_equal(guest_wait(&guest, 0, NULL, NULL, 60000), 0);
+    finish();
+}
+
+/* A stream that captures takes no mark; what it got before does not count as complete for that. */
+static void test_time_limit_and_capture(void **state)
+{
+    const uint64_t stream = VGP_HANDLE(VGP_H_STREAM, 1, 1);
+    struct vgp_args_cuStreamCreate create = {.phStream = stream};
+    struct vgp_args_cuMemsetD8Async work = {.uc = VALUE_BUSY, .N = 3600000, .hStream = stream};
+    struct vgp_args_vgpStreamBeginCapture capture = {.stream = stream};
+
+    (void)state;
+    begin("--client-time-limit", "1");
+    assert_int_equal(guest_call(&guest, VGP_cuStreamCreate, &create, sizeof(create), NULL, NULL), 0);
+    guest_submit(&guest, VGP_cuMemsetD8Async, VGP_NO_REPLY, &work, sizeof(work), NULL, 0);
+    guest_submit(&guest, VGP_vgpStreamBeginCapture, 0, &capture, sizeof(capture), NULL, 0);
+    assert_int_equal(guest_wait(&guest, 0, NULL, NULL, 60000), 0);
+    assert_true(guest_wait_dead(&guest, 60000));
+    assert_non_null(strstr(guest.s->dead_text, "--client-time-limit"));
+    finish();
+}
+
 /* Without an option there is no quota: the GPU limits its own memory. */
 static void test_device_memory(void **state)
 {
@@ -193,8 +221,10 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_image),      cmocka_unit_test(test_compile_time),  cmocka_unit_test(test_queue),
-        cmocka_unit_test(test_time_limit), cmocka_unit_test(test_device_memory),
+        cmocka_unit_test(test_image),         cmocka_unit_test(test_compile_time),
+        cmocka_unit_test(test_queue),         cmocka_unit_test(test_queue_of_silent_fills),
+        cmocka_unit_test(test_time_limit),    cmocka_unit_test(test_time_limit_and_capture),
+        cmocka_unit_test(test_device_memory),
     };
 
     return cmocka_run_group_tests_name("change", tests, setup, teardown);

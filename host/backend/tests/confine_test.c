@@ -28,56 +28,24 @@
 #include "vgp_calls.h"
 #include "vgp_sock.h"
 
-static const char *const with_log[] = {"--log-level", "info", "--log", "LOG", NULL};
 static char log_name[64];
 
 /* A broker whose log can be read; `more`: options, NULL-terminated. */
 static int start(struct broker *b, const char *const *more)
 {
-    const char *extra[16];
-    unsigned n = 0;
     int fd;
 
     snprintf(log_name, sizeof(log_name), "/tmp/vgb-confine-XXXXXX");
     fd = mkstemp(log_name);
     assert_true(fd >= 0);
     close(fd);
-    for (const char *const *o = with_log; *o; o++)
-        extra[n++] = strcmp(*o, "LOG") ? *o : log_name;
-    for (; more && *more && n < 15; more++)
-        extra[n++] = *more;
-    extra[n] = NULL;
-    memset(b, 0, sizeof(*b));
-    return broker_start(b, extra);
-}
-
-static bool log_has(const char *text)
-{
-    FILE *f = fopen(log_name, "r");
-    char line[900];
-    bool found = false;
-
-    while (f && fgets(line, sizeof(line), f))
-        found |= strstr(line, text) != NULL;
-    if (f)
-        fclose(f);
-    return found;
+    return broker_start_logged(b, log_name, more);
 }
 
 static void stop(struct broker *b)
 {
     assert_int_equal(broker_stop(b), 0);
     unlink(log_name);
-}
-
-/* All text that comes until its end. */
-static void printed(struct guest *g, char *all, size_t size)
-{
-    char text[4096];
-
-    all[0] = '\0';
-    while (!strstr(all, "(end)") && guest_notification(g, VGP_NOTIFY_PRINT, NULL, text, 5000))
-        snprintf(all + strlen(all), size - strlen(all), "%s", text);
 }
 
 /* A variable of the broker's that is not meant for workers is not there. */
@@ -95,7 +63,7 @@ static void test_environment(void **state)
     assert_int_equal(guest_connect(&g, b.sock, "environ"), 0);
     assert_int_equal(guest_context(&g), 0);
     assert_int_equal(guest_memset(&g, 0, VALUE_ENVIRON, 0, 0), 0);
-    printed(&g, all, sizeof(all));
+    guest_printed(&g, all, sizeof(all));
     assert_non_null(strstr(all, "CUDA_DEVICE_ORDER"));
     assert_non_null(strstr(all, "CUDA_MPS_PIPE_DIRECTORY"));
     assert_null(strstr(all, "CONFINE_SECRET_TOKEN"));
@@ -125,7 +93,7 @@ static void test_assert_text(void **state)
     assert_true(guest_notification(&g, VGP_NOTIFY_PRINT, &where, text, 3000));
     assert_int_equal(where, VGP_PRINT_STDERR);
     assert_string_equal(text, "assertion failed on the device\n");
-    assert_false(log_has("assertion failed"));
+    assert_false(file_has(log_name, "assertion failed"));
     guest_close(&g);
     stop(&b);
 }
@@ -150,7 +118,7 @@ static void test_hmm(void **state)
     setenv("VGPU_TEST_HMM", "1", 1);
     assert_int_equal(start(&b, NULL), -1);
     assert_true(ends_with(&b, 3));
-    assert_true(log_has("uvm_disable_hmm=1"));
+    assert_true(file_has(log_name, "uvm_disable_hmm=1"));
     unlink(log_name);
     assert_int_equal(start(&b, allow), 0);
     stop(&b);
@@ -173,8 +141,8 @@ static void test_provider_refuses(void **state)
         setenv("VGPU_TEST_BROKEN", cases[i][0], 1);
         assert_int_equal(start(&b, NULL), -1);
         assert_true(ends_with(&b, 3));
-        assert_true(log_has(gave));
-        assert_true(log_has(cases[i][1]));
+        assert_true(file_has(log_name, gave));
+        assert_true(file_has(log_name, cases[i][1]));
         unlink(log_name);
     }
     unsetenv("VGPU_TEST_BROKEN");
@@ -315,8 +283,8 @@ static void test_threads(void **state)
     }
     closedir(d);
     assert_true(threads >= 2);
-    assert_true(log_has("no capabilities"));
-    assert_true(log_has("seccomp"));
+    assert_true(file_has(log_name, "no capabilities"));
+    assert_true(file_has(log_name, "seccomp"));
     guest_close(&g);
     stop(&b);
 }
@@ -503,10 +471,12 @@ static void test_nothing_pinned(void **state)
     guest_submit(&g, VGP_vgpCopy, VGP_NO_REPLY, &in, sizeof(in), data, sizeof(data));
     assert_int_equal(guest_call(&g, VGP_vgpCopy, &out, sizeof(out), &p, NULL), 0);
     assert_memory_equal((const char *)p + sizeof(struct vgp_ret_vgpCopy), data, sizeof(data));
-    for (int i = 0; i < 500 && !log_has("memory for staging are not pinned"); i++)
+    for (int i = 0; i < 500 && !file_has(log_name, "memory for staging are not pinned"); i++)
         usleep(10000); /* the broker writes the lines of its workers */
-    assert_true(log_has("memory for results are not pinned: cuMemHostRegister gives CUDA error 304"));
-    assert_true(log_has("memory for staging are not pinned: cuMemHostRegister gives CUDA error 304"));
+    assert_true(
+        file_has(log_name, "memory for results are not pinned: cuMemHostRegister gives CUDA error 304"));
+    assert_true(
+        file_has(log_name, "memory for staging are not pinned: cuMemHostRegister gives CUDA error 304"));
     guest_close(&g);
     stop(&b);
     unsetenv("VGPU_TEST_NO_PIN");
@@ -525,15 +495,15 @@ static void test_modes(void **state)
     assert_int_equal(guest_context(&g), 0);
     /* ptrace: made, and named in the log. */
     guest_memset(&g, 0, VALUE_SYSCALL, 0, 0);
-    for (int i = 0; i < 300 && !log_has("would refuse ptrace"); i++)
+    for (int i = 0; i < 300 && !file_has(log_name, "would refuse ptrace"); i++)
         usleep(10000);
-    assert_true(log_has("would refuse ptrace"));
-    assert_true(log_has("sandbox of the workers: logs only"));
+    assert_true(file_has(log_name, "would refuse ptrace"));
+    assert_true(file_has(log_name, "sandbox of the workers: logs only"));
     guest_close(&g);
     stop(&b);
     assert_int_equal(start(&b, off), 0);
     assert_int_equal(guest_connect(&g, b.sock, "off"), 0);
-    assert_true(log_has("sandbox of the workers: off"));
+    assert_true(file_has(log_name, "sandbox of the workers: off"));
     guest_close(&g);
     stop(&b);
 }

@@ -196,6 +196,15 @@ bool guest_notification(struct guest *g, uint16_t type, uint64_t *cookie, char *
     }
 }
 
+void guest_printed(struct guest *g, char *all, size_t size)
+{
+    char text[4096];
+
+    all[0] = '\0';
+    while (!strstr(all, "(end)") && guest_notification(g, VGP_NOTIFY_PRINT, NULL, text, 5000))
+        snprintf(all + strlen(all), size - strlen(all), "%s", text);
+}
+
 int guest_context(struct guest *g)
 {
     struct vgp_args_vgpPrimaryCtxRetain a = {.device = 0, .context = VGP_HANDLE(VGP_H_CONTEXT, 1, 0)};

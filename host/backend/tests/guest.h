@@ -4,6 +4,7 @@
 #define GUEST_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "vgp_ring.h"
@@ -35,6 +36,8 @@ void guest_raw(struct guest *g, const void *bytes, uint32_t size);
 bool guest_wait_dead(struct guest *g, int ms);
 /* The next notification of that type; copies its text or cookie. False after ms. */
 bool guest_notification(struct guest *g, uint16_t type, uint64_t *cookie, char *text, int ms);
+/* All text that the provider prints until "(end)" is in it, or nothing comes for 5 s. */
+void guest_printed(struct guest *g, char *all, size_t size);
 /* Retains the primary context under a fixed handle and makes it the record's context. */
 int guest_context(struct guest *g);
 int guest_alloc(struct guest *g, uint64_t bytes, uint64_t *dptr);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Each limit of a client, tried to pass: the error, and the line that names the option. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -413,6 +414,41 @@ static void test_flooding_worker(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* As many connections as may wait for their greeting, and one more. */
+static void test_silent_connections(void **state)
+{
+    enum { SILENT = 64 }; /* GREETINGS_MAX of broker/transport/sock.c */
+    const struct timeval bound = {.tv_sec = 20};
+    const uint32_t ask = VGP_SOCK_INFO;
+    struct vgp_sock_info m;
+    struct broker b = {0};
+    int fd[SILENT + 1], again;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, NULL), 0);
+    for (int i = 0; i <= SILENT; i++) {
+        fd[i] = connect_only(b.sock);
+        setsockopt(fd[i], SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof(bound));
+    }
+    assert_int_equal(send(fd[SILENT - 1], &ask, sizeof(ask), 0), sizeof(ask));
+    assert_int_equal(recv(fd[SILENT - 1], &m, sizeof(m), 0), sizeof(m)); /* the last that is served */
+    assert_true(recv(fd[SILENT], &m, sizeof(m), 0) == 0 || errno == ECONNRESET);
+    for (int i = 0; i <= SILENT; i++)
+        close(fd[i]);
+    /* They count no longer when the broker has seen that they are gone. */
+    for (int i = 0;; i++) {
+        again = connect_only(b.sock);
+        if (send(again, &ask, sizeof(ask), MSG_NOSIGNAL) == sizeof(ask) &&
+            recv(again, &m, sizeof(m), 0) == sizeof(m))
+            break;
+        close(again);
+        assert_in_range(i, 0, 1000);
+        usleep(10000);
+    }
+    close(again);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -422,7 +458,7 @@ int main(void)
         cmocka_unit_test(test_image),           cmocka_unit_test(test_compile_time),
         cmocka_unit_test(test_queue),           cmocka_unit_test(test_time_limit),
         cmocka_unit_test(test_killed_spares),   cmocka_unit_test(test_leaving_worker),
-        cmocka_unit_test(test_flooding_worker),
+        cmocka_unit_test(test_flooding_worker), cmocka_unit_test(test_silent_connections),
     };
 
     return cmocka_run_group_tests_name("limits", tests, NULL, NULL);

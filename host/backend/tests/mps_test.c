@@ -20,56 +20,24 @@
 #include "testprov.h"
 #include "vgp_calls.h"
 
-static const char *const with_log[] = {"--log-level", "info", "--log", "LOG", NULL};
 static char log_name[64];
 
 /* A broker whose log can be read; `more`: options, NULL-terminated. */
 static int start(struct broker *b, const char *const *more)
 {
-    const char *extra[16];
-    unsigned n = 0;
     int fd;
 
     snprintf(log_name, sizeof(log_name), "/tmp/vgb-confine-XXXXXX");
     fd = mkstemp(log_name);
     assert_true(fd >= 0);
     close(fd);
-    for (const char *const *o = with_log; *o; o++)
-        extra[n++] = strcmp(*o, "LOG") ? *o : log_name;
-    for (; more && *more && n < 15; more++)
-        extra[n++] = *more;
-    extra[n] = NULL;
-    memset(b, 0, sizeof(*b));
-    return broker_start(b, extra);
-}
-
-static bool log_has(const char *text)
-{
-    FILE *f = fopen(log_name, "r");
-    char line[900];
-    bool found = false;
-
-    while (f && fgets(line, sizeof(line), f))
-        found |= strstr(line, text) != NULL;
-    if (f)
-        fclose(f);
-    return found;
+    return broker_start_logged(b, log_name, more);
 }
 
 static void stop(struct broker *b)
 {
     assert_int_equal(broker_stop(b), 0);
     unlink(log_name);
-}
-
-/* All text that comes until its end. */
-static void printed(struct guest *g, char *all, size_t size)
-{
-    char text[4096];
-
-    all[0] = '\0';
-    while (!strstr(all, "(end)") && guest_notification(g, VGP_NOTIFY_PRINT, NULL, text, 5000))
-        snprintf(all + strlen(all), size - strlen(all), "%s", text);
 }
 
 /* A socket that is connected to by anybody, and one of the same name without a file. */
@@ -103,7 +71,7 @@ static void connections(const char *const *more, const char *want)
     assert_int_equal(guest_connect(&g, b.sock, "mps"), 0);
     assert_int_equal(guest_context(&g), 0);
     assert_int_equal(guest_memset(&g, 0, VALUE_CONNECT, 0, 0), 0);
-    printed(&g, all, sizeof(all));
+    guest_printed(&g, all, sizeof(all));
     assert_string_equal(all, want);
     guest_close(&g);
     stop(&b);
@@ -136,10 +104,10 @@ static void test_mps(void **state)
     connections(log_mode,
                 "MPS: connected\nother: connected\nabstract: connected\nnetwork: a socket\n(end)\n");
     if (start(&b, NULL)) {
-        assert_true(log_has("connect to other services than MPS"));
+        assert_true(file_has(log_name, "connect to other services than MPS"));
         print_message("not run: mps: this host gives workers no namespaces\n");
     } else {
-        assert_true(log_has("seccomp with MPS"));
+        assert_true(file_has(log_name, "seccomp with MPS"));
         stop(&b);
         connections(
             NULL,

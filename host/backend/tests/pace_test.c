@@ -5,6 +5,8 @@
  * for is a ratio of processor times, which holds on a slow machine, too.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -14,6 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
@@ -75,12 +79,9 @@ static void tell(const char *path, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    int fd = connect_path(path);
-    assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
-    ssize_t n = recv(fd, text, sizeof(text) - 1, 0);
-    close(fd);
-    text[n > 0 ? n : 0] = '\0';
-    assert_string_equal(text, "ok\n");
+    const char *answer = control_ask(path, text, strlen(text));
+    assert_non_null(answer);
+    assert_string_equal(answer, "ok\n");
 }
 
 /* A client of a greedy worker; its connection. */
@@ -134,6 +135,15 @@ static void start(struct broker *b, unsigned i, const char *option, const char *
     assert_int_equal(broker_start(b, extra), 0);
 }
 
+/* A broker, and greedy clients of it. */
+static void start_greedy(struct broker *b, int *fd, pid_t *pid, unsigned n)
+{
+    start(b, 0, NULL, NULL);
+    for (unsigned i = 0; i < n; i++)
+        fd[i] = greedy(b);
+    assert_int_equal(served(b, pid, n), n);
+}
+
 /* Whether, within the time, `light` uses a share of both from low to high percent, after some time of both. The
  * beginning is forgotten now and then: the machine may have been too busy for the broker to run. */
 static bool shares(pid_t light, pid_t heavy, unsigned low, unsigned high)
@@ -159,10 +169,7 @@ static void test_weights(void **state)
     int fd[2];
 
     (void)state;
-    start(&b, 0, NULL, NULL);
-    for (unsigned i = 0; i < 2; i++)
-        fd[i] = greedy(&b);
-    assert_int_equal(served(&b, pid, 2), 2);
+    start_greedy(&b, fd, pid, 2);
     tell(control[0], "set client-weight 10 client %d", (int)pid[0]);
     tell(control[0], "set client-weight 90 client %d", (int)pid[1]);
     assert_true(shares(pid[0], pid[1], 4, 20));
@@ -190,10 +197,7 @@ static void test_priority(void **state)
     int fd[2];
 
     (void)state;
-    start(&b, 0, NULL, NULL);
-    for (unsigned i = 0; i < 2; i++)
-        fd[i] = greedy(&b);
-    assert_int_equal(served(&b, pid, 2), 2);
+    start_greedy(&b, fd, pid, 2);
     tell(control[0], "set client-priority 2 client %d", (int)pid[0]);
     assert_true(shares(pid[1], pid[0], 35, 90));
     tell(control[0], "set client-weight 10 client %d", (int)pid[0]);
@@ -264,6 +268,126 @@ static void test_virtual_machines(void **state)
     unlink(control[0]);
 }
 
+/* Of its threads, the lowest or the highest. */
+static int nice_of(pid_t pid, bool highest)
+{
+    char path[60];
+    struct dirent *e;
+    int found = highest ? -20 : 19;
+
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    DIR *d = opendir(path);
+    while (d && (e = readdir(d))) {
+        int n = *e->d_name == '.' ? found : getpriority(PRIO_PROCESS, (id_t)atoi(e->d_name));
+
+        found = highest ? (n > found ? n : found) : (n < found ? n : found);
+    }
+    if (d)
+        closedir(d);
+    return found;
+}
+
+static bool may_raise(void)
+{
+    struct rlimit l;
+    int was = getpriority(PRIO_PROCESS, 0);
+
+    getrlimit(RLIMIT_NICE, &l);
+    if (was <= 18 && (!geteuid() || l.rlim_cur >= (rlim_t)(20 - was)))
+        return true;
+    print_message("not run: priorities: this user may not raise them again\n");
+    return false;
+}
+
+static bool runs_last(pid_t pid)
+{
+    for (uint64_t end = now_ms() + WAIT_MS; now_ms() < end; usleep(1000)) {
+        if (nice_of(pid, false) == 19)
+            return true;
+    }
+    return false;
+}
+
+/* It has what it began with, soon. */
+static void has_priority(pid_t pid)
+{
+    int was = getpriority(PRIO_PROCESS, 0);
+
+    for (uint64_t end = now_ms() + WAIT_MS; nice_of(pid, true) != was && now_ms() < end;)
+        usleep(10000);
+    assert_int_equal(nice_of(pid, true), was);
+}
+
+/* Who is ahead runs last, with all its threads, and has its priority back when nobody is behind it any more. Where the
+ * broker cannot give it back (`may`), it does not take it away, and shares are those of stopping alone. */
+static void priorities(bool may)
+{
+    struct broker b;
+    pid_t pid[2];
+    int fd[2];
+
+    start_greedy(&b, fd, pid, 2);
+    tell(control[0], "set client-weight 10 client %d", (int)pid[0]);
+    tell(control[0], "set client-weight 90 client %d", (int)pid[1]);
+    if (may)
+        assert_true(runs_last(pid[0]));
+    assert_true(shares(pid[0], pid[1], 4, 20));
+    if (!may)
+        assert_int_equal(nice_of(pid[0], true), getpriority(PRIO_PROCESS, 0));
+    close(fd[1]);
+    assert_true(gone_within(pid[1], WAIT_MS));
+    has_priority(pid[0]);
+    close(fd[0]);
+    assert_true(gone_within(pid[0], WAIT_MS));
+    assert_int_equal(broker_stop(&b), 0);
+}
+
+static void test_runs_last(void **state)
+{
+    (void)state;
+    if (may_raise())
+        priorities(true);
+}
+
+/* A worker that is out of its group cannot be put last: it is stopped, and nobody else's priority stays low for it. */
+static void test_leaves_group(void **state)
+{
+    struct broker b;
+    pid_t pid[3];
+    int fd[3];
+
+    (void)state;
+    if (!may_raise())
+        return;
+    start_greedy(&b, fd, pid, 3);
+    tell(control[0], "set client-weight 10 client %d", (int)pid[0]);
+    tell(control[0], "set client-weight 90 client %d", (int)pid[1]);
+    tell(control[0], "set client-weight 10 client %d", (int)pid[2]);
+    assert_true(runs_last(pid[0]));
+    assert_int_equal(kill(pid[2], SIGUSR1), 0);
+    assert_true(shares(pid[2], pid[1], 4, 20));
+    for (int i = 1; i < 3; i++) {
+        close(fd[i]);
+        assert_true(gone_within(pid[i], WAIT_MS));
+    }
+    has_priority(pid[0]);
+    close(fd[0]);
+    assert_true(gone_within(pid[0], WAIT_MS));
+    assert_int_equal(broker_stop(&b), 0);
+}
+
+/* The last one: what is given up does not come back. */
+static void test_cannot_raise(void **state)
+{
+    struct rlimit none = {0, 0};
+
+    (void)state;
+    assert_int_equal(setrlimit(RLIMIT_NICE, &none), 0);
+    if (!geteuid())
+        assert_int_equal(prctl(PR_CAPBSET_DROP, CAP_SYS_NICE), 0);
+    priorities(false);
+}
+
 static int setup(void **state)
 {
     cpu_set_t may, one;
@@ -298,6 +422,9 @@ int main(void)
         cmocka_unit_test(test_priority),
         cmocka_unit_test(test_cap),
         cmocka_unit_test(test_virtual_machines),
+        cmocka_unit_test(test_runs_last),
+        cmocka_unit_test(test_leaves_group),
+        cmocka_unit_test(test_cannot_raise),
     };
 
     return cmocka_run_group_tests_name("pace", tests, setup, teardown);

@@ -11,6 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,6 +56,50 @@ int broker_start(struct broker *b, const char *const *extra)
     int ok = poll(&pf, 1, 20000) == 1 && read(p[0], line, sizeof(line) - 1) == 6;
     close(p[0]);
     return ok ? 0 : -1;
+}
+
+int broker_start_logged(struct broker *b, const char *log, const char *const *more)
+{
+    const char *extra[16] = {"--log-level", "info", "--log", log};
+
+    for (unsigned n = 4; more && *more && n < 15; n++)
+        extra[n] = *more++;
+    memset(b, 0, sizeof(*b));
+    return broker_start(b, extra);
+}
+
+bool file_has(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "r");
+    char line[900];
+    bool found = false;
+
+    while (f && fgets(line, sizeof(line), f))
+        found |= strstr(line, text) != NULL;
+    if (f)
+        fclose(f);
+    return found;
+}
+
+const char *control_ask(const char *path, const void *request, size_t size)
+{
+    static char answer[8192];
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct timeval limit = {.tv_sec = 60};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    ssize_t n;
+
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    if (connect(fd, (struct sockaddr *)&a, sizeof(a)) ||
+        send(fd, request, size, MSG_NOSIGNAL) != (ssize_t)size) {
+        close(fd);
+        return NULL;
+    }
+    n = recv(fd, answer, sizeof(answer) - 1, 0);
+    close(fd);
+    answer[n > 0 ? n : 0] = '\0';
+    return answer;
 }
 
 int broker_stop(struct broker *b)

@@ -4,6 +4,7 @@
 #define PROC_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 struct broker {
@@ -14,6 +15,13 @@ struct broker {
 /* Starts a broker with extra options (NULL-terminated; "SOCKET" stands for b->sock) and waits until
  * it is ready. It listens on b->sock, unless the first option is --vhost-user. */
 int broker_start(struct broker *b, const char *const *extra);
+/* The same with the log in a file, at level info; `more`: at most 10 options, NULL-terminated, or NULL. */
+int broker_start_logged(struct broker *b, const char *log, const char *const *more);
+/* Is the text in a line of the file? */
+bool file_has(const char *path, const char *text);
+/* The answer to one request to a control socket, valid until the next; "" when the connection is closed instead. NULL:
+ * nobody listens. */
+const char *control_ask(const char *path, const void *request, size_t size);
 /* Ends it with SIGTERM; its exit status. */
 int broker_stop(struct broker *b);
 /* The worker processes of a broker; how many there are, the first n in out. */

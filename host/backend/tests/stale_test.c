@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <cuda.h>
@@ -127,6 +128,75 @@ static void test_event(void **state)
     guest_close(&g);
 }
 
+/* The word of a watch; 0: neither value has come in 5 s. */
+static uint32_t watched(const struct guest *g, unsigned word, uint32_t sequence)
+{
+    for (int i = 0; i < 5000; i++) {
+        uint32_t v = __atomic_load_n(&g->s->watch[word], __ATOMIC_ACQUIRE);
+
+        if (v == sequence || v == (sequence | VGP_WATCH_ASK))
+            return v;
+        usleep(1000);
+    }
+    return 0;
+}
+
+/* Events that are asked for: what is complete is said, what is gone is not looked at, and words are bounded. */
+static void test_watch(void **state)
+{
+    uint64_t handle = VGP_HANDLE(VGP_H_EVENT, 1, 2), stream = VGP_HANDLE(VGP_H_STREAM, 1, 2);
+    struct guest g;
+    uint32_t v = 0;
+
+    connect_to(*state, &g);
+    assert_int_equal(CALL(&g, cuEventCreate, .phEvent = handle), 0);
+    assert_int_equal(CALL(&g, cuStreamCreate, .phStream = stream), 0);
+    assert_int_equal(CALL(&g, vgpEventWatch, .event = handle, .word = 63, .sequence = 5), 0);
+    assert_int_equal(CALL(&g, vgpEventWatch, .event = handle + 1, .word = 63, .sequence = 5),
+                     CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(CALL(&g, vgpStreamWatch, .stream = handle, .word = 63, .sequence = 5),
+                     CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(g.s->watch[63], 0); /* nothing was to be said */
+    /* Looked for until it is complete, though the dispatcher may stop looking before. */
+    assert_int_equal(guest_memset(&g, 0, VALUE_BUSY, 20, stream), 0);
+    assert_int_equal(CALL(&g, cuEventRecord, .hEvent = handle, .hStream = stream), 0);
+    for (uint32_t i = 1; v != i; i++) {
+        int r = CALL(&g, vgpEventWatch, .event = handle, .word = 1, .sequence = i);
+
+        assert_true(r == 0 || r == CUDA_ERROR_NOT_READY);
+        if (r == 0)
+            break;
+        v = watched(&g, 1, i);
+        assert_int_not_equal(v, 0);
+    }
+    assert_int_equal(CALL(&g, cuEventQuery, .hEvent = handle), 0);
+    /* Destroyed while it is looked for. */
+    assert_int_equal(guest_memset(&g, 0, VALUE_BUSY, 400, stream), 0);
+    assert_int_equal(CALL(&g, cuEventRecord, .hEvent = handle, .hStream = stream), 0);
+    assert_int_equal(CALL(&g, vgpEventWatch, .event = handle, .word = 2, .sequence = 7),
+                     CUDA_ERROR_NOT_READY);
+    assert_int_equal(CALL(&g, vgpStreamWatch, .stream = stream, .word = 3, .sequence = 8),
+                     CUDA_ERROR_NOT_READY);
+    assert_int_equal(CALL(&g, cuEventDestroy_v2, .hEvent = handle), 0);
+    assert_int_equal(CALL(&g, cuStreamDestroy_v2, .hStream = stream), 0);
+    assert_int_equal(watched(&g, 2, 7), 7 | VGP_WATCH_ASK);
+    assert_int_equal(watched(&g, 3, 8), 8 | VGP_WATCH_ASK);
+    guest_close(&g);
+    for (int i = 0; i < 3; i++) {
+        struct vgp_args_vgpEventWatch bad = {.event = handle,
+                                             .word = i == 0 ? VGP_WATCHES : 0,
+                                             .sequence = i == 1   ? 0
+                                                         : i == 2 ? VGP_WATCH_ASK
+                                                                  : 1};
+
+        connect_to(*state, &g);
+        guest_submit(&g, VGP_vgpEventWatch, 0, &bad, sizeof(bad), NULL, 0);
+        assert_true(guest_wait_dead(&g, 5000));
+        assert_non_null(strstr(g.s->dead_text, "vgpEventWatch: word"));
+        guest_close(&g);
+    }
+}
+
 /* A user object is the provider's only while somebody is known to hold it. */
 static void test_user_object(void **state)
 {
@@ -174,7 +244,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_levels), cmocka_unit_test(test_context),     cmocka_unit_test(test_primary),
-        cmocka_unit_test(test_event),  cmocka_unit_test(test_user_object),
+        cmocka_unit_test(test_event),  cmocka_unit_test(test_user_object), cmocka_unit_test(test_watch),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -53,6 +53,7 @@ static CUresult fill_shm(size_t n)
 }
 
 CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t n, CUstream hs);
+CUresult cuMemsetD8_v2(CUdeviceptr dst, unsigned char value, size_t n);
 
 struct stream {
     uint64_t until;
@@ -433,6 +434,11 @@ CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t n, CUstrea
         memset((void *)(uintptr_t)dst, value, n);
         return fault;
     }
+}
+
+CUresult cuMemsetD8_v2(CUdeviceptr dst, unsigned char value, size_t n)
+{
+    return cuMemsetD8Async(dst, value, n, NULL);
 }
 
 struct host_func {

@@ -49,23 +49,16 @@ static struct client client[CLIENTS];
 static void ask(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static void ask(const char *fmt, ...)
 {
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    struct timeval limit = {.tv_sec = 60};
+    const char *answer;
     char text[4096];
     va_list ap;
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    snprintf(a.sun_path, sizeof(a.sun_path), "%s", control);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
-    assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
-    ssize_t n = recv(fd, text, sizeof(text) - 1, 0);
-    close(fd);
-    text[n > 0 ? n : 0] = '\0';
-    assert_string_equal(text, "ok\n");
+    answer = control_ask(control, text, strlen(text));
+    assert_non_null(answer);
+    assert_string_equal(answer, "ok\n");
 }
 
 /* The place of a worker in the GPU's account. */
@@ -95,12 +88,11 @@ static void start(const char *const *extra)
     assert_int_equal(broker_start(&broker, args), 0);
 }
 
-static void join(struct client *c, unsigned us)
+static void join_to(const struct broker *b, struct client *c, unsigned us)
 {
-
     memset(c, 0, sizeof(*c));
     c->us = us;
-    assert_int_equal(guest_connect(&c->g, broker.sock, "turns"), 0);
+    assert_int_equal(guest_connect(&c->g, b->sock, "turns"), 0);
     assert_int_equal(guest_context(&c->g), 0);
     /* Its first work tells which worker it has. */
     unsigned n = 0;
@@ -109,6 +101,11 @@ static void join(struct client *c, unsigned us)
     assert_int_equal(guest_memset(&c->g, 0, VALUE_BUSY, 1, 0), 0);
     c->worker = (pid_t)gpu->of[n].pid;
     assert_int_not_equal(c->worker, 0);
+}
+
+static void join(struct client *c, unsigned us)
+{
+    join_to(&broker, c, us);
 }
 
 static void *run(void *arg)
@@ -327,6 +324,41 @@ static void test_turned_on_later(void **state)
     assert_int_equal(broker_stop(&broker), 0);
 }
 
+/* Two VMs of one host, by the file that their brokers share; then one of them is killed with the turn. */
+static void test_virtual_machines(void **state)
+{
+    char arbiter[80], weight[2][4] = {"10", "90"};
+    const char *extra[] = {"--arbiter", arbiter, "--weight", weight[0], NULL};
+    const char *second[] = {"--sandbox", "off",      "--pacing", "ring", "--arbiter",
+                            arbiter,     "--weight", weight[1],  NULL};
+    struct broker other = {0};
+
+    (void)state;
+    snprintf(arbiter, sizeof(arbiter), "%s/arbiter", folder);
+    start(extra);
+    assert_int_equal(broker_start(&other, second), 0);
+    join(&client[0], 500);
+    join_to(&other, &client[1], 500);
+    go(&client[0]);
+    go(&client[1]);
+    /* Much coarser than between clients: the brokers' turns overlap, and time in which both have work in flight counts as
+     * halves, as a driver's time slices make it. This GPU has one queue, where it is by who has put in more. */
+    expect(&client[0], &client[1], 2, 20);
+    ask("set weight 90");
+    expect(&client[0], &client[1], 25, 95);
+    __atomic_store_n(&client[1].stop, true, __ATOMIC_RELAXED);
+    kill(other.pid, SIGKILL);
+    broker_stop(&other);
+    leave(&client[1]);
+    uint64_t was = used(&client[0]);
+    for (int k = 0; k < 6000 && used(&client[0]) - was < 100000000; k++)
+        usleep(10000);
+    assert_true(used(&client[0]) - was >= 100000000);
+    leave(&client[0]);
+    assert_int_equal(broker_stop(&broker), 0);
+    unlink(arbiter);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -360,6 +392,7 @@ int main(void)
         cmocka_unit_test(test_priority),
         cmocka_unit_test(test_cap),
         cmocka_unit_test(test_turned_on_later),
+        cmocka_unit_test(test_virtual_machines),
     };
 
     return cmocka_run_group_tests_name("turns", tests, setup, teardown);

@@ -28,7 +28,9 @@ struct row {
     uint32_t wants;
     uint32_t pid;
     uint64_t committed; /* bytes of device memory, promised or in use; counts while the row is locked */
-    uint64_t unused[4];
+    uint32_t busy;      /* work of its clients is in flight */
+    uint32_t unused32;
+    uint64_t unused[3];
 };
 struct table {
     uint64_t magic, unused[7];
@@ -99,22 +101,41 @@ void brk_arbiter_publish(const struct brk_fair *vm, uint64_t now_ns)
     __atomic_store_n(&own->beat_ns, now_ns, __ATOMIC_RELEASE);
 }
 
+void brk_arbiter_busy(bool busy)
+{
+    if (own)
+        __atomic_store_n(&own->busy, busy, __ATOMIC_RELAXED);
+}
+
+/* A broker that has ended, or is stopped itself, holds nobody back. */
+static bool counts(const struct row *r, uint64_t now_ns)
+{
+    uint64_t beat = __atomic_load_n(&r->beat_ns, __ATOMIC_ACQUIRE);
+
+    return r != own && beat && (now_ns < beat || now_ns - beat <= FRESH_NS);
+}
+
 uint64_t brk_arbiter_slowest(uint64_t now_ns)
 {
     uint64_t slowest = BRK_FAIR_NONE;
 
     for (unsigned i = 0; own && i < ROWS; i++) {
         const struct row *r = &table->row[i];
-        uint64_t beat = __atomic_load_n(&r->beat_ns, __ATOMIC_ACQUIRE);
         uint64_t vtime = __atomic_load_n(&r->vtime, __ATOMIC_RELAXED);
 
-        /* A broker that has ended, or is stopped itself, holds nobody back. */
-        if (r == own || !beat || (now_ns > beat && now_ns - beat > FRESH_NS))
-            continue;
-        if (__atomic_load_n(&r->wants, __ATOMIC_RELAXED) && vtime < slowest)
+        if (__atomic_load_n(&r->wants, __ATOMIC_RELAXED) && vtime < slowest && counts(r, now_ns))
             slowest = vtime;
     }
     return slowest;
+}
+
+unsigned brk_arbiter_others_busy(uint64_t now_ns)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; own && i < ROWS; i++)
+        n += __atomic_load_n(&table->row[i].busy, __ATOMIC_RELAXED) && counts(&table->row[i], now_ns);
+    return n;
 }
 
 /* Byte 0 is the table's lock: held for microseconds. A broker that was stopped with it does not stop the others for long. */

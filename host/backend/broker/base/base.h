@@ -147,6 +147,7 @@ uint64_t brk_bucket_take(struct brk_bucket *b, uint64_t now_ns);
 #define BRK_FAIR_NONE UINT64_MAX   /* nobody wants any */
 #define BRK_FAIR_CALM 3u           /* windows in which one wants little, until it wants none */
 #define BRK_FAIR_SLACK_NS 4000000u /* lead, in own processor time, that is let pass */
+#define BRK_FAIR_FAR 4u            /* times as much is not let pass at all */
 
 /* One that has a share: a client among those of its VM, or a VM among those of the host. */
 struct brk_fair {
@@ -159,7 +160,8 @@ struct brk_fair {
     unsigned calm;      /* windows since it did */
     bool wants;         /* it uses what it can get */
     bool ahead, over;   /* of its weight; of its cap */
-    bool held;          /* either: it shall not run */
+    bool far;           /* so far ahead that it shall not even have what others leave */
+    bool held;          /* ahead or over */
     bool was_held;      /* in this window */
 };
 /* Its processor time is used_ns now; returns what it used since the last time. */
@@ -184,6 +186,9 @@ const char *brk_arbiter_open(const char *path);
 void brk_arbiter_publish(const struct brk_fair *vm, uint64_t now_ns);
 /* The virtual time of the slowest other VM that wants processors, or BRK_FAIR_NONE. */
 uint64_t brk_arbiter_slowest(uint64_t now_ns);
+/* Whether work of this broker's VM is in flight, and how many other VMs have said so. */
+void brk_arbiter_busy(bool busy);
+unsigned brk_arbiter_others_busy(uint64_t now_ns);
 /* Takes `bytes` of the device memory that the VMs share, `total`, for this one, instead of what it had. False: the
  * others have too much; nothing changed. */
 bool brk_arbiter_commit(uint64_t bytes, uint64_t total);

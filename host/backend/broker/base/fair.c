@@ -56,6 +56,7 @@ void brk_fair_hold(struct brk_fair *f, uint64_t slowest, uint64_t slack_ns)
     /* A lead beyond all measure (the slowest has just come) would only overflow. */
     lead = lead > UINT64_MAX / BRK_WEIGHT_MAX ? UINT64_MAX : lead * f->weight / UNIT;
     f->ahead = f->ahead ? lead > 0 : lead > slack_ns;
+    f->far = f->ahead && lead > (f->far ? slack_ns : slack_ns * BRK_FAIR_FAR);
     f->held = f->ahead || f->over;
     f->was_held |= f->held;
 }
@@ -77,6 +78,6 @@ void brk_fair_forgive(struct brk_fair *f, uint64_t slowest)
 {
     if (slowest != BRK_FAIR_NONE && f->vtime > slowest)
         f->vtime = slowest;
-    f->ahead = false;
+    f->ahead = f->far = false;
     f->held = f->over;
 }

@@ -201,6 +201,29 @@ static void test_forgive(void **state)
     assert_false(f.held);
 }
 
+/* Ahead from one slack on until it is level; far ahead from four on until it is within one. */
+static void test_far_ahead(void **state)
+{
+    static const struct {
+        uint64_t slowest_ms;
+        bool ahead, far;
+    } step[] = {{96, false, false}, {95, true, false}, {84, true, false},
+                {83, true, true},   {95, true, true},  {96, true, false},
+                {99, true, false},  {84, true, false}, {100, false, false}};
+    struct brk_fair f = {.weight = 100, .vtime = 100 * MS};
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof(step) / sizeof(step[0]); i++) {
+        brk_fair_hold(&f, step[i].slowest_ms * MS, BRK_FAIR_SLACK_NS);
+        assert_int_equal(f.ahead, step[i].ahead);
+        assert_int_equal(f.far, step[i].far);
+    }
+    brk_fair_hold(&f, 0, BRK_FAIR_SLACK_NS);
+    assert_true(f.far);
+    brk_fair_forgive(&f, 50 * MS);
+    assert_false(f.far);
+}
+
 /* ---- the file of the host ---- */
 
 static void test_arbiter(void **state)
@@ -247,9 +270,9 @@ static void test_arbiter(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_weights), cmocka_unit_test(test_unused),  cmocka_unit_test(test_return),
-        cmocka_unit_test(test_change),  cmocka_unit_test(test_cap),     cmocka_unit_test(test_far),
-        cmocka_unit_test(test_forgive), cmocka_unit_test(test_arbiter),
+        cmocka_unit_test(test_weights), cmocka_unit_test(test_unused),    cmocka_unit_test(test_return),
+        cmocka_unit_test(test_change),  cmocka_unit_test(test_cap),       cmocka_unit_test(test_far),
+        cmocka_unit_test(test_forgive), cmocka_unit_test(test_far_ahead), cmocka_unit_test(test_arbiter),
     };
 
     return cmocka_run_group_tests_name("shares", tests, NULL, NULL);

@@ -36,6 +36,13 @@ struct brk_client_region {
     bool complete, unmapping;
 };
 
+/* How a worker that is ahead of its share is kept back (pace.c). */
+enum brk_brake {
+    BRK_FREE,
+    BRK_LAST,    /* it runs at the lowest priority, in what others leave */
+    BRK_STOPPED, /* SIGSTOP */
+};
+
 /* Where it is with its turns (turns.c); with shares by stopping, only one that has a priority says what it does. */
 struct brk_turn {
     uint32_t number; /* of the last TURN */
@@ -78,9 +85,10 @@ struct brk_client {
     struct brk_fair fair;     /* its share of the GPU */
     struct brk_turn turn;
     uint32_t priority;     /* the highest goes first, up to its share */
-    bool stopped;          /* its worker, which is ahead of its share */
-    uint64_t stopped_ns;   /* since when, if it is */
-    uint64_t throttled_ns; /* for which it was stopped, until it ran again */
+    enum brk_brake brake;  /* on its worker, which is ahead of its share */
+    uint64_t braked_ns;    /* since when, if it is */
+    uint64_t throttled_ns; /* for which it was, until it ran again */
+    bool lowered;          /* its worker's threads have had the lowest priority */
     uint64_t cpu_ns;       /* of its worker, the latest reading for totals */
     bool behind;           /* stopped for one of higher priority */
     uint64_t behind_ns;    /* so, in this window */
@@ -147,6 +155,9 @@ struct brk_client *brk_client_first(void);
 
 /* ---- pace.c: shares, those of the software GPU by processor time ---- */
 
+/* A timer for who shares, to be armed by the caller; `tick` is called from the loop. False: there is none, and it has been
+ * said. */
+bool brk_share_timer(struct brk_source *timer, void (*tick)(struct brk_source *timer, uint32_t events));
 /* Which provider the workers have: the software GPU, or one whose time is not processor time. */
 void brk_pace_provider(bool soft);
 /* brk_opt's weight, cap or `pace` is new. */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shares, and those of the software GPU: for others turns.c does it. The software GPU's time is the processor time of the workers, so the kernel's account of that is the
- * meter, and stopping (SIGSTOP) a worker that is ahead of its share is the brake: neither asks the worker for
- * anything, so one that was taken over has no more than an honest one. Who is ahead is for base/fair.c to say, within
- * this VM and, through base/arbiter.c, among the VMs of the host.
+ * Shares of the software GPU; for others turns.c does it. The software GPU's time is the processor time of the workers,
+ * so the kernel's account of that is the meter. The brake on a worker that is ahead of its share: it runs at the lowest
+ * priority, in what the others leave (a GPU's work has ends at which processors are idle); one that is far ahead anyway,
+ * or over its cap, is stopped (SIGSTOP), as is every one that is ahead where priorities cannot be raised again. Neither
+ * asks the worker for anything, so one that was taken over has no more than an honest one. Who is ahead is for
+ * base/fair.c to say, within this VM and, through base/arbiter.c, among the VMs of the host.
  *
  * A worker that was stopped wants processors; one that runs does so when its threads run or wait for a processor for
  * most of a window. Processors that stay idle while somebody is stopped are given away: the lead is forgiven, and may be
@@ -15,12 +17,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -38,11 +42,14 @@
 #define CAP_BURST_NS \
     200000000u /* of full rate that a cap lets through at once, after a time without processors */
 #define BOOST_NS 200000000u /* lead, in own time, up to which a priority counts */
+#define NICE_LAST 19
 
 static struct {
     struct brk_source timer;
     bool known, soft; /* the provider is known; its time is the workers' */
     bool warned;
+    bool lowers; /* it may lower the priority of a worker and raise it again */
+    int nice;    /* of workers that are not kept back */
     unsigned cpus;
     struct brk_fair vm;
     uint64_t floor; /* of the clients: the slowest's virtual time, never less than before */
@@ -71,18 +78,58 @@ static void send_signal(struct brk_client *c, int sig)
 /* Whatever its share, a worker that owes an answer is not taken for a silent one: now and then it has a tick. */
 static bool must_answer(const struct brk_client *c, uint64_t now)
 {
-    return c->asked && c->stopped && now - c->stopped_ns > ANSWER_NS;
+    return c->asked && c->brake && now - c->braked_ns > ANSWER_NS;
 }
 
-static void stop_or_go(struct brk_client *c, bool stop, uint64_t now)
+/* Of all its threads: a worker leads a process group (setpriority(2), PRIO_PGRP). */
+static bool set_nice(struct brk_client *c, int nice)
 {
-    if (stop == c->stopped)
+    if (!pace.lowers || !setpriority(PRIO_PGRP, (id_t)c->proc->pid, nice))
+        return pace.lowers;
+    vgb_log(VGB_WARN,
+            "the priority of workers cannot be changed (%s): those ahead of their share are stopped",
+            strerror(errno));
+    pace.lowers = false;
+    return false;
+}
+
+static void set_brake(struct brk_client *c, enum brk_brake brake, uint64_t now)
+{
+    enum brk_brake was = c->brake;
+
+    if (brake == BRK_LAST && !pace.lowers)
+        brake = BRK_STOPPED;
+    if (brake == was)
         return;
-    if (c->stopped)
-        c->throttled_ns += now - c->stopped_ns;
-    c->stopped = stop;
-    c->stopped_ns = now;
-    send_signal(c, stop ? SIGSTOP : SIGCONT);
+    if (was)
+        c->throttled_ns += now - c->braked_ns;
+    c->brake = brake;
+    c->braked_ns = now;
+    if (brake == BRK_LAST && !set_nice(c, NICE_LAST))
+        c->brake = brake = BRK_STOPPED;
+    c->lowered |= brake == BRK_LAST;
+    if (brake == BRK_FREE && c->lowered)
+        set_nice(c, pace.nice);
+    if ((brake == BRK_STOPPED) != (was == BRK_STOPPED))
+        send_signal(c, brake == BRK_STOPPED ? SIGSTOP : SIGCONT);
+}
+
+/* Tries on a thread of its own: priorities are of threads, and what may raise them is more than one thing. */
+static void *try_nice(void *may)
+{
+    *(bool *)may = !setpriority(PRIO_PROCESS, 0, NICE_LAST) && !setpriority(PRIO_PROCESS, 0, pace.nice);
+    return NULL;
+}
+
+static bool may_lower(void)
+{
+    pthread_t thread;
+    bool may = false;
+
+    if (pace.nice >= NICE_LAST || pthread_create(&thread, NULL, try_nice, &may))
+        return false;
+    pthread_join(thread, NULL);
+    return may;
 }
 
 /* ---- what the kernel says ---- */
@@ -201,6 +248,9 @@ static void end_window(uint64_t window, uint64_t others)
         brk_fair_window(&c->fair, wait, window - (c->behind_ns < window ? c->behind_ns : window), pace.floor);
         c->behind_ns = 0;
         any |= c->fair.wants;
+        /* A thread that was just being made when its makers' priorities rose has kept the low one. */
+        if (c->lowered && c->brake == BRK_FREE)
+            set_nice(c, pace.nice);
     }
     pace.vm.wants = any;
     pace.vm.window_ns = 0;
@@ -258,6 +308,18 @@ static uint32_t goes_first(const struct brk_client *c)
                : 0;
 }
 
+/* `prior`: nobody has a higher priority, and it has one. */
+static enum brk_brake brake(const struct brk_client *c, bool prior, uint64_t now)
+{
+    bool held = c->fair.held && !prior;
+
+    if ((!held && !pace.vm.held && !c->behind) || must_answer(c, now))
+        return BRK_FREE;
+    if (c->behind || c->fair.over || pace.vm.over || (held && c->fair.far) || pace.vm.far)
+        return BRK_STOPPED;
+    return BRK_LAST;
+}
+
 static void decide(uint64_t now, uint64_t others, bool forgive)
 {
     uint64_t slowest = slowest_client();
@@ -286,8 +348,8 @@ static void decide(uint64_t now, uint64_t others, bool forgive)
         /* `open`: others are stopped for it, but not those that do not want anything. */
         c->turn.open = prior;
         c->behind = c->fair.wants && goes_first(c) < first;
-        stop_or_go(c, ((c->fair.held && !prior) || pace.vm.held || c->behind) && !must_answer(c, now), now);
-        pace.held_in_spare |= c->stopped && !c->fair.over && !pace.vm.over;
+        set_brake(c, brake(c, prior, now), now);
+        pace.held_in_spare |= c->brake == BRK_STOPPED && !c->fair.over && !pace.vm.over;
     }
 }
 
@@ -322,7 +384,7 @@ static void on_tick(struct brk_source *s, uint32_t events)
     decide(now, others, spare(now));
     brk_arbiter_publish(&pace.vm, now);
     for (struct brk_client *c = brk_client_first(); c; c = c->next)
-        busy |= runs(c) && (c->fair.cap || c->stopped);
+        busy |= runs(c) && (c->fair.cap || c->brake);
     arm(busy                              ? TICK_NS * (uint64_t)(1 + n / 16)
         : now - pace.used_at_ns < IDLE_NS ? TICK_REST_NS
                                           : TICK_IDLE_NS);
@@ -370,11 +432,23 @@ void brk_pace_client(struct brk_client *c)
                                 .used_ns = brk_usage_cpu(c->proc->pid),
                                 .vtime = pace.floor};
     c->waited_known = false;
-    c->stopped = c->behind = false;
+    c->brake = BRK_FREE;
+    c->behind = c->lowered = false;
     c->behind_ns = 0;
     c->turn = (struct brk_turn){0};
     if (works_by_time())
         ask_for_work(c);
+}
+
+bool brk_share_timer(struct brk_source *timer, void (*tick)(struct brk_source *timer, uint32_t events))
+{
+    timer->fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    timer->ready = tick;
+    if (timer->fd >= 0 && brk_loop_add(timer, EPOLLIN) == 0)
+        return true;
+    vgb_log(VGB_ERROR, "shares are not enforced: no timer: %s", strerror(errno));
+    vgb_close(&timer->fd);
+    return false;
 }
 
 static void start(void)
@@ -385,22 +459,21 @@ static void start(void)
         return;
     pace.cpus = sched_getaffinity(0, sizeof(may), &may) ? 1 : (unsigned)CPU_COUNT(&may);
     pace.vm.weight = brk_opt.weight;
-    pace.timer.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    pace.timer.ready = on_tick;
-    if (pace.timer.fd < 0 || brk_loop_add(&pace.timer, EPOLLIN)) {
-        vgb_log(VGB_ERROR, "shares are not enforced: no timer: %s", strerror(errno));
-        vgb_close(&pace.timer.fd);
+    if (!brk_share_timer(&pace.timer, on_tick))
         return;
-    }
+    pace.nice = getpriority(PRIO_PROCESS, 0);
+    pace.lowers = may_lower();
     pace.at_ns = pace.window_at_ns = pace.spare_at_ns = vgb_now_ns();
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
         if (runs(c))
             brk_pace_client(c); /* what was used until now counts for nobody */
     }
     arm(TICK_REST_NS);
-    vgb_log(VGB_INFO,
-            "shares of the software GPU are enforced: weight %u, cap %u %%, clients' weight %u, cap %u %%",
-            brk_opt.weight, brk_opt.cap, brk_opt.client_weight, brk_opt.client_cap);
+    vgb_log(
+        VGB_INFO,
+        "shares of the software GPU are enforced: weight %u, cap %u %%, clients' weight %u, cap %u %%; who is ahead %s",
+        brk_opt.weight, brk_opt.cap, brk_opt.client_weight, brk_opt.client_cap,
+        pace.lowers ? "runs last" : "is stopped");
 }
 
 void brk_pace_changed(void)

@@ -20,8 +20,8 @@ void brk_totals_use(struct brk_client *c, struct brk_use *u)
     if (cpu > c->cpu_ns)
         c->cpu_ns = cpu;
     *u = (struct brk_use){.cpu_ns = c->cpu_ns, .throttled_ns = c->throttled_ns};
-    if (c->stopped)
-        add(&u->throttled_ns, vgb_now_ns() - c->stopped_ns);
+    if (c->brake)
+        add(&u->throttled_ns, vgb_now_ns() - c->braked_ns);
     if (!c->shared)
         return;
     u->calls = __atomic_load_n(&c->shared->calls, __ATOMIC_RELAXED);

@@ -37,6 +37,8 @@ static struct {
     struct brk_source timer;
     struct brk_fair vm;
     uint64_t floor, at_ns, tick_ns;
+    bool contended;   /* another VM of the host has work */
+    unsigned sharers; /* VMs that have work in flight besides this one */
 } turns = {.timer = {.fd = -1}};
 
 static bool serves(const struct brk_client *c)
@@ -77,7 +79,7 @@ static uint64_t bound(const struct brk_client *c)
         others += o != c && serves(o);
         higher |= serves(o) && o->priority > c->priority;
     }
-    return higher ? BOUND_LOW_NS : others ? BOUND_NS : BOUND_ALONE_NS;
+    return higher ? BOUND_LOW_NS : others || turns.contended ? BOUND_NS : BOUND_ALONE_NS;
 }
 
 static void tell(struct brk_client *c, bool open, uint64_t now)
@@ -95,24 +97,27 @@ static void tell(struct brk_client *c, bool open, uint64_t now)
 
 static void charge(uint64_t now)
 {
-    uint64_t dt = now - turns.at_ns, sum = 0;
+    uint64_t passed = now - turns.at_ns, dt = passed, sum = 0;
 
     turns.at_ns = now;
+    /* What is in flight beside other VMs' work takes longer, by as much as they have. */
+    dt /= 1 + turns.sharers;
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
         if (!serves(c))
             continue;
         c->turn.used_ns += c->turn.work == VGB_WORK_BUSY ? dt : 0;
         sum += brk_fair_charge(&c->fair, c->turn.used_ns);
-        brk_fair_cap(&c->fair, dt * c->fair.cap / 100, CAP_BURST_NS * (uint64_t)c->fair.cap / 100);
+        brk_fair_cap(&c->fair, passed * c->fair.cap / 100, CAP_BURST_NS * (uint64_t)c->fair.cap / 100);
     }
     brk_fair_charge(&turns.vm, turns.vm.used_ns + sum);
-    brk_fair_cap(&turns.vm, dt * turns.vm.cap / 100, CAP_BURST_NS * (uint64_t)turns.vm.cap / 100);
+    brk_fair_cap(&turns.vm, passed * turns.vm.cap / 100, CAP_BURST_NS * (uint64_t)turns.vm.cap / 100);
 }
 
 static void measure(uint64_t now)
 {
     uint64_t slowest = BRK_FAIR_NONE, others = brk_arbiter_slowest(now);
 
+    turns.contended = others != BRK_FAIR_NONE;
     turns.vm.wants = false;
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
         if (!serves(c))
@@ -169,13 +174,14 @@ static bool must_leave(const struct brk_client *c, const struct brk_client *next
 static void decide(uint64_t now)
 {
     struct brk_client *next;
-    bool taken = false;
+    bool taken = false, busy = false;
 
     measure(now);
     next = next_one();
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
         if (!serves(c))
             continue;
+        busy |= c->turn.work == VGB_WORK_BUSY;
         if (c->turn.open && must_leave(c, next, now))
             tell(c, false, now);
         else if (c->turn.open && c->turn.bound_ns != bound(c))
@@ -186,6 +192,8 @@ static void decide(uint64_t now)
     }
     if (next && !taken)
         tell(next, true, now);
+    brk_arbiter_busy(busy);
+    turns.sharers = brk_arbiter_others_busy(now);
 }
 
 static void arm(void)
@@ -267,13 +275,8 @@ void brk_turns_changed(void)
 {
     turns.vm.weight = turns.vm.weight ? turns.vm.weight : brk_opt.weight;
     if (turns.timer.fd < 0) {
-        turns.timer.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-        turns.timer.ready = on_tick;
-        if (turns.timer.fd < 0 || brk_loop_add(&turns.timer, EPOLLIN)) {
-            vgb_log(VGB_ERROR, "shares are not enforced: no timer: %s", strerror(errno));
-            vgb_close(&turns.timer.fd);
+        if (!brk_share_timer(&turns.timer, on_tick))
             return;
-        }
         turns.at_ns = vgb_now_ns();
         for (struct brk_client *c = brk_client_first(); c; c = c->next) {
             if (serves(c))

@@ -79,7 +79,12 @@ const char *brk_vu_mem_set(struct brk_vu_mem *m, const struct brk_vu_payload_mem
             close(fds[i]);
             continue;
         }
+        const struct brk_vu_map *windows = brk_vu_mem_windows(m);
+
         wrong = map_one(&m->map[m->n++], &p->regions[i], fds[i]);
+        /* Nothing tells a second device's from ours: QEMU's device sends its own only. */
+        if (!wrong && windows && m->map[m->n - 1].windows)
+            wrong = "two regions are windows of a vgpu-cuda: update QEMU's device";
     }
     if (wrong)
         brk_vu_mem_clear(m);

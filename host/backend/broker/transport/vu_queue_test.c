@@ -108,6 +108,8 @@ static void test_chain(void **state)
     assert_int_equal(brk_vu_queue_pop(&f->q, &f->mem, &f->c), 1);
     assert_int_equal(f->c.nread, 2);
     assert_int_equal(f->c.nwrite, 1);
+    f->c.write[1].len = 1000; /* what a longer chain before it has left */
+    assert_int_equal(brk_vu_chain_room(&f->c), 16);
     assert_int_equal(brk_vu_chain_read(&f->mem, &f->c, buf, sizeof(buf), &total), 12);
     assert_int_equal(total, 12);
     assert_string_equal(buf, "hello world");
@@ -298,6 +300,30 @@ static void test_ram_in_a_file(void **state)
     brk_vu_mem_clear(&m);
 }
 
+/* A table with the windows of another device, too, is refused, whichever comes first: they look alike. */
+static void test_two_windows(void **state)
+{
+    struct brk_vu_payload_mem p = {
+        .nregions = 2,
+        .regions = {{.gpa = WIN_GPA, .size = 0x10000}, {.gpa = WIN_GPA + 0x10000, .size = 0x20000}}};
+    struct brk_vu_mem m = {0};
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        int fds[2] = {memfd(0x10000, "vgpu-windows"), memfd(0x20000, i ? "ram" : "vgpu-windows")};
+        const char *wrong = brk_vu_mem_set(&m, &p, fds);
+
+        if (i == 0) {
+            assert_non_null(strstr(wrong, "two regions are windows"));
+            assert_int_equal(m.n, 0);
+        } else {
+            assert_null(wrong);
+            assert_ptr_equal(brk_vu_mem_windows(&m), &m.map[0]);
+        }
+    }
+    brk_vu_mem_clear(&m);
+}
+
 static void test_event_idx(void **state)
 {
     struct fixture *f = *state;
@@ -327,6 +353,7 @@ int main(void)
         T(test_event_idx),
         cmocka_unit_test(test_regions),
         cmocka_unit_test(test_ram_in_a_file),
+        cmocka_unit_test(test_two_windows),
     };
 
     return cmocka_run_group_tests_name("virtqueue", tests, NULL, NULL);
