@@ -2,38 +2,41 @@
 # SPDX-License-Identifier: MIT
 #
 # prove.sh BUILD CUDA_INCLUDE [CALL...]: has CBMC prove what gen/templates/prove.py states of the worker's decoders: for a record
-# of any bytes, up to 48 beyond the fixed part of its call, none reads beside it, writes beside the reply, or accepts
-# what is longer than the description allows. CALL: all, or names; without one a call of each shape.
+# of any bytes and any length that its call may have, none reads beside it, writes beside the reply, or accepts what is longer
+# than the description allows. A decoder with a loop over elements: for 48 bytes beyond the fixed part of its call. CALL: names;
+# without one, all. PROVE_JOBS: how many at once. Prints a line for each, and a count.
 set -u
 top=$(cd "$(dirname "$0")/.." && pwd)
-out=$1
+out=$1/prove
 cuda=$2
 shift 2
+[ "${1:-}" != all ] || shift
 cbmc=$("$top/scripts/cbmc.sh" --where) || {
     echo "not run: prove_codec: cbmc is not there; scripts/cbmc.sh fetches it"
     echo "prove: 0 passed, 0 failed, 1 skipped"
     exit 0
 }
+rm -rf "$out"
 mkdir -p "$out"
-/usr/bin/python3 "$top/protocol/gen/emit.py" --prove "$out/vgp_prove.c" || exit 1
-# An object and a scalar; a string; bytes; an array of structs; parts one after the other.
-[ $# -gt 0 ] || set -- cuFuncGetParamCount vgpHello vgpBlobAppend vgpMemPoolSetAccess vgpLaunch
-[ "$1" != all ] || set -- $(sed -n 's/^void alone_\(.*\)(void)$/\1/p' "$out/vgp_prove.c")
-passed=0
-failed=0
+/usr/bin/python3 "$top/protocol/gen/emit.py" --prove "$out" || exit 1
+attributes=$(sed -n 's/^#define WRK_LAUNCH_ATTRIBUTES_MAX \([0-9]*\).*/\1/p' "$top/host/backend/worker/calls/calls.h")
+[ $# -gt 0 ] || set -- $(ls "$out" | sed -n 's/^prove_\(.*\)\.c$/\1/p')
 for call; do
-    "$cbmc" "$out/vgp_prove.c" -D__CUDA_API_VERSION_INTERNAL -I"$top/protocol" -I"$top/protocol/generated" -I"$cuda" \
-        --bounds-check --pointer-check --pointer-overflow-check --signed-overflow-check --unwinding-assertions --unwind 17 \
-        --no-malloc-may-fail --slice-formula --drop-unused-functions --function "alone_$call" > "$out/prove.$call.log" 2>&1
-    # The worker's own functions have no body here: their results are anything.
-    if grep -q '^\*\* [0-9]* of [0-9]* failed' "$out/prove.$call.log" &&
-        ! grep FAILURE "$out/prove.$call.log" | grep -v 'no body for callee'; then
-        echo "prove_codec.$call: proved"
-        passed=$((passed + 1))
-    else
-        echo "FAIL: prove_codec.$call: $out/prove.$call.log"
-        failed=$((failed + 1))
-    fi
+    [ -e "$out/prove_$call.c" ] || { echo "FAIL: prove_codec.$call: no such call"; echo "prove: 0 passed, 1 failed, 0 skipped"; exit 1; }
 done
+export top out cuda cbmc attributes
+printf '%s\n' "$@" | xargs -P "${PROVE_JOBS:-2}" -I CALL sh -c '
+    "$cbmc" "$out/prove_CALL.c" -D__CUDA_API_VERSION_INTERNAL -DWRK_LAUNCH_ATTRIBUTES_MAX="$attributes" -I"$top/protocol" \
+        -I"$top/protocol/generated" -I"$cuda" --bounds-check --pointer-check --pointer-overflow-check --signed-overflow-check \
+        --unwinding-assertions --unwind 17 --no-library --slice-formula --drop-unused-functions --function prove \
+        > "$out/CALL.log" 2>&1
+    if [ $? = 0 ] && grep -q "^VERIFICATION SUCCESSFUL" "$out/CALL.log"; then
+        echo "prove_codec.CALL: proved"
+    else
+        echo "FAIL: prove_codec.CALL: $out/CALL.log"
+    fi' > "$out/results"
+sort "$out/results"
+passed=$(grep -c ': proved$' "$out/results")
+failed=$(($# - passed))
 echo "prove: $passed passed, $failed failed, 0 skipped"
-[ $failed = 0 ]
+[ "$failed" = 0 ]

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Proof about the worker's table of handles (handle.c), by CBMC: one operation on a table in any state that the
+ * others leave it in, with handles of any value. What is found is live, of the type, the generation and the index
+ * that the handle says; a handle that has ended is never found again; no other handle's object changes. The table is
+ * small: two chunks of two entries for each of two types.
+ */
+#include "core.h"
+
+#undef VGP_HANDLE_INDEX_MAX
+#define VGP_HANDLE_INDEX_MAX 4u
+#define WRK_HANDLE_CHUNK 2u
+
+/* Memory of any contents, or none; nothing here depends on what a grown list holds. */
+static void *any_memory(size_t bytes);
+#define calloc(n, bytes) some_zeros((n) * (bytes))
+#define realloc(old, bytes) any_memory(bytes)
+#define free(p) ((void)(p))
+static void *some_zeros(size_t bytes);
+#include "worker/core/handle.c"
+
+bool nondet_bool(void);
+unsigned nondet_unsigned(void);
+uint64_t nondet_u64(void);
+void *nondet_pointer(void);
+CUresult nondet_result(void);
+
+static void *any_memory(size_t bytes)
+{
+    return nondet_bool() ? __CPROVER_allocate(bytes, 0) : NULL;
+}
+
+static void *some_zeros(size_t bytes)
+{
+    return nondet_bool() ? __CPROVER_allocate(bytes, 1) : NULL;
+}
+
+bool wrk_limits_handle(const struct wrk_handles *t, unsigned type)
+{
+    (void)t, (void)type;
+    return nondet_bool();
+}
+
+void wrk_name_removed(struct wrk_handle_entry *e)
+{
+    (void)e;
+}
+
+CUresult wrk_stream_get(struct wrk_call *c, uint64_t value, CUstream *out)
+{
+    (void)c, (void)value, (void)out;
+    return nondet_result();
+}
+
+CUresult wrk_naming_found(struct wrk_call *c, unsigned type, struct wrk_handle_entry *e, uint64_t handle)
+{
+    (void)c, (void)type, (void)e, (void)handle;
+    return nondet_result();
+}
+
+uint64_t wrk_base_handle(struct wrk_worker *w, uint64_t context)
+{
+    (void)w, (void)context;
+    return nondet_u64();
+}
+
+CUresult wrk_malformed(struct wrk_call *c, const char *fmt, ...)
+{
+    (void)c, (void)fmt;
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+/* The types that the table has: one that may be part of another object, and one whose handles are minted. */
+#define CHILD VGP_H_ARRAY
+#define MINTED VGP_H_GRAPH
+
+static struct wrk_handles table;
+
+/* As operations leave an entry: a live one was put, below the highest index. */
+static bool sound(const struct wrk_handle_entry *e, unsigned type, uint32_t index)
+{
+    return e->generation <= 0xffffffu && (!e->live || (e->generation && index < table.high[type]));
+}
+
+static struct wrk_handles *any_table(void)
+{
+    static const unsigned types[] = {CHILD, MINTED};
+
+    for (unsigned k = 0; k < 2; k++) {
+        const unsigned type = types[k];
+
+        table.high[type] = nondet_unsigned();
+        __CPROVER_assume(table.high[type] <= VGP_HANDLE_INDEX_MAX);
+        table.live[type] = nondet_u64();
+        if (nondet_bool())
+            continue; /* nothing of this type was ever made */
+        table.chunks[type] = __CPROVER_allocate(WRK_HANDLE_CHUNKS * sizeof(*table.chunks[type]), 1);
+        for (unsigned i = 0; i < WRK_HANDLE_CHUNKS; i++) {
+            if (nondet_bool())
+                continue;
+            table.chunks[type][i] = __CPROVER_allocate(sizeof(struct wrk_handle_chunk), 0);
+            for (unsigned j = 0; j < WRK_HANDLE_CHUNK; j++)
+                __CPROVER_assume(sound(&table.chunks[type][i]->entry[j], type, i * WRK_HANDLE_CHUNK + j));
+        }
+    }
+    /* What waits to be used again is anything: a wrong number may cost a handle, and nothing else. */
+    table.nfree[MINTED] = nondet_unsigned();
+    __CPROVER_assume(table.nfree[MINTED] <= 2);
+    table.free_room[MINTED] = 2;
+    table.free_list[MINTED] = __CPROVER_allocate(2 * sizeof(uint32_t), 0);
+    return &table;
+}
+
+/* A handle of the two types, or of any other type that the table has nothing of. */
+static unsigned any_type(void)
+{
+    const unsigned type = nondet_unsigned();
+
+    __CPROVER_assume(type == CHILD || type == MINTED || type == VGP_H_EVENT || type >= VGP_H_TYPES || !type);
+    return type;
+}
+
+static bool is_what_it_says(const struct wrk_handle_entry *e, uint64_t handle, unsigned type)
+{
+    const uint32_t index = VGP_HANDLE_INDEX(handle);
+
+    return index < VGP_HANDLE_INDEX_MAX && VGP_HANDLE_TYPE(handle) == type && type < VGP_H_TYPES && e->live &&
+           VGP_HANDLE_GEN(handle) && e->generation == VGP_HANDLE_GEN(handle) &&
+           e == &table.chunks[type][index / WRK_HANDLE_CHUNK]->entry[index % WRK_HANDLE_CHUNK];
+}
+
+/* Another handle, and what it stood for before the operation. */
+static struct watched {
+    uint64_t handle;
+    unsigned type;
+    bool found;
+    void *object;
+} other;
+
+static void watch(struct wrk_handles *t)
+{
+    const struct wrk_handle_entry *e;
+
+    other.handle = nondet_u64();
+    other.type = any_type();
+    e = wrk_handles_find(t, other.handle, other.type);
+    other.found = e != NULL;
+    other.object = e ? e->object : NULL;
+}
+
+/* Nothing of what the guest could name before has become another object, and nothing that had ended has come back. */
+static void others_are_unchanged(struct wrk_handles *t)
+{
+    const struct wrk_handle_entry *e = wrk_handles_find(t, other.handle, other.type);
+
+    __CPROVER_assert((e != NULL) == other.found, "no other handle ends or comes back");
+    __CPROVER_assert(!e || e->object == other.object, "no other handle's object changes");
+}
+
+void prove_find(void)
+{
+    struct wrk_handles *t = any_table();
+    const uint64_t handle = nondet_u64();
+    const unsigned type = any_type();
+    const struct wrk_handle_entry *e = wrk_handles_find(t, handle, type);
+
+    __CPROVER_assert(!e || is_what_it_says(e, handle, type), "what is found is what the handle says");
+}
+
+void prove_put(void)
+{
+    struct wrk_handles *t = any_table();
+    const uint64_t handle = nondet_u64();
+    const unsigned type = any_type();
+    void *object = nondet_pointer();
+
+    watch(t);
+
+    const bool was = wrk_handles_find(t, handle, type) != NULL;
+
+    if (wrk_handles_reserve(t, handle, type) == CUDA_SUCCESS) {
+        __CPROVER_assert(!was, "a live handle is not put again");
+        wrk_handles_put(t, handle, type, object, nondet_u64());
+
+        const struct wrk_handle_entry *e = wrk_handles_find(t, handle, type);
+
+        __CPROVER_assert(e && is_what_it_says(e, handle, type) && e->object == object,
+                         "what was put is found");
+        __CPROVER_assert(sound(e, type, VGP_HANDLE_INDEX(handle)), "the state is sound");
+        __CPROVER_assume(other.handle != handle || other.type != type);
+    }
+    others_are_unchanged(t);
+}
+
+void prove_no_return(void)
+{
+    struct wrk_handles *t = any_table();
+    const uint64_t handle = nondet_u64();
+    const unsigned type = any_type();
+
+    __CPROVER_assume(type == CHILD || type == MINTED);
+
+    struct wrk_handle_entry *e = wrk_handles_find(t, handle, type);
+
+    __CPROVER_assume(e && !e->children); /* removal of parts is not proved: stale_test */
+    watch(t);
+    __CPROVER_assume(other.handle != handle);
+    __CPROVER_assert(wrk_handles_remove(t, handle, type), "what is there can be removed");
+    __CPROVER_assert(!wrk_handles_find(t, handle, type), "what was removed is not found");
+    __CPROVER_assert(!wrk_handles_remove(t, handle, type), "nor removed again");
+    __CPROVER_assert(wrk_handles_reserve(t, handle, type) != CUDA_SUCCESS, "nor made again");
+    __CPROVER_assert(sound(e, type, VGP_HANDLE_INDEX(handle)), "the state is sound");
+    others_are_unchanged(t);
+}
+
+void prove_mint(void)
+{
+    struct wrk_handles *t = any_table();
+    void *object = nondet_pointer();
+
+    watch(t);
+
+    const uint64_t handle = wrk_handles_mint(t, MINTED, object);
+
+    if (handle) {
+        const struct wrk_handle_entry *e = wrk_handles_find(t, handle, MINTED);
+
+        __CPROVER_assert(e && is_what_it_says(e, handle, MINTED) && e->object == object,
+                         "what was minted is found");
+        __CPROVER_assert(sound(e, MINTED, VGP_HANDLE_INDEX(handle)), "the state is sound");
+        __CPROVER_assert(!other.found || other.handle != handle, "no live handle is minted again");
+        __CPROVER_assume(other.handle != handle || other.type != MINTED);
+    }
+    others_are_unchanged(t);
+}
