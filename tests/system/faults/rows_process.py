@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: MIT
 """Rows about processes that die, crash, hang or come in crowds, and about resources that run out."""
-import mmap
 import os
 import random
 import shutil
 import signal
-import struct
 import subprocess
+import sys
 import time
 
-from bench import row
-from faults import is_running
-from rig import children, ends, need, until_waiting, wait_until
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../inject"))
+from bench import row  # noqa: E402
+from faults import is_running  # noqa: E402
+from page import Page  # noqa: E402
+from rig import children, ends, need, until_waiting, wait_until  # noqa: E402
 
 
 @row(10, "a guest process killed with work in flight", "its worker ends, its GPU memory is returned")
@@ -186,46 +187,19 @@ def hoarder(x):
     x.unit("host/backend/tests/tests", "memory_test", "test_vmm_quota", "test_idle_gives_back", "test_rounding_and_limits")
 
 
-KINDS = {"memory": 1, "mmap": 2, "socket": 3, "descriptor": 4, "process": 5, "thread": 6, "epoll": 7}
-
-
-class Injector:
-    """The page that inject.so looks at (inject.c)."""
-
-    def __init__(self, folder):
-        self.path = os.path.join(folder, "inject")
-        with open(self.path, "wb") as f:
-            f.write(bytes(4096))
-        os.chmod(self.path, 0o666)
-        with open(self.path, "r+b") as f:
-            self.map = mmap.mmap(f.fileno(), 4096)
-
-    def arm(self, kind, k):
-        self.map[0:12] = struct.pack("III", kind, 0, 0)
-        self.map[4:8] = struct.pack("I", k)
-
-    def off(self):
-        self.map[0:8] = bytes(8)
-
-    def fired(self):
-        return struct.unpack("I", self.map[8:12])[0]
-
-
-def walk(x, s, injector, kinds, limits, who):
+def walk(x, s, page, kinds, limits, who):
     """Fails the k-th call of each kind, for each k until a program runs through without meeting it."""
     done = 0
     for kind in kinds:
         for k in limits(kind):
-            injector.arm(KINDS[kind], k)
+            page.arm(kind, k)
             try:
                 code, out = s.run(s.args.victim, "once", timeout=60)
             except subprocess.TimeoutExpired:
-                injector.off()
+                page.disarm()
                 raise
-            fired = injector.fired()
             s.settle_soon()
-            fired = max(fired, injector.fired())
-            injector.off()
+            fired = page.disarm()
             need(s.backend.poll() is None, "%s: the broker ended when %s %d failed" % (who, kind, k))
             need(code == 0 or (code == 1 and ("returns" in out or "wrong" not in out)),
                  "%s, %s %d: status %d: %s" % (who, kind, k, code, out))
@@ -247,33 +221,24 @@ def exhausted(x):
     os.makedirs(folder, exist_ok=True)
     os.chmod(folder, 0o755)
     os.chmod(x.args.scratch, 0o755)
-    injector = Injector(folder)
-    most = {"memory": x.n(3, 120), "mmap": x.n(2, 60)}
+    page = Page(folder)
+    most = {"memory": x.n(3, 120), "mapping": x.n(2, 60)}
 
     def limits(kind):
         return range(1, most.get(kind, x.n(2, 40)) + 1)
 
-    broker = ("memory", "socket", "descriptor", "process", "epoll", "mmap")
-    with x.rig(env={"LD_PRELOAD": inject, "INJECT_FILE": injector.path}, rss=2048) as s:
+    broker = ("memory", "socket", "descriptor", "process", "watch", "mapping")
+    with x.rig(env=page.environment(inject), rss=2048) as s:
         s.settle_soon = lambda: time.sleep(0.05)
-        x.did(walk(x, s, injector, broker, limits, "broker"))
-    with x.rig(), x.rig("--worker", worker_with(x, inject, injector, folder), victim=False, rss=2048) as s:
+        x.did(walk(x, s, page, broker, limits, "broker"))
+    real = os.path.join(os.path.dirname(x.args.backend), "vgpu-worker")
+    with x.rig(), x.rig("--worker", page.worker(folder, inject, real), victim=False, rss=2048) as s:
         s.settle_soon = lambda: time.sleep(0.05)
-        x.did(walk(x, s, injector, ("memory", "mmap", "thread", "descriptor"), limits, "worker"))
+        x.did(walk(x, s, page, ("memory", "mapping", "thread", "descriptor"), limits, "worker"))
         with open(os.path.join(s.folder, "backend.log"), errors="replace") as f:
             crashed = [l.strip() for l in f if "ended by signal" in l and "(Killed)" not in l]
         need(not crashed, "a worker crashed: " + "; ".join(crashed[:3]))
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def worker_with(x, inject, injector, folder):
-    """A script in the worker's place, as its environment is a list of names."""
-    path = os.path.join(folder, "worker")
-    real = os.path.join(os.path.dirname(x.args.backend), "vgpu-worker")
-    with open(path, "w") as f:
-        f.write("#!/bin/sh\nINJECT_FILE=%s LD_PRELOAD=%s exec %s \"$@\"\n" % (injector.path, inject, real))
-    os.chmod(path, 0o755)
-    return path
 
 
 @row(18, "an infinite kernel", "killable; the victim is served meanwhile")

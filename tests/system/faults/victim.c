@@ -20,7 +20,7 @@
  * victim branches MB     the same without an order between them; either says what the launch returns
  * victim modules MB      loads modules of 1 MB of variables, maps physical memory of 2 MB after each,
  *                       until out of memory; says how many MB it got; unloads one and loads it again
- * victim secret         fills 32 MB with a pattern and is killed by the test; victim search looks for it
+ * victim secret [MB]    fills so many, else 32 MB, with a pattern and is killed by the test; victim search looks for it
  * victim pin MB          pinned memory of that size, beyond RLIMIT_MEMLOCK; ends with 0 when it is refused as
  *                       mapped memory with out of memory, served otherwise (copies come back right, no device
  *                       pointer), and a small one is pinned
@@ -276,25 +276,24 @@ static int partial(void)
 }
 
 #define SECRET 0x5ec2e7a5u
-#define SECRET_WORDS (8u << 20)
-
-static int secret(int search)
+static int secret(int search, unsigned mb)
 {
     CUdeviceptr p = 0;
-    uint32_t *h = malloc(SECRET_WORDS * 4);
+    size_t words = (size_t)(mb ? mb : 32) << 18;
+    uint32_t *h = malloc(words * 4);
     unsigned found = 0;
 
-    TRY(cuMemAlloc(&p, SECRET_WORDS * 4));
+    TRY(cuMemAlloc(&p, words * 4));
     if (!search) {
-        TRY(cuMemsetD32(p, SECRET, SECRET_WORDS));
+        TRY(cuMemsetD32(p, SECRET, words));
         TRY(cuCtxSynchronize());
         printf("victim: waiting\n");
         fflush(stdout);
         for (;;)
             pause();
     }
-    TRY(cuMemcpyDtoH(h, p, SECRET_WORDS * 4));
-    for (unsigned i = 0; i < SECRET_WORDS; i++)
+    TRY(cuMemcpyDtoH(h, p, words * 4));
+    for (size_t i = 0; i < words; i++)
         found += h[i] == SECRET;
     printf("victim: %u words of another process\n", found);
     free(h);
@@ -554,7 +553,7 @@ int main(int argc, char **argv)
     if (!strcmp(what, "pin"))
         return pin((unsigned)seconds);
     if (!strcmp(what, "secret") || !strcmp(what, "search"))
-        return secret(what[2] == 'a');
+        return secret(what[2] == 'a', (unsigned)seconds);
     if (strcmp(what, "work") && strcmp(what, "once") && strcmp(what, "alone"))
         return 2;
     end = time(NULL) + seconds;

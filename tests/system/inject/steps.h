@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* What a program does with CUDA, in steps that can fail at any call. */
+#ifndef STEPS_H
+#define STEPS_H
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define STEPS_WRONG ((CUresult)-1) /* success, but a wrong result */
+
+/* One step: returns the first error and has given back what it had made, whatever failed. */
+struct step {
+    const char *name;
+    CUresult (*run)(void);
+    bool keeps; /* libcuda keeps a block of memory each time, on purpose */
+};
+
+/* Lists end with a NULL name. */
+extern const struct step steps_memory[], steps_work[];
+
+extern CUmodule steps_module; /* has the kernel `add(u64 p, u32 n)`: each of n words, one more */
+extern CUfunction steps_add;
+extern const char steps_ptx[];
+
+/* The first error of a step: TRY goes to `out`. ALSO keeps what clean-up says, and tries a second time: a failure
+   comes once, and what could not be given back then can be later. */
+#define TRY(call) \
+    do { \
+        r = (call); \
+        if (r != CUDA_SUCCESS) \
+            goto out; \
+    } while (0)
+#define ALSO(call) \
+    do { \
+        CUresult also_ = (call); \
+        if (also_ != CUDA_SUCCESS && (call) == CUDA_ERROR_OUT_OF_MEMORY) \
+            also_ = STEPS_WRONG; \
+        if (r == CUDA_SUCCESS) \
+            r = also_; \
+    } while (0)
+
+#endif
