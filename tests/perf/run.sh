@@ -64,6 +64,12 @@ if [ "$gpu" = soft ]; then
     # (GGML_DIR, or build/npm, which scripts/npm.sh fills).
     part insn-bench timeout 300 "$build/insn-bench" $quick --json "${json%.json}-insn.json" --provider "$provider"
     part soft-bench timeout 300 "$build/soft-bench" $quick --json "${json%.json}-soft.json" --provider "$provider"
+    if [ -n "$quick" ] && [ -x /usr/bin/python3 ]; then
+        part bench-check timeout 300 /usr/bin/python3 -B "$(dirname "$0")/bench_check.py" --build "$top_build" --bench "$build"
+    elif [ -n "$quick" ]; then
+        echo "not run: bench-check: there is no /usr/bin/python3"
+        skipped=$((skipped + 1))
+    fi
     # Shares between clients and between VMs: ratios of work done in the same time.
     if [ -x /usr/bin/python3 ]; then
         part tenancy-bench timeout 900 /usr/bin/python3 -B "$(dirname "$0")/tenancy.py" $quick --build "$top_build" --bench "$build" --json "${json%.json}-tenancy.json"

@@ -1,0 +1,91 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Counters of what `make bench` measures, against committed limits (limits.txt).
+
+  bench_check.py --build DIR --bench DIR [--limits FILE] [--show]
+
+Runs the parts of `counters` over the socket with two numbers of rounds; the difference of what libcuda
+counts (VGPU_STATS), for one round, is compared. No times: the counters do not depend on the machine. Where a limit
+names the switch that turns its optimisation off, the part runs with it once more, and must exceed the limit: so
+a limit that nothing could exceed is found as well. --show prints all counters and compares nothing.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+
+ROUNDS = 100
+
+
+def stats(args, part, rounds, switch):
+    """What VGPU_STATS prints for so many rounds: {counter: number}; None, with a line, when the part fails."""
+    env = dict(os.environ, VGPU_STATS="1")
+    for name in ("VGPU_OWE_WAITS", "VGPU_ANSWER_QUERIES", "CUDA_LAUNCH_BLOCKING"):
+        env.pop(name, None)
+    if switch:
+        env.update([switch.split("=", 1)])
+    done = subprocess.run([os.path.join(args.build, "userspace/vgpu/vgpu"), "run", "--gpu", "soft",
+                           os.path.join(args.bench, "counters"), part, str(rounds)],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, env=env, check=False)
+    line = re.search(r"^vgpu-stats: (.*)$", done.stdout, re.M)
+    if done.returncode or not line:
+        print("FAIL: %s ended with %d: %s" % (part, done.returncode, done.stdout[-500:]))
+        return None
+    return {name: int(value) for name, value in (word.split("=") for word in line.group(1).split())}
+
+
+def a_round(args, part, switch=None):
+    """The same for one round; "start" is what a program has cost before the first."""
+    few = stats(args, part, 0 if part == "start" else ROUNDS, switch)
+    if part == "start" or few is None:
+        return few
+    many = stats(args, part, 2 * ROUNDS, switch)
+    return many and {name: (many[name] - few[name]) / ROUNDS for name in many}
+
+
+def read_limits(path):
+    """The lines of limits.txt: (part, counter, limit, switch or None)."""
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            words = line.split("#")[0].split()
+            if words:
+                part, counter, limit, switch = words
+                yield part, counter, float(limit), None if switch == "-" else switch
+
+
+def main():
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--build", required=True, help="the build folder")
+    parser.add_argument("--bench", required=True, help="the folder of `counters`")
+    parser.add_argument("--limits", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "limits.txt"))
+    parser.add_argument("--show", action="store_true", help="print the counters, compare nothing")
+    args = parser.parse_args()
+    known, passed, failed = {}, 0, 0
+
+    def counters(part, switch=None):
+        if (part, switch) not in known:
+            known[part, switch] = a_round(args, part, switch)
+        return known[part, switch] or {}
+
+    for part, counter, limit, switch in read_limits(args.limits):
+        if args.show:
+            print(part, counters(part))
+            continue
+        got = counters(part).get(counter)
+        ok = got is not None and got <= limit
+        print("%s%s: %s %s a round, at most %g" % ("ok - " if ok else "FAIL: ", part, got, counter, limit))
+        passed, failed = passed + ok, failed + (not ok)
+        if switch:
+            got = counters(part, switch).get(counter)
+            ok = got is not None and got > limit
+            print("%s%s: %s with %s, more than %g" % ("ok - " if ok else "FAIL: ", part, got, switch, limit))
+            passed, failed = passed + ok, failed + (not ok)
+    print("bench-check: %d passed, %d failed" % (passed, failed))
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+/*
+ * counters PART ROUNDS: so many rounds of one of the things that `bench` measures, for bench_check.py, which
+ * compares what libcuda counts (VGPU_STATS). Links nothing: finds libcuda.so.1 as any program does.
+ */
+#include "bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct api a;
+static CUdeviceptr p;
+static void *pinned;
+static char pageable[256 << 10];
+
+static CUresult round_trip(void)
+{
+    size_t free_bytes, total;
+
+    return a.cuMemGetInfo(&free_bytes, &total);
+}
+
+static CUresult issue(void)
+{
+    return api_launch(&a, p, 32, 1);
+}
+
+static CUresult launch_and_wait(void)
+{
+    CUresult r = api_launch(&a, p, 32, 1);
+
+    return r ? r : a.cuCtxSynchronize();
+}
+
+/* A result waited for behind several inputs, as a decoded token has them. */
+static CUresult inputs_and_result(void)
+{
+    CUresult r = CUDA_SUCCESS;
+
+    for (int i = 0; i < 8 && !r; i++)
+        r = a.cuMemcpyHtoD(p + 64 * (unsigned)i, pageable, 64);
+    r = r ? r : a.cuMemsetD8(p + 1024, 0, 1024);
+    r = r ? r : api_launch(&a, p, 32, 1);
+    return r ? r : a.cuMemcpyDtoH(pageable, p, 64);
+}
+
+static CUresult small_to_host(void)
+{
+    return a.cuMemcpyDtoH(pageable, p, 4000);
+}
+
+static CUresult large_to_device(void)
+{
+    return a.cuMemcpyHtoD(p, pageable, sizeof(pageable));
+}
+
+static CUresult large_to_host(void)
+{
+    return a.cuMemcpyDtoH(pageable, p, sizeof(pageable));
+}
+
+static CUresult pinned_to_device(void)
+{
+    return a.cuMemcpyHtoD(p, pinned, sizeof(pageable));
+}
+
+static CUresult pinned_to_host(void)
+{
+    return a.cuMemcpyDtoH(pinned, p, sizeof(pageable));
+}
+
+static CUresult query_complete(void)
+{
+    return a.cuStreamQuery(NULL);
+}
+
+/* Opening the library, the first allocation and module are before the rounds: what a program costs before its first launch. */
+static CUresult nothing(void)
+{
+    return CUDA_SUCCESS;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        CUresult (*run)(void);
+    } parts[] = {{"round-trip", round_trip},
+                 {"issue", issue},
+                 {"launch-and-wait", launch_and_wait},
+                 {"inputs-and-result", inputs_and_result},
+                 {"small-to-host", small_to_host},
+                 {"large-to-device", large_to_device},
+                 {"large-to-host", large_to_host},
+                 {"pinned-to-device", pinned_to_device},
+                 {"pinned-to-host", pinned_to_host},
+                 {"query-complete", query_complete},
+                 {"start", nothing}};
+
+    if (argc != 3 || !api_open(&a, "libcuda.so.1") || a.cuMemAlloc(&p, sizeof(pageable)) ||
+        a.cuMemHostAlloc(&pinned, sizeof(pageable), 0) || a.cuCtxSynchronize())
+        return 2;
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        if (strcmp(argv[1], parts[i].name))
+            continue;
+        for (int n = atoi(argv[2]); n > 0; n--) {
+            CUresult r = parts[i].run();
+
+            if (r) {
+                fprintf(stderr, "counters: %s: error %d\n", argv[1], r);
+                return 1;
+            }
+        }
+        return a.cuCtxSynchronize() != CUDA_SUCCESS;
+    }
+    return 2;
+}
