@@ -232,6 +232,16 @@ else
     skipped=$((skipped + 1))
     echo "not run: boot fence: the guest's kernel has no vgem: $said"
 fi
+# The control group of the workers, with a backend that runs in the guest.
+if sh "${0%/*}/cgroup.sh" "$build/.." >cgroup.log 2>&1 || grep -q "^cgroup: " cgroup.log; then
+    grep -v "^cgroup: " cgroup.log
+    set -- $(sed -n "s/^cgroup: \([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped/\1 \2 \3/p" cgroup.log)
+    passed=$((passed + $1))
+    failed=$((failed + $2))
+    skipped=$((skipped + $3))
+else
+    check cgroup sh -c 'cat cgroup.log; false'
+fi
 oops() {
     ! dmesg | grep -E 'BUG:|Oops|WARNING:|general protection|refcount_t|hung task'
 }
