@@ -147,7 +147,7 @@ check-packages: ## install, upgrade and remove the packages in a Debian root; li
 	@$(TOP)/packaging/packages_test.sh $(BUILD)/packaging
 
 ##@ Checking
-.PHONY: check test all-clients bench lint compdb gpu gpu-kit fuzz san faults debug-guest regress prove census
+.PHONY: check test all-clients bench bench-check lint compdb gpu gpu-kit fuzz san coverage faults debug-guest regress prove census mutate
 check: prepare-test ## unit tests, conformance over the socket: minutes, no guest; T=SUITE[/PATTERN]: one suite or test
 	@set -e; for part in $(HOST_PARTS); do $(NEXT) $$part; done
 ifeq ($(T),)
@@ -171,6 +171,10 @@ bench: prepare ## measure; writes build/bench.json and prints a table; WITH=BUIL
 	@$(NEXT) stage-build
 	@$(if $(WITH),$(call sub,tests/perf,all) && $(TOP)/tests/perf/compare.py --build $(BUILD) --with '$(WITH)' \
 		--cuda $(CUDA_HOME) --rounds $(or $(ROUNDS),5),$(call sub,tests/perf,run))
+
+bench-check: prepare ## counters of the bench (round trips, bytes copied, ...) against committed limits; no times
+	@set -e; for part in $(HOST_PARTS); do $(NEXT) $$part; done
+	@$(call sub,tests/perf,bench-check)
 
 # The parts in scripts/layers.txt: their objects are checked.
 LAYERED := lib host/softgpu host/backend userspace/libcuda
@@ -206,6 +210,12 @@ fuzz: prepare-test ## malformed rings, records, images and PTX, longer than in m
 san: prepare-test ## the conformance suite with sanitizers: SAN=address,undefined or SAN=thread (CASES='graph_* ...')
 	@JOBS=$(JOBS) $(SCRIPTS)/san.sh $(BUILD) $(CUDA_HOME) $(or $(SAN),address,undefined) $(CASES)
 
+coverage: prepare-test ## what tests reach, by folder: build/coverage/coverage.md, as docs/results/coverage.md (ALL=1: further suites)
+	@$(NEXT) stage-build
+	@$(call sub,tests/conformance/driver,all)
+	@$(call sub,tests/system/inject,all)
+	@JOBS=$(JOBS) $(SCRIPTS)/coverage.sh $(BUILD) $(CUDA_HOME) $(if $(ALL),all)
+
 faults: prepare-test ## the 39 faults that the system must survive, each beside a victim (CYCLES=F, ROW=N)
 	@$(NEXT) stage-build
 	@$(call sub,tests/conformance/driver,all)
@@ -219,11 +229,17 @@ regress: prepare-test ## each hole that was found, by the test that fails withou
 	@$(NEXT) stage-build
 	@$(call sub,tests/system/regress,run)
 
-prove: prepare-test ## proofs by CBMC: bounds of memory accesses, the ring, decoders of each shape (CALLS=all: all decoders)
+# Built first: what the suites run and do not build themselves.
+mutate: prepare-test ## small faults in a copy, one at a time: do the tests notice? (N=20 SEED=1 PART=a,b JOBS=N AGAIN=1)
+	@$(NEXT) stage-build
+	@set -e; for suite in conformance/driver conformance/entrypoints ptx/random system/doctor; do $(call sub,tests/$$suite,all); done
+	@$(TOP)/tests/runner/mutate/mutate.py --top $(TOP) --out $(BUILD)/mutate --cuda $(CUDA_HOME) --n $(or $(N),20) \
+		--seed $(or $(SEED),1) $(if $(PART),--part '$(PART)') --jobs $(JOBS) $(if $(AGAIN),--again)
+
+prove: prepare-test ## proofs by CBMC: bounds of memory accesses, ring, table of handles, all decoders (CALLS='NAME ...': these)
 	@$(SCRIPTS)/cbmc.sh > /dev/null
-	@$(call sub,host/softgpu,prove)
-	@$(call sub,host/backend,prove)
-	@$(call sub,protocol,prove CALLS='$(CALLS)')
+	@$(SCRIPTS)/prove.sh $(BUILD)/prove softgpu '$(call sub,host/softgpu,prove)' backend '$(call sub,host/backend,prove)' \
+	  protocol '$(call sub,protocol,prove CALLS="$(CALLS)")'
 
 census: prepare ## decode the PTX of the toolkit's libraries and of ggml; writes docs/results/ptx-census.md
 	@$(call sub,tests/ptx/census,table)

@@ -8,6 +8,7 @@
 #   duplicates  no run of 40 or more equal lines between folders: duplicates.py
 #   paths     what Markdown pages and shell scripts name is in the tree: lint_paths.py
 #   words     no unfinished work, no paths of somebody's machine
+#   mutate    the tables of tests/runner/mutate name what is there
 #   format    C is as clang-format 14 writes it with .clang-format: scripts/format.sh
 #   rules     no rule of a Makefile writes into a build folder that may not be there yet
 #   shape     no file of more than 600 lines (generated ones aside), no more than 25 sources in a folder (tests counted
@@ -41,7 +42,7 @@ licence_of()
 for file in "${files[@]}"; do
     [ -s "$file" ] || continue
     case $file in
-    *.md | *.tsv | *.json | *.png | .gitignore | debian/changelog | debian/source/format | debian/copyright | LICENSE* | docs/* | */generated/*.map) ;;
+    *.md | *.tsv | *.json | *.png | */Cargo.lock | .gitignore | debian/changelog | debian/source/format | debian/copyright | LICENSE* | docs/* | */generated/*.map) ;;
     *)
         head -n 3 "$file" | grep -q "SPDX-License-""Identifier:.*$(licence_of "$file")" ||
             breach "$file" licence "no SPDX line with $(licence_of "$file") in its first three lines"
@@ -55,7 +56,7 @@ for file in "${files[@]}"; do
     blank=$(grep -nE '[ 	]+$' "$file" | head -n 1)
     case $file in *.md | *.tsv | */generated/*) ;; *) [ -z "$blank" ] || breach "$file" shape "blanks at a line's end: ${blank%%:*}" ;; esac
     case $file in
-    */generated/* | *.md | *.tsv | *.json | *.def) ;;
+    */generated/* | */Cargo.lock | *.md | *.tsv | *.json | *.def) ;;
     *) lines=$(wc -l < "$file"); [ "$lines" -le 600 ] || breach "$file" shape "$lines lines" ;;
     esac
     case $file in
@@ -121,6 +122,11 @@ same=$(scripts/duplicates.py)
 paths=$(scripts/lint_paths.py)
 [ $? -le 1 ] || breach scripts/lint_paths.py paths "did not run"
 [ -z "$paths" ] || { echo "$paths"; breaches=$((breaches + $(wc -l <<< "$paths"))); }
+
+# The suites that are asked about mutants.
+tables=$(tests/runner/mutate/mutate.py --top . --check)
+[ $? -le 1 ] || breach tests/runner/mutate/mutate.py mutate "did not run"
+[ -z "$tables" ] || { echo "$tables"; breaches=$((breaches + $(wc -l <<< "$tables"))); }
 
 # Without the formatter it says so.
 if command -v clang-format-14 > /dev/null; then
