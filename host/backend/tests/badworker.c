@@ -175,6 +175,6 @@ int main(void)
     } else if (!strcmp(what, "leaves")) {
         return 0;
     }
-    pause();
-    return 0;
+    for (;;)
+        pause();
 }

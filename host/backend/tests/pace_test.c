@@ -364,6 +364,9 @@ static void test_leaves_group(void **state)
     tell(control[0], "set client-weight 90 client %d", (int)pid[1]);
     tell(control[0], "set client-weight 10 client %d", (int)pid[2]);
     assert_true(runs_last(pid[0]));
+    /* By now it knows the signal. */
+    for (uint64_t end = now_ms() + WAIT_MS; cpu_ms(pid[2]) < 100 && now_ms() < end;)
+        usleep(10000);
     assert_int_equal(kill(pid[2], SIGUSR1), 0);
     assert_true(shares(pid[2], pid[1], 4, 20));
     for (int i = 1; i < 3; i++) {
@@ -418,12 +421,9 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_weights),
-        cmocka_unit_test(test_priority),
-        cmocka_unit_test(test_cap),
-        cmocka_unit_test(test_virtual_machines),
-        cmocka_unit_test(test_runs_last),
-        cmocka_unit_test(test_leaves_group),
+        cmocka_unit_test(test_weights),      cmocka_unit_test(test_priority),
+        cmocka_unit_test(test_cap),          cmocka_unit_test(test_virtual_machines),
+        cmocka_unit_test(test_runs_last),    cmocka_unit_test(test_leaves_group),
         cmocka_unit_test(test_cannot_raise),
     };
 

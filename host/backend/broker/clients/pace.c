@@ -81,15 +81,18 @@ static bool must_answer(const struct brk_client *c, uint64_t now)
     return c->asked && c->brake && now - c->braked_ns > ANSWER_NS;
 }
 
-/* Of all its threads: a worker leads a process group (setpriority(2), PRIO_PGRP). */
+/* Of all its threads: a worker leads a process group (setpriority(2), PRIO_PGRP). One that has left its group is out of
+ * reach; that says nothing about the others. Whoever was put last is given its priority back in any case. */
 static bool set_nice(struct brk_client *c, int nice)
 {
-    if (!pace.lowers || !setpriority(PRIO_PGRP, (id_t)c->proc->pid, nice))
-        return pace.lowers;
-    vgb_log(VGB_WARN,
-            "the priority of workers cannot be changed (%s): those ahead of their share are stopped",
-            strerror(errno));
-    pace.lowers = false;
+    if (!setpriority(PRIO_PGRP, (id_t)c->proc->pid, nice))
+        return true;
+    if (errno != ESRCH && pace.lowers) {
+        vgb_log(VGB_WARN,
+                "the priority of workers cannot be changed (%s): those ahead of their share are stopped",
+                strerror(errno));
+        pace.lowers = false;
+    }
     return false;
 }
 
