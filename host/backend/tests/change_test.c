@@ -122,6 +122,25 @@ static void test_queue(void **state)
     finish();
 }
 
+/* Where no event can be made, work is in flight for as long as its stream says. */
+static void test_queue_without_events(void **state)
+{
+    struct vgp_args_cuMemsetD8Async a = {.uc = VALUE_BUSY, .N = 3600000};
+    struct vgp_args_vgpPing ping = {0};
+
+    (void)state;
+    setenv("VGPU_TEST_NO_EVENTS", "1", 1);
+    begin("--client-queue", "64");
+    unsetenv("VGPU_TEST_NO_EVENTS");
+    for (unsigned n = 0; n < 200; n++)
+        guest_submit(&guest, VGP_cuMemsetD8Async, VGP_NO_REPLY, &a, sizeof(a), NULL, 0);
+    guest_submit(&guest, VGP_vgpPing, 0, &ping, sizeof(ping), NULL, 0);
+    assert_int_equal(guest_wait(&guest, 0, NULL, NULL, 1000), -1);
+    assert_string_equal(ask("set client-queue 0"), "ok\n");
+    assert_int_equal(guest_wait(&guest, 0, NULL, NULL, 60000), 0);
+    finish();
+}
+
 static void test_time_limit(void **state)
 {
     (void)state;
@@ -221,9 +240,13 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_image),         cmocka_unit_test(test_compile_time),
-        cmocka_unit_test(test_queue),         cmocka_unit_test(test_queue_of_silent_fills),
-        cmocka_unit_test(test_time_limit),    cmocka_unit_test(test_time_limit_and_capture),
+        cmocka_unit_test(test_image),
+        cmocka_unit_test(test_compile_time),
+        cmocka_unit_test(test_queue_without_events),
+        cmocka_unit_test(test_queue),
+        cmocka_unit_test(test_queue_of_silent_fills),
+        cmocka_unit_test(test_time_limit),
+        cmocka_unit_test(test_time_limit_and_capture),
         cmocka_unit_test(test_device_memory),
     };
 

@@ -210,6 +210,8 @@ CUresult cuCtxSynchronize(void)
 CUresult cuEventCreate(CUevent *e, unsigned flags)
 {
     (void)flags;
+    if (getenv("VGPU_TEST_NO_EVENTS"))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     *e = calloc(1, sizeof(struct event));
     return *e ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -32,7 +32,9 @@
 #define LOOK_LIMIT_NS 250000000u
 
 struct mark {
-    CUevent event; /* NULL: none could be recorded; it is complete at `until_ns` */
+    CUevent event;   /* NULL: none could be recorded; it is complete when `stream` is, else at `until_ns` */
+    CUstream stream; /* if `asked` */
+    bool asked;
     CUcontext ctx;
     uint64_t begun_ns, until_ns, cost_ns;
     uint32_t key; /* of all its calls, 0: they differ */
@@ -159,7 +161,9 @@ static void mark(struct wrk_worker *w, struct slot *s)
                        .key = s->key,
                        .calls = s->calls};
     mode = relax(CU_STREAM_CAPTURE_MODE_RELAXED);
-    if (!captures(s->stream) && wrk_set_context(w, s->ctx) == CUDA_SUCCESS)
+    m->stream = s->stream;
+    m->asked = !captures(s->stream) && wrk_set_context(w, s->ctx) == CUDA_SUCCESS;
+    if (m->asked)
         m->event = take_event(s->ctx);
     if (m->event && wrk_provider.cuEventRecord(m->event, s->stream) != CUDA_SUCCESS) {
         wrk_provider.cuEventDestroy_v2(m->event);
@@ -203,7 +207,25 @@ static void complete(const struct mark *m, uint64_t now)
     forget(m);
 }
 
-static void reap(uint64_t now)
+/* A client whose events cannot be made, as it has taken all memory, is not to be believed that its work is short. */
+static bool runs(struct wrk_worker *w, const struct mark *m, uint64_t now)
+{
+    CUcontext was = w->current;
+    bool busy;
+
+    if (m->event)
+        return wrk_provider.cuEventQuery(m->event) == CUDA_ERROR_NOT_READY;
+    if (!m->asked)
+        return now < m->until_ns;
+    if (wrk_captures) /* to ask may end a capture */
+        return true;
+    busy = wrk_set_context(w, m->ctx) == CUDA_SUCCESS &&
+           wrk_provider.cuStreamQuery(m->stream) == CUDA_ERROR_NOT_READY;
+    wrk_set_context(w, was == (CUcontext)-1 ? NULL : was);
+    return busy;
+}
+
+static void reap(struct wrk_worker *w, uint64_t now)
 {
     CUstreamCaptureMode mode;
     unsigned left = 0;
@@ -214,7 +236,7 @@ static void reap(uint64_t now)
     for (unsigned i = 0; i < flow.nmarks; i++) {
         struct mark m = flow.marks[i];
 
-        if (m.event ? wrk_provider.cuEventQuery(m.event) == CUDA_ERROR_NOT_READY : now < m.until_ns) {
+        if (runs(w, &m, now)) {
             flow.marks[left++] = m;
             continue;
         }
@@ -225,11 +247,11 @@ static void reap(uint64_t now)
     relax(mode);
 }
 
-static void look_for_ends(void)
+static void look_for_ends(struct wrk_worker *w)
 {
     if (flow.nmarks < flow.reap_at)
         return;
-    reap(vgb_now_ns());
+    reap(w, vgb_now_ns());
     flow.reap_at = 2 * flow.nmarks > REAP_MARKS ? 2 * flow.nmarks : REAP_MARKS;
 }
 
@@ -313,7 +335,7 @@ static bool may(struct wrk_worker *w, uint16_t call, uint32_t flags)
     if (may_capture(call) && flow.nslots) {
         mark_all(w);
         if (flow.nslots) { /* no room: when some of it has ended */
-            reap(vgb_now_ns());
+            reap(w, vgb_now_ns());
             return false;
         }
     }
@@ -321,7 +343,7 @@ static bool may(struct wrk_worker *w, uint16_t call, uint32_t flags)
         return true;
     if (full()) {
         mark_all(w);
-        reap(vgb_now_ns());
+        reap(w, vgb_now_ns());
         if (full()) {
             if (!flow.held)
                 wrk_limit_hit("calls in flight", wrk_client_limits.queue, "--client-queue");
@@ -332,7 +354,7 @@ static bool may(struct wrk_worker *w, uint16_t call, uint32_t flags)
         return true;
     if (flow.open && bounded(w, call)) {
         mark_all(w);
-        reap(vgb_now_ns());
+        reap(w, vgb_now_ns());
         return !bounded(w, call);
     }
     return flow.open;
@@ -392,7 +414,7 @@ void wrk_flow_issued(struct wrk_call *c)
     flow.cost_ns += cost;
     if (s->calls >= most || (flow.turns && (!known || s->cost_ns >= MARK_NS))) {
         mark(w, s);
-        look_for_ends();
+        look_for_ends(w);
     }
     if (flow.turns && (!flow.said_any || flow.said != VGB_WORK_BUSY))
         say(w, VGB_WORK_BUSY);
@@ -406,7 +428,9 @@ void wrk_flow_stream_ends(struct wrk_worker *w, CUstream stream)
         if (flow.slots[i].calls && flow.slots[i].stream == stream)
             mark(w, &flow.slots[i]);
     }
-    look_for_ends(); /* streams that live for a few calls only have no other marks */
+    for (unsigned i = 0; i < flow.nmarks; i++)
+        flow.marks[i].asked &= flow.marks[i].stream != stream;
+    look_for_ends(w); /* streams that live for a few calls only have no other marks */
 }
 
 void wrk_flow_context_ends(struct wrk_worker *w, CUcontext ctx)
@@ -475,7 +499,7 @@ void wrk_flow_look(struct wrk_worker *w, bool idle)
     now = vgb_now_ns();
     if ((limited || flow.turns) && (idle || flow.held))
         mark_all(w);
-    reap(now);
+    reap(w, now);
     if (limited)
         limit_time(w, now);
     if (!flow.turns)
