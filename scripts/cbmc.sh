@@ -51,6 +51,7 @@ echo "$SHA256  cbmc_${VERSION}_amd64.deb" | sha256sum --check --quiet >&2 || die
 rm -rf "$dir/root"
 for deb in *.deb; do dpkg-deb -x "$deb" "$dir/root"; done
 find "$dir/root" ! -type d ! -path "*/bin/cbmc" ! -name "ld-linux*" ! -name "lib*.so*" -delete
+cd "$dir"
 rm -rf "$dir/apt" "$dir/debs"
 cat > "$dir/cbmc.new" << 'END'
 #!/bin/sh
