@@ -116,15 +116,19 @@ void brk_cache_check(void)
     if (brk_opt.cache_fd < 0 || emptying || fstatvfs(brk_opt.cache_fd, &st) ||
         (st.f_bavail >= st.f_blocks / FULL && st.f_favail >= st.f_files / FULL))
         return;
-    vgb_log(VGB_WARN, "compiled code takes twice what --jit-cache says (%llu bytes): emptied",
+    vgb_log(VGB_WARN, "compiled code takes twice what --jit-cache says (%llu bytes): all of it is removed",
             (unsigned long long)brk_opt.jit_cache);
-    emptying = !brk_tree_empty(brk_opt.cache_fd, EMPTY_AT_ONCE);
+    emptying = true;
+    brk_cache_tick();
 }
 
 bool brk_cache_tick(void)
 {
-    if (emptying && brk_opt.cache_fd >= 0)
-        emptying = !brk_tree_empty(brk_opt.cache_fd, EMPTY_AT_ONCE);
+    if (!emptying || brk_opt.cache_fd < 0)
+        return false;
+    emptying = !brk_tree_empty(brk_opt.cache_fd, EMPTY_AT_ONCE);
+    if (!emptying)
+        vgb_log(VGB_WARN, "the folder for compiled code is emptied");
     return emptying;
 }
 
