@@ -48,6 +48,44 @@ enum vgb_log_level vgb_log_level_get(void)
     return log_max;
 }
 
+/* ---- words of a peer ---- */
+
+/* The bytes of the character there, if it moves nothing on a terminal; 0: it does, or it is none of UTF-8. */
+static unsigned harmless(const unsigned char *p)
+{
+    unsigned n = *p >= 0xc2 && *p < 0xe0 ? 2 : *p >= 0xe0 && *p < 0xf0 ? 3 : *p >= 0xf0 && *p < 0xf5 ? 4 : 0;
+    uint32_t c;
+
+    if (*p < 0x80)
+        return *p >= 0x20 && *p != 0x7f;
+    if (!n)
+        return 0;
+    c = *p & (0xffu >> (n + 1));
+    for (unsigned i = 1; i < n; i++) {
+        if ((p[i] & 0xc0) != 0x80)
+            return 0; /* the end of the text, too */
+        c = c << 6 | (p[i] & 0x3fu);
+    }
+    if ((n == 3 && c < 0x800) || (n == 4 && c < 0x10000) || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
+        return 0;
+    /* C1, which has CSI and NEL; what begins lines, turns their order around, or cannot be seen. */
+    if (c < 0xa0 || c == 0x61c || (c >= 0x200b && c < 0x2010) || (c >= 0x2028 && c < 0x202f) ||
+        (c >= 0x2060 && c < 0x2070) || c == 0xfeff)
+        return 0;
+    return n;
+}
+
+static void make_harmless(char *text)
+{
+    while (*text) {
+        unsigned n = harmless((const unsigned char *)text);
+
+        if (!n)
+            *text = '?';
+        text += n ? n : 1;
+    }
+}
+
 /* ---- the structured forms ---- */
 
 #define OUT_MAX 4000u /* below PIPE_BUF: lines of several processes do not mix */
@@ -99,14 +137,16 @@ static void field_json(struct out *o, const char *name, const char *text, size_t
 /* One line of the journal's protocol, whose values end with the line. */
 static void field_journal(struct out *o, const char *name, const char *text, size_t n)
 {
-    char c[2] = "";
+    char value[OUT_MAX];
+    size_t room = OUT_MAX - 100 > o->used ? OUT_MAX - 100 - o->used : 0;
 
+    n = n < room ? n : room;
+    memcpy(value, text, n);
+    value[n] = '\0';
+    make_harmless(value);
     put(o, name);
     put(o, "=");
-    for (size_t i = 0; i < n && o->used < OUT_MAX - 100; i++) {
-        c[0] = (unsigned char)text[i] < 0x20 || text[i] == 0x7f ? '?' : text[i];
-        put(o, c);
-    }
+    put(o, value);
     put(o, "\n");
 }
 
@@ -221,13 +261,9 @@ static void emit(enum vgb_log_level level, const char *fmt, va_list ap)
         emit_structured(level, log_name, line + n);
         return;
     }
-    size_t len = strlen(line);
     /* A peer's text may be part of the line: it must not be able to forge lines or colours. */
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)line[i];
-        if (c < 0x20 || c == 0x7f)
-            line[i] = '?';
-    }
+    make_harmless(line);
+    size_t len = strlen(line);
     line[len++] = '\n';
     if (write(log_fd, line, len) < 0)
         return; /* nowhere to report it */

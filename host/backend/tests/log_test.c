@@ -181,6 +181,43 @@ static void test_json(void **state)
     }
 }
 
+/* No byte of a peer's moves anything on a terminal, in either form of its control characters; words of people stay. */
+static void test_harmless(void **state)
+{
+    static const struct {
+        const char *said, *written;
+    } row[] = {
+        {"a\nb\033[31m\177", "a?b?[31m?"},
+        {"\x9b"
+         "31m\x85",
+         "?31m?"}, /* C1, as bytes */
+        {"\xc2\x9b"
+         "31m\xc2\x85\xc2\x80",
+         "??31m????"}, /* as UTF-8 */
+        {"\xe2\x80\xae"
+         "a\xe2\x80\xa8",
+         "???a???"},                                           /* right to left; a line */
+        {"\xc0\x8a\xe0\x82\x9b\xf0\x80\x82\x9b", "?????????"}, /* longer than it need be */
+        {"\xed\xa0\x80\xf4\x90\x80\x80\xff", "????????"},
+        {"\xc3", "?"},
+        {"\xe4\xb8", "??"},
+        {"z\xc3\xbc\xc2\xa0\xe4\xb8\xad\xf0\x9f\x98\x80", "z\xc3\xbc\xc2\xa0\xe4\xb8\xad\xf0\x9f\x98\x80"},
+    };
+    char text[8192], want[200];
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        vgb_log_set_format(VGB_LOG_TEXT, "");
+        vgb_log(VGB_WARN, "%s", row[i].said);
+        snprintf(want, sizeof(want), "test: warn: %s\n", row[i].written);
+        assert_string_equal(written(text, sizeof(text)), want);
+        vgb_log_set_format(VGB_LOG_JOURNAL, "vm1");
+        vgb_log(VGB_WARN, "%s", row[i].said);
+        snprintf(want, sizeof(want), "MESSAGE=%s\n", row[i].written);
+        assert_non_null(strstr(written(text, sizeof(text)), want));
+    }
+}
+
 static void test_foreign(void **state)
 {
     struct vgb_ratelimit limit = {.used = 0};
@@ -308,6 +345,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_checker),
         cmocka_unit_test_setup_teardown(test_json, open_pipe, close_pipe),
+        cmocka_unit_test_setup_teardown(test_harmless, open_pipe, close_pipe),
         cmocka_unit_test_setup_teardown(test_foreign, open_pipe, close_pipe),
         cmocka_unit_test_setup_teardown(test_journal, open_pipe, close_pipe),
         cmocka_unit_test(test_broker),

@@ -64,6 +64,103 @@ static void test_levels(void **state)
     guest_close(&g);
 }
 
+static void work_on(struct guest *g, uint64_t stream)
+{
+    struct vgp_args_cuMemsetD8Async a = {.uc = VALUE_BUSY, .N = 3600000, .hStream = stream};
+
+    guest_submit(g, VGP_cuMemsetD8Async, VGP_NO_REPLY, &a, sizeof(a), NULL, 0);
+}
+
+/* Until the worker sleeps: it has looked at the work in flight then. */
+static void let_sleep(struct guest *g)
+{
+    assert_int_equal(CALL(g, vgpPing, 0), 0);
+    for (int i = 0; i < 60000 && __atomic_load_n(&g->s->worker_state, __ATOMIC_SEQ_CST) == VGP_WORKER_RUNNING;
+         i++)
+        usleep(1000);
+}
+
+/* Looks at work in flight find no stream that has ended, with its context or by itself. */
+static void looks_find(struct guest *g)
+{
+    for (int i = 0; i < 5; i++) {
+        work_on(g, 0);
+        let_sleep(g);
+    }
+    assert_false(guest_wait_dead(g, 600));
+    guest_close(g);
+}
+
+static const char *const looks[] = {"--client-time-limit", "3600",
+                                    NULL}; /* it marks what is in flight when it sleeps */
+
+/* A stream may be named in calls of another context than its own; it ends with its own. */
+static void streams_of_other_context(bool events, bool marked)
+{
+    const uint64_t other = VGP_HANDLE(VGP_H_CONTEXT, 1, 200), stream = VGP_HANDLE(VGP_H_STREAM, 1, 200);
+    struct broker b;
+    struct guest g;
+    uint64_t own;
+
+    if (!events)
+        setenv("VGPU_TEST_NO_EVENTS", "1", 1);
+    assert_int_equal(broker_start(&b, looks), 0);
+    unsetenv("VGPU_TEST_NO_EVENTS");
+    connect_to(&b, &g);
+    own = g.context;
+    assert_int_equal(CALL(&g, vgpCtxCreate, .context = other), 0);
+    g.context = other;
+    assert_int_equal(CALL(&g, cuStreamCreate, .phStream = stream), 0);
+    g.context = own;
+    work_on(&g, stream);
+    if (marked)
+        let_sleep(&g);
+    assert_int_equal(CALL(&g, vgpCtxDestroy, .context = other), 0);
+    looks_find(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
+static void test_stream_of_other_context(void **state)
+{
+    (void)state;
+    streams_of_other_context(true, false);
+    streams_of_other_context(true, true);
+    streams_of_other_context(false, true);
+}
+
+/* A stream is destroyed while there is no room to mark its work: it is not looked at later. */
+static void test_stream_without_mark(void **state)
+{
+    const uint64_t other = VGP_HANDLE(VGP_H_CONTEXT, 1, 200), long_one = VGP_HANDLE(VGP_H_STREAM, 1, 200);
+    const uint64_t one = VGP_HANDLE(VGP_H_STREAM, 1, 201), two = VGP_HANDLE(VGP_H_STREAM, 1, 202);
+    struct broker b;
+    struct guest g;
+    uint64_t own;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, looks), 0);
+    connect_to(&b, &g);
+    own = g.context;
+    assert_int_equal(CALL(&g, cuStreamCreate, .phStream = one), 0);
+    assert_int_equal(CALL(&g, cuStreamCreate, .phStream = two), 0);
+    assert_int_equal(CALL(&g, vgpCtxCreate, .context = other), 0);
+    g.context = other;
+    assert_int_equal(CALL(&g, cuStreamCreate, .phStream = long_one), 0);
+    for (unsigned i = 0; i < 2047; i++) {
+        work_on(&g, long_one);
+        let_sleep(&g);
+    }
+    g.context = own;
+    work_on(&g, one); /* there is one place left for these two */
+    work_on(&g, two);
+    let_sleep(&g);
+    assert_int_equal(CALL(&g, cuStreamDestroy_v2, .hStream = one), 0);
+    assert_int_equal(CALL(&g, cuStreamDestroy_v2, .hStream = two), 0);
+    assert_int_equal(CALL(&g, vgpCtxDestroy, .context = other), 0);
+    looks_find(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 /* What belongs to a context ends with it. */
 static void test_context(void **state)
 {
@@ -243,8 +340,14 @@ static void test_user_object(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_levels), cmocka_unit_test(test_context),     cmocka_unit_test(test_primary),
-        cmocka_unit_test(test_event),  cmocka_unit_test(test_user_object), cmocka_unit_test(test_watch),
+        cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_stream_of_other_context),
+        cmocka_unit_test(test_stream_without_mark),
+        cmocka_unit_test(test_context),
+        cmocka_unit_test(test_primary),
+        cmocka_unit_test(test_event),
+        cmocka_unit_test(test_user_object),
+        cmocka_unit_test(test_watch),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -121,6 +121,59 @@ static void test_use(void **state)
     rmdir(path);
 }
 
+static bool brokers_clients(struct broker *b)
+{
+    char text[131072];
+
+    assert_true(ask(b->pid, text, sizeof(text)) > 0);
+    return strstr(text, "\nclient ") != NULL;
+}
+
+static unsigned long long vm_value(struct broker *b, const char *name)
+{
+    char text[131072], want[40];
+    unsigned long long value = 0;
+    const char *at;
+
+    assert_true(ask(b->pid, text, sizeof(text)) > 0);
+    snprintf(want, sizeof(want), " %s ", name);
+    at = strstr(text, "\nvm calls ");
+    assert_non_null(at);
+    at = strstr(at, want);
+    assert_non_null(at);
+    assert_int_equal(sscanf(at + strlen(want), "%llu", &value), 1);
+    return value;
+}
+
+/* What a client says of itself spoils no sum: neither while it is there nor for good. */
+static void test_lies(void **state)
+{
+    static const char *const names[] = {"calls", "waits", "errors", "copied"};
+    struct guest g;
+    struct broker b;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, NULL), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "liar"), 0);
+    assert_int_equal(guest_context(&g), 0);
+    g.s->calls = g.s->waits = g.s->errors = g.s->copied = 1000;
+    for (unsigned i = 0; i < 4; i++)
+        assert_in_range(vm_value(&b, names[i]), 1000, 1100);
+    g.s->calls = g.s->waits = g.s->errors = UINT64_MAX;
+    g.s->copied = UINT64_MAX - 5;
+    for (unsigned i = 0; i < 4; i++)
+        assert_in_range(vm_value(&b, names[i]), 1000, 1100);
+    g.s->calls = g.s->waits = g.s->errors = g.s->copied = 0; /* a counter does not go back */
+    for (unsigned i = 0; i < 4; i++)
+        assert_in_range(vm_value(&b, names[i]), 1000, 1100);
+    g.s->calls = UINT64_MAX;
+    guest_close(&g);
+    for (int i = 0; i < 600 && brokers_clients(&b); i++)
+        usleep(50000);
+    assert_in_range(vm_value(&b, "calls"), 1000, 1100);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 static void test_other_user(void **state)
 {
     struct broker b;
@@ -151,6 +204,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_processes),
         cmocka_unit_test(test_use),
+        cmocka_unit_test(test_lies),
         cmocka_unit_test(test_other_user),
     };
 

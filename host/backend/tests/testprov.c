@@ -55,12 +55,17 @@ static CUresult fill_shm(size_t n)
 CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t n, CUstream hs);
 CUresult cuMemsetD8_v2(CUdeviceptr dst, unsigned char value, size_t n);
 
+/* Their memory is kept, so that a stale use is seen for sure. */
 struct stream {
     uint64_t until;
+    CUcontext ctx;
+    bool ended;
+    struct stream *next;
 };
 struct event {
     uint64_t at;
-    bool ended; /* its memory is kept, so that a stale use is seen for sure */
+    CUcontext ctx;
+    bool ended;
 };
 
 bool testprov_event_live(const void *e)
@@ -75,7 +80,8 @@ static struct event *event_of(CUevent e)
     return (struct event *)e;
 }
 
-static struct stream legacy;
+static struct stream legacy, *streams;
+static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 static volatile uintptr_t nowhere = 8; /* a variable, so that the compiler does not know */
 static int context_object;
 static __thread CUcontext current;
@@ -98,7 +104,11 @@ static void sleep_until(uint64_t t)
 
 static struct stream *stream_of(CUstream s)
 {
-    return (uintptr_t)s < 3 ? &legacy : (struct stream *)s;
+    if ((uintptr_t)s < 3)
+        return &legacy;
+    if (((struct stream *)s)->ended)
+        abort();
+    return (struct stream *)s;
 }
 
 CUresult cuInit(unsigned flags)
@@ -175,16 +185,43 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice d)
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamCreate(CUstream *s, unsigned flags)
+CUresult cuCtxCreate_v2(CUcontext *c, unsigned flags, CUdevice d)
 {
     (void)flags;
-    *s = calloc(1, sizeof(struct stream));
-    return *s ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    (void)d;
+    *c = current = malloc(1);
+    return *c ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Its streams end with it. */
+CUresult cuCtxDestroy_v2(CUcontext c)
+{
+    pthread_mutex_lock(&streams_lock);
+    for (struct stream *s = streams; s; s = s->next)
+        s->ended |= s->ctx == c;
+    pthread_mutex_unlock(&streams_lock);
+    return c == (CUcontext)(void *)&context_object ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreate(CUstream *s, unsigned flags)
+{
+    struct stream *made = calloc(1, sizeof(*made));
+
+    (void)flags;
+    if (!made)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    made->ctx = current;
+    pthread_mutex_lock(&streams_lock);
+    made->next = streams;
+    streams = made;
+    pthread_mutex_unlock(&streams_lock);
+    *s = (CUstream)made;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuStreamDestroy_v2(CUstream s)
 {
-    free(s);
+    stream_of(s)->ended = true;
     return CUDA_SUCCESS;
 }
 
@@ -213,7 +250,10 @@ CUresult cuEventCreate(CUevent *e, unsigned flags)
     if (getenv("VGPU_TEST_NO_EVENTS"))
         return CUDA_ERROR_OUT_OF_MEMORY;
     *e = calloc(1, sizeof(struct event));
-    return *e ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (!*e)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    ((struct event *)*e)->ctx = current;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuEventDestroy_v2(CUevent e)
@@ -224,7 +264,11 @@ CUresult cuEventDestroy_v2(CUevent e)
 
 CUresult cuEventRecord(CUevent e, CUstream s)
 {
-    event_of(e)->at = stream_of(s)->until;
+    const struct stream *on = stream_of(s);
+
+    if (on != &legacy && on->ctx != event_of(e)->ctx)
+        return CUDA_ERROR_INVALID_HANDLE; /* as CUDA has it */
+    event_of(e)->at = on->until;
     return fault;
 }
 

@@ -230,13 +230,6 @@ CUresult cuMulticastUnbind(CUmemGenericAllocationHandle h, CUdevice d, size_t of
     return complete(h) && d >= 0 && n ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
 
-/* Green contexts end otherwise, and no test makes another context. */
-CUresult cuCtxDestroy_v2(CUcontext c)
-{
-    (void)c;
-    return CUDA_ERROR_UNKNOWN;
-}
-
 /* ---- decompression: the algorithm is to copy, into memory of this process that the test allocated ---- */
 
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute a, CUdeviceptr p)

@@ -48,6 +48,19 @@ assert own["DCGM_FI_DEV_GPU_UTIL", gpu] == "0"
 print("good")
 END
 says "metrics: names, values, hostile words" 0 "^good$" bash -c "/usr/bin/python3 '$work/metrics.py' $pid < '$work/metrics.txt'"
+# One client says that it has everything: the sum does not begin again at 0.
+sed 's/client 21 4711 5242880/client 21 4711 18446744073709551615/; s/client 22 4712 0/client 22 4712 5242880/' \
+    "$work/status.py" > "$work/liar.py"
+mkfifo "$work/liar.fifo"
+/usr/bin/python3 "$work/liar.py" > "$work/liar.fifo" &
+liar=$!
+read -r liar_pid < "$work/liar.fifo"
+same "metrics: a sum that does not wrap" "17592186044415 0" "$("$vgpu" metrics | grep "backend=\"$liar_pid\"" |
+    sed -n 's/^DCGM_FI_DEV_FB_\(USED\|FREE\){.*} //p' | xargs)"
+same "smi --host: a sum that does not wrap" "17592186044415MiB" \
+    "$("$vgpu" smi --host | grep "/run/$liar_pid.sock" | grep -o '[0-9]*MiB' | head -n 1)"
+kill $liar
+wait $liar 2> /dev/null
 # Each family that the dashboard asks for exists.
 says "metrics: a dashboard asks for what there is" 0 "^good$" /usr/bin/python3 -c '
 import json, re, sys

@@ -60,15 +60,6 @@ static void dcgm(FILE *f, const struct smi_backend *b, const char *name, unsigne
     fprintf(f, "} %llu\n", value);
 }
 
-static unsigned long long used(const struct smi_backend *b)
-{
-    unsigned long long sum = 0;
-
-    for (size_t i = 0; i < b->nclients; i++)
-        sum += b->clients[i].memory;
-    return sum;
-}
-
 static void dcgm_all(FILE *f, const struct smi_status *s)
 {
     head(f, "DCGM_FI_DEV_GPU_UTIL", "gauge",
@@ -79,10 +70,10 @@ static void dcgm_all(FILE *f, const struct smi_status *s)
     }
     head(f, "DCGM_FI_DEV_FB_USED", "gauge", "Device memory used by the guest's processes (in MiB).");
     for (size_t i = 0; i < s->count; i++)
-        dcgm(f, &s->backends[i], "DCGM_FI_DEV_FB_USED", used(&s->backends[i]) >> 20);
+        dcgm(f, &s->backends[i], "DCGM_FI_DEV_FB_USED", smi_status_used(&s->backends[i]) >> 20);
     head(f, "DCGM_FI_DEV_FB_FREE", "gauge", "Device memory that the guest may still have (in MiB).");
     for (size_t i = 0; i < s->count; i++) {
-        unsigned long long total = smi_status_memory(&s->backends[i]), n = used(&s->backends[i]);
+        unsigned long long total = smi_status_memory(&s->backends[i]), n = smi_status_used(&s->backends[i]);
 
         if (total)
             dcgm(f, &s->backends[i], "DCGM_FI_DEV_FB_FREE", (total > n ? total - n : 0) >> 20);

@@ -33,10 +33,8 @@ static const char *cap(char *text, size_t room, unsigned long long value)
 /* "64MiB / 4096MiB" */
 static const char *memory(char *text, size_t room, const struct smi_backend *b)
 {
-    unsigned long long sum = 0, total = smi_status_memory(b);
+    unsigned long long sum = smi_status_used(b), total = smi_status_memory(b);
 
-    for (size_t i = 0; i < b->nclients; i++)
-        sum += b->clients[i].memory;
     if (total)
         snprintf(text, room, "%lluMiB / %lluMiB", sum >> 20, total >> 20);
     else

@@ -259,3 +259,14 @@ unsigned long long smi_status_memory(const struct smi_backend *b)
 
     return quota && (!b->gpu_memory || quota < b->gpu_memory) ? quota : b->gpu_memory;
 }
+
+unsigned long long smi_status_used(const struct smi_backend *b)
+{
+    unsigned long long sum = 0;
+
+    for (size_t i = 0; i < b->nclients; i++) {
+        if (__builtin_add_overflow(sum, b->clients[i].memory, &sum))
+            return ~0ull;
+    }
+    return sum;
+}

@@ -56,5 +56,7 @@ void smi_status_free(struct smi_status *s);
 unsigned long long smi_status_limit(const struct smi_backend *b, const char *name);
 /* The device memory that the backend's clients may have: the quota, else the device's. Bytes, 0: unknown. */
 unsigned long long smi_status_memory(const struct smi_backend *b);
+/* What the clients say that they have of it, which may be anything: at most ULLONG_MAX. */
+unsigned long long smi_status_used(const struct smi_backend *b);
 
 #endif

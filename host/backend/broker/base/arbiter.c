@@ -107,12 +107,13 @@ void brk_arbiter_busy(bool busy)
         __atomic_store_n(&own->busy, busy, __ATOMIC_RELAXED);
 }
 
-/* A broker that has ended, or is stopped itself, holds nobody back. */
+/* A broker that has ended, or is stopped itself, holds nobody back; nor does one from before the host was started, whose
+ * clock was ahead of ours. */
 static bool counts(const struct row *r, uint64_t now_ns)
 {
     uint64_t beat = __atomic_load_n(&r->beat_ns, __ATOMIC_ACQUIRE);
 
-    return r != own && beat && (now_ns < beat || now_ns - beat <= FRESH_NS);
+    return r != own && beat && (now_ns < beat ? beat - now_ns : now_ns - beat) <= FRESH_NS;
 }
 
 uint64_t brk_arbiter_slowest(uint64_t now_ns)

@@ -245,6 +245,13 @@ static void test_arbiter(void **state)
     assert_int_equal(pwrite(fd, row, sizeof(row), 128), sizeof(row));
     assert_int_equal(brk_arbiter_slowest(now), 42);
     assert_int_equal(brk_arbiter_slowest(now + 10000 * (uint64_t)MS), BRK_FAIR_NONE);
+    const uint32_t busy = 1;
+    assert_int_equal(pwrite(fd, &busy, sizeof(busy), 128 + 32), sizeof(busy));
+    assert_int_equal(brk_arbiter_others_busy(now), 1);
+    /* Read a little before it was written; and of a clock that has begun again since. */
+    assert_int_equal(brk_arbiter_slowest(now - MS), 42);
+    assert_int_equal(brk_arbiter_slowest(now - 1000 * (uint64_t)MS), BRK_FAIR_NONE);
+    assert_int_equal(brk_arbiter_others_busy(now - 1000 * (uint64_t)MS), 0);
     row[2] = 0;
     assert_int_equal(pwrite(fd, row, sizeof(row), 128), sizeof(row));
     assert_int_equal(brk_arbiter_slowest(now), BRK_FAIR_NONE);

@@ -154,6 +154,7 @@ struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t 
     c->slice = s->events;
     c->limits = brk_opt.limits;
     c->priority = brk_opt.client_priority;
+    c->begun_ns = vgb_now_ns();
     c->wake.fd = -1;
     memcpy(c->label, s->label, strnlen(s->label, VGPU_LABEL_LEN));
     c->window_fd = fcntl(s->window_fd, F_DUPFD_CLOEXEC, 3);

@@ -90,6 +90,8 @@ struct brk_client {
     uint64_t throttled_ns; /* for which it was, until it ran again */
     bool lowered;          /* its worker's threads have had the lowest priority */
     uint64_t cpu_ns;       /* of its worker, the latest reading for totals */
+    uint64_t begun_ns;     /* when it was created */
+    uint64_t said[4];      /* totals.c: what its window has said that can be */
     bool behind;           /* stopped for one of higher priority */
     uint64_t behind_ns;    /* so, in this window */
     bool waited_known;

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What all clients of this broker have used, for metrics: those that are gone count on. Calls and bytes are what the
- * windows say, so a client can lie about itself; the processor time is the kernel's, the rest the broker's own.
+ * windows say, so a client can lie about itself, but not say more than can be, nor less than it has said: the sums of the VM outlive
+ * it. The processor time is the kernel's, the rest the broker's own.
  */
 #include "clients.h"
+
+/* More than any client gets done. */
+#define CALLS_PER_MS 1000000u
+#define BYTES_PER_MS UINT64_C(0x1000000000) /* 64 TiB a second */
 
 struct brk_totals brk_totals;
 
@@ -11,6 +16,15 @@ static void add(uint64_t *sum, uint64_t n)
 {
     if (__builtin_add_overflow(*sum, n, sum))
         *sum = UINT64_MAX;
+}
+
+static uint64_t credible(struct brk_client *c, unsigned which, uint64_t now, uint64_t per_ms)
+{
+    uint64_t ms = (vgb_now_ns() - c->begun_ns) / 1000000u + 1, most;
+
+    if (now > c->said[which] && (__builtin_mul_overflow(ms, per_ms, &most) || now <= most))
+        c->said[which] = now;
+    return c->said[which];
 }
 
 void brk_totals_use(struct brk_client *c, struct brk_use *u)
@@ -24,10 +38,10 @@ void brk_totals_use(struct brk_client *c, struct brk_use *u)
         add(&u->throttled_ns, vgb_now_ns() - c->braked_ns);
     if (!c->shared)
         return;
-    u->calls = __atomic_load_n(&c->shared->calls, __ATOMIC_RELAXED);
-    u->waits = __atomic_load_n(&c->shared->waits, __ATOMIC_RELAXED);
-    u->errors = __atomic_load_n(&c->shared->errors, __ATOMIC_RELAXED);
-    u->copied = __atomic_load_n(&c->shared->copied, __ATOMIC_RELAXED);
+    u->calls = credible(c, 0, __atomic_load_n(&c->shared->calls, __ATOMIC_RELAXED), CALLS_PER_MS);
+    u->waits = credible(c, 1, __atomic_load_n(&c->shared->waits, __ATOMIC_RELAXED), CALLS_PER_MS);
+    u->errors = credible(c, 2, __atomic_load_n(&c->shared->errors, __ATOMIC_RELAXED), CALLS_PER_MS);
+    u->copied = credible(c, 3, __atomic_load_n(&c->shared->copied, __ATOMIC_RELAXED), BYTES_PER_MS);
 }
 
 void brk_totals_add(struct brk_use *sum, const struct brk_use *u)

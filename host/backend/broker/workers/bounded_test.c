@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,7 +51,7 @@ static int try_folder(void)
         close(file);
     }
     line = files >= ENTRIES || errno != ENOSPC ? __LINE__ : line;
-    brk_tree_empty(fd);
+    assert_true(brk_tree_empty(fd, UINT_MAX));
     line = mkdirat(fd, "again", 0700) ? __LINE__ : line;
     close(fd);
     return line;
@@ -144,12 +145,44 @@ static void test_copy(void **state)
     put(a, "file", "other words", 0);
     brk_tree_copy(a, b, &l);
     assert_int_equal(size_of(b, "file"), 11);
-    brk_tree_empty(a);
+    assert_true(brk_tree_empty(a, UINT_MAX));
     brk_tree_copy(a, b, &l);
     assert_int_equal(rmdir(a_path), 0);
     assert_int_equal(rmdir(b_path), 0);
     close(a);
     close(b);
+}
+
+/* Emptying looks at so many entries at once, and goes on where it was. */
+static void test_in_parts(void **state)
+{
+    char path[] = "/tmp/vgb-tree-XXXXXX", name[40];
+    unsigned rounds = 1;
+    int fd, at;
+
+    (void)state;
+    assert_non_null(mkdtemp(path));
+    fd = at = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (unsigned i = 0; i < 40; i++) { /* deeper than it goes at once */
+        int below;
+
+        for (unsigned k = 0; k < 5; k++) {
+            snprintf(name, sizeof(name), "f%u", k);
+            put(at, name, "", 0);
+        }
+        assert_int_equal(mkdirat(at, "d", 0700), 0);
+        below = openat(at, "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        assert_true(below >= 0);
+        if (at != fd)
+            close(at);
+        at = below;
+    }
+    close(at);
+    for (; rounds < 1000 && !brk_tree_empty(fd, 20); rounds++)
+        continue;
+    assert_in_range(rounds, 240 / 20, 999);
+    assert_int_equal(rmdir(path), 0);
+    close(fd);
 }
 
 int main(void)
@@ -158,6 +191,7 @@ int main(void)
         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_as_user),
         cmocka_unit_test(test_copy),
+        cmocka_unit_test(test_in_parts),
     };
 
     return cmocka_run_group_tests_name("bounded", tests, NULL, NULL);

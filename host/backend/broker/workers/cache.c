@@ -26,7 +26,10 @@
 #define FULL 16u /* less than one part in so many is free */
 #define FD_MIN 16
 
+#define EMPTY_AT_ONCE 1024u /* entries; then others have their turn */
+
 static int kept_fd = -1; /* --jit-cache-dir, locked */
+static bool emptying;
 
 /* The library keeps to --jit-cache itself, roughly. */
 static struct brk_tree_limits limits(void)
@@ -110,12 +113,23 @@ void brk_cache_check(void)
 {
     struct statvfs st;
 
-    if (brk_opt.cache_fd < 0 || fstatvfs(brk_opt.cache_fd, &st) ||
+    if (brk_opt.cache_fd < 0 || emptying || fstatvfs(brk_opt.cache_fd, &st) ||
         (st.f_bavail >= st.f_blocks / FULL && st.f_favail >= st.f_files / FULL))
         return;
-    vgb_log(VGB_WARN, "compiled code takes twice what --jit-cache says (%llu bytes): emptied",
+    vgb_log(VGB_WARN, "compiled code takes twice what --jit-cache says (%llu bytes): all of it is removed",
             (unsigned long long)brk_opt.jit_cache);
-    brk_tree_empty(brk_opt.cache_fd);
+    emptying = true;
+    brk_cache_tick();
+}
+
+bool brk_cache_tick(void)
+{
+    if (!emptying || brk_opt.cache_fd < 0)
+        return false;
+    emptying = !brk_tree_empty(brk_opt.cache_fd, EMPTY_AT_ONCE);
+    if (!emptying)
+        vgb_log(VGB_WARN, "the folder for compiled code is emptied");
+    return emptying;
 }
 
 void brk_cache_stop(void)

@@ -550,7 +550,7 @@ int brk_pool_tick(void)
         if (waits)
             next = VGB_TICK_MS;
     }
-    if (users->expire(now))
+    if (brk_cache_tick() | users->expire(now))
         next = VGB_TICK_MS;
     if (!broken && wanted()) {
         fill();

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,8 +55,11 @@ static struct dirent *next_entry(DIR *d)
     return e;
 }
 
-/* Removes what is in a folder. Too deep a one is moved to the top, for the next pass. False: something is left. */
-static bool empty(int top, int fd, unsigned depth)
+/*
+ * Removes what is in a folder. Too deep a one is moved to the top, for the next pass. False: something is left.
+ * left: entries to look at; whoever fills the folder meanwhile must not keep us here.
+ */
+static bool empty(int top, int fd, unsigned depth, unsigned *left)
 {
     static unsigned long moved;
     DIR *d = entries_of(fd);
@@ -66,6 +70,11 @@ static bool empty(int top, int fd, unsigned depth)
         char name[40];
         int sub;
 
+        if (!*left) {
+            all = false;
+            break;
+        }
+        (*left)--;
         if (!unlinkat(fd, e->d_name, 0) || !unlinkat(fd, e->d_name, AT_REMOVEDIR))
             continue;
         if (depth == DEPTH_MAX) {
@@ -76,7 +85,7 @@ static bool empty(int top, int fd, unsigned depth)
         }
         sub = open_folder(fd, e->d_name);
         if (sub >= 0) {
-            all &= empty(top, sub, depth + 1);
+            all &= empty(top, sub, depth + 1, left);
             close(sub);
         }
         all &= !unlinkat(fd, e->d_name, AT_REMOVEDIR);
@@ -86,10 +95,13 @@ static bool empty(int top, int fd, unsigned depth)
     return all;
 }
 
-void brk_tree_empty(int fd)
+bool brk_tree_empty(int fd, unsigned most)
 {
-    for (int i = 0; i < PASSES_MAX && !empty(fd, fd, 0); i++)
-        continue;
+    bool all = false;
+
+    for (int i = 0; i < PASSES_MAX && most && !all; i++)
+        all = empty(fd, fd, 0, &most);
+    return all;
 }
 
 /* ---- copying ---- */
@@ -192,7 +204,7 @@ static void copy_folder(struct copying *c, int from, int to, unsigned depth)
             int sub = open_folder(to, e->d_name);
 
             if (sub >= 0) {
-                brk_tree_empty(sub);
+                brk_tree_empty(sub, UINT_MAX);
                 close(sub);
             }
             unlinkat(to, e->d_name, AT_REMOVEDIR);

@@ -91,8 +91,8 @@ int brk_bounded_folder(uint64_t bytes, unsigned entries);
 
 /* ---- tree.c ---- */
 
-/* Removes what is in the folder. */
-void brk_tree_empty(int fd);
+/* Removes what is in the folder, looking at so many entries at most. False: something is left. */
+bool brk_tree_empty(int fd, unsigned most);
 struct brk_tree_limits {
     uint64_t bytes;
     unsigned entries;
@@ -108,8 +108,10 @@ void brk_tree_copy(int from, int to, const struct brk_tree_limits *limits);
 
 /* The folder for compiled code, as the options say, into brk_opt.cache_fd. 0, or an exit code, the reason logged. */
 int brk_cache_start(void);
-/* Empties it when it is full: after a worker has ended. */
+/* Begins to empty it when it is full: after a worker has ended. */
 void brk_cache_check(void);
+/* Goes on with emptying it. True: it is not done yet. */
+bool brk_cache_tick(void);
 /* It goes, copied to --jit-cache-dir; after the last worker. */
 void brk_cache_stop(void);
 /* Makes workers the owners of an open folder: their user id, which is ours unless we are root. */

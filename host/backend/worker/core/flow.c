@@ -422,11 +422,28 @@ void wrk_flow_issued(struct wrk_call *c)
 
 /* ---- ends ---- */
 
+/* No mark has room: its work is complete when that of the latest one is. */
+static void join_latest(struct slot *s)
+{
+    struct mark *m = &flow.marks[flow.nmarks - 1];
+
+    m->calls += s->calls;
+    m->cost_ns += s->cost_ns;
+    m->key = 0;
+    flow.nslots--;
+    s->calls = 0;
+}
+
 void wrk_flow_stream_ends(struct wrk_worker *w, CUstream stream)
 {
     for (unsigned i = 0; i < SLOTS && flow.nslots; i++) {
-        if (flow.slots[i].calls && flow.slots[i].stream == stream)
-            mark(w, &flow.slots[i]);
+        struct slot *s = &flow.slots[i];
+
+        if (!s->calls || s->stream != stream)
+            continue;
+        mark(w, s);
+        if (s->calls)
+            join_latest(s);
     }
     for (unsigned i = 0; i < flow.nmarks; i++)
         flow.marks[i].asked &= flow.marks[i].stream != stream;
