@@ -141,7 +141,8 @@ deb: ## Debian packages of what was built, in build/deb (installs debhelper and 
 check-own-guest: ## the commands of docs/own-guest.md, from debootstrap to a CUDA program in a guest (needs root; minutes)
 	@$(SCRIPTS)/setup.sh deb own
 	@[ -d $(BUILD)/deb ] || $(NEXT) deb
-	@$(TOP)/packaging/own_guest_test.py $(BUILD)
+	@$(TOP)/packaging/kubernetes_test.py $(BUILD)/packaging/kubernetes; rc=$$?; \
+		$(TOP)/packaging/own_guest_test.py $(BUILD) && exit $$rc
 
 check-packages: ## install, upgrade and remove the packages in a Debian root; lintian; the module by DKMS (needs root)
 	@$(TOP)/packaging/packages_test.sh $(BUILD)/packaging

@@ -18,7 +18,7 @@ limit=${VGPU_DEMO_LIMIT:-120}
 
 cd "$out" || exit 1
 for program in device_query vector_add matrix_mul reduction streams pinned driver_ptx \
-    illegal_address mandelbrot; do
+    illegal_address mandelbrot raytrace; do
     for form in dynamic static none; do
         binary=$bin/$program-$form
         [ $form = none ] && binary=$bin/$program

@@ -16,6 +16,12 @@ form()
 }
 csv="--format=csv,noheader"
 form "the table" '^\| VGPU-SMI .*Driver Version: [0-9.]+ +CUDA Version: 13\.5 '
+text=$("$vgpu" smi --gpu soft | tail -n +2 | awk '{ print length($0) }' | sort -u | tr '\n' ' ')
+if [ "$text" = "0 91 " ]; then # one line is empty
+    ok "smi: the table's lines are of one width"
+else
+    bad "smi: the table's lines are of one width" "$text"
+fi
 form "-L" '^GPU 0: .*\(UUID: GPU-[0-9a-f-]{36}\)$' -L
 form "-q" '^ +Product Name +: .*software GPU' -q
 form "-q -d MEMORY: what is asked for" '^ +Total +: 4096 MiB' -q -d MEMORY

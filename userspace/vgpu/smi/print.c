@@ -25,7 +25,7 @@ void smi_print_list(const struct smi *s)
 
 static void print_row(const char *left, const char *middle, const char *right)
 {
-    printf("| %-39.39s | %21.21s | %20.20s |\n", left, middle, right);
+    printf("| %-39.39s | %22.22s | %20.20s |\n", left, middle, right);
 }
 
 static void print_gpu_rows(const struct smi_gpu *g)
@@ -42,7 +42,7 @@ static void print_gpu_rows(const struct smi_gpu *g)
     snprintf(fan, sizeof(fan), "%.4s%s", or_na(v[SMI_FAN]), *v[SMI_FAN] ? "%" : "");
     snprintf(left, sizeof(left), "%3.3s  %-23.23s %10.10s", v[SMI_INDEX], v[SMI_NAME],
              or_na(v[SMI_PERSISTENCE]));
-    snprintf(middle, sizeof(middle), "%-16.16s %4.4s", or_na(v[SMI_BUS_ID]),
+    snprintf(middle, sizeof(middle), "%-16.16s %5.5s", or_na(v[SMI_BUS_ID]),
              *v[SMI_DISPLAY_ACTIVE] ? (v[SMI_DISPLAY_ACTIVE][0] == 'E' ? "On" : "Off") : "N/A");
     print_row(left, middle, or_na(v[SMI_ECC]));
     snprintf(left, sizeof(left), "%4.4s %4.4s  %-5.5s %21.21s", fan, temp, or_na(v[SMI_PSTATE]), power);
@@ -53,7 +53,7 @@ static void print_gpu_rows(const struct smi_gpu *g)
 
 void smi_print_table(const struct smi *s)
 {
-    static const char edge[] = "+-----------------------------------------+-----------------------+-"
+    static const char edge[] = "+-----------------------------------------+------------------------+-"
                                "---------------------+";
     static const char line[] = "+---------------------------------------------------------------------"
                                "--------------------+";
@@ -68,7 +68,7 @@ void smi_print_table(const struct smi *s)
     printf("| VGPU-SMI %-22.22s Driver Version: %-14.14s CUDA Version: %-10.10s |\n", VGPU_CLI_VERSION,
            s->driver, cuda);
     printf("%s\n", edge);
-    print_row("GPU  Name                 Persistence-M", "Bus-Id         Disp.A", "Volatile Uncorr. ECC");
+    print_row("GPU  Name                 Persistence-M", "Bus-Id          Disp.A", "Volatile Uncorr. ECC");
     print_row("Fan  Temp  Perf           Pwr:Usage/Cap", "Memory-Usage", "GPU-Util  Compute M.");
     print_row("", "", "MIG M.");
     for (unsigned i = 0; i < s->count; i++) {

@@ -1,43 +1,89 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The trace as lines. What the CUDA runtime does before a program's first own call, some 550 look-ups and attributes,
- * is one line; numbers of attributes have their names.
+ * is one line; numbers that cuda.h has a name for have that.
  */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "trace/events.h"
 
-static const struct attribute {
+/* Written by names.py, out of cuda.h. */
+struct value {
     const char *name;
-    int value;
-} attributes[] = {
-#include "attributes.h"
+    long long value;
 };
-
-/* Which list of names a call's argument "attrib=" is from. */
-static const struct family {
-    const char *call, *prefix;
-} families[] = {
-    {"cuDeviceGetAttribute", "CU_DEVICE_ATTRIBUTE_"},
-    {"cuFuncGetAttribute", "CU_FUNC_ATTRIBUTE_"},
-    {"cuFuncSetAttribute", "CU_FUNC_ATTRIBUTE_"},
-    {"cuKernelGetAttribute", "CU_FUNC_ATTRIBUTE_"},
-    {"cuKernelSetAttribute", "CU_FUNC_ATTRIBUTE_"},
-    {"cuPointerGetAttribute", "CU_POINTER_ATTRIBUTE_"},
-    {"cuPointerSetAttribute", "CU_POINTER_ATTRIBUTE_"},
-    {"cuDeviceGetP2PAttribute", "CU_DEVICE_P2P_ATTRIBUTE_"},
+struct list {
+    unsigned first, count; /* in values */
 };
+struct argument {
+    const char *call, *name; /* without what tells versions apart; in lower case */
+    unsigned list;
+    int is_flags;
+};
+#include "names.h"
 
-static const char *name_of(const char *prefix, int value)
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+/* Length of the name without what tells versions and default streams apart. */
+static size_t base_length(const char *call)
 {
-    for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++) {
-        if (attributes[i].value == value && !strncmp(attributes[i].name, prefix, strlen(prefix)))
-            return attributes[i].name;
+    size_t n = strlen(call);
+
+    for (;;) {
+        size_t m = n;
+
+        if (n > 5 && (!strncmp(call + n - 5, "_ptsz", 5) || !strncmp(call + n - 5, "_ptds", 5)))
+            m = n - 5;
+        else if (n > 3 && !strncmp(call + n - 3, "_v", 2) && call[n - 1] >= '0' && call[n - 1] <= '9')
+            m = n - 3;
+        if (m == n)
+            return n;
+        n = m;
+    }
+}
+
+static const struct argument *find_argument(const char *call, const char *name, size_t length)
+{
+    size_t n = base_length(call);
+
+    for (size_t i = 0; i < COUNT(arguments); i++) {
+        const struct argument *a = &arguments[i];
+
+        if (strlen(a->call) == n && !strncmp(a->call, call, n) && strlen(a->name) == length &&
+            !strncasecmp(a->name, name, length))
+            return a;
     }
     return NULL;
+}
+
+/* The name of the value, or those of all its bits. False, and nothing written: a bit has no name. */
+static bool put_names(const struct argument *a, long long value, FILE *out)
+{
+    const struct value *list = &values[lists[a->list].first];
+    unsigned n = lists[a->list].count;
+    long long known = 0; /* the bits that have a name */
+
+    for (unsigned i = 0; i < n; i++) {
+        if (list[i].value == value) {
+            fputs(list[i].name, out);
+            return true;
+        }
+        if (list[i].value > 0 && !(list[i].value & (list[i].value - 1)))
+            known |= list[i].value;
+    }
+    if (!a->is_flags || value <= 0 || (value & ~known))
+        return false;
+    for (unsigned i = 0; i < n; i++) {
+        if (list[i].value > 0 && !(list[i].value & (list[i].value - 1)) && (value & list[i].value)) {
+            value &= ~list[i].value;
+            fprintf(out, "%s%s", list[i].name, value ? "|" : "");
+        }
+    }
+    return true;
 }
 
 /* Words of the program for a terminal: kernels are named by it. */
@@ -47,24 +93,31 @@ static void put(const char *text, size_t n, FILE *out)
         fputc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, out);
 }
 
-/* The arguments, with the name of the attribute in place of its number. */
+/* The arguments, words "name=value" and "*name=value", with names in place of numbers. */
 static void print_arguments(const struct vgpu_cli_event *e, FILE *out)
 {
-    const char *at = strstr(e->text, "attrib=");
-    const char *name = NULL;
-    size_t key = 7;
-    char *end;
+    const char *at = e->text;
 
-    for (size_t i = 0; at && i < sizeof(families) / sizeof(families[0]); i++) {
-        if (!strcmp(families[i].call, e->call))
-            name = name_of(families[i].prefix, (int)strtol(at + key, &end, 0));
-    }
-    if (name) {
-        put(e->text, (size_t)(at + key - e->text), out);
-        fputs(name, out);
-        put(end, SIZE_MAX, out);
-    } else {
-        put(e->text, SIZE_MAX, out);
+    while (*at) {
+        const char *name = at + (*at == '*'), *equals = name + strcspn(name, "= ");
+        const struct argument *a =
+            *equals == '=' ? find_argument(e->call, name, (size_t)(equals - name)) : NULL;
+        char *end = NULL;
+        long long value = a ? strtoll(equals + 1, &end, 0) : 0;
+
+        if (a && end > equals + 1 && (*end == ' ' || !*end)) {
+            put(at, (size_t)(equals + 1 - at), out);
+            if (!put_names(a, value, out))
+                put(equals + 1, (size_t)(end - equals - 1), out);
+            at = end;
+        } else {
+            size_t length = strcspn(at, " ");
+
+            put(at, length, out);
+            at += length;
+        }
+        while (*at == ' ')
+            fputc(*at++, out);
     }
 }
 

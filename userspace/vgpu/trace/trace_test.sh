@@ -52,3 +52,23 @@ same "trace --top: the longest" "cuGetProcAddress_v2 cuMemAlloc_v2" "$(awk '/^cu
 says "trace --top: how many others" 0 "and 5 other calls" echo "$text"
 says "trace --top: no number" 125 "not a number" "$vgpu" trace --top x true
 says "trace --chrome: a file that cannot be made" 125 "No such file" "$vgpu" trace --gpu soft --chrome /nowhere/x true
+
+head -n 2 "$work/traced" > "$work/names"
+cat >> "$work/names" <<'END'
+call 100.007 7 cuStreamCreate '*phStream=0x2 Flags=1' CUDA_SUCCESS 0 1.000
+call 100.007 7 cuMemHostAlloc '*pp=0x5 bytesize=0x3 Flags=0x3' CUDA_SUCCESS 0 1.000
+call 100.007 7 cuEventCreate_v2_ptsz '*phEvent=0x2 Flags=0x66' CUDA_SUCCESS 0 1.000
+call 100.007 7 cuCtxSetLimit 'limit=2 value=2' CUDA_SUCCESS 0 1.000
+call 100.007 7 cuCtxSetLimit 'limit=0x7fff01903f30 value=2' CUDA_SUCCESS 0 1.000
+call 100.007 7 cuPointerGetAttribute 'data=0x1 attribute=9 ptr=0x1' CUDA_SUCCESS 0 1.000
+call 100.007 7 cuMemAdvise 'advice=-1 advice= advice=1x = x=  *' CUDA_SUCCESS 0 1.000
+END
+chmod +x "$work/names"
+"$vgpu" trace --gpu soft --output "$work/names.txt" "$work/names"
+same "trace: flags and enumerations have names, what has none stays" "cuStreamCreate(*phStream=0x2 Flags=CU_STREAM_NON_BLOCKING)
+cuMemHostAlloc(*pp=0x5 bytesize=0x3 Flags=CU_MEMHOSTALLOC_PORTABLE|CU_MEMHOSTALLOC_DEVICEMAP)
+cuEventCreate_v2_ptsz(*phEvent=0x2 Flags=0x66)
+cuCtxSetLimit(limit=CU_LIMIT_MALLOC_HEAP_SIZE value=2)
+cuCtxSetLimit(limit=0x7fff01903f30 value=2)
+cuPointerGetAttribute(data=0x1 attribute=CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL ptr=0x1)
+cuMemAdvise(advice=-1 advice= advice=1x = x=  *)" "$(sed -n 's/^vgpu[^ ]* \(cu.*\) = CUDA_SUCCESS 1.000 us$/\1/p' "$work/names.txt")"
