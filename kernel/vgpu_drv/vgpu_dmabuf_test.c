@@ -35,8 +35,8 @@ static bool unpinned(void)
 {
 	int i;
 
-	for (i = 0; i < 2000 && vgpu_fault_pinned(); i++)
-		msleep(5);
+	for (i = 0; i < 500 && vgpu_fault_pinned(); i++)
+		msleep(20);
 	return !vgpu_fault_pinned();
 }
 
@@ -136,7 +136,7 @@ static void vgpu_dmabuf_export_refused(struct kunit *test)
 	vgpu_client_close(other);
 }
 
-/* The worker died, and so did the device: its regions are still there, but not for a new dma-buf. */
+/* The worker has died: its regions are still there, but not for a new dma-buf. */
 static void vgpu_dmabuf_export_dead(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -200,7 +200,7 @@ static void vgpu_dmabuf_client_first(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, unpinned());
 }
 
-/* The device is lost, and then gone with its last file, before the dma-buf. */
+/* The device is lost, and the client ends with it, before the dma-buf. */
 static void vgpu_dmabuf_device_first(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -314,11 +314,14 @@ static void vgpu_dmabuf_import_refused(struct kunit *test)
 	mutex_unlock(&env->client->lock);
 
 	KUNIT_ASSERT_EQ(test, export_part(env->client, region, 0, 2, &call), 0);
-	arg = good, arg.length = 3 * PAGE_SIZE;
+	arg = good;
+	arg.length = 3 * PAGE_SIZE;
 	KUNIT_EXPECT_EQ(test, import(env->client, call.dmabuf, &arg), -EINVAL);
-	arg = good, arg.offset = 2 * PAGE_SIZE;
+	arg = good;
+	arg.offset = 2 * PAGE_SIZE;
 	KUNIT_EXPECT_EQ(test, import(env->client, call.dmabuf, &arg), -EINVAL);
-	arg = good, arg.offset = -(u64)2 * PAGE_SIZE;
+	arg = good;
+	arg.offset = -(u64)2 * PAGE_SIZE;
 	KUNIT_EXPECT_EQ(test, import(env->client, call.dmabuf, &arg), -EINVAL);
 	vgpu_export_drop(&call);
 	vgpu_client_close(young);
@@ -445,8 +448,8 @@ static void put(struct kunit *test, struct maker *maker, struct dma_buf *dmabuf)
 
 	KUNIT_EXPECT_EQ(test, maker->mapped, 0);
 	dma_buf_put(dmabuf);
-	for (i = 0; i < 2000 && !READ_ONCE(maker->released); i++)
-		msleep(5);
+	for (i = 0; i < 500 && !READ_ONCE(maker->released); i++)
+		msleep(20);
 	KUNIT_EXPECT_TRUE(test, maker->released);
 }
 
@@ -481,25 +484,32 @@ static void vgpu_dmabuf_foreign_refused(struct kunit *test)
 
 	maker.refuse_attach = -EBUSY;
 	KUNIT_EXPECT_EQ(test, import(env->client, dmabuf, &arg), -EOPNOTSUPP);
-	maker = good, maker.refuse_map = -EINVAL;
+	maker = good;
+	maker.refuse_map = -EINVAL;
 	KUNIT_EXPECT_EQ(test, import(env->client, dmabuf, &arg), -EOPNOTSUPP);
-	maker = good, maker.refuse_map = -ENOMEM;
+	maker = good;
+	maker.refuse_map = -ENOMEM;
 	KUNIT_EXPECT_EQ(test, import(env->client, dmabuf, &arg), -ENOMEM);
 	/* Not RAM: another device's memory, and past the end of the address space. */
-	maker = good, maker.addr = PFN_PHYS(max_mapnr + 16);
+	maker = good;
+	maker.addr = PFN_PHYS(max_mapnr + 16);
 	KUNIT_EXPECT_EQ(test, import(env->client, dmabuf, &arg), -EOPNOTSUPP);
-	maker = good, maker.addr = -(u64)PAGE_SIZE;
+	maker = good;
+	maker.addr = -(u64)PAGE_SIZE;
 	KUNIT_EXPECT_EQ(test, import(env->client, dmabuf, &arg), -EOPNOTSUPP);
 	SetPageReserved(memory);
 	maker = good;
 	KUNIT_EXPECT_EQ(test, import(env->client, dmabuf, &arg), -EOPNOTSUPP);
 	ClearPageReserved(memory);
 	/* Not whole pages, and fewer than the dma-buf says. */
-	maker = good, maker.addr += 16;
+	maker = good;
+	maker.addr += 16;
 	KUNIT_EXPECT_EQ(test, import(env->client, dmabuf, &arg), -EOPNOTSUPP);
-	maker = good, maker.len = PAGE_SIZE + 16;
+	maker = good;
+	maker.len = PAGE_SIZE + 16;
 	KUNIT_EXPECT_EQ(test, import(env->client, dmabuf, &arg), -EOPNOTSUPP);
-	maker = good, maker.len = PAGE_SIZE;
+	maker = good;
+	maker.len = PAGE_SIZE;
 	KUNIT_EXPECT_EQ(test, import(env->client, dmabuf, &arg), -EOPNOTSUPP);
 	KUNIT_EXPECT_EQ(test, env->client->nregions, 0U);
 	put(test, &maker, dmabuf);

@@ -328,8 +328,8 @@ static bool settles(const atomic_t *count, int want)
 {
 	int i;
 
-	for (i = 0; i < 2000 && atomic_read(count) != want; i++)
-		msleep(5);
+	for (i = 0; i < 500 && atomic_read(count) != want; i++)
+		msleep(20);
 	return atomic_read(count) == want;
 }
 
