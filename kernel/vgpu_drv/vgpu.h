@@ -68,6 +68,7 @@ enum vgpu_dev_state {
  * @ref: one for the driver's binding, one per open file
  * @vdev: the virtio device; a reference on its struct device is held until the last file is closed,
  *	but it is only used while @state is not VGPU_DEV_GONE
+ * @dma_dev: the device on the bus, referenced: whom exporters of dma-bufs map memory for
  * @misc: /dev/vgpu<@index>
  * @index: number of the device file
  * @name: "vgpu<@index>"
@@ -102,6 +103,7 @@ enum vgpu_dev_state {
 struct vgpu_dev {
 	struct kref ref;
 	struct virtio_device *vdev;
+	struct device *dma_dev;
 	struct miscdevice misc;
 	int index;
 	char name[16];

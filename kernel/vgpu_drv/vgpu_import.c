@@ -23,12 +23,6 @@
 #include "vgpu_compat.h"
 #include "vgpu.h"
 
-/* Which device the exporter is told of: the one on the bus. */
-static struct device *vgpu_dma_device(struct vgpu_dev *dev)
-{
-	return dev->vdev->dev.parent ? dev->vdev->dev.parent : &dev->vdev->dev;
-}
-
 static enum dma_data_direction vgpu_import_direction(const struct vgpu_region *region)
 {
 	return region->dirty ? DMA_BIDIRECTIONAL : DMA_TO_DEVICE;
@@ -89,7 +83,7 @@ static int vgpu_import_errno(long err)
 static int vgpu_import_attach(struct vgpu_client *client, struct vgpu_region *region,
 			      struct dma_buf *dmabuf)
 {
-	struct device *dev = vgpu_dma_device(client->dev);
+	struct device *dev = client->dev->dma_dev;
 	struct dma_buf_attachment *attach;
 
 	if (device_iommu_mapped(dev))
@@ -104,25 +98,22 @@ static int vgpu_import_attach(struct vgpu_client *client, struct vgpu_region *re
 		dma_buf_detach(dmabuf, attach);
 		return err;
 	}
-	/* Until the attachment's end, which may come after the device was unplugged. */
-	get_device(dev);
 	region->attach = attach;
 	return 0;
 }
 
 /**
  * vgpu_import_release - lets go of the dma-buf of an imported region
- * @region: the region; the worker does not have it any more
+ * @region: the region; the worker does not have it any more. No dma-buf holds it, so its client and
+ *	the device are still there.
  */
 void vgpu_import_release(struct vgpu_region *region)
 {
 	struct dma_buf *dmabuf = region->attach->dmabuf;
-	struct device *dev = region->attach->dev;
 
 	vgpu_attachment_unmap(region->attach, region->sgt, vgpu_import_direction(region));
 	dma_buf_detach(dmabuf, region->attach);
 	dma_buf_put(dmabuf);
-	put_device(dev);
 }
 
 static int vgpu_import_check_file(const struct dma_buf *dmabuf, const struct vgpu_import *arg)
