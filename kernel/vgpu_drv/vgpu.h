@@ -6,6 +6,7 @@
 #define VGPU_H
 
 #include <linux/completion.h>
+#include <linux/dma-buf.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/miscdevice.h>
@@ -67,6 +68,7 @@ enum vgpu_dev_state {
  * @ref: one for the driver's binding, one per open file
  * @vdev: the virtio device; a reference on its struct device is held until the last file is closed,
  *	but it is only used while @state is not VGPU_DEV_GONE
+ * @dma_dev: the device on the bus, referenced: whom exporters of dma-bufs map memory for
  * @misc: /dev/vgpu<@index>
  * @index: number of the device file
  * @name: "vgpu<@index>"
@@ -101,6 +103,7 @@ enum vgpu_dev_state {
 struct vgpu_dev {
 	struct kref ref;
 	struct virtio_device *vdev;
+	struct device *dma_dev;
 	struct miscdevice misc;
 	int index;
 	char name[16];
@@ -231,6 +234,42 @@ struct vgpu_req {
 	u32 resp_len;
 };
 
+/**
+ * struct vgpu_region - memory of a client that its worker maps too: pinned or imported
+ * @ref: one for the client while it is in client->regions, one per dma-buf
+ * @runs: its pages
+ * @id: in client->regions
+ * @mm: whose pinned_vm counts it, referenced with mmgrab(), or NULL
+ * @accounted: pages counted in @mm
+ * @user: whose locked_vm counts it, since the first export, or NULL
+ * @dirty: the worker may have written: mark pages so when they are released
+ * @stuck: a request about it has no answer: only the end of the client releases it
+ * @attach: imported: to the dma-buf whose pages these are, else NULL
+ * @sgt: imported: the mapping of @attach
+ */
+struct vgpu_region {
+	struct kref ref;
+	struct vgpu_runs runs;
+	u32 id;
+	struct mm_struct *mm;
+	u64 accounted;
+	struct user_struct *user;
+	bool dirty;
+	bool stuck;
+	struct dma_buf_attachment *attach;
+	struct sg_table *sgt;
+};
+
+/**
+ * struct vgpu_export_call - VGPU_IOCTL_EXPORT on its way
+ * @uapi: what user space sees; the first member
+ * @dmabuf: made, but not in the caller's table of descriptors yet
+ */
+struct vgpu_export_call {
+	struct vgpu_export uapi;
+	struct dma_buf *dmabuf;
+};
+
 /* vgpu_main.c: module parameters */
 extern unsigned int vgpu_timeout_ms;
 extern unsigned int vgpu_clients_per_user;
@@ -289,6 +328,20 @@ void vgpu_client_die_locked(struct vgpu_client *client, u32 reason);
 int vgpu_pin(struct vgpu_client *client, struct vgpu_pin *arg);
 int vgpu_unpin(struct vgpu_client *client, u32 id);
 void vgpu_unpin_all(struct vgpu_client *client);
+int vgpu_pin_allowed(struct vgpu_client *client, u64 addr, u64 length);
+struct vgpu_region *vgpu_region_new(struct vgpu_client *client, u64 npages, u32 flags);
+int vgpu_region_enter(struct vgpu_client *client, struct vgpu_region *region, struct vgpu_pin *arg);
+void vgpu_region_put(struct vgpu_region *region);
+
+/* vgpu_export.c */
+int vgpu_export(struct vgpu_client *client, struct vgpu_export_call *call);
+void vgpu_export_install(struct vgpu_export_call *call);
+void vgpu_export_drop(struct vgpu_export_call *call);
+
+/* vgpu_import.c */
+int vgpu_import(struct vgpu_client *client, struct vgpu_import *arg);
+int vgpu_import_dmabuf(struct vgpu_client *client, struct vgpu_import *arg, struct dma_buf *dmabuf);
+void vgpu_import_release(struct vgpu_region *region);
 
 /* vgpu_map.c */
 int vgpu_map_allowed(struct vgpu_client *client);

@@ -25,6 +25,8 @@ static_assert(sizeof(struct vgpu_create_client) == 64);
 static_assert(sizeof(struct vgpu_pin) == 48);
 static_assert(sizeof(struct vgpu_unpin) == 8);
 static_assert(sizeof(struct vgpu_wait) == 32);
+static_assert(sizeof(struct vgpu_export) == 48);
+static_assert(sizeof(struct vgpu_import) == 64);
 
 /**
  * vgpu_check_query - the in fields of struct vgpu_query
@@ -79,6 +81,38 @@ int vgpu_check_unpin(const struct vgpu_unpin *arg)
 int vgpu_check_wait(const struct vgpu_wait *arg)
 {
 	return arg->flags ? -EINVAL : 0;
+}
+
+/* A part of something: whole pages, not none of them, and no overflow of its end. */
+static bool vgpu_is_part(u64 offset, u64 length)
+{
+	return length && PAGE_ALIGNED(offset) && PAGE_ALIGNED(length) && length <= U64_MAX - offset;
+}
+
+/**
+ * vgpu_check_export - the in fields of struct vgpu_export
+ * @arg: private copy
+ */
+int vgpu_check_export(const struct vgpu_export *arg)
+{
+	if (arg->flags || arg->padding || memchr_inv(arg->reserved, 0, sizeof(arg->reserved)))
+		return -EINVAL;
+	return vgpu_is_part(arg->offset, arg->length) ? 0 : -EINVAL;
+}
+
+/**
+ * vgpu_check_import - the in fields of struct vgpu_import
+ * @arg: private copy
+ */
+int vgpu_check_import(const struct vgpu_import *arg)
+{
+	if (arg->flags & ~VGPU_PIN_FLAG_READONLY || arg->padding)
+		return -EINVAL;
+	if (memchr_inv(arg->reserved, 0, sizeof(arg->reserved)))
+		return -EINVAL;
+	if (!vgpu_is_part(arg->offset, arg->length) || !vgpu_is_part(arg->addr, arg->length))
+		return -EINVAL;
+	return 0;
 }
 
 /**

@@ -103,6 +103,8 @@ int vgpu_check_create(const struct vgpu_create_client *arg);
 int vgpu_check_pin(const struct vgpu_pin *arg);
 int vgpu_check_unpin(const struct vgpu_unpin *arg);
 int vgpu_check_wait(const struct vgpu_wait *arg);
+int vgpu_check_export(const struct vgpu_export *arg);
+int vgpu_check_import(const struct vgpu_import *arg);
 int vgpu_check_mmap(u64 offset, u64 size, unsigned long vm_flags, u64 window_size);
 
 /* From the device. */

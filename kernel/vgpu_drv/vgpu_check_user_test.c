@@ -151,6 +151,100 @@ static void vgpu_check_wait_flags(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, vgpu_check_wait(&arg), -EINVAL);
 }
 
+static void vgpu_check_export_fields(struct kunit *test)
+{
+	const struct vgpu_export good = { .region = U32_MAX, .length = PAGE_SIZE, .fd = -1 };
+	struct vgpu_export arg = good;
+	u32 i;
+
+	KUNIT_EXPECT_EQ(test, vgpu_check_export(&arg), 0);
+	for (i = 0; i < 32; i++) {
+		arg = good;
+		arg.flags = BIT(i);
+		KUNIT_EXPECT_EQ(test, vgpu_check_export(&arg), -EINVAL);
+		arg = good;
+		arg.padding = BIT(i);
+		KUNIT_EXPECT_EQ(test, vgpu_check_export(&arg), -EINVAL);
+	}
+	for (i = 0; i < ARRAY_SIZE(good.reserved); i++) {
+		arg = good;
+		arg.reserved[i] = BIT_ULL(63);
+		KUNIT_EXPECT_EQ(test, vgpu_check_export(&arg), -EINVAL);
+	}
+}
+
+static void vgpu_check_export_part(struct kunit *test)
+{
+	static const u64 bad[] = { 0, 1, PAGE_SIZE - 1, PAGE_SIZE + 1, U64_MAX };
+	struct vgpu_export arg = { .length = PAGE_SIZE, .offset = PAGE_SIZE };
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		arg.length = bad[i];
+		KUNIT_EXPECT_EQ(test, vgpu_check_export(&arg), -EINVAL);
+	}
+	arg.length = PAGE_SIZE;
+	for (i = 1; i < ARRAY_SIZE(bad); i++) {
+		arg.offset = bad[i];
+		KUNIT_EXPECT_EQ(test, vgpu_check_export(&arg), -EINVAL);
+	}
+	/* The end wraps. */
+	arg.offset = -(u64)PAGE_SIZE;
+	KUNIT_EXPECT_EQ(test, vgpu_check_export(&arg), -EINVAL);
+	arg.length = -(u64)PAGE_SIZE;
+	arg.offset = 2 * PAGE_SIZE;
+	KUNIT_EXPECT_EQ(test, vgpu_check_export(&arg), -EINVAL);
+}
+
+static const struct vgpu_import good_import = {
+	.addr = 0x7f0000000000, .length = 16 * PAGE_SIZE, .fd = 3, .flags = VGPU_PIN_FLAG_READONLY,
+	.region = U32_MAX, .worker_va = U64_MAX,
+};
+
+static void vgpu_check_import_fields(struct kunit *test)
+{
+	struct vgpu_import arg = good_import;
+	u32 i;
+
+	KUNIT_EXPECT_EQ(test, vgpu_check_import(&arg), 0);
+	for (i = 0; i < 32; i++) {
+		arg = good_import;
+		arg.flags |= BIT(i);
+		if (BIT(i) != VGPU_PIN_FLAG_READONLY)
+			KUNIT_EXPECT_EQ(test, vgpu_check_import(&arg), -EINVAL);
+		arg = good_import;
+		arg.padding = BIT(i);
+		KUNIT_EXPECT_EQ(test, vgpu_check_import(&arg), -EINVAL);
+	}
+	for (i = 0; i < ARRAY_SIZE(good_import.reserved); i++) {
+		arg = good_import;
+		arg.reserved[i] = 1;
+		KUNIT_EXPECT_EQ(test, vgpu_check_import(&arg), -EINVAL);
+	}
+}
+
+static void vgpu_check_import_part(struct kunit *test)
+{
+	static const u64 bad[] = { 1, PAGE_SIZE - 1, PAGE_SIZE + 1, U64_MAX, -(u64)PAGE_SIZE };
+	struct vgpu_import arg;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		arg = good_import;
+		arg.length = bad[i];
+		KUNIT_EXPECT_EQ(test, vgpu_check_import(&arg), -EINVAL);
+		arg = good_import;
+		arg.offset = bad[i];
+		KUNIT_EXPECT_EQ(test, vgpu_check_import(&arg), -EINVAL);
+		arg = good_import;
+		arg.addr = bad[i];
+		KUNIT_EXPECT_EQ(test, vgpu_check_import(&arg), -EINVAL);
+	}
+	arg = good_import;
+	arg.length = 0;
+	KUNIT_EXPECT_EQ(test, vgpu_check_import(&arg), -EINVAL);
+}
+
 #define RW (VM_SHARED | VM_READ | VM_WRITE)
 #define WINDOW (64ULL << 20)
 
@@ -220,6 +314,10 @@ static struct kunit_case vgpu_check_user_cases[] = {
 	KUNIT_CASE(vgpu_check_pin_reserved),
 	KUNIT_CASE(vgpu_check_unpin_flags),
 	KUNIT_CASE(vgpu_check_wait_flags),
+	KUNIT_CASE(vgpu_check_export_fields),
+	KUNIT_CASE(vgpu_check_export_part),
+	KUNIT_CASE(vgpu_check_import_fields),
+	KUNIT_CASE(vgpu_check_import_part),
 	KUNIT_CASE(vgpu_check_mmap_good),
 	KUNIT_CASE(vgpu_check_mmap_offset),
 	KUNIT_CASE(vgpu_check_mmap_size),

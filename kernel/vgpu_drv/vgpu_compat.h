@@ -6,7 +6,9 @@
 #ifndef VGPU_COMPAT_H
 #define VGPU_COMPAT_H
 
+#include <linux/dma-buf.h>
 #include <linux/mm.h>
+#include <linux/module.h>
 #include <linux/slab.h>
 #include <linux/time_namespace.h>
 #include <linux/version.h>
@@ -47,6 +49,37 @@ static inline void vgpu_vm_flags(struct vm_area_struct *vma, unsigned long set, 
 #else
 #define VGPU_FOLL_READONLY (FOLL_FORCE | FOLL_WRITE)
 #endif
+
+/* 6.13: the name of a namespace is a string. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+#define VGPU_IMPORT_NS_DMA_BUF MODULE_IMPORT_NS("DMA_BUF")
+#else
+#define VGPU_IMPORT_NS_DMA_BUF MODULE_IMPORT_NS(DMA_BUF)
+#endif
+
+/*
+ * 6.2 and later releases of 6.1: the core takes the reservation lock, in functions of their own.
+ * Kbuild looks which it is: 6.1 has no number for it.
+ */
+static inline struct sg_table *vgpu_attachment_map(struct dma_buf_attachment *attach,
+						   enum dma_data_direction dir)
+{
+#ifdef VGPU_DMA_BUF_UNLOCKED
+	return dma_buf_map_attachment_unlocked(attach, dir);
+#else
+	return dma_buf_map_attachment(attach, dir);
+#endif
+}
+
+static inline void vgpu_attachment_unmap(struct dma_buf_attachment *attach, struct sg_table *sgt,
+					 enum dma_data_direction dir)
+{
+#ifdef VGPU_DMA_BUF_UNLOCKED
+	dma_buf_unmap_attachment_unlocked(attach, sgt, dir);
+#else
+	dma_buf_unmap_attachment(attach, sgt, dir);
+#endif
+}
 
 /**
  * struct vgpu_vq_spec - what to create a virtqueue with

@@ -29,6 +29,7 @@ static void vgpu_dev_release(struct kref *ref)
 {
 	struct vgpu_dev *dev = container_of(ref, struct vgpu_dev, ref);
 
+	put_device(dev->dma_dev);
 	put_device(&dev->vdev->dev);
 	kfree(dev);
 }
@@ -76,6 +77,8 @@ struct vgpu_dev *vgpu_dev_create(struct virtio_device *vdev, const struct vgpu_r
 	kref_init(&dev->ref);
 	get_device(&vdev->dev);
 	dev->vdev = vdev;
+	/* Its own reference: the virtio device lets go of its parent when it is removed. */
+	dev->dma_dev = get_device(vdev->dev.parent ? vdev->dev.parent : &vdev->dev);
 	dev->res = *res;
 	dev->index = -1;
 	spin_lock_init(&dev->lock);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The device of vgpu_fake.h. */
+#include <linux/dma-mapping.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
 #include <linux/virtio_config.h>
@@ -296,6 +297,9 @@ struct vgpu_fake *vgpu_fake_new(struct kunit *test)
 	fake->vdev.id.vendor = VGPU_PCI_VENDOR_ID;
 	fake->vdev.config = &fake_ops;
 	fake->vdev.dev.release = fake_release;
+	/* What a bus with an address width has: dma-bufs are mapped for the device. */
+	fake->vdev.dev.coherent_dma_mask = DMA_BIT_MASK(64);
+	fake->vdev.dev.dma_mask = &fake->vdev.dev.coherent_dma_mask;
 	return fake;
 }
 

@@ -21,6 +21,8 @@
 bool vgpu_fault_hit(gfp_t gfp);
 void *vgpu_fault_took(void *p);
 void vgpu_fault_gave(const void *p);
+void vgpu_fault_memory(struct page *page, unsigned int npages);
+int vgpu_fault_pinned(void);
 int vgpu_fault_pin(unsigned long addr, int n, unsigned int flags, struct page **pages);
 void vgpu_fault_unpin(struct page **pages, unsigned long n);
 void vgpu_fault_unpin_range(struct page *page, unsigned long n, bool dirty);

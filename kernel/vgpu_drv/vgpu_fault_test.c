@@ -5,6 +5,7 @@
  * in the end everything that it has taken was given back. See vgpu_fault.h.
  */
 #include <linux/atomic.h>
+#include <linux/delay.h>
 #include <linux/page_ref.h>
 #include <linux/sched.h>
 
@@ -21,6 +22,7 @@ static bool fault_fired;
 static atomic_t taken = ATOMIC_INIT(0);
 static atomic_t pinned = ATOMIC_INIT(0);
 static struct page *fault_page;
+static unsigned int fault_npages = 1;
 
 /**
  * vgpu_fault_hit - is this the one that is refused?
@@ -58,11 +60,30 @@ void vgpu_fault_gave(const void *p)
 }
 
 /**
+ * vgpu_fault_memory - what vgpu_fault_pin() pins
+ * @page: the first of contiguous pages; NULL: nothing can be pinned
+ * @npages: number of them, not 0
+ */
+void vgpu_fault_memory(struct page *page, unsigned int npages)
+{
+	fault_page = page;
+	fault_npages = npages;
+}
+
+/**
+ * vgpu_fault_pinned - how many pages are pinned now
+ */
+int vgpu_fault_pinned(void)
+{
+	return atomic_read(&pinned);
+}
+
+/**
  * vgpu_fault_pin - in place of pin_user_pages_fast(): the test has no address space of a process
- * @addr: not looked at
+ * @addr: page number N stands for page N of vgpu_fault_memory(), which begin anew after the last
  * @n: pages wanted; a third of them is had, as the real one may do
  * @flags: not looked at
- * @pages: all the same one
+ * @pages: out
  */
 int vgpu_fault_pin(unsigned long addr, int n, unsigned int flags, struct page **pages)
 {
@@ -71,7 +92,7 @@ int vgpu_fault_pin(unsigned long addr, int n, unsigned int flags, struct page **
 	if (!fault_page || vgpu_fault_hit(GFP_KERNEL))
 		return -ENOMEM;
 	for (i = 0; i < got; i++) {
-		pages[i] = fault_page;
+		pages[i] = fault_page + ((addr >> PAGE_SHIFT) + i) % fault_npages;
 		atomic_inc(&pinned);
 	}
 	return got;
@@ -242,7 +263,7 @@ static void vgpu_fault_pins(struct kunit *test)
 	int err, before;
 	u32 region;
 
-	fault_page = alloc_page(GFP_KERNEL);
+	vgpu_fault_memory(alloc_page(GFP_KERNEL), 1);
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, fault_page);
 	KUNIT_ASSERT_EQ(test, vgpu_fake_plug(fake), 0);
 	dev = vgpu_fake_dev(fake);
@@ -278,7 +299,81 @@ static void vgpu_fault_pins(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, atomic_read(&pinned), 0);
 	vgpu_fake_unplug(fake);
 	__free_page(fault_page);
-	fault_page = NULL;
+	vgpu_fault_memory(NULL, 1);
+}
+
+/* EXPORT of a region of one client, and IMPORT of that by another. */
+static int export_import(struct vgpu_client *from, struct vgpu_client *to, u32 region)
+{
+	struct vgpu_export_call call = { .uapi = { .region = region, .length = 4 * PAGE_SIZE } };
+	struct vgpu_import arg = { .addr = PAGE_SIZE, .length = 4 * PAGE_SIZE };
+	int err;
+
+	mutex_lock(&from->lock);
+	err = vgpu_export(from, &call);
+	mutex_unlock(&from->lock);
+	if (err)
+		return err;
+	mutex_lock(&to->lock);
+	err = vgpu_import_dmabuf(to, &arg, call.dmabuf);
+	if (!err)
+		vgpu_unpin(to, arg.region);
+	mutex_unlock(&to->lock);
+	vgpu_export_drop(&call);
+	return err;
+}
+
+/* The kernel closes files of kernel threads a little later. */
+static bool settles(const atomic_t *count, int want)
+{
+	int i;
+
+	for (i = 0; i < 500 && atomic_read(count) != want; i++)
+		msleep(20);
+	return atomic_read(count) == want;
+}
+
+static void vgpu_fault_dmabuf(struct kunit *test)
+{
+	struct vgpu_fake *fake = vgpu_fake_new(test);
+	struct vgpu_client *from, *to;
+	bool fired = true;
+	unsigned int k;
+	int err, before;
+	u32 region;
+
+	vgpu_fault_memory(alloc_page(GFP_KERNEL), 1);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, fault_page);
+	KUNIT_ASSERT_EQ(test, vgpu_fake_plug(fake), 0);
+	from = vgpu_client_open(vgpu_fake_dev(fake), NULL, NULL);
+	to = vgpu_client_open(vgpu_fake_dev(fake), NULL, NULL);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(from) || IS_ERR(to));
+	KUNIT_ASSERT_EQ(test, create(from), 0);
+	KUNIT_ASSERT_EQ(test, create(to), 0);
+	KUNIT_ASSERT_EQ(test, pin(from, &region), 0);
+	before = atomic_read(&taken);
+	for (k = 1; fired && k < VGPU_FAULT_MOST; k++) {
+		arm(k);
+		err = export_import(from, to, region);
+		fired = disarm();
+		KUNIT_EXPECT_TRUE(test, !err || fired);
+		/* A part that the device may have stays until the client ends. */
+		if (to->nregions) {
+			vgpu_client_close(to);
+			to = vgpu_client_open(vgpu_fake_dev(fake), NULL, NULL);
+			KUNIT_ASSERT_FALSE(test, IS_ERR(to));
+			KUNIT_ASSERT_EQ(test, create(to), 0);
+		}
+		KUNIT_EXPECT_TRUE_MSG(test, settles(&taken, before), "refusal %u", k);
+	}
+	KUNIT_EXPECT_FALSE(test, fired);
+	KUNIT_EXPECT_GT(test, k, 8U);
+	vgpu_client_close(to);
+	vgpu_client_close(from);
+	KUNIT_EXPECT_TRUE(test, settles(&pinned, 0));
+	vgpu_fake_unplug(fake);
+	__free_page(fault_page);
+	vgpu_fault_memory(NULL, 1);
 }
 
 static void vgpu_fault_recovery(struct kunit *test)
@@ -317,6 +412,7 @@ static struct kunit_case vgpu_fault_cases[] = {
 	KUNIT_CASE(vgpu_fault_open),
 	KUNIT_CASE(vgpu_fault_create),
 	KUNIT_CASE(vgpu_fault_pins),
+	KUNIT_CASE(vgpu_fault_dmabuf),
 	KUNIT_CASE(vgpu_fault_recovery),
 	{}
 };

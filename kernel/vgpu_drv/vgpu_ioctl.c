@@ -18,6 +18,8 @@ union vgpu_arg {
 	struct vgpu_pin pin;
 	struct vgpu_unpin unpin;
 	struct vgpu_wait wait;
+	struct vgpu_export_call export;
+	struct vgpu_import import;
 };
 
 /**
@@ -26,6 +28,7 @@ union vgpu_arg {
  * @check: the in fields; pure
  * @run: the action; with the client locked unless @unlocked
  * @undo: takes @run back when its result cannot be delivered, or NULL when closing does
+ * @commit: what can only be done once the result was delivered, or NULL
  * @unlocked: it sleeps without limit and must not keep others out
  */
 struct vgpu_ioctl_row {
@@ -33,6 +36,7 @@ struct vgpu_ioctl_row {
 	int (*check)(const union vgpu_arg *arg);
 	int (*run)(struct vgpu_client *client, union vgpu_arg *arg);
 	void (*undo)(struct vgpu_client *client, union vgpu_arg *arg);
+	void (*commit)(union vgpu_arg *arg);
 	bool unlocked;
 };
 
@@ -147,12 +151,50 @@ static int vgpu_wait_run(struct vgpu_client *client, union vgpu_arg *arg)
 				&wait->seq, &wait->state);
 }
 
+static int vgpu_export_check(const union vgpu_arg *arg)
+{
+	return vgpu_check_export(&arg->export.uapi);
+}
+
+static int vgpu_export_run(struct vgpu_client *client, union vgpu_arg *arg)
+{
+	return vgpu_export(client, &arg->export);
+}
+
+static void vgpu_export_undo(struct vgpu_client *client, union vgpu_arg *arg)
+{
+	vgpu_export_drop(&arg->export);
+}
+
+static void vgpu_export_commit(union vgpu_arg *arg)
+{
+	vgpu_export_install(&arg->export);
+}
+
+static int vgpu_import_check(const union vgpu_arg *arg)
+{
+	return vgpu_check_import(&arg->import);
+}
+
+static int vgpu_import_run(struct vgpu_client *client, union vgpu_arg *arg)
+{
+	return vgpu_import(client, &arg->import);
+}
+
+static void vgpu_import_undo(struct vgpu_client *client, union vgpu_arg *arg)
+{
+	vgpu_unpin(client, arg->import.region);
+}
+
 static const struct vgpu_ioctl_row vgpu_ioctls[] = {
-	{ VGPU_IOCTL_QUERY, vgpu_query_check, vgpu_query_run, NULL, false },
-	{ VGPU_IOCTL_CREATE_CLIENT, vgpu_create_check, vgpu_create_run, NULL, false },
-	{ VGPU_IOCTL_PIN, vgpu_pin_check, vgpu_pin_run, vgpu_pin_undo, false },
-	{ VGPU_IOCTL_UNPIN, vgpu_unpin_check, vgpu_unpin_run, NULL, false },
-	{ VGPU_IOCTL_WAIT, vgpu_wait_check, vgpu_wait_run, NULL, true },
+	{ VGPU_IOCTL_QUERY, vgpu_query_check, vgpu_query_run },
+	{ VGPU_IOCTL_CREATE_CLIENT, vgpu_create_check, vgpu_create_run },
+	{ VGPU_IOCTL_PIN, vgpu_pin_check, vgpu_pin_run, .undo = vgpu_pin_undo },
+	{ VGPU_IOCTL_UNPIN, vgpu_unpin_check, vgpu_unpin_run },
+	{ VGPU_IOCTL_WAIT, vgpu_wait_check, vgpu_wait_run, .unlocked = true },
+	{ VGPU_IOCTL_EXPORT, vgpu_export_check, vgpu_export_run, .undo = vgpu_export_undo,
+	  .commit = vgpu_export_commit },
+	{ VGPU_IOCTL_IMPORT, vgpu_import_check, vgpu_import_run, .undo = vgpu_import_undo },
 };
 
 /* WAIT says what it saw even when it fails; nothing else writes its argument back on an error. */
@@ -171,8 +213,10 @@ static int vgpu_ioctl_locked(struct vgpu_client *client, const struct vgpu_ioctl
 	if (vgpu_writes_back(row->cmd, err) && copy_to_user(user, arg, _IOC_SIZE(row->cmd))) {
 		if (row->undo && !err)
 			row->undo(client, arg);
-		err = -EFAULT;
+		return -EFAULT;
 	}
+	if (row->commit && !err)
+		row->commit(arg);
 	return err;
 }
 

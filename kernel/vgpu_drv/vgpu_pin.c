@@ -5,11 +5,14 @@
  * A region is user memory that the worker maps too. Its pages are pinned (FOLL_LONGTERM), counted
  * against RLIMIT_MEMLOCK of the process, and described to the device as runs of contiguous pages,
  * in as many requests as its limit asks for. They are released when the device has said that the
- * worker has unmapped them, or is gone; never earlier, whatever happens to the caller.
+ * worker has unmapped them, or is gone; never earlier, whatever happens to the caller. A dma-buf of
+ * them keeps them longer: a region belongs to its client and to its dma-bufs (vgpu_export.c). The
+ * pages of an imported region are the exporter's (vgpu_import.c).
  */
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
+#include <linux/sched/user.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -18,22 +21,6 @@
 
 /* Pages that are pinned in one go: their pointers fill a page. */
 #define VGPU_PIN_BATCH (PAGE_SIZE / sizeof(struct page *))
-
-/**
- * struct vgpu_region - pinned user memory of one client
- * @runs: its pages
- * @id: in client->regions
- * @accounted: pages counted in mm->pinned_vm
- * @dirty: the worker may have written: mark pages so when they are released
- * @stuck: a request about it has no answer: only the end of the client releases it
- */
-struct vgpu_region {
-	struct vgpu_runs runs;
-	u32 id;
-	u64 accounted;
-	bool dirty;
-	bool stuck;
-};
 
 static int vgpu_account(struct vgpu_client *client, struct vgpu_region *region, u64 npages)
 {
@@ -46,23 +33,71 @@ static int vgpu_account(struct vgpu_client *client, struct vgpu_region *region, 
 		atomic64_sub(npages, &client->mm->pinned_vm);
 		return -ENOBUFS; /* nothing else of PIN returns this: the caller may stage */
 	}
+	mmgrab(client->mm);
+	region->mm = client->mm;
 	region->accounted = npages;
 	return 0;
 }
 
-static void vgpu_region_free(struct vgpu_client *client, struct vgpu_region *region)
+/**
+ * vgpu_region_new - an empty region, accounted
+ * @client: the client
+ * @npages: that it will have
+ * @flags: VGPU_PIN_FLAG_*
+ *
+ * Return: the region, whose reference is the caller's, or an ERR_PTR.
+ */
+struct vgpu_region *vgpu_region_new(struct vgpu_client *client, u64 npages, u32 flags)
 {
+	struct vgpu_region *region = kzalloc(sizeof(*region), GFP_KERNEL_ACCOUNT);
+	int err;
+
+	if (!region)
+		return ERR_PTR(-ENOMEM);
+	kref_init(&region->ref);
+	region->dirty = !(flags & VGPU_PIN_FLAG_READONLY);
+	err = vgpu_account(client, region, npages);
+	if (err) {
+		kfree(region);
+		return ERR_PTR(err);
+	}
+	return region;
+}
+
+static void vgpu_region_release(struct kref *ref)
+{
+	struct vgpu_region *region = container_of(ref, struct vgpu_region, ref);
 	u32 i;
 
-	for (i = 0; i < region->runs.n; i++) {
-		unpin_user_page_range_dirty_lock(pfn_to_page(region->runs.run[i].pfn),
-						 region->runs.run[i].npages, region->dirty);
-		cond_resched();
+	if (region->attach) {
+		vgpu_import_release(region);
+	} else {
+		for (i = 0; i < region->runs.n; i++) {
+			unpin_user_page_range_dirty_lock(pfn_to_page(region->runs.run[i].pfn),
+							 region->runs.run[i].npages,
+							 region->dirty);
+			cond_resched();
+		}
 	}
 	vgpu_runs_free(&region->runs);
-	if (client->mm)
-		atomic64_sub(region->accounted, &client->mm->pinned_vm);
+	if (region->mm) {
+		atomic64_sub(region->accounted, &region->mm->pinned_vm);
+		mmdrop(region->mm);
+	}
+	if (region->user) {
+		atomic_long_sub(region->accounted, &region->user->locked_vm);
+		free_uid(region->user);
+	}
 	kfree(region);
+}
+
+/**
+ * vgpu_region_put - give a reference back; the last one releases the pages
+ * @region: the region; no lock is needed, and neither its client nor the device need be there
+ */
+void vgpu_region_put(struct vgpu_region *region)
+{
+	kref_put(&region->ref, vgpu_region_release);
 }
 
 static int vgpu_pin_batch(struct vgpu_region *region, unsigned long addr, int n,
@@ -206,6 +241,63 @@ static int vgpu_pin_announce(struct vgpu_client *client, struct vgpu_region *reg
 }
 
 /**
+ * vgpu_pin_allowed - may this client have one more region
+ * @client: the client, locked
+ * @addr: for the worker, of user space
+ * @length: bytes
+ *
+ * Return: 0 or the error of PIN and IMPORT.
+ */
+int vgpu_pin_allowed(struct vgpu_client *client, u64 addr, u64 length)
+{
+	u64 quota = client->dev->cfg.pin_quota;
+	int err;
+
+	lockdep_assert_held(&client->lock);
+	err = vgpu_client_usable(client);
+	if (err)
+		return err;
+	if (!virtio_has_feature(client->dev->vdev, VGPU_F_PIN))
+		return -EOPNOTSUPP;
+	if (quota && length > quota)
+		return -EDQUOT;
+	if (!access_ok((void __user *)(unsigned long)addr, length))
+		return -EFAULT;
+	return client->nregions < VGPU_MAX_REGIONS ? 0 : -EMFILE;
+}
+
+/**
+ * vgpu_region_enter - gives a region that has its pages to the client and the worker
+ * @client: the client, locked
+ * @region: the region; on success the reference is the client's, else it stays the caller's
+ * @arg: for the worker; region and worker_va are written
+ *
+ * Return: 0 or an error. What the device may still reach keeps a reference of the client's.
+ */
+int vgpu_region_enter(struct vgpu_client *client, struct vgpu_region *region, struct vgpu_pin *arg)
+{
+	int err;
+
+	lockdep_assert_held(&client->lock);
+	err = vgpu_region_id_alloc(&client->regions, region, &client->next_region, &region->id);
+	if (err)
+		return err;
+	client->nregions++;
+	err = vgpu_pin_announce(client, region, arg);
+	if (!err) {
+		arg->region = region->id;
+		return 0;
+	}
+	if (region->stuck) {
+		kref_get(&region->ref);
+		return err;
+	}
+	xa_erase(&client->regions, region->id);
+	client->nregions--;
+	return err;
+}
+
+/**
  * vgpu_pin - VGPU_IOCTL_PIN
  * @client: the client, locked
  * @arg: checked by vgpu_check_pin(); region and worker_va are written
@@ -216,48 +308,19 @@ static int vgpu_pin_announce(struct vgpu_client *client, struct vgpu_region *reg
 int vgpu_pin(struct vgpu_client *client, struct vgpu_pin *arg)
 {
 	u64 npages = arg->length >> PAGE_SHIFT;
-	u64 quota = client->dev->cfg.pin_quota;
 	struct vgpu_region *region;
-	int err;
+	int err = vgpu_pin_allowed(client, arg->addr, arg->length);
 
-	lockdep_assert_held(&client->lock);
-	err = vgpu_client_usable(client);
 	if (err)
 		return err;
-	if (!virtio_has_feature(client->dev->vdev, VGPU_F_PIN))
-		return -EOPNOTSUPP;
-	if (quota && arg->length > quota)
-		return -EDQUOT;
-	if (!access_ok((void __user *)(unsigned long)arg->addr, arg->length))
-		return -EFAULT;
-	if (client->nregions >= VGPU_MAX_REGIONS)
-		return -EMFILE;
-
-	region = kzalloc(sizeof(*region), GFP_KERNEL_ACCOUNT);
-	if (!region)
-		return -ENOMEM;
-	region->dirty = !(arg->flags & VGPU_PIN_FLAG_READONLY);
-	err = vgpu_account(client, region, npages);
+	region = vgpu_region_new(client, npages, arg->flags);
+	if (IS_ERR(region))
+		return PTR_ERR(region);
+	err = vgpu_pin_pages(region, arg->addr, npages);
 	if (!err)
-		err = vgpu_pin_pages(region, arg->addr, npages);
-	if (!err)
-		err = vgpu_region_id_alloc(&client->regions, region, &client->next_region,
-					   &region->id);
+		err = vgpu_region_enter(client, region, arg);
 	if (err)
-		goto free_region;
-	client->nregions++;
-
-	err = vgpu_pin_announce(client, region, arg);
-	if (!err) {
-		arg->region = region->id;
-		return 0;
-	}
-	if (region->stuck)
-		return err;
-	xa_erase(&client->regions, region->id);
-	client->nregions--;
-free_region:
-	vgpu_region_free(client, region);
+		vgpu_region_put(region);
 	return err;
 }
 
@@ -285,7 +348,7 @@ int vgpu_unpin(struct vgpu_client *client, u32 id)
 		return err;
 	xa_erase(&client->regions, id);
 	client->nregions--;
-	vgpu_region_free(client, region);
+	vgpu_region_put(region);
 	return 0;
 }
 
@@ -302,6 +365,6 @@ void vgpu_unpin_all(struct vgpu_client *client)
 	xa_for_each(&client->regions, id, region) {
 		xa_erase(&client->regions, id);
 		client->nregions--;
-		vgpu_region_free(client, region);
+		vgpu_region_put(region);
 	}
 }

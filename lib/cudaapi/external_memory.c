@@ -7,9 +7,17 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+/* A dma-buf that is shared with a device. */
+struct dmabuf {
+    void *object;
+    CUdeviceptr ptr;
+    unsigned users; /* the import and its buffers; under the lock */
+};
+
 struct CUextMemory_st {
     struct CUextMemory_st *next;
     CUmemGenericAllocationHandle memory;
+    struct dmabuf *dmabuf;   /* or NULL */
     unsigned long long size; /* as the importer said */
 };
 
@@ -17,7 +25,8 @@ struct CUextMemory_st {
 struct buffer {
     struct buffer *next;
     CUdeviceptr ptr, base;
-    size_t size; /* of the mapping that begins at base */
+    size_t size;           /* of the mapping that begins at base */
+    struct dmabuf *dmabuf; /* that it is a part of, or NULL */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards both lists */
@@ -34,16 +43,65 @@ static struct CUextMemory_st **find(CUexternalMemory m)
     return p;
 }
 
+/* A copy of it; its dma-buf has one more user, so that another thread's destroy does not end it. */
 static bool known(CUexternalMemory m, struct CUextMemory_st *copy)
 {
     bool found;
 
     pthread_mutex_lock(&lock);
     found = *find(m) != NULL;
-    if (found && copy != NULL)
+    if (found && copy != NULL) {
         *copy = *m;
+        if (m->dmabuf)
+            m->dmabuf->users++;
+    }
     pthread_mutex_unlock(&lock);
     return found;
+}
+
+static CUresult dmabuf_leave(const struct cua_memory_ops *ops, struct dmabuf *d)
+{
+    CUresult r;
+    bool last;
+
+    pthread_mutex_lock(&lock);
+    last = --d->users == 0;
+    pthread_mutex_unlock(&lock);
+    if (!last)
+        return CUDA_SUCCESS;
+    r = ops->dmabuf_release(d->object);
+    free(d);
+    return r;
+}
+
+static void enter(CUexternalMemory *out, struct CUextMemory_st *m)
+{
+    pthread_mutex_lock(&lock);
+    m->next = imported;
+    imported = m;
+    pthread_mutex_unlock(&lock);
+    *out = m;
+}
+
+static CUresult import_dmabuf(const struct cua_memory_ops *ops, CUexternalMemory *out,
+                              const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc)
+{
+    struct CUextMemory_st *m = calloc(1, sizeof(*m));
+    struct dmabuf *d = calloc(1, sizeof(*d));
+    CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+
+    if (m && d)
+        r = ops->dmabuf_import(&d->object, &d->ptr, desc->handle.fd, desc->size);
+    if (r != CUDA_SUCCESS) {
+        free(m);
+        free(d);
+        return r;
+    }
+    d->users = 1;
+    m->dmabuf = d;
+    m->size = desc->size;
+    enter(out, m);
+    return CUDA_SUCCESS;
 }
 
 CUresult cua_external_memory_import(const struct cua_memory_ops *ops, CUexternalMemory *out,
@@ -56,7 +114,16 @@ CUresult cua_external_memory_import(const struct cua_memory_ops *ops, CUexternal
         desc->type < CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD ||
         desc->type > CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD)
         return CUDA_ERROR_INVALID_VALUE;
-    *why = "only memory that CUDA exported as a file descriptor";
+    if (desc->type == CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD) {
+        *why = "dma-bufs are imported in a VM only";
+        if (desc->flags != 0)
+            return CUDA_ERROR_INVALID_VALUE;
+        if (!ops->dmabuf_import)
+            return CUDA_ERROR_NOT_SUPPORTED;
+        *why = NULL;
+        return import_dmabuf(ops, out, desc);
+    }
+    *why = "only dma-bufs, and memory that CUDA exported as a file descriptor";
     if (desc->type != CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD)
         return CUDA_ERROR_NOT_SUPPORTED;
     m = calloc(1, sizeof(*m));
@@ -70,11 +137,7 @@ CUresult cua_external_memory_import(const struct cua_memory_ops *ops, CUexternal
         return r;
     }
     close(desc->handle.fd); /* documented: it is ours now */
-    pthread_mutex_lock(&lock);
-    m->next = imported;
-    imported = m;
-    pthread_mutex_unlock(&lock);
-    *out = m;
+    enter(out, m);
     return CUDA_SUCCESS;
 }
 
@@ -92,7 +155,7 @@ CUresult cua_external_memory_destroy(const struct cua_memory_ops *ops, CUexterna
     pthread_mutex_unlock(&lock);
     if (!m)
         return CUDA_ERROR_INVALID_HANDLE;
-    r = ops->release(m->memory);
+    r = m->dmabuf ? dmabuf_leave(ops, m->dmabuf) : ops->release(m->memory);
     free(m);
     return r;
 }
@@ -141,15 +204,24 @@ CUresult cua_external_memory_buffer(const struct cua_memory_ops *ops, CUdevicept
         return CUDA_ERROR_INVALID_VALUE;
     if (!known(memory, &m))
         return CUDA_ERROR_INVALID_HANDLE;
-    if (desc->offset > m.size || desc->size > m.size - desc->offset)
-        return CUDA_ERROR_INVALID_VALUE;
     b = calloc(1, sizeof(*b));
     if (!b)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    r = map(ops, m.memory, desc->offset, desc->size, b);
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+    else if (desc->offset > m.size || desc->size > m.size - desc->offset)
+        r = CUDA_ERROR_INVALID_VALUE;
+    else if (m.dmabuf)
+        r = CUDA_SUCCESS;
+    else
+        r = map(ops, m.memory, desc->offset, desc->size, b);
     if (r != CUDA_SUCCESS) {
         free(b);
+        if (m.dmabuf)
+            dmabuf_leave(ops, m.dmabuf);
         return r;
+    }
+    if (m.dmabuf) {
+        b->dmabuf = m.dmabuf; /* with the use that known() has counted */
+        b->ptr = m.dmabuf->ptr + desc->offset;
     }
     *ptr = b->ptr;
     pthread_mutex_lock(&lock);
@@ -172,9 +244,13 @@ bool cua_external_memory_free(const struct cua_memory_ops *ops, CUdeviceptr ptr,
     pthread_mutex_unlock(&lock);
     if (!b)
         return false;
-    *r = ops->unmap(b->base, b->size);
-    if (*r == CUDA_SUCCESS)
-        *r = ops->unreserve(b->base, b->size);
+    if (b->dmabuf) {
+        *r = dmabuf_leave(ops, b->dmabuf);
+    } else {
+        *r = ops->unmap(b->base, b->size);
+        if (*r == CUDA_SUCCESS)
+            *r = ops->unreserve(b->base, b->size);
+    }
     free(b);
     return true;
 }

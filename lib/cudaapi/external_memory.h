@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * External memory: memory that CUDA exported as a file descriptor can be imported; each mapped buffer is
- * a mapping of it. The calls on memory are the user's.
+ * a mapping of it. A dma-buf is shared with the device once, and its buffers are parts of that. The calls on
+ * memory are the user's.
  */
 #ifndef CUA_EXTERNAL_MEMORY_H
 #define CUA_EXTERNAL_MEMORY_H
@@ -24,6 +25,10 @@ struct cua_memory_ops {
     CUresult (*set_access)(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count);
     CUresult (*unmap)(CUdeviceptr ptr, size_t size);
     CUresult (*unreserve)(CUdeviceptr ptr, size_t size);
+    /* A dma-buf: shares `size` bytes with the current device, at *ptr; the descriptor stays the caller's. It says
+       itself why it refuses. NULL: not offered. */
+    CUresult (*dmabuf_import)(void **object, CUdeviceptr *ptr, int fd, size_t size);
+    CUresult (*dmabuf_release)(void *object);
 };
 
 /* The bodies of cuImportExternalMemory and so on, after the check of the context. NOT_SUPPORTED: *why

@@ -40,6 +40,19 @@ struct lnk_transport_ops {
                  struct lnk_shared_memory *m);
     /* Ends the sharing (and unmaps memory of alloc_shared when `unmap`). */
     int (*unshare)(struct lnk_transport *t, struct lnk_shared_memory *m, bool unmap);
+    /*
+     * A dma-buf of `length` bytes of shared memory from `offset` on, both whole pages: a new descriptor, which
+     * keeps the pages whatever becomes of the sharing. NULL where the transport has none.
+     */
+    int (*export_dmabuf)(struct lnk_transport *t, const struct lnk_shared_memory *m, uint64_t offset,
+                         uint64_t length, int *fd);
+    /*
+     * Shares the first `length` bytes (whole pages) of a dma-buf. `va` is reserved memory of that length: nothing
+     * is mapped there, the worker has the pages at that address if it is free there. The descriptor stays the
+     * caller's. NULL where the transport has none.
+     */
+    int (*import_dmabuf)(struct lnk_transport *t, int fd, void *va, uint64_t length, bool read_only,
+                         struct lnk_shared_memory *m);
     /* In the child of a fork: lets go of what would keep the parent's worker alive. */
     void (*forked)(struct lnk_transport *t);
     void (*close)(struct lnk_transport *t);
@@ -58,6 +71,7 @@ struct lnk_transport {
     _Atomic uint32_t next_region;
     unsigned given_up; /* answers to MAP and UNMAP that nobody waits for any more; under `lock` */
     _Atomic int lock;  /* socket: one request at a time */
+    bool dmabuf;       /* device: the driver exports and imports dma-bufs */
     unsigned number;   /* of the place that it was opened at */
     char why[384];     /* what went wrong, for people */
 };

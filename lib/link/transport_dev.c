@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "../../kernel/vgpu_drv/uapi/vgpu_device.h"
 #include "../../kernel/vgpu_drv/uapi/vgpu_ioctl.h"
 
 #define PAGE 4096u
@@ -55,6 +56,15 @@ static void dev_close(struct lnk_transport *t)
         close(t->fd);
     t->window = t->bell_page = NULL;
     t->fd = -1;
+}
+
+/* Drivers before dma-bufs do not know the number; this one refuses the zeroes. */
+static bool has_dmabuf(int fd, uint64_t features)
+{
+    struct vgpu_export nothing = {0};
+
+    return (features & UINT64_C(1) << VGPU_F_PIN) != 0 &&
+           ioctl_retry(fd, VGPU_IOCTL_EXPORT, &nothing) == -EINVAL;
 }
 
 static int dev_open(struct lnk_transport *t, const char *where)
@@ -107,6 +117,7 @@ static int dev_open(struct lnk_transport *t, const char *where)
     }
     t->bell = (uint8_t *)p + client.doorbell_in_page;
     t->bell_value = client.doorbell_value;
+    t->dmabuf = has_dmabuf(t->fd, query.features);
     atomic_store(&t->known_seq, client.wake_seq);
     return 0;
 
@@ -211,6 +222,49 @@ static int dev_unshare(struct lnk_transport *t, struct lnk_shared_memory *m, boo
     return rc;
 }
 
+static int dev_export_dmabuf(struct lnk_transport *t, const struct lnk_shared_memory *m, uint64_t offset,
+                             uint64_t length, int *fd)
+{
+    struct vgpu_export arg = {.region = m->region, .offset = offset, .length = length};
+    int rc = ioctl_retry(t->fd, VGPU_IOCTL_EXPORT, &arg);
+
+    if (rc != 0) {
+        snprintf(t->why, sizeof(t->why), "export %llu bytes: %s%s", (unsigned long long)length, strerror(-rc),
+                 rc == -ENOBUFS  ? "; over RLIMIT_MEMLOCK (ulimit -l), which counts what this user exports"
+                 : rc == -EACCES ? "; the memory was registered as read-only"
+                                 : "");
+        return rc;
+    }
+    *fd = arg.fd;
+    return 0;
+}
+
+static int dev_import_dmabuf(struct lnk_transport *t, int fd, void *va, uint64_t length, bool read_only,
+                             struct lnk_shared_memory *m)
+{
+    struct vgpu_import arg = {
+        .addr = (uintptr_t)va,
+        .length = length,
+        .fd = fd,
+        .flags = read_only ? VGPU_PIN_FLAG_READONLY : 0,
+    };
+    int rc = ioctl_retry(t->fd, VGPU_IOCTL_IMPORT, &arg);
+
+    if (rc != 0) {
+        snprintf(t->why, sizeof(t->why), "import %llu bytes: %s%s", (unsigned long long)length, strerror(-rc),
+                 rc == -EOPNOTSUPP
+                     ? "; its exporter refuses it, or it is no memory of this VM (a device's own)"
+                 : rc == -EINVAL  ? "; no dma-buf, or a smaller one"
+                 : rc == -ENOBUFS ? "; over RLIMIT_MEMLOCK (ulimit -l)"
+                 : rc == -EMFILE  ? "; too many pinned areas in this process"
+                 : rc == -EDQUOT  ? "; the VM's quota of pinned memory"
+                                  : "");
+        return rc;
+    }
+    *m = (struct lnk_shared_memory){va, length, arg.region, arg.worker_va};
+    return 0;
+}
+
 static void dev_forked(struct lnk_transport *t)
 {
     /* The window is mapped VM_DONTCOPY by the driver; the open file must not outlive the parent. */
@@ -227,6 +281,8 @@ const struct lnk_transport_ops lnk_transport_dev = {
     .alloc_shared = dev_alloc_shared,
     .share = dev_share,
     .unshare = dev_unshare,
+    .export_dmabuf = dev_export_dmabuf,
+    .import_dmabuf = dev_import_dmabuf,
     .forked = dev_forked,
     .close = dev_close,
 };

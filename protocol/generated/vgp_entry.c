@@ -11514,6 +11514,22 @@ CUresult CUDAAPI cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *v
     return r;
 }
 
+CUresult CUDAAPI cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType, unsigned long long flags)
+{
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
+    CUresult r = vcu_cuMemGetHandleForAddressRange(handle, dptr, size, handleType, flags);
+    if (__builtin_expect(lnk_trace_on, 0))
+        vcu_trace_call("cuMemGetHandleForAddressRange", r, t0, "handle=%p dptr=%#llx size=%#llx handleType=%d flags=%#llx",
+                       (const void *)handle,
+                       (unsigned long long)dptr,
+                       (unsigned long long)size,
+                       (int)handleType,
+                       (unsigned long long)flags);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuMemGetHandleForAddressRange", r);
+    return r;
+}
+
 CUresult vcu_cuDestroyExternalMemory(CUexternalMemory extMem)
 {
     CUresult r = vcu_check_context();

@@ -502,6 +502,7 @@ CUresult vcu_cuCoredumpGetAttribute(CUcoredumpSettings attrib, void *value, size
 CUresult vcu_cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size);
 CUresult vcu_cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, size_t *size);
 CUresult vcu_cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size);
+CUresult vcu_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType, unsigned long long flags);
 CUresult vcu_cuDestroyExternalMemory(CUexternalMemory extMem);
 CUresult vcu_cuDestroyExternalSemaphore(CUexternalSemaphore extSem);
 CUresult vcu_cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMemory extMem, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *bufferDesc);

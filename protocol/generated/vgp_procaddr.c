@@ -1117,7 +1117,7 @@ const struct vgp_proc vgp_procs[] = {
     {"cuMemGetAllocationGranularity", 10020, (void *)cuMemGetAllocationGranularity, NULL, "cuMemGetAllocationGranularity", true},
     {"cuMemGetAllocationPropertiesFromHandle", 10020, (void *)cuMemGetAllocationPropertiesFromHandle, NULL, "cuMemGetAllocationPropertiesFromHandle", true},
     {"cuMemGetDefaultMemPool", 13000, (void *)cuMemGetDefaultMemPool, NULL, "cuMemGetDefaultMemPool", true},
-    {"cuMemGetHandleForAddressRange", 11070, (void *)cuMemGetHandleForAddressRange, NULL, "cuMemGetHandleForAddressRange", false},
+    {"cuMemGetHandleForAddressRange", 11070, (void *)cuMemGetHandleForAddressRange, NULL, "cuMemGetHandleForAddressRange", true},
     {"cuMemGetInfo", 2000, (void *)cuMemGetInfo, NULL, "cuMemGetInfo", true},
     {"cuMemGetInfo", 3020, (void *)cuMemGetInfo_v2, NULL, "cuMemGetInfo_v2", true},
     {"cuMemGetLocationInfo", 13040, (void *)cuMemGetLocationInfo, NULL, "cuMemGetLocationInfo", false},

@@ -28,7 +28,6 @@ static int refuse(const char *name, const char *why)
 }
 
 static const char why_graphics[] = "needs a display or media API (OpenGL, EGL, VDPAU, Direct3D, NvSci), which a headless GPU does not have";
-static const char why_vmm[] = "no address range has a dma-buf (device attribute 124 is 0)";
 static const char why_fabric[] = "the device is part of no fabric (device attributes 128 and 153 to 155 are 0)";
 static const char why_coredump[] = "no GPU core dump is written, so there is no moment to call back";
 static const char why_checkpoint[] = "a process cannot be checkpointed, so no operation waits to be completed";
@@ -299,12 +298,6 @@ int cuGraphicsVDPAURegisterVideoSurface(void);
 int cuGraphicsVDPAURegisterVideoSurface(void)
 {
     return refuse("cuGraphicsVDPAURegisterVideoSurface", why_graphics);
-}
-
-int cuMemGetHandleForAddressRange(void);
-int cuMemGetHandleForAddressRange(void)
-{
-    return refuse("cuMemGetHandleForAddressRange", why_vmm);
 }
 
 int cuVDPAUCtxCreate(void);

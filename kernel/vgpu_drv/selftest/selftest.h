@@ -64,6 +64,14 @@ void test_pin_rlimit(void);
 void test_pin_scattered(void);
 void test_pin_regions(void);
 
+/* selftest_dmabuf.c */
+void test_export_fields(void);
+void test_export(void);
+void test_import_fields(void);
+void test_import(void);
+void test_export_rlimit(void);
+void test_dmabuf_compat(void);
+
 /* selftest_wait.c */
 void test_wait(void);
 void test_wait_time_namespace(void);

@@ -43,7 +43,8 @@ void test_query_reserved(void)
 void test_bad_pointer(void)
 {
 	static const unsigned long cmds[] = { VGPU_IOCTL_QUERY, VGPU_IOCTL_CREATE_CLIENT,
-					      VGPU_IOCTL_PIN, VGPU_IOCTL_UNPIN, VGPU_IOCTL_WAIT };
+					      VGPU_IOCTL_PIN, VGPU_IOCTL_UNPIN, VGPU_IOCTL_WAIT,
+					      VGPU_IOCTL_EXPORT, VGPU_IOCTL_IMPORT };
 	int fd = st_open();
 	size_t i;
 
@@ -59,7 +60,7 @@ void test_unknown_ioctls(void)
 	char buf[4096] = { 0 };
 	int fd = st_open();
 
-	REFUSED(fd, _IOWR(VGPU_IOCTL_MAGIC, 0x05, struct vgpu_pin), buf, ENOTTY);
+	REFUSED(fd, _IOWR(VGPU_IOCTL_MAGIC, 0x05, struct vgpu_query), buf, ENOTTY);
 	REFUSED(fd, _IOWR(VGPU_IOCTL_MAGIC, 0x06, struct vgpu_pin), buf, ENOTTY);
 	REFUSED(fd, _IOWR(VGPU_IOCTL_MAGIC, 0x7f, struct vgpu_pin), buf, ENOTTY);
 	REFUSED(fd, _IOWR(VGPU_IOCTL_MAGIC, 0x00, struct vgpu_pin), buf, ENOTTY); /* size */
@@ -78,11 +79,15 @@ void test_not_created(void)
 	struct vgpu_wait wait = { .deadline_ns = 0 };
 	struct vgpu_pin pin = { .addr = PAGE, .length = PAGE };
 	struct vgpu_unpin unpin = { .region = 1 };
+	struct vgpu_export ex = { .region = 1, .length = PAGE };
+	struct vgpu_import im = { .addr = PAGE, .length = PAGE, .fd = 0 };
 	int fd = st_open();
 
 	REFUSED(fd, VGPU_IOCTL_WAIT, &wait, ENXIO);
 	REFUSED(fd, VGPU_IOCTL_PIN, &pin, ENXIO);
 	REFUSED(fd, VGPU_IOCTL_UNPIN, &unpin, ENXIO);
+	REFUSED(fd, VGPU_IOCTL_EXPORT, &ex, ENXIO);
+	REFUSED(fd, VGPU_IOCTL_IMPORT, &im, ENXIO);
 	CHECK(mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
 	CHECK(errno == ENXIO);
 	close(fd);
@@ -266,6 +271,8 @@ static int try_all(int fd, const struct vgpu_create_client *c)
 	void *buf = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct vgpu_pin pin = { .addr = (uintptr_t)buf, .length = PAGE };
 	struct vgpu_unpin unpin = { .region = 1 };
+	struct vgpu_export ex = { .region = 1, .length = PAGE };
+	struct vgpu_import im = { .addr = PAGE, .length = PAGE, .fd = 0 };
 	void *w;
 
 	st_ok = true;
@@ -273,6 +280,8 @@ static int try_all(int fd, const struct vgpu_create_client *c)
 	REFUSED(fd, VGPU_IOCTL_WAIT, &wait, EPERM);
 	REFUSED(fd, VGPU_IOCTL_PIN, &pin, EPERM);
 	REFUSED(fd, VGPU_IOCTL_UNPIN, &unpin, EPERM);
+	REFUSED(fd, VGPU_IOCTL_EXPORT, &ex, EPERM);
+	REFUSED(fd, VGPU_IOCTL_IMPORT, &im, EPERM);
 	w = st_map_window(fd, c);
 	CHECK(w == MAP_FAILED && errno == EPERM);
 	return st_ok ? 0 : 1;

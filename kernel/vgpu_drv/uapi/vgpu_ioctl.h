@@ -117,11 +117,67 @@ struct vgpu_wait {
 	__u32 flags;
 };
 
+/**
+ * struct vgpu_export - a dma-buf of pinned memory
+ * @region: in: of struct vgpu_pin; writable and not imported
+ * @flags: in: must be zero
+ * @offset: in: bytes into the region, page aligned
+ * @length: in: bytes, page aligned, not 0
+ * @fd: out: a new descriptor, close-on-exec, readable and writable
+ * @padding: must be zero
+ * @reserved: must be zero
+ *
+ * The dma-buf keeps the region's pages pinned and accounted until its last reference is gone, also
+ * after struct vgpu_unpin and after this client. Counted against RLIMIT_MEMLOCK once more, over all
+ * processes of the user. Errors: -ENOENT not a region of this client, -EINVAL alignment or outside
+ * of the region, -EACCES the region is read-only, -EOPNOTSUPP the region was imported, -ENOBUFS
+ * over RLIMIT_MEMLOCK, -EMFILE no free descriptor, -ENOMEM.
+ */
+struct vgpu_export {
+	__u32 region;
+	__u32 flags;
+	__u64 offset;
+	__u64 length;
+	__s32 fd;
+	__u32 padding;
+	__u64 reserved[2];
+};
+
+/**
+ * struct vgpu_import - map memory of a dma-buf into the worker
+ * @addr: in: page aligned, of user space: where the worker is to have it; nothing is read there
+ * @length: in: bytes, page aligned, not 0
+ * @offset: in: bytes into the dma-buf, page aligned
+ * @fd: in: the dma-buf; stays the caller's
+ * @flags: in: VGPU_PIN_FLAG_*; VGPU_PIN_FLAG_READONLY is required for a descriptor that may not be
+ *	written
+ * @region: out: id for struct vgpu_unpin
+ * @padding: must be zero
+ * @worker_va: out: address of the region in the worker; equals @addr when that was free there
+ * @reserved: must be zero
+ *
+ * The dma-buf is kept until the region is released. Errors: as struct vgpu_pin, and -EBADF no such
+ * descriptor, -EINVAL no dma-buf, or outside of it, -EACCES it may not be written, -EOPNOTSUPP its
+ * exporter refuses this device, or its memory is not RAM of the guest.
+ */
+struct vgpu_import {
+	__u64 addr;
+	__u64 length;
+	__u64 offset;
+	__s32 fd;
+	__u32 flags;
+	__u32 region;
+	__u32 padding;
+	__u64 worker_va;
+	__u64 reserved[2];
+};
+
 #define VGPU_IOCTL_QUERY _IOWR(VGPU_IOCTL_MAGIC, 0x00, struct vgpu_query)
 #define VGPU_IOCTL_CREATE_CLIENT _IOWR(VGPU_IOCTL_MAGIC, 0x01, struct vgpu_create_client)
 #define VGPU_IOCTL_PIN _IOWR(VGPU_IOCTL_MAGIC, 0x02, struct vgpu_pin)
 #define VGPU_IOCTL_UNPIN _IOW(VGPU_IOCTL_MAGIC, 0x03, struct vgpu_unpin)
 #define VGPU_IOCTL_WAIT _IOWR(VGPU_IOCTL_MAGIC, 0x04, struct vgpu_wait)
-/* 0x05, 0x06: reserved for dma-buf export and import. */
+#define VGPU_IOCTL_EXPORT _IOWR(VGPU_IOCTL_MAGIC, 0x05, struct vgpu_export)
+#define VGPU_IOCTL_IMPORT _IOWR(VGPU_IOCTL_MAGIC, 0x06, struct vgpu_import)
 
 #endif

@@ -205,21 +205,8 @@ check conform_rt_busy suite rt_busy_dynamic "$build/conformance/driver/conform_r
 check conform_dlclose suite dlclose "$build/conformance/driver/conform_dl"
 fi
 # A stream that waits for a fence of the guest's kernel: vgem makes such.
-vgem() {
-    [ ! -e /dev/dri/card0 ] || return 0 # built in
-    for module in $(sed -n "s,^kernel/drivers/gpu/drm/vgem/vgem.ko: *,,p" "$1/modules.dep" | tr ' ' '\n' | tac) \
-        kernel/drivers/gpu/drm/vgem/vgem.ko; do
-        name=$(basename "$module" .ko)
-        [ -d "/sys/module/$name" ] || tool insmod "$1/$module" || return 1
-    done
-    for _ in $(seq 100); do
-        [ -e /dev/dri/card0 ] && return 0
-        sleep 0.1
-    done
-    return 1
-}
 kernel=$build/../guest/root/lib/modules/$(uname -r)
-if said=$(vgem "$kernel" 2>&1); then
+if said=$(sh "${0%/*}/vgem.sh" "$build/system/boot/boot_tool" "$kernel" 2>&1); then
     said=$("$build/conformance/driver/conform_fence" 2>&1)
     case $? in
     77)
@@ -231,6 +218,17 @@ if said=$(vgem "$kernel" 2>&1); then
 else
     skipped=$((skipped + 1))
     echo "not run: boot fence: the guest's kernel has no vgem: $said"
+fi
+# dma-bufs: after the fence, whose vgem it uses.
+sh "${0%/*}/dmabuf.sh" "$build" "$driver" >dmabuf.log 2>&1
+grep -v "^dmabuf: " dmabuf.log
+if grep -q "^dmabuf: " dmabuf.log; then
+    set -- $(sed -n "s/^dmabuf: \([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped/\1 \2 \3/p" dmabuf.log)
+    passed=$((passed + $1))
+    failed=$((failed + $2))
+    skipped=$((skipped + $3))
+else
+    check dmabuf false
 fi
 # The control group of the workers, with a backend that runs in the guest.
 if sh "${0%/*}/cgroup.sh" "$build/.." >cgroup.log 2>&1 || grep -q "^cgroup: " cgroup.log; then

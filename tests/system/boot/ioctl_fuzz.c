@@ -25,6 +25,7 @@
 #define DEVICE "/dev/vgpu0"
 #define FILES 4
 #define MAPS 8
+#define DMABUFS 6
 #define PAGES 64u       /* of memory that is pinned in part */
 #define CREATES_MAX 16u /* each starts a process on the host */
 #define LIMIT_S 900     /* for an emulated processor under load */
@@ -39,6 +40,7 @@ static struct {
     uint8_t *p;
     size_t n;
 } map[MAPS];
+static int dmabuf[DMABUFS]; /* -1: none */
 static uint8_t *memory;
 static uint64_t state;
 static unsigned creates, calls, done, wrong;
@@ -147,6 +149,107 @@ static void unpin(struct file *f)
         bad("UNPIN of nothing");
 }
 
+/* A dma-buf of a part of a region, of this file or of another one. */
+static void export(struct file *f)
+{
+    struct vgpu_export e = {.region = f->region[below(4)],
+                            .offset = below(PAGES) * 4096ull,
+                            .length = (1 + below(PAGES)) * 4096ull};
+    bool fine = true;
+    unsigned i = below(DMABUFS);
+
+    switch (below(8)) {
+    case 0:
+        e.region = below(2) ? file[below(FILES)].region[below(4)] : (uint32_t)odd();
+        break;
+    case 1:
+        e.offset = odd();
+        break;
+    case 2:
+        e.length = odd();
+        break;
+    case 3:
+        e.flags = (uint32_t)random64() | 1, fine = false;
+        break;
+    case 4:
+        e.reserved[below(2)] = odd() | 1, fine = false;
+        break;
+    default:
+        break;
+    }
+    if (call(f->fd, VGPU_IOCTL_EXPORT, &e))
+        return;
+    if (!f->created || !fine || e.length == 0 || e.length % 4096 || e.offset % 4096 ||
+        e.length > PAGES * 4096ull || e.offset > PAGES * 4096ull)
+        bad("EXPORT of what cannot be exported");
+    if (lseek(e.fd, 0, SEEK_END) != (off_t)e.length)
+        bad("a dma-buf of another size");
+    if (dmabuf[i] >= 0)
+        close(dmabuf[i]);
+    dmabuf[i] = e.fd;
+}
+
+static void import(struct file *f)
+{
+    struct vgpu_import m = {.addr = (uintptr_t)memory,
+                            .length = (1 + below(8)) * 4096ull,
+                            .offset = below(8) * 4096ull,
+                            .fd = dmabuf[below(DMABUFS)]};
+    bool fine = true;
+
+    switch (below(8)) {
+    case 0:
+        m.fd = below(2) ? f->fd : (int32_t)odd();
+        break;
+    case 1:
+        m.offset = odd();
+        break;
+    case 2:
+        m.length = odd();
+        break;
+    case 3:
+        m.addr = odd();
+        break;
+    case 4:
+        m.flags = below(2) ? VGPU_PIN_FLAG_READONLY : (uint32_t)random64() | 2;
+        fine = m.flags == VGPU_PIN_FLAG_READONLY;
+        break;
+    case 5:
+        m.reserved[below(2)] = odd() | 1, fine = false;
+        break;
+    default:
+        break;
+    }
+    if (call(f->fd, VGPU_IOCTL_IMPORT, &m))
+        return;
+    if (!f->created || !fine || m.length == 0 || m.length % 4096 || m.offset % 4096 || m.addr % 4096)
+        bad("IMPORT of what cannot be imported");
+    f->region[below(4)] = m.region;
+}
+
+/* Mapped, written, closed: whatever the clients do meanwhile. */
+static void use_dmabuf(void)
+{
+    unsigned i = below(DMABUFS);
+    volatile uint8_t *p;
+
+    calls++;
+    if (dmabuf[i] < 0)
+        return;
+    if (below(3) == 0) {
+        close(dmabuf[i]);
+        dmabuf[i] = -1;
+        return;
+    }
+    p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, below(8) ? MAP_SHARED : MAP_PRIVATE, dmabuf[i],
+             (off_t)(below(4) * 4096));
+    if (p == MAP_FAILED)
+        return;
+    done++;
+    p[below(4096)] = (uint8_t)random64();
+    munmap((void *)p, 4096);
+}
+
 static void wait_for(struct file *f)
 {
     struct vgpu_wait w = {.seen = below(2) ? odd() : f->client.wake_seq,
@@ -243,6 +346,9 @@ static void child(void)
             call(f->fd, VGPU_IOCTL_QUERY, &q);
             raw(f);
             unpin(f);
+            export(f);
+            import(f);
+            use_dmabuf();
         }
         _exit(0);
     }
@@ -260,7 +366,7 @@ static void step(void)
         f->fd = open(DEVICE, O_RDWR | O_CLOEXEC);
         return;
     }
-    switch (below(24)) {
+    switch (below(30)) {
     case 0:
     case 1:
         create(f);
@@ -297,6 +403,17 @@ static void step(void)
             f->fd = -1;
         }
         break;
+    case 24:
+    case 25:
+        export(f);
+        break;
+    case 26:
+    case 27:
+        import(f);
+        break;
+    case 28:
+        use_dmabuf();
+        break;
     case 17:
         call(f->fd, VGPU_IOCTL_QUERY, &q);
         break;
@@ -318,6 +435,8 @@ int main(int argc, char **argv)
     memory = mmap(NULL, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     for (int i = 0; i < FILES; i++)
         file[i].fd = -1;
+    for (int i = 0; i < DMABUFS; i++)
+        dmabuf[i] = -1;
     alarm(LIMIT_S);
     for (unsigned i = 0; i < steps; i++)
         step();

@@ -46,7 +46,6 @@ void vcu_device_limit_attributes(struct vcu_device *d)
         CU_DEVICE_ATTRIBUTE_HOST_NUMA_MULTINODE_IPC_SUPPORTED,
         CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED,
         CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
-        CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED,
         /* Of later cuda.h: atomic reductions in batches, streams of graphics, descriptors that can be mapped, logical
            endpoints, classes of tensor maps, RDMA of localized memory. */
         148,
@@ -64,6 +63,8 @@ void vcu_device_limit_attributes(struct vcu_device *d)
 
     for (size_t i = 0; i < sizeof(not_served) / sizeof(not_served[0]); i++)
         d->attributes[not_served[i]] = 0;
+    /* Pinned memory has pages of the guest, whatever the GPU is; device memory has none (attribute 124). */
+    d->attributes[CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED] = vcu.transport.dmabuf;
     /* Semaphores are this machine's, whatever the GPU is. */
     d->attributes[CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED] = vcu.worker_minor >= 2;
     if (vcu.worker_minor < 1)

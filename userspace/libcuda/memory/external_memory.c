@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * External memory. Memory that a CUDA context exported as a file descriptor can be imported: it is
- * physical memory (lib/cudaapi/external_memory.h). What
- * other APIs of the guest export is memory of its own drivers, which the GPU on the host cannot
- * reach. Their semaphores can be waited for and signalled: stream/external_semaphore.c.
+ * physical memory (lib/cudaapi/external_memory.h). A dma-buf can be imported where its memory is the VM's
+ * (dmabuf.c). What lies on a device of the guest the GPU on the host cannot reach. Semaphores of other
+ * APIs can be waited for and signalled: stream/external_semaphore.c.
  */
 #include "memory.h"
 
@@ -30,6 +30,8 @@ const struct cua_memory_ops vcu_memory_ops = {
     .set_access = vcu_cuMemSetAccess,
     .unmap = vcu_cuMemUnmap,
     .unreserve = vcu_cuMemAddressFree,
+    .dmabuf_import = vcu_dmabuf_import,
+    .dmabuf_release = vcu_dmabuf_release,
 };
 
 bool vcu_external_free(CUdeviceptr ptr, CUresult *r)

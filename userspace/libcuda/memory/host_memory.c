@@ -107,7 +107,7 @@ static CUresult stage_new(const char *call, uint64_t length, struct vcu_memory *
 }
 
 /* Somewhere between 1 and 64 TiB, far from what either process has mapped. */
-static void *far_address(void)
+void *vcu_far_address(void)
 {
     uint64_t r = 0;
 
@@ -130,7 +130,7 @@ static int alloc_shared(uint64_t length, struct lnk_shared_memory *m)
         vcu_fault_number("elsewhere", NULL, &elsewhere);
     for (int i = 0; i < 8 && rc == 0 && (m->worker_va != (uintptr_t)m->va || i < elsewhere); i++) {
         t->ops->unshare(t, m, true);
-        rc = t->ops->alloc_shared(t, far_address(), length, m);
+        rc = t->ops->alloc_shared(t, vcu_far_address(), length, m);
     }
     return rc;
 }

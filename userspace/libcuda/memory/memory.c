@@ -149,8 +149,8 @@ bool vcu_memory_is_private(uint64_t addr, uint64_t n)
     struct vcu_place p;
 
     return find_in(&device_ranges, addr, &p) && inside(&p, addr, n) && !p.m.sync_memops &&
-           (p.m.kind == VCU_MEM_VARIABLE ||
-            (p.m.kind == VCU_MEM_DEVICE && p.m.pool == 0 && !p.m.graph && p.m.opened == 0 && !p.m.exported));
+           (p.m.kind == VCU_MEM_VARIABLE || (p.m.kind == VCU_MEM_DEVICE && p.m.pool == 0 && !p.m.graph &&
+                                             p.m.opened == 0 && !p.m.exported && !p.m.imported));
 }
 
 static bool set_exported(const struct vcu_range *range, void *arg)

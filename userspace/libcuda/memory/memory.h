@@ -35,6 +35,7 @@ struct vcu_memory {
     uint64_t allocation;             /* mapped: handle of its physical memory, which may be gone */
     unsigned opened;                 /* device: memory of another process, opened so many times */
     bool exported;                   /* device: another process may open it */
+    bool imported;                   /* device: memory of a dma-buf */
     struct lnk_shared_memory shared; /* host, managed */
 };
 
@@ -103,11 +104,18 @@ extern const struct vcu_unit_ops vcu_memory_unit, vcu_staging_unit;
 /* external_memory.c: ends a mapped buffer of external memory; false: there is none at ptr. */
 bool vcu_external_free(CUdeviceptr ptr, CUresult *r);
 
+/* dmabuf.c: shares `size` bytes of a dma-buf with the worker, for the current device at *ptr; and the end of it. */
+CUresult vcu_dmabuf_import(void **object, CUdeviceptr *ptr, int fd, size_t size);
+CUresult vcu_dmabuf_release(void *object);
+
 /* vmm.c: a reserved address: the reservation and the mapping in it; map_size 0: none. */
 struct vcu_reserved {
     uint64_t base, size, map_base, map_size;
 };
 bool vcu_vmm_find(uint64_t addr, struct vcu_reserved *out);
+
+/* host_memory.c: an address somewhere, for memory that the worker could not map elsewhere. */
+void *vcu_far_address(void);
 
 /* host_memory.c: shares new host memory and registers it with the provider. */
 CUresult vcu_hostmem_new(const char *call, uint64_t size, struct vcu_memory *m);

@@ -57,7 +57,8 @@ static CUresult answer(void *data, CUpointer_attribute attribute, CUdeviceptr pt
         *(unsigned char *)data = p->m.sync_memops;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        *(unsigned char *)data = p->m.kind == VCU_MEM_DEVICE && p->m.pool == 0 && !p->m.opened;
+        *(unsigned char *)data =
+            p->m.kind == VCU_MEM_DEVICE && p->m.pool == 0 && !p->m.opened && !p->m.imported;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
         *(unsigned char *)data = 0;

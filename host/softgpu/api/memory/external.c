@@ -71,3 +71,28 @@ cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *mipmap, CUexternalMemo
     r = cua_external_memory_array(mipmap, extMem, mipmapDesc, &why);
     return told("cuExternalMemoryGetMappedMipmappedArray", r, why);
 }
+
+/* No memory of this device has a dma-buf; wrong arguments are told from that, as a guest's libcuda tells them. */
+CUresult CUDAAPI cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
+                                               CUmemRangeHandleType handleType, unsigned long long flags)
+{
+    const size_t page = 4096;
+    CUdeviceptr start = 0;
+    size_t length = 0;
+
+    SG_CTX(ctx);
+    (void)ctx;
+    if (!handle || size == 0 || (dptr | size) % page != 0 ||
+        handleType != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD ||
+        (flags & ~(unsigned long long)CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, dptr) != CUDA_SUCCESS ||
+        cuPointerGetAttribute(&length, CU_POINTER_ATTRIBUTE_RANGE_SIZE, dptr) != CUDA_SUCCESS)
+        return CUDA_ERROR_INVALID_VALUE;
+    length = (length + page - 1) / page * page;
+    if (dptr - start > length || size > length - (dptr - start))
+        return CUDA_ERROR_INVALID_VALUE;
+    return sg_fail(
+        CUDA_ERROR_NOT_SUPPORTED,
+        "cuMemGetHandleForAddressRange: no memory has a dma-buf (device attributes 124 and 146 are 0)");
+}

@@ -268,16 +268,41 @@ CASE(share_pool_errors, CF_ALONE | CF_UB)
     OK("sync", cuStreamSynchronize(NULL));
 }
 
-/* No address range has a descriptor of its own. */
+static CUresult range(int *fd, CUdeviceptr p, size_t size, unsigned long long flags)
+{
+    return cuMemGetHandleForAddressRange(fd, p, size, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, flags);
+}
+
+/* Device memory has no dma-buf; pinned memory has one in a guest (programs/dmabuf.c). */
 CASE(share_address_range, CF_CTX | CF_UB)
 {
     CUdeviceptr p = 0;
+    void *host = NULL;
     int fd = -1, yes = 1;
+    CUresult r;
 
     NEED(cuMemAlloc(&p, 4096));
     OK("attribute", cuDeviceGetAttribute(&yes, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 0));
     cf_u64("dma_buf", (uint64_t)yes, 0);
-    RC("range", cuMemGetHandleForAddressRange(&fd, p, 4096, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
-       CUDA_ERROR_NOT_SUPPORTED);
+    RC("range", range(&fd, p, 4096, 0), CUDA_ERROR_NOT_SUPPORTED);
     NEED(cuMemFree(p));
+    OK("host_attribute", cuDeviceGetAttribute(&yes, CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED, 0));
+    NEED(cuMemHostAlloc(&host, 8192, 0));
+    p = (uintptr_t)host;
+    r = range(&fd, p, 8192, 0);
+    cf_true("as_the_attribute", r == (yes ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED));
+    if (r == CUDA_SUCCESS)
+        close(fd);
+    RC("part_of_page", range(&fd, p, 4095, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("inside_page", range(&fd, p + 1, 4096, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("nothing", range(&fd, p, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("outside", range(&fd, p, 12288, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("wraps", range(&fd, p + 4096, (size_t)0 - 4096, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("no_room", range(NULL, p, 8192, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("flags", range(&fd, p, 8192, 2), CUDA_ERROR_INVALID_VALUE);
+    RC("bar", range(&fd, p, 8192, CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE), CUDA_ERROR_NOT_SUPPORTED);
+    RC("type", cuMemGetHandleForAddressRange(&fd, p, 8192, (CUmemRangeHandleType)2, 0),
+       CUDA_ERROR_INVALID_VALUE);
+    NEED(cuMemFreeHost(host));
+    RC("freed", range(&fd, p, 8192, 0), CUDA_ERROR_INVALID_VALUE);
 }

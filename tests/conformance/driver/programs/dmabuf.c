@@ -1,0 +1,563 @@
+// SPDX-License-Identifier: MIT
+/*
+ * dmabuf TEST: dma-bufs in a guest: of pinned memory, and of the kernel's vgem driver and of udmabuf as external
+ * memory; what happens when either side ends. All of DRM goes through libdrm. Exit status 0: passed, 1: failed (the
+ * line says which), 77: it cannot run here, with the reason. `dmabuf list` names the tests.
+ */
+#include "dmabuf.h"
+
+#include <fcntl.h>
+#include <linux/dma-buf.h>
+#include <linux/udmabuf.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <xf86drm.h>
+#include <xf86drmMode.h>
+
+void dm_is(CUresult got, CUresult want, const char *call, int line)
+{
+    if (got == want)
+        return;
+    printf("FAIL: line %d: %s: %d, expected %d\n", line, call, got, want);
+    exit(1);
+}
+
+void dm_not_run(const char *why)
+{
+    printf("not run: %s: %s\n", why, strerror(errno));
+    exit(77);
+}
+
+/* ---- the GPU ---------------------------------------------------------------------------------- */
+
+/* fill: word i becomes v + i. spin: waits until the word is v. */
+static const char ptx[] =
+    ".version 6.0\n.target sm_50\n.address_size 64\n"
+    ".visible .entry fill(.param .u64 p, .param .u32 n, .param .u32 v) {\n"
+    " .reg .pred q; .reg .b32 r<6>; .reg .b64 d<2>;\n"
+    " ld.param.u64 d0, [p]; ld.param.u32 r0, [n]; ld.param.u32 r1, [v];\n"
+    " mov.u32 r2, %ctaid.x; mov.u32 r3, %ntid.x; mov.u32 r4, %tid.x;\n"
+    " mad.lo.s32 r2, r2, r3, r4; setp.ge.u32 q, r2, r0; @q ret;\n"
+    " mul.wide.u32 d1, r2, 4; add.s64 d1, d0, d1; add.u32 r5, r1, r2;\n"
+    " st.global.u32 [d1], r5; ret; }\n"
+    ".visible .entry spin(.param .u64 p, .param .u32 v) {\n"
+    " .reg .pred q; .reg .b32 r<2>; .reg .b64 d<1>;\n"
+    " ld.param.u64 d0, [p]; ld.param.u32 r1, [v];\n"
+    "again: ld.volatile.global.u32 r0, [d0]; setp.ne.u32 q, r0, r1; @q bra again; ret; }\n";
+
+static CUmodule module;
+
+void dm_gpu(void)
+{
+    CUcontext ctx;
+    int yes = 0;
+
+    OK(cuInit(0));
+    OK(cuDevicePrimaryCtxRetain(&ctx, 0));
+    OK(cuCtxSetCurrent(ctx));
+    OK(cuDeviceGetAttribute(&yes, CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED, 0));
+    if (!yes) {
+        errno = EOPNOTSUPP;
+        dm_not_run("device attribute 146 is 0");
+    }
+    OK(cuModuleLoadData(&module, ptx));
+}
+
+CUfunction dm_kernel(const char *name)
+{
+    CUfunction f = NULL;
+
+    OK(cuModuleGetFunction(&f, module, name));
+    return f;
+}
+
+void dm_fill(CUdeviceptr p, unsigned n, unsigned v)
+{
+    void *params[] = {&p, &n, &v};
+
+    OK(cuLaunchKernel(dm_kernel("fill"), (n + 255) / 256, 1, 1, 256, 1, 1, 0, NULL, params, NULL));
+    OK(cuCtxSynchronize());
+}
+
+bool dm_filled(const volatile uint32_t *p, unsigned n, unsigned v)
+{
+    for (unsigned i = 0; i < n; i++) {
+        if (p[i] != v + i)
+            return false;
+    }
+    return true;
+}
+
+CUresult dm_range(int *fd, const void *p, size_t size)
+{
+    return cuMemGetHandleForAddressRange(fd, (uintptr_t)p, size, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+}
+
+CUresult dm_import(CUexternalMemory *m, int fd, unsigned long long size)
+{
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC d = {
+        .type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD, .handle.fd = fd, .size = size};
+
+    return cuImportExternalMemory(m, &d);
+}
+
+CUdeviceptr dm_buffer(CUexternalMemory m, uint64_t offset, uint64_t size)
+{
+    CUDA_EXTERNAL_MEMORY_BUFFER_DESC d = {.offset = offset, .size = size};
+    CUdeviceptr p = 0;
+
+    OK(cuExternalMemoryGetMappedBuffer(&p, m, &d));
+    return p;
+}
+
+uint32_t *dm_map(int fd, size_t size)
+{
+    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    CHECK(p != MAP_FAILED);
+    return p;
+}
+
+static void sync_dmabuf(int fd, uint64_t flags)
+{
+    struct dma_buf_sync s = {.flags = flags};
+
+    CHECK(ioctl(fd, DMA_BUF_IOCTL_SYNC, &s) == 0);
+}
+
+/* ---- export ----------------------------------------------------------------------------------- */
+
+static void test_export(void)
+{
+    uint32_t *p, *all, *part;
+    int fd = -1, two = -1;
+
+    dm_gpu();
+    OK(cuMemHostAlloc((void **)&p, BYTES, 0));
+    OK(dm_range(&fd, p, BYTES));
+    CHECK(fcntl(fd, F_GETFD) == FD_CLOEXEC);
+    CHECK(lseek(fd, 0, SEEK_END) == (off_t)BYTES);
+    OK(dm_range(&two, p + PAGE / 4, 2 * PAGE)); /* once more, a part */
+    CHECK(two != fd && lseek(two, 0, SEEK_END) == (off_t)(2 * PAGE));
+    all = dm_map(fd, BYTES);
+    part = dm_map(two, 2 * PAGE);
+    dm_fill((uintptr_t)p, WORDS, 1000);
+    sync_dmabuf(fd, DMA_BUF_SYNC_START | DMA_BUF_SYNC_RW);
+    CHECK(dm_filled(all, WORDS, 1000));
+    CHECK(dm_filled(part, 2 * PAGE / 4, 1000 + PAGE / 4));
+    all[7] = 77;
+    sync_dmabuf(fd, DMA_BUF_SYNC_END | DMA_BUF_SYNC_RW);
+    CHECK(p[7] == 77);
+    CHECK(mmap(NULL, BYTES + PAGE, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED);
+    CHECK(mmap(NULL, BYTES, PROT_READ, MAP_SHARED, fd, PAGE) == MAP_FAILED);
+    CHECK(mmap(NULL, BYTES, PROT_READ, MAP_PRIVATE, fd, 0) == MAP_FAILED);
+    /* The memory ends first: the dma-buf has its pages still, and new memory has others. */
+    OK(cuMemFreeHost(p));
+    OK(cuMemHostAlloc((void **)&p, BYTES, 0));
+    memset(p, 0xee, BYTES);
+    CHECK(all[7] == 77 && all[8] == 1008 && part[0] == 1000 + PAGE / 4);
+    close(fd);
+    close(two);
+    CHECK(all[8] == 1008); /* the mapping holds it */
+    munmap(all, BYTES);
+    munmap(part, 2 * PAGE);
+    OK(cuMemFreeHost(p));
+}
+
+/* Of what else has pages of the guest. */
+static void test_kinds(void)
+{
+    uint32_t *own = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *seen;
+    CUdeviceptr managed;
+    int fd;
+
+    dm_gpu();
+    CHECK(own != MAP_FAILED);
+    OK(cuMemHostRegister(own, BYTES, 0));
+    OK(dm_range(&fd, own, BYTES));
+    seen = dm_map(fd, BYTES);
+    own[5] = 55;
+    CHECK(seen[5] == 55);
+    OK(cuMemHostUnregister(own));
+    munmap(own, BYTES);
+    CHECK(seen[5] == 55);
+    munmap(seen, BYTES);
+    close(fd);
+
+    OK(cuMemAllocManaged(&managed, 5000, CU_MEM_ATTACH_GLOBAL));
+    OK(dm_range(&fd, (void *)(uintptr_t)managed, 2 * PAGE)); /* whole pages, although its end lies in one */
+    seen = dm_map(fd, 2 * PAGE);
+    dm_fill(managed, 1250, 9);
+    CHECK(dm_filled(seen, 1250, 9));
+    close(fd);
+    munmap(seen, 2 * PAGE);
+    OK(cuMemFree(managed));
+
+    /* Read-only memory would be writable through the dma-buf. */
+    own = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(own != MAP_FAILED);
+    if (cuMemHostRegister(own, BYTES, CU_MEMHOSTREGISTER_READ_ONLY) == CUDA_SUCCESS) {
+        RC(dm_range(&fd, own, BYTES), CUDA_ERROR_NOT_SUPPORTED);
+        OK(cuMemHostUnregister(own));
+    }
+}
+
+static void test_refused(void)
+{
+    CUexternalMemory m = NULL;
+    uint32_t *p;
+    CUdeviceptr device;
+    int fd = -1, yes = 1, null = open("/dev/null", O_RDWR), memory = memfd_create("no-dmabuf", 0);
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC d = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD, .size = PAGE};
+    CUDA_EXTERNAL_MEMORY_BUFFER_DESC b = {.offset = PAGE, .size = BYTES};
+
+    dm_gpu();
+    OK(cuDeviceGetAttribute(&yes, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 0));
+    CHECK(yes == 0);
+    OK(cuMemAlloc(&device, BYTES));
+    RC(dm_range(&fd, (void *)(uintptr_t)device, BYTES), CUDA_ERROR_NOT_SUPPORTED);
+    OK(cuMemHostAlloc((void **)&p, BYTES, 0));
+    RC(dm_range(&fd, p, BYTES + PAGE), CUDA_ERROR_INVALID_VALUE);
+    RC(dm_range(&fd, p + PAGE / 4, BYTES), CUDA_ERROR_INVALID_VALUE);
+    RC(dm_range(&fd, p, (size_t)-PAGE), CUDA_ERROR_INVALID_VALUE);
+    RC(dm_range(&fd, p + 1, PAGE), CUDA_ERROR_INVALID_VALUE);
+    RC(dm_range(&fd, p, PAGE + 1), CUDA_ERROR_INVALID_VALUE);
+    RC(dm_range(&fd, p, 0), CUDA_ERROR_INVALID_VALUE);
+    RC(cuMemGetHandleForAddressRange(&fd, (uintptr_t)p, PAGE, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+                                     CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE),
+       CUDA_ERROR_NOT_SUPPORTED);
+    CHECK(fd == -1);
+
+    d.handle.fd = -1;
+    RC(cuImportExternalMemory(&m, &d), CUDA_ERROR_INVALID_VALUE);
+    d.handle.fd = null;
+    RC(cuImportExternalMemory(&m, &d), CUDA_ERROR_INVALID_VALUE);
+    CHECK(ftruncate(memory, BYTES) == 0);
+    d.handle.fd = memory;
+    RC(cuImportExternalMemory(&m, &d), CUDA_ERROR_INVALID_VALUE);
+    OK(dm_range(&fd, p, BYTES));
+    d.handle.fd = fd;
+    d.flags = CUDA_EXTERNAL_MEMORY_DEDICATED;
+    RC(cuImportExternalMemory(&m, &d), CUDA_ERROR_INVALID_VALUE);
+    d.flags = 0;
+    d.size = BYTES + 1; /* larger than it is */
+    RC(cuImportExternalMemory(&m, &d), CUDA_ERROR_INVALID_VALUE);
+    d.size = (unsigned long long)-1;
+    RC(cuImportExternalMemory(&m, &d), CUDA_ERROR_INVALID_VALUE);
+    d.size = 1ull << 40;
+    CHECK(cuImportExternalMemory(&m, &d) != CUDA_SUCCESS);
+    d.size = BYTES;
+    OK(cuImportExternalMemory(&m, &d));
+    CHECK(fcntl(fd, F_GETFD) >= 0); /* stays the program's */
+    RC(cuExternalMemoryGetMappedBuffer(&device, m, &b), CUDA_ERROR_INVALID_VALUE);
+    b.offset = UINT64_MAX;
+    RC(cuExternalMemoryGetMappedBuffer(&device, m, &b), CUDA_ERROR_INVALID_VALUE);
+    OK(cuDestroyExternalMemory(m));
+    RC(cuDestroyExternalMemory(m), CUDA_ERROR_INVALID_HANDLE);
+    close(fd);
+}
+
+/* ---- import ----------------------------------------------------------------------------------- */
+
+void dm_use_import(int fd, uint32_t *seen)
+{
+    CUexternalMemory m, again;
+    CUdeviceptr p, q, copy;
+    unsigned type = 0;
+    int other;
+    uint32_t word = 4321;
+
+    OK(dm_import(&m, fd, BYTES));
+    OK(dm_import(&again, fd, BYTES));
+    p = dm_buffer(m, 0, BYTES);
+    q = dm_buffer(again, PAGE, PAGE);
+    dm_fill(p, WORDS, 5);
+    CHECK(dm_filled(seen, WORDS, 5));
+    seen[PAGE / 4] = 99;
+    OK(cuMemcpyDtoH(&word, q, 4));
+    CHECK(word == 99);
+    OK(cuMemsetD32(q, 7, PAGE / 4));
+    CHECK(seen[PAGE / 4 - 1] == 5 + PAGE / 4 - 1 && seen[PAGE / 4] == 7 && seen[PAGE / 2 - 1] == 7);
+    OK(cuMemAlloc(&copy, BYTES));
+    OK(cuMemcpyDtoD(copy, p, BYTES));
+    OK(cuMemsetD32(p, 0, WORDS));
+    OK(cuMemcpy(p, copy, BYTES));
+    CHECK(seen[0] == 5 && seen[PAGE / 4] == 7);
+    word = 31;
+    OK(cuMemcpyHtoD(p, &word, 4));
+    CHECK(seen[0] == 31);
+    OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p));
+    CHECK(type == CU_MEMORYTYPE_DEVICE);
+    RC(dm_range(&other, (void *)(uintptr_t)p, PAGE), CUDA_ERROR_NOT_SUPPORTED);
+    OK(cuMemFree(q));
+    RC(cuMemFree(q), CUDA_ERROR_INVALID_VALUE);
+    OK(cuDestroyExternalMemory(again));
+    OK(cuDestroyExternalMemory(m)); /* its buffer keeps it */
+    dm_fill(p, WORDS, 6);
+    CHECK(dm_filled(seen, WORDS, 6));
+    OK(cuMemFree(p));
+    CHECK(cuMemcpyDtoH(&word, p, 4) != CUDA_SUCCESS);
+    OK(cuMemFree(copy));
+}
+
+static int open_vgem(void)
+{
+    for (int i = 0; i < 64; i++) {
+        drmVersionPtr v;
+        char path[40];
+        int fd, found;
+
+        snprintf(path, sizeof(path), "/dev/dri/card%d", i);
+        fd = open(path, O_RDWR | O_CLOEXEC);
+        if (fd < 0)
+            continue;
+        v = drmGetVersion(fd);
+        found = v != NULL && strcmp(v->name, "vgem") == 0;
+        drmFreeVersion(v);
+        if (found)
+            return fd;
+        close(fd);
+    }
+    errno = ENODEV;
+    dm_not_run("no device of the vgem driver");
+    return -1;
+}
+
+/* A buffer of BYTES. */
+static uint32_t new_dumb(int device, uint32_t **seen)
+{
+    uint32_t handle = 0, pitch = 0;
+    uint64_t size = 0, offset = 0;
+
+    CHECK(drmModeCreateDumbBuffer(device, PAGE / 4, BYTES / PAGE, 32, 0, &handle, &pitch, &size) == 0);
+    CHECK(size == BYTES);
+    CHECK(drmModeMapDumbBuffer(device, handle, &offset) == 0);
+    *seen = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, device, (off_t)offset);
+    CHECK(*seen != MAP_FAILED);
+    return handle;
+}
+
+static void test_vgem_import(void)
+{
+    int device = open_vgem(), fd = -1;
+    uint32_t handle, *seen;
+
+    dm_gpu();
+    handle = new_dumb(device, &seen);
+    CHECK(drmPrimeHandleToFD(device, handle, DRM_CLOEXEC | DRM_RDWR, &fd) == 0);
+    dm_use_import(fd, seen);
+    close(fd);
+    munmap(seen, BYTES);
+    CHECK(drmModeDestroyDumbBuffer(device, handle) == 0);
+}
+
+/* vgem lets go of its buffer first: what was imported stays. */
+static void test_vgem_first(void)
+{
+    int device = open_vgem(), fd = -1;
+    uint32_t handle, *seen, word = 0;
+    CUexternalMemory m;
+    CUdeviceptr p;
+
+    dm_gpu();
+    handle = new_dumb(device, &seen);
+    CHECK(drmPrimeHandleToFD(device, handle, DRM_CLOEXEC | DRM_RDWR, &fd) == 0);
+    OK(dm_import(&m, fd, BYTES));
+    p = dm_buffer(m, 0, BYTES);
+    seen[3] = 33;
+    munmap(seen, BYTES);
+    CHECK(drmModeDestroyDumbBuffer(device, handle) == 0);
+    close(fd);
+    close(device);
+    OK(cuMemcpyDtoH(&word, p + 12, 4));
+    CHECK(word == 33);
+    dm_fill(p, WORDS, 2);
+    OK(cuMemcpyDtoH(&word, p + BYTES - 4, 4));
+    CHECK(word == 2 + WORDS - 1);
+    OK(cuMemFree(p));
+    OK(cuDestroyExternalMemory(m));
+}
+
+/* A descriptor that may only be read: kernels may read; what they write does not arrive. */
+static void test_vgem_readonly(void)
+{
+    int device = open_vgem(), fd = -1;
+    uint32_t *seen, word = 0;
+    uint32_t handle;
+    CUexternalMemory m;
+    CUdeviceptr p;
+    CUresult r;
+
+    dm_gpu();
+    handle = new_dumb(device, &seen);
+    CHECK(drmPrimeHandleToFD(device, handle, DRM_CLOEXEC, &fd) == 0);
+    seen[0] = 17;
+    r = dm_import(&m, fd, BYTES);
+    if (r == CUDA_ERROR_NOT_SUPPORTED) {
+        errno = EOPNOTSUPP;
+        dm_not_run("the host's driver registers no memory as read-only");
+    }
+    OK(r);
+    p = dm_buffer(m, 0, BYTES);
+    OK(cuMemcpyDtoH(&word, p, 4));
+    CHECK(word == 17);
+    word = 18;
+    if (cuMemcpyHtoD(p, &word, 4) == CUDA_SUCCESS)
+        cuCtxSynchronize();
+    CHECK(seen[0] == 17);
+}
+
+/* Ours into vgem, and back: the same dma-buf; vgem's device maps its pages. */
+static void test_vgem_export(void)
+{
+    int device = open_vgem(), fd = -1, back = -1;
+    uint32_t handle = 0, twice = 0, *p, *seen;
+
+    dm_gpu();
+    OK(cuMemHostAlloc((void **)&p, BYTES, 0));
+    OK(dm_range(&fd, p, BYTES));
+    CHECK(drmPrimeFDToHandle(device, fd, &handle) == 0 && handle != 0);
+    CHECK(drmPrimeFDToHandle(device, fd, &twice) == 0 && twice == handle);
+    CHECK(drmPrimeHandleToFD(device, handle, DRM_CLOEXEC | DRM_RDWR, &back) == 0);
+    close(fd);
+    dm_fill((uintptr_t)p, WORDS, 11);
+    seen = dm_map(back, BYTES);
+    CHECK(dm_filled(seen, WORDS, 11));
+    OK(cuMemFreeHost(p)); /* vgem and the mapping keep it */
+    CHECK(dm_filled(seen, WORDS, 11));
+    close(back);
+    CHECK(drmCloseBufferHandle(device, handle) == 0);
+    CHECK(dm_filled(seen, WORDS, 11));
+    munmap(seen, BYTES);
+    close(device);
+}
+
+static void test_udmabuf(void)
+{
+    struct udmabuf_create c = {.size = BYTES, .flags = UDMABUF_FLAGS_CLOEXEC};
+    int device = open("/dev/udmabuf", O_RDWR | O_CLOEXEC), fd;
+    int memory = memfd_create("udmabuf", MFD_ALLOW_SEALING);
+    uint32_t *seen;
+
+    if (device < 0)
+        dm_not_run("/dev/udmabuf");
+    dm_gpu();
+    CHECK(ftruncate(memory, BYTES) == 0 && fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+    seen = dm_map(memory, BYTES);
+    c.memfd = (uint32_t)memory;
+    fd = ioctl(device, UDMABUF_CREATE, &c);
+    CHECK(fd >= 0);
+    dm_use_import(fd, seen);
+    close(fd);
+    close(memory);
+    munmap(seen, BYTES);
+}
+
+/* Everything is let go of while a kernel uses the memory. */
+static void test_busy(void)
+{
+    uint32_t *p, *flag, one = 1;
+    CUexternalMemory m;
+    CUdeviceptr q, f;
+    CUstream s;
+    void *params[] = {&f, &one};
+    int fd;
+
+    dm_gpu();
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuMemHostAlloc((void **)&flag, PAGE, CU_MEMHOSTALLOC_DEVICEMAP));
+    OK(cuMemHostGetDevicePointer(&f, flag, 0));
+    OK(cuMemHostAlloc((void **)&p, BYTES, 0));
+    OK(dm_range(&fd, p, BYTES));
+    OK(dm_import(&m, fd, BYTES));
+    q = dm_buffer(m, 0, BYTES);
+    *(volatile uint32_t *)flag = 0;
+    OK(cuLaunchKernel(dm_kernel("spin"), 1, 1, 1, 1, 1, 1, 0, s, params, NULL));
+    OK(cuMemsetD32Async(q, 3, WORDS, s));
+    close(fd);
+    *(volatile uint32_t *)flag = 1; /* what is queued runs beside the following */
+    OK(cuDestroyExternalMemory(m));
+    OK(cuMemFree(q));
+    OK(cuStreamSynchronize(s));
+    CHECK(p[0] == 3 && p[WORDS - 1] == 3);
+    OK(cuMemFreeHost(p));
+    OK(cuMemFreeHost(flag));
+}
+
+/* ---- for guest.sh ----------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t told;
+
+static void on_signal(int sig)
+{
+    (void)sig;
+    told = 1;
+}
+
+/* Holds a dma-buf whose client ends with the device, until a signal: its bytes must be there then. */
+static void test_hold(void)
+{
+    uint32_t *p, *seen;
+    int fd;
+
+    signal(SIGUSR1, on_signal);
+    dm_gpu();
+    OK(cuMemHostAlloc((void **)&p, BYTES, 0));
+    OK(dm_range(&fd, p, BYTES));
+    seen = dm_map(fd, BYTES);
+    dm_fill((uintptr_t)p, WORDS, 60);
+    puts("holding");
+    fflush(stdout);
+    while (!told)
+        usleep(20000);
+    CHECK(dm_filled(seen, WORDS, 60));
+    seen[1] = 1;
+    CHECK(p[1] == 1);
+    puts("held");
+    fflush(stdout);
+    _exit(0); /* the GPU may be gone: nothing to tidy up */
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} tests[] = {
+    {"export", test_export},
+    {"kinds", test_kinds},
+    {"refused", test_refused},
+    {"vgem_import", test_vgem_import},
+    {"vgem_first", test_vgem_first},
+    {"vgem_readonly", test_vgem_readonly},
+    {"vgem_export", test_vgem_export},
+    {"udmabuf", test_udmabuf},
+    {"exporter_killed", dm_exporter_killed},
+    {"exporter_exits", dm_exporter_exits},
+    {"importer_killed", dm_importer_killed},
+    {"busy", test_busy},
+    /* Not in the list of tests: */
+    {"hold", test_hold},
+    {"role_exporter", dm_role_exporter},
+    {"role_importer", dm_role_importer},
+};
+#define NUMBER (sizeof(tests) / sizeof(tests[0]))
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "list";
+
+    if (argc > 2)
+        dm_channel = atoi(argv[2]);
+    for (size_t i = 0; i < NUMBER; i++) {
+        if (strcmp(name, "list") == 0 && i < NUMBER - 3)
+            puts(tests[i].name);
+        if (strcmp(name, tests[i].name) == 0) {
+            alarm(600); /* against hanging, in an emulated guest under load */
+            tests[i].run();
+            return 0;
+        }
+    }
+    return strcmp(name, "list") == 0 ? 0 : 2;
+}
