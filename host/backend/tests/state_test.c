@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/* What the processes of a broker look like from outside: their descriptors, and where their memory is. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <cuda.h>
+
+#include "guest.h"
+#include "proc.h"
+
+/* Flags of open(2) of one descriptor of a process and what it is; false: it cannot be looked at. */
+static bool look(pid_t pid, const char *fd, unsigned *flags, char what[200])
+{
+    char path[64], line[200];
+    bool found = false;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd/%.10s", (int)pid, fd);
+    ssize_t n = readlink(path, what, 199);
+    what[n > 0 ? n : 0] = '\0';
+    snprintf(path, sizeof(path), "/proc/%d/fdinfo/%.10s", (int)pid, fd);
+    FILE *f = fopen(path, "r");
+    while (f && !found && fgets(line, sizeof(line), f))
+        found = sscanf(line, "flags: %o", flags) == 1;
+    if (f)
+        fclose(f);
+    return found && n > 0;
+}
+
+/* Looks at all descriptors of a process but standard input, output and error; how many there are. */
+static unsigned each(pid_t pid, void (*fn)(pid_t pid, const char *fd, unsigned flags, const char *what))
+{
+    char path[64], what[200];
+    unsigned n = 0, flags;
+    struct dirent *e;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    DIR *d = opendir(path);
+    while (d && (e = readdir(d))) {
+        if (e->d_name[0] == '.' || atoi(e->d_name) <= 2 || !look(pid, e->d_name, &flags, what))
+            continue;
+        fn(pid, e->d_name, flags, what);
+        n++;
+    }
+    if (d)
+        closedir(d);
+    return n;
+}
+
+/* Nothing that the broker starts gets its descriptors; and its one thread waits in epoll_wait(2), nowhere else. */
+static void check_broker(pid_t pid, const char *fd, unsigned flags, const char *what)
+{
+    if (!(flags & O_CLOEXEC))
+        fail_msg("descriptor %s of broker %d, %s, passes an exec: flags 0%o", fd, (int)pid, what, flags);
+    if ((strstr(what, "[timerfd]") || strstr(what, "[signalfd]")) && !(flags & O_NONBLOCK))
+        fail_msg("descriptor %s of broker %d, %s, blocks", fd, (int)pid, what);
+}
+
+static const char *private_file;
+
+static void check_worker(pid_t pid, const char *fd, unsigned flags, const char *what)
+{
+    (void)flags;
+    if (strstr(what, private_file))
+        fail_msg("descriptor %s of worker %d is %s, which whoever started the broker had open", fd, (int)pid,
+                 what);
+}
+
+static void test_descriptors(void **state)
+{
+    char name[] = "/tmp/vgb-state-XXXXXX";
+    int file[2] = {mkstemp(name)}; /* passes an exec */
+    struct broker b = {0};
+    struct guest g;
+    uint64_t p;
+
+    (void)state;
+    private_file = name;
+    file[1] = fcntl(file[0], F_DUPFD, 60);
+    assert_true(file[1] >= 60);
+    assert_int_equal(broker_start(&b, NULL), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "state"), 0);
+    assert_int_equal(guest_context(&g), 0);
+    assert_int_equal(guest_alloc(&g, 1 << 20, &p), 0);
+    assert_true(each(b.pid, check_broker) > 3);
+    if (!each(worker_of_client(b.pid), check_worker))
+        print_message("not run: descriptors of workers: /proc/PID/fd of workers cannot be read\n");
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+    close(file[0]);
+    close(file[1]);
+    unlink(name);
+}
+
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#define PROGRAMS 0x550000000000ul /* from here on a guest program has its own memory */
+
+/* Libraries and other mappings of a worker are below those of programs, so that guest memory gets its own address. */
+static void test_layout(void **state)
+{
+    unsigned long from, to, here = (unsigned long)(uintptr_t)stdout;
+    char path[64], line[500];
+    unsigned seen = 0;
+    struct broker b = {0};
+    struct guest g;
+
+    (void)state;
+    assert_true(here >= PROGRAMS); /* of this process: where a library is by default */
+    assert_int_equal(broker_start(&b, NULL), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "layout"), 0);
+    snprintf(path, sizeof(path), "/proc/%d/maps", (int)worker_of_client(b.pid));
+    FILE *f = fopen(path, "r");
+    while (f && fgets(line, sizeof(line), f)) {
+        if (!strstr(line, ".so") || sscanf(line, "%lx-%lx", &from, &to) != 2)
+            continue;
+        seen++;
+        if (to > PROGRAMS)
+            fail_msg("of the worker: %s", line);
+    }
+    if (f)
+        fclose(f);
+    if (!seen)
+        print_message("not run: layout: the maps of workers cannot be read\n");
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+#endif
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_descriptors),
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+        cmocka_unit_test(test_layout),
+#endif
+    };
+
+    return cmocka_run_group_tests_name("state", tests, NULL, NULL);
+}
