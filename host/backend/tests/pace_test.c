@@ -418,12 +418,9 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_weights),
-        cmocka_unit_test(test_priority),
-        cmocka_unit_test(test_cap),
-        cmocka_unit_test(test_virtual_machines),
-        cmocka_unit_test(test_runs_last),
-        cmocka_unit_test(test_leaves_group),
+        cmocka_unit_test(test_weights),      cmocka_unit_test(test_priority),
+        cmocka_unit_test(test_cap),          cmocka_unit_test(test_virtual_machines),
+        cmocka_unit_test(test_runs_last),    cmocka_unit_test(test_leaves_group),
         cmocka_unit_test(test_cannot_raise),
     };
 
