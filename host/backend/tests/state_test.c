@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What the processes of a broker look like from outside: their descriptors, and where their memory is. */
+/* What a broker and its workers look like from outside: descriptors, where memory is, which requests are taken. */
 #define _GNU_SOURCE
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -16,6 +20,9 @@
 
 #include "guest.h"
 #include "proc.h"
+#include "vgb_fd.h"
+#include "vgp_calls.h"
+#include "vgp_sock.h"
 
 /* Flags of open(2) of one descriptor of a process and what it is; false: it cannot be looked at. */
 static bool look(pid_t pid, const char *fd, unsigned *flags, char what[200])
@@ -134,10 +141,113 @@ static void test_layout(void **state)
 }
 #endif
 
+/* ---- requests of programs ---- */
+
+/* A request of so many bytes and descriptors; `answered`: the answer's type, 0: the connection is closed. */
+struct request {
+    uint32_t type;
+    unsigned size, fds;
+    uint32_t answered;
+};
+
+static int try_request(int sock, const struct request *q)
+{
+    const struct timeval bound = {.tv_sec = 60};
+    struct vgp_sock_hello hello = {.type = q->type,
+                                   .version_major = VGP_VERSION_MAJOR,
+                                   .version_minor = VGP_VERSION_MINOR,
+                                   .label = "requests"};
+    uint8_t buf[512] = {0};
+    int fds[4], got[4];
+    unsigned n = 4;
+
+    memcpy(buf, &hello, sizeof(hello));
+    if (q->type != VGP_SOCK_HELLO) /* a region that is not there */
+        memcpy(buf, &(struct vgp_sock_map){.type = q->type, .region = 77}, sizeof(struct vgp_sock_map));
+    for (unsigned i = 0; i < 4; i++)
+        fds[i] = sock;
+    setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof(bound));
+    assert_true(vgb_send_fds(sock, buf, q->size, fds, q->fds, 0) == (ssize_t)q->size);
+    ssize_t r = vgb_recv_fds(sock, buf, sizeof(buf), got, &n, 0);
+    if (r == 0 || r == -ECONNRESET)
+        return 0;
+    assert_true(r >= 4);
+    vgb_close_all(got, n);
+    uint32_t type;
+    memcpy(&type, buf, sizeof(type));
+    return (int)type;
+}
+
+#define HELLO (unsigned)sizeof(struct vgp_sock_hello)
+#define MAP (unsigned)sizeof(struct vgp_sock_map)
+
+/* Each size, number of descriptors and moment but the right one ends the connection, and nobody else's. */
+static void test_requests(void **state)
+{
+    static const struct request first[] = {
+        {VGP_SOCK_HELLO, HELLO - 1, 0, 0},
+        {VGP_SOCK_HELLO, HELLO + 1, 0, 0},
+        {VGP_SOCK_HELLO, HELLO, 1, 0},
+        {VGP_SOCK_HELLO, 3, 0, 0},
+        {VGP_SOCK_HELLO, 4, 0, 0},
+        {VGP_SOCK_INFO, 4, 0, VGP_SOCK_INFO},
+        {VGP_SOCK_INFO, 8, 0, 0},
+        {VGP_SOCK_INFO, 4, 1, 0},
+        {VGP_SOCK_WELCOME, 4, 0, 0},
+        {VGP_SOCK_MAP, MAP, 1, 0},
+        {VGP_SOCK_UNMAP, MAP, 0, 0},
+        {0, 4, 0, 0},
+        {99, MAP, 0, 0},
+        {VGP_SOCK_HELLO, HELLO, 0, VGP_SOCK_WELCOME},
+    };
+    static const struct request later[] = {
+        {VGP_SOCK_HELLO, HELLO, 0, 0},
+        {VGP_SOCK_INFO, 4, 0, 0},
+        {VGP_SOCK_MAP, MAP, 0, 0},
+        {VGP_SOCK_MAP, MAP, 2, 0},
+        {VGP_SOCK_MAP, MAP - 8, 1, 0},
+        {VGP_SOCK_MAP, MAP, 1, VGP_SOCK_MAPPED}, /* refused: a socket is no memory */
+        {VGP_SOCK_UNMAP, MAP, 1, 0},
+        {VGP_SOCK_UNMAP, MAP + 8, 0, 0},
+        {VGP_SOCK_UNMAP, MAP, 0, VGP_SOCK_MAPPED},
+        {VGP_SOCK_MAPPED, MAP, 0, 0},
+    };
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct broker b = {0};
+    struct guest g, other;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, NULL), 0);
+    assert_int_equal(guest_connect(&other, b.sock, "other"), 0);
+    assert_int_equal(guest_context(&other), 0);
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s", b.sock);
+    for (unsigned i = 0; i < sizeof(first) / sizeof(first[0]); i++) {
+        int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+        assert_int_equal(connect(sock, (struct sockaddr *)&a, sizeof(a)), 0);
+        int is = try_request(sock, &first[i]);
+        if (is != (int)first[i].answered)
+            fail_msg("request %u: answer %d, not %u", i, is, first[i].answered);
+        close(sock);
+    }
+    for (unsigned i = 0; i < sizeof(later) / sizeof(later[0]); i++) {
+        assert_int_equal(guest_connect(&g, b.sock, "later"), 0);
+        int is = try_request(g.sock, &later[i]);
+        if (is != (int)later[i].answered)
+            fail_msg("later request %u: answer %d, not %u", i, is, later[i].answered);
+        guest_close(&g);
+    }
+    uint64_t p;
+    assert_int_equal(guest_alloc(&other, 1 << 20, &p), 0);
+    guest_close(&other);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_descriptors),
+        cmocka_unit_test(test_requests),
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
         cmocka_unit_test(test_layout),
 #endif
