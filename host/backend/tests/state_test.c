@@ -62,11 +62,14 @@ static unsigned each(pid_t pid, void (*fn)(pid_t pid, const char *fd, unsigned f
     return n;
 }
 
+static unsigned timers;
+
 /* Nothing that the broker starts gets its descriptors; and its one thread waits in epoll_wait(2), nowhere else. */
 static void check_broker(pid_t pid, const char *fd, unsigned flags, const char *what)
 {
     if (!(flags & O_CLOEXEC))
         fail_msg("descriptor %s of broker %d, %s, passes an exec: flags 0%o", fd, (int)pid, what, flags);
+    timers += strstr(what, "[timerfd]") != NULL;
     if ((strstr(what, "[timerfd]") || strstr(what, "[signalfd]")) && !(flags & O_NONBLOCK))
         fail_msg("descriptor %s of broker %d, %s, blocks", fd, (int)pid, what);
 }
@@ -83,6 +86,7 @@ static void check_worker(pid_t pid, const char *fd, unsigned flags, const char *
 
 static void test_descriptors(void **state)
 {
+    static const char *const shares[] = {"--client-cap", "50", NULL}; /* by a timer */
     char name[] = "/tmp/vgb-state-XXXXXX";
     int file[2] = {mkstemp(name)}; /* passes an exec */
     struct broker b = {0};
@@ -93,11 +97,12 @@ static void test_descriptors(void **state)
     private_file = name;
     file[1] = fcntl(file[0], F_DUPFD, 60);
     assert_true(file[1] >= 60);
-    assert_int_equal(broker_start(&b, NULL), 0);
+    assert_int_equal(broker_start(&b, shares), 0);
     assert_int_equal(guest_connect(&g, b.sock, "state"), 0);
     assert_int_equal(guest_context(&g), 0);
     assert_int_equal(guest_alloc(&g, 1 << 20, &p), 0);
     assert_true(each(b.pid, check_broker) > 3);
+    assert_true(timers > 0);
     if (!each(worker_of_client(b.pid), check_worker))
         print_message("not run: descriptors of workers: /proc/PID/fd of workers cannot be read\n");
     guest_close(&g);
