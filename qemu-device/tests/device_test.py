@@ -12,6 +12,7 @@ from vgputest import Env, Failure, TESTS
 import startup_test
 import guest_view_test
 import lifecycle_test
+import fault_test
 
 
 def run(env_path, names):

@@ -104,10 +104,10 @@ class Broker:
 
 class Qemu:
     """One QEMU. With device=None there is no vgpu-cuda; options are extra arguments,
-    fds descriptors that it inherits."""
+    fds descriptors that it inherits, environment: its own, if it is another one."""
 
     def __init__(self, env, device, chardev="socket,id=c,path=%s", memory="share=on", options=(),
-                 nofile=None, fds=()):
+                 nofile=None, fds=(), environment=None):
         self.env = env
         self.dir = env.dir
         self.qtest_sock = self._listen("qtest")
@@ -125,7 +125,7 @@ class Qemu:
             args += ["-device", device]
         if nofile:  # both limits: QEMU 9 and newer raise the soft one
             args = ["prlimit", "--nofile=%d:%d" % (nofile, nofile)] + args
-        self.proc = subprocess.Popen(args + list(options), stdin=subprocess.DEVNULL, pass_fds=fds,
+        self.proc = subprocess.Popen(args + list(options), stdin=subprocess.DEVNULL, pass_fds=fds, env=environment,
                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         env.processes.append(self.proc)
         self.qtest = self.qmp_file = None
@@ -406,6 +406,7 @@ class Env:
     def __init__(self, build):
         self.qemu = os.path.join(build, "bin/qemu-system-x86_64")
         self.fake_broker = os.path.join(build, "tests/fake-broker")
+        self.inject = os.path.join(build, "tests/inject.so")
         self.dir = tempfile.mkdtemp(prefix="vgpu-")
         self.socket = os.path.join(self.dir, "broker")
         self.processes = []

@@ -16,6 +16,9 @@
 #include "proc.h"
 #include "testprov.h"
 #include "vgp_calls.h"
+#include <linux/types.h>
+
+#include "vgpu_device.h"
 
 /* ---- cuMemCreate against the quota ---- */
 
@@ -223,9 +226,71 @@ static void test_nvml(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* ---- copies that no guest of ours asks for ---- */
+
+/* Each ends the client that sent it, which is told why; one that fits is not among them. */
+static void test_malformed_copies(void **state)
+{
+    static const struct {
+        uint8_t dst, src, when;
+        uint16_t width, data;
+        bool reply, good;
+    } cases[] = {
+        {VGP_COPY_DEVICE, VGP_COPY_INLINE, VGP_WHEN_ISSUED, 16, 16, true, true},
+        {VGP_COPY_DEVICE, VGP_COPY_INLINE, VGP_WHEN_ISSUED, 16, 8, true, false},
+        {VGP_COPY_DEVICE, VGP_COPY_INLINE, VGP_WHEN_ISSUED, 8, 16, true, false},
+        {VGP_COPY_DEVICE, VGP_COPY_INLINE, VGP_WHEN_ISSUED, 16, 0, true, false},
+        {VGP_COPY_DEVICE, VGP_COPY_DEVICE, VGP_WHEN_ISSUED, 16, 16, true, false},
+        {VGP_COPY_INLINE, VGP_COPY_DEVICE, VGP_WHEN_ISSUED, 16, 0, true, false},
+        {VGP_COPY_ARRAY + 1, VGP_COPY_DEVICE, VGP_WHEN_ISSUED, 16, 0, true, false},
+        {255, VGP_COPY_DEVICE, VGP_WHEN_ISSUED, 16, 0, true, false},
+        {VGP_COPY_DEVICE, VGP_COPY_REPLY, VGP_WHEN_ISSUED, 16, 0, true, false},
+        {VGP_COPY_DEVICE, VGP_COPY_ARRAY + 1, VGP_WHEN_ISSUED, 16, 0, true, false},
+        {VGP_COPY_DEVICE, 255, VGP_WHEN_ISSUED, 16, 0, true, false},
+        {VGP_COPY_DEVICE, VGP_COPY_DEVICE, VGP_WHEN_COMPLETE + 1, 16, 0, true, false},
+        {VGP_COPY_DEVICE, VGP_COPY_DEVICE, VGP_WHEN_NEVER, 16, 0, true, false},
+        {VGP_COPY_DEVICE, VGP_COPY_DEVICE, VGP_WHEN_ISSUED, 16, 0, false, false},
+        {VGP_COPY_DEVICE, VGP_COPY_DEVICE, VGP_WHEN_COMPLETE, 16, 0, false, false},
+        {VGP_COPY_REPLY, VGP_COPY_DEVICE, VGP_WHEN_COMPLETE, VGP_COPY_REPLY_MAX, 0, true, true},
+        {VGP_COPY_REPLY, VGP_COPY_DEVICE, VGP_WHEN_COMPLETE, VGP_COPY_REPLY_MAX + 1, 0, true, false},
+        {VGP_COPY_REPLY, VGP_COPY_DEVICE, VGP_WHEN_ISSUED, 16, 0, true, false},
+    };
+    static const uint8_t bytes[16];
+    struct broker b = {0};
+
+    (void)state;
+    assert_int_equal(broker_start(&b, NULL), 0);
+    for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct vgp_args_vgpCopy a = {.dstKind = cases[i].dst,
+                                     .srcKind = cases[i].src,
+                                     .when = cases[i].when,
+                                     .widthBytes = cases[i].width,
+                                     .height = 1,
+                                     .depth = 1,
+                                     .data_len = cases[i].data};
+        struct guest g;
+        uint64_t p;
+
+        assert_int_equal(guest_connect(&g, b.sock, "copies"), 0);
+        assert_int_equal(guest_context(&g), 0);
+        assert_int_equal(guest_alloc(&g, 16384, &p), 0);
+        a.dst = p;
+        a.src = a.srcKind == VGP_COPY_DEVICE ? p + 8192 : 0;
+        guest_submit(&g, VGP_vgpCopy, cases[i].reply ? 0 : VGP_NO_REPLY, &a, sizeof(a), bytes, cases[i].data);
+        if (cases[i].good) {
+            assert_int_equal(guest_wait(&g, 0, NULL, NULL, 60000), 0);
+        } else if (!guest_wait_dead(&g, 60000) || g.s->dead_reason != VGPU_DEAD_PROTOCOL) {
+            fail_msg("copy %u is taken", i);
+        }
+        guest_close(&g);
+    }
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_malformed_copies),
         cmocka_unit_test(test_vmm_quota),
         cmocka_unit_test(test_idle_gives_back),
         cmocka_unit_test(test_rounding_and_limits),

@@ -140,6 +140,27 @@ static void test_silent_worker(void **state)
     unsetenv("VGPU_TEST_BADWORKER");
 }
 
+/* The same for a program of this host: it is told, and does not wait for an end that does not come. */
+static void test_silent_worker_of_a_program(void **state)
+{
+    char path[600];
+    const char *extra[] = {"--worker", path, "--log", "/dev/null", NULL};
+    struct broker b = {0};
+    struct guest g;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/tests/badworker", getenv("BACKEND_DIR"));
+    setenv("VGPU_TEST_BADWORKER", "held-silent", 1);
+    assert_int_equal(broker_start(&b, extra), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "program"), -1);
+    assert_non_null(strstr(g.refused, "no worker could be started"));
+    assert_true(debuggers(b.pid, false) >= 1); /* its worker is still there */
+    guest_close(&g);
+    debuggers(b.pid, true);
+    assert_int_equal(broker_stop(&b), 0);
+    unsetenv("VGPU_TEST_BADWORKER");
+}
+
 static unsigned lines_of(const char *path)
 {
     FILE *f = fopen(path, "r");
@@ -189,6 +210,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stuck_worker),
         cmocka_unit_test(test_silent_worker),
+        cmocka_unit_test(test_silent_worker_of_a_program),
         cmocka_unit_test(test_log),
     };
 

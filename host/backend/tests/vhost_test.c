@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The vhost-user back end with a front end and a guest driver made for tests: no QEMU. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -315,6 +316,51 @@ static void test_garbage(void **state)
     vm_negotiate(v);
 }
 
+static unsigned descriptors_of(pid_t pid)
+{
+    char path[64];
+    unsigned n = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    DIR *d = opendir(path);
+    while (d && readdir(d))
+        n++;
+    if (d)
+        closedir(d);
+    return n;
+}
+
+/* A request in pieces, each with as many descriptors as a whole one may have: none is kept, none of the broker's closed. */
+static void test_too_many_descriptors(void **state)
+{
+    struct vm *v = *state;
+    struct brk_vu_header h = {.request = BRK_VU_SET_MEM_TABLE,
+                              .flags = 1 | BRK_VU_FLAG_NEED_REPLY,
+                              .size = 8 + 32 * BRK_VU_REGIONS};
+    uint32_t words[2 + 8 * BRK_VU_REGIONS];
+    int fds[BRK_VU_REGIONS];
+    unsigned before = descriptors_of(v->b.pid);
+
+    for (unsigned i = 0; i < BRK_VU_REGIONS; i++)
+        fds[i] = v->ram_fd;
+    for (unsigned i = 0; i < sizeof(words) / 4; i++)
+        words[i] = i ? 3 + i % 40 : BRK_VU_REGIONS; /* numbers that the broker's own may have */
+    for (unsigned round = 0; round < 20; round++) {
+        uint64_t refused = 0;
+
+        assert_int_equal(vgb_send_fds(v->sock, &h, 12, fds, BRK_VU_REGIONS, 0), 12);
+        assert_int_equal(vgb_send_fds(v->sock, words, sizeof(words), fds, round % BRK_VU_REGIONS + 1, 0),
+                         sizeof(words));
+        assert_int_equal(vm_get_reply(v, &refused, sizeof(refused)), 1);
+    }
+    assert_in_range(descriptors_of(v->b.pid), 5, before + 19); /* workers come and go meanwhile */
+    vgb_close(&v->sock); /* the memory that it had is gone with the refused table */
+    assert_int_equal(vm_connect(v), 0);
+    vm_negotiate(v);
+    vm_start_queues(v);
+    assert_int_equal(vm_create(v, 0), VGPU_S_OK);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, vm_setup, vm_teardown)
@@ -327,6 +373,7 @@ int main(void)
         T(test_reset_ends_clients),
         T(test_qemu_ends_and_returns),
         T(test_garbage),
+        T(test_too_many_descriptors),
     };
 
     return cmocka_run_group_tests_name("vhost-user", tests, NULL, NULL);

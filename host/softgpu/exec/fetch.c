@@ -68,7 +68,7 @@ static union sg_texel channel(const struct sg_texture *t, const uint8_t *p)
         memcpy(&v, p, 4);
         break;
     }
-    if (t->as_float && t->kind <= SG_TEXEL_SINT)
+    if (t->as_float) /* integers of 8 or 16 bits, no others */
         v.f = normalize(t, v);
     return v;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Workers as the broker sees them: how long one may be silent, how much it may say, which process is ended. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -8,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -35,6 +37,15 @@ static pid_t sleeper(void)
             pause();
     }
     return pid;
+}
+
+static unsigned open_descriptors(void)
+{
+    unsigned n = 0;
+
+    for (int fd = 0; fd < 1024; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
 }
 
 static void none(struct brk_source *s, uint32_t events)
@@ -216,12 +227,73 @@ static void test_recycled_pid(void **state)
     f->child = sleeper();
 }
 
+/* The doorbell that the worker is sent, or -1: nothing came. */
+static int doorbell_sent(struct fixture *f)
+{
+    struct vgb_msg m;
+    unsigned n = 1;
+    int fd = -1;
+
+    if (vgb_msg_recv(f->worker, &m, &fd, &n, MSG_DONTWAIT) != 1)
+        return -1;
+    assert_int_equal(m.type, VGB_M_DOORBELL);
+    assert_int_equal(n, 1);
+    return fd;
+}
+
+/* A guest that starts again has another doorbell: worker and broker have a copy of it, and none of the old one. */
+static void test_new_doorbell(void **state)
+{
+    struct fixture *f = *state;
+    unsigned before = open_descriptors();
+    uint64_t rung;
+
+    f->c.proc = &f->p;
+    f->c.doorbell = -1;
+    for (int round = 0; round < 3; round++) {
+        int bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+
+        assert_true(bell >= 0);
+        brk_client_new_doorbell(&f->c, bell);
+        int sent = doorbell_sent(f);
+        assert_true(sent >= 0);
+        assert_int_equal(fcntl(f->c.doorbell, F_GETFD), FD_CLOEXEC);
+        vgb_eventfd_signal(sent);
+        vgb_eventfd_signal(f->c.doorbell);
+        assert_int_equal(read(bell, &rung, sizeof(rung)), sizeof(rung));
+        assert_int_equal(rung, 2);
+        close(sent);
+        close(bell);
+        assert_int_equal(open_descriptors(), before + 1);
+    }
+    /* One that is none changes nothing. */
+    int had = f->c.doorbell;
+    brk_client_new_doorbell(&f->c, -1);
+    assert_int_equal(f->c.doorbell, had);
+    assert_int_equal(doorbell_sent(f), -1);
+    /* A client without a worker gets it with its worker. */
+    for (int waiting = 0; waiting < 2; waiting++) {
+        int bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+
+        f->c.proc = waiting ? &f->p : NULL;
+        f->c.state = waiting ? BRK_C_WAITING : BRK_C_DEAD;
+        brk_client_new_doorbell(&f->c, bell);
+        assert_int_equal(doorbell_sent(f), -1);
+        vgb_eventfd_signal(f->c.doorbell);
+        assert_int_equal(read(bell, &rung, sizeof(rung)), sizeof(rung));
+        close(bell);
+    }
+    close(f->c.doorbell);
+    assert_int_equal(open_descriptors(), before);
+}
+
 int main(void)
 {
 #define TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_silence),  TEST(test_busy),       TEST(test_busy_twice), TEST(test_busy_end_first),
-        TEST(test_busy_odd), TEST(test_busy_early), TEST(test_flood),      TEST(test_recycled_pid),
+        TEST(test_silence),        TEST(test_busy),         TEST(test_busy_twice),
+        TEST(test_busy_end_first), TEST(test_busy_odd),     TEST(test_busy_early),
+        TEST(test_flood),          TEST(test_recycled_pid), TEST(test_new_doorbell),
     };
 
     vgb_log_init(2, VGB_ERROR, "test");

@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "main.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,4 +89,19 @@ int brk_inherit_activation(struct brk_options *o)
         }
     }
     return -1;
+}
+
+void brk_inherit_keep(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    struct dirent *e;
+
+    while (d && (e = readdir(d))) {
+        const long fd = number(e->d_name);
+
+        if (fd > 2)
+            fcntl((int)fd, F_SETFD, FD_CLOEXEC);
+    }
+    if (d)
+        closedir(d);
 }

@@ -25,6 +25,8 @@ const char *brk_inherit(struct brk_options *o, int fd);
 /* Takes what socket activation has passed, and removes its variables. -1 = fine, also where there is
  * nothing; else the exit code, the reason printed. */
 int brk_inherit_activation(struct brk_options *o);
+/* What else the process was started with does not pass to workers: a shell, a make or a test runner leaves files open. */
+void brk_inherit_keep(void);
 
 /* ---- supervisor.c ---- */
 

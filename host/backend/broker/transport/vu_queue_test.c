@@ -337,6 +337,66 @@ static void test_event_idx(void **state)
     assert_int_equal(avail_event[0], 1); /* kick for the next one */
 }
 
+/* A table may be as long as the queue, each descriptor used once, and a chain as long as it has segments. */
+static void test_longest(void **state)
+{
+    struct fixture *f = *state;
+    struct desc *t = (void *)(f->ram + 0x5000);
+
+    for (unsigned i = 0; i < NUM; i++)
+        set(f, i, RAM_GPA + 0x3000, 8, i < NUM - 1, (uint16_t)(i + 1));
+    offer(f, 0);
+    assert_int_equal(brk_vu_queue_pop(&f->q, &f->mem, &f->c), 1);
+    assert_int_equal(f->c.nread, NUM);
+    for (unsigned n = BRK_VU_SEGMENTS; n <= BRK_VU_SEGMENTS + 1; n++) {
+        for (unsigned write = 0; write <= 2; write += 2) {
+            set(f, 0, RAM_GPA + 0x5000, 16 * n, 4, 0);
+            for (unsigned i = 0; i < n; i++)
+                t[i] = (struct desc){.addr = RAM_GPA + 0x3000,
+                                     .len = 1,
+                                     .flags = (uint16_t)((i < n - 1) | write),
+                                     .next = (uint16_t)(i + 1)};
+            offer(f, 0);
+            assert_int_equal(brk_vu_queue_pop(&f->q, &f->mem, &f->c), n == BRK_VU_SEGMENTS);
+            if (n == BRK_VU_SEGMENTS)
+                assert_int_equal(write ? f->c.nwrite : f->c.nread, n);
+        }
+    }
+    /* One descriptor in a table of its own. */
+    set(f, 0, RAM_GPA + 0x5000, 16, 4, 0);
+    t[0] = (struct desc){.addr = RAM_GPA, .len = 1};
+    offer(f, 0);
+    assert_int_equal(brk_vu_queue_pop(&f->q, &f->mem, &f->c), 1);
+    assert_int_equal(f->c.nread, 1);
+}
+
+/* So many malformed chains in one call, and the rest in the next ones. */
+static void test_many_malformed(void **state)
+{
+    struct fixture *f = *state;
+    enum { LARGE = 64 };
+
+    f->q.num = LARGE;
+    f->q.addr.avail = RAM_UVA + 0x10000;
+    f->q.addr.used = RAM_UVA + 0x20000;
+    brk_vu_queue_remap(&f->q, &f->mem);
+    uint16_t *avail = (void *)(f->ram + 0x10000), *used = (void *)(f->ram + 0x20000);
+    set(f, 0, RAM_GPA, 8, 1, 0); /* to itself */
+    avail[1] = 2 * BRK_VU_SKIP_MAX + 1;
+    for (unsigned calls = 1; calls <= 2; calls++) {
+        assert_int_equal(brk_vu_queue_pop(&f->q, &f->mem, &f->c), 2);
+        assert_int_equal(used[1], calls * BRK_VU_SKIP_MAX);
+    }
+    assert_int_equal(brk_vu_queue_pop(&f->q, &f->mem, &f->c), 0);
+    assert_int_equal(used[1], 2 * BRK_VU_SKIP_MAX + 1);
+    /* A ring that is full of them, and one more than full. */
+    avail[1] = (uint16_t)(avail[1] + LARGE);
+    assert_int_equal(brk_vu_queue_pop(&f->q, &f->mem, &f->c), 2);
+    assert_true(f->q.started);
+    avail[1] = (uint16_t)(f->q.last_avail + LARGE + 1);
+    assert_int_equal(brk_vu_queue_pop(&f->q, &f->mem, &f->c), -1);
+}
+
 int main(void)
 {
     brk_opt.max_clients = 64;
@@ -351,6 +411,8 @@ int main(void)
         T(test_addresses),
         T(test_runs),
         T(test_event_idx),
+        T(test_longest),
+        T(test_many_malformed),
         cmocka_unit_test(test_regions),
         cmocka_unit_test(test_ram_in_a_file),
         cmocka_unit_test(test_two_windows),

@@ -139,12 +139,30 @@ static void test_options(void **state)
     assert_non_null(strstr(brk_cgroup_summary(), "no cgroup"));
 }
 
+/* The broker lives long and may look for its own group again: nothing stays open. */
+static void test_own_group(void **state)
+{
+    unsigned before = 0, after = 0;
+
+    (void)state;
+    brk_opt.cgroup = NULL;
+    for (int fd = 0; fd < 1024; fd++)
+        before += fcntl(fd, F_GETFD) >= 0;
+    assert_true(brk_cgroup_start());
+    assert_non_null(brk_cgroup_summary());
+    brk_cgroup_stop();
+    for (int fd = 0; fd < 1024; fd++)
+        after += fcntl(fd, F_GETFD) >= 0;
+    assert_int_equal(after, before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_made),
         cmocka_unit_test(test_options),
+        cmocka_unit_test(test_own_group),
     };
 
     vgb_log_init(2, VGB_ERROR, "test");

@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -28,8 +29,8 @@
 
 #define KILLED (-SIGSYS)
 
-/* Runs fn in a sandboxed child: its return value, or minus the signal that ended it. */
-static int in_sandbox(bool soft, int (*fn)(void))
+/* Runs fn in a child in such a sandbox: its return value, or minus the signal that ended it. */
+static int in_sandbox_with(struct wrk_sandbox s, bool soft, int (*fn)(void))
 {
     int status;
     pid_t pid = fork();
@@ -37,8 +38,7 @@ static int in_sandbox(bool soft, int (*fn)(void))
     if (!pid) {
         char err[300];
 
-        struct wrk_sandbox s = {.provider = "libcuda.so.1", .broker = getpid()};
-
+        s.broker = getpid();
         if (wrk_sandbox_begin(&s, err, sizeof(err)) || wrk_sandbox_narrow(&s, soft, err, sizeof(err))) {
             fprintf(stderr, "%s\n", err);
             _exit(99);
@@ -48,6 +48,11 @@ static int in_sandbox(bool soft, int (*fn)(void))
     if (waitpid(pid, &status, 0) != pid)
         return -1000;
     return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static int in_sandbox(bool soft, int (*fn)(void))
+{
+    return in_sandbox_with((struct wrk_sandbox){.provider = "libcuda.so.1"}, soft, fn);
 }
 
 static int do_nothing(void)
@@ -174,6 +179,38 @@ static int do_read_home(void)
 {
     /* Landlock: /etc is readable, /root and /home are not. No Landlock: nothing to see. */
     return open("/root", O_RDONLY | O_DIRECTORY) < 0 && open("/etc/passwd", O_RDONLY) >= 0 ? 6 : 1;
+}
+
+static char inner[64];
+
+static int do_write_inside(void)
+{
+    char path[96];
+
+    snprintf(path, sizeof(path), "%s/made", inner);
+    return open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600) >= 0 ? 9 : 1;
+}
+
+/* The folder for compiled code in that of the provider, which is read-only: it can be written to all the same. */
+static void test_inside(void **state)
+{
+    char outer[] = "/tmp/vgb-sandbox-XXXXXX", path[96];
+
+    (void)state;
+    assert_non_null(mkdtemp(outer));
+    snprintf(inner, sizeof(inner), "%s/code", outer);
+    assert_int_equal(mkdir(inner, 0777), 0);
+    assert_int_equal(chmod(inner, 0777), 0); /* the worker is another user */
+    assert_int_equal(chmod(outer, 0755), 0);
+    snprintf(path, sizeof(path), "%s/libcuda.so.1", outer);
+    close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+    const struct wrk_sandbox s = {.provider = path, .cache = inner};
+    assert_int_equal(in_sandbox_with(s, false, do_write_inside), 9);
+    unlink(path);
+    snprintf(path, sizeof(path), "%s/made", inner);
+    assert_int_equal(unlink(path), 0);
+    rmdir(inner);
+    assert_int_equal(rmdir(outer), 0);
 }
 
 static void test_nvidia(void **state)
@@ -538,6 +575,7 @@ int main(void)
         cmocka_unit_test(test_soft),
         cmocka_unit_test(test_soft_files),
         cmocka_unit_test(test_nvidia),
+        cmocka_unit_test(test_inside),
         cmocka_unit_test(test_all_calls_soft),
         cmocka_unit_test(test_all_calls_nvidia),
 #if defined(__x86_64__)

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT */
+/* Work in flight: how much is let through, when it is counted off, what the broker is told in turns. */
+#define _GNU_SOURCE
+#include "core.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "vgp_calls.h"
+#include "vgpu_device.h"
+
+#define STREAM(n) ((CUstream)(uintptr_t)(0x10000 + (n)))
+#define CONTEXT(n) ((CUcontext)(uintptr_t)(0x20000 + (n)))
+#define MS UINT64_C(1000000)
+enum { EVENTS = 4096 };
+
+static struct wrk_worker w;
+static struct vgp_window_shared shared;
+static int broker; /* its end of the worker's socket */
+
+/* The provider: events in the order in which they are made; those recorded before `done` are complete. */
+static struct {
+    bool live;
+    unsigned recorded;
+} event[EVENTS];
+static unsigned nevents, live, records, done;
+static CUstream captured;
+
+static CUresult event_create(CUevent *e, unsigned flags)
+{
+    assert_true(flags & CU_EVENT_DISABLE_TIMING);
+    assert_true(nevents < EVENTS - 1);
+    event[++nevents].live = true;
+    live++;
+    *e = (CUevent)(uintptr_t)nevents;
+    return CUDA_SUCCESS;
+}
+
+static CUresult event_record(CUevent e, CUstream s)
+{
+    assert_true(event[(uintptr_t)e].live);
+    assert_ptr_not_equal(s, captured);
+    event[(uintptr_t)e].recorded = ++records;
+    return CUDA_SUCCESS;
+}
+
+static CUresult event_query(CUevent e)
+{
+    assert_true(event[(uintptr_t)e].live);
+    return event[(uintptr_t)e].recorded <= done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+static CUresult event_destroy(CUevent e)
+{
+    assert_true(event[(uintptr_t)e].live); /* once */
+    event[(uintptr_t)e].live = false;
+    live--;
+    return CUDA_SUCCESS;
+}
+
+static CUresult set_current(CUcontext ctx)
+{
+    (void)ctx;
+    return CUDA_SUCCESS;
+}
+
+static CUresult is_capturing(CUstream s, CUstreamCaptureStatus *status)
+{
+    *status = s == captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
+static void end_contexts(void)
+{
+    for (unsigned i = 0; i < 4; i++)
+        wrk_flow_context_ends(&w, CONTEXT(i));
+}
+
+static int setup(void **state)
+{
+    int pair[2];
+
+    (void)state;
+    memset(&w, 0, sizeof(w));
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
+        return -1;
+    w.sock = pair[0];
+    broker = pair[1];
+    w.win.shared = &shared;
+    w.current = CONTEXT(0);
+    memset(&wrk_provider, 0, sizeof(wrk_provider));
+    wrk_provider.cuEventCreate = event_create;
+    wrk_provider.cuEventRecord = event_record;
+    wrk_provider.cuEventQuery = event_query;
+    wrk_provider.cuEventDestroy_v2 = event_destroy;
+    wrk_provider.cuCtxSetCurrent = set_current;
+    wrk_provider.cuStreamIsCapturing = is_capturing;
+    memset(event, 0, sizeof(event));
+    memset(&wrk_client_limits, 0, sizeof(wrk_client_limits));
+    nevents = live = records = done = 0;
+    wrk_captures = 0;
+    captured = NULL;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    wrk_flow_turns_end();
+    end_contexts();
+    assert_int_equal(live, 0);
+    assert_true(wrk_flow_may(&w, VGP_vgpLaunch, VGP_F_FILLS));
+    assert_int_equal(wrk_flow_patience(&w), UINT64_MAX);
+    close(w.sock);
+    close(broker);
+    return 0;
+}
+
+static void issue(uint16_t number, CUstream stream)
+{
+    const struct vgp_record rec = {.call = number};
+    static struct wrk_call c;
+
+    c = (struct wrk_call){.w = &w, .rec = &rec, .stream = stream};
+    wrk_flow_issued(&c);
+}
+
+static bool may(uint16_t number)
+{
+    return wrk_flow_may(&w, number, VGP_F_FILLS);
+}
+
+/* As many as may go, at most `most`. */
+static unsigned issue_some(uint16_t number, unsigned most)
+{
+    unsigned n = 0;
+
+    while (n < most && may(number)) {
+        issue(number, STREAM(1));
+        n++;
+    }
+    return n;
+}
+
+static unsigned issue_all(unsigned most)
+{
+    return issue_some(VGP_vgpLaunch, most);
+}
+
+/* What the broker has heard: the state, -1: nothing. */
+static int heard(uint32_t *number)
+{
+    struct vgb_msg m;
+    unsigned n = 0;
+
+    if (vgb_msg_recv(broker, &m, NULL, &n, MSG_DONTWAIT) != 1)
+        return -1;
+    assert_int_equal(m.type, VGB_M_WORK);
+    *number = m.flags;
+    return (int)m.status;
+}
+
+static void expect_heard(int state, uint32_t number)
+{
+    uint32_t is = 0;
+
+    assert_int_equal(heard(&is), state);
+    if (state >= 0)
+        assert_int_equal(is, number);
+}
+
+/* --client-queue: so many calls in flight, not one more, and again as many as have ended. */
+static void test_queue(void **state)
+{
+    (void)state;
+    wrk_client_limits.queue = 64;
+    assert_int_equal(issue_all(1000), 64);
+    assert_false(may(VGP_vgpLaunch));
+    assert_in_range(wrk_flow_patience(&w), 1, 10 * MS);
+    assert_true(wrk_flow_may(&w, VGP_vgpPing, 0)); /* what fills no stream goes on */
+    for (unsigned round = 0; round < 3; round++) {
+        done = records - 3; /* all but three marks; each stands for as many calls as any other */
+        unsigned n = issue_all(1000);
+        assert_int_equal(n, 64 - 3 * (64 / 16));
+        assert_false(may(VGP_vgpLaunch));
+    }
+    done = records;
+    assert_int_equal(issue_all(1000), 64);
+    done = records;
+}
+
+/* Events are used again, and streams that end or come in numbers keep none. */
+static void test_events(void **state)
+{
+    (void)state;
+    wrk_client_limits.queue = 64;
+    for (unsigned i = 0; i < 1000; i++) {
+        issue(VGP_vgpLaunch, STREAM(i % 300));
+        wrk_flow_stream_ends(&w, STREAM(i % 300));
+        wrk_flow_stream_ends(&w, STREAM(i % 300)); /* nothing is left of it */
+        done = records;
+    }
+    assert_int_equal(records, 1000);
+    assert_in_range(nevents, 1, 128);
+}
+
+/* A context that ends takes its work with it, and no other's. */
+static void test_contexts(void **state)
+{
+    (void)state;
+    wrk_client_limits.queue = 64;
+    for (unsigned i = 0; i < 64; i++) {
+        w.current = CONTEXT(i % 2);
+        assert_true(may(VGP_vgpLaunch));
+        issue(VGP_vgpLaunch, STREAM(i % 2));
+    }
+    assert_false(may(VGP_vgpLaunch));
+    wrk_flow_context_ends(&w, CONTEXT(3));
+    assert_false(may(VGP_vgpLaunch));
+    wrk_flow_context_ends(&w, CONTEXT(0));
+    w.current = CONTEXT(1);
+    assert_int_equal(issue_all(1000), 32);
+    wrk_flow_context_ends(&w, CONTEXT(1));
+    assert_int_equal(live, 0);
+    assert_int_equal(issue_all(1000), 64);
+    /* Without a context there is nothing to count. */
+    done = records;
+    w.current = NULL;
+    assert_int_equal(issue_all(200), 200);
+    w.current = (CUcontext)-1;
+    assert_int_equal(issue_all(200), 200);
+}
+
+/* What a graph gets is not work, and no event is recorded there. */
+static void test_capture(void **state)
+{
+    (void)state;
+    wrk_client_limits.queue = 64;
+    issue(VGP_vgpLaunch, STREAM(1));
+    assert_true(wrk_flow_may(&w, VGP_vgpStreamBeginCapture,
+                             0)); /* what it has got before is marked while it may be */
+    assert_int_equal(records, 1);
+    wrk_captures = 1;
+    captured = STREAM(1);
+    assert_int_equal(issue_all(200), 200);
+    assert_int_equal(records, 1);
+    captured = NULL;
+    wrk_captures = 0;
+    assert_int_equal(issue_all(1000), 63);
+    done = records;
+}
+
+/* Turns: closed, nothing that takes time of the GPU is let through; the broker hears what there is, once, and an answer
+ * to each of its questions. */
+static void test_turns(void **state)
+{
+    (void)state;
+    wrk_flow_look(&w, true);
+    expect_heard(-1, 0);
+    wrk_flow_turn(&w, false, 0, 5);
+    wrk_flow_look(&w, false);
+    expect_heard(VGB_WORK_NONE, 5);
+    wrk_flow_look(&w, false);
+    wrk_flow_look(&w, true);
+    expect_heard(-1, 0);
+    wrk_flow_turn(&w, false, 0, 6);
+    wrk_flow_look(&w, false);
+    expect_heard(VGB_WORK_NONE, 6); /* the same again: it was asked for */
+    assert_true(may(VGP_cuEventRecord));
+    assert_true(may(VGP_cuStreamWaitEvent));
+    assert_false(may(VGP_vgpLaunch));
+    assert_int_equal(wrk_flow_patience(&w), UINT64_MAX); /* until the turn comes */
+    wrk_flow_look(&w, false);
+    expect_heard(VGB_WORK_WAITS, 6);
+    wrk_flow_turn(&w, true, 0, 7);
+    assert_int_equal(wrk_flow_patience(&w), 0);
+    assert_true(may(VGP_vgpLaunch));
+    issue(VGP_vgpLaunch, STREAM(1));
+    expect_heard(VGB_WORK_BUSY, 7); /* at once */
+    issue(VGP_vgpLaunch, STREAM(1));
+    wrk_flow_look(&w, true);
+    expect_heard(-1, 0);
+    wrk_flow_turn(&w, false, 0, 8);
+    wrk_flow_look(&w, false);
+    expect_heard(VGB_WORK_BUSY, 8);
+    done = records;
+    wrk_flow_look(&w, true);
+    expect_heard(VGB_WORK_NONE, 8);
+    wrk_flow_turns_end();
+    assert_true(may(VGP_vgpLaunch));
+    issue(VGP_vgpLaunch, STREAM(1));
+    wrk_flow_look(&w, true);
+    expect_heard(-1, 0);
+    done = records;
+}
+
+/* A turn's bound, in estimated time: work that is not known counts as a millisecond. No other test here has copies, so
+ * what they cost is not known. */
+static void test_bound(void **state)
+{
+    (void)state;
+    wrk_flow_turn(&w, true, 10 * MS, 1);
+    assert_int_equal(issue_some(VGP_vgpCopy, 1000), 10);
+    assert_false(may(VGP_vgpCopy));
+    assert_true(may(VGP_cuEventRecord));
+    assert_in_range(wrk_flow_patience(&w), 1, 10 * MS);
+    end_contexts();
+    wrk_flow_turn(&w, true, MS / 2, 2);
+    assert_int_equal(issue_some(VGP_vgpCopy, 1000), 1); /* one always may: it could never begin */
+    end_contexts();
+    wrk_flow_turn(&w, true, 0, 3);
+    assert_int_equal(issue_some(VGP_vgpCopy, 1000), 1000);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {T(test_queue),   T(test_events), T(test_contexts),
+                                       T(test_capture), T(test_turns),  T(test_bound)};
+
+    return cmocka_run_group_tests_name("flow", tests, NULL, NULL);
+}

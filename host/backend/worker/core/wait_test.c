@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+/* The events of waits: taken, kept for the next wait of the same context, forgotten with it. */
+#include "core.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define CONTEXT(n) ((CUcontext)(uintptr_t)(0x1000 + (n)))
+#define STREAM ((CUstream)(uintptr_t)0x2000)
+#define KEPT (sizeof(((struct wrk_event_pool *)0)->free) / sizeof(CUevent))
+
+static struct wrk_worker w;
+/* The provider: what it answers, and what it was asked for. */
+static CUresult on_query, on_create, on_record;
+static unsigned queries, created, recorded, destroyed;
+static CUevent last_destroyed;
+
+static CUresult query(CUstream s)
+{
+    (void)s;
+    queries++;
+    return on_query;
+}
+
+static CUresult create(CUevent *e, unsigned flags)
+{
+    assert_true(flags & CU_EVENT_DISABLE_TIMING);
+    assert_true(flags & CU_EVENT_BLOCKING_SYNC); /* a waiter sleeps in it */
+    if (on_create == CUDA_SUCCESS)
+        *e = (CUevent)(uintptr_t)(0x3000 + created++);
+    return on_create;
+}
+
+static CUresult record(CUevent e, CUstream s)
+{
+    (void)e;
+    assert_ptr_equal(s, STREAM);
+    recorded++;
+    return on_record;
+}
+
+static CUresult destroy(CUevent e)
+{
+    destroyed++;
+    last_destroyed = e;
+    return CUDA_SUCCESS;
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    memset(&w, 0, sizeof(w));
+    wrk_waits_init(&w.waits);
+    memset(&wrk_provider, 0, sizeof(wrk_provider));
+    wrk_provider.cuStreamQuery = query;
+    wrk_provider.cuEventCreate = create;
+    wrk_provider.cuEventRecord = record;
+    wrk_provider.cuEventDestroy_v2 = destroy;
+    on_query = CUDA_ERROR_NOT_READY;
+    on_create = on_record = CUDA_SUCCESS;
+    queries = created = recorded = destroyed = 0;
+    return 0;
+}
+
+static struct wrk_wait *wait_for(unsigned context, unsigned events)
+{
+    struct wrk_wait *wait = wrk_wait_internal(&w, CONTEXT(context));
+
+    assert_non_null(wait);
+    for (unsigned i = 0; i < events; i++)
+        assert_int_equal(wrk_wait_add_stream(&w, wait, STREAM), CUDA_SUCCESS);
+    assert_int_equal(wait->nevents, events);
+    return wait;
+}
+
+static void test_kept(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 100; i++) {
+        wrk_wait_free(&w, wait_for(0, 3));
+        assert_int_equal(created, 3);
+        assert_int_equal(recorded, 3 * (i + 1));
+    }
+    /* Those of one context are not for another. */
+    wrk_wait_free(&w, wait_for(1, 1));
+    assert_int_equal(created, 4);
+    wrk_wait_free(&w, wait_for(0, 3));
+    wrk_wait_free(&w, wait_for(1, 1));
+    assert_int_equal(created, 4);
+    assert_int_equal(destroyed, 0);
+}
+
+/* What no pool has room for is destroyed, and nothing is in two pools. */
+static void test_bounds(void **state)
+{
+    struct wrk_wait *waits[8];
+    unsigned n = 0;
+
+    (void)state;
+    while (n * WRK_WAIT_EVENTS < KEPT + 5)
+        waits[n++] = wait_for(0, WRK_WAIT_EVENTS);
+    assert_int_equal(created, n * WRK_WAIT_EVENTS);
+    for (unsigned i = 0; i < n; i++)
+        wrk_wait_free(&w, waits[i]);
+    assert_int_equal(destroyed, n * WRK_WAIT_EVENTS - KEPT);
+    for (unsigned i = 1; i < WRK_EVENT_POOLS; i++)
+        wrk_wait_free(&w, wait_for(i, 1));
+    assert_int_equal(destroyed, n * WRK_WAIT_EVENTS - KEPT);
+    wrk_wait_free(&w, wait_for(WRK_EVENT_POOLS, 1));
+    assert_int_equal(destroyed, n * WRK_WAIT_EVENTS - KEPT + 1);
+    assert_int_equal((uintptr_t)last_destroyed, 0x3000 + created - 1);
+}
+
+/* A context ends: its events go with it, once, and one that a wait still has is not kept for whoever is next there. */
+static void test_forgotten(void **state)
+{
+    struct wrk_wait *late;
+
+    (void)state;
+    wrk_wait_free(&w, wait_for(0, 4));
+    wrk_wait_free(&w, wait_for(1, 1));
+    late = wait_for(0, 1);
+    wrk_waits_forget_context(&w, CONTEXT(0));
+    assert_int_equal(destroyed, 3);
+    wrk_waits_forget_context(&w, CONTEXT(0));
+    wrk_waits_forget_context(&w, CONTEXT(7));
+    assert_int_equal(destroyed, 3);
+    wrk_wait_free(&w, late); /* it ended with its context: neither destroyed nor kept */
+    assert_int_equal(destroyed, 3);
+    assert_int_equal(created, 5);
+    wrk_wait_free(&w, wait_for(0, 1));
+    assert_int_equal(created, 6);
+    wrk_wait_free(&w, wait_for(1, 1)); /* that of the other context is there */
+    assert_int_equal(created, 6);
+}
+
+/* Nothing is recorded where nothing pends; errors are passed on and leave nothing behind. */
+static void test_results(void **state)
+{
+    struct wrk_wait *wait = wait_for(0, 0);
+
+    (void)state;
+    on_query = CUDA_SUCCESS;
+    assert_int_equal(wrk_wait_add_stream(&w, wait, STREAM), CUDA_SUCCESS);
+    on_query = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    assert_int_equal(wrk_wait_add_stream(&w, wait, STREAM), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    on_query = CUDA_ERROR_NOT_READY;
+    on_create = CUDA_ERROR_OUT_OF_MEMORY;
+    assert_int_equal(wrk_wait_add_stream(&w, wait, STREAM), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(wait->nevents, 0);
+    on_create = CUDA_SUCCESS;
+    on_record = CUDA_ERROR_LAUNCH_FAILED;
+    assert_int_equal(wrk_wait_add_stream(&w, wait, STREAM), CUDA_ERROR_LAUNCH_FAILED);
+    on_record = CUDA_SUCCESS;
+    while (wait->nevents < WRK_WAIT_EVENTS)
+        assert_int_equal(wrk_wait_add_stream(&w, wait, STREAM), CUDA_SUCCESS);
+    recorded = 0;
+    assert_int_equal(wrk_wait_add_stream(&w, wait, STREAM), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(recorded, 0);
+    assert_int_equal(wait->nevents, WRK_WAIT_EVENTS);
+    wrk_wait_free(&w, wait);
+    assert_int_equal(destroyed, 0);
+    wrk_wait_free(&w, wait_for(0, WRK_WAIT_EVENTS)); /* also that whose record failed is there again */
+    assert_int_equal(created, WRK_WAIT_EVENTS);
+}
+
+/* A legacy stream beside others waits for them, which the provider is not asked about. */
+static void test_legacy(void **state)
+{
+    (void)state;
+    on_query = CUDA_SUCCESS;
+    assert_int_equal(wrk_stream_query(&w, NULL), CUDA_SUCCESS);
+    assert_int_equal(wrk_stream_query(&w, CU_STREAM_LEGACY), CUDA_SUCCESS);
+    assert_int_equal(queries, 2);
+    for (unsigned thread = 0; thread < 2; thread++) {
+        w.handles.live[VGP_H_STREAM] = !thread;
+        w.nthread_streams = thread;
+        assert_int_equal(wrk_stream_query(&w, NULL), CUDA_ERROR_NOT_READY);
+        assert_int_equal(wrk_stream_query(&w, CU_STREAM_LEGACY), CUDA_ERROR_NOT_READY);
+        assert_int_equal(queries, 2 + thread);
+        assert_int_equal(wrk_stream_query(&w, STREAM), CUDA_SUCCESS);
+    }
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup(f, setup)
+    const struct CMUnitTest tests[] = {T(test_kept), T(test_bounds), T(test_forgotten), T(test_results),
+                                       T(test_legacy)};
+
+    return cmocka_run_group_tests_name("waits", tests, NULL, NULL);
+}
