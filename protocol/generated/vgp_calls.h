@@ -279,8 +279,9 @@ enum vgp_call {
     VGP_cuFuncGetParamCount = 0x0a72,
     VGP_vgpEventWatch = 0x0a73,
     VGP_vgpStreamWatch = 0x0a74,
+    VGP_vgpResourceGroups = 0x0a75,
 };
-#define VGP_CALL_LIMIT 0x0a75u /* no number is as high */
+#define VGP_CALL_LIMIT 0x0a76u /* no number is as high */
 
 /* The name of a call, or NULL. */
 const char *vgp_call_name(uint16_t call);
@@ -4525,5 +4526,41 @@ _Static_assert(sizeof(struct vgp_args_vgpStreamWatch) == 16, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamWatch, stream) == 0, "wire layout");
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamWatch, word) == 8, "wire layout");
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpStreamWatch, sequence) == 12, "wire layout");
+
+/* vgpResourceGroups: sync */
+#define VGP_MAX_vgpResourceGroups_params 640u
+#define VGP_MAX_vgpResourceGroups_sizes 128u
+#define VGP_MAX_vgpResourceGroups_resources 129u
+#define VGP_MAX_vgpResourceGroups_smCounts 129u
+#define VGP_MAX_vgpResourceGroups_minimums 129u
+#define VGP_MAX_vgpResourceGroups_alignments 129u
+struct vgp_args_vgpResourceGroups {
+    uint64_t input;
+    uint32_t wanted;
+    uint32_t flags;
+    uint32_t params_len;
+    uint8_t pad20[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpResourceGroups) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpResourceGroups, input) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpResourceGroups, wanted) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpResourceGroups, flags) == 12, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpResourceGroups, params_len) == 16, "wire layout");
+
+struct vgp_ret_vgpResourceGroups {
+    uint32_t sizes_len;
+    uint32_t remains;
+    uint32_t resources_len;
+    uint32_t smCounts_len;
+    uint32_t minimums_len;
+    uint32_t alignments_len;
+};
+_Static_assert(sizeof(struct vgp_ret_vgpResourceGroups) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpResourceGroups, sizes_len) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpResourceGroups, remains) == 4, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpResourceGroups, resources_len) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpResourceGroups, smCounts_len) == 12, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpResourceGroups, minimums_len) == 16, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpResourceGroups, alignments_len) == 20, "wire layout");
 
 #endif

@@ -11788,6 +11788,23 @@ CUresult CUDAAPI cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int
     return r;
 }
 
+CUresult CUDAAPI cuDevSmResourceSplit(CUdevResource *result, unsigned int nbGroups, const CUdevResource *input, CUdevResource *remainder, unsigned int flags, CU_DEV_SM_RESOURCE_GROUP_PARAMS *groupParams)
+{
+    uint64_t t0 = __builtin_expect(lnk_trace_on, 0) ? lnk_trace_now() : 0;
+    CUresult r = vcu_cuDevSmResourceSplit(result, nbGroups, input, remainder, flags, groupParams);
+    if (__builtin_expect(lnk_trace_on, 0))
+        vcu_trace_call("cuDevSmResourceSplit", r, t0, "result=%p nbGroups=%u input=%p remainder=%p flags=%u groupParams=%p",
+                       (const void *)result,
+                       (unsigned)nbGroups,
+                       (const void *)input,
+                       (const void *)remainder,
+                       (unsigned)flags,
+                       (const void *)groupParams);
+    if (__builtin_expect(r != CUDA_SUCCESS, 0))
+        vcu_logs_failure("cuDevSmResourceSplit", r);
+    return r;
+}
+
 CUresult vcu_cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
 {
     CUresult r = vcu_check_device(device);

@@ -1809,6 +1809,20 @@ static const struct vgp_field in_vgpStreamWatch[] = {
     {"word", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 4, 0},
     {"sequence", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 12, 4, 0},
 };
+static const struct vgp_field in_vgpResourceGroups[] = {
+    {"input", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"wanted", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 4, 0},
+    {"flags", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 12, 4, 0},
+    {"params", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 16, 4, 640},
+};
+static const struct vgp_field out_vgpResourceGroups[] = {
+    {"sizes", VGP_FORM_ARRAY, VGP_MEANS_VARIES, 0, 2, 128},
+    {"remains", VGP_FORM_FIXED, VGP_MEANS_VARIES, 4, 4, 0},
+    {"resources", VGP_FORM_ARRAY, VGP_MEANS_OBJECTS, 8, 8, 129},
+    {"smCounts", VGP_FORM_ARRAY, VGP_MEANS_VARIES, 12, 2, 129},
+    {"minimums", VGP_FORM_ARRAY, VGP_MEANS_VARIES, 16, 2, 129},
+    {"alignments", VGP_FORM_ARRAY, VGP_MEANS_VARIES, 20, 2, 129},
+};
 
 static const struct vgp_call_fields calls[] = {
     {0x0001, "vgpHello", in_vgpHello, 3, out_vgpHello, 6, 16, 32},
@@ -2079,6 +2093,7 @@ static const struct vgp_call_fields calls[] = {
     {0x0a72, "cuFuncGetParamCount", in_cuFuncGetParamCount, 1, out_cuFuncGetParamCount, 1, 8, 8},
     {0x0a73, "vgpEventWatch", in_vgpEventWatch, 3, NULL, 0, 16, 0},
     {0x0a74, "vgpStreamWatch", in_vgpStreamWatch, 3, NULL, 0, 16, 0},
+    {0x0a75, "vgpResourceGroups", in_vgpResourceGroups, 4, out_vgpResourceGroups, 6, 24, 24},
 };
 
 const struct vgp_call_fields *vgp_fields_of(uint16_t call)

@@ -7980,3 +7980,99 @@ CUresult vgp_call_vgpStreamWatch(CUstream stream, uint32_t word, uint32_t sequen
     vgp_submit_end(s);
     return r;
 }
+
+CUresult vgp_call_vgpResourceGroups(uint64_t input, uint32_t wanted, uint32_t flags, const uint32_t *params, uint32_t params_count, uint16_t *sizes, uint32_t *sizes_len, uint32_t *remains, uint64_t *resources, uint32_t *resources_len, uint16_t *smCounts, uint32_t *smCounts_len, uint16_t *minimums, uint32_t *minimums_len, uint16_t *alignments, uint32_t *alignments_len)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (params_count > 640 || (params_count && !params))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t params_bytes = (uint64_t)params_count * 4;
+    r = vgp_submit_begin(s, VGP_vgpResourceGroups, (uint32_t)(24 + vgp_pad8(params_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpResourceGroups *a = s->args;
+    a->input = (uint64_t)input;
+    a->wanted = (uint32_t)wanted;
+    a->flags = (uint32_t)flags;
+    uint8_t *v = (uint8_t *)s->args + 24;
+    a->params_len = (uint32_t)params_count;
+    if (params_bytes)
+        memcpy(v, params, params_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpResourceGroups *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && remains)
+            *remains = (uint32_t)ret->remains;
+        const uint8_t *q = (const uint8_t *)(ret + 1);
+        uint64_t left = n - sizeof(*ret);
+        uint64_t sizes_bytes = (uint64_t)ret->sizes_len * 2;
+        if (sizes_bytes > left || ret->sizes_len > 128) {
+            r = CUDA_ERROR_UNKNOWN;
+            sizes_bytes = left = 0;
+        }
+        if (sizes && sizes_len) {
+            uint64_t k = sizes_bytes / 2 < *sizes_len ? sizes_bytes / 2 : *sizes_len;
+            memcpy(sizes, q, k * 2);
+            *sizes_len = (uint32_t)k;
+        }
+        q += sizes_bytes < left ? vgp_pad8(sizes_bytes) : sizes_bytes;
+        left -= vgp_pad8(sizes_bytes) < left ? vgp_pad8(sizes_bytes) : left;
+        uint64_t resources_bytes = (uint64_t)ret->resources_len * 8;
+        if (resources_bytes > left || ret->resources_len > 129) {
+            r = CUDA_ERROR_UNKNOWN;
+            resources_bytes = left = 0;
+        }
+        if (resources && resources_len) {
+            uint64_t k = resources_bytes / 8 < *resources_len ? resources_bytes / 8 : *resources_len;
+            memcpy(resources, q, k * 8);
+            *resources_len = (uint32_t)k;
+        }
+        q += resources_bytes < left ? vgp_pad8(resources_bytes) : resources_bytes;
+        left -= vgp_pad8(resources_bytes) < left ? vgp_pad8(resources_bytes) : left;
+        uint64_t smCounts_bytes = (uint64_t)ret->smCounts_len * 2;
+        if (smCounts_bytes > left || ret->smCounts_len > 129) {
+            r = CUDA_ERROR_UNKNOWN;
+            smCounts_bytes = left = 0;
+        }
+        if (smCounts && smCounts_len) {
+            uint64_t k = smCounts_bytes / 2 < *smCounts_len ? smCounts_bytes / 2 : *smCounts_len;
+            memcpy(smCounts, q, k * 2);
+            *smCounts_len = (uint32_t)k;
+        }
+        q += smCounts_bytes < left ? vgp_pad8(smCounts_bytes) : smCounts_bytes;
+        left -= vgp_pad8(smCounts_bytes) < left ? vgp_pad8(smCounts_bytes) : left;
+        uint64_t minimums_bytes = (uint64_t)ret->minimums_len * 2;
+        if (minimums_bytes > left || ret->minimums_len > 129) {
+            r = CUDA_ERROR_UNKNOWN;
+            minimums_bytes = left = 0;
+        }
+        if (minimums && minimums_len) {
+            uint64_t k = minimums_bytes / 2 < *minimums_len ? minimums_bytes / 2 : *minimums_len;
+            memcpy(minimums, q, k * 2);
+            *minimums_len = (uint32_t)k;
+        }
+        q += minimums_bytes < left ? vgp_pad8(minimums_bytes) : minimums_bytes;
+        left -= vgp_pad8(minimums_bytes) < left ? vgp_pad8(minimums_bytes) : left;
+        uint64_t alignments_bytes = (uint64_t)ret->alignments_len * 2;
+        if (alignments_bytes > left || ret->alignments_len > 129) {
+            r = CUDA_ERROR_UNKNOWN;
+            alignments_bytes = left = 0;
+        }
+        if (alignments && alignments_len) {
+            uint64_t k = alignments_bytes / 2 < *alignments_len ? alignments_bytes / 2 : *alignments_len;
+            memcpy(alignments, q, k * 2);
+            *alignments_len = (uint32_t)k;
+        }
+        q += alignments_bytes < left ? vgp_pad8(alignments_bytes) : alignments_bytes;
+        left -= vgp_pad8(alignments_bytes) < left ? vgp_pad8(alignments_bytes) : left;
+    }
+    vgp_submit_end(s);
+    return r;
+}

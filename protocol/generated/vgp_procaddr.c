@@ -812,7 +812,7 @@ const struct vgp_proc vgp_procs[] = {
     {"cuDestroyExternalMemory", 10000, (void *)cuDestroyExternalMemory, NULL, "cuDestroyExternalMemory", true},
     {"cuDestroyExternalSemaphore", 10000, (void *)cuDestroyExternalSemaphore, NULL, "cuDestroyExternalSemaphore", true},
     {"cuDevResourceGenerateDesc", 12040, (void *)cuDevResourceGenerateDesc, NULL, "cuDevResourceGenerateDesc", true},
-    {"cuDevSmResourceSplit", 13010, (void *)cuDevSmResourceSplit, NULL, "cuDevSmResourceSplit", false},
+    {"cuDevSmResourceSplit", 13010, (void *)cuDevSmResourceSplit, NULL, "cuDevSmResourceSplit", true},
     {"cuDevSmResourceSplitByCount", 12040, (void *)cuDevSmResourceSplitByCount, NULL, "cuDevSmResourceSplitByCount", true},
     {"cuDeviceCanAccessPeer", 4000, (void *)cuDeviceCanAccessPeer, NULL, "cuDeviceCanAccessPeer", true},
     {"cuDeviceComputeCapability", 2000, (void *)cuDeviceComputeCapability, NULL, "cuDeviceComputeCapability", true},

@@ -34,6 +34,7 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuCtxSynchronize = (__typeof__(p->cuCtxSynchronize))find(ctx, "cuCtxSynchronize")) != NULL;
     n += (p->cuCtxWaitEvent = (__typeof__(p->cuCtxWaitEvent))find(ctx, "cuCtxWaitEvent")) != NULL;
     n += (p->cuDevResourceGenerateDesc = (__typeof__(p->cuDevResourceGenerateDesc))find(ctx, "cuDevResourceGenerateDesc")) != NULL;
+    n += (p->cuDevSmResourceSplit = (__typeof__(p->cuDevSmResourceSplit))find(ctx, "cuDevSmResourceSplit")) != NULL;
     n += (p->cuDevSmResourceSplitByCount = (__typeof__(p->cuDevSmResourceSplitByCount))find(ctx, "cuDevSmResourceSplitByCount")) != NULL;
     n += (p->cuDeviceCanAccessPeer = (__typeof__(p->cuDeviceCanAccessPeer))find(ctx, "cuDeviceCanAccessPeer")) != NULL;
     n += (p->cuDeviceGet = (__typeof__(p->cuDeviceGet))find(ctx, "cuDeviceGet")) != NULL;

@@ -41,6 +41,7 @@ struct vgp_provider {
     __typeof__(&cuCtxSynchronize) cuCtxSynchronize;
     __typeof__(&cuCtxWaitEvent) cuCtxWaitEvent;
     __typeof__(&cuDevResourceGenerateDesc) cuDevResourceGenerateDesc;
+    __typeof__(&cuDevSmResourceSplit) cuDevSmResourceSplit;
     __typeof__(&cuDevSmResourceSplitByCount) cuDevSmResourceSplitByCount;
     __typeof__(&cuDeviceCanAccessPeer) cuDeviceCanAccessPeer;
     __typeof__(&cuDeviceGet) cuDeviceGet;

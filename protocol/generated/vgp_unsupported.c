@@ -33,7 +33,6 @@ static const char why_coredump[] = "no GPU core dump is written, so there is no 
 static const char why_checkpoint[] = "a process cannot be checkpointed, so no operation waits to be completed";
 static const char why_recapture[] = "a capture that changes a graph's nodes in place; capture a new graph and use cuGraphExecUpdate";
 static const char why_residency[] = "managed memory does not move between processors (device attribute 89 is 0)";
-static const char why_smgroups[] = "multiprocessors are not split into groups of different sizes; cuDevSmResourceSplitByCount is served";
 static const char why_tensorclass[] = "descriptors of tensor maps have no allocation class (device attribute 160 is 0)";
 
 int cuDeviceGetNvSciSyncAttributes(void);
@@ -466,12 +465,6 @@ int cuMemGetLocationInfo(void);
 int cuMemGetLocationInfo(void)
 {
     return refuse("cuMemGetLocationInfo", why_residency);
-}
-
-int cuDevSmResourceSplit(void);
-int cuDevSmResourceSplit(void)
-{
-    return refuse("cuDevSmResourceSplit", why_smgroups);
 }
 
 int cuTensorMapSetAllocationClass(void);

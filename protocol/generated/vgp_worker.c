@@ -6320,6 +6320,46 @@ static CUresult handle_vgpStreamWatch(struct wrk_call *c)
     return r;
 }
 
+static CUresult handle_vgpResourceGroups(struct wrk_call *c)
+{
+    const struct vgp_args_vgpResourceGroups *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad20[i])
+            return wrk_malformed(c, "padding is not zero");
+    uint64_t at = 24;
+    uint64_t params_bytes = (uint64_t)a->params_len * 4;
+    if (a->params_len > 640 || !vgp_range_ok(at, params_bytes, c->args_size))
+        return wrk_malformed(c, "params: %u is past its maximum or the record", a->params_len);
+    const uint32_t *params = (const void *)(c->args + at);
+    at += vgp_round8(params_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    struct vgp_ret_vgpResourceGroups ret = {0};
+    static __thread struct vgp_outs_vgpResourceGroups o;
+    CUresult r = wrk_do_vgpResourceGroups(c, a, params, &ret, &o);
+    if (c->malformed || c->deferred)
+        return r;
+    if (ret.sizes_len > 128)
+        ret.sizes_len = 128;
+    if (ret.resources_len > 129)
+        ret.resources_len = 129;
+    if (ret.smCounts_len > 129)
+        ret.smCounts_len = 129;
+    if (ret.minimums_len > 129)
+        ret.minimums_len = 129;
+    if (ret.alignments_len > 129)
+        ret.alignments_len = 129;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    vgp_reply_part(c, o.sizes, (uint64_t)ret.sizes_len * 2);
+    vgp_reply_part(c, o.resources, (uint64_t)ret.resources_len * 8);
+    vgp_reply_part(c, o.smCounts, (uint64_t)ret.smCounts_len * 2);
+    vgp_reply_part(c, o.minimums, (uint64_t)ret.minimums_len * 2);
+    vgp_reply_part(c, o.alignments, (uint64_t)ret.alignments_len * 2);
+    return r;
+}
+
 static const struct vgp_dispatch rows[] = {
     [VGP_vgpHello] = {"vgpHello", handle_vgpHello, 16, 80, VGP_F_REPLY, 0},
     [VGP_vgpDeviceInfo] = {"vgpDeviceInfo", handle_vgpDeviceInfo, 8, 8, VGP_F_REPLY, 0},
@@ -6589,6 +6629,7 @@ static const struct vgp_dispatch rows[] = {
     [VGP_cuFuncGetParamCount] = {"cuFuncGetParamCount", handle_cuFuncGetParamCount, 8, 8, VGP_F_REPLY, 2},
     [VGP_vgpEventWatch] = {"vgpEventWatch", handle_vgpEventWatch, 16, 16, VGP_F_REPLY, 4},
     [VGP_vgpStreamWatch] = {"vgpStreamWatch", handle_vgpStreamWatch, 16, 16, VGP_F_REPLY, 4},
+    [VGP_vgpResourceGroups] = {"vgpResourceGroups", handle_vgpResourceGroups, 24, 2584, VGP_F_REPLY, 5},
 };
 
 const struct vgp_dispatch *vgp_dispatch_row(uint16_t call)

@@ -206,6 +206,14 @@ CUresult wrk_do_vgpCopyPeer(struct wrk_call *c, const struct vgp_args_vgpCopyPee
 CUresult wrk_do_vgpStreamThrottle(struct wrk_call *c, const struct vgp_args_vgpStreamThrottle *a);
 CUresult wrk_do_vgpEventWatch(struct wrk_call *c, const struct vgp_args_vgpEventWatch *a);
 CUresult wrk_do_vgpStreamWatch(struct wrk_call *c, const struct vgp_args_vgpStreamWatch *a);
+struct vgp_outs_vgpResourceGroups {
+    uint16_t sizes[128] __attribute__((aligned(8)));
+    uint64_t resources[129] __attribute__((aligned(8)));
+    uint16_t smCounts[129] __attribute__((aligned(8)));
+    uint16_t minimums[129] __attribute__((aligned(8)));
+    uint16_t alignments[129] __attribute__((aligned(8)));
+};
+CUresult wrk_do_vgpResourceGroups(struct wrk_call *c, const struct vgp_args_vgpResourceGroups *a, const uint32_t *params, struct vgp_ret_vgpResourceGroups *r, struct vgp_outs_vgpResourceGroups *o);
 
 /* What the generated handlers call in the worker around them. */
 struct wrk_host_func;

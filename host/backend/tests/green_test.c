@@ -76,6 +76,26 @@ static int split(struct guest *g, uint64_t id, uint64_t *out)
     return e;
 }
 
+/* Groups of 6, and as many as there are; what is wrong is answered, and ends nothing. */
+static int groups(struct guest *g, uint64_t id, uint32_t wanted)
+{
+    uint32_t params[10] = {6, 2, 0, 0, 0, 0, 2, 0, 0, 0}, n = 0;
+    struct vgp_args_vgpResourceGroups a = {.input = id, .wanted = wanted, .params_len = 10};
+    const struct vgp_ret_vgpResourceGroups *r = NULL;
+    int e;
+
+    guest_submit(g, VGP_vgpResourceGroups, 0, &a, sizeof(a), params, sizeof(params));
+    e = guest_wait(g, 0, (const void **)&r, &n, 5000);
+    if (e == 0) {
+        clean(r, n);
+        assert_int_equal(r->sizes_len, 2);
+        assert_int_equal(r->remains, 1);
+        assert_int_equal(r->resources_len, wanted ? 3 : 1);
+        assert_int_equal(r->smCounts_len, r->resources_len);
+    }
+    return e;
+}
+
 static int describe(struct guest *g, uint64_t desc, const uint64_t *ids, uint32_t n)
 {
     struct vgp_args_vgpResourceDesc a = {.desc = desc, .resources_len = n};
@@ -104,6 +124,34 @@ static int query(struct guest *g, uint64_t stream)
     struct vgp_args_cuStreamQuery a = {.hStream = stream};
 
     return guest_call(g, VGP_cuStreamQuery, &a, sizeof(a), NULL, NULL);
+}
+
+/* Parameters of groups that libcuda does not send. */
+static void test_group_parameters(void **state)
+{
+    static const uint32_t wrong[] = {0, 4, 6, 639};
+    static uint32_t params[640];
+    struct broker b;
+    struct guest g;
+    uint64_t id = 0;
+
+    (void)state;
+    begin(&b, &g);
+    assert_int_equal(device_resource(&g, &id), 0);
+    assert_int_equal(groups(&g, id, 0), 0);
+    assert_int_equal(groups(&g, id, 2), 0);
+    assert_int_equal(groups(&g, 0, 2), CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+    assert_int_equal(groups(&g, UINT64_MAX, 2), CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+    guest_close(&g);
+    for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        struct vgp_args_vgpResourceGroups a = {.input = id, .wanted = 1, .params_len = wrong[i]};
+
+        assert_int_equal(guest_connect(&g, b.sock, "wrong"), 0);
+        guest_submit(&g, VGP_vgpResourceGroups, 0, &a, sizeof(a), params, wrong[i] * 4);
+        assert_true(guest_wait_dead(&g, 5000));
+        guest_close(&g);
+    }
+    assert_int_equal(broker_stop(&b), 0);
 }
 
 /* Resources are numbers that mean something to their client only. */
@@ -342,9 +390,8 @@ static void test_decompress(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resources),
-        cmocka_unit_test(test_contexts),
-        cmocka_unit_test(test_multicast),
+        cmocka_unit_test(test_resources),  cmocka_unit_test(test_group_parameters),
+        cmocka_unit_test(test_contexts),   cmocka_unit_test(test_multicast),
         cmocka_unit_test(test_decompress),
     };
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../../protocol/generated/vgp_newer.h"
 #include "testprov.h"
 
 #define SMS 16u
@@ -95,6 +96,33 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource *out, unsigned *n, const CUde
         fill(&out[i], &made[nmade], size);
     if (*n * size < in->sm.smCount)
         fill(left, &made[nmade], in->sm.smCount - *n * size);
+    nmade++;
+    return CUDA_SUCCESS;
+}
+
+/* Groups as they are asked for; where nothing is said, of four. */
+CUresult cuDevSmResourceSplit(CUdevResource *out, unsigned n, const CUdevResource *in, CUdevResource *left,
+                              unsigned flags, CU_DEV_SM_RESOURCE_GROUP_PARAMS *groups)
+{
+    unsigned rest = in->sm.smCount;
+
+    if (!real(in) || flags || nmade == sizeof(made) / sizeof(made[0]))
+        return CUDA_ERROR_UNKNOWN;
+    made[nmade].split = nmade;
+    for (unsigned i = 0; i < n; i++) {
+        for (unsigned k = 0; k < sizeof(groups->reserved) / sizeof(groups->reserved[0]); k++) {
+            if (groups[i].reserved[k])
+                return CUDA_ERROR_UNKNOWN;
+        }
+        groups[i].smCount = groups[i].smCount ? groups[i].smCount : 4;
+        if (groups[i].smCount > rest)
+            return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+        rest -= groups[i].smCount;
+        if (out)
+            fill(&out[i], &made[nmade], groups[i].smCount);
+    }
+    if (rest)
+        fill(left, &made[nmade], rest);
     nmade++;
     return CUDA_SUCCESS;
 }

@@ -55,6 +55,8 @@ static CUresult load_text(const char *text, size_t max, struct sg_image *out)
 
     if (len == SG_PTX_TEXT_MAX)
         return sg_fail(CUDA_ERROR_INVALID_IMAGE, "PTX text has no end within %u bytes", SG_PTX_TEXT_MAX);
+    if (len >= 7 && memcmp(text, "\177TileIR", 7) == 0)
+        return sg_fail(CUDA_ERROR_INVALID_IMAGE, "Tile IR bytecode is not served: a kernel needs PTX");
     /* PTX starts with a blank, a comment or a directive; anything else is no image at all. */
     if (!len || !(text[0] == '.' || text[0] == '/' || text[0] == '\n' || text[0] == '\r' || text[0] == ' ' ||
                   text[0] == '\t'))

@@ -16,7 +16,13 @@ def render_newer(d):
          '#ifndef VGP_NEWER_H', '#define VGP_NEWER_H', '', '#include <cuda.h>', '',
          '/* The newest CUDA whose entry points are all described: the driver version that is offered. */',
          f'#define VGP_API_VERSION {max(int(x.added or 0) for x in d.calls + d.locals + d.unsupported)}',
-         '/* One more than its last CUdevice_attribute, as cuda.h 13.5 has them. */', '#define VGP_DEVICE_ATTRIBUTE_END 162', '']
+         '/* One more than its last CUdevice_attribute, as cuda.h 13.5 has them. */', '#define VGP_DEVICE_ATTRIBUTE_END 162', '',
+         '#if CUDA_VERSION < 13010',
+         '/* As cuda.h 13.5 has it; before 13.5, localityDomainId is reserved as well. */',
+         'typedef struct CU_DEV_SM_RESOURCE_GROUP_PARAMS_st {',
+         '    unsigned int smCount;', '    unsigned int coscheduledSmCount;', '    unsigned int preferredCoscheduledSmCount;',
+         '    unsigned int flags;', '    unsigned int localityDomainId;', '    unsigned int reserved[11];',
+         '} CU_DEV_SM_RESOURCE_GROUP_PARAMS;', '#endif', '']
     for version, name, params, per_thread in sorted(newer(d)):
         o.append(f'#if CUDA_VERSION < {version}')
         base = re.sub(r'_v\d+$', '', name)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# environment.sh make|path [torch|jax]: the virtual environment of requirements.txt, or of requirements-NAME.txt, in the
+# environment.sh make|path [torch|jax|libraries|cudf]: the virtual environment of requirements.txt, or of requirements-NAME.txt, in the
 # cache that clones share.
 #
 # make: makes it where it is missing, and prints its path. path: prints the path; exit status 1: it is not there.
@@ -18,10 +18,19 @@ list=$here/requirements${name:+-$name}.txt
 case $name in
 torch) size="3 GB, 7 GB unpacked" ;;
 jax) size="2.5 GB, 5 GB unpacked" ;;
+libraries) size="2.5 GB, 4 GB unpacked" ;;
+cudf) size="2 GB, 5 GB unpacked" ;;
 *) size="600 MB" ;;
 esac
 sum=$(sha256sum "$list" | cut -c 1-12)
 place=$CACHE/python-clients/${name:+$name-}$version-$sum
+# A list may have the wheels of one Python only.
+only=$(sed -n 's/^# python: //p' "$list")
+if [ -n "$only" ] && [ "$only" != "$version" ]; then
+    echo "requirements-$name.txt is for Python $only; this is $version" >&2
+    [ "${1:-}" = make ]
+    exit
+fi
 
 case ${1:-} in
 path)

@@ -40,7 +40,7 @@ client()
 # environment NAME: finds it (place).
 environment()
 {
-    if place=$(bash "$here/environment.sh" path "$1"); then
+    if place=$(bash "$here/environment.sh" path "$1" 2> /dev/null); then
         return 0
     fi
     skipped=$((skipped + 1))
@@ -71,6 +71,14 @@ else
     fi
     if environment jax; then
         client jax ""
+    fi
+    if environment libraries; then
+        client nvmath ""
+        # It opens libcublas.so.12.
+        client ctranslate2 "$(dirname "$(find "$place" -name libcublas.so.12 | head -n 1)")"
+    fi
+    if environment cudf; then
+        client cudf ""
     fi
 fi
 echo "python: $passed passed, $failed failed, $skipped skipped"

@@ -110,6 +110,14 @@ static CUresult measure_fatbin(const void *code, uint64_t limit, uint64_t *size,
     return may_read(code, *size, limit) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
 
+/* The magic bytes of CUDA's Tile IR, which cuBLAS 13.10 and cuTile hand to the driver. */
+static bool is_tile_ir(const void *code, uint64_t limit)
+{
+    static const char magic[8] = "\177TileIR";
+
+    return may_read(code, sizeof(magic), limit) && memcmp(code, magic, sizeof(magic)) == 0;
+}
+
 /* PTX is text with a NUL at its end (which the driver wants to see too). */
 static CUresult measure_ptx(const char *code, uint64_t limit, uint64_t *size, const char **why)
 {
@@ -242,6 +250,10 @@ CUresult vcu_image_measure(const void *code, uint64_t limit, struct vcu_image *i
     } else if (memcmp(&magic, ELFMAG, SELFMAG) == 0) {
         image->kind = VCU_IMAGE_ELF;
         res = measure_elf(code, limit, &image->size, why);
+    } else if (is_tile_ir(code, limit)) {
+        /* What a driver without its compiler answers. */
+        *why = "Tile IR bytecode, which is not served: a kernel needs PTX";
+        res = CUDA_ERROR_INVALID_IMAGE;
     } else {
         image->kind = VCU_IMAGE_PTX;
         res = measure_ptx(code, limit, &image->size, why);

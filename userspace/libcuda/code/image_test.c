@@ -57,6 +57,19 @@ static void test_elf(void **state)
     assert_int_equal(measure(image, n, &size, &kind), CUDA_SUCCESS);
 }
 
+static void test_tile_ir(void **state)
+{
+    static const char image[] = "\177TileIR\0\15\1";
+    struct vcu_image out = {0};
+    const char *why = NULL;
+
+    (void)state;
+    assert_int_equal(vcu_image_measure(image, sizeof(image), &out, &why), CUDA_ERROR_INVALID_IMAGE);
+    assert_non_null(strstr(why, "Tile IR"));
+    for (uint64_t cut = 1; cut < 8; cut++)
+        assert_int_equal(vcu_image_measure(image, cut, &out, &why), CUDA_ERROR_INVALID_IMAGE);
+}
+
 static void test_elf_hostile(void **state)
 {
     uint8_t image[1024];
@@ -192,6 +205,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_elf),
+        cmocka_unit_test(test_tile_ir),
         cmocka_unit_test(test_elf_hostile),
         cmocka_unit_test(test_elf_at_end_of_memory),
         cmocka_unit_test(test_fatbin_and_wrapper),

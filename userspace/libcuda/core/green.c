@@ -18,6 +18,8 @@
     ((unsigned)CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING | \
      (unsigned)CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE)
 #define GROUPS_MAX 256u /* of one split, and of one descriptor: the wire's maximum */
+#define SPLIT_MAX 128u  /* groups of cuDevSmResourceSplit: two multiprocessors each, at the least */
+#define GROUP_WORDS 5u  /* of the parameters of a group: what the wire carries */
 
 /* Our part of a CUdevResource, after its type. */
 struct hidden {
@@ -199,6 +201,55 @@ CUresult vcu_cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nb
             memset(remaining, 0, sizeof(*remaining)); /* CU_DEV_RESOURCE_TYPE_INVALID */
     }
     *nbGroups = groups;
+    return CUDA_SUCCESS;
+}
+
+/* What cuda.h 13.1 calls reserved includes localityDomainId of 13.5. */
+struct group {
+    uint32_t wire[GROUP_WORDS], reserved[11];
+};
+_Static_assert(sizeof(struct group) == sizeof(CU_DEV_SM_RESOURCE_GROUP_PARAMS), "layout of cuda.h");
+
+CUresult vcu_cuDevSmResourceSplit(CUdevResource *result, unsigned int nbGroups, const CUdevResource *input,
+                                  CUdevResource *remainder, unsigned int flags,
+                                  CU_DEV_SM_RESOURCE_GROUP_PARAMS *groupParams)
+{
+    uint16_t sizes[SPLIT_MAX], counts[SPLIT_MAX + 1], minimums[SPLIT_MAX + 1], alignments[SPLIT_MAX + 1];
+    uint32_t params[SPLIT_MAX * GROUP_WORDS], left = 0, want = result == NULL ? 0 : nbGroups;
+    uint32_t n[5] = {SPLIT_MAX, SPLIT_MAX + 1, SPLIT_MAX + 1, SPLIT_MAX + 1, SPLIT_MAX + 1};
+    uint64_t resource, ids[SPLIT_MAX + 1];
+    struct group group;
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (nbGroups == 0 || nbGroups > SPLIT_MAX || input == NULL || flags != 0 || groupParams == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    res = resource_read("cuDevSmResourceSplit", input, &resource);
+    if (res != CUDA_SUCCESS)
+        return res;
+    for (uint32_t i = 0; i < nbGroups; i++) {
+        memcpy(&group, &groupParams[i], sizeof(group));
+        for (unsigned k = 0; k < sizeof(group.reserved) / sizeof(group.reserved[0]); k++) {
+            if (group.reserved[k] != 0)
+                return CUDA_ERROR_INVALID_VALUE;
+        }
+        memcpy(&params[(size_t)i * GROUP_WORDS], group.wire, sizeof(group.wire));
+    }
+    res = vgp_call_vgpResourceGroups(resource, want, flags, params, nbGroups * GROUP_WORDS, sizes, &n[0],
+                                     &left, ids, &n[1], counts, &n[2], minimums, &n[3], alignments, &n[4]);
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (left > 1 || n[0] != nbGroups || n[1] != want + left || n[2] != n[1] || n[3] != n[1] || n[4] != n[1])
+        return CUDA_ERROR_UNKNOWN;
+    for (uint32_t i = 0; i < want; i++)
+        resource_fill(&result[i], ids[i], counts[i], minimums[i], alignments[i]);
+    for (uint32_t i = 0; i < nbGroups; i++)
+        groupParams[i].smCount = sizes[i];
+    if (remainder != NULL && left != 0)
+        resource_fill(remainder, ids[want], counts[want], minimums[want], alignments[want]);
+    else if (remainder != NULL)
+        memset(remainder, 0, sizeof(*remainder)); /* CU_DEV_RESOURCE_TYPE_INVALID */
     return CUDA_SUCCESS;
 }
 

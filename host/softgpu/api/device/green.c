@@ -20,6 +20,7 @@ struct hidden {
     uint64_t split; /* 0: of a device or context; else which call made it, by splitting one of these */
     struct sg_sms sms;
     int device;
+    uint32_t rest; /* 1: what cuDevSmResourceSplit left over, which may be split again */
 };
 #define MAGIC 0x7667707573726573ull
 _Static_assert(sizeof(struct hidden) <= sizeof(((CUdevResource *)0)->_internal_padding), "room");
@@ -209,6 +210,98 @@ CUresult CUDAAPI cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int
         memset(remaining, 0, sizeof(*remaining)); /* CU_DEV_RESOURCE_TYPE_INVALID: nothing is left */
         if (h.sms.count)
             resource_fill(remaining, &h, ignore);
+    }
+    return CUDA_SUCCESS;
+}
+
+/* What a CU_DEV_SM_RESOURCE_GROUP_PARAMS holds; cuda.h before 13.5 has no name for the fifth member. */
+struct group {
+    unsigned int sms, together, preferred, flags, domain, reserved[11];
+};
+_Static_assert(sizeof(struct group) == sizeof(CU_DEV_SM_RESOURCE_GROUP_PARAMS), "layout of cuda.h");
+#define GROUP_BACKFILL 1u /* CU_DEV_SM_RESOURCE_GROUP_BACKFILL */
+#define GROUP_DOMAIN 6u   /* _LOCALITY_DOMAIN_ID, _LOCALITY_DOMAIN_SUPPLEMENTAL_SMS */
+
+static CUresult group_check(const struct group *g, unsigned available, unsigned most)
+{
+    unsigned reserved = g->flags & GROUP_DOMAIN ? 0 : g->domain;
+
+    for (unsigned i = 0; i < sizeof(g->reserved) / sizeof(g->reserved[0]); i++)
+        reserved |= g->reserved[i];
+    if (reserved || (g->flags & ~(GROUP_BACKFILL | GROUP_DOMAIN)))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (g->flags & GROUP_DOMAIN)
+        return sg_fail(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
+                       "cuDevSmResourceSplit: the device has no locality domains");
+    if (g->sms % 2 || g->sms > available || g->together % 2 || g->together > most ||
+        (g->together && g->preferred % g->together))
+        return CUDA_ERROR_INVALID_VALUE;
+    return g->together && g->sms % g->together && !(g->flags & GROUP_BACKFILL) ? CUDA_ERROR_INVALID_VALUE
+                                                                               : CUDA_SUCCESS;
+}
+
+/*
+ * How many multiprocessors the group gets of those that are left; 0: none. All of them are alike, so that any
+ * can be scheduled together.
+ */
+static unsigned group_size(const struct group *g, unsigned left, unsigned together)
+{
+    if (g->sms)
+        return g->sms <= left && g->sms >= g->together ? g->sms : 0;
+    if (left < together)
+        return 0;
+    return g->flags & GROUP_BACKFILL ? left : left / together * together;
+}
+
+CUresult CUDAAPI cuDevSmResourceSplit(CUdevResource *result, unsigned int nbGroups,
+                                      const CUdevResource *input, CUdevResource *remainder,
+                                      unsigned int flags, CU_DEV_SM_RESOURCE_GROUP_PARAMS *groupParams)
+{
+    unsigned min, align, n[RESOURCES_MAX];
+    struct hidden h, part, rest;
+    struct group g;
+    CUresult r;
+
+    SG_INIT();
+    if (!nbGroups || nbGroups > RESOURCES_MAX || !input || flags || !groupParams)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = resource_read("cuDevSmResourceSplit", input, &h);
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (h.split && !h.rest)
+        return sg_fail(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
+                       "cuDevSmResourceSplit: a group is split again through a green context only");
+    granularity(h.device, h.sms.count, false, &min, &align);
+    rest = h;
+    /* Nothing is written before all of it is known to fit. */
+    for (unsigned i = 0; i < nbGroups; i++) {
+        memcpy(&g, &groupParams[i], sizeof(g));
+        r = group_check(&g, h.sms.count,
+                        sg_attr(h.device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) >= 9 ? 32 : 2);
+        if (r != CUDA_SUCCESS)
+            return r;
+        n[i] = group_size(&g, rest.sms.count, g.together ? g.together : align);
+        if (!n[i] && (result || g.sms))
+            return sg_fail(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
+                           "cuDevSmResourceSplit: group %u gets no multiprocessors: %u of %u are left", i,
+                           rest.sms.count, h.sms.count);
+        take(&rest.sms, n[i]);
+    }
+    h.split = rest.split = atomic_fetch_add(&next_split, 1);
+    h.rest = 0;
+    rest.rest = 1;
+    for (unsigned i = 0; i < nbGroups; i++) {
+        if (result) {
+            part = h;
+            part.sms = take(&h.sms, n[i]);
+            resource_fill(&result[i], &part, false);
+        }
+        groupParams[i].smCount = n[i];
+    }
+    if (remainder) {
+        memset(remainder, 0, sizeof(*remainder));
+        if (rest.sms.count)
+            resource_fill(remainder, &rest, false);
     }
     return CUDA_SUCCESS;
 }

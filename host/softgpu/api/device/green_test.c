@@ -5,6 +5,7 @@
  * says "right" or which line is wrong (api/device/devices_test.c).
  */
 #include "api/api_test.h"
+#include "api/generated/newer.h"
 
 #define NEED(cond) \
     do { \
@@ -70,6 +71,73 @@ static int nested(void)
     return 0;
 }
 
+/* smCount, coscheduledSmCount, preferredCoscheduledSmCount, flags, localityDomainId */
+#define GROUP(...) group((const unsigned[16]){__VA_ARGS__})
+#define WRONG(g) (cuDevSmResourceSplit(part, 1, &all, NULL, 0, &(g)) == CUDA_ERROR_INVALID_VALUE)
+#define NO_ROOM(n, g) \
+    (cuDevSmResourceSplit(part, n, &all, NULL, 0, g) == CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION)
+
+static CU_DEV_SM_RESOURCE_GROUP_PARAMS group(const unsigned *members)
+{
+    CU_DEV_SM_RESOURCE_GROUP_PARAMS g;
+
+    memcpy(&g, members, sizeof(g));
+    return g;
+}
+
+/* Groups of different sizes. `most`: that may be scheduled together; `usual`: that are, where nothing is said. */
+static int groups(CUdevice d, unsigned most, unsigned usual)
+{
+    CU_DEV_SM_RESOURCE_GROUP_PARAMS g[3], bad[10];
+    CUdevResource all, part[3], left, again;
+    CUdevResourceDesc desc;
+
+    NEED(!cuDeviceGetDevResource(d, &all, SM) && all.sm.smCount == 24);
+    g[0] = GROUP(10, 2);
+    g[1] = GROUP(0);
+    NEED(!cuDevSmResourceSplit(part, 2, &all, &left, 0, g));
+    NEED(part[0].sm.smCount == 10 && g[0].smCount == 10 && g[0].coscheduledSmCount == 2);
+    NEED(part[1].sm.smCount == 14 / usual * usual && g[1].smCount == part[1].sm.smCount);
+    NEED(14 % usual ? left.sm.smCount == 14 % usual : left.type == CU_DEV_RESOURCE_TYPE_INVALID);
+    NEED(!cuDevResourceGenerateDesc(&desc, part, 2));
+    /* One by one: what is left is split again, a group is not. */
+    g[0] = GROUP(6, 2);
+    NEED(!cuDevSmResourceSplit(part, 1, &all, &left, 0, g) && left.sm.smCount == 18);
+    NEED(!cuDevSmResourceSplit(&part[1], 1, &left, &again, 0, g) && again.sm.smCount == 12);
+    NEED(cuDevSmResourceSplit(&part[1], 1, &part[0], NULL, 0, g) ==
+         CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+    NEED(cuDevResourceGenerateDesc(&desc, part, 2) == CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+    /* Everything else, and how much it would be. */
+    g[0] = GROUP(18, 2);
+    g[1] = GROUP(0, 2, 0, 1);
+    g[2] = GROUP(0, 2);
+    NEED(!cuDevSmResourceSplit(part, 2, &all, &left, 0, g) && g[1].smCount == 6);
+    NEED(left.type == CU_DEV_RESOURCE_TYPE_INVALID);
+    g[1] = GROUP(0, 2, 0, 1);
+    NEED(!cuDevSmResourceSplit(NULL, 3, &all, NULL, 0, g) && g[1].smCount == 6 && g[2].smCount == 0);
+    /* Refused whole: nothing of it is written. */
+    g[1] = GROUP(0, 2, 0, 1);
+    NEED(NO_ROOM(3, g) && g[1].smCount == 0);
+    g[1] = GROUP(8, 2);
+    NEED(NO_ROOM(2, g));
+    bad[0] = GROUP(7, 0);
+    bad[1] = GROUP(26, 0);
+    bad[2] = GROUP(8, 1);
+    bad[3] = GROUP(8, most + 2);
+    bad[4] = GROUP(8, 2, 3);
+    bad[5] = GROUP(8, 2, 0, 8);
+    bad[6] = GROUP(8, 2, 0, 0, 1);
+    bad[7] = GROUP(8);
+    bad[7].reserved[10] = 1;
+    bad[8] = GROUP(1, 0);
+    bad[9] = GROUP(UINT32_MAX, 0);
+    for (unsigned i = 0; i < 10; i++)
+        NEED(WRONG(bad[i]));
+    bad[0] = GROUP(8, 2, 0, 2); /* a locality domain */
+    NEED(NO_ROOM(1, bad));
+    return 0;
+}
+
 /* The places of blocks in a green context with the multiprocessors from `first` on. */
 static int places(CUfunction f, CUgreenCtx g, unsigned first, unsigned count)
 {
@@ -123,6 +191,10 @@ int green_main(void)
         line = guideline(0, 4, 2, 15, 16);
     if (!line)
         line = nested();
+    if (!line)
+        line = groups(0, 2, 2);
+    if (!line)
+        line = groups(1, 32, 8);
     if (!line)
         line = kernels();
     if (line)

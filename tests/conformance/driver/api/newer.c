@@ -213,15 +213,67 @@ CASE(newer_stream_resource, CF_CTX)
     OK("destroy", cuStreamDestroy(s));
 }
 
+/* As cuda.h 13.5 has it. */
+struct sm_group {
+    unsigned sms, together, preferred, flags, domain, reserved[11];
+};
+
+CASE(newer_sm_groups, CF_CTX)
+{
+    NEWEST(split, "cuDevSmResourceSplit", CUdevResource *, unsigned, const CUdevResource *, CUdevResource *,
+           unsigned, struct sm_group *);
+    struct sm_group g[2] = {{.sms = 0}}, zero = {0}, bad;
+    CUdevResource all, part[2], left, none = {0};
+    CUdevResourceDesc d = NULL;
+    CUgreenCtx green = NULL;
+    unsigned n;
+
+    NEED(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+    n = all.sm.smCount;
+    RC("result_count", split(part, 0, &all, NULL, 0, g), CUDA_ERROR_INVALID_VALUE);
+    RC("many", split(part, 100000, &all, NULL, 0, g), CUDA_ERROR_INVALID_VALUE);
+    RC("input", split(part, 1, NULL, NULL, 0, g), CUDA_ERROR_INVALID_VALUE);
+    RC("flags", split(part, 1, &all, NULL, 1, g), CUDA_ERROR_INVALID_VALUE);
+    RC("params", split(part, 1, &all, NULL, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("type", split(part, 1, &none, NULL, 0, g), CUDA_ERROR_INVALID_RESOURCE_TYPE);
+    bad = zero;
+    bad.reserved[10] = 1;
+    RC("reserved", split(part, 1, &all, NULL, 0, &bad), CUDA_ERROR_INVALID_VALUE);
+    bad = zero;
+    bad.sms = 1;
+    RC("odd", split(part, 1, &all, NULL, 0, &bad), CUDA_ERROR_INVALID_VALUE);
+    bad.sms = n + 2;
+    RC("too_many", split(part, 1, &all, NULL, 0, &bad), CUDA_ERROR_INVALID_VALUE);
+    cf_true("unchanged", bad.sms == n + 2);
+    OK("how_many", split(NULL, 1, &all, NULL, 0, g));
+    cf_true("how_many_fit", g[0].sms <= n);
+    if (n < 4)
+        return; /* a group has two */
+    g[0] = (struct sm_group){.sms = 2, .together = 2};
+    g[1] = (struct sm_group){.together = 2};
+    OK("two", split(part, 2, &all, &left, 0, g));
+    cf_u64("first", part[0].sm.smCount, 2);
+    cf_true("second", part[1].sm.smCount == g[1].sms && g[1].sms == (n - 2) / 2 * 2);
+    cf_true("rest", n % 2 ? left.sm.smCount == 1 : left.type == CU_DEV_RESOURCE_TYPE_INVALID);
+    RC("again", split(&left, 1, &part[1], NULL, 0, g), CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+    OK("describe", cuDevResourceGenerateDesc(&d, part, 2));
+    OK("create", cuGreenCtxCreate(&green, d, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    OK("resource", cuGreenCtxGetDevResource(green, &left, CU_DEV_RESOURCE_TYPE_SM));
+    cf_true("resource_count", left.sm.smCount == 2 + g[1].sms);
+    OK("destroy", cuGreenCtxDestroy(green));
+    g[0] = (struct sm_group){.sms = 2, .together = 2};
+    OK("one", split(part, 1, &all, &left, 0, g));
+    OK("rest_again", split(part, 1, &left, NULL, 0, g));
+}
+
 /* Through libcuda they are there and refuse; the software GPU does not have them. */
 CASE(newer_refused, CF_CTX)
 {
     static const char *const names[] = {"cuCheckpointOperationComplete", "cuCoredumpRegisterStartCallback",
-                                        "cuDevSmResourceSplit",          "cuDeviceGetCliqueCount",
-                                        "cuDeviceGetFabricClusterUuid",  "cuFabricCpyBatchAsync",
-                                        "cuLogicalEndpointCreate",       "cuMemGetLocationInfo",
-                                        "cuStreamBeginCaptureToCig",     "cuStreamBeginRecaptureToGraph",
-                                        "cuTensorMapSetAllocationClass"};
+                                        "cuDeviceGetCliqueCount",        "cuDeviceGetFabricClusterUuid",
+                                        "cuFabricCpyBatchAsync",         "cuLogicalEndpointCreate",
+                                        "cuMemGetLocationInfo",          "cuStreamBeginCaptureToCig",
+                                        "cuStreamBeginRecaptureToGraph", "cuTensorMapSetAllocationClass"};
     CUdriverProcAddressQueryResult found;
 
     for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {

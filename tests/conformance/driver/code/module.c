@@ -52,6 +52,7 @@ CASE(module_wrong_image, CF_CTX)
     RC_IN("empty", cuModuleLoadData(&m, ""), CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_INVALID_PTX);
     memset(b, 0xa5, 4096);
     RC_IN("garbage", cuModuleLoadData(&m, b), CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_INVALID_PTX);
+    RC("tile_ir", cuModuleLoadData(&m, "\177TileIR\0\15\1"), CUDA_ERROR_INVALID_IMAGE);
     /* The second half of the payload lost. */
     memset(b, 0, n + 65536);
     memcpy(b, cf_fatbin, n / 2);

@@ -13,6 +13,8 @@
 
 #define RESOURCES_MAX 4096u
 #define GROUPS_MAX 256u /* of one split; one more remains */
+#define SPLIT_MAX 128u  /* of one split into groups of different sizes */
+#define GROUP_WORDS 5u  /* what the wire has of a CU_DEV_SM_RESOURCE_GROUP_PARAMS */
 
 static struct {
     uint64_t id; /* 0: unused */
@@ -109,13 +111,14 @@ CUresult wrk_do_vgpDevResource(struct wrk_call *c, const struct vgp_args_vgpDevR
     return CUDA_SUCCESS;
 }
 
-static void give(struct vgp_outs_vgpResourceSplit *o, uint32_t i, const CUdevResource *r)
-{
-    o->resources[i] = keep(r, false);
-    o->smCounts[i] = narrow(r->sm.smCount);
-    o->minimums[i] = narrow(r->sm.minSmPartitionSize);
-    o->alignments[i] = narrow(r->sm.smCoscheduledAlignment);
-}
+/* Of either split: their arrays have the same names. */
+#define GIVE(o, i, r) \
+    do { \
+        (o)->resources[i] = keep(r, false); \
+        (o)->smCounts[i] = narrow((r)->sm.smCount); \
+        (o)->minimums[i] = narrow((r)->sm.minSmPartitionSize); \
+        (o)->alignments[i] = narrow((r)->sm.smCoscheduledAlignment); \
+    } while (0)
 
 CUresult wrk_do_vgpResourceSplit(struct wrk_call *c, const struct vgp_args_vgpResourceSplit *a,
                                  struct vgp_ret_vgpResourceSplit *r, struct vgp_outs_vgpResourceSplit *o)
@@ -142,11 +145,49 @@ CUresult wrk_do_vgpResourceSplit(struct wrk_call *c, const struct vgp_args_vgpRe
     if (n > GROUPS_MAX)
         return CUDA_ERROR_UNKNOWN; /* it was given no room for so many */
     for (uint32_t i = 0; i < n; i++)
-        give(o, i, &out[i]);
+        GIVE(o, i, &out[i]);
     r->remains = left.type == CU_DEV_RESOURCE_TYPE_SM && left.sm.smCount;
     if (r->remains)
-        give(o, n, &left);
+        GIVE(o, n, &left);
     r->resources_len = r->smCounts_len = r->minimums_len = r->alignments_len = n + r->remains;
+    return CUDA_SUCCESS;
+}
+
+CUresult wrk_do_vgpResourceGroups(struct wrk_call *c, const struct vgp_args_vgpResourceGroups *a,
+                                  const uint32_t *params, struct vgp_ret_vgpResourceGroups *r,
+                                  struct vgp_outs_vgpResourceGroups *o)
+{
+    static CU_DEV_SM_RESOURCE_GROUP_PARAMS groups[SPLIT_MAX];
+    static CUdevResource out[SPLIT_MAX];
+    uint32_t n = a->params_len / GROUP_WORDS, given = a->wanted ? n : 0;
+    const CUdevResource *in = kept(c, a->input);
+    CUdevResource left, input;
+    CUresult e;
+
+    if (!n || n > SPLIT_MAX || a->params_len % GROUP_WORDS)
+        return wrk_malformed(c, "%u words about groups", a->params_len);
+    if (!in)
+        return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+    if (!wrk_provider.cuDevSmResourceSplit)
+        return wrk_missing(c, "cuDevSmResourceSplit");
+    input = *in; /* keep() may use its slot again */
+    memset(groups, 0, sizeof(groups));
+    memset(out, 0, sizeof(out));
+    memset(&left, 0, sizeof(left));
+    for (uint32_t i = 0; i < n; i++)
+        memcpy(&groups[i], &params[(size_t)i * GROUP_WORDS], GROUP_WORDS * sizeof(*params));
+    e = wrk_provider.cuDevSmResourceSplit(given ? out : NULL, n, &input, &left, a->flags, groups);
+    if (e != CUDA_SUCCESS)
+        return e;
+    for (uint32_t i = 0; i < n; i++)
+        o->sizes[i] = narrow(groups[i].smCount);
+    for (uint32_t i = 0; i < given; i++)
+        GIVE(o, i, &out[i]);
+    r->sizes_len = n;
+    r->remains = left.type == CU_DEV_RESOURCE_TYPE_SM && left.sm.smCount;
+    if (r->remains)
+        GIVE(o, given, &left);
+    r->resources_len = r->smCounts_len = r->minimums_len = r->alignments_len = given + r->remains;
     return CUDA_SUCCESS;
 }
 
