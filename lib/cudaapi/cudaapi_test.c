@@ -198,10 +198,75 @@ static CUresult t_unreserve(CUdeviceptr ptr, size_t size)
     return CUDA_SUCCESS;
 }
 
+static int live_dmabufs;
+
+static CUresult t_dmabuf_import(void **object, CUdeviceptr *ptr, int fd, size_t size)
+{
+    (void)size;
+    if (fd < 0)
+        return CUDA_ERROR_INVALID_HANDLE;
+    live_dmabufs++;
+    *object = &live_dmabufs;
+    *ptr = 0x80000000;
+    return CUDA_SUCCESS;
+}
+static CUresult t_dmabuf_release(void *object)
+{
+    assert_ptr_equal(object, &live_dmabufs);
+    live_dmabufs--;
+    return CUDA_SUCCESS;
+}
+
 static const struct cua_memory_ops ops = {
-    t_import,  t_release, t_properties, t_granularity, t_device,
-    t_reserve, t_map,     t_access,     t_unmap,       t_unreserve,
+    .import = t_import,
+    .release = t_release,
+    .properties = t_properties,
+    .granularity = t_granularity,
+    .current_device = t_device,
+    .reserve = t_reserve,
+    .map = t_map,
+    .set_access = t_access,
+    .unmap = t_unmap,
+    .unreserve = t_unreserve,
 };
+
+/* Its buffers keep a dma-buf: it is released once, after the import and all of them. */
+static void test_external_dmabuf(void **state)
+{
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC d = {
+        .type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD, .handle.fd = -1, .size = 0x3000};
+    CUDA_EXTERNAL_MEMORY_BUFFER_DESC b = {.offset = 0x1000, .size = 0x2000};
+    struct cua_memory_ops with = ops;
+    CUdeviceptr first, second;
+    CUexternalMemory m;
+    const char *why = NULL;
+    CUresult r;
+
+    (void)state;
+    assert_int_equal(cua_external_memory_import(&ops, &m, &d, &why), CUDA_ERROR_NOT_SUPPORTED);
+    assert_non_null(why);
+    with.dmabuf_import = t_dmabuf_import;
+    with.dmabuf_release = t_dmabuf_release;
+    assert_int_equal(cua_external_memory_import(&with, &m, &d, &why), CUDA_ERROR_INVALID_HANDLE);
+    d.handle.fd = 0;
+    d.flags = 1;
+    assert_int_equal(cua_external_memory_import(&with, &m, &d, &why), CUDA_ERROR_INVALID_VALUE);
+    d.flags = 0;
+    assert_int_equal(cua_external_memory_import(&with, &m, &d, &why), CUDA_SUCCESS);
+    assert_int_equal(cua_external_memory_buffer(&with, &first, m, &b), CUDA_SUCCESS);
+    assert_int_equal(first, 0x80001000);
+    b.offset = 0x1001; /* the last byte is outside */
+    assert_int_equal(cua_external_memory_buffer(&with, &second, m, &b), CUDA_ERROR_INVALID_VALUE);
+    b.offset = 0;
+    assert_int_equal(cua_external_memory_buffer(&with, &second, m, &b), CUDA_SUCCESS);
+    assert_int_equal(cua_external_memory_destroy(&with, m), CUDA_SUCCESS);
+    assert_int_equal(cua_external_memory_buffer(&with, &second, m, &b), CUDA_ERROR_INVALID_HANDLE);
+    assert_true(cua_external_memory_free(&with, second, &r));
+    assert_int_equal(live_dmabufs, 1);
+    assert_true(cua_external_memory_free(&with, first, &r));
+    assert_int_equal(live_dmabufs, 0);
+    assert_int_equal(live_maps, 0);
+}
 
 static void test_external_memory(void **state)
 {
@@ -320,9 +385,13 @@ static void test_absent(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_error_texts),   cmocka_unit_test(test_coredump),
-        cmocka_unit_test(test_advice),        cmocka_unit_test(test_external_memory),
-        cmocka_unit_test(test_legacy_launch), cmocka_unit_test(test_legacy_structures),
+        cmocka_unit_test(test_error_texts),
+        cmocka_unit_test(test_coredump),
+        cmocka_unit_test(test_advice),
+        cmocka_unit_test(test_external_memory),
+        cmocka_unit_test(test_external_dmabuf),
+        cmocka_unit_test(test_legacy_launch),
+        cmocka_unit_test(test_legacy_structures),
         cmocka_unit_test(test_absent),
     };
 
