@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# environment.sh make|path [torch|jax|libraries|cudf]: the virtual environment of requirements.txt, or of requirements-NAME.txt, in the
-# cache that clones share.
+# environment.sh make|path [torch|jax|libraries|cudf|transformers]: the virtual environment of requirements.txt, or of
+# requirements-NAME.txt, in the cache that clones share. Of transformers: a folder of packages, for another Python.
 #
 # make: makes it where it is missing, and prints its path. path: prints the path; exit status 1: it is not there.
 # Python is the distribution's, with its venv module. pip takes wheels only, each with the SHA-256 that is pinned, and
@@ -20,11 +20,14 @@ torch) size="3 GB, 7 GB unpacked" ;;
 jax) size="2.5 GB, 5 GB unpacked" ;;
 libraries) size="2.5 GB, 4 GB unpacked" ;;
 cudf) size="2 GB, 5 GB unpacked" ;;
+transformers) size="30 MB" ;;
 *) size="600 MB" ;;
 esac
 sum=$(sha256sum "$list" | cut -c 1-12)
-place=$CACHE/python-clients/${name:+$name-}$version-$sum
-# A list may have the wheels of one Python only.
+# A list may have the wheels of another Python,
+target=$(sed -n 's/^# target: //p' "$list")
+place=$CACHE/python-clients/${name:+$name-}${target:-$version}-$sum
+# or of one Python only.
 only=$(sed -n 's/^# python: //p' "$list")
 if [ -n "$only" ] && [ "$only" != "$version" ]; then
     echo "requirements-$name.txt is for Python $only; this is $version" >&2
@@ -46,8 +49,11 @@ make)
     if [ ! -e "$place/.complete" ]; then
         rm -rf "$place"
         "$python" -m venv "$place" > /dev/null || die "no virtual environment can be made: install python3-venv"
+        other=()
+        [ -z "$target" ] || other=(--target "$place/packages" --python-version "$target" --implementation cp
+            --platform manylinux2014_x86_64 --platform manylinux_2_28_x86_64)
         "$SCRIPTS/step.sh" python-clients "fetching Python packages with CUDA ($size)" "$place/bin/pip" install --no-deps \
-            --only-binary :all: --require-hashes --no-input --cache-dir "$CACHE/pip" -r "$list" >&2 || exit 1
+            --only-binary :all: --require-hashes --no-input --cache-dir "$CACHE/pip" "${other[@]}" -r "$list" >&2 || exit 1
         touch "$place/.complete"
     fi
     ;;
