@@ -115,7 +115,8 @@ static bool is_tile_ir(const void *code, uint64_t limit)
 {
     static const char magic[8] = "\177TileIR";
 
-    return may_read(code, sizeof(magic), limit) && memcmp(code, magic, sizeof(magic)) == 0;
+    /* Not memcmp(): a short text may be the last of what can be read. */
+    return may_read(code, sizeof(magic), limit) && strncmp(code, magic, sizeof(magic)) == 0;
 }
 
 /* PTX is text with a NUL at its end (which the driver wants to see too). */

@@ -9,6 +9,7 @@
 #include <elf.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "code.h"
 
@@ -68,6 +69,27 @@ static void test_tile_ir(void **state)
     assert_non_null(strstr(why, "Tile IR"));
     for (uint64_t cut = 1; cut < 8; cut++)
         assert_int_equal(vcu_image_measure(image, cut, &out, &why), CUDA_ERROR_INVALID_IMAGE);
+}
+
+/* Whatever an image begins with, what is not mapped behind its end is not read. */
+static void test_short_text(void **state)
+{
+    static const char *const texts[] = {"", "\177", "\177T", "\177TileI", "\177TileIR", "Tile", "x"};
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *at = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct vcu_image out = {0};
+    const char *why = NULL;
+
+    (void)state;
+    assert_true(at != MAP_FAILED);
+    assert_int_equal(munmap(at + page, page), 0);
+    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+        char *text = strcpy(at + page - strlen(texts[i]) - 1, texts[i]);
+        CUresult r = vcu_image_measure(text, 0, &out, &why);
+
+        assert_true(r == CUDA_SUCCESS || r == CUDA_ERROR_INVALID_IMAGE);
+    }
+    munmap(at, page);
 }
 
 static void test_elf_hostile(void **state)
@@ -206,6 +228,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_elf),
         cmocka_unit_test(test_tile_ir),
+        cmocka_unit_test(test_short_text),
         cmocka_unit_test(test_elf_hostile),
         cmocka_unit_test(test_elf_at_end_of_memory),
         cmocka_unit_test(test_fatbin_and_wrapper),

@@ -14,6 +14,7 @@ void wrk_flight_enter(struct wrk_worker *w, struct wrk_wait *wait)
 {
     struct wrk_waits *ws = &w->waits;
 
+    wait->in_flight = true;
     pthread_mutex_lock(&ws->lock);
     wait->flight = ws->flight;
     if (wait->flight)
@@ -28,14 +29,14 @@ void wrk_flight_leave(struct wrk_worker *w, struct wrk_wait *wait)
 {
     struct wrk_waits *ws = &w->waits;
 
-    if (!wait->flight_at && !wait->lent)
+    if (!wait->in_flight && !wait->lent)
         return; /* it was complete at once; both are set by the dispatcher before anyone else has the wait */
     pthread_mutex_lock(&ws->lock);
-    if (wait->flight_at) {
+    if (wait->in_flight) {
         *wait->flight_at = wait->flight;
         if (wait->flight)
             wait->flight->flight_at = wait->flight_at;
-        wait->flight_at = NULL;
+        wait->in_flight = false;
         pthread_cond_broadcast(&ws->left);
     }
     if (wait->lent && !--wait->lent->waits && wait->lent->destroy)

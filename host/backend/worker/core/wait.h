@@ -33,6 +33,7 @@ struct wrk_wait {
     bool counted;      /* in waits.long_calls */
     bool context_gone; /* of a long call: its context ended meanwhile, and what it made with it */
     struct wrk_wait *flight, **flight_at; /* in waits.flight from start until finish has returned */
+    bool in_flight;                       /* the same; only its own thread looks, without the lock */
     const void *uses[3]; /* objects of the provider that it touches: its context and what that stands
                             on, and one more; what ends one of them waits for this first */
     bool uses_all;       /* all contexts */
