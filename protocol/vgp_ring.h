@@ -143,8 +143,10 @@ _Static_assert(__builtin_offsetof(struct vgp_window_shared, sticky_result) == 38
  * before the end of the ring, a record with call = VGP_CALL_PAD fills the rest. The fixed argument
  * structure of the call follows the header, then its variable parts, each padded to 8 bytes.
  * Publishing: write the record, then store-release ring_tail, then a full fence, then read
- * worker_state: IDLE means "ring the doorbell". The worker: store IDLE, full fence, read ring_tail
- * again, sleep only if it did not move.
+ * worker_state: IDLE means "ring the doorbell". It need not be rung when ring_head, read after that,
+ * is ring_tail, or where it was when it was rung last: the worker has taken nothing since, so it
+ * looks at ring_tail again when it comes. The worker: store IDLE, full fence, read ring_tail again,
+ * sleep only if it did not move.
  */
 #define VGP_CALL_PAD 0xffffu
 #define VGP_NO_REPLY 0xffffffffu

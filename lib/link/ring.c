@@ -82,6 +82,7 @@ int lnk_ring_init(struct lnk_ring *r, struct lnk_transport *t, lnk_notify_fn fn,
     uint8_t *base = t->window;
 
     memset(r, 0, sizeof(*r));
+    r->rung_head = UINT64_MAX;   /* no position: those are multiples of 16 */
     memcpy(&h, base, sizeof(h)); /* one copy: the checked values are the used ones */
     *why = check_header(&h, t->window_size);
     if (*why != NULL)
@@ -249,10 +250,17 @@ static void publish_tail(struct lnk_ring *r)
 {
     __atomic_store_n(&r->shared->ring_tail, r->tail, __ATOMIC_RELEASE);
     __atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with the worker's store of IDLE */
-    if (__atomic_load_n(&r->shared->worker_state, __ATOMIC_RELAXED) == VGP_WORKER_IDLE) {
-        r->doorbells++;
-        r->transport->ops->doorbell(r->transport);
-    }
+    if (__atomic_load_n(&r->shared->worker_state, __ATOMIC_ACQUIRE) != VGP_WORKER_IDLE)
+        return;
+    /* Either it has this record already, or it was rung for and has taken nothing yet, so it is still on its way: a
+     * system call for each record until then would tell it nothing. */
+    uint64_t head = __atomic_load_n(&r->shared->ring_head, __ATOMIC_RELAXED);
+
+    if (head == r->tail || head == r->rung_head)
+        return;
+    r->rung_head = head;
+    r->doorbells++;
+    r->transport->ops->doorbell(r->transport);
 }
 
 /* Bytes that may be written; refreshes the head. False: the worker moved it where it cannot be. */

@@ -49,6 +49,7 @@ struct lnk_ring {
     pthread_mutex_t lock; /* producer side; held from begin to publish */
     uint64_t tail;        /* private copy: shared memory is a mailbox */
     uint64_t head;        /* last value read from the worker, validated */
+    uint64_t rung_head;   /* what the worker had taken when the doorbell was rung last */
 
     _Atomic uint64_t slot_used[LNK_MAX_SLOTS / 64];
     uint32_t slot_seq[LNK_MAX_SLOTS]; /* written by the slot's owner */

@@ -241,15 +241,52 @@ static void *no_worker(void *arg)
     return arg;
 }
 
-static void test_hostile_head(void **state)
+/* Nobody else writes the worker's words after this. */
+static void stop_worker(void)
 {
-    (void)state;
     pthread_mutex_lock(&f.lock);
     f.stop = true;
     pthread_cond_broadcast(&f.bell);
     pthread_mutex_unlock(&f.lock);
-    pthread_join(f.worker, NULL); /* nobody else moves the head now */
+    pthread_join(f.worker, NULL);
     pthread_create(&f.worker, NULL, no_worker, NULL);
+}
+
+/* A worker that was rung for and is on its way is not rung for again; one that has taken something since is. */
+static void test_one_doorbell(void **state)
+{
+    uint64_t before, first;
+
+    (void)state;
+    stop_worker();
+    f.h->worker_state = VGP_WORKER_IDLE;
+    before = f.doorbells;
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(count(1, 9, 0, 4), CUDA_SUCCESS);
+    assert_int_equal(f.doorbells, before + 1);
+    /* It takes the first record, sees no more in time and sleeps again. */
+    first = f.h->ring_tail / 10;
+    f.h->ring_head += first;
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(count(1, 9, 0, 4), CUDA_SUCCESS);
+    assert_int_equal(f.doorbells, before + 2);
+    f.h->worker_state = VGP_WORKER_RUNNING;
+    f.h->ring_head = f.h->ring_tail - first;
+    assert_int_equal(count(1, 9, 0, 4), CUDA_SUCCESS);
+    assert_int_equal(f.doorbells, before + 2);
+    /* It has all and sleeps: what it had when it was rung for last says nothing about the next sleep. */
+    f.h->worker_state = VGP_WORKER_IDLE;
+    for (unsigned i = 1; i <= 5; i++) {
+        f.h->ring_head = f.h->ring_tail;
+        assert_int_equal(count(1, 9, 0, 4), CUDA_SUCCESS);
+        assert_int_equal(f.doorbells, before + 2 + i);
+    }
+}
+
+static void test_hostile_head(void **state)
+{
+    (void)state;
+    stop_worker();
     f.h->ring_head = 1u << 30;
     for (int i = 0; i < 60; i++) {
         if (count(1, 9, 0, 4000) != CUDA_SUCCESS)
@@ -383,6 +420,7 @@ int main(void)
         T(test_dead_worker),
         T(test_lost_transport),
         T(test_hostile_reply),
+        T(test_one_doorbell),
         T(test_hostile_head),
         T(test_notifications),
         T(test_prints_with_full_ring),

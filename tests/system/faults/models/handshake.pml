@@ -3,7 +3,7 @@
  * Sleeping and waking between libcuda and its worker (docs/protocol.md, "Sleeping"), both directions.
  *
  *   libcuda  lib/link/ring.c: publish_tail(), the wait for a reply; transport_sock.c, transport_dev.c
- *   worker   host/backend/worker/loop.c: sleep_until_rung(); reply.c: wake()
+ *   worker   host/backend/worker/main/loop.c: sleep_until_rung(); reply.c: wake()
  *
  * Two threads of the guest make CALLS calls each. Both memories are those of x86 and ARM: a processor may
  * delay its own store (one entry of a store buffer for each shared word) until a full fence. A lost wake-up
@@ -13,7 +13,7 @@
  * -DNO_WORKER_FENCE (between IDLE and ring_tail), -DNO_LOOK (the worker sleeps without looking at the ring
  * again), -DNO_REPLY_FENCE (between reply and guest_sleeps), -DNO_SLEEP_FENCE (between guest_sleeps and the
  * reply), -DNO_SEEN (the guest sleeps with the wake_seq of after its look), -DONE_WAKE (one sleeper is woken,
- * not all of them).
+ * not all of them), -DNO_HEAD (the guest rings once for ever), -DOWN_HEAD (it counts as rung for what was taken already).
  */
 #ifndef CALLS
 #define CALLS 1
@@ -28,6 +28,8 @@ byte state = RUNNING, state_b = RUNNING; /* worker_state */
 byte done[THREADS], done_b[THREADS];     /* reply slots: calls answered */
 byte sleeps = 0, sleeps_b[THREADS];      /* guest_sleeps */
 byte wake_seq = 0;
+byte taken = 0, taken_b = 0;    /* ring_head */
+byte rung = 255;                /* libcuda's, under the lock: ring_head when it rang last */
 bool bell = false;              /* the eventfd */
 bool asleep[THREADS];           /* in the futex, or in the driver's WAIT */
 bool locked = false;            /* the ring's lock */
@@ -39,6 +41,7 @@ end:
     do
     :: atomic { tail != tail_b -> tail = tail_b }
     :: atomic { state != state_b -> state = state_b }
+    :: atomic { taken != taken_b -> taken = taken_b }
     :: atomic { done[0] != done_b[0] -> done[0] = done_b[0] }
     :: atomic { done[1] != done_b[1] -> done[1] = done_b[1] }
     :: atomic { sleeps_b[0] -> sleeps = 1; sleeps_b[0] = 0 }
@@ -48,7 +51,7 @@ end:
 
 proctype guest(byte me)
 {
-    byte n = 0, seen;
+    byte n = 0, seen, h;
 
     do
     :: n == CALLS -> break
@@ -61,7 +64,21 @@ proctype guest(byte me)
         tail == tail_b;
 #endif
         if
-        :: state == IDLE -> bell = true
+        :: state == IDLE ->
+            h = taken;
+            if
+#ifdef NO_HEAD
+            :: rung == 255 -> rung = 0; bell = true
+#else
+#ifdef OWN_HEAD
+            :: rung != h ->
+#else
+            :: rung != h && h != tail_b ->
+#endif
+                rung = h; bell = true
+#endif
+            :: else
+            fi
         :: else
         fi;
         tail == tail_b; /* the next holder of the lock sees it: a release */
@@ -108,6 +125,7 @@ end:
         :: served[1] < CALLS && head < tail -> who = 1
         fi;
         head++;
+        taken_b = head;
         served[who]++;
         done_b[who]++;
 #ifndef NO_REPLY_FENCE
@@ -131,7 +149,7 @@ end:
     :: head == tail ->
         state_b = IDLE;
 #ifndef NO_WORKER_FENCE
-        state == state_b;
+        state == state_b && taken == taken_b;
 #endif
         if
 #ifndef NO_LOOK
