@@ -167,15 +167,17 @@ static bool find_client(const char *message, char number[16], const char **name,
     return true;
 }
 
-static void emit_structured(enum vgb_log_level level, const char *process, const char *message)
+/* `client`: the number of the one that the line is about, "" for none; NULL: what the line says, which is our own. */
+static void emit_structured(enum vgb_log_level level, const char *process, const char *client,
+                            const char *message)
 {
     static const char *const priorities[] = {"3", "4", "6", "7"}; /* of syslog */
     bool json = log_format == VGB_LOG_JSON;
     void (*field)(struct out *, const char *, const char *, size_t) = json ? field_json : field_journal;
     char when[64], number[16];
     struct out o = {.used = 0};
+    const char *name = NULL;
     struct timespec ts;
-    const char *name;
     struct tm tm;
     size_t n;
 
@@ -191,14 +193,17 @@ static void emit_structured(enum vgb_log_level level, const char *process, const
     }
     field(&o, json ? "process" : "SYSLOG_IDENTIFIER", process, strlen(process));
     field(&o, json ? "vm" : "VGPU_VM", log_vm, strlen(log_vm));
-    if (find_client(message, number, &name, &n)) {
+    if (!client && find_client(message, number, &name, &n))
+        client = number;
+    if (client && *client) {
         if (json) {
             put(&o, ",\"client\":");
-            put(&o, number);
+            put(&o, client);
         } else {
-            field(&o, "VGPU_CLIENT", number, strlen(number));
+            field(&o, "VGPU_CLIENT", client, strlen(client));
         }
-        field(&o, json ? "client_name" : "VGPU_CLIENT_NAME", name, n);
+        if (name)
+            field(&o, json ? "client_name" : "VGPU_CLIENT_NAME", name, n);
     }
     field(&o, json ? "message" : "MESSAGE", message, strlen(message));
     if (json)
@@ -258,7 +263,7 @@ static void emit(enum vgb_log_level level, const char *fmt, va_list ap)
     if (m < 0)
         return;
     if (log_format != VGB_LOG_TEXT) {
-        emit_structured(level, log_name, line + n);
+        emit_structured(level, log_name, NULL, line + n);
         return;
     }
     /* A peer's text may be part of the line: it must not be able to forge lines or colours. */
@@ -311,28 +316,24 @@ void vgb_log_limited(struct vgb_ratelimit *limit, enum vgb_log_level level, cons
     va_end(ap);
 }
 
-void vgb_log_foreign(struct vgb_ratelimit *limit, const char *line)
+void vgb_log_foreign(struct vgb_ratelimit *limit, const char *process, int client, const char *line)
 {
     enum vgb_log_level level = VGB_INFO;
     const char *message = line;
-    char process[40] = "";
+    size_t n = strlen(process);
+    char number[16] = "";
 
     for (unsigned i = 0; i < sizeof(level_names) / sizeof(level_names[0]); i++) {
-        char mark[16];
-        const char *at;
+        size_t length = strlen(level_names[i]);
 
-        snprintf(mark, sizeof(mark), ": %s: ", level_names[i]);
-        at = strstr(line, mark);
-        if (!at)
+        if (strncmp(line, process, n) || strncmp(line + n, ": ", 2) ||
+            strncmp(line + n + 2, level_names[i], length) || strncmp(line + n + 2 + length, ": ", 2))
             continue;
         level = (enum vgb_log_level)i;
-        if ((size_t)(at - line) < sizeof(process)) {
-            memcpy(process, line, (size_t)(at - line));
-            message = at + strlen(mark);
-        }
+        message = line + n + 2 + length + 2;
         break;
     }
-    if (log_format == VGB_LOG_TEXT || !process[0]) {
+    if (log_format == VGB_LOG_TEXT) {
         vgb_log_limited(limit, level, "%s", line);
         return;
     }
@@ -342,5 +343,7 @@ void vgb_log_foreign(struct vgb_ratelimit *limit, const char *line)
         vgb_log(level, "%u further lines of this source were dropped", limit->dropped);
         limit->dropped = 0;
     }
-    emit_structured(level, process, message);
+    if (client >= 0)
+        snprintf(number, sizeof(number), "%d", client);
+    emit_structured(level, process, number, message);
 }

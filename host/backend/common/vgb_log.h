@@ -36,9 +36,10 @@ bool vgb_log_format_parse(const char *text, enum vgb_log_format *format);
 /* A socket connected to the journal that listens at `path`; -errno. */
 int vgb_log_journal(const char *path);
 #define VGB_LOG_JOURNAL_PATH "/run/systemd/journal/socket"
-/* A line of another process: "vgpu-worker[PID]: level: text" stands for that process and level in the structured
- * forms. */
-void vgb_log_foreign(struct vgb_ratelimit *limit, const char *line);
+/* A line that another process of ours has printed, which may be in a peer's hands. It stands under `process`, whatever it
+ * says; "process: level: text" has that level (else info), and in the structured forms it is about `client`, the
+ * number of one (-1: of none). At most VGB_LOG_BURST lines per second and `limit`. */
+void vgb_log_foreign(struct vgb_ratelimit *limit, const char *process, int client, const char *line);
 /* Parses "error", "warn", "info", "debug" into *level; false when it is none of them. */
 bool vgb_log_level_parse(const char *text, enum vgb_log_level *level);
 enum vgb_log_level vgb_log_level_get(void);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -114,6 +115,29 @@ static void *read_all(void *arg)
     return arg;
 }
 
+/* The first of them takes what it can of all workers' output, and puts its own between; the others say something. */
+static void listen_in(void)
+{
+    const char *mark = getenv("VGPU_TEST_MARK");
+    char buf[100];
+
+    if (mark && open(mark, O_CREAT | O_EXCL | O_WRONLY, 0600) >= 0) {
+        int all = open("/proc/self/fd/1", O_RDWR | O_NONBLOCK);
+
+        say(VGB_M_SERVING, 0);
+        for (;;) {
+            if (write(1, "noise", 5) < 0 || read(all, buf, sizeof(buf)) < 0)
+                usleep(1000);
+        }
+    }
+    say(VGB_M_SERVING, 0);
+    for (unsigned i = 0; i < 10; i++) {
+        dprintf(1, "worker: info: one line ");
+        usleep(20000);
+        dprintf(1, "in two parts\n");
+    }
+}
+
 int main(void)
 {
     const char *what = getenv("VGPU_TEST_BADWORKER");
@@ -172,6 +196,8 @@ int main(void)
         say(VGB_M_SERVING, 0);
     } else if (!strcmp(what, "held-silent")) {
         be_held();
+    } else if (!strcmp(what, "listens")) {
+        listen_in();
     } else if (!strcmp(what, "leaves")) {
         return 0;
     }

@@ -225,25 +225,34 @@ static void test_foreign(void **state)
     unsigned lines = 0;
 
     (void)state;
-    vgb_log_foreign(&limit, "worker: warn: client");
+    vgb_log_foreign(&limit, "worker", 5, "worker: warn: client");
     assert_string_equal(written(text, sizeof(text)), "test: warn: worker: warn: client\n");
     vgb_log_set_format(VGB_LOG_JSON, "");
-    vgb_log_foreign(&limit, "worker: error: it \"ends\"");
+    vgb_log_foreign(&limit, "worker", 5, "worker: error: it \"ends\"");
     written(text, sizeof(text));
     text[strlen(text) - 1] = '\0';
     assert_line(text, "process", "worker");
     assert_line(text, "level", "error");
+    assert_line(text, "client", "5");
     assert_line(text, "message", "it \"ends\"");
-    vgb_log_foreign(&limit, "libcuda says: what?");
+    /* Whatever it says it is, and whomever it says it is about. */
+    vgb_log_foreign(&limit, "worker", -1, "vgpu-backend: error: client 3 (x): killed");
     written(text, sizeof(text));
     text[strlen(text) - 1] = '\0';
-    assert_line(text, "process", "test");
+    assert_line(text, "process", "worker");
+    assert_line(text, "level", "info");
+    assert_line(text, "client", "");
+    assert_line(text, "message", "vgpu-backend: error: client 3 (x): killed");
+    vgb_log_foreign(&limit, "worker", 5, "libcuda says: what?");
+    written(text, sizeof(text));
+    text[strlen(text) - 1] = '\0';
+    assert_line(text, "process", "worker");
     assert_line(text, "message", "libcuda says: what?");
-    vgb_log_foreign(&limit, "worker: debug: not this one");
+    vgb_log_foreign(&limit, "worker", 5, "worker: debug: not this one");
     assert_int_equal(read(pipes[0], text, sizeof(text)), -1);
     limit = (struct vgb_ratelimit){.second = vgb_now_ns() / 1000000000u, .used = VGB_LOG_BURST};
     for (unsigned i = 0; i < 10 * VGB_LOG_BURST; i++)
-        vgb_log_foreign(&limit, "worker: info: again");
+        vgb_log_foreign(&limit, "worker", 5, "worker: info: again");
     /* At most what two or three seconds allow, each with a line that counts the dropped ones. */
     ssize_t n = read(pipes[0], text, sizeof(text));
     for (ssize_t i = 0; i < n; i++)
@@ -329,6 +338,54 @@ static void test_broker(void **state)
     assert_true(about >= 1);
 }
 
+static unsigned times_in(const char *path, const char *text)
+{
+    unsigned n = 0;
+    char line[2048];
+    FILE *f = fopen(path, "r");
+
+    while (f && fgets(line, sizeof(line), f))
+        n += strstr(line, text) != NULL;
+    if (f)
+        fclose(f);
+    return n;
+}
+
+/* A worker that was taken over neither takes nor spoils the lines of another one. */
+static void test_own_output(void **state)
+{
+    char dir[] = "/tmp/vgb-log-XXXXXX", log[64], mark[64], worker[600];
+    const char *const extra[] = {"--log", log, "--worker", worker, "--log-level", "info", NULL};
+    struct guest listens, speaks;
+    struct broker b = {0};
+    unsigned n = 0;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(log, sizeof(log), "%s/log", dir);
+    snprintf(mark, sizeof(mark), "%s/mark", dir);
+    snprintf(worker, sizeof(worker), "%s/tests/badworker", getenv("BACKEND_DIR"));
+    setenv("VGPU_TEST_BADWORKER", "listens", 1);
+    setenv("VGPU_TEST_MARK", mark, 1);
+    assert_int_equal(broker_start(&b, extra), 0);
+    unsetenv("VGPU_TEST_BADWORKER");
+    unsetenv("VGPU_TEST_MARK");
+    assert_int_equal(guest_connect(&listens, b.sock, "listens"), -1); /* it has no window header */
+    for (unsigned i = 0; i < 200 && access(mark, F_OK); i++)
+        usleep(50000);
+    assert_int_equal(guest_connect(&speaks, b.sock, "speaks"), -1);
+    for (unsigned i = 0; i < 200 && (n = times_in(log, "worker: info: one line in two parts")) < 10; i++)
+        usleep(50000);
+    guest_close(&speaks);
+    guest_close(&listens);
+    int status = broker_stop(&b);
+    unlink(log);
+    unlink(mark);
+    rmdir(dir);
+    assert_int_equal(n, 10);
+    assert_int_equal(status, 0);
+}
+
 static void test_refused(void **state)
 {
     const char *const form[] = {"--log-format", "xml", NULL}, *const both[] = {"--log-format", "journal",
@@ -349,6 +406,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_foreign, open_pipe, close_pipe),
         cmocka_unit_test_setup_teardown(test_journal, open_pipe, close_pipe),
         cmocka_unit_test(test_broker),
+        cmocka_unit_test(test_own_output),
         cmocka_unit_test(test_refused),
     };
 

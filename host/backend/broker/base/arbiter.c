@@ -3,7 +3,8 @@
  * The VMs of one host: a file that all their brokers map, a row for each. There is no daemon to start, to trust or
  * to lose: each broker writes its own row, reads the others', and holds its own workers back. A row is its broker's
  * by a lock that goes with the process, and counts while it is fresh. Brokers of one owner trust each other this far:
- * one that was taken over can take more than its share, or keep the others from theirs. Workers never see the file.
+ * one that was taken over can take more than its share, keep the others from theirs, or end them (by making the file
+ * shorter): VMs that must not trust each other's brokers have a file each. Workers never see the file.
  */
 #define _GNU_SOURCE
 #include "base.h"

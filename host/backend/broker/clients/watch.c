@@ -70,7 +70,13 @@ static const char *provider(bool soft, uint64_t memory, const char *name)
     return brk_opt.memory == BRK_MEMORY_PROMISE ? brk_adjust_promise(brk_opt.vram_quota) : NULL;
 }
 
+static unsigned slot(const struct brk_client *c)
+{
+    return c->slot;
+}
+
 const struct brk_pool_users brk_client_users = {
+    .slot = slot,
     .waiting = brk_client_waiting,
     .expire = brk_client_expire,
     .ready = brk_client_worker_ready,

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* What workers write to their standard output and error, on the broker's log: one pipe for all, a line at a time. */
+/*
+ * What a worker writes to its standard output and error, on the broker's log, a line at a time. Each worker has a pipe
+ * of its own: with one for all, a worker that was taken over could open it for reading through /proc/self/fd, take the
+ * lines of the others, and put its own text into the middle of theirs.
+ */
 #define _GNU_SOURCE
 #include "workers.h"
 
@@ -8,44 +12,75 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-static struct brk_source log_pipe;
-static struct vgb_ratelimit log_limit;
+#include "vgb_fd.h"
 
-static void on_log(struct brk_source *s, uint32_t events)
+#define LAST_READS 64u /* of one that has ended: what a pipe holds, 64 KiB */
+
+#define PROC_OF_OUTPUT(s) ((struct brk_proc *)((char *)(s)-offsetof(struct brk_proc, output)))
+
+static struct vgb_ratelimit limit;
+
+static void say(struct brk_proc *p, size_t length)
 {
-    static char buf[1024];
-    static size_t have;
-    ssize_t n = read(s->fd, buf + have, sizeof(buf) - 1 - have);
-    char *nl;
-
-    (void)events;
-    if (n <= 0)
-        return;
-    have += (size_t)n;
-    while ((nl = memchr(buf, '\n', have)) || have == sizeof(buf) - 1) {
-        size_t len = nl ? (size_t)(nl - buf) : have;
-
-        buf[len] = '\0';
-        vgb_log_foreign(&log_limit, buf);
-        len += nl != NULL;
-        memmove(buf, buf + len, have - len);
-        have -= len;
-    }
+    p->line[length] = '\0';
+    vgb_log_foreign(&limit, "worker", brk_proc_slot(p), p->line);
 }
 
-int brk_worker_output(void)
+/* False: nothing is there now, or never again. */
+static bool read_some(struct brk_proc *p)
 {
-    int p[2];
+    ssize_t n = read(p->output.fd, p->line + p->line_size, sizeof(p->line) - 1 - p->line_size);
+    char *nl;
 
-    if (pipe2(p, O_CLOEXEC | O_NONBLOCK))
-        return -1;
-    log_pipe.fd = p[0];
-    log_pipe.ready = on_log;
-    if (brk_loop_add(&log_pipe, EPOLLIN)) { /* workers would block when the pipe is full */
-        vgb_log(VGB_ERROR, "cannot wait on the workers' output");
-        close(p[0]);
-        close(p[1]);
-        return -1;
+    if (n <= 0)
+        return false;
+    p->line_size += (size_t)n;
+    while ((nl = memchr(p->line, '\n', p->line_size)) || p->line_size == sizeof(p->line) - 1) {
+        size_t len = nl ? (size_t)(nl - p->line) : p->line_size;
+
+        say(p, len);
+        len += nl != NULL;
+        memmove(p->line, p->line + len, p->line_size - len);
+        p->line_size -= len;
     }
-    return p[1];
+    return true;
+}
+
+static void on_output(struct brk_source *s, uint32_t events)
+{
+    struct brk_proc *p = PROC_OF_OUTPUT(s);
+
+    if (!read_some(p) && events & (EPOLLHUP | EPOLLERR)) /* it has closed its end: it may live on */
+        brk_output_close(p);
+}
+
+int brk_output_open(struct brk_proc *p)
+{
+    int ends[2];
+
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK)) /* workers do not wait for the broker */
+        return -1;
+    p->output.fd = ends[0];
+    p->output.ready = on_output;
+    if (!brk_loop_add(&p->output, EPOLLIN))
+        return ends[1];
+    close(ends[1]);
+    vgb_close(&p->output.fd);
+    return -1;
+}
+
+void brk_output_close(struct brk_proc *p)
+{
+    unsigned reads = LAST_READS;
+
+    if (p->output.fd < 0)
+        return;
+    while (reads-- && read_some(p))
+        ;
+    if (p->line_size) { /* its last words, without an end of the line */
+        say(p, p->line_size);
+        p->line_size = 0;
+    }
+    brk_loop_del(&p->output);
+    vgb_close(&p->output.fd);
 }

@@ -30,18 +30,17 @@
 
 static const struct brk_pool_users *users; /* NULL until brk_pool_init() */
 static struct brk_proc *procs;
-static int log_write = -1;
 static struct vgb_ratelimit limit;
 static bool worked, broken;
 static uint64_t retry_at; /* not before this time is a worker started */
 static unsigned failures;
 static char sandbox[VGB_MSG_TEXT];
+static struct brk_bucket starts; /* of workers, whatever for */
 
 const char *brk_pool_sandbox(void)
 {
     return sandbox;
 }
-static struct brk_bucket starts; /* of workers, whatever for */
 
 #ifndef P_PIDFD
 #define P_PIDFD 3
@@ -57,6 +56,11 @@ bool brk_pool_broken(void)
     return broken;
 }
 
+int brk_proc_slot(const struct brk_proc *p)
+{
+    return p->client && users && users->slot ? (int)users->slot(p->client) : -1;
+}
+
 /* ---- starting ---- */
 
 static bool wanted(void)
@@ -68,7 +72,7 @@ static bool wanted(void)
     return spare < brk_opt.pool || (!spare && users && users->waiting());
 }
 
-static int spawn(int sock, pid_t *pid)
+static int spawn(int sock, int output, pid_t *pid)
 {
     posix_spawn_file_actions_t fa;
     posix_spawnattr_t at;
@@ -115,8 +119,8 @@ static int spawn(int sock, pid_t *pid)
     posix_spawnattr_setflags(&at, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
     posix_spawn_file_actions_init(&fa);
     posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&fa, log_write, 1);
-    posix_spawn_file_actions_adddup2(&fa, log_write, 2);
+    posix_spawn_file_actions_adddup2(&fa, output, 1);
+    posix_spawn_file_actions_adddup2(&fa, output, 2);
     posix_spawn_file_actions_adddup2(&fa, sock, 3);
     if (brk_opt.cache_fd >= 0)
         posix_spawn_file_actions_adddup2(&fa, brk_opt.cache_fd, BRK_WORKER_CACHE_FD);
@@ -149,9 +153,12 @@ static bool watch(struct brk_proc *p)
 static bool start_one(void)
 {
     struct brk_proc *p = calloc(1, sizeof(*p));
-    int pair[2] = {-1, -1};
+    int pair[2] = {-1, -1}, output = -1;
 
-    if (!p || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
+    if (!p)
+        return false;
+    p->output.fd = p->pidfd.fd = -1;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
         goto fail;
     /* Descriptor 3 must not be the pair's own end: dup2 onto itself would keep it close-on-exec. */
     if (pair[1] == 3) {
@@ -162,16 +169,17 @@ static bool start_one(void)
         close(pair[1]);
         pair[1] = moved;
     }
-    int e = spawn(pair[1], &p->pid);
+    output = brk_output_open(p);
+    int e = output < 0 ? errno : spawn(pair[1], output, &p->pid);
     if (e) {
         vgb_log_limited(&limit, VGB_ERROR, "cannot start %s: %s", brk_opt.worker, strerror(e));
         goto fail;
     }
     vgb_close(&pair[1]);
+    vgb_close(&output);
     if (!brk_cgroup_add(p->pid)) { /* before it hears of a guest */
         vgb_log_limited(&limit, VGB_ERROR, "a worker cannot be put into the control group: %s",
                         strerror(errno));
-        p->pidfd.fd = -1;
         goto fail_started;
     }
     p->sock.fd = pair[0];
@@ -197,6 +205,8 @@ fail_started:
     waitpid(p->pid, NULL, 0);
     vgb_close(&p->pidfd.fd);
 fail:
+    brk_output_close(p);
+    vgb_close(&output);
     vgb_close(&pair[0]);
     vgb_close(&pair[1]);
     free(p);
@@ -232,9 +242,6 @@ void brk_pool_rate_changed(void)
 bool brk_pool_init(const struct brk_pool_users *u)
 {
     users = u;
-    log_write = brk_worker_output();
-    if (log_write < 0)
-        return false;
     /* All clients may come at once, and again: faster than the rate it goes on after that only. */
     brk_pool_rate_changed();
     return start_one();
@@ -459,6 +466,7 @@ static void on_exit_event(struct brk_source *s, uint32_t events)
     brk_loop_del(&p->sock);
     if (!p->held)
         brk_loop_del(&p->pidfd);
+    brk_output_close(p);
     close(p->sock.fd);
     close(p->pidfd.fd);
     brk_out_drop(p);

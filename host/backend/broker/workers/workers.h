@@ -11,8 +11,9 @@ struct brk_client;
 enum brk_proc_state { BRK_PROC_STARTING, BRK_PROC_READY, BRK_PROC_ASSIGNED, BRK_PROC_KILLED };
 
 struct brk_proc {
-    struct brk_source sock;  /* messages */
-    struct brk_source pidfd; /* its end */
+    struct brk_source sock;   /* messages */
+    struct brk_source pidfd;  /* its end */
+    struct brk_source output; /* what it prints: output.c */
     struct brk_proc *next;
     pid_t pid;
     enum brk_proc_state state;
@@ -27,14 +28,19 @@ struct brk_proc {
     struct brk_out *out, **out_tail; /* messages that did not fit into the socket: out.c */
     struct brk_out_fd *out_fds;
     unsigned nout, nout_fds;
+    char line[1024]; /* of its output, so far */
+    size_t line_size;
 };
 
 /* The layers of the sandbox that the latest worker said are in force; empty: none has said yet. */
 const char *brk_pool_sandbox(void);
 /* The variables of our environment that are meant for workers; allocated, NULL-terminated. */
 char **brk_worker_environment(void);
-/* output.c: the descriptor that workers write their output to, from now on read by the loop; -1: there is none. */
-int brk_worker_output(void);
+/* output.c: the end that the worker writes its output to, for the caller to close; the loop reads the other one from
+ * now on. -1, errno. */
+int brk_output_open(struct brk_proc *p);
+/* Takes what is left of it; may be called twice. */
+void brk_output_close(struct brk_proc *p);
 /* Who has the workers: clients. Called by the pool, from the loop or from the tick. */
 struct brk_pool_users {
     /* The longest-waiting client without a worker, or NULL. */
@@ -46,6 +52,8 @@ struct brk_pool_users {
     const char *(*provider)(bool soft, uint64_t memory, const char *name);
     /* The client that waited has this worker now. */
     void (*ready)(struct brk_client *c, struct brk_proc *p);
+    /* Its number. May be NULL. */
+    unsigned (*slot)(const struct brk_client *c);
     /* A message that is not about the worker itself. */
     void (*message)(struct brk_client *c, const struct vgb_msg *m);
     /* It is reaped. `said`: the reason is the worker's own. */
@@ -66,6 +74,8 @@ struct brk_proc *brk_pool_take(struct brk_client *c);
 void brk_proc_send(struct brk_proc *p, const struct vgb_msg *m, const int *fds, unsigned nfds);
 /* SIGKILL, by its pidfd: the process id may be another process's by now. */
 void brk_proc_kill(struct brk_proc *p);
+/* The number of its client; -1: it has none. */
+int brk_proc_slot(const struct brk_proc *p);
 /* Handles what the worker has sent, at most `max` messages. */
 void brk_proc_drain(struct brk_proc *p, unsigned max);
 /* Deadlines (vgb_deadline.h), restarts after failures. Returns when to call it again, ms; -1: with
