@@ -13,9 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "place.h"
 #include "vgb_fd.h"
-#include <linux/types.h>
-
 #include "vgpu_device.h"
 
 #define SPIN_MIN_NS 2000u
@@ -58,7 +57,8 @@ static bool run_ring(struct wrk_worker *w)
 /* Polls until something is in the ring (true) or the budget is spent. */
 static bool spin(struct wrk_worker *w)
 {
-    uint64_t start = vgb_now_ns();
+    static struct wrk_place place;
+    uint64_t start = vgb_now_ns(), now = start, took = 0;
 
     for (;;) {
         bool waits = w->waits.polled != NULL && wrk_waits_poll(w);
@@ -69,13 +69,21 @@ static bool spin(struct wrk_worker *w)
         uint64_t budget = waits && w->spin_ns < SPIN_WAITS_NS ? SPIN_WAITS_NS : w->spin_ns;
 
         for (int i = 0; i < 16; i++) {
-            if (wrk_ring_pending(&w->ring, &w->win))
+            if (wrk_ring_pending(&w->ring, &w->win)) {
+                /* The client has yet to be switched to there: not to sleep before it is. */
+                if (wrk_place_yielded(&place, now, i ? 0 : took, true))
+                    w->spin_ns = SPIN_MAX_NS;
                 return true;
+            }
             __builtin_ia32_pause();
         }
-        if (vgb_now_ns() - start >= budget)
+        uint64_t before = vgb_now_ns();
+        if (before - start >= budget)
             return false;
         sched_yield();
+        now = vgb_now_ns();
+        took = now - before;
+        wrk_place_yielded(&place, now, took, false);
     }
 }
 

@@ -254,6 +254,7 @@ static int serve(struct wrk_worker *w, struct options *o)
     char err[400];
 
     be_first_to_go();
+    wrk_place_init();
     w->sock = o->fd;
     w->minor = o->minor;
     w->wake_fd = -1;
