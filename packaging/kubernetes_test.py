@@ -14,6 +14,8 @@ import sys
 import xml.etree.ElementTree as ElementTree
 import zipfile
 
+from checks import end, report, skip
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(HERE)
 CACHE = os.environ.get("VGPU_CACHE") or os.path.join(
@@ -21,20 +23,6 @@ CACHE = os.environ.get("VGPU_CACHE") or os.path.join(
 WHEEL = ("kubernetes-validate", "85136d018a27b50ec7fc049d902bfa5193f5976807e6c0f408e3ab6fe078cad9", "22560767")
 SCHEMAS = "kubernetes_validate/kubernetes-json-schema/v1.37.0-local-strict/"
 QEMU = "{http://libvirt.org/schemas/domain/qemu/1.0}"
-passed = failed = skipped = 0
-
-
-def report(name, ok, detail=""):
-    global passed, failed
-    passed, failed = passed + bool(ok), failed + (not ok)
-    print("ok - " + name if ok else "FAIL: %s: %s" % (name, str(detail)[-1500:]), flush=True)
-    return ok
-
-
-def skip(name, why):
-    global skipped
-    skipped += 1
-    print("not run: %s: %s" % (name, why), flush=True)
 
 
 def schemas():
@@ -113,5 +101,4 @@ def main():
 if __name__ == "__main__":
     os.makedirs(sys.argv[1], exist_ok=True)
     main()
-    print("kubernetes: %d passed, %d failed, %d skipped" % (passed, failed, skipped))
-    sys.exit(failed != 0)
+    sys.exit(end("kubernetes"))

@@ -19,30 +19,13 @@ import tempfile
 import time
 
 import own_guest_libvirt
+from checks import end, report, skip
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(HERE)
 CACHE = os.environ.get("VGPU_CACHE") or os.path.join(
     os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "vgpu-cuda")
 BOOT, ANSWER = 3600, 900  # seconds, against hanging: the CPU is emulated, and others may use this machine
-passed = failed = skipped = 0
-
-
-def report(name, ok, detail=""):
-    global passed, failed
-    if ok:
-        passed += 1
-        print("ok - " + name, flush=True)
-    else:
-        failed += 1
-        print("FAIL: %s: %s" % (name, detail[-1500:]), flush=True)
-    return ok
-
-
-def skip(name, why):
-    global skipped
-    skipped += 1
-    print("not run: %s: %s" % (name, why), flush=True)
 
 
 def commands():
@@ -261,8 +244,7 @@ def main():
                 print("own-guest: %s is left" % work)
             else:
                 shutil.rmtree(work, ignore_errors=True)
-    print("own-guest: %d passed, %d failed, %d skipped" % (passed, failed, skipped))
-    return failed != 0
+    return end("own-guest")
 
 
 def walk(page):

@@ -91,7 +91,7 @@ int brk_inherit_activation(struct brk_options *o)
     return -1;
 }
 
-void brk_inherit_keep(void)
+void brk_inherit_close_on_exec(void)
 {
     DIR *d = opendir("/proc/self/fd");
     struct dirent *e;

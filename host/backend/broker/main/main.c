@@ -135,7 +135,7 @@ int main(int argc, char **argv)
     /* Should "libcuda.so.1" be the guest's library by mistake: it must not find a broker, us. */
     setenv("VGPU_SOCKET", "/nonexistent", 1);
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* its descriptors reach all guest memory */
-    brk_inherit_keep();
+    brk_inherit_close_on_exec();
     raise_descriptor_limit();
     brk_supervisor_start();
     r = start();

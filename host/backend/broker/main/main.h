@@ -26,7 +26,7 @@ const char *brk_inherit(struct brk_options *o, int fd);
  * nothing; else the exit code, the reason printed. */
 int brk_inherit_activation(struct brk_options *o);
 /* What else the process was started with does not pass to workers: a shell, a make or a test runner leaves files open. */
-void brk_inherit_keep(void);
+void brk_inherit_close_on_exec(void);
 
 /* ---- supervisor.c ---- */
 
