@@ -128,7 +128,7 @@ static void test_memory(void **state)
     if (no_data_limits("limits_test: memory"))
         skip();
     /* The provider of the tests has its device memory from malloc. */
-    begin(&l, "--client-memory", "64M");
+    begin(&l, "--client-memory", "72M"); /* 8 of them are the stack of a waiting thread */
     assert_int_equal(guest_alloc(&l.g, 16 << 20, &p), 0);
     assert_int_equal(guest_alloc(&l.g, 32 << 20, &p), 0);
     assert_int_equal(guest_alloc(&l.g, 32 << 20, &p), CUDA_ERROR_OUT_OF_MEMORY);

@@ -417,11 +417,29 @@ static void *waiter(void *arg)
     return NULL;
 }
 
+/* With the lock held. */
+static void start_waiter(struct wrk_worker *w)
+{
+    pthread_t t;
+
+    if (pthread_create(&t, NULL, waiter, w))
+        return;
+    pthread_detach(t);
+    w->waits.threads++;
+}
+
+void wrk_waits_prepare(struct wrk_worker *w)
+{
+    pthread_mutex_lock(&w->waits.lock);
+    if (!w->waits.threads)
+        start_waiter(w);
+    pthread_mutex_unlock(&w->waits.lock);
+}
+
 static void hand_over(struct wrk_worker *w, struct wrk_wait *wait)
 {
     struct wrk_waits *ws = &w->waits;
     unsigned queued = 0;
-    pthread_t t;
 
     pthread_mutex_lock(&ws->lock);
     wait->next = NULL;
@@ -429,10 +447,8 @@ static void hand_over(struct wrk_worker *w, struct wrk_wait *wait)
     ws->queue_tail = &wait->next;
     for (struct wrk_wait *q = ws->queue; q; q = q->next)
         queued++;
-    if (queued > ws->idle_threads && ws->threads < WRK_WAITERS_MAX && !pthread_create(&t, NULL, waiter, w)) {
-        pthread_detach(t);
-        ws->threads++;
-    }
+    if (queued > ws->idle_threads && ws->threads < WRK_WAITERS_MAX)
+        start_waiter(w);
     if (!ws->threads)
         wrk_die(w, 1 /* VGPU_DEAD_EXITED */, "the worker could not start a waiter thread");
     pthread_cond_signal(&ws->work);

@@ -140,6 +140,8 @@ CUresult wrk_wait_fail(struct wrk_call *c, struct wrk_wait *wait, CUresult r);
 void wrk_wait_free(struct wrk_worker *w, struct wrk_wait *wait);
 /* Looks at everything that the dispatcher polls. True while something with a reply is left. */
 bool wrk_waits_poll(struct wrk_worker *w);
+/* Starts the first thread that waits, if it can be had: so that the first call that takes long need not. */
+void wrk_waits_prepare(struct wrk_worker *w);
 /* Before sleeping: everything with a reply goes to waiter threads. */
 void wrk_waits_hand_over(struct wrk_worker *w);
 /* The context is about to be destroyed: its pooled events go first. */

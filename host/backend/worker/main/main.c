@@ -282,6 +282,7 @@ static int serve(struct wrk_worker *w, struct options *o)
     wrk_window_publish(&w->win, w->minor);
     if (vgb_msg_send(w->sock, &serving, NULL, 0, 0))
         return 1;
+    wrk_waits_prepare(w); /* while the client hears of it; not before the sandbox is complete */
     wrk_loop(w);
 }
 
