@@ -44,7 +44,7 @@ def main():
         path = os.path.relpath(os.path.realpath(one["filenames"][0]), top)
         if path.startswith(BOUNDARIES) and "/generated/" not in path and "_test" not in path and "/tests/" not in path:
             reached[path, one["name"].split(":")[-1]] += one["count"]
-    print("<!-- SPDX-License-Identifier: MIT -->\n# Coverage\n")
+    print("<!-- SPDX-License-" + "Identifier: MIT -->\n# Coverage\n")
     print("%s Percent of lines, branches and functions, %d functions in all.\n" %
           (suites, sum(v[5] for v in sums.values())))
     print("| folder | lines | branches | functions |\n|---|---|---|---|")
