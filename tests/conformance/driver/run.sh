@@ -264,7 +264,7 @@ for way in $ways; do
         one two_devices $way "$build/conform"
         unset VGPU_SOFT_CC CONFORM_DEVICES
         export VGPU_SOFT_CC=9.0 # a device that has clusters
-        one clusters $way "$build/conform" cluster_launch cluster_occupancy
+        one clusters $way "$build/conform" cluster_launch cluster_preferred cluster_occupancy
         unset VGPU_SOFT_CC
     fi
     one dlclose $way "$build/conform_dl"

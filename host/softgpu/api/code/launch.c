@@ -67,7 +67,7 @@ static CUresult apply_attribute(struct sg_launch_request *q, const CUlaunchAttri
                                     q->cluster);
     /* Full serialisation, which is what happens, is within what this allows. */
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-    /* Hints: the manual promises no effect. */
+    /* Hints: the manual promises no effect (of PREFERRED_CLUSTER_DIMENSION: see check_preferred_cluster()). */
     case CU_LAUNCH_ATTRIBUTE_IGNORE:
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
@@ -90,6 +90,29 @@ static CUresult apply_attribute(struct sg_launch_request *q, const CUlaunchAttri
     default:
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "launch attribute %d is not known", (int)a->id);
     }
+}
+
+/* Clusters are always of the regular size, which the preferred one allows; but it must be a multiple of that and divide
+ * the grid (CUlaunchAttributeID). Without a regular size it has no effect. */
+static CUresult check_preferred_cluster(const CUlaunchConfig *c, const struct sg_launch_request *q)
+{
+    for (unsigned i = 0; i < c->numAttrs && q->cluster[0]; i++) {
+        const CUlaunchAttributeValue *v = &c->attrs[i].value;
+
+        if (c->attrs[i].id != CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION)
+            continue;
+        const unsigned preferred[] = {v->preferredClusterDim.x, v->preferredClusterDim.y,
+                                      v->preferredClusterDim.z};
+
+        for (unsigned k = 0; k < 3; k++) {
+            if (!preferred[k] || preferred[k] % q->cluster[k] || q->grid[k] % preferred[k])
+                return sg_fail(
+                    CUDA_ERROR_INVALID_CLUSTER_SIZE,
+                    "a preferred cluster dimension that is no multiple of the cluster dimension, or "
+                    "does not divide the grid");
+        }
+    }
+    return CUDA_SUCCESS;
 }
 
 static CUresult launch_ex(const CUlaunchConfig *c, CUfunction f, void **kernelParams, void **extra,
@@ -115,7 +138,9 @@ static CUresult launch_ex(const CUlaunchConfig *c, CUfunction f, void **kernelPa
         if (r != CUDA_SUCCESS)
             return r;
     }
-    return launch(&q);
+    CUresult r = check_preferred_cluster(c, &q);
+
+    return r == CUDA_SUCCESS ? launch(&q) : r;
 }
 
 CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams,

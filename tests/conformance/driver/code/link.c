@@ -404,6 +404,58 @@ CASE(cluster_launch, CF_CTX)
     NEED(cuMemFree(p));
 }
 
+/* A larger cluster that the device may use instead: a multiple of the regular one that divides the grid. */
+CASE(cluster_preferred, CF_CTX)
+{
+    CUlaunchAttribute attr[] = {
+        {.id = CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION, .value.preferredClusterDim = {4, 1, 1}},
+        {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = {2, 1, 1}}};
+    CUlaunchConfig cfg = {.gridDimX = 8,
+                          .gridDimY = 1,
+                          .gridDimZ = 1,
+                          .blockDimX = 32,
+                          .blockDimY = 1,
+                          .blockDimZ = 1,
+                          .attrs = attr,
+                          .numAttrs = 2};
+    CUfunction any;
+    CUdeviceptr p = 0;
+    void *args[] = {&p};
+    CUmodule m;
+    int has = 0;
+
+    NEED(cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, 0));
+    if (!has) {
+        RC("none", cuLaunchKernelEx(&cfg, cf_func("k_nop"), NULL, NULL), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+        return;
+    }
+    NEED(cuMemAlloc(&p, 64));
+    NEED(cuModuleLoadData(&m, cluster_text));
+    NEED(cuModuleGetFunction(&any, m, "any"));
+    OK("four", cuLaunchKernelEx(&cfg, any, args, NULL));
+    OK("four_done", cuCtxSynchronize());
+    cf_true("four_ranks", in_clusters_of(p, 2) || in_clusters_of(p, 4));
+    attr[0].value.preferredClusterDim.x = 2;
+    OK("same", cuLaunchKernelEx(&cfg, any, args, NULL));
+    attr[0].value.preferredClusterDim.x = 3;
+    RC("no_multiple", cuLaunchKernelEx(&cfg, any, args, NULL), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+    attr[0].value.preferredClusterDim.x = 6;
+    RC("grid", cuLaunchKernelEx(&cfg, any, args, NULL), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+    attr[0].value.preferredClusterDim.x = 0;
+    RC("zero", cuLaunchKernelEx(&cfg, any, args, NULL), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+    attr[0].value.preferredClusterDim.x = 4;
+    attr[0].value.preferredClusterDim.y = 2;
+    RC("grid_y", cuLaunchKernelEx(&cfg, any, args, NULL), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+    /* Alone it has no effect. */
+    cfg.numAttrs = 1;
+    attr[0].value.preferredClusterDim.y = 1;
+    OK("alone", cuLaunchKernelEx(&cfg, any, args, NULL));
+    OK("after", cuCtxSynchronize());
+    cf_true("alone_ranks", in_clusters_of(p, 1));
+    NEED(cuModuleUnload(m));
+    NEED(cuMemFree(p));
+}
+
 /* Only GPUs of compute capability 9.0 and later have tensor maps. */
 CASE(tensor_map, CF_CTX)
 {
