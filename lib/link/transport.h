@@ -18,6 +18,8 @@ struct lnk_shared_memory {
     uint64_t length;    /* bytes, page aligned */
     uint32_t region;    /* id on the wire */
     uint64_t worker_va; /* where the worker has it; == va when that was free there */
+    int kept;           /* socket, of share: the file that the pages are in, + 1; 0 = none */
+    uint64_t inode;     /* ... and which file that is */
 };
 
 /* All functions return 0 or a negative errno value, and write a text to t->why on failure. */
@@ -35,10 +37,10 @@ struct lnk_transport_ops {
     void (*doorbell)(struct lnk_transport *t);
     /* New zeroed memory, shared with the worker; at `hint` if that is free there (NULL: anywhere). */
     int (*alloc_shared)(struct lnk_transport *t, void *hint, uint64_t length, struct lnk_shared_memory *m);
-    /* Shares existing memory of the process; -EOPNOTSUPP where the transport cannot. */
+    /* Shares existing memory of the process; -EOPNOTSUPP where the transport cannot, which changes nothing. */
     int (*share)(struct lnk_transport *t, void *va, uint64_t length, bool read_only,
                  struct lnk_shared_memory *m);
-    /* Ends the sharing (and unmaps memory of alloc_shared when `unmap`). */
+    /* Ends the sharing, and unmaps the memory when `unmap`; what is not unmapped is private to the process again. */
     int (*unshare)(struct lnk_transport *t, struct lnk_shared_memory *m, bool unmap);
     /*
      * A dma-buf of `length` bytes of shared memory from `offset` on, both whole pages: a new descriptor, which

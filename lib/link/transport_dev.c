@@ -174,7 +174,8 @@ static int dev_share(struct lnk_transport *t, void *va, uint64_t length, bool re
                                  : "");
         return rc;
     }
-    *m = (struct lnk_shared_memory){va, length, pin.region, pin.worker_va};
+    *m = (struct lnk_shared_memory){
+        .va = va, .length = length, .region = pin.region, .worker_va = pin.worker_va};
     return 0;
 }
 
@@ -261,7 +262,8 @@ static int dev_import_dmabuf(struct lnk_transport *t, int fd, void *va, uint64_t
                                   : "");
         return rc;
     }
-    *m = (struct lnk_shared_memory){va, length, arg.region, arg.worker_va};
+    *m = (struct lnk_shared_memory){
+        .va = va, .length = length, .region = arg.region, .worker_va = arg.worker_va};
     return 0;
 }
 

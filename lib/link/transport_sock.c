@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -15,9 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -344,6 +347,7 @@ static int map_fd(struct lnk_transport *t, int fd, void *va, uint64_t length, st
     m->va = va;
     m->length = length;
     m->region = map.region;
+    m->kept = 0;
     return 0;
 }
 
@@ -389,55 +393,149 @@ static int sock_alloc_shared(struct lnk_transport *t, void *hint, uint64_t lengt
     return rc;
 }
 
+/* A mapping of this process, as far as it lies in a range. */
+struct part {
+    uint64_t start, end, offset, inode;
+    unsigned major, minor;
+    char access[5]; /* "rwxp", or 's' for a shared one */
+};
+
+/* Calls fn for each mapping in the range until it returns false. False: the system does not tell. */
+static bool each_part(const void *va, uint64_t length, bool (*fn)(const struct part *p, void *arg), void *arg)
+{
+    uint64_t from = (uintptr_t)va, to = from + length;
+    FILE *f = fopen("/proc/self/maps", "re");
+    struct part p;
+    char *line = NULL;
+    size_t room = 0;
+
+    if (f == NULL)
+        return false;
+    while (getline(&line, &room, f) > 0) {
+        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64, &p.start, &p.end, p.access,
+                   &p.offset, &p.major, &p.minor, &p.inode) != 7 ||
+            p.end <= from)
+            continue;
+        if (p.start >= to)
+            break;
+        if (p.start < from) {
+            p.offset += from - p.start;
+            p.start = from;
+        }
+        if (p.end > to)
+            p.end = to;
+        if (!fn(&p, arg))
+            break;
+    }
+    free(line);
+    fclose(f);
+    return true;
+}
+
+static bool note_shared(const struct part *p, void *arg)
+{
+    *(bool *)arg = p->access[3] == 's';
+    return p->access[3] != 's';
+}
+
+static int copy_to(int fd, const uint8_t *va, uint64_t length)
+{
+    for (uint64_t done = 0; done < length;) { /* write(2) reports bad addresses, memcpy would crash */
+        ssize_t n = pwrite(fd, va + done, length - done, (off_t)done);
+
+        if (n > 0)
+            done += (uint64_t)n;
+        else if (n == 0 || errno != EINTR)
+            return n < 0 && errno == EFAULT ? -EFAULT : -ENOMEM;
+    }
+    return 0;
+}
+
 /*
  * Existing memory: whole pages are replaced by pages of a memfd with the same contents, at the same
  * address. (Whole pages only: neighbours in a shared page may be written by other threads
- * meanwhile. The caller has promised not to write to the range during the call.)
+ * meanwhile. The caller has promised not to write to the range during the call.) Shared memory stays
+ * as it is: other mappings of it, here or in other processes, would no longer be the same memory.
  */
 static int sock_share(struct lnk_transport *t, void *va, uint64_t length, bool read_only,
                       struct lnk_shared_memory *m)
 {
+    bool shared = false;
+    struct stat st;
     int fd, rc;
     void *p;
 
     if (read_only)
         return -EOPNOTSUPP;
+    each_part(va, length, note_shared, &shared);
+    if (shared)
+        return -EOPNOTSUPP;
     fd = make_memfd(length);
-    if (fd < 0)
-        return fd;
-    for (uint64_t done = 0; done < length;) { /* write(2) reports bad addresses, memcpy would crash */
-        ssize_t n = pwrite(fd, (uint8_t *)va + done, length - done, (off_t)done);
-
-        if (n <= 0) {
-            if (n < 0 && errno == EINTR)
-                continue;
-            rc = errno == EFAULT ? -EFAULT : -ENOMEM;
-            close(fd);
-            return rc;
-        }
-        done += (uint64_t)n;
+    if (fd < 0) /* each region keeps a descriptor: the process may have no more */
+        return fd == -EMFILE || fd == -ENFILE ? -EOPNOTSUPP : fd;
+    rc = fstat(fd, &st) != 0 ? -errno : copy_to(fd, va, length);
+    if (rc == 0)
+        rc = map_fd(t, fd, va, length, m);
+    if (rc != 0) {
+        close(fd);
+        return rc;
     }
-    rc = map_fd(t, fd, va, length, m);
-    if (rc == 0) {
-        p = mmap(va, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
-        if (p == MAP_FAILED) {
-            struct vgp_sock_map map = {.type = VGP_SOCK_UNMAP, .region = m->region};
+    p = mmap(va, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+    if (p == MAP_FAILED) {
+        struct vgp_sock_map map = {.type = VGP_SOCK_UNMAP, .region = m->region};
 
-            rc = -errno;
-            request(t, &map, -1, NULL);
-        } else {
-            madvise(p, length, MADV_DONTFORK);
-        }
+        rc = -errno;
+        request(t, &map, -1, NULL);
+        close(fd);
+        return rc;
     }
-    close(fd);
-    return rc;
+    madvise(p, length, MADV_DONTFORK);
+    m->kept = fd + 1;
+    m->inode = st.st_ino;
+    return 0;
+}
+
+struct kept_file {
+    int fd;
+    struct stat st;
+};
+
+/*
+ * The same pages, privately. Mapped elsewhere first: a mapping that fails at its place would have removed what
+ * was there. Nothing is copied, so what other threads write meanwhile is not lost.
+ */
+static bool make_private(const struct part *p, void *arg)
+{
+    const struct kept_file *file = arg;
+    uint64_t length = p->end - p->start;
+    int prot = (p->access[0] == 'r' ? PROT_READ : 0) | (p->access[1] == 'w' ? PROT_WRITE : 0) |
+               (p->access[2] == 'x' ? PROT_EXEC : 0);
+    void *new;
+
+    /* The program may have unmapped the memory, and what is there now is none of ours. */
+    if (p->access[3] != 's' || p->inode != file->st.st_ino || p->major != major(file->st.st_dev) ||
+        p->minor != minor(file->st.st_dev))
+        return true;
+    new = mmap(NULL, length, prot, MAP_PRIVATE, file->fd, (off_t)p->offset);
+    if (new != MAP_FAILED &&
+        mremap(new, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)(uintptr_t)p->start) == MAP_FAILED)
+        munmap(new, length);
+    return true;
 }
 
 static int sock_unshare(struct lnk_transport *t, struct lnk_shared_memory *m, bool unmap)
 {
     struct vgp_sock_map map = {.type = VGP_SOCK_UNMAP, .region = m->region};
+    struct kept_file file = {.fd = m->kept - 1};
     int rc = request(t, &map, -1, NULL);
 
+    /* A program that closes all descriptors has closed this one, too, and may have another of its number. */
+    if (m->kept != 0 && fstat(file.fd, &file.st) == 0 && file.st.st_ino == m->inode) {
+        if (!unmap)
+            each_part(m->va, m->length, make_private, &file);
+        close(file.fd);
+    }
+    m->kept = 0;
     if (unmap)
         munmap(m->va, m->length);
     return rc;

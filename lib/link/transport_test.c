@@ -16,9 +16,11 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -313,6 +315,97 @@ static void test_shared_memory(void **state)
     stop(&t);
 }
 
+/* A child sees the contents, and what it writes stays its own. */
+static bool is_private(volatile char *p, char want)
+{
+    int status = -1;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        bool ok = *p == want;
+
+        *p = want + 1;
+        _exit(ok ? 0 : 1);
+    }
+    return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0 && *p == want;
+}
+
+/* What is not shared any more is memory as before, but where the program has put something else. */
+static void test_unshared(void **state)
+{
+    struct lnk_transport t;
+    struct lnk_shared_memory m = {0};
+    char *own = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int fd, other;
+
+    (void)state;
+    start(GOOD);
+    assert_int_equal(lnk_transport_open(&t), 0);
+    memset(own, 'a', 3 * 4096);
+    assert_int_equal(t.ops->share(&t, own, 3 * 4096, false, &m), 0);
+    memset(own, 'b', 3 * 4096);
+    fd = m.kept - 1;
+    assert_int_equal(mprotect(own + 8192, 4096, PROT_READ), 0);
+    assert_ptr_equal(
+        mmap(own + 4096, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+        own + 4096);
+    own[4096] = 'c';
+    assert_int_equal(t.ops->unshare(&t, &m, false), 0);
+    assert_int_equal(fcntl(fd, F_GETFD), -1);
+    assert_true(is_private(own, 'b'));
+    assert_true(is_private(own + 4096, 'c'));
+    assert_int_equal(own[8192], 'b');
+    assert_int_equal(mprotect(own + 8192, 4096, PROT_READ | PROT_WRITE), 0);
+    assert_true(is_private(own + 8192, 'b'));
+
+    /* Another file has the number: it is neither mapped nor closed. */
+    assert_int_equal(t.ops->share(&t, own, 8192, false, &m), 0);
+    fd = m.kept - 1;
+    other = memfd_create("other", MFD_CLOEXEC);
+    assert_int_equal(dup2(other, fd), fd);
+    assert_int_equal(t.ops->unshare(&t, &m, false), 0);
+    assert_int_equal(fcntl(fd, F_GETFD), 0);
+    assert_int_equal(own[0], 'b');
+    close(fd);
+    close(other);
+    munmap(own, 3 * 4096);
+    stop(&t);
+}
+
+/* Memory that others have, and a process without descriptors: nothing is changed. */
+static void test_not_shared(void **state)
+{
+    struct lnk_transport t;
+    struct lnk_shared_memory m = {0};
+    struct rlimit limit, few;
+    int fd = memfd_create("shared", MFD_CLOEXEC);
+    char *p, *q, *own;
+
+    (void)state;
+    start(GOOD);
+    assert_int_equal(lnk_transport_open(&t), 0);
+    assert_int_equal(ftruncate(fd, 4096), 0);
+    own = mmap(NULL, 12288, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    p = mmap(own + 4096, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+    q = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    b.last_map.type = 0;
+    assert_int_equal(t.ops->share(&t, own, 12288, false, &m), -EOPNOTSUPP);
+    assert_int_equal(t.ops->share(&t, p, 4096, false, &m), -EOPNOTSUPP);
+    *p = 'x';
+    assert_int_equal(*q, 'x');
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    few = limit;
+    few.rlim_cur = 3;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    assert_int_equal(t.ops->share(&t, own, 4096, false, &m), -EOPNOTSUPP);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(b.last_map.type, 0); /* the worker was not asked */
+    close(fd);
+    munmap(own, 12288);
+    munmap(q, 4096);
+    stop(&t);
+}
+
 static void test_shared_memory_refused(void **state)
 {
     static const struct {
@@ -444,6 +537,7 @@ int main(void)
         cmocka_unit_test(test_good),          cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_no_broker),     cmocka_unit_test(test_wait),
         cmocka_unit_test(test_shared_memory), cmocka_unit_test(test_shared_memory_refused),
+        cmocka_unit_test(test_unshared),      cmocka_unit_test(test_not_shared),
         cmocka_unit_test(test_forked),        cmocka_unit_test(test_places),
         cmocka_unit_test(test_first_place),   cmocka_unit_test(test_identity),
     };

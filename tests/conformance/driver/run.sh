@@ -103,6 +103,7 @@ compare() {
 trace() {
     log=$out/trace
     VGPU_TRACE=1 timeout 60 "$vgpu" run --gpu "$gpu" "$build/conform" not_supported module_wrong_image module_sass_only \
+        trap_register_part_of_pages register_shared \
         >"$log.out" 2>"$log"
     bad=0
     for name in $(sed -n 's/^not_supported\.\(cu[A-Za-z0-9]*\) .*/\1/p' "$log.out"); do
@@ -117,6 +118,12 @@ trace() {
     explained=$(grep -c 'why cuModuleLoadData: ..*' "$log")
     if [ "$refused" -lt 8 ] || [ "$explained" -lt "$refused" ]; then
         echo "FAIL: trace: $refused refused images, $explained of them explained"
+        bad=1
+    fi
+    # Registered memory that cannot be shared with the worker: parts of pages, and shared memory.
+    staged=$(grep -c 'why cuMemHostGetDevicePointer: .*is only copied' "$log")
+    if [ "$staged" -ne 2 ]; then
+        echo "FAIL: trace: $staged of 2 refused device pointers of registered memory are explained"
         bad=1
     fi
     if [ $bad = 0 ]; then

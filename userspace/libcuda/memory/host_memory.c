@@ -3,7 +3,7 @@
  * Pinned host memory: pages that the worker maps too, at the same address where that is free there,
  * and that the provider has registered. Copies to and from it need no staging, kernels may use it.
  *
- * Where existing memory cannot be shared (over the socket, when it is not whole pages),
+ * Where existing memory cannot be shared (over the socket, when it is not whole pages or is shared already),
  * cuMemHostRegister still succeeds as pinned memory does, copies are staged, and only the device
  * pointer of it is refused. The same holds in a VM beyond RLIMIT_MEMLOCK, which counts what is pinned and is
  * 8 MiB for ordinary users: NVIDIA's driver knows no such limit. Memory that is asked for as mapped
@@ -301,11 +301,12 @@ CUresult vcu_cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned 
     if (!vcu_memory_find_host((uintptr_t)p, &place))
         return CUDA_ERROR_INVALID_VALUE;
     if (place.m.device_ptr == 0)
-        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuMemHostGetDevicePointer", "%s",
-                          place.m.over_limit
-                              ? "the memory is beyond RLIMIT_MEMLOCK (ulimit -l), and only copied"
-                              : "without a VM, registered memory that is not whole pages is only copied: use "
-                                "cudaHostAlloc or aligned_alloc(4096, ...), or a guest");
+        return VCU_REFUSE(
+            CUDA_ERROR_NOT_SUPPORTED, "cuMemHostGetDevicePointer", "%s",
+            place.m.over_limit
+                ? "the memory is beyond RLIMIT_MEMLOCK (ulimit -l), and only copied"
+                : "without a VM, registered memory that is not whole pages, or is shared or read-only, "
+                  "is only copied: use cudaHostAlloc or aligned_alloc(4096, ...), or a guest");
     *pdptr = place.m.device_ptr + ((uintptr_t)p - place.start);
     return CUDA_SUCCESS;
 }

@@ -416,7 +416,7 @@ CASE(trap_register_part_of_pages, CF_CTX)
     unsigned char *h = mmap(NULL, 8 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     unsigned char *part = h + 100;
     size_t bytes = 3 * 4096 + 17;
-    CUdeviceptr d = 0;
+    CUdeviceptr d = 0, on_device = 0;
     unsigned type = 0;
 
     cf_need_true("mmap", h != MAP_FAILED);
@@ -427,6 +427,8 @@ CASE(trap_register_part_of_pages, CF_CTX)
     cf_u64("first_type", type, CU_MEMORYTYPE_HOST);
     OK("last", cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                      (CUdeviceptr)(uintptr_t)(part + bytes - 1)));
+    CUresult r = cuMemHostGetDevicePointer(&on_device, part, 0);
+    cf_true("device_pointer", r == CUDA_SUCCESS || r == CUDA_ERROR_NOT_SUPPORTED); /* run.sh looks why */
     RC("again", cuMemHostRegister(part, bytes, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     RC("inside", cuMemHostRegister(part + 4096, 64, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     OK("up", cuMemcpyHtoDAsync(d, part, bytes, NULL));

@@ -2,7 +2,11 @@
 /* Allocation, pointer attributes, pinned memory. */
 #include "conform.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 CASE(mem_alloc, CF_CTX)
 {
@@ -240,6 +244,107 @@ CASE(pinned_register, CF_CTX)
     OK("part_end", cuMemHostUnregister((char *)h + 100));
     OK("free", cuMemFree(dev));
     munmap(h, n);
+}
+
+/* Shared memory that is registered stays the memory of its other mappings, and of other processes. */
+CASE(register_shared, CF_ALONE | CF_CTX)
+{
+    int fd = memfd_create("shared", MFD_CLOEXEC), status = -1;
+    uint32_t *a, *b, *one;
+    CUdeviceptr d = 0, on_device = 0;
+
+    cf_need_true("file", fd >= 0 && ftruncate(fd, 16384) == 0);
+    a = mmap(NULL, 16384, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    b = mmap(NULL, 16384, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    one = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cf_need_true("mmap", a != MAP_FAILED && b != MAP_FAILED && one != MAP_FAILED);
+    NEED(cuMemAlloc(&d, 16384));
+    OK("register", cuMemHostRegister(a, 16384, 0));
+    OK("register_anonymous", cuMemHostRegister(one, 4096, 0));
+    CUresult r = cuMemHostGetDevicePointer(&on_device, a, 0);
+    cf_true("device_pointer", r == CUDA_SUCCESS || r == CUDA_ERROR_NOT_SUPPORTED); /* run.sh looks why */
+    cf_pattern(b, 16384, 3);
+    cf_true("seen", cf_is_pattern(a, 16384, 3));
+    OK("up", cuMemcpyHtoD(d, a, 16384));
+    memset(b, 0, 16384);
+    OK("down", cuMemcpyDtoHAsync(a, d, 16384, NULL));
+    OK("sync", cuCtxSynchronize());
+    cf_true("down_seen", cf_is_pattern(b, 16384, 3));
+    OK("unregister", cuMemHostUnregister(a));
+    OK("unregister_anonymous", cuMemHostUnregister(one));
+    b[5] = 77;
+    cf_u64("seen_after", a[5], 77);
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        one[0] = 78;
+        _exit(0);
+    }
+    cf_true("child", waitpid(pid, &status, 0) == pid && status == 0);
+    cf_u64("child_seen", one[0], 78);
+    NEED(cuMemFree(d));
+    munmap(a, 16384);
+    munmap(b, 16384);
+    munmap(one, 4096);
+    close(fd);
+}
+
+static _Atomic int counting;
+static volatile uint64_t counted;
+
+static void *count_up(void *arg)
+{
+    volatile uint64_t *word = arg;
+
+    while (counting != 0) {
+        if (counting == 1)
+            counting = 2; /* it runs */
+        (*word)++;
+        counted++;
+    }
+    return NULL;
+}
+
+/* Memory that was registered is the process's own again: in a child, too, and for threads that write to it. */
+CASE(register_undone, CF_ALONE | CF_CTX)
+{
+    uint64_t *h = mmap(NULL, 8 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint64_t start = 0;
+    unsigned lost = 0, failed = 0;
+    pthread_t thread;
+    int status = -1;
+
+    cf_need_true("mmap", h != MAP_FAILED);
+    for (unsigned i = 0; i < 30; i++) {
+        failed += cuMemHostRegister(h, 8 * 4096, 0) != CUDA_SUCCESS;
+        start = h[i * 100];
+        counted = 0;
+        counting = 1;
+        cf_need_true("thread", pthread_create(&thread, NULL, count_up, &h[i * 100]) == 0);
+        while (counting == 1)
+            sched_yield();
+        failed += cuMemHostUnregister(h) != CUDA_SUCCESS;
+        counting = 0;
+        pthread_join(thread, NULL);
+        lost += h[i * 100] != start + counted;
+    }
+    cf_u64("failed", failed, 0);
+    cf_u64("writes_lost", lost, 0);
+    h[0] = 5;
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        bool ok = h[0] == 5;
+
+        h[0] = 6;
+        _exit(ok ? 0 : 1);
+    }
+    cf_true("child", waitpid(pid, &status, 0) == pid && status == 0);
+    cf_u64("parent", h[0], 5);
+    OK("again", cuMemHostRegister(h, 4096, 0));
+    cf_u64("content", h[0], 5);
+    OK("again_end", cuMemHostUnregister(h));
+    munmap(h, 8 * 4096);
 }
 
 /* The CPU writes pinned memory while a kernel polls it. */
