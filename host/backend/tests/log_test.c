@@ -277,6 +277,8 @@ static void test_journal(void **state)
     assert_int_equal(bind(journal, (struct sockaddr *)&a, sizeof(a)), 0);
     fd = vgb_log_journal(a.sun_path);
     assert_true(fd >= 0);
+    assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC); /* it is not a worker's */
+    assert_true(fcntl(fd, F_GETFL) & O_NONBLOCK);
     vgb_log_init(fd, VGB_INFO, "vgpu-backend");
     vgb_log_set_format(VGB_LOG_JOURNAL, "vm1");
     vgb_log(VGB_INFO, "client 3 (a\nPRIORITY=0): it \x1b ends");

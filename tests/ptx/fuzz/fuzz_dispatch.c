@@ -510,6 +510,7 @@ static void start(void)
     worker.doorbell = bell;
     pthread_mutex_init(&worker.notify_lock, NULL);
     wrk_waits_init(&worker.waits);
+    wrk_regions_init(&worker);
     if (!wrk_ring_init(&worker.ring) || wrk_provider_open(NULL, false, err, sizeof(err)) ||
         !wrk_window_plan(&worker.win, VGP_WINDOW_MIN))
         _exit(FZ_BAD_EXIT);

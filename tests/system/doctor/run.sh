@@ -200,6 +200,7 @@ else
     bad "trace of a killed program" "$text"
 fi
 
+. "$here/machine.sh"
 . "$here/smi.sh"
 . "$here/guest.sh"
 echo "doctor: $passed passed, $failed failed, $skipped skipped"

@@ -518,6 +518,35 @@ static void test_without_layers(void **state)
     assert_int_equal(on_a_host_without(true, true, false, WRK_SANDBOX_OFF), 0);
 }
 
+/* A host's file is out of sight if and only if that layer is named: the process that asks for the layers relies on it. */
+static void test_private_files(void **state)
+{
+    char name[] = "/tmp/vgb-sandbox-XXXXXX";
+    int fd = mkstemp(name), status;
+    pid_t pid = fork();
+
+    (void)state;
+    if (!pid) {
+        struct wrk_sandbox s = {.provider = "libcuda.so.1", .broker = getpid()};
+        char err[300] = "";
+        struct stat st;
+
+        if (wrk_sandbox_begin(&s, err, sizeof(err)))
+            _exit(98);
+        bool hidden = stat(name, &st) && errno == ENOENT, said = strstr(s.layers, "private files") != NULL;
+        syscall(SYS_exit_group, hidden != said ? 1 : said ? 0 : 2);
+    }
+    assert_true(fd >= 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    unlink(name);
+    close(fd);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 2)
+        fprintf(stderr, "not run: private_files: this host gives no mount namespace\n");
+    else
+        assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 /* A client of MPS that could reach other services is refused. */
 static void test_mps_without_namespaces(void **state)
 {
@@ -583,6 +612,7 @@ int main(void)
 #endif
         cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_without_layers),
+        cmocka_unit_test(test_private_files),
         cmocka_unit_test(test_mps_without_namespaces),
         cmocka_unit_test(test_bad_policies),
     };

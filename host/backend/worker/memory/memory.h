@@ -29,7 +29,7 @@ struct wrk_region {
 struct wrk_regions {
     struct wrk_region *list;
     unsigned n, room;
-    uint32_t pieces, pieces_max; /* of all regions; 0: not known yet */
+    uint32_t pieces, pieces_max; /* of all regions; none fits before wrk_regions_init() */
 };
 /* How many mappings the kernel lets a process have; while /proc can be read. */
 void wrk_regions_init(struct wrk_worker *w);

@@ -51,7 +51,7 @@ void wrk_regions_init(struct wrk_worker *w)
 /* One more mapping for r. */
 static bool take_piece(struct wrk_regions *rs, struct wrk_region *r)
 {
-    if (rs->pieces_max && rs->pieces + wrk_places() >= rs->pieces_max) {
+    if (rs->pieces + wrk_places() >= rs->pieces_max) {
         vgb_log(
             VGB_WARN,
             "region %u: memory of %llu KiB is in too many pieces: this client has %u mappings, the most that "

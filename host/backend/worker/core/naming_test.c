@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/* What graphs name and the client destroys, where memory is short (tests/naming_test.c has the rest). */
+#include "core.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MODULE VGP_HANDLE(VGP_H_MODULE, 1, 5)
+
+static struct wrk_worker w;
+static bool no_memory;
+static unsigned unloaded;
+static int object;
+
+/* The linker puts these in front of the worker's own calls. */
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return no_memory ? NULL : __real_calloc(n, size);
+}
+
+static CUresult unload(CUmodule m)
+{
+    (void)m;
+    unloaded++;
+    return CUDA_SUCCESS;
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    memset(&w, 0, sizeof(w));
+    memset(&wrk_provider, 0, sizeof(wrk_provider));
+    wrk_waits_init(&w.waits);
+    wrk_provider.cuModuleUnload = unload;
+    unloaded = 0;
+    return 0;
+}
+
+static struct wrk_call call = {.w = &w, .rec = &(struct vgp_record){0}};
+
+/* A call for the graph n looks up a module that there is from then on. */
+static CUresult named(struct wrk_namer *n)
+{
+    assert_int_equal(wrk_handles_reserve(&w.handles, MODULE, VGP_H_MODULE), CUDA_SUCCESS);
+    wrk_handles_put(&w.handles, MODULE, VGP_H_MODULE, &object, 0);
+    wrk_naming_for(&call, n);
+    return wrk_naming_found(&call, VGP_H_MODULE, wrk_handles_find(&w.handles, MODULE, VGP_H_MODULE), MODULE);
+}
+
+/* The end of a kept module takes a wait. Without memory for that it stays, and the worker goes on. */
+static void test_end_without_memory(void **state)
+{
+    struct wrk_namer n = {0};
+
+    (void)state;
+    assert_int_equal(named(&n), CUDA_SUCCESS);
+    assert_true(wrk_name_keep_long(&call, MODULE, VGP_H_MODULE));
+    assert_null(wrk_handles_find(&w.handles, MODULE, VGP_H_MODULE));
+    assert_int_equal(wrk_names_kept(), 1);
+    assert_false(wrk_namer_stale(&n));
+    no_memory = true;
+    wrk_namer_clear(&w, &n);
+    no_memory = false;
+    assert_int_equal(wrk_names_kept(), 0);
+    assert_int_equal(unloaded, 0);
+    wrk_handles_fini(&w.handles);
+}
+
+/* Without memory for the name the call fails, and the module is nobody's. */
+static void test_name_without_memory(void **state)
+{
+    struct wrk_namer n = {0};
+
+    (void)state;
+    assert_int_equal(named(&n), CUDA_SUCCESS);
+    wrk_namer_clear(&w, &n);
+    no_memory = true;
+    CUresult r =
+        wrk_naming_found(&call, VGP_H_MODULE, wrk_handles_find(&w.handles, MODULE, VGP_H_MODULE), MODULE);
+    no_memory = false;
+    assert_int_equal(r, CUDA_ERROR_OUT_OF_MEMORY);
+    assert_false(wrk_name_keep_long(&call, MODULE, VGP_H_MODULE));
+    assert_int_equal(wrk_names_kept(), 0);
+    wrk_handles_fini(&w.handles);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_end_without_memory, setup),
+        cmocka_unit_test_setup(test_name_without_memory, setup),
+    };
+
+    return cmocka_run_group_tests_name("naming", tests, NULL, NULL);
+}
