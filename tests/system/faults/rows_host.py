@@ -59,12 +59,14 @@ def hostile_worker(x):
 
 @row(35, "attempts to leave the sandbox", "a forbidden call ends the worker; no network, files, other processes")
 def escape(x):
-    """sandbox_test: every system call of three interfaces under both policies, with arguments, files and layers;
-    confine_test: threads, descriptors and addresses of a worker; process_test: a worker that tries."""
+    """sandbox_test: every system call of three interfaces under both policies, with arguments and files;
+    layers_test: hosts with fewer layers; confine_test: threads, descriptors and addresses of a worker;
+    process_test: a worker that tries."""
     n = x.n(1, 5)
     with x.rig():
         x.unit("host/backend/tests/worker", "sandbox_test", "test_all_calls_soft", "test_all_calls_nvidia",
-               "test_other_interfaces", "test_arguments", "test_soft_files", "test_without_layers", times=n)
+               "test_other_interfaces", "test_arguments", "test_soft_files", times=n)
+        x.unit("host/backend/tests/worker", "layers_test", "test_without_layers", "test_private_files", times=n)
         x.unit("host/backend/tests/tests", "confine_test", "test_threads", "test_modes", "test_no_window_descriptor",
                "test_environment")
         x.unit("host/backend/tests/tests", "process_test", "test_sandbox_kills")
