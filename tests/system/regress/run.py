@@ -40,24 +40,25 @@ def read():
     return holes
 
 
-def program(build, hole):
-    """The command line, or None."""
+def programs(build, hole):
+    """The command lines: one, or one for each program of that name in the folders of a part."""
     name = hole.command[0]
     if name == "faults.py":  # a row of tests/system/faults
         script = os.path.join(TOP, hole.folder, "rows.py")
-        return [sys.executable, script, "--top-build", build, "--build", os.path.join(build, hole.folder), "--short",
-                hole.command[2]] if os.path.exists(script) else None
+        command = [sys.executable, script, "--top-build", build, "--build", os.path.join(build, hole.folder), "--short",
+                   hole.command[2]]
+        return [command] if os.path.exists(script) else []
     if name == "device_test.py":
         script = os.path.join(TOP, hole.folder, name)
-        return [sys.executable, script, os.path.join(build, "qemu"), *hole.tests] if os.path.exists(script) else None
+        return [[sys.executable, script, os.path.join(build, "qemu"), *hole.tests]] if os.path.exists(script) else []
     if name.endswith(".sh"):
         script = os.path.join(TOP, hole.folder, name)
-        return ["bash", script, os.path.join(build, hole.folder)] if os.path.exists(script) else None
+        return [["bash", script, os.path.join(build, hole.folder)]] if os.path.exists(script) else []
+    found = []
     for where, _, files in os.walk(os.path.join(build, hole.folder)):
         if name in files and os.access(os.path.join(where, name), os.X_OK):
-            rest = [w.format(build=build, top=TOP) for w in hole.command[1:]]
-            return [os.path.join(where, name)] + rest
-    return None
+            found.append([os.path.join(where, name)] + [w.format(build=build, top=TOP) for w in hole.command[1:]])
+    return sorted(found)
 
 
 def passed_tests(out):
@@ -68,14 +69,11 @@ def passed_tests(out):
     return found
 
 
-def run(build, hole):
-    """None, or why the hole is not known to be closed; "not run: ..." where a program's tool is not installed."""
-    command = program(build, hole)
-    if not command:
-        return "%s is not in %s" % (hole.command[0], hole.folder)
+def output(build, command):
+    """(its exit status, what it printed), or None when it did not end."""
     env = dict(os.environ, BACKEND_DIR=os.path.join(build, "host/backend"))
     with tempfile.TemporaryDirectory(prefix="vgpu-regress-") as scratch:
-        if hole.command[0] == "fuzz_exec":  # what it finds is kept nowhere
+        if os.path.basename(command[0]) == "fuzz_exec":  # what it finds is kept nowhere
             command = command[:1] + ["-artifact_prefix=" + scratch + "/"] + command[1:-1] + [scratch] + command[-1:]
         try:
             # Into a file: what a test that failed leaves behind would hold a pipe open.
@@ -83,17 +81,29 @@ def run(build, hole):
                 done = subprocess.run(command, cwd=scratch, env=env, stdin=subprocess.DEVNULL, stdout=f,
                                       stderr=subprocess.STDOUT, timeout=1800)
                 f.seek(0)
-                out = f.read().decode(errors="replace")
+                return done.returncode, f.read().decode(errors="replace")
         except subprocess.TimeoutExpired:
-            return "no end after 30 minutes"
+            return None
+
+
+def run(build, hole):
+    """None, or why the hole is not known to be closed; "not run: ..." where a program's tool is not installed."""
+    commands = programs(build, hole)
+    if not commands:
+        return "%s is not in %s" % (hole.command[0], hole.folder)
+    results = [output(build, command) for command in commands]
+    if None in results:
+        return "no end after 30 minutes"
+    status = max(abs(code) for code, _ in results)
+    out = "".join(text for _, text in results)
     if re.search(r"^not run: all: ", out, re.M):
         return re.search(r"^not run: all: .*", out, re.M).group(0)
     passed = passed_tests(out)
     for test in hole.tests:
         if not fnmatch.filter(passed, test):
             return "%s did not run or did not pass: %s" % (test, " ".join(out[-300:].split()))
-    if done.returncode and not hole.tests:  # of others in the same program their own check tells
-        return "status %d: %s" % (done.returncode, " ".join(out[-300:].split()))
+    if status and not hole.tests:  # of others in the same program their own check tells
+        return "status %d: %s" % (status, " ".join(out[-300:].split()))
     if not hole.tests and re.search(r"^not run: ", out, re.M):
         return re.search(r"^not run: .*", out, re.M).group(0)
     return None
