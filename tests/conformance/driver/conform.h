@@ -90,6 +90,9 @@ struct cf_gate;
 struct cf_gate *cf_gate_put(CUstream s);
 void cf_gate_open(struct cf_gate *g); /* frees it too, after the function has ended */
 
+/* Waits for a child, whatever signals come (CONFORM_ALARM): its wait status, -1 where `pid` is no child. */
+int cf_child_status(pid_t pid);
+
 /* Runs this program again with one hidden mode (`modes` in process.c); returns its wait status. */
 int cf_spawn(const char *mode, const char *arg, char *out, size_t out_size);
 

@@ -113,9 +113,18 @@ void cf_gate_open(struct cf_gate *g)
     free(g);
 }
 
+int cf_child_status(pid_t pid)
+{
+    int status = -1;
+
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    return status;
+}
+
 int cf_spawn(const char *mode, const char *arg, char *out, size_t out_size)
 {
-    int p[2], status = -1;
+    int p[2];
     size_t n = 0;
 
     if (pipe2(p, O_CLOEXEC))
@@ -139,8 +148,7 @@ int cf_spawn(const char *mode, const char *arg, char *out, size_t out_size)
         out[n] = 0;
         out[strcspn(out, "\n")] = 0; /* one line is what it says */
     }
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
+    int status = cf_child_status(pid);
     close(p[0]);
     return status;
 }

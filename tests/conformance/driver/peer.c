@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -138,14 +137,12 @@ bool peer_answered(struct peer *p, int ms)
 void peer_end(struct peer *p, bool by_kill)
 {
     struct peer_msg m = {.op = P_EXIT};
-    int status;
 
     if (by_kill)
         kill(p->pid, SIGKILL);
     else
         put(p->sock, &m, -1);
-    while (waitpid(p->pid, &status, 0) < 0 && errno == EINTR)
-        ;
+    cf_child_status(p->pid);
     close(p->sock);
 }
 

@@ -5,14 +5,7 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-static void wait_for(pid_t pid, int *status)
-{
-    while (waitpid(pid, status, 0) < 0 && errno == EINTR)
-        ;
-}
 
 static bool ready(void)
 {
@@ -136,7 +129,7 @@ CASE(process_fork, CF_ALONE | CF_CTX)
 {
     CUdeviceptr p = 0;
     char out[64];
-    int status = -1;
+    int status;
 
     NEED(cuMemAlloc(&p, 4000));
     NEED(cf_fill(p, 1000, 4, NULL));
@@ -156,7 +149,7 @@ CASE(process_fork, CF_ALONE | CF_CTX)
         bad |= (cuMemFree(p) != CUDA_ERROR_NOT_INITIALIZED) << 6;
         _exit(bad);
     }
-    wait_for(pid, &status);
+    status = cf_child_status(pid);
     cf_u64("child_bad_calls", (uint64_t)status, 0);
     cf_true("parent_data", cf_filled(p, 1000, 4));
     OK("parent_launch", cf_fill(p, 1000, 5, NULL));
@@ -167,7 +160,7 @@ CASE(process_fork, CF_ALONE | CF_CTX)
     pid = fork();
     if (pid == 0)
         exit(0); /* exit handlers of the child must not disturb the parent */
-    wait_for(pid, &status);
+    status = cf_child_status(pid);
     cf_u64("child_exit", (uint64_t)status, 0);
     OK("parent_again", cf_fill(p, 1000, 6, NULL));
     cf_true("parent_again_result", cf_filled(p, 1000, 6));
@@ -177,13 +170,13 @@ CASE(process_fork, CF_ALONE | CF_CTX)
 /* fork before cuInit: the child is a process like any other. */
 CASE(process_fork_first, CF_ALONE)
 {
-    int status = -1, n = 0;
+    int status, n = 0;
 
     fflush(stdout);
     pid_t pid = fork();
     if (pid == 0)
         _exit(ready() ? 0 : 1);
-    wait_for(pid, &status);
+    status = cf_child_status(pid);
     cf_u64("child", (uint64_t)status, 0);
     OK("init", cuInit(0));
     OK("count", cuDeviceGetCount(&n));
@@ -220,7 +213,7 @@ CASE(process_two, CF_ALONE | CF_CTX)
 static void term(const char *how, const char *check, int want)
 {
     char text[64] = "", line[64];
-    int p[2], status = -1;
+    int p[2], status;
     pid_t pid;
 
     cf_need_true("pipe", pipe(p) == 0);
@@ -237,12 +230,12 @@ static void term(const char *how, const char *check, int want)
     for (size_t n = 0; n < sizeof(text) - 1 && strchr(text, '\n') == NULL;) {
         ssize_t k = read(p[0], text + n, sizeof(text) - 1 - n);
 
-        if (k <= 0 && errno != EINTR)
+        if (!k || (k < 0 && errno != EINTR))
             break;
         n += k > 0 ? (size_t)k : 0;
     }
     kill(pid, SIGTERM); /* it is in its loop, wherever that is */
-    wait_for(pid, &status);
+    status = cf_child_status(pid);
     close(p[0]);
     snprintf(line, sizeof(line), "%s_began", check);
     cf_true(line, !strcmp(text, "working\n"));

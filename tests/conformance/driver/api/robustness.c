@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* Memory that may not be written: a read-only file mapping, and the program's own constants. */
@@ -48,7 +47,7 @@ CASE(copy_fresh, CF_CTX)
     unsigned char *dst = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     unsigned char *zero = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CUdeviceptr p = 0;
-    int go[2], status = -1;
+    int go[2];
     char byte = 0;
 
     cf_need_true("memory", src && dst != MAP_FAILED && zero != MAP_FAILED && !pipe(go));
@@ -69,9 +68,7 @@ CASE(copy_fresh, CF_CTX)
     OK("over_shared", cuMemcpyDtoH(dst, p, n));
     cf_true("over_shared_right", !dst[0] && !dst[n - 1] && !memcmp(dst, dst + 1, n - 1));
     close(go[1]);
-    while (waitpid(pid, &status, 0) < 0)
-        ;
-    cf_u64("child_kept_its_own", (uint64_t)status, 0);
+    cf_u64("child_kept_its_own", (uint64_t)cf_child_status(pid), 0);
     OK("free", cuMemFree(p));
     munmap(dst, n);
     munmap(zero, n);
@@ -144,7 +141,7 @@ CASE(pinned_fork, CF_ALONE | CF_CTX)
 {
     enum { N = 20000 };
     uint32_t *a = NULL, *b = mmap(NULL, N * 4, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    int hold[2], status = -1;
+    int hold[2];
     char byte;
 
     cf_need_true("memory", b != MAP_FAILED && !pipe(hold));
@@ -163,9 +160,7 @@ CASE(pinned_fork, CF_ALONE | CF_CTX)
     cf_true("allocated", both_see(a, N, 7));
     cf_true("registered", both_see(b, N, 9));
     close(hold[1]);
-    while (waitpid(pid, &status, 0) < 0)
-        ;
-    cf_u64("child", (uint64_t)status, 0);
+    cf_u64("child", (uint64_t)cf_child_status(pid), 0);
     cf_true("after", both_see(a, N, 11) && both_see(b, N, 13));
     OK("unregister", cuMemHostUnregister(b));
     OK("free", cuMemFreeHost(a));

@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 CASE(mem_alloc, CF_CTX)
@@ -249,7 +248,7 @@ CASE(pinned_register, CF_CTX)
 /* Shared memory that is registered stays the memory of its other mappings, and of other processes. */
 CASE(register_shared, CF_ALONE | CF_CTX)
 {
-    int fd = memfd_create("shared", MFD_CLOEXEC), status = -1;
+    int fd = memfd_create("shared", MFD_CLOEXEC);
     uint32_t *a, *b, *one;
     CUdeviceptr d = 0, on_device = 0;
 
@@ -280,7 +279,7 @@ CASE(register_shared, CF_ALONE | CF_CTX)
         one[0] = 78;
         _exit(0);
     }
-    cf_true("child", waitpid(pid, &status, 0) == pid && status == 0);
+    cf_u64("child", (uint64_t)cf_child_status(pid), 0);
     cf_u64("child_seen", one[0], 78);
     NEED(cuMemFree(d));
     munmap(a, 16384);
@@ -312,7 +311,6 @@ CASE(register_undone, CF_ALONE | CF_CTX)
     uint64_t start = 0;
     unsigned lost = 0, failed = 0;
     pthread_t thread;
-    int status = -1;
 
     cf_need_true("mmap", h != MAP_FAILED);
     for (unsigned i = 0; i < 30; i++) {
@@ -339,7 +337,7 @@ CASE(register_undone, CF_ALONE | CF_CTX)
         h[0] = 6;
         _exit(ok ? 0 : 1);
     }
-    cf_true("child", waitpid(pid, &status, 0) == pid && status == 0);
+    cf_u64("child", (uint64_t)cf_child_status(pid), 0);
     cf_u64("parent", h[0], 5);
     OK("again", cuMemHostRegister(h, 4096, 0));
     cf_u64("content", h[0], 5);
