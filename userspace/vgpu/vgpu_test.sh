@@ -210,7 +210,7 @@ b = [b for b in json.load(sys.stdin)[\"backends\"] if b[\"pid\"] == $pid][0]
 c = b[\"clients\"]
 assert c[1][\"name\"] == \"a%s%n\" + chr(34) + chr(92) + \"b\" and \"weight\" not in c[1]
 print(b[\"limits\"][\"max-clients\"], b[\"limits\"][\"weight\"], c[0][\"name\"], c[0][\"calls\"], c[0][\"weight\"], c[0][\"utilization\"])'"
-says "smi --host -l: repeats" 124 "" timeout 5 bash -c "'$vgpu' smi --host --json -l 1 | head -n 2 | grep -c backends | grep -qx 2 && exec sleep 60"
+says "smi --host -l: repeats" 0 "^2$" timeout 60 bash -c "'$vgpu' smi --host --json -l 1 | head -n 2 | grep -c backends"
 says "smi --json alone is wrong use" 2 "goes with --host" "$vgpu" smi --json
 . "$(dirname "$0")/metrics/metrics_test.sh"
 kill $status

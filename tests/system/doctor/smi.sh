@@ -56,7 +56,7 @@ fi
 # A process of ours, seen while it runs; -l goes on until it is ended.
 text=$("$vgpu" run --gpu soft bash -c "'$out/client' waits > '$work/waits' & client=\$!
     for _ in \$(seq 300); do grep -q ready '$work/waits' && break; sleep 0.1; done
-    timeout 3 '$vgpu' smi --query-compute-apps=pid,process_name,used_memory $csv --loop-ms=500 > '$work/loop'
+    timeout 60 '$vgpu' smi --query-compute-apps=pid,process_name,used_memory $csv --loop-ms=500 | grep -m 2 \"^\$client, \" > '$work/loop'
     echo pid \$client; kill \$client" 2>&1)
 pid=$(sed -n 's/^pid //p' <<< "$text")
 if [ "$(grep -cE "^$pid, $out/client, [0-9]+ MiB\$" "$work/loop")" -ge 2 ]; then
