@@ -128,6 +128,14 @@ static bool sleep_once(struct guest *g, uint64_t end)
     return true;
 }
 
+/* No broker is left to say that the worker is dead. */
+static bool hung_up(const struct guest *g)
+{
+    char byte;
+
+    return recv(g->sock, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 int guest_wait(struct guest *g, uint32_t slot, const void **payload, uint32_t *size, int ms)
 {
     uint8_t *at = g->win + g->s->reply_offset + (size_t)slot * g->s->reply_slot_size;
@@ -136,7 +144,7 @@ int guest_wait(struct guest *g, uint32_t slot, const void **payload, uint32_t *s
     uint32_t want = g->seq;
 
     while (__atomic_load_n(&r->seq, __ATOMIC_ACQUIRE) != want) {
-        if (__atomic_load_n(&g->s->worker_state, __ATOMIC_ACQUIRE) == VGP_WORKER_DEAD)
+        if (__atomic_load_n(&g->s->worker_state, __ATOMIC_ACQUIRE) == VGP_WORKER_DEAD || hung_up(g))
             return -2;
         if (!sleep_once(g, end))
             return -1;

@@ -25,7 +25,7 @@ void guest_close(struct guest *g);
 /* Publishes a record; slot VGP_NO_REPLY: none. */
 void guest_submit(struct guest *g, uint16_t call, uint32_t slot, const void *args, uint32_t size,
                   const void *var, uint32_t var_size);
-/* Waits for the reply in a slot; the CUresult, or -1: timeout, -2: the worker is dead. */
+/* Waits for the reply in a slot; the CUresult, or -1: timeout, -2: the worker or its broker is gone. */
 int guest_wait(struct guest *g, uint32_t slot, const void **payload, uint32_t *size, int ms);
 /* Submit with slot 0 and wait, 5 s. */
 int guest_call(struct guest *g, uint16_t call, const void *args, uint32_t size, const void **payload,

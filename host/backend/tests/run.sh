@@ -6,7 +6,7 @@ passed=0 failed=0 skipped=0
 out=$(mktemp) || exit 1
 trap 'rm -f "$out"' EXIT
 for t in "$@"; do
-    timeout 120 ${VGPU_TEST_PRELOAD:+env "LD_PRELOAD=$VGPU_TEST_PRELOAD" ASAN_OPTIONS=verify_asan_link_order=0} "$t" >"$out" 2>&1
+    timeout 300 ${VGPU_TEST_PRELOAD:+env "LD_PRELOAD=$VGPU_TEST_PRELOAD" ASAN_OPTIONS=verify_asan_link_order=0} "$t" >"$out" 2>&1
     status=$?
     grep -aE '^\[(       OK |  SKIPPED |  ERROR   |   LINE   )\]|^not run:' "$out"
     grep -aE '^\[  FAILED  \] [a-z_0-9]+$' "$out" | sort -u
