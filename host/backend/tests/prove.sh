@@ -37,5 +37,7 @@ for what in find put no_return mint; do
     prove $what "$top/host/backend/tests/prove_handle.c" --no-library --drop-unused-functions --unwind 6 \
         --unwindset remove_children.0:1,remove_children.1:1
 done
+prove parts "$top/host/backend/tests/prove_handle.c" --no-library --drop-unused-functions --unwind 7 \
+    --unwindset wrk_handles_remove:2,remove_children:1
 echo "prove: $passed passed, $failed failed, 0 skipped"
 [ "$failed" = 0 ]
