@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Unit tests of external semaphores. DRM objects are a stand-in here: render node, ioctl and the name of
- * the descriptor are replaced, so the protocol with the kernel is tested where there is no GPU.
+ * the descriptor are replaced, so what libdrm asks of the kernel is tested where there is no GPU.
  */
 #define _GNU_SOURCE
 #include "extsem.h"
@@ -31,10 +31,13 @@ static bool timelines;      /* ... and knows timelines */
 static bool set, alive;
 static uint64_t point;
 static int fail_with;
+static bool libdrm; /* is installed */
 
 int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
-int __wrap_ioctl(int fd, unsigned long request, void *arg);
+int ioctl(int fd, unsigned long request, ...);
+void *__real_dlopen(const char *name, int flags);
+void *__wrap_dlopen(const char *name, int flags);
 ssize_t __real_readlink(const char *path, char *to, size_t size);
 ssize_t __wrap_readlink(const char *path, char *to, size_t size);
 
@@ -106,11 +109,16 @@ static int answer(unsigned number, void *arg)
     }
 }
 
-int __wrap_ioctl(int fd, unsigned long request, void *arg)
+/* libdrm's, too. */
+int ioctl(int fd, unsigned long request, ...)
 {
     char name[20] = "";
     char path[40];
+    va_list ap;
 
+    va_start(ap, request);
+    void *arg = va_arg(ap, void *);
+    va_end(ap);
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     if (__real_readlink(path, name, sizeof(name) - 1) < 0 || strcmp(name, "/dev/zero") != 0)
         errno = ENOTTY; /* a device without such objects */
@@ -119,6 +127,12 @@ int __wrap_ioctl(int fd, unsigned long request, void *arg)
     else
         errno = answer(request & 0xff, arg);
     return errno == 0 ? 0 : -1;
+}
+
+void *__wrap_dlopen(const char *name, int flags)
+{
+    assert_string_equal(name, "libdrm.so.2");
+    return libdrm ? __real_dlopen(name, flags) : NULL;
 }
 
 static int new_syncobj(void)
@@ -132,6 +146,22 @@ static int new_syncobj(void)
     nodes = 2;
     timelines = true;
     return syncobj_fd;
+}
+
+/* The first test: what was loaded stays. */
+static void test_without_libdrm(void **state)
+{
+    struct vgp_extsem *s;
+    const char *why;
+    int fd = new_syncobj();
+
+    (void)state;
+    assert_int_equal(vgp_extsem_import(fd, false, &s, &why), -EOPNOTSUPP);
+    assert_non_null(strstr(why, "libdrm.so.2"));
+    assert_int_not_equal(fcntl(fd, F_GETFD), -1); /* the caller's still */
+    libdrm = true;                                /* it is installed meanwhile */
+    assert_int_equal(vgp_extsem_import(fd, false, &s, &why), 0);
+    vgp_extsem_put(s);
 }
 
 static void test_syncobj(void **state)
@@ -327,9 +357,13 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_syncobj),         cmocka_unit_test(test_syncobj_timeline),
-        cmocka_unit_test(test_syncobj_refused), cmocka_unit_test(test_fence),
-        cmocka_unit_test(test_event),           cmocka_unit_test(test_counter),
+        cmocka_unit_test(test_without_libdrm),
+        cmocka_unit_test(test_syncobj),
+        cmocka_unit_test(test_syncobj_timeline),
+        cmocka_unit_test(test_syncobj_refused),
+        cmocka_unit_test(test_fence),
+        cmocka_unit_test(test_event),
+        cmocka_unit_test(test_counter),
         cmocka_unit_test(test_refused),
     };
 
