@@ -171,12 +171,18 @@ def compare(args, name, program, *arguments):
 
 
 def boot_killed(args):
-    """Workers killed, then the backend killed, while the guest waits, and started again; then QEMU in a second boot."""
+    """Workers killed, then the backend killed, while the guest waits and another process holds a dma-buf of pinned memory,
+    and started again; then QEMU in a second boot."""
     victim = os.path.join(args.tests, "system/faults", "victim")
-    script = ("{0} wait; echo first: $?; {0} once; echo next: $?; {0} wait; echo second: $?; "
+    dmabuf = os.path.join(args.tests, "conformance/driver", "conform_dmabuf")
+    script = ("hold() {{ {1} hold > held 2>&1 & pid=$!; until grep -q holding held || ! kill -0 $pid; do sleep 0.1; done; }}; "
+              "release() {{ kill -USR1 $pid; wait $pid; echo dma-buf after $1: $?; }}; "
+              "hold; {0} wait; echo first: $?; release worker; {0} once; echo next: $?; "
+              "hold; {0} wait; echo second: $?; release backend; "
               "{0} once; echo without: $?; vgpu doctor; echo doctor: $?; "
               "for i in $(seq 200); do {0} once > again 2>&1 && break; sleep 0.3; done; tail -n 1 again; "
-              "echo back: $?; {0} once; echo works: $?; dmesg | grep -cE 'BUG:|Oops|WARNING:'").format(victim)
+              "echo back: $?; {0} once; echo works: $?; {1} export; echo dma-buf again: $?; "
+              "dmesg | grep -cE 'BUG:|Oops|WARNING:'").format(victim, dmabuf)
     guest = Guest(args, "sh", "-c", script)
     if not guest.until("victim: waiting", 1, 240):
         guest.process.terminate()
@@ -189,6 +195,7 @@ def boot_killed(args):
     ok = guest.until("first: ", 1, 30)
     report("worker_killed", ok and "first: 0" in guest.lines, guest.tail())
     guest.until("next: ", 1, 60)
+    report("dmabuf_worker_killed", "dma-buf after worker: 0" in guest.lines, guest.tail())
     report("next_process", "next: 0" in guest.lines, guest.tail())
     if guest.until("victim: waiting", 2, 60):
         time.sleep(1)
@@ -200,9 +207,10 @@ def boot_killed(args):
             os.kill(pid, signal.SIGKILL)
         ok = guest.until("second: ", 1, 30)
         report("backend_killed", ok and "second: 0" in guest.lines, guest.tail())
+        guest.until("without: ", 1, 60)
+        report("dmabuf_backend_killed", "dma-buf after backend: 0" in guest.lines, guest.tail())
         report("backend_killed_no_orphans",
                wait_until(lambda: not any(running(p) for p in workers), 5), str(workers))
-        guest.until("without: ", 1, 60)
         report("without_backend", "without: 1" in guest.lines, guest.tail())
         guest.until("doctor: ", 1, 60)
         said = "\n".join(guest.lines)
@@ -211,8 +219,9 @@ def boot_killed(args):
         # QEMU was started without reconnect=: the device connects again all the same.
         again = subprocess.Popen([args.backend, "--vhost-user", command[command.index("--vhost-user") + 1], "--gpu", "soft"],
                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        guest.until("works: ", 1, 120)
+        guest.until("dma-buf again: ", 1, 120)
         report("backend_comes_back", "works: 0" in guest.lines, guest.tail())
+        report("dmabuf_again", "dma-buf again: 0" in guest.lines, guest.tail())
         code = guest.end(60)
         again.terminate()
         try:

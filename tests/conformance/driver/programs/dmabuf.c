@@ -17,6 +17,8 @@
 #include <xf86drm.h>
 #include <xf86drmMode.h>
 
+#include "vgem.h"
+
 void dm_is(CUresult got, CUresult want, const char *call, int line)
 {
     if (got == want)
@@ -305,25 +307,11 @@ void dm_use_import(int fd, uint32_t *seen)
 
 static int open_vgem(void)
 {
-    for (int i = 0; i < 64; i++) {
-        drmVersionPtr v;
-        char path[40];
-        int fd, found;
+    int device = vgem_open();
 
-        snprintf(path, sizeof(path), "/dev/dri/card%d", i);
-        fd = open(path, O_RDWR | O_CLOEXEC);
-        if (fd < 0)
-            continue;
-        v = drmGetVersion(fd);
-        found = v != NULL && strcmp(v->name, "vgem") == 0;
-        drmFreeVersion(v);
-        if (found)
-            return fd;
-        close(fd);
-    }
-    errno = ENODEV;
-    dm_not_run("no device of the vgem driver");
-    return -1;
+    if (device < 0)
+        dm_not_run("no device of the vgem driver");
+    return device;
 }
 
 /* A buffer of BYTES. */

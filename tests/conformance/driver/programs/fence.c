@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * A stream waits for a real fence: one of the kernel's vgem driver, as a sync_file. The interfaces are
- * spelled out (Linux, include/uapi/drm, linux/dma-buf.h), because the kernel's headers on a build machine
- * may be older. Exit status 0: passed, 1: failed, 77: there is no such fence here, with the reason.
+ * A stream waits for a real fence: one of the kernel's vgem driver, as a sync_file. All of DRM goes through libdrm.
+ * Exit status 0: passed, 1: failed, 77: there is no such fence here, with the reason.
  */
 #include "conform.h"
 
@@ -10,39 +9,27 @@
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include <xf86drm.h>
+#include <xf86drmMode.h>
 
-struct drm_version {
-    int major, minor, patch;
-    size_t name_len;
-    char *name;
-    size_t date_len;
-    char *date;
-    size_t desc_len;
-    char *desc;
-};
-struct drm_dumb {
-    uint32_t height, width, bpp, flags, handle, pitch;
-    uint64_t size;
-};
-struct drm_prime {
-    uint32_t handle, flags;
-    int32_t fd;
-};
+#include "vgem.h"
+
+/* Linux, include/uapi/drm/vgem_drm.h, which neither libdrm nor Debian's linux-libc-dev has. */
 struct vgem_attach {
     uint32_t handle, flags, fence, pad;
 };
 struct vgem_signal {
     uint32_t fence, flags;
 };
+#define ATTACH DRM_IOWR(DRM_COMMAND_BASE + 1, struct vgem_attach)
+#define SIGNAL DRM_IOW(DRM_COMMAND_BASE + 2, struct vgem_signal)
+#define WRITER 1
+
+/* linux/dma-buf.h has it since Linux 6.0; the headers of a build machine may be older. */
 struct sync_export {
     uint32_t flags; /* 1: what a reader waits for */
     int32_t fd;
 };
-#define VERSION _IOWR('d', 0x00, struct drm_version)
-#define PRIME _IOWR('d', 0x2d, struct drm_prime)
-#define DUMB _IOWR('d', 0xb2, struct drm_dumb)
-#define ATTACH _IOWR('d', 0x41, struct vgem_attach)
-#define SIGNAL _IOW('d', 0x42, struct vgem_signal)
 #define EXPORT _IOWR('b', 2, struct sync_export)
 
 static int say(int status, const char *what)
@@ -52,37 +39,18 @@ static int say(int status, const char *what)
     return status;
 }
 
-/* A node of the vgem driver, or -1. */
-static int open_vgem(void)
-{
-    for (int i = 0; i < 64; i++) {
-        char name[16] = "", path[40];
-        struct drm_version v = {.name = name, .name_len = sizeof(name) - 1};
-        int fd;
-
-        snprintf(path, sizeof(path), "/dev/dri/card%d", i);
-        fd = open(path, O_RDWR | O_CLOEXEC);
-        if (fd >= 0 && ioctl(fd, VERSION, &v) == 0 && !strcmp(name, "vgem"))
-            return fd;
-        if (fd >= 0)
-            close(fd);
-    }
-    errno = ENODEV;
-    return -1;
-}
-
 /* A fence that is signalled by its number: its sync_file. */
 static int new_fence(int device, uint32_t *fence)
 {
-    struct drm_dumb b = {.height = 1, .width = 1024, .bpp = 32};
-    struct vgem_attach a = {.flags = 1}; /* a writer's */
-    struct drm_prime p = {0};
+    struct vgem_attach a = {.flags = WRITER};
     struct sync_export e = {.flags = 1};
+    uint32_t pitch;
+    uint64_t size;
+    int fd;
 
-    if (ioctl(device, DUMB, &b) != 0)
-        return -1;
-    a.handle = p.handle = b.handle;
-    if (ioctl(device, PRIME, &p) != 0 || ioctl(device, ATTACH, &a) != 0 || ioctl(p.fd, EXPORT, &e) != 0)
+    if (drmModeCreateDumbBuffer(device, 1024, 1, 32, 0, &a.handle, &pitch, &size) != 0 ||
+        drmPrimeHandleToFD(device, a.handle, DRM_CLOEXEC, &fd) != 0 || drmIoctl(device, ATTACH, &a) != 0 ||
+        ioctl(fd, EXPORT, &e) != 0)
         return -1;
     *fence = a.fence;
     return e.fd;
@@ -97,7 +65,7 @@ int main(void)
     CUexternalSemaphore s;
     CUcontext ctx;
     CUstream stream;
-    int device = open_vgem();
+    int device = vgem_open();
 
     if (device < 0)
         return say(77, "no device of the vgem driver");
@@ -116,7 +84,7 @@ int main(void)
         return say(1, "the wait");
     if (cuStreamQuery(stream) != CUDA_ERROR_NOT_READY)
         return say(1, "the stream did not wait for the fence");
-    if (ioctl(device, SIGNAL, &signal) != 0)
+    if (drmIoctl(device, SIGNAL, &signal) != 0)
         return say(77, "the fence was signalled by the kernel before us");
     if (cuStreamSynchronize(stream))
         return say(1, "the stream after the fence");
