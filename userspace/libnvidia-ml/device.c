@@ -301,6 +301,16 @@ NVML_CALL(nvmlDeviceIsMigDeviceHandle, (nvmlDevice_t device, unsigned *is_mig), 
     return NVML_SUCCESS;
 }
 
+/* "Returns zero if MIG is not supported": nvidia-smi of 580 and later takes a refusal for its own exit status. */
+NVML_CALL(nvmlDeviceGetMaxMigDeviceCount, (nvmlDevice_t device, unsigned *count), (device, count), "count=%u",
+          r == NVML_SUCCESS ? *count : 0)
+{
+    if (nvml_device(device) == NULL || count == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *count = 0;
+    return NVML_SUCCESS;
+}
+
 /* ---- peers: what CUDA says ------------------------------------------------------------------- */
 
 static nvmlReturn_t p2p_status(const struct nvml_device *a, const struct nvml_device *b, unsigned index,

@@ -120,6 +120,7 @@ static void null_and_foreign_handles(void **state)
         "nvmlDeviceGetMemoryInfo_v2",
         "nvmlDeviceGetPersistenceMode",
         "nvmlDeviceIsMigDeviceHandle",
+        "nvmlDeviceGetMaxMigDeviceCount",
         "nvmlDeviceGetNumGpuCores",
     };
     static char space[4096];
@@ -272,6 +273,9 @@ static void what_nobody_knows(void **state)
     assert_int_equal(N(nvmlDeviceGetTemperature)(d, 0u, &value), NVML_ERROR_NOT_SUPPORTED);
     assert_int_equal(N(nvmlDeviceGetTemperature)(d, 9u, &value), NVML_ERROR_INVALID_ARGUMENT);
     assert_int_equal(N(nvmlDeviceGetMigMode)(d, &value, &other), NVML_ERROR_NOT_SUPPORTED);
+    ok(N(nvmlDeviceGetMaxMigDeviceCount)(d, &value));
+    assert_int_equal(value, 0);
+    value = 77;
     assert_int_equal(N(nvmlDeviceGetVbiosVersion)(d, "", 0u), NVML_ERROR_NOT_SUPPORTED);
     assert_int_equal(value, 77);
     for (unsigned i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)

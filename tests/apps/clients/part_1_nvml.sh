@@ -62,7 +62,7 @@ nvidia_smi()
 {
     local group release smi text rc
 
-    for group in smi smi550; do
+    for group in smi smi550 smi555; do
         have "nvidia-smi ($group)" $group || continue
         smi=$host
         [ $group = smi ] || smi=$out/$group
