@@ -27,6 +27,15 @@ else
 	pass "gcc W=1, sparse C=$c"
 fi
 
+# A symbol that only the newest kernels export breaks the build for all others.
+if [ ! -f "$out/module/vgpu_drv.ko" ]; then
+	skip symbols "the module was not built"
+elif nm -u "$out/module/vgpu_drv.ko" | awk '$2 !~ /^__/ { print $2 }' | grep -vxF -f "$here/symbols.txt"; then
+	fail "symbols that symbols.txt does not name"
+else
+	pass "the kernel's symbols are those of symbols.txt"
+fi
+
 checkpatch=${CHECKPATCH:-}
 for f in "$out"/../kunit/src/linux-source-*/scripts/checkpatch.pl \
 	 /usr/src/linux-*/scripts/checkpatch.pl; do

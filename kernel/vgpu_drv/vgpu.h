@@ -241,7 +241,7 @@ struct vgpu_req {
  * @id: in client->regions
  * @mm: whose pinned_vm counts it, referenced with mmgrab(), or NULL
  * @accounted: pages counted in @mm
- * @user: whose locked_vm counts it, since the first export, or NULL
+ * @cred: whose user's locked_vm counts it, since the first export, or NULL; a reference
  * @dirty: the worker may have written: mark pages so when they are released
  * @stuck: a request about it has no answer: only the end of the client releases it
  * @attach: imported: to the dma-buf whose pages these are, else NULL
@@ -253,7 +253,7 @@ struct vgpu_region {
 	u32 id;
 	struct mm_struct *mm;
 	u64 accounted;
-	struct user_struct *user;
+	const struct cred *cred;
 	bool dirty;
 	bool stuck;
 	struct dma_buf_attachment *attach;

@@ -12,6 +12,7 @@
  * user, over all processes.
  */
 #include <linux/capability.h>
+#include <linux/cred.h>
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
 #include <linux/file.h>
@@ -19,7 +20,6 @@
 #include <linux/mm.h>
 #include <linux/scatterlist.h>
 #include <linux/sched/signal.h>
-#include <linux/sched/user.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
@@ -142,18 +142,18 @@ static const struct dma_buf_ops vgpu_exported_ops = {
 static int vgpu_export_account(struct vgpu_region *region)
 {
 	u64 limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
-	struct user_struct *user;
+	const struct cred *cred;
 
-	if (region->user || !region->mm)
+	if (region->cred || !region->mm)
 		return 0;
-	user = get_current_user();
-	if (atomic_long_add_return(region->accounted, &user->locked_vm) > limit &&
+	cred = get_current_cred();
+	if (atomic_long_add_return(region->accounted, &cred->user->locked_vm) > limit &&
 	    !capable(CAP_IPC_LOCK)) {
-		atomic_long_sub(region->accounted, &user->locked_vm);
-		free_uid(user);
+		atomic_long_sub(region->accounted, &cred->user->locked_vm);
+		put_cred(cred);
 		return -ENOBUFS;
 	}
-	region->user = user;
+	region->cred = cred;
 	return 0;
 }
 

@@ -9,10 +9,10 @@
  * them keeps them longer: a region belongs to its client and to its dma-bufs (vgpu_export.c). The
  * pages of an imported region are the exporter's (vgpu_import.c).
  */
+#include <linux/cred.h>
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
-#include <linux/sched/user.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -84,9 +84,9 @@ static void vgpu_region_release(struct kref *ref)
 		atomic64_sub(region->accounted, &region->mm->pinned_vm);
 		mmdrop(region->mm);
 	}
-	if (region->user) {
-		atomic_long_sub(region->accounted, &region->user->locked_vm);
-		free_uid(region->user);
+	if (region->cred) {
+		atomic_long_sub(region->accounted, &region->cred->user->locked_vm);
+		put_cred(region->cred);
 	}
 	kfree(region);
 }
