@@ -47,6 +47,7 @@ SG_EXEC_C := \
 	ptx/link.c \
 	ptx/module.c \
 	ptx/operands.c \
+	ptx/source.c \
 	ptx/select/bulk.c \
 	ptx/select/cdp.c \
 	ptx/select/control.c \
@@ -145,7 +146,8 @@ SG_EXEC_TESTS := \
 	exec/ops/op_test \
 	ptx/cubin_test \
 	ptx/fuzz_test \
-	ptx/link_test
+	ptx/link_test \
+	ptx/source_test
 # Links to them that use another instruction set: the plain ones test native code where the processor has
 # AVX-512.
 SG_EXEC_ISA_TESTS := cluster_avx512_test fault_avx512_test run_avx512_test ldst_base_test ldst_avx2_test \

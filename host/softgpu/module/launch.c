@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Kernel launches. Everything that CUDA reports at once is checked before queueing. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,18 @@ struct launch_op {
     struct sg_ctx *green;          /* a reference: whose multiprocessors it uses; NULL: all of the device */
     _Alignas(16) unsigned char params[];
 };
+
+/* Why it failed, with the place in the source where the text knows it. */
+static void say(const struct sg_func *f, const struct sg_fault *fault)
+{
+    char text[SG_DIAG_MAX + SG_SOURCE_MAX], where[SG_SOURCE_MAX];
+
+    if (fault->line && sg_module_source(f->mod->ptx, fault->line, where, sizeof(where)))
+        snprintf(text, sizeof(text), "%s, %s", fault->message, where);
+    else
+        snprintf(text, sizeof(text), "%s", fault->message[0] ? fault->message : f->info.name);
+    sg_device_fail(text);
+}
 
 static CUresult launch_run(struct sg_op *op, struct sg_stream *s)
 {
@@ -51,7 +64,7 @@ static CUresult launch_run(struct sg_op *op, struct sg_stream *s)
     if (r != CUDA_SUCCESS && s->ctx->abort && sg_stream_cut(s))
         return (CUresult)r;  /* ended with its context: no failure of the kernel's */
     if (r != CUDA_SUCCESS) { /* also for want of memory: nobody else would hear of it */
-        sg_device_fail(fault.message[0] ? fault.message : o->func->info.name);
+        say(o->func, &fault);
         sg_set_fault(s->ctx, (CUresult)r);
     }
     return (CUresult)r;

@@ -18,6 +18,7 @@ struct item {
     uint32_t input;
     enum linkage linkage;
     bool defines, is_func, is_entry, dropped;
+    bool is_file; /* a .file line: stands before all others of its input (source.c) */
     const char *head, *head_end, *text, *text_end;
     const char *name; /* in the text; NULL: no name (.alias) */
     uint32_t name_len, line;
@@ -213,6 +214,17 @@ static int skip_rest(struct link *k)
     return 0;
 }
 
+/* .file N "..." [, t, s] */
+static int scan_file(struct link *k)
+{
+    struct item it = {.input = k->input, .head = k->l.tok.s, .dropped = true, .is_file = true};
+    const char *nl = memchr(it.head, '\n', (size_t)(k->l.end - it.head));
+
+    it.head_end = it.text = it.head;
+    it.text_end = nl ? nl + 1 : k->l.end;
+    return add_item(k, &it) ? skip_rest(k) : nomem(k);
+}
+
 static enum linkage linkage_of(const struct sg_tok *t)
 {
     return sg_tok_eq(t, ".extern")    ? L_EXTERN
@@ -250,6 +262,8 @@ static int scan_item(struct link *k)
         sg_lex_next(&k->l);
         return 0;
     }
+    if (sg_tok_eq(t, ".file"))
+        return scan_file(k);
     if (t->kind == SG_T_DIR || sg_tok_is(&k->l, '@'))
         return skip_rest(k);
     return bad(k, "unexpected text");
@@ -366,8 +380,22 @@ static bool put_text(struct link *k, const struct item *it, const char *s, const
     return put(k, s, (size_t)(end - s));
 }
 
+static bool put_files(struct link *k, uint32_t input)
+{
+    bool ok = true;
+
+    for (uint32_t i = 0; i < k->nitems && ok; i++) {
+        const struct item *it = &k->items[i];
+
+        if (it->is_file && it->input == input)
+            ok = put(k, it->text, (size_t)(it->text_end - it->text)) && put(k, "\n", 1);
+    }
+    return ok;
+}
+
 static int emit(struct link *k)
 {
+    uint32_t input = UINT32_MAX;
     bool renames = false, ok;
     char head[160];
     int n = snprintf(head, sizeof(head), ".version %u.%u\n%s\n.address_size 64\n", k->version / 10,
@@ -381,6 +409,10 @@ static int emit(struct link *k)
 
         if (it->dropped)
             continue;
+        if (it->input != input)
+            ok = put_files(k, input = it->input);
+        if (!ok)
+            break;
         if (renames)
             ok = put_text(k, it, it->head, it->head_end) && put_text(k, it, it->text, it->text_end);
         else

@@ -39,6 +39,13 @@ struct sg_ptx_input {
  * defines are left: sg_module_parse() and the decoder say who uses them.
  */
 int sg_ptx_link(const struct sg_ptx_input *in, uint32_t n, char **text, size_t *len, struct sg_diag *diag);
+
+#define SG_SOURCE_MAX 320 /* bytes of a source's place that are enough */
+/*
+ * The place in the source that a line of the module's text is of, as "FILE:LINE" or "FILE:LINE, inlined at FILE:LINE", cut
+ * to room bytes. False: the text does not say (it has no line information).
+ */
+bool sg_module_source(const struct sg_module *m, uint32_t line, char *to, size_t room);
 /* A function that is declared, not defined, and none of CUDA's own; NULL: there is none. */
 const char *sg_module_undefined(const struct sg_module *m);
 /*

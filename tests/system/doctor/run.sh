@@ -103,6 +103,8 @@ verdict "mapped memory beyond the limit" pinned-memory-limit 47 "ulimit -l" \
     env VGPU_FAULT=pinned=8388608 $doctor "$out/client" mapped
 verdict "a call that is not served" call-refused 42 "cuGraphicsUnregisterResource" $doctor "$out/client" refused
 verdict "a kernel that writes out of bounds" kernel-failed 44 "ILLEGAL_ADDRESS" $doctor "$out/client" kernel
+verdict "the same, with the line of its source" kernel-failed 44 "client.cu:$(grep -n "^    \*p = 42;" "$here/client.cu" | cut -d: -f1)\$" \
+    $doctor "$out/client" kernel
 verdict "the program fails by itself" program-failed 50 "status 7" $doctor "$out/client" fails
 verdict "no CUDA in it" libcuda-not-asked-for 22 "never asked" $doctor "$out/client" nothing
 verdict "a program that is not there" program-not-started 51 "cannot be run" $doctor /nowhere/program

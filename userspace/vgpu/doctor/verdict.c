@@ -467,7 +467,8 @@ static const char *remedy_of(enum vgpu_cause cause, const char *why)
     case VGPU_CAUSE_MISMATCH:
         return "the host's vgpu-backend and vgpu-worker are older than libcuda: update them";
     case VGPU_CAUSE_KERNEL:
-        return "the program's own kernel: look at it as on any GPU (compute-sanitizer on a real one)";
+        return "the program's own kernel: with nvcc -lineinfo the line of its source is named; else look at it as on any "
+               "GPU (compute-sanitizer on a real one)";
     case VGPU_CAUSE_PINNED:
         return PINNED_REMEDY;
     case VGPU_CAUSE_WORKER:
