@@ -8,8 +8,10 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define GLOBAL_MAX (1u << 20)
+#define LINES 40
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed);
@@ -39,6 +41,17 @@ static void decode(struct sg_module *m)
     }
 }
 
+/* As for a kernel that failed in one of the first lines. */
+static void look_up_source(const struct sg_module *m)
+{
+    char where[SG_SOURCE_MAX];
+
+    for (uint32_t line = 0; line < LINES; line++) {
+        if (sg_module_source(m, line, where, sizeof(where)) && !memchr(where, 0, sizeof(where)))
+            abort();
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct sg_module *m;
@@ -46,6 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (!sg_module_parse((const char *)data, size, &m, &d)) {
         decode(m);
+        look_up_source(m);
         sg_module_free(m);
         fz_free_all();
     } else if (!d.message[0]) {
