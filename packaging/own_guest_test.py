@@ -181,15 +181,21 @@ class Page:
                                  .replace("-serial mon:stdio", "-S").replace("guest.raw", "second.raw"), ANSWER)
         report("a second virtual machine on one backend is told", status == 1 and "It serves one virtual machine" in out, out)
 
+    def monitor_command(self, command):
+        out = self.monitor.human(command)
+        if command.startswith(("migrate", "savevm")):
+            return (0 if "state of its GPU work is in host processes" in str(out) else 1), str(out)
+        end = time.monotonic() + 300
+        while command.startswith("device_add") and "is in use" in str(out) and time.monotonic() < end:
+            time.sleep(1)  # as the page says: until the guest has switched the slot off
+            out = self.monitor.human(command)
+        return (0 if out == "" else 1), str(out)
+
     def run(self, place, command):
         if place == "guest#":
             return self.console.run(command)
         if place == "qemu)":
-            out = self.monitor.human(command)
-            refused = "state of its GPU work is in host processes" in str(out)
-            if command.startswith(("migrate", "savevm")):
-                return (0 if refused else 1), str(out)
-            return (0 if out == "" else 1), str(out)
+            return self.monitor_command(command)
         if command.startswith("debootstrap"):
             return self.debootstrap(command)
         if command.startswith("vgpu-backend"):
