@@ -76,3 +76,16 @@ nvidia_smi()
     done
 }
 nvidia_smi
+
+# Prometheus' own checker reads what `vgpu metrics` says; dcgm-exporter's label modelName is not as it likes labels.
+promtool()
+{
+    local checker=$out/prom/usr/bin/promtool text
+
+    have promtool prom || return
+    starts promtool "$checker" --version || return
+    text=$(on 120 sh -c '"$1" metrics > "$2" && "$3" check metrics < "$2"' sh "$vgpu" "$out/work/metrics" "$checker" 2>&1)
+    same "promtool: vgpu metrics" "nothing wrong" "$(grep -v "'snake_case' not 'camelCase'" <<< "$text" || echo nothing wrong)"
+    same "promtool: there were metrics" "gauge" "$(sed -n 's/^# TYPE DCGM_FI_DEV_GPU_UTIL //p' "$out/work/metrics")"
+}
+promtool
