@@ -199,30 +199,39 @@ static int scan_header(struct link *k)
     return 0;
 }
 
-/* .section NAME { ... }, .pragma "...";, and what ends with its line (.file, .loc, @@DWARF). */
+/* What ends with its line; returns the end of its last token. */
+static const char *skip_line(struct link *k)
+{
+    const uint32_t line = k->l.tok.line;
+    const char *end = k->l.tok.s;
+
+    while (k->l.tok.line == line && k->l.tok.kind != SG_T_EOF) {
+        end = k->l.tok.s + k->l.tok.len;
+        sg_lex_next(&k->l);
+    }
+    return end;
+}
+
+/* .section NAME { ... }, .pragma "...";, and what ends with its line (.loc, @@DWARF). */
 static int skip_rest(struct link *k)
 {
-    uint32_t line = k->l.tok.line;
-
     if (sg_tok_eq(&k->l.tok, ".section")) {
         while (!sg_tok_is(&k->l, '{') && k->l.tok.kind != SG_T_EOF)
             sg_lex_next(&k->l);
         return k->l.tok.kind != SG_T_EOF && sg_lex_skip_block(&k->l) ? 0 : bad(k, "'}' missing");
     }
-    while (k->l.tok.line == line && k->l.tok.kind != SG_T_EOF)
-        sg_lex_next(&k->l);
+    skip_line(k);
     return 0;
 }
 
-/* .file N "..." [, t, s] */
+/* .file N "..." [, t, s]: without a comment behind it, which may go on in the next line. */
 static int scan_file(struct link *k)
 {
     struct item it = {.input = k->input, .head = k->l.tok.s, .dropped = true, .is_file = true};
-    const char *nl = memchr(it.head, '\n', (size_t)(k->l.end - it.head));
 
     it.head_end = it.text = it.head;
-    it.text_end = nl ? nl + 1 : k->l.end;
-    return add_item(k, &it) ? skip_rest(k) : nomem(k);
+    it.text_end = skip_line(k);
+    return add_item(k, &it) ? 0 : nomem(k);
 }
 
 static enum linkage linkage_of(const struct sg_tok *t)

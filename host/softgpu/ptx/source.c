@@ -13,6 +13,14 @@ struct place {
     uint64_t file, line;
 };
 
+/* Behind the line that begins at s. */
+static const char *next_line(const char *s, const char *end)
+{
+    const char *nl = memchr(s, '\n', (size_t)(end - s));
+
+    return nl ? nl + 1 : end;
+}
+
 /* Reads FILE LINE COLUMN, at which the lexer stands. */
 static bool read_place(struct sg_lex *l, struct place *p)
 {
@@ -78,12 +86,10 @@ static bool find_file(const struct sg_module *m, const char *at, uint64_t file, 
     bool found = false;
 
     for (const char *s = m->text, *next; s < end; s = next) {
-        const char *nl = memchr(s, '\n', (size_t)(end - s));
-
-        next = nl ? nl + 1 : end;
+        next = next_line(s, end);
         if (found && s > at)
             break;
-        found |= read_file(s, nl ? nl : end, file, name, len);
+        found |= read_file(s, next, file, name, len);
     }
     return found;
 }
@@ -107,10 +113,8 @@ bool sg_module_source(const struct sg_module *m, uint32_t line, char *to, size_t
         }
     }
     for (const char *next; s && s < end && here <= line; s = next, here++) {
-        const char *nl = memchr(s, '\n', (size_t)(end - s));
-
-        next = nl ? nl + 1 : end;
-        if (read_loc(s, nl ? nl : end, &p, &q)) {
+        next = next_line(s, end);
+        if (read_loc(s, next, &p, &q)) {
             at = p;
             from = q;
         }

@@ -68,7 +68,7 @@ static void lines(void)
 static void linked(void)
 {
     const char *texts[] = {HEAD FUNC("a", ".loc 1 10 0\n" MARK(1)) ".file 1 \"a.cu\"\n",
-                           HEAD ".file 1 \"b.cu\"\n" FUNC("b", ".loc 1 20 0\n" MARK(2)),
+                           HEAD ".file 1 \"b.cu\" /* that\ngoes on */\n" FUNC("b", ".loc 1 20 0\n" MARK(2)),
                            HEAD FUNC("c", ".loc 1 30 0\n" MARK(3)),
                            HEAD FUNC("d", MARK(4)) ".file 1 \"d.cu\"\n"};
     struct sg_ptx_input in[4];
