@@ -30,6 +30,22 @@ static inline int demo_result(const char *name, const char *what, bool ok, const
     return ok ? 0 : 1;
 }
 
+#define DEMO_SIDE_MAX 8192
+
+/* PROGRAM [PATH [WIDTH HEIGHT]]: the sides of a picture, which keep their values when none are given; false: not 1 to
+ * DEMO_SIDE_MAX, or one without the other. */
+static inline bool demo_sides(int argc, char **argv, int *width, int *height)
+{
+    if (argc == 3)
+        return false;
+    if (argc > 3) {
+        *width = atoi(argv[2]);
+        *height = atoi(argv[3]);
+    }
+    return *width >= 1 && *height >= 1 && *width <= DEMO_SIDE_MAX && *height <= DEMO_SIDE_MAX;
+}
+#define DEMO_SIDES_WRONG "two sides, each 1 to 8192"
+
 /* A small generator with the same numbers everywhere (xorshift32). */
 static inline unsigned demo_random(unsigned *state)
 {

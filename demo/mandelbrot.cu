@@ -11,7 +11,6 @@
 #include "demo.h"
 
 #define ROUNDS 255 /* also the colour of what is inside */
-#define SIDE_MAX 8192
 #define CHECKED 10000 /* pixels that the CPU computes as well, about */
 
 /* The picture is 2.4 high, around -0.7. */
@@ -64,12 +63,12 @@ static bool write_png(const char *path, const std::vector<uint8_t> &rounds, int 
 int main(int argc, char **argv)
 {
     const char *path = argc > 1 ? argv[1] : "mandelbrot.png";
-    int width = argc > 3 ? atoi(argv[2]) : 1920, height = argc > 3 ? atoi(argv[3]) : 1080;
+    int width = 1920, height = 1080;
     uint8_t *dev;
     int different = 0, checked = 0;
 
-    if (width < 1 || height < 1 || width > SIDE_MAX || height > SIDE_MAX)
-        return demo_result("mandelbrot", path, false, "sides are 1 to 8192");
+    if (!demo_sides(argc, argv, &width, &height))
+        return demo_result("mandelbrot", path, false, DEMO_SIDES_WRONG);
     std::vector<uint8_t> rounds((size_t)width * height);
     CHECK(cudaMalloc(&dev, rounds.size()));
     mandelbrot<<<dim3((width + 31) / 32, (height + 7) / 8), dim3(32, 8)>>>(dev, width, height);

@@ -10,7 +10,6 @@
 
 #include "demo.h"
 
-#define SIDE_MAX 8192
 #define SPHERES 7
 #define BOUNCES 4
 #define FAR 1e9f
@@ -158,7 +157,7 @@ __global__ void render(scene s, uint8_t *rgb, int width, int height)
 int main(int argc, char **argv)
 {
     const char *path = argc > 1 ? argv[1] : "raytrace.png";
-    int width = argc > 3 ? atoi(argv[2]) : 240, height = argc > 3 ? atoi(argv[3]) : 135;
+    int width = 240, height = 135;
     int different = 0, checked = 0;
     scene s = {{{{0, 1, 0}, 1, {0.95f, 0.95f, 0.95f}, 0.8f},
                 {{-2.1f, 0.8f, 0.9f}, 0.8f, {0.9f, 0.25f, 0.2f}, 0.25f},
@@ -171,8 +170,8 @@ int main(int argc, char **argv)
     uint8_t *dev;
     png_image image;
 
-    if (width < 1 || height < 1 || width > SIDE_MAX || height > SIDE_MAX)
-        return demo_result("raytrace", path, false, "sides are 1 to 8192");
+    if (!demo_sides(argc, argv, &width, &height))
+        return demo_result("raytrace", path, false, DEMO_SIDES_WRONG);
     std::vector<uint8_t> rgb((size_t)width * height * 3);
     CHECK(cudaMalloc(&dev, rgb.size()));
     render<<<dim3((width + 31) / 32, (height + 7) / 8), dim3(32, 8)>>>(s, dev, width, height);
