@@ -194,7 +194,7 @@ class Page:
         out = self.monitor.human(command)
         if command.startswith(("migrate", "savevm")):
             return (0 if "state of its GPU work is in host processes" in str(out) else 1), str(out)
-        end = time.monotonic() + 300
+        end = time.monotonic() + ANSWER
         while command.startswith("device_add") and "is in use" in str(out) and time.monotonic() < end:
             time.sleep(1)  # as the page says: until the guest has switched the slot off
             out = self.monitor.human(command)

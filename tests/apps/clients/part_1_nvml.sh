@@ -84,8 +84,8 @@ promtool()
 
     have promtool prom || return
     starts promtool "$checker" --version || return
-    text=$(on 120 sh -c '"$1" metrics > "$2" && "$3" check metrics < "$2"' sh "$vgpu" "$out/work/metrics" "$checker" 2>&1)
+    text=$(on 120 sh -c '"$1" metrics > "$2" && "$3" check metrics < "$2"' sh "$vgpu" "$out/metrics" "$checker" 2>&1)
     same "promtool: vgpu metrics" "nothing wrong" "$(grep -v "'snake_case' not 'camelCase'" <<< "$text" || echo nothing wrong)"
-    same "promtool: there were metrics" "gauge" "$(sed -n 's/^# TYPE DCGM_FI_DEV_GPU_UTIL //p' "$out/work/metrics")"
+    same "promtool: there were metrics" "gauge" "$(sed -n 's/^# TYPE DCGM_FI_DEV_GPU_UTIL //p' "$out/metrics")"
 }
 promtool
