@@ -208,8 +208,12 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_good),  T(test_sizes),       T(test_fields),
-        T(test_tails), T(test_end_of_ring), cmocka_unit_test(test_window_plan),
+        T(test_good),
+        T(test_sizes),
+        T(test_fields),
+        T(test_tails),
+        T(test_end_of_ring),
+        cmocka_unit_test(test_window_plan),
         cmocka_unit_test(test_aliases),
     };
 

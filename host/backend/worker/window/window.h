@@ -18,7 +18,8 @@ struct wrk_window {
     uint32_t reply_offset;
     uint32_t notify_offset, notify_size;
     uint64_t staging_offset, staging_size;
-    uint8_t *aliases; /* WRK_WINDOW_ALIASES more mappings of the first page, one behind the other; NULL: none */
+    uint8_t
+        *aliases; /* WRK_WINDOW_ALIASES more mappings of the first page, one behind the other; NULL: none */
     uint32_t aliases_taken; /* a bit each */
 };
 

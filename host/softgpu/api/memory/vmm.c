@@ -200,7 +200,9 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle, CUmemGeneri
     if (!(p->prop.requestedHandleTypes & handleType))
         return sg_fail(CUDA_ERROR_INVALID_VALUE,
                        "cuMemExportToShareableHandle: not made with that handle type");
-    fd = !sg_share_gives_fds() ? -1 : p->imported ? fcntl(p->fd, F_DUPFD_CLOEXEC, 3) : sg_share_again(p->token);
+    fd = !sg_share_gives_fds() ? -1
+         : p->imported         ? fcntl(p->fd, F_DUPFD_CLOEXEC, 3)
+                               : sg_share_again(p->token);
     if (fd < 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *(int *)shareableHandle = fd;
