@@ -127,6 +127,17 @@ bool sg_mem_covers(uint64_t addr, uint64_t size, struct sg_mem_info *out);
  * is in the region and free. MAP_FAILED: there are none. The caller unmaps them. (memory/reserve.c)
  */
 void *sg_mem_reserve(uint64_t want, uint64_t size);
+
+/* ---- physical memory, which can be mapped at several addresses (memory/store.c); sizes are multiples of pages ---- */
+
+/* Before a sandbox forbids it; without it there is no physical memory. */
+bool sg_store_init(void);
+/* A piece of that size, zeroes; false: there is none. */
+bool sg_store_take(uint64_t size, uint64_t *at);
+/* Maps the piece at `at`, or its beginning: at `where`, in the place of what is there; NULL: anywhere. MAP_FAILED. */
+void *sg_store_map(void *where, uint64_t size, uint64_t at);
+/* Empties the piece, which is mapped at `pages` (NULL: it never was), and takes it back. Nobody touches it any more. */
+void sg_store_give(void *pages, uint64_t size, uint64_t at);
 /* True when addr lies in the address range that device memory comes from, live or not. */
 bool sg_mem_in_arena(uint64_t addr);
 void sg_mem_usage(int device, uint64_t *free_bytes, uint64_t *total_bytes);

@@ -335,10 +335,8 @@ int wrk_sandbox_narrow(struct wrk_sandbox *s, bool soft, char *err, size_t err_s
     if (soft) {
         /* Pipes and shared mappings are not files here. */
         limit(RLIMIT_FSIZE, has_log_file() ? SOFT_LOG_MAX : 0);
-        limit(RLIMIT_NOFILE, 64);
-    } else {
-        limit(RLIMIT_NOFILE, 1024);
     }
+    limit(RLIMIT_NOFILE, 1024); /* the software GPU keeps that of memory that another process has exported */
     if (s->mode == WRK_SANDBOX_LOG)
         return wrk_sandbox_filter_log(policy, err, err_size);
     return wrk_sandbox_filter(policy, false, err, err_size);
