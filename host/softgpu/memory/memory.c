@@ -28,7 +28,7 @@
 #define SG_SIZE_MAX (1ull << 46) /* keeps every sum of sizes and addresses below 2^48 */
 
 static uint64_t arena, arena_len, next_id;
-static struct sg_arena device_space; /* under sg_mem_lock */
+static struct sg_arena device_space;  /* under sg_mem_lock */
 static uint64_t used[SG_MAX_DEVICES]; /* bytes, by device; under sg_mem_lock, as the two above */
 
 static inline uint64_t align_up(uint64_t v, uint64_t a)

@@ -25,7 +25,8 @@
 #define SG_RESERVE_START 0x300000000000ull
 #endif
 #define SG_RESERVE_SIZE (1ull << 44)
-#define SG_RESERVE_SIZE_MIN (1ull << 32) /* under RLIMIT_AS, or with a sanitizer that has the range for itself */
+#define SG_RESERVE_SIZE_MIN \
+    (1ull << 32) /* under RLIMIT_AS, or with a sanitizer that has the range for itself */
 
 static pthread_mutex_t reserve_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sg_arena reserve_space;

@@ -161,7 +161,8 @@ static void test_later_mappings(void **state)
         if (a >= exe - 3 && a <= exe + 3)
             count += mine;
     }
-    assert_int_equal(count, 2); /* always: a third one would show that the heap is near the end of the second */
+    assert_int_equal(count,
+                     2); /* always: a third one would show that the heap is near the end of the second */
     assert_false(wrk_layout_may_keep(exe * AREA, AREA));
     assert_false(wrk_layout_may_keep((exe + 1) * AREA, AREA));
 }
@@ -226,9 +227,9 @@ int main(int argc, char **argv)
     (void)argc;
     old_layout(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_own_address), cmocka_unit_test(test_near_own_mappings),
-        cmocka_unit_test(test_around),      cmocka_unit_test(test_moved_is_random),
-        cmocka_unit_test(test_impossible),  cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_own_address),    cmocka_unit_test(test_near_own_mappings),
+        cmocka_unit_test(test_around),         cmocka_unit_test(test_moved_is_random),
+        cmocka_unit_test(test_impossible),     cmocka_unit_test(test_edges),
         cmocka_unit_test(test_later_mappings),
     };
 

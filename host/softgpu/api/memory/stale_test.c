@@ -231,7 +231,7 @@ static void test_reserved_addresses(void **state)
     assert_true(reserved_for(want, 0) == want);
     OK(cuMemAddressReserve(&va, RESERVED, 0, want, 0));
     assert_true(va == want);
-    assert_true(reserved_for(want, 0) == first); /* the program has it */
+    assert_true(reserved_for(want, 0) == first);                          /* the program has it */
     OK(cuMemAddressReserve(&other, 2 * RESERVED, 0, want - RESERVED, 0)); /* a part of it */
     assert_true(other == first);
     OK(cuMemAddressFree(other, 2 * RESERVED));
