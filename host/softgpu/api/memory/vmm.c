@@ -277,15 +277,6 @@ CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *pro
 
 /* ---- addresses ---- */
 
-/*
- * Reserved addresses are backed by nothing in particular: only the table lets anyone touch them. Not writable: Linux
- * counts what is private and writable for RLIMIT_DATA, by which a worker bounds a client's memory, touched or not.
- */
-static void *place(uint64_t at, uint64_t size, int flags)
-{
-    return mmap((void *)at, size, PROT_READ, flags | MAP_NORESERVE | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-}
-
 /* The file of memory that was made here and may be exported: once more, mapped, and given back. */
 static bool map_exported(void *to, uint64_t size, const struct phys *p)
 {
@@ -316,7 +307,7 @@ static CUresult place_pages(uint64_t at, uint64_t size, const struct phys *p)
 {
     if (map_again((void *)at, size, p))
         return CUDA_SUCCESS;
-    place(at, size, MAP_FIXED); /* the failed attempt may have taken the reserved pages away */
+    sg_mem_reserve_clear(at, size); /* the failed attempt may have taken the reserved pages away */
     return sg_fail(CUDA_ERROR_OUT_OF_MEMORY, "cuMemMap: the system refuses one mapping more");
 }
 
@@ -325,7 +316,6 @@ CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t align
 {
     struct reservation *v;
     uint64_t base;
-    void *p;
 
     SG_INIT();
     if (!ptr || flags || !granular(size) || size > SG_RESERVE_MAX || (alignment & (alignment - 1)) ||
@@ -336,15 +326,10 @@ CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t align
     v = malloc(sizeof(*v));
     if (!v)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    p = sg_mem_reserve(addr, size + alignment); /* addr is a hint, as documented */
-    if (p == MAP_FAILED) {
+    if (!sg_mem_reserve(addr, size, alignment, &base)) { /* addr is a hint, as documented */
         free(v);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    base = ((uint64_t)(uintptr_t)p + alignment - 1) & ~(uint64_t)(alignment - 1);
-    if (base != (uint64_t)(uintptr_t)p)
-        munmap(p, base - (uint64_t)(uintptr_t)p);
-    munmap((void *)(base + size), (uint64_t)(uintptr_t)p + alignment - base);
     v->base = base;
     v->size = size;
     pthread_mutex_lock(&lock);
@@ -384,7 +369,7 @@ CUresult CUDAAPI cuMemAddressFree(CUdeviceptr ptr, size_t size)
             continue;
         if (!overlaps_mapping(ptr, size)) {
             *pp = v->next;
-            munmap((void *)ptr, size);
+            sg_mem_unreserve(ptr, size);
             free(v);
             r = CUDA_SUCCESS;
         }
@@ -466,7 +451,7 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size)
             *pp = m->next;
             if (m->access)
                 sg_mem_release(m->base);
-            place(m->base, m->size, MAP_FIXED);
+            sg_mem_reserve_clear(m->base, m->size);
             sg_obj_put(&m->phys->obj);
             free(m);
         }
