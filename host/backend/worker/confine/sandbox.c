@@ -66,7 +66,7 @@ static int parse_condition(const char *text, struct scmp_arg_cmp *out)
     if (sscanf(text, " arg%u != %23s%n", &arg, value, &used) == 2) {
         if (arg > 5 || !parse_value(value, &v))
             return 0;
-        *out = SCMP_CMP(arg, SCMP_CMP_NE, v);
+        *out = SCMP_CMP(arg, SCMP_CMP_NE, v, 0);
         return used;
     }
     return 0;
