@@ -129,28 +129,42 @@ static void test_capture_set(void **state)
     ctx_end(c);
 }
 
-/* A number tested by a node is there as long as anything that was instantiated from the node. */
-static void test_condition_held(void **state)
+/* A graph with a condition in one child by a handle of another child, which is gone. */
+static CUgraph new_conditional(CUcontext c, CUgraphConditionalHandle stranger)
 {
-    CUcontext c = ctx_begin();
-    CUgraphConditionalHandle h, stranger;
-    CUgraph top = new_graph(), other = new_graph(), one, two, copy;
+    CUgraph top = new_graph(), one, two, copy;
+    CUgraphConditionalHandle h;
     CUgraphNode n_one, n;
-    CUgraphExec x, y;
-    CUstream s;
 
-    (void)state;
-    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
-    OK(cuGraphConditionalHandleCreate(&stranger, other, c, 0, 0));
     one = add_child(top, &n_one);
     two = add_child(top, NULL);
     IS(add_condition(two, c, stranger, &n), INVALID_VALUE); /* of no graph that is above or below */
     OK(cuGraphConditionalHandleCreate(&h, one, c, 0, 0));
     OK(add_condition(two, c, h, &n));
     IS(cuGraphClone(&copy, top), NOT_SUPPORTED); /* the condition is further below */
-    OK(cuGraphDestroyNode(n_one));               /* the graph of the handle goes first */
+    OK(cuGraphDestroyNode(n_one));
+    return top;
+}
+
+/* A number tested by a node is there as long as anything that was instantiated from the node. */
+static void test_condition_held(void **state)
+{
+    CUcontext c = ctx_begin();
+    CUgraphConditionalHandle stranger;
+    CUgraph other = new_graph(), top, second;
+    CUgraphExecUpdateResultInfo info;
+    CUgraphExec x, y;
+    CUstream s;
+
+    (void)state;
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuGraphConditionalHandleCreate(&stranger, other, c, 0, 0));
+    top = new_conditional(c, stranger);
+    second = new_conditional(c, stranger);
     OK(cuGraphInstantiateWithFlags(&x, top, 0));
     IS(cuGraphInstantiateWithFlags(&y, top, 0), NOT_SUPPORTED);
+    OK(cuGraphExecUpdate_v2(x, second, &info)); /* from now on x tests the number of the second */
+    OK(cuGraphDestroy(second));
     OK(cuGraphDestroy(top));
     OK(cuGraphDestroy(other));
     OK(cuGraphLaunch(x, s));
