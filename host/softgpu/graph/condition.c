@@ -14,9 +14,9 @@ struct sg_cond {
     uint32_t ctx_id;   /* whose kernels may set it */
     uint32_t start;    /* at the beginning of each launch, when assign */
     bool assign;
-    bool used;                    /* there is a node */
-    unsigned holders;             /* under sg_graph_lock */
-    uint64_t graph; /* handle of the graph it was made for */
+    bool used;        /* there is a node */
+    unsigned holders; /* under sg_graph_lock */
+    uint64_t graph;   /* handle of the graph it was made for */
     _Atomic uint32_t value;
 };
 

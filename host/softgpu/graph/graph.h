@@ -53,12 +53,12 @@ struct sg_graph_memory {
     uint32_t refs; /* of nodes, programs and claims */
     uint64_t addr, size;
     int device;
-    uint64_t owner;               /* id of the graph that allocates it */
-    bool freed_inside;            /* its graph has a node that frees it */
-    bool freed_outside;           /* another graph has */
-    bool unfreed;                 /* in the order of calls: allocated, and not freed by anybody yet */
-    unsigned claims;              /* launches that allocated it and whose free has not happened yet */
-    CUmemAccessDesc *access;      /* as given; for GetParams */
+    uint64_t owner;          /* id of the graph that allocates it */
+    bool freed_inside;       /* its graph has a node that frees it */
+    bool freed_outside;      /* another graph has */
+    bool unfreed;            /* in the order of calls: allocated, and not freed by anybody yet */
+    unsigned claims;         /* launches that allocated it and whose free has not happened yet */
+    CUmemAccessDesc *access; /* as given; for GetParams */
     size_t naccess;
 };
 
@@ -88,9 +88,9 @@ struct sg_graph {
     struct sg_node **nodes; /* each a reference */
     size_t n, cap;
     struct sg_urefs urefs;
-    bool owned;      /* a node has it: not the application's to destroy or to make executable */
-    bool body;       /* of a conditional node, or below one */
-    bool has_memory; /* nodes that allocate or free, here or, mostly, below: see sg_graph_contents() */
+    bool owned;             /* a node has it: not the application's to destroy or to make executable */
+    bool body;              /* of a conditional node, or below one */
+    bool has_memory;        /* nodes that allocate or free, here or, mostly, below: see sg_graph_contents() */
     uint64_t id;            /* never used again, unlike an address */
     uint64_t family;        /* id of the graph that this one is somewhere below, or its own */
     unsigned level;         /* so many graphs are above it */
@@ -156,7 +156,7 @@ struct sg_capture {
     unsigned long long id;
     bool own; /* the graph was made for this capture, not given */
     bool invalid, ended;
-    struct sg_front *fronts; /* of streams and events; each holds the capture */
+    struct sg_front *fronts;          /* of streams and events; each holds the capture */
     struct sg_capture *next, **pprev; /* all that have not ended */
 };
 
