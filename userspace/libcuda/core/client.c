@@ -198,12 +198,14 @@ __attribute__((destructor)) static void library_ends(void)
     if (vcu.state == VCU_EXITED && print_stats)
         fprintf(stderr,
                 "vgpu-stats: records=%llu round_trips=%llu sleeps=%llu doorbells=%llu waits_answered=%llu "
-                "waits_made_up=%llu queries_answered=%llu "
-                "bytes_copied=%llu\n",
+                "waits_made_up=%llu queries_answered=%llu bytes_copied=%llu polls_hit=%llu polls_vain=%llu "
+                "slices_lost=%llu\n",
                 (unsigned long long)vcu.ring.records, (unsigned long long)vcu.ring.round_trips,
                 (unsigned long long)vcu.ring.sleeps, (unsigned long long)vcu.ring.doorbells,
                 (unsigned long long)vcu_waits_answered, (unsigned long long)vcu_waits_owed,
-                (unsigned long long)vcu_queries_answered, (unsigned long long)vcu_bytes_copied);
+                (unsigned long long)vcu_queries_answered, (unsigned long long)vcu_bytes_copied,
+                (unsigned long long)vcu.ring.poll.hits, (unsigned long long)vcu.ring.poll.vain,
+                (unsigned long long)vcu.ring.poll.losses);
 }
 
 /* ---- connecting ----------------------------------------------------------------------------- */
