@@ -23,6 +23,7 @@
 #include "window/window.h"
 
 #include "client_limits.h"
+#include "completion.h"
 #include "handle.h"
 #include "naming.h"
 #include "notify.h"
