@@ -123,10 +123,16 @@ bool sg_mem_drop_peer(struct sg_ctx *ctx, uint32_t id); /* false: they did not *
  */
 bool sg_mem_covers(uint64_t addr, uint64_t size, struct sg_mem_info *out);
 /*
- * Addresses that nothing uses, backed by nothing in particular, in a region of their own: from want on when that
- * is in the region and free. MAP_FAILED: there are none. The caller unmaps them. (memory/reserve.c)
+ * Addresses that are reserved for programs (memory/reserve.c): multiples of align, a power of two from
+ * SG_RESERVE_ALIGN on; at want when it is in the range that they come from and free there. False: there are
+ * none. Nothing may be touched there until memory is mapped over it.
  */
-void *sg_mem_reserve(uint64_t want, uint64_t size);
+#define SG_RESERVE_ALIGN (2ull << 20)
+bool sg_mem_reserve_init(void);
+bool sg_mem_reserve(uint64_t want, uint64_t size, uint64_t align, uint64_t *out);
+void sg_mem_unreserve(uint64_t base, uint64_t size);
+/* Takes memory that was mapped over reserved addresses away; they stay reserved. */
+bool sg_mem_reserve_clear(uint64_t base, uint64_t size);
 /* True when addr lies in the address range that device memory comes from, live or not. */
 bool sg_mem_in_arena(uint64_t addr);
 void sg_mem_usage(int device, uint64_t *free_bytes, uint64_t *total_bytes);
@@ -170,5 +176,16 @@ bool sg_share_close_memory(uint64_t addr);
 /* Memory of another process, for ctx, as part of a pool (0: none); 400: no such, 205: no memory. */
 CUresult sg_share_import(struct sg_ctx *ctx, const uint8_t *token, uint64_t size, uint64_t pool,
                          uint32_t access, uint64_t *addr);
+
+/* ---- physical memory, which can be mapped at several addresses (memory/store.c); sizes are multiples of pages ---- */
+
+/* Before a sandbox forbids it; without it there is no physical memory. */
+bool sg_store_init(void);
+/* A piece of that size, zeroes; false: there is none. */
+bool sg_store_take(uint64_t size, uint64_t *at);
+/* Maps the piece at `at`, or its beginning: at `where`, in the place of what is there; NULL: anywhere. MAP_FAILED. */
+void *sg_store_map(void *where, uint64_t size, uint64_t at);
+/* Empties the piece, which is mapped at `pages` (NULL: it never was), and takes it back. Nobody touches it any more. */
+void sg_store_give(void *pages, uint64_t size, uint64_t at);
 
 #endif

@@ -582,8 +582,11 @@ void vgpu_cli_judge(struct vgpu_findings *f, const struct vgpu_cli_events *event
     sure = judge_version(f, &v, init < events->count);
     if (!sure && init < events->count)
         sure = judge_init(f, &v, init) || judge_start(f, &v, init);
-    if (!sure)
-        sure = judge_late(f, &v) | judge_calls(f, &v);
+    if (!sure) {
+        const bool late = judge_late(f, &v); /* both are told */
+
+        sure = judge_calls(f, &v) || late;
+    }
     if (!sure)
         sure = judge_slots(f, &v);
     if (!sure && v.failed && (log->missing_symbol || log->missing_library)) {

@@ -22,7 +22,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "vgp_worker.h"
@@ -204,14 +203,13 @@ static struct page *page_of(struct wrk_worker *w, CUcontext ctx)
     p = calloc(1, sizeof(*p));
     if (!p)
         return NULL;
-    /* Of no size: another mapping of the same pages, because each context registers its own. */
-    p->base = mremap(w->win.base, 0, VGP_PAGE, MREMAP_MAYMOVE);
-    if (p->base == MAP_FAILED ||
+    p->base = wrk_window_alias_take(&w->win); /* each context registers its own */
+    if (!p->base ||
         wrk_provider.cuMemHostRegister_v2(
             p->base, VGP_PAGE, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) != CUDA_SUCCESS ||
         wrk_provider.cuMemHostGetDevicePointer_v2(&p->at, p->base, 0) != CUDA_SUCCESS) {
-        if (p->base != MAP_FAILED)
-            munmap(p->base, VGP_PAGE);
+        if (p->base)
+            wrk_window_alias_give(&w->win, p->base);
         free(p);
         return NULL;
     }
@@ -343,7 +341,7 @@ void wrk_host_func_context_gone(CUcontext ctx, bool registered)
         *at = p->next;
         if (registered && wrk_provider.cuMemHostUnregister)
             wrk_provider.cuMemHostUnregister(p->base);
-        munmap(p->base, VGP_PAGE);
+        wrk_window_alias_give(&self->win, p->base);
         free(p);
         break;
     }

@@ -198,7 +198,9 @@ static void test_graph_of_unmapped_memory(void **state)
         OK(cuGraphLaunch(exec, NULL));
         IS(cuCtxSynchronize(), ILLEGAL_ADDRESS);
         untouched((const uint8_t *)va);
-        munmap((void *)va, SIZE);
+        /* As it was: no hole among the reserved addresses. */
+        assert_true(mmap((void *)va, SIZE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+                    (void *)va);
         cuGraphExecDestroy(exec);
         cuGraphDestroy(g);
         cuMemRelease(h);
@@ -206,29 +208,80 @@ static void test_graph_of_unmapped_memory(void **state)
     }
 }
 
-/* Reservations never lie beside what the process has, and a hint does not tell what is free there. */
+#define RESERVED (2u << 20) /* bytes of a reservation below */
+
+/* The address that a hint leads to. */
+static CUdeviceptr reserved_for(CUdeviceptr hint, size_t alignment)
+{
+    CUdeviceptr va;
+
+    OK(cuMemAddressReserve(&va, RESERVED, alignment, hint, 0));
+    OK(cuMemAddressFree(va, RESERVED));
+    return va;
+}
+
+/* A hint has an effect among reserved addresses only, and there one that depends on reservations alone. */
 static void test_reserved_addresses(void **state)
 {
-    const size_t bytes = 2u << 20;
-    const CUdeviceptr near = (CUdeviceptr)(uintptr_t)&near & ~(CUdeviceptr)(bytes - 1);
-    CUdeviceptr va[4], hints[4] = {0, near - (64ull << 20), near, 0};
     CUcontext c = ctx_begin();
+    const CUdeviceptr first = reserved_for(0, 0), want = first + 64 * RESERVED;
+    CUdeviceptr va, other;
 
     (void)state;
-    for (int i = 0; i < 4; i++) {
-        if (i == 3)
-            hints[i] = va[2] + 64 * bytes;
-        OK(cuMemAddressReserve(&va[i], bytes, 0, hints[i], 0));
-        assert_true(va[i] >> 44 >= 3 && va[i] >> 44 < 7);
+    assert_true(reserved_for(want, 0) == want);
+    OK(cuMemAddressReserve(&va, RESERVED, 0, want, 0));
+    assert_true(va == want);
+    assert_true(reserved_for(want, 0) == first);                          /* the program has it */
+    OK(cuMemAddressReserve(&other, 2 * RESERVED, 0, want - RESERVED, 0)); /* a part of it */
+    assert_true(other == first);
+    OK(cuMemAddressFree(other, 2 * RESERVED));
+    OK(cuMemAddressFree(va, RESERVED));
+    assert_true(reserved_for(want, 0) == want); /* again */
+    va = reserved_for(want + RESERVED, 64ull << 20);
+    assert_true(va % (64ull << 20) == 0 && va >= want);
+    assert_true(reserved_for(~(CUdeviceptr)(RESERVED - 1), 64ull << 20) % (64ull << 20) == 0);
+    ctx_end(c);
+}
+
+/* Beside each of the process's own mappings a hint does the same as where there has never been one: nothing. */
+static void test_reserved_at_edges(void **state)
+{
+    CUcontext c = ctx_begin();
+    const CUdeviceptr first = reserved_for(0, 0);
+    FILE *f = fopen("/proc/self/maps", "re");
+    unsigned long long edges[2];
+    unsigned asked = 0;
+    char line[600];
+
+    (void)state;
+    assert_non_null(f);
+    while (fgets(line, sizeof(line), f)) {
+        if (sscanf(line, "%llx-%llx", &edges[0], &edges[1]) != 2 || edges[0] >> 47 ||
+            (first >= edges[0] && first < edges[1]))
+            continue; /* of the last one the reservations come */
+        for (unsigned e = 0; e < 2; e++) {
+            for (int step = -2; step <= 2; step++) {
+                CUdeviceptr hint = (edges[e] & ~(RESERVED - 1ull)) + (CUdeviceptr)(int64_t)step * RESERVED;
+
+                if (hint >= first && hint < first + (1ull << 44))
+                    continue; /* beside the reservations: theirs */
+                assert_true(reserved_for(hint, 0) == first);
+                asked++;
+            }
+        }
     }
-    assert_true(va[3] == hints[3]); /* one that is free, among those */
-    for (int i = 0; i < 4; i++)
-        OK(cuMemAddressFree(va[i], bytes));
+    fclose(f);
+    assert_true(asked > 100);
+    for (CUdeviceptr far = RESERVED; far >> 48 == 0; far += 0x10000000000ull) { /* never mapped */
+        if (far < first - RESERVED || far >= first + (1ull << 44))
+            assert_true(reserved_for(far, 0) == first);
+    }
     ctx_end(c);
 }
 
 const struct CMUnitTest stale_tests[] = {
     cmocka_unit_test(test_reserved_addresses),
+    cmocka_unit_test(test_reserved_at_edges),
     cmocka_unit_test(test_pending_work),
     cmocka_unit_test(test_kernel_at_work),
     cmocka_unit_test(test_graph_of_unmapped_memory),
