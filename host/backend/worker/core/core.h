@@ -23,7 +23,6 @@
 #include "window/window.h"
 
 #include "client_limits.h"
-#include "completion.h"
 #include "handle.h"
 #include "naming.h"
 #include "notify.h"

@@ -345,7 +345,8 @@ static bool bounded(struct wrk_worker *w, uint16_t call)
 /* One more is over the bound, or has no place for its mark. */
 static bool full(void)
 {
-    return (wrk_client_limits.queue && flow.calls - flow.unknown >= wrk_client_limits.queue) || flow.nmarks == MARKS;
+    return (wrk_client_limits.queue && flow.calls - flow.unknown >= wrk_client_limits.queue) ||
+           flow.nmarks == MARKS;
 }
 
 static bool may(struct wrk_worker *w, uint16_t call, uint32_t flags)

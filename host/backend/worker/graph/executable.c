@@ -16,7 +16,8 @@ uint64_t wrk_memory_nodes_made;
 /* A host function that was put into an executable graph, for which the provider takes no reference: this is one. */
 struct set_func {
     struct set_func *next;
-    uint64_t node; /* handle, which is never another node's; 0: replaced, a launch under way may still run it */
+    uint64_t
+        node; /* handle, which is never another node's; 0: replaced, a launch under way may still run it */
     struct wrk_host_func *f;
 };
 
@@ -26,10 +27,10 @@ struct exec {
     CUcontext ctx;
     uint64_t bytes; /* the most that a launch has at one time */
     struct set_func *funcs;
-    CUevent last;   /* behind its last launch (they run in order); made when there are funcs */
+    CUevent last;       /* behind its last launch (they run in order); made when there are funcs */
     CUcontext last_ctx; /* which ends it */
-    bool captured;  /* a captured launch may run its functions for ever */
-    uint8_t *types; /* of its host nodes, as wrk_exec_set_types() was told; NULL: all plain ones */
+    bool captured;      /* a captured launch may run its functions for ever */
+    uint8_t *types;     /* of its host nodes, as wrk_exec_set_types() was told; NULL: all plain ones */
     size_t ntypes;
     struct wrk_namer names; /* what its nodes name */
 };
