@@ -167,9 +167,11 @@ static CUresult change_func(struct wrk_call *c, struct wrk_where *w, uint64_t co
     if (w->op == VGP_NODE_EXEC) {
         if (cookie && !(f = wrk_host_func_new(c->w, cookie, false)))
             return CUDA_ERROR_OUT_OF_MEMORY;
-        r = wrk_exec_set_func(w->exec, wrk_gnode_func(n), f);
+        r = wrk_exec_set_func(w->exec, n, f);
         if (r != CUDA_SUCCESS && f)
-            wrk_host_func_free(f);
+            wrk_host_func_drop(f);
+        else if (f)
+            wrk_host_func_put(f);
         return r;
     }
     if (cookie) {

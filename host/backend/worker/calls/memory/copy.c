@@ -166,7 +166,7 @@ static bool quick_result(struct wrk_call *c, const struct vgp_args_vgpCopy *a, s
 {
     if (a->dstKind != VGP_COPY_REPLY || a->srcKind != VGP_COPY_DEVICE || k->height != 1 || k->depth != 1 ||
         (k->stream == NULL && c->w->handles.live[VGP_H_STREAM]) ||
-        wrk_provider.cuStreamQuery(k->stream) != CUDA_SUCCESS)
+        wrk_ask_stream(&wrk_provider, k->stream).state != WRK_COMPLETE)
         return false;
     k->dst.host = o->result;
     return true;
@@ -179,7 +179,7 @@ static CUresult reply_when_complete(struct wrk_call *c, const struct copy *k, ui
     CUresult r;
 
     /* Complete by now, as copies of a provider that makes them at the call are: a reply like any other. */
-    if (!result && wrk_stream_query(c->w, k->stream) == CUDA_SUCCESS) {
+    if (!result && wrk_stream_query(c->w, k->stream).state == WRK_COMPLETE) {
         wrk_notify_drain_output(c->w, CUDA_SUCCESS);
         return CUDA_SUCCESS;
     }
