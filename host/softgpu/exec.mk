@@ -144,6 +144,7 @@ SG_EXEC_TESTS := \
 	exec/ops/mma_rare_test \
 	exec/ops/op_float_test \
 	exec/ops/op_test \
+	ptx/class_test \
 	ptx/cubin_test \
 	ptx/fuzz_test \
 	ptx/link_test \
