@@ -20,6 +20,7 @@ SG_EXEC_C := \
 	exec/profile.c \
 	exec/together.c \
 	exec/types.c \
+	exec/verify.c \
 	exec/warp.c \
 	jit/code_memory.c \
 	jit/compile.c \
