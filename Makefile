@@ -148,6 +148,9 @@ check-packages: ## install, upgrade and remove the packages in a Debian root; li
 	@$(TOP)/packaging/packages_test.sh $(BUILD)/packaging
 
 ##@ Checking
+# With these each warning of a compiler is an error (scripts/warnings.mk); a build for use does not stop at one.
+check test all-clients bench-check lint fuzz san coverage: export VGPU_WERROR = 1
+
 .PHONY: check test all-clients bench bench-check lint compdb gpu gpu-kit fuzz san coverage faults debug-guest regress prove census mutate
 check: prepare-test ## unit tests, conformance over the socket: minutes, no guest; T=SUITE[/PATTERN]: one suite or test
 	@set -e; for part in $(HOST_PARTS); do $(NEXT) $$part; done

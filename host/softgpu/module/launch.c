@@ -19,7 +19,7 @@ struct launch_op {
 /* Why it failed, with the place in the source where the text knows it. */
 static void say(const struct sg_func *f, const struct sg_fault *fault)
 {
-    char text[SG_DIAG_MAX + SG_SOURCE_MAX], where[SG_SOURCE_MAX];
+    char text[SG_DIAG_MAX + SG_SOURCE_MAX + 2], where[SG_SOURCE_MAX];
 
     if (fault->line && sg_module_source(f->mod->ptx, fault->line, where, sizeof(where)))
         snprintf(text, sizeof(text), "%s, %s", fault->message, where);

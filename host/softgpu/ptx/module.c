@@ -377,7 +377,7 @@ static int parse_func_rest(struct parse *p, struct sg_func *f, struct sg_tok *na
 
 static int parse_func(struct parse *p, bool is_extern)
 {
-    struct sg_func f = {.alias = -1, .is_extern = is_extern}, *slot;
+    struct sg_func f = {.alias = -1, .is_extern = is_extern}, *slot = NULL;
     struct sg_tok name = {0};
     bool body;
     int r;

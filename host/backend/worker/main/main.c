@@ -18,6 +18,7 @@
 
 #include <linux/types.h>
 
+#include "place.h"
 #include "vgb_version.h"
 #include "vgp_worker.h"
 #include "vgpu_device.h"
