@@ -180,10 +180,12 @@ static bool mma_f64_16(struct verify *v)
 
 static bool mma_sub(struct verify *v)
 {
-    const uint32_t aux = v->insns[v->at].aux, tall = aux & SG_SUB_TALL ? 2 : 1, deep = aux & SG_SUB_DEEP ? 2 : 1;
+    const uint32_t aux = v->insns[v->at].aux, tall = aux & SG_SUB_TALL ? 2 : 1,
+                   deep = aux & SG_SUB_DEEP ? 2 : 1;
 
     return registers(v, v->at, tall * deep, SG_W_32) && registers(v, v->at + 1, deep, SG_W_32) &&
-           registers(v, v->at + 2, 2 * tall, SG_W_32) && registers(v, v->at + 3, 2 * tall, SG_W_32 | SG_W_OUT);
+           registers(v, v->at + 2, 2 * tall, SG_W_32) &&
+           registers(v, v->at + 3, 2 * tall, SG_W_32 | SG_W_OUT);
 }
 
 /* The registers of a matrix; 0: there is no such. */
@@ -428,7 +430,8 @@ static bool control(struct verify *v, const struct sg_opdef *row, uint64_t *room
     case SG_R_FLAT: {
         const struct sg_opdef *next = sg_op_def_of(in[1].fn);
 
-        return next->rule == SG_R_PLAIN || next->rule == SG_R_LOAD_P || bad(v, "it does not go with the next");
+        return next->rule == SG_R_PLAIN || next->rule == SG_R_LOAD_P ||
+               bad(v, "it does not go with the next");
     }
     case SG_R_FPMODE:
         return float_mode((uint64_t)in->imm) || bad(v, "no mode of floating point");
@@ -468,7 +471,8 @@ static bool rule_holds(struct verify *v, const struct sg_opdef *row)
     case SG_R_CDP:
         return c->launches || bad(v, "a kernel that launches none");
     case SG_R_SURFACE:
-        return (SG_TX_VEC(in->aux) >= 1 && SG_TX_VEC(in->aux) <= 4) || bad(v, "so many elements there are not");
+        return (SG_TX_VEC(in->aux) >= 1 && SG_TX_VEC(in->aux) <= 4) ||
+               bad(v, "so many elements there are not");
     case SG_R_MATRIX:
         return vector(v, in->aux & 15, row->field[0]);
     case SG_R_ATOM128:

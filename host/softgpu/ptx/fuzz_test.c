@@ -212,8 +212,8 @@ static const char classes[] =
 /* One to three registers become others, of whatever class. */
 static size_t swap_registers(char *buf, size_t max, const char *src, size_t len)
 {
-    static const char *const names[] = {"%p1", "%p3", "%h1", "%h2", "%r1", "%r2",  "%r3",      "%r9",
-                                        "%f1", "%f4", "%d1", "%d3", "%rd1", "%rd2", "%rd5",     "%q1",
+    static const char *const names[] = {"%p1", "%p3", "%h1", "%h2", "%r1",      "%r2",    "%r3",    "%r9",
+                                        "%f1", "%f4", "%d1", "%d3", "%rd1",     "%rd2",   "%rd5",   "%q1",
                                         "%q2", "%q3", "_",   "7",   "%clock64", "%clock", "%tid.x", "%r11"};
     size_t n = len;
 
@@ -224,7 +224,8 @@ static size_t swap_registers(char *buf, size_t max, const char *src, size_t len)
 
         while (at < n && buf[at] != '%')
             at++;
-        for (end = at + 1; end < n && (strchr("pqrhfd", buf[end]) || (buf[end] >= '0' && buf[end] <= '9')); end++)
+        for (end = at + 1; end < n && (strchr("pqrhfd", buf[end]) || (buf[end] >= '0' && buf[end] <= '9'));
+             end++)
             ;
         if (at >= n || buf[end] == '<' || n + strlen(to) >= max)
             continue;

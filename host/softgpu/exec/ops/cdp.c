@@ -455,18 +455,18 @@ HANDLER(cdp_stream_end)
 }
 
 const struct sg_opdef sg_ops_cdp[] = {
-    ROWR(cdp_buffer, "cdp.buffer", SG_R_CDP, 0, OUT(u64), IN(u64), IN(u64), IN(u64), IN(u64))
-    ROWR(cdp_shared, "cdp.shared", SG_R_CDP, 0, NO, IN(u64), IN(u32))
-    ROWR(cdp_launch, "cdp.launch", SG_R_CDP, 0, OUT(u32), IN(u64), IN(u64))
-    ROWR(cdp_malloc, "cdp.malloc", SG_R_CDP, 0, OUT(u32), IN(u64), IN(u64))
-    ROWR(cdp_free, "cdp.free", SG_R_CDP, 0, OUT(u32), IN(u64))
-    ROWR(cdp_stream, "cdp.stream", SG_R_CDP, 0, OUT(u32), IN(u64), OPT(IN(u32)))
-    ROWR(cdp_stream_end, "cdp.stream.end", SG_R_CDP, 0, OUT(u32), IN(u64))
-    ROWR(cdp_memcpy, "cdp.memcpy", SG_R_CDP, 0, OUT(u32), IN(u64), IN(u64), IN(u64), IN(u64))
-    ROWR(cdp_memset, "cdp.memset", SG_R_CDP, 0, OUT(u32), IN(u64), IN(u32), IN(u64), IN(u64))
-    ROWR(cdp_error, "cdp.error", SG_R_CDP, 0, OUT(u32))
-    ROWR(cdp_error_peek, "cdp.error.peek", SG_R_CDP, 0, OUT(u32))
-    ROWR(cdp_error_string, "cdp.error.string", SG_R_CDP, 0, OUT(u64), IN(u32))
+    ROWR(cdp_buffer, "cdp.buffer", SG_R_CDP, 0, OUT(u64), IN(u64), IN(u64), IN(u64), IN(u64)),
+    ROWR(cdp_shared, "cdp.shared", SG_R_CDP, 0, NO, IN(u64), IN(u32)),
+    ROWR(cdp_launch, "cdp.launch", SG_R_CDP, 0, OUT(u32), IN(u64), IN(u64)),
+    ROWR(cdp_malloc, "cdp.malloc", SG_R_CDP, 0, OUT(u32), IN(u64), IN(u64)),
+    ROWR(cdp_free, "cdp.free", SG_R_CDP, 0, OUT(u32), IN(u64)),
+    ROWR(cdp_stream, "cdp.stream", SG_R_CDP, 0, OUT(u32), IN(u64), OPT(IN(u32))),
+    ROWR(cdp_stream_end, "cdp.stream.end", SG_R_CDP, 0, OUT(u32), IN(u64)),
+    ROWR(cdp_memcpy, "cdp.memcpy", SG_R_CDP, 0, OUT(u32), IN(u64), IN(u64), IN(u64), IN(u64)),
+    ROWR(cdp_memset, "cdp.memset", SG_R_CDP, 0, OUT(u32), IN(u64), IN(u32), IN(u64), IN(u64)),
+    ROWR(cdp_error, "cdp.error", SG_R_CDP, 0, OUT(u32)),
+    ROWR(cdp_error_peek, "cdp.error.peek", SG_R_CDP, 0, OUT(u32)),
+    ROWR(cdp_error_string, "cdp.error.string", SG_R_CDP, 0, OUT(u64), IN(u32)),
     {0},
 };
 

@@ -150,11 +150,14 @@ static inline void sg_set_pred(struct sg_warp *w, u32 off, u32 v)
 #define BY SG_W_VARIES
 #define OPT(x) (SG_W_OPTIONAL | (x))
 #define NO SG_W_NONE
-#define ROWR(id, name, rule, arg, ...) {name, h_##id, {__VA_ARGS__}, rule, arg},
+#define ROWR(id, name, rule, arg, ...) \
+    { \
+        name, h_##id, {__VA_ARGS__}, rule, arg \
+    }
 #define ROW(id, name, ...) ROWR(id, name, SG_R_PLAIN, 0, __VA_ARGS__)
-#define ROW1(id, name, TD, TA, e) ROW(id, name, OUT(TD), IN(TA))
-#define ROW2(id, name, TD, TA, TB, e) ROW(id, name, OUT(TD), IN(TA), IN(TB))
-#define ROW3(id, name, TD, TA, TB, TC, e) ROW(id, name, OUT(TD), IN(TA), IN(TB), IN(TC))
-#define ROWC(id, name, TA, e) ROW(id, name, OUT_P, IN(TA), IN(TA))
+#define ROW1(id, name, TD, TA, e) ROW(id, name, OUT(TD), IN(TA)),
+#define ROW2(id, name, TD, TA, TB, e) ROW(id, name, OUT(TD), IN(TA), IN(TB)),
+#define ROW3(id, name, TD, TA, TB, TC, e) ROW(id, name, OUT(TD), IN(TA), IN(TB), IN(TC)),
+#define ROWC(id, name, TA, e) ROW(id, name, OUT_P, IN(TA), IN(TA)),
 
 #endif

@@ -186,7 +186,7 @@ LIST3(OP3)
         } \
         return SG_NEXT; \
     }
-#define ROWY(id, name, T, W, n, e, out, set) ROW(id, name, OUT(T), IN(T), IN(T), n > 2 ? IN(T) : NO)
+#define ROWY(id, name, T, W, n, e, out, set) ROW(id, name, OUT(T), IN(T), IN(T), n > 2 ? IN(T) : NO),
 #define CARRIED(T) (r >> (8 * sizeof(T)) & 1)
 
 typedef unsigned __int128 u128;
@@ -269,7 +269,7 @@ static u32 simd(u32 a, u32 b, u32 c, enum simd_op op, int bits, bool sign, s64 f
         STORE(u32, simd(pa[i], pb[i], pc[i], op, bits, sign, in->imm)); \
         return SG_NEXT; \
     }
-#define ROWV(id, name, op, bits, sign) ROW(id, name, OUT(u32), IN(u32), IN(u32), IN(u32))
+#define ROWV(id, name, op, bits, sign) ROW(id, name, OUT(u32), IN(u32), IN(u32), IN(u32)),
 #define SIMD4(X, n, op) \
     X(v##n##4u, "v" #n "4.u32", op, 8, 0) \
     X(v##n##4s, "v" #n "4.s32", op, 8, 1) \
@@ -362,14 +362,15 @@ HANDLER(unpack_2x8)
         sg_set_pred(w, in->d, r_); \
         return SG_NEXT; \
     }
-#define ROWT(id, name, TA, e) ROW(id, name, OUT_P, IN(TA))
+#define ROWT(id, name, TA, e) ROW(id, name, OUT_P, IN(TA)),
 LISTC(TEST)
 
 const struct sg_opdef sg_ops_cold[] = {
-    LIST1(ROW1) LIST2(ROW2) LIST3(ROW3) LISTY(ROWY) LISTC(ROWT) LISTV(ROWV) ROW(pack_4x16, "mov.pack.4x16", OUT(u64), IN(u32), IN(u32), IN(u32), IN(u32))
-    ROW(pack_4x8, "mov.pack.4x8", OUT(u32), IN(u32), IN(u32), IN(u32), IN(u32))
-    ROW(unpack_4x16, "mov.unpack.4x16", OUT(u32), IN(u64), OUT(u32), OUT(u32), OUT(u32))
-    ROW(unpack_4x8, "mov.unpack.4x8", OUT(u32), IN(u32), OUT(u32), OUT(u32), OUT(u32))
-    ROW(unpack_2x8, "mov.unpack.2x8", OUT(u32), IN(u32), OUT(u32))
+    LIST1(ROW1) LIST2(ROW2) LIST3(ROW3) LISTY(ROWY) LISTC(ROWT) LISTV(ROWV)
+        ROW(pack_4x16, "mov.pack.4x16", OUT(u64), IN(u32), IN(u32), IN(u32), IN(u32)),
+    ROW(pack_4x8, "mov.pack.4x8", OUT(u32), IN(u32), IN(u32), IN(u32), IN(u32)),
+    ROW(unpack_4x16, "mov.unpack.4x16", OUT(u32), IN(u64), OUT(u32), OUT(u32), OUT(u32)),
+    ROW(unpack_4x8, "mov.unpack.4x8", OUT(u32), IN(u32), OUT(u32), OUT(u32), OUT(u32)),
+    ROW(unpack_2x8, "mov.unpack.2x8", OUT(u32), IN(u32), OUT(u32)),
     {0},
 };
