@@ -20,6 +20,7 @@ SG_EXEC_C := \
 	exec/profile.c \
 	exec/together.c \
 	exec/types.c \
+	exec/verify.c \
 	exec/warp.c \
 	jit/code_memory.c \
 	jit/compile.c \
@@ -144,6 +145,8 @@ SG_EXEC_TESTS := \
 	exec/ops/mma_rare_test \
 	exec/ops/op_float_test \
 	exec/ops/op_test \
+	jit/complete_test \
+	ptx/class_test \
 	ptx/cubin_test \
 	ptx/fuzz_test \
 	ptx/link_test \
@@ -160,6 +163,7 @@ SG_EXEC_TEST_PTX := $(if $(SG_EXEC_NVCC),$(SG_EXEC_TEST_ARCHS:%=$(O)/basic_%.ptx
 SG_SASS_TEST_CUBIN := $(if $(SG_EXEC_NVCC),$(foreach a,75 80 90 120,$(O)/meta_$(a).cubin))
 
 $(O)/exec/ops/op_test.o $(O)/exec/ops/op_float_test.o: SG_CFLAGS += -frounding-math -ffp-contract=off
+$(O)/jit/complete_test.o: SG_CFLAGS += $(SG_EXEC_CFLAGS)
 
 define sg_exec_test_rule
 $(O)/$(notdir $(1)): $(O)/$(1).o $(O)/exec/exec_test.o $(SG_EXEC_OBJS)

@@ -219,6 +219,12 @@ struct sg_kernel {
     struct sg_code code;
 };
 
+/*
+ * Are the finished instructions of a kernel, whose parameters take so many bytes, safe to run? SG_OK, or an
+ * error with the reason in why. Before native code is made of them (exec/verify.c).
+ */
+int sg_code_verify(const struct sg_code *c, uint32_t param_bytes, char *why, size_t size);
+
 /* The value of a pointer to a function: compared, never dereferenced. 0: too many. */
 static inline uint64_t sg_func_address(uint32_t index)
 {

@@ -40,6 +40,7 @@ struct sg_warp;
 struct sg_insn;
 typedef int (*sg_fn)(struct sg_warp *w, const struct sg_insn *in);
 
+#define SG_FIELDS 5
 /* One decoded instruction. Fields d..e are operands; their meaning is the handler's. */
 struct sg_insn {
     sg_fn fn;
@@ -65,12 +66,73 @@ struct sg_insn {
 #define SG_AUX_SPIN 0x800u    /* volatile, relaxed or acquire: may be part of a spin loop */
 #define SG_AUX_ADDR32 0x1000u /* the address register is 32 bits wide */
 
+/*
+ * What a field of an instruction is to the handler: how wide what it reads or writes there is. The rows of
+ * the handlers' tables are the one place that says so. sg_emit_x() asks them for each instruction that is
+ * made, sg_code_verify() for each one that is about to run.
+ */
+enum sg_width {
+    SG_W_NONE, /* not looked at */
+    SG_W_PRED, /* a word of 4 bytes */
+    SG_W_32,
+    SG_W_64,
+    SG_W_ADDRESS, /* of 32 bits where aux has SG_AUX_ADDR32, else of 64 */
+    SG_W_VARIES   /* as aux and imm say: exec/verify.c */
+};
+#define SG_W_KIND 7u
+#define SG_W_OUT 8u       /* it is written: no constant */
+#define SG_W_OPTIONAL 16u /* may be missing: aux and imm say whether it is there */
+
+/* What else must hold of an operation for its handler to be safe (exec/verify.c). */
+enum sg_rule {
+    SG_R_PLAIN,
+    SG_R_INDEX, /* imm is below arg */
+    SG_R_BRA,
+    SG_R_BRA_IF,
+    SG_R_BRX,
+    SG_R_EXIT,
+    SG_R_EXIT_IF,
+    SG_R_SPAN, /* the next aux instructions belong to it */
+    SG_R_FPMODE,
+    SG_R_FLAT,
+    SG_R_SYNC,
+    SG_R_ROOM,
+    SG_R_CALL,
+    SG_R_RETURN,
+    SG_R_ALLOCA,
+    SG_R_STACK,
+    SG_R_LOAD,
+    SG_R_STORE,
+    SG_R_LOAD_P, /* arg: bytes */
+    SG_R_LOAD_P_SLOW,
+    SG_R_CP_ASYNC,
+    SG_R_BULK,
+    SG_R_BULK_REDUCE,
+    SG_R_CDP,
+    SG_R_SURFACE,
+    SG_R_MATRIX,
+    /* the operands go on in the "ext" behind */
+    SG_R_ATOM128,
+    SG_R_MMA, /* arg: what c and d are */
+    SG_R_MMA_F64,
+    SG_R_MMA_F64_16,
+    SG_R_MMA_SUB,
+    SG_R_WMMA,
+    SG_R_WMMA_MOVE, /* arg: a load */
+    SG_R_WMMA_LANE
+};
+
 /* An operation by its canonical name. Every instruction set variant has the same names. */
 struct sg_opdef {
     const char *name;
     sg_fn fn;
+    uint8_t field[SG_FIELDS]; /* d, a, b, c, e: enum sg_width and flags */
+    uint8_t rule, arg;
 };
-sg_fn sg_op_find(const char *name); /* NULL: no such operation */
+sg_fn sg_op_find(const char *name);                      /* NULL: no such operation */
+const struct sg_opdef *sg_op_def(const char *name);      /* the same */
+const struct sg_opdef *sg_op_def_of(sg_fn fn);           /* NULL: no handler */
+void sg_op_each(void (*fn)(const struct sg_opdef *def)); /* all of them, for tests */
 const char *sg_op_name(sg_fn fn);
 const char *sg_op_isa(void); /* "base", "avx2" or "avx512"; environment SG_ISA lowers it */
 

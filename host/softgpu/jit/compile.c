@@ -347,6 +347,21 @@ static size_t ahead(struct jit *j, const struct sg_ahead *a)
 
 /* ---- a kernel ---- */
 
+void sg_jit_complete(struct jit *j)
+{
+    bool whole = true;
+
+    for (u32 k = 0; k < j->nstubs; k++)
+        whole &= j->stubs[k].back && j->stubs[k].njumps;
+    for (u32 k = 0; k < j->njumps; k++) {
+        const struct jump *p = &j->jumps[k];
+
+        whole &=
+            p->insn < j->code->ninsns ? j->entry[p->masked][p->insn] != 0 : UINT32_MAX - p->insn < JIT_COMMON;
+    }
+    j->b.failed |= !whole;
+}
+
 static void compile(struct jit *j)
 {
     struct sg_code *c = j->code;
@@ -372,6 +387,9 @@ static void compile(struct jit *j)
     sg_jit_common(j, common);
     common[0] = j->b.n;
     common_exit(j);
+    sg_jit_complete(j);
+    if (j->b.failed)
+        return;
     for (u32 k = 0; k < j->npatterns; k++) {
         patch(B(j), j->patterns[k].at, j->b.n);
         for (u32 i = 0; i < 16; i++)
@@ -382,7 +400,7 @@ static void compile(struct jit *j)
         const u32 which = UINT32_MAX - p->insn;
         const bool inside = p->insn < c->ninsns;
 
-        patch(B(j), p->at, inside ? j->entry[p->masked][p->insn] : common[which < JIT_COMMON ? which : 0]);
+        patch(B(j), p->at, inside ? j->entry[p->masked][p->insn] : common[which]);
     }
 }
 

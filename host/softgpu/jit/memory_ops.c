@@ -11,8 +11,13 @@
 
 void sg_jit_slow(struct jit *j, struct stub *s, u32 cond)
 {
-    if (s && s->njumps < sizeof(s->jumps) / sizeof(s->jumps[0]))
-        s->jumps[s->njumps++] = jcc(B(j), cond);
+    if (!s)
+        return; /* out of memory: failed is set */
+    if (s->njumps == sizeof(s->jumps) / sizeof(s->jumps[0])) {
+        j->b.failed = true; /* without this check the access would not be checked */
+        return;
+    }
+    s->jumps[s->njumps++] = jcc(B(j), cond);
 }
 
 void sg_jit_joined(struct jit *j, struct stub *s)

@@ -102,6 +102,10 @@ u32 sg_jv_new(struct jit *j)
         if (!best || v->used < j->v[best].used)
             best = i;
     }
+    if (!best) { /* all are pinned */
+        j->b.failed = true;
+        return 0;
+    }
     if (j->v[best].key != NO_KEY && j->v[best].dirty)
         sg_jv_store(j, best, j->v[best].key);
     drop(j, best);
@@ -220,6 +224,7 @@ struct stub *sg_jit_stub(struct jit *j)
     }
     s = &j->stubs[j->nstubs++];
     s->njumps = 0;
+    s->back = 0;
     s->insn = j->cur;
     s->n = 1;
     s->masked = j->masked;

@@ -185,6 +185,12 @@ void sg_jit_go_to(struct jit *j, u32 from, u32 to);
 /* The conditional branch at the end of a block. */
 void sg_jit_branch(struct jit *j, u32 i);
 
+/*
+ * Fails the compilation unless every checked way is joined and entered, and every jump goes to the entry of a
+ * block or to one of JIT_*: code in which a check or a jump is missing never runs.
+ */
+void sg_jit_complete(struct jit *j);
+
 /* ---- warp scheduling (jit/schedule.c) ---- */
 /* With everything in memory and counted: the barrier at i, which ends a block; the end of a thread. */
 void sg_jit_barrier(struct jit *j, u32 i);

@@ -5,9 +5,11 @@
 
 #include "ptx/module.h"
 
-/* Classes of registers. */
-enum { SG_C_PRED, SG_C_32, SG_C_64, SG_C_COUNT, SG_C_PAIR = SG_C_COUNT };
-/* SG_C_PAIR: a .b128 register has no slot; its halves are the next two, of class SG_C_64. */
+/*
+ * Classes of registers. A .b128 register (SG_C_PAIR) has no slot; its halves are the next two, of class
+ * SG_C_64. It is a class like the others in every array, and operand of no instruction: sg_emit_x().
+ */
+enum { SG_C_PRED, SG_C_32, SG_C_64, SG_C_PAIR, SG_C_COUNT };
 
 struct sg_vreg {
     uint8_t cls;
@@ -225,7 +227,8 @@ uint32_t sg_sreg(struct sg_dec *d, uint32_t sr);
 uint32_t sg_const_dyn(struct sg_dec *d, bool wide, int64_t addend);
 void sg_resolve_dyn(struct sg_dec *d);
 uint32_t sg_shared_offset(struct sg_dec *d, uint32_t var); /* places it at first use */
-/* One instruction. Unused fields are SG_OPND_NONE. Returns its index. */
+/* One instruction. Unused fields are SG_OPND_NONE. Returns its index. The table of operations says what each
+ * field must be (exec/core.h): what does not fit is refused here, whoever asks for it. */
 uint32_t sg_emit(struct sg_dec *d, const char *op, uint32_t dd, uint32_t a, uint32_t b, uint32_t c);
 /* The same with fields said to be defined and used. */
 uint32_t sg_emit_x(struct sg_dec *d, const char *op, const uint32_t f[5], uint32_t def, uint32_t use);

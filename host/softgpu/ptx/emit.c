@@ -42,6 +42,8 @@ int sg_class_of(enum sg_type t)
 {
     if (t == SG_TY_PRED)
         return SG_C_PRED;
+    if (t == SG_TY_B128)
+        return SG_C_PAIR;
     return sg_type_size(t) == 8 ? SG_C_64 : SG_C_32;
 }
 
@@ -59,7 +61,7 @@ uint32_t sg_new_vreg(struct sg_dec *d, enum sg_type type, bool temp)
         return SG_OPND_NONE;
     }
     v = &d->vregs[d->nvregs];
-    v->cls = type == SG_TY_B128 ? SG_C_PAIR : (uint8_t)sg_class_of(type);
+    v->cls = (uint8_t)sg_class_of(type);
     v->type = (uint8_t)type;
     v->temp = temp;
     d->nvregs++;
@@ -261,18 +263,68 @@ uint32_t sg_sreg(struct sg_dec *d, uint32_t sr)
 
 /* ---- instructions ---- */
 
+static const char *const class_names[SG_C_COUNT] = {"a predicate", "32 bits", "64 bits", "128 bits"};
+
+/* The class of an operand that is no constant; special registers have 32 bits. */
+static uint32_t operand_class(const struct sg_dec *d, uint32_t op)
+{
+    if (op & SG_OPND_FIXED)
+        return SG_C_32;
+    return op < d->nvregs ? d->vregs[op].cls : SG_C_COUNT;
+}
+
+/* May field k of the operation be this? Says why not. */
+static bool field_fits(struct sg_dec *d, const struct sg_opdef *def, unsigned k, uint32_t op)
+{
+    static const uint8_t classes[] = {
+        [SG_W_PRED] = 1u << SG_C_PRED,
+        [SG_W_32] = 1u << SG_C_32,
+        [SG_W_64] = 1u << SG_C_64,
+        [SG_W_ADDRESS] = 1u << SG_C_32 | 1u << SG_C_64,
+        [SG_W_VARIES] = 1u << SG_C_32 | 1u << SG_C_64,
+    };
+    const uint8_t w = def->field[k], kind = w & SG_W_KIND;
+    uint32_t class;
+
+    if (op == SG_OPND_NONE && (kind == SG_W_NONE || kind == SG_W_VARIES || (w & SG_W_OPTIONAL)))
+        return true;
+    if (op == SG_OPND_NONE || kind == SG_W_NONE) {
+        sg_dec_syntax(d, "%s: '%s' %s operand %c", d->oc.full, def->name,
+                      kind == SG_W_NONE ? "has no" : "needs", "dabce"[k]);
+        return false;
+    }
+    if (op & SG_OPND_CONST) {
+        if (w & SG_W_OUT)
+            sg_dec_syntax(d, "%s: a register expected as destination", d->oc.full);
+        return !(w & SG_W_OUT);
+    }
+    class = operand_class(d, op);
+    if (class < SG_C_COUNT && (classes[kind] >> class & 1))
+        return true;
+    sg_dec_syntax(d, "%s: an operand of %s where '%s' takes %s", d->oc.full,
+                  class < SG_C_COUNT ? class_names[class] : "no class", def->name,
+                  kind == SG_W_PRED ? "a predicate"
+                  : kind == SG_W_32 ? "32 bits"
+                  : kind == SG_W_64 ? "64 bits"
+                                    : "32 or 64 bits");
+    return false;
+}
+
 uint32_t sg_emit_x(struct sg_dec *d, const char *op, const uint32_t f[5], uint32_t def, uint32_t use)
 {
+    const struct sg_opdef *row;
     struct sg_insn *in;
-    sg_fn fn;
 
     if (d->err)
         return 0;
-    fn = sg_op_find(op);
-    if (!fn) {
+    row = sg_op_def(op);
+    if (!row) {
         sg_dec_refuse(d, NULL);
         return 0;
     }
+    for (unsigned k = 0; k < SG_FIELDS; k++)
+        if (!field_fits(d, row, k, f[k]))
+            return 0;
     if (d->ninsns >= SG_MAX_INSNS) {
         d->large = true;
         sg_dec_refuse(d, "the kernel is too long");
@@ -285,7 +337,7 @@ uint32_t sg_emit_x(struct sg_dec *d, const char *op, const uint32_t f[5], uint32
     }
     in = &d->insns[d->ninsns];
     memset(in, 0, sizeof(*in));
-    in->fn = fn;
+    in->fn = row->fn;
     in->d = f[0];
     in->a = f[1];
     in->b = f[2];

@@ -400,17 +400,24 @@ static int assign_slots(struct flow *x, uint32_t nslots[SG_C_COUNT])
     uint32_t *nb = malloc(((size_t)d->nvregs + 1) * sizeof(uint32_t));
     uint32_t *ne = malloc(((size_t)d->nvregs + 1) * sizeof(uint32_t));
     uint32_t *freel[SG_C_COUNT] = {0}, nfree[SG_C_COUNT] = {0};
+    bool room = begins && ends && nb && ne;
     int r = 0;
 
-    for (int c = 0; c < SG_C_COUNT; c++)
+    for (int c = 0; c < SG_C_COUNT && room; c++) {
         freel[c] = malloc(((size_t)d->nvregs + 1) * sizeof(uint32_t));
-    if (!begins || !ends || !nb || !ne || !freel[0] || !freel[1] || !freel[2]) {
+        room = freel[c] != NULL;
+    }
+    if (!room) {
         r = sg_dec_nomem(d);
         goto out;
     }
     for (uint32_t v = d->nvregs; v-- > 0;) {
         if (x->start[v] == UINT32_MAX)
             continue;
+        if (d->vregs[v].cls >= SG_C_PAIR) { /* its halves have slots */
+            r = sg_dec_refuse(d, "a register of 128 bits as an operand");
+            goto out;
+        }
         nb[v] = begins[x->start[v]];
         begins[x->start[v]] = v + 1;
         ne[v] = ends[x->end[v]];

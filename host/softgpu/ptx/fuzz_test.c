@@ -181,6 +181,61 @@ static size_t mutate(char *buf, size_t n, size_t max, const char *src, size_t le
     return n;
 }
 
+/* Each kind of instruction that takes registers, with a register of every class at hand. */
+static const char classes[] =
+    ".version 9.0\n.target sm_90\n.address_size 64\n"
+    ".func (.reg .b32 z) ff(.reg .b32 x)\n{\nmov.b32 z, x;\nret;\n}\n"
+    ".func (.param .b64 z) fm(.param .b64 x)\n{\n.reg .b64 %y<2>;\nld.param.u64 %y1, [x];\n"
+    "st.param.u64 [z], %y1;\nret;\n}\n"
+    ".visible .entry t(.param .u64 p)\n{\n.reg .pred %p<4>;\n.reg .b16 %h<4>;\n.reg .b32 %r<12>;\n"
+    ".reg .f32 %f<12>;\n.reg .f64 %d<4>;\n.reg .b64 %rd<6>;\n.reg .b128 %q<4>;\n"
+    ".shared .align 16 .b8 s[1024];\n.local .align 8 .b8 l[64];\nld.param.u64 %rd1, [p];\n"
+    "mov.u32 %r1, %tid.x;\nmov.u64 %rd2, %clock64;\nmov.u32 %r2, s;\nmov.u64 %rd3, l;\n"
+    "ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r3, %r4}, [%r2];\n"
+    "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r2], {%r3};\n"
+    "movmatrix.sync.aligned.m8n8.trans.b16 %r5, %r4;\n"
+    "wmma.load.c.sync.aligned.row.m16n16k16.f16 {%r3,%r4,%r5,%r6}, [%rd1];\n"
+    "wmma.store.d.sync.aligned.row.m16n16k16.f16 [%rd1], {%r3,%r4,%r5,%r6}, %r1;\n"
+    "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f1,%f2,%f3,%f4}, {%r3,%r4}, {%r5}, {%f1,%f2,%f3,%f4};\n"
+    "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%d1,%d2}, {%d3}, {%d1}, {%d1,%d2};\n"
+    "call (%r7), ff, (%r1);\n{ .param .b64 a; .param .b64 b;\nst.param.b64 [a], %rd2;\n"
+    "call (b), fm, (a);\nld.param.b64 %rd4, [b];\n}\nmov.b128 %q1, {%rd1, %rd2};\n"
+    "mov.b128 {%rd4, %rd5}, %q1;\nst.global.b128 [%rd1], %q1;\natom.global.exch.b128 %q2, [%rd1], %q1;\n"
+    "setp.lt.u32 %p1|%p2, %r1, %r2;\nselp.b64 %rd4, %rd1, %rd2, %p1;\n@%p1 add.f64 %d1, %d1, %d2;\n"
+    "shfl.sync.bfly.b32 %r5|%p2, %r1, 16, 0x1f, -1;\nmatch.all.sync.b64 %r6|%p3, %rd2, -1;\n"
+    "bar.red.popc.u32 %r7, 0, %p1;\ncvt.rn.f16.f32 %h1, %f1;\nmov.b32 %r8, {%h1, %h2};\n"
+    "mov.b64 {%r9, %r10}, %rd2;\nst.local.u64 [%rd3], %rd2;\nld.shared.v4.u32 {%r3,%r4,%r5,%r6}, [%r2];\n"
+    "cp.async.ca.shared.global [%r2], [%rd1], 16, %r11;\nmapa.shared::cluster.u32 %r11, %r2, 0;\n"
+    "mbarrier.init.shared.b64 [%r2], 1;\nmbarrier.arrive.shared.b64 %rd4, [%r2];\n"
+    "mbarrier.test_wait.shared.b64 %p1, [%r2], %rd4;\nst.global.u32 [%rd1], %r3;\nret;\n}\n";
+
+/* One to three registers become others, of whatever class. */
+static size_t swap_registers(char *buf, size_t max, const char *src, size_t len)
+{
+    static const char *const names[] = {"%p1", "%p3", "%h1", "%h2", "%r1",      "%r2",    "%r3",    "%r9",
+                                        "%f1", "%f4", "%d1", "%d3", "%rd1",     "%rd2",   "%rd5",   "%q1",
+                                        "%q2", "%q3", "_",   "7",   "%clock64", "%clock", "%tid.x", "%r11"};
+    size_t n = len;
+
+    memcpy(buf, src, len);
+    for (uint32_t k = 1 + rnd(3); k; k--) {
+        const char *to = names[rnd(sizeof(names) / sizeof(names[0]))];
+        size_t at = rnd((uint32_t)n), end;
+
+        while (at < n && buf[at] != '%')
+            at++;
+        for (end = at + 1; end < n && (strchr("pqrhfd", buf[end]) || (buf[end] >= '0' && buf[end] <= '9'));
+             end++)
+            ;
+        if (at >= n || buf[end] == '<' || n + strlen(to) >= max)
+            continue;
+        memmove(buf + at + strlen(to), buf + end, n - end);
+        memcpy(buf + at, to, strlen(to));
+        n = n - (end - at) + strlen(to);
+    }
+    return n;
+}
+
 static unsigned accepted, ran;
 
 static void one(const char *text, size_t n)
@@ -228,14 +283,14 @@ out:
     tm_free_all();
 }
 
-static void fuzz(const char *name, const char *src, size_t len, unsigned rounds)
+static void fuzz(const char *name, const char *src, size_t len, unsigned rounds, bool swap)
 {
     size_t max = len + 4096;
     char *buf = malloc(max);
 
     accepted = ran = 0;
     for (unsigned i = 0; i < rounds; i++)
-        one(buf, mutate(buf, 0, max, src, len));
+        one(buf, swap ? swap_registers(buf, max, src, len) : mutate(buf, 0, max, src, len));
     printf("%s: %u texts, %u accepted, %u kernels ran\n", name, rounds, accepted, ran);
     t_result(name, accepted > 0 && accepted < rounds + 1, "nothing was accepted");
     free(buf);
@@ -247,10 +302,12 @@ int main(int argc, char **argv)
 
     t_watchdog = 20000;
     if (argc < 3)
-        fuzz("changed text", sample, strlen(sample), rounds);
+        fuzz("changed text", sample, strlen(sample), rounds, false);
+    if (argc < 3)
+        fuzz("exchanged registers", classes, strlen(classes), rounds, true);
     t_texture = some_texture;
     if (argc < 3)
-        fuzz("changed textures", textures, strlen(textures), rounds);
+        fuzz("changed textures", textures, strlen(textures), rounds, false);
     for (int i = 2; i < argc; i++) {
         FILE *f = fopen(argv[i], "rb");
         char *text = malloc(4 << 20);
@@ -259,7 +316,7 @@ int main(int argc, char **argv)
         if (f)
             fclose(f);
         if (n)
-            fuzz(argv[i], text, n, rounds);
+            fuzz(argv[i], text, n, rounds, false);
         free(text);
     }
     return t_end("softgpu fuzz");

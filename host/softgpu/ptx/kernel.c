@@ -5,6 +5,23 @@
 
 #include <string.h>
 
+/* Decodes, and believes nothing of it: what does not verify is refused. */
+static int decode_verified(struct sg_kernel *k)
+{
+    char why[160];
+    int r = sg_decode(k, &k->diag);
+
+    if (r)
+        return r;
+    r = sg_code_verify(&k->code, k->param_bytes, why, sizeof(why));
+    if (r) {
+        sg_code_free(&k->code);
+        sg_diag_at(&k->diag, r, 0, 0, "kernel %.100s does not verify and is refused: %s",
+                   k->module->funcs[k->func].name, why);
+    }
+    return r;
+}
+
 int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag)
 {
     struct sg_diag unused;
@@ -15,7 +32,7 @@ int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag)
     memset(diag, 0, sizeof(*diag));
     pthread_mutex_lock(&k->lock);
     if (!k->state) {
-        k->result = sg_decode(k, &k->diag);
+        k->result = decode_verified(k);
         k->state = k->result ? 2 : 1;
         if (k->result == SG_ERR_NOMEM)
             k->state = 0; /* may be better next time */

@@ -361,25 +361,44 @@ HANDLER(mbar_pending)
 }
 
 const struct sg_opdef sg_ops_atom[] = {
-    ROW(atom_add_b32, "atom.add.b32") ROW(atom_add_b64, "atom.add.b64") ROW(atom_and_b32, "atom.and.b32")
-        ROW(atom_and_b64, "atom.and.b64") ROW(atom_or_b32, "atom.or.b32") ROW(atom_or_b64, "atom.or.b64")
-            ROW(atom_xor_b32, "atom.xor.b32") ROW(atom_xor_b64, "atom.xor.b64")
-                ROW(atom_exch_b32, "atom.exch.b32") ROW(atom_exch_b64, "atom.exch.b64") ROW(
-                    atom_cas_b16, "atom.cas.b16") ROW(atom_cas_b32, "atom.cas.b32")
-                    ROW(atom_cas_b64, "atom.cas.b64") ROW(atom_min_u32, "atom.min.u32") ROW(
-                        atom_max_u32, "atom.max.u32") ROW(atom_min_s32, "atom.min.s32")
-                        ROW(atom_max_s32, "atom.max.s32") ROW(atom_min_u64, "atom.min.u64") ROW(
-                            atom_max_u64, "atom.max.u64") ROW(atom_min_s64, "atom.min.s64")
-                            ROW(atom_max_s64, "atom.max.s64") ROW(atom_inc_b32, "atom.inc.b32") ROW(
-                                atom_dec_b32, "atom.dec.b32") ROW(atom_add_f32, "atom.add.f32")
-                                ROW(atom_add_f64, "atom.add.f64") ROW(atom_add_f16x2, "atom.add.f16x2") ROW(
-                                    atom_add_bf16x2, "atom.add.bf16x2") ROW(atom_add_f16, "atom.add.f16")
-                                    ROW(atom_add_bf16, "atom.add.bf16") ROW(atom_cas_b128, "atom.cas.b128")
-                                        ROW(atom_exch_b128, "atom.exch.b128") ROW(mbar_init, "mbar.init")
-                                            ROW(mbar_arrive, "mbar.arrive") ROW(mbar_drop, "mbar.drop")
-                                                ROW(mbar_expect, "mbar.expect")
-                                                    ROW(mbar_complete, "mbar.complete")
-                                                        ROW(mbar_test, "mbar.test")
-                                                            ROW(mbar_parity, "mbar.parity")
-                                                                ROW(mbar_pending, "mbar.pending"){NULL, NULL},
+    ROW(atom_add_b32, "atom.add.b32", OUT(u32), ADR, IN(u32)),
+    ROW(atom_add_b64, "atom.add.b64", OUT(u64), ADR, IN(u64)),
+    ROW(atom_and_b32, "atom.and.b32", OUT(u32), ADR, IN(u32)),
+    ROW(atom_and_b64, "atom.and.b64", OUT(u64), ADR, IN(u64)),
+    ROW(atom_or_b32, "atom.or.b32", OUT(u32), ADR, IN(u32)),
+    ROW(atom_or_b64, "atom.or.b64", OUT(u64), ADR, IN(u64)),
+    ROW(atom_xor_b32, "atom.xor.b32", OUT(u32), ADR, IN(u32)),
+    ROW(atom_xor_b64, "atom.xor.b64", OUT(u64), ADR, IN(u64)),
+    ROW(atom_exch_b32, "atom.exch.b32", OUT(u32), ADR, IN(u32)),
+    ROW(atom_exch_b64, "atom.exch.b64", OUT(u64), ADR, IN(u64)),
+    ROW(atom_cas_b16, "atom.cas.b16", OUT(u32), ADR, IN(u32), IN(u32)),
+    ROW(atom_cas_b32, "atom.cas.b32", OUT(u32), ADR, IN(u32), IN(u32)),
+    ROW(atom_cas_b64, "atom.cas.b64", OUT(u64), ADR, IN(u64), IN(u64)),
+    ROW(atom_min_u32, "atom.min.u32", OUT(u32), ADR, IN(u32)),
+    ROW(atom_max_u32, "atom.max.u32", OUT(u32), ADR, IN(u32)),
+    ROW(atom_min_s32, "atom.min.s32", OUT(u32), ADR, IN(u32)),
+    ROW(atom_max_s32, "atom.max.s32", OUT(u32), ADR, IN(u32)),
+    ROW(atom_min_u64, "atom.min.u64", OUT(u64), ADR, IN(u64)),
+    ROW(atom_max_u64, "atom.max.u64", OUT(u64), ADR, IN(u64)),
+    ROW(atom_min_s64, "atom.min.s64", OUT(u64), ADR, IN(u64)),
+    ROW(atom_max_s64, "atom.max.s64", OUT(u64), ADR, IN(u64)),
+    ROW(atom_inc_b32, "atom.inc.b32", OUT(u32), ADR, IN(u32)),
+    ROW(atom_dec_b32, "atom.dec.b32", OUT(u32), ADR, IN(u32)),
+    ROW(atom_add_f32, "atom.add.f32", OUT(u32), ADR, IN(u32)),
+    ROW(atom_add_f64, "atom.add.f64", OUT(u64), ADR, IN(u64)),
+    ROW(atom_add_f16x2, "atom.add.f16x2", OUT(u32), ADR, IN(u32)),
+    ROW(atom_add_bf16x2, "atom.add.bf16x2", OUT(u32), ADR, IN(u32)),
+    ROW(atom_add_f16, "atom.add.f16", OUT(u32), ADR, IN(u32)),
+    ROW(atom_add_bf16, "atom.add.bf16", OUT(u32), ADR, IN(u32)),
+    ROWR(atom_cas_b128, "atom.cas.b128", SG_R_ATOM128, 0, OUT(u64), ADR, IN(u64), IN(u64), OUT(u64)),
+    ROWR(atom_exch_b128, "atom.exch.b128", SG_R_ATOM128, 0, OUT(u64), ADR, IN(u64), IN(u64), OUT(u64)),
+    ROW(mbar_init, "mbar.init", NO, ADR, IN(u32)),
+    ROW(mbar_arrive, "mbar.arrive", OUT(u64), ADR, IN(u32)),
+    ROW(mbar_drop, "mbar.drop", OUT(u64), ADR, IN(u32)),
+    ROW(mbar_expect, "mbar.expect", NO, ADR, IN(u32)),
+    ROW(mbar_complete, "mbar.complete", NO, ADR, IN(u32)),
+    ROW(mbar_test, "mbar.test", OUT_P, ADR, IN(u64)),
+    ROW(mbar_parity, "mbar.parity", OUT_P, ADR, IN(u32)),
+    ROW(mbar_pending, "mbar.pending", OUT(u32), IN(u64)),
+    {0},
 };

@@ -202,5 +202,7 @@ HANDLER(bulk_reduce)
 }
 
 const struct sg_opdef sg_ops_bulk[] = {
-    ROW(bulk_copy, "bulk.copy") ROW(bulk_reduce, "bulk.reduce"){NULL, NULL},
+    ROWR(bulk_copy, "bulk.copy", SG_R_BULK, 0, BY, BY, IN(u32), OPT(IN(u32)), OPT(IN(u32))),
+    ROWR(bulk_reduce, "bulk.reduce", SG_R_BULK_REDUCE, 0, BY, BY, IN(u32), OPT(IN(u32))),
+    {0},
 };

@@ -455,11 +455,19 @@ HANDLER(cdp_stream_end)
 }
 
 const struct sg_opdef sg_ops_cdp[] = {
-    ROW(cdp_buffer, "cdp.buffer") ROW(cdp_shared, "cdp.shared") ROW(cdp_launch, "cdp.launch")
-        ROW(cdp_malloc, "cdp.malloc") ROW(cdp_free, "cdp.free") ROW(cdp_stream, "cdp.stream")
-            ROW(cdp_stream_end, "cdp.stream.end") ROW(cdp_memcpy, "cdp.memcpy") ROW(cdp_memset, "cdp.memset")
-                ROW(cdp_error, "cdp.error") ROW(cdp_error_peek, "cdp.error.peek")
-                    ROW(cdp_error_string, "cdp.error.string"){NULL, NULL},
+    ROWR(cdp_buffer, "cdp.buffer", SG_R_CDP, 0, OUT(u64), IN(u64), IN(u64), IN(u64), IN(u64)),
+    ROWR(cdp_shared, "cdp.shared", SG_R_CDP, 0, NO, IN(u64), IN(u32)),
+    ROWR(cdp_launch, "cdp.launch", SG_R_CDP, 0, OUT(u32), IN(u64), IN(u64)),
+    ROWR(cdp_malloc, "cdp.malloc", SG_R_CDP, 0, OUT(u32), IN(u64), IN(u64)),
+    ROWR(cdp_free, "cdp.free", SG_R_CDP, 0, OUT(u32), IN(u64)),
+    ROWR(cdp_stream, "cdp.stream", SG_R_CDP, 0, OUT(u32), IN(u64), OPT(IN(u32))),
+    ROWR(cdp_stream_end, "cdp.stream.end", SG_R_CDP, 0, OUT(u32), IN(u64)),
+    ROWR(cdp_memcpy, "cdp.memcpy", SG_R_CDP, 0, OUT(u32), IN(u64), IN(u64), IN(u64), IN(u64)),
+    ROWR(cdp_memset, "cdp.memset", SG_R_CDP, 0, OUT(u32), IN(u64), IN(u32), IN(u64), IN(u64)),
+    ROWR(cdp_error, "cdp.error", SG_R_CDP, 0, OUT(u32)),
+    ROWR(cdp_error_peek, "cdp.error.peek", SG_R_CDP, 0, OUT(u32)),
+    ROWR(cdp_error_string, "cdp.error.string", SG_R_CDP, 0, OUT(u64), IN(u32)),
+    {0},
 };
 
 void sg_tree_count(const struct sg_launch *l, uint64_t instructions)

@@ -127,7 +127,12 @@ HANDLER(isspacep_cluster)
 }
 
 const struct sg_opdef sg_ops_cluster[] = {
-    ROW(cluster_arrive, "cluster.arrive") ROW(cluster_wait, "cluster.wait") ROW(mapa_shared, "mapa.shared")
-        ROW(mapa, "mapa") ROW(ctarank_shared, "ctarank.shared") ROW(ctarank, "ctarank")
-            ROW(isspacep_cluster, "isspacep.cluster"){NULL, NULL},
+    ROW(cluster_arrive, "cluster.arrive", NO),
+    ROW(cluster_wait, "cluster.wait", NO),
+    ROW(mapa_shared, "mapa.shared", OUT(u32), IN(u32), IN(u32)),
+    ROW(mapa, "mapa", OUT(u64), IN(u64), IN(u32)),
+    ROW(ctarank_shared, "ctarank.shared", OUT(u32), IN(u32)),
+    ROW(ctarank, "ctarank", OUT(u32), IN(u64)),
+    ROW(isspacep_cluster, "isspacep.cluster", OUT_P, IN(u64)),
+    {0},
 };

@@ -537,20 +537,45 @@ HANDLER(isspacep)
 }
 
 const struct sg_opdef sg_ops_ctl[] = {
-    ROW(bra, "bra") ROW(bra_if, "bra.if") ROW(bra_not, "bra.not") ROW(join, "join") ROW(brx, "brx")
-        ROW(exit, "exit") ROW(exit_if, "exit.if") ROW(exit_not, "exit.not") ROW(pred_if, "pred.if")
-            ROW(pred_not, "pred.not") ROW(fpmode, "fpmode") ROW(flat, "flat") ROW(wsync, "wsync")
-                ROW(bar_sync, "bar.sync") ROW(bar_arrive, "bar.arrive") ROW(bar_red_popc, "bar.red.popc")
-                    ROW(bar_red_and, "bar.red.and") ROW(bar_red_or, "bar.red.or") ROW(fence, "fence")
-                        ROW(nanosleep, "nanosleep") ROW(clock, "sreg.clock") ROW(clock_hi, "sreg.clock_hi")
-                            ROW(clock64, "sreg.clock64") ROW(globaltimer, "sreg.globaltimer")
-                                ROW(globaltimer_lo, "sreg.globaltimer_lo")
-                                    ROW(globaltimer_hi, "sreg.globaltimer_hi") ROW(trap, "trap")
-                                        ROW(badcall, "badcall") ROW(call, "call") ROW(call_room, "call.room")
-                                            ROW(return, "return") ROW(alloca, "alloca")
-                                                ROW(stacksave, "stacksave") ROW(stackrestore, "stackrestore")
-                                                    ROW(malloc, "malloc") ROW(free, "free")
-                                                        ROW(setcond, "setcond") ROW(vprintf, "vprintf")
-                                                            ROW(assertfail, "assertfail")
-                                                                ROW(isspacep, "isspacep"){NULL, NULL},
+    ROWR(bra, "bra", SG_R_BRA, 0, NO),
+    ROWR(bra_if, "bra.if", SG_R_BRA_IF, 0, NO, IN_P),
+    ROWR(bra_not, "bra.not", SG_R_BRA_IF, 0, NO, IN_P),
+    ROW(join, "join", NO),
+    ROWR(brx, "brx", SG_R_BRX, 0, NO, IN(u32)),
+    ROWR(exit, "exit", SG_R_EXIT, 0, NO),
+    ROWR(exit_if, "exit.if", SG_R_EXIT_IF, 0, NO, IN_P),
+    ROWR(exit_not, "exit.not", SG_R_EXIT_IF, 0, NO, IN_P),
+    ROWR(pred_if, "pred.if", SG_R_SPAN, 0, NO, IN_P),
+    ROWR(pred_not, "pred.not", SG_R_SPAN, 0, NO, IN_P),
+    ROWR(fpmode, "fpmode", SG_R_FPMODE, 0, NO),
+    ROWR(flat, "flat", SG_R_FLAT, 0, NO),
+    ROWR(wsync, "wsync", SG_R_SYNC, 0, NO, IN(u32)),
+    ROWR(bar_sync, "bar.sync", SG_R_SYNC, 0, NO, IN(u32), IN(u32)),
+    ROWR(bar_arrive, "bar.arrive", SG_R_SYNC, 0, NO, IN(u32), IN(u32)),
+    ROWR(bar_red_popc, "bar.red.popc", SG_R_SYNC, 0, OUT(u32), IN(u32), IN(u32), IN_P),
+    ROWR(bar_red_and, "bar.red.and", SG_R_SYNC, 0, OUT_P, IN(u32), IN(u32), IN_P),
+    ROWR(bar_red_or, "bar.red.or", SG_R_SYNC, 0, OUT_P, IN(u32), IN(u32), IN_P),
+    ROW(fence, "fence", NO),
+    ROW(nanosleep, "nanosleep", NO, IN(u32)),
+    ROW(clock, "sreg.clock", OUT(u32)),
+    ROW(clock_hi, "sreg.clock_hi", OUT(u32)),
+    ROW(clock64, "sreg.clock64", OUT(u64)),
+    ROW(globaltimer, "sreg.globaltimer", OUT(u64)),
+    ROW(globaltimer_lo, "sreg.globaltimer_lo", OUT(u32)),
+    ROW(globaltimer_hi, "sreg.globaltimer_hi", OUT(u32)),
+    ROW(trap, "trap", NO),
+    ROW(badcall, "badcall", NO),
+    ROWR(call, "call", SG_R_CALL, 0, NO),
+    ROWR(call_room, "call.room", SG_R_ROOM, 0, NO),
+    ROWR(return, "return", SG_R_RETURN, 0, NO),
+    ROWR(alloca, "alloca", SG_R_ALLOCA, 0, OUT(u64), IN(u64)),
+    ROWR(stacksave, "stacksave", SG_R_STACK, 0, OUT(u64)),
+    ROWR(stackrestore, "stackrestore", SG_R_STACK, 0, NO, IN(u64)),
+    ROW(malloc, "malloc", OUT(u64), IN(u64)),
+    ROW(free, "free", NO, IN(u64)),
+    ROW(setcond, "setcond", NO, IN(u64), IN(u32)),
+    ROW(vprintf, "vprintf", OUT(u32), IN(u64), IN(u64)),
+    ROW(assertfail, "assertfail", IN(u64), IN(u64), IN(u32), IN(u64)),
+    ROW(isspacep, "isspacep", OUT_P, IN(u64)),
+    {0},
 };

@@ -39,7 +39,7 @@ typedef __int128 wide;
     SAT_FROM(X, u64, u64, 0, UINT64_MAX) \
     SAT_FROM(X, s64, u64, INT64_MIN, INT64_MAX)
 SATS(CVT_SAT)
-#define ROWS(dn, DR, lo, hi, sn, SR, ST) {"cvt.sat." #dn "." #sn, h_sat_##dn##_##sn},
+#define ROWS(dn, DR, lo, hi, sn, SR, ST) ROW(sat_##dn##_##sn, "cvt.sat." #dn "." #sn, OUT(DR), IN(SR)),
 
 /* ---- float to integer: always clamped; NaN is 0 or the top bit (PTX ISA, cvt) ---- */
 
@@ -98,7 +98,7 @@ static inline double nearest(double x)
 
 INTS(CVT_INT)
 #define ROWI(mode, fn, dn, DR, DT, lo, hi, limit, nan, sn, ST) \
-    {"cvt." #mode "." #dn "." #sn, h_##mode##_##dn##_##sn},
+    ROW(mode##_##dn##_##sn, "cvt." #mode "." #dn "." #sn, OUT(DR), IN(ST)),
 
 /* ---- float to the same float, rounded to an integer: -0 stays -0 ---- */
 
@@ -120,7 +120,7 @@ INTS(CVT_INT)
     X(rpi, ceil, f32, f32) \
     X(rni, nearest, f64, f64) X(rzi, trunc, f64, f64) X(rmi, floor, f64, f64) X(rpi, ceil, f64, f64)
 FFS(CVT_FF)
-#define ROWF(mode, fn, sn, ST) {"cvt." #mode "." #sn "." #sn, h_##mode##_##sn},
+#define ROWF(mode, fn, sn, ST) ROW(mode##_##sn, "cvt." #mode "." #sn "." #sn, OUT(ST), IN(ST)),
 
 /* ---- small floats ---- */
 
@@ -269,11 +269,18 @@ PACK(u16, 16, 0, 65535)
 PACK(s16, 16, -32768, 32767)
 
 const struct sg_opdef sg_ops_cvt[] = {
-    SATS(ROWS) INTS(ROWI) FFS(ROWF) ROW(cvt_f16_f64, "cvt.f16.f64") ROW(cvt_bf16_f64, "cvt.bf16.f64")
-        ROW(cvt_tf32_f32, "cvt.tf32.f32") ROW(cvt_e4m3x2_f32, "cvt.e4m3x2.f32")
-            ROW(cvt_e5m2x2_f32, "cvt.e5m2x2.f32") ROW(cvt_e4m3x2_f16x2, "cvt.e4m3x2.f16x2")
-                ROW(cvt_e5m2x2_f16x2, "cvt.e5m2x2.f16x2") ROW(cvt_f16x2_e4m3x2, "cvt.f16x2.e4m3x2")
-                    ROW(cvt_f16x2_e5m2x2, "cvt.f16x2.e5m2x2") ROW(pack_u8, "cvt.pack.u8.s32")
-                        ROW(pack_s8, "cvt.pack.s8.s32") ROW(pack_u16, "cvt.pack.u16.s32")
-                            ROW(pack_s16, "cvt.pack.s16.s32"){NULL, NULL},
+    SATS(ROWS) INTS(ROWI) FFS(ROWF) ROW(cvt_f16_f64, "cvt.f16.f64", OUT(u32), IN(u64)),
+    ROW(cvt_bf16_f64, "cvt.bf16.f64", OUT(u32), IN(u64)),
+    ROW(cvt_tf32_f32, "cvt.tf32.f32", OUT(u32), IN(u32)),
+    ROW(cvt_e4m3x2_f32, "cvt.e4m3x2.f32", OUT(u32), IN(u32), IN(u32)),
+    ROW(cvt_e5m2x2_f32, "cvt.e5m2x2.f32", OUT(u32), IN(u32), IN(u32)),
+    ROW(cvt_e4m3x2_f16x2, "cvt.e4m3x2.f16x2", OUT(u32), IN(u32)),
+    ROW(cvt_e5m2x2_f16x2, "cvt.e5m2x2.f16x2", OUT(u32), IN(u32)),
+    ROW(cvt_f16x2_e4m3x2, "cvt.f16x2.e4m3x2", OUT(u32), IN(u32)),
+    ROW(cvt_f16x2_e5m2x2, "cvt.f16x2.e5m2x2", OUT(u32), IN(u32)),
+    ROW(pack_u8, "cvt.pack.u8.s32", OUT(u32), IN(u32), IN(u32), IN(u32)),
+    ROW(pack_s8, "cvt.pack.s8.s32", OUT(u32), IN(u32), IN(u32), IN(u32)),
+    ROW(pack_u16, "cvt.pack.u16.s32", OUT(u32), IN(u32), IN(u32), OPT(IN(u32))),
+    ROW(pack_s16, "cvt.pack.s16.s32", OUT(u32), IN(u32), IN(u32), OPT(IN(u32))),
+    {0},
 };

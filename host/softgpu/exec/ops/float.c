@@ -275,7 +275,7 @@ HANDLER(lg2_f32)
         } \
         return SG_NEXT; \
     }
-#define ROWL(id, name, T, e) {name, h_##id},
+#define ROWL(id, name, T, e) ROW(id, name, OUT(T), IN(T)),
 #define LISTL(X) \
     X(sin_f32, "sin.f32", f32, sinf(a)) \
     X(cos_f32, "cos.f32", f32, cosf(a)) \
@@ -284,5 +284,7 @@ LISTL(LIBM)
 
 const struct sg_opdef SG_TABLE(flt)[] = {
     LIST1(ROW1) LIST2(ROW2) LIST3(ROW3) CMP_FLOAT(ROWC, f32) CMP_FLOAT(ROWC, f64) LISTL(ROWL)
-        ROW(ex2_f32, "ex2.f32") ROW(lg2_f32, "lg2.f32"){NULL, NULL},
+        ROW(ex2_f32, "ex2.f32", OUT(u32), IN(u32)),
+    ROW(lg2_f32, "lg2.f32", OUT(u32), IN(u32)),
+    {0},
 };

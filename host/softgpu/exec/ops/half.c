@@ -134,9 +134,11 @@ static inline f32 hmax(f32 a, f32 b, bool nan)
     HANDLER(id##_f16x2) \
     HALF_BODY(n, false, 1, e) \
     HANDLER(id##_bf16) HALF_BODY(n, true, 0, e) HANDLER(id##_bf16x2) HALF_BODY(n, true, 1, e)
+#define ROW_HALF(id, name, n) ROW(id, name, OUT(u32), IN(u32), n > 1 ? IN(u32) : NO, n > 2 ? IN(u32) : NO),
 #define ROWH(id, name, n, e) \
-    {name "f16", h_##id##_f16}, {name "f16x2", h_##id##_f16x2}, {name "bf16", h_##id##_bf16}, \
-        {name "bf16x2", h_##id##_bf16x2},
+    ROW_HALF(id##_f16, name "f16", n) \
+    ROW_HALF(id##_f16x2, name "f16x2", n) \
+    ROW_HALF(id##_bf16, name "bf16", n) ROW_HALF(id##_bf16x2, name "bf16x2", n)
 
 #define LISTH(X) \
     X(add, "add.", 2, a + b) \
@@ -232,7 +234,7 @@ HANDLER(fma_bf16x2)
               })); \
         return SG_NEXT; \
     }
-#define ROWG(id, name, T, e) {name, h_##id},
+#define ROWG(id, name, T, e) ROW(id, name, OUT(T), IN(T)),
 #define LISTG(X) \
     X(neg_f16, "neg.f16", u32, (a ^ 0x8000u) & 0xffffu) \
     X(neg_bf16, "neg.bf16", u32, (a ^ 0x8000u) & 0xffffu) \
@@ -274,7 +276,8 @@ LISTG(SIGNS)
         return SG_NEXT; \
     }
 #define ROWX(id, name, e) \
-    {"setp." name ".f16", h_setp_##id##_f16}, {"setp." name ".bf16", h_setp_##id##_bf16},
+    ROW(setp_##id##_f16, "setp." name ".f16", OUT_P, IN(u32), IN(u32)), \
+        ROW(setp_##id##_bf16, "setp." name ".bf16", OUT_P, IN(u32), IN(u32)),
 #define LISTX(X) \
     X(eq, "eq", a == b) \
     X(ne, "ne", a<b || a> b) \
@@ -347,9 +350,15 @@ CVT_HALF(f16, false)
 CVT_HALF(bf16, true)
 
 const struct sg_opdef SG_TABLE(half)[] = {
-    LISTH(ROWH) LISTG(ROWG) LISTX(ROWX) ROW(fma_f16, "fma.f16") ROW(fma_f16x2, "fma.f16x2")
-        ROW(fma_bf16, "fma.bf16") ROW(fma_bf16x2, "fma.bf16x2") ROW(cvt_f32_f16, "cvt.f32.f16")
-            ROW(cvt_f32_bf16, "cvt.f32.bf16") ROW(cvt_f16_f32, "cvt.f16.f32")
-                ROW(cvt_f16x2_f32, "cvt.f16x2.f32") ROW(cvt_bf16_f32, "cvt.bf16.f32")
-                    ROW(cvt_bf16x2_f32, "cvt.bf16x2.f32"){NULL, NULL},
+    LISTH(ROWH) LISTG(ROWG) LISTX(ROWX) ROW(fma_f16, "fma.f16", OUT(u32), IN(u32), IN(u32), IN(u32)),
+    ROW(fma_f16x2, "fma.f16x2", OUT(u32), IN(u32), IN(u32), IN(u32)),
+    ROW(fma_bf16, "fma.bf16", OUT(u32), IN(u32), IN(u32), IN(u32)),
+    ROW(fma_bf16x2, "fma.bf16x2", OUT(u32), IN(u32), IN(u32), IN(u32)),
+    ROW(cvt_f32_f16, "cvt.f32.f16", OUT(u32), IN(u32)),
+    ROW(cvt_f32_bf16, "cvt.f32.bf16", OUT(u32), IN(u32)),
+    ROW(cvt_f16_f32, "cvt.f16.f32", OUT(u32), IN(u32)),
+    ROW(cvt_f16x2_f32, "cvt.f16x2.f32", OUT(u32), IN(u32), IN(u32)),
+    ROW(cvt_bf16_f32, "cvt.bf16.f32", OUT(u32), IN(u32)),
+    ROW(cvt_bf16x2_f32, "cvt.bf16x2.f32", OUT(u32), IN(u32), IN(u32)),
+    {0},
 };

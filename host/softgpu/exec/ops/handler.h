@@ -138,11 +138,26 @@ static inline void sg_set_pred(struct sg_warp *w, u32 off, u32 v)
         return SG_NEXT; \
     }
 
-/* Rows of the table, from the same lists. */
-#define ROW1(id, name, TD, TA, e) {name, h_##id},
-#define ROW2(id, name, TD, TA, TB, e) {name, h_##id},
-#define ROW3(id, name, TD, TA, TB, TC, e) {name, h_##id},
-#define ROWC(id, name, TA, e) {name, h_##id},
-#define ROW(id, name) {name, h_##id},
+/*
+ * Rows of the table: those of the lists above from the types that their handlers are made of, the others say
+ * what each field is, in the order of struct sg_insn.
+ */
+#define IN(T) (sizeof(T) == 8 ? SG_W_64 : SG_W_32)
+#define OUT(T) (SG_W_OUT | IN(T))
+#define IN_P SG_W_PRED
+#define OUT_P (SG_W_OUT | SG_W_PRED)
+#define ADR SG_W_ADDRESS
+#define BY SG_W_VARIES
+#define OPT(x) (SG_W_OPTIONAL | (x))
+#define NO SG_W_NONE
+#define ROWR(id, name, rule, arg, ...) \
+    { \
+        name, h_##id, {__VA_ARGS__}, rule, arg \
+    }
+#define ROW(id, name, ...) ROWR(id, name, SG_R_PLAIN, 0, __VA_ARGS__)
+#define ROW1(id, name, TD, TA, e) ROW(id, name, OUT(TD), IN(TA)),
+#define ROW2(id, name, TD, TA, TB, e) ROW(id, name, OUT(TD), IN(TA), IN(TB)),
+#define ROW3(id, name, TD, TA, TB, TC, e) ROW(id, name, OUT(TD), IN(TA), IN(TB), IN(TC)),
+#define ROWC(id, name, TA, e) ROW(id, name, OUT_P, IN(TA), IN(TA)),
 
 #endif

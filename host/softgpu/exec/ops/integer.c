@@ -506,10 +506,20 @@ static inline s32 dp2(u32 a, u32 b, bool sa, bool sb, int hi)
 LISTDP(OP3)
 
 const struct sg_opdef SG_TABLE(int)[] = {
-    LISTB1(ROW1) LISTB3(ROW3) LISTD(ROW2) ROW(lop3_b32, "lop3.b32") ROW(bfi_b32, "bfi.b32")
-        ROW(bfi_b64, "bfi.b64") LIST1(ROW1) LIST2(ROW2) LIST3(ROW3) LISTC(ROWC) LISTDP(ROW3)
-            ROW(selp_b32, "selp.b32") ROW(selp_b64, "selp.b64") ROW(and_pred, "and.pred")
-                ROW(or_pred, "or.pred") ROW(xor_pred, "xor.pred") ROW(not_pred, "not.pred")
-                    ROW(mov_pred, "mov.pred") ROW(pack_2x32, "mov.pack.2x32") ROW(pack_2x16, "mov.pack.2x16")
-                        ROW(unpack_2x32, "mov.unpack.2x32") ROW(unpack_2x16, "mov.unpack.2x16"){NULL, NULL},
+    LISTB1(ROW1) LISTB3(ROW3) LISTD(ROW2) ROW(lop3_b32, "lop3.b32", OUT(u32), IN(u32), IN(u32), IN(u32)),
+    ROW(bfi_b32, "bfi.b32", OUT(u32), IN(u32), IN(u32), IN(u32), IN(u32)),
+    ROW(bfi_b64, "bfi.b64", OUT(u64), IN(u64), IN(u64), IN(u32), IN(u32)),
+    LIST1(ROW1) LIST2(ROW2) LIST3(ROW3) LISTC(ROWC) LISTDP(ROW3)
+        ROW(selp_b32, "selp.b32", OUT(u32), IN(u32), IN(u32), IN_P),
+    ROW(selp_b64, "selp.b64", OUT(u64), IN(u64), IN(u64), IN_P),
+    ROW(and_pred, "and.pred", OUT_P, IN_P, IN_P),
+    ROW(or_pred, "or.pred", OUT_P, IN_P, IN_P),
+    ROW(xor_pred, "xor.pred", OUT_P, IN_P, IN_P),
+    ROW(not_pred, "not.pred", OUT_P, IN_P),
+    ROW(mov_pred, "mov.pred", OUT_P, IN_P),
+    ROW(pack_2x32, "mov.pack.2x32", OUT(u64), IN(u32), IN(u32)),
+    ROW(pack_2x16, "mov.pack.2x16", OUT(u32), IN(u32), IN(u32)),
+    ROW(unpack_2x32, "mov.unpack.2x32", OUT(u32), IN(u64), OUT(u32)),
+    ROW(unpack_2x16, "mov.unpack.2x16", OUT(u32), IN(u32), OUT(u32)),
+    {0},
 };

@@ -156,5 +156,9 @@ HANDLER(movmatrix)
 }
 
 const struct sg_opdef SG_TABLE(matrix)[] = {
-    ROW(ldmatrix, "ldmatrix") ROW(stmatrix, "stmatrix") ROW(movmatrix, "movmatrix"){NULL, NULL},
+    ROWR(ldmatrix, "ldmatrix", SG_R_MATRIX, 0, OUT(u32), IN(u32), OPT(OUT(u32)), OPT(OUT(u32)),
+         OPT(OUT(u32))),
+    ROWR(stmatrix, "stmatrix", SG_R_MATRIX, 0, IN(u32), IN(u32), OPT(IN(u32)), OPT(IN(u32)), OPT(IN(u32))),
+    ROW(movmatrix, "movmatrix", OUT(u32), IN(u32)),
+    {0},
 };

@@ -371,13 +371,23 @@ HANDLER(st_slow)
 }
 
 #define ROW_LD(id, name, TD, T) \
-    {"ld.g." name, h_ld_g_##id}, {"ld.s." name, h_ld_s_##id}, {"ld.l." name, h_ld_l_##id}, \
-        {"ld.p." name, h_ld_p_##id},
+    ROWR(ld_g_##id, "ld.g." name, SG_R_LOAD, 0, OUT(TD), IN(u64)), \
+        ROWR(ld_s_##id, "ld.s." name, SG_R_LOAD, 0, OUT(TD), IN(u32)), \
+        ROWR(ld_l_##id, "ld.l." name, SG_R_LOAD, 0, OUT(TD), IN(u32)), \
+        ROWR(ld_p_##id, "ld.p." name, SG_R_LOAD_P, sizeof(T), OUT(TD)),
 #define ROW_ST(id, name, TD, T) \
-    {"st.g." name, h_st_g_##id}, {"st.s." name, h_st_s_##id}, {"st.l." name, h_st_l_##id},
+    ROWR(st_g_##id, "st.g." name, SG_R_STORE, 0, IN(TD), IN(u64)), \
+        ROWR(st_s_##id, "st.s." name, SG_R_STORE, 0, IN(TD), IN(u32)), \
+        ROWR(st_l_##id, "st.l." name, SG_R_STORE, 0, IN(TD), IN(u32)),
+#define MORE(x, N) (N > 2 ? (x) : NO)
 #define ROW_V(id, name, T, N) \
-    {"ld.g." name, h_ld_g_##id}, {"ld.s." name, h_ld_s_##id}, {"ld.l." name, h_ld_slow}, \
-        {"st.g." name, h_st_g_##id}, {"st.s." name, h_st_s_##id}, {"st.l." name, h_st_slow},
+    ROWR(ld_g_##id, "ld.g." name, SG_R_LOAD, 0, OUT(T), IN(u64), OUT(T), MORE(OUT(T), N), MORE(OUT(T), N)), \
+        ROWR(ld_s_##id, "ld.s." name, SG_R_LOAD, 0, OUT(T), IN(u32), OUT(T), MORE(OUT(T), N), \
+             MORE(OUT(T), N)), \
+        ROWR(ld_slow, "ld.l." name, SG_R_LOAD, 0, BY, ADR, BY, BY, BY), \
+        ROWR(st_g_##id, "st.g." name, SG_R_STORE, 0, IN(T), IN(u64), IN(T), MORE(IN(T), N), MORE(IN(T), N)), \
+        ROWR(st_s_##id, "st.s." name, SG_R_STORE, 0, IN(T), IN(u32), IN(T), MORE(IN(T), N), MORE(IN(T), N)), \
+        ROWR(st_slow, "st.l." name, SG_R_STORE, 0, BY, ADR, BY, BY, BY),
 
 /* True if all lanes copy 16 bytes from the cached allocation; the copy is done then. */
 static bool cp_async_whole(const struct sg_warp *w, const struct sg_insn *in)
@@ -447,6 +457,10 @@ HANDLER(cp_async)
 }
 
 const struct sg_opdef SG_TABLE(mem)[] = {
-    LOADS(ROW_LD) STORES(ROW_ST) VECTORS(ROW_V) ROW(cp_async, "cp.async") ROW(ld_slow, "ld.slow")
-        ROW(st_slow, "st.slow") ROW(ld_p_slow, "ld.p.slow"){NULL, NULL},
+    LOADS(ROW_LD) STORES(ROW_ST) VECTORS(ROW_V)
+        ROWR(cp_async, "cp.async", SG_R_CP_ASYNC, 0, IN(u32), IN(u64), IN(u32)),
+    ROWR(ld_slow, "ld.slow", SG_R_LOAD, 0, BY, ADR, BY, BY, BY),
+    ROWR(st_slow, "st.slow", SG_R_STORE, 0, BY, ADR, BY, BY, BY),
+    ROWR(ld_p_slow, "ld.p.slow", SG_R_LOAD_P_SLOW, 0, BY, NO, BY, BY, BY),
+    {0},
 };

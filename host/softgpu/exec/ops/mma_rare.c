@@ -181,7 +181,12 @@ HANDLER(mma_sub)
 }
 
 const struct sg_opdef sg_ops_mma2[] = {
-    ROW(mma_f64_16, "mma.f64.m16") ROW(wmma_load_f64, "wmma.load.f64") ROW(wmma_store_f64, "wmma.store.f64")
-        ROW(mma_sub, "mma.sub") ROW(wmma_load_sub, "wmma.load.sub")
-            ROW(wmma_store_sub, "wmma.store.sub"){NULL, NULL},
+    ROWR(mma_f64_16, "mma.f64.m16", SG_R_MMA_F64_16, 0, OPT(IN(u64)), OPT(IN(u64)), OPT(IN(u64)),
+         OPT(IN(u64))),
+    ROWR(wmma_load_f64, "wmma.load.f64", SG_R_WMMA_LANE, 0, NO, IN(u64), IN(u32), OUT(u64), OPT(OUT(u64))),
+    ROWR(wmma_store_f64, "wmma.store.f64", SG_R_WMMA_LANE, 0, NO, IN(u64), IN(u32), IN(u64), OPT(IN(u64))),
+    ROWR(mma_sub, "mma.sub", SG_R_MMA_SUB, 0, OPT(IN(u32)), OPT(IN(u32)), OPT(IN(u32)), OPT(IN(u32))),
+    ROWR(wmma_load_sub, "wmma.load.sub", SG_R_WMMA_LANE, 0, NO, IN(u64), IN(u32), OUT(u32), OPT(OUT(u32))),
+    ROWR(wmma_store_sub, "wmma.store.sub", SG_R_WMMA_LANE, 0, NO, IN(u64), IN(u32), IN(u32), OPT(IN(u32))),
+    {0},
 };

@@ -186,8 +186,8 @@ LIST3(OP3)
         } \
         return SG_NEXT; \
     }
-#define ROWY(id, name, T, W, n, e, out, set) {name, h_##id},
-#define OUT(T) (r >> (8 * sizeof(T)) & 1)
+#define ROWY(id, name, T, W, n, e, out, set) ROW(id, name, OUT(T), IN(T), IN(T), n > 2 ? IN(T) : NO),
+#define CARRIED(T) (r >> (8 * sizeof(T)) & 1)
 
 typedef unsigned __int128 u128;
 typedef __int128 s128;
@@ -195,19 +195,19 @@ typedef __int128 s128;
 #define MUL_HI(T, ST, W, SW, sign) \
     ((sign) ? (W)(T)(((SW)(ST)a * (SW)(ST)b) >> (8 * sizeof(T))) : (W)(T)((W)(a * b) >> (8 * sizeof(T))))
 #define CARRIES(X, n, T, ST, W, SW) \
-    X(add_cc_##n, "add.cc." #n, T, W, 2, a + b, OUT(T), 1) \
-    X(addc_##n, "addc." #n, T, W, 2, a + b + cin, OUT(T), 0) \
-    X(addc_cc_##n, "addc.cc." #n, T, W, 2, a + b + cin, OUT(T), 1) \
-    X(sub_cc_##n, "sub.cc." #n, T, W, 2, a - b, OUT(T), 1) \
-    X(subc_##n, "subc." #n, T, W, 2, a - b - cin, OUT(T), 0) \
-    X(subc_cc_##n, "subc.cc." #n, T, W, 2, a - b - cin, OUT(T), 1) \
-    X(madlo_cc_##n, "mad.lo.cc." #n, T, W, 3, (W)(T)(a * b) + c, OUT(T), 1) \
-    X(madclo_##n, "madc.lo." #n, T, W, 3, (W)(T)(a * b) + c + cin, OUT(T), 0) \
-    X(madclo_cc_##n, "madc.lo.cc." #n, T, W, 3, (W)(T)(a * b) + c + cin, OUT(T), 1)
+    X(add_cc_##n, "add.cc." #n, T, W, 2, a + b, CARRIED(T), 1) \
+    X(addc_##n, "addc." #n, T, W, 2, a + b + cin, CARRIED(T), 0) \
+    X(addc_cc_##n, "addc.cc." #n, T, W, 2, a + b + cin, CARRIED(T), 1) \
+    X(sub_cc_##n, "sub.cc." #n, T, W, 2, a - b, CARRIED(T), 1) \
+    X(subc_##n, "subc." #n, T, W, 2, a - b - cin, CARRIED(T), 0) \
+    X(subc_cc_##n, "subc.cc." #n, T, W, 2, a - b - cin, CARRIED(T), 1) \
+    X(madlo_cc_##n, "mad.lo.cc." #n, T, W, 3, (W)(T)(a * b) + c, CARRIED(T), 1) \
+    X(madclo_##n, "madc.lo." #n, T, W, 3, (W)(T)(a * b) + c + cin, CARRIED(T), 0) \
+    X(madclo_cc_##n, "madc.lo.cc." #n, T, W, 3, (W)(T)(a * b) + c + cin, CARRIED(T), 1)
 #define CARRIES_HI(X, n, T, ST, W, SW, sign) \
-    X(madhi_cc_##n, "mad.hi.cc." #n, T, W, 3, MUL_HI(T, ST, W, SW, sign) + c, OUT(T), 1) \
-    X(madchi_##n, "madc.hi." #n, T, W, 3, MUL_HI(T, ST, W, SW, sign) + c + cin, OUT(T), 0) \
-    X(madchi_cc_##n, "madc.hi.cc." #n, T, W, 3, MUL_HI(T, ST, W, SW, sign) + c + cin, OUT(T), 1)
+    X(madhi_cc_##n, "mad.hi.cc." #n, T, W, 3, MUL_HI(T, ST, W, SW, sign) + c, CARRIED(T), 1) \
+    X(madchi_##n, "madc.hi." #n, T, W, 3, MUL_HI(T, ST, W, SW, sign) + c + cin, CARRIED(T), 0) \
+    X(madchi_cc_##n, "madc.hi.cc." #n, T, W, 3, MUL_HI(T, ST, W, SW, sign) + c + cin, CARRIED(T), 1)
 #define LISTY(X) \
     CARRIES(X, b32, u32, s32, u64, s64) \
     CARRIES(X, b64, u64, s64, u128, s128) \
@@ -269,7 +269,7 @@ static u32 simd(u32 a, u32 b, u32 c, enum simd_op op, int bits, bool sign, s64 f
         STORE(u32, simd(pa[i], pb[i], pc[i], op, bits, sign, in->imm)); \
         return SG_NEXT; \
     }
-#define ROWV(id, name, op, bits, sign) {name, h_##id},
+#define ROWV(id, name, op, bits, sign) ROW(id, name, OUT(u32), IN(u32), IN(u32), IN(u32)),
 #define SIMD4(X, n, op) \
     X(v##n##4u, "v" #n "4.u32", op, 8, 0) \
     X(v##n##4s, "v" #n "4.s32", op, 8, 1) \
@@ -336,22 +336,41 @@ HANDLER(unpack_2x8)
 #define EXP64(x) ((x) >> 52 & 2047)
 #define MAN64(x) ((x)&0xfffffffffffffull)
 #define LISTC(X) \
-    X(fin32, "testp.finite.f32", u32, ((void)b, EXP32(a) != 255)) \
-    X(inf32, "testp.infinite.f32", u32, ((void)b, EXP32(a) == 255 && !MAN32(a))) \
-    X(num32, "testp.number.f32", u32, ((void)b, EXP32(a) != 255 || !MAN32(a))) \
-    X(nan32, "testp.notanumber.f32", u32, ((void)b, EXP32(a) == 255 && MAN32(a))) \
-    X(nrm32, "testp.normal.f32", u32, ((void)b, EXP32(a) && EXP32(a) != 255)) \
-    X(sub32, "testp.subnormal.f32", u32, ((void)b, !EXP32(a) && MAN32(a))) \
-    X(fin64, "testp.finite.f64", u64, ((void)b, EXP64(a) != 2047)) \
-    X(inf64, "testp.infinite.f64", u64, ((void)b, EXP64(a) == 2047 && !MAN64(a))) \
-    X(num64, "testp.number.f64", u64, ((void)b, EXP64(a) != 2047 || !MAN64(a))) \
-    X(nan64, "testp.notanumber.f64", u64, ((void)b, EXP64(a) == 2047 && MAN64(a))) \
-    X(nrm64, "testp.normal.f64", u64, ((void)b, EXP64(a) && EXP64(a) != 2047)) \
-    X(sub64, "testp.subnormal.f64", u64, ((void)b, !EXP64(a) && MAN64(a)))
-LISTC(CMP)
+    X(fin32, "testp.finite.f32", u32, (EXP32(a) != 255)) \
+    X(inf32, "testp.infinite.f32", u32, (EXP32(a) == 255 && !MAN32(a))) \
+    X(num32, "testp.number.f32", u32, (EXP32(a) != 255 || !MAN32(a))) \
+    X(nan32, "testp.notanumber.f32", u32, (EXP32(a) == 255 && MAN32(a))) \
+    X(nrm32, "testp.normal.f32", u32, (EXP32(a) && EXP32(a) != 255)) \
+    X(sub32, "testp.subnormal.f32", u32, (!EXP32(a) && MAN32(a))) \
+    X(fin64, "testp.finite.f64", u64, (EXP64(a) != 2047)) \
+    X(inf64, "testp.infinite.f64", u64, (EXP64(a) == 2047 && !MAN64(a))) \
+    X(num64, "testp.number.f64", u64, (EXP64(a) != 2047 || !MAN64(a))) \
+    X(nan64, "testp.notanumber.f64", u64, (EXP64(a) == 2047 && MAN64(a))) \
+    X(nrm64, "testp.normal.f64", u64, (EXP64(a) && EXP64(a) != 2047)) \
+    X(sub64, "testp.subnormal.f64", u64, (!EXP64(a) && MAN64(a)))
+/* Of one operand: the second is not looked at. */
+#define TEST(id, name, TA, e) \
+    HANDLER(id) \
+    { \
+        const TA *pa_ = SRC(TA, a); \
+        u32 r_ = 0; \
+        SG_VECTOR for (int i = 0; i < SG_LANES; i++) \
+        { \
+            const TA a = pa_[i]; \
+            r_ |= (e) ? sg_bit32[i] : 0; \
+        } \
+        sg_set_pred(w, in->d, r_); \
+        return SG_NEXT; \
+    }
+#define ROWT(id, name, TA, e) ROW(id, name, OUT_P, IN(TA)),
+LISTC(TEST)
 
 const struct sg_opdef sg_ops_cold[] = {
-    LIST1(ROW1) LIST2(ROW2) LIST3(ROW3) LISTY(ROWY) LISTC(ROWC) LISTV(ROWV) ROW(pack_4x16, "mov.pack.4x16")
-        ROW(pack_4x8, "mov.pack.4x8") ROW(unpack_4x16, "mov.unpack.4x16") ROW(unpack_4x8, "mov.unpack.4x8")
-            ROW(unpack_2x8, "mov.unpack.2x8"){NULL, NULL},
+    LIST1(ROW1) LIST2(ROW2) LIST3(ROW3) LISTY(ROWY) LISTC(ROWT) LISTV(ROWV)
+        ROW(pack_4x16, "mov.pack.4x16", OUT(u64), IN(u32), IN(u32), IN(u32), IN(u32)),
+    ROW(pack_4x8, "mov.pack.4x8", OUT(u32), IN(u32), IN(u32), IN(u32), IN(u32)),
+    ROW(unpack_4x16, "mov.unpack.4x16", OUT(u32), IN(u64), OUT(u32), OUT(u32), OUT(u32)),
+    ROW(unpack_4x8, "mov.unpack.4x8", OUT(u32), IN(u32), OUT(u32), OUT(u32), OUT(u32)),
+    ROW(unpack_2x8, "mov.unpack.2x8", OUT(u32), IN(u32), OUT(u32)),
+    {0},
 };

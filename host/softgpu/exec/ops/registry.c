@@ -111,23 +111,46 @@ static void ops_make(void)
     add_table(sg_ops_surf);
 }
 
-sg_fn sg_op_find(const char *name)
+const struct sg_opdef *sg_op_def(const char *name)
 {
     uint32_t i;
 
     pthread_once(&ops_once, ops_make);
     for (i = op_hash(name) & (OPS_HASH - 1); ops_hash[i]; i = (i + 1) & (OPS_HASH - 1))
         if (!strcmp(ops_hash[i]->name, name))
-            return ops_hash[i]->fn;
+            return ops_hash[i];
+    return NULL;
+}
+
+sg_fn sg_op_find(const char *name)
+{
+    const struct sg_opdef *def = sg_op_def(name);
+
+    return def ? def->fn : NULL;
+}
+
+const struct sg_opdef *sg_op_def_of(sg_fn fn)
+{
+    pthread_once(&ops_once, ops_make);
+    for (uint32_t i = hash_of_fn(fn); fn_hash[i]; i = (i + 1) & (OPS_HASH - 1))
+        if (fn_hash[i]->fn == fn)
+            return fn_hash[i];
     return NULL;
 }
 
 const char *sg_op_name(sg_fn fn)
 {
-    for (uint32_t i = hash_of_fn(fn); fn_hash[i]; i = (i + 1) & (OPS_HASH - 1))
-        if (fn_hash[i]->fn == fn)
-            return fn_hash[i]->name;
-    return "?";
+    const struct sg_opdef *def = sg_op_def_of(fn);
+
+    return def ? def->name : "?";
+}
+
+void sg_op_each(void (*fn)(const struct sg_opdef *def))
+{
+    pthread_once(&ops_once, ops_make);
+    for (uint32_t i = 0; i < OPS_HASH; i++)
+        if (ops_hash[i])
+            fn(ops_hash[i]);
 }
 
 const char *sg_op_isa(void)

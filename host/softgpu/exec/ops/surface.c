@@ -199,6 +199,9 @@ HANDLER(surf_red)
 }
 
 const struct sg_opdef sg_ops_surf[] = {
-    ROW(surf_load, "surf.load") ROW(surf_store, "surf.store") ROW(surf_store_p, "surf.store.p")
-        ROW(surf_red, "surf.red"){NULL, NULL},
+    ROWR(surf_load, "surf.load", SG_R_SURFACE, 0, NO, IN(u64)),
+    ROWR(surf_store, "surf.store", SG_R_SURFACE, 0, NO, IN(u64)),
+    ROWR(surf_store_p, "surf.store.p", SG_R_SURFACE, 0, NO, IN(u64)),
+    ROWR(surf_red, "surf.red", SG_R_SURFACE, 0, NO, IN(u64)),
+    {0},
 };

@@ -298,7 +298,14 @@ HANDLER(tex_is)
 }
 
 const struct sg_opdef sg_ops_tex[] = {
-    ROW(tex_arg, "tex.arg") ROW(tex_val32, "tex.val32") ROW(tex_val64, "tex.val64")
-        ROW(tex_res32, "tex.res32") ROW(tex_res64, "tex.res64") ROW(tex_fetch, "tex.fetch")
-            ROW(tex_gather, "tex.gather") ROW(tex_query, "tex.query") ROW(tex_is, "tex.is"){NULL, NULL},
+    ROWR(tex_arg, "tex.arg", SG_R_INDEX, SG_TA_COUNT, NO, IN(u32)),
+    ROWR(tex_val32, "tex.val32", SG_R_INDEX, 4, NO, IN(u32)),
+    ROWR(tex_val64, "tex.val64", SG_R_INDEX, 4, NO, IN(u64)),
+    ROWR(tex_res32, "tex.res32", SG_R_INDEX, 4, OUT(u32)),
+    ROWR(tex_res64, "tex.res64", SG_R_INDEX, 4, OUT(u64)),
+    ROW(tex_fetch, "tex.fetch", NO, IN(u64), IN(u64)),
+    ROW(tex_gather, "tex.gather", NO, IN(u64), IN(u64)),
+    ROW(tex_query, "tex.query", OUT(u32), IN(u64), IN(u32)),
+    ROW(tex_is, "tex.is", OUT_P, IN(u64)),
+    {0},
 };

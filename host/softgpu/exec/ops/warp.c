@@ -214,14 +214,27 @@ HANDLER(elect)
 }
 
 const struct sg_opdef sg_ops_warp[] = {
-    ROW(shfl_up, "shfl.up") ROW(shfl_down, "shfl.down") ROW(shfl_bfly, "shfl.bfly") ROW(shfl_idx, "shfl.idx")
-        ROW(vote_all, "vote.all") ROW(vote_any, "vote.any") ROW(vote_uni, "vote.uni")
-            ROW(vote_ballot, "vote.ballot") ROW(match_any_b32, "match.any.b32")
-                ROW(match_any_b64, "match.any.b64") ROW(match_all_b32, "match.all.b32")
-                    ROW(match_all_b64, "match.all.b64") ROW(redux_add, "redux.add.b32")
-                        ROW(redux_and, "redux.and.b32") ROW(redux_or, "redux.or.b32")
-                            ROW(redux_xor, "redux.xor.b32") ROW(redux_min_u32, "redux.min.u32")
-                                ROW(redux_max_u32, "redux.max.u32") ROW(redux_min_s32, "redux.min.s32")
-                                    ROW(redux_max_s32, "redux.max.s32") ROW(activemask, "activemask")
-                                        ROW(elect, "elect"){NULL, NULL},
+    ROW(shfl_up, "shfl.up", OUT(u32), IN(u32), IN(u32), IN(u32), OUT_P),
+    ROW(shfl_down, "shfl.down", OUT(u32), IN(u32), IN(u32), IN(u32), OUT_P),
+    ROW(shfl_bfly, "shfl.bfly", OUT(u32), IN(u32), IN(u32), IN(u32), OUT_P),
+    ROW(shfl_idx, "shfl.idx", OUT(u32), IN(u32), IN(u32), IN(u32), OUT_P),
+    ROW(vote_all, "vote.all", OUT_P, IN_P, IN(u32)),
+    ROW(vote_any, "vote.any", OUT_P, IN_P, IN(u32)),
+    ROW(vote_uni, "vote.uni", OUT_P, IN_P, IN(u32)),
+    ROW(vote_ballot, "vote.ballot", OUT(u32), IN_P, IN(u32)),
+    ROW(match_any_b32, "match.any.b32", OUT(u32), IN(u32), IN(u32)),
+    ROW(match_any_b64, "match.any.b64", OUT(u32), IN(u64), IN(u32)),
+    ROW(match_all_b32, "match.all.b32", OUT(u32), IN(u32), IN(u32), NO, OUT_P),
+    ROW(match_all_b64, "match.all.b64", OUT(u32), IN(u64), IN(u32), NO, OUT_P),
+    ROW(redux_add, "redux.add.b32", OUT(u32), IN(u32), IN(u32)),
+    ROW(redux_and, "redux.and.b32", OUT(u32), IN(u32), IN(u32)),
+    ROW(redux_or, "redux.or.b32", OUT(u32), IN(u32), IN(u32)),
+    ROW(redux_xor, "redux.xor.b32", OUT(u32), IN(u32), IN(u32)),
+    ROW(redux_min_u32, "redux.min.u32", OUT(u32), IN(u32), IN(u32)),
+    ROW(redux_max_u32, "redux.max.u32", OUT(u32), IN(u32), IN(u32)),
+    ROW(redux_min_s32, "redux.min.s32", OUT(u32), IN(u32), IN(u32)),
+    ROW(redux_max_s32, "redux.max.s32", OUT(u32), IN(u32), IN(u32)),
+    ROW(activemask, "activemask", OUT(u32)),
+    ROW(elect, "elect", OUT(u32), IN(u32), NO, NO, OUT_P),
+    {0},
 };

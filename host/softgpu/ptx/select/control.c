@@ -201,10 +201,14 @@ uint32_t sg_ldst_local(struct sg_dec *d, bool store, enum sg_type t, uint32_t re
 {
     uint32_t size = sg_type_size(t), lg = size == 8 ? 3 : size == 4 ? 2 : size == 2 ? 1 : 0;
     bool framed = d->proc != 0;
-    uint32_t base = framed ? sg_sreg(d, SG_SR_FRAME) : sg_const32(d, offset);
-    uint32_t f[5] = {reg, base, NONE, NONE, NONE}, i;
+    uint32_t f[5] = {reg, NONE, NONE, NONE, NONE}, i;
     char op[32];
 
+    if (size != 1u << lg) {
+        sg_dec_syntax(d, "%s: no argument or result of type .%s", d->oc.full, sg_type_name(t));
+        return 0;
+    }
+    f[1] = framed ? sg_sreg(d, SG_SR_FRAME) : sg_const32(d, offset);
     snprintf(op, sizeof(op), "%s.l.%s", store ? "st" : "ld",
              size == 8   ? "b64"
              : size == 4 ? "b32"
@@ -242,6 +246,11 @@ uint32_t sg_call_arg(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t)
     return sg_src_el(d, &el, t);
 }
 
+static const char *mov_of(enum sg_type t)
+{
+    return sg_class_of(t) == SG_C_64 ? "mov.b64" : sg_class_of(t) == SG_C_PRED ? "mov.pred" : "mov.b32";
+}
+
 int sg_call_ret(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t, uint32_t reg)
 {
     struct sg_opel el = {o->kind, o->v, o->imm};
@@ -251,7 +260,7 @@ int sg_call_ret(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t, uint3
             return sg_dec_syntax(d, "call: return value does not fit");
         sg_ldst_local(d, true, t, reg, d->lvars[o->v].offset);
     } else {
-        sg_emit(d, sg_class_of(t) == SG_C_64 ? "mov.b64" : "mov.b32", sg_dst_el(d, &el, t), reg, NONE, NONE);
+        sg_emit(d, mov_of(t), sg_dst_el(d, &el, t), reg, NONE, NONE);
     }
     return d->err;
 }
@@ -369,11 +378,8 @@ static int expand(struct sg_dec *d, uint32_t func, struct sg_call *c)
     for (uint32_t i = 0; i < f->nparams && !d->err; i++) {
         bind(d, &f->params[i], &c->args[i], false, &reg);
         if (reg != NONE && !d->err)
-            sg_emit(d,
-                    sg_class_of(f->params[i].type) == SG_C_64 ? "mov.b64"
-                    : f->params[i].type == SG_TY_PRED         ? "mov.pred"
-                                                              : "mov.b32",
-                    reg, sg_call_arg(d, &c->args[i], f->params[i].type), NONE, NONE);
+            sg_emit(d, mov_of(f->params[i].type), reg, sg_call_arg(d, &c->args[i], f->params[i].type), NONE,
+                    NONE);
     }
     for (uint32_t i = 0; i < f->nrets && !d->err; i++) {
         bind(d, &f->rets[i], &c->rets[i], true, &ret_regs[i]);

@@ -78,8 +78,11 @@ static int emit_match(struct sg_dec *d)
     snprintf(op, sizeof(op), "match.%s.%s", all ? "all" : "any", sg_bt(t));
     f[1] = sg_src(d, 1, t);
     f[0] = sg_dst(d, 0, SG_TY_B32);
-    f[4] = d->ops[0].has_pq ? d->ops[0].pq : sg_temp(d, SG_TY_PRED);
-    sg_emit_x(d, op, f, SG_F_D | SG_F_E, SG_F_A | SG_F_B);
+    if (all)
+        f[4] = d->ops[0].has_pq ? d->ops[0].pq : sg_temp(d, SG_TY_PRED);
+    else if (d->ops[0].has_pq)
+        return sg_dec_syntax(d, "%s: match.any has no predicate", d->oc.full);
+    sg_emit_x(d, op, f, SG_F_D | (all ? SG_F_E : 0), SG_F_A | SG_F_B);
     return d->err;
 }
 

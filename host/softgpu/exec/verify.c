@@ -1,0 +1,589 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The verifier. Handlers and native code trust an instruction: its operands are offsets that nobody checks
+ * again, its target is where they go on. This file looks at the finished instructions of a kernel, after all
+ * that the front end does to them and before anything runs them, and knows nothing of how they came about:
+ *
+ *   operands   lie in the register file, where registers of their width are, or in the constant pool
+ *   targets    are instructions of the same function, never in the middle of a span
+ *   functions  end by a jump, an exit or a return; only what is called returns
+ *   calls      have an entry in the table, and room was asked for in front of them
+ *   the rest   of what an operation's handler relies on: enum sg_rule
+ *
+ * A kernel that does not fit is an error of ours and is refused, never run. The work is linear.
+ */
+#include "exec/bytecode.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MXCSR_MASKED 0x1f80u
+#define MXCSR_MODES (0x6000u | 0x8040u) /* rounding, flushing */
+#define MAX_SPANS 4u
+#define ANY_FUNCTION UINT32_MAX
+#define NO_LIST (UINT32_MAX - 1)
+
+/* Marks of an instruction. */
+#define M_TARGET 1u
+#define M_INSIDE 2u /* of a span */
+#define M_CALLEE 4u
+
+struct verify {
+    const struct sg_code *c;
+    const struct sg_insn *insns; /* those looked at: the kernel's, or what runs ahead of it */
+    uint32_t n, at;
+    uint32_t param_bytes;
+    uint8_t *marks;
+    uint32_t *function; /* of each instruction: how many functions begin up to it */
+    uint32_t *list;     /* of each word of targets: the function of the list that begins there */
+    sg_fn ext;
+    char *why;
+    size_t size;
+};
+
+static bool bad(struct verify *v, const char *what)
+{
+    const struct sg_insn *in = v->at < v->n ? &v->insns[v->at] : NULL;
+
+    snprintf(v->why, v->size, "instruction %u (%s, line %u): %s", v->at, in ? sg_op_name(in->fn) : "none",
+             in ? in->line : 0, what);
+    return false;
+}
+
+static uint32_t field(const struct sg_insn *in, unsigned k)
+{
+    const uint32_t f[SG_FIELDS] = {in->d, in->a, in->b, in->c, in->e};
+
+    return f[k];
+}
+
+/* Where a value of this kind may lie: [begin, end), at distances of step from begin. */
+static bool lies_in(uint32_t at, uint32_t begin, uint32_t end, uint32_t size, uint32_t step)
+{
+    return at >= begin && at <= end && end - at >= size && (at - begin) % step == 0;
+}
+
+static bool place(const struct sg_code *c, uint32_t op, uint8_t w)
+{
+    const uint32_t kind = w & SG_W_KIND, size = kind == SG_W_PRED ? 4 : kind == SG_W_32 ? 128 : 256;
+
+    if (op & SG_OPND_CONST)
+        return !(w & SG_W_OUT) && lies_in(op & ~SG_OPND_CONST, 0, c->pool_bytes, size, 128);
+    if (op < c->slots_begin) /* special registers and hoisted values */
+        return lies_in(op, 0, c->slots_begin, size, 128);
+    switch (kind) {
+    case SG_W_PRED:
+        return lies_in(op, c->slots_end, c->regfile_bytes, size, size);
+    case SG_W_32:
+        return lies_in(op, c->slots32, c->slots_end, size, size);
+    default:
+        return lies_in(op, c->slots_begin, c->slots32, size, size);
+    }
+}
+
+static bool operand(struct verify *v, uint32_t i, unsigned k, uint8_t w)
+{
+    static const char *const what[SG_FIELDS] = {
+        "operand d is outside its registers", "operand a is outside its registers",
+        "operand b is outside its registers", "operand c is outside its registers",
+        "operand e is outside its registers"};
+
+    return place(v->c, field(&v->insns[i], k), w) || bad(v, what[k]);
+}
+
+/* n registers that begin with instruction i, four to each in d a b c; those behind the first are "ext". */
+static bool registers(struct verify *v, uint32_t i, uint32_t n, uint8_t w)
+{
+    for (uint32_t r = 0; r < n; r++) {
+        const uint32_t at = i + r / 4;
+
+        if (at >= v->n || (at != v->at && v->insns[at].fn != v->ext))
+            return bad(v, "the operands behind are missing");
+        if (!operand(v, at, r % 4, w))
+            return false;
+    }
+    return true;
+}
+
+static uint32_t lists_of(uint32_t n)
+{
+    return (n + 3) / 4;
+}
+
+/* Elements in d b c e, the first n of four. */
+static bool vector(struct verify *v, uint32_t n, uint8_t w)
+{
+    static const uint8_t at[] = {0, 2, 3, 4};
+
+    if (n != 1 && n != 2 && n != 4)
+        return bad(v, "so many elements there are not");
+    for (uint32_t k = 0; k < n; k++)
+        if (!operand(v, v->at, at[k], w))
+            return false;
+    return true;
+}
+
+/* A load or store: aux, which the checked way goes by, says the same as the operation. */
+static bool access_fits(struct verify *v, const struct sg_opdef *row, bool store)
+{
+    static const uint8_t at[] = {0, 2, 3, 4};
+    const uint32_t aux = v->insns[v->at].aux, n = SG_AUX_VEC(aux);
+    const uint8_t w = (SG_AUX_ELEM(aux) == 8 ? SG_W_64 : SG_W_32) | (store ? 0 : SG_W_OUT);
+    const uint8_t a = aux & SG_AUX_ADDR32 ? SG_W_32 : SG_W_64;
+
+    if (SG_AUX_SPACE(aux) > SG_SP_CONST || (row->field[1] != SG_W_ADDRESS && row->field[1] != a))
+        return bad(v, "its address is another than the operation's");
+    for (uint32_t k = 0; k < 4; k++)
+        if (row->field[at[k]] != SG_W_VARIES && row->field[at[k]] != (k < n ? w : SG_W_NONE))
+            return bad(v, "its elements are others than the operation's");
+    return operand(v, v->at, 1, a) && vector(v, n, w);
+}
+
+static bool parameter(struct verify *v, uint32_t bytes)
+{
+    const int64_t at = v->insns[v->at].imm;
+
+    return (at >= 0 && bytes <= v->param_bytes && (uint64_t)at <= v->param_bytes - bytes) ||
+           bad(v, "outside the parameters");
+}
+
+/* ---- matrices ---- */
+
+static bool mma(struct verify *v, char what)
+{
+    const uint32_t i = v->at, form = v->insns[i].aux;
+    const struct sg_mma_form *f = sg_mma_forms;
+
+    for (uint32_t k = 0; f->shape && k < form; k++)
+        f++;
+    if (!f->shape || (what == 'i') != (f->c == 'i') || f->c == 'd')
+        return bad(v, "no form of the operation");
+    return registers(v, i, f->na, SG_W_32) && registers(v, i + 1, f->nb, SG_W_32) &&
+           registers(v, i + 2, f->nc, SG_W_32) && registers(v, i + 3, f->nc, SG_W_32 | SG_W_OUT);
+}
+
+static bool mma_f64(struct verify *v)
+{
+    return registers(v, v->at, 1, SG_W_64) && registers(v, v->at + 1, 1, SG_W_64) &&
+           registers(v, v->at + 2, 2, SG_W_64) && registers(v, v->at + 3, 2, SG_W_64 | SG_W_OUT);
+}
+
+static bool mma_f64_16(struct verify *v)
+{
+    const uint32_t k = v->insns[v->at].aux, b = v->at + lists_of(k / 2);
+
+    if (k != 4 && k != 8 && k != 16)
+        return bad(v, "no form of the operation");
+    return registers(v, v->at, k / 2, SG_W_64) && registers(v, b, k / 4, SG_W_64) &&
+           registers(v, b + 1, 4, SG_W_64) && registers(v, b + 2, 4, SG_W_64 | SG_W_OUT);
+}
+
+static bool mma_sub(struct verify *v)
+{
+    const uint32_t aux = v->insns[v->at].aux, tall = aux & SG_SUB_TALL ? 2 : 1,
+                   deep = aux & SG_SUB_DEEP ? 2 : 1;
+
+    return registers(v, v->at, tall * deep, SG_W_32) && registers(v, v->at + 1, deep, SG_W_32) &&
+           registers(v, v->at + 2, 2 * tall, SG_W_32) &&
+           registers(v, v->at + 3, 2 * tall, SG_W_32 | SG_W_OUT);
+}
+
+/* The registers of a matrix; 0: there is no such. */
+static uint32_t fragment(uint32_t shape, char which, uint8_t type)
+{
+    const bool sum = type == 'f' || type == 'h' || type == 'i';
+
+    if (shape > 3 || which < 'a' || which > 'c' || (which == 'c') != sum ||
+        (!sum && (type > SG_MMA_E5M2 || type == SG_MMA_F64)))
+        return 0;
+    return sg_wmma_of(shape, which, type).nregs;
+}
+
+static bool wmma_move(struct verify *v, bool load)
+{
+    const uint32_t aux = v->insns[v->at].aux;
+    const uint32_t n = fragment(SG_WMMA_SHAPE(aux), SG_WMMA_WHICH(aux), SG_WMMA_TYPE(aux));
+
+    if (!n || SG_WMMA_SPACE(aux) > SG_SP_CONST)
+        return bad(v, "no matrix that there is");
+    return registers(v, v->at + 1, n, SG_W_32 | (load ? SG_W_OUT : 0));
+}
+
+static bool wmma(struct verify *v)
+{
+    const uint32_t shape = v->insns[v->at].aux & 15, types = (uint32_t)v->insns[v->at].imm;
+    uint32_t at = v->at + 1;
+
+    for (uint32_t k = 0; k < 4; k++) {
+        const uint32_t n = fragment(shape, k > 1 ? 'c' : (char)('a' + k), (uint8_t)(types >> (8 * k)));
+
+        if (!n)
+            return bad(v, "no matrix that there is");
+        if (!registers(v, at, n, SG_W_32 | (k == 3 ? SG_W_OUT : 0)))
+            return false;
+        at += lists_of(n);
+    }
+    return true;
+}
+
+/* Part of each lane in c, and in e where it has two registers. */
+static bool wmma_lane(struct verify *v, const struct sg_opdef *row)
+{
+    const uint32_t aux = v->insns[v->at].aux;
+
+    if (SG_WMMA_SPACE(aux) > SG_SP_CONST)
+        return bad(v, "no matrix that there is");
+    return SG_WMMA_WHICH(aux) != 'c' || operand(v, v->at, 4, row->field[3]);
+}
+
+static bool atom128(struct verify *v)
+{
+    const uint32_t i = v->at + 1;
+
+    if (i >= v->n || v->insns[i].fn != v->ext)
+        return bad(v, "the operands behind are missing");
+    return operand(v, i, 1, SG_W_64) && operand(v, i, 2, SG_W_64);
+}
+
+static bool bulk(struct verify *v, bool reduce)
+{
+    const struct sg_insn *in = &v->insns[v->at];
+    const bool multi = !reduce && (in->imm & SG_BULK_MULTICAST);
+    const uint32_t type = in->aux >> 8, size = type < SG_TY_COUNT ? sg_type_size((enum sg_type)type) : 0;
+
+    if (reduce && size != 2 && size != 4 && size != 8)
+        return bad(v, "no type that can be added");
+    return operand(v, v->at, 0, multi || (in->imm & SG_BULK_TO_SHARED) ? SG_W_32 : SG_W_64) &&
+           operand(v, v->at, 1, in->imm & SG_BULK_FROM_SHARED ? SG_W_32 : SG_W_64) &&
+           (!(multi || (in->imm & SG_BULK_BARRIER)) || operand(v, v->at, 3, SG_W_32)) &&
+           (!multi || operand(v, v->at, 4, SG_W_32));
+}
+
+/* ---- functions ---- */
+
+static bool sreg_there(const struct sg_code *c, uint32_t r)
+{
+    return c->sreg_used[r / 32] >> (r & 31) & 1;
+}
+
+/* The entry of a real call in the table. */
+static bool call_entry(struct verify *v, uint32_t at)
+{
+    const struct sg_code *c = v->c;
+    uint64_t words = 0;
+
+    if (!c->calls || at > c->ncall_words || c->ncall_words - at < SG_CALL_REGS ||
+        c->calls[at + SG_CALL_NREGS] > c->ncall_words - at - SG_CALL_REGS)
+        return bad(v, "no such entry in the table of calls");
+    for (uint32_t k = 0; k < c->calls[at + SG_CALL_NREGS]; k++) {
+        static const uint8_t widths[] = {SG_W_PRED, SG_W_32, SG_W_64, SG_W_NONE};
+        const uint32_t r = c->calls[at + SG_CALL_REGS + k], cls = r >> 30;
+
+        if (cls > SG_CALL_64 || !place(c, r & 0x3fffffffu, widths[cls] | SG_W_OUT))
+            return bad(v, "a saved register is outside its registers");
+        words += cls == SG_CALL_64 ? 2 : 1;
+    }
+    if (words != c->calls[at + SG_CALL_WORDS] || c->calls[at + SG_CALL_CALLER] > SG_MAX_LOCAL ||
+        c->calls[at + SG_CALL_CALLEE] > SG_MAX_LOCAL)
+        return bad(v, "an entry in the table of calls has wrong sizes");
+    return sreg_there(c, SG_SR_FRAME) || bad(v, "a call without a frame");
+}
+
+static bool ends(uint8_t rule)
+{
+    return rule == SG_R_BRA || rule == SG_R_BRX || rule == SG_R_EXIT || rule == SG_R_RETURN;
+}
+
+/* What changes which lanes run, or where: never in a span, which runs as one. */
+static bool controls(uint8_t rule)
+{
+    return ends(rule) || rule == SG_R_BRA_IF || rule == SG_R_EXIT_IF || rule == SG_R_SYNC ||
+           rule == SG_R_ROOM || rule == SG_R_CALL;
+}
+
+/* Is there an instruction imm from here? Marks it. */
+static bool target(struct verify *v, uint8_t mark)
+{
+    const int64_t imm = v->insns[v->at].imm, n = v->n;
+
+    if (imm <= -n || imm >= n || v->at + imm < 0 || v->at + imm >= n)
+        return bad(v, "its target is outside the code");
+    v->marks[v->at + imm] |= mark;
+    return true;
+}
+
+/* First: where spans are, and what branches and calls lead to. */
+static bool find_targets(struct verify *v)
+{
+    uint32_t end[MAX_SPANS], depth = 0;
+    const struct sg_code *c = v->c;
+
+    for (v->at = 0; v->at < v->n; v->at++) {
+        const struct sg_insn *in = &v->insns[v->at];
+        const struct sg_opdef *row = sg_op_def_of(in->fn);
+
+        if (!row)
+            return bad(v, "no operation");
+        while (depth && end[depth - 1] == v->at)
+            depth--;
+        v->marks[v->at] |= depth ? M_INSIDE : 0;
+        if (depth && controls(row->rule))
+            return bad(v, "inside of a span");
+        if ((row->rule == SG_R_BRA || row->rule == SG_R_BRA_IF) && !target(v, M_TARGET))
+            return false;
+        if (row->rule == SG_R_CALL && !target(v, M_CALLEE))
+            return false;
+        if (row->rule != SG_R_SPAN && row->rule != SG_R_FPMODE && row->rule != SG_R_FLAT)
+            continue;
+        if (in->aux >= v->n - v->at - 1 || (row->rule == SG_R_FLAT && in->aux != 1) ||
+            (depth && v->at + 1 + in->aux > end[depth - 1]) || depth == MAX_SPANS)
+            return bad(v, "a span that goes too far");
+        end[depth++] = v->at + 1 + in->aux;
+    }
+    for (uint32_t k = 0; k < c->ntargets; k++)
+        v->list[k] = NO_LIST;
+    for (uint32_t k = 0; k < c->ntargets;) {
+        const uint32_t n = c->targets[k];
+
+        v->at = v->n;
+        v->list[k++] = ANY_FUNCTION;
+        if (n > c->ntargets - k)
+            return bad(v, "a list of targets goes too far");
+        for (uint32_t e = k + n; k < e; k++) {
+            if (c->targets[k] >= v->n)
+                return bad(v, "a target of a list is outside the code");
+            v->marks[c->targets[k]] |= M_TARGET;
+        }
+    }
+    return true;
+}
+
+/* Second: functions. The kernel is the first; each other one begins where a call leads to. */
+static bool find_functions(struct verify *v)
+{
+    const struct sg_code *c = v->c;
+    uint32_t n = 0;
+
+    for (v->at = 0; v->at < v->n; v->at++) {
+        const uint8_t m = v->marks[v->at];
+
+        if ((m & M_INSIDE) && (m & (M_TARGET | M_CALLEE)))
+            return bad(v, "a target inside of a span");
+        if (m & M_CALLEE) {
+            if (!v->at || !ends(sg_op_def_of(v->insns[v->at - 1].fn)->rule))
+                return bad(v, "a function that is also reached from in front");
+            n++;
+        }
+        v->function[v->at] = n;
+    }
+    v->at = v->n - 1;
+    if (!ends(sg_op_def_of(v->insns[v->at].fn)->rule))
+        return bad(v, "the code goes on behind its end");
+    v->at = v->n;
+    for (uint32_t k = 0; k < c->ntargets;) {
+        const uint32_t first = k, e = ++k + c->targets[first];
+
+        for (; k < e; k++) {
+            if (k == first + 1)
+                v->list[first] = v->function[c->targets[k]];
+            if (v->list[first] != v->function[c->targets[k]])
+                return bad(v, "a list of targets in two functions");
+        }
+    }
+    return true;
+}
+
+/* ---- one instruction ---- */
+
+static bool float_mode(uint64_t mode)
+{
+    return (mode & MXCSR_MASKED) == MXCSR_MASKED && !(mode & ~(uint64_t)(MXCSR_MASKED | MXCSR_MODES));
+}
+
+/* What only the kernel's own code may have; *room: the entry that room was asked for, + 1. */
+static bool control(struct verify *v, const struct sg_opdef *row, uint64_t *room)
+{
+    const struct sg_insn *in = &v->insns[v->at];
+    const uint64_t asked = *room;
+    const uint32_t here = v->function[v->at];
+
+    if (v->marks[v->at] & (M_TARGET | M_CALLEE) || controls(row->rule))
+        *room = 0;
+    switch (row->rule) {
+    case SG_R_BRA:
+    case SG_R_BRA_IF:
+        return v->function[v->at + in->imm] == here || bad(v, "a branch to another function");
+    case SG_R_BRX:
+        if (in->imm < 0 || in->imm >= v->c->ntargets || v->list[in->imm] == NO_LIST)
+            return bad(v, "no such list of targets");
+        return v->list[in->imm] == ANY_FUNCTION || v->list[in->imm] == here ||
+               bad(v, "a branch to another function");
+    case SG_R_ROOM:
+        *room = (uint64_t)in->aux + 1;
+        return call_entry(v, in->aux);
+    case SG_R_CALL:
+        if ((v->marks[v->at] & (M_TARGET | M_CALLEE)) || asked != (uint64_t)in->aux + 1)
+            return bad(v, "a call that no room was asked for");
+        return call_entry(v, in->aux);
+    case SG_R_RETURN:
+        return here || bad(v, "a return from the kernel");
+    case SG_R_FLAT: {
+        const struct sg_opdef *next = sg_op_def_of(in[1].fn);
+
+        return next->rule == SG_R_PLAIN || next->rule == SG_R_LOAD_P ||
+               bad(v, "it does not go with the next");
+    }
+    case SG_R_FPMODE:
+        return float_mode((uint64_t)in->imm) || bad(v, "no mode of floating point");
+    default:
+        return true;
+    }
+}
+
+static bool rule_holds(struct verify *v, const struct sg_opdef *row)
+{
+    const struct sg_insn *in = &v->insns[v->at];
+    const struct sg_code *c = v->c;
+
+    switch (row->rule) {
+    case SG_R_INDEX:
+        return (in->imm >= 0 && in->imm < row->arg) || bad(v, "its number is too high");
+    case SG_R_ALLOCA:
+        if (!in->aux || in->aux > 128 || (in->aux & (in->aux - 1)) || in->imm < 0 || in->imm > SG_MAX_LOCAL)
+            return bad(v, "no size or alignment of a frame");
+        /* fallthrough */
+    case SG_R_STACK:
+        return (sreg_there(c, SG_SR_FRAME) && sg_code_has_top(c)) || bad(v, "alloca without a frame");
+    case SG_R_LOAD:
+        return access_fits(v, row, false);
+    case SG_R_STORE:
+        return access_fits(v, row, true);
+    case SG_R_LOAD_P:
+        return parameter(v, row->arg);
+    case SG_R_LOAD_P_SLOW:
+        return vector(v, SG_AUX_VEC(in->aux), SG_W_OUT | (SG_AUX_ELEM(in->aux) == 8 ? SG_W_64 : SG_W_32)) &&
+               parameter(v, SG_AUX_ELEM(in->aux) * SG_AUX_VEC(in->aux));
+    case SG_R_CP_ASYNC:
+        return in->aux == 4 || in->aux == 8 || in->aux == 16 || bad(v, "a size that there is not");
+    case SG_R_BULK:
+    case SG_R_BULK_REDUCE:
+        return bulk(v, row->rule == SG_R_BULK_REDUCE);
+    case SG_R_CDP:
+        return c->launches || bad(v, "a kernel that launches none");
+    case SG_R_SURFACE:
+        return (SG_TX_VEC(in->aux) >= 1 && SG_TX_VEC(in->aux) <= 4) ||
+               bad(v, "so many elements there are not");
+    case SG_R_MATRIX:
+        return vector(v, in->aux & 15, row->field[0]);
+    case SG_R_ATOM128:
+        return atom128(v);
+    case SG_R_MMA:
+        return mma(v, (char)row->arg);
+    case SG_R_MMA_F64:
+        return mma_f64(v);
+    case SG_R_MMA_F64_16:
+        return mma_f64_16(v);
+    case SG_R_MMA_SUB:
+        return mma_sub(v);
+    case SG_R_WMMA:
+        return wmma(v);
+    case SG_R_WMMA_MOVE:
+        return wmma_move(v, row->arg != 0);
+    case SG_R_WMMA_LANE:
+        return wmma_lane(v, row);
+    default:
+        return true;
+    }
+}
+
+static bool instruction(struct verify *v, const struct sg_opdef *row)
+{
+    for (unsigned k = 0; k < SG_FIELDS; k++) {
+        uint8_t w = row->field[k];
+        const uint32_t kind = w & SG_W_KIND;
+
+        if (kind == SG_W_NONE || kind == SG_W_VARIES || (w & SG_W_OPTIONAL))
+            continue; /* the rule knows */
+        if (kind == SG_W_ADDRESS)
+            w = v->insns[v->at].aux & SG_AUX_ADDR32 ? SG_W_32 : SG_W_64;
+        if (!operand(v, v->at, k, w))
+            return false;
+    }
+    return rule_holds(v, row);
+}
+
+/* What is run ahead of blocks: one after the other, nothing but values. */
+static bool ahead(struct verify *v, const struct sg_ahead *a)
+{
+    v->insns = a->insns;
+    v->n = a->n;
+    for (v->at = 0; v->at < v->n; v->at++) {
+        const struct sg_opdef *row = sg_op_def_of(v->insns[v->at].fn);
+
+        if (!row || (row->rule != SG_R_PLAIN && row->rule != SG_R_LOAD_P))
+            return bad(v, "no value that can be computed ahead");
+        if (!instruction(v, row))
+            return false;
+    }
+    return true;
+}
+
+static bool layout(struct verify *v)
+{
+    const struct sg_code *c = v->c;
+
+    v->at = v->n;
+    if (!c->ninsns || c->slots_begin > c->slots32 || c->slots32 > c->slots_end ||
+        c->slots_end > c->regfile_bytes || (c->slots_begin & 127) || !float_mode(c->mxcsr) ||
+        c->local_bytes > SG_WIN_LOCAL_SIZE || c->static_shared > SG_WIN_SHARED_SIZE ||
+        c->dynamic_base > SG_WIN_SHARED_SIZE)
+        return bad(v, "the kernel's sizes do not go together");
+    for (uint32_t r = 0; r < SG_SR_COUNT; r++)
+        if (sreg_there(c, r) && !lies_in(c->sreg_offset[r], 0, c->slots_begin, 128, 128))
+            return bad(v, "a special register is outside its registers");
+    for (uint32_t k = 0; k < c->nrelocs; k++)
+        if (!place(c, c->relocs[k].offset | SG_OPND_CONST, SG_W_64))
+            return bad(v, "an address is outside the constants");
+    return true;
+}
+
+static bool code(struct verify *v)
+{
+    uint64_t room = 0;
+
+    if (!layout(v) || !find_targets(v) || !find_functions(v))
+        return false;
+    for (v->at = 0; v->at < v->n; v->at++) {
+        const struct sg_opdef *row = sg_op_def_of(v->insns[v->at].fn);
+
+        if (!instruction(v, row) || !control(v, row, &room))
+            return false;
+    }
+    for (unsigned k = 0; k < SG_AHEAD_COUNT; k++)
+        if (!ahead(v, &v->c->ahead[k]))
+            return false;
+    return true;
+}
+
+int sg_code_verify(const struct sg_code *c, uint32_t param_bytes, char *why, size_t size)
+{
+    struct verify v = {.c = c,
+                       .insns = c->insns,
+                       .n = c->ninsns,
+                       .param_bytes = param_bytes,
+                       .ext = sg_op_find("ext"),
+                       .why = why,
+                       .size = size};
+    int r = SG_ERR_NOMEM;
+
+    snprintf(why, size, "out of memory");
+    v.marks = calloc((size_t)c->ninsns + 1, 1);
+    v.function = calloc((size_t)c->ninsns + 1, sizeof(*v.function));
+    v.list = calloc((size_t)c->ntargets + 1, sizeof(*v.list));
+    if (v.marks && v.function && v.list)
+        r = code(&v) ? SG_OK : SG_ERR_PTX;
+    free(v.marks);
+    free(v.function);
+    free(v.list);
+    return r;
+}
