@@ -118,6 +118,9 @@ struct brk_client_setup {
 struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t *status);
 /* ops->ended comes when the worker is gone, perhaps before this returns. */
 void brk_client_destroy(struct brk_client *c);
+void brk_client_new_doorbell(struct brk_client *c, int fd);
+
+/* ---- regions.c ---- */
 
 struct brk_map {
     uint32_t region, flags; /* BRK_MAP_* */
@@ -133,7 +136,10 @@ struct brk_map_run {
 uint32_t brk_client_map(struct brk_client *c, const struct brk_map *m);
 /* VGPU_S_OK: ops->unmapped comes. */
 uint32_t brk_client_unmap(struct brk_client *c, uint32_t region);
-void brk_client_new_doorbell(struct brk_client *c, int fd);
+/* MAPPED and UNMAPPED. False: no honest worker says this. */
+bool brk_region_message(struct brk_client *c, const struct vgb_msg *m);
+/* The client's worker has ended, and its memory is given back. */
+void brk_regions_gone(struct brk_client *c);
 
 unsigned brk_client_count(void);
 

@@ -85,6 +85,11 @@ int brk_pool_tick(void);
 bool brk_pool_works(void);
 bool brk_pool_broken(void);
 
+/* ---- spawn.c ---- */
+
+/* Starts a worker process with this socket and output. 0, or an error number. */
+int brk_spawn(int sock, int output, pid_t *pid);
+
 /* ---- shm.c ---- */
 
 #define BRK_WORKER_SHM_FD 5 /* the number that workers know it by */
