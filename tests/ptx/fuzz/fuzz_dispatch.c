@@ -487,19 +487,6 @@ static void prologue(void)
         learn(vgp_fields_of(VGP_cuMemAlloc_v2), 7);
 }
 
-/* As map_window_aliases() of core/control.c: host functions and streams that wait take a page each. */
-static void map_window_aliases(int fd)
-{
-    const size_t size = WRK_WINDOW_ALIASES * (size_t)VGP_PAGE;
-    uint8_t *p = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-    for (size_t at = 0; p != MAP_FAILED && at < size; at += VGP_PAGE) {
-        if (mmap(p + at, VGP_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
-            _exit(FZ_BAD_EXIT);
-    }
-    worker.win.aliases = p != MAP_FAILED ? p : NULL;
-}
-
 static void start(void)
 {
     int pair[2], fd = memfd_create("window", MFD_CLOEXEC);
@@ -528,9 +515,8 @@ static void start(void)
         !wrk_window_plan(&worker.win, VGP_WINDOW_MIN))
         _exit(FZ_BAD_EXIT);
     worker.win.base = mmap(NULL, VGP_WINDOW_MIN, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    worker.win.shared = (void *)worker.win.base;
-    map_window_aliases(fd);
-    win = worker.win.shared;
+    win = worker.win.shared = (void *)worker.win.base;
+    wrk_window_map_aliases(&worker.win, fd, 0);
     wrk_quota_init(&worker, 32u << 20);
     wrk_limits_set(
         &worker,

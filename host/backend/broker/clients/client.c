@@ -207,7 +207,7 @@ void brk_client_destroy(struct brk_client *c)
         brk_share_client_gone(c);
         brk_quota_move(&brk_pins, c->pinned, 0);
         c->pinned = c->wants = 0;
-        c->cpu_ns = brk_usage_cpu(c->proc->pid);
+        c->cpu_ns = brk_usage_cpu(c->proc);
         brk_proc_kill(c->proc);
         if (c->stuck)
             c->ops->stuck(c);

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* The command line, descriptors and signals that a worker process begins with. */
+/* The command line, descriptors and signals that a worker process begins with, and how its end is seen. */
 #define _GNU_SOURCE
 #include "workers.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 int brk_spawn(int sock, int output, pid_t *pid)
@@ -70,4 +73,22 @@ int brk_spawn(int sock, int output, pid_t *pid)
     posix_spawn_file_actions_destroy(&fa);
     posix_spawnattr_destroy(&at);
     return r;
+}
+
+void brk_proc_describe_end(const siginfo_t *si, char *text, size_t size)
+{
+    if (si->si_code == CLD_EXITED)
+        snprintf(text, size, "the worker ended with status %d", si->si_status);
+    else if (si->si_status == SIGSYS)
+        snprintf(text, size, "the worker was ended by its sandbox: a forbidden system call");
+    else
+        snprintf(text, size, "the worker was ended by signal %d (%s)", si->si_status,
+                 strsignal(si->si_status));
+}
+
+bool brk_proc_has_ended(const struct brk_proc *p)
+{
+    struct pollfd f[2] = {{.fd = p->pidfd.fd, .events = POLLIN}, {.fd = p->sock.fd}};
+
+    return poll(f, 2, 0) > 0;
 }

@@ -247,6 +247,8 @@ static int start_provider(struct wrk_worker *w, struct options *o)
 static const struct wrk_control_ops guest_memory = {
     .map = wrk_region_map,
     .unmap = wrk_region_unmap,
+    .placed = wrk_region_placed,
+    .taken = wrk_region_taken,
 };
 
 static int serve(struct wrk_worker *w, struct options *o)
@@ -306,5 +308,6 @@ int main(int argc, char **argv)
         move_out_of_the_way(argc, argv);
     o.sandbox.provider = o.provider;
     o.sandbox.broker = o.broker;
+    o.sandbox.sock = o.fd;
     return serve(&worker, &o);
 }
