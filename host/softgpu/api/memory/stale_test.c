@@ -286,7 +286,8 @@ static void as_nothing(const uint8_t *p, CUdeviceptr device)
 {
     const CUdeviceptr at = (CUdeviceptr)(uintptr_t)p;
     CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_MAPPED};
-    CUstreamBatchMemOpParams op = {.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32, .address = at}};
+    CUstreamBatchMemOpParams op = {
+        .writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32, .address = at}};
     CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
                           .srcDevice = device,
                           .dstMemoryType = CU_MEMORYTYPE_DEVICE,
