@@ -431,7 +431,7 @@ static bool conn_start(int fd)
 
 static void on_accept(struct brk_source *s, uint32_t events)
 {
-    int fd = brk_accept(s);
+    int fd = brk_accept_peer(s);
 
     (void)events;
     if (fd < 0)
