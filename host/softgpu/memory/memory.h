@@ -21,6 +21,7 @@ enum sg_mem_kind {
     SG_MEM_HOST,       /* cuMemHostAlloc */
     SG_MEM_REGISTERED, /* cuMemHostRegister */
     SG_MEM_MAPPED,     /* cuMemMap */
+    SG_MEM_PRIVATE,    /* sg_host_register_private(); never in a struct sg_mem_info */
 };
 
 /* One live allocation, as copied out of the table. */
@@ -96,6 +97,12 @@ void sg_mem_set_dormant(uint64_t base, bool dormant);
 /* Enters host memory into the table; 712 when it overlaps memory that is in it. */
 CUresult sg_mem_add_host(struct sg_ctx *ctx, enum sg_mem_kind kind, void *p, uint64_t size, uint32_t flags,
                          bool writable);
+/*
+ * The loading program's own memory, until the process ends: page-locked for copies that name it as host memory
+ * (sg_mem_is_private()). For all else there is nothing: kernels fault, and no lookup below finds it.
+ */
+CUresult sg_host_register_private(void *p, size_t size);
+bool sg_mem_is_private(uint64_t addr, uint64_t size);
 /* True when the kernel knows memory of this process at every byte of [addr, addr+size). */
 bool sg_host_mapped(uint64_t addr, uint64_t size);
 /* Enters memory mapped by cuMemMap, once cuMemSetAccess allows some device to touch it. */

@@ -208,9 +208,9 @@ void wrk_control_drop(struct wrk_worker *w, const uint8_t *token)
 static void map_window_aliases(struct wrk_worker *w, int fd, uint64_t offset)
 {
     const size_t size = WRK_WINDOW_ALIASES * (size_t)VGP_PAGE;
-    uint8_t *p = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint8_t *p = ops->place(size);
 
-    if (p == MAP_FAILED)
+    if (!p)
         return;
     for (size_t at = 0; at < size; at += VGP_PAGE) {
         if (mmap(p + at, VGP_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)offset) ==
@@ -222,14 +222,15 @@ static void map_window_aliases(struct wrk_worker *w, int fd, uint64_t offset)
     w->win.aliases = p;
 }
 
-/* Maps this client's slice of the window, and nothing else of it. */
+/* Maps this client's slice of the window, and nothing else of it: where an address of it tells nothing. */
 static bool map_window(struct wrk_worker *w, int fd, uint64_t offset, uint64_t length)
 {
-    void *p;
+    void *at, *p;
 
     if (!wrk_window_plan(&w->win, length) || offset % VGP_PAGE)
         return false;
-    p = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+    at = ops->place(length);
+    p = at ? mmap(at, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)offset) : MAP_FAILED;
     if (p == MAP_FAILED)
         return false;
     w->win.base = p;

@@ -86,6 +86,8 @@ struct wrk_control_ops {
     bool (*map)(struct wrk_worker *w, const struct vgb_msg *m, const int *fds, unsigned nfds,
                 struct vgb_msg *answer);
     void (*unmap)(struct wrk_worker *w, uint32_t region);
+    /* Address space for the window, inaccessible; NULL: there is none. */
+    uint8_t *(*place)(uint64_t length);
 };
 /* Before the first message. */
 void wrk_control_init(const struct wrk_control_ops *ops);
