@@ -138,6 +138,7 @@ SG_EXEC_TESTS := \
 	exec/profile_test \
 	exec/run_test \
 	exec/sync_test \
+	exec/verify_test \
 	exec/ops/bulk_test \
 	exec/ops/cluster_test \
 	exec/ops/ldst_test \
@@ -153,7 +154,7 @@ SG_EXEC_TESTS := \
 	ptx/source_test
 # Links to them that use another instruction set: the plain ones test native code where the processor has
 # AVX-512.
-SG_EXEC_ISA_TESTS := cluster_avx512_test fault_avx512_test run_avx512_test ldst_base_test ldst_avx2_test \
+SG_EXEC_ISA_TESTS := verify_native_test cluster_avx512_test fault_avx512_test run_avx512_test ldst_base_test ldst_avx2_test \
 	$(foreach i,base avx2 avx512,op_$(i)_test op_float_$(i)_test)
 SG_EXEC_TEST_NAMES := $(sort $(notdir $(SG_EXEC_TESTS)) $(SG_EXEC_ISA_TESTS))
 SG_EXEC_NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
@@ -179,6 +180,8 @@ $(O)/run_avx512_test: $(O)/run_test
 	ln -sf run_test $@
 $(O)/fault_avx512_test: $(O)/fault_test
 	ln -sf fault_test $@
+$(O)/verify_native_test: $(O)/verify_test
+	ln -sf verify_test $@
 $(O)/cluster_avx512_test: $(O)/cluster_test
 	ln -sf cluster_test $@
 $(O)/ldst_avx2_test $(O)/ldst_base_test: $(O)/ldst_test
