@@ -7,7 +7,10 @@
 #define _GNU_SOURCE
 #include "api/api_test.h"
 
+#include <malloc.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "memory/memory.h"
 
@@ -153,6 +156,68 @@ static void test_kernel_at_work(void **state)
     cuCtxDestroy_v2(b);
     OK(cuCtxSetCurrent(a));
     ctx_end(a);
+}
+
+struct freeing {
+    CUcontext of; /* current to the thread */
+    CUdeviceptr p;
+    pid_t tid;
+    CUresult result;
+};
+
+static void *freeing_main(void *arg)
+{
+    struct freeing *f = arg;
+
+    OK(cuCtxSetCurrent(f->of));
+    __atomic_store_n(&f->tid, gettid(), __ATOMIC_RELEASE);
+    f->result = cuMemFree_v2(f->p);
+    return NULL;
+}
+
+/* Until the thread is in its call, and waits there. */
+static void await_sleep(const struct freeing *f)
+{
+    char path[64], state = 0;
+
+    while (state != 'S') {
+        const pid_t tid = __atomic_load_n(&f->tid, __ATOMIC_ACQUIRE);
+        FILE *stat;
+
+        sched_yield();
+        snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)tid);
+        if (!tid || !(stat = fopen(path, "re")))
+            continue;
+        assert_true(fscanf(stat, "%*d (%*[^)]) %c", &state) == 1);
+        fclose(stat);
+    }
+}
+
+/* Memory is freed under another context, whose work is waited for; meanwhile the memory's own context ends. */
+static void test_owner_ends(void **state)
+{
+    struct gate g = GATE_INIT;
+    struct freeing f = {0};
+    CUcontext b = ctx_begin(), a;
+    pthread_t t;
+    CUstream s;
+
+    (void)state;
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuLaunchHostFunc(s, gate_wait, &g));
+    gate_await(&g);
+    OK(cuCtxCreate_v2(&a, 0, 0));
+    OK(cuMemAlloc_v2(&f.p, SIZE));
+    f.of = b;
+    assert_int_equal(pthread_create(&t, NULL, freeing_main, &f), 0);
+    await_sleep(&f);
+    mallopt(M_PERTURB, 0xa5); /* what is freed is no more what it was */
+    OK(cuCtxDestroy_v2(a));
+    mallopt(M_PERTURB, 0);
+    gate_open(&g);
+    pthread_join(t, NULL);
+    assert_int_equal(f.result, CUDA_ERROR_INVALID_VALUE); /* it went with its context */
+    ctx_end(b);
 }
 
 /* Nodes of a graph that is launched when its memory was unmapped, and its addresses given back. */
@@ -377,12 +442,9 @@ static void test_private_is_page_locked(void **state)
 }
 
 const struct CMUnitTest stale_tests[] = {
-    cmocka_unit_test(test_private_memory),
-    cmocka_unit_test(test_private_is_page_locked),
-    cmocka_unit_test(test_reserved_addresses),
-    cmocka_unit_test(test_reserved_at_edges),
-    cmocka_unit_test(test_pending_work),
-    cmocka_unit_test(test_kernel_at_work),
-    cmocka_unit_test(test_graph_of_unmapped_memory),
+    cmocka_unit_test(test_private_memory),     cmocka_unit_test(test_private_is_page_locked),
+    cmocka_unit_test(test_reserved_addresses), cmocka_unit_test(test_reserved_at_edges),
+    cmocka_unit_test(test_pending_work),       cmocka_unit_test(test_kernel_at_work),
+    cmocka_unit_test(test_owner_ends),         cmocka_unit_test(test_graph_of_unmapped_memory),
 };
 const size_t n_stale_tests = sizeof(stale_tests) / sizeof(stale_tests[0]);
