@@ -275,6 +275,63 @@ static void test_graph_of_unmapped_memory(void **state)
     }
 }
 
+/* Memory that was made read-only after a graph was made that writes to it. */
+static void test_read_only_since(void **state)
+{
+    const size_t bytes = 2u << 20;
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location.type = CU_MEM_LOCATION_TYPE_DEVICE};
+    CUmemAccessDesc access = {.location = prop.location};
+
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        CUcontext c = ctx_begin();
+        CUmemGenericAllocationHandle h;
+        CUdeviceptr va, device;
+        CUgraphExec exec;
+        CUgraphNode n;
+        CUgraph g;
+
+        OK(cuMemCreate(&h, bytes, &prop, 0));
+        OK(cuMemAddressReserve(&va, bytes, 0, 0, 0));
+        OK(cuMemMap(va, bytes, 0, h, 0));
+        access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        OK(cuMemSetAccess(va, bytes, &access, 1));
+        OK(cuMemAlloc_v2(&device, SIZE));
+        OK(cuMemsetD8_v2(device, 0x11, SIZE));
+        CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                              .srcDevice = device,
+                              .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                              .dstDevice = va,
+                              .WidthInBytes = SIZE,
+                              .Height = 1,
+                              .Depth = 1};
+        CUDA_MEMSET_NODE_PARAMS fill = {.dst = va, .value = 7, .elementSize = 1, .width = SIZE, .height = 1};
+        CUstreamBatchMemOpParams store = {
+            .writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32, .address = va, .value = 7}};
+        CUDA_BATCH_MEM_OP_NODE_PARAMS batch = {.ctx = c, .count = 1, .paramArray = &store};
+
+        OK(cuGraphCreate(&g, 0));
+        OK(kind == 0   ? cuGraphAddMemsetNode(&n, g, NULL, 0, &fill, c)
+           : kind == 1 ? cuGraphAddMemcpyNode(&n, g, NULL, 0, &copy, c)
+                       : cuGraphAddBatchMemOpNode(&n, g, NULL, 0, &batch));
+        OK(cuGraphInstantiateWithFlags(&exec, g, 0));
+        access.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
+        OK(cuMemSetAccess(va, bytes, &access, 1));
+        OK(cuGraphLaunch(exec, NULL));
+        IS(cuCtxSynchronize(), ILLEGAL_ADDRESS);
+        assert_int_equal(*(volatile uint32_t *)va, 0);
+        cuGraphExecDestroy(exec);
+        cuGraphDestroy(g);
+        cuCtxDestroy_v2(c);
+        c = ctx_begin();
+        OK(cuMemUnmap(va, bytes));
+        OK(cuMemAddressFree(va, bytes));
+        OK(cuMemRelease(h));
+        ctx_end(c);
+    }
+}
+
 #define RESERVED (2u << 20) /* bytes of a reservation below */
 
 /* The address that a hint leads to. */
@@ -446,5 +503,6 @@ const struct CMUnitTest stale_tests[] = {
     cmocka_unit_test(test_reserved_addresses), cmocka_unit_test(test_reserved_at_edges),
     cmocka_unit_test(test_pending_work),       cmocka_unit_test(test_kernel_at_work),
     cmocka_unit_test(test_owner_ends),         cmocka_unit_test(test_graph_of_unmapped_memory),
+    cmocka_unit_test(test_read_only_since),
 };
 const size_t n_stale_tests = sizeof(stale_tests) / sizeof(stale_tests[0]);
