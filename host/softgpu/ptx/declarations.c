@@ -171,7 +171,8 @@ int sg_decl_head(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
 int sg_decl_name(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
 {
     uint32_t esize = sg_type_size(d->v.type) * d->vec;
-    uint64_t n = 1;
+    uint64_t n = 1,
+             inner = 1; /* inner: of those that are there, whatever an other one makes of the product */
 
     if (l->tok.kind != SG_T_ID)
         return bad(l, diag, "a name expected");
@@ -208,14 +209,15 @@ int sg_decl_name(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
         if (!sg_tok_is(l, ']'))
             return bad(l, diag, "']' expected");
         sg_lex_next(l);
-        if (d->v.ndims == 8 || dim > SG_MAX_GLOBAL || (dim && n > SG_MAX_GLOBAL / dim))
+        if (d->v.ndims == 8 || dim > SG_MAX_GLOBAL || (dim && inner > SG_MAX_GLOBAL / dim))
             return bad(l, diag, "array too large");
         if (dim > UINT32_MAX)
             return bad(l, diag, "array dimension too large");
         d->v.dims[d->v.ndims++] = (uint32_t)dim;
         n *= dim;
+        inner *= dim ? dim : 1;
     }
-    if (n > SG_MAX_GLOBAL / (esize ? esize : 1))
+    if (inner > SG_MAX_GLOBAL / (esize ? esize : 1))
         return bad(l, diag, "array too large");
     d->v.size = n * esize;
     if (d->v.align < esize && (d->v.align == 0))

@@ -246,7 +246,7 @@ static int init_element(struct init *x)
     bool neg = false, inv = false;
     int r;
 
-    if (x->pos + x->esize > x->v->size)
+    if (x->pos > x->v->size || x->esize > x->v->size - x->pos)
         return bad(&x->l, x->diag, "more initial values than the variable has elements");
     for (;; sg_lex_next(&x->l)) {
         if (sg_tok_is(&x->l, '-'))
@@ -321,6 +321,8 @@ static int init_var(struct init *x)
         if (sg_tok_is(&x->l, '{')) {
             if (depth >= INIT_DEPTH)
                 return bad(&x->l, x->diag, "too many braces");
+            if (x->pos > x->v->size) /* so that no sum of them wraps, however many braces there are */
+                return bad(&x->l, x->diag, "more braces than the variable has elements");
             end[depth] = x->pos + brace_size(x->v, depth, x->esize);
             depth++;
             sg_lex_next(&x->l);

@@ -155,10 +155,12 @@ static int parse_init(struct parse *p, struct sg_decl *d)
         r = sg_init_count(&sub, &n, p->diag);
         if (r)
             return r;
-        for (uint32_t i = 1; i < d->v.ndims; i++)
+        for (uint32_t i = 1; i < d->v.ndims; i++) /* sg_decl_name() has looked at the product */
             inner *= d->v.dims[i];
-        if (!inner || inner > SG_MAX_GLOBAL)
+        if (!inner)
             inner = 1;
+        if (n > SG_MAX_GLOBAL / 256 || inner > SG_MAX_GLOBAL / 256)
+            return bad(p, "array too large");
         d->v.dims[0] = (uint32_t)((n + inner - 1) / inner);
         d->v.size = (uint64_t)d->v.dims[0] * inner * sg_type_size(d->v.type) * d->vec;
         d->v.unsized = false;
