@@ -151,6 +151,7 @@ SG_EXEC_TESTS := \
 	ptx/cubin_test \
 	ptx/fuzz_test \
 	ptx/link_test \
+	ptx/size_test \
 	ptx/source_test
 # Links to them that use another instruction set: the plain ones test native code where the processor has
 # AVX-512.
