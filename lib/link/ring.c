@@ -9,17 +9,15 @@
 #include <unistd.h>
 
 /*
- * Polling for a reply: spin with pause for at most SPIN_MAX (adaptive: halved each time it was in
- * vain, raised when it helped), then yield at most YIELDS times, then sleep. A reply of an idle
- * machine is there within a few microseconds; on a machine with no core to spare the yield lets the
- * worker run.
+ * Polling for a reply: spin with pause for at most SPIN_MAX (adaptive), then yield at most YIELDS times, then sleep;
+ * at once where no processor is free (lib/poll/poll.h). A reply of an idle machine is there within a few microseconds.
  */
 #define SPIN_MIN_NS 1000u
 #define SPIN_MAX_NS 8000u
 #define YIELDS 100
 #define YIELD_MAX_NS 60000
-#define CROWDED_NS 500000
-#define CROWDED_FOR_NS 50000000
+/* Instead of a yield where no processor is free. */
+#define NAP_NS 20000
 /* No wake-up is defined for "the ring has room": look again this often. */
 #define SPACE_POLL_NS 200000
 
@@ -118,8 +116,8 @@ int lnk_ring_init(struct lnk_ring *r, struct lnk_transport *t, lnk_notify_fn fn,
     pthread_mutex_init(&r->slot_lock, NULL);
     pthread_mutex_init(&r->notify_lock, NULL);
     pthread_cond_init(&r->slot_cond, NULL);
-    r->spin_max_ns = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? SPIN_MAX_NS : 0;
-    r->spin_ns = r->spin_max_ns;
+    r->spins = sysconf(_SC_NPROCESSORS_ONLN) > 1;
+    pol_init(&r->poll, SPIN_MIN_NS, SPIN_MAX_NS);
     return 0;
 }
 
@@ -291,7 +289,7 @@ static CUresult wait_room(struct lnk_ring *r, uint64_t need)
             break;
         if (lnk_ring_notified(r)) /* the worker may be waiting for us to read: not under the lock */
             return CUDA_ERROR_NOT_READY;
-        if (tries < 200)
+        if (tries < 200 && pol_may(&r->poll, now_ns()))
             sched_yield();
         else
             lnk_ring_sleep(r, r->transport->ops->seen(r->transport), SPACE_POLL_NS);
@@ -432,57 +430,58 @@ bool lnk_ring_ready(struct lnk_call *c)
     return lnk_ring_dead(c->ring) != CUDA_SUCCESS;
 }
 
-/* Lets the worker run where there is no core to spare; true when the reply came meanwhile. */
-static bool poll_yielding(struct lnk_call *c)
-{
-    struct lnk_ring *r = c->ring;
-    uint64_t start = now_ns(), before = start, now;
-
-    if (start < atomic_load_explicit(&r->crowded_until, memory_order_relaxed))
-        return false;
-    for (int i = 0; i < YIELDS; i++) {
-        sched_yield();
-        if (reply_there(c))
-            return true;
-        now = now_ns();
-        if (now - before > CROWDED_NS) {
-            /* Another thread used up a time slice: a sleeping thread is scheduled sooner than one that
-               yields. Stop yielding for a while. */
-            atomic_store_explicit(&r->crowded_until, now + CROWDED_FOR_NS, memory_order_relaxed);
-            break;
-        }
-        if (now - start > YIELD_MAX_NS)
-            break;
-        before = now;
-    }
-    return false;
-}
-
-/* Polls without sleeping; true when the reply came. Adapts how long the next call spins. */
+/* Polls without sleeping; true when the reply came. */
 static bool poll_reply(struct lnk_call *c)
 {
     struct lnk_ring *r = c->ring;
-    uint32_t budget = atomic_load_explicit(&r->spin_ns, memory_order_relaxed);
+    uint64_t start, before, now;
 
     if (reply_there(c))
         return true;
-    if (budget != 0) {
-        uint64_t end = now_ns() + budget;
-
-        do {
-            for (int i = 0; i < 16; i++) {
-                cpu_relax();
-                if (reply_there(c)) {
-                    if (budget < r->spin_max_ns)
-                        atomic_store_explicit(&r->spin_ns, budget + budget / 4 + 1, memory_order_relaxed);
-                    return true;
-                }
+    start = before = now = now_ns();
+    if (!pol_may(&r->poll, start))
+        return false;
+    while (r->spins && now - start < pol_budget(&r->poll)) {
+        for (int i = 0; i < 16; i++) {
+            cpu_relax();
+            if (reply_there(c)) {
+                pol_hit(&r->poll, now - start);
+                pol_longer(&r->poll);
+                return true;
             }
-        } while (now_ns() < end);
-        if (budget > SPIN_MIN_NS)
-            atomic_store_explicit(&r->spin_ns, budget / 2, memory_order_relaxed);
+        }
+        now = now_ns();
+        if (pol_lost(&r->poll, before, now))
+            return reply_there(c);
+        before = now;
     }
-    return poll_yielding(c);
+    /* Lets the worker run where it shares this processor. */
+    for (int i = 0; i < YIELDS && now - start < YIELD_MAX_NS; i++) {
+        sched_yield();
+        now = now_ns();
+        if (pol_lost(&r->poll, before, now))
+            return reply_there(c);
+        if (reply_there(c)) {
+            pol_hit(&r->poll, now - start);
+            return true;
+        }
+        before = now;
+    }
+    pol_vain(&r->poll, now - start);
+    return false;
+}
+
+void lnk_ring_pause(struct lnk_ring *r)
+{
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    uint64_t before = now_ns();
+
+    if (pol_may(&r->poll, before)) {
+        sched_yield();
+        pol_lost(&r->poll, before, now_ns());
+    } else {
+        nanosleep(&nap, NULL);
+    }
 }
 
 bool lnk_ring_notified(const struct lnk_ring *r)

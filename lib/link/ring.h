@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "../../protocol/vgp_ring.h"
+#include "../poll/poll.h"
 #include "transport.h"
 
 #define LNK_MAX_SLOTS 256u /* reply slots used; a larger layout of the worker is used in part */
@@ -63,11 +64,10 @@ struct lnk_ring {
     void *notify_arg;
     const struct lnk_tap *tap; /* NULL, or set before the ring is used by a second thread */
 
-    _Atomic int dead;         /* 0, or the CUresult of every further call */
-    _Atomic int async_error;  /* 0, or the error that the next synchronising call returns */
-    _Atomic uint32_t spin_ns; /* adaptive: how long a reply is polled for without yielding */
-    uint32_t spin_max_ns;
-    _Atomic uint64_t crowded_until; /* CLOCK_MONOTONIC: until then yielding is not worth it */
+    _Atomic int dead;        /* 0, or the CUresult of every further call */
+    _Atomic int async_error; /* 0, or the error that the next synchronising call returns */
+    bool spins;              /* there is another processor on which the worker may run meanwhile */
+    struct pol_policy poll;  /* for replies */
 
     /* Statistics for the trace: records sent, round trips, sleeps. */
     uint64_t records, doorbells; /* under the lock */
@@ -123,6 +123,8 @@ CUresult lnk_ring_take_async_error(struct lnk_ring *r);
 uint64_t lnk_ring_announce_sleep(struct lnk_ring *r);
 /* One sleep in the transport; `seen` comes from lnk_ring_announce_sleep. */
 void lnk_ring_sleep(struct lnk_ring *r, uint64_t seen, int64_t slice_ns);
+/* For a caller that polls by itself: lets other threads have this processor for a moment. */
+void lnk_ring_pause(struct lnk_ring *r);
 /* True if there are unread notifications. */
 bool lnk_ring_notified(const struct lnk_ring *r);
 

@@ -59,6 +59,7 @@ part() {
     failed=$((failed + ${sums##* }))
 }
 part bench timeout 900 "$vgpu" run --gpu "$gpu" "$build/bench" $quick --json "$json" --provider "$provider"
+part crowd-bench timeout 300 "$vgpu" run --gpu "$gpu" "$build/crowd-bench" $quick --json "${json%.json}-crowd.json"
 if [ "$gpu" = soft ]; then
     # What the software GPU costs: an instruction, and ggml's operations where its libraries are there
     # (GGML_DIR, or build/npm, which scripts/npm.sh fills).

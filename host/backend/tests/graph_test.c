@@ -15,6 +15,7 @@
 
 #include "guest.h"
 #include "proc.h"
+#include "testprov.h"
 #include "vgp_calls.h"
 
 #define EXEC(i) VGP_HANDLE(VGP_H_GRAPH_EXEC, 1, i)
@@ -315,13 +316,42 @@ static void test_functions_end(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* An error is no end: a function of a launch under way stays when the question for its event is answered with one. */
+static void test_functions_stay(void **state)
+{
+    struct broker b = {0};
+    struct guest g1, g2;
+    uint64_t graph, node = 0, cookie = 0;
+    struct vgp_args_vgpGraphHostNode a = {.cookie = 100};
+    struct vgp_args_cuGraphExecDestroy d = {.hGraphExec = EXEC(1)};
+
+    (void)state;
+    begin(&b, NULL, &g1, &g2);
+    graph = a.graph = new_graph(&g1);
+    assert_int_equal(call(&g1, VGP_vgpGraphHostNode, &a, sizeof(a), NULL, 0, &node, 0), 0);
+    assert_int_equal(instantiate(&g1, graph, EXEC(1)), 0);
+    a = (struct vgp_args_vgpGraphHostNode){
+        .op = VGP_NODE_EXEC, .target = node, .exec = EXEC(1), .cookie = 101};
+    assert_int_equal(guest_call(&g1, VGP_vgpGraphHostNode, &a, sizeof(a), NULL, NULL), 0);
+    assert_int_equal(guest_memset(&g1, 0, VALUE_BUSY, 600000, 0), 0);
+    assert_int_equal(launch(&g1, EXEC(1)), 0);
+    guest_memset(&g1, 0, VALUE_FAULT, 1, 0);
+    a.cookie = 102;
+    assert_int_equal(guest_call(&g1, VGP_vgpGraphHostNode, &a, sizeof(a), NULL, NULL), 0);
+    assert_false(guest_notification(&g1, VGP_NOTIFY_RELEASED, &cookie, NULL, 300));
+    guest_submit(&g1, VGP_cuGraphExecDestroy, VGP_NO_REPLY, &d, sizeof(d), NULL, 0);
+    assert_false(guest_notification(&g1, VGP_NOTIFY_RELEASED, &cookie, NULL, 300));
+    guest_close(&g1);
+    guest_close(&g2);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_handles),
-        cmocka_unit_test(test_malformed),
-        cmocka_unit_test(test_quota),
-        cmocka_unit_test(test_functions_end),
+        cmocka_unit_test(test_handles),        cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_quota),          cmocka_unit_test(test_functions_end),
+        cmocka_unit_test(test_functions_stay),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -121,6 +121,8 @@ bool sg_obj_register(struct sg_obj *obj);
 /* Takes the handle away and drops the table's reference; false when another thread did it first. */
 bool sg_obj_unregister(struct sg_obj *obj);
 void sg_obj_get(struct sg_obj *obj);
+/* For lists that have no reference of their own: false when the last one is gone and obj is ending. */
+bool sg_obj_try_get(struct sg_obj *obj);
 void sg_obj_put(struct sg_obj *obj); /* NULL is fine */
 /* The object of that type behind a handle, with a reference for the caller, or NULL. */
 void *sg_lookup(uint64_t handle, enum sg_type type);

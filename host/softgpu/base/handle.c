@@ -42,6 +42,16 @@ void sg_obj_get(struct sg_obj *obj)
     atomic_fetch_add_explicit(&obj->refs, 1, memory_order_relaxed);
 }
 
+bool sg_obj_try_get(struct sg_obj *obj)
+{
+    uint32_t refs = atomic_load_explicit(&obj->refs, memory_order_relaxed);
+
+    while (refs && !atomic_compare_exchange_weak_explicit(&obj->refs, &refs, refs + 1, memory_order_acquire,
+                                                          memory_order_relaxed))
+        ;
+    return refs != 0;
+}
+
 void sg_obj_put(struct sg_obj *obj)
 {
     if (obj && atomic_fetch_sub_explicit(&obj->refs, 1, memory_order_acq_rel) == 1)

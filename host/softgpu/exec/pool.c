@@ -7,6 +7,7 @@
 #include "exec/run.h"
 #include "exec/code.h"
 #include "exec/profile.h"
+#include "lib/poll/poll.h"
 #include "memory/grace.h"
 
 #include <sched.h>
@@ -89,15 +90,21 @@ static struct sg_run *pool_find(uint32_t *worker)
     return NULL;
 }
 
+/* Of all threads of the pool for work. */
+static struct pol_policy pool_poll = {.min_ns = SPIN_NS, .max_ns = SPIN_NS};
+
 /*
- * Waits without sleeping until *word is not `is`, for SPIN_NS at most. Kernels of a model follow each
- * other in microseconds, and waking a sleeping thread takes as long. It yields to other runnable
+ * Waits without sleeping until *word is not `is`, for SPIN_NS at most, and not where no processor is free. Kernels of
+ * a model follow each other in microseconds, and waking a sleeping thread takes as long. It yields to other runnable
  * threads.
  */
 static void spin_while(const uint32_t *word, uint32_t is)
 {
-    int64_t begin = 0;
+    const uint64_t begin = sg_profile_now();
+    uint64_t before = begin, now = begin;
 
+    if (!pol_may(&pool_poll, begin))
+        return;
     for (unsigned i = 1; __atomic_load_n(word, __ATOMIC_ACQUIRE) == is; i++) {
 #if defined(__x86_64__)
         _mm_pause();
@@ -105,12 +112,16 @@ static void spin_while(const uint32_t *word, uint32_t is)
         if (i % 64)
             continue;
         sched_yield();
-        const int64_t now = (int64_t)sg_profile_now();
-
-        if (begin && now - begin > SPIN_NS)
+        now = sg_profile_now();
+        if (pol_lost(&pool_poll, before, now))
             return;
-        begin = begin ? begin : now;
+        if (now - begin > SPIN_NS) {
+            pol_vain(&pool_poll, now - begin);
+            return;
+        }
+        before = now;
     }
+    pol_hit(&pool_poll, now - begin);
 }
 
 static void *pool_thread(void *arg)

@@ -19,19 +19,42 @@ void sg_capture_put(struct sg_capture *c)
     }
 }
 
-void sg_front_clear(struct sg_front *f)
+static void front_drop_nodes(struct sg_front *f)
 {
     for (size_t i = 0; i < f->n; i++)
         sg_obj_put(&f->nodes[i]->obj);
     free(f->nodes);
+    f->nodes = NULL;
+    f->n = 0;
+}
+
+void sg_front_clear(struct sg_front *f)
+{
+    front_drop_nodes(f);
+    if (f->pprev) {
+        *f->pprev = f->next;
+        if (f->next)
+            f->next->pprev = f->pprev;
+    }
     sg_capture_put(f->capture);
     memset(f, 0, sizeof(*f));
+}
+
+static bool front_may_have(const struct sg_capture *c, struct sg_node *const *nodes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (nodes[i]->graph != c->graph)
+            return false;
+    }
+    return true;
 }
 
 CUresult sg_front_set(struct sg_front *f, struct sg_capture *c, struct sg_node *const *nodes, size_t n)
 {
     struct sg_front next = {.capture = c};
 
+    if (!front_may_have(c, nodes, n))
+        return CUDA_ERROR_INVALID_VALUE;
     if (n) {
         next.nodes = malloc(n * sizeof(*next.nodes));
         if (!next.nodes)
@@ -44,27 +67,61 @@ CUresult sg_front_set(struct sg_front *f, struct sg_capture *c, struct sg_node *
     atomic_fetch_add(&c->refs, 1);
     sg_front_clear(f);
     *f = next;
+    f->next = c->fronts;
+    f->pprev = &c->fronts;
+    if (f->next)
+        f->next->pprev = &f->next;
+    c->fronts = f;
     return CUDA_SUCCESS;
 }
 
-CUresult sg_front_merge(struct sg_front *f, const struct sg_front *from)
+CUresult sg_front_merge(struct sg_front *f, struct sg_node *const *nodes, size_t n)
 {
-    struct sg_node **grown = realloc(f->nodes, (f->n + from->n + 1) * sizeof(*grown));
+    struct sg_node **grown;
 
+    if (!front_may_have(f->capture, nodes, n))
+        return CUDA_ERROR_INVALID_VALUE;
+    grown = realloc(f->nodes, (f->n + n + 1) * sizeof(*grown));
     if (!grown)
         return CUDA_ERROR_OUT_OF_MEMORY;
     f->nodes = grown;
-    for (size_t i = 0; i < from->n; i++) {
+    for (size_t i = 0; i < n; i++) {
         size_t k = 0;
 
-        while (k < f->n && f->nodes[k] != from->nodes[i])
+        while (k < f->n && f->nodes[k] != nodes[i])
             k++;
         if (k == f->n) {
-            sg_obj_get(&from->nodes[i]->obj);
-            f->nodes[f->n++] = from->nodes[i];
+            sg_obj_get(&nodes[i]->obj);
+            f->nodes[f->n++] = nodes[i];
         }
     }
     return CUDA_SUCCESS;
+}
+
+void sg_captures_forget_node(const struct sg_graph *g, struct sg_node *n)
+{
+    for (struct sg_capture *c = captures; c; c = c->next) {
+        if (c->graph != g)
+            continue;
+        c->first -= n->index < c->first;
+        for (struct sg_front *f = c->fronts; f; f = f->next) {
+            for (size_t i = f->n; i-- > 0;) {
+                if (f->nodes[i] != n)
+                    continue;
+                f->nodes[i] = f->nodes[--f->n];
+                sg_obj_put(&n->obj);
+            }
+        }
+    }
+}
+
+bool sg_graph_captured(const struct sg_graph *g)
+{
+    for (struct sg_capture *c = captures; c; c = c->next) {
+        if (c->graph == g)
+            return true;
+    }
+    return false;
 }
 
 void sg_capture_list(struct sg_capture *c)
@@ -117,6 +174,9 @@ void sg_capture_close(struct sg_capture *c)
     free(c->streams);
     c->streams = NULL;
     c->nstreams = 0;
+    /* What is left are events: of them only that they were captured is asked. */
+    for (struct sg_front *f = c->fronts; f; f = f->next)
+        front_drop_nodes(f);
     sg_capture_put(c);
 }
 
@@ -186,6 +246,8 @@ bool sg_capture_op(struct sg_stream *s, struct sg_op *op, bool sync, CUresult *r
     } else if (sync || op->node_type < 0) {
         c->invalid = true;
         *r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    } else if (op->captured && (*r = op->captured(op)) != CUDA_SUCCESS) {
+        /* Refused; the capture goes on. */
     } else {
         *r = sg_node_new(c->graph, (CUgraphNodeType)op->node_type, op, s->front->nodes, s->front->n, &n);
         op = NULL;
@@ -312,13 +374,15 @@ bool sg_capture_wait(struct sg_stream *s, struct sg_event *e, CUresult *r)
     } else if (s->legacy) {
         ec->invalid = true;
         *r = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    } else if (s->dying) { /* another thread destroys it */
+        *r = CUDA_ERROR_INVALID_HANDLE;
     } else if (!sc) {
         *r = join(s, e->front);
     } else if (sc != ec) {
         sc->invalid = ec->invalid = true;
         *r = CUDA_ERROR_STREAM_CAPTURE_MERGE;
     } else {
-        *r = sg_front_merge(s->front, e->front);
+        *r = sg_front_merge(s->front, e->front->nodes, e->front->n);
     }
     pthread_mutex_unlock(&sg_graph_lock);
     return handled;
@@ -333,7 +397,9 @@ static struct sg_front *front_new(void)
 
 static void front_free(struct sg_front *f)
 {
+    pthread_mutex_lock(&sg_graph_lock);
     sg_front_clear(f);
+    pthread_mutex_unlock(&sg_graph_lock);
     free(f);
 }
 

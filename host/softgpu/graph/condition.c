@@ -14,9 +14,9 @@ struct sg_cond {
     uint32_t ctx_id;   /* whose kernels may set it */
     uint32_t start;    /* at the beginning of each launch, when assign */
     bool assign;
-    bool used;                    /* there is a node */
-    unsigned holders;             /* under sg_graph_lock */
-    const struct sg_graph *graph; /* compare only */
+    bool used;        /* there is a node */
+    unsigned holders; /* under sg_graph_lock */
+    uint64_t graph;   /* handle of the graph it was made for */
     _Atomic uint32_t value;
 };
 
@@ -25,15 +25,18 @@ static void cond_free(struct sg_obj *obj)
     free(obj);
 }
 
-static void hold(struct sg_cond *c)
+/* A holder has a reference; without a holder kernels do not find the number any more. */
+static void cond_hold(struct sg_cond *c)
 {
+    sg_obj_get(&c->obj);
     c->holders++;
 }
 
-static void let_go(struct sg_cond *c)
+static void cond_let_go(struct sg_cond *c)
 {
     if (--c->holders == 0)
         sg_obj_unregister(&c->obj);
+    sg_obj_put(&c->obj);
 }
 
 bool sg_cond_hold_all(struct sg_cond ***list, size_t *n, struct sg_cond *const *from, size_t nfrom)
@@ -47,16 +50,25 @@ bool sg_cond_hold_all(struct sg_cond ***list, size_t *n, struct sg_cond *const *
         return false;
     *list = grown;
     for (size_t i = 0; i < nfrom; i++) {
-        hold(from[i]);
+        cond_hold(from[i]);
         grown[(*n)++] = from[i];
     }
     return true;
 }
 
+bool sg_cond_hold(struct sg_cond ***list, size_t *n, struct sg_cond *c)
+{
+    for (size_t i = 0; i < *n; i++) {
+        if ((*list)[i] == c)
+            return true;
+    }
+    return sg_cond_hold_all(list, n, &c, 1);
+}
+
 void sg_cond_drop_all(struct sg_cond **list, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        let_go(list[i]);
+        cond_let_go(list[i]);
     free(list);
 }
 
@@ -99,7 +111,7 @@ CUresult sg_cond_new(struct sg_graph *g, uint32_t ctx_id, uint32_t start, bool a
     c->ctx_id = ctx_id;
     c->start = start;
     c->assign = assign;
-    c->graph = g;
+    c->graph = g->obj.handle;
     pthread_mutex_lock(&sg_graph_lock);
     bool ok = sg_obj_register(&c->obj);
 
@@ -107,10 +119,8 @@ CUresult sg_cond_new(struct sg_graph *g, uint32_t ctx_id, uint32_t start, bool a
         sg_obj_unregister(&c->obj);
         ok = false;
     }
-    if (ok) {
-        g->has_condition = true;
+    if (ok)
         *out = c->obj.handle;
-    }
     pthread_mutex_unlock(&sg_graph_lock);
     sg_obj_put(&c->obj);
     return ok ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -129,7 +139,7 @@ void sg_condition_free(struct sg_condition *c)
         sg_obj_put(&c->body[i]->obj);
     }
     if (c->cond)
-        let_go(c->cond);
+        cond_let_go(c->cond);
     free(c->body);
     free(c->handles);
     free(c);
@@ -137,10 +147,11 @@ void sg_condition_free(struct sg_condition *c)
 
 #define SG_BODIES_MAX 65536u /* graphs of one switch: bounds what one call makes */
 
-static CUresult condition_new(struct sg_cond *cond, CUgraphConditionalNodeType type, unsigned size,
-                              struct sg_condition **out)
+static CUresult condition_new(struct sg_cond *cond, const struct sg_graph *above,
+                              CUgraphConditionalNodeType type, unsigned size, struct sg_condition **out)
 {
     struct sg_condition *c = calloc(1, sizeof(*c));
+    CUresult r;
 
     if (!c)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -152,15 +163,18 @@ static CUresult condition_new(struct sg_cond *cond, CUgraphConditionalNodeType t
         c->body[i] = sg_graph_new();
         if (!c->body[i])
             break;
-        c->body[i]->owned = c->body[i]->body = true;
+        c->body[i]->body = true;
+        if (!sg_graph_attach(c->body[i], above))
+            break;
         c->handles[i] = SG_HANDLE(CUgraph, c->body[i]);
     }
-    if (!c->handles || !c->body || !c->body[size - 1]) {
+    if (!c->handles || !c->body || !c->handles[size - 1]) {
+        r = c->body && c->body[0] && !c->handles[0] ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_OUT_OF_MEMORY;
         sg_condition_free(c);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return r;
     }
     c->cond = cond;
-    hold(cond);
+    cond_hold(cond);
     *out = c;
     return CUDA_SUCCESS;
 }
@@ -177,6 +191,14 @@ static bool size_ok(const CUDA_CONDITIONAL_NODE_PARAMS *p)
     default:
         return false;
     }
+}
+
+/* Documented: a handle is for nodes of its graph, or of one of that graph's children. */
+static bool cond_is_of(const struct sg_cond *c, const struct sg_graph *g)
+{
+    SG_AUTO struct sg_graph *of = sg_lookup(c->graph, SG_T_GRAPH);
+
+    return of && of->family == g->family;
 }
 
 /* The node's part of cuGraphAddNode. */
@@ -197,15 +219,13 @@ CUresult sg_condition_add(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *d
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "a conditional node with more than %u graphs",
                        SG_BODIES_MAX);
     pthread_mutex_lock(&sg_graph_lock);
-    /* Documented: of this graph, or a node of one of its children; one node per handle. */
-    r = c->used || (c->graph != g && !g->owned) ? CUDA_ERROR_INVALID_VALUE
-                                                : condition_new(c, p->type, p->size, &made);
+    r = c->used || !cond_is_of(c, g) ? CUDA_ERROR_INVALID_VALUE /* documented: one node per handle */
+                                     : condition_new(c, g, p->type, p->size, &made);
     if (r == CUDA_SUCCESS)
         r = sg_graph_add(out, hGraph, dependencies, n, CU_GRAPH_NODE_TYPE_CONDITIONAL, NULL, NULL, &node);
     if (r == CUDA_SUCCESS) {
         node->cond = made;
         c->used = true;
-        g->has_condition = true;
         p->phGraph_out = made->handles;
         sg_obj_put(&node->obj);
     } else {

@@ -139,13 +139,14 @@ void sg_device_graph_drop(struct sg_graph_exec *x)
     }
 }
 
+/* With a reference: the list has none, and one of it may be about to end. */
 static struct sg_graph_exec *find(uint64_t name)
 {
     struct sg_graph_exec *x = known;
 
-    while (x && x->name != name)
+    while (x && (x->name != name || !name || !sg_obj_try_get(&x->obj)))
         x = x->next_known;
-    return name ? x : NULL;
+    return x;
 }
 
 /*
@@ -159,7 +160,9 @@ CUresult sg_graph_exec_name(CUgraphExec hGraphExec, uint64_t name)
 
     SG_GRAPH_EXEC(x, hGraphExec);
     pthread_mutex_lock(&sg_graph_lock);
-    if (name && (x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) && (!find(name) || find(name) == x)) {
+    SG_AUTO struct sg_graph_exec *has = find(name);
+
+    if (name && (x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) && (!has || has == x)) {
         x->name = name;
         r = CUDA_SUCCESS;
     }
@@ -284,7 +287,7 @@ static uint32_t device_launch(struct sg_genv *env, uint64_t exec, uint64_t strea
     uint32_t r = E_INVALID;
 
     pthread_mutex_lock(&sg_graph_lock);
-    struct sg_graph_exec *x = env ? find(exec) : NULL;
+    SG_AUTO struct sg_graph_exec *x = env ? find(exec) : NULL;
 
     if (x && x->uploaded)
         r = queue(env, x, stream);

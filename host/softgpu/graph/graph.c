@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Graphs: nodes, edges, and the programs compiled from them. */
+/* Graphs, and the programs compiled from them. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -39,214 +39,6 @@ void sg_graph_op_put(struct sg_graph_op *gop)
     }
 }
 
-/* ---- nodes ---- */
-
-static void node_free(struct sg_obj *obj)
-{
-    struct sg_node *n = (struct sg_node *)obj;
-
-    sg_graph_op_put(n->gop);
-    if (n->child)
-        sg_obj_unregister(&n->child->obj); /* it is the node's */
-    sg_obj_put((struct sg_obj *)n->child);
-    if (n->mem || n->cond) {
-        pthread_mutex_lock(&sg_graph_lock);
-        sg_graph_memory_put(n->mem);
-        sg_condition_free(n->cond);
-        pthread_mutex_unlock(&sg_graph_lock);
-    }
-    free(n->deps);
-    free(n->edge);
-    free(n->kernel_params);
-    free(n->attrs);
-    if (n->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP && n->has_params)
-        free(n->params.batch.paramArray);
-    free(n);
-}
-
-bool sg_node_add_dep(struct sg_node *n, struct sg_node *dep)
-{
-    for (size_t i = 0; i < n->ndeps; i++) {
-        if (n->deps[i] == dep)
-            return true;
-    }
-    if (n->ndeps == n->cap_deps) {
-        size_t cap = n->cap_deps ? 2 * n->cap_deps : 2;
-        struct sg_node **grown = realloc(n->deps, cap * sizeof(*grown));
-
-        if (!grown)
-            return false;
-        n->deps = grown;
-        if (n->edge) {
-            CUgraphEdgeData *edges = realloc(n->edge, cap * sizeof(*edges));
-
-            if (!edges)
-                return false;
-            n->edge = edges;
-        }
-        n->cap_deps = cap;
-    }
-    if (n->edge)
-        n->edge[n->ndeps] = (CUgraphEdgeData){0};
-    n->deps[n->ndeps++] = dep;
-    return true;
-}
-
-bool sg_node_add_edge(struct sg_node *n, struct sg_node *dep, const CUgraphEdgeData *edge)
-{
-    if (!sg_node_add_dep(n, dep))
-        return false;
-    if (sg_edges_ordinary(edge, 1))
-        return true;
-    if (!n->edge && !(n->edge = calloc(n->cap_deps, sizeof(*n->edge)))) {
-        sg_node_drop_dep(n, n->ndeps - 1);
-        return false;
-    }
-    n->edge[n->ndeps - 1] = *edge;
-    return true;
-}
-
-void sg_node_drop_dep(struct sg_node *n, size_t k)
-{
-    n->ndeps--;
-    n->deps[k] = n->deps[n->ndeps];
-    if (n->edge)
-        n->edge[k] = n->edge[n->ndeps];
-}
-
-CUgraphEdgeData sg_node_edge(const struct sg_node *n, size_t k)
-{
-    return n->edge ? n->edge[k] : (CUgraphEdgeData){0};
-}
-
-/* Checks that cuda.h allows the node in the graph of a conditional node. */
-static bool body_may(CUgraphNodeType type)
-{
-    return type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_EMPTY ||
-           type == CU_GRAPH_NODE_TYPE_GRAPH || type == CU_GRAPH_NODE_TYPE_MEMSET ||
-           type == CU_GRAPH_NODE_TYPE_MEMCPY || type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
-}
-
-CUresult sg_node_new(struct sg_graph *g, CUgraphNodeType type, struct sg_op *op, struct sg_node *const *deps,
-                     size_t ndeps, struct sg_node **out)
-{
-    if (g->body && !body_may(type)) {
-        if (op)
-            sg_op_end(op);
-        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "a node of type %d in the graph of a conditional node",
-                       (int)type);
-    }
-    struct sg_graph_op *gop = sg_graph_op_new(op);
-    struct sg_node *n = gop ? calloc(1, sizeof(*n)) : NULL;
-
-    if (!n) {
-        sg_graph_op_put(gop);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    sg_obj_init(&n->obj, SG_T_NODE, NULL, node_free);
-    n->type = type;
-    n->gop = gop;
-    bool ok = true;
-
-    for (size_t i = 0; ok && i < ndeps; i++)
-        ok = sg_node_add_dep(n, deps[i]);
-    if (ok && g->n == g->cap) {
-        size_t cap = g->cap ? 2 * g->cap : 16;
-        struct sg_node **grown = realloc(g->nodes, cap * sizeof(*grown));
-
-        ok = grown != NULL;
-        if (ok) {
-            g->nodes = grown;
-            g->cap = cap;
-        }
-    }
-    if (!ok || !sg_obj_register(&n->obj)) {
-        sg_obj_put(&n->obj);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    n->graph = g;
-    n->index = g->n;
-    g->nodes[g->n++] = n; /* the graph's reference is the first one */
-    sg_obj_get(&n->obj);
-    *out = n;
-    return CUDA_SUCCESS;
-}
-
-void sg_node_set_op(struct sg_node *n, struct sg_op *op, CUresult *r)
-{
-    struct sg_graph_op *gop = sg_graph_op_new(op);
-
-    *r = gop ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-    if (gop) {
-        sg_graph_op_put(n->gop);
-        n->gop = gop;
-    }
-}
-
-void sg_node_remove(struct sg_node *n)
-{
-    struct sg_graph *g = n->graph;
-
-    for (size_t i = 0; i < g->n; i++) {
-        struct sg_node *o = g->nodes[i];
-        size_t kept = 0;
-
-        for (size_t k = 0; k < o->ndeps; k++) {
-            if (o->deps[k] == n)
-                continue;
-            if (o->edge)
-                o->edge[kept] = o->edge[k];
-            o->deps[kept++] = o->deps[k];
-        }
-        o->ndeps = kept;
-    }
-    memmove(&g->nodes[n->index], &g->nodes[n->index + 1], (g->n - n->index - 1) * sizeof(*g->nodes));
-    g->n--;
-    for (size_t i = n->index; i < g->n; i++)
-        g->nodes[i]->index = i;
-    n->graph = NULL;
-    n->ndeps = 0;
-    sg_obj_unregister(&n->obj);
-    sg_obj_put(&n->obj);
-}
-
-void sg_nodes_put(struct sg_node **nodes, size_t n)
-{
-    for (size_t i = 0; nodes && i < n; i++)
-        sg_obj_put((struct sg_obj *)nodes[i]);
-    free(nodes);
-}
-
-CUresult sg_nodes_get_locked(struct sg_graph *g, const CUgraphNode *handles, size_t n, struct sg_node ***out)
-{
-    struct sg_node **nodes;
-
-    if (n > g->n * g->n) /* more than the graph can have edges: nothing of it is read */
-        return CUDA_ERROR_INVALID_VALUE;
-    nodes = calloc(n + 1, sizeof(*nodes));
-    if (!nodes)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    for (size_t i = 0; i < n; i++) {
-        nodes[i] = SG_LOOKUP(handles[i], SG_T_NODE);
-        if (!nodes[i] || nodes[i]->graph != g) {
-            sg_nodes_put(nodes, n);
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-    }
-    *out = nodes;
-    return CUDA_SUCCESS;
-}
-
-CUresult sg_nodes_get(struct sg_graph *g, const CUgraphNode *handles, size_t n, struct sg_node ***out)
-{
-    CUresult r;
-
-    pthread_mutex_lock(&sg_graph_lock);
-    r = sg_nodes_get_locked(g, handles, n, out);
-    pthread_mutex_unlock(&sg_graph_lock);
-    return r;
-}
-
 /* ---- graphs ---- */
 
 static void graph_free(struct sg_obj *obj)
@@ -254,12 +46,8 @@ static void graph_free(struct sg_obj *obj)
     struct sg_graph *g = (struct sg_graph *)obj;
 
     pthread_mutex_lock(&sg_graph_lock);
-    for (size_t i = 0; i < g->n; i++) {
-        g->nodes[i]->graph = NULL;
-        g->nodes[i]->ndeps = 0;
-        sg_obj_unregister(&g->nodes[i]->obj);
-        sg_obj_put(&g->nodes[i]->obj);
-    }
+    for (size_t i = 0; i < g->n; i++)
+        sg_node_leave(g->nodes[i]);
     sg_urefs_clear(&g->urefs);
     sg_cond_drop_all(g->conds, g->nconds);
     pthread_mutex_unlock(&sg_graph_lock);
@@ -269,16 +57,67 @@ static void graph_free(struct sg_obj *obj)
 
 struct sg_graph *sg_graph_new(void)
 {
+    static _Atomic uint64_t next_id = 1;
     struct sg_graph *g = calloc(1, sizeof(*g));
 
     if (!g)
         return NULL;
+    g->id = g->family = atomic_fetch_add(&next_id, 1);
     sg_obj_init(&g->obj, SG_T_GRAPH, NULL, graph_free);
     if (!sg_obj_register(&g->obj)) {
         sg_obj_put(&g->obj);
         return NULL;
     }
     return g;
+}
+
+/* The graphs below a node: its child, or those of its condition. NULL: there is no further one. */
+static struct sg_graph *graph_below(const struct sg_node *n, unsigned i)
+{
+    if (n->child)
+        return i == 0 ? n->child : NULL;
+    return n->cond && i < n->cond->size ? n->cond->body[i] : NULL;
+}
+
+struct sg_graph_contents sg_graph_contents(const struct sg_graph *g)
+{
+    struct sg_graph_contents all = {g->has_memory, g->nconds != 0, 0};
+    struct sg_graph *sub;
+
+    for (size_t i = 0; i < g->n; i++) {
+        all.condition |= g->nodes[i]->type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
+        for (unsigned k = 0; (sub = graph_below(g->nodes[i], k)) != NULL; k++) {
+            const struct sg_graph_contents c = sg_graph_contents(sub);
+
+            all.memory |= c.memory;
+            all.condition |= c.condition;
+            all.height = c.height + 1 > all.height ? c.height + 1 : all.height;
+        }
+    }
+    return all;
+}
+
+static void graph_set_family(struct sg_graph *g, uint64_t family, unsigned level)
+{
+    struct sg_graph *sub;
+
+    g->family = family;
+    g->level = level;
+    for (size_t i = 0; i < g->n; i++) {
+        for (unsigned k = 0; (sub = graph_below(g->nodes[i], k)) != NULL; k++)
+            graph_set_family(sub, family, level + 1);
+    }
+}
+
+bool sg_graph_attach(struct sg_graph *g, const struct sg_graph *above)
+{
+    if (above->level + 1 + sg_graph_contents(g).height >= SG_NEST_MAX) {
+        sg_fail(CUDA_ERROR_NOT_SUPPORTED, "graphs nested deeper than %d", SG_NEST_MAX);
+        return false;
+    }
+    g->owned = true;
+    graph_set_family(g, above->family, above->level + 1);
+    return true;
 }
 
 /* ---- programs ---- */
@@ -317,6 +156,7 @@ struct sg_program *sg_program_copy(const struct sg_program *p)
     }
     c->n = p->n;
     c->events = p->events;
+    c->depth = p->depth;
     c->memory = p->memory;
     c->wide = p->wide;
     memcpy(c->peak, p->peak, sizeof(c->peak));
@@ -430,9 +270,17 @@ static CUresult append(struct sg_node *n, struct flat *f, size_t first, size_t *
     f->wide |= !follows;
     st->waits = n->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT;
     if (n->cond) {
+        /* The handle may be of another graph, which can go first. */
+        if (!sg_cond_hold(&p->conds, &p->nconds, n->cond->cond))
+            return CUDA_ERROR_OUT_OF_MEMORY;
         st->cond = n->cond->cond;
         st->cond_type = n->cond->type;
         st->cond_size = n->cond->size;
+    }
+    if (n->type == CU_GRAPH_NODE_TYPE_GRAPH && n->gop->op) { /* a launch that was captured */
+        const unsigned depth_of = sg_graph_op_program(n->gop->op)->depth + 1;
+
+        p->depth = depth_of > p->depth ? depth_of : p->depth;
     }
     p->memory |= n->mem != NULL;
     p->events |= n->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD || n->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT ||
@@ -448,9 +296,12 @@ static CUresult flatten(struct sg_graph *g, struct flat *f, unsigned depth, bool
 
     if (depth == SG_NEST_MAX)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!sg_urefs_copy(&f->p->urefs, &g->urefs) ||
-        !sg_cond_hold_all(&f->p->conds, &f->p->nconds, g->conds, g->nconds))
+    if (!sg_urefs_copy(&f->p->urefs, &g->urefs))
         return CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < g->nconds; i++) {
+        if (!sg_cond_hold(&f->p->conds, &f->p->nconds, g->conds[i]))
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     for (size_t i = 0; i < g->n; i++)
         g->nodes[i]->mark = false;
     do {
@@ -503,6 +354,9 @@ CUresult sg_program_new(struct sg_graph *g, struct sg_program **out, CUgraphInst
         return CUDA_ERROR_OUT_OF_MEMORY;
     atomic_init(&f.p->refs, 1);
     r = flatten(g, &f, 0, &f.p->wide);
+    if (r == CUDA_SUCCESS && f.p->depth > SG_NEST_MAX)
+        r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "captured launches within captured launches, more than %d",
+                    SG_NEST_MAX);
     if (r == CUDA_SUCCESS && f.wide &&
         !(f.p->edges = sg_edges_new((const uint32_t(*)[2])f.pair, f.npairs, f.p->n)))
         r = CUDA_ERROR_OUT_OF_MEMORY;
@@ -530,46 +384,4 @@ CUresult sg_program_new(struct sg_graph *g, struct sg_program **out, CUgraphInst
     }
     *out = f.p;
     return CUDA_SUCCESS;
-}
-
-CUresult sg_graph_add(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *dependencies, size_t n,
-                      CUgraphNodeType type, struct sg_op *op, struct sg_graph *child,
-                      struct sg_node **node_out)
-{
-    SG_AUTO struct sg_graph *g = SG_LOOKUP(hGraph, SG_T_GRAPH);
-    struct sg_node **deps = NULL, *node;
-    CUresult r = CUDA_ERROR_INVALID_VALUE;
-
-    pthread_mutex_lock(&sg_graph_lock);
-    if (g && out && (!n || dependencies))
-        r = sg_nodes_get_locked(g, dependencies, n, &deps);
-    if (r == CUDA_SUCCESS) {
-        r = sg_node_new(g, type, op, deps, n, &node);
-        op = NULL;
-    }
-    if (r == CUDA_SUCCESS) {
-        if (child) {
-            sg_obj_get(&child->obj);
-            node->child = child;
-        }
-        *out = SG_HANDLE(CUgraphNode, node);
-        if (node_out)
-            *node_out = node; /* with the reference */
-        else
-            sg_obj_put(&node->obj);
-    }
-    pthread_mutex_unlock(&sg_graph_lock);
-    if (op)
-        sg_op_end(op);
-    sg_nodes_put(deps, n);
-    return r;
-}
-
-bool sg_edges_ordinary(const CUgraphEdgeData *edge, size_t n)
-{
-    for (size_t i = 0; edge && i < n; i++) {
-        if (edge[i].from_port || edge[i].to_port || edge[i].type)
-            return false;
-    }
-    return true;
 }

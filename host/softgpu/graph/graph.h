@@ -53,12 +53,12 @@ struct sg_graph_memory {
     uint32_t refs; /* of nodes, programs and claims */
     uint64_t addr, size;
     int device;
-    const struct sg_graph *owner; /* compare only */
-    bool freed_inside;            /* its graph has a node that frees it */
-    bool freed_outside;           /* another graph has */
-    bool unfreed;                 /* in the order of calls: allocated, and not freed by anybody yet */
-    unsigned claims;              /* launches that allocated it and whose free has not happened yet */
-    CUmemAccessDesc *access;      /* as given; for GetParams */
+    uint64_t owner;          /* id of the graph that allocates it */
+    bool freed_inside;       /* its graph has a node that frees it */
+    bool freed_outside;      /* another graph has */
+    bool unfreed;            /* in the order of calls: allocated, and not freed by anybody yet */
+    unsigned claims;         /* launches that allocated it and whose free has not happened yet */
+    CUmemAccessDesc *access; /* as given; for GetParams */
     size_t naccess;
 };
 
@@ -88,10 +88,12 @@ struct sg_graph {
     struct sg_node **nodes; /* each a reference */
     size_t n, cap;
     struct sg_urefs urefs;
-    bool owned;      /* a node has it: not the application's to destroy or to make executable */
-    bool body;       /* of a conditional node, or below one */
-    bool has_memory; /* nodes that allocate or free, here or in a child */
-    bool has_condition;
+    bool owned;             /* a node has it: not the application's to destroy or to make executable */
+    bool body;              /* of a conditional node, or below one */
+    bool has_memory;        /* nodes that allocate or free, here or, mostly, below: see sg_graph_contents() */
+    uint64_t id;            /* never used again, unlike an address */
+    uint64_t family;        /* id of the graph that this one is somewhere below, or its own */
+    unsigned level;         /* so many graphs are above it */
     unsigned execs;         /* executable graphs of it, where there may be only one */
     struct sg_cond **conds; /* made for it; held */
     size_t nconds;
@@ -121,6 +123,7 @@ struct sg_program {
     struct sg_urefs urefs;         /* of the graph and its children */
     bool events;                   /* there are event nodes: see sg_program_issued() */
     bool memory;                   /* there are nodes that allocate or free */
+    unsigned depth;                /* of captured launches within captured launches: bounds recursion */
     struct sg_cond **conds;        /* whose values a launch may set; held */
     size_t nconds;
     size_t n;
@@ -153,29 +156,49 @@ struct sg_capture {
     unsigned long long id;
     bool own; /* the graph was made for this capture, not given */
     bool invalid, ended;
+    struct sg_front *fronts;          /* of streams and events; each holds the capture */
     struct sg_capture *next, **pprev; /* all that have not ended */
 };
 
-/* The last nodes of a captured stream: what comes next depends on them. */
+/*
+ * The last nodes of a captured stream, or those of it that an event stands for: what comes next depends on them.
+ * They are nodes of the capture's graph; all fronts of a capture are in its list, so that a node that is taken out of
+ * the graph leaves every one of them.
+ */
 struct sg_front {
     struct sg_capture *capture; /* a reference, or NULL */
     struct sg_node **nodes;     /* each a reference */
     size_t n;
+    struct sg_front *next, **pprev; /* capture->fronts; pprev NULL: in no list */
 };
 
 #define SG_NEST_MAX 64 /* child graphs within child graphs: bounds recursion */
 
 struct sg_graph *sg_graph_new(void); /* registered, with a reference for the caller; or NULL */
+/* What there is in g and below it; handles of conditions, too. Under the lock. */
+struct sg_graph_contents {
+    bool memory, condition;
+    unsigned height; /* levels of graphs below g */
+};
+struct sg_graph_contents sg_graph_contents(const struct sg_graph *g);
+/* g comes to a node of `above`. False: they would be nested too deeply. Under the lock. */
+bool sg_graph_attach(struct sg_graph *g, const struct sg_graph *above);
 /* Adds a node that depends on deps and takes op over (also on failure). With a reference. */
 CUresult sg_node_new(struct sg_graph *g, CUgraphNodeType type, struct sg_op *op, struct sg_node *const *deps,
                      size_t ndeps, struct sg_node **out);
-bool sg_node_add_dep(struct sg_node *n, struct sg_node *dep); /* once; false: no memory */
-/* The same with edge data; and taking an edge away. */
-bool sg_node_add_edge(struct sg_node *n, struct sg_node *dep, const CUgraphEdgeData *edge);
+/*
+ * The only way into deps: n depends on dep, with edge data (NULL: an ordinary edge). An edge that is there stays as it
+ * is. 1: dep is not in the graph of n.
+ */
+CUresult sg_node_add_edge(struct sg_node *n, struct sg_node *dep, const CUgraphEdgeData *edge);
 void sg_node_drop_dep(struct sg_node *n, size_t k);
+void sg_node_drop_deps(struct sg_node *n);
 CUgraphEdgeData sg_node_edge(const struct sg_node *n, size_t k);
 void sg_node_set_op(struct sg_node *n, struct sg_op *op, CUresult *r);
-void sg_node_remove(struct sg_node *n); /* out of its graph, with its edges */
+/* Takes n out of its graph, the dependencies of the others and the fronts of captures. */
+void sg_node_remove(struct sg_node *n);
+/* n is no longer in the list of its graph: its edges, its handle and the graph's reference to it go. */
+void sg_node_leave(struct sg_node *n);
 /* 1: a cycle, or what a body may not have; *why (may be NULL) and *bad: the node, or 0. */
 CUresult sg_program_new(struct sg_graph *g, struct sg_program **out, CUgraphInstantiateResult *why,
                         uint64_t *bad);
@@ -203,8 +226,12 @@ CUresult sg_nodes_get_locked(struct sg_graph *g, const CUgraphNode *handles, siz
 void sg_nodes_put(struct sg_node **nodes, size_t n); /* NULL is fine */
 
 void sg_front_clear(struct sg_front *f);
+/* 1: one of the nodes is not in the capture's graph. */
 CUresult sg_front_set(struct sg_front *f, struct sg_capture *c, struct sg_node *const *nodes, size_t n);
-CUresult sg_front_merge(struct sg_front *f, const struct sg_front *from);
+CUresult sg_front_merge(struct sg_front *f, struct sg_node *const *nodes, size_t n); /* the same */
+/* n leaves g: no capture names it any more. Under the lock, as all of these. */
+void sg_captures_forget_node(const struct sg_graph *g, struct sg_node *n);
+bool sg_graph_captured(const struct sg_graph *g); /* a capture into it has not ended */
 void sg_capture_put(struct sg_capture *c);
 
 /* ---- memory of graphs (graph/memory_node.c); under the lock ---- */
@@ -248,6 +275,7 @@ void sg_graph_memory_unclaim(
 
 /* ---- conditional nodes (graph/condition.c); under the lock ---- */
 
+bool sg_cond_hold(struct sg_cond ***list, size_t *n, struct sg_cond *c); /* once; false: no memory */
 bool sg_cond_hold_all(struct sg_cond ***list, size_t *n, struct sg_cond *const *from, size_t nfrom);
 void sg_cond_drop_all(struct sg_cond **list, size_t n); /* frees list */
 bool sg_cond_unused(const struct sg_cond *c);

@@ -182,11 +182,26 @@ static void graph_issued(struct sg_op *op, struct sg_stream *s)
 
     if (o->claim)
         o->claim->issued = true;
+    if (o->exec)
+        sg_graph_exec_uploaded(o->exec);
     if (o->exec && !order(o->exec, op, s)) {
         sg_device_fail("no memory for the order of graph launches");
         sg_set_fault(s->ctx, CUDA_ERROR_OUT_OF_MEMORY);
     }
     sg_program_issued(o->program, op, s);
+}
+
+/* Under the lock. The node has the program alone; it claims nothing, since its graph may run at any time. */
+static CUresult graph_captured(struct sg_op *op)
+{
+    struct graph_op *o = (struct graph_op *)op;
+
+    if (o->program->memory || o->program->nconds) /* it would become a child */
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "capture of the launch of a graph with memory or "
+                                                 "conditional nodes");
+    sg_obj_put((struct sg_obj *)o->exec);
+    o->exec = NULL;
+    return CUDA_SUCCESS;
 }
 
 static void graph_drop(struct sg_op *op)
@@ -220,11 +235,9 @@ CUresult sg_graph_exec_launch(struct sg_graph_exec *x, struct sg_stream *s)
     pthread_mutex_lock(&sg_graph_lock);
     o->program = x->program;
     atomic_fetch_add(&o->program->refs, 1);
-    bool captured = s->front->capture != NULL;
-
-    if (captured && (o->program->memory || o->program->nconds)) /* it would become a child */
-        r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "capture of the launch of a graph with memory or "
-                                              "conditional nodes");
+    /* As it is now; whether the launch is captured is decided when it is issued: graph_captured(). */
+    if (s->front->capture)
+        r = graph_captured(&o->op);
     else if (o->program->memory)
         r = sg_gclaim_new(o->program, x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH, &x->hold,
                           &o->claim);
@@ -234,10 +247,8 @@ CUresult sg_graph_exec_launch(struct sg_graph_exec *x, struct sg_stream *s)
         return r;
     }
     o->op.issued = graph_issued;
-    if (!captured) {
-        sg_graph_exec_uploaded(x);
-        sg_obj_get(&x->obj);
-        o->exec = x;
-    }
+    o->op.captured = graph_captured;
+    sg_obj_get(&x->obj);
+    o->exec = x;
     return sg_issue(s, &o->op, SG_ISSUE_ASYNC);
 }

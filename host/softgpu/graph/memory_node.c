@@ -72,7 +72,7 @@ static CUresult gmem_new(struct sg_graph *g, int device, uint64_t size, struct s
     m->refs = 1;
     m->size = size;
     m->device = device;
-    m->owner = g;
+    m->owner = g->id;
     r = sg_mem_alloc_graph(sg_devices[device].primary, m, size, &m->addr);
     if (r != CUDA_SUCCESS) {
         free(m);
@@ -214,12 +214,16 @@ void sg_gclaim_step(const struct sg_program *p, struct sg_gclaim *c, size_t i)
     struct sg_graph_memory *m = p->step[i].mem;
 
     pthread_mutex_lock(&sg_graph_lock);
+    const size_t other = p->step[i].other;
+
     c->ran[i] = true;
-    if (p->step[i].type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
-        if (p->step[i].other != SIZE_MAX)
+    if (other != SIZE_MAX && c->ran[other] != (p->step[i].type == CU_GRAPH_NODE_TYPE_MEM_FREE)) {
+        /* Nothing orders the two and the free comes first: there is no claim to end, and none to begin. */
+    } else if (p->step[i].type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+        if (other != SIZE_MAX)
             claim(m);
     } else {
-        if (p->step[i].other == SIZE_MAX)
+        if (other == SIZE_MAX)
             give(m->device, rounded(m->size));
         unclaim(m);
     }
@@ -328,7 +332,7 @@ static CUresult may_add(const struct sg_graph *g, const struct sg_graph_memory *
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "memory nodes in a graph that belongs to a node of another");
     if (!m)
         return CUDA_SUCCESS;
-    if (m->freed_inside || (m->owner == g ? m->freed_outside : false))
+    if (m->freed_inside || (m->owner == g->id ? m->freed_outside : false))
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < g->n; i++) {
         if (g->nodes[i]->mem == m && g->nodes[i]->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
@@ -339,7 +343,7 @@ static CUresult may_add(const struct sg_graph *g, const struct sg_graph_memory *
 
 static void note_free(const struct sg_graph *g, struct sg_graph_memory *m)
 {
-    if (m->owner == g)
+    if (m->owner == g->id)
         m->freed_inside = true;
     else
         m->freed_outside = true;

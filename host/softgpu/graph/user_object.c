@@ -75,8 +75,10 @@ static void uobj_free(struct sg_obj *obj)
 
 /* ---- references of graphs and programs ---- */
 
-static void hold(struct sg_uobj *u)
+/* A holder has a reference: the destructor runs when the last of them is gone. */
+static void uobj_hold(struct sg_uobj *u)
 {
+    sg_obj_get(&u->obj);
     pthread_mutex_lock(&count_lock);
     u->holders++;
     pthread_mutex_unlock(&count_lock);
@@ -90,6 +92,7 @@ void sg_uobj_let_go(struct sg_uobj *u)
     pthread_mutex_unlock(&count_lock);
     if (last)
         sg_obj_unregister(&u->obj);
+    sg_obj_put(&u->obj);
 }
 
 bool sg_urefs_add(struct sg_urefs *l, struct sg_uobj *u, unsigned count)
@@ -105,7 +108,7 @@ bool sg_urefs_add(struct sg_urefs *l, struct sg_uobj *u, unsigned count)
     if (!grown)
         return false;
     l->ref = grown;
-    hold(u); /* once, whatever the count */
+    uobj_hold(u); /* once, whatever the count */
     l->ref[l->n++] = (struct sg_uref){u, count};
     return true;
 }
@@ -162,15 +165,16 @@ bool sg_uobj_new(void *ptr, CUhostFn destroy, unsigned refs, CUuserObject *out)
         return false;
     }
     *out = SG_HANDLE(CUuserObject, u);
-    sg_obj_put(&u->obj);
-    return true;
+    return true; /* the first reference is the application's */
 }
 
 void sg_uobj_retain(struct sg_uobj *u, unsigned n)
 {
     pthread_mutex_lock(&count_lock);
-    if (!u->own) /* only graphs had it */
+    if (!u->own) { /* only graphs had it */
         u->holders++;
+        sg_obj_get(&u->obj);
+    }
     u->own += n;
     pthread_mutex_unlock(&count_lock);
 }

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "memory/arena.h"
 #include "memory/grace.h"
 #include "memory/table.h"
 
@@ -27,6 +28,7 @@
 #define SG_SIZE_MAX (1ull << 46) /* keeps every sum of sizes and addresses below 2^48 */
 
 static uint64_t arena, arena_len, next_id;
+static struct sg_arena device_space;  /* under sg_mem_lock */
 static uint64_t used[SG_MAX_DEVICES]; /* bytes, by device; under sg_mem_lock, as the two above */
 
 static inline uint64_t align_up(uint64_t v, uint64_t a)
@@ -58,7 +60,8 @@ CUresult sg_mem_init(void)
 
         if (p == MAP_FAILED)
             continue;
-        if (!sg_table_reserve() || !sg_arena_init((uint64_t)(uintptr_t)p, want)) {
+        if (!sg_table_reserve() || !sg_mem_reserve_init() ||
+            !sg_arena_init(&device_space, (uint64_t)(uintptr_t)p, want)) {
             munmap(p, want);
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
@@ -124,14 +127,14 @@ static CUresult alloc_locked(struct sg_rec *r, uint64_t align)
     if (charge > sg_config.memory - used[r->info.device])
         return CUDA_ERROR_OUT_OF_MEMORY;
     r->block_len = align_up(rounded + guard_for(size), whole_pages(&r->info) ? SG_PAGE : SG_ALIGN);
-    if (!sg_arena_take(r->block_len, align, &r->block))
+    if (!sg_arena_take(&device_space, r->block_len, align, &r->block))
         return CUDA_ERROR_OUT_OF_MEMORY;
     r->info.base = r->block;
     /* Pools and managed memory belong to the device, the rest to its context. */
     rc = insert(r, r->info.kind == SG_MEM_DEVICE && !r->info.async && !r->info.graph ? r->info.owner : 0,
                 r->info.dormant ? 0 : r->info.access);
     if (rc != CUDA_SUCCESS) {
-        sg_arena_give(r->block, r->block_len);
+        sg_arena_give(&device_space, r->block, r->block_len);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     used[r->info.device] += charge;
@@ -183,7 +186,7 @@ static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64
     if (rc == CUDA_SUCCESS && fd >= 0 && !shared_pages(r->info.base, want->size, fd)) {
         sg_table_remove(sg_table_find(r->info.base));
         if (own_pages(r->info.base, want->size)) /* the failed attempt may have left a hole */
-            sg_arena_give(r->block, r->block_len);
+            sg_arena_give(&device_space, r->block, r->block_len);
         used[sg_space(ctx)->device] -= want->imported ? 0 : align_up(want->size, SG_ALIGN);
         rc = CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -327,6 +330,27 @@ CUresult sg_mem_add_host(struct sg_ctx *ctx, enum sg_mem_kind kind, void *p, uin
     return add(ctx, kind, (uint64_t)(uintptr_t)p, size, flags, writable ? SG_ACCESS_ALL : SG_ACCESS_READ);
 }
 
+CUresult sg_host_register_private(void *p, size_t size)
+{
+    const uint64_t base = (uint64_t)(uintptr_t)p;
+    CUresult rc = CUDA_ERROR_OUT_OF_MEMORY;
+    struct sg_rec *r;
+
+    if (!base || !size || size > UINT64_MAX - base)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = calloc(1, sizeof(*r));
+    if (!r)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r->info = (struct sg_mem_info){.base = base, .size = size, .kind = SG_MEM_PRIVATE};
+    pthread_mutex_lock(&sg_mem_lock);
+    if (sg_table_reserve())
+        rc = insert(r, 0, 0);
+    pthread_mutex_unlock(&sg_mem_lock);
+    if (rc != CUDA_SUCCESS)
+        free(r);
+    return rc;
+}
+
 CUresult sg_mem_add_mapped(struct sg_ctx *ctx, uint64_t base, uint64_t size, uint32_t access)
 {
     return add(ctx, SG_MEM_MAPPED, base, size, 0, access);
@@ -352,7 +376,7 @@ static void rec_free(struct sg_rec *r)
         }
         pthread_mutex_lock(&sg_mem_lock);
         if (usable)
-            sg_arena_give(r->block, r->block_len);
+            sg_arena_give(&device_space, r->block, r->block_len);
         used[r->info.device] -= counted(&r->info);
         pthread_mutex_unlock(&sg_mem_lock);
     } else if (r->info.kind == SG_MEM_HOST) {

@@ -21,6 +21,7 @@ enum sg_mem_kind {
     SG_MEM_HOST,       /* cuMemHostAlloc */
     SG_MEM_REGISTERED, /* cuMemHostRegister */
     SG_MEM_MAPPED,     /* cuMemMap */
+    SG_MEM_PRIVATE,    /* sg_host_register_private(); never in a struct sg_mem_info */
 };
 
 /* One live allocation, as copied out of the table. */
@@ -96,6 +97,12 @@ void sg_mem_set_dormant(uint64_t base, bool dormant);
 /* Enters host memory into the table; 712 when it overlaps memory that is in it. */
 CUresult sg_mem_add_host(struct sg_ctx *ctx, enum sg_mem_kind kind, void *p, uint64_t size, uint32_t flags,
                          bool writable);
+/*
+ * The loading program's own memory, until the process ends: page-locked for copies that name it as host memory
+ * (sg_mem_is_private()). For all else there is nothing: kernels fault, and no lookup below finds it.
+ */
+CUresult sg_host_register_private(void *p, size_t size);
+bool sg_mem_is_private(uint64_t addr, uint64_t size);
 /* True when the kernel knows memory of this process at every byte of [addr, addr+size). */
 bool sg_host_mapped(uint64_t addr, uint64_t size);
 /* Enters memory mapped by cuMemMap, once cuMemSetAccess allows some device to touch it. */
@@ -123,10 +130,16 @@ bool sg_mem_drop_peer(struct sg_ctx *ctx, uint32_t id); /* false: they did not *
  */
 bool sg_mem_covers(uint64_t addr, uint64_t size, struct sg_mem_info *out);
 /*
- * Addresses that nothing uses, backed by nothing in particular, in a region of their own: from want on when that
- * is in the region and free. MAP_FAILED: there are none. The caller unmaps them. (memory/reserve.c)
+ * Addresses that are reserved for programs (memory/reserve.c): multiples of align, a power of two from
+ * SG_RESERVE_ALIGN on; at want when it is in the range that they come from and free there. False: there are
+ * none. Nothing may be touched there until memory is mapped over it.
  */
-void *sg_mem_reserve(uint64_t want, uint64_t size);
+#define SG_RESERVE_ALIGN (2ull << 20)
+bool sg_mem_reserve_init(void);
+bool sg_mem_reserve(uint64_t want, uint64_t size, uint64_t align, uint64_t *out);
+void sg_mem_unreserve(uint64_t base, uint64_t size);
+/* Takes memory that was mapped over reserved addresses away; they stay reserved. */
+bool sg_mem_reserve_clear(uint64_t base, uint64_t size);
 /* True when addr lies in the address range that device memory comes from, live or not. */
 bool sg_mem_in_arena(uint64_t addr);
 void sg_mem_usage(int device, uint64_t *free_bytes, uint64_t *total_bytes);
@@ -170,5 +183,16 @@ bool sg_share_close_memory(uint64_t addr);
 /* Memory of another process, for ctx, as part of a pool (0: none); 400: no such, 205: no memory. */
 CUresult sg_share_import(struct sg_ctx *ctx, const uint8_t *token, uint64_t size, uint64_t pool,
                          uint32_t access, uint64_t *addr);
+
+/* ---- physical memory, which can be mapped at several addresses (memory/store.c); sizes are multiples of pages ---- */
+
+/* Before a sandbox forbids it; without it there is no physical memory. */
+bool sg_store_init(void);
+/* A piece of that size, zeroes; false: there is none. */
+bool sg_store_take(uint64_t size, uint64_t *at);
+/* Maps the piece at `at`, or its beginning: at `where`, in the place of what is there; NULL: anywhere. MAP_FAILED. */
+void *sg_store_map(void *where, uint64_t size, uint64_t at);
+/* Empties the piece, which is mapped at `pages` (NULL: it never was), and takes it back. Nobody touches it any more. */
+void sg_store_give(void *pages, uint64_t size, uint64_t at);
 
 #endif

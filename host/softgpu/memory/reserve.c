@@ -1,43 +1,89 @@
 /* SPDX-License-Identifier: MIT */
-/* Addresses that programs reserve (cuMemAddressReserve). */
+/*
+ * Addresses that programs reserve (cuMemAddressReserve): out of one range that is reserved as a whole when
+ * the library starts, and in which there is nothing but reservations. A table of this file decides what is
+ * free in it. The kernel is never asked: its answer would depend on what else the process has, so that a
+ * program could find the process's own mappings by trying addresses. A hint outside the range has no
+ * effect, whatever is there.
+ */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sys/mman.h>
 
+#include "memory/arena.h"
 #include "memory/memory.h"
 
-/* Away from the arena and from what the kernel maps by itself, so that a guest's own mappings and these
- * addresses do not meet. */
-#define SG_RESERVE_HINT 0x300000000000ull
-#define SG_RESERVE_END 0x700000000000ull
-#define SG_RESERVE_TRIES 4096
+/*
+ * A fixed range where neither layout of Linux puts anything of a process by itself: on x86-64 between the
+ * old layout's mappings (from a third of the address space on) and the executable (two thirds), on arm64
+ * below the old layout's mappings; both with the largest vm.mmap_rnd_bits. Fixed, so that processes can
+ * agree on an address.
+ */
+#if defined(__x86_64__)
+#define SG_RESERVE_START 0x400000000000ull
+#else
+#define SG_RESERVE_START 0x300000000000ull
+#endif
+#define SG_RESERVE_SIZE (1ull << 44)
+#define SG_RESERVE_SIZE_MIN \
+    (1ull << 32) /* under RLIMIT_AS, or with a sanitizer that has the range for itself */
 
-/* No others: where the system would put it instead, or whether an address elsewhere is free, says where the
- * process has its own things. */
-void *sg_mem_reserve(uint64_t want, uint64_t size)
+static pthread_mutex_t reserve_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sg_arena reserve_space;
+
+/* Not writable: nothing is there, and it must not count as this process's memory (RLIMIT_DATA). */
+static void *reserve_map(uint64_t at, uint64_t size, int flags)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static uint64_t next = SG_RESERVE_HINT;
-    void *found = MAP_FAILED;
-    uint64_t at = want;
+    return mmap((void *)at, size, PROT_READ, flags | MAP_NORESERVE | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
 
-    pthread_mutex_lock(&lock);
-    for (int i = 0; i < SG_RESERVE_TRIES; i++) {
-        if (at >= SG_RESERVE_HINT && at < SG_RESERVE_END && size <= SG_RESERVE_END - at) {
-            /* Not writable: nothing is there, and it must not count as this process's memory (RLIMIT_DATA). */
-            found = mmap((void *)at, size, PROT_READ,
-                         MAP_FIXED_NOREPLACE | MAP_NORESERVE | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-            if (found == (void *)at)
-                break;
-            if (found != MAP_FAILED)
-                munmap(found, size);
-            found = MAP_FAILED;
-        }
-        if (next >= SG_RESERVE_END || size > SG_RESERVE_END - next)
-            next = SG_RESERVE_HINT;
-        at = next;
-        next += size;
+bool sg_mem_reserve_init(void)
+{
+    for (uint64_t size = SG_RESERVE_SIZE; size >= SG_RESERVE_SIZE_MIN; size /= 2) {
+        void *p = reserve_map(SG_RESERVE_START, size, MAP_FIXED_NOREPLACE);
+
+        if (p == MAP_FAILED)
+            p = reserve_map(SG_RESERVE_START, size, 0);
+        if (p == MAP_FAILED)
+            continue;
+        uint64_t start = ((uint64_t)(uintptr_t)p + SG_RESERVE_ALIGN - 1) & ~(SG_RESERVE_ALIGN - 1);
+
+        if (sg_arena_init(&reserve_space, start, size - (start - (uint64_t)(uintptr_t)p)))
+            return true;
+        munmap(p, size);
+        return false;
     }
-    pthread_mutex_unlock(&lock);
-    return found;
+    return true; /* as if all of it were in use */
+}
+
+bool sg_mem_reserve(uint64_t want, uint64_t size, uint64_t align, uint64_t *out)
+{
+    bool ok;
+
+    if (want > UINT64_MAX - align)
+        want = 0;
+    want = (want + align - 1) & ~(align - 1);
+    pthread_mutex_lock(&reserve_lock);
+    ok = want && sg_arena_take_at(&reserve_space, want, size);
+    if (ok)
+        *out = want;
+    else
+        ok = sg_arena_take(&reserve_space, size, align, out);
+    pthread_mutex_unlock(&reserve_lock);
+    return ok;
+}
+
+void sg_mem_unreserve(uint64_t base, uint64_t size)
+{
+    /* First of all empty again: memory that was mapped there must not stay. */
+    if (!sg_mem_reserve_clear(base, size))
+        return; /* lost */
+    pthread_mutex_lock(&reserve_lock);
+    sg_arena_give(&reserve_space, base, size);
+    pthread_mutex_unlock(&reserve_lock);
+}
+
+bool sg_mem_reserve_clear(uint64_t base, uint64_t size)
+{
+    return reserve_map(base, size, MAP_FIXED) == (void *)base;
 }

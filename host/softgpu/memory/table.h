@@ -34,11 +34,4 @@ void sg_table_remove(struct sg_entry *e);
 /* Sets the access rights: SG_ACCESS_*. */
 void sg_table_set_access(struct sg_entry *e, uint32_t access);
 
-/* ---- addresses within the arena (memory/arena.c); the caller, memory/memory.c, serialises ---- */
-
-bool sg_arena_init(uint64_t start, uint64_t len);
-/* Takes len bytes aligned to align (a power of two) out of the first hole that has them. */
-bool sg_arena_take(uint64_t len, uint64_t align, uint64_t *out);
-void sg_arena_give(uint64_t start, uint64_t len);
-
 #endif

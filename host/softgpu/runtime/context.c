@@ -80,6 +80,8 @@ static CUresult init_locked(void)
     sg_exec_set_relaxed(sg_config.relaxed);
     sg_exec_prepare();
     sg_jit_init();
+    if (!sg_store_init())
+        sg_log("no file for physical memory: cuMemCreate() will find no memory");
     pthread_atfork(NULL, NULL, at_fork_child);
     sg_log("initialised: %u devices of %llu bytes, %u threads", sg_config.ndevices,
            (unsigned long long)sg_config.memory, sg_config.threads);

@@ -30,6 +30,14 @@ static bool reachable(const struct sg_copy *c, const struct sg_stream *s)
                                              z * c->src_slice + y * c->src_pitch + c->width, false));
 }
 
+/* What is private when a copy is issued stays so, and nothing else becomes private once there are copies. */
+static bool there_still(uint64_t addr, uint64_t span)
+{
+    struct sg_mem_info info;
+
+    return sg_mem_covers(addr, span, &info) || sg_mem_is_private(addr, span);
+}
+
 /*
  * Looks up again what was found when the copy was issued. Meanwhile it may have been freed, unmapped or
  * unregistered, also through another context, and the system may have put something else at its addresses.
@@ -37,14 +45,13 @@ static bool reachable(const struct sg_copy *c, const struct sg_stream *s)
 static bool there(const struct sg_copy *c)
 {
     size_t z = c->depth - 1, y = c->height - 1;
-    struct sg_mem_info info;
 
     if (c->generation && c->generation == __atomic_load_n(&sg_mem_generation, __ATOMIC_SEQ_CST))
         return true; /* nothing has gone since; what goes from here on waits for us: memory/grace.h */
     return (c->dst_array || c->dst_pageable ||
-            sg_mem_covers(PTR(c->dst), z * c->dst_slice + y * c->dst_pitch + c->width, &info)) &&
+            there_still(PTR(c->dst), z * c->dst_slice + y * c->dst_pitch + c->width)) &&
            (c->src_array || c->src_pageable ||
-            sg_mem_covers(PTR(c->src), z * c->src_slice + y * c->src_pitch + c->width, &info));
+            there_still(PTR(c->src), z * c->src_slice + y * c->src_pitch + c->width));
 }
 
 static void move(const struct sg_copy *c)
@@ -182,12 +189,15 @@ CUresult sg_copy_check(enum sg_place place, uint64_t addr, uint64_t span, bool w
             return CUDA_ERROR_INVALID_VALUE;
         return CUDA_SUCCESS;
     }
+    if (place == SG_PLACE_HOST && sg_mem_is_private(addr, span))
+        return CUDA_SUCCESS;
     if (place == SG_PLACE_DEVICE || sg_mem_in_arena(addr))
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "copy at 0x%llx: no device memory there",
                        (unsigned long long)addr);
     /* That there is memory is asked of the kernel where the call does not say so, or where the
      * question costs nothing beside the copy. */
-    if ((place == SG_PLACE_ANY || span >= SG_ASK_ABOVE) && !sg_host_mapped(addr, span))
+    if (((place == SG_PLACE_ANY || span >= SG_ASK_ABOVE) && !sg_host_mapped(addr, span)) ||
+        (place == SG_PLACE_ANY && sg_mem_is_private(addr, 1)))
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "copy at 0x%llx: no memory there", (unsigned long long)addr);
     *pageable = true;
     return CUDA_SUCCESS;

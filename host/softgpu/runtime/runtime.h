@@ -189,8 +189,10 @@ struct sg_op {
     CUresult (*run)(struct sg_op *op, struct sg_stream *s);
     void (*issued)(struct sg_op *op, struct sg_stream *s); /* under the issue lock; may be NULL */
     void (*drop)(struct sg_op *op);                        /* releases what it holds; frees op */
-    bool run_always;                                       /* also when the context has failed */
-    int node_type; /* CUgraphNodeType it is captured as, -1: cannot be captured */
+    /* It becomes a node: it may run any number of times, from any launch. Not 0: it cannot. NULL: nothing to do. */
+    CUresult (*captured)(struct sg_op *op);
+    bool run_always; /* also when the context has failed */
+    int node_type;   /* CUgraphNodeType it is captured as, -1: cannot be captured */
     struct sg_dep *deps;
     unsigned ndeps, cap_deps;
 };

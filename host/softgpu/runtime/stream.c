@@ -408,13 +408,13 @@ void sg_stream_retire(struct sg_stream *s)
 {
     bool has_thread;
 
-    sg_hooks->abandon(s);
-    sg_obj_unregister(&s->obj);
     pthread_mutex_lock(&s->lock);
-    s->dying = true;
+    s->dying = true; /* first: no capture begins in it from now on */
     has_thread = s->thread;
     pthread_cond_signal(&s->work);
     pthread_mutex_unlock(&s->lock);
+    sg_hooks->abandon(s);
+    sg_obj_unregister(&s->obj);
     if (!has_thread && !s->bare)
         unlink_stream(s);
 }

@@ -386,6 +386,7 @@ static void context_ending(struct vcu_context *c)
 {
     uint64_t context = c->handle;
 
+    vcu_recall_forget();
     if (c->green != 0)
         return;
     pthread_mutex_lock(&vcu_module_lock);

@@ -6,7 +6,6 @@
  */
 #include "core.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -116,7 +115,7 @@ static CUresult look(uint64_t handle, const struct vcu_wait_latest *latest)
     if (lnk_ring_notified(&vcu.ring))
         lnk_ring_drain(&vcu.ring);
     if (tired)
-        sched_yield(); /* with no core to spare, the work that is waited for needs this one */
+        lnk_ring_pause(&vcu.ring); /* with no core to spare, the work that is waited for needs this one */
     atomic_fetch_add_explicit(&vcu_queries_answered, 1, memory_order_relaxed);
     return r;
 }

@@ -560,8 +560,8 @@ static struct vcu_copy linear(bool dst_device, uint64_t dst, bool src_device, ui
                               CUstream stream, bool async)
 {
     return (struct vcu_copy){
-        .dst = {dst_device, dst, n, 1},
-        .src = {src_device, src, n, 1},
+        .dst = {.device = dst_device, .addr = dst, .pitch = n, .height = 1},
+        .src = {.device = src_device, .addr = src, .pitch = n, .height = 1},
         .width = n,
         .height = 1,
         .depth = 1,

@@ -583,7 +583,7 @@ void vgpu_cli_judge(struct vgpu_findings *f, const struct vgpu_cli_events *event
     if (!sure && init < events->count)
         sure = judge_init(f, &v, init) || judge_start(f, &v, init);
     if (!sure)
-        sure = judge_late(f, &v) | judge_calls(f, &v);
+        sure = (int)judge_late(f, &v) | (int)judge_calls(f, &v); /* both are told */
     if (!sure)
         sure = judge_slots(f, &v);
     if (!sure && v.failed && (log->missing_symbol || log->missing_library)) {

@@ -41,6 +41,18 @@ void brk_loop_stop(void);
  * s is not looked at for a while. */
 int brk_accept(struct brk_source *s);
 
+/* ---- peer.c: whose programs may connect ---- */
+
+#define BRK_ANYBODY UINT32_MAX
+/* Name or number of a user or group. */
+bool brk_parse_user(const char *text, uint32_t *id);
+bool brk_parse_group(const char *text, uint32_t *id);
+/* Asks the kernel who has connected: always root and our own user; of those that brk_opt names each, or anybody
+ * where it names nobody. */
+bool brk_peer_allowed(int fd);
+/* brk_accept() of a socket that serves clients: one who may not is told so by the end of the connection. */
+int brk_accept_peer(struct brk_source *s);
+
 /* ---- config.c: what the command line said; constant while clients are served ---- */
 
 enum brk_gpu { BRK_GPU_AUTO, BRK_GPU_SOFT, BRK_GPU_NVIDIA };
@@ -91,6 +103,7 @@ struct brk_options {
     const char *arbiter;                /* file that the brokers of the host share, NULL: none */
     const char *control;                /* path of the control socket, NULL: none */
     unsigned minor;                     /* workers speak version 1.minor of the protocol */
+    uint32_t peer_uid, peer_gid;        /* who may connect; BRK_ANYBODY: whom the socket's file lets */
     const char *status;                 /* path of another status socket, NULL: none */
     const char *log;
     enum vgb_log_level log_level;

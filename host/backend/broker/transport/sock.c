@@ -300,7 +300,7 @@ static void on_conn(struct brk_source *s, uint32_t events)
 
 static void on_accept(struct brk_source *s, uint32_t events)
 {
-    int fd = brk_accept(s);
+    int fd = brk_accept_peer(s);
     struct conn *k;
 
     (void)events;

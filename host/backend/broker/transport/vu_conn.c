@@ -167,9 +167,20 @@ static bool set_kick(unsigned i)
     return true;
 }
 
+/* The windows hold a slice for each client: asked whenever their memory or their number comes, in whatever order. */
+static bool windows_suffice(const struct vgpu_config *c, uint64_t size)
+{
+    uint64_t want;
+
+    if (!__builtin_mul_overflow((uint64_t)c->max_clients, (uint64_t)c->window_size, &want) && size >= want)
+        return true;
+    vgb_log_limited(&limit, VGB_ERROR, "vhost-user: the windows have %llu bytes, too few for %llu clients",
+                    (unsigned long long)size, (unsigned long long)c->max_clients);
+    return false;
+}
+
 static bool set_mem_table(void)
 {
-    uint64_t want = brk_vu_dev.config.max_clients * brk_vu_dev.config.window_size;
     unsigned n = conn.nfds;
     const struct brk_vu_map *w;
 
@@ -182,15 +193,13 @@ static bool set_mem_table(void)
         return false;
     }
     w = brk_vu_mem_windows(&brk_vu_dev.mem);
-    if (w && w->r.size < want) {
-        vgb_log_limited(&limit, VGB_ERROR, "vhost-user: the windows have %llu bytes, %llu are needed",
-                        (unsigned long long)w->r.size, (unsigned long long)want);
+    if (w && !windows_suffice(&brk_vu_dev.config, w->r.size))
         return false;
-    }
     if (w) { /* kept when it leaves the table: the guest may turn the BAR off for a while */
         vgb_close(&brk_vu_dev.windows_fd);
         brk_vu_dev.windows_fd = fcntl(w->fd, F_DUPFD_CLOEXEC, 3);
         brk_vu_dev.windows_offset = w->r.offset;
+        brk_vu_dev.windows_size = w->r.size;
     }
     queue_serve(VGPU_VQ_CONTROL);
     return true;
@@ -216,6 +225,8 @@ static bool set_config(void)
         vgb_log_limited(&limit, VGB_ERROR, "vhost-user: configuration refused: %s", wrong);
         return false;
     }
+    if (brk_vu_dev.windows_fd >= 0 && !windows_suffice(&next, brk_vu_dev.windows_size))
+        return false;
     brk_vu_dev.config = next;
     brk_vu_dev.configured = true;
     if (!brk_vram.adjusted)
@@ -420,7 +431,7 @@ static bool conn_start(int fd)
 
 static void on_accept(struct brk_source *s, uint32_t events)
 {
-    int fd = brk_accept(s);
+    int fd = brk_accept_peer(s);
 
     (void)events;
     if (fd < 0)

@@ -558,7 +558,9 @@ int brk_pool_tick(void)
         if (waits)
             next = VGB_TICK_MS;
     }
-    if (brk_cache_tick() | users->expire(now))
+    if (brk_cache_tick())
+        next = VGB_TICK_MS;
+    if (users->expire(now))
         next = VGB_TICK_MS;
     if (!broken && wanted()) {
         fill();

@@ -66,7 +66,7 @@ static int parse_condition(const char *text, struct scmp_arg_cmp *out)
     if (sscanf(text, " arg%u != %23s%n", &arg, value, &used) == 2) {
         if (arg > 5 || !parse_value(value, &v))
             return 0;
-        *out = SCMP_CMP(arg, SCMP_CMP_NE, v);
+        *out = SCMP_CMP(arg, SCMP_CMP_NE, v, 0);
         return used;
     }
     return 0;
@@ -335,10 +335,8 @@ int wrk_sandbox_narrow(struct wrk_sandbox *s, bool soft, char *err, size_t err_s
     if (soft) {
         /* Pipes and shared mappings are not files here. */
         limit(RLIMIT_FSIZE, has_log_file() ? SOFT_LOG_MAX : 0);
-        limit(RLIMIT_NOFILE, 64);
-    } else {
-        limit(RLIMIT_NOFILE, 1024);
     }
+    limit(RLIMIT_NOFILE, 1024); /* the software GPU keeps that of memory that another process has exported */
     if (s->mode == WRK_SANDBOX_LOG)
         return wrk_sandbox_filter_log(policy, err, err_size);
     return wrk_sandbox_filter(policy, false, err, err_size);

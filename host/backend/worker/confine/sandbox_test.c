@@ -78,6 +78,15 @@ static int use_what_is_needed(void)
     memset(p, 1, 1 << 20);
     munmap(p, 1 << 20);
     free(malloc(64 << 20));
+    /* A large block grows by being copied. */
+    unsigned char *block = malloc(8 << 20);
+    if (!block)
+        return 3;
+    block[(8 << 20) - 1] = 7;
+    unsigned char *longer = realloc(block, 16 << 20);
+    if (!longer || longer[(8 << 20) - 1] != 7)
+        return 4;
+    free(longer);
     return getpid() > 0 ? 0 : 2;
 }
 
@@ -415,7 +424,9 @@ static void test_arguments(void **state)
         {"a longer mapping", SYS_mremap, {(long)page, 4096, 8192, 1}, 2, 2},
         {"a shorter mapping", SYS_mremap, {(long)page, 8192, 4096, 0}, 2, 2},
         {"more from nothing", SYS_mremap, {(long)page, 0, 8192, 1}, 2, 2},
-        {"a page from nothing", SYS_mremap, {(long)page, 0, 4096, 1}, 1, 1},
+        {"a page from nothing", SYS_mremap, {(long)page, 0, 4096, 1}, 2, 2},
+        {"a mapping moved", SYS_mremap, {(long)page, 4096, 4096, 3, (long)page + 4096}, 2, 2},
+        {"a second mapping", SYS_mremap, {(long)page, 4096, 4096, 5}, 2, 2},
         {"other pages of the file", SYS_remap_file_pages, {(long)page, 4096, 0, 1, 0}, KILLED, KILLED},
         {"PR_SET_NAME", SYS_prctl, {PR_SET_NAME, (long)page}, 1, 1},
         {"PR_SET_DUMPABLE", SYS_prctl, {PR_SET_DUMPABLE, 1}, KILLED, 2},

@@ -204,18 +204,38 @@ void wrk_control_drop(struct wrk_worker *w, const uint8_t *token)
     vgb_close(&fd);
 }
 
-/* Maps this client's slice of the window, and nothing else of it. */
+/* The first page WRK_WINDOW_ALIASES times more. Without them streams wait by threads. */
+static void map_window_aliases(struct wrk_worker *w, int fd, uint64_t offset)
+{
+    const size_t size = WRK_WINDOW_ALIASES * (size_t)VGP_PAGE;
+    uint8_t *p = ops->place(size);
+
+    if (!p)
+        return;
+    for (size_t at = 0; at < size; at += VGP_PAGE) {
+        if (mmap(p + at, VGP_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)offset) ==
+            MAP_FAILED) {
+            munmap(p, size);
+            return;
+        }
+    }
+    w->win.aliases = p;
+}
+
+/* Maps this client's slice of the window, and nothing else of it: where an address of it tells nothing. */
 static bool map_window(struct wrk_worker *w, int fd, uint64_t offset, uint64_t length)
 {
-    void *p;
+    void *at, *p;
 
     if (!wrk_window_plan(&w->win, length) || offset % VGP_PAGE)
         return false;
-    p = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+    at = ops->place(length);
+    p = at ? mmap(at, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)offset) : MAP_FAILED;
     if (p == MAP_FAILED)
         return false;
     w->win.base = p;
     w->win.shared = p;
+    map_window_aliases(w, fd, offset);
     return true;
 }
 

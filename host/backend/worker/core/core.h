@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lib/poll/poll.h"
 #include "vgb_log.h"
 #include "vgb_msg.h"
 #include "vgp_ring.h"
@@ -67,9 +68,9 @@ struct wrk_worker {
     char label[32];
     struct wrk_mark *marks; /* WRK_MARKS_MAX, made by the first; NULL: none */
     unsigned nmarks, next_mark;
-    unsigned minor;   /* version 1.minor of the protocol is spoken */
-    uint64_t spin_ns; /* adaptive polling budget */
-    bool holds;       /* the record in `ring` was taken and is not executed yet */
+    unsigned minor;         /* version 1.minor of the protocol is spoken */
+    struct pol_policy poll; /* of the dispatcher for records */
+    bool holds;             /* the record in `ring` was taken and is not executed yet */
 };
 
 /* ---- control.c: the channel to the broker ---- */
@@ -85,6 +86,8 @@ struct wrk_control_ops {
     bool (*map)(struct wrk_worker *w, const struct vgb_msg *m, const int *fds, unsigned nfds,
                 struct vgb_msg *answer);
     void (*unmap)(struct wrk_worker *w, uint32_t region);
+    /* Address space for the window, inaccessible; NULL: there is none. */
+    uint8_t *(*place)(uint64_t length);
 };
 /* Before the first message. */
 void wrk_control_init(const struct wrk_control_ops *ops);

@@ -35,6 +35,7 @@ struct mark {
     CUevent event;   /* NULL: none could be recorded; it is complete when `stream` is, else at `until_ns` */
     CUstream stream; /* if `asked` */
     bool asked;
+    bool unknown; /* the last question had an error for an answer */
     CUcontext ctx;
     uint64_t begun_ns, until_ns, cost_ns;
     uint32_t key; /* of all its calls, 0: they differ */
@@ -58,6 +59,7 @@ static struct {
     unsigned nmarks, nslots, nevents, reap_at;
     uint64_t calls;                  /* in flight, at most */
     uint64_t cost_ns;                /* of these, estimated */
+    uint64_t unknown, unknown_ns;    /* of both: of marks that may be complete, which nobody can tell */
     uint64_t done_ns;                /* when the latest mark was complete */
     uint64_t progress_ns, looked_ns; /* of the time limit */
     bool held;                       /* a call waits for us */
@@ -208,21 +210,35 @@ static void complete(const struct mark *m, uint64_t now)
 }
 
 /* A client whose events cannot be made, as it has taken all memory, is not to be believed that its work is short. */
-static bool runs(struct wrk_worker *w, const struct mark *m, uint64_t now)
+static enum wrk_state state_of(struct wrk_worker *w, const struct mark *m, uint64_t now)
 {
     CUcontext was = w->current;
-    bool busy;
+    enum wrk_state is = WRK_UNKNOWN;
 
     if (m->event)
-        return wrk_provider.cuEventQuery(m->event) == CUDA_ERROR_NOT_READY;
+        return wrk_ask_event(&wrk_provider, m->event).state;
     if (!m->asked)
-        return now < m->until_ns;
+        return now < m->until_ns ? WRK_RUNNING : WRK_COMPLETE;
     if (wrk_captures) /* to ask may end a capture */
-        return true;
-    busy = wrk_set_context(w, m->ctx) == CUDA_SUCCESS &&
-           wrk_provider.cuStreamQuery(m->stream) == CUDA_ERROR_NOT_READY;
+        return WRK_RUNNING;
+    if (wrk_set_context(w, m->ctx) == CUDA_SUCCESS)
+        is = wrk_ask_stream(&wrk_provider, m->stream).state;
     wrk_set_context(w, was == (CUcontext)-1 ? NULL : was);
-    return busy;
+    return is;
+}
+
+/*
+ * A fault in one stream is the answer for all of the context, whatever still runs there: its marks stay until the
+ * context ends, and the time limit counts on. Other calls do not wait for them, which might be for ever; the faulty
+ * context takes no more work.
+ */
+static void count_unknown(struct mark *m, bool unknown)
+{
+    if (m->unknown == unknown)
+        return;
+    m->unknown = unknown;
+    flow.unknown += unknown ? m->calls : -(uint64_t)m->calls;
+    flow.unknown_ns += unknown ? m->cost_ns : -m->cost_ns;
 }
 
 static void reap(struct wrk_worker *w, uint64_t now)
@@ -236,7 +252,10 @@ static void reap(struct wrk_worker *w, uint64_t now)
     for (unsigned i = 0; i < flow.nmarks; i++) {
         struct mark m = flow.marks[i];
 
-        if (runs(w, &m, now)) {
+        enum wrk_state is = state_of(w, &m, now);
+
+        count_unknown(&m, is == WRK_UNKNOWN);
+        if (is != WRK_COMPLETE) {
             flow.marks[left++] = m;
             continue;
         }
@@ -319,14 +338,15 @@ static bool bounded(struct wrk_worker *w, uint16_t call)
 
     if (!flow.bound_ns || !(flow.nmarks + flow.nslots))
         return false;
-    return flow.calls >= (flow.bound_ns < ALONE_NS ? flow.window : CALLS_ALONE) ||
-           flow.cost_ns + (cost ? cost : UNKNOWN_NS) > flow.bound_ns;
+    return flow.calls - flow.unknown >= (flow.bound_ns < ALONE_NS ? flow.window : CALLS_ALONE) ||
+           flow.cost_ns - flow.unknown_ns + (cost ? cost : UNKNOWN_NS) > flow.bound_ns;
 }
 
 /* One more is over the bound, or has no place for its mark. */
 static bool full(void)
 {
-    return (wrk_client_limits.queue && flow.calls >= wrk_client_limits.queue) || flow.nmarks == MARKS;
+    return (wrk_client_limits.queue && flow.calls - flow.unknown >= wrk_client_limits.queue) ||
+           flow.nmarks == MARKS;
 }
 
 static bool may(struct wrk_worker *w, uint16_t call, uint32_t flags)
@@ -427,6 +447,7 @@ static void join_latest(struct slot *s)
 {
     struct mark *m = &flow.marks[flow.nmarks - 1];
 
+    count_unknown(m, false); /* until it is asked again */
     m->calls += s->calls;
     m->cost_ns += s->cost_ns;
     m->key = 0;
@@ -472,6 +493,7 @@ void wrk_flow_context_ends(struct wrk_worker *w, CUcontext ctx)
             flow.marks[left++] = m;
             continue;
         }
+        count_unknown(&m, false);
         forget(&m);
         if (m.event)
             wrk_provider.cuEventDestroy_v2(m.event);

@@ -187,17 +187,19 @@ static bool stands_for_others(const struct wrk_worker *w, CUstream stream)
            (w->handles.live[VGP_H_STREAM] || w->nthread_streams);
 }
 
-CUresult wrk_stream_query(struct wrk_worker *w, CUstream stream)
+struct wrk_answer wrk_stream_query(struct wrk_worker *w, CUstream stream)
 {
-    return stands_for_others(w, stream) ? CUDA_ERROR_NOT_READY : wrk_provider.cuStreamQuery(stream);
+    return stands_for_others(w, stream) ? wrk_answer_of(CUDA_ERROR_NOT_READY)
+                                        : wrk_ask_stream(&wrk_provider, stream);
 }
 
 CUresult wrk_wait_add_stream(struct wrk_worker *w, struct wrk_wait *wait, CUstream stream)
 {
-    CUresult r = wrk_stream_query(w, stream);
+    struct wrk_answer a = wrk_stream_query(w, stream);
+    CUresult r;
 
-    if (r != CUDA_ERROR_NOT_READY)
-        return r; /* nothing to wait for, or an error, e.g. the stream is being captured */
+    if (a.state != WRK_RUNNING)
+        return a.result; /* nothing to wait for, or an error, e.g. the stream is being captured */
     if (wait->nevents == WRK_WAIT_EVENTS)
         return CUDA_ERROR_OUT_OF_MEMORY;
     r = event_take(w, wait->ctx, &wait->events[wait->nevents]);
@@ -310,19 +312,20 @@ static void reply(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
     wrk_wait_free(w, wait);
 }
 
-/* NOT_READY, or the final result. */
-static CUresult query(struct wrk_wait *wait)
+/* What the client is told with an unknown end is that error. Its events are used again or destroyed, which
+ * the provider may be asked for at any time. */
+static struct wrk_answer query(struct wrk_wait *wait)
 {
     if (wait->blocking)
-        return CUDA_ERROR_NOT_READY;
+        return wrk_answer_of(CUDA_ERROR_NOT_READY);
     while (wait->done < wait->nevents) {
-        CUresult r = wrk_provider.cuEventQuery(wait->events[wait->done]);
+        struct wrk_answer a = wrk_ask_event(&wrk_provider, wait->events[wait->done]);
 
-        if (r != CUDA_SUCCESS)
-            return r;
+        if (a.state != WRK_COMPLETE)
+            return a;
         wait->done++;
     }
-    return wait->borrowed ? wrk_provider.cuEventQuery(wait->borrowed) : CUDA_SUCCESS;
+    return wait->borrowed ? wrk_ask_event(&wrk_provider, wait->borrowed) : wrk_answer_of(CUDA_SUCCESS);
 }
 
 /*
@@ -332,9 +335,9 @@ static CUresult query(struct wrk_wait *wait)
 static CUresult settle(const struct wrk_wait *wait)
 {
     if (wait->borrowed)
-        return wrk_provider.cuEventSynchronize(wait->borrowed);
+        return wrk_await_event(&wrk_provider, wait->borrowed).result;
     if (wait->nevents)
-        return wrk_provider.cuEventSynchronize(wait->events[wait->nevents - 1]);
+        return wrk_await_event(&wrk_provider, wait->events[wait->nevents - 1]).result;
     return CUDA_SUCCESS;
 }
 
@@ -349,7 +352,7 @@ CUresult wrk_wait_fail(struct wrk_call *c, struct wrk_wait *wait, CUresult r)
 CUresult wrk_wait_start(struct wrk_call *c, struct wrk_wait *wait)
 {
     struct wrk_waits *ws = &c->w->waits;
-    CUresult r = query(wait);
+    struct wrk_answer a = query(wait);
 
     c->deferred = true;
     if (wait->long_call && wrk_captures && !wait->ends) {
@@ -359,8 +362,8 @@ CUresult wrk_wait_start(struct wrk_call *c, struct wrk_wait *wait)
         complete(c->w, wait, CUDA_SUCCESS);
         return CUDA_SUCCESS;
     }
-    if (r != CUDA_ERROR_NOT_READY) {
-        complete(c->w, wait, r == CUDA_SUCCESS ? settle(wait) : r);
+    if (a.state != WRK_RUNNING) {
+        complete(c->w, wait, a.state == WRK_COMPLETE ? settle(wait) : a.result);
         return CUDA_SUCCESS;
     }
     if (wait->long_call)
@@ -408,9 +411,9 @@ static void *waiter(void *arg)
         if (wait->ctx || wait->blocking) /* what this thread had current may have ended */
             r = wrk_provider.cuCtxSetCurrent(wait->ctx);
         while (r == CUDA_SUCCESS && wait->done < wait->nevents)
-            r = wrk_provider.cuEventSynchronize(wait->events[wait->done++]);
+            r = wrk_await_event(&wrk_provider, wait->events[wait->done++]).result;
         if (r == CUDA_SUCCESS && wait->borrowed)
-            r = wrk_provider.cuEventSynchronize(wait->borrowed);
+            r = wrk_await_event(&wrk_provider, wait->borrowed).result;
         complete(w, wait, r);
         pthread_mutex_lock(&ws->lock);
     }
@@ -479,21 +482,21 @@ bool wrk_waits_poll(struct wrk_worker *w)
 
     while (*at) {
         struct wrk_wait *wait = *at;
-        CUresult r = query(wait);
+        struct wrk_answer a = query(wait);
         bool tired = wait->blocking || now - wait->started_ns > WRK_POLL_LONG_NS;
 
-        if (r == CUDA_ERROR_NOT_READY && !tired) {
+        if (a.state == WRK_RUNNING && !tired) {
             at = &wait->next;
             continue;
         }
         *at = wait->next;
         ws->npolled--;
-        if (r == CUDA_ERROR_NOT_READY) {
+        if (a.state == WRK_RUNNING) {
             hand_over(w, wait);
             continue;
         }
         wrk_set_context(w, wait->ctx);
-        complete(w, wait, r == CUDA_SUCCESS ? settle(wait) : r);
+        complete(w, wait, a.state == WRK_COMPLETE ? settle(wait) : a.result);
     }
     return ws->polled != NULL;
 }

@@ -103,7 +103,7 @@ void wrk_waits_init(struct wrk_waits *ws);
 /* A wait for the call being dispatched; takes over its reply. NULL: no memory. */
 struct wrk_wait *wrk_wait_new(struct wrk_call *c);
 /* Is everything issued to this stream complete? NOT_READY also for a legacy stream beside others: a wait tells then. */
-CUresult wrk_stream_query(struct wrk_worker *w, CUstream stream);
+struct wrk_answer wrk_stream_query(struct wrk_worker *w, CUstream stream);
 /* Adds "everything issued to this stream so far". */
 CUresult wrk_wait_add_stream(struct wrk_worker *w, struct wrk_wait *wait, CUstream stream);
 /* Adds every stream of the calling context, so that the wait is for all of it. */

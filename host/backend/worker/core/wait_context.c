@@ -38,8 +38,7 @@ static bool is_idle(CUstream stream)
 
     if (below->cuStreamIsCapturing && below->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS)
         return false;
-    return status == CU_STREAM_CAPTURE_STATUS_NONE && below->cuStreamQuery &&
-           below->cuStreamQuery(stream) == CUDA_SUCCESS;
+    return status == CU_STREAM_CAPTURE_STATUS_NONE && wrk_ask_stream(below, stream).state == WRK_COMPLETE;
 }
 
 /* A capture that began there is over, too: nobody can end it any more. */
@@ -99,15 +98,15 @@ static uint64_t orphaned(CUcontext ctx)
 CUresult wrk_wait_context_whole(struct wrk_wait *wait)
 {
     uint64_t number = orphaned(wait->ctx);
-    CUresult r = wrk_provider.cuCtxSynchronize();
+    struct wrk_answer a = wrk_await_context(&wrk_provider);
     struct orphan *o;
 
     pthread_mutex_lock(&orphans.lock);
-    o = r == CUDA_SUCCESS && wait->ctx ? place_of(wait->ctx) : NULL;
+    o = a.state == WRK_COMPLETE && wait->ctx ? place_of(wait->ctx) : NULL;
     if (o && o->number <= number)
         o->ctx = NULL;
     pthread_mutex_unlock(&orphans.lock);
-    return r;
+    return a.result;
 }
 
 struct collect {

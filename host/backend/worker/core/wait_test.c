@@ -173,16 +173,16 @@ static void test_legacy(void **state)
 {
     (void)state;
     on_query = CUDA_SUCCESS;
-    assert_int_equal(wrk_stream_query(&w, NULL), CUDA_SUCCESS);
-    assert_int_equal(wrk_stream_query(&w, CU_STREAM_LEGACY), CUDA_SUCCESS);
+    assert_int_equal(wrk_stream_query(&w, NULL).state, WRK_COMPLETE);
+    assert_int_equal(wrk_stream_query(&w, CU_STREAM_LEGACY).state, WRK_COMPLETE);
     assert_int_equal(queries, 2);
     for (unsigned thread = 0; thread < 2; thread++) {
         w.handles.live[VGP_H_STREAM] = !thread;
         w.nthread_streams = thread;
-        assert_int_equal(wrk_stream_query(&w, NULL), CUDA_ERROR_NOT_READY);
-        assert_int_equal(wrk_stream_query(&w, CU_STREAM_LEGACY), CUDA_ERROR_NOT_READY);
+        assert_int_equal(wrk_stream_query(&w, NULL).state, WRK_RUNNING);
+        assert_int_equal(wrk_stream_query(&w, CU_STREAM_LEGACY).state, WRK_RUNNING);
         assert_int_equal(queries, 2 + thread);
-        assert_int_equal(wrk_stream_query(&w, STREAM), CUDA_SUCCESS);
+        assert_int_equal(wrk_stream_query(&w, STREAM).state, WRK_COMPLETE);
     }
 }
 

@@ -12,7 +12,7 @@ static CUresult host_side(struct wrk_call *c, const uint64_t size[3], uint64_t a
 
     if (!wrk_copy_span(size, pitch, height, &bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    *host = wrk_region_address(c->w, address, bytes, write);
+    *host = wrk_host_pointer(c->w, VGP_COPY_HOST, address, bytes, write);
     if (!*host)
         wrk_notify_detail(c->w, "copy node: host address is in no shared region");
     return *host ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -167,9 +167,11 @@ static CUresult change_func(struct wrk_call *c, struct wrk_where *w, uint64_t co
     if (w->op == VGP_NODE_EXEC) {
         if (cookie && !(f = wrk_host_func_new(c->w, cookie, false)))
             return CUDA_ERROR_OUT_OF_MEMORY;
-        r = wrk_exec_set_func(w->exec, wrk_gnode_func(n), f);
+        r = wrk_exec_set_func(w->exec, n, f);
         if (r != CUDA_SUCCESS && f)
-            wrk_host_func_free(f);
+            wrk_host_func_drop(f);
+        else if (f)
+            wrk_host_func_put(f);
         return r;
     }
     if (cookie) {

@@ -13,10 +13,11 @@
 
 uint64_t wrk_memory_nodes_made;
 
-/* A host function set in an executable graph, which takes no reference of any kind. */
+/* A host function that was put into an executable graph, for which the provider takes no reference: this is one. */
 struct set_func {
     struct set_func *next;
-    CUgraphNode node; /* compare only; NULL: replaced, a launch under way may still run it */
+    uint64_t
+        node; /* handle, which is never another node's; 0: replaced, a launch under way may still run it */
     struct wrk_host_func *f;
 };
 
@@ -26,9 +27,10 @@ struct exec {
     CUcontext ctx;
     uint64_t bytes; /* the most that a launch has at one time */
     struct set_func *funcs;
-    CUevent last;   /* behind its last launch (they run in order); made when there are funcs */
-    bool captured;  /* a captured launch may run its functions for ever */
-    uint8_t *types; /* of its host nodes, as wrk_exec_set_types() was told; NULL: all plain ones */
+    CUevent last;       /* behind its last launch (they run in order); made when there are funcs */
+    CUcontext last_ctx; /* which ends it */
+    bool captured;      /* a captured launch may run its functions for ever */
+    uint8_t *types;     /* of its host nodes, as wrk_exec_set_types() was told; NULL: all plain ones */
     size_t ntypes;
     struct wrk_namer names; /* what its nodes name */
 };
@@ -129,16 +131,17 @@ static bool let_go(struct exec *x, bool all)
 {
     if (!x->funcs)
         return true;
-    if (x->captured || (x->last && lower->cuEventQuery(x->last) == CUDA_ERROR_NOT_READY))
+    if (x->captured || (x->last && wrk_ask_event(lower, x->last).state != WRK_COMPLETE))
         return false;
     for (struct set_func **p = &x->funcs; *p;) {
         struct set_func *s = *p;
 
-        if ((!all && s->node) || !wrk_host_func_end(s->f)) {
+        if (!all && s->node) {
             p = &s->next;
             continue;
         }
         *p = s->next;
+        wrk_host_func_put(s->f);
         free(s);
     }
     return !x->funcs;
@@ -146,6 +149,7 @@ static bool let_go(struct exec *x, bool all)
 
 static void sweep(void)
 {
+    wrk_host_funcs_tell();
     for (struct exec **p = &ended; *p;) {
         struct exec *x = *p;
 
@@ -182,16 +186,16 @@ const uint8_t *wrk_exec_types(CUgraphExec exec, size_t *n)
 }
 
 /* The functions that this node had before are for launches under way only. */
-static void replaced(struct exec *x, CUgraphNode node)
+static void replaced(struct exec *x, uint64_t node)
 {
     for (struct set_func *s = x->funcs; s; s = s->next) {
         if (!node || s->node == node)
-            s->node = NULL;
+            s->node = 0;
     }
     let_go(x, false);
 }
 
-CUresult wrk_exec_set_func(CUgraphExec exec, CUgraphNode node, struct wrk_host_func *f)
+CUresult wrk_exec_set_func(CUgraphExec exec, const struct wrk_gnode *node, struct wrk_host_func *f)
 {
     CUDA_HOST_NODE_PARAMS p = {.fn = f ? wrk_host_func_run : wrk_host_func_nothing, .userData = f};
     struct set_func *s = calloc(1, sizeof(*s));
@@ -199,42 +203,37 @@ CUresult wrk_exec_set_func(CUgraphExec exec, CUgraphNode node, struct wrk_host_f
     CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
 
     sweep();
-    if (x && !x->last && lower->cuEventCreate && lower->cuEventRecord && lower->cuEventQuery &&
+    if (x && !x->last && lower->cuEventCreate && lower->cuEventRecord && lower->cuEventDestroy_v2 &&
         lower->cuEventCreate(&x->last, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
         x->last = NULL;
-    if (x)
-        r = x->last ? wrk_provider.cuGraphExecHostNodeSetParams(exec, node, &p) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (x && x->last && !x->last_ctx)
+        x->last_ctx = wrk_base_context(self->current);
+    if (x && x->last)
+        r = wrk_provider.cuGraphExecHostNodeSetParams
+                ? wrk_provider.cuGraphExecHostNodeSetParams(exec, wrk_gnode_func(node), &p)
+                : CUDA_ERROR_NOT_SUPPORTED;
     if (r != CUDA_SUCCESS) {
         free(s);
         return r;
     }
-    replaced(x, node);
+    replaced(x, node->handle);
     if (!f) {
         free(s);
         return CUDA_SUCCESS;
     }
-    s->node = node;
-    s->f = f;
+    s->node = node->handle;
+    s->f = wrk_host_func_get(f);
     s->next = x->funcs;
     x->funcs = s;
     return CUDA_SUCCESS;
 }
 
-CUresult wrk_exec_switch_func(CUgraphExec exec, CUgraphNode node, struct wrk_host_func *f)
-{
-    CUDA_HOST_NODE_PARAMS p = {.fn = f ? wrk_host_func_run : wrk_host_func_nothing, .userData = f};
-
-    if (!wrk_provider.cuGraphExecHostNodeSetParams)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    return wrk_provider.cuGraphExecHostNodeSetParams(exec, node, &p);
-}
-
-bool wrk_exec_has_func(CUgraphExec exec, CUgraphNode node)
+bool wrk_exec_has_func(CUgraphExec exec, const struct wrk_gnode *node, uint64_t cookie)
 {
     const struct exec *x = find(exec);
 
     for (const struct set_func *s = x ? x->funcs : NULL; s; s = s->next) {
-        if (s->node == node)
+        if (s->node == node->handle && wrk_host_func_cookie(s->f) != cookie)
             return true;
     }
     return false;
@@ -245,7 +244,7 @@ void wrk_exec_updated(CUgraphExec exec)
     struct exec *x = find(exec);
 
     if (x)
-        replaced(x, NULL);
+        replaced(x, 0);
 }
 
 /* ---- around the provider ---- */
@@ -332,24 +331,31 @@ static CUresult q_destroy(CUgraphExec exec)
     return r;
 }
 
+/* Nothing tells any more when its launches are over. The event may be of another context than the graph. */
+static void forget_last(struct exec *x, CUcontext ctx)
+{
+    x->captured |= x->funcs != NULL;
+    if (x->last && x->last_ctx != ctx)
+        lower->cuEventDestroy_v2(x->last);
+    x->last = NULL;
+    x->last_ctx = NULL;
+}
+
 /* Its executable graphs go with a context, and so do events. Their functions stay until the client
  * ends: nothing tells when the context's work is over. */
 void wrk_exec_forget_context(CUcontext ctx)
 {
     for (struct exec *x = ended; x; x = x->next) {
-        if (x->ctx == ctx) {
-            x->captured = true;
-            x->last = NULL;
-        }
+        if (x->ctx == ctx || x->last_ctx == ctx)
+            forget_last(x, ctx);
     }
     for (unsigned i = 0; i < BUCKETS; i++) {
         for (struct exec *x = known[i], *next; x; x = next) {
             next = x->next;
-            if (x->ctx != ctx)
-                continue;
-            x->captured = x->funcs != NULL;
-            x->last = NULL;
-            take_out(x);
+            if (x->last_ctx == ctx || x->ctx == ctx)
+                forget_last(x, ctx);
+            if (x->ctx == ctx)
+                take_out(x);
         }
     }
     sweep();

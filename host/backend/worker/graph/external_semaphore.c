@@ -54,7 +54,7 @@ CUresult wrk_do_vgpExtSemOp(struct wrk_call *c, const struct vgp_args_vgpExtSemO
         return wrk_host_func_wait(c->w, stream, f);
     r = wrk_provider.cuLaunchHostFunc(stream, wrk_host_func_run, f);
     if (r != CUDA_SUCCESS)
-        wrk_host_func_free(f);
+        wrk_host_func_put(f);
     return r;
 }
 

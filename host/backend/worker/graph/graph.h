@@ -113,17 +113,15 @@ bool wrk_exec_made(CUgraphExec exec, const struct wrk_graph *g);
 void wrk_exec_updated(CUgraphExec exec);     /* its host functions are the graph's again */
 void wrk_exec_forget_context(CUcontext ctx); /* before it ends */
 struct wrk_host_func;
-/* Sets the host function of a node; f, if that succeeds, ends when no launch can run it. */
-/* The same for the function that the graph's node has (NULL: none): it ends with the graph's. */
-CUresult wrk_exec_switch_func(CUgraphExec exec, CUgraphNode node, struct wrk_host_func *f);
-/* Was one set there? */
-bool wrk_exec_has_func(CUgraphExec exec, CUgraphNode node);
+/* Was another function than that of this cookie put there? */
+bool wrk_exec_has_func(CUgraphExec exec, const struct wrk_gnode *node, uint64_t cookie);
 /* Of an executable graph's host nodes, in order: enum vgp_extsem_op. NULL: all NONE. Takes over;
  * false: no memory, and it does not. */
 bool wrk_exec_set_types(CUgraphExec exec, uint8_t *types, size_t n);
 const uint8_t *wrk_exec_types(CUgraphExec exec, size_t *n);
-/* f NULL: the node runs nothing. */
-CUresult wrk_exec_set_func(CUgraphExec exec, CUgraphNode node, struct wrk_host_func *f);
+/* Sets the host function of a node (of a copy: of its half); f NULL: the node runs nothing. If that succeeds, the
+ * executable graph has a reference of its own to f until no launch can run it. */
+CUresult wrk_exec_set_func(CUgraphExec exec, const struct wrk_gnode *node, struct wrk_host_func *f);
 
 /* ---- external_semaphore.c: what the provider takes for plain host nodes ---- */
 
@@ -154,20 +152,27 @@ CUresult wrk_capture_front(CUstream stream, CUgraph *graph, CUgraphNode *last);
 extern uint64_t wrk_host_nodes_made;
 extern uint64_t wrk_semaphores_made; /* those among them that are for external semaphores */
 
+/*
+ * What the provider calls, and its argument. Counted: the caller that made it, a user object of the provider's, what was
+ * put into an executable graph, a stream that runs a one-time function, and each run have a reference. With the
+ * last one of what was in a graph the guest is told. NULL: too many, or no memory.
+ */
 struct wrk_host_func;
-/* What the provider calls, and its argument. NULL: too many, or no memory. */
+struct wrk_host_func *wrk_host_func_get(struct wrk_host_func *f);
+void wrk_host_func_put(struct wrk_host_func *f);
+/* The caller's reference, when the call failed that brought it: the guest does not wait to hear of its end. */
+void wrk_host_func_drop(struct wrk_host_func *f);
+/* Those whose last reference went on the dispatcher while the guest had no room to be told. */
+void wrk_host_funcs_tell(void);
 struct wrk_host_func *wrk_host_func_new(struct wrk_worker *w, uint64_t cookie, bool one_time);
-/* One for nodes of graph g: it ends, and the guest is told, when no graph, clone or executable graph
- * can run it any more. */
+/* One for nodes of graph g, which has the reference: it ends, and the guest is told, when no graph, clone or
+ * executable graph can run it any more. */
 CUresult wrk_host_func_for(struct wrk_worker *w, CUgraph g, uint64_t cookie, struct wrk_host_func **out);
 uint64_t wrk_host_func_cookie(const struct wrk_host_func *f);
 /* It is what the guest signals external semaphores with, or waits for them. */
 void wrk_host_func_set_semaphores(struct wrk_host_func *f, enum vgp_extsem_op what);
 /* What a node of the provider is: such a function, or none. */
 enum vgp_extsem_op wrk_host_node_semaphores(CUgraphNode node);
-void wrk_host_func_free(struct wrk_host_func *f);
-/* Nothing will run it any more: tells the guest. False: not now, the guest must make room first. */
-bool wrk_host_func_end(struct wrk_host_func *f);
 void wrk_host_func_run(void *func);
 /* On a thread of the provider's: the last reference to what the guest knows by this cookie has gone. */
 void wrk_tell_released(struct wrk_worker *w, uint64_t cookie);

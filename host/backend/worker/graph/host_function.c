@@ -22,19 +22,22 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "vgp_worker.h"
 
 #define HOST_FUNCS_MAX 1024u                 /* one-time functions not yet run, of one client */
+#define GRAPH_FUNCS_MAX (1u << 20)           /* of graphs */
 #define STREAM_WAITS_MAX (VGP_HOST_RUNS / 2) /* runs that streams wait for; the others need slots too */
 #define LOOK_FIRST_NS 1000000l               /* how soon the window is looked at, ... */
 #define LOOK_LAST_NS 100000000l              /* ... and how rarely at last */
 
 struct wrk_host_func {
+    atomic_uint refs;
+    struct wrk_host_func *next; /* in `untold` */
     uint64_t cookie;
-    bool once;
+    bool once; /* of cuLaunchHostFunc: the guest knows when it has run */
+    bool told; /* the guest was told of its end, or never heard of it */
     enum vgp_extsem_op semaphores;
 };
 
@@ -67,6 +70,8 @@ static struct page *pages;
 static unsigned stream_waits; /* orphans included: bounds what a provider may hold */
 static uint64_t owed;         /* questions asked and not yet answered by a record */
 static unsigned waiting;      /* one-time functions */
+static unsigned in_graphs;    /* the others */
+static struct wrk_host_func *untold;
 static uint64_t slots[VGP_HOST_RUNS / 64];
 static uint32_t last_sequence;
 static struct wrk_worker *self;
@@ -164,7 +169,7 @@ static void wait_end(struct run *r)
 
 void wrk_host_func_run(void *arg)
 {
-    struct wrk_host_func *f = arg;
+    struct wrk_host_func *f = wrk_host_func_get(arg);
     struct run r = {.cookie = f->cookie};
 
     begin(&r);
@@ -177,7 +182,8 @@ void wrk_host_func_run(void *arg)
         continue;
     wait_end(&r);
     if (f->once)
-        wrk_host_func_free(f);
+        wrk_host_func_put(f); /* the stream's */
+    wrk_host_func_put(f);
 }
 
 /* ---- runs that a stream waits for ---- */
@@ -197,14 +203,13 @@ static struct page *page_of(struct wrk_worker *w, CUcontext ctx)
     p = calloc(1, sizeof(*p));
     if (!p)
         return NULL;
-    /* Of no size: another mapping of the same pages, because each context registers its own. */
-    p->base = mremap(w->win.base, 0, VGP_PAGE, MREMAP_MAYMOVE);
-    if (p->base == MAP_FAILED ||
+    p->base = wrk_window_alias_take(&w->win); /* each context registers its own */
+    if (!p->base ||
         wrk_provider.cuMemHostRegister_v2(
             p->base, VGP_PAGE, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) != CUDA_SUCCESS ||
         wrk_provider.cuMemHostGetDevicePointer_v2(&p->at, p->base, 0) != CUDA_SUCCESS) {
-        if (p->base != MAP_FAILED)
-            munmap(p->base, VGP_PAGE);
+        if (p->base)
+            wrk_window_alias_give(&w->win, p->base);
         free(p);
         return NULL;
     }
@@ -277,7 +282,7 @@ static void ask(void *arg)
     r = *run; /* as soon as the guest knows, it may be gone */
     pthread_mutex_unlock(&lock);
     if (orphan) {
-        wrk_host_func_free(r.f);
+        wrk_host_func_put(r.f);
         free(run);
         return;
     }
@@ -286,7 +291,7 @@ static void ask(void *arg)
     __atomic_store_n(&self->win.shared->host_done[r.slot], r.sequence - 1, __ATOMIC_RELEASE);
     while (!wrk_notify(self, VGP_NOTIFY_HOST_FUNC, r.cookie, what, sizeof(what), 1000))
         continue;
-    wrk_host_func_free(r.f);
+    wrk_host_func_put(r.f);
 }
 
 CUresult wrk_host_func_wait(struct wrk_worker *w, CUstream stream, struct wrk_host_func *f)
@@ -306,7 +311,7 @@ CUresult wrk_host_func_wait(struct wrk_worker *w, CUstream stream, struct wrk_ho
             }
         }
         pthread_mutex_unlock(&lock);
-        wrk_host_func_free(f);
+        wrk_host_func_put(f);
         return res;
     }
     if (!r)
@@ -336,7 +341,7 @@ void wrk_host_func_context_gone(CUcontext ctx, bool registered)
         *at = p->next;
         if (registered && wrk_provider.cuMemHostUnregister)
             wrk_provider.cuMemHostUnregister(p->base);
-        munmap(p->base, VGP_PAGE);
+        wrk_window_alias_give(&self->win, p->base);
         free(p);
         break;
     }
@@ -357,23 +362,67 @@ struct wrk_host_func *wrk_host_func_new(struct wrk_worker *w, uint64_t cookie, b
     pthread_mutex_lock(&lock);
     if (!self)
         self = w; /* once: threads of the provider's read it without the lock, behind the first function */
-    if (!one_time || waiting < HOST_FUNCS_MAX)
+    if (one_time ? waiting < HOST_FUNCS_MAX : in_graphs < GRAPH_FUNCS_MAX)
         f = calloc(1, sizeof(*f));
     if (f) {
+        atomic_init(&f->refs, 1);
         f->cookie = cookie;
-        f->once = one_time;
+        f->once = f->told = one_time;
         waiting += one_time;
+        in_graphs += !one_time;
     }
     pthread_mutex_unlock(&lock);
     return f;
 }
 
-void wrk_host_func_free(struct wrk_host_func *f)
+struct wrk_host_func *wrk_host_func_get(struct wrk_host_func *f)
+{
+    atomic_fetch_add(&f->refs, 1);
+    return f;
+}
+
+static void free_func(struct wrk_host_func *f)
 {
     pthread_mutex_lock(&lock);
     waiting -= f->once;
+    in_graphs -= !f->once;
     pthread_mutex_unlock(&lock);
     free(f);
+}
+
+void wrk_host_func_put(struct wrk_host_func *f)
+{
+    if (atomic_fetch_sub(&f->refs, 1) != 1)
+        return;
+    if (f->told) {
+        free_func(f);
+    } else if (!pthread_equal(pthread_self(), self->quota.dispatcher)) {
+        uint64_t cookie = f->cookie;
+
+        free_func(f);
+        wrk_tell_released(self, cookie);
+    } else {
+        f->next = untold; /* the dispatcher's own list */
+        untold = f;
+        wrk_host_funcs_tell();
+    }
+}
+
+void wrk_host_funcs_tell(void)
+{
+    while (untold && wrk_notify(self, VGP_NOTIFY_RELEASED, untold->cookie, NULL, 0, 0)) {
+        struct wrk_host_func *f = untold;
+
+        untold = f->next;
+        free_func(f);
+    }
+}
+
+/* The call that brought it failed: the guest does not wait to hear of its end. */
+void wrk_host_func_drop(struct wrk_host_func *f)
+{
+    f->told = true;
+    wrk_host_func_put(f);
 }
 
 uint64_t wrk_host_func_cookie(const struct wrk_host_func *f)
@@ -406,20 +455,9 @@ void wrk_tell_released(struct wrk_worker *w, uint64_t cookie)
         continue;
 }
 
-bool wrk_host_func_end(struct wrk_host_func *f)
-{
-    if (!wrk_notify(self, VGP_NOTIFY_RELEASED, f->cookie, NULL, 0, 0))
-        return false;
-    wrk_host_func_free(f);
-    return true;
-}
-
 static void host_func_gone(void *arg)
 {
-    uint64_t cookie = ((struct wrk_host_func *)arg)->cookie;
-
-    wrk_host_func_free(arg);
-    wrk_tell_released(self, cookie);
+    wrk_host_func_put(arg);
 }
 
 /* A driver without user objects (before 11.3) keeps it for as long as the client lives. */
@@ -437,7 +475,7 @@ CUresult wrk_host_func_for(struct wrk_worker *w, CUgraph g, uint64_t cookie, str
         return CUDA_SUCCESS;
     r = wrk_provider.cuUserObjectCreate(&object, f, host_func_gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
     if (r != CUDA_SUCCESS) {
-        wrk_host_func_free(f);
+        wrk_host_func_drop(f);
         return r;
     }
     r = wrk_provider.cuGraphRetainUserObject(g, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
@@ -462,7 +500,7 @@ CUresult wrk_do_vgpLaunchHostFunc(struct wrk_call *c, const struct vgp_args_vgpL
         return CUDA_ERROR_OUT_OF_MEMORY;
     r = wrk_provider.cuLaunchHostFunc(stream, wrk_host_func_run, f);
     if (r != CUDA_SUCCESS)
-        wrk_host_func_free(f);
+        wrk_host_func_put(f);
     return r;
 }
 

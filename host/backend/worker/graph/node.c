@@ -318,7 +318,7 @@ static CUresult enable_joined(struct wrk_call *c, CUgraphExec exec, const struct
     struct wrk_host_func *f = NULL;
     CUresult r;
 
-    if (n->changed || wrk_exec_has_func(exec, wrk_gnode_func(n))) {
+    if (n->changed || wrk_exec_has_func(exec, n, n->cookie)) {
         wrk_notify_detail(c->w, "a copy of pageable memory that was changed cannot be switched off "
                                 "or on");
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -330,11 +330,11 @@ static CUresult enable_joined(struct wrk_call *c, CUgraphExec exec, const struct
         if (!wrk_provider.cuGraphHostNodeGetParams)
             return wrk_missing(c, "cuGraphHostNodeGetParams");
         r = wrk_provider.cuGraphHostNodeGetParams(wrk_gnode_func(n), &p);
-        f = p.userData;
+        f = p.userData; /* there: the node's graph has a reference */
         if (r == CUDA_SUCCESS && p.fn != wrk_host_func_run)
             return CUDA_ERROR_UNKNOWN;
     }
-    return r == CUDA_SUCCESS ? wrk_exec_switch_func(exec, wrk_gnode_func(n), f) : r;
+    return r == CUDA_SUCCESS ? wrk_exec_set_func(exec, n, f) : r;
 }
 
 CUresult wrk_do_vgpGraphNodeEnabled(struct wrk_call *c, const struct vgp_args_vgpGraphNodeEnabled *a,
@@ -471,9 +471,11 @@ CUresult wrk_host_node(struct wrk_call *c, struct wrk_where *w, uint64_t cookie,
         if (!f)
             return CUDA_ERROR_OUT_OF_MEMORY;
         wrk_host_func_set_semaphores(f, semaphores);
-        r = wrk_exec_set_func(w->exec, w->target->object, f);
+        r = wrk_exec_set_func(w->exec, w->target, f);
         if (r != CUDA_SUCCESS)
-            wrk_host_func_free(f);
+            wrk_host_func_drop(f);
+        else
+            wrk_host_func_put(f);
         return r;
     }
     struct wrk_graph *g = w->op == VGP_NODE_ADD ? w->graph : w->target->graph;

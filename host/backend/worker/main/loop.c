@@ -54,36 +54,45 @@ static bool run_ring(struct wrk_worker *w)
     return true;
 }
 
-/* Polls until something is in the ring (true) or the budget is spent. */
+/* Polls until something is in the ring (true) or the budget is spent; not where no processor is free (lib/poll/poll.h). */
 static bool spin(struct wrk_worker *w)
 {
     static struct wrk_place place;
     uint64_t start = vgb_now_ns(), now = start, took = 0;
 
+    if (!pol_may(&w->poll, start))
+        return false;
     for (;;) {
         bool waits = w->waits.polled != NULL && wrk_waits_poll(w);
 
         wrk_waits_land(w);
         if (wrk_watches && wrk_watches_poll(w, vgb_now_ns()))
             waits = true;
-        uint64_t budget = waits && w->spin_ns < SPIN_WAITS_NS ? SPIN_WAITS_NS : w->spin_ns;
+        uint64_t budget = pol_budget(&w->poll);
 
+        if (waits && budget < SPIN_WAITS_NS)
+            budget = SPIN_WAITS_NS;
         for (int i = 0; i < 16; i++) {
             if (wrk_ring_pending(&w->ring, &w->win)) {
                 /* The client has yet to be switched to there: not to sleep before it is. */
                 if (wrk_place_yielded(&place, now, i ? 0 : took, true))
-                    w->spin_ns = SPIN_MAX_NS;
+                    pol_refill(&w->poll);
+                pol_hit(&w->poll, now - start);
                 return true;
             }
             __builtin_ia32_pause();
         }
         uint64_t before = vgb_now_ns();
-        if (before - start >= budget)
+        if (before - start >= budget) {
+            pol_vain(&w->poll, before - start);
             return false;
+        }
         sched_yield();
         now = vgb_now_ns();
         took = now - before;
         wrk_place_yielded(&place, now, took, false);
+        if (pol_lost(&w->poll, before, now))
+            return wrk_ring_pending(&w->ring, &w->win);
     }
 }
 
@@ -129,7 +138,7 @@ void wrk_loop(struct wrk_worker *w)
 {
     uint64_t control_at = 0, slept_at = 0;
 
-    w->spin_ns = SPIN_MAX_NS;
+    pol_init(&w->poll, SPIN_MIN_NS, SPIN_MAX_NS);
     for (;;) {
         if (run_ring(w)) {
             if (w->waits.polled)
@@ -150,26 +159,22 @@ void wrk_loop(struct wrk_worker *w)
         if (!w->holds && spin(w))
             continue;
         wrk_watches_end(w);
-        wrk_waits_hand_over(w);
         wrk_async_error_retry(w);
         wrk_share_flush(w);
         wrk_control_busy(w);
         wrk_quota_trim(w);
         wrk_waits_land(w);
         wrk_flow_look(w, true);
+        wrk_waits_hand_over(
+            w); /* last: what has landed may have begun another one, which nobody polls in a sleep */
         if (w->holds) {
             sleep_with_record(w);
             continue;
         }
         /* This much polling found nothing: less next time. A short sleep: more. */
-        if (w->spin_ns > SPIN_MIN_NS)
-            w->spin_ns /= 2;
         slept_at = vgb_now_ns();
         sleep_until_rung(w);
-        if (vgb_now_ns() - slept_at < 2 * SPIN_MAX_NS) {
-            w->spin_ns = w->spin_ns * 4 + SPIN_MIN_NS;
-            if (w->spin_ns > SPIN_MAX_NS)
-                w->spin_ns = SPIN_MAX_NS;
-        }
+        if (vgb_now_ns() - slept_at < 2 * SPIN_MAX_NS)
+            pol_more(&w->poll);
     }
 }

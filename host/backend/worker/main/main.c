@@ -247,6 +247,7 @@ static int start_provider(struct wrk_worker *w, struct options *o)
 static const struct wrk_control_ops guest_memory = {
     .map = wrk_region_map,
     .unmap = wrk_region_unmap,
+    .place = wrk_layout_private,
 };
 
 static int serve(struct wrk_worker *w, struct options *o)
@@ -272,6 +273,7 @@ static int serve(struct wrk_worker *w, struct options *o)
     if (wrk_control_wait_start(w))
         return 1;
     name_after(w->label);
+    wrk_bounce_init(w);
     wrk_filters_install(w);
     wrk_share_init(w);
     if (wrk_notify_capture_output(w))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory of the guest process, mapped here at the same address where that is free: pinned guest
+ * Memory of the guest process, mapped here at the same address where layout.c lets it be: pinned guest
  * pages in a VM, a memfd of the client over the socket. The broker has checked that the runs lie in
  * guest memory; what is checked here protects this process's own mappings.
  */
@@ -197,17 +197,24 @@ bool wrk_region_map(struct wrk_worker *w, const struct vgb_msg *m, const int *fd
 
 /* ---- registration with the provider: on waiters, because many pages take long ---- */
 
-/* On a waiter, before memory is unregistered: work of other contexts may use it, too. */
-static void drain_others(const struct wrk_wait *wait)
+/* On a waiter, before memory is unregistered: work of other contexts may use it, too. An error: what a context
+ * does with it is not known. */
+static CUresult drain_others(const struct wrk_wait *wait)
 {
     CUcontext *list = wait->buffer;
+    CUresult first = CUDA_SUCCESS;
 
     for (; list && *list; list++) {
-        if (wrk_provider.cuCtxSetCurrent(*list) == CUDA_SUCCESS)
-            wrk_provider.cuCtxSynchronize();
+        CUresult r = wrk_provider.cuCtxSetCurrent(*list);
+
+        if (r == CUDA_SUCCESS)
+            r = wrk_await_context(&wrk_provider).result;
+        if (first == CUDA_SUCCESS)
+            first = r;
     }
     if (wait->buffer)
         wrk_provider.cuCtxSetCurrent(wait->ctx);
+    return first;
 }
 
 static void note_context(struct wrk_handle_entry *e, uint64_t handle, void *arg)
@@ -305,9 +312,15 @@ CUresult wrk_do_vgpRegionRegister(struct wrk_call *c, const struct vgp_args_vgpR
 
 static CUresult finish_unregister(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
+    CUresult drained = drain_others(wait);
+
     (void)w;
-    (void)r; /* also after an error the memory must be given back */
-    drain_others(wait);
+    if (r == CUDA_SUCCESS)
+        r = drained;
+    /* What the client asks for can fail: the memory stays registered until its context ends. The broker's demand
+     * cannot, and the provider decides whether it has let go. */
+    if (r != CUDA_SUCCESS && !wait->arg[2])
+        return r;
     return wrk_provider.cuMemHostUnregister((void *)(uintptr_t)wait->arg[1]);
 }
 
@@ -318,7 +331,10 @@ static CUresult land_unregister(struct wrk_worker *w, struct wrk_wait *wait, CUr
     free(wait->buffer);
     wait->buffer = NULL;
     g->busy = false;
-    g->registered_at = NULL;
+    if (r == CUDA_SUCCESS || r == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED || !g->ctx)
+        g->registered_at = NULL;
+    else if (wait->arg[2])
+        wrk_die(w, VGPU_DEAD_EXITED, "the driver keeps guest memory that is taken away: error %d", (int)r);
     if (g->unmapping)
         unmap_now(w, g);
     return r;
@@ -363,6 +379,7 @@ static void unmap_now(struct wrk_worker *w, struct wrk_region *r)
         wait->land = land_unregister;
         wait->arg[0] = id;
         wait->arg[1] = (uintptr_t)r->registered_at;
+        wait->arg[2] = true; /* it is taken away */
         wrk_wait_start_internal(w, wait);
         return;
     }
@@ -388,8 +405,11 @@ void wrk_regions_context_ends(struct wrk_worker *w, CUcontext ctx)
     for (unsigned i = 0; i < w->memory->regions.n; i++) {
         struct wrk_region *r = &w->memory->regions.list[i];
 
-        if (r->ctx == ctx && !r->busy)
-            r->registered_at = NULL; /* registrations end with their context */
+        if (r->ctx != ctx || !r->registered_at)
+            continue;
+        r->ctx = NULL; /* registrations end with their context; a waiter may be ending this one */
+        if (!r->busy)
+            r->registered_at = NULL;
     }
 }
 

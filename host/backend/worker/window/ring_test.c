@@ -182,12 +182,39 @@ static void test_window_plan(void **state)
     assert_false(wrk_window_plan(&win, UINT64_MAX & ~UINT64_C(4095)));
 }
 
+/* As many mappings as were made beside the window, each to one user at a time. */
+static void test_aliases(void **state)
+{
+    static uint8_t pages[WRK_WINDOW_ALIASES * VGP_PAGE];
+    struct wrk_window win = {.aliases = NULL};
+    void *at[WRK_WINDOW_ALIASES];
+
+    (void)state;
+    assert_null(wrk_window_alias_take(&win));
+    win.aliases = pages;
+    for (unsigned i = 0; i < WRK_WINDOW_ALIASES; i++) {
+        at[i] = wrk_window_alias_take(&win);
+        assert_non_null(at[i]);
+        for (unsigned j = 0; j < i; j++)
+            assert_ptr_not_equal(at[i], at[j]);
+    }
+    assert_null(wrk_window_alias_take(&win));
+    wrk_window_alias_give(&win, at[7]);
+    assert_ptr_equal(wrk_window_alias_take(&win), at[7]);
+    assert_null(wrk_window_alias_take(&win));
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_good),  T(test_sizes),       T(test_fields),
-        T(test_tails), T(test_end_of_ring), cmocka_unit_test(test_window_plan),
+        T(test_good),
+        T(test_sizes),
+        T(test_fields),
+        T(test_tails),
+        T(test_end_of_ring),
+        cmocka_unit_test(test_window_plan),
+        cmocka_unit_test(test_aliases),
     };
 
     return cmocka_run_group_tests_name("ring", tests, NULL, NULL);

@@ -43,3 +43,19 @@ void wrk_window_publish(struct wrk_window *win, unsigned minor)
     __atomic_store_n(&s->worker_state, VGP_WORKER_RUNNING, __ATOMIC_RELAXED);
     __atomic_store_n(&s->magic, VGP_MAGIC, __ATOMIC_RELEASE);
 }
+
+void *wrk_window_alias_take(struct wrk_window *win)
+{
+    for (uint32_t i = 0; win->aliases && i < WRK_WINDOW_ALIASES; i++) {
+        if (win->aliases_taken & 1u << i)
+            continue;
+        win->aliases_taken |= 1u << i;
+        return win->aliases + (size_t)i * VGP_PAGE;
+    }
+    return NULL;
+}
+
+void wrk_window_alias_give(struct wrk_window *win, void *alias)
+{
+    win->aliases_taken &= ~(1u << ((size_t)((uint8_t *)alias - win->aliases) / VGP_PAGE));
+}

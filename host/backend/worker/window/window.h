@@ -18,13 +18,24 @@ struct wrk_window {
     uint32_t reply_offset;
     uint32_t notify_offset, notify_size;
     uint64_t staging_offset, staging_size;
+    uint8_t
+        *aliases; /* WRK_WINDOW_ALIASES more mappings of the first page, one behind the other; NULL: none */
+    uint32_t aliases_taken; /* a bit each */
 };
+
+/* The descriptor of the window shows what other clients have, too: it is closed once the window is mapped. So mappings
+ * of the first page that are needed later, one for each context that waits by it, are made before. */
+#define WRK_WINDOW_ALIASES 16u
 
 /* Plans the layout of a window of `size` bytes; false when it is too small or not a power of two
  * multiple of pages. Touches no memory. */
 bool wrk_window_plan(struct wrk_window *win, uint64_t size);
 /* Writes the header into an all-zero window, magic last. */
 void wrk_window_publish(struct wrk_window *win, unsigned minor);
+
+/* A further mapping of the first page that nobody uses, NULL: there is none. The caller sees to one at a time. */
+void *wrk_window_alias_take(struct wrk_window *win);
+void wrk_window_alias_give(struct wrk_window *win, void *alias);
 
 /* ---- ring.c: records out of shared memory, once, into private memory ---- */
 

@@ -188,8 +188,8 @@ static CUresult edges(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode
             r = CUDA_ERROR_INVALID_VALUE; /* documented: an edge twice, or none to remove */
         else if (remove)
             sg_node_drop_dep(b[i], k);
-        else if (!sg_node_add_edge(b[i], a[i], data))
-            r = CUDA_ERROR_OUT_OF_MEMORY;
+        else
+            r = sg_node_add_edge(b[i], a[i], data);
     }
     pthread_mutex_unlock(&sg_graph_lock);
     sg_nodes_put(a, n);

@@ -44,13 +44,15 @@ static CUresult make_locked(struct sg_graph_exec *x, struct sg_graph *g, const s
 
     if (g->owned)
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "cuGraphInstantiate: the graph belongs to a node");
-    if ((g->has_memory || g->has_condition) && g->execs) /* documented */
+    const struct sg_graph_contents has = sg_graph_contents(g);
+
+    if ((has.memory || has.condition) && g->execs) /* documented */
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuGraphInstantiate: a graph with memory or "
                                                  "conditional nodes can have one executable graph at a time");
     r = sg_program_new(g, &x->program, &made->why, &made->node);
     if (r == CUDA_SUCCESS && (x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH))
         r = sg_device_graph_check(ctx, x->program, &made->why, &made->node);
-    if (r == CUDA_SUCCESS && (g->has_memory || g->has_condition)) {
+    if (r == CUDA_SUCCESS && (has.memory || has.condition)) {
         sg_obj_get(&g->obj);
         x->only = g;
         g->execs++;

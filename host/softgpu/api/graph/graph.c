@@ -20,10 +20,18 @@ CUresult CUDAAPI cuGraphCreate(CUgraph *phGraph, unsigned int flags)
 
 CUresult CUDAAPI cuGraphDestroy(CUgraph hGraph)
 {
+    CUresult r;
+
     SG_GRAPH(g, hGraph);
+    pthread_mutex_lock(&sg_graph_lock);
     if (g->owned)
-        return sg_fail(CUDA_ERROR_INVALID_VALUE, "cuGraphDestroy: the graph belongs to a node");
-    return sg_obj_unregister(&g->obj) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        r = sg_fail(CUDA_ERROR_INVALID_VALUE, "cuGraphDestroy: the graph belongs to a node");
+    else if (sg_graph_captured(g)) /* documented with cuStreamGetCaptureInfo */
+        r = sg_fail(CUDA_ERROR_NOT_PERMITTED, "cuGraphDestroy: a stream captures into the graph");
+    else
+        r = sg_obj_unregister(&g->obj) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_unlock(&sg_graph_lock);
+    return r;
 }
 
 /* ---- nodes ---- */
@@ -171,11 +179,14 @@ static CUresult clone_locked(struct sg_graph *g, struct sg_graph *to, unsigned d
         sg_graph_op_get(n->gop);
         if (from->child) {
             n->child = sg_graph_new();
-            if (n->child) {
-                n->child->owned = true;
+            if (!n->child)
+                r = CUDA_ERROR_OUT_OF_MEMORY;
+            else if (!sg_graph_attach(n->child, to))
+                r = CUDA_ERROR_NOT_SUPPORTED;
+            if (r == CUDA_SUCCESS) {
                 n->child->body = to->body;
+                r = clone_locked(from->child, n->child, depth + 1);
             }
-            r = n->child ? clone_locked(from->child, n->child, depth + 1) : CUDA_ERROR_OUT_OF_MEMORY;
             if (r != CUDA_SUCCESS) {
                 sg_obj_put(&n->obj);
                 return r;
@@ -197,8 +208,10 @@ static CUresult clone_locked(struct sg_graph *g, struct sg_graph *to, unsigned d
         for (size_t k = 0; k < g->nodes[i]->ndeps; k++) {
             const CUgraphEdgeData e = sg_node_edge(g->nodes[i], k);
 
-            if (!sg_node_add_edge(to->nodes[i], to->nodes[g->nodes[i]->deps[k]->index], &e))
-                return CUDA_ERROR_OUT_OF_MEMORY;
+            const CUresult r = sg_node_add_edge(to->nodes[i], to->nodes[g->nodes[i]->deps[k]->index], &e);
+
+            if (r != CUDA_SUCCESS)
+                return r;
         }
     }
     return CUDA_SUCCESS;
@@ -212,11 +225,14 @@ static CUresult clone(struct sg_graph *g, const struct sg_graph *into, struct sg
     if (!to)
         return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&sg_graph_lock);
-    to->owned = into != NULL;
+    const struct sg_graph_contents has = sg_graph_contents(g);
+
     to->body = into && into->body;
-    if (g->has_memory || g->has_condition) /* documented */
+    if (has.memory || has.condition) /* documented */
         r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "copies of graphs with %s nodes",
-                    g->has_memory ? "memory" : "conditional");
+                    has.memory ? "memory" : "conditional");
+    else if (into && !sg_graph_attach(to, into))
+        r = CUDA_ERROR_NOT_SUPPORTED;
     else
         r = clone_locked(g, to, 0);
     pthread_mutex_unlock(&sg_graph_lock);
@@ -281,23 +297,6 @@ CUresult CUDAAPI cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGra
     return r;
 }
 
-static bool contains(const struct sg_graph *g, const struct sg_graph *sought, unsigned depth)
-{
-    if (g == sought || depth == SG_NEST_MAX)
-        return true;
-    for (size_t i = 0; i < g->n; i++) {
-        const struct sg_condition *c = g->nodes[i]->cond;
-
-        if (g->nodes[i]->child && contains(g->nodes[i]->child, sought, depth + 1))
-            return true;
-        for (unsigned b = 0; c && b < c->size; b++) {
-            if (contains(c->body[b], sought, depth + 1))
-                return true;
-        }
-    }
-    return false;
-}
-
 CUresult sg_graph_move(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *dependencies, size_t n,
                        CUgraph childGraph)
 {
@@ -306,16 +305,22 @@ CUresult sg_graph_move(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *depe
     SG_GRAPH(child, childGraph);
     SG_GRAPH(g, hGraph);
     pthread_mutex_lock(&sg_graph_lock);
-    if (child->owned || child->execs || contains(child, g, 0))
+    const struct sg_graph_contents has = sg_graph_contents(child);
+
+    if (child->owned || child->execs || child->family == g->family)
         r = CUDA_ERROR_INVALID_VALUE;
-    else if (child->has_condition || g->body)
+    else if (sg_graph_captured(child)) /* as its end: documented with cuStreamGetCaptureInfo */
+        r = sg_fail(CUDA_ERROR_NOT_PERMITTED, "a graph that a stream captures into becomes no child");
+    else if (has.condition || g->body)
         r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "a child graph with conditional nodes, or one that is "
                                               "moved into the graph of a conditional node");
+    else if (g->level + 1 + has.height >= SG_NEST_MAX)
+        r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "graphs nested deeper than %d", SG_NEST_MAX);
     if (r == CUDA_SUCCESS)
         r = sg_graph_add(out, hGraph, dependencies, n, CU_GRAPH_NODE_TYPE_GRAPH, NULL, child, NULL);
     if (r == CUDA_SUCCESS) {
-        child->owned = true;
-        g->has_memory |= child->has_memory;
+        sg_graph_attach(child, g);
+        g->has_memory |= has.memory;
     }
     pthread_mutex_unlock(&sg_graph_lock);
     return r;
@@ -339,6 +344,8 @@ CUresult CUDAAPI cuGraphDestroyNode(CUgraphNode hNode)
     if (n->graph && n->graph->has_memory) {
         r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuGraphDestroyNode: nodes of a graph with memory "
                                               "nodes cannot be deleted");
+    } else if (n->graph && sg_graph_captured(n->graph)) { /* documented with cuStreamGetCaptureInfo */
+        r = sg_fail(CUDA_ERROR_NOT_PERMITTED, "cuGraphDestroyNode: a stream captures into the graph");
     } else if (n->graph) {
         sg_node_remove(n);
         r = CUDA_SUCCESS;
@@ -412,10 +419,12 @@ CUresult CUDAAPI cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *no
 
     SG_NODE(n, hNode);
     r = check_params(n, CU_GRAPH_NODE_TYPE_MEMCPY, nodeParams);
+    pthread_mutex_lock(&sg_graph_lock);
     if (r == CUDA_SUCCESS)
         *nodeParams = n->params.copy;
     if (r == CUDA_SUCCESS && !n->has_params)
         sg_copy_describe(n->gop->op, nodeParams);
+    pthread_mutex_unlock(&sg_graph_lock);
     return r;
 }
 
@@ -425,10 +434,12 @@ CUresult CUDAAPI cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_
 
     SG_NODE(n, hNode);
     r = check_params(n, CU_GRAPH_NODE_TYPE_MEMSET, nodeParams);
+    pthread_mutex_lock(&sg_graph_lock);
     if (r == CUDA_SUCCESS)
         *nodeParams = n->params.set;
     if (r == CUDA_SUCCESS && !n->has_params)
         sg_set_describe(n->gop->op, nodeParams);
+    pthread_mutex_unlock(&sg_graph_lock);
     return r;
 }
 
@@ -438,9 +449,11 @@ CUresult CUDAAPI cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARA
 
     SG_NODE(n, hNode);
     r = check_params(n, CU_GRAPH_NODE_TYPE_HOST, nodeParams);
+    pthread_mutex_lock(&sg_graph_lock);
     if (r == CUDA_SUCCESS)
         *nodeParams = n->params.host;
     if (r == CUDA_SUCCESS && !n->has_params)
         sg_host_describe(n->gop->op, nodeParams);
+    pthread_mutex_unlock(&sg_graph_lock);
     return r;
 }

@@ -42,10 +42,21 @@ CUresult CUDAAPI cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph
                              : r;
 }
 
+/* A node gets it once, after its handle; it does not change and lives as long as the node. */
+static const struct sg_graph_memory *memory_of(const struct sg_node *n)
+{
+    const struct sg_graph_memory *m;
+
+    pthread_mutex_lock(&sg_graph_lock);
+    m = n->mem;
+    pthread_mutex_unlock(&sg_graph_lock);
+    return m;
+}
+
 CUresult CUDAAPI cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out)
 {
     SG_NODE(n, hNode);
-    if (!params_out || n->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+    if (!params_out || n->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC || !memory_of(n))
         return CUDA_ERROR_INVALID_VALUE;
     memset(params_out, 0, sizeof(*params_out));
     params_out->poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -71,7 +82,7 @@ CUresult CUDAAPI cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 CUresult CUDAAPI cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)
 {
     SG_NODE(n, hNode);
-    if (!dptr_out || n->type != CU_GRAPH_NODE_TYPE_MEM_FREE)
+    if (!dptr_out || n->type != CU_GRAPH_NODE_TYPE_MEM_FREE || !memory_of(n))
         return CUDA_ERROR_INVALID_VALUE;
     *dptr_out = n->mem->addr;
     return CUDA_SUCCESS;

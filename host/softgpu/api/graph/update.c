@@ -136,6 +136,7 @@ static CUresult replace_child(struct sg_graph_exec *x, CUgraphNode hNode, const 
     }
     if (r == CUDA_SUCCESS) {
         c->events |= with->events;
+        c->depth = with->depth > c->depth ? with->depth : c->depth;
         set_program(x, c);
     } else {
         sg_program_put(c);

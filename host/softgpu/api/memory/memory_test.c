@@ -344,6 +344,40 @@ static void test_released_physical_memory(void **state)
     ctx_end(c);
 }
 
+/* The next owner of physical memory finds zeroes, at both addresses of it the same, and pages come only when touched. */
+static void test_fresh_physical_memory(void **state)
+{
+    enum { G = 2 << 20 };
+    CUcontext c = ctx_begin();
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUmemAccessDesc rw = {.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle h;
+    CUdeviceptr va;
+    uint32_t v;
+
+    (void)state;
+    OK(cuMemAddressReserve(&va, 2 * G, 0, 0, 0));
+    for (int i = 0; i < 3; i++) {
+        OK(cuMemCreate(&h, G, &prop, 0));
+        OK(cuMemMap(va, G, 0, h, 0));
+        OK(cuMemMap(va + G, G, 0, h, 0));
+        OK(cuMemRelease(h));
+        OK(cuMemSetAccess(va, 2 * G, &rw, 1));
+        OK(cuMemcpyDtoH_v2(&v, va + G + 4096, 4));
+        assert_int_equal(v, 0);
+        OK(cuMemsetD32_v2(va + 4096, 0x5ec4e7, 1));
+        OK(cuMemcpyDtoH_v2(&v, va + G + 4096, 4));
+        assert_int_equal(v, 0x5ec4e7);
+        OK(cuMemUnmap(va, G));
+        OK(cuMemcpyDtoH_v2(&v, va + G + 4096, 4));
+        assert_int_equal(v, 0x5ec4e7);
+        OK(cuMemUnmap(va + G, G));
+    }
+    OK(cuMemAddressFree(va, 2 * G));
+    ctx_end(c);
+}
+
 static void test_virtual_memory(void **state)
 {
     enum { G = 2 << 20 };
@@ -433,5 +467,6 @@ const struct CMUnitTest memory_tests[] = {
     cmocka_unit_test(test_pools),
     cmocka_unit_test(test_virtual_memory),
     cmocka_unit_test(test_released_physical_memory),
+    cmocka_unit_test(test_fresh_physical_memory),
 };
 const size_t n_memory_tests = sizeof(memory_tests) / sizeof(memory_tests[0]);

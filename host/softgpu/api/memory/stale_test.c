@@ -9,6 +9,8 @@
 
 #include <sys/mman.h>
 
+#include "memory/memory.h"
+
 #define SIZE (64u << 10)
 #define ROW 256u
 
@@ -198,7 +200,9 @@ static void test_graph_of_unmapped_memory(void **state)
         OK(cuGraphLaunch(exec, NULL));
         IS(cuCtxSynchronize(), ILLEGAL_ADDRESS);
         untouched((const uint8_t *)va);
-        munmap((void *)va, SIZE);
+        /* As it was: no hole among the reserved addresses. */
+        assert_true(mmap((void *)va, SIZE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+                    (void *)va);
         cuGraphExecDestroy(exec);
         cuGraphDestroy(g);
         cuMemRelease(h);
@@ -206,29 +210,177 @@ static void test_graph_of_unmapped_memory(void **state)
     }
 }
 
-/* Reservations never lie beside what the process has, and a hint does not tell what is free there. */
+#define RESERVED (2u << 20) /* bytes of a reservation below */
+
+/* The address that a hint leads to. */
+static CUdeviceptr reserved_for(CUdeviceptr hint, size_t alignment)
+{
+    CUdeviceptr va;
+
+    OK(cuMemAddressReserve(&va, RESERVED, alignment, hint, 0));
+    OK(cuMemAddressFree(va, RESERVED));
+    return va;
+}
+
+/* A hint has an effect among reserved addresses only, and there one that depends on reservations alone. */
 static void test_reserved_addresses(void **state)
 {
-    const size_t bytes = 2u << 20;
-    const CUdeviceptr near = (CUdeviceptr)(uintptr_t)&near & ~(CUdeviceptr)(bytes - 1);
-    CUdeviceptr va[4], hints[4] = {0, near - (64ull << 20), near, 0};
     CUcontext c = ctx_begin();
+    const CUdeviceptr first = reserved_for(0, 0), want = first + 64 * RESERVED;
+    CUdeviceptr va, other;
 
     (void)state;
-    for (int i = 0; i < 4; i++) {
-        if (i == 3)
-            hints[i] = va[2] + 64 * bytes;
-        OK(cuMemAddressReserve(&va[i], bytes, 0, hints[i], 0));
-        assert_true(va[i] >> 44 >= 3 && va[i] >> 44 < 7);
+    assert_true(reserved_for(want, 0) == want);
+    OK(cuMemAddressReserve(&va, RESERVED, 0, want, 0));
+    assert_true(va == want);
+    assert_true(reserved_for(want, 0) == first);                          /* the program has it */
+    OK(cuMemAddressReserve(&other, 2 * RESERVED, 0, want - RESERVED, 0)); /* a part of it */
+    assert_true(other == first);
+    OK(cuMemAddressFree(other, 2 * RESERVED));
+    OK(cuMemAddressFree(va, RESERVED));
+    assert_true(reserved_for(want, 0) == want); /* again */
+    va = reserved_for(want + RESERVED, 64ull << 20);
+    assert_true(va % (64ull << 20) == 0 && va >= want);
+    assert_true(reserved_for(~(CUdeviceptr)(RESERVED - 1), 64ull << 20) % (64ull << 20) == 0);
+    ctx_end(c);
+}
+
+/* Beside each of the process's own mappings a hint does the same as where there has never been one: nothing. */
+static void test_reserved_at_edges(void **state)
+{
+    CUcontext c = ctx_begin();
+    const CUdeviceptr first = reserved_for(0, 0);
+    FILE *f = fopen("/proc/self/maps", "re");
+    unsigned long long edges[2];
+    unsigned asked = 0;
+    char line[600];
+
+    (void)state;
+    assert_non_null(f);
+    while (fgets(line, sizeof(line), f)) {
+        if (sscanf(line, "%llx-%llx", &edges[0], &edges[1]) != 2 || edges[0] >> 47 ||
+            (first >= edges[0] && first < edges[1]))
+            continue; /* of the last one the reservations come */
+        for (unsigned e = 0; e < 2; e++) {
+            for (int step = -2; step <= 2; step++) {
+                CUdeviceptr hint = (edges[e] & ~(RESERVED - 1ull)) + (CUdeviceptr)(int64_t)step * RESERVED;
+
+                if (hint >= first && hint < first + (1ull << 44))
+                    continue; /* beside the reservations: theirs */
+                assert_true(reserved_for(hint, 0) == first);
+                asked++;
+            }
+        }
     }
-    assert_true(va[3] == hints[3]); /* one that is free, among those */
-    for (int i = 0; i < 4; i++)
-        OK(cuMemAddressFree(va[i], bytes));
+    fclose(f);
+    assert_true(asked > 100);
+    for (CUdeviceptr far = RESERVED; far >> 48 == 0; far += 0x10000000000ull) { /* never mapped */
+        if (far < first - RESERVED || far >= first + (1ull << 44))
+            assert_true(reserved_for(far, 0) == first);
+    }
+    ctx_end(c);
+}
+
+/* What is asked of an address is answered for `p` as for one where nothing is. */
+static void as_nothing(const uint8_t *p, CUdeviceptr device)
+{
+    const CUdeviceptr at = (CUdeviceptr)(uintptr_t)p;
+    CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_MAPPED};
+    CUstreamBatchMemOpParams op = {
+        .writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32, .address = at}};
+    CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = device,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = at,
+                          .WidthInBytes = 8,
+                          .Height = 2};
+    unsigned type = 7, flags;
+    bool mapped = true;
+    void *answers[] = {&type, &mapped};
+    CUdeviceptr base;
+
+    assert_int_equal(cuMemcpyDtoD_v2(at, device, 8), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemcpyDtoD_v2(device, at, 8), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemcpy(at, device, 8), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemcpy2D_v2(&rows), CUDA_ERROR_INVALID_VALUE);
+    rows.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+    assert_int_equal(cuMemcpy2D_v2(&rows), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemsetD8_v2(at, 1, 8), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemsetD32Async(at, 1, 2, NULL), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuStreamBatchMemOp_v2(NULL, 1, &op, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuPointerGetAttribute(&type, which[0], at), CUDA_ERROR_INVALID_VALUE);
+    OK(cuPointerGetAttributes(2, which, answers, at));
+    assert_int_equal(type, 0);
+    assert_false(mapped);
+    assert_int_equal(cuMemGetAddressRange_v2(&base, NULL, at), CUDA_ERROR_NOT_FOUND);
+    assert_int_equal(cuMemHostGetDevicePointer_v2(&base, (void *)(uintptr_t)p, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemHostGetFlags(&flags, (void *)(uintptr_t)p), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemFree_v2(at), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemHostUnregister((void *)(uintptr_t)p), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+}
+
+/* Memory of the loading program's own: for copies that name it as host memory, page-locked; else nothing. */
+static void test_private_memory(void **state)
+{
+    static const unsigned char pattern[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    CUcontext c = ctx_begin();
+    uint8_t *p = pages(NULL);
+    CUdeviceptr device;
+
+    (void)state;
+    OK(sg_host_register_private(p, SIZE));
+    OK(cuMemAlloc_v2(&device, SIZE));
+    memcpy(p, pattern, sizeof(pattern));
+    OK(cuMemcpyHtoDAsync_v2(device, p, sizeof(pattern), NULL));
+    OK(cuMemcpyDtoHAsync_v2(p + SIZE - 8, device, 8, NULL));
+    OK(cuCtxSynchronize());
+    assert_memory_equal(p + SIZE - 8, pattern, 8);
+    for (unsigned i = 0; i < 3; i++)
+        as_nothing(p + (const unsigned[]){0, SIZE / 2, SIZE - 16}[i], device);
+    assert_memory_equal(p, pattern, sizeof(pattern)); /* none of it wrote */
+    assert_memory_equal(p + SIZE - 8, pattern, 8);
+    OK(cuMemFree_v2(device));
+    ctx_end(c); /* the memory stays private: it belongs to no context */
+    c = ctx_begin();
+    OK(cuMemAlloc_v2(&device, SIZE));
+    as_nothing(p, device);
+    OK(cuMemFree_v2(device));
+    ctx_end(c);
+}
+
+/* A copy to it that waits for its turn leaves the caller alone, as one to memory that is registered. */
+static void test_private_is_page_locked(void **state)
+{
+    CUcontext c = ctx_begin();
+    uint8_t *p = pages(NULL);
+    CUdeviceptr device, flag;
+    CUstream s;
+
+    (void)state;
+    OK(sg_host_register_private(p, SIZE));
+    OK(cuMemAlloc_v2(&device, SIZE));
+    OK(cuMemAlloc_v2(&flag, 4));
+    OK(cuMemsetD32_v2(flag, 0, 1));
+    OK(cuMemsetD8_v2(device, 9, SIZE));
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamWaitValue32_v2(s, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+    OK(cuMemcpyDtoHAsync_v2(p, device, SIZE, s));
+    assert_int_equal(cuStreamQuery(s), CUDA_ERROR_NOT_READY);
+    assert_int_equal(p[0], 0);
+    OK(cuMemsetD32_v2(flag, 1, 1));
+    OK(cuStreamSynchronize(s));
+    assert_int_equal(p[SIZE - 1], 9);
+    OK(cuStreamDestroy_v2(s));
+    OK(cuMemFree_v2(device));
+    OK(cuMemFree_v2(flag));
     ctx_end(c);
 }
 
 const struct CMUnitTest stale_tests[] = {
+    cmocka_unit_test(test_private_memory),
+    cmocka_unit_test(test_private_is_page_locked),
     cmocka_unit_test(test_reserved_addresses),
+    cmocka_unit_test(test_reserved_at_edges),
     cmocka_unit_test(test_pending_work),
     cmocka_unit_test(test_kernel_at_work),
     cmocka_unit_test(test_graph_of_unmapped_memory),

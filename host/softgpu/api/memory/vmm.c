@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Driver API: virtual memory management. Physical memory is a shared mapping, anonymous unless it
- * can be exported. Mapping it creates a second mapping of the same pages in a reserved address
- * range; no descriptor is kept for that, because the worker's sandbox allows few. The table of
- * allocations holds the access rights.
+ * Driver API: virtual memory management. Physical memory is a piece of this process's store (memory/store.c), or
+ * a file of its own when it can be exported. Mapping it creates a second mapping of the same pages of the file in a
+ * reserved address range. The descriptor of exported memory is asked for again each time, because a sandbox allows
+ * few; that of imported memory is kept. The table of allocations holds the access rights.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -26,7 +26,8 @@ struct phys {
     CUmemAllocationProp prop;
     bool imported;                 /* another process has made it: not counted here */
     uint8_t token[SG_SHARE_TOKEN]; /* when it was made here and may be exported */
-    int fd;                        /* of imported memory, to export it again; -1: none */
+    int fd;                        /* of imported memory, to map and to export it again; -1: none */
+    uint64_t at;                   /* in the store, when it is neither */
 };
 static const char tail_magic[8] = "sgVMM001";
 
@@ -46,12 +47,20 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards both lists */
 static struct mapping *mappings;
 static struct reservation *reservations;
 
+static bool phys_in_store(const struct phys *p)
+{
+    return !p->imported && !p->prop.requestedHandleTypes;
+}
+
 static void phys_free(struct sg_obj *obj)
 {
     struct phys *p = (struct phys *)obj;
 
-    if (p->pages != MAP_FAILED)
+    if (p->pages != MAP_FAILED) {
+        if (phys_in_store(p))
+            sg_store_give(p->pages, p->size, p->at);
         munmap(p->pages, p->size);
+    }
     if (!p->imported)
         sg_mem_uncharge(p->prop.location.id, p->size);
     if (p->prop.requestedHandleTypes && !p->imported && p->pages != MAP_FAILED)
@@ -114,29 +123,34 @@ static struct phys *phys_new(uint64_t size, const CUmemAllocationProp *prop, boo
     return p;
 }
 
-static void *map_pages(uint64_t size, int fd)
+/* At `where`, in the place of what is there; NULL: anywhere. */
+static void *map_pages(void *where, uint64_t size, int fd)
 {
-    return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | (fd < 0 ? MAP_ANONYMOUS : 0),
-                fd, 0);
+    return mmap(where, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | (where ? MAP_FIXED : 0), fd,
+                0);
 }
 
 /* Gives p its pages; false: no memory. */
 static bool phys_fill(struct phys *p)
 {
     struct sg_share_tail tail;
-    int fd = -1;
+    int fd;
 
-    if (p->prop.requestedHandleTypes) {
-        fd = sg_share_create_fd(tail_magic, p->size, p->prop.location.id, p->token, &tail);
-        if (fd < 0)
+    if (phys_in_store(p)) {
+        if (!sg_store_take(p->size, &p->at))
             return false;
-    }
-    p->pages = map_pages(p->size, fd);
-    if (fd >= 0) {
-        close(fd);
+        p->pages = sg_store_map(NULL, p->size, p->at);
         if (p->pages == MAP_FAILED)
-            sg_share_close(p->token);
+            sg_store_give(NULL, p->size, p->at);
+        return p->pages != MAP_FAILED;
     }
+    fd = sg_share_create_fd(tail_magic, p->size, p->prop.location.id, p->token, &tail);
+    if (fd < 0)
+        return false;
+    p->pages = map_pages(NULL, p->size, fd);
+    close(fd);
+    if (p->pages == MAP_FAILED)
+        sg_share_close(p->token);
     return p->pages != MAP_FAILED;
 }
 
@@ -186,7 +200,9 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle, CUmemGeneri
     if (!(p->prop.requestedHandleTypes & handleType))
         return sg_fail(CUDA_ERROR_INVALID_VALUE,
                        "cuMemExportToShareableHandle: not made with that handle type");
-    fd = p->imported ? fcntl(p->fd, F_DUPFD_CLOEXEC, 3) : sg_share_again(p->token);
+    fd = !sg_share_gives_fds() ? -1
+         : p->imported         ? fcntl(p->fd, F_DUPFD_CLOEXEC, 3)
+                               : sg_share_again(p->token);
     if (fd < 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *(int *)shareableHandle = fd;
@@ -216,9 +232,9 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
     p = phys_new(tail.bytes, &prop, true);
     if (!p)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    p->pages = map_pages(tail.bytes, fd);
-    if (sg_share_gives_fds())
-        p->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    p->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (p->fd >= 0)
+        p->pages = map_pages(NULL, tail.bytes, fd);
     bool ok = p->pages != MAP_FAILED && sg_obj_register(&p->obj);
 
     if (ok)
@@ -261,44 +277,37 @@ CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *pro
 
 /* ---- addresses ---- */
 
-/*
- * Reserved addresses are backed by nothing in particular: only the table lets anyone touch them. Not writable: Linux
- * counts what is private and writable for RLIMIT_DATA, by which a worker bounds a client's memory, touched or not.
- */
-static void *place(uint64_t at, uint64_t size, int flags)
+/* The file of memory that was made here and may be exported: once more, mapped, and given back. */
+static bool map_exported(void *to, uint64_t size, const struct phys *p)
 {
-    return mmap((void *)at, size, PROT_READ, flags | MAP_NORESERVE | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint64_t bytes = 0;
+    const bool gives = sg_share_gives_fds();
+    int fd = gives ? sg_share_again(p->token) : sg_share_open(SG_SHARE_FD, p->token, &bytes, NULL);
+
+    if (fd < 0)
+        return false;
+    bool ok = (gives || size <= bytes) && map_pages(to, size, fd) != MAP_FAILED;
+
+    close(fd);
+    if (!gives)
+        sg_share_close(p->token);
+    return ok;
 }
 
-#ifndef MREMAP_DONTUNMAP
-#define MREMAP_DONTUNMAP 4
-#endif
-#define HOST_PAGE 4096u
-
-/*
- * A second mapping of the shared pages at `from`. Not by mremap() from length 0 to `size`: that can
- * show what is behind them in their file, so that a sandbox forbids it, but for single pages. Linux
- * before 5.13 has no other way for shared memory.
- */
-static bool map_again(uint8_t *from, uint8_t *to, uint64_t size)
+/* A second mapping of the pages of p. */
+static bool map_again(void *to, uint64_t size, const struct phys *p)
 {
-    const int flags = MREMAP_MAYMOVE | MREMAP_FIXED;
-
-    if (mremap(from, size, size, flags | MREMAP_DONTUNMAP, to) != MAP_FAILED)
-        return true;
-    for (uint64_t at = 0; at < size; at += HOST_PAGE) {
-        if (mremap(from + at, 0, HOST_PAGE, flags, to + at) == MAP_FAILED)
-            return false;
-    }
-    return true;
+    if (phys_in_store(p))
+        return sg_store_map(to, size, p->at) != MAP_FAILED;
+    return p->imported ? map_pages(to, size, p->fd) != MAP_FAILED : map_exported(to, size, p);
 }
 
 /* The pages of p at a reserved address. */
 static CUresult place_pages(uint64_t at, uint64_t size, const struct phys *p)
 {
-    if (map_again(p->pages, (uint8_t *)at, size))
+    if (map_again((void *)at, size, p))
         return CUDA_SUCCESS;
-    place(at, size, MAP_FIXED); /* the failed attempt may have taken the reserved pages away */
+    sg_mem_reserve_clear(at, size); /* the failed attempt may have taken the reserved pages away */
     return sg_fail(CUDA_ERROR_OUT_OF_MEMORY, "cuMemMap: the system refuses one mapping more");
 }
 
@@ -307,7 +316,6 @@ CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t align
 {
     struct reservation *v;
     uint64_t base;
-    void *p;
 
     SG_INIT();
     if (!ptr || flags || !granular(size) || size > SG_RESERVE_MAX || (alignment & (alignment - 1)) ||
@@ -318,15 +326,10 @@ CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t align
     v = malloc(sizeof(*v));
     if (!v)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    p = sg_mem_reserve(addr, size + alignment); /* addr is a hint, as documented */
-    if (p == MAP_FAILED) {
+    if (!sg_mem_reserve(addr, size, alignment, &base)) { /* addr is a hint, as documented */
         free(v);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    base = ((uint64_t)(uintptr_t)p + alignment - 1) & ~(uint64_t)(alignment - 1);
-    if (base != (uint64_t)(uintptr_t)p)
-        munmap(p, base - (uint64_t)(uintptr_t)p);
-    munmap((void *)(base + size), (uint64_t)(uintptr_t)p + alignment - base);
     v->base = base;
     v->size = size;
     pthread_mutex_lock(&lock);
@@ -366,7 +369,7 @@ CUresult CUDAAPI cuMemAddressFree(CUdeviceptr ptr, size_t size)
             continue;
         if (!overlaps_mapping(ptr, size)) {
             *pp = v->next;
-            munmap((void *)ptr, size);
+            sg_mem_unreserve(ptr, size);
             free(v);
             r = CUDA_SUCCESS;
         }
@@ -448,7 +451,7 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size)
             *pp = m->next;
             if (m->access)
                 sg_mem_release(m->base);
-            place(m->base, m->size, MAP_FIXED);
+            sg_mem_reserve_clear(m->base, m->size);
             sg_obj_put(&m->phys->obj);
             free(m);
         }

@@ -63,7 +63,11 @@ static CUresult begin(CUstream h, struct sg_graph *g, CUstreamCaptureMode mode, 
     }
     pthread_mutex_lock(&ctx->issue);
     pthread_mutex_lock(&sg_graph_lock);
-    r = s->front->capture ? CUDA_ERROR_ILLEGAL_STATE : begin_locked(s, g, mode, deps, ndeps, made != NULL);
+    if (s->dying) /* another thread destroys it */
+        r = CUDA_ERROR_INVALID_HANDLE;
+    else
+        r = s->front->capture ? CUDA_ERROR_ILLEGAL_STATE
+                              : begin_locked(s, g, mode, deps, ndeps, made != NULL);
     pthread_mutex_unlock(&sg_graph_lock);
     pthread_mutex_unlock(&ctx->issue);
     if (r != CUDA_SUCCESS && made)
@@ -291,9 +295,7 @@ CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphN
     if (r == CUDA_SUCCESS && flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES) {
         r = sg_front_set(s->front, c, nodes, numDependencies);
     } else if (r == CUDA_SUCCESS) {
-        struct sg_front more = {.nodes = nodes, .n = numDependencies};
-
-        r = sg_front_merge(s->front, &more);
+        r = sg_front_merge(s->front, nodes, numDependencies);
     }
     pthread_mutex_unlock(&sg_graph_lock);
     sg_nodes_put(nodes, numDependencies);

@@ -16,7 +16,7 @@ CUresult wrk_do_cuStreamSynchronize(struct wrk_call *c, const struct vgp_args_cu
     r = wrk_wait_add_stream(c->w, wait, stream);
     if (r == CUDA_SUCCESS && !wait->nevents) {
         /* Idle, so this does not block; and it is what writes the output of device printf. */
-        r = wrk_provider.cuStreamSynchronize(stream);
+        r = wrk_await_stream(&wrk_provider, stream).result;
     }
     return r == CUDA_SUCCESS ? wrk_wait_start(c, wait) : wrk_wait_fail(c, wait, r);
 }
@@ -105,10 +105,10 @@ CUresult wrk_do_vgpCtxSynchronize(struct wrk_call *c, const struct vgp_args_vgpC
     if (!wait)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (any_captured(c)) /* does not wait, but says what is wrong, and the capture is lost */
-        return wrk_wait_fail(c, wait, wrk_provider.cuCtxSynchronize());
+        return wrk_wait_fail(c, wait, wrk_await_context(&wrk_provider).result);
     wait->finish = finish_context;
     CUresult r = wrk_wait_add_context(c, wait);
     if (r == CUDA_SUCCESS && !wait->nevents && !wait->blocking)
-        r = wrk_provider.cuCtxSynchronize(); /* all idle: does not block, as above */
+        r = wrk_await_context(&wrk_provider).result; /* all idle: does not block, as above */
     return r == CUDA_SUCCESS ? wrk_wait_start(c, wait) : wrk_wait_fail(c, wait, r);
 }

@@ -19,14 +19,15 @@ static struct {
 unsigned wrk_watches;
 uint64_t wrk_watched_ns;
 
-static CUresult query(struct wrk_worker *w, uint64_t handle)
+static struct wrk_answer query(struct wrk_worker *w, uint64_t handle)
 {
     unsigned type = VGP_HANDLE_TYPE(handle);
     const struct wrk_handle_entry *e = wrk_handles_find(&w->handles, handle, type);
 
     if (!e || wrk_captures) /* a stream that captures must not be asked */
-        return CUDA_ERROR_INVALID_HANDLE;
-    return type == VGP_H_EVENT ? wrk_provider.cuEventQuery(e->object) : wrk_provider.cuStreamQuery(e->object);
+        return wrk_answer_of(CUDA_ERROR_INVALID_HANDLE);
+    return type == VGP_H_EVENT ? wrk_ask_event(&wrk_provider, e->object)
+                               : wrk_ask_stream(&wrk_provider, e->object);
 }
 
 static void end(struct wrk_worker *w, unsigned word, uint32_t value)
@@ -40,14 +41,14 @@ bool wrk_watches_poll(struct wrk_worker *w, uint64_t now)
 {
     wrk_watched_ns = now;
     for (unsigned i = 0; i < VGP_WATCHES && wrk_watches; i++) {
-        CUresult r;
+        enum wrk_state is;
 
         if (!watches[i].handle)
             continue;
-        r = query(w, watches[i].handle);
-        if (r == CUDA_SUCCESS)
+        is = query(w, watches[i].handle).state;
+        if (is == WRK_COMPLETE)
             end(w, i, watches[i].sequence);
-        else if (r != CUDA_ERROR_NOT_READY || now > watches[i].until_ns)
+        else if (is == WRK_UNKNOWN || now > watches[i].until_ns)
             end(w, i, watches[i].sequence | VGP_WATCH_ASK);
     }
     return wrk_watches != 0;
@@ -64,7 +65,8 @@ void wrk_watches_end(struct wrk_worker *w)
 }
 
 /* The answer, and a watch if there is something to watch for. */
-static CUresult watch(struct wrk_call *c, uint64_t handle, uint32_t word, uint32_t sequence, CUresult r)
+static CUresult watch(struct wrk_call *c, uint64_t handle, uint32_t word, uint32_t sequence,
+                      struct wrk_answer a)
 {
     struct wrk_worker *w = c->w;
 
@@ -72,13 +74,13 @@ static CUresult watch(struct wrk_call *c, uint64_t handle, uint32_t word, uint32
         return wrk_malformed(c, "word %u, sequence %u", word, sequence);
     if (watches[word].handle) /* of another one: that is asked for again after some time */
         end(w, word, watches[word].sequence | VGP_WATCH_ASK);
-    if (r != CUDA_ERROR_NOT_READY || wrk_captures)
-        return r;
+    if (a.state != WRK_RUNNING || wrk_captures)
+        return a.result;
     watches[word].handle = handle;
     watches[word].sequence = sequence;
     watches[word].until_ns = vgb_now_ns() + WATCH_NS;
     wrk_watches++;
-    return r;
+    return a.result;
 }
 
 CUresult wrk_do_vgpEventWatch(struct wrk_call *c, const struct vgp_args_vgpEventWatch *a)
@@ -86,7 +88,8 @@ CUresult wrk_do_vgpEventWatch(struct wrk_call *c, const struct vgp_args_vgpEvent
     CUevent event;
     CUresult r = wrk_handle_get(c, a->event, VGP_H_EVENT, false, (void **)&event);
 
-    return watch(c, a->event, a->word, a->sequence, r == CUDA_SUCCESS ? wrk_provider.cuEventQuery(event) : r);
+    return watch(c, a->event, a->word, a->sequence,
+                 r == CUDA_SUCCESS ? wrk_ask_event(&wrk_provider, event) : wrk_answer_of(r));
 }
 
 CUresult wrk_do_vgpStreamWatch(struct wrk_call *c, const struct vgp_args_vgpStreamWatch *a)
@@ -96,7 +99,6 @@ CUresult wrk_do_vgpStreamWatch(struct wrk_call *c, const struct vgp_args_vgpStre
 
     if (r == CUDA_SUCCESS && !wrk_provider.cuStreamQuery)
         r = wrk_missing(c, "cuStreamQuery");
-    else if (r == CUDA_SUCCESS)
-        r = wrk_provider.cuStreamQuery(stream);
-    return watch(c, a->stream, a->word, a->sequence, r);
+    return watch(c, a->stream, a->word, a->sequence,
+                 r == CUDA_SUCCESS ? wrk_ask_stream(&wrk_provider, stream) : wrk_answer_of(r));
 }

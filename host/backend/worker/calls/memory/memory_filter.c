@@ -61,6 +61,18 @@ static CUresult q_pitch(CUdeviceptr *p, size_t *pitch, size_t width, size_t heig
     return account(r, *p, n);
 }
 
+/*
+ * A driver honours a hint where nothing is mapped in this process: where its own things may be, none is passed
+ * on. The software GPU decides by what it has reserved itself, and asks for nothing else.
+ */
+static CUresult q_reserve(CUdeviceptr *p, size_t n, size_t align, CUdeviceptr hint, unsigned long long flags)
+{
+    if (!wrk_capabilities.software_policy &&
+        (align > UINT64_MAX - n || !wrk_layout_may_keep(hint, (uint64_t)n + align)))
+        hint = 0;
+    return lower->cuMemAddressReserve(p, n, align, hint, flags);
+}
+
 /* On a captured stream these make nodes: memory counts when the graph is launched. */
 static CUresult made_node(CUresult r)
 {
@@ -243,6 +255,7 @@ void wrk_memory_filter(struct wrk_worker *w, struct vgp_provider *table, const s
     WRAP(cuMemAlloc_v2, q_alloc);
     WRAP(cuMemAllocManaged, q_managed);
     WRAP(cuMemAllocPitch_v2, q_pitch);
+    WRAP(cuMemAddressReserve, q_reserve);
     WRAP(cuMemAllocAsync, q_async);
     WRAP(cuMemAllocFromPoolAsync, q_pool);
     WRAP(cuMemFreeAsync, q_free_async);

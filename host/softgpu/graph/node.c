@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Nodes of graphs and their edges. A node's dependencies are nodes of its own graph, each a counted reference, and a
+ * node that leaves its graph leaves them and the fronts of captures first: none can name a node that is gone.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/graph.h"
+
+static void node_free(struct sg_obj *obj)
+{
+    struct sg_node *n = (struct sg_node *)obj;
+
+    sg_graph_op_put(n->gop);
+    if (n->child)
+        sg_obj_unregister(&n->child->obj); /* it is the node's */
+    sg_obj_put((struct sg_obj *)n->child);
+    if (n->mem || n->cond) {
+        pthread_mutex_lock(&sg_graph_lock);
+        sg_graph_memory_put(n->mem);
+        sg_condition_free(n->cond);
+        pthread_mutex_unlock(&sg_graph_lock);
+    }
+    sg_node_drop_deps(n);
+    free(n->deps);
+    free(n->edge);
+    free(n->kernel_params);
+    free(n->attrs);
+    if (n->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP && n->has_params)
+        free(n->params.batch.paramArray);
+    free(n);
+}
+
+/* Room for one more dependency. */
+static bool node_grow_deps(struct sg_node *n)
+{
+    size_t cap = n->cap_deps ? 2 * n->cap_deps : 2;
+    struct sg_node **grown;
+
+    if (n->ndeps < n->cap_deps)
+        return true;
+    grown = realloc(n->deps, cap * sizeof(*grown));
+    if (!grown)
+        return false;
+    n->deps = grown;
+    if (n->edge) {
+        CUgraphEdgeData *edges = realloc(n->edge, cap * sizeof(*edges));
+
+        if (!edges)
+            return false;
+        n->edge = edges;
+    }
+    n->cap_deps = cap;
+    return true;
+}
+
+CUresult sg_node_add_edge(struct sg_node *n, struct sg_node *dep, const CUgraphEdgeData *edge)
+{
+    const bool ordinary = !edge || sg_edges_ordinary(edge, 1);
+
+    if (!n->graph || dep->graph != n->graph)
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "a dependency on a node that is not in the graph");
+    for (size_t i = 0; i < n->ndeps; i++) {
+        if (n->deps[i] == dep)
+            return CUDA_SUCCESS;
+    }
+    if (!node_grow_deps(n))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!n->edge && !ordinary && !(n->edge = calloc(n->cap_deps, sizeof(*n->edge))))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (n->edge)
+        n->edge[n->ndeps] = edge ? *edge : (CUgraphEdgeData){0};
+    sg_obj_get(&dep->obj);
+    n->deps[n->ndeps++] = dep;
+    return CUDA_SUCCESS;
+}
+
+void sg_node_drop_dep(struct sg_node *n, size_t k)
+{
+    struct sg_node *dep = n->deps[k];
+
+    n->ndeps--;
+    n->deps[k] = n->deps[n->ndeps];
+    if (n->edge)
+        n->edge[k] = n->edge[n->ndeps];
+    sg_obj_put(&dep->obj);
+}
+
+void sg_node_drop_deps(struct sg_node *n)
+{
+    while (n->ndeps)
+        sg_node_drop_dep(n, n->ndeps - 1);
+}
+
+CUgraphEdgeData sg_node_edge(const struct sg_node *n, size_t k)
+{
+    return n->edge ? n->edge[k] : (CUgraphEdgeData){0};
+}
+
+/* Checks that cuda.h allows the node in the graph of a conditional node. */
+static bool body_may(CUgraphNodeType type)
+{
+    return type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_EMPTY ||
+           type == CU_GRAPH_NODE_TYPE_GRAPH || type == CU_GRAPH_NODE_TYPE_MEMSET ||
+           type == CU_GRAPH_NODE_TYPE_MEMCPY || type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
+}
+
+CUresult sg_node_new(struct sg_graph *g, CUgraphNodeType type, struct sg_op *op, struct sg_node *const *deps,
+                     size_t ndeps, struct sg_node **out)
+{
+    if (g->body && !body_may(type)) {
+        if (op)
+            sg_op_end(op);
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "a node of type %d in the graph of a conditional node",
+                       (int)type);
+    }
+    struct sg_graph_op *gop = sg_graph_op_new(op);
+    struct sg_node *n = gop ? calloc(1, sizeof(*n)) : NULL;
+
+    if (!n) {
+        sg_graph_op_put(gop);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    sg_obj_init(&n->obj, SG_T_NODE, NULL, node_free);
+    n->type = type;
+    n->gop = gop;
+    n->graph = g;
+    CUresult r = CUDA_SUCCESS;
+
+    for (size_t i = 0; r == CUDA_SUCCESS && i < ndeps; i++)
+        r = sg_node_add_edge(n, deps[i], NULL);
+    if (r == CUDA_SUCCESS && g->n == g->cap) {
+        size_t cap = g->cap ? 2 * g->cap : 16;
+        struct sg_node **grown = realloc(g->nodes, cap * sizeof(*grown));
+
+        if (grown) {
+            g->nodes = grown;
+            g->cap = cap;
+        } else {
+            r = CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    if (r == CUDA_SUCCESS && !sg_obj_register(&n->obj))
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+    if (r != CUDA_SUCCESS) {
+        sg_obj_put(&n->obj);
+        return r;
+    }
+    n->index = g->n;
+    g->nodes[g->n++] = n; /* the graph's reference is the first one */
+    sg_obj_get(&n->obj);
+    *out = n;
+    return CUDA_SUCCESS;
+}
+
+void sg_node_set_op(struct sg_node *n, struct sg_op *op, CUresult *r)
+{
+    struct sg_graph_op *gop = sg_graph_op_new(op);
+
+    *r = gop ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (gop) {
+        sg_graph_op_put(n->gop);
+        n->gop = gop;
+    }
+}
+
+void sg_node_remove(struct sg_node *n)
+{
+    struct sg_graph *g = n->graph;
+
+    sg_captures_forget_node(g, n);
+    for (size_t i = 0; i < g->n; i++) {
+        struct sg_node *o = g->nodes[i];
+
+        for (size_t k = o->ndeps; k-- > 0;) {
+            if (o->deps[k] == n)
+                sg_node_drop_dep(o, k);
+        }
+    }
+    memmove(&g->nodes[n->index], &g->nodes[n->index + 1], (g->n - n->index - 1) * sizeof(*g->nodes));
+    g->n--;
+    for (size_t i = n->index; i < g->n; i++)
+        g->nodes[i]->index = i;
+    sg_node_leave(n);
+}
+
+void sg_node_leave(struct sg_node *n)
+{
+    n->graph = NULL;
+    sg_node_drop_deps(n);
+    sg_obj_unregister(&n->obj);
+    sg_obj_put(&n->obj);
+}
+
+void sg_nodes_put(struct sg_node **nodes, size_t n)
+{
+    for (size_t i = 0; nodes && i < n; i++)
+        sg_obj_put((struct sg_obj *)nodes[i]);
+    free(nodes);
+}
+
+CUresult sg_nodes_get_locked(struct sg_graph *g, const CUgraphNode *handles, size_t n, struct sg_node ***out)
+{
+    struct sg_node **nodes;
+
+    if (n > g->n * g->n) /* more than the graph can have edges: nothing of it is read */
+        return CUDA_ERROR_INVALID_VALUE;
+    nodes = calloc(n + 1, sizeof(*nodes));
+    if (!nodes)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < n; i++) {
+        nodes[i] = SG_LOOKUP(handles[i], SG_T_NODE);
+        if (!nodes[i] || nodes[i]->graph != g) {
+            sg_nodes_put(nodes, n);
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    *out = nodes;
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_nodes_get(struct sg_graph *g, const CUgraphNode *handles, size_t n, struct sg_node ***out)
+{
+    CUresult r;
+
+    pthread_mutex_lock(&sg_graph_lock);
+    r = sg_nodes_get_locked(g, handles, n, out);
+    pthread_mutex_unlock(&sg_graph_lock);
+    return r;
+}
+
+CUresult sg_graph_add(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *dependencies, size_t n,
+                      CUgraphNodeType type, struct sg_op *op, struct sg_graph *child,
+                      struct sg_node **node_out)
+{
+    SG_AUTO struct sg_graph *g = SG_LOOKUP(hGraph, SG_T_GRAPH);
+    struct sg_node **deps = NULL, *node;
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+    pthread_mutex_lock(&sg_graph_lock);
+    if (g && out && (!n || dependencies))
+        r = sg_nodes_get_locked(g, dependencies, n, &deps);
+    if (r == CUDA_SUCCESS) {
+        r = sg_node_new(g, type, op, deps, n, &node);
+        op = NULL;
+    }
+    if (r == CUDA_SUCCESS) {
+        if (child) {
+            sg_obj_get(&child->obj);
+            node->child = child;
+        }
+        *out = SG_HANDLE(CUgraphNode, node);
+        if (node_out)
+            *node_out = node; /* with the reference */
+        else
+            sg_obj_put(&node->obj);
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
+    if (op)
+        sg_op_end(op);
+    sg_nodes_put(deps, n);
+    return r;
+}
+
+bool sg_edges_ordinary(const CUgraphEdgeData *edge, size_t n)
+{
+    for (size_t i = 0; edge && i < n; i++) {
+        if (edge[i].from_port || edge[i].to_port || edge[i].type)
+            return false;
+    }
+    return true;
+}
