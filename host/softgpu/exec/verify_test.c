@@ -173,6 +173,37 @@ static void victim_close(struct victim *v)
     tk_close(&v->t);
 }
 
+/* What the front end asks, in between (linked with --wrap). */
+int __real_sg_code_verify(const struct sg_code *c, uint32_t param_bytes, char *why, size_t size);
+int __wrap_sg_code_verify(const struct sg_code *c, uint32_t param_bytes, char *why, size_t size);
+static bool refuse_all;
+
+int __wrap_sg_code_verify(const struct sg_code *c, uint32_t param_bytes, char *why, size_t size)
+{
+    if (!refuse_all)
+        return __real_sg_code_verify(c, param_bytes, why, size);
+    snprintf(why, size, "this is a test");
+    return SG_ERR_PTX;
+}
+
+/* A kernel that does not verify is refused, with the reason, and has no code. */
+static void every_kernel_is_asked(void)
+{
+    struct victim v;
+    bool open;
+
+    refuse_all = true;
+    memset(&v, 0, sizeof(v));
+    open = tk_open(&v.t, plain, "t");
+    t_result("every kernel is verified",
+             !open && v.t.k && !v.t.k->code.insns &&
+                 strstr(v.t.diag.message, "does not verify and is refused: this is a test"),
+             "%s", open ? "accepted" : v.t.diag.message);
+    refuse_all = false;
+    tk_close(&v.t);
+    tm_free_all();
+}
+
 static int verify(const struct victim *v, char why[160])
 {
     why[0] = 0;
@@ -558,6 +589,7 @@ int main(int argc, char **argv)
     t_watchdog = 20000;
     t_texture = some_texture;
     sg_op_each(add_op);
+    every_kernel_is_asked();
     each_refusal();
     if (native && !sg_jit_available()) {
         t_skip("damaged code, native", "no native code on this machine");
