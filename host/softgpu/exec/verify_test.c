@@ -442,15 +442,9 @@ static uint32_t rnd(uint32_t n)
 static uint32_t other_operand(const struct sg_code *c, uint32_t op)
 {
     const struct sg_insn *x = &c->insns[rnd(c->ninsns)];
-    const uint32_t edges[] = {0,
-                              c->slots_begin,
-                              c->slots32,
-                              c->slots_end,
-                              c->regfile_bytes,
-                              SG_OPND_CONST,
-                              SG_OPND_CONST | c->pool_bytes,
-                              UINT32_MAX},
-                   steps[] = {4, 64, 128, 256, 1};
+    const uint32_t parts[] = {0, c->slots_begin, c->slots32, c->slots_end, c->regfile_bytes};
+    const uint32_t pool[] = {SG_OPND_CONST, SG_OPND_CONST | c->pool_bytes, UINT32_MAX};
+    const uint32_t steps[] = {4, 64, 128, 256, 1};
 
     switch (rnd(6)) {
     case 0:
@@ -462,7 +456,7 @@ static uint32_t other_operand(const struct sg_code *c, uint32_t op)
     case 3:
         return op + (rnd(2) ? 1 : UINT32_MAX) * steps[rnd(5)];
     case 4:
-        return edges[rnd(8)] + (rnd(3) - 1) * 128;
+        return (rnd(2) ? parts[rnd(5)] : pool[rnd(3)]) + (rnd(3) - 1) * 128;
     default:
         return op ^ 1u << rnd(32);
     }
