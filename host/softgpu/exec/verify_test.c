@@ -173,6 +173,37 @@ static void victim_close(struct victim *v)
     tk_close(&v->t);
 }
 
+/* What the front end asks, in between (linked with --wrap). */
+int __real_sg_code_verify(const struct sg_code *c, uint32_t param_bytes, char *why, size_t size);
+int __wrap_sg_code_verify(const struct sg_code *c, uint32_t param_bytes, char *why, size_t size);
+static bool refuse_all;
+
+int __wrap_sg_code_verify(const struct sg_code *c, uint32_t param_bytes, char *why, size_t size)
+{
+    if (!refuse_all)
+        return __real_sg_code_verify(c, param_bytes, why, size);
+    snprintf(why, size, "this is a test");
+    return SG_ERR_PTX;
+}
+
+/* A kernel that does not verify is refused, with the reason, and has no code. */
+static void every_kernel_is_asked(void)
+{
+    struct victim v;
+    bool open;
+
+    refuse_all = true;
+    memset(&v, 0, sizeof(v));
+    open = tk_open(&v.t, plain, "t");
+    t_result("every kernel is verified",
+             !open && v.t.k && !v.t.k->code.insns &&
+                 strstr(v.t.diag.message, "does not verify and is refused: this is a test"),
+             "%s", open ? "accepted" : v.t.diag.message);
+    refuse_all = false;
+    tk_close(&v.t);
+    tm_free_all();
+}
+
 static int verify(const struct victim *v, char why[160])
 {
     why[0] = 0;
@@ -411,15 +442,9 @@ static uint32_t rnd(uint32_t n)
 static uint32_t other_operand(const struct sg_code *c, uint32_t op)
 {
     const struct sg_insn *x = &c->insns[rnd(c->ninsns)];
-    const uint32_t edges[] = {0,
-                              c->slots_begin,
-                              c->slots32,
-                              c->slots_end,
-                              c->regfile_bytes,
-                              SG_OPND_CONST,
-                              SG_OPND_CONST | c->pool_bytes,
-                              UINT32_MAX},
-                   steps[] = {4, 64, 128, 256, 1};
+    const uint32_t parts[] = {0, c->slots_begin, c->slots32, c->slots_end, c->regfile_bytes};
+    const uint32_t pool[] = {SG_OPND_CONST, SG_OPND_CONST | c->pool_bytes, UINT32_MAX};
+    const uint32_t steps[] = {4, 64, 128, 256, 1};
 
     switch (rnd(6)) {
     case 0:
@@ -431,7 +456,7 @@ static uint32_t other_operand(const struct sg_code *c, uint32_t op)
     case 3:
         return op + (rnd(2) ? 1 : UINT32_MAX) * steps[rnd(5)];
     case 4:
-        return edges[rnd(8)] + (rnd(3) - 1) * 128;
+        return (rnd(2) ? parts[rnd(5)] : pool[rnd(3)]) + (rnd(3) - 1) * 128;
     default:
         return op ^ 1u << rnd(32);
     }
@@ -558,6 +583,7 @@ int main(int argc, char **argv)
     t_watchdog = 20000;
     t_texture = some_texture;
     sg_op_each(add_op);
+    every_kernel_is_asked();
     each_refusal();
     if (native && !sg_jit_available()) {
         t_skip("damaged code, native", "no native code on this machine");
