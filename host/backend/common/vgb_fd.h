@@ -8,7 +8,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define VGB_FD_MAX 253 /* descriptors in one message: SCM_MAX_FD. With less room the kernel closes the rest for us */
+#define VGB_FD_MAX \
+    253 /* descriptors in one message: SCM_MAX_FD. With less room the kernel closes the rest for us */
 
 /* One sendmsg(2) with descriptors; MSG_NOSIGNAL is added. Bytes sent, or -errno. */
 ssize_t vgb_send_fds(int sock, const void *data, size_t size, const int *fds, unsigned nfds, int flags);

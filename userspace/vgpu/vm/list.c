@@ -27,7 +27,7 @@ enum { F_NAME, F_GPU, F_CPUS, F_MEMORY, F_PORTS, F_PROGRAM, FIELDS };
 struct machine {
     pid_t pid;
     uid_t owner; /* of its file */
-    char *path; /* of its file */
+    char *path;  /* of its file */
     char *field[FIELDS];
 };
 

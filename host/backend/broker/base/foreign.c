@@ -16,8 +16,8 @@
 
 #include "vgb_fd.h"
 
-#define THREADS_MAX 64u       /* each has one descriptor whose close waits */
-#define QUEUED_MAX 4096u      /* messages: more than a socket holds */
+#define THREADS_MAX 64u  /* each has one descriptor whose close waits */
+#define QUEUED_MAX 4096u /* messages: more than a socket holds */
 #define STACK_BYTES (64u << 10)
 
 static unsigned threads;

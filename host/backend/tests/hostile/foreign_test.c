@@ -21,7 +21,7 @@
 #include "vgb_fd.h"
 #include "vgp_sock.h"
 
-#define HELD_S 600 /* longer than any of these tests */
+#define HELD_S 600   /* longer than any of these tests */
 #define GREETINGS 64 /* as many connections may say nothing, of the broker */
 
 /* A TCP connection with bytes that nobody takes: its last close waits until *peer is closed. */
@@ -57,8 +57,8 @@ static int connected(const char *path, pid_t status_of)
         snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
     else
         size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
-                           (size_t)snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1,
-                                            "vgpu-backend.status.%d", (int)status_of));
+                           (size_t)snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, "vgpu-backend.status.%d",
+                                            (int)status_of));
     assert_int_equal(connect(fd, (struct sockaddr *)&a, size), 0);
     return fd;
 }
