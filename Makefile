@@ -212,6 +212,7 @@ fuzz: prepare-test ## malformed rings, records, images and PTX, longer than in m
 	@$(NEXT) stage-build
 	@$(call sub,tests/system/faults,fuzz)
 	@$(call sub,tests/ptx/fuzz,fuzz)
+	@$(call sub,tests/system/sequences,fuzz)
 
 # Minutes for the build, less for the suite; SAN=thread is the other one. CASES: of tests/conformance/driver.
 # In an argument of $(or) a comma would end it.

@@ -148,6 +148,7 @@ SG_EXEC_TESTS := \
 	exec/ops/op_test \
 	jit/complete_test \
 	ptx/class_test \
+	ptx/sizes_test \
 	ptx/cubin_test \
 	ptx/fuzz_test \
 	ptx/link_test \

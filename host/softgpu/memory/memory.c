@@ -169,6 +169,7 @@ static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64
         return CUDA_ERROR_OUT_OF_MEMORY;
     r->info = *want;
     r->info.ctx = ctx; /* of memory of graphs the primary one, which is never freed */
+    r->info.context = sg_space(ctx)->obj.handle;
     r->info.owner = want->graph ? 0 : sg_space(ctx)->id; /* memory of graphs outlives contexts */
     r->info.device = sg_space(ctx)->device;
     r->info.writable = true;
@@ -310,6 +311,7 @@ static CUresult add(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t base, ui
                                    .size = size,
                                    .kind = kind,
                                    .ctx = ctx,
+                                   .context = sg_space(ctx)->obj.handle,
                                    /* what cuMemMap maps belongs to the device */
                                    .owner = kind == SG_MEM_MAPPED ? 0 : sg_space(ctx)->id,
                                    .device = sg_space(ctx)->device,

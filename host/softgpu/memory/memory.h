@@ -29,10 +29,11 @@ struct sg_mem_info {
     uint64_t base, size; /* as asked for, in bytes */
     uint64_t id;         /* CU_POINTER_ATTRIBUTE_BUFFER_ID: unique in the process */
     enum sg_mem_kind kind;
-    struct sg_ctx *ctx; /* owner; compare only */
-    uint32_t owner;     /* id of the owner */
-    int device;         /* ordinal */
-    uint32_t flags;     /* cuMemHostAlloc / cuMemHostRegister flags */
+    const void *ctx;  /* owner, which may be gone: to compare, of no type that could be followed */
+    uint64_t context; /* its handle, for who has to do with it: sg_lookup() */
+    uint32_t owner;   /* id of the owner */
+    int device;       /* ordinal */
+    uint32_t flags;   /* cuMemHostAlloc / cuMemHostRegister flags */
     bool writable;
     bool async;                    /* from a memory pool */
     bool internal;                 /* a module's variable: not the caller's to free */
@@ -158,10 +159,10 @@ void sg_mem_uncharge(int device, uint64_t size);
 struct sg_share {
     struct sg_share *next, **pprev; /* in the list of all */
     uint8_t token[32];
-    uint64_t size;      /* bytes, as asked for */
-    uint64_t base;      /* where it is here, 0: not placed */
-    unsigned opens;     /* cuIpcOpenMemHandle less cuIpcCloseMemHandle; 0: made here */
-    struct sg_ctx *ctx; /* that opened it; compare only */
+    uint64_t size;   /* bytes, as asked for */
+    uint64_t base;   /* where it is here, 0: not placed */
+    unsigned opens;  /* cuIpcOpenMemHandle less cuIpcCloseMemHandle; 0: made here */
+    const void *ctx; /* that opened it; compare only */
     uint32_t ctx_id;
 };
 /* The memory behind it has left this process. */

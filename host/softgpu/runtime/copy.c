@@ -19,11 +19,24 @@
 
 static _Atomic size_t staged_total;
 
+/* Memory that was made read-only since the copy was issued. What is registered so is the processor's to write. */
+static bool read_only(const struct sg_copy *c)
+{
+    size_t z = c->depth - 1, y = c->height - 1;
+    struct sg_mem_info info = {.writable = true};
+
+    return !c->dst_array && !c->dst_pageable &&
+           sg_mem_covers(PTR(c->dst), z * c->dst_slice + y * c->dst_pitch + c->width, &info) &&
+           !info.writable && info.kind != SG_MEM_REGISTERED;
+}
+
 /* Checks that the device of each side has access to it. Arrays can be used by their context's device only. */
 static bool reachable(const struct sg_copy *c, const struct sg_stream *s)
 {
     size_t z = c->depth - 1, y = c->height - 1;
 
+    if (c->generation != __atomic_load_n(&sg_mem_generation, __ATOMIC_SEQ_CST) && read_only(c))
+        return false;
     return (c->dst_array || sg_mem_reachable(c->dst_on ? c->dst_on - 1 : s->ctx->device, PTR(c->dst),
                                              z * c->dst_slice + y * c->dst_pitch + c->width, true)) &&
            (c->src_array || sg_mem_reachable(c->src_on ? c->src_on - 1 : s->ctx->device, PTR(c->src),

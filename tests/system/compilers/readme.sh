@@ -59,10 +59,11 @@ mount --rbind /dev "$work/root/dev"
 mount --rbind /sys "$work/root/sys"
 cp /etc/resolv.conf "$work/root/etc/resolv.conf" 2> /dev/null
 # How this machine reaches the archives: the user of a root has that from his administrator.
-for file in /etc/apt/apt.conf.d/*proxy* /etc/pip.conf; do
+for file in /etc/apt/apt.conf.d/*proxy* /etc/pip.conf /usr/local/share/ca-certificates/*; do
     [ -e "$file" ] && mkdir -p "$work/root${file%/*}" && cp "$file" "$work/root$file"
 done
-git clone -q "$TOP" "$work/root/root/vgpu-cuda" || not_run "git clone fails"
+chroot "$work/root" update-ca-certificates > "$out/$suite-certificates.log" 2>&1
+git clone -q "$TOP" "$work/root/srv/vgpu-cuda" || not_run "git clone fails"
 mkdir -p "$work/root/root/.cache/vgpu-cuda"
 mount --bind "$kept" "$work/root/root/.cache/vgpu-cuda"
 for goal; do
@@ -71,7 +72,7 @@ for goal; do
     say "make $goal in $suite (log: $log)"
     env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 \
         $(env | grep -iE '^(https?|no)_proxy=' | tr '\n' ' ') \
-        chroot "$work/root" make -C /root/vgpu-cuda "$goal" > "$log" 2>&1 < /dev/null
+        chroot "$work/root" make -C /srv/vgpu-cuda "$goal" > "$log" 2>&1 < /dev/null
     rc=$?
     if [ $rc = 0 ]; then
         passed=$((passed + 1))

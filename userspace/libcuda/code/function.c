@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Queries of functions and kernels: attributes, names, parameter layout. */
 #include "code.h"
+#include "recall.h"
 
 #include "../../../protocol/generated/vgp_entry.h"
 #include "../../../protocol/generated/vgp_guest.h"

@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "code.h"
+#include "recall.h"
 
 #include <errno.h>
 #include <fcntl.h>

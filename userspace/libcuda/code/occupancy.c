@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Occupancy. The provider computes it, from the function and from what was set for it; a question that was answered
- * is not sent again (core/recall.h), since programs ask before each launch.
+ * is not sent again (code/recall.h), since programs ask before each launch.
  */
 #include "code.h"
+#include "recall.h"
 
 #include "../../../protocol/generated/vgp_calls.h"
 #include "../../../protocol/generated/vgp_entry.h"

@@ -177,7 +177,6 @@ void vcu_client_loaded(const struct vcu_unit_ops *const *units)
     vcu_logs_init();
     vcu_wait_init();
     vcu_query_init();
-    vcu_recall_init();
     print_stats = env_is_on("VGPU_STATS");
     vcu_fault_init();
     pthread_atfork(NULL, NULL, in_child);

@@ -21,7 +21,6 @@
 #include "../../../lib/link/link.h"
 #include "../../../protocol/vgp_ring.h"
 #include "fault.h"
-#include "recall.h"
 #include "room.h"
 #include "units.h"
 #include "wait.h"

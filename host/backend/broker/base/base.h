@@ -262,4 +262,12 @@ bool brk_parse_size(const char *text, uint64_t *bytes);
 /* A listening unix socket at `path` (a stale one is replaced); -errno. `type` SOCK_*. */
 int brk_listen_unix(const char *path, int type);
 
+/* ---- foreign.c ---- */
+
+/* Closes what somebody else has sent, without waiting for it. */
+void brk_foreign_close(int fd);
+void brk_foreign_close_all(const int *fds, unsigned n);
+/* Closes an accepted connection with all that is queued in it, and sets *sock to -1. */
+void brk_foreign_end(int *sock);
+
 #endif

@@ -95,8 +95,8 @@ static void conn_close(void)
     vgb_log_limited(&limit, VGB_INFO, "vhost-user: QEMU has disconnected");
     conn.closing = true;
     brk_loop_del(&conn.s);
-    vgb_close(&conn.s.fd);
-    vgb_close_all(conn.fds, conn.nfds);
+    brk_foreign_end(&conn.s.fd);
+    brk_foreign_close_all(conn.fds, conn.nfds);
     conn.nfds = 0;
     brk_vu_dev.queue[VGPU_VQ_CONTROL].started = false;
     brk_vu_dev.idle = on_idle;
@@ -365,7 +365,7 @@ static void on_complete(void)
     bool ack = conn.h.flags & BRK_VU_FLAG_NEED_REPLY && conn.protocol_features >> BRK_VU_PF_REPLY_ACK & 1 &&
                !replied;
 
-    vgb_close_all(conn.fds, conn.nfds);
+    brk_foreign_close_all(conn.fds, conn.nfds);
     conn.nfds = 0;
     conn.have = 0;
     if (!ok)
@@ -399,7 +399,7 @@ static void on_qemu(struct brk_source *s, uint32_t events)
         if (conn.nfds < BRK_VU_REGIONS)
             conn.fds[conn.nfds++] = fds[i];
         else
-            close(fds[i]);
+            brk_foreign_close(fds[i]);
     }
     conn.have += (size_t)n;
     if (conn.have == HEADER_BYTES) {
@@ -439,7 +439,7 @@ static void on_accept(struct brk_source *s, uint32_t events)
     if (conn.s.fd >= 0 || conn.closing) {
         if (conn.s.fd >= 0)
             vgb_log_limited(&limit, VGB_WARN, "vhost-user: a second QEMU wants to connect: refused");
-        close(fd); /* one broker per VM; QEMU tries again after a loss */
+        brk_foreign_end(&fd); /* one broker per VM; QEMU tries again after a loss */
         return;
     }
     conn_start(fd);

@@ -207,6 +207,12 @@ static CUresult reply_when_complete(struct wrk_call *c, const struct copy *k, ui
     return wrk_wait_start(c, wait);
 }
 
+/* A node of a graph reads or writes its memory at each launch: what is there for this call alone is none for it. */
+static bool is_passing(uint32_t kind)
+{
+    return kind != VGP_COPY_DEVICE && kind != VGP_COPY_HOST && kind != VGP_COPY_ARRAY;
+}
+
 CUresult wrk_do_vgpCopy(struct wrk_call *c, const struct vgp_args_vgpCopy *a, const void *data,
                         struct vgp_ret_vgpCopy *r, struct vgp_outs_vgpCopy *o)
 {
@@ -223,6 +229,9 @@ CUresult wrk_do_vgpCopy(struct wrk_call *c, const struct vgp_args_vgpCopy *a, co
     CUresult e = check(c, a, &k, &total);
     if (e == CUDA_SUCCESS)
         e = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&k.stream);
+    if (e == CUDA_SUCCESS && (is_passing(a->dstKind) || is_passing(a->srcKind)) &&
+        wrk_stream_captured(k.stream))
+        e = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (e != CUDA_SUCCESS)
         return e;
     wrk_count(&c->w->win.shared->copied, total);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Limits of a context and the range of stream priorities: answered without the worker once they are known. */
-#include "core.h"
+#include "code.h"
+#include "recall.h"
 
 #include "../../../protocol/generated/vgp_calls.h"
 #include "../../../protocol/generated/vgp_entry.h"

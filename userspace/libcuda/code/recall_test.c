@@ -7,7 +7,8 @@
 
 #include <cmocka.h>
 
-#include "core.h"
+#include "code.h"
+#include "recall.h"
 
 static void test_kept(void **state)
 {

@@ -27,7 +27,7 @@ void vcu_recall_keep(const struct vcu_question *q, const uint64_t answer[2]);
  * any more. Always CUDA_SUCCESS.
  */
 CUresult vcu_recall_forget(void);
-/* Reads VGPU_ANSWER_QUERIES; once, when the library is loaded. */
+/* Reads VGPU_ANSWER_QUERIES; when the library is loaded. */
 void vcu_recall_init(void);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* One table, direct-mapped: of two questions with one place the later one is kept. */
-#include "core.h"
 #include "recall.h"
+
+#include "code.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +68,7 @@ CUresult vcu_recall_forget(void)
     return CUDA_SUCCESS;
 }
 
-void vcu_recall_init(void)
+__attribute__((constructor)) void vcu_recall_init(void)
 {
     const char *value = getenv("VGPU_ANSWER_QUERIES");
 
