@@ -151,7 +151,7 @@ check-packages: ## install, upgrade and remove the packages in a Debian root; li
 # With these each warning of a compiler is an error (scripts/warnings.mk); a build for use does not stop at one.
 check test all-clients bench-check lint fuzz san coverage: export VGPU_WERROR = 1
 
-.PHONY: check test all-clients bench bench-check lint compdb gpu gpu-kit fuzz san coverage faults debug-guest regress prove census mutate
+.PHONY: check test test-all all-clients bench bench-check lint compdb gpu gpu-kit fuzz san coverage faults debug-guest regress prove census mutate
 check: prepare-test ## unit tests, conformance over the socket: minutes, no guest; T=SUITE[/PATTERN]: one suite or test
 	@set -e; for part in $(HOST_PARTS); do $(NEXT) $$part; done
 ifeq ($(T),)
@@ -164,6 +164,9 @@ endif
 test: prepare-test ## all tests; the last line says N passed, M failed, K skipped
 	@$(NEXT) stage-build
 	@$(NEXT) stage-test
+
+test-all: ## make test and all that it leaves out, with a table in build/test-all.md: hours, needs root (PARTS="NAME ...")
+	@$(SCRIPTS)/test-all.sh $(PARTS)
 
 all-clients: prepare-test ## programs of other people, also the large ones: hours, and gigabytes once
 	@$(NEXT) stage-build
@@ -209,6 +212,7 @@ fuzz: prepare-test ## malformed rings, records, images and PTX, longer than in m
 	@$(NEXT) stage-build
 	@$(call sub,tests/system/faults,fuzz)
 	@$(call sub,tests/ptx/fuzz,fuzz)
+	@$(call sub,tests/system/sequences,fuzz)
 
 # Minutes for the build, less for the suite; SAN=thread is the other one. CASES: of tests/conformance/driver.
 # In an argument of $(or) a comma would end it.

@@ -19,6 +19,13 @@ void sg_set_error_sink(void (*fn)(void *ctx, const char *text, size_t len), void
 /* The name by which kernels launch an executable graph: the handle that the client has for it. */
 CUresult sg_graph_exec_name(CUgraphExec hGraphExec, uint64_t name);
 
+/*
+ * Memory of the loading program's own, until the process ends, of which guests must not know: page-locked for copies
+ * that name it as host memory, and nothing at all for kernels, memsets, other copies and questions about pointers.
+ * Before the first copy; needs no context.
+ */
+CUresult sg_host_register_private(void *p, size_t size);
+
 /* Who makes memory that other processes may open; host/softgpu/memory/share.h describes the members. */
 struct sg_share_ops {
     int (*create)(void *arg, uint32_t kind, uint64_t bytes, uint8_t *token, uint32_t *holder);

@@ -55,7 +55,7 @@ struct vgp_sock_info {
     char sandbox[256]; /* the layers of the workers' sandbox that are in force; NUL-terminated */
 };
 
-/* Shares host memory of the client with the worker, at the same address where that is free. */
+/* Shares host memory of the client with the worker, at the same address outside the areas that the worker keeps for itself. */
 struct vgp_sock_map {
     uint32_t type;
     uint32_t region; /* chosen by the client, unique among its regions */

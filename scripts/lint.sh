@@ -11,6 +11,7 @@
 #   mutate    the tables of tests/runner/mutate name what is there
 #   format    C is as clang-format 14 writes it with .clang-format: scripts/format.sh
 #   rules     no rule of a Makefile writes into a build folder that may not be there yet
+#   harden    the software GPU, the broker and the worker are built as scripts/harden.mk says (with --built)
 #   shape     no file of more than 600 lines (generated ones aside), no more than 25 sources in a folder (tests counted
 #             apart), no trailing blanks, no tabs in C outside kernel/
 # Prints each breach as FILE: RULE: what; exit status 1 when there is one. --built: what layers.txt names is built,
@@ -118,6 +119,14 @@ done < <(grep -nHE '(->|\.)cu(EventQuery|StreamQuery|(Event|Stream|Ctx)Synchroni
 inner=$(scripts/layers.py "$@")
 [ $? -le 1 ] || breach scripts/layers.txt layers "not understood"
 [ -z "$inner" ] || { echo "$inner"; breaches=$((breaches + $(grep -vc '^not run: ' <<< "$inner"))); }
+
+# What is built, with --built: hardened?
+case ${1-} in
+--built)
+    soft=$(scripts/harden.sh "$BUILD")
+    [ -z "$soft" ] || { echo "$soft"; breaches=$((breaches + $(grep -vc '^not run: ' <<< "$soft"))); }
+    ;;
+esac
 
 # Code that two folders have copied from each other.
 same=$(scripts/duplicates.py)

@@ -102,7 +102,7 @@ SG_EXEC_ISA_avx512 := $(SG_EXEC_ISA_avx2) -mavx512f -mavx512vl -mavx512bw -mavx5
 SG_EXEC_CC ?= $(shell command -v clang 2>/dev/null || echo $(CC))
 # Floating point as written: no contraction, no errno; slots are read as several types.
 SG_EXEC_OPFLAGS := -O2 -std=gnu11 -fPIC -fvisibility=hidden $(WARNINGS) \
-	-fno-strict-aliasing -ffp-contract=off -fno-math-errno -fno-trapping-math -fwrapv -pthread -I$(SG_EXEC_DIR)
+	-fno-strict-aliasing -ffp-contract=off -fno-math-errno -fno-trapping-math -fwrapv -pthread $(HARDEN_CET_NATIVE) -I$(SG_EXEC_DIR)
 ifneq ($(findstring clang,$(SG_EXEC_CC)),)
 SG_EXEC_OPFLAGS += -Wno-pass-failed
 else
@@ -138,6 +138,7 @@ SG_EXEC_TESTS := \
 	exec/profile_test \
 	exec/run_test \
 	exec/sync_test \
+	exec/verify_test \
 	exec/ops/bulk_test \
 	exec/ops/cluster_test \
 	exec/ops/ldst_test \
@@ -147,13 +148,15 @@ SG_EXEC_TESTS := \
 	exec/ops/op_test \
 	jit/complete_test \
 	ptx/class_test \
+	ptx/sizes_test \
 	ptx/cubin_test \
 	ptx/fuzz_test \
 	ptx/link_test \
+	ptx/size_test \
 	ptx/source_test
 # Links to them that use another instruction set: the plain ones test native code where the processor has
 # AVX-512.
-SG_EXEC_ISA_TESTS := cluster_avx512_test fault_avx512_test run_avx512_test ldst_base_test ldst_avx2_test \
+SG_EXEC_ISA_TESTS := verify_native_test cluster_avx512_test fault_avx512_test run_avx512_test ldst_base_test ldst_avx2_test \
 	$(foreach i,base avx2 avx512,op_$(i)_test op_float_$(i)_test)
 SG_EXEC_TEST_NAMES := $(sort $(notdir $(SG_EXEC_TESTS)) $(SG_EXEC_ISA_TESTS))
 SG_EXEC_NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
@@ -179,6 +182,9 @@ $(O)/run_avx512_test: $(O)/run_test
 	ln -sf run_test $@
 $(O)/fault_avx512_test: $(O)/fault_test
 	ln -sf fault_test $@
+$(O)/verify_test: LDFLAGS += -Wl,--wrap=sg_code_verify
+$(O)/verify_native_test: $(O)/verify_test
+	ln -sf verify_test $@
 $(O)/cluster_avx512_test: $(O)/cluster_test
 	ln -sf cluster_test $@
 $(O)/ldst_avx2_test $(O)/ldst_base_test: $(O)/ldst_test

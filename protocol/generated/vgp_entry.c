@@ -39,9 +39,7 @@ CUresult vcu_cuCtxGetLimit(size_t *pvalue, CUlimit limit)
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
         return r;
-    if (!pvalue)
-        return CUDA_ERROR_INVALID_VALUE;
-    return vgp_call_cuCtxGetLimit(pvalue, limit);
+    return vcu_limit_get(pvalue, limit);
 }
 
 CUresult CUDAAPI cuCtxGetLimit(size_t *pvalue, CUlimit limit)
@@ -62,7 +60,7 @@ CUresult vcu_cuCtxSetLimit(CUlimit limit, size_t value)
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
         return r;
-    return vgp_call_cuCtxSetLimit(limit, value);
+    return vcu_limit_set(limit, value);
 }
 
 CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value)
@@ -105,7 +103,13 @@ CUresult vcu_cuCtxSetCacheConfig(CUfunc_cache config)
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
         return r;
-    return vgp_call_cuCtxSetCacheConfig(config);
+    r = vgp_call_cuCtxSetCacheConfig(config);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_recall_forget();
+    if (r != CUDA_SUCCESS)
+        return r;
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuCtxSetCacheConfig(CUfunc_cache config)
@@ -167,7 +171,7 @@ CUresult vcu_cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriori
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
         return r;
-    return vgp_call_cuCtxGetStreamPriorityRange(leastPriority, greatestPriority);
+    return vcu_priority_range(leastPriority, greatestPriority);
 }
 
 CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
@@ -1180,7 +1184,13 @@ CUresult vcu_cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
         return r;
     if (!vcu_func_ok(hfunc))
         return CUDA_ERROR_INVALID_HANDLE;
-    return vgp_call_cuFuncSetCacheConfig(hfunc, config);
+    r = vgp_call_cuFuncSetCacheConfig(hfunc, config);
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = vcu_recall_forget();
+    if (r != CUDA_SUCCESS)
+        return r;
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
@@ -1201,11 +1211,7 @@ CUresult vcu_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunct
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
         return r;
-    if (!numBlocks)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!vcu_func_ok(func))
-        return CUDA_ERROR_INVALID_HANDLE;
-    return vgp_call_cuOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks, func, blockSize, dynamicSMemSize);
+    return vcu_occupancy_ask(numBlocks, func, blockSize, dynamicSMemSize, 0);
 }
 
 CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize)
@@ -1228,11 +1234,7 @@ CUresult vcu_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
         return r;
-    if (!numBlocks)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!vcu_func_ok(func))
-        return CUDA_ERROR_INVALID_HANDLE;
-    return vgp_call_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize, dynamicSMemSize, flags);
+    return vcu_occupancy_ask(numBlocks, func, blockSize, dynamicSMemSize, flags);
 }
 
 CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize, unsigned int flags)
@@ -1256,11 +1258,7 @@ CUresult vcu_cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CU
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
         return r;
-    if (!dynamicSmemSize)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!vcu_func_ok(func))
-        return CUDA_ERROR_INVALID_HANDLE;
-    return vgp_call_cuOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize, func, numBlocks, blockSize);
+    return vcu_occupancy_shared(dynamicSmemSize, func, numBlocks, blockSize);
 }
 
 CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunction func, int numBlocks, int blockSize)

@@ -661,6 +661,12 @@ CUresult vcu_resource_ask(uint32_t what, int device, CUcontext context, CUgreenC
 CUresult vcu_semaphore_issue(const char *call, bool wait, const CUexternalSemaphore *handles, const void *params, unsigned n, CUstream stream);
 CUresult vcu_stream_context(CUstream stream, uint64_t *context);
 CUresult vcu_event_query(CUevent event);
+CUresult vcu_limit_get(size_t *value, CUlimit limit);
+CUresult vcu_limit_set(CUlimit limit, size_t value);
+CUresult vcu_occupancy_ask(int *blocks, CUfunction func, int threads, size_t shared, unsigned flags);
+CUresult vcu_occupancy_shared(size_t *shared, CUfunction func, int blocks, int threads);
+CUresult vcu_priority_range(int *least, int *greatest);
+CUresult vcu_recall_forget(void);
 CUresult vcu_stream_query(CUstream stream);
 CUresult vcu_stream_wait(CUstream stream);
 CUresult vcu_texture_create(unsigned long long *number, bool surface, const CUDA_RESOURCE_DESC *res, const CUDA_TEXTURE_DESC *desc, const CUDA_RESOURCE_VIEW_DESC *view);

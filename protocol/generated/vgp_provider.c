@@ -213,7 +213,6 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuMemUnmap = (__typeof__(p->cuMemUnmap))find(ctx, "cuMemUnmap")) != NULL;
     n += (p->cuMemcpy3DAsync_v2 = (__typeof__(p->cuMemcpy3DAsync_v2))find(ctx, "cuMemcpy3DAsync_v2")) != NULL;
     n += (p->cuMemcpy3DPeerAsync = (__typeof__(p->cuMemcpy3DPeerAsync))find(ctx, "cuMemcpy3DPeerAsync")) != NULL;
-    n += (p->cuMemcpyAsync = (__typeof__(p->cuMemcpyAsync))find(ctx, "cuMemcpyAsync")) != NULL;
     n += (p->cuMemcpyDtoDAsync_v2 = (__typeof__(p->cuMemcpyDtoDAsync_v2))find(ctx, "cuMemcpyDtoDAsync_v2")) != NULL;
     n += (p->cuMemcpyDtoHAsync_v2 = (__typeof__(p->cuMemcpyDtoHAsync_v2))find(ctx, "cuMemcpyDtoHAsync_v2")) != NULL;
     n += (p->cuMemcpyHtoDAsync_v2 = (__typeof__(p->cuMemcpyHtoDAsync_v2))find(ctx, "cuMemcpyHtoDAsync_v2")) != NULL;
@@ -322,6 +321,7 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuUserObjectRelease = (__typeof__(p->cuUserObjectRelease))find(ctx, "cuUserObjectRelease")) != NULL;
     n += (p->cuUserObjectRetain = (__typeof__(p->cuUserObjectRetain))find(ctx, "cuUserObjectRetain")) != NULL;
     n += (p->sg_graph_exec_name = (__typeof__(p->sg_graph_exec_name))find(ctx, "sg_graph_exec_name")) != NULL;
+    n += (p->sg_host_register_private = (__typeof__(p->sg_host_register_private))find(ctx, "sg_host_register_private")) != NULL;
     n += (p->sg_last_error_detail = (__typeof__(p->sg_last_error_detail))find(ctx, "sg_last_error_detail")) != NULL;
     n += (p->sg_set_error_sink = (__typeof__(p->sg_set_error_sink))find(ctx, "sg_set_error_sink")) != NULL;
     n += (p->sg_set_print_sink = (__typeof__(p->sg_set_print_sink))find(ctx, "sg_set_print_sink")) != NULL;

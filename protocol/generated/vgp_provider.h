@@ -220,7 +220,6 @@ struct vgp_provider {
     __typeof__(&cuMemUnmap) cuMemUnmap;
     __typeof__(&cuMemcpy3DAsync_v2) cuMemcpy3DAsync_v2;
     __typeof__(&cuMemcpy3DPeerAsync) cuMemcpy3DPeerAsync;
-    __typeof__(&cuMemcpyAsync) cuMemcpyAsync;
     __typeof__(&cuMemcpyDtoDAsync_v2) cuMemcpyDtoDAsync_v2;
     __typeof__(&cuMemcpyDtoHAsync_v2) cuMemcpyDtoHAsync_v2;
     __typeof__(&cuMemcpyHtoDAsync_v2) cuMemcpyHtoDAsync_v2;
@@ -329,6 +328,7 @@ struct vgp_provider {
     __typeof__(&cuUserObjectRelease) cuUserObjectRelease;
     __typeof__(&cuUserObjectRetain) cuUserObjectRetain;
     __typeof__(&sg_graph_exec_name) sg_graph_exec_name;
+    __typeof__(&sg_host_register_private) sg_host_register_private;
     __typeof__(&sg_last_error_detail) sg_last_error_detail;
     __typeof__(&sg_set_error_sink) sg_set_error_sink;
     __typeof__(&sg_set_print_sink) sg_set_print_sink;

@@ -51,7 +51,10 @@ int echo_pid(const struct echo *e);
     X(cuMemAlloc, cuMemAlloc_v2) X(cuMemFree, cuMemFree_v2) X(cuMemHostAlloc, cuMemHostAlloc) \
     X(cuMemFreeHost, cuMemFreeHost) X(cuMemcpyHtoD, cuMemcpyHtoD_v2) \
     X(cuMemcpyDtoH, cuMemcpyDtoH_v2) X(cuStreamQuery, cuStreamQuery) \
-    X(cuDeviceGetName, cuDeviceGetName) X(cuMemsetD8, cuMemsetD8_v2)
+    X(cuDeviceGetName, cuDeviceGetName) X(cuMemsetD8, cuMemsetD8_v2) \
+    X(cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor) \
+    X(cuOccupancyMaxPotentialBlockSize, cuOccupancyMaxPotentialBlockSize) \
+    X(cuCtxGetLimit, cuCtxGetLimit) X(cuCtxGetStreamPriorityRange, cuCtxGetStreamPriorityRange)
 /* clang-format on */
 
 struct api {

@@ -75,6 +75,23 @@ static CUresult query_complete(void)
     return a.cuStreamQuery(NULL);
 }
 
+static CUresult occupancy(void)
+{
+    int blocks, grid, block;
+    CUresult r = a.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, a.add, 128, 0);
+
+    return r ? r : a.cuOccupancyMaxPotentialBlockSize(&grid, &block, a.add, NULL, 0, 0);
+}
+
+static CUresult limits(void)
+{
+    int least, greatest;
+    size_t value;
+    CUresult r = a.cuCtxGetLimit(&value, CU_LIMIT_MALLOC_HEAP_SIZE);
+
+    return r ? r : a.cuCtxGetStreamPriorityRange(&least, &greatest);
+}
+
 /* Opening the library, the first allocation and module are before the rounds: what a program costs before its first launch. */
 static CUresult nothing(void)
 {
@@ -96,6 +113,8 @@ int main(int argc, char **argv)
                  {"pinned-to-device", pinned_to_device},
                  {"pinned-to-host", pinned_to_host},
                  {"query-complete", query_complete},
+                 {"occupancy", occupancy},
+                 {"limits", limits},
                  {"start", nothing}};
 
     if (argc != 3 || !api_open(&a, "libcuda.so.1") || a.cuMemAlloc(&p, sizeof(pageable)) ||

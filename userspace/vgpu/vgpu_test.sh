@@ -162,6 +162,38 @@ printf '\377\n' > "$work/tmp/vgpu-run.$$.unlocked/vm"
 same "vm list of a short file" 2 "$("$vgpu" vm list | wc -l)"
 exec 8<&-
 rm -r "$work"/tmp/*
+# Another user's file names a process that is not his: root neither shows it nor ends it.
+if [ "$(id -u)" = 0 ]; then
+    as_nobody="setpriv --reuid=65534 --regid=65534 --clear-groups"
+    foreign=$(mktemp -d /tmp/vgpu-foreign.XXXXXX)
+    chmod 1777 "$foreign"
+    sleep 600 & victim=$!
+    $as_nobody sleep 600 & his=$!
+    for pid in $victim $his; do
+        mkdir "$foreign/vgpu-run.$pid.x"
+        printf 'evil\033\302\233\nnone\n1\n1\n\nx\n' > "$foreign/vgpu-run.$pid.x/vm"
+        chown -R 65534:65534 "$foreign/vgpu-run.$pid.x"
+    done
+    exec 8< "$foreign/vgpu-run.$victim.x/vm" 9< "$foreign/vgpu-run.$his.x/vm"
+    flock 8 && flock 9
+    for i in $(seq 500); do [ "$(stat -c %u "/proc/$his")" = 65534 ] && break || sleep 0.01; done
+    same "vm list for root: what names a process of its user harmless for a terminal" "evil??? $his" \
+        "$(TMPDIR=$foreign "$vgpu" vm list | awk 'NR > 1 { print $1, $2 }')"
+    TMPDIR=$foreign timeout 10 "$vgpu" vm stop --all > /dev/null 2>&1 8<&- 9<&- & stopper=$!
+    for i in $(seq 500); do [ -e "/proc/$his/exe" ] && sleep 0.01 || break; done
+    exec 9<&-
+    wait $stopper
+    same "vm stop --all ends his" 0 $?
+    kill -0 $victim 2> /dev/null
+    same "vm stop --all for root leaves what another user only names" 0 $?
+    kill $victim $his 2> /dev/null
+    wait $victim $his 2> /dev/null
+    exec 8<&-
+    rm -r "$foreign"
+else
+    skipped=$((skipped + 1))
+    echo "not run: vm list and vm stop for root: needs root"
+fi
 says "part that is not there" 125 "given by --backend" "$vgpu" run --backend /nowhere true
 says "part of the environment that is not there" 125 "given by VGPU_LIBCUDA_DIR" \
     env VGPU_LIBCUDA_DIR=/nowhere "$vgpu" run true

@@ -39,6 +39,13 @@ ssize_t vgb_send_fds(int sock, const void *data, size_t size, const int *fds, un
     return n < 0 ? -errno : n;
 }
 
+static void just_close(int fd)
+{
+    close(fd);
+}
+
+void (*vgb_close_received)(int fd) = just_close;
+
 /* Takes the descriptors out of a received message; false when there were more than room. */
 static bool collect(struct msghdr *mh, int *fds, unsigned room, unsigned *got)
 {
@@ -54,7 +61,7 @@ static bool collect(struct msghdr *mh, int *fds, unsigned room, unsigned *got)
             if (*got < room) {
                 fds[(*got)++] = fd;
             } else {
-                close(fd);
+                vgb_close_received(fd);
                 fits = false;
             }
         }
@@ -85,7 +92,8 @@ ssize_t vgb_recv_fds(int sock, void *data, size_t size, int *fds, unsigned *nfds
         return -errno;
     bool fits = !room || collect(&mh, fds, room, &got);
     if (!fits || (mh.msg_flags & (MSG_CTRUNC | MSG_TRUNC))) {
-        vgb_close_all(fds, got);
+        for (unsigned i = 0; i < got; i++)
+            vgb_close_received(fds[i]);
         return -EPROTO;
     }
     *nfds = got;

@@ -8,7 +8,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define VGB_FD_MAX 16 /* descriptors in one message, any protocol here */
+#define VGB_FD_MAX \
+    253 /* descriptors in one message: SCM_MAX_FD. With less room the kernel closes the rest for us */
 
 /* One sendmsg(2) with descriptors; MSG_NOSIGNAL is added. Bytes sent, or -errno. */
 ssize_t vgb_send_fds(int sock, const void *data, size_t size, const int *fds, unsigned nfds, int flags);
@@ -18,6 +19,9 @@ ssize_t vgb_send_fds(int sock, const void *data, size_t size, const int *fds, un
  * open), other -errno.
  */
 ssize_t vgb_recv_fds(int sock, void *data, size_t size, int *fds, unsigned *nfds, int flags);
+
+/* What vgb_recv_fds() closes received descriptors with that it does not keep: close(), unless a process sets another. */
+extern void (*vgb_close_received)(int fd);
 
 void vgb_close_all(const int *fds, unsigned n);
 /* Closes *fd unless it is -1 and sets it to -1. */

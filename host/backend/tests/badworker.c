@@ -2,6 +2,7 @@
 /* A worker that was taken over: says it is ready, then what $VGPU_TEST_BADWORKER asks for. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "confine/confine.h"
@@ -257,6 +259,32 @@ static void start_mapper(void)
         _exit(1);
 }
 
+/* Makes the eventfd that wakes its broker a blocking one, for both, and takes the count away between the broker's look
+ * and its read. Stops when the broker does not answer any more. */
+static void take_wakes(int wake)
+{
+    struct pollfd answer = {.fd = 3, .events = POLLIN};
+    uint64_t one = 1, n;
+    struct iovec to = {.iov_base = &n, .iov_len = sizeof(n)};
+    struct vgb_msg m, ask = {.type = VGB_M_ASK_USAGE};
+    int fds[VGB_MSG_FDS];
+    unsigned nfds;
+
+    fcntl(wake, F_SETFL, 0);
+    for (unsigned round = 0;; round++) {
+        if (write(wake, &one, sizeof(one)) < 0)
+            return;
+        for (volatile unsigned i = 0; i < (round * 37) % 20000; i++)
+            ;
+        if (preadv2(wake, &to, 1, -1, RWF_NOWAIT) < 0)
+            continue;
+        nfds = VGB_MSG_FDS;
+        if (vgb_msg_send(3, &ask, NULL, 0, 0) || poll(&answer, 1, 2000) != 1 ||
+            vgb_msg_recv(3, &m, fds, &nfds, 0) != 1)
+            return;
+    }
+}
+
 int main(void)
 {
     const char *what = getenv("VGPU_TEST_BADWORKER");
@@ -321,6 +349,10 @@ int main(void)
         serve_regions(what);
     } else if (!strcmp(what, "listens")) {
         listen_in();
+    } else if (!strcmp(what, "takes-wakes")) {
+        say(VGB_M_SERVING, 0);
+        if (nfds == 3)
+            take_wakes(fds[2]);
     } else if (!strcmp(what, "leaves")) {
         return 0;
     }

@@ -322,6 +322,52 @@ static void test_manager_that_is_gone(void **state)
     m->notify_path[strlen(m->notify_path) - 5] = '\0';
 }
 
+/* Does a program of that user get an answer of the broker, by a socket whose file is everybody's? */
+static bool answered(const struct broker *b, bool vhost, uid_t user)
+{
+    pid_t pid = fork();
+    int status;
+
+    if (!pid) {
+        struct vm v = {.b = *b, .sock = -1};
+        struct guest g;
+
+        if (setresgid(user, user, user) || setresuid(user, user, user))
+            _exit(2);
+        if (vhost)
+            _exit(vm_connect(&v) || vm_ask(&v, BRK_VU_GET_FEATURES) == UINT64_MAX);
+        _exit(guest_connect(&g, b->sock, "peer") != 0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) < 2);
+    return !WEXITSTATUS(status);
+}
+
+/* Of both kinds of socket, with --peer-uid: one user's programs, and ours. */
+static void test_peer(void **state)
+{
+    static const char *const program[] = {"--peer-uid", "4242", NULL};
+    static const char *const machine[] = {"--vhost-user", "SOCKET", "--peer-uid", "4242", NULL};
+
+    (void)state;
+    if (geteuid()) {
+        print_message("not run: peer: programs of other users take root\n");
+        skip();
+    }
+    for (int vhost = 0; vhost < 2; vhost++) {
+        struct broker b = {0};
+
+        assert_int_equal(broker_start(&b, vhost ? machine : program), 0);
+        assert_int_equal(chmod(b.dir, 0755), 0);
+        assert_int_equal(chmod(b.sock, 0777), 0);
+        bool other = answered(&b, vhost, 4343), named = answered(&b, vhost, 4242),
+             root = answered(&b, vhost, 0);
+        assert_int_equal(broker_stop(&b), 0);
+        assert_false(other);
+        assert_true(named && root);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -331,6 +377,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_watchdog, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_manager_that_is_gone, set_up, tear_down),
+        cmocka_unit_test(test_peer),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -312,6 +312,36 @@ static void test_capture(void **state)
     guest_close(&w.g);
 }
 
+/* A node that names memory of the worker's that is another call's by the time of a launch: there is none. */
+static void test_capture_of_passing_memory(void **state)
+{
+    static const uint32_t kinds[][2] = {{VGP_COPY_DEVICE, VGP_COPY_INLINE},
+                                        {VGP_COPY_DEVICE, VGP_COPY_STAGING},
+                                        {VGP_COPY_STAGING, VGP_COPY_DEVICE},
+                                        {VGP_COPY_REPLY, VGP_COPY_DEVICE}};
+    const uint64_t data[2] = {0};
+    struct world w;
+
+    connect_to(*state, &w);
+    assert_int_equal(begin(&w), 0);
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        const bool is_inline = kinds[i][1] == VGP_COPY_INLINE;
+        struct vgp_args_vgpCopy a = {.dstKind = kinds[i][0],
+                                     .srcKind = kinds[i][1],
+                                     .widthBytes = sizeof(data),
+                                     .height = 1,
+                                     .depth = 1,
+                                     .stream = STREAM,
+                                     .when = VGP_WHEN_COMPLETE,
+                                     .data_len = is_inline ? sizeof(data) : 0};
+
+        assert_int_equal(call(&w, VGP_vgpCopy, &a, sizeof(a), data, a.data_len, NULL, 0),
+                         CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
+    assert_int_equal(end(&w, 0), 0); /* which spoils nothing */
+    guest_close(&w.g);
+}
+
 /* What ends with its context cannot be kept. */
 static void test_context_ends(void **state)
 {
@@ -489,9 +519,10 @@ static void test_every_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_function),    cmocka_unit_test(test_children),
-        cmocka_unit_test(test_capture),     cmocka_unit_test(test_context_ends),
-        cmocka_unit_test(test_kept_counts), cmocka_unit_test(test_every_order),
+        cmocka_unit_test(test_function),     cmocka_unit_test(test_children),
+        cmocka_unit_test(test_capture),      cmocka_unit_test(test_capture_of_passing_memory),
+        cmocka_unit_test(test_context_ends), cmocka_unit_test(test_kept_counts),
+        cmocka_unit_test(test_every_order),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -161,6 +161,23 @@ static void test_silent_worker_of_a_program(void **state)
     unsetenv("VGPU_TEST_BADWORKER");
 }
 
+/* Flags of a description are shared: a worker can make the eventfd that it wakes the broker by a blocking one. */
+static void test_worker_takes_wakes(void **state)
+{
+    struct vm v = {0};
+
+    (void)state;
+    assert_int_equal(open_bad(&v, "takes-wakes"), 0);
+    assert_int_equal(vm_create(&v, 0), VGPU_S_OK);
+    for (int i = 0; i < 300; i++) {
+        assert_int_equal(device_ping(&v), VGPU_S_OK);
+        usleep(10000);
+    }
+    assert_int_equal(vm_destroy(&v, 0), VGPU_S_OK);
+    assert_int_equal(vm_close(&v), 0);
+    unsetenv("VGPU_TEST_BADWORKER");
+}
+
 static unsigned lines_of(const char *path)
 {
     FILE *f = fopen(path, "r");
@@ -341,6 +358,7 @@ int main(void)
         cmocka_unit_test(test_stuck_worker),
         cmocka_unit_test(test_silent_worker),
         cmocka_unit_test(test_silent_worker_of_a_program),
+        cmocka_unit_test(test_worker_takes_wakes),
         cmocka_unit_test(test_log),
         cmocka_unit_test(test_mapper),
         cmocka_unit_test(test_mapper_fails),

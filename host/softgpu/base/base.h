@@ -108,8 +108,8 @@ struct sg_ctx;
 struct sg_obj {
     _Atomic uint32_t refs;
     uint32_t type;
-    uint64_t handle;      /* 0: not (or no longer) registered */
-    struct sg_ctx *owner; /* context whose end takes the handle away, or NULL; not a reference */
+    uint64_t handle;   /* 0: not (or no longer) registered */
+    const void *owner; /* context whose end takes the handle away, or NULL: to compare, as it may be gone */
     void (*destroy)(struct sg_obj *obj); /* at the last put */
 };
 

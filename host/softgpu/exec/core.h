@@ -85,8 +85,9 @@ enum sg_width {
 
 /* What else must hold of an operation for its handler to be safe (exec/verify.c). */
 enum sg_rule {
-    SG_R_PLAIN,
-    SG_R_INDEX, /* imm is below arg */
+    SG_R_PLAIN,  /* gives values from its operands and does nothing else: may run ahead of blocks */
+    SG_R_EFFECT, /* nothing but its operands, but does more than that */
+    SG_R_INDEX,  /* imm is below arg */
     SG_R_BRA,
     SG_R_BRA_IF,
     SG_R_BRX,

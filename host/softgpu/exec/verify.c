@@ -88,7 +88,11 @@ static bool operand(struct verify *v, uint32_t i, unsigned k, uint8_t w)
         "operand b is outside its registers", "operand c is outside its registers",
         "operand e is outside its registers"};
 
-    return place(v->c, field(&v->insns[i], k), w) || bad(v, what[k]);
+    if (!place(v->c, field(&v->insns[i], k), w))
+        return bad(v, what[k]);
+    /* native code goes by them: a check of an address holds until the register is defined anew */
+    return !(w & SG_W_OUT) || v->insns != v->c->insns || !v->c->fields || (v->c->fields[2 * i] >> k & 1) ||
+           bad(v, "it writes what it is not said to define");
 }
 
 /* n registers that begin with instruction i, four to each in d a b c; those behind the first are "ext". */

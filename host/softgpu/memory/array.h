@@ -20,7 +20,7 @@ struct sg_store {
 
 struct sg_array {
     struct sg_obj obj;
-    struct sg_ctx *ctx; /* compare only */
+    const void *ctx; /* compare only */
     int device;
     CUDA_ARRAY3D_DESCRIPTOR desc; /* as asked for; of a level: with the level's size */
     uint32_t elem;                /* bytes per element: 1, 2, 4, 8 or 16 */
@@ -33,7 +33,7 @@ struct sg_array {
 
 struct sg_mipmap {
     struct sg_obj obj;
-    struct sg_ctx *ctx; /* compare only */
+    const void *ctx; /* compare only */
     int device;
     CUDA_ARRAY3D_DESCRIPTOR desc;
     unsigned nlevels;

@@ -169,6 +169,7 @@ static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64
         return CUDA_ERROR_OUT_OF_MEMORY;
     r->info = *want;
     r->info.ctx = ctx; /* of memory of graphs the primary one, which is never freed */
+    r->info.context = sg_space(ctx)->obj.handle;
     r->info.owner = want->graph ? 0 : sg_space(ctx)->id; /* memory of graphs outlives contexts */
     r->info.device = sg_space(ctx)->device;
     r->info.writable = true;
@@ -310,6 +311,7 @@ static CUresult add(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t base, ui
                                    .size = size,
                                    .kind = kind,
                                    .ctx = ctx,
+                                   .context = sg_space(ctx)->obj.handle,
                                    /* what cuMemMap maps belongs to the device */
                                    .owner = kind == SG_MEM_MAPPED ? 0 : sg_space(ctx)->id,
                                    .device = sg_space(ctx)->device,
@@ -328,6 +330,27 @@ CUresult sg_mem_add_host(struct sg_ctx *ctx, enum sg_mem_kind kind, void *p, uin
                          bool writable)
 {
     return add(ctx, kind, (uint64_t)(uintptr_t)p, size, flags, writable ? SG_ACCESS_ALL : SG_ACCESS_READ);
+}
+
+CUresult sg_host_register_private(void *p, size_t size)
+{
+    const uint64_t base = (uint64_t)(uintptr_t)p;
+    CUresult rc = CUDA_ERROR_OUT_OF_MEMORY;
+    struct sg_rec *r;
+
+    if (!base || !size || size > UINT64_MAX - base)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = calloc(1, sizeof(*r));
+    if (!r)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    r->info = (struct sg_mem_info){.base = base, .size = size, .kind = SG_MEM_PRIVATE};
+    pthread_mutex_lock(&sg_mem_lock);
+    if (sg_table_reserve())
+        rc = insert(r, 0, 0);
+    pthread_mutex_unlock(&sg_mem_lock);
+    if (rc != CUDA_SUCCESS)
+        free(r);
+    return rc;
 }
 
 CUresult sg_mem_add_mapped(struct sg_ctx *ctx, uint64_t base, uint64_t size, uint32_t access)

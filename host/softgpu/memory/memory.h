@@ -21,6 +21,7 @@ enum sg_mem_kind {
     SG_MEM_HOST,       /* cuMemHostAlloc */
     SG_MEM_REGISTERED, /* cuMemHostRegister */
     SG_MEM_MAPPED,     /* cuMemMap */
+    SG_MEM_PRIVATE,    /* sg_host_register_private(); never in a struct sg_mem_info */
 };
 
 /* One live allocation, as copied out of the table. */
@@ -28,10 +29,11 @@ struct sg_mem_info {
     uint64_t base, size; /* as asked for, in bytes */
     uint64_t id;         /* CU_POINTER_ATTRIBUTE_BUFFER_ID: unique in the process */
     enum sg_mem_kind kind;
-    struct sg_ctx *ctx; /* owner; compare only */
-    uint32_t owner;     /* id of the owner */
-    int device;         /* ordinal */
-    uint32_t flags;     /* cuMemHostAlloc / cuMemHostRegister flags */
+    const void *ctx;  /* owner, which may be gone: to compare, of no type that could be followed */
+    uint64_t context; /* its handle, for who has to do with it: sg_lookup() */
+    uint32_t owner;   /* id of the owner */
+    int device;       /* ordinal */
+    uint32_t flags;   /* cuMemHostAlloc / cuMemHostRegister flags */
     bool writable;
     bool async;                    /* from a memory pool */
     bool internal;                 /* a module's variable: not the caller's to free */
@@ -96,6 +98,12 @@ void sg_mem_set_dormant(uint64_t base, bool dormant);
 /* Enters host memory into the table; 712 when it overlaps memory that is in it. */
 CUresult sg_mem_add_host(struct sg_ctx *ctx, enum sg_mem_kind kind, void *p, uint64_t size, uint32_t flags,
                          bool writable);
+/*
+ * The loading program's own memory, until the process ends: page-locked for copies that name it as host memory
+ * (sg_mem_is_private()). For all else there is nothing: kernels fault, and no lookup below finds it.
+ */
+CUresult sg_host_register_private(void *p, size_t size);
+bool sg_mem_is_private(uint64_t addr, uint64_t size);
 /* True when the kernel knows memory of this process at every byte of [addr, addr+size). */
 bool sg_host_mapped(uint64_t addr, uint64_t size);
 /* Enters memory mapped by cuMemMap, once cuMemSetAccess allows some device to touch it. */
@@ -151,10 +159,10 @@ void sg_mem_uncharge(int device, uint64_t size);
 struct sg_share {
     struct sg_share *next, **pprev; /* in the list of all */
     uint8_t token[32];
-    uint64_t size;      /* bytes, as asked for */
-    uint64_t base;      /* where it is here, 0: not placed */
-    unsigned opens;     /* cuIpcOpenMemHandle less cuIpcCloseMemHandle; 0: made here */
-    struct sg_ctx *ctx; /* that opened it; compare only */
+    uint64_t size;   /* bytes, as asked for */
+    uint64_t base;   /* where it is here, 0: not placed */
+    unsigned opens;  /* cuIpcOpenMemHandle less cuIpcCloseMemHandle; 0: made here */
+    const void *ctx; /* that opened it; compare only */
     uint32_t ctx_id;
 };
 /* The memory behind it has left this process. */

@@ -156,6 +156,28 @@ static void test_host_ranges(void **state)
     assert_true(sg_mem_release(p + 1024));
 }
 
+/* Private memory is in the table, and yet nobody's kernels reach it and no lookup finds it. */
+static void test_private(void **state)
+{
+    static _Alignas(4096) uint8_t mine[8192];
+    const uint64_t p = (uint64_t)(uintptr_t)mine;
+    struct sg_mem_range hit;
+    struct sg_mem_info info;
+
+    (void)state;
+    assert_int_equal(sg_host_register_private(mine, sizeof(mine)), CUDA_SUCCESS);
+    for (int write = 0; write < 2; write++) {
+        assert_false(sg_mem_check(CTX(space_a), p, 4, write, &hit));
+        assert_false(sg_mem_check(CTX(space_b), p + 8000, 4, write, &hit));
+        assert_false(sg_mem_check(NULL, p, 4, write, &hit));
+    }
+    assert_false(sg_mem_find(p, &info));
+    assert_false(sg_mem_covers(p, 4, &info));
+    assert_true(sg_mem_is_private(p, 8192));
+    assert_false(sg_mem_is_private(p, 8193));
+    assert_false(sg_mem_is_private(p - 1, 2));
+}
+
 static void test_many_and_reuse(void **state)
 {
     enum { N = 3000 };
@@ -321,6 +343,7 @@ int main(void)
         cmocka_unit_test(test_generation),
         cmocka_unit_test(test_quota),
         cmocka_unit_test(test_host_ranges),
+        cmocka_unit_test(test_private),
         cmocka_unit_test(test_many_and_reuse),
         cmocka_unit_test(test_readers_during_changes),
         cmocka_unit_test(test_grace),

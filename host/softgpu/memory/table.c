@@ -281,12 +281,32 @@ bool sg_mem_drop_peer(struct sg_ctx *ctx, uint32_t id)
     return found;
 }
 
+/* No lookup but this one tells private memory from addresses where nothing is. */
+static bool is_private(const struct sg_entry *e)
+{
+    return e->rec->info.kind == SG_MEM_PRIVATE;
+}
+
+bool sg_mem_is_private(uint64_t addr, uint64_t size)
+{
+    struct sg_entry *e;
+    bool ok;
+
+    pthread_mutex_lock(&sg_mem_lock);
+    e = sg_table_find(addr);
+    ok = e && is_private(e) && sg_span_has(e->base, e->end - e->base, addr, size);
+    pthread_mutex_unlock(&sg_mem_lock);
+    return ok;
+}
+
 bool sg_mem_find(uint64_t addr, struct sg_mem_info *out)
 {
     struct sg_entry *e;
 
     pthread_mutex_lock(&sg_mem_lock);
     e = sg_table_find(addr);
+    if (e && is_private(e))
+        e = NULL;
     if (e)
         *out = e->rec->info;
     pthread_mutex_unlock(&sg_mem_lock);
@@ -300,7 +320,7 @@ bool sg_mem_covers(uint64_t addr, uint64_t size, struct sg_mem_info *out)
     pthread_mutex_lock(&sg_mem_lock);
     uint32_t i = table ? table_search(table, table->n, addr) : 0;
 
-    if (table && i < table->n && table->e[i].base <= addr) {
+    if (table && i < table->n && table->e[i].base <= addr && !is_private(&table->e[i])) {
         const struct sg_entry *e = &table->e[i];
         uint64_t end = e->end;
 

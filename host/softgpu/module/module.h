@@ -118,8 +118,8 @@ int sg_func_max_dynamic(const struct sg_kernel_info *info, const struct sg_func_
 /* ---- texture and surface objects (module/texture_object.c), references (module/texture_reference.c) ---- */
 
 struct sg_texobj {
-    struct sg_obj obj; /* SG_T_TEXOBJ or SG_T_SURFOBJ */
-    struct sg_ctx *ctx;
+    struct sg_obj obj;  /* SG_T_TEXOBJ or SG_T_SURFOBJ */
+    struct sg_ctx *ctx; /* a reference */
     CUDA_RESOURCE_DESC res;
     CUDA_TEXTURE_DESC desc;
     CUDA_RESOURCE_VIEW_DESC view;
@@ -137,8 +137,8 @@ CUresult sg_surfobj_new(struct sg_ctx *ctx, const CUDA_RESOURCE_DESC *res, struc
 
 /* A texture or surface reference: of a module's .texref or .surfref, or of cuTexRefCreate. */
 struct sg_texref {
-    struct sg_obj obj; /* SG_T_TEXREF or SG_T_SURFREF */
-    struct sg_ctx *ctx;
+    struct sg_obj obj;    /* SG_T_TEXREF or SG_T_SURFREF */
+    struct sg_ctx *ctx;   /* a reference */
     bool of_module;       /* constant: not of cuTexRefCreate */
     pthread_mutex_t lock; /* guards the fields below */
     bool bound, sampler;  /* sampler: desc alone, nothing to bind */

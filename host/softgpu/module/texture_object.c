@@ -22,6 +22,7 @@ static void texobj_destroy(struct sg_obj *obj)
     if (o->mipmap)
         sg_obj_put(&o->mipmap->obj);
     free(atomic_load(&o->retired));
+    sg_obj_put(&o->ctx->obj);
     free(o);
 }
 
@@ -265,6 +266,7 @@ static struct sg_texobj *texobj_alloc(struct sg_ctx *ctx, enum sg_type type, con
     if (!o)
         return NULL;
     sg_obj_init(&o->obj, type, ctx, texobj_destroy);
+    sg_obj_get(&ctx->obj);
     o->ctx = ctx;
     o->res = *res;
     return o;

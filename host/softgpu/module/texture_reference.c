@@ -6,8 +6,11 @@
 
 static void texref_destroy(struct sg_obj *obj)
 {
-    pthread_mutex_destroy(&((struct sg_texref *)obj)->lock);
-    free(obj);
+    struct sg_texref *t = (struct sg_texref *)obj;
+
+    pthread_mutex_destroy(&t->lock);
+    sg_obj_put(&t->ctx->obj);
+    free(t);
 }
 
 struct sg_texref *sg_texref_new(struct sg_ctx *ctx, bool surface)
@@ -17,6 +20,7 @@ struct sg_texref *sg_texref_new(struct sg_ctx *ctx, bool surface)
     if (!t)
         return NULL;
     sg_obj_init(&t->obj, surface ? SG_T_SURFREF : SG_T_TEXREF, ctx, texref_destroy);
+    sg_obj_get(&ctx->obj);
     t->ctx = ctx;
     t->format = CU_AD_FORMAT_UNSIGNED_INT8;
     t->channels = 1;

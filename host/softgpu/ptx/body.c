@@ -61,22 +61,20 @@ static int declare_mem(struct sg_dec *d, const struct sg_decl *x, char space)
 {
     uint32_t *top = space == 's' ? &d->shared_bytes : &d->local_bytes;
     uint32_t limit = space == 's' ? SG_MAX_STATIC_SHARED : SG_MAX_LOCAL;
-    uint32_t align = x->v.align ? x->v.align : 1;
+    uint32_t align = x->v.align ? x->v.align : 1, at;
 
     d->line = x->line;
     d->col = x->col;
-    if (x->v.size > limit || *top + x->v.size + align > limit) {
+    if (align < 4 && space != 's')
+        align = 4; /* keeps words of local memory apart */
+    if (!sg_size_place(top, align, x->v.size, limit, &at)) {
         strcpy(d->oc.full, space == 's' ? ".shared" : ".local");
         d->large = space != 's';
         return sg_dec_refuse(d, "too much memory");
     }
-    if (align < 4 && space != 's')
-        align = 4; /* keeps words of local memory apart */
-    *top = (*top + align - 1) & ~(align - 1);
     if (!sg_grow(&d->lvars, &d->cap_lvars, d->nlvars, sizeof(*d->lvars)))
         return sg_dec_nomem(d);
-    d->lvars[d->nlvars] = (struct sg_lvar){*top, (uint32_t)x->v.size, space == 's', space == 'p'};
-    *top += (uint32_t)x->v.size;
+    d->lvars[d->nlvars] = (struct sg_lvar){at, (uint32_t)x->v.size, space == 's', space == 'p'};
     return define(d, x, SG_K_LOCAL, d->nlvars++);
 }
 

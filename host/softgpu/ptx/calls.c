@@ -34,13 +34,12 @@ static uint32_t place(const struct sg_pdecl *p, uint32_t n, uint32_t at, uint32_
 {
     for (uint32_t i = 0; i < n; i++) {
         uint32_t align = p[i].align < 4 ? 4 : p[i].align > 16 ? 16 : p[i].align;
+        uint32_t begin;
 
-        at = (at + align - 1) & ~(align - 1);
-        if (offset)
-            offset[i] = at;
-        at = p[i].size > SG_MAX_LOCAL - at ? SG_MAX_LOCAL + 1 : at + p[i].size;
-        if (at > SG_MAX_LOCAL)
+        if (!sg_size_place(&at, align, p[i].size, SG_MAX_LOCAL, &begin))
             return SG_MAX_LOCAL + 1;
+        if (offset)
+            offset[i] = begin;
     }
     return (at + 15) & ~15u;
 }

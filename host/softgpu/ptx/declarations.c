@@ -171,7 +171,7 @@ int sg_decl_head(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
 int sg_decl_name(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
 {
     uint32_t esize = sg_type_size(d->v.type) * d->vec;
-    uint64_t n = 1;
+    uint64_t n, inner = 1; /* elements; as if every dimension had one at least */
 
     if (l->tok.kind != SG_T_ID)
         return bad(l, diag, "a name expected");
@@ -208,16 +208,18 @@ int sg_decl_name(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
         if (!sg_tok_is(l, ']'))
             return bad(l, diag, "']' expected");
         sg_lex_next(l);
-        if (d->v.ndims == 8 || dim > SG_MAX_GLOBAL || (dim && n > SG_MAX_GLOBAL / dim))
+        if (d->v.ndims == 8 || !sg_size_mul(&inner, dim ? dim : 1, SG_MAX_GLOBAL))
             return bad(l, diag, "array too large");
         if (dim > UINT32_MAX)
             return bad(l, diag, "array dimension too large");
         d->v.dims[d->v.ndims++] = (uint32_t)dim;
-        n *= dim;
     }
-    if (n > SG_MAX_GLOBAL / (esize ? esize : 1))
+    n = inner;
+    for (uint32_t i = 0; i < d->v.ndims; i++)
+        n = d->v.dims[i] ? n : 0;
+    if (!sg_size_mul(&inner, esize ? esize : 1, SG_MAX_GLOBAL) || !sg_size_mul(&n, esize, SG_MAX_GLOBAL))
         return bad(l, diag, "array too large");
-    d->v.size = n * esize;
+    d->v.size = n;
     if (d->v.align < esize && (d->v.align == 0))
         d->v.align = esize ? esize : 1;
     return 0;
@@ -254,10 +256,7 @@ int sg_parse_params(struct sg_lex *l, struct sg_pdecl **out, uint32_t *n, struct
         p->type = d.v.type;
         p->size = (uint32_t)d.v.size;
         p->align = d.v.align ? d.v.align : 1;
-        offset = (offset + p->align - 1) & ~(p->align - 1);
-        p->offset = offset;
-        offset += p->size;
-        if (offset > SG_MAX_PARAM_BYTES)
+        if (!sg_size_place(&offset, p->align, p->size, SG_MAX_PARAM_BYTES, &p->offset))
             return bad(l, diag, "parameters too large");
         (*n)++;
         if (sg_tok_is(l, ','))

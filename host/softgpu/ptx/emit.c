@@ -220,15 +220,10 @@ uint32_t sg_shared_offset(struct sg_dec *d, uint32_t var)
     uint32_t align = v->align ? v->align : 1;
 
     if (d->shared_offset[var] == UINT32_MAX) {
-        if (v->size > SG_MAX_STATIC_SHARED) {
+        if (!sg_size_place(&d->shared_bytes, align, v->size, SG_MAX_STATIC_SHARED, &d->shared_offset[var])) {
             sg_dec_refuse(d, "too much shared memory");
             return 0;
         }
-        d->shared_bytes = (d->shared_bytes + align - 1) & ~(align - 1);
-        d->shared_offset[var] = d->shared_bytes;
-        d->shared_bytes += (uint32_t)v->size;
-        if (d->shared_bytes > SG_MAX_STATIC_SHARED)
-            sg_dec_refuse(d, "too much shared memory");
     }
     return d->shared_offset[var];
 }

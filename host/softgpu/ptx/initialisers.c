@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A module as the driver half sees it: kernels, globals, and the initialisers of variables. */
 #define _GNU_SOURCE /* memmem */
+#include "memory/bounds.h"
 #include "ptx/module.h"
 
 #include <stdlib.h>
@@ -246,7 +247,7 @@ static int init_element(struct init *x)
     bool neg = false, inv = false;
     int r;
 
-    if (x->pos + x->esize > x->v->size)
+    if (!sg_bytes_have(x->v->size, x->pos, x->esize))
         return bad(&x->l, x->diag, "more initial values than the variable has elements");
     for (;; sg_lex_next(&x->l)) {
         if (sg_tok_is(&x->l, '-'))
@@ -299,14 +300,15 @@ static int init_element(struct init *x)
     return 0;
 }
 
-/* Size of what one brace at this depth stands for. */
-static uint64_t brace_size(const struct sg_var *v, uint32_t depth, uint32_t esize)
+/* Where what a brace at this depth stands for ends; UINT64_MAX: behind the variable. */
+static uint64_t brace_end(const struct init *x, uint32_t depth)
 {
-    uint64_t n = esize;
+    uint64_t n = x->esize, end = x->pos;
 
-    for (uint32_t i = depth; i < v->ndims; i++)
-        n *= v->dims[i];
-    return n ? n : esize;
+    for (uint32_t i = depth; i < x->v->ndims; i++)
+        if (!sg_size_mul(&n, x->v->dims[i], x->v->size))
+            return UINT64_MAX;
+    return sg_size_add(&end, n ? n : x->esize, x->v->size) ? end : UINT64_MAX;
 }
 
 static int init_var(struct init *x)
@@ -321,11 +323,13 @@ static int init_var(struct init *x)
         if (sg_tok_is(&x->l, '{')) {
             if (depth >= INIT_DEPTH)
                 return bad(&x->l, x->diag, "too many braces");
-            end[depth] = x->pos + brace_size(x->v, depth, x->esize);
+            end[depth] = brace_end(x, depth);
             depth++;
             sg_lex_next(&x->l);
         } else if (sg_tok_is(&x->l, '}')) {
             depth--;
+            if (depth && end[depth] == UINT64_MAX)
+                return bad(&x->l, x->diag, "more initial values than the variable has elements");
             if (depth && x->pos < end[depth])
                 x->pos = end[depth];
             sg_lex_next(&x->l);

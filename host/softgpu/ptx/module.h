@@ -10,6 +10,7 @@
 #define SG_PTX_MODULE_H
 
 #include "base/grow.h"
+#include "base/size.h"
 #include "exec/bytecode.h"
 #include "ptx/ptx.h"
 

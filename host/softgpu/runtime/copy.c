@@ -19,15 +19,36 @@
 
 static _Atomic size_t staged_total;
 
+/* Memory that was made read-only since the copy was issued. What is registered so is the processor's to write. */
+static bool read_only(const struct sg_copy *c)
+{
+    size_t z = c->depth - 1, y = c->height - 1;
+    struct sg_mem_info info = {.writable = true};
+
+    return !c->dst_array && !c->dst_pageable &&
+           sg_mem_covers(PTR(c->dst), z * c->dst_slice + y * c->dst_pitch + c->width, &info) &&
+           !info.writable && info.kind != SG_MEM_REGISTERED;
+}
+
 /* Checks that the device of each side has access to it. Arrays can be used by their context's device only. */
 static bool reachable(const struct sg_copy *c, const struct sg_stream *s)
 {
     size_t z = c->depth - 1, y = c->height - 1;
 
+    if (c->generation != __atomic_load_n(&sg_mem_generation, __ATOMIC_SEQ_CST) && read_only(c))
+        return false;
     return (c->dst_array || sg_mem_reachable(c->dst_on ? c->dst_on - 1 : s->ctx->device, PTR(c->dst),
                                              z * c->dst_slice + y * c->dst_pitch + c->width, true)) &&
            (c->src_array || sg_mem_reachable(c->src_on ? c->src_on - 1 : s->ctx->device, PTR(c->src),
                                              z * c->src_slice + y * c->src_pitch + c->width, false));
+}
+
+/* What is private when a copy is issued stays so, and nothing else becomes private once there are copies. */
+static bool there_still(uint64_t addr, uint64_t span)
+{
+    struct sg_mem_info info;
+
+    return sg_mem_covers(addr, span, &info) || sg_mem_is_private(addr, span);
 }
 
 /*
@@ -37,14 +58,13 @@ static bool reachable(const struct sg_copy *c, const struct sg_stream *s)
 static bool there(const struct sg_copy *c)
 {
     size_t z = c->depth - 1, y = c->height - 1;
-    struct sg_mem_info info;
 
     if (c->generation && c->generation == __atomic_load_n(&sg_mem_generation, __ATOMIC_SEQ_CST))
         return true; /* nothing has gone since; what goes from here on waits for us: memory/grace.h */
     return (c->dst_array || c->dst_pageable ||
-            sg_mem_covers(PTR(c->dst), z * c->dst_slice + y * c->dst_pitch + c->width, &info)) &&
+            there_still(PTR(c->dst), z * c->dst_slice + y * c->dst_pitch + c->width)) &&
            (c->src_array || c->src_pageable ||
-            sg_mem_covers(PTR(c->src), z * c->src_slice + y * c->src_pitch + c->width, &info));
+            there_still(PTR(c->src), z * c->src_slice + y * c->src_pitch + c->width));
 }
 
 static void move(const struct sg_copy *c)
@@ -182,12 +202,15 @@ CUresult sg_copy_check(enum sg_place place, uint64_t addr, uint64_t span, bool w
             return CUDA_ERROR_INVALID_VALUE;
         return CUDA_SUCCESS;
     }
+    if (place == SG_PLACE_HOST && sg_mem_is_private(addr, span))
+        return CUDA_SUCCESS;
     if (place == SG_PLACE_DEVICE || sg_mem_in_arena(addr))
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "copy at 0x%llx: no device memory there",
                        (unsigned long long)addr);
     /* That there is memory is asked of the kernel where the call does not say so, or where the
      * question costs nothing beside the copy. */
-    if ((place == SG_PLACE_ANY || span >= SG_ASK_ABOVE) && !sg_host_mapped(addr, span))
+    if (((place == SG_PLACE_ANY || span >= SG_ASK_ABOVE) && !sg_host_mapped(addr, span)) ||
+        (place == SG_PLACE_ANY && sg_mem_is_private(addr, 1)))
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "copy at 0x%llx: no memory there", (unsigned long long)addr);
     *pageable = true;
     return CUDA_SUCCESS;

@@ -44,7 +44,7 @@ static CUresult set_run(struct sg_op *op, struct sg_stream *s)
         r = sg_graph_memory_fault(s, "memset");
     else if (!sg_mem_covers(dst, span, &info))
         r = sg_gone(s, "memset");
-    else if (!sg_mem_reachable(s->ctx->device, dst, span, true))
+    else if (!info.writable || !sg_mem_reachable(s->ctx->device, dst, span, true))
         r = sg_unreachable(s, "memset");
     for (size_t y = 0; y < o->height && r == CUDA_SUCCESS; y++)
         fill_row(o->dst + y * o->pitch, o->width, o->elem, o->value);

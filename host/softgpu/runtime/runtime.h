@@ -218,6 +218,7 @@ struct sg_stream {
     struct sg_op *head, *tail;
     bool thread;
     _Atomic bool dying;
+    bool ended; /* its thread has seen that and takes no more work; lock */
 };
 
 /* ctx may be a green context. The first one of a context is its default stream. */

@@ -289,6 +289,7 @@ static void *stream_main(void *arg)
             if (!s->head)
                 s->tail = NULL;
         }
+        s->ended = !op;
         pthread_mutex_unlock(&s->lock);
         if (!op)
             break;
@@ -323,7 +324,7 @@ static bool enqueue(struct sg_stream *s, struct sg_op *op)
     bool ok;
 
     pthread_mutex_lock(&s->lock);
-    ok = start_thread_locked(s);
+    ok = !s->ended && start_thread_locked(s);
     if (ok) {
         op->next = NULL;
         if (s->tail)
@@ -391,7 +392,8 @@ CUresult sg_issue(struct sg_stream *s, struct sg_op *op, enum sg_issue_mode mode
         op->issued(op, s);
     if (mode == SG_ISSUE_ASYNC ||
         (mode == SG_ISSUE_INLINE && (op->ndeps || atomic_load(&s->completed) != op->seq - 1)))
-        queued = enqueue(s, op); /* no thread to be had: the caller does it */
+        queued = enqueue(
+            s, op); /* no thread to be had, or the stream has just been destroyed: the caller does it */
     pthread_mutex_unlock(&ctx->issue);
     if (queued)
         return CUDA_SUCCESS;

@@ -124,7 +124,7 @@ struct vgpu_pin_run {
 
 /*
  * PIN: makes guest pages visible to the client's worker as one contiguous range, at the virtual
- * address that they have in the guest process if that is free in the worker.
+ * address that they have in the guest process, outside the areas that the worker keeps for itself.
  */
 #define VGPU_PIN_READONLY (1u << 0)	/* the worker maps it without write access */
 #define VGPU_PIN_MORE (1u << 1)		/* further runs of this region follow in the next PIN */

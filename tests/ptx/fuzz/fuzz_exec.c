@@ -29,7 +29,7 @@ static const char head[] =
     "add.s32 %x2, %x1, 1;\nst.param.b32 [r], %x2;\nret;\n}\n"
     ".visible .entry t(.param .u64 p0, .param .u64 p1, .param .u32 p2, .param .f32 p3,\n"
     ".param .align 8 .b8 p4[16])\n{\n.reg .pred %p<8>;\n.reg .b16 %h<16>;\n.reg .b32 %r<32>;\n"
-    ".reg .b64 %rd<16>;\n.reg .f32 %f<16>;\n.reg .f64 %fd<8>;\n"
+    ".reg .b64 %rd<16>;\n.reg .f32 %f<16>;\n.reg .f64 %fd<8>;\n.reg .b128 %q<4>;\n"
     ".shared .align 16 .b8 sh[1024];\n.local .align 16 .b8 loc[64];\n"
     "ld.param.u64 %rd1, [p0];\nld.param.u64 %rd2, [p1];\nmov.u32 %r1, %tid.x;\n"
     "mov.u32 %r2, %ctaid.x;\nmov.u32 %r3, %laneid;\nmul.wide.u32 %rd3, %r1, 8;\n"

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Changes of PTX text that keep more of it valid than changes of bytes do: whole lines doubled,
- * moved, dropped or made anew, registers and suffixes exchanged for others.
+ * moved, dropped or made anew, registers exchanged for others, also of other classes.
  */
 #include "mutate.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -173,6 +174,12 @@ static const char *const lines[] = {
     "tanh.approx.f16x2 %b, %b;",
     "min.xorsign.abs.f32 %f, %f, %f;",
     "sin.approx.ftz.f32 %f, %f;",
+    "mov.b128 %q1, {%c, %c};",
+    "mov.b128 {%c, %c}, %q2;",
+    "st.global.b128 [%rd1+%i], %q1;",
+    "atom.global.exch.b128 %q3, [%rd1], %q1;",
+    "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%g,%g}, {%g}, {%g}, {%g,%g};",
+    "wmma.store.d.sync.aligned.row.m16n16k16.f16 [%rd1], {%b,%b,%b,%b}, %b;",
 };
 static const char *const types[] = {"u8",  "s8",  "u16", "s16", "u32", "s32",   "b32",
                                     "u64", "s64", "b64", "f32", "f64", "f16x2", "b128"};
@@ -278,6 +285,32 @@ static void change_digit(uint8_t *d, size_t len)
     }
 }
 
+static bool of_register(uint8_t c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+}
+
+/* One register of the line becomes another, of whatever class; the new length of the text. */
+static size_t change_class(uint8_t *d, size_t size, size_t max, size_t at, size_t len)
+{
+    static const char *const names[] = {"%p1", "%p3", "%h1",      "%h2",    "%r1",    "%r4",  "%r9",
+                                        "%f1", "%f4", "%fd1",     "%fd3",   "%rd1",   "%rd2", "%rd5",
+                                        "%q1", "%q2", "%clock64", "%clock", "%tid.x", "_",    "7"};
+    const char *to = names[rnd(sizeof(names) / sizeof(names[0]))];
+    const size_t n = strlen(to), end = at + len;
+    size_t from = at + rnd((uint32_t)len), last;
+
+    while (from < end && d[from] != '%')
+        from++;
+    for (last = from + 1; last < end && of_register(d[last]); last++)
+        ;
+    if (from >= end || size - (last - from) + n > max)
+        return size;
+    memmove(d + from + n, d + last, size - last);
+    memcpy(d + from, to, n);
+    return size - (last - from) + n;
+}
+
 size_t fz_mutate(uint8_t *data, size_t size, size_t max, unsigned seed)
 {
     char line[400];
@@ -288,7 +321,7 @@ size_t fz_mutate(uint8_t *data, size_t size, size_t max, unsigned seed)
         return LLVMFuzzerMutate(data, size, max);
     for (uint32_t k = 1 + rnd(3); k && size; k--) {
         at = pick_line(data, size, &len);
-        switch (rnd(6)) {
+        switch (rnd(8)) {
         case 0:
         case 1:
             size = insert(data, size, max, at, line, make_line(line, sizeof(line)));
@@ -306,6 +339,11 @@ size_t fz_mutate(uint8_t *data, size_t size, size_t max, unsigned seed)
             break;
         case 4:
             size = insert(data, size, max, at, "@%p1 ", 5);
+            break;
+        case 5:
+        case 6:
+            if (len)
+                size = change_class(data, size, max, at, len);
             break;
         default:
             if (len)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Queries of functions and kernels: attributes, names, parameter layout, occupancy. */
+/* Queries of functions and kernels: attributes, names, parameter layout. */
 #include "code.h"
+#include "recall.h"
 
 #include "../../../protocol/generated/vgp_entry.h"
 #include "../../../protocol/generated/vgp_guest.h"
@@ -36,6 +37,7 @@ static CUresult set_attribute(struct vcu_func *f, CUfunction_attribute attrib, i
     if ((int)attrib < 0 || attrib >= CU_FUNC_ATTRIBUTE_MAX)
         return CUDA_ERROR_INVALID_VALUE;
     res = vgp_call_vgpFuncSetAttribute((CUfunction)(uintptr_t)f->handle, attrib, value, device);
+    vcu_recall_forget();
     if (res == CUDA_SUCCESS && device == f->device && (uint32_t)attrib < f->attribute_count)
         f->attributes[attrib] = value;
     return res;
@@ -187,53 +189,4 @@ CUresult vcu_cuFuncLoad(CUfunction function)
     CUresult res = vcu_check_context();
 
     return res != CUDA_SUCCESS ? res : find_function(function, &f);
-}
-
-/* The block size with the most resident threads, found as the documentation describes it. */
-CUresult vcu_cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize, CUfunction func,
-                                                       CUoccupancyB2DSize blockSizeToDynamicSMemSize,
-                                                       size_t dynamicSMemSize, int blockSizeLimit,
-                                                       unsigned int flags)
-{
-    const int *a;
-    struct vcu_func *f;
-    int most = 0, best_size = 0, best_blocks = 0, limit, warp, sms;
-    CUresult res = vcu_check_context();
-
-    if (res == CUDA_SUCCESS)
-        res = find_function(func, &f);
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (minGridSize == NULL || blockSize == NULL || blockSizeLimit < 0 ||
-        (flags & ~(unsigned)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE) != 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    a = vcu.devices[vcu_context_find(NULL)->device].attributes;
-    warp = a[CU_DEVICE_ATTRIBUTE_WARP_SIZE] > 0 ? a[CU_DEVICE_ATTRIBUTE_WARP_SIZE] : 32;
-    limit = f->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
-    if (limit <= 0 || limit > a[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK])
-        limit = a[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
-    if (blockSizeLimit != 0 && blockSizeLimit < limit)
-        limit = blockSizeLimit;
-    for (int size = (limit + warp - 1) / warp * warp; size > 0; size -= warp) {
-        int threads = size < limit ? size : limit;
-        size_t shared =
-            blockSizeToDynamicSMemSize != NULL ? blockSizeToDynamicSMemSize(threads) : dynamicSMemSize;
-        int blocks = 0;
-
-        res = vgp_call_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-            &blocks, (CUfunction)(uintptr_t)f->handle, threads, shared, flags);
-        if (res != CUDA_SUCCESS)
-            return res;
-        if (blocks * threads > most) {
-            most = blocks * threads;
-            best_size = threads;
-            best_blocks = blocks;
-        }
-        if (most >= a[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR])
-            break;
-    }
-    *blockSize = best_size;
-    sms = vcu_context_find(NULL)->sm_count;
-    *minGridSize = best_blocks * (sms != 0 ? sms : a[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT]);
-    return CUDA_SUCCESS;
 }

@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "code.h"
+#include "recall.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -386,6 +387,7 @@ static void context_ending(struct vcu_context *c)
 {
     uint64_t context = c->handle;
 
+    vcu_recall_forget();
     if (c->green != 0)
         return;
     pthread_mutex_lock(&vcu_module_lock);

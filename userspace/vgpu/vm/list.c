@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/vgpu_cli.h"
@@ -25,7 +26,8 @@ enum { F_NAME, F_GPU, F_CPUS, F_MEMORY, F_PORTS, F_PROGRAM, FIELDS };
 
 struct machine {
     pid_t pid;
-    char *path; /* of its file */
+    uid_t owner; /* of its file */
+    char *path;  /* of its file */
     char *field[FIELDS];
 };
 
@@ -34,11 +36,41 @@ static const char *name_of(const struct vgpu_cli_vm *vm)
     return vm->name ? vm->name : vgpu_cli_format("%d", (int)getpid());
 }
 
-/* Arguments and names may hold anything: one line, nothing for the terminal to obey. */
+/* Arguments and names may hold anything, and root sees what others have written: one line, nothing for the terminal to
+ * obey. */
+static void make_harmless(char *text)
+{
+    for (; *text; text++) {
+        if ((unsigned char)*text < 32 || (unsigned char)*text >= 127)
+            *text = '?';
+    }
+}
+
 static void put(FILE *f, const char *text)
 {
-    for (; *text; text++)
-        fputc((unsigned char)*text < 32 || *text == 127 ? '?' : *text, f);
+    char *copy = vgpu_cli_format("%s", text);
+
+    make_harmless(copy);
+    fputs(copy, f);
+    free(copy);
+}
+
+/*
+ * A process of the user whose file names it, as a pidfd; -1: none. Anybody can write a file that names any process, and
+ * root would end it.
+ */
+static int open_process(pid_t pid, uid_t owner)
+{
+    char path[32];
+    struct stat st;
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+    snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+    if (fd >= 0 && (stat(path, &st) || st.st_uid != owner)) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
 }
 
 /* The lock is gone: its process is, or ends. */
@@ -58,6 +90,7 @@ static bool read_machine(struct machine *m)
     struct stat st;
     char line[4096];
     FILE *f;
+    int process;
 
     if (fd < 0)
         return false;
@@ -66,10 +99,18 @@ static bool read_machine(struct machine *m)
         close(fd);
         return false;
     }
+    process = open_process(m->pid, st.st_uid);
+    if (process < 0) {
+        fclose(f);
+        return false;
+    }
+    close(process);
+    m->owner = st.st_uid;
     for (int i = 0; i < FIELDS; i++) {
         if (!fgets(line, sizeof(line), f))
             line[0] = 0;
         line[strcspn(line, "\n")] = 0;
+        make_harmless(line);
         m->field[i] = vgpu_cli_format("%s", line);
     }
     fclose(f);
@@ -170,11 +211,15 @@ int vgpu_cli_vm_list(int argc, char **argv)
 static bool stop_one(const struct machine *m)
 {
     int64_t end = vgpu_cli_now_ms() + STOP_MS;
+    int process = open_process(m->pid, m->owner);
 
-    if (kill(m->pid, SIGTERM) && errno != ESRCH) {
+    if (process >= 0 && syscall(SYS_pidfd_send_signal, process, SIGTERM, NULL, 0) && errno != ESRCH) {
         vgpu_cli_say("%s: %s", m->field[F_NAME], strerror(errno));
+        close(process);
         return false;
     }
+    if (process >= 0)
+        close(process);
     while (!is_over(m->path)) {
         if (vgpu_cli_now_ms() > end) {
             vgpu_cli_say("%s has not ended after %d s: kill -KILL %d ends it in any case", m->field[F_NAME],

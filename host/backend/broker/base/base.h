@@ -41,6 +41,18 @@ void brk_loop_stop(void);
  * s is not looked at for a while. */
 int brk_accept(struct brk_source *s);
 
+/* ---- peer.c: whose programs may connect ---- */
+
+#define BRK_ANYBODY UINT32_MAX
+/* Name or number of a user or group. */
+bool brk_parse_user(const char *text, uint32_t *id);
+bool brk_parse_group(const char *text, uint32_t *id);
+/* Asks the kernel who has connected: always root and our own user; of those that brk_opt names each, or anybody
+ * where it names nobody. */
+bool brk_peer_allowed(int fd);
+/* brk_accept() of a socket that serves clients: one who may not is told so by the end of the connection. */
+int brk_accept_peer(struct brk_source *s);
+
 /* ---- config.c: what the command line said; constant while clients are served ---- */
 
 enum brk_gpu { BRK_GPU_AUTO, BRK_GPU_SOFT, BRK_GPU_NVIDIA };
@@ -91,6 +103,7 @@ struct brk_options {
     const char *arbiter;                /* file that the brokers of the host share, NULL: none */
     const char *control;                /* path of the control socket, NULL: none */
     unsigned minor;                     /* workers speak version 1.minor of the protocol */
+    uint32_t peer_uid, peer_gid;        /* who may connect; BRK_ANYBODY: whom the socket's file lets */
     const char *status;                 /* path of another status socket, NULL: none */
     const char *log;
     enum vgb_log_level log_level;
@@ -248,5 +261,13 @@ bool brk_parse_size(const char *text, uint64_t *bytes);
 
 /* A listening unix socket at `path` (a stale one is replaced); -errno. `type` SOCK_*. */
 int brk_listen_unix(const char *path, int type);
+
+/* ---- foreign.c ---- */
+
+/* Closes what somebody else has sent, without waiting for it. */
+void brk_foreign_close(int fd);
+void brk_foreign_close_all(const int *fds, unsigned n);
+/* Closes an accepted connection with all that is queued in it, and sets *sock to -1. */
+void brk_foreign_end(int *sock);
 
 #endif

@@ -10,6 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "vgb_fd.h"
+
 static int epoll_fd = -1;
 static bool stopped;
 static struct brk_source signals;
@@ -34,6 +36,7 @@ int brk_loop_init(void)
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (epoll_fd < 0)
         return -errno;
+    vgb_close_received = brk_foreign_close;
     signal(SIGPIPE, SIG_IGN);
     signal(SIGCHLD, SIG_DFL); /* ignored by our parent, workers would vanish before we look at them */
     sigemptyset(&set);

@@ -101,12 +101,12 @@ static void retire(struct brk_client *c)
     vgb_close(&c->doorbell);
 }
 
+/* Edge-triggered, and never read: the worker shares the description and its flags, so it can make a read block. */
 static void on_wake(struct brk_source *s, uint32_t events)
 {
     struct brk_client *c = (void *)((char *)s - offsetof(struct brk_client, wake));
 
     (void)events;
-    vgb_eventfd_clear(s->fd);
     c->ops->wake(c);
 }
 
@@ -164,7 +164,7 @@ struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t 
     if (s->events) {
         c->wake.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         c->wake.ready = on_wake;
-        if (c->wake.fd < 0 || brk_loop_add(&c->wake, EPOLLIN))
+        if (c->wake.fd < 0 || brk_loop_add(&c->wake, EPOLLIN | EPOLLET))
             goto fail;
     }
     *status = VGPU_S_OK;

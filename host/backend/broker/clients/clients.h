@@ -114,6 +114,7 @@ struct brk_client {
     uint64_t waited_ns;    /* what its worker's threads had waited for processors */
     unsigned reports;      /* how often it may say what it has: a quota was set where there was none */
     unsigned nshares;      /* that it has made */
+    unsigned nshare_fds;   /* of these with a descriptor */
     unsigned nholds;       /* of what others have made */
     uint64_t shared_bytes; /* of what it has made */
 };

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -26,7 +27,7 @@
 
 #define MADE_MAX 1024u  /* things that one client has made and not given up */
 #define HOLDS_MAX 4096u /* of others', that it has opened */
-#define TOTAL_MAX 8192u /* of all clients; each may take a descriptor */
+#define TOTAL_MAX 8192u /* of all clients */
 #define BYTES_MAX (UINT64_C(1) << 46)
 /* The most that the provider may add to the reserved bytes: rounding to a page, and a page of its own. */
 #define ROUNDING (2 * (uint64_t)VGP_PAGE)
@@ -50,7 +51,7 @@ struct share {
 };
 
 static struct share *shares;
-static unsigned nshares;
+static unsigned nshares, nfds; /* nfds: those with a descriptor */
 static uint32_t last_holder;
 
 unsigned brk_share_count(void)
@@ -102,6 +103,21 @@ static bool take_hold(struct share *s, struct brk_client *c)
     return true;
 }
 
+/*
+ * Things with a descriptor: as many as half of the descriptors that this process may have, the other half being for
+ * clients, and an eighth of those for one client, so that seven more find some when it has all that it can get.
+ */
+static bool descriptor_left(const struct brk_client *c)
+{
+    struct rlimit r;
+    uint64_t all;
+
+    if (getrlimit(RLIMIT_NOFILE, &r))
+        return false;
+    all = r.rlim_cur / 2;
+    return nfds < all && c->nshare_fds < (all < 8 ? 1 : all / 8);
+}
+
 static void share_free(struct share *s)
 {
     for (struct share **at = &shares; *at; at = &(*at)->next) {
@@ -112,6 +128,7 @@ static void share_free(struct share *s)
         }
     }
     brk_quota_force(&brk_vram, s->charged, 0);
+    nfds -= s->fd >= 0;
     vgb_close(&s->fd);
     free(s);
 }
@@ -125,6 +142,7 @@ static uint64_t beyond_rounding(const struct share *s)
 static void maker_leaves(struct share *s)
 {
     s->maker->nshares--;
+    s->maker->nshare_fds -= s->fd >= 0;
     s->maker->shared_bytes -= beyond_rounding(s);
     s->maker = NULL;
     if (s->holds &&
@@ -208,7 +226,7 @@ static uint32_t create(struct brk_client *c, const struct vgb_msg *m, struct sha
     struct share *s;
     bool paged = m->flags != VGB_SHARE_PAYLOAD;
 
-    if (c->nshares >= MADE_MAX || nshares >= TOTAL_MAX)
+    if (c->nshares >= MADE_MAX || nshares >= TOTAL_MAX || (paged && !descriptor_left(c)))
         return VGPU_S_QUOTA;
     s = calloc(1, sizeof(*s));
     if (!s)
@@ -230,6 +248,8 @@ static uint32_t create(struct brk_client *c, const struct vgb_msg *m, struct sha
     }
     s->maker = c;
     c->nshares++;
+    c->nshare_fds += paged;
+    nfds += paged;
     c->shared_bytes += beyond_rounding(s);
     s->next = shares;
     shares = s;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -346,12 +347,61 @@ static void test_quota(void **state)
     brk_vram.limit = 0;
 }
 
+/* As many as it gets. */
+static unsigned make_all(struct worker *w, uint32_t kind)
+{
+    uint8_t t[VGB_TOKEN];
+    unsigned n = 0;
+    int fd;
+
+    while (n < 100000 && make(w, kind, kind == VGB_SHARE_PAYLOAD ? 0 : VGP_PAGE, t, &fd) == VGPU_S_OK) {
+        vgb_close(&fd);
+        n++;
+    }
+    return n;
+}
+
+/* Things that take descriptors leave half of those to clients, and one client leaves others what they need. */
+static void test_few_descriptors(void **state)
+{
+    enum { LIMIT = 256, ONE = LIMIT / 16 };
+    static struct worker w[9];
+    unsigned n, opened = 0;
+    struct rlimit was, now;
+    int more[LIMIT];
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    now = (struct rlimit){LIMIT, was.rlim_max};
+    for (unsigned i = 0; i < 9; i++)
+        start(&w[i], &one_vm, 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &now), 0);
+    for (unsigned i = 0; i < 8; i++)
+        assert_int_equal(make_all(&w[i], VGB_SHARE_EVENT), ONE);
+    assert_int_equal(make_all(&w[8], VGB_SHARE_EVENT), 0);
+    assert_true(make_all(&w[8], VGB_SHARE_PAYLOAD) > ONE); /* that takes none */
+    while (opened < LIMIT && (more[opened] = dup(0)) >= 0)
+        opened++;
+    assert_true(opened >= LIMIT / 4); /* the rest of the half is this test's own and the workers' sockets */
+    for (n = 0; n < opened; n++)
+        close(more[n]);
+    end(&w[0]); /* gives them back */
+    start(&w[0], &one_vm, 0);
+    assert_int_equal(make_all(&w[0], VGB_SHARE_EVENT), ONE);
+    for (unsigned i = 0; i < 9; i++)
+        end(&w[i]);
+    assert_int_equal(brk_share_count(), 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory), cmocka_unit_test(test_strangers), cmocka_unit_test(test_odd_messages),
-        cmocka_unit_test(test_bounds), cmocka_unit_test(test_payload),   cmocka_unit_test(test_descriptor),
-        cmocka_unit_test(test_event),  cmocka_unit_test(test_quota),
+        cmocka_unit_test(test_memory),          cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_odd_messages),    cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_payload),         cmocka_unit_test(test_descriptor),
+        cmocka_unit_test(test_event),           cmocka_unit_test(test_quota),
+        cmocka_unit_test(test_few_descriptors),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

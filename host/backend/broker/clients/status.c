@@ -134,7 +134,7 @@ static void on_status(struct brk_source *s, uint32_t events)
         if (send(fd, text, used, MSG_NOSIGNAL) < 0)
             vgb_log(VGB_DEBUG, "the status was not sent");
     }
-    close(fd);
+    brk_foreign_end(&fd);
 }
 
 /* For readers in another network namespace, where the abstract socket cannot be seen. */

@@ -143,7 +143,7 @@ static void serve(struct answer *a, char *text)
 static void peer_close(struct peer *p)
 {
     brk_loop_del(&p->s);
-    vgb_close(&p->s.fd);
+    brk_foreign_end(&p->s.fd);
 }
 
 static void on_request(struct brk_source *s, uint32_t events)
@@ -193,7 +193,7 @@ static void on_accept(struct brk_source *s, uint32_t events)
             break;
         }
     }
-    close(fd);
+    brk_foreign_end(&fd);
 }
 
 int brk_control_start(void)

@@ -29,6 +29,9 @@ static const char usage[] =
     "                      SOCK_STREAM, listening or connected to QEMU, as with --vhost-user; twice for\n"
     "                      both. The sockets of a systemd socket unit (LISTEN_FDS) need no option\n"
     "  --socket-path PATH  the same as --vhost-user\n"
+    "  --peer-uid USER     only programs of this user, name or number, may connect to these sockets, besides\n"
+    "                      root and the broker's own user (default: whom the socket's file lets)\n"
+    "  --peer-gid GROUP    only programs of this group may; of --peer-uid and --peer-gid one suffices\n"
     "  --print-capabilities   what QEMU's conventions for vhost-user programs ask for, as JSON\n"
     "  --gpu KIND          soft: the software GPU; nvidia: the host's libcuda.so.1;\n"
     "                      auto (default): nvidia when it finds a device, else soft\n"
@@ -139,6 +142,8 @@ enum {
     O_LEVEL,
     O_FORMAT,
     O_STATUS,
+    O_PEERUID,
+    O_PEERGID,
     O_MINOR,
     O_NOSANDBOX,
     O_SANDBOX,
@@ -200,6 +205,8 @@ static const struct option longopts[] = {LIMIT("vram-quota", VRAM),
                                          {"log-level", 1, NULL, O_LEVEL},
                                          {"log-format", 1, NULL, O_FORMAT},
                                          {"status", 1, NULL, O_STATUS},
+                                         {"peer-uid", 1, NULL, O_PEERUID},
+                                         {"peer-gid", 1, NULL, O_PEERGID},
                                          {"no-sandbox", 0, NULL, O_NOSANDBOX},
                                          {"protocol-minor", 1, NULL, O_MINOR},
                                          {"sandbox", 1, NULL, O_SANDBOX},
@@ -274,6 +281,10 @@ static int take(struct brk_options *o, int ch, const char *arg)
     case O_STATUS:
         o->status = arg;
         return -1;
+    case O_PEERUID:
+        return brk_parse_user(arg, &o->peer_uid) ? -1 : bad("--peer-uid", arg, "no such user");
+    case O_PEERGID:
+        return brk_parse_group(arg, &o->peer_gid) ? -1 : bad("--peer-gid", arg, "no such group");
     case O_FORMAT:
         return vgb_log_format_parse(arg, &o->log_format) ? -1
                                                          : bad("--log-format", arg, "text, json or journal");
@@ -409,6 +420,7 @@ int brk_options_parse(int argc, char **argv, struct brk_options *o)
 
     memset(o, 0, sizeof(*o));
     o->listen_fd = o->vhost_fd = o->ready_fd = o->cache_fd = o->shm_fd = -1;
+    o->peer_uid = o->peer_gid = BRK_ANYBODY;
     o->max_clients = 64;
     o->weight = o->client_weight = BRK_WEIGHT_DEFAULT;
     o->window_size = VGP_WINDOW_DEFAULT;

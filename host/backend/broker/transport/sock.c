@@ -25,6 +25,7 @@
 
 struct conn {
     struct brk_source s;
+    struct conn *next, **before; /* while it has asked for nothing; before NULL: it has */
     struct brk_client *client;
     int window; /* until the WELCOME was sent */
     int doorbell;
@@ -41,12 +42,35 @@ static void conn_free(struct conn *k)
 {
     if (k->s.fd >= 0)
         brk_loop_del(&k->s);
-    vgb_close(&k->s.fd);
+    brk_foreign_end(&k->s.fd);
     vgb_close(&k->window);
     vgb_close(&k->doorbell);
     if (k->greeting)
         greetings--;
     free(k);
+}
+
+/* Connections without a client, the oldest first. */
+static struct conn *mute, **mute_end = &mute;
+
+static void mute_add(struct conn *k)
+{
+    k->next = NULL;
+    k->before = mute_end;
+    *mute_end = k;
+    mute_end = &k->next;
+}
+
+static void mute_remove(struct conn *k)
+{
+    if (!k->before)
+        return;
+    *k->before = k->next;
+    if (k->next)
+        k->next->before = k->before;
+    else
+        mute_end = k->before;
+    k->before = NULL;
 }
 
 /* The connection ends: at once, or when its worker is gone. */
@@ -55,8 +79,9 @@ static void conn_close(struct conn *k)
     if (k->closing)
         return;
     k->closing = true;
+    mute_remove(k);
     brk_loop_del(&k->s);
-    vgb_close(&k->s.fd);
+    brk_foreign_end(&k->s.fd);
     if (k->client) {
         brk_client_destroy(k->client);
         return; /* on_ended() frees it */
@@ -194,6 +219,7 @@ static void on_hello(struct conn *k, const struct vgp_sock_hello *h)
         conn_close(k);
         return;
     }
+    mute_remove(k);
     k->window = make_window(brk_opt.window_size);
     k->doorbell = eventfd(0, EFD_CLOEXEC);
     s.slot = next_slot++;
@@ -290,7 +316,7 @@ static void on_conn(struct brk_source *s, uint32_t events)
         return;
     }
     bool ok = on_request(k, &buf, (size_t)n, fds, nfds);
-    vgb_close_all(fds, nfds);
+    brk_foreign_close_all(fds, nfds);
     if (!ok) {
         /* k may be in use still: only requests that were understood can have ended it. */
         vgb_log_limited(&limit, VGB_WARN, "a client sent a request that it may not: connection closed");
@@ -300,15 +326,18 @@ static void on_conn(struct brk_source *s, uint32_t events)
 
 static void on_accept(struct brk_source *s, uint32_t events)
 {
-    int fd = brk_accept(s);
+    int fd = brk_accept_peer(s);
     struct conn *k;
 
     (void)events;
     if (fd < 0)
         return;
+    /* Whoever connects and then asks for nothing keeps nobody out. */
+    if (greetings >= GREETINGS_MAX && mute)
+        conn_close(mute);
     k = greetings < GREETINGS_MAX ? calloc(1, sizeof(*k)) : NULL;
     if (!k) {
-        close(fd); /* the client sees the end of file and may try again */
+        brk_foreign_end(&fd); /* the client sees the end of file and may try again */
         return;
     }
     k->s.fd = fd;
@@ -316,12 +345,13 @@ static void on_accept(struct brk_source *s, uint32_t events)
     k->window = k->doorbell = -1;
     if (brk_loop_add(&k->s, EPOLLIN)) {
         k->s.fd = -1;
-        close(fd);
+        brk_foreign_end(&fd);
         conn_free(k);
         return;
     }
     k->greeting = true;
     greetings++;
+    mute_add(k);
 }
 
 int brk_sock_start(const char *path, int fd)

@@ -190,7 +190,7 @@ struct brk_vu_device {
     uint64_t features;
     struct brk_vu_mem mem;
     int windows_fd; /* own duplicate */
-    uint64_t windows_offset;
+    uint64_t windows_offset, windows_size;
     struct brk_vu_queue queue[BRK_VU_QUEUES];
     struct brk_vu_slot slot[BRK_VU_CLIENTS_MAX];
     unsigned nclients;

@@ -95,8 +95,8 @@ static void conn_close(void)
     vgb_log_limited(&limit, VGB_INFO, "vhost-user: QEMU has disconnected");
     conn.closing = true;
     brk_loop_del(&conn.s);
-    vgb_close(&conn.s.fd);
-    vgb_close_all(conn.fds, conn.nfds);
+    brk_foreign_end(&conn.s.fd);
+    brk_foreign_close_all(conn.fds, conn.nfds);
     conn.nfds = 0;
     brk_vu_dev.queue[VGPU_VQ_CONTROL].started = false;
     brk_vu_dev.idle = on_idle;
@@ -167,9 +167,20 @@ static bool set_kick(unsigned i)
     return true;
 }
 
+/* The windows hold a slice for each client: asked whenever their memory or their number comes, in whatever order. */
+static bool windows_suffice(const struct vgpu_config *c, uint64_t size)
+{
+    uint64_t want;
+
+    if (!__builtin_mul_overflow((uint64_t)c->max_clients, (uint64_t)c->window_size, &want) && size >= want)
+        return true;
+    vgb_log_limited(&limit, VGB_ERROR, "vhost-user: the windows have %llu bytes, too few for %llu clients",
+                    (unsigned long long)size, (unsigned long long)c->max_clients);
+    return false;
+}
+
 static bool set_mem_table(void)
 {
-    uint64_t want = brk_vu_dev.config.max_clients * brk_vu_dev.config.window_size;
     unsigned n = conn.nfds;
     const struct brk_vu_map *w;
 
@@ -182,15 +193,13 @@ static bool set_mem_table(void)
         return false;
     }
     w = brk_vu_mem_windows(&brk_vu_dev.mem);
-    if (w && w->r.size < want) {
-        vgb_log_limited(&limit, VGB_ERROR, "vhost-user: the windows have %llu bytes, %llu are needed",
-                        (unsigned long long)w->r.size, (unsigned long long)want);
+    if (w && !windows_suffice(&brk_vu_dev.config, w->r.size))
         return false;
-    }
     if (w) { /* kept when it leaves the table: the guest may turn the BAR off for a while */
         vgb_close(&brk_vu_dev.windows_fd);
         brk_vu_dev.windows_fd = fcntl(w->fd, F_DUPFD_CLOEXEC, 3);
         brk_vu_dev.windows_offset = w->r.offset;
+        brk_vu_dev.windows_size = w->r.size;
     }
     queue_serve(VGPU_VQ_CONTROL);
     return true;
@@ -216,6 +225,8 @@ static bool set_config(void)
         vgb_log_limited(&limit, VGB_ERROR, "vhost-user: configuration refused: %s", wrong);
         return false;
     }
+    if (brk_vu_dev.windows_fd >= 0 && !windows_suffice(&next, brk_vu_dev.windows_size))
+        return false;
     brk_vu_dev.config = next;
     brk_vu_dev.configured = true;
     if (!brk_vram.adjusted)
@@ -354,7 +365,7 @@ static void on_complete(void)
     bool ack = conn.h.flags & BRK_VU_FLAG_NEED_REPLY && conn.protocol_features >> BRK_VU_PF_REPLY_ACK & 1 &&
                !replied;
 
-    vgb_close_all(conn.fds, conn.nfds);
+    brk_foreign_close_all(conn.fds, conn.nfds);
     conn.nfds = 0;
     conn.have = 0;
     if (!ok)
@@ -388,7 +399,7 @@ static void on_qemu(struct brk_source *s, uint32_t events)
         if (conn.nfds < BRK_VU_REGIONS)
             conn.fds[conn.nfds++] = fds[i];
         else
-            close(fds[i]);
+            brk_foreign_close(fds[i]);
     }
     conn.have += (size_t)n;
     if (conn.have == HEADER_BYTES) {
@@ -420,7 +431,7 @@ static bool conn_start(int fd)
 
 static void on_accept(struct brk_source *s, uint32_t events)
 {
-    int fd = brk_accept(s);
+    int fd = brk_accept_peer(s);
 
     (void)events;
     if (fd < 0)
@@ -428,7 +439,7 @@ static void on_accept(struct brk_source *s, uint32_t events)
     if (conn.s.fd >= 0 || conn.closing) {
         if (conn.s.fd >= 0)
             vgb_log_limited(&limit, VGB_WARN, "vhost-user: a second QEMU wants to connect: refused");
-        close(fd); /* one broker per VM; QEMU tries again after a loss */
+        brk_foreign_end(&fd); /* one broker per VM; QEMU tries again after a loss */
         return;
     }
     conn_start(fd);

@@ -211,19 +211,20 @@ void wrk_control_drop(struct wrk_worker *w, const uint8_t *token)
     vgb_close(&fd);
 }
 
-/* Maps this client's slice of the window, and nothing else of it. */
+/* Maps this client's slice of the window, and nothing else of it: where an address of it tells nothing. */
 static bool map_window(struct wrk_worker *w, int fd, uint64_t offset, uint64_t length)
 {
-    void *p;
+    void *at, *p;
 
     if (!wrk_window_plan(&w->win, length) || offset % VGP_PAGE)
         return false;
-    p = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+    at = ops->place(length);
+    p = at ? mmap(at, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)offset) : MAP_FAILED;
     if (p == MAP_FAILED)
         return false;
     w->win.base = p;
     w->win.shared = p;
-    wrk_window_map_aliases(&w->win, fd, offset);
+    wrk_window_map_aliases(&w->win, ops->place(WRK_WINDOW_ALIASES * (size_t)VGP_PAGE), fd, offset);
     return true;
 }
 

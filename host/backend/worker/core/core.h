@@ -89,6 +89,8 @@ struct wrk_control_ops {
     /* PLACED: true: *answer goes to the broker. */
     bool (*placed)(struct wrk_worker *w, uint32_t region, struct vgb_msg *answer);
     void (*taken)(struct wrk_worker *w, uint32_t region);
+    /* Address space for the window, inaccessible; NULL: there is none. */
+    uint8_t *(*place)(uint64_t length);
 };
 /* Before the first message. */
 void wrk_control_init(const struct wrk_control_ops *ops);

@@ -12,7 +12,7 @@ static CUresult host_side(struct wrk_call *c, const uint64_t size[3], uint64_t a
 
     if (!wrk_copy_span(size, pitch, height, &bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    *host = wrk_region_address(c->w, address, bytes, write);
+    *host = wrk_host_pointer(c->w, VGP_COPY_HOST, address, bytes, write);
     if (!*host)
         wrk_notify_detail(c->w, "copy node: host address is in no shared region");
     return *host ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

@@ -159,13 +159,14 @@ void wrk_loop(struct wrk_worker *w)
         if (!w->holds && spin(w))
             continue;
         wrk_watches_end(w);
-        wrk_waits_hand_over(w);
         wrk_async_error_retry(w);
         wrk_share_flush(w);
         wrk_control_busy(w);
         wrk_quota_trim(w);
         wrk_waits_land(w);
         wrk_flow_look(w, true);
+        wrk_waits_hand_over(
+            w); /* last: what has landed may have begun another one, which nobody polls in a sleep */
         if (w->holds) {
             sleep_with_record(w);
             continue;

@@ -249,6 +249,7 @@ static const struct wrk_control_ops guest_memory = {
     .unmap = wrk_region_unmap,
     .placed = wrk_region_placed,
     .taken = wrk_region_taken,
+    .place = wrk_layout_private,
 };
 
 static int serve(struct wrk_worker *w, struct options *o)
@@ -274,6 +275,7 @@ static int serve(struct wrk_worker *w, struct options *o)
     if (wrk_control_wait_start(w))
         return 1;
     name_after(w->label);
+    wrk_bounce_init(w);
     wrk_filters_install(w);
     wrk_share_init(w);
     if (wrk_notify_capture_output(w))

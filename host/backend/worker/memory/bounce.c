@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory for results on their way into replies. It and the staging area are registered with the
- * provider (pinned), so that copies to them are asynchronous: to pageable memory they would block
- * the dispatcher until they are done.
+ * Memory for results on their way into replies. It and the staging area are page-locked with the
+ * provider, so that copies to them are asynchronous: to pageable memory they would block the dispatcher
+ * until they are done.
+ *
+ * What is registered (cuMemHostRegister) every kernel and every copy of the guest can touch, and pointer
+ * attributes tell of it. The software GPU has an entry point for memory that only host pointers of this
+ * process reach. With a driver, which has none, what keeps the worker safe is the place and the content:
+ * a random place in areas where nothing is but such things (wrk_layout_private()), and nothing in it that
+ * is not this client's or that this process reads back and believes.
  */
 #define _GNU_SOURCE
 #include "memory.h"
@@ -15,9 +21,13 @@ static bool ensure(struct wrk_bounce *b)
 {
     if (b->base)
         return true;
-    void *p = mmap(NULL, SLOTS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED)
+    uint8_t *p = wrk_layout_private(SLOTS_BYTES);
+    if (!p)
         return false;
+    if (mprotect(p, SLOTS_BYTES, PROT_READ | PROT_WRITE)) {
+        munmap(p, SLOTS_BYTES);
+        return false;
+    }
     b->base = p;
     return true;
 }
@@ -34,11 +44,24 @@ static void pin(const char *what, void *p, uint64_t bytes)
                 (unsigned long long)bytes, what, (int)r);
 }
 
+void wrk_bounce_init(struct wrk_worker *w)
+{
+    struct wrk_bounce *b = &w->memory->bounce;
+
+    if (!wrk_provider.sg_host_register_private || !ensure(b))
+        return;
+    b->is_private = true;
+    if (wrk_provider.sg_host_register_private(b->base, SLOTS_BYTES) != CUDA_SUCCESS ||
+        wrk_provider.sg_host_register_private(w->win.base + w->win.staging_offset, w->win.staging_size) !=
+            CUDA_SUCCESS)
+        vgb_log(VGB_WARN, "memory for results or staging is not page-locked: copies will wait");
+}
+
 void wrk_bounce_register(struct wrk_worker *w)
 {
     struct wrk_bounce *b = &w->memory->bounce;
 
-    if (b->registered || !wrk_provider.cuMemHostRegister_v2 || !w->current || !ensure(b))
+    if (b->is_private || b->registered || !wrk_provider.cuMemHostRegister_v2 || !w->current || !ensure(b))
         return;
     b->registered = wrk_base_context(w->current);
     pin("results", b->base, SLOTS_BYTES);

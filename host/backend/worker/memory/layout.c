@@ -38,10 +38,18 @@
 #define OLD_LAYOUT_END VA_LIMIT
 #endif
 
-/* Moved regions: below what the kernel gives to processes of the usual and of the old layout. */
+/* Moved regions: below what the kernel gives to processes of the usual and of the old layout, and below what
+ * kernels of the software GPU see as other memory (from 0x1f0000000000 on). */
 #define MOVED_LOW (UINT64_C(1) << 44)
-#define MOVED_SIZE (UINT64_C(1) << 44)
-#define MOVED_TRIES 16
+#define MOVED_SIZE (UINT64_C(14) << 40)
+/* What this process shares with the provider or the client: areas of this process's, each thing at a random
+ * place, so that where one is says nothing about another, nor about the rest of the process. */
+#define PRIVATE_LOW (MOVED_LOW + MOVED_SIZE)
+#define PRIVATE_SIZE (UINT64_C(1) << 40)
+/* Behind them, up to its device memory, the software GPU maps what kernels see besides (its exec/access.c): were a
+ * guest's memory there first, it would map that among the rest of the process, and kernels see where. */
+#define KEPT_END (UINT64_C(1) << 45)
+#define PLACE_TRIES 16
 
 static uint64_t random_pages(uint64_t below)
 {
@@ -71,7 +79,8 @@ static void areas_take(uint64_t low, uint64_t high, unsigned least)
 /* By the kernel's rules, wherever in them things are. */
 static bool in_fixed_areas(uint64_t va)
 {
-    return (va >= OLD_LAYOUT && va < OLD_LAYOUT_END) || va >> AREA_BITS == AREAS - 1;
+    return (va >= OLD_LAYOUT && va < OLD_LAYOUT_END) || (va >= PRIVATE_LOW && va < KEPT_END) ||
+           va >> AREA_BITS == AREAS - 1;
 }
 
 /*
@@ -109,6 +118,7 @@ bool wrk_layout_init(void)
 
     memset(own, 0, sizeof(own));
     areas_take(OLD_LAYOUT, OLD_LAYOUT_END, 0);
+    areas_take(PRIVATE_LOW, KEPT_END, 0);
     areas_take(VA_LIMIT - 1, VA_LIMIT, 0); /* the stack: at most 16 GiB and its limit below the end */
     ok = ok && areas_take_mappings(f);
     if (f)
@@ -142,21 +152,36 @@ uint8_t *wrk_layout_reserve_at(uint64_t va, uint64_t length)
     return p == MAP_FAILED ? NULL : p;
 }
 
+/* Anywhere: only where ThreadSanitizer has most addresses for itself (scripts/san.sh). */
+static uint8_t *reserve_anywhere(uint64_t length)
+{
+#ifdef __SANITIZE_THREAD__
+    void *any = mmap(NULL, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    return any == MAP_FAILED ? NULL : any;
+#else
+    (void)length;
+    return NULL;
+#endif
+}
+
 uint8_t *wrk_layout_reserve(uint64_t va, uint64_t length)
 {
     uint8_t *p = wrk_layout_may_keep(va, length) ? wrk_layout_reserve_at(va, length) : NULL;
 
-    for (int i = 0; !p && i < MOVED_TRIES && length < MOVED_SIZE; i++) {
+    for (int i = 0; !p && i < PLACE_TRIES && length < MOVED_SIZE; i++) {
         const uint64_t at = MOVED_LOW + random_pages(MOVED_SIZE - length);
 
         p = wrk_layout_may_keep(at, length) ? wrk_layout_reserve_at(at, length) : NULL;
     }
-#ifdef __SANITIZE_THREAD__ /* has most addresses for itself: where it likes (scripts/san.sh) */
-    if (!p && length < MOVED_SIZE) {
-        void *any = mmap(NULL, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return !p && length < MOVED_SIZE ? reserve_anywhere(length) : p;
+}
 
-        p = any == MAP_FAILED ? NULL : any;
-    }
-#endif
-    return p;
+uint8_t *wrk_layout_private(uint64_t length)
+{
+    uint8_t *p = NULL;
+
+    for (int i = 0; !p && i < PLACE_TRIES && length < PRIVATE_SIZE; i++)
+        p = wrk_layout_reserve_at(PRIVATE_LOW + random_pages(PRIVATE_SIZE - length), length);
+    return p || length >= PRIVATE_SIZE ? p : reserve_anywhere(length);
 }

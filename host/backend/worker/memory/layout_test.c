@@ -198,6 +198,36 @@ static void test_moved_is_random(void **state)
         munmap(p[i], SIZE);
 }
 
+/* What is shared with a provider or the client: in areas where memory of the guest never is, far from the rest of
+ * the process and at places that say nothing about each other. */
+static void test_private(void **state)
+{
+    uint8_t *p[8];
+
+    (void)state;
+    for (unsigned i = 0; i < 8; i++) {
+        p[i] = wrk_layout_private(SIZE);
+        assert_non_null(p[i]);
+        const uint64_t range = (uintptr_t)p[i] & ~((UINT64_C(1) << 40) - 1);
+        for (uint64_t va = range; va < range + (UINT64_C(1) << 40); va += AREA)
+            assert_false(wrk_layout_may_keep(va, AREA));
+        assert_false(kept((uintptr_t)p[i] + 64 * SIZE));
+        assert_true((uintptr_t)p[i] < UINT64_C(1) << 45);
+        for (unsigned k = 0; k < i; k++) {
+            int64_t d = p[i] - p[k];
+
+            assert_true(d > (1 << 21) || d < -(1 << 21));
+            assert_true((uintptr_t)p[k] >= range && (uintptr_t)p[k] < range + (UINT64_C(1) << 40));
+        }
+    }
+    for (unsigned i = 0; i < 8; i++)
+        munmap(p[i], SIZE);
+    assert_null(wrk_layout_private(UINT64_C(1) << 41));
+    /* Where the software GPU maps what kernels see: a guest that is there first would send it elsewhere. */
+    for (uint64_t va = UINT64_C(0x1f0000000000); va < UINT64_C(0x200000000000); va += AREA)
+        assert_false(wrk_layout_may_keep(va, AREA));
+}
+
 static void test_impossible(void **state)
 {
     (void)state;
@@ -230,7 +260,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_own_address),    cmocka_unit_test(test_near_own_mappings),
         cmocka_unit_test(test_around),         cmocka_unit_test(test_moved_is_random),
         cmocka_unit_test(test_impossible),     cmocka_unit_test(test_edges),
-        cmocka_unit_test(test_later_mappings),
+        cmocka_unit_test(test_later_mappings), cmocka_unit_test(test_private),
     };
 
     return cmocka_run_group_tests_name("layout", tests, init, NULL);

@@ -50,11 +50,17 @@ void wrk_region_taken(struct wrk_worker *w, uint32_t id);
 void wrk_regions_context_ends(struct wrk_worker *w, CUcontext ctx);
 struct wrk_region *wrk_region_by_id(struct wrk_worker *w, uint32_t id);
 /* The host address of guest range [va, va + size), or NULL when no complete region holds all of it
- * (or it is read-only and `write`). */
+ * (or it is read-only and `write`). Handlers ask wrk_host_pointer(). */
 void *wrk_region_address(struct wrk_worker *w, uint64_t va, uint64_t size, bool write);
 
 /* The guest's address of host memory at [p, p + size), 0 when it is in no complete region. */
 uint64_t wrk_region_guest_address(struct wrk_worker *w, const void *p, uint64_t size);
+
+/* ---- host_pointer.c ---- */
+
+/* Host memory as the guest names it (VGP_COPY_STAGING, VGP_COPY_HOST), for the provider; NULL: it is not all the
+ * guest's, or is read-only and `write`. */
+void *wrk_host_pointer(struct wrk_worker *w, uint32_t kind, uint64_t address, uint64_t bytes, bool write);
 
 /* ---- place.c: where memory of the guest is mapped ---- */
 
@@ -81,6 +87,9 @@ uint8_t *wrk_layout_reserve_at(uint64_t va, uint64_t length);
 /* Address space for `length` bytes of the guest, inaccessible: at `va` where that may be, else at a
  * random place. NULL: there is none. The caller unmaps it. */
 uint8_t *wrk_layout_reserve(uint64_t va, uint64_t length);
+/* The same for memory of this process's own of which a provider or the client has the address: at a random
+ * place of areas that memory of the guest is never in. */
+uint8_t *wrk_layout_private(uint64_t length);
 
 /* ---- blob.c ---- */
 
@@ -107,13 +116,16 @@ void wrk_blob_release(struct wrk_worker *w, void *data, uint64_t bytes);
 
 /* ---- bounce.c ---- */
 
-/* Results of copies on their way into replies; registered with the provider, as staging is. */
+/* Results of copies on their way into replies; page-locked with the provider, as staging is. */
 #define WRK_BOUNCE_SLOT 4096u
 struct wrk_bounce {
     uint8_t *base;        /* VGP_REPLY_SLOTS slots */
-    CUcontext registered; /* context in which base and staging were registered */
+    bool is_private;      /* base and staging are known to the provider as this process's own */
+    CUcontext registered; /* else: context in which they were registered */
 };
-/* Registers staging and bounce memory for true DMA, once per context that needs it. */
+/* Tells a provider that can keep a secret of base and staging; before the first call of the guest. */
+void wrk_bounce_init(struct wrk_worker *w);
+/* Registers them with one that cannot, for true DMA, once per context that needs it. */
 void wrk_bounce_register(struct wrk_worker *w);
 /* WRK_BOUNCE_SLOT bytes for the result of the call with this reply slot. */
 void *wrk_bounce_result(struct wrk_worker *w, uint32_t slot);

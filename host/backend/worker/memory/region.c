@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory of the guest process, mapped here at the same address where that is free: pinned guest
+ * Memory of the guest process, mapped here at the same address where layout.c lets it be: pinned guest
  * pages in a VM, a memfd of the client over the socket. The broker has checked that the runs lie in
  * guest memory; what is checked here protects this process's own mappings.
  */

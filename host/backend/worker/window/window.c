@@ -62,12 +62,11 @@ void wrk_window_alias_give(struct wrk_window *win, void *alias)
     win->aliases_taken &= ~(1u << ((size_t)((uint8_t *)alias - win->aliases) / VGP_PAGE));
 }
 
-void wrk_window_map_aliases(struct wrk_window *win, int fd, uint64_t offset)
+void wrk_window_map_aliases(struct wrk_window *win, uint8_t *p, int fd, uint64_t offset)
 {
     const size_t size = WRK_WINDOW_ALIASES * (size_t)VGP_PAGE;
-    uint8_t *p = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-    if (p == MAP_FAILED)
+    if (!p)
         return;
     for (size_t at = 0; at < size; at += VGP_PAGE) {
         if (mmap(p + at, VGP_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)offset) ==

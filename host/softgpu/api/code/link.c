@@ -11,6 +11,7 @@
 
 struct link {
     struct sg_obj obj;
+    int device; /* of its context */
     struct sg_jit jit;
     pthread_mutex_t lock;
     struct sg_image *in; /* PTX texts */
@@ -50,6 +51,7 @@ CUresult CUDAAPI cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options,
         return CUDA_ERROR_OUT_OF_MEMORY;
     sg_obj_init(&l->obj, SG_T_LINK, ctx, link_free);
     pthread_mutex_init(&l->lock, NULL);
+    l->device = ctx->device;
     l->jit = jit;
     bool ok = sg_obj_register(&l->obj);
 
@@ -101,7 +103,7 @@ static CUresult take(const uint8_t *data, size_t n, void *arg)
 {
     struct taken *t = arg;
     struct sg_image img = {0};
-    CUresult r = sg_fatbin_load(data, n, sg_cc(t->l->obj.owner->device), &img);
+    CUresult r = sg_fatbin_load(data, n, sg_cc(t->l->device), &img);
 
     if (r != CUDA_SUCCESS && r != CUDA_ERROR_NO_BINARY_FOR_GPU)
         return r;
@@ -161,9 +163,9 @@ static CUresult add(struct link *l, CUjitInputType type, const void *data, size_
         return add_objects(l, type == CU_JIT_INPUT_LIBRARY, data, size, name);
     if (type != CU_JIT_INPUT_PTX && type != CU_JIT_INPUT_FATBINARY)
         return CUDA_ERROR_INVALID_VALUE;
-    r = sg_image_load(data, size, sg_cc(l->obj.owner->device), &img);
+    r = sg_image_load(data, size, sg_cc(l->device), &img);
     if (r == CUDA_SUCCESS)
-        r = sg_image_check_target(&img, sg_cc(l->obj.owner->device));
+        r = sg_image_check_target(&img, sg_cc(l->device));
     if (r != CUDA_SUCCESS) {
         sg_image_free(&img);
         return r;

@@ -67,10 +67,12 @@ CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned 
 /* Work that may still use memory ends before the memory does, as in NVIDIA's driver. */
 static void drain_owner(const struct sg_mem_info *info, struct sg_ctx *current)
 {
-    if (current && info->ctx != current)
+    SG_AUTO struct sg_ctx *owner = sg_lookup(info->context, SG_T_CTX); /* it may end meanwhile */
+
+    if (current && owner != current)
         sg_ctx_drain(current);
-    if (atomic_load(&info->ctx->alive))
-        sg_ctx_drain(info->ctx);
+    if (owner && atomic_load(&owner->alive))
+        sg_ctx_drain(owner);
 }
 
 /* Nothing that could be freed: with no context to look in, that is the error. */

@@ -48,7 +48,7 @@ static CUresult get(void *data, CUpointer_attribute a, uint64_t addr, const stru
     switch (a) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         /* What cuMemMap maps belongs to the device, not to a context. */
-        v.u64 = info && info->kind != SG_MEM_MAPPED ? info->ctx->obj.handle : 0;
+        v.u64 = info && info->kind != SG_MEM_MAPPED ? info->context : 0;
         break;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         v.u32 = !info ? 0 : host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;

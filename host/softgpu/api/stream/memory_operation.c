@@ -50,7 +50,7 @@ static CUresult memop_once(const struct memop *m, struct sg_stream *s, bool *don
     sg_grace_enter();
     if (!sg_mem_covers(m->addr, size, &info))
         r = sg_gone(s, "stream memory operation");
-    else if (!sg_mem_reachable(s->ctx->device, m->addr, size, !m->wait))
+    else if ((!m->wait && !info.writable) || !sg_mem_reachable(s->ctx->device, m->addr, size, !m->wait))
         r = sg_unreachable(s, "stream memory operation");
     else if (m->wait)
         *done = satisfied(m);

@@ -127,12 +127,12 @@ HANDLER(isspacep_cluster)
 }
 
 const struct sg_opdef sg_ops_cluster[] = {
-    ROW(cluster_arrive, "cluster.arrive", NO),
-    ROW(cluster_wait, "cluster.wait", NO),
-    ROW(mapa_shared, "mapa.shared", OUT(u32), IN(u32), IN(u32)),
-    ROW(mapa, "mapa", OUT(u64), IN(u64), IN(u32)),
-    ROW(ctarank_shared, "ctarank.shared", OUT(u32), IN(u32)),
-    ROW(ctarank, "ctarank", OUT(u32), IN(u64)),
-    ROW(isspacep_cluster, "isspacep.cluster", OUT_P, IN(u64)),
+    ROWE(cluster_arrive, "cluster.arrive", NO),
+    ROWE(cluster_wait, "cluster.wait", NO),
+    ROWE(mapa_shared, "mapa.shared", OUT(u32), IN(u32), IN(u32)),
+    ROWE(mapa, "mapa", OUT(u64), IN(u64), IN(u32)),
+    ROWE(ctarank_shared, "ctarank.shared", OUT(u32), IN(u32)),
+    ROWE(ctarank, "ctarank", OUT(u32), IN(u64)),
+    ROWE(isspacep_cluster, "isspacep.cluster", OUT_P, IN(u64)),
     {0},
 };

@@ -28,7 +28,7 @@ HANDLER(graph_self)
 }
 
 const struct sg_opdef sg_ops_graph[] = {
-    ROW(graph_launch, "graph.launch", OUT(u32), IN(u64), IN(u64)),
-    ROW(graph_self, "sreg.current_graph_exec", OUT(u64)),
+    ROWE(graph_launch, "graph.launch", OUT(u32), IN(u64), IN(u64)),
+    ROWE(graph_self, "sreg.current_graph_exec", OUT(u64)),
     {0},
 };

@@ -155,6 +155,8 @@ static inline void sg_set_pred(struct sg_warp *w, u32 off, u32 v)
         name, h_##id, {__VA_ARGS__}, rule, arg \
     }
 #define ROW(id, name, ...) ROWR(id, name, SG_R_PLAIN, 0, __VA_ARGS__)
+/* It does more than give a value from its operands: touches memory, other lanes, the warp, or faults. */
+#define ROWE(id, name, ...) ROWR(id, name, SG_R_EFFECT, 0, __VA_ARGS__)
 #define ROW1(id, name, TD, TA, e) ROW(id, name, OUT(TD), IN(TA)),
 #define ROW2(id, name, TD, TA, TB, e) ROW(id, name, OUT(TD), IN(TA), IN(TB)),
 #define ROW3(id, name, TD, TA, TB, TC, e) ROW(id, name, OUT(TD), IN(TA), IN(TB), IN(TC)),

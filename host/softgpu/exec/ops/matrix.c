@@ -159,6 +159,6 @@ const struct sg_opdef SG_TABLE(matrix)[] = {
     ROWR(ldmatrix, "ldmatrix", SG_R_MATRIX, 0, OUT(u32), IN(u32), OPT(OUT(u32)), OPT(OUT(u32)),
          OPT(OUT(u32))),
     ROWR(stmatrix, "stmatrix", SG_R_MATRIX, 0, IN(u32), IN(u32), OPT(IN(u32)), OPT(IN(u32)), OPT(IN(u32))),
-    ROW(movmatrix, "movmatrix", OUT(u32), IN(u32)),
+    ROWE(movmatrix, "movmatrix", OUT(u32), IN(u32)),
     {0},
 };

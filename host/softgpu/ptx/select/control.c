@@ -328,13 +328,13 @@ static int bind(struct sg_dec *d, const struct sg_pdecl *p, const struct sg_opnd
                                  (int)o->name_len, o->name, (int)p->len, p->name);
         index = o->v;
     } else if (!is_ret || o->kind == SG_O_REG) {
-        d->local_bytes = (d->local_bytes + 15) & ~15u;
-        if (d->local_bytes + p->size > SG_MAX_LOCAL)
+        uint32_t at;
+
+        if (!sg_size_place(&d->local_bytes, 16, p->size, SG_MAX_LOCAL, &at))
             return sg_dec_refuse(d, "too much local memory");
         if (!sg_grow(&d->lvars, &d->cap_lvars, d->nlvars, sizeof(*d->lvars)))
             return sg_dec_nomem(d);
-        d->lvars[d->nlvars] = (struct sg_lvar){d->local_bytes, p->size, false, true};
-        d->local_bytes += p->size;
+        d->lvars[d->nlvars] = (struct sg_lvar){at, p->size, false, true};
         index = d->nlvars++;
         if (!is_ret) {
             uint32_t v = sg_call_arg(d, o, p->type);

@@ -369,12 +369,16 @@ CASE(function_attributes, CF_CTX)
 
     f = cf_func("k_reverse");
     NEED(cuDeviceGetAttribute(&w, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0));
+    OK("blocks_before", cuOccupancyMaxActiveBlocksPerMultiprocessor(&v, f, 128, (size_t)w));
+    cf_true("blocks_before_value", v == 0); /* more than the function may have */
     OK("set_dynamic", cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, w));
     OK("get_dynamic", cuFuncGetAttribute(&v, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f));
     cf_true("dynamic_value", v == w);
     RC("set_too_much", cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, w + 1),
        CUDA_ERROR_INVALID_VALUE);
     RC("set_read_only", cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_NUM_REGS, 1), CUDA_ERROR_INVALID_VALUE);
+    OK("blocks_after", cuOccupancyMaxActiveBlocksPerMultiprocessor(&v, f, 128, (size_t)w));
+    cf_true("blocks_after_value", v >= 1);
     OK("blocks", cuOccupancyMaxActiveBlocksPerMultiprocessor(&v, f, 128, 0));
     cf_true("blocks_value", v >= 1);
     RC("blocks_size", cuOccupancyMaxActiveBlocksPerMultiprocessor(&v, f, 0, 0), CUDA_ERROR_INVALID_VALUE);

@@ -37,13 +37,9 @@ static CUresult locate(struct wrk_call *c, const struct copy *k, struct side *s,
         return wrk_handle_get(c, s->address, VGP_H_ARRAY, false, (void **)&s->array);
     if (!span(k, s, &bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    if (s->kind == VGP_COPY_STAGING) {
-        if (!vgp_range_ok(s->address, bytes, w->win.staging_size))
-            return wrk_malformed(c, "staging range is outside the window");
-        s->host = w->win.base + w->win.staging_offset + s->address;
-        return CUDA_SUCCESS;
-    }
-    s->host = wrk_region_address(w, s->address, bytes, write);
+    s->host = wrk_host_pointer(w, s->kind, s->address, bytes, write);
+    if (!s->host && s->kind == VGP_COPY_STAGING)
+        return wrk_malformed(c, "staging range is outside the window");
     if (!s->host)
         wrk_notify_detail(w, "copy: host address is in no shared region");
     return s->host ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -61,7 +57,15 @@ static CUresult copy_linear(const struct copy *k)
         return wrk_provider.cuMemcpyHtoDAsync_v2(d->address, s->host, k->width, k->stream);
     if (from_device)
         return wrk_provider.cuMemcpyDtoHAsync_v2(d->host, s->address, k->width, k->stream);
-    return wrk_provider.cuMemcpyAsync((uintptr_t)d->host, (uintptr_t)s->host, k->width, k->stream);
+    /* Both sides are named as what they are: as a unified address neither is one that may be ours. */
+    const CUDA_MEMCPY3D p = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                             .srcHost = s->host,
+                             .dstMemoryType = CU_MEMORYTYPE_HOST,
+                             .dstHost = d->host,
+                             .WidthInBytes = k->width,
+                             .Height = 1,
+                             .Depth = 1};
+    return wrk_provider.cuMemcpy3DAsync_v2(&p, k->stream);
 }
 
 static CUresult copy_strided(const struct copy *k)
@@ -104,9 +108,8 @@ static CUresult copy_strided(const struct copy *k)
 
 static bool provider_can(void)
 {
-    return wrk_provider.cuMemcpyAsync && wrk_provider.cuMemcpyDtoDAsync_v2 &&
-           wrk_provider.cuMemcpyHtoDAsync_v2 && wrk_provider.cuMemcpyDtoHAsync_v2 &&
-           wrk_provider.cuMemcpy3DAsync_v2;
+    return wrk_provider.cuMemcpyDtoDAsync_v2 && wrk_provider.cuMemcpyHtoDAsync_v2 &&
+           wrk_provider.cuMemcpyDtoHAsync_v2 && wrk_provider.cuMemcpy3DAsync_v2;
 }
 
 /* Kinds against each other and against the reply; packed sides get their pitch. */
@@ -204,6 +207,12 @@ static CUresult reply_when_complete(struct wrk_call *c, const struct copy *k, ui
     return wrk_wait_start(c, wait);
 }
 
+/* A node of a graph reads or writes its memory at each launch: what is there for this call alone is none for it. */
+static bool is_passing(uint32_t kind)
+{
+    return kind != VGP_COPY_DEVICE && kind != VGP_COPY_HOST && kind != VGP_COPY_ARRAY;
+}
+
 CUresult wrk_do_vgpCopy(struct wrk_call *c, const struct vgp_args_vgpCopy *a, const void *data,
                         struct vgp_ret_vgpCopy *r, struct vgp_outs_vgpCopy *o)
 {
@@ -216,10 +225,13 @@ CUresult wrk_do_vgpCopy(struct wrk_call *c, const struct vgp_args_vgpCopy *a, co
     uint64_t total = 0;
 
     if (!provider_can())
-        return wrk_missing(c, "cuMemcpyAsync and its kin");
+        return wrk_missing(c, "cuMemcpy3DAsync and its kin");
     CUresult e = check(c, a, &k, &total);
     if (e == CUDA_SUCCESS)
         e = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&k.stream);
+    if (e == CUDA_SUCCESS && (is_passing(a->dstKind) || is_passing(a->srcKind)) &&
+        wrk_stream_captured(k.stream))
+        e = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (e != CUDA_SUCCESS)
         return e;
     wrk_count(&c->w->win.shared->copied, total);

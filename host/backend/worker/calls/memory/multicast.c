@@ -102,9 +102,9 @@ static CUresult bindable(struct wrk_call *c, uint64_t handle, struct wrk_allocat
                : r;
 }
 
-static void bound(struct wrk_worker *w, struct wrk_phys *object, struct wrk_binding *b)
+/* b->phys is held. */
+static void bound(struct wrk_phys *object, struct wrk_binding *b)
 {
-    wrk_phys_hold(w, b->phys);
     b->next = object->bindings;
     object->bindings = b;
 }
@@ -134,7 +134,8 @@ CUresult wrk_do_vgpMulticastBindMem(struct wrk_call *c, const struct vgp_args_vg
     }
     *b = (struct wrk_binding){.offset = a->offset, .size = a->size, .phys = memory->phys};
     b->device = memory->phys->device;
-    bound(c->w, al->phys, b);
+    wrk_phys_hold(c->w, b->phys);
+    bound(al->phys, b);
     return CUDA_SUCCESS;
 }
 
@@ -157,13 +158,13 @@ CUresult wrk_do_vgpMulticastBindAddr(struct wrk_call *c, const struct vgp_args_v
         return r;
     }
     *b = (struct wrk_binding){.offset = a->offset, .size = a->size};
-    b->phys = wrk_phys_at(a->address);
+    b->phys = wrk_phys_hold_at(a->address);
     if (!b->phys) { /* memory of a pool: it counts until it is freed, bound or not */
         free(b);
         return CUDA_SUCCESS;
     }
     b->device = b->phys->device;
-    bound(c->w, al->phys, b);
+    bound(al->phys, b);
     return CUDA_SUCCESS;
 }
 

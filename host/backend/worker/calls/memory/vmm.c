@@ -102,12 +102,14 @@ static void insert_locked(const struct mapping *m)
     nmappings++;
 }
 
-struct wrk_phys *wrk_phys_at(uint64_t addr)
+struct wrk_phys *wrk_phys_hold_at(uint64_t addr)
 {
     pthread_mutex_lock(&lock);
     uint32_t i = search_locked(addr);
     struct wrk_phys *p = i < nmappings && mappings[i].base <= addr ? mappings[i].phys : NULL;
 
+    if (p)
+        p->mappings++;
     pthread_mutex_unlock(&lock);
     return p;
 }

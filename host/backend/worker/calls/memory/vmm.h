@@ -35,8 +35,8 @@ static inline bool wrk_team_complete(const struct wrk_phys *p)
 {
     return (uint32_t)__builtin_popcountll(p->added) >= p->team;
 }
-/* What is mapped at an address of the client, or NULL. */
-struct wrk_phys *wrk_phys_at(uint64_t addr);
+/* What is mapped at an address of the client, or NULL; held, since a waiter may be unmapping it. */
+struct wrk_phys *wrk_phys_hold_at(uint64_t addr);
 /* Counts one more, or one less, that keeps it alive; NULL: nothing. */
 void wrk_phys_hold(struct wrk_worker *w, struct wrk_phys *p);
 void wrk_phys_let_go(struct wrk_worker *w, struct wrk_phys *p);

@@ -1,0 +1,27 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# harden.sh BUILD: are the parts that a guest's bytes reach built as harden.mk says? A line for each breach.
+build=$1
+for file in host/softgpu/libcuda-soft.so.1 host/backend/vgpu-backend host/backend/vgpu-worker; do
+    name=$file
+    file=$build/$file
+    [ -f "$file" ] || { echo "not run: hardening: $name is not built"; continue; }
+    dynamic=$(readelf -dW "$file")
+    symbols=$(readelf -W --dyn-syms "$file")
+    case $dynamic in *BIND_NOW*) ;; *) echo "$name: hardening: not all is relocated at its start" ;; esac
+    case $(readelf -lW "$file") in *GNU_RELRO*) ;; *) echo "$name: hardening: what was relocated stays writable" ;; esac
+    case $symbols in *__stack_chk_fail*) ;; *) echo "$name: hardening: no canaries on the stack" ;; esac
+    case $symbols in *printf_chk*) ;; *) echo "$name: hardening: lengths are not checked" ;; esac
+    case $name:$dynamic in
+    *.so.1:* | *PIE*) ;;
+    *) echo "$name: hardening: at a fixed address" ;;
+    esac
+    # An index out of bounds traps; the compiler has few of them otherwise.
+    case $(uname -m) in
+    x86_64)
+        traps=$(objdump -d --no-show-raw-insn "$file" | grep -c 'ud2')
+        [ "$traps" -ge 20 ] || echo "$name: hardening: indexes are not checked ($traps traps)"
+        ;;
+    esac
+done

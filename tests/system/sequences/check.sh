@@ -1,0 +1,24 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# check.sh O SECONDS: runs sequences of one thread, then of two for a third of the time.
+set -u
+out=$1
+export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1
+export LD_LIBRARY_PATH="$out/softgpu"
+passed=0 failed=0
+for threads in 1 2; do
+    seconds=$2
+    [ $threads = 1 ] || seconds=$(($2 / 3))
+    log=$out/threads-$threads.log
+    if env LD_PRELOAD="$("${CC:-gcc}" -print-file-name=libasan.so)" "$out/sequences" --counts --threads $threads \
+        --seconds "$seconds" > "$log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        grep -m 5 -E '^FAIL|ERROR: AddressSanitizer|runtime error' "$log"
+        echo "(log: $log)"
+    fi
+    tail -n 1 "$log"
+done
+echo "sequences: $passed passed, $failed failed, 0 skipped"
+[ $failed = 0 ]

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Random sequences of driver-API calls on few live handles. What ends too early, is used after its end or is counted
+ * wrongly shows in the sanitizer of the library that is called: build host/softgpu with one.
+ *
+ *   sequences [--first SEED] [--seconds N] [--seeds N] [--steps N] [--threads N] [--counts] [--trace]
+ *
+ * Each seed is a process of its own; one thread makes the same calls for the same seed. A process that a signal or a
+ * sanitizer ends is a finding, as is one that does not end in LIMIT_S. Exit status 1: a finding.
+ */
+#define _GNU_SOURCE
+#include "sequences.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LIMIT_S 60
+#define STEPS_MAX 160u
+
+struct seq_objects seq;
+static __thread uint64_t seq_state;
+
+static struct seq_step steps[STEPS_MAX];
+static unsigned nsteps, weights;
+static unsigned per_seed = 400;
+unsigned seq_threads = 1;
+static bool trace;
+/* Of all processes. */
+static struct {
+    _Atomic uint64_t calls[STEPS_MAX], good[STEPS_MAX];
+} * counts;
+
+unsigned seq_random(unsigned n)
+{
+    seq_state ^= seq_state << 13;
+    seq_state ^= seq_state >> 7;
+    seq_state ^= seq_state << 17;
+    return (unsigned)((seq_state >> 11) % n);
+}
+
+void seq_host_function(void *argument)
+{
+    (void)argument;
+    usleep(50);
+}
+
+static void seed_thread(uint64_t seed)
+{
+    seq_state = seed * 0x9e3779b97f4a7c15u + 1;
+    for (unsigned i = 0; i < 20; i++)
+        seq_random(2);
+}
+
+static void steps_of(const struct seq_step *list)
+{
+    for (; list->call && nsteps < STEPS_MAX; list++) {
+        weights += list->weight;
+        steps[nsteps++] = *list;
+    }
+}
+
+static void one_step(void)
+{
+    unsigned at = seq_random(weights), i = 0;
+
+    while (at >= steps[i].weight)
+        at -= steps[i++].weight;
+    CUresult r = steps[i].run();
+
+    counts->calls[i]++;
+    counts->good[i] += r == CUDA_SUCCESS;
+    if (trace)
+        fprintf(stderr, "%s: %d\n", steps[i].call, (int)r);
+}
+
+static void *other_thread(void *seed)
+{
+    seed_thread((uint64_t)(uintptr_t)seed);
+    if (cuCtxSetCurrent(seq.context[0]) != CUDA_SUCCESS)
+        return NULL;
+    for (unsigned i = 0; i < per_seed; i++)
+        one_step();
+    return NULL;
+}
+
+static bool begin(void)
+{
+    if (cuInit(0) || cuDevicePrimaryCtxRetain(&seq.context[0], 0) || cuCtxSetCurrent(seq.context[0]) ||
+        cuMemAlloc_v2(&seq.memory[0], 1 << 16) || cuModuleLoadData(&seq.module[0], seq_ptx))
+        return false;
+    for (unsigned i = 1; i < 3; i++)
+        seq.memory[i] = seq.memory[0] + SEQ_BYTES * i;
+    for (unsigned i = 0; i < SEQ_SLOTS; i++)
+        if (cuModuleGetFunction(&seq.function[i], seq.module[0], "store"))
+            return false;
+    for (unsigned i = 0; i < 3; i++)
+        if (cuStreamCreate(&seq.stream[i], CU_STREAM_NON_BLOCKING) || cuEventCreate(&seq.event[i], 0) ||
+            cuGraphCreate(&seq.graph[i], 0))
+            return false;
+    return true;
+}
+
+static void child(uint64_t seed)
+{
+    pthread_t t[8];
+
+    alarm(LIMIT_S);
+    seed_thread(seed);
+    if (!begin()) {
+        fprintf(stderr, "the library does not start\n");
+        _exit(3);
+    }
+    for (unsigned i = 1; i < seq_threads; i++)
+        if (pthread_create(&t[i], NULL, other_thread, (void *)(uintptr_t)(seed + i * 1000003)))
+            _exit(3);
+    for (unsigned i = 0; i < per_seed; i++)
+        one_step();
+    for (unsigned i = 1; i < seq_threads; i++)
+        pthread_join(t[i], NULL);
+    _exit(0);
+}
+
+static void show_counts(void)
+{
+    for (unsigned i = 0; i < nsteps; i++)
+        printf("%-36s %8llu calls, %8llu succeeded\n", steps[i].call, (unsigned long long)counts->calls[i],
+               (unsigned long long)counts->good[i]);
+}
+
+int main(int argc, char **argv)
+{
+    unsigned long long first = 1, seeds = 1000000000, seconds = 60, done = 0, calls = 0, good = 0;
+    unsigned findings = 0, silent = 0;
+    bool counted = false;
+    time_t until;
+
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
+
+        if (!strcmp(argv[i], "--counts"))
+            counted = true;
+        else if (!strcmp(argv[i], "--trace"))
+            trace = true;
+        else if (value && !strcmp(argv[i], "--first"))
+            first = strtoull(argv[++i], NULL, 0);
+        else if (value && !strcmp(argv[i], "--seeds"))
+            seeds = strtoull(argv[++i], NULL, 0);
+        else if (value && !strcmp(argv[i], "--seconds"))
+            seconds = strtoull(argv[++i], NULL, 0);
+        else if (value && !strcmp(argv[i], "--steps"))
+            per_seed = (unsigned)strtoul(argv[++i], NULL, 0);
+        else if (value && !strcmp(argv[i], "--threads"))
+            seq_threads = (unsigned)strtoul(argv[++i], NULL, 0);
+        else
+            seq_threads = 0;
+    }
+    if (seq_threads < 1 || seq_threads > 8) {
+        fprintf(
+            stderr,
+            "usage: sequences [--first SEED] [--seconds N] [--seeds N] [--steps N] [--threads 1..8] [--counts] "
+            "[--trace]\n");
+        return 2;
+    }
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    counts = mmap(NULL, sizeof(*counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (counts == MAP_FAILED)
+        return 2;
+    steps_of(seq_graph_steps);
+    steps_of(seq_stream_steps);
+    steps_of(seq_memory_steps);
+    steps_of(seq_code_steps);
+    until = time(NULL) + (time_t)seconds;
+    for (unsigned long long seed = first; done < seeds && time(NULL) < until; seed++, done++) {
+        pid_t pid = fork();
+        int status;
+
+        if (pid == 0)
+            child(seed);
+        if (pid < 0 || waitpid(pid, &status, 0) != pid)
+            return 2;
+        if (status == 0)
+            continue;
+        findings++;
+        printf(
+            "FAIL: seed %llu: %s %d; again: sequences --first %llu --seeds 1 --steps %u --threads %u --trace\n",
+            seed, WIFSIGNALED(status) ? "signal" : "status",
+            WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), seed, per_seed, seq_threads);
+    }
+    if (counted)
+        show_counts();
+    for (unsigned i = 0; i < nsteps; i++) {
+        calls += counts->calls[i];
+        good += counts->good[i];
+        if (!counts->good[i] && done >= 100) {
+            silent++;
+            printf("FAIL: %s succeeded in none of %llu calls: the sequences do not reach it\n", steps[i].call,
+                   (unsigned long long)counts->calls[i]);
+        }
+    }
+    printf("%llu seeds, %u threads: %llu calls, %llu succeeded, %u findings\n", done, seq_threads, calls,
+           good, findings);
+    return findings || silent;
+}

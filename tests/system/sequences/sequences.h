@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/* Random sequences of driver-API calls on few live handles: what the families of calls share. */
+#ifndef SEQUENCES_H
+#define SEQUENCES_H
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SEQ_SLOTS 6
+
+/* Handles of one kind. One that was destroyed stays in its slot: it is used again on purpose. */
+#define SEQ_KIND(type, name) type name[SEQ_SLOTS]
+struct seq_objects {
+    SEQ_KIND(CUcontext, context); /* 0: the primary one, which no call destroys */
+    SEQ_KIND(CUstream, stream);
+    SEQ_KIND(CUevent, event);
+    SEQ_KIND(CUgraph, graph);
+    SEQ_KIND(CUgraphNode, node);
+    SEQ_KIND(CUgraphExec, exec);
+    SEQ_KIND(CUgraphConditionalHandle, condition);
+    SEQ_KIND(CUuserObject, user);
+    SEQ_KIND(CUmodule, module);
+    SEQ_KIND(CUfunction, function); /* each of them takes one pointer */
+    SEQ_KIND(CUlibrary, library);
+    SEQ_KIND(CUlinkState, link);
+    SEQ_KIND(CUdeviceptr, memory); /* of SEQ_BYTES at least, if it is live */
+    SEQ_KIND(CUmemoryPool, pool);
+    SEQ_KIND(CUarray, array);
+    SEQ_KIND(CUmipmappedArray, mipmap);
+    SEQ_KIND(CUtexObject, texture);
+    SEQ_KIND(CUsurfObject, surface);
+    SEQ_KIND(CUmemGenericAllocationHandle, physical);
+    SEQ_KIND(CUdeviceptr, reserved); /* of SEQ_GRANULE */
+    SEQ_KIND(CUgreenCtx, green);
+    SEQ_KIND(void *, host); /* page-locked, of SEQ_BYTES */
+};
+extern struct seq_objects seq;
+#define SEQ_BYTES 4096u
+#define SEQ_GRANULE (2u << 20)
+
+extern unsigned seq_threads;
+/* A number below n; each thread has a sequence of its own. */
+unsigned seq_random(unsigned n);
+#define SEQ_ANY(kind) seq.kind[seq_random(SEQ_SLOTS)]
+#define SEQ_SLOT(kind) (&seq.kind[seq_random(SEQ_SLOTS)])
+/* An object that exists, if there is one. */
+#define SEQ_PUT(kind, value) \
+    do { \
+        seq.kind[seq_random(SEQ_SLOTS)] = (value); \
+    } while (0)
+
+struct seq_step {
+    const char *call; /* the entry point, for the counts */
+    CUresult (*run)(void);
+    unsigned weight;
+};
+extern const struct seq_step seq_graph_steps[], seq_memory_steps[], seq_code_steps[], seq_stream_steps[];
+
+/* PTX of the module that all sequences load. */
+extern const char seq_ptx[];
+/* A host function that takes a moment. */
+void seq_host_function(void *argument);
+
+#endif
