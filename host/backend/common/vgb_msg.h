@@ -2,8 +2,9 @@
 /*
  * The private channel between the broker and one worker: a SOCK_SEQPACKET pair, messages of one
  * fixed size, file descriptors as SCM_RIGHTS. Both ends come from the same build, so there is no
- * version; but the broker does not trust the worker: it takes no descriptors from it, checks every
- * field, and ends a worker that says something that its state does not allow.
+ * version; but the broker does not trust the worker: it takes no descriptors from it but with MAPPER, which is
+ * sent before the provider is loaded, checks every field, and ends a worker that says something that its state
+ * does not allow.
  */
 #ifndef VGB_MSG_H
 #define VGB_MSG_H
@@ -16,9 +17,12 @@ enum vgb_msg_type {
     VGB_M_READY =
         1, /* provider loaded; status 0 or CUresult, value = devices, text = provider, flags VGB_READY_*,
                         * offset = bytes of device memory */
-    VGB_M_SERVING = 2,   /* the window header is written, the ring is served */
-    VGB_M_MAPPED = 3,    /* answer to the last MAP of a region: status (enum vgpu_status), va */
-    VGB_M_UNMAPPED = 4,  /* answer to UNMAP: status */
+    VGB_M_SERVING = 2, /* the window header is written, the ring is served */
+    /* answer to the last MAP of a region: status (enum vgpu_status), va. By the mapper, value as in UNMAPPED when
+     * status is not 0 */
+    VGB_M_MAPPED = 3,
+    /* answer to UNMAP: status. By the mapper: value = what it is told, to take the memory away; answer: TAKEN */
+    VGB_M_UNMAPPED = 4,
     VGB_M_RESERVE = 5,   /* value = bytes this worker wants reserved in total; flags = VGB_RESERVE_* */
     VGB_M_DEAD = 6,      /* the worker ends: reason (enum vgpu_dead_reason), text */
     VGB_M_ASK_USAGE = 7, /* who uses the GPU how much? */
@@ -31,6 +35,11 @@ enum vgb_msg_type {
     VGB_M_BUSY =
         12, /* status 1: a call of the provider takes long, answers may wait for it; 0: none does now */
     VGB_M_WORK = 13, /* by turns: status = enum vgb_work, flags = number of the last TURN */
+    VGB_M_MAPPER =
+        14, /* before SANDBOX: value = process id of the mapper, fds: its listener, /proc/self/maps */
+    VGB_M_PLACE =
+        15, /* all runs of a region that the mapper maps are known: va = its place; value = what the mapper
+                        * is told when it asks what to do. Answer: PLACED; then MAPPED follows */
     /* broker -> worker */
     VGB_M_START = 16,    /* fds: window, doorbell [, wake]; offset, length = slice of the window;
                          * value = quota of device memory; limits */
@@ -50,6 +59,8 @@ enum vgb_msg_type {
     /* by turns: status 1: the worker may put work into streams, value = nanoseconds of it at once (0: any); 0: it
      * may not, and says at once how it is (WORK), again when that changes; flags = number of this message */
     VGB_M_TURN = 24,
+    VGB_M_PLACED = 25, /* region: the mapper has asked for every call, or given up */
+    VGB_M_TAKEN = 26,  /* region: nothing of it is mapped any more, its place is the worker's */
 };
 
 /* The user id of the workers of a root broker with that process id: above what systemd-nspawn hands
@@ -114,15 +125,16 @@ struct vgb_share_words {
     uint8_t payload[VGB_PAYLOAD];
 };
 
-#define VGB_MAP_READONLY (1u << 0) /* no write access */
-#define VGB_MAP_MORE (1u << 1)     /* further runs of this region follow */
+#define VGB_MAP_READONLY (1u << 0)  /* no write access */
+#define VGB_MAP_MORE (1u << 1)      /* further runs of this region follow */
+#define VGB_MAP_BY_MAPPER (1u << 2) /* no descriptors: the mapper has them */
 
 #define VGB_MSG_RUNS 64 /* runs of one message; a longer list takes several */
 #define VGB_MSG_FDS 8   /* vhost-user passes at most 8 memory regions */
 #define VGB_MSG_TEXT 256
 
 struct vgb_run {
-    uint32_t fd;     /* index into the descriptors of this message */
+    uint32_t file;   /* index into the descriptors of this message; BY_MAPPER: the mapper's number */
     uint32_t page;   /* bytes of a page of the file: 4096, or more for huge pages */
     uint64_t offset; /* in the file, page aligned */
     uint64_t length; /* bytes, page aligned */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -15,8 +16,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "confine/confine.h"
 #include "vgb_fd.h"
 #include "vgb_msg.h"
+#include "vgb_plan.h"
 
 static void say(uint32_t type, uint64_t value)
 {
@@ -140,6 +143,122 @@ static void listen_in(void)
     }
 }
 
+#define PAGE 4096u
+
+/* Of one region that the mapper maps. */
+static struct vgb_plan plan;
+static struct vgb_job job;
+static struct vgb_call calls[8];
+static uint8_t *place;
+
+static void tell(uint32_t type, uint32_t region, uint64_t va)
+{
+    struct vgb_msg m = {.type = type, .region = region, .va = va, .value = (uintptr_t)&job};
+
+    if (vgb_msg_send(3, &m, NULL, 0, 0) < 0)
+        _exit(0);
+}
+
+static bool is(const char *what, const char *name)
+{
+    return !strcmp(what, name);
+}
+
+/* All runs are known: has the mapper ask for what it should, or for something else. */
+static void place_region(const char *what, uint32_t region)
+{
+    uint64_t length = vgb_plan_place(&plan);
+
+    place = mmap(NULL, length + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    memcpy(calls, plan.list, plan.n * sizeof(calls[0]));
+    job = (struct vgb_job){.place = (uintptr_t)place, .calls = calls, .n = plan.n};
+    if (is(what, "mapper-other"))
+        calls[0].offset += PAGE;
+    else if (is(what, "mapper-more"))
+        calls[plan.n - 1].length += PAGE;
+    else if (is(what, "mapper-writes"))
+        calls[0].prot = PROT_READ | PROT_WRITE;
+    else if (is(what, "mapper-alias")) {
+        calls[plan.n] = calls[0];
+        calls[plan.n].at = length;
+        job.n++;
+    } else if (is(what, "mapper-crash"))
+        job.calls = (void *)PAGE;
+    tell(VGB_M_PLACE, region, is(what, "mapper-odd") ? (uintptr_t)place + 1 : (uintptr_t)place);
+    vgb_plan_drop(&plan);
+}
+
+static void take_region(const char *what, uint32_t region)
+{
+    calls[0] = (struct vgb_call){.length = vgb_plan_place(&plan), .file = VGB_CALL_NO_FILE};
+    job = (struct vgb_job){.place = (uintptr_t)place, .calls = calls, .n = 1};
+    if (is(what, "mapper-keeps"))
+        job.n = 0; /* nothing is taken away */
+    else if (is(what, "mapper-keeps-a-page"))
+        calls[0].length -= PAGE;
+    else if (is(what, "mapper-takes-another"))
+        job.place += vgb_plan_place(&plan);
+    tell(VGB_M_UNMAPPED, region, 0);
+}
+
+/* What is pinned for reading can be made writable, or a descriptor of it has come: this worker ends. */
+static void check(bool well)
+{
+    if (!well)
+        _exit(9);
+}
+
+/* Serves regions that its mapper maps, as a worker does but for what it is asked to do otherwise. */
+static void serve_regions(const char *what)
+{
+    struct vgb_msg m;
+    int fds[VGB_MSG_FDS];
+    unsigned nfds = VGB_MSG_FDS;
+
+    say(VGB_M_SERVING, 0);
+    for (; vgb_msg_recv(3, &m, fds, &nfds, 0) == 1; nfds = VGB_MSG_FDS) {
+        if (m.type == VGB_M_MAP) {
+            check(!nfds && m.flags & VGB_MAP_BY_MAPPER);
+            if (!m.offset)
+                check(vgb_plan_begin(&plan, m.length, &m.runs[0]));
+            for (unsigned i = 0; i < m.nruns; i++)
+                check(!vgb_plan_add(&plan, &m.runs[i],
+                                    PROT_READ | (m.flags & VGB_MAP_READONLY ? 0 : PROT_WRITE)));
+            if (is(what, "mapper-early"))
+                tell(VGB_M_MAPPED, m.region, PAGE);
+            else if (!(m.flags & VGB_MAP_MORE))
+                place_region(what, m.region);
+        } else if (m.type == VGB_M_PLACED) {
+            if (is(what, "mapper-reads"))
+                check(mprotect(place, PAGE, PROT_READ | PROT_WRITE));
+            if (is(what, "mapper-fails")) {
+                struct vgb_msg no = {.type = VGB_M_MAPPED, .region = m.region, .status = 1};
+
+                calls[0] = (struct vgb_call){.length = vgb_plan_place(&plan), .file = VGB_CALL_NO_FILE};
+                job = (struct vgb_job){.place = (uintptr_t)place, .calls = calls, .n = 1};
+                no.value = (uintptr_t)&job;
+                check(!vgb_msg_send(3, &no, NULL, 0, 0));
+                continue;
+            }
+            tell(VGB_M_MAPPED, m.region, (uintptr_t)place);
+            if (is(what, "mapper-unasked"))
+                take_region(what, m.region);
+        } else if (m.type == VGB_M_UNMAP) {
+            take_region(what, m.region);
+        }
+    }
+    _exit(0);
+}
+
+static void start_mapper(void)
+{
+    char why[100];
+
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (wrk_mapper_start(3, getppid(), why, sizeof(why)))
+        _exit(1);
+}
+
 /* Makes the eventfd that wakes its broker a blocking one, for both, and takes the count away between the broker's look
  * and its read. Stops when the broker does not answer any more. */
 static void take_wakes(int wake)
@@ -177,6 +296,8 @@ int main(void)
 
     if (!what)
         return 1;
+    if (!strncmp(what, "mapper-", 7))
+        start_mapper();
     say(VGB_M_SANDBOX, 0);
     if (!strcmp(what, "twice"))
         say(VGB_M_SANDBOX, 0);
@@ -224,6 +345,8 @@ int main(void)
         say(VGB_M_SERVING, 0);
     } else if (!strcmp(what, "held-silent")) {
         be_held();
+    } else if (!strncmp(what, "mapper-", 7)) {
+        serve_regions(what);
     } else if (!strcmp(what, "listens")) {
         listen_in();
     } else if (!strcmp(what, "takes-wakes")) {

@@ -116,7 +116,8 @@ int broker_stop(struct broker *b)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-unsigned workers_of(pid_t broker, pid_t *out, unsigned n)
+/* A worker's mapper is a child of the broker, too: one or the other. */
+static unsigned children_of(pid_t broker, bool mappers, pid_t *out, unsigned n)
 {
     DIR *d = opendir("/proc");
     struct dirent *e;
@@ -138,7 +139,8 @@ unsigned workers_of(pid_t broker, pid_t *out, unsigned n)
             continue;
         buf[len] = 0;
         char *p = strrchr(buf, ')');
-        if (p && sscanf(p + 2, "%c %d", &state, &ppid) == 2 && ppid == broker && state != 'Z') {
+        if (p && sscanf(p + 2, "%c %d", &state, &ppid) == 2 && ppid == broker && state != 'Z' &&
+            mappers == (strstr(buf, "(vgpu-mapper)") != NULL)) {
             if (found < n)
                 out[found] = (pid_t)pid;
             found++;
@@ -147,6 +149,16 @@ unsigned workers_of(pid_t broker, pid_t *out, unsigned n)
     if (d)
         closedir(d);
     return found;
+}
+
+unsigned workers_of(pid_t broker, pid_t *out, unsigned n)
+{
+    return children_of(broker, false, out, n);
+}
+
+unsigned mappers_of(pid_t broker, pid_t *out, unsigned n)
+{
+    return children_of(broker, true, out, n);
 }
 
 pid_t worker_of_client(pid_t broker)

@@ -26,6 +26,8 @@ const char *control_ask(const char *path, const void *request, size_t size);
 int broker_stop(struct broker *b);
 /* The worker processes of a broker; how many there are, the first n in out. */
 unsigned workers_of(pid_t broker, pid_t *out, unsigned n);
+/* The same for their mappers. */
+unsigned mappers_of(pid_t broker, pid_t *out, unsigned n);
 /* The worker that serves a client: the one that has a window mapped. 0: none. */
 pid_t worker_of_client(pid_t broker);
 bool gone_within(pid_t pid, int ms);

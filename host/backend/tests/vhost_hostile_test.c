@@ -222,6 +222,136 @@ static void test_log(void **state)
     unlink(log);
 }
 
+/* ---- guest memory ---- */
+
+#define PIN_VA 0x7f2200000000ull
+
+static int pin_two_pages(struct vm *v, uint32_t flags)
+{
+    struct {
+        struct vgpu_cmd_pin pin;
+        struct vgpu_pin_run runs[2];
+    } q = {
+        .pin = {.hdr = {.type = VGPU_CMD_PIN},
+                .region = 1,
+                .pin_flags = flags,
+                .va = PIN_VA,
+                .length = 0x2000,
+                .nruns = 2},
+        .runs = {{.addr = RAM_GPA + 0x140000, .len = 0x1000}, {.addr = RAM_GPA + 0x150000, .len = 0x1000}}};
+
+    return vm_control(v, &q, sizeof(q), NULL);
+}
+
+static int unpin(struct vm *v)
+{
+    struct vgpu_cmd_unpin u = {.hdr = {.type = VGPU_CMD_UNPIN}, .region = 1};
+
+    return vm_control(v, &u, sizeof(u), NULL);
+}
+
+static bool no_mapper(const char *test)
+{
+#ifdef __SANITIZE_ADDRESS__
+    printf("not run: %s: a build with AddressSanitizer has no mapper\n", test);
+    return true;
+#else
+    (void)test;
+    return false;
+#endif
+}
+
+/* What a worker that was taken over may have its mapper do: nothing but what its client has pinned. */
+static void test_mapper(void **state)
+{
+    static const struct {
+        const char *what;
+        uint32_t flags;
+        bool pins, unpins;
+    } cases[] = {
+        {"mapper-honest", 0, true, true},
+        {"mapper-reads", VGPU_PIN_READONLY, true, true}, /* and finds that it stays so */
+        {"mapper-writes", VGPU_PIN_READONLY, false, false},
+        {"mapper-other", 0, false, false},
+        {"mapper-more", 0, false, false},
+        {"mapper-alias", 0, false, false},
+        {"mapper-crash", 0, false, false},
+        {"mapper-odd", 0, false, false},
+        {"mapper-early", 0, false, false}, /* says so before the mapper has */
+        {"mapper-keeps", 0, true, false},
+        {"mapper-keeps-a-page", 0, true, false},
+        {"mapper-takes-another", 0, true, false},
+        {"mapper-unasked", 0, true, false},
+    };
+
+    (void)state;
+    if (no_mapper("mapper"))
+        return;
+    for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct vm v = {0};
+
+        assert_int_equal(open_bad(&v, cases[i].what), 0);
+        assert_int_equal(vm_create(&v, 0), VGPU_S_OK);
+        int pinned = pin_two_pages(&v, cases[i].flags), unpinned = unpin(&v);
+
+        if ((pinned == VGPU_S_OK) != cases[i].pins || (unpinned == VGPU_S_OK) != cases[i].unpins)
+            fail_msg("%s: PIN %d, UNPIN %d", cases[i].what, pinned, unpinned);
+        assert_true(cases[i].unpins || unpinned == VGPU_S_WORKER);
+        assert_int_equal(device_ping(&v), VGPU_S_OK);
+        assert_int_equal(vm_destroy(&v, 0), VGPU_S_OK);
+        assert_int_equal(vm_close(&v), 0);
+    }
+    unsetenv("VGPU_TEST_BADWORKER");
+}
+
+/* A region that could not be mapped is taken away before its PIN is answered, and its number is free. */
+static void test_mapper_fails(void **state)
+{
+    struct vm v = {0};
+
+    (void)state;
+    if (no_mapper("mapper_fails"))
+        return;
+    assert_int_equal(open_bad(&v, "mapper-fails"), 0);
+    assert_int_equal(vm_create(&v, 0), VGPU_S_OK);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(pin_two_pages(&v, 0), VGPU_S_NO_MEMORY);
+        assert_int_equal(unpin(&v), VGPU_S_INVALID);
+    }
+    assert_int_equal(vm_destroy(&v, 0), VGPU_S_OK);
+    assert_int_equal(vm_close(&v), 0);
+    unsetenv("VGPU_TEST_BADWORKER");
+}
+
+/* Without its mapper a worker is of no use; and it is gone when both are. */
+static void test_mapper_killed(void **state)
+{
+    static const char *const extra[] = {"--vhost-user", "SOCKET", "--log", "/dev/null", "--pool", "1", NULL};
+    struct vm v = {0};
+    pid_t list[8];
+
+    (void)state;
+    if (no_mapper("mapper_killed"))
+        return;
+    assert_int_equal(vm_open(&v, extra), 0);
+    assert_int_equal(vm_create(&v, 0), VGPU_S_OK);
+    assert_int_equal(pin_two_pages(&v, 0), VGPU_S_OK);
+    unsigned n = mappers_of(v.b.pid, list, 8);
+    assert_in_range(n, 1, 8);
+    for (unsigned i = 0; i < n; i++)
+        kill(list[i], SIGKILL);
+    int r = VGPU_S_OK;
+    for (int i = 0; i < 500 && (r = pin_two_pages(&v, 0)) != VGPU_S_WORKER; i++)
+        usleep(10000);
+    assert_int_equal(r, VGPU_S_WORKER);
+    assert_int_equal(device_ping(&v), VGPU_S_OK);
+    assert_int_equal(vm_destroy(&v, 0), VGPU_S_OK);
+    assert_int_equal(vm_create(&v, 0), VGPU_S_OK); /* by another one */
+    assert_int_equal(pin_two_pages(&v, 0), VGPU_S_OK);
+    assert_int_equal(unpin(&v), VGPU_S_OK);
+    assert_int_equal(vm_close(&v), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -230,6 +360,9 @@ int main(void)
         cmocka_unit_test(test_silent_worker_of_a_program),
         cmocka_unit_test(test_worker_takes_wakes),
         cmocka_unit_test(test_log),
+        cmocka_unit_test(test_mapper),
+        cmocka_unit_test(test_mapper_fails),
+        cmocka_unit_test(test_mapper_killed),
     };
 
     return cmocka_run_group_tests_name("vhost-hostile", tests, NULL, NULL);

@@ -204,6 +204,75 @@ static void test_pin_many_runs(void **state)
     assert_int_equal(guest_call(&g, VGP_vgpCopy, &c, sizeof(c), NULL, NULL), CUDA_ERROR_INVALID_VALUE);
 }
 
+/* PIN and UNPIN of one region posted together: the UNPIN arrives while its worker and the mapper are at the PIN. */
+static void test_unpin_crosses_pin(void **state)
+{
+    struct {
+        struct vgpu_cmd_pin pin;
+        struct vgpu_pin_run runs[2];
+    } pin = {
+        .pin =
+            {.hdr = {.type = VGPU_CMD_PIN}, .region = 1, .va = 0x7f2300000000, .length = 0x2000, .nruns = 2},
+        .runs = {{.addr = RAM_GPA + 0x140000, .len = 0x1000}, {.addr = RAM_GPA + 0x150000, .len = 0x1000}}};
+    struct vgpu_cmd_unpin un = {.hdr = {.type = VGPU_CMD_UNPIN}, .region = 1};
+    struct vm *v = *state;
+    struct vring_desc *d = (void *)v->ram;
+
+    assert_int_equal(vm_create(v, 0), VGPU_S_OK);
+    for (unsigned i = 0; i < 50; i++) {
+        struct vgpu_resp_pin pinned = {.hdr.status = 99};
+        struct vgpu_resp_hdr unpinned = {.status = 99};
+
+        memcpy(v->ram + REQUEST, &pin, sizeof(pin));
+        memcpy(v->ram + REQUEST + 0x1000, &un, sizeof(un));
+        d[0] = (struct vring_desc){RAM_GPA + REQUEST, sizeof(pin), 1, 1};
+        d[1] = (struct vring_desc){RAM_GPA + RESPONSE, sizeof(pinned), 2, 0};
+        d[2] = (struct vring_desc){RAM_GPA + REQUEST + 0x1000, sizeof(un), 1, 3};
+        d[3] = (struct vring_desc){RAM_GPA + RESPONSE + 0x1000, sizeof(unpinned), 2, 0};
+        vm_queue_post(v, 0, 0);
+        vm_queue_post(v, 0, 2);
+        assert_true(vm_queue_wait(v, 0, 5000, NULL) > 0 && vm_queue_wait(v, 0, 5000, NULL) > 0);
+        memcpy(&pinned, v->ram + RESPONSE, sizeof(pinned));
+        memcpy(&unpinned, v->ram + RESPONSE + 0x1000, sizeof(unpinned));
+        assert_int_equal(pinned.hdr.status, VGPU_S_OK);
+        assert_int_equal(unpinned.status, VGPU_S_OK);
+    }
+}
+
+/* Runs that wait for the rest of their region, and for ever: so many and no more, and they can be given up. */
+static void test_runs_without_end(void **state)
+{
+    enum { RUNS = 128, WAIT_MAX = 65536 };
+    static struct {
+        struct vgpu_cmd_pin pin;
+        struct vgpu_pin_run runs[RUNS];
+    } q;
+    struct vgpu_cmd_unpin un = {.hdr = {.type = VGPU_CMD_UNPIN}, .region = 1};
+    struct vm *v = *state;
+    int status = VGPU_S_OK;
+    unsigned n = 0;
+
+    q.pin = (struct vgpu_cmd_pin){.hdr = {.type = VGPU_CMD_PIN},
+                                  .region = 1,
+                                  .pin_flags = VGPU_PIN_MORE,
+                                  .va = 0x7f2400000000,
+                                  .length = 4 * (uint64_t)WAIT_MAX * 0x1000,
+                                  .nruns = RUNS};
+    for (unsigned i = 0; i < RUNS; i++)
+        q.runs[i] = (struct vgpu_pin_run){.addr = RAM_GPA + 0x140000 + i * 0x2000, .len = 0x1000};
+    assert_int_equal(vm_create(v, 0), VGPU_S_OK);
+    for (; n <= 2 * WAIT_MAX && status == VGPU_S_OK; n += RUNS) {
+        q.pin.offset = n * UINT64_C(0x1000);
+        status = vm_control(v, &q, sizeof(q), NULL);
+    }
+    assert_int_equal(status, VGPU_S_NO_MEMORY);
+    assert_int_equal(n, WAIT_MAX + RUNS);
+    assert_int_equal(vm_control(v, &un, sizeof(un), NULL), VGPU_S_OK);
+    q.pin.offset = 0;
+    assert_int_equal(vm_control(v, &q, sizeof(q), NULL), VGPU_S_OK);
+    assert_int_equal(vm_control(v, &un, sizeof(un), NULL), VGPU_S_OK);
+}
+
 static void test_events(void **state)
 {
     struct vm *v = *state;
@@ -398,6 +467,8 @@ int main(void)
         T(test_pin),
         T(test_events),
         T(test_pin_many_runs),
+        T(test_unpin_crosses_pin),
+        T(test_runs_without_end),
         T(test_reset_ends_clients),
         T(test_qemu_ends_and_returns),
         T(test_garbage),

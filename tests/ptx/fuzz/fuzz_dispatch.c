@@ -515,8 +515,7 @@ static void start(void)
         !wrk_window_plan(&worker.win, VGP_WINDOW_MIN))
         _exit(FZ_BAD_EXIT);
     worker.win.base = mmap(NULL, VGP_WINDOW_MIN, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    worker.win.shared = (void *)worker.win.base;
-    win = worker.win.shared;
+    win = worker.win.shared = (void *)worker.win.base;
     wrk_quota_init(&worker, 32u << 20);
     wrk_limits_set(
         &worker,
@@ -528,6 +527,7 @@ static void start(void)
     wrk_share_init(&worker);
     if (!wrk_layout_init())
         _exit(FZ_BAD_EXIT);
+    wrk_window_map_aliases(&worker.win, wrk_layout_private(WRK_WINDOW_ALIASES * (size_t)VGP_PAGE), fd, 0);
     wrk_window_publish(&worker.win, worker.minor);
     if (pthread_create(&t, NULL, dispatcher, &worker))
         _exit(0);

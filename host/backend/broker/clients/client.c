@@ -18,7 +18,6 @@
 #include "vgb_deadline.h"
 #include "vgb_fd.h"
 
-#define REGIONS_MAX 4096u            /* regions of one client, as in the worker */
 #define VRAM_MAX (UINT64_C(1) << 48) /* bytes that a worker may say it has */
 #define TRIES_MAX 3u /* workers for one client: a spare one may be killed while it is handed out */
 
@@ -56,13 +55,7 @@ static void release_quotas(struct brk_client *c)
     brk_quota_move(&brk_pins, c->pinned, 0);
     brk_quota_move(&brk_blobs, c->blobs, 0);
     c->vram = c->pinned = c->wants = c->blobs = 0;
-    while (c->regions) {
-        struct brk_client_region *r = c->regions;
-
-        c->regions = r->next;
-        free(r);
-    }
-    c->nregions = 0;
+    brk_regions_gone(c);
     grant_waiting();
 }
 
@@ -214,7 +207,7 @@ void brk_client_destroy(struct brk_client *c)
         brk_share_client_gone(c);
         brk_quota_move(&brk_pins, c->pinned, 0);
         c->pinned = c->wants = 0;
-        c->cpu_ns = brk_usage_cpu(c->proc->pid);
+        c->cpu_ns = brk_usage_cpu(c->proc);
         brk_proc_kill(c->proc);
         if (c->stuck)
             c->ops->stuck(c);
@@ -317,163 +310,6 @@ void brk_client_worker_gone(struct brk_client *c, uint32_t reason, const char *t
     c->ops->dead(c, reason);
 }
 
-/* ---- memory of the client, shared with its worker ---- */
-
-static void asked(struct brk_client *c)
-{
-    if (!c->asked++)
-        c->asked_ns = vgb_now_ns();
-}
-
-static void answered(struct brk_client *c)
-{
-    if (c->asked)
-        c->asked--;
-    c->asked_ns = vgb_now_ns();
-}
-
-static struct brk_client_region *find(struct brk_client *c, uint32_t id)
-{
-    for (struct brk_client_region *r = c->regions; r; r = r->next) {
-        if (r->id == id)
-            return r;
-    }
-    return NULL;
-}
-
-static void drop_region(struct brk_client *c, struct brk_client_region *r)
-{
-    for (struct brk_client_region **at = &c->regions; *at; at = &(*at)->next) {
-        if (*at == r) {
-            *at = r->next;
-            c->nregions--;
-            break;
-        }
-    }
-    brk_quota_move(&brk_pins, c->pinned, c->pinned - r->length);
-    c->pinned -= r->length;
-    free(r);
-}
-
-static uint32_t new_region(struct brk_client *c, const struct brk_map *m)
-{
-    struct brk_client_region *r;
-
-    if (m->offset || !m->length || m->length % VGP_PAGE || m->va % VGP_PAGE || m->length > UINT64_MAX - m->va)
-        return VGPU_S_INVALID;
-    if (c->nregions == REGIONS_MAX || m->length > UINT64_MAX - c->pinned)
-        return VGPU_S_QUOTA;
-    r = calloc(1, sizeof(*r));
-    if (!r)
-        return VGPU_S_NO_MEMORY;
-    if (!brk_quota_move(&brk_pins, c->pinned, c->pinned + m->length)) {
-        free(r);
-        return VGPU_S_QUOTA;
-    }
-    c->pinned += m->length;
-    r->id = m->region;
-    r->va = m->va;
-    r->length = m->length;
-    r->flags = m->flags & VGB_MAP_READONLY;
-    r->next = c->regions;
-    c->regions = r;
-    c->nregions++;
-    return VGPU_S_OK;
-}
-
-/* Sends the runs in as many messages as it takes. */
-static void send_runs(struct brk_client *c, const struct brk_map *m)
-{
-    struct vgb_msg msg;
-    int fds[VGB_MSG_FDS];
-    unsigned i = 0;
-    uint64_t at = m->offset;
-
-    while (i < m->nruns) {
-        unsigned nfds = 0;
-
-        memset(&msg, 0, sizeof(msg));
-        msg.type = VGB_M_MAP;
-        msg.region = m->region;
-        msg.flags = m->flags;
-        msg.va = m->va;
-        msg.length = m->length;
-        msg.offset = at;
-        for (; i < m->nruns && msg.nruns < VGB_MSG_RUNS; i++) {
-            const struct brk_map_run *run = &m->runs[i];
-            unsigned f = 0;
-
-            while (f < nfds && fds[f] != run->fd)
-                f++;
-            if (f == VGB_MSG_FDS)
-                break;
-            if (f == nfds)
-                fds[nfds++] = run->fd;
-            msg.runs[msg.nruns].fd = f;
-            msg.runs[msg.nruns].page = vgb_fd_page_size(run->fd);
-            msg.runs[msg.nruns].offset = run->offset;
-            msg.runs[msg.nruns++].length = run->length;
-            at += run->length;
-        }
-        if (i < m->nruns)
-            msg.flags |= VGB_MAP_MORE;
-        brk_proc_send(c->proc, &msg, fds, nfds);
-    }
-}
-
-uint32_t brk_client_map(struct brk_client *c, const struct brk_map *m)
-{
-    struct brk_client_region *r = find(c, m->region);
-    uint64_t sum = 0;
-    bool last = !(m->flags & VGB_MAP_MORE);
-
-    if (c->state != BRK_C_SERVING)
-        return c->state == BRK_C_DEAD ? VGPU_S_WORKER : VGPU_S_NO_CLIENT;
-    if (!m->nruns)
-        return VGPU_S_INVALID;
-    for (unsigned i = 0; i < m->nruns; i++) {
-        if (!m->runs[i].length || m->runs[i].length % VGP_PAGE || m->runs[i].offset % VGP_PAGE ||
-            m->runs[i].length > UINT64_MAX - sum)
-            return VGPU_S_INVALID;
-        sum += m->runs[i].length;
-    }
-    if (!vgp_range_ok(m->offset, sum, m->length) || (last && m->offset + sum != m->length))
-        return VGPU_S_INVALID;
-    if (!r) {
-        uint32_t status = new_region(c, m);
-
-        if (status)
-            return status;
-        r = find(c, m->region);
-    } else if (r->complete || r->unmapping) {
-        return VGPU_S_BUSY;
-    } else if (r->va != m->va || r->length != m->length || r->done != m->offset ||
-               r->flags != (m->flags & VGB_MAP_READONLY)) {
-        return VGPU_S_INVALID;
-    }
-    r->done += sum;
-    r->complete = last;
-    if (last)
-        asked(c);
-    send_runs(c, m);
-    return VGPU_S_OK;
-}
-
-uint32_t brk_client_unmap(struct brk_client *c, uint32_t region)
-{
-    struct vgb_msg m = {.type = VGB_M_UNMAP, .region = region};
-    struct brk_client_region *r = find(c, region);
-
-    if (c->state != BRK_C_SERVING)
-        return c->state == BRK_C_DEAD ? VGPU_S_WORKER : VGPU_S_NO_CLIENT;
-    if (!r || r->unmapping)
-        return VGPU_S_INVALID;
-    r->unmapping = true;
-    asked(c);
-    brk_proc_send(c->proc, &m, NULL, 0);
-    return VGPU_S_OK;
-}
-
 void brk_client_new_doorbell(struct brk_client *c, int fd)
 {
     struct vgb_msg m = {.type = VGB_M_DOORBELL};
@@ -553,8 +389,6 @@ static void grant_waiting(void)
 
 void brk_client_message(struct brk_client *c, const struct vgb_msg *m)
 {
-    struct brk_client_region *r = find(c, m->region);
-
     if (m->type == VGB_M_SERVING && c->state == BRK_C_STARTING) {
         c->state = BRK_C_SERVING;
         brk_pace_client(c);
@@ -579,17 +413,8 @@ void brk_client_message(struct brk_client *c, const struct vgb_msg *m)
         brk_usage_answer(c->proc, clients);
     } else if (m->type >= VGB_M_SHARE_NEW && m->type <= VGB_M_SHARE_DROP && brk_share_message(c, m)) {
         return;
-    } else if (m->type == VGB_M_MAPPED && r && r->complete) {
-        uint32_t status = m->status ? VGPU_S_NO_MEMORY : VGPU_S_OK;
-
-        answered(c);
-        if (status && !r->unmapping)
-            drop_region(c, r);
-        c->ops->mapped(c, m->region, status, status ? 0 : m->va);
-    } else if (m->type == VGB_M_UNMAPPED && r && r->unmapping) {
-        answered(c);
-        drop_region(c, r);
-        c->ops->unmapped(c, m->region, VGPU_S_OK);
+    } else if (brk_region_message(c, m)) {
+        return;
     } else {
         vgb_log_limited(&limit, VGB_WARN, "client %u: worker said %u out of turn", c->slot, m->type);
         brk_proc_kill(c->proc);

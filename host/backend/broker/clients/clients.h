@@ -28,12 +28,27 @@ struct brk_client_ops {
     void (*ended)(struct brk_client *c); /* the worker is reaped; the client is freed after this */
 };
 
+/* One that the worker's mapper maps; the others are mapped by the worker, and its word counts. */
+enum brk_region_state {
+    BRK_R_RUNS,    /* not all of its runs are known */
+    BRK_R_ASKED,   /* all were sent; the worker finds a place for it */
+    BRK_R_PLACING, /* the mapper maps it */
+    BRK_R_PLACED,  /* it has; the worker has not said that it knows */
+    BRK_R_MAPPED,
+    BRK_R_TAKING,  /* the mapper takes it away */
+    BRK_R_FAILING, /* the same, because it could not be mapped */
+};
+
 struct brk_client_region {
     struct brk_client_region *next;
     uint32_t id;
     uint32_t flags;
     uint64_t va, length, done;
     bool complete, unmapping;
+    bool by_mapper, refused; /* refused: its worker will not place it, either */
+    enum brk_region_state state;
+    struct vgb_plan plan;
+    uint64_t place; /* where its worker has it */
 };
 
 /* How a worker that is ahead of its share is kept back (pace.c). */
@@ -76,6 +91,7 @@ struct brk_client {
     struct vgp_window_shared *shared; /* mapping of the header page */
     struct brk_client_region *regions;
     unsigned nregions;
+    uint32_t ncalls;          /* of their plans, not made yet */
     uint64_t vram, pinned;    /* shares of the quotas */
     uint64_t blobs;           /* share of the quota of images */
     uint64_t wants;           /* share of vram that its worker waits for, 0: none */
@@ -119,6 +135,9 @@ struct brk_client_setup {
 struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t *status);
 /* ops->ended comes when the worker is gone, perhaps before this returns. */
 void brk_client_destroy(struct brk_client *c);
+void brk_client_new_doorbell(struct brk_client *c, int fd);
+
+/* ---- regions.c ---- */
 
 struct brk_map {
     uint32_t region, flags; /* BRK_MAP_* */
@@ -134,7 +153,12 @@ struct brk_map_run {
 uint32_t brk_client_map(struct brk_client *c, const struct brk_map *m);
 /* VGPU_S_OK: ops->unmapped comes. */
 uint32_t brk_client_unmap(struct brk_client *c, uint32_t region);
-void brk_client_new_doorbell(struct brk_client *c, int fd);
+/* PLACE, MAPPED and UNMAPPED. False: no honest worker says this. */
+bool brk_region_message(struct brk_client *c, const struct vgb_msg *m);
+/* What the pool calls. */
+void brk_region_mapper_done(struct brk_client *c, uint32_t region, bool taken);
+/* The client's worker has ended, and its memory is given back. */
+void brk_regions_gone(struct brk_client *c);
 
 unsigned brk_client_count(void);
 
@@ -209,8 +233,8 @@ unsigned brk_share_count(void);
 
 /* ---- usage.c ---- */
 
-/* Processor time of a worker; 0: it has just ended. */
-uint64_t brk_usage_cpu(pid_t pid);
+/* Processor time of a worker and its mapper; 0: it has just ended. */
+uint64_t brk_usage_cpu(const struct brk_proc *p);
 /* Tells a worker about the clients in the list. */
 void brk_usage_answer(struct brk_proc *p, struct brk_client *first);
 

@@ -201,7 +201,7 @@ static uint64_t idle_ticks(void)
 /* One for whom others are stopped has all processors, whatever it does with them. */
 static uint64_t used(struct brk_client *c, uint64_t dt)
 {
-    uint64_t cpu = brk_usage_cpu(c->proc->pid), all = c->fair.used_ns + dt * pace.cpus;
+    uint64_t cpu = brk_usage_cpu(c->proc), all = c->fair.used_ns + dt * pace.cpus;
 
     if (c->turn.open && cpu + c->turn.used_ns < all)
         c->turn.used_ns = all - cpu;
@@ -436,7 +436,7 @@ void brk_pace_client(struct brk_client *c)
     /* Not for its start. */
     c->fair = (struct brk_fair){.weight = brk_opt.client_weight,
                                 .cap = brk_opt.client_cap,
-                                .used_ns = brk_usage_cpu(c->proc->pid),
+                                .used_ns = brk_usage_cpu(c->proc),
                                 .vtime = pace.floor};
     c->waited_known = false;
     c->brake = BRK_FREE;
@@ -517,8 +517,7 @@ void brk_pace_client_set(struct brk_client *c, uint32_t weight, uint32_t cap)
         brk_turns_client_set(c, weight, cap);
         return;
     }
-    brk_fair_charge(&c->fair,
-                    brk_usage_cpu(c->proc->pid) + c->turn.used_ns); /* until now the old weight counts */
+    brk_fair_charge(&c->fair, brk_usage_cpu(c->proc) + c->turn.used_ns); /* until now the old weight counts */
     brk_fair_weight(&c->fair, weight, pace.floor);
     c->fair.cap = cap;
 }

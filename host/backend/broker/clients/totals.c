@@ -29,7 +29,7 @@ static uint64_t credible(struct brk_client *c, unsigned which, uint64_t now, uin
 
 void brk_totals_use(struct brk_client *c, struct brk_use *u)
 {
-    uint64_t cpu = c->proc && !c->stuck ? brk_usage_cpu(c->proc->pid) : 0;
+    uint64_t cpu = c->proc && !c->stuck ? brk_usage_cpu(c->proc) : 0;
 
     if (cpu > c->cpu_ns)
         c->cpu_ns = cpu;

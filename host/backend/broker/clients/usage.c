@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-uint64_t brk_usage_cpu(pid_t pid)
+static uint64_t cpu_of(pid_t pid)
 {
     struct timespec ts;
     clockid_t clock;
@@ -17,6 +17,15 @@ uint64_t brk_usage_cpu(pid_t pid)
     if (clock_getcpuclockid(pid, &clock) || clock_gettime(clock, &ts))
         return 0; /* it has just ended */
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* Its mapper runs while it is asked to map something, and is the kernel's business all the time; one that was taken over
+ * pays for what else it does. */
+uint64_t brk_usage_cpu(const struct brk_proc *p)
+{
+    uint64_t ns = cpu_of(p->pid);
+
+    return p->warden && !brk_warden_gone(p->warden) ? ns + cpu_of(brk_warden_pid(p->warden)) : ns;
 }
 
 static uint64_t add(uint64_t a, uint64_t b)
@@ -35,7 +44,7 @@ static void add_client(struct brk_client *c, struct vgb_msg *m)
     use.pid = __atomic_load_n(&c->shared->guest_pid, __ATOMIC_RELAXED);
     use.worker = (uint32_t)c->proc->pid;
     use.memory = __atomic_load_n(&c->shared->memory_used, __ATOMIC_RELAXED);
-    use.cpu_ns = brk_usage_cpu(c->proc->pid);
+    use.cpu_ns = brk_usage_cpu(c->proc);
     m->va = add(m->va, use.memory);
     m->offset = add(m->offset, use.cpu_ns);
     m->length++;

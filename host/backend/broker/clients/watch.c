@@ -81,6 +81,7 @@ const struct brk_pool_users brk_client_users = {
     .expire = brk_client_expire,
     .ready = brk_client_worker_ready,
     .message = brk_client_message,
+    .mapper_done = brk_region_mapper_done,
     .gone = brk_client_worker_gone,
     .silent = silent,
     .unreaped = unreaped,

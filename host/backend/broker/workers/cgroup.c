@@ -152,7 +152,7 @@ bool brk_cgroup_start(void)
     else
         why = step_aside(parent);
     if (!l.pids)
-        l.pids = threads ? threads * brk_opt.max_clients + PIDS_SPARE : 1u << 22;
+        l.pids = threads ? (threads + 1) * brk_opt.max_clients + PIDS_SPARE : 1u << 22;
     if (!why)
         why = brk_cgroup_make(parent, &l);
     if (why) {

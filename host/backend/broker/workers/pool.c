@@ -8,9 +8,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,67 +72,6 @@ static bool wanted(void)
     return spare < brk_opt.pool || (!spare && users && users->waiting());
 }
 
-static int spawn(int sock, int output, pid_t *pid)
-{
-    posix_spawn_file_actions_t fa;
-    posix_spawnattr_t at;
-    sigset_t none, def;
-    char ppid[24], minor[8], cache[32], shm[32];
-    static const char *const levels[] = {"error", "warn", "info", "debug"};
-    char *argv[24] = {brk_opt.worker,
-                      (char *)"--provider",
-                      brk_opt.provider,
-                      (char *)"--fd",
-                      (char *)"3",
-                      (char *)"--broker-pid",
-                      ppid,
-                      (char *)"--log-level",
-                      (char *)(uintptr_t)levels[brk_opt.log_level],
-                      (char *)"--protocol-minor",
-                      minor,
-                      (char *)"--sandbox",
-                      (char *)(uintptr_t)brk_opt.sandbox};
-    unsigned n = 13;
-    char **env = brk_worker_environment();
-
-    if (brk_opt.allow_hmm)
-        argv[n++] = (char *)"--allow-hmm";
-    if (brk_opt.shm_fd >= 0) {
-        snprintf(shm, sizeof(shm), "/proc/self/fd/%d", BRK_WORKER_SHM_FD);
-        argv[n++] = (char *)"--shm";
-        argv[n++] = shm;
-    }
-    if (brk_opt.cache_fd >= 0) {
-        snprintf(cache, sizeof(cache), "/proc/self/fd/%d", BRK_WORKER_CACHE_FD);
-        argv[n++] = (char *)"--cache";
-        argv[n++] = cache;
-    }
-    snprintf(ppid, sizeof(ppid), "%ld", (long)getpid());
-    snprintf(minor, sizeof(minor), "%u", brk_opt.minor);
-    sigemptyset(&none);
-    sigfillset(&def);
-    posix_spawnattr_init(&at);
-    posix_spawnattr_setsigmask(&at, &none);
-    posix_spawnattr_setsigdefault(&at, &def);
-    /* A group of its own: what a terminal sends to a program and its broker is not for workers. */
-    posix_spawnattr_setpgroup(&at, 0);
-    posix_spawnattr_setflags(&at, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-    posix_spawn_file_actions_init(&fa);
-    posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&fa, output, 1);
-    posix_spawn_file_actions_adddup2(&fa, output, 2);
-    posix_spawn_file_actions_adddup2(&fa, sock, 3);
-    if (brk_opt.cache_fd >= 0)
-        posix_spawn_file_actions_adddup2(&fa, brk_opt.cache_fd, BRK_WORKER_CACHE_FD);
-    if (brk_opt.shm_fd >= 0)
-        posix_spawn_file_actions_adddup2(&fa, brk_opt.shm_fd, BRK_WORKER_SHM_FD);
-    int r = env ? posix_spawn(pid, brk_opt.worker, &fa, &at, argv, env) : ENOMEM;
-    free(env);
-    posix_spawn_file_actions_destroy(&fa);
-    posix_spawnattr_destroy(&at);
-    return r;
-}
-
 static void on_message(struct brk_source *s, uint32_t events);
 static void on_exit_event(struct brk_source *s, uint32_t events);
 
@@ -170,7 +109,7 @@ static bool start_one(void)
         pair[1] = moved;
     }
     output = brk_output_open(p);
-    int e = output < 0 ? errno : spawn(pair[1], output, &p->pid);
+    int e = output < 0 ? errno : brk_spawn(pair[1], output, &p->pid);
     if (e) {
         vgb_log_limited(&limit, VGB_ERROR, "cannot start %s: %s", brk_opt.worker, strerror(e));
         goto fail;
@@ -312,6 +251,60 @@ static void on_sandbox(struct brk_proc *p, const struct vgb_msg *m)
     vgb_log(VGB_INFO, "sandbox of the workers: %s", sandbox);
 }
 
+static void on_mapper_bad(void *arg, const char *why)
+{
+    struct brk_proc *p = arg;
+
+    vgb_log_limited(&limit, VGB_WARN, "worker %d: %s: ended", (int)p->pid, why);
+    if (!p->dead_text[0])
+        snprintf(p->dead_text, sizeof(p->dead_text), "the worker was ended: %s", why);
+    brk_proc_kill(p);
+}
+
+static void on_mapper_done(void *arg, uint32_t region, bool taken)
+{
+    struct brk_proc *p = arg;
+
+    if (p->client && p->state == BRK_PROC_ASSIGNED)
+        users->mapper_done(p->client, region, taken);
+}
+
+/* One that has no mapper any more is of no use; and its memory is there until both have ended. */
+static void on_mapper_gone(void *arg)
+{
+    struct brk_proc *p = arg;
+
+    if (p->ended) {
+        on_exit_event(&p->pidfd, 0);
+        return;
+    }
+    p->lost_mapper = p->state != BRK_PROC_KILLED;
+    brk_proc_kill(p);
+}
+
+static const struct brk_warden_ops mapper_ops = {on_mapper_bad, on_mapper_done, on_mapper_gone};
+
+/* Before it has said what its sandbox is, the worker is what was started: the only time at which descriptors are taken
+ * from it. */
+static bool may_bring_mapper(const struct brk_proc *p)
+{
+    return p->state == BRK_PROC_STARTING && !p->layers_known && !p->warden;
+}
+
+/* Takes the descriptors over. */
+static void on_mapper(struct brk_proc *p, const struct vgb_msg *m, const int *fds, unsigned nfds)
+{
+    if (nfds == 2 && m->value <= INT_MAX)
+        p->warden = brk_warden_new(&mapper_ops, p, (pid_t)m->value, fds);
+    if (!p->warden)
+        vgb_close_all(fds, nfds);
+    if (!p->warden || !brk_cgroup_add((pid_t)m->value)) {
+        if (p->state == BRK_PROC_STARTING)
+            failed_to_start(p, "its mapper is of no use");
+        brk_proc_kill(p);
+    }
+}
+
 /* An honest worker says what has changed only. */
 static void on_busy(struct brk_proc *p, const struct vgb_msg *m)
 {
@@ -331,11 +324,20 @@ void brk_proc_drain(struct brk_proc *p, unsigned max)
     struct vgb_msg m;
 
     while (max--) {
-        unsigned none = 0;
-        int r = vgb_msg_recv(p->sock.fd, &m, NULL, &none, MSG_DONTWAIT);
+        int fds[VGB_MSG_FDS];
+        unsigned nfds = may_bring_mapper(p) ? 2 : 0;
+        int r = vgb_msg_recv(p->sock.fd, &m, fds, &nfds, MSG_DONTWAIT);
 
         if (r == -EAGAIN)
             return;
+        if (r == 1 && m.type == VGB_M_MAPPER && may_bring_mapper(p)) {
+            on_mapper(p, &m, fds, nfds);
+            continue;
+        }
+        if (r == 1 && nfds) {
+            vgb_close_all(fds, nfds);
+            r = -EPROTO;
+        }
         if (r != 1) {
             if (r != 0 && p->state != BRK_PROC_KILLED)
                 vgb_log_limited(&limit, VGB_WARN, "worker %d: bad message", (int)p->pid);
@@ -416,21 +418,12 @@ void brk_proc_kill(struct brk_proc *p)
     p->since_ns = vgb_now_ns();
     brk_out_drop(p);
     brk_loop_change(&p->sock, EPOLLIN);
+    if (p->warden)
+        brk_warden_kill(p->warden);
     syscall(SYS_pidfd_send_signal, p->pidfd.fd, SIGKILL, NULL, 0);
 }
 
 /* ---- ends ---- */
-
-static void describe_end(const siginfo_t *si, char *text, size_t size)
-{
-    if (si->si_code == CLD_EXITED)
-        snprintf(text, size, "the worker ended with status %d", si->si_status);
-    else if (si->si_status == SIGSYS)
-        snprintf(text, size, "the worker was ended by its sandbox: a forbidden system call");
-    else
-        snprintf(text, size, "the worker was ended by signal %d (%s)", si->si_status,
-                 strsignal(si->si_status));
-}
 
 static void on_exit_event(struct brk_source *s, uint32_t events)
 {
@@ -442,6 +435,17 @@ static void on_exit_event(struct brk_source *s, uint32_t events)
     if (p->state != BRK_PROC_KILLED)
         brk_proc_drain(p, LAST_WORDS_MAX);
     memset(&si, 0, sizeof(si));
+    if (p->warden && !brk_warden_gone(p->warden)) { /* reaped when both have ended: on_mapper_gone() */
+        brk_loop_del(&p->pidfd);
+        p->ended = true;
+        if (p->state == BRK_PROC_STARTING &&
+            !waitid(P_PIDFD, (id_t)p->pidfd.fd, &si, WEXITED | WNOHANG | WNOWAIT) && si.si_pid) {
+            brk_proc_describe_end(&si, text, sizeof(text));
+            failed_to_start(p, text);
+        }
+        brk_proc_kill(p);
+        return;
+    }
     if (waitid(P_PIDFD, (id_t)p->pidfd.fd, &si, WEXITED | WNOHANG)) {
         snprintf(text, sizeof(text), "the worker has ended: %s", strerror(errno));
     } else if (!si.si_pid) {
@@ -452,8 +456,10 @@ static void on_exit_event(struct brk_source *s, uint32_t events)
         brk_proc_kill(p);
         return;
     } else {
-        describe_end(&si, text, sizeof(text));
+        brk_proc_describe_end(&si, text, sizeof(text));
     }
+    if (p->lost_mapper)
+        snprintf(text, sizeof(text), "the worker was ended: its mapper has ended");
     vgb_log_limited(&limit, VGB_DEBUG, "worker %d: %s", (int)p->pid, text);
     if (p->state == BRK_PROC_STARTING)
         failed_to_start(p, text);
@@ -466,6 +472,8 @@ static void on_exit_event(struct brk_source *s, uint32_t events)
     brk_loop_del(&p->sock);
     if (!p->held)
         brk_loop_del(&p->pidfd);
+    if (p->warden)
+        brk_warden_free(p->warden);
     brk_output_close(p);
     close(p->sock.fd);
     close(p->pidfd.fd);
@@ -476,14 +484,6 @@ static void on_exit_event(struct brk_source *s, uint32_t events)
     free(p);
     brk_cache_check();
     fill();
-}
-
-/* A spare one may have been killed from outside, its end not handled yet: it is of no use. */
-static bool has_ended(const struct brk_proc *p)
-{
-    struct pollfd f[2] = {{.fd = p->pidfd.fd, .events = POLLIN}, {.fd = p->sock.fd}};
-
-    return poll(f, 2, 0) > 0;
 }
 
 static bool spare_left(void)
@@ -498,7 +498,7 @@ static bool spare_left(void)
 struct brk_proc *brk_pool_take(struct brk_client *c)
 {
     for (struct brk_proc *p = procs; p; p = p->next) {
-        if (p->state != BRK_PROC_READY || has_ended(p))
+        if (p->state != BRK_PROC_READY || brk_proc_has_ended(p))
             continue;
         p->state = BRK_PROC_ASSIGNED;
         p->client = c;
@@ -587,5 +587,8 @@ void brk_pool_fini(void)
         /* One that does not end is the init process's later. */
         if (poll(&f, 1, now < end ? (int)((end - now) / 1000000u) : 0) == 1)
             waitid(P_PIDFD, (id_t)p->pidfd.fd, NULL, WEXITED | WNOHANG);
+        now = vgb_now_ns();
+        if (p->warden)
+            brk_warden_wait(p->warden, now < end ? (int)((end - now) / 1000000u) : 0);
     }
 }

@@ -3,7 +3,10 @@
 #ifndef BRK_WORKERS_H
 #define BRK_WORKERS_H
 
+#include <signal.h>
+
 #include "base/base.h"
+#include "vgb_plan.h"
 
 /* ---- pool.c: worker processes ---- */
 
@@ -18,11 +21,14 @@ struct brk_proc {
     pid_t pid;
     enum brk_proc_state state;
     struct brk_client *client;
-    uint64_t since_ns;      /* of the state */
-    bool busy;              /* it says that a call of its provider takes long */
-    uint64_t busy_until_ns; /* when it said so last that none does any more; 0: never */
-    bool layers_known;      /* it has said which layers its sandbox has */
-    uint32_t dead_reason;   /* what it said itself */
+    uint64_t since_ns;         /* of the state */
+    bool busy;                 /* it says that a call of its provider takes long */
+    uint64_t busy_until_ns;    /* when it said so last that none does any more; 0: never */
+    struct brk_warden *warden; /* of its mapper; NULL: it has none */
+    bool ended;                /* its mapper is still there, and so is its memory */
+    bool lost_mapper;          /* the mapper ended first */
+    bool layers_known;         /* it has said which layers its sandbox has */
+    uint32_t dead_reason;      /* what it said itself */
     char dead_text[VGB_MSG_TEXT];
     bool held;                       /* ended, but a debugger keeps it from being reaped */
     struct brk_out *out, **out_tail; /* messages that did not fit into the socket: out.c */
@@ -56,6 +62,8 @@ struct brk_pool_users {
     unsigned (*slot)(const struct brk_client *c);
     /* A message that is not about the worker itself. */
     void (*message)(struct brk_client *c, const struct vgb_msg *m);
+    /* Its mapper has come back: from mapping this region, or the region is taken away (`taken`). */
+    void (*mapper_done)(struct brk_client *c, uint32_t region, bool taken);
     /* It is reaped. `said`: the reason is the worker's own. */
     void (*gone)(struct brk_client *c, uint32_t reason, const char *text, bool said);
     /* True: an answer of this worker is overdue, it is ended. *waits: one is expected. */
@@ -84,6 +92,42 @@ int brk_pool_tick(void);
 /* A worker has been ready at least once; or the provider does not work (fatal). */
 bool brk_pool_works(void);
 bool brk_pool_broken(void);
+
+/* ---- warden.c: what mappers do ---- */
+
+struct brk_warden_ops {
+    void (*bad)(void *arg, const char *why); /* no honest worker does this; it shall be killed */
+    void (*done)(void *arg, uint32_t region, bool taken);
+    void (*gone)(void *arg); /* the mapper has ended; may free the warden */
+};
+/* Takes over the two descriptors of VGB_M_MAPPER, unless it returns NULL: they are not what they should be. */
+struct brk_warden *brk_warden_new(const struct brk_warden_ops *ops, void *arg, pid_t pid, const int *fds);
+void brk_warden_free(struct brk_warden *w);
+pid_t brk_warden_pid(const struct brk_warden *w);
+bool brk_warden_gone(const struct brk_warden *w);
+/* SIGKILL; nothing is done any more. */
+void brk_warden_kill(struct brk_warden *w);
+/* Until it has ended, so long at most. */
+void brk_warden_wait(struct brk_warden *w, int ms);
+/* The number that this file has in the mapper's table; -1: it cannot be given to it, which is logged. */
+int brk_warden_file(struct brk_warden *w, int fd, bool read_only);
+/* Has the mapper make the calls of the plan at `place`; takes the list over. `value`: what it is told. False: no memory,
+ * or it is being ended. */
+bool brk_warden_place(struct brk_warden *w, uint32_t region, uint64_t value, uint64_t place,
+                      struct vgb_plan *plan);
+/* Has it take away what is there, and sees whether that was done. */
+bool brk_warden_take(struct brk_warden *w, uint32_t region, uint64_t value, uint64_t place, uint64_t length);
+/* By /proc/PID/maps, open: 1: a file is mapped in the range; 0: none; -1: that cannot be read. */
+int brk_maps_have_file(int maps, uint64_t at, uint64_t length, bool by_text);
+
+/* ---- spawn.c ---- */
+
+/* Starts a worker process with this socket and output. 0, or an error number. */
+int brk_spawn(int sock, int output, pid_t *pid);
+/* A spare one may have been killed from outside, its end not handled yet: it is of no use. */
+bool brk_proc_has_ended(const struct brk_proc *p);
+/* How it ended, in words. */
+void brk_proc_describe_end(const siginfo_t *si, char *text, size_t size);
 
 /* ---- shm.c ---- */
 

@@ -33,6 +33,7 @@ struct wrk_sandbox {
     const char *shm;      /* /proc/self/fd/N: what /dev/shm is where a mount namespace can be had; or NULL */
     const char *cache;    /* folder that the provider may write to, or NULL */
     const char *mps;      /* folder with the sockets of MPS, which may be connected to, or NULL */
+    int sock;             /* to the broker, 0: none, and no mapper */
     pid_t broker;         /* workers of a root broker get a user id that is made from this number */
     bool has_shm;         /* out: /dev/shm is private */
     bool own_net;         /* out: a network namespace of its own */
@@ -60,6 +61,15 @@ void wrk_layer_add(struct wrk_sandbox *s, const char *fmt, ...) __attribute__((f
 bool wrk_confine(struct wrk_sandbox *s);
 /* No capabilities, not dumpable, no new privileges, for good. */
 int wrk_confine_rights(struct wrk_sandbox *s, char *err, size_t err_size);
+
+/* ---- mapper.c ---- */
+
+/*
+ * Starts the mapper: a process that shares this one's memory and not its descriptors, whose every call of mmap(2) the
+ * broker decides. It tells the broker itself (VGB_M_MAPPER). 0; 1: this host has none to give, a few words in err;
+ * -1: it could not be started, a sentence in err.
+ */
+int wrk_mapper_start(int sock, pid_t broker, char *err, size_t err_size);
 
 /* ---- landlock.c ---- */
 

@@ -292,6 +292,16 @@ int wrk_sandbox_begin(struct wrk_sandbox *s, char *err, size_t err_size)
         return -1;
     if (s->mode == WRK_SANDBOX_LOG)
         return 0;
+    if (s->sock) {
+        char why[80];
+        int r = wrk_mapper_start(s->sock, s->broker, why, sizeof(why));
+
+        if (r < 0) {
+            snprintf(err, err_size, "the mapper of guest memory did not start: %s", why);
+            return -1;
+        }
+        wrk_layer_add(s, r ? "no mapper (%s)" : "mapper", why);
+    }
     landlock = wrk_landlock_enter(s);
     if (landlock)
         wrk_layer_add(s, "Landlock v%d", landlock);

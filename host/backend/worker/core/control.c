@@ -52,9 +52,9 @@ static void answer(struct wrk_worker *w, const struct vgb_msg *m)
         _exit(1); /* no broker, no worker */
 }
 
-void wrk_control_unmapped(struct wrk_worker *w, uint32_t region, uint32_t status)
+void wrk_control_unmapped(struct wrk_worker *w, uint32_t region, uint32_t status, uint64_t job)
 {
-    struct vgb_msg a = {.type = VGB_M_UNMAPPED, .region = region, .status = status};
+    struct vgb_msg a = {.type = VGB_M_UNMAPPED, .region = region, .status = status, .value = job};
 
     answer(w, &a);
 }
@@ -89,6 +89,13 @@ static bool handle(struct wrk_worker *w, const struct vgb_msg *m, const int *fds
         return false;
     case VGB_M_UNMAP:
         ops->unmap(w, m->region);
+        break;
+    case VGB_M_PLACED:
+        if (ops->placed(w, m->region, &a))
+            answer(w, &a);
+        break;
+    case VGB_M_TAKEN:
+        ops->taken(w, m->region);
         break;
     case VGB_M_DOORBELL:
         /* In place: a waiter thread may be ringing it, and must not write to another descriptor. */
@@ -204,24 +211,6 @@ void wrk_control_drop(struct wrk_worker *w, const uint8_t *token)
     vgb_close(&fd);
 }
 
-/* The first page WRK_WINDOW_ALIASES times more. Without them streams wait by threads. */
-static void map_window_aliases(struct wrk_worker *w, int fd, uint64_t offset)
-{
-    const size_t size = WRK_WINDOW_ALIASES * (size_t)VGP_PAGE;
-    uint8_t *p = ops->place(size);
-
-    if (!p)
-        return;
-    for (size_t at = 0; at < size; at += VGP_PAGE) {
-        if (mmap(p + at, VGP_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)offset) ==
-            MAP_FAILED) {
-            munmap(p, size);
-            return;
-        }
-    }
-    w->win.aliases = p;
-}
-
 /* Maps this client's slice of the window, and nothing else of it: where an address of it tells nothing. */
 static bool map_window(struct wrk_worker *w, int fd, uint64_t offset, uint64_t length)
 {
@@ -235,7 +224,7 @@ static bool map_window(struct wrk_worker *w, int fd, uint64_t offset, uint64_t l
         return false;
     w->win.base = p;
     w->win.shared = p;
-    map_window_aliases(w, fd, offset);
+    wrk_window_map_aliases(&w->win, ops->place(WRK_WINDOW_ALIASES * (size_t)VGP_PAGE), fd, offset);
     return true;
 }
 

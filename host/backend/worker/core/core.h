@@ -86,6 +86,9 @@ struct wrk_control_ops {
     bool (*map)(struct wrk_worker *w, const struct vgb_msg *m, const int *fds, unsigned nfds,
                 struct vgb_msg *answer);
     void (*unmap)(struct wrk_worker *w, uint32_t region);
+    /* PLACED: true: *answer goes to the broker. */
+    bool (*placed)(struct wrk_worker *w, uint32_t region, struct vgb_msg *answer);
+    void (*taken)(struct wrk_worker *w, uint32_t region);
     /* Address space for the window, inaccessible; NULL: there is none. */
     uint8_t *(*place)(uint64_t length);
 };
@@ -95,8 +98,8 @@ void wrk_control_init(const struct wrk_control_ops *ops);
 void wrk_control_poll(struct wrk_worker *w);
 /* Blocks until the broker assigns a client. 0, or -1 when the broker closed. */
 int wrk_control_wait_start(struct wrk_worker *w);
-/* Answers UNMAP. */
-void wrk_control_unmapped(struct wrk_worker *w, uint32_t region, uint32_t status);
+/* Answers UNMAP; job: what the mapper is told, 0: it has no part in it. */
+void wrk_control_unmapped(struct wrk_worker *w, uint32_t region, uint32_t status, uint64_t job);
 /* Tells the broker when calls that take long begin to be under way, and when the last one has ended. */
 void wrk_control_busy(struct wrk_worker *w);
 /* Says what there is to do, enum vgb_work, after the TURN of that number. */

@@ -247,6 +247,8 @@ static int start_provider(struct wrk_worker *w, struct options *o)
 static const struct wrk_control_ops guest_memory = {
     .map = wrk_region_map,
     .unmap = wrk_region_unmap,
+    .placed = wrk_region_placed,
+    .taken = wrk_region_taken,
     .place = wrk_layout_private,
 };
 
@@ -308,5 +310,6 @@ int main(int argc, char **argv)
         move_out_of_the_way(argc, argv);
     o.sandbox.provider = o.provider;
     o.sandbox.broker = o.broker;
+    o.sandbox.sock = o.fd;
     return serve(&worker, &o);
 }

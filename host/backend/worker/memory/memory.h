@@ -7,24 +7,27 @@
 #define WRK_MEMORY_H
 
 #include "core/core.h"
+#include "vgb_plan.h"
 
 /* ---- region.c: memory of the guest that is mapped here ---- */
 
 #define WRK_REGIONS_MAX 4096
 struct wrk_region {
     uint32_t id;
-    uint32_t flags; /* VGB_MAP_READONLY */
+    uint32_t flags; /* VGB_MAP_READONLY, VGB_MAP_BY_MAPPER */
     uint64_t guest_va, length;
-    uint8_t *base;               /* where it is mapped here */
-    uint8_t *place;              /* whole pages of the file around it, ... */
-    uint64_t place_length, page; /* ... and their size */
-    uint64_t mapped;             /* bytes mapped so far; == length when complete */
-    uint32_t pieces;             /* mappings of the kernel's that this takes */
-    bool seen;                   /* the provider may have an address of it */
-    bool busy;                   /* being registered or unregistered on a waiter */
-    bool unmapping;              /* the broker wants it back */
-    uint8_t *registered_at;      /* with the provider, from here; NULL: it is not */
-    CUcontext ctx;               /* in which context */
+    uint8_t *base;          /* where it is mapped here */
+    uint8_t *place;         /* whole pages of the file around it, ... */
+    uint64_t place_length;  /* ... in bytes */
+    struct vgb_plan plan;   /* the calls that map it */
+    struct vgb_job *job;    /* for the mapper; until the broker has said that it is done */
+    uint64_t mapped;        /* bytes mapped so far; == length when complete */
+    uint32_t pieces;        /* mappings of the kernel's that this takes */
+    bool seen;              /* the provider may have an address of it */
+    bool busy;              /* being registered or unregistered on a waiter */
+    bool unmapping;         /* the broker wants it back */
+    uint8_t *registered_at; /* with the provider, from here; NULL: it is not */
+    CUcontext ctx;          /* in which context */
 };
 struct wrk_regions {
     struct wrk_region *list;
@@ -37,8 +40,12 @@ void wrk_regions_init(struct wrk_worker *w);
  * false then). */
 bool wrk_region_map(struct wrk_worker *w, const struct vgb_msg *m, const int *fds, unsigned nfds,
                     struct vgb_msg *answer);
+/* Executes PLACED: the mapper has done what it could. *answer is filled; false: there is no such region. */
+bool wrk_region_placed(struct wrk_worker *w, uint32_t id, struct vgb_msg *answer);
 /* Takes the memory away and tells the broker, at once or when the provider has let go of it. */
 void wrk_region_unmap(struct wrk_worker *w, uint32_t id);
+/* Executes TAKEN: the broker has seen that nothing is mapped there. */
+void wrk_region_taken(struct wrk_worker *w, uint32_t id);
 /* The context ends: the registrations that were made in it are gone. */
 void wrk_regions_context_ends(struct wrk_worker *w, CUcontext ctx);
 struct wrk_region *wrk_region_by_id(struct wrk_worker *w, uint32_t id);

@@ -73,11 +73,13 @@ static void drop_memory(struct wrk_worker *w, struct wrk_region *r)
     w->memory->regions.pieces -= r->pieces;
     r->pieces = 0;
     r->place = r->base = NULL;
+    vgb_plan_drop(&r->plan);
 }
 
 static void forget(struct wrk_worker *w, struct wrk_region *r)
 {
     drop_memory(w, r);
+    free(r->job);
     *r = w->memory->regions.list[--w->memory->regions.n];
 }
 
@@ -85,14 +87,11 @@ static void forget(struct wrk_worker *w, struct wrk_region *r)
  * Address space for the whole region, inaccessible until its runs are mapped. Of a file in huge pages
  * only whole ones can be mapped, at multiples of their size: the region begins within the first one.
  */
-static void reserve(struct wrk_region *r, const struct vgb_run *first)
+static void reserve(struct wrk_region *r)
 {
-    uint64_t page = first->page, phase = first->offset % page;
+    uint64_t page = r->plan.page, phase = r->plan.phase;
 
-    if (r->length > UINT64_MAX - 2 * page)
-        return;
-    r->page = page;
-    r->place_length = (phase + r->length + page - 1) / page * page;
+    r->place_length = vgb_plan_place(&r->plan);
     if (page > VGP_PAGE && (phase || r->length % page)) /* more than the guest has at its address */
         r->place = wrk_place_take(0, r->place_length, page, 0);
     else
@@ -103,9 +102,10 @@ static void reserve(struct wrk_region *r, const struct vgb_run *first)
 static struct wrk_region *start(struct wrk_worker *w, const struct vgb_msg *m)
 {
     struct wrk_regions *rs = &w->memory->regions;
+    struct vgb_plan plan;
 
-    if (rs->n == WRK_REGIONS_MAX || !m->length || m->length % VGP_PAGE || m->va % VGP_PAGE || !m->nruns ||
-        m->runs[0].page < VGP_PAGE || m->runs[0].page & (m->runs[0].page - 1))
+    if (rs->n == WRK_REGIONS_MAX || m->va % VGP_PAGE || !m->nruns ||
+        !vgb_plan_begin(&plan, m->length, &m->runs[0]))
         return NULL;
     if (rs->n == rs->room) {
         unsigned room = rs->room ? rs->room * 2 : 64;
@@ -117,9 +117,12 @@ static struct wrk_region *start(struct wrk_worker *w, const struct vgb_msg *m)
         rs->room = room;
     }
     struct wrk_region *r = &rs->list[rs->n++];
-    *r = (struct wrk_region){.id = m->region, .flags = m->flags & VGB_MAP_READONLY, .guest_va = m->va};
-    r->length = m->length;
-    reserve(r, &m->runs[0]);
+    *r = (struct wrk_region){.id = m->region,
+                             .flags = m->flags & (VGB_MAP_READONLY | VGB_MAP_BY_MAPPER),
+                             .guest_va = m->va,
+                             .length = m->length,
+                             .plan = plan};
+    reserve(r);
     return r;
 }
 
@@ -129,70 +132,119 @@ static bool in_huge_pages(const struct wrk_region *r)
             "region %u: the guest's memory is in huge pages of %llu KiB, and its parts do not lie in them as "
             "they do in the guest's program: pin memory that is aligned to such pages, or give the virtual "
             "machine a memory backend with pages of 4 KiB",
-            r->id, (unsigned long long)r->page / 1024);
+            r->id, (unsigned long long)r->plan.page / 1024);
     return false;
 }
 
-/* Maps the runs of one message behind what is mapped already. */
-static bool map_runs(struct wrk_regions *rs, struct wrk_region *r, const struct vgb_msg *m, const int *fds,
-                     unsigned nfds)
+/* Plans the runs of one message behind what is planned already. */
+static bool plan_runs(struct wrk_regions *rs, struct wrk_region *r, const struct vgb_msg *m)
 {
-    int prot = PROT_READ | (r->flags & VGB_MAP_READONLY ? 0 : PROT_WRITE);
+    uint32_t prot = PROT_READ | (r->flags & VGB_MAP_READONLY ? 0 : PROT_WRITE);
 
-    if (!r->base || m->nruns > VGB_MSG_RUNS || m->offset != r->mapped)
+    if (!r->base || m->nruns > VGB_MSG_RUNS || m->offset != r->plan.planned)
         return false;
     for (unsigned i = 0; i < m->nruns; i++) {
-        const struct vgb_run *run = &m->runs[i];
+        uint32_t calls = r->plan.n;
+        enum vgb_plan_result added = vgb_plan_add(&r->plan, &m->runs[i], prot);
 
-        if (run->fd >= nfds || !run->length || run->length % VGP_PAGE || run->offset % VGP_PAGE ||
-            !vgp_range_ok(r->mapped, run->length, r->length))
-            return false;
-        /* Whole pages of the file; only the first run may begin within one, only the last may end so. */
-        uint64_t at = (uint64_t)(r->base - r->place) + r->mapped, before = at % r->page;
-        uint64_t length = (before + run->length + r->page - 1) / r->page * r->page;
-
-        if (run->page != r->page || run->offset % r->page != before || (before && r->mapped) ||
-            ((before + run->length) % r->page && r->mapped + run->length != r->length))
+        if (added == VGB_PLAN_PAGES)
             return in_huge_pages(r);
-        const struct vgb_run *last = i ? run - 1 : NULL;
-        bool joins = last && last->fd == run->fd && last->offset + last->length == run->offset;
-
-        if (!joins && !take_piece(rs, r))
+        if (added != VGB_PLAN_OK || (r->plan.n != calls && !take_piece(rs, r)))
             return false;
-        if (mmap(r->place + at - before, length, prot, MAP_SHARED | MAP_FIXED, fds[run->fd],
-                 (off_t)(run->offset - before)) == MAP_FAILED) {
+    }
+    return true;
+}
+
+/* Without a mapper: makes the calls that are planned. */
+static bool map_runs(struct wrk_region *r, const int *fds, unsigned nfds)
+{
+    for (uint32_t i = 0; i < r->plan.n; i++) {
+        const struct vgb_call *c = &r->plan.list[i];
+
+        if (c->file >= nfds)
+            return false;
+        if (mmap(r->place + c->at, c->length, (int)c->prot, MAP_SHARED | MAP_FIXED, fds[c->file],
+                 (off_t)c->offset) == MAP_FAILED) {
             vgb_log(VGB_WARN, "region %u: mmap of run %u: %s", r->id, i, strerror(errno));
             return false;
         }
-        r->mapped += run->length;
     }
+    vgb_plan_drop(&r->plan);
+    r->mapped = r->plan.planned;
     return true;
+}
+
+/* What the mapper is told: to map the region, or to take it away. It lies where it is until the broker has answered. */
+static uint64_t new_job(struct wrk_worker *w, struct wrk_region *r, bool take)
+{
+    struct vgb_job *job = calloc(1, sizeof(*job));
+
+    if (!job)
+        wrk_die(w, VGPU_DEAD_EXITED, "no memory to map guest memory");
+    job->place = (uintptr_t)r->place;
+    job->away = (struct vgb_call){.length = r->place_length, .file = VGB_CALL_NO_FILE, .prot = PROT_NONE};
+    job->calls = take ? &job->away : r->plan.list;
+    job->n = take ? 1 : r->plan.n;
+    free(r->job);
+    r->job = job;
+    return (uintptr_t)job;
 }
 
 bool wrk_region_map(struct wrk_worker *w, const struct vgb_msg *m, const int *fds, unsigned nfds,
                     struct vgb_msg *answer)
 {
     struct wrk_region *r = wrk_region_by_id(w, m->region);
-    bool last = !(m->flags & VGB_MAP_MORE);
+    bool last = !(m->flags & VGB_MAP_MORE), by_mapper = m->flags & VGB_MAP_BY_MAPPER;
 
     if (!r)
         r = start(w, m);
-    if (r && !map_runs(&w->memory->regions, r, m, fds, nfds))
+    if (r && (!plan_runs(&w->memory->regions, r, m) || (!by_mapper && !map_runs(r, fds, nfds))))
         drop_memory(w, r); /* stays listed, without memory, until the last run */
     vgb_close_all(fds, nfds);
     if (!last)
         return false;
     memset(answer, 0, sizeof(*answer));
-    answer->type = VGB_M_MAPPED;
     answer->region = m->region;
-    if (r && r->base && r->mapped == r->length) {
-        answer->va = (uintptr_t)r->base;
+    if (r && r->base && r->plan.planned == r->length) {
+        answer->type = by_mapper ? VGB_M_PLACE : VGB_M_MAPPED;
+        answer->va = by_mapper ? (uintptr_t)r->place : (uintptr_t)r->base;
+        answer->value = by_mapper ? new_job(w, r, false) : 0;
     } else {
+        answer->type = VGB_M_MAPPED;
         answer->status = VGPU_S_NO_MEMORY;
         if (r)
             forget(w, r);
     }
     return true;
+}
+
+bool wrk_region_placed(struct wrk_worker *w, uint32_t id, struct vgb_msg *answer)
+{
+    struct wrk_region *r = wrk_region_by_id(w, id);
+
+    if (!r || !r->job)
+        return false;
+    *answer = (struct vgb_msg){.type = VGB_M_MAPPED, .region = id};
+    if (r->job->result) {
+        vgb_log(VGB_WARN, "region %u: mmap of run %u: %s", id, r->job->done, strerror((int)-r->job->result));
+        answer->status = VGPU_S_NO_MEMORY;
+        answer->value = new_job(w, r, true);
+    } else {
+        r->mapped = r->length;
+        answer->va = (uintptr_t)r->base;
+        free(r->job);
+        r->job = NULL;
+    }
+    vgb_plan_drop(&r->plan);
+    return true;
+}
+
+void wrk_region_taken(struct wrk_worker *w, uint32_t id)
+{
+    struct wrk_region *r = wrk_region_by_id(w, id);
+
+    if (r)
+        forget(w, r);
 }
 
 /* ---- registration with the provider: on waiters, because many pages take long ---- */
@@ -383,8 +435,12 @@ static void unmap_now(struct wrk_worker *w, struct wrk_region *r)
         wrk_wait_start_internal(w, wait);
         return;
     }
+    if (r->flags & VGB_MAP_BY_MAPPER) { /* it goes on with TAKEN */
+        wrk_control_unmapped(w, id, VGPU_S_OK, new_job(w, r, true));
+        return;
+    }
     forget(w, r);
-    wrk_control_unmapped(w, id, VGPU_S_OK);
+    wrk_control_unmapped(w, id, VGPU_S_OK, 0);
 }
 
 void wrk_region_unmap(struct wrk_worker *w, uint32_t id)
@@ -392,7 +448,7 @@ void wrk_region_unmap(struct wrk_worker *w, uint32_t id)
     struct wrk_region *r = wrk_region_by_id(w, id);
 
     if (!r || r->unmapping) {
-        wrk_control_unmapped(w, id, VGPU_S_INVALID);
+        wrk_control_unmapped(w, id, VGPU_S_INVALID, 0);
         return;
     }
     r->unmapping = true;

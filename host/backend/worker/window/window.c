@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE
 #include "window.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 bool wrk_window_plan(struct wrk_window *win, uint64_t size)
 {
@@ -58,4 +60,20 @@ void *wrk_window_alias_take(struct wrk_window *win)
 void wrk_window_alias_give(struct wrk_window *win, void *alias)
 {
     win->aliases_taken &= ~(1u << ((size_t)((uint8_t *)alias - win->aliases) / VGP_PAGE));
+}
+
+void wrk_window_map_aliases(struct wrk_window *win, uint8_t *p, int fd, uint64_t offset)
+{
+    const size_t size = WRK_WINDOW_ALIASES * (size_t)VGP_PAGE;
+
+    if (!p)
+        return;
+    for (size_t at = 0; at < size; at += VGP_PAGE) {
+        if (mmap(p + at, VGP_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)offset) ==
+            MAP_FAILED) {
+            munmap(p, size);
+            return;
+        }
+    }
+    win->aliases = p;
 }

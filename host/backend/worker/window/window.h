@@ -33,6 +33,8 @@ bool wrk_window_plan(struct wrk_window *win, uint64_t size);
 /* Writes the header into an all-zero window, magic last. */
 void wrk_window_publish(struct wrk_window *win, unsigned minor);
 
+/* Makes them at p (address space that is reserved; NULL: none), of the file of the window, where it has this one at `offset`. Without them streams wait by threads. */
+void wrk_window_map_aliases(struct wrk_window *win, uint8_t *p, int fd, uint64_t offset);
 /* A further mapping of the first page that nobody uses, NULL: there is none. The caller sees to one at a time. */
 void *wrk_window_alias_take(struct wrk_window *win);
 void wrk_window_alias_give(struct wrk_window *win, void *alias);

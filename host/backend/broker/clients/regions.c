@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory of a client that is shared with its worker: regions, mapped and taken away run by run. */
+#define _GNU_SOURCE
+#include "clients.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "vgb_fd.h"
+
+#define CALLS_MAX 65536u  /* calls of mmap(2) that wait for all runs of their regions, of one client */
+#define REGIONS_MAX 4096u /* regions of one client, as in the worker */
+static struct vgb_ratelimit limit;
+
+static void asked(struct brk_client *c)
+{
+    if (!c->asked++)
+        c->asked_ns = vgb_now_ns();
+}
+
+static void answered(struct brk_client *c)
+{
+    if (c->asked)
+        c->asked--;
+    c->asked_ns = vgb_now_ns();
+}
+
+static struct brk_client_region *find(struct brk_client *c, uint32_t id)
+{
+    for (struct brk_client_region *r = c->regions; r; r = r->next) {
+        if (r->id == id)
+            return r;
+    }
+    return NULL;
+}
+
+static void drop_region(struct brk_client *c, struct brk_client_region *r)
+{
+    for (struct brk_client_region **at = &c->regions; *at; at = &(*at)->next) {
+        if (*at == r) {
+            *at = r->next;
+            c->nregions--;
+            break;
+        }
+    }
+    brk_quota_move(&brk_pins, c->pinned, c->pinned - r->length);
+    c->pinned -= r->length;
+    c->ncalls -= r->plan.n;
+    vgb_plan_drop(&r->plan);
+    free(r);
+}
+
+/*
+ * Plans the runs as the worker does, so that its mapper is allowed those calls. What the worker will refuse is answered
+ * by it, with the reason on the log; here it is only known that nothing may be placed.
+ */
+static uint32_t plan_runs(struct brk_client *c, struct brk_client_region *r, const struct brk_map *m)
+{
+    bool read_only = r->flags & VGB_MAP_READONLY;
+    uint32_t calls = r->plan.n;
+
+    if (m->nruns > CALLS_MAX - c->ncalls) {
+        vgb_log_limited(&limit, VGB_WARN,
+                        "client %u (%s): memory in more than %u pieces waits to be mapped: refused", c->slot,
+                        c->label, CALLS_MAX);
+        return VGPU_S_NO_MEMORY;
+    }
+    for (unsigned i = 0; i < m->nruns; i++) {
+        if (brk_warden_file(c->proc->warden, m->runs[i].fd, read_only) < 0)
+            return VGPU_S_NO_MEMORY;
+    }
+    for (unsigned i = 0; i < m->nruns; i++) {
+        int file = brk_warden_file(c->proc->warden, m->runs[i].fd, read_only);
+        struct vgb_run run = {.file = (uint32_t)file,
+                              .page = vgb_fd_page_size(m->runs[i].fd),
+                              .offset = m->runs[i].offset,
+                              .length = m->runs[i].length};
+
+        if (r->refused || (!r->plan.length && !vgb_plan_begin(&r->plan, r->length, &run)) ||
+            vgb_plan_add(&r->plan, &run, PROT_READ | (read_only ? 0 : PROT_WRITE)) != VGB_PLAN_OK)
+            r->refused = true;
+    }
+    c->ncalls += r->plan.n - calls;
+    return VGPU_S_OK;
+}
+
+static uint32_t new_region(struct brk_client *c, const struct brk_map *m)
+{
+    struct brk_client_region *r;
+
+    if (m->offset || !m->length || m->length % VGP_PAGE || m->va % VGP_PAGE || m->length > UINT64_MAX - m->va)
+        return VGPU_S_INVALID;
+    if (c->nregions == REGIONS_MAX || m->length > UINT64_MAX - c->pinned)
+        return VGPU_S_QUOTA;
+    r = calloc(1, sizeof(*r));
+    if (!r)
+        return VGPU_S_NO_MEMORY;
+    if (!brk_quota_move(&brk_pins, c->pinned, c->pinned + m->length)) {
+        free(r);
+        return VGPU_S_QUOTA;
+    }
+    c->pinned += m->length;
+    r->id = m->region;
+    r->va = m->va;
+    r->length = m->length;
+    r->flags = m->flags & VGB_MAP_READONLY;
+    /* A program of this host has made the file itself; of a VM it is all of the guest's memory. */
+    r->by_mapper = c->slice && c->proc->warden;
+    r->next = c->regions;
+    c->regions = r;
+    c->nregions++;
+    return VGPU_S_OK;
+}
+
+/* Sends the runs in as many messages as it takes. */
+static void send_runs(struct brk_client *c, const struct brk_client_region *r, const struct brk_map *m)
+{
+    struct vgb_msg msg;
+    int fds[VGB_MSG_FDS];
+    unsigned i = 0;
+    uint64_t at = m->offset;
+
+    while (i < m->nruns) {
+        unsigned nfds = 0;
+
+        memset(&msg, 0, sizeof(msg));
+        msg.type = VGB_M_MAP;
+        msg.region = m->region;
+        msg.flags = m->flags | (r->by_mapper ? VGB_MAP_BY_MAPPER : 0);
+        msg.va = m->va;
+        msg.length = m->length;
+        msg.offset = at;
+        for (; i < m->nruns && msg.nruns < VGB_MSG_RUNS; i++) {
+            const struct brk_map_run *run = &m->runs[i];
+            unsigned f = 0;
+
+            while (!r->by_mapper && f < nfds && fds[f] != run->fd)
+                f++;
+            if (f == VGB_MSG_FDS)
+                break;
+            if (r->by_mapper) /* known since plan_runs() */
+                f = (unsigned)brk_warden_file(c->proc->warden, run->fd, r->flags & VGB_MAP_READONLY);
+            else if (f == nfds)
+                fds[nfds++] = run->fd;
+            msg.runs[msg.nruns].file = f;
+            msg.runs[msg.nruns].page = vgb_fd_page_size(run->fd);
+            msg.runs[msg.nruns].offset = run->offset;
+            msg.runs[msg.nruns++].length = run->length;
+            at += run->length;
+        }
+        if (i < m->nruns)
+            msg.flags |= VGB_MAP_MORE;
+        brk_proc_send(c->proc, &msg, fds, nfds);
+    }
+}
+
+uint32_t brk_client_map(struct brk_client *c, const struct brk_map *m)
+{
+    struct brk_client_region *r = find(c, m->region);
+    uint64_t sum = 0;
+    bool last = !(m->flags & VGB_MAP_MORE);
+
+    if (c->state != BRK_C_SERVING)
+        return c->state == BRK_C_DEAD ? VGPU_S_WORKER : VGPU_S_NO_CLIENT;
+    if (!m->nruns)
+        return VGPU_S_INVALID;
+    for (unsigned i = 0; i < m->nruns; i++) {
+        if (!m->runs[i].length || m->runs[i].length % VGP_PAGE || m->runs[i].offset % VGP_PAGE ||
+            m->runs[i].length > UINT64_MAX - sum)
+            return VGPU_S_INVALID;
+        sum += m->runs[i].length;
+    }
+    if (!vgp_range_ok(m->offset, sum, m->length) || (last && m->offset + sum != m->length))
+        return VGPU_S_INVALID;
+    if (!r) {
+        uint32_t status = new_region(c, m);
+
+        if (status)
+            return status;
+        r = find(c, m->region);
+    } else if (r->complete || r->unmapping) {
+        return VGPU_S_BUSY;
+    } else if (r->va != m->va || r->length != m->length || r->done != m->offset ||
+               r->flags != (m->flags & VGB_MAP_READONLY)) {
+        return VGPU_S_INVALID;
+    }
+    if (r->by_mapper) {
+        uint32_t status = plan_runs(c, r, m);
+
+        if (status) {
+            if (!r->done) /* its worker has not heard of it */
+                drop_region(c, r);
+            return status;
+        }
+    }
+    r->done += sum;
+    r->complete = last;
+    if (last) {
+        r->state = BRK_R_ASKED;
+        asked(c);
+    }
+    send_runs(c, r, m);
+    return VGPU_S_OK;
+}
+
+static void send_about(struct brk_client *c, uint32_t type, uint32_t region)
+{
+    struct vgb_msg m = {.type = type, .region = region};
+
+    brk_proc_send(c->proc, &m, NULL, 0);
+}
+
+uint32_t brk_client_unmap(struct brk_client *c, uint32_t region)
+{
+    struct brk_client_region *r = find(c, region);
+
+    if (c->state != BRK_C_SERVING)
+        return c->state == BRK_C_DEAD ? VGPU_S_WORKER : VGPU_S_NO_CLIENT;
+    if (!r || r->unmapping)
+        return VGPU_S_INVALID;
+    r->unmapping = true;
+    asked(c);
+    /* While it is being mapped by the mapper its worker is asked when that has ended. */
+    if (!r->by_mapper || r->state == BRK_R_RUNS || r->state == BRK_R_MAPPED)
+        send_about(c, VGB_M_UNMAP, region);
+    return VGPU_S_OK;
+}
+
+void brk_regions_gone(struct brk_client *c)
+{
+    while (c->regions) {
+        struct brk_client_region *r = c->regions;
+
+        c->regions = r->next;
+        vgb_plan_drop(&r->plan);
+        free(r);
+    }
+    c->nregions = c->ncalls = 0;
+}
+
+/* ---- by the mapper ---- */
+
+/* Nothing of it is mapped; what waits for that is answered. */
+static void region_taken(struct brk_client *c, struct brk_client_region *r, bool failed)
+{
+    uint32_t id = r->id;
+    bool unmapping = r->unmapping;
+
+    send_about(c, VGB_M_TAKEN, id); /* first: the guest may use the number again when it is answered */
+    drop_region(c, r);
+    if (failed) {
+        answered(c);
+        c->ops->mapped(c, id, VGPU_S_NO_MEMORY, 0);
+    }
+    if (unmapping) {
+        answered(c);
+        c->ops->unmapped(c, id, VGPU_S_OK);
+    }
+}
+
+static bool region_place(struct brk_client *c, struct brk_client_region *r, const struct vgb_msg *m)
+{
+    uint64_t length = vgb_plan_place(&r->plan);
+
+    if (r->state != BRK_R_ASKED || r->refused || !m->va || m->va % r->plan.page ||
+        m->va > UINT64_MAX - length)
+        return false;
+    r->place = m->va;
+    r->state = BRK_R_PLACING;
+    c->ncalls -= r->plan.n;
+    return brk_warden_place(c->proc->warden, r->id, m->value, r->place, &r->plan);
+}
+
+static bool region_take(struct brk_client *c, struct brk_client_region *r, uint64_t value, bool failed)
+{
+    r->state = failed ? BRK_R_FAILING : BRK_R_TAKING;
+    return brk_warden_take(c->proc->warden, r->id, value, r->place, vgb_plan_place(&r->plan));
+}
+
+static bool region_mapped(struct brk_client *c, struct brk_client_region *r, const struct vgb_msg *m)
+{
+    uint32_t id = r->id;
+
+    if (r->state == BRK_R_ASKED && m->status) { /* the worker has no place for it */
+        region_taken(c, r, true);
+        return true;
+    }
+    if (r->state != BRK_R_PLACED)
+        return false;
+    if (m->status)
+        return region_take(c, r, m->value, true);
+    r->state = BRK_R_MAPPED;
+    answered(c);
+    if (r->unmapping) /* it was asked for meanwhile */
+        send_about(c, VGB_M_UNMAP, id);
+    c->ops->mapped(c, id, VGPU_S_OK, m->va);
+    return true;
+}
+
+static bool mapper_message(struct brk_client *c, struct brk_client_region *r, const struct vgb_msg *m)
+{
+    if (m->type == VGB_M_PLACE)
+        return region_place(c, r, m);
+    if (m->type == VGB_M_MAPPED)
+        return region_mapped(c, r, m);
+    if (m->type != VGB_M_UNMAPPED || !r->unmapping)
+        return false;
+    if (r->state == BRK_R_RUNS) {
+        region_taken(c, r, false);
+        return true;
+    }
+    return r->state == BRK_R_MAPPED && region_take(c, r, m->value, false);
+}
+
+void brk_region_mapper_done(struct brk_client *c, uint32_t region, bool taken)
+{
+    struct brk_client_region *r = find(c, region);
+
+    if (!r || c->state != BRK_C_SERVING)
+        return;
+    if (taken) {
+        region_taken(c, r, r->state == BRK_R_FAILING);
+    } else if (r->state == BRK_R_PLACING) {
+        r->state = BRK_R_PLACED;
+        send_about(c, VGB_M_PLACED, region);
+    }
+}
+
+bool brk_region_message(struct brk_client *c, const struct vgb_msg *m)
+{
+    struct brk_client_region *r = find(c, m->region);
+
+    if (r && r->by_mapper)
+        return mapper_message(c, r, m);
+    if (m->type == VGB_M_MAPPED && r && r->complete) {
+        uint32_t status = m->status ? VGPU_S_NO_MEMORY : VGPU_S_OK;
+
+        answered(c);
+        if (status && !r->unmapping)
+            drop_region(c, r);
+        c->ops->mapped(c, m->region, status, status ? 0 : m->va);
+        return true;
+    }
+    if (m->type == VGB_M_UNMAPPED && r && r->unmapping) {
+        answered(c);
+        drop_region(c, r);
+        c->ops->unmapped(c, m->region, VGPU_S_OK);
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/* The command line, descriptors and signals that a worker process begins with, and how its end is seen. */
+#define _GNU_SOURCE
+#include "workers.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+int brk_spawn(int sock, int output, pid_t *pid)
+{
+    posix_spawn_file_actions_t fa;
+    posix_spawnattr_t at;
+    sigset_t none, def;
+    char ppid[24], minor[8], cache[32], shm[32];
+    static const char *const levels[] = {"error", "warn", "info", "debug"};
+    char *argv[24] = {brk_opt.worker,
+                      (char *)"--provider",
+                      brk_opt.provider,
+                      (char *)"--fd",
+                      (char *)"3",
+                      (char *)"--broker-pid",
+                      ppid,
+                      (char *)"--log-level",
+                      (char *)(uintptr_t)levels[brk_opt.log_level],
+                      (char *)"--protocol-minor",
+                      minor,
+                      (char *)"--sandbox",
+                      (char *)(uintptr_t)brk_opt.sandbox};
+    unsigned n = 13;
+    char **env = brk_worker_environment();
+
+    if (brk_opt.allow_hmm)
+        argv[n++] = (char *)"--allow-hmm";
+    if (brk_opt.shm_fd >= 0) {
+        snprintf(shm, sizeof(shm), "/proc/self/fd/%d", BRK_WORKER_SHM_FD);
+        argv[n++] = (char *)"--shm";
+        argv[n++] = shm;
+    }
+    if (brk_opt.cache_fd >= 0) {
+        snprintf(cache, sizeof(cache), "/proc/self/fd/%d", BRK_WORKER_CACHE_FD);
+        argv[n++] = (char *)"--cache";
+        argv[n++] = cache;
+    }
+    snprintf(ppid, sizeof(ppid), "%ld", (long)getpid());
+    snprintf(minor, sizeof(minor), "%u", brk_opt.minor);
+    sigemptyset(&none);
+    sigfillset(&def);
+    posix_spawnattr_init(&at);
+    posix_spawnattr_setsigmask(&at, &none);
+    posix_spawnattr_setsigdefault(&at, &def);
+    /* A group of its own: what a terminal sends to a program and its broker is not for workers. */
+    posix_spawnattr_setpgroup(&at, 0);
+    posix_spawnattr_setflags(&at, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+    posix_spawn_file_actions_init(&fa);
+    posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&fa, output, 1);
+    posix_spawn_file_actions_adddup2(&fa, output, 2);
+    posix_spawn_file_actions_adddup2(&fa, sock, 3);
+    if (brk_opt.cache_fd >= 0)
+        posix_spawn_file_actions_adddup2(&fa, brk_opt.cache_fd, BRK_WORKER_CACHE_FD);
+    if (brk_opt.shm_fd >= 0)
+        posix_spawn_file_actions_adddup2(&fa, brk_opt.shm_fd, BRK_WORKER_SHM_FD);
+    int r = env ? posix_spawn(pid, brk_opt.worker, &fa, &at, argv, env) : ENOMEM;
+    free(env);
+    posix_spawn_file_actions_destroy(&fa);
+    posix_spawnattr_destroy(&at);
+    return r;
+}
+
+void brk_proc_describe_end(const siginfo_t *si, char *text, size_t size)
+{
+    if (si->si_code == CLD_EXITED)
+        snprintf(text, size, "the worker ended with status %d", si->si_status);
+    else if (si->si_status == SIGSYS)
+        snprintf(text, size, "the worker was ended by its sandbox: a forbidden system call");
+    else
+        snprintf(text, size, "the worker was ended by signal %d (%s)", si->si_status,
+                 strsignal(si->si_status));
+}
+
+bool brk_proc_has_ended(const struct brk_proc *p)
+{
+    struct pollfd f[2] = {{.fd = p->pidfd.fd, .events = POLLIN}, {.fd = p->sock.fd}};
+
+    return poll(f, 2, 0) > 0;
+}

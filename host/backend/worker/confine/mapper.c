@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The mapper: maps the guest's memory into this process, and takes it away, in the broker's sight. It shares this
+ * process's memory, so what it maps is here; it does not share its descriptors, so the guest's RAM, which the broker
+ * puts into its table, cannot be reached from here. Two calls are left to it, and the broker is asked about each one
+ * (seccomp's user notification): getppid(), which waits for work and returns the address of a struct vgb_job, and
+ * mmap(). All arguments are numbers and the kernel goes on with those that the broker has seen. Code and data of the
+ * mapper lie in memory that a worker which was taken over can write: it can have the mapper ask for something else,
+ * which the broker refuses.
+ *
+ * It has the thread-local memory of this process's first thread, so it uses nothing of the C library.
+ */
+#define _GNU_SOURCE
+#include "confine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/futex.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "vgb_plan.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
+#if defined(__x86_64__) && !defined(SANITIZED) && defined(SYS_close_range)
+
+#define STACK 16384u
+#define START_S 10
+
+static inline long call(long n, long a, long b, long c, long d, long e, long f)
+{
+    register long r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
+    long r;
+
+    __asm__ volatile("syscall"
+                     : "=a"(r)
+                     : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                     : "rcx", "r11", "memory");
+    return r;
+}
+
+#define LOAD(x) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, x))
+#define IF(v, t, f) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, v, t, f)
+#define END(v) BPF_STMT(BPF_RET | BPF_K, v)
+
+/* The broker is asked about these two; all else is as it was. */
+static struct sock_filter asks[] = {
+    LOAD(arch),         IF(AUDIT_ARCH_X86_64, 1, 0), END(SECCOMP_RET_KILL_PROCESS), LOAD(nr),
+    IF(SYS_mmap, 1, 0), IF(SYS_getppid, 0, 1),       END(SECCOMP_RET_USER_NOTIF),   END(SECCOMP_RET_ALLOW),
+};
+/* The second one: nothing else is left but the end. */
+static struct sock_filter leaves[] = {
+    LOAD(nr),
+    IF(SYS_mmap, 3, 0),
+    IF(SYS_getppid, 2, 0),
+    IF(SYS_exit_group, 1, 0),
+    END(SECCOMP_RET_KILL_PROCESS),
+    END(SECCOMP_RET_ALLOW),
+};
+/* To find out whether this process could have one. */
+static struct sock_filter nothing[] = {END(SECCOMP_RET_ALLOW)};
+
+static struct sock_fprog ask_prog = {sizeof(asks) / sizeof(asks[0]), asks};
+static struct sock_fprog leave_prog = {sizeof(leaves) / sizeof(leaves[0]), leaves};
+static struct sock_fprog nothing_prog = {1, nothing};
+
+/* What it says, made before it is there. */
+static struct {
+    int sock;
+    pid_t broker;
+    struct vgb_msg m;
+    struct iovec iov;
+    struct msghdr h;
+    int *fds; /* in the control message: listener, maps */
+    char control[CMSG_SPACE(2 * sizeof(int))] __attribute__((aligned(8)));
+    _Atomic int state; /* 0: starting; 1: the broker has been told; else -errno */
+} start;
+
+static char stack[STACK] __attribute__((aligned(4096)));
+
+_Noreturn static void mapper_end(void)
+{
+    for (;;)
+        call(SYS_exit_group, 0, 0, 0, 0, 0, 0);
+}
+
+static void mapper_state(int state)
+{
+    atomic_store(&start.state, state);
+    call(SYS_futex, (long)&start.state, FUTEX_WAKE, 1, 0, 0, 0);
+}
+
+static void mapper_do_job(struct vgb_job *job)
+{
+    for (uint32_t i = 0; i < job->n; i++) {
+        uint64_t a[6];
+
+        vgb_call_arguments(&job->calls[i], job->place, a);
+        long r = call(SYS_mmap, (long)a[0], (long)a[1], (long)a[2], (long)a[3], (long)a[4], (long)a[5]);
+
+        if (r < 0 && r > -4096) {
+            job->result = r;
+            return;
+        }
+        job->done = i + 1;
+    }
+}
+
+/* Tells the broker, and gives up all but its two calls. */
+static void mapper_confine(void)
+{
+    long r;
+
+    call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0, 0);
+    call(SYS_prctl, PR_SET_NAME, (long)"vgpu-mapper", 0, 0, 0, 0);
+    if (start.broker && call(SYS_getppid, 0, 0, 0, 0, 0, 0) != start.broker)
+        mapper_end();
+    start.m.value = (uint64_t)call(SYS_getpid, 0, 0, 0, 0, 0, 0);
+    r = call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, (long)&ask_prog, 0, 0,
+             0);
+    if (r >= 0) {
+        start.fds[0] = (int)r;
+        r = call(SYS_sendmsg, start.sock, (long)&start.h, MSG_NOSIGNAL, 0, 0, 0);
+    }
+    /* Not even the listener is left. */
+    if (r >= 0)
+        r = call(SYS_close_range, 0, (long)~0u, 0, 0, 0, 0);
+    mapper_state(r < 0 ? (int)r : 1);
+    if (r < 0 || call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, (long)&leave_prog, 0, 0, 0))
+        mapper_end();
+}
+
+static int mapper_main(void *arg)
+{
+    (void)arg;
+    mapper_confine();
+    for (;;) {
+        long r = call(SYS_getppid, 0, 0, 0, 0, 0, 0);
+        if (r < 0 && r > -4096) /* the broker has gone */
+            mapper_end();
+        mapper_do_job((struct vgb_job *)(uintptr_t)r);
+    }
+    return 0;
+}
+
+static int filter_install(unsigned flags, struct sock_fprog *prog)
+{
+    return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, prog);
+}
+
+/* Whether a process here could have a listener: there is one for all filters of a process, and where this process runs
+ * under somebody else's it has none to give. NULL, or why not. */
+static const char *mapper_wanting(void)
+{
+    int status;
+    pid_t child = fork();
+
+    if (!child) {
+        if (filter_install(SECCOMP_FILTER_FLAG_NEW_LISTENER, &nothing_prog) < 0)
+            _exit(errno < 255 ? errno : 255);
+        _exit(syscall(SYS_close_range, 0, ~0u, 0) ? ENOSYS : 0);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        return "no process";
+    if (WIFEXITED(status) && !WEXITSTATUS(status))
+        return NULL;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == EBUSY)
+        return "under another listener of seccomp";
+    return "Linux 5.9 is needed";
+}
+
+static void mapper_prepare(int sock, pid_t broker, int maps)
+{
+    memset(&start, 0, sizeof(start));
+    start.sock = sock;
+    start.broker = broker;
+    start.m.type = VGB_M_MAPPER;
+    start.iov = (struct iovec){&start.m, sizeof(start.m)};
+    start.h = (struct msghdr){.msg_iov = &start.iov,
+                              .msg_iovlen = 1,
+                              .msg_control = start.control,
+                              .msg_controllen = sizeof(start.control)};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&start.h);
+
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(2 * sizeof(int));
+    start.fds = (int *)(void *)CMSG_DATA(c);
+    start.fds[1] = maps;
+}
+
+/* Until it has told the broker; its state, 0: it never did. */
+static int mapper_await(void)
+{
+    struct timespec limit = {.tv_sec = START_S};
+    int state;
+
+    while (!(state = atomic_load(&start.state))) {
+        if (syscall(SYS_futex, &start.state, FUTEX_WAIT, 0, &limit, NULL, 0) && errno == ETIMEDOUT)
+            return atomic_load(&start.state);
+    }
+    return state;
+}
+
+int wrk_mapper_start(int sock, pid_t broker, char *err, size_t err_size)
+{
+    const char *why = mapper_wanting();
+    sigset_t all, old;
+    int state = 0;
+
+    err[0] = '\0';
+    if (why) {
+        snprintf(err, err_size, "%s", why);
+        return 1;
+    }
+    /* Who may read it is checked when it is opened. */
+    int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+
+    if (maps < 0) {
+        snprintf(err, err_size, "/proc/self/maps: %s", strerror(errno));
+        return 1;
+    }
+    mapper_prepare(sock, broker, maps);
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &old);
+    pid_t pid = clone(mapper_main, stack + sizeof(stack), CLONE_VM | CLONE_PARENT | SIGCHLD, NULL);
+    int e = errno;
+
+    sigprocmask(SIG_SETMASK, &old, NULL);
+    if (pid > 0)
+        state = mapper_await();
+    close(maps);
+    if (state == 1)
+        return 0;
+    snprintf(err, err_size, "%s", strerror(pid < 0 ? e : state ? -state : ETIMEDOUT));
+    return -1;
+}
+
+#else
+
+int wrk_mapper_start(int sock, pid_t broker, char *err, size_t err_size)
+{
+    (void)sock, (void)broker;
+    snprintf(err, err_size, "not in this build");
+    return 1;
+}
+
+#endif
