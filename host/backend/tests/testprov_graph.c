@@ -26,10 +26,13 @@ struct node {
     size_t bytes;
     CUgraph child, bodies[8];
     CUDA_HOST_NODE_PARAMS host;
+    bool off; /* of an executable graph: disabled */
 };
 struct graph {
     struct node *node[NODES_MAX];
     size_t n;
+    CUuserObject user[NODES_MAX]; /* one reference each */
+    size_t nusers;
 };
 /* What was made of a graph; its nodes' numbers are those of `of`, children are not looked into. */
 struct exec {
@@ -64,6 +67,31 @@ CUresult cuGraphCreate(CUgraph *out, unsigned flags)
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+CUresult cuGraphRetainUserObject(CUgraph h, CUuserObject u, unsigned n, unsigned flags)
+{
+    struct graph *g = (struct graph *)h;
+
+    if (n > NODES_MAX - g->nusers)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (unsigned i = 0; i < n; i++)
+        g->user[g->nusers++] = u;
+    return flags & CU_GRAPH_USER_OBJECT_MOVE ? CUDA_SUCCESS : cuUserObjectRetain(u, n);
+}
+
+CUresult cuGraphReleaseUserObject(CUgraph h, CUuserObject u, unsigned n)
+{
+    struct graph *g = (struct graph *)h;
+
+    for (size_t i = g->nusers; i-- > 0 && n;) {
+        if (g->user[i] != u)
+            continue;
+        g->user[i] = g->user[--g->nusers];
+        n--;
+        cuUserObjectRelease(u, 1);
+    }
+    return n ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
 CUresult cuGraphDestroy(CUgraph h)
 {
     struct graph *g = (struct graph *)h;
@@ -75,6 +103,8 @@ CUresult cuGraphDestroy(CUgraph h)
             cuGraphDestroy(g->node[i]->bodies[b]);
         free(g->node[i]);
     }
+    for (size_t i = 0; i < g->nusers; i++)
+        cuUserObjectRelease(g->user[i], 1);
     free(g);
     return CUDA_SUCCESS;
 }
@@ -196,14 +226,6 @@ CUresult cuGraphHostNodeSetParams(CUgraphNode n, const CUDA_HOST_NODE_PARAMS *p)
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphExecHostNodeSetParams(CUgraphExec x, CUgraphNode n, const CUDA_HOST_NODE_PARAMS *p)
-{
-    (void)x;
-    (void)n;
-    (void)p;
-    return CUDA_SUCCESS;
-}
-
 /* ---- what names objects ---- */
 
 static struct node *named(CUgraphNode h, bool (*live)(const void *), const void *a, const void *b)
@@ -246,6 +268,14 @@ CUresult cuGraphClone(CUgraph *out, CUgraph h)
         *made = *g->node[i];
         memset(made->bodies, 0, sizeof(made->bodies));
         if (made->child && cuGraphClone(&made->child, made->child) != CUDA_SUCCESS)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    for (size_t i = 0; i < g->nusers; i++) {
+        size_t k = 0;
+
+        while (g->user[k] != g->user[i])
+            k++;
+        if (k == i && cuGraphRetainUserObject(*out, g->user[i], 1, 0) != CUDA_SUCCESS)
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
     return CUDA_SUCCESS;
@@ -323,6 +353,31 @@ static CUgraphNode in_exec(CUgraphExec h, CUgraphNode n)
             return (CUgraphNode)((struct graph *)x->copy)->node[i];
     }
     return NULL;
+}
+
+CUresult cuGraphExecHostNodeSetParams(CUgraphExec x, CUgraphNode n, const CUDA_HOST_NODE_PARAMS *p)
+{
+    CUgraphNode mine = in_exec(x, n);
+
+    return mine ? cuGraphHostNodeSetParams(mine, p) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphNodeSetEnabled(CUgraphExec x, CUgraphNode n, unsigned on)
+{
+    struct node *mine = (struct node *)in_exec(x, n);
+
+    if (!mine)
+        return CUDA_ERROR_INVALID_VALUE;
+    mine->off = !on;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphNodeGetEnabled(CUgraphExec x, CUgraphNode n, unsigned *on)
+{
+    const struct node *mine = (const struct node *)in_exec(x, n);
+
+    *on = mine && !mine->off;
+    return mine ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode n, const CUDA_KERNEL_NODE_PARAMS *p)
