@@ -40,7 +40,8 @@ struct exec {
     CUgraph copy;
 };
 
-static CUgraph capturing; /* of one stream at a time */
+static CUgraph capturing;  /* of one stream at a time */
+static bool capturing_own; /* it was not there before */
 static CUstream captured;
 
 static cuuint64_t used, next_address = 0x700000000000, next_condition = 0x1000;
@@ -311,11 +312,30 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph g, unsigned long 
     return cuGraphClone(&x->copy, g);
 }
 
+/* A node of a child graph that is of another type than before. */
+static CUgraphNode changed(CUgraph was, CUgraph is)
+{
+    const struct graph *a = (const struct graph *)was, *b = (const struct graph *)is;
+
+    for (size_t i = 0; i < a->n && i < b->n; i++) {
+        const struct graph *c = (const struct graph *)a->node[i]->child,
+                           *d = (const struct graph *)b->node[i]->child;
+
+        if (c && d && c->n && d->n && c->node[0]->type != d->node[0]->type)
+            return (CUgraphNode)d->node[0];
+    }
+    return NULL;
+}
+
 CUresult cuGraphExecUpdate_v2(CUgraphExec h, CUgraph g, CUgraphExecUpdateResultInfo *info)
 {
     struct exec *x = (struct exec *)h;
 
     look(x->copy);
+    info->errorNode = changed(x->copy, g);
+    info->result = CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+    if (info->errorNode)
+        return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
     cuGraphDestroy(x->copy);
     info->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
     return cuGraphClone(&x->copy, g);
@@ -476,8 +496,35 @@ CUresult cuGraphDestroyNode(CUgraphNode n)
 CUresult cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode mode)
 {
     (void)mode;
+    if (capturing)
+        return CUDA_ERROR_ILLEGAL_STATE;
     captured = s;
-    return capturing ? CUDA_ERROR_ILLEGAL_STATE : cuGraphCreate(&capturing, 0);
+    capturing_own = true;
+    return cuGraphCreate(&capturing, 0);
+}
+
+CUresult cuStreamBeginCaptureToGraph(CUstream s, CUgraph g, const CUgraphNode *deps,
+                                     const CUgraphEdgeData *edges, size_t n, CUstreamCaptureMode mode)
+{
+    (void)deps;
+    (void)edges;
+    (void)n;
+    (void)mode;
+    if (capturing)
+        return CUDA_ERROR_ILLEGAL_STATE;
+    captured = s;
+    capturing_own = false;
+    capturing = g;
+    return CUDA_SUCCESS;
+}
+
+void testprov_stream_ends(CUstream s)
+{
+    if (!capturing || s != captured)
+        return;
+    if (capturing_own)
+        cuGraphDestroy(capturing);
+    capturing = NULL;
 }
 
 CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *status)
