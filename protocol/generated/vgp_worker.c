@@ -2433,6 +2433,8 @@ static CUresult handle_vgpGraphDestroy(struct wrk_call *c)
         return r;
     if (!wrk_graph_is_clients(c, a->graph))
         return CUDA_ERROR_INVALID_VALUE;
+    if (wrk_graph_captured(c, a->graph))
+        return CUDA_ERROR_NOT_PERMITTED;
     if (!wrk_provider.cuGraphDestroy)
         return wrk_missing(c, "cuGraphDestroy");
     r = wrk_provider.cuGraphDestroy(graph);

@@ -227,6 +227,7 @@ CUresult wrk_function_describe(CUfunction f, CUkernel k, int device);
 CUresult wrk_graph_child(struct wrk_call *c, uint64_t node, CUgraph object, uint64_t *handle);
 void wrk_graph_gone(struct wrk_call *c, uint64_t graph);
 bool wrk_graph_is_clients(struct wrk_call *c, uint64_t graph);
+bool wrk_graph_captured(struct wrk_call *c, uint64_t graph);
 CUresult wrk_graph_made(struct wrk_call *c, CUgraph object, uint64_t *handle);
 bool wrk_graph_memory(CUgraph g, uint64_t *bytes);
 uint64_t wrk_host_func_cookie(const struct wrk_host_func *f);

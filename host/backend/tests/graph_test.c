@@ -346,12 +346,64 @@ static void test_functions_stay(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* A copy of two halves, for which no memory of the guest is needed. */
+static uint64_t joined(struct guest *g, uint64_t graph, uint64_t cookie)
+{
+    struct vgp_args_vgpGraphCopyNode a = {.graph = graph,
+                                          .cookie = cookie,
+                                          .dstKind = VGP_COPY_DEVICE,
+                                          .srcKind = VGP_COPY_DEVICE,
+                                          .widthBytes = 8,
+                                          .height = 1,
+                                          .depth = 1};
+    uint64_t node = 0;
+
+    assert_int_equal(call(g, VGP_vgpGraphCopyNode, &a, sizeof(a), NULL, 0, &node, 0), 0);
+    return node;
+}
+
+/*
+ * What enabling a node puts into an executable graph that was updated from another graph is not among what the provider
+ * keeps for it: the function stays although the graph that it is from is destroyed.
+ */
+static void test_functions_enabled(void **state)
+{
+    struct vgp_args_cuGraphExecDestroy d = {.hGraphExec = EXEC(1)};
+    struct broker b = {0};
+    struct guest g1, g2;
+    uint64_t one, two, node, cookie = 0;
+
+    (void)state;
+    begin(&b, NULL, &g1, &g2);
+    one = new_graph(&g1);
+    two = new_graph(&g1);
+    node = joined(&g1, one, 100);
+    joined(&g1, two, 200);
+    assert_int_equal(instantiate(&g1, one, EXEC(1)), 0);
+    struct vgp_args_vgpGraphExecUpdate u = {.exec = EXEC(1), .graph = two};
+    struct vgp_args_vgpGraphNodeEnabled e = {.exec = EXEC(1), .node = node, .set = 1, .value = 1};
+    assert_int_equal(guest_call(&g1, VGP_vgpGraphExecUpdate, &u, sizeof(u), NULL, NULL), 0);
+    assert_int_equal(guest_call(&g1, VGP_vgpGraphNodeEnabled, &e, sizeof(e), NULL, NULL), 0);
+    assert_int_equal(destroy(&g1, one), 0);
+    assert_false(guest_notification(&g1, VGP_NOTIFY_RELEASED, &cookie, NULL, 300));
+    assert_int_equal(launch(&g1, EXEC(1)), 0);
+    guest_submit(&g1, VGP_cuGraphExecDestroy, VGP_NO_REPLY, &d, sizeof(d), NULL, 0);
+    assert_true(guest_notification(&g1, VGP_NOTIFY_RELEASED, &cookie, NULL, 5000));
+    assert_int_equal(cookie, 100);
+    assert_int_equal(destroy(&g1, two), 0);
+    assert_true(guest_notification(&g1, VGP_NOTIFY_RELEASED, &cookie, NULL, 5000));
+    assert_int_equal(cookie, 200);
+    guest_close(&g1);
+    guest_close(&g2);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_handles),        cmocka_unit_test(test_malformed),
         cmocka_unit_test(test_quota),          cmocka_unit_test(test_functions_end),
-        cmocka_unit_test(test_functions_stay),
+        cmocka_unit_test(test_functions_stay), cmocka_unit_test(test_functions_enabled),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,6 +20,12 @@
     guest_call(g, VGP_##name, &(struct vgp_args_##name){__VA_ARGS__}, sizeof(struct vgp_args_##name), NULL, \
                NULL)
 
+/* ... and the first 64 bits of its answer. */
+#define ASK(g, name, out, ...) \
+    ask(g, VGP_##name, &(struct vgp_args_##name){__VA_ARGS__}, sizeof(struct vgp_args_##name), out)
+#define STREAM VGP_HANDLE(VGP_H_STREAM, 1, 1)
+#define EXEC VGP_HANDLE(VGP_H_GRAPH_EXEC, 1, 1)
+
 static const uint64_t mip = VGP_HANDLE(VGP_H_MIPMAPPED_ARRAY, 1, 1);
 static const uint64_t level = VGP_HANDLE(VGP_H_ARRAY, 1, 1), plane = VGP_HANDLE(VGP_H_ARRAY, 1, 2);
 
@@ -337,6 +343,179 @@ static void test_user_object(void **state)
     guest_close(&g);
 }
 
+/* ---- captures: what ends with them, what they forbid ---- */
+
+static int ask(struct guest *g, uint16_t call, const void *args, uint32_t size, uint64_t *out)
+{
+    const void *p = NULL;
+    uint32_t n = 0;
+    int r = guest_call(g, call, args, size, &p, &n);
+
+    if (r == 0) {
+        assert_true(n >= sizeof(*out));
+        memcpy(out, p, sizeof(*out));
+    }
+    return r;
+}
+
+/* The handle of the graph that the stream is captured into. */
+static uint64_t captured_graph(struct guest *g)
+{
+    const struct vgp_args_vgpStreamCaptureInfo a = {.stream = STREAM};
+    const void *p = NULL;
+    uint32_t n = 0;
+
+    assert_int_equal(guest_call(g, VGP_vgpStreamCaptureInfo, &a, sizeof(a), &p, &n), 0);
+    assert_true(n >= sizeof(struct vgp_ret_vgpStreamCaptureInfo));
+    return ((const struct vgp_ret_vgpStreamCaptureInfo *)p)->graph;
+}
+
+static int list_nodes(struct guest *g, uint64_t graph)
+{
+    return CALL(g, vgpGraphList, .what = VGP_LIST_NODES, .object = graph, .room = 8);
+}
+
+static uint64_t begin_capture(struct guest *g)
+{
+    uint64_t graph;
+
+    assert_int_equal(CALL(g, cuStreamCreate, .phStream = STREAM), 0);
+    assert_int_equal(CALL(g, vgpStreamBeginCapture, .stream = STREAM), 0);
+    graph = captured_graph(g);
+    assert_int_not_equal(graph, 0);
+    assert_int_equal(list_nodes(g, graph), 0);
+    return graph;
+}
+
+/* The provider's graph of a capture ends with the stream that it began in, and so does its handle. */
+static void test_capture_stream(void **state)
+{
+    uint64_t graph, other = 0, node = 0;
+    struct guest g;
+
+    connect_to(*state, &g);
+    graph = begin_capture(&g);
+    assert_int_equal(CALL(&g, cuStreamDestroy_v2, .hStream = STREAM), 0);
+    assert_int_equal(list_nodes(&g, graph), CUDA_ERROR_INVALID_VALUE);
+    for (int i = 0; i < 8; i++) { /* also when another graph is where it was */
+        assert_int_equal(ASK(&g, vgpGraphCreate, &other, .flags = 0), 0);
+        assert_int_not_equal(other, graph);
+        assert_int_equal(ASK(&g, vgpGraphEmptyNode, &node, .graph = other), 0);
+    }
+    assert_int_equal(list_nodes(&g, graph), CUDA_ERROR_INVALID_VALUE);
+    guest_close(&g);
+}
+
+/* ... and with the stream's context. */
+static void test_capture_context(void **state)
+{
+    const uint64_t context = VGP_HANDLE(VGP_H_CONTEXT, 1, 1);
+    struct guest g;
+    uint64_t graph, primary;
+
+    connect_to(*state, &g);
+    primary = g.context;
+    assert_int_equal(CALL(&g, vgpCtxCreate, .context = context), 0);
+    g.context = context;
+    graph = begin_capture(&g);
+    g.context = primary;
+    assert_int_equal(CALL(&g, vgpCtxDestroy, .context = context), 0);
+    assert_int_equal(list_nodes(&g, graph), CUDA_ERROR_INVALID_VALUE);
+    guest_close(&g);
+}
+
+/* A graph and its nodes stay while a stream captures into it; the graph of a conditional node is that node's after it. */
+static void test_capture_stays(void **state)
+{
+    uint64_t graph = 0, node = 0, condition = 0, bodies[2] = {0};
+    const void *p = NULL;
+    uint32_t n = 0;
+    struct guest g;
+
+    connect_to(*state, &g);
+    assert_int_equal(CALL(&g, cuStreamCreate, .phStream = STREAM), 0);
+    assert_int_equal(ASK(&g, vgpGraphCreate, &graph, .flags = 0), 0);
+    assert_int_equal(ASK(&g, vgpGraphEmptyNode, &node, .graph = graph), 0);
+    assert_int_equal(CALL(&g, vgpStreamBeginCapture, .stream = STREAM, .graph = graph), 0);
+    assert_int_equal(captured_graph(&g), graph);
+    assert_int_equal(CALL(&g, vgpGraphDestroy, .graph = graph), CUDA_ERROR_NOT_PERMITTED);
+    assert_int_equal(CALL(&g, vgpGraphDestroyNode, .node = node), CUDA_ERROR_NOT_PERMITTED);
+    assert_int_equal(CALL(&g, vgpStreamEndCapture, .stream = STREAM), 0);
+
+    assert_int_equal(ASK(&g, vgpGraphConditionalHandle, &condition, .graph = graph), 0);
+    assert_int_equal(ASK(&g, vgpGraphConditionalNode, &node, .graph = graph, .handle = condition, .size = 1),
+                     0);
+    struct vgp_args_vgpGraphBodies a = {.node = node};
+    assert_int_equal(guest_call(&g, VGP_vgpGraphBodies, &a, sizeof(a), &p, &n), 0);
+    assert_true(n >= sizeof(struct vgp_ret_vgpGraphBodies) + 8);
+    memcpy(bodies, (const uint8_t *)p + sizeof(struct vgp_ret_vgpGraphBodies), 8);
+    assert_int_equal(CALL(&g, vgpStreamBeginCapture, .stream = STREAM, .graph = bodies[0]), 0);
+    assert_int_equal(CALL(&g, vgpStreamEndCapture, .stream = STREAM), 0);
+    assert_int_equal(list_nodes(&g, bodies[0]), 0);
+    assert_int_equal(CALL(&g, vgpGraphDestroy, .graph = bodies[0]), CUDA_ERROR_INVALID_VALUE);
+
+    /* The client's own stays when the capture into it ends with the stream. */
+    assert_int_equal(CALL(&g, vgpStreamBeginCapture, .stream = STREAM, .graph = graph), 0);
+    assert_int_equal(CALL(&g, cuStreamDestroy_v2, .hStream = STREAM), 0);
+    assert_int_equal(list_nodes(&g, graph), 0);
+    assert_int_equal(CALL(&g, vgpGraphDestroy, .graph = graph), 0);
+    guest_close(&g);
+}
+
+/* A node that an error names is in a child graph: it gets no handle as one of the graph around it. */
+static void test_error_in_child(void **state)
+{
+    uint64_t graph[2] = {0}, child[2] = {0}, node = 0;
+    const void *p = NULL;
+    uint32_t n = 0;
+    struct guest g;
+
+    connect_to(*state, &g);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(ASK(&g, vgpGraphCreate, &graph[i], .flags = 0), 0);
+        assert_int_equal(ASK(&g, vgpGraphCreate, &child[i], .flags = 0), 0);
+        if (i)
+            assert_int_equal(ASK(&g, vgpGraphHostNode, &node, .graph = child[i], .cookie = 1), 0);
+        else
+            assert_int_equal(ASK(&g, vgpGraphEmptyNode, &node, .graph = child[i]), 0);
+        assert_int_equal(ASK(&g, vgpGraphChildNode, &node, .graph = graph[i], .child = child[i]), 0);
+    }
+    assert_int_equal(CALL(&g, vgpGraphInstantiate, .exec = EXEC, .graph = graph[0]), 0);
+    struct vgp_args_vgpGraphExecUpdate u = {.exec = EXEC, .graph = graph[1]};
+    assert_int_equal(guest_call(&g, VGP_vgpGraphExecUpdate, &u, sizeof(u), &p, &n), 0);
+    const struct vgp_ret_vgpGraphExecUpdate *ret = p;
+    assert_int_equal(ret->result, CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED);
+    assert_int_equal(ret->errorNode, 0);
+    guest_close(&g);
+}
+
+/* A captured copy would use bytes of a record, or a place for a reply, at each launch of the graph. */
+static void test_capture_record(void **state)
+{
+    struct vgp_args_vgpCopy in = {.srcKind = VGP_COPY_INLINE,
+                                  .widthBytes = 8,
+                                  .stream = STREAM,
+                                  .when = VGP_WHEN_ISSUED,
+                                  .data_len = 8};
+    struct vgp_args_vgpCopy out = {
+        .dstKind = VGP_COPY_REPLY, .widthBytes = 8, .stream = STREAM, .when = VGP_WHEN_COMPLETE};
+    const uint64_t data = 0;
+    struct guest g;
+
+    connect_to(*state, &g);
+    assert_int_equal(guest_alloc(&g, 4096, &in.dst), 0);
+    out.src = in.dst;
+    begin_capture(&g);
+    guest_submit(&g, VGP_vgpCopy, 0, &in, sizeof(in), &data, sizeof(data));
+    assert_int_equal(guest_wait(&g, 0, NULL, NULL, 5000), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    assert_int_equal(guest_call(&g, VGP_vgpCopy, &out, sizeof(out), NULL, NULL),
+                     CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    assert_int_equal(CALL(&g, vgpStreamEndCapture, .stream = STREAM), 0);
+    guest_submit(&g, VGP_vgpCopy, 0, &in, sizeof(in), &data, sizeof(data));
+    assert_int_equal(guest_wait(&g, 0, NULL, NULL, 5000), 0);
+    guest_close(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -348,6 +527,11 @@ int main(void)
         cmocka_unit_test(test_event),
         cmocka_unit_test(test_user_object),
         cmocka_unit_test(test_watch),
+        cmocka_unit_test(test_capture_stream),
+        cmocka_unit_test(test_capture_context),
+        cmocka_unit_test(test_capture_stays),
+        cmocka_unit_test(test_error_in_child),
+        cmocka_unit_test(test_capture_record),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -197,8 +197,11 @@ CUresult cuCtxCreate_v2(CUcontext *c, unsigned flags, CUdevice d)
 CUresult cuCtxDestroy_v2(CUcontext c)
 {
     pthread_mutex_lock(&streams_lock);
-    for (struct stream *s = streams; s; s = s->next)
+    for (struct stream *s = streams; s; s = s->next) {
+        if (s->ctx == c && !s->ended)
+            testprov_stream_ends((CUstream)s);
         s->ended |= s->ctx == c;
+    }
     pthread_mutex_unlock(&streams_lock);
     return c == (CUcontext)(void *)&context_object ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
@@ -222,6 +225,7 @@ CUresult cuStreamCreate(CUstream *s, unsigned flags)
 CUresult cuStreamDestroy_v2(CUstream s)
 {
     stream_of(s)->ended = true;
+    testprov_stream_ends(s);
     return CUDA_SUCCESS;
 }
 

@@ -42,6 +42,9 @@ unsigned testprov_release(void);
 /* testprov_obj.c */
 void testprov_context_ends(void);
 
+/* testprov_graph.c: a capture that began in the stream ends with it, and with its graph. */
+void testprov_stream_ends(CUstream s);
+
 /* Is what a node of a graph names still there? */
 bool testprov_event_live(const void *e);
 bool testprov_array_live(const void *a);

@@ -26,10 +26,13 @@ struct node {
     size_t bytes;
     CUgraph child, bodies[8];
     CUDA_HOST_NODE_PARAMS host;
+    bool off; /* of an executable graph: disabled */
 };
 struct graph {
     struct node *node[NODES_MAX];
     size_t n;
+    CUuserObject user[NODES_MAX]; /* one reference each */
+    size_t nusers;
 };
 /* What was made of a graph; its nodes' numbers are those of `of`, children are not looked into. */
 struct exec {
@@ -37,7 +40,8 @@ struct exec {
     CUgraph copy;
 };
 
-static CUgraph capturing; /* of one stream at a time */
+static CUgraph capturing;  /* of one stream at a time */
+static bool capturing_own; /* it was not there before */
 static CUstream captured;
 
 static cuuint64_t used, next_address = 0x700000000000, next_condition = 0x1000;
@@ -64,6 +68,31 @@ CUresult cuGraphCreate(CUgraph *out, unsigned flags)
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+CUresult cuGraphRetainUserObject(CUgraph h, CUuserObject u, unsigned n, unsigned flags)
+{
+    struct graph *g = (struct graph *)h;
+
+    if (n > NODES_MAX - g->nusers)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (unsigned i = 0; i < n; i++)
+        g->user[g->nusers++] = u;
+    return flags & CU_GRAPH_USER_OBJECT_MOVE ? CUDA_SUCCESS : cuUserObjectRetain(u, n);
+}
+
+CUresult cuGraphReleaseUserObject(CUgraph h, CUuserObject u, unsigned n)
+{
+    struct graph *g = (struct graph *)h;
+
+    for (size_t i = g->nusers; i-- > 0 && n;) {
+        if (g->user[i] != u)
+            continue;
+        g->user[i] = g->user[--g->nusers];
+        n--;
+        cuUserObjectRelease(u, 1);
+    }
+    return n ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
 CUresult cuGraphDestroy(CUgraph h)
 {
     struct graph *g = (struct graph *)h;
@@ -75,6 +104,8 @@ CUresult cuGraphDestroy(CUgraph h)
             cuGraphDestroy(g->node[i]->bodies[b]);
         free(g->node[i]);
     }
+    for (size_t i = 0; i < g->nusers; i++)
+        cuUserObjectRelease(g->user[i], 1);
     free(g);
     return CUDA_SUCCESS;
 }
@@ -196,14 +227,6 @@ CUresult cuGraphHostNodeSetParams(CUgraphNode n, const CUDA_HOST_NODE_PARAMS *p)
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphExecHostNodeSetParams(CUgraphExec x, CUgraphNode n, const CUDA_HOST_NODE_PARAMS *p)
-{
-    (void)x;
-    (void)n;
-    (void)p;
-    return CUDA_SUCCESS;
-}
-
 /* ---- what names objects ---- */
 
 static struct node *named(CUgraphNode h, bool (*live)(const void *), const void *a, const void *b)
@@ -248,6 +271,14 @@ CUresult cuGraphClone(CUgraph *out, CUgraph h)
         if (made->child && cuGraphClone(&made->child, made->child) != CUDA_SUCCESS)
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    for (size_t i = 0; i < g->nusers; i++) {
+        size_t k = 0;
+
+        while (g->user[k] != g->user[i])
+            k++;
+        if (k == i && cuGraphRetainUserObject(*out, g->user[i], 1, 0) != CUDA_SUCCESS)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -281,11 +312,30 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph g, unsigned long 
     return cuGraphClone(&x->copy, g);
 }
 
+/* A node of a child graph that is of another type than before. */
+static CUgraphNode changed(CUgraph was, CUgraph is)
+{
+    const struct graph *a = (const struct graph *)was, *b = (const struct graph *)is;
+
+    for (size_t i = 0; i < a->n && i < b->n; i++) {
+        const struct graph *c = (const struct graph *)a->node[i]->child,
+                           *d = (const struct graph *)b->node[i]->child;
+
+        if (c && d && c->n && d->n && c->node[0]->type != d->node[0]->type)
+            return (CUgraphNode)d->node[0];
+    }
+    return NULL;
+}
+
 CUresult cuGraphExecUpdate_v2(CUgraphExec h, CUgraph g, CUgraphExecUpdateResultInfo *info)
 {
     struct exec *x = (struct exec *)h;
 
     look(x->copy);
+    info->errorNode = changed(x->copy, g);
+    info->result = CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+    if (info->errorNode)
+        return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
     cuGraphDestroy(x->copy);
     info->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
     return cuGraphClone(&x->copy, g);
@@ -323,6 +373,31 @@ static CUgraphNode in_exec(CUgraphExec h, CUgraphNode n)
             return (CUgraphNode)((struct graph *)x->copy)->node[i];
     }
     return NULL;
+}
+
+CUresult cuGraphExecHostNodeSetParams(CUgraphExec x, CUgraphNode n, const CUDA_HOST_NODE_PARAMS *p)
+{
+    CUgraphNode mine = in_exec(x, n);
+
+    return mine ? cuGraphHostNodeSetParams(mine, p) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphNodeSetEnabled(CUgraphExec x, CUgraphNode n, unsigned on)
+{
+    struct node *mine = (struct node *)in_exec(x, n);
+
+    if (!mine)
+        return CUDA_ERROR_INVALID_VALUE;
+    mine->off = !on;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphNodeGetEnabled(CUgraphExec x, CUgraphNode n, unsigned *on)
+{
+    const struct node *mine = (const struct node *)in_exec(x, n);
+
+    *on = mine && !mine->off;
+    return mine ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode n, const CUDA_KERNEL_NODE_PARAMS *p)
@@ -421,8 +496,35 @@ CUresult cuGraphDestroyNode(CUgraphNode n)
 CUresult cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode mode)
 {
     (void)mode;
+    if (capturing)
+        return CUDA_ERROR_ILLEGAL_STATE;
     captured = s;
-    return capturing ? CUDA_ERROR_ILLEGAL_STATE : cuGraphCreate(&capturing, 0);
+    capturing_own = true;
+    return cuGraphCreate(&capturing, 0);
+}
+
+CUresult cuStreamBeginCaptureToGraph(CUstream s, CUgraph g, const CUgraphNode *deps,
+                                     const CUgraphEdgeData *edges, size_t n, CUstreamCaptureMode mode)
+{
+    (void)deps;
+    (void)edges;
+    (void)n;
+    (void)mode;
+    if (capturing)
+        return CUDA_ERROR_ILLEGAL_STATE;
+    captured = s;
+    capturing_own = false;
+    capturing = g;
+    return CUDA_SUCCESS;
+}
+
+void testprov_stream_ends(CUstream s)
+{
+    if (!capturing || s != captured)
+        return;
+    if (capturing_own)
+        cuGraphDestroy(capturing);
+    capturing = NULL;
 }
 
 CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *status)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The test provider's arrays, user objects and graphs. Each lives as long as CUDA says; a call with one
+ * The test provider's arrays and user objects. Each lives as long as CUDA says; a call with one
  * that does not live any more ends the process, as it might with a real driver.
  */
 #include <cuda.h>
@@ -10,13 +10,13 @@
 
 #include "testprov.h"
 
-enum kind { ARRAY = 1, MIPMAP, USER, GRAPH };
+enum kind { ARRAY = 1, MIPMAP, USER };
 
 struct object {
     struct object *next;
     enum kind kind;
     bool live;
-    struct object *parent; /* of a level; of a graph: the user object that it holds */
+    struct object *parent; /* of a level */
     unsigned count;
     CUhostFn destroy;
     void *data;
@@ -130,7 +130,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray m)
     return CUDA_SUCCESS;
 }
 
-/* ---- user objects, and graphs that hold one each ---- */
+/* ---- user objects; which graphs hold them: testprov_graph.c ---- */
 
 CUresult cuUserObjectCreate(CUuserObject *u, void *data, CUhostFn destroy, unsigned count, unsigned flags)
 {
@@ -161,20 +161,4 @@ CUresult cuUserObjectRelease(CUuserObject u, unsigned count)
         o->destroy(o->data);
     }
     return CUDA_SUCCESS;
-}
-
-CUresult cuGraphRetainUserObject(CUgraph g, CUuserObject u, unsigned count, unsigned flags)
-{
-    (void)g;
-    if (!(flags & CU_GRAPH_USER_OBJECT_MOVE))
-        use(u, USER)->count += count;
-    else
-        use(u, USER);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphReleaseUserObject(CUgraph g, CUuserObject u, unsigned count)
-{
-    (void)g;
-    return cuUserObjectRelease(u, count);
 }

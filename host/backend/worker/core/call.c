@@ -7,39 +7,79 @@
 #include <stdlib.h>
 
 unsigned wrk_captures;
-static CUstream *origins; /* where they began; fewer than wrk_captures when there was no memory */
-static unsigned norigins, origins_room;
+void (*wrk_capture_over)(struct wrk_worker *w, CUgraph graph);
+static struct capture {
+    CUstream origin; /* where it began */
+    CUgraph graph;   /* what it is captured into; of the provider, or of the client */
+} * captures;        /* as many as wrk_captures says; behind them those that are over and not settled */
+static unsigned captures_room, captures_over;
 
-void wrk_capture_begun(CUstream stream)
+bool wrk_capture_room(void)
 {
-    wrk_captures++;
-    if (norigins == origins_room) {
-        unsigned room = origins_room ? 2 * origins_room : 8;
-        CUstream *bigger = realloc(origins, room * sizeof(CUstream));
+    unsigned room = captures_room ? 2 * captures_room : 8;
+    struct capture *bigger;
 
-        if (!bigger)
-            return;
-        origins = bigger;
-        origins_room = room;
-    }
-    origins[norigins++] = stream;
+    if (wrk_captures + captures_over < captures_room)
+        return true;
+    bigger = realloc(captures, room * sizeof(*captures));
+    if (!bigger)
+        return false;
+    captures = bigger;
+    captures_room = room;
+    return true;
 }
 
-void wrk_capture_forget(CUstream stream, bool ended)
+void wrk_capture_begun(CUstream stream, CUgraph graph)
 {
-    bool known = false;
+    captures[wrk_captures++] = (struct capture){stream, graph};
+}
 
-    for (unsigned i = 0; i < norigins && !known; i++) {
-        known = origins[i] == stream;
-        if (known)
-            origins[i] = origins[--norigins];
+/* The last one takes its place. */
+static void end_capture(unsigned i)
+{
+    const struct capture c = captures[i];
+
+    captures[i] = captures[--wrk_captures];
+    captures[wrk_captures] = c;
+    captures_over++;
+}
+
+void wrk_capture_forget(CUstream stream)
+{
+    for (unsigned i = wrk_captures; i-- > 0;) {
+        if (captures[i].origin == stream)
+            end_capture(i);
     }
-    if (known || (ended && wrk_captures > norigins))
-        wrk_captures--;
+}
+
+void wrk_captures_look(void)
+{
+    for (unsigned i = wrk_captures; i-- > 0;) {
+        CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+
+        if (wrk_provider.cuStreamIsCapturing(captures[i].origin, &status) == CUDA_SUCCESS &&
+            status == CU_STREAM_CAPTURE_STATUS_NONE)
+            end_capture(i);
+    }
+}
+
+bool wrk_capture_into(CUgraph graph)
+{
+    for (unsigned i = 0; i < wrk_captures; i++) {
+        if (captures[i].graph == graph)
+            return true;
+    }
+    return false;
 }
 
 void wrk_captures_settle(struct wrk_worker *w)
 {
+    while (captures_over) {
+        CUgraph graph = captures[wrk_captures + --captures_over].graph;
+
+        if (!wrk_capture_into(graph))
+            wrk_capture_over(w, graph);
+    }
     if (!wrk_captures)
         wrk_namer_clear(w, &wrk_capturing);
 }

@@ -161,11 +161,19 @@ bool wrk_is_sticky(CUresult r);
 CUresult wrk_stream_get(struct wrk_call *c, uint64_t value, CUstream *out);
 /* Captures that the guest began and did not end; 0 = no stream needs asking. */
 extern unsigned wrk_captures;
-/* The provider captures from this stream on. */
-void wrk_capture_begun(CUstream stream);
-/* A capture has ended (ended), or the stream is no more: then nothing happens unless a capture began there. */
-void wrk_capture_forget(CUstream stream, bool ended);
-/* After that, when no context is about to end: without captures nothing is named by one. */
+/* Makes room for one more; before it begins. False: no memory. */
+bool wrk_capture_room(void);
+/* The provider captures from this stream on into this graph. There is room. */
+void wrk_capture_begun(CUstream stream, CUgraph graph);
+/* The capture that began in the stream, if there is one, has ended, or the stream is no more. */
+void wrk_capture_forget(CUstream stream);
+/* Forgets all that the provider says have ended; an error of the provider's is no such answer. */
+void wrk_captures_look(void);
+/* Does a capture go into this graph? */
+bool wrk_capture_into(CUgraph graph);
+/* Called then, for each that was forgotten: its graph has ended with it, unless it is the client's. */
+extern void (*wrk_capture_over)(struct wrk_worker *w, CUgraph graph);
+/* After that, when no context is about to end: their graphs go, and without captures nothing is named by one. */
 void wrk_captures_settle(struct wrk_worker *w);
 /* Launch attributes whose value is plain data. Others hold events or host pointers of the guest. */
 bool wrk_plain_attribute(uint32_t id);

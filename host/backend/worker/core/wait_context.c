@@ -47,7 +47,7 @@ static CUresult end(CUstream stream)
     CUresult r = below->cuStreamDestroy_v2(stream);
 
     if (r == CUDA_SUCCESS) {
-        wrk_capture_forget(stream, false);
+        wrk_capture_forget(stream);
         wrk_captures_settle(self);
     }
     return r;

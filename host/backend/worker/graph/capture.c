@@ -18,8 +18,25 @@ bool wrk_stream_captured(CUstream stream)
     /* The legacy stream cannot be captured; asking about it would be an error during a capture. */
     if (!wrk_captures || stream == NULL || stream == CU_STREAM_LEGACY)
         return false;
-    return wrk_provider.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+    /* An error is no "no": what a capture forbids would be done to one. */
+    return wrk_provider.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
            status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+void wrk_capture_graph_over(struct wrk_worker *w, CUgraph object)
+{
+    struct wrk_graph *g = wrk_graph_known(object);
+
+    /* The guest may have asked for it meanwhile. One that it began with, or has got, stays: its own, or a node's. */
+    if (g && !g->client && !g->parent)
+        wrk_graph_forget(w, g);
+}
+
+bool wrk_graph_captured(struct wrk_call *c, uint64_t graph)
+{
+    struct wrk_graph *g;
+
+    return wrk_graph_get_any(c, graph, &g) == CUDA_SUCCESS && wrk_capture_into(g->object);
 }
 
 struct info {
@@ -31,13 +48,23 @@ struct info {
     size_t n;
 };
 
-static CUresult get_info(CUstream stream, struct info *i)
+static CUresult ask_info(CUstream stream, struct info *i)
 {
     memset(i, 0, sizeof(*i));
     if (wrk_provider.cuStreamGetCaptureInfo_v3)
         return wrk_provider.cuStreamGetCaptureInfo_v3(stream, &i->status, &i->id, &i->graph, &i->deps,
                                                       &i->edges, &i->n);
     return wrk_provider.cuStreamGetCaptureInfo_v2(stream, &i->status, &i->id, &i->graph, &i->deps, &i->n);
+}
+
+/* A graph of which it is not known when it ends gets no record. */
+static CUresult get_info(CUstream stream, struct info *i)
+{
+    CUresult r = ask_info(stream, i);
+
+    return r == CUDA_SUCCESS && i->status == CU_STREAM_CAPTURE_STATUS_ACTIVE && !wrk_capture_into(i->graph)
+               ? CUDA_ERROR_UNKNOWN
+               : r;
 }
 
 CUresult wrk_capture_front(CUstream stream, CUgraph *graph, CUgraphNode *last)
@@ -58,7 +85,7 @@ CUresult wrk_capture_front(CUstream stream, CUgraph *graph, CUgraphNode *last)
 static bool provider_can(void)
 {
     return wrk_provider.cuStreamBeginCapture_v2 && wrk_provider.cuStreamEndCapture &&
-           wrk_provider.cuStreamIsCapturing &&
+           wrk_provider.cuStreamIsCapturing && wrk_provider.cuGraphDestroy &&
            (wrk_provider.cuStreamGetCaptureInfo_v3 || wrk_provider.cuStreamGetCaptureInfo_v2);
 }
 
@@ -71,6 +98,25 @@ static void relax(void)
     if (!done && wrk_provider.cuThreadExchangeStreamCaptureMode)
         wrk_provider.cuThreadExchangeStreamCaptureMode(&mode);
     done = true;
+}
+
+/* Into a graph of the provider's. */
+static CUresult begin_capture(CUstream stream, CUstreamCaptureMode mode)
+{
+    CUresult r = wrk_provider.cuStreamBeginCapture_v2(stream, mode);
+    CUgraph graph = NULL;
+    struct info i;
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    r = ask_info(stream, &i);
+    if (r == CUDA_SUCCESS && i.status == CU_STREAM_CAPTURE_STATUS_ACTIVE && i.graph) {
+        wrk_capture_begun(stream, i.graph);
+        return r;
+    }
+    if (wrk_provider.cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS && graph)
+        wrk_provider.cuGraphDestroy(graph);
+    return r != CUDA_SUCCESS ? r : CUDA_ERROR_UNKNOWN;
 }
 
 CUresult wrk_do_vgpStreamBeginCapture(struct wrk_call *c, const struct vgp_args_vgpStreamBeginCapture *a,
@@ -87,13 +133,11 @@ CUresult wrk_do_vgpStreamBeginCapture(struct wrk_call *c, const struct vgp_args_
         return r;
     if (!provider_can())
         return wrk_missing(c, "cuStreamBeginCapture");
+    if (!wrk_capture_room())
+        return CUDA_ERROR_OUT_OF_MEMORY;
     relax();
-    if (!a->graph) {
-        r = wrk_provider.cuStreamBeginCapture_v2(stream, mode);
-        if (r == CUDA_SUCCESS)
-            wrk_capture_begun(stream);
-        return r;
-    }
+    if (!a->graph)
+        return begin_capture(stream, mode);
     if (!wrk_provider.cuStreamBeginCaptureToGraph)
         return wrk_missing(c, "cuStreamBeginCaptureToGraph");
     if (!wrk_edges_ok(edgeData, a->edgeData_len, a->dependencies_len, &edges))
@@ -107,7 +151,7 @@ CUresult wrk_do_vgpStreamBeginCapture(struct wrk_call *c, const struct vgp_args_
                                                  a->dependencies_len, mode);
     free(deps);
     if (r == CUDA_SUCCESS)
-        wrk_capture_begun(stream);
+        wrk_capture_begun(stream, g->object);
     return r;
 }
 
@@ -115,7 +159,7 @@ CUresult wrk_do_vgpStreamEndCapture(struct wrk_call *c, const struct vgp_args_vg
                                     struct vgp_ret_vgpStreamEndCapture *ret)
 {
     CUgraph object = NULL;
-    struct info before;
+    struct wrk_graph *g = NULL;
     CUstream stream;
     CUresult r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
 
@@ -123,32 +167,22 @@ CUresult wrk_do_vgpStreamEndCapture(struct wrk_call *c, const struct vgp_args_vg
         return r;
     if (!provider_can())
         return wrk_missing(c, "cuStreamEndCapture");
-    if (get_info(stream, &before) != CUDA_SUCCESS)
-        memset(&before, 0, sizeof(before));
     r = wrk_provider.cuStreamEndCapture(stream, &object);
-    bool over = before.status != CU_STREAM_CAPTURE_STATUS_NONE && !wrk_stream_captured(stream);
-    struct wrk_graph *g = r == CUDA_SUCCESS ? wrk_graph_of(c->w, object) : NULL;
-    bool named = g && wrk_namer_copy(&g->names, &wrk_capturing);
-    if (over)
-        wrk_capture_forget(stream, true);
-    wrk_captures_settle(c->w);
-    if (g && !named) {
-        wrk_graph_forget(c->w, g);
-        g = NULL;
-    }
-    if (g) {
-        ret->graph = g->handle;
-        g->client = true;
-        return r;
-    }
     if (r == CUDA_SUCCESS) {
-        wrk_provider.cuGraphDestroy(object);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        g = wrk_graph_of(c->w, object);
+        if (g && wrk_namer_copy(&g->names, &wrk_capturing)) {
+            g->client = !g->parent; /* the graph of a conditional node stays the node's */
+            ret->graph = g->handle;
+        } else {
+            if (g)
+                wrk_graph_forget(c->w, g);
+            wrk_provider.cuGraphDestroy(object);
+            r = CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        wrk_capture_forget(stream);
     }
-    /* Its graph, which the guest may have asked for meanwhile, is gone, unless it is older. */
-    g = over ? wrk_graph_known(before.graph) : NULL;
-    if (g && !g->client)
-        wrk_graph_forget(c->w, g);
+    wrk_captures_look(); /* one that failed may have ended, too */
+    wrk_captures_settle(c->w);
     return r;
 }
 

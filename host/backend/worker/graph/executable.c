@@ -365,6 +365,7 @@ void wrk_exec_filter(struct wrk_worker *w, struct vgp_provider *table, const str
 {
     self = w;
     lower = below;
+    wrk_capture_over = wrk_capture_graph_over;
     if (lower->cuGraphLaunch)
         table->cuGraphLaunch = q_launch;
     if (lower->cuGraphUpload)

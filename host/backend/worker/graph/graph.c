@@ -70,11 +70,25 @@ static uint32_t host_nodes(CUgraph g)
     return wrk_host_nodes_made ? count_host_nodes(g, 0) : 0;
 }
 
-/* The handle of a node that an error names; 0 when it is none of the graph's, as in a child. */
+/*
+ * The handle of a node that an error names; 0 when it is none of the graph's, or in a child and not known: a record for it
+ * would say that the graph has it, and stay when it goes with the child.
+ */
 static uint64_t name_node(struct wrk_worker *w, struct wrk_graph *g, CUgraphNode node)
 {
-    struct wrk_gnode *n = node ? wrk_gnode_of(w, g, node) : NULL;
+    struct wrk_gnode *n = node ? wrk_gnode_known(node) : NULL;
+    CUgraphNode *list;
+    size_t count;
 
+    for (struct wrk_graph *at = n ? n->graph : NULL; at; at = at->parent ? at->parent->graph : NULL) {
+        if (at == g)
+            return n->handle;
+    }
+    if (n || !node || nodes_of(g->object, &list, &count) != CUDA_SUCCESS)
+        return 0;
+    for (size_t i = 0; i < count && !n; i++)
+        n = list[i] == node ? wrk_gnode_of(w, g, node) : NULL;
+    free(list);
     return n ? n->handle : 0;
 }
 

@@ -60,7 +60,7 @@ static inline CUgraphNode wrk_gnode_func(const struct wrk_gnode *n)
 /* The record of a node when there is one. */
 struct wrk_gnode *wrk_gnode_known(CUgraphNode object);
 /* The record of an object of the provider, made when it is not known yet. NULL: no memory, or as many
- * handles as one client may have. */
+ * handles as one client may have, or a node that is known as another graph's. */
 struct wrk_graph *wrk_graph_of(struct wrk_worker *w, CUgraph object);
 struct wrk_gnode *wrk_gnode_of(struct wrk_worker *w, struct wrk_graph *g, CUgraphNode object);
 /* The record of a graph when there is one. */
@@ -143,6 +143,8 @@ void wrk_urefs_copy(struct wrk_graph *to, const struct wrk_graph *from);
 
 /* True while the stream is part of a capture, valid or not. */
 bool wrk_stream_captured(CUstream stream);
+/* As wrk_capture_over. */
+void wrk_capture_graph_over(struct wrk_worker *w, CUgraph object);
 /* The graph that it is captured into, and the node that is last when there is exactly one. */
 CUresult wrk_capture_front(CUstream stream, CUgraph *graph, CUgraphNode *last);
 

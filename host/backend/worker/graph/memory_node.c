@@ -189,6 +189,8 @@ static CUresult move_node(struct wrk_call *c, struct wrk_where *w, struct wrk_gr
     /* A capture or another node has it; or it would become a part of itself. */
     if (!child->client)
         return CUDA_ERROR_INVALID_VALUE;
+    if (wrk_capture_into(child->object))
+        return CUDA_ERROR_NOT_PERMITTED;
     for (const struct wrk_graph *g = w->graph; g; g = g->parent ? g->parent->graph : NULL) {
         if (g == child)
             return CUDA_ERROR_INVALID_VALUE;

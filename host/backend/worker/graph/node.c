@@ -274,6 +274,8 @@ CUresult wrk_do_vgpGraphDestroyNode(struct wrk_call *c, const struct vgp_args_vg
         return r;
     if (!wrk_provider.cuGraphDestroyNode)
         return wrk_missing(c, "cuGraphDestroyNode");
+    if (wrk_capture_into(n->graph->object))
+        return CUDA_ERROR_NOT_PERMITTED;
     r = wrk_provider.cuGraphDestroyNode(n->object);
     if (r != CUDA_SUCCESS)
         return r;

@@ -198,8 +198,10 @@ struct wrk_gnode *wrk_gnode_of(struct wrk_worker *w, struct wrk_graph *g, CUgrap
 {
     struct wrk_gnode *n = map_get(&nodes, object);
 
-    if (n || !object)
-        return n;
+    if (n)
+        return n->graph == g ? n : NULL; /* what another graph has is none of this one's */
+    if (!object)
+        return NULL;
     n = calloc(1, sizeof(*n));
     if (!n)
         return NULL;
@@ -229,8 +231,12 @@ bool wrk_gnode_join(struct wrk_worker *w, struct wrk_graph *g, CUgraphNode objec
     struct wrk_gnode *n = wrk_gnode_of(w, g, object);
     CUgraphNode other = in == object ? out : in;
 
-    if (!n || (other != object && !map_put(&nodes, other, n)))
+    if (!n)
         return false;
+    if (other != object && !map_put(&nodes, other, n)) {
+        wrk_gnode_forget(w, n); /* the caller destroys it */
+        return false;
+    }
     n->in = in;
     n->out = out;
     n->cookie = cookie;

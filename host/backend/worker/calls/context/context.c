@@ -28,7 +28,7 @@ static void drop_one(struct wrk_handle_entry *e, uint64_t handle, void *arg)
         return;
     if (d->type == VGP_H_STREAM) {
         wrk_flow_stream_ends(d->w, e->object); /* it may have work of calls in other contexts */
-        wrk_capture_forget(e->object, false);
+        wrk_capture_forget(e->object);
     }
     wrk_handles_remove(&d->w->handles, handle, d->type);
 }
@@ -52,7 +52,7 @@ void wrk_drop_owned(struct wrk_worker *w, uint64_t context)
             continue;
         }
         wrk_flow_stream_ends(w, w->thread_streams[i].stream);
-        wrk_capture_forget(w->thread_streams[i].stream, false);
+        wrk_capture_forget(w->thread_streams[i].stream);
         w->thread_streams[i] = w->thread_streams[--w->nthread_streams];
     }
 }

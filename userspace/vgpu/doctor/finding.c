@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/* Findings of vgpu doctor, and the words for their causes. */
+#include "doctor/doctor.h"
+#include "base/vgpu_cli.h"
+
+static const struct {
+    enum vgpu_cause cause;
+    const char *name;
+} names[] = {
+    {VGPU_CAUSE_NONE, "ok"},
+    {VGPU_CAUSE_NO_DEVICE, "no-device"},
+    {VGPU_CAUSE_NO_DRIVER, "driver-not-loaded"},
+    {VGPU_CAUSE_PERMISSION, "permission"},
+    {VGPU_CAUSE_NO_BACKEND, "backend-not-reachable"},
+    {VGPU_CAUSE_CONNECT, "does-not-serve"},
+    {VGPU_CAUSE_MISMATCH, "parts-do-not-match"},
+    {VGPU_CAUSE_NO_LIBCUDA, "libcuda-not-found"},
+    {VGPU_CAUSE_OTHER_LIBCUDA, "other-libcuda"},
+    {VGPU_CAUSE_NO_CUDA, "libcuda-not-asked-for"},
+    {VGPU_CAUSE_LIBRARY, "library-missing"},
+    {VGPU_CAUSE_VERSION, "driver-version"},
+    {VGPU_CAUSE_SYMBOL, "entry-point-missing"},
+    {VGPU_CAUSE_TABLE, "export-table-refused"},
+    {VGPU_CAUSE_TABLE_EMPTY, "export-table-incomplete"},
+    {VGPU_CAUSE_QUERY, "start-up-call-failed"},
+    {VGPU_CAUSE_VALIDITY, "validity-check"},
+    {VGPU_CAUSE_NO_DEVICES, "no-devices"},
+    {VGPU_CAUSE_IMAGE, "no-usable-code"},
+    {VGPU_CAUSE_PTX, "ptx-not-accepted"},
+    {VGPU_CAUSE_REFUSED, "call-refused"},
+    {VGPU_CAUSE_MEMORY, "out-of-memory"},
+    {VGPU_CAUSE_KERNEL, "kernel-failed"},
+    {VGPU_CAUSE_WORKER, "worker-ended"},
+    {VGPU_CAUSE_CALL, "call-failed"},
+    {VGPU_CAUSE_PINNED, "pinned-memory-limit"},
+    {VGPU_CAUSE_PROGRAM, "program-failed"},
+    {VGPU_CAUSE_NOT_STARTED, "program-not-started"},
+};
+
+const char *vgpu_cli_cause_name(enum vgpu_cause cause)
+{
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (names[i].cause == cause)
+            return names[i].name;
+    }
+    return "?";
+}
+
+void vgpu_cli_find(struct vgpu_findings *f, enum vgpu_cause cause, char *what, const char *seen,
+                   const char *remedy)
+{
+    if (f->count == sizeof(f->list) / sizeof(f->list[0]))
+        return;
+    f->list[f->count++] = (struct vgpu_finding){cause, what, seen ? vgpu_cli_format("%s", seen) : NULL,
+                                                remedy ? vgpu_cli_format("%s", remedy) : NULL};
+}
