@@ -42,10 +42,11 @@ def processes():
                 continue
             rest = text[text.rindex(")") + 2:].split()
             name = text[text.index("(") + 1:text.rindex(")")]
-            try:  # a program started through a descriptor has another name in stat
-                name = os.path.basename(os.readlink("/proc/%s/exe" % entry))
-            except OSError:
-                pass
+            if name != "vgpu-mapper":  # of a worker, whose program it runs
+                try:  # a program started through a descriptor has another name in stat
+                    name = os.path.basename(os.readlink("/proc/%s/exe" % entry))
+                except OSError:
+                    pass
             if rest[0] != "Z":
                 found[int(entry)] = (int(rest[1]), name)
     return found

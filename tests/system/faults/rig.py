@@ -16,7 +16,7 @@ def find(top, name, executable=True):
 
 
 def children(pid):
-    """Living child processes: pid -> name."""
+    """Living child processes: pid -> name. Without the mappers, one for each worker, which end with it."""
     found = {}
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
@@ -28,7 +28,7 @@ def children(pid):
             continue
         name = text[text.index("(") + 1:text.rindex(")")]
         rest = text[text.rindex(")") + 2:].split()
-        if int(rest[1]) == pid and rest[0] != "Z":
+        if int(rest[1]) == pid and rest[0] != "Z" and name != "vgpu-mapper":
             found[int(entry)] = name
     return found
 
