@@ -229,14 +229,12 @@ CUresult wrk_do_vgpCopy(struct wrk_call *c, const struct vgp_args_vgpCopy *a, co
     CUresult e = check(c, a, &k, &total);
     if (e == CUDA_SUCCESS)
         e = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&k.stream);
+    /* A node would read or write what is the worker's own at each launch, after the call. */
     if (e == CUDA_SUCCESS && (is_passing(a->dstKind) || is_passing(a->srcKind)) &&
         wrk_stream_captured(k.stream))
         e = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (e != CUDA_SUCCESS)
         return e;
-    /* A node would read or write what is the worker's own at each launch, after the call. */
-    if ((a->srcKind == VGP_COPY_INLINE || a->dstKind == VGP_COPY_REPLY) && wrk_stream_captured(k.stream))
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     wrk_count(&c->w->win.shared->copied, total);
     wrk_bounce_register(c->w);
     if (total && quick_result(c, a, &k, o)) {
