@@ -492,6 +492,7 @@ static const struct CMUnitTest base_tests[] = {
     cmocka_unit_test(test_options),
     cmocka_unit_test(test_devices),
     cmocka_unit_test(test_green),
+    cmocka_unit_test(test_green_ends),
 };
 
 int main(int argc, char **argv)

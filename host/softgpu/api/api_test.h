@@ -53,6 +53,7 @@ int newer_main(void);    /* ... and test_newer_target() */
 int clusters_main(void); /* ... and test_clusters() */
 int green_main(void);    /* ... and test_green() */
 void test_green(void **state);
+void test_green_ends(void **state);
 int branch_main(void); /* api/graph/branch_test.c */
 /* Runs this program again with these options in the environment; it must say "right". */
 void test_alone(const char *options, const char *argument);

@@ -111,6 +111,7 @@ struct sg_obj {
     uint64_t handle;   /* 0: not (or no longer) registered */
     const void *owner; /* context whose end takes the handle away, or NULL: to compare, as it may be gone */
     void (*destroy)(struct sg_obj *obj); /* at the last put */
+    struct sg_obj *whole; /* that this is a part of: a reference to a part is one to the whole; NULL: none */
 };
 
 /* Prepares obj with one reference (the caller's). */

@@ -35,15 +35,23 @@ void sg_obj_init(struct sg_obj *obj, enum sg_type type, struct sg_ctx *owner,
     obj->handle = 0;
     obj->owner = owner;
     obj->destroy = destroy;
+    obj->whole = NULL;
+}
+
+static struct sg_obj *counted(struct sg_obj *obj)
+{
+    return obj && obj->whole ? obj->whole : obj;
 }
 
 void sg_obj_get(struct sg_obj *obj)
 {
+    obj = counted(obj);
     atomic_fetch_add_explicit(&obj->refs, 1, memory_order_relaxed);
 }
 
 bool sg_obj_try_get(struct sg_obj *obj)
 {
+    obj = counted(obj);
     uint32_t refs = atomic_load_explicit(&obj->refs, memory_order_relaxed);
 
     while (refs && !atomic_compare_exchange_weak_explicit(&obj->refs, &refs, refs + 1, memory_order_acquire,
@@ -54,6 +62,7 @@ bool sg_obj_try_get(struct sg_obj *obj)
 
 void sg_obj_put(struct sg_obj *obj)
 {
+    obj = counted(obj);
     if (obj && atomic_fetch_sub_explicit(&obj->refs, 1, memory_order_acq_rel) == 1)
         obj->destroy(obj);
 }

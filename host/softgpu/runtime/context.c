@@ -249,11 +249,10 @@ static void ctx_free(struct sg_obj *obj)
 {
     struct sg_ctx *ctx = (struct sg_ctx *)obj;
 
-    if (ctx->legacy) {
-        sg_stream_retire(ctx->legacy);
-        sg_obj_put(&ctx->legacy->obj);
-    }
-    sg_ctx_ungate(ctx);
+    /* Its thread has ended, or there was none: it has a reference. No lock is taken, as the caller may have it. */
+    if (ctx->legacy)
+        ctx->legacy->obj.destroy(&ctx->legacy->obj);
+    sg_deps_free(ctx->gates);
     pthread_mutex_destroy(&ctx->issue);
     cua_coredump_forget(&ctx->coredump);
     free(ctx);

@@ -199,8 +199,8 @@ struct sg_op {
 
 struct sg_stream {
     struct sg_obj obj;
-    struct sg_ctx *ctx;   /* a reference, except for the legacy stream; never a green context */
-    struct sg_ctx *green; /* that it belongs to, or NULL; a reference, except for its default stream */
+    struct sg_ctx *ctx;   /* a reference; the default stream is a part of it. Never a green context */
+    struct sg_ctx *green; /* that it belongs to, or NULL; a reference; its default stream is a part of it */
     struct sg_stream *next, **pprev; /* ctx->streams */
     struct sg_deps *first; /* that the first operation waits for; guarded by ctx->issue; NULL: nothing */
     unsigned flags;        /* CU_STREAM_NON_BLOCKING */
@@ -227,6 +227,7 @@ CUresult sg_stream_new(struct sg_ctx *ctx, unsigned flags, int priority, struct 
 CUresult sg_stream_create(struct sg_ctx *ctx, unsigned flags, int priority, CUstream *out);
 /* Drops the handle; the stream's thread ends when its queue is empty. */
 void sg_stream_retire(struct sg_stream *s);
+void sg_deps_free(struct sg_deps *d); /* NULL: nothing */
 /* Maximum number of attributes of a launch. */
 #define SG_ATTRS_MAX 64u
 

@@ -35,7 +35,7 @@ struct sg_deps {
     struct sg_dep dep[]; /* each a reference */
 };
 
-static void deps_free(struct sg_deps *d)
+void sg_deps_free(struct sg_deps *d)
 {
     for (unsigned i = 0; d && i < d->n; i++)
         sg_obj_put(&d->dep[i].stream->obj);
@@ -78,7 +78,7 @@ bool sg_ctx_gate(struct sg_ctx *ctx, struct sg_stream *s, uint64_t seq)
     }
     pthread_mutex_unlock(&ctx->base->issue);
     if (d)
-        deps_free(old);
+        sg_deps_free(old);
     return d != NULL;
 }
 
@@ -90,7 +90,7 @@ void sg_ctx_ungate(struct sg_ctx *ctx)
     d = ctx->gates;
     ctx->gates = NULL;
     pthread_mutex_unlock(&ctx->base->issue);
-    deps_free(d);
+    sg_deps_free(d);
 }
 
 static void stream_free(struct sg_obj *obj)
@@ -104,14 +104,14 @@ static void stream_free(struct sg_obj *obj)
         sg_obj_put(&s->ctx->obj);
     if (s->green && !s->legacy)
         sg_obj_put(&s->green->obj);
-    deps_free(s->first);
+    sg_deps_free(s->first);
     sg_hooks->front_free(s->front);
     free(s);
 }
 
 /*
- * A context's default stream is made with ctx->legacy still NULL: it has no reference to the context,
- * which has one to it. A green context's is in the list of the primary context's streams all the same.
+ * A context's default stream is made with ctx->legacy still NULL. It is a part of the context: who has a reference to
+ * it has one to the context. A green context's is in the list of the primary context's streams all the same.
  */
 CUresult sg_stream_new(struct sg_ctx *self, unsigned flags, int priority, struct sg_stream **out)
 {
@@ -127,6 +127,8 @@ CUresult sg_stream_new(struct sg_ctx *self, unsigned flags, int priority, struct
     s->green = green;
     s->legacy = !self->legacy;
     s->bare = s->legacy && !green;
+    if (s->legacy)
+        s->obj.whole = &self->obj;
     s->flags = flags;
     s->priority = priority;
     s->id = atomic_fetch_add(&next_stream_id, 1);
@@ -138,23 +140,21 @@ CUresult sg_stream_new(struct sg_ctx *self, unsigned flags, int priority, struct
         sg_obj_get(&ctx->obj);
         if (green && !s->legacy)
             sg_obj_get(&green->obj);
-        sg_obj_get(&s->obj); /* the list's reference */
         pthread_mutex_lock(&ctx->issue);
         if (ctx->gates || self->gates) /* a primary context's are those of its green contexts too */
             s->first = deps_pending(ctx->gates, green ? green->gates : NULL);
-        bool lost = (ctx->gates || self->gates) && !s->first;
-
+        if ((ctx->gates || self->gates) && !s->first) {
+            pthread_mutex_unlock(&ctx->issue);
+            stream_free(&s->obj); /* nobody else has seen it */
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        sg_obj_get(&s->obj); /* the list's reference */
         s->next = ctx->streams;
         s->pprev = &ctx->streams;
         if (s->next)
             s->next->pprev = &s->next;
         ctx->streams = s;
         pthread_mutex_unlock(&ctx->issue);
-        if (lost) {
-            sg_stream_retire(s);
-            sg_obj_put(&s->obj);
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        }
     }
     *out = s;
     return CUDA_SUCCESS;
@@ -348,8 +348,6 @@ static bool add_implicit_deps(struct sg_op *op, struct sg_stream *s)
         if (!sg_op_add_dep(op, s->first->dep[i].stream, s->first->dep[i].seq))
             return false;
     }
-    deps_free(s->first);
-    s->first = NULL;
 
     if (!s->legacy) {
         if (s->flags & CU_STREAM_NON_BLOCKING)
@@ -368,6 +366,7 @@ CUresult sg_issue(struct sg_stream *s, struct sg_op *op, enum sg_issue_mode mode
 {
     struct sg_ctx *ctx = s->ctx;
     uint64_t submitted = atomic_load(&s->submitted);
+    struct sg_deps *first;
     bool queued = false;
     CUresult r;
 
@@ -386,6 +385,8 @@ CUresult sg_issue(struct sg_stream *s, struct sg_op *op, enum sg_issue_mode mode
         sg_op_end(op);
         return r;
     }
+    first = s->first; /* op has them; not under the lock: the last reference to a context may be among them */
+    s->first = NULL;
     op->seq = atomic_load(&s->submitted) + 1;
     atomic_store(&s->submitted, op->seq);
     if (op->issued)
@@ -395,6 +396,7 @@ CUresult sg_issue(struct sg_stream *s, struct sg_op *op, enum sg_issue_mode mode
         queued = enqueue(
             s, op); /* no thread to be had, or the stream has just been destroyed: the caller does it */
     pthread_mutex_unlock(&ctx->issue);
+    sg_deps_free(first);
     if (queued)
         return CUDA_SUCCESS;
     r = op_execute(op, s);

@@ -201,6 +201,7 @@ CUresult CUDAAPI cuCtxDestroy_v2(CUcontext ctx)
     if (!c || c->primary || c->base != c || !sg_obj_unregister(&c->obj))
         return CUDA_ERROR_INVALID_CONTEXT;
     sg_ctx_teardown(c);
+    sg_stream_retire(c->legacy);
     if (t->depth && t->stack[t->depth - 1] == c)
         pop(t);
     return CUDA_SUCCESS;

@@ -352,7 +352,12 @@ CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResou
 
 static void green_free(struct sg_obj *obj)
 {
-    sg_obj_put((struct sg_obj *)((struct sg_green *)obj)->ctx);
+    struct sg_ctx *ctx = ((struct sg_green *)obj)->ctx;
+
+    if (ctx) {
+        sg_stream_retire(ctx->legacy);
+        sg_obj_put(&ctx->obj);
+    }
     free(obj);
 }
 

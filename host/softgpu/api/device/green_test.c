@@ -7,6 +7,9 @@
 #include "api/api_test.h"
 #include "api/generated/newer.h"
 
+#include <stdatomic.h>
+#include <unistd.h>
+
 #define NEED(cond) \
     do { \
         if (!(cond)) \
@@ -208,4 +211,47 @@ void test_green(void **state)
 {
     (void)state;
     test_alone("VGPU_SOFT_CC=8.0,9.0,7.5 VGPU_SOFT_THREADS=24 VGPU_SOFT_MEMORY=64M", "--green");
+}
+
+static void CUDA_CB wait_for(void *go)
+{
+    while (!atomic_load((_Atomic bool *)go))
+        usleep(100);
+}
+
+/* Work in a green context's default stream goes on after the context's last other reference is gone. */
+void test_green_ends(void **state)
+{
+    static _Atomic bool go;
+    CUdevResource all;
+    CUdevResourceDesc d;
+    CUstream busy, s;
+    CUcontext c;
+    CUgreenCtx g;
+    CUevent e, held;
+
+    (void)state;
+    OK(cuDevicePrimaryCtxRetain(&c, 0));
+    OK(cuCtxSetCurrent(c));
+    OK(cuDeviceGetDevResource(0, &all, SM));
+    OK(cuDevResourceGenerateDesc(&d, &all, 1));
+    OK(cuGreenCtxCreate(&g, d, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    OK(cuGreenCtxStreamCreate(&s, g, CU_STREAM_NON_BLOCKING, 0));
+    OK(cuEventCreate(&held, CU_EVENT_DISABLE_TIMING));
+    OK(cuEventRecord(held, s)); /* names the stream, which names the context */
+    OK(cuStreamDestroy_v2(s));
+    OK(cuGreenCtxDestroy(g));
+    OK(cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+    OK(cuLaunchHostFunc(busy, wait_for, &go));
+    OK(cuEventRecord(e, busy));
+    OK(cuCtxWaitEvent(c, e)); /* in every stream of the primary context, those of green ones among them */
+    OK(cuEventDestroy_v2(held));
+    atomic_store(&go, true);
+    OK(cuStreamSynchronize(busy));
+    OK(cuCtxSynchronize());
+    OK(cuEventDestroy_v2(e));
+    OK(cuStreamDestroy_v2(busy));
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+    OK(cuCtxSetCurrent(NULL));
 }
