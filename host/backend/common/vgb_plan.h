@@ -39,7 +39,7 @@ static inline void vgb_call_arguments(const struct vgb_call *c, uint64_t place, 
     }
 }
 
-/* What a mapper is told, by its address: in memory of the worker. The broker looks at the calls alone. */
+/* Job of a mapper: the answer to its question is this address, in the worker's memory. The broker checks the calls alone. */
 struct vgb_job {
     uint64_t place;
     const struct vgb_call *calls;

@@ -98,7 +98,7 @@ void wrk_control_init(const struct wrk_control_ops *ops);
 void wrk_control_poll(struct wrk_worker *w);
 /* Blocks until the broker assigns a client. 0, or -1 when the broker closed. */
 int wrk_control_wait_start(struct wrk_worker *w);
-/* Answers UNMAP; job: what the mapper is told, 0: it has no part in it. */
+/* Answers UNMAP; job: address of the mapper's job, 0: none. */
 void wrk_control_unmapped(struct wrk_worker *w, uint32_t region, uint32_t status, uint64_t job);
 /* Tells the broker when calls that take long begin to be under way, and when the last one has ended. */
 void wrk_control_busy(struct wrk_worker *w);
