@@ -246,7 +246,7 @@ static bool records(const struct sg_program *p, size_t u, size_t w)
     return false;
 }
 
-/* Waiting for an event that a step before records is waiting for that step: see sg_program_issued(). */
+/* Waiting for an event that a step before records is waiting for that step: see issue_events(). */
 static bool must_wait(const struct run *r, size_t step)
 {
     const struct sg_program *p = r->l->p;

@@ -121,7 +121,7 @@ struct sg_program {
     struct sg_edges *edges;        /* a reference; NULL: every level is a chain */
     uint64_t peak[SG_MAX_DEVICES]; /* the most memory that it frees itself and can have at one time */
     struct sg_urefs urefs;         /* of the graph and its children */
-    bool events;                   /* there are event nodes: see sg_program_issued() */
+    bool events;                   /* there are event nodes: see issue_events() */
     bool memory;                   /* there are nodes that allocate or free */
     unsigned depth;                /* of captured launches within captured launches: bounds recursion */
     struct sg_cond **conds;        /* whose values a launch may set; held */
@@ -360,10 +360,6 @@ bool sg_memop_describe(struct sg_op *op, CUDA_BATCH_MEM_OP_NODE_PARAMS *p);
 /* Edge data that says no more than none does. */
 bool sg_edges_ordinary(const CUgraphEdgeData *edge, size_t n);
 #define SG_EDGES_MAX ((size_t)1 << 24) /* more are a mistake */
-
-/* Under the issue lock, when a launch is issued as operation `op` of s: its events stand for it from
- * now on, and it waits for the events that its nodes wait for. */
-void sg_program_issued(struct sg_program *p, struct sg_op *op, struct sg_stream *s);
 
 /* Adds a node with op, which it takes over; *node_out (may be NULL) comes with a reference. */
 CUresult sg_graph_add(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *dependencies, size_t n,

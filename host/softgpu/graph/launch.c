@@ -135,24 +135,46 @@ static bool recorded_before(const struct sg_program *p, size_t i)
     return false;
 }
 
-void sg_program_issued(struct sg_program *p, struct sg_op *op, struct sg_stream *s)
+/* Adds to op what the waits of p and of the launches captured into it ask for. */
+static bool wait_events(const struct sg_program *p, struct sg_op *op)
 {
     bool ok = true;
 
-    /* First what is waited for: the events as they are before this launch records them. */
     for (size_t i = 0; i < p->n; i++) {
+        struct sg_op *step = p->step[i].gop ? p->step[i].gop->op : NULL;
+
         if (p->step[i].type == CU_GRAPH_NODE_TYPE_WAIT_EVENT && !recorded_before(p, i))
-            ok &= sg_event_node_wait(p->step[i].gop->op, op);
+            ok &= sg_event_node_wait(step, op);
+        else if (p->step[i].type == CU_GRAPH_NODE_TYPE_GRAPH && step)
+            ok &= wait_events(((struct graph_op *)step)->program, op);
     }
+    return ok;
+}
+
+static bool record_events(const struct sg_program *p, struct sg_op *op, struct sg_stream *s)
+{
+    bool ok = true;
+
     for (size_t i = 0; i < p->n; i++) {
         struct sg_op *step = p->step[i].gop ? p->step[i].gop->op : NULL;
 
         if (p->step[i].type == CU_GRAPH_NODE_TYPE_EVENT_RECORD)
             ok &= sg_event_node_record(step, op, s);
         else if (p->step[i].type == CU_GRAPH_NODE_TYPE_GRAPH && step)
-            sg_program_issued(((struct graph_op *)step)->program, op, s);
+            ok &= record_events(((struct graph_op *)step)->program, op, s);
     }
-    if (!ok) { /* as for any operation without memory: the context fails */
+    return ok;
+}
+
+/* Under the issue lock: op's events stand for it from now on, and it waits for the events that its nodes wait
+ * for. */
+static void issue_events(const struct sg_program *p, struct sg_op *op, struct sg_stream *s)
+{
+    /* All waits before the first record, at every depth: else op may wait for itself, or two launches of
+     * different contexts for each other. */
+    bool ok = wait_events(p, op);
+
+    if (!record_events(p, op, s) || !ok) { /* as for any operation without memory: the context fails */
         sg_device_fail("no memory for the events of a graph");
         sg_set_fault(s->ctx, CUDA_ERROR_OUT_OF_MEMORY);
     }
@@ -188,7 +210,7 @@ static void graph_issued(struct sg_op *op, struct sg_stream *s)
         sg_device_fail("no memory for the order of graph launches");
         sg_set_fault(s->ctx, CUDA_ERROR_OUT_OF_MEMORY);
     }
-    sg_program_issued(o->program, op, s);
+    issue_events(o->program, op, s);
 }
 
 /* Under the lock. The node has the program alone; it claims nothing, since its graph may run at any time. */

@@ -217,10 +217,40 @@ static void test_nesting(void **state)
     ctx_end(c);
 }
 
+/* A launch that was captured behind a record of its graph waits for the event as it was before, not for itself. */
+static void test_event_of_own_launch(void **state)
+{
+    CUcontext c = ctx_begin();
+    CUgraph waits = new_graph(), outer;
+    CUgraphExec inner, x;
+    CUgraphNode n;
+    CUstream s;
+    CUevent e;
+
+    (void)state;
+    OK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuGraphAddEventWaitNode(&n, waits, NULL, 0, e));
+    OK(cuGraphInstantiateWithFlags(&inner, waits, 0));
+    OK(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuEventRecordWithFlags(e, s, CU_EVENT_RECORD_EXTERNAL));
+    OK(cuGraphLaunch(inner, s));
+    OK(cuStreamEndCapture(s, &outer));
+    OK(cuGraphInstantiateWithFlags(&x, outer, 0));
+    for (int i = 0; i < 3; i++)
+        OK(cuGraphLaunch(x, s));
+    OK(cuStreamSynchronize(s));
+    OK(cuEventQuery(e));
+    OK(cuGraphExecDestroy(x));
+    OK(cuGraphExecDestroy(inner));
+    OK(cuGraphDestroy(outer));
+    OK(cuGraphDestroy(waits));
+    ctx_end(c);
+}
+
 const struct CMUnitTest glifetime_tests[] = {
-    cmocka_unit_test(test_capture_front),
-    cmocka_unit_test(test_capture_set),
-    cmocka_unit_test(test_condition_held),
-    cmocka_unit_test(test_nesting),
+    cmocka_unit_test(test_capture_front),       cmocka_unit_test(test_capture_set),
+    cmocka_unit_test(test_condition_held),      cmocka_unit_test(test_nesting),
+    cmocka_unit_test(test_event_of_own_launch),
 };
 const size_t n_glifetime_tests = sizeof(glifetime_tests) / sizeof(glifetime_tests[0]);
