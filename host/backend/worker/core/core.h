@@ -157,6 +157,9 @@ void wrk_async_error(struct wrk_worker *w, uint16_t call, CUresult r);
 /* Sends what found no room; dispatcher, now and then. */
 void wrk_async_error_retry(struct wrk_worker *w);
 bool wrk_is_sticky(CUresult r);
+/* Of calls that fill a stream: does it take time of the GPU? What does not (events, waits, host functions) waits for no
+ * turn. Whatever is not listed does. */
+bool wrk_call_is_work(uint16_t call);
 /* The provider stream of a wire value (0, 1, 2 or a handle). */
 CUresult wrk_stream_get(struct wrk_call *c, uint64_t value, CUstream *out);
 /* Captures that the guest began and did not end; 0 = no stream needs asking. */

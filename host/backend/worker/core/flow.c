@@ -36,6 +36,7 @@ struct mark {
     CUstream stream; /* if `asked` */
     bool asked;
     bool unknown; /* the last question had an error for an answer */
+    bool merged;  /* ... for all that it stands for, of many streams: unknown until the context ends */
     CUcontext ctx;
     uint64_t begun_ns, until_ns, cost_ns;
     uint32_t key; /* of all its calls, 0: they differ */
@@ -215,6 +216,8 @@ static enum wrk_state state_of(struct wrk_worker *w, const struct mark *m, uint6
     CUcontext was = w->current;
     enum wrk_state is = WRK_UNKNOWN;
 
+    if (m->merged)
+        return WRK_UNKNOWN;
     if (m->event)
         return wrk_ask_event(&wrk_provider, m->event).state;
     if (!m->asked)
@@ -229,8 +232,8 @@ static enum wrk_state state_of(struct wrk_worker *w, const struct mark *m, uint6
 
 /*
  * A fault in one stream is the answer for all of the context, whatever still runs there: its marks stay until the
- * context ends, and the time limit counts on. Other calls do not wait for them, which might be for ever; the faulty
- * context takes no more work.
+ * context ends, and the time limit counts on. Other calls do not wait for them, which might be for ever, nor for their
+ * places in the table (merge_unknown()); the faulty context takes no more work.
  */
 static void count_unknown(struct mark *m, bool unknown)
 {
@@ -239,6 +242,36 @@ static void count_unknown(struct mark *m, bool unknown)
     m->unknown = unknown;
     flow.unknown += unknown ? m->calls : -(uint64_t)m->calls;
     flow.unknown_ns += unknown ? m->cost_ns : -m->cost_ns;
+}
+
+/*
+ * The end of a context is a call as well, and does not come past a call that waits for a place: where all places are taken,
+ * one mark stands for all of its context that had an error for an answer.
+ */
+static void merge_unknown(void)
+{
+    unsigned left = 0;
+
+    for (unsigned i = 0; i < flow.nmarks; i++) {
+        const struct mark m = flow.marks[i];
+        struct mark *into = NULL;
+
+        for (unsigned k = 0; m.unknown && k < left && !into; k++)
+            into = flow.marks[k].unknown && flow.marks[k].ctx == m.ctx ? &flow.marks[k] : NULL;
+        if (!into) {
+            flow.marks[left++] = m;
+            continue;
+        }
+        into->calls += m.calls;
+        into->cost_ns += m.cost_ns;
+        into->merged = true;
+        if (m.event)
+            wrk_provider.cuEventDestroy_v2(m.event);
+        if (into->event)
+            wrk_provider.cuEventDestroy_v2(into->event);
+        into->event = NULL;
+    }
+    flow.nmarks = left;
 }
 
 static void reap(struct wrk_worker *w, uint64_t now)
@@ -263,6 +296,8 @@ static void reap(struct wrk_worker *w, uint64_t now)
         give_event(m.ctx, m.event);
     }
     flow.nmarks = left;
+    if (flow.nmarks == MARKS && flow.unknown)
+        merge_unknown();
     relax(mode);
 }
 
@@ -275,31 +310,6 @@ static void look_for_ends(struct wrk_worker *w)
 }
 
 /* ---- calls ---- */
-
-/* Of those that fill a stream: does it take time of the GPU? What does not (events, waits, host functions) waits for no
- * turn. Whatever is not listed does. */
-static bool is_work(uint16_t call)
-{
-    switch (call) {
-    case VGP_vgpLaunchHostFunc:
-    case VGP_cuMemAllocAsync:
-    case VGP_cuMemFreeAsync:
-    case VGP_cuMemAllocFromPoolAsync:
-    case VGP_cuStreamWaitEvent:
-    case VGP_cuStreamWaitValue32_v2:
-    case VGP_cuStreamWaitValue64_v2:
-    case VGP_cuStreamWriteValue32_v2:
-    case VGP_cuStreamWriteValue64_v2:
-    case VGP_cuEventRecord:
-    case VGP_cuEventRecordWithFlags:
-    case VGP_cuGraphUpload:
-    case VGP_vgpStreamMemOps:
-    case VGP_vgpExtSemOp:
-        return false;
-    default:
-        return true;
-    }
-}
 
 /* After this call a stream may capture that did not before. */
 static bool may_capture(uint16_t call)
@@ -370,7 +380,7 @@ static bool may(struct wrk_worker *w, uint16_t call, uint32_t flags)
             return false;
         }
     }
-    if (!flow.turns || !is_work(call))
+    if (!flow.turns || !wrk_call_is_work(call))
         return true;
     if (flow.open && bounded(w, call)) {
         mark_all(w);
@@ -408,7 +418,7 @@ void wrk_flow_issued(struct wrk_call *c)
     most = flow.turns ? 16 : most && most < CALLS_PER_MARK ? most : CALLS_PER_MARK;
     if (flow.turns)
         key = key_of(c->rec->call, c->args, c->args_size);
-    if (flow.turns && is_work(c->rec->call)) {
+    if (flow.turns && wrk_call_is_work(c->rec->call)) {
         cost = cost_of(key);
         known = cost != 0;
         cost = known ? cost : UNKNOWN_NS;

@@ -30,6 +30,7 @@ static struct {
     unsigned recorded;
 } event[EVENTS];
 static unsigned nevents, live, records, done;
+static CUresult fault; /* the answer to every question, when it is an error */
 static CUstream captured;
 
 static CUresult event_create(CUevent *e, unsigned flags)
@@ -53,6 +54,8 @@ static CUresult event_record(CUevent e, CUstream s)
 static CUresult event_query(CUevent e)
 {
     assert_true(event[(uintptr_t)e].live);
+    if (fault != CUDA_SUCCESS)
+        return fault;
     return event[(uintptr_t)e].recorded <= done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
@@ -106,6 +109,7 @@ static int setup(void **state)
     nevents = live = records = done = 0;
     wrk_captures = 0;
     captured = NULL;
+    fault = CUDA_SUCCESS;
     return 0;
 }
 
@@ -318,11 +322,57 @@ static void test_bound(void **state)
     assert_int_equal(issue_some(VGP_vgpCopy, 1000), 1000);
 }
 
+/* An error is no end: what it was answered for is in flight until its context ends. Nothing else waits for it. */
+static void test_error(void **state)
+{
+    (void)state;
+    wrk_client_limits.queue = 64;
+    assert_int_equal(issue_all(1000), 64);
+    fault = CUDA_ERROR_ILLEGAL_ADDRESS;
+    assert_int_equal(issue_all(64), 64); /* of another context, say */
+    assert_true(may(VGP_vgpLaunch));
+    assert_int_equal(live, nevents); /* no event was let go of */
+    fault = CUDA_SUCCESS;
+    wrk_client_limits.queue = 128;
+    assert_int_equal(issue_all(1000), 128); /* then what nobody could tell is asked again: it is in flight */
+    assert_false(may(VGP_vgpLaunch));
+    done = records;
+    assert_true(may(VGP_vgpLaunch));
+}
+
+/* ... not for places of marks either, when there are as many as the table has. */
+static void test_error_in_all(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 3000 && may(VGP_vgpLaunch); i++) {
+        w.current = CONTEXT(i % 2);
+        issue(VGP_vgpLaunch, STREAM(i));
+        wrk_flow_stream_ends(&w, STREAM(i));
+    }
+    assert_false(may(VGP_vgpLaunch));
+    fault = CUDA_ERROR_ILLEGAL_ADDRESS;
+    w.current = CONTEXT(2);
+    assert_true(may(VGP_vgpLaunch));
+    assert_in_range(live, 0, 2);
+    issue(VGP_vgpLaunch, STREAM(1));
+    fault = CUDA_SUCCESS;
+    done = records;
+    wrk_client_limits.queue = 64;
+    /* They count again only as what nobody can tell; with the contexts they are gone, once. */
+    assert_true(may(VGP_vgpLaunch));
+    wrk_flow_context_ends(&w, CONTEXT(0));
+    wrk_flow_context_ends(&w, CONTEXT(1));
+    wrk_flow_context_ends(&w, CONTEXT(2));
+    assert_int_equal(live, 0);
+    assert_int_equal(issue_all(1000), 64);
+    done = records;
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    const struct CMUnitTest tests[] = {T(test_queue),   T(test_events), T(test_contexts),
-                                       T(test_capture), T(test_turns),  T(test_bound)};
+    const struct CMUnitTest tests[] = {T(test_queue), T(test_events), T(test_contexts), T(test_capture),
+                                       T(test_turns), T(test_bound),  T(test_error),    T(test_error_in_all)};
 
     return cmocka_run_group_tests_name("flow", tests, NULL, NULL);
 }
