@@ -42,6 +42,7 @@ SG_EXEC_C := \
 	ptx/emit.c \
 	ptx/flow.c \
 	ptx/hoist.c \
+	ptx/constant.c \
 	ptx/initialisers.c \
 	ptx/kernel.c \
 	ptx/lex.c \
@@ -148,6 +149,7 @@ SG_EXEC_TESTS := \
 	exec/ops/op_test \
 	jit/complete_test \
 	ptx/class_test \
+	ptx/constant_test \
 	ptx/sizes_test \
 	ptx/cubin_test \
 	ptx/fuzz_test \

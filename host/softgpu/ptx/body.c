@@ -74,7 +74,8 @@ static int declare_mem(struct sg_dec *d, const struct sg_decl *x, char space)
     }
     if (!sg_grow(&d->lvars, &d->cap_lvars, d->nlvars, sizeof(*d->lvars)))
         return sg_dec_nomem(d);
-    d->lvars[d->nlvars] = (struct sg_lvar){at, (uint32_t)x->v.size, space == 's', space == 'p'};
+    d->lvars[d->nlvars] =
+        (struct sg_lvar){at, (uint32_t)x->v.size, space == 's', space == 'p', sg_var_element(&x->v)};
     return define(d, x, SG_K_LOCAL, d->nlvars++);
 }
 

@@ -225,7 +225,7 @@ static int declare(struct sg_dec *d, const struct sg_pdecl *p, uint32_t n, const
     for (uint32_t i = 0; i < n; i++) {
         if (!sg_grow(&d->lvars, &d->cap_lvars, d->nlvars, sizeof(*d->lvars)))
             return sg_dec_nomem(d);
-        d->lvars[d->nlvars] = (struct sg_lvar){offset[i], p[i].size, false, true};
+        d->lvars[d->nlvars] = (struct sg_lvar){offset[i], p[i].size, false, true, p[i].element};
         if (!sg_sym_add(&d->symtab, d->scopes[d->nscopes - 1], p[i].name, p[i].len, SG_K_LOCAL, d->nlvars++))
             return sg_dec_nomem(d);
     }

@@ -37,8 +37,7 @@ static uint32_t const_of(struct sg_dec *d, uint8_t kind, uint64_t imm, enum sg_t
     return sg_const32(d, u);
 }
 
-/* Address of a symbol as an operand: absolute for globals, offset in its space otherwise. */
-uint32_t sg_sym_address(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t)
+static uint32_t symbol_base(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t)
 {
     bool wide = sg_class_of(t) == SG_C_64;
     uint64_t v;
@@ -77,6 +76,37 @@ uint32_t sg_sym_address(struct sg_dec *d, const struct sg_opnd *o, enum sg_type 
         return SG_OPND_CONST;
     }
     return wide ? sg_const64(d, v) : sg_const32(d, (uint32_t)v);
+}
+
+/* a[%r]: base + %r * scale */
+static uint32_t indexed(struct sg_dec *d, const struct sg_opnd *o, uint32_t base, bool wide)
+{
+    uint32_t v = o->index - 1, sum = sg_temp(d, wide ? SG_TY_U64 : SG_TY_U32);
+    bool is_wide = d->vregs[v].cls == SG_C_64, is_signed = sg_type_signed((enum sg_type)d->vregs[v].type);
+
+    if (wide != is_wide) {
+        uint32_t x = sg_temp(d, wide ? SG_TY_U64 : SG_TY_U32);
+
+        sg_emit(d,
+                !wide       ? "cvt.u32.u64"
+                : is_signed ? "cvt.u64.s32"
+                            : "cvt.u64.u32",
+                x, v, SG_OPND_NONE, SG_OPND_NONE);
+        v = x;
+    }
+    if (wide)
+        sg_emit(d, "mad.lo.b64", sum, v, sg_const64(d, o->scale), base);
+    else
+        sg_emit(d, "mad.lo.b32", sum, v, sg_const32(d, (uint32_t)o->scale), base);
+    return sum;
+}
+
+/* Address of a symbol as an operand: absolute for globals, offset in its space otherwise. */
+uint32_t sg_sym_address(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t)
+{
+    uint32_t base = symbol_base(d, o, t);
+
+    return o->index && !d->err ? indexed(d, o, base, sg_class_of(t) == SG_C_64) : base;
 }
 
 static uint32_t sreg_src(struct sg_dec *d, uint32_t sr, int cls)

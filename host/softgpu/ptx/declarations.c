@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Declarations of variables and parameters, the symbol table, and growing arrays. */
-#include "ptx/module.h"
+#include "ptx/constant.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -181,6 +181,7 @@ int sg_decl_name(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
     d->col = l->tok.col;
     d->range = 0;
     d->v.ndims = 0;
+    d->v.vec = d->vec;
     d->v.unsized = false;
     sg_lex_next(l);
     if (sg_tok_is(l, '<')) {
@@ -199,15 +200,19 @@ int sg_decl_name(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
         uint64_t dim = 0;
 
         sg_lex_next(l);
-        if (l->tok.kind == SG_T_INT) {
-            dim = l->tok.ival;
-            sg_lex_next(l);
-        } else if (!d->v.ndims) {
+        if (sg_tok_is(l, ']') && !d->v.ndims) {
             d->v.unsized = true;
+        } else {
+            int r = sg_const_read_integer(l, SG_CONST_ANY, &dim, diag);
+
+            if (r)
+                return r;
         }
         if (!sg_tok_is(l, ']'))
             return bad(l, diag, "']' expected");
         sg_lex_next(l);
+        if (!dim && d->v.ndims)
+            return bad(l, diag, "a row has no elements");
         if (d->v.ndims == 8 || !sg_size_mul(&inner, dim ? dim : 1, SG_MAX_GLOBAL))
             return bad(l, diag, "array too large");
         if (dim > UINT32_MAX)
@@ -223,6 +228,16 @@ int sg_decl_name(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
     if (d->v.align < esize && (d->v.align == 0))
         d->v.align = esize ? esize : 1;
     return 0;
+}
+
+uint64_t sg_var_element(const struct sg_var *v)
+{
+    uint64_t n = v->ndims ? (uint64_t)sg_type_size(v->type) * v->vec : 0;
+
+    for (uint32_t i = 1; i < v->ndims; i++)
+        if (!sg_size_mul(&n, v->dims[i] ? v->dims[i] : 1, SG_MAX_GLOBAL))
+            return 0;
+    return n;
 }
 
 /* ( decl, decl ... ); current token is '(' */
@@ -256,6 +271,7 @@ int sg_parse_params(struct sg_lex *l, struct sg_pdecl **out, uint32_t *n, struct
         p->type = d.v.type;
         p->size = (uint32_t)d.v.size;
         p->align = d.v.align ? d.v.align : 1;
+        p->element = sg_var_element(&d.v);
         if (!sg_size_place(&offset, p->align, p->size, SG_MAX_PARAM_BYTES, &p->offset))
             return bad(l, diag, "parameters too large");
         (*n)++;

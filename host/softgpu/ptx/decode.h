@@ -74,6 +74,9 @@ struct sg_opnd {
     uint32_t v;       /* vreg, special register, or index of the symbol */
     uint32_t pq;      /* second register of p|q */
     uint64_t imm;     /* value; offset of an address */
+    bool element;     /* SYM: a[i], which an access takes for an address */
+    uint32_t index;   /* SYM: a[%r], register + 1; 0: none */
+    uint64_t scale;   /* ... bytes of an element */
     bool coords;      /* ADDR: [a, {...}] or [a, b, {...}]; the vector is in el */
     bool has_sampler; /* ADDR: b, in sampler */
     bool sampler_sym; /* it is a symbol */
@@ -94,6 +97,7 @@ struct sg_range {
 struct sg_lvar {
     uint32_t offset, size;
     bool shared, is_param;
+    uint64_t element; /* bytes of what an index of an array counts; 0: it is none */
 };
 
 struct sg_label {

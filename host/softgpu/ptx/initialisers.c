@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* A module as the driver half sees it: kernels, globals, and the initialisers of variables. */
 #define _GNU_SOURCE /* memmem */
+#include "base/half.h"
 #include "memory/bounds.h"
-#include "ptx/module.h"
+#include "ptx/constant.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define INIT_DEPTH 8 /* as many levels of braces as an array may have dimensions */
+#define INIT_DEPTH 9 /* levels of braces: as many as an array may have dimensions, and a vector */
 
 uint32_t sg_module_kernel_count(const struct sg_module *m)
 {
@@ -124,11 +125,11 @@ void sg_module_set_global_address(struct sg_module *m, uint32_t i, uint64_t devi
         m->vars[i].address = device_address;
 }
 
-/* Counts the leaf elements of an initialiser (a mask such as 0xff(sym) is one). */
+/* Counts the values or braces in the outermost braces of an initialiser. */
 int sg_init_count(struct sg_lex *l, uint64_t *n, struct sg_diag *diag)
 {
     uint32_t depth = 0, paren = 0;
-    bool in = false;
+    bool in = false; /* a value or brace of the outermost braces */
 
     *n = 0;
     if (!sg_tok_is(l, '{'))
@@ -136,27 +137,26 @@ int sg_init_count(struct sg_lex *l, uint64_t *n, struct sg_diag *diag)
     do {
         if (l->tok.kind == SG_T_EOF)
             return bad(l, diag, "unfinished initialiser");
+        if (depth == 1 && !in && !sg_tok_is(l, '}')) {
+            in = true;
+            ++*n;
+        }
         if (sg_tok_is(l, '{')) {
             if (++depth > INIT_DEPTH)
                 return bad(l, diag, "too many braces");
-            in = false;
         } else if (sg_tok_is(l, '}')) {
             depth--;
-            in = false;
         } else if (sg_tok_is(l, '(')) {
             paren++;
         } else if (sg_tok_is(l, ')')) {
             if (!paren--)
                 return bad(l, diag, "')' not expected");
-        } else if (sg_tok_is(l, ',') && !paren) {
+        } else if (sg_tok_is(l, ',') && depth == 1 && !paren) {
             in = false;
-        } else if (!in) {
-            in = true;
-            ++*n;
         }
         sg_lex_next(l);
     } while (depth);
-    return 0;
+    return *n ? 0 : bad(l, diag, "an array without a size has no initial values");
 }
 
 struct init {
@@ -203,144 +203,137 @@ found:
             return bad(&x->l, x->diag, "')' expected");
         sg_lex_next(&x->l);
     }
-    while (sg_tok_is(&x->l, '+') || sg_tok_is(&x->l, '-')) {
-        bool neg = sg_tok_is(&x->l, '-');
+    return sg_const_read_sum(&x->l, v, x->diag);
+}
 
-        sg_lex_next(&x->l);
-        if (x->l.tok.kind != SG_T_INT)
-            return bad(&x->l, x->diag, "a number expected");
-        *v = neg ? *v - x->l.tok.ival : *v + x->l.tok.ival;
-        sg_lex_next(&x->l);
+/* The bits of a floating-point value in a variable of this type; false: the type has none. */
+static bool float_bits(enum sg_type type, const struct sg_const *c, uint64_t *bits)
+{
+    double d = sg_const_double(c);
+    float f = (float)d;
+    uint32_t word;
+
+    switch (type) {
+    case SG_TY_F64:
+    case SG_TY_B64:
+        memcpy(bits, &d, sizeof(d));
+        return true;
+    case SG_TY_F32:
+    case SG_TY_B32:
+        memcpy(&word, &f, sizeof(f));
+        *bits = c->kind == SG_CONST_F32 ? (uint32_t)c->bits : word;
+        return true;
+    case SG_TY_B16:
+        *bits = sg_f64_to_f16(d, 0);
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* 0xff00(sym): one byte of an address */
+static int init_masked(struct init *x, uint64_t mask, uint64_t *v)
+{
+    int r;
+
+    sg_lex_next(&x->l);
+    r = init_symbol(x, v);
+    if (r)
+        return r;
+    if (!sg_tok_is(&x->l, ')'))
+        return bad(&x->l, x->diag, "')' expected");
+    sg_lex_next(&x->l);
+    *v &= mask;
+    while (mask && !(mask & 1)) {
+        mask >>= 1;
+        *v >>= 1;
     }
     return 0;
 }
 
-static uint64_t float_as(enum sg_type ty, const struct sg_tok *t, bool neg)
+static int init_constant(struct init *x, uint64_t *v)
 {
-    double d;
-    float f;
-    uint32_t u;
-    uint64_t r;
+    struct sg_lex begin = x->l;
+    struct sg_const c;
+    int r;
 
-    if (t->kind == SG_T_F32) {
-        u = (uint32_t)t->ival;
-        memcpy(&f, &u, 4);
-        d = (double)f;
-        if (ty != SG_TY_F64)
-            return neg ? u ^ 0x80000000u : u;
-    } else {
-        memcpy(&d, &t->ival, 8);
+    if (x->l.tok.kind == SG_T_INT) {
+        sg_lex_next(&x->l);
+        if (sg_tok_is(&x->l, '('))
+            return init_masked(x, begin.tok.ival, v);
+        x->l = begin;
     }
-    if (ty == SG_TY_F64) {
-        d = neg ? -d : d;
-        memcpy(&r, &d, 8);
+    r = sg_const_read(&x->l, SG_CONST_ANY, &c, x->diag);
+    if (r)
         return r;
-    }
-    f = (float)(neg ? -d : d);
-    memcpy(&u, &f, 4);
-    return u;
+    *v = c.bits;
+    if (c.kind == SG_CONST_F32 || c.kind == SG_CONST_F64)
+        return float_bits(x->v->type, &c, v) ? 0 : bad(&begin, x->diag, "an integer expected");
+    return x->v->type == SG_TY_F32 || x->v->type == SG_TY_F64
+               ? bad(&begin, x->diag, "a floating-point value expected")
+               : 0;
 }
 
 static int init_element(struct init *x)
 {
     uint64_t v = 0;
-    bool neg = false, inv = false;
     int r;
 
     if (!sg_bytes_have(x->v->size, x->pos, x->esize))
         return bad(&x->l, x->diag, "more initial values than the variable has elements");
-    for (;; sg_lex_next(&x->l)) {
-        if (sg_tok_is(&x->l, '-'))
-            neg = !neg;
-        else if (sg_tok_is(&x->l, '~'))
-            inv = !inv;
-        else if (!sg_tok_is(&x->l, '+'))
-            break;
-    }
-    if (x->l.tok.kind == SG_T_ID) {
+    if (x->l.tok.kind == SG_T_ID && !sg_tok_eq(&x->l.tok, "WARP_SZ"))
         r = init_symbol(x, &v);
-        if (r)
-            return r;
-    } else if (x->l.tok.kind == SG_T_F32 || x->l.tok.kind == SG_T_F64) {
-        v = float_as(x->v->type, &x->l.tok, neg);
-        sg_lex_next(&x->l);
-    } else if (x->l.tok.kind == SG_T_INT) {
-        struct sg_tok t = x->l.tok;
-
-        v = neg ? 0 - t.ival : t.ival;
-        v = inv ? ~v : v;
-        sg_lex_next(&x->l);
-        if (sg_tok_is(&x->l, '(')) { /* 0xff00(sym): one byte of an address */
-            uint64_t mask = v;
-
-            sg_lex_next(&x->l);
-            r = init_symbol(x, &v);
-            if (r)
-                return r;
-            if (!sg_tok_is(&x->l, ')'))
-                return bad(&x->l, x->diag, "')' expected");
-            sg_lex_next(&x->l);
-            v &= mask;
-            while (mask && !(mask & 1)) {
-                mask >>= 1;
-                v >>= 1;
-            }
-        } else if (x->v->type == SG_TY_F32 || x->v->type == SG_TY_F64) {
-            double d = (double)t.ival;
-
-            memcpy(&t.ival, &d, 8);
-            t.kind = SG_T_F64;
-            v = float_as(x->v->type, &t, neg);
-        }
-    } else {
-        return bad(&x->l, x->diag, "a value expected");
-    }
+    else
+        r = init_constant(x, &v);
+    if (r)
+        return r;
     memcpy(x->at + x->pos, &v, x->esize > 8 ? 8 : x->esize);
     x->pos += x->esize;
     return 0;
 }
 
-/* Where what a brace at this depth stands for ends; UINT64_MAX: behind the variable. */
-static uint64_t brace_end(const struct init *x, uint32_t depth)
+/* Elements of a part of the variable `level` braces deep; false: more than a variable has. */
+static bool part_elements(const struct sg_var *v, uint32_t level, uint64_t *n)
 {
-    uint64_t n = x->esize, end = x->pos;
-
-    for (uint32_t i = depth; i < x->v->ndims; i++)
-        if (!sg_size_mul(&n, x->v->dims[i], x->v->size))
-            return UINT64_MAX;
-    return sg_size_add(&end, n ? n : x->esize, x->v->size) ? end : UINT64_MAX;
+    *n = v->vec;
+    for (uint32_t i = level; i < v->ndims; i++)
+        if (!sg_size_mul(n, v->dims[i], v->size))
+            return false;
+    return true;
 }
 
-static int init_var(struct init *x)
+/* An element, or a list of parts in braces: fewer than the dimension has, but a vector has all. */
+static int init_part(struct init *x, uint32_t level)
 {
-    uint64_t end[INIT_DEPTH + 1];
-    uint32_t depth = 0;
+    uint32_t levels = x->v->ndims + (x->v->vec > 1), n = 0;
+    uint32_t room = level < x->v->ndims ? x->v->dims[level] : x->v->vec;
+    uint64_t end = x->pos, bytes;
     int r;
 
-    if (!sg_tok_is(&x->l, '{'))
+    if (level == levels)
         return init_element(x);
-    do {
-        if (sg_tok_is(&x->l, '{')) {
-            if (depth >= INIT_DEPTH)
-                return bad(&x->l, x->diag, "too many braces");
-            end[depth] = brace_end(x, depth);
-            depth++;
+    if (!sg_tok_is(&x->l, '{'))
+        return bad(&x->l, x->diag, "'{' expected");
+    sg_lex_next(&x->l);
+    while (!sg_tok_is(&x->l, '}')) {
+        if (n && !sg_tok_is(&x->l, ','))
+            return bad(&x->l, x->diag, "',' or '}' expected");
+        if (n)
             sg_lex_next(&x->l);
-        } else if (sg_tok_is(&x->l, '}')) {
-            depth--;
-            if (depth && end[depth] == UINT64_MAX)
-                return bad(&x->l, x->diag, "more initial values than the variable has elements");
-            if (depth && x->pos < end[depth])
-                x->pos = end[depth];
-            sg_lex_next(&x->l);
-        } else if (sg_tok_is(&x->l, ',')) {
-            sg_lex_next(&x->l);
-        } else {
-            r = init_element(x);
-            if (r)
-                return r;
-        }
-    } while (depth);
+        if (n == room)
+            return bad(&x->l, x->diag, "more initial values than the variable has elements");
+        r = init_part(x, level + 1);
+        if (r)
+            return r;
+        n++;
+    }
+    if (level == x->v->ndims && n != room)
+        return bad(&x->l, x->diag, "a value for each element of the vector expected");
+    if (!part_elements(x->v, level, &bytes) || !sg_size_mul(&bytes, x->esize, x->v->size) ||
+        !sg_size_add(&end, bytes, x->v->size))
+        return bad(&x->l, x->diag, "more initial values than the variable has elements");
+    x->pos = end;
+    sg_lex_next(&x->l);
     return 0;
 }
 
@@ -363,7 +356,9 @@ int sg_module_init_globals(struct sg_module *m, struct sg_diag *diag)
         if (!x.esize)
             continue;
         sg_lex_init(&x.l, v->init, m->text + m->len, v->init_line);
-        r = init_var(&x);
+        r = init_part(&x, 0);
+        if (!r && !sg_tok_is(&x.l, ';') && !sg_tok_is(&x.l, ','))
+            r = bad(&x.l, diag, "';' or ',' expected");
         if (r)
             return r;
     }

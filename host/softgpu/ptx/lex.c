@@ -2,6 +2,7 @@
 /* Tokens of PTX (PTX ISA, section "Syntax"). */
 #include "ptx/module.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,6 +107,7 @@ static void lex_decimal_float(struct sg_lex *l)
     char buf[64];
     size_t n = 0;
     double v;
+    char *end;
 
     while (l->p < l->end && n < sizeof(buf) - 1) {
         char c = *l->p;
@@ -117,8 +119,8 @@ static void lex_decimal_float(struct sg_lex *l)
         l->p++;
     }
     buf[n] = 0;
-    v = strtod(buf, NULL);
-    l->tok.kind = SG_T_F64;
+    v = strtod(buf, &end);
+    l->tok.kind = *end || isinf(v) ? SG_T_BAD : SG_T_F64;
     memcpy(&l->tok.ival, &v, 8);
 }
 
@@ -127,6 +129,7 @@ static void lex_number(struct sg_lex *l)
     const char *p = l->p, *q;
     int radix = 10;
     uint64_t v = 0;
+    bool over = false;
 
     if (*p == '0' && l->end - p > 1) {
         char c = p[1];
@@ -141,7 +144,7 @@ static void lex_number(struct sg_lex *l)
         } else if (c == 'b' || c == 'B') {
             radix = 2;
             p += 2;
-        } else if (c >= '0' && c <= '7') {
+        } else if (c >= '0' && c <= '9') {
             radix = 8;
         }
     }
@@ -154,13 +157,14 @@ static void lex_number(struct sg_lex *l)
         }
     }
     for (q = p; q < l->end && digit_of(*q) < radix; q++)
-        v = v * (unsigned)radix + (unsigned)digit_of(*q);
-    if (q == p) {
+        over |= __builtin_mul_overflow(v, (unsigned)radix, &v) ||
+                __builtin_add_overflow(v, (unsigned)digit_of(*q), &v);
+    if (q == p || over) {
         l->tok.kind = SG_T_BAD;
         l->p++;
         return;
     }
-    if (q < l->end && (*q == 'U' || *q == 'u'))
+    if (q < l->end && *q == 'U')
         q++;
     l->p = q;
     l->tok.kind = SG_T_INT;
@@ -183,13 +187,15 @@ void sg_lex_next(struct sg_lex *l)
         return;
     }
     c = (unsigned char)*l->p;
-    if (is_id_start(c)) {
+    if (is_id_start(c) && (c != '%' || (l->end - l->p > 1 && is_id((unsigned char)l->p[1])))) {
         l->p++;
         while (l->p < l->end && is_id((unsigned char)*l->p))
             l->p++;
         t->kind = SG_T_ID;
     } else if (c >= '0' && c <= '9') {
         lex_number(l);
+    } else if (c == '.' && l->end - l->p > 1 && l->p[1] >= '0' && l->p[1] <= '9') {
+        lex_decimal_float(l);
     } else if (c == '.' && l->end - l->p > 1 && is_id_start((unsigned char)l->p[1])) {
         l->p++;
         while (l->p < l->end && is_id((unsigned char)*l->p))

@@ -148,23 +148,20 @@ static int parse_init(struct parse *p, struct sg_decl *d)
     sg_lex_next(&p->l);
     if (d->v.unsized) {
         struct sg_lex sub;
-        uint64_t n, inner = 1; /* elements of a row */
+        uint64_t n; /* rows, then bytes */
         int r;
 
         sg_lex_init(&sub, text, p->l.end, d->v.init_line);
         r = sg_init_count(&sub, &n, p->diag);
         if (r)
             return r;
-        for (uint32_t i = 1; i < d->v.ndims; i++)
-            if (!sg_size_mul(&inner, d->v.dims[i], SG_MAX_GLOBAL))
-                return bad(p, "array too large");
-        inner = inner ? inner : 1;
-        n = n / inner + (n % inner != 0);
         if (n > UINT32_MAX)
             return bad(p, "array dimension too large");
         d->v.dims[0] = (uint32_t)n;
-        if (!sg_size_mul(&n, inner, SG_MAX_GLOBAL) ||
-            !sg_size_mul(&n, (uint64_t)sg_type_size(d->v.type) * d->vec, SG_MAX_GLOBAL))
+        for (uint32_t i = 1; i < d->v.ndims; i++)
+            if (!sg_size_mul(&n, d->v.dims[i], SG_MAX_GLOBAL))
+                return bad(p, "array too large");
+        if (!sg_size_mul(&n, (uint64_t)sg_type_size(d->v.type) * d->vec, SG_MAX_GLOBAL))
             return bad(p, "array too large");
         d->v.size = n;
         d->v.unsized = false;

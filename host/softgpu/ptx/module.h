@@ -119,6 +119,7 @@ struct sg_var {
     uint32_t align;
     enum sg_type type;
     uint32_t dims[8], ndims;
+    uint32_t vec; /* .v2 .v4: 2, 4; else 1 */
     bool is_const, is_managed, is_extern, is_shared;
     bool unsized;
     uint64_t address; /* global: where the driver put it */
@@ -143,6 +144,7 @@ struct sg_pdecl {
     uint32_t len;
     enum sg_type type;
     uint32_t size, align, offset;
+    uint64_t element; /* as sg_var_element() says */
     bool is_reg;
 };
 
@@ -220,6 +222,8 @@ struct sg_decl {
 /* Parses qualifiers and type up to the first name; then one name with its dimensions. */
 int sg_decl_head(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag);
 int sg_decl_name(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag);
+/* Bytes of what an index of an array counts (PTX ISA, "Arrays as Operands"); 0: it is no array. */
+uint64_t sg_var_element(const struct sg_var *v);
 int sg_parse_params(struct sg_lex *l, struct sg_pdecl **out, uint32_t *n, struct sg_diag *diag);
 int sg_init_count(struct sg_lex *l, uint64_t *n, struct sg_diag *diag);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Parses one instruction: its opcode, operands and names. ptx/code.c resolves them. */
+#include "ptx/constant.h"
 #include "ptx/decode.h"
 
 #include <stdlib.h>
@@ -163,21 +164,67 @@ void sg_dec_close_labels(struct sg_dec *d, bool is_function)
     d->npending = n;
 }
 
-/* An optional + or - and a number behind a symbol or register. */
+/* Constants behind a symbol or register, each with a sign. */
 static int parse_offset(struct sg_dec *d, uint64_t *off)
 {
-    while (sg_tok_is(&d->l, '+') || sg_tok_is(&d->l, '-')) {
-        bool neg = false;
+    int r = sg_const_read_sum(&d->l, off, d->diag);
 
-        while (sg_tok_is(&d->l, '+') || sg_tok_is(&d->l, '-')) {
-            neg ^= sg_tok_is(&d->l, '-');
-            sg_lex_next(&d->l);
-        }
-        if (d->l.tok.kind != SG_T_INT)
-            return sg_dec_syntax(d, "a number expected in an address");
-        *off += neg ? 0 - d->l.tok.ival : d->l.tok.ival;
-        sg_lex_next(&d->l);
+    return r ? d->err = r : 0;
+}
+
+static int parse_name(struct sg_dec *d, struct sg_opnd *o);
+
+/* Does an expression begin here, not a name? */
+static bool at_constant(const struct sg_dec *d)
+{
+    return d->l.tok.kind != SG_T_ID || sg_tok_eq(&d->l.tok, "WARP_SZ");
+}
+
+static uint64_t element_bytes(const struct sg_dec *d, const struct sg_opnd *o)
+{
+    switch (o->symkind) {
+    case SG_K_GLOBAL:
+        return sg_var_element(&d->m->vars[o->v]);
+    case SG_K_SHARED:
+        return sg_var_element(&d->m->shared[o->v]);
+    case SG_K_LOCAL:
+        return d->lvars[o->v].element;
+    case SG_K_PARAM:
+        return d->m->funcs[d->k->func].params[o->v].element;
+    default:
+        return 0;
     }
+}
+
+/* Behind an array: [i], [%r], [%r + i], in elements of the outermost dimension. */
+static int parse_element(struct sg_dec *d, struct sg_opnd *o)
+{
+    uint64_t size = element_bytes(d, o), n = 0;
+    struct sg_opnd x = {0};
+    int r;
+
+    if (!size)
+        return sg_dec_syntax(d, "'%.*s' is no array", (int)o->name_len, o->name);
+    sg_lex_next(&d->l);
+    if (!at_constant(d)) {
+        r = parse_name(d, &x);
+        if (r)
+            return r;
+        if (x.kind != SG_O_REG || (d->vregs[x.v].cls != SG_C_32 && d->vregs[x.v].cls != SG_C_64))
+            return sg_dec_syntax(d, "an index of 32 or 64 bits expected");
+        o->index = x.v + 1;
+        o->scale = size;
+        r = parse_offset(d, &n);
+    } else {
+        r = sg_const_read_integer(&d->l, SG_CONST_ANY, &n, d->diag);
+    }
+    if (r)
+        return d->err = r;
+    if (!sg_tok_is(&d->l, ']'))
+        return sg_dec_syntax(d, "']' expected");
+    sg_lex_next(&d->l);
+    o->imm = n * size;
+    o->element = true;
     return 0;
 }
 
@@ -220,12 +267,6 @@ static int parse_name(struct sg_dec *d, struct sg_opnd *o)
         sg_lex_next(&d->l);
         return 0;
     }
-    if (t.len == 7 && !memcmp(t.s, "WARP_SZ", 7)) {
-        o->kind = SG_O_IMM;
-        o->imm = SG_LANES;
-        sg_lex_next(&d->l);
-        return 0;
-    }
     y = sg_dec_find(d, t.s, t.len);
     sg_lex_next(&d->l);
     if (y && y->kind == SG_K_REG) {
@@ -265,31 +306,13 @@ static int parse_name(struct sg_dec *d, struct sg_opnd *o)
 
 static int parse_number(struct sg_dec *d, struct sg_opnd *o)
 {
-    bool neg = false, inv = false;
+    struct sg_const c;
+    int r = sg_const_read(&d->l, SG_CONST_ANY, &c, d->diag);
 
-    for (;; sg_lex_next(&d->l)) {
-        if (sg_tok_is(&d->l, '-'))
-            neg = !neg;
-        else if (sg_tok_is(&d->l, '~'))
-            inv = !inv;
-        else if (!sg_tok_is(&d->l, '+'))
-            break;
-    }
-    o->imm = d->l.tok.ival;
-    if (d->l.tok.kind == SG_T_INT) {
-        o->kind = SG_O_IMM;
-        o->imm = neg ? 0 - o->imm : o->imm;
-        o->imm = inv ? ~o->imm : o->imm;
-    } else if (d->l.tok.kind == SG_T_F32 && !inv) {
-        o->kind = SG_O_F32;
-        o->imm ^= neg ? 0x80000000u : 0;
-    } else if (d->l.tok.kind == SG_T_F64 && !inv) {
-        o->kind = SG_O_F64;
-        o->imm ^= neg ? 1ull << 63 : 0;
-    } else {
-        return sg_dec_syntax(d, "an operand expected near '%.*s'", (int)d->l.tok.len, d->l.tok.s);
-    }
-    sg_lex_next(&d->l);
+    if (r)
+        return d->err = r;
+    o->imm = c.bits;
+    o->kind = c.kind == SG_CONST_F32 ? SG_O_F32 : c.kind == SG_CONST_F64 ? SG_O_F64 : SG_O_IMM;
     return 0;
 }
 
@@ -300,7 +323,7 @@ static int parse_vector(struct sg_dec *d, struct sg_opnd *o)
     sg_lex_next(&d->l);
     while (!sg_tok_is(&d->l, '}')) {
         struct sg_opnd x = {0};
-        int r = d->l.tok.kind == SG_T_ID ? parse_name(d, &x) : parse_number(d, &x);
+        int r = at_constant(d) ? parse_number(d, &x) : parse_name(d, &x);
 
         if (r)
             return r;
@@ -359,7 +382,7 @@ static int parse_address(struct sg_dec *d, struct sg_opnd *o)
     int r;
 
     sg_lex_next(&d->l);
-    if (d->l.tok.kind == SG_T_ID) {
+    if (!at_constant(d)) {
         r = parse_name(d, o);
         if (r)
             return r;
@@ -423,11 +446,15 @@ int sg_parse_operand(struct sg_dec *d, struct sg_opnd *o)
     }
     if (sg_tok_is(&d->l, '['))
         return parse_address(d, o);
-    if (sg_tok_is(&d->l, '!')) {
-        o->neg = true;
+    if (sg_tok_is(&d->l, '!')) { /* of a predicate, or of a constant */
+        struct sg_lex sign = d->l;
+
         sg_lex_next(&d->l);
+        o->neg = !at_constant(d);
+        if (!o->neg)
+            d->l = sign;
     }
-    if (d->l.tok.kind != SG_T_ID)
+    if (at_constant(d))
         return parse_number(d, o);
     if (sg_tok_eq(&d->l.tok, "generic")) { /* generic(symbol) */
         sg_lex_next(&d->l);
@@ -443,6 +470,8 @@ int sg_parse_operand(struct sg_dec *d, struct sg_opnd *o)
     r = parse_name(d, o);
     if (r)
         return r;
+    if (o->kind == SG_O_SYM && sg_tok_is(&d->l, '['))
+        return parse_element(d, o);
     if (o->kind == SG_O_SYM)
         return parse_offset(d, &o->imm);
     return parse_second(d, o);

@@ -17,7 +17,7 @@ static const struct {
 } cases[] = {
     {"rows", ".global .u16 x[2][2] = {{1}, {2, 3}};", 8},
     {"as many rows as there are", ".global .align 4 .b32 x[][3] = {{1, 2, 3}, {4}};", 24},
-    {"no row has elements", ".global .align 4 .b32 x[][0] = {1, 2};", 8},
+    {"no row has elements", ".global .align 4 .b32 x[][0] = {1, 2};", UINT64_MAX},
     {"rows so long that a number wraps", ".global .align 4 .b32 x[][2147483647][2147483649] = {{1}, 2};",
      UINT64_MAX},
     {"... of none", ".global .align 4 .b32 x[0][2147483647][2147483649];", UINT64_MAX},

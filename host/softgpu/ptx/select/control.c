@@ -185,6 +185,8 @@ static int call_args(struct sg_dec *d, struct sg_opnd *ops, uint32_t max, uint32
             return sg_dec_refuse(d, "too many arguments");
         if (sg_parse_operand(d, &ops[*n]))
             return d->err;
+        if (ops[*n].kind == SG_O_SYM && (ops[*n].element || ops[*n].imm))
+            return sg_dec_syntax(d, "call: an argument is a whole variable");
         ++*n;
         if (sg_tok_is(&d->l, ','))
             sg_lex_next(&d->l);
@@ -334,7 +336,7 @@ static int bind(struct sg_dec *d, const struct sg_pdecl *p, const struct sg_opnd
             return sg_dec_refuse(d, "too much local memory");
         if (!sg_grow(&d->lvars, &d->cap_lvars, d->nlvars, sizeof(*d->lvars)))
             return sg_dec_nomem(d);
-        d->lvars[d->nlvars] = (struct sg_lvar){at, p->size, false, true};
+        d->lvars[d->nlvars] = (struct sg_lvar){at, p->size, false, true, p->element};
         index = d->nlvars++;
         if (!is_ret) {
             uint32_t v = sg_call_arg(d, o, p->type);

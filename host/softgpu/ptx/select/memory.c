@@ -78,7 +78,7 @@ static int address(struct sg_dec *d, uint32_t i, enum sg_space sp, struct addr *
 
     memset(x, 0, sizeof(*x));
     x->space = sp;
-    if (o.kind == SG_O_SYM) { /* a bare symbol: same as [symbol] */
+    if (o.kind == SG_O_SYM && o.element) {
         o.kind = SG_O_ADDR;
         o.base = SG_O_SYM;
     }
@@ -86,6 +86,8 @@ static int address(struct sg_dec *d, uint32_t i, enum sg_space sp, struct addr *
         return sg_dec_syntax(d, "%s: an address expected", d->oc.full);
     if (o.base == SG_O_SYM && o.symkind == SG_K_PARAM && sp == SG_SP_PARAM) {
         p = &d->m->funcs[d->k->func].params[o.v];
+        if (o.index)
+            return sg_dec_refuse(d, "parameters are not indexed by registers here");
         x->uniform_param = true;
         x->off = (int64_t)(p->offset + o.imm);
         return 0;
