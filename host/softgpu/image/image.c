@@ -75,7 +75,7 @@ CUresult sg_image_link(const struct sg_image *img, const char *const *names, uin
 {
     struct sg_ptx_input *in = calloc(n ? n : 1, sizeof(*in));
     struct sg_diag diag = {0};
-    uint32_t target = 0;
+    bool contained = false;
     char *text = NULL;
     size_t len = 0;
     int r;
@@ -83,8 +83,8 @@ CUresult sg_image_link(const struct sg_image *img, const char *const *names, uin
     if (!in)
         return CUDA_ERROR_OUT_OF_MEMORY;
     for (uint32_t i = 0; i < n; i++) {
-        in[i] = (struct sg_ptx_input){img[i].text, img[i].len, names[i]};
-        target = img[i].target > target ? img[i].target : target;
+        in[i] = (struct sg_ptx_input){img[i].text, img[i].len, names[i], img[i].shadowed};
+        contained |= img[i].target != 0;
     }
     r = sg_ptx_link(in, n, &text, &len, &diag);
     free(in);
@@ -93,7 +93,7 @@ CUresult sg_image_link(const struct sg_image *img, const char *const *names, uin
     memset(out, 0, sizeof(*out));
     out->text = text;
     out->len = len;
-    out->target = target;
+    out->target = contained ? sg_ptx_target(text, len) : 0;
     snprintf(out->has, sizeof(out->has), "%u linked PTX texts", n);
     return CUDA_SUCCESS;
 }
@@ -101,8 +101,8 @@ CUresult sg_image_link(const struct sg_image *img, const char *const *names, uin
 /*
  * A program compiled with -rdc=true: its wrapper lists the fat binaries of its objects, and
  * the linked one, of which there is SASS only. The driver links the PTX of the objects where that does not
- * fit the device. An object that a driver would take as SASS (the device runtime library) is left
- * out: what needs it finds its names undefined.
+ * fit the device. An object that a driver would take as SASS (the device runtime library is one) is linked only
+ * where something of it is needed: what the software GPU has itself is not asked for.
  */
 #define LIST_MAX 65536u
 static CUresult load_list(const struct wrapper *w, int cc, struct sg_image *out)
@@ -124,7 +124,7 @@ static CUresult load_list(const struct wrapper *w, int cc, struct sg_image *out)
     for (uint32_t i = 0; i < n && img && names && name; i++) {
         CUresult e = sg_fatbin_load(list[i], SIZE_MAX, cc, &img[used]);
 
-        if (e == CUDA_SUCCESS && !img[used].is_elf && !img[used].shadowed) {
+        if (e == CUDA_SUCCESS && !img[used].is_elf) {
             snprintf(name[used], sizeof(name[used]), "object %u", i + 1);
             names[used] = name[used];
             used++;

@@ -31,9 +31,19 @@ struct name {
     bool several; /* more than one text has it */
 };
 
+/* What is known of one of the texts. */
+struct text {
+    uint32_t version, target;
+    const char *target_text;
+    size_t target_len;
+    uint32_t first, end; /* its items */
+    bool linked;
+};
+
 struct link {
     const struct sg_ptx_input *in;
     uint32_t n;
+    struct text *texts;
     struct sg_diag *diag;
     struct sg_lex l;
     uint32_t input; /* whose text l reads */
@@ -42,8 +52,6 @@ struct link {
     struct sg_symtab symtab; /* frame 0: index in names; frame 1 + input: renamed there */
     struct name *names;
     uint32_t nnames, cap_names;
-    uint32_t version, target;
-    char target_text[96];
     char *out;
     size_t len, cap;
 };
@@ -167,9 +175,9 @@ static int scan_var(struct link *k, struct item *it)
     return 0;
 }
 
-/* .version and .target: the result has the highest of all. */
 static int scan_header(struct link *k)
 {
+    struct text *t = &k->texts[k->input];
     bool is_target = sg_tok_eq(&k->l.tok, ".target");
     const char *start = here(k), *end = start;
     uint32_t line = k->l.tok.line, v = 0;
@@ -178,8 +186,8 @@ static int scan_header(struct link *k)
     sg_lex_next(&k->l);
     if (!is_target && k->l.tok.kind == SG_T_F64) {
         memcpy(&d, &k->l.tok.ival, 8);
-        if (d >= 1.0 && d < 100.0 && (uint32_t)(d * 10.0 + 0.5) > k->version)
-            k->version = (uint32_t)(d * 10.0 + 0.5);
+        if (d >= 1.0 && d < 100.0 && (uint32_t)(d * 10.0 + 0.5) > t->version)
+            t->version = (uint32_t)(d * 10.0 + 0.5);
     }
     if (is_target && k->l.tok.kind == SG_T_ID && k->l.tok.len > 3 && k->l.tok.len < 12)
         v = (uint32_t)strtoul(k->l.tok.s + 3, NULL, 10);
@@ -187,14 +195,12 @@ static int scan_header(struct link *k)
         end = k->l.tok.s + k->l.tok.len;
         sg_lex_next(&k->l);
     }
-    if (is_target && v >= k->target) {
-        size_t len = (size_t)(end - start);
-
-        if (len >= sizeof(k->target_text))
+    if (is_target && v >= t->target) {
+        t->target = v;
+        t->target_text = start;
+        t->target_len = (size_t)(end - start);
+        if (t->target_len >= 96)
             return bad(k, "a target that is too long");
-        memcpy(k->target_text, start, len);
-        k->target_text[len] = '\0';
-        k->target = v;
     }
     return 0;
 }
@@ -276,6 +282,95 @@ static int scan_item(struct link *k)
     if (t->kind == SG_T_DIR || sg_tok_is(&k->l, '@'))
         return skip_rest(k);
     return bad(k, "unexpected text");
+}
+
+static bool has_linkage(const struct item *it)
+{
+    return it->defines && (it->linkage == L_VISIBLE || it->linkage == L_WEAK || it->linkage == L_COMMON);
+}
+
+static bool is_builtin_name(const struct item *it)
+{
+    char name[64];
+
+    if (it->name_len >= sizeof(name))
+        return false;
+    memcpy(name, it->name, it->name_len);
+    name[it->name_len] = '\0';
+    return sg_is_builtin(name);
+}
+
+/*
+ * Is the text linked for its own sake? The device runtime library, which defines what the software GPU has itself, is not,
+ * though it has variables with linkage.
+ */
+static bool is_root(const struct link *k, uint32_t input)
+{
+    bool has = !k->in[input].optional;
+
+    for (uint32_t i = k->texts[input].first; i < k->texts[input].end && k->in[input].optional; i++) {
+        const struct item *it = &k->items[i];
+
+        if (!has_linkage(it))
+            continue;
+        if (it->is_func && is_builtin_name(it))
+            return false;
+        has |= it->is_entry || !it->is_func;
+    }
+    return has;
+}
+
+/* Enters what the texts define, those that are linked in any case first: index is the item. */
+static bool enter_definitions(struct link *k, struct sg_symtab *defined)
+{
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t i = 0; i < k->nitems; i++) {
+            const struct item *it = &k->items[i];
+
+            if (it->name && has_linkage(it) && k->texts[it->input].linked == !pass &&
+                !sg_sym_find(defined, 0, it->name, it->name_len) &&
+                !sg_sym_add(defined, 0, it->name, it->name_len, 0, i))
+                return false;
+        }
+    return true;
+}
+
+/* Chooses the optional texts that are linked, and drops the items of the others. */
+static int choose_texts(struct link *k)
+{
+    uint32_t *queue = malloc(k->n * sizeof(*queue)), n = 0, kept = 0;
+    struct sg_symtab defined = {0};
+
+    for (uint32_t i = 0; queue && i < k->n; i++) {
+        k->texts[i].linked = is_root(k, i);
+        if (k->texts[i].linked)
+            queue[n++] = i;
+    }
+    if (!queue || !enter_definitions(k, &defined)) {
+        sg_sym_free(&defined);
+        free(queue);
+        return nomem(k);
+    }
+    for (uint32_t at = 0; at < n; at++)
+        for (uint32_t i = k->texts[queue[at]].first; i < k->texts[queue[at]].end; i++) {
+            const struct item *it = &k->items[i];
+            struct sg_sym *y = it->name && !it->defines && !is_builtin_name(it)
+                                   ? sg_sym_find(&defined, 0, it->name, it->name_len)
+                                   : NULL;
+            uint32_t from = y ? k->items[y->index].input : 0;
+
+            if (y && !k->texts[from].linked) {
+                k->texts[from].linked = true;
+                queue[n++] = from;
+            }
+        }
+    for (uint32_t i = 0; i < k->nitems; i++)
+        if (k->texts[k->items[i].input].linked)
+            k->items[kept++] = k->items[i];
+    k->nitems = kept;
+    sg_sym_free(&defined);
+    free(queue);
+    return 0;
 }
 
 /* Enters an item's name; of two weak definitions the first stays. */
@@ -402,17 +497,40 @@ static bool put_files(struct link *k, uint32_t input)
     return ok;
 }
 
+/* The highest .version and .target of what is linked. */
+static int make_header(struct link *k, char *to, size_t room)
+{
+    const struct text *top = NULL;
+    uint32_t version = 0;
+
+    for (uint32_t i = 0; i < k->n; i++) {
+        const struct text *t = &k->texts[i];
+
+        if (t->linked && t->version > version)
+            version = t->version;
+        if (t->linked && t->target && (!top || t->target >= top->target))
+            top = t;
+    }
+    if (!top)
+        return sg_diag_at(k->diag, SG_ERR_PTX, 1, 1, "syntax error: no .target sm_NN");
+    snprintf(to, room, ".version %u.%u\n%.*s\n.address_size 64\n", version / 10, version % 10,
+             (int)top->target_len, top->target_text);
+    return 0;
+}
+
 static int emit(struct link *k)
 {
     uint32_t input = UINT32_MAX;
     bool renames = false, ok;
     char head[160];
-    int n = snprintf(head, sizeof(head), ".version %u.%u\n%s\n.address_size 64\n", k->version / 10,
-                     k->version % 10, k->target_text);
+    int r = make_header(k, head, sizeof(head));
+
+    if (r)
+        return r;
 
     for (uint32_t i = 0; i < k->symtab.n; i++)
         renames |= k->symtab.syms[i].frame != 0;
-    ok = put(k, head, (size_t)n);
+    ok = put(k, head, strlen(head));
     for (uint32_t i = 0; i < k->nitems && ok; i++) {
         const struct item *it = &k->items[i];
 
@@ -440,17 +558,22 @@ int sg_ptx_link(const struct sg_ptx_input *in, uint32_t n, char **text, size_t *
 
     if (diag)
         memset(diag, 0, sizeof(*diag));
+    k.texts = calloc(n ? n : 1, sizeof(*k.texts));
+    if (!k.texts)
+        return nomem(&k);
     for (k.input = 0; k.input < n && !r; k.input++) {
+        k.texts[k.input].first = k.nitems;
         sg_lex_init(&k.l, in[k.input].text, in[k.input].text + in[k.input].len, 1);
         if (!sg_tok_eq(&k.l.tok, ".version"))
             r = bad(&k, "the text must begin with .version");
         while (!r && k.l.tok.kind != SG_T_EOF)
             r = scan_item(&k);
+        k.texts[k.input].end = k.nitems;
     }
+    if (!r)
+        r = choose_texts(&k);
     for (uint32_t i = 0; i < k.nitems && !r; i++)
         r = k.items[i].name ? enter(&k, i) : 0;
-    if (!r && !k.target)
-        r = sg_diag_at(diag, SG_ERR_PTX, 1, 1, "syntax error: no .target sm_NN");
     if (!r)
         r = mark_renamed(&k);
     if (!r)
@@ -464,6 +587,7 @@ int sg_ptx_link(const struct sg_ptx_input *in, uint32_t n, char **text, size_t *
     sg_sym_free(&k.symtab);
     free(k.names);
     free(k.items);
+    free(k.texts);
     return r;
 }
 

@@ -8,6 +8,7 @@
 #define HEAD ".version 8.0\n.target sm_80\n.address_size 64\n"
 
 static struct sg_diag diag;
+static uint32_t optional; /* bits: texts of the next links that are linked only where they are needed */
 
 static char *link_texts(const char *const *texts, uint32_t n)
 {
@@ -17,7 +18,7 @@ static char *link_texts(const char *const *texts, uint32_t n)
     size_t len = 0;
 
     for (uint32_t i = 0; i < n; i++)
-        in[i] = (struct sg_ptx_input){texts[i], strlen(texts[i]), names[i]};
+        in[i] = (struct sg_ptx_input){texts[i], strlen(texts[i]), names[i], optional >> i & 1};
     if (sg_ptx_link(in, n, &out, &len, &diag))
         return NULL;
     if (strlen(out) != len) {
@@ -126,10 +127,47 @@ static void headers(void)
     refused("no target", none, 1, "no .target");
 }
 
+/* Texts for a newer device beside machine code for this one. */
+static void optionals(void)
+{
+    static const char newer[] = ".version 8.7\n.target sm_120\n.address_size 64\n";
+    const char *program[] = {HEAD ".extern .func (.param .b32 r) f();\n" KERNEL(CALL("f")),
+                             HEAD FUNC(".visible", "f", "7")};
+    /* It defines f, but is no part of the program: f is in another text. */
+    char runtime[1024], unused[512];
+    const char *with_runtime[] = {program[0], program[1], runtime};
+    const char *unneeded[] = {program[0], program[1], unused};
+    char *text;
+
+    snprintf(runtime, sizeof(runtime), "%s%s", newer,
+             FUNC(".visible", "f", "9")
+                 FUNC(".visible", "__cudaCDP2GetLastError", "0") ".visible .global .u32 count = 6;\n");
+    snprintf(unused, sizeof(unused), "%s%s", newer, FUNC(".visible", "h", "9"));
+    optional = 3;
+    runs("a program of optional texts", program, 2, 7);
+    optional = 2;
+    runs("an optional text that is needed", program, 2, 7);
+    optional = 4;
+    runs("the runtime library, of which nothing is needed", with_runtime, 3, 7);
+    text = link_texts(unneeded, 3);
+    t_result("a text of which nothing is needed has no part in the target",
+             text && strstr(text, ".target sm_80"), "%s", text ? text : diag.message);
+    free(text);
+    with_runtime[1] = unused;
+    optional = 6;
+    text = link_texts(with_runtime, 3);
+    t_result("the runtime library, where something is needed",
+             text && strstr(text, ".target sm_120") && strstr(text, "mov.u32 %r1, 9"), "%s",
+             text ? text : diag.message);
+    free(text);
+    optional = 0;
+}
+
 int main(void)
 {
     names();
     variables();
     headers();
+    optionals();
     return t_end("softgpu link");
 }

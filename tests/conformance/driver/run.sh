@@ -283,6 +283,7 @@ for way in $ways; do
     one rt_dynamic $way "$build/conform_rt_dynamic"
     one rt_static $way "$build/conform_rt_static"
     one rt_ptds $way "$build/conform_rt_ptds"
+    one rt_newer $way "$build/conform_rt_newer"
     one rt_sticky $way "$build/conform_rt_dynamic" --sticky
     for form in dynamic static ptds; do
         one rt_busy_$form $way "$build/conform_rt_$form" --busy

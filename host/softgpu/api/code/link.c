@@ -107,7 +107,7 @@ static CUresult take(const uint8_t *data, size_t n, void *arg)
 
     if (r != CUDA_SUCCESS && r != CUDA_ERROR_NO_BINARY_FOR_GPU)
         return r;
-    if (r != CUDA_SUCCESS || img.is_elf || img.shadowed) {
+    if (r != CUDA_SUCCESS || img.is_elf) {
         t->machine_code |= r == CUDA_SUCCESS;
         sg_image_free(&img);
         return CUDA_SUCCESS;
@@ -280,6 +280,14 @@ static CUresult complete(struct link *l)
         names[i] = l->names[i];
     r = sg_image_link(l->in, names, l->n, &done);
     free(names);
+    if (r == CUDA_SUCCESS) {
+        done.native = true;
+        for (uint32_t i = 0; i < l->n; i++)
+            done.native &= l->in[i].native || l->in[i].target <= (uint32_t)sg_cc(l->device);
+        r = sg_image_check_target(&done, sg_cc(l->device));
+        if (r != CUDA_SUCCESS)
+            sg_image_free(&done);
+    }
     if (r != CUDA_SUCCESS) {
         sg_jit_error(&l->jit, sg_last_error_detail());
         return r;
