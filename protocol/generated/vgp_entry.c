@@ -384,10 +384,6 @@ CUresult vcu_cuMemGetInfo_v2(size_t *free, size_t *total)
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
         return r;
-    if (!free)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!total)
-        return CUDA_ERROR_INVALID_VALUE;
     return vgp_call_cuMemGetInfo_v2(free, total);
 }
 

@@ -47,7 +47,8 @@ CUfunction get_kernel(CUmodule *m, const char *name);
 void launch_fill(CUfunction f, CUdeviceptr p, uint32_t value, uint32_t n, CUstream s);
 
 void test_linker(void **state); /* api/code/link_test.c */
-int devices_main(void);         /* the process of its own that test_devices() starts */
+void test_linker_inputs(void **state);
+int devices_main(void); /* the process of its own that test_devices() starts */
 void test_devices(void **state);
 int newer_main(void);    /* ... and test_newer_target() */
 int clusters_main(void); /* ... and test_clusters() */

@@ -319,6 +319,20 @@ CUresult sg_capture_check_wait(struct sg_stream *s)
     return r;
 }
 
+bool sg_capture_ask_event(struct sg_event *e)
+{
+    struct sg_capture *c;
+
+    if (!sg_hooks->front_captured(e->front))
+        return false;
+    pthread_mutex_lock(&sg_graph_lock);
+    c = e->front->capture;
+    if (c && !c->ended)
+        c->invalid = true;
+    pthread_mutex_unlock(&sg_graph_lock);
+    return c != NULL;
+}
+
 /* Records that the event stands for the front of s. False: s is not captured. */
 bool sg_capture_record(struct sg_stream *s, struct sg_event *e, CUresult *r)
 {

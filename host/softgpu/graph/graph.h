@@ -296,6 +296,8 @@ extern const struct sg_graph_hooks sg_graph_hooks; /* for sg_init() */
 bool sg_capture_op(struct sg_stream *s, struct sg_op *op, bool sync, CUresult *r);
 /* Under the issue lock of s: work on the legacy stream is refused while blocking ones capture. */
 CUresult sg_capture_check_legacy(struct sg_stream *s);
+/* For calls that ask about an event: true if it is of a capture, which is lost if it still goes on. */
+bool sg_capture_ask_event(struct sg_event *e);
 /* For calls that wait or ask: 900 (and the capture is lost) on a captured stream. */
 CUresult sg_capture_check_wait(struct sg_stream *s);
 CUresult sg_capture_check_ctx(struct sg_ctx *ctx); /* the same for all streams of a context */

@@ -57,9 +57,8 @@ static CUresult load_text(const char *text, size_t max, struct sg_image *out)
         return sg_fail(CUDA_ERROR_INVALID_IMAGE, "PTX text has no end within %u bytes", SG_PTX_TEXT_MAX);
     if (len >= 7 && memcmp(text, "\177TileIR", 7) == 0)
         return sg_fail(CUDA_ERROR_INVALID_IMAGE, "Tile IR bytecode is not served: a kernel needs PTX");
-    /* PTX starts with a blank, a comment or a directive; anything else is no image at all. */
-    if (!len || !(text[0] == '.' || text[0] == '/' || text[0] == '\n' || text[0] == '\r' || text[0] == ' ' ||
-                  text[0] == '\t'))
+    /* PTX begins with .version, blanks and comments apart; anything else is no image at all. */
+    if (!sg_ptx_begins(text, len))
         return sg_fail(CUDA_ERROR_INVALID_IMAGE, "image is neither fat binary, cubin nor PTX");
     out->text = malloc(len + 1);
     if (!out->text)
@@ -143,10 +142,11 @@ static CUresult load_list(const struct wrapper *w, int cc, struct sg_image *out)
         CUresult e = sg_image_link(img, names, used, &linked);
 
         linked.native = out->native;
-        sg_image_free(out);
+        if (e != CUDA_ERROR_NO_BINARY_FOR_GPU)
+            sg_image_free(out);
         if (e == CUDA_SUCCESS)
             *out = linked;
-        r = e;
+        r = e != CUDA_ERROR_NO_BINARY_FOR_GPU ? e : r;
     }
     for (uint32_t i = 0; i < used; i++)
         sg_image_free(&img[i]);

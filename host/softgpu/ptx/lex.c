@@ -290,6 +290,14 @@ bool sg_lex_skip_block(struct sg_lex *l)
     return false;
 }
 
+bool sg_ptx_begins(const char *text, size_t n)
+{
+    struct sg_lex l;
+
+    sg_lex_init(&l, text, text + n, 1);
+    return l.tok.kind == SG_T_DIR && sg_tok_eq(&l.tok, ".version");
+}
+
 #define TARGET_TOKENS_MAX 64 /* before .target there is .version */
 
 uint32_t sg_ptx_target(const char *text, size_t n)

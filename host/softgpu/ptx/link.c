@@ -336,9 +336,9 @@ static bool enter_definitions(struct link *k, struct sg_symtab *defined)
 }
 
 /* Chooses the optional texts that are linked, and drops the items of the others. */
-static int choose_texts(struct link *k)
+static int choose_texts(struct link *k, bool *any)
 {
-    uint32_t *queue = malloc(k->n * sizeof(*queue)), n = 0, kept = 0;
+    uint32_t *queue = malloc((k->n + 1) * sizeof(*queue)), n = 0, kept = 0;
     struct sg_symtab defined = {0};
 
     for (uint32_t i = 0; queue && i < k->n; i++) {
@@ -368,6 +368,7 @@ static int choose_texts(struct link *k)
         if (k->texts[k->items[i].input].linked)
             k->items[kept++] = k->items[i];
     k->nitems = kept;
+    *any = n || !k->n;
     sg_sym_free(&defined);
     free(queue);
     return 0;
@@ -554,6 +555,7 @@ static int emit(struct link *k)
 int sg_ptx_link(const struct sg_ptx_input *in, uint32_t n, char **text, size_t *len, struct sg_diag *diag)
 {
     struct link k = {.in = in, .n = n, .diag = diag};
+    bool any = true;
     int r = 0;
 
     if (diag)
@@ -571,7 +573,9 @@ int sg_ptx_link(const struct sg_ptx_input *in, uint32_t n, char **text, size_t *
         k.texts[k.input].end = k.nitems;
     }
     if (!r)
-        r = choose_texts(&k);
+        r = choose_texts(&k, &any);
+    if (!r && !any)
+        r = sg_diag_at(diag, SG_ERR_NO_BINARY, 0, 0, "no text has a kernel, and nothing of them is needed");
     for (uint32_t i = 0; i < k.nitems && !r; i++)
         r = k.items[i].name ? enter(&k, i) : 0;
     if (!r)

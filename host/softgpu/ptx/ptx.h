@@ -24,6 +24,8 @@ struct sg_global_info {
  * CUDA_ERROR_OUT_OF_MEMORY (2); diag is filled on failure. *out is owned by the caller.
  */
 int sg_module_parse(const char *text, size_t len, struct sg_module **out, struct sg_diag *diag);
+/* Does the text begin with .version, blanks and comments apart? Nothing else is taken for PTX. */
+bool sg_ptx_begins(const char *text, size_t n);
 /* NN of the text's .target sm_NN; 0: none is found, of which the parser says more. text ends with a NUL. */
 uint32_t sg_ptx_target(const char *text, size_t n);
 /* One of the texts that are linked. */
@@ -35,8 +37,8 @@ struct sg_ptx_input {
 };
 /*
  * Links PTX texts into one, which the caller frees: *text is NUL-terminated, *len without the NUL.
- * Returns 0, CUDA_ERROR_INVALID_PTX (syntax, a name that is defined twice) or
- * CUDA_ERROR_OUT_OF_MEMORY (also for more than SG_PTX_TEXT_MAX bytes). Names that nobody
+ * Returns 0, CUDA_ERROR_INVALID_PTX (syntax, a name that is defined twice), CUDA_ERROR_NO_BINARY_FOR_GPU (optional texts
+ * alone, of which nothing is needed) or CUDA_ERROR_OUT_OF_MEMORY (also for more than SG_PTX_TEXT_MAX bytes). Names that nobody
  * defines are left: sg_module_parse() and the decoder say who uses them.
  */
 int sg_ptx_link(const struct sg_ptx_input *in, uint32_t n, char **text, size_t *len, struct sg_diag *diag);

@@ -171,6 +171,9 @@ CUresult sg_graph_memory_fault(struct sg_stream *s, const char *what);
 
 struct sg_op;
 
+/* How often the program has waited for streams, events and contexts. */
+extern _Atomic uint64_t sg_waits;
+
 /* "That stream has completed its operation number seq." */
 struct sg_dep {
     struct sg_stream *stream; /* a reference */

@@ -175,9 +175,12 @@ void sg_stream_wait(struct sg_stream *s, uint64_t seq)
     pthread_mutex_unlock(&s->lock);
 }
 
+_Atomic uint64_t sg_waits;
+
 void sg_stream_drain(struct sg_stream *s)
 {
     sg_stream_wait(s, atomic_load(&s->submitted));
+    atomic_fetch_add(&sg_waits, 1);
 }
 
 static void unlink_stream(struct sg_stream *s)
@@ -498,6 +501,7 @@ void sg_ctx_drain(struct sg_ctx *self)
     sg_stream_drain(self->legacy);
     drain_streams(self, NULL);
     sg_stream_drain(self->legacy);
+    atomic_fetch_add(&sg_waits, 1);
 }
 
 void sg_stream_synchronize(struct sg_stream *s)

@@ -123,12 +123,12 @@ CUresult vcu_cuFuncGetName(const char **name, CUfunction hfunc)
     struct vcu_func *f;
     CUresult res = vcu_check_init();
 
+    if (res == CUDA_SUCCESS && (name == NULL || hfunc == NULL)) /* documented for cuFuncGetName */
+        res = CUDA_ERROR_INVALID_VALUE;
     if (res == CUDA_SUCCESS)
         res = find_function(hfunc, &f);
     if (res != CUDA_SUCCESS)
         return res;
-    if (name == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
     *name = f->name;
     return CUDA_SUCCESS;
 }

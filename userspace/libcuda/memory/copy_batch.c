@@ -25,6 +25,8 @@ static CUresult check_stream(const char *call, CUstream stream)
         return VCU_REFUSE(vcu_stream_error(stream), call, "the stream handle is not live");
     if (stream == NULL || stream == CU_STREAM_LEGACY)
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "not on the legacy default stream");
+    if (vcu_stream_captured(stream))
+        return vcu_capture_spoil(call, stream);
     return CUDA_SUCCESS;
 }
 

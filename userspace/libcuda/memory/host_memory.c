@@ -179,10 +179,13 @@ CUresult vcu_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (pp == NULL || bytesize == 0 ||
-        (Flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP |
-                             CU_MEMHOSTALLOC_WRITECOMBINED)) != 0)
+    if (pp == NULL || (Flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP |
+                                           CU_MEMHOSTALLOC_WRITECOMBINED)) != 0)
         return CUDA_ERROR_INVALID_VALUE;
+    if (bytesize == 0) { /* nothing, as NVIDIA's driver gives */
+        *pp = NULL;
+        return CUDA_SUCCESS;
+    }
     res = host_new("cuMemHostAlloc", bytesize, (Flags & CU_MEMHOSTALLOC_DEVICEMAP) == 0, &m);
     if (res != CUDA_SUCCESS)
         return res;
@@ -199,9 +202,10 @@ static CUresult take(void *p, bool registered, struct vcu_place *place)
 {
     struct vcu_place found;
 
-    if (!vcu_memory_find_host((uintptr_t)p, &found) || found.start != (uintptr_t)p ||
-        found.m.registered != registered)
+    if (!vcu_memory_find_host((uintptr_t)p, &found))
         return registered ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : CUDA_ERROR_INVALID_VALUE;
+    if (found.start != (uintptr_t)p || found.m.registered != registered)
+        return CUDA_ERROR_INVALID_VALUE;
     if (!vcu_memory_take((uintptr_t)p, VCU_MEM_HOST, place))
         return CUDA_ERROR_INVALID_VALUE; /* another thread was faster */
     return CUDA_SUCCESS;

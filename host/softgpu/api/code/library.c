@@ -244,7 +244,7 @@ CUresult CUDAAPI cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CU
 CUresult CUDAAPI cuKernelGetName(const char **name, CUkernel hfunc)
 {
     SG_INIT();
-    if (!name)
+    if (!name || !hfunc)
         return CUDA_ERROR_INVALID_VALUE;
     SG_AUTO struct sg_kern *k = SG_LOOKUP(hfunc, SG_T_KERN);
 

@@ -63,9 +63,31 @@ CUresult CUDAAPI cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options,
 
 #define INPUTS_MAX 65536u
 
-/* Takes the image over. */
+/* Errors of an input are those of the call that adds it, with a line in the state's log. */
+static CUresult check_input(struct link *l, const struct sg_image *img)
+{
+    struct sg_module *m;
+    CUresult r = img->shadowed ? CUDA_SUCCESS : sg_image_check_target(img, sg_cc(l->device));
+
+    if (r != CUDA_SUCCESS) {
+        sg_jit_error(&l->jit, sg_last_error_detail());
+        return r;
+    }
+    if (img->shadowed) /* may have no part in the result */
+        return CUDA_SUCCESS;
+    r = sg_ptx_parse(img, &l->jit, &m);
+    if (r == CUDA_SUCCESS)
+        sg_module_free(m);
+    return r;
+}
+
+/* Checks an image and takes it over. */
 static CUresult keep(struct link *l, struct sg_image *img, const char *name)
 {
+    CUresult r = check_input(l, img);
+
+    if (r != CUDA_SUCCESS)
+        return r;
     if (l->n == INPUTS_MAX)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (l->n == l->cap) {
@@ -164,8 +186,6 @@ static CUresult add(struct link *l, CUjitInputType type, const void *data, size_
     if (type != CU_JIT_INPUT_PTX && type != CU_JIT_INPUT_FATBINARY)
         return CUDA_ERROR_INVALID_VALUE;
     r = sg_image_load(data, size, sg_cc(l->device), &img);
-    if (r == CUDA_SUCCESS)
-        r = sg_image_check_target(&img, sg_cc(l->device));
     if (r != CUDA_SUCCESS) {
         sg_image_free(&img);
         return r;

@@ -234,7 +234,7 @@ CUresult CUDAAPI cuFuncGetName(const char **name, CUfunction hfunc)
     struct sg_ctx *ctx = NULL; /* none is needed: kernels, which would need one, are asked directly */
 
     SG_INIT();
-    if (!name)
+    if (!name || !hfunc)
         return CUDA_ERROR_INVALID_VALUE;
     SG_AUTO struct sg_kern *k = SG_LOOKUP(hfunc, SG_T_KERN);
 

@@ -586,5 +586,6 @@ const struct CMUnitTest module_tests[] = {
     cmocka_unit_test(test_device_errors),
     cmocka_unit_test(test_bounds_in_kernels),
     cmocka_unit_test(test_linker),
+    cmocka_unit_test(test_linker_inputs),
 };
 const size_t n_module_tests = sizeof(module_tests) / sizeof(module_tests[0]);

@@ -111,8 +111,6 @@ static void test_fork_and_join(void **state)
     OK(cuMemsetD32Async(p + 4, 2, 1, b));
     OK(cuMemsetD32Async(p + 8, 3, 1, a));
     OK(cuEventRecord(f, b));
-    IS(cuEventQuery(f), CAPTURED_EVENT);
-    IS(cuEventSynchronize(f), CAPTURED_EVENT);
     OK(cuStreamWaitEvent(a, f, 0));
     OK(cuMemsetD32Async(p + 12, 4, 1, a));
     OK(cuStreamEndCapture(a, &g));
@@ -122,6 +120,8 @@ static void test_fork_and_join(void **state)
     OK(cuGraphGetEdges(g, from, to, &n));
     assert_int_equal(n, 4);
     assert_null(from[4]);
+    IS(cuEventQuery(f), CAPTURED_EVENT);
+    IS(cuEventSynchronize(f), CAPTURED_EVENT);
     OK(cuGraphGetRootNodes(g, NULL, &n));
     assert_int_equal(n, 1);
     CUgraphExec x = make_exec(g);
@@ -156,7 +156,12 @@ static void test_capture_errors(void **state)
     IS(cuStreamBeginCapture_v2(NULL, 0), STREAM_CAPTURE_UNSUPPORTED);
     IS(cuStreamBeginCapture_v2(a, (CUstreamCaptureMode)7), INVALID_VALUE);
     IS(cuStreamEndCapture(a, &g), ILLEGAL_STATE);
-
+    for (int wait = 0; wait < 2; wait++) { /* asking for a captured event: the capture is lost */
+        OK(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_RELAXED));
+        OK(cuEventRecord(e, a));
+        IS(wait ? cuEventSynchronize(e) : cuEventQuery(e), CAPTURED_EVENT);
+        IS(cuStreamEndCapture(a, &g), STREAM_CAPTURE_INVALIDATED);
+    }
     OK(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_RELAXED));
     IS(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_RELAXED), ILLEGAL_STATE);
     IS(cuStreamSynchronize(a), STREAM_CAPTURE_UNSUPPORTED); /* and it is lost */

@@ -21,7 +21,9 @@ static CUresult check_stream(CUstream h)
     r = sg_stream_get(ctx, h, &s);
     if (r != CUDA_SUCCESS)
         return r;
-    return h == NULL || h == SG_LEGACY ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    if (h == NULL || h == SG_LEGACY)
+        return CUDA_ERROR_INVALID_VALUE;
+    return sg_capture_check_wait(s); /* no batch can be captured, and the capture is lost */
 }
 
 /* Pageable memory is read when the copy is issued: too early when the stream's order counts. */

@@ -125,11 +125,11 @@ CUresult CUDAAPI cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
     uint64_t f, t;
 
     SG_CTX(ctx);
-    if (!free_bytes || !total)
-        return CUDA_ERROR_INVALID_VALUE;
     sg_mem_usage(ctx->device, &f, &t);
-    *free_bytes = f;
-    *total = t;
+    if (free_bytes)
+        *free_bytes = f;
+    if (total)
+        *total = t;
     return CUDA_SUCCESS;
 }
 
@@ -157,8 +157,12 @@ CUresult CUDAAPI cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 
     SG_CTX(ctx);
     SG_NOT_CAPTURING();
-    if (!pp || !bytesize || (Flags & ~(unsigned)SG_HOST_FLAGS))
+    if (!pp || (Flags & ~(unsigned)SG_HOST_FLAGS))
         return CUDA_ERROR_INVALID_VALUE;
+    if (!bytesize) { /* nothing, as the driver gives */
+        *pp = NULL;
+        return CUDA_SUCCESS;
+    }
     p = mmap(NULL, bytesize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return sg_fail(CUDA_ERROR_OUT_OF_MEMORY, "no %zu bytes of host memory", bytesize);
@@ -210,8 +214,10 @@ CUresult CUDAAPI cuMemHostUnregister(void *p)
     SG_NOT_CAPTURING();
     if (!p)
         return unknown(ctx, CUDA_ERROR_INVALID_VALUE);
-    if (!sg_mem_find(addr, &info) || info.base != addr || info.kind != SG_MEM_REGISTERED)
+    if (!sg_mem_find(addr, &info))
         return unknown(ctx, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    if (info.base != addr || info.kind != SG_MEM_REGISTERED) /* allocated, or inside what is registered */
+        return unknown(ctx, CUDA_ERROR_INVALID_VALUE);
     drain_owner(&info, ctx);
     return sg_mem_release(addr) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }

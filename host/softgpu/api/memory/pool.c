@@ -73,6 +73,25 @@ static uint64_t current_handle(int device)
     return h ? h : default_handle(device);
 }
 
+/* Gives up what is reserved beyond `keep` and not in use. Under the lock. */
+static void pool_release(struct sg_pool *p, uint64_t keep)
+{
+    uint64_t least = p->used > keep ? p->used : keep;
+
+    if (p->reserved > least)
+        p->reserved = least;
+}
+
+/* What the waits since the last look gave up. Under the lock. */
+static void pool_settle(struct sg_pool *p)
+{
+    uint64_t waits = atomic_load(&sg_waits);
+
+    if (waits != p->waits)
+        pool_release(p, p->threshold);
+    p->waits = waits;
+}
+
 void sg_pool_account(uint64_t handle, int64_t delta)
 {
     SG_AUTO struct sg_pool *p = sg_lookup(handle, SG_T_POOL);
@@ -80,11 +99,14 @@ void sg_pool_account(uint64_t handle, int64_t delta)
     if (!p)
         return; /* destroyed meanwhile: its memory lives until freed */
     pthread_mutex_lock(&p->lock);
+    pool_settle(p);
     p->used += (uint64_t)delta;
     if (p->used > p->used_high)
         p->used_high = p->used;
-    if (p->used > p->reserved_high)
-        p->reserved_high = p->used;
+    if (p->used > p->reserved)
+        p->reserved = p->used;
+    if (p->reserved > p->reserved_high)
+        p->reserved_high = p->reserved;
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -314,11 +336,16 @@ CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
 
 CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
-    (void)minBytesToKeep; /* nothing is kept that is not in use */
     SG_INIT();
     SG_AUTO struct sg_pool *p = SG_LOOKUP(pool, SG_T_POOL);
 
-    return p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (!p)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&p->lock);
+    pool_settle(p);
+    pool_release(p, minBytesToKeep);
+    pthread_mutex_unlock(&p->lock);
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
@@ -342,13 +369,14 @@ CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute at
         p->reuse[attr - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES] = v != 0;
         break;
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        pool_settle(p);
         p->threshold = v;
         break;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: /* may only be reset */
         if (v)
             r = CUDA_ERROR_INVALID_VALUE;
         else
-            p->reserved_high = p->used;
+            p->reserved_high = p->reserved;
         break;
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
         if (v)
@@ -375,6 +403,7 @@ CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute at
     if (!p || !value)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&p->lock);
+    pool_settle(p);
     switch (attr) {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
@@ -385,6 +414,8 @@ CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute at
         v = p->threshold;
         break;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+        v = p->reserved;
+        break;
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
         v = p->used;
         break;

@@ -18,7 +18,10 @@ struct sg_pool {
     uint32_t access;               /* SG_ACCESS_*: of its own device and of those that were given it */
     pthread_mutex_t lock;          /* guards the fields below; inside of access_lock */
     int reuse[3];                  /* CU_MEMPOOL_ATTR_REUSE_*, stored and without effect */
-    uint64_t threshold, used, used_high, reserved_high, max;
+    /* Bytes. What is freed stays reserved until the next wait, and then as far as the threshold goes (CUDA driver API,
+     * CU_MEMPOOL_ATTR_RELEASE_THRESHOLD): as an account, since memory is given back at once. */
+    uint64_t threshold, used, used_high, reserved, reserved_high, max;
+    uint64_t waits; /* sg_waits when `reserved` was settled last */
 };
 
 /* A pool that is registered, with one reference for the caller; NULL: no memory. */

@@ -66,7 +66,7 @@ CUresult CUDAAPI cuEventQuery(CUevent hEvent)
     uint64_t seq;
 
     SG_EVENT(e, hEvent);
-    if (e->front->capture)
+    if (sg_capture_ask_event(e))
         return CUDA_ERROR_CAPTURED_EVENT;
     SG_NOT_CAPTURING();
     if (sg_event_elsewhere(e, &seq))
@@ -85,7 +85,7 @@ CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
     uint64_t seq;
 
     SG_EVENT(e, hEvent);
-    if (e->front->capture)
+    if (sg_capture_ask_event(e))
         return CUDA_ERROR_CAPTURED_EVENT;
     SG_NOT_CAPTURING();
     if (sg_event_elsewhere(e, &seq)) {
@@ -95,6 +95,7 @@ CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
     if (!sg_event_state(e, &s, &seq))
         return CUDA_SUCCESS;
     sg_stream_wait(s, seq);
+    atomic_fetch_add(&sg_waits, 1);
     return sg_see_fault(s->ctx);
 }
 
