@@ -233,9 +233,8 @@ static void test_image_sizes(void **state)
     connect_to(*state, &g);
     for (uint32_t i = 0; i < 5; i++) {
         Elf64_Ehdr eh = {.e_machine = 190, .e_ehsize = sizeof(eh)};
-        struct vgp_args_vgpModuleLoad a = {.module = VGP_HANDLE(VGP_H_MODULE, 1, 1 + i),
-                                           .image_size = sizeof(eh),
-                                           .image_len = sizeof(eh)};
+        struct vgp_args_vgpModuleLoad a = {
+            .module = VGP_HANDLE(VGP_H_MODULE, 1, 1 + i), .image_size = sizeof(eh), .image_len = sizeof(eh)};
 
         memcpy(eh.e_ident, magic, sizeof(magic));
         if (i == 1)

@@ -18,9 +18,11 @@ static char *look_text(void)
 {
     char *text = malloc(64 << 10), *p = text;
 
-    p += sprintf(p, HEAD ".visible .entry t(.param .u64 in)\n{\n.reg .pred %%p<3>;\n.reg .b32 %%r<%u>;\n"
-                         ".reg .b32 %%s<5>;\n.reg .b64 %%rd<3>;\nld.param.u64 %%rd1, [in];\nmov.u32 %%s1, %%tid.x;\n"
-                         "setp.ne.u32 %%p1, %%s1, 0;\n@%%p1 bra E;\nadd.u64 %%rd2, %%rd1, %u;\n",
+    p += sprintf(p,
+                 HEAD
+                 ".visible .entry t(.param .u64 in)\n{\n.reg .pred %%p<3>;\n.reg .b32 %%r<%u>;\n"
+                 ".reg .b32 %%s<5>;\n.reg .b64 %%rd<3>;\nld.param.u64 %%rd1, [in];\nmov.u32 %%s1, %%tid.x;\n"
+                 "setp.ne.u32 %%p1, %%s1, 0;\n@%%p1 bra E;\nadd.u64 %%rd2, %%rd1, %u;\n",
                  VALUES, 4 * VALUES);
     for (uint32_t i = 0; i < VALUES; i++)
         p += sprintf(p, "ld.global.u32 %%r%u, [%%rd1+%u];\n", i, 4 * i);
@@ -36,9 +38,9 @@ static char *look_text(void)
 }
 
 /* Is run with many blocks and warps. */
-static const char *const before_text =
-    HEAD ".visible .entry t(.param .u64 in)\n{\n.reg .b64 %rd<2>;\n.reg .b32 %r<2>;\nld.param.u64 %rd1, [in];\n"
-         "ld.global.u32 %r1, [%rd1];\nbar.sync 0;\nst.global.u32 [%rd1], %r1;\nret;\n}\n";
+static const char *const before_text = HEAD
+    ".visible .entry t(.param .u64 in)\n{\n.reg .b64 %rd<2>;\n.reg .b32 %r<2>;\nld.param.u64 %rd1, [in];\n"
+    "ld.global.u32 %r1, [%rd1];\nbar.sync 0;\nst.global.u32 [%rd1], %r1;\nret;\n}\n";
 
 /* Is there memory of this process? */
 static bool is_mapped(uint64_t at)

@@ -131,8 +131,8 @@ static CUresult land_retain(struct wrk_worker *w, struct wrk_wait *wait, CUresul
     if (r != CUDA_SUCCESS)
         return r;
     if (is_second_handle(device, wait->arg[1])) /* another retain waited, too */
-        wrk_die(w, VGPU_DEAD_PROTOCOL, "malformed record: a second handle for the primary context of device %d",
-                device);
+        wrk_die(w, VGPU_DEAD_PROTOCOL,
+                "malformed record: a second handle for the primary context of device %d", device);
     return retain(w, device, wait->arg[1]);
 }
 
