@@ -137,6 +137,7 @@ SG_EXEC_TESTS := \
 	exec/nvcc_test \
 	exec/order_test \
 	exec/profile_test \
+	exec/residue_test \
 	exec/run_test \
 	exec/sync_test \
 	exec/verify_test \

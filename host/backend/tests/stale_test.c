@@ -2,6 +2,7 @@
 /* Handles must not outlive what they stand for in the provider; as in process_test.c. The test provider
  * ends the worker when it is called with an object that has ended. */
 #define _GNU_SOURCE
+#include <elf.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -195,6 +196,58 @@ static void test_primary(void **state)
     assert_int_equal(guest_context(&g), 0); /* and again, when it has ended */
     guest_submit(&g, VGP_vgpPrimaryCtxRetain, 0, &again, sizeof(again), NULL, 0);
     assert_true(guest_wait_dead(&g, 5000));
+    guest_close(&g);
+}
+
+/* Two that come while the context ends wait for that, and each finds it without a handle when it is looked at. */
+static void test_primary_as_it_ends(void **state)
+{
+    struct vgp_args_vgpPrimaryCtxRetain again[2] = {{.context = VGP_HANDLE(VGP_H_CONTEXT, 1, 5)},
+                                                    {.context = VGP_HANDLE(VGP_H_CONTEXT, 1, 6)}};
+    struct vgp_args_vgpPrimaryCtxRelease release = {0};
+    struct vgp_args_cuEventSynchronize wait = {.hEvent = VGP_HANDLE(VGP_H_EVENT, 1, 1)};
+    struct guest g;
+
+    connect_to(*state, &g);
+    assert_int_equal(CALL(&g, cuEventCreate, .phEvent = wait.hEvent), 0);
+    assert_int_equal(guest_memset(&g, 0, VALUE_BUSY, 400, 0), 0);
+    assert_int_equal(CALL(&g, cuEventRecord, .hEvent = wait.hEvent), 0);
+    guest_submit(&g, VGP_cuEventSynchronize, 3, &wait, sizeof(wait), NULL, 0);
+    assert_int_equal(guest_wait(&g, 3, NULL, NULL, 100), -1); /* the context ends after this */
+    g.seq++;
+    guest_submit(&g, VGP_vgpPrimaryCtxRelease, 4, &release, sizeof(release), NULL, 0);
+    g.seq++;
+    guest_submit(&g, VGP_vgpPrimaryCtxRetain, 5, &again[0], sizeof(again[0]), NULL, 0);
+    g.seq++;
+    guest_submit(&g, VGP_vgpPrimaryCtxRetain, 6, &again[1], sizeof(again[1]), NULL, 0);
+    assert_true(guest_wait_dead(&g, 5000));
+    guest_close(&g);
+}
+
+/* An ELF image, whose size the provider is not told: what it says of itself is all there. */
+static void test_image_sizes(void **state)
+{
+    static const uint8_t magic[] = {0x7f, 'E', 'L', 'F', 2, 1, 1, 0x33};
+    struct guest g;
+
+    connect_to(*state, &g);
+    for (uint32_t i = 0; i < 5; i++) {
+        Elf64_Ehdr eh = {.e_machine = 190, .e_ehsize = sizeof(eh)};
+        struct vgp_args_vgpModuleLoad a = {
+            .module = VGP_HANDLE(VGP_H_MODULE, 1, 1 + i), .image_size = sizeof(eh), .image_len = sizeof(eh)};
+
+        memcpy(eh.e_ident, magic, sizeof(magic));
+        if (i == 1)
+            eh.e_ehsize = UINT16_MAX;
+        if (i == 2)
+            eh.e_ehsize = 0;
+        if (i == 3)
+            eh.e_shoff = 16; /* the first section would say how many there are */
+        if (i == 4)
+            eh.e_phnum = PN_XNUM;
+        guest_submit(&g, VGP_vgpModuleLoad, 0, &a, sizeof(a), &eh, sizeof(eh));
+        assert_int_equal(guest_wait(&g, 0, NULL, NULL, 5000), i ? CUDA_ERROR_INVALID_IMAGE : 0);
+    }
     guest_close(&g);
 }
 
@@ -524,6 +577,8 @@ int main(void)
         cmocka_unit_test(test_stream_without_mark),
         cmocka_unit_test(test_context),
         cmocka_unit_test(test_primary),
+        cmocka_unit_test(test_primary_as_it_ends),
+        cmocka_unit_test(test_image_sizes),
         cmocka_unit_test(test_event),
         cmocka_unit_test(test_user_object),
         cmocka_unit_test(test_watch),

@@ -31,9 +31,15 @@ struct memo {
     struct sg_mem_range *ranges;
 };
 
-struct arena {
-    uint8_t *mem;
+/* A buffer that grows: at a multiple of 4096, zeroes when it is new. */
+struct room {
+    uint8_t *at;
     size_t size;
+    void *block; /* of calloc() */
+};
+
+struct arena {
+    struct room mem, own; /* as struct sg_layout says */
     struct memo memos[MEMOS];
 };
 
@@ -46,7 +52,8 @@ static void arena_free(void *p)
 
     for (uint32_t i = 0; i < MEMOS; i++)
         free(a->memos[i].ranges);
-    free(a->mem);
+    free(a->mem.block);
+    free(a->own.block);
     free(a);
 }
 
@@ -55,24 +62,34 @@ static void arena_make(void)
     pthread_key_create(&arena_key, arena_free);
 }
 
-static uint8_t *arena_get(size_t size)
+static struct arena *arena_of_thread(void)
 {
     struct arena *a;
 
     pthread_once(&arena_once, arena_make);
     a = pthread_getspecific(arena_key);
-    if (!a) {
-        a = calloc(1, sizeof(*a));
-        if (!a)
-            return NULL;
+    if (!a && (a = calloc(1, sizeof(*a))) != NULL)
         pthread_setspecific(arena_key, a);
+    return a;
+}
+
+static void room_drop(struct room *r)
+{
+    free(r->block);
+    *r = (struct room){0};
+}
+
+static uint8_t *room_get(struct room *r, size_t size)
+{
+    if (r->size < size) {
+        room_drop(r);
+        r->block = calloc(1, size + 4095);
+        if (r->block) {
+            r->at = (uint8_t *)(((uintptr_t)r->block + 4095) & ~(uintptr_t)4095);
+            r->size = size;
+        }
     }
-    if (a->size < size) {
-        free(a->mem);
-        a->mem = aligned_alloc(4096, (size + 4095) & ~(size_t)4095);
-        a->size = a->mem ? (size + 4095) & ~(size_t)4095 : 0;
-    }
-    return a->mem;
+    return r->at;
 }
 
 /* A launch that needed very much does not keep it. */
@@ -82,11 +99,10 @@ static void arena_trim(void)
 
     pthread_once(&arena_once, arena_make);
     a = pthread_getspecific(arena_key);
-    if (a && a->size > KEEP_ARENA) {
-        free(a->mem);
-        a->mem = NULL;
-        a->size = 0;
-    }
+    if (a && a->mem.size > KEEP_ARENA)
+        room_drop(&a->mem);
+    if (a && a->own.size > KEEP_ARENA)
+        room_drop(&a->own);
 }
 
 static struct memo *memo_of(const struct sg_code *code)
@@ -149,8 +165,8 @@ static bool make_layout(const struct sg_run *run, struct sg_layout *y)
         return false;
     y->nwarps = (uint32_t)((threads + SG_LANES - 1) / SG_LANES);
     y->warps = up(sizeof(struct sg_cta));
-    y->regs = y->warps + up(y->nwarps * sizeof(struct sg_warp));
-    y->local = y->regs + (size_t)y->nwarps * c->regfile_bytes;
+    y->own_total = y->warps + up(y->nwarps * sizeof(struct sg_warp));
+    y->local = (size_t)y->nwarps * c->regfile_bytes;
     y->local_bytes = c->local_bytes;
     y->stack_words = 0;
     if (c->calls || sg_code_has_top(c)) {
@@ -165,7 +181,7 @@ static bool make_layout(const struct sg_run *run, struct sg_layout *y)
     y->stack = y->local + up((size_t)y->nwarps * y->local_bytes * SG_LANES);
     y->shared = y->stack + up((size_t)y->nwarps * y->stack_words * 4 * SG_LANES);
     y->total = up(y->shared + c->dynamic_base + l->dynamic_shared + 64);
-    return y->total <= MAX_ARENA;
+    return y->total <= MAX_ARENA && y->own_total <= MAX_ARENA;
 }
 
 /* ---- one block ---- */
@@ -340,17 +356,22 @@ static void warp_tids(struct sg_warp *w, const uint32_t block[3], uint32_t tid[3
     }
 }
 
-void sg_block_place(struct sg_cta *c, uint8_t *mem, const struct sg_layout *y, struct sg_run *run,
-                    uint32_t worker, struct sg_fault *fault)
+struct sg_cta *sg_block_place(const struct sg_layout *y, uint64_t i, struct sg_run *run, uint32_t worker,
+                              struct sg_fault *fault)
 {
     const struct sg_code *code = &run->k->code;
     const struct sg_launch *l = run->l;
+    uint8_t *mem = y->mem + i * y->total, *own = y->own + i * y->own_total;
+    struct sg_cta *c = (struct sg_cta *)(void *)own;
     uint32_t tid[3] = {0, 0, 0};
 
-    /* nothing of an earlier launch is visible; shared memory is cleared for each block */
-    clear(c, (struct sg_warp *)(void *)(mem + y->warps), y->nwarps);
+    /*
+     * Of an earlier launch nothing is visible but what its registers were, to lanes that read those of others that
+     * never set them (shfl, mma). Shared memory is cleared for each block.
+     */
+    clear(c, (struct sg_warp *)(void *)(own + y->warps), y->nwarps);
     if (code->zero_regs)
-        memset(mem + y->regs, 0, y->local - y->regs);
+        memset(mem, 0, y->local);
     memset(mem + y->local, 0, y->shared - y->local);
     c->fault = fault;
     c->run = run;
@@ -358,7 +379,7 @@ void sg_block_place(struct sg_cta *c, uint8_t *mem, const struct sg_layout *y, s
     c->mem = l->mem;
     c->launch = l;
     ranges_recall(c);
-    c->warps = (struct sg_warp *)(void *)(mem + y->warps);
+    c->warps = (struct sg_warp *)(void *)(own + y->warps);
     c->warps_end = c->warps + y->nwarps;
     c->shared = mem + y->shared;
     c->shared_bytes = code->static_shared + l->dynamic_shared;
@@ -378,21 +399,22 @@ void sg_block_place(struct sg_cta *c, uint8_t *mem, const struct sg_layout *y, s
         c->ntid[k] = l->block[k];
         c->nctaid[k] = l->grid[k];
     }
-    for (uint32_t i = 0; i < y->nwarps; i++) {
-        struct sg_warp *w = &c->warps[i];
+    for (uint32_t k = 0; k < y->nwarps; k++) {
+        struct sg_warp *w = &c->warps[k];
 
-        w->index = i;
+        w->index = k;
         w->threads =
-            c->nthreads - i * SG_LANES >= SG_LANES ? SG_FULL : (1u << (c->nthreads & (SG_LANES - 1))) - 1;
+            c->nthreads - k * SG_LANES >= SG_LANES ? SG_FULL : (1u << (c->nthreads & (SG_LANES - 1))) - 1;
         w->cta = c;
-        w->base[0] = mem + y->regs + (size_t)i * code->regfile_bytes;
+        w->base[0] = mem + (size_t)k * code->regfile_bytes;
         w->base[1] = code->pool;
-        w->local = mem + y->local + (size_t)i * y->local_bytes * SG_LANES;
-        w->stack = (uint32_t *)(void *)(mem + y->stack + (size_t)i * y->stack_words * 4 * SG_LANES);
+        w->local = mem + y->local + (size_t)k * y->local_bytes * SG_LANES;
+        w->stack = (uint32_t *)(void *)(mem + y->stack + (size_t)k * y->stack_words * 4 * SG_LANES);
         warp_tids(w, l->block, tid);
         warp_sregs(w, c, run);
         warp_ahead(w, &code->ahead[SG_AHEAD_LAUNCH]);
     }
+    return c;
 }
 
 void sg_block_start(struct sg_cta *c, const uint32_t id[3])
@@ -447,16 +469,20 @@ static void run_error(struct sg_run *run, int result, const char *what)
     sg_run_fault(run, &f, UINT64_MAX);
 }
 
-uint8_t *sg_block_memory(struct sg_run *run, struct sg_layout *y, uint64_t n)
+bool sg_block_memory(struct sg_run *run, struct sg_layout *y, uint64_t n)
 {
-    uint8_t *mem = make_layout(run, y) && n <= MAX_ARENA / y->total ? arena_get(n * y->total) : NULL;
+    const bool fits = make_layout(run, y) && n <= MAX_ARENA / y->total && n <= MAX_ARENA / y->own_total;
+    struct arena *a = fits ? arena_of_thread() : NULL;
 
-    if (!mem)
-        run_error(run, SG_ERR_RESOURCES,
-                  n == 1                ? "not enough memory for one block"
-                  : run->l->cooperative ? "not enough memory for a cooperative launch"
-                                        : "not enough memory for a cluster");
-    return mem;
+    y->mem = a ? room_get(&a->mem, n * y->total) : NULL;
+    y->own = a ? room_get(&a->own, n * y->own_total) : NULL;
+    if (y->mem && y->own)
+        return true;
+    run_error(run, SG_ERR_RESOURCES,
+              n == 1                ? "not enough memory for one block"
+              : run->l->cooperative ? "not enough memory for a cooperative launch"
+                                    : "not enough memory for a cluster");
+    return false;
 }
 
 /* The same, naming a thread of the block when there is one. */
@@ -526,13 +552,10 @@ static void run_ctas(struct sg_run *run, uint32_t worker)
     struct sg_fault fault;
     struct sg_layout y;
     struct sg_cta *c;
-    uint8_t *mem;
 
-    mem = sg_block_memory(run, &y, 1);
-    if (!mem)
+    if (!sg_block_memory(run, &y, 1))
         return;
-    c = (struct sg_cta *)(void *)mem;
-    sg_block_place(c, mem, &y, run, worker, &fault);
+    c = sg_block_place(&y, 0, run, worker, &fault);
     c->next_block = next_block;
     c->blocks_end = c->block + 1;
     while (next_block(c)) {

@@ -34,17 +34,24 @@ void sg_run_together(struct sg_run *run, uint32_t worker);
 
 /* ---- exec/block.c: one block ---- */
 
-/* Bytes of one block: warps, registers, local and shared memory, each on a cache line. */
+/*
+ * Memory of the blocks of a launch, which the thread keeps. It is two: a kernel can read what an earlier launch left
+ * in its registers (a lane those of lanes that never set them), so registers lie where no pointer of ours ever was.
+ */
 struct sg_layout {
-    size_t warps, regs, local, stack, shared, total;
+    /* Bytes of one block: registers, local and shared memory, each on a cache line. */
+    size_t local, stack, shared, total;
+    /* The same of what is ours: struct sg_cta and, from `warps` on, its warps. */
+    size_t warps, own_total;
     uint32_t nwarps;
     uint32_t local_bytes, stack_words; /* per thread */
+    uint8_t *mem, *own;                /* of block 0; the others follow */
 };
-/* Memory for n blocks of the launch, which the thread keeps; NULL, the launch has failed: too many. */
-uint8_t *sg_block_memory(struct sg_run *run, struct sg_layout *y, uint64_t n);
-/* Makes a block there; then, for each block of the grid that it is to be: its place, and it is as new. */
-void sg_block_place(struct sg_cta *c, uint8_t *mem, const struct sg_layout *y, struct sg_run *run,
-                    uint32_t worker, struct sg_fault *fault);
+/* Fills y, with memory for n blocks of the launch; false, the launch has failed: too many. */
+bool sg_block_memory(struct sg_run *run, struct sg_layout *y, uint64_t n);
+/* Makes block i of those; then, for each block of the grid that it is to be: its place, and it is as new. */
+struct sg_cta *sg_block_place(const struct sg_layout *y, uint64_t i, struct sg_run *run, uint32_t worker,
+                              struct sg_fault *fault);
 void sg_block_start(struct sg_cta *c, const uint32_t ctaid[3]);
 /* Between time slices: true if the launch was ended elsewhere. started: the block has begun. */
 bool sg_block_must_stop(struct sg_run *run, struct sg_cta *c, bool started);

@@ -10,22 +10,21 @@
 
 #include <sched.h>
 
-static struct sg_cta *block(uint8_t *mem, const struct sg_layout *y, uint64_t i)
+static struct sg_cta *block(const struct sg_layout *y, uint64_t i)
 {
-    return (struct sg_cta *)(void *)(mem + i * y->total);
+    return (struct sg_cta *)(void *)(y->own + i * y->own_total);
 }
 
 /* Makes n blocks, which are whole clusters. */
-static void place(struct sg_run *run, uint32_t worker, uint8_t *mem, const struct sg_layout *y, uint64_t n,
+static void place(struct sg_run *run, uint32_t worker, const struct sg_layout *y, uint64_t n,
                   struct sg_fault *fault)
 {
     for (uint64_t i = 0; i < n; i++) {
-        struct sg_cta *c = block(mem, y, i);
+        struct sg_cta *c = sg_block_place(y, i, run, worker, fault);
 
-        sg_block_place(c, (uint8_t *)c, y, run, worker, fault);
         c->cluster_rank = (uint32_t)(i % run->cluster_size);
-        c->cluster = block(mem, y, i - c->cluster_rank);
-        c->cluster_stride = y->total;
+        c->cluster = block(y, i - c->cluster_rank);
+        c->cluster_stride = y->own_total;
         c->cluster_size = run->cluster_size;
     }
 }
@@ -57,13 +56,13 @@ static uint64_t number(const struct sg_run *run, const struct sg_cta *c)
 }
 
 /* Runs n blocks to their end; false: the launch has ended before. */
-static bool finish(struct sg_run *run, uint8_t *mem, const struct sg_layout *y, uint64_t n)
+static bool finish(struct sg_run *run, const struct sg_layout *y, uint64_t n)
 {
     uint64_t done = 0;
 
     while (done < n) {
         for (uint64_t i = 0; i < n; i++) {
-            struct sg_cta *c = block(mem, y, i);
+            struct sg_cta *c = block(y, i);
             int r;
 
             if (!c->alive)
@@ -87,7 +86,6 @@ void sg_run_together(struct sg_run *run, uint32_t worker)
     struct sg_fault fault;
     struct sg_layout y;
     uint64_t n = 1, u;
-    uint8_t *mem;
 
     if (worker >= run->total)
         return;
@@ -95,21 +93,20 @@ void sg_run_together(struct sg_run *run, uint32_t worker)
         n = (run->total - worker + run->nworkers - 1) / run->nworkers;
     if (n > UINT32_MAX)
         n = UINT32_MAX; /* more than there is memory for */
-    mem = sg_block_memory(run, &y, n * run->cluster_size);
-    if (!mem)
+    if (!sg_block_memory(run, &y, n * run->cluster_size))
         return;
-    place(run, worker, mem, &y, n * run->cluster_size, &fault);
+    place(run, worker, &y, n * run->cluster_size, &fault);
     for (uint64_t i = 0; i < n && all; i++)
-        start(run, block(mem, &y, i * run->cluster_size), worker + i * run->nworkers);
+        start(run, block(&y, i * run->cluster_size), worker + i * run->nworkers);
     if (all)
-        finish(run, mem, &y, n * run->cluster_size);
+        finish(run, &y, n * run->cluster_size);
     while (!all && (u = __atomic_fetch_add(&run->next, 1, __ATOMIC_RELAXED)) < run->total &&
-           !sg_block_must_stop(run, block(mem, &y, 0), false)) {
-        start(run, block(mem, &y, 0), u);
-        if (!finish(run, mem, &y, run->cluster_size))
+           !sg_block_must_stop(run, block(&y, 0), false)) {
+        start(run, block(&y, 0), u);
+        if (!finish(run, &y, run->cluster_size))
             break;
     }
-    sg_block_remember(block(mem, &y, 0));
+    sg_block_remember(block(&y, 0));
     for (uint64_t i = 0; i < n * run->cluster_size && sg_profile_on(); i++)
-        __atomic_add_fetch(&run->icount, block(mem, &y, i)->icount, __ATOMIC_RELAXED);
+        __atomic_add_fetch(&run->icount, block(&y, i)->icount, __ATOMIC_RELAXED);
 }

@@ -6,21 +6,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every section with bytes in the file, and the header tables, lie inside the image. */
+/* The header, as long as it says that it is, its tables, and every section with bytes in the file lie inside the image. */
 static bool elf_ok(const uint8_t *p, uint64_t n)
 {
     Elf64_Ehdr eh;
     Elf64_Shdr sh;
     Elf64_Phdr ph;
+    uint64_t sections; /* 0: none, or more than fit the field, and the first one says how many */
 
     if (n < sizeof(eh))
         return false;
     memcpy(&eh, p, sizeof(eh));
-    if ((eh.e_shnum && eh.e_shentsize != sizeof(sh)) || (eh.e_phnum && eh.e_phentsize != sizeof(ph)) ||
-        !vgp_range_ok(eh.e_shoff, (uint64_t)eh.e_shnum * sizeof(sh), n) ||
+    if (eh.e_ehsize < sizeof(eh) || eh.e_ehsize > n || eh.e_phnum == PN_XNUM)
+        return false;
+    sections = eh.e_shnum;
+    if (!sections && eh.e_shoff) {
+        if (!vgp_range_ok(eh.e_shoff, sizeof(sh), n))
+            return false;
+        memcpy(&sh, p + eh.e_shoff, sizeof(sh));
+        sections = sh.sh_size;
+    }
+    if (sections > n / sizeof(sh))
+        return false;
+    if ((sections && eh.e_shentsize != sizeof(sh)) || (eh.e_phnum && eh.e_phentsize != sizeof(ph)) ||
+        !vgp_range_ok(eh.e_shoff, sections * sizeof(sh), n) ||
         !vgp_range_ok(eh.e_phoff, (uint64_t)eh.e_phnum * sizeof(ph), n))
         return false;
-    for (unsigned i = 0; i < eh.e_shnum; i++) {
+    for (uint64_t i = 0; i < sections; i++) {
         memcpy(&sh, p + eh.e_shoff + i * sizeof(sh), sizeof(sh));
         if (sh.sh_type != SHT_NULL && sh.sh_type != SHT_NOBITS && !vgp_range_ok(sh.sh_offset, sh.sh_size, n))
             return false;

@@ -5,6 +5,10 @@
 
 #include <string.h>
 
+#include <linux/types.h>
+
+#include "vgpu_device.h"
+
 #define DEVICES_MAX 64
 
 static struct {
@@ -115,9 +119,21 @@ static CUresult nothing(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
     return r;
 }
 
+static bool is_second_handle(int device, uint64_t handle)
+{
+    return primary[device].count && handle != primary[device].handle;
+}
+
 static CUresult land_retain(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
-    return r == CUDA_SUCCESS ? retain(w, (int)wait->arg[0], wait->arg[1]) : r;
+    const int device = (int)wait->arg[0];
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (is_second_handle(device, wait->arg[1])) /* another retain waited, too */
+        wrk_die(w, VGPU_DEAD_PROTOCOL,
+                "malformed record: a second handle for the primary context of device %d", device);
+    return retain(w, device, wait->arg[1]);
 }
 
 CUresult wrk_do_vgpPrimaryCtxRetain(struct wrk_call *c, const struct vgp_args_vgpPrimaryCtxRetain *a)
@@ -129,7 +145,7 @@ CUresult wrk_do_vgpPrimaryCtxRetain(struct wrk_call *c, const struct vgp_args_vg
     if (a->device < 0 || a->device >= DEVICES_MAX)
         return CUDA_ERROR_INVALID_DEVICE;
     /* One handle for each primary context, as CUDA keeps one pointer: of two, one would outlive it. */
-    if (primary[a->device].count && a->context != primary[a->device].handle)
+    if (is_second_handle(a->device, a->context))
         return wrk_malformed(c, "a second handle for the primary context of device %d", a->device);
     if (!a->context || a->context != primary[a->device].handle ||
         !wrk_handles_find(&c->w->handles, a->context, VGP_H_CONTEXT)) {
