@@ -191,7 +191,7 @@ void brk_fair_cap(struct brk_fair *f, uint64_t rate_ns, uint64_t burst_ns);
 /* Processors were idle while it was held: its lead cost nobody anything. */
 void brk_fair_forgive(struct brk_fair *f, uint64_t slowest);
 
-/* ---- arbiter.c: the VMs of one host, by a file that their brokers map ---- */
+/* ---- arbiter.c: the VMs of one host, by a file that their brokers share ---- */
 
 /* Joins; NULL, or what is wrong with it. */
 const char *brk_arbiter_open(const char *path);
