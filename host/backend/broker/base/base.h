@@ -105,6 +105,7 @@ struct brk_options {
     unsigned minor;                     /* workers speak version 1.minor of the protocol */
     uint32_t peer_uid, peer_gid;        /* who may connect; BRK_ANYBODY: whom the socket's file lets */
     const char *status;                 /* path of another status socket, NULL: none */
+    uint32_t status_uid;                /* who else may read that one; BRK_ANYBODY: nobody */
     const char *log;
     enum vgb_log_level log_level;
     enum vgb_log_format log_format;

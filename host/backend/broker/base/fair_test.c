@@ -2,6 +2,7 @@
 /* Shares, played with a clock of the test: who runs, for how long, and who is held. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <grp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -338,6 +340,27 @@ static void test_arbiter_hostile(void **state)
     unlink(path);
 }
 
+/* Whether a broker of this user and this group besides its own may use the file. */
+static bool may_use(const char *path, uid_t uid, gid_t group)
+{
+    pid_t child = fork();
+    int is = 0;
+
+    if (!child) {
+        struct brk_fair vm = {.weight = 100, .vtime = 7, .wants = true};
+
+        if (setgroups(1, &group) || setresgid(uid, uid, uid) || setresuid(uid, uid, uid))
+            _exit(77);
+        if (brk_arbiter_open(path))
+            _exit(1);
+        brk_arbiter_publish(&vm, vgb_now_ns());
+        _exit(0);
+    }
+    waitpid(child, &is, 0);
+    assert_true(WIFEXITED(is) && WEXITSTATUS(is) <= 1);
+    return !WEXITSTATUS(is);
+}
+
 /* A file that brokers of several users share is root's: who is in its group is the administrator's decision. */
 static void test_arbiter_group(void **state)
 {
@@ -354,6 +377,12 @@ static void test_arbiter_group(void **state)
         assert_non_null(brk_arbiter_open(path));
         brk_arbiter_close();
         assert_int_equal(fchmod(fd, 0660), 0);
+        assert_int_equal(fchown(fd, 0, 4242), 0);
+        assert_null(brk_arbiter_open(path));
+        assert_true(may_use(path, 4243, 4242)); /* and this one sees it */
+        assert_int_equal(brk_arbiter_slowest(vgb_now_ns()), 7);
+        assert_false(may_use(path, 4243, 4244));
+        brk_arbiter_close();
         /* Neither this user's nor root's, though root could open it. */
         assert_int_equal(fchown(fd, 12345, 0), 0);
     }

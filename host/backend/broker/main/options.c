@@ -83,6 +83,7 @@ static const char usage[] =
     "  --control PATH      listen here for `vgpu ctl`, which changes the limits and shares above\n"
     "  --status PATH       listen here, too, for `vgpu smi --host` and `vgpu metrics`, which look for\n"
     "                      /run/vgpu-backend/*/status: needed in a network namespace of its own\n"
+    "  --status-user USER  this user, name or number, may read that one, besides root and the broker's user\n"
     "  --window-size SIZE  shared memory per client, a power of two, 4M to 1G (default 16M)\n"
     "  --pool N            workers started ahead, 0 to 16 (default 2)\n"
     "  --ready-fd N        write \"ready\\n\" there when a worker has started, then close it\n"
@@ -142,6 +143,7 @@ enum {
     O_LEVEL,
     O_FORMAT,
     O_STATUS,
+    O_STATUSUSER,
     O_PEERUID,
     O_PEERGID,
     O_MINOR,
@@ -205,6 +207,7 @@ static const struct option longopts[] = {LIMIT("vram-quota", VRAM),
                                          {"log-level", 1, NULL, O_LEVEL},
                                          {"log-format", 1, NULL, O_FORMAT},
                                          {"status", 1, NULL, O_STATUS},
+                                         {"status-user", 1, NULL, O_STATUSUSER},
                                          {"peer-uid", 1, NULL, O_PEERUID},
                                          {"peer-gid", 1, NULL, O_PEERGID},
                                          {"no-sandbox", 0, NULL, O_NOSANDBOX},
@@ -281,6 +284,8 @@ static int take(struct brk_options *o, int ch, const char *arg)
     case O_STATUS:
         o->status = arg;
         return -1;
+    case O_STATUSUSER:
+        return brk_parse_user(arg, &o->status_uid) ? -1 : bad("--status-user", arg, "no such user");
     case O_PEERUID:
         return brk_parse_user(arg, &o->peer_uid) ? -1 : bad("--peer-uid", arg, "no such user");
     case O_PEERGID:
@@ -420,7 +425,7 @@ int brk_options_parse(int argc, char **argv, struct brk_options *o)
 
     memset(o, 0, sizeof(*o));
     o->listen_fd = o->vhost_fd = o->ready_fd = o->cache_fd = o->shm_fd = -1;
-    o->peer_uid = o->peer_gid = BRK_ANYBODY;
+    o->peer_uid = o->peer_gid = o->status_uid = BRK_ANYBODY;
     o->max_clients = 64;
     o->weight = o->client_weight = BRK_WEIGHT_DEFAULT;
     o->window_size = VGP_WINDOW_DEFAULT;
