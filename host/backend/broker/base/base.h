@@ -118,6 +118,7 @@ struct brk_options {
     uint64_t cgroup_pids;      /* 0: what the clients' threads add up to */
     int shm_fd;                /* the folder that is /dev/shm to workers, -1: none */
     uint64_t jit_cache;        /* bytes of compiled code that the provider may keep, 0: none */
+    bool jit_cache_vm;         /* none, since its clients are a VM's and nobody has asked for it */
     const char *jit_cache_dir; /* where it stays, NULL: gone with this process */
     bool jit_cache_shm;        /* the library is given a folder in /dev/shm instead */
     int cache_fd;              /* the folder of it, -1: none */

@@ -97,9 +97,10 @@ static const char usage[] =
     "                      the filter would refuse are logged by name and made; off: workers keep\n"
     "                      all rights (log and off are for debugging; --no-sandbox is off)\n"
     "  --jit-cache SIZE    cache of NVIDIA's library for compiled code, shared by the workers of this\n"
-    "                      process, 1M to 4G (default 256M); 0: each worker compiles for itself\n"
-    "  --jit-cache-dir DIR   load the cache from DIR and save it there at the end; one VM each (default:\n"
-    "                      the cache ends with this process)\n"
+    "                      process, 1M to 4G, or 0: each worker compiles for itself. Programs that share\n"
+    "                      it can run code in each other (default: 0 for a VM; else 256M)\n"
+    "  --jit-cache-dir DIR   load the cache from DIR and save it there at the end; one VM each, and that\n"
+    "                      with --jit-cache (default: the cache ends with this process)\n"
     "  --jit-cache-path HOW   fd (default): the library gets the path /proc/self/fd/4, a file system of\n"
     "                      limited size; shm: /dev/shm/jit, limited by the host's /dev/shm only and not\n"
     "                      saved, for a library that does not accept the former\n"
@@ -445,7 +446,7 @@ int brk_options_parse(int argc, char **argv, struct brk_options *o)
     o->minor = VGP_VERSION_MINOR;
     o->log_level = VGB_INFO;
     o->sandbox = "enforce";
-    o->jit_cache = UINT64_C(256) << 20;
+    o->jit_cache = BRK_CACHE_DEFAULT;
     for (int i = 1; i < argc; i++) { /* all others are to be ignored with it */
         if (!strcmp(argv[i], "--print-capabilities")) {
             fputs(capabilities, stdout);
@@ -470,6 +471,8 @@ int brk_options_parse(int argc, char **argv, struct brk_options *o)
         return bad("--listen", o->listen, "the socket of programs is inherited: one of the two is needed");
     if (!o->vhost_user && !o->listen && o->listen_fd < 0 && o->vhost_fd < 0)
         return bad("nothing to listen on:", "", "give --vhost-user, --listen or --fd; see --help");
+    if (!brk_cache_choose(o))
+        return bad("--jit-cache-dir", o->jit_cache_dir, "programs of a VM share code with --jit-cache SIZE only");
     if (o->memory != BRK_MEMORY_ALONE && !o->vram_quota)
         return bad("--memory-policy", "", "it says what --vram-quota means: give that, too");
     if (!o->worker[0]) {
@@ -576,6 +579,7 @@ int brk_choose_provider(struct brk_options *o)
     }
     if (find_soft(o->provider, sizeof(o->provider))) {
         o->jit_cache = 0; /* it compiles in the worker and keeps nothing */
+        o->jit_cache_vm = false;
         return 0;
     }
     vgb_log(VGB_ERROR, "the software GPU (libcuda-soft.so.1) is not beside this program nor in "
