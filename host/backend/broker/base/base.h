@@ -40,6 +40,8 @@ void brk_loop_stop(void);
  * the broker or the host is out of descriptors or memory, which a level-triggered epoll would say again at once,
  * s is not looked at for a while. */
 int brk_accept(struct brk_source *s);
+/* Does not look at s for that while. */
+void brk_loop_rest(struct brk_source *s);
 
 /* ---- peer.c: whose programs may connect ---- */
 
@@ -271,5 +273,7 @@ void brk_foreign_close(int fd);
 void brk_foreign_close_all(const int *fds, unsigned n);
 /* Closes an accepted connection with all that is queued in it, and sets *sock to -1. */
 void brk_foreign_end(int *sock);
+/* So many wait to be closed that nobody is to send more. */
+bool brk_foreign_crowded(void);
 
 #endif

@@ -130,11 +130,17 @@ static bool may_read(const struct brk_source *s, uid_t uid)
 
 static void on_status(struct brk_source *s, uint32_t events)
 {
-    int fd = brk_accept(s);
     struct ucred who;
     socklen_t size = sizeof(who);
+    int fd;
 
     (void)events;
+    /* Anybody may connect here: nobody shall keep the others' connections waiting with it. */
+    if (brk_foreign_crowded()) {
+        brk_loop_rest(s);
+        return;
+    }
+    fd = brk_accept(s);
     if (fd < 0)
         return;
     if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) && may_read(s, who.uid)) {
