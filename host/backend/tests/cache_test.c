@@ -187,9 +187,8 @@ static void test_of_a_machine(void **state)
     (void)state;
     need_place(__func__);
     for (int i = 0; i < 2; i++) {
-        const char *extra[] = {"--vhost-user", "SOCKET", "--log-level",       "info",
-                               "--log",        log_name, i ? asked[0] : NULL, asked[1],
-                               NULL};
+        const char *extra[] = {"--vhost-user",      "SOCKET", "--log-level", "info", "--log", log_name,
+                               i ? asked[0] : NULL, asked[1], NULL};
         char path[64], text[32768] = "";
         pid_t workers[16];
 

@@ -251,9 +251,7 @@ static void test_other_user(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_processes),
-        cmocka_unit_test(test_use),
-        cmocka_unit_test(test_lies),
+        cmocka_unit_test(test_processes),   cmocka_unit_test(test_use),        cmocka_unit_test(test_lies),
         cmocka_unit_test(test_status_user), cmocka_unit_test(test_other_user),
     };
 

@@ -19,7 +19,7 @@
     "vgpu-backend.status." /* and the process id: an abstract socket (host/backend/broker/clients/status.c) */
 #define PATHS SMI_PEER_UNITS "/*/status" /* --status, as packaging/systemd has it */
 #define TEXT_MAX (256u << 10)
-#define WAIT_MS 5000  /* for one backend */
+#define WAIT_MS 5000   /* for one backend */
 #define WAITS_MS 10000 /* for all of them: sockets that nobody serves keep no reader for long */
 #define WAIT_LEAST_MS 50
 

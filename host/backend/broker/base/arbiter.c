@@ -22,8 +22,8 @@
 
 #define MAGIC UINT64_C(0x3172657469627261) /* "arbiter1" */
 #define ROWS 255u
-#define LOCK_TRIES 20u /* 100 us each */
-#define FRESH_NS 600000000u /* longer than between two looks of an idle broker */
+#define LOCK_TRIES 20u             /* 100 us each */
+#define FRESH_NS 600000000u        /* longer than between two looks of an idle broker */
 #define VTIME_MAX (UINT64_MAX / 2) /* no host runs so long; sums with it do not wrap */
 
 struct row {
@@ -42,8 +42,8 @@ struct table {
 };
 _Static_assert(sizeof(struct row) == 64, "a line of the cache each");
 
-static struct row own;         /* as this broker means it; what the file says of it is never read */
-static int own_row = -1;       /* -1: none */
+static struct row own;          /* as this broker means it; what the file says of it is never read */
+static int own_row = -1;        /* -1: none */
 static struct row others[ROWS]; /* as the file was when it was read last: anything */
 static int file = -1;
 

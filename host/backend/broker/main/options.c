@@ -472,7 +472,8 @@ int brk_options_parse(int argc, char **argv, struct brk_options *o)
     if (!o->vhost_user && !o->listen && o->listen_fd < 0 && o->vhost_fd < 0)
         return bad("nothing to listen on:", "", "give --vhost-user, --listen or --fd; see --help");
     if (!brk_cache_choose(o))
-        return bad("--jit-cache-dir", o->jit_cache_dir, "programs of a VM share code with --jit-cache SIZE only");
+        return bad("--jit-cache-dir", o->jit_cache_dir,
+                   "programs of a VM share code with --jit-cache SIZE only");
     if (o->memory != BRK_MEMORY_ALONE && !o->vram_quota)
         return bad("--memory-policy", "", "it says what --vram-quota means: give that, too");
     if (!o->worker[0]) {

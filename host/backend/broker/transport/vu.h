@@ -199,7 +199,7 @@ struct brk_vu_device {
     struct brk_vu_queue queue[BRK_VU_QUEUES];
     struct brk_vu_slot slot[BRK_VU_CLIENTS_MAX];
     unsigned nclients;
-    unsigned npending; /* of all slots */
+    unsigned npending;  /* of all slots */
     void (*idle)(void); /* called when the last client has ended or is stuck */
 };
 extern struct brk_vu_device brk_vu_dev;

@@ -135,8 +135,7 @@ static void respond_pin(const struct brk_vu_chain *c, uint32_t status, uint64_t 
 /* Keeps the chain for later; false: no memory, or a driver that uses descriptors again before their answer. */
 static bool keep(struct brk_vu_slot *s, const struct brk_vu_chain *c, uint32_t type, uint32_t region)
 {
-    struct brk_vu_request_state *r =
-        brk_vu_dev.npending < BRK_VU_PENDING_MAX ? malloc(sizeof(*r)) : NULL;
+    struct brk_vu_request_state *r = brk_vu_dev.npending < BRK_VU_PENDING_MAX ? malloc(sizeof(*r)) : NULL;
 
     if (!r)
         return false;
