@@ -57,6 +57,50 @@ else
     skip "systemd-analyze verify, security" "systemd-analyze is not installed"
 fi
 
+# Each virtual machine's backend is a user of its own, and its socket is for its QEMU alone.
+# setting UNIT KEY: its values, in one line
+setting()
+{
+    sed -n "s/^$2=//p" "$units/$1" | xargs
+}
+text=$(setting vgpu-backend@.service DynamicUser)/$(setting vgpu-backend@.service User)$(setting vgpu-backend@.service Group)
+[ "$text" = yes/ ]
+check "the backend's unit has a user for each instance" $? "$text"
+text=$(setting vgpu-backend@.service SupplementaryGroups)
+[ "$text" = "render vgpu-arbiter" ]
+check "the backend's unit is in no group that QEMU is in" $? "$text"
+[ "$(setting vgpu-backend@.service RuntimeDirectory)" = vgpu-backend/%i ] && [ "$(setting vgpu-backend@.service RuntimeDirectoryMode)" = 0711 ]
+check "the backend's folder is its own, at the place where vgpu smi --host looks" $?
+text=$(setting vgpu-metrics.service User)
+grep -q -- "--status %t/vgpu-backend/%i/status --status-user $text " "$units/vgpu-backend@.service"
+check "the backend's status is for the user of vgpu-metrics" $? "$text"
+text=$(setting vgpu-backend@.socket SocketGroup)/$(setting vgpu-backend@.socket SocketUser)/$(setting vgpu-backend@.socket SocketMode)
+[ "$text" = vgpu-%i/root/0660 ]
+check "the socket is of a group for each instance" $? "$text"
+grep -qx "ExecStartPre=systemd-sysusers --inline \"g $(setting vgpu-backend@.socket SocketGroup) -\"" "$units/vgpu-backend@.socket"
+check "the socket's unit makes that group" $?
+# The unit may write where the arbiter's file is, which the others' rights on it allow.
+grep -qx "ReadWritePaths=-/run/vgpu-arbiter" "$units/vgpu-backend@.service"
+check "the backend's unit may write the arbiter's file" $?
+if [ "$(id -u)" = 0 ] && command -v systemd-sysusers > /dev/null && command -v systemd-tmpfiles > /dev/null; then
+    root=$work/users
+    mkdir -p "$root/etc" "$root/run"
+    printf 'root:x:0:0::/root:/bin/sh\n' > "$root/etc/passwd" && printf 'root:x:0:\n' > "$root/etc/group"
+    text=$(systemd-sysusers --root="$root" "$here/systemd/vgpu.sysusers" 2>&1 && systemd-sysusers --root="$root" --inline "g vgpu-test -" 2>&1 &&
+        SYSTEMD_LOG_LEVEL=err systemd-tmpfiles --root="$root" --create "$here/systemd/vgpu.tmpfiles" 2>&1)
+    check "systemd makes users, groups and the arbiter's file" $? "$text"
+    gid=$(sed -n 's/^vgpu-arbiter:[^:]*:\([0-9]*\):$/\1/p' "$root/etc/group")
+    text=$(stat -c '%a %u %g' "$root/run/vgpu-arbiter" "$root/run/vgpu-arbiter/host" | xargs)
+    [ -n "$gid" ] && [ "$text" = "750 0 $gid 660 0 $gid" ]
+    check "the arbiter's file is root's, and its group's to write" $? "$gid: $text"
+    grep -q '^vgpu-test:[^:]*:[0-9]*:$' "$root/etc/group"
+    check "nobody is in the group of a socket until the administrator says who" $? "$(cat "$root/etc/group")"
+    ! grep -qE '^[^:]*:[^:]*:[^:]*:.' "$root/etc/group"
+    check "the user vgpu is in no group of devices" $? "$(cat "$root/etc/group")"
+else
+    skip "systemd makes users, groups and the arbiter's file" "needs root, systemd-sysusers and systemd-tmpfiles"
+fi
+
 if udevadm verify --help > /dev/null 2>&1; then
     text=$(udevadm verify "$work/sys/usr/lib/udev/rules.d/60-vgpu.rules" 2>&1)
     check "udevadm verify" $? "$text"

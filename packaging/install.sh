@@ -109,6 +109,7 @@ plan_part()
         put 644 "<$HERE/systemd/vgpu-metrics.service" "$PREFIX/lib/systemd/system/vgpu-metrics.service"
         put 644 "$HERE/grafana-dashboard.json" "$PREFIX/share/doc/vgpu-backend/examples/grafana-dashboard.json"
         put 644 "$HERE/systemd/vgpu.sysusers" "$PREFIX/lib/sysusers.d/vgpu-backend.conf"
+        put 644 "$HERE/systemd/vgpu.tmpfiles" "$PREFIX/lib/tmpfiles.d/vgpu-backend.conf"
         put 644 "$HERE/systemd/example.conf" "$PREFIX/share/doc/vgpu-backend/examples/VM.conf"
         put 644 "<$HERE/50-vgpu.json" "$PREFIX/share/qemu/vhost-user/50-vgpu.json"
         # The policies are built into the worker; these are for the reader.

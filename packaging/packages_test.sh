@@ -141,8 +141,11 @@ text=$(within use bash -c 'modinfo -F alias /lib/modules/*/updates/dkms/vgpu_drv
 grep -q '^virtio:d0000003Fv' <<< "$text"
 check "the module has the device's alias" $? "$text"
 text=$(within use bash -c 'id vgpu; ldconfig -p | grep -F "libcuda.so.1 "; /usr/lib/vgpu/vgpu-backend --print-capabilities')
-grep -q 'render' <<< "$text" && grep -q '(kvm)' <<< "$text"
-check "the user vgpu is in the groups render and kvm" $? "$text"
+! grep -qE 'render|\(kvm\)' <<< "$text" && grep -q '^uid=.*(vgpu)' <<< "$text"
+check "the user vgpu is in no group of devices" $? "$text"
+text=$(within use bash -c "systemd-tmpfiles --create vgpu-backend.conf; stat -c '%a %U %G %s' /run/vgpu-arbiter/host" 2>&1)
+[ "$text" = "660 root vgpu-arbiter 0" ]
+check "the arbiter's file is root's, and its group's to write" $? "$text"
 grep -q '=> /usr/lib/vgpu/libcuda/libcuda.so.1' <<< "$text"
 check "the loader finds libcuda.so.1" $? "$text"
 text=$(within use vgpu run --gpu soft /test/program 2>&1)

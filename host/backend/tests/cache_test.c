@@ -178,6 +178,50 @@ static void test_off(void **state)
     unsetenv("CUDA_CACHE_DISABLE");
 }
 
+/* Programs of a VM share no code unless they are told to: one that has its worker would choose what the others run. */
+static void test_of_a_machine(void **state)
+{
+    static const char *const asked[] = {"--jit-cache", "1M"};
+    struct broker b;
+
+    (void)state;
+    need_place(__func__);
+    for (int i = 0; i < 2; i++) {
+        const char *extra[] = {"--vhost-user",      "SOCKET", "--log-level", "info", "--log", log_name,
+                               i ? asked[0] : NULL, asked[1], NULL};
+        char path[64], text[32768] = "";
+        pid_t workers[16];
+
+        unlink(log_name);
+        memset(&b, 0, sizeof(b));
+        assert_int_equal(broker_start(&b, extra), 0);
+        assert_int_equal(file_has(log_name, "each program of the VM compiles its own code"), !i);
+        /* What a worker that was started ahead is told; only root may look. */
+        if (!geteuid()) {
+            bool told = false, disabled = false;
+
+            assert_true(workers_of(b.pid, workers, 16) > 0);
+            snprintf(path, sizeof(path), "/proc/%d/environ", workers[0]);
+            FILE *f = fopen(path, "re");
+            assert_non_null(f);
+            size_t n = fread(text, 1, sizeof(text) - 1, f);
+            fclose(f);
+            for (const char *p = text; p < text + n; p += strlen(p) + 1) {
+                told |= !strncmp(p, "CUDA_CACHE_PATH=", 16);
+                disabled |= !strcmp(p, "CUDA_CACHE_DISABLE=1");
+            }
+            assert_int_equal(told, i);
+            assert_int_equal(disabled, !i);
+        }
+        assert_int_equal(broker_stop(&b), 0);
+    }
+    /* A folder to keep it in says that it is wanted, but not by whom it is written. */
+    const char *kept[] = {"--vhost-user", "SOCKET", "--jit-cache-dir", "/nonexistent/folder", NULL};
+    memset(&b, 0, sizeof(b));
+    assert_int_equal(broker_start(&b, kept), -1);
+    assert_true(ends_with(&b, 2));
+}
+
 /* Bytes and entries of a tree, which goes. */
 static void taken(const char *path, uint64_t *bytes, unsigned *entries)
 {
@@ -330,6 +374,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_there_is_a_place, setup, teardown),
         cmocka_unit_test_setup_teardown(test_of_one_broker, setup, teardown),
         cmocka_unit_test_setup_teardown(test_off, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_of_a_machine, setup, teardown),
         cmocka_unit_test_setup_teardown(test_in_shm, setup, teardown),
         cmocka_unit_test_setup_teardown(test_kept, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bounded, setup, teardown),

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -174,6 +175,54 @@ static void test_lies(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* Whether a process of this user is told anything at the path. */
+static bool told(const char *sock, uid_t uid)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    pid_t child = fork();
+    int is = 0;
+
+    if (!child) {
+        int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+        char text[4096];
+
+        snprintf(a.sun_path, sizeof(a.sun_path), "%s", sock);
+        if (setgroups(0, NULL) || setresgid(uid, uid, uid) || setresuid(uid, uid, uid))
+            _exit(77);
+        _exit(!connect(fd, (struct sockaddr *)&a, sizeof(a)) && recv(fd, text, sizeof(text), 0) > 0);
+    }
+    waitpid(child, &is, 0);
+    assert_true(WIFEXITED(is) && WEXITSTATUS(is) <= 1);
+    return WEXITSTATUS(is);
+}
+
+/* --status-user: that user reads the socket at the path, not the abstract one; others read neither. */
+static void test_status_user(void **state)
+{
+    char path[] = "/tmp/vgb-status-XXXXXX", sock[64];
+    const char *extra[] = {"--status", sock, "--status-user", "4242", NULL};
+    struct broker b;
+
+    (void)state;
+    if (geteuid()) {
+        print_message("not run: status_user: this test is not root\n");
+        skip();
+    }
+    assert_non_null(mkdtemp(path));
+    assert_int_equal(chmod(path, 0755), 0);
+    snprintf(sock, sizeof(sock), "%s/status", path);
+    for (int with = 0; with < 2; with++) {
+        extra[2] = with ? "--status-user" : NULL;
+        assert_int_equal(broker_start(&b, extra), 0);
+        bool user = told(sock, 4242), other = told(sock, 4343), root = told(sock, 0);
+        assert_int_equal(broker_stop(&b), 0);
+        assert_int_equal(user, with);
+        assert_false(other);
+        assert_true(root);
+    }
+    rmdir(path);
+}
+
 static void test_other_user(void **state)
 {
     struct broker b;
@@ -202,10 +251,8 @@ static void test_other_user(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_processes),
-        cmocka_unit_test(test_use),
-        cmocka_unit_test(test_lies),
-        cmocka_unit_test(test_other_user),
+        cmocka_unit_test(test_processes),   cmocka_unit_test(test_use),        cmocka_unit_test(test_lies),
+        cmocka_unit_test(test_status_user), cmocka_unit_test(test_other_user),
     };
 
     return cmocka_run_group_tests_name("status", tests, NULL, NULL);

@@ -127,6 +127,9 @@ static void of_vms(FILE *f, const struct smi_status *s)
     head(f, "vgpu_backends_hidden", "gauge",
          "Backends of other users, whose status this process may not read.");
     fprintf(f, "vgpu_backends_hidden %u\n", s->silent);
+    head(f, "vgpu_backends_refused", "gauge",
+         "Status sockets that are not believed: vgpu smi --host says which, and why.");
+    fprintf(f, "vgpu_backends_refused %u\n", s->refused);
     head(f, "vgpu_clients", "gauge", "Clients (guest processes) that are served.");
     for (size_t i = 0; i < s->count; i++) {
         fprintf(f, "vgpu_clients{");

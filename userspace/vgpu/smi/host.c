@@ -222,7 +222,12 @@ static void print_json(const struct smi_status *s)
         }
         printf("]}");
     }
-    printf("], \"hidden\": %u}\n", s->silent);
+    printf("], \"hidden\": %u, \"refused\": [", s->silent);
+    for (unsigned i = 0; i < s->refused && i < SMI_REFUSED_MAX; i++) {
+        printf("%s", i ? ", " : "");
+        vgpu_cli_json_text(stdout, s->refusals[i]);
+    }
+    printf("]}\n");
 }
 
 static void wait_ms(long ms)
@@ -242,6 +247,8 @@ static void print(const struct smi_status *s, enum smi_host_form form)
         print_everything(s);
     else if (s->count)
         print_table(s);
+    for (unsigned i = 0; i < s->refused && i < SMI_REFUSED_MAX; i++)
+        printf("not believed: %s\n", s->refusals[i]);
     if (s->silent)
         printf("%u backends of other users are not shown\n", s->silent);
     else if (!s->count)

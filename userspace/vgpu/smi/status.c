@@ -9,36 +9,87 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/vgpu_cli.h"
+#include "smi/peer.h"
 
 #define NAME \
     "vgpu-backend.status." /* and the process id: an abstract socket (host/backend/broker/clients/status.c) */
-#define PATHS "/run/vgpu-backend/*/status" /* --status, as packaging/systemd has it */
+#define PATHS SMI_PEER_UNITS "/*/status" /* --status, as packaging/systemd has it */
 #define TEXT_MAX (256u << 10)
+#define WAIT_MS 5000   /* for one backend */
+#define WAITS_MS 10000 /* for all of them: sockets that nobody serves keep no reader for long */
+#define WAIT_LEAST_MS 50
 
-/* One backend's text; false: it does not tell this user, or is gone. name: of the abstract socket, or a path. */
-static bool ask(const char *name, char *text, size_t room)
+static long now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static struct timeval wait_until(long end)
+{
+    long ms = end - now_ms();
+
+    ms = ms > WAIT_MS ? WAIT_MS : ms < WAIT_LEAST_MS ? WAIT_LEAST_MS : ms;
+    return (struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+}
+
+static void refuse(struct smi_status *s, const char *name, const char *why)
+{
+    char *text;
+
+    if (s->refused++ >= SMI_REFUSED_MAX)
+        return;
+    text = s->refusals[s->refused - 1];
+    snprintf(text, sizeof(s->refusals[0]), "%.120s: %s", name, why);
+    for (char *c = text; *c; c++)
+        *c = (char)((unsigned char)*c < 0x20 || (unsigned char)*c >= 0x7f ? '?' : *c);
+}
+
+/* One backend's text; false: it does not tell this user, is not believed, or is gone. name: of the abstract socket, or a
+ * path. end: when all are to have answered. */
+static bool ask(struct smi_status *s, const char *name, char *text, size_t room, struct ucred *who, long end)
 {
     bool abstract = *name != '/';
     struct sockaddr_un a = {.sun_family = AF_UNIX};
-    struct timeval limit = {.tv_sec = 5};
+    struct timeval limit = wait_until(end);
     size_t n = strlen(name);
+    const char *wrong = NULL;
+    uid_t owner = 0;
     ssize_t got = -1;
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int fd;
 
+    if (!abstract && (wrong = smi_peer_file(name, &owner))) {
+        refuse(s, name, wrong);
+        return false;
+    }
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0 || n >= sizeof(a.sun_path) - 1) {
         if (fd >= 0)
             close(fd);
+        s->silent++;
         return false;
     }
     memcpy(a.sun_path + abstract, name, n);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)); /* of connect(): its queue is full */
-    if (!connect(fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)))
-        got = recv(fd, text, room - 1, 0);
+    if (!connect(fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) &&
+        smi_peer_known(fd, who)) {
+        if (!abstract && who->uid != owner && who->uid)
+            wrong = "its folder's user does not listen there";
+        else if (!abstract || !smi_peer_others(who))
+            got = recv(fd, text, room - 1, 0);
+    }
     close(fd);
+    if (wrong)
+        refuse(s, name, wrong);
+    else if (got <= 0)
+        s->silent++;
     if (got <= 0)
         return false;
     text[got] = '\0';
@@ -190,18 +241,23 @@ static bool has(const struct smi_status *s, long pid)
 }
 
 /* Unless it is there: a backend may be found in two ways. */
-static void add(struct smi_status *s, const char *name, char *text, const struct smi_status *before)
+static void add(struct smi_status *s, const char *name, char *text, const struct smi_status *before, long end)
 {
     struct smi_backend b;
+    struct ucred who;
 
-    if (!ask(name, text, TEXT_MAX)) {
-        s->silent++;
+    if (!ask(s, name, text, TEXT_MAX, &who, end))
         return;
-    }
     if (!parse(&b, text) || has(s, b.pid)) {
         free(b.clients);
         return;
     }
+    if (b.pid != (long)who.pid) {
+        refuse(s, name, "it gives another process's id");
+        free(b.clients);
+        return;
+    }
+    smi_peer_name(name, &who, b.where, sizeof(b.where));
     compare(&b, before);
     s->backends = realloc(s->backends, (s->count + 1) * sizeof(b));
     if (!s->backends)
@@ -212,10 +268,18 @@ static void add(struct smi_status *s, const char *name, char *text, const struct
 void smi_status_read(struct smi_status *s, const struct smi_status *before)
 {
     char *text = vgpu_cli_alloc(TEXT_MAX), line[600];
-    FILE *sockets = fopen("/proc/net/unix", "re");
+    long end = now_ms() + WAITS_MS;
+    FILE *sockets;
     glob_t found;
 
     *s = (struct smi_status){.count = 0};
+    /* Those of systemd's units have a network namespace of their own. They come first: no user can add to them. */
+    if (!glob(PATHS, GLOB_NOSORT, NULL, &found)) {
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            add(s, found.gl_pathv[i], text, before, end);
+        globfree(&found);
+    }
+    sockets = fopen("/proc/net/unix", "re");
     while (sockets && fgets(line, sizeof(line), sockets)) {
         char *name = strstr(line, "@" NAME);
 
@@ -223,13 +287,7 @@ void smi_status_read(struct smi_status *s, const struct smi_status *before)
         if (!name || !strstr(line, " 00010000 "))
             continue;
         name[strcspn(name, "\n")] = '\0';
-        add(s, name + 1, text, before);
-    }
-    /* Those of systemd's units have a network namespace of their own. */
-    if (!glob(PATHS, GLOB_NOSORT, NULL, &found)) {
-        for (size_t i = 0; i < found.gl_pathc; i++)
-            add(s, found.gl_pathv[i], text, before);
-        globfree(&found);
+        add(s, name + 1, text, before, end);
     }
     if (sockets)
         fclose(sockets);

@@ -42,10 +42,13 @@ struct smi_backend {
     int percent;
 };
 
+#define SMI_REFUSED_MAX 16u
 struct smi_status {
     struct smi_backend *backends;
     size_t count;
-    unsigned silent; /* backends of other users */
+    unsigned silent;  /* backends of other users */
+    unsigned refused; /* sockets that are not believed; of the first ones the name and why */
+    char refusals[SMI_REFUSED_MAX][200];
 };
 
 /* Asks every backend of this host; a text that is not understood is passed over. `before`: an earlier reading, for the

@@ -1,33 +1,69 @@
 # SPDX-License-Identifier: MIT
-# Part of vgpu_test.sh: which status sockets vgpu smi --host asks.
+# Part of vgpu_test.sh: which status sockets vgpu smi --host asks, and which it believes.
 cat > "$work/asked.py" <<'END'
-# asked.py READY NAME TEXT: answers everybody who connects; @NAME is abstract.
-import socket, sys
+# asked.py READY NAME PID WHERE [UID]: answers everybody who connects, as user UID; @NAME is abstract. PID: own, or a number.
+import os, socket, sys
+ready, name, pid, where = sys.argv[1:5]
+out = open(ready, "w")
+if len(sys.argv) > 5:
+    os.setgroups([])
+    os.setresgid(*[int(sys.argv[5])] * 3)
+    os.setresuid(*[int(sys.argv[5])] * 3)
 s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-s.bind(sys.argv[2].replace("@", "\0", 1))
+s.bind(name.replace("@", "\0", 1))
 s.listen(8)
-open(sys.argv[1], "w").write("ready")
+out.write("ready")
+out.close()
+pid = os.getpid() if pid == "own" else int(pid)
 while True:
     c, _ = s.accept()
-    c.send(sys.argv[3].encode())
+    try:
+        c.send(f"backend {pid} {where}\nlimit weight 300\nvm calls 1".encode())
+    except OSError:
+        pass # it did not want to know
     c.close()
 END
 
-# asked NAME PID: the lines about that backend in smi --host while a socket of that name tells of it
+# asked NAME PID WHERE [UID]: what smi --host says of such a socket: the name of the backend, or why it is not believed
 asked()
 {
     rm -f "$work/asked.ready"
-    /usr/bin/python3 "$work/asked.py" "$work/asked.ready" "$1" "$(printf 'backend %s /run/%s.sock\nlimit weight 300\nvm calls 1' "$2" "$2")" &
+    /usr/bin/python3 "$work/asked.py" "$work/asked.ready" "$@" &
     appears "$work/asked.ready"
-    timeout 60 "$vgpu" smi --host | grep -c "^| /run/$2\.sock  *$2 "
+    ${then:-true}
+    timeout 60 "$vgpu" smi --host | sed -n "s/^| \([^ ]*\)  *\(4194305\|$!\) .*/\1/p; /^not believed: / { /one\|status\.a*41943/ p }"
     kill $!
     wait $! 2> /dev/null
 }
-same "smi --host: an abstract socket" 1 "$(asked "@vgpu-backend.status.4194305" 4194305)"
-same "smi --host: an abstract socket of another name" 0 "$(asked "@vgpu-backend.stat.4194305" 4194305)"
+same "smi --host: an abstract socket" /run/a.sock "$(asked "@vgpu-backend.status.4194305" own /run/a.sock)"
+same "smi --host: an abstract socket of another name" "" "$(asked "@vgpu-backend.stat.4194305" own /run/a.sock)"
 # Together with the zero in front of it and one behind it the name does not fit.
-same "smi --host: a name that fills the address" 0 "$(asked "@vgpu-backend.status.$(printf '%087d' 0)" 4194305)"
-same "smi --host: the longest name" 1 "$(asked "@vgpu-backend.status.$(printf '%086d' 0)" 4194305)"
+same "smi --host: a name that fills the address" "" "$(asked "@vgpu-backend.status.$(printf '%087d' 0)" own /run/a.sock)"
+same "smi --host: the longest name" /run/a.sock "$(asked "@vgpu-backend.status.$(printf '%086d' 0)" own /run/a.sock)"
+same "smi --host: a socket that gives another process's id is not believed" \
+    "not believed: vgpu-backend.status.4194305: it gives another process's id" "$(asked "@vgpu-backend.status.4194305" 4194305 /run/a.sock)"
+if [ "$(id -u)" = 0 ]; then
+    same "smi --host: another user's backend does not choose the name of a unit" uid-4242 \
+        "$(asked "@vgpu-backend.status.4194305" own /run/vgpu/one.sock 4242)"
+    same "smi --host: nor that of what is no socket of its" uid-4242 "$(asked "@vgpu-backend.status.4194305" own /etc/passwd 4242)"
+    /usr/bin/python3 -c 'import os, socket, sys
+s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); os.chown(sys.argv[1], 4242, 4242)' /tmp/vgpu-asked.$$
+    same "smi --host: but that of its socket" /tmp/vgpu-asked.$$ "$(asked "@vgpu-backend.status.4194305" own /tmp/vgpu-asked.$$ 4242)"
+    rm -f /tmp/vgpu-asked.$$
+    # For an ordinary user others' sockets are hidden, whatever they say.
+    rm -f "$work/asked.ready"
+    /usr/bin/python3 "$work/asked.py" "$work/asked.ready" @vgpu-backend.status.4194305 own /run/a.sock 4242 &
+    appears "$work/asked.ready"
+    text=$(cp "$vgpu" /tmp/vgpu-asked.$$ && setpriv --reuid=4343 --regid=4343 --clear-groups timeout 60 /tmp/vgpu-asked.$$ smi --host --json)
+    rm -f /tmp/vgpu-asked.$$
+    kill $!
+    wait $! 2> /dev/null
+    same "smi --host: a user is not shown what another user says" "[] yes" \
+        "$(/usr/bin/python3 -c 'import json, sys; s = json.load(sys.stdin); print(s["backends"], "yes" if s["hidden"] else "no")' <<< "$text")"
+else
+    skipped=$((skipped + 1))
+    echo "not run: smi --host, sockets of other users: needs root"
+fi
 # A /run of its own, as the units of systemd leave it.
 export -f asked appears
 export work vgpu
@@ -35,9 +71,30 @@ for namespace in "unshare --mount" "unshare --map-root-user --mount"; do
     $namespace mount -t tmpfs none /run 2> /dev/null && break
     namespace=
 done
+# of_unit SCRIPT [UID]: the status of the unit "one" after that script; the folder is of the unit's user
+of_unit()
+{
+    $namespace bash -c "mount -t tmpfs -o mode=755 none /run; mkdir -p /run/vgpu-backend/one; $1
+        asked /run/vgpu-backend/one/status own /run/vgpu/\${name:-one}.sock ${2-}"
+}
 if [ -n "$namespace" ]; then
-    same "smi --host: a socket of a unit" 1 "$($namespace bash -c 'mount -t tmpfs none /run
-        mkdir -p /run/vgpu-backend/one && asked /run/vgpu-backend/one/status 4194305')"
+    refused="not believed: /run/vgpu-backend/one/status:"
+    same "smi --host: a socket of a unit" /run/vgpu/one.sock "$(of_unit true)"
+    same "smi --host: a unit's backend does not choose the name of another" /run/vgpu-backend/one "$(of_unit name=two)"
+    same "smi --host: a unit's folder that others may write to" "$refused its folder is not of one user alone" \
+        "$(of_unit "chmod 777 /run/vgpu-backend/one")"
+    same "smi --host: a folder of units that others may write to" "$refused the folder of the units is not root's alone" \
+        "$(of_unit "chmod 1777 /run/vgpu-backend")"
+    same "smi --host: a unit's folder that is a link" "$refused its folder is not of one user alone" \
+        "$(of_unit "mv /run/vgpu-backend/one /run/two; ln -s /run/two /run/vgpu-backend/one")"
+    if [ "$(id -u)" = 0 ]; then
+        same "smi --host: a unit with a user of its own" /run/vgpu/one.sock "$(of_unit "chown 4242 /run/vgpu-backend/one" 4242)"
+        # Neither can be made by anybody but root; a listener that was there before is what it looks like.
+        same "smi --host: a socket of another user in a unit's folder" "$refused it is not a socket of its folder's user" \
+            "$(of_unit "chown 4242 /run/vgpu-backend/one; then='chown 4343 /run/vgpu-backend/one/status'" 4242)"
+        same "smi --host: a socket at which another user listens" "$refused its folder's user does not listen there" \
+            "$(of_unit "chown 4242 /run/vgpu-backend/one; then='chown -R 4343 /run/vgpu-backend/one'" 4242)"
+    fi
 else
     skipped=$((skipped + 1))
     echo "not run: smi --host, a socket of a unit: no mount namespace may be made here"

@@ -40,6 +40,8 @@ void brk_loop_stop(void);
  * the broker or the host is out of descriptors or memory, which a level-triggered epoll would say again at once,
  * s is not looked at for a while. */
 int brk_accept(struct brk_source *s);
+/* Does not look at s for that while. */
+void brk_loop_rest(struct brk_source *s);
 
 /* ---- peer.c: whose programs may connect ---- */
 
@@ -105,6 +107,7 @@ struct brk_options {
     unsigned minor;                     /* workers speak version 1.minor of the protocol */
     uint32_t peer_uid, peer_gid;        /* who may connect; BRK_ANYBODY: whom the socket's file lets */
     const char *status;                 /* path of another status socket, NULL: none */
+    uint32_t status_uid;                /* who else may read that one; BRK_ANYBODY: nobody */
     const char *log;
     enum vgb_log_level log_level;
     enum vgb_log_format log_format;
@@ -117,6 +120,7 @@ struct brk_options {
     uint64_t cgroup_pids;      /* 0: what the clients' threads add up to */
     int shm_fd;                /* the folder that is /dev/shm to workers, -1: none */
     uint64_t jit_cache;        /* bytes of compiled code that the provider may keep, 0: none */
+    bool jit_cache_vm;         /* none, since its clients are a VM's and nobody has asked for it */
     const char *jit_cache_dir; /* where it stays, NULL: gone with this process */
     bool jit_cache_shm;        /* the library is given a folder in /dev/shm instead */
     int cache_fd;              /* the folder of it, -1: none */
@@ -191,7 +195,7 @@ void brk_fair_cap(struct brk_fair *f, uint64_t rate_ns, uint64_t burst_ns);
 /* Processors were idle while it was held: its lead cost nobody anything. */
 void brk_fair_forgive(struct brk_fair *f, uint64_t slowest);
 
-/* ---- arbiter.c: the VMs of one host, by a file that their brokers map ---- */
+/* ---- arbiter.c: the VMs of one host, by a file that their brokers share ---- */
 
 /* Joins; NULL, or what is wrong with it. */
 const char *brk_arbiter_open(const char *path);
@@ -269,5 +273,7 @@ void brk_foreign_close(int fd);
 void brk_foreign_close_all(const int *fds, unsigned n);
 /* Closes an accepted connection with all that is queued in it, and sets *sock to -1. */
 void brk_foreign_end(int *sock);
+/* So many wait to be closed that nobody is to send more. */
+bool brk_foreign_crowded(void);
 
 #endif

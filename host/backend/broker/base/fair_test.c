@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Shares, played with a clock of the test: who runs, for how long, and who is held. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <grp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -261,9 +265,6 @@ static void test_arbiter(void **state)
     assert_non_null(brk_arbiter_open(path));
     brk_arbiter_close();
     assert_int_equal(fchmod(fd, 0600), 0);
-    assert_int_equal(ftruncate(fd, 100), 0);
-    assert_non_null(brk_arbiter_open(path));
-    brk_arbiter_close();
     assert_int_equal(ftruncate(fd, 0), 0);
     assert_int_equal(write(fd, "something else entirely", 23), 23);
     assert_non_null(brk_arbiter_open(path));
@@ -274,12 +275,132 @@ static void test_arbiter(void **state)
     unlink(path);
 }
 
+/* What a taken-over broker that shares the file can do to the others: it ends none, and delays none. */
+static void test_arbiter_hostile(void **state)
+{
+    char path[] = "/tmp/vgb-arbiter-XXXXXX";
+    struct brk_fair vm = {.weight = 100, .vtime = 77, .wants = true};
+    uint64_t now = 5000000000u, row[8] = {now, 42, 1}, begin;
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+
+    (void)state;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_null(brk_arbiter_open(path));
+    brk_arbiter_publish(&vm, now);
+    assert_int_equal(pwrite(fd, row, sizeof(row), 128), sizeof(row));
+    assert_int_equal(brk_arbiter_slowest(now), 42);
+    /* The file gets shorter: nobody holds us back, and our row comes again. */
+    for (off_t length = 0; length <= 130; length += 65) {
+        assert_int_equal(ftruncate(fd, length), 0);
+        assert_int_equal(brk_arbiter_slowest(now), BRK_FAIR_NONE);
+        assert_int_equal(brk_arbiter_others_busy(now), 0);
+        assert_true(brk_arbiter_commit(10, 100));
+        brk_arbiter_publish(&vm, now);
+        assert_int_equal(pread(fd, row, sizeof(row), 64), sizeof(row));
+        assert_int_equal(row[0], now);
+        assert_int_equal(row[1], 77);
+        assert_int_equal(row[3], 10);
+    }
+    /* What is written into our row is not believed, and does not stay. */
+    memset(row, 0xff, sizeof(row));
+    assert_int_equal(pwrite(fd, row, sizeof(row), 64), sizeof(row));
+    assert_true(brk_arbiter_commit(20, 100));
+    brk_arbiter_publish(&vm, now);
+    assert_int_equal(pread(fd, row, sizeof(row), 64), sizeof(row));
+    assert_int_equal(row[1], 77);
+    assert_int_equal(row[3], 20);
+    /* A virtual time with which ours would wrap. */
+    memcpy(row, (uint64_t[8]){now, UINT64_MAX - 1, 1}, sizeof(row));
+    assert_int_equal(pwrite(fd, row, sizeof(row), 128), sizeof(row));
+    assert_int_equal(brk_arbiter_slowest(now), BRK_FAIR_NONE);
+    /* The table's lock, kept for good: what fits is given all the same, what does not fit is not. */
+    int held = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(held >= 0);
+    assert_int_equal(fcntl(held, F_OFD_SETLK, &lock), 0);
+    begin = vgb_now_ns();
+    assert_true(brk_arbiter_commit(30, 100));
+    assert_false(brk_arbiter_commit(101, 100));
+    assert_true(vgb_now_ns() - begin < 5000 * (uint64_t)MS); /* tries are counted */
+    assert_int_equal(pread(fd, row, sizeof(row), 64), sizeof(row));
+    assert_int_equal(row[3], 30);
+    brk_arbiter_close();
+    /* With the row of a process that is there. */
+    lock.l_start = 2;
+    assert_int_equal(fcntl(held, F_OFD_SETLK, &lock), 0);
+    assert_int_equal(pwrite(fd, (uint64_t[4]){0, 0, 0, 80}, 32, 128), 32);
+    assert_null(brk_arbiter_open(path));
+    assert_false(brk_arbiter_commit(30, 100));
+    assert_true(brk_arbiter_commit(20, 100));
+    assert_int_equal(pwrite(fd, (uint64_t[4]){0, 0, 0, UINT64_MAX}, 32, 128), 32);
+    assert_false(brk_arbiter_commit(21, 100));
+    brk_arbiter_close();
+    close(held);
+    close(fd);
+    unlink(path);
+}
+
+/* Whether a broker of this user and this group besides its own may use the file. */
+static bool may_use(const char *path, uid_t uid, gid_t group)
+{
+    pid_t child = fork();
+    int is = 0;
+
+    if (!child) {
+        struct brk_fair vm = {.weight = 100, .vtime = 7, .wants = true};
+
+        if (setgroups(1, &group) || setresgid(uid, uid, uid) || setresuid(uid, uid, uid))
+            _exit(77);
+        if (brk_arbiter_open(path))
+            _exit(1);
+        brk_arbiter_publish(&vm, vgb_now_ns());
+        _exit(0);
+    }
+    waitpid(child, &is, 0);
+    assert_true(WIFEXITED(is) && WEXITSTATUS(is) <= 1);
+    return !WEXITSTATUS(is);
+}
+
+/* A file that brokers of several users share is root's: who is in its group is the administrator's decision. */
+static void test_arbiter_group(void **state)
+{
+    char path[] = "/tmp/vgb-arbiter-XXXXXX";
+
+    (void)state;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(fchmod(fd, 0660), 0);
+    if (!geteuid()) {
+        assert_null(brk_arbiter_open(path));
+        brk_arbiter_close();
+        assert_int_equal(fchmod(fd, 0662), 0);
+        assert_non_null(brk_arbiter_open(path));
+        brk_arbiter_close();
+        assert_int_equal(fchmod(fd, 0660), 0);
+        assert_int_equal(fchown(fd, 0, 4242), 0);
+        assert_null(brk_arbiter_open(path));
+        assert_true(may_use(path, 4243, 4242)); /* and this one sees it */
+        assert_int_equal(brk_arbiter_slowest(vgb_now_ns()), 7);
+        assert_false(may_use(path, 4243, 4244));
+        brk_arbiter_close();
+        /* Neither this user's nor root's, though root could open it. */
+        assert_int_equal(fchown(fd, 12345, 0), 0);
+    }
+    assert_non_null(brk_arbiter_open(path));
+    brk_arbiter_close();
+    close(fd);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_weights), cmocka_unit_test(test_unused),    cmocka_unit_test(test_return),
-        cmocka_unit_test(test_change),  cmocka_unit_test(test_cap),       cmocka_unit_test(test_far),
-        cmocka_unit_test(test_forgive), cmocka_unit_test(test_far_ahead), cmocka_unit_test(test_arbiter),
+        cmocka_unit_test(test_weights),       cmocka_unit_test(test_unused),
+        cmocka_unit_test(test_return),        cmocka_unit_test(test_change),
+        cmocka_unit_test(test_cap),           cmocka_unit_test(test_far),
+        cmocka_unit_test(test_forgive),       cmocka_unit_test(test_far_ahead),
+        cmocka_unit_test(test_arbiter),       cmocka_unit_test(test_arbiter_hostile),
+        cmocka_unit_test(test_arbiter_group),
     };
 
     return cmocka_run_group_tests_name("shares", tests, NULL, NULL);

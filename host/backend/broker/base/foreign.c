@@ -3,6 +3,8 @@
  * Descriptors that others have sent. The last close of one can wait for as long as its sender likes: a TCP socket with
  * SO_LINGER and bytes that nobody takes, a file of a FUSE whose server does not answer. So none that may do so is
  * closed by the loop, neither one that was received nor one that lies in the queue of a connection that is closed.
+ * A few threads close them; while each of those waits, further ones stay open in a list. Where that gets long, a
+ * connection that ends goes into it as it is, with what is queued in it, and whoever may be anybody is not accepted.
  */
 #define _GNU_SOURCE
 #include "base.h"
@@ -11,6 +13,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,37 +21,90 @@
 
 #define THREADS_MAX 64u  /* each has one descriptor whose close waits */
 #define QUEUED_MAX 4096u /* messages: more than a socket holds */
+#define CROWD 256u       /* descriptors in the list */
 #define STACK_BYTES (64u << 10)
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned threads;
+static int *list; /* to be closed when a thread is free */
+static size_t listed, room;
 
-static void *close_one(void *arg)
+/* -1: nothing is left, and the thread that has asked does not count any more. */
+static int next_of_list(void)
 {
-    close((int)(intptr_t)arg);
-    __atomic_fetch_sub(&threads, 1, __ATOMIC_RELAXED);
+    int fd = -1;
+
+    pthread_mutex_lock(&lock);
+    if (listed)
+        fd = list[--listed];
+    else
+        threads--;
+    pthread_mutex_unlock(&lock);
+    return fd;
+}
+
+static void *close_list(void *arg)
+{
+    int fd;
+
+    (void)arg;
+    while ((fd = next_of_list()) >= 0)
+        close(fd);
     return NULL;
 }
 
-static bool close_in_thread(int fd)
+static bool start_thread(void)
 {
     sigset_t all, was;
     pthread_attr_t at;
     pthread_t t;
     bool ok;
 
-    if (__atomic_load_n(&threads, __ATOMIC_RELAXED) >= THREADS_MAX || pthread_attr_init(&at))
+    if (pthread_attr_init(&at))
         return false;
     pthread_attr_setdetachstate(&at, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&at, STACK_BYTES);
-    __atomic_fetch_add(&threads, 1, __ATOMIC_RELAXED);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &was); /* signals are the loop's */
-    ok = !pthread_create(&t, &at, close_one, (void *)(intptr_t)fd);
+    ok = !pthread_create(&t, &at, close_list, NULL);
     pthread_sigmask(SIG_SETMASK, &was, NULL);
     pthread_attr_destroy(&at);
-    if (!ok)
-        __atomic_fetch_sub(&threads, 1, __ATOMIC_RELAXED);
     return ok;
+}
+
+/* What cannot be put anywhere stays open: that costs a descriptor, not the broker's time. */
+static void close_later(int fd)
+{
+    bool start;
+
+    pthread_mutex_lock(&lock);
+    if (listed == room) {
+        size_t more = room ? 2 * room : CROWD;
+        int *longer = realloc(list, more * sizeof(*list));
+
+        list = longer ? longer : list;
+        room = longer ? more : room;
+    }
+    if (listed < room)
+        list[listed++] = fd;
+    start = threads < THREADS_MAX;
+    threads += start;
+    pthread_mutex_unlock(&lock);
+    if (start && !start_thread()) {
+        pthread_mutex_lock(&lock);
+        threads--; /* the list is for another thread, or for the next that is started */
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+bool brk_foreign_crowded(void)
+{
+    bool crowded;
+
+    pthread_mutex_lock(&lock);
+    crowded = listed >= CROWD;
+    pthread_mutex_unlock(&lock);
+    return crowded;
 }
 
 void brk_foreign_close(int fd)
@@ -62,8 +118,7 @@ void brk_foreign_close(int fd)
     }
     /* A sender that has a duplicate may set it again: hence the thread all the same. */
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
-    if (!close_in_thread(fd))
-        close(fd);
+    close_later(fd);
 }
 
 void brk_foreign_close_all(const int *fds, unsigned n)
@@ -80,6 +135,11 @@ void brk_foreign_end(int *sock)
     if (*sock < 0)
         return;
     shutdown(*sock, SHUT_RDWR); /* nothing more is queued after this */
+    if (brk_foreign_crowded()) {
+        close_later(*sock);
+        *sock = -1;
+        return;
+    }
     for (unsigned i = 0; i < QUEUED_MAX; i++) {
         unsigned n = VGB_FD_MAX;
         ssize_t got = vgb_recv_fds(*sock, byte, sizeof(byte), fds, &n, MSG_DONTWAIT);

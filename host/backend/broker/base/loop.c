@@ -75,6 +75,16 @@ void brk_loop_del(struct brk_source *s)
     s->rests_until_ns = 0;
 }
 
+void brk_loop_rest(struct brk_source *s)
+{
+    if (!s->rests_until_ns) {
+        brk_loop_change(s, 0);
+        s->resting = resting;
+        resting = s;
+    }
+    s->rests_until_ns = vgb_now_ns() + REST_MS * UINT64_C(1000000);
+}
+
 int brk_accept(struct brk_source *s)
 {
     static struct vgb_ratelimit limit;
@@ -83,12 +93,7 @@ int brk_accept(struct brk_source *s)
     if (fd >= 0 || (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS))
         return fd;
     vgb_log_limited(&limit, VGB_WARN, "a connection waits: %s", strerror(errno));
-    if (!s->rests_until_ns) {
-        brk_loop_change(s, 0);
-        s->resting = resting;
-        resting = s;
-    }
-    s->rests_until_ns = vgb_now_ns() + REST_MS * UINT64_C(1000000);
+    brk_loop_rest(s);
     return -1;
 }
 

@@ -2,18 +2,20 @@
 /*
  * What this broker serves, as text for `vgpu smi --host`: whoever connects to the abstract socket
  * BRK_STATUS_NAME and the process id gets one message, and the end. The kernel says who it is: the broker's
- * user, or root. An abstract socket leaves no file behind, and workers are in other network namespaces.
+ * user, root, or at the socket of --status the user of --status-user. An abstract socket leaves no file behind, and workers are in other network namespaces.
  */
 #define _GNU_SOURCE
 #include "clients.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -120,16 +122,28 @@ static void describe(void)
     }
 }
 
+static bool may_read(const struct brk_source *s, uid_t uid)
+{
+    return uid == geteuid() || uid == 0 ||
+           (s == &path_status && brk_opt.status_uid != BRK_ANYBODY && uid == brk_opt.status_uid);
+}
+
 static void on_status(struct brk_source *s, uint32_t events)
 {
-    int fd = brk_accept(s);
     struct ucred who;
     socklen_t size = sizeof(who);
+    int fd;
 
     (void)events;
+    /* Anybody may connect here: nobody shall keep the others' connections waiting with it. */
+    if (brk_foreign_crowded()) {
+        brk_loop_rest(s);
+        return;
+    }
+    fd = brk_accept(s);
     if (fd < 0)
         return;
-    if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) && (who.uid == geteuid() || who.uid == 0)) {
+    if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) && may_read(s, who.uid)) {
         describe();
         if (send(fd, text, used, MSG_NOSIGNAL) < 0)
             vgb_log(VGB_DEBUG, "the status was not sent");
@@ -144,6 +158,9 @@ static bool start_path(void)
         return true;
     path_status.fd = brk_listen_unix(brk_opt.status, SOCK_SEQPACKET);
     path_status.ready = on_status;
+    /* Without a group that both are in, the file lets everybody connect; the kernel's word on who it is decides. */
+    if (path_status.fd >= 0 && brk_opt.status_uid != BRK_ANYBODY && chmod(brk_opt.status, 0666))
+        vgb_log(VGB_WARN, "--status-user: %s: %s", brk_opt.status, strerror(errno));
     if (path_status.fd >= 0 && !brk_loop_add(&path_status, EPOLLIN))
         return true;
     vgb_log(VGB_ERROR, "--status %s: %s", brk_opt.status,

@@ -83,6 +83,7 @@ static const char usage[] =
     "  --control PATH      listen here for `vgpu ctl`, which changes the limits and shares above\n"
     "  --status PATH       listen here, too, for `vgpu smi --host` and `vgpu metrics`, which look for\n"
     "                      /run/vgpu-backend/*/status: needed in a network namespace of its own\n"
+    "  --status-user USER  this user, name or number, may read that one, besides root and the broker's user\n"
     "  --window-size SIZE  shared memory per client, a power of two, 4M to 1G (default 16M)\n"
     "  --pool N            workers started ahead, 0 to 16 (default 2)\n"
     "  --ready-fd N        write \"ready\\n\" there when a worker has started, then close it\n"
@@ -96,9 +97,10 @@ static const char usage[] =
     "                      the filter would refuse are logged by name and made; off: workers keep\n"
     "                      all rights (log and off are for debugging; --no-sandbox is off)\n"
     "  --jit-cache SIZE    cache of NVIDIA's library for compiled code, shared by the workers of this\n"
-    "                      process, 1M to 4G (default 256M); 0: each worker compiles for itself\n"
-    "  --jit-cache-dir DIR   load the cache from DIR and save it there at the end; one VM each (default:\n"
-    "                      the cache ends with this process)\n"
+    "                      process, 1M to 4G, or 0: each worker compiles for itself. Programs that share\n"
+    "                      it can run code in each other (default: 0 for a VM; else 256M)\n"
+    "  --jit-cache-dir DIR   load the cache from DIR and save it there at the end; one VM each, and that\n"
+    "                      with --jit-cache (default: the cache ends with this process)\n"
     "  --jit-cache-path HOW   fd (default): the library gets the path /proc/self/fd/4, a file system of\n"
     "                      limited size; shm: /dev/shm/jit, limited by the host's /dev/shm only and not\n"
     "                      saved, for a library that does not accept the former\n"
@@ -142,6 +144,7 @@ enum {
     O_LEVEL,
     O_FORMAT,
     O_STATUS,
+    O_STATUSUSER,
     O_PEERUID,
     O_PEERGID,
     O_MINOR,
@@ -205,6 +208,7 @@ static const struct option longopts[] = {LIMIT("vram-quota", VRAM),
                                          {"log-level", 1, NULL, O_LEVEL},
                                          {"log-format", 1, NULL, O_FORMAT},
                                          {"status", 1, NULL, O_STATUS},
+                                         {"status-user", 1, NULL, O_STATUSUSER},
                                          {"peer-uid", 1, NULL, O_PEERUID},
                                          {"peer-gid", 1, NULL, O_PEERGID},
                                          {"no-sandbox", 0, NULL, O_NOSANDBOX},
@@ -281,6 +285,8 @@ static int take(struct brk_options *o, int ch, const char *arg)
     case O_STATUS:
         o->status = arg;
         return -1;
+    case O_STATUSUSER:
+        return brk_parse_user(arg, &o->status_uid) ? -1 : bad("--status-user", arg, "no such user");
     case O_PEERUID:
         return brk_parse_user(arg, &o->peer_uid) ? -1 : bad("--peer-uid", arg, "no such user");
     case O_PEERGID:
@@ -420,7 +426,7 @@ int brk_options_parse(int argc, char **argv, struct brk_options *o)
 
     memset(o, 0, sizeof(*o));
     o->listen_fd = o->vhost_fd = o->ready_fd = o->cache_fd = o->shm_fd = -1;
-    o->peer_uid = o->peer_gid = BRK_ANYBODY;
+    o->peer_uid = o->peer_gid = o->status_uid = BRK_ANYBODY;
     o->max_clients = 64;
     o->weight = o->client_weight = BRK_WEIGHT_DEFAULT;
     o->window_size = VGP_WINDOW_DEFAULT;
@@ -440,7 +446,7 @@ int brk_options_parse(int argc, char **argv, struct brk_options *o)
     o->minor = VGP_VERSION_MINOR;
     o->log_level = VGB_INFO;
     o->sandbox = "enforce";
-    o->jit_cache = UINT64_C(256) << 20;
+    o->jit_cache = BRK_CACHE_DEFAULT;
     for (int i = 1; i < argc; i++) { /* all others are to be ignored with it */
         if (!strcmp(argv[i], "--print-capabilities")) {
             fputs(capabilities, stdout);
@@ -465,6 +471,9 @@ int brk_options_parse(int argc, char **argv, struct brk_options *o)
         return bad("--listen", o->listen, "the socket of programs is inherited: one of the two is needed");
     if (!o->vhost_user && !o->listen && o->listen_fd < 0 && o->vhost_fd < 0)
         return bad("nothing to listen on:", "", "give --vhost-user, --listen or --fd; see --help");
+    if (!brk_cache_choose(o))
+        return bad("--jit-cache-dir", o->jit_cache_dir,
+                   "programs of a VM share code with --jit-cache SIZE only");
     if (o->memory != BRK_MEMORY_ALONE && !o->vram_quota)
         return bad("--memory-policy", "", "it says what --vram-quota means: give that, too");
     if (!o->worker[0]) {
@@ -571,6 +580,7 @@ int brk_choose_provider(struct brk_options *o)
     }
     if (find_soft(o->provider, sizeof(o->provider))) {
         o->jit_cache = 0; /* it compiles in the worker and keeps nothing */
+        o->jit_cache_vm = false;
         return 0;
     }
     vgb_log(VGB_ERROR, "the software GPU (libcuda-soft.so.1) is not beside this program nor in "

@@ -124,6 +124,11 @@ const struct brk_vu_map *brk_vu_mem_windows(const struct brk_vu_mem *m);
 /* ---- vu_queue.c ---- */
 
 #define BRK_VU_QUEUE_SIZE_MAX 1024u
+/*
+ * Requests that are not answered, of 8 KiB each. A driver has each descriptor in one request at a time, so that there
+ * are at most as many as the queue is long, and those of a queue that was stopped meanwhile.
+ */
+#define BRK_VU_PENDING_MAX (2 * BRK_VU_QUEUE_SIZE_MAX)
 #define BRK_VU_SKIP_MAX 16u
 #define BRK_VU_SEGMENTS 260u /* of one chain; a PIN of 4096 runs in 4 KiB pages needs 18 */
 
@@ -194,6 +199,7 @@ struct brk_vu_device {
     struct brk_vu_queue queue[BRK_VU_QUEUES];
     struct brk_vu_slot slot[BRK_VU_CLIENTS_MAX];
     unsigned nclients;
+    unsigned npending;  /* of all slots */
     void (*idle)(void); /* called when the last client has ended or is stuck */
 };
 extern struct brk_vu_device brk_vu_dev;

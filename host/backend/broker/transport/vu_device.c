@@ -132,13 +132,14 @@ static void respond_pin(const struct brk_vu_chain *c, uint32_t status, uint64_t 
     respond(c, &r, sizeof(r));
 }
 
-/* Keeps the chain for later; false: no memory. */
+/* Keeps the chain for later; false: no memory, or a driver that uses descriptors again before their answer. */
 static bool keep(struct brk_vu_slot *s, const struct brk_vu_chain *c, uint32_t type, uint32_t region)
 {
-    struct brk_vu_request_state *r = malloc(sizeof(*r));
+    struct brk_vu_request_state *r = brk_vu_dev.npending < BRK_VU_PENDING_MAX ? malloc(sizeof(*r)) : NULL;
 
     if (!r)
         return false;
+    brk_vu_dev.npending++;
     r->type = type;
     r->region = region;
     r->generation = brk_vu_dev.queue[VGPU_VQ_CONTROL].generation;
@@ -167,6 +168,7 @@ static void answer(struct brk_vu_slot *s, uint32_t type, uint32_t region, uint32
         else
             respond_status(&r->chain, status);
     }
+    brk_vu_dev.npending--;
     free(r);
 }
 

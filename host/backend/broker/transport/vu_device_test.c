@@ -120,6 +120,44 @@ static void test_full_of_malformed(void **state)
     serve_all(f);
 }
 
+/* A driver that asks again with the descriptors of a request that is not answered: memory for it has a bound. */
+static void test_unanswered(void **state)
+{
+    /* A worker that answers nothing: what is sent to it goes nowhere. */
+    static struct brk_proc proc = {.state = BRK_PROC_KILLED, .sock = {.fd = -1}};
+    static struct brk_client client = {.proc = &proc, .state = BRK_C_DEAD};
+    struct fixture *f = *state;
+    struct {
+        struct vgpu_cmd_pin pin;
+        struct vgpu_pin_run run;
+    } q = {.pin = {.hdr = {.type = VGPU_CMD_PIN}, .length = 4096, .nruns = 1},
+           .run = {.addr = RAM_GPA, .len = 4096}};
+
+    brk_pins.limit = 0;
+    brk_vu_dev.slot[0].client = &client;
+    f->desc[0] = (struct desc){RAM_GPA + 0x10000, sizeof(q), 1, 1};
+    f->desc[1] = (struct desc){RAM_GPA + 0x11000, sizeof(struct vgpu_resp_pin), 2, 0};
+    /* Those that are answered at once do not count; then come those that are not, with one too many. */
+    for (unsigned i = 0; i <= 3 * BRK_VU_PENDING_MAX; i++) {
+        bool answered = i < 2 * BRK_VU_PENDING_MAX, refused = i == 3 * BRK_VU_PENDING_MAX;
+        uint16_t used = f->used[1];
+        struct vgpu_resp_hdr r;
+
+        client.state = answered ? BRK_C_DEAD : BRK_C_SERVING;
+        q.pin.region = i;
+        q.pin.va = (uint64_t)(i + 16) * 4096;
+        memcpy(f->ram + 0x10000, &q, sizeof(q));
+        f->avail[2 + f->avail[1] % NUM] = 0;
+        f->avail[1]++;
+        brk_vu_device_control();
+        memcpy(&r, f->ram + 0x11000, sizeof(r));
+        assert_int_equal((uint16_t)(f->used[1] - used), answered || refused);
+        if (answered || refused)
+            assert_int_equal(r.status, refused ? VGPU_S_NO_MEMORY : VGPU_S_WORKER);
+    }
+    brk_vu_dev.slot[0].client = NULL;
+}
+
 static void test_bucket(void **state)
 {
     struct brk_bucket b;
@@ -198,6 +236,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_full_queue),
         T(test_full_of_malformed),
+        T(test_unanswered),
         cmocka_unit_test(test_bucket),
         cmocka_unit_test(test_queued_descriptors),
     };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where NVIDIA's library keeps code that it has compiled (CUDA_CACHE_PATH), of the workers of this broker, so of one VM, and
- * of nobody else. A file system of its own bounds it, whatever a worker that was taken over does; workers reach it by a
+ * Where NVIDIA's library keeps code that it has compiled (CUDA_CACHE_PATH), of the workers of this broker, and
+ * of nobody else. What one of them writes all others run: in a VM, whose programs are not to reach each other, there is
+ * such a folder only where the administrator asks for it. A file system of its own bounds it, whatever a worker that was taken over does; workers reach it by a
  * descriptor, so it is in nobody's tree of files. --jit-cache-dir: what was in there is copied in at the start and
  * back at the end. A lock on that folder says whose it is; it ends with the broker.
  */
@@ -79,6 +80,19 @@ static int open_kept(const char *dir)
     return BRK_EXIT_ERROR;
 }
 
+/*
+ * Whoever takes over a worker chooses the code that it leaves in a shared cache. Programs of this host that use one
+ * socket are one user's, as with ~/.nv; those of a VM are not.
+ */
+bool brk_cache_choose(struct brk_options *o)
+{
+    if (o->jit_cache != BRK_CACHE_DEFAULT)
+        return true;
+    o->jit_cache_vm = o->vhost_user || o->vhost_fd >= 0;
+    o->jit_cache = o->jit_cache_vm ? 0 : UINT64_C(256) << 20;
+    return !o->jit_cache_vm || !o->jit_cache_dir;
+}
+
 int brk_cache_start(void)
 {
     const char *off = getenv("CUDA_CACHE_DISABLE");
@@ -86,6 +100,8 @@ int brk_cache_start(void)
     int r = 0, fd;
 
     brk_opt.cache_fd = -1;
+    if (brk_opt.jit_cache_vm)
+        vgb_log(VGB_INFO, "each program of the VM compiles its own code; --jit-cache lets them share it");
     if (!brk_opt.jit_cache || (off && !strcmp(off, "1")))
         return 0;
     if (brk_opt.jit_cache_dir)

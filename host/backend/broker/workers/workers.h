@@ -160,6 +160,10 @@ void brk_tree_copy(int from, int to, const struct brk_tree_limits *limits);
 #define BRK_WORKER_CACHE_FD 4 /* the number that workers know it by */
 #define BRK_SHM_CACHE "jit"   /* --jit-cache-path shm: its name in the workers' /dev/shm */
 
+#define BRK_CACHE_DEFAULT UINT64_MAX /* of brk_options.jit_cache, until it is chosen */
+
+/* Whether workers share compiled code, where no option has said so. False: a folder is given for what is not kept. */
+bool brk_cache_choose(struct brk_options *o);
 /* The folder for compiled code, as the options say, into brk_opt.cache_fd. 0, or an exit code, the reason logged. */
 int brk_cache_start(void);
 /* Begins to empty it when it is full: after a worker has ended. */
