@@ -10,7 +10,11 @@ const char seq_ptx[] =
     ".visible .entry store(.param .u64 p)\n{ .reg .b64 %a; .reg .b32 %b; ld.param.u64 %a, [p]; mov.b32 %b, 1;\n"
     "  st.global.b32 [%a], %b; ret; }\n"
     ".visible .entry fault(.param .u64 p)\n{ .reg .b64 %a; .reg .b32 %b; mov.b64 %a, 16; mov.b32 %b, 1;\n"
-    "  st.global.b32 [%a], %b; ret; }\n";
+    "  st.global.b32 [%a], %b; ret; }\n"
+    ".extern .func cudaGraphSetConditional(.param .b64 a, .param .b32 b);\n"
+    ".visible .entry set(.param .u64 h)\n{ .reg .b64 %a; ld.param.u64 %a, [h];\n"
+    "  { .param .b64 p; st.param.b64 [p], %a; .param .b32 q; st.param.b32 [q], 1;\n"
+    "    call.uni cudaGraphSetConditional, (p, q); }\n  ret; }\n";
 
 static CUresult code_keep(CUresult r, CUfunction f)
 {
@@ -33,7 +37,7 @@ static CUresult load(void)
 /* Not the first module: its function stays. */
 static CUresult unload(void)
 {
-    return cuModuleUnload(seq.module[1 + seq_random(SEQ_SLOTS - 1)]);
+    return cuModuleUnload(seq.module[1 + seq_random(seq_slots - 1)]);
 }
 static CUresult global(void)
 {
@@ -85,7 +89,7 @@ static CUresult link_destroy(void)
 }
 static CUresult launch(void)
 {
-    CUdeviceptr at = seq.memory[0];
+    CUdeviceptr at = seq_memory();
     void *arguments[] = {&at};
 
     return cuLaunchKernel(SEQ_ANY(function), 1, 1, 1, 32, 1, 1, 0, SEQ_ANY(stream), arguments, NULL);

@@ -7,12 +7,43 @@
 static CUdeviceptr graph_argument;
 static void *graph_arguments[] = {&graph_argument};
 
-/* Up to two nodes to depend on, mostly none. */
-static size_t graph_dependencies(CUgraphNode deps[2])
+/* The graph from which the executable graph in the same slot was made. */
+static CUgraph graph_source[SEQ_SLOTS];
+
+/* A node of g, mostly; of a type, if it has one. */
+static CUgraphNode graph_node(CUgraph g, int type)
 {
-    deps[0] = SEQ_ANY(node);
-    deps[1] = SEQ_ANY(node);
-    return seq_random(3) ? 0 : seq_random(3);
+    CUgraphNode list[32];
+    size_t n = 32;
+
+    if (seq_random(8) == 0 || cuGraphGetNodes(g, list, &n) != CUDA_SUCCESS || n == 0 || n > 32)
+        return SEQ_ANY(node);
+    for (size_t i = 0, at = seq_random((unsigned)n); type >= 0 && i < n; i++) {
+        CUgraphNodeType is;
+
+        if (cuGraphNodeGetType(list[(at + i) % n], &is) == CUDA_SUCCESS && (int)is == type)
+            return list[(at + i) % n];
+    }
+    return list[seq_random((unsigned)n)];
+}
+
+/* An executable graph, mostly with a node that it has. */
+static CUgraphExec graph_exec(CUgraphNode *n, int type)
+{
+    const unsigned i = seq_random(seq_slots);
+
+    *n = graph_node(graph_source[i], type);
+    return seq.exec[i];
+}
+
+/* Up to two nodes to depend on. */
+static size_t graph_dependencies(CUgraph g, CUgraphNode deps[2])
+{
+    const size_t n = seq_random(2) ? 0 : seq_random(3);
+
+    for (size_t i = 0; i < n; i++)
+        deps[i] = graph_node(g, -1);
+    return n;
 }
 
 static CUresult graph_keep(CUresult r, CUgraphNode n)
@@ -37,9 +68,9 @@ static CUDA_KERNEL_NODE_PARAMS graph_kernel(void)
 static CUDA_MEMCPY3D graph_copy(void)
 {
     return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                           .srcDevice = SEQ_ANY(memory),
+                           .srcDevice = seq_memory(),
                            .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                           .dstDevice = SEQ_ANY(memory),
+                           .dstDevice = seq_memory(),
                            .WidthInBytes = 64,
                            .Height = 1,
                            .Depth = 1};
@@ -48,7 +79,7 @@ static CUDA_MEMCPY3D graph_copy(void)
 static CUDA_MEMSET_NODE_PARAMS graph_fill(void)
 {
     return (CUDA_MEMSET_NODE_PARAMS){
-        .dst = SEQ_ANY(memory), .elementSize = 1, .width = 64, .height = 1, .value = 3};
+        .dst = seq_memory(), .elementSize = 1, .width = 64, .height = 1, .value = 3};
 }
 
 static CUresult create(void)
@@ -59,118 +90,186 @@ static CUresult destroy(void)
 {
     return cuGraphDestroy(SEQ_ANY(graph));
 }
+/* Copies of copies double with each call; the time that this takes is no finding. */
+static unsigned graph_copied;
+
+static bool graph_may_copy(void)
+{
+    return graph_copied++ < 12;
+}
+
 static CUresult clone(void)
 {
-    return cuGraphClone(SEQ_SLOT(graph), SEQ_ANY(graph));
+    return graph_may_copy() ? cuGraphClone(SEQ_SLOT(graph), SEQ_ANY(graph)) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 static CUresult add_empty(void)
 {
     CUgraphNode deps[2], n = NULL;
-    size_t k = graph_dependencies(deps);
+    CUgraph g = SEQ_ANY(graph);
+    size_t k = graph_dependencies(g, deps);
 
-    return graph_keep(cuGraphAddEmptyNode(&n, SEQ_ANY(graph), deps, k), n);
+    return graph_keep(cuGraphAddEmptyNode(&n, g, deps, k), n);
 }
 
 static CUresult add_kernel(void)
 {
     CUDA_KERNEL_NODE_PARAMS p = graph_kernel();
     CUgraphNode deps[2], n = NULL;
-    size_t k = graph_dependencies(deps);
+    CUgraph g = SEQ_ANY(graph);
+    size_t k = graph_dependencies(g, deps);
 
     graph_argument = seq.memory[0];
-    return graph_keep(cuGraphAddKernelNode_v2(&n, SEQ_ANY(graph), deps, k, &p), n);
+    return graph_keep(cuGraphAddKernelNode_v2(&n, g, deps, k, &p), n);
 }
 
 static CUresult add_host(void)
 {
     CUDA_HOST_NODE_PARAMS p = {seq_host_function, NULL};
     CUgraphNode deps[2], n = NULL;
-    size_t k = graph_dependencies(deps);
+    CUgraph g = SEQ_ANY(graph);
+    size_t k = graph_dependencies(g, deps);
 
-    return graph_keep(cuGraphAddHostNode(&n, SEQ_ANY(graph), deps, k, &p), n);
+    return graph_keep(cuGraphAddHostNode(&n, g, deps, k, &p), n);
 }
 
 static CUresult add_fill(void)
 {
     CUDA_MEMSET_NODE_PARAMS p = graph_fill();
     CUgraphNode deps[2], n = NULL;
-    size_t k = graph_dependencies(deps);
+    CUgraph g = SEQ_ANY(graph);
+    size_t k = graph_dependencies(g, deps);
 
-    return graph_keep(cuGraphAddMemsetNode(&n, SEQ_ANY(graph), deps, k, &p, SEQ_ANY(context)), n);
+    return graph_keep(cuGraphAddMemsetNode(&n, g, deps, k, &p, SEQ_ANY(context)), n);
 }
 
 static CUresult add_copy(void)
 {
     CUDA_MEMCPY3D p = graph_copy();
     CUgraphNode deps[2], n = NULL;
-    size_t k = graph_dependencies(deps);
+    CUgraph g = SEQ_ANY(graph);
+    size_t k = graph_dependencies(g, deps);
 
-    return graph_keep(cuGraphAddMemcpyNode(&n, SEQ_ANY(graph), deps, k, &p, SEQ_ANY(context)), n);
+    return graph_keep(cuGraphAddMemcpyNode(&n, g, deps, k, &p, SEQ_ANY(context)), n);
 }
 
 static CUresult add_event(void)
 {
     CUgraphNode deps[2], n = NULL;
-    size_t k = graph_dependencies(deps);
+    CUgraph g = SEQ_ANY(graph);
+    size_t k = graph_dependencies(g, deps);
 
-    return graph_keep(seq_random(2) ? cuGraphAddEventRecordNode(&n, SEQ_ANY(graph), deps, k, SEQ_ANY(event))
-                                    : cuGraphAddEventWaitNode(&n, SEQ_ANY(graph), deps, k, SEQ_ANY(event)),
+    return graph_keep(seq_random(2) ? cuGraphAddEventRecordNode(&n, g, deps, k, SEQ_ANY(event))
+                                    : cuGraphAddEventWaitNode(&n, g, deps, k, SEQ_ANY(event)),
                       n);
 }
 
 static CUresult add_child(void)
 {
     CUgraphNode deps[2], n = NULL;
-    size_t k = graph_dependencies(deps);
+    CUgraph g = SEQ_ANY(graph);
+    size_t k = graph_dependencies(g, deps);
 
-    return graph_keep(cuGraphAddChildGraphNode(&n, SEQ_ANY(graph), deps, k, SEQ_ANY(graph)), n);
+    if (!graph_may_copy())
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return graph_keep(cuGraphAddChildGraphNode(&n, g, deps, k, SEQ_ANY(graph)), n);
 }
 
 static CUresult add_moved_child(void)
 {
     CUgraphNodeParams p;
     CUgraphNode deps[2], n = NULL;
-    size_t k = graph_dependencies(deps);
+    CUgraph g = SEQ_ANY(graph);
+    size_t k = graph_dependencies(g, deps);
 
     memset(&p, 0, sizeof(p));
     p.type = CU_GRAPH_NODE_TYPE_GRAPH;
     p.graph.graph = SEQ_ANY(graph);
     p.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
-    return graph_keep(cuGraphAddNode_v2(&n, SEQ_ANY(graph), deps, NULL, k, &p), n);
+    return graph_keep(cuGraphAddNode_v2(&n, g, deps, NULL, k, &p), n);
 }
+
+/* The graph above the one in the same slot, and the graph of the condition in the same slot and the one above that. */
+static CUgraph graph_above[SEQ_SLOTS], condition_graph[SEQ_SLOTS], condition_above[SEQ_SLOTS];
 
 static CUresult child_of(void)
 {
-    CUgraph child;
-    CUresult r = cuGraphChildGraphNodeGetGraph(SEQ_ANY(node), &child);
+    CUgraph child, g = SEQ_ANY(graph);
+    CUresult r = cuGraphChildGraphNodeGetGraph(graph_node(g, CU_GRAPH_NODE_TYPE_GRAPH), &child);
 
-    if (r == CUDA_SUCCESS)
-        SEQ_PUT(graph, child);
+    if (r == CUDA_SUCCESS) {
+        const unsigned i = seq_random(seq_slots);
+
+        seq.graph[i] = child;
+        graph_above[i] = g;
+    }
+    return r;
+}
+
+static CUresult condition_make(unsigned i, unsigned initial, unsigned flags)
+{
+    const unsigned of = seq_random(seq_slots);
+    CUgraph g = seq.graph[of], above = graph_above[of], child;
+    CUresult r;
+
+    if (seq_random(2) &&
+        cuGraphChildGraphNodeGetGraph(graph_node(g, CU_GRAPH_NODE_TYPE_GRAPH), &child) == CUDA_SUCCESS) {
+        above = g;
+        g = child;
+    }
+    r = cuGraphConditionalHandleCreate(&seq.condition[i], g, SEQ_ANY(context), initial, flags);
+    if (r == CUDA_SUCCESS) {
+        condition_graph[i] = g;
+        condition_above[i] = above;
+    }
     return r;
 }
 
 static CUresult condition(void)
 {
-    return cuGraphConditionalHandleCreate(SEQ_SLOT(condition), SEQ_ANY(graph), SEQ_ANY(context),
-                                          seq_random(2), seq_random(2));
+    return condition_make(seq_random(seq_slots), seq_random(2), seq_random(2));
+}
+
+/* The graph that a condition was made for, one above or beside it, or any. */
+static CUgraph condition_relative(unsigned i)
+{
+    CUgraph child;
+
+    switch (seq_random(4)) {
+    case 0:
+        return condition_graph[i];
+    case 1:
+        return condition_above[i] ?: condition_graph[i];
+    case 2:
+        if (cuGraphChildGraphNodeGetGraph(graph_node(condition_above[i], CU_GRAPH_NODE_TYPE_GRAPH), &child) ==
+            CUDA_SUCCESS)
+            return child;
+        return condition_graph[i];
+    default:
+        return SEQ_ANY(graph);
+    }
 }
 
 static CUresult add_conditional(void)
 {
+    const unsigned i = seq_random(seq_slots);
     CUgraphNodeParams p;
     CUgraphNode deps[2], n = NULL;
-    size_t k = graph_dependencies(deps);
     CUresult r;
+
+    if (seq_random(2)) /* a number without a node keeps its graph from being instantiated */
+        condition_make(i, seq_random(2), 1);
+    CUgraph g = condition_relative(i);
+    size_t k = graph_dependencies(g, deps);
 
     memset(&p, 0, sizeof(p));
     p.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
-    p.conditional.handle = SEQ_ANY(condition);
-    p.conditional.type = CU_GRAPH_COND_TYPE_IF;
+    p.conditional.handle = seq.condition[i];
+    p.conditional.type = seq_random(4) ? CU_GRAPH_COND_TYPE_IF : CU_GRAPH_COND_TYPE_SWITCH;
     p.conditional.size = 1 + seq_random(2);
     p.conditional.ctx = SEQ_ANY(context);
-    r = graph_keep(cuGraphAddNode_v2(&n, SEQ_ANY(graph), deps, NULL, k, &p), n);
-    if (r == CUDA_SUCCESS)
+    r = graph_keep(cuGraphAddNode_v2(&n, g, deps, NULL, k, &p), n);
+    if (r == CUDA_SUCCESS && seq_random(4) == 0)
         SEQ_PUT(graph, p.conditional.phGraph_out[0]);
     return r;
 }
@@ -179,14 +278,15 @@ static CUresult add_alloc(void)
 {
     CUDA_MEM_ALLOC_NODE_PARAMS p;
     CUgraphNode deps[2], n = NULL;
-    size_t k = graph_dependencies(deps);
+    CUgraph g = SEQ_ANY(graph);
+    size_t k = graph_dependencies(g, deps);
     CUresult r;
 
     memset(&p, 0, sizeof(p));
     p.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
     p.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     p.bytesize = SEQ_BYTES;
-    r = graph_keep(cuGraphAddMemAllocNode(&n, SEQ_ANY(graph), deps, k, &p), n);
+    r = graph_keep(cuGraphAddMemAllocNode(&n, g, deps, k, &p), n);
     if (r == CUDA_SUCCESS)
         SEQ_PUT(memory, p.dptr);
     return r;
@@ -195,18 +295,24 @@ static CUresult add_alloc(void)
 static CUresult add_free(void)
 {
     CUgraphNode deps[2], n = NULL;
-    size_t k = graph_dependencies(deps);
+    CUgraph g = SEQ_ANY(graph);
+    size_t k = graph_dependencies(g, deps);
 
-    return graph_keep(cuGraphAddMemFreeNode(&n, SEQ_ANY(graph), deps, k, SEQ_ANY(memory)), n);
+    return graph_keep(cuGraphAddMemFreeNode(&n, g, deps, k, seq_memory()), n);
 }
 
 static CUresult destroy_node(void)
 {
-    return cuGraphDestroyNode(SEQ_ANY(node));
+        static const int types[] = {-1, -1, CU_GRAPH_NODE_TYPE_GRAPH, CU_GRAPH_NODE_TYPE_CONDITIONAL};
+
+    return cuGraphDestroyNode(graph_node(SEQ_ANY(graph), types[seq_random(4)]));
 }
 static CUresult add_edge(void)
 {
-    return cuGraphAddDependencies_v2(SEQ_ANY(graph), SEQ_SLOT(node), SEQ_SLOT(node), NULL, 1);
+    CUgraph g = SEQ_ANY(graph);
+    CUgraphNode from = graph_node(g, -1), to = graph_node(g, -1);
+
+    return cuGraphAddDependencies_v2(g, &from, &to, NULL, 1);
 }
 static CUresult remove_edge(void)
 {
@@ -235,7 +341,13 @@ static CUresult instantiate(void)
 {
     static const unsigned long long flags[] = {0, 0, 0, 1, 2, 4, 8};
 
-    return cuGraphInstantiateWithFlags(SEQ_SLOT(exec), SEQ_ANY(graph), flags[seq_random(7)]);
+    const unsigned i = seq_random(seq_slots);
+    CUgraph g = SEQ_ANY(graph);
+    CUresult r = cuGraphInstantiateWithFlags(&seq.exec[i], g, flags[seq_random(7)]);
+
+    if (r == CUDA_SUCCESS)
+        graph_source[i] = g;
+    return r;
 }
 static CUresult destroy_exec(void)
 {
@@ -253,35 +365,46 @@ static CUresult update(void)
 {
     CUgraphExecUpdateResultInfo info;
 
-    return cuGraphExecUpdate_v2(SEQ_ANY(exec), SEQ_ANY(graph), &info);
+    const unsigned i = seq_random(seq_slots);
+
+    return cuGraphExecUpdate_v2(seq.exec[i], seq_random(2) ? graph_source[i] : SEQ_ANY(graph), &info);
 }
 static CUresult enable(void)
 {
-    return cuGraphNodeSetEnabled(SEQ_ANY(exec), SEQ_ANY(node), seq_random(2));
+    static const int types[] = {CU_GRAPH_NODE_TYPE_KERNEL, CU_GRAPH_NODE_TYPE_MEMSET, CU_GRAPH_NODE_TYPE_MEMCPY};
+    CUgraphNode n;
+    CUgraphExec x = graph_exec(&n, types[seq_random(3)]);
+
+    return cuGraphNodeSetEnabled(x, n, seq_random(2));
 }
 
 static CUresult set_host(void)
 {
     CUDA_HOST_NODE_PARAMS p = {seq_host_function, NULL};
+    CUgraphNode n;
+    CUgraphExec x = graph_exec(&n, CU_GRAPH_NODE_TYPE_HOST);
 
-    return seq_random(2) ? cuGraphExecHostNodeSetParams(SEQ_ANY(exec), SEQ_ANY(node), &p)
-                         : cuGraphHostNodeSetParams(SEQ_ANY(node), &p);
+    return seq_random(2) ? cuGraphExecHostNodeSetParams(x, n, &p)
+                         : cuGraphHostNodeSetParams(n, &p);
 }
 
 static CUresult set_kernel(void)
 {
     CUDA_KERNEL_NODE_PARAMS p = graph_kernel();
+    CUgraphNode n;
+    CUgraphExec x = graph_exec(&n, CU_GRAPH_NODE_TYPE_KERNEL);
 
-    return seq_random(2) ? cuGraphExecKernelNodeSetParams_v2(SEQ_ANY(exec), SEQ_ANY(node), &p)
-                         : cuGraphKernelNodeSetParams_v2(SEQ_ANY(node), &p);
+    return seq_random(2) ? cuGraphExecKernelNodeSetParams_v2(x, n, &p)
+                         : cuGraphKernelNodeSetParams_v2(n, &p);
 }
 
 static CUresult get_kernel(void)
 {
     CUDA_KERNEL_NODE_PARAMS p;
-    CUresult r = cuGraphKernelNodeGetParams_v2(SEQ_ANY(node), &p);
+    CUresult r = cuGraphKernelNodeGetParams_v2(graph_node(SEQ_ANY(graph), CU_GRAPH_NODE_TYPE_KERNEL), &p);
 
-    if (r == CUDA_SUCCESS && p.kernelParams && p.kernelParams[0])
+    /* Another thread may destroy the node, and these with it. */
+    if (r == CUDA_SUCCESS && seq_threads == 1 && p.kernelParams && p.kernelParams[0])
         (void)*(volatile char *)p.kernelParams[0];
     return r;
 }
@@ -289,27 +412,44 @@ static CUresult get_kernel(void)
 static CUresult set_fill(void)
 {
     CUDA_MEMSET_NODE_PARAMS p = graph_fill();
+    CUgraphNode n;
+    CUgraphExec x = graph_exec(&n, CU_GRAPH_NODE_TYPE_MEMSET);
 
-    return seq_random(2) ? cuGraphExecMemsetNodeSetParams(SEQ_ANY(exec), SEQ_ANY(node), &p, SEQ_ANY(context))
-                         : cuGraphMemsetNodeSetParams(SEQ_ANY(node), &p);
+    return seq_random(2) ? cuGraphExecMemsetNodeSetParams(x, n, &p, SEQ_ANY(context))
+                         : cuGraphMemsetNodeSetParams(n, &p);
 }
 
 static CUresult set_copy(void)
 {
     CUDA_MEMCPY3D p = graph_copy();
+    CUgraphNode n;
+    CUgraphExec x = graph_exec(&n, CU_GRAPH_NODE_TYPE_MEMCPY);
 
-    return seq_random(2) ? cuGraphExecMemcpyNodeSetParams(SEQ_ANY(exec), SEQ_ANY(node), &p, SEQ_ANY(context))
-                         : cuGraphMemcpyNodeSetParams(SEQ_ANY(node), &p);
+    return seq_random(2) ? cuGraphExecMemcpyNodeSetParams(x, n, &p, SEQ_ANY(context))
+                         : cuGraphMemcpyNodeSetParams(n, &p);
 }
 
 static CUresult set_event(void)
 {
-    return seq_random(2) ? cuGraphExecEventRecordNodeSetEvent(SEQ_ANY(exec), SEQ_ANY(node), SEQ_ANY(event))
-                         : cuGraphEventWaitNodeSetEvent(SEQ_ANY(node), SEQ_ANY(event));
+    const bool waits = seq_random(2);
+    CUgraphNode n;
+    CUgraphExec x = graph_exec(&n, waits ? CU_GRAPH_NODE_TYPE_WAIT_EVENT : CU_GRAPH_NODE_TYPE_EVENT_RECORD);
+
+    if (waits)
+        return seq_random(2) ? cuGraphExecEventWaitNodeSetEvent(x, n, SEQ_ANY(event))
+                             : cuGraphEventWaitNodeSetEvent(n, SEQ_ANY(event));
+    return seq_random(2) ? cuGraphExecEventRecordNodeSetEvent(x, n, SEQ_ANY(event))
+                         : cuGraphEventRecordNodeSetEvent(n, SEQ_ANY(event));
 }
 static CUresult set_child(void)
 {
-    return cuGraphExecChildGraphNodeSetParams(SEQ_ANY(exec), SEQ_ANY(node), SEQ_ANY(graph));
+    CUgraphNode n;
+    CUgraphExec x = graph_exec(&n, CU_GRAPH_NODE_TYPE_GRAPH);
+    CUgraph g = SEQ_ANY(graph);
+
+    if (seq_random(2) && cuGraphChildGraphNodeGetGraph(n, &g) != CUDA_SUCCESS)
+        g = SEQ_ANY(graph);
+    return cuGraphExecChildGraphNodeSetParams(x, n, g);
 }
 
 static CUresult user_create(void)
@@ -325,6 +465,82 @@ static CUresult user_release(void)
 {
     return seq_random(2) ? cuGraphReleaseUserObject(SEQ_ANY(graph), SEQ_ANY(user), 1)
                          : cuUserObjectRelease(SEQ_ANY(user), 1);
+}
+
+/* A kernel that sets the number of a condition, which may be another graph's or gone. */
+static CUresult add_setter(void)
+{
+    CUgraphConditionalHandle h = SEQ_ANY(condition);
+    void *arguments[] = {&h};
+    CUDA_KERNEL_NODE_PARAMS p = graph_kernel();
+    CUgraphNode deps[2], n = NULL;
+    CUgraph g = SEQ_ANY(graph);
+    size_t k = graph_dependencies(g, deps);
+
+    if (!seq_setter)
+        return CUDA_ERROR_NOT_FOUND;
+    p.func = seq_setter;
+    p.kernelParams = arguments;
+    return graph_keep(cuGraphAddKernelNode_v2(&n, g, deps, k, &p), n);
+}
+
+static CUresult add_batch(void)
+{
+    CUstreamBatchMemOpParams op = {.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32, .value = 1}};
+    CUDA_BATCH_MEM_OP_NODE_PARAMS p = {.ctx = SEQ_ANY(context), .count = 1, .paramArray = &op};
+    CUgraphNode deps[2], n = NULL;
+    CUgraph g = SEQ_ANY(graph);
+    size_t k = graph_dependencies(g, deps);
+
+    op.writeValue.address = seq_memory();
+    return graph_keep(cuGraphAddBatchMemOpNode(&n, g, deps, k, &p), n);
+}
+
+static CUresult set_batch(void)
+{
+    CUstreamBatchMemOpParams op = {.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32, .value = 2}};
+    CUDA_BATCH_MEM_OP_NODE_PARAMS p = {.ctx = SEQ_ANY(context), .count = 1, .paramArray = &op}, has;
+    CUgraphNode n;
+    CUgraphExec x = graph_exec(&n, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP);
+
+    op.writeValue.address = seq_memory();
+    if (seq_random(3) == 0)
+        return cuGraphBatchMemOpNodeGetParams(n, &has);
+    return seq_random(2) ? cuGraphExecBatchMemOpNodeSetParams(x, n, &p)
+                         : cuGraphBatchMemOpNodeSetParams(n, &p);
+}
+
+static CUresult attributes(void)
+{
+    CUlaunchAttributeValue v = {.priority = 0};
+    CUgraph g = SEQ_ANY(graph);
+    CUgraphNode a = graph_node(g, CU_GRAPH_NODE_TYPE_KERNEL), b = graph_node(g, CU_GRAPH_NODE_TYPE_KERNEL);
+
+    return seq_random(2) ? cuGraphKernelNodeSetAttribute(a, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v)
+                         : cuGraphKernelNodeCopyAttributes(a, b);
+}
+
+static CUresult look(void)
+{
+    CUgraph g = SEQ_ANY(graph);
+    CUgraphNode n = graph_node(g, -1), list[16];
+    size_t k = 16;
+
+    switch (seq_random(4)) {
+    case 0:
+        return cuGraphDebugDotPrint(g, "/dev/null", 1);
+    case 1:
+        return cuGraphNodeFindInClone(list, n, SEQ_ANY(graph));
+    case 2:
+        return cuGraphNodeGetDependencies_v2(n, list, NULL, &k);
+    default:
+        return cuGraphNodeGetDependentNodes_v2(n, list, NULL, &k);
+    }
+}
+
+static CUresult trim(void)
+{
+    return cuDeviceGraphMemTrim(0);
 }
 
 const struct seq_step seq_graph_steps[] = {
@@ -361,6 +577,12 @@ const struct seq_step seq_graph_steps[] = {
     {"cuGraph...MemcpyNodeSetParams", set_copy, 1},
     {"cuGraph...Event...NodeSetEvent", set_event, 1},
     {"cuGraphExecChildGraphNodeSetParams", set_child, 2},
+    {"cuGraphAddKernelNode (sets)", add_setter, 2},
+    {"cuGraphAddBatchMemOpNode", add_batch, 1},
+    {"cuGraph...BatchMemOpNodeSetParams", set_batch, 1},
+    {"cuGraphKernelNode... attributes", attributes, 1},
+    {"cuGraphDebugDotPrint, FindInClone", look, 1},
+    {"cuDeviceGraphMemTrim", trim, 1},
     {"cuUserObjectCreate", user_create, 1},
     {"cuGraphRetainUserObject", user_retain, 2},
     {"cu...UserObject release", user_release, 2},

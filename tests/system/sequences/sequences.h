@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #define SEQ_SLOTS 6
+extern unsigned seq_slots; /* so many of them are used by this seed, 2 at least: fewer meet more often */
 
 /* Handles of one kind. One that was destroyed stays in its slot: it is used again on purpose. */
 #define SEQ_KIND(type, name) type name[SEQ_SLOTS]
@@ -34,6 +35,9 @@ struct seq_objects {
     SEQ_KIND(CUmemGenericAllocationHandle, physical);
     SEQ_KIND(CUdeviceptr, reserved); /* of SEQ_GRANULE */
     SEQ_KIND(CUgreenCtx, green);
+    SEQ_KIND(CUdeviceptr, managed); /* also among memory */
+    SEQ_KIND(CUexternalMemory, external);
+    SEQ_KIND(CUdeviceptr, opened); /* by an IPC handle */
     SEQ_KIND(void *, host); /* page-locked, of SEQ_BYTES */
 };
 extern struct seq_objects seq;
@@ -43,12 +47,12 @@ extern struct seq_objects seq;
 extern unsigned seq_threads;
 /* A number below n; each thread has a sequence of its own. */
 unsigned seq_random(unsigned n);
-#define SEQ_ANY(kind) seq.kind[seq_random(SEQ_SLOTS)]
-#define SEQ_SLOT(kind) (&seq.kind[seq_random(SEQ_SLOTS)])
+#define SEQ_ANY(kind) seq.kind[seq_random(seq_slots)]
+#define SEQ_SLOT(kind) (&seq.kind[seq_random(seq_slots)])
 /* An object that exists, if there is one. */
 #define SEQ_PUT(kind, value) \
     do { \
-        seq.kind[seq_random(SEQ_SLOTS)] = (value); \
+        seq.kind[seq_random(seq_slots)] = (value); \
     } while (0)
 
 struct seq_step {
@@ -56,7 +60,13 @@ struct seq_step {
     CUresult (*run)(void);
     unsigned weight;
 };
-extern const struct seq_step seq_graph_steps[], seq_memory_steps[], seq_code_steps[], seq_stream_steps[];
+extern const struct seq_step seq_graph_steps[], seq_memory_steps[], seq_code_steps[], seq_stream_steps[],
+    seq_share_steps[];
+/* Starts the process whose IPC handles the sequences open. */
+bool seq_share_begin(void);
+/* Memory that is there, half the time. */
+CUdeviceptr seq_memory(void);
+extern CUfunction seq_setter; /* kernel that sets the condition named by its argument; NULL: none */
 
 /* PTX of the module that all sequences load. */
 extern const char seq_ptx[];
