@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# mutants.sh TOP O CUDA SECONDS [PATCH...]: takes each mend in mutants/ out of a copy of the software GPU; sequences must find it.
+# mutants.sh TOP O CUDA SEEDS [PATCH...]: takes each mend in mutants/ out of a copy of the software GPU; sequences must find it.
 set -u
-top=$1 out=$2 cuda=$3 seconds=$4
+top=$1 out=$2 cuda=$3 seeds=$4
 src=$top/tests/system/sequences
 shift 4
 [ $# -gt 0 ] || set -- "$src"/mutants/*.patch
@@ -23,13 +23,13 @@ for patch; do
     fi
     began=$(date +%s)
     LD_LIBRARY_PATH=$dir/built LD_PRELOAD=$("${CC:-gcc}" -print-file-name=libasan.so) \
-        "$out/sequences" --once --seconds "$seconds" > "$log" 2>&1
+        "$out/sequences" --once --seeds "$seeds" --seconds 900 > "$log" 2>&1
     if grep -q '^FAIL: seed' "$log"; then
         echo "$name: found in $(($(date +%s) - began)) s: $(sed -n 's/^FAIL: \(seed [0-9]*\).*/\1/p' "$log" | head -n 1)," \
             "$(sed -n 's/.*ERROR: AddressSanitizer: \([a-zA-Z-]*\).*/\1/p; s/.*runtime error: //p' "$log" | head -n 1)"
         passed=$((passed + 1))
     else
-        echo "FAIL: $name: not found in $seconds s: $(tail -n 1 "$log")"
+        echo "FAIL: $name: not found: $(tail -n 1 "$log")"
         failed=$((failed + 1))
     fi
 done
