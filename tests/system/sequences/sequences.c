@@ -3,10 +3,12 @@
  * Random sequences of driver-API calls on few live handles. What ends too early, is used after its end or is counted
  * wrongly shows in the sanitizer of the library that is called: build host/softgpu with one.
  *
- *   sequences [--first SEED] [--seconds N] [--seeds N] [--steps N] [--threads N] [--limit SECONDS] [--counts] [--once] [--trace]
+ *   sequences [--first SEED] [--seconds N] [--seeds N] [--steps N] [--threads N] [--limit SECONDS]
+ *             [--counts] [--once] [--trace]
  *
  * Each seed is a process of its own; one thread makes the same calls for the same seed. A process that a signal or a
- * sanitizer ends is a finding, as is one that does not end in time: it shows its threads' stacks. Exit status 1: a finding.
+ * sanitizer ends is a finding, as is one that does not end in time: it shows its threads' stacks.
+ * Exit status 1: a finding.
  */
 #define _GNU_SOURCE
 #include "sequences.h"
