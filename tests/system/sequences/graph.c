@@ -303,7 +303,7 @@ static CUresult add_free(void)
 
 static CUresult destroy_node(void)
 {
-        static const int types[] = {-1, -1, CU_GRAPH_NODE_TYPE_GRAPH, CU_GRAPH_NODE_TYPE_CONDITIONAL};
+    static const int types[] = {-1, -1, CU_GRAPH_NODE_TYPE_GRAPH, CU_GRAPH_NODE_TYPE_CONDITIONAL};
 
     return cuGraphDestroyNode(graph_node(SEQ_ANY(graph), types[seq_random(4)]));
 }
@@ -371,7 +371,8 @@ static CUresult update(void)
 }
 static CUresult enable(void)
 {
-    static const int types[] = {CU_GRAPH_NODE_TYPE_KERNEL, CU_GRAPH_NODE_TYPE_MEMSET, CU_GRAPH_NODE_TYPE_MEMCPY};
+    static const int types[] = {CU_GRAPH_NODE_TYPE_KERNEL, CU_GRAPH_NODE_TYPE_MEMSET,
+                                CU_GRAPH_NODE_TYPE_MEMCPY};
     CUgraphNode n;
     CUgraphExec x = graph_exec(&n, types[seq_random(3)]);
 
@@ -384,8 +385,7 @@ static CUresult set_host(void)
     CUgraphNode n;
     CUgraphExec x = graph_exec(&n, CU_GRAPH_NODE_TYPE_HOST);
 
-    return seq_random(2) ? cuGraphExecHostNodeSetParams(x, n, &p)
-                         : cuGraphHostNodeSetParams(n, &p);
+    return seq_random(2) ? cuGraphExecHostNodeSetParams(x, n, &p) : cuGraphHostNodeSetParams(n, &p);
 }
 
 static CUresult set_kernel(void)
@@ -394,8 +394,7 @@ static CUresult set_kernel(void)
     CUgraphNode n;
     CUgraphExec x = graph_exec(&n, CU_GRAPH_NODE_TYPE_KERNEL);
 
-    return seq_random(2) ? cuGraphExecKernelNodeSetParams_v2(x, n, &p)
-                         : cuGraphKernelNodeSetParams_v2(n, &p);
+    return seq_random(2) ? cuGraphExecKernelNodeSetParams_v2(x, n, &p) : cuGraphKernelNodeSetParams_v2(n, &p);
 }
 
 static CUresult get_kernel(void)

@@ -230,10 +230,9 @@ int main(int argc, char **argv)
             seq_threads = 0;
     }
     if (seq_threads < 1 || seq_threads > 8) {
-        fprintf(
-            stderr,
-            "usage: sequences [--first SEED] [--seconds N] [--seeds N] [--steps N] [--threads 1..8] "
-            "[--limit SECONDS] [--counts] [--once] [--trace]\n");
+        fprintf(stderr,
+                "usage: sequences [--first SEED] [--seconds N] [--seeds N] [--steps N] [--threads 1..8] "
+                "[--limit SECONDS] [--counts] [--once] [--trace]\n");
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -250,7 +249,8 @@ int main(int argc, char **argv)
         return 2;
     }
     until = time(NULL) + (time_t)seconds;
-    for (unsigned long long seed = first; done < seeds && time(NULL) < until && !(once && findings); seed++, done++) {
+    for (unsigned long long seed = first; done < seeds && time(NULL) < until && !(once && findings);
+         seed++, done++) {
         pid_t pid = fork();
         int status;
 

@@ -38,7 +38,7 @@ struct seq_objects {
     SEQ_KIND(CUdeviceptr, managed); /* also among memory */
     SEQ_KIND(CUexternalMemory, external);
     SEQ_KIND(CUdeviceptr, opened); /* by an IPC handle */
-    SEQ_KIND(void *, host); /* page-locked, of SEQ_BYTES */
+    SEQ_KIND(void *, host);        /* page-locked, of SEQ_BYTES */
 };
 extern struct seq_objects seq;
 #define SEQ_BYTES 4096u

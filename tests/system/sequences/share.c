@@ -47,7 +47,8 @@ static CUresult share_peer_make(void)
     if (r == CUDA_SUCCESS)
         r = cuMemPoolCreate(&pool, &p);
     if (r == CUDA_SUCCESS)
-        r = cuMemPoolExportToShareableHandle(&share_peer.pool, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+        r = cuMemPoolExportToShareableHandle(&share_peer.pool, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                             0);
     for (unsigned i = 0; r == CUDA_SUCCESS && i < 2; i++) {
         r = cuMemAllocFromPoolAsync(&at, SEQ_BYTES, pool, NULL);
         if (r == CUDA_SUCCESS)
@@ -88,7 +89,8 @@ bool seq_share_begin(void)
 static CUresult ipc_memory(void)
 {
     CUdeviceptr p;
-    CUresult r = cuIpcOpenMemHandle_v2(&p, share_peer.memory[seq_random(2)], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    CUresult r =
+        cuIpcOpenMemHandle_v2(&p, share_peer.memory[seq_random(2)], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 
     if (r == CUDA_SUCCESS)
         seq.memory[1 + seq_random(seq_slots - 1)] = seq.opened[seq_random(seq_slots)] = p;
@@ -157,7 +159,8 @@ static CUresult pool_give(void)
 static CUresult physical_again(void)
 {
     int fd = -1;
-    CUresult r = cuMemExportToShareableHandle(&fd, SEQ_ANY(physical), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    CUresult r =
+        cuMemExportToShareableHandle(&fd, SEQ_ANY(physical), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 
     if (r == CUDA_SUCCESS) {
         r = cuMemImportFromShareableHandle(SEQ_SLOT(physical), (void *)(uintptr_t)fd,
@@ -173,9 +176,11 @@ static CUresult physical_retain(void)
 
 static CUresult external_import(void)
 {
-    CUDA_EXTERNAL_MEMORY_HANDLE_DESC d = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, .size = SEQ_GRANULE};
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC d = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
+                                          .size = SEQ_GRANULE};
     int fd = -1;
-    CUresult r = cuMemExportToShareableHandle(&fd, SEQ_ANY(physical), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    CUresult r =
+        cuMemExportToShareableHandle(&fd, SEQ_ANY(physical), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 
     if (r != CUDA_SUCCESS)
         return r;
