@@ -112,7 +112,7 @@ static CUresult fault(void)
         r = cuModuleGetFunction(&f, m, "fault");
     if (r == CUDA_SUCCESS)
         r = cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL);
-    cuCtxSetCurrent(seq.context[0]);
+    cuCtxSetCurrent(seq_home());
     return r;
 }
 

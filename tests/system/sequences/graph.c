@@ -65,15 +65,26 @@ static CUDA_KERNEL_NODE_PARAMS graph_kernel(void)
                                      .kernelParams = graph_arguments};
 }
 
-static CUDA_MEMCPY3D graph_copy(void)
+/* sides: 0 to 2 are within the device, 3 is from the host, 4 to it, 5 within it. */
+static CUDA_MEMCPY3D graph_copy(unsigned sides)
 {
-    return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                           .srcDevice = seq_memory(),
-                           .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                           .dstDevice = seq_memory(),
-                           .WidthInBytes = 64,
-                           .Height = 1,
-                           .Depth = 1};
+    CUDA_MEMCPY3D p = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .srcDevice = seq_memory(),
+                       .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .dstDevice = seq_memory(),
+                       .WidthInBytes = 64,
+                       .Height = 1,
+                       .Depth = 1};
+
+    if (sides == 3 || sides == 5) {
+        p.srcMemoryType = CU_MEMORYTYPE_HOST;
+        p.srcHost = seq_host;
+    }
+    if (sides > 3) {
+        p.dstMemoryType = CU_MEMORYTYPE_HOST;
+        p.dstHost = seq_host + 64;
+    }
+    return p;
 }
 
 static CUDA_MEMSET_NODE_PARAMS graph_fill(void)
@@ -145,7 +156,7 @@ static CUresult add_fill(void)
 
 static CUresult add_copy(void)
 {
-    CUDA_MEMCPY3D p = graph_copy();
+    CUDA_MEMCPY3D p = graph_copy(seq_random(6));
     CUgraphNode deps[2], n = NULL;
     CUgraph g = SEQ_ANY(graph);
     size_t k = graph_dependencies(g, deps);
@@ -187,6 +198,40 @@ static CUresult add_moved_child(void)
     p.graph.graph = SEQ_ANY(graph);
     p.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
     return graph_keep(cuGraphAddNode_v2(&n, g, deps, NULL, k, &p), n);
+}
+
+/* Two graphs of the same nodes, each behind the one before it: what was made from one can be updated with the other. */
+static CUresult create_alike(void)
+{
+    const unsigned n = 1 + seq_random(2), sides = seq_random(6);
+    CUDA_HOST_NODE_PARAMS function = {seq_host_function, NULL};
+    CUgraph g[2] = {NULL, NULL};
+    unsigned type[2];
+    CUresult r = CUDA_SUCCESS;
+
+    for (unsigned k = 0; k < n; k++)
+        type[k] = seq_random(3);
+    for (unsigned i = 0; r == CUDA_SUCCESS && i < 2; i++) {
+        CUgraphNode last = NULL;
+
+        r = cuGraphCreate(&g[i], 0);
+        for (unsigned k = 0; r == CUDA_SUCCESS && k < n; k++) {
+            CUDA_MEMSET_NODE_PARAMS fill = graph_fill();
+            CUDA_MEMCPY3D copy = graph_copy(sides);
+            CUgraphNode node = NULL;
+
+            if (type[k] == 0)
+                r = cuGraphAddHostNode(&node, g[i], &last, k, &function);
+            else if (type[k] == 1)
+                r = cuGraphAddMemsetNode(&node, g[i], &last, k, &fill, seq_home());
+            else
+                r = cuGraphAddMemcpyNode(&node, g[i], &last, k, &copy, seq_home());
+            last = node;
+        }
+        if (g[i])
+            SEQ_PUT(graph, g[i]);
+    }
+    return r;
 }
 
 /* The graph above the one in the same slot, and the graph of the condition in the same slot and the one above that. */
@@ -420,7 +465,7 @@ static CUresult set_fill(void)
 
 static CUresult set_copy(void)
 {
-    CUDA_MEMCPY3D p = graph_copy();
+    CUDA_MEMCPY3D p = graph_copy(seq_random(6));
     CUgraphNode n;
     CUgraphExec x = graph_exec(&n, CU_GRAPH_NODE_TYPE_MEMCPY);
 
@@ -544,6 +589,7 @@ static CUresult trim(void)
 
 const struct seq_step seq_graph_steps[] = {
     {"cuGraphCreate", create, 2},
+    {"cuGraphCreate (two alike)", create_alike, 1},
     {"cuGraphDestroy", destroy, 1},
     {"cuGraphClone", clone, 1},
     {"cuGraphAddEmptyNode", add_empty, 1},

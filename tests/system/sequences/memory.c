@@ -80,10 +80,9 @@ static CUresult copy(void)
 }
 static CUresult copy_host(void)
 {
-    static char host[64]; /* page-locked memory may have ended with its context */
-
-    return seq_random(2) ? cuMemcpyHtoDAsync_v2(seq_memory(), host, 64, SEQ_ANY(stream))
-                         : cuMemcpyDtoHAsync_v2(host, seq_memory(), 64, SEQ_ANY(stream));
+    /* Page-locked memory may have ended with its context. */
+    return seq_random(2) ? cuMemcpyHtoDAsync_v2(seq_memory(), seq_host, 64, SEQ_ANY(stream))
+                         : cuMemcpyDtoHAsync_v2(seq_host, seq_memory(), 64, SEQ_ANY(stream));
 }
 static CUresult host_alloc(void)
 {

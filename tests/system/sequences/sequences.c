@@ -4,10 +4,11 @@
  * wrongly shows in the sanitizer of the library that is called: build host/softgpu with one.
  *
  *   sequences [--first SEED] [--seconds N] [--seeds N] [--steps N] [--threads N] [--limit SECONDS]
- *             [--counts] [--once] [--trace]
+ *             [--counts] [--once] [--trace] [--reports FOLDER]
  *
  * Each seed is a process of its own; one thread makes the same calls for the same seed. A process that a signal or a
  * sanitizer ends is a finding, as is one that does not end in time: it shows its threads' stacks.
+ * A file that appears in FOLDER is a finding, too: where the library's work is done by other processes, the report of one.
  * Exit status 1: a finding.
  */
 #define _GNU_SOURCE
@@ -29,7 +30,9 @@
 
 struct seq_objects seq;
 CUfunction seq_setter;
+char seq_host[SEQ_BYTES];
 static __thread uint64_t seq_state;
+static unsigned home, host_us = 50; /* of this seed */
 
 static struct seq_step steps[STEPS_MAX];
 static unsigned nsteps, nfamilies, family[STEPS_MAX];
@@ -54,7 +57,12 @@ unsigned seq_random(unsigned n)
 void seq_host_function(void *argument)
 {
     (void)argument;
-    usleep(50);
+    usleep(host_us);
+}
+
+CUcontext seq_home(void)
+{
+    return seq.context[home] ?: seq.context[0];
 }
 
 static void seed_thread(uint64_t seed)
@@ -138,7 +146,7 @@ static void on_alarm(int signal_number)
 static void *other_thread(void *seed)
 {
     seed_thread((uint64_t)(uintptr_t)seed);
-    if (cuCtxSetCurrent(seq.context[0]) != CUDA_SUCCESS)
+    if (cuCtxSetCurrent(seq_home()) != CUDA_SUCCESS)
         return NULL;
     for (unsigned i = 0; i < per_seed; i++)
         one_step();
@@ -157,6 +165,8 @@ static bool begin(void)
             return false;
     if (cuModuleGetFunction(&seq_setter, seq.module[0], "set"))
         return false;
+    if (home && cuCtxCreate_v2(&seq.context[home], 0, 0))
+        return false;
     for (unsigned i = 0; i < 3; i++)
         if (cuStreamCreate(&seq.stream[i], CU_STREAM_NON_BLOCKING) || cuEventCreate(&seq.event[i], 0) ||
             cuGraphCreate(&seq.graph[i], 0))
@@ -174,6 +184,8 @@ static void child(uint64_t seed)
     seed_thread(seed);
     weigh_steps();
     seq_slots = 2 + seq_random(SEQ_SLOTS - 1);
+    home = seq_random(3) == 0;
+    host_us = seq_random(3) ? 50 : 2000;
     if (!begin()) {
         fprintf(stderr, "the library does not start\n");
         _exit(3);
@@ -191,6 +203,20 @@ static void child(uint64_t seed)
     _exit(0);
 }
 
+/* Files in a folder; NULL: none. */
+static unsigned reports_in(const char *folder)
+{
+    DIR *d = folder ? opendir(folder) : NULL;
+    struct dirent *e;
+    unsigned n = 0;
+
+    while (d && (e = readdir(d)) != NULL)
+        n += e->d_name[0] != '.';
+    if (d)
+        closedir(d);
+    return n;
+}
+
 static void show_counts(void)
 {
     for (unsigned i = 0; i < nsteps; i++)
@@ -201,7 +227,8 @@ static void show_counts(void)
 int main(int argc, char **argv)
 {
     unsigned long long first = 1, seeds = 1000000000, seconds = 60, done = 0, calls = 0, good = 0;
-    unsigned findings = 0, silent = 0;
+    unsigned findings = 0, silent = 0, reports = 0;
+    const char *folder = NULL;
     bool counted = false, once = false;
     time_t until;
 
@@ -214,6 +241,8 @@ int main(int argc, char **argv)
             once = true;
         else if (!strcmp(argv[i], "--trace"))
             trace = true;
+        else if (value && !strcmp(argv[i], "--reports"))
+            folder = argv[++i];
         else if (value && !strcmp(argv[i], "--first"))
             first = strtoull(argv[++i], NULL, 0);
         else if (value && !strcmp(argv[i], "--seeds"))
@@ -232,7 +261,7 @@ int main(int argc, char **argv)
     if (seq_threads < 1 || seq_threads > 8) {
         fprintf(stderr,
                 "usage: sequences [--first SEED] [--seconds N] [--seeds N] [--steps N] [--threads 1..8] "
-                "[--limit SECONDS] [--counts] [--once] [--trace]\n");
+                "[--limit SECONDS] [--counts] [--once] [--trace] [--reports FOLDER]\n");
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -258,6 +287,11 @@ int main(int argc, char **argv)
             child(seed);
         if (pid < 0 || waitpid(pid, &status, 0) != pid)
             return 2;
+        if (reports_in(folder) > reports) { /* a worker ends after its client */
+            reports = reports_in(folder);
+            findings++;
+            printf("FAIL: seed %llu or the one before it: a report in %s\n", seed, folder);
+        }
         if (status == 0)
             continue;
         findings++;

@@ -70,7 +70,10 @@ extern CUfunction seq_setter; /* kernel that sets the condition named by its arg
 
 /* PTX of the module that all sequences load. */
 extern const char seq_ptx[];
-/* A host function that takes a moment. */
+/* A host function that takes a moment; in some seeds it takes long. */
 void seq_host_function(void *argument);
+extern char seq_host[SEQ_BYTES]; /* pageable memory */
+/* The context in which a seed's streams begin: the primary one, or one that may fault and be destroyed. */
+CUcontext seq_home(void);
 
 #endif

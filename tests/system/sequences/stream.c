@@ -86,12 +86,12 @@ static CUresult context(void)
     } else if (!*c) {
         r = cuCtxCreate_v2(c, 0, 0);
     }
-    cuCtxSetCurrent(seq.context[0]);
+    cuCtxSetCurrent(seq_home());
     return r;
 }
 static CUresult current(void)
 {
-    return cuCtxSetCurrent(SEQ_ANY(context) ?: seq.context[0]);
+    return cuCtxSetCurrent(SEQ_ANY(context) ?: seq_home());
 }
 
 static CUresult green_create(void)
