@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# mutants.sh TOP O CUDA SEEDS [PATCH...]: takes each mend in mutants/ out of a copy of the software GPU; sequences must find it.
+# mutants.sh TOP O CUDA SEEDS [PATCH...]: takes each mend in mutants/ out of a copy of the software GPU, worker-*: out of one of
+# the backend; sequences must find it.
 set -u
 top=$1 out=$2 cuda=$3 seeds=$4
 src=$top/tests/system/sequences
@@ -14,6 +15,30 @@ for patch; do
     log=$out/mutant-$name.log
     rm -rf "$dir"
     mkdir -p "$dir/host"
+    case $name in
+    worker-*)
+        mkdir -p "$dir/userspace" "$dir/kernel/vgpu_drv"
+        cp -a "$top/scripts" "$top/lib" "$top/protocol" "$dir/" && cp -a "$top/host/backend" "$dir/host/" &&
+            cp -a "$top/userspace/libcuda" "$dir/userspace/" && cp -a "$top/kernel/vgpu_drv/uapi" "$dir/kernel/vgpu_drv/" &&
+            cp -a "$out/worker" "$dir/built" || exit 1
+        if ! patch -s -p1 -d "$dir" < "$patch"; then
+            echo "FAIL: $name does not apply"
+            failed=$((failed + 1))
+            continue
+        fi
+        began=$(date +%s)
+        "$src/worker.sh" "$dir" "$out" "$dir/built" "$cuda" 900 --once --seeds "$seeds" > "$log" 2>&1
+        if grep -q '^FAIL: seed' "$log"; then
+            echo "$name: found in $(($(date +%s) - began)) s: $(sed -n 's/^FAIL: \(seed [^:]*\):.*/\1/p' "$log" | head -n 1)," \
+                "$(grep -aohE 'AddressSanitizer: [a-zA-Z-]*|runtime error: .*' "$dir"/built/reports/* | head -n 1)"
+            passed=$((passed + 1))
+        else
+            echo "FAIL: $name: not found: $(tail -n 1 "$log")"
+            failed=$((failed + 1))
+        fi
+        continue
+        ;;
+    esac
     # Newer than the objects is only what the patch changes.
     cp -a "$top/scripts" "$top/lib" "$dir/" && cp -a "$top/host/softgpu" "$dir/host/" && cp -a "$out/softgpu" "$dir/built" || exit 1
     if ! patch -s -p1 -d "$dir" < "$patch" || ! "$src/softgpu.sh" "$dir" "$dir/built" "$cuda"; then

@@ -45,6 +45,8 @@ extern struct seq_objects seq;
 #define SEQ_GRANULE (2u << 20)
 
 extern unsigned seq_threads;
+extern bool
+    seq_client; /* the library is a client's: it does not stand that code goes while another thread asks for it */
 /* A number below n; each thread has a sequence of its own. */
 unsigned seq_random(unsigned n);
 #define SEQ_ANY(kind) seq.kind[seq_random(seq_slots)]

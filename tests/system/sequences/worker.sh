@@ -1,11 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# worker.sh TOP O CUDA SECONDS [OPTION...]: runs sequences as clients of a broker, with sanitizers in libcuda, broker, workers
+# worker.sh TOP O BUILD CUDA SECONDS [OPTION...]: builds libcuda and backend of the tree TOP in BUILD and runs sequences as clients of a broker, with sanitizers in libcuda, broker, workers
 # and the software GPU (built before). A report of one of them, a worker that dies or a client that hangs is a finding.
 set -u
-top=$1 out=$2 cuda=$3 seconds=$4
-shift 4
-dir=$out/worker
+top=$1 out=$2 dir=$3 cuda=$4 seconds=$5
+shift 5
 san='-fsanitize=address,undefined -fno-sanitize=alignment -fno-sanitize-recover=undefined -fno-omit-frame-pointer'
 mkdir -p "$dir"
 build() { # FOLDER SETTING...
@@ -31,7 +30,7 @@ mkdir -p "$dir/reports"
 # Not in the sandbox and without a limit of memory: a sanitizer needs files and terabytes of addresses.
 ASAN_OPTIONS=log_path=$dir/reports/report:detect_leaks=0:allocator_may_return_null=1 \
     UBSAN_OPTIONS=log_path=$dir/reports/report:print_stacktrace=1 \
-    "$dir/backend/vgpu-backend" --listen "$work/s" --gpu soft --provider "${PROVIDER:-$out/softgpu}/libcuda-soft.so.1" \
+    "$dir/backend/vgpu-backend" --listen "$work/s" --gpu soft --provider "$out/softgpu/libcuda-soft.so.1" \
     --sandbox off --client-memory 0 --start-rate 0 --log "$dir/broker.log" &
 pid=$!
 i=0
