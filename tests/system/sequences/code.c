@@ -114,6 +114,9 @@ static CUresult fault(void)
     CUfunction f;
     CUresult r = CUDA_ERROR_INVALID_CONTEXT;
 
+    /* At once, beside what other streams do. */
+    if (seq_fault && seq_random(4) == 0)
+        return cuLaunchKernel(seq_fault, 1, 1, 1, 1, 1, 1, 0, SEQ_ANY(stream), arguments, NULL);
     if (!c || seq_random(4) || cuCtxSetCurrent(c) != CUDA_SUCCESS)
         return r;
     r = cuModuleLoadData(&m, seq_ptx);

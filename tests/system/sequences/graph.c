@@ -10,8 +10,7 @@ static void *graph_arguments[] = {&graph_argument};
 /* The graph from which the executable graph in the same slot was made. */
 static CUgraph graph_source[SEQ_SLOTS];
 
-/* A node of g, mostly; of a type, if it has one. */
-static CUgraphNode graph_node(CUgraph g, int type)
+CUgraphNode seq_graph_node(CUgraph g, int type)
 {
     CUgraphNode list[32];
     size_t n = 32;
@@ -27,12 +26,11 @@ static CUgraphNode graph_node(CUgraph g, int type)
     return list[seq_random((unsigned)n)];
 }
 
-/* An executable graph, mostly with a node that it has. */
-static CUgraphExec graph_exec(CUgraphNode *n, int type)
+CUgraphExec seq_graph_exec(CUgraphNode *n, int type)
 {
     const unsigned i = seq_random(seq_slots);
 
-    *n = graph_node(graph_source[i], type);
+    *n = seq_graph_node(graph_source[i], type);
     return seq.exec[i];
 }
 
@@ -42,7 +40,7 @@ static size_t graph_dependencies(CUgraph g, CUgraphNode deps[2])
     const size_t n = seq_random(2) ? 0 : seq_random(3);
 
     for (size_t i = 0; i < n; i++)
-        deps[i] = graph_node(g, -1);
+        deps[i] = seq_graph_node(g, -1);
     return n;
 }
 
@@ -53,7 +51,7 @@ static CUresult graph_keep(CUresult r, CUgraphNode n)
     return r;
 }
 
-static CUDA_KERNEL_NODE_PARAMS graph_kernel(void)
+CUDA_KERNEL_NODE_PARAMS seq_graph_kernel(void)
 {
     return (CUDA_KERNEL_NODE_PARAMS){.func = SEQ_ANY(function),
                                      .gridDimX = 1 + seq_random(2),
@@ -65,8 +63,7 @@ static CUDA_KERNEL_NODE_PARAMS graph_kernel(void)
                                      .kernelParams = graph_arguments};
 }
 
-/* sides: 0 to 2 are within the device, 3 is from the host, 4 to it, 5 within it. */
-static CUDA_MEMCPY3D graph_copy(unsigned sides)
+CUDA_MEMCPY3D seq_graph_copy(unsigned sides)
 {
     CUDA_MEMCPY3D p = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
                        .srcDevice = seq_memory(),
@@ -87,7 +84,7 @@ static CUDA_MEMCPY3D graph_copy(unsigned sides)
     return p;
 }
 
-static CUDA_MEMSET_NODE_PARAMS graph_fill(void)
+CUDA_MEMSET_NODE_PARAMS seq_graph_fill(void)
 {
     return (CUDA_MEMSET_NODE_PARAMS){
         .dst = seq_memory(), .elementSize = 1, .width = 64, .height = 1, .value = 3};
@@ -125,7 +122,7 @@ static CUresult add_empty(void)
 
 static CUresult add_kernel(void)
 {
-    CUDA_KERNEL_NODE_PARAMS p = graph_kernel();
+    CUDA_KERNEL_NODE_PARAMS p = seq_graph_kernel();
     CUgraphNode deps[2], n = NULL;
     CUgraph g = SEQ_ANY(graph);
     size_t k = graph_dependencies(g, deps);
@@ -146,7 +143,7 @@ static CUresult add_host(void)
 
 static CUresult add_fill(void)
 {
-    CUDA_MEMSET_NODE_PARAMS p = graph_fill();
+    CUDA_MEMSET_NODE_PARAMS p = seq_graph_fill();
     CUgraphNode deps[2], n = NULL;
     CUgraph g = SEQ_ANY(graph);
     size_t k = graph_dependencies(g, deps);
@@ -156,7 +153,7 @@ static CUresult add_fill(void)
 
 static CUresult add_copy(void)
 {
-    CUDA_MEMCPY3D p = graph_copy(seq_random(6));
+    CUDA_MEMCPY3D p = seq_graph_copy(seq_random(6));
     CUgraphNode deps[2], n = NULL;
     CUgraph g = SEQ_ANY(graph);
     size_t k = graph_dependencies(g, deps);
@@ -216,8 +213,8 @@ static CUresult create_alike(void)
 
         r = cuGraphCreate(&g[i], 0);
         for (unsigned k = 0; r == CUDA_SUCCESS && k < n; k++) {
-            CUDA_MEMSET_NODE_PARAMS fill = graph_fill();
-            CUDA_MEMCPY3D copy = graph_copy(sides);
+            CUDA_MEMSET_NODE_PARAMS fill = seq_graph_fill();
+            CUDA_MEMCPY3D copy = seq_graph_copy(sides);
             CUgraphNode node = NULL;
 
             if (type[k] == 0)
@@ -240,7 +237,7 @@ static CUgraph graph_above[SEQ_SLOTS], condition_graph[SEQ_SLOTS], condition_abo
 static CUresult child_of(void)
 {
     CUgraph child, g = SEQ_ANY(graph);
-    CUresult r = cuGraphChildGraphNodeGetGraph(graph_node(g, CU_GRAPH_NODE_TYPE_GRAPH), &child);
+    CUresult r = cuGraphChildGraphNodeGetGraph(seq_graph_node(g, CU_GRAPH_NODE_TYPE_GRAPH), &child);
 
     if (r == CUDA_SUCCESS) {
         const unsigned i = seq_random(seq_slots);
@@ -258,7 +255,7 @@ static CUresult condition_make(unsigned i, unsigned initial, unsigned flags)
     CUresult r;
 
     if (seq_random(2) &&
-        cuGraphChildGraphNodeGetGraph(graph_node(g, CU_GRAPH_NODE_TYPE_GRAPH), &child) == CUDA_SUCCESS) {
+        cuGraphChildGraphNodeGetGraph(seq_graph_node(g, CU_GRAPH_NODE_TYPE_GRAPH), &child) == CUDA_SUCCESS) {
         above = g;
         g = child;
     }
@@ -286,8 +283,8 @@ static CUgraph condition_relative(unsigned i)
     case 1:
         return condition_above[i] ?: condition_graph[i];
     case 2:
-        if (cuGraphChildGraphNodeGetGraph(graph_node(condition_above[i], CU_GRAPH_NODE_TYPE_GRAPH), &child) ==
-            CUDA_SUCCESS)
+        if (cuGraphChildGraphNodeGetGraph(seq_graph_node(condition_above[i], CU_GRAPH_NODE_TYPE_GRAPH),
+                                          &child) == CUDA_SUCCESS)
             return child;
         return condition_graph[i];
     default:
@@ -350,12 +347,12 @@ static CUresult destroy_node(void)
 {
     static const int types[] = {-1, -1, CU_GRAPH_NODE_TYPE_GRAPH, CU_GRAPH_NODE_TYPE_CONDITIONAL};
 
-    return cuGraphDestroyNode(graph_node(SEQ_ANY(graph), types[seq_random(4)]));
+    return cuGraphDestroyNode(seq_graph_node(SEQ_ANY(graph), types[seq_random(4)]));
 }
 static CUresult add_edge(void)
 {
     CUgraph g = SEQ_ANY(graph);
-    CUgraphNode from = graph_node(g, -1), to = graph_node(g, -1);
+    CUgraphNode from = seq_graph_node(g, -1), to = seq_graph_node(g, -1);
 
     return cuGraphAddDependencies_v2(g, &from, &to, NULL, 1);
 }
@@ -419,81 +416,9 @@ static CUresult enable(void)
     static const int types[] = {CU_GRAPH_NODE_TYPE_KERNEL, CU_GRAPH_NODE_TYPE_MEMSET,
                                 CU_GRAPH_NODE_TYPE_MEMCPY};
     CUgraphNode n;
-    CUgraphExec x = graph_exec(&n, types[seq_random(3)]);
+    CUgraphExec x = seq_graph_exec(&n, types[seq_random(3)]);
 
     return cuGraphNodeSetEnabled(x, n, seq_random(2));
-}
-
-static CUresult set_host(void)
-{
-    CUDA_HOST_NODE_PARAMS p = {seq_host_function, NULL};
-    CUgraphNode n;
-    CUgraphExec x = graph_exec(&n, CU_GRAPH_NODE_TYPE_HOST);
-
-    return seq_random(2) ? cuGraphExecHostNodeSetParams(x, n, &p) : cuGraphHostNodeSetParams(n, &p);
-}
-
-static CUresult set_kernel(void)
-{
-    CUDA_KERNEL_NODE_PARAMS p = graph_kernel();
-    CUgraphNode n;
-    CUgraphExec x = graph_exec(&n, CU_GRAPH_NODE_TYPE_KERNEL);
-
-    return seq_random(2) ? cuGraphExecKernelNodeSetParams_v2(x, n, &p) : cuGraphKernelNodeSetParams_v2(n, &p);
-}
-
-static CUresult get_kernel(void)
-{
-    CUDA_KERNEL_NODE_PARAMS p;
-    CUresult r = cuGraphKernelNodeGetParams_v2(graph_node(SEQ_ANY(graph), CU_GRAPH_NODE_TYPE_KERNEL), &p);
-
-    /* Another thread may destroy the node, and these with it. */
-    if (r == CUDA_SUCCESS && seq_threads == 1 && p.kernelParams && p.kernelParams[0])
-        (void)*(volatile char *)p.kernelParams[0];
-    return r;
-}
-
-static CUresult set_fill(void)
-{
-    CUDA_MEMSET_NODE_PARAMS p = graph_fill();
-    CUgraphNode n;
-    CUgraphExec x = graph_exec(&n, CU_GRAPH_NODE_TYPE_MEMSET);
-
-    return seq_random(2) ? cuGraphExecMemsetNodeSetParams(x, n, &p, SEQ_ANY(context))
-                         : cuGraphMemsetNodeSetParams(n, &p);
-}
-
-static CUresult set_copy(void)
-{
-    CUDA_MEMCPY3D p = graph_copy(seq_random(6));
-    CUgraphNode n;
-    CUgraphExec x = graph_exec(&n, CU_GRAPH_NODE_TYPE_MEMCPY);
-
-    return seq_random(2) ? cuGraphExecMemcpyNodeSetParams(x, n, &p, SEQ_ANY(context))
-                         : cuGraphMemcpyNodeSetParams(n, &p);
-}
-
-static CUresult set_event(void)
-{
-    const bool waits = seq_random(2);
-    CUgraphNode n;
-    CUgraphExec x = graph_exec(&n, waits ? CU_GRAPH_NODE_TYPE_WAIT_EVENT : CU_GRAPH_NODE_TYPE_EVENT_RECORD);
-
-    if (waits)
-        return seq_random(2) ? cuGraphExecEventWaitNodeSetEvent(x, n, SEQ_ANY(event))
-                             : cuGraphEventWaitNodeSetEvent(n, SEQ_ANY(event));
-    return seq_random(2) ? cuGraphExecEventRecordNodeSetEvent(x, n, SEQ_ANY(event))
-                         : cuGraphEventRecordNodeSetEvent(n, SEQ_ANY(event));
-}
-static CUresult set_child(void)
-{
-    CUgraphNode n;
-    CUgraphExec x = graph_exec(&n, CU_GRAPH_NODE_TYPE_GRAPH);
-    CUgraph g = SEQ_ANY(graph);
-
-    if (seq_random(2) && cuGraphChildGraphNodeGetGraph(n, &g) != CUDA_SUCCESS)
-        g = SEQ_ANY(graph);
-    return cuGraphExecChildGraphNodeSetParams(x, n, g);
 }
 
 static CUresult user_create(void)
@@ -516,7 +441,7 @@ static CUresult add_setter(void)
 {
     CUgraphConditionalHandle h = SEQ_ANY(condition);
     void *arguments[] = {&h};
-    CUDA_KERNEL_NODE_PARAMS p = graph_kernel();
+    CUDA_KERNEL_NODE_PARAMS p = seq_graph_kernel();
     CUgraphNode deps[2], n = NULL;
     CUgraph g = SEQ_ANY(graph);
     size_t k = graph_dependencies(g, deps);
@@ -540,34 +465,10 @@ static CUresult add_batch(void)
     return graph_keep(cuGraphAddBatchMemOpNode(&n, g, deps, k, &p), n);
 }
 
-static CUresult set_batch(void)
-{
-    CUstreamBatchMemOpParams op = {.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32, .value = 2}};
-    CUDA_BATCH_MEM_OP_NODE_PARAMS p = {.ctx = SEQ_ANY(context), .count = 1, .paramArray = &op}, has;
-    CUgraphNode n;
-    CUgraphExec x = graph_exec(&n, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP);
-
-    op.writeValue.address = seq_memory();
-    if (seq_random(3) == 0)
-        return cuGraphBatchMemOpNodeGetParams(n, &has);
-    return seq_random(2) ? cuGraphExecBatchMemOpNodeSetParams(x, n, &p)
-                         : cuGraphBatchMemOpNodeSetParams(n, &p);
-}
-
-static CUresult attributes(void)
-{
-    CUlaunchAttributeValue v = {.priority = 0};
-    CUgraph g = SEQ_ANY(graph);
-    CUgraphNode a = graph_node(g, CU_GRAPH_NODE_TYPE_KERNEL), b = graph_node(g, CU_GRAPH_NODE_TYPE_KERNEL);
-
-    return seq_random(2) ? cuGraphKernelNodeSetAttribute(a, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v)
-                         : cuGraphKernelNodeCopyAttributes(a, b);
-}
-
 static CUresult look(void)
 {
     CUgraph g = SEQ_ANY(graph);
-    CUgraphNode n = graph_node(g, -1), list[16];
+    CUgraphNode n = seq_graph_node(g, -1), list[16];
     size_t k = 16;
 
     switch (seq_random(4)) {
@@ -615,17 +516,8 @@ const struct seq_step seq_graph_steps[] = {
     {"cuGraphUpload", upload, 1},
     {"cuGraphExecUpdate", update, 3},
     {"cuGraphNodeSetEnabled", enable, 2},
-    {"cuGraph...HostNodeSetParams", set_host, 2},
-    {"cuGraph...KernelNodeSetParams", set_kernel, 2},
-    {"cuGraphKernelNodeGetParams", get_kernel, 1},
-    {"cuGraph...MemsetNodeSetParams", set_fill, 1},
-    {"cuGraph...MemcpyNodeSetParams", set_copy, 1},
-    {"cuGraph...Event...NodeSetEvent", set_event, 1},
-    {"cuGraphExecChildGraphNodeSetParams", set_child, 2},
     {"cuGraphAddKernelNode (sets)", add_setter, 2},
     {"cuGraphAddBatchMemOpNode", add_batch, 1},
-    {"cuGraph...BatchMemOpNodeSetParams", set_batch, 1},
-    {"cuGraphKernelNode... attributes", attributes, 1},
     {"cuGraphDebugDotPrint, FindInClone", look, 1},
     {"cuDeviceGraphMemTrim", trim, 1},
     {"cuUserObjectCreate", user_create, 1},

@@ -29,7 +29,7 @@
 #define STEPS_MAX 160u
 
 struct seq_objects seq;
-CUfunction seq_setter;
+CUfunction seq_setter, seq_fault;
 char seq_host[SEQ_BYTES];
 bool seq_client;
 static __thread uint64_t seq_state;
@@ -166,7 +166,8 @@ static bool begin(void)
             return false;
     if (cuModuleGetFunction(&seq_setter, seq.module[0], "set"))
         return false;
-    if (home && cuCtxCreate_v2(&seq.context[home], 0, 0))
+    if (home && (cuCtxCreate_v2(&seq.context[home], 0, 0) || cuModuleLoadData(&seq.module[1], seq_ptx) ||
+                 cuModuleGetFunction(&seq_fault, seq.module[1], "fault")))
         return false;
     for (unsigned i = 0; i < 3; i++)
         if (cuStreamCreate(&seq.stream[i], CU_STREAM_NON_BLOCKING) || cuEventCreate(&seq.event[i], 0) ||
@@ -270,6 +271,8 @@ int main(int argc, char **argv)
     if (counts == MAP_FAILED)
         return 2;
     steps_of(seq_graph_steps);
+    nfamilies--; /* the same */
+    steps_of(seq_node_steps);
     steps_of(seq_stream_steps);
     steps_of(seq_memory_steps);
     steps_of(seq_code_steps);

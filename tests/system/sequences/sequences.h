@@ -62,13 +62,22 @@ struct seq_step {
     CUresult (*run)(void);
     unsigned weight;
 };
-extern const struct seq_step seq_graph_steps[], seq_memory_steps[], seq_code_steps[], seq_stream_steps[],
-    seq_share_steps[];
+extern const struct seq_step seq_graph_steps[], seq_node_steps[], seq_memory_steps[], seq_code_steps[],
+    seq_stream_steps[], seq_share_steps[];
 /* Starts the process whose IPC handles the sequences open. */
 bool seq_share_begin(void);
 /* Memory that is there, half the time. */
 CUdeviceptr seq_memory(void);
 extern CUfunction seq_setter; /* kernel that sets the condition named by its argument; NULL: none */
+
+/* A node of g, mostly; of a type, if it has one (-1: any). */
+CUgraphNode seq_graph_node(CUgraph g, int type);
+/* An executable graph, mostly with a node that it has. */
+CUgraphExec seq_graph_exec(CUgraphNode *n, int type);
+CUDA_KERNEL_NODE_PARAMS seq_graph_kernel(void);
+/* sides: 0 to 2 are within the device, 3 is from the host, 4 to it, 5 within it. */
+CUDA_MEMCPY3D seq_graph_copy(unsigned sides);
+CUDA_MEMSET_NODE_PARAMS seq_graph_fill(void);
 
 /* PTX of the module that all sequences load. */
 extern const char seq_ptx[];
@@ -77,5 +86,6 @@ void seq_host_function(void *argument);
 extern char seq_host[SEQ_BYTES]; /* pageable memory */
 /* The context in which a seed's streams begin: the primary one, or one that may fault and be destroyed. */
 CUcontext seq_home(void);
+extern CUfunction seq_fault; /* faults, in a home that is not the primary context */
 
 #endif
