@@ -90,13 +90,21 @@ CUDA_MEMSET_NODE_PARAMS seq_graph_fill(void)
         .dst = seq_memory(), .elementSize = 1, .width = 64, .height = 1, .value = 3};
 }
 
+/* The last two graphs that were made of the same nodes: either updates what was made from the other. */
+static CUgraph graph_alike[2];
+
+static CUgraph graph_any(void)
+{
+    return seq_random(3) ? SEQ_ANY(graph) : graph_alike[seq_random(2)];
+}
+
 static CUresult create(void)
 {
     return cuGraphCreate(SEQ_SLOT(graph), 0);
 }
 static CUresult destroy(void)
 {
-    return cuGraphDestroy(SEQ_ANY(graph));
+    return cuGraphDestroy(graph_any());
 }
 /* Copies of copies double with each call; the time that this takes is no finding. */
 static unsigned graph_copied;
@@ -207,7 +215,7 @@ static CUresult create_alike(void)
     CUresult r = CUDA_SUCCESS;
 
     for (unsigned k = 0; k < n; k++)
-        type[k] = seq_random(3);
+        type[k] = seq_random(4);
     for (unsigned i = 0; r == CUDA_SUCCESS && i < 2; i++) {
         CUgraphNode last = NULL;
 
@@ -226,7 +234,7 @@ static CUresult create_alike(void)
             last = node;
         }
         if (g[i])
-            SEQ_PUT(graph, g[i]);
+            SEQ_PUT(graph, graph_alike[i] = g[i]);
     }
     return r;
 }
@@ -384,7 +392,7 @@ static CUresult instantiate(void)
     static const unsigned long long flags[] = {0, 0, 0, 1, 2, 4, 8};
 
     const unsigned i = seq_random(seq_slots);
-    CUgraph g = SEQ_ANY(graph);
+    CUgraph g = graph_any();
     CUresult r = cuGraphInstantiateWithFlags(&seq.exec[i], g, flags[seq_random(7)]);
 
     if (r == CUDA_SUCCESS)
@@ -409,7 +417,7 @@ static CUresult update(void)
 
     const unsigned i = seq_random(seq_slots);
 
-    return cuGraphExecUpdate_v2(seq.exec[i], seq_random(2) ? graph_source[i] : SEQ_ANY(graph), &info);
+    return cuGraphExecUpdate_v2(seq.exec[i], seq_random(2) ? graph_source[i] : graph_any(), &info);
 }
 static CUresult enable(void)
 {
@@ -418,7 +426,7 @@ static CUresult enable(void)
     CUgraphNode n;
     CUgraphExec x = seq_graph_exec(&n, types[seq_random(3)]);
 
-    return cuGraphNodeSetEnabled(x, n, seq_random(2));
+    return cuGraphNodeSetEnabled(x, n, seq_random(4) != 0);
 }
 
 static CUresult user_create(void)
@@ -490,7 +498,7 @@ static CUresult trim(void)
 
 const struct seq_step seq_graph_steps[] = {
     {"cuGraphCreate", create, 2},
-    {"cuGraphCreate (two alike)", create_alike, 1},
+    {"cuGraphCreate (two alike)", create_alike, 2},
     {"cuGraphDestroy", destroy, 1},
     {"cuGraphClone", clone, 1},
     {"cuGraphAddEmptyNode", add_empty, 1},
