@@ -95,7 +95,7 @@ static CUgraph graph_alike[2];
 
 static CUgraph graph_any(void)
 {
-    return seq_random(3) ? SEQ_ANY(graph) : graph_alike[seq_random(2)];
+    return graph_alike[0] && seq_random(4) == 0 ? graph_alike[seq_random(2)] : SEQ_ANY(graph);
 }
 
 static CUresult create(void)
