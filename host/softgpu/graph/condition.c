@@ -151,7 +151,7 @@ static CUresult condition_new(struct sg_cond *cond, const struct sg_graph *above
                               CUgraphConditionalNodeType type, unsigned size, struct sg_condition **out)
 {
     struct sg_condition *c = calloc(1, sizeof(*c));
-    CUresult r;
+    CUresult r = CUDA_SUCCESS;
 
     if (!c)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -164,14 +164,14 @@ static CUresult condition_new(struct sg_cond *cond, const struct sg_graph *above
         if (!c->body[i])
             break;
         c->body[i]->body = true;
-        if (!sg_graph_attach(c->body[i], above))
+        r = sg_graph_attach(c->body[i], above);
+        if (r != CUDA_SUCCESS)
             break;
         c->handles[i] = SG_HANDLE(CUgraph, c->body[i]);
     }
     if (!c->handles || !c->body || !c->handles[size - 1]) {
-        r = c->body && c->body[0] && !c->handles[0] ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_OUT_OF_MEMORY;
         sg_condition_free(c);
-        return r;
+        return r != CUDA_SUCCESS ? r : CUDA_ERROR_OUT_OF_MEMORY;
     }
     c->cond = cond;
     cond_hold(cond);

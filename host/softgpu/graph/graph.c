@@ -41,6 +41,12 @@ void sg_graph_op_put(struct sg_graph_op *gop)
 
 /* ---- graphs ---- */
 
+static void graph_leave_family(struct sg_graph *g)
+{
+    if (--g->family->graphs == 0)
+        free(g->family);
+}
+
 static void graph_free(struct sg_obj *obj)
 {
     struct sg_graph *g = (struct sg_graph *)obj;
@@ -50,6 +56,7 @@ static void graph_free(struct sg_obj *obj)
         sg_node_leave(g->nodes[i]);
     sg_urefs_clear(&g->urefs);
     sg_cond_drop_all(g->conds, g->nconds);
+    graph_leave_family(g);
     pthread_mutex_unlock(&sg_graph_lock);
     free(g->nodes);
     free(g);
@@ -60,9 +67,12 @@ struct sg_graph *sg_graph_new(void)
     static _Atomic uint64_t next_id = 1;
     struct sg_graph *g = calloc(1, sizeof(*g));
 
-    if (!g)
+    if (!g || !(g->family = calloc(1, sizeof(*g->family)))) {
+        free(g);
         return NULL;
-    g->id = g->family = atomic_fetch_add(&next_id, 1);
+    }
+    g->family->graphs = 1;
+    g->id = atomic_fetch_add(&next_id, 1);
     sg_obj_init(&g->obj, SG_T_GRAPH, NULL, graph_free);
     if (!sg_obj_register(&g->obj)) {
         sg_obj_put(&g->obj);
@@ -97,11 +107,17 @@ struct sg_graph_contents sg_graph_contents(const struct sg_graph *g)
     return all;
 }
 
-static void graph_set_family(struct sg_graph *g, uint64_t family, unsigned level)
+static void graph_set_family(struct sg_graph *g, struct sg_graph_family *family, unsigned level)
 {
     struct sg_graph *sub;
 
-    g->family = family;
+    if (g->family != family) {
+        g->family->nodes -= g->n;
+        graph_leave_family(g);
+        g->family = family;
+        family->graphs++;
+        family->nodes += g->n;
+    }
     g->level = level;
     for (size_t i = 0; i < g->n; i++) {
         for (unsigned k = 0; (sub = graph_below(g->nodes[i], k)) != NULL; k++)
@@ -109,15 +125,39 @@ static void graph_set_family(struct sg_graph *g, uint64_t family, unsigned level
     }
 }
 
-bool sg_graph_attach(struct sg_graph *g, const struct sg_graph *above)
+static size_t family_size(const struct sg_graph *g)
 {
-    if (above->level + 1 + sg_graph_contents(g).height >= SG_NEST_MAX) {
-        sg_fail(CUDA_ERROR_NOT_SUPPORTED, "graphs nested deeper than %d", SG_NEST_MAX);
-        return false;
+    return g->family->graphs + g->family->nodes;
+}
+
+CUresult sg_graph_too_large(void)
+{
+    return sg_fail(CUDA_ERROR_NOT_SUPPORTED,
+                   "more than %zu nodes and graphs, those of child graphs and captured launches counted",
+                   SG_GRAPH_MAX);
+}
+
+CUresult sg_graph_may_grow(const struct sg_graph *g)
+{
+    return family_size(g) < SG_GRAPH_MAX ? CUDA_SUCCESS : sg_graph_too_large();
+}
+
+CUresult sg_graph_may_attach(const struct sg_graph *g, const struct sg_graph *above)
+{
+    if (above->level + 1 + sg_graph_contents(g).height >= SG_NEST_MAX)
+        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "graphs nested deeper than %d", SG_NEST_MAX);
+    return family_size(g) + family_size(above) < SG_GRAPH_MAX ? CUDA_SUCCESS : sg_graph_too_large();
+}
+
+CUresult sg_graph_attach(struct sg_graph *g, const struct sg_graph *above)
+{
+    const CUresult r = sg_graph_may_attach(g, above);
+
+    if (r == CUDA_SUCCESS) {
+        g->owned = true;
+        graph_set_family(g, above->family, above->level + 1);
     }
-    g->owned = true;
-    graph_set_family(g, above->family, above->level + 1);
-    return true;
+    return r;
 }
 
 /* ---- programs ---- */
@@ -157,6 +197,7 @@ struct sg_program *sg_program_copy(const struct sg_program *p)
     c->n = p->n;
     c->events = p->events;
     c->depth = p->depth;
+    c->steps = p->steps;
     c->memory = p->memory;
     c->wide = p->wide;
     memcpy(c->peak, p->peak, sizeof(c->peak));
@@ -281,6 +322,7 @@ static CUresult append(struct sg_node *n, struct flat *f, size_t first, size_t *
         const unsigned depth_of = sg_graph_op_program(n->gop->op)->depth + 1;
 
         p->depth = depth_of > p->depth ? depth_of : p->depth;
+        p->steps += sg_graph_op_program(n->gop->op)->steps;
     }
     p->memory |= n->mem != NULL;
     p->events |= n->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD || n->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT ||
@@ -353,10 +395,13 @@ CUresult sg_program_new(struct sg_graph *g, struct sg_program **out, CUgraphInst
     if (!f.p)
         return CUDA_ERROR_OUT_OF_MEMORY;
     atomic_init(&f.p->refs, 1);
+    f.p->steps = n;
     r = flatten(g, &f, 0, &f.p->wide);
     if (r == CUDA_SUCCESS && f.p->depth > SG_NEST_MAX)
         r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "captured launches within captured launches, more than %d",
                     SG_NEST_MAX);
+    if (r == CUDA_SUCCESS && f.p->steps > SG_GRAPH_MAX)
+        r = sg_graph_too_large();
     if (r == CUDA_SUCCESS && f.wide &&
         !(f.p->edges = sg_edges_new((const uint32_t(*)[2])f.pair, f.npairs, f.p->n)))
         r = CUDA_ERROR_OUT_OF_MEMORY;

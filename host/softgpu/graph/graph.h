@@ -83,16 +83,26 @@ struct sg_urefs {
     size_t n;
 };
 
+/*
+ * A graph that is in no other and all graphs below it; each of them has a reference. Under the lock. Copies of a graph in
+ * itself double it with each call, hence the bound.
+ */
+struct sg_graph_family {
+    size_t graphs; /* the references */
+    size_t nodes;  /* of all of them */
+};
+#define SG_GRAPH_MAX ((size_t)1 << 20) /* nodes and graphs of a family; steps of a program */
+
 struct sg_graph {
     struct sg_obj obj;
     struct sg_node **nodes; /* each a reference */
     size_t n, cap;
     struct sg_urefs urefs;
-    bool owned;             /* a node has it: not the application's to destroy or to make executable */
-    bool body;              /* of a conditional node, or below one */
-    bool has_memory;        /* nodes that allocate or free, here or, mostly, below: see sg_graph_contents() */
-    uint64_t id;            /* never used again, unlike an address */
-    uint64_t family;        /* id of the graph that this one is somewhere below, or its own */
+    bool owned;      /* a node has it: not the application's to destroy or to make executable */
+    bool body;       /* of a conditional node, or below one */
+    bool has_memory; /* nodes that allocate or free, here or, mostly, below: see sg_graph_contents() */
+    uint64_t id;     /* never used again, unlike an address */
+    struct sg_graph_family *family;
     unsigned level;         /* so many graphs are above it */
     unsigned execs;         /* executable graphs of it, where there may be only one */
     struct sg_cond **conds; /* made for it; held */
@@ -124,6 +134,7 @@ struct sg_program {
     bool events;                   /* there are event nodes: see issue_events() */
     bool memory;                   /* there are nodes that allocate or free */
     unsigned depth;                /* of captured launches within captured launches: bounds recursion */
+    size_t steps;                  /* its own and those of captured launches, at every depth */
     struct sg_cond **conds;        /* whose values a launch may set; held */
     size_t nconds;
     size_t n;
@@ -181,8 +192,13 @@ struct sg_graph_contents {
     unsigned height; /* levels of graphs below g */
 };
 struct sg_graph_contents sg_graph_contents(const struct sg_graph *g);
-/* g comes to a node of `above`. False: they would be nested too deeply. Under the lock. */
-bool sg_graph_attach(struct sg_graph *g, const struct sg_graph *above);
+/* 801: below `above`, g would be nested too deeply, or they and a node would be more than SG_GRAPH_MAX. Under the lock. */
+CUresult sg_graph_may_attach(const struct sg_graph *g, const struct sg_graph *above);
+CUresult sg_graph_too_large(void); /* 801, with the bound in a text */
+CUresult
+sg_graph_may_grow(const struct sg_graph *g); /* 801: no node more, for the same reason. Under the lock */
+/* g comes to a node of `above`, unless it may not: then nothing happens. Under the lock. */
+CUresult sg_graph_attach(struct sg_graph *g, const struct sg_graph *above);
 /* Adds a node that depends on deps and takes op over (also on failure). With a reference. */
 CUresult sg_node_new(struct sg_graph *g, CUgraphNodeType type, struct sg_op *op, struct sg_node *const *deps,
                      size_t ndeps, struct sg_node **out);

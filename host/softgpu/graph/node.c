@@ -115,6 +115,13 @@ CUresult sg_node_new(struct sg_graph *g, CUgraphNodeType type, struct sg_op *op,
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "a node of type %d in the graph of a conditional node",
                        (int)type);
     }
+    CUresult r = sg_graph_may_grow(g);
+
+    if (r != CUDA_SUCCESS) {
+        if (op)
+            sg_op_end(op);
+        return r;
+    }
     struct sg_graph_op *gop = sg_graph_op_new(op);
     struct sg_node *n = gop ? calloc(1, sizeof(*n)) : NULL;
 
@@ -126,8 +133,6 @@ CUresult sg_node_new(struct sg_graph *g, CUgraphNodeType type, struct sg_op *op,
     n->type = type;
     n->gop = gop;
     n->graph = g;
-    CUresult r = CUDA_SUCCESS;
-
     for (size_t i = 0; r == CUDA_SUCCESS && i < ndeps; i++)
         r = sg_node_add_edge(n, deps[i], NULL);
     if (r == CUDA_SUCCESS && g->n == g->cap) {
@@ -148,6 +153,7 @@ CUresult sg_node_new(struct sg_graph *g, CUgraphNodeType type, struct sg_op *op,
         return r;
     }
     n->index = g->n;
+    g->family->nodes++;
     g->nodes[g->n++] = n; /* the graph's reference is the first one */
     sg_obj_get(&n->obj);
     *out = n;
@@ -187,6 +193,7 @@ void sg_node_remove(struct sg_node *n)
 
 void sg_node_leave(struct sg_node *n)
 {
+    n->graph->family->nodes--;
     n->graph = NULL;
     sg_node_drop_deps(n);
     sg_obj_unregister(&n->obj);

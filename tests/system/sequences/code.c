@@ -10,7 +10,11 @@ const char seq_ptx[] =
     ".visible .entry store(.param .u64 p)\n{ .reg .b64 %a; .reg .b32 %b; ld.param.u64 %a, [p]; mov.b32 %b, 1;\n"
     "  st.global.b32 [%a], %b; ret; }\n"
     ".visible .entry fault(.param .u64 p)\n{ .reg .b64 %a; .reg .b32 %b; mov.b64 %a, 16; mov.b32 %b, 1;\n"
-    "  st.global.b32 [%a], %b; ret; }\n";
+    "  st.global.b32 [%a], %b; ret; }\n"
+    ".extern .func cudaGraphSetConditional(.param .b64 a, .param .b32 b);\n"
+    ".visible .entry set(.param .u64 h)\n{ .reg .b64 %a; ld.param.u64 %a, [h];\n"
+    "  { .param .b64 p; st.param.b64 [p], %a; .param .b32 q; st.param.b32 [q], 1;\n"
+    "    call.uni cudaGraphSetConditional, (p, q); }\n  ret; }\n";
 
 static CUresult code_keep(CUresult r, CUfunction f)
 {
@@ -30,10 +34,17 @@ static CUresult load(void)
     SEQ_PUT(module, m);
     return code_keep(cuModuleGetFunction(&f, m, "store"), f);
 }
+static bool may_unload(void)
+{
+    return !seq_client || seq_threads == 1;
+}
+
 /* Not the first module: its function stays. */
 static CUresult unload(void)
 {
-    return cuModuleUnload(seq.module[1 + seq_random(SEQ_SLOTS - 1)]);
+    if (!may_unload())
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return cuModuleUnload(seq.module[1 + seq_random(seq_slots - 1)]);
 }
 static CUresult global(void)
 {
@@ -56,6 +67,8 @@ static CUresult library_kernel(void)
 }
 static CUresult library_unload(void)
 {
+    if (!may_unload())
+        return CUDA_ERROR_NOT_SUPPORTED;
     return cuLibraryUnload(SEQ_ANY(library));
 }
 static CUresult link_create(void)
@@ -85,7 +98,7 @@ static CUresult link_destroy(void)
 }
 static CUresult launch(void)
 {
-    CUdeviceptr at = seq.memory[0];
+    CUdeviceptr at = seq_memory();
     void *arguments[] = {&at};
 
     return cuLaunchKernel(SEQ_ANY(function), 1, 1, 1, 32, 1, 1, 0, SEQ_ANY(stream), arguments, NULL);
@@ -101,6 +114,9 @@ static CUresult fault(void)
     CUfunction f;
     CUresult r = CUDA_ERROR_INVALID_CONTEXT;
 
+    /* At once, beside what other streams do. */
+    if (seq_fault && seq_random(4) == 0)
+        return cuLaunchKernel(seq_fault, 1, 1, 1, 1, 1, 1, 0, SEQ_ANY(stream), arguments, NULL);
     if (!c || seq_random(4) || cuCtxSetCurrent(c) != CUDA_SUCCESS)
         return r;
     r = cuModuleLoadData(&m, seq_ptx);
@@ -108,7 +124,7 @@ static CUresult fault(void)
         r = cuModuleGetFunction(&f, m, "fault");
     if (r == CUDA_SUCCESS)
         r = cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL);
-    cuCtxSetCurrent(seq.context[0]);
+    cuCtxSetCurrent(seq_home());
     return r;
 }
 

@@ -7,12 +7,41 @@
 static CUdeviceptr graph_argument;
 static void *graph_arguments[] = {&graph_argument};
 
-/* Up to two nodes to depend on, mostly none. */
-static size_t graph_dependencies(CUgraphNode deps[2])
+/* The graph from which the executable graph in the same slot was made. */
+static CUgraph graph_source[SEQ_SLOTS];
+
+CUgraphNode seq_graph_node(CUgraph g, int type)
 {
-    deps[0] = SEQ_ANY(node);
-    deps[1] = SEQ_ANY(node);
-    return seq_random(3) ? 0 : seq_random(3);
+    CUgraphNode list[32];
+    size_t n = 32;
+
+    if (seq_random(8) == 0 || cuGraphGetNodes(g, list, &n) != CUDA_SUCCESS || n == 0 || n > 32)
+        return SEQ_ANY(node);
+    for (size_t i = 0, at = seq_random((unsigned)n); type >= 0 && i < n; i++) {
+        CUgraphNodeType is;
+
+        if (cuGraphNodeGetType(list[(at + i) % n], &is) == CUDA_SUCCESS && (int)is == type)
+            return list[(at + i) % n];
+    }
+    return list[seq_random((unsigned)n)];
+}
+
+CUgraphExec seq_graph_exec(CUgraphNode *n, int type)
+{
+    const unsigned i = seq_random(seq_slots);
+
+    *n = seq_graph_node(graph_source[i], type);
+    return seq.exec[i];
+}
+
+/* Up to two nodes to depend on. */
+static size_t graph_dependencies(CUgraph g, CUgraphNode deps[2])
+{
+    const size_t n = seq_random(2) ? 0 : seq_random(3);
+
+    for (size_t i = 0; i < n; i++)
+        deps[i] = seq_graph_node(g, -1);
+    return n;
 }
 
 static CUresult graph_keep(CUresult r, CUgraphNode n)
@@ -22,7 +51,7 @@ static CUresult graph_keep(CUresult r, CUgraphNode n)
     return r;
 }
 
-static CUDA_KERNEL_NODE_PARAMS graph_kernel(void)
+CUDA_KERNEL_NODE_PARAMS seq_graph_kernel(void)
 {
     return (CUDA_KERNEL_NODE_PARAMS){.func = SEQ_ANY(function),
                                      .gridDimX = 1 + seq_random(2),
@@ -34,21 +63,39 @@ static CUDA_KERNEL_NODE_PARAMS graph_kernel(void)
                                      .kernelParams = graph_arguments};
 }
 
-static CUDA_MEMCPY3D graph_copy(void)
+CUDA_MEMCPY3D seq_graph_copy(unsigned sides)
 {
-    return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                           .srcDevice = SEQ_ANY(memory),
-                           .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                           .dstDevice = SEQ_ANY(memory),
-                           .WidthInBytes = 64,
-                           .Height = 1,
-                           .Depth = 1};
+    CUDA_MEMCPY3D p = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .srcDevice = seq_memory(),
+                       .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .dstDevice = seq_memory(),
+                       .WidthInBytes = 64,
+                       .Height = 1,
+                       .Depth = 1};
+
+    if (sides == 3 || sides == 5) {
+        p.srcMemoryType = CU_MEMORYTYPE_HOST;
+        p.srcHost = seq_host;
+    }
+    if (sides > 3) {
+        p.dstMemoryType = CU_MEMORYTYPE_HOST;
+        p.dstHost = seq_host + 64;
+    }
+    return p;
 }
 
-static CUDA_MEMSET_NODE_PARAMS graph_fill(void)
+CUDA_MEMSET_NODE_PARAMS seq_graph_fill(void)
 {
     return (CUDA_MEMSET_NODE_PARAMS){
-        .dst = SEQ_ANY(memory), .elementSize = 1, .width = 64, .height = 1, .value = 3};
+        .dst = seq_memory(), .elementSize = 1, .width = 64, .height = 1, .value = 3};
+}
+
+/* The last two graphs that were made of the same nodes: either updates what was made from the other. */
+static CUgraph graph_alike[2];
+
+static CUgraph graph_any(void)
+{
+    return graph_alike[0] && seq_random(4) == 0 ? graph_alike[seq_random(2)] : SEQ_ANY(graph);
 }
 
 static CUresult create(void)
@@ -57,120 +104,222 @@ static CUresult create(void)
 }
 static CUresult destroy(void)
 {
-    return cuGraphDestroy(SEQ_ANY(graph));
+    return cuGraphDestroy(graph_any());
 }
+/* Copies of copies double with each call; the time that this takes is no finding. */
+static unsigned graph_copied;
+
+static bool graph_may_copy(void)
+{
+    return graph_copied++ < 12;
+}
+
 static CUresult clone(void)
 {
-    return cuGraphClone(SEQ_SLOT(graph), SEQ_ANY(graph));
+    return graph_may_copy() ? cuGraphClone(SEQ_SLOT(graph), SEQ_ANY(graph)) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 static CUresult add_empty(void)
 {
     CUgraphNode deps[2], n = NULL;
-    size_t k = graph_dependencies(deps);
+    CUgraph g = SEQ_ANY(graph);
+    size_t k = graph_dependencies(g, deps);
 
-    return graph_keep(cuGraphAddEmptyNode(&n, SEQ_ANY(graph), deps, k), n);
+    return graph_keep(cuGraphAddEmptyNode(&n, g, deps, k), n);
 }
 
 static CUresult add_kernel(void)
 {
-    CUDA_KERNEL_NODE_PARAMS p = graph_kernel();
+    CUDA_KERNEL_NODE_PARAMS p = seq_graph_kernel();
     CUgraphNode deps[2], n = NULL;
-    size_t k = graph_dependencies(deps);
+    CUgraph g = SEQ_ANY(graph);
+    size_t k = graph_dependencies(g, deps);
 
     graph_argument = seq.memory[0];
-    return graph_keep(cuGraphAddKernelNode_v2(&n, SEQ_ANY(graph), deps, k, &p), n);
+    return graph_keep(cuGraphAddKernelNode_v2(&n, g, deps, k, &p), n);
 }
 
 static CUresult add_host(void)
 {
     CUDA_HOST_NODE_PARAMS p = {seq_host_function, NULL};
     CUgraphNode deps[2], n = NULL;
-    size_t k = graph_dependencies(deps);
+    CUgraph g = SEQ_ANY(graph);
+    size_t k = graph_dependencies(g, deps);
 
-    return graph_keep(cuGraphAddHostNode(&n, SEQ_ANY(graph), deps, k, &p), n);
+    return graph_keep(cuGraphAddHostNode(&n, g, deps, k, &p), n);
 }
 
 static CUresult add_fill(void)
 {
-    CUDA_MEMSET_NODE_PARAMS p = graph_fill();
+    CUDA_MEMSET_NODE_PARAMS p = seq_graph_fill();
     CUgraphNode deps[2], n = NULL;
-    size_t k = graph_dependencies(deps);
+    CUgraph g = SEQ_ANY(graph);
+    size_t k = graph_dependencies(g, deps);
 
-    return graph_keep(cuGraphAddMemsetNode(&n, SEQ_ANY(graph), deps, k, &p, SEQ_ANY(context)), n);
+    return graph_keep(cuGraphAddMemsetNode(&n, g, deps, k, &p, SEQ_ANY(context)), n);
 }
 
 static CUresult add_copy(void)
 {
-    CUDA_MEMCPY3D p = graph_copy();
+    CUDA_MEMCPY3D p = seq_graph_copy(seq_random(6));
     CUgraphNode deps[2], n = NULL;
-    size_t k = graph_dependencies(deps);
+    CUgraph g = SEQ_ANY(graph);
+    size_t k = graph_dependencies(g, deps);
 
-    return graph_keep(cuGraphAddMemcpyNode(&n, SEQ_ANY(graph), deps, k, &p, SEQ_ANY(context)), n);
+    return graph_keep(cuGraphAddMemcpyNode(&n, g, deps, k, &p, SEQ_ANY(context)), n);
 }
 
 static CUresult add_event(void)
 {
     CUgraphNode deps[2], n = NULL;
-    size_t k = graph_dependencies(deps);
+    CUgraph g = SEQ_ANY(graph);
+    size_t k = graph_dependencies(g, deps);
 
-    return graph_keep(seq_random(2) ? cuGraphAddEventRecordNode(&n, SEQ_ANY(graph), deps, k, SEQ_ANY(event))
-                                    : cuGraphAddEventWaitNode(&n, SEQ_ANY(graph), deps, k, SEQ_ANY(event)),
+    return graph_keep(seq_random(2) ? cuGraphAddEventRecordNode(&n, g, deps, k, SEQ_ANY(event))
+                                    : cuGraphAddEventWaitNode(&n, g, deps, k, SEQ_ANY(event)),
                       n);
 }
 
 static CUresult add_child(void)
 {
     CUgraphNode deps[2], n = NULL;
-    size_t k = graph_dependencies(deps);
+    CUgraph g = SEQ_ANY(graph);
+    size_t k = graph_dependencies(g, deps);
 
-    return graph_keep(cuGraphAddChildGraphNode(&n, SEQ_ANY(graph), deps, k, SEQ_ANY(graph)), n);
+    if (!graph_may_copy())
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return graph_keep(cuGraphAddChildGraphNode(&n, g, deps, k, SEQ_ANY(graph)), n);
 }
 
 static CUresult add_moved_child(void)
 {
     CUgraphNodeParams p;
     CUgraphNode deps[2], n = NULL;
-    size_t k = graph_dependencies(deps);
+    CUgraph g = SEQ_ANY(graph);
+    size_t k = graph_dependencies(g, deps);
 
     memset(&p, 0, sizeof(p));
     p.type = CU_GRAPH_NODE_TYPE_GRAPH;
     p.graph.graph = SEQ_ANY(graph);
     p.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
-    return graph_keep(cuGraphAddNode_v2(&n, SEQ_ANY(graph), deps, NULL, k, &p), n);
+    return graph_keep(cuGraphAddNode_v2(&n, g, deps, NULL, k, &p), n);
 }
+
+/* Two graphs of the same nodes, each behind the one before it: what was made from one can be updated with the other. */
+static CUresult create_alike(void)
+{
+    const unsigned n = 1 + seq_random(2), sides = seq_random(6);
+    CUDA_HOST_NODE_PARAMS function = {seq_host_function, NULL};
+    CUgraph g[2] = {NULL, NULL};
+    unsigned type[2];
+    CUresult r = CUDA_SUCCESS;
+
+    for (unsigned k = 0; k < n; k++)
+        type[k] = seq_random(4);
+    for (unsigned i = 0; r == CUDA_SUCCESS && i < 2; i++) {
+        CUgraphNode last = NULL;
+
+        r = cuGraphCreate(&g[i], 0);
+        for (unsigned k = 0; r == CUDA_SUCCESS && k < n; k++) {
+            CUDA_MEMSET_NODE_PARAMS fill = seq_graph_fill();
+            CUDA_MEMCPY3D copy = seq_graph_copy(sides);
+            CUgraphNode node = NULL;
+
+            if (type[k] == 0)
+                r = cuGraphAddHostNode(&node, g[i], &last, k, &function);
+            else if (type[k] == 1)
+                r = cuGraphAddMemsetNode(&node, g[i], &last, k, &fill, seq_home());
+            else
+                r = cuGraphAddMemcpyNode(&node, g[i], &last, k, &copy, seq_home());
+            last = node;
+        }
+        if (g[i])
+            SEQ_PUT(graph, graph_alike[i] = g[i]);
+    }
+    return r;
+}
+
+/* The graph above the one in the same slot, and the graph of the condition in the same slot and the one above that. */
+static CUgraph graph_above[SEQ_SLOTS], condition_graph[SEQ_SLOTS], condition_above[SEQ_SLOTS];
 
 static CUresult child_of(void)
 {
-    CUgraph child;
-    CUresult r = cuGraphChildGraphNodeGetGraph(SEQ_ANY(node), &child);
+    CUgraph child, g = SEQ_ANY(graph);
+    CUresult r = cuGraphChildGraphNodeGetGraph(seq_graph_node(g, CU_GRAPH_NODE_TYPE_GRAPH), &child);
 
-    if (r == CUDA_SUCCESS)
-        SEQ_PUT(graph, child);
+    if (r == CUDA_SUCCESS) {
+        const unsigned i = seq_random(seq_slots);
+
+        seq.graph[i] = child;
+        graph_above[i] = g;
+    }
+    return r;
+}
+
+static CUresult condition_make(unsigned i, unsigned initial, unsigned flags)
+{
+    const unsigned of = seq_random(seq_slots);
+    CUgraph g = seq.graph[of], above = graph_above[of], child;
+    CUresult r;
+
+    if (seq_random(2) &&
+        cuGraphChildGraphNodeGetGraph(seq_graph_node(g, CU_GRAPH_NODE_TYPE_GRAPH), &child) == CUDA_SUCCESS) {
+        above = g;
+        g = child;
+    }
+    r = cuGraphConditionalHandleCreate(&seq.condition[i], g, SEQ_ANY(context), initial, flags);
+    if (r == CUDA_SUCCESS) {
+        condition_graph[i] = g;
+        condition_above[i] = above;
+    }
     return r;
 }
 
 static CUresult condition(void)
 {
-    return cuGraphConditionalHandleCreate(SEQ_SLOT(condition), SEQ_ANY(graph), SEQ_ANY(context),
-                                          seq_random(2), seq_random(2));
+    return condition_make(seq_random(seq_slots), seq_random(2), seq_random(2));
+}
+
+/* The graph that a condition was made for, one above or beside it, or any. */
+static CUgraph condition_relative(unsigned i)
+{
+    CUgraph child;
+
+    switch (seq_random(4)) {
+    case 0:
+        return condition_graph[i];
+    case 1:
+        return condition_above[i] ?: condition_graph[i];
+    case 2:
+        if (cuGraphChildGraphNodeGetGraph(seq_graph_node(condition_above[i], CU_GRAPH_NODE_TYPE_GRAPH),
+                                          &child) == CUDA_SUCCESS)
+            return child;
+        return condition_graph[i];
+    default:
+        return SEQ_ANY(graph);
+    }
 }
 
 static CUresult add_conditional(void)
 {
+    const unsigned i = seq_random(seq_slots);
     CUgraphNodeParams p;
     CUgraphNode deps[2], n = NULL;
-    size_t k = graph_dependencies(deps);
     CUresult r;
+
+    if (seq_random(2)) /* a number without a node keeps its graph from being instantiated */
+        condition_make(i, seq_random(2), 1);
+    CUgraph g = condition_relative(i);
+    size_t k = graph_dependencies(g, deps);
 
     memset(&p, 0, sizeof(p));
     p.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
-    p.conditional.handle = SEQ_ANY(condition);
-    p.conditional.type = CU_GRAPH_COND_TYPE_IF;
+    p.conditional.handle = seq.condition[i];
+    p.conditional.type = seq_random(4) ? CU_GRAPH_COND_TYPE_IF : CU_GRAPH_COND_TYPE_SWITCH;
     p.conditional.size = 1 + seq_random(2);
     p.conditional.ctx = SEQ_ANY(context);
-    r = graph_keep(cuGraphAddNode_v2(&n, SEQ_ANY(graph), deps, NULL, k, &p), n);
-    if (r == CUDA_SUCCESS)
+    r = graph_keep(cuGraphAddNode_v2(&n, g, deps, NULL, k, &p), n);
+    if (r == CUDA_SUCCESS && seq_random(4) == 0)
         SEQ_PUT(graph, p.conditional.phGraph_out[0]);
     return r;
 }
@@ -179,14 +328,15 @@ static CUresult add_alloc(void)
 {
     CUDA_MEM_ALLOC_NODE_PARAMS p;
     CUgraphNode deps[2], n = NULL;
-    size_t k = graph_dependencies(deps);
+    CUgraph g = SEQ_ANY(graph);
+    size_t k = graph_dependencies(g, deps);
     CUresult r;
 
     memset(&p, 0, sizeof(p));
     p.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
     p.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     p.bytesize = SEQ_BYTES;
-    r = graph_keep(cuGraphAddMemAllocNode(&n, SEQ_ANY(graph), deps, k, &p), n);
+    r = graph_keep(cuGraphAddMemAllocNode(&n, g, deps, k, &p), n);
     if (r == CUDA_SUCCESS)
         SEQ_PUT(memory, p.dptr);
     return r;
@@ -195,18 +345,24 @@ static CUresult add_alloc(void)
 static CUresult add_free(void)
 {
     CUgraphNode deps[2], n = NULL;
-    size_t k = graph_dependencies(deps);
+    CUgraph g = SEQ_ANY(graph);
+    size_t k = graph_dependencies(g, deps);
 
-    return graph_keep(cuGraphAddMemFreeNode(&n, SEQ_ANY(graph), deps, k, SEQ_ANY(memory)), n);
+    return graph_keep(cuGraphAddMemFreeNode(&n, g, deps, k, seq_memory()), n);
 }
 
 static CUresult destroy_node(void)
 {
-    return cuGraphDestroyNode(SEQ_ANY(node));
+    static const int types[] = {-1, -1, CU_GRAPH_NODE_TYPE_GRAPH, CU_GRAPH_NODE_TYPE_CONDITIONAL};
+
+    return cuGraphDestroyNode(seq_graph_node(SEQ_ANY(graph), types[seq_random(4)]));
 }
 static CUresult add_edge(void)
 {
-    return cuGraphAddDependencies_v2(SEQ_ANY(graph), SEQ_SLOT(node), SEQ_SLOT(node), NULL, 1);
+    CUgraph g = SEQ_ANY(graph);
+    CUgraphNode from = seq_graph_node(g, -1), to = seq_graph_node(g, -1);
+
+    return cuGraphAddDependencies_v2(g, &from, &to, NULL, 1);
 }
 static CUresult remove_edge(void)
 {
@@ -235,7 +391,13 @@ static CUresult instantiate(void)
 {
     static const unsigned long long flags[] = {0, 0, 0, 1, 2, 4, 8};
 
-    return cuGraphInstantiateWithFlags(SEQ_SLOT(exec), SEQ_ANY(graph), flags[seq_random(7)]);
+    const unsigned i = seq_random(seq_slots);
+    CUgraph g = graph_any();
+    CUresult r = cuGraphInstantiateWithFlags(&seq.exec[i], g, flags[seq_random(7)]);
+
+    if (r == CUDA_SUCCESS)
+        graph_source[i] = g;
+    return r;
 }
 static CUresult destroy_exec(void)
 {
@@ -253,63 +415,18 @@ static CUresult update(void)
 {
     CUgraphExecUpdateResultInfo info;
 
-    return cuGraphExecUpdate_v2(SEQ_ANY(exec), SEQ_ANY(graph), &info);
+    const unsigned i = seq_random(seq_slots);
+
+    return cuGraphExecUpdate_v2(seq.exec[i], seq_random(2) ? graph_source[i] : graph_any(), &info);
 }
 static CUresult enable(void)
 {
-    return cuGraphNodeSetEnabled(SEQ_ANY(exec), SEQ_ANY(node), seq_random(2));
-}
+    static const int types[] = {CU_GRAPH_NODE_TYPE_KERNEL, CU_GRAPH_NODE_TYPE_MEMSET,
+                                CU_GRAPH_NODE_TYPE_MEMCPY};
+    CUgraphNode n;
+    CUgraphExec x = seq_graph_exec(&n, types[seq_random(3)]);
 
-static CUresult set_host(void)
-{
-    CUDA_HOST_NODE_PARAMS p = {seq_host_function, NULL};
-
-    return seq_random(2) ? cuGraphExecHostNodeSetParams(SEQ_ANY(exec), SEQ_ANY(node), &p)
-                         : cuGraphHostNodeSetParams(SEQ_ANY(node), &p);
-}
-
-static CUresult set_kernel(void)
-{
-    CUDA_KERNEL_NODE_PARAMS p = graph_kernel();
-
-    return seq_random(2) ? cuGraphExecKernelNodeSetParams_v2(SEQ_ANY(exec), SEQ_ANY(node), &p)
-                         : cuGraphKernelNodeSetParams_v2(SEQ_ANY(node), &p);
-}
-
-static CUresult get_kernel(void)
-{
-    CUDA_KERNEL_NODE_PARAMS p;
-    CUresult r = cuGraphKernelNodeGetParams_v2(SEQ_ANY(node), &p);
-
-    if (r == CUDA_SUCCESS && p.kernelParams && p.kernelParams[0])
-        (void)*(volatile char *)p.kernelParams[0];
-    return r;
-}
-
-static CUresult set_fill(void)
-{
-    CUDA_MEMSET_NODE_PARAMS p = graph_fill();
-
-    return seq_random(2) ? cuGraphExecMemsetNodeSetParams(SEQ_ANY(exec), SEQ_ANY(node), &p, SEQ_ANY(context))
-                         : cuGraphMemsetNodeSetParams(SEQ_ANY(node), &p);
-}
-
-static CUresult set_copy(void)
-{
-    CUDA_MEMCPY3D p = graph_copy();
-
-    return seq_random(2) ? cuGraphExecMemcpyNodeSetParams(SEQ_ANY(exec), SEQ_ANY(node), &p, SEQ_ANY(context))
-                         : cuGraphMemcpyNodeSetParams(SEQ_ANY(node), &p);
-}
-
-static CUresult set_event(void)
-{
-    return seq_random(2) ? cuGraphExecEventRecordNodeSetEvent(SEQ_ANY(exec), SEQ_ANY(node), SEQ_ANY(event))
-                         : cuGraphEventWaitNodeSetEvent(SEQ_ANY(node), SEQ_ANY(event));
-}
-static CUresult set_child(void)
-{
-    return cuGraphExecChildGraphNodeSetParams(SEQ_ANY(exec), SEQ_ANY(node), SEQ_ANY(graph));
+    return cuGraphNodeSetEnabled(x, n, seq_random(4) != 0);
 }
 
 static CUresult user_create(void)
@@ -327,8 +444,61 @@ static CUresult user_release(void)
                          : cuUserObjectRelease(SEQ_ANY(user), 1);
 }
 
+/* A kernel that sets the number of a condition, which may be another graph's or gone. */
+static CUresult add_setter(void)
+{
+    CUgraphConditionalHandle h = SEQ_ANY(condition);
+    void *arguments[] = {&h};
+    CUDA_KERNEL_NODE_PARAMS p = seq_graph_kernel();
+    CUgraphNode deps[2], n = NULL;
+    CUgraph g = SEQ_ANY(graph);
+    size_t k = graph_dependencies(g, deps);
+
+    if (!seq_setter)
+        return CUDA_ERROR_NOT_FOUND;
+    p.func = seq_setter;
+    p.kernelParams = arguments;
+    return graph_keep(cuGraphAddKernelNode_v2(&n, g, deps, k, &p), n);
+}
+
+static CUresult add_batch(void)
+{
+    CUstreamBatchMemOpParams op = {.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32, .value = 1}};
+    CUDA_BATCH_MEM_OP_NODE_PARAMS p = {.ctx = SEQ_ANY(context), .count = 1, .paramArray = &op};
+    CUgraphNode deps[2], n = NULL;
+    CUgraph g = SEQ_ANY(graph);
+    size_t k = graph_dependencies(g, deps);
+
+    op.writeValue.address = seq_memory();
+    return graph_keep(cuGraphAddBatchMemOpNode(&n, g, deps, k, &p), n);
+}
+
+static CUresult look(void)
+{
+    CUgraph g = SEQ_ANY(graph);
+    CUgraphNode n = seq_graph_node(g, -1), list[16];
+    size_t k = 16;
+
+    switch (seq_random(4)) {
+    case 0:
+        return cuGraphDebugDotPrint(g, "/dev/null", 1);
+    case 1:
+        return cuGraphNodeFindInClone(list, n, SEQ_ANY(graph));
+    case 2:
+        return cuGraphNodeGetDependencies_v2(n, list, NULL, &k);
+    default:
+        return cuGraphNodeGetDependentNodes_v2(n, list, NULL, &k);
+    }
+}
+
+static CUresult trim(void)
+{
+    return cuDeviceGraphMemTrim(0);
+}
+
 const struct seq_step seq_graph_steps[] = {
     {"cuGraphCreate", create, 2},
+    {"cuGraphCreate (two alike)", create_alike, 2},
     {"cuGraphDestroy", destroy, 1},
     {"cuGraphClone", clone, 1},
     {"cuGraphAddEmptyNode", add_empty, 1},
@@ -354,13 +524,10 @@ const struct seq_step seq_graph_steps[] = {
     {"cuGraphUpload", upload, 1},
     {"cuGraphExecUpdate", update, 3},
     {"cuGraphNodeSetEnabled", enable, 2},
-    {"cuGraph...HostNodeSetParams", set_host, 2},
-    {"cuGraph...KernelNodeSetParams", set_kernel, 2},
-    {"cuGraphKernelNodeGetParams", get_kernel, 1},
-    {"cuGraph...MemsetNodeSetParams", set_fill, 1},
-    {"cuGraph...MemcpyNodeSetParams", set_copy, 1},
-    {"cuGraph...Event...NodeSetEvent", set_event, 1},
-    {"cuGraphExecChildGraphNodeSetParams", set_child, 2},
+    {"cuGraphAddKernelNode (sets)", add_setter, 2},
+    {"cuGraphAddBatchMemOpNode", add_batch, 1},
+    {"cuGraphDebugDotPrint, FindInClone", look, 1},
+    {"cuDeviceGraphMemTrim", trim, 1},
     {"cuUserObjectCreate", user_create, 1},
     {"cuGraphRetainUserObject", user_retain, 2},
     {"cu...UserObject release", user_release, 2},

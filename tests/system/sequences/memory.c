@@ -4,6 +4,11 @@
 
 #include <string.h>
 
+CUdeviceptr seq_memory(void)
+{
+    return seq_random(2) ? seq.memory[0] : SEQ_ANY(memory);
+}
+
 static CUmemAllocationProp memory_properties(void)
 {
     return (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -21,14 +26,18 @@ static CUresult alloc(void)
 {
     CUdeviceptr p = 0;
 
-    return memory_keep(seq_random(4) ? cuMemAlloc_v2(&p, SEQ_BYTES)
-                                     : cuMemAllocManaged(&p, SEQ_BYTES, CU_MEM_ATTACH_GLOBAL),
-                       p);
+    if (seq_random(4))
+        return memory_keep(cuMemAlloc_v2(&p, SEQ_BYTES), p);
+    CUresult r = cuMemAllocManaged(&p, SEQ_BYTES, CU_MEM_ATTACH_GLOBAL);
+
+    if (r == CUDA_SUCCESS)
+        SEQ_PUT(managed, p);
+    return memory_keep(r, p);
 }
 /* Not the first one, which kernels write to. */
 static CUresult release(void)
 {
-    return cuMemFree_v2(seq.memory[1 + seq_random(SEQ_SLOTS - 1)]);
+    return cuMemFree_v2(seq.memory[1 + seq_random(seq_slots - 1)]);
 }
 static CUresult alloc_async(void)
 {
@@ -40,7 +49,7 @@ static CUresult alloc_async(void)
 }
 static CUresult free_async(void)
 {
-    return cuMemFreeAsync(seq.memory[1 + seq_random(SEQ_SLOTS - 1)], SEQ_ANY(stream));
+    return cuMemFreeAsync(seq.memory[1 + seq_random(seq_slots - 1)], SEQ_ANY(stream));
 }
 static CUresult pool_create(void)
 {
@@ -49,6 +58,8 @@ static CUresult pool_create(void)
     memset(&p, 0, sizeof(p));
     p.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
     p.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    if (seq_random(2))
+        p.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     return cuMemPoolCreate(SEQ_SLOT(pool), &p);
 }
 static CUresult pool_destroy(void)
@@ -61,18 +72,17 @@ static CUresult pool_trim(void)
 }
 static CUresult fill(void)
 {
-    return cuMemsetD8Async(SEQ_ANY(memory), 1, 64, SEQ_ANY(stream));
+    return cuMemsetD8Async(seq_memory(), 1, 64, SEQ_ANY(stream));
 }
 static CUresult copy(void)
 {
-    return cuMemcpyDtoDAsync_v2(SEQ_ANY(memory), SEQ_ANY(memory), 64, SEQ_ANY(stream));
+    return cuMemcpyDtoDAsync_v2(seq_memory(), seq_memory(), 64, SEQ_ANY(stream));
 }
 static CUresult copy_host(void)
 {
-    static char host[64]; /* page-locked memory may have ended with its context */
-
-    return seq_random(2) ? cuMemcpyHtoDAsync_v2(SEQ_ANY(memory), host, 64, SEQ_ANY(stream))
-                         : cuMemcpyDtoHAsync_v2(host, SEQ_ANY(memory), 64, SEQ_ANY(stream));
+    /* Page-locked memory may have ended with its context. */
+    return seq_random(2) ? cuMemcpyHtoDAsync_v2(seq_memory(), seq_host, 64, SEQ_ANY(stream))
+                         : cuMemcpyDtoHAsync_v2(seq_host, seq_memory(), 64, SEQ_ANY(stream));
 }
 static CUresult host_alloc(void)
 {
@@ -87,6 +97,8 @@ static CUresult physical_create(void)
 {
     CUmemAllocationProp p = memory_properties();
 
+    if (seq_random(2))
+        p.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     return cuMemCreate(SEQ_SLOT(physical), SEQ_GRANULE, &p, 0);
 }
 static CUresult physical_release(void)
@@ -109,7 +121,7 @@ static CUresult map(void)
     CUresult r = cuMemMap(at, SEQ_GRANULE, 0, SEQ_ANY(physical), 0);
 
     if (r == CUDA_SUCCESS && cuMemSetAccess(at, SEQ_GRANULE, &d, 1) == CUDA_SUCCESS)
-        seq.memory[1 + seq_random(SEQ_SLOTS - 1)] = at;
+        seq.memory[1 + seq_random(seq_slots - 1)] = at;
     return r;
 }
 static CUresult unmap(void)
@@ -141,7 +153,7 @@ static CUresult array_destroy(void)
 static CUresult array_copy(void)
 {
     CUDA_MEMCPY2D p = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                       .srcDevice = SEQ_ANY(memory),
+                       .srcDevice = seq_memory(),
                        .srcPitch = 64,
                        .dstMemoryType = CU_MEMORYTYPE_ARRAY,
                        .dstArray = SEQ_ANY(array),
@@ -175,7 +187,7 @@ static CUresult texture_create(void)
     d.res.array.hArray = SEQ_ANY(array);
     if (seq_random(3) == 0) {
         d.resType = CU_RESOURCE_TYPE_LINEAR;
-        d.res.linear.devPtr = SEQ_ANY(memory);
+        d.res.linear.devPtr = seq_memory();
         d.res.linear.format = CU_AD_FORMAT_FLOAT;
         d.res.linear.numChannels = 1;
         d.res.linear.sizeInBytes = 64;

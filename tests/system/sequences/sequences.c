@@ -3,15 +3,20 @@
  * Random sequences of driver-API calls on few live handles. What ends too early, is used after its end or is counted
  * wrongly shows in the sanitizer of the library that is called: build host/softgpu with one.
  *
- *   sequences [--first SEED] [--seconds N] [--seeds N] [--steps N] [--threads N] [--counts] [--trace]
+ *   sequences [--first SEED] [--seconds N] [--seeds N] [--steps N] [--threads N] [--limit SECONDS]
+ *             [--counts] [--once] [--trace] [--reports FOLDER]
  *
  * Each seed is a process of its own; one thread makes the same calls for the same seed. A process that a signal or a
- * sanitizer ends is a finding, as is one that does not end in LIMIT_S. Exit status 1: a finding.
+ * sanitizer ends is a finding, as is one that does not end in time: it shows its threads' stacks.
+ * A file that appears in FOLDER is a finding, too: where the library's work is done by other processes, the report of one.
+ * Exit status 1: a finding.
  */
 #define _GNU_SOURCE
 #include "sequences.h"
 
+#include <dirent.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,16 +25,22 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LIMIT_S 60
+#define HANG_EXIT 9
 #define STEPS_MAX 160u
 
 struct seq_objects seq;
+CUfunction seq_setter, seq_fault;
+char seq_host[SEQ_BYTES];
+bool seq_client;
 static __thread uint64_t seq_state;
+static unsigned home, host_us = 50; /* of this seed */
 
 static struct seq_step steps[STEPS_MAX];
-static unsigned nsteps, weights;
-static unsigned per_seed = 400;
-unsigned seq_threads = 1;
+static unsigned nsteps, nfamilies, family[STEPS_MAX];
+static unsigned weight[STEPS_MAX], weights; /* of this seed */
+static unsigned per_seed = 600;
+unsigned seq_threads = 1, seq_slots = SEQ_SLOTS;
+static unsigned limit_s = 60;
 static bool trace;
 /* Of all processes. */
 static struct {
@@ -47,7 +58,12 @@ unsigned seq_random(unsigned n)
 void seq_host_function(void *argument)
 {
     (void)argument;
-    usleep(50);
+    usleep(host_us);
+}
+
+CUcontext seq_home(void)
+{
+    return seq.context[home] ?: seq.context[0];
 }
 
 static void seed_thread(uint64_t seed)
@@ -60,17 +76,33 @@ static void seed_thread(uint64_t seed)
 static void steps_of(const struct seq_step *list)
 {
     for (; list->call && nsteps < STEPS_MAX; list++) {
-        weights += list->weight;
+        family[nsteps] = nfamilies;
         steps[nsteps++] = *list;
     }
+    nfamilies++;
+}
+
+/* Each seed makes some calls often and others never: an even mixture seldom gets far with any object. */
+static void weigh_steps(void)
+{
+    static const unsigned factor[] = {0, 1, 2, 2, 8}, family_factor[] = {0, 0, 1, 4};
+    unsigned of_family = 0;
+
+    for (unsigned i = 0; i < nsteps; i++) {
+        if (i == 0 || family[i] != family[i - 1])
+            of_family = family_factor[seq_random(4)];
+        weights += weight[i] = steps[i].weight * of_family * factor[seq_random(5)];
+    }
+    weight[0]++; /* there is one in any case */
+    weights++;
 }
 
 static void one_step(void)
 {
     unsigned at = seq_random(weights), i = 0;
 
-    while (at >= steps[i].weight)
-        at -= steps[i++].weight;
+    while (at >= weight[i])
+        at -= weight[i++];
     CUresult r = steps[i].run();
 
     counts->calls[i]++;
@@ -79,10 +111,43 @@ static void one_step(void)
         fprintf(stderr, "%s: %d\n", steps[i].call, (int)r);
 }
 
+/* A process that hangs shows where each of its threads is, if the sanitizers' library is there. */
+extern void __sanitizer_print_stack_trace(void) __attribute__((weak));
+extern int __asan_report_present(void) __attribute__((weak));
+
+static _Atomic unsigned stacks_shown;
+
+static void show_stack(int signal_number)
+{
+    (void)signal_number;
+    fprintf(stderr, "thread %ld:\n", (long)gettid());
+    if (__sanitizer_print_stack_trace)
+        __sanitizer_print_stack_trace();
+    stacks_shown++;
+}
+
+static void on_alarm(int signal_number)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    struct dirent *e;
+
+    (void)signal_number;
+    while (tasks && (e = readdir(tasks)) != NULL) {
+        const pid_t thread = (pid_t)atoi(e->d_name);
+        const unsigned before = stacks_shown;
+
+        if (thread <= 0 || tgkill(getpid(), thread, SIGUSR1))
+            continue;
+        for (unsigned ms = 0; ms < 500 && stacks_shown == before; ms++)
+            usleep(1000);
+    }
+    _exit(HANG_EXIT);
+}
+
 static void *other_thread(void *seed)
 {
     seed_thread((uint64_t)(uintptr_t)seed);
-    if (cuCtxSetCurrent(seq.context[0]) != CUDA_SUCCESS)
+    if (cuCtxSetCurrent(seq_home()) != CUDA_SUCCESS)
         return NULL;
     for (unsigned i = 0; i < per_seed; i++)
         one_step();
@@ -99,6 +164,11 @@ static bool begin(void)
     for (unsigned i = 0; i < SEQ_SLOTS; i++)
         if (cuModuleGetFunction(&seq.function[i], seq.module[0], "store"))
             return false;
+    if (cuModuleGetFunction(&seq_setter, seq.module[0], "set"))
+        return false;
+    if (home && (cuCtxCreate_v2(&seq.context[home], 0, 0) || cuModuleLoadData(&seq.module[1], seq_ptx) ||
+                 cuModuleGetFunction(&seq_fault, seq.module[1], "fault")))
+        return false;
     for (unsigned i = 0; i < 3; i++)
         if (cuStreamCreate(&seq.stream[i], CU_STREAM_NON_BLOCKING) || cuEventCreate(&seq.event[i], 0) ||
             cuGraphCreate(&seq.graph[i], 0))
@@ -110,8 +180,14 @@ static void child(uint64_t seed)
 {
     pthread_t t[8];
 
-    alarm(LIMIT_S);
+    signal(SIGUSR1, show_stack);
+    signal(SIGALRM, on_alarm);
+    alarm(limit_s);
     seed_thread(seed);
+    weigh_steps();
+    seq_slots = 2 + seq_random(SEQ_SLOTS - 1);
+    home = seq_random(3) == 0;
+    host_us = seq_random(3) ? 50 : 2000;
     if (!begin()) {
         fprintf(stderr, "the library does not start\n");
         _exit(3);
@@ -123,7 +199,24 @@ static void child(uint64_t seed)
         one_step();
     for (unsigned i = 1; i < seq_threads; i++)
         pthread_join(t[i], NULL);
+    /* A thread of the library may be about to say what it found. */
+    while (__asan_report_present && __asan_report_present())
+        usleep(1000);
     _exit(0);
+}
+
+/* Files in a folder; NULL: none. */
+static unsigned reports_in(const char *folder)
+{
+    DIR *d = folder ? opendir(folder) : NULL;
+    struct dirent *e;
+    unsigned n = 0;
+
+    while (d && (e = readdir(d)) != NULL)
+        n += e->d_name[0] != '.';
+    if (d)
+        closedir(d);
+    return n;
 }
 
 static void show_counts(void)
@@ -136,8 +229,9 @@ static void show_counts(void)
 int main(int argc, char **argv)
 {
     unsigned long long first = 1, seeds = 1000000000, seconds = 60, done = 0, calls = 0, good = 0;
-    unsigned findings = 0, silent = 0;
-    bool counted = false;
+    unsigned findings = 0, silent = 0, reports = 0;
+    const char *folder = NULL;
+    bool counted = false, once = false;
     time_t until;
 
     for (int i = 1; i < argc; i++) {
@@ -145,8 +239,12 @@ int main(int argc, char **argv)
 
         if (!strcmp(argv[i], "--counts"))
             counted = true;
+        else if (!strcmp(argv[i], "--once"))
+            once = true;
         else if (!strcmp(argv[i], "--trace"))
             trace = true;
+        else if (value && !strcmp(argv[i], "--reports"))
+            folder = argv[++i], seq_client = true;
         else if (value && !strcmp(argv[i], "--first"))
             first = strtoull(argv[++i], NULL, 0);
         else if (value && !strcmp(argv[i], "--seeds"))
@@ -155,16 +253,17 @@ int main(int argc, char **argv)
             seconds = strtoull(argv[++i], NULL, 0);
         else if (value && !strcmp(argv[i], "--steps"))
             per_seed = (unsigned)strtoul(argv[++i], NULL, 0);
+        else if (value && !strcmp(argv[i], "--limit"))
+            limit_s = (unsigned)strtoul(argv[++i], NULL, 0);
         else if (value && !strcmp(argv[i], "--threads"))
             seq_threads = (unsigned)strtoul(argv[++i], NULL, 0);
         else
             seq_threads = 0;
     }
     if (seq_threads < 1 || seq_threads > 8) {
-        fprintf(
-            stderr,
-            "usage: sequences [--first SEED] [--seconds N] [--seeds N] [--steps N] [--threads 1..8] [--counts] "
-            "[--trace]\n");
+        fprintf(stderr,
+                "usage: sequences [--first SEED] [--seconds N] [--seeds N] [--steps N] [--threads 1..8] "
+                "[--limit SECONDS] [--counts] [--once] [--trace] [--reports FOLDER]\n");
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -172,11 +271,19 @@ int main(int argc, char **argv)
     if (counts == MAP_FAILED)
         return 2;
     steps_of(seq_graph_steps);
+    nfamilies--; /* the same */
+    steps_of(seq_node_steps);
     steps_of(seq_stream_steps);
     steps_of(seq_memory_steps);
     steps_of(seq_code_steps);
+    steps_of(seq_share_steps);
+    if (!seq_share_begin()) {
+        fprintf(stderr, "the process with IPC handles does not start\n");
+        return 2;
+    }
     until = time(NULL) + (time_t)seconds;
-    for (unsigned long long seed = first; done < seeds && time(NULL) < until; seed++, done++) {
+    for (unsigned long long seed = first; done < seeds && time(NULL) < until && !(once && findings);
+         seed++, done++) {
         pid_t pid = fork();
         int status;
 
@@ -184,6 +291,11 @@ int main(int argc, char **argv)
             child(seed);
         if (pid < 0 || waitpid(pid, &status, 0) != pid)
             return 2;
+        if (reports_in(folder) > reports) { /* a worker ends after its client */
+            reports = reports_in(folder);
+            findings++;
+            printf("FAIL: seed %llu or the one before it: a report in %s\n", seed, folder);
+        }
         if (status == 0)
             continue;
         findings++;
@@ -197,7 +309,7 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < nsteps; i++) {
         calls += counts->calls[i];
         good += counts->good[i];
-        if (!counts->good[i] && done >= 100) {
+        if (!counts->good[i] && done >= 100 && !(seq_client && seq_threads > 1)) {
             silent++;
             printf("FAIL: %s succeeded in none of %llu calls: the sequences do not reach it\n", steps[i].call,
                    (unsigned long long)counts->calls[i]);

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #define SEQ_SLOTS 6
+extern unsigned seq_slots; /* so many of them are used by this seed, 2 at least: fewer meet more often */
 
 /* Handles of one kind. One that was destroyed stays in its slot: it is used again on purpose. */
 #define SEQ_KIND(type, name) type name[SEQ_SLOTS]
@@ -34,21 +35,26 @@ struct seq_objects {
     SEQ_KIND(CUmemGenericAllocationHandle, physical);
     SEQ_KIND(CUdeviceptr, reserved); /* of SEQ_GRANULE */
     SEQ_KIND(CUgreenCtx, green);
-    SEQ_KIND(void *, host); /* page-locked, of SEQ_BYTES */
+    SEQ_KIND(CUdeviceptr, managed); /* also among memory */
+    SEQ_KIND(CUexternalMemory, external);
+    SEQ_KIND(CUdeviceptr, opened); /* by an IPC handle */
+    SEQ_KIND(void *, host);        /* page-locked, of SEQ_BYTES */
 };
 extern struct seq_objects seq;
 #define SEQ_BYTES 4096u
 #define SEQ_GRANULE (2u << 20)
 
 extern unsigned seq_threads;
+extern bool
+    seq_client; /* the library is a client's: it does not stand that code goes while another thread asks for it */
 /* A number below n; each thread has a sequence of its own. */
 unsigned seq_random(unsigned n);
-#define SEQ_ANY(kind) seq.kind[seq_random(SEQ_SLOTS)]
-#define SEQ_SLOT(kind) (&seq.kind[seq_random(SEQ_SLOTS)])
+#define SEQ_ANY(kind) seq.kind[seq_random(seq_slots)]
+#define SEQ_SLOT(kind) (&seq.kind[seq_random(seq_slots)])
 /* An object that exists, if there is one. */
 #define SEQ_PUT(kind, value) \
     do { \
-        seq.kind[seq_random(SEQ_SLOTS)] = (value); \
+        seq.kind[seq_random(seq_slots)] = (value); \
     } while (0)
 
 struct seq_step {
@@ -56,11 +62,30 @@ struct seq_step {
     CUresult (*run)(void);
     unsigned weight;
 };
-extern const struct seq_step seq_graph_steps[], seq_memory_steps[], seq_code_steps[], seq_stream_steps[];
+extern const struct seq_step seq_graph_steps[], seq_node_steps[], seq_memory_steps[], seq_code_steps[],
+    seq_stream_steps[], seq_share_steps[];
+/* Starts the process whose IPC handles the sequences open. */
+bool seq_share_begin(void);
+/* Memory that is there, half the time. */
+CUdeviceptr seq_memory(void);
+extern CUfunction seq_setter; /* kernel that sets the condition named by its argument; NULL: none */
+
+/* A node of g, mostly; of a type, if it has one (-1: any). */
+CUgraphNode seq_graph_node(CUgraph g, int type);
+/* An executable graph, mostly with a node that it has. */
+CUgraphExec seq_graph_exec(CUgraphNode *n, int type);
+CUDA_KERNEL_NODE_PARAMS seq_graph_kernel(void);
+/* sides: 0 to 2 are within the device, 3 is from the host, 4 to it, 5 within it. */
+CUDA_MEMCPY3D seq_graph_copy(unsigned sides);
+CUDA_MEMSET_NODE_PARAMS seq_graph_fill(void);
 
 /* PTX of the module that all sequences load. */
 extern const char seq_ptx[];
-/* A host function that takes a moment. */
+/* A host function that takes a moment; in some seeds it takes long. */
 void seq_host_function(void *argument);
+extern char seq_host[SEQ_BYTES]; /* pageable memory */
+/* The context in which a seed's streams begin: the primary one, or one that may fault and be destroyed. */
+CUcontext seq_home(void);
+extern CUfunction seq_fault; /* faults, in a home that is not the primary context */
 
 #endif

@@ -77,21 +77,23 @@ static CUresult host(void)
 /* One of the contexts beside the primary one ends, or a new one takes its place. */
 static CUresult context(void)
 {
-    CUcontext *c = &seq.context[1 + seq_random(2)];
+    CUcontext *c = &seq.context[1 + seq_random(seq_slots > 2 ? 2 : 1)];
     CUresult r = CUDA_SUCCESS;
 
     if (*c && seq_random(2)) {
+        if (seq_client && seq_threads > 1) /* its modules go with it */
+            return CUDA_ERROR_NOT_SUPPORTED;
         r = cuCtxDestroy_v2(*c);
         *c = NULL;
     } else if (!*c) {
         r = cuCtxCreate_v2(c, 0, 0);
     }
-    cuCtxSetCurrent(seq.context[0]);
+    cuCtxSetCurrent(seq_home());
     return r;
 }
 static CUresult current(void)
 {
-    return cuCtxSetCurrent(seq.context[seq_random(3)] ?: seq.context[0]);
+    return cuCtxSetCurrent(SEQ_ANY(context) ?: seq_home());
 }
 
 static CUresult green_create(void)
@@ -113,7 +115,60 @@ static CUresult green_destroy(void)
     return cuGreenCtxDestroy(SEQ_ANY(green));
 }
 
+/* Short waits for what other threads and streams do. */
+static CUresult synchronize(void)
+{
+    switch (seq_random(3)) {
+    case 0:
+        return cuStreamSynchronize(SEQ_ANY(stream));
+    case 1:
+        return cuEventSynchronize(SEQ_ANY(event));
+    default:
+        return cuCtxSynchronize();
+    }
+}
+static CUresult write_value(void)
+{
+    return seq_random(2) ? cuStreamWriteValue32_v2(SEQ_ANY(stream), seq_memory(), 1, 0)
+                         : cuStreamWaitValue32_v2(SEQ_ANY(stream), seq_memory(), 0, CU_STREAM_WAIT_VALUE_GEQ);
+}
+static CUresult attach(void)
+{
+    return cuStreamAttachMemAsync(SEQ_ANY(stream), SEQ_ANY(managed), 0,
+                                  seq_random(2) ? CU_MEM_ATTACH_GLOBAL : CU_MEM_ATTACH_SINGLE);
+}
+static CUresult copy_attributes(void)
+{
+    return cuStreamCopyAttributes(SEQ_ANY(stream), SEQ_ANY(stream));
+}
+static CUresult green_context(void)
+{
+    CUcontext c;
+    CUresult r = cuCtxFromGreenCtx(&c, SEQ_ANY(green));
+
+    if (r == CUDA_SUCCESS) /* beyond the slots whose contexts are destroyed */
+        seq.context[seq_slots > 3 ? 3 + seq_random(seq_slots - 3) : 3] = c;
+    return r;
+}
+static CUresult green_event(void)
+{
+    return seq_random(2) ? cuGreenCtxRecordEvent(SEQ_ANY(green), SEQ_ANY(event))
+                         : cuGreenCtxWaitEvent(SEQ_ANY(green), SEQ_ANY(event));
+}
+static CUresult context_event(void)
+{
+    return seq_random(2) ? cuCtxRecordEvent(SEQ_ANY(context), SEQ_ANY(event))
+                         : cuCtxWaitEvent(SEQ_ANY(context), SEQ_ANY(event));
+}
+
 const struct seq_step seq_stream_steps[] = {
+    {"cu...Synchronize", synchronize, 1},
+    {"cuStreamWriteValue32, WaitValue32", write_value, 1},
+    {"cuStreamAttachMemAsync", attach, 1},
+    {"cuStreamCopyAttributes", copy_attributes, 1},
+    {"cuCtxFromGreenCtx", green_context, 1},
+    {"cuGreenCtxRecordEvent, WaitEvent", green_event, 1},
+    {"cuCtxRecordEvent, WaitEvent", context_event, 1},
     {"cuStreamCreate", create, 2},
     {"cuStreamDestroy", destroy, 1},
     {"cuStreamBeginCapture", begin, 3},

@@ -7,6 +7,7 @@
 #include "jit.h"
 #include "code.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,10 +15,12 @@
 #include "../../../protocol/generated/vgp_guest.h"
 
 struct vcu_link {
+    unsigned refs;      /* of the handle and of calls under way: another thread may destroy it meanwhile */
     struct vcu_jit jit; /* the logs of the whole link */
     uint8_t *result;
-    uint64_t size;
 };
+
+static pthread_mutex_t link_lock = PTHREAD_MUTEX_INITIALIZER; /* guards refs and results */
 
 CUresult vcu_cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues,
                              CUlinkState *stateOut)
@@ -33,6 +36,7 @@ CUresult vcu_cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, voi
     l = calloc(1, sizeof(*l));
     if (l == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    l->refs = 1;
     res = vcu_jit_parse("cuLinkCreate", &l->jit, numOptions, options, optionValues);
     h = res == CUDA_SUCCESS ? vgp_handle_mint(VGP_H_LINK) : 0;
     if (res == CUDA_SUCCESS && h == 0)
@@ -51,13 +55,32 @@ CUresult vcu_cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, voi
     return CUDA_SUCCESS;
 }
 
-static CUresult find(CUlinkState state, struct vcu_link **l)
+static void link_put(struct vcu_link *l)
+{
+    pthread_mutex_lock(&link_lock);
+    const bool last = --l->refs == 0;
+
+    pthread_mutex_unlock(&link_lock);
+    if (last) {
+        free(l->result);
+        free(l);
+    }
+}
+
+/* With a reference. gone: the handle's own, which nobody finds any more. */
+static CUresult link_find(CUlinkState state, bool gone, struct vcu_link **l)
 {
     CUresult res = vcu_check_init();
 
     if (res != CUDA_SUCCESS)
         return res;
+    pthread_mutex_lock(&link_lock);
     *l = vcu_handle_data((uintptr_t)state, VGP_H_LINK);
+    if (*l != NULL && gone)
+        vcu_handle_set_data((uintptr_t)state, VGP_H_LINK, NULL);
+    else if (*l != NULL)
+        (*l)->refs++;
+    pthread_mutex_unlock(&link_lock);
     return *l == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
@@ -87,18 +110,15 @@ static void fetch_logs(CUlinkState state, const struct vcu_link *l)
     fetch_log(state, &l->jit.error, 1);
 }
 
-CUresult vcu_cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size,
-                              const char *name, unsigned int numOptions, CUjit_option *options,
-                              void **optionValues)
+static CUresult link_add(CUlinkState state, const struct vcu_link *l, CUjitInputType type, void *data,
+                         size_t size, const char *name, unsigned int numOptions, CUjit_option *options,
+                         void **optionValues)
 {
-    struct vcu_link *l;
     struct vcu_jit jit;
     struct vcu_image image = {.data = data, .size = size};
     const char *why;
-    CUresult res = find(state, &l);
+    CUresult res;
 
-    if (res != CUDA_SUCCESS)
-        return res;
     if (data == NULL || size == 0 || (unsigned)type >= CU_JIT_NUM_INPUT_TYPES)
         return CUDA_ERROR_INVALID_VALUE;
     if (size > VGP_BLOB_MAX)
@@ -120,28 +140,42 @@ CUresult vcu_cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data
     return res;
 }
 
+CUresult vcu_cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size,
+                              const char *name, unsigned int numOptions, CUjit_option *options,
+                              void **optionValues)
+{
+    struct vcu_link *l;
+    CUresult res = link_find(state, false, &l);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = link_add(state, l, type, data, size, name, numOptions, options, optionValues);
+    link_put(l);
+    return res;
+}
+
 CUresult vcu_cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path,
                               unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
     struct vcu_link *l;
     uint64_t size;
     char *text;
-    CUresult res = find(state, &l);
+    CUresult res = link_find(state, false, &l);
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (path == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    res = vcu_file_read("cuLinkAddFile", path, &text, &size);
-    if (res != CUDA_SUCCESS)
-        return res;
-    res = vcu_cuLinkAddData_v2(state, type, text, size, path, numOptions, options, optionValues);
-    free(text);
+    res = path == NULL ? CUDA_ERROR_INVALID_VALUE : vcu_file_read("cuLinkAddFile", path, &text, &size);
+    if (res == CUDA_SUCCESS) {
+        res = link_add(state, l, type, text, size, path, numOptions, options, optionValues);
+        free(text);
+    }
+    link_put(l);
     return res;
 }
 
 /* Brings the result over, whatever its size. */
-static CUresult fetch_result(CUlinkState state, struct vcu_link *l, uint64_t size)
+static CUresult fetch_result(CUlinkState state, struct vcu_link *l, uint64_t size, void **out,
+                             size_t *size_out)
 {
     uint8_t *result = malloc(size + 4096u), *old;
     CUresult res = CUDA_SUCCESS;
@@ -160,10 +194,14 @@ static CUresult fetch_result(CUlinkState state, struct vcu_link *l, uint64_t siz
         free(result);
         return res;
     }
+    pthread_mutex_lock(&link_lock);
     old = l->result;
     l->result = result;
-    l->size = size;
+    pthread_mutex_unlock(&link_lock);
     free(old);
+    *out = result;
+    if (size_out != NULL)
+        *size_out = size;
     return CUDA_SUCCESS;
 }
 
@@ -171,36 +209,34 @@ CUresult vcu_cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
 {
     struct vcu_link *l;
     uint64_t size = 0;
-    CUresult res = find(state, &l);
+    CUresult res = link_find(state, false, &l);
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (cubinOut == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    res = vgp_call_vgpLinkComplete(state, &size);
-    fetch_logs(state, l);
-    vcu_jit_done(&l->jit);
-    if (res == CUDA_SUCCESS)
-        res = size == 0 || size > VGP_BLOB_MAX ? CUDA_ERROR_UNKNOWN : fetch_result(state, l, size);
-    if (res != CUDA_SUCCESS)
-        return res;
-    *cubinOut = l->result;
-    if (sizeOut != NULL)
-        *sizeOut = l->size;
-    return CUDA_SUCCESS;
+    if (cubinOut != NULL) {
+        res = vgp_call_vgpLinkComplete(state, &size);
+        fetch_logs(state, l);
+        vcu_jit_done(&l->jit);
+        if (res == CUDA_SUCCESS)
+            res = size == 0 || size > VGP_BLOB_MAX ? CUDA_ERROR_UNKNOWN
+                                                   : fetch_result(state, l, size, cubinOut, sizeOut);
+    } else {
+        res = CUDA_ERROR_INVALID_VALUE;
+    }
+    link_put(l);
+    return res;
 }
 
 CUresult vcu_cuLinkDestroy(CUlinkState state)
 {
     struct vcu_link *l;
-    CUresult res = find(state, &l);
+    CUresult res = link_find(state, true, &l);
 
     if (res != CUDA_SUCCESS)
         return res;
     res = vgp_call_cuLinkDestroy(state);
     if (vgp_handle_live((uintptr_t)state, VGP_H_LINK)) /* also when the host had lost it */
         vgp_handle_drop((uintptr_t)state);
-    free(l->result);
-    free(l);
+    link_put(l);
     return res;
 }

@@ -181,8 +181,8 @@ static CUresult clone_locked(struct sg_graph *g, struct sg_graph *to, unsigned d
             n->child = sg_graph_new();
             if (!n->child)
                 r = CUDA_ERROR_OUT_OF_MEMORY;
-            else if (!sg_graph_attach(n->child, to))
-                r = CUDA_ERROR_NOT_SUPPORTED;
+            else
+                r = sg_graph_attach(n->child, to);
             if (r == CUDA_SUCCESS) {
                 n->child->body = to->body;
                 r = clone_locked(from->child, n->child, depth + 1);
@@ -231,9 +231,9 @@ static CUresult clone(struct sg_graph *g, const struct sg_graph *into, struct sg
     if (has.memory || has.condition) /* documented */
         r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "copies of graphs with %s nodes",
                     has.memory ? "memory" : "conditional");
-    else if (into && !sg_graph_attach(to, into))
-        r = CUDA_ERROR_NOT_SUPPORTED;
     else
+        r = into ? sg_graph_attach(to, into) : CUDA_SUCCESS;
+    if (r == CUDA_SUCCESS)
         r = clone_locked(g, to, 0);
     pthread_mutex_unlock(&sg_graph_lock);
     if (r != CUDA_SUCCESS) {
@@ -287,13 +287,16 @@ CUresult CUDAAPI cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGra
 
     SG_GRAPH(child, childGraph);
     SG_GRAPH(g, hGraph);
+    /* At once: g may be moved below another graph, and the copy's level would be what it was. */
+    pthread_mutex_lock(&sg_graph_lock);
     r = clone(child, g, &copy);
-    if (r != CUDA_SUCCESS)
-        return r;
-    r = sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_GRAPH, NULL, copy,
-                     NULL);
-    if (r != CUDA_SUCCESS)
-        sg_obj_unregister(&copy->obj);
+    if (r == CUDA_SUCCESS) {
+        r = sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_GRAPH, NULL,
+                         copy, NULL);
+        if (r != CUDA_SUCCESS)
+            sg_obj_unregister(&copy->obj);
+    }
+    pthread_mutex_unlock(&sg_graph_lock);
     return r;
 }
 
@@ -314,8 +317,8 @@ CUresult sg_graph_move(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *depe
     else if (has.condition || g->body)
         r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "a child graph with conditional nodes, or one that is "
                                               "moved into the graph of a conditional node");
-    else if (g->level + 1 + has.height >= SG_NEST_MAX)
-        r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "graphs nested deeper than %d", SG_NEST_MAX);
+    else
+        r = sg_graph_may_attach(child, g);
     if (r == CUDA_SUCCESS)
         r = sg_graph_add(out, hGraph, dependencies, n, CU_GRAPH_NODE_TYPE_GRAPH, NULL, child, NULL);
     if (r == CUDA_SUCCESS) {

@@ -217,6 +217,84 @@ static void test_nesting(void **state)
     ctx_end(c);
 }
 
+/* Copies of a graph in itself and launches within launches double with each call: until there are 1 << 20 nodes and graphs. */
+static void test_doubling(void **state)
+{
+    CUcontext c = ctx_begin();
+    CUgraph top = new_graph(), other = new_graph(), copy;
+    CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
+    CUgraphExec x;
+    CUgraphNode n;
+    CUresult r = CUDA_SUCCESS;
+    CUstream s;
+    int doubled = 0;
+
+    (void)state;
+    add_empty(top);
+    while ((r = cuGraphAddChildGraphNode(&n, top, NULL, 0, top)) == CUDA_SUCCESS && ++doubled < 40)
+        ;
+    assert_int_equal(r, CUDA_ERROR_NOT_SUPPORTED);
+    assert_in_range(doubled, 15, 20);
+    OK(cuGraphClone(&copy, top));
+    OK(cuGraphAddChildGraphNode(&n, other, NULL, 0, top));
+    IS(cuGraphAddChildGraphNode(&n, other, NULL, 0, top), NOT_SUPPORTED);
+    p.graph.graph = copy;
+    p.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+    IS(cuGraphAddNode_v2(&n, other, NULL, NULL, 0, &p), NOT_SUPPORTED);
+    OK(cuGraphDestroy(copy)); /* it was not moved */
+    OK(cuGraphDestroy(other));
+    OK(cuGraphDestroy(top));
+
+    top = new_graph();
+    add_empty(top);
+    OK(cuGraphInstantiateWithFlags(&x, top, 0));
+    OK(cuGraphDestroy(top));
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    for (doubled = 0; doubled < 40; doubled++) {
+        CUgraphExec next;
+
+        OK(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+        OK(cuGraphLaunch(x, s));
+        OK(cuGraphLaunch(x, s));
+        OK(cuStreamEndCapture(s, &top));
+        r = cuGraphInstantiateWithFlags(&next, top, 0);
+        OK(cuGraphDestroy(top));
+        if (r != CUDA_SUCCESS)
+            break;
+        OK(cuGraphExecDestroy(x));
+        x = next;
+    }
+    assert_int_equal(r, CUDA_ERROR_NOT_SUPPORTED);
+    assert_in_range(doubled, 15, 20);
+    OK(cuGraphLaunch(x, s));
+    OK(cuStreamSynchronize(s));
+    OK(cuGraphExecDestroy(x));
+    ctx_end(c);
+}
+
+/* The bound counts what is there, not what was. */
+static void test_count_of_nodes(void **state)
+{
+    CUgraph top, child, kept;
+    CUgraphNode n;
+
+    (void)state;
+    OK(cuInit(0));
+    top = new_graph();
+    child = new_graph();
+    for (int i = 0; i < 1024; i++)
+        add_empty(child);
+    for (int i = 0; i < 1100; i++) { /* more than 1 << 20, one after the other */
+        OK(cuGraphAddChildGraphNode(&n, top, NULL, 0, child));
+        OK(cuGraphDestroyNode(n));
+    }
+    kept = new_graph();
+    OK(cuGraphAddChildGraphNode(&n, kept, NULL, 0, child));
+    OK(cuGraphDestroy(top));
+    OK(cuGraphDestroy(child));
+    OK(cuGraphDestroy(kept));
+}
+
 /* A launch that was captured behind a record of its graph waits for the event as it was before, not for itself. */
 static void test_event_of_own_launch(void **state)
 {
@@ -251,6 +329,7 @@ static void test_event_of_own_launch(void **state)
 const struct CMUnitTest glifetime_tests[] = {
     cmocka_unit_test(test_capture_front),       cmocka_unit_test(test_capture_set),
     cmocka_unit_test(test_condition_held),      cmocka_unit_test(test_nesting),
-    cmocka_unit_test(test_event_of_own_launch),
+    cmocka_unit_test(test_event_of_own_launch), cmocka_unit_test(test_doubling),
+    cmocka_unit_test(test_count_of_nodes),
 };
 const size_t n_glifetime_tests = sizeof(glifetime_tests) / sizeof(glifetime_tests[0]);

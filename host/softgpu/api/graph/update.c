@@ -113,6 +113,12 @@ CUresult CUDAAPI cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode
     return r;
 }
 
+/* Steps of a launch that was captured. */
+static size_t launch_steps(const struct sg_step *st)
+{
+    return st->type == CU_GRAPH_NODE_TYPE_GRAPH && st->gop->op ? sg_graph_op_program(st->gop->op)->steps : 0;
+}
+
 /* The steps of a child are replaced when they are as many and of the same types. */
 static CUresult replace_child(struct sg_graph_exec *x, CUgraphNode hNode, const struct sg_program *with)
 {
@@ -129,11 +135,14 @@ static CUresult replace_child(struct sg_graph_exec *x, CUgraphNode hNode, const 
                 r = CUDA_ERROR_INVALID_VALUE;
                 break;
             }
+            c->steps += launch_steps(&with->step[i]) - launch_steps(to);
             sg_graph_op_put(to->gop);
             to->gop = with->step[i].gop;
             sg_graph_op_get(to->gop);
         }
     }
+    if (r == CUDA_SUCCESS && c->steps > SG_GRAPH_MAX)
+        r = sg_graph_too_large();
     if (r == CUDA_SUCCESS) {
         c->events |= with->events;
         c->depth = with->depth > c->depth ? with->depth : c->depth;
