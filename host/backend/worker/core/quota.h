@@ -35,6 +35,8 @@ void wrk_quota_init(struct wrk_worker *w, uint64_t limit);
 /* Takes `bytes` before the provider allocates; false: over the quota. Dispatcher only. */
 bool wrk_quota_take(struct wrk_worker *w, uint64_t bytes);
 void wrk_quota_give(struct wrk_worker *w, uint64_t bytes);
+/* The bytes that count now. */
+uint64_t wrk_quota_held(struct wrk_worker *w);
 /* Gives back what was reserved and is not used; the dispatcher only, which owns the channel. */
 void wrk_quota_trim(struct wrk_worker *w);
 /* Another limit; where there was none the broker hears later, by wrk_quota_report(), what there is. */
