@@ -217,7 +217,7 @@ fuzz: prepare-test ## malformed rings, records, images and PTX, longer than in m
 # Minutes for the build, less for the suite; SAN=thread is the other one. CASES: of tests/conformance/driver.
 # In an argument of $(or) a comma would end it.
 COMMA := ,
-san: prepare-test ## the conformance suite with sanitizers: SAN=address,undefined or SAN=thread (CASES='graph_* ...')
+san: prepare-test ## the conformance suite with sanitizers: SAN=address,undefined or SAN=thread, with streams busy meanwhile (CASES='graph_* ...')
 	@JOBS=$(JOBS) $(SCRIPTS)/san.sh $(BUILD) $(CUDA_HOME) $(or $(SAN),address$(COMMA)undefined) $(CASES)
 
 coverage: prepare-test ## what tests reach, by folder: build/coverage/coverage.md, as docs/results/coverage.md (ALL=1: further suites)
