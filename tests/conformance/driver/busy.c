@@ -76,7 +76,8 @@ static bool make_graph(struct busy *b)
     const struct lane *l = &b->lane[N_STREAMS - 1];
     CUgraph g = NULL;
     bool ok = GOOD(cuStreamBeginCapture(l->stream, CU_STREAM_CAPTURE_MODE_RELAXED)) &&
-              launch(b, b->fill, l->dev, 7, l->stream) && GOOD(cuLaunchHostFunc(l->stream, count, &b->called)) &&
+              launch(b, b->fill, l->dev, 7, l->stream) &&
+              GOOD(cuLaunchHostFunc(l->stream, count, &b->called)) &&
               GOOD(cuMemcpyDtoHAsync(l->host, l->dev, WORDS * 4, l->stream)) &&
               GOOD(cuStreamEndCapture(l->stream, &g)) && GOOD(cuGraphInstantiate(&b->exec, g, 0));
 
@@ -93,14 +94,15 @@ static bool set_up(struct busy *b)
     } else if (!GOOD(cuDevicePrimaryCtxRetain(&b->ctx, 0)) || !GOOD(cuCtxSetCurrent(b->ctx))) {
         return false;
     }
-    if (!GOOD(cuModuleLoadData(&b->module, cf_ptx)) || !GOOD(cuModuleGetFunction(&b->fill, b->module, "k_fill")) ||
+    if (!GOOD(cuModuleLoadData(&b->module, cf_ptx)) ||
+        !GOOD(cuModuleGetFunction(&b->fill, b->module, "k_fill")) ||
         !GOOD(cuModuleGetFunction(&b->add, b->module, "k_add")))
         return false;
     for (unsigned i = 0; i < N_STREAMS; i++) {
         struct lane *l = &b->lane[i];
 
-        if (!GOOD(cuStreamCreate(&l->stream, CU_STREAM_NON_BLOCKING)) || !GOOD(cuMemAlloc(&l->dev, WORDS * 4)) ||
-            !GOOD(cuMemAllocHost((void **)&l->host, WORDS * 4)) ||
+        if (!GOOD(cuStreamCreate(&l->stream, CU_STREAM_NON_BLOCKING)) ||
+            !GOOD(cuMemAlloc(&l->dev, WORDS * 4)) || !GOOD(cuMemAllocHost((void **)&l->host, WORDS * 4)) ||
             !GOOD(cuEventCreate(&l->event, CU_EVENT_DISABLE_TIMING)))
             return false;
     }
@@ -127,8 +129,8 @@ static bool round_of(struct busy *b)
     }
     if (ok && GOOD(cuGraphLaunch(b->exec, b->lane[N_STREAMS - 1].stream)))
         b->asked++;
-    ok = ok && GOOD(cuEventRecord(late, b->lane[N_STREAMS - 1].stream)) && GOOD(cuStreamWaitEvent(extra, late, 0)) &&
-         GOOD(cuLaunchHostFunc(extra, count, &b->called));
+    ok = ok && GOOD(cuEventRecord(late, b->lane[N_STREAMS - 1].stream)) &&
+         GOOD(cuStreamWaitEvent(extra, late, 0)) && GOOD(cuLaunchHostFunc(extra, count, &b->called));
     b->asked += ok;
     if (late)
         ok = GOOD(cuEventDestroy(late)) && ok;

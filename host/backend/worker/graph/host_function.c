@@ -34,7 +34,7 @@
 
 struct wrk_host_func {
     atomic_uint refs;
-    struct wrk_host_func *next; /* in `untold` */
+    VGB_LISTED struct wrk_host_func *next; /* in `untold` */
     uint64_t cookie;
     bool once; /* of cuLaunchHostFunc: the guest knows when it has run */
     bool told; /* the guest was told of its end, or never heard of it */
@@ -44,19 +44,19 @@ struct wrk_host_func {
 enum run_state { RUN_HELD, RUN_ASKED };
 
 struct run {
-    struct run *next;
+    VGB_LISTED struct run *next;
     uint64_t cookie;
     uint32_t slot, sequence;
     enum run_state state;
     bool done;
-    bool orphan;             /* its context has ended while the provider held it: ask() frees it */
-    struct wrk_host_func *f; /* the stream waits for it, no thread: freed when it has ended */
-    CUcontext ctx;           /* ... this context's stream */
+    bool orphan; /* its context has ended while the provider held it: ask() frees it */
+    VGB_COUNTED struct wrk_host_func *f; /* the stream waits for it, no thread: freed when it has ended */
+    CUcontext ctx;                       /* ... this context's stream */
 };
 
 /* The page of the window that has host_done, as a context's streams see it. */
 struct page {
-    struct page *next;
+    VGB_LISTED struct page *next;
     CUcontext ctx;
     void *base;
     CUdeviceptr at;
@@ -221,9 +221,8 @@ static void page_make(struct wrk_worker *w, CUcontext ctx)
         free(p);
         return;
     }
-    ok = wrk_provider.cuMemHostRegister_v2(p->base, VGP_PAGE,
-                                           CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) ==
-             CUDA_SUCCESS &&
+    ok = wrk_provider.cuMemHostRegister_v2(
+             p->base, VGP_PAGE, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) == CUDA_SUCCESS &&
          wrk_provider.cuMemHostGetDevicePointer_v2(&p->at, p->base, 0) == CUDA_SUCCESS;
     pthread_mutex_lock(&lock);
     if (ok) {
