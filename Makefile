@@ -246,7 +246,7 @@ mutate: prepare-test ## small faults in a copy, one at a time: do the tests noti
 	@$(TOP)/tests/runner/mutate/mutate.py --top $(TOP) --out $(BUILD)/mutate --cuda $(CUDA_HOME) --n $(or $(N),20) \
 		--seed $(or $(SEED),1) $(if $(PART),--part '$(PART)') --jobs $(JOBS) $(if $(AGAIN),--again)
 
-prove: prepare-test ## proofs by CBMC: bounds of memory accesses, ring, table of handles, all decoders (CALLS='NAME ...': these)
+prove: prepare-test ## proofs by CBMC: bounds of memory accesses, the verifier's parts, ring, table of handles, all decoders (CALLS='NAME ...': these)
 	@$(SCRIPTS)/cbmc.sh > /dev/null
 	@$(SCRIPTS)/prove.sh $(BUILD)/prove softgpu '$(call sub,host/softgpu,prove)' backend '$(call sub,host/backend,prove)' \
 	  protocol '$(call sub,protocol,prove CALLS="$(CALLS)")'
