@@ -210,7 +210,7 @@ END
 says "lint: a raw pointer to an object" 1 "holds.h: holds: line 3: struct holder: .struct sg_node .raw. does not say" "$here/lint_holds.py" "$work/holds.h"
 printf 'struct list {\n    struct entry {\n        VGB_OWNED const struct name *n;\n        struct name **inner;\n    } * first;\n};\n' > "$work/holds.h"
 says "lint: one in a nested structure" 1 "holds.h: holds: line 4: struct list: .struct name ..inner. does not" "$here/lint_holds.py" "$work/holds.h"
-says "lint: a nested structure's own pointer" 1 "holds.h: holds: line 5: struct list: a nested pointer ... first. does not" "$here/lint_holds.py" "$work/holds.h"
+says "lint: a nested structure's own pointer" 1 "holds.h: holds: line 5: struct list: a nested pointer .\* first. does not" "$here/lint_holds.py" "$work/holds.h"
 cat > "$work/holds.h" << 'END'
 struct holder {
     SG_LISTED struct sg_node *next,
