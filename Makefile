@@ -217,7 +217,7 @@ fuzz: prepare-test ## malformed rings, records, images and PTX, longer than in m
 # Minutes for the build, less for the suite; SAN=thread is the other one. CASES: of tests/conformance/driver.
 # In an argument of $(or) a comma would end it.
 COMMA := ,
-san: prepare-test ## the conformance suite with sanitizers: SAN=address,undefined or SAN=thread (CASES='graph_* ...')
+san: prepare-test ## the conformance suite with sanitizers: SAN=address,undefined or SAN=thread, with streams busy meanwhile (CASES='graph_* ...')
 	@JOBS=$(JOBS) $(SCRIPTS)/san.sh $(BUILD) $(CUDA_HOME) $(or $(SAN),address$(COMMA)undefined) $(CASES)
 
 coverage: prepare-test ## what tests reach, by folder: build/coverage/coverage.md, as docs/results/coverage.md (ALL=1: further suites)
@@ -246,7 +246,7 @@ mutate: prepare-test ## small faults in a copy, one at a time: do the tests noti
 	@$(TOP)/tests/runner/mutate/mutate.py --top $(TOP) --out $(BUILD)/mutate --cuda $(CUDA_HOME) --n $(or $(N),20) \
 		--seed $(or $(SEED),1) $(if $(PART),--part '$(PART)') --jobs $(JOBS) $(if $(AGAIN),--again)
 
-prove: prepare-test ## proofs by CBMC: bounds of memory accesses, ring, table of handles, all decoders (CALLS='NAME ...': these)
+prove: prepare-test ## proofs by CBMC: bounds of memory accesses, the verifier's parts, ring, table of handles, all decoders (CALLS='NAME ...': these)
 	@$(SCRIPTS)/cbmc.sh > /dev/null
 	@$(SCRIPTS)/prove.sh $(BUILD)/prove softgpu '$(call sub,host/softgpu,prove)' backend '$(call sub,host/backend,prove)' \
 	  protocol '$(call sub,protocol,prove CALLS="$(CALLS)")'

@@ -25,3 +25,15 @@ for file in host/softgpu/libcuda-soft.so.1 host/backend/vgpu-backend host/backen
         ;;
     esac
 done
+# The linker marks a program only when each object is marked, the C library's Scrt1.o, crti.o and crtn.o among them, which Debian's are not.
+# So our own objects are asked: with a C library that is marked the programs are, too.
+[ "$(uname -m)" = x86_64 ] || exit 0
+marks() { # FOLDER FEATURE: the objects below that do not have it
+    [ -d "$build/$1" ] || { echo "not run: hardening: $1 is not built"; return; }
+    find "$build/$1" -name '*.o' ! -path '*/tests/*' | sort | while read -r object; do
+        readelf -nW "$object" 2> /dev/null | grep -q "x86 feature:.*$2" || echo "${object#"$build"/}: hardening: compiled without $2"
+    done
+}
+marks host/softgpu SHSTK
+marks host/backend SHSTK
+marks host/backend IBT

@@ -11,6 +11,7 @@
 #   mutate    the tables of tests/runner/mutate name what is there
 #   format    C is as clang-format 14 writes it with .clang-format: scripts/format.sh
 #   rules     no rule of a Makefile writes into a build folder that may not be there yet
+#   holds     a member that points to an object says how it is held, where objects name each other: lint_holds.py
 #   harden    the software GPU, the broker and the worker are built as scripts/harden.mk says (with --built)
 #   shape     no file of more than 600 lines (generated ones aside), no more than 25 sources in a folder (tests counted
 #             apart), no trailing blanks, no tabs in C outside kernel/
@@ -153,6 +154,11 @@ fi
 
 rules=$(printf '%s\n' "${files[@]}" | grep -E '(^|/)Makefile$|\.mk$' | xargs scripts/lint_rules.py)
 [ -z "$rules" ] || { echo "$rules"; breaches=$((breaches + $(wc -l <<< "$rules"))); }
+
+# Pointers to objects, where objects name each other.
+holds=$(printf '%s\n' "${files[@]}" | grep -E '^host/(softgpu/(graph|runtime|module|api)|backend/worker)/.*\.[ch]$' |
+    grep -v '_test\.[ch]$\|/generated/' | xargs scripts/lint_holds.py)
+[ -z "$holds" ] || { echo "$holds"; breaches=$((breaches + $(wc -l <<< "$holds"))); }
 
 if [ $breaches = 0 ]; then
     echo "lint: ${#files[@]} files, no breach"

@@ -7,6 +7,9 @@
 # guest's libcuda, the backend and the software GPU, built in BUILD/san-SANITIZERS. A report of a sanitizer anywhere
 # is a failure. CASE: cases of the suite, as conform takes them; without one, all.
 #
+# BUSY=1: while a case runs, other threads of its process keep streams, events, graphs and host functions busy
+# (tests/conformance/driver/busy.c), so that a race of a case with work under way is seen. With thread by default; BUSY=0: not.
+#
 # Not instrumented: the handlers of instructions (exec/ops) and compiled kernels, as a guest's kernel may race
 # and address what it likes; tests/ptx/fuzz runs them under AddressSanitizer. Without the sandbox and the
 # limit of memory, since a sanitizer needs files and terabytes of addresses. san.supp has what is left out, with reasons.
@@ -78,6 +81,12 @@ until [ -S "$work/s" ] || [ $i = 600 ] || ! kill -0 $pid 2> /dev/null; do
     sleep 0.1
     i=$((i + 1))
 done
+case ${BUSY:-$san} in
+1 | *thread*)
+    export CONFORM_BUSY=1
+    echo "  other threads keep streams busy"
+    ;;
+esac
 VGPU_SOCKET=$work/s LD_LIBRARY_PATH=$dir/userspace/libcuda CONFORM_LIMIT=${CONFORM_LIMIT:-600} \
     setarch -R "$dir/tests/conformance/driver/conform" "$@" > "$dir/conform.out" 2> "$dir/conform.err"
 status=$?

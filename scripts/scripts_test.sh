@@ -200,6 +200,36 @@ printf '$(O)/words: $(SRC)/a.c | $(O)\n\tsort $< > $@\n$(O)/more: $(O)/words\n\t
 "$here/lint_rules.py" "$work/first.mk"
 check "lint: rules with their folder" $?
 
+# A member that points to an object and does not say how it is held; one that does, and what is no such member.
+cat > "$work/holds.h" << 'END'
+struct holder {
+    SG_COUNTED struct sg_graph *graph; /* struct sg_graph *not_this; */
+    struct sg_node *raw;
+};
+END
+says "lint: a raw pointer to an object" 1 "holds.h: holds: line 3: struct holder: .struct sg_node .raw. does not say" "$here/lint_holds.py" "$work/holds.h"
+printf 'struct list {\n    struct entry {\n        VGB_OWNED const struct name *n;\n        struct name **inner;\n    } * first;\n};\n' > "$work/holds.h"
+says "lint: one in a nested structure" 1 "holds.h: holds: line 4: struct list: .struct name ..inner. does not" "$here/lint_holds.py" "$work/holds.h"
+says "lint: a nested structure's own pointer" 1 "holds.h: holds: line 5: struct list: a nested pointer .\* first. does not" "$here/lint_holds.py" "$work/holds.h"
+cat > "$work/holds.h" << 'END'
+struct holder {
+    SG_LISTED struct sg_node *next,
+        **pprev;
+    struct sg_obj obj;
+    void (*end)(struct sg_node *n);
+    struct part {
+        SG_OWNED const struct name *const *names[4];
+    } * SG_OWNED parts;
+};
+static struct sg_node *find(struct holder *h)
+{
+    struct sg_node *n = h->next;
+    return n;
+}
+END
+"$here/lint_holds.py" "$work/holds.h"
+check "lint: pointers that say how they are held" $?
+
 # layers.py: a part of two floors. above/ may use below/, by its public header; not the other way round.
 tree=$work/floors
 mkdir -p "$tree"/part/{below,above/deep} "$tree"/out/{below,above/deep}

@@ -20,6 +20,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/*
+ * How a member that is a pointer to a structure is held; scripts/lint_holds.py refuses one that does not say so.
+ * COUNTED   a reference (or a place among holders), which this one gives back when it lets go
+ * OWNED     nothing else keeps it: it ends with this one
+ * LISTED    no reference: what ends takes itself out of here first
+ * LENT      no reference: what this is a part of, a call or a lock keeps it for longer
+ */
+#define SG_COUNTED
+#define SG_OWNED
+#define SG_LISTED
+#define SG_LENT
+
 #define SG_DEVICE_NAME "vgpu-cuda software GPU (PTX on CPU)"
 
 /* ---- configuration (base/config.c): read once from the environment by cuInit ---- */

@@ -57,10 +57,10 @@ static uint32_t field(const struct sg_insn *in, unsigned k)
     return f[k];
 }
 
-/* Where a value of this kind may lie: [begin, end), at distances of step from begin. */
+/* Where a value of this kind may lie: [begin, end), at distances of step, a power of two, from begin. */
 static bool lies_in(uint32_t at, uint32_t begin, uint32_t end, uint32_t size, uint32_t step)
 {
-    return at >= begin && at <= end && end - at >= size && (at - begin) % step == 0;
+    return at >= begin && at <= end && end - at >= size && !((at - begin) & (step - 1));
 }
 
 static bool place(const struct sg_code *c, uint32_t op, uint8_t w)

@@ -99,7 +99,7 @@ static void mark_after(const struct sg_program *p, size_t from, bool *after, uin
 
 /* An allocation that its program frees. */
 struct pair {
-    const struct sg_graph_memory *m;
+    SG_LENT const struct sg_graph_memory *m;
     size_t alloc, free;         /* steps */
     size_t top_alloc, top_free; /* their units */
     uint64_t with;              /* most that there is once it is allocated */
@@ -185,8 +185,8 @@ bool sg_graph_memory_find_peak(struct sg_program *p)
 
 /* A level that runs. Lives on the stack of the thread that launched it, which waits for the helpers. */
 struct run {
-    const struct sg_level *l;
-    struct sg_genv *genv; /* of the launching thread */
+    SG_LENT const struct sg_level *l;
+    SG_LENT struct sg_genv *genv; /* of the launching thread */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint32_t *left;  /* by step, from l->from on: units that it waits for and that have not ended */
@@ -198,14 +198,14 @@ struct run {
     uint64_t moves; /* units begun and ended */
     CUresult result;
     /* The watcher's, under its lock. */
-    struct run *next, **pprev;
+    SG_LISTED struct run *next, **pprev;
     uint64_t seen;
 };
 
 static struct {
     pthread_mutex_t lock; /* taken before a run's */
     pthread_cond_t wake;
-    struct run *runs;
+    SG_LISTED struct run *runs;
     bool started, asleep;
     unsigned helpers;
 } watch = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};

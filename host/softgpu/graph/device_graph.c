@@ -31,19 +31,19 @@
 
 /* A graph that is to run. */
 struct glaunch {
-    struct glaunch *next;
-    struct sg_graph_exec *exec; /* a reference, or NULL */
-    struct sg_program *program; /* a reference */
-    bool device;                /* exec->queued stands for it */
+    SG_OWNED struct glaunch *next;
+    SG_COUNTED struct sg_graph_exec *exec; /* a reference, or NULL */
+    SG_COUNTED struct sg_program *program; /* a reference */
+    bool device;                           /* exec->queued stands for it */
 };
 
 struct list {
-    struct glaunch *first, **last;
+    SG_OWNED struct glaunch *first, **last;
 };
 
 /* A graph that runs. Lists and counts: under sg_graph_lock. */
 struct sg_genv {
-    struct sg_graph_exec *exec; /* NULL: not one that the device knows */
+    SG_LENT struct sg_graph_exec *exec; /* NULL: not one that the device knows */
     struct list forget, sibling, tail;
     unsigned forgotten, tails, depth;
 };

@@ -229,7 +229,7 @@ static size_t count_steps(const struct sg_graph *g, unsigned depth)
 }
 
 struct flat {
-    struct sg_program *p;
+    SG_LENT struct sg_program *p;
     uint64_t bad;        /* a node of a cycle */
     uint32_t (*pair)[2]; /* edges between steps: from, to */
     size_t npairs, cap;

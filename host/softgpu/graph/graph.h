@@ -17,17 +17,17 @@ extern pthread_mutex_t sg_graph_lock;
 /* An operation shared by nodes, their clones and programs. */
 struct sg_graph_op {
     _Atomic uint32_t refs;
-    struct sg_op *op; /* NULL: nothing to run */
+    SG_OWNED struct sg_op *op; /* NULL: nothing to run */
 };
 
 struct sg_node {
     struct sg_obj obj;
-    struct sg_graph *graph; /* valid while the node is in it, else NULL */
+    SG_LISTED struct sg_graph *graph; /* valid while the node is in it, else NULL */
     CUgraphNodeType type;
-    struct sg_graph_op *gop;
-    struct sg_graph *child; /* a reference: CU_GRAPH_NODE_TYPE_GRAPH */
-    struct sg_node **deps;  /* nodes of the same graph */
-    CUgraphEdgeData *edge;  /* of each of deps; NULL: all ordinary. They run as ordinary ones */
+    SG_COUNTED struct sg_graph_op *gop;
+    SG_COUNTED struct sg_graph *child; /* a reference: CU_GRAPH_NODE_TYPE_GRAPH */
+    SG_COUNTED struct sg_node **deps;  /* nodes of the same graph */
+    CUgraphEdgeData *edge;             /* of each of deps; NULL: all ordinary. They run as ordinary ones */
     size_t ndeps, cap_deps, index;
     uint64_t original; /* handle of the node that this is a clone of */
     bool has_params;   /* made by a call with parameters, not by capture */
@@ -37,10 +37,10 @@ struct sg_node {
         CUDA_HOST_NODE_PARAMS host;
         CUDA_BATCH_MEM_OP_NODE_PARAMS batch; /* paramArray is the node's */
     } params;
-    void **kernel_params;          /* what GetParams handed out; freed with the node */
-    CUlaunchAttributeValue *attrs; /* of a kernel node, by id; NULL: none was set */
-    struct sg_graph_memory *mem;   /* a reference: nodes that allocate or free */
-    struct sg_condition *cond;     /* a conditional node's: see graph/condition.c */
+    void **kernel_params;                   /* what GetParams handed out; freed with the node */
+    CUlaunchAttributeValue *attrs;          /* of a kernel node, by id; NULL: none was set */
+    SG_COUNTED struct sg_graph_memory *mem; /* a reference: nodes that allocate or free */
+    SG_OWNED struct sg_condition *cond;     /* a conditional node's: see graph/condition.c */
     bool mark;
     size_t pos; /* where its step is, while a program is made */
 };
@@ -66,20 +66,20 @@ struct sg_graph_memory {
 struct sg_cond;
 /* The additional state of a conditional node. */
 struct sg_condition {
-    struct sg_cond *cond; /* held */
+    SG_COUNTED struct sg_cond *cond; /* held */
     CUgraphConditionalNodeType type;
     unsigned size;
-    struct sg_graph **body; /* each a reference; theirs is the node */
-    CUgraph *handles;       /* the same, for the application */
+    SG_COUNTED struct sg_graph **body; /* each a reference; theirs is the node */
+    CUgraph *handles;                  /* the same, for the application */
 };
 
 /* User objects that a graph or a program holds (graph/user_object.c); under the lock. */
 struct sg_uobj;
 struct sg_urefs {
     struct sg_uref {
-        struct sg_uobj *u;
+        SG_COUNTED struct sg_uobj *u;
         unsigned count;
-    } * ref;
+    } * SG_OWNED ref;
     size_t n;
 };
 
@@ -95,17 +95,17 @@ struct sg_graph_family {
 
 struct sg_graph {
     struct sg_obj obj;
-    struct sg_node **nodes; /* each a reference */
+    SG_COUNTED struct sg_node **nodes; /* each a reference */
     size_t n, cap;
     struct sg_urefs urefs;
     bool owned;      /* a node has it: not the application's to destroy or to make executable */
     bool body;       /* of a conditional node, or below one */
     bool has_memory; /* nodes that allocate or free, here or, mostly, below: see sg_graph_contents() */
     uint64_t id;     /* never used again, unlike an address */
-    struct sg_graph_family *family;
-    unsigned level;         /* so many graphs are above it */
-    unsigned execs;         /* executable graphs of it, where there may be only one */
-    struct sg_cond **conds; /* made for it; held */
+    SG_COUNTED struct sg_graph_family *family;
+    unsigned level;                    /* so many graphs are above it */
+    unsigned execs;                    /* executable graphs of it, where there may be only one */
+    SG_COUNTED struct sg_cond **conds; /* made for it; held */
     size_t nconds;
 };
 
@@ -127,19 +127,19 @@ void sg_edges_put(struct sg_edges *e);
 /* What an executable graph runs; does not change once made. */
 struct sg_program {
     _Atomic uint32_t refs;
-    bool wide;                     /* the uppermost level is no chain */
-    struct sg_edges *edges;        /* a reference; NULL: every level is a chain */
-    uint64_t peak[SG_MAX_DEVICES]; /* the most memory that it frees itself and can have at one time */
-    struct sg_urefs urefs;         /* of the graph and its children */
-    bool events;                   /* there are event nodes: see issue_events() */
-    bool memory;                   /* there are nodes that allocate or free */
-    unsigned depth;                /* of captured launches within captured launches: bounds recursion */
-    size_t steps;                  /* its own and those of captured launches, at every depth */
-    struct sg_cond **conds;        /* whose values a launch may set; held */
+    bool wide;                         /* the uppermost level is no chain */
+    SG_COUNTED struct sg_edges *edges; /* a reference; NULL: every level is a chain */
+    uint64_t peak[SG_MAX_DEVICES];     /* the most memory that it frees itself and can have at one time */
+    struct sg_urefs urefs;             /* of the graph and its children */
+    bool events;                       /* there are event nodes: see issue_events() */
+    bool memory;                       /* there are nodes that allocate or free */
+    unsigned depth;                    /* of captured launches within captured launches: bounds recursion */
+    size_t steps;                      /* its own and those of captured launches, at every depth */
+    SG_COUNTED struct sg_cond **conds; /* whose values a launch may set; held */
     size_t nconds;
     size_t n;
     struct sg_step {
-        struct sg_graph_op *gop;
+        SG_COUNTED struct sg_graph_op *gop;
         CUgraphNodeType type;
         uint64_t node;  /* handle of the node it came from; 0: the body of a conditional node */
         uint64_t edges; /* stands for what it depends on */
@@ -147,9 +147,9 @@ struct sg_program {
         bool wide;      /* child graphs, bodies: the steps below are no chain */
         bool waits;     /* it waits for an event, or one below it does */
         bool disabled;
-        struct sg_graph_memory *mem; /* a reference */
-        size_t other;                /* memory: the step that frees, or allocates, it; SIZE_MAX: none */
-        struct sg_cond *cond;        /* one of conds */
+        SG_COUNTED struct sg_graph_memory *mem; /* a reference */
+        size_t other;                 /* memory: the step that frees, or allocates, it; SIZE_MAX: none */
+        SG_LENT struct sg_cond *cond; /* one of conds */
         CUgraphConditionalNodeType cond_type;
         unsigned cond_size; /* bodies: so many steps without a node follow, each with its own */
     } step[];
@@ -157,9 +157,9 @@ struct sg_program {
 
 struct sg_capture {
     _Atomic uint32_t refs;
-    struct sg_graph *graph;     /* a reference */
-    struct sg_stream *origin;   /* one of streams */
-    struct sg_stream **streams; /* each a reference */
+    SG_COUNTED struct sg_graph *graph;     /* a reference */
+    SG_LENT struct sg_stream *origin;      /* one of streams */
+    SG_COUNTED struct sg_stream **streams; /* each a reference */
     size_t nstreams;
     size_t first; /* index of the first node that was captured */
     CUstreamCaptureMode mode;
@@ -167,8 +167,8 @@ struct sg_capture {
     unsigned long long id;
     bool own; /* the graph was made for this capture, not given */
     bool invalid, ended;
-    struct sg_front *fronts;          /* of streams and events; each holds the capture */
-    struct sg_capture *next, **pprev; /* all that have not ended */
+    SG_LISTED struct sg_front *fronts;          /* of streams and events; each holds the capture */
+    SG_LISTED struct sg_capture *next, **pprev; /* all that have not ended */
 };
 
 /*
@@ -177,10 +177,10 @@ struct sg_capture {
  * the graph leaves every one of them.
  */
 struct sg_front {
-    struct sg_capture *capture; /* a reference, or NULL */
-    struct sg_node **nodes;     /* each a reference */
+    SG_COUNTED struct sg_capture *capture; /* a reference, or NULL */
+    SG_COUNTED struct sg_node **nodes;     /* each a reference */
     size_t n;
-    struct sg_front *next, **pprev; /* capture->fronts; pprev NULL: in no list */
+    SG_LISTED struct sg_front *next, **pprev; /* capture->fronts; pprev NULL: in no list */
 };
 
 #define SG_NEST_MAX 64 /* child graphs within child graphs: bounds recursion */
@@ -264,7 +264,7 @@ struct sg_ghold {
 bool sg_graph_memory_find_peak(struct sg_program *p);
 /* What a launch does to the memory of its program, in the order of calls. */
 struct sg_gclaim {
-    struct sg_ghold *hold;
+    SG_LENT struct sg_ghold *hold;
     bool *taken; /* by step: claimed, or its free announced, by this launch */
     bool *ran;   /* by step: it has been run; under the lock */
     bool issued; /* else nothing of it happens */
@@ -396,13 +396,13 @@ CUresult sg_exec_replace(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeT
 struct sg_graph_exec {
     struct sg_obj obj;
     unsigned long long flags;
-    struct sg_program *program; /* replaced as a whole, under sg_graph_lock */
-    struct sg_graph *only;      /* a reference: the graph that may have no other; or NULL */
-    struct sg_stream *last;     /* of the last launch, a reference; under sg_graph_lock */
+    SG_COUNTED struct sg_program *program; /* replaced as a whole, under sg_graph_lock */
+    SG_COUNTED struct sg_graph *only;      /* a reference: the graph that may have no other; or NULL */
+    SG_COUNTED struct sg_stream *last;     /* of the last launch, a reference; under sg_graph_lock */
     uint64_t last_seq;
     struct sg_ghold hold; /* under sg_graph_lock */
     /* Launches from the device; under sg_graph_lock (graph/device_graph.c). */
-    struct sg_graph_exec *next_known;
+    SG_LISTED struct sg_graph_exec *next_known;
     uint64_t name; /* what kernels call it */
     bool uploaded; /* since it was last changed */
     bool queued;   /* a kernel launched it, and it has not begun */
@@ -428,9 +428,9 @@ CUresult sg_program_run(struct sg_program *p, struct sg_gclaim *claim, struct sg
 
 /* A level that is no chain: units of p from step `from` up to, and without, step `to`. */
 struct sg_level {
-    struct sg_program *p;
+    SG_LENT struct sg_program *p;
     size_t from, to;
-    struct sg_stream *s;
+    SG_LENT struct sg_stream *s;
     CUresult (*run)(void *arg, size_t step, struct sg_stream *s); /* a unit; by any thread, several at once */
     void *arg;
 };

@@ -6,9 +6,9 @@
 
 struct graph_op {
     struct sg_op op;
-    struct sg_program *program; /* a reference */
-    struct sg_graph_exec *exec; /* a reference; NULL once captured: see order() */
-    struct sg_gclaim *claim;    /* of memory; or NULL */
+    SG_COUNTED struct sg_program *program; /* a reference */
+    SG_COUNTED struct sg_graph_exec *exec; /* a reference; NULL once captured: see order() */
+    SG_OWNED struct sg_gclaim *claim;      /* of memory; or NULL */
 };
 
 /* The steps below step number `head`, which is a child graph or a body. */

@@ -12,9 +12,9 @@ struct sg_uobj {
     struct sg_obj obj; /* registered as long as it is held by anybody */
     void *ptr;
     CUhostFn destroy;
-    uint64_t own;         /* the application's references; under count_lock */
-    uint64_t holders;     /* lists that hold it, and one for the application; under count_lock */
-    struct sg_uobj *next; /* in the queue */
+    uint64_t own;                   /* the application's references; under count_lock */
+    uint64_t holders;               /* lists that hold it, and one for the application; under count_lock */
+    SG_LISTED struct sg_uobj *next; /* in the queue */
 };
 
 static pthread_mutex_t count_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# prove.sh SOURCE STATEMENT...: has CBMC prove what memory/bounds_test.c states. SOURCE: host/softgpu. CaDiCaL decides each in
+# prove.sh SOURCE STATEMENT...: has CBMC prove what memory/bounds_test.c states, and exec/prove_verify.c with CBMC's own checks of
+# bounds, pointers and overflows (statements verify_*). SOURCE: host/softgpu. CaDiCaL decides each in
 # seconds, where Z3 takes minutes or hours. Prints a line for each, as check.py reads them.
 set -u
 src=$1
@@ -10,12 +11,23 @@ shift
 passed=0
 failed=0
 skipped=0
+# shellcheck disable=SC2086 # $checks: a list of options
 for what; do
     name=prove_$what
+    case $what in
+    verify_*)
+        file=exec/prove_verify.c
+        checks='--bounds-check --pointer-check --pointer-overflow-check --signed-overflow-check --unwinding-assertions --drop-unused-functions --unwind 8'
+        ;;
+    *)
+        file=memory/bounds_test.c
+        checks=--no-standard-checks
+        ;;
+    esac
     if [ -z "$cbmc" ] || ! command -v cadical > /dev/null; then
         printf '[  SKIPPED ] %s\nnot run: %s: cbmc and cadical are not both installed; make prove fetches cbmc\n[  SKIPPED ] %s\n' $name $name $name
         skipped=$((skipped + 1))
-    elif out=$("$cbmc" "$src/memory/bounds_test.c" -I"$src" --no-standard-checks --function $name --external-sat-solver cadical 2>&1); then
+    elif out=$("$cbmc" "$src/$file" -I"$src" $checks --function $name --external-sat-solver cadical 2>&1); then
         echo "[       OK ] $name"
         passed=$((passed + 1))
     else

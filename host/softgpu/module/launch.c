@@ -8,11 +8,11 @@
 
 struct launch_op {
     struct sg_op op;
-    struct sg_func *func; /* a reference */
+    SG_COUNTED struct sg_func *func; /* a reference */
     unsigned grid[3], block[3], dynamic;
     bool cooperative;
-    unsigned asked[3], cluster[3]; /* blocks of a cluster: by the launch, by launch or kernel; 0: none */
-    struct sg_ctx *green;          /* a reference: whose multiprocessors it uses; NULL: all of the device */
+    unsigned asked[3], cluster[3];   /* blocks of a cluster: by the launch, by launch or kernel; 0: none */
+    SG_COUNTED struct sg_ctx *green; /* a reference: whose multiprocessors it uses; NULL: all of the device */
     _Alignas(16) unsigned char params[];
 };
 

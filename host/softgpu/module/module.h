@@ -19,55 +19,55 @@ struct sg_func_settings {
 
 struct sg_func {
     struct sg_obj obj;
-    struct sg_mod *mod; /* a reference */
-    struct sg_kernel *kernel;
+    SG_COUNTED struct sg_mod *mod; /* a reference */
+    SG_LENT struct sg_kernel *kernel;
     struct sg_kernel_info info;
     struct sg_func_settings set;
     _Atomic bool prepared;
-    struct cua_old_launch *old; /* api/code/legacy_launch.c; NULL until first used */
-    struct sg_func *next;       /* mod->funcs */
+    SG_OWNED struct cua_old_launch *old; /* api/code/legacy_launch.c; NULL until first used */
+    SG_LISTED struct sg_func *next;      /* mod->funcs */
 };
 
 /* A loaded CUmodule, also the instance of a library in one context. */
 struct sg_mod {
     struct sg_obj obj;
-    struct sg_ctx *ctx; /* a reference */
-    uint32_t ctx_id;    /* the incarnation of ctx that it belongs to */
-    struct sg_lib *lib; /* a reference, or NULL */
-    struct sg_module *ptx;
+    SG_COUNTED struct sg_ctx *ctx; /* a reference */
+    uint32_t ctx_id;               /* the incarnation of ctx that it belongs to */
+    SG_COUNTED struct sg_lib *lib; /* a reference, or NULL */
+    SG_OWNED struct sg_module *ptx;
     bool ptx_is_libs;  /* ptx is lib->meta and freed with it */
     uint64_t *globals; /* device addresses, one per module-level variable */
     uint32_t nglobals;
-    struct sg_texref **texrefs; /* one per texture, surface and sampler variable; references */
+    SG_COUNTED struct sg_texref **texrefs; /* one per texture, surface and sampler variable; references */
     uint32_t ntexrefs;
     uint32_t const_bytes;
-    pthread_mutex_t lock;  /* guards funcs */
-    struct sg_func *funcs; /* those with references; each unlinks itself at its end */
+    pthread_mutex_t lock;            /* guards funcs */
+    SG_LISTED struct sg_func *funcs; /* those with references; each unlinks itself at its end */
 };
 
 struct sg_lib_inst {
-    struct sg_lib_inst *next;
-    struct sg_mod *mod; /* a reference */
+    SG_OWNED struct sg_lib_inst *next;
+    SG_COUNTED struct sg_mod *mod; /* a reference */
 };
 
 struct sg_kern {
     struct sg_obj obj;
-    struct sg_lib *lib;         /* a reference; lib_unload() undoes the cycle */
-    struct sg_kernel *kernel;   /* of lib->meta */
-    struct sg_kernel_info info; /* name NULL: not asked for yet; guarded by lib->lock */
+    SG_COUNTED struct sg_lib *lib;    /* a reference; lib_unload() undoes the cycle */
+    SG_LENT struct sg_kernel *kernel; /* of lib->meta */
+    struct sg_kernel_info info;       /* name NULL: not asked for yet; guarded by lib->lock */
     struct sg_func_settings set;
-    struct sg_func *cached; /* a reference: the function used last */
+    SG_COUNTED struct sg_func *cached; /* a reference: the function used last */
 };
 
 struct sg_lib {
     struct sg_obj obj;
     /* What each capability runs, by sg_same_cc(); kept to parse again for further contexts. */
     struct sg_image image[SG_MAX_DEVICES];
-    struct sg_module *meta; /* device 0's, parsed once; also run by the first context that can */
+    SG_OWNED struct sg_module *meta; /* device 0's, parsed once; also run by the first context that can */
     bool meta_taken;
     pthread_mutex_t lock; /* guards insts, meta_taken and each kernel's set and cached */
-    struct sg_lib_inst *insts;
-    struct sg_kern **kerns; /* one per kernel, each a reference; fixed after loading */
+    SG_OWNED struct sg_lib_inst *insts;
+    SG_COUNTED struct sg_kern **kerns; /* one per kernel, each a reference; fixed after loading */
     uint32_t nkerns;
 };
 
@@ -118,16 +118,16 @@ int sg_func_max_dynamic(const struct sg_kernel_info *info, const struct sg_func_
 /* ---- texture and surface objects (module/texture_object.c), references (module/texture_reference.c) ---- */
 
 struct sg_texobj {
-    struct sg_obj obj;  /* SG_T_TEXOBJ or SG_T_SURFOBJ */
-    struct sg_ctx *ctx; /* a reference */
+    struct sg_obj obj;             /* SG_T_TEXOBJ or SG_T_SURFOBJ */
+    SG_COUNTED struct sg_ctx *ctx; /* a reference */
     CUDA_RESOURCE_DESC res;
     CUDA_TEXTURE_DESC desc;
     CUDA_RESOURCE_VIEW_DESC view;
     bool has_view;
-    _Atomic bool dying;       /* destroyed, but launches that are queued may still look it up */
-    _Atomic(void *) retired;  /* memory for being so (api/code/texture_object.c); goes with it */
-    struct sg_array *array;   /* a reference, or NULL */
-    struct sg_mipmap *mipmap; /* a reference, or NULL */
+    _Atomic bool dying;                  /* destroyed, but launches that are queued may still look it up */
+    _Atomic(void *) retired;             /* memory for being so (api/code/texture_object.c); goes with it */
+    SG_COUNTED struct sg_array *array;   /* a reference, or NULL */
+    SG_COUNTED struct sg_mipmap *mipmap; /* a reference, or NULL */
     struct sg_texture t;
 };
 /* Makes an object that is not registered. view may be NULL. 1, 801, 2. */
@@ -137,11 +137,11 @@ CUresult sg_surfobj_new(struct sg_ctx *ctx, const CUDA_RESOURCE_DESC *res, struc
 
 /* A texture or surface reference: of a module's .texref or .surfref, or of cuTexRefCreate. */
 struct sg_texref {
-    struct sg_obj obj;    /* SG_T_TEXREF or SG_T_SURFREF */
-    struct sg_ctx *ctx;   /* a reference */
-    bool of_module;       /* constant: not of cuTexRefCreate */
-    pthread_mutex_t lock; /* guards the fields below */
-    bool bound, sampler;  /* sampler: desc alone, nothing to bind */
+    struct sg_obj obj;             /* SG_T_TEXREF or SG_T_SURFREF */
+    SG_COUNTED struct sg_ctx *ctx; /* a reference */
+    bool of_module;                /* constant: not of cuTexRefCreate */
+    pthread_mutex_t lock;          /* guards the fields below */
+    bool bound, sampler;           /* sampler: desc alone, nothing to bind */
     CUDA_RESOURCE_DESC res;
     CUDA_TEXTURE_DESC desc;
     CUarray_format format; /* as cuTexRefSetFormat said; of linear memory */
@@ -158,9 +158,9 @@ CUresult sg_mod_texref(struct sg_mod *mod, const char *name, bool surface, uint6
 
 /* The textures that one launch has looked up; valid until the launch has ended. */
 struct sg_texset {
-    struct sg_ctx *ctx;
+    SG_LENT struct sg_ctx *ctx;
     pthread_mutex_t lock; /* guards the lists */
-    struct sg_texpin *pins[64];
+    SG_OWNED struct sg_texpin *pins[64];
 };
 void sg_texset_init(struct sg_texset *s, struct sg_ctx *ctx);
 const struct sg_texture *sg_texset_get(void *texset, uint64_t handle, bool surface);

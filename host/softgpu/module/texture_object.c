@@ -329,10 +329,10 @@ CUresult sg_surfobj_new(struct sg_ctx *ctx, const CUDA_RESOURCE_DESC *res, struc
 /* ---- what a launch looks up ---- */
 
 struct sg_texpin {
-    struct sg_texpin *next;
+    SG_OWNED struct sg_texpin *next;
     uint64_t handle;
     bool surface;
-    struct sg_texobj *o; /* a reference */
+    SG_COUNTED struct sg_texobj *o; /* a reference */
 };
 
 void sg_texset_init(struct sg_texset *s, struct sg_ctx *ctx)

@@ -11,7 +11,7 @@ struct sg_copy {
     size_t width, height, depth; /* bytes, rows, slices */
     size_t dst_pitch, dst_slice; /* bytes from row to row, slice to slice */
     size_t src_pitch, src_slice;
-    struct sg_array *dst_array, *src_array; /* where dst and src lie in one; see sg_copy_new() */
+    SG_COUNTED struct sg_array *dst_array, *src_array; /* where dst and src lie in one; see sg_copy_new() */
     uint8_t dst_on, src_on;          /* 1 + the device that reaches them; 0: that of the copy's stream */
     bool dst_pageable, src_pageable; /* the caller's own memory, of which nothing is known here */
     uint64_t generation; /* sg_mem_generation from before both sides were found; 0: they must be looked up */
@@ -46,8 +46,8 @@ void sg_copy_done(struct sg_copy *c);
 struct sg_copy_side {
     CUmemorytype type;
     uint64_t base;
-    size_t x, y, z, pitch, rows; /* pitch and rows: 0 means as many as are copied */
-    const struct sg_ctx *ctx;    /* of a copy between contexts; else NULL */
+    size_t x, y, z, pitch, rows;      /* pitch and rows: 0 means as many as are copied */
+    SG_LENT const struct sg_ctx *ctx; /* of a copy between contexts; else NULL */
 };
 
 /* What locates a side of that memory type: an address, or the handle of an array. */

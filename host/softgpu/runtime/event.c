@@ -133,8 +133,8 @@ void sg_event_elsewhere_wait(struct sg_event *e, uint64_t n)
 
 struct record_op {
     struct sg_op op;
-    struct sg_event *event; /* a reference */
-    struct sg_stream *old;  /* the event's stream before: let go outside the issue lock */
+    SG_COUNTED struct sg_event *event; /* a reference */
+    SG_COUNTED struct sg_stream *old;  /* the event's stream before: let go outside the issue lock */
     uint64_t record;
     uint64_t ipc_record; /* for other processes, 0: none */
 };
@@ -188,7 +188,7 @@ static void record_drop(struct sg_op *op)
 
 struct node_op {
     struct sg_op op;
-    struct sg_event *event; /* a reference */
+    SG_COUNTED struct sg_event *event; /* a reference */
 };
 
 static CUresult node_run(struct sg_op *op, struct sg_stream *s)
@@ -298,7 +298,7 @@ static void nothing_drop(struct sg_op *op)
 
 struct remote_op {
     struct sg_op op;
-    struct sg_event *event; /* a reference */
+    SG_COUNTED struct sg_event *event; /* a reference */
     uint64_t n;
 };
 

@@ -9,12 +9,12 @@ struct sg_event {
     struct sg_obj obj;
     unsigned flags;
     pthread_mutex_t lock;
-    struct sg_stream *stream;        /* of the latest record, a reference; NULL: never recorded */
-    uint64_t seq, record;            /* its operation; number of records so far */
-    struct sg_front *front;          /* of a captured stream, see graph/graph.h; guarded by sg_graph_lock */
-    uint64_t stamp_ns, stamp_record; /* time, and which record it belongs to */
-    struct sg_ipc_event *ipc;        /* other processes may have it too, see runtime/ipc_event.h; or NULL */
-    uint64_t ipc_record;             /* number there of the latest record that was made here */
+    SG_COUNTED struct sg_stream *stream; /* of the latest record, a reference; NULL: never recorded */
+    uint64_t seq, record;                /* its operation; number of records so far */
+    SG_OWNED struct sg_front *front;   /* of a captured stream, see graph/graph.h; guarded by sg_graph_lock */
+    uint64_t stamp_ns, stamp_record;   /* time, and which record it belongs to */
+    SG_OWNED struct sg_ipc_event *ipc; /* other processes may have it too, see runtime/ipc_event.h; or NULL */
+    uint64_t ipc_record;               /* number there of the latest record that was made here */
 };
 
 /* The event behind a handle, of any context; without one a context must be current for the error to be 400. */

@@ -36,11 +36,11 @@ struct page {
 _Static_assert(sizeof(struct page) <= 4096, "one page");
 
 struct sg_ipc_event {
-    struct sg_ipc_event *link, **plink; /* of those made here */
+    SG_LISTED struct sg_ipc_event *link, **plink; /* of those made here */
     uint8_t token[SG_SHARE_TOKEN];
     uint32_t holder; /* this process */
     bool made_here;
-    struct page *page;
+    SG_OWNED struct page *page;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list */

@@ -23,7 +23,7 @@ struct sg_ctx {
      * errors it shares. A green context has only its streams and multiprocessors. base_id: the incarnation
      * of the primary context; green: the CUgreenCtx.
      */
-    struct sg_ctx *base;
+    SG_LENT struct sg_ctx *base;
     uint32_t base_id;
     uint64_t green;
     struct sg_sms sms; /* of a green context; count 0: all of the device */
@@ -38,21 +38,22 @@ struct sg_ctx {
      * what a program sees does not depend on how fast a kernel fails.
      */
     _Atomic int fault, sticky;
-    volatile int abort;        /* asks running kernels to end */
-    _Atomic bool cut;          /* the context ends and a wait was abandoned: later operations must not run */
-    pthread_mutex_t issue;     /* order of issue over all streams of this context; see README */
-    struct sg_stream *streams; /* list, guarded by issue; the legacy stream is not in it */
-    struct sg_stream *legacy;  /* lives as long as the context object; a green one's is in base's list */
-    struct sg_deps *gates;     /* what new streams wait for (cuCtxWaitEvent); guarded by base's issue */
+    volatile int abort;    /* asks running kernels to end */
+    _Atomic bool cut;      /* the context ends and a wait was abandoned: later operations must not run */
+    pthread_mutex_t issue; /* order of issue over all streams of this context; see README */
+    SG_LISTED struct sg_stream *streams; /* list, guarded by issue; the legacy stream is not in it */
+    /* The default stream lives as long as the context object; a green one's is in base's list. */
+    SG_OWNED struct sg_stream *legacy;
+    SG_OWNED struct sg_deps *gates; /* what new streams wait for (cuCtxWaitEvent); guarded by base's issue */
     uint64_t limits[SG_NLIMITS];
     CUfunc_cache cache_config;
     CUsharedconfig shared_config;
-    struct cua_coredump *coredump; /* lib/cudaapi/coredump.h; NULL until a setting is its own */
+    SG_OWNED struct cua_coredump *coredump; /* lib/cudaapi/coredump.h; NULL until a setting is its own */
 };
 
 struct sg_device {
-    pthread_mutex_t lock;   /* guards the fields below */
-    struct sg_ctx *primary; /* made by cuInit, never freed */
+    pthread_mutex_t lock;              /* guards the fields below */
+    SG_COUNTED struct sg_ctx *primary; /* made by cuInit, never freed */
     unsigned primary_refs;
     unsigned primary_flags;
 };
@@ -72,11 +73,11 @@ void sg_ctx_teardown(struct sg_ctx *ctx);
 
 /* Per-thread state; created by the thread's first call, freed at its end. */
 struct sg_tls {
-    struct sg_ctx **stack; /* each a reference; the last is current; entries may be NULL */
+    SG_COUNTED struct sg_ctx **stack; /* each a reference; the last is current; entries may be NULL */
     unsigned depth, cap;
     bool in_callback; /* inside cuLaunchHostFunc's or cuStreamAddCallback's function */
     CUstreamCaptureMode capture_mode;
-    struct sg_stream **ptds; /* this thread's default streams, one per context used; references */
+    SG_COUNTED struct sg_stream **ptds; /* this thread's default streams, one per context used; references */
     unsigned nptds;
 };
 struct sg_tls *sg_tls(void); /* NULL: out of memory */
@@ -152,7 +153,7 @@ struct sg_graph_hooks {
     void (*front_free)(struct sg_front *f);
     bool (*front_captured)(const struct sg_front *f);
     bool (*set_conditional)(void *ctx, uint64_t handle, uint32_t value); /* a kernel did */
-    const struct sg_graph_ops *device;                                   /* for graphs that kernels launch */
+    SG_LENT const struct sg_graph_ops *device;                           /* for graphs that kernels launch */
 };
 extern const struct sg_graph_hooks *sg_hooks;
 extern _Atomic unsigned sg_captures; /* captures in progress; 0: no stream needs to ask about them */
@@ -176,7 +177,7 @@ extern _Atomic uint64_t sg_waits;
 
 /* "That stream has completed its operation number seq." */
 struct sg_dep {
-    struct sg_stream *stream; /* a reference */
+    SG_COUNTED struct sg_stream *stream; /* a reference */
     uint64_t seq;
 };
 
@@ -187,7 +188,7 @@ enum sg_issue_mode {
 };
 
 struct sg_op {
-    struct sg_op *next;
+    SG_OWNED struct sg_op *next;
     uint64_t seq;
     CUresult (*run)(struct sg_op *op, struct sg_stream *s);
     void (*issued)(struct sg_op *op, struct sg_stream *s); /* under the issue lock; may be NULL */
@@ -196,29 +197,29 @@ struct sg_op {
     CUresult (*captured)(struct sg_op *op);
     bool run_always; /* also when the context has failed */
     int node_type;   /* CUgraphNodeType it is captured as, -1: cannot be captured */
-    struct sg_dep *deps;
+    SG_OWNED struct sg_dep *deps;
     unsigned ndeps, cap_deps;
 };
 
 struct sg_stream {
     struct sg_obj obj;
-    struct sg_ctx *ctx;   /* a reference; the default stream is a part of it. Never a green context */
-    struct sg_ctx *green; /* that it belongs to, or NULL; a reference; its default stream is a part of it */
-    struct sg_stream *next, **pprev; /* ctx->streams */
-    struct sg_deps *first; /* that the first operation waits for; guarded by ctx->issue; NULL: nothing */
-    unsigned flags;        /* CU_STREAM_NON_BLOCKING */
+    SG_COUNTED struct sg_ctx *ctx;   /* never a green context; a default stream is a part of it */
+    SG_COUNTED struct sg_ctx *green; /* that it belongs to, or NULL; its default stream is a part of it */
+    SG_LISTED struct sg_stream *next, **pprev; /* ctx->streams */
+    SG_OWNED struct sg_deps *first; /* for its first operation; guarded by ctx->issue; NULL: nothing */
+    unsigned flags;                 /* CU_STREAM_NON_BLOCKING */
     int priority;
     unsigned long long id;
     bool legacy, per_thread; /* legacy: the default stream, also that of a green context */
     bool bare;               /* ctx->legacy: not in its list */
     CUsynchronizationPolicy sync_policy;
     CUaccessPolicyWindow window;
-    struct sg_front *front;     /* capture state, see graph/graph.h; guarded by sg_graph_lock */
-    _Atomic uint64_t submitted; /* written under ctx->issue */
+    SG_OWNED struct sg_front *front; /* capture state, see graph/graph.h; guarded by sg_graph_lock */
+    _Atomic uint64_t submitted;      /* written under ctx->issue */
     _Atomic uint64_t completed;
     pthread_mutex_t lock; /* guards the fields below */
     pthread_cond_t work, done;
-    struct sg_op *head, *tail;
+    SG_OWNED struct sg_op *head, *tail;
     bool thread;
     _Atomic bool dying;
     bool ended; /* its thread has seen that and takes no more work; lock */

@@ -454,7 +454,7 @@ static void drain_streams(struct sg_ctx *self, const struct sg_stream *legacy)
 {
     struct sg_ctx *ctx = self->base;
     struct {
-        struct sg_stream *s;
+        SG_COUNTED struct sg_stream *s;
         uint64_t seq;
     } *wait = NULL;
     size_t n = 0, cap = 0;

@@ -3,6 +3,7 @@
  * conform [--list] [--alone] [case or prefix*...]: runs cases in child processes of this program, so that a crash
  * or a hang costs one case and sticky errors stay where they belong. The parent never calls CUDA.
  */
+#include "busy.h"
 #include "conform.h"
 
 #include <errno.h>
@@ -130,6 +131,7 @@ static bool run_one(uint32_t index, int control)
     const struct cf_case *c = __start_cf_cases[index];
     struct note n = {.index = index};
     CUcontext ctx = NULL;
+    volatile bool busy = false; /* set before a longjmp() */
 
     current = c->name;
     failures = 0;
@@ -143,6 +145,10 @@ static bool run_one(uint32_t index, int control)
             NEED(cuInit(0));
             NEED(cuDevicePrimaryCtxRetain(&ctx, 0));
             NEED(cuCtxSetCurrent(ctx));
+            if (busy_wanted()) {
+                busy_begin();
+                busy = true;
+            }
         }
         c->run();
     }
@@ -150,6 +156,8 @@ static bool run_one(uint32_t index, int control)
     if (ctx) {
         cf_module_forget();
         usable = cuCtxSynchronize() == CUDA_SUCCESS;
+        if (busy)
+            busy_end(usable);
         cuCtxSetCurrent(NULL);
         cuDevicePrimaryCtxRelease(0);
     }
@@ -330,6 +338,7 @@ int main(int argc, char **argv)
                         "  --alone  every case in a process of its own\n"
                         "  CONFORM_LIMIT  seconds that one case may take (60)\n"
                         "  CONFORM_ALARM=1 a signal every millisecond\n"
+                        "  CONFORM_BUSY=1 other threads keep streams busy meanwhile\n"
                         "  CONFORM_DEVICES=2 the cases that need two devices instead of the others\n"
                         "  CONFORM_REAL=1 a physical GPU's own driver: leaves out what is undefined there\n");
         return strcmp(argv[1], "--help") ? 2 : 0;

@@ -51,22 +51,23 @@ struct wrk_worker {
     struct wrk_ring ring;
     struct wrk_call call;
     struct wrk_handles handles;
-    struct wrk_namer *naming; /* what names the objects that the current call looks up; NULL: nothing */
-    bool naming_events;       /* ... events too */
+    /* What names the objects that the current call looks up, set anew for each call; NULL: nothing. */
+    VGB_LENT struct wrk_namer *naming;
+    bool naming_events; /* ... events too */
     struct wrk_waits waits;
-    struct wrk_memory *memory; /* of the floor of that name */
+    VGB_OWNED struct wrk_memory *memory; /* of the floor of that name */
     struct wrk_quota quota;
     pthread_mutex_t notify_lock;
     uint64_t notify_tail; /* private */
     CUcontext current;    /* provider context of the dispatcher thread */
     uint64_t current_handle;
-    struct wrk_thread_stream *thread_streams;
+    VGB_OWNED struct wrk_thread_stream *thread_streams;
     unsigned nthread_streams;
     atomic_int sticky;           /* first sticky CUresult, also in the window */
     _Atomic uint64_t kept_error; /* an asynchronous error that found the ring full */
     uint64_t lost_prints;
     char label[32];
-    struct wrk_mark *marks; /* WRK_MARKS_MAX, made by the first; NULL: none */
+    VGB_OWNED struct wrk_mark *marks; /* WRK_MARKS_MAX, made by the first; NULL: none */
     unsigned nmarks, next_mark;
     unsigned minor;         /* version 1.minor of the protocol is spoken */
     struct pol_policy poll; /* of the dispatcher for records */
@@ -185,7 +186,7 @@ bool wrk_plain_attribute(uint32_t id);
 
 /* A green context. The fields are the owner's, and do not change while it is in the list. */
 struct wrk_green_base {
-    struct wrk_green_base *next;
+    VGB_LISTED struct wrk_green_base *next;
     uint64_t base;           /* handle of the primary context that it stands on */
     CUcontext ctx, base_ctx; /* its own, and that one */
 };

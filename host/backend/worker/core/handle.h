@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "vgb_holds.h"
 #include "vgp_ring.h"
 
 struct wrk_handle_entry {
@@ -17,13 +18,13 @@ struct wrk_handle_entry {
     uint32_t generation; /* of the current or, when not live, the last object */
     bool live;
     int failed; /* not live: why making it failed, which the guest has been told; 0: it was made, or never */
-    struct wrk_name *name; /* naming.c; NULL: no graph names it */
+    VGB_LISTED struct wrk_name *name; /* naming.c; NULL: no graph names it */
 };
 
 struct wrk_handle_chunk;
 struct wrk_handles {
-    struct wrk_handle_chunk **chunks[VGP_H_TYPES]; /* WRK_HANDLE_CHUNKS pointers each, on demand */
-    uint32_t high[VGP_H_TYPES];                    /* highest index ever used + 1 */
+    VGB_OWNED struct wrk_handle_chunk **chunks[VGP_H_TYPES]; /* WRK_HANDLE_CHUNKS pointers each, on demand */
+    uint32_t high[VGP_H_TYPES];                              /* highest index ever used + 1 */
     uint64_t live[VGP_H_TYPES];
     uint64_t live_all;                /* their sum */
     uint32_t *free_list[VGP_H_TYPES]; /* minted here: indices to be used again */

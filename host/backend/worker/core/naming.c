@@ -15,8 +15,8 @@
 #include "vgp_worker.h"
 
 struct wrk_name {
-    struct wrk_name *next, **at;    /* of all */
-    struct wrk_handle_entry *entry; /* while the handle is live */
+    VGB_LISTED struct wrk_name *next, **at;    /* of all */
+    VGB_LISTED struct wrk_handle_entry *entry; /* while the handle is live */
     void *object;
     uint64_t context; /* handle of its context, or its own; 0: of none */
     CUcontext ctx;    /* the provider's, when it is kept */

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "vgb_holds.h"
+
 struct wrk_worker;
 struct wrk_call;
 struct wrk_handle_entry;
@@ -16,8 +18,8 @@ struct wrk_name; /* an object of the client's that a namer has; its handle may b
 /* A graph, an executable graph, or all captures under way. It only ever gains names: a launch under way may use
  * what a node named before it was changed. */
 struct wrk_namer {
-    struct wrk_namer *up;   /* what it is part of: has its names, too */
-    struct wrk_name **slot; /* an open hash */
+    VGB_LISTED struct wrk_namer *up;    /* what it is part of: has its names, too */
+    VGB_COUNTED struct wrk_name **slot; /* an open hash */
     size_t room, count;
     uint64_t looked; /* when `stale` was found */
     bool stale;

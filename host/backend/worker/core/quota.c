@@ -92,6 +92,17 @@ void wrk_quota_give(struct wrk_worker *w, uint64_t bytes)
         vgb_eventfd_signal(w->doorbell);
 }
 
+uint64_t wrk_quota_held(struct wrk_worker *w)
+{
+    struct wrk_quota *q = &w->quota;
+    uint64_t held;
+
+    pthread_mutex_lock(&q->lock);
+    held = q->used + q->hidden;
+    pthread_mutex_unlock(&q->lock);
+    return held;
+}
+
 void wrk_quota_trim(struct wrk_worker *w)
 {
     struct wrk_quota *q = &w->quota;

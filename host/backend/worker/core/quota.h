@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "vgb_holds.h"
+
 struct wrk_worker;
 
 /* What an address of device memory stands for. */
@@ -24,8 +26,8 @@ struct wrk_quota {
     uint64_t used;
     uint64_t hidden; /* what the provider holds beyond `used`, when it was last looked at */
     pthread_t dispatcher;
-    pthread_mutex_t lock;    /* waiters free memory too */
-    struct wrk_alloc *table; /* open hash by address */
+    pthread_mutex_t lock;              /* waiters free memory too */
+    VGB_OWNED struct wrk_alloc *table; /* open hash by address */
     uint64_t room, count;
     /* Bytes of device memory that the provider holds for this process, called under the lock; NULL: what
      * was counted is all. */
@@ -35,6 +37,8 @@ void wrk_quota_init(struct wrk_worker *w, uint64_t limit);
 /* Takes `bytes` before the provider allocates; false: over the quota. Dispatcher only. */
 bool wrk_quota_take(struct wrk_worker *w, uint64_t bytes);
 void wrk_quota_give(struct wrk_worker *w, uint64_t bytes);
+/* The bytes that count now. */
+uint64_t wrk_quota_held(struct wrk_worker *w);
 /* Gives back what was reserved and is not used; the dispatcher only, which owns the channel. */
 void wrk_quota_trim(struct wrk_worker *w);
 /* Another limit; where there was none the broker hears later, by wrk_quota_report(), what there is. */

@@ -16,7 +16,7 @@
 #include "vgpu_device.h"
 
 struct dropped {
-    struct dropped *next;
+    VGB_OWNED struct dropped *next;
     uint8_t token[VGB_TOKEN];
 };
 

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "vgb_holds.h"
 #include "vgp_worker_rt.h"
 
 #define WRK_WAIT_EVENTS 24      /* streams of a context that a context-wide wait polls itself */
@@ -23,7 +24,7 @@ struct wrk_borrowed;
 typedef CUresult (*wrk_wait_finish)(struct wrk_worker *w, struct wrk_wait *wait, CUresult r);
 
 struct wrk_wait {
-    struct wrk_wait *next;
+    VGB_OWNED struct wrk_wait *next;
     CUcontext ctx;
     uint64_t started_ns;
     uint32_t slot, seq;
@@ -32,8 +33,9 @@ struct wrk_wait {
     bool long_call;    /* ... a call of the provider that may take seconds, and has no such events */
     bool counted;      /* in waits.long_calls */
     bool context_gone; /* of a long call: its context ended meanwhile, and what it made with it */
-    struct wrk_wait *flight, **flight_at; /* in waits.flight from start until finish has returned */
-    bool in_flight;                       /* the same; only its own thread looks, without the lock */
+    VGB_LISTED struct wrk_wait *flight,
+        **flight_at;     /* in waits.flight from start until finish has returned */
+    bool in_flight;      /* the same; only its own thread looks, without the lock */
     const void *uses[3]; /* objects of the provider that it touches: its context and what that stands
                             on, and one more; what ends one of them waits for this first */
     bool uses_all;       /* all contexts */
@@ -41,8 +43,8 @@ struct wrk_wait {
     /* Runs on the dispatcher after finish, for what only the dispatcher may touch; returns the result
      * to reply. Also after an error: it frees what the wait owns. */
     CUresult (*land)(struct wrk_worker *w, struct wrk_wait *wait, CUresult r);
-    struct wrk_borrowed *lent; /* where `borrowed` is kept */
-    CUresult result;           /* for land */
+    VGB_COUNTED struct wrk_borrowed *lent; /* where `borrowed` is kept */
+    CUresult result;                       /* for land */
     uint32_t reply_flags;
     uint32_t generation; /* of the pools when its events were taken */
     unsigned nevents, done;
@@ -57,9 +59,9 @@ struct wrk_wait {
 
 /* How far a stream was at its last vgpStreamThrottle. */
 struct wrk_mark {
-    uint64_t stream, context; /* of the wire */
-    uint32_t thread;          /* of per-thread streams */
-    struct wrk_wait *wait;    /* for that work; not started */
+    uint64_t stream, context;        /* of the wire */
+    uint32_t thread;                 /* of per-thread streams */
+    VGB_OWNED struct wrk_wait *wait; /* for that work; not started */
 };
 #define WRK_MARKS_MAX 1024u
 
@@ -79,21 +81,21 @@ struct wrk_borrowed {
 };
 
 struct wrk_waits {
-    struct wrk_wait *polled; /* the dispatcher's own list */
+    VGB_OWNED struct wrk_wait *polled; /* the dispatcher's own list */
     unsigned npolled;
     pthread_mutex_t lock;
     pthread_cond_t work;
-    struct wrk_wait *queue, **queue_tail; /* for the waiters */
+    VGB_OWNED struct wrk_wait *queue, **queue_tail; /* for the waiters */
     unsigned threads, idle_threads;
     pthread_mutex_t events_lock; /* pools; the generation changes under it */
     struct wrk_event_pool pools[WRK_EVENT_POOLS];
-    uint32_t generation;     /* +1 whenever a context's events are forgotten */
-    struct wrk_wait *flight; /* all that were started and are not finished; lock */
-    pthread_cond_t left;     /* one has left `flight` */
-    struct wrk_wait *landed; /* finished, for the dispatcher to land; lock */
-    atomic_uint to_land;     /* waits there, and events to destroy */
-    atomic_uint long_calls;  /* in progress, and waits of the worker's own */
-    atomic_bool said_busy;   /* what the broker knows of it; written by the dispatcher */
+    uint32_t generation;                /* +1 whenever a context's events are forgotten */
+    VGB_LISTED struct wrk_wait *flight; /* all that were started and are not finished; lock */
+    pthread_cond_t left;                /* one has left `flight` */
+    VGB_OWNED struct wrk_wait *landed;  /* finished, for the dispatcher to land; lock */
+    atomic_uint to_land;                /* waits there, and events to destroy */
+    atomic_uint long_calls;             /* in progress, and waits of the worker's own */
+    atomic_bool said_busy;              /* what the broker knows of it; written by the dispatcher */
     struct wrk_borrowed borrowed[VGP_REPLY_SLOTS]; /* lock */
     uint64_t slots_busy; /* atomic: reply slots that a wait has taken over; bounds their number */
 };

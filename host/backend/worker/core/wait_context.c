@@ -110,8 +110,8 @@ CUresult wrk_wait_context_whole(struct wrk_wait *wait)
 }
 
 struct collect {
-    struct wrk_call *c;
-    struct wrk_wait *wait;
+    VGB_LENT struct wrk_call *c;
+    VGB_LENT struct wrk_wait *wait;
     CUresult r;
 };
 

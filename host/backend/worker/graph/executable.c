@@ -15,18 +15,18 @@ uint64_t wrk_memory_nodes_made;
 
 /* A host function that was put into an executable graph, for which the provider takes no reference: this is one. */
 struct set_func {
-    struct set_func *next;
+    VGB_OWNED struct set_func *next;
     uint64_t
         node; /* handle, which is never another node's; 0: replaced, a launch under way may still run it */
-    struct wrk_host_func *f;
+    VGB_COUNTED struct wrk_host_func *f;
 };
 
 struct exec {
-    struct exec *next; /* in its bucket, or in `ended` */
+    VGB_OWNED struct exec *next; /* in its bucket, or in `ended` */
     CUgraphExec object;
     CUcontext ctx;
     uint64_t bytes; /* the most that a launch has at one time */
-    struct set_func *funcs;
+    VGB_OWNED struct set_func *funcs;
     CUevent last;       /* behind its last launch (they run in order); made when there are funcs */
     CUcontext last_ctx; /* which ends it */
     bool captured;      /* a captured launch may run its functions for ever */

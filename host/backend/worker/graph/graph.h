@@ -13,13 +13,13 @@ struct wrk_gnode;
 struct wrk_graph {
     CUgraph object;
     uint64_t handle;
-    struct wrk_gnode *nodes;  /* those that the guest was told of */
-    struct wrk_gnode *parent; /* the node whose child it is; NULL: the client's own */
-    bool client;              /* the guest may destroy it; else a capture or a node has it */
-    struct wrk_graph *next;   /* of the same parent */
-    struct wrk_uref *urefs;   /* user objects that it is known to hold */
-    struct wrk_namer names;   /* what its nodes and those of its children name */
-    uint64_t *conditions;     /* numbers given out for conditional nodes */
+    VGB_LISTED struct wrk_gnode *nodes;  /* those that the guest was told of */
+    VGB_LISTED struct wrk_gnode *parent; /* the node whose child it is; NULL: the client's own */
+    bool client;                         /* the guest may destroy it; else a capture or a node has it */
+    VGB_LISTED struct wrk_graph *next;   /* of the same parent */
+    VGB_OWNED struct wrk_uref *urefs;    /* user objects that it is known to hold */
+    struct wrk_namer names;              /* what its nodes and those of its children name */
+    uint64_t *conditions;                /* numbers given out for conditional nodes */
     uint32_t nconditions;
 };
 
@@ -33,10 +33,10 @@ struct wrk_gnode {
     uint64_t cookie;     /* host function of a copy, 0 = none */
     bool changed;        /* ... since it was made: older executable graphs have another one */
     uint64_t handle;
-    struct wrk_graph *graph;
-    struct wrk_gnode *next, *prev; /* in graph->nodes */
-    struct wrk_graph *child;       /* those told of, linked by next */
-    uint64_t *bodies;              /* of a conditional node: handles of its graphs */
+    VGB_LISTED struct wrk_graph *graph;
+    VGB_LISTED struct wrk_gnode *next, *prev; /* in graph->nodes */
+    VGB_LISTED struct wrk_graph *child;       /* those told of, linked by next */
+    uint64_t *bodies;                         /* of a conditional node: handles of its graphs */
     uint32_t nbodies;
 };
 

@@ -34,7 +34,7 @@
 
 struct wrk_host_func {
     atomic_uint refs;
-    struct wrk_host_func *next; /* in `untold` */
+    VGB_LISTED struct wrk_host_func *next; /* in `untold` */
     uint64_t cookie;
     bool once; /* of cuLaunchHostFunc: the guest knows when it has run */
     bool told; /* the guest was told of its end, or never heard of it */
@@ -44,19 +44,19 @@ struct wrk_host_func {
 enum run_state { RUN_HELD, RUN_ASKED };
 
 struct run {
-    struct run *next;
+    VGB_LISTED struct run *next;
     uint64_t cookie;
     uint32_t slot, sequence;
     enum run_state state;
     bool done;
-    bool orphan;             /* its context has ended while the provider held it: ask() frees it */
-    struct wrk_host_func *f; /* the stream waits for it, no thread: freed when it has ended */
-    CUcontext ctx;           /* ... this context's stream */
+    bool orphan; /* its context has ended while the provider held it: ask() frees it */
+    VGB_COUNTED struct wrk_host_func *f; /* the stream waits for it, no thread: freed when it has ended */
+    CUcontext ctx;                       /* ... this context's stream */
 };
 
 /* The page of the window that has host_done, as a context's streams see it. */
 struct page {
-    struct page *next;
+    VGB_LISTED struct page *next;
     CUcontext ctx;
     void *base;
     CUdeviceptr at;
@@ -188,35 +188,51 @@ void wrk_host_func_run(void *arg)
 
 /* ---- runs that a stream waits for ---- */
 
-/* The page for a context, made when it is first needed; NULL: it is not to be had. */
-static struct page *page_of(struct wrk_worker *w, CUcontext ctx)
+static struct page *page_of_locked(CUcontext ctx)
+{
+    struct page *p = pages;
+
+    while (p && p->ctx != ctx)
+        p = p->next;
+    return p;
+}
+
+/*
+ * Makes the page for a context when it is first needed; the dispatcher alone does. Like all calls of the provider
+ * without the lock: it may wait for the context's work, and a host function in it ends with the lock.
+ */
+static void page_make(struct wrk_worker *w, CUcontext ctx)
 {
     struct page *p;
+    bool ok;
 
-    for (p = pages; p; p = p->next) {
-        if (p->ctx == ctx)
-            return p;
-    }
     if (!wrk_provider.cuMemHostRegister_v2 || !wrk_provider.cuMemHostGetDevicePointer_v2 ||
         !wrk_provider.cuStreamBatchMemOp_v2)
-        return NULL;
+        return;
     p = calloc(1, sizeof(*p));
     if (!p)
-        return NULL;
-    p->base = wrk_window_alias_take(&w->win); /* each context registers its own */
-    if (!p->base ||
-        wrk_provider.cuMemHostRegister_v2(
-            p->base, VGP_PAGE, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) != CUDA_SUCCESS ||
-        wrk_provider.cuMemHostGetDevicePointer_v2(&p->at, p->base, 0) != CUDA_SUCCESS) {
-        if (p->base)
-            wrk_window_alias_give(&w->win, p->base);
-        free(p);
-        return NULL;
-    }
+        return;
     p->ctx = ctx;
-    p->next = pages;
-    pages = p;
-    return p;
+    pthread_mutex_lock(&lock);
+    if (!page_of_locked(ctx))
+        p->base = wrk_window_alias_take(&w->win); /* each context registers its own */
+    pthread_mutex_unlock(&lock);
+    if (!p->base) { /* there is one, or none can be had */
+        free(p);
+        return;
+    }
+    ok = wrk_provider.cuMemHostRegister_v2(
+             p->base, VGP_PAGE, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) == CUDA_SUCCESS &&
+         wrk_provider.cuMemHostGetDevicePointer_v2(&p->at, p->base, 0) == CUDA_SUCCESS;
+    pthread_mutex_lock(&lock);
+    if (ok) {
+        p->next = pages;
+        pages = p;
+    } else {
+        wrk_window_alias_give(&w->win, p->base);
+        free(p);
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 /* A run with a slot, for a wait of the current context's; NULL: a thread has to wait. */
@@ -225,9 +241,10 @@ static struct run *stream_run(struct wrk_worker *w, struct wrk_host_func *f, CUd
     struct run *r = calloc(1, sizeof(*r));
     struct page *p = NULL;
 
+    page_make(w, w->current);
     pthread_mutex_lock(&lock);
     if (r && stream_waits < STREAM_WAITS_MAX)
-        p = page_of(w, w->current);
+        p = page_of_locked(w->current);
     if (p && take_slot_locked(&r->slot)) {
         r->cookie = f->cookie;
         r->f = f;
@@ -326,6 +343,8 @@ CUresult wrk_host_func_wait(struct wrk_worker *w, CUstream stream, struct wrk_ho
 
 void wrk_host_func_context_gone(CUcontext ctx, bool registered)
 {
+    struct page *p = NULL;
+
     pthread_mutex_lock(&lock);
     for (struct run **at = &runs; *at;) {
         if ((*at)->f && (*at)->ctx == ctx)
@@ -333,19 +352,23 @@ void wrk_host_func_context_gone(CUcontext ctx, bool registered)
         else
             at = &(*at)->next;
     }
-    for (struct page **at = &pages; *at; at = &(*at)->next) {
-        struct page *p = *at;
-
-        if (p->ctx != ctx)
+    for (struct page **at = &pages; *at && !p; at = &(*at)->next) {
+        if ((*at)->ctx != ctx)
             continue;
+        p = *at;
         *at = p->next;
-        if (registered && wrk_provider.cuMemHostUnregister)
-            wrk_provider.cuMemHostUnregister(p->base);
-        wrk_window_alias_give(&self->win, p->base);
-        free(p);
         break;
     }
     pthread_mutex_unlock(&lock);
+    if (!p)
+        return;
+    /* Without the lock: it waits for the work of the context below a green one, host functions among it. */
+    if (registered && wrk_provider.cuMemHostUnregister)
+        wrk_provider.cuMemHostUnregister(p->base);
+    pthread_mutex_lock(&lock);
+    wrk_window_alias_give(&self->win, p->base);
+    pthread_mutex_unlock(&lock);
+    free(p);
 }
 
 void wrk_host_func_nothing(void *unused)

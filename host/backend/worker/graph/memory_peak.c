@@ -137,7 +137,7 @@ struct view {
     CUgraphNode *node; /* sorted by address */
     size_t nodes, nedges, nmem;
     uint32_t (*edges)[2];
-    struct wrk_peak_mem *mem;
+    VGB_OWNED struct wrk_peak_mem *mem;
     uint64_t *address; /* by mem */
 };
 

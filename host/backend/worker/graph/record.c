@@ -11,7 +11,7 @@ struct map {
     struct {
         const void *key; /* NULL: empty */
         void *value;
-    } * slot;
+    } * VGB_OWNED slot;
     size_t room, count; /* room: a power of two */
 };
 

@@ -19,14 +19,14 @@ struct uobj {
     uint64_t cookie;
     uint64_t own;       /* references of the client */
     uint64_t in_graphs; /* ... of graphs, as far as known; never more than there are */
-    struct wrk_worker *w;
+    VGB_LENT struct wrk_worker *w;
     atomic_uint holders; /* the handle, the provider's destructor, each struct wrk_uref */
 };
 
 /* References of one graph to one object. */
 struct wrk_uref {
-    struct wrk_uref *next;
-    struct uobj *u;
+    VGB_OWNED struct wrk_uref *next;
+    VGB_COUNTED struct uobj *u;
     uint64_t count;
 };
 

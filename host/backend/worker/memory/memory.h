@@ -16,21 +16,21 @@ struct wrk_region {
     uint32_t id;
     uint32_t flags; /* VGB_MAP_READONLY, VGB_MAP_BY_MAPPER */
     uint64_t guest_va, length;
-    uint8_t *base;          /* where it is mapped here */
-    uint8_t *place;         /* whole pages of the file around it, ... */
-    uint64_t place_length;  /* ... in bytes */
-    struct vgb_plan plan;   /* the calls that map it */
-    struct vgb_job *job;    /* for the mapper; until the broker has said that it is done */
-    uint64_t mapped;        /* bytes mapped so far; == length when complete */
-    uint32_t pieces;        /* mappings of the kernel's that this takes */
-    bool seen;              /* the provider may have an address of it */
-    bool busy;              /* being registered or unregistered on a waiter */
-    bool unmapping;         /* the broker wants it back */
-    uint8_t *registered_at; /* with the provider, from here; NULL: it is not */
-    CUcontext ctx;          /* in which context */
+    uint8_t *base;                 /* where it is mapped here */
+    uint8_t *place;                /* whole pages of the file around it, ... */
+    uint64_t place_length;         /* ... in bytes */
+    struct vgb_plan plan;          /* the calls that map it */
+    VGB_OWNED struct vgb_job *job; /* for the mapper; until the broker has said that it is done */
+    uint64_t mapped;               /* bytes mapped so far; == length when complete */
+    uint32_t pieces;               /* mappings of the kernel's that this takes */
+    bool seen;                     /* the provider may have an address of it */
+    bool busy;                     /* being registered or unregistered on a waiter */
+    bool unmapping;                /* the broker wants it back */
+    uint8_t *registered_at;        /* with the provider, from here; NULL: it is not */
+    CUcontext ctx;                 /* in which context */
 };
 struct wrk_regions {
-    struct wrk_region *list;
+    VGB_OWNED struct wrk_region *list;
     unsigned n, room;
     uint32_t pieces, pieces_max; /* of all regions; none fits before wrk_regions_init() */
 };
@@ -103,9 +103,9 @@ struct wrk_blob {
 };
 struct wrk_blobs {
     struct wrk_blob list[WRK_BLOBS_MAX];
-    uint64_t bytes, reserved; /* reserved: what the broker has granted */
-    struct wrk_blob *taken;   /* freed after the current call */
-    uint32_t refused;         /* id + 1 of a blob that found no memory: its call gets that error */
+    uint64_t bytes, reserved;          /* reserved: what the broker has granted */
+    VGB_LISTED struct wrk_blob *taken; /* freed after the current call */
+    uint32_t refused;                  /* id + 1 of a blob that found no memory: its call gets that error */
 };
 CUresult wrk_blob_append(struct wrk_worker *w, uint32_t id, uint64_t total, const void *data, uint32_t size);
 void wrk_blob_drop(struct wrk_worker *w, uint32_t id);

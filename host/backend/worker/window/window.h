@@ -6,13 +6,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "vgb_holds.h"
 #include "vgp_ring.h"
 
 /* ---- window.c: the layout, known privately, and the shared header ---- */
 
 struct wrk_window {
     uint8_t *base; /* mapping of the slice; bytes inside change under us */
-    struct vgp_window_shared *shared;
+    VGB_OWNED struct vgp_window_shared *shared;
     uint64_t size;
     uint32_t ring_offset, ring_size;
     uint32_t reply_offset;

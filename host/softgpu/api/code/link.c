@@ -14,8 +14,8 @@ struct link {
     int device; /* of its context */
     struct sg_jit jit;
     pthread_mutex_t lock;
-    struct sg_image *in; /* PTX texts */
-    char (*names)[64];   /* what the caller calls them */
+    SG_OWNED struct sg_image *in; /* PTX texts */
+    char (*names)[64];            /* what the caller calls them */
     uint32_t n, cap;
     struct sg_image done; /* cuLinkComplete's result, which lives as long as the link state */
 };
@@ -115,8 +115,8 @@ static CUresult keep(struct link *l, struct sg_image *img, const char *name)
 
 /* The contents of objects and archives, before any of it is kept. */
 struct taken {
-    struct link *l;
-    struct sg_image *img;
+    SG_LENT struct link *l;
+    SG_OWNED struct sg_image *img;
     uint32_t n, cap;
     bool machine_code; /* some code has no PTX for this device */
 };

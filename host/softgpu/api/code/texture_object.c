@@ -21,7 +21,7 @@
    must not fail. */
 static pthread_mutex_t retired_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct retired {
-    struct retired *next;
+    SG_OWNED struct retired *next;
     uint64_t handle;
     enum sg_type type;
 } * retired;

@@ -34,7 +34,7 @@ struct sg_rdesc {
 
 struct sg_green {
     struct sg_obj obj;
-    struct sg_ctx *ctx; /* a reference */
+    SG_COUNTED struct sg_ctx *ctx; /* a reference */
 };
 
 static _Atomic uint64_t next_split = 1;

@@ -197,7 +197,7 @@ struct free_op {
     struct sg_op op;
     uint64_t addr, pool;
     int64_t size;
-    struct sg_graph_memory *graph; /* a reference; or NULL */
+    SG_COUNTED struct sg_graph_memory *graph; /* a reference; or NULL */
 };
 
 static CUresult free_run(struct sg_op *op, struct sg_stream *s)

@@ -32,14 +32,14 @@ struct phys {
 static const char tail_magic[8] = "sgVMM001";
 
 struct mapping {
-    struct mapping *next;
+    SG_OWNED struct mapping *next;
     uint64_t base, size;
-    struct phys *phys; /* a reference */
-    uint32_t access;   /* SG_ACCESS_*; 0: not in the table of allocations */
+    SG_COUNTED struct phys *phys; /* a reference */
+    uint32_t access;              /* SG_ACCESS_*; 0: not in the table of allocations */
 };
 
 struct reservation {
-    struct reservation *next;
+    SG_OWNED struct reservation *next;
     uint64_t base, size;
 };
 

@@ -49,8 +49,8 @@ struct extsem_op {
     struct sg_op op;
     bool wait;
     unsigned n;
-    struct vgp_extsem **sem;      /* each a reference */
-    CUexternalSemaphore *handles; /* these two: as given, for GetParams */
+    SG_COUNTED struct vgp_extsem **sem; /* each a reference */
+    CUexternalSemaphore *handles;       /* these two: as given, for GetParams */
     union {
         CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *signal;
         CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *wait;

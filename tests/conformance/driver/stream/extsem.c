@@ -7,6 +7,7 @@
 #include "stream/other_api.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -381,6 +382,48 @@ CASE(extsem_green_ends, CF_CTX | CF_UB | CF_ALONE)
     OK("signal_base", cf_sem_signal(&behind, 0, NULL));
     OK("sync", cuCtxSynchronize());
     cf_true("signalled", cf_sem_is_set(&behind));
+}
+
+struct opener {
+    struct cf_gate *gate;
+    pthread_t thread;
+};
+
+static void *open_later(void *arg)
+{
+    const struct opener *o = arg;
+
+    usleep(300000); /* the other thread is in cuGreenCtxDestroy() by then, or the case has nothing to show */
+    cf_gate_open(o->gate);
+    return NULL;
+}
+
+/* The end of a green context waits for its base's work, in which a host function runs: that has to be able to end. */
+CASE(extsem_green_ends_busy, CF_CTX | CF_UB | CF_ALONE)
+{
+    CUdevResource all;
+    CUdevResourceDesc desc = NULL;
+    CUcontext base = NULL, ctx = NULL;
+    CUgreenCtx green = NULL;
+    CUstream s = NULL, busy = new_stream();
+    struct cf_sem never;
+    struct opener o;
+
+    NEED(cuCtxGetCurrent(&base));
+    NEED(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+    NEED(cuDevResourceGenerateDesc(&desc, &all, 1));
+    NEED(cuGreenCtxCreate(&green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    NEED(cuCtxFromGreenCtx(&ctx, green));
+    NEED(cuCtxSetCurrent(ctx));
+    NEED(cuGreenCtxStreamCreate(&s, green, CU_STREAM_NON_BLOCKING, 0));
+    cf_sem_event(&never);
+    OK("wait", cf_sem_wait(&never, 0, s));
+    NEED(cuCtxSetCurrent(base));
+    o.gate = cf_gate_put(busy);
+    cf_need_true("thread", !pthread_create(&o.thread, NULL, open_later, &o));
+    OK("destroy", cuGreenCtxDestroy(green));
+    pthread_join(o.thread, NULL);
+    OK("sync", cuStreamSynchronize(busy));
 }
 
 bool cf_sem_leave(const char *how)

@@ -12,7 +12,7 @@
 #define LOG_BYTES_MAX (32u << 20) /* bytes of all buffers, those of libraries included */
 
 struct logs {
-    struct logs *next;
+    VGB_OWNED struct logs *next;
     uint32_t id;
     bool busy, library; /* a load that is under way writes it */
     bool stays;         /* the provider may write it later */

@@ -23,7 +23,7 @@ struct link {
     /* A call under way on a waiter; both under `lock`. When the context ends meanwhile, the waiter ends
      * the state right after the call, while the context is still there. */
     bool busy, orphan;
-    struct linking *landing; /* the call, until it has landed; the dispatcher's */
+    VGB_LISTED struct linking *landing; /* the call, until it has landed; the dispatcher's */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -144,7 +144,7 @@ static CUresult link_get(struct wrk_call *c, uint64_t handle, struct link **out)
 
 /* What a call under way needs; of the dispatcher again when it lands. */
 struct linking {
-    struct link *l;
+    VGB_LISTED struct link *l;
     struct wrk_jit jit;
     const void *data;
     void *copy, *blob;
@@ -336,7 +336,7 @@ CUresult wrk_do_cuLinkDestroy(struct wrk_call *c, const struct vgp_args_cuLinkDe
 }
 
 struct ending {
-    struct wrk_worker *w;
+    VGB_LENT struct wrk_worker *w;
     uint64_t context;
 };
 

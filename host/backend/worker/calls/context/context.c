@@ -19,7 +19,7 @@ static struct {
 } primary[DEVICES_MAX];
 
 struct drop {
-    struct wrk_worker *w;
+    VGB_LENT struct wrk_worker *w;
     uint64_t context;
     unsigned type;
 };

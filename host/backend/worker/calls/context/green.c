@@ -25,7 +25,7 @@ static uint64_t latest; /* id; the slot is id % RESOURCES_MAX */
 
 struct green {
     struct wrk_green_base on; /* its context, and the primary context that it stands on */
-    struct green *next;
+    VGB_LISTED struct green *next;
     uint64_t handle, context; /* that the guest uses */
     CUgreenCtx object;
 };

@@ -62,7 +62,7 @@ CUresult wrk_do_cuEventDestroy_v2(struct wrk_call *c, const struct vgp_args_cuEv
 }
 
 struct captured {
-    struct wrk_call *c;
+    VGB_LENT struct wrk_call *c;
     bool any;
 };
 

@@ -22,7 +22,7 @@ static const char magic_memory[8] = "vgpuIPCm", magic_event[8] = "vgpuIPCe";
 
 /* Something of this client behind a token, while the provider's handle is with the broker. */
 struct item {
-    struct item *next;
+    VGB_OWNED struct item *next;
     enum { GIVEN_MEMORY, OPENED_MEMORY, GIVEN_EVENT, OPENED_EVENT } what;
     uint64_t key;   /* address, or the provider's event */
     unsigned count; /* opened so many times */

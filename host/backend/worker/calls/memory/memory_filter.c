@@ -187,7 +187,7 @@ static CUresult q_mipmap_destroy(CUmipmappedArray m)
 static CUresult q_info(size_t *free_bytes, size_t *total)
 {
     CUresult r = lower->cuMemGetInfo_v2(free_bytes, total);
-    uint64_t held = self->quota.used + self->quota.hidden;
+    uint64_t held = wrk_quota_held(self);
     uint64_t left = self->quota.limit > held ? self->quota.limit - held : 0;
 
     if (!self->quota.limit)

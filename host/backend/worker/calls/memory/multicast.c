@@ -12,10 +12,10 @@
 
 /* One bound range. A client may make as many as it has memory to bind, in pieces of a granularity. */
 struct wrk_binding {
-    struct wrk_binding *next;
+    VGB_OWNED struct wrk_binding *next;
     uint64_t offset, size;
     int device; /* -1: made by another process, not known here */
-    struct wrk_phys *phys;
+    VGB_COUNTED struct wrk_phys *phys;
 };
 
 static CUresult refuse(struct wrk_call *c, CUresult r, const char *why)

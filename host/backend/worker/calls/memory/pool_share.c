@@ -11,7 +11,7 @@
 #include "vgb_fd.h"
 
 struct pool {
-    struct pool *next;
+    VGB_OWNED struct pool *next;
     CUmemoryPool pool;
     bool imported;
     uint8_t token[VGB_TOKEN];

@@ -16,7 +16,7 @@
 
 struct mapping {
     uint64_t base, size;
-    struct wrk_phys *phys;
+    VGB_COUNTED struct wrk_phys *phys;
 };
 
 /* Unmapping ends on a waiter thread, so the counts have a lock; a leaf but for the quota's. */

@@ -13,16 +13,17 @@ struct wrk_phys {
     uint32_t handles, mappings; /* that keep it alive; bound to an object counts as mapped */
     int device;                 /* -1: not known here */
     bool shareable, imported;
-    uint8_t token[VGB_TOKEN];     /* when it is shareable */
-    uint32_t team;                /* a multicast object for so many devices; 0: memory */
-    uint64_t added;               /* a bit for each of them that was added */
-    struct wrk_binding *bindings; /* of an object; dispatcher, or nobody knows the object any more */
+    uint8_t token[VGB_TOKEN]; /* when it is shareable */
+    uint32_t team;            /* a multicast object for so many devices; 0: memory */
+    uint64_t added;           /* a bit for each of them that was added */
+    /* Of an object; the dispatcher's, or nobody knows the object any more. */
+    VGB_OWNED struct wrk_binding *bindings;
 };
 
 /* What a handle of the client stands for. */
 struct wrk_allocation {
     CUmemGenericAllocationHandle handle;
-    struct wrk_phys *phys;
+    VGB_COUNTED struct wrk_phys *phys;
 };
 
 /* With one handle counted; NULL: no memory. */

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* Threads that keep streams busy while a case runs: CONFORM_BUSY=1. */
+#ifndef BUSY_H
+#define BUSY_H
+
+#include "conform.h"
+
+bool busy_wanted(void);
+void busy_begin(void);
+/* usable: the case has not left an error behind that ends its contexts. */
+void busy_end(bool usable);
+
+#endif
