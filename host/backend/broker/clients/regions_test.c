@@ -103,7 +103,8 @@ static void read_all(void)
 static uint32_t map(uint32_t id)
 {
     static struct brk_map_run runs[RUNS];
-    struct brk_map m = {.region = id, .va = 0x7f0000000000, .length = RUNS * VGP_PAGE, .runs = runs, .nruns = RUNS};
+    struct brk_map m = {
+        .region = id, .va = 0x7f0000000000, .length = RUNS * VGP_PAGE, .runs = runs, .nruns = RUNS};
     uint32_t status;
 
     for (unsigned i = 0; i < RUNS; i++)

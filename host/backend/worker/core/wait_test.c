@@ -260,9 +260,8 @@ static void test_context_unknown(void **state)
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup(f, setup)
-    const struct CMUnitTest tests[] = {T(test_kept), T(test_bounds), T(test_forgotten), T(test_results),
-                                       T(test_legacy),
-                                       T(test_unknown),
+    const struct CMUnitTest tests[] = {T(test_kept),           T(test_bounds), T(test_forgotten),
+                                       T(test_results),        T(test_legacy), T(test_unknown),
                                        T(test_context_unknown)};
 
     return cmocka_run_group_tests_name("waits", tests, NULL, NULL);

@@ -413,7 +413,8 @@ CUresult wrk_do_vgpRegionUnregister(struct wrk_call *c, const struct vgp_args_vg
     wait->arg[0] = a->region;
     wait->arg[1] = (uintptr_t)g->registered_at;
     if (!wait->blocking && wrk_captures) {
-        wait->blocking = true; /* to wait for the context would end a capture: the provider knows what it allows */
+        wait->blocking =
+            true; /* to wait for the context would end a capture: the provider knows what it allows */
     } else if (!wait->blocking) {
         wrk_wait_add_context(c, wait);
         wait->arg[3] = wait->blocking;
