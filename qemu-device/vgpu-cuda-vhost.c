@@ -17,9 +17,10 @@
  *
  * Requests to the broker are synchronous and made under the big lock, as in all
  * of QEMU's vhost-user devices. The VM stands still meanwhile, so that they have
- * an end: a guard shuts the connection down when a start, a stop or a change of
- * the guest's memory map takes longer than answer-timeout, which is then the loss
- * of the broker like any other.
+ * an end: a guard shuts the connection down when a request takes longer than
+ * answer-timeout, which is then the loss of the broker like any other. What the
+ * guest can cause at any time, a change of its memory map or of an interrupt's mask,
+ * is guarded where vhost calls vhost-user; a start and a stop are as a whole.
  */
 #include "qemu/osdep.h"
 #include "io/channel-socket.h"
@@ -41,51 +42,6 @@ static const int vgc_feature_bits[] = {
 };
 
 static void vgc_link_event(void *opaque, QEMUChrEvent event);
-
-/* Ends a synchronous request to a broker that does not answer. */
-typedef struct VgcGuard {
-    QemuThread thread;
-    QemuSemaphore done;
-    int fd; /* own duplicate, -1: no connection, no guard */
-    int ms;
-} VgcGuard;
-
-/* Does not hold the big lock, which the thread that waits for the broker has. */
-static void *vgc_guard_thread(void *opaque)
-{
-    VgcGuard *g = opaque;
-
-    if (qemu_sem_timedwait(&g->done, g->ms) < 0) {
-        error_report("vgpu-cuda: the broker has not answered for %d ms "
-                     "(answer-timeout): the connection is given up", g->ms);
-        shutdown(g->fd, SHUT_RDWR);
-    }
-    return NULL;
-}
-
-static void vgc_guard_begin(VgcDevice *d, VgcGuard *g)
-{
-    Chardev *chr = qemu_chr_fe_get_driver(&d->chardev);
-    SocketChardev *s = chr ? SOCKET_CHARDEV(chr) : NULL;
-
-    g->ms = d->answer_timeout;
-    g->fd = s && s->sioc ? qemu_dup(s->sioc->fd) : -1;
-    if (g->fd >= 0) {
-        qemu_sem_init(&g->done, 0);
-        qemu_thread_create(&g->thread, "vgpu-guard", vgc_guard_thread, g,
-                           QEMU_THREAD_JOINABLE);
-    }
-}
-
-static void vgc_guard_end(VgcGuard *g)
-{
-    if (g->fd >= 0) {
-        qemu_sem_post(&g->done);
-        qemu_thread_join(&g->thread);
-        qemu_sem_destroy(&g->done);
-        close(g->fd);
-    }
-}
 
 bool vgc_link_check(VgcDevice *d, Error **errp)
 {
@@ -184,18 +140,35 @@ static int vgc_set_mem_table(struct vhost_dev *dev, struct vhost_memory *mem)
     dev->mem = own;
     vgc_guard_begin(d, &guard);
     ret = d->broker_ops->vhost_set_mem_table(dev, own);
-    vgc_guard_end(&guard);
+    vgc_guard_end(d, &guard);
     dev->mem = mem;
     g_free(own);
     return ret;
 }
 
-/* vhost-user's operations, but for the memory map: no foreign windows, and an end. */
-static void vgc_guard_memory(VgcDevice *d)
+/*
+ * The guest masks interrupts as often as it likes. The broker need not answer, but
+ * one that does not read its messages either lets the socket fill up.
+ */
+static int vgc_set_vring_call(struct vhost_dev *dev, struct vhost_vring_file *file)
+{
+    VgcDevice *d = container_of(dev, VgcDevice, vhost);
+    VgcGuard guard;
+    int ret;
+
+    vgc_guard_begin(d, &guard);
+    ret = d->broker_ops->vhost_set_vring_call(dev, file);
+    vgc_guard_end(d, &guard);
+    return ret;
+}
+
+/* vhost-user's operations, but for what the guest can cause: no foreign windows, and an end. */
+static void vgc_guard_ops(VgcDevice *d)
 {
     d->broker_ops = d->vhost.vhost_ops;
     d->guarded_ops = *d->broker_ops;
     d->guarded_ops.vhost_set_mem_table = vgc_set_mem_table;
+    d->guarded_ops.vhost_set_vring_call = vgc_set_vring_call;
     d->vhost.vhost_ops = &d->guarded_ops;
 }
 
@@ -263,7 +236,7 @@ static bool vgc_do_connect(VgcDevice *d, struct vgpu_config *offer, Error **errp
     }
     d->connected = true;
     vgc_renew_blocker(d);
-    vgc_guard_memory(d);
+    vgc_guard_ops(d);
 
     ret = vhost_dev_get_config(&d->vhost, (uint8_t *)offer, sizeof(*offer),
                                errp);
@@ -285,7 +258,7 @@ bool vgc_link_connect(VgcDevice *d, struct vgpu_config *offer, Error **errp)
 
     vgc_guard_begin(d, &guard);
     ok = vgc_do_connect(d, offer, errp);
-    vgc_guard_end(&guard);
+    vgc_guard_end(d, &guard);
     return ok;
 }
 
@@ -297,7 +270,7 @@ bool vgc_link_configure(VgcDevice *d, Error **errp)
     vgc_guard_begin(d, &guard);
     ret = vhost_dev_set_config(&d->vhost, (uint8_t *)&d->config, 0,
                                sizeof(d->config), VGC_SET_CONFIG_TYPE);
-    vgc_guard_end(&guard);
+    vgc_guard_end(d, &guard);
     if (ret < 0) {
         error_setg_errno(errp, -ret,
                          "vgpu-cuda: the broker refuses the configuration");
@@ -347,20 +320,19 @@ static bool vgc_link_start(VgcDevice *d)
     vhost_ack_features(&d->vhost, vgc_feature_bits, vdev->guest_features);
     vgc_guard_begin(d, &guard);
     ret = vhost_dev_start(&d->vhost, vdev, true);
-    vgc_guard_end(&guard);
-    if (ret < 0) {
-        error_report("vgpu-cuda: the broker does not start: %s",
-                     strerror(-ret));
-        goto unset_guest_notifiers;
-    }
-    d->started = true;
-
+    d->started = ret >= 0;
     /*
      * No vector is masked yet as far as vhost knows; virtio-pci masks from here
      * on.
      */
-    for (i = 0; i < d->vhost.nvqs; i++) {
+    for (i = 0; d->started && i < d->vhost.nvqs; i++) {
         vhost_virtqueue_mask(&d->vhost, vdev, i, false);
+    }
+    vgc_guard_end(d, &guard);
+    if (ret < 0) {
+        error_report("vgpu-cuda: the broker does not start: %s",
+                     strerror(-ret));
+        goto unset_guest_notifiers;
     }
     trace_vgc_start(d->nqueues);
     return true;
@@ -418,7 +390,7 @@ static void vgc_link_stop(VgcDevice *d)
     d->stopping = true; /* closed meanwhile: vgc_link_event() does the same */
     vgc_guard_begin(d, &guard);
     vhost_dev_stop(&d->vhost, vdev, true);
-    vgc_guard_end(&guard);
+    vgc_guard_end(d, &guard);
     d->stopping = false;
     d->vhost.vhost_ops = ops;
     if (k->set_guest_notifiers(qbus->parent, d->vhost.nvqs, false) < 0) {

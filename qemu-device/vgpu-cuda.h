@@ -78,6 +78,7 @@ struct VgcDevice {
     bool connected; /* vhost is initialised, the broker knows our config */
     bool started;   /* the broker serves the queues */
     bool stopping;  /* in vgc_link_stop() */
+    bool guarded;   /* a guard watches the request that is made */
     bool reconnects; /* this device made the chardev connect again after a loss */
     char *refusal;   /* why the last returning broker was refused */
 };
@@ -116,6 +117,25 @@ uint64_t vgc_bar_size(const struct vgpu_config *config);
 
 /** vgc_config_limits: the limits that a configuration stands for. */
 VgcLimits vgc_config_limits(const struct vgpu_config *config);
+
+/* vgpu-cuda-guard.c */
+
+/* The end of one synchronous request to the broker. */
+typedef struct VgcGuard {
+    QemuThread thread;
+    QemuSemaphore done;
+    int fd; /* own duplicate, -1: no connection, no guard */
+    int ms;
+} VgcGuard;
+
+/**
+ * vgc_guard_begin: from now on the connection ends when the request takes longer
+ * than answer-timeout. Does nothing within the time of another guard.
+ */
+void vgc_guard_begin(VgcDevice *d, VgcGuard *g);
+
+/** vgc_guard_end: the request has returned. */
+void vgc_guard_end(VgcDevice *d, VgcGuard *g);
 
 /* vgpu-cuda-vhost.c */
 

@@ -176,6 +176,39 @@ static void vgpu_guard_destroy_refused(struct kunit *test)
 	unplug(test);
 }
 
+static u32 refuse_pin(struct vgpu_fake *fake, const struct vgpu_cmd_hdr *hdr, void *resp,
+		      u32 resp_len)
+{
+	if (hdr->type == cpu_to_le32(VGPU_CMD_PIN))
+		((struct vgpu_resp_hdr *)resp)->status = cpu_to_le32(VGPU_S_STUCK);
+	return resp_len;
+}
+
+/* A worker that cannot be ended may have mapped what it never answered for: the pages stay. */
+static void vgpu_guard_pin_stuck(struct kunit *test)
+{
+	struct vgpu_guard_env *env = test->priv;
+	struct vgpu_pin arg = { .addr = PAGE_SIZE, .length = PAGE_SIZE };
+	struct page *page = alloc_page(GFP_KERNEL);
+	struct vgpu_client *client;
+
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, page);
+	vgpu_fault_memory(page, 1);
+	plug(test);
+	client = new_client(test);
+	env->fake->answer = refuse_pin;
+	mutex_lock(&client->lock);
+	KUNIT_EXPECT_EQ(test, vgpu_pin(client, &arg), -ENODEV);
+	mutex_unlock(&client->lock);
+	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), 1);
+	env->fake->answer = NULL;
+	vgpu_client_close(client);
+	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), 0);
+	unplug(test);
+	vgpu_fault_memory(NULL, 1);
+	__free_page(page);
+}
+
 /* Silence about PING too: the device is lost, and only then. */
 static u32 silent_at_all(struct vgpu_fake *fake, const struct vgpu_cmd_hdr *hdr, void *resp,
 			 u32 resp_len)
@@ -522,6 +555,7 @@ static struct kunit_case vgpu_guard_cases[] = {
 	KUNIT_CASE(vgpu_guard_destroy_reset),
 	KUNIT_CASE(vgpu_guard_destroy_removed),
 	KUNIT_CASE(vgpu_guard_destroy_refused),
+	KUNIT_CASE(vgpu_guard_pin_stuck),
 	KUNIT_CASE(vgpu_guard_ping_silent),
 	KUNIT_CASE(vgpu_guard_old_host),
 	KUNIT_CASE(vgpu_guard_create_late),

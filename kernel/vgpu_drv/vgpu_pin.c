@@ -188,6 +188,8 @@ static int vgpu_pin_send(struct vgpu_client *client, struct vgpu_region *region,
 		region->stuck = true;
 	} else {
 		err = vgpu_status_errno(VGPU_CMD_PIN, status);
+		if (status == VGPU_S_STUCK) /* the worker may have it */
+			region->stuck = true;
 		if (!err && vgpu_check_pin_resp(&resp, slice->more)) {
 			vgpu_dev_lost(client->dev, "it gave a malformed answer to PIN");
 			region->stuck = true;

@@ -337,12 +337,11 @@ void lnk_record_start(struct lnk_ring *r)
     }
     rec.buffer = malloc(BUFFER);
     rec.fd = rec.buffer == NULL ? -1 : create(path);
-    if (rec.fd < 0)
+    if (rec.fd < 0 || !lnk_ring_tap(r, &tap))
         return;
     rec.ring = r;
     atomic_store(&lnk_record_on, true);
     append(&h, sizeof(h));
-    r->tap = &tap;
 }
 
 void lnk_record_end(void)

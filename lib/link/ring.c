@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -119,6 +120,13 @@ int lnk_ring_init(struct lnk_ring *r, struct lnk_transport *t, lnk_notify_fn fn,
     r->spins = sysconf(_SC_NPROCESSORS_ONLN) > 1;
     pol_init(&r->poll, SPIN_MIN_NS, SPIN_MAX_NS);
     return 0;
+}
+
+bool lnk_ring_tap(struct lnk_ring *r, const struct lnk_tap *tap)
+{
+    r->tapped = malloc(VGP_RECORD_MAX);
+    r->tap = r->tapped != NULL ? tap : NULL;
+    return r->tap != NULL;
 }
 
 /* ---- death ---------------------------------------------------------------------------------- */
@@ -347,6 +355,11 @@ static void clear_args(uint8_t *args, uint32_t bytes)
     }
 }
 
+static struct vgp_record *record_at_tail(const struct lnk_ring *r)
+{
+    return (struct vgp_record *)(r->ring + (r->tail & (r->ring_size - 1)));
+}
+
 CUresult lnk_ring_begin(struct lnk_ring *r, struct lnk_call *c, uint16_t call, uint32_t bytes,
                         enum lnk_reply_want want, uint64_t context, uint32_t thread)
 {
@@ -382,7 +395,7 @@ CUresult lnk_ring_begin(struct lnk_ring *r, struct lnk_call *c, uint16_t call, u
             slot_give(r, c->slot);
         return res;
     }
-    c->record = (struct vgp_record *)(r->ring + (r->tail & (r->ring_size - 1)));
+    c->record = r->tap != NULL ? r->tapped : record_at_tail(r);
     c->total = (uint32_t)total;
     c->args = (uint8_t *)(c->record + 1);
     if (c->slot != VGP_NO_REPLY) {
@@ -407,8 +420,10 @@ void lnk_ring_publish(struct lnk_call *c)
 {
     struct lnk_ring *r = c->ring;
 
-    if (__builtin_expect(r->tap != NULL, 0))
+    if (__builtin_expect(r->tap != NULL, 0)) {
         r->tap->call(r, c->record);
+        memcpy(record_at_tail(r), c->record, c->total);
+    }
     r->tail += c->total;
     r->records++;
     publish_tail(r);

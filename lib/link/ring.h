@@ -28,7 +28,8 @@ typedef void (*lnk_notify_fn)(void *arg, uint16_t type, uint64_t cookie, const u
 
 /* Sees what goes over a ring; the recorder of libcuda is one. */
 struct lnk_tap {
-    /* Under the ring's lock, before the worker can see the record. */
+    /* Under the ring's lock. The record is in this process's own memory: what is in the window the worker can change at
+     * any time, before it is published, too. */
     void (*call)(struct lnk_ring *r, const struct vgp_record *record);
     /* By the thread that waited, before the slot is given back; dead: no reply will come. */
     void (*reply)(struct lnk_ring *r, uint32_t slot, CUresult result, const void *payload, uint32_t size,
@@ -62,7 +63,8 @@ struct lnk_ring {
     uint64_t notify_head;
     lnk_notify_fn notify_fn;
     void *notify_arg;
-    const struct lnk_tap *tap; /* NULL, or set before the ring is used by a second thread */
+    const struct lnk_tap *tap; /* NULL, or set by lnk_ring_tap() */
+    struct vgp_record *tapped; /* with a tap: where records are made, VGP_RECORD_MAX bytes */
 
     _Atomic int dead;        /* 0, or the CUresult of every further call */
     _Atomic int async_error; /* 0, or the error that the next synchronising call returns */
@@ -88,6 +90,9 @@ enum lnk_call_phase { LNK_CALL_NONE = 0, LNK_CALL_OPEN = 1, LNK_CALL_SENT = 2 };
 
 /* Checks the window's header as a set and takes over the layout. 0, or -EPROTO with *why. */
 int lnk_ring_init(struct lnk_ring *r, struct lnk_transport *t, lnk_notify_fn fn, void *arg, const char **why);
+
+/* Has the tap see what goes over the ring; before a second thread uses it. False: no memory. */
+bool lnk_ring_tap(struct lnk_ring *r, const struct lnk_tap *tap);
 
 enum lnk_reply_want { LNK_REPLY_NONE = 0, LNK_REPLY_WAIT = 1, LNK_REPLY_TRY = 2 };
 /*

@@ -96,6 +96,37 @@ static void test_record_limit(void **state)
     assert_int_equal(f.sum, 15);
 }
 
+static unsigned tapped;
+
+/* Sees a call while its worker writes all over the ring, which is the worker's memory, too. */
+static void tap_call(struct lnk_ring *r, const struct vgp_record *record)
+{
+    struct vgp_record was = *record;
+
+    memset(r->ring + (r->tail & (r->ring_size - 1)), 0xff, record->size);
+    assert_memory_equal(record, &was, sizeof(was));
+    assert_int_equal(record->call, CALL_ECHO);
+    assert_true(record->size >= sizeof(was) + 16 && record->size < 100);
+    tapped++;
+}
+
+static void tap_reply(struct lnk_ring *r, uint32_t slot, CUresult result, const void *payload, uint32_t size,
+                      bool dead)
+{
+    (void)r, (void)slot, (void)result, (void)payload, (void)size, (void)dead;
+}
+
+/* What a tap is shown cannot be changed by the worker, and is what the worker gets. */
+static void test_tap(void **state)
+{
+    static const struct lnk_tap tap = {.call = tap_call, .reply = tap_reply};
+
+    assert_true(lnk_ring_tap(&f.r, &tap));
+    test_round_trip(state);
+    assert_int_equal(tapped, 3000);
+    free(f.r.tapped);
+}
+
 static void *producer(void *arg)
 {
     uint32_t id = (uint32_t)(uintptr_t)arg;
@@ -411,6 +442,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(test_round_trip),
+        T(test_tap),
         T(test_wrap_and_full),
         T(test_full_ring_slow_worker),
         T(test_record_limit),

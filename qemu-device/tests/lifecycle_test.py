@@ -193,6 +193,24 @@ def broker_falls_silent_before_the_memory_map_changes(env):
 
 
 @test
+def broker_falls_silent_while_interrupts_are_masked(env):
+    # Each mask is a message, and a broker that reads none of them lets its socket fill up.
+    b, q, d = env.driver(device=DEVICE + ",clients=4,answer-timeout=500")
+    d.start(vectors=True)
+    b.ask("deaf")
+    for i in range(3000):
+        d.mask(1, i % 2 == 0)
+        if d.status() & S_NEEDS_RESET:
+            break
+    expect(d.status() & S_NEEDS_RESET, "the driver is not told")
+    expect(q.qmp("query-status")["running"], "not running")
+    expect(d.reset() == 0, "status after reset")
+    q.quit()
+    said = q.output().splitlines()
+    expect(any("has not answered for 500 ms" in l for l in said), str(said))
+
+
+@test
 def answer_timeout_has_a_range(env):
     for ms in (0, 99, 3600001):
         env.broker()

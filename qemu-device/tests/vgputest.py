@@ -260,6 +260,7 @@ class Driver:
         self.q = qemu
         self.caps = {}
         self.shm = None
+        self.msix = None
         self.multiplier = None
         for bar, addr in ((1, self.MSIX), (2, self.MODERN), (4, self.WINDOW)):
             self.cfg_write(0x10 + 4 * bar, addr & 0xffffffff)
@@ -291,6 +292,8 @@ class Driver:
         pos = self.cfg_read(0x34) & 0xff
         while pos:
             head = self.cfg_read(pos)
+            if head & 0xff == 0x11:
+                self.msix = pos
             if head & 0xff == 9:  # vendor: virtio
                 kind, bar = head >> 24, self.cfg_read(pos + 4) & 0xff
                 offset, length = self.cfg_read(pos + 8), self.cfg_read(pos + 12)
@@ -345,9 +348,17 @@ class Driver:
         self.set_status(0)
         return self.status()
 
-    def start(self, queues=None):
-        """Reset, negotiate, set up all queues, DRIVER_OK."""
+    def mask(self, vector, on):
+        """Masks or unmasks an entry of the MSI-X table."""
+        self.q.io("writel", hex(self.MSIX + 16 * vector + 12), int(on))
+
+    def start(self, queues=None, vectors=False):
+        """Reset, negotiate, set up all queues, DRIVER_OK. vectors: with an interrupt of MSI-X for queues 0 and 1."""
         self.reset()
+        if vectors:
+            self.cfg_write(self.msix, self.cfg_read(self.msix) | 1 << 31)
+            for vector in range(3):
+                self.mask(vector, False)
         self.set_status(S_ACKNOWLEDGE | S_DRIVER)
         self.set_features(1 << 32 | 1)
         self.set_status(S_ACKNOWLEDGE | S_DRIVER | S_FEATURES_OK)
@@ -361,6 +372,8 @@ class Driver:
             if self.RINGS == Driver.RINGS:
                 self.q.write(avail, bytes(64))
                 self.q.write(used, bytes(64))
+            if vectors and n < 2:
+                self.q.io("writew", hex(self.common + 26), n + 1)
             for off, addr in ((32, desc), (40, avail), (48, used)):
                 self.q.io("writel", hex(self.common + off), hex(addr & 0xffffffff))
                 self.q.io("writel", hex(self.common + off + 4), hex(addr >> 32))

@@ -325,13 +325,50 @@ static void test_taken_away(void **state)
     guest_close(&g);
 }
 
+static int query(struct guest *g)
+{
+    struct vgp_args_cuStreamQuery a = {.hStream = 0};
+
+    return guest_call(g, VGP_cuStreamQuery, &a, sizeof(a), NULL, NULL);
+}
+
+/* Where no event can be made for the streams of the context, the context itself is waited for. */
+static void test_unregister_without_events(void **state)
+{
+    struct vgp_args_vgpRegionRegister a = {.region = 1, .va = 0x600000000000, .length = 4096};
+    struct vgp_args_vgpRegionUnregister u = {.region = 1};
+    int fd = memfd_create("client", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    struct vgp_sock_mapped m;
+    unsigned none = 0;
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    setenv("VGPU_TEST_NO_EVENTS", "1", 1);
+    assert_int_equal(broker_start(&b, NULL), 0);
+    unsetenv("VGPU_TEST_NO_EVENTS");
+    connect_to(&b, &g);
+    assert_int_equal(ftruncate(fd, 4096), 0);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    assert_int_equal(request(&g, VGP_SOCK_MAP, 1, (void *)a.va, 4096, fd), 0);
+    assert_int_equal(vgb_recv_fds(g.sock, &m, sizeof(m), NULL, &none, 0), sizeof(m));
+    assert_int_equal(guest_call(&g, VGP_vgpRegionRegister, &a, sizeof(a), NULL, NULL), 0);
+    assert_int_equal(guest_memset(&g, 0, VALUE_BUSY, 500, 0), 0);
+    assert_int_equal(query(&g), CUDA_ERROR_NOT_READY);
+    assert_int_equal(guest_call(&g, VGP_vgpRegionUnregister, &u, sizeof(u), NULL, NULL), 0);
+    assert_int_equal(query(&g), 0);
+    close(fd);
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_load),     cmocka_unit_test(test_load_ends),
         cmocka_unit_test(test_link),     cmocka_unit_test(test_array_and_limit),
         cmocka_unit_test(test_register), cmocka_unit_test(test_taken_away),
-        cmocka_unit_test(test_outlasts),
+        cmocka_unit_test(test_outlasts), cmocka_unit_test(test_unregister_without_events),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -116,8 +116,8 @@ int broker_stop(struct broker *b)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* A worker's mapper is a child of the broker, too: one or the other. */
-static unsigned children_of(pid_t broker, bool mappers, pid_t *out, unsigned n)
+/* Children of the broker, with their name and state; a worker's mapper is one of them. */
+static unsigned children_of(pid_t broker, bool (*is)(const char *stat, char state), pid_t *out, unsigned n)
 {
     DIR *d = opendir("/proc");
     struct dirent *e;
@@ -139,8 +139,7 @@ static unsigned children_of(pid_t broker, bool mappers, pid_t *out, unsigned n)
             continue;
         buf[len] = 0;
         char *p = strrchr(buf, ')');
-        if (p && sscanf(p + 2, "%c %d", &state, &ppid) == 2 && ppid == broker && state != 'Z' &&
-            mappers == (strstr(buf, "(vgpu-mapper)") != NULL)) {
+        if (p && sscanf(p + 2, "%c %d", &state, &ppid) == 2 && ppid == broker && is(buf, state)) {
             if (found < n)
                 out[found] = (pid_t)pid;
             found++;
@@ -151,14 +150,35 @@ static unsigned children_of(pid_t broker, bool mappers, pid_t *out, unsigned n)
     return found;
 }
 
+static bool is_worker(const char *stat, char state)
+{
+    return state != 'Z' && !strstr(stat, "(vgpu-mapper)");
+}
+
+static bool is_mapper(const char *stat, char state)
+{
+    return state != 'Z' && strstr(stat, "(vgpu-mapper)");
+}
+
+static bool is_stray(const char *stat, char state)
+{
+    (void)state;
+    return strstr(stat, "(stray)");
+}
+
 unsigned workers_of(pid_t broker, pid_t *out, unsigned n)
 {
-    return children_of(broker, false, out, n);
+    return children_of(broker, is_worker, out, n);
 }
 
 unsigned mappers_of(pid_t broker, pid_t *out, unsigned n)
 {
-    return children_of(broker, true, out, n);
+    return children_of(broker, is_mapper, out, n);
+}
+
+unsigned strays_of(pid_t broker)
+{
+    return children_of(broker, is_stray, NULL, 0);
 }
 
 pid_t worker_of_client(pid_t broker)

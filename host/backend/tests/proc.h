@@ -28,6 +28,8 @@ int broker_stop(struct broker *b);
 unsigned workers_of(pid_t broker, pid_t *out, unsigned n);
 /* The same for their mappers. */
 unsigned mappers_of(pid_t broker, pid_t *out, unsigned n);
+/* Its children of that name, zombies too: what badworker leaves. */
+unsigned strays_of(pid_t broker);
 /* The worker that serves a client: the one that has a window mapped. 0: none. */
 pid_t worker_of_client(pid_t broker);
 bool gone_within(pid_t pid, int ms);

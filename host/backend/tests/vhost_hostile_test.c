@@ -352,6 +352,51 @@ static void test_mapper_killed(void **state)
     assert_int_equal(vm_close(&v), 0);
 }
 
+/* A worker that cannot be ended has the guest's memory still, whenever it is asked for: the guest keeps the pages. */
+static void test_stuck_with_memory(void **state)
+{
+    struct vm v = {0};
+
+    (void)state;
+    assert_int_equal(open_bad(&v, "held"), 0);
+    assert_int_equal(vm_create(&v, 0), VGPU_S_OK);
+    assert_int_equal(pin_two_pages(&v, 0), VGPU_S_STUCK); /* it never says that it has mapped it */
+    assert_int_equal(debuggers(v.b.pid, false), 1);
+    assert_int_equal(unpin(&v), VGPU_S_STUCK);
+    assert_int_equal(pin_two_pages(&v, 0), VGPU_S_STUCK);
+    assert_int_equal(vm_destroy(&v, 0), VGPU_S_STUCK);
+    assert_int_equal(unpin(&v), VGPU_S_STUCK);
+    debuggers(v.b.pid, true);
+    int r = VGPU_S_STUCK;
+    for (int i = 0; i < 500 && (r = unpin(&v)) == VGPU_S_STUCK; i++)
+        usleep(10000);
+    assert_int_equal(r, VGPU_S_NO_CLIENT);
+    assert_int_equal(vm_close(&v), 0);
+    unsetenv("VGPU_TEST_BADWORKER");
+}
+
+/* A mapper of which the broker has not heard goes with its worker, and leaves no zombie. */
+static void test_strays(void **state)
+{
+    struct vm v = {0};
+    unsigned n = 0;
+
+    (void)state;
+    assert_int_equal(open_bad(&v, "strays"), 0);
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(vm_create(&v, 0), VGPU_S_OK);
+        for (int i = 0; i < 500 && (n = strays_of(v.b.pid)) != 2; i++)
+            usleep(10000);
+        assert_int_equal(n, 2);
+        assert_int_equal(vm_destroy(&v, 0), VGPU_S_OK);
+        for (int i = 0; i < 500 && (n = strays_of(v.b.pid)); i++)
+            usleep(10000);
+        assert_int_equal(n, 0);
+    }
+    assert_int_equal(vm_close(&v), 0);
+    unsetenv("VGPU_TEST_BADWORKER");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -363,6 +408,8 @@ int main(void)
         cmocka_unit_test(test_mapper),
         cmocka_unit_test(test_mapper_fails),
         cmocka_unit_test(test_mapper_killed),
+        cmocka_unit_test(test_strays),
+        cmocka_unit_test(test_stuck_with_memory),
     };
 
     return cmocka_run_group_tests_name("vhost-hostile", tests, NULL, NULL);

@@ -48,7 +48,8 @@ struct brk_client_region {
     bool by_mapper, refused; /* refused: its worker will not place it, either */
     enum brk_region_state state;
     struct vgb_plan plan;
-    uint64_t place; /* where its worker has it */
+    uint32_t ncalls; /* of the plan, until the mapper has come back from them */
+    uint64_t place;  /* where its worker has it */
 };
 
 /* How a worker that is ahead of its share is kept back (pace.c). */
@@ -91,7 +92,7 @@ struct brk_client {
     struct vgp_window_shared *shared; /* mapping of the header page */
     struct brk_client_region *regions;
     unsigned nregions;
-    uint32_t ncalls;          /* of their plans, not made yet */
+    uint32_t ncalls;          /* of all of them */
     uint64_t vram, pinned;    /* shares of the quotas */
     uint64_t blobs;           /* share of the quota of images */
     uint64_t wants;           /* share of vram that its worker waits for, 0: none */

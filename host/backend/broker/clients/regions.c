@@ -8,7 +8,9 @@
 
 #include "vgb_fd.h"
 
-#define CALLS_MAX 65536u  /* calls of mmap(2) that wait for all runs of their regions, of one client */
+/* Calls of mmap(2) of one client that wait, for all runs of their region or for the mapper, which need not come back.
+ * The guest's driver pins one region of a client at a time. */
+#define CALLS_MAX 65536u
 #define REGIONS_MAX 4096u /* regions of one client, as in the worker */
 static struct vgb_ratelimit limit;
 
@@ -34,6 +36,13 @@ static struct brk_client_region *find(struct brk_client *c, uint32_t id)
     return NULL;
 }
 
+/* The region's calls have been made, or will not be. */
+static void calls_end(struct brk_client *c, struct brk_client_region *r)
+{
+    c->ncalls -= r->ncalls;
+    r->ncalls = 0;
+}
+
 static void drop_region(struct brk_client *c, struct brk_client_region *r)
 {
     for (struct brk_client_region **at = &c->regions; *at; at = &(*at)->next) {
@@ -45,7 +54,7 @@ static void drop_region(struct brk_client *c, struct brk_client_region *r)
     }
     brk_quota_move(&brk_pins, c->pinned, c->pinned - r->length);
     c->pinned -= r->length;
-    c->ncalls -= r->plan.n;
+    calls_end(c, r);
     vgb_plan_drop(&r->plan);
     free(r);
 }
@@ -57,8 +66,6 @@ static void drop_region(struct brk_client *c, struct brk_client_region *r)
 static uint32_t plan_runs(struct brk_client *c, struct brk_client_region *r, const struct brk_map *m)
 {
     bool read_only = r->flags & VGB_MAP_READONLY;
-    uint32_t calls = r->plan.n;
-
     if (m->nruns > CALLS_MAX - c->ncalls) {
         vgb_log_limited(&limit, VGB_WARN,
                         "client %u (%s): memory in more than %u pieces waits to be mapped: refused", c->slot,
@@ -80,7 +87,8 @@ static uint32_t plan_runs(struct brk_client *c, struct brk_client_region *r, con
             vgb_plan_add(&r->plan, &run, PROT_READ | (read_only ? 0 : PROT_WRITE)) != VGB_PLAN_OK)
             r->refused = true;
     }
-    c->ncalls += r->plan.n - calls;
+    c->ncalls += r->plan.n - r->ncalls;
+    r->ncalls = r->plan.n;
     return VGPU_S_OK;
 }
 
@@ -154,6 +162,15 @@ static void send_runs(struct brk_client *c, const struct brk_client_region *r, c
     }
 }
 
+/* Of a client that is not served. A worker that was killed and does not end may have the memory still: that it is gone
+ * is what the guest takes WORKER and NO_CLIENT for. */
+static uint32_t refusal(const struct brk_client *c)
+{
+    if (c->stuck)
+        return VGPU_S_STUCK;
+    return c->state == BRK_C_DEAD ? VGPU_S_WORKER : VGPU_S_NO_CLIENT;
+}
+
 uint32_t brk_client_map(struct brk_client *c, const struct brk_map *m)
 {
     struct brk_client_region *r = find(c, m->region);
@@ -161,7 +178,7 @@ uint32_t brk_client_map(struct brk_client *c, const struct brk_map *m)
     bool last = !(m->flags & VGB_MAP_MORE);
 
     if (c->state != BRK_C_SERVING)
-        return c->state == BRK_C_DEAD ? VGPU_S_WORKER : VGPU_S_NO_CLIENT;
+        return refusal(c);
     if (!m->nruns)
         return VGPU_S_INVALID;
     for (unsigned i = 0; i < m->nruns; i++) {
@@ -215,7 +232,7 @@ uint32_t brk_client_unmap(struct brk_client *c, uint32_t region)
     struct brk_client_region *r = find(c, region);
 
     if (c->state != BRK_C_SERVING)
-        return c->state == BRK_C_DEAD ? VGPU_S_WORKER : VGPU_S_NO_CLIENT;
+        return refusal(c);
     if (!r || r->unmapping)
         return VGPU_S_INVALID;
     r->unmapping = true;
@@ -267,7 +284,6 @@ static bool region_place(struct brk_client *c, struct brk_client_region *r, cons
         return false;
     r->place = m->va;
     r->state = BRK_R_PLACING;
-    c->ncalls -= r->plan.n;
     return brk_warden_place(c->proc->warden, r->id, m->value, r->place, &r->plan);
 }
 
@@ -321,6 +337,7 @@ void brk_region_mapper_done(struct brk_client *c, uint32_t region, bool taken)
     if (taken) {
         region_taken(c, r, r->state == BRK_R_FAILING);
     } else if (r->state == BRK_R_PLACING) {
+        calls_end(c, r);
         r->state = BRK_R_PLACED;
         send_about(c, VGB_M_PLACED, region);
     }

@@ -378,8 +378,8 @@ static void do_unpin(const struct vgpu_cmd_unpin *q, const struct brk_vu_chain *
         respond_status(c, VGPU_S_INVALID);
         return;
     }
-    if (!s->client || s->destroying) {
-        respond_status(c, VGPU_S_NO_CLIENT);
+    if (!s->client || s->destroying) { /* until its worker has ended the memory may be mapped */
+        respond_status(c, s->client ? VGPU_S_STUCK : VGPU_S_NO_CLIENT);
         return;
     }
     if (!keep(s, c, VGPU_CMD_UNPIN, q->region)) {

@@ -141,7 +141,9 @@ static bool start_one(void)
     return true;
 fail_started:
     kill(p->pid, SIGKILL);
+    brk_group_kill(p->pid);
     waitpid(p->pid, NULL, 0);
+    brk_group_leave(p->pid);
     vgb_close(&p->pidfd.fd);
 fail:
     brk_output_close(p);
@@ -446,6 +448,7 @@ static void on_exit_event(struct brk_source *s, uint32_t events)
         brk_proc_kill(p);
         return;
     }
+    brk_group_kill(p->pid);
     if (waitid(P_PIDFD, (id_t)p->pidfd.fd, &si, WEXITED | WNOHANG)) {
         snprintf(text, sizeof(text), "the worker has ended: %s", strerror(errno));
     } else if (!si.si_pid) {
@@ -458,6 +461,7 @@ static void on_exit_event(struct brk_source *s, uint32_t events)
     } else {
         brk_proc_describe_end(&si, text, sizeof(text));
     }
+    brk_group_leave(p->pid);
     if (p->lost_mapper)
         snprintf(text, sizeof(text), "the worker was ended: its mapper has ended");
     vgb_log_limited(&limit, VGB_DEBUG, "worker %d: %s", (int)p->pid, text);
@@ -546,6 +550,8 @@ int brk_pool_tick(void)
     int next = -1;
 
     look_at_held();
+    if (brk_groups_left())
+        next = VGB_TICK_MS;
     for (struct brk_proc *p = procs; p; p = p->next) {
         bool waits = false;
 

@@ -129,6 +129,15 @@ bool brk_proc_has_ended(const struct brk_proc *p);
 /* How it ended, in words. */
 void brk_proc_describe_end(const siginfo_t *si, char *text, size_t size);
 
+/* ---- group.c ---- */
+
+/* Kills all processes of the worker's group. Before the worker is reaped: until then the number is its own. */
+void brk_group_kill(pid_t worker);
+/* Reaps those of them that are children of the broker, now or by brk_groups_left(). After the worker was reaped. */
+void brk_group_leave(pid_t worker);
+/* True: some have not ended yet. */
+bool brk_groups_left(void);
+
 /* ---- shm.c ---- */
 
 #define BRK_WORKER_SHM_FD 5 /* the number that workers know it by */

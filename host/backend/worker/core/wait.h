@@ -108,7 +108,8 @@ struct wrk_wait *wrk_wait_new(struct wrk_call *c);
 struct wrk_answer wrk_stream_query(struct wrk_worker *w, CUstream stream);
 /* Adds "everything issued to this stream so far". */
 CUresult wrk_wait_add_stream(struct wrk_worker *w, struct wrk_wait *wait, CUstream stream);
-/* Adds every stream of the calling context, so that the wait is for all of it. */
+/* Adds every stream of the calling context, so that the wait is for all of it. Where they cannot be asked one by one,
+ * after an error too, it makes the wait blocking: finish is to wait for the context. */
 CUresult wrk_wait_add_context(struct wrk_call *c, struct wrk_wait *wait);
 /* What finish does if that has made it blocking: cuCtxSynchronize(), on the waiter. */
 CUresult wrk_wait_context_whole(struct wrk_wait *wait);

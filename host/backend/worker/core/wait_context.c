@@ -152,5 +152,8 @@ CUresult wrk_wait_add_context(struct wrk_call *c, struct wrk_wait *wait)
             add_one(&k, w->thread_streams[i].stream);
     }
     wrk_handles_each(&w->handles, VGP_H_STREAM, add_owned, &k);
+    /* Some of its streams are not in the wait: no caller may take that for their end. */
+    if (k.r != CUDA_SUCCESS)
+        wait->blocking = true;
     return k.r;
 }

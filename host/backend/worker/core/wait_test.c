@@ -15,7 +15,7 @@
 
 static struct wrk_worker w;
 /* The provider: what it answers, and what it was asked for. */
-static CUresult on_query, on_create, on_record;
+static CUresult on_query, on_create, on_record, on_event;
 static unsigned queries, created, recorded, destroyed;
 static CUevent last_destroyed;
 
@@ -50,6 +50,18 @@ static CUresult destroy(CUevent e)
     return CUDA_SUCCESS;
 }
 
+static CUresult event_query(CUevent e)
+{
+    (void)e;
+    return on_event;
+}
+
+static CUresult set_current(CUcontext c)
+{
+    (void)c;
+    return CUDA_SUCCESS;
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -60,6 +72,9 @@ static int setup(void **state)
     wrk_provider.cuEventCreate = create;
     wrk_provider.cuEventRecord = record;
     wrk_provider.cuEventDestroy_v2 = destroy;
+    wrk_provider.cuEventQuery = event_query;
+    wrk_provider.cuCtxSetCurrent = set_current;
+    w.quota.dispatcher = pthread_self();
     on_query = CUDA_ERROR_NOT_READY;
     on_create = on_record = CUDA_SUCCESS;
     queries = created = recorded = destroyed = 0;
@@ -186,11 +201,68 @@ static void test_legacy(void **state)
     }
 }
 
+static CUresult ended;
+static unsigned ends;
+
+static CUresult note_end(struct wrk_worker *of, struct wrk_wait *wait, CUresult r)
+{
+    (void)of;
+    (void)wait;
+    ends++;
+    ended = r;
+    return r;
+}
+
+/* An event that the provider gives an error for ends the wait with that error, and no other. */
+static void test_unknown(void **state)
+{
+    static const CUresult errors[] = {CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_NOT_SUPPORTED};
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        struct wrk_wait *wait = wait_for(0, 2);
+
+        wait->blocking = false; /* as the wait of a call */
+        wait->finish = note_end;
+        ends = 0;
+        on_event = CUDA_ERROR_NOT_READY;
+        wrk_wait_start_internal(&w, wait);
+        assert_true(wrk_waits_poll(&w));
+        assert_int_equal(ends, 0);
+        on_event = errors[i];
+        assert_false(wrk_waits_poll(&w));
+        assert_int_equal(ends, 1);
+        assert_int_equal(ended, errors[i]);
+        assert_null(w.waits.flight);
+        assert_int_equal(created, 2); /* its events are there for the next one */
+    }
+    assert_int_equal(destroyed, 0);
+}
+
+/* A stream that the provider gives an error for is not in the wait, which finish is told. */
+static void test_context_unknown(void **state)
+{
+    struct vgp_record rec = {0};
+    struct wrk_call c = {.w = &w, .rec = &rec};
+    struct wrk_wait *wait = wait_for(0, 0);
+
+    (void)state;
+    wait->blocking = false;
+    on_query = CUDA_SUCCESS;
+    assert_int_equal(wrk_wait_add_context(&c, wait), CUDA_SUCCESS);
+    assert_false(wait->blocking);
+    on_query = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    assert_int_equal(wrk_wait_add_context(&c, wait), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    assert_true(wait->blocking);
+    wrk_wait_free(&w, wait);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup(f, setup)
-    const struct CMUnitTest tests[] = {T(test_kept), T(test_bounds), T(test_forgotten), T(test_results),
-                                       T(test_legacy)};
+    const struct CMUnitTest tests[] = {T(test_kept),           T(test_bounds), T(test_forgotten),
+                                       T(test_results),        T(test_legacy), T(test_unknown),
+                                       T(test_context_unknown)};
 
     return cmocka_run_group_tests_name("waits", tests, NULL, NULL);
 }

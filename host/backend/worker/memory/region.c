@@ -367,6 +367,8 @@ static CUresult finish_unregister(struct wrk_worker *w, struct wrk_wait *wait, C
     CUresult drained = drain_others(wait);
 
     (void)w;
+    if (wait->arg[3])
+        drained = wrk_wait_context_whole(wait);
     if (r == CUDA_SUCCESS)
         r = drained;
     /* What the client asks for can fail: the memory stays registered until its context ends. The broker's demand
@@ -410,8 +412,13 @@ CUresult wrk_do_vgpRegionUnregister(struct wrk_call *c, const struct vgp_args_vg
     wait->land = land_unregister;
     wait->arg[0] = a->region;
     wait->arg[1] = (uintptr_t)g->registered_at;
-    if (!wait->blocking)
+    if (!wait->blocking && wrk_captures) {
+        wait->blocking =
+            true; /* to wait for the context would end a capture: the provider knows what it allows */
+    } else if (!wait->blocking) {
         wrk_wait_add_context(c, wait);
+        wait->arg[3] = wait->blocking;
+    }
     return wrk_wait_start(c, wait);
 }
 

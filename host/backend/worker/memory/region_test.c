@@ -2,11 +2,13 @@
 /* Where memory of the guest is mapped, and what is left there when it has been taken away. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -16,6 +18,7 @@
 
 #include "vgb_fd.h"
 #include "memory.h"
+#include "vgp_worker.h"
 
 #define HUGE_PAGE (2u << 20)
 
@@ -269,6 +272,85 @@ static void test_pieces(void **state)
     close(fd);
 }
 
+static unsigned unregistered;
+static CUresult on_synchronize;
+
+static CUresult set_current(CUcontext c)
+{
+    (void)c;
+    return CUDA_SUCCESS;
+}
+
+static CUresult synchronize(void)
+{
+    return on_synchronize;
+}
+
+static CUresult unregister(void *p)
+{
+    (void)p;
+    unregistered++;
+    return CUDA_SUCCESS;
+}
+
+static void landed(void)
+{
+    struct pollfd bell = {.fd = w.doorbell, .events = POLLIN};
+    uint64_t n;
+
+    wrk_waits_hand_over(&w);
+    assert_int_equal(poll(&bell, 1, 10000), 1);
+    assert_int_equal(read(w.doorbell, &n, sizeof(n)), sizeof(n));
+    wrk_waits_land(&w);
+}
+
+/* What the work of a context does with it is not known: its client cannot take it away, its broker can. */
+static void test_unregister_errors(void **state)
+{
+    static int contexts[2];
+    const struct part one = {0, VGP_PAGE};
+    const struct vgp_args_vgpRegionUnregister a = {.region = 1};
+    struct vgp_record rec = {.reply_slot = VGP_NO_REPLY};
+    struct wrk_call c = {.w = &w, .rec = &rec};
+    int fd = file(VGP_PAGE);
+    uint64_t va = free_address(VGP_PAGE);
+    struct vgb_msg m;
+    unsigned none = 0;
+
+    (void)state;
+    wrk_provider.cuCtxSetCurrent = set_current;
+    wrk_provider.cuCtxSynchronize = synchronize;
+    wrk_provider.cuMemHostUnregister = unregister;
+    w.doorbell = eventfd(0, EFD_CLOEXEC);
+    for (unsigned i = 0; i < 2; i++) {
+        uint64_t handle = VGP_HANDLE(VGP_H_CONTEXT, 1, i + 1);
+
+        assert_int_equal(wrk_handles_reserve(&w.handles, handle, VGP_H_CONTEXT), CUDA_SUCCESS);
+        wrk_handles_put(&w.handles, handle, VGP_H_CONTEXT, &contexts[i], 0);
+    }
+    assert_int_equal(map(1, va, fd, VGP_PAGE, &one, 1), va);
+    struct wrk_region *r = wrk_region_by_id(&w, 1);
+
+    r->registered_at = r->base;
+    r->ctx = (CUcontext)(void *)&contexts[0];
+    on_synchronize = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    assert_int_equal(wrk_do_vgpRegionUnregister(&c, &a), CUDA_SUCCESS); /* deferred */
+    landed();
+    assert_int_equal(unregistered, 0);
+    assert_ptr_equal(r->registered_at, r->base);
+    assert_true(can_read(va));
+    wrk_region_unmap(&w, 1);
+    landed();
+    assert_int_equal(unregistered, 1);
+    assert_int_equal(vgb_msg_recv(broker, &m, NULL, &none, MSG_DONTWAIT), 1);
+    assert_int_equal(m.type, VGB_M_UNMAPPED);
+    assert_int_equal(m.status, 0);
+    assert_false(can_read(va));
+    close(w.doorbell);
+    close(fd);
+    wrk_handles_fini(&w.handles);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -276,6 +358,7 @@ int main(void)
         cmocka_unit_test(test_huge),
         cmocka_unit_test(test_hugetlb),
         cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_unregister_errors),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/* What the broker keeps of a client's regions: bounded, whatever its worker and its mapper do. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "clients.h"
+#include "vgb_fd.h"
+
+#define RUNS 4096u
+#define CALLS_MAX 65536u
+
+static struct brk_client c;
+static struct brk_proc proc;
+static int worker, ram;
+static unsigned unmapped;
+static uint32_t last_status;
+
+/* The mapper: it takes what it is given, and comes back when this test says so. */
+int __wrap_brk_warden_file(struct brk_warden *w, int fd, bool read_only);
+bool __wrap_brk_warden_place(struct brk_warden *w, uint32_t region, uint64_t value, uint64_t place,
+                             struct vgb_plan *plan);
+
+int __wrap_brk_warden_file(struct brk_warden *w, int fd, bool read_only)
+{
+    (void)w, (void)fd, (void)read_only;
+    return 3;
+}
+
+bool __wrap_brk_warden_place(struct brk_warden *w, uint32_t region, uint64_t value, uint64_t place,
+                             struct vgb_plan *plan)
+{
+    (void)w, (void)region, (void)value, (void)place;
+    vgb_plan_drop(plan);
+    return true;
+}
+
+static void on_mapped(struct brk_client *of, uint32_t region, uint32_t status, uint64_t va)
+{
+    (void)of, (void)region, (void)va;
+    last_status = status;
+}
+
+static void on_unmapped(struct brk_client *of, uint32_t region, uint32_t status)
+{
+    (void)of, (void)region;
+    unmapped++;
+    last_status = status;
+}
+
+static const struct brk_client_ops ops = {.mapped = on_mapped, .unmapped = on_unmapped};
+
+static int setup(void **state)
+{
+    int pair[2];
+
+    (void)state;
+    memset(&c, 0, sizeof(c));
+    memset(&proc, 0, sizeof(proc));
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
+        return -1;
+    proc.sock.fd = pair[0];
+    proc.state = BRK_PROC_ASSIGNED;
+    proc.warden = (void *)&proc; /* not looked at */
+    worker = pair[1];
+    ram = memfd_create("ram", MFD_CLOEXEC);
+    c.ops = &ops;
+    c.proc = &proc;
+    c.slice = true;
+    c.state = BRK_C_SERVING;
+    unmapped = 0;
+    return ram < 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    brk_regions_gone(&c);
+    close(proc.sock.fd);
+    close(worker);
+    close(ram);
+    return 0;
+}
+
+static void read_all(void)
+{
+    struct vgb_msg m;
+    unsigned none = 0;
+
+    while (vgb_msg_recv(worker, &m, NULL, &none, MSG_DONTWAIT) == 1)
+        brk_out_flush(&proc);
+}
+
+/* A region of so many runs, each a call of its own. */
+static uint32_t map(uint32_t id)
+{
+    static struct brk_map_run runs[RUNS];
+    struct brk_map m = {
+        .region = id, .va = 0x7f0000000000, .length = RUNS * VGP_PAGE, .runs = runs, .nruns = RUNS};
+    uint32_t status;
+
+    for (unsigned i = 0; i < RUNS; i++)
+        runs[i] = (struct brk_map_run){.fd = ram, .offset = 2ull * i * VGP_PAGE, .length = VGP_PAGE};
+    status = brk_client_map(&c, &m);
+    read_all();
+    return status;
+}
+
+static void say(uint32_t type, uint32_t id)
+{
+    struct vgb_msg m = {.type = type, .region = id, .va = 0x7f0000000000};
+
+    assert_true(brk_region_message(&c, &m));
+    read_all();
+}
+
+/* Its worker finds a place for each region at once, and the mapper never comes back. */
+static void test_mapper_rests(void **state)
+{
+    uint32_t id = 0;
+
+    (void)state;
+    for (; id < CALLS_MAX / RUNS; id++) {
+        assert_int_equal(map(id), VGPU_S_OK);
+        say(VGB_M_PLACE, id);
+    }
+    assert_int_equal(map(id), VGPU_S_NO_MEMORY);
+    brk_region_mapper_done(&c, 0, false); /* it does once */
+    assert_int_equal(map(id), VGPU_S_OK);
+    assert_int_equal(map(id + 1), VGPU_S_NO_MEMORY);
+    say(VGB_M_MAPPED, 0);
+    assert_int_equal(last_status, VGPU_S_OK);
+    assert_int_equal(c.ncalls, CALLS_MAX);
+}
+
+/* A worker that was killed and is still there has the memory still. */
+static void test_refusals(void **state)
+{
+    (void)state;
+    c.state = BRK_C_DEAD;
+    c.stuck = true;
+    assert_int_equal(map(1), VGPU_S_STUCK);
+    assert_int_equal(brk_client_unmap(&c, 1), VGPU_S_STUCK);
+    c.stuck = false;
+    assert_int_equal(map(1), VGPU_S_WORKER);
+    assert_int_equal(brk_client_unmap(&c, 1), VGPU_S_WORKER);
+    c.state = BRK_C_STARTING;
+    assert_int_equal(map(1), VGPU_S_NO_CLIENT);
+    assert_int_equal(brk_client_unmap(&c, 1), VGPU_S_NO_CLIENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_mapper_rests, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
+    };
+
+    return cmocka_run_group_tests_name("regions", tests, NULL, NULL);
+}
