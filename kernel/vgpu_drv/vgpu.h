@@ -25,6 +25,7 @@
 #include "uapi/vgpu_device.h"
 #include "uapi/vgpu_ioctl.h"
 
+#include "vgpu_account.h"
 #include "vgpu_check.h"
 #include "vgpu_id.h"
 #include "vgpu_runs.h"
@@ -239,9 +240,8 @@ struct vgpu_req {
  * @ref: one for the client while it is in client->regions, one per dma-buf
  * @runs: its pages
  * @id: in client->regions
- * @mm: whose pinned_vm counts it, referenced with mmgrab(), or NULL
- * @accounted: pages counted in @mm
- * @cred: whose user's locked_vm counts it, since the first export, or NULL; a reference
+ * @account: of the user to whom it is charged until it is released
+ * @charged: pages charged to @account
  * @dirty: the worker may have written: mark pages so when they are released
  * @stuck: a request about it has no answer: only the end of the client releases it
  * @attach: imported: to the dma-buf whose pages these are, else NULL
@@ -251,9 +251,8 @@ struct vgpu_region {
 	struct kref ref;
 	struct vgpu_runs runs;
 	u32 id;
-	struct mm_struct *mm;
-	u64 accounted;
-	const struct cred *cred;
+	struct vgpu_account *account;
+	u64 charged;
 	bool dirty;
 	bool stuck;
 	struct dma_buf_attachment *attach;
@@ -273,6 +272,7 @@ struct vgpu_export_call {
 /* vgpu_main.c: module parameters */
 extern unsigned int vgpu_timeout_ms;
 extern unsigned int vgpu_clients_per_user;
+extern unsigned int vgpu_pin_limit_mib;
 int vgpu_timeout_set(const char *text, const struct kernel_param *param);
 int vgpu_validate(struct virtio_device *vdev);
 

@@ -2,16 +2,14 @@
 /*
  * DOC: pinned memory
  *
- * A region is user memory that the worker maps too. Its pages are pinned (FOLL_LONGTERM), counted
- * against RLIMIT_MEMLOCK of the process, and described to the device as runs of contiguous pages,
- * in as many requests as its limit asks for. They are released when the device has said that the
+ * A region is user memory that the worker maps too. Its pages are pinned (FOLL_LONGTERM), charged
+ * to the user (vgpu_account.c), and described to the device as runs of contiguous pages, in as many
+ * requests as its limit asks for. They are released when the device has said that the
  * worker has unmapped them, or is gone; never earlier, whatever happens to the caller. A dma-buf of
  * them keeps them longer: a region belongs to its client and to its dma-bufs (vgpu_export.c). The
  * pages of an imported region are the exporter's (vgpu_import.c).
  */
-#include <linux/cred.h>
 #include <linux/mm.h>
-#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
@@ -22,45 +20,31 @@
 /* Pages that are pinned in one go: their pointers fill a page. */
 #define VGPU_PIN_BATCH (PAGE_SIZE / sizeof(struct page *))
 
-static int vgpu_account(struct vgpu_client *client, struct vgpu_region *region, u64 npages)
-{
-	u64 limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
-
-	if (!client->mm)
-		return 0;
-	if (atomic64_add_return(npages, &client->mm->pinned_vm) > limit &&
-	    !capable(CAP_IPC_LOCK)) {
-		atomic64_sub(npages, &client->mm->pinned_vm);
-		return -ENOBUFS; /* nothing else of PIN returns this: the caller may stage */
-	}
-	mmgrab(client->mm);
-	region->mm = client->mm;
-	region->accounted = npages;
-	return 0;
-}
-
 /**
- * vgpu_region_new - an empty region, accounted
+ * vgpu_region_new - an empty region, charged to the calling user
  * @client: the client
  * @npages: that it will have
  * @flags: VGPU_PIN_FLAG_*
  *
- * Return: the region, whose reference is the caller's, or an ERR_PTR.
+ * Return: the region, whose reference is the caller's, or an ERR_PTR. Nothing else of PIN and IMPORT
+ * returns -ENOBUFS: the caller may stage.
  */
 struct vgpu_region *vgpu_region_new(struct vgpu_client *client, u64 npages, u32 flags)
 {
 	struct vgpu_region *region = kzalloc(sizeof(*region), GFP_KERNEL_ACCOUNT);
-	int err;
+	struct vgpu_account *account;
 
 	if (!region)
 		return ERR_PTR(-ENOMEM);
 	kref_init(&region->ref);
 	region->dirty = !(flags & VGPU_PIN_FLAG_READONLY);
-	err = vgpu_account(client, region, npages);
-	if (err) {
+	account = vgpu_account_charge(&client->dev->vdev->dev, npages);
+	if (IS_ERR(account)) {
 		kfree(region);
-		return ERR_PTR(err);
+		return ERR_CAST(account);
 	}
+	region->account = account;
+	region->charged = npages;
 	return region;
 }
 
@@ -80,14 +64,7 @@ static void vgpu_region_release(struct kref *ref)
 		}
 	}
 	vgpu_runs_free(&region->runs);
-	if (region->mm) {
-		atomic64_sub(region->accounted, &region->mm->pinned_vm);
-		mmdrop(region->mm);
-	}
-	if (region->cred) {
-		atomic_long_sub(region->accounted, &region->cred->user->locked_vm);
-		put_cred(region->cred);
-	}
+	vgpu_account_uncharge(region->account, region->charged);
 	kfree(region);
 }
 

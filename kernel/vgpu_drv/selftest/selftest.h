@@ -13,6 +13,8 @@
 #include "vgpu_ioctl.h"
 
 #define PAGE 4096ul
+#define ST_LIMIT (1ul << 20) /* of st_limit_set("1") */
+#define ST_UID 65534 /* a user without rights */
 
 extern const char *st_path;	/* the device file */
 extern bool st_allow_unbind;	/* --unbind */
@@ -40,6 +42,7 @@ int st_client(struct vgpu_create_client *create);
 void *st_map_window(int fd, const struct vgpu_create_client *c);
 char *st_pages(size_t n);
 int64_t st_now_ns(void);
+bool st_limit_set(const char *mib);
 
 /* selftest_client.c */
 void test_query(void);
@@ -60,7 +63,7 @@ void test_owner_ends(void);
 void test_pin_fields(void);
 void test_pin(void);
 void test_pin_unmapped(void);
-void test_pin_rlimit(void);
+void test_pin_limit(void);
 void test_pin_scattered(void);
 void test_pin_regions(void);
 
@@ -69,7 +72,7 @@ void test_export_fields(void);
 void test_export(void);
 void test_import_fields(void);
 void test_import(void);
-void test_export_rlimit(void);
+void test_export_limit(void);
 void test_dmabuf_compat(void);
 
 /* selftest_wait.c */

@@ -82,6 +82,27 @@ char *st_pages(size_t n)
 	return p;
 }
 
+/*
+ * What each user may pin, in MiB; NULL: what it was before. Return: false: it cannot be set.
+ */
+bool st_limit_set(const char *mib)
+{
+	static char before[16];
+	int fd = open("/sys/module/vgpu_drv/parameters/pin_limit_mib", O_RDWR | O_CLOEXEC);
+	ssize_t n = 1;
+
+	if (fd < 0)
+		return false;
+	if (!before[0])
+		n = read(fd, before, sizeof(before) - 1);
+	if (!mib)
+		mib = before;
+	if (n > 0)
+		n = write(fd, mib, strlen(mib));
+	close(fd);
+	return n > 0;
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -102,14 +123,14 @@ static const struct {
 	{ "pin_fields", test_pin_fields },
 	{ "pin", test_pin },
 	{ "pin_unmapped", test_pin_unmapped },
-	{ "pin_rlimit", test_pin_rlimit },
+	{ "pin_limit", test_pin_limit },
 	{ "pin_scattered", test_pin_scattered },
 	{ "pin_regions", test_pin_regions },
 	{ "export_fields", test_export_fields },
 	{ "export", test_export },
 	{ "import_fields", test_import_fields },
 	{ "import", test_import },
-	{ "export_rlimit", test_export_rlimit },
+	{ "export_limit", test_export_limit },
 	{ "dmabuf_compat", test_dmabuf_compat },
 	{ "wait", test_wait },
 	{ "wait_time_namespace", test_wait_time_namespace },
