@@ -169,6 +169,8 @@ struct vgpu_dev {
  * @regions: struct vgpu_region by id; under @lock
  * @next_region: where the search for a free id starts
  * @nregions: number of @regions
+ * @kept: what unpin_keep keeps until the client ends, although the worker has unmapped it: a
+ *	reference each; under @lock
  * @blanks: pages that stand in for device pages after the device was lost
  */
 struct vgpu_client {
@@ -202,6 +204,7 @@ struct vgpu_client {
 	struct xarray regions;
 	u32 next_region;
 	u32 nregions;
+	struct list_head kept;
 	struct xarray blanks;
 };
 
@@ -244,6 +247,8 @@ struct vgpu_req {
  * @charged: pages charged to @account
  * @dirty: the worker may have written: mark pages so when they are released
  * @stuck: a request about it has no answer: only the end of the client releases it
+ * @told: the device has been sent a part of it
+ * @kept: in client->kept
  * @attach: imported: to the dma-buf whose pages these are, else NULL
  * @sgt: imported: the mapping of @attach
  */
@@ -255,6 +260,8 @@ struct vgpu_region {
 	u64 charged;
 	bool dirty;
 	bool stuck;
+	bool told;
+	struct list_head kept;
 	struct dma_buf_attachment *attach;
 	struct sg_table *sgt;
 };
@@ -273,6 +280,7 @@ struct vgpu_export_call {
 extern unsigned int vgpu_timeout_ms;
 extern unsigned int vgpu_clients_per_user;
 extern unsigned int vgpu_pin_limit_mib;
+extern bool vgpu_unpin_keep;
 int vgpu_timeout_set(const char *text, const struct kernel_param *param);
 int vgpu_validate(struct virtio_device *vdev);
 

@@ -56,6 +56,7 @@ static void account_exit(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, pages_become(BOB, 0));
 	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), 0);
 	vgpu_pin_limit_mib = limit_before;
+	vgpu_unpin_keep = false;
 	vgpu_fault_memory(NULL, 1);
 	__free_page(memory);
 }
@@ -256,6 +257,86 @@ static void vgpu_account_limits(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, vgpu_account_limit(), (u64)UINT_MAX << (20 - PAGE_SHIFT));
 }
 
+/* ---- unpin_keep ---- */
+
+/* What is unpinned is no region any more, and stays pinned and charged as long as its client. */
+static void vgpu_account_keep(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+	u32 kept, freed;
+
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 3, &freed), 0);
+	KUNIT_EXPECT_EQ(test, unpin(env->client, freed), 0);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL); /* it is an option */
+	vgpu_unpin_keep = true;
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 3, &kept), 0);
+	KUNIT_EXPECT_EQ(test, unpin(env->client, kept), 0);
+	KUNIT_EXPECT_EQ(test, env->fake->count[VGPU_CMD_UNPIN], 2U);
+	KUNIT_EXPECT_EQ(test, unpin(env->client, kept), -ENOENT);
+	KUNIT_EXPECT_EQ(test, env->client->nregions, 0U);
+	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), 3);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 3ULL);
+	/* The user pays for it. */
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, LIMIT, NULL), -ENOBUFS);
+	/* Switched off, it is kept all the same: what was unpinned since is not. */
+	vgpu_unpin_keep = false;
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 5, &freed), 0);
+	KUNIT_EXPECT_EQ(test, unpin(env->client, freed), 0);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 3ULL);
+	vgpu_client_close(env->client);
+	env->client = NULL;
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL);
+	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), 0);
+}
+
+/* A PIN that the host refuses after it was told of the pages; what it has not heard of is not kept. */
+static void vgpu_account_keep_refused(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+
+	vgpu_unpin_keep = true;
+	vgpu_fault_memory(NULL, 1);
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 4, NULL), -ENOMEM);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL);
+	vgpu_fault_memory(memory, 1);
+	env->fake->answer = host_refuses;
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 4, NULL), -ENOMEM);
+	env->fake->answer = NULL;
+	KUNIT_EXPECT_EQ(test, env->client->nregions, 0U);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 4ULL);
+	vgpu_client_mm_gone(env->client);
+	flush_work(&env->client->end_work);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL);
+}
+
+/* A device that does not say that the worker is gone keeps what was unpinned, too, until its reset. */
+static u32 destroy_silent(struct vgpu_fake *fake, const struct vgpu_cmd_hdr *hdr, void *resp,
+			  u32 resp_len)
+{
+	return hdr->type == cpu_to_le32(VGPU_CMD_CLIENT_DESTROY) ? VGPU_FAKE_SILENT : resp_len;
+}
+
+static void vgpu_account_keep_zombie(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+	u32 region;
+
+	vgpu_unpin_keep = true;
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 3, &region), 0);
+	KUNIT_EXPECT_EQ(test, unpin(env->client, region), 0);
+	vgpu_timeout_ms = 50;
+	env->fake->answer = destroy_silent;
+	vgpu_client_close(env->client);
+	env->client = NULL;
+	KUNIT_EXPECT_EQ(test, env->dev->nzombies, 1U);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 3ULL);
+	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), 3);
+	vgpu_fake_answer_kept(env->fake, VGPU_S_OK);
+	flush_work(&env->dev->reap_work);
+	KUNIT_EXPECT_EQ(test, env->dev->nzombies, 0U);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL);
+}
+
 static struct kunit_case vgpu_account_cases[] = {
 	KUNIT_CASE(vgpu_account_at_limit),
 	KUNIT_CASE(vgpu_account_of_user),
@@ -265,6 +346,9 @@ static struct kunit_case vgpu_account_cases[] = {
 	KUNIT_CASE(vgpu_account_dmabuf),
 	KUNIT_CASE(vgpu_account_exempt),
 	KUNIT_CASE(vgpu_account_limits),
+	KUNIT_CASE(vgpu_account_keep),
+	KUNIT_CASE(vgpu_account_keep_refused),
+	KUNIT_CASE(vgpu_account_keep_zombie),
 	{}
 };
 

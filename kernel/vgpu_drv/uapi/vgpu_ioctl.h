@@ -94,6 +94,8 @@ struct vgpu_pin {
  * struct vgpu_unpin - undo struct vgpu_pin
  * @region: in: -ENOENT when it is not one of this client
  * @flags: in: must be zero
+ *
+ * With the module parameter unpin_keep the pages stay pinned and charged until the client ends.
  */
 struct vgpu_unpin {
 	__u32 region;
