@@ -2,16 +2,19 @@
 /*
  * vgpu_selftest: runs in the guest, against the real device, with nothing but the ioctl ABI.
  *
- *   vgpu_selftest [--unbind] [/dev/vgpu0]
+ *   vgpu_selftest [--unbind] [--seconds N] [--only TEST] [/dev/vgpu0]
  *
  * --unbind    also the tests that take the device away from the driver and give it back (root; every
  *             process that uses the device loses it)
+ * --seconds   how long the test "hostile" goes on (3)
+ * --only      that test alone
  *
  * One line per test; the last line is "vgpu_selftest: N passed, M failed, K skipped". Needs free
  * client slots and a host that starts workers; otherwise the tests that need a client are skipped.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,6 +25,7 @@
 
 const char *st_path = "/dev/vgpu0";
 bool st_allow_unbind;
+int st_seconds = 3;
 bool st_ok;
 const char *st_skip_why;
 
@@ -82,6 +86,18 @@ char *st_pages(size_t n)
 	return p;
 }
 
+/* The module parameter unpin_keep. */
+bool st_keeps(void)
+{
+	int fd = open("/sys/module/vgpu_drv/parameters/unpin_keep", O_RDONLY | O_CLOEXEC);
+	char value = 'N';
+
+	if (fd >= 0 && read(fd, &value, 1) != 1)
+		value = 'N';
+	close(fd);
+	return value == 'Y';
+}
+
 /*
  * What each user may pin, in MiB; NULL: what it was before. Return: false: it cannot be set.
  */
@@ -140,16 +156,24 @@ static const struct {
 	{ "kill", test_kill },
 	{ "worker_death", test_worker_death },
 	{ "unbind", test_unbind },
+	{ "hostile", test_hostile },
 };
 
 int main(int argc, char **argv)
 {
 	size_t i;
+	const char *only = NULL;
 	int fd, arg;
 
 	for (arg = 1; arg < argc; arg++) {
 		if (!strcmp(argv[arg], "--unbind"))
 			st_allow_unbind = true;
+		else if (!strcmp(argv[arg], "--nothing")) /* of test_hostile() */
+			return usleep(20000);
+		else if (!strcmp(argv[arg], "--seconds") && arg + 1 < argc)
+			st_seconds = atoi(argv[++arg]);
+		else if (!strcmp(argv[arg], "--only") && arg + 1 < argc)
+			only = argv[++arg];
 		else
 			st_path = argv[arg];
 	}
@@ -162,6 +186,8 @@ int main(int argc, char **argv)
 	}
 	close(fd);
 	for (i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
+		if (only && strcmp(only, tests[i].name))
+			continue;
 		st_ok = true;
 		st_skip_why = NULL;
 		tests[i].run();
@@ -175,6 +201,10 @@ int main(int argc, char **argv)
 			printf("ok: %s\n", tests[i].name);
 			passed++;
 		}
+	}
+	if (!(passed + failed + skipped)) {
+		printf("FAILED: there is no test %s\n", only);
+		failed++;
 	}
 	printf("vgpu_selftest: %d passed, %d failed, %d skipped\n", passed, failed, skipped);
 	return failed != 0;
