@@ -25,7 +25,6 @@
 #include "uapi/vgpu_device.h"
 #include "uapi/vgpu_ioctl.h"
 
-#include "vgpu_account.h"
 #include "vgpu_check.h"
 #include "vgpu_id.h"
 #include "vgpu_runs.h"
@@ -239,6 +238,16 @@ struct vgpu_req {
 };
 
 /**
+ * struct vgpu_account - a user with pinned pages, over all processes, files and devices
+ * @uid: the user
+ * @npages: pages that are charged, not 0 while the account is listed
+ */
+struct vgpu_account {
+	kuid_t uid;
+	u64 npages;
+};
+
+/**
  * struct vgpu_region - memory of a client that its worker maps too: pinned or imported
  * @ref: one for the client while it is in client->regions, one per dma-buf
  * @runs: its pages
@@ -331,6 +340,12 @@ int vgpu_client_wait(struct vgpu_client *client, u64 seen, s64 deadline_ns, u64 
 int vgpu_client_call(struct vgpu_client *client, struct vgpu_req *req, bool killable);
 void vgpu_client_wake_locked(struct vgpu_client *client);
 void vgpu_client_die_locked(struct vgpu_client *client, u32 reason);
+
+/* vgpu_account.c */
+u64 vgpu_account_limit(void);
+struct vgpu_account *vgpu_account_charge(struct device *dev, u64 npages);
+void vgpu_account_uncharge(struct vgpu_account *account, u64 npages);
+u64 vgpu_account_pages(kuid_t uid);
 
 /* vgpu_pin.c */
 int vgpu_pin(struct vgpu_client *client, struct vgpu_pin *arg);

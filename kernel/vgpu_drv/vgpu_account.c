@@ -19,7 +19,7 @@
 
 /* By uid. An account is listed as long as pages are charged to it. */
 static DEFINE_XARRAY(vgpu_accounts);
-/* Protects vgpu_accounts and what they say. Innermost: nothing of this driver is called under it. */
+/* Protects vgpu_accounts and what they say. Innermost: under it no other lock is taken. */
 static DEFINE_MUTEX(vgpu_accounts_mutex);
 
 /**

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* KUnit: vgpu_account.c: whom pinned pages are charged to, how many there may be, and until when. */
+/* KUnit: vgpu_account.c: to whom pinned pages are charged, how many, and until when. */
 #include <linux/capability.h>
 #include <linux/cred.h>
 #include <linux/delay.h>
@@ -289,7 +289,7 @@ static void vgpu_account_keep(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), 0);
 }
 
-/* A PIN that the host refuses after it was told of the pages; what it has not heard of is not kept. */
+/* A PIN that the host refuses after it was told of the pages, and one that it never heard of. */
 static void vgpu_account_keep_refused(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
@@ -309,7 +309,7 @@ static void vgpu_account_keep_refused(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL);
 }
 
-/* A device that does not say that the worker is gone keeps what was unpinned, too, until its reset. */
+/* A device that does not say that the worker is gone keeps what was unpinned, too. */
 static u32 destroy_silent(struct vgpu_fake *fake, const struct vgpu_cmd_hdr *hdr, void *resp,
 			  u32 resp_len)
 {

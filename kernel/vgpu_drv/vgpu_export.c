@@ -4,8 +4,8 @@
  *
  * A dma-buf of pages that a client has pinned. It holds the region: the pages stay pinned, and
  * charged to the user who pinned them, until the dma-buf is released, whatever becomes of the
- * client, its process and the device. The host does not know of it: the worker has the pages as long as the client has them
- * pinned.
+ * client, its process and the device. The host does not know of it: the worker has the pages as
+ * long as the client has them pinned.
  */
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>

@@ -4,15 +4,15 @@
  *
  * A region is user memory that the worker maps too. Its pages are pinned (FOLL_LONGTERM), charged
  * to the user (vgpu_account.c), and described to the device as runs of contiguous pages, in as many
- * requests as its limit asks for. They are released when the device has said that the
- * worker has unmapped them, or is gone; never earlier, whatever happens to the caller. A dma-buf of
- * them keeps them longer: a region belongs to its client and to its dma-bufs (vgpu_export.c). The
- * pages of an imported region are the exporter's (vgpu_import.c).
+ * requests as its limit asks for. They are released when the device has said that the worker has
+ * unmapped them, or is gone; never earlier, whatever happens to the caller. A dma-buf of them keeps
+ * them longer: a region belongs to its client and to its dma-bufs (vgpu_export.c). The pages of an
+ * imported region are the exporter's (vgpu_import.c).
  *
  * That the worker has unmapped a page does not say that nothing of the host refers to it: a driver
  * of a GPU holds pages, not mappings, and a worker that was taken over may keep a registration with
- * it. With the module parameter unpin_keep whatever the device has been told of stays referenced and
- * charged until the device says that the worker is gone, or was reset.
+ * it. With the module parameter unpin_keep whatever the device has been told of stays referenced
+ * and charged until the device says that the worker is gone, or was reset.
  */
 #include <linux/mm.h>
 #include <linux/sched/signal.h>
@@ -31,8 +31,8 @@
  * @npages: that it will have
  * @flags: VGPU_PIN_FLAG_*
  *
- * Return: the region, whose reference is the caller's, or an ERR_PTR. Nothing else of PIN and IMPORT
- * returns -ENOBUFS: the caller may stage.
+ * Return: the region, whose reference is the caller's, or an ERR_PTR. Nothing else of PIN and
+ * IMPORT returns -ENOBUFS: the caller may stage.
  */
 struct vgpu_region *vgpu_region_new(struct vgpu_client *client, u64 npages, u32 flags)
 {
