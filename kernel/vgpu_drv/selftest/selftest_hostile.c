@@ -46,12 +46,16 @@ static struct {
 
 /* ---- an ordinary process ---- */
 
-/* Errors that a neighbour, or who takes the device away, may cause. */
+/*
+ * Errors that a neighbour, or who takes the device away, may cause. EACCES: devtmpfs makes a node and
+ * then sets its mode.
+ */
 static bool excused(int err)
 {
 	return err == EAGAIN || err == ENOSPC || err == EUSERS || err == EDQUOT ||
 	       (st_allow_unbind &&
-		(err == ENODEV || err == ENOENT || err == ENXIO || err == EIO || err == ETIMEDOUT));
+		(err == ENODEV || err == ENOENT || err == EACCES || err == ENXIO || err == EIO ||
+		 err == ETIMEDOUT));
 }
 
 /* Return: an ioctl has succeeded; one that fails without an excuse is a fault. */
