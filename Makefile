@@ -231,7 +231,7 @@ faults: prepare-test ## the 39 faults that the system must survive, each beside 
 	@$(call sub,tests/conformance/driver,all)
 	@$(call sub,tests/system/faults,rows)
 
-debug-guest: prepare-test ## the guest driver under a kernel with KASAN, lockdep and kmemleak, random ioctls (SEEDS=N)
+debug-guest: prepare-test ## the guest driver under a kernel with KASAN or KCSAN, lockdep, kmemleak: random ioctls, a hostile process (CHECKER=kasan|kcsan SEEDS=N HOSTILE=SECONDS)
 	@$(NEXT) stage-build
 	@$(call sub,tests/system/boot,debug)
 

@@ -41,8 +41,9 @@ done
 [ "$(id -u)" = 0 ] || die "root is needed"
 headers=${headers:-/lib/modules/$release/build}
 
-files="etc/udev/rules.d/60-vgpu.rules etc/modprobe.d/vgpu.conf etc/modules-load.d/vgpu.conf
-    etc/security/limits.d/60-vgpu.conf"
+files="etc/udev/rules.d/60-vgpu.rules etc/modprobe.d/vgpu.conf etc/modules-load.d/vgpu.conf"
+# Of earlier versions: unlimited locked memory for everyone, where the driver has a limit of its own now.
+gone=etc/security/limits.d/60-vgpu.conf
 
 if [ -n "$uninstall" ]; then
     if command -v dkms > /dev/null && dkms status 2> /dev/null | grep -q "^vgpu/$version"; then
@@ -50,7 +51,7 @@ if [ -n "$uninstall" ]; then
     fi
     rm -rf "/usr/src/vgpu-$version" "$PREFIX/lib/vgpu/libcuda"
     rm -f "/lib/modules/$release/updates/vgpu_drv.ko" "$PREFIX/bin/vgpu" /etc/ld.so.conf.d/zz-vgpu.conf
-    for file in $files; do rm -f "/$file"; done
+    for file in $files $gone; do rm -f "/$file"; done
     rmdir "$PREFIX/lib/vgpu" 2> /dev/null
     ! command -v ldconfig > /dev/null || ldconfig
     [ ! -d "/lib/modules/$release" ] || depmod "$release"
@@ -109,7 +110,10 @@ if [ -d /etc/ld.so.conf.d ] && command -v ldconfig > /dev/null; then
 else
     echo "install.sh: this system has no /etc/ld.so.conf.d: programs need LD_LIBRARY_PATH=$PREFIX/lib/vgpu/libcuda"
 fi
-[ -z "$module" ] || install_module
+if [ -n "$module" ]; then
+    install_module
+    rm -f "/$gone"
+fi
 if [ -n "$module" ] && [ "$release" = "$(uname -r)" ]; then
     ! command -v udevadm > /dev/null || udevadm control --reload 2> /dev/null
     modprobe vgpu_drv 2> /dev/null ||

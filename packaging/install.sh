@@ -126,7 +126,6 @@ plan_part()
         put_libraries "$LIB/libcuda"
         put 644 "<$HERE/ld.so.conf" "$SYSCONFDIR/ld.so.conf.d/zz-vgpu.conf"
         put 644 "<$HERE/systemd/vgpu-cdi.service" "$PREFIX/lib/systemd/system/vgpu-cdi.service"
-        put 644 "$HERE/limits.conf" "$SYSCONFDIR/security/limits.d/60-vgpu.conf"
         ;;
     guest)
         put_libraries "$LIB/guest"
@@ -135,7 +134,6 @@ plan_part()
         put 644 "$HERE/60-vgpu.rules" "$LIB/guest/etc/udev/rules.d/60-vgpu.rules"
         put 644 "$HERE/modprobe.conf" "$LIB/guest/etc/modprobe.d/vgpu.conf"
         put 644 "$HERE/modules-load.conf" "$LIB/guest/etc/modules-load.d/vgpu.conf"
-        put 644 "$HERE/limits.conf" "$LIB/guest/etc/security/limits.d/60-vgpu.conf"
         ;;
     dkms)
         put_driver "$DKMSDIR/vgpu-$VERSION"

@@ -62,7 +62,7 @@ echo "# places"
 PREFIX=/usr DESTDIR=$work/deb "$install" backend tools libcuda guest dkms
 check "install below DESTDIR" $?
 for file in usr/bin/vgpu usr/lib/vgpu/vgpu-backend usr/lib/vgpu/vgpu-worker usr/lib/vgpu/libcuda/libcuda.so.1 \
-    usr/lib/vgpu/libcuda/libnvidia-ml.so.1 etc/ld.so.conf.d/zz-vgpu.conf etc/security/limits.d/60-vgpu.conf \
+    usr/lib/vgpu/libcuda/libnvidia-ml.so.1 etc/ld.so.conf.d/zz-vgpu.conf \
     usr/lib/systemd/system/vgpu-backend@.service usr/lib/systemd/system/vgpu-backend@.socket \
     usr/lib/sysusers.d/vgpu-backend.conf usr/lib/tmpfiles.d/vgpu-backend.conf \
     usr/share/qemu/vhost-user/50-vgpu.json "usr/src/vgpu-$version/dkms.conf" "usr/src/vgpu-$version/vgpu_main.c" \

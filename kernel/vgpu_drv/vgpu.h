@@ -168,6 +168,8 @@ struct vgpu_dev {
  * @regions: struct vgpu_region by id; under @lock
  * @next_region: where the search for a free id starts
  * @nregions: number of @regions
+ * @kept: what unpin_keep keeps until the client ends, although the worker has unmapped it: a
+ *	reference each; under @lock
  * @blanks: pages that stand in for device pages after the device was lost
  */
 struct vgpu_client {
@@ -201,6 +203,7 @@ struct vgpu_client {
 	struct xarray regions;
 	u32 next_region;
 	u32 nregions;
+	struct list_head kept;
 	struct xarray blanks;
 };
 
@@ -235,15 +238,26 @@ struct vgpu_req {
 };
 
 /**
+ * struct vgpu_account - a user with pinned pages, over all processes, files and devices
+ * @uid: the user
+ * @npages: pages that are charged, not 0 while the account is listed
+ */
+struct vgpu_account {
+	kuid_t uid;
+	u64 npages;
+};
+
+/**
  * struct vgpu_region - memory of a client that its worker maps too: pinned or imported
  * @ref: one for the client while it is in client->regions, one per dma-buf
  * @runs: its pages
  * @id: in client->regions
- * @mm: whose pinned_vm counts it, referenced with mmgrab(), or NULL
- * @accounted: pages counted in @mm
- * @cred: whose user's locked_vm counts it, since the first export, or NULL; a reference
+ * @account: of the user to whom it is charged until it is released
+ * @charged: pages charged to @account
  * @dirty: the worker may have written: mark pages so when they are released
  * @stuck: a request about it has no answer: only the end of the client releases it
+ * @told: the device has been sent a part of it
+ * @kept: in client->kept
  * @attach: imported: to the dma-buf whose pages these are, else NULL
  * @sgt: imported: the mapping of @attach
  */
@@ -251,11 +265,12 @@ struct vgpu_region {
 	struct kref ref;
 	struct vgpu_runs runs;
 	u32 id;
-	struct mm_struct *mm;
-	u64 accounted;
-	const struct cred *cred;
+	struct vgpu_account *account;
+	u64 charged;
 	bool dirty;
 	bool stuck;
+	bool told;
+	struct list_head kept;
 	struct dma_buf_attachment *attach;
 	struct sg_table *sgt;
 };
@@ -273,6 +288,8 @@ struct vgpu_export_call {
 /* vgpu_main.c: module parameters */
 extern unsigned int vgpu_timeout_ms;
 extern unsigned int vgpu_clients_per_user;
+extern unsigned int vgpu_pin_limit_mib;
+extern bool vgpu_unpin_keep;
 int vgpu_timeout_set(const char *text, const struct kernel_param *param);
 int vgpu_validate(struct virtio_device *vdev);
 
@@ -323,6 +340,12 @@ int vgpu_client_wait(struct vgpu_client *client, u64 seen, s64 deadline_ns, u64 
 int vgpu_client_call(struct vgpu_client *client, struct vgpu_req *req, bool killable);
 void vgpu_client_wake_locked(struct vgpu_client *client);
 void vgpu_client_die_locked(struct vgpu_client *client, u32 reason);
+
+/* vgpu_account.c */
+u64 vgpu_account_limit(void);
+struct vgpu_account *vgpu_account_charge(struct device *dev, u64 npages);
+void vgpu_account_uncharge(struct vgpu_account *account, u64 npages);
+u64 vgpu_account_pages(kuid_t uid);
 
 /* vgpu_pin.c */
 int vgpu_pin(struct vgpu_client *client, struct vgpu_pin *arg);

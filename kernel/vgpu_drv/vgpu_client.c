@@ -109,6 +109,7 @@ struct vgpu_client *vgpu_client_open(struct vgpu_dev *dev, struct mm_struct *mm,
 	client->uid = current_uid();
 	client->exempt = capable(CAP_SYS_RESOURCE);
 	xa_init_flags(&client->regions, XA_FLAGS_ALLOC1);
+	INIT_LIST_HEAD(&client->kept);
 	xa_init(&client->blanks);
 
 	if (READ_ONCE(dev->state) == VGPU_DEV_GONE) {

@@ -3,23 +3,16 @@
  * DOC: export
  *
  * A dma-buf of pages that a client has pinned. It holds the region: the pages stay pinned, and
- * accounted, until the dma-buf is released, whatever becomes of the client, its process and the
- * device. The host does not know of it: the worker has the pages as long as the client has them
- * pinned.
- *
- * The process that pinned them may end while another one holds the dma-buf. Its own account, which
- * RLIMIT_MEMLOCK bounds per process, is then nobody's. So an exported region also counts for the
- * user, over all processes.
+ * charged to the user who pinned them, until the dma-buf is released, whatever becomes of the
+ * client, its process and the device. The host does not know of it: the worker has the pages as
+ * long as the client has them pinned.
  */
-#include <linux/capability.h>
-#include <linux/cred.h>
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
 #include <linux/file.h>
 #include <linux/iosys-map.h>
 #include <linux/mm.h>
 #include <linux/scatterlist.h>
-#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
@@ -138,25 +131,6 @@ static const struct dma_buf_ops vgpu_exported_ops = {
 	.release = vgpu_exported_release,
 };
 
-/* Once per region: all of its pages stay pinned, however many dma-bufs there are of it. */
-static int vgpu_export_account(struct vgpu_region *region)
-{
-	u64 limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
-	const struct cred *cred;
-
-	if (region->cred || !region->mm)
-		return 0;
-	cred = get_current_cred();
-	if (atomic_long_add_return(region->accounted, &cred->user->locked_vm) > limit &&
-	    !capable(CAP_IPC_LOCK)) {
-		atomic_long_sub(region->accounted, &cred->user->locked_vm);
-		put_cred(cred);
-		return -ENOBUFS;
-	}
-	region->cred = cred;
-	return 0;
-}
-
 /* The pages of a part of the region; both ends are inside. */
 static void vgpu_export_pages(const struct vgpu_runs *runs, u64 first, u64 n, struct page **pages)
 {
@@ -229,9 +203,6 @@ int vgpu_export(struct vgpu_client *client, struct vgpu_export_call *call)
 		return -EACCES;
 	if (!vgpu_range_ok(arg->offset, arg->length, region->runs.npages << PAGE_SHIFT))
 		return -EINVAL;
-	err = vgpu_export_account(region);
-	if (err)
-		return err;
 	fd = get_unused_fd_flags(O_CLOEXEC);
 	if (fd < 0)
 		return fd;

@@ -87,6 +87,12 @@ static inline int vgpu_fault_xa_alloc_cyclic(struct xarray *xa, u32 *id, void *e
 	return vgpu_fault_hit(gfp) ? -ENOMEM : xa_alloc_cyclic(xa, id, entry, limit, next, gfp);
 }
 
+static inline void *vgpu_fault_xa_store(struct xarray *xa, unsigned long index, void *entry,
+					gfp_t gfp)
+{
+	return vgpu_fault_hit(gfp) ? xa_mk_internal(-ENOMEM) : xa_store(xa, index, entry, gfp);
+}
+
 #undef kzalloc
 #undef kcalloc
 #undef kvmalloc_array
@@ -104,6 +110,7 @@ static inline int vgpu_fault_xa_alloc_cyclic(struct xarray *xa, u32 *id, void *e
 #define virtqueue_add_sgs vgpu_fault_add_sgs
 #define virtqueue_add_inbuf vgpu_fault_add_inbuf
 #define xa_alloc_cyclic vgpu_fault_xa_alloc_cyclic
+#define xa_store vgpu_fault_xa_store
 #define pin_user_pages_fast vgpu_fault_pin
 #define unpin_user_pages vgpu_fault_unpin
 #define unpin_user_page_range_dirty_lock vgpu_fault_unpin_range

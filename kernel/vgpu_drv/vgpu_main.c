@@ -42,6 +42,14 @@ unsigned int vgpu_clients_per_user;
 module_param_named(clients_per_user, vgpu_clients_per_user, uint, 0644);
 MODULE_PARM_DESC(clients_per_user, "clients that one user may have at once (default 0: three quarters of the device's); CAP_SYS_RESOURCE is exempt");
 
+unsigned int vgpu_pin_limit_mib;
+module_param_named(pin_limit_mib, vgpu_pin_limit_mib, uint, 0644);
+MODULE_PARM_DESC(pin_limit_mib, "MiB that one user may have pinned, over all of its processes (default 0: half of the guest's memory); CAP_IPC_LOCK is exempt");
+
+bool vgpu_unpin_keep;
+module_param_named(unpin_keep, vgpu_unpin_keep, bool, 0644);
+MODULE_PARM_DESC(unpin_keep, "keep unpinned pages referenced and charged until their client ends, for a host driver that may still refer to them (default no)");
+
 static ushort vgpu_mode = 0666;
 module_param_named(mode, vgpu_mode, ushort, 0444);
 MODULE_PARM_DESC(mode, "access mode of /dev/vgpu* (default 0666: every user has the GPU)");

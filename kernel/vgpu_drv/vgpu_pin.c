@@ -2,16 +2,19 @@
 /*
  * DOC: pinned memory
  *
- * A region is user memory that the worker maps too. Its pages are pinned (FOLL_LONGTERM), counted
- * against RLIMIT_MEMLOCK of the process, and described to the device as runs of contiguous pages,
- * in as many requests as its limit asks for. They are released when the device has said that the
- * worker has unmapped them, or is gone; never earlier, whatever happens to the caller. A dma-buf of
- * them keeps them longer: a region belongs to its client and to its dma-bufs (vgpu_export.c). The
- * pages of an imported region are the exporter's (vgpu_import.c).
+ * A region is user memory that the worker maps too. Its pages are pinned (FOLL_LONGTERM), charged
+ * to the user (vgpu_account.c), and described to the device as runs of contiguous pages, in as many
+ * requests as its limit asks for. They are released when the device has said that the worker has
+ * unmapped them, or is gone; never earlier, whatever happens to the caller. A dma-buf of them keeps
+ * them longer: a region belongs to its client and to its dma-bufs (vgpu_export.c). The pages of an
+ * imported region are the exporter's (vgpu_import.c).
+ *
+ * That the worker has unmapped a page does not say that nothing of the host refers to it: a driver
+ * of a GPU holds pages, not mappings, and a worker that was taken over may keep a registration with
+ * it. With the module parameter unpin_keep whatever the device has been told of stays referenced
+ * and charged until the device says that the worker is gone, or was reset.
  */
-#include <linux/cred.h>
 #include <linux/mm.h>
-#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
@@ -22,45 +25,32 @@
 /* Pages that are pinned in one go: their pointers fill a page. */
 #define VGPU_PIN_BATCH (PAGE_SIZE / sizeof(struct page *))
 
-static int vgpu_account(struct vgpu_client *client, struct vgpu_region *region, u64 npages)
-{
-	u64 limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
-
-	if (!client->mm)
-		return 0;
-	if (atomic64_add_return(npages, &client->mm->pinned_vm) > limit &&
-	    !capable(CAP_IPC_LOCK)) {
-		atomic64_sub(npages, &client->mm->pinned_vm);
-		return -ENOBUFS; /* nothing else of PIN returns this: the caller may stage */
-	}
-	mmgrab(client->mm);
-	region->mm = client->mm;
-	region->accounted = npages;
-	return 0;
-}
-
 /**
- * vgpu_region_new - an empty region, accounted
+ * vgpu_region_new - an empty region, charged to the calling user
  * @client: the client
  * @npages: that it will have
  * @flags: VGPU_PIN_FLAG_*
  *
- * Return: the region, whose reference is the caller's, or an ERR_PTR.
+ * Return: the region, whose reference is the caller's, or an ERR_PTR. Nothing else of PIN and
+ * IMPORT returns -ENOBUFS: the caller may stage.
  */
 struct vgpu_region *vgpu_region_new(struct vgpu_client *client, u64 npages, u32 flags)
 {
 	struct vgpu_region *region = kzalloc(sizeof(*region), GFP_KERNEL_ACCOUNT);
-	int err;
+	struct vgpu_account *account;
 
 	if (!region)
 		return ERR_PTR(-ENOMEM);
 	kref_init(&region->ref);
+	INIT_LIST_HEAD(&region->kept);
 	region->dirty = !(flags & VGPU_PIN_FLAG_READONLY);
-	err = vgpu_account(client, region, npages);
-	if (err) {
+	account = vgpu_account_charge(&client->dev->vdev->dev, npages);
+	if (IS_ERR(account)) {
 		kfree(region);
-		return ERR_PTR(err);
+		return ERR_CAST(account);
 	}
+	region->account = account;
+	region->charged = npages;
 	return region;
 }
 
@@ -80,14 +70,7 @@ static void vgpu_region_release(struct kref *ref)
 		}
 	}
 	vgpu_runs_free(&region->runs);
-	if (region->mm) {
-		atomic64_sub(region->accounted, &region->mm->pinned_vm);
-		mmdrop(region->mm);
-	}
-	if (region->cred) {
-		atomic_long_sub(region->accounted, &region->cred->user->locked_vm);
-		put_cred(region->cred);
-	}
+	vgpu_account_uncharge(region->account, region->charged);
 	kfree(region);
 }
 
@@ -181,6 +164,7 @@ static int vgpu_pin_send(struct vgpu_client *client, struct vgpu_region *region,
 	req = vgpu_pin_request(client, region, arg, slice);
 	if (!req)
 		return -ENOMEM;
+	region->told = true;
 	err = vgpu_client_call(client, req, true);
 	if (!err)
 		err = vgpu_req_status(client->dev, req, &resp, &status);
@@ -268,6 +252,18 @@ int vgpu_pin_allowed(struct vgpu_client *client, u64 addr, u64 length)
 	return client->nregions < VGPU_MAX_REGIONS ? 0 : -EMFILE;
 }
 
+/* The worker does not have the region any more: gives the client's reference back, or keeps it. */
+static void vgpu_region_leave(struct vgpu_client *client, struct vgpu_region *region)
+{
+	lockdep_assert_held(&client->lock);
+	xa_erase(&client->regions, region->id);
+	client->nregions--;
+	if (region->told && READ_ONCE(vgpu_unpin_keep))
+		list_add_tail(&region->kept, &client->kept);
+	else
+		vgpu_region_put(region);
+}
+
 /**
  * vgpu_region_enter - gives a region that has its pages to the client and the worker
  * @client: the client, locked
@@ -290,12 +286,10 @@ int vgpu_region_enter(struct vgpu_client *client, struct vgpu_region *region, st
 		arg->region = region->id;
 		return 0;
 	}
-	if (region->stuck) {
-		kref_get(&region->ref);
-		return err;
-	}
-	xa_erase(&client->regions, region->id);
-	client->nregions--;
+	/* The caller's reference is not the client's. */
+	kref_get(&region->ref);
+	if (!region->stuck)
+		vgpu_region_leave(client, region);
 	return err;
 }
 
@@ -346,24 +340,26 @@ int vgpu_unpin(struct vgpu_client *client, u32 id)
 	if (!region || region->stuck)
 		return -ENOENT;
 	err = vgpu_unpin_send(client, region);
-	if (err)
-		return err;
-	xa_erase(&client->regions, id);
-	client->nregions--;
-	vgpu_region_put(region);
-	return 0;
+	if (!err)
+		vgpu_region_leave(client, region);
+	return err;
 }
 
 /**
- * vgpu_unpin_all - release every region of a client that the device cannot reach any more
+ * vgpu_unpin_all - release every region of a client that the device cannot reach any more, and what
+ * unpin_keep has kept
  * @client: the client, locked
  */
 void vgpu_unpin_all(struct vgpu_client *client)
 {
-	struct vgpu_region *region;
+	struct vgpu_region *region, *next;
 	unsigned long id;
 
 	lockdep_assert_held(&client->lock);
+	list_for_each_entry_safe(region, next, &client->kept, kept) {
+		list_del(&region->kept);
+		vgpu_region_put(region);
+	}
 	xa_for_each(&client->regions, id, region) {
 		xa_erase(&client->regions, id);
 		client->nregions--;

@@ -17,6 +17,8 @@
 
 #define PAGE 4096u
 #define HUGE_PAGE (2u << 20)
+/* doctor looks for the parameter's name. */
+#define OVER_LIMIT "; over pin_limit_mib of vgpu_drv (of an older driver: ulimit -l)"
 
 static void say(struct lnk_transport *t, const char *what, const char *where, int error)
 {
@@ -167,7 +169,7 @@ static int dev_share(struct lnk_transport *t, void *va, uint64_t length, bool re
 
     if (rc != 0) {
         snprintf(t->why, sizeof(t->why), "pin %llu bytes: %s%s", (unsigned long long)length, strerror(-rc),
-                 rc == -ENOBUFS  ? "; over RLIMIT_MEMLOCK (ulimit -l)"
+                 rc == -ENOBUFS  ? OVER_LIMIT
                  : rc == -ENOMEM ? "; RLIMIT_MEMLOCK of an older driver, or the guest's or the host's memory"
                  : rc == -EMFILE ? "; too many pinned areas in this process"
                  : rc == -EDQUOT ? "; the VM's quota of pinned memory"
@@ -231,7 +233,7 @@ static int dev_export_dmabuf(struct lnk_transport *t, const struct lnk_shared_me
 
     if (rc != 0) {
         snprintf(t->why, sizeof(t->why), "export %llu bytes: %s%s", (unsigned long long)length, strerror(-rc),
-                 rc == -ENOBUFS  ? "; over RLIMIT_MEMLOCK (ulimit -l), which counts what this user exports"
+                 rc == -ENOBUFS  ? OVER_LIMIT
                  : rc == -EACCES ? "; the memory was registered as read-only"
                                  : "");
         return rc;
@@ -256,7 +258,7 @@ static int dev_import_dmabuf(struct lnk_transport *t, int fd, void *va, uint64_t
                  rc == -EOPNOTSUPP
                      ? "; its exporter refuses it, or it is no memory of this VM (a device's own)"
                  : rc == -EINVAL  ? "; no dma-buf, or a smaller one"
-                 : rc == -ENOBUFS ? "; over RLIMIT_MEMLOCK (ulimit -l)"
+                 : rc == -ENOBUFS ? OVER_LIMIT
                  : rc == -EMFILE  ? "; too many pinned areas in this process"
                  : rc == -EDQUOT  ? "; the VM's quota of pinned memory"
                                   : "");

@@ -13,9 +13,13 @@
 #include "vgpu_ioctl.h"
 
 #define PAGE 4096ul
+#define ST_DRIVER "/sys/bus/virtio/drivers/vgpu_drv"
+#define ST_LIMIT (1ul << 20) /* of st_limit_set("1") */
+#define ST_UID 65534 /* a user without rights */
 
 extern const char *st_path;	/* the device file */
 extern bool st_allow_unbind;	/* --unbind */
+extern int st_seconds;		/* --seconds: of test_hostile() */
 extern bool st_ok;		/* of the running test; set to false by CHECK */
 extern const char *st_skip_why; /* of the running test: why it could not run */
 
@@ -40,6 +44,10 @@ int st_client(struct vgpu_create_client *create);
 void *st_map_window(int fd, const struct vgpu_create_client *c);
 char *st_pages(size_t n);
 int64_t st_now_ns(void);
+bool st_limit_set(const char *mib);
+bool st_keeps(void);
+bool st_write_file(const char *name, const char *text);
+bool st_virtio_name(char *name, size_t size);
 
 /* selftest_client.c */
 void test_query(void);
@@ -60,7 +68,7 @@ void test_owner_ends(void);
 void test_pin_fields(void);
 void test_pin(void);
 void test_pin_unmapped(void);
-void test_pin_rlimit(void);
+void test_pin_limit(void);
 void test_pin_scattered(void);
 void test_pin_regions(void);
 
@@ -69,7 +77,7 @@ void test_export_fields(void);
 void test_export(void);
 void test_import_fields(void);
 void test_import(void);
-void test_export_rlimit(void);
+void test_export_limit(void);
 void test_dmabuf_compat(void);
 
 /* selftest_wait.c */
@@ -81,5 +89,8 @@ void test_wait_threads(void);
 void test_kill(void);
 void test_worker_death(void);
 void test_unbind(void);
+
+/* selftest_hostile.c */
+void test_hostile(void);
 
 #endif

@@ -122,39 +122,62 @@ out:
 		close(fd);
 }
 
-void test_pin_rlimit(void)
+/* With 1 MiB for each user, of which a small RLIMIT_MEMLOCK takes nothing. */
+static void pin_to_limit(void)
 {
-	const struct rlimit small = { 16 * PAGE, 16 * PAGE };
+	const struct rlimit small = { PAGE, PAGE };
+	const size_t most = ST_LIMIT / PAGE;
+	char *buf = st_pages(most + 1);
+	struct vgpu_pin pin = { .addr = (uintptr_t)buf, .length = (most + 1) * PAGE }, last;
+	struct vgpu_unpin unpin = { 0 };
 	struct vgpu_create_client c;
-	int fd, status = 0;
+	int fd, second;
+
+	fd = st_client(&c);
+	second = st_client(&c);
+	if (fd < 0 || second < 0 || !can_pin(fd))
+		_exit(77);
+	CHECK(!setrlimit(RLIMIT_MEMLOCK, &small));
+	CHECK(!setuid(ST_UID));
+	REFUSED(fd, VGPU_IOCTL_PIN, &pin, ENOBUFS);
+	pin.length = most * PAGE;
+	CHECK(!ioctl(fd, VGPU_IOCTL_PIN, &pin));
+	/* The second file of the same user shares the count. */
+	last = (struct vgpu_pin){ .addr = (uintptr_t)buf + most * PAGE, .length = PAGE };
+	REFUSED(fd, VGPU_IOCTL_PIN, &last, ENOBUFS);
+	REFUSED(second, VGPU_IOCTL_PIN, &last, ENOBUFS);
+	unpin.region = pin.region;
+	CHECK(!ioctl(fd, VGPU_IOCTL_UNPIN, &unpin));
+	CHECK(!ioctl(second, VGPU_IOCTL_PIN, &last));
+	REFUSED(fd, VGPU_IOCTL_PIN, &pin, ENOBUFS);
+	/* And gives it back when it is closed. */
+	close(second);
+	CHECK(!ioctl(fd, VGPU_IOCTL_PIN, &pin));
+}
+
+void test_pin_limit(void)
+{
+	int status = 0;
 	pid_t pid;
 
+	if (st_keeps()) {
+		st_skip_why = "unpin_keep is on: UNPIN gives nothing back";
+		return;
+	}
+	if (!st_limit_set("1")) {
+		st_skip_why = "not root, or a driver without pin_limit_mib";
+		return;
+	}
 	fflush(stdout);
 	pid = fork();
 	if (!pid) { /* a process of its own: limits and rights cannot be taken back */
-		char *buf = st_pages(17);
-		struct vgpu_pin pin = { .addr = (uintptr_t)buf, .length = 17 * PAGE };
-		struct vgpu_unpin unpin = { 0 };
-
 		st_ok = true;
-		fd = st_client(&c);
-		if (fd < 0 || !can_pin(fd))
-			_exit(77);
-		CHECK(!setrlimit(RLIMIT_MEMLOCK, &small));
-		CHECK(!setuid(65534));
-		REFUSED(fd, VGPU_IOCTL_PIN, &pin, ENOBUFS);
-		pin.length = 16 * PAGE;
-		CHECK(!ioctl(fd, VGPU_IOCTL_PIN, &pin));
-		unpin.region = pin.region;
-		pin.addr += 16 * PAGE;
-		pin.length = PAGE;
-		REFUSED(fd, VGPU_IOCTL_PIN, &pin, ENOBUFS);
-		CHECK(!ioctl(fd, VGPU_IOCTL_UNPIN, &unpin));
-		CHECK(!ioctl(fd, VGPU_IOCTL_PIN, &pin));
+		pin_to_limit();
 		fflush(stdout);
 		_exit(st_ok ? 0 : 1);
 	}
 	waitpid(pid, &status, 0);
+	CHECK(st_limit_set(NULL));
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
 		st_skip_why = "no client, or the device has no PIN";
 	else

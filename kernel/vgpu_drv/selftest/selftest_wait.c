@@ -277,7 +277,7 @@ out:
 
 /* ---- the device goes away ---- */
 
-static bool write_file(const char *name, const char *text)
+bool st_write_file(const char *name, const char *text)
 {
 	int fd = open(name, O_WRONLY | O_CLOEXEC);
 	bool ok = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
@@ -288,7 +288,7 @@ static bool write_file(const char *name, const char *text)
 }
 
 /* The virtio device below the device file, as "virtioN". */
-static bool virtio_name(char *name, size_t size)
+bool st_virtio_name(char *name, size_t size)
 {
 	const char *node = strrchr(st_path, '/');
 	char link[256], target[512];
@@ -340,9 +340,8 @@ static void check_blank(const struct vgpu_create_client *c, volatile char *w, vo
 
 void test_unbind(void)
 {
-	const char *driver = "/sys/bus/virtio/drivers/vgpu_drv";
 	struct vgpu_create_client c, fresh;
-	char name[64], bind[128], unbind[128];
+	char name[64];
 	struct vgpu_pin pin = { .length = 16 * PAGE };
 	struct vgpu_wait wait;
 	int fd, idle, next, i;
@@ -354,9 +353,7 @@ void test_unbind(void)
 		st_skip_why = "only with --unbind";
 		return;
 	}
-	snprintf(bind, sizeof(bind), "%s/bind", driver);
-	snprintf(unbind, sizeof(unbind), "%s/unbind", driver);
-	CHECK(virtio_name(name, sizeof(name)));
+	CHECK(st_virtio_name(name, sizeof(name)));
 	fd = st_client(&c);
 	if (fd < 0)
 		return;
@@ -374,14 +371,14 @@ void test_unbind(void)
 	CHECK(!pthread_create(&thread, NULL, st_sleeper, arg));
 	usleep(100000);
 
-	CHECK(write_file(unbind, name));
+	CHECK(st_write_file(ST_DRIVER "/unbind", name));
 	pthread_join(thread, &result);
 	CHECK(result || wait.seq != c.wake_seq); /* -ENODEV, unless the worker rang before */
 	check_gone(fd, &c);
 	check_blank(&c, w, d);
 	CHECK(access(st_path, F_OK) == -1);
 
-	CHECK(write_file(bind, name));
+	CHECK(st_write_file(ST_DRIVER "/bind", name));
 	for (i = 0; i < 50 && access(st_path, F_OK); i++)
 		usleep(100000);
 	next = st_client(&fresh);

@@ -2,16 +2,19 @@
 /*
  * vgpu_selftest: runs in the guest, against the real device, with nothing but the ioctl ABI.
  *
- *   vgpu_selftest [--unbind] [/dev/vgpu0]
+ *   vgpu_selftest [--unbind] [--seconds N] [--only TEST] [/dev/vgpu0]
  *
  * --unbind    also the tests that take the device away from the driver and give it back (root; every
  *             process that uses the device loses it)
+ * --seconds   how long the test "hostile" goes on (3)
+ * --only      that test alone
  *
  * One line per test; the last line is "vgpu_selftest: N passed, M failed, K skipped". Needs free
  * client slots and a host that starts workers; otherwise the tests that need a client are skipped.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,6 +25,7 @@
 
 const char *st_path = "/dev/vgpu0";
 bool st_allow_unbind;
+int st_seconds = 3;
 bool st_ok;
 const char *st_skip_why;
 
@@ -82,6 +86,39 @@ char *st_pages(size_t n)
 	return p;
 }
 
+/* The module parameter unpin_keep. */
+bool st_keeps(void)
+{
+	int fd = open("/sys/module/vgpu_drv/parameters/unpin_keep", O_RDONLY | O_CLOEXEC);
+	char value = 'N';
+
+	if (fd >= 0 && read(fd, &value, 1) != 1)
+		value = 'N';
+	close(fd);
+	return value == 'Y';
+}
+
+/*
+ * What each user may pin, in MiB; NULL: what it was before. Return: false: it cannot be set.
+ */
+bool st_limit_set(const char *mib)
+{
+	static char before[16];
+	int fd = open("/sys/module/vgpu_drv/parameters/pin_limit_mib", O_RDWR | O_CLOEXEC);
+	ssize_t n = 1;
+
+	if (fd < 0)
+		return false;
+	if (!before[0])
+		n = read(fd, before, sizeof(before) - 1);
+	if (!mib)
+		mib = before;
+	if (n > 0)
+		n = write(fd, mib, strlen(mib));
+	close(fd);
+	return n > 0;
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -102,14 +139,14 @@ static const struct {
 	{ "pin_fields", test_pin_fields },
 	{ "pin", test_pin },
 	{ "pin_unmapped", test_pin_unmapped },
-	{ "pin_rlimit", test_pin_rlimit },
+	{ "pin_limit", test_pin_limit },
 	{ "pin_scattered", test_pin_scattered },
 	{ "pin_regions", test_pin_regions },
 	{ "export_fields", test_export_fields },
 	{ "export", test_export },
 	{ "import_fields", test_import_fields },
 	{ "import", test_import },
-	{ "export_rlimit", test_export_rlimit },
+	{ "export_limit", test_export_limit },
 	{ "dmabuf_compat", test_dmabuf_compat },
 	{ "wait", test_wait },
 	{ "wait_time_namespace", test_wait_time_namespace },
@@ -119,16 +156,24 @@ static const struct {
 	{ "kill", test_kill },
 	{ "worker_death", test_worker_death },
 	{ "unbind", test_unbind },
+	{ "hostile", test_hostile },
 };
 
 int main(int argc, char **argv)
 {
 	size_t i;
+	const char *only = NULL;
 	int fd, arg;
 
 	for (arg = 1; arg < argc; arg++) {
 		if (!strcmp(argv[arg], "--unbind"))
 			st_allow_unbind = true;
+		else if (!strcmp(argv[arg], "--nothing")) /* of test_hostile() */
+			return usleep(20000);
+		else if (!strcmp(argv[arg], "--seconds") && arg + 1 < argc)
+			st_seconds = atoi(argv[++arg]);
+		else if (!strcmp(argv[arg], "--only") && arg + 1 < argc)
+			only = argv[++arg];
 		else
 			st_path = argv[arg];
 	}
@@ -141,6 +186,8 @@ int main(int argc, char **argv)
 	}
 	close(fd);
 	for (i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
+		if (only && strcmp(only, tests[i].name))
+			continue;
 		st_ok = true;
 		st_skip_why = NULL;
 		tests[i].run();
@@ -154,6 +201,10 @@ int main(int argc, char **argv)
 			printf("ok: %s\n", tests[i].name);
 			passed++;
 		}
+	}
+	if (!(passed + failed + skipped)) {
+		printf("FAILED: there is no test %s\n", only);
+		failed++;
 	}
 	printf("vgpu_selftest: %d passed, %d failed, %d skipped\n", passed, failed, skipped);
 	return failed != 0;

@@ -75,8 +75,9 @@ struct vgpu_create_client {
  * @worker_va: out: address of the region in the worker; equals @addr when that was free there
  * @reserved: must be zero
  *
- * Counted against RLIMIT_MEMLOCK. Errors: -ENOBUFS over RLIMIT_MEMLOCK: no fault of the memory or
- * the host, the caller may stage the data in less memory; -ENOMEM guest or host memory, -EDQUOT
+ * Charged to the user, over all of its processes and files, until the pages are released. Errors:
+ * -ENOBUFS over the module parameter pin_limit_mib: no fault of the memory or the host, the caller
+ * may stage the data in less memory; -ENOMEM guest or host memory, -EDQUOT
  * quota of the VM, -EMFILE VGPU_MAX_REGIONS regions are pinned, -EFAULT not mapped, -EINVAL
  * alignment, -ENODEV worker or device gone, -ETIMEDOUT as in struct vgpu_create_client.
  */
@@ -93,6 +94,8 @@ struct vgpu_pin {
  * struct vgpu_unpin - undo struct vgpu_pin
  * @region: in: -ENOENT when it is not one of this client
  * @flags: in: must be zero
+ *
+ * With the module parameter unpin_keep the pages stay pinned and charged until the client ends.
  */
 struct vgpu_unpin {
 	__u32 region;
@@ -127,11 +130,10 @@ struct vgpu_wait {
  * @padding: must be zero
  * @reserved: must be zero
  *
- * The dma-buf keeps the region's pages pinned and accounted until its last reference is gone, also
- * after struct vgpu_unpin and after this client. Counted against RLIMIT_MEMLOCK once more, over all
- * processes of the user. Errors: -ENOENT not a region of this client, -EINVAL alignment or outside
- * of the region, -EACCES the region is read-only, -EOPNOTSUPP the region was imported, -ENOBUFS
- * over RLIMIT_MEMLOCK, -EMFILE no free descriptor, -ENOMEM.
+ * The dma-buf keeps the region's pages pinned and charged until its last reference is gone, also
+ * after struct vgpu_unpin and after this client. Errors: -ENOENT not a region of this client,
+ * -EINVAL alignment or outside of the region, -EACCES the region is read-only, -EOPNOTSUPP the
+ * region was imported, -EMFILE no free descriptor, -ENOMEM.
  */
 struct vgpu_export {
 	__u32 region;

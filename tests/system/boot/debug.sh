@@ -1,17 +1,20 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# debug.sh TOP [SEEDS]: the driver under a kernel with KASAN, UBSAN, lockdep, kmemleak and object debugging: builds
-# it in TOP/build/guest-debug (from the kernel's source that the driver's KUnit build has fetched, or LINUX_SRC; some twenty
-# minutes of processor time, once), boots a guest with it and runs debug_guest.sh there. Not part of make test.
+# debug.sh TOP [SEEDS [CHECKER [SECONDS]]]: the driver under a kernel with UBSAN, lockdep, object debugging and a CHECKER: kasan
+# (with kmemleak), or kcsan, which cannot be in the same kernel. Builds it in TOP/build/guest-debug/CHECKER (from the kernel's
+# source that the driver's KUnit build has fetched, or LINUX_SRC; some twenty minutes of processor time each, once), boots a
+# guest with it and runs debug_guest.sh there. SECONDS: of the driver's selftest "hostile". Not part of make test.
 set -eu
 top=$1
 seeds=${2:-5}
-dir=$top/build/guest-debug
+checker=${3:-kasan}
+hostile=${4:-60}
+dir=$top/build/guest-debug/$checker
 here=$top/tests/system/boot
 src=${LINUX_SRC:-$(ls -d "$top"/build/kernel/kunit/src/linux-source-* 2> /dev/null | sort -V | tail -n 1)}
 if [ -z "$src" ]; then
-    echo "not run: debug: no kernel source: make check-kernel.vgpu_drv fetches it, or set LINUX_SRC="
+    echo "not run: debug.$checker: no kernel source: make check-kernel.vgpu_drv fetches it, or set LINUX_SRC="
     echo "debug: 0 passed, 0 failed, 1 skipped"
     exit 0
 fi
@@ -25,8 +28,9 @@ kernel_make()
 {
     env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS -u O PATH="/usr/bin:$PATH" make -s -C "$src" O="$dir/kernel" "$@"
 }
-kernel_make KCONFIG_ALLCONFIG="$here/debug.config" allnoconfig > "$dir/build.log" 2>&1
-if grep '^CONFIG' "$here/debug.config" | grep -vxFf "$dir/kernel/.config"; then
+cat "$here/debug.config" "$here/debug-$checker.config" > "$dir/all.config"
+kernel_make KCONFIG_ALLCONFIG="$dir/all.config" allnoconfig > "$dir/build.log" 2>&1
+if grep '^CONFIG' "$dir/all.config" | grep -vxFf "$dir/kernel/.config"; then
     echo "error: these settings have no effect in $src" >&2
     exit 1
 fi
@@ -40,4 +44,5 @@ install -m 755 "$top/build/userspace/vgpu/guest-init" "$dir/tree/init"
 cd "$dir/work"
 VGPU_KERNEL=$dir/kernel/arch/x86/boot/bzImage VGPU_INITRD=$dir/initrd.cpio VGPU_DRIVER=$dir/kernel/drivers/misc/vgpu/vgpu_drv.ko \
     exec "$top/build/userspace/vgpu/vgpu" vm run --gpu soft --accel "${ACCEL:-auto}" --keep-log "$dir/kernel.log" --timeout 2400 \
-    sh "$here/debug_guest.sh" "$top/build/tests" "$dir/kernel/drivers/misc/vgpu/vgpu_drv.ko" "$seeds"
+    sh "$here/debug_guest.sh" "$top/build/tests" "$dir/kernel/drivers/misc/vgpu/vgpu_drv.ko" "$seeds" \
+    "$checker" "$hostile" "$top/build/kernel/selftest"

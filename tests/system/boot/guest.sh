@@ -134,11 +134,24 @@ check any_ioctls any_ioctls
 check part_of_pages "$victim" partial
 if tool user /bin/cat "$victim" >/dev/null 2>&1 && tool user /bin/cat "$build/system/boot/boot_tool" >/dev/null 2>&1; then
     check as_user tool user "$victim" once
-    check as_user_lock_limit tool user "$victim" pin 4
+    limit=/sys/module/vgpu_drv/parameters/pin_limit_mib
+    user_pins() { # MIB COMMAND...: with that much for each user
+        before=$(cat $limit)
+        echo "$1" >$limit
+        shift
+        tool user "$@"
+        status=$?
+        echo "$before" >$limit
+        return $status
+    }
+    check as_user_pin_limit user_pins 1 "$victim" pin 4
+    says_limit() { dmesg | grep -q 'user 65534 may not pin .* (pin_limit_mib of vgpu_drv)'; }
+    check pin_limit_said says_limit
 else
-    skipped=$((skipped + 2))
+    skipped=$((skipped + 3))
     echo "not run: boot as_user: other users cannot read the build folder"
-    echo "not run: boot as_user_lock_limit: other users cannot read the build folder"
+    echo "not run: boot as_user_pin_limit: other users cannot read the build folder"
+    echo "not run: boot pin_limit_said: other users cannot read the build folder"
 fi
 
 # The device taken away from the driver while a program waits, as on an unplug.

@@ -99,7 +99,7 @@ verdict "out of device memory" out-of-memory 43 "cuMemAlloc" $doctor "$out/clien
 verdict "out of memory, and the program goes on" ok 0 "went on" $doctor "$out/client" fallback
 verdict "pinned memory beyond the limit" ok 0 "pinned memory beyond the limit is staged" \
     env VGPU_FAULT=pinned=8388608 $doctor "$out/client" pinned
-verdict "mapped memory beyond the limit" pinned-memory-limit 47 "ulimit -l" \
+verdict "mapped memory beyond the limit" pinned-memory-limit 47 "pin_limit_mib" \
     env VGPU_FAULT=pinned=8388608 $doctor "$out/client" mapped
 verdict "a call that is not served" call-refused 42 "cuGraphicsUnregisterResource" $doctor "$out/client" refused
 verdict "a kernel that writes out of bounds" kernel-failed 44 "ILLEGAL_ADDRESS" $doctor "$out/client" kernel

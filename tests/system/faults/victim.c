@@ -21,7 +21,7 @@
  * victim modules MB      loads modules of 1 MB of variables, maps physical memory of 2 MB after each,
  *                       until out of memory; says how many MB it got; unloads one and loads it again
  * victim secret [MB]    fills so many, else 32 MB, with a pattern and is killed by the test; victim search looks for it
- * victim pin MB          pinned memory of that size, beyond RLIMIT_MEMLOCK; ends with 0 when it is refused as
+ * victim pin MB          pinned memory of that size, beyond pin_limit_mib of vgpu_drv; ends with 0 when it is refused as
  *                       mapped memory with out of memory, served otherwise (copies come back right, no device
  *                       pointer), and a small one is pinned
  * victim partial        registers memory that begins and ends inside pages; ends with 0 when a kernel

@@ -10,7 +10,7 @@
  *                      cuDeviceGetName, cuDeviceGetUuid, cuDeviceTotalMem
  *   attribute.N=CODE   cuDeviceGetAttribute fails for attribute N
  *   devices=N          only N devices are shown, at most as many as there are
- *   pinned=BYTES       no more than that is shared as pinned memory, as with RLIMIT_MEMLOCK in a VM
+ *   pinned=BYTES       no more than that is shared as pinned memory, as with pin_limit_mib in a VM
  *   pinned.errno=N     the driver's error number beyond that (105, ENOBUFS)
  *   elsewhere=N  the first N addresses of each pinned area are taken as ones that the worker has in use
  *   room=N             the streams of a context share room for N launches, as with NVIDIA's driver for 960

@@ -188,7 +188,7 @@ static CUresult find_pages(uint64_t start, uint64_t size, struct vcu_place *p, u
         return refuse_range(
             "device memory is the host's: the guest has no pages of it (device attribute 124 is 0)");
     if (!p->m.in_place)
-        return refuse_range("the memory is not pinned (beyond RLIMIT_MEMLOCK), only copied");
+        return refuse_range("the memory is not pinned (beyond pin_limit_mib of vgpu_drv), only copied");
     /* Whole pages: the last one is wholly there, although the range may end within it. */
     *offset = start - (uintptr_t)p->m.shared.va;
     return vgp_range_ok(*offset, size, p->m.shared.length) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

@@ -5,8 +5,8 @@
  *
  * Where existing memory cannot be shared (over the socket, when it is not whole pages or is shared already),
  * cuMemHostRegister still succeeds as pinned memory does, copies are staged, and only the device
- * pointer of it is refused. The same holds in a VM beyond RLIMIT_MEMLOCK, which counts what is pinned and is
- * 8 MiB for ordinary users: NVIDIA's driver knows no such limit. Memory that is asked for as mapped
+ * pointer of it is refused. The same holds in a VM beyond pin_limit_mib of the guest's driver, which counts what a
+ * user has pinned: NVIDIA's driver knows no such limit. Memory that is asked for as mapped
  * (CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTREGISTER_DEVICEMAP) is pinned or refused.
  */
 #include "memory.h"
@@ -55,7 +55,7 @@ static int pin_fault(uint64_t size)
         return 0;
     }
     snprintf(vcu.transport.why, sizeof(vcu.transport.why),
-             "pin %llu bytes: VGPU_FAULT; as RLIMIT_MEMLOCK (ulimit -l)", (unsigned long long)size);
+             "pin %llu bytes: VGPU_FAULT; as pin_limit_mib of vgpu_drv", (unsigned long long)size);
     return vcu_fault_number("pinned", "errno", &error) ? -error : -ENOBUFS;
 }
 
@@ -308,7 +308,7 @@ CUresult vcu_cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned 
         return VCU_REFUSE(
             CUDA_ERROR_NOT_SUPPORTED, "cuMemHostGetDevicePointer", "%s",
             place.m.over_limit
-                ? "the memory is beyond RLIMIT_MEMLOCK (ulimit -l), and only copied"
+                ? "the memory is beyond pin_limit_mib of vgpu_drv, and only copied"
                 : "without a VM, registered memory that is not whole pages, or is shared or read-only, "
                   "is only copied: use cudaHostAlloc or aligned_alloc(4096, ...), or a guest");
     *pdptr = place.m.device_ptr + ((uintptr_t)p - place.start);

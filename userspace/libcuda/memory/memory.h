@@ -28,7 +28,7 @@ struct vcu_memory {
     bool registered;                 /* host: by cuMemHostRegister: the memory is the application's */
     bool sync_memops;                /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
     bool in_place;                   /* host: the worker maps it: copies need no staging */
-    bool over_limit;                 /* host: not in place because of RLIMIT_MEMLOCK */
+    bool over_limit;                 /* host: not in place because of the driver's pin_limit_mib */
     uint64_t device_ptr;             /* host, managed: address of the range's start on the device, 0 = none */
     uint64_t pool;                   /* device: the pool that it came from, 0 = none */
     bool graph;                      /* device: of a graph's allocation node: launches allocate it */

@@ -35,7 +35,7 @@ enum vgpu_cause {
     VGPU_CAUSE_KERNEL = 44,        /* the program's own kernel failed */
     VGPU_CAUSE_WORKER = 45,        /* the worker on the host ended */
     VGPU_CAUSE_CALL = 46,          /* another call failed */
-    VGPU_CAUSE_PINNED = 47,        /* RLIMIT_MEMLOCK, in a VM */
+    VGPU_CAUSE_PINNED = 47,        /* the driver's pin_limit_mib, in a VM */
     VGPU_CAUSE_PROGRAM = 50,       /* the program failed, CUDA did not */
     VGPU_CAUSE_NOT_STARTED = 51,   /* the program could not be started */
 };

@@ -14,8 +14,9 @@
 #include "base/vgpu_cli.h"
 
 #define PINNED_REMEDY \
-    "raise the limit of locked memory of the guest's users: `ulimit -l unlimited` as root, a file in " \
-    "/etc/security/limits.d (`* - memlock unlimited`), LimitMEMLOCK=infinity for a systemd service"
+    "raise what a user of the guest may pin: as root, MiB into /sys/module/vgpu_drv/parameters/pin_limit_mib, " \
+    "for good `options vgpu_drv pin_limit_mib=N` in /etc/modprobe.d (default: half of the guest's memory); " \
+    "a driver without that parameter counts by `ulimit -l`"
 
 struct view {
     const struct vgpu_cli_events *ev;
@@ -360,7 +361,7 @@ static enum vgpu_cause cause_of(int code, const char *why)
 {
     switch (code) {
     case 2:
-        return why && strstr(why, "RLIMIT_MEMLOCK") ? VGPU_CAUSE_PINNED : VGPU_CAUSE_MEMORY;
+        return why && strstr(why, "pin_limit_mib") ? VGPU_CAUSE_PINNED : VGPU_CAUSE_MEMORY;
     case 200: /* INVALID_IMAGE */
     case 209: /* NO_BINARY_FOR_GPU */
         return VGPU_CAUSE_IMAGE;
@@ -381,7 +382,7 @@ static enum vgpu_cause cause_of(int code, const char *why)
     case 46:
         return why && strstr(why, "worker") ? VGPU_CAUSE_WORKER : VGPU_CAUSE_KERNEL;
     case 801:
-        if (why && strstr(why, "RLIMIT_MEMLOCK"))
+        if (why && strstr(why, "pin_limit_mib"))
             return VGPU_CAUSE_PINNED;
         /* An older host: libcuda does not send what the worker does not know. */
         return why && strstr(why, "the worker speaks") ? VGPU_CAUSE_MISMATCH : VGPU_CAUSE_REFUSED;

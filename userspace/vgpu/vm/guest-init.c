@@ -19,7 +19,6 @@
 #include <sys/klog.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -350,13 +349,11 @@ struct program {
 /* In the child: becomes the program. Reports a failure of exec as errno over `report`. */
 static void __attribute__((noreturn)) become_program(int report)
 {
-    struct rlimit memlock = {RLIM_INFINITY, RLIM_INFINITY};
     sigset_t none;
     int err;
 
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    setrlimit(RLIMIT_MEMLOCK, &memlock);
     if (chroot(ROOT) == 0 && chdir(cwd) == 0 && setgroups(0, NULL) == 0 && setgid(run.gid) == 0 &&
         setuid(run.uid) == 0) {
         environ = env; /* the search for the program uses the PATH that it will see */

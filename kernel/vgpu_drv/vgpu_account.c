@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * DOC: accounts of pinned pages
+ *
+ * Pinned pages are out of the kernel's reach: nothing pages them out, and the end of their process
+ * is not the end of a dma-buf of them. So the driver counts them for the user who has pinned them,
+ * over all of its processes, files and devices, from PIN or IMPORT to the release of the pages, and
+ * bounds the sum by the module parameter pin_limit_mib. RLIMIT_MEMLOCK is not asked: it counts per
+ * process, and a limit high enough for a GPU is too high for everything else that it bounds.
+ */
+#include <linux/capability.h>
+#include <linux/cred.h>
+#include <linux/mm.h>
+#include <linux/mutex.h>
+#include <linux/slab.h>
+#include <linux/xarray.h>
+
+#include "vgpu.h"
+
+/* By uid. An account is listed as long as pages are charged to it. */
+static DEFINE_XARRAY(vgpu_accounts);
+/* Protects vgpu_accounts and what they say. Innermost: under it no other lock is taken. */
+static DEFINE_MUTEX(vgpu_accounts_mutex);
+
+/**
+ * vgpu_account_limit - pages that one user may have pinned
+ */
+u64 vgpu_account_limit(void)
+{
+	unsigned int mib = READ_ONCE(vgpu_pin_limit_mib);
+
+	return mib ? (u64)mib << (20 - PAGE_SHIFT) : totalram_pages() / 2;
+}
+
+static struct vgpu_account *vgpu_account_get(kuid_t uid)
+{
+	struct vgpu_account *account = xa_load(&vgpu_accounts, __kuid_val(uid));
+
+	lockdep_assert_held(&vgpu_accounts_mutex);
+	if (account)
+		return account;
+	account = kzalloc(sizeof(*account), GFP_KERNEL_ACCOUNT);
+	if (!account)
+		return NULL;
+	account->uid = uid;
+	if (!xa_is_err(xa_store(&vgpu_accounts, __kuid_val(uid), account, GFP_KERNEL_ACCOUNT)))
+		return account;
+	kfree(account);
+	return NULL;
+}
+
+/* The account ends with its last page. */
+static void vgpu_account_put(struct vgpu_account *account)
+{
+	lockdep_assert_held(&vgpu_accounts_mutex);
+	if (account->npages)
+		return;
+	xa_erase(&vgpu_accounts, __kuid_val(account->uid));
+	kfree(account);
+}
+
+/**
+ * vgpu_account_charge - counts pages for the calling user
+ * @dev: for the log
+ * @npages: pages, not 0
+ *
+ * Return: the account, for vgpu_account_uncharge(). -ENOBUFS: the user would have more than
+ * vgpu_account_limit(), and the caller has no CAP_IPC_LOCK. -ENOMEM.
+ */
+struct vgpu_account *vgpu_account_charge(struct device *dev, u64 npages)
+{
+	u64 limit = vgpu_account_limit();
+	struct vgpu_account *account;
+	u64 before;
+	bool over;
+
+	mutex_lock(&vgpu_accounts_mutex);
+	account = vgpu_account_get(current_uid());
+	if (!account) {
+		mutex_unlock(&vgpu_accounts_mutex);
+		return ERR_PTR(-ENOMEM);
+	}
+	before = account->npages;
+	over = (npages > limit || before > limit - npages) && !capable(CAP_IPC_LOCK);
+	if (over)
+		vgpu_account_put(account);
+	else
+		account->npages += npages;
+	mutex_unlock(&vgpu_accounts_mutex);
+	if (!over)
+		return account;
+	dev_warn_ratelimited(dev, "user %u may not pin %llu KiB beside %llu KiB: the limit is %llu MiB (pin_limit_mib of vgpu_drv)\n",
+			     __kuid_val(current_uid()), npages << (PAGE_SHIFT - 10),
+			     before << (PAGE_SHIFT - 10), limit >> (20 - PAGE_SHIFT));
+	return ERR_PTR(-ENOBUFS);
+}
+
+/**
+ * vgpu_account_uncharge - takes vgpu_account_charge() back
+ * @account: what it returned; may be gone afterwards
+ * @npages: the same number
+ */
+void vgpu_account_uncharge(struct vgpu_account *account, u64 npages)
+{
+	mutex_lock(&vgpu_accounts_mutex);
+	account->npages -= npages;
+	vgpu_account_put(account);
+	mutex_unlock(&vgpu_accounts_mutex);
+}
+
+/**
+ * vgpu_account_pages - pages that are charged to a user now
+ * @uid: the user
+ */
+u64 vgpu_account_pages(kuid_t uid)
+{
+	struct vgpu_account *account;
+	u64 npages = 0;
+
+	mutex_lock(&vgpu_accounts_mutex);
+	account = xa_load(&vgpu_accounts, __kuid_val(uid));
+	if (account)
+		npages = account->npages;
+	mutex_unlock(&vgpu_accounts_mutex);
+	return npages;
+}

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* KUnit: vgpu_account.c: to whom pinned pages are charged, how many, and until when. */
+#include <linux/capability.h>
+#include <linux/cred.h>
+#include <linux/delay.h>
+#include <linux/dma-buf.h>
+#include <linux/mm.h>
+
+#include "vgpu_client_env.h"
+
+/* Pages of the limit that the cases set: 1 MiB. */
+#define LIMIT ((u64)SZ_1M >> PAGE_SHIFT)
+#define ALICE 1000
+#define BOB 1001
+
+static struct page *memory;
+static unsigned int limit_before;
+
+static int account_init(struct kunit *test)
+{
+	struct vgpu_client_env *env;
+	int err = vgpu_client_env_init(test);
+
+	if (err)
+		return err;
+	env = test->priv;
+	memory = alloc_page(GFP_KERNEL | __GFP_ZERO);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, memory);
+	vgpu_fault_memory(memory, 1);
+	limit_before = vgpu_pin_limit_mib;
+	vgpu_pin_limit_mib = 1;
+	KUNIT_ASSERT_EQ(test, vgpu_client_env_create(env->client), 0);
+	return 0;
+}
+
+static u64 pages_of(u32 uid)
+{
+	return vgpu_account_pages(KUIDT_INIT(uid));
+}
+
+/* The kernel closes files of kernel threads a little later. */
+static bool pages_become(u32 uid, u64 want)
+{
+	int i;
+
+	for (i = 0; i < 500 && pages_of(uid) != want; i++)
+		msleep(20);
+	return pages_of(uid) == want;
+}
+
+static void account_exit(struct kunit *test)
+{
+	vgpu_client_env_exit(test);
+	KUNIT_EXPECT_TRUE(test, pages_become(0, 0));
+	KUNIT_EXPECT_TRUE(test, pages_become(ALICE, 0));
+	KUNIT_EXPECT_TRUE(test, pages_become(BOB, 0));
+	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), 0);
+	vgpu_pin_limit_mib = limit_before;
+	vgpu_unpin_keep = false;
+	vgpu_fault_memory(NULL, 1);
+	__free_page(memory);
+}
+
+/* PIN by a user without rights. */
+static int pin_as(u32 uid, struct vgpu_client *client, u64 npages, u32 *region)
+{
+	struct vgpu_pin arg = { .addr = PAGE_SIZE, .length = npages << PAGE_SHIFT };
+	struct cred *cred = prepare_creds();
+	const struct cred *old;
+	int err;
+
+	if (!cred)
+		return -ENOMEM;
+	cred->uid = KUIDT_INIT(uid);
+	cred->euid = KUIDT_INIT(uid);
+	cred->cap_effective = CAP_EMPTY_SET;
+	old = override_creds(cred);
+	mutex_lock(&client->lock);
+	err = vgpu_pin(client, &arg);
+	mutex_unlock(&client->lock);
+	revert_creds(old);
+	put_cred(cred);
+	if (region)
+		*region = arg.region;
+	return err;
+}
+
+static int unpin(struct vgpu_client *client, u32 region)
+{
+	int err;
+
+	mutex_lock(&client->lock);
+	err = vgpu_unpin(client, region);
+	mutex_unlock(&client->lock);
+	return err;
+}
+
+static struct vgpu_client *other_client(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+	struct vgpu_client *client = vgpu_client_open(env->dev, NULL, NULL);
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(client));
+	KUNIT_ASSERT_EQ(test, vgpu_client_env_create(client), 0);
+	return client;
+}
+
+/* As many as the limit says, not one more, and again what UNPIN has given back. */
+static void vgpu_account_at_limit(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+	u32 most, last;
+
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, LIMIT + 1, NULL), -ENOBUFS);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL);
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, LIMIT - 1, &most), 0);
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 2, NULL), -ENOBUFS);
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 1, &last), 0);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), LIMIT);
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 1, NULL), -ENOBUFS);
+	/* A refusal reaches neither the pages nor the host. */
+	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), (int)LIMIT);
+	KUNIT_EXPECT_EQ(test, unpin(env->client, most), 0);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 1ULL);
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, LIMIT - 1, &most), 0);
+	KUNIT_EXPECT_EQ(test, unpin(env->client, last), 0);
+	KUNIT_EXPECT_EQ(test, unpin(env->client, most), 0);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL);
+}
+
+/* All files of a user share one count; another user has its own. */
+static void vgpu_account_of_user(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+	struct vgpu_client *second = other_client(test), *bobs = other_client(test);
+
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, LIMIT / 2, NULL), 0);
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, second, LIMIT / 2, NULL), 0);
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, second, 1, NULL), -ENOBUFS);
+	KUNIT_EXPECT_EQ(test, pages_of(BOB), 0ULL);
+	KUNIT_EXPECT_EQ(test, pin_as(BOB, bobs, LIMIT, NULL), 0);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), LIMIT);
+	vgpu_client_close(bobs);
+	KUNIT_EXPECT_EQ(test, pages_of(BOB), 0ULL);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), LIMIT);
+	vgpu_client_close(second);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), LIMIT / 2);
+}
+
+/*
+ * Given back by close(), and, with the file still open in a forked child, by the end of the address
+ * space that opened it.
+ */
+static void vgpu_account_ends(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+	struct vgpu_client *forked = other_client(test);
+
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 3, NULL), 0);
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, forked, 5, NULL), 0);
+	vgpu_client_close(env->client);
+	env->client = NULL;
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 5ULL);
+	vgpu_client_mm_gone(forked);
+	flush_work(&forked->end_work);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL);
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, forked, 1, NULL), -ENODEV);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL);
+	vgpu_client_close(forked);
+}
+
+static u32 host_refuses(struct vgpu_fake *fake, const struct vgpu_cmd_hdr *hdr, void *resp,
+			u32 resp_len)
+{
+	if (hdr->type == cpu_to_le32(VGPU_CMD_PIN))
+		((struct vgpu_resp_hdr *)resp)->status = cpu_to_le32(VGPU_S_NO_MEMORY);
+	return resp_len;
+}
+
+/* What fails on its way is not charged: no memory, and the host's refusal. */
+static void vgpu_account_errors(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+
+	vgpu_fault_memory(NULL, 1);
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, LIMIT, NULL), -ENOMEM);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL);
+	vgpu_fault_memory(memory, 1);
+	env->fake->answer = host_refuses;
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, LIMIT, NULL), -ENOMEM);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL);
+	env->fake->answer = NULL;
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, LIMIT, NULL), 0);
+}
+
+/* A lost device: charged until its reset has ended its access to the pages. */
+static void vgpu_account_lost(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 7, NULL), 0);
+	vgpu_dev_lost(env->dev, "the test says so");
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 7ULL);
+	vgpu_client_close(env->client);
+	env->client = NULL;
+	flush_work(&env->dev->reset_work);
+	flush_work(&env->dev->reap_work);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL);
+}
+
+/* The dma-buf keeps the charge, and keeps it for the user who pinned. */
+static void vgpu_account_dmabuf(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+	struct vgpu_export_call call = { .uapi = { .length = PAGE_SIZE } };
+	struct vgpu_client *second = other_client(test);
+	u32 region;
+	int err;
+
+	KUNIT_ASSERT_EQ(test, pin_as(ALICE, env->client, LIMIT, &region), 0);
+	call.uapi.region = region;
+	mutex_lock(&env->client->lock);
+	err = vgpu_export(env->client, &call);
+	mutex_unlock(&env->client->lock);
+	KUNIT_ASSERT_EQ(test, err, 0);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), LIMIT); /* not twice */
+	KUNIT_EXPECT_EQ(test, unpin(env->client, region), 0);
+	vgpu_client_close(env->client);
+	env->client = NULL;
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, second, 1, NULL), -ENOBUFS);
+	vgpu_export_drop(&call);
+	KUNIT_EXPECT_TRUE(test, pages_become(ALICE, 0));
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, second, LIMIT, NULL), 0);
+	vgpu_client_close(second);
+}
+
+/* CAP_IPC_LOCK: charged, and not bounded. */
+static void vgpu_account_exempt(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+	struct vgpu_pin arg = { .addr = PAGE_SIZE, .length = (LIMIT + 1) << PAGE_SHIFT };
+	int err;
+
+	mutex_lock(&env->client->lock);
+	err = vgpu_pin(env->client, &arg);
+	mutex_unlock(&env->client->lock);
+	KUNIT_EXPECT_EQ(test, err, 0);
+	KUNIT_EXPECT_EQ(test, pages_of(0), LIMIT + 1);
+	KUNIT_EXPECT_EQ(test, unpin(env->client, arg.region), 0);
+}
+
+static void vgpu_account_limits(struct kunit *test)
+{
+	vgpu_pin_limit_mib = 0;
+	KUNIT_EXPECT_EQ(test, vgpu_account_limit(), (u64)totalram_pages() / 2);
+	vgpu_pin_limit_mib = UINT_MAX; /* no limit, in effect: it must not wrap */
+	KUNIT_EXPECT_EQ(test, vgpu_account_limit(), (u64)UINT_MAX << (20 - PAGE_SHIFT));
+}
+
+/* ---- unpin_keep ---- */
+
+/* What is unpinned is no region any more, and stays pinned and charged as long as its client. */
+static void vgpu_account_keep(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+	u32 kept, freed;
+
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 3, &freed), 0);
+	KUNIT_EXPECT_EQ(test, unpin(env->client, freed), 0);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL); /* it is an option */
+	vgpu_unpin_keep = true;
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 3, &kept), 0);
+	KUNIT_EXPECT_EQ(test, unpin(env->client, kept), 0);
+	KUNIT_EXPECT_EQ(test, env->fake->count[VGPU_CMD_UNPIN], 2U);
+	KUNIT_EXPECT_EQ(test, unpin(env->client, kept), -ENOENT);
+	KUNIT_EXPECT_EQ(test, env->client->nregions, 0U);
+	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), 3);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 3ULL);
+	/* The user pays for it. */
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, LIMIT, NULL), -ENOBUFS);
+	/* Switched off, it is kept all the same: what was unpinned since is not. */
+	vgpu_unpin_keep = false;
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 5, &freed), 0);
+	KUNIT_EXPECT_EQ(test, unpin(env->client, freed), 0);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 3ULL);
+	vgpu_client_close(env->client);
+	env->client = NULL;
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL);
+	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), 0);
+}
+
+/* A PIN that the host refuses after it was told of the pages, and one that it never heard of. */
+static void vgpu_account_keep_refused(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+
+	vgpu_unpin_keep = true;
+	vgpu_fault_memory(NULL, 1);
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 4, NULL), -ENOMEM);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL);
+	vgpu_fault_memory(memory, 1);
+	env->fake->answer = host_refuses;
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 4, NULL), -ENOMEM);
+	env->fake->answer = NULL;
+	KUNIT_EXPECT_EQ(test, env->client->nregions, 0U);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 4ULL);
+	vgpu_client_mm_gone(env->client);
+	flush_work(&env->client->end_work);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL);
+}
+
+/* A device that does not say that the worker is gone keeps what was unpinned, too. */
+static u32 destroy_silent(struct vgpu_fake *fake, const struct vgpu_cmd_hdr *hdr, void *resp,
+			  u32 resp_len)
+{
+	return hdr->type == cpu_to_le32(VGPU_CMD_CLIENT_DESTROY) ? VGPU_FAKE_SILENT : resp_len;
+}
+
+static void vgpu_account_keep_zombie(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+	u32 region;
+
+	vgpu_unpin_keep = true;
+	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 3, &region), 0);
+	KUNIT_EXPECT_EQ(test, unpin(env->client, region), 0);
+	vgpu_timeout_ms = 50;
+	env->fake->answer = destroy_silent;
+	vgpu_client_close(env->client);
+	env->client = NULL;
+	KUNIT_EXPECT_EQ(test, env->dev->nzombies, 1U);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 3ULL);
+	KUNIT_EXPECT_EQ(test, vgpu_fault_pinned(), 3);
+	vgpu_fake_answer_kept(env->fake, VGPU_S_OK);
+	flush_work(&env->dev->reap_work);
+	KUNIT_EXPECT_EQ(test, env->dev->nzombies, 0U);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL);
+}
+
+static struct kunit_case vgpu_account_cases[] = {
+	KUNIT_CASE(vgpu_account_at_limit),
+	KUNIT_CASE(vgpu_account_of_user),
+	KUNIT_CASE(vgpu_account_ends),
+	KUNIT_CASE(vgpu_account_errors),
+	KUNIT_CASE(vgpu_account_lost),
+	KUNIT_CASE(vgpu_account_dmabuf),
+	KUNIT_CASE(vgpu_account_exempt),
+	KUNIT_CASE(vgpu_account_limits),
+	KUNIT_CASE(vgpu_account_keep),
+	KUNIT_CASE(vgpu_account_keep_refused),
+	KUNIT_CASE(vgpu_account_keep_zombie),
+	{}
+};
+
+static struct kunit_suite vgpu_account_suite = {
+	.name = "vgpu_account",
+	.init = account_init,
+	.exit = account_exit,
+	.test_cases = vgpu_account_cases,
+};
+
+kunit_test_suite(vgpu_account_suite);
