@@ -44,7 +44,7 @@ licence_of()
 for file in "${files[@]}"; do
     [ -s "$file" ] || continue
     case $file in
-    *.md | *.tsv | *.json | *.png | */Cargo.lock | .gitignore | debian/changelog | debian/source/format | debian/copyright | LICENSE* | docs/* | */generated/*.map) ;;
+    *.md | *.tsv | *.json | *.png | *.patch | */Cargo.lock | .gitignore | debian/changelog | debian/source/format | debian/copyright | LICENSE* | docs/* | */generated/*.map) ;;
     *)
         head -n 3 "$file" | grep -q "SPDX-License-""Identifier:.*$(licence_of "$file")" ||
             breach "$file" licence "no SPDX line with $(licence_of "$file") in its first three lines"
@@ -56,7 +56,7 @@ for file in "${files[@]}"; do
     word=$(grep -nE '\b(TODO|FIXME|XXX|HACK)\b|/home/[a-z]+/|[" =]/root/' "$file" | head -n 1)
     [ -z "$word" ] || breach "$file" words "$word"
     blank=$(grep -nE '[ 	]+$' "$file" | head -n 1)
-    case $file in *.md | *.tsv | */generated/*) ;; *) [ -z "$blank" ] || breach "$file" shape "blanks at a line's end: ${blank%%:*}" ;; esac
+    case $file in *.md | *.tsv | *.patch | */generated/*) ;; *) [ -z "$blank" ] || breach "$file" shape "blanks at a line's end: ${blank%%:*}" ;; esac
     case $file in
     */generated/* | */Cargo.lock | *.md | *.tsv | *.json | *.def) ;;
     *) lines=$(wc -l < "$file"); [ "$lines" -le 600 ] || breach "$file" shape "$lines lines" ;;

@@ -93,6 +93,17 @@ bool sg_is_builtin(const char *name)
            !strcmp(name, "cudaLaunchDeviceV2") || updates_node(name) || !strncmp(name, "__cudaCDP2", 10);
 }
 
+const char *sg_module_undefined(const struct sg_module *m)
+{
+    for (uint32_t i = 0; i < m->nfuncs; i++) {
+        const struct sg_func *f = &m->funcs[i];
+
+        if (!f->body && f->alias < 0 && !sg_is_builtin(f->name))
+            return f->name;
+    }
+    return NULL;
+}
+
 static int bad(struct sg_lex *l, struct sg_diag *diag, const char *what)
 {
     return sg_diag_at(diag, SG_ERR_PTX, l->tok.line, l->tok.col, "syntax error: %s near '%.*s'", what,

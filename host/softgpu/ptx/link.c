@@ -594,14 +594,3 @@ int sg_ptx_link(const struct sg_ptx_input *in, uint32_t n, char **text, size_t *
     free(k.texts);
     return r;
 }
-
-const char *sg_module_undefined(const struct sg_module *m)
-{
-    for (uint32_t i = 0; i < m->nfuncs; i++) {
-        const struct sg_func *f = &m->funcs[i];
-
-        if (!f->body && f->alias < 0 && !sg_is_builtin(f->name))
-            return f->name;
-    }
-    return NULL;
-}

@@ -33,7 +33,7 @@ struct sg_ptx_input {
     const char *text;
     size_t len;
     const char *name; /* for messages */
-    bool optional;    /* linked only if it has a kernel or variable with linkage, or a name that another lacks */
+    bool optional; /* linked only if it has a kernel or variable with linkage, or a name that another lacks */
 };
 /*
  * Links PTX texts into one, which the caller frees: *text is NUL-terminated, *len without the NUL.
