@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# prove.sh SOURCE STATEMENT...: has CBMC prove what memory/bounds_test.c states, and exec/prove_verify.c with CBMC's own checks of
+# prove.sh SOURCE STATEMENT...: has CBMC prove what memory/bounds_test.c states, and exec/verify_proof.c with CBMC's own checks of
 # bounds, pointers and overflows (statements verify_*). SOURCE: host/softgpu. CaDiCaL decides each in
 # seconds, where Z3 takes minutes or hours. Prints a line for each, as check.py reads them.
 set -u
@@ -16,7 +16,7 @@ for what; do
     name=prove_$what
     case $what in
     verify_*)
-        file=exec/prove_verify.c
+        file=exec/verify_proof.c
         checks='--bounds-check --pointer-check --pointer-overflow-check --signed-overflow-check --unwinding-assertions --drop-unused-functions --unwind 8'
         ;;
     *)
