@@ -41,6 +41,7 @@ SG_EXEC_C := \
 	ptx/declarations.c \
 	ptx/emit.c \
 	ptx/flow.c \
+	ptx/forms.c \
 	ptx/hoist.c \
 	ptx/constant.c \
 	ptx/initialisers.c \

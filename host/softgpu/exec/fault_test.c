@@ -96,8 +96,8 @@ static void test_faults(void)
             "mov.u32 %r9, s;\nmad.lo.u32 %r9, %r1, 4, %r9;\nld.shared.u32 %r10, [%r9+2];\nst.global.u32 [%rd1], %r10;"),
         32, SG_ERR_MISALIGNED, 0, "misaligned");
     expect_fault("write outside global memory",
-                 KERNEL("", "setp.eq.u32 %p1, %r1, 3;\n@%p1 st.global.u32 [16], %r9;"), 32, SG_ERR_ADDRESS, 3,
-                 "write of 4 bytes at global address 0x10");
+                 KERNEL("", "setp.eq.u32 %p1, %r1, 3;\nmov.u64 %rd3, 16;\n@%p1 st.global.u32 [%rd3], %r9;"),
+                 32, SG_ERR_ADDRESS, 3, "write of 4 bytes at global address 0x10");
     expect_fault("a write across the end",
                  KERNEL("", "st.global.v4.u32 [%rd0+16376], "
                             "{%r1, %r1, %r1, %r1};"),

@@ -542,7 +542,7 @@ static void test_refusals(void)
                 SG_ERR_PTX, 9, "name of a label");
     expect_diag("unknown opcode", BODY("frobnicate.u32 %r1, %r2;"), SG_ERR_UNSUPPORTED, 8,
                 "frobnicate.u32");
-    expect_diag("unknown modifier", BODY("add.sideways.u32 %r1, %r2, %r2;"), SG_ERR_UNSUPPORTED, 8,
+    expect_diag("unknown modifier", BODY("add.sideways.u32 %r1, %r2, %r2;"), SG_ERR_PTX, 8,
                 "add.sideways.u32");
     expect_diag("an opcode that is not available",
                 BODY("wgmma.fence.sync.aligned;"), SG_ERR_UNSUPPORTED, 8, "wgmma");

@@ -229,10 +229,13 @@ static int parse_operands(struct sg_dec *d)
         if (r)
             return r;
         d->nops++;
-        if (sg_tok_is(&d->l, ','))
-            sg_lex_next(&d->l);
-        else if (!sg_tok_is(&d->l, ';'))
+        if (sg_tok_is(&d->l, ';'))
+            break;
+        if (!sg_tok_is(&d->l, ','))
             return sg_dec_syntax(d, "',' or ';' expected near '%.*s'", (int)d->l.tok.len, d->l.tok.s);
+        sg_lex_next(&d->l);
+        if (sg_tok_is(&d->l, ';'))
+            return sg_dec_syntax(d, "an operand expected behind ','");
     }
     sg_lex_next(&d->l);
     return 0;
@@ -245,6 +248,8 @@ static int emit_one(struct sg_dec *d, const struct sg_family *f, struct sg_pred 
     bool around = p.reg != SG_OPND_NONE && (f->flags & SG_FAM_CTL);
     bool span = p.reg != SG_OPND_NONE && !(f->flags & (SG_FAM_CTL | SG_FAM_PRED));
 
+    if ((d->nops < f->min_ops || d->nops > f->max_ops) && (f->flags & SG_FAM_GROWS))
+        return sg_dec_refuse(d, "not with as many operands"); /* perhaps a newer form */
     if (d->nops < f->min_ops || d->nops > f->max_ops)
         return sg_dec_syntax(d, "%s: %u operands, %u%s expected", d->oc.full, d->nops, f->min_ops,
                              f->max_ops != f->min_ops ? " or more" : "");
@@ -252,6 +257,9 @@ static int emit_one(struct sg_dec *d, const struct sg_family *f, struct sg_pred 
         if (d->ops[i].coords && !(f->flags & SG_FAM_COORDS))
             return sg_mod(d, "tensor") ? sg_dec_refuse(d, "tensor copies are not available")
                                        : sg_dec_syntax(d, "%s: coordinates in an address", d->oc.full);
+    for (uint32_t i = 0; i < d->nops; i++)
+        if (d->ops[i].part[0] && !(f->flags & SG_FAM_PARTS))
+            return sg_dec_syntax(d, "%s: part '.%s' of a register", d->oc.full, d->ops[i].part);
     if (around) {
         label = sg_new_label(d);
         sg_emit_bra(d, label, p.reg, !p.neg);
@@ -308,7 +316,7 @@ static int parse_insn(struct sg_dec *d)
     f = find_family(d->oc.base);
     if (!f)
         return sg_dec_refuse(d, NULL);
-    if (parse_operands(d))
+    if (parse_operands(d) || sg_check_form(d))
         return d->err;
     return emit_one(d, f, p);
 }
@@ -336,8 +344,6 @@ static int parse_directive(struct sg_dec *d)
             sg_lex_next(&d->l);
         return d->l.tok.kind != SG_T_EOF && sg_lex_skip_block(&d->l) ? 0 : syntax_here(d, "no '}'");
     }
-    if (sg_tok_eq(t, ".maxnreg") || sg_tok_eq(t, ".maxntid") || sg_tok_eq(t, ".minnctapersm"))
-        return skip_line(d);
     return syntax_here(d, "unknown directive");
 }
 

@@ -38,8 +38,10 @@ static const char *const lines[][2] = {
     {"call (%rd1), ff, (%r1);", ".b64"},
     {"call (%r1), ff, (%p1);", ".pred"},
     {"call (%r1), ff, (%clock64);", "argument"},
-    {"add.u32 %r1, %r1, %clock64;", NULL}, /* special registers are made to fit */
-    {"add.u64 %rd1, %rd1, %clock;", NULL},
+    {"add.u32 %r1, %r1, %clock64;", "special register"},
+    {"add.u64 %rd1, %rd1, %clock;", "special register"},
+    {"mov.u32 %r1, %clock64;", NULL}, /* they are made to fit */
+    {"mov.u64 %rd1, %clock;", NULL},
     {"ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [%clock64];", "unknown"},
     {"wmma.load.c.sync.aligned.row.m16n16k16.f16 {%r1,%r2,%r3,%r4}, [%clock];", "unknown"},
     {"ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%clock}, [%r1];", "destination"},

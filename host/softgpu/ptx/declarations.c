@@ -251,6 +251,24 @@ uint64_t sg_var_element(const struct sg_var *v)
     return n;
 }
 
+static int check_names(struct sg_lex *l, const struct sg_pdecl *p, uint32_t n, struct sg_diag *diag)
+{
+    struct sg_symtab seen = {0};
+    int r = 0;
+
+    for (uint32_t i = 0; i < n && !r; i++) {
+        bool unnamed = p[i].len == 1 && p[i].name[0] == '_'; /* in a prototype */
+
+        if (!unnamed && sg_sym_find(&seen, 0, p[i].name, p[i].len))
+            r = sg_diag_at(diag, SG_ERR_PTX, l->tok.line, l->tok.col, "parameter '%.*s' is declared twice",
+                           (int)p[i].len, p[i].name);
+        else if (!sg_sym_add(&seen, 0, p[i].name, p[i].len, 0, i))
+            r = SG_ERR_NOMEM;
+    }
+    sg_sym_free(&seen);
+    return r;
+}
+
 /* ( decl, decl ... ); current token is '(' */
 int sg_parse_params(struct sg_lex *l, struct sg_pdecl **out, uint32_t *n, struct sg_diag *diag)
 {
@@ -286,11 +304,14 @@ int sg_parse_params(struct sg_lex *l, struct sg_pdecl **out, uint32_t *n, struct
         if (!sg_size_place(&offset, p->align, p->size, SG_MAX_PARAM_BYTES, &p->offset))
             return bad(l, diag, "parameters too large");
         (*n)++;
-        if (sg_tok_is(l, ','))
-            sg_lex_next(l);
-        else if (!sg_tok_is(l, ')'))
+        if (sg_tok_is(l, ')'))
+            break;
+        if (!sg_tok_is(l, ','))
             return bad(l, diag, "',' or ')' expected");
+        sg_lex_next(l);
+        if (sg_tok_is(l, ')'))
+            return bad(l, diag, "a parameter expected behind ','");
     }
     sg_lex_next(l);
-    return 0;
+    return check_names(l, *out, *n, diag);
 }

@@ -74,6 +74,7 @@ struct sg_opnd {
     uint32_t v;       /* vreg, special register, or index of the symbol */
     uint32_t pq;      /* second register of p|q */
     uint64_t imm;     /* value; offset of an address */
+    char part[6];     /* REG: behind its name, .b0 .h1 .h10 .b3210 ... (without the dot) */
     bool element;     /* SYM: a[i], which an access takes for an address */
     uint32_t index;   /* SYM: a[%r], register + 1; 0: none */
     uint64_t scale;   /* ... bytes of an element */
@@ -120,6 +121,15 @@ struct sg_opcode {
     const char *mods[SG_MAX_MODS]; /* without the dot, NUL-terminated, into text */
     bool used[SG_MAX_MODS];
     char text[96];
+};
+
+/* A spelling that was looked up in the table of forms. */
+#define SG_FORMS_SEEN 128
+struct sg_form_seen {
+    char full[96];
+    uint32_t nops; /* + 1; 0: none */
+    bool known;
+    const struct form *form;
 };
 
 /* The predicate of an instruction; reg SG_OPND_NONE: none. */
@@ -203,6 +213,7 @@ struct sg_dec {
     struct sg_opcode oc;
     struct sg_opnd ops[SG_MAX_OPERANDS];
     uint32_t nops;
+    struct sg_form_seen forms[SG_FORMS_SEEN];
     bool in_span;        /* under a predicate */
     struct sg_pred pred; /* for the families that take it themselves */
     bool ftz;            /* default of the kernel */
@@ -265,6 +276,9 @@ static inline enum sg_type sg_ty(const struct sg_dec *d, uint32_t i)
 bool sg_mod(struct sg_dec *d, const char *name);
 int sg_opcode_parse(struct sg_opcode *oc, const char *text);
 
+/* Whether PTX has the instruction that was parsed, with these operands, for the module's .target: 0 or 218. (ptx/forms.c) */
+int sg_check_form(struct sg_dec *d);
+
 /* ---- one emitter per family of opcodes ---- */
 typedef int (*sg_emit_fn)(struct sg_dec *d);
 struct sg_family {
@@ -276,6 +290,8 @@ struct sg_family {
 #define SG_FAM_CTL 1u    /* changes which lanes run: a predicate becomes a branch around it */
 #define SG_FAM_PRED 2u   /* takes the predicate itself */
 #define SG_FAM_COORDS 4u /* takes coordinates in an address */
+#define SG_FAM_PARTS 16u /* takes parts of registers (.b0, .h10) */
+#define SG_FAM_GROWS 8u  /* PTX has forms with other operands, which are not here: no error of the text */
 extern const struct sg_family sg_families_int[], sg_families_flt[], sg_families_mem[], sg_families_warp[],
     sg_families_ctl[], sg_families_mma[], sg_families_bulk[], sg_families_video[], sg_families_tex[];
 int sg_dec_call(struct sg_dec *d, struct sg_pred p);

@@ -184,8 +184,8 @@ static int init_symbol(struct init *x, uint64_t *v)
     if (x->l.tok.kind != SG_T_ID)
         return bad(&x->l, x->diag, "a symbol expected");
     y = sg_sym_find(&x->m->symtab, 0, x->l.tok.s, x->l.tok.len);
-    if (!y)
-        return bad(&x->l, x->diag, "unknown symbol");
+    if (!y || y->name > x->v->init)
+        return bad(&x->l, x->diag, "a name that is declared before expected");
     if (y->kind == SG_K_FUNC || y->kind == SG_K_ENTRY) {
         *v = sg_windows_init() ? sg_func_address(y->index) : 0;
         goto found;

@@ -3,6 +3,7 @@
 #include "jit/jit.h"
 #include "ptx/module.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Decodes, and believes nothing of it: what does not verify is refused. */
@@ -123,3 +124,40 @@ static struct sg_kernel *kernel_at(const struct sg_kernel *k, uint64_t address)
 }
 
 const struct sg_kernel_ops sg_kernel_ops = {sg_kernel_prepare, kernel_at};
+
+void sg_func_clear(struct sg_func *f)
+{
+    free(f->name);
+    free(f->params);
+    free(f->rets);
+}
+
+void sg_module_free(struct sg_module *m)
+{
+    if (!m)
+        return;
+    for (uint32_t i = 0; i < m->nkernels; i++) {
+        sg_code_free(&m->kernels[i]->code);
+        pthread_mutex_destroy(&m->kernels[i]->lock);
+        free(m->kernels[i]->params);
+        free(m->kernels[i]);
+    }
+    for (uint32_t i = 0; i < m->nfuncs; i++)
+        sg_func_clear(&m->funcs[i]);
+    for (uint32_t i = 0; i < m->nvars; i++)
+        free(m->vars[i].name);
+    for (uint32_t i = 0; i < m->nshared; i++)
+        free(m->shared[i].name);
+    for (uint32_t i = 0; i < m->nopaques; i++)
+        free(m->opaques[i].name);
+    free(m->opaques);
+    free(m->kernels);
+    free(m->funcs);
+    free(m->vars);
+    free(m->shared);
+    free(m->data_relocs);
+    sg_sym_free(&m->symtab);
+    pthread_mutex_destroy(&m->lock);
+    free(m->text);
+    free(m);
+}

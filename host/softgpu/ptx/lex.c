@@ -53,7 +53,8 @@ void sg_lex_skip_ws(struct sg_lex *l)
             l->line_start = l->p;
         } else if (c == ' ' || c == '\t' || c == '\r' || c == '\f' || c == '\v' || c == '\0') {
             l->p++;
-        } else if (c == '/' && l->end - l->p > 1 && l->p[1] == '/') {
+        } else if ((c == '/' && l->end - l->p > 1 && l->p[1] == '/') || (c == '#' && l->p == l->line_start)) {
+            /* a comment, or a line of the preprocessor */
             while (l->p < l->end && *l->p != '\n')
                 l->p++;
         } else if (c == '/' && l->end - l->p > 1 && l->p[1] == '*') {

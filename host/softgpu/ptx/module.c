@@ -63,7 +63,9 @@ static int parse_target(struct parse *p)
                 v = v * 10 + (uint32_t)(t->s[i] - '0');
             p->m->target = v;
             p->m->target_suffix = i < t->len;
-        } /* texmode_*, debug, map_f64_to_f32, ...: nothing to do */
+        } else if (sg_tok_eq(t, "texmode_independent")) {
+            p->m->independent = true;
+        } /* debug, map_f64_to_f32, ...: nothing to do */
         sg_lex_next(&p->l);
     } while (sg_tok_is(&p->l, ','));
     return 0;
@@ -85,6 +87,9 @@ static int add_opaque(struct parse *p, const struct sg_decl *d)
     struct sg_module *m = p->m;
     char *name;
 
+    if (d->opaque_kind == SG_OPAQUE_SAMPLERREF && !m->independent)
+        return sg_diag_at(p->diag, SG_ERR_PTX, d->line, d->col,
+                          "sampler variables need .target texmode_independent");
     if (d->v.ndims || m->nopaques >= SG_RELOC_OPAQUE - 1)
         return sg_diag_at(p->diag, SG_ERR_UNSUPPORTED, d->line, d->col,
                           "arrays of texture, surface and sampler variables");
@@ -131,6 +136,10 @@ static int add_var(struct parse *p, const struct sg_decl *d, const struct sg_var
     slot = &(*tab)[*n];
     *slot = *v;
     slot->name = name;
+    if (v->is_const && !v->is_extern && !sg_size_add(&m->const_bytes, v->size, SG_MAX_CONST)) {
+        (*n)++; /* freed with the module */
+        return sg_diag_at(p->diag, SG_ERR_PTX, d->line, d->col, "more than %u bytes of .const", SG_MAX_CONST);
+    }
     if (!sg_sym_add(&m->symtab, 0, d->name, d->name_len, kind, (*n)++))
         return nomem(p);
     return 0;
@@ -259,6 +268,8 @@ static int parse_func_directives(struct parse *p, struct sg_func *f)
         } else if (sg_tok_eq(&p->l.tok, ".explicitcluster")) {
             f->explicit_cluster = true;
             sg_lex_next(&p->l);
+        } else if (sg_tok_eq(&p->l.tok, ".noreturn") && f->is_entry) {
+            return bad(p, "'.noreturn' is for functions, not for kernels");
         } else if (sg_tok_eq(&p->l.tok, ".pragma")) {
             while (!sg_tok_is(&p->l, ';') && p->l.tok.kind != SG_T_EOF)
                 sg_lex_next(&p->l);
@@ -272,13 +283,6 @@ static int parse_func_directives(struct parse *p, struct sg_func *f)
             return r;
     }
     return 0;
-}
-
-static void func_clear(struct sg_func *f)
-{
-    free(f->name);
-    free(f->params);
-    free(f->rets);
 }
 
 /* Enters f, or completes what was declared; *out is where it is. f is still the caller's when this fails. */
@@ -296,10 +300,10 @@ static int func_slot(struct parse *p, struct sg_func *f, const struct sg_tok *na
         }
         *out = old;
         if (old->body) { /* a later declaration says nothing new */
-            func_clear(f);
+            sg_func_clear(f);
             return 0;
         }
-        func_clear(old);
+        sg_func_clear(old);
         *old = *f;
         return 0;
     }
@@ -397,18 +401,18 @@ static int parse_func(struct parse *p, bool is_extern)
     }
     r = parse_func_rest(p, &f, &name);
     if (r) {
-        func_clear(&f);
+        sg_func_clear(&f);
         return r;
     }
     f.name = name_dup(name.s, name.len);
     if (!f.name) {
-        func_clear(&f);
+        sg_func_clear(&f);
         return nomem(p);
     }
     body = f.body != NULL;
     r = func_slot(p, &f, &name, &slot);
     if (r) {
-        func_clear(&f);
+        sg_func_clear(&f);
         return r;
     }
     return slot->is_entry && body ? add_kernel(p, slot) : 0;
@@ -494,9 +498,9 @@ static int parse_item(struct parse *p)
         return parse_func(p, is_extern);
     if (sg_tok_eq(t, ".global") || sg_tok_eq(t, ".const") || sg_tok_eq(t, ".shared"))
         return parse_var(p, is_extern);
-    if (sg_tok_eq(t, ".version"))
+    if (sg_tok_eq(t, ".version") && !p->m->version)
         return parse_version(p);
-    if (sg_tok_eq(t, ".target"))
+    if (sg_tok_eq(t, ".target") && !p->m->target)
         return parse_target(p);
     if (sg_tok_eq(t, ".alias"))
         return parse_alias(p);
@@ -558,34 +562,4 @@ int sg_module_parse(const char *text, size_t len, struct sg_module **out, struct
     }
     *out = p.m;
     return 0;
-}
-
-void sg_module_free(struct sg_module *m)
-{
-    if (!m)
-        return;
-    for (uint32_t i = 0; i < m->nkernels; i++) {
-        sg_code_free(&m->kernels[i]->code);
-        pthread_mutex_destroy(&m->kernels[i]->lock);
-        free(m->kernels[i]->params);
-        free(m->kernels[i]);
-    }
-    for (uint32_t i = 0; i < m->nfuncs; i++)
-        func_clear(&m->funcs[i]);
-    for (uint32_t i = 0; i < m->nvars; i++)
-        free(m->vars[i].name);
-    for (uint32_t i = 0; i < m->nshared; i++)
-        free(m->shared[i].name);
-    for (uint32_t i = 0; i < m->nopaques; i++)
-        free(m->opaques[i].name);
-    free(m->opaques);
-    free(m->kernels);
-    free(m->funcs);
-    free(m->vars);
-    free(m->shared);
-    free(m->data_relocs);
-    sg_sym_free(&m->symtab);
-    pthread_mutex_destroy(&m->lock);
-    free(m->text);
-    free(m);
 }

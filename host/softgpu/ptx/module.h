@@ -23,6 +23,8 @@
 #define SG_MAX_REGFILE (16u << 20) /* bytes of registers of one warp */
 #define SG_MAX_STATIC_SHARED (4u << 20)
 #define SG_MAX_GLOBAL (1ull << 40)
+#define SG_MAX_CONST \
+    65536u /* bytes of .const variables (CUDA C++ Programming Guide, "Technical Specifications") */
 #define SG_MAX_OPERANDS 8
 #define SG_MAX_VEC 8
 #define SG_MAX_MODS 16
@@ -179,9 +181,10 @@ struct sg_module {
     size_t len;
     pthread_mutex_t lock;
     bool taken_known;
-    uint32_t version, target; /* 90, 80 */
-    _Atomic bool large;       /* a kernel was too large with its functions expanded */
-    bool target_suffix;
+    uint32_t version, target;        /* 90, 80 */
+    _Atomic bool large;              /* a kernel was too large with its functions expanded */
+    bool target_suffix, independent; /* sm_90a; texmode_independent */
+    uint64_t const_bytes;
     uint32_t address_size;
     uint32_t max_registers; /* of every kernel; 0: no limit */
     struct sg_symtab symtab;
@@ -226,6 +229,9 @@ int sg_decl_name(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag);
 uint64_t sg_var_element(const struct sg_var *v);
 int sg_parse_params(struct sg_lex *l, struct sg_pdecl **out, uint32_t *n, struct sg_diag *diag);
 int sg_init_count(struct sg_lex *l, uint64_t *n, struct sg_diag *diag);
+
+/* Frees what a function owns. */
+void sg_func_clear(struct sg_func *f);
 
 extern const struct sg_kernel_ops sg_kernel_ops;
 /* Decodes the body of a kernel into k->code (ptx/body.c). */

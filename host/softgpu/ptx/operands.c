@@ -40,6 +40,10 @@ static const struct {
     {"%dynamic_smem_size", SG_SR_DYN_SMEM},
     {"%total_smem_size", SG_SR_TOTAL_SMEM},
     {"%aggr_smem_size", SG_SR_TOTAL_SMEM},
+    {"%clusterid.w", SG_SR_ZERO},
+    {"%nclusterid.w", SG_SR_ONE},
+    {"%cluster_ctaid.w", SG_SR_ZERO},
+    {"%cluster_nctaid.w", SG_SR_ONE},
     {"%clusterid.x", SG_SR_CLUSTERID_X},
     {"%clusterid.y", SG_SR_CLUSTERID_Y},
     {"%clusterid.z", SG_SR_CLUSTERID_Z},
@@ -84,6 +88,25 @@ static int find_sreg(const char *s, uint32_t len)
     return -1;
 }
 
+/* The range of which this name is a register; its own name may end in digits, too. */
+static struct sg_sym *find_range(const struct sg_dec *d, uint32_t frame, const char *s, uint32_t len,
+                                 uint32_t digits)
+{
+    for (; digits < len; digits++) {
+        struct sg_sym *y;
+        uint64_t n = 0;
+
+        if (len - digits > 9 || (s[digits] == '0' && len - digits > 1))
+            continue;
+        y = sg_sym_find(&d->symtab, frame, s, digits);
+        for (uint32_t k = digits; k < len; k++)
+            n = n * 10 + (uint64_t)(s[k] - '0');
+        if (y && y->kind == SG_K_RANGE && n < d->ranges[y->index].count)
+            return y;
+    }
+    return NULL;
+}
+
 struct sg_sym *sg_dec_find(struct sg_dec *d, const char *s, uint32_t len)
 {
     uint32_t digits = len;
@@ -92,18 +115,11 @@ struct sg_sym *sg_dec_find(struct sg_dec *d, const char *s, uint32_t len)
         digits--;
     for (uint32_t i = d->nscopes; i-- > d->func_base;) {
         struct sg_sym *y = sg_sym_find(&d->symtab, d->scopes[i], s, len);
-        uint64_t n = 0;
 
         if (y && y->kind != SG_K_RANGE)
             return y;
-        if (digits == len || len - digits > 9 || (s[digits] == '0' && len - digits > 1))
-            continue;
-        y = sg_sym_find(&d->symtab, d->scopes[i], s, digits);
-        if (!y || y->kind != SG_K_RANGE)
-            continue;
-        for (uint32_t k = digits; k < len; k++)
-            n = n * 10 + (uint64_t)(s[k] - '0');
-        if (n >= d->ranges[y->index].count)
+        y = find_range(d, d->scopes[i], s, len, digits);
+        if (!y)
             continue;
         y = sg_sym_add(&d->symtab, d->scopes[i], s, len, SG_K_REG,
                        sg_new_vreg(d, (enum sg_type)d->ranges[y->index].type, false));
@@ -252,6 +268,42 @@ static int parse_register_vector(struct sg_dec *d, const struct sg_range *v, str
     return 0;
 }
 
+/* %tid and its like without an element: all four of them. */
+static bool find_sreg_vector(const char *s, uint32_t len, struct sg_opnd *o)
+{
+    char full[48];
+
+    if (len + 2 > sizeof(full))
+        return false;
+    memcpy(full, s, len);
+    full[len] = '.';
+    for (uint32_t i = 0; i < 4; i++) {
+        int sr;
+
+        full[len + 1] = "xyzw"[i];
+        sr = find_sreg(full, len + 2);
+        if (sr < 0)
+            return false;
+        o->el[i] = (struct sg_opel){.kind = SG_O_SREG, .v = (uint32_t)sr};
+    }
+    o->kind = SG_O_VEC;
+    o->nel = 4;
+    return true;
+}
+
+/* .b0 or .h10 behind a register: of the video instructions. */
+static int parse_part(struct sg_dec *d, struct sg_opnd *o)
+{
+    const struct sg_tok *t = &d->l.tok;
+
+    if (t->kind != SG_T_DIR || t->len > sizeof(o->part) || (t->s[1] != 'b' && t->s[1] != 'h'))
+        return 0;
+    memcpy(o->part, t->s + 1, t->len - 1);
+    o->part[t->len - 1] = 0;
+    sg_lex_next(&d->l);
+    return 0;
+}
+
 /* The meaning of an identifier: register, special register, symbol, or just a name. */
 static int parse_name(struct sg_dec *d, struct sg_opnd *o)
 {
@@ -272,7 +324,7 @@ static int parse_name(struct sg_dec *d, struct sg_opnd *o)
     if (y && y->kind == SG_K_REG) {
         o->kind = SG_O_REG;
         o->v = y->index;
-        return 0;
+        return parse_part(d, o);
     }
     if (y && y->kind == SG_K_VECTOR)
         return parse_register_vector(d, &d->ranges[y->index], o);
@@ -298,6 +350,8 @@ static int parse_name(struct sg_dec *d, struct sg_opnd *o)
                 sg_lex_next(&d->l);
             return 0;
         }
+        if (find_sreg_vector(t.s, t.len, o))
+            return 0;
         return sg_dec_syntax(d, "unknown register '%.*s'", (int)t.len, t.s);
     }
     o->kind = SG_O_NAME;

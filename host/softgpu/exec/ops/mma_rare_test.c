@@ -209,7 +209,7 @@ static void refused(void)
     static const char *const lines[][2] = {
         {"add.s64 %rd1, %q1, %rd2;", ".b128"},
         {"ld.global.u32 %r1, [%q1];", "address"},
-        {"mov.b128 %q1, %rd1;", "128 bits"},
+        {"mov.b128 %q1, %rd1;", ".b128"},
         {"atom.add.b128 %q1, [%rd1], %q2;", "atom.add"},
         {"lop3.or.b32 %r1, %r1, %r2, 0, 1, %p1;", "operands"},
         {"lop3.b32 %r1|%p1, %r1, %r2, 0, 1;", "operands"},

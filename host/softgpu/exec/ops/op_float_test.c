@@ -208,7 +208,7 @@ static void test_half(void)
     T("eee", "max.f16", ref_f16((double)ref_max((float)H(a), (float)H(b))));
     T("EE", "neg.f16x2", a ^ 0x80008000u);
     T("ee", "abs.f16", a & 0x7fff);
-    T("ee", "$ fma.rn.relu.f16 %d, %a, 0x3c00, 0x8000;", H(a) <= 0 ? 0 : ref_f16(H(a)));
+    T("eeee", "fma.rn.relu.f16", fma(H(a), H(b), H(c)) <= 0 ? 0 : ref_f16(fma(H(a), H(b), H(c))));
     T("ggg", "$ { .reg .f32 x, y; add.bf16 %d, %a, %b; }", ({
           u32 u = (u32)B32(sg_bf16_to_f32((u16)a) + sg_bf16_to_f32((u16)b));
           (u & 0x7fffffff) > 0x7f800000 ? 0x7fff : (u + 0x7fff + (u >> 16 & 1)) >> 16;

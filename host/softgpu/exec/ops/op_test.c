@@ -213,6 +213,11 @@ static void test_bits(void)
     T("wwww", "dp2a.hi.u32.u32", UC + (u32)((u16)a * (u8)(b >> 16) + (u32)(u16)(a >> 16) * (u8)(b >> 24)));
 }
 
+static s64 ref_clamp(s64 v, s64 least, s64 most)
+{
+    return v < least ? least : v > most ? most : v;
+}
+
 static u64 ref_absdiff4(u32 a, u32 b, bool sum, u32 c)
 {
     u32 r = 0;
@@ -248,6 +253,27 @@ static void test_compare(void)
     T("www", "vmax.u32.u32.u32", UA > UB ? UA : UB);
     T("wwww", "vabsdiff.u32.u32.u32.add", (UA > UB ? UA - UB : UB - UA) + UC);
     T("www", "vabsdiff.s32.s32.s32", (s32)UA > (s32)UB ? UA - UB : UB - UA);
+    /* Parts of registers (PTX ISA, "Video Instructions"). */
+    T("www", "$ vadd.s32.u32.s32 %d, %a.b0, %b.h1;", (UA & 0xff) + (u32)(s16)(UB >> 16));
+    T("www", "$ vsub.s32.s32.u32 %d, %a.b3, %b;", (u32)(s64)((s8)(UA >> 24) - (s64)UB));
+    T("www", "$ vadd.s32.s32.s32.sat %d, %a, %b;",
+      (u32)ref_clamp((s64)(s32)UA + (s32)UB, INT32_MIN, INT32_MAX));
+    T("www", "$ vadd.u32.u32.s32.sat %d, %a, %b;", (u32)ref_clamp((s64)UA + (s32)UB, 0, UINT32_MAX));
+    T("wwww", "$ vsub.s32.s32.s32 %d.h0, %a, %b, %c;", (UC & 0xffff0000u) | ((UA - UB) & 0xffff));
+    T("wwww", "$ vadd.u32.u32.u32.sat %d.b2, %a, %b, %c;",
+      (UC & 0xff00ffffu) | (u32)ref_clamp((s64)UA + UB, 0, 255) << 16);
+    T("wwww", "$ vmin.s32.u32.s32.max %d, %a.h0, %b, %c;", ({
+          s64 least = (s64)(UA & 0xffff) < (s32)UB ? (s64)(UA & 0xffff) : (s32)UB;
+          (s32) least > (s32)UC ? (u32)least : UC;
+      }));
+    T("www", "$ vshr.s32.s32.u32.wrap %d, %a.h1, %b;", (u32)((s32)(s16)(UA >> 16) >> (UB & 31)));
+    T("wwww", "$ vadd2.u32.u32.u32 %d, %a.h30, %b, %c;",
+      (((UB >> 16) + (UB >> 16)) << 16) | (((UA & 0xffff) + (UB & 0xffff)) & 0xffff));
+    T("wwww", "$ vsub2.s32.s32.s32 %d.h1, %a, %b, %c;", ((UA >> 16) - (UB >> 16)) << 16 | (UC & 0xffff));
+    T("wwww", "$ vmax4.u32.u32.u32 %d.b20, %a.b0000, %b.b4444, %c;", ({
+          u32 most = (UA & 0xff) > (UB & 0xff) ? UA & 0xff : UB & 0xff;
+          (UC & 0xff00ff00u) | most | most << 16;
+      }));
     T("wEE", "set.lt.u32.f16x2", ref_set2(UA, UB, 0xffff));
     T("EEE", "set.lt.f16x2.f16x2", ref_set2(UA, UB, 0x3c00));
     T("pww", "setp.lt.s32", SA < SB);

@@ -98,6 +98,8 @@ static int emit_bar(struct sg_dec *d)
         return sg_emit_cluster_barrier(d);
     sg_mod(d, "cta");
     sg_mod(d, "aligned");
+    if (n > red && d->ops[red].kind == SG_O_IMM && d->ops[red].imm >= 16)
+        return sg_dec_syntax(d, "%s: there are barriers 0 to 15", d->oc.full);
     if (!red) {
         bool arrive = sg_mod(d, "arrive");
 
@@ -166,7 +168,7 @@ const struct sg_family sg_families_ctl[] = {
     {"ret", emit_ret, 0, 0, SG_FAM_PRED},      {"exit", emit_exit, 0, 0, SG_FAM_PRED},
     {"trap", emit_trap, 0, 0, SG_FAM_CTL},     {"brkpt", emit_trap, 0, 0, 0},
     {"bar", emit_bar, 1, 4, SG_FAM_CTL},       {"barrier", emit_bar, 0, 4, SG_FAM_CTL},
-    {"membar", emit_fence, 0, 0, 0},           {"fence", emit_fence, 0, 1, 0},
+    {"membar", emit_fence, 0, 0, 0},           {"fence", emit_fence, 0, 1, SG_FAM_GROWS},
     {"nanosleep", emit_nanosleep, 1, 1, 0},    {"griddepcontrol", emit_nothing, 0, 0, 0},
     {"alloca", sg_emit_alloca, 2, 3, 0},       {"stacksave", sg_emit_alloca, 1, 1, 0},
     {"stackrestore", sg_emit_alloca, 1, 1, 0}, {"pmevent", emit_nothing, 1, 1, 0},

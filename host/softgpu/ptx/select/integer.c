@@ -530,8 +530,11 @@ static int emit_mov_elements(struct sg_dec *d, enum sg_type t)
 
         x[i] = sg_src_el(d, e, t);
         for (uint32_t k = 0; k < i && e->kind == SG_O_REG; k++) {
-            if (to->el[k].kind == SG_O_REG && to->el[k].v == e->v)
-                return sg_dec_refuse(d, "elements of a vector change places");
+            if (to->el[k].kind == SG_O_REG && to->el[k].v == e->v) { /* elements change places */
+                x[i] = sg_temp(d, t);
+                sg_emit(d, op, x[i], e->v, NONE, NONE);
+                break;
+            }
         }
     }
     for (uint32_t i = 0; i < n; i++)

@@ -78,7 +78,7 @@ static int address(struct sg_dec *d, uint32_t i, enum sg_space sp, struct addr *
 
     memset(x, 0, sizeof(*x));
     x->space = sp;
-    if (o.kind == SG_O_SYM && o.element) {
+    if (o.kind == SG_O_SYM && o.element && (!strcmp(d->oc.base, "ld") || !strcmp(d->oc.base, "st"))) {
         o.kind = SG_O_ADDR;
         o.base = SG_O_SYM;
     }
@@ -105,6 +105,8 @@ static int address(struct sg_dec *d, uint32_t i, enum sg_space sp, struct addr *
         x->op = sg_sym_address(d, &o, x->narrow ? SG_TY_U32 : SG_TY_U64);
         return d->err;
     }
+    if (o.base == SG_O_NONE && !x->narrow && sp != SG_SP_PARAM)
+        return sg_dec_syntax(d, "%s: a number is no address of this space", d->oc.full);
     if (o.base == SG_O_NONE) {
         x->op = x->narrow ? sg_const32(d, (uint32_t)o.imm) : sg_const64(d, o.imm);
         return d->err;
@@ -122,8 +124,7 @@ static int address(struct sg_dec *d, uint32_t i, enum sg_space sp, struct addr *
             sg_emit(d, "narrow.address", x->op, o.v, NONE, NONE);
         x->off = 0;
     } else if (!x->narrow && d->vregs[o.v].cls == SG_C_32) {
-        x->op = sg_temp(d, SG_TY_U64);
-        sg_emit(d, "cvt.u64.u32", x->op, o.v, NONE, NONE);
+        return sg_dec_syntax(d, "%s: an address of this space has 64 bits", d->oc.full);
     }
     return d->err;
 }

@@ -479,7 +479,7 @@ static int emit_wmma(struct sg_dec *d)
 
 const struct sg_family sg_families_mma[] = {
     {"wmma", emit_wmma, 2, 4, SG_FAM_CTL},
-    {"mma", emit_mma, 4, 5, SG_FAM_CTL},
+    {"mma", emit_mma, 4, 5, SG_FAM_CTL | SG_FAM_GROWS},
     {"ldmatrix", emit_ldst_matrix, 2, 2, SG_FAM_CTL},
     {"stmatrix", emit_ldst_matrix, 2, 2, SG_FAM_CTL},
     {"movmatrix", emit_movmatrix, 2, 2, SG_FAM_CTL},

@@ -2,47 +2,164 @@
 /* Emitters: the video instructions that nvcc's SIMD intrinsics use (PTX ISA 9.7.17, 9.7.18). */
 #include "ptx/select/select.h"
 
+#include <string.h>
+
+/* The part of an operand: its first bit and how many; false: a part that there is not. */
+static bool part_bits(const struct sg_opnd *o, uint32_t *at, uint32_t *bits)
+{
+    uint32_t size = o->part[0] == 'b' ? 8 : 16, n = (uint32_t)(o->part[1] - '0');
+
+    *at = 0;
+    *bits = 32;
+    if (!o->part[0])
+        return true;
+    *at = n * size;
+    *bits = size;
+    return o->part[1] && !o->part[2] && n < 32 / size;
+}
+
+/* A part of an operand, extended as its type says. */
+static uint32_t part_src(struct sg_dec *d, uint32_t i, enum sg_type t)
+{
+    uint32_t v = sg_src(d, i, SG_TY_B32), at, bits, r;
+
+    if (!part_bits(&d->ops[i], &at, &bits)) {
+        sg_dec_syntax(d, "%s: part '.%s' of a register", d->oc.full, d->ops[i].part);
+        return v;
+    }
+    if (bits == 32)
+        return v;
+    r = sg_temp(d, SG_TY_B32);
+    sg_emit(d, sg_type_signed(t) ? "bfe.s32" : "bfe.u32", r, v, sg_const32(d, at), sg_const32(d, bits));
+    return r;
+}
+
+/* Bytes or halves of operands 1 and 2 in the order that a part such as .h10 or .b7610 names; none: as they are. */
+static uint32_t lanes_src(struct sg_dec *d, uint32_t i)
+{
+    const char *part = d->ops[i].part;
+    uint32_t size = part[0] == 'b' ? 1 : 2, n = 4 / size, control = 0, r;
+
+    if (!part[0])
+        return sg_src(d, i, SG_TY_B32);
+    for (uint32_t k = 0; k < n; k++) { /* the digit on the left is the highest lane */
+        uint32_t from = (uint32_t)(part[n - k] - '0');
+
+        if (strlen(part) != n + 1 || from >= 2 * n) {
+            sg_dec_syntax(d, "%s: part '.%s' of a register", d->oc.full, part);
+            return SG_OPND_NONE;
+        }
+        for (uint32_t byte = 0; byte < size; byte++)
+            control |= (from * size + byte) << 4 * (k * size + byte);
+    }
+    r = sg_temp(d, SG_TY_B32);
+    sg_emit(d, "prmt.b32", r, sg_src(d, 1, SG_TY_B32), sg_src(d, 2, SG_TY_B32), sg_const32(d, control));
+    return r;
+}
+
+/* Which bits of the result are written; the others are those of operand 3. */
+static uint32_t lanes_written(struct sg_dec *d)
+{
+    const char *part = d->ops[0].part;
+    uint32_t size = part[0] == 'b' ? 8 : 16, mask = 0;
+
+    for (const char *p = part + 1; part[0] && *p; p++) {
+        uint32_t lane = (uint32_t)(*p - '0');
+
+        if (lane >= 32 / size)
+            sg_dec_syntax(d, "%s: part '.%s' of a register", d->oc.full, part);
+        else
+            mask |= ((1u << size) - 1) << lane * size;
+    }
+    return part[0] ? mask : UINT32_MAX;
+}
+
 /* vadd4 vsub4 vabsdiff4 vavrg4 vmin4 vmax4 (and 2): bytes or halves of one register each; with .add
  * the sum of the results is added to c */
 static int emit_simd(struct sg_dec *d)
 {
     bool add = sg_mod(d, "add"), sat = sg_mod(d, "sat");
-    uint32_t i;
+    uint32_t a, b, c, mask, r, i;
     char op[40];
 
     if (d->oc.ntypes != 3 || sg_ty(d, 0) != sg_ty(d, 1) || sg_ty(d, 1) != sg_ty(d, 2) ||
         sg_type_size(sg_ty(d, 0)) != 4)
         return sg_dec_refuse(d, NULL);
+    a = lanes_src(d, 1);
+    b = lanes_src(d, 2);
+    c = sg_src(d, 3, SG_TY_B32);
+    mask = lanes_written(d);
+    if (add && mask != UINT32_MAX)
+        return sg_dec_refuse(d, "sums of some of the lanes");
+    r = mask == UINT32_MAX ? sg_dst(d, 0, SG_TY_B32) : sg_temp(d, SG_TY_B32);
     snprintf(op, sizeof(op), "%s.%s", d->oc.base, sg_su(sg_ty(d, 0)));
-    i = sg_emit(d, op, sg_dst(d, 0, SG_TY_B32), sg_src(d, 1, SG_TY_B32), sg_src(d, 2, SG_TY_B32),
-                sg_src(d, 3, SG_TY_B32));
-    if (!d->err)
-        d->insns[i].imm = (add ? 1 : 0) | (sat ? 2 : 0);
+    i = sg_emit(d, op, r, a, b, c);
+    if (d->err)
+        return d->err;
+    d->insns[i].imm = (add ? 1 : 0) | (sat ? 2 : 0);
+    if (mask != UINT32_MAX) {
+        uint32_t kept = sg_temp(d, SG_TY_B32);
+
+        sg_emit(d, "and.b32", r, r, sg_const32(d, mask), NONE);
+        sg_emit(d, "and.b32", kept, c, sg_const32(d, ~mask), NONE);
+        sg_emit(d, "or.b32", sg_dst(d, 0, SG_TY_B32), r, kept, NONE);
+    }
     return d->err;
 }
 
-/* vshl, vshr on whole registers: the shift, then with .add the sum with c */
+/* The last step of a scalar video instruction: r into a part of c, or combined with it. */
+static int finish(struct sg_dec *d, const char *then, uint32_t r)
+{
+    uint32_t at, bits, f[5] = {0};
+
+    if (!part_bits(&d->ops[0], &at, &bits))
+        return sg_dec_syntax(d, "%s: part '.%s' of a register", d->oc.full, d->ops[0].part);
+    if (then) {
+        if (bits != 32)
+            return sg_dec_syntax(d, "%s: a part of the result is not combined further", d->oc.full);
+        sg_emit(d, then, sg_dst(d, 0, SG_TY_B32), r, sg_src(d, 3, SG_TY_B32), NONE);
+        return d->err;
+    }
+    if (bits == 32) {
+        sg_emit(d, "mov.b32", sg_dst(d, 0, SG_TY_B32), r, NONE, NONE);
+        return d->err;
+    }
+    f[0] = sg_dst(d, 0, SG_TY_B32);
+    f[1] = r;
+    f[2] = sg_src(d, 3, SG_TY_B32);
+    f[3] = sg_const32(d, at);
+    f[4] = sg_const32(d, bits);
+    sg_emit_x(d, "bfi.b32", f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
+    return d->err;
+}
+
+/* Is operand 3 there exactly where it is combined or merged? */
+static bool has_third(const struct sg_dec *d, const char *then)
+{
+    return (d->nops == 4) == (then || d->ops[0].part[0]);
+}
+
+/* vshl, vshr: the shift, then with .add the sum with c */
 static int emit_vshift(struct sg_dec *d)
 {
-    bool left = d->oc.base[3] == 'l', wrap = sg_mod(d, "wrap"), add = sg_mod(d, "add");
+    bool left = d->oc.base[3] == 'l', wrap = sg_mod(d, "wrap");
+    const char *then = sg_mod(d, "add") ? "add.b32" : NULL;
     enum sg_type t = sg_ty(d, 1);
     uint32_t a, b, r;
 
     if (d->oc.ntypes != 3 || sg_type_size(sg_ty(d, 0)) != 4 || sg_type_size(t) != 4 ||
-        sg_ty(d, 2) != SG_TY_U32 || (!wrap && !sg_mod(d, "clamp")) || add != (d->nops == 4))
+        sg_ty(d, 2) != SG_TY_U32 || (!wrap && !sg_mod(d, "clamp")) || sg_mod(d, "sat") || !has_third(d, then))
         return sg_dec_refuse(d, NULL);
-    a = sg_src(d, 1, SG_TY_B32);
-    b = sg_src(d, 2, SG_TY_U32);
+    a = part_src(d, 1, t);
+    b = part_src(d, 2, SG_TY_U32);
     if (wrap) {
         r = sg_temp(d, SG_TY_B32);
         sg_emit(d, "and.b32", r, b, sg_const32(d, 31), NONE);
         b = r;
     }
-    r = add ? sg_temp(d, SG_TY_B32) : sg_dst(d, 0, SG_TY_B32);
+    r = sg_temp(d, SG_TY_B32);
     sg_emit(d, left ? "shl.b32" : sg_type_signed(t) ? "shr.s32" : "shr.u32", r, a, b, NONE);
-    if (add)
-        sg_emit(d, "add.b32", sg_dst(d, 0, SG_TY_B32), r, sg_src(d, 3, SG_TY_B32), NONE);
-    return d->err;
+    return finish(d, then, r);
 }
 
 /* One of the two-operand operations by which a scalar video instruction ends: sum, smaller, larger. */
@@ -54,49 +171,67 @@ static const char *second_op(struct sg_dec *d, enum sg_type t)
                               : NULL;
 }
 
-/*
- * vadd vsub vabsdiff vmin vmax on whole registers of one signedness, without saturation: so the 33 bits
- * of the manual's intermediate result end as 32. A fourth operand is combined with the result.
- */
+static uint32_t wide_src(struct sg_dec *d, uint32_t i, enum sg_type t)
+{
+    uint32_t r = sg_temp(d, SG_TY_B64);
+
+    sg_emit(d, sg_type_signed(t) ? "cvt.u64.s32" : "cvt.u64.u32", r, part_src(d, i, t), NONE, NONE);
+    return r;
+}
+
+/* Clamps r to what the result's part holds. */
+static void saturate(struct sg_dec *d, uint32_t r, enum sg_type t)
+{
+    uint32_t at, bits;
+    int64_t most, least;
+
+    if (!part_bits(&d->ops[0], &at, &bits))
+        return; /* finish() says so */
+    most = sg_type_signed(t) ? (INT64_C(1) << (bits - 1)) - 1 : (INT64_C(1) << bits) - 1;
+    least = sg_type_signed(t) ? -most - 1 : 0;
+    sg_emit(d, "min.s64", r, r, sg_const64(d, (uint64_t)most), NONE);
+    sg_emit(d, "max.s64", r, r, sg_const64(d, (uint64_t)least), NONE);
+}
+
+/* vadd vsub vabsdiff vmin vmax: 64 bits hold the 34 of the manual's intermediate result. */
 static int emit_vscalar(struct sg_dec *d)
 {
-    const enum sg_type t = sg_ty(d, 1);
     const char *base = d->oc.base + 1, *then = second_op(d, sg_ty(d, 0));
-    const bool sign = sg_type_signed(t);
-    uint32_t a, b, r;
+    bool sat = sg_mod(d, "sat");
+    uint32_t a, b, r, low;
+    char op[16];
 
-    if (d->oc.ntypes != 3 || sg_type_size(sg_ty(d, 0)) != 4 || sg_type_size(t) != 4 || t != sg_ty(d, 2) ||
-        sg_mod(d, "sat") || (then != NULL) != (d->nops == 4))
+    if (d->oc.ntypes != 3 || sg_type_size(sg_ty(d, 0)) != 4 || sg_type_size(sg_ty(d, 1)) != 4 ||
+        sg_type_size(sg_ty(d, 2)) != 4 || !has_third(d, then))
         return sg_dec_refuse(d, NULL);
-    a = sg_src(d, 1, t);
-    b = sg_src(d, 2, t);
-    r = then ? sg_temp(d, SG_TY_B32) : sg_dst(d, 0, SG_TY_B32);
+    a = wide_src(d, 1, sg_ty(d, 1));
+    b = wide_src(d, 2, sg_ty(d, 2));
+    r = sg_temp(d, SG_TY_B64);
     if (!strcmp(base, "absdiff")) {
-        const uint32_t low = sg_temp(d, SG_TY_B32), high = sg_temp(d, SG_TY_B32);
-
-        sg_emit(d, sign ? "min.s32" : "min.u32", low, a, b, NONE);
-        sg_emit(d, sign ? "max.s32" : "max.u32", high, a, b, NONE);
-        sg_emit(d, "sub.b32", r, high, low, NONE);
+        low = sg_temp(d, SG_TY_B64);
+        sg_emit(d, "min.s64", low, a, b, NONE);
+        sg_emit(d, "max.s64", r, a, b, NONE);
+        sg_emit(d, "sub.b64", r, r, low, NONE);
     } else {
-        char op[16];
-
-        snprintf(op, sizeof(op), "%s.%s", base, base[0] != 'm' ? "b32" : sign ? "s32" : "u32");
+        snprintf(op, sizeof(op), "%s.%s", base, base[0] == 'm' ? "s64" : "b64");
         sg_emit(d, op, r, a, b, NONE);
     }
-    if (then)
-        sg_emit(d, then, sg_dst(d, 0, SG_TY_B32), r, sg_src(d, 3, SG_TY_B32), NONE);
-    return d->err;
+    if (sat)
+        saturate(d, r, sg_ty(d, 0));
+    low = sg_temp(d, SG_TY_B32);
+    sg_emit(d, "cvt.u32.u64", low, r, NONE, NONE);
+    return finish(d, then, low);
 }
 
 const struct sg_family sg_families_video[] = {
-    {"vadd", emit_vscalar, 3, 4, 0},     {"vsub", emit_vscalar, 3, 4, 0},
-    {"vmin", emit_vscalar, 3, 4, 0},     {"vmax", emit_vscalar, 3, 4, 0},
-    {"vabsdiff", emit_vscalar, 3, 4, 0}, {"vshl", emit_vshift, 3, 4, 0},
-    {"vshr", emit_vshift, 3, 4, 0},      {"vadd4", emit_simd, 4, 4, 0},
-    {"vadd2", emit_simd, 4, 4, 0},       {"vsub4", emit_simd, 4, 4, 0},
-    {"vsub2", emit_simd, 4, 4, 0},       {"vmin4", emit_simd, 4, 4, 0},
-    {"vmin2", emit_simd, 4, 4, 0},       {"vmax4", emit_simd, 4, 4, 0},
-    {"vmax2", emit_simd, 4, 4, 0},       {"vavrg4", emit_simd, 4, 4, 0},
-    {"vavrg2", emit_simd, 4, 4, 0},      {"vabsdiff4", emit_simd, 4, 4, 0},
-    {"vabsdiff2", emit_simd, 4, 4, 0},   {NULL, NULL, 0, 0, 0},
+    {"vadd", emit_vscalar, 3, 4, SG_FAM_PARTS},     {"vsub", emit_vscalar, 3, 4, SG_FAM_PARTS},
+    {"vmin", emit_vscalar, 3, 4, SG_FAM_PARTS},     {"vmax", emit_vscalar, 3, 4, SG_FAM_PARTS},
+    {"vabsdiff", emit_vscalar, 3, 4, SG_FAM_PARTS}, {"vshl", emit_vshift, 3, 4, SG_FAM_PARTS},
+    {"vshr", emit_vshift, 3, 4, SG_FAM_PARTS},      {"vadd4", emit_simd, 4, 4, SG_FAM_PARTS},
+    {"vadd2", emit_simd, 4, 4, SG_FAM_PARTS},       {"vsub4", emit_simd, 4, 4, SG_FAM_PARTS},
+    {"vsub2", emit_simd, 4, 4, SG_FAM_PARTS},       {"vmin4", emit_simd, 4, 4, SG_FAM_PARTS},
+    {"vmin2", emit_simd, 4, 4, SG_FAM_PARTS},       {"vmax4", emit_simd, 4, 4, SG_FAM_PARTS},
+    {"vmax2", emit_simd, 4, 4, SG_FAM_PARTS},       {"vavrg4", emit_simd, 4, 4, SG_FAM_PARTS},
+    {"vavrg2", emit_simd, 4, 4, SG_FAM_PARTS},      {"vabsdiff4", emit_simd, 4, 4, SG_FAM_PARTS},
+    {"vabsdiff2", emit_simd, 4, 4, SG_FAM_PARTS},   {NULL, NULL, 0, 0, 0},
 };

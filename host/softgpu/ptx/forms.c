@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT */
+/* Is an instruction one that PTX has, for the module's .target, with operands of its types? The rows are in ptx/forms.def. */
+#include "ptx/decode.h"
+
+#include <string.h>
+
+#define VERSION_KNOWN 90 /* the PTX ISA that the rows are of: what a newer one has added is not denied */
+
+struct form {
+    const char *base, *types, *mods;
+    uint16_t target;
+    const char *operands;
+};
+
+static const struct group {
+    const char *name, *words;
+} groups[] = {
+#define GROUP(name, words) {name, words},
+#define FORM(base, types, mods, target, operands)
+#include "ptx/forms.def"
+#undef GROUP
+#undef FORM
+};
+
+static const struct form forms[] = {
+#define GROUP(name, words)
+#define FORM(base, types, mods, target, operands) {base, types, mods, target, operands},
+#include "ptx/forms.def"
+#undef GROUP
+#undef FORM
+};
+#define NFORMS (sizeof(forms) / sizeof(forms[0]))
+
+/* The part of a list up to its separator; moves *list behind it. */
+static size_t next_part(const char **list, char separator, const char **part)
+{
+    const char *end = strchr(*list, separator);
+    size_t n = end ? (size_t)(end - *list) : strlen(*list);
+
+    *part = *list;
+    *list += n + (end != NULL);
+    return n;
+}
+
+static bool has_word(const char *words, size_t n, const char *word)
+{
+    size_t len = strlen(word);
+
+    while (n) {
+        const char *bar = memchr(words, '|', n);
+        size_t here = bar ? (size_t)(bar - words) : n;
+
+        if (here == len && !memcmp(words, word, len))
+            return true;
+        words += here + (bar != NULL);
+        n -= here + (bar != NULL);
+    }
+    return false;
+}
+
+static bool types_match(const char *list, const struct sg_opcode *oc)
+{
+    uint32_t i = 0;
+
+    if (!strcmp(list, "*"))
+        return true;
+    for (; *list; i++) {
+        const char *part;
+        size_t n = next_part(&list, ' ', &part);
+
+        if (i == oc->ntypes)
+            return false;
+        if ((n != 1 || part[0] != '*') && !has_word(part, n, sg_type_name((enum sg_type)oc->types[i])))
+            return false;
+    }
+    return i == oc->ntypes;
+}
+
+static bool group_has(const char *group, size_t n, const char *word)
+{
+    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
+        if (strlen(groups[i].name) == n && !memcmp(groups[i].name, group, n))
+            return has_word(groups[i].words, strlen(groups[i].words), word);
+    return has_word(group, n, word);
+}
+
+static bool mods_match(const char *list, const struct sg_opcode *oc)
+{
+    uint32_t taken = 0;
+
+    if (!strcmp(list, "*"))
+        return true;
+    while (*list) {
+        const char *part;
+        size_t n = next_part(&list, ' ', &part);
+        bool optional = n && part[n - 1] == '?', first = part[0] == '!', found = false;
+
+        n -= optional + first;
+        part += first;
+        for (uint32_t i = 0; i < (first && oc->nmods ? 1 : oc->nmods) && !found; i++)
+            if (!(taken >> i & 1) && group_has(part, n, oc->mods[i])) {
+                taken |= 1u << i;
+                found = true;
+            }
+        if (!found && !optional)
+            return false;
+    }
+    return taken == (1u << oc->nmods) - 1;
+}
+
+/* The row for this instruction whose .target is the lowest; *known: the opcode has rows at all. */
+static const struct form *find_form(const struct sg_dec *d, bool *known)
+{
+    const struct form *best = NULL;
+
+    *known = false;
+    for (size_t i = 0; i < NFORMS; i++) {
+        const struct form *f = &forms[i];
+
+        if (f->base[0] != d->oc.base[0] || strcmp(f->base, d->oc.base))
+            continue;
+        *known = true;
+        if ((best && best->target <= f->target) || !types_match(f->types, &d->oc) ||
+            !mods_match(f->mods, &d->oc))
+            continue;
+        if (strchr(f->operands, '*') || strlen(f->operands) == d->nops)
+            best = f;
+    }
+    return best;
+}
+
+static bool is_bits(enum sg_type t)
+{
+    return t == SG_TY_B8 || t == SG_TY_B16 || t == SG_TY_B32 || t == SG_TY_B64 || t == SG_TY_B128;
+}
+
+/* May a register of type r be an operand of type t (PTX ISA, "Operand Type Checking")? */
+static bool register_fits(enum sg_type r, enum sg_type t, bool wider)
+{
+    uint32_t have = sg_type_size(r), want = sg_type_size(t);
+
+    if (r == SG_TY_PRED || t == SG_TY_PRED)
+        return r == t;
+    if (wider ? have < want : have != want)
+        return false;
+    if (is_bits(r) || (is_bits(t) && have == want))
+        return true;
+    if (t == SG_TY_U16X2 || t == SG_TY_S16X2)
+        return false;
+    if (sg_type_float(r) || sg_type_float(t))
+        return r == t;
+    return true;
+}
+
+static enum sg_type double_type(enum sg_type t)
+{
+    return t == SG_TY_S16   ? SG_TY_S32
+           : t == SG_TY_U16 ? SG_TY_U32
+           : t == SG_TY_S32 ? SG_TY_S64
+           : t == SG_TY_U32 ? SG_TY_U64
+                            : t;
+}
+
+static enum sg_type operand_type(const struct sg_dec *d, char what)
+{
+    enum sg_type t = (enum sg_type)d->oc.types[what == '1' || what == 'v' ? 1 : 0];
+
+    return what == 'd' ? double_type(t) : what == 'p' ? SG_TY_PRED : what == 'i' ? SG_TY_U32 : t;
+}
+
+static bool operand_fits(const struct sg_dec *d, uint32_t i, char what)
+{
+    const struct sg_opnd *o = &d->ops[i];
+    enum sg_type t = operand_type(d, what);
+    bool wider = what == 'w' || what == 'v';
+
+    if (i == 0 && (o->kind == SG_O_IMM || o->kind == SG_O_F32 || o->kind == SG_O_F64 || o->kind == SG_O_SREG))
+        return false; /* the result */
+    switch (o->kind) {
+    case SG_O_REG:
+        return register_fits((enum sg_type)d->vregs[o->v].type, t, wider);
+    case SG_O_SREG:
+        return what == 's' || what == 'v';
+    case SG_O_SYM:
+        return what == 's' || wider;
+    case SG_O_IMM:
+        return !sg_type_float(t) && t != SG_TY_U16X2 && t != SG_TY_S16X2;
+    case SG_O_F32: /* 0f3f800000 */
+        return t == SG_TY_F32 || t == SG_TY_F64 || t == SG_TY_B32;
+    case SG_O_F64:
+        return t == SG_TY_F32 || t == SG_TY_F64 || t == SG_TY_B64;
+    default:
+        return true; /* the emitters look at names, vectors and addresses */
+    }
+}
+
+/* Known forms by their spelling, so that the rows are searched once for each. */
+static const struct form *cached_form(struct sg_dec *d, bool *known)
+{
+    uint32_t h = 2166136261u ^ d->nops;
+    struct sg_form_seen *seen;
+
+    for (const char *p = d->oc.full; *p; p++)
+        h = (h ^ (uint8_t)*p) * 16777619u;
+    seen = &d->forms[h % SG_FORMS_SEEN];
+    if (seen->nops != d->nops + 1 || strcmp(seen->full, d->oc.full)) {
+        seen->form = find_form(d, &seen->known);
+        seen->nops = d->nops + 1;
+        memcpy(seen->full, d->oc.full, sizeof(seen->full));
+    }
+    *known = seen->known;
+    return seen->form;
+}
+
+int sg_check_form(struct sg_dec *d)
+{
+    bool known;
+    const struct form *f = cached_form(d, &known);
+
+    if (!known || (!f && d->m->version > VERSION_KNOWN))
+        return 0;
+    if (!f)
+        return sg_dec_syntax(d, "%s: PTX has no such instruction with %u operands", d->oc.full, d->nops);
+    if (f->target > d->m->target)
+        return sg_dec_syntax(d, "%s needs .target sm_%u or higher", d->oc.full, f->target);
+    for (uint32_t i = 0; i < d->nops && f->operands[i]; i++) {
+        const struct sg_opnd *o = &d->ops[i];
+        char what = f->operands[i];
+
+        if (what == '*' || what == '.' || operand_fits(d, i, what))
+            continue;
+        if (o->kind == SG_O_REG)
+            return sg_dec_syntax(d, "%s: operand of type .%s where .%s is expected", d->oc.full,
+                                 sg_type_name((enum sg_type)d->vregs[o->v].type),
+                                 sg_type_name(operand_type(d, what)));
+        return sg_dec_syntax(d, "%s: operand %u: %s", d->oc.full, i + 1,
+                             i == 0                                 ? "a register expected as destination"
+                             : o->kind == SG_O_SREG                 ? "no special register may stand here"
+                             : o->kind == SG_O_SYM                  ? "no name of a variable may stand here"
+                             : sg_type_float(operand_type(d, what)) ? "a floating-point constant expected"
+                                                                    : "an integer expected");
+    }
+    return 0;
+}
