@@ -36,6 +36,7 @@ SG_EXEC_C := \
 	memory/grace.c \
 	ptx/body.c \
 	ptx/calls.c \
+	ptx/canonical.c \
 	ptx/code.c \
 	ptx/cubin.c \
 	ptx/declarations.c \

@@ -36,6 +36,51 @@ static bool e_mask(struct jit *j, const struct sg_insn *in, u32 arg)
 
 /* ---- f32 ---- */
 
+/* A NaN becomes the one of PTX. */
+static bool e_canon(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    (void)arg;
+    for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {
+        const u32 a = sg_jv_get(j, in->a, h);
+        u32 d = a;
+
+        ev(B(j), CMPPS, 1, a, a, 0, 0);
+        put8(B(j), 3); /* unordered */
+        if (!sg_jit_dies(j, in, F_A)) {
+            d = sg_jv_new(j);
+            ev(B(j), VMOV, d, 0, a, 0, 0);
+        }
+        mov_imm64(B(j), RAX, 0x7fffffffu);
+        ev(B(j), BCAST_R32, d, 0, RAX, 1, 0);
+        sg_jit_finish(j, in, h, 1u << h, d);
+    }
+    return true;
+}
+
+/* far_to_inf() of exec/ops/float.c, then the division */
+static bool e_div_approx(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    struct buf *x = B(j);
+
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
+
+        sg_jit_broadcast(j, 0, 0x7fffffffu);
+        ev(x, VPANDD, 1, b, 0, 0, 0);
+        sg_jit_broadcast(j, 0, 0x7e800000u); /* 2^126 */
+        ev(x, CMPPS, 1, 1, 0, 0, 0);
+        put8(x, 0x1e); /* greater */
+        ev(x, VMOV, 1, 0, b, 0, 0);
+        sg_jit_broadcast(j, 0, 0xff800000u); /* all of b's exponent and none of its fraction */
+        sg_jit_broadcast(j, 2, 0x7f800000u);
+        ev(x, VPORD, 1, 1, 2, 1, 0);
+        ev(x, VPANDD, 1, 1, 0, 1, 0);
+        ev(x, sg_vop_of(arg), d, a, 1, 0, 0);
+        sg_jit_finish(j, in, h, 1u << h, d);
+    }
+    return true;
+}
+
 static bool e_fma(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
@@ -250,6 +295,8 @@ const struct jop sg_jit_ops_cmp[] = {
     {"neg.f32", e_mask, 0},
     {"abs.f32", e_mask, 1},
     {"flush.f32", e_mask, 2},
+    {"canon.f32", e_canon, 0},
+    {"div.approx.f32", e_div_approx, ARG(M0F, PNONE, 0, 0x5e)},
     {"fma.f32", e_fma, ARG(M38, P66, 0, 0xa8)},
     {"min.f32", e_minmax, 0},
     {"max.f32", e_minmax, 1},
