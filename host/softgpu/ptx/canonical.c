@@ -18,7 +18,7 @@
 #define SEEN 256u
 
 /* What the operation does with an f32, by its name: the rest is in the table of operations. */
-enum { PLAIN, COPY, SELECT, ABS, NEG, MMA, WMMA, EXT, SYNC, SPAN };
+enum { PLAIN, COPY, SELECT, MMA, WMMA, EXT, SYNC, SPAN };
 
 struct canonical {
     struct sg_dec *d;
@@ -60,9 +60,9 @@ static uint8_t kind_by_name(const char *name)
         const char *name;
         uint8_t kind;
     } names[] = {{"mov.b32", COPY},  {"shfl.up", COPY},    {"shfl.down", COPY}, {"shfl.bfly", COPY},
-                 {"shfl.idx", COPY}, {"selp.b32", SELECT}, {"abs.f32", ABS},    {"neg.f32", NEG},
-                 {"mma.float", MMA}, {"wmma.mma", WMMA},   {"ext", EXT},        {"wsync", SYNC},
-                 {"pred.if", SPAN},  {"pred.not", SPAN},   {"fpmode", SPAN}};
+                 {"shfl.idx", COPY}, {"selp.b32", SELECT}, {"mma.float", MMA},  {"wmma.mma", WMMA},
+                 {"ext", EXT},       {"wsync", SYNC},      {"pred.if", SPAN},   {"pred.not", SPAN},
+                 {"fpmode", SPAN}};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (name && !strcmp(name, names[i].name))
@@ -120,7 +120,7 @@ static bool constant_is_bits(const struct canonical *x, uint32_t op)
 
 static bool is_copy(uint8_t kind)
 {
-    return kind >= COPY && kind <= NEG;
+    return kind == COPY || kind == SELECT;
 }
 
 static void mark(struct canonical *x, uint8_t *set, uint32_t v)
@@ -149,8 +149,6 @@ static void copy_forward(struct canonical *x, uint32_t i)
         } else if (constant_is_bits(x, from[k])) {
             mark(x, x->bits, in->d);
         }
-    if (x->kind[i] == NEG)
-        mark(x, x->dirty, in->d); /* the NaN of PTX would have a sign */
 }
 
 static void copy_backward(struct canonical *x, uint32_t i)

@@ -107,9 +107,9 @@ static inline u32 to_u32(f32 x)
 }
 
 #define LIST1(X) \
-    X(neg_f32, "neg.f32", u32, u32, a ^ 0x80000000u) \
+    X(neg_f32, "neg.f32", f32, f32, float32(bits32(a) ^ 0x80000000u)) \
     X(neg_f64, "neg.f64", u64, u64, a ^ (1ull << 63)) \
-    X(abs_f32, "abs.f32", u32, u32, a & 0x7fffffffu) \
+    X(abs_f32, "abs.f32", f32, f32, float32(bits32(a) & 0x7fffffffu)) \
     X(abs_f64, "abs.f64", u64, u64, a & ~(1ull << 63)) \
     X(canon_f32, "canon.f32", u32, u32, (a & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : a) \
     X(flush_f32, "flush.f32", f32, f32, FLUSH(a)) \
