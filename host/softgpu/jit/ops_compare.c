@@ -7,6 +7,8 @@
 
 #ifdef SG_JIT
 
+#define MXCSR_DAZ 0x40u /* denormal operands are 0 */
+
 static const struct vop VMOV = {M0F, P66, 1, 0x6f}, VPANDD = {M0F, P66, 0, 0xdb}, VPORD = {M0F, P66, 0, 0xeb},
                         VPXORD = {M0F, P66, 0, 0xef}, BCAST_R32 = {M38, P66, 0, 0x7c},
                         BLEND_D = {M38, P66, 0, 0x64}, BLEND_Q = {M38, P66, 1, 0x64},
@@ -36,22 +38,30 @@ static bool e_mask(struct jit *j, const struct sg_insn *in, u32 arg)
 
 /* ---- f32 ---- */
 
-/* A NaN becomes the one of PTX. */
+/*
+ * A NaN becomes the one of PTX. Where denormals count, vfixupimm does it at once: the register keeps what it has
+ * where the operand is a NaN and takes it elsewhere. It would flush denormals otherwise.
+ */
 static bool e_canon(struct jit *j, const struct sg_insn *in, u32 arg)
 {
-    (void)arg;
-    for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {
-        const u32 a = sg_jv_get(j, in->a, h);
-        u32 d = a;
+    static const struct vop FIXUP = {M3A, P66, 0, 0x54}, BCAST = {M38, P66, 0, 0x58};
+    static const u32 words[2] = {0x7fffffffu, 0x11111100u}; /* of 8 classes, NaN first: 0: keep, 1: take */
+    struct buf *x = B(j);
 
-        ev(B(j), CMPPS, 1, a, a, 0, 0);
-        put8(B(j), 3); /* unordered */
-        if (!sg_jit_dies(j, in, F_A)) {
-            d = sg_jv_new(j);
-            ev(B(j), VMOV, d, 0, a, 0, 0);
+    (void)arg;
+    mov_imm64(x, RSI, (u64)(uintptr_t)words);
+    for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {
+        const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
+
+        if (j->code->mxcsr & MXCSR_DAZ) {
+            ev(x, CMPPS, 1, a, a, 0, 0);
+            put8(x, 3); /* unordered */
+            evm(x, BLEND_D, d, a, RSI, 0, 4, 1, EV_B);
+        } else {
+            evm(x, BCAST, d, 0, RSI, 0, 4, 0, 0);
+            evm(x, FIXUP, d, a, RSI, 4, 4, 0, EV_B);
+            put8(x, 0);
         }
-        mov_imm64(B(j), RAX, 0x7fffffffu);
-        ev(B(j), BCAST_R32, d, 0, RAX, 1, 0);
         sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;

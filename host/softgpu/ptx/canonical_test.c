@@ -340,6 +340,13 @@ static void kernels(void)
           "ld.global.f32 %f1, [%rd1]; mov.f32 %f2, 0fFF800000; mov.f32 %f4, 0f7F800000;"
           "add.f32 %f3, %f2, %f4; st.global.f32 [%rd2], %f3;",
           LIST(0), LIST(NAN32));
+    WHOLE("denormals stay",
+          "ld.global.v2.f32 {%f1, %f2}, [%rd1]; add.f32 %f3, %f1, %f2; st.global.f32 [%rd2], %f3;",
+          LIST(1, 2), LIST(3));
+    WHOLE("denormals stay where others are flushed",
+          "ld.global.v2.f32 {%f1, %f2}, [%rd1]; add.f32 %f3, %f1, %f2; st.global.f32 [%rd2], %f3;"
+          "add.ftz.f32 %f4, %f1, %f2; st.global.f32 [%rd2+4], %f4;",
+          LIST(1, 2), LIST(3, 0));
     WHOLE("constants that are NaN",
           "mov.f32 %f1, 0fFFC54321; st.global.f32 [%rd2], %f1; add.f32 %f2, %f1, %f1;"
           "st.global.f32 [%rd2+4], %f2;",
