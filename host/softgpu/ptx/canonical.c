@@ -9,7 +9,7 @@
  * NaN: it gets the canonical NaN in front of an instruction that sees its bits. Other registers may hold bits that were loaded, whose
  * payload a copy keeps; there it is done where arithmetic sets the register, provided that the bits are seen.
  */
-#include "exec/mma.h"
+#include "exec/bytecode.h"
 #include "ptx/decode.h"
 
 #include <stdlib.h>
