@@ -36,6 +36,7 @@ SG_EXEC_C := \
 	memory/grace.c \
 	ptx/body.c \
 	ptx/calls.c \
+	ptx/canonical.c \
 	ptx/code.c \
 	ptx/cubin.c \
 	ptx/declarations.c \
@@ -150,6 +151,7 @@ SG_EXEC_TESTS := \
 	exec/ops/op_float_test \
 	exec/ops/op_test \
 	jit/complete_test \
+	ptx/canonical_test \
 	ptx/class_test \
 	ptx/constant_test \
 	ptx/sizes_test \
@@ -161,7 +163,7 @@ SG_EXEC_TESTS := \
 # Links to them that use another instruction set: the plain ones test native code where the processor has
 # AVX-512.
 SG_EXEC_ISA_TESTS := verify_native_test cluster_avx512_test fault_avx512_test run_avx512_test ldst_base_test ldst_avx2_test \
-	$(foreach i,base avx2 avx512,op_$(i)_test op_float_$(i)_test)
+	$(foreach i,base avx2 avx512,op_$(i)_test op_float_$(i)_test canonical_$(i)_test)
 SG_EXEC_TEST_NAMES := $(sort $(notdir $(SG_EXEC_TESTS)) $(SG_EXEC_ISA_TESTS))
 SG_EXEC_NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
 SG_EXEC_TEST_ARCHS := 75 80 90
@@ -182,6 +184,8 @@ $(O)/op_base_test $(O)/op_avx2_test $(O)/op_avx512_test: $(O)/op_test
 	ln -sf op_test $@
 $(O)/op_float_base_test $(O)/op_float_avx2_test $(O)/op_float_avx512_test: $(O)/op_float_test
 	ln -sf op_float_test $@
+$(O)/canonical_base_test $(O)/canonical_avx2_test $(O)/canonical_avx512_test: $(O)/canonical_test
+	ln -sf canonical_test $@
 $(O)/run_avx512_test: $(O)/run_test
 	ln -sf run_test $@
 $(O)/fault_avx512_test: $(O)/fault_test

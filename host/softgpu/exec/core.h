@@ -82,6 +82,8 @@ enum sg_width {
 #define SG_W_KIND 7u
 #define SG_W_OUT 8u       /* it is written: no constant */
 #define SG_W_OPTIONAL 16u /* may be missing: aux and imm say whether it is there */
+#define SG_W_F32 32u /* an f32. Read: every NaN is the same to it. Written: a NaN is not yet the one of PTX */
+#define SG_W_CLEAN 64u /* written: an f32 that is never another NaN than the one of PTX (ptx/canonical.c) */
 
 /* What else must hold of an operation for its handler to be safe (exec/verify.c). */
 enum sg_rule {

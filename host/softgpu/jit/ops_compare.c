@@ -7,6 +7,8 @@
 
 #ifdef SG_JIT
 
+#define MXCSR_DAZ 0x40u /* denormal operands are 0 */
+
 static const struct vop VMOV = {M0F, P66, 1, 0x6f}, VPANDD = {M0F, P66, 0, 0xdb}, VPORD = {M0F, P66, 0, 0xeb},
                         VPXORD = {M0F, P66, 0, 0xef}, BCAST_R32 = {M38, P66, 0, 0x7c},
                         BLEND_D = {M38, P66, 0, 0x64}, BLEND_Q = {M38, P66, 1, 0x64},
@@ -35,6 +37,59 @@ static bool e_mask(struct jit *j, const struct sg_insn *in, u32 arg)
 }
 
 /* ---- f32 ---- */
+
+/*
+ * A NaN becomes the one of PTX. Where denormals count, vfixupimm does it at once: the register keeps what it has
+ * where the operand is a NaN and takes it elsewhere. It would flush denormals otherwise.
+ */
+static bool e_canon(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    static const struct vop FIXUP = {M3A, P66, 0, 0x54}, BCAST = {M38, P66, 0, 0x58};
+    static const u32 words[2] = {0x7fffffffu, 0x11111100u}; /* of 8 classes, NaN first: 0: keep, 1: take */
+    struct buf *x = B(j);
+
+    (void)arg;
+    mov_imm64(x, RSI, (u64)(uintptr_t)words);
+    for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {
+        const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
+
+        if (j->code->mxcsr & MXCSR_DAZ) {
+            ev(x, CMPPS, 1, a, a, 0, 0);
+            put8(x, 3); /* unordered */
+            evm(x, BLEND_D, d, a, RSI, 0, 4, 1, EV_B);
+        } else {
+            evm(x, BCAST, d, 0, RSI, 0, 4, 0, 0);
+            evm(x, FIXUP, d, a, RSI, 4, 4, 0, EV_B);
+            put8(x, 0);
+        }
+        sg_jit_finish(j, in, h, 1u << h, d);
+    }
+    return true;
+}
+
+/* far_to_inf() of exec/ops/float.c, then the division */
+static bool e_div_approx(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    struct buf *x = B(j);
+
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
+
+        sg_jit_broadcast(j, 0, 0x7fffffffu);
+        ev(x, VPANDD, 1, b, 0, 0, 0);
+        sg_jit_broadcast(j, 0, 0x7e800000u); /* 2^126 */
+        ev(x, CMPPS, 1, 1, 0, 0, 0);
+        put8(x, 0x1e); /* greater */
+        ev(x, VMOV, 1, 0, b, 0, 0);
+        sg_jit_broadcast(j, 0, 0xff800000u); /* all of b's exponent and none of its fraction */
+        sg_jit_broadcast(j, 2, 0x7f800000u);
+        ev(x, VPORD, 1, 1, 2, 1, 0);
+        ev(x, VPANDD, 1, 1, 0, 1, 0);
+        ev(x, sg_vop_of(arg), d, a, 1, 0, 0);
+        sg_jit_finish(j, in, h, 1u << h, d);
+    }
+    return true;
+}
 
 static bool e_fma(struct jit *j, const struct sg_insn *in, u32 arg)
 {
@@ -250,6 +305,8 @@ const struct jop sg_jit_ops_cmp[] = {
     {"neg.f32", e_mask, 0},
     {"abs.f32", e_mask, 1},
     {"flush.f32", e_mask, 2},
+    {"canon.f32", e_canon, 0},
+    {"div.approx.f32", e_div_approx, ARG(M0F, PNONE, 0, 0x5e)},
     {"fma.f32", e_fma, ARG(M38, P66, 0, 0xa8)},
     {"min.f32", e_minmax, 0},
     {"max.f32", e_minmax, 1},

@@ -151,7 +151,8 @@ static void look_at_row(const struct sg_opdef *def)
     for (unsigned k = 0; k < SG_FIELDS; k++) {
         const uint8_t w = def->field[k];
 
-        ok &= (w & SG_W_KIND) <= SG_W_VARIES && !(w & ~(SG_W_KIND | SG_W_OUT | SG_W_OPTIONAL));
+        ok &= (w & SG_W_KIND) <= SG_W_VARIES &&
+              !(w & ~(SG_W_KIND | SG_W_OUT | SG_W_OPTIONAL | SG_W_F32 | SG_W_CLEAN));
     }
     if (!ok) {
         printf("    %s\n", def->name);

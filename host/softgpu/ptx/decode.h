@@ -321,8 +321,9 @@ int sg_call_bodies(struct sg_dec *d); /* behind the kernel's own code */
 /* An address of the frame as an operand: offset is relative to it. */
 uint32_t sg_frame_address(struct sg_dec *d, uint64_t offset, bool wide);
 int sg_dec_body(struct sg_dec *d, const char *p, const char *end, uint32_t line);
-int sg_dec_flow(struct sg_dec *d);  /* liveness, slots, branch targets */
-int sg_dec_hoist(struct sg_dec *d); /* what needs not be computed for each block (ptx/hoist.c) */
+int sg_dec_flow(struct sg_dec *d);      /* liveness, slots, branch targets */
+int sg_dec_canonical(struct sg_dec *d); /* NaN as PTX has it where bits are looked at (ptx/canonical.c) */
+int sg_dec_hoist(struct sg_dec *d);     /* what needs not be computed for each block (ptx/hoist.c) */
 /*
  * Floating point mode of the instructions emitted between begin and end: rounding "rn" "rz" "rm"
  * "rp" or NULL, flush denormals or not. Nothing is emitted when it is the mode of the kernel.

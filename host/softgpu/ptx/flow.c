@@ -561,6 +561,8 @@ int sg_dec_flow(struct sg_dec *d)
 
     r = fold_constants(&x);
     if (!r)
+        r = sg_dec_canonical(d);
+    if (!r)
         r = sg_dec_hoist(d);
     x.n = d->ninsns;
     if (!r)

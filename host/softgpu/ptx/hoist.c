@@ -63,11 +63,11 @@ static bool is_vreg(uint32_t op)
 static bool pure(const char *name)
 {
     static const char *const begin[] = {
-        "mov.b", "mov.pack.", "mov.unpack.", "mov.pred", "cvt.",    "add.",  "sub.",  "mul.",
-        "mad.",  "and.",      "or.",         "xor.",     "not.",    "neg.",  "abs.",  "min.",
-        "max.",  "shl.",      "shr.",        "setp.",    "selp.",   "bfe.",  "bfi.",  "prmt.",
-        "clz.",  "popc.",     "fma.",        "div.u",    "div.s",   "rem.u", "rem.s", "lop3.",
-        "shf.",  "ld.p.b",    "ld.p.u",      "ld.p.s8",  "ld.p.s16"};
+        "mov.b",  "mov.pack.", "mov.unpack.", "mov.pred", "cvt.",    "add.",    "sub.",  "mul.",
+        "mad.",   "and.",      "or.",         "xor.",     "not.",    "neg.",    "abs.",  "min.",
+        "canon.", "max.",      "shl.",        "shr.",     "setp.",   "selp.",   "bfe.",  "bfi.",
+        "prmt.",  "clz.",      "popc.",       "fma.",     "div.u",   "div.s",   "rem.u", "rem.s",
+        "lop3.",  "shf.",      "ld.p.b",      "ld.p.u",   "ld.p.s8", "ld.p.s16"};
 
     if (!name || strstr(name, ".cc"))
         return false;

@@ -2,6 +2,7 @@
 /* The program computed statement by statement for all threads of a block, straight from its structure. */
 #include "gen.h"
 
+#include <math.h>
 #include <string.h>
 
 #define OP(sig, text, result) {sig, text},
@@ -25,6 +26,28 @@ u64 eval_op(int op, u64 a, u64 b, u64 c)
     default:
         return 0;
     }
+}
+
+bool copies_bits(int op)
+{
+    return ops[op].sig[0] == 'f' &&
+           (!strncmp(ops[op].text, "mov.", 4) || !strncmp(ops[op].text, "selp.", 5) ||
+            !strcmp(ops[op].text, "cvt.f32.bf16"));
+}
+
+/*
+ * The result of an operation as a register has it: arithmetic of f32 gives one NaN, copies of bits give what they
+ * copy.
+ */
+static u64 result_of(int op, u64 v)
+{
+    return ops[op].sig[0] == 'f' && !copies_bits(op) && isnan(f32(v)) ? 0x7fffffff : v;
+}
+
+/* What a register begins with: an f32 that is a number is the sum of its input and -0. */
+static u64 begin_of(char cls, int reg, u64 v)
+{
+    return cls == 'f' && is_number(reg) && isnan(f32(v)) ? 0x7fffffff : v;
 }
 
 struct thread {
@@ -242,8 +265,9 @@ static void simple(const struct stmt *s, const mask in)
             const size_t n = strlen(sig) - 1;
 
             set(x, sig[0], s->dst,
-                eval_op(s->op, n > 0 ? value(x, &s->src[0]) : 0, n > 1 ? value(x, &s->src[1]) : 0,
-                        n > 2 ? value(x, &s->src[2]) : 0));
+                result_of(s->op,
+                          eval_op(s->op, n > 0 ? value(x, &s->src[0]) : 0, n > 1 ? value(x, &s->src[1]) : 0,
+                                  n > 2 ? value(x, &s->src[2]) : 0)));
             break;
         }
         case ST_RED:
@@ -351,7 +375,8 @@ void evaluate(const struct program *p, const u64 *in, u64 *out, u32 *acc)
             for (int c = 0; c < NCLASS; c++)
                 for (int r = 0; r < REGS; r++)
                     set(&t[i], CLASSES[c], r,
-                        in[((size_t)(b * p->block + i) * NCLASS + (size_t)c) * REGS + (size_t)r]);
+                        begin_of(CLASSES[c], r,
+                                 in[((size_t)(b * p->block + i) * NCLASS + (size_t)c) * REGS + (size_t)r]));
         }
         list(p->first, all, left);
         for (unsigned i = 0; i < p->block; i++) {

@@ -142,6 +142,8 @@ static void simple(struct stmt *s, enum where w)
     if (k < 84 || (w == SOME && k >= 96)) {
         s->kind = ST_OP;
         s->op = (int)rnd((u32)nops);
+        if (copies_bits(s->op) && is_number(s->dst))
+            s->dst--;
         for (int i = 0; ops[s->op].sig[i + 1]; i++)
             s->src[i] = operand(ops[s->op].sig[i + 1],
                                 strchr(ops[s->op].text, '%') || !strncmp(ops[s->op].text, "cvt", 3));

@@ -69,6 +69,12 @@ struct op {
 extern const struct op ops[];
 extern const int nops;
 u64 eval_op(int op, u64 a, u64 b, u64 c);
+/* Does it put bits into an f32 as they are? Not into registers that only arithmetic sets: NaN has one pattern there. */
+bool copies_bits(int op);
+static inline bool is_number(int reg)
+{
+    return reg & 1;
+}
 
 int class_of(char letter); /* 's' counts as 'w' */
 u64 mask_of(char letter);  /* bits that the register has */

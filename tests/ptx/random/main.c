@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * ptxgen [--programs N] [--seed S] [--show]: random programs on the software GPU and by the evaluator of its own;
- * every register, memory word and accumulator is compared bit by bit (NaN as one pattern). A program that differs is
+ * every register, memory word and accumulator is compared bit by bit (NaN other than of f32 as one pattern). A program that differs is
  * made as small as it gets and printed with its seed; --seed S runs just that one, --show prints it.
  *
  * The instruction set is chosen by SG_ISA (base, avx2, avx512), native code is off with VGPU_SOFT_JIT=0. Last line:
@@ -27,12 +27,10 @@ static char why[1024];
 
 static const char *const names[] = {"h", "w", "d", "p", "f", "fd", "e", "ee", "g"};
 
-/* NaN of a class as the kernel writes it. */
+/* NaN of a class as the kernel writes it: of f32 as it is. */
 static u64 canonical(char cls, u64 v)
 {
     switch (cls) {
-    case 'f':
-        return isnan(f32(v)) ? 0x7fffffff : v;
     case 'F':
         return isnan(f64(v)) ? 0x7fffffffffffffff : v;
     case 'e':

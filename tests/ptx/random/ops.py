@@ -229,18 +229,17 @@ op("Eff", "cvt.rn.f16x2.f32", "to16((double)f32(a), RN) << 16 | to16((double)f32
 op("gf", "cvt.rn.bf16.f32", "tob16((double)f32(a), RN)")
 op("gf", "cvt.rz.bf16.f32", "tob16((double)f32(a), RZ)")
 op("gf", "cvt.rn.relu.bf16.f32", "tob16((double)f32(a), RN | RELU)")
-op("fg", "cvt.f32.bf16", "bits32((float)fromb16(a))")
+op("fg", "cvt.f32.bf16", "a << 16")
 op("Ff", "cvt.f64.f32", "bits64((double)f32(a))")
 op("Ff", "cvt.ftz.f64.f32", "bits64(ftz32((double)f32(a)))")
 op("ff", "cvt.sat.f32.f32", "bits32(f64_to_f32((double)f32(a), SAT))")
-# From bits and back. A NaN's sign and payload are not defined: it goes out as one pattern.
+# From bits and back. What a NaN of f32 is is known (eval.c); of the others it goes out as one pattern.
 op("fw", "mov.b32", "a")
 op("Fd", "mov.b64", "a")
 op("eh", "mov.b16", "a")
 op("gh", "mov.b16", "a")
 op("Ew", "mov.b32", "a")
-op("wf", "{ .reg .pred t; .reg .b32 u; mov.b32 u, %a; setp.nan.f32 t, %a, %a; selp.b32 %d, 0x7fffffff, u, t; }",
-   "f32(a) != f32(a) ? 0x7fffffff : a")
+op("wf", "mov.b32", "a")
 op("dF", "{ .reg .pred t; .reg .b64 u; mov.b64 u, %a; setp.nan.f64 t, %a, %a; selp.b64 %d, 0x7fffffffffffffff, u, t; }",
    "f64(a) != f64(a) ? 0x7fffffffffffffff : a")
 op("he", "{ .reg .pred t; setp.nan.f16 t, %a, %a; selp.b16 %d, 0x7fff, %a, t; }", "from16(a) != from16(a) ? 0x7fff : a")

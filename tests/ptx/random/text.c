@@ -228,7 +228,7 @@ static void prologue(void)
 {
     add(".version 8.7\n.target sm_90\n.address_size 64\n.visible .entry t(.param .u64 in, .param .u64 out, .param .u64 slots,\n"
         ".param .u64 accs)\n{\n.reg .pred %%q;\n.reg .b32 %%t, %%u, %%tidx, %%size, %%wm, %%mk, %%slot, %%xs, %%at;\n"
-        ".reg .b32 %%n<%d>;\n.reg .b64 %%in, %%out, %%gslot, %%gacc, %%big;\n.shared .align 16 .b8 sslots[%d];\n"
+        ".reg .f32 %%ft;\n.reg .b32 %%n<%d>;\n.reg .b64 %%in, %%out, %%gslot, %%gacc, %%big;\n.shared .align 16 .b8 sslots[%d];\n"
         ".shared .align 4 .b8 xs[%d];\n.shared .align 4 .b32 acc[%d];\n.local .align 16 .b8 loc[%d];\n",
         LOOPS, THREADS_MAX * SLOT, THREADS_MAX * 4, ACCS, SLOT);
     for (int c = 0; c < NCLASS; c++)
@@ -257,16 +257,18 @@ static void prologue(void)
 
             if (CLASSES[c] == 'p')
                 add("ld.global.b32 %%t, [%%in+%d];\nsetp.ne.u32 %%p%d, %%t, 0;\n", at, r);
+            else if (CLASSES[c] == 'f' && is_number(r))
+                add("ld.global.f32 %%ft, [%%in+%d];\nadd.f32 %%f%d, %%ft, 0f80000000;\n", at, r);
             else
                 add("ld.global.%s %%%s%d, [%%in+%d];\n", reg_types[c], reg_names[c], r, at);
         }
 }
 
-/* Everything goes out; NaN as one pattern, since its bits are not defined. */
+/* Everything goes out; NaN as one pattern, but of f32. */
 static void epilogue(void)
 {
-    static const char *const nan_types[] = {"", "", "", "", "f32", "f64", "f16", "", "bf16"};
-    static const char *const nans[] = {"", "", "", "", "0f7FFFFFFF", "0d7FFFFFFFFFFFFFFF", "%nh", "", "%nh"};
+    static const char *const nan_types[] = {"", "", "", "", "", "f64", "f16", "", "bf16"};
+    static const char *const nans[] = {"", "", "", "", "", "0d7FFFFFFFFFFFFFFF", "%nh", "", "%nh"};
 
     add(".reg .b16 %%nh, %%lo, %%hi;\nmov.u16 %%nh, 0x7fff;\n");
     for (int c = 0; c < NCLASS; c++)

@@ -199,7 +199,7 @@ static inline u32 add_f32(u32 a, u32 b)
     memcpy(&y, &b, 4);
     x += y;
     memcpy(&a, &x, 4);
-    return a;
+    return x != x ? 0x7fffffffu : a;
 }
 
 static inline u64 add_f64(u64 a, u64 b)
@@ -384,7 +384,7 @@ const struct sg_opdef sg_ops_atom[] = {
     ROWE(atom_max_s64, "atom.max.s64", OUT(u64), ADR, IN(u64)),
     ROWE(atom_inc_b32, "atom.inc.b32", OUT(u32), ADR, IN(u32)),
     ROWE(atom_dec_b32, "atom.dec.b32", OUT(u32), ADR, IN(u32)),
-    ROWE(atom_add_f32, "atom.add.f32", OUT(u32), ADR, IN(u32)),
+    ROWE(atom_add_f32, "atom.add.f32", OUT(u32), ADR, IN(f32)),
     ROWE(atom_add_f64, "atom.add.f64", OUT(u64), ADR, IN(u64)),
     ROWE(atom_add_f16x2, "atom.add.f16x2", OUT(u32), ADR, IN(u32)),
     ROWE(atom_add_bf16x2, "atom.add.bf16x2", OUT(u32), ADR, IN(u32)),

@@ -123,7 +123,7 @@ static u64 add_float(u64 a, u64 b, enum sg_type t)
         return sg_f32_to_bf16(f, 0) & 0xffff;
     case SG_TY_F32:
         memcpy(&r, &f, 4);
-        return r;
+        return f != f ? 0x7fffffffu : r;
     default:
         memcpy(&r, &sum, 8);
         return r;

@@ -234,6 +234,12 @@ HANDLER(cvt_f16x2_e4m3x2)
     return SG_NEXT;
 }
 
+/* e5m2 is the upper byte of f16 */
+static u32 from_e5m2(u32 v)
+{
+    return (v & 0x7f) > 0x7c ? 0x7fff : v << 8;
+}
+
 HANDLER(cvt_f16x2_e5m2x2)
 {
     const u32 *pa = SRC(u32, a);
@@ -243,7 +249,7 @@ HANDLER(cvt_f16x2_e5m2x2)
     {
         const u32 v = pa[i];
 
-        d[i] = (v >> 8 & 255) << 24 | (v & 255) << 8;
+        d[i] = from_e5m2(v >> 8 & 255) << 16 | from_e5m2(v & 255);
     }
     return SG_NEXT;
 }
@@ -271,9 +277,9 @@ PACK(s16, 16, -32768, 32767)
 const struct sg_opdef sg_ops_cvt[] = {
     SATS(ROWS) INTS(ROWI) FFS(ROWF) ROW(cvt_f16_f64, "cvt.f16.f64", OUT(u32), IN(u64)),
     ROW(cvt_bf16_f64, "cvt.bf16.f64", OUT(u32), IN(u64)),
-    ROW(cvt_tf32_f32, "cvt.tf32.f32", OUT(u32), IN(u32)),
-    ROW(cvt_e4m3x2_f32, "cvt.e4m3x2.f32", OUT(u32), IN(u32), IN(u32)),
-    ROW(cvt_e5m2x2_f32, "cvt.e5m2x2.f32", OUT(u32), IN(u32), IN(u32)),
+    ROW(cvt_tf32_f32, "cvt.tf32.f32", OUT(u32), IN(f32)),
+    ROW(cvt_e4m3x2_f32, "cvt.e4m3x2.f32", OUT(u32), IN(f32), IN(f32)),
+    ROW(cvt_e5m2x2_f32, "cvt.e5m2x2.f32", OUT(u32), IN(f32), IN(f32)),
     ROW(cvt_e4m3x2_f16x2, "cvt.e4m3x2.f16x2", OUT(u32), IN(u32)),
     ROW(cvt_e5m2x2_f16x2, "cvt.e5m2x2.f16x2", OUT(u32), IN(u32)),
     ROW(cvt_f16x2_e4m3x2, "cvt.f16x2.e4m3x2", OUT(u32), IN(u32)),

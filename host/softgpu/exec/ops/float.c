@@ -77,11 +77,19 @@ static inline f64 dmax_ptx(f64 a, f64 b)
 }
 
 #define NAN32(r) ((a != a || b != b) ? float32(0x7fffffffu) : (r))
-#define XORSIGN(r) float32((bits32(r) & 0x7fffffffu) | ((bits32(a) ^ bits32(b)) & 0x80000000u))
+/* of two NaN the result has no sign */
+#define XORSIGN(r) \
+    float32((bits32(r) & 0x7fffffffu) | (a != a && b != b ? 0 : (bits32(a) ^ bits32(b)) & 0x80000000u))
 #define FABS(x) float32(bits32(x) & 0x7fffffffu)
 #define DABS(x) float64(bits64(x) & ~(1ull << 63))
 /* FABS, DABS around conversions from unsigned: compilers build 0 as x - x, -0 when rounding down */
 #define FLUSH(x) ((bits32(x) & 0x7f800000u) ? (x) : float32(bits32(x) & 0x80000000u))
+
+/* A divisor of div.approx: beyond 2^126 the quotient is 0, and NaN of infinity. */
+static inline f32 far_to_inf(f32 b)
+{
+    return FABS(b) > 0x1p126f ? float32((bits32(b) & 0x80000000u) | 0x7f800000u) : b;
+}
 
 /* to an integer with a clamp; NaN gives 0 */
 static inline s32 to_s32(f32 x)
@@ -99,12 +107,12 @@ static inline u32 to_u32(f32 x)
 }
 
 #define LIST1(X) \
-    X(neg_f32, "neg.f32", u32, u32, a ^ 0x80000000u) \
+    X(neg_f32, "neg.f32", f32, f32, float32(bits32(a) ^ 0x80000000u)) \
     X(neg_f64, "neg.f64", u64, u64, a ^ (1ull << 63)) \
-    X(abs_f32, "abs.f32", u32, u32, a & 0x7fffffffu) \
+    X(abs_f32, "abs.f32", f32, f32, float32(bits32(a) & 0x7fffffffu)) \
     X(abs_f64, "abs.f64", u64, u64, a & ~(1ull << 63)) \
+    X(canon_f32, "canon.f32", u32, u32, (a & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : a) \
     X(flush_f32, "flush.f32", f32, f32, FLUSH(a)) \
-    X(sat_f32, "sat.f32", f32, f32, !(a > 0.0f) ? 0.0f : a > 1.0f ? 1.0f : a) \
     X(sat_f64, "sat.f64", f64, f64, !(a > 0.0) ? 0.0 : a > 1.0 ? 1.0 : a) \
     X(rcp_f32, "rcp.f32", f32, f32, 1.0f / a) \
     X(rcp_f64, "rcp.f64", f64, f64, 1.0 / a) \
@@ -122,15 +130,7 @@ static inline u32 to_u32(f32 x)
     X(rpi_s32, "cvt.rpi.s32.f32", s32, f32, to_s32(__builtin_ceilf(a))) \
     X(rzi_u32, "cvt.rzi.u32.f32", u32, f32, to_u32(a)) \
     X(cvt_f32_f64, "cvt.f32.f64", f32, f64, (f32)a) \
-    X(cvt_f64_f32, "cvt.f64.f32", f64, f32, (f64)a) \
-    X(cvt_f32_s32, "cvt.f32.s32", f32, s32, (f32)a) \
-    X(cvt_f32_u32, "cvt.f32.u32", f32, u32, FABS((f32)(f64)a)) \
-    X(cvt_f32_s16, "cvt.f32.s16", f32, s32, (f32)(s16)a) \
-    X(cvt_f32_u16, "cvt.f32.u16", f32, s32, (f32)(s32)(u16)a) \
-    X(cvt_f32_s8, "cvt.f32.s8", f32, s32, (f32)(s8)a) \
-    X(cvt_f32_u8, "cvt.f32.u8", f32, s32, (f32)(s32)(u8)a) \
-    X(cvt_f32_s64, "cvt.f32.s64", f32, s64, (f32)a) \
-    X(cvt_f32_u64, "cvt.f32.u64", f32, u64, FABS((f32)a)) \
+    X(cvt_f64_f32, "cvt.f64.f32", f64, u32, (f64)float32(a)) \
     X(cvt_f64_s32, "cvt.f64.s32", f64, s32, (f64)a) \
     X(cvt_f64_u32, "cvt.f64.u32", f64, u32, DABS((f64)a)) \
     X(cvt_f64_s16, "cvt.f64.s16", f64, s32, (f64)(s16)a) \
@@ -145,22 +145,37 @@ static inline u32 to_u32(f32 x)
     X(sub_f32, "sub.f32", f32, f32, f32, a - b) \
     X(mul_f32, "mul.f32", f32, f32, f32, a *b) \
     X(div_f32, "div.f32", f32, f32, f32, a / b) \
+    X(div_approx_f32, "div.approx.f32", f32, f32, f32, a / far_to_inf(b)) \
     X(add_f64, "add.f64", f64, f64, f64, a + b) \
     X(sub_f64, "sub.f64", f64, f64, f64, a - b) \
     X(mul_f64, "mul.f64", f64, f64, f64, a *b) \
     X(div_f64, "div.f64", f64, f64, f64, a / b) \
-    X(min_f32, "min.f32", f32, f32, f32, fmin_ptx(a, b)) \
-    X(max_f32, "max.f32", f32, f32, f32, fmax_ptx(a, b)) \
     X(min_f64, "min.f64", f64, f64, f64, dmin_ptx(a, b)) \
     X(max_f64, "max.f64", f64, f64, f64, dmax_ptx(a, b)) \
+    X(copysign_f32, "copysign.f32", u32, u32, u32, (a & 0x80000000u) | (b & 0x7fffffffu)) \
+    X(copysign_f64, "copysign.f64", u64, u64, u64, (a & 1ull << 63) | (b & ~(1ull << 63)))
+
+/* Of these every NaN is the one of PTX already. */
+#define LIST1_CLEAN(X) \
+    X(sat_f32, "sat.f32", f32, f32, !(a > 0.0f) ? 0.0f : a > 1.0f ? 1.0f : a) \
+    X(cvt_f32_s32, "cvt.f32.s32", f32, s32, (f32)a) \
+    X(cvt_f32_u32, "cvt.f32.u32", f32, u32, FABS((f32)(f64)a)) \
+    X(cvt_f32_s16, "cvt.f32.s16", f32, s32, (f32)(s16)a) \
+    X(cvt_f32_u16, "cvt.f32.u16", f32, s32, (f32)(s32)(u16)a) \
+    X(cvt_f32_s8, "cvt.f32.s8", f32, s32, (f32)(s8)a) \
+    X(cvt_f32_u8, "cvt.f32.u8", f32, s32, (f32)(s32)(u8)a) \
+    X(cvt_f32_s64, "cvt.f32.s64", f32, s64, (f32)a) \
+    X(cvt_f32_u64, "cvt.f32.u64", f32, u64, FABS((f32)a))
+
+#define LIST2_CLEAN(X) \
+    X(min_f32, "min.f32", f32, f32, f32, fmin_ptx(a, b)) \
+    X(max_f32, "max.f32", f32, f32, f32, fmax_ptx(a, b)) \
     X(min_nan_f32, "min.nan.f32", f32, f32, f32, NAN32(fmin_ptx(a, b))) \
     X(max_nan_f32, "max.nan.f32", f32, f32, f32, NAN32(fmax_ptx(a, b))) \
     X(min_xs_f32, "min.xorsign.f32", f32, f32, f32, XORSIGN(fmin_ptx(FABS(a), FABS(b)))) \
     X(max_xs_f32, "max.xorsign.f32", f32, f32, f32, XORSIGN(fmax_ptx(FABS(a), FABS(b)))) \
     X(min_nan_xs_f32, "min.nan.xorsign.f32", f32, f32, f32, NAN32(XORSIGN(fmin_ptx(FABS(a), FABS(b))))) \
-    X(max_nan_xs_f32, "max.nan.xorsign.f32", f32, f32, f32, NAN32(XORSIGN(fmax_ptx(FABS(a), FABS(b))))) \
-    X(copysign_f32, "copysign.f32", u32, u32, u32, (a & 0x80000000u) | (b & 0x7fffffffu)) \
-    X(copysign_f64, "copysign.f64", u64, u64, u64, (a & 1ull << 63) | (b & ~(1ull << 63)))
+    X(max_nan_xs_f32, "max.nan.xorsign.f32", f32, f32, f32, NAN32(XORSIGN(fmax_ptx(FABS(a), FABS(b)))))
 
 #define LIST3(X) \
     X(fma_f32, "fma.f32", f32, f32, f32, f32, __builtin_fmaf(a, b, c)) \
@@ -168,6 +183,8 @@ static inline u32 to_u32(f32 x)
 
 LIST1(OP1)
 LIST2(OP2)
+LIST1_CLEAN(OP1)
+LIST2_CLEAN(OP2)
 LIST3(OP3)
 
 #define UNORD (a != a || b != b)
@@ -283,8 +300,8 @@ HANDLER(lg2_f32)
 LISTL(LIBM)
 
 const struct sg_opdef SG_TABLE(flt)[] = {
-    LIST1(ROW1) LIST2(ROW2) LIST3(ROW3) CMP_FLOAT(ROWC, f32) CMP_FLOAT(ROWC, f64) LISTL(ROWL)
-        ROW(ex2_f32, "ex2.f32", OUT(u32), IN(u32)),
-    ROW(lg2_f32, "lg2.f32", OUT(u32), IN(u32)),
+    LIST1(ROW1) LIST2(ROW2) LIST3(ROW3) LIST1_CLEAN(ROW1_CLEAN) LIST2_CLEAN(ROW2_CLEAN) CMP_FLOAT(ROWC, f32)
+        CMP_FLOAT(ROWC, f64) LISTL(ROWL) ROW(ex2_f32, "ex2.f32", OUT(f32), IN(f32)),
+    ROW(lg2_f32, "lg2.f32", OUT(f32), IN(f32)),
     {0},
 };

@@ -142,8 +142,9 @@ static inline void sg_set_pred(struct sg_warp *w, u32 off, u32 v)
  * Rows of the table: those of the lists above from the types that their handlers are made of, the others say
  * what each field is, in the order of struct sg_insn.
  */
-#define IN(T) (sizeof(T) == 8 ? SG_W_64 : SG_W_32)
+#define IN(T) ((sizeof(T) == 8 ? SG_W_64 : SG_W_32) | _Generic((T)0, f32 : SG_W_F32, default : 0))
 #define OUT(T) (SG_W_OUT | IN(T))
+#define CLEAN(T) (SG_W_OUT | SG_W_32 | SG_W_CLEAN)
 #define IN_P SG_W_PRED
 #define OUT_P (SG_W_OUT | SG_W_PRED)
 #define ADR SG_W_ADDRESS
@@ -160,6 +161,9 @@ static inline void sg_set_pred(struct sg_warp *w, u32 off, u32 v)
 #define ROW1(id, name, TD, TA, e) ROW(id, name, OUT(TD), IN(TA)),
 #define ROW2(id, name, TD, TA, TB, e) ROW(id, name, OUT(TD), IN(TA), IN(TB)),
 #define ROW3(id, name, TD, TA, TB, TC, e) ROW(id, name, OUT(TD), IN(TA), IN(TB), IN(TC)),
+/* The same, of operations whose result is no NaN or the one of PTX. */
+#define ROW1_CLEAN(id, name, TD, TA, e) ROW(id, name, CLEAN(TD), IN(TA)),
+#define ROW2_CLEAN(id, name, TD, TA, TB, e) ROW(id, name, CLEAN(TD), IN(TA), IN(TB)),
 #define ROWC(id, name, TA, e) ROW(id, name, OUT_P, IN(TA), IN(TA)),
 
 #endif

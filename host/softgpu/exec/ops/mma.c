@@ -442,6 +442,7 @@ HANDLER(wmma_mma)
         } else {
             f = (f32)v;
             memcpy(&out[e], &f, 4);
+            out[e] = f != f ? 0x7fffffffu : out[e];
         }
     }
     for (u32 e = 0; e < d.rows * d.cols; e++) {

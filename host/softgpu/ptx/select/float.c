@@ -82,8 +82,8 @@ int sg_flt_arith(struct sg_dec *d)
 {
     enum sg_type t = sg_ty(d, 0);
     const char *base = !strcmp(d->oc.base, "mad") ? "fma" : d->oc.base, *rnd;
-    bool ftz, sat;
-    uint32_t s, a, b = NONE, c = NONE, dst;
+    bool ftz, sat, approx;
+    uint32_t s, a, b = NONE, c = NONE, dst, x;
     char op[40];
 
     if (is_half(t))
@@ -95,9 +95,9 @@ int sg_flt_arith(struct sg_dec *d)
     rnd = round_mod(d);
     ftz = sg_mod(d, "ftz") && t == SG_TY_F32;
     sat = sg_mod(d, "sat");
-    sg_mod(d, "approx");
+    approx = sg_mod(d, "approx") && !strcmp(base, "div");
     sg_mod(d, "full");
-    snprintf(op, sizeof(op), "%s.%s", base, sg_type_name(t));
+    snprintf(op, sizeof(op), "%s.%s%s", base, approx ? "approx." : "", sg_type_name(t));
     a = sg_src(d, 1, t);
     if (d->nops > 2)
         b = sg_src(d, 2, t);
@@ -110,10 +110,11 @@ int sg_flt_arith(struct sg_dec *d)
             sg_emit(d, "flush.f32", dst, dst, NONE, NONE);
         return d->err;
     }
+    x = sat ? sg_temp(d, t) : dst; /* what comes out of "sat" is no NaN, and dst has no other value */
     s = sg_fp_begin(d, rnd, ftz);
-    sg_emit(d, op, dst, a, b, c);
+    sg_emit(d, op, x, a, b, c);
     if (sat)
-        sg_emit(d, t == SG_TY_F32 ? "sat.f32" : "sat.f64", dst, dst, NONE, NONE);
+        sg_emit(d, t == SG_TY_F32 ? "sat.f32" : "sat.f64", dst, x, NONE, NONE);
     sg_fp_end(d, s);
     return d->err;
 }

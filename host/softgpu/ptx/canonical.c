@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The NaN of PTX. An f32 operation that gives a NaN gives 0x7fffffff (PTX ISA 9.7.3); the processor gives one with
+ * the payload and sign of an operand, or its own. Arithmetic does not tell one NaN from another, so handlers and
+ * native code leave them as they are, and "canon.f32" is inserted only where bits are looked at: stores, integer
+ * operations, and whatever else the table of operations does not mark SG_W_F32.
+ *
+ * A register is a number when arithmetic sets it everywhere, or a copy of numbers and of constants that are no
+ * NaN: it gets the canonical NaN in front of an instruction that sees its bits. Other registers may hold bits that were loaded, whose
+ * payload a copy keeps; there it is done where arithmetic sets the register, provided that the bits are seen.
+ */
+#include "exec/bytecode.h"
+#include "ptx/decode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SEEN 256u
+
+/* What the operation does with an f32, by its name: the rest is in the table of operations. */
+enum { PLAIN, COPY, SELECT, MMA, WMMA, EXT, SYNC, SPAN };
+
+struct canonical {
+    struct sg_dec *d;
+    uint32_t nregs; /* without those of inserted instructions */
+    uint8_t *kind;  /* of each instruction */
+    uint8_t *bits;  /* of each register: set by something that is no number */
+    uint8_t *dirty; /* ... by what gives another NaN than that of PTX */
+    uint8_t *seen;  /* ... its bits are looked at */
+    /* Copies by the register that they read (forward) or set: lists through instructions. */
+    uint32_t *readers, *next_a, *next_b, *setters, *next_d;
+    uint32_t *todo, ntodo;
+    uint8_t *queued;
+    struct sg_insn *insns;
+    struct sg_meta *metas;
+    uint32_t n, cap;
+    uint32_t *begin, *at; /* of each old instruction: what is inserted before it, itself */
+    sg_fn canon;
+    struct {
+        sg_fn fn;
+        const struct sg_opdef *def;
+        uint8_t kind;
+    } known[SEEN];
+};
+
+static uint32_t *canonical_field(struct sg_insn *in, unsigned k)
+{
+    return k == 0 ? &in->d : k == 1 ? &in->a : k == 2 ? &in->b : k == 3 ? &in->c : &in->e;
+}
+
+/* Is it a virtual register of 32 bits? */
+static bool canonical_is_reg(const struct canonical *x, uint32_t op)
+{
+    return op < x->nregs && x->d->vregs[op].cls == SG_C_32;
+}
+
+static uint8_t kind_by_name(const char *name)
+{
+    static const struct {
+        const char *name;
+        uint8_t kind;
+    } names[] = {{"mov.b32", COPY},  {"shfl.up", COPY},    {"shfl.down", COPY}, {"shfl.bfly", COPY},
+                 {"shfl.idx", COPY}, {"selp.b32", SELECT}, {"mma.float", MMA},  {"wmma.mma", WMMA},
+                 {"ext", EXT},       {"wsync", SYNC},      {"pred.if", SPAN},   {"pred.not", SPAN},
+                 {"fpmode", SPAN}};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (name && !strcmp(name, names[i].name))
+            return names[i].kind;
+    return PLAIN;
+}
+
+static const struct sg_opdef *row_of(struct canonical *x, sg_fn fn, uint8_t *kind)
+{
+    const uint32_t i = (uint32_t)((uintptr_t)fn >> 4) % SEEN;
+
+    if (x->known[i].fn != fn) {
+        x->known[i].fn = fn;
+        x->known[i].def = sg_op_def_of(fn);
+        x->known[i].kind = kind_by_name(sg_op_name(fn));
+    }
+    *kind = x->known[i].kind;
+    return x->known[i].def;
+}
+
+/* The instruction that the operands of i belong to: "ext" stands behind it. */
+static uint32_t head_of(const struct canonical *x, uint32_t i)
+{
+    while (i && x->kind[i] == EXT)
+        i--;
+    return i;
+}
+
+/* Does field k of instruction i read, or write, an f32 that is a number? */
+static uint8_t number(struct canonical *x, uint32_t i, unsigned k)
+{
+    const uint32_t head = head_of(x, i);
+    const struct sg_insn *in = &x->d->insns[head];
+    uint8_t kind;
+    const struct sg_opdef *def;
+
+    if (x->kind[head] == MMA)
+        return sg_mma_forms[in->aux].c == 'f' ? SG_W_F32 : 0;
+    if (x->kind[head] == WMMA) /* the handler gives the NaN of PTX */
+        return (uint8_t)((uint64_t)in->imm >> 24) == 'f' ? SG_W_F32 | SG_W_CLEAN : 0;
+    def = row_of(x, x->d->insns[i].fn, &kind);
+    return def ? def->field[k] & (SG_W_F32 | SG_W_CLEAN) : 0;
+}
+
+/* A NaN among constants, whose bits a copy keeps? */
+static bool constant_is_bits(const struct canonical *x, uint32_t op)
+{
+    uint32_t v;
+
+    if (!(op & SG_OPND_CONST))
+        return op != SG_OPND_NONE; /* a special register */
+    memcpy(&v, x->d->code->pool + (op & ~SG_OPND_CONST), 4);
+    return (v & 0x7fffffffu) > 0x7f800000u;
+}
+
+static bool is_copy(uint8_t kind)
+{
+    return kind == COPY || kind == SELECT;
+}
+
+static void mark(struct canonical *x, uint8_t *set, uint32_t v)
+{
+    if (set[v])
+        return;
+    set[v] = 1;
+    if (!x->queued[v]) {
+        x->queued[v] = 1;
+        x->todo[x->ntodo++] = v;
+    }
+}
+
+/* What a copy hands on: its register is set (1) or its bits are seen (2) as those of the other end. */
+static void copy_forward(struct canonical *x, uint32_t i)
+{
+    const struct sg_insn *in = &x->d->insns[i];
+    const uint32_t from[2] = {in->a, in->b};
+
+    for (unsigned k = 0; k < (x->kind[i] == SELECT ? 2u : 1u); k++)
+        if (canonical_is_reg(x, from[k])) {
+            if (x->bits[from[k]])
+                mark(x, x->bits, in->d);
+            if (x->dirty[from[k]])
+                mark(x, x->dirty, in->d);
+        } else if (constant_is_bits(x, from[k])) {
+            mark(x, x->bits, in->d);
+        }
+}
+
+static void copy_backward(struct canonical *x, uint32_t i)
+{
+    const struct sg_insn *in = &x->d->insns[i];
+
+    if (!x->seen[in->d])
+        return;
+    if (canonical_is_reg(x, in->a))
+        mark(x, x->seen, in->a);
+    if (x->kind[i] == SELECT && canonical_is_reg(x, in->b))
+        mark(x, x->seen, in->b);
+}
+
+static void link_copy(struct canonical *x, uint32_t i)
+{
+    const struct sg_insn *in = &x->d->insns[i];
+
+    if (canonical_is_reg(x, in->a)) {
+        x->next_a[i] = x->readers[in->a];
+        x->readers[in->a] = 2 * i + 1;
+    }
+    if (x->kind[i] == SELECT && canonical_is_reg(x, in->b)) {
+        x->next_b[i] = x->readers[in->b];
+        x->readers[in->b] = 2 * i + 2;
+    }
+    x->next_d[i] = x->setters[in->d];
+    x->setters[in->d] = i + 1;
+}
+
+static void look_at_fields(struct canonical *x, uint32_t i)
+{
+    const struct sg_meta *m = &x->d->metas[i];
+
+    for (unsigned k = 0; k < SG_FIELDS; k++) {
+        const uint32_t op = *canonical_field(&x->d->insns[i], k);
+        const bool handed = is_copy(x->kind[i]) && (k < 2 || (k == 2 && x->kind[i] == SELECT));
+        uint8_t w;
+
+        if (handed || !canonical_is_reg(x, op) || !((m->def | m->use) >> k & 1))
+            continue;
+        w = number(x, i, k);
+        if ((m->use >> k & 1) && !(w & SG_W_F32))
+            mark(x, x->seen, op);
+        if (!(m->def >> k & 1) || (w & SG_W_CLEAN))
+            continue;
+        mark(x, w & SG_W_F32 ? x->dirty : x->bits, op);
+    }
+}
+
+static void find_numbers(struct canonical *x)
+{
+    const struct sg_dec *d = x->d;
+
+    for (uint32_t i = 0; i < d->ninsns; i++) {
+        const struct sg_insn *in = &d->insns[i];
+
+        row_of(x, in->fn, &x->kind[i]);
+        if (is_copy(x->kind[i]) && !canonical_is_reg(x, in->d))
+            x->kind[i] = PLAIN; /* into nothing */
+        if (is_copy(x->kind[i]))
+            link_copy(x, i);
+    }
+    for (uint32_t i = 0; i < d->ninsns; i++) {
+        look_at_fields(x, i);
+        if (is_copy(x->kind[i]))
+            copy_forward(x, i);
+    }
+    while (x->ntodo) {
+        const uint32_t v = x->todo[--x->ntodo];
+
+        x->queued[v] = 0;
+        for (uint32_t r = x->readers[v]; r; r = r & 1 ? x->next_a[(r - 1) / 2] : x->next_b[(r - 1) / 2])
+            copy_forward(x, (r - 1) / 2);
+        for (uint32_t s = x->setters[v]; s; s = x->next_d[s - 1])
+            copy_backward(x, s - 1);
+    }
+}
+
+/* Must register v, which instruction i reads in field k, be made canonical before? */
+static bool wanted_before(struct canonical *x, uint32_t i, unsigned k, uint32_t v)
+{
+    if (!(x->d->metas[i].use >> k & 1) || !canonical_is_reg(x, v) || x->bits[v] || !x->dirty[v])
+        return false;
+    if (is_copy(x->kind[i]) && (k == 1 || (k == 2 && x->kind[i] == SELECT))) {
+        const uint32_t to = x->d->insns[i].d;
+
+        return x->bits[to] && x->seen[to];
+    }
+    return !(number(x, i, k) & SG_W_F32);
+}
+
+/* Does instruction i put a number into register v, which may hold other bits, too, and shows them? */
+static bool wanted_behind(struct canonical *x, uint32_t i, unsigned k, uint32_t v)
+{
+    if (!(x->d->metas[i].def >> k & 1) || !canonical_is_reg(x, v) || !x->bits[v] || !x->seen[v] ||
+        is_copy(x->kind[i]))
+        return false;
+    return (number(x, i, k) & (SG_W_F32 | SG_W_CLEAN)) == SG_W_F32;
+}
+
+static bool put(struct canonical *x, const struct sg_insn *in, const struct sg_meta *m)
+{
+    /* the two arrays are as long as each other */
+    uint32_t cap = x->cap;
+
+    if (!sg_grow(&x->insns, &cap, x->n, sizeof(*x->insns)) ||
+        !sg_grow(&x->metas, &x->cap, x->n, sizeof(*x->metas)))
+        return false;
+    x->insns[x->n] = *in;
+    x->metas[x->n++] = *m;
+    return true;
+}
+
+static bool put_canon(struct canonical *x, uint32_t i, uint32_t to, uint32_t from)
+{
+    const struct sg_insn in = {.fn = x->canon,
+                               .d = to,
+                               .a = from,
+                               .b = SG_OPND_NONE,
+                               .c = SG_OPND_NONE,
+                               .e = SG_OPND_NONE,
+                               .line = x->d->insns[i].line};
+    const struct sg_meta m = {SG_F_D, SG_F_A, SG_CT_NONE, x->d->metas[i].partial};
+
+    return put(x, &in, &m);
+}
+
+/* Instruction i with its operands behind it, to *end; `first`: a wsync that belongs to it. */
+static bool rewrite_group(struct canonical *x, uint32_t first, uint32_t i, uint32_t end)
+{
+    struct sg_dec *d = x->d;
+
+    for (uint32_t k = first; k < end; k++)
+        x->begin[k] = x->n;
+    for (uint32_t g = i; g < end; g++)
+        for (unsigned k = 0; k < SG_FIELDS; k++) {
+            uint32_t *op = canonical_field(&d->insns[g], k), t;
+            const uint32_t v = *op;
+
+            if (!wanted_before(x, g, k, v))
+                continue;
+            t = d->metas[g].def >> k & 1 ? v : sg_temp(d, SG_TY_B32);
+            if (t == SG_OPND_NONE || !put_canon(x, i, t, v))
+                return false;
+            for (unsigned j = k; j < SG_FIELDS; j++) /* all of the instruction that read it */
+                if (*canonical_field(&d->insns[g], j) == v && wanted_before(x, g, j, v) &&
+                    !(d->metas[g].def >> j & 1))
+                    *canonical_field(&d->insns[g], j) = t;
+        }
+    for (uint32_t k = first; k < end; k++) {
+        x->at[k] = x->n;
+        if (!put(x, &d->insns[k], &d->metas[k]))
+            return false;
+    }
+    for (uint32_t g = i; g < end; g++)
+        for (unsigned k = 0; k < SG_FIELDS; k++) {
+            const uint32_t v = *canonical_field(&d->insns[g], k);
+
+            if (wanted_behind(x, g, k, v) && !put_canon(x, i, v, v))
+                return false;
+        }
+    return true;
+}
+
+static bool rewrite_all(struct canonical *x)
+{
+    struct sg_dec *d = x->d;
+
+    for (uint32_t i = 0; i < d->ninsns;) {
+        const uint32_t first = i;
+        uint32_t end;
+
+        if (x->kind[i] == SYNC && i + 1 < d->ninsns && x->kind[i + 1] == PLAIN && !d->metas[i + 1].ctl &&
+            d->metas[i].partial == d->metas[i + 1].partial)
+            i++;
+        for (end = i + 1; end < d->ninsns && x->kind[end] == EXT;)
+            end++;
+        if (!rewrite_group(x, first, i, end))
+            return false;
+        i = end;
+    }
+    x->begin[d->ninsns] = x->n;
+    return true;
+}
+
+/* Spans, labels and calls say where they lead by numbers of instructions. */
+static void renumber(struct canonical *x)
+{
+    struct sg_dec *d = x->d;
+
+    for (uint32_t i = 0; i < d->ninsns; i++)
+        if (x->kind[i] == SPAN) {
+            const uint32_t last = i + d->insns[i].aux;
+
+            x->insns[x->at[i]].aux = x->begin[last + 1 <= d->ninsns ? last + 1 : d->ninsns] - x->at[i] - 1;
+        }
+    for (uint32_t k = 0; k < d->nlabels; k++)
+        if (d->labels[k].insn != UINT32_MAX)
+            d->labels[k].insn = x->begin[d->labels[k].insn];
+    for (uint32_t k = 0; k < d->nsites; k++) {
+        struct sg_site *s = &d->sites[k];
+
+        s->insn = x->at[s->insn];
+        if (s->callee != UINT32_MAX)
+            s->room = x->at[s->room];
+    }
+}
+
+/* Is there anything to do? Most kernels that only move data have nothing. */
+static bool anything(struct canonical *x)
+{
+    for (uint32_t i = 0; i < x->d->ninsns; i++)
+        for (unsigned k = 0; k < SG_FIELDS; k++) {
+            const uint32_t v = *canonical_field(&x->d->insns[i], k);
+
+            if (wanted_before(x, i, k, v) || wanted_behind(x, i, k, v))
+                return true;
+        }
+    return false;
+}
+
+static bool allocate(struct canonical *x)
+{
+    const size_t regs = (size_t)x->d->nvregs + 1, insns = (size_t)x->d->ninsns + 1;
+
+    x->kind = calloc(insns, 1);
+    x->bits = calloc(regs, 1);
+    x->dirty = calloc(regs, 1);
+    x->seen = calloc(regs, 1);
+    x->queued = calloc(regs, 1);
+    x->todo = malloc(regs * sizeof(*x->todo));
+    x->readers = calloc(regs, sizeof(*x->readers));
+    x->setters = calloc(regs, sizeof(*x->setters));
+    x->next_a = calloc(insns, sizeof(*x->next_a));
+    x->next_b = calloc(insns, sizeof(*x->next_b));
+    x->next_d = calloc(insns, sizeof(*x->next_d));
+    x->begin = malloc(insns * sizeof(*x->begin));
+    x->at = malloc(insns * sizeof(*x->at));
+    return x->kind && x->bits && x->dirty && x->seen && x->queued && x->todo && x->readers && x->setters &&
+           x->next_a && x->next_b && x->next_d && x->begin && x->at;
+}
+
+int sg_dec_canonical(struct sg_dec *d)
+{
+    struct canonical *x = calloc(1, sizeof(*x));
+    bool ok = x != NULL;
+
+    if (ok) {
+        x->d = d;
+        x->nregs = d->nvregs;
+        x->canon = sg_op_find("canon.f32");
+        ok = allocate(x);
+    }
+    if (ok) {
+        find_numbers(x);
+        if (anything(x)) {
+            ok = rewrite_all(x);
+            if (ok) {
+                renumber(x);
+                free(d->insns);
+                free(d->metas);
+                d->insns = x->insns;
+                d->metas = x->metas;
+                d->ninsns = x->n;
+                d->cap_insns = d->cap_metas = x->cap;
+            } else {
+                free(x->insns);
+                free(x->metas);
+            }
+        }
+    }
+    if (x) {
+        free(x->kind);
+        free(x->bits);
+        free(x->dirty);
+        free(x->seen);
+        free(x->queued);
+        free(x->todo);
+        free(x->readers);
+        free(x->setters);
+        free(x->next_a);
+        free(x->next_b);
+        free(x->next_d);
+        free(x->begin);
+        free(x->at);
+        free(x);
+    }
+    return ok ? d->err : sg_dec_nomem(d);
+}
