@@ -127,6 +127,7 @@ struct vcu_context_facts {
     CUdevice device;
     unsigned flags, api_version;
     unsigned long long id;
+    bool live; /* created, or retained */
 };
 /* A side of a copy of one row: vcu_copy_row(). */
 enum vcu_row { VCU_ROW_HOST, VCU_ROW_DEVICE, VCU_ROW_ARRAY };

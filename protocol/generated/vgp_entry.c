@@ -3838,6 +3838,8 @@ CUresult vcu_cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
     CUresult r = vcu_context_facts(ctx, &c);
     if (r != CUDA_SUCCESS)
         return r;
+    if (!c.live)
+        return CUDA_ERROR_INVALID_CONTEXT;
     if (version == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *version = c.api_version;

@@ -71,7 +71,7 @@ def expansions(row, groups):
     words = []
     for group in mods.split():
         optional = group.endswith("?")
-        group = group.rstrip("?")
+        group = group.strip("?!")
         words.append(groups.get(group, group).split("|") + ([""] if optional else []))
     for kinds in itertools.product(*choices):
         if "b128" in kinds:
@@ -82,20 +82,22 @@ def expansions(row, groups):
             yield f"{name} {', '.join(operand(c, kinds, i % 4) for i, c in enumerate(letters))};", target
 
 
-def near(rows, groups, rounds, rng):
-    """Random instructions near those of an opcode."""
+def near(rows, every, groups, rounds, rng):
+    """Random instructions near those of an opcode; a modifier more may be any that the table has."""
     kinds = sorted({k for r in rows for part in r[1].split() for k in part.split("|")} | {"u32", "f32", "b64"})
-    words = sorted({w for r in rows for g in r[2].split() for w in groups.get(g.rstrip("?"), g.rstrip("?")).split("|")} |
+    words = sorted({w for r in rows for g in r[2].split() for w in groups.get(g.strip("?!"), g.strip("?!")).split("|")} |
                    {"sat", "ftz", "rn"})
+    strange = sorted({w for r in every for g in r[2].split() for w in groups.get(g.strip("?!"), g.strip("?!")).split("|")} |
+                     {"rna", "rs", "noftz", "scaled"})
     for _ in range(rounds):
         row = rng.choice(rows)
         if "*" in row[1] or "*" in row[2] or row[4] == "*" or not row[1]:
             continue
         types = [rng.choice(p.split("|")) if rng.random() < 0.8 else rng.choice(kinds) for p in row[1].split()]
-        chosen = [w for g in row[2].split() for w in [rng.choice(groups.get(g.rstrip("?"), g.rstrip("?")).split("|"))]
+        chosen = [w for g in row[2].split() for w in [rng.choice(groups.get(g.strip("?!"), g.strip("?!")).split("|"))]
                   if not g.endswith("?") or rng.random() < 0.5]
         if rng.random() < 0.4:
-            chosen.append(rng.choice(words))
+            chosen.append(rng.choice(words if rng.random() < 0.5 else strange))
         if chosen and rng.random() < 0.2:
             chosen.pop(rng.randrange(len(chosen)))
         chosen = sorted(set(chosen), key=chosen.index)
@@ -194,7 +196,7 @@ def main(args):
             cases.append((line, highest))
             cases += [(line, t) for t in TARGETS if t < highest][-1:]
     for base in sorted({r[0] for r in rows}):
-        cases += near([r for r in rows if r[0] == base], groups, rounds, rng)
+        cases += near([r for r in rows if r[0] == base], rows, groups, rounds, rng)
     cases = sorted(set(cases))
     refused = accepted = 0
     for target in TARGETS:

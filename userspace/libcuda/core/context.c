@@ -493,6 +493,7 @@ CUresult vcu_context_facts(CUcontext ctx, struct vcu_context_facts *out)
         .flags = c->base->flags | CU_CTX_MAP_HOST, /* the documentation: always set since CUDA 3.2 */
         .api_version = c->api_version,
         .id = c->id,
+        .live = vcu_context_usable(c) != CUDA_ERROR_CONTEXT_IS_DESTROYED,
     };
     return CUDA_SUCCESS;
 }

@@ -524,6 +524,12 @@ static bool leaves_memory(const struct vcu_copy_end *e, uint64_t extent)
            extent > place.size - (e->addr - place.start);
 }
 
+/* The same for pinned memory of the host, at both ends of it. */
+static bool crosses_pinned(const struct vcu_copy_end *e, uint64_t extent)
+{
+    return !e->device && !e->array && vcu_memory_host_crossed(e->addr, extent);
+}
+
 CUresult vcu_copy_run(const char *call, struct vcu_copy *c)
 {
     uint64_t to, from;
@@ -538,7 +544,8 @@ CUresult vcu_copy_run(const char *call, struct vcu_copy *c)
         return res;
     if (!vcu_copy_host_ok(&c->dst, to) || !vcu_copy_host_ok(&c->src, from))
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "neither device memory nor memory of this process");
-    if (leaves_memory(&c->dst, to) || leaves_memory(&c->src, from))
+    if (leaves_memory(&c->dst, to) || leaves_memory(&c->src, from) || crosses_pinned(&c->dst, to) ||
+        crosses_pinned(&c->src, from))
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "the copy leaves its allocation");
     if (vcu_stream_captured(c->stream))
         return capture(call, c, to, from);

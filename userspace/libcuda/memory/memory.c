@@ -172,6 +172,15 @@ bool vcu_memory_in_place(uint64_t addr, uint64_t n)
     return find_in(&host_ranges, addr, &p) && p.m.in_place && inside(&p, addr, n);
 }
 
+bool vcu_memory_host_crossed(uint64_t addr, uint64_t n)
+{
+    struct vcu_place p;
+
+    if (find_in(&host_ranges, addr, &p))
+        return !inside(&p, addr, n);
+    return addr + n - 1 > addr && find_in(&host_ranges, addr + n - 1, &p);
+}
+
 struct sync {
     bool on, found;
 };

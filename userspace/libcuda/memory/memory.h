@@ -59,6 +59,8 @@ bool vcu_memory_is_private(uint64_t addr, uint64_t n);
 void vcu_memory_set_exported(uint64_t addr);
 /* True when [addr, addr + n) lies inside one host range that the worker maps. */
 bool vcu_memory_in_place(uint64_t addr, uint64_t n);
+/* Do the bytes begin or end in pinned memory of the host that does not have all of them? n is not 0. */
+bool vcu_memory_host_crossed(uint64_t addr, uint64_t n);
 /* Remembers a variable of a module or library; both are forgotten together. */
 void vcu_memory_note_variable(uint64_t owner, uint64_t addr, uint64_t size);
 void vcu_memory_forget_owner(uint64_t owner);

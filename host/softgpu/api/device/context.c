@@ -297,6 +297,8 @@ CUresult CUDAAPI cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
         c = NULL;
         return r;
     }
+    if (!sg_ctx_alive(c))
+        return CUDA_ERROR_INVALID_CONTEXT;
     if (!version)
         return CUDA_ERROR_INVALID_VALUE;
     *version = c->api_version;

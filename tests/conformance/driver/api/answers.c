@@ -30,6 +30,7 @@ CASE(answers_null, CF_CTX)
 CASE(answers_unregister, CF_CTX)
 {
     char *m = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CUdeviceptr p = 0;
     void *h = NULL;
 
     cf_need_true("mmap", m != MAP_FAILED);
@@ -38,10 +39,39 @@ CASE(answers_unregister, CF_CTX)
     RC("outside", cuMemHostUnregister(m + 65536), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
     OK("begin", cuMemHostUnregister(m));
     RC("again", cuMemHostUnregister(m), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    NEED(cuMemAlloc(&p, 16384));
+    NEED(cuMemHostRegister(m + 4096, 8192, 0));
+    OK("copy_whole", cuMemcpyHtoD(p, m + 4096, 8192));
+    RC("copy_out_of", cuMemcpyHtoD(p, m + 4096 + 8000, 400), CUDA_ERROR_INVALID_VALUE);
+    RC("copy_into", cuMemcpyHtoD(p, m + 4096 - 100, 200), CUDA_ERROR_INVALID_VALUE);
+    RC("back_out_of", cuMemcpyDtoH(m + 4096 + 8000, p, 400), CUDA_ERROR_INVALID_VALUE);
+    OK("copy_before", cuMemcpyHtoD(p, m, 4096));
+    OK("copy_behind", cuMemcpyHtoD(p, m + 4096 + 8192, 4096));
+    OK("unregister", cuMemHostUnregister(m + 4096));
+    OK("copy_any", cuMemcpyHtoD(p, m + 4000, 400));
+    OK("free_device", cuMemFree(p));
     NEED(cuMemHostAlloc(&h, 4096, 0));
     RC("allocated", cuMemHostUnregister(h), CUDA_ERROR_INVALID_VALUE);
     OK("free", cuMemFreeHost(h));
     munmap(m, 1 << 20);
+}
+
+/* A primary context that was let go is none, though it stays current (driver 590.48). */
+CASE(answers_reset, CF_ALONE)
+{
+    CUcontext before = NULL, after = NULL;
+    unsigned version = 0;
+
+    NEED(cuInit(0));
+    NEED(cuDevicePrimaryCtxRetain(&before, 0));
+    NEED(cuCtxSetCurrent(before));
+    OK("version", cuCtxGetApiVersion(before, &version));
+    OK("reset", cuDevicePrimaryCtxReset(0));
+    RC("version_after", cuCtxGetApiVersion(before, &version), CUDA_ERROR_INVALID_CONTEXT);
+    OK("current", cuCtxGetCurrent(&after));
+    cf_true("stays_current", after == before);
+    OK("again", cuDevicePrimaryCtxRetain(&after, 0));
+    OK("version_again", cuCtxGetApiVersion(after, &version));
 }
 
 /* What a capture forbids, and that it is lost by it. */
