@@ -21,9 +21,9 @@ static const char *arch_option_value(const char *option)
     return NULL;
 }
 
-bool vj_options_virtual(struct vj_options *o, int count, const char *const *options, int extra)
+bool vj_options_virtual(struct vj_options *o, int count, const char *const *options)
 {
-    *o = (struct vj_options){.items = calloc((size_t)(count + extra) + 1, sizeof(*o->items)),
+    *o = (struct vj_options){.items = calloc((size_t)count + 1, sizeof(*o->items)),
                              .own = calloc((size_t)count + 1, sizeof(*o->own))};
     if (!o->items || !o->own) {
         vj_options_free(o);

@@ -83,7 +83,7 @@ static int front_compile(int library, void *handle, int count, const char *const
     /* Code for the linker at run time has no cubin. */
     if (count <= 0 || !options || wants_lto(count, options))
         return real(handle, count, options);
-    if (!vj_options_virtual(&o, count, options, 0))
+    if (!vj_options_virtual(&o, count, options))
         return NVRTC_ERROR_OUT_OF_MEMORY;
     if (o.machine_code && !program_mark(library, handle))
         r = NVRTC_ERROR_OUT_OF_MEMORY;
