@@ -144,7 +144,6 @@ void vgpu_cli_python_env(struct vgpu_cli_list *env, const char *gpu, const char 
         bool extends; /* the user's value is in it */
     } switches[] = {
         {"LD_PRELOAD", preload, true},
-        {"CUPY_COMPILE_WITH_PTX", is_soft(gpu) ? "1" : NULL, false},
         {"TRITON_PTXAS_PATH", ptxas, false},
         {"TRITON_PTXAS_BLACKWELL_PATH", ptxas, false},
         {"CUDA_ROOT", jax ? root : NULL, false},
