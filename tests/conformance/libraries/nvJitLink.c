@@ -12,11 +12,13 @@ const char libs_name[] = "nvJitLink";
 
 enum { N = 256 };
 
-static const char kernel_text[] = "extern __device__ int f(int);\n"
-                                  "extern \"C\" __global__ void k(int *p) { p[threadIdx.x] = f(threadIdx.x); }\n";
+static const char kernel_text[] =
+    "extern __device__ int f(int);\n"
+    "extern \"C\" __global__ void k(int *p) { p[threadIdx.x] = f(threadIdx.x); }\n";
 static const char function_text[] = "__device__ int f(int x) { return x * 3 + 1; }\n";
 
-static void add_text(nvJitLinkHandle link, const char *text, nvJitLinkInputType type, nvJitLinkInputType called)
+static void add_text(nvJitLinkHandle link, const char *text, nvJitLinkInputType type,
+                     nvJitLinkInputType called)
 {
     const char *options[] = {"--gpu-architecture=compute_80", "-rdc=true", "-dlto"};
     const bool lto = type == NVJITLINK_INPUT_LTOIR;
@@ -64,7 +66,8 @@ static void both(nvJitLinkInputType kernel, nvJitLinkInputType function, bool an
     const char *options[] = {"-arch=sm_80", "-lto"};
     nvJitLinkHandle link;
 
-    CALL(nvJitLinkCreate(&link, kernel == NVJITLINK_INPUT_LTOIR || function == NVJITLINK_INPUT_LTOIR ? 2 : 1, options));
+    CALL(nvJitLinkCreate(&link, kernel == NVJITLINK_INPUT_LTOIR || function == NVJITLINK_INPUT_LTOIR ? 2 : 1,
+                         options));
     add_text(link, kernel_text, kernel, any ? NVJITLINK_INPUT_ANY : kernel);
     add_text(link, function_text, function, any ? NVJITLINK_INPUT_ANY : function);
     launch(link);
@@ -98,14 +101,16 @@ static void ptx_calls_ltoir(void)
 /* Errors come from the calls that nvJitLink has them from. */
 static void errors(void)
 {
-    static const char wrong[] = ".version 8.0\n.target sm_80\n.address_size 64\n.entry k() { bogus.u32 %r1; ret; }\n";
+    static const char wrong[] =
+        ".version 8.0\n.target sm_80\n.address_size 64\n.entry k() { bogus.u32 %r1; ret; }\n";
     const char *option = "-arch=sm_80";
     nvJitLinkHandle link;
     char log[8192];
     size_t size;
 
     CALL(nvJitLinkCreate(&link, 1, &option));
-    if (nvJitLinkAddData(link, NVJITLINK_INPUT_PTX, wrong, sizeof(wrong), "wrong") != NVJITLINK_ERROR_PTX_COMPILE)
+    if (nvJitLinkAddData(link, NVJITLINK_INPUT_PTX, wrong, sizeof(wrong), "wrong") !=
+        NVJITLINK_ERROR_PTX_COMPILE)
         libs_end("wrong", "an instruction that does not exist is taken");
     CALL(nvJitLinkGetErrorLogSize(link, &size) || size > sizeof(log));
     CALL(nvJitLinkGetErrorLog(link, log));

@@ -30,12 +30,12 @@ static int program_open(const struct vgpu_cli_list *env, const char *program)
 }
 
 /*
- * The loader complains of a library of another class than the program, and the run-time libraries of gcc's sanitizers end
- * a program that has any library loaded before them. Scripts count as programs of this class.
+ * The loader complains of a library of another class than the program, and the run-time library of gcc's AddressSanitizer
+ * ends a program that has any library loaded before it. Scripts count as programs of this class.
  */
 static bool program_refuses(const struct vgpu_cli_list *env, const char *program)
 {
-    static const char *const sanitizers[] = {"libasan.so.", "libtsan.so."};
+    static const char sanitizer[] = "libasan.so.";
     int fd = program_open(env, program);
     struct stat st;
     bool refuses = false;
@@ -52,9 +52,8 @@ static bool program_refuses(const struct vgpu_cli_list *env, const char *program
     if (file == MAP_FAILED)
         return false;
     if (memcmp(file, ELFMAG, SELFMAG) == 0) {
-        refuses = file[EI_CLASS] != (sizeof(void *) == 8 ? ELFCLASS64 : ELFCLASS32);
-        for (size_t i = 0; i < sizeof(sanitizers) / sizeof(sanitizers[0]) && !refuses; i++)
-            refuses = memmem(file, (size_t)st.st_size, sanitizers[i], strlen(sanitizers[i])) != NULL;
+        refuses = file[EI_CLASS] != (sizeof(void *) == 8 ? ELFCLASS64 : ELFCLASS32) ||
+                  memmem(file, (size_t)st.st_size, sanitizer, strlen(sanitizer)) != NULL;
     }
     munmap((void *)file, (size_t)st.st_size);
     return refuses;

@@ -18,8 +18,10 @@ struct program {
     int machine_code;
 };
 
-int nvrtcCreateProgram(void **p, const char *text, const char *name, int n, const char *const *h, const char *const *i);
-int nvrtcCreateProgram(void **p, const char *text, const char *name, int n, const char *const *h, const char *const *i)
+int nvrtcCreateProgram(void **p, const char *text, const char *name, int n, const char *const *h,
+                       const char *const *i);
+int nvrtcCreateProgram(void **p, const char *text, const char *name, int n, const char *const *h,
+                       const char *const *i)
 {
     (void)text, (void)name, (void)n, (void)h, (void)i;
     *p = calloc(1, sizeof(struct program));
@@ -248,10 +250,10 @@ int cuLinkCreate_v2(unsigned int count, int *options, void **values, void **stat
     return 0;
 }
 
-int cuLinkAddData_v2(void *state, int type, const char *data, size_t size, const char *name, unsigned int count,
-                     int *options, void **values);
-int cuLinkAddData_v2(void *state, int type, const char *data, size_t size, const char *name, unsigned int count,
-                     int *options, void **values)
+int cuLinkAddData_v2(void *state, int type, const char *data, size_t size, const char *name,
+                     unsigned int count, int *options, void **values);
+int cuLinkAddData_v2(void *state, int type, const char *data, size_t size, const char *name,
+                     unsigned int count, int *options, void **values)
 {
     (void)state, (void)size, (void)count, (void)options, (void)values;
     if (type == 0)
@@ -260,7 +262,8 @@ int cuLinkAddData_v2(void *state, int type, const char *data, size_t size, const
         strcpy(log_text, "wrong PTX");
         return 218;
     }
-    snprintf(linked + strlen(linked), sizeof(linked) - strlen(linked), "%s%d:%s:%s", linked[0] ? "+" : "", type, name, data);
+    snprintf(linked + strlen(linked), sizeof(linked) - strlen(linked), "%s%d:%s:%s", linked[0] ? "+" : "",
+             type, name, data);
     return 0;
 }
 

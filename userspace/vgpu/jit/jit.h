@@ -31,9 +31,9 @@ void *vj_nvjitlink_front(int library, const char *name);
 /* jit_arch.c */
 struct vj_options {
     const char **items;
-    char **own;         /* the options that were changed */
+    char **own; /* the options that were changed */
     size_t own_count;
-    bool machine_code;  /* an architecture sm_NN is asked for */
+    bool machine_code; /* an architecture sm_NN is asked for */
 };
 /* The options of a compiler with its architecture sm_NN as compute_NN. False: no memory. */
 bool vj_options_virtual(struct vj_options *o, int count, const char *const *options);

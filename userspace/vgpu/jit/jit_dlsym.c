@@ -8,9 +8,11 @@
  * (VJ_EACH_LIBRARY). A function that was reached by its name belongs to the library that its caller was linked with.
  */
 #include <dlfcn.h>
+#include <limits.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "jit/jit.h"
@@ -95,13 +97,13 @@ static void *function_of_object(const char *path, const char *name)
     return f && !is_own(f) ? f : NULL;
 }
 
+/* The compilers that are loaded, by the names of their files. Nothing is opened while the list of objects is locked. */
 struct loaded {
-    const char *name;
-    void *function;
+    char paths[VJ_LIBRARIES][PATH_MAX];
+    int count;
 };
 
-/* A library by the name of its file: of a caller that was given a pointer and is not linked with it. */
-static int function_of_loaded(struct dl_phdr_info *info, size_t size, void *arg)
+static int compiler_is_loaded(struct dl_phdr_info *info, size_t size, void *arg)
 {
     struct loaded *l = arg;
     const char *file = strrchr(info->dlpi_name, '/');
@@ -110,14 +112,29 @@ static int function_of_loaded(struct dl_phdr_info *info, size_t size, void *arg)
     file = file ? file + 1 : info->dlpi_name;
     if (strncmp(file, "libnvrtc.", 9) != 0 && strncmp(file, "libnvJitLink.", 13) != 0)
         return 0;
-    l->function = function_of_object(info->dlpi_name, l->name);
-    return l->function != NULL;
+    if (strlen(info->dlpi_name) < PATH_MAX)
+        strcpy(l->paths[l->count++], info->dlpi_name);
+    return l->count == VJ_LIBRARIES;
+}
+
+/* For a caller that was given a pointer and is not linked with the library. */
+static void *function_of_loaded(const char *name)
+{
+    struct loaded *l = calloc(1, sizeof(*l));
+    void *f = NULL;
+
+    if (!l)
+        return NULL;
+    dl_iterate_phdr(compiler_is_loaded, l);
+    for (int i = 0; i < l->count && !f; i++)
+        f = function_of_object(l->paths[i], name);
+    free(l);
+    return f;
 }
 
 int vj_library_of_caller(const void *caller, const char *name)
 {
     struct link_map *map = NULL;
-    struct loaded any = {.name = name};
     Dl_info info;
     void *f = NULL;
 
@@ -125,10 +142,8 @@ int vj_library_of_caller(const void *caller, const char *name)
         f = function_of_object(map->l_name, name);
     if (!f)
         f = vj_real_dlsym(RTLD_NEXT, name);
-    if (!f) {
-        dl_iterate_phdr(function_of_loaded, &any);
-        f = any.function;
-    }
+    if (!f)
+        f = function_of_loaded(name);
     return library_of_function(f);
 }
 
@@ -141,7 +156,7 @@ struct vj_answer {
 
 /* Called by the entry with what dlsym() was called with, and by whom. */
 __attribute__((visibility("hidden"), used)) struct vj_answer vj_dlsym_front(void *handle, const char *name,
-                                                                           const void *caller)
+                                                                            const void *caller)
 {
     struct vj_answer answer = {0};
     void *f, *front;

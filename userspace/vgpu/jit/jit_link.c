@@ -75,15 +75,16 @@ static enum vj_link_result link_in_context(const struct vj_input *inputs, char *
         return VJ_LINK_NO_DRIVER;
     for (const struct vj_input *in = inputs; in && result == VJ_LINK_OK; in = in->next) {
         /* The NUL belongs to a text. */
-        r = driver.add_data(state, in->type, in->data, in->size + (in->type == VJ_DRIVER_PTX), in->name, 0, NULL,
-                            NULL);
+        r = driver.add_data(state, in->type, in->data, in->size + (in->type == VJ_DRIVER_PTX), in->name, 0,
+                            NULL, NULL);
         if (r == CUDA_ERROR_INVALID_PTX)
             result = VJ_LINK_PTX;
         else if (r != 0)
             result = VJ_LINK_INPUT;
         if (r != 0 && !log[0])
-            snprintf(log, VJ_LOG_SIZE, "error   : the software GPU cannot link '%s' (CUDA error %d): it executes PTX",
-                     in->name, r);
+            snprintf(log, VJ_LOG_SIZE,
+                     "error   : the software GPU cannot link '%s' (CUDA error %d): it executes PTX", in->name,
+                     r);
     }
     if (result == VJ_LINK_OK && out) {
         if (driver.complete(state, &image, &n) != 0) {
@@ -112,7 +113,8 @@ enum vj_link_result vj_link_by_driver(const struct vj_input *inputs, char **out,
     log[0] = 0;
     pthread_once(&driver_once, driver_open);
     if (!driver.there || driver.init(0) != 0) {
-        snprintf(log, VJ_LOG_SIZE, "error   : PTX is linked by libcuda.so.1, which is not there or finds no GPU");
+        snprintf(log, VJ_LOG_SIZE,
+                 "error   : PTX is linked by libcuda.so.1, which is not there or finds no GPU");
         return VJ_LINK_NO_DRIVER;
     }
     driver.ctx_get_current(&context);

@@ -92,8 +92,8 @@ static void link_drop(int library, const void *handle)
 }
 
 /* The driver's place of an input: behind those that are there. */
-static int link_add_input(struct link *l, enum vj_driver_input type, const void *data, size_t size, const char *name,
-                          bool check)
+static int link_add_input(struct link *l, enum vj_driver_input type, const void *data, size_t size,
+                          const char *name, bool check)
 {
     struct vj_input *in = malloc(sizeof(*in) + size + 1), **at = &l->inputs;
     enum vj_link_result r = VJ_LINK_OK;
@@ -164,7 +164,7 @@ static bool input_is_for_nvjitlink(const struct link *l, int type)
 static int link_add(struct link *l, int type, const void *data, size_t size, const char *name)
 {
     static const enum vj_driver_input types[] = {
-        [NVJITLINK_INPUT_CUBIN] = VJ_DRIVER_CUBIN,   [NVJITLINK_INPUT_PTX] = VJ_DRIVER_PTX,
+        [NVJITLINK_INPUT_CUBIN] = VJ_DRIVER_CUBIN,      [NVJITLINK_INPUT_PTX] = VJ_DRIVER_PTX,
         [NVJITLINK_INPUT_FATBIN] = VJ_DRIVER_FATBINARY, [NVJITLINK_INPUT_OBJECT] = VJ_DRIVER_OBJECT,
         [NVJITLINK_INPUT_LIBRARY] = VJ_DRIVER_LIBRARY,
     };
@@ -184,7 +184,8 @@ static void *file_contents(const char *path, size_t *size)
 
     if (!file)
         return NULL;
-    if (fseek(file, 0, SEEK_END) == 0 && (n = ftell(file)) > 0 && n <= (long)FILE_MAX && fseek(file, 0, SEEK_SET) == 0) {
+    if (fseek(file, 0, SEEK_END) == 0 && (n = ftell(file)) > 0 && n <= (long)FILE_MAX &&
+        fseek(file, 0, SEEK_SET) == 0) {
         data = malloc((size_t)n);
         if (data && fread(data, 1, (size_t)n, file) != (size_t)n) {
             free(data);
@@ -262,7 +263,8 @@ static int front_destroy(int library, void **handle)
     return REAL(handle_fn *, "nvJitLinkDestroy")(handle);
 }
 
-static int front_add_data(int library, void *handle, int type, const void *data, size_t size, const char *name)
+static int front_add_data(int library, void *handle, int type, const void *data, size_t size,
+                          const char *name)
 {
     struct link *l = link_of_handle(library, handle);
     int kind, r;
@@ -390,38 +392,41 @@ static int front_log(int library, void *handle, char *log)
  * F(name, front, parameters, ...). Each function has the name that is given here and, for nvJitLink.h of 12.0 and on,
  * one for each version of the header ("__nvJitLinkCreate_12_4"), all the same.
  */
-#define EACH_FUNCTION(F, n)                                                                                           \
-    F(n, Create, front_create, (void **h, uint32_t c, const char **o), h, c, o)                                      \
-    F(n, Destroy, front_destroy, (void **h), h)                                                                      \
-    F(n, AddData, front_add_data, (void *h, int t, const void *d, size_t s, const char *name), h, t, d, s, name)     \
-    F(n, AddFile, front_add_file, (void *h, int t, const char *p), h, t, p)                                          \
-    F(n, Complete, front_complete, (void *h), h)                                                                     \
-    F(n, GetLinkedCubinSize, front_cubin_size, (void *h, size_t *s), h, s)                                           \
-    F(n, GetLinkedCubin, front_cubin, (void *h, void *to), h, to)                                                    \
-    F(n, GetErrorLogSize, front_log_size, (void *h, size_t *s), h, s)                                                \
+#define EACH_FUNCTION(F, n) \
+    F(n, Create, front_create, (void **h, uint32_t c, const char **o), h, c, o) \
+    F(n, Destroy, front_destroy, (void **h), h) \
+    F(n, AddData, front_add_data, (void *h, int t, const void *d, size_t s, const char *name), h, t, d, s, \
+      name) \
+    F(n, AddFile, front_add_file, (void *h, int t, const char *p), h, t, p) \
+    F(n, Complete, front_complete, (void *h), h) \
+    F(n, GetLinkedCubinSize, front_cubin_size, (void *h, size_t *s), h, s) \
+    F(n, GetLinkedCubin, front_cubin, (void *h, void *to), h, to) \
+    F(n, GetErrorLogSize, front_log_size, (void *h, size_t *s), h, s) \
     F(n, GetErrorLog, front_log, (void *h, char *to), h, to)
 
 #define ALIAS(name, v) \
-    extern __typeof__(nvJitLink##name) __nvJitLink##name##_##v VJ_EXPORT __attribute__((alias("nvJitLink" #name)));
-#define ALIASES(name, m)                                                                                  \
-    ALIAS(name, m##_0) ALIAS(name, m##_1) ALIAS(name, m##_2) ALIAS(name, m##_3) ALIAS(name, m##_4)        \
-    ALIAS(name, m##_5) ALIAS(name, m##_6) ALIAS(name, m##_7) ALIAS(name, m##_8) ALIAS(name, m##_9)
+    extern __typeof__(nvJitLink##name) __nvJitLink##name##_##v VJ_EXPORT \
+        __attribute__((alias("nvJitLink" #name)));
+#define ALIASES(name, m) \
+    ALIAS(name, m##_0) \
+    ALIAS(name, m##_1) ALIAS(name, m##_2) ALIAS(name, m##_3) ALIAS(name, m##_4) ALIAS(name, m##_5) \
+        ALIAS(name, m##_6) ALIAS(name, m##_7) ALIAS(name, m##_8) ALIAS(name, m##_9)
 
-#define BY_NAME(n, name, front, parameters, ...)                                                        \
-    VJ_EXPORT int nvJitLink##name parameters;                                                                 \
-    int nvJitLink##name parameters                                                                            \
-    {                                                                                                         \
-        int library = vj_library_of_caller(__builtin_return_address(0), "nvJitLink" #name);                   \
-                                                                                                              \
-        return library < 0 ? NVJITLINK_ERROR_INTERNAL : front(library, __VA_ARGS__);                     \
-    }                                                                                                         \
-    ALIASES(name, 12)                                                                                         \
+#define BY_NAME(n, name, front, parameters, ...) \
+    VJ_EXPORT int nvJitLink##name parameters; \
+    int nvJitLink##name parameters \
+    { \
+        int library = vj_library_of_caller(__builtin_return_address(0), "nvJitLink" #name); \
+\
+        return library < 0 ? NVJITLINK_ERROR_INTERNAL : front(library, __VA_ARGS__); \
+    } \
+    ALIASES(name, 12) \
     ALIASES(name, 13)
 
 #define BY_LIBRARY(n, name, front, parameters, ...) \
-    static int nvjitlink_##name##_##n parameters          \
-    {                                                     \
-        return front(n, __VA_ARGS__);                \
+    static int nvjitlink_##name##_##n parameters \
+    { \
+        return front(n, __VA_ARGS__); \
     }
 
 EACH_FUNCTION(BY_NAME, )

@@ -142,26 +142,28 @@ VJ_EXPORT int nvrtcGetCUBIN(void *handle, char *cubin)
     return front_cubin(CALLER("nvrtcGetCUBIN"), handle, cubin);
 }
 
-#define OF_LIBRARY(n)                                                                \
+#define OF_LIBRARY(n) \
     static int nvrtc_compile_##n(void *handle, int count, const char *const *options) \
-    {                                                                                \
-        return front_compile(n, handle, count, options);                             \
-    }                                                                                \
-    static int nvrtc_destroy_##n(void **handle)                                      \
-    {                                                                                \
-        return front_destroy(n, handle);                                             \
-    }                                                                                \
-    static int nvrtc_cubin_size_##n(void *handle, size_t *size)                      \
-    {                                                                                \
-        return front_cubin_size(n, handle, size);                                    \
-    }                                                                                \
-    static int nvrtc_cubin_##n(void *handle, char *cubin)                            \
-    {                                                                                \
-        return front_cubin(n, handle, cubin);                                        \
+    { \
+        return front_compile(n, handle, count, options); \
+    } \
+    static int nvrtc_destroy_##n(void **handle) \
+    { \
+        return front_destroy(n, handle); \
+    } \
+    static int nvrtc_cubin_size_##n(void *handle, size_t *size) \
+    { \
+        return front_cubin_size(n, handle, size); \
+    } \
+    static int nvrtc_cubin_##n(void *handle, char *cubin) \
+    { \
+        return front_cubin(n, handle, cubin); \
     }
 VJ_EACH_LIBRARY(OF_LIBRARY)
 
-#define ROW(n) {(void *)nvrtc_compile_##n, (void *)nvrtc_destroy_##n, (void *)nvrtc_cubin_size_##n, (void *)nvrtc_cubin_##n},
+#define ROW(n) \
+    {(void *)nvrtc_compile_##n, (void *)nvrtc_destroy_##n, (void *)nvrtc_cubin_size_##n, \
+     (void *)nvrtc_cubin_##n},
 
 void *vj_nvrtc_front(int library, const char *name)
 {

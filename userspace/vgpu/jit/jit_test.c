@@ -14,7 +14,8 @@
 
 #include <cmocka.h>
 
-int nvrtcCreateProgram(void **p, const char *text, const char *name, int n, const char *const *h, const char *const *i);
+int nvrtcCreateProgram(void **p, const char *text, const char *name, int n, const char *const *h,
+                       const char *const *i);
 int nvrtcCompileProgram(void *handle, int count, const char *const *options);
 int nvrtcDestroyProgram(void **p);
 int nvrtcGetPTXSize(void *p, size_t *size);
@@ -62,8 +63,8 @@ static struct nvrtc nvrtc_open(void *handle)
     return n;
 }
 
-static const struct nvrtc by_name = {nvrtcCreateProgram, nvrtcCompileProgram, nvrtcDestroyProgram, nvrtcGetCUBINSize,
-                                     nvrtcGetCUBIN};
+static const struct nvrtc by_name = {nvrtcCreateProgram, nvrtcCompileProgram, nvrtcDestroyProgram,
+                                     nvrtcGetCUBINSize, nvrtcGetCUBIN};
 
 /* What a program's cubin is; "": it has none. */
 static const char *cubin_of(const struct nvrtc *n, int count, const char *const *options)
@@ -85,7 +86,8 @@ static const char *cubin_of(const struct nvrtc *n, int count, const char *const 
 }
 
 #define CUBIN(n, ...) \
-    cubin_of(n, (int)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)), (const char *const[]){__VA_ARGS__})
+    cubin_of(n, (int)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)), \
+             (const char *const[]){__VA_ARGS__})
 
 static void check_nvrtc(const struct nvrtc *n, int version)
 {
@@ -105,7 +107,8 @@ static void check_nvrtc(const struct nvrtc *n, int version)
     assert_string_equal(CUBIN(n, "--gpu-architecture=compute_80"), "");
     assert_string_equal(CUBIN(n, "-architecture", "-DX=1"), "");
     assert_string_equal(cubin_of(n, 0, NULL), "");
-    assert_string_equal(CUBIN(n, "-DARCH=sm_80"), "\177cubin"); /* the stand-in's idea of an architecture: it came as it was */
+    assert_string_equal(CUBIN(n, "-DARCH=sm_80"),
+                        "\177cubin"); /* the stand-in's idea of an architecture: it came as it was */
     assert_string_equal(CUBIN(n, "-dlto", "-arch=sm_80"), "\177cubin");
 }
 
@@ -122,6 +125,22 @@ static void test_nvrtc_loaded(void **state)
     (void)state;
     check_nvrtc(&n, 12);
     check_nvrtc(&by_name, 13);
+}
+
+/* Of a library that this program is not linked with, and that no handle names. */
+static void test_link_by_pointer(void **state)
+{
+    int (*create)(void **, uint32_t, const char **), (*add)(void *, int, const void *, size_t, const char *);
+    const char *option = "-arch=sm_80";
+    void *h;
+
+    (void)state;
+    *(void **)&create = dlsym(RTLD_DEFAULT, "nvJitLinkCreate");
+    *(void **)&add = dlsym(RTLD_DEFAULT, "__nvJitLinkAddData_13_0");
+    assert_non_null(create);
+    assert_non_null(add);
+    assert_int_equal(create(&h, 1, &option), 0);
+    assert_int_equal(add(h, 2, "wrong", 5, "x"), 4);
 }
 
 static void test_nvrtc_second_compile(void **state)
@@ -251,7 +270,9 @@ static void test_link_ptx(void **state)
     assert_int_equal(nvjitlink.add(h, 10, "!<arch>\n", 9, "library"), 0);
     assert_int_equal(nvjitlink.add(h, 4, "fat", 4, "fatbin"), 0);
     assert_int_equal(nvjitlink.add(h, 10, "\x50\xed\x55\xba", 5, "fatbin"), 0);
-    assert_string_equal(link_cubin(h), "1:any:.version+1:cubin:.version+4:library:!<arch>\n+2:fatbin:fat+2:fatbin:\x50\xed\x55\xba");
+    assert_string_equal(
+        link_cubin(h),
+        "1:any:.version+1:cubin:.version+4:library:!<arch>\n+2:fatbin:fat+2:fatbin:\x50\xed\x55\xba");
     h = link_create("-arch=sm_80");
     snprintf(path, sizeof(path), "%s/input.ptx", folder);
     file = fopen(path, "w");
@@ -353,13 +374,19 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_nvrtc_loaded),
     };
     const struct CMUnitTest links[] = {
-        cmocka_unit_test(test_link_ptx),     cmocka_unit_test(test_link_ltoir),   cmocka_unit_test(test_link_left_alone),
-        cmocka_unit_test(test_link_refused), cmocka_unit_test(test_link_context),
+        cmocka_unit_test(test_link_ptx),        cmocka_unit_test(test_link_ltoir),
+        cmocka_unit_test(test_link_left_alone), cmocka_unit_test(test_link_by_pointer),
+        cmocka_unit_test(test_link_refused),    cmocka_unit_test(test_link_context),
     };
+
+    const int count = (int)(sizeof(before) / sizeof(before[0]) + sizeof(links) / sizeof(links[0]));
+    int failed;
 
     if (argc != 2)
         return 2;
     folder = argv[1];
-    return cmocka_run_group_tests_name("NVRTC", before, NULL, NULL) +
-           cmocka_run_group_tests_name("nvJitLink", links, link_setup, NULL);
+    failed = cmocka_run_group_tests_name("NVRTC", before, NULL, NULL) +
+             cmocka_run_group_tests_name("nvJitLink", links, link_setup, NULL);
+    printf("userspace/vgpu/jit: %d passed, %d failed, 0 skipped\n", count - failed, failed);
+    return failed != 0;
 }
