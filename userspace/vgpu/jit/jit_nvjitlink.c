@@ -409,8 +409,9 @@ static int front_log(int library, void *handle, char *log)
         __attribute__((alias("nvJitLink" #name)));
 #define ALIASES(name, m) \
     ALIAS(name, m##_0) \
-    ALIAS(name, m##_1) ALIAS(name, m##_2) ALIAS(name, m##_3) ALIAS(name, m##_4) ALIAS(name, m##_5) \
-        ALIAS(name, m##_6) ALIAS(name, m##_7) ALIAS(name, m##_8) ALIAS(name, m##_9)
+    ALIAS(name, m##_1) \
+    ALIAS(name, m##_2) ALIAS(name, m##_3) ALIAS(name, m##_4) ALIAS(name, m##_5) ALIAS(name, m##_6) \
+        ALIAS(name, m##_7) ALIAS(name, m##_8) ALIAS(name, m##_9)
 
 #define BY_NAME(n, name, front, parameters, ...) \
     VJ_EXPORT int nvJitLink##name parameters; \
