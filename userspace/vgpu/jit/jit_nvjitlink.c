@@ -406,12 +406,18 @@ static int front_log(int library, void *handle, char *log)
 
 #define ALIAS(name, v) \
     extern __typeof__(nvJitLink##name) __nvJitLink##name##_##v VJ_EXPORT \
-        __attribute__((alias("nvJitLink" #name)));
+        __attribute__((alias("nvJitLink" #name)))
 #define ALIASES(name, m) \
-    ALIAS(name, m##_0) \
-    ALIAS(name, m##_1) \
-    ALIAS(name, m##_2) ALIAS(name, m##_3) ALIAS(name, m##_4) ALIAS(name, m##_5) ALIAS(name, m##_6) \
-        ALIAS(name, m##_7) ALIAS(name, m##_8) ALIAS(name, m##_9)
+    ALIAS(name, m##_0); \
+    ALIAS(name, m##_1); \
+    ALIAS(name, m##_2); \
+    ALIAS(name, m##_3); \
+    ALIAS(name, m##_4); \
+    ALIAS(name, m##_5); \
+    ALIAS(name, m##_6); \
+    ALIAS(name, m##_7); \
+    ALIAS(name, m##_8); \
+    ALIAS(name, m##_9)
 
 #define BY_NAME(n, name, front, parameters, ...) \
     VJ_EXPORT int nvJitLink##name parameters; \
@@ -421,8 +427,8 @@ static int front_log(int library, void *handle, char *log)
 \
         return library < 0 ? NVJITLINK_ERROR_INTERNAL : front(library, __VA_ARGS__); \
     } \
-    ALIASES(name, 12) \
-    ALIASES(name, 13)
+    ALIASES(name, 12); \
+    ALIASES(name, 13);
 
 #define BY_LIBRARY(n, name, front, parameters, ...) \
     static int nvjitlink_##name##_##n parameters \
