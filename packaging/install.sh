@@ -120,6 +120,7 @@ plan_part()
     tools)
         put 755 "$BUILD/userspace/vgpu/vgpu" "$PREFIX/bin/vgpu"
         put 755 "$BUILD/userspace/vgpu/ptxas/bin/ptxas" "$LIB/ptxas/bin/ptxas"
+        put 644 "$BUILD/userspace/vgpu/jit/libvgpu-jit.so" "$LIB/jit/libvgpu-jit.so"
         put 644 "$HERE/vgpu.1" "$PREFIX/share/man/man1/vgpu.1"
         ;;
     libcuda)

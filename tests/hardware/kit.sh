@@ -27,6 +27,7 @@ take()
 }
 take host/backend/vgpu-backend host/backend/vgpu-worker host/softgpu/libcuda-soft.so.1 userspace/vgpu/vgpu \
     userspace/vgpu/ptxas/bin/ptxas \
+    userspace/vgpu/jit/libvgpu-jit.so \
     userspace/libcuda/libcuda.so.1 userspace/libnvidia-ml/libnvidia-ml.so.1 tests/hardware/firstcall
 for part in tests/conformance/driver tests/perf demo/programs; do
     while read -r file; do

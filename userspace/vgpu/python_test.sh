@@ -6,12 +6,13 @@
 set -u
 out=$(cd "$1" && pwd)
 ptxas=$out/ptxas/bin/ptxas
+jit=$out/jit/libvgpu-jit.so
 work=$(mktemp -d "${TMPDIR:-/tmp}/vgpu-python.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/tmp" "$work/lib" "$work/nvml" "$work/home"
 touch "$work/lib/libcuda.so.1" "$work/nvml/libnvidia-ml.so.1"
 export TMPDIR=$work/tmp HOME=$work/home VGPU_LIBCUDA_DIR=$work/lib VGPU_NVML_DIR=$work/nvml VGPU_BACKEND=$work/backend LC_ALL=C
-unset PYTHONPATH CUPY_COMPILE_WITH_PTX TRITON_PTXAS_PATH TRITON_PTXAS_BLACKWELL_PATH CUDA_ROOT JAX_SKIP_CUDA_CONSTRAINTS_CHECK VGPU_PTXAS
+unset PYTHONPATH LD_PRELOAD TRITON_PTXAS_PATH TRITON_PTXAS_BLACKWELL_PATH CUDA_ROOT XLA_FLAGS JAX_SKIP_CUDA_CONSTRAINTS_CHECK VGPU_PTXAS VGPU_JIT
 passed=0 failed=0 skipped=0
 
 ok() { passed=$((passed + 1)); echo "ok - $1"; }
@@ -43,7 +44,7 @@ mkdir -p "$work/jax/lib/python3.11/site-packages/jax_plugins/xla_cuda13"
 cp "$ptxas" "$work/jax/bin/ptxas"
 chmod +x "$work/backend"
 run="timeout 60 $out/vgpu run --gpu soft"
-names="CUPY_COMPILE_WITH_PTX TRITON_PTXAS_PATH TRITON_PTXAS_BLACKWELL_PATH CUDA_ROOT JAX_SKIP_CUDA_CONSTRAINTS_CHECK"
+names="LD_PRELOAD TRITON_PTXAS_PATH TRITON_PTXAS_BLACKWELL_PATH CUDA_ROOT XLA_FLAGS JAX_SKIP_CUDA_CONSTRAINTS_CHECK"
 # values COMMAND...: what it passes on of the variables.
 values() { "$@" -c 'for n in '"$names"'; do eval "echo \"$n=\$$n\""; done' 2> /dev/null | tr '\n' ' '; }
 
@@ -80,25 +81,43 @@ says "ptxas: no file" 255 'no input' "$ptxas" -v
 same "ptxas: a refused file leaves nothing" "" "$(ls "$work/n.o" 2> /dev/null)"
 
 echo "# variables"
-same "without JAX" "CUPY_COMPILE_WITH_PTX=1 TRITON_PTXAS_PATH=$ptxas TRITON_PTXAS_BLACKWELL_PATH=$ptxas CUDA_ROOT= JAX_SKIP_CUDA_CONSTRAINTS_CHECK= " \
+same "without JAX" "LD_PRELOAD=$jit TRITON_PTXAS_PATH=$ptxas TRITON_PTXAS_BLACKWELL_PATH=$ptxas CUDA_ROOT= XLA_FLAGS=--xla_gpu_cuda_data_dir=$out/ptxas JAX_SKIP_CUDA_CONSTRAINTS_CHECK= " \
     "$(values $run "$work/plain/bin/python3")"
-all="CUPY_COMPILE_WITH_PTX=1 TRITON_PTXAS_PATH=$ptxas TRITON_PTXAS_BLACKWELL_PATH=$ptxas CUDA_ROOT=$out/ptxas JAX_SKIP_CUDA_CONSTRAINTS_CHECK=1 "
+all="LD_PRELOAD=$jit TRITON_PTXAS_PATH=$ptxas TRITON_PTXAS_BLACKWELL_PATH=$ptxas CUDA_ROOT=$out/ptxas XLA_FLAGS=--xla_gpu_cuda_data_dir=$out/ptxas JAX_SKIP_CUDA_CONSTRAINTS_CHECK=1 "
 same "with JAX: by its path" "$all" "$(values $run "$work/jax/bin/python3")"
 same "with JAX: found in the path" "$all" "$(PATH=$work/jax/bin:$PATH values $run python3)"
 same "with JAX: in PYTHONPATH" "$all" "$(PYTHONPATH=/nowhere:$work/jax/lib/python3.11/site-packages values $run "$work/plain/bin/python3")"
 mkdir -p "$work/home/.local/lib/python3.11/site-packages/jax_plugins/xla_cuda12"
 same "with JAX: the user's" "$all" "$(values $run "$work/plain/bin/python3")"
 rm -r "$work/home/.local"
-same "the user's values stay" "CUPY_COMPILE_WITH_PTX=0 TRITON_PTXAS_PATH=/mine TRITON_PTXAS_BLACKWELL_PATH=/mine CUDA_ROOT=/mine JAX_SKIP_CUDA_CONSTRAINTS_CHECK=0 " \
-    "$(CUPY_COMPILE_WITH_PTX=0 TRITON_PTXAS_PATH=/mine TRITON_PTXAS_BLACKWELL_PATH=/mine CUDA_ROOT=/mine JAX_SKIP_CUDA_CONSTRAINTS_CHECK=0 \
+same "the user's values stay" "LD_PRELOAD=$jit TRITON_PTXAS_PATH=/mine TRITON_PTXAS_BLACKWELL_PATH=/mine CUDA_ROOT=/mine XLA_FLAGS=--xla_gpu_cuda_data_dir=/mine JAX_SKIP_CUDA_CONSTRAINTS_CHECK=0 " \
+    "$(TRITON_PTXAS_PATH=/mine TRITON_PTXAS_BLACKWELL_PATH=/mine CUDA_ROOT=/mine XLA_FLAGS=--xla_gpu_cuda_data_dir=/mine JAX_SKIP_CUDA_CONSTRAINTS_CHECK=0 \
         values $run "$work/jax/bin/python3")"
-same "a GPU of NVIDIA's takes machine code" "CUPY_COMPILE_WITH_PTX= TRITON_PTXAS_PATH= TRITON_PTXAS_BLACKWELL_PATH= CUDA_ROOT= JAX_SKIP_CUDA_CONSTRAINTS_CHECK=1 " \
+same "a GPU of NVIDIA's takes machine code" "LD_PRELOAD= TRITON_PTXAS_PATH= TRITON_PTXAS_BLACKWELL_PATH= CUDA_ROOT= XLA_FLAGS= JAX_SKIP_CUDA_CONSTRAINTS_CHECK=1 " \
     "$(values timeout 60 "$out/vgpu" run --gpu nvidia "$work/jax/bin/python3")"
-says "it says what it has set" 0 "hand over PTX, which the software GPU executes: CUPY_COMPILE_WITH_PTX=1 TRITON_PTXAS_PATH=$ptxas" \
+says "it says what it has set" 0 "hand over PTX, which the software GPU executes: LD_PRELOAD=$jit TRITON_PTXAS_PATH=$ptxas" \
     $run "$work/jax/bin/python3" -c true
 says "and nothing for other programs" 0 '^$' $run true
 says "another ptxas" 0 "^TRITON_PTXAS_PATH=$work/jax/bin/ptxas$" $run --ptxas "$work/jax/bin/ptxas" env
 says "a ptxas that is not there" 125 "given by --ptxas" $run --ptxas /nowhere/ptxas true
+
+echo "# XLA's flags and what is preloaded"
+says "flags of the user's stay" 0 "^XLA_FLAGS=--xla_dump_to=/x --xla_gpu_cuda_data_dir=$out/ptxas$" env XLA_FLAGS=--xla_dump_to=/x $run env
+says "a file with flags stays" 0 "^XLA_FLAGS=/my/flags$" env XLA_FLAGS=/my/flags $run env
+other=$work/tmp/libother.so
+cp "$jit" "$other"
+same "a library of the user's is first" "$other:$jit" "$(LD_PRELOAD=$other $run printenv LD_PRELOAD 2> /dev/null)"
+same "not twice" "$jit" "$(LD_PRELOAD=$jit $run printenv LD_PRELOAD 2> /dev/null)"
+rm "$other"
+printf '\177ELF\001\001\001' > "$work/elf32" && head -c 200 /dev/zero >> "$work/elf32" && chmod +x "$work/elf32"
+# A program that cannot run: what it would have got is said.
+says "a program of 32 bits: nothing is preloaded" 127 "executes: TRITON_PTXAS_PATH" $run --verbose "$work/elf32"
+{ cat /bin/true; echo libasan.so.8; } > "$work/asan" && chmod +x "$work/asan"
+says "a program with gcc's AddressSanitizer, which wants to be first" 0 "executes: TRITON_PTXAS_PATH" $run --verbose "$work/asan"
+mkdir "$work/a b" && cp "$jit" "$work/a b/"
+says "a path that the loader cannot take" 0 "cannot be preloaded" $run --jit "$work/a b/libvgpu-jit.so" true
+says "another library" 0 "^LD_PRELOAD=$work/jit.so$" $run --jit "$(cp "$jit" "$work/jit.so" && echo "$work/jit.so")" env
+says "a library that is not there" 125 "given by --jit" $run --jit /nowhere/jit.so true
 
 echo "# the device node that JAX looks for"
 nodes() { $run "$1" -c 'ls /dev/nvidia0 /dev/null /dev/fd /dev/shm > /dev/null && echo x > /dev/null && echo there' 2> /dev/null; }

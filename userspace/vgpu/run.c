@@ -43,7 +43,8 @@ enum {
     OPT_BACKEND,
     OPT_LIBCUDA,
     OPT_NVML,
-    OPT_PTXAS
+    OPT_PTXAS,
+    OPT_JIT
 };
 
 static const struct option options[] = {
@@ -56,6 +57,7 @@ static const struct option options[] = {
     {"libcuda", required_argument, NULL, OPT_LIBCUDA},
     {"nvml", required_argument, NULL, OPT_NVML},
     {"ptxas", required_argument, NULL, OPT_PTXAS},
+    {"jit", required_argument, NULL, OPT_JIT},
     {NULL, 0, NULL, 0},
 };
 
@@ -126,6 +128,9 @@ int vgpu_cli_run(int argc, char **argv)
             break;
         case OPT_PTXAS:
             vgpu_cli_set_path(VGPU_PART_PTXAS, optarg);
+            break;
+        case OPT_JIT:
+            vgpu_cli_set_path(VGPU_PART_JIT, optarg);
             break;
         default:
             vgpu_cli_say("see `vgpu run --help`");

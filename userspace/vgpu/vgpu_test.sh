@@ -286,11 +286,10 @@ case $($run printenv VGPU_SOCKET) in
 "$work"/tmp/vgpu-run.*/backend.sock) ok "socket in the private folder" ;;
 *) bad "socket in the private folder" ;;
 esac
-same "CuPy is asked for PTX" "1" "$($run printenv CUPY_COMPILE_WITH_PTX)"
-same "unless the user has said otherwise" "0" "$(CUPY_COMPILE_WITH_PTX=0 $run printenv CUPY_COMPILE_WITH_PTX)"
-printf '#!/bin/sh\nprintenv CUPY_COMPILE_WITH_PTX\n' > "$work/program.py"
+same "NVRTC is asked for PTX" "$out/jit/libvgpu-jit.so" "$($run printenv LD_PRELOAD)"
+printf '#!/bin/sh\nprintenv LD_PRELOAD\n' > "$work/program.py"
 chmod +x "$work/program.py"
-says "a program of Python's: it says so" 0 "CUPY_COMPILE_WITH_PTX=1" $run "$work/program.py"
+says "a program of Python's: it says so" 0 "executes: LD_PRELOAD=$out/jit/libvgpu-jit.so" $run "$work/program.py"
 same "trace to standard error" 1 "$($run --trace printenv VGPU_TRACE)"
 same "trace to a file" t.txt "$($run --trace=t.txt printenv VGPU_TRACE)"
 $vgpu run --gpu nvidia true

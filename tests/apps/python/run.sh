@@ -8,7 +8,7 @@ out=$1 build=$2
 here=$(cd "$(dirname "$0")" && pwd)
 vgpu=$build/userspace/vgpu/vgpu
 unset JAX_PLATFORMS XLA_FLAGS TRITON_PTXAS_PATH TRITON_PTXAS_BLACKWELL_PATH TRITON_CACHE_DIR CUDA_ROOT JAX_SKIP_CUDA_CONSTRAINTS_CHECK
-unset VGPU_SOCKET VGPU_TRACE VGPU_TRACE_JSON VGPU_FAULT VGPU_DRIVER_VERSION CUDA_VISIBLE_DEVICES CUPY_COMPILE_WITH_PTX
+unset VGPU_SOCKET VGPU_TRACE VGPU_TRACE_JSON VGPU_FAULT VGPU_DRIVER_VERSION CUDA_VISIBLE_DEVICES CUPY_COMPILE_WITH_PTX LD_PRELOAD VGPU_JIT
 export LC_ALL=C PYTHONDONTWRITEBYTECODE=1
 passed=0 failed=0 skipped=0
 
@@ -61,10 +61,9 @@ else
     if environment ""; then
         client bindings ""
         client cupy "$CUDA_HOME/lib64"
-        # The toolkit's libnvJitLink would make it link to machine code.
-        client numba ""
-        # Warp makes PTX for a driver that is not older than the toolkit in it.
-        client warp "" VGPU_DRIVER_VERSION=13050
+        # It links with the toolkit's libnvJitLink.
+        client numba "$CUDA_HOME/lib64"
+        client warp ""
     fi
     if environment torch; then
         client triton "" TORCHINDUCTOR_CACHE_DIR="$out/triton/inductor" TORCHINDUCTOR_COMPILE_THREADS=1

@@ -23,7 +23,7 @@ passed=0
 failed=0
 skipped=0
 : >"$build/results"
-for library in cufft curand cusolver cusparse nccl cudnn; do
+for library in cufft curand cusolver cusparse nccl cudnn nvJitLink; do
     case " $* " in
     *" $library "*) ;;
     *)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * library LIBCUDART nvrtc LIBNVRTC PTX_FILE: NVRTC compiles the kernel of client.c for compute capability 8.0,
- * writes its PTX to the file, loads it through the driver API and launches it.
+ * writes its PTX to the file, loads it through the driver API and launches it; the same with machine code for 8.0.
  * library LIBCUDART cublas LIBCUBLAS: a product of matrices in single precision, compared with the processor's.
  * Lines and status are those of client.c.
  */
@@ -58,45 +58,35 @@ static void *open_library(const char *path)
     return p;
 }
 
-/* The kernel's PTX: `step` is a global variable and the kernel has C's name, so client.c can use both. */
-static char *compile(const char *path)
+/* The kernel compiled: `step` is a global variable and the kernel has C's name, so client.c can use both. */
+static char *compile(const char *architecture, const char *size_of, const char *text_of)
 {
-    const char *options[] = {"--gpu-architecture=compute_80"};
     void *program;
     size_t size;
-    char *ptx;
-    FILE *f;
+    char *image;
 
     step("nvrtcCreateProgram",
          CALL(library, "nvrtcCreateProgram", &program, source, "advance.cu", 0, NULL, NULL));
-    step("nvrtcCompileProgram", CALL(library, "nvrtcCompileProgram", program, 1, options));
-    step("nvrtcGetPTXSize", CALL(library, "nvrtcGetPTXSize", program, &size));
-    ptx = calloc(1, size + 1);
-    if (ptx == NULL)
+    step("nvrtcCompileProgram", CALL(library, "nvrtcCompileProgram", program, 1, &architecture));
+    step(size_of, CALL(library, size_of, program, &size));
+    image = calloc(1, size + 1);
+    if (image == NULL)
         exit(1);
-    step("nvrtcGetPTX", CALL(library, "nvrtcGetPTX", program, ptx));
-    f = fopen(path, "w");
-    step("PTX file", f == NULL || fputs(ptx, f) < 0 || fclose(f) != 0);
+    step(text_of, CALL(library, text_of, program, image));
     step("nvrtcDestroyProgram", CALL(library, "nvrtcDestroyProgram", &program));
-    return ptx;
+    return image;
 }
 
 #define COUNT 1000u
 
-static void nvrtc(const char *path)
+static void launch(const char *image)
 {
     uint32_t host[COUNT], n = COUNT, *device, wrong = 0;
     void *args[] = {&device, &n}, *module, *function;
-    int major = 0, minor = 0;
-    char *ptx;
 
-    step("nvrtcVersion", CALL(library, "nvrtcVersion", &major, &minor));
-    printf("nvrtc %d.%d\n", major, minor);
-    ptx = compile(path);
-    driver = open_library("libcuda.so.1");
     step("cudaMalloc", CALL(runtime, "cudaMalloc", &device, sizeof(host)));
     step("cudaMemset", CALL(runtime, "cudaMemset", device, 0, sizeof(host)));
-    step("cuModuleLoadData", CALL(driver, "cuModuleLoadData", &module, ptx));
+    step("cuModuleLoadData", CALL(driver, "cuModuleLoadData", &module, image));
     step("cuModuleGetFunction", CALL(driver, "cuModuleGetFunction", &function, module, "advance"));
     step("cuLaunchKernel",
          CALL(driver, "cuLaunchKernel", function, 4u, 1u, 1u, 256u, 1u, 1u, 0u, NULL, args, NULL));
@@ -105,7 +95,28 @@ static void nvrtc(const char *path)
         wrong += host[i] != 1;
     step("result", wrong != 0);
     step("cuModuleUnload", CALL(driver, "cuModuleUnload", module));
-    free(ptx);
+    step("cudaFree", CALL(runtime, "cudaFree", device));
+}
+
+static void nvrtc(const char *path)
+{
+    int major = 0, minor = 0;
+    char *image;
+    FILE *f;
+
+    step("nvrtcVersion", CALL(library, "nvrtcVersion", &major, &minor));
+    printf("nvrtc %d.%d\n", major, minor);
+    image = compile("--gpu-architecture=compute_80", "nvrtcGetPTXSize", "nvrtcGetPTX");
+    f = fopen(path, "w");
+    step("PTX file", f == NULL || fputs(image, f) < 0 || fclose(f) != 0);
+    driver = open_library("libcuda.so.1");
+    launch(image);
+    free(image);
+    /* The software GPU runs no machine code: `vgpu run` makes it PTX. */
+    part = "nvrtc: machine code";
+    image = compile("--gpu-architecture=sm_80", "nvrtcGetCUBINSize", "nvrtcGetCUBIN");
+    launch(image);
+    free(image);
 }
 
 #define M 96

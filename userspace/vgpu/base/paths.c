@@ -73,6 +73,12 @@ static const struct part parts[VGPU_PARTS] = {
                          {"ptxas/bin/ptxas", "../lib/vgpu/ptxas/bin/ptxas"},
                          "build it with `make userspace/vgpu`",
                          NULL},
+    [VGPU_PART_JIT] = {"the library in front of NVRTC",
+                       "--jit",
+                       "VGPU_JIT",
+                       {"jit/libvgpu-jit.so", "../lib/vgpu/jit/libvgpu-jit.so"},
+                       "build it with `make userspace/vgpu`",
+                       NULL},
 };
 
 static const char *chosen[VGPU_PARTS];

@@ -107,28 +107,53 @@ static bool uses_jax(const struct vgpu_cli_list *env, const char *program)
 
 /* ---- variables ---- */
 
+/*
+ * XLA_FLAGS with the folder that TensorFlow's XLA takes its ptxas from (JAX gives XLA the folder in CUDA_ROOT). XLA takes
+ * a value that does not begin with "--" for the name of a file with flags, and ends the program at a flag it does not know:
+ * this one is as old as XLA for GPUs. NULL: the user's value stays.
+ */
+static char *xla_flags(const struct vgpu_cli_list *env, const char *root)
+{
+    static const char flag[] = "--xla_gpu_cuda_data_dir=";
+    const char *before = vgpu_cli_getenv(env, "XLA_FLAGS");
+    size_t blanks = before ? strspn(before, " \t") : 0;
+
+    if (!root || strpbrk(root, " \t\"'"))
+        return NULL;
+    if (!before || !before[blanks])
+        return vgpu_cli_format("%s%s", flag, root);
+    if (strncmp(before + blanks, "--", 2) != 0 || strstr(before, "xla_gpu_cuda_data_dir"))
+        return NULL;
+    return vgpu_cli_format("%s %s%s", before, flag, root);
+}
+
 void vgpu_cli_python_env(struct vgpu_cli_list *env, const char *gpu, const char *program)
 {
     const char *ptxas = is_soft(gpu) ? vgpu_cli_path_if_there(VGPU_PART_PTXAS) : NULL;
+    const char *jit = is_soft(gpu) ? vgpu_cli_path_if_there(VGPU_PART_JIT) : NULL;
     const bool jax = uses_jax(env, program);
-    char *root = ptxas && jax ? vgpu_cli_format("%s", ptxas) : NULL, *said = NULL;
+    char *preload = vgpu_cli_preload(env, jit, program);
+    char *root = ptxas ? vgpu_cli_format("%s", ptxas) : NULL, *said = NULL, *flags;
 
     for (int i = 0; root && i < 2; i++) /* ROOT/bin/ptxas */
         *strrchr(root, '/') = 0;
+    flags = xla_flags(env, root);
 
     const struct {
         const char *name, *value;
+        bool extends; /* the user's value is in it */
     } switches[] = {
-        {"CUPY_COMPILE_WITH_PTX", is_soft(gpu) ? "1" : NULL},
-        {"TRITON_PTXAS_PATH", ptxas},
-        {"TRITON_PTXAS_BLACKWELL_PATH", ptxas},
-        {"CUDA_ROOT", root},
+        {"LD_PRELOAD", preload, true},
+        {"TRITON_PTXAS_PATH", ptxas, false},
+        {"TRITON_PTXAS_BLACKWELL_PATH", ptxas, false},
+        {"CUDA_ROOT", jax ? root : NULL, false},
+        {"XLA_FLAGS", flags, true},
     };
 
     for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++) {
         char *more;
 
-        if (!switches[i].value || vgpu_cli_getenv(env, switches[i].name))
+        if (!switches[i].value || (vgpu_cli_getenv(env, switches[i].name) && !switches[i].extends))
             continue;
         vgpu_cli_setenv(env, switches[i].name, switches[i].value);
         more = vgpu_cli_format("%s %s=%s", said ? said : "", switches[i].name, switches[i].value);
@@ -144,7 +169,9 @@ void vgpu_cli_python_env(struct vgpu_cli_list *env, const char *gpu, const char 
         vgpu_cli_say("JAX_SKIP_CUDA_CONSTRAINTS_CHECK=1: JAX would ask CUPTI, which is not served");
     }
     free(said);
+    free(flags);
     free(root);
+    free(preload);
 }
 
 /* ---- the device node ---- */

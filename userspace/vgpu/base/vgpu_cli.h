@@ -53,6 +53,7 @@ enum vgpu_cli_part {
     VGPU_PART_INITRD,
     VGPU_PART_DRIVER, /* vgpu_drv.ko */
     VGPU_PART_PTXAS,  /* the ptxas that keeps PTX, in a folder bin */
+    VGPU_PART_JIT,    /* libvgpu-jit.so, in front of NVRTC and nvJitLink */
     VGPU_PART_GUEST,  /* folder of what `vgpu guest-bundle` packs; not one of `vgpu run` */
     VGPU_PARTS
 };
@@ -139,6 +140,8 @@ void vgpu_cli_guest_env(struct vgpu_cli_list *env, const char *trace);
 /* python.c: what just-in-time compilers and JAX need. Sets the variables with which they hand over PTX to the software
  * GPU, but for those that the user has set, and says so where `program` looks like one of Python's. */
 void vgpu_cli_python_env(struct vgpu_cli_list *env, const char *gpu, const char *program);
+/* preload.c: LD_PRELOAD with a library behind what the user preloads, to be freed; NULL: it is not to be changed. */
+char *vgpu_cli_preload(const struct vgpu_cli_list *env, const char *library, const char *program);
 /* JAX looks for /dev/nvidia0 before it asks for CUDA. True: it is installed where `program` finds it, and there is no
  * such node. */
 bool vgpu_cli_wants_node(const struct vgpu_cli_list *env, const char *program);

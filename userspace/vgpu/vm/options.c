@@ -104,6 +104,7 @@ static struct option options[] = {
     {"libcuda", required_argument, NULL, OPT_PART + VGPU_PART_LIBCUDA},
     {"nvml", required_argument, NULL, OPT_PART + VGPU_PART_NVML},
     {"ptxas", required_argument, NULL, OPT_PART + VGPU_PART_PTXAS},
+    {"jit", required_argument, NULL, OPT_PART + VGPU_PART_JIT},
     {"qemu", required_argument, NULL, OPT_PART + VGPU_PART_QEMU},
     {"kernel", required_argument, NULL, OPT_PART + VGPU_PART_KERNEL},
     {"initrd", required_argument, NULL, OPT_PART + VGPU_PART_INITRD},

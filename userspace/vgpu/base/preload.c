@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* Preloads libvgpu-jit.so (jit/) into the user's program, where that does no harm. */
+#include <elf.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/vgpu_cli.h"
+
+/* Opens a program as execvp() finds it. */
+static int program_open(const struct vgpu_cli_list *env, const char *program)
+{
+    int fd = -1;
+
+    if (strchr(program, '/'))
+        return open(program, O_RDONLY | O_CLOEXEC);
+    for (const char *p = vgpu_cli_getenv(env, "PATH"); p && *p && fd < 0;) {
+        int n = (int)strcspn(p, ":");
+        char *file = vgpu_cli_format("%.*s/%s", n, p, program);
+
+        if (access(file, X_OK) == 0)
+            fd = open(file, O_RDONLY | O_CLOEXEC);
+        free(file);
+        p += n + (p[n] == ':');
+    }
+    return fd;
+}
+
+/*
+ * The loader complains of a library of another class than the program, and the run-time library of gcc's AddressSanitizer
+ * ends a program that has any library loaded before it. Scripts count as programs of this class.
+ */
+static bool program_refuses(const struct vgpu_cli_list *env, const char *program)
+{
+    static const char sanitizer[] = "libasan.so.";
+    int fd = program_open(env, program);
+    struct stat st;
+    bool refuses = false;
+    const char *file;
+
+    if (fd < 0)
+        return false;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size < (off_t)sizeof(Elf32_Ehdr)) {
+        close(fd);
+        return false;
+    }
+    file = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    close(fd);
+    if (file == MAP_FAILED)
+        return false;
+    if (memcmp(file, ELFMAG, SELFMAG) == 0) {
+        refuses = file[EI_CLASS] != (sizeof(void *) == 8 ? ELFCLASS64 : ELFCLASS32) ||
+                  memmem(file, (size_t)st.st_size, sanitizer, strlen(sanitizer)) != NULL;
+    }
+    munmap((void *)file, (size_t)st.st_size);
+    return refuses;
+}
+
+char *vgpu_cli_preload(const struct vgpu_cli_list *env, const char *library, const char *program)
+{
+    const char *before = vgpu_cli_getenv(env, "LD_PRELOAD");
+
+    if (!library || program_refuses(env, program) || (before && strstr(before, library)))
+        return NULL;
+    if (strpbrk(library, " :")) { /* the loader has no way to quote them */
+        vgpu_cli_say("%s cannot be preloaded: its path has a blank or a colon", library);
+        return NULL;
+    }
+    return before && *before ? vgpu_cli_format("%s:%s", before, library) : vgpu_cli_format("%s", library);
+}
