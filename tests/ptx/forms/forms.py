@@ -87,7 +87,7 @@ def near(rows, every, groups, rounds, rng):
     kinds = sorted({k for r in rows for part in r[1].split() for k in part.split("|")} | {"u32", "f32", "b64"})
     words = sorted({w for r in rows for g in r[2].split() for w in groups.get(g.strip("?!"), g.strip("?!")).split("|")} |
                    {"sat", "ftz", "rn"})
-    strange = sorted({w for r in every for g in r[2].split() for w in groups.get(g.strip("?!"), g.strip("?!")).split("|")} |
+    strange = sorted({w for r in every if r[0] != "testp" for g in r[2].split() for w in groups.get(g.strip("?!"), g.strip("?!")).split("|")} |
                      {"rna", "rs", "noftz", "scaled"})
     for _ in range(rounds):
         row = rng.choice(rows)
