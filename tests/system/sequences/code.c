@@ -34,7 +34,7 @@ static CUresult load(void)
     SEQ_PUT(module, m);
     return code_keep(cuModuleGetFunction(&f, m, "store"), f);
 }
-static bool may_unload(void)
+bool seq_may_unload(void)
 {
     return !seq_client || seq_threads == 1;
 }
@@ -42,7 +42,7 @@ static bool may_unload(void)
 /* Not the first module: its function stays. */
 static CUresult unload(void)
 {
-    if (!may_unload())
+    if (!seq_may_unload())
         return CUDA_ERROR_NOT_SUPPORTED;
     return cuModuleUnload(seq.module[1 + seq_random(seq_slots - 1)]);
 }
@@ -67,7 +67,7 @@ static CUresult library_kernel(void)
 }
 static CUresult library_unload(void)
 {
-    if (!may_unload())
+    if (!seq_may_unload())
         return CUDA_ERROR_NOT_SUPPORTED;
     return cuLibraryUnload(SEQ_ANY(library));
 }

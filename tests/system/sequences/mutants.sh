@@ -27,7 +27,7 @@ for patch; do
             continue
         fi
         began=$(date +%s)
-        "$src/worker.sh" "$dir" "$out" "$dir/built" "$cuda" 900 --once --seeds "$seeds" > "$log" 2>&1
+        "$src/worker.sh" "$dir" "$out" "$dir/built" "$cuda" 900 --once --jobs 4 --seeds "$seeds" > "$log" 2>&1
         if grep -q '^FAIL: seed' "$log"; then
             echo "$name: found in $(($(date +%s) - began)) s: $(sed -n 's/^FAIL: \(seed [^:]*\):.*/\1/p' "$log" | head -n 1)," \
                 "$(grep -aohE 'AddressSanitizer: [a-zA-Z-]*|runtime error: .*' "$dir"/built/reports/* | head -n 1)"
@@ -48,7 +48,7 @@ for patch; do
     fi
     began=$(date +%s)
     LD_LIBRARY_PATH=$dir/built LD_PRELOAD=$("${CC:-gcc}" -print-file-name=libasan.so) \
-        "$out/sequences" --once --seeds "$seeds" --seconds 900 > "$log" 2>&1
+        "$out/sequences" --once --jobs 4 --seeds "$seeds" --seconds 900 > "$log" 2>&1
     if grep -q '^FAIL: seed' "$log"; then
         echo "$name: found in $(($(date +%s) - began)) s: $(sed -n 's/^FAIL: \(seed [0-9]*\).*/\1/p' "$log" | head -n 1)," \
             "$(sed -n 's/.*ERROR: AddressSanitizer: \([a-zA-Z-]*\).*/\1/p; s/.*runtime error: //p' "$log" | head -n 1)"
