@@ -46,7 +46,10 @@ struct seq_plot {
     const struct seq_act *acts;
 };
 extern const struct seq_plot seq_graph_plots[], seq_other_plots[];
-#define SEQ_PLOT(name, alone, acts) {name, alone, sizeof(acts) / sizeof((acts)[0]), acts}
+#define SEQ_PLOT(name, alone, acts) \
+    { \
+        name, alone, sizeof(acts) / sizeof((acts)[0]), acts \
+    }
 
 /* Acts that several families have. */
 CUresult seq_act_hold(void);

@@ -73,8 +73,8 @@ static int cast_type(void)
 CUresult seq_act_instantiate(void)
 {
     const unsigned j = seq_random(SEQ_CAST);
-    CUresult r =
-        cuGraphInstantiateWithFlags(&seq_cast.exec[j], CAST_ANY(graph), seq_random(8) ? 0 : 1u << seq_random(4));
+    CUresult r = cuGraphInstantiateWithFlags(&seq_cast.exec[j], CAST_ANY(graph),
+                                             seq_random(8) ? 0 : 1u << seq_random(4));
 
     if (r == CUDA_SUCCESS && seq_random(2))
         SEQ_PUT(exec, seq_cast.exec[j]);
@@ -475,8 +475,11 @@ static const struct seq_act of_memory_nodes[] = {
 };
 
 const struct seq_plot seq_graph_plots[] = {
-    SEQ_PLOT("update", false, of_updates),   SEQ_PLOT("end", true, of_ends),
-    SEQ_PLOT("condition", false, of_conditions), SEQ_PLOT("capture", false, of_captures),
-    SEQ_PLOT("user", false, of_users),       SEQ_PLOT("memory node", false, of_memory_nodes),
+    SEQ_PLOT("update", false, of_updates),
+    SEQ_PLOT("end", true, of_ends),
+    SEQ_PLOT("condition", false, of_conditions),
+    SEQ_PLOT("capture", false, of_captures),
+    SEQ_PLOT("user", false, of_users),
+    SEQ_PLOT("memory node", false, of_memory_nodes),
     {NULL, false, 0, NULL},
 };

@@ -176,13 +176,15 @@ static CUresult make_pool(void)
 }
 static CUresult allocate(void)
 {
-    return seq_random(4) ? cuMemAllocFromPoolAsync(CAST_SLOT(allocated), SEQ_BYTES, CAST_ANY(pool), CAST_ANY(stream))
-                         : cuMemAlloc_v2(CAST_SLOT(allocated), SEQ_BYTES);
+    return seq_random(4)
+               ? cuMemAllocFromPoolAsync(CAST_SLOT(allocated), SEQ_BYTES, CAST_ANY(pool), CAST_ANY(stream))
+               : cuMemAlloc_v2(CAST_SLOT(allocated), SEQ_BYTES);
 }
 static CUresult use_allocated(void)
 {
-    return seq_random(2) ? cuMemsetD8Async(CAST_ANY(allocated), 1, 64, CAST_ANY(stream))
-                         : cuMemcpyDtoDAsync_v2(CAST_ANY(allocated), CAST_ANY(allocated), 64, CAST_ANY(stream));
+    return seq_random(2)
+               ? cuMemsetD8Async(CAST_ANY(allocated), 1, 64, CAST_ANY(stream))
+               : cuMemcpyDtoDAsync_v2(CAST_ANY(allocated), CAST_ANY(allocated), 64, CAST_ANY(stream));
 }
 static CUresult give_back(void)
 {
@@ -199,20 +201,13 @@ static CUresult trim_pool(void)
 }
 
 static const struct seq_act of_pools[] = {
-    {"plot pool: make", make_pool},
-    {"plot pool: hold", seq_act_hold},
-    {"plot pool: host function", run_host},
-    {"plot pool: allocate", allocate},
-    {"plot pool: use", use_allocated},
-    {"plot pool: allocate 2", allocate},
-    {"plot pool: give back", give_back},
-    {"plot pool: destroy", destroy_pool},
-    {"plot pool: use 2", use_allocated},
-    {"plot pool: trim", trim_pool},
-    {"plot pool: release", seq_act_release},
-    {"plot pool: give back 2", give_back},
-    {"plot pool: allocate 3", allocate},
-    {"plot pool: synchronize", seq_act_synchronize},
+    {"plot pool: make", make_pool},          {"plot pool: hold", seq_act_hold},
+    {"plot pool: host function", run_host},  {"plot pool: allocate", allocate},
+    {"plot pool: use", use_allocated},       {"plot pool: allocate 2", allocate},
+    {"plot pool: give back", give_back},     {"plot pool: destroy", destroy_pool},
+    {"plot pool: use 2", use_allocated},     {"plot pool: trim", trim_pool},
+    {"plot pool: release", seq_act_release}, {"plot pool: give back 2", give_back},
+    {"plot pool: allocate 3", allocate},     {"plot pool: synchronize", seq_act_synchronize},
 };
 
 static CUresult make_physical(void)
@@ -224,7 +219,8 @@ static CUresult make_physical(void)
 }
 static CUresult reserve(void)
 {
-    return cuMemAddressReserve(CAST_SLOT(reserved), SEQ_GRANULE, 0, seq_random(2) ? 0 : CAST_ANY(reserved), 0);
+    return cuMemAddressReserve(CAST_SLOT(reserved), SEQ_GRANULE, 0, seq_random(2) ? 0 : CAST_ANY(reserved),
+                               0);
 }
 static CUresult map(void)
 {
@@ -274,8 +270,11 @@ static const struct seq_act of_mappings[] = {
 
 static CUresult make_array(void)
 {
-    CUDA_ARRAY3D_DESCRIPTOR d = {
-        .Width = 16, .Height = 16, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1, .Flags = CUDA_ARRAY3D_SURFACE_LDST};
+    CUDA_ARRAY3D_DESCRIPTOR d = {.Width = 16,
+                                 .Height = 16,
+                                 .Format = CU_AD_FORMAT_FLOAT,
+                                 .NumChannels = 1,
+                                 .Flags = CUDA_ARRAY3D_SURFACE_LDST};
 
     return cuArray3DCreate_v2(CAST_SLOT(array), &d);
 }
@@ -333,7 +332,7 @@ static const struct seq_act of_arrays[] = {
 };
 
 const struct seq_plot seq_other_plots[] = {
-    SEQ_PLOT("stream", true, of_streams),    SEQ_PLOT("code", false, of_code),
-    SEQ_PLOT("pool", false, of_pools),       SEQ_PLOT("mapping", false, of_mappings),
-    SEQ_PLOT("array", false, of_arrays),     {NULL, false, 0, NULL},
+    SEQ_PLOT("stream", true, of_streams), SEQ_PLOT("code", false, of_code),
+    SEQ_PLOT("pool", false, of_pools),    SEQ_PLOT("mapping", false, of_mappings),
+    SEQ_PLOT("array", false, of_arrays),  {NULL, false, 0, NULL},
 };

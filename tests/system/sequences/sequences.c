@@ -289,9 +289,10 @@ static unsigned seed_ended(unsigned jobs, const char *folder, unsigned long long
     if (status == 0)
         return 1;
     ++*findings;
-    printf("FAIL: seed %llu: %s %d; again: sequences --first %llu --seeds 1 --steps %u --threads %u --trace\n",
-           job[k].seed, WIFSIGNALED(status) ? "signal" : "status",
-           WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), job[k].seed, per_seed, seq_threads);
+    printf(
+        "FAIL: seed %llu: %s %d; again: sequences --first %llu --seeds 1 --steps %u --threads %u --trace\n",
+        job[k].seed, WIFSIGNALED(status) ? "signal" : "status",
+        WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), job[k].seed, per_seed, seq_threads);
     return 1;
 }
 
