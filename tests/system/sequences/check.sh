@@ -1,20 +1,23 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# check.sh TOP O SECONDS CUDA: runs the software GPU's api_test, then sequences of one thread, then of two for a third of the time;
+# check.sh TOP O SECONDS CUDA: runs the software GPU's api_test and fuzz_test, then sequences of one thread, then of two for a third of the time;
 # then the same through a worker.
 set -u
 top=$1 out=$2
 export CUDA_HOME="$4"
 export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1
 passed=0 failed=0
-# What was used after its end once shows under AddressSanitizer alone, also in the tests that were written for it.
-if LD_LIBRARY_PATH=$out/softgpu "$out/softgpu/api_test" > "$out/api_test.log" 2>&1; then
-    passed=1
-else
-    failed=1
-    echo "FAIL: api_test with sanitizers (log: $out/api_test.log)"
-    grep -m 5 -E '^\[  FAILED|ERROR: AddressSanitizer|runtime error' "$out/api_test.log"
-fi
+# What was used after its end once shows under AddressSanitizer alone, also in the tests that were written for it; so does an
+# index of a register class that has no row.
+for name in api_test fuzz_test; do
+    if LD_LIBRARY_PATH=$out/softgpu "$out/softgpu/$name" > "$out/$name.log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAIL: $name with sanitizers (log: $out/$name.log)"
+        grep -m 5 -E '^\[  FAILED|ERROR: AddressSanitizer|runtime error' "$out/$name.log"
+    fi
+done
 for threads in 1 2; do
     seconds=$3
     [ $threads = 1 ] || seconds=$(($3 / 3))

@@ -45,8 +45,6 @@ extern struct seq_objects seq;
 #define SEQ_GRANULE (2u << 20)
 
 extern unsigned seq_threads;
-extern bool
-    seq_client; /* the library is a client's: it does not stand that code goes while another thread asks for it */
 /* A number below n; each thread has a sequence of its own. */
 unsigned seq_random(unsigned n);
 #define SEQ_ANY(kind) seq.kind[seq_random(seq_slots)]
@@ -89,8 +87,6 @@ CUcontext seq_home(void);
 extern CUfunction seq_fault; /* faults, in a home that is not the primary context */
 /* Host functions that run while this is on end when it is off, or after a bounded time. */
 void seq_hold(bool on);
-/* May code go now? */
-bool seq_may_unload(void);
 
 /* ---- plots ---- */
 
