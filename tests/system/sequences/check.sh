@@ -22,7 +22,7 @@ for threads in 1 2; do
     seconds=$3
     [ $threads = 1 ] || seconds=$(($3 / 3))
     log=$out/threads-$threads.log
-    if env LD_LIBRARY_PATH="$out/softgpu" LD_PRELOAD="$("${CC:-gcc}" -print-file-name=libasan.so)" "$out/sequences" --counts --threads $threads \
+    if env LD_LIBRARY_PATH="$out/softgpu" LD_PRELOAD="$("${CC:-gcc}" -print-file-name=libasan.so)" "$out/sequences" --counts --jobs 4 --threads $threads \
         --seconds "$seconds" > "$log" 2>&1; then
         passed=$((passed + 1))
     else
@@ -31,7 +31,7 @@ for threads in 1 2; do
         echo "(log: $log)"
     fi
     tail -n 1 "$log"
-    if "$top/tests/system/sequences/worker.sh" "$top" "$out" "$out/worker" "$CUDA_HOME" "$seconds" --threads $threads; then
+    if "$top/tests/system/sequences/worker.sh" "$top" "$out" "$out/worker" "$CUDA_HOME" "$seconds" --jobs 4 --threads $threads; then
         passed=$((passed + 1))
     else
         failed=$((failed + 1))
