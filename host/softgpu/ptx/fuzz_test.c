@@ -3,8 +3,8 @@
  * Hostile text: pseudo-random changes of good PTX must be refused or accepted, never crash, and
  * whatever still decodes must run into nothing worse than a fault.
  *
- * fuzz_test [rounds [FILE.ptx...]]: without files, a text of its own that has a bit of
- * everything. The sequence is the same each time.
+ * fuzz_test [rounds [registers | FILE.ptx...]]: without files, a text of its own that has a bit of
+ * everything; registers: only the exchanged ones. The sequence is the same each time.
  */
 #include "exec/exec_test.h"
 #include "memory/texture.h"
@@ -300,15 +300,17 @@ int main(int argc, char **argv)
 {
     unsigned rounds = argc > 1 ? (unsigned)atoi(argv[1]) : 3000;
 
+    const bool registers = argc == 3 && !strcmp(argv[2], "registers");
+
     t_watchdog = 20000;
     if (argc < 3)
         fuzz("changed text", sample, strlen(sample), rounds, false);
-    if (argc < 3)
+    if (argc < 3 || registers)
         fuzz("exchanged registers", classes, strlen(classes), rounds, true);
     t_texture = some_texture;
     if (argc < 3)
         fuzz("changed textures", textures, strlen(textures), rounds, false);
-    for (int i = 2; i < argc; i++) {
+    for (int i = 2; i < argc && !registers; i++) {
         FILE *f = fopen(argv[i], "rb");
         char *text = malloc(4 << 20);
         size_t n = f && text ? fread(text, 1, 4 << 20, f) : 0;

@@ -1,25 +1,28 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# check.sh TOP O SECONDS CUDA: runs the software GPU's api_test, then sequences of one thread, then of two for a third of the time;
+# check.sh TOP O SECONDS CUDA: runs the software GPU's api_test and fuzz_test, then sequences of one thread, then of two for a third of the time;
 # then the same through a worker.
 set -u
 top=$1 out=$2
 export CUDA_HOME="$4"
 export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1
 passed=0 failed=0
-# What was used after its end once shows under AddressSanitizer alone, also in the tests that were written for it.
-if LD_LIBRARY_PATH=$out/softgpu "$out/softgpu/api_test" > "$out/api_test.log" 2>&1; then
-    passed=1
-else
-    failed=1
-    echo "FAIL: api_test with sanitizers (log: $out/api_test.log)"
-    grep -m 5 -E '^\[  FAILED|ERROR: AddressSanitizer|runtime error' "$out/api_test.log"
-fi
+# What was used after its end once shows under AddressSanitizer alone, also in the tests that were written for it; so does an
+# index of a register class that has no row.
+for name in api_test fuzz_test; do
+    if LD_LIBRARY_PATH=$out/softgpu "$out/softgpu/$name" > "$out/$name.log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAIL: $name with sanitizers (log: $out/$name.log)"
+        grep -m 5 -E '^\[  FAILED|ERROR: AddressSanitizer|runtime error' "$out/$name.log"
+    fi
+done
 for threads in 1 2; do
     seconds=$3
     [ $threads = 1 ] || seconds=$(($3 / 3))
     log=$out/threads-$threads.log
-    if env LD_LIBRARY_PATH="$out/softgpu" LD_PRELOAD="$("${CC:-gcc}" -print-file-name=libasan.so)" "$out/sequences" --counts --threads $threads \
+    if env LD_LIBRARY_PATH="$out/softgpu" LD_PRELOAD="$("${CC:-gcc}" -print-file-name=libasan.so)" "$out/sequences" --counts --jobs 4 --threads $threads \
         --seconds "$seconds" > "$log" 2>&1; then
         passed=$((passed + 1))
     else
@@ -28,7 +31,7 @@ for threads in 1 2; do
         echo "(log: $log)"
     fi
     tail -n 1 "$log"
-    if "$top/tests/system/sequences/worker.sh" "$top" "$out" "$out/worker" "$CUDA_HOME" "$seconds" --threads $threads; then
+    if "$top/tests/system/sequences/worker.sh" "$top" "$out" "$out/worker" "$CUDA_HOME" "$seconds" --jobs 4 --threads $threads; then
         passed=$((passed + 1))
     else
         failed=$((failed + 1))

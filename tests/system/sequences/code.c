@@ -34,16 +34,9 @@ static CUresult load(void)
     SEQ_PUT(module, m);
     return code_keep(cuModuleGetFunction(&f, m, "store"), f);
 }
-static bool may_unload(void)
-{
-    return !seq_client || seq_threads == 1;
-}
-
 /* Not the first module: its function stays. */
 static CUresult unload(void)
 {
-    if (!may_unload())
-        return CUDA_ERROR_NOT_SUPPORTED;
     return cuModuleUnload(seq.module[1 + seq_random(seq_slots - 1)]);
 }
 static CUresult global(void)
@@ -67,8 +60,6 @@ static CUresult library_kernel(void)
 }
 static CUresult library_unload(void)
 {
-    if (!may_unload())
-        return CUDA_ERROR_NOT_SUPPORTED;
     return cuLibraryUnload(SEQ_ANY(library));
 }
 static CUresult link_create(void)

@@ -4,7 +4,7 @@
  * wrongly shows in the sanitizer of the library that is called: build host/softgpu with one.
  *
  *   sequences [--first SEED] [--seconds N] [--seeds N] [--steps N] [--threads N] [--limit SECONDS]
- *             [--counts] [--once] [--trace] [--reports FOLDER]
+ *             [--jobs N] [--counts] [--once] [--trace] [--reports FOLDER]
  *
  * Each seed is a process of its own; one thread makes the same calls for the same seed. A process that a signal or a
  * sanitizer ends is a finding, as is one that does not end in time: it shows its threads' stacks.
@@ -26,14 +26,14 @@
 #include <unistd.h>
 
 #define HANG_EXIT 9
-#define STEPS_MAX 160u
+#define SILENT_CALLS 1000u /* that none of so many succeeds is no chance */
+#define STEPS_MAX 400u
 
 struct seq_objects seq;
 CUfunction seq_setter, seq_fault;
 char seq_host[SEQ_BYTES];
-bool seq_client;
 static __thread uint64_t seq_state;
-static unsigned home, host_us = 50; /* of this seed */
+static unsigned home, host_us = 50, hold_ms = 2; /* of this seed */
 
 static struct seq_step steps[STEPS_MAX];
 static unsigned nsteps, nfamilies, family[STEPS_MAX];
@@ -55,9 +55,18 @@ unsigned seq_random(unsigned n)
     return (unsigned)((seq_state >> 11) % n);
 }
 
+static _Atomic bool held;
+
+void seq_hold(bool on)
+{
+    held = on;
+}
+
 void seq_host_function(void *argument)
 {
     (void)argument;
+    for (unsigned ms = 0; held && ms < hold_ms; ms++)
+        usleep(1000);
     usleep(host_us);
 }
 
@@ -97,18 +106,42 @@ static void weigh_steps(void)
     weights++;
 }
 
-static void one_step(void)
+void seq_count(unsigned at, CUresult r)
+{
+    counts->calls[at]++;
+    counts->good[at] += r == CUDA_SUCCESS;
+    if (trace)
+        fprintf(stderr, "%s: %d\n", steps[at].call, (int)r);
+}
+
+void seq_noise(void)
 {
     unsigned at = seq_random(weights), i = 0;
 
     while (at >= weight[i])
         at -= weight[i++];
-    CUresult r = steps[i].run();
+    seq_count(i, steps[i].run());
+}
 
-    counts->calls[i]++;
-    counts->good[i] += r == CUDA_SUCCESS;
-    if (trace)
-        fprintf(stderr, "%s: %d\n", steps[i].call, (int)r);
+static void all_steps(void)
+{
+    for (unsigned i = 0, n; i < per_seed; i += n ?: 1) {
+        n = seq_plot();
+        if (!n)
+            seq_noise();
+    }
+}
+
+/* An act of a plot: counted, and no step by itself. */
+static unsigned step_counted(const char *what)
+{
+    if (nsteps == STEPS_MAX) {
+        fprintf(stderr, "too many acts\n");
+        exit(2);
+    }
+    family[nsteps] = nfamilies;
+    steps[nsteps] = (struct seq_step){.call = what};
+    return nsteps++;
 }
 
 /* A process that hangs shows where each of its threads is, if the sanitizers' library is there. */
@@ -149,8 +182,7 @@ static void *other_thread(void *seed)
     seed_thread((uint64_t)(uintptr_t)seed);
     if (cuCtxSetCurrent(seq_home()) != CUDA_SUCCESS)
         return NULL;
-    for (unsigned i = 0; i < per_seed; i++)
-        one_step();
+    all_steps();
     return NULL;
 }
 
@@ -185,9 +217,11 @@ static void child(uint64_t seed)
     alarm(limit_s);
     seed_thread(seed);
     weigh_steps();
+    seq_plots_choose();
     seq_slots = 2 + seq_random(SEQ_SLOTS - 1);
     home = seq_random(3) == 0;
     host_us = seq_random(3) ? 50 : 2000;
+    hold_ms = seq_random(4) ? 4 : 30;
     if (!begin()) {
         fprintf(stderr, "the library does not start\n");
         _exit(3);
@@ -195,8 +229,7 @@ static void child(uint64_t seed)
     for (unsigned i = 1; i < seq_threads; i++)
         if (pthread_create(&t[i], NULL, other_thread, (void *)(uintptr_t)(seed + i * 1000003)))
             _exit(3);
-    for (unsigned i = 0; i < per_seed; i++)
-        one_step();
+    all_steps();
     for (unsigned i = 1; i < seq_threads; i++)
         pthread_join(t[i], NULL);
     /* A thread of the library may be about to say what it found. */
@@ -226,10 +259,47 @@ static void show_counts(void)
                (unsigned long long)counts->good[i]);
 }
 
+#define JOBS_MAX 16u
+static struct {
+    pid_t pid; /* 0: free */
+    unsigned long long seed;
+} job[JOBS_MAX];
+
+/* Waits for one of them; 0: it was none. */
+static unsigned seed_ended(unsigned jobs, const char *folder, unsigned long long *done, unsigned *findings)
+{
+    static unsigned reports;
+    unsigned k = 0;
+    int status;
+    const pid_t pid = waitpid(-1, &status, 0);
+
+    if (pid < 0)
+        exit(2);
+    while (k < jobs && job[k].pid != pid)
+        k++;
+    if (k == jobs) /* the process with IPC handles */
+        return 0;
+    job[k].pid = 0;
+    ++*done;
+    if (reports_in(folder) > reports) { /* a worker ends after its client */
+        reports = reports_in(folder);
+        ++*findings;
+        printf("FAIL: seed %llu or one of the %u before it: a report in %s\n", job[k].seed, jobs, folder);
+    }
+    if (status == 0)
+        return 1;
+    ++*findings;
+    printf(
+        "FAIL: seed %llu: %s %d; again: sequences --first %llu --seeds 1 --steps %u --threads %u --trace\n",
+        job[k].seed, WIFSIGNALED(status) ? "signal" : "status",
+        WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), job[k].seed, per_seed, seq_threads);
+    return 1;
+}
+
 int main(int argc, char **argv)
 {
     unsigned long long first = 1, seeds = 1000000000, seconds = 60, done = 0, calls = 0, good = 0;
-    unsigned findings = 0, silent = 0, reports = 0;
+    unsigned findings = 0, silent = 0, jobs = 1;
     const char *folder = NULL;
     bool counted = false, once = false;
     time_t until;
@@ -244,7 +314,7 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "--trace"))
             trace = true;
         else if (value && !strcmp(argv[i], "--reports"))
-            folder = argv[++i], seq_client = true;
+            folder = argv[++i];
         else if (value && !strcmp(argv[i], "--first"))
             first = strtoull(argv[++i], NULL, 0);
         else if (value && !strcmp(argv[i], "--seeds"))
@@ -255,15 +325,17 @@ int main(int argc, char **argv)
             per_seed = (unsigned)strtoul(argv[++i], NULL, 0);
         else if (value && !strcmp(argv[i], "--limit"))
             limit_s = (unsigned)strtoul(argv[++i], NULL, 0);
+        else if (value && !strcmp(argv[i], "--jobs"))
+            jobs = (unsigned)strtoul(argv[++i], NULL, 0);
         else if (value && !strcmp(argv[i], "--threads"))
             seq_threads = (unsigned)strtoul(argv[++i], NULL, 0);
         else
             seq_threads = 0;
     }
-    if (seq_threads < 1 || seq_threads > 8) {
+    if (seq_threads < 1 || seq_threads > 8 || jobs < 1 || jobs > JOBS_MAX) {
         fprintf(stderr,
                 "usage: sequences [--first SEED] [--seconds N] [--seeds N] [--steps N] [--threads 1..8] "
-                "[--limit SECONDS] [--counts] [--once] [--trace] [--reports FOLDER]\n");
+                "[--limit SECONDS] [--jobs 1..16] [--counts] [--once] [--trace] [--reports FOLDER]\n");
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -277,39 +349,38 @@ int main(int argc, char **argv)
     steps_of(seq_memory_steps);
     steps_of(seq_code_steps);
     steps_of(seq_share_steps);
+    seq_plots_begin(step_counted);
     if (!seq_share_begin()) {
         fprintf(stderr, "the process with IPC handles does not start\n");
         return 2;
     }
     until = time(NULL) + (time_t)seconds;
-    for (unsigned long long seed = first; done < seeds && time(NULL) < until && !(once && findings);
-         seed++, done++) {
-        pid_t pid = fork();
-        int status;
+    for (unsigned long long seed = first, under_way = 0;;) {
+        if (under_way < jobs && seed - first < seeds && time(NULL) < until && !(once && findings)) {
+            unsigned k = 0;
 
-        if (pid == 0)
-            child(seed);
-        if (pid < 0 || waitpid(pid, &status, 0) != pid)
-            return 2;
-        if (reports_in(folder) > reports) { /* a worker ends after its client */
-            reports = reports_in(folder);
-            findings++;
-            printf("FAIL: seed %llu or the one before it: a report in %s\n", seed, folder);
-        }
-        if (status == 0)
+            while (job[k].pid)
+                k++;
+            job[k].seed = seed++;
+            job[k].pid = fork();
+            if (job[k].pid == 0)
+                child(job[k].seed);
+            if (job[k].pid < 0)
+                return 2;
+            under_way++;
             continue;
-        findings++;
-        printf(
-            "FAIL: seed %llu: %s %d; again: sequences --first %llu --seeds 1 --steps %u --threads %u --trace\n",
-            seed, WIFSIGNALED(status) ? "signal" : "status",
-            WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), seed, per_seed, seq_threads);
+        }
+        if (!under_way)
+            break;
+        under_way -= seed_ended(jobs, folder, &done, &findings);
     }
     if (counted)
         show_counts();
     for (unsigned i = 0; i < nsteps; i++) {
         calls += counts->calls[i];
         good += counts->good[i];
-        if (!counts->good[i] && done >= 100 && !(seq_client && seq_threads > 1)) {
+        if (!counts->good[i] &&
+            (counts->calls[i] ? counts->calls[i] >= SILENT_CALLS : done >= SILENT_CALLS)) {
             silent++;
             printf("FAIL: %s succeeded in none of %llu calls: the sequences do not reach it\n", steps[i].call,
                    (unsigned long long)counts->calls[i]);

@@ -45,8 +45,6 @@ extern struct seq_objects seq;
 #define SEQ_GRANULE (2u << 20)
 
 extern unsigned seq_threads;
-extern bool
-    seq_client; /* the library is a client's: it does not stand that code goes while another thread asks for it */
 /* A number below n; each thread has a sequence of its own. */
 unsigned seq_random(unsigned n);
 #define SEQ_ANY(kind) seq.kind[seq_random(seq_slots)]
@@ -87,5 +85,19 @@ extern char seq_host[SEQ_BYTES]; /* pageable memory */
 /* The context in which a seed's streams begin: the primary one, or one that may fault and be destroyed. */
 CUcontext seq_home(void);
 extern CUfunction seq_fault; /* faults, in a home that is not the primary context */
+/* Host functions that run while this is on end when it is off, or after a bounded time. */
+void seq_hold(bool on);
+
+/* ---- plots ---- */
+
+/* Once, before the seeds; counted: gives a place in the counts. */
+void seq_plots_begin(unsigned (*counted)(const char *what));
+/* Chooses what this seed plays. */
+void seq_plots_choose(void);
+/* Plays one, if it is time for one: the number of its steps, else 0. */
+unsigned seq_plot(void);
+/* For plots: counts an act; a call of the seed's mixture. */
+void seq_count(unsigned at, CUresult r);
+void seq_noise(void);
 
 #endif

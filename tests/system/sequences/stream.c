@@ -81,8 +81,6 @@ static CUresult context(void)
     CUresult r = CUDA_SUCCESS;
 
     if (*c && seq_random(2)) {
-        if (seq_client && seq_threads > 1) /* its modules go with it */
-            return CUDA_ERROR_NOT_SUPPORTED;
         r = cuCtxDestroy_v2(*c);
         *c = NULL;
     } else if (!*c) {

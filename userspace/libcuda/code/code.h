@@ -17,13 +17,15 @@ struct vcu_param {
     uint32_t offset, size; /* bytes */
 };
 
-/* A CUfunction or a CUkernel. Lives as long as its module or library. */
+/* A CUfunction or a CUkernel. Its handle lives as long as its module or library, the record as long as a call uses it. */
 struct vcu_func {
     struct vcu_func *next; /* of the same parent */
+    atomic_uint users;     /* the handle table, calls, a kernel's functions */
+    atomic_bool ended;     /* its handle has gone, and the table's reference with it */
     uint64_t handle;
     uint64_t parent;           /* module (CUfunction) or library (CUkernel) handle */
     _Atomic uint64_t function; /* kernel: its CUfunction in the current context, 0 = not asked yet */
-    struct vcu_func *kernel;   /* function that came from a kernel: that kernel */
+    struct vcu_func *kernel;   /* function that came from a kernel: that kernel, counted */
     uint64_t context;          /* function: owner */
     int device;                /* whose attributes are cached */
     int attributes[VCU_FUNC_ATTRIBUTES]; /* by CUfunction_attribute */
@@ -38,20 +40,36 @@ struct vcu_func {
 
 /* A module or a library. */
 struct vcu_unit {
+    atomic_uint users; /* the handle table, calls */
+    atomic_bool ended; /* its handle has gone, and the table's reference with it */
     uint64_t handle;
     uint64_t context;        /* module: owner; library: 0 */
-    uint64_t module;         /* library: its CUmodule once asked for */
+    _Atomic uint64_t module; /* library: its CUmodule once asked for */
     uint64_t library;        /* module that is a library's: that library */
-    pthread_mutex_t lock;    /* protects funcs and refs */
+    pthread_mutex_t lock;    /* protects gone, funcs and refs */
+    bool gone;               /* unloaded: nothing is looked up in it any more */
     struct vcu_func *funcs;  /* looked up so far */
     struct vcu_texref *refs; /* texture and surface references looked up so far */
 };
 /* Serialises library -> module and kernel -> function, which happen once each. */
 extern pthread_mutex_t vcu_module_lock;
-/* A record with a minted handle (module or library); NULL when memory or handles are short. */
+/* A record with a minted handle (module or library), which the caller enters or drops; NULL when memory or handles
+   are short. */
 struct vcu_unit *vcu_unit_new(enum vgp_handle_type type);
-/* Drops its handle and those of everything looked up in it. */
-void vcu_unit_free(struct vcu_unit *u);
+void vcu_unit_drop(struct vcu_unit *u);
+/* With a reference; NULL: not live. */
+struct vcu_unit *vcu_unit_find(uint64_t handle, enum vgp_handle_type type);
+void vcu_unit_put(struct vcu_unit *u);
+/* Drops its handle and those of everything looked up in it, once; the caller has a reference or keeps others from it. */
+void vcu_unit_end(struct vcu_unit *u);
+/* A variable, NULL at first, whose reference goes at the end of its block. */
+#define VCU_UNIT_HELD __attribute__((cleanup(vcu_unit_let_go)))
+void vcu_unit_let_go(struct vcu_unit **u);
+
+/* What the handle table has for a handle, with a reference in its atomic_uint at `users` bytes; NULL: not live. */
+void *vcu_record_find(uint64_t handle, enum vgp_handle_type type, size_t users);
+/* Ends the handle, if it is still there; true once for a record: the table's reference is the caller's. */
+bool vcu_record_end(uint64_t handle, atomic_bool *ended);
 
 enum vcu_image_kind {
     VCU_IMAGE_PTX = 1,
@@ -84,8 +102,15 @@ void vcu_texrefs_forget(uint64_t context);
 /* Modules, libraries and functions of a context go with it. */
 extern const struct vcu_unit_ops vcu_module_unit;
 
-/* CUfunction or CUkernel handle -> the record that describes it; NULL when it is not live. */
+/* CUfunction or CUkernel handle -> the record that describes it, with a reference; NULL when it is not live. */
 struct vcu_func *vcu_func_find(CUfunction f);
+/* The handle's own record. */
+struct vcu_func *vcu_func_get(uint64_t handle, enum vgp_handle_type type);
+void vcu_func_put(struct vcu_func *f);
+/* Drops its handle, once; the caller has a reference or keeps others from it. */
+void vcu_func_end(struct vcu_func *f);
+#define VCU_FUNC_HELD __attribute__((cleanup(vcu_func_let_go)))
+void vcu_func_let_go(struct vcu_func **f);
 
 #include "launch.h"
 

@@ -45,7 +45,7 @@ static CUresult set_attribute(struct vcu_func *f, CUfunction_attribute attrib, i
 
 CUresult vcu_cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)
 {
-    struct vcu_func *f;
+    VCU_FUNC_HELD struct vcu_func *f = NULL;
     CUresult res = vcu_check_context();
 
     if (res == CUDA_SUCCESS)
@@ -55,7 +55,7 @@ CUresult vcu_cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction
 
 CUresult vcu_cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value)
 {
-    struct vcu_func *f;
+    VCU_FUNC_HELD struct vcu_func *f = NULL;
     CUresult res = vcu_check_context();
 
     if (res == CUDA_SUCCESS)
@@ -75,7 +75,7 @@ static CUresult find_kernel(CUkernel kernel, CUdevice dev, struct vcu_func **f)
 
 CUresult vcu_cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev)
 {
-    struct vcu_func *f;
+    VCU_FUNC_HELD struct vcu_func *f = NULL;
     CUresult res = find_kernel(kernel, dev, &f);
 
     return res != CUDA_SUCCESS ? res : get_attribute(f, pi, attrib, dev);
@@ -83,7 +83,7 @@ CUresult vcu_cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel
 
 CUresult vcu_cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev)
 {
-    struct vcu_func *f;
+    VCU_FUNC_HELD struct vcu_func *f = NULL;
     CUresult res = find_kernel(kernel, dev, &f);
 
     return res != CUDA_SUCCESS ? res : set_attribute(f, attrib, val, dev);
@@ -91,7 +91,7 @@ CUresult vcu_cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel
 
 CUresult vcu_cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev)
 {
-    struct vcu_func *f;
+    VCU_FUNC_HELD struct vcu_func *f = NULL;
     CUresult res = find_kernel(kernel, dev, &f);
 
     if (res != CUDA_SUCCESS)
@@ -103,12 +103,12 @@ CUresult vcu_cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevi
 
 CUresult vcu_cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
 {
-    struct vcu_func *f;
+    VCU_FUNC_HELD struct vcu_func *f = NULL;
     CUresult res = vcu_check_init();
 
     if (res != CUDA_SUCCESS)
         return res;
-    f = vcu_handle_data((uintptr_t)kernel, VGP_H_KERNEL);
+    f = vcu_func_get((uintptr_t)kernel, VGP_H_KERNEL);
     if (f == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     if (pLib == NULL)
@@ -120,7 +120,7 @@ CUresult vcu_cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
 /* The name lives as long as the kernel's library, as documented. */
 CUresult vcu_cuFuncGetName(const char **name, CUfunction hfunc)
 {
-    struct vcu_func *f;
+    VCU_FUNC_HELD struct vcu_func *f = NULL;
     CUresult res = vcu_check_init();
 
     if (res == CUDA_SUCCESS && (name == NULL || hfunc == NULL)) /* documented for cuFuncGetName */
@@ -135,7 +135,7 @@ CUresult vcu_cuFuncGetName(const char **name, CUfunction hfunc)
 
 CUresult vcu_cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
 {
-    struct vcu_func *f;
+    VCU_FUNC_HELD struct vcu_func *f = NULL;
     CUresult res = vcu_check_init();
 
     if (res == CUDA_SUCCESS)
@@ -152,7 +152,7 @@ CUresult vcu_cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *para
 
 CUresult vcu_cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
 {
-    struct vcu_func *f;
+    VCU_FUNC_HELD struct vcu_func *f = NULL;
     CUresult res = vcu_check_context();
 
     if (res == CUDA_SUCCESS)
@@ -170,7 +170,7 @@ CUresult vcu_cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
 /* Code is at the worker as soon as the function was found: there is no later loading. */
 CUresult vcu_cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
 {
-    struct vcu_func *f;
+    VCU_FUNC_HELD struct vcu_func *f = NULL;
     CUresult res = vcu_check_context();
 
     if (res == CUDA_SUCCESS)
@@ -185,7 +185,7 @@ CUresult vcu_cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
 
 CUresult vcu_cuFuncLoad(CUfunction function)
 {
-    struct vcu_func *f;
+    VCU_FUNC_HELD struct vcu_func *f = NULL;
     CUresult res = vcu_check_context();
 
     return res != CUDA_SUCCESS ? res : find_function(function, &f);

@@ -122,7 +122,7 @@ static bool needs_clusters(const struct vcu_func *f)
 static CUresult launch(const char *call, CUfunction func, struct vcu_launch *l, void **params, void **extra)
 {
     uint8_t small[1024], *buffer = small;
-    struct vcu_func *f;
+    VCU_FUNC_HELD struct vcu_func *f = NULL;
     struct vcu_context *c;
     struct vgp_submit s;
     const char *why;

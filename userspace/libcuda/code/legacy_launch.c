@@ -22,7 +22,7 @@ static CUresult enter(CUfunction hfunc, struct vcu_func **f)
 
 CUresult vcu_cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z)
 {
-    struct vcu_func *f;
+    VCU_FUNC_HELD struct vcu_func *f = NULL;
     CUresult r = enter(hfunc, &f);
 
     return r == CUDA_SUCCESS ? cua_old_set_block(&f->old, f->param_bytes, x, y, z) : r;
@@ -30,7 +30,7 @@ CUresult vcu_cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z)
 
 CUresult vcu_cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes)
 {
-    struct vcu_func *f;
+    VCU_FUNC_HELD struct vcu_func *f = NULL;
     CUresult r = enter(hfunc, &f);
 
     return r == CUDA_SUCCESS ? cua_old_set_shared(&f->old, f->param_bytes, bytes) : r;
@@ -38,7 +38,7 @@ CUresult vcu_cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes)
 
 CUresult vcu_cuParamSetSize(CUfunction hfunc, unsigned int numbytes)
 {
-    struct vcu_func *f;
+    VCU_FUNC_HELD struct vcu_func *f = NULL;
     CUresult r = enter(hfunc, &f);
 
     return r == CUDA_SUCCESS ? cua_old_set_size(&f->old, f->param_bytes, numbytes) : r;
@@ -46,7 +46,7 @@ CUresult vcu_cuParamSetSize(CUfunction hfunc, unsigned int numbytes)
 
 CUresult vcu_cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int numbytes)
 {
-    struct vcu_func *f;
+    VCU_FUNC_HELD struct vcu_func *f = NULL;
     CUresult r = enter(hfunc, &f);
 
     return r == CUDA_SUCCESS ? cua_old_set_param(&f->old, f->param_bytes, offset, ptr, numbytes) : r;
@@ -56,7 +56,7 @@ CUresult vcu_cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int n
 CUresult vcu_launch_old(CUfunction hfunc, int width, int height, CUstream stream)
 {
     struct cua_old_args a;
-    struct vcu_func *f;
+    VCU_FUNC_HELD struct vcu_func *f = NULL;
     CUresult r = enter(hfunc, &f);
 
     if (r == CUDA_SUCCESS)

@@ -21,6 +21,7 @@ static struct vcu_func *func_new(const char *name, const int32_t *attributes, ui
 
     if (f == NULL)
         return NULL;
+    atomic_init(&f->users, 1);
     strcpy(f->name, name);
     f->params = calloc(n_params == 0 ? 1 : n_params, sizeof(*f->params));
     if (f->params == NULL) {
@@ -71,6 +72,10 @@ static CUresult look_up(struct vcu_unit *u, bool kernel, const char *name, uint6
     uint64_t h;
 
     pthread_mutex_lock(&u->lock);
+    if (u->gone) {
+        pthread_mutex_unlock(&u->lock);
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
     f = find_known(u, name);
     if (f != NULL)
         goto found;
@@ -104,18 +109,9 @@ found:
     return res;
 }
 
-struct vcu_func *vcu_func_find(CUfunction f)
-{
-    uint64_t h = (uintptr_t)f;
-    struct vcu_func *func = VGP_HANDLE_TYPE(h) == VGP_H_KERNEL ? vcu_handle_data(h, VGP_H_KERNEL)
-                                                               : vcu_handle_data(h, VGP_H_FUNCTION);
-
-    return func != NULL && func->kernel != NULL ? func->kernel : func;
-}
-
 CUresult vcu_cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 {
-    struct vcu_unit *u;
+    VCU_UNIT_HELD struct vcu_unit *u = NULL;
     uint64_t handle;
     CUresult res = vcu_check_context();
 
@@ -123,7 +119,7 @@ CUresult vcu_cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *n
         return res;
     if (hfunc == NULL || name == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    u = vcu_handle_data((uintptr_t)hmod, VGP_H_MODULE);
+    u = vcu_unit_find((uintptr_t)hmod, VGP_H_MODULE);
     if (u == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     res = look_up(u, false, name, &handle);
@@ -134,7 +130,7 @@ CUresult vcu_cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *n
 
 CUresult vcu_cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
 {
-    struct vcu_unit *u;
+    VCU_UNIT_HELD struct vcu_unit *u = NULL;
     uint64_t handle;
     CUresult res = vcu_check_init();
 
@@ -142,7 +138,7 @@ CUresult vcu_cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char
         return res;
     if (pKernel == NULL || name == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    u = vcu_handle_data((uintptr_t)library, VGP_H_LIBRARY);
+    u = vcu_unit_find((uintptr_t)library, VGP_H_LIBRARY);
     if (u == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     res = look_up(u, true, name, &handle);
@@ -151,69 +147,97 @@ CUresult vcu_cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char
     return res;
 }
 
+/* With vcu_module_lock held. */
+static CUresult kernel_function_locked(struct vcu_func *k, CUkernel kernel)
+{
+    struct vcu_func *f = calloc(1, sizeof(*f) + 1);
+    const uint64_t h = f == NULL ? 0 : vgp_handle_mint(VGP_H_FUNCTION);
+    CUresult res =
+        h == 0 ? CUDA_ERROR_OUT_OF_MEMORY : vgp_call_vgpKernelGetFunction((CUfunction)(uintptr_t)h, kernel);
+
+    if (res != CUDA_SUCCESS) {
+        if (h != 0)
+            vgp_handle_drop(h);
+        free(f);
+        return res;
+    }
+    atomic_init(&f->users, 2); /* the table's and this call's */
+    atomic_fetch_add(&k->users, 1);
+    f->handle = h;
+    f->kernel = k;
+    f->context = vcu_owner_context();
+    vcu_handle_set_data(h, VGP_H_FUNCTION, f);
+    atomic_store(&k->function, h);
+    /* Whoever unloads the library drops the kernel's handle first and looks for its function then. */
+    if (!vgp_handle_live((uintptr_t)kernel, VGP_H_KERNEL)) {
+        vcu_func_end(f);
+        res = CUDA_ERROR_INVALID_HANDLE;
+    }
+    vcu_func_put(f);
+    return res;
+}
+
 CUresult vcu_cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 {
-    struct vcu_func *k, *f;
-    uint64_t h;
+    VCU_FUNC_HELD struct vcu_func *k = NULL;
     CUresult res = vcu_check_context();
 
     if (res != CUDA_SUCCESS)
         return res;
     if (pFunc == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    k = vcu_handle_data((uintptr_t)kernel, VGP_H_KERNEL);
+    k = vcu_func_get((uintptr_t)kernel, VGP_H_KERNEL);
     if (k == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     pthread_mutex_lock(&vcu_module_lock);
-    h = k->function;
-    if (h == 0) {
-        f = calloc(1, sizeof(*f) + 1);
-        h = f == NULL ? 0 : vgp_handle_mint(VGP_H_FUNCTION);
-        res = h == 0 ? CUDA_ERROR_OUT_OF_MEMORY
-                     : vgp_call_vgpKernelGetFunction((CUfunction)(uintptr_t)h, kernel);
-        if (res != CUDA_SUCCESS) {
-            if (h != 0)
-                vgp_handle_drop(h);
-            free(f);
-        } else {
-            f->handle = h;
-            f->kernel = k;
-            f->context = vcu_owner_context();
-            vcu_handle_set_data(h, VGP_H_FUNCTION, f);
-            k->function = h;
-        }
-    }
-    pthread_mutex_unlock(&vcu_module_lock);
+    if (k->function == 0)
+        res = kernel_function_locked(k, kernel);
     if (res == CUDA_SUCCESS)
-        *pFunc = (CUfunction)(uintptr_t)h;
+        *pFunc = (CUfunction)(uintptr_t)k->function;
+    pthread_mutex_unlock(&vcu_module_lock);
     return res;
+}
+
+/* With vcu_module_lock held. */
+static CUresult library_module_locked(struct vcu_unit *u, CUlibrary library)
+{
+    VCU_UNIT_HELD struct vcu_unit *m = NULL; /* found again, with a reference of this call's */
+    struct vcu_unit *fresh = vcu_unit_new(VGP_H_MODULE);
+    CUresult res = fresh == NULL ? CUDA_ERROR_OUT_OF_MEMORY
+                                 : vgp_call_vgpLibraryGetModule((CUmodule)(uintptr_t)fresh->handle, library);
+
+    if (res != CUDA_SUCCESS) {
+        if (fresh != NULL)
+            vcu_unit_drop(fresh);
+        return res;
+    }
+    fresh->library = u->handle;
+    atomic_store(&u->module, fresh->handle);
+    vcu_handle_set_data(fresh->handle, VGP_H_MODULE, fresh);
+    if (vgp_handle_live((uintptr_t)library, VGP_H_LIBRARY))
+        return CUDA_SUCCESS;
+    /* Unloaded meanwhile, which drops the library's handle first and looks for its module then. */
+    m = vcu_unit_find(atomic_load(&u->module), VGP_H_MODULE);
+    if (m != NULL)
+        vcu_unit_end(m);
+    return CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult vcu_cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 {
-    struct vcu_unit *u, *m;
+    VCU_UNIT_HELD struct vcu_unit *u = NULL;
     CUresult res = vcu_check_context();
 
     if (res != CUDA_SUCCESS)
         return res;
     if (pMod == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    u = vcu_handle_data((uintptr_t)library, VGP_H_LIBRARY);
+    u = vcu_unit_find((uintptr_t)library, VGP_H_LIBRARY);
     if (u == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     pthread_mutex_lock(&vcu_module_lock);
-    if (u->module == 0) {
-        m = vcu_unit_new(VGP_H_MODULE);
-        res = m == NULL ? CUDA_ERROR_OUT_OF_MEMORY
-                        : vgp_call_vgpLibraryGetModule((CUmodule)(uintptr_t)m->handle, library);
-        if (res == CUDA_SUCCESS) {
-            m->library = u->handle;
-            vcu_handle_set_data(m->handle, VGP_H_MODULE, m);
-            u->module = m->handle;
-        } else if (m != NULL) {
-            vcu_unit_free(m);
-        }
-    }
+    if (u->module == 0)
+        res = library_module_locked(u, library);
     if (res == CUDA_SUCCESS)
         *pMod = (CUmodule)(uintptr_t)u->module;
     pthread_mutex_unlock(&vcu_module_lock);
@@ -301,14 +325,14 @@ CUresult vcu_cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numF
 {
     char name[4096];
     uint32_t n = 0;
-    struct vcu_unit *u;
+    VCU_UNIT_HELD struct vcu_unit *u = NULL;
     CUresult res = vcu_check_context();
 
     if (res != CUDA_SUCCESS)
         return res;
     if (functions == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    u = vcu_handle_data((uintptr_t)mod, VGP_H_MODULE);
+    u = vcu_unit_find((uintptr_t)mod, VGP_H_MODULE);
     if (u == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     for (unsigned i = 0; i < numFunctions; i++) {
@@ -329,14 +353,14 @@ CUresult vcu_cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernel
 {
     char name[4096];
     uint32_t n = 0;
-    struct vcu_unit *u;
+    VCU_UNIT_HELD struct vcu_unit *u = NULL;
     CUresult res = vcu_check_init();
 
     if (res != CUDA_SUCCESS)
         return res;
     if (kernels == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    u = vcu_handle_data((uintptr_t)lib, VGP_H_LIBRARY);
+    u = vcu_unit_find((uintptr_t)lib, VGP_H_LIBRARY);
     if (u == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     for (unsigned i = 0; i < numKernels; i++) {

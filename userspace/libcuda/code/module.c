@@ -24,54 +24,6 @@ pthread_mutex_t vcu_module_lock = PTHREAD_MUTEX_INITIALIZER;
 
 #define LOG_MAX 2048
 
-struct vcu_unit *vcu_unit_new(enum vgp_handle_type type)
-{
-    struct vcu_unit *u = calloc(1, sizeof(*u));
-
-    if (u == NULL)
-        return NULL;
-    u->handle = vgp_handle_mint(type);
-    if (u->handle == 0) {
-        free(u);
-        return NULL;
-    }
-    pthread_mutex_init(&u->lock, NULL);
-    if (type == VGP_H_MODULE)
-        u->context = vcu_owner_context();
-    return u;
-}
-
-static void func_free(struct vcu_func *f)
-{
-    uint64_t function = f->function;
-
-    if (function != 0) { /* the CUfunction of a kernel goes with it */
-        struct vcu_func *of = vcu_handle_data(function, VGP_H_FUNCTION);
-
-        vgp_handle_drop(function);
-        free(of);
-    }
-    vgp_handle_drop(f->handle);
-    free(f->params);
-    free(f->old);
-    free(f);
-}
-
-void vcu_unit_free(struct vcu_unit *u)
-{
-    vcu_memory_forget_owner(u->handle);
-    vgp_handle_drop(u->handle);
-    while (u->funcs != NULL) {
-        struct vcu_func *f = u->funcs;
-
-        u->funcs = f->next;
-        func_free(f);
-    }
-    vcu_texrefs_free(u->refs);
-    pthread_mutex_destroy(&u->lock);
-    free(u);
-}
-
 /* ---- loading -------------------------------------------------------------------------------- */
 
 /* One log of a load, in pieces of a reply each; a failure leaves what came. */
@@ -151,7 +103,7 @@ static CUresult load(enum vgp_handle_type type, const char *call, const void *co
     vcu_jit_done(jit);
     vcu_image_done(&image);
     if (res != CUDA_SUCCESS) {
-        vcu_unit_free(u);
+        vcu_unit_drop(u);
         return VCU_REFUSE(res, call, "the host refused the image (%llu bytes)%s%s",
                           (unsigned long long)image.size, error[0] != '\0' ? ": " : "", error);
     }
@@ -314,7 +266,7 @@ CUresult vcu_cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUj
 
 CUresult vcu_cuModuleUnload(CUmodule hmod)
 {
-    struct vcu_unit *u = vcu_handle_data((uintptr_t)hmod, VGP_H_MODULE);
+    VCU_UNIT_HELD struct vcu_unit *u = vcu_unit_find((uintptr_t)hmod, VGP_H_MODULE);
     bool borrowed;
     CUresult res = vcu_context_borrow(u == NULL ? 0 : u->context, &borrowed);
 
@@ -328,56 +280,57 @@ CUresult vcu_cuModuleUnload(CUmodule hmod)
         res = vgp_call_cuModuleUnload(hmod);
     vcu_context_return(borrowed);
     if (res == CUDA_SUCCESS)
-        vcu_unit_free(u);
+        vcu_unit_end(u);
     return res;
 }
 
 CUresult vcu_cuLibraryUnload(CUlibrary library)
 {
-    struct vcu_unit *u, *module;
+    VCU_UNIT_HELD struct vcu_unit *u = NULL, *module = NULL;
     CUresult res = vcu_check_init();
 
     if (res != CUDA_SUCCESS)
         return res;
-    u = vcu_handle_data((uintptr_t)library, VGP_H_LIBRARY);
+    u = vcu_unit_find((uintptr_t)library, VGP_H_LIBRARY);
     if (u == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     res = vgp_call_cuLibraryUnload(library);
     if (res != CUDA_SUCCESS)
         return res;
-    module = vcu_handle_data(u->module, VGP_H_MODULE);
+    vcu_unit_end(u);
+    module = vcu_unit_find(atomic_load(&u->module), VGP_H_MODULE);
     if (module != NULL)
-        vcu_unit_free(module);
-    vcu_unit_free(u);
+        vcu_unit_end(module);
     return res;
 }
 
-static void forget_unit(uint64_t handle, void *data, void *arg)
+/* Handles alone: another thread may end the record meanwhile. */
+static void forget_unit(uint64_t handle, void *unused, void *arg)
 {
-    struct vcu_unit *u = data;
+    VCU_UNIT_HELD struct vcu_unit *u = vcu_unit_find(handle, VGP_H_MODULE);
 
-    (void)handle;
+    (void)unused;
     if (u != NULL && u->context == *(uint64_t *)arg)
-        vcu_unit_free(u);
+        vcu_unit_end(u);
 }
 
 /* A kernel's CUfunction belongs to a context; the kernel itself does not. */
-static void forget_function(uint64_t handle, void *data, void *arg)
+static void forget_function(uint64_t handle, void *unused, void *arg)
 {
-    struct vcu_func *f = data;
+    VCU_FUNC_HELD struct vcu_func *f = vcu_func_get(handle, VGP_H_FUNCTION);
 
+    (void)unused;
     if (f == NULL || f->context != *(uint64_t *)arg || f->kernel == NULL)
         return;
     f->kernel->function = 0;
-    vgp_handle_drop(handle);
-    free(f);
+    vcu_func_end(f);
 }
 
-static void forget_library_module(uint64_t handle, void *data, void *arg)
+static void forget_library_module(uint64_t handle, void *unused, void *arg)
 {
-    struct vcu_unit *u = data;
+    VCU_UNIT_HELD struct vcu_unit *u = vcu_unit_find(handle, VGP_H_LIBRARY);
 
-    (void)handle;
+    (void)unused;
     (void)arg;
     if (u != NULL && u->module != 0 && !vgp_handle_live(u->module, VGP_H_MODULE))
         u->module = 0;

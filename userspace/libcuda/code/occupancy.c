@@ -41,7 +41,7 @@ static CUresult occupancy_blocks(int *blocks, struct vcu_func *f, int threads, s
 
 CUresult vcu_occupancy_ask(int *blocks, CUfunction func, int threads, size_t shared, unsigned flags)
 {
-    struct vcu_func *f;
+    VCU_FUNC_HELD struct vcu_func *f = NULL;
     CUresult res = blocks == NULL ? CUDA_ERROR_INVALID_VALUE : occupancy_function(func, &f);
 
     return res != CUDA_SUCCESS ? res : occupancy_blocks(blocks, f, threads, shared, flags);
@@ -51,7 +51,7 @@ CUresult vcu_occupancy_shared(size_t *shared, CUfunction func, int blocks, int t
 {
     struct vcu_question q = {.call = VGP_cuOccupancyAvailableDynamicSMemPerBlock,
                              .inputs = {(unsigned)blocks, (unsigned)threads}};
-    struct vcu_func *f;
+    VCU_FUNC_HELD struct vcu_func *f = NULL;
     uint64_t answer[2] = {0};
     CUresult res = shared == NULL ? CUDA_ERROR_INVALID_VALUE : occupancy_function(func, &f);
 
@@ -76,7 +76,7 @@ CUresult vcu_cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *bl
                                                        unsigned int flags)
 {
     const int *a;
-    struct vcu_func *f;
+    VCU_FUNC_HELD struct vcu_func *f = NULL;
     int most = 0, best_size = 0, best_blocks = 0, limit, warp, sms;
     CUresult res = vcu_check_context();
 

@@ -15,6 +15,8 @@
 
 struct vcu_texref {
     struct vcu_texref *next; /* of the same module */
+    atomic_uint users;       /* the handle table, calls */
+    atomic_bool ended;       /* its handle has gone, and the table's reference with it */
     uint64_t handle;
     uint64_t context; /* owner, of one that no module has */
     bool surface;
@@ -29,6 +31,7 @@ static struct vcu_texref *ref_new(const char *name, bool surface)
 
     if (t == NULL)
         return NULL;
+    atomic_init(&t->users, 1);
     strcpy(t->name, name);
     t->surface = surface;
     t->handle = vgp_handle_mint(surface ? VGP_H_SURFACE : VGP_H_TEXTURE);
@@ -38,10 +41,23 @@ static struct vcu_texref *ref_new(const char *name, bool surface)
     return NULL;
 }
 
-static void ref_free(struct vcu_texref *t)
+static void ref_let_go(struct vcu_texref **t)
 {
-    vgp_handle_drop(t->handle);
-    free(t);
+    if (*t != NULL && atomic_fetch_sub_explicit(&(*t)->users, 1, memory_order_acq_rel) == 1)
+        free(*t);
+}
+/* A variable, NULL at first, whose reference goes at the end of its block. */
+#define REF_HELD __attribute__((cleanup(ref_let_go)))
+
+static struct vcu_texref *ref_find(uint64_t handle, enum vgp_handle_type type)
+{
+    return vcu_record_find(handle, type, offsetof(struct vcu_texref, users));
+}
+
+static void ref_end(struct vcu_texref *t)
+{
+    if (vcu_record_end(t->handle, &t->ended))
+        ref_let_go(&t);
 }
 
 void vcu_texrefs_free(struct vcu_texref *first)
@@ -50,17 +66,17 @@ void vcu_texrefs_free(struct vcu_texref *first)
         struct vcu_texref *t = first;
 
         first = t->next;
-        ref_free(t);
+        ref_end(t);
     }
 }
 
-static void forget_ref(uint64_t handle, void *data, void *arg)
+static void forget_ref(uint64_t handle, void *unused, void *arg)
 {
-    struct vcu_texref *t = data;
+    REF_HELD struct vcu_texref *t = ref_find(handle, VGP_H_TEXTURE);
 
-    (void)handle;
+    (void)unused;
     if (t != NULL && t->context == *(uint64_t *)arg)
-        ref_free(t);
+        ref_end(t);
 }
 
 void vcu_texrefs_forget(uint64_t context)
@@ -74,13 +90,13 @@ static CUresult find_texture(CUtexref h, struct vcu_texref **t)
 
     if (r != CUDA_SUCCESS)
         return r;
-    *t = vcu_handle_data((uintptr_t)h, VGP_H_TEXTURE);
+    *t = ref_find((uintptr_t)h, VGP_H_TEXTURE);
     return *t != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult vcu_check_texref(CUtexref ref)
 {
-    struct vcu_texref *t;
+    REF_HELD struct vcu_texref *t = NULL;
 
     return find_texture(ref, &t);
 }
@@ -91,7 +107,7 @@ static CUresult find_surface(CUsurfref h, struct vcu_texref **t)
 
     if (r != CUDA_SUCCESS)
         return r;
-    *t = vcu_handle_data((uintptr_t)h, VGP_H_SURFACE);
+    *t = ref_find((uintptr_t)h, VGP_H_SURFACE);
     return *t != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -117,7 +133,7 @@ static CUresult of_module(struct vcu_unit *u, const char *name, bool surface, ui
                 : vgp_call_vgpModuleGetTexRef((CUtexref)(uintptr_t)t->handle, (CUmodule)(uintptr_t)u->handle,
                                               name);
     if (r != CUDA_SUCCESS) {
-        ref_free(t);
+        ref_end(t);
         return r;
     }
     t->next = u->refs;
@@ -129,14 +145,14 @@ static CUresult of_module(struct vcu_unit *u, const char *name, bool surface, ui
 
 CUresult vcu_module_ref(void *out, CUmodule hmod, const char *name, bool surface, uint64_t *handle)
 {
+    VCU_UNIT_HELD struct vcu_unit *u = NULL;
     CUresult r = vcu_check_context();
-    struct vcu_unit *u;
 
     if (r != CUDA_SUCCESS)
         return r;
     if (out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    u = vcu_handle_data((uintptr_t)hmod, VGP_H_MODULE);
+    u = vcu_unit_find((uintptr_t)hmod, VGP_H_MODULE);
     if (u == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     if (name == NULL)
@@ -144,7 +160,7 @@ CUresult vcu_module_ref(void *out, CUmodule hmod, const char *name, bool surface
     if (strlen(name) > 4095)
         return CUDA_ERROR_NOT_FOUND;
     pthread_mutex_lock(&u->lock);
-    r = of_module(u, name, surface, handle);
+    r = u->gone ? CUDA_ERROR_INVALID_HANDLE : of_module(u, name, surface, handle);
     pthread_mutex_unlock(&u->lock);
     return r;
 }
@@ -169,6 +185,7 @@ CUresult vcu_cuTexRefCreate(CUtexref *pTexRef)
         vgp_call_cuTexRefDestroy(h);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    atomic_init(&t->users, 1);
     t->handle = (uintptr_t)h;
     t->context = vcu_owner_context();
     vcu_handle_set_data(t->handle, VGP_H_TEXTURE, t);
@@ -178,7 +195,7 @@ CUresult vcu_cuTexRefCreate(CUtexref *pTexRef)
 
 CUresult vcu_cuTexRefDestroy(CUtexref hTexRef)
 {
-    struct vcu_texref *t;
+    REF_HELD struct vcu_texref *t = NULL;
     CUresult r = find_texture(hTexRef, &t);
 
     if (r != CUDA_SUCCESS)
@@ -188,7 +205,7 @@ CUresult vcu_cuTexRefDestroy(CUtexref hTexRef)
                           "the reference is a module's and goes with it");
     r = vgp_call_cuTexRefDestroy(hTexRef);
     if (r == CUDA_SUCCESS)
-        free(t);
+        ref_end(t);
     return r;
 }
 
@@ -202,7 +219,7 @@ static void bound(struct vcu_texref *t, uint64_t array, uint64_t mipmap)
 
 CUresult vcu_cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags)
 {
-    struct vcu_texref *t;
+    REF_HELD struct vcu_texref *t = NULL;
     CUresult r = find_texture(hTexRef, &t);
 
     if (r != CUDA_SUCCESS)
@@ -217,7 +234,7 @@ CUresult vcu_cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Fla
 
 CUresult vcu_cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int Flags)
 {
-    struct vcu_texref *t;
+    REF_HELD struct vcu_texref *t = NULL;
     CUresult r = find_texture(hTexRef, &t);
 
     if (r != CUDA_SUCCESS)
@@ -234,7 +251,7 @@ CUresult vcu_cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdevic
 {
     const int *attributes;
     uint64_t offset = 0;
-    struct vcu_texref *t;
+    REF_HELD struct vcu_texref *t = NULL;
     CUresult r = find_texture(hTexRef, &t);
 
     if (r != CUDA_SUCCESS)
@@ -256,7 +273,7 @@ CUresult vcu_cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdevic
 CUresult vcu_cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR *desc, CUdeviceptr dptr,
                                      size_t Pitch)
 {
-    struct vcu_texref *t;
+    REF_HELD struct vcu_texref *t = NULL;
     CUresult r = find_texture(hTexRef, &t);
 
     if (r != CUDA_SUCCESS)
@@ -271,7 +288,7 @@ CUresult vcu_cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPT
 
 CUresult vcu_cuTexRefGetArray(CUarray *phArray, CUtexref hTexRef)
 {
-    struct vcu_texref *t;
+    REF_HELD struct vcu_texref *t = NULL;
     CUresult r = find_texture(hTexRef, &t);
 
     if (r == CUDA_SUCCESS && (phArray == NULL || t->array == 0))
@@ -283,7 +300,7 @@ CUresult vcu_cuTexRefGetArray(CUarray *phArray, CUtexref hTexRef)
 
 CUresult vcu_cuTexRefGetMipmappedArray(CUmipmappedArray *phMipmappedArray, CUtexref hTexRef)
 {
-    struct vcu_texref *t;
+    REF_HELD struct vcu_texref *t = NULL;
     CUresult r = find_texture(hTexRef, &t);
 
     if (r == CUDA_SUCCESS && (phMipmappedArray == NULL || t->mipmap == 0))
@@ -295,7 +312,7 @@ CUresult vcu_cuTexRefGetMipmappedArray(CUmipmappedArray *phMipmappedArray, CUtex
 
 CUresult vcu_cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int Flags)
 {
-    struct vcu_texref *t;
+    REF_HELD struct vcu_texref *t = NULL;
     CUresult r = find_surface(hSurfRef, &t);
 
     if (r != CUDA_SUCCESS)
@@ -310,7 +327,7 @@ CUresult vcu_cuSurfRefSetArray(CUsurfref hSurfRef, CUarray hArray, unsigned int 
 
 CUresult vcu_cuSurfRefGetArray(CUarray *phArray, CUsurfref hSurfRef)
 {
-    struct vcu_texref *t;
+    REF_HELD struct vcu_texref *t = NULL;
     CUresult r = find_surface(hSurfRef, &t);
 
     if (r == CUDA_SUCCESS && (phArray == NULL || t->array == 0))
@@ -325,12 +342,14 @@ CUresult vcu_cuSurfRefGetArray(CUarray *phArray, CUsurfref hSurfRef)
 /* What is bound to a module's reference is what a launch fetches through: nothing is left to do. */
 CUresult vcu_cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef)
 {
-    struct vcu_texref *t;
+    VCU_FUNC_HELD struct vcu_func *f = NULL;
+    REF_HELD struct vcu_texref *t = NULL;
     CUresult r = find_texture(hTexRef, &t);
 
     if (r != CUDA_SUCCESS)
         return r;
-    if (vcu_func_find(hfunc) == NULL)
+    f = vcu_func_find(hfunc);
+    if (f == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     /* Documented: the reference is a module's, the unit is the default one. */
     return t->context == 0 && texunit == CU_PARAM_TR_DEFAULT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

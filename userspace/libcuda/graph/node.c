@@ -101,7 +101,7 @@ CUresult vcu_kernel_node(const char *call, const struct vgp_where *w, const CUDA
                          uint64_t *node)
 {
     CUfunction func;
-    const struct vcu_func *f;
+    VCU_FUNC_HELD struct vcu_func *f = NULL;
     const struct vcu_context *at;
     struct vcu_launch l;
     const char *why;
@@ -178,7 +178,7 @@ static CUresult fetch_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *p, uint8
 
 CUresult vcu_cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
-    const struct vcu_func *f;
+    VCU_FUNC_HELD struct vcu_func *f = NULL;
     uint8_t *data = NULL;
     uint32_t type = 0, size = 0;
     uint64_t graph = 0;

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The records of modules, libraries and functions, counted: a thread may unload what another one's call uses. The handle table
+ * has a reference to each record, which goes with the handle; a call that found a record has one until it returns.
+ */
+#include "code.h"
+
+#include <stdlib.h>
+
+#include "../../../protocol/generated/vgp_guest.h"
+#include "../memory/memory.h"
+
+/* Between "found in the table" and "counted" a record must not go: under the lock of its handle. Launches of several threads
+   take different ones, mostly. */
+#define LOCKS 16u
+static pthread_mutex_t record_locks[LOCKS] = {[0 ... LOCKS - 1] = PTHREAD_MUTEX_INITIALIZER};
+
+static pthread_mutex_t *record_lock(uint64_t handle)
+{
+    return &record_locks[VGP_HANDLE_INDEX(handle) % LOCKS];
+}
+
+void *vcu_record_find(uint64_t handle, enum vgp_handle_type type, size_t users)
+{
+    pthread_mutex_t *lock = record_lock(handle);
+    char *record;
+
+    pthread_mutex_lock(lock);
+    record = vcu_handle_data(handle, type);
+    if (record != NULL)
+        atomic_fetch_add_explicit((atomic_uint *)(void *)(record + users), 1, memory_order_relaxed);
+    pthread_mutex_unlock(lock);
+    return record;
+}
+
+bool vcu_record_end(uint64_t handle, atomic_bool *ended)
+{
+    pthread_mutex_t *lock = record_lock(handle);
+
+    if (atomic_exchange(ended, true))
+        return false;
+    /* The call that ended the object at the worker may have dropped the handle: whoever found the record before
+       has counted itself when the lock is free. */
+    pthread_mutex_lock(lock);
+    vgp_handle_drop(handle);
+    pthread_mutex_unlock(lock);
+    return true;
+}
+
+/* ---- functions ------------------------------------------------------------------------------ */
+
+struct vcu_func *vcu_func_get(uint64_t handle, enum vgp_handle_type type)
+{
+    return vcu_record_find(handle, type, offsetof(struct vcu_func, users));
+}
+
+void vcu_func_put(struct vcu_func *f)
+{
+    if (f == NULL || atomic_fetch_sub_explicit(&f->users, 1, memory_order_acq_rel) != 1)
+        return;
+    vcu_func_put(f->kernel);
+    free(f->params);
+    free(f->old);
+    free(f);
+}
+
+void vcu_func_let_go(struct vcu_func **f)
+{
+    vcu_func_put(*f);
+}
+
+struct vcu_func *vcu_func_find(CUfunction func)
+{
+    const uint64_t h = (uintptr_t)func;
+    struct vcu_func *f =
+        VGP_HANDLE_TYPE(h) == VGP_H_KERNEL ? vcu_func_get(h, VGP_H_KERNEL) : vcu_func_get(h, VGP_H_FUNCTION);
+    struct vcu_func *kernel = f != NULL ? f->kernel : NULL;
+
+    if (kernel == NULL)
+        return f;
+    atomic_fetch_add_explicit(&kernel->users, 1, memory_order_relaxed); /* f has a reference to it */
+    vcu_func_put(f);
+    return kernel;
+}
+
+void vcu_func_end(struct vcu_func *f)
+{
+    VCU_FUNC_HELD struct vcu_func *function = NULL;
+    uint64_t h;
+
+    if (!vcu_record_end(f->handle, &f->ended))
+        return;
+    h = atomic_load(&f->function);
+    if (h != 0) /* the CUfunction of a kernel goes with it */
+        function = vcu_func_get(h, VGP_H_FUNCTION);
+    if (function != NULL)
+        vcu_func_end(function);
+    vcu_func_put(f);
+}
+
+/* ---- modules and libraries ------------------------------------------------------------------ */
+
+struct vcu_unit *vcu_unit_new(enum vgp_handle_type type)
+{
+    struct vcu_unit *u = calloc(1, sizeof(*u));
+
+    if (u == NULL)
+        return NULL;
+    u->handle = vgp_handle_mint(type);
+    if (u->handle == 0) {
+        free(u);
+        return NULL;
+    }
+    atomic_init(&u->users, 1);
+    pthread_mutex_init(&u->lock, NULL);
+    if (type == VGP_H_MODULE)
+        u->context = vcu_owner_context();
+    return u;
+}
+
+struct vcu_unit *vcu_unit_find(uint64_t handle, enum vgp_handle_type type)
+{
+    return vcu_record_find(handle, type, offsetof(struct vcu_unit, users));
+}
+
+void vcu_unit_put(struct vcu_unit *u)
+{
+    if (u == NULL || atomic_fetch_sub_explicit(&u->users, 1, memory_order_acq_rel) != 1)
+        return;
+    pthread_mutex_destroy(&u->lock);
+    free(u);
+}
+
+void vcu_unit_let_go(struct vcu_unit **u)
+{
+    vcu_unit_put(*u);
+}
+
+void vcu_unit_drop(struct vcu_unit *u)
+{
+    vgp_handle_drop(u->handle);
+    vcu_unit_put(u);
+}
+
+void vcu_unit_end(struct vcu_unit *u)
+{
+    struct vcu_func *funcs;
+    struct vcu_texref *refs;
+
+    if (!vcu_record_end(u->handle, &u->ended))
+        return;
+    vcu_memory_forget_owner(u->handle);
+    pthread_mutex_lock(&u->lock);
+    u->gone = true;
+    funcs = u->funcs;
+    refs = u->refs;
+    u->funcs = NULL;
+    u->refs = NULL;
+    pthread_mutex_unlock(&u->lock);
+    while (funcs != NULL) {
+        struct vcu_func *f = funcs;
+
+        funcs = f->next; /* of the list alone: nobody finds it there any more */
+        vcu_func_end(f);
+    }
+    vcu_texrefs_free(refs);
+    vcu_unit_put(u);
+}
