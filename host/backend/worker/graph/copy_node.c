@@ -201,7 +201,8 @@ static CUresult change_joined(struct wrk_call *c, struct wrk_where *w, const CUD
     if ((!two && !n->cookie) || h.copy != two || (cookie && two && h.to_device != to_device)) {
         wrk_notify_detail(c->w, "a copy node cannot be changed between pageable memory and other "
                                 "memory, or its direction, unless it was made for pageable memory");
-        return CUDA_ERROR_NOT_SUPPORTED;
+        /* Documented for executable graphs; of graphs the driver lets it change. */
+        return w->op == VGP_NODE_SET ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
     }
     if (two)
         r = w->op == VGP_NODE_SET ? wrk_provider.cuGraphMemcpyNodeSetParams(n->object, p)

@@ -38,6 +38,33 @@ static CUresult replace_step(struct sg_graph_exec *x, uint64_t node, CUgraphNode
     return CUDA_ERROR_INVALID_VALUE;
 }
 
+/* The step of a node; NULL: the executable graph has none. Under the lock. */
+static struct sg_step *find_step(struct sg_program *p, CUgraphNode hNode)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        if (p->step[i].node == (uint64_t)(uintptr_t)hNode)
+            return &p->step[i];
+    }
+    return NULL;
+}
+
+static bool same_sides(struct sg_op *a, struct sg_op *b)
+{
+    CUDA_MEMCPY3D p, q;
+
+    sg_copy_describe(a, &p);
+    sg_copy_describe(b, &q);
+    return p.srcMemoryType == q.srcMemoryType && p.dstMemoryType == q.dstMemoryType;
+}
+
+/* Documented with cuGraphExecMemcpyNodeSetParams: where memory is mapped does not change. */
+static bool keeps_sides(struct sg_program *p, CUgraphNode node, struct sg_op *op)
+{
+    const struct sg_step *st = find_step(p, node);
+
+    return !st || st->type != CU_GRAPH_NODE_TYPE_MEMCPY || !st->gop || same_sides(op, st->gop->op);
+}
+
 CUresult sg_exec_replace(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeType type, struct sg_op *op)
 {
     struct sg_graph_op *gop = sg_graph_op_new(op);
@@ -51,21 +78,13 @@ CUresult sg_exec_replace(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeT
     r = x ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     if (r == CUDA_SUCCESS && for_device(x))
         r = sg_device_graph_check_op(x->obj.owner, type, gop->op);
+    if (r == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_MEMCPY && !keeps_sides(x->program, hNode, gop->op))
+        r = CUDA_ERROR_INVALID_VALUE;
     if (r == CUDA_SUCCESS)
         r = replace_step(x, (uint64_t)(uintptr_t)hNode, type, gop);
     pthread_mutex_unlock(&sg_graph_lock);
     sg_graph_op_put(gop);
     return r;
-}
-
-/* The step of a node; NULL: the executable graph has none. Under the lock. */
-static struct sg_step *find_step(struct sg_program *p, CUgraphNode hNode)
-{
-    for (size_t i = 0; i < p->n; i++) {
-        if (p->step[i].node == (uint64_t)(uintptr_t)hNode)
-            return &p->step[i];
-    }
-    return NULL;
 }
 
 static bool can_disable(const struct sg_step *st)
@@ -191,15 +210,6 @@ CUresult CUDAAPI cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgra
         return CUDA_ERROR_INVALID_VALUE;
     r = sg_launch_op(sg_current_self(ctx), nodeParams, &op);
     return r == CUDA_SUCCESS ? sg_exec_replace(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_KERNEL, op) : r;
-}
-
-static bool same_sides(struct sg_op *a, struct sg_op *b)
-{
-    CUDA_MEMCPY3D p, q;
-
-    sg_copy_describe(a, &p);
-    sg_copy_describe(b, &q);
-    return p.srcMemoryType == q.srcMemoryType && p.dstMemoryType == q.dstMemoryType;
 }
 
 static bool same_rows(struct sg_op *a, struct sg_op *b)

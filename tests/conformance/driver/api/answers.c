@@ -74,6 +74,45 @@ CASE(answers_reset, CF_ALONE)
     OK("version_again", cuCtxGetApiVersion(after, &version));
 }
 
+/* A copy of an executable graph keeps to the sort of its memory. */
+CASE(answers_exec_copy, CF_CTX)
+{
+    CUDA_MEMCPY3D c = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                       .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .WidthInBytes = 64,
+                       .Height = 1,
+                       .Depth = 1};
+    char bytes[128] = {0};
+    CUcontext ctx = NULL;
+    CUgraphExec x = NULL;
+    CUdeviceptr p = 0;
+    CUgraph g = NULL;
+    CUgraphNode n;
+
+    NEED(cuCtxGetCurrent(&ctx));
+    NEED(cuMemAlloc(&p, 256));
+    c.srcHost = bytes;
+    c.dstDevice = p;
+    NEED(cuGraphCreate(&g, 0));
+    NEED(cuGraphAddMemcpyNode(&n, g, NULL, 0, &c, ctx));
+    NEED(cuGraphInstantiate(&x, g, 0));
+    c.srcHost = bytes + 64;
+    c.dstDevice = p + 64;
+    OK("same", cuGraphExecMemcpyNodeSetParams(x, n, &c, ctx));
+    c.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    c.srcDevice = p + 128;
+    RC("from_device", cuGraphExecMemcpyNodeSetParams(x, n, &c, ctx), CUDA_ERROR_INVALID_VALUE);
+    c.srcMemoryType = CU_MEMORYTYPE_HOST;
+    c.dstMemoryType = CU_MEMORYTYPE_HOST;
+    c.dstHost = bytes;
+    RC("to_host", cuGraphExecMemcpyNodeSetParams(x, n, &c, ctx), CUDA_ERROR_INVALID_VALUE);
+    OK("launch", cuGraphLaunch(x, NULL));
+    OK("sync", cuCtxSynchronize());
+    OK("exec_destroy", cuGraphExecDestroy(x));
+    OK("destroy", cuGraphDestroy(g));
+    OK("free", cuMemFree(p));
+}
+
 /* What a capture forbids, and that it is lost by it. */
 CASE(answers_capture, CF_CTX)
 {
