@@ -242,6 +242,19 @@ static CUresult gather(const struct sg_launch_request *q, const struct sg_func *
     return CUDA_SUCCESS;
 }
 
+/* All that is asked of a launch, of whichever call it is made: *cluster is the size that it has then. */
+static CUresult check_launch(const struct sg_launch_request *q, struct sg_func *f, const struct sg_ctx *green,
+                             unsigned cluster[3])
+{
+    CUresult r = check_shape(q, f);
+
+    if (r == CUDA_SUCCESS)
+        r = check_cluster(q->cluster, q->grid, f, cluster);
+    if (r == CUDA_SUCCESS && q->cooperative)
+        r = check_resident(q, f, green);
+    return r == CUDA_SUCCESS ? sg_func_prepare(f) : r;
+}
+
 CUresult sg_launch_build(struct sg_ctx *ctx, struct sg_ctx *green, const struct sg_launch_request *q,
                          struct sg_op **out)
 {
@@ -255,13 +268,7 @@ CUresult sg_launch_build(struct sg_ctx *ctx, struct sg_ctx *green, const struct 
     if (f->mod->ctx != ctx)
         return sg_fail(CUDA_ERROR_INVALID_HANDLE, "launch of %s: it belongs to another context",
                        f->info.name);
-    r = check_shape(q, f);
-    if (r == CUDA_SUCCESS)
-        r = check_cluster(q->cluster, q->grid, f, cluster);
-    if (r == CUDA_SUCCESS && q->cooperative)
-        r = check_resident(q, f, green);
-    if (r == CUDA_SUCCESS)
-        r = sg_func_prepare(f);
+    r = check_launch(q, f, green, cluster);
     if (r != CUDA_SUCCESS)
         return r;
     o = calloc(1, sizeof(*o) + f->info.param_bytes + 16);
@@ -292,18 +299,21 @@ CUresult sg_launch_build(struct sg_ctx *ctx, struct sg_ctx *green, const struct 
 
 /* ---- for graph nodes ---- */
 
-CUresult sg_launch_op(struct sg_ctx *ctx, const CUDA_KERNEL_NODE_PARAMS *p, struct sg_op **out)
+CUresult sg_launch_op(struct sg_ctx *ctx, const CUDA_KERNEL_NODE_PARAMS *p,
+                      const struct sg_launch_attributes *a, struct sg_op **out)
 {
     struct sg_launch_request q = {p->func ? p->func : (CUfunction)p->kern,
                                   {p->gridDimX, p->gridDimY, p->gridDimZ},
                                   {p->blockDimX, p->blockDimY, p->blockDimZ},
                                   p->sharedMemBytes,
                                   NULL,
-                                  false,
+                                  a && a->cooperative,
                                   p->kernelParams,
                                   p->extra,
                                   {0, 0, 0}};
 
+    if (a)
+        memcpy(q.cluster, a->cluster, sizeof(q.cluster));
     return sg_launch_build(ctx->base, ctx == ctx->base ? NULL : ctx, &q, out);
 }
 
@@ -313,8 +323,13 @@ CUresult sg_launch_again(struct sg_op *op, const struct sg_launch_attributes *a,
     size_t bytes = sizeof(*o) + o->func->info.param_bytes + 16;
     struct launch_op *again;
     unsigned cluster[3];
-    CUresult r = check_cluster(a->cluster, o->grid, o->func, cluster);
+    struct sg_launch_request q = {.dynamic = o->dynamic, .cooperative = a->cooperative};
+    CUresult r;
 
+    memcpy(q.grid, o->grid, sizeof(q.grid));
+    memcpy(q.block, o->block, sizeof(q.block));
+    memcpy(q.cluster, a->cluster, sizeof(q.cluster));
+    r = check_launch(&q, o->func, o->green, cluster);
     if (r != CUDA_SUCCESS)
         return r;
     again = malloc(bytes);

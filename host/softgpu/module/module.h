@@ -190,16 +190,17 @@ struct sg_launch_request {
 /* Everything that is checked at once; then the operation. green: whose multiprocessors it uses, or NULL. */
 CUresult sg_launch_build(struct sg_ctx *ctx, struct sg_ctx *green, const struct sg_launch_request *q,
                          struct sg_op **out);
-/* The operation of a kernel node. */
-CUresult sg_launch_op(struct sg_ctx *ctx, const CUDA_KERNEL_NODE_PARAMS *p, struct sg_op **out);
-bool sg_launch_nests(struct sg_op *op); /* its kernel launches kernels */
-struct sg_ctx *sg_launch_ctx(struct sg_op *op);
-CUresult sg_launch_describe(struct sg_op *op, CUDA_KERNEL_NODE_PARAMS *p, void ***storage);
 /* The attributes of a kernel node that its operation has: cooperative, cluster. */
 struct sg_launch_attributes {
     bool cooperative;
     unsigned cluster[3]; /* 0,0,0: not said */
 };
+/* The operation of a kernel node, with attributes that it keeps; a may be NULL. */
+CUresult sg_launch_op(struct sg_ctx *ctx, const CUDA_KERNEL_NODE_PARAMS *p,
+                      const struct sg_launch_attributes *a, struct sg_op **out);
+bool sg_launch_nests(struct sg_op *op); /* its kernel launches kernels */
+struct sg_ctx *sg_launch_ctx(struct sg_op *op);
+CUresult sg_launch_describe(struct sg_op *op, CUDA_KERNEL_NODE_PARAMS *p, void ***storage);
 void sg_launch_get_attributes(struct sg_op *op, struct sg_launch_attributes *a);
 /* A kernel's operation once more, with other attributes. */
 CUresult sg_launch_again(struct sg_op *op, const struct sg_launch_attributes *a, struct sg_op **out);

@@ -68,7 +68,7 @@ CUresult CUDAAPI cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGrap
         return CUDA_ERROR_INVALID_VALUE;
     r = node_ctx(nodeParams->ctx, &ctx);
     if (r == CUDA_SUCCESS)
-        r = sg_launch_op(ctx, nodeParams, &op);
+        r = sg_launch_op(ctx, nodeParams, NULL, &op);
     return r != CUDA_SUCCESS ? r
                              : sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies,
                                             CU_GRAPH_NODE_TYPE_KERNEL, op, NULL, NULL);
@@ -394,6 +394,7 @@ CUresult CUDAAPI cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NO
 CUresult CUDAAPI cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
     SG_AUTO struct sg_ctx *ctx = NULL;
+    struct sg_launch_attributes kept;
     struct sg_op *op;
     CUresult r;
 
@@ -401,8 +402,11 @@ CUresult CUDAAPI cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KER
     if (!nodeParams || n->type != CU_GRAPH_NODE_TYPE_KERNEL)
         return CUDA_ERROR_INVALID_VALUE;
     r = node_ctx(nodeParams->ctx, &ctx);
+    pthread_mutex_lock(&sg_graph_lock);
+    sg_launch_get_attributes(n->gop->op, &kept);
+    pthread_mutex_unlock(&sg_graph_lock);
     if (r == CUDA_SUCCESS)
-        r = sg_launch_op(ctx, nodeParams, &op);
+        r = sg_launch_op(ctx, nodeParams, &kept, &op);
     if (r == CUDA_SUCCESS) {
         pthread_mutex_lock(&sg_graph_lock);
         sg_node_set_op(n, op, &r);

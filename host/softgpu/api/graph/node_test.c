@@ -301,9 +301,51 @@ static void test_captured_memop(void **state)
     ctx_end(c);
 }
 
+/* A cooperative node is held to what a cooperative launch is held to, whichever call makes it so or so large. */
+static void test_cooperative(void **state)
+{
+    CUkernelNodeAttrValue on = {.cooperative = 1}, is;
+    CUDA_KERNEL_NODE_PARAMS p = {
+        .gridDimX = 100000, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1, .blockDimZ = 1};
+    CUcontext c = ctx_begin();
+    CUmodule m = NULL;
+    CUgraph g = new_graph();
+    uint32_t value = 5, n = 0;
+    CUdeviceptr d = 0;
+    void *args[] = {&d, &value, &n};
+    CUgraphExec x;
+    CUgraphNode k;
+
+    (void)state;
+    p.func = get_kernel(&m, "fill");
+    p.kernelParams = args;
+    OK(cuGraphAddKernelNode_v2(&k, g, NULL, 0, &p));
+    IS(cuGraphKernelNodeSetAttribute(k, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &on), COOPERATIVE_LAUNCH_TOO_LARGE);
+    OK(cuGraphKernelNodeGetAttribute(k, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &is));
+    assert_int_equal(is.cooperative, 0);
+    p.gridDimX = 2;
+    OK(cuGraphKernelNodeSetParams_v2(k, &p));
+    OK(cuGraphKernelNodeSetAttribute(k, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &on));
+    OK(cuGraphInstantiateWithFlags(&x, g, 0));
+    p.gridDimX = 100000;
+    IS(cuGraphKernelNodeSetParams_v2(k, &p), COOPERATIVE_LAUNCH_TOO_LARGE);
+    IS(cuGraphExecKernelNodeSetParams_v2(x, k, &p), COOPERATIVE_LAUNCH_TOO_LARGE);
+    p.gridDimX = 3;
+    OK(cuGraphKernelNodeSetParams_v2(k, &p));
+    OK(cuGraphExecKernelNodeSetParams_v2(x, k, &p));
+    OK(cuGraphKernelNodeGetAttribute(k, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &is));
+    assert_int_equal(is.cooperative, 1); /* new parameters leave attributes alone */
+    OK(cuGraphLaunch(x, NULL));
+    OK(cuCtxSynchronize());
+    OK(cuGraphExecDestroy(x));
+    OK(cuGraphDestroy(g));
+    ctx_end(c);
+}
+
 const struct CMUnitTest gnode_tests[] = {
-    cmocka_unit_test(test_peak),           cmocka_unit_test(test_dormant),
-    cmocka_unit_test(test_condition_ends), cmocka_unit_test(test_condition_context),
-    cmocka_unit_test(test_update),         cmocka_unit_test(test_captured_memop),
+    cmocka_unit_test(test_cooperative),       cmocka_unit_test(test_peak),
+    cmocka_unit_test(test_dormant),           cmocka_unit_test(test_condition_ends),
+    cmocka_unit_test(test_condition_context), cmocka_unit_test(test_update),
+    cmocka_unit_test(test_captured_memop),
 };
 const size_t n_gnode_tests = sizeof(gnode_tests) / sizeof(gnode_tests[0]);

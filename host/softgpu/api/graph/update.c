@@ -201,6 +201,8 @@ CUresult CUDAAPI cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgr
 CUresult CUDAAPI cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
                                                    const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
+    struct sg_launch_attributes kept = {.cooperative = false};
+    const struct sg_step *st;
     struct sg_op *op;
     CUresult r;
 
@@ -208,7 +210,12 @@ CUresult CUDAAPI cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgra
     SG_GRAPH_EXEC(x, hGraphExec);
     if (!nodeParams || !hNode)
         return CUDA_ERROR_INVALID_VALUE;
-    r = sg_launch_op(sg_current_self(ctx), nodeParams, &op);
+    pthread_mutex_lock(&sg_graph_lock);
+    st = find_step(x->program, hNode);
+    if (st && st->type == CU_GRAPH_NODE_TYPE_KERNEL && st->gop)
+        sg_launch_get_attributes(st->gop->op, &kept);
+    pthread_mutex_unlock(&sg_graph_lock);
+    r = sg_launch_op(sg_current_self(ctx), nodeParams, &kept, &op);
     return r == CUDA_SUCCESS ? sg_exec_replace(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_KERNEL, op) : r;
 }
 
