@@ -52,6 +52,9 @@ int echo_pid(const struct echo *e);
     X(cuMemFreeHost, cuMemFreeHost) X(cuMemcpyHtoD, cuMemcpyHtoD_v2) \
     X(cuMemcpyDtoH, cuMemcpyDtoH_v2) X(cuStreamQuery, cuStreamQuery) \
     X(cuDeviceGetName, cuDeviceGetName) X(cuMemsetD8, cuMemsetD8_v2) \
+    X(cuMemsetD8Async, cuMemsetD8Async) X(cuStreamCreate, cuStreamCreate) \
+    X(cuStreamSynchronize, cuStreamSynchronize) X(cuEventCreate, cuEventCreate) \
+    X(cuEventRecord, cuEventRecord) X(cuEventQuery, cuEventQuery) \
     X(cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor) \
     X(cuOccupancyMaxPotentialBlockSize, cuOccupancyMaxPotentialBlockSize) \
     X(cuCtxGetLimit, cuCtxGetLimit) X(cuCtxGetStreamPriorityRange, cuCtxGetStreamPriorityRange)

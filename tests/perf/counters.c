@@ -75,6 +75,29 @@ static CUresult query_complete(void)
     return a.cuStreamQuery(NULL);
 }
 
+/* Events that were recorded before a wait for their stream, while another stream is at work: each is queried once. */
+static CUresult query_covered(void)
+{
+    static CUstream done, busy;
+    static CUevent events[8];
+    CUresult r = CUDA_SUCCESS;
+
+    if (!done) {
+        r = a.cuStreamCreate(&done, CU_STREAM_NON_BLOCKING);
+        r = r ? r : a.cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING);
+        for (int i = 0; i < 8 && !r; i++)
+            r = a.cuEventCreate(&events[i], CU_EVENT_DISABLE_TIMING);
+    }
+    for (int i = 0; i < 8 && !r; i++)
+        r = a.cuEventRecord(events[i], done);
+    r = r ? r : a.cuMemsetD8Async(p, 1, 64, busy);
+    r = r ? r : a.cuStreamSynchronize(done);
+    r = r ? r : a.cuMemsetD8Async(p, 1, 64, busy);
+    for (int i = 0; i < 8 && !r; i++)
+        r = a.cuEventQuery(events[i]);
+    return r;
+}
+
 static CUresult occupancy(void)
 {
     int blocks, grid, block;
@@ -113,6 +136,7 @@ int main(int argc, char **argv)
                  {"pinned-to-device", pinned_to_device},
                  {"pinned-to-host", pinned_to_host},
                  {"query-complete", query_complete},
+                 {"query-covered", query_covered},
                  {"occupancy", occupancy},
                  {"limits", limits},
                  {"start", nothing}};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Queries of events and streams that need no answer of the worker; see wait.h. What is known is kept in a table by the
- * handle; of two handles with one place the later one has it. Lock order: the lock of the table, alone; the ring's lock
- * is not taken under it.
+ * handle; of two handles with one place the later one has it. Lock order: the lock of the table, alone but for the innermost
+ * one of wait.c; the ring's lock is not taken under it.
  */
 #include "core.h"
 
@@ -22,7 +22,7 @@
 
 _Atomic uint64_t vcu_query_evidences, vcu_queries_answered;
 
-enum state { ASKED, DONE, WATCHED };
+enum state { ASKED, DONE, WATCHED, RECORDED };
 struct known {
     uint64_t handle; /* 0: nothing */
     uint64_t asked;  /* number of the question: an answer to another one is not kept */
@@ -31,6 +31,7 @@ struct known {
     unsigned polls;
     uint64_t evidence, until_ns;
     struct vcu_wait_latest latest; /* of a stream */
+    struct vcu_wait_token record;  /* RECORDED: of an event */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -101,6 +102,8 @@ static CUresult look(uint64_t handle, const struct vcu_wait_latest *latest)
     bool tired = false;
 
     pthread_mutex_lock(&lock);
+    if (k->handle == handle && k->state == RECORDED && vcu_wait_covered(&k->record))
+        k->state = DONE;
     if (k->handle == handle && k->state == WATCHED) {
         r = look_at_word(k);
         tired = r == CUDA_ERROR_NOT_READY && k->polls % POLLS == 0;
@@ -211,15 +214,15 @@ uint64_t vcu_query_noted(uint16_t call, const void *args)
     }
 }
 
-void vcu_query_sent(uint64_t noted)
+void vcu_query_sent(uint64_t noted, const struct vcu_wait_token *sent)
 {
     struct known *k = place(noted);
 
     pthread_mutex_lock(&lock);
     if (noted == EVERYTHING)
         memset(table, 0, sizeof(table));
-    else if (k->handle == noted)
-        memset(k, 0, sizeof(*k));
+    else if (VGP_HANDLE_TYPE(noted) == VGP_H_EVENT)
+        *k = (struct known){.handle = noted, .state = RECORDED, .record = *sent};
     pthread_mutex_unlock(&lock);
 }
 

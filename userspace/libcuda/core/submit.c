@@ -145,7 +145,7 @@ CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, b
     context = vcu_thread_context(t);
     res = lnk_ring_begin(&vcu.ring, &p->call, call, bytes, want_reply ? LNK_REPLY_WAIT : LNK_REPLY_NONE,
                          context, t->number);
-    p->wait.is_wait = false;
+    p->wait = (struct vcu_wait_token){0};
     if (res == CUDA_SUCCESS)
         p->wait = vcu_wait_note(call, &in, context);
     s->args = p->call.args;
@@ -160,7 +160,7 @@ static void publish(struct vgp_submit *s)
 
     lnk_ring_publish(&p->call);
     if (__builtin_expect(noted != 0, 0))
-        vcu_query_sent(noted);
+        vcu_query_sent(noted, &p->wait);
 }
 
 CUresult vgp_submit_async(struct vgp_submit *s)

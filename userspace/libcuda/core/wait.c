@@ -39,6 +39,14 @@ static uint32_t owner_id(uint64_t stream)
 }
 _Static_assert(OWNER_THREADS < OWNER_MANY, "an index has a number");
 
+/* The latest work that a wait has covered: of all streams, and of some. A later stream of the same number has later work. */
+#define COVERED 32
+static pthread_mutex_t covered_lock = PTHREAD_MUTEX_INITIALIZER; /* inside all others */
+static struct covered {
+    uint32_t owner;
+    uint64_t work;
+} covered_all, covered[COVERED];
+
 static bool off;
 static _Atomic bool two_contexts;
 static uint64_t the_context; /* under the ring's lock */
@@ -251,9 +259,10 @@ static bool others_idle(uint32_t owner)
     return elsewhere == 0;
 }
 
-static void note_work(const struct vcu_intent *in)
+static struct vcu_wait_token note_work(const struct vcu_intent *in)
 {
     uint32_t owner = in->streamed ? owner_id(in->stream) : OWNER_MANY;
+    struct vcu_wait_token token = {.owner = owner, .work = work + 1};
     int at = place_of(owner);
 
     work++;
@@ -263,7 +272,7 @@ static void note_work(const struct vcu_intent *in)
     }
     if (at < 0) {
         elsewhere = work;
-        return;
+        return token;
     }
     if (in->effect != VCU_EFFECT_QUIET)
         streams[at].kind = BUSY;
@@ -271,6 +280,7 @@ static void note_work(const struct vcu_intent *in)
         streams[at].kind = QUIET;
     streams[at].owner = owner;
     streams[at].latest = work;
+    return token;
 }
 
 /* What a destroyed stream still does is found by no stream: the next one may have the same number. */
@@ -294,14 +304,38 @@ struct vcu_wait_token vcu_wait_note(uint16_t call, const struct vcu_intent *in, 
     if (call == VGP_cuStreamDestroy_v2)
         note_destroyed();
     else if (in->streamed ? call != VGP_cuStreamSynchronize : !leaves_nothing(call))
-        note_work(in);
+        return note_work(in);
     return none;
+}
+
+static void note_covered(const struct vcu_wait_token *token)
+{
+    struct covered *c = token->everything ? &covered_all : &covered[token->owner % COVERED];
+
+    pthread_mutex_lock(&covered_lock);
+    if (c->owner != token->owner || c->work < token->work)
+        *c = (struct covered){token->owner, token->work};
+    pthread_mutex_unlock(&covered_lock);
+}
+
+bool vcu_wait_covered(const struct vcu_wait_token *sent)
+{
+    const struct covered *c = &covered[sent->owner % COVERED];
+    bool yes;
+
+    pthread_mutex_lock(&covered_lock);
+    yes =
+        sent->work != 0 && (sent->work <= covered_all.work ||
+                            (sent->owner != OWNER_MANY && c->owner == sent->owner && sent->work <= c->work));
+    pthread_mutex_unlock(&covered_lock);
+    return yes;
 }
 
 void vcu_wait_done(const struct vcu_wait_token *token)
 {
     bool owe = !vcu_thread()->settling && atomic_load(&vcu_wait_owed);
 
+    note_covered(token);
     if (owe)
         pthread_mutex_lock(&owe_lock);
     pthread_mutex_lock(&vcu.ring.lock);

@@ -55,10 +55,12 @@ extern _Atomic bool vcu_wait_owed;
 void vcu_wait_before(uint16_t call, const struct vcu_intent *in);
 /* What a wait that is being made will have waited for. */
 struct vcu_wait_token {
-    uint64_t work;  /* the latest that was sent before the wait */
+    uint64_t work;  /* the latest that was sent before the wait; of work, itself */
     uint32_t owner; /* the stream */
     bool is_wait, everything;
 };
+/* Has a wait that ended with success covered what was sent then? False: not known. */
+bool vcu_wait_covered(const struct vcu_wait_token *sent);
 /* Under the ring's lock, for every record in its order. A token that is of a wait goes to vcu_wait_done(). */
 struct vcu_wait_token vcu_wait_note(uint16_t call, const struct vcu_intent *in, uint64_t context);
 /* The reply to a wait has come, with success. Takes the ring's lock. */
@@ -84,7 +86,8 @@ struct vcu_wait_latest vcu_wait_latest(CUstream stream);
 /* ---- query.c: queries of events and streams ---- */
 
 /*
- * What a query has found stays so until work is put into the stream, or the event is recorded again. And what is not
+ * What a query has found stays so until work is put into the stream, or the event is recorded again; so does what a wait
+ * has covered, for an event that is queried for the first time. And what is not
  * complete is not asked for again until the worker says so in a word of the window (VGP_WATCHES), the program may
  * have learnt otherwise that it is (any reply, any notification), or some time has passed, so that errors come out.
  * Not while a stream captures, with managed memory, events of other processes or of graphs, default streams, an error
@@ -95,7 +98,7 @@ CUresult vcu_event_query(CUevent event);
 CUresult vcu_stream_query_sent(CUstream stream);
 /* submit.c: a record was sent. `args`: before it was published; what is needed of them for vcu_query_sent(). */
 uint64_t vcu_query_noted(uint16_t call, const void *args);
-void vcu_query_sent(uint64_t noted);
+void vcu_query_sent(uint64_t noted, const struct vcu_wait_token *sent);
 /* Something came from the worker that may tell of completion. */
 extern _Atomic uint64_t vcu_query_evidences;
 static inline void vcu_query_evidence(void)
