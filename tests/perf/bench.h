@@ -55,6 +55,7 @@ int echo_pid(const struct echo *e);
     X(cuMemsetD8Async, cuMemsetD8Async) X(cuStreamCreate, cuStreamCreate) \
     X(cuStreamSynchronize, cuStreamSynchronize) X(cuEventCreate, cuEventCreate) \
     X(cuEventRecord, cuEventRecord) X(cuEventQuery, cuEventQuery) \
+    X(cuFuncSetAttribute, cuFuncSetAttribute) \
     X(cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor) \
     X(cuOccupancyMaxPotentialBlockSize, cuOccupancyMaxPotentialBlockSize) \
     X(cuCtxGetLimit, cuCtxGetLimit) X(cuCtxGetStreamPriorityRange, cuCtxGetStreamPriorityRange)

@@ -115,6 +115,12 @@ static CUresult limits(void)
     return r ? r : a.cuCtxGetStreamPriorityRange(&least, &greatest);
 }
 
+/* The value that it has already: as programs do before each launch. */
+static CUresult attribute(void)
+{
+    return a.cuFuncSetAttribute(a.add, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1024);
+}
+
 /* Opening the library, the first allocation and module are before the rounds: what a program costs before its first launch. */
 static CUresult nothing(void)
 {
@@ -138,6 +144,7 @@ int main(int argc, char **argv)
                  {"query-complete", query_complete},
                  {"query-covered", query_covered},
                  {"occupancy", occupancy},
+                 {"attribute", attribute},
                  {"limits", limits},
                  {"start", nothing}};
 

@@ -30,12 +30,23 @@ static CUresult get_attribute(struct vcu_func *f, int *pi, CUfunction_attribute 
     return res;
 }
 
+/* Attributes that any function of any device may be given: programs set them anew before each launch. */
+static bool has_value(const struct vcu_func *f, CUfunction_attribute attrib, int value, int device)
+{
+    return (attrib == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
+            attrib == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) &&
+           device == f->device && (uint32_t)attrib < f->attribute_count && f->attributes[attrib] == value &&
+           vcu_recall_on();
+}
+
 static CUresult set_attribute(struct vcu_func *f, CUfunction_attribute attrib, int value, int device)
 {
     CUresult res;
 
     if ((int)attrib < 0 || attrib >= CU_FUNC_ATTRIBUTE_MAX)
         return CUDA_ERROR_INVALID_VALUE;
+    if (has_value(f, attrib, value, device))
+        return CUDA_SUCCESS;
     res = vgp_call_vgpFuncSetAttribute((CUfunction)(uintptr_t)f->handle, attrib, value, device);
     vcu_recall_forget();
     if (res == CUDA_SUCCESS && device == f->device && (uint32_t)attrib < f->attribute_count)

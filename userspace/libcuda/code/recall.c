@@ -68,6 +68,11 @@ CUresult vcu_recall_forget(void)
     return CUDA_SUCCESS;
 }
 
+bool vcu_recall_on(void)
+{
+    return !recall_off;
+}
+
 __attribute__((constructor)) void vcu_recall_init(void)
 {
     const char *value = getenv("VGPU_ANSWER_QUERIES");

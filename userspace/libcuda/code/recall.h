@@ -27,6 +27,8 @@ void vcu_recall_keep(const struct vcu_question *q, const uint64_t answer[2]);
  * any more. Always CUDA_SUCCESS.
  */
 CUresult vcu_recall_forget(void);
+/* False with VGPU_ANSWER_QUERIES=0. */
+bool vcu_recall_on(void);
 /* Reads VGPU_ANSWER_QUERIES; when the library is loaded. */
 void vcu_recall_init(void);
 
