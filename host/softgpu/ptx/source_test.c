@@ -77,7 +77,7 @@ static void linked(void)
     size_t len;
 
     for (uint32_t i = 0; i < 4; i++)
-        in[i] = (struct sg_ptx_input){texts[i], strlen(texts[i]), "x"};
+        in[i] = (struct sg_ptx_input){texts[i], strlen(texts[i]), "x", false};
     t_result("texts with line information are linked", !sg_ptx_link(in, 4, &text, &len, &diag), "%s",
              diag.message);
     if (!text)
