@@ -42,7 +42,7 @@ struct client {
     pid_t worker;
     uint64_t us;
     unsigned dear_every; /* one piece of so many is dear, 0: none */
-    bool stop, failed;
+    bool running, stop, failed;
 };
 static struct client client[CLIENTS];
 
@@ -128,12 +128,14 @@ static void *run(void *arg)
 static void go(struct client *c)
 {
     assert_int_equal(pthread_create(&c->thread, NULL, run, c), 0);
+    c->running = true;
 }
 
 static void leave(struct client *c)
 {
     __atomic_store_n(&c->stop, true, __ATOMIC_RELAXED);
     pthread_join(c->thread, NULL);
+    c->running = false;
     assert_false(c->failed);
     guest_close(&c->g);
 }
@@ -359,6 +361,24 @@ static void test_virtual_machines(void **state)
     unlink(arbiter);
 }
 
+/* What a test that failed has left would fail the next ones. */
+static int end_of_test(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        if (!client[i].running)
+            continue;
+        __atomic_store_n(&client[i].stop, true, __ATOMIC_RELAXED);
+        pthread_join(client[i].thread, NULL);
+        client[i].running = false;
+        guest_close(&client[i].g);
+    }
+    if (broker.pid > 0)
+        broker_stop(&broker);
+    unlink(control);
+    return 0;
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -386,13 +406,13 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_weights),
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_coming_and_going),
-        cmocka_unit_test(test_priority),
-        cmocka_unit_test(test_cap),
-        cmocka_unit_test(test_turned_on_later),
-        cmocka_unit_test(test_virtual_machines),
+        cmocka_unit_test_teardown(test_weights, end_of_test),
+        cmocka_unit_test_teardown(test_sizes, end_of_test),
+        cmocka_unit_test_teardown(test_coming_and_going, end_of_test),
+        cmocka_unit_test_teardown(test_priority, end_of_test),
+        cmocka_unit_test_teardown(test_cap, end_of_test),
+        cmocka_unit_test_teardown(test_turned_on_later, end_of_test),
+        cmocka_unit_test_teardown(test_virtual_machines, end_of_test),
     };
 
     return cmocka_run_group_tests_name("turns", tests, setup, teardown);
