@@ -14,6 +14,8 @@
 #define MAX_SWEEPS 200 /* then every crossing register counts as live everywhere */
 #define SG_MAX_CALL_WORDS (16u << 20)
 #define MAX_BITSET (256u << 20) /* bytes of one family of sets */
+#define MAX_WAYS (1u << 30)     /* ... that are read in a sweep */
+#define MAX_SWEPT (16ull << 30) /* ... in all of them */
 
 struct flow {
     struct sg_dec *d;
@@ -243,6 +245,21 @@ static void local_sets(struct flow *x)
     }
 }
 
+/* Ways from block to block: two of each, and those of the lists, which may be as long for each branch as the text is. */
+static uint64_t count_ways(const struct flow *x)
+{
+    const struct sg_dec *d = x->d;
+    uint64_t n = 2 * (uint64_t)x->nblocks;
+
+    for (uint32_t b = 0; b < x->nblocks; b++) {
+        const uint32_t last = x->first[b + 1] - 1;
+
+        if (d->metas[last].ctl == SG_CT_BRX)
+            n += d->code->targets[d->insns[last].imm];
+    }
+    return n;
+}
+
 /* Calls fn for each successor of block b. */
 static void or_successors(struct flow *x, uint32_t b, uint64_t *out)
 {
@@ -284,13 +301,14 @@ static void or_successors(struct flow *x, uint32_t b, uint64_t *out)
 static int liveness(struct flow *x)
 {
     size_t bytes;
-    uint64_t *out;
+    uint64_t *out, ways;
     uint32_t sweep;
     bool changed = true;
 
     x->words = (x->ngregs + 63) / 64;
     bytes = (size_t)x->nblocks * x->words * 8;
-    if (!x->words || bytes > MAX_BITSET)
+    ways = count_ways(x) * x->words * 8;
+    if (!x->words || bytes > MAX_BITSET || ways > MAX_WAYS)
         return 0;
     x->gen = calloc(1, bytes);
     x->kill = calloc(1, bytes);
@@ -319,7 +337,7 @@ static int liveness(struct flow *x)
                 }
             }
         }
-        if ((uint64_t)(sweep + 1) * bytes > (8ull << 30))
+        if ((sweep + 1) * ways > MAX_SWEPT)
             break;
     }
     free(out);
