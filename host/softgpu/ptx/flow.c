@@ -248,15 +248,11 @@ static void local_sets(struct flow *x)
 /* Ways from block to block: two of each, and those of the lists, which may be as long for each branch as the text is. */
 static uint64_t count_ways(const struct flow *x)
 {
-    const struct sg_dec *d = x->d;
     uint64_t n = 2 * (uint64_t)x->nblocks;
 
-    for (uint32_t b = 0; b < x->nblocks; b++) {
-        const uint32_t last = x->first[b + 1] - 1;
-
-        if (d->metas[last].ctl == SG_CT_BRX)
-            n += d->code->targets[d->insns[last].imm];
-    }
+    for (uint32_t i = 0; i < x->n; i++)
+        if (x->d->metas[i].ctl == SG_CT_BRX)
+            n += x->d->code->targets[x->d->insns[i].imm];
     return n;
 }
 
@@ -583,16 +579,8 @@ int sg_dec_flow(struct sg_dec *d)
     if (!r)
         r = sg_dec_hoist(d);
     x.n = d->ninsns;
-    if (!r)
-        r = find_blocks(&x);
-    if (!r)
-        r = resolve_branches(&x);
-    if (!r)
-        r = find_crossing(&x);
-    if (!r)
-        r = liveness(&x);
-    if (!r)
-        r = intervals(&x);
+    if (!r && (find_blocks(&x) || resolve_branches(&x) || find_crossing(&x) || liveness(&x) || intervals(&x)))
+        r = d->err;
     if (!r)
         r = assign_slots(&x, nslots);
     if (!r)
