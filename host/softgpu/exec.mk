@@ -159,7 +159,8 @@ SG_EXEC_TESTS := \
 	ptx/fuzz_test \
 	ptx/link_test \
 	ptx/size_test \
-	ptx/source_test
+	ptx/source_test \
+	ptx/work_test
 # Links to them that use another instruction set: the plain ones test native code where the processor has
 # AVX-512.
 SG_EXEC_ISA_TESTS := verify_native_test cluster_avx512_test fault_avx512_test run_avx512_test ldst_base_test ldst_avx2_test \

@@ -12,6 +12,7 @@
 #define MAX_FORMAT 4096 /* characters of a format or of a %s string */
 #define MAX_OUTPUT 16384
 #define MAX_SPEC 64
+#define MAX_DIGITS 4 /* of a width or a precision: of what is longer than MAX_FORMAT nothing is to be seen */
 
 struct out {
     char text[MAX_OUTPUT];
@@ -136,10 +137,19 @@ static bool convert(struct args *a, struct out *o, const char *spec, bool wide)
     return true;
 }
 
+/* Of one number; those that the C library would make of a width are as long as the kernel likes. */
+static void add_digit(char *spec, size_t *n, unsigned *digits, char c)
+{
+    if (*digits < MAX_DIGITS)
+        spec[(*n)++] = c;
+    ++*digits;
+}
+
 /* Reads one conversion of the format at p; *spec gets it without length modifiers. */
 static const char *parse_spec(struct args *a, const char *p, char *spec, bool *wide, bool *ok)
 {
     size_t n = 0;
+    unsigned digits = 0;
     uint64_t v;
 
     *wide = false;
@@ -147,10 +157,15 @@ static const char *parse_spec(struct args *a, const char *p, char *spec, bool *w
     spec[n++] = *p++;
     for (; *p && n < MAX_SPEC - 16; p++) {
         if (strchr("-+ #0123456789.", *p)) {
-            if (*p >= '0' && *p <= '9' && n > 8)
-                continue; /* a width of more digits than any sensible one */
+            if (*p >= '0' && *p <= '9') {
+                add_digit(spec, &n, &digits, *p);
+                continue;
+            }
+            digits = 0;
             spec[n++] = *p;
         } else if (*p == '*') {
+            char number[12];
+
             if (!next_arg(a, 4, &v)) {
                 *ok = false;
                 return p;
@@ -158,7 +173,13 @@ static const char *parse_spec(struct args *a, const char *p, char *spec, bool *w
             v = (uint64_t)(int64_t)(int32_t)v;
             if ((int32_t)v > 999 || (int32_t)v < -999)
                 v = 0;
-            n += (size_t)snprintf(spec + n, MAX_SPEC - n, "%d", (int)v);
+            snprintf(number, sizeof(number), "%d", (int)v);
+            for (const char *c = number; *c && n < MAX_SPEC - 16; c++) {
+                if (*c == '-')
+                    spec[n++] = *c;
+                else
+                    add_digit(spec, &n, &digits, *c);
+            }
         } else if (*p == 'l') {
             *wide = true; /* long is 64 bits in device code */
         } else if (*p == 'z' || *p == 'j' || *p == 't') {

@@ -14,6 +14,8 @@
 #define MAX_SWEEPS 200 /* then every crossing register counts as live everywhere */
 #define SG_MAX_CALL_WORDS (16u << 20)
 #define MAX_BITSET (256u << 20) /* bytes of one family of sets */
+#define MAX_WAYS (1u << 30)     /* ... that are read in a sweep */
+#define MAX_SWEPT (16ull << 30) /* ... in all of them */
 
 struct flow {
     struct sg_dec *d;
@@ -243,6 +245,17 @@ static void local_sets(struct flow *x)
     }
 }
 
+/* Ways from block to block: two of each, and those of the lists, which may be as long for each branch as the text is. */
+static uint64_t count_ways(const struct flow *x)
+{
+    uint64_t n = 2 * (uint64_t)x->nblocks;
+
+    for (uint32_t i = 0; i < x->n; i++)
+        if (x->d->metas[i].ctl == SG_CT_BRX)
+            n += x->d->code->targets[x->d->insns[i].imm];
+    return n;
+}
+
 /* Calls fn for each successor of block b. */
 static void or_successors(struct flow *x, uint32_t b, uint64_t *out)
 {
@@ -284,13 +297,14 @@ static void or_successors(struct flow *x, uint32_t b, uint64_t *out)
 static int liveness(struct flow *x)
 {
     size_t bytes;
-    uint64_t *out;
+    uint64_t *out, ways;
     uint32_t sweep;
     bool changed = true;
 
     x->words = (x->ngregs + 63) / 64;
     bytes = (size_t)x->nblocks * x->words * 8;
-    if (!x->words || bytes > MAX_BITSET)
+    ways = count_ways(x) * x->words * 8;
+    if (!x->words || bytes > MAX_BITSET || ways > MAX_WAYS)
         return 0;
     x->gen = calloc(1, bytes);
     x->kill = calloc(1, bytes);
@@ -319,7 +333,7 @@ static int liveness(struct flow *x)
                 }
             }
         }
-        if ((uint64_t)(sweep + 1) * bytes > (8ull << 30))
+        if ((sweep + 1) * ways > MAX_SWEPT)
             break;
     }
     free(out);
@@ -565,16 +579,8 @@ int sg_dec_flow(struct sg_dec *d)
     if (!r)
         r = sg_dec_hoist(d);
     x.n = d->ninsns;
-    if (!r)
-        r = find_blocks(&x);
-    if (!r)
-        r = resolve_branches(&x);
-    if (!r)
-        r = find_crossing(&x);
-    if (!r)
-        r = liveness(&x);
-    if (!r)
-        r = intervals(&x);
+    if (!r && (find_blocks(&x) || resolve_branches(&x) || find_crossing(&x) || liveness(&x) || intervals(&x)))
+        r = d->err;
     if (!r)
         r = assign_slots(&x, nslots);
     if (!r)

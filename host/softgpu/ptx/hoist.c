@@ -20,6 +20,7 @@
 #define MAX_UNITS 512u /* of 128 bytes in the registers of a warp */
 #define SEEN 256u
 #define MAX_PASSES 8 /* definitions nearly always stand before uses */
+#define MAX_WALKED (64u << 20) /* instructions looked at for single registers; then no more of these are looked at */
 
 enum { VARIES, SEVERAL, UNKNOWN, HOISTED, OF_ROW, OF_BLOCK, ALIAS, ONE_OF };
 /* SEVERAL: set in several places (ONE_OF: of an instruction that does); OF_ROW: by %ctaid.y and .z;
@@ -42,6 +43,7 @@ struct hoist {
     uint8_t *kind;  /* of each instruction */
     uint32_t *slot; /* of each register: SG_OPND_FIXED | offset */
     uint32_t nblock;
+    uint64_t walked; /* in always_set() */
     sg_fn mov32, mov64;
     struct {
         sg_fn fn;
@@ -282,6 +284,9 @@ static void find_mixed(struct hoist *h)
 /* True if register v is defined on every path to its uses. */
 static bool always_set(struct hoist *h, uint32_t v)
 {
+    if (h->walked > MAX_WALKED)
+        return false;
+    h->walked += h->d->ninsns;
     memset(h->seen_insn, 0, h->d->ninsns);
     return reach(h, 0, h->seen_insn, v);
 }

@@ -105,23 +105,25 @@ static bool hex_bits(struct sg_lex *l, int digits, enum sg_tok_kind kind)
 
 static void lex_decimal_float(struct sg_lex *l)
 {
-    char buf[64];
+    char buf[64], last = 0;
     size_t n = 0;
     double v;
     char *end;
 
-    while (l->p < l->end && n < sizeof(buf) - 1) {
+    for (; l->p < l->end; l->p++) { /* to its end, however long: the rest is not looked at again */
         char c = *l->p;
 
         if (!(c >= '0' && c <= '9') && c != '.' && c != 'e' && c != 'E' &&
-            !((c == '+' || c == '-') && n && (buf[n - 1] == 'e' || buf[n - 1] == 'E')))
+            !((c == '+' || c == '-') && (last == 'e' || last == 'E')))
             break;
-        buf[n++] = c;
-        l->p++;
+        if (n < sizeof(buf) - 1)
+            buf[n] = c;
+        n++;
+        last = c;
     }
-    buf[n] = 0;
+    buf[n < sizeof(buf) ? n : sizeof(buf) - 1] = 0;
     v = strtod(buf, &end);
-    l->tok.kind = *end || isinf(v) ? SG_T_BAD : SG_T_F64;
+    l->tok.kind = n >= sizeof(buf) || *end || isinf(v) ? SG_T_BAD : SG_T_F64;
     memcpy(&l->tok.ival, &v, 8);
 }
 
@@ -162,7 +164,7 @@ static void lex_number(struct sg_lex *l)
                 __builtin_add_overflow(v, (unsigned)digit_of(*q), &v);
     if (q == p || over) {
         l->tok.kind = SG_T_BAD;
-        l->p++;
+        l->p = over ? q : l->p + 1; /* none of these digits begins a token of its own */
         return;
     }
     if (q < l->end && *q == 'U')

@@ -485,14 +485,15 @@ static bool put_text(struct link *k, const struct item *it, const char *s, const
     return put(k, s, (size_t)(end - s));
 }
 
-static bool put_files(struct link *k, uint32_t input)
+/* Those of the text whose items begin here. */
+static bool put_files(struct link *k, uint32_t first)
 {
     bool ok = true;
 
-    for (uint32_t i = 0; i < k->nitems && ok; i++) {
+    for (uint32_t i = first; i < k->nitems && k->items[i].input == k->items[first].input && ok; i++) {
         const struct item *it = &k->items[i];
 
-        if (it->is_file && it->input == input)
+        if (it->is_file)
             ok = put(k, it->text, (size_t)(it->text_end - it->text)) && put(k, "\n", 1);
     }
     return ok;
@@ -521,7 +522,7 @@ static int make_header(struct link *k, char *to, size_t room)
 
 static int emit(struct link *k)
 {
-    uint32_t input = UINT32_MAX;
+    uint32_t input = UINT32_MAX, first = 0;
     bool renames = false, ok;
     char head[160];
     int r = make_header(k, head, sizeof(head));
@@ -535,10 +536,13 @@ static int emit(struct link *k)
     for (uint32_t i = 0; i < k->nitems && ok; i++) {
         const struct item *it = &k->items[i];
 
+        if (it->input != k->items[first].input)
+            first = i;
         if (it->dropped)
             continue;
         if (it->input != input)
-            ok = put_files(k, input = it->input);
+            ok = put_files(k, first);
+        input = it->input;
         if (!ok)
             break;
         if (renames)

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Work grows as the text does. Texts that once took time by the square of their length: numbers whose digits were looked at
+ * again from each of them, branches that all have one long list of targets, registers that are each looked for
+ * in the whole kernel. Each is read at two lengths, and the time of the longer one compared with that of the shorter.
+ */
+#include "exec/exec_test.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define TIMES 8u  /* as long */
+#define MOST 28.0 /* times the work; by the square it would be 64 */
+#define TRIES 3   /* of which the best counts */
+
+static char text[24u << 20];
+static size_t len;
+
+static void put(const char *fmt, unsigned a, unsigned b)
+{
+    len += (size_t)snprintf(text + len, sizeof(text) - len, fmt, a, b); /* NOLINT: of the table below */
+}
+
+static void digits(unsigned n, const char *end)
+{
+    put(".file 1 ", 0, 0);
+    memset(text + len, '1', n);
+    len += n;
+    text[len] = 0;
+    put(end, 0, 0);
+    put(".visible .entry t()\n{\nret;\n}\n", 0, 0);
+}
+
+static void integers(unsigned n)
+{
+    digits(n, "\n");
+}
+
+static void floats(unsigned n)
+{
+    digits(n * 16, ".5\n");
+}
+
+static void lists(unsigned n)
+{
+    put(".visible .entry t(.param .u64 p)\n{\n.reg .b32 %%r<4>;\n.reg .b64 %%rd;\nld.param.u64 %%rd, [p];\n"
+        "ld.global.u32 %%r1, [%%rd];\nts: .branchtargets L0",
+        0, 0);
+    for (unsigned i = 1; i < n; i++)
+        put(", L%u", i, 0);
+    put(";\n", 0, 0);
+    for (unsigned i = 0; i < n; i++)
+        put("L%u: brx.idx %%r1, ts;\n", i, 0);
+    put("ret;\n}\n", 0, 0);
+}
+
+/* Each is set in two places, and on one way in none. */
+static void registers(unsigned n)
+{
+    put(".visible .entry t()\n{\n.reg .pred %%p;\n.reg .b32 %%q;\n.reg .b32 %%r<%u>;\nmov.u32 %%r0, %%ctaid.x;\n"
+        "setp.eq.u32 %%p, %%r0, 5;\n@%%p bra E;\n",
+        n, 0);
+    for (unsigned k = 0; k < 2; k++)
+        for (unsigned i = 1; i < n; i++)
+            put("add.u32 %%r%u, %%r0, %u;\n", i, i + k);
+    put("E:\n", 0, 0);
+    for (unsigned i = 1; i < n; i++)
+        put("add.u32 %%q, %%q, %%r%u;\n", i, 0);
+    put("ret;\n}\n", 0, 0);
+}
+
+static double seconds(void (*make)(unsigned n), unsigned n)
+{
+    struct timespec a, b;
+    double best = 0;
+
+    for (int i = 0; i < TRIES; i++) {
+        struct tk t;
+        double took;
+
+        len = 0;
+        put(".version 8.0\n.target sm_80\n.address_size 64\n", 0, 0);
+        make(n);
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);
+        if (!tk_open(&t, text, "t"))
+            return -1;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &b);
+        tk_close(&t);
+        took = (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) / 1e9;
+        best = !i || took < best ? took : best;
+    }
+    return best;
+}
+
+/* A width or precision of hundreds of millions, put together of several: the C library would be long at it. */
+static void widths(void)
+{
+    const char *bar = NULL;
+    struct sg_fault f = {0};
+    struct tk t;
+    bool open;
+
+    len = 0;
+    put(".version 8.0\n.target sm_80\n.address_size 64\n"
+        ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);\n"
+        ".global .b8 fmt[] = {37, 42, 42, 42, 42, 42, 42, 42, 42, 42, 42, 100, 124, "
+        "37, 46, 57, 57, 57, 57, 57, 57, 57, 57, 102, 10, 0};\n"
+        ".visible .entry t()\n{\n.reg .b64 %%rd<4>;\n.local .align 8 .b8 d[64];\nmov.u64 %%rd1, d;\n"
+        "cvta.local.u64 %%rd2, %%rd1;\nmov.u64 %%rd3, fmt;\n",
+        0, 0);
+    for (unsigned i = 0; i < 10; i++)
+        put("st.local.u32 [%%rd1+%u], 999;\n", 4 * i, 0);
+    put("st.local.u32 [%%rd1+40], 7;\nst.local.u64 [%%rd1+48], 0x3ff4000000000000;\n"
+        "{ .param .b64 q0; .param .b64 q1; .param .b32 q2;\nst.param.b64 [q0], %%rd3;\n"
+        "st.param.b64 [q1], %%rd2;\ncall.uni (q2), vprintf, (q0, q1);\n}\nret;\n}\n",
+        0, 0);
+    open = tk_open(&t, text, "t");
+    if (open && !tk_run(&t, 1, 1, NULL, &f))
+        bar = strchr(t_output, '|');
+    t_result("printf with long widths",
+             bar == t_output + 1023 && strspn(t_output, " ") == 1023 && !strncmp(bar, "|1.25000", 8) &&
+                 strlen(bar) == 1 + 1023 + 1,
+             "%s%s, %zu characters in front of '|'", open ? "" : t.diag.message, f.message,
+             strcspn(t_output, "|"));
+    tk_close(&t);
+}
+
+int main(void)
+{
+    static const struct {
+        const char *name;
+        void (*make)(unsigned n);
+        unsigned n;
+    } texts[] = {
+        {"digits of an integer", integers, 5000},
+        {"digits of a fraction", floats, 40000},
+        {"branches with one long list", lists, 8000},
+        {"registers that are set in several places", registers, 3000},
+    };
+
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        const double one = seconds(texts[i].make, texts[i].n);
+        const double many = seconds(texts[i].make, texts[i].n * TIMES);
+
+        t_result(texts[i].name, one > 0 && many > 0 && many < MOST * one, "%.1f ms and %.1f ms", one * 1e3,
+                 many * 1e3);
+    }
+    widths();
+    return t_end("softgpu work");
+}
