@@ -20,7 +20,8 @@
 #define MAX_UNITS 512u /* of 128 bytes in the registers of a warp */
 #define SEEN 256u
 #define MAX_PASSES 8 /* definitions nearly always stand before uses */
-#define MAX_WALKED (64u << 20) /* instructions looked at for single registers; then no more of these are looked at */
+#define MAX_WALKED \
+    (64u << 20) /* instructions looked at for single registers; then no more of these are looked at */
 
 enum { VARIES, SEVERAL, UNKNOWN, HOISTED, OF_ROW, OF_BLOCK, ALIAS, ONE_OF };
 /* SEVERAL: set in several places (ONE_OF: of an instruction that does); OF_ROW: by %ctaid.y and .z;
