@@ -226,7 +226,8 @@ static void test_hello(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ends), cmocka_unit_test(test_end_signals),     cmocka_unit_test(test_output), cmocka_unit_test(test_length_limit),
+        cmocka_unit_test(test_ends),      cmocka_unit_test(test_end_signals),
+        cmocka_unit_test(test_output),    cmocka_unit_test(test_length_limit),
         cmocka_unit_test(test_malformed), cmocka_unit_test(test_hello),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

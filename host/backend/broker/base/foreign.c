@@ -27,7 +27,8 @@
 #define QUEUED_MAX 4096u /* messages: more than a socket holds */
 #define CROWD 256u       /* descriptors in the list */
 #define STACK_BYTES (64u << 10)
-#define PAGES_FEW (256u << 10) /* bytes of a file in memory that are given up as fast as a thread is asked to */
+#define PAGES_FEW \
+    (256u << 10) /* bytes of a file in memory that are given up as fast as a thread is asked to */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct closing {
