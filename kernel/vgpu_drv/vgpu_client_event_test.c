@@ -168,6 +168,28 @@ static void vgpu_client_event_flood(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, env->client->wake_seq, seen + VGPU_FAKE_VRING + 1);
 }
 
+/* A device whose next event comes whenever the queue was found empty does not hold the interrupt. */
+static void vgpu_client_event_echo(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+	unsigned int left;
+	u64 seen;
+	u32 i;
+
+	KUNIT_EXPECT_EQ(test, vgpu_client_env_create(env->client), 0);
+	seen = env->client->wake_seq;
+	env->fake->echoes = 4 * VGPU_EVENT_BUDGET;
+	KUNIT_EXPECT_TRUE(test, send_event(env->fake, VGPU_EV_WAKE, 0, 0));
+	preempt_disable(); /* what the work item does comes later */
+	vgpu_fake_event_irq(env->fake);
+	left = env->fake->echoes;
+	preempt_enable();
+	KUNIT_EXPECT_GE(test, left, 3 * VGPU_EVENT_BUDGET);
+	for (i = 0; i < 8; i++)
+		flush_work(&env->dev->event_work); /* it queues itself */
+	KUNIT_EXPECT_EQ(test, env->client->wake_seq, seen + 1 + 4 * VGPU_EVENT_BUDGET);
+}
+
 /* The event queue stays full of buffers through many rounds. */
 static void vgpu_client_event_rounds(struct kunit *test)
 {
@@ -239,6 +261,7 @@ static struct kunit_case vgpu_client_event_cases[] = {
 	KUNIT_CASE(vgpu_client_dead),
 	KUNIT_CASE(vgpu_client_bad_events),
 	KUNIT_CASE(vgpu_client_event_flood),
+	KUNIT_CASE(vgpu_client_event_echo),
 	KUNIT_CASE(vgpu_client_event_rounds),
 	KUNIT_CASE(vgpu_client_late_event),
 	KUNIT_CASE(vgpu_client_deadline),

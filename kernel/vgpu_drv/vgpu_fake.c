@@ -61,6 +61,12 @@ static bool fake_notify(struct virtqueue *vq)
 	/* The driver holds its lock: the device acts elsewhere, as a real one does. */
 	if (vq->index == VGPU_VQ_CONTROL && !fake->hold)
 		schedule_work(&fake->kick);
+	if (vq->index == VGPU_VQ_EVENT && fake->echoes) {
+		struct vgpu_event wake = { .type = cpu_to_le32(VGPU_EV_WAKE) };
+
+		fake->echoes--;
+		vgpu_fake_event(fake, &wake, sizeof(wake));
+	}
 	return true;
 }
 

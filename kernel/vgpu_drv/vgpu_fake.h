@@ -62,6 +62,7 @@ struct vgpu_fake_kept {
  *	everything is VGPU_S_OK.
  * @bad_id: answer with this descriptor number instead, -1: the right one
  * @hold: do not look at the control queue until vgpu_fake_kick()
+ * @echoes: so many more kicks of the event queue put another WAKE of slot 0 there
  * @requests: requests seen
  * @count: requests seen, by type
  * @resets: resets
@@ -84,6 +85,7 @@ struct vgpu_fake {
 		      u32 resp_len);
 	int bad_id;
 	bool hold;
+	unsigned int echoes;
 	u32 requests;
 	u32 count[8];
 	u32 resets;

@@ -381,18 +381,18 @@ static int vgpu_event_post(struct vgpu_dev *dev, struct vgpu_event *event)
 }
 
 /* Return: false when the budget is spent. */
-static bool vgpu_events_take_locked(struct vgpu_dev *dev)
+static bool vgpu_events_take_locked(struct vgpu_dev *dev, unsigned int *budget)
 {
-	unsigned int budget = VGPU_EVENT_BUDGET;
 	struct vgpu_event *buf, event;
 	u32 used;
 
-	while (budget-- && (buf = virtqueue_get_buf(dev->ev, &used))) {
+	while (*budget && (buf = virtqueue_get_buf(dev->ev, &used))) {
+		(*budget)--;
 		memcpy(&event, buf, sizeof(event));
 		vgpu_event_handle_locked(dev, &event, used);
 		vgpu_event_post(dev, buf);
 	}
-	return budget != UINT_MAX;
+	return *budget;
 }
 
 /**
@@ -401,6 +401,8 @@ static bool vgpu_events_take_locked(struct vgpu_dev *dev)
  */
 void vgpu_events_poll(struct vgpu_dev *dev)
 {
+	/* Of all rounds: a device may send the next event just when the queue was found empty. */
+	unsigned int budget = VGPU_EVENT_BUDGET;
 	bool broken = false, done = true;
 	unsigned long flags;
 
@@ -408,7 +410,7 @@ void vgpu_events_poll(struct vgpu_dev *dev)
 	if (dev->state == VGPU_DEV_LIVE) {
 		do {
 			virtqueue_disable_cb(dev->ev);
-			done = vgpu_events_take_locked(dev);
+			done = vgpu_events_take_locked(dev, &budget);
 			broken = !virtqueue_kick(dev->ev) || virtqueue_is_broken(dev->ev);
 		} while (done && !broken && !virtqueue_enable_cb(dev->ev));
 		/* Interrupts stay off until it has run. Under the lock: see vgpu_drop_queues(). */

@@ -279,6 +279,23 @@ static void lies(void)
     }
 }
 
+/* The rows of a copy to the host lie where its pitch says: their extent may not wrap, or rows lie elsewhere. */
+static void rows_that_wrap(void)
+{
+    size_t at = find(VGP_EVENT_CALL, 4);
+    uint32_t kind = VGP_COPY_HOST;
+    uint64_t pitch = UINT64_MAX - 15; /* times one row, plus the 16 bytes of the second: 0 */
+    char why[256];
+    int rc;
+
+    memcpy(file + at + IN_ARGS(vgpCopy, dstKind), &kind, sizeof(kind));
+    result("a copy to the host is taken", read_all(file, used, false, why) == 0);
+    memcpy(file + at + IN_ARGS(vgpCopy, dstPitch), &pitch, sizeof(pitch));
+    rc = read_all(file, used, false, why);
+    result("a copy to the host whose extent wraps", rc == -1 && strstr(why, "did not ask for") != NULL);
+    build();
+}
+
 int main(int argc, char **argv)
 {
     assert(argc == 2);
@@ -287,6 +304,7 @@ int main(int argc, char **argv)
     cuts();
     damages();
     lies();
+    rows_that_wrap();
     unlink(path);
     printf("replay_file: %d passed, %d failed, 0 skipped\n", passed, failed);
     return failed != 0;

@@ -141,6 +141,18 @@ for _ in range(600): # those that were refused for the crowd are refused no more
         time.sleep(0.1)
 else:
     raise SystemExit("it does not serve any more")
+hold = []
+for _ in range(16): # as many as it serves at a time: the oldest makes room, and the others do not have to time out for it
+    hold.append(connect())
+    hold[-1].connect() if host else None
+assert ask("GET", "/metrics")[0] == 200
+for c in hold[8:]:
+    c.sock.setblocking(False)
+    try:
+        c.sock.recv(1)
+        raise SystemExit("those that say nothing keep the others out until they time out")
+    except BlockingIOError:
+        c.close()
 print("good")
 END
     says "metrics --listen: a port, and hostile requests" 0 "^good$" /usr/bin/python3 "$work/ask.py" "$at" "$pid"

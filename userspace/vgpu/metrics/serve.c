@@ -32,6 +32,7 @@ static struct {
     __typeof__(&MHD_add_response_header) add_response_header;
     __typeof__(&MHD_queue_response) queue_response;
     __typeof__(&MHD_destroy_response) destroy_response;
+    __typeof__(&MHD_get_connection_info) get_connection_info;
 } mhd;
 
 static void load(void)
@@ -49,9 +50,10 @@ static void load(void)
     LOAD(add_response_header);
     LOAD(queue_response);
     LOAD(destroy_response);
+    LOAD(get_connection_info);
 }
 
-#define CONNECTIONS 16u
+#define CONNECTIONS 16u /* more are taken for a moment: the oldest makes room */
 #define CONNECTION_MEMORY (16u << 10)
 #define TIMEOUT_S 10u
 #define FRESH_MS 1000
@@ -123,6 +125,43 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
     return answer(connection, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", text, length);
 }
 
+/* Of the library's thread alone. Whoever connects and says nothing is not to keep the others out for TIMEOUT_S. */
+static int open_connections[2 * CONNECTIONS]; /* the oldest first */
+static unsigned nopen;
+
+static void connection_opened(int fd)
+{
+    if (nopen < 2 * CONNECTIONS)
+        open_connections[nopen++] = fd;
+    if (nopen > CONNECTIONS)
+        shutdown(open_connections[nopen - 1 - CONNECTIONS], SHUT_RDWR);
+}
+
+static void connection_closed(int fd)
+{
+    for (unsigned i = 0; i < nopen; i++) {
+        if (open_connections[i] != fd)
+            continue;
+        memmove(&open_connections[i], &open_connections[i + 1], (nopen - i - 1) * sizeof(int));
+        nopen--;
+        return;
+    }
+}
+
+static void on_connection(void *arg, struct MHD_Connection *connection, void **state,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    const union MHD_ConnectionInfo *info =
+        mhd.get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+    (void)arg;
+    (void)state;
+    if (info && code == MHD_CONNECTION_NOTIFY_STARTED)
+        connection_opened(info->connect_fd);
+    else if (info && code == MHD_CONNECTION_NOTIFY_CLOSED)
+        connection_closed(info->connect_fd);
+}
+
 static int listen_unix(const char *path)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -179,7 +218,8 @@ int metrics_serve(const char *where)
     sigprocmask(SIG_BLOCK, &end, NULL); /* also for the library's thread */
     signal(SIGPIPE, SIG_IGN);
     d = mhd.start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD, 0, NULL, NULL, on_request, NULL,
-                         MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS,
+                         MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, 2 * CONNECTIONS,
+                         MHD_OPTION_NOTIFY_CONNECTION, on_connection, NULL,
                          MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY,
                          MHD_OPTION_CONNECTION_TIMEOUT, TIMEOUT_S, MHD_OPTION_END);
     if (!d)

@@ -246,7 +246,8 @@ static int check_reply(struct replay_file *f, struct replay_event *e, const uint
         return refuse(f, e->at, "the reply to call %llu, %s: results do not fit it",
                       (unsigned long long)e->serial, fields->name);
     if (h->data != 0 && (e->copy == NULL || h->data != replay_copy_bytes(e->copy) ||
-                         (e->copy->dstKind != VGP_COPY_STAGING && e->copy->dstKind != VGP_COPY_HOST)))
+                         (e->copy->dstKind != VGP_COPY_STAGING && e->copy->dstKind != VGP_COPY_HOST) ||
+                         !side_ok(e->copy, e->copy->dst, e->copy->dstPitch, e->copy->dstHeight, UINT64_MAX)))
         return refuse(f, e->at, "the reply to call %llu carries data that the call did not ask for",
                       (unsigned long long)e->serial);
     o->serial = 0;

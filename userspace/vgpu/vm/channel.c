@@ -298,13 +298,32 @@ static bool may_read_input(void)
     return !isatty(0) || tcgetpgrp(0) == getpgrp();
 }
 
+static bool ends_a_process(uint32_t sig)
+{
+    switch (sig) {
+    case 0:
+    case SIGCHLD:
+    case SIGCONT:
+    case SIGURG:
+    case SIGWINCH:
+    case SIGSTOP:
+    case SIGTSTP:
+    case SIGTTIN:
+    case SIGTTOU:
+        return false;
+    default:
+        return sig <= (uint32_t)SIGRTMAX;
+    }
+}
+
 static int end_status(const struct relay *r)
 {
     switch (r->end.kind) {
     case VGPU_EXIT_STATUS:
         return (int)(r->end.value & 0xff) << 8;
     case VGPU_EXIT_SIGNAL:
-        return (int)(r->end.value & 0x7f);
+        /* vgpu ends as the program did, by that signal: never by one that stops it, or that does not end it. */
+        return ends_a_process(r->end.value) ? (int)r->end.value : (int)((128 + (r->end.value & 0x7f)) << 8);
     case VGPU_EXIT_EXEC:
         return (r->end.value == ENOENT ? VGPU_CLI_NOT_FOUND : VGPU_CLI_CANNOT_RUN) << 8;
     default:

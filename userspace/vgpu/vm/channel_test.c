@@ -19,6 +19,9 @@
 #include "vm/guest_channel.h"
 #include "base/vgpu_cli.h"
 
+/* Instead of ending by a signal, a child has this and its number for a status, which no other case has. */
+#define ENDED_BY 20
+
 struct bytes {
     char data[3 * VGPU_CHANNEL_DATA_MAX];
     size_t len;
@@ -60,7 +63,7 @@ static int relay_on(const struct bytes *said, char *out, size_t out_size)
         vm.signals = vgpu_cli_signals();
         vgpu_cli_add(&vm.args, "program");
         status = vgpu_cli_relay(&vm);
-        _exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
+        _exit(WIFSIGNALED(status) ? ENDED_BY + WTERMSIG(status) : WEXITSTATUS(status));
     }
     close(pair[0]);
     close(pipe_fd[1]);
@@ -92,11 +95,25 @@ static void test_ends(void **state)
     assert_int_equal(end_with(VGPU_EXIT_STATUS, 0), 0);
     assert_int_equal(end_with(VGPU_EXIT_STATUS, 255), 255);
     assert_int_equal(end_with(VGPU_EXIT_STATUS, 0x10007), 7);
-    assert_int_equal(end_with(VGPU_EXIT_SIGNAL, SIGSEGV), 128 + SIGSEGV);
+    assert_int_equal(end_with(VGPU_EXIT_SIGNAL, SIGSEGV), ENDED_BY + SIGSEGV);
     assert_int_equal(end_with(VGPU_EXIT_EXEC, ENOENT), VGPU_CLI_NOT_FOUND);
     assert_int_equal(end_with(VGPU_EXIT_EXEC, EACCES), VGPU_CLI_CANNOT_RUN);
     assert_int_equal(end_with(VGPU_EXIT_INIT, ENODEV), VGPU_CLI_FAILED);
     assert_int_equal(end_with(77, 0), VGPU_CLI_FAILED);
+}
+
+/* What vgpu does to end as the program did may neither stop it nor leave it running. */
+static void test_end_signals(void **state)
+{
+    static const int others[] = {SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGCHLD, SIGCONT, SIGURG, SIGWINCH};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        assert_int_equal(end_with(VGPU_EXIT_SIGNAL, (uint32_t)others[i]), 128 + others[i]);
+    assert_int_equal(end_with(VGPU_EXIT_SIGNAL, 0), 128);
+    assert_int_equal(end_with(VGPU_EXIT_SIGNAL, 0x7f), 255);
+    assert_int_equal(end_with(VGPU_EXIT_SIGNAL, 0x80000000u + SIGSTOP), 128 + SIGSTOP);
+    assert_int_equal(end_with(VGPU_EXIT_SIGNAL, SIGTERM), ENDED_BY + SIGTERM);
 }
 
 static void test_output(void **state)
@@ -209,7 +226,8 @@ static void test_hello(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ends),      cmocka_unit_test(test_output), cmocka_unit_test(test_length_limit),
+        cmocka_unit_test(test_ends),      cmocka_unit_test(test_end_signals),
+        cmocka_unit_test(test_output),    cmocka_unit_test(test_length_limit),
         cmocka_unit_test(test_malformed), cmocka_unit_test(test_hello),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,9 @@
  * closed by the loop, neither one that was received nor one that lies in the queue of a connection that is closed.
  * A few threads close them; while each of those waits, further ones stay open in a list. Where that gets long, a
  * connection that ends goes into it as it is, with what is queued in it, and whoever may be anybody is not accepted.
+ *
+ * A file in memory waits for nobody, but its pages go with its last close, a third of a second for each GiB. One with
+ * more than a few is for a thread that closes nothing else: what clients share is given up whatever the others wait for.
  */
 #define _GNU_SOURCE
 #include "base.h"
@@ -15,6 +18,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "vgb_fd.h"
@@ -23,22 +27,27 @@
 #define QUEUED_MAX 4096u /* messages: more than a socket holds */
 #define CROWD 256u       /* descriptors in the list */
 #define STACK_BYTES (64u << 10)
+#define PAGES_FEW \
+    (256u << 10) /* bytes of a file in memory that are given up as fast as a thread is asked to */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static unsigned threads;
-static int *list; /* to be closed when a thread is free */
-static size_t listed, room;
+static struct closing {
+    const unsigned most; /* threads */
+    unsigned threads;
+    int *list; /* to be closed when a thread is free */
+    size_t listed, room;
+} waiting = {.most = THREADS_MAX}, memory = {.most = 1};
 
 /* -1: nothing is left, and the thread that has asked does not count any more. */
-static int next_of_list(void)
+static int next_of_list(struct closing *c)
 {
     int fd = -1;
 
     pthread_mutex_lock(&lock);
-    if (listed)
-        fd = list[--listed];
+    if (c->listed)
+        fd = c->list[--c->listed];
     else
-        threads--;
+        c->threads--;
     pthread_mutex_unlock(&lock);
     return fd;
 }
@@ -47,13 +56,12 @@ static void *close_list(void *arg)
 {
     int fd;
 
-    (void)arg;
-    while ((fd = next_of_list()) >= 0)
+    while ((fd = next_of_list(arg)) >= 0)
         close(fd);
     return NULL;
 }
 
-static bool start_thread(void)
+static bool start_thread(struct closing *c)
 {
     sigset_t all, was;
     pthread_attr_t at;
@@ -66,33 +74,33 @@ static bool start_thread(void)
     pthread_attr_setstacksize(&at, STACK_BYTES);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &was); /* signals are the loop's */
-    ok = !pthread_create(&t, &at, close_list, NULL);
+    ok = !pthread_create(&t, &at, close_list, c);
     pthread_sigmask(SIG_SETMASK, &was, NULL);
     pthread_attr_destroy(&at);
     return ok;
 }
 
 /* What cannot be put anywhere stays open: that costs a descriptor, not the broker's time. */
-static void close_later(int fd)
+static void close_later(struct closing *c, int fd)
 {
     bool start;
 
     pthread_mutex_lock(&lock);
-    if (listed == room) {
-        size_t more = room ? 2 * room : CROWD;
-        int *longer = realloc(list, more * sizeof(*list));
+    if (c->listed == c->room) {
+        size_t more = c->room ? 2 * c->room : CROWD;
+        int *longer = realloc(c->list, more * sizeof(*c->list));
 
-        list = longer ? longer : list;
-        room = longer ? more : room;
+        c->list = longer ? longer : c->list;
+        c->room = longer ? more : c->room;
     }
-    if (listed < room)
-        list[listed++] = fd;
-    start = threads < THREADS_MAX;
-    threads += start;
+    if (c->listed < c->room)
+        c->list[c->listed++] = fd;
+    start = c->threads < c->most;
+    c->threads += start;
     pthread_mutex_unlock(&lock);
-    if (start && !start_thread()) {
+    if (start && !start_thread(c)) {
         pthread_mutex_lock(&lock);
-        threads--; /* the list is for another thread, or for the next that is started */
+        c->threads--; /* the list is for another thread, or for the next that is started */
         pthread_mutex_unlock(&lock);
     }
 }
@@ -102,7 +110,7 @@ bool brk_foreign_crowded(void)
     bool crowded;
 
     pthread_mutex_lock(&lock);
-    crowded = listed >= CROWD;
+    crowded = waiting.listed >= CROWD || memory.listed >= CROWD;
     pthread_mutex_unlock(&lock);
     return crowded;
 }
@@ -110,15 +118,18 @@ bool brk_foreign_crowded(void)
 void brk_foreign_close(int fd)
 {
     const struct linger now = {.l_onoff = 1};
+    struct stat st;
 
-    /* A file in memory, which is what clients share, is closed at once. */
     if (fcntl(fd, F_GET_SEALS) >= 0) {
-        close(fd);
+        if (fstat(fd, &st) || (uint64_t)st.st_blocks * 512 > PAGES_FEW)
+            close_later(&memory, fd);
+        else
+            close(fd);
         return;
     }
     /* A sender that has a duplicate may set it again: hence the thread all the same. */
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
-    close_later(fd);
+    close_later(&waiting, fd);
 }
 
 void brk_foreign_close_all(const int *fds, unsigned n)
@@ -136,7 +147,7 @@ void brk_foreign_end(int *sock)
         return;
     shutdown(*sock, SHUT_RDWR); /* nothing more is queued after this */
     if (brk_foreign_crowded()) {
-        close_later(*sock);
+        close_later(&waiting, *sock);
         *sock = -1;
         return;
     }

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -100,9 +101,52 @@ static void test_more_than_threads(void **state)
     close(pair[1]);
 }
 
+/* The pages of a file in memory go with its last close: not while the loop waits, and not behind those that wait. */
+static void test_memory(void **state)
+{
+    enum { SMALL = 4096, LARGE = 64 << 20 };
+
+    (void)state;
+    loop = pthread_self();
+    waits = closed = 0;
+    held = false;
+    for (unsigned i = 0; i < 2; i++) {
+        int fd = memfd_create("test", MFD_CLOEXEC);
+
+        assert_true(fd >= 0);
+        assert_int_equal(fallocate(fd, 0, 0, i ? LARGE : SMALL), 0);
+        assert_int_equal(dup3(fd, FIRST + (int)i, O_CLOEXEC), FIRST + (int)i);
+        close(fd);
+        brk_foreign_close(FIRST + (int)i);
+        /* One page is not worth a thread. */
+        assert_true(by_loop == !i);
+        by_loop = false;
+    }
+    assert_true(reaches(&closed, 2));
+    for (int i = 0; i < 60000 && is_open(FIRST + 1); i++)
+        usleep(1000);
+    assert_false(is_open(FIRST + 1));
+    /* All threads wait for others: memory is given up all the same. */
+    waits = closed = 0;
+    held = true;
+    give(0, THREADS + 1);
+    assert_true(reaches(&waits, THREADS));
+    int fd = memfd_create("test", MFD_CLOEXEC);
+    assert_true(fd >= 0 && fd < FIRST);
+    assert_int_equal(fallocate(fd, 0, 0, LARGE), 0);
+    brk_foreign_close(fd);
+    for (int i = 0; i < 60000 && is_open(fd); i++)
+        usleep(1000);
+    assert_false(is_open(fd));
+    assert_int_equal(closed, 0);
+    __atomic_store_n(&held, false, __ATOMIC_SEQ_CST);
+    assert_true(reaches(&closed, THREADS + 1));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_more_than_threads)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_more_than_threads),
+                                       cmocka_unit_test(test_memory)};
 
     return cmocka_run_group_tests_name("descriptors of others", tests, NULL, NULL);
 }

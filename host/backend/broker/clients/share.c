@@ -129,7 +129,8 @@ static void share_free(struct share *s)
     }
     brk_quota_force(&brk_vram, s->charged, 0);
     nfds -= s->fd >= 0;
-    vgb_close(&s->fd);
+    if (s->fd >= 0)
+        brk_foreign_close(s->fd); /* all of its pages may go with it */
     free(s);
 }
 

@@ -2,8 +2,8 @@
 /*
  * The broker's side of a worker's mapper (worker/confine/mapper.c): it is told what to map, or to take away, asks for
  * each call of mmap(2), and is allowed exactly the calls that are expected, in their order. What it says is not
- * believed: taken away is what the kernel's list of mappings no longer has. One event handles a few questions, so that
- * a long list of runs does not keep the others waiting.
+ * believed: taken away is what the kernel's list of mappings no longer has. One event handles a few questions, or a part
+ * of that list, so that neither a long list of runs nor one of mappings keeps the others waiting.
  */
 #define _GNU_SOURCE
 #include "workers.h"
@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -39,6 +40,8 @@
 #define AGAIN_MAX 16u     /* a call may be repeated so often: a signal has interrupted the question */
 #define FILES_MAX 256u    /* that one mapper is given while it lives */
 #define FILE_FIRST 3u     /* their first number there */
+#define READS_MAX 16u     /* of a list of mappings at once: a page each */
+#define STILL_MAPPED "guest memory that was taken away is still mapped"
 
 struct job {
     struct job *next;
@@ -68,6 +71,8 @@ struct brk_warden {
     bool waits;  /* in its question what to do, ... */
     uint64_t id; /* ... which has this number */
     struct job *jobs, **tail;
+    struct brk_look *look;  /* what the first job has taken away is being looked for */
+    struct brk_source more; /* always ready while it is */
     struct file files[FILES_MAX];
     unsigned nfiles, nset; /* nset: that are there */
 };
@@ -106,46 +111,45 @@ static int maps_line(const char *line, uint64_t at, uint64_t end)
     return inode && from < end && to > at;
 }
 
-static int maps_by_text(int maps, uint64_t at, uint64_t end)
+void brk_look_begin(struct brk_look *l, int maps, uint64_t at, uint64_t length)
 {
-    static char text[65536];
-    size_t have = 0;
-    off_t offset = 0;
-    ssize_t n;
-
-    while ((n = pread(maps, text + have, sizeof(text) - 1 - have, offset)) > 0) {
-        char *line = text, *next;
-
-        offset += n;
-        have += (size_t)n;
-        text[have] = '\0';
-        for (; (next = strchr(line, '\n')); line = next + 1) {
-            *next = '\0';
-            int r = maps_line(line, at, end);
-
-            if (r)
-                return r;
-        }
-        have -= (size_t)(line - text);
-        memmove(text, line, have);
-        if (have == sizeof(text) - 1)
-            return -1;
-    }
-    return n < 0 || have ? -1 : 0;
+    l->maps = maps;
+    l->at = at;
+    l->end = at + length;
+    l->offset = 0;
+    l->have = 0;
 }
 
-int brk_maps_have_file(int maps, uint64_t at, uint64_t length, bool by_text)
+int brk_look_on(struct brk_look *l)
+{
+    char *line = l->text, *next;
+    ssize_t n = pread(l->maps, l->text + l->have, sizeof(l->text) - 1 - l->have, l->offset);
+
+    if (n <= 0)
+        return n < 0 || l->have ? -1 : 0;
+    l->offset += n;
+    l->have += (size_t)n;
+    l->text[l->have] = '\0';
+    for (; (next = strchr(line, '\n')); line = next + 1) {
+        *next = '\0';
+        int r = maps_line(line, l->at, l->end);
+
+        if (r)
+            return r;
+    }
+    l->have -= (size_t)(line - l->text);
+    memmove(l->text, line, l->have);
+    return l->have == sizeof(l->text) - 1 ? -1 : BRK_LOOK_MORE;
+}
+
+int brk_maps_ask(int maps, uint64_t at, uint64_t length)
 {
     struct procmap_query q = {
         .size = sizeof(q), .flags = PROCMAP_COVERING_OR_NEXT | PROCMAP_FILE_BACKED, .addr = at};
 
-    if (!by_text) {
-        if (!ioctl(maps, PROCMAP_QUERY_CALL, &q))
-            return q.start < at + length;
-        if (errno == ENOENT)
-            return 0;
-    }
-    return maps_by_text(maps, at, at + length);
+    if (!ioctl(maps, PROCMAP_QUERY_CALL, &q))
+        return q.start < at + length;
+    return errno == ENOENT ? 0 : BRK_LOOK_MORE;
 }
 
 /* ---- files ---- */
@@ -220,7 +224,7 @@ static void job_begin(struct brk_warden *w)
 {
     struct job *j = w->jobs;
 
-    if (!j || !w->waits || w->killed)
+    if (!j || !w->waits || w->killed || w->look)
         return;
     w->waits = false;
     if (!files_put(w)) {
@@ -271,18 +275,10 @@ bool brk_warden_take(struct brk_warden *w, uint32_t region, uint64_t value, uint
     return job_add(w, j);
 }
 
-/* The mapper has come back from the first job. */
-static void job_end(struct brk_warden *w)
+static void job_done(struct brk_warden *w, const char *wrong)
 {
     struct job *j = w->jobs;
-    const char *wrong = NULL;
 
-    if (!j->asked && j->again++ < AGAIN_MAX) /* not even the first call: it may not have heard */
-        return;
-    if (j->take && j->asked != j->n)
-        wrong = "its mapper does not take the guest's memory away";
-    else if (j->take && brk_maps_have_file(w->maps, j->place, j->calls[0].length, false))
-        wrong = "guest memory that was taken away is still mapped";
     if (wrong) {
         warden_bad(w, wrong);
         return;
@@ -291,6 +287,69 @@ static void job_end(struct brk_warden *w)
     w->tail = w->jobs ? w->tail : &w->jobs;
     w->ops->done(w->arg, j->region, j->take);
     job_free(j);
+}
+
+static void look_end(struct brk_warden *w)
+{
+    if (!w->look)
+        return;
+    brk_loop_del(&w->more);
+    vgb_close(&w->more.fd);
+    free(w->look);
+    w->look = NULL;
+}
+
+/* A part of a list of 65,530 mappings, which takes a second as a whole: others have their turn in between. */
+static void on_more(struct brk_source *s, uint32_t events)
+{
+    struct brk_warden *w = WARDEN_OF(s, more);
+    int have = BRK_LOOK_MORE;
+
+    (void)events;
+    for (unsigned i = 0; i < READS_MAX && have == BRK_LOOK_MORE && !w->killed; i++)
+        have = brk_look_on(w->look);
+    if (have == BRK_LOOK_MORE && !w->killed)
+        return;
+    look_end(w);
+    if (w->killed)
+        return;
+    job_done(w, have ? STILL_MAPPED : NULL);
+    job_begin(w);
+}
+
+static void look_begin(struct brk_warden *w, const struct job *j)
+{
+    struct brk_look *look = malloc(sizeof(*look));
+
+    w->more = (struct brk_source){.fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK), .ready = on_more};
+    if (!look || w->more.fd < 0 || brk_loop_add(&w->more, EPOLLIN)) {
+        vgb_close(&w->more.fd);
+        free(look);
+        warden_bad(w, "nobody can look whether it has taken the guest's memory away");
+        return;
+    }
+    brk_look_begin(look, w->maps, j->place, j->calls[0].length);
+    w->look = look;
+}
+
+/* The mapper has come back from the first job. */
+static void job_end(struct brk_warden *w)
+{
+    struct job *j = w->jobs;
+    int have = 0;
+
+    if (!j->asked && j->again++ < AGAIN_MAX) /* not even the first call: it may not have heard */
+        return;
+    if (j->take && j->asked != j->n) {
+        job_done(w, "its mapper does not take the guest's memory away");
+        return;
+    }
+    if (j->take)
+        have = brk_maps_ask(w->maps, j->place, j->calls[0].length);
+    if (have == BRK_LOOK_MORE)
+        look_begin(w, j);
+    else
+        job_done(w, have ? STILL_MAPPED : NULL);
 }
 
 static bool call_matches(const struct job *j, uint32_t i, const struct seccomp_notif *q)
@@ -465,6 +524,7 @@ void brk_warden_free(struct brk_warden *w)
 {
     struct job *next;
 
+    look_end(w);
     if (w->listens)
         brk_loop_del(&w->listener);
     if (!w->gone)

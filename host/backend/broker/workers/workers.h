@@ -118,7 +118,19 @@ bool brk_warden_place(struct brk_warden *w, uint32_t region, uint64_t value, uin
 /* Has it take away what is there, and sees whether that was done. */
 bool brk_warden_take(struct brk_warden *w, uint32_t region, uint64_t value, uint64_t place, uint64_t length);
 /* By /proc/PID/maps, open: 1: a file is mapped in the range; 0: none; -1: that cannot be read. */
-int brk_maps_have_file(int maps, uint64_t at, uint64_t length, bool by_text);
+#define BRK_LOOK_MORE 2
+/* BRK_LOOK_MORE: this kernel (before Linux 6.11) has to be asked for the text. */
+int brk_maps_ask(int maps, uint64_t at, uint64_t length);
+struct brk_look {
+    int maps;
+    uint64_t at, end;
+    off_t offset;
+    size_t have;
+    char text[16384];
+};
+void brk_look_begin(struct brk_look *l, int maps, uint64_t at, uint64_t length);
+/* Reads once. BRK_LOOK_MORE: there is more to read. */
+int brk_look_on(struct brk_look *l);
 
 /* ---- spawn.c ---- */
 
