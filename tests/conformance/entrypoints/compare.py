@@ -16,19 +16,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, '../../../protocol/gen')]
 sys.dont_write_bytecode = True
 import parse  # noqa: E402
+from answers import load  # noqa: E402
 
 BAD = {'CUDA_ERROR_INVALID_VALUE', 'CUDA_ERROR_INVALID_HANDLE', 'CUDA_ERROR_INVALID_CONTEXT'}
-
-
-def load(path):
-    """{(name, phase, label): (result, what was written)}"""
-    calls = {}
-    with open(path, encoding='utf-8') as f:
-        for line in f:
-            m = re.match(r'(\w+) (\S+) \((.*?)\) (.*?)(?: wrote (\S+))?( FAIL want .*)?$', line.rstrip('\n'))
-            if m:
-                calls[m[1], m[2], m[3]] = m[4], m[5] or 'nothing'
-    return calls
 
 
 class Rules:

@@ -84,7 +84,7 @@ static const struct {
     {"cuStreamBeginCapture", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED}, /* the legacy stream, likewise */
     {"cuGetProcAddress", CUDA_ERROR_NOT_FOUND},
     {"cuGraphKernelNodeSetAttribute", CUDA_ERROR_INVALID_CLUSTER_SIZE}, /* a cluster of 0 blocks */
-    {"cuCtxCreate_v", CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY}, /* in the text only */
+    {"cuCtxCreate_v", CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY},            /* in the text only */
 };
 
 static bool known_to_be_silent(const struct wk_entry *e, CUresult r)

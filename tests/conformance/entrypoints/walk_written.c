@@ -10,9 +10,8 @@ static bool any[WK_ARGS];
 
 static unsigned char *watched(const struct wk_entry *e, const struct wk_vector *v, uint32_t i)
 {
-    return e->params[i].what == WK_PTR && wk_arena_holds(v->args[i])
-               ? (unsigned char *)(uintptr_t)v->args[i]
-               : NULL;
+    return e->params[i].what == WK_PTR && wk_arena_holds(v->args[i]) ? (unsigned char *)(uintptr_t)v->args[i]
+                                                                     : NULL;
 }
 
 void wk_written_fill(const struct wk_entry *e, const struct wk_vector *v, unsigned char byte)
@@ -65,7 +64,8 @@ const char *wk_written_text(const struct wk_entry *e)
 
         if (!any[i])
             continue;
-        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s", n == 0 ? " wrote " : ",", e->params[i].name);
+        n +=
+            (size_t)snprintf(text + n, sizeof(text) - n, "%s%s", n == 0 ? " wrote " : ",", e->params[i].name);
         for (uint32_t b = 0; b < WK_BUFFER && n + 64 < sizeof(text); b++) {
             uint32_t from = b;
 

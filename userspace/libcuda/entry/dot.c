@@ -86,7 +86,8 @@ static CUresult print_bodies(FILE *f, CUgraphNode node, unsigned flags, unsigned
 }
 
 /* The graphs that a node of that type holds, in the cluster of the node's own. */
-static CUresult print_children(FILE *f, CUgraphNode node, CUgraphNodeType type, unsigned flags, unsigned depth)
+static CUresult print_children(FILE *f, CUgraphNode node, CUgraphNodeType type, unsigned flags,
+                               unsigned depth)
 {
     CUgraph child;
     CUresult res;
@@ -156,7 +157,8 @@ static CUresult print_graph(FILE *f, CUgraph graph, unsigned flags, unsigned dep
 {
     CUresult res;
 
-    fprintf(f, "subgraph cluster_%u {\nlabel=\"graph_%u\"\n", vcu_graph_number(graph), vcu_graph_number(graph));
+    fprintf(f, "subgraph cluster_%u {\nlabel=\"graph_%u\"\n", vcu_graph_number(graph),
+            vcu_graph_number(graph));
     res = print_nodes(f, graph, flags, depth);
     if (res == CUDA_SUCCESS)
         res = print_edges(f, graph);
