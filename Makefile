@@ -204,6 +204,7 @@ gpu: ## on a machine with an NVIDIA GPU: the kit's stages and replay with it; wr
 gpu-kit: prepare-test ## one folder with all that is run on a machine with a GPU: build/tests/hardware/kit
 	@$(NEXT) stage-build
 	@$(STEP) kit-conform "building the conformance suite" $(call sub,tests/conformance/driver,all)
+	@$(STEP) kit-walk "building the walk" $(call sub,tests/conformance/entrypoints,all)
 	@$(STEP) kit-bench "building the bench" $(call sub,tests/perf,all)
 	-@$(STEP) kit-llm "building the language model" $(call sub,tests/apps/llm,all)
 	@$(call sub,tests/hardware,kit)

@@ -6052,6 +6052,7 @@ CUresult vgp_call_cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescr
         r = CUDA_ERROR_UNKNOWN;
     if (n >= sizeof(*ret)) {
         if (r == CUDA_SUCCESS && pArrayDescriptor) {
+            memset(pArrayDescriptor, 0, sizeof(*pArrayDescriptor)); /* its padding too */
             pArrayDescriptor->Width = (size_t)ret->pArrayDescriptor.Width;
             pArrayDescriptor->Height = (size_t)ret->pArrayDescriptor.Height;
             pArrayDescriptor->Depth = (size_t)ret->pArrayDescriptor.Depth;

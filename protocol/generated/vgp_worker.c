@@ -3460,8 +3460,10 @@ static CUresult handle_vgpGraphKernelNodeAttribute(struct wrk_call *c)
     r = op > 2 || (op == 1 && a->value_len == 0) ? wrk_malformed(c, "attribute operation number %u", op) : CUDA_SUCCESS;
     if (r != CUDA_SUCCESS)
         return r;
-    if (op == 1 && !wrk_plain_attribute(attribute))
+    if (op == 1 && attribute == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)
         return wrk_refuse(c, CUDA_ERROR_NOT_SUPPORTED, "kernel node: an attribute that is not plain data");
+    if (op == 1 && !wrk_plain_attribute(attribute))
+        return wrk_refuse(c, CUDA_ERROR_INVALID_VALUE, "kernel node: an attribute of launches alone");
     if (!wrk_provider.cuGraphKernelNodeGetAttribute)
         return wrk_missing(c, "cuGraphKernelNodeGetAttribute");
     if (!wrk_provider.cuGraphKernelNodeSetAttribute)

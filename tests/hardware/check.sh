@@ -56,7 +56,7 @@ fi
 for part in host/backend/vgpu-backend userspace/vgpu/vgpu userspace/libcuda/libcuda.so.1 demo/programs/driver_ptx; do
     [ -e "$top_build/$part" ] || { not_run "kit" "$part is not built"; echo "hardware: $passed passed, $failed failed, $skipped skipped"; exit $((failed > 0)); }
 done
-for part in conformance/driver perf; do
+for part in conformance/driver conformance/entrypoints perf; do
     make -s --no-print-directory -C "$here/../$part" O="$top_build/tests/$part" all > "$work/make" 2>&1 ||
         bad "kit: tests/$part" "$(tail -n 1 "$work/make")"
 done

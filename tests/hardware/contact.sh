@@ -9,6 +9,7 @@
 #   2 conform   the conformance suite and the demo programs, natively and through us
 #   3 figures   the bench, a language model on ggml and the Python frameworks that are installed, natively and through us
 #   frameworks  that part of 3 alone
+#   answers     every entry point with bad arguments, natively, held against the table of answers: what is guessed wrong
 #   4 vm        a worker killed while another computes; first calls and demo programs in a guest, two guest
 #               processes and two guests at once
 #
@@ -36,7 +37,7 @@ stages=
 patience=1
 python=python3
 
-usage() { sed -n '4,26s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '4,27s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 while [ $# -gt 0 ]; do
     case $1 in
     --gpu) gpu=${2:?}; shift ;;
@@ -44,7 +45,7 @@ while [ $# -gt 0 ]; do
     --out) out=${2:?}; shift ;;
     --python) python=${2:?}; shift ;;
     --patience) patience=${2:?}; shift ;;
-    [1-4] | frameworks) stages="$stages $1" ;;
+    [1-4] | frameworks | answers) stages="$stages $1" ;;
     *) usage ;;
     esac
     shift
@@ -238,6 +239,19 @@ ggml()
     step 3-ggml-vgpu 70 env VGPU_SOFT_CC=9.0 "$vgpu" run --gpu "$gpu" "${eval[@]}" --device cuda --follow "$out/model.tokens"
     grep -h 'tokens/s' "$out/3-ggml-native.log" "$out/3-ggml-vgpu.log" | while read -r line; do tell "  $line"; done
     rm -f "$model" "$out/model.tokens"
+}
+
+# What the driver answers to bad arguments, against the table that says which of its answers are guesses. Invented
+# handles may end a process in the driver: each entry point has its own, and the list tells of it.
+stage_answers()
+{
+    local native=$out/native list=$out/answers-walk.log files=$out/answers-files
+
+    mkdir -p "$native" "$files"
+    [ -z "$libcuda" ] || ln -sf "$libcuda" "$native/libcuda.so.1"
+    (cd "$files" && step answers-walk 500 env LD_LIBRARY_PATH="$native:$LD_LIBRARY_PATH" "$build/tests/conformance/entrypoints/walk" --limit 10)
+    step answers-check 20 "$python" "$kit/answers.py" check "$list" "$kit/answers.tsv"
+    tell "  $(tail -n 1 "$out/answers-check.log"); $(grep -c 'the table (manual)' "$out/answers-check.log") against the manual"
 }
 
 # The Python frameworks that are installed, each natively and through us.

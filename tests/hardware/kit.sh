@@ -28,7 +28,8 @@ take()
 take host/backend/vgpu-backend host/backend/vgpu-worker host/softgpu/libcuda-soft.so.1 userspace/vgpu/vgpu \
     userspace/vgpu/ptxas/bin/ptxas \
     userspace/vgpu/jit/libvgpu-jit.so \
-    userspace/libcuda/libcuda.so.1 userspace/libnvidia-ml/libnvidia-ml.so.1 tests/hardware/firstcall
+    userspace/libcuda/libcuda.so.1 userspace/libnvidia-ml/libnvidia-ml.so.1 tests/hardware/firstcall \
+    tests/conformance/entrypoints/walk
 for part in tests/conformance/driver tests/perf demo/programs; do
     while read -r file; do
         take "$part/${file##*/}"
@@ -37,7 +38,7 @@ for part in tests/conformance/driver tests/perf demo/programs; do
     mkdir -p "$kit/$part"
     cp "$top/$part"/*.sh "$kit/$part/"
 done
-cp "$top"/tests/hardware/{contact.sh,frameworks.py} "$kit/"
+cp "$top"/tests/hardware/{contact.sh,frameworks.py} "$top"/tests/conformance/entrypoints/answers.{py,tsv} "$kit/"
 cp "$(command -v strace)" "$kit/bin/" 2> /dev/null || echo "kit: there is no strace on this machine: the kit has none"
 # A language model's library with the PTX for one GPU alone: with all its code it is three times the kit's size.
 llama=$(echo "$top_build"/npm/node_modules/@node-llama-cpp/linux-x64-cuda/bins/linux-x64-cuda)

@@ -111,6 +111,7 @@ def decode(c, d):
         t = p.ctype.rstrip('*').strip()
         if p.type == 'struct':
             o.append(f'        if (r == CUDA_SUCCESS && {p.name}) {{')
+            o.append(f'            memset({p.name}, 0, sizeof(*{p.name})); /* its padding too */')
             for _, n, ct in d.structs[p.sub].fields:
                 value = f'({ct})ret->{p.name}.{n}'
                 if (p.sub, n) == LOCATION_ID:

@@ -8,6 +8,7 @@ What a parameter is follows from its type; what is expected of an entry point fr
 cuda.h (documented results) and from the description of the calls (refused or not, needs a context).
 """
 import os
+import re
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -19,6 +20,33 @@ import parse  # noqa: E402
 # Handles that are numbers to the C compiler.
 NUMBER_HANDLES = {'CUtexObject', 'CUsurfObject', 'CUmemGenericAllocationHandle',
                   'CUgraphConditionalHandle'}
+
+
+# Pointers to what is not const and yet read, by the parameter's name; with a part of the call's name where
+# the same name is an output of other calls. Counts of lists are read and written.
+READ = [(re.compile(call), set(names.split())) for call, names in (
+    ('', 'ctxCreateParams options optionValues jitOptions jitOptionsValues libraryOptions libraryOptionValues '
+         'userData p osHandle addr dataSizes attributes launchParamsList globalAddress resources nbGroups '
+         'paramsArray paramArray dsts srcs sizes attrs attrsIdxs opList dptrs prefetchLocs prefetchLocIdxs '
+         'kernelParams extra instantiateParams mapInfoList args location iterator numNodes numRootNodes '
+         'numEdges numDependencies numDependentNodes shareData'),
+    ('Set|Add|Instantiate|cuUserObjectCreate', 'nodeParams pBorderColor value ptr'),
+    ('cuLinkAdd|GetAttributes', 'data'),
+    ('cuCoredump|cuLogsDumpToMemory', 'size'),
+    ('Import', 'handle'),
+    ('cuParamSetv', 'ptr'),
+    ('cuTensorMapReplace', 'tensorMap'),
+    ('cuThreadExchange', 'mode'),
+    ('UpdateCaptureDependencies', 'dependencies edgeData'))]
+
+
+def is_output(call, ctype, name):
+    """A pointer to what the call fills in, and does not read."""
+    if not ctype.endswith('*') or (ctype.startswith('const ') and not ctype.endswith('**')):
+        return False
+    if name == 'handle' and not ctype.startswith('void'):
+        return True
+    return not any(name in names and where.search(call) for where, names in READ)
 
 
 class Writer:
@@ -96,7 +124,7 @@ class Writer:
             extra = self.valid_enum(sub)
         return what, extra, sub
 
-    def row(self, ctype, name, where):
+    def row(self, ctype, name, where, call=None):
         what, extra = self.kind_of(ctype)
         size = f'sizeof({ctype})'
         const = 0
@@ -107,7 +135,8 @@ class Writer:
             sub, sub_extra, sub_type = self.element(ctype)
             const = int(ctype.startswith('const ') and not ctype.endswith('**'))
         sub_size = f'sizeof({sub_type})' if sub_type else '1'
-        return (f'    {{"{name}", {what}, {sub}, {const}, {size}, {sub_size}, {extra}u, {sub_extra}u, '
+        out = int(call is not None and is_output(call, ctype, name))
+        return (f'    {{"{name}", {what}, {sub}, {const}, {out}, {size}, {sub_size}, {extra}u, {sub_extra}u, '
                 f'{where}}},')
 
     def entry(self, i, f):
@@ -126,7 +155,7 @@ class Writer:
         unused = '' if args else '    (void)a;\n'
         self.out.append(f'static CUresult call_{i}(void *f, const uint64_t *a)\n{{\n{unused}'
                         f'    return ((__typeof__(&{f.name}))f)({", ".join(args)});\n}}')
-        rows = '\n'.join(self.row(t, n, 0) for t, n in f.params)
+        rows = '\n'.join(self.row(t, n, 0, f.name) for t, n in f.params)
         if rows:
             self.out.append(f'static const struct wk_param params_{i}[] = {{\n{rows}\n}};')
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # run.sh BUILD TOP_BUILD: the walk on the provider alone and over the socket, and the two compared.
+# ... and the first with the committed table of answers.
 # The last line: `api: N passed, M failed, K skipped`.
 set -u
 build=$1
@@ -88,6 +89,17 @@ else
 fi
 if [ -e "$soft/libcuda.so.1" ]; then
     walk "provider alone" env LD_LIBRARY_PATH="$soft" "$build/walk"
+    "$PYTHON" "$here/answers.py" check "$out/walk.provider alone" "$here/answers.tsv" >"$out/answers"
+    status=$?
+    cat "$out/answers"
+    ok "the answers are those of the table" $status
+    # ... and an answer that is another one, or wrote more, is noticed.
+    for change in '/^cuMemAlloc_v2 context (dptr=NULL)/s/VALUE/HANDLE/' '/^cuMemAlloc_v2 context (bytesize=0)/s/$/ wrote dptr:0-0/'; do
+        sed "$change" "$out/walk.provider alone" >"$out/walk.broken"
+        "$PYTHON" "$here/answers.py" check "$out/walk.broken" "$here/answers.tsv" >"$out/answers.broken"
+        [ $? -eq 1 ] && [ "$(grep -c '^FAIL: cuMemAlloc_v2 context' "$out/answers.broken")" = 1 ]
+        ok "another answer is noticed: $change" $?
+    done
 else
     not_run "walk on the provider alone" "$soft/libcuda.so.1 is not built"
 fi

@@ -34,7 +34,7 @@ static struct place {
 static void line(const char *entry, const char *phase, const char *label, const char *result,
                  const char *want)
 {
-    char text[512];
+    char text[1024];
     int n = want == NULL ? snprintf(text, sizeof(text), "%s %s (%s) %s\n", entry, phase, label, result)
                          : snprintf(text, sizeof(text), "%s %s (%s) %s FAIL want %s\n", entry, phase, label,
                                     result, want);
@@ -60,6 +60,27 @@ static void drop_contexts(void)
         cuCtxSetCurrent(NULL);
 }
 
+/* Which bytes of its arguments a call wrote. One that wrote the fill itself is found by a second call with another. */
+static const char *call_watched(const struct wk_entry *e, enum wk_phase phase, void *fn, unsigned n,
+                                struct wk_vector *v, CUresult *r)
+{
+    struct wk_vector again;
+
+    wk_written_fill(e, v, 0xee);
+    *r = e->call(fn, v->args);
+    if (*r == CUDA_SUCCESS && strstr(e->name, "toHAsync") != NULL)
+        cuCtxSynchronize(); /* the copy is to be seen */
+    if (wk_written_look(e, v) && (phase == WK_BEFORE_INIT || wk_live_start()) &&
+        wk_vector_make(e, phase, n, &again)) {
+        if (phase == WK_NO_CONTEXT)
+            drop_contexts();
+        wk_written_fill(e, &again, 0x11);
+        e->call(fn, again.args);
+        wk_written_look(e, &again);
+    }
+    return wk_written_text(e);
+}
+
 /* The child: the vectors of one entry point in one phase, from `first` on. */
 static void child(const struct wk_entry *e, enum wk_phase phase, unsigned first)
 {
@@ -77,7 +98,8 @@ static void child(const struct wk_entry *e, enum wk_phase phase, unsigned first)
         _exit(0);
     }
     for (unsigned n = first;; n++) {
-        const char *name, *want;
+        const char *name, *want, *wrote;
+        char result[700];
         CUresult r;
 
         step("preparing");
@@ -94,12 +116,13 @@ static void child(const struct wk_entry *e, enum wk_phase phase, unsigned first)
         if (phase == WK_NO_CONTEXT)
             drop_contexts();
         step(v.label);
-        r = e->call(fn, v.args);
+        wrote = call_watched(e, phase, fn, n, &v, &r);
         step("after");
         place->calls++;
         name = wk_result_name(r);
         want = wk_judge(e, phase, &v, r);
-        line(e->name, phase_names[phase], v.label, name != NULL ? name : "a number", want);
+        snprintf(result, sizeof(result), "%s%s", name != NULL ? name : "a number", wrote);
+        line(e->name, phase_names[phase], v.label, result, want);
     }
     if (phase != WK_BEFORE_INIT) {
         step("working");

@@ -32,6 +32,7 @@ struct wk_param {
     const char *name;
     uint8_t what, sub;
     bool is_const;     /* the pointer's target is only read */
+    bool out;          /* a pointer to what the call fills in, and does not read */
     uint32_t size;     /* bytes of the parameter or field */
     uint32_t sub_size; /* bytes of what it points to */
     uint32_t extra, sub_extra;
@@ -77,6 +78,7 @@ static inline float wk_float(uint64_t bits)
 enum wk_phase { WK_BEFORE_INIT, WK_NO_CONTEXT, WK_CONTEXT, WK_PHASES };
 
 #define WK_ARGS 16
+#define WK_BUFFER (64u << 10) /* bytes of host memory behind each pointer argument */
 
 struct wk_vector {
     uint64_t args[WK_ARGS];
@@ -112,6 +114,7 @@ uint64_t wk_freed_memory(void);
 /* Host memory, zeroed, valid until wk_arena_reset(). */
 void *wk_arena(size_t bytes);
 void wk_arena_reset(void);
+bool wk_arena_holds(uint64_t address);
 /* A host function that does nothing, of every callback type. */
 uint64_t wk_callback(void);
 /* Memory can be allocated, a kernel runs, and its results are right. */
@@ -126,6 +129,15 @@ extern const char wk_ptx[];
 
 /* The n-th vector of an entry point in a phase; false when there are no more. */
 bool wk_vector_make(const struct wk_entry *e, enum wk_phase phase, unsigned n, struct wk_vector *v);
+
+/* ---- walk_written.c ---- */
+
+/* Fills the outputs of a vector with a byte and remembers what is behind all its pointers. */
+void wk_written_fill(const struct wk_entry *e, const struct wk_vector *v, unsigned char byte);
+/* Adds the bytes that differ now to those found before; false when none needs a second look with another fill. */
+bool wk_written_look(const struct wk_entry *e, const struct wk_vector *v);
+/* " wrote pi:0-3 name:0-4+8-11", "" where nothing was written; forgets what was found. */
+const char *wk_written_text(const struct wk_entry *e);
 
 /* ---- walk_judge.c ---- */
 

@@ -83,7 +83,8 @@ static const struct {
     {"cuStreamEndCapture", CUDA_ERROR_ILLEGAL_STATE},                /* not captured: said in the text only */
     {"cuStreamBeginCapture", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED}, /* the legacy stream, likewise */
     {"cuGetProcAddress", CUDA_ERROR_NOT_FOUND},
-    {"cuCtxCreate_v", CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY}, /* in the text only */
+    {"cuGraphKernelNodeSetAttribute", CUDA_ERROR_INVALID_CLUSTER_SIZE}, /* a cluster of 0 blocks */
+    {"cuCtxCreate_v", CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY},            /* in the text only */
 };
 
 static bool known_to_be_silent(const struct wk_entry *e, CUresult r)

@@ -54,6 +54,11 @@ void wk_arena_reset(void)
     arena_used = 0;
 }
 
+bool wk_arena_holds(uint64_t address)
+{
+    return address - (uint64_t)(uintptr_t)arena < arena_used;
+}
+
 static void nothing(void *user)
 {
     (void)user;

@@ -5,8 +5,6 @@
 
 #include "walk.h"
 
-#define BUFFER (64u << 10)
-
 static const char *const handle_ways[] = {"NULL", "garbage", "small", "destroyed", "another kind", NULL};
 static const char *const int_ways[] = {"0", "huge", NULL};
 static const char *const long_ways[] = {"0", "huge", "2^40", NULL};
@@ -126,9 +124,11 @@ static void fill_struct(unsigned index, unsigned char *at, bool live, unsigned d
 /* Host memory for a pointer parameter to point to. */
 static void *buffer_for(const struct wk_param *p, bool live, unsigned depth)
 {
-    unsigned char *b = wk_arena(BUFFER);
+    unsigned char *b = wk_arena(WK_BUFFER);
     uint64_t value;
 
+    if (p->out)
+        return b;
     if (p->sub == WK_STRING) {
         strcpy((char *)b, name_has(entry->name, "GetGlobal")    ? "g_words"
                           : name_has(entry->name, "TexRef")     ? "t_ref"
@@ -141,7 +141,7 @@ static void *buffer_for(const struct wk_param *p, bool live, unsigned depth)
         strcpy((char *)b, wk_ptx);
     } else if (p->sub == WK_PTR) { /* an array of pointers, such as kernelParams */
         for (unsigned i = 0; i < 64; i++) {
-            void *target = b + BUFFER / 2;
+            void *target = b + WK_BUFFER / 2;
 
             memcpy(b + i * sizeof(target), &target, sizeof(target));
         }
@@ -186,7 +186,7 @@ static uint64_t valid(const struct wk_param *p, bool live, unsigned depth)
     case WK_CALLBACK:
         return wk_callback();
     case WK_STRUCT: {
-        unsigned char *b = wk_arena(BUFFER);
+        unsigned char *b = wk_arena(WK_BUFFER);
 
         fill_struct(p->extra, b, live, depth + 1);
         return (uint64_t)(uintptr_t)b;
@@ -241,16 +241,16 @@ static uint64_t spoiled(const struct wk_param *p, const char *how)
     if (strcmp(how, "NaN") == 0)
         return 0x7fc00000;
     if (strcmp(how, "unknown") == 0)
-        return (uint64_t)(uintptr_t)strcpy(wk_arena(BUFFER), wk_unknown_name);
+        return (uint64_t)(uintptr_t)strcpy(wk_arena(WK_BUFFER), wk_unknown_name);
     if (strcmp(how, "{garbage}") == 0) {
         uint64_t value = 0x123456789ab0;
-        unsigned char *b = wk_arena(BUFFER);
+        unsigned char *b = wk_arena(WK_BUFFER);
 
         if (p->sub == WK_HANDLE)
             store(b, p->sub_size, value);
         return (uint64_t)(uintptr_t)b;
     }
-    return (uint64_t)(uintptr_t)wk_arena(BUFFER); /* "host", "empty", "{0}" */
+    return (uint64_t)(uintptr_t)wk_arena(WK_BUFFER); /* "host", "empty", "{0}" */
 }
 
 /* A wait for a value that never comes would be the walk's own fault. */
@@ -258,7 +258,15 @@ static bool left_out(const struct wk_param *p, const char *how)
 {
     if (p->what == WK_PTR && p->sub == WK_STRUCT && strcmp(how, "{garbage}") == 0)
         return true;
+    if (p->out && strcmp(how, "NULL") != 0) /* what is in an output does not matter */
+        return true;
     return strncmp(p->name, "value", 5) == 0 && strcmp(how, "2^40") == 0;
+}
+
+/* Which attribute is asked for: each that cuda.h names. */
+static bool is_attribute(const struct wk_param *p)
+{
+    return p->what == WK_ENUM && p->extra < 1024 && name_has(p->name, "attr");
 }
 
 /* Counts the ways of one parameter; the one that *n falls on is put into *at. */
@@ -278,14 +286,25 @@ static bool spoil(const struct wk_param *p, unsigned *n, void *at, struct wk_vec
         }
         return true;
     }
-    return false;
+    if (*prefix != '\0' || !is_attribute(p))
+        return false;
+    if (*n > p->extra) {
+        *n -= p->extra + 1;
+        return false;
+    }
+    if (v != NULL) {
+        store(at, p->size, *n);
+        snprintf(v->label, sizeof(v->label), "%s %u", p->name, *n);
+        v->how = "valid";
+    }
+    return true;
 }
 
 static const struct wk_struct *struct_of(const struct wk_param *p)
 {
     if (p->what == WK_STRUCT)
         return &wk_structs[p->extra];
-    return p->what == WK_PTR && p->sub == WK_STRUCT ? &wk_structs[p->sub_extra] : NULL;
+    return p->what == WK_PTR && p->sub == WK_STRUCT && !p->out ? &wk_structs[p->sub_extra] : NULL;
 }
 
 bool wk_vector_make(const struct wk_entry *e, enum wk_phase phase, unsigned n, struct wk_vector *v)
@@ -301,7 +320,7 @@ bool wk_vector_make(const struct wk_entry *e, enum wk_phase phase, unsigned n, s
         v->how = "zero";
         for (uint32_t i = 0; i < e->n_params; i++) {
             if (e->params[i].what == WK_STRUCT)
-                v->args[i] = (uint64_t)(uintptr_t)wk_arena(BUFFER);
+                v->args[i] = (uint64_t)(uintptr_t)wk_arena(WK_BUFFER);
         }
         return true;
     }

@@ -13,6 +13,7 @@ static const char *const types[] = {
     "WAIT_EVENT",   "EVENT_RECORD", "EXT_SEMAS_SIGNAL", "EXT_SEMAS_WAIT", "MEM_ALLOC", "MEM_FREE",
     "BATCH_MEM_OP", "CONDITIONAL"};
 
+#define CHILDREN_MAX 64 /* child graphs within child graphs: bounds recursion */
 #define WANTS(flags, which) ((flags) & (CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE | CU_GRAPH_DEBUG_DOT_FLAGS_##which))
 
 /* What the flags ask for about one node; the driver leaves the form open. Parameters that come with
@@ -65,7 +66,43 @@ static void print_details(FILE *f, CUgraphNode n, CUgraphNodeType type, unsigned
         fprintf(f, " | %u operations", count);
 }
 
-static CUresult print_nodes(FILE *f, CUgraph graph, unsigned flags)
+static CUresult print_graph(FILE *f, CUgraph graph, unsigned flags, unsigned depth);
+
+/* The bodies of a conditional node. */
+static CUresult print_bodies(FILE *f, CUgraphNode node, unsigned flags, unsigned depth)
+{
+    uint32_t total = 1;
+    CUresult res = CUDA_SUCCESS;
+
+    for (uint32_t i = 0; res == CUDA_SUCCESS && i < total; i++) {
+        uint64_t body = 0;
+        uint32_t n = 1;
+
+        res = vgp_call_vgpGraphBodies(node, i, &total, &body, &n);
+        if (res == CUDA_SUCCESS && n != 0)
+            res = print_graph(f, (CUgraph)(uintptr_t)body, flags, depth + 1);
+    }
+    return res;
+}
+
+/* The graphs that a node of that type holds, in the cluster of the node's own. */
+static CUresult print_children(FILE *f, CUgraphNode node, CUgraphNodeType type, unsigned flags,
+                               unsigned depth)
+{
+    CUgraph child;
+    CUresult res;
+
+    if (depth == CHILDREN_MAX)
+        return CUDA_SUCCESS;
+    if (type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+        return print_bodies(f, node, flags, depth);
+    if (type != CU_GRAPH_NODE_TYPE_GRAPH)
+        return CUDA_SUCCESS;
+    res = vcu_cuGraphChildGraphNodeGetGraph(node, &child);
+    return res == CUDA_SUCCESS ? print_graph(f, child, flags, depth + 1) : res;
+}
+
+static CUresult print_nodes(FILE *f, CUgraph graph, unsigned flags, unsigned depth)
 {
     CUgraphNode *nodes = NULL;
     size_t n = 0;
@@ -89,6 +126,7 @@ static CUresult print_nodes(FILE *f, CUgraph graph, unsigned flags)
         if (res == CUDA_SUCCESS) {
             print_details(f, nodes[i], type, flags);
             fprintf(f, "}\"];\n");
+            res = print_children(f, nodes[i], type, flags, depth);
         }
     }
     free(nodes);
@@ -115,6 +153,19 @@ static CUresult print_edges(FILE *f, CUgraph graph)
     return res;
 }
 
+static CUresult print_graph(FILE *f, CUgraph graph, unsigned flags, unsigned depth)
+{
+    CUresult res;
+
+    fprintf(f, "subgraph cluster_%u {\nlabel=\"graph_%u\"\n", vcu_graph_number(graph),
+            vcu_graph_number(graph));
+    res = print_nodes(f, graph, flags, depth);
+    if (res == CUDA_SUCCESS)
+        res = print_edges(f, graph);
+    fprintf(f, "}\n");
+    return res;
+}
+
 CUresult vcu_cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsigned int flags)
 {
     CUresult res = vcu_check_init();
@@ -127,11 +178,9 @@ CUresult vcu_cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsigned int
     f = fopen(path, "w");
     if (f == NULL)
         return VCU_REFUSE(CUDA_ERROR_OPERATING_SYSTEM, "cuGraphDebugDotPrint", "the file cannot be written");
-    fprintf(f, "digraph dot {\nsubgraph cluster_0 {\nlabel=\"graph_%u\"\n", vcu_graph_number(hGraph));
-    res = print_nodes(f, hGraph, flags);
-    if (res == CUDA_SUCCESS)
-        res = print_edges(f, hGraph);
-    fprintf(f, "}\n}\n");
+    fprintf(f, "digraph dot {\n");
+    res = print_graph(f, hGraph, flags, 0);
+    fprintf(f, "}\n");
     if (fclose(f) != 0 && res == CUDA_SUCCESS)
         res = CUDA_ERROR_OPERATING_SYSTEM;
     return res;

@@ -132,7 +132,7 @@ CUresult vcu_cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGra
 {
     struct made made = {.result = CUDA_GRAPH_INSTANTIATE_ERROR};
     CUstream upload = NULL;
-    CUresult res = vcu_check_init();
+    CUresult res = vcu_check_context();
 
     if (res != CUDA_SUCCESS)
         return res;
@@ -160,6 +160,7 @@ CUresult vcu_cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
     res = vgp_call_vgpGraphExecUpdate(hGraphExec, hGraph, &status, &result, &node, &from, &nodes);
     if (res != CUDA_SUCCESS)
         return res;
+    memset(resultInfo, 0, sizeof(*resultInfo)); /* its padding too */
     resultInfo->result = (CUgraphExecUpdateResult)result;
     resultInfo->errorNode = (CUgraphNode)(uintptr_t)node;
     resultInfo->errorFromNode = (CUgraphNode)(uintptr_t)from;
@@ -179,8 +180,10 @@ CUresult vcu_cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNo
     if (hErrorNode_out == NULL || updateResult_out == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     res = vcu_cuGraphExecUpdate_v2(hGraphExec, hGraph, &info);
-    *hErrorNode_out = info.errorNode;
-    *updateResult_out = info.result;
+    if (res == CUDA_SUCCESS || res == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) {
+        *hErrorNode_out = info.errorNode;
+        *updateResult_out = info.result;
+    }
     return res;
 }
 

@@ -46,15 +46,17 @@ static CUresult answer(void *data, CUpointer_attribute attribute, CUdeviceptr pt
         *(unsigned int *)data = host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        if (on_device == 0)
+            return CUDA_ERROR_INVALID_VALUE;
         *(CUdeviceptr *)data = on_device;
-        return on_device == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
         if (!host && !managed)
             return CUDA_ERROR_INVALID_VALUE;
         *(void **)data = (void *)(uintptr_t)ptr;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        *(unsigned char *)data = p->m.sync_memops;
+        *(unsigned int *)data = p->m.sync_memops; /* as wide as cuPointerSetAttribute takes it */
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
         *(unsigned char *)data =
@@ -116,9 +118,9 @@ static CUresult clear(void *data, CUpointer_attribute attribute)
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
         *(unsigned int *)data = 0;
         return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_MAPPED:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
@@ -160,11 +162,15 @@ static CUresult answer_reserved(void *data, CUpointer_attribute attribute, const
         *(unsigned char *)data = v->map_size != 0;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        if (v->map_size == 0)
+            return CUDA_ERROR_INVALID_VALUE;
         *(uint64_t *)data = v->map_base;
-        return v->map_size != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        if (v->map_size == 0)
+            return CUDA_ERROR_INVALID_VALUE;
         *(uint64_t *)data = v->map_size;
-        return v->map_size != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        return CUDA_SUCCESS;
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }

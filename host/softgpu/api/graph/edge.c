@@ -34,9 +34,7 @@ static CUresult finish(struct list *l, size_t *n)
         l->a[i] = NULL;
         if (l->b)
             l->b[i] = NULL;
-        if (l->edge)
-            memset(&l->edge[i], 0, sizeof(l->edge[i]));
-    }
+    } /* edge data beyond the last edge stays as it is: cuda.h speaks of the nodes alone */
     *n = l->a && l->n > l->room ? l->room : l->n;
     return CUDA_SUCCESS;
 }

@@ -309,7 +309,9 @@ CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgra
     if (!hErrorNode_out || !updateResult_out)
         return CUDA_ERROR_INVALID_VALUE;
     r = cuGraphExecUpdate_v2(hGraphExec, hGraph, &info);
-    *hErrorNode_out = info.errorNode;
-    *updateResult_out = info.result;
+    if (r == CUDA_SUCCESS || r == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) {
+        *hErrorNode_out = info.errorNode;
+        *updateResult_out = info.result;
+    }
     return r;
 }

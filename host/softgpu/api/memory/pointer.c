@@ -21,11 +21,15 @@ static CUresult get_reserved(void *data, CUpointer_attribute a, const struct sg_
         *(bool *)data = v->map_size != 0;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        if (!v->map_size)
+            return CUDA_ERROR_INVALID_VALUE;
         memcpy(data, &v->map_base, sizeof(v->map_base));
-        return v->map_size ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        if (!v->map_size)
+            return CUDA_ERROR_INVALID_VALUE;
         memcpy(data, &v->map_size, sizeof(v->map_size));
-        return v->map_size ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        return CUDA_SUCCESS;
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -58,9 +62,10 @@ static CUresult get(void *data, CUpointer_attribute a, uint64_t addr, const stru
         v.u64 = info ? addr : 0;
         break;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        v.u64 = host || managed ? addr : 0;
-        memcpy(data, &v, n);
-        return host || managed || !info ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        if (info && !host && !managed)
+            return CUDA_ERROR_INVALID_VALUE;
+        v.u64 = info ? addr : 0;
+        break;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
         v.u32 = info && info->sync_memops;
         n = sizeof(v.u32);
@@ -152,6 +157,8 @@ CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_at
 
         if (r != CUDA_SUCCESS && attributes[i] != CU_POINTER_ATTRIBUTE_HOST_POINTER)
             return r;
+        if (r != CUDA_SUCCESS)
+            memset(data[i], 0, sizeof(void *));
         if (reserved)
             get_reserved(data[i], attributes[i], &v);
     }

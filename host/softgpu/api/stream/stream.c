@@ -182,19 +182,24 @@ CUresult CUDAAPI cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUs
     SG_STREAM(s, hStream);
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
+    CUstreamAttrValue v;
+
+    memset(&v, 0, sizeof(v)); /* the whole union is the answer, as of a kernel node's attributes */
     switch (attr) {
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-        value->accessPolicyWindow = s->window;
-        return CUDA_SUCCESS;
+        v.accessPolicyWindow = s->window;
+        break;
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-        value->syncPolicy = s->sync_policy;
-        return CUDA_SUCCESS;
+        v.syncPolicy = s->sync_policy;
+        break;
     case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-        value->priority = s->priority;
-        return CUDA_SUCCESS;
+        v.priority = s->priority;
+        break;
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
+    *value = v;
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *param)

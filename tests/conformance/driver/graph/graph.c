@@ -344,7 +344,12 @@ CASE(graph_events, CF_CTX)
     NEED(cuMemFree(q));
 }
 
-/* A picture of nodes of many types, with every detail. */
+static void in_dot(void *unused)
+{
+    (void)unused;
+}
+
+/* A picture of nodes of many types, with every detail, and of the graphs that nodes hold. */
 CASE(graph_dot, CF_CTX)
 {
     char path[] = "/tmp/conform-dot-XXXXXX", text[8192] = "";
@@ -354,9 +359,13 @@ CASE(graph_dot, CF_CTX)
     CUDA_KERNEL_NODE_PARAMS k = kernel("k_add", add), back;
     CUDA_MEM_ALLOC_NODE_PARAMS a = {.bytesize = 64};
     CUDA_MEMSET_NODE_PARAMS m = {.dst = p, .value = 9, .elementSize = 4, .width = 2, .height = 1};
+    CUDA_HOST_NODE_PARAMS host = {.fn = in_dot};
+    CUgraphNodeParams cond = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL,
+                              .conditional = {.type = CU_GRAPH_COND_TYPE_IF, .size = 1}};
     CUgraphNode kn = NULL, node = NULL;
     CUevent e = NULL;
-    CUgraph g = NULL;
+    CUgraph g = NULL, child = NULL, middle = NULL;
+    unsigned clusters = 0;
     int fd = mkstemp(path);
 
     cf_need_true("file", fd >= 0);
@@ -369,6 +378,15 @@ CASE(graph_dot, CF_CTX)
     NEED(cuGraphAddMemAllocNode(&node, g, &kn, 1, &a));
     NEED(cuGraphAddMemsetNode(&node, g, &node, 1, &m, current()));
     NEED(cuGraphAddEventRecordNode(&node, g, &node, 1, e));
+    NEED(cuGraphCreate(&child, 0));
+    NEED(cuGraphAddHostNode(&node, child, NULL, 0, &host));
+    NEED(cuGraphCreate(&middle, 0));
+    NEED(cuGraphAddChildGraphNode(&node, middle, NULL, 0, child));
+    NEED(cuGraphAddChildGraphNode(&node, g, NULL, 0, middle));
+    NEED(cuGraphConditionalHandleCreate(&cond.conditional.handle, g, current(), 0, 0));
+    cond.conditional.ctx = current();
+    NEED(cuGraphAddNode(&node, g, NULL, NULL, 0, &cond));
+    NEED(cuGraphAddEmptyNode(&node, cond.conditional.phGraph_out[0], NULL, 0));
     NEED(cuGraphKernelNodeGetParams(kn, &back));
     OK("print", cuGraphDebugDotPrint(g, path, CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE));
     RC("print_null", cuGraphDebugDotPrint(g, NULL, 0), CUDA_ERROR_INVALID_VALUE);
@@ -382,7 +400,14 @@ CASE(graph_dot, CF_CTX)
     unlink(path);
     cf_true("digraph", strncmp(text, "digraph dot {", 13) == 0);
     cf_true("edges", strstr(text, "->") != NULL);
+    cf_true("nodes_of_children", strstr(text, "{HOST | ") != NULL);
+    cf_true("nodes_of_bodies", strstr(text, "{EMPTY | ") != NULL);
+    for (const char *at = text; (at = strstr(at, "subgraph cluster_")) != NULL; at++)
+        clusters++;
+    cf_u64("clusters", clusters, 4);
     OK("destroy", cuGraphDestroy(g));
+    OK("destroy_middle", cuGraphDestroy(middle));
+    OK("destroy_child", cuGraphDestroy(child));
 }
 
 /* Edges that let a kernel begin early: what they are is kept, told, and not lost in silence. */

@@ -1,0 +1,159 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""The table of answers: what a list of the walk says, kept so that a driver can be held against it.
+
+usage: answers.py write WALK CC INCLUDE_DIR > answers.tsv     from the list of the software GPU alone
+       answers.py check WALK ANSWERS [--manual]               WALK: of the software GPU, or of a GPU's driver
+
+A line of the table: entry point, phase, result, bytes written, source, and the labels of all calls that were
+answered so. Variants for the per-thread default stream that answer as the others do have no lines of their own.
+Sources: `manual`, what the comments of cuda.h say of that fault; `probed`, what a public report says that
+NVIDIA's driver answers; `guess`, the software GPU's answer where neither is known. check prints each call that is
+answered differently, with the source; the last line is "answers: N passed, M failed". --manual leaves guesses out.
+"""
+import collections
+import os
+import re
+import sys
+
+# What NVIDIA's driver was seen to answer.
+PROBED = {
+    ('cuMemGetInfo_v2', 'context', 'free=NULL'),   # OptiX asks for one of the two
+    ('cuMemGetInfo_v2', 'context', 'total=NULL'),
+}
+SHORT = 'CUDA_ERROR_'
+HANDLE_FAULTS = ('garbage', 'small', 'destroyed', 'another kind')
+
+
+def load(path):
+    """{(name, phase, label): (result, what was written)} of the walk's output"""
+    calls = {}
+    with open(path, encoding='utf-8') as f:
+        for line in f:
+            m = re.match(r'(\w+) (\S+) \((.*?)\) (.*?)(?: wrote (\S+))?( FAIL want .*)?$', line.rstrip('\n'))
+            if m:
+                calls[m[1], m[2], m[3]] = m[4], m[5] or 'nothing'
+    return calls
+
+
+def base(name):
+    return re.sub(r'_pt(?:sz|ds)$', '', name)
+
+
+class Sources:
+    """Where an answer is from, by rule."""
+
+    def __init__(self, header, bare):
+        self.h = header
+        self.bare = bare
+
+    def documented(self, name):
+        return self.h.documented.get(name) or self.h.documented.get(self.bare(name)[0], set())
+
+    def types(self, name):
+        return {n: t for t, n in self.h.functions[name].params} if name in self.h.functions else {}
+
+    def of(self, key, result):
+        name, phase, label = key
+        documented = self.documented(name)
+        if (base(name), phase, label) in PROBED:
+            return 'probed'
+        if result not in documented | {'CUDA_SUCCESS'}:
+            return 'guess'
+        if label == 'all valid':
+            states = {'before-init': 'CUDA_ERROR_NOT_INITIALIZED', 'no-context': 'CUDA_ERROR_INVALID_CONTEXT',
+                      'context': 'CUDA_SUCCESS'}
+            return 'manual' if documented and result == states[phase] else 'guess'
+        parameter, _, how = label.partition('=')
+        ctype = self.types(name).get(parameter, '')
+        if phase != 'context' or not how:
+            return 'guess'
+        if how == 'NULL' and ctype.endswith('*'):
+            return 'manual' if result == SHORT + 'INVALID_VALUE' else 'guess'
+        if how in HANDLE_FAULTS:
+            told = documented & {SHORT + 'INVALID_VALUE', SHORT + 'INVALID_HANDLE'}
+            return 'manual' if told == {result} else 'guess'
+        if ctype == 'CUdevice':
+            return 'manual' if result == SHORT + 'INVALID_DEVICE' else 'guess'
+        if self.h.resolve(ctype) in self.h.enums and how in ('above', '-1', 'huge'):
+            return 'manual' if result == SHORT + 'INVALID_VALUE' else 'guess'
+        return 'guess'
+
+
+def variant_is_same(calls, name):
+    """A variant whose calls are all answered as those of the plain name."""
+    plain = base(name)
+    if plain == name:
+        return False
+    mine = {k[1:]: v for k, v in calls.items() if k[0] == name}
+    return mine == {k[1:]: v for k, v in calls.items() if k[0] == plain}
+
+
+def write(calls, cc, include):
+    sys.path[:0] = [os.path.dirname(os.path.abspath(__file__))]
+    sys.dont_write_bytecode = True
+    import header  # beside this file, and of no use where a list is only checked
+    sources = Sources(header.read(cc, include), header.base_name)
+    names = list(dict.fromkeys(k[0] for k in calls))
+    kept = [n for n in names if not variant_is_same(calls, n)]
+    lines = collections.defaultdict(list)
+    for key, (result, wrote) in calls.items():
+        if key[0] in kept:
+            short = result.removeprefix(SHORT).removeprefix('CUDA_')
+            lines[key[0], key[1], short, wrote, sources.of(key, result)].append(key[2])
+    print('# SPDX-License-Identifier: MIT')
+    print('# Written by answers.py, which says what the columns and sources are; `make answers` here writes it anew.')
+    print('#call\tphase\tresult\twritten\tsource\targuments')
+    for key, labels in sorted(lines.items(), key=lambda x: (names.index(x[0][0]), x[0][1:], x[1])):
+        print('\t'.join((*key, '; '.join(labels))))
+
+
+def read(path):
+    """{(name, phase, label): ((result, written), source)}"""
+    table = {}
+    with open(path, encoding='utf-8') as f:
+        for line in f:
+            if line.startswith('#'):
+                continue
+            name, phase, result, wrote, source, labels = line.rstrip('\n').split('\t')
+            full = 'CUDA_SUCCESS' if result == 'SUCCESS' else SHORT + result
+            for label in labels.split('; '):
+                table[name, phase, label] = (full, wrote), source
+    return table
+
+
+def check(calls, table, manual):
+    passed = failed = 0
+    told = collections.Counter()
+    named = {k[0] for k in table}
+    for key, answer in calls.items():
+        where = key if key[0] in named else (base(key[0]), *key[1:])
+        want, source = table.get(where, (('no line', 'nothing'), 'guess'))
+        if manual and source == 'guess':
+            continue
+        told[source] += 1
+        if answer == want:
+            passed += 1
+            continue
+        failed += 1
+        print(f'FAIL: {key[0]} {key[1]} ({key[2]}): {answer[0]}, wrote {answer[1]}; the table ({source}): '
+              f'{want[0]}, {want[1]}')
+    missing = [k for k in table if k not in calls]
+    if missing:
+        print(f'FAIL: {len(missing)} calls of the table were not made; first: {" ".join(missing[0])}')
+    print('sources: ' + ', '.join(f'{n} {s}' for s, n in sorted(told.items())))
+    print(f'answers: {passed} passed, {failed + len(missing)} failed')
+    return failed + len(missing) != 0
+
+
+def main(argv):
+    if len(argv) == 5 and argv[1] == 'write':
+        write(load(argv[2]), argv[3], argv[4])
+        return 0
+    if len(argv) in (4, 5) and argv[1] == 'check' and argv[4:] in ([], ['--manual']):
+        return check(load(argv[2]), read(argv[3]), bool(argv[4:]))
+    sys.exit(__doc__)
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv))
