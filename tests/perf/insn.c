@@ -26,7 +26,7 @@ static const struct row {
     {"fma.rn.f32", "fma.rn.f32 %%f0, %%f0, %%f1, %%f1;"},
     {"div.approx.f32", "div.approx.f32 %%f0, %%f0, %%f1;"},
     {"mul.f32, st.global.f32, contiguous", "mul.f32 %%f0, %%f1, %%f1; st.global.f32 [%%d1+%d], %%f0;"},
-    {"fma.rn.f16x2", "fma.rn.f16x2 %%r0, %%r0, %%r1, %%r2;"},
+    {"fma.rn.f16x2", "fma.rn.f16x2 %%m0, %%m0, %%m1, %%m2;"},
     {"fma.rn.f64", "fma.rn.f64 %%g0, %%g0, %%g1, %%g1;"},
     {"dp4a.s32.s32", "dp4a.s32.s32 %%r0, %%r1, %%r2, %%r0;"},
     {"ex2.approx.f32", "ex2.approx.f32 %%f0, %%f0;"},

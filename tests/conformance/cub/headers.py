@@ -77,6 +77,8 @@ def declarations(nvcc, arch):
             continue
         if re.match(r"__nv_(?!cvt)|__nvvm_|__[a-z]+Atomic|.*_impl$|(__)?(any|all|ballot)$", name):
             continue  # the compiler's own, behind the names that people use; votes of compute capability 6
+        if int(arch) < 90 and name in ("cudaGridDependencySynchronize", "cudaTriggerProgrammaticLaunchCompletion"):
+            continue  # declared for all, but griddepcontrol needs sm_90, and ptxas says so
         result = re.sub(r'@\w+|\bstatic\b|\binline\b|__inline__|__forceinline__|\bextern\b|"C"|\bconstexpr\b|'
                         r"__cudart_builtin__|__device_builtin__|\bconst\b|\b__CUDA_\w+__", " ", before)
         result = " ".join(result.split())
