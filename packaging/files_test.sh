@@ -67,7 +67,7 @@ text=$(setting vgpu-backend@.service DynamicUser)/$(setting vgpu-backend@.servic
 [ "$text" = yes/ ]
 check "the backend's unit has a user for each instance" $? "$text"
 text=$(setting vgpu-backend@.service SupplementaryGroups)
-[ "$text" = "render vgpu-arbiter" ]
+[ "$text" = "render vgpu_arbiter" ]
 check "the backend's unit is in no group that QEMU is in" $? "$text"
 [ "$(setting vgpu-backend@.service RuntimeDirectory)" = vgpu-backend/%i ] && [ "$(setting vgpu-backend@.service RuntimeDirectoryMode)" = 0711 ]
 check "the backend's folder is its own, at the place where vgpu smi --host looks" $?
@@ -89,7 +89,7 @@ if [ "$(id -u)" = 0 ] && command -v systemd-sysusers > /dev/null && command -v s
     text=$(systemd-sysusers --root="$root" "$here/systemd/vgpu.sysusers" 2>&1 && systemd-sysusers --root="$root" --inline "g vgpu-test -" 2>&1 &&
         SYSTEMD_LOG_LEVEL=err systemd-tmpfiles --root="$root" --create "$here/systemd/vgpu.tmpfiles" 2>&1)
     check "systemd makes users, groups and the arbiter's file" $? "$text"
-    gid=$(sed -n 's/^vgpu-arbiter:[^:]*:\([0-9]*\):$/\1/p' "$root/etc/group")
+    gid=$(sed -n 's/^vgpu_arbiter:[^:]*:\([0-9]*\):$/\1/p' "$root/etc/group")
     text=$(stat -c '%a %u %g' "$root/run/vgpu-arbiter" "$root/run/vgpu-arbiter/host" | xargs)
     [ -n "$gid" ] && [ "$text" = "750 0 $gid 660 0 $gid" ]
     check "the arbiter's file is root's, and its group's to write" $? "$gid: $text"

@@ -144,7 +144,7 @@ text=$(within use bash -c 'id vgpu; ldconfig -p | grep -F "libcuda.so.1 "; /usr/
 ! grep -qE 'render|\(kvm\)' <<< "$text" && grep -q '^uid=.*(vgpu)' <<< "$text"
 check "the user vgpu is in no group of devices" $? "$text"
 text=$(within use bash -c "systemd-tmpfiles --create vgpu-backend.conf; stat -c '%a %U %G %s' /run/vgpu-arbiter/host" 2>&1)
-[ "$text" = "660 root vgpu-arbiter 0" ]
+[ "$text" = "660 root vgpu_arbiter 0" ]
 check "the arbiter's file is root's, and its group's to write" $? "$text"
 grep -q '=> /usr/lib/vgpu/libcuda/libcuda.so.1' <<< "$text"
 check "the loader finds libcuda.so.1" $? "$text"
