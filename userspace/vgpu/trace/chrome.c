@@ -25,14 +25,11 @@ static void event(const struct vgpu_cli_event *e, double origin, bool first, FIL
     fprintf(f, "}}");
 }
 
-bool vgpu_cli_chrome(const struct vgpu_cli_events *events, const char *filter, const char *path)
+bool vgpu_cli_chrome(const struct vgpu_cli_events *events, const char *filter, FILE *f)
 {
-    FILE *f = fopen(path, "we");
     double origin = 0;
     bool first = true;
 
-    if (!f)
-        return false;
     for (size_t i = 0; i < events->count; i++) {
         double begin = events->list[i].time - events->list[i].us / 1e6;
 

@@ -3,10 +3,13 @@
  * Reads the JSON lines that our libraries write. They are written by the program that is looked at,
  * so nothing about them is taken for granted: a line that is not of our form is counted, not used.
  */
+#include <fcntl.h>
 #include <fnmatch.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "trace/events.h"
 #include "base/vgpu_cli.h"
@@ -129,9 +132,22 @@ void vgpu_cli_events_more(struct vgpu_cli_events *events, FILE *f)
     free(line);
 }
 
+FILE *vgpu_cli_events_open(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    struct stat st;
+    FILE *f = NULL;
+
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+        f = fdopen(fd, "r");
+    if (fd >= 0 && !f)
+        close(fd);
+    return f;
+}
+
 void vgpu_cli_events_read(struct vgpu_cli_events *events, const char *path)
 {
-    FILE *f = fopen(path, "re");
+    FILE *f = vgpu_cli_events_open(path);
     char *line = NULL;
     size_t room = 0;
 

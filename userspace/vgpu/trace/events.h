@@ -60,8 +60,13 @@ void vgpu_cli_show(struct vgpu_cli_show *s, const struct vgpu_cli_events *events
 /* The last of them was shown. */
 void vgpu_cli_show_end(struct vgpu_cli_show *s, FILE *out);
 
-/* chrome.c: a timeline in the JSON that Perfetto and chrome://tracing read. False: it cannot be written. */
-bool vgpu_cli_chrome(const struct vgpu_cli_events *events, const char *filter, const char *path);
+/* chrome.c: a timeline in the JSON that Perfetto and chrome://tracing read; closes f. False: it cannot be written. */
+bool vgpu_cli_chrome(const struct vgpu_cli_events *events, const char *filter, FILE *f);
+/*
+ * Opens a file that the program has written, which may be a guest: no link, no pipe that would hold the reader. NULL: there
+ * is none, or it is no regular file.
+ */
+FILE *vgpu_cli_events_open(const char *path);
 
 /* Prints a text as a JSON string. */
 void vgpu_cli_json_text(FILE *out, const char *text);

@@ -192,7 +192,7 @@ static bool recorded(const char *path)
 {
     struct vgp_event e;
     struct vgp_event_end end;
-    FILE *f = fopen(path, "re");
+    FILE *f = vgpu_cli_events_open(path);
     bool whole;
 
     if (!f) {
@@ -220,14 +220,14 @@ static bool recorded(const char *path)
 static int follow(pid_t pid, int signals, const char *path, struct vgpu_cli_events *events,
                   struct vgpu_cli_show *show, FILE *out)
 {
-    FILE *f = fopen(path, "re");
+    FILE *f = vgpu_cli_events_open(path);
     bool ended;
     int status;
 
     do {
         ended = wait_for(pid, signals, FOLLOW_MS, &status);
         if (!f)
-            f = fopen(path, "re");
+            f = vgpu_cli_events_open(path);
         if (f) {
             vgpu_cli_events_more(events, f);
             vgpu_cli_show(show, events, out);
@@ -251,6 +251,7 @@ static int run(const struct choice *o, char **program)
     struct vgpu_cli_events events = {.list = NULL};
     struct vgpu_cli_show show = {.filter = o->filter, .all = o->all};
     char *record_path = NULL, *chrome_path = (char *)o->chrome;
+    FILE *chrome = NULL; /* from before the program is started: a guest may write into the folder */
     FILE *out = stderr;
     bool quiet;
     int signals, status;
@@ -268,8 +269,12 @@ static int run(const struct choice *o, char **program)
     if (!quiet)
         vgpu_cli_setenv(&env, "VGPU_TRACE_JSON", events_path);
     vgpu_cli_setenv(&env, "VGPU_TRACE", "0"); /* the lines are made from the JSON */
-    if (chrome_path)
+    if (chrome_path) {
         chrome_path = new_file("--chrome", chrome_path);
+        chrome = fopen(chrome_path, "we");
+        if (!chrome)
+            vgpu_cli_die("--chrome %s: %s", chrome_path, strerror(errno));
+    }
     if (text_path)
         out = fopen(text_path, "ae");
     if (!out)
@@ -304,7 +309,7 @@ static int run(const struct choice *o, char **program)
                      "`vgpu doctor` says why\n");
     else
         vgpu_cli_events_totals(&events, o->filter, o->top, out);
-    if (chrome_path && !vgpu_cli_chrome(&events, o->filter, chrome_path))
+    if (chrome && !vgpu_cli_chrome(&events, o->filter, chrome))
         vgpu_cli_die("--chrome %s: it cannot be written", chrome_path);
     if (out != stderr)
         fclose(out);

@@ -72,3 +72,11 @@ cuCtxSetLimit(limit=CU_LIMIT_MALLOC_HEAP_SIZE value=2)
 cuCtxSetLimit(limit=0x7fff01903f30 value=2)
 cuPointerGetAttribute(data=0x1 attribute=CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL ptr=0x1)
 cuMemAdvise(advice=-1 advice= advice=1x = x=  *)" "$(sed -n 's/^vgpu[^ ]* \(cu.*\) = CUDA_SUCCESS 1.000 us$/\1/p' "$work/names.txt")"
+
+# The program may be a guest with the folder of these files in its hands.
+mkdir -p "$work/swap"
+echo kept > "$work/swap/other"
+says "trace: files that the program has replaced by a pipe and a link" 0 "no call of CUDA" "$vgpu" trace --gpu soft \
+    --json "$work/swap/j" --chrome "$work/swap/c" \
+    sh -c "cd '$work/swap' && rm j c && mkfifo j && ln -s other c"
+same "trace: what the link names is not written" kept "$(cat "$work/swap/other")"
