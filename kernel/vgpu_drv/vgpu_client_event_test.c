@@ -168,7 +168,7 @@ static void vgpu_client_event_flood(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, env->client->wake_seq, seen + VGPU_FAKE_VRING + 1);
 }
 
-/* A device whose next event comes whenever the queue was found empty does not hold the interrupt. */
+/* A device whose next event comes when the queue was found empty does not hold the interrupt. */
 static void vgpu_client_event_echo(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;

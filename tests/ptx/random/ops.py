@@ -118,6 +118,8 @@ for fn in (8, 16, 32, 64):
                     ("-((s128)1 << %d)" % (tn - 1), "(((s128)1 << %d) - 1)" % (tn - 1))
                 # into a wider register the result is extended by its own sign
                 op(REG[tn] + REG[fn], "cvt.%s%d.%s%d" % (tt, tn, ft, fn), "(u64)(%s%d)%s" % (tt, tn, src))
+                if (tt == ft and tn >= fn) or (tt == "s" and tn > fn):
+                    continue  # PTX has .sat only where something can be clamped
                 op(REG[tn] + REG[fn], "cvt.sat.%s%d.%s%d" % (tt, tn, ft, fn), "clamp((s128)%s, %s, %s)" % (src, lo, hi))
 
 ROUND = ("rn", "rz", "rm", "rp")
