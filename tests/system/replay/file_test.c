@@ -18,7 +18,7 @@ static char path[4096];
 
 static void result(const char *name, bool good)
 {
-    printf("%s: %s\n", good ? "ok" : "FAIL", name);
+    printf("%s%s\n", good ? "ok - " : "FAIL: ", name);
     if (good)
         passed++;
     else
