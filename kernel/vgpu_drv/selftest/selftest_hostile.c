@@ -58,7 +58,7 @@ static bool excused(int err)
 		 err == ETIMEDOUT));
 }
 
-/* Return: an ioctl has succeeded; one that fails without an excuse is a fault. */
+/* Return: true if the ioctl succeeded. An errno that is not expected counts as a fault. */
 static bool does(int fd, unsigned long cmd, void *arg)
 {
 	if (!ioctl(fd, cmd, arg))

@@ -355,23 +355,33 @@ CASE(extsem_context_ends, CF_CTX | CF_UB | CF_ALONE)
     NEED(cuCtxSetCurrent(old));
 }
 
-/* The same for a green context, whose base goes on. */
-CASE(extsem_green_ends, CF_CTX | CF_UB | CF_ALONE)
+/* Return: a stream of a new green context of all SMs, which is current from here on. */
+static CUstream green_stream(CUgreenCtx *green)
 {
     CUdevResource all;
     CUdevResourceDesc desc = NULL;
-    struct cf_sem never, behind;
-    CUcontext base = NULL, ctx = NULL;
-    CUgreenCtx green = NULL;
+    CUcontext ctx = NULL;
     CUstream s = NULL;
 
-    NEED(cuCtxGetCurrent(&base));
     NEED(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
     NEED(cuDevResourceGenerateDesc(&desc, &all, 1));
-    NEED(cuGreenCtxCreate(&green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
-    NEED(cuCtxFromGreenCtx(&ctx, green));
+    NEED(cuGreenCtxCreate(green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    NEED(cuCtxFromGreenCtx(&ctx, *green));
     NEED(cuCtxSetCurrent(ctx));
-    NEED(cuGreenCtxStreamCreate(&s, green, CU_STREAM_NON_BLOCKING, 0));
+    NEED(cuGreenCtxStreamCreate(&s, *green, CU_STREAM_NON_BLOCKING, 0));
+    return s;
+}
+
+/* The same for a green context, whose base goes on. */
+CASE(extsem_green_ends, CF_CTX | CF_UB | CF_ALONE)
+{
+    struct cf_sem never, behind;
+    CUcontext base = NULL;
+    CUgreenCtx green = NULL;
+    CUstream s;
+
+    NEED(cuCtxGetCurrent(&base));
+    s = green_stream(&green);
     cf_sem_event(&never);
     cf_sem_event(&behind);
     OK("wait", cf_sem_wait(&never, 0, s));
@@ -401,21 +411,14 @@ static void *open_later(void *arg)
 /* The end of a green context waits for its base's work, in which a host function runs: that has to be able to end. */
 CASE(extsem_green_ends_busy, CF_CTX | CF_UB | CF_ALONE)
 {
-    CUdevResource all;
-    CUdevResourceDesc desc = NULL;
-    CUcontext base = NULL, ctx = NULL;
+    CUcontext base = NULL;
     CUgreenCtx green = NULL;
-    CUstream s = NULL, busy = new_stream();
+    CUstream s, busy = new_stream();
     struct cf_sem never;
     struct opener o;
 
     NEED(cuCtxGetCurrent(&base));
-    NEED(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
-    NEED(cuDevResourceGenerateDesc(&desc, &all, 1));
-    NEED(cuGreenCtxCreate(&green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
-    NEED(cuCtxFromGreenCtx(&ctx, green));
-    NEED(cuCtxSetCurrent(ctx));
-    NEED(cuGreenCtxStreamCreate(&s, green, CU_STREAM_NON_BLOCKING, 0));
+    s = green_stream(&green);
     cf_sem_event(&never);
     OK("wait", cf_sem_wait(&never, 0, s));
     NEED(cuCtxSetCurrent(base));
