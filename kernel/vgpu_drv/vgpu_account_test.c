@@ -95,16 +95,6 @@ static int unpin(struct vgpu_client *client, u32 region)
 	return err;
 }
 
-static struct vgpu_client *other_client(struct kunit *test)
-{
-	struct vgpu_client_env *env = test->priv;
-	struct vgpu_client *client = vgpu_client_open(env->dev, NULL, NULL);
-
-	KUNIT_ASSERT_FALSE(test, IS_ERR(client));
-	KUNIT_ASSERT_EQ(test, vgpu_client_env_create(client), 0);
-	return client;
-}
-
 /* As many as the limit says, not one more, and again what UNPIN has given back. */
 static void vgpu_account_at_limit(struct kunit *test)
 {
@@ -132,7 +122,8 @@ static void vgpu_account_at_limit(struct kunit *test)
 static void vgpu_account_of_user(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
-	struct vgpu_client *second = other_client(test), *bobs = other_client(test);
+	struct vgpu_client *second = vgpu_client_env_other(test);
+	struct vgpu_client *bobs = vgpu_client_env_other(test);
 
 	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, LIMIT / 2, NULL), 0);
 	KUNIT_EXPECT_EQ(test, pin_as(ALICE, second, LIMIT / 2, NULL), 0);
@@ -154,7 +145,7 @@ static void vgpu_account_of_user(struct kunit *test)
 static void vgpu_account_ends(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
-	struct vgpu_client *forked = other_client(test);
+	struct vgpu_client *forked = vgpu_client_env_other(test);
 
 	KUNIT_EXPECT_EQ(test, pin_as(ALICE, env->client, 3, NULL), 0);
 	KUNIT_EXPECT_EQ(test, pin_as(ALICE, forked, 5, NULL), 0);
@@ -213,7 +204,7 @@ static void vgpu_account_dmabuf(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
 	struct vgpu_export_call call = { .uapi = { .length = PAGE_SIZE } };
-	struct vgpu_client *second = other_client(test);
+	struct vgpu_client *second = vgpu_client_env_other(test);
 	u32 region;
 	int err;
 

@@ -52,3 +52,19 @@ int vgpu_client_env_create(struct vgpu_client *client)
 	mutex_unlock(&client->lock);
 	return err;
 }
+
+/**
+ * vgpu_client_env_other - one more client of the case's device, after CREATE
+ * @test: the case
+ *
+ * Return: the client. The case closes it.
+ */
+struct vgpu_client *vgpu_client_env_other(struct kunit *test)
+{
+	struct vgpu_client_env *env = test->priv;
+	struct vgpu_client *client = vgpu_client_open(env->dev, NULL, NULL);
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(client));
+	KUNIT_ASSERT_EQ(test, vgpu_client_env_create(client), 0);
+	return client;
+}

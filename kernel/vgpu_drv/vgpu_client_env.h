@@ -22,5 +22,6 @@ struct vgpu_client_env {
 int vgpu_client_env_init(struct kunit *test);
 void vgpu_client_env_exit(struct kunit *test);
 int vgpu_client_env_create(struct vgpu_client *client);
+struct vgpu_client *vgpu_client_env_other(struct kunit *test);
 
 #endif

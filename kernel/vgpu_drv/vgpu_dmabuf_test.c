@@ -95,22 +95,12 @@ static int import(struct vgpu_client *client, struct dma_buf *dmabuf, struct vgp
 	return err;
 }
 
-static struct vgpu_client *other_client(struct kunit *test)
-{
-	struct vgpu_client_env *env = test->priv;
-	struct vgpu_client *client = vgpu_client_open(env->dev, NULL, NULL);
-
-	KUNIT_ASSERT_FALSE(test, IS_ERR(client));
-	KUNIT_ASSERT_EQ(test, vgpu_client_env_create(client), 0);
-	return client;
-}
-
 /* ---- export ---- */
 
 static void vgpu_dmabuf_export_refused(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
-	struct vgpu_client *other = other_client(test);
+	struct vgpu_client *other = vgpu_client_env_other(test);
 	struct vgpu_client *young = vgpu_client_open(env->dev, NULL, NULL);
 	u32 region = pin_pages(test, env->client, 0);
 	u32 readonly = pin_pages(test, env->client, VGPU_PIN_FLAG_READONLY);
@@ -260,7 +250,7 @@ static void vgpu_dmabuf_bytes(struct kunit *test)
 static void vgpu_dmabuf_import_own(struct kunit *test)
 {
 	struct vgpu_client_env *env = test->priv;
-	struct vgpu_client *other = other_client(test);
+	struct vgpu_client *other = vgpu_client_env_other(test);
 	struct vgpu_import arg = { .addr = PAGE_SIZE, .length = 2 * PAGE_SIZE,
 				   .offset = PAGE_SIZE };
 	u32 region = pin_pages(test, env->client, 0), twice;
