@@ -321,8 +321,13 @@ static int request(struct lnk_transport *t, const struct vgp_sock_map *map, int 
         return rc;
     if (n < sizeof(mapped) || mapped.type != VGP_SOCK_MAPPED || mapped.region != map->region)
         return -EPROTO;
+    if (mapped.status == VGPU_S_QUOTA) {
+        snprintf(t->why, sizeof(t->why), "share %llu bytes: the backend's quota (--pin-quota of vgpu-backend)",
+                 (unsigned long long)map->length);
+        return -EDQUOT;
+    }
     if (mapped.status != 0)
-        return mapped.status == VGPU_S_QUOTA ? -EDQUOT : -ENOMEM;
+        return -ENOMEM;
     if (worker_va != NULL)
         *worker_va = mapped.worker_va;
     return 0;

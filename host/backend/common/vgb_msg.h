@@ -23,7 +23,8 @@ enum vgb_msg_type {
     VGB_M_MAPPED = 3,
     /* answer to UNMAP: status. By the mapper: value = what it is told, to take the memory away; answer: TAKEN */
     VGB_M_UNMAPPED = 4,
-    VGB_M_RESERVE = 5,   /* value = bytes this worker wants reserved in total; flags = VGB_RESERVE_* */
+    /* value = bytes this worker wants reserved in total, length = the fewest that do; flags = VGB_RESERVE_* */
+    VGB_M_RESERVE = 5,
     VGB_M_DEAD = 6,      /* the worker ends: reason (enum vgpu_dead_reason), text */
     VGB_M_ASK_USAGE = 7, /* who uses the GPU how much? */
     /* Something that other workers of the same VM may open: flags = enum vgb_share_kind, length =
@@ -81,6 +82,10 @@ enum vgb_work {
 #define VGB_START_TURNS 1u /* START: no work before a TURN */
 
 #define VGB_READY_SOFT 1u /* the provider works in this process's time: the software GPU */
+
+/* GRANT with VGPU_S_QUOTA: reason = what refuses it. */
+#define VGB_REFUSED_QUOTA 0u /* the quota of this VM */
+#define VGB_REFUSED_GPU 1u   /* the memory that all VMs of the GPU have together */
 
 #define VGB_RESERVE_DEVICE 0u /* device memory */
 #define VGB_RESERVE_BLOBS 1u  /* images on their way (host memory) */

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -134,6 +135,59 @@ static void test_memory(void **state)
     assert_int_equal(guest_alloc(&l.g, 32 << 20, &p), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(guest_alloc(&l.g, 1 << 20, &p), 0);
     finish(&l, "--client-memory");
+}
+
+/* Requests that are more than the quota by themselves, and with what is there; each is counted and named. */
+static void test_vram(void **state)
+{
+    struct limited l;
+    uint64_t p;
+
+    (void)state;
+    begin(&l, "--vram-quota", "16M");
+    assert_int_equal(guest_alloc(&l.g, 13 << 20, &p), 0); /* 14 as drivers round */
+    assert_false(log_has(&l, "--vram-quota"));
+    assert_int_equal(guest_alloc(&l.g, 4 << 20, &p), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(guest_alloc(&l.g, 64 << 20, &p), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(guest_alloc(&l.g, 1 << 19, &p), 0);
+    for (int i = 0; i < 6000 && !log_has(&l, "bytes of device memory: the limit of 16777216"); i++)
+        usleep(10000);
+    assert_true(log_has(&l, "bytes of device memory: the limit of 16777216 is met")); /* the guest hears it, too */
+    assert_true(log_has(&l, "device memory refused, 18874368 bytes"));
+    assert_true(log_has(&l, "device memory refused, 81788928 bytes"));
+    finish(&l, "the limit is --vram-quota");
+}
+
+static void test_pins(void **state)
+{
+    struct vgp_sock_map m = {.type = VGP_SOCK_MAP, .region = 1, .va = 0x123400000000, .length = 2 << 20};
+    int fd = memfd_create("client", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    struct vgp_sock_mapped answer = {0};
+    struct limited l;
+    unsigned nfds = 0;
+
+    (void)state;
+    begin(&l, "--pin-quota", "1M");
+    assert_int_equal(ftruncate(fd, (off_t)m.length), 0);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    assert_int_equal(vgb_send_fds(l.g.sock, &m, sizeof(m), &fd, 1, 0), sizeof(m));
+    assert_int_equal(vgb_recv_fds(l.g.sock, &answer, sizeof(answer), NULL, &nfds, 0), sizeof(answer));
+    assert_int_equal(answer.status, VGPU_S_QUOTA);
+    close(fd);
+    finish(&l, "the limit is --pin-quota");
+}
+
+static void test_clients(void **state)
+{
+    struct limited l;
+    struct guest other;
+
+    (void)state;
+    begin(&l, "--max-clients", "1");
+    assert_int_equal(guest_connect(&other, l.b.sock, "other"), -1);
+    assert_non_null(strstr(other.refused, "--max-clients"));
+    guest_close(&other);
+    finish(&l, "--max-clients");
 }
 
 static void append(struct guest *g, uint32_t id, uint64_t total)
@@ -456,7 +510,8 @@ static void test_silent_connections(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_streams),         cmocka_unit_test(test_handles),
+        cmocka_unit_test(test_vram),            cmocka_unit_test(test_pins),
+        cmocka_unit_test(test_clients),         cmocka_unit_test(test_streams),         cmocka_unit_test(test_handles),
         cmocka_unit_test(test_memory),          cmocka_unit_test(test_blobs),
         cmocka_unit_test(test_printf),          cmocka_unit_test(test_start_rate),
         cmocka_unit_test(test_image),           cmocka_unit_test(test_compile_time),

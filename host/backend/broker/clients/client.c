@@ -26,7 +26,7 @@ static unsigned nclients;
 static struct vgb_ratelimit limit;
 
 static void grant_waiting(void);
-static void reserve(struct brk_client *c, uint64_t share);
+static void reserve(struct brk_client *c, uint64_t want, uint64_t least);
 
 /* Clients that are there for others: not those whose worker was killed and is not reaped yet. */
 static unsigned living(void)
@@ -255,7 +255,7 @@ bool brk_client_expire(uint64_t now_ns)
     for (struct brk_client *c = clients; c; c = next) {
         next = c->next;
         if (c->wants && c->wants_until_ns && c->state == BRK_C_SERVING) {
-            reserve(c, c->wants);
+            reserve(c, c->wants, c->wants);
             wait |= c->wants != 0;
         }
         if (c->state != BRK_C_WAITING)
@@ -325,15 +325,17 @@ void brk_client_new_doorbell(struct brk_client *c, int fd)
 
 /* ---- what the worker says; believed only where its state allows it ---- */
 
-/* Answers a RESERVE of room for images. */
-static void reserve_blobs(struct brk_client *c, uint64_t share)
+/* Answers a RESERVE of room for images: want bytes, or at least the least. */
+static void reserve_blobs(struct brk_client *c, uint64_t want, uint64_t least)
 {
-    struct vgb_msg a = {.type = VGB_M_GRANT, .status = VGPU_S_QUOTA};
+    struct vgb_msg a = {.type = VGB_M_GRANT, .status = VGPU_S_OK};
 
-    if (brk_quota_move(&brk_blobs, c->blobs, share)) {
-        c->blobs = share;
-        a.status = VGPU_S_OK;
+    if (brk_quota_move(&brk_blobs, c->blobs, want)) {
+        c->blobs = want;
+    } else if (least < want && brk_quota_move(&brk_blobs, c->blobs, least)) {
+        c->blobs = least;
     } else {
+        a.status = VGPU_S_QUOTA;
         vgb_log_limited(&limit, VGB_WARN,
                         "client %u (%s): images of %llu bytes are on their way, no "
                         "more may be: the limit is --blob-quota",
@@ -343,47 +345,73 @@ static void reserve_blobs(struct brk_client *c, uint64_t share)
     brk_proc_send(c->proc, &a, NULL, 0);
 }
 
-static void grant(struct brk_client *c, uint32_t status)
+static void grant(struct brk_client *c, uint32_t status, uint32_t reason)
 {
-    struct vgb_msg a = {.type = VGB_M_GRANT, .status = status, .value = c->vram};
+    struct vgb_msg a = {.type = VGB_M_GRANT, .status = status, .reason = reason, .value = c->vram};
 
     brk_proc_send(c->proc, &a, NULL, 0);
 }
 
-/* Answers a RESERVE, unless memory is about to come back: then when it has. */
-static void reserve(struct brk_client *c, uint64_t share)
+static bool over_quota(const struct brk_client *c, uint64_t share)
 {
-    bool ok = brk_quota_move(&brk_vram, c->vram, share);
+    return brk_vram.limit && !vgp_range_ok(brk_vram.used - c->vram, share, brk_vram.limit);
+}
+
+static void refuse_memory(struct brk_client *c, uint64_t share)
+{
+    bool own = over_quota(c, share);
+
+    brk_totals.memory_refused++;
+    vgb_log_limited(&limit, VGB_WARN,
+                    "client %u (%s): device memory refused, %llu bytes where %llu of all clients are in use: %s",
+                    c->slot, c->label, (unsigned long long)share, (unsigned long long)brk_vram.used,
+                    own ? "the limit is --vram-quota" : "the GPU's other VMs have the rest (--memory-policy)");
+    grant(c, VGPU_S_QUOTA, own ? VGB_REFUSED_QUOTA : VGB_REFUSED_GPU);
+}
+
+/* Answers a RESERVE of want bytes, or at least the least, unless memory is about to come back: then when it has. */
+static void reserve(struct brk_client *c, uint64_t want, uint64_t least)
+{
+    bool all = brk_quota_move(&brk_vram, c->vram, want);
+    bool ok = all || (least < want && brk_quota_move(&brk_vram, c->vram, least));
 
     c->wants = 0;
     for (struct brk_client *e = clients; e && !ok; e = e->next) {
         if (e->state == BRK_C_ENDING && e->vram && !e->stuck) {
-            c->wants = share;
+            c->wants = least;
             return;
         }
     }
     uint64_t now = vgb_now_ns();
 
-    if (!ok && share > c->vram && brk_opt.memory_wait_ms && !vgp_range_ok(0, brk_vram.limit, share - 1)) {
+    if (!ok && least > c->vram && brk_opt.memory_wait_ms && !vgp_range_ok(0, brk_vram.limit, least - 1)) {
         c->wants_until_ns =
             c->wants_until_ns ? c->wants_until_ns : now + VGB_MS_TO_NS(brk_opt.memory_wait_ms);
         if (now < c->wants_until_ns) {
-            c->wants = share; /* brk_client_expire() asks again */
+            c->wants = least; /* brk_client_expire() asks again */
             return;
         }
     }
     c->wants_until_ns = 0;
-    if (ok)
-        c->vram = share;
-    brk_totals.memory_refused += !ok;
-    grant(c, ok ? VGPU_S_OK : VGPU_S_QUOTA);
+    if (!ok) {
+        refuse_memory(c, least);
+        return;
+    }
+    c->vram = all ? want : least;
+    grant(c, VGPU_S_OK, 0);
+}
+
+/* The fewest bytes that a RESERVE asks for: a worker that names none, or more than it wants, wants all of them. */
+static uint64_t least_of(const struct vgb_msg *m)
+{
+    return m->length && m->length < m->value ? m->length : m->value;
 }
 
 static void grant_waiting(void)
 {
     for (struct brk_client *c = clients; c; c = c->next) {
         if (c->wants && c->state == BRK_C_SERVING)
-            reserve(c, c->wants);
+            reserve(c, c->wants, c->wants);
     }
 }
 
@@ -397,18 +425,18 @@ void brk_client_message(struct brk_client *c, const struct vgb_msg *m)
         if (c->state != BRK_C_ENDING && c->state != BRK_C_DEAD)
             brk_proc_kill(c->proc);
     } else if (m->type == VGB_M_RESERVE && m->flags == VGB_RESERVE_BLOBS) {
-        reserve_blobs(c, m->value);
+        reserve_blobs(c, m->value, least_of(m));
     } else if (m->type == VGB_M_RESERVE && m->flags == VGB_RESERVE_HELD && c->reports &&
                m->value <= VRAM_MAX) {
         /* What it has was never asked for, because there was no quota: it is not refused now. */
         c->reports--;
         brk_quota_force(&brk_vram, c->vram, m->value > c->vram ? m->value : c->vram);
         c->vram = m->value > c->vram ? m->value : c->vram;
-        grant(c, VGPU_S_OK);
+        grant(c, VGPU_S_OK, 0);
     } else if (m->type == VGB_M_WORK && brk_pace_message(c, m)) {
         return;
     } else if (m->type == VGB_M_RESERVE && m->flags == VGB_RESERVE_DEVICE) {
-        reserve(c, m->value);
+        reserve(c, m->value, least_of(m));
     } else if (m->type == VGB_M_ASK_USAGE) {
         brk_usage_answer(c->proc, clients);
     } else if (m->type >= VGB_M_SHARE_NEW && m->type <= VGB_M_SHARE_DROP && brk_share_message(c, m)) {

@@ -146,9 +146,11 @@ void wrk_control_poll(struct wrk_worker *w)
     wrk_quota_report(w);
 }
 
-static bool reserve(struct wrk_worker *w, uint32_t kind, uint64_t total, uint64_t *reserved)
+/* total: as much as is wanted; least: what will do. The grant's status and, in *why, its reason. */
+static bool reserve(struct wrk_worker *w, uint32_t kind, uint64_t total, uint64_t least, uint64_t *reserved,
+                    uint32_t *why)
 {
-    struct vgb_msg m = {.type = VGB_M_RESERVE, .flags = kind, .value = total};
+    struct vgb_msg m = {.type = VGB_M_RESERVE, .flags = kind, .value = total, .length = least};
     int fds[VGB_MSG_FDS];
     unsigned nfds;
 
@@ -157,22 +159,27 @@ static bool reserve(struct wrk_worker *w, uint32_t kind, uint64_t total, uint64_
         receive(w, &m, fds, &nfds, 0);
     } while (!handle(w, &m, fds, nfds));
     *reserved = m.value;
-    return m.status == VGPU_S_OK && m.value >= total;
+    *why = m.reason;
+    return m.status == VGPU_S_OK && m.value >= least;
 }
 
-bool wrk_control_reserve(struct wrk_worker *w, uint64_t total)
+bool wrk_control_reserve(struct wrk_worker *w, uint64_t total, uint64_t least, uint32_t *why)
 {
-    return reserve(w, VGB_RESERVE_DEVICE, total, &w->quota.reserved);
+    return reserve(w, VGB_RESERVE_DEVICE, total, least, &w->quota.reserved, why);
 }
 
 void wrk_control_report(struct wrk_worker *w, uint64_t total)
 {
-    reserve(w, VGB_RESERVE_HELD, total, &w->quota.reserved);
+    uint32_t why;
+
+    reserve(w, VGB_RESERVE_HELD, total, total, &w->quota.reserved, &why);
 }
 
-bool wrk_control_reserve_blobs(struct wrk_worker *w, uint64_t total, uint64_t *granted)
+bool wrk_control_reserve_blobs(struct wrk_worker *w, uint64_t total, uint64_t least, uint64_t *granted)
 {
-    return reserve(w, VGB_RESERVE_BLOBS, total, granted);
+    uint32_t why;
+
+    return reserve(w, VGB_RESERVE_BLOBS, total, least, granted, &why);
 }
 
 void wrk_control_usage(struct wrk_worker *w, struct vgb_msg *m)

@@ -58,22 +58,26 @@ static uint64_t look_locked(struct wrk_quota *q)
 bool wrk_quota_take(struct wrk_worker *w, uint64_t bytes)
 {
     struct wrk_quota *q = &w->quota;
+    uint32_t why = VGB_REFUSED_QUOTA;
     bool ok = true;
 
     pthread_mutex_lock(&q->lock);
     uint64_t held = look_locked(q);
 
-    if (q->limit && !vgp_range_ok(held, bytes, q->limit)) {
-        ok = false;
-    } else if (q->limit && held + bytes > q->reserved) {
-        uint64_t want = round_to_grain(q, held + bytes);
+    uint64_t limit = __atomic_load_n(&q->limit, __ATOMIC_RELAXED);
+    uint64_t all = bytes > UINT64_MAX - held ? UINT64_MAX : held + bytes;
+    bool hopeless = limit && all > limit; /* the broker refuses and counts it */
 
-        ok = wrk_control_reserve(w, want) || (want != held + bytes && wrk_control_reserve(w, held + bytes));
-    }
+    if (limit && (hopeless || all > q->reserved))
+        ok = wrk_control_reserve(w, hopeless ? all : round_to_grain(q, all), all, &why);
     if (ok)
         q->used = bytes > UINT64_MAX - q->used ? UINT64_MAX : q->used + bytes;
     show_locked(w);
     pthread_mutex_unlock(&q->lock);
+    if (!ok && why == VGB_REFUSED_GPU)
+        wrk_limit_hit("bytes of the GPU's memory with all its VMs", all, "--memory-policy ceiling");
+    else if (!ok)
+        wrk_limit_hit("bytes of device memory", limit, "--vram-quota");
     return ok;
 }
 
@@ -113,8 +117,10 @@ void wrk_quota_trim(struct wrk_worker *w)
     if (q->limit && q->reserved > round_to_grain(q, round_to_grain(q, q->used + q->hidden) + 1)) {
         uint64_t want = round_to_grain(q, look_locked(q));
 
+        uint32_t why;
+
         if (want < q->reserved)
-            wrk_control_reserve(w, want);
+            wrk_control_reserve(w, want, want, &why);
     }
     pthread_mutex_unlock(&q->lock);
 }

@@ -24,7 +24,7 @@ static bool reserve(struct wrk_worker *w, uint64_t bytes)
 
     if (!wrk_client_limits.blobs || (bytes <= *reserved && want + BLOB_GRAIN >= *reserved))
         return true;
-    if (wrk_control_reserve_blobs(w, want, reserved) || wrk_control_reserve_blobs(w, bytes, reserved))
+    if (wrk_control_reserve_blobs(w, want, bytes, reserved))
         return true;
     wrk_limit_hit("bytes of module images", wrk_client_limits.blobs, "--blob-quota");
     return false;
