@@ -294,7 +294,7 @@ same "trace to standard error" 1 "$($run --trace printenv VGPU_TRACE)"
 same "trace to a file" t.txt "$($run --trace=t.txt printenv VGPU_TRACE)"
 $vgpu run --gpu nvidia true
 case $(cat "$work/backend.args") in
-"--listen "*"/backend.sock --gpu nvidia --ready-fd "*) ok "what the backend is asked" ;;
+"--listen "*"/backend.sock --name "[0-9]*" --gpu nvidia --ready-fd "*) ok "what the backend is asked" ;;
 *) bad "what the backend is asked" "$(cat "$work/backend.args")" ;;
 esac
 gone "$(cat "$work/backend.pid")" "the backend ends with the program"

@@ -197,6 +197,50 @@ static void test_activation(void **state)
     close(v.sock);
 }
 
+/* What the status says of the socket and the machine, by the path of --status. */
+static void named(struct manager *m, const char *const *options, const char *name)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    char text[65536], want[200];
+    ssize_t n;
+    int s;
+
+    m->fds[0] = unix_socket(m->path, SOCK_STREAM);
+    m->listen_fds = "1";
+    start(m, options);
+    assert_true(said(m, "READY=1"));
+    s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s", options[1]);
+    assert_int_equal(connect(s, (struct sockaddr *)&a, sizeof(a)), 0);
+    n = recv(s, text, sizeof(text) - 1, 0);
+    assert_true(n > 0);
+    text[n] = '\0';
+    snprintf(want, sizeof(want), "backend %d %s\nname %s\n", (int)m->pid, m->path, name);
+    assert_int_equal(strncmp(text, want, strlen(want)), 0);
+    close(s);
+    kill(m->pid, SIGTERM);
+    assert_int_equal(exit_status(m), 0);
+    vgb_close(&m->fds[0]);
+    unlink(m->path);
+}
+
+/* A machine whose socket is inherited has the socket's name, or the one of --name. */
+static void test_name(void **state)
+{
+    struct manager *m = *state;
+    char status[128];
+    const char *const by_socket[] = {"--status", status, NULL};
+    const char *const given[] = {"--status", status, "--name", "vm1", NULL};
+    static const char *const wrong[] = {"--socket-path", "SOCKET", "--name", "a b", NULL};
+
+    snprintf(status, sizeof(status), "%s/status", m->dir);
+    named(m, by_socket, "s");
+    named(m, given, "vm1");
+    m->listen_fds = NULL;
+    start(m, wrong);
+    assert_int_equal(exit_status(m), 2);
+}
+
 static void test_activation_with_both_kinds(void **state)
 {
     struct manager *m = *state;
@@ -372,6 +416,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_activation, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_name, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_activation_with_both_kinds, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_connected_socket, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_watchdog, set_up, tear_down),

@@ -46,6 +46,7 @@ static void test_processes(void **state)
     assert_true(ask(b.pid, text, sizeof(text)) > 0);
     snprintf(want, sizeof(want), "backend %d %s\n", (int)b.pid, b.sock);
     assert_int_equal(strncmp(text, want, strlen(want)), 0);
+    assert_non_null(strstr(text, "\nname s\n")); /* of the socket */
     assert_non_null(strstr(text, "\nlimit max-clients 64\n"));
     assert_null(strstr(text, "\nclient "));
     assert_int_equal(guest_connect(&g[0], b.sock, "one"), 0);

@@ -44,6 +44,7 @@ void vgpu_cli_backend_start(struct vgpu_cli_backend *b, const char *mode, const 
     set_default("VGPU_SOFT_CC", VGPU_CLI_SOFT_CC);
     if (b->number != 0)
         snprintf(number, sizeof(number), "%u", b->number);
+    const char *name = b->name ? b->name : vgpu_cli_format("%d", (int)getpid());
     b->socket = vgpu_cli_format("%s/backend%s.sock", vgpu_cli_temp_dir(), number);
     b->log = vgpu_cli_verbose ? NULL : vgpu_cli_format("%s/backend%s.log", vgpu_cli_temp_dir(), number);
     unlink(b->socket);
@@ -52,6 +53,8 @@ void vgpu_cli_backend_start(struct vgpu_cli_backend *b, const char *mode, const 
     vgpu_cli_add(&argv, "%s", backend);
     vgpu_cli_add(&argv, "%s", mode);
     vgpu_cli_add(&argv, "%s", b->socket);
+    vgpu_cli_add(&argv, "--name");
+    vgpu_cli_add(&argv, "%s%s%s", name, *number ? "-" : "", number);
     vgpu_cli_add(&argv, "--gpu");
     vgpu_cli_add(&argv, "%s", gpu);
     vgpu_cli_add(&argv, "--ready-fd");

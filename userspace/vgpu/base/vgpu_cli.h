@@ -121,6 +121,7 @@ bool vgpu_cli_qemu_has_sandbox(const char *qemu);
 #define VGPU_CLI_GPUS_MAX 8
 struct vgpu_cli_backend {
     unsigned number;  /* of several of one run; to be set before the start */
+    const char *name; /* of the machine, to be set before the start; NULL: this process's id */
     bool all_devices; /* to be set before the start: CUDA_VISIBLE_DEVICES is the program's, not the host's */
     pid_t pid;
     char *socket;

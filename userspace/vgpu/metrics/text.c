@@ -28,16 +28,9 @@ static void label(FILE *f, const char *name, const char *text, bool first)
     fputc('"', f);
 }
 
-/* vm1 of /run/vgpu/vm1.sock: what a unit of systemd calls the machine. */
 static void vm_label(FILE *f, const struct smi_backend *b)
 {
-    const char *slash = strrchr(b->where, '/'), *from = slash ? slash + 1 : b->where;
-    char name[512];
-
-    snprintf(name, sizeof(name), "%s", from);
-    if (strlen(name) > 5 && !strcmp(name + strlen(name) - 5, ".sock"))
-        name[strlen(name) - 5] = '\0';
-    label(f, "vm", name, true);
+    label(f, "vm", b->name, true);
     fprintf(f, ",backend=\"%ld\"", b->pid);
 }
 

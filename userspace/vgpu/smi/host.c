@@ -138,6 +138,7 @@ static void print_everything(const struct smi_status *s)
         const struct smi_backend *b = &s->backends[i];
 
         printf("Backend %ld\n", b->pid);
+        printf("    %-36s: %s\n", "Name", b->name);
         printf("    %-36s: %s\n", "Socket", b->where);
         printf("    %-36s: %s\n", "Device", *b->device ? b->device : "N/A");
         printf("    %-36s: %s\n", "Memory", memory(text, sizeof(text), b));
@@ -189,7 +190,9 @@ static void print_json(const struct smi_status *s)
     for (size_t i = 0; i < s->count; i++) {
         const struct smi_backend *b = &s->backends[i];
 
-        printf("%s{\"pid\": %ld, \"socket\": ", i ? ", " : "", b->pid);
+        printf("%s{\"pid\": %ld, \"name\": ", i ? ", " : "", b->pid);
+        vgpu_cli_json_text(stdout, b->name);
+        printf(", \"socket\": ");
         vgpu_cli_json_text(stdout, b->where);
         printf(", \"device\": ");
         vgpu_cli_json_text(stdout, b->device);

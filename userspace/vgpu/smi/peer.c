@@ -67,16 +67,34 @@ static bool has_file(const char *path, uid_t uid)
     return *path == '/' && !lstat(path, &st) && S_ISSOCK(st.st_mode) && st.st_uid == uid;
 }
 
-void smi_peer_name(const char *source, const struct ucred *who, char *where, size_t room)
+/* vm1 of /run/vgpu/vm1.sock. */
+static void name_by_socket(struct smi_backend *b)
+{
+    const char *slash = strrchr(b->where, '/'), *from = slash ? slash + 1 : b->where;
+    size_t n = strlen(from);
+
+    if (n > 5 && !strcmp(from + n - 5, ".sock"))
+        n -= 5;
+    snprintf(b->name, sizeof(b->name), "%.*s", (int)n, from);
+}
+
+void smi_peer_name(const char *source, const struct ucred *who, struct smi_backend *b)
 {
     char name[256], usual[300];
 
     if (*source == '/') {
         unit_of(source, name, sizeof(name));
         snprintf(usual, sizeof(usual), "/run/vgpu/%s.sock", name);
-        if (strcmp(where, usual))
-            snprintf(where, room, SMI_PEER_UNITS "/%s", name);
-    } else if (who->uid && who->uid != geteuid() && strcmp(where, "-") && !has_file(where, who->uid)) {
-        snprintf(where, room, "uid-%u", (unsigned)who->uid);
+        if (strcmp(b->where, usual))
+            snprintf(b->where, sizeof(b->where), SMI_PEER_UNITS "/%s", name);
+        snprintf(b->name, sizeof(b->name), "%s", name);
+        return;
     }
+    if (who->uid && who->uid != geteuid()) {
+        if (strcmp(b->where, "-") && !has_file(b->where, who->uid))
+            snprintf(b->where, sizeof(b->where), "uid-%u", (unsigned)who->uid);
+        b->name[0] = '\0'; /* it is another user's word: a socket of that user's stands for it */
+    }
+    if (!b->name[0] || !strcmp(b->name, "-"))
+        name_by_socket(b);
 }

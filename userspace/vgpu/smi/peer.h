@@ -4,9 +4,10 @@
 #define CLI_PEER_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <sys/socket.h>
 #include <sys/types.h>
+
+#include "smi/status.h"
 
 #define SMI_PEER_UNITS "/run/vgpu-backend" /* a folder for each unit of systemd: packaging/systemd */
 
@@ -16,8 +17,8 @@ const char *smi_peer_file(const char *path, uid_t *owner);
 bool smi_peer_known(int fd, struct ucred *who);
 /* It is of a user whose backends this one is not shown. */
 bool smi_peer_others(const struct ucred *who);
-/* Corrects the name of the machine that a backend gives itself, where it is not its user's. source: the path of a unit's
- * socket, or the name of an abstract one. */
-void smi_peer_name(const char *source, const struct ucred *who, char *where, size_t room);
+/* Corrects the socket and the name of the machine that a backend gives itself, where they are not its user's. source: the
+ * path of a unit's socket, or the name of an abstract one. */
+void smi_peer_name(const char *source, const struct ucred *who, struct smi_backend *b);
 
 #endif

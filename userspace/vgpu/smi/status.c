@@ -184,6 +184,8 @@ static void take_line(struct smi_backend *b, const char *line)
         take(line + 3, of_vm, b);
     } else if (!strncmp(line, "device ", 7)) {
         snprintf(b->device, sizeof(b->device), "%s", line + 7);
+    } else if (!strncmp(line, "name ", 5)) {
+        snprintf(b->name, sizeof(b->name), "%s", line + 5);
     }
 }
 
@@ -257,7 +259,7 @@ static void add(struct smi_status *s, const char *name, char *text, const struct
         free(b.clients);
         return;
     }
-    smi_peer_name(name, &who, b.where, sizeof(b.where));
+    smi_peer_name(name, &who, &b);
     compare(&b, before);
     s->backends = realloc(s->backends, (s->count + 1) * sizeof(b));
     if (!s->backends)

@@ -18,7 +18,7 @@ pid = os.getpid() if pid == "own" else int(pid)
 while True:
     c, _ = s.accept()
     try:
-        c.send(f"backend {pid} {where}\nlimit weight 300\nvm calls 1".encode())
+        c.send(f"backend {pid} {where}\nname {os.environ.get('named', '-')}\nlimit weight 300\nvm calls 1".encode())
     except OSError:
         pass # it did not want to know
     c.close()
@@ -31,11 +31,17 @@ asked()
     /usr/bin/python3 "$work/asked.py" "$work/asked.ready" "$@" &
     appears "$work/asked.ready"
     ${then:-true}
-    timeout 60 "$vgpu" smi --host | sed -n "s/^| \([^ ]*\)  *\(4194305\|$!\) .*/\1/p; /^not believed: / { /one\|status\.a*41943/ p }"
+    if [ -n "${named:-}" ]; then
+        timeout 60 "$vgpu" smi --host --json | sed -n "s/.*\"pid\": \(4194305\|$!\), \"name\": \"\([^\"]*\)\".*/\2/p"
+    else
+        timeout 60 "$vgpu" smi --host | sed -n "s/^| \([^ ]*\)  *\(4194305\|$!\) .*/\1/p; /^not believed: / { /one\|status\.a*41943/ p }"
+    fi
     kill $!
     wait $! 2> /dev/null
 }
 same "smi --host: an abstract socket" /run/a.sock "$(asked "@vgpu-backend.status.4194305" own /run/a.sock)"
+same "smi --host: the name that a backend gives its machine" vm1 "$(named=vm1 asked "@vgpu-backend.status.4194305" own /run/a.sock)"
+same "smi --host: without one it is the socket's" a "$(named=- asked "@vgpu-backend.status.4194305" own /run/a.sock)"
 same "smi --host: an abstract socket of another name" "" "$(asked "@vgpu-backend.stat.4194305" own /run/a.sock)"
 # Together with the zero in front of it and one behind it the name does not fit.
 same "smi --host: a name that fills the address" "" "$(asked "@vgpu-backend.status.$(printf '%087d' 0)" own /run/a.sock)"
@@ -50,6 +56,7 @@ if [ "$(id -u)" = 0 ]; then
 s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); os.chown(sys.argv[1], 4242, 4242)' /tmp/vgpu-asked.$$
     same "smi --host: but that of its socket" /tmp/vgpu-asked.$$ "$(asked "@vgpu-backend.status.4194305" own /tmp/vgpu-asked.$$ 4242)"
     rm -f /tmp/vgpu-asked.$$
+    same "smi --host: nor does it give its machine a name" uid-4242 "$(named=vm1 asked "@vgpu-backend.status.4194305" own /run/a.sock 4242)"
     # For an ordinary user others' sockets are hidden, whatever they say.
     rm -f "$work/asked.ready"
     /usr/bin/python3 "$work/asked.py" "$work/asked.ready" @vgpu-backend.status.4194305 own /run/a.sock 4242 &
@@ -81,6 +88,7 @@ if [ -n "$namespace" ]; then
     refused="not believed: /run/vgpu-backend/one/status:"
     same "smi --host: a socket of a unit" /run/vgpu/one.sock "$(of_unit true)"
     same "smi --host: a unit's backend does not choose the name of another" /run/vgpu-backend/one "$(of_unit name=two)"
+    same "smi --host: the machine of a unit has the folder's name" one "$(export named=two; of_unit true)"
     same "smi --host: a unit's folder that others may write to" "$refused its folder is not of one user alone" \
         "$(of_unit "chmod 777 /run/vgpu-backend/one")"
     same "smi --host: a folder of units that others may write to" "$refused the folder of the units is not root's alone" \

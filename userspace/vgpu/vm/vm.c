@@ -48,6 +48,8 @@ static enum vgpu_cli_hello boot(struct vgpu_cli_vm *vm, enum vgpu_cli_accel acce
     enum vgpu_cli_hello how;
     int stop = 0;
 
+    for (long i = 0; i < vm->gpus; i++)
+        vm->backends[i].name = vm->name;
     if (strcmp(vm->gpu, "none") != 0)
         vgpu_cli_backends_start(vm->backends, vm->gpus, "--vhost-user", vm->gpu);
     vgpu_cli_qemu_start(vm, accel);

@@ -82,8 +82,12 @@ struct brk_options {
     int listen_fd;        /* -1 = none */
     int vhost_fd;         /* SOCK_STREAM; -1 = none */
     bool vhost_connected; /* vhost_fd is QEMU's connection, not a listening socket */
+#define BRK_NAME_MAX 48 /* characters of --name */
+
     int ready_fd;         /* -1 = none */
     enum brk_gpu gpu;
+    char name[BRK_NAME_MAX + 1]; /* of the virtual machine, for log, status and metrics */
+    char inherited[112];         /* path of an inherited socket, "": none, or it has none */
     char provider[4096];
     char worker[4096];
     uint64_t vram_quota, pin_quota; /* 0 = no limit */

@@ -99,9 +99,11 @@ static void describe(void)
 
     used = 0;
     say("backend %ld %s\n", (long)getpid(),
-        brk_opt.vhost_user ? brk_opt.vhost_user
-        : brk_opt.listen   ? brk_opt.listen
-                           : "-");
+        brk_opt.vhost_user     ? brk_opt.vhost_user
+        : brk_opt.inherited[0] ? brk_opt.inherited
+        : brk_opt.listen       ? brk_opt.listen
+                               : "-");
+    say("name %s\n", brk_opt.name[0] ? brk_opt.name : "-");
     for (unsigned i = 0; i < BRK_L_COUNT; i++)
         say("limit %s %llu\n", brk_limits[i].name,
             (unsigned long long)brk_limit_get(&brk_opt, (enum brk_limit_id)i));

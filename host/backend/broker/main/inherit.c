@@ -7,12 +7,15 @@
 #define _GNU_SOURCE
 #include "main.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "vgb_fd.h"
@@ -26,6 +29,20 @@ static int socket_option(int fd, int option)
     socklen_t len = sizeof(value);
 
     return getsockopt(fd, SOL_SOCKET, option, &value, &len) ? -1 : value;
+}
+
+/* Where it listens, or has been connected to: QEMU's socket, of two. */
+static void remember_path(struct brk_options *o, int fd, bool preferred)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    socklen_t size = sizeof(a);
+
+    if ((o->inherited[0] && !preferred) || getsockname(fd, (struct sockaddr *)&a, &size) ||
+        size <= offsetof(struct sockaddr_un, sun_path) || a.sun_path[0] != '/')
+        return;
+    snprintf(o->inherited, sizeof(o->inherited), "%.*s", (int)sizeof(a.sun_path), a.sun_path);
+    for (char *p = o->inherited; *p; p++)
+        *p = (char)(isgraph((unsigned char)*p) ? *p : '?'); /* one word of the status */
 }
 
 const char *brk_inherit(struct brk_options *o, int fd)
@@ -49,6 +66,7 @@ const char *brk_inherit(struct brk_options *o, int fd)
     } else {
         return "neither a SOCK_STREAM nor a SOCK_SEQPACKET socket";
     }
+    remember_path(o, fd, type == SOCK_STREAM);
     fcntl(fd, F_SETFD, FD_CLOEXEC);
     vgb_set_nonblock(fd);
     return NULL;

@@ -14,21 +14,6 @@
 
 #include "vgb_fd.h"
 
-/* vm1 of /run/vgpu/vm1.sock. */
-static const char *vm_name(const struct brk_options *o)
-{
-    static char name[108];
-    const char *path = o->vhost_user ? o->vhost_user : o->listen ? o->listen : "";
-    const char *slash = strrchr(path, '/');
-    size_t n;
-
-    snprintf(name, sizeof(name), "%s", slash ? slash + 1 : path);
-    n = strlen(name);
-    if (n > 5 && !strcmp(name + n - 5, ".sock"))
-        name[n - 5] = '\0';
-    return name;
-}
-
 static int open_log(const struct brk_options *o)
 {
     int fd = 2;
@@ -48,7 +33,7 @@ static int open_log(const struct brk_options *o)
         }
     }
     vgb_log_init(fd, o->log_level, "vgpu-backend");
-    vgb_log_set_format(o->log_format, vm_name(o));
+    vgb_log_set_format(o->log_format, o->name);
     return 0;
 }
 

@@ -28,6 +28,13 @@ int brk_inherit_activation(struct brk_options *o);
 /* What else the process was started with does not pass to workers: a shell, a make or a test runner leaves files open. */
 void brk_inherit_close_on_exec(void);
 
+/* ---- name.c ---- */
+
+/* 1 to BRK_NAME_MAX letters, digits, '.', '_', '-', '@'. */
+bool brk_name_valid(const char *name);
+/* Names the machine as its socket is named: vm1 of /run/vgpu/vm1.sock. Other characters become '_'. */
+void brk_name_by_socket(struct brk_options *o);
+
 /* ---- supervisor.c ---- */
 
 /* Reads what the service manager has put into the environment, and removes it from there. */

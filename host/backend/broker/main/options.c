@@ -32,6 +32,8 @@ static const char usage[] =
     "  --peer-uid USER     only programs of this user, name or number, may connect to these sockets, besides\n"
     "                      root and the broker's own user (default: whom the socket's file lets)\n"
     "  --peer-gid GROUP    only programs of this group may; of --peer-uid and --peer-gid one suffices\n"
+    "  --name NAME         of the virtual machine, for log, `vgpu smi --host` and `vgpu metrics`: at most 48\n"
+    "                      letters, digits, '.', '_', '-', '@' (default: the socket's, without folder and \".sock\")\n"
     "  --print-capabilities   what QEMU's conventions for vhost-user programs ask for, as JSON\n"
     "  --gpu KIND          soft: the software GPU; nvidia: the host's libcuda.so.1;\n"
     "                      auto (default): nvidia when it finds a device, else soft\n"
@@ -127,6 +129,7 @@ enum {
     O_VHOST = 256,
     O_LISTEN,
     O_FD,
+    O_NAME,
     O_GPU,
     O_PROVIDER,
     O_WORKER,
@@ -197,6 +200,7 @@ static const struct option longopts[] = {LIMIT("vram-quota", VRAM),
                                          {"vhost-user", 1, NULL, O_VHOST},
                                          {"listen", 1, NULL, O_LISTEN},
                                          {"fd", 1, NULL, O_FD},
+                                         {"name", 1, NULL, O_NAME},
                                          {"gpu", 1, NULL, O_GPU},
                                          {"provider", 1, NULL, O_PROVIDER},
                                          {"worker", 1, NULL, O_WORKER},
@@ -278,6 +282,11 @@ static int take(struct brk_options *o, int ch, const char *arg)
         return -1;
     case O_LISTEN:
         o->listen = arg;
+        return -1;
+    case O_NAME:
+        if (!brk_name_valid(arg))
+            return bad("--name", arg, "1 to 48 letters, digits, '.', '_', '-', '@'");
+        snprintf(o->name, sizeof(o->name), "%s", arg);
         return -1;
     case O_LOG:
         o->log = arg;
@@ -471,6 +480,8 @@ int brk_options_parse(int argc, char **argv, struct brk_options *o)
         return bad("--listen", o->listen, "the socket of programs is inherited: one of the two is needed");
     if (!o->vhost_user && !o->listen && o->listen_fd < 0 && o->vhost_fd < 0)
         return bad("nothing to listen on:", "", "give --vhost-user, --listen or --fd; see --help");
+    if (!o->name[0])
+        brk_name_by_socket(o);
     if (!brk_cache_choose(o))
         return bad("--jit-cache-dir", o->jit_cache_dir,
                    "programs of a VM share code with --jit-cache SIZE only");
