@@ -131,7 +131,7 @@ install: ## install what was built: PREFIX=/usr/local, DESTDIR=, PARTS= (default
 uninstall: ## remove what `make install` with the same settings has installed
 	@$(INSTALL) --uninstall $(PARTS)
 
-.PHONY: deb check-packages check-own-guest
+.PHONY: deb check-packages check-own-guest check-units
 # From a copy below build/: dpkg-buildpackage writes beside the sources.
 deb: ## Debian packages of what was built, in build/deb (installs debhelper and dh-dkms where they are missing)
 	@$(SCRIPTS)/setup.sh deb
@@ -143,6 +143,10 @@ check-own-guest: ## the commands of docs/own-guest.md, from debootstrap to a CUD
 	@[ -d $(BUILD)/deb ] || $(NEXT) deb
 	@$(TOP)/packaging/kubernetes_test.py $(BUILD)/packaging/kubernetes; rc=$$?; \
 		$(TOP)/packaging/own_guest_test.py $(BUILD) && exit $$rc
+
+check-units: ## the systemd units under a systemd of their own, in namespaces: users, sockets, restart, every option (needs root; VGPU_UNITS=vm: in QEMU)
+	@$(SCRIPTS)/setup.sh deb own
+	@$(TOP)/packaging/units_test.sh $(BUILD)/packaging
 
 check-packages: ## install, upgrade and remove the packages in a Debian root; lintian; the module by DKMS (needs root)
 	@$(TOP)/packaging/packages_test.sh $(BUILD)/packaging

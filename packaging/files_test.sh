@@ -64,7 +64,7 @@ setting()
     sed -n "s/^$2=//p" "$units/$1" | xargs
 }
 text=$(setting vgpu-backend@.service DynamicUser)/$(setting vgpu-backend@.service User)$(setting vgpu-backend@.service Group)
-[ "$text" = yes/ ]
+[ "$text" = yes/vgb-%i ]
 check "the backend's unit has a user for each instance" $? "$text"
 text=$(setting vgpu-backend@.service SupplementaryGroups)
 [ "$text" = "render vgpu_arbiter" ]
@@ -82,6 +82,9 @@ check "the socket's unit makes that group" $?
 # The unit may write where the arbiter's file is, which the others' rights on it allow.
 grep -qx "ReadWritePaths=-/run/vgpu-arbiter" "$units/vgpu-backend@.service"
 check "the backend's unit may write the arbiter's file" $?
+[ "$(setting vgpu-backend@.service Slice)" = vgpu.slice ] && [ "$(setting vgpu-backend@.service Delegate)" = "pids memory cpu" ] &&
+    grep -qx "ReadWritePaths=-/sys/fs/cgroup/vgpu.slice/%n" "$units/vgpu-backend@.service"
+check "the backend's unit may divide its own control group" $?
 if [ "$(id -u)" = 0 ] && command -v systemd-sysusers > /dev/null && command -v systemd-tmpfiles > /dev/null; then
     root=$work/users
     mkdir -p "$root/etc" "$root/run"

@@ -15,6 +15,8 @@ set -u
 parts=(
     "test|make test|the tests of every commit"
     "packages|make deb check-packages|install, upgrade, remove and purge in a Debian root; lintian; DKMS"
+    "units|make check-units|the systemd units under systemd: users, sockets, restart, security, every option"
+    "units-vm|env VGPU_UNITS=vm make check-units|the same in a virtual machine, whose control groups have all controllers"
     "own-guest|make check-own-guest|the commands of docs/own-guest.md, from debootstrap to a CUDA program"
     "san-address|make san SAN=address,undefined|the conformance suite with sanitizers"
     "san-thread|make san SAN=thread|the same with ThreadSanitizer"

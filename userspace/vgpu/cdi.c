@@ -140,8 +140,10 @@ static unsigned find_nodes(const char *root, unsigned *nodes)
 
     for (unsigned i = 0; i < NODES_MAX; i++) {
         char *path = vgpu_cli_format("%s/dev/vgpu%u", root, i);
+        struct stat st;
 
-        if (access(path, F_OK) == 0)
+        /* Not access(2): under DevicePolicy= the kernel refuses that for a device which the unit may not open. */
+        if (stat(path, &st) == 0)
             nodes[n++] = i;
         free(path);
     }

@@ -112,7 +112,7 @@ const char *brk_arbiter_open(const char *path)
 
     file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (file < 0 || fstat(file, &st))
-        return strerror(errno);
+        return brk_unit_error(errno);
     wrong = owner_wrong(&st);
     if (wrong)
         return wrong;

@@ -55,6 +55,12 @@ bool brk_peer_allowed(int fd);
 /* brk_accept() of a socket that serves clients: one who may not is told so by the end of the connection. */
 int brk_accept_peer(struct brk_source *s);
 
+/* ---- unit.c ---- */
+
+/* The text of an error about a path of the command line; of one that may not be written to, with the folders that may be,
+ * where a service manager has named them. Valid until the next call. */
+const char *brk_unit_error(int error);
+
 /* ---- config.c: what the command line said; constant while clients are served ---- */
 
 enum brk_gpu { BRK_GPU_AUTO, BRK_GPU_SOFT, BRK_GPU_NVIDIA };
@@ -76,18 +82,18 @@ enum brk_pacing {
 #define BRK_POOL_DEFAULT 2u
 #define BRK_POOL_MAX 16u
 
+#define BRK_NAME_MAX 48 /* characters of --name */
+
 struct brk_options {
     const char *vhost_user; /* path, NULL = none */
+    char name[BRK_NAME_MAX + 1]; /* of the virtual machine, for log, status and metrics */
+    char inherited[112];         /* path of an inherited socket, "": none, or it has none */
     const char *listen;
     int listen_fd;        /* -1 = none */
     int vhost_fd;         /* SOCK_STREAM; -1 = none */
     bool vhost_connected; /* vhost_fd is QEMU's connection, not a listening socket */
-#define BRK_NAME_MAX 48 /* characters of --name */
-
     int ready_fd;         /* -1 = none */
     enum brk_gpu gpu;
-    char name[BRK_NAME_MAX + 1]; /* of the virtual machine, for log, status and metrics */
-    char inherited[112];         /* path of an inherited socket, "": none, or it has none */
     char provider[4096];
     char worker[4096];
     uint64_t vram_quota, pin_quota; /* 0 = no limit */

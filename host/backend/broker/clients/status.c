@@ -166,7 +166,7 @@ static bool start_path(void)
     if (path_status.fd >= 0 && !brk_loop_add(&path_status, EPOLLIN))
         return true;
     vgb_log(VGB_ERROR, "--status %s: %s", brk_opt.status,
-            path_status.fd < 0 ? strerror(-path_status.fd) : "no room");
+            path_status.fd < 0 ? brk_unit_error(-path_status.fd) : "no room");
     path_status.fd = -1;
     return false;
 }

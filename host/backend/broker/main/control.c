@@ -206,9 +206,9 @@ int brk_control_start(void)
     listener.ready = on_accept;
     if (listener.fd < 0 || brk_loop_add(&listener, EPOLLIN)) {
         vgb_log(VGB_ERROR, "--control %s: %s", brk_opt.control,
-                listener.fd < 0 ? strerror(-listener.fd) : "no room");
+                listener.fd < 0 ? brk_unit_error(-listener.fd) : "no room");
         listener.fd = -1;
-        return BRK_EXIT_ERROR;
+        return BRK_EXIT_USAGE;
     }
     return 0;
 }

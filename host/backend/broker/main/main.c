@@ -28,8 +28,8 @@ static int open_log(const struct brk_options *o)
     } else if (o->log && strcmp(o->log, "-")) {
         fd = open(o->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
         if (fd < 0) {
-            fprintf(stderr, "vgpu-backend: %s: %s\n", o->log, strerror(errno));
-            return BRK_EXIT_ERROR;
+            fprintf(stderr, "vgpu-backend: --log %s: %s\n", o->log, brk_unit_error(errno));
+            return BRK_EXIT_USAGE;
         }
     }
     vgb_log_init(fd, o->log_level, "vgpu-backend");
@@ -79,7 +79,7 @@ static int start(void)
     if (!strcmp(brk_opt.sandbox, "enforce"))
         brk_shm_start();
     if (!brk_cgroup_start())
-        return BRK_EXIT_ERROR;
+        return BRK_EXIT_USAGE;
     r = brk_cache_start();
     if (r)
         return r;
@@ -97,13 +97,13 @@ static int start(void)
 
         if (wrong) {
             vgb_log(VGB_ERROR, "--arbiter %s: %s", brk_opt.arbiter, wrong);
-            r = BRK_EXIT_ERROR;
+            r = BRK_EXIT_USAGE;
         }
     }
     if (!r)
         r = brk_control_start();
     if (!r && !brk_status_start())
-        r = BRK_EXIT_ERROR;
+        r = BRK_EXIT_USAGE;
     return r;
 }
 

@@ -119,7 +119,7 @@ static const char usage[] =
     "CUDA_MPS_PIPE_DIRECTORY a running MPS daemon is not used; with it workers may connect to the\n"
     "sockets in that folder.\n"
     "SIZE: bytes, or with K, M, G, T. Exit status: 0 ended by a signal, 1 an error,\n"
-    "2 wrong usage, 3 no usable GPU.\n";
+    "2 wrong usage, or an option that cannot be had here, 3 no usable GPU.\n";
 
 /* The schema (QEMU's docs/interop/vhost-user.json) has no type for a device of our own. "gpu" means virtio-gpu: a
  * manager would start us for a display. "rpmsg", messages to a remote processor, has no device in QEMU. */

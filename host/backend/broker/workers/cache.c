@@ -67,7 +67,7 @@ static int open_kept(const char *dir)
     mkdir(folder, 0700);
     kept_fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (kept_fd < 0 || fstat(kept_fd, &st)) {
-        vgb_log(VGB_ERROR, "--jit-cache-dir %s: %s", dir, strerror(errno));
+        vgb_log(VGB_ERROR, "--jit-cache-dir %s: %s", dir, brk_unit_error(errno));
     } else if (st.st_uid != geteuid()) {
         vgb_log(VGB_ERROR, "--jit-cache-dir %s: %s is no folder of this user's", dir, folder);
     } else if (flock(kept_fd, LOCK_EX | LOCK_NB)) {
@@ -77,7 +77,7 @@ static int open_kept(const char *dir)
         return 0;
     }
     vgb_close(&kept_fd);
-    return BRK_EXIT_ERROR;
+    return BRK_EXIT_USAGE;
 }
 
 /*
