@@ -21,7 +21,7 @@
 
 #define VGP_MAGIC 0x57504756u /* "VGPW" */
 #define VGP_VERSION_MAJOR 1   /* differs: the two sides cannot talk */
-#define VGP_VERSION_MINOR 5   /* the lower of the two is used */
+#define VGP_VERSION_MINOR 6   /* the lower of the two is used */
 
 #define VGP_PAGE 4096u
 #define VGP_WINDOW_MIN (4u << 20)

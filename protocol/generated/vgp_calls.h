@@ -280,8 +280,9 @@ enum vgp_call {
     VGP_vgpEventWatch = 0x0a73,
     VGP_vgpStreamWatch = 0x0a74,
     VGP_vgpResourceGroups = 0x0a75,
+    VGP_vgpSettle = 0x0a76,
 };
-#define VGP_CALL_LIMIT 0x0a76u /* no number is as high */
+#define VGP_CALL_LIMIT 0x0a77u /* no number is as high */
 
 /* The name of a call, or NULL. */
 const char *vgp_call_name(uint16_t call);
@@ -4562,5 +4563,13 @@ _Static_assert(__builtin_offsetof(struct vgp_ret_vgpResourceGroups, resources_le
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpResourceGroups, smCounts_len) == 12, "wire layout");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpResourceGroups, minimums_len) == 16, "wire layout");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpResourceGroups, alignments_len) == 20, "wire layout");
+
+/* vgpSettle: wait */
+struct vgp_args_vgpSettle {
+    uint32_t reserved;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpSettle) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpSettle, reserved) == 0, "wire layout");
 
 #endif

@@ -1823,6 +1823,9 @@ static const struct vgp_field out_vgpResourceGroups[] = {
     {"minimums", VGP_FORM_ARRAY, VGP_MEANS_VARIES, 16, 2, 129},
     {"alignments", VGP_FORM_ARRAY, VGP_MEANS_VARIES, 20, 2, 129},
 };
+static const struct vgp_field in_vgpSettle[] = {
+    {"reserved", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
+};
 
 static const struct vgp_call_fields calls[] = {
     {0x0001, "vgpHello", in_vgpHello, 3, out_vgpHello, 6, 16, 32},
@@ -2094,6 +2097,7 @@ static const struct vgp_call_fields calls[] = {
     {0x0a73, "vgpEventWatch", in_vgpEventWatch, 3, NULL, 0, 16, 0},
     {0x0a74, "vgpStreamWatch", in_vgpStreamWatch, 3, NULL, 0, 16, 0},
     {0x0a75, "vgpResourceGroups", in_vgpResourceGroups, 4, out_vgpResourceGroups, 6, 24, 24},
+    {0x0a76, "vgpSettle", in_vgpSettle, 1, NULL, 0, 8, 0},
 };
 
 const struct vgp_call_fields *vgp_fields_of(uint16_t call)

@@ -8077,3 +8077,23 @@ CUresult vgp_call_vgpResourceGroups(uint64_t input, uint32_t wanted, uint32_t fl
     vgp_submit_end(s);
     return r;
 }
+
+CUresult vgp_call_vgpSettle(uint32_t reserved)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    r = vgp_submit_begin(s, VGP_vgpSettle, (uint32_t)(8), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpSettle *a = s->args;
+    a->reserved = (uint32_t)reserved;
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    (void)pay;
+    (void)n;
+    vgp_submit_end(s);
+    return r;
+}

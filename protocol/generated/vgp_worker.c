@@ -6364,6 +6364,19 @@ static CUresult handle_vgpResourceGroups(struct wrk_call *c)
     return r;
 }
 
+static CUresult handle_vgpSettle(struct wrk_call *c)
+{
+    const struct vgp_args_vgpSettle *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad4[i])
+            return wrk_malformed(c, "padding is not zero");
+    if (c->args_size != vgp_round16(8))
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(8));
+    CUresult r = wrk_do_vgpSettle(c, a);
+    return r;
+}
+
 static const struct vgp_dispatch rows[] = {
     [VGP_vgpHello] = {"vgpHello", handle_vgpHello, 16, 80, VGP_F_REPLY, 0},
     [VGP_vgpDeviceInfo] = {"vgpDeviceInfo", handle_vgpDeviceInfo, 8, 8, VGP_F_REPLY, 0},
@@ -6634,6 +6647,7 @@ static const struct vgp_dispatch rows[] = {
     [VGP_vgpEventWatch] = {"vgpEventWatch", handle_vgpEventWatch, 16, 16, VGP_F_REPLY, 4},
     [VGP_vgpStreamWatch] = {"vgpStreamWatch", handle_vgpStreamWatch, 16, 16, VGP_F_REPLY, 4},
     [VGP_vgpResourceGroups] = {"vgpResourceGroups", handle_vgpResourceGroups, 24, 2584, VGP_F_REPLY, 5},
+    [VGP_vgpSettle] = {"vgpSettle", handle_vgpSettle, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY | VGP_F_WAIT, 6},
 };
 
 const struct vgp_dispatch *vgp_dispatch_row(uint16_t call)

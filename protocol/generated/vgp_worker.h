@@ -214,6 +214,7 @@ struct vgp_outs_vgpResourceGroups {
     uint16_t alignments[129] __attribute__((aligned(8)));
 };
 CUresult wrk_do_vgpResourceGroups(struct wrk_call *c, const struct vgp_args_vgpResourceGroups *a, const uint32_t *params, struct vgp_ret_vgpResourceGroups *r, struct vgp_outs_vgpResourceGroups *o);
+CUresult wrk_do_vgpSettle(struct wrk_call *c, const struct vgp_args_vgpSettle *a);
 
 /* What the generated handlers call in the worker around them. */
 struct wrk_host_func;

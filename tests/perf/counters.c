@@ -121,6 +121,15 @@ static CUresult attribute(void)
     return a.cuFuncSetAttribute(a.add, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1024);
 }
 
+/* A small buffer of pinned memory and its end, with nothing outstanding. */
+static CUresult pinned_alloc(void)
+{
+    void *h;
+    CUresult r = a.cuMemHostAlloc(&h, 4096, 0);
+
+    return r ? r : a.cuMemFreeHost(h);
+}
+
 /* Opening the library, the first allocation and module are before the rounds: what a program costs before its first launch. */
 static CUresult nothing(void)
 {
@@ -146,6 +155,7 @@ int main(int argc, char **argv)
                  {"occupancy", occupancy},
                  {"attribute", attribute},
                  {"limits", limits},
+                 {"pinned-alloc", pinned_alloc},
                  {"start", nothing}};
 
     if (argc != 3 || !api_open(&a, "libcuda.so.1") || a.cuMemAlloc(&p, sizeof(pageable)) ||

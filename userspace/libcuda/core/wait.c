@@ -115,6 +115,7 @@ static bool leaves_nothing(uint16_t call)
     case VGP_vgpPing:
     case VGP_vgpRegionRegister:
     case VGP_vgpRegionUnregister:
+    case VGP_vgpSettle:
     case VGP_vgpPrimaryCtxRetain:
     case VGP_cuCtxSetLimit:
     case VGP_cuCtxSetCacheConfig:

@@ -177,6 +177,7 @@ static CUresult refuse_range(const char *why)
 /* Has the range pages of the guest? Then where it lies in the memory that is shared. */
 static CUresult find_pages(uint64_t start, uint64_t size, struct vcu_place *p, uint64_t *offset)
 {
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), length;
     bool host;
 
     if (!vcu_memory_find(start, p))
@@ -189,9 +190,10 @@ static CUresult find_pages(uint64_t start, uint64_t size, struct vcu_place *p, u
             "device memory is the host's: the guest has no pages of it (device attribute 124 is 0)");
     if (!p->m.in_place)
         return refuse_range("the memory is not pinned (beyond pin_limit_mib of vgpu_drv), only copied");
-    /* Whole pages: the last one is wholly there, although the range may end within it. */
+    /* Whole pages: the last one is wholly there, although the range may end within it. A slab has pages of others. */
     *offset = start - (uintptr_t)p->m.shared.va;
-    return vgp_range_ok(*offset, size, p->m.shared.length) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    length = p->m.slab == NULL ? p->m.shared.length : (p->size + page - 1) & ~(page - 1);
+    return vgp_range_ok(*offset - p->m.slab_offset, size, length) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult vcu_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,

@@ -10,6 +10,7 @@
  * (CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTREGISTER_DEVICEMAP) is pinned or refused.
  */
 #include "memory.h"
+#include "slab.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -32,7 +33,7 @@ static CUresult result_of(const char *call, int rc)
                    : rc == -EFAULT || rc == -EINVAL ? CUDA_ERROR_INVALID_VALUE
                                                     : CUDA_ERROR_OUT_OF_MEMORY;
 
-    return VCU_REFUSE(res, call, "%s", vcu.transport.why);
+    return call == NULL ? res : VCU_REFUSE(res, call, "%s", vcu.transport.why);
 }
 
 /* Does the driver's error say that the limit is reached? ENOBUFS has no other meaning. Drivers before that
@@ -172,10 +173,19 @@ void vcu_hostmem_end(struct vcu_memory *m)
     }
 }
 
+static void end_memory(struct vcu_memory *m, uint64_t size)
+{
+    if (m->slab != NULL)
+        vcu_slab_give(m, size);
+    else
+        vcu_hostmem_end(m);
+}
+
 CUresult vcu_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 {
     struct vcu_memory m = {.kind = VCU_MEM_HOST, .flags = Flags};
     CUresult res = vcu_check_uncaptured("cuMemHostAlloc");
+    uint8_t *p;
 
     if (res != CUDA_SUCCESS)
         return res;
@@ -186,14 +196,17 @@ CUresult vcu_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
         *pp = NULL;
         return CUDA_SUCCESS;
     }
-    res = host_new("cuMemHostAlloc", bytesize, (Flags & CU_MEMHOSTALLOC_DEVICEMAP) == 0, &m);
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (!vcu_memory_add((uintptr_t)m.shared.va, bytesize, &m)) {
-        vcu_hostmem_end(&m);
+    if (!vcu_slab_take(bytesize, &m)) {
+        res = host_new("cuMemHostAlloc", bytesize, (Flags & CU_MEMHOSTALLOC_DEVICEMAP) == 0, &m);
+        if (res != CUDA_SUCCESS)
+            return res;
+    }
+    p = (uint8_t *)m.shared.va + m.slab_offset;
+    if (!vcu_memory_add((uintptr_t)p, bytesize, &m)) {
+        end_memory(&m, bytesize);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *pp = m.shared.va;
+    *pp = p;
     return CUDA_SUCCESS;
 }
 
@@ -229,7 +242,7 @@ CUresult vcu_host_memory_end(void *p, bool registered, const char *call)
     if (res == CUDA_SUCCESS)
         res = take(p, registered, &place);
     if (res == CUDA_SUCCESS)
-        vcu_hostmem_end(&place.m);
+        end_memory(&place.m, place.size);
     vcu_context_return(borrowed);
     return res;
 }

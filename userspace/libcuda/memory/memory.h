@@ -36,7 +36,9 @@ struct vcu_memory {
     unsigned opened;                 /* device: memory of another process, opened so many times */
     bool exported;                   /* device: another process may open it */
     bool imported;                   /* device: memory of a dma-buf */
-    struct lnk_shared_memory shared; /* host, managed */
+    struct lnk_shared_memory shared; /* host, managed; of a slab: the whole slab */
+    struct vcu_slab *slab;           /* host: it is a part of it (slab.c), NULL = of none */
+    uint64_t slab_offset;            /* ... from there on, bytes */
 };
 
 /* A found range with a copy of its description. */
@@ -100,8 +102,8 @@ void vcu_multicast_await(uint64_t handle);
 /* The handle was released. */
 void vcu_multicast_forget(uint64_t handle);
 
-/* Allocations of a context go with it; the staging area is divided when there is one. */
-extern const struct vcu_unit_ops vcu_memory_unit, vcu_staging_unit;
+/* Allocations and slabs of a context go with it; the staging area is divided when there is one. */
+extern const struct vcu_unit_ops vcu_memory_unit, vcu_staging_unit, vcu_slab_unit;
 
 /* external_memory.c: ends a mapped buffer of external memory; false: there is none at ptr. */
 bool vcu_external_free(CUdeviceptr ptr, CUresult *r);
@@ -119,7 +121,7 @@ bool vcu_vmm_find(uint64_t addr, struct vcu_reserved *out);
 /* host_memory.c: an address somewhere, for memory that the worker could not map elsewhere. */
 void *vcu_far_address(void);
 
-/* host_memory.c: shares new host memory and registers it with the provider. */
+/* host_memory.c: shares new host memory and registers it with the provider. call: whose refusal is traced; NULL: of none. */
 CUresult vcu_hostmem_new(const char *call, uint64_t size, struct vcu_memory *m);
 void vcu_hostmem_end(struct vcu_memory *m);
 

@@ -422,6 +422,49 @@ CUresult wrk_do_vgpRegionUnregister(struct wrk_call *c, const struct vgp_args_vg
     return wrk_wait_start(c, wait);
 }
 
+static CUresult finish_settle(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    CUresult drained = drain_others(wait);
+
+    (void)w;
+    if (wait->arg[3])
+        drained = wrk_wait_context_whole(wait);
+    return r == CUDA_SUCCESS ? drained : r;
+}
+
+static CUresult land_settle(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    (void)w;
+    free(wait->buffer);
+    wait->buffer = NULL;
+    return r;
+}
+
+CUresult wrk_do_vgpSettle(struct wrk_call *c, const struct vgp_args_vgpSettle *a)
+{
+    struct wrk_wait *wait;
+
+    (void)a;
+    if (wrk_captures)
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    wait = wrk_wait_new(c);
+    if (!wait || (c->w->handles.live[VGP_H_CONTEXT] > 1 && !drain_all(c->w, wait))) {
+        if (wait)
+            wrk_wait_free(c->w, wait);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    wait->finish = finish_settle;
+    wait->land = land_settle;
+    if (!wait->blocking) {
+        CUresult r = wrk_wait_add_context(c, wait);
+
+        if (r != CUDA_SUCCESS)
+            return wrk_wait_fail(c, wait, r);
+        wait->arg[3] = wait->blocking;
+    }
+    return wrk_wait_start(c, wait);
+}
+
 /* ---- the end of a region ---- */
 
 static void unmap_now(struct wrk_worker *w, struct wrk_region *r)

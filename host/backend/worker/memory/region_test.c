@@ -274,6 +274,7 @@ static void test_pieces(void **state)
 
 static unsigned unregistered;
 static CUresult on_synchronize;
+static _Atomic unsigned synchronized;
 
 static CUresult set_current(CUcontext c)
 {
@@ -283,6 +284,7 @@ static CUresult set_current(CUcontext c)
 
 static CUresult synchronize(void)
 {
+    synchronized++;
     return on_synchronize;
 }
 
@@ -351,6 +353,36 @@ static void test_unregister_errors(void **state)
     wrk_handles_fini(&w.handles);
 }
 
+/* Memory within regions may be used anew once all contexts are idle; a capture is not waited for. */
+static void test_settle(void **state)
+{
+    static int contexts[2];
+    const struct vgp_args_vgpSettle a = {0};
+    struct vgp_record rec = {.reply_slot = VGP_NO_REPLY};
+    struct wrk_call c = {.w = &w, .rec = &rec};
+
+    (void)state;
+    wrk_provider.cuCtxSetCurrent = set_current;
+    wrk_provider.cuCtxSynchronize = synchronize;
+    w.doorbell = eventfd(0, EFD_CLOEXEC);
+    for (unsigned i = 0; i < 2; i++) {
+        uint64_t handle = VGP_HANDLE(VGP_H_CONTEXT, 1, i + 1);
+
+        assert_int_equal(wrk_handles_reserve(&w.handles, handle, VGP_H_CONTEXT), CUDA_SUCCESS);
+        wrk_handles_put(&w.handles, handle, VGP_H_CONTEXT, &contexts[i], 0);
+    }
+    wrk_captures = 1;
+    assert_int_equal(wrk_do_vgpSettle(&c, &a), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    wrk_captures = 0;
+    synchronized = 0;
+    on_synchronize = CUDA_SUCCESS;
+    assert_int_equal(wrk_do_vgpSettle(&c, &a), CUDA_SUCCESS); /* deferred */
+    landed();
+    assert_int_equal(synchronized, 2);
+    close(w.doorbell);
+    wrk_handles_fini(&w.handles);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -359,6 +391,7 @@ int main(void)
         cmocka_unit_test(test_hugetlb),
         cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_unregister_errors),
+        cmocka_unit_test(test_settle),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);
