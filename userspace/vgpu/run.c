@@ -160,7 +160,8 @@ int vgpu_cli_run(int argc, char **argv)
     }
     program = vgpu_cli_spawn(&spawn);
     if (program < 0) {
-        vgpu_cli_say("cannot run %s: %s", argv[optind], strerror(-program));
+        vgpu_cli_say("cannot run %s: %s", argv[optind],
+                     vgpu_cli_program_why_not(&env, argv[optind], -program));
         vgpu_cli_cleanup();
         return program == -ENOENT ? VGPU_CLI_NOT_FOUND : VGPU_CLI_CANNOT_RUN;
     }

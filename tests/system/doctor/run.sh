@@ -202,6 +202,7 @@ else
     bad "trace of a killed program" "$text"
 fi
 
+. "$here/setups.sh"
 . "$here/machine.sh"
 . "$here/smi.sh"
 . "$here/guest.sh"

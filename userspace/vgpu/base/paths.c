@@ -108,6 +108,19 @@ const char *vgpu_cli_binary_dir(void)
     return dir;
 }
 
+bool vgpu_cli_installed(void)
+{
+    const char *dir = vgpu_cli_binary_dir();
+    size_t n = strlen(dir);
+
+    return n >= 4 && strcmp(dir + n - 4, "/bin") == 0;
+}
+
+const char *vgpu_cli_words(const char *tree, const char *installed)
+{
+    return vgpu_cli_installed() ? installed : tree;
+}
+
 static char *usable(const struct part *p, const char *path)
 {
     char *real = realpath(path, NULL);

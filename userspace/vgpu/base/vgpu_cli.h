@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 /* Exit statuses of our own; any other is the program's. As env(1) and timeout(1) have them. */
+#define VGPU_CLI_USAGE 2        /* the command line is wrong */
 #define VGPU_CLI_TIMEOUT 124    /* --timeout passed */
 #define VGPU_CLI_FAILED 125     /* vgpu itself failed: the message says what to do */
 #define VGPU_CLI_CANNOT_RUN 126 /* the program was found but cannot be run */
@@ -66,10 +67,34 @@ const char *vgpu_cli_path(enum vgpu_cli_part part);
 const char *vgpu_cli_path_if_there(enum vgpu_cli_part part);
 /* The folder of the vgpu binary itself. */
 const char *vgpu_cli_binary_dir(void);
+/* True: this vgpu lies in a folder bin, not in a build tree. */
+bool vgpu_cli_installed(void);
+/* What to tell users of a build tree, or those of an installation. */
+const char *vgpu_cli_words(const char *tree, const char *installed);
 /* Prints the options and variables of all parts, for --help. */
 void vgpu_cli_help_paths(void);
 /* The option of a part ("--qemu"), for the option parser. */
 const char *vgpu_cli_part_option(enum vgpu_cli_part part);
+
+/* program.c */
+struct vgpu_cli_program {
+    char *path; /* as execvp() finds it; NULL: it does not */
+    bool is_folder, is_executable, is_elf, is_script;
+    bool is_static;    /* ELF: it names no loader */
+    bool takes_rights; /* set-id bits or capabilities: the loader ignores LD_LIBRARY_PATH and the like */
+    unsigned elf_class, machine;
+    char loader[256]; /* ELF: the loader that it names; a script: its interpreter */
+};
+/* The file that execvp() runs for a name, to be freed; NULL: there is none. */
+char *vgpu_cli_program_path(const struct vgpu_cli_list *env, const char *name);
+/* Reads the file of a program; `path` is to be freed. */
+void vgpu_cli_program_look(struct vgpu_cli_program *p, const struct vgpu_cli_list *env, const char *name);
+/* False: an ELF file of another machine or class than this vgpu. */
+bool vgpu_cli_program_is_ours(const struct vgpu_cli_program *p);
+/* Why exec gave `err` for a program, in words; to be freed. */
+char *vgpu_cli_program_why_not(const struct vgpu_cli_list *env, const char *name, int err);
+/* True if the text occurs anywhere in the file. */
+bool vgpu_cli_file_has(const char *path, const char *text);
 
 /* proc.c */
 /* Blocks the signals that are handled through the returned signalfd:

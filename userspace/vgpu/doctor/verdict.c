@@ -524,7 +524,7 @@ void vgpu_cli_judge(struct vgpu_findings *f, const struct vgpu_cli_events *event
     if (vgpu_cli_judge_loader(f, log, end))
         return;
     if (!calls) {
-        vgpu_cli_judge_silence(f, log, events->count != 0, v.failed);
+        vgpu_cli_judge_silence(f, log, end, events->count != 0, v.failed);
         return;
     }
     note_surroundings(f, &v);
@@ -536,7 +536,7 @@ void vgpu_cli_judge(struct vgpu_findings *f, const struct vgpu_cli_events *event
     if (!sure)
         sure = judge_slots(f, &v);
     if (!sure && v.failed && (log->missing_symbol || log->missing_library)) {
-        vgpu_cli_judge_silence(f, log, true, true);
+        vgpu_cli_judge_silence(f, log, end, true, true);
     } else if (!sure && v.failed && !judge_lookups(f, &v)) {
         vgpu_cli_find(f, VGPU_CAUSE_PROGRAM,
                       WIFSIGNALED(end->status)

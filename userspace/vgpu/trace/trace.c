@@ -287,7 +287,7 @@ static int run(const struct choice *o, char **program)
     spawn.env = env.items;
     pid = vgpu_cli_spawn(&spawn);
     if (pid < 0) {
-        vgpu_cli_say("cannot run %s: %s", argv.items[0], strerror(-pid));
+        vgpu_cli_say("cannot run %s: %s", argv.items[0], vgpu_cli_program_why_not(&env, argv.items[0], -pid));
         vgpu_cli_cleanup();
         return pid == -ENOENT ? VGPU_CLI_NOT_FOUND : VGPU_CLI_CANNOT_RUN;
     }
