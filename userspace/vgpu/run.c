@@ -134,12 +134,12 @@ int vgpu_cli_run(int argc, char **argv)
             break;
         default:
             vgpu_cli_say("see `vgpu run --help`");
-            return VGPU_CLI_FAILED;
+            return VGPU_CLI_USAGE;
         }
     }
     vgpu_cli_check_gpu(gpu, false);
     if (optind == argc)
-        vgpu_cli_die("which program? usage: vgpu run [OPTIONS] PROGRAM [ARGS...]");
+        vgpu_cli_wrong("which program? usage: vgpu run [OPTIONS] PROGRAM [ARGS...]");
 
     for (char **e = environ; *e; e++)
         vgpu_cli_add(&env, "%s", *e);

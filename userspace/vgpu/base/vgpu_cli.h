@@ -11,7 +11,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Exit statuses of our own; any other is the program's. As env(1) and timeout(1) have them. */
+/* Exit statuses of our own, the same for all commands (vgpu(1)); any other is the program's or, as --help of the command
+   says, a finding of the command. As env(1) and timeout(1) have them. */
 #define VGPU_CLI_USAGE 2        /* the command line is wrong */
 #define VGPU_CLI_TIMEOUT 124    /* --timeout passed */
 #define VGPU_CLI_FAILED 125     /* vgpu itself failed: the message says what to do */
@@ -22,7 +23,9 @@
 extern bool vgpu_cli_verbose;
 /* Prints "vgpu: ..." to standard error. */
 void vgpu_cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* The same, then ends with VGPU_CLI_FAILED, after cleaning up. */
+/* The same, then ends with VGPU_CLI_USAGE: for what the command line has wrong. */
+void vgpu_cli_wrong(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
+/* The same, but with VGPU_CLI_FAILED, after cleaning up. */
 void vgpu_cli_die(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 /* Allocation that cannot fail: it ends the command. */
 char *vgpu_cli_format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -31,7 +34,7 @@ void *vgpu_cli_alloc(size_t size);
 int64_t vgpu_cli_now_ms(void);
 /* Prints the last lines of a text file to standard error, each with an indent. */
 void vgpu_cli_show_tail(const char *path, int lines);
-/* Reads a number in [low, high] from an option, or dies naming it. */
+/* Reads a number in [low, high] from an option, or ends with VGPU_CLI_USAGE, naming it. */
 long vgpu_cli_number(const char *option, const char *text, long low, long high);
 
 /* A growing list of strings, NULL-terminated; used for argv and environments. */
@@ -156,7 +159,7 @@ struct vgpu_cli_backend {
 void vgpu_cli_backend_start(struct vgpu_cli_backend *b, const char *mode, const char *gpu);
 /* As many as `count`, numbered from 0: further devices of one machine or program. */
 void vgpu_cli_backends_start(struct vgpu_cli_backend *b, long count, const char *mode, const char *gpu);
-/* Dies unless gpu is soft, nvidia or auto (or none, where that is allowed). */
+/* Ends with VGPU_CLI_USAGE unless gpu is soft, nvidia or auto (or none, where that is allowed). */
 void vgpu_cli_check_gpu(const char *gpu, bool none_allowed);
 /* Puts our libcuda first and the trace setting into an environment. trace: NULL = none, "" = to
  * standard error, else a file. */

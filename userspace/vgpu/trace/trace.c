@@ -362,12 +362,12 @@ int vgpu_cli_trace(int argc, char **argv)
             return 0;
         default:
             vgpu_cli_say("see `vgpu trace --help`");
-            return VGPU_CLI_FAILED;
+            return VGPU_CLI_USAGE;
         }
     }
     if (o.limit && !o.record)
-        vgpu_cli_die("--limit says how large a recording may become: with --record FILE");
+        vgpu_cli_wrong("--limit says how large a recording may become: with --record FILE");
     if (optind == argc)
-        vgpu_cli_die("which program? usage: vgpu trace [OPTIONS] PROGRAM [ARGS...]");
+        vgpu_cli_wrong("which program? usage: vgpu trace [OPTIONS] PROGRAM [ARGS...]");
     return run(&o, argv + optind);
 }

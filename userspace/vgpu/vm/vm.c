@@ -166,7 +166,7 @@ static int vm_run(int argc, char **argv, bool shell)
         return status;
     vgpu_cli_check_gpu(vm.gpu, true);
     if (optind == argc && !shell)
-        vgpu_cli_die("which program? usage: vgpu vm run [OPTIONS] PROGRAM [ARGS...]");
+        vgpu_cli_wrong("which program? usage: vgpu vm run [OPTIONS] PROGRAM [ARGS...]");
     for (int i = optind; i < argc; i++)
         vgpu_cli_add(&vm.args, "%s", argv[i]);
     if (optind == argc)
@@ -201,5 +201,5 @@ int vgpu_cli_vm(int argc, char **argv)
     if (strcmp(command, "stop") == 0)
         return vgpu_cli_vm_stop(argc - 1, argv + 1);
     vgpu_cli_say("vm: '%s' is not a command; there are `vgpu vm run`, `shell`, `list` and `stop`", command);
-    return VGPU_CLI_FAILED;
+    return VGPU_CLI_USAGE;
 }
