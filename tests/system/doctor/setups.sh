@@ -83,6 +83,8 @@ setup_line()
         bad "$1" "exit status $rc instead of $3, or not $2: $text"
     elif ! grep -qE -- "$4" <<< "$text" || grep -qE -- "$5" <<< "$text"; then
         bad "$1" "no '$4', or '$5', in: $text"
+    elif [[ $6 != *'$tree '* ]] && words_of_tree "$text" > /dev/null; then
+        bad "$1" "words of the source tree: $(words_of_tree "$text")"
     else
         ok "$1: $2"
     fi

@@ -74,6 +74,8 @@ const char *vgpu_cli_binary_dir(void);
 bool vgpu_cli_installed(void);
 /* What to tell users of a build tree, or those of an installation. */
 const char *vgpu_cli_words(const char *tree, const char *installed);
+/* Where the user finds a page of the documentation, to be freed. */
+char *vgpu_cli_page(const char *name);
 /* Prints the options and variables of all parts, for --help. */
 void vgpu_cli_help_paths(void);
 /* The option of a part ("--qemu"), for the option parser. */

@@ -45,7 +45,7 @@ static void help(void)
         if (strcmp(vgpu_cli_cause_name((enum vgpu_cause)i), "?") != 0)
             printf("  %d %s\n", i, vgpu_cli_cause_name((enum vgpu_cause)i));
     }
-    printf("%s has a paragraph about each.\n", vgpu_cli_words("docs/troubleshooting.md", "vgpu-doctor(1)"));
+    printf("%s has a paragraph about each.\n", vgpu_cli_page("troubleshooting.md"));
 }
 
 /* ---- the program ---- */

@@ -179,9 +179,9 @@ void vgpu_cli_judge_silence(struct vgpu_findings *f, const struct vgpu_ldlog *lo
             f, VGPU_CAUSE_SYMBOL,
             vgpu_cli_format("the program looks up %s, which libcuda does not export", log->missing_symbol),
             log->libcuda,
-            vgpu_cli_words("a program for a newer driver API than 13.5, or for a private entry "
-                           "point: docs/calls.md lists what is exported",
-                           "a program for a newer driver API than 13.5, or for a private entry point"));
+            vgpu_cli_format("a program for a newer driver API than 13.5, or for a private entry "
+                            "point: %s lists what is exported",
+                            vgpu_cli_page("calls.md")));
     else if (log->missing_library)
         found_missing(f, log);
     else if (!log->wanted_libcuda && !traced)

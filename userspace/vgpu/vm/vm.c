@@ -125,8 +125,15 @@ static void add_to_path(struct vgpu_cli_list *env)
 
 static void prepare(struct vgpu_cli_vm *vm, const char *trace)
 {
+    static const enum vgpu_cli_part needed[] = {VGPU_PART_QEMU, VGPU_PART_KERNEL, VGPU_PART_INITRD,
+                                                VGPU_PART_DRIVER};
     static char cwd[PATH_MAX];
 
+    /* What is missing is said before anything is started. */
+    for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
+        if (needed[i] != VGPU_PART_DRIVER || strcmp(vm->gpu, "none") != 0)
+            vgpu_cli_path(needed[i]);
+    }
     if (!getcwd(cwd, sizeof(cwd)))
         vgpu_cli_die("the working directory is gone");
     vm->cwd = cwd;
