@@ -134,6 +134,7 @@ plan_part()
         ;;
     libcuda)
         put_libraries "$LIB/libcuda"
+        put 755 "$HERE/get-nvidia-smi.sh" "$LIB/get-nvidia-smi"
         put 644 "<$HERE/ld.so.conf" "$SYSCONFDIR/ld.so.conf.d/zz-vgpu.conf"
         put 644 "<$HERE/systemd/vgpu-cdi.service" "$PREFIX/lib/systemd/system/vgpu-cdi.service"
         ;;

@@ -120,6 +120,7 @@ check "make uninstall" $? "$(cat "$work/log")"
 check "make uninstall leaves nothing" $? "$(find "$work/prefix" 2> /dev/null | head)"
 
 . "$here/words_test.sh"
+. "$here/nvidia_smi_test.sh"
 . "$here/files_test.sh"
 
 echo "packaging: $passed passed, $failed failed, $skipped skipped"
