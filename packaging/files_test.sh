@@ -169,7 +169,7 @@ fi
 text=$(sed -n '1s/.*(\(.*\)).*/\1/p' "$top/debian/changelog") # one version for all
 [ "$text" = "$version" ] && [ "$("$build/userspace/vgpu/vgpu" --version)" = "vgpu $version" ]
 check "debian/changelog, the backend and vgpu have one version" $? "$text, $version"
-# What is installed by default is in a package, but for the guest of `vgpu vm run`.
+# What is installed by default is in a package.
 text=$(sed -n 's/^\t$(call part,[a-z0-9-]*,\(.*\))$/\1/p' "$top/debian/rules" | tr ' ' '\n' | sort | tr '\n' ' ')
-[ "$text" = "\$(OBJECT) backend dkms guest libcuda qemu softgpu tools " ]
+[ "$text" = "\$(OBJECT) backend dkms guest libcuda qemu softgpu tools vm " ]
 check "each part is in a package" $? "$text"

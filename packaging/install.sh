@@ -6,7 +6,7 @@
 #   install.sh [--uninstall|--list] [PART...]
 #
 # PART   backend   vgpu-backend, vgpu-worker, systemd units, QEMU's description of the backend
-#        tools     the vgpu command and its manual page
+#        tools     the vgpu command, its manual pages, completion, and the pages of docs/
 #        libcuda   libcuda.so.1 and libnvidia-ml.so.1 in a folder of their own, the loader's line for it
 #        guest     the same two for `vgpu run`, and what `vgpu guest-bundle` packs beside them: the driver's source,
 #                  configuration, an install script; a folder that the loader does not search
@@ -112,6 +112,7 @@ plan_part()
         put 644 "$HERE/systemd/vgpu.tmpfiles" "$PREFIX/lib/tmpfiles.d/vgpu-backend.conf"
         put 644 "$HERE/systemd/example.conf" "$PREFIX/share/doc/vgpu-backend/examples/VM.conf"
         put 644 "<$HERE/50-vgpu.json" "$PREFIX/share/qemu/vhost-user/50-vgpu.json"
+        put 644 "$BUILD/packaging/man/vgpu-backend.8" "$PREFIX/share/man/man8/vgpu-backend.8"
         # The policies are built into the worker; these are for the reader.
         for file in "$TOP"/host/backend/policies/*.seccomp; do
             put 644 "$file" "$PREFIX/share/doc/vgpu-backend/${file##*/}"
@@ -122,9 +123,18 @@ plan_part()
         put 755 "$BUILD/userspace/vgpu/ptxas/bin/ptxas" "$LIB/ptxas/bin/ptxas"
         put 644 "$BUILD/userspace/vgpu/jit/libvgpu-jit.so" "$LIB/jit/libvgpu-jit.so"
         put 644 "$HERE/vgpu.1" "$PREFIX/share/man/man1/vgpu.1"
+        # One of each command that it has (man.py).
+        for file in run vm guest-bundle smi ctl metrics cdi trace replay doctor; do
+            put 644 "$BUILD/packaging/man/vgpu-$file.1" "$PREFIX/share/man/man1/vgpu-$file.1"
+        done
+        put 644 "$HERE/vgpu.bash" "$PREFIX/share/bash-completion/completions/vgpu"
+        for file in "$TOP"/docs/*.md; do
+            put 644 "$file" "$PREFIX/share/doc/vgpu-tools/${file##*/}"
+        done
         ;;
     libcuda)
         put_libraries "$LIB/libcuda"
+        put 755 "$HERE/get-nvidia-smi.sh" "$LIB/get-nvidia-smi"
         put 644 "<$HERE/ld.so.conf" "$SYSCONFDIR/ld.so.conf.d/zz-vgpu.conf"
         put 644 "<$HERE/systemd/vgpu-cdi.service" "$PREFIX/lib/systemd/system/vgpu-cdi.service"
         ;;

@@ -67,7 +67,8 @@ for file in usr/bin/vgpu usr/lib/vgpu/vgpu-backend usr/lib/vgpu/vgpu-worker usr/
     usr/lib/sysusers.d/vgpu-backend.conf usr/lib/tmpfiles.d/vgpu-backend.conf \
     usr/share/qemu/vhost-user/50-vgpu.json "usr/src/vgpu-$version/dkms.conf" "usr/src/vgpu-$version/vgpu_main.c" \
     usr/lib/udev/rules.d/60-vgpu.rules usr/lib/vgpu/guest/driver/Kbuild usr/share/man/man1/vgpu.1 \
-    usr/lib/vgpu/ptxas/bin/ptxas usr/lib/vgpu/jit/libvgpu-jit.so; do
+    usr/share/man/man1/vgpu-doctor.1 usr/share/man/man8/vgpu-backend.8 usr/share/bash-completion/completions/vgpu \
+    usr/share/doc/vgpu-tools/troubleshooting.md usr/lib/vgpu/ptxas/bin/ptxas usr/lib/vgpu/jit/libvgpu-jit.so; do
     [ -s "$work/deb/$file" ]
     check "there is $file" $?
 done
@@ -118,6 +119,8 @@ check "make uninstall" $? "$(cat "$work/log")"
 [ ! -e "$work/prefix" ]
 check "make uninstall leaves nothing" $? "$(find "$work/prefix" 2> /dev/null | head)"
 
+. "$here/words_test.sh"
+. "$here/nvidia_smi_test.sh"
 . "$here/files_test.sh"
 
 echo "packaging: $passed passed, $failed failed, $skipped skipped"

@@ -108,9 +108,9 @@ for version in first second; do
     rm -f "$out/$version"/*
     cp "$work/$version/b/deb"/* "$out/$version/"
 done
-names="libcuda1-vgpu vgpu-backend vgpu-dkms vgpu-qemu vgpu-softgpu vgpu-tools"
+names="libcuda1-vgpu vgpu-backend vgpu-dkms vgpu-qemu vgpu-softgpu vgpu-tools vgpu-vm"
 [ "$(cd "$out/first" && ls *.deb | sed 's/_.*//' | sort | tr '\n' ' ')" = "$names " ]
-check "six packages" $? "$(ls "$out/first")"
+check "seven packages" $? "$(ls "$out/first")"
 
 say "lintian"
 text=$(within first bash -c 'cd /build/deb && lintian --allow-root --fail-on error,warning *.changes' 2>&1)
@@ -150,6 +150,11 @@ grep -q '=> /usr/lib/vgpu/libcuda/libcuda.so.1' <<< "$text"
 check "the loader finds libcuda.so.1" $? "$text"
 text=$(within use vgpu run --gpu soft /test/program 2>&1)
 check "vgpu run runs a CUDA program" $? "$text"
+text=$(within use vgpu vm run --gpu soft --timeout 300 /test/program 2>&1)
+check "vgpu vm run boots a guest and runs a CUDA program in it" $? "$text"
+text=$(within use bash -c 'for page in /usr/share/man/man?/vgpu*; do zcat "$page" | head -n 2 | grep -q "^.TH" || echo "$page"; done; ls /usr/share/doc/vgpu-tools/troubleshooting.md' 2>&1)
+[ "$text" = /usr/share/doc/vgpu-tools/troubleshooting.md ]
+check "manual pages and pages are where vgpu says" $? "$text"
 text=$(within use bash -c 'systemd-analyze verify --man=no /usr/lib/systemd/system/vgpu-backend@.socket 2>&1 | grep vgpu')
 [ -z "$text" ]
 check "systemd-analyze verify" $? "$text"

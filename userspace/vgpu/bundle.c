@@ -68,7 +68,20 @@ static bool ends_with(const char *text, const char *end)
 
 static bool is_archive(const char *path)
 {
-    static const char *const ends[] = {".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst"};
+    static const char *const ends[] = {".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.zst"};
+
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        if (ends_with(path, ends[i]))
+            return true;
+    }
+    return false;
+}
+
+/* A name that promises an archive is not to become a folder. */
+static bool is_other_archive(const char *path)
+{
+    static const char *const ends[] = {".zip", ".7z",  ".rar", ".bz2", ".tbz2", ".lz4", ".gz",
+                                       ".xz",  ".zst", ".iso", ".img", ".cpio", ".deb", ".rpm"};
 
     for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
         if (ends_with(path, ends[i]))
@@ -91,8 +104,13 @@ int vgpu_cli_bundle(int argc, char **argv)
         out = argv[1] + 6;
     if (!out || !*out || *out == '-') {
         help(stderr);
-        return VGPU_CLI_FAILED;
+        return VGPU_CLI_USAGE;
     }
+    if (!is_archive(out) && is_other_archive(out))
+        vgpu_cli_wrong(
+            "--out %s: archives are .tar, .tar.gz, .tgz, .tar.xz, .txz and .tar.zst; a folder has none of "
+            "the other endings of archives",
+            out);
     from = vgpu_cli_path(VGPU_PART_GUEST);
     if (!is_archive(out)) {
         /* Nothing that is there is overwritten: not a folder of something else by a slip. */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -21,7 +22,7 @@ static void help(void)
         "Limits and shares of a running vgpu-backend that was started with --control PATH. NAME is that of an\n"
         "option without its dashes (vram-quota, max-clients, client-weight, ...; `get` lists them all), VALUE\n"
         "what the option takes. PID is the worker of one client, as `vgpu smi --host` shows it; without one,\n"
-        "a value holds for all clients. A limit below what is in use takes nothing away: it refuses what is\n"
+        "a value holds for all clients. `set` prints the value and what it was. A limit below what is in use takes nothing away: it refuses what is\n"
         "new.\n"
         "\n"
         "  -s, --socket PATH   the control socket of the backend\n"
@@ -30,32 +31,92 @@ static void help(void)
         "Exit status: 0; 1 the backend refused, and says why; 2 wrong use; 125 nobody answers.\n");
 }
 
-static int ask(const char *path, const char *request)
+#define ANSWER_MAX (1 << 16)
+
+/* The backend's answer, to be freed. */
+static char *ask(const char *path, const char *request)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     struct timeval limit = {.tv_sec = 10};
-    static char answer[1 << 16];
+    char *answer = vgpu_cli_alloc(ANSWER_MAX);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     ssize_t n = -1;
 
     if (strlen(path) >= sizeof(a.sun_path))
-        vgpu_cli_die("%s: the path is too long for a socket", path);
+        vgpu_cli_wrong("%s: the path is too long for a socket", path);
     memcpy(a.sun_path, path, strlen(path) + 1);
     if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)))
         vgpu_cli_die("%s: %s; was the backend started with --control?", path, strerror(errno));
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
     if (send(fd, request, strlen(request), MSG_NOSIGNAL) >= 0)
-        n = recv(fd, answer, sizeof(answer) - 1, 0);
+        n = recv(fd, answer, ANSWER_MAX - 1, 0);
     close(fd);
     if (n <= 0)
         vgpu_cli_die("%s: the backend does not answer", path);
-    answer[n] = '\0';
-    if (strncmp(answer, "ok\n", 3) == 0) {
+    return answer;
+}
+
+static bool is_ok(const char *answer)
+{
+    return strncmp(answer, "ok\n", 3) == 0;
+}
+
+static int tell(const char *answer)
+{
+    if (is_ok(answer)) {
         fputs(answer + 3, stdout);
         return 0;
     }
-    vgpu_cli_say("%s", strncmp(answer, "error: ", 7) == 0 ? answer + 7 : answer);
+    vgpu_cli_say("%.*s", (int)strcspn(answer, "\n"),
+                 strncmp(answer, "error: ", 7) == 0 ? answer + 7 : answer);
     return 1;
+}
+
+/* The first line behind "ok" is "NAME VALUE". */
+static void show_value(FILE *f, const char *answer)
+{
+    const char *value = is_ok(answer) ? strchr(answer + 3, ' ') : NULL;
+
+    if (value)
+        fprintf(f, "%.*s", (int)strcspn(value + 1, "\n"), value + 1);
+    else
+        fputc('?', f);
+}
+
+/* Says what the value is, and what it was. */
+static int set(const char *path, const char *request, const char *name, const char *get)
+{
+    char *before = ask(path, get), *answer = ask(path, request), *after;
+
+    if (!is_ok(answer))
+        return tell(answer);
+    after = ask(path, get);
+    printf("%s ", name);
+    show_value(stdout, after);
+    printf(" (was ");
+    show_value(stdout, before);
+    printf(")\n");
+    free(before);
+    free(answer);
+    free(after);
+    return 0;
+}
+
+/* The words of a request in one; `left_out`: the index of a word that is not in it, or -1. */
+static char *words(char **word, int n, int left_out)
+{
+    char *text = vgpu_cli_format("%s", ""), *more;
+
+    for (int i = 0; i < n; i++) {
+        if (i == left_out)
+            continue;
+        more = vgpu_cli_format("%s%s%s", text, i ? " " : "", word[i]);
+        free(text);
+        text = more;
+    }
+    if (strlen(text) > REQUEST_MAX)
+        vgpu_cli_wrong("ctl: a request is at most %d characters", REQUEST_MAX);
+    return text;
 }
 
 int vgpu_cli_ctl(int argc, char **argv)
@@ -63,8 +124,7 @@ int vgpu_cli_ctl(int argc, char **argv)
     static const struct option options[] = {
         {"socket", required_argument, NULL, 's'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
     const char *path = NULL;
-    char request[REQUEST_MAX + 1] = "";
-    size_t used = 0;
+    char *request;
     int c;
 
     while ((c = getopt_long(argc, argv, "+s:h", options, NULL)) != -1) {
@@ -80,14 +140,12 @@ int vgpu_cli_ctl(int argc, char **argv)
         vgpu_cli_say("ctl: --socket PATH and get or set are needed; see `vgpu ctl --help`");
         return 2;
     }
-    for (int i = optind; i < argc; i++) {
-        int n = snprintf(request + used, sizeof(request) - used, "%s%s", i > optind ? " " : "", argv[i]);
+    request = words(argv + optind, argc - optind, -1);
+    if (strcmp(argv[optind], "set") == 0 && argc - optind >= 3) {
+        char *get = words(argv + optind, argc - optind, 2);
 
-        if (n < 0 || (size_t)n >= sizeof(request) - used) {
-            vgpu_cli_say("ctl: a request is at most %d characters", REQUEST_MAX);
-            return 2;
-        }
-        used += (size_t)n;
+        get[0] = 'g'; /* "set NAME client PID" to "get ..." */
+        return set(path, request, argv[optind + 1], get);
     }
-    return ask(path, request);
+    return tell(ask(path, request));
 }

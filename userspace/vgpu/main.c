@@ -29,8 +29,9 @@ static void help(void)
            "  vgpu --version\n"
            "\n"
            "PROGRAM needs no change and no other build: it finds vgpu's libcuda.so.1 and uses it\n"
-           "through the libcudart that it was linked with. Exit status: the program's own; 125 when\n"
-           "vgpu itself failed, 126 and 127 when the program cannot be run, 124 after --timeout.\n");
+           "through the libcudart that it was linked with. Exit status: the program's own; 2 when the\n"
+           "command line is wrong, 125 when vgpu itself failed, 126 and 127 when the program cannot be\n"
+           "run, 124 after --timeout.\n");
 }
 
 int main(int argc, char **argv)
@@ -71,5 +72,5 @@ int main(int argc, char **argv)
         vgpu_cli_say("'%s' is not a command; see `vgpu --help`", command);
     else
         help();
-    return VGPU_CLI_FAILED;
+    return VGPU_CLI_USAGE;
 }

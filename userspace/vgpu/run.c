@@ -134,12 +134,12 @@ int vgpu_cli_run(int argc, char **argv)
             break;
         default:
             vgpu_cli_say("see `vgpu run --help`");
-            return VGPU_CLI_FAILED;
+            return VGPU_CLI_USAGE;
         }
     }
     vgpu_cli_check_gpu(gpu, false);
     if (optind == argc)
-        vgpu_cli_die("which program? usage: vgpu run [OPTIONS] PROGRAM [ARGS...]");
+        vgpu_cli_wrong("which program? usage: vgpu run [OPTIONS] PROGRAM [ARGS...]");
 
     for (char **e = environ; *e; e++)
         vgpu_cli_add(&env, "%s", *e);
@@ -160,7 +160,8 @@ int vgpu_cli_run(int argc, char **argv)
     }
     program = vgpu_cli_spawn(&spawn);
     if (program < 0) {
-        vgpu_cli_say("cannot run %s: %s", argv[optind], strerror(-program));
+        vgpu_cli_say("cannot run %s: %s", argv[optind],
+                     vgpu_cli_program_why_not(&env, argv[optind], -program));
         vgpu_cli_cleanup();
         return program == -ENOENT ? VGPU_CLI_NOT_FOUND : VGPU_CLI_CANNOT_RUN;
     }

@@ -98,40 +98,40 @@ says "run --help" 0 "--gpu soft|nvidia|auto" "$vgpu" run --help
 says "run --help names the parts" 0 "VGPU_BACKEND" "$vgpu" run --help
 says "vm run --help" 0 "--accel auto|kvm|tcg" "$vgpu" vm run --help
 says "vm shell --help" 0 "gives you a shell" "$vgpu" vm shell --help
-says "no command" 125 "usage: vgpu COMMAND" "$vgpu"
-says "unknown command" 125 "'fly' is not a command" "$vgpu" fly
-says "unknown vm command" 125 "'fly' is not a command" "$vgpu" vm fly
-says "unknown option of run" 125 "vgpu run --help" "$vgpu" run --fly true
-says "unknown option of vm run" 125 "vgpu vm run --help" "$vgpu" vm run --fly true
-says "run without a program" 125 "which program" "$vgpu" run
-says "vm run without a program" 125 "which program" "$vgpu" vm run
-says "unknown GPU" 125 "'voodoo' is not one of soft, nvidia, auto" "$vgpu" run --gpu voodoo true
-says "unknown accelerator" 125 "'fast' is not one of" "$vgpu" vm run --accel fast true
-says "memory: no number" 125 "--memory: 'much' is not a number" "$vgpu" vm run --memory much true
-says "memory below the limit" 125 "from 256" "$vgpu" vm run --memory 255 true
-says "cpus above the limit" 125 "to 64" "$vgpu" vm run --cpus 65 true
-says "timeout of zero" 125 "from 1" "$vgpu" vm run --timeout 0 true
-says "env without =" 125 "not NAME=VALUE" "$vgpu" vm run --env X true
-says "share that is not there" 125 "No such file" "$vgpu" vm run --share "$work/nothing" true
-says "share of /" 125 "not shared for writing" "$vgpu" vm run --share / true
-says "share of /dev" 125 "has its own /dev" "$vgpu" vm run --share /dev/shm true
-says "disk that is not there" 125 "No such file" "$vgpu" vm run --disk "$work/nothing" true
-says "disk that is a folder" 125 "neither a file nor a block device" "$vgpu" vm run --disk "$work" true
-says "port without a colon" 125 "'80' is not HOST:GUEST" "$vgpu" vm run --port 80 true
-says "port that is no number" 125 "is not a number" "$vgpu" vm run --port 80:http true
-says "port above the limit" 125 "to 65535" "$vgpu" vm run --port 65536:1 true
-says "name that is a number" 125 "not digits alone" "$vgpu" vm run --name 17 true
-says "name with a blank" 125 "is not a name" "$vgpu" vm run --name "a b" true
-says "mem is memory" 125 "--memory: 'much' is not a number" "$vgpu" vm run --mem much true
+says "no command" 2 "usage: vgpu COMMAND" "$vgpu"
+says "unknown command" 2 "'fly' is not a command" "$vgpu" fly
+says "unknown vm command" 2 "'fly' is not a command" "$vgpu" vm fly
+says "unknown option of run" 2 "vgpu run --help" "$vgpu" run --fly true
+says "unknown option of vm run" 2 "vgpu vm run --help" "$vgpu" vm run --fly true
+says "run without a program" 2 "which program" "$vgpu" run
+says "vm run without a program" 2 "which program" "$vgpu" vm run
+says "unknown GPU" 2 "'voodoo' is not one of soft, nvidia, auto" "$vgpu" run --gpu voodoo true
+says "unknown accelerator" 2 "'fast' is not one of" "$vgpu" vm run --accel fast true
+says "memory: no number" 2 "--memory: 'much' is not a number" "$vgpu" vm run --memory much true
+says "memory below the limit" 2 "from 256" "$vgpu" vm run --memory 255 true
+says "cpus above the limit" 2 "to 64" "$vgpu" vm run --cpus 65 true
+says "timeout of zero" 2 "from 1" "$vgpu" vm run --timeout 0 true
+says "env without =" 2 "not NAME=VALUE" "$vgpu" vm run --env X true
+says "share that is not there" 2 "No such file" "$vgpu" vm run --share "$work/nothing" true
+says "share of /" 2 "not shared for writing" "$vgpu" vm run --share / true
+says "share of /dev" 2 "has its own /dev" "$vgpu" vm run --share /dev/shm true
+says "disk that is not there" 2 "No such file" "$vgpu" vm run --disk "$work/nothing" true
+says "disk that is a folder" 2 "neither a file nor a block device" "$vgpu" vm run --disk "$work" true
+says "port without a colon" 2 "'80' is not HOST:GUEST" "$vgpu" vm run --port 80 true
+says "port that is no number" 2 "is not a number" "$vgpu" vm run --port 80:http true
+says "port above the limit" 2 "to 65535" "$vgpu" vm run --port 65536:1 true
+says "name that is a number" 2 "not digits alone" "$vgpu" vm run --name 17 true
+says "name with a blank" 2 "is not a name" "$vgpu" vm run --name "a b" true
+says "mem is memory" 2 "--memory: 'much' is not a number" "$vgpu" vm run --mem much true
 says "vm list without machines" 0 "^NAME  *PID" "$vgpu" vm list
 says "vm list --help" 0 "usage: vgpu vm list" "$vgpu" vm list --help
-says "vm list with a word too many" 125 "usage: vgpu vm list" "$vgpu" vm list all
-says "vm stop without a name" 125 "usage: vgpu vm stop" "$vgpu" vm stop
+says "vm list with a word too many" 2 "usage: vgpu vm list" "$vgpu" vm list all
+says "vm stop without a name" 2 "usage: vgpu vm stop" "$vgpu" vm stop
 says "vm stop --help" 0 "usage: vgpu vm stop" "$vgpu" vm stop --help
 says "vm stop of none" 125 "none: no such machine runs" "$vgpu" vm stop none
 says "vm stop --all without machines" 0 "" "$vgpu" vm stop --all
 says "guest-bundle --help" 0 "usage: vgpu guest-bundle" "$vgpu" guest-bundle --help
-says "guest-bundle without a place" 125 "usage: vgpu guest-bundle" "$vgpu" guest-bundle
+says "guest-bundle without a place" 2 "usage: vgpu guest-bundle" "$vgpu" guest-bundle
 says "guest-bundle without its files" 125 "files for guests" env VGPU_GUEST_FILES="$work/none" "$vgpu" guest-bundle --out "$work/b"
 mkdir -p "$work/files/driver"
 touch "$work/files/libcuda.so.1" "$work/files/libnvidia-ml.so.1" "$work/files/install.sh" "$work/files/driver/Kbuild"
@@ -144,6 +144,8 @@ same "guest-bundle: this very command is in it" 0 $?
 says "guest-bundle: a folder that is there" 125 "File exists" "$vgpu" guest-bundle --out "$work/b"
 says "guest-bundle: an archive" 0 "sh install.sh" "$vgpu" guest-bundle --out="$work/b.tar.gz"
 same "guest-bundle: what the archive has" "vgpu-guest/bin/vgpu" "$(tar -tzf "$work/b.tar.gz" | grep 'bin/vgpu')"
+says "guest-bundle: an archive of another kind" 2 "archives are .tar" "$vgpu" guest-bundle --out "$work/b.zip"
+same "guest-bundle: no folder of that name" "" "$(ls -d "$work/b.zip" 2> /dev/null)"
 says "guest-bundle: an archive that cannot be written" 125 "tar has failed" "$vgpu" guest-bundle --out "$work/none/b.tar"
 unset VGPU_GUEST_FILES
 # What is no machine's: no lock, a folder, a link; of a process that is there.
@@ -230,7 +232,7 @@ text=$(timeout 120 "$vgpu" smi --host 2>&1)
 same "smi --host: a backend, its workers and their guest processes" "/run/$pid.sock $pid 0% 5MiB / 8MiB 2 / 8 300 -
 train 4711 21 0% 5MiB 60 1.5s 200 50%
 a%s%n\"\\b 4712 22 0% 0MiB 0 0.0s - -" "$(grep -A 2 "^| /run/$pid.sock" <<< "$text" | tr -s ' ' | sed 's/^| //; s/ |$//')"
-same "smi --host: one width" 1 "$(grep '^[|+]' <<< "$text" | awk '{ print length }' | sort -u | wc -l)"
+same "smi --host: one width, that of a terminal" 80 "$(grep '^[|+]' <<< "$text" | awk '{ print length }' | sort -u | xargs)"
 text=$(timeout 120 "$vgpu" smi --host -q 2>&1 | sed -n "/^Backend $pid$/,/^Backend /p")
 same "smi --host -q: device, limits and counters" "Device : A \"GPU\" \\
 Throttled : 0.250 s
@@ -251,27 +253,38 @@ text=$(timeout 120 "$vgpu" smi --host 2>&1)
 same "smi --host: a backend that has ended" "" "$(grep "/run/$pid.sock" <<< "$text")"
 . "$(dirname "$0")/smi/status_test.sh"
 . "$(dirname "$0")/cdi_test.sh"
-says "smi: unknown GPU" 125 "'voodoo' is not one of soft, nvidia, auto" "$vgpu" smi --gpu voodoo
+says "smi: unknown GPU" 2 "'voodoo' is not one of soft, nvidia, auto" "$vgpu" smi --gpu voodoo
 says "trace --help" 0 "one JSON object a line" "$vgpu" trace --help
-says "trace without a program" 125 "which program" "$vgpu" trace
-says "trace: unknown option" 125 "vgpu trace --help" "$vgpu" trace --fly true
+says "trace without a program" 2 "which program" "$vgpu" trace
+says "trace: unknown option" 2 "vgpu trace --help" "$vgpu" trace --fly true
 says "trace: file that cannot be made" 125 "No such file" "$vgpu" trace --json /nowhere/t.json true
 says "trace of a program without CUDA" 0 "no call of CUDA or NVML" "$vgpu" trace --gpu soft true
 says "trace: exit status" 7 "" "$vgpu" trace --gpu soft sh -c 'exit 7'
 says "trace: program not found" 127 "" "$vgpu" trace --gpu soft /nowhere/program
 . "$(dirname "$0")/trace/trace_test.sh"
 says "doctor --help" 0 "21 other-libcuda" "$vgpu" doctor --help
-says "doctor: unknown option" 1 "vgpu doctor --help" "$vgpu" doctor --fly
+says "doctor: unknown option" 2 "vgpu doctor --help" "$vgpu" doctor --fly
 says "doctor: a program without CUDA" 22 "libcuda-not-asked-for" "$vgpu" doctor --gpu soft true
 says "doctor: backend that fails" 125 "no GPU for you" env VGPU_BACKEND="$work/bad-backend" \
     "$vgpu" doctor --gpu soft true
+
+. "$(dirname "$0")/status_of_commands_test.sh"
 
 echo "# vgpu run"
 says "exit status 0" 0 "" $run true
 says "exit status 7" 7 "" $run sh -c 'exit 7'
 says "exit status 255" 255 "" $run sh -c 'exit 255'
 says "program not found" 127 "No such file" $run /nowhere/program
-says "program not executable" 126 "Permission denied" $run "$work/lib/libcuda.so.1"
+says "program not found in PATH" 127 "no folder of PATH has it" $run nosuchprogram
+(cd "$work" && printf '#!/bin/sh\n' > README.md && chmod +x README.md &&
+    says "program of this folder without ./" 127 "cannot run README.md: .*the file of this folder is ./README.md" $run README.md
+ printf '#!/nowhere/sh\n' > README.md
+ says "program whose interpreter is missing" 127 "interpreter of its first line, /nowhere/sh is not there" $run ./README.md
+ says "the same under trace" 127 "/nowhere/sh is not there" "$vgpu" trace --gpu soft ./README.md
+ chmod -x README.md && says "program that is a text" 126 "not executable" $run ./README.md
+ exit $failed)
+failed=$?
+says "program not executable" 126 "not executable" $run "$work/lib/libcuda.so.1"
 says "backend that fails: its words" 125 "no GPU for you" $run --backend "$work/bad-backend" true
 says "backend that cannot run" 125 "cannot run the backend" $run --backend "$work/lib/libcuda.so.1" true
 (exec $run sh -c 'kill -KILL $$') 2> /dev/null
@@ -323,7 +336,7 @@ says "ctl --help names the socket" 0 "--socket PATH" "$vgpu" ctl --help
 says "ctl without a socket is wrong use" 2 "--socket PATH" "$vgpu" ctl get
 says "ctl without a request is wrong use" 2 "get or set" "$vgpu" ctl --socket "$work/none"
 says "ctl where nobody listens says which option is missing" 125 "--control" "$vgpu" ctl --socket "$work/none" get
-says "ctl with a path that is no socket's" 125 "too long" "$vgpu" ctl --socket "$(printf '%0200d' 0)" get
+says "ctl with a path that is no socket's" 2 "too long" "$vgpu" ctl --socket "$(printf '%0200d' 0)" get
 says "ctl with a request that is too long" 2 "at most" "$vgpu" ctl --socket "$work/none" set "$(printf '%0300d' 0)"
 broker=$build/host/backend/vgpu-backend
 soft=$build/host/softgpu/libcuda-soft.so.1
@@ -333,7 +346,8 @@ if [ -x "$broker" ] && [ -e "$soft" ]; then
     daemon=$!
     read -r _ < "$work/ready"
     says "ctl get lists the limits" 0 "^max-clients 64$" "$vgpu" ctl --socket "$work/c" get
-    says "ctl set changes one" 0 "^$" "$vgpu" ctl --socket "$work/c" set max-clients 7
+    says "ctl set says what it did" 0 "^max-clients 7 (was 64)$" "$vgpu" ctl --socket "$work/c" set max-clients 7
+    says "ctl set says what it left" 0 "^max-clients 7 (was 7)$" "$vgpu" ctl --socket "$work/c" set max-clients 7
     says "ctl get NAME shows it" 0 "^max-clients 7$" "$vgpu" ctl -s "$work/c" get max-clients
     says "ctl says why a value is refused" 1 "1 to 1000" "$vgpu" ctl --socket "$work/c" set weight 0
     says "ctl says why a client is none" 1 "smi --host" "$vgpu" ctl --socket "$work/c" set client-weight 5 client 1

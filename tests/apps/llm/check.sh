@@ -3,7 +3,7 @@
 #
 # The short form: each type of weights over the socket, the client, one guest.
 #
-#   check.sh BUILD [PART...]    parts: generator types waits client limits guest (default: all, in this order;
+#   check.sh BUILD [PART...]    parts: verdict_line generator types waits client limits guest (default: all, in this order;
 #                               client, limits and guest compare with what types left)
 
 set -u
@@ -40,6 +40,20 @@ run()
         bad "$1" "status $?"
         tail -n 8 "$1.log"
     fi
+}
+
+# The last line of the demo, from what llm_eval prints.
+verdict_line()
+{
+    local logits="logits: 16 x 32000 compared, largest difference 0.0123, nmse 1.2e-06 (worst token 3e-06, limit 1e-04)"
+
+    printf '%s\n' "$logits" "tokens: all 16 are the same (the closest choice was by 0.5)" > verdict.txt
+    compared verdict.txt | grep -q "all 16 tokens and 16 x 32000 logits are equal (nmse 1.2e-06, limit 1e-04)" &&
+        ok "demo_says_equal" || bad "demo_says_equal" "$(compared verdict.txt)"
+    printf '%s\n' "$logits" "tokens: number 3 differs: 5 here (logits 1 here, 1 saved), 6 saved (1 here, 1 saved)" > verdict.txt
+    compared verdict.txt | grep -q "token 3 differs by a close choice, 16 x 32000 logits" && ok "demo_says_differs" || bad "demo_says_differs" "$(compared verdict.txt)"
+    printf 'device: CPU\n' > verdict.txt
+    ! compared verdict.txt > /dev/null && ok "demo_without_a_comparison" || bad "demo_without_a_comparison" "$(compared verdict.txt)"
 }
 
 generator()
@@ -161,7 +175,7 @@ guest()
 
 VGPU_BUILD=$BUILD "$SCRIPTS/llama.sh" llama-bench llama-server || exit 1
 shift
-for part in "${@:-generator types waits client limits guest}"; do
+for part in "${@:-verdict_line generator types waits client limits guest}"; do
     for test in $part; do
         "$test"
     done

@@ -26,3 +26,14 @@ eval_cpu()
     "$OUT/llm_eval" --backends "$CPU_BACKENDS" --device cpu --prompt "$LLM/prompt.md" "$@"
 }
 
+# compared OUTPUT: one line that says what llm_eval --follow compared and with which end; status 1: OUTPUT has no comparison.
+# The text of the answer says nothing: the weights are made from a seed.
+compared()
+{
+    local tokens logits
+
+    logits=$(sed -n 's/^logits: \([0-9]*\) x \([0-9]*\) compared, .*, nmse \([^ ]*\) .*limit \([^)]*\)).*/\1 x \2 logits are equal (nmse \3, limit \4)/p' "$1" | tail -n 1)
+    tokens=$(sed -n 's/^tokens: all \([0-9]*\) are the same.*/all \1 tokens and/p; s/^tokens: number \([0-9]*\) differs:.*/token \1 differs by a close choice,/p' "$1" | tail -n 1)
+    [ -n "$tokens" ] && [ -n "$logits" ] || return 1
+    echo "compared the GPU of vgpu-cuda with ggml's CPU backend on this host: $tokens $logits. The answer is nonsense, since the weights are random"
+}

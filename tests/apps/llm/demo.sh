@@ -95,3 +95,5 @@ say "ggml's CPU backend on the host, following the same tokens:"
 eval_cpu --model "$model" --threads 1 --tokens "$tokens" --quiet --follow cuda.bin | tee -a output.txt ||
     die "the CPU backend computes something else: $work/output.txt"
 say "tokens and output: $work"
+line=$(compared output.txt) || die "the comparison says nothing: $work/output.txt"
+say "$line"

@@ -99,6 +99,7 @@ done
 url=http://127.0.0.1:$port
 say "\$ curl $url/api/generate -d '{\"model\":\"demo\", \"prompt\":\"The host reads the call\", \"raw\":true}'"
 /usr/bin/python3 -B "$here/ask.py" "$url" demo "The host reads the call" || die "no answer; the server's log: $work/serve.log"
+say "the answer is nonsense, since the weights are random: shown is that Ollama serves with the GPU; make demo-llm compares the figures"
 say "served from: $url -> $([ $where = host ] && echo 'a process on this machine' || echo "the guest, port $inner")"
 if [ -n "$keep" ]; then
     say "serving until Ctrl-C: OLLAMA_HOST=127.0.0.1:$port $ollama run demo"

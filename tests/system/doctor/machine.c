@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,15 +22,40 @@ static const char kernel_log[] = "<6>[    1.0] vgpu_drv: loaded\n"
                                  "<6>[    3.0] vgpu_drv virtio2: /dev/vgpu10: the second\n"
                                  "<6>[    4.0] another: /dev/vgpu1: not the driver's\n";
 
+/* What doctor looks at beside nodes and bus; a folder stands for all that is in it. */
+static const char *const root_paths[] = {"/run/.containerenv",   "/.dockerenv",     "/run/systemd/container",
+                                         "/sys/module/vgpu_drv", "/sys/class/misc", "/lib/modules"};
+
+static bool is_no_temp(const char *path)
+{
+    const char *list = getenv("VGPU_TEST_NO_TEMP");
+    size_t n = strlen(path);
+
+    for (const char *at = list; at && *at; at += strcspn(at, " "), at += *at == ' ') {
+        if (strcspn(at, " ") == n && !strncmp(at, path, n))
+            return true;
+    }
+    return false;
+}
+
 static const char *place(const char *path, char *room, size_t size)
 {
-    const char *bus = getenv("VGPU_TEST_BUS"), *nodes = getenv("VGPU_TEST_NODES");
+    const char *bus = getenv("VGPU_TEST_BUS"), *root = getenv("VGPU_TEST_ROOT"),
+               *nodes = getenv("VGPU_TEST_NODES");
     int n = nodes ? atoi(nodes) : 0;
 
     if (bus && !strncmp(path, BUS, strlen(BUS))) {
         snprintf(room, size, "%s%s", bus, path + strlen(BUS));
         return room;
     }
+    for (size_t i = 0; root && i < sizeof(root_paths) / sizeof(root_paths[0]); i++) {
+        if (!strncmp(path, root_paths[i], strlen(root_paths[i]))) {
+            snprintf(room, size, "%s%s", root, path);
+            return room;
+        }
+    }
+    if (is_no_temp(path))
+        return "/nowhere";
     if ((n > 0 && !strcmp(path, "/dev/vgpu1")) || (n > 1 && !strcmp(path, "/dev/vgpu10")))
         return "/dev/null";
     return path;

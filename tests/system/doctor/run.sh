@@ -16,6 +16,12 @@ unset XDG_RUNTIME_DIR CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER
 ok() { passed=$((passed + 1)); echo "ok - $1"; }
 bad() { failed=$((failed + 1)); echo "FAIL: $1: $2"; }
 
+# Prints what the text says of the source tree: targets and folders that no package has.
+words_of_tree()
+{
+    grep -E '`make |make -C|README|insmod|CONFIG_|(^|[^/a-z-])docs/|(^|[ `(])(userspace|kernel|host|tests|packaging|build)/' <<< "$1"
+}
+
 # verdict NAME CAUSE STATUS PATTERN COMMAND...: doctor's verdict, its exit status, and a text in it
 verdict()
 {
@@ -29,6 +35,8 @@ verdict()
         bad "$name" "no verdict $cause: $text"
     elif ! grep -qE -- "$pattern" <<< "$text"; then
         bad "$name" "no '$pattern' in: $text"
+    elif words_of_tree "$text" > /dev/null; then
+        bad "$name" "words of the source tree: $(words_of_tree "$text")"
     else
         ok "$name"
     fi
@@ -44,6 +52,15 @@ if [ -n "$missing" ]; then
     echo "doctor: 0 passed, 0 failed, 1 skipped"
     exit 0
 fi
+# As packages install it: what doctor says is to be of use there, too.
+tree=$vgpu
+vgpu=$work/installed/usr/bin/vgpu
+mkdir -p "$work"/installed/usr/{bin,lib/vgpu/guest,lib/vgpu/jit,share/doc}
+cp "$tree" "$vgpu"
+ln -s "$build"/host/backend/vgpu-{backend,worker} "$build/host/softgpu/libcuda-soft.so.1" "$work/installed/usr/lib/vgpu/"
+ln -s "$build/userspace/libcuda/libcuda.so.1" "$build/userspace/libnvidia-ml/libnvidia-ml.so.1" "$work/installed/usr/lib/vgpu/guest/"
+ln -s "$build/userspace/vgpu/jit/libvgpu-jit.so" "$work/installed/usr/lib/vgpu/jit/"
+ln -s "$here/../../../docs" "$work/installed/usr/share/doc/vgpu-tools"
 doctor="$vgpu doctor --gpu soft"
 
 echo "# all well"
@@ -202,8 +219,10 @@ else
     bad "trace of a killed program" "$text"
 fi
 
+. "$here/setups.sh"
 . "$here/machine.sh"
 . "$here/smi.sh"
+vgpu=$tree
 . "$here/guest.sh"
 echo "doctor: $passed passed, $failed failed, $skipped skipped"
 [ $failed = 0 ]

@@ -19,7 +19,7 @@ void vgpu_cli_check_gpu(const char *gpu, bool none_allowed)
     if (strcmp(gpu, "soft") == 0 || strcmp(gpu, "nvidia") == 0 || strcmp(gpu, "auto") == 0 ||
         (none_allowed && strcmp(gpu, "none") == 0))
         return;
-    vgpu_cli_die("--gpu: '%s' is not one of soft, nvidia, auto%s", gpu, none_allowed ? ", none" : "");
+    vgpu_cli_wrong("--gpu: '%s' is not one of soft, nvidia, auto%s", gpu, none_allowed ? ", none" : "");
 }
 
 /* The choices of Kconfig about the software GPU reach it through its environment variables, unless

@@ -10,25 +10,6 @@
 
 #include "base/vgpu_cli.h"
 
-/* Opens a program as execvp() finds it. */
-static int program_open(const struct vgpu_cli_list *env, const char *program)
-{
-    int fd = -1;
-
-    if (strchr(program, '/'))
-        return open(program, O_RDONLY | O_CLOEXEC);
-    for (const char *p = vgpu_cli_getenv(env, "PATH"); p && *p && fd < 0;) {
-        int n = (int)strcspn(p, ":");
-        char *file = vgpu_cli_format("%.*s/%s", n, p, program);
-
-        if (access(file, X_OK) == 0)
-            fd = open(file, O_RDONLY | O_CLOEXEC);
-        free(file);
-        p += n + (p[n] == ':');
-    }
-    return fd;
-}
-
 /*
  * The loader complains of a library of another class than the program, and the run-time library of gcc's AddressSanitizer
  * ends a program that has any library loaded before it. Scripts count as programs of this class.
@@ -36,11 +17,13 @@ static int program_open(const struct vgpu_cli_list *env, const char *program)
 static bool program_refuses(const struct vgpu_cli_list *env, const char *program)
 {
     static const char sanitizer[] = "libasan.so.";
-    int fd = program_open(env, program);
+    char *path = vgpu_cli_program_path(env, program);
+    int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     struct stat st;
     bool refuses = false;
     const char *file;
 
+    free(path);
     if (fd < 0)
         return false;
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size < (off_t)sizeof(Elf32_Ehdr)) {

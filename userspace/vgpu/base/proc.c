@@ -88,10 +88,14 @@ static void sweep(const char *base)
 
 const char *vgpu_cli_temp_base(void)
 {
-    const char *base = getenv("TMPDIR");
+    const char *const bases[] = {getenv("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"};
 
-    /* Unix socket addresses are limited to 107 bytes: a deep TMPDIR would not do. */
-    return base && base[0] == '/' && strlen(base) <= 60 ? base : "/tmp";
+    for (size_t i = 0; i < sizeof(bases) / sizeof(bases[0]); i++) {
+        /* Unix socket addresses are limited to 107 bytes: a deep TMPDIR would not do. */
+        if (bases[i] && bases[i][0] == '/' && strlen(bases[i]) <= 60 && access(bases[i], W_OK | X_OK) == 0)
+            return bases[i];
+    }
+    return "/tmp";
 }
 
 const char *vgpu_cli_temp_dir(void)

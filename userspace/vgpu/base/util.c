@@ -29,6 +29,17 @@ void vgpu_cli_say(const char *fmt, ...)
     va_end(ap);
 }
 
+void vgpu_cli_wrong(const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    say_v(fmt, ap);
+    va_end(ap);
+    vgpu_cli_cleanup();
+    exit(VGPU_CLI_USAGE);
+}
+
 void vgpu_cli_die(const char *fmt, ...)
 {
     va_list ap;
@@ -103,7 +114,7 @@ long vgpu_cli_number(const char *option, const char *text, long low, long high)
     errno = 0;
     value = strtol(text, &end, 10);
     if (errno || end == text || *end || value < low || value > high)
-        vgpu_cli_die("%s: '%s' is not a number from %ld to %ld", option, text, low, high);
+        vgpu_cli_wrong("%s: '%s' is not a number from %ld to %ld", option, text, low, high);
     return value;
 }
 

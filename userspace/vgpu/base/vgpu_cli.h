@@ -11,7 +11,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Exit statuses of our own; any other is the program's. As env(1) and timeout(1) have them. */
+/* Exit statuses of our own, the same for all commands (vgpu(1)); any other is the program's or, as --help of the command
+   says, a finding of the command. As env(1) and timeout(1) have them. */
+#define VGPU_CLI_USAGE 2        /* the command line is wrong */
 #define VGPU_CLI_TIMEOUT 124    /* --timeout passed */
 #define VGPU_CLI_FAILED 125     /* vgpu itself failed: the message says what to do */
 #define VGPU_CLI_CANNOT_RUN 126 /* the program was found but cannot be run */
@@ -21,7 +23,9 @@
 extern bool vgpu_cli_verbose;
 /* Prints "vgpu: ..." to standard error. */
 void vgpu_cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* The same, then ends with VGPU_CLI_FAILED, after cleaning up. */
+/* The same, then ends with VGPU_CLI_USAGE: for what the command line has wrong. */
+void vgpu_cli_wrong(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
+/* The same, but with VGPU_CLI_FAILED, after cleaning up. */
 void vgpu_cli_die(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 /* Allocation that cannot fail: it ends the command. */
 char *vgpu_cli_format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -30,7 +34,7 @@ void *vgpu_cli_alloc(size_t size);
 int64_t vgpu_cli_now_ms(void);
 /* Prints the last lines of a text file to standard error, each with an indent. */
 void vgpu_cli_show_tail(const char *path, int lines);
-/* Reads a number in [low, high] from an option, or dies naming it. */
+/* Reads a number in [low, high] from an option, or ends with VGPU_CLI_USAGE, naming it. */
 long vgpu_cli_number(const char *option, const char *text, long low, long high);
 
 /* A growing list of strings, NULL-terminated; used for argv and environments. */
@@ -66,10 +70,36 @@ const char *vgpu_cli_path(enum vgpu_cli_part part);
 const char *vgpu_cli_path_if_there(enum vgpu_cli_part part);
 /* The folder of the vgpu binary itself. */
 const char *vgpu_cli_binary_dir(void);
+/* True: this vgpu lies in a folder bin, not in a build tree. */
+bool vgpu_cli_installed(void);
+/* What to tell users of a build tree, or those of an installation. */
+const char *vgpu_cli_words(const char *tree, const char *installed);
+/* Where the user finds a page of the documentation, to be freed. */
+char *vgpu_cli_page(const char *name);
 /* Prints the options and variables of all parts, for --help. */
 void vgpu_cli_help_paths(void);
 /* The option of a part ("--qemu"), for the option parser. */
 const char *vgpu_cli_part_option(enum vgpu_cli_part part);
+
+/* program.c */
+struct vgpu_cli_program {
+    char *path; /* as execvp() finds it; NULL: it does not */
+    bool is_folder, is_executable, is_elf, is_script;
+    bool is_static;    /* ELF: it names no loader */
+    bool takes_rights; /* set-id bits or capabilities: the loader ignores LD_LIBRARY_PATH and the like */
+    unsigned elf_class, machine;
+    char loader[256]; /* ELF: the loader that it names; a script: its interpreter */
+};
+/* The file that execvp() runs for a name, to be freed; NULL: there is none. */
+char *vgpu_cli_program_path(const struct vgpu_cli_list *env, const char *name);
+/* Reads the file of a program; `path` is to be freed. */
+void vgpu_cli_program_look(struct vgpu_cli_program *p, const struct vgpu_cli_list *env, const char *name);
+/* False: an ELF file of another machine or class than this vgpu. */
+bool vgpu_cli_program_is_ours(const struct vgpu_cli_program *p);
+/* Why exec gave `err` for a program, in words; to be freed. */
+char *vgpu_cli_program_why_not(const struct vgpu_cli_list *env, const char *name, int err);
+/* True if the text occurs anywhere in the file. */
+bool vgpu_cli_file_has(const char *path, const char *text);
 
 /* proc.c */
 /* Blocks the signals that are handled through the returned signalfd:
@@ -132,7 +162,7 @@ struct vgpu_cli_backend {
 void vgpu_cli_backend_start(struct vgpu_cli_backend *b, const char *mode, const char *gpu);
 /* As many as `count`, numbered from 0: further devices of one machine or program. */
 void vgpu_cli_backends_start(struct vgpu_cli_backend *b, long count, const char *mode, const char *gpu);
-/* Dies unless gpu is soft, nvidia or auto (or none, where that is allowed). */
+/* Ends with VGPU_CLI_USAGE unless gpu is soft, nvidia or auto (or none, where that is allowed). */
 void vgpu_cli_check_gpu(const char *gpu, bool none_allowed);
 /* Puts our libcuda first and the trace setting into an environment. trace: NULL = none, "" = to
  * standard error, else a file. */

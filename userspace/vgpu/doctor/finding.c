@@ -14,10 +14,15 @@ static const struct {
     {VGPU_CAUSE_NO_BACKEND, "backend-not-reachable"},
     {VGPU_CAUSE_CONNECT, "does-not-serve"},
     {VGPU_CAUSE_MISMATCH, "parts-do-not-match"},
+    {VGPU_CAUSE_NO_NODE, "node-missing"},
     {VGPU_CAUSE_NO_LIBCUDA, "libcuda-not-found"},
     {VGPU_CAUSE_OTHER_LIBCUDA, "other-libcuda"},
     {VGPU_CAUSE_NO_CUDA, "libcuda-not-asked-for"},
     {VGPU_CAUSE_LIBRARY, "library-missing"},
+    {VGPU_CAUSE_STATIC, "static-program"},
+    {VGPU_CAUSE_MACHINE, "other-machine"},
+    {VGPU_CAUSE_C_LIBRARY, "other-c-library"},
+    {VGPU_CAUSE_RIGHTS, "environment-ignored"},
     {VGPU_CAUSE_VERSION, "driver-version"},
     {VGPU_CAUSE_SYMBOL, "entry-point-missing"},
     {VGPU_CAUSE_TABLE, "export-table-refused"},
@@ -35,6 +40,7 @@ static const struct {
     {VGPU_CAUSE_PINNED, "pinned-memory-limit"},
     {VGPU_CAUSE_PROGRAM, "program-failed"},
     {VGPU_CAUSE_NOT_STARTED, "program-not-started"},
+    {VGPU_CAUSE_NO_TEMP, "no-temporary-folder"},
 };
 
 const char *vgpu_cli_cause_name(enum vgpu_cause cause)

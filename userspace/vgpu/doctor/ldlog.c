@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "doctor/doctor.h"
 #include "base/vgpu_cli.h"
@@ -16,20 +17,18 @@ static const char mark[] = "VGPU_TRACE_JSON";
 
 bool vgpu_cli_is_our_libcuda(const char *path)
 {
-    static char buf[1 << 16];
-    size_t keep = 0, n;
-    bool found = false;
-    FILE *f = fopen(path, "re");
+    return vgpu_cli_file_has(path, mark);
+}
 
-    while (f && !found && (n = fread(buf + keep, 1, sizeof(buf) - keep, f)) > 0) {
-        n += keep;
-        found = memmem(buf, n, mark, sizeof(mark) - 1) != NULL;
-        keep = n < sizeof(mark) ? n : sizeof(mark);
-        memmove(buf, buf + n - keep, keep);
-    }
-    if (f)
-        fclose(f);
-    return found;
+static void note_tried(struct vgpu_ldlog *log, const char *path)
+{
+    size_t i = 0;
+    const size_t last = sizeof(log->tried) / sizeof(log->tried[0]) - 1;
+
+    while (i < last && log->tried[i] && strcmp(log->tried[i], path) != 0)
+        i++;
+    if (i < last && !log->tried[i])
+        log->tried[i] = vgpu_cli_format("%s", path);
 }
 
 static char *copy(const char *text, size_t n)
@@ -106,6 +105,7 @@ static void read_one(struct vgpu_ldlog *log, FILE *f)
 {
     char *line = NULL, how[256] = "an absolute path", libcuda_how[256] = "";
     bool looking_for_it = false;
+    char link[2];
     size_t room = 0;
     ssize_t n;
 
@@ -124,6 +124,8 @@ static void read_one(struct vgpu_ldlog *log, FILE *f)
             note_asked(text + 13);
         } else if (looking_for_it && strncmp(text, "trying file=", 12) == 0) {
             snprintf(libcuda_how, sizeof(libcuda_how), "%s", how);
+            if (access(text + 12, F_OK) == 0 || readlink(text + 12, link, sizeof(link)) > 0)
+                note_tried(log, text + 12);
         } else if (strncmp(text, "calling init: ", 14) == 0) {
             const char *base = strrchr(text, '/');
 

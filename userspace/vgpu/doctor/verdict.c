@@ -223,7 +223,7 @@ static void found_table(struct vgpu_findings *f, const struct view *v, size_t i)
                                   table_name(why)),
                   why ? why : show(at(v, i)),
                   "a runtime newer than CUDA 13.5, or a tool (profiler, debugger): use a runtime of 11.8 "
-                  "to 13.5; tables that are served are in userspace/libcuda/entry/export_table.c");
+                  "to 13.5, and no tool");
 }
 
 static void found_query(struct vgpu_findings *f, const struct view *v, size_t i)
@@ -233,7 +233,9 @@ static void found_query(struct vgpu_findings *f, const struct view *v, size_t i)
 
     if (is_call(e, "validity check")) {
         vgpu_cli_find(f, VGPU_CAUSE_VALIDITY, vgpu_cli_format("the validity check of NVIDIA's runtime fails"),
-                      show(e), "build libcuda with CONFIG_VGPU_LIBCUDA_INTEGRITY=y");
+                      show(e),
+                      vgpu_cli_words("build libcuda with CONFIG_VGPU_LIBCUDA_INTEGRITY=y",
+                                     "use a libcuda of vgpu-cuda that is built with its validity check"));
         return;
     }
     vgpu_cli_find(f, VGPU_CAUSE_QUERY,
@@ -406,13 +408,16 @@ static const char *remedy_of(enum vgpu_cause cause, const char *why)
         return "a smaller model or batch; more device memory (VGPU_SOFT_MEMORY, --vram-quota of "
                "vgpu-backend); `vgpu smi` shows who uses it";
     case VGPU_CAUSE_IMAGE:
-        return "build the program with PTX for this compute capability (nvcc -gencode "
-               "arch=compute_80,code=compute_80): the software GPU executes PTX, no machine code; docs/results/clients.md has "
-               "the switches of just-in-time compilers";
+        return vgpu_cli_format(
+            "build the program with PTX for this compute capability (nvcc -gencode "
+            "arch=compute_80,code=compute_80): the software GPU executes PTX, no machine code; %s has "
+            "the switches of just-in-time compilers",
+            vgpu_cli_page("troubleshooting.md"));
     case VGPU_CAUSE_PTX:
         return "build with the host driver's toolkit version, or update the host's driver";
     case VGPU_CAUSE_REFUSED:
-        return "docs/calls.md lists what is served; many programs have an option that does without";
+        return vgpu_cli_format("%s lists what is served; many programs have an option that does without",
+                               vgpu_cli_page("calls.md"));
     case VGPU_CAUSE_MISMATCH:
         return "the host's vgpu-backend and vgpu-worker are older than libcuda: update them";
     case VGPU_CAUSE_KERNEL:
@@ -524,7 +529,7 @@ void vgpu_cli_judge(struct vgpu_findings *f, const struct vgpu_cli_events *event
     if (vgpu_cli_judge_loader(f, log, end))
         return;
     if (!calls) {
-        vgpu_cli_judge_silence(f, log, events->count != 0, v.failed);
+        vgpu_cli_judge_silence(f, log, end, events->count != 0, v.failed);
         return;
     }
     note_surroundings(f, &v);
@@ -536,7 +541,7 @@ void vgpu_cli_judge(struct vgpu_findings *f, const struct vgpu_cli_events *event
     if (!sure)
         sure = judge_slots(f, &v);
     if (!sure && v.failed && (log->missing_symbol || log->missing_library)) {
-        vgpu_cli_judge_silence(f, log, true, true);
+        vgpu_cli_judge_silence(f, log, end, true, true);
     } else if (!sure && v.failed && !judge_lookups(f, &v)) {
         vgpu_cli_find(f, VGPU_CAUSE_PROGRAM,
                       WIFSIGNALED(end->status)

@@ -32,21 +32,28 @@ static void help(void)
         "Backends of other users are shown to root alone. Exit status: 0; 2 wrong use; 125 another error.\n");
 }
 
-static int once(void)
+void metrics_sample(struct smi_status *now)
 {
     const struct timespec pause = {0, SAMPLE_MS * 1000000};
-    struct smi_status before, now;
-    size_t length = 0;
-    char *text;
+    struct smi_status before;
 
     smi_status_read(&before, NULL);
     if (before.count)
         nanosleep(&pause, NULL);
-    smi_status_read(&now, &before);
+    smi_status_read(now, &before);
+    smi_status_free(&before);
+}
+
+static int once(void)
+{
+    struct smi_status now;
+    size_t length = 0;
+    char *text;
+
+    metrics_sample(&now);
     text = metrics_text(&now, &length);
     fwrite(text, 1, length, stdout);
     free(text);
-    smi_status_free(&before);
     smi_status_free(&now);
     return 0;
 }

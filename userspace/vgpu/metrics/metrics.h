@@ -12,4 +12,7 @@ char *metrics_text(const struct smi_status *s, size_t *length);
  * socket, which is made with mode 0660. An exit status. */
 int metrics_serve(const char *where);
 
+/* Two looks at all backends, a moment apart where there are any: with utilisation. */
+void metrics_sample(struct smi_status *now);
+
 #endif

@@ -106,6 +106,7 @@ def ask(method, path, body=None):
     return r.status, r.getheader("Content-Type"), text
 status, kind, text = ask("GET", "/metrics")
 assert status == 200 and kind.startswith("text/plain; version=0.0.4") and f'vgpu_up{{vm="{pid}"' in text
+assert [l for l in text.splitlines() if l.startswith("DCGM_FI_DEV_GPU_UTIL{") and f'backend="{pid}"' in l], "no utilisation at first"
 assert ask("HEAD", "/metrics")[0] == 200 and ask("GET", "/")[0] == 404
 assert ask("DELETE", "/metrics")[0] == 405
 def raw(data):
@@ -166,8 +167,10 @@ END
     kill -TERM $server
     wait $server
     same "metrics --listen: no socket is left" "" "$(ls "$work/metrics.sock" 2> /dev/null)"
-    says "metrics --listen: not beyond the loopback" 125 "127.x.y.z:PORT" "$vgpu" metrics --listen 0.0.0.0:9400
-    says "metrics --listen: no port" 125 "not a number" "$vgpu" metrics --listen 127.0.0.1:http
+    says "metrics --listen: not beyond the loopback" 2 "127.x.y.z:PORT" "$vgpu" metrics --listen 0.0.0.0:9400
+    says "metrics --listen: a relative path" 2 "neither the path of a socket" "$vgpu" metrics --listen metrics.sock
+    says "metrics --listen: a path that is too long" 2 "too long" "$vgpu" metrics --listen "/$(printf '%0200d' 0)"
+    says "metrics --listen: no port" 2 "not a number" "$vgpu" metrics --listen 127.0.0.1:http
 else
     skipped=$((skipped + 1))
     echo "not run: metrics --listen: built without libmicrohttpd"

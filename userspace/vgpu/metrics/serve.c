@@ -168,8 +168,6 @@ static int listen_unix(const char *path)
     struct stat st;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-    if (strlen(path) >= sizeof(a.sun_path))
-        vgpu_cli_die("--listen %s: the path is too long for a socket", path);
     memcpy(a.sun_path, path, strlen(path) + 1);
     if (fd >= 0 && !lstat(path, &st) && S_ISSOCK(st.st_mode))
         unlink(path); /* a killed one's */
@@ -180,23 +178,31 @@ static int listen_unix(const char *path)
     return fd;
 }
 
-/* Loopback alone: there is neither encryption nor a password. */
-static int listen_port(const char *where)
+/* 127.x.y.z:PORT or localhost:PORT; else an end with VGPU_CLI_USAGE. */
+static struct sockaddr_in loopback_address(const char *where)
 {
     struct sockaddr_in a = {.sin_family = AF_INET};
     const char *colon = strrchr(where, ':');
     char *address = vgpu_cli_format("%.*s", colon ? (int)(colon - where) : 0, where);
-    const int yes = 1;
-    int fd;
 
-    if (!colon || inet_pton(AF_INET, address, &a.sin_addr) != 1 || ntohl(a.sin_addr.s_addr) >> 24 != 127)
-        vgpu_cli_die("--listen %s: neither the path of a socket (/...) nor 127.x.y.z:PORT", where);
+    if (!strcmp(address, "localhost"))
+        a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    else if (!colon || inet_pton(AF_INET, address, &a.sin_addr) != 1 || ntohl(a.sin_addr.s_addr) >> 24 != 127)
+        vgpu_cli_wrong("--listen %s: neither the path of a socket (/...) nor 127.x.y.z:PORT", where);
     free(address);
     a.sin_port = htons((uint16_t)vgpu_cli_number("--listen", colon + 1, 0, 65535));
-    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return a;
+}
+
+/* Loopback alone: there is neither encryption nor a password. */
+static int listen_port(const char *where, struct sockaddr_in *a)
+{
+    const int yes = 1;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
     if (fd >= 0)
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-    if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) || listen(fd, CONNECTIONS))
+    if (fd < 0 || bind(fd, (struct sockaddr *)a, sizeof(*a)) || listen(fd, CONNECTIONS))
         vgpu_cli_die("--listen %s: %s", where, strerror(errno));
     return fd;
 }
@@ -205,13 +211,20 @@ int metrics_serve(const char *where)
 {
     bool is_path = *where == '/';
     int fd, got;
-    struct sockaddr_in a;
+    struct sockaddr_in a = {0};
     socklen_t size = sizeof(a);
     struct MHD_Daemon *d;
     sigset_t end;
 
+    /* What the user has wrong comes before what the host lacks. */
+    if (is_path && strlen(where) >= sizeof(((struct sockaddr_un *)0)->sun_path))
+        vgpu_cli_wrong("--listen %s: the path is too long for a socket", where);
+    if (!is_path)
+        a = loopback_address(where);
     load();
-    fd = is_path ? listen_unix(where) : listen_port(where);
+    fd = is_path ? listen_unix(where) : listen_port(where, &a);
+    metrics_sample(&latest); /* utilisation needs two looks: the first scrape has it, too */
+    latest_ms = vgpu_cli_now_ms();
     sigemptyset(&end);
     sigaddset(&end, SIGINT);
     sigaddset(&end, SIGTERM);

@@ -58,8 +58,11 @@ static void dcgm_all(FILE *f, const struct smi_status *s)
     head(f, "DCGM_FI_DEV_GPU_UTIL", "gauge",
          "GPU utilization (in %); of the software GPU: of one processor.");
     for (size_t i = 0; i < s->count; i++) {
-        if (s->backends[i].percent >= 0)
-            dcgm(f, &s->backends[i], "DCGM_FI_DEV_GPU_UTIL", (unsigned long long)s->backends[i].percent);
+        const struct smi_backend *b = &s->backends[i];
+
+        /* A backend that was not there at the last look: the series begins all the same. */
+        if (b->percent >= 0 || b->soft)
+            dcgm(f, b, "DCGM_FI_DEV_GPU_UTIL", b->percent > 0 ? (unsigned long long)b->percent : 0);
     }
     head(f, "DCGM_FI_DEV_FB_USED", "gauge", "Device memory used by the guest's processes (in MiB).");
     for (size_t i = 0; i < s->count; i++)

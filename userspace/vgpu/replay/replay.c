@@ -11,7 +11,6 @@
 #include "base/vgpu_cli.h"
 
 #define VGPU_CLI_DIFFERENT 1
-#define VGPU_CLI_USAGE 2
 
 static void help(void)
 {

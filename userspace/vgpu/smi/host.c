@@ -11,8 +11,10 @@
 #include "trace/events.h"
 
 #define SAMPLE_MS 200 /* of one look; a loop has its own period */
-#define RULE \
-    "+--------------------------------------------------------------------------------------------------+"
+/* The table fits into the 80 columns of a terminal. */
+#define RULE "+------------------------------------------------------------------------------+"
+#define WHERE_MAX 23
+#define PROCESS_MAX 15
 
 static const char *percent(char *text, size_t room, int value)
 {
@@ -56,34 +58,45 @@ static const char *tail(char *out, size_t width, const char *text)
     return out;
 }
 
+/* Eight characters: "99999999", then "100M". */
+static const char *count(char *text, size_t room, unsigned long long n)
+{
+    if (n < 100000000)
+        snprintf(text, room, "%llu", n);
+    else
+        snprintf(text, room, "%lluM", n / 1000000);
+    return text;
+}
+
 static void print_backend(const struct smi_backend *b)
 {
-    char where[40], mem[48], util[16], limit[24], clients[48];
+    char where[WHERE_MAX + 1], mem[48], util[16], limit[24], clients[48];
 
     snprintf(clients, sizeof(clients), "%zu / %llu", b->nclients, smi_status_limit(b, "max-clients"));
-    printf("| %-33s %8ld  %5s  %22s  %9s  %5llu %4s |\n", tail(where, 33, b->where), b->pid,
+    printf("| %-23s %7ld %4s %19s %9s %4llu %4s |\n", tail(where, WHERE_MAX, b->where), b->pid,
            percent(util, sizeof(util), b->percent), memory(mem, sizeof(mem), b), clients,
            smi_status_limit(b, "weight"), cap(limit, sizeof(limit), smi_status_limit(b, "cap")));
 }
 
 static void print_client(const struct smi_client *c)
 {
-    char name[40], util[16], limit[24], seconds[40], weight[16] = "-";
+    char name[PROCESS_MAX + 1], util[16], limit[24], seconds[40], weight[16] = "-", calls[32];
 
-    snprintf(seconds, sizeof(seconds), "%llu.%01llus", c->use.cpu_ms / 1000, c->use.cpu_ms % 1000 / 100);
+    snprintf(seconds, sizeof(seconds), c->use.cpu_ms < 100000000 ? "%llu.%01llus" : "%llus",
+             c->use.cpu_ms / 1000, c->use.cpu_ms % 1000 / 100);
     if (c->paced)
         snprintf(weight, sizeof(weight), "%u", c->weight);
-    printf("|   %-21s %9u %8ld  %5s  %8lluMiB  %9llu  %9s  %5s %4s |\n", tail(name, 21, c->name), c->guest,
-           c->worker, percent(util, sizeof(util), c->percent), c->memory >> 20, c->use.calls, seconds, weight,
-           cap(limit, sizeof(limit), c->cap));
+    printf("|  %-15s %7u %7ld %4s %7lluMiB %8s %8s %4s %4s |\n", tail(name, PROCESS_MAX, c->name), c->guest,
+           c->worker, percent(util, sizeof(util), c->percent), c->memory >> 20,
+           count(calls, sizeof(calls), c->use.calls), seconds, weight, cap(limit, sizeof(limit), c->cap));
 }
 
 static void print_table(const struct smi_status *s)
 {
-    printf("%s\n| %-33s %8s  %5s  %22s  %9s  %5s %4s |\n", RULE, "Backend", "PID", "Util", "Memory-Usage",
+    printf("%s\n| %-23s %7s %4s %19s %9s %4s %4s |\n", RULE, "Backend", "PID", "Util", "Memory-Usage",
            "Clients", "Wght", "Cap");
-    printf("|   %-21s %9s %8s  %5s  %11s  %9s  %9s  %5s %4s |\n%s\n", "Guest process", "Guest PID", "Worker",
-           "Util", "Memory", "Calls", "CPU time", "", "", RULE);
+    printf("|  %-15s %7s %7s %4s %10s %8s %8s %4s %4s |\n%s\n", "Guest process", "Guest", "Worker", "Util",
+           "Memory", "Calls", "CPU time", "", "", RULE);
     for (size_t i = 0; i < s->count; i++) {
         const struct smi_backend *b = &s->backends[i];
 
@@ -91,7 +104,7 @@ static void print_table(const struct smi_status *s)
         for (size_t k = 0; k < b->nclients; k++)
             print_client(&b->clients[k]);
         if (!b->nclients)
-            printf("|   %-94s |\n", "no guest process");
+            printf("|  %-75s |\n", "no guest process");
         printf("%s\n", RULE);
     }
 }

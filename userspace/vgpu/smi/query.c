@@ -24,7 +24,7 @@ static const struct field gpu_fields[] = {
     {"uuid", NULL, SMI_UUID, "as cuDeviceGetUuid says"},
     {"gpu_uuid", NULL, SMI_UUID, "the same"},
     {"serial", NULL, SMI_SERIAL, "of the board"},
-    {"driver_version", NULL, SMI_DRIVER, "of the host's driver; see the README of libnvidia-ml"},
+    {"driver_version", NULL, SMI_DRIVER, "of the host's driver"},
     {"vbios_version", NULL, SMI_VBIOS, ""},
     {"pci.bus_id", NULL, SMI_BUS_ID, "domain:bus:device.function, of the host"},
     {"gpu_bus_id", NULL, SMI_BUS_ID, "the same"},

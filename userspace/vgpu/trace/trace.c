@@ -287,7 +287,7 @@ static int run(const struct choice *o, char **program)
     spawn.env = env.items;
     pid = vgpu_cli_spawn(&spawn);
     if (pid < 0) {
-        vgpu_cli_say("cannot run %s: %s", argv.items[0], strerror(-pid));
+        vgpu_cli_say("cannot run %s: %s", argv.items[0], vgpu_cli_program_why_not(&env, argv.items[0], -pid));
         vgpu_cli_cleanup();
         return pid == -ENOENT ? VGPU_CLI_NOT_FOUND : VGPU_CLI_CANNOT_RUN;
     }
@@ -362,12 +362,12 @@ int vgpu_cli_trace(int argc, char **argv)
             return 0;
         default:
             vgpu_cli_say("see `vgpu trace --help`");
-            return VGPU_CLI_FAILED;
+            return VGPU_CLI_USAGE;
         }
     }
     if (o.limit && !o.record)
-        vgpu_cli_die("--limit says how large a recording may become: with --record FILE");
+        vgpu_cli_wrong("--limit says how large a recording may become: with --record FILE");
     if (optind == argc)
-        vgpu_cli_die("which program? usage: vgpu trace [OPTIONS] PROGRAM [ARGS...]");
+        vgpu_cli_wrong("which program? usage: vgpu trace [OPTIONS] PROGRAM [ARGS...]");
     return run(&o, argv + optind);
 }

@@ -50,7 +50,7 @@ same "trace --filter: only these in the totals" 2 "$text"
 text=$("$vgpu" trace --gpu soft --top 2 --totals "$work/traced" 2>&1)
 same "trace --top: the longest" "cuGetProcAddress_v2 cuMemAlloc_v2" "$(awk '/^cu/ { print $1 }' <<< "$text" | paste -sd ' ')"
 says "trace --top: how many others" 0 "and 5 other calls" echo "$text"
-says "trace --top: no number" 125 "not a number" "$vgpu" trace --top x true
+says "trace --top: no number" 2 "not a number" "$vgpu" trace --top x true
 says "trace --chrome: a file that cannot be made" 125 "No such file" "$vgpu" trace --gpu soft --chrome /nowhere/x true
 
 head -n 2 "$work/traced" > "$work/names"

@@ -422,7 +422,10 @@ static void start_program(struct program *p)
     }
     close(report[1]);
     if (read_all(report[0], &failure, sizeof(failure))) {
-        note("cannot run %s in %s: %s", args[0], cwd, strerror(failure));
+        note("cannot run %s in %s: %s", args[0], cwd,
+             failure == ENOENT && !strchr(args[0], '/')
+                 ? "no folder of PATH has it (a file of this folder is ./NAME)"
+                 : strerror(failure));
         finish(VGPU_EXIT_EXEC, (uint32_t)failure);
     }
     close(report[0]);

@@ -194,7 +194,7 @@ int vgpu_cli_vm_list(int argc, char **argv)
         fprintf(help ? stdout : stderr,
                 "usage: vgpu vm list\n"
                 "The virtual machines of this user that `vgpu vm run` and `vgpu vm shell` have started.\n");
-        return help ? 0 : VGPU_CLI_FAILED;
+        return help ? 0 : VGPU_CLI_USAGE;
     }
     n = find_machines(list);
     printf("%-16s %8s %-7s %5s %10s %-12s %s\n", "NAME", "PID", "GPU", "CPUS", "MEMORY MB", "PORTS",
@@ -243,12 +243,16 @@ int vgpu_cli_vm_stop(int argc, char **argv)
             "usage: vgpu vm stop NAME|PID... | --all\n"
             "Ends virtual machines that `vgpu vm list` shows, as Ctrl-C at their terminal would, and waits for\n"
             "their end: QEMU, backend and workers are gone then. Their `vgpu vm run` dies by SIGTERM.\n");
-        return argc < 2 ? VGPU_CLI_FAILED : 0;
+        return argc < 2 ? VGPU_CLI_USAGE : 0;
     }
     if (strcmp(argv[1], "--all") == 0) {
         for (size_t i = 0; i < n; i++)
             ok &= stop_one(&list[i]);
         return ok ? 0 : VGPU_CLI_FAILED;
+    }
+    for (int a = 1; a < argc; a++) {
+        if (argv[a][0] == '-')
+            vgpu_cli_wrong("'%s' is not understood; see `vgpu vm stop --help`", argv[a]);
     }
     for (int a = 1; a < argc; a++) {
         bool found = false;

@@ -119,14 +119,14 @@ void vgpu_cli_vm_share(struct vgpu_cli_vm *vm, const char *dir)
     char *real = realpath(dir, NULL);
 
     if (!real || access(real, X_OK) != 0)
-        vgpu_cli_die("--share %s: %s", dir, strerror(errno));
+        vgpu_cli_wrong("--share %s: %s", dir, strerror(errno));
     if (strcmp(real, "/") == 0)
-        vgpu_cli_die("--share /: the whole file system is not shared for writing");
+        vgpu_cli_wrong("--share /: the whole file system is not shared for writing");
     for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
         size_t len = strlen(own[i]);
 
         if (strncmp(real, own[i], len) == 0 && (real[len] == 0 || real[len] == '/'))
-            vgpu_cli_die("--share %s: the guest has its own %s", dir, own[i]);
+            vgpu_cli_wrong("--share %s: the guest has its own %s", dir, own[i]);
     }
     for (size_t i = 0; i < vm->shares.count; i++) {
         if (strcmp(vm->shares.items[i], real) == 0)
@@ -141,11 +141,11 @@ static void add_disk(struct vgpu_cli_vm *vm, const char *file)
     struct stat st;
 
     if (!real || access(real, R_OK) != 0 || stat(real, &st) != 0)
-        vgpu_cli_die("--disk %s: %s", file, strerror(errno));
+        vgpu_cli_wrong("--disk %s: %s", file, strerror(errno));
     if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode))
-        vgpu_cli_die("--disk %s: it is neither a file nor a block device", file);
+        vgpu_cli_wrong("--disk %s: it is neither a file nor a block device", file);
     if (vm->disks.count == DISKS_MAX)
-        vgpu_cli_die("--disk: a guest has at most %d", DISKS_MAX);
+        vgpu_cli_wrong("--disk: a guest has at most %d", DISKS_MAX);
     vgpu_cli_add(&vm->disks, "%s", real);
 }
 
@@ -155,12 +155,12 @@ static void add_port(struct vgpu_cli_vm *vm, const char *text)
     long host, guest;
 
     if (!colon)
-        vgpu_cli_die("--port: '%s' is not HOST:GUEST", text);
+        vgpu_cli_wrong("--port: '%s' is not HOST:GUEST", text);
     *colon = 0;
     host = vgpu_cli_number("--port", copy, 1, 65535);
     guest = vgpu_cli_number("--port", colon + 1, 1, 65535);
     if (vm->ports.count == PORTS_MAX)
-        vgpu_cli_die("--port: a guest has at most %d", PORTS_MAX);
+        vgpu_cli_wrong("--port: a guest has at most %d", PORTS_MAX);
     vgpu_cli_add(&vm->ports, "%ld:%ld", host, guest);
     free(copy);
 }
@@ -171,7 +171,7 @@ static void set_name(struct vgpu_cli_vm *vm, const char *name)
     size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
 
     if (!n || n > 40 || name[n] || name[0] == '-' || name[strspn(name, "0123456789")] == 0)
-        vgpu_cli_die(
+        vgpu_cli_wrong(
             "--name: '%s' is not a name: at most 40 letters, digits, '.', '_', '-', and not digits alone",
             name);
     vm->name = name;
@@ -184,7 +184,7 @@ static enum vgpu_cli_accel parse_accel(const char *text)
     if (strcmp(text, "kvm") == 0)
         return VGPU_ACCEL_KVM;
     if (strcmp(text, "tcg") != 0)
-        vgpu_cli_die("--accel: '%s' is not one of auto, kvm, tcg", text);
+        vgpu_cli_wrong("--accel: '%s' is not one of auto, kvm, tcg", text);
     return VGPU_ACCEL_TCG;
 }
 
@@ -225,7 +225,7 @@ static void parse_option(struct vgpu_cli_vm *vm, int option, const char **trace)
         char *copy = vgpu_cli_format("%s", optarg), *equals = strchr(copy, '=');
 
         if (!equals || equals == copy)
-            vgpu_cli_die("--env: '%s' is not NAME=VALUE", optarg);
+            vgpu_cli_wrong("--env: '%s' is not NAME=VALUE", optarg);
         *equals = 0;
         vgpu_cli_setenv(&vm->env, copy, equals + 1);
         free(copy);
@@ -261,7 +261,7 @@ bool vgpu_cli_vm_options(struct vgpu_cli_vm *vm, int argc, char **argv, bool she
         }
         if (option == '?') {
             vgpu_cli_say("see `vgpu vm %s --help`", shell ? "shell" : "run");
-            *status = VGPU_CLI_FAILED;
+            *status = VGPU_CLI_USAGE;
             return false;
         }
         parse_option(vm, option, trace);

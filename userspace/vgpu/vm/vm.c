@@ -127,8 +127,15 @@ static void add_to_path(struct vgpu_cli_list *env)
 
 static void prepare(struct vgpu_cli_vm *vm, const char *trace)
 {
+    static const enum vgpu_cli_part needed[] = {VGPU_PART_QEMU, VGPU_PART_KERNEL, VGPU_PART_INITRD,
+                                                VGPU_PART_DRIVER};
     static char cwd[PATH_MAX];
 
+    /* What is missing is said before anything is started. */
+    for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
+        if (needed[i] != VGPU_PART_DRIVER || strcmp(vm->gpu, "none") != 0)
+            vgpu_cli_path(needed[i]);
+    }
     if (!getcwd(cwd, sizeof(cwd)))
         vgpu_cli_die("the working directory is gone");
     vm->cwd = cwd;
@@ -168,7 +175,7 @@ static int vm_run(int argc, char **argv, bool shell)
         return status;
     vgpu_cli_check_gpu(vm.gpu, true);
     if (optind == argc && !shell)
-        vgpu_cli_die("which program? usage: vgpu vm run [OPTIONS] PROGRAM [ARGS...]");
+        vgpu_cli_wrong("which program? usage: vgpu vm run [OPTIONS] PROGRAM [ARGS...]");
     for (int i = optind; i < argc; i++)
         vgpu_cli_add(&vm.args, "%s", argv[i]);
     if (optind == argc)
@@ -203,5 +210,5 @@ int vgpu_cli_vm(int argc, char **argv)
     if (strcmp(command, "stop") == 0)
         return vgpu_cli_vm_stop(argc - 1, argv + 1);
     vgpu_cli_say("vm: '%s' is not a command; there are `vgpu vm run`, `shell`, `list` and `stop`", command);
-    return VGPU_CLI_FAILED;
+    return VGPU_CLI_USAGE;
 }

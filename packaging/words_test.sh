@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: MIT
+# Part of install_test.sh: what an installed vgpu says names packages and pages that are there, and nothing of the source tree.
+echo "# words, pages, completion of an installation"
+PREFIX=/usr DESTDIR=$work/words "$install" backend tools guest softgpu
+check "install for words" $?
+installed=$work/words/usr/bin/vgpu
+mapfile -t commands < "$build/packaging/man/commands"
+
+# Prints what a text says of the source tree.
+words_of_tree()
+{
+    grep -nE '`make |make -C|README|insmod|CONFIG_|(^|[^/a-z-])docs/|(^|[ `(])(userspace|kernel|host|tests|packaging|build)/' <<< "$1"
+}
+
+# Help, a wrong option, nothing at all, a value that cannot be.
+for command in "" "${commands[@]}"; do
+    for words in --help --fly "" "--gpu voodoo"; do
+        text=$(cd "$work" && env -u VGPU_BACKEND timeout 60 "$installed" $command $words 2>&1 < /dev/null)
+        ! words_of_tree "$text" > /dev/null
+        check "vgpu $command $words: nothing of the source tree" $? "$(words_of_tree "$text")"
+    done
+done
+text=$("$work/words/usr/lib/vgpu/vgpu-backend" --help 2>&1)
+! words_of_tree "$text" > /dev/null
+check "vgpu-backend --help: nothing of the source tree" $? "$(words_of_tree "$text")"
+
+# Every part that is missing, one after the other: each names its package, which exists. What was named is given then.
+PREFIX=/usr DESTDIR=$work/alone "$install" tools
+rm -r "$work/alone/usr/lib"
+mkdir -p "$work/dummy/driver"
+: > "$work/dummy/libcuda.so.1"
+: > "$work/dummy/libnvidia-ml.so.1"
+packages=$(sed -n 's/^Package: //p' "$top/debian/control")
+seen=0
+for command in "run --gpu soft true" "vm run --gpu soft --accel tcg true" "guest-bundle --out $work/dummy/out"; do
+    given=()
+    for _ in $(seq 12); do
+        text=$(cd "$work" && env -u VGPU_BACKEND "${given[@]}" timeout 60 "$work/alone/usr/bin/vgpu" $command 2>&1 < /dev/null)
+        variable=$(sed -n 's/.* is not there: .* with --[a-z-]* or \(VGPU_[A-Z_]*\)$/\1/p' <<< "$text" | head -n 1)
+        [ -n "$variable" ] || break
+        package=$(sed -n 's/.*the package that has it is \([a-z-]*\),.*/\1/p' <<< "$text")
+        [ -n "$package" ] && grep -qx "$package" <<< "$packages" && ! words_of_tree "$text" > /dev/null
+        check "vgpu $command without $variable: it is in ${package:-no package}" $? "$text"
+        case $variable in *_DIR | VGPU_GUEST_FILES) given+=("$variable=$work/dummy") ;; *) given+=("$variable=/bin/false") ;; esac
+        seen=$((seen + 1))
+    done
+done
+[ $seen -ge 8 ]
+check "parts that were asked for: $seen" $?
+# Each package that has a part is made of it.
+for part in backend guest qemu vm tools softgpu libcuda dkms; do
+    grep -qE "call part,[a-z0-9-]+,([a-z ]* )?$part( |\\)|$)" "$top/debian/rules"
+    check "a package has the part $part" $?
+done
+# Packages and files that the words of doctor name.
+for package in $(sed -n 's/.*packages\{0,1\} \(\(libcuda1-\)\{0,1\}vgpu[a-z-]*\).*/\1/p' "$top"/userspace/vgpu/doctor/*.c | sort -u); do
+    grep -qx "$package" <<< "$packages"
+    check "doctor names the package $package" $?
+done
+for page in $(sed -n 's/.*vgpu_cli_page("\([a-z.]*\)").*/\1/p' "$top"/userspace/vgpu/doctor/*.c | sort -u); do
+    [ -s "$work/words/usr/share/doc/vgpu-tools/$page" ]
+    check "the page $page is installed" $?
+done
+for command in "${commands[@]}"; do
+    [ -s "$work/words/usr/share/man/man1/vgpu-${command%% *}.1" ]
+    check "vgpu-${command%% *}(1), for $command" $?
+done
+# Every page is formatted without a warning.
+if command -v man > /dev/null; then
+    for page in "$work"/words/usr/share/man/man?/*; do
+        text=$(LC_ALL=C.UTF-8 MANWIDTH=100 man --warnings -l "$page" 2>&1 > /dev/null)
+        [ -z "$text" ]
+        check "man ${page##*/}" $? "$text"
+    done
+else
+    skip "the manual pages" "man is not installed"
+fi
+
+# completes WORDS WANT: the completions of the last word are among them
+completes()
+{
+    bash -c 'PATH=$1:$PATH; . "$2"; shift 2; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _vgpu; printf "%s\n" "${COMPREPLY[@]}"' - \
+        "$work/words/usr/bin" "$work/words/usr/share/bash-completion/completions/vgpu" "${@:2}" > "$work/completed"
+    grep -qx -- "$1" "$work/completed"
+    check "completion: ${*:2} gives $1" $? "$(cat "$work/completed")"
+}
+completes doctor vgpu do
+completes guest-bundle vgpu ""
+completes shell vgpu vm s
+completes generate vgpu cdi ""
+completes --memory vgpu vm run --me
+completes --json vgpu doctor --js
+completes soft vgpu run --gpu s
+completes --host vgpu smi --ho
