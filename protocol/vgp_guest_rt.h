@@ -159,6 +159,16 @@ static inline CUresult vcu_check_stream(CUstream s)
     s = vcu_stream(s);
     return vcu_stream_ok(s) ? CUDA_SUCCESS : vcu_stream_error(s);
 }
+/* Whether it is a special value or a stream of the current context: work that is queued needs that, and must not be found
+ * out by the worker only, whose answer comes behind the call. */
+bool vcu_stream_own(CUstream s);
+static inline CUresult vcu_check_own_stream(CUstream s)
+{
+    s = vcu_stream(s);
+    return !vcu_stream_ok(s)   ? vcu_stream_error(s)
+           : vcu_stream_own(s) ? CUDA_SUCCESS
+                               : CUDA_ERROR_INVALID_HANDLE;
+}
 static inline bool vcu_func_ok(CUfunction f)
 {
     return vgp_handle_live((uintptr_t)f, VGP_H_FUNCTION) || vgp_handle_live((uintptr_t)f, VGP_H_KERNEL);

@@ -650,7 +650,7 @@ CUresult vcu_cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N)
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
         return r;
-    return vgp_call_cuMemsetD8_v2(dstDevice, uc, N);
+    return vcu_per_thread ? vcu_memset_of_thread(dstDevice, vgp_call_cuMemsetD8Async(dstDevice, uc, N, CU_STREAM_PER_THREAD)) : vgp_call_cuMemsetD8_v2(dstDevice, uc, N);
 }
 
 CUresult CUDAAPI cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N)
@@ -688,7 +688,7 @@ CUresult vcu_cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N)
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
         return r;
-    return vgp_call_cuMemsetD16_v2(dstDevice, us, N);
+    return vcu_per_thread ? vcu_memset_of_thread(dstDevice, vgp_call_cuMemsetD16Async(dstDevice, us, N, CU_STREAM_PER_THREAD)) : vgp_call_cuMemsetD16_v2(dstDevice, us, N);
 }
 
 CUresult CUDAAPI cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N)
@@ -726,7 +726,7 @@ CUresult vcu_cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N)
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
         return r;
-    return vgp_call_cuMemsetD32_v2(dstDevice, ui, N);
+    return vcu_per_thread ? vcu_memset_of_thread(dstDevice, vgp_call_cuMemsetD32Async(dstDevice, ui, N, CU_STREAM_PER_THREAD)) : vgp_call_cuMemsetD32_v2(dstDevice, ui, N);
 }
 
 CUresult CUDAAPI cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N)
@@ -764,7 +764,7 @@ CUresult vcu_cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned ch
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
         return r;
-    return vgp_call_cuMemsetD2D8_v2(dstDevice, dstPitch, uc, Width, Height);
+    return vcu_per_thread ? vcu_memset_of_thread(dstDevice, vgp_call_cuMemsetD2D8Async(dstDevice, dstPitch, uc, Width, Height, CU_STREAM_PER_THREAD)) : vgp_call_cuMemsetD2D8_v2(dstDevice, dstPitch, uc, Width, Height);
 }
 
 CUresult CUDAAPI cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
@@ -806,7 +806,7 @@ CUresult vcu_cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned s
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
         return r;
-    return vgp_call_cuMemsetD2D16_v2(dstDevice, dstPitch, us, Width, Height);
+    return vcu_per_thread ? vcu_memset_of_thread(dstDevice, vgp_call_cuMemsetD2D16Async(dstDevice, dstPitch, us, Width, Height, CU_STREAM_PER_THREAD)) : vgp_call_cuMemsetD2D16_v2(dstDevice, dstPitch, us, Width, Height);
 }
 
 CUresult CUDAAPI cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
@@ -848,7 +848,7 @@ CUresult vcu_cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned i
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
         return r;
-    return vgp_call_cuMemsetD2D32_v2(dstDevice, dstPitch, ui, Width, Height);
+    return vcu_per_thread ? vcu_memset_of_thread(dstDevice, vgp_call_cuMemsetD2D32Async(dstDevice, dstPitch, ui, Width, Height, CU_STREAM_PER_THREAD)) : vgp_call_cuMemsetD2D32_v2(dstDevice, dstPitch, ui, Width, Height);
 }
 
 CUresult CUDAAPI cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
@@ -890,8 +890,9 @@ CUresult vcu_cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, 
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
         return r;
-    if (!vcu_stream_ok(hStream))
-        return vcu_stream_error(hStream);
+    r = vcu_check_own_stream(hStream);
+    if (r != CUDA_SUCCESS)
+        return r;
     return vgp_call_cuMemsetD8Async(dstDevice, uc, N, vcu_stream(hStream));
 }
 
@@ -932,8 +933,9 @@ CUresult vcu_cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
         return r;
-    if (!vcu_stream_ok(hStream))
-        return vcu_stream_error(hStream);
+    r = vcu_check_own_stream(hStream);
+    if (r != CUDA_SUCCESS)
+        return r;
     return vgp_call_cuMemsetD16Async(dstDevice, us, N, vcu_stream(hStream));
 }
 
@@ -974,8 +976,9 @@ CUresult vcu_cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, 
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
         return r;
-    if (!vcu_stream_ok(hStream))
-        return vcu_stream_error(hStream);
+    r = vcu_check_own_stream(hStream);
+    if (r != CUDA_SUCCESS)
+        return r;
     return vgp_call_cuMemsetD32Async(dstDevice, ui, N, vcu_stream(hStream));
 }
 
@@ -1016,8 +1019,9 @@ CUresult vcu_cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned 
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
         return r;
-    if (!vcu_stream_ok(hStream))
-        return vcu_stream_error(hStream);
+    r = vcu_check_own_stream(hStream);
+    if (r != CUDA_SUCCESS)
+        return r;
     return vgp_call_cuMemsetD2D8Async(dstDevice, dstPitch, uc, Width, Height, vcu_stream(hStream));
 }
 
@@ -1062,8 +1066,9 @@ CUresult vcu_cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
         return r;
-    if (!vcu_stream_ok(hStream))
-        return vcu_stream_error(hStream);
+    r = vcu_check_own_stream(hStream);
+    if (r != CUDA_SUCCESS)
+        return r;
     return vgp_call_cuMemsetD2D16Async(dstDevice, dstPitch, us, Width, Height, vcu_stream(hStream));
 }
 
@@ -1108,8 +1113,9 @@ CUresult vcu_cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
         return r;
-    if (!vcu_stream_ok(hStream))
-        return vcu_stream_error(hStream);
+    r = vcu_check_own_stream(hStream);
+    if (r != CUDA_SUCCESS)
+        return r;
     return vgp_call_cuMemsetD2D32Async(dstDevice, dstPitch, ui, Width, Height, vcu_stream(hStream));
 }
 
@@ -1572,7 +1578,7 @@ CUresult vcu_cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
         return r;
-    r = vcu_check_stream(stream);
+    r = vcu_check_own_stream(stream);
     if (r != CUDA_SUCCESS)
         return r;
     return vcu_memop_certain(CU_STREAM_MEM_OP_WAIT_VALUE_32, addr, flags) ? vgp_call_cuStreamWaitValue32_v2(vcu_stream(stream), addr, value, flags) : vcu_memop_ask(vcu_stream(stream), CU_STREAM_MEM_OP_WAIT_VALUE_32, addr, value, flags);
@@ -1615,7 +1621,7 @@ CUresult vcu_cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
         return r;
-    r = vcu_check_stream(stream);
+    r = vcu_check_own_stream(stream);
     if (r != CUDA_SUCCESS)
         return r;
     return vcu_memop_certain(CU_STREAM_MEM_OP_WAIT_VALUE_64, addr, flags) ? vgp_call_cuStreamWaitValue64_v2(vcu_stream(stream), addr, value, flags) : vcu_memop_ask(vcu_stream(stream), CU_STREAM_MEM_OP_WAIT_VALUE_64, addr, value, flags);
@@ -1658,7 +1664,7 @@ CUresult vcu_cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
         return r;
-    r = vcu_check_stream(stream);
+    r = vcu_check_own_stream(stream);
     if (r != CUDA_SUCCESS)
         return r;
     return vcu_memop_certain(CU_STREAM_MEM_OP_WRITE_VALUE_32, addr, flags) ? vgp_call_cuStreamWriteValue32_v2(vcu_stream(stream), addr, value, flags) : vcu_memop_ask(vcu_stream(stream), CU_STREAM_MEM_OP_WRITE_VALUE_32, addr, value, flags);
@@ -1701,7 +1707,7 @@ CUresult vcu_cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
         return r;
-    r = vcu_check_stream(stream);
+    r = vcu_check_own_stream(stream);
     if (r != CUDA_SUCCESS)
         return r;
     return vcu_memop_certain(CU_STREAM_MEM_OP_WRITE_VALUE_64, addr, flags) ? vgp_call_cuStreamWriteValue64_v2(vcu_stream(stream), addr, value, flags) : vcu_memop_ask(vcu_stream(stream), CU_STREAM_MEM_OP_WRITE_VALUE_64, addr, value, flags);

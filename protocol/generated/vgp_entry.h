@@ -640,6 +640,7 @@ bool vcu_hostfunc_find(uint64_t cookie, CUhostFn *fn, void **user);
 CUresult vcu_kernel_attribute(CUgraphNode node, CUgraphNode source, uint32_t op, uint32_t id, const void *value, void *result);
 CUresult vcu_kernel_node(const char *call, const struct vgp_where *w, const CUDA_KERNEL_NODE_PARAMS *p, uint64_t *node);
 CUresult vcu_launch_old(CUfunction hfunc, int width, int height, CUstream stream);
+CUresult vcu_memset_of_thread(CUdeviceptr dst, CUresult res);
 CUresult vcu_memop_ask(CUstream stream, uint32_t operation, CUdeviceptr addr, uint64_t value, unsigned flags);
 bool vcu_memop_certain(uint32_t operation, CUdeviceptr addr, unsigned flags);
 CUresult vcu_memory_note(uint64_t dptr, uint64_t size);

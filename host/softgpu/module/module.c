@@ -78,9 +78,15 @@ void sg_jit_done(struct sg_jit *jit)
 
 /* ---- loading ---- */
 
-/* Bodies are translated when a kernel is first used. Images up to this size are translated when
- * they are loaded, so that an error in a body is reported where a compiler would (some 15 MB/s). */
+/* An error in a body is reported where a compiler would: in the call that loads or links the text. Large PTX out of a
+ * container was compiled by nvcc, which has found its errors: its bodies are translated when a kernel is first used
+ * (some 15 MB/s; libraries have a hundred MB). */
 #define SG_EAGER_BYTES (256u << 10)
+
+static bool bodies_can_wait(const struct sg_image *img)
+{
+    return img->target != 0 && img->len > SG_EAGER_BYTES;
+}
 
 static CUresult parse(const struct sg_image *img, struct sg_module **out, struct sg_diag *diag)
 {
@@ -92,7 +98,7 @@ static CUresult parse(const struct sg_image *img, struct sg_module **out, struct
         sg_log("image has no PTX, which is all that this device runs; it has: %s. Its kernels can "
                "be looked at, not launched",
                img->has);
-    if (img->is_elf || r != CUDA_SUCCESS || img->len > SG_EAGER_BYTES)
+    if (img->is_elf || r != CUDA_SUCCESS || bodies_can_wait(img))
         return r;
     for (uint32_t i = 0; i < sg_module_kernel_count(*out); i++) {
         r = (CUresult)sg_kernel_prepare(sg_module_kernel(*out, i), &later);

@@ -19,7 +19,8 @@ static int define(struct sg_dec *d, const struct sg_decl *x, uint32_t kind, uint
 {
     uint32_t frame = d->scopes[d->nscopes - 1];
 
-    if (sg_sym_find(&d->symtab, frame, x->name, x->name_len)) {
+    if (sg_sym_find(&d->symtab, frame, x->name, x->name_len) ||
+        (kind == SG_K_REG && sg_dec_range(d, frame, x->name, x->name_len))) {
         d->line = x->line;
         d->col = x->col;
         return sg_dec_syntax(d, "'%.*s' is defined twice", (int)x->name_len, x->name);

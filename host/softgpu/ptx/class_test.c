@@ -96,6 +96,13 @@ static const char *const lines[][2] = {
     {"nanosleep.u32 %q1;", ".b128"},
     {"brx.idx %q1, ts;", ".b128"},
     {"isspacep.global %q1, %rd1;", ".b128"},
+    /* All digits at the end of a name are its number in a range, as ptxas reads them. */
+    {".reg .b32 %w2<4>;\nmov.b32 %w21, 0;", "unknown register '%w21'"},
+    {".reg .b32 %w<30>, %w2<4>;\nmov.b32 %w21, %w29;", NULL},
+    {".reg .b64 %w<30>;\n.reg .b32 %w2<4>;\nmov.b32 %w21, 0;", "32"},
+    {".reg .b32 %w<30>;\n{\n.reg .b64 %w21;\nmov.b64 %w21, 0;\n}", NULL},
+    {".reg .b32 %w<30>;\n.reg .b64 %w21;", "defined twice"},
+    {".reg .b32 %w<20>;\n.reg .b64 %w21;\nmov.b64 %w21, 0;", NULL},
 };
 
 static bool open_line(struct tk *t, const char *line)

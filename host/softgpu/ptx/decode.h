@@ -263,6 +263,9 @@ uint32_t sg_dst_el(struct sg_dec *d, const struct sg_opel *el, enum sg_type t);
 int sg_halves128(struct sg_dec *d, uint32_t i, struct sg_opel el[2]);
 uint32_t sg_sym_address(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t);
 struct sg_sym *sg_dec_find(struct sg_dec *d, const char *s, uint32_t len);
+/* The range of a scope that declares this name; NULL: none. As for ptxas all digits at the end are the number: of
+ * .reg .b32 r2<4> no register can be named. */
+struct sg_sym *sg_dec_range(const struct sg_dec *d, uint32_t frame, const char *s, uint32_t len);
 /* Labels belong to the scope they are in; one that is only named may be of a scope around it. */
 #define SG_LABEL_FRAME 0x80000000u /* labels have names of their own */
 uint32_t sg_dec_label(struct sg_dec *d, const char *s, uint32_t len);

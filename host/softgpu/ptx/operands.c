@@ -88,37 +88,30 @@ static int find_sreg(const char *s, uint32_t len)
     return -1;
 }
 
-/* The range of which this name is a register; its own name may end in digits, too. */
-static struct sg_sym *find_range(const struct sg_dec *d, uint32_t frame, const char *s, uint32_t len,
-                                 uint32_t digits)
+struct sg_sym *sg_dec_range(const struct sg_dec *d, uint32_t frame, const char *s, uint32_t len)
 {
-    for (; digits < len; digits++) {
-        struct sg_sym *y;
-        uint64_t n = 0;
+    uint32_t digits = len;
+    struct sg_sym *y;
+    uint64_t n = 0;
 
-        if (len - digits > 9 || (s[digits] == '0' && len - digits > 1))
-            continue;
-        y = sg_sym_find(&d->symtab, frame, s, digits);
-        for (uint32_t k = digits; k < len; k++)
-            n = n * 10 + (uint64_t)(s[k] - '0');
-        if (y && y->kind == SG_K_RANGE && n < d->ranges[y->index].count)
-            return y;
-    }
-    return NULL;
+    while (digits && s[digits - 1] >= '0' && s[digits - 1] <= '9')
+        digits--;
+    if (digits == len || len - digits > 9 || (s[digits] == '0' && len - digits > 1))
+        return NULL;
+    for (uint32_t k = digits; k < len; k++)
+        n = n * 10 + (uint64_t)(s[k] - '0');
+    y = sg_sym_find(&d->symtab, frame, s, digits);
+    return y && y->kind == SG_K_RANGE && n < d->ranges[y->index].count ? y : NULL;
 }
 
 struct sg_sym *sg_dec_find(struct sg_dec *d, const char *s, uint32_t len)
 {
-    uint32_t digits = len;
-
-    while (digits && s[digits - 1] >= '0' && s[digits - 1] <= '9')
-        digits--;
     for (uint32_t i = d->nscopes; i-- > d->func_base;) {
         struct sg_sym *y = sg_sym_find(&d->symtab, d->scopes[i], s, len);
 
         if (y && y->kind != SG_K_RANGE)
             return y;
-        y = find_range(d, d->scopes[i], s, len, digits);
+        y = sg_dec_range(d, d->scopes[i], s, len);
         if (!y)
             continue;
         y = sg_sym_add(&d->symtab, d->scopes[i], s, len, SG_K_REG,

@@ -96,6 +96,9 @@ def checks(c):
                'surface': 'CUDA_ERROR_INVALID_VALUE'}.get(p.sub, 'CUDA_ERROR_INVALID_HANDLE')
         h = f'(uintptr_t){p.name}'
         if is_stream(p):
+            if 'own' in p.attrs:
+                o += [f'    r = vcu_check_own_stream({p.name});', '    if (r != CUDA_SUCCESS)', '        return r;']
+                continue
             cond, err = f'!vcu_stream_ok({p.name})', f'vcu_stream_error({p.name})'
         elif p.sub == 'func':
             cond = f'!vcu_func_ok({p.name})'

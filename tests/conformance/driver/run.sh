@@ -288,6 +288,7 @@ for way in $ways; do
     for form in dynamic static ptds; do
         one rt_busy_$form $way "$build/conform_rt_$form" --busy
     done
+    one rt_reports $way "$build/conform_rt_reports"
     [ $way = direct ] || one rt_sem $way "$build/conform_rt_sem"
     one rt_many $way "$build/conform_rt_many" "$build"
     one rt_many_busy $way "$build/conform_rt_many" "$build" --busy

@@ -23,6 +23,24 @@ PROBED = {
 }
 SHORT = 'CUDA_ERROR_'
 HANDLE_FAULTS = ('garbage', 'small', 'destroyed', 'another kind')
+# What the programming guide says of objects of another context, and the manual of calls during a capture; the calls
+# by a part of their names.
+FOREIGN = (
+    ('cuLaunchKernel|cuLaunchCooperativeKernel$', 'hStream', SHORT + 'INVALID_HANDLE'),
+    ('cuEventRecord', '', SHORT + 'INVALID_HANDLE'),
+    ('cuEventElapsedTime', '', SHORT + 'INVALID_HANDLE'),
+    ('cuMemcpy.*Async', 'hStream', 'CUDA_SUCCESS'),
+    ('cuEventQuery|cuEventSynchronize|cuStreamWaitEvent', '', 'CUDA_SUCCESS'))
+CAPTURING = (
+    ('cuStreamSynchronize|cuStreamQuery', 'hStream=capturing', SHORT + 'STREAM_CAPTURE_UNSUPPORTED'),
+    ('cuStreamAttachMemAsync', 'hStream=capturing', SHORT + 'STREAM_CAPTURE_UNSUPPORTED'),
+    ('cuMemcpyBatchAsync', 'hStream=capturing', SHORT + 'STREAM_CAPTURE_UNSUPPORTED'),
+    ('cuCtxSynchronize', 'all valid', SHORT + 'STREAM_CAPTURE_UNSUPPORTED'),
+    ('cuEventQuery|cuEventSynchronize', 'hEvent=captured', SHORT + 'CAPTURED_EVENT'),
+    ('cuLaunchKernel|cuMemcpy.*Async|cuMemset.*Async|cuEventRecord|cuStreamWaitEvent', 'hStream=NULL',
+     SHORT + 'STREAM_CAPTURE_IMPLICIT'),
+    ('cuMemcpy[A-Z]to[A-Z](_v2)?$|cuMemcpy(2D|3D)?(_v2)?$', 'all valid', SHORT + 'STREAM_CAPTURE_IMPLICIT'),
+    ('cuLaunchKernel|cuMemcpy.*Async|cuMemset.*Async|cuEventRecord', 'hStream=capturing', 'CUDA_SUCCESS'))
 
 
 def load(path):
@@ -34,6 +52,10 @@ def load(path):
             if m:
                 calls[m[1], m[2], m[3]] = m[4], m[5] or 'nothing'
     return calls
+
+
+def how_of(label):
+    return label.rpartition('=')[2]
 
 
 def base(name):
@@ -53,11 +75,20 @@ class Sources:
     def types(self, name):
         return {n: t for t, n in self.h.functions[name].params} if name in self.h.functions else {}
 
+    def told(self, name, phase, label, result):
+        """whether a rule of the manual says so"""
+        rules = CAPTURING if phase == 'capture' else FOREIGN
+        label = label.split(', ')[-1]
+        return any(re.match(call, base(name)) and label.startswith(what) and result == code
+                   for call, what, code in rules)
+
     def of(self, key, result):
         name, phase, label = key
         documented = self.documented(name)
         if (base(name), phase, label) in PROBED:
             return 'probed'
+        if phase == 'capture' or how_of(label) == 'another context':
+            return 'manual' if self.told(name, phase, label, result) else 'guess'
         if result not in documented | {'CUDA_SUCCESS'}:
             return 'guess'
         if label == 'all valid':

@@ -18,7 +18,7 @@
 
 #include "walk.h"
 
-static const char *const phase_names[] = {"before-init", "no-context", "context"};
+static const char *const phase_names[] = {"before-init", "no-context", "context", "capture"};
 
 bool wk_ours;
 
@@ -64,10 +64,14 @@ static void drop_contexts(void)
 static const char *call_watched(const struct wk_entry *e, enum wk_phase phase, void *fn, unsigned n,
                                 struct wk_vector *v, CUresult *r)
 {
+    static char text[700];
     struct wk_vector again;
+    char capture[64] = "";
 
     wk_written_fill(e, v, 0xee);
     *r = e->call(fn, v->args);
+    if (phase == WK_CAPTURE)
+        snprintf(capture, sizeof(capture), "%s", wk_capture_end(e, v));
     if (*r == CUDA_SUCCESS && strstr(e->name, "toHAsync") != NULL)
         cuCtxSynchronize(); /* the copy is to be seen */
     if (wk_written_look(e, v) && (phase == WK_BEFORE_INIT || wk_live_start()) &&
@@ -76,9 +80,15 @@ static const char *call_watched(const struct wk_entry *e, enum wk_phase phase, v
             drop_contexts();
         wk_written_fill(e, &again, 0x11);
         e->call(fn, again.args);
+        if (phase == WK_CAPTURE)
+            wk_capture_end(e, &again);
         wk_written_look(e, &again);
     }
-    return wk_written_text(e);
+    snprintf(text, sizeof(text), "%s", wk_written_text(e));
+    if (*capture != '\0')
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s", *text == '\0' ? " wrote " : ",",
+                 capture);
+    return text;
 }
 
 /* The child: the vectors of one entry point in one phase, from `first` on. */
@@ -99,7 +109,7 @@ static void child(const struct wk_entry *e, enum wk_phase phase, unsigned first)
     }
     for (unsigned n = first;; n++) {
         const char *name, *want, *wrote;
-        char result[700];
+        char result[800];
         CUresult r;
 
         step("preparing");

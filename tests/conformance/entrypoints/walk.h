@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The walk: every entry point of cuda.h called with bad arguments. walk_table.c (generated) says what
- * there is, walk_live.c makes valid arguments, walk_vectors.c spoils them one at a time, walk_judge.c
- * says what is expected, walk.c runs it all in child processes.
+ * there is, walk_live.c makes valid arguments, walk_vectors.c spoils them one at a time, walk_capture.c captures
+ * meanwhile, walk_judge.c says what is expected, walk.c runs it all in child processes.
  */
 #ifndef WALK_H
 #define WALK_H
@@ -75,7 +75,7 @@ static inline float wk_float(uint64_t bits)
 }
 
 /* How the process stands when a vector is called. */
-enum wk_phase { WK_BEFORE_INIT, WK_NO_CONTEXT, WK_CONTEXT, WK_PHASES };
+enum wk_phase { WK_BEFORE_INIT, WK_NO_CONTEXT, WK_CONTEXT, WK_CAPTURE, WK_PHASES };
 
 #define WK_ARGS 16
 #define WK_BUFFER (64u << 10) /* bytes of host memory behind each pointer argument */
@@ -93,6 +93,8 @@ struct wk_vector {
 /* Makes device 0's primary context current and prepares the objects that others are made from.
  * False: the library does not work any more. */
 bool wk_live_start(void);
+/* The context that wk_live_start() has made is current again. */
+void wk_live_enter(void);
 /* What follows is for one call of that entry point: graphs, nodes and memory are what it wants. */
 void wk_live_begin(const char *entry);
 /* Pinned host memory: of cuMemHostAlloc, or registered. */
@@ -108,6 +110,10 @@ uint64_t wk_live_handle(unsigned kind);
 uint64_t wk_destroyed_handle(unsigned kind);
 /* A handle of some other kind. */
 uint64_t wk_other_handle(unsigned kind);
+/* An object of a kind that belongs to a context, made in a second context of device 0; 0 as above. */
+uint64_t wk_foreign_handle(unsigned kind);
+/* Whether objects of that kind belong to a context. */
+bool wk_of_context(unsigned kind);
 /* 64 KiB of device memory that holds the words 1, 1, ...; freed memory. */
 uint64_t wk_live_memory(void);
 uint64_t wk_freed_memory(void);
@@ -129,6 +135,17 @@ extern const char wk_ptx[];
 
 /* The n-th vector of an entry point in a phase; false when there are no more. */
 bool wk_vector_make(const struct wk_entry *e, enum wk_phase phase, unsigned n, struct wk_vector *v);
+
+/* ---- walk_capture.c: the calling thread captures a stream during the call ---- */
+
+/* How a capture is begun; NULL after the last one. "blocking": relaxed, of a stream that the legacy stream waits for. */
+extern const char *const wk_captures[];
+/* Begins one on a stream of its own, and records an event in it. False: the library refuses to. */
+bool wk_capture_begin(unsigned capture);
+/* The stream that captures, or the event that was recorded in it, by kind. */
+uint64_t wk_captured_handle(unsigned kind);
+/* Ends what captures and says what became of the capture: "capture:invalidated", "capture:+1" (nodes), "". */
+const char *wk_capture_end(const struct wk_entry *e, const struct wk_vector *v);
 
 /* ---- walk_written.c ---- */
 

@@ -52,6 +52,12 @@ static bool takes(const struct wk_param *p, uint32_t n, unsigned what)
     return false;
 }
 
+/* What the manual's chapter on capturing says of all calls, which their own lists leave out. */
+static bool of_capture(CUresult r)
+{
+    return r >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && r <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+}
+
 /* What cuda.h lists, and what its introduction says of all calls: bad values, handles, contexts. */
 static bool allowed(const struct wk_entry *e, CUresult r)
 {
@@ -82,6 +88,7 @@ static const struct {
     {"cuLibraryLoadFromFile", CUDA_ERROR_FILE_NOT_FOUND},
     {"cuStreamEndCapture", CUDA_ERROR_ILLEGAL_STATE},                /* not captured: said in the text only */
     {"cuStreamBeginCapture", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED}, /* the legacy stream, likewise */
+    {"cuStreamBeginCapture", CUDA_ERROR_ILLEGAL_STATE},              /* captured already, likewise */
     {"cuGetProcAddress", CUDA_ERROR_NOT_FOUND},
     {"cuGraphKernelNodeSetAttribute", CUDA_ERROR_INVALID_CLUSTER_SIZE}, /* a cluster of 0 blocks */
     {"cuCtxCreate_v", CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY},            /* in the text only */
@@ -131,15 +138,20 @@ static bool may_succeed(const struct wk_entry *e, const struct wk_param *p)
     return false;
 }
 
-static const char *judge_ready(const struct wk_entry *e, const struct wk_vector *v, CUresult r)
+static const char *judge_ready(const struct wk_entry *e, enum wk_phase phase, const struct wk_vector *v,
+                               CUresult r)
 {
     const struct wk_param *p = v->where;
 
     if (wk_ours && e->state == WK_REFUSED)
         return r == CUDA_ERROR_NOT_SUPPORTED ? NULL : "CUDA_ERROR_NOT_SUPPORTED, as described";
+    if (phase == WK_CAPTURE && of_capture(r))
+        return NULL;
     if (!not_offered(e, v, r) && !allowed(e, r) && !known_to_be_silent(e, r))
         return "a documented result";
     if (p == NULL || v->in_struct || r != CUDA_SUCCESS || may_succeed(e, p))
+        return NULL;
+    if (strcmp(v->how, "another context") == 0) /* many calls go to the context of the object */
         return NULL;
     switch (p->what) {
     case WK_HANDLE:
@@ -160,7 +172,7 @@ const char *wk_judge(const struct wk_entry *e, enum wk_phase phase, const struct
     if (wk_result_name(r) == NULL)
         return "a result of cuda.h";
     if (phase != WK_BEFORE_INIT)
-        return judge_ready(e, v, r);
+        return judge_ready(e, phase, v, r);
     /* What does not list the error may be called before cuInit; and cuGetExportTable, which NVIDIA's
        runtime calls first of all. */
     if ((e->documented[0] != -1 && !documented(e, CUDA_ERROR_NOT_INITIALIZED)) ||

@@ -25,6 +25,10 @@ const char wk_ptx[] = ".version 7.0\n.target sm_75\n.address_size 64\n"
 static CUcontext context;
 static CUmodule module;
 static CUlibrary library;
+static struct foreign {
+    CUcontext context;
+    CUmodule module;
+} foreign; /* what belongs to another context is made there */
 static CUdeviceptr ones;
 static unsigned char *arena;
 static size_t arena_used;
@@ -94,6 +98,11 @@ bool wk_live_start(void)
            cuMemsetD32(ones, 1, MEMORY / 4) == CUDA_SUCCESS &&
            cuModuleLoadData(&module, wk_ptx) == CUDA_SUCCESS &&
            cuLibraryLoadData(&library, wk_ptx, NULL, NULL, 0, NULL, NULL, 0) == CUDA_SUCCESS;
+}
+
+void wk_live_enter(void)
+{
+    cuCtxSetCurrent(context);
 }
 
 static const char *entry = "";
@@ -508,6 +517,56 @@ uint64_t wk_other_handle(unsigned kind)
     else
         make_event(&h);
     return h;
+}
+
+/* Makes the second context current; false when there is none. */
+static bool enter_foreign(void)
+{
+    if (foreign.context != NULL && cuCtxPushCurrent(foreign.context) == CUDA_SUCCESS)
+        return true;
+    foreign.context = NULL;
+    if (cuCtxCreate(&foreign.context, NULL, 0, 0) != CUDA_SUCCESS)
+        return false;
+    return cuModuleLoadData(&foreign.module, wk_ptx) == CUDA_SUCCESS;
+}
+
+uint64_t wk_foreign_handle(unsigned kind)
+{
+    const CUmodule own_module = module;
+    const CUgraph own_graph = call_graph;
+    const CUgraphNode own_node = call_node;
+    CUcontext now;
+    uint64_t h = 0;
+
+    if (!enter_foreign())
+        return 0;
+    if (strcmp(wk_kinds[kind], "CUcontext") == 0) {
+        h = (uint64_t)(uintptr_t)foreign.context;
+    } else {
+        module = foreign.module;
+        call_graph = NULL;
+        call_node = NULL;
+        h = wk_live_handle(kind);
+    }
+    module = own_module;
+    call_graph = own_graph;
+    call_node = own_node;
+    cuCtxPopCurrent(&now);
+    return h;
+}
+
+bool wk_of_context(unsigned kind)
+{
+    static const char *const free_kinds[] = {
+        "CUlibrary",         "CUkernel",     "CUgraph",
+        "CUgraphNode",       "CUmemoryPool", "CUgreenCtx",
+        "CUdevResourceDesc", "CUuserObject", "CUmemGenericAllocationHandle"};
+
+    for (unsigned i = 0; i < sizeof(free_kinds) / sizeof(free_kinds[0]); i++) {
+        if (strcmp(wk_kinds[kind], free_kinds[i]) == 0)
+            return false;
+    }
+    return find(kind) >= 0;
 }
 
 bool wk_works(void)

@@ -5,7 +5,8 @@
 
 #include "walk.h"
 
-static const char *const handle_ways[] = {"NULL", "garbage", "small", "destroyed", "another kind", NULL};
+static const char *const handle_ways[] = {"NULL",         "garbage",         "small", "destroyed",
+                                          "another kind", "another context", NULL};
 static const char *const int_ways[] = {"0", "huge", NULL};
 static const char *const long_ways[] = {"0", "huge", "2^40", NULL};
 static const char *const enum_ways[] = {"0", "above", "-1", "huge", NULL};
@@ -224,6 +225,8 @@ static uint64_t spoiled(const struct wk_param *p, const char *how)
         return wk_destroyed_handle(p->extra);
     if (strcmp(how, "another kind") == 0)
         return wk_other_handle(p->extra);
+    if (strcmp(how, "another context") == 0)
+        return wk_foreign_handle(p->extra);
     if (strcmp(how, "huge") == 0)
         return p->what == WK_INT ? ~(uint64_t)0 : 0x7fffffff;
     if (strcmp(how, "2^40") == 0)
@@ -257,6 +260,8 @@ static uint64_t spoiled(const struct wk_param *p, const char *how)
 static bool left_out(const struct wk_param *p, const char *how)
 {
     if (p->what == WK_PTR && p->sub == WK_STRUCT && strcmp(how, "{garbage}") == 0)
+        return true;
+    if (strcmp(how, "another context") == 0 && !wk_of_context(p->extra))
         return true;
     if (p->out && strcmp(how, "NULL") != 0) /* what is in an output does not matter */
         return true;
@@ -307,6 +312,46 @@ static const struct wk_struct *struct_of(const struct wk_param *p)
     return p->what == WK_PTR && p->sub == WK_STRUCT && !p->out ? &wk_structs[p->sub_extra] : NULL;
 }
 
+/* What a parameter may have of a capture: NULL is the legacy stream, which waits for blocking streams. */
+static const char *const *captured_ways(const struct wk_param *p, unsigned capture)
+{
+    static const char *const stream_ways[] = {"capturing", NULL}, *const event_ways[] = {"captured", NULL};
+    static const char *const legacy_ways[] = {"capturing", "NULL", NULL}, *const none[] = {NULL};
+
+    if (p->what != WK_HANDLE)
+        return none;
+    if (strcmp(wk_kinds[p->extra], "CUevent") == 0)
+        return event_ways;
+    if (strcmp(wk_kinds[p->extra], "CUstream") != 0)
+        return none;
+    return strcmp(wk_captures[capture], "blocking") == 0 ? legacy_ways : stream_ways;
+}
+
+/* Valid arguments during each kind of capture, and each stream and event in turn that of the capture. */
+static bool make_captured(const struct wk_entry *e, unsigned n, struct wk_vector *v)
+{
+    for (uint32_t i = 0; i < e->n_params; i++)
+        v->args[i] = valid(&e->params[i], true, 0);
+    for (unsigned c = 0; wk_captures[c] != NULL; c++) {
+        if (n-- == 0) {
+            snprintf(v->label, sizeof(v->label), "%s, all valid", wk_captures[c]);
+            return wk_capture_begin(c);
+        }
+        for (uint32_t i = 0; i < e->n_params; i++) {
+            for (const char *const *way = captured_ways(&e->params[i], c); *way != NULL; way++) {
+                if (n-- != 0)
+                    continue;
+                snprintf(v->label, sizeof(v->label), "%s, %s=%s", wk_captures[c], e->params[i].name, *way);
+                if (!wk_capture_begin(c))
+                    return false;
+                v->args[i] = strcmp(*way, "NULL") == 0 ? 0 : wk_captured_handle(e->params[i].extra);
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 bool wk_vector_make(const struct wk_entry *e, enum wk_phase phase, unsigned n, struct wk_vector *v)
 {
     bool live = phase != WK_BEFORE_INIT;
@@ -315,6 +360,9 @@ bool wk_vector_make(const struct wk_entry *e, enum wk_phase phase, unsigned n, s
     wk_arena_reset();
     entry = e;
     wk_live_begin(e->name);
+    v->how = "capturing";
+    if (phase == WK_CAPTURE)
+        return make_captured(e, n, v);
     if (n == 0) {
         strcpy(v->label, "all zero");
         v->how = "zero";

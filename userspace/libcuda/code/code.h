@@ -24,10 +24,11 @@ struct vcu_func {
     atomic_bool ended;     /* its handle has gone, and the table's reference with it */
     uint64_t handle;
     uint64_t parent;           /* module (CUfunction) or library (CUkernel) handle */
-    _Atomic uint64_t function; /* kernel: its CUfunction in the current context, 0 = not asked yet */
-    struct vcu_func *kernel;   /* function that came from a kernel: that kernel, counted */
-    uint64_t context;          /* function: owner */
-    int device;                /* whose attributes are cached */
+    _Atomic uint64_t function; /* kernel: its newest CUfunction, 0 = none was asked for */
+    uint64_t older; /* function of a kernel: the one before it, of another context; vcu_module_lock */
+    struct vcu_func *kernel;             /* function that came from a kernel: that kernel, counted */
+    uint64_t context;                    /* function: owner */
+    int device;                          /* whose attributes are cached */
     int attributes[VCU_FUNC_ATTRIBUTES]; /* by CUfunction_attribute */
     uint32_t attribute_count;
     _Atomic bool launched; /* a launch of it has been issued with success */
@@ -104,6 +105,8 @@ extern const struct vcu_unit_ops vcu_module_unit;
 
 /* CUfunction or CUkernel handle -> the record that describes it, with a reference; NULL when it is not live. */
 struct vcu_func *vcu_func_find(CUfunction f);
+/* ... and the context that the function is of: 0 for a kernel, which is of none. */
+struct vcu_func *vcu_func_find_in(CUfunction f, uint64_t *context);
 /* The handle's own record. */
 struct vcu_func *vcu_func_get(uint64_t handle, enum vgp_handle_type type);
 void vcu_func_put(struct vcu_func *f);

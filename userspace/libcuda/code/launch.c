@@ -127,17 +127,22 @@ static CUresult launch(const char *call, CUfunction func, struct vcu_launch *l, 
     struct vgp_submit s;
     const char *why;
     const void *data;
+    uint64_t context;
     uint32_t size;
     bool reply;
     CUresult res = vcu_check_context();
 
     if (res != CUDA_SUCCESS)
         return res;
-    f = vcu_func_find(func);
+    f = vcu_func_find_in(func, &context);
     if (f == NULL)
         return VCU_REFUSE(CUDA_ERROR_INVALID_HANDLE, call, "the function handle is not live");
     if (!vcu_stream_ok(l->stream))
         return VCU_REFUSE(vcu_stream_error(l->stream), call, "the stream handle is not live");
+    if (!vcu_stream_own(l->stream))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_HANDLE, call, "the stream belongs to another context");
+    if (context != 0 && context != vcu_owner_context())
+        return VCU_REFUSE(CUDA_ERROR_INVALID_HANDLE, call, "%s belongs to another context", f->name);
     c = vcu_context_find(NULL);
     res = vcu_launch_check(vcu.devices[c->device].attributes, f,
                            VGP_HANDLE_TYPE((uintptr_t)func) == VGP_H_KERNEL, l, &why);

@@ -147,6 +147,22 @@ CUresult vcu_cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char
     return res;
 }
 
+/* The function of a kernel in the current context, 0: none yet. With vcu_module_lock held. */
+static uint64_t kernel_function_here(struct vcu_func *k)
+{
+    const uint64_t context = vcu_owner_context();
+    uint64_t h = atomic_load(&k->function);
+
+    while (h != 0) {
+        VCU_FUNC_HELD struct vcu_func *f = vcu_func_get(h, VGP_H_FUNCTION);
+
+        if (f == NULL || f->context == context)
+            return f == NULL ? 0 : h;
+        h = f->older;
+    }
+    return 0;
+}
+
 /* With vcu_module_lock held. */
 static CUresult kernel_function_locked(struct vcu_func *k, CUkernel kernel)
 {
@@ -166,6 +182,7 @@ static CUresult kernel_function_locked(struct vcu_func *k, CUkernel kernel)
     f->handle = h;
     f->kernel = k;
     f->context = vcu_owner_context();
+    f->older = atomic_load(&k->function);
     vcu_handle_set_data(h, VGP_H_FUNCTION, f);
     atomic_store(&k->function, h);
     /* Whoever unloads the library drops the kernel's handle first and looks for its function then. */
@@ -190,10 +207,10 @@ CUresult vcu_cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
     if (k == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     pthread_mutex_lock(&vcu_module_lock);
-    if (k->function == 0)
+    if (kernel_function_here(k) == 0)
         res = kernel_function_locked(k, kernel);
     if (res == CUDA_SUCCESS)
-        *pFunc = (CUfunction)(uintptr_t)k->function;
+        *pFunc = (CUfunction)(uintptr_t)kernel_function_here(k);
     pthread_mutex_unlock(&vcu_module_lock);
     return res;
 }

@@ -314,6 +314,22 @@ static void forget_unit(uint64_t handle, void *unused, void *arg)
         vcu_unit_end(u);
 }
 
+/* Takes a function that ends out of its kernel's. With vcu_module_lock held. */
+static void unchain(struct vcu_func *kernel, const struct vcu_func *f)
+{
+    uint64_t h = atomic_load(&kernel->function);
+
+    if (h == f->handle)
+        atomic_store(&kernel->function, f->older);
+    while (h != f->handle && h != 0) {
+        VCU_FUNC_HELD struct vcu_func *g = vcu_func_get(h, VGP_H_FUNCTION);
+
+        h = g != NULL ? g->older : 0;
+        if (h == f->handle)
+            g->older = f->older;
+    }
+}
+
 /* A kernel's CUfunction belongs to a context; the kernel itself does not. */
 static void forget_function(uint64_t handle, void *unused, void *arg)
 {
@@ -322,7 +338,7 @@ static void forget_function(uint64_t handle, void *unused, void *arg)
     (void)unused;
     if (f == NULL || f->context != *(uint64_t *)arg || f->kernel == NULL)
         return;
-    f->kernel->function = 0;
+    unchain(f->kernel, f);
     vcu_func_end(f);
 }
 

@@ -71,11 +71,19 @@ void vcu_func_let_go(struct vcu_func **f)
 
 struct vcu_func *vcu_func_find(CUfunction func)
 {
+    uint64_t context;
+
+    return vcu_func_find_in(func, &context);
+}
+
+struct vcu_func *vcu_func_find_in(CUfunction func, uint64_t *context)
+{
     const uint64_t h = (uintptr_t)func;
-    struct vcu_func *f =
-        VGP_HANDLE_TYPE(h) == VGP_H_KERNEL ? vcu_func_get(h, VGP_H_KERNEL) : vcu_func_get(h, VGP_H_FUNCTION);
+    const bool free_of_context = VGP_HANDLE_TYPE(h) == VGP_H_KERNEL;
+    struct vcu_func *f = vcu_func_get(h, free_of_context ? VGP_H_KERNEL : VGP_H_FUNCTION);
     struct vcu_func *kernel = f != NULL ? f->kernel : NULL;
 
+    *context = f == NULL || free_of_context ? 0 : f->context;
     if (kernel == NULL)
         return f;
     atomic_fetch_add_explicit(&kernel->users, 1, memory_order_relaxed); /* f has a reference to it */
@@ -85,16 +93,18 @@ struct vcu_func *vcu_func_find(CUfunction func)
 
 void vcu_func_end(struct vcu_func *f)
 {
-    VCU_FUNC_HELD struct vcu_func *function = NULL;
-    uint64_t h;
+    uint64_t h, older;
 
     if (!vcu_record_end(f->handle, &f->ended))
         return;
-    h = atomic_load(&f->function);
-    if (h != 0) /* the CUfunction of a kernel goes with it */
-        function = vcu_func_get(h, VGP_H_FUNCTION);
-    if (function != NULL)
-        vcu_func_end(function);
+    /* The functions of a kernel, one of each context, go with it. */
+    for (h = atomic_load(&f->function); h != 0; h = older) {
+        VCU_FUNC_HELD struct vcu_func *function = vcu_func_get(h, VGP_H_FUNCTION);
+
+        older = function != NULL ? function->older : 0;
+        if (function != NULL)
+            vcu_func_end(function);
+    }
     vcu_func_put(f);
 }
 

@@ -503,6 +503,28 @@ CUresult vcu_check_context_named(CUcontext ctx)
     return vcu_context_find(ctx) == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
+/* The context that owns a stream: of a stream of a green context the one that it stands on. */
+static uint64_t stream_owner(CUstream stream)
+{
+    const uint64_t handle = (uint64_t)(uintptr_t)vcu_handle_data((uintptr_t)stream, VGP_H_STREAM);
+    const struct vcu_context *c;
+
+    if (__builtin_expect(vcu_greens == 0, 1))
+        return handle;
+    c = vcu_handle_data(handle, VGP_H_CONTEXT);
+    return c == NULL ? handle : c->base->handle;
+}
+
+uint64_t vcu_stream_owner(CUstream stream)
+{
+    return (uintptr_t)stream <= 2 ? vcu_owner_context() : stream_owner(stream);
+}
+
+bool vcu_stream_own(CUstream stream)
+{
+    return (uintptr_t)stream <= 2 || stream_owner(stream) == vcu_owner_context();
+}
+
 CUresult vcu_stream_context(CUstream stream, uint64_t *context)
 {
     CUresult res;

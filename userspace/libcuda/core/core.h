@@ -215,6 +215,8 @@ uint64_t vcu_owner_context(void);
 /* The context that a stream belongs to: the handle table keeps it as the stream's data. Needs a current
    context only for the default streams. */
 CUresult vcu_stream_context(CUstream stream, uint64_t *context);
+/* The same as vcu_owner_context() gives it, of a stream that is ok: events of another context are not recorded there. */
+uint64_t vcu_stream_owner(CUstream stream);
 /* Creates the record of a green context's CUcontext. NULL: no memory. */
 struct vcu_context *vcu_context_add_green(int device);
 /* Frees one that was not used. */

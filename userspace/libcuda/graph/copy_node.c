@@ -200,12 +200,24 @@ static CUresult send_moved(const char *call, const struct vgp_where *w, CUcontex
     return res;
 }
 
+/* Asked before the host function is a node: a capture does not give that back when the copy is refused. */
+static bool is_memory(const struct vcu_copy_end *e)
+{
+    struct vcu_place place;
+    uint32_t managed;
+
+    return !e->device || e->array || vcu_memory_find(e->addr, &place) ||
+           vgp_call_vgpPointerManaged(e->addr, &managed) == CUDA_SUCCESS;
+}
+
 static CUresult capture_pageable(const char *call, const struct vcu_copy *c)
 {
     const struct vgp_where w = {.op = VGP_NODE_CAPTURE};
     CUDA_MEMCPY3D shown;
     uint64_t node;
 
+    if (!is_memory(&c->dst) || !is_memory(&c->src))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "the address is no device memory");
     show(c, &shown);
     return send_moved(call, &w, NULL, c->stream, c, &shown, &node);
 }

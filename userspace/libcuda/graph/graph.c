@@ -197,7 +197,7 @@ CUresult vcu_graph_check_launch(CUgraphExec exec, CUstream stream)
         return res;
     if (!vcu_exec_ok(exec))
         return CUDA_ERROR_INVALID_VALUE;
-    return vcu_stream_ok(stream) ? CUDA_SUCCESS : vcu_stream_error(stream);
+    return vcu_check_own_stream(stream);
 }
 
 CUresult vcu_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)

@@ -23,6 +23,8 @@ static CUresult check_stream(const char *call, CUstream stream)
         return res;
     if (!vcu_stream_ok(stream))
         return VCU_REFUSE(vcu_stream_error(stream), call, "the stream handle is not live");
+    if (!vcu_stream_own(stream))
+        return VCU_REFUSE(CUDA_ERROR_INVALID_HANDLE, call, "the stream belongs to another context");
     if (stream == NULL || stream == CU_STREAM_LEGACY)
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "not on the legacy default stream");
     if (vcu_stream_captured(stream))

@@ -87,12 +87,16 @@ static CUresult recorded(CUevent event, CUresult res)
 static CUresult check_record(CUevent event, CUstream stream)
 {
     CUresult res = vcu_check_context();
+    const void *of;
 
     if (res != CUDA_SUCCESS)
         return res;
-    return vgp_handle_live((uintptr_t)event, VGP_H_EVENT) && vcu_stream_ok(stream)
+    if (!vgp_handle_live((uintptr_t)event, VGP_H_EVENT) || !vcu_stream_ok(stream))
+        return CUDA_ERROR_INVALID_HANDLE;
+    of = vcu_handle_data((uintptr_t)event, VGP_H_EVENT);
+    return of == &interprocess || (uint64_t)(uintptr_t)of == vcu_stream_owner(vcu_stream(stream))
                ? CUDA_SUCCESS
-               : CUDA_ERROR_INVALID_HANDLE;
+               : CUDA_ERROR_INVALID_HANDLE; /* documented: both of one context */
 }
 
 CUresult vcu_cuEventRecord(CUevent hEvent, CUstream hStream)

@@ -3,6 +3,7 @@
 #include "copy.h"
 
 #include "../../../protocol/generated/vgp_entry.h"
+#include "../../../protocol/generated/vgp_guest.h"
 #include "../../../protocol/vgp_guest_rt.h"
 
 static uint64_t address(const void *p)
@@ -14,6 +15,34 @@ static uint64_t address(const void *p)
 static bool on_device(uint64_t addr)
 {
     return vcu_memory_is_device(addr, 0);
+}
+
+CUresult vcu_memset_of_thread(CUdeviceptr dst, CUresult res)
+{
+    if (res != CUDA_SUCCESS || on_device(dst) || vcu_stream_captured(CU_STREAM_PER_THREAD))
+        return res;
+    return vgp_call_cuStreamSynchronize(CU_STREAM_PER_THREAD);
+}
+
+/* The context of a side that is memory of the host does not matter. */
+static bool is_elsewhere(const struct vcu_copy *c, const struct vcu_copy_end *end, CUcontext context)
+{
+    return !c->async && end->device && context != (CUcontext)(uintptr_t)vcu_current_context() &&
+           context != NULL && vcu_context_find(context) != NULL;
+}
+
+/* Documented of cuMemcpyPeer: serialised with all work of the two contexts. The copy itself is one of the current context. */
+static CUresult run_between(const char *call, struct vcu_copy *c)
+{
+    const bool src = is_elsewhere(c, &c->src, c->src_context), dst = is_elsewhere(c, &c->dst, c->dst_context);
+    CUresult res = src ? vcu_cuCtxSynchronize_v2(c->src_context) : CUDA_SUCCESS;
+
+    if (res == CUDA_SUCCESS && dst)
+        res = vcu_cuCtxSynchronize_v2(c->dst_context);
+    if (res == CUDA_SUCCESS)
+        res = vcu_copy_run(call, c);
+    /* Their later work comes behind it. */
+    return res == CUDA_SUCCESS && (src || dst) ? vgp_call_cuStreamSynchronize(c->stream) : res;
 }
 
 /* One worker has all devices of the process in one address space: inside of one device a peer copy is
@@ -38,7 +67,7 @@ CUresult vcu_copy_peer(const char *call, CUdeviceptr dst, CUcontext dst_context,
                          .dst_context = dst_context,
                          .src_context = src_context};
 
-    return vcu_copy_run(call, &c);
+    return run_between(call, &c);
 }
 
 /* Where one side of a strided copy is. */
@@ -172,7 +201,7 @@ CUresult vcu_copy_3d(const char *call, const CUDA_MEMCPY3D *p, CUcontext dst_con
         return res;
     if (c.width == 0 || c.height == 0 || c.depth == 0)
         return CUDA_SUCCESS;
-    return vcu_copy_run(call, &c);
+    return run_between(call, &c);
 }
 
 /* ---- one row of an array ---------------------------------------------------------------------- */

@@ -246,8 +246,9 @@ CUresult vcu_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     if (res != CUDA_SUCCESS)
         return res;
     hStream = vcu_stream(hStream);
-    if (!vcu_stream_ok(hStream))
-        return vcu_stream_error(hStream);
+    res = vcu_check_own_stream(hStream);
+    if (res != CUDA_SUCCESS)
+        return res;
     if (dptr == 0)
         return CUDA_SUCCESS;
     /* On a captured stream a node frees memory of a graph, and nothing else can be freed. */

@@ -50,7 +50,7 @@ static CUresult check(CUstream *stream)
     if (res != CUDA_SUCCESS)
         return res;
     *stream = vcu_stream(*stream);
-    return vcu_stream_ok(*stream) ? CUDA_SUCCESS : vcu_stream_error(*stream);
+    return vcu_check_own_stream(*stream);
 }
 
 CUresult vcu_memop_ask(CUstream stream, uint32_t operation, CUdeviceptr addr, uint64_t value, unsigned flags)

@@ -67,6 +67,7 @@ CUresult CUDAAPI cuModuleLoad(CUmodule *module, const char *fname)
 
     SG_CTX(ctx);
     (void)ctx;
+    SG_NOT_CAPTURING();
     if (!module || !fname)
         return CUDA_ERROR_INVALID_VALUE;
     r = sg_file_read(fname, &data, &size);

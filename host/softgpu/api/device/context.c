@@ -441,8 +441,8 @@ CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags
 
     if (!peer || peer == ctx)
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (peer->device == ctx->device)
-        return CUDA_ERROR_INVALID_DEVICE;
+    if (peer->device == ctx->device) /* as documented where cuDeviceCanAccessPeer() says no */
+        return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     return sg_mem_add_peer(ctx, peer->id);
 }
 

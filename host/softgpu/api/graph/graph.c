@@ -55,6 +55,19 @@ static CUresult node_ctx(CUcontext h, struct sg_ctx **out)
     return CUDA_SUCCESS;
 }
 
+/* ... of a kernel: documented to be ignored where the node has a function, which is of the current one. */
+static CUresult kernel_ctx(const CUDA_KERNEL_NODE_PARAMS *p, struct sg_ctx **out)
+{
+    CUresult r = node_ctx(p->ctx, out);
+    struct sg_ctx *now;
+
+    if (r != CUDA_SUCCESS || !p->func || !p->ctx || node_ctx(NULL, &now) != CUDA_SUCCESS)
+        return r;
+    sg_obj_put(&(*out)->obj);
+    *out = now;
+    return CUDA_SUCCESS;
+}
+
 CUresult CUDAAPI cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
                                          const CUgraphNode *dependencies, size_t numDependencies,
                                          const CUDA_KERNEL_NODE_PARAMS *nodeParams)
@@ -66,7 +79,7 @@ CUresult CUDAAPI cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGrap
     SG_INIT();
     if (!nodeParams)
         return CUDA_ERROR_INVALID_VALUE;
-    r = node_ctx(nodeParams->ctx, &ctx);
+    r = kernel_ctx(nodeParams, &ctx);
     if (r == CUDA_SUCCESS)
         r = sg_launch_op(ctx, nodeParams, NULL, &op);
     return r != CUDA_SUCCESS ? r
@@ -401,7 +414,7 @@ CUresult CUDAAPI cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KER
     SG_NODE(n, hNode);
     if (!nodeParams || n->type != CU_GRAPH_NODE_TYPE_KERNEL)
         return CUDA_ERROR_INVALID_VALUE;
-    r = node_ctx(nodeParams->ctx, &ctx);
+    r = kernel_ctx(nodeParams, &ctx);
     pthread_mutex_lock(&sg_graph_lock);
     sg_launch_get_attributes(n->gop->op, &kept);
     pthread_mutex_unlock(&sg_graph_lock);

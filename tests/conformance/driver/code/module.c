@@ -168,6 +168,72 @@ CASE(module_instruction_late, CF_CTX | CF_UB)
     OK("free", cuMemFree(p));
 }
 
+#define LARGE (300u << 10)
+
+/* A text of LARGE bytes whose last kernel has the given body. */
+static char *large_ptx(const char *body)
+{
+    static const char head[] =
+        ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry good()\n{\n  ret;\n}\n";
+    char *text = malloc(LARGE + 4096);
+    size_t n = strlen(head);
+
+    strcpy(text, head);
+    while (n < LARGE)
+        n += (size_t)sprintf(text + n, ".visible .entry pad%zu()\n{\n  ret;\n}\n", n);
+    sprintf(text + n, ".visible .entry last()\n{\n  %s\n}\n", body);
+    return text;
+}
+
+/* An error in the last body of a large text is that of the call which takes the text. */
+CASE(module_large_bad, CF_CTX)
+{
+    static const char *const bodies[] = {"this is no instruction;", "add.u32 %r1, %r2, %r3;"};
+    CUjit_option opt[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    CUmodule m = NULL;
+    CUlibrary lib = NULL;
+    CUlinkState link = NULL;
+
+    for (unsigned i = 0; i < 2; i++) {
+        char error[512] = "", link_error[512] = "";
+        void *val[] = {error, (void *)sizeof(error)}, *link_val[] = {link_error, (void *)sizeof(link_error)};
+        char *text = large_ptx(bodies[i]);
+
+        RC("module", cuModuleLoadData(&m, text), CUDA_ERROR_INVALID_PTX);
+        RC("module_ex", cuModuleLoadDataEx(&m, text, 2, opt, val), CUDA_ERROR_INVALID_PTX);
+        cf_true("module_log", strstr(error, "line") != NULL);
+        RC("library", cuLibraryLoadData(&lib, text, NULL, NULL, 0, NULL, NULL, 0), CUDA_ERROR_INVALID_PTX);
+        NEED(cuLinkCreate(2, opt, link_val, &link));
+        RC("link_add", cuLinkAddData(link, CU_JIT_INPUT_PTX, text, strlen(text) + 1, "large", 0, NULL, NULL),
+           CUDA_ERROR_INVALID_PTX);
+        cf_true("link_log", strstr(link_error, "line") != NULL);
+        OK("link_destroy", cuLinkDestroy(link));
+        free(text);
+    }
+}
+
+/* ... and a right one loads, links and runs. */
+CASE(module_large, CF_CTX)
+{
+    char *text = large_ptx("ret;");
+    CUlinkState link = NULL;
+    CUmodule m = NULL;
+    CUfunction f = NULL;
+    void *image = NULL;
+    size_t size = 0;
+
+    NEED(cuLinkCreate(0, NULL, NULL, &link));
+    OK("link_add", cuLinkAddData(link, CU_JIT_INPUT_PTX, text, strlen(text) + 1, "large", 0, NULL, NULL));
+    OK("link_complete", cuLinkComplete(link, &image, &size));
+    OK("load", cuModuleLoadData(&m, image));
+    OK("function", cuModuleGetFunction(&f, m, "last"));
+    OK("launch", cf_launch(f, 1, 1, 0, NULL, NULL));
+    OK("sync", cuCtxSynchronize());
+    OK("unload", cuModuleUnload(m));
+    OK("link_destroy", cuLinkDestroy(link));
+    free(text);
+}
+
 CASE(module_jit_log, CF_CTX)
 {
     CUmodule m = NULL;
