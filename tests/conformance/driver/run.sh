@@ -44,6 +44,10 @@ add() { # FILE STATUS
         failed=$((failed + 1))
         return
     fi
+    if [ $(($3 + $4 + $5)) -eq 0 ]; then
+        echo "FAIL: ${1##*/}: ran no test"
+        failed=$((failed + 1))
+    fi
     passed=$((passed + $3))
     failed=$((failed + $4))
     skipped=$((skipped + $5))
@@ -198,7 +202,7 @@ provider() {
     wait $pid 2>/dev/null
     rm -rf "$sock"
     grep -E ' FAIL( |$)' "$log" | sed "s/^/FAIL: /"
-    tail -n 1 "$log"
+    echo "provider, socket: $(tail -n 1 "$log")"
     [ $status -gt 1 ] && tail -n 3 "$log.err" "$log.backend"
     add "$log" $status
 }
