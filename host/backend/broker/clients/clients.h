@@ -118,12 +118,12 @@ struct brk_client {
     bool behind;           /* stopped for one of higher priority */
     uint64_t behind_ns;    /* so, in this window */
     bool waited_known;
-    uint64_t waited_ns;    /* what its worker's threads had waited for processors */
-    unsigned reports;      /* how often it may say what it has: a quota was set where there was none */
-    unsigned nshares;      /* that it has made */
-    unsigned nshare_fds;   /* of these with a descriptor */
-    unsigned nholds;       /* of what others have made */
-    uint64_t shared_bytes; /* of what it has made */
+    uint64_t waited_ns;           /* what its worker's threads had waited for processors */
+    unsigned reports;             /* how often it may say what it has: a quota was set where there was none */
+    unsigned nshares;             /* that it has made */
+    unsigned nshare_fds;          /* of these with a descriptor */
+    unsigned nholds;              /* of what others have made */
+    uint64_t shared_bytes;        /* of what it has made */
     struct brk_share_tally tally; /* the same, counted anew (books.c) */
 };
 

@@ -143,7 +143,9 @@ static CUresult ask_edges_to(void *to, size_t *count)
     r = cuGraphGetEdges(graph, from, target, data, count);
     memcpy(to, from, room * sizeof(*from));
     for (size_t i = 0; r == CUDA_SUCCESS && i < MOST + 2; i++) {
-        if (i < *count ? target[i] != node : i < room ? target[i] != NULL : !all_are((void *)&target[i], 0, 8, GUARD))
+        if (i < *count ? target[i] != node
+            : i < room ? target[i] != NULL
+                       : !all_are((void *)&target[i], 0, 8, GUARD))
             r = CUDA_ERROR_UNKNOWN;
     }
     return r;
@@ -291,9 +293,10 @@ CASE(room_text, CF_CTX)
 #define BATCH 5u
 #define SIZE 64u
 
-typedef CUresult CUDAAPI batch_fn(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *, size_t *,
-                                  size_t, size_t *, CUstream);
-typedef CUresult CUDAAPI batch_3d_fn(size_t, CUDA_MEMCPY3D_BATCH_OP *, size_t *, unsigned long long, CUstream);
+typedef CUresult CUDAAPI batch_fn(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *,
+                                  size_t *, size_t, size_t *, CUstream);
+typedef CUresult CUDAAPI batch_3d_fn(size_t, CUDA_MEMCPY3D_BATCH_OP *, size_t *, unsigned long long,
+                                     CUstream);
 
 static CUdeviceptr from, into;
 static CUstream stream;
@@ -431,7 +434,8 @@ CASE(batch_refused_at, CF_CTX)
             to[i] = &ids[i][1];
         }
         snprintf(name, sizeof(name), "memory_operations_%u", bad);
-        cf_rc(name, cuStreamBatchMemOp(stream, BATCH, ops, 0), bad < BATCH ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
+        cf_rc(name, cuStreamBatchMemOp(stream, BATCH, ops, 0),
+              bad < BATCH ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
         NEED(cuStreamSynchronize(stream));
         NEED(cuMemcpyDtoH(words, into, sizeof(words)));
         snprintf(name, sizeof(name), "memory_operations_%u_made", bad);
@@ -442,7 +446,8 @@ CASE(batch_refused_at, CF_CTX)
         NEED(cuMemsetD8(into, 0, BATCH * SIZE));
         NEED(cuCtxSynchronize());
         snprintf(name, sizeof(name), "attributes_%u", bad);
-        cf_rc(name, cuPointerGetAttributes(BATCH, attrs, to, into), bad < BATCH ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
+        cf_rc(name, cuPointerGetAttributes(BATCH, attrs, to, into),
+              bad < BATCH ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
         made = 0;
         for (unsigned i = 0; i < BATCH; i++) {
             made += ids[i][1] == CU_MEMORYTYPE_DEVICE;

@@ -52,7 +52,8 @@ static int memory_right(struct guest *g, unsigned round)
 }
 
 /* All that the client may have, and one more in the end. */
-static int objects(struct guest *g, uint16_t make, uint16_t destroy, enum vgp_handle_type type, unsigned n, unsigned round)
+static int objects(struct guest *g, uint16_t make, uint16_t destroy, enum vgp_handle_type type, unsigned n,
+                   unsigned round)
 {
     int r = 0;
     unsigned made = 0;
@@ -157,8 +158,8 @@ static void test_again(void **state)
 /* Memory that another client has is waited for as long each time that it is refused. */
 static void test_wait_again(void **state)
 {
-    static const char *const extra[] = {"--log",     "/dev/null",     "--vram-quota", "8M", "--memory-policy",
-                                        "ceiling",   "--memory-wait", "4",            NULL};
+    static const char *const extra[] = {
+        "--log", "/dev/null", "--vram-quota", "8M", "--memory-policy", "ceiling", "--memory-wait", "4", NULL};
     struct vgp_args_cuMemAlloc_v2 args = {.bytesize = 6 << 20};
     struct guest g, h;
     uint64_t p;
@@ -225,7 +226,8 @@ static int unpin(struct vm *v, uint32_t region)
 /* More pinned memory than the quota, a region that is there, and one that is not. */
 static void test_pin_again(void **state)
 {
-    static const char *const extra[] = {"--vhost-user", "SOCKET", "--log", "/dev/null", "--pin-quota", "16K", NULL};
+    static const char *const extra[] = {"--vhost-user", "SOCKET", "--log", "/dev/null",
+                                        "--pin-quota",  "16K",    NULL};
     struct vm v = {0};
 
     (void)state;
@@ -246,7 +248,8 @@ static void test_pin_again(void **state)
 }
 
 /* Posts two requests at once; their statuses. */
-static void post_two(struct vm *v, const void *request, uint32_t size, uint32_t answer, uint32_t *first, uint32_t *second)
+static void post_two(struct vm *v, const void *request, uint32_t size, uint32_t answer, uint32_t *first,
+                     uint32_t *second)
 {
     struct vring_desc *d = (void *)v->ram;
     struct vgpu_resp_hdr h;
