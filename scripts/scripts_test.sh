@@ -360,6 +360,17 @@ sum 1 'a: 3 passed, 1 failed, 0 skipped' | grep -q 'f: 3 passed, 1 failed, 0 ski
 check "sum: a failure" $?
 sum 0 'nothing to see' | grep -q 'f: 0 passed, 1 failed'
 check "sum: no result is a failure" $?
+sum 0 'a: 3 passed, 0 failed, 0 skipped
+b: 0 passed, 0 failed, 0 skipped' | grep -q 'FAIL: f: b: ran no test'
+check "sum: a suite that runs no test is a failure" $?
+# Programs as cmocka writes them: a skip counts once and is no pass, no test is a failure.
+printf '#!/bin/sh\necho "1..2"; echo "ok 1 - a"; echo "ok 2 - b # SKIP"\n' > "$work/some_test"
+printf '#!/bin/sh\necho "1..0"\n' > "$work/none_test"
+chmod +x "$work/some_test" "$work/none_test"
+env -u VGPU_TEST_PRELOAD sh "$top/tests/runner/unit-tests.sh" u "$work/u.log" "$work/some_test" | grep -qx 'u: 1 passed, 0 failed, 1 skipped'
+check "unit tests: a skip counts once" $?
+env -u VGPU_TEST_PRELOAD sh "$top/tests/runner/unit-tests.sh" u "$work/u.log" "$work/none_test" | grep -qx 'u: 0 passed, 1 failed, 0 skipped'
+check "unit tests: no test is a failure" $?
 sum 2 'a: 3 passed, 0 failed, 0 skipped' | grep -q 'f: 3 passed, 1 failed'
 check "sum: a failed check without a failed test is a failure" $?
 

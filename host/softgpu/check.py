@@ -5,7 +5,7 @@
 usage: check.py BUILD_DIR PROGRAM...
 
 Reads cmocka's lines. A program that ends by a signal, or that fails without saying which test did,
-counts as one failure. The last line is "host/softgpu: N passed, M failed, K skipped".
+or that runs none, counts as one failure. The last line is "host/softgpu: N passed, M failed, K skipped".
 """
 import os
 import re
@@ -25,16 +25,20 @@ def main():
     passed = failed = skipped = 0
     for name in sys.argv[2:]:
         try:
-            p = subprocess.run([os.path.join(sys.argv[1], name)], env=environment(), stdout=subprocess.PIPE,
+            done = subprocess.run([os.path.join(sys.argv[1], name)], env=environment(), stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, timeout=LIMIT_S, errors="replace")
-            out, rc = p.stdout, p.returncode
+            out, rc = done.stdout, done.returncode
         except subprocess.TimeoutExpired as e:
             out = (e.stdout or b"").decode(errors="replace") + "\ntimed out\n"
             rc = -1
         sys.stdout.write(out)
         f = len(re.findall(r"^\[  FAILED  \] \w+$", out, re.M)) // 2  # said twice per test
         s = len(re.findall(r"^\[  SKIPPED \] \w+$", out, re.M)) // 2
-        passed += len(re.findall(r"^\[       OK \] ", out, re.M))
+        p = len(re.findall(r"^\[       OK \] ", out, re.M))
+        passed += p
+        if not p + f + s and not rc and not os.environ.get("VGPU_TEST_PRELOAD"):
+            print("FAIL: %s ran no test" % name)
+            f = 1
         if rc != 0 and not f:
             print("%s: ended with %d" % (name, rc))
             f = 1

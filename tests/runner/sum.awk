@@ -6,6 +6,10 @@
     passed += $2
     failed += $4
     skipped += $6
+    if ($2 + $4 + $6 == 0) {
+        faults[++m] = "FAIL: " folder ": " $1 " ran no test"
+        failed++
+    }
 }
 /^not run: / { reasons[++n] = $0 }
 /(^| )(FAIL|FAILED|not ok)([ :]|$)/ && m < 40 { faults[++m] = $0 }

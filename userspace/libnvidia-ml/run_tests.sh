@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Runs nvml_test against a backend with the software GPU, and looks at what the library exports.
+# Runs nvml_test and room_test against a backend with the software GPU, and looks at what the library exports.
 #   run_tests.sh BUILD_DIR TOP_BUILD_DIR
 out=$1
 vgpu=$2/userspace/vgpu/vgpu
@@ -42,6 +42,7 @@ if [ -n "$missing" ]; then
     skipped=1
 else
     run socket "$vgpu" run --gpu soft "$out/nvml_test"
+    run room "$vgpu" run --gpu soft "$out/room_test"
     # Every call traced: the arguments of failed calls are not looked at.
     run traced env VGPU_TRACE=$out/nvml_test.trace "$vgpu" run --gpu soft "$out/nvml_test"
 fi

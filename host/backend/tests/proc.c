@@ -6,7 +6,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <setjmp.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +19,8 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 int broker_start(struct broker *b, const char *const *extra)
 {
@@ -102,8 +107,63 @@ const char *control_ask(const char *path, const void *request, size_t size)
     return answer;
 }
 
+ssize_t broker_status(pid_t broker, char *text, size_t room)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int n = snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, "vgpu-backend.status.%d", (int)broker);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    struct timeval limit = {.tv_sec = 20};
+    ssize_t got = -1;
+
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    if (!connect(fd, (struct sockaddr *)&a,
+                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)))
+        got = recv(fd, text, room - 1, 0);
+    close(fd);
+    text[got > 0 ? got : 0] = '\0';
+    return got;
+}
+
+/* NULL where all is given back, or what is not. */
+static const char *held(char *text)
+{
+    char *used = strstr(text, " vram-used ");
+
+    if (strstr(text, "\nbooks clients 0 ending 0 regions 0 shares 0 even\n") && used &&
+        !strncmp(used, " vram-used 0 pin-used 0 blob-used 0 ", 36))
+        return NULL;
+    if (used)
+        used[strcspn(used, "\n")] = '\0';
+    return used ? used : "no line of quotas";
+}
+
+const char *broker_books(pid_t broker)
+{
+    static char text[131072];
+    unsigned clients = 0, ending = 1;
+    char *line = NULL;
+
+    /* A worker that was killed is reaped soon: what it had is given back then. */
+    for (int i = 0; i < 1000 && ending; i++) {
+        if (i)
+            usleep(10000);
+        if (broker_status(broker, text, sizeof(text)) <= 0)
+            return NULL; /* it has ended, or been stopped, by the test */
+        line = strstr(text, "\nbooks ");
+        if (!line || sscanf(line, "\nbooks clients %u ending %u", &clients, &ending) != 2)
+            return "no line of books";
+    }
+    char *end = line + 1 + strcspn(line + 1, "\n");
+    if (ending || strncmp(end - 5, " even", 5)) {
+        *end = '\0';
+        return line + 1;
+    }
+    return clients ? NULL : held(text);
+}
+
 int broker_stop(struct broker *b)
 {
+    const char *books = b->pid > 0 ? broker_books(b->pid) : NULL;
     int status = -1;
 
     if (b->pid > 0) {
@@ -113,6 +173,8 @@ int broker_stop(struct broker *b)
     unlink(b->sock);
     rmdir(b->dir);
     b->pid = 0;
+    if (books)
+        fail_msg("the broker's accounts: %s", books);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 

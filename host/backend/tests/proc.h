@@ -22,7 +22,12 @@ bool file_has(const char *path, const char *text);
 /* The answer to one request to a control socket, valid until the next; "" when the connection is closed instead. NULL:
  * nobody listens. */
 const char *control_ask(const char *path, const void *request, size_t size);
-/* Ends it with SIGTERM; its exit status. */
+/* What it says of itself (`vgpu smi --host`): the length, 0: nothing; -1: nobody listens. */
+ssize_t broker_status(pid_t broker, char *text, size_t room);
+/* Conservation: waits until no client is ending, then looks at the broker's accounts. NULL: each agrees with what is held,
+ * and with no client nothing is; or it does not answer. Otherwise what it said, valid until the next call. */
+const char *broker_books(pid_t broker);
+/* Ends it with SIGTERM; its exit status. The test fails when its accounts are wrong before. */
 int broker_stop(struct broker *b);
 /* The worker processes of a broker; how many there are, the first n in out. */
 unsigned workers_of(pid_t broker, pid_t *out, unsigned n);

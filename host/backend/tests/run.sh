@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Runs cmocka programs one after the other and sums their results.
-# VGPU_TEST_PRELOAD: a library that selects tests (tests/runner/filter.c).
+# VGPU_TEST_PRELOAD: a library that selects tests (tests/runner/filter.c). Without it a program that runs no test fails.
 passed=0 failed=0 skipped=0
 out=$(mktemp) || exit 1
 trap 'rm -f "$out"' EXIT
@@ -17,6 +17,10 @@ for t in "$@"; do
         [ "$bad" -eq 0 ] && bad=1
         echo "--- $t ended with status $status"
         tail -n 40 "$out"
+    fi
+    if [ $((ok + bad + skip)) -eq 0 ] && [ -z "${VGPU_TEST_PRELOAD:-}" ]; then
+        bad=1
+        echo "FAIL: $t ran no test"
     fi
     passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
 done

@@ -19,22 +19,6 @@
 #include "guest.h"
 #include "proc.h"
 
-/* The length of what it says, 0: nothing; -1: there is no such socket. */
-static ssize_t ask(pid_t broker, char *text, size_t room)
-{
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    int n = snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, "vgpu-backend.status.%d", (int)broker);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    ssize_t got = -1;
-
-    if (!connect(fd, (struct sockaddr *)&a,
-                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)))
-        got = recv(fd, text, room - 1, 0);
-    close(fd);
-    text[got > 0 ? got : 0] = '\0';
-    return got;
-}
-
 static void test_processes(void **state)
 {
     char text[131072], want[200];
@@ -43,7 +27,7 @@ static void test_processes(void **state)
 
     (void)state;
     assert_int_equal(broker_start(&b, NULL), 0);
-    assert_true(ask(b.pid, text, sizeof(text)) > 0);
+    assert_true(broker_status(b.pid, text, sizeof(text)) > 0);
     snprintf(want, sizeof(want), "backend %d %s\n", (int)b.pid, b.sock);
     assert_int_equal(strncmp(text, want, strlen(want)), 0);
     assert_non_null(strstr(text, "\nname s\n")); /* of the socket */
@@ -54,7 +38,7 @@ static void test_processes(void **state)
     g[0].s->memory_used = 5;
     assert_int_equal(guest_connect(&g[1], b.sock, "tw\x1b[o"), 0);
     g[1].s->guest_pid = 4712;
-    assert_true(ask(b.pid, text, sizeof(text)) > 0);
+    assert_true(broker_status(b.pid, text, sizeof(text)) > 0);
     assert_non_null(strstr(text, " 4711 5 one\n"));
     assert_non_null(strstr(text, " 4712 0 tw?[o\n")); /* a guest's words control no terminal */
     pid_t pid = 0, list[16];
@@ -68,7 +52,7 @@ static void test_processes(void **state)
     guest_close(&g[1]);
     pid = b.pid;
     assert_int_equal(broker_stop(&b), 0);
-    assert_int_equal(ask(pid, text, sizeof(text)), -1);
+    assert_int_equal(broker_status(pid, text, sizeof(text)), -1);
 }
 
 /* What clients have used, and what stays of it when they are gone; the second socket says the same. */
@@ -86,14 +70,14 @@ static void test_use(void **state)
     assert_non_null(mkdtemp(path));
     snprintf(sock, sizeof(sock), "%s/status", path);
     assert_int_equal(broker_start(&b, extra), 0);
-    assert_true(ask(b.pid, text, sizeof(text)) > 0);
+    assert_true(broker_status(b.pid, text, sizeof(text)) > 0);
     assert_non_null(strstr(text, "\nvm calls 0 waits 0 errors 0 copied 0 cpu-ms 0 throttled-ms 0\n"));
     assert_non_null(strstr(text, " clients-refused 0 memory-refused 0 workers-lost 0\n"));
     assert_int_equal(guest_connect(&g, b.sock, "one"), 0);
     assert_int_equal(guest_context(&g), 0);
     assert_int_equal(guest_alloc(&g, 4096, &dptr), 0);
     assert_int_not_equal(guest_alloc(&g, 4u << 20, &dptr), 0);
-    assert_true(ask(b.pid, text, sizeof(text)) > 0);
+    assert_true(broker_status(b.pid, text, sizeof(text)) > 0);
     unsigned long long calls = 0, waits = 0, errors = 0, more;
     assert_int_equal(sscanf(strstr(text, "\nuse "), "\nuse %*d calls %llu waits %llu errors %llu", &calls,
                             &waits, &errors),
@@ -114,7 +98,7 @@ static void test_use(void **state)
     guest_close(&g);
     for (int i = 0; i < 600 && strstr(text, "\nuse "); i++) {
         usleep(50000);
-        assert_true(ask(b.pid, text, sizeof(text)) > 0);
+        assert_true(broker_status(b.pid, text, sizeof(text)) > 0);
     }
     assert_int_equal(sscanf(strstr(text, "\nvm calls "), "\nvm calls %llu", &more), 1);
     assert_true(more >= calls); /* it is gone, what it did is not */
@@ -127,7 +111,7 @@ static bool brokers_clients(struct broker *b)
 {
     char text[131072];
 
-    assert_true(ask(b->pid, text, sizeof(text)) > 0);
+    assert_true(broker_status(b->pid, text, sizeof(text)) > 0);
     return strstr(text, "\nclient ") != NULL;
 }
 
@@ -137,7 +121,7 @@ static unsigned long long vm_value(struct broker *b, const char *name)
     unsigned long long value = 0;
     const char *at;
 
-    assert_true(ask(b->pid, text, sizeof(text)) > 0);
+    assert_true(broker_status(b->pid, text, sizeof(text)) > 0);
     snprintf(want, sizeof(want), " %s ", name);
     at = strstr(text, "\nvm calls ");
     assert_non_null(at);
@@ -241,7 +225,7 @@ static void test_other_user(void **state)
 
         if (setgroups(0, NULL) || setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))
             _exit(77);
-        _exit(ask(b.pid, text, sizeof(text)) > 0 ? 1 : 0);
+        _exit(broker_status(b.pid, text, sizeof(text)) > 0 ? 1 : 0);
     }
     waitpid(child, &is, 0);
     assert_true(WIFEXITED(is));

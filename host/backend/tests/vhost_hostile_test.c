@@ -371,6 +371,15 @@ static void test_stuck_with_memory(void **state)
     for (int i = 0; i < 500 && (r = unpin(&v)) == VGPU_S_STUCK; i++)
         usleep(10000);
     assert_int_equal(r, VGPU_S_NO_CLIENT);
+    /* The same of a client that the guest has not destroyed: what is given back is counted at once. */
+    assert_int_equal(vm_create(&v, 0), VGPU_S_OK);
+    assert_int_equal(pin_two_pages(&v, 0), VGPU_S_STUCK);
+    assert_null(broker_books(v.b.pid));
+    debuggers(v.b.pid, true);
+    for (int i = 0; i < 500 && (r = pin_two_pages(&v, 0)) == VGPU_S_STUCK; i++)
+        usleep(10000);
+    assert_int_equal(r, VGPU_S_WORKER);
+    assert_null(broker_books(v.b.pid));
     assert_int_equal(vm_close(&v), 0);
     unsetenv("VGPU_TEST_BADWORKER");
 }

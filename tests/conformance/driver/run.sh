@@ -44,6 +44,10 @@ add() { # FILE STATUS
         failed=$((failed + 1))
         return
     fi
+    if [ $(($3 + $4 + $5)) -eq 0 ]; then
+        echo "FAIL: ${1##*/}: ran no test"
+        failed=$((failed + 1))
+    fi
     passed=$((passed + $3))
     failed=$((failed + $4))
     skipped=$((skipped + $5))
@@ -198,7 +202,7 @@ provider() {
     wait $pid 2>/dev/null
     rm -rf "$sock"
     grep -E ' FAIL( |$)' "$log" | sed "s/^/FAIL: /"
-    tail -n 1 "$log"
+    echo "provider, socket: $(tail -n 1 "$log")"
     [ $status -gt 1 ] && tail -n 3 "$log.err" "$log.backend"
     add "$log" $status
 }
@@ -309,5 +313,10 @@ case $ways in
     again one_processor env CONFORM_LIMIT=12 taskset -c 0
     ;;
 esac
+# Every backend says so when its accounts are wrong as its last client goes.
+if grep -q 'accounts are wrong' "$out"/*; then
+    echo "FAIL: conservation: $(grep -h 'accounts are wrong' "$out"/* | head -n 3)"
+    failed=$((failed + 1))
+fi
 echo "conform: $passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

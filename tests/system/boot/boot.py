@@ -17,6 +17,9 @@ import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../../runner"))
+import books  # noqa: E402
+
 passed = failed = skipped = 0
 
 
@@ -124,6 +127,7 @@ def boot_guest(args):
     began = time.monotonic()
     settled = guest.until("settled", 1, args.timeout)
     workers = len(guest.of("vgpu-worker"))
+    kept = [books.wrong(pid, empty=True) or "even" for pid in guest.of("vgpu-backend")]
     code = guest.end(args.timeout + 30)
     for line in guest.lines:
         if line != "settled" and not line.startswith("guest: "):  # the count goes into ours
@@ -137,6 +141,7 @@ def boot_guest(args):
     report("guest_status", code == 0 and count is not None, "status %d: %s" % (code, guest.tail()))
     # The backend keeps two started workers ready; none serves a process that has ended.
     report("no_workers_left", settled and workers <= 2, "%d workers" % workers)
+    report("books_even", settled and kept == ["even"], str(kept))
     compare(args, "conform", "conform")
     compare(args, "rt_dynamic", "conform_rt_dynamic")
     compare(args, "rt_static", "conform_rt_static")

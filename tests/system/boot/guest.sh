@@ -253,11 +253,22 @@ if sh "${0%/*}/cgroup.sh" "$build/.." >cgroup.log 2>&1 || grep -q "^cgroup: " cg
 else
     check cgroup sh -c 'cat cgroup.log; false'
 fi
+# No program is left: what the driver has pinned of programs is released.
+pins_released() {
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        set -- $(sed -n 's/^nr_foll_pin_[a-z]* //p' /proc/vmstat)
+        [ $# -eq 2 ] && [ "$1" -gt 0 ] && [ "$1" = "$2" ] && return 0
+        sleep 0.5
+    done
+    grep nr_foll_pin /proc/vmstat
+    return 1
+}
+check pins_released pins_released
 oops() {
     ! dmesg | grep -E 'BUG:|Oops|WARNING:|general protection|refcount_t|hung task'
 }
 check kernel_log_clean oops
 sleep 1
 echo "settled"
-sleep 1
+sleep 3 # the host looks at the accounts of the backend
 echo "guest: $passed passed, $failed failed, $skipped skipped"

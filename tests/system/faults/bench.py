@@ -89,7 +89,8 @@ class Bench:
              "descriptors of the broker: %d before, %d after" % (before[0], fd_count(s.backend.pid)))
         grown = rss_kib(s.backend.pid) - before[1]
         need(grown <= rss, "the broker grew by %d KiB" % grown)
-        s.stop()
+        kept = s.stop()
+        need(not kept, kept)
         s.log.close()
         shutil.rmtree(s.folder, ignore_errors=True)
         self.setups.remove(s)

@@ -341,7 +341,8 @@ def run_test(args, t):
     except subprocess.TimeoutExpired as e:
         why = "no end: %s" % e
     finally:
-        s.stop()
+        kept = s.stop()
+        why = why or kept
         s.log.close()
     if why:
         print("FAIL: faults.%s: %s" % (t.__name__[5:], why))

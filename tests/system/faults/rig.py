@@ -2,7 +2,11 @@
 """One backend of a test's own, the programs that talk to it, and what /proc says of them."""
 import os
 import subprocess
+import sys
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../runner"))
+import books  # noqa: E402
 
 
 def find(top, name, executable=True):
@@ -139,11 +143,20 @@ class Setup:
         self.start(*options)
 
     def stop(self):
+        """Ends all that was started. None, or what the broker's accounts show when its last client has gone."""
+        for p in self.started:
+            if p is not self.backend:
+                if p.poll() is None:
+                    p.kill()
+                p.wait()
+        alive = self.backend in self.started and self.backend.poll() is None
+        why = books.wrong(self.backend.pid, empty=True) if alive else None
         for p in self.started:
             if p.poll() is None:
                 p.kill()
             p.wait()
         self.started = []
+        return why and "the broker's accounts: " + why
 
 
 def ends(process, seconds):

@@ -103,9 +103,10 @@ def test_shared_strangers(s):
         need(shared(other.backend.pid) == 0, "something is shared")
         other.works()
     finally:
-        other.stop()
+        kept = other.stop()
         other.log.close()
         shutil.rmtree(other.folder, ignore_errors=True)
+    need(not kept, kept)
     s.restart()
     maker.kill()
     opener = sharer(s, "open", path)

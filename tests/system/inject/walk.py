@@ -137,7 +137,8 @@ def run_walk(args, who, kind, most):
     except subprocess.TimeoutExpired:
         why = "the program does not end"
     finally:
-        walk.setup.stop()
+        kept = walk.setup.stop()
+        why = why or kept
         walk.setup.log.close()
     if why:
         print("FAIL: inject %s %s: %s" % (who, kind, why))

@@ -63,6 +63,17 @@ same "smi --host: a sum that does not wrap" "17592186044415MiB" \
     "$("$vgpu" smi --host | grep "/run/$liar_pid.sock" | grep -o '[0-9]*MiB' | head -n 1)"
 kill $liar
 wait $liar 2> /dev/null
+# Seconds keep the zeroes behind the point.
+sed 's/cpu-ms 1500 throttled-ms 250/cpu-ms 1007 throttled-ms 60040/; s/use 21 calls 60 waits 6 cpu-ms 1500/use 21 calls 60 waits 6 cpu-ms 9/' \
+    "$work/status.py" > "$work/digits.py"
+mkfifo "$work/digits.fifo"
+/usr/bin/python3 "$work/digits.py" > "$work/digits.fifo" &
+digits=$!
+read -r digits_pid < "$work/digits.fifo"
+same "metrics: seconds of few milliseconds" "1.007 60.040" "$("$vgpu" metrics | grep "{vm=\"$digits_pid\",backend=\"$digits_pid\"}" |
+    sed -n 's/^vgpu_\(cpu\|throttled\)_seconds_total{.*} //p' | xargs)"
+kill $digits
+wait $digits 2> /dev/null
 # Each family that the dashboard asks for exists.
 says "metrics: a dashboard asks for what there is" 0 "^good$" /usr/bin/python3 -c '
 import json, re, sys

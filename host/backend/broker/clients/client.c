@@ -88,6 +88,8 @@ static void retire(struct brk_client *c)
     }
     release_quotas(c);
     brk_totals_gone(c);
+    if (!nclients)
+        brk_books_log();
     if (c->shared)
         munmap(c->shared, VGP_PAGE);
     if (c->wake.fd >= 0)

@@ -70,6 +70,12 @@ struct brk_turn {
     uint64_t used_ns;  /* time in which it had work in flight; or in which others were stopped for it */
 };
 
+/* What a client has to do with shared objects. */
+struct brk_share_tally {
+    unsigned made, fds, holds;
+    uint64_t bytes;
+};
+
 struct brk_client {
     struct brk_client *next;
     unsigned asked;    /* region requests that the worker has not answered */
@@ -112,12 +118,13 @@ struct brk_client {
     bool behind;           /* stopped for one of higher priority */
     uint64_t behind_ns;    /* so, in this window */
     bool waited_known;
-    uint64_t waited_ns;    /* what its worker's threads had waited for processors */
-    unsigned reports;      /* how often it may say what it has: a quota was set where there was none */
-    unsigned nshares;      /* that it has made */
-    unsigned nshare_fds;   /* of these with a descriptor */
-    unsigned nholds;       /* of what others have made */
-    uint64_t shared_bytes; /* of what it has made */
+    uint64_t waited_ns;           /* what its worker's threads had waited for processors */
+    unsigned reports;             /* how often it may say what it has: a quota was set where there was none */
+    unsigned nshares;             /* that it has made */
+    unsigned nshare_fds;          /* of these with a descriptor */
+    unsigned nholds;              /* of what others have made */
+    uint64_t shared_bytes;        /* of what it has made */
+    struct brk_share_tally tally; /* the same, counted anew (books.c) */
 };
 
 struct brk_client_setup {
@@ -231,6 +238,9 @@ bool brk_share_message(struct brk_client *c, const struct vgb_msg *m);
 /* The client's worker has ended: it holds nothing any more. */
 void brk_share_client_gone(struct brk_client *c);
 unsigned brk_share_count(void);
+/* Counts them anew, for each client into its `tally`, and the bytes that count here. NULL, or which count of this file
+ * is wrong. */
+const char *brk_share_tally(uint64_t *charged);
 
 /* ---- usage.c ---- */
 
@@ -238,6 +248,16 @@ unsigned brk_share_count(void);
 uint64_t brk_usage_cpu(const struct brk_proc *p);
 /* Tells a worker about the clients in the list. */
 void brk_usage_answer(struct brk_proc *p, struct brk_client *first);
+
+/* ---- books.c ---- */
+
+struct brk_books {
+    unsigned clients, ending, regions, shares; /* ending: those whose worker is not reaped yet, but will be */
+};
+/* Counts what is held. NULL, or which account differs from what is held: a fault of this program. */
+const char *brk_books_wrong(struct brk_books *b);
+/* Logs it, as an error. */
+void brk_books_log(void);
 
 /* ---- totals.c ---- */
 
@@ -267,7 +287,7 @@ void brk_totals_gone(struct brk_client *c);
 /* Lists the clients for the broker's user and root: "backend PID SOCKET", "limit NAME VALUE" for each limit, then
  * "client WORKER-PID GUEST-PID BYTES LABEL" and, where shares are enforced, "share WORKER-PID WEIGHT CAP
  * MILLISECONDS" for each client that is served, a line each; "use WORKER-PID NAME VALUE ..." and "vm NAME VALUE" with what
- * clients and VM have used. Readers pass over lines that they do not know. A failure is logged; all else works without it. */
+ * clients and VM have used; "books" with what is held, and whether all accounts agree with it. Readers pass over lines that they do not know. A failure is logged; all else works without it. */
 /* False: --status cannot be served; the reason is logged. */
 bool brk_status_start(void);
 /* The name of the device as the provider says, and whether it is the software GPU; "" until the first worker is ready. */

@@ -59,6 +59,33 @@ unsigned brk_share_count(void)
     return nshares;
 }
 
+static uint64_t beyond_rounding(const struct share *s)
+{
+    return s->length > ROUNDING ? s->length - ROUNDING : 0;
+}
+
+const char *brk_share_tally(uint64_t *charged)
+{
+    unsigned n = 0, fds = 0;
+
+    *charged = 0;
+    for (struct brk_client *c = brk_client_first(); c; c = c->next)
+        c->tally = (struct brk_share_tally){0};
+    for (const struct share *s = shares; s; s = s->next) {
+        n++;
+        fds += s->fd >= 0;
+        *charged += s->charged;
+        for (const struct hold *h = s->holds; h; h = h->next)
+            h->client->tally.holds += h->client != s->maker;
+        if (s->maker) {
+            s->maker->tally.made++;
+            s->maker->tally.fds += s->fd >= 0;
+            s->maker->tally.bytes += beyond_rounding(s);
+        }
+    }
+    return n != nshares ? "shared objects" : fds != nfds ? "shared descriptors" : NULL;
+}
+
 /* Takes the same time wherever a guess goes wrong. */
 static bool same_token(const uint8_t *a, const uint8_t *b)
 {
@@ -132,11 +159,6 @@ static void share_free(struct share *s)
     if (s->fd >= 0)
         brk_foreign_close(s->fd); /* all of its pages may go with it */
     free(s);
-}
-
-static uint64_t beyond_rounding(const struct share *s)
-{
-    return s->length > ROUNDING ? s->length - ROUNDING : 0;
 }
 
 /* The maker has given it up. What others still have counts as theirs together. */

@@ -92,6 +92,15 @@ static void describe_vm(void)
     say("device %s\n", device);
 }
 
+static void describe_books(void)
+{
+    struct brk_books b;
+    const char *wrong = brk_books_wrong(&b);
+
+    say("books clients %u ending %u regions %u shares %u %s\n", b.clients, b.ending, b.regions, b.shares,
+        wrong ? wrong : "even");
+}
+
 static void describe(void)
 {
     char whose[32];
@@ -108,6 +117,7 @@ static void describe(void)
         say("limit %s %llu\n", brk_limits[i].name,
             (unsigned long long)brk_limit_get(&brk_opt, (enum brk_limit_id)i));
     describe_vm();
+    describe_books();
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
         if (!c->shared || !c->proc || c->state != BRK_C_SERVING)
             continue;

@@ -133,6 +133,7 @@ int main(int argc, char **argv)
         }
     }
     brk_supervisor_say("STOPPING=1");
+    brk_books_log();
     brk_status_stop();
     brk_control_stop();
     brk_pace_stop();

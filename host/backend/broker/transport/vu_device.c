@@ -149,7 +149,23 @@ static bool keep(struct brk_vu_slot *s, const struct brk_vu_chain *c, uint32_t t
     return true;
 }
 
-/* Answers the oldest pending request of a type (and region); drops it when the queue was reset. */
+/* Answers a pending request; drops it when the queue was reset. */
+static void answer_at(struct brk_vu_request_state **at, uint32_t status, uint64_t va)
+{
+    struct brk_vu_request_state *r = *at;
+
+    *at = r->next;
+    if (r->generation == brk_vu_dev.queue[VGPU_VQ_CONTROL].generation) {
+        if (r->type == VGPU_CMD_PIN)
+            respond_pin(&r->chain, status, va);
+        else
+            respond_status(&r->chain, status);
+    }
+    brk_vu_dev.npending--;
+    free(r);
+}
+
+/* Answers the oldest pending request of a type (and region). */
 static void answer(struct brk_vu_slot *s, uint32_t type, uint32_t region, uint32_t status, uint64_t va)
 {
     struct brk_vu_request_state **at = &s->pending, **found = NULL;
@@ -158,18 +174,14 @@ static void answer(struct brk_vu_slot *s, uint32_t type, uint32_t region, uint32
         if ((*at)->type == type && (*at)->region == region)
             found = at;
     }
-    if (!found)
-        return;
-    struct brk_vu_request_state *r = *found;
-    *found = r->next;
-    if (r->generation == brk_vu_dev.queue[VGPU_VQ_CONTROL].generation) {
-        if (type == VGPU_CMD_PIN)
-            respond_pin(&r->chain, status, va);
-        else
-            respond_status(&r->chain, status);
-    }
-    brk_vu_dev.npending--;
-    free(r);
+    if (found)
+        answer_at(found, status, va);
+}
+
+/* Answers the request that was kept last, which is refused at once: an older one about the same region waits on. */
+static void answer_kept(struct brk_vu_slot *s, uint32_t status)
+{
+    answer_at(&s->pending, status, 0);
 }
 
 static void answer_all(struct brk_vu_slot *s, uint32_t status)
@@ -363,7 +375,7 @@ static void do_pin(const struct vgpu_cmd_pin *q, uint32_t size, const struct brk
     }
     status = brk_client_map(s->client, &m);
     if (status)
-        answer(s, VGPU_CMD_PIN, q->region, status, 0);
+        answer_kept(s, status);
     return;
 out:
     respond_pin(c, status, 0);
@@ -388,7 +400,7 @@ static void do_unpin(const struct vgpu_cmd_unpin *q, const struct brk_vu_chain *
     }
     status = brk_client_unmap(s->client, q->region);
     if (status)
-        answer(s, VGPU_CMD_UNPIN, q->region, status, 0);
+        answer_kept(s, status);
 }
 
 /* One request. `buf` is a private copy. */

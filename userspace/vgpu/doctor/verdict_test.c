@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* Verdicts from made events: each code that is a fault, with its cause, and the codes that are none. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "doctor/doctor.h"
+
+/* A call that gave a code, and why libcuda says so; in a program that ended with status 1. */
+struct row {
+    const char *call;
+    int code;
+    const char *why;
+    enum vgpu_cause cause; /* NONE: not one word about the call */
+};
+static const struct row rows[] = {
+    {"cuMemAlloc", 2, NULL, VGPU_CAUSE_MEMORY},
+    {"cuMemHostRegister", 2, "pin_limit_mib", VGPU_CAUSE_PINNED},
+    {"cuModuleLoadData", 200, NULL, VGPU_CAUSE_IMAGE},
+    {"cuModuleLoadData", 209, NULL, VGPU_CAUSE_IMAGE},
+    {"cuModuleLoadData", 218, NULL, VGPU_CAUSE_PTX},
+    {"cuModuleLoadData", 222, NULL, VGPU_CAUSE_PTX},
+    {"cuStreamSynchronize", 700, NULL, VGPU_CAUSE_KERNEL},
+    {"cuStreamSynchronize", 709, NULL, VGPU_CAUSE_KERNEL},
+    {"cuStreamSynchronize", 710, NULL, VGPU_CAUSE_KERNEL},
+    {"cuStreamSynchronize", 714, NULL, VGPU_CAUSE_KERNEL},
+    {"cuStreamSynchronize", 715, NULL, VGPU_CAUSE_KERNEL},
+    {"cuStreamSynchronize", 716, NULL, VGPU_CAUSE_KERNEL},
+    {"cuStreamSynchronize", 717, NULL, VGPU_CAUSE_KERNEL},
+    {"cuStreamSynchronize", 718, NULL, VGPU_CAUSE_KERNEL},
+    {"cuStreamSynchronize", 702, NULL, VGPU_CAUSE_KERNEL},
+    {"cuStreamSynchronize", 719, NULL, VGPU_CAUSE_KERNEL},
+    {"cuMemHostRegister", 801, "pin_limit_mib", VGPU_CAUSE_PINNED},
+    {"cuMemcpyBatchAsync", 801, "the worker speaks 1.0", VGPU_CAUSE_MISMATCH},
+    {"cuMemcpyBatchAsync", 801, NULL, VGPU_CAUSE_REFUSED},
+    {"cuMemAlloc", 1, NULL, VGPU_CAUSE_CALL},
+    {"cuCtxSetCurrent", 201, NULL, VGPU_CAUSE_CALL},
+    /* Ordinary: work that is not ready, our own end, a context that is not there yet, peers, names that are not there. */
+    {"cuStreamQuery", 600, NULL, VGPU_CAUSE_NONE},
+    {"cuEventQuery", 600, NULL, VGPU_CAUSE_NONE},
+    {"cuMemFree", 4, NULL, VGPU_CAUSE_NONE},
+    {"cuCtxGetCurrent", 201, NULL, VGPU_CAUSE_NONE},
+    {"cuCtxGetDevice", 201, NULL, VGPU_CAUSE_NONE},
+    {"cuCtxEnablePeerAccess", 704, NULL, VGPU_CAUSE_NONE},
+    {"cuCtxDisablePeerAccess", 705, NULL, VGPU_CAUSE_NONE},
+    {"cuGetProcAddress_v2", 500, NULL, VGPU_CAUSE_NONE},
+    {"cuGetExportTable", 1, NULL, VGPU_CAUSE_NONE},
+    {"nvmlDeviceGetFanSpeed", 3, NULL, VGPU_CAUSE_NONE},
+};
+
+static struct vgpu_cli_event event(enum vgpu_cli_event_type type, const char *call, int code,
+                                   const char *text)
+{
+    static char result[16];
+
+    snprintf(result, sizeof(result), "error %d", code);
+    return (struct vgpu_cli_event){.type = type,
+                                   .pid = 1,
+                                   .tid = 1,
+                                   .code = code,
+                                   .call = (char *)(uintptr_t)call,
+                                   .text = (char *)(uintptr_t)text,
+                                   .result = result};
+}
+
+static void judge(struct vgpu_findings *f, const struct row *r)
+{
+    struct vgpu_cli_event list[6];
+    struct vgpu_cli_events events = {.list = list};
+    struct vgpu_ldlog log = {.any = true};
+    struct vgpu_ending end = {.started = true, .status = 1 << 8, .text = ""};
+
+    list[events.count++] = event(VGPU_EVENT_CALL, "cuInit", 0, "");
+    list[events.count++] = event(VGPU_EVENT_CALL, "cuMemAlloc", 0, "");
+    list[events.count++] = event(VGPU_EVENT_CALL, "cuLaunchKernel", 0, "");
+    if (r->why)
+        list[events.count++] = event(VGPU_EVENT_WHY, r->call, r->code, r->why);
+    list[events.count++] = event(VGPU_EVENT_CALL, r->call, r->code, "");
+    memset(f, 0, sizeof(*f));
+    vgpu_cli_judge(f, &events, &log, &end);
+}
+
+static void test_rows(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct row *r = &rows[i];
+        struct vgpu_findings f;
+        bool found = false, named = false;
+
+        judge(&f, r);
+        for (size_t k = 0; k < f.count; k++) {
+            found |= f.list[k].cause == r->cause;
+            named |= strstr(f.list[k].what, r->call) != NULL;
+        }
+        if (r->cause ? !found || !named : named)
+            fail_msg("%s with %d%s%s: %s, %s", r->call, r->code, r->why ? ", " : "", r->why ? r->why : "",
+                     found     ? "its cause"
+                     : f.count ? vgpu_cli_cause_name(f.list[0].cause)
+                               : "nothing",
+                     named ? "named" : "not named");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows)};
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+
+    print_message("userspace/vgpu/verdict: %d passed, %d failed, 0 skipped\n", 1 - failed, failed);
+    return failed;
+}
