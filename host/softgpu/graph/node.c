@@ -8,6 +8,8 @@
 
 #include "graph/graph.h"
 
+#include "lib/hash/hash.h"
+
 static void node_free(struct sg_obj *obj)
 {
     struct sg_node *n = (struct sg_node *)obj;
@@ -39,7 +41,7 @@ static void node_free(struct sg_obj *obj)
 
 static size_t dep_home(const struct sg_node *n, const struct sg_node *dep)
 {
-    return (size_t)((uint64_t)(uintptr_t)dep * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (n->dep_slots - 1);
+    return (size_t)hsh_number(0, (uintptr_t)dep) & (n->dep_slots - 1);
 }
 
 /* Where dep is in n->dep_slot, or the empty place where it would be. */

@@ -2,7 +2,7 @@
 /*
  * Work grows as the text does. Texts that once took time by the square of their length: numbers whose digits were looked at
  * again from each of them, branches that all have one long list of targets, registers that are each looked for
- * in the whole kernel. Each is read at two lengths, and the time of the longer one compared with that of the shorter.
+ * in the whole kernel, names and constants that all fell into one place of a table. Each is read at two lengths, and the time of the longer one compared with that of the shorter.
  */
 #include "exec/exec_test.h"
 
@@ -67,6 +67,89 @@ static void registers(unsigned n)
     put("E:\n", 0, 0);
     for (unsigned i = 1; i < n; i++)
         put("add.u32 %%q, %%q, %%r%u;\n", i, 0);
+    put("ret;\n}\n", 0, 0);
+}
+
+/* ---- names that have one FNV-1a hash, as the table of symbols once had it ---- */
+
+#define PIECES 14 /* of a name; each is one of two after which the hash is the same */
+#define LETTERS 8
+
+static char piece[PIECES][2][LETTERS];
+
+static uint32_t fnv(uint32_t h, const char *s)
+{
+    for (unsigned i = 0; i < LETTERS; i++)
+        h = (h ^ (unsigned char)s[i]) * 16777619u;
+    return h;
+}
+
+static void spell(uint32_t n, char *to)
+{
+    uint64_t v = n * 0x9e3779b97f4a7c15u >> 16;
+
+    for (unsigned i = 0; i < LETTERS; i++, v /= 26)
+        to[i] = (char)('a' + v % 26);
+}
+
+/* Two texts after which a hash of h is the same; false: there are none among the first 2^20. */
+static bool collide(uint32_t *h, char two[2][LETTERS])
+{
+    static uint32_t seen[1u << 20]; /* number of a text, + 1, by the low bits of the hash */
+
+    memset(seen, 0, sizeof(seen));
+    for (uint32_t n = 0; n < 1u << 20; n++) {
+        uint32_t *at;
+
+        spell(n, two[0]);
+        at = &seen[fnv(*h, two[0]) & ((1u << 20) - 1)];
+        if (*at) {
+            spell(*at - 1, two[1]);
+            if (fnv(*h, two[1]) == fnv(*h, two[0])) {
+                *h = fnv(*h, two[0]);
+                return true;
+            }
+        }
+        *at = n + 1;
+    }
+    return false;
+}
+
+static bool find_pieces(void)
+{
+    uint32_t h = 2166136261u ^ 0x9e3779b1u; /* in the first scope of a kernel */
+
+    for (unsigned i = 0; i < PIECES; i++)
+        if (!collide(&h, piece[i]))
+            return false;
+    return true;
+}
+
+static void names(unsigned n)
+{
+    put(".visible .entry t()\n{\n", 0, 0);
+    for (unsigned i = 0; i < n; i++) {
+        put(".reg .b32 ", 0, 0);
+        for (unsigned k = 0; k < PIECES; k++, len += LETTERS)
+            memcpy(text + len, piece[k][i >> k & 1], LETTERS);
+        put(";\n", 0, 0);
+    }
+    put("ret;\n}\n", 0, 0);
+}
+
+/* Values whose product with the factor of the table of constants once ended in as many zeros as it has places. */
+static void constants(unsigned n)
+{
+    uint64_t inverse = 1;
+
+    for (unsigned i = 0; i < 6; i++)
+        inverse *= 2 - inverse * 0x9e3779b97f4a7c15u;
+    put(".visible .entry t()\n{\n.reg .b64 %%rd;\n", 0, 0);
+    for (uint64_t i = 1; i <= n; i++) {
+        const uint64_t v = (i << 46) * inverse ^ 0x5bd1e9955bd1e995u;
+
+        put("mov.b64 %%rd, 0x%08x%08x;\n", (unsigned)(v >> 32), (unsigned)v);
+    }
     put("ret;\n}\n", 0, 0);
 }
 
@@ -137,8 +220,11 @@ int main(void)
         {"digits of a fraction", floats, 40000},
         {"branches with one long list", lists, 8000},
         {"registers that are set in several places", registers, 3000},
+        {"names that were in one place of a table", names, 2000},
+        {"constants that were in one place of a table", constants, 2000},
     };
 
+    t_result("names with one hash", find_pieces(), "none were found");
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         const double one = seconds(texts[i].make, texts[i].n);
         const double many = seconds(texts[i].make, texts[i].n * TIMES);
