@@ -29,8 +29,9 @@ struct sg_node {
     SG_COUNTED struct sg_node **deps;  /* nodes of the same graph */
     CUgraphEdgeData *edge;             /* of each of deps; NULL: all ordinary. They run as ordinary ones */
     size_t ndeps, cap_deps, index;
-    uint32_t *dep_slot; /* many deps: an open hash of their places in it, + 1; NULL: they are looked through */
-    size_t dep_slots;   /* a power of two */
+    uint32_t
+        *dep_slot;     /* many deps: an open hash of their places in it, + 1; NULL: they are looked through */
+    size_t dep_slots;  /* a power of two */
     uint64_t original; /* handle of the node that this is a clone of */
     bool has_params;   /* made by a call with parameters, not by capture */
     union {
@@ -307,7 +308,8 @@ void sg_graph_memory_unclaim(
 
 /* A number for a list that is being made: sg_cond_hold() takes each condition into it once. */
 uint64_t sg_cond_list_new(void);
-bool sg_cond_hold(struct sg_cond ***list, size_t *n, uint64_t number, struct sg_cond *c); /* false: no memory */
+bool sg_cond_hold(struct sg_cond ***list, size_t *n, uint64_t number,
+                  struct sg_cond *c); /* false: no memory */
 bool sg_cond_hold_all(struct sg_cond ***list, size_t *n, struct sg_cond *const *from, size_t nfrom);
 void sg_cond_drop_all(struct sg_cond **list, size_t n); /* frees list */
 bool sg_cond_unused(const struct sg_cond *c);

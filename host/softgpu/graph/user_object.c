@@ -132,7 +132,8 @@ bool sg_urefs_append(struct sg_urefs *to, const struct sg_urefs *from)
 
 static int by_object(const void *a, const void *b)
 {
-    const uintptr_t x = (uintptr_t)((const struct sg_uref *)a)->u, y = (uintptr_t)((const struct sg_uref *)b)->u;
+    const uintptr_t x = (uintptr_t)((const struct sg_uref *)a)->u,
+                    y = (uintptr_t)((const struct sg_uref *)b)->u;
 
     return x < y ? -1 : x > y;
 }

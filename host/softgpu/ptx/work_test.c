@@ -10,9 +10,11 @@
 #include <string.h>
 #include <time.h>
 
-#define TIMES 8u  /* as long */
-#define MOST 28.0 /* times the work; by the square it would be 64 */
-#define TRIES 3   /* of which the best counts */
+#define TIMES 8u     /* as long */
+#define MOST 28.0    /* times the work; by the square it would be 64 */
+#define SCOPED 8000u /* names looked up from within 250 scopes ... */
+#define DEEPER 4.0   /* ... in so many times the time, at most, of one scope */
+#define TRIES 3      /* of which the best counts */
 
 static char text[24u << 20];
 static size_t len;
@@ -67,6 +69,73 @@ static void registers(unsigned n)
     put("E:\n", 0, 0);
     for (unsigned i = 1; i < n; i++)
         put("add.u32 %%q, %%q, %%r%u;\n", i, 0);
+    put("ret;\n}\n", 0, 0);
+}
+
+#define DEEP 250u /* scopes around */
+
+static void enter_scopes(bool enter)
+{
+    for (unsigned i = 0; i < DEEP; i++)
+        put(enter ? "{\n" : "}\n", 0, 0);
+}
+
+/* Labels and registers of the outermost scope, in one scope or in many. */
+static void labels(unsigned n, bool deep)
+{
+    put(".visible .entry t()\n{\n.reg .b32 %%r<%u>;\n", n, 0);
+    if (deep)
+        enter_scopes(true);
+    for (unsigned i = 0; i < n; i++)
+        put("bra L%u;\n", i, 0);
+    if (deep)
+        enter_scopes(false);
+    for (unsigned i = 0; i < n; i++)
+        put("L%u: ret;\n", i, 0);
+    put("}\n", 0, 0);
+}
+
+static void labels_flat(unsigned n)
+{
+    labels(n, false);
+}
+
+static void labels_deep(unsigned n)
+{
+    labels(n, true);
+}
+
+static void symbols(unsigned n, bool deep)
+{
+    put(".visible .entry t()\n{\n.reg .b32 %%q;\n.reg .b32 %%r<%u>;\n", n, 0);
+    if (deep)
+        enter_scopes(true);
+    for (unsigned i = 0; i < n; i++)
+        put("mov.b32 %%q, %%r%u;\n", i, 0);
+    if (deep)
+        enter_scopes(false);
+    put("ret;\n}\n", 0, 0);
+}
+
+static void symbols_flat(unsigned n)
+{
+    symbols(n, false);
+}
+
+static void symbols_deep(unsigned n)
+{
+    symbols(n, true);
+}
+
+/* Each of the scopes around has registers of the same name, few more than that within it. */
+static void ranges_deep(unsigned n)
+{
+    put(".visible .entry t()\n{\n.reg .b32 %%q;\n.reg .b32 %%r<%u>;\n", DEEP + 1 + n, 0);
+    for (unsigned i = 0; i < DEEP; i++)
+        put("{\n.reg .b32 %%r<%u>;\n", DEEP - i, 0);
+    for (unsigned i = 0; i < n; i++)
+        put("mov.b32 %%q, %%r%u;\n", DEEP + i, 0);
+    enter_scopes(false);
     put("ret;\n}\n", 0, 0);
 }
 
@@ -224,6 +293,15 @@ int main(void)
         {"constants that were in one place of a table", constants, 2000},
     };
 
+    static const struct {
+        const char *name;
+        void (*flat)(unsigned n), (*deep)(unsigned n);
+    } scopes[] = {
+        {"labels out of many scopes", labels_flat, labels_deep},
+        {"registers out of many scopes", symbols_flat, symbols_deep},
+        {"registers out of many scopes that have some", symbols_flat, ranges_deep},
+    };
+
     t_result("names with one hash", find_pieces(), "none were found");
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         const double one = seconds(texts[i].make, texts[i].n);
@@ -231,6 +309,12 @@ int main(void)
 
         t_result(texts[i].name, one > 0 && many > 0 && many < MOST * one, "%.1f ms and %.1f ms", one * 1e3,
                  many * 1e3);
+    }
+    for (size_t i = 0; i < sizeof(scopes) / sizeof(scopes[0]); i++) {
+        const double flat = seconds(scopes[i].flat, SCOPED), deep = seconds(scopes[i].deep, SCOPED);
+
+        t_result(scopes[i].name, flat > 0 && deep > 0 && deep < DEEPER * flat, "%.1f ms and %.1f ms",
+                 flat * 1e3, deep * 1e3);
     }
     widths();
     return t_end("softgpu work");

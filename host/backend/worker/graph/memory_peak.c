@@ -24,9 +24,9 @@ struct order {
     uint32_t *queue;
     uint64_t *over;  /* by node: bits of the allocations that are freed before it begins */
     uint64_t *begun; /* by node: of those that were allocated before it begins */
-    uint64_t *own;   /* of the node that is walked: what is freed, then what is allocated, when it has ended */
-    uint32_t *at;    /* by node: where its allocations begin in `mine`, and one more */
-    uint32_t *mine;  /* 2 * the allocation, + 1: it is freed */
+    uint64_t *own;  /* of the node that is walked: what is freed, then what is allocated, when it has ended */
+    uint32_t *at;   /* by node: where its allocations begin in `mine`, and one more */
+    uint32_t *mine; /* 2 * the allocation, + 1: it is freed */
     size_t words;
 };
 
@@ -291,7 +291,8 @@ static void read_frees(struct view *v)
         if (type != CU_GRAPH_NODE_TYPE_MEM_FREE ||
             wrk_provider.cuGraphMemFreeNodeGetParams(v->node[i], &at) != CUDA_SUCCESS)
             continue;
-        const struct named *is = bsearch(&(struct named){.address = at}, named, v->nmem, sizeof(*named), by_named);
+        const struct named *is =
+            bsearch(&(struct named){.address = at}, named, v->nmem, sizeof(*named), by_named);
 
         if (is && at)
             v->mem[is->m].free = i;
