@@ -9,9 +9,9 @@
 #include "graph/graph.h"
 
 struct passes {
-    struct sg_edges *edges; /* between indexes of nodes */
-    uint32_t *pass;         /* by node */
-    uint32_t *queue;        /* nodes whose pass is known */
+    SG_COUNTED struct sg_edges *edges; /* between indexes of nodes, a reference */
+    uint32_t *pass;                    /* by node */
+    uint32_t *queue;                   /* nodes whose pass is known */
     size_t known;
 };
 
