@@ -51,6 +51,7 @@ SG_EXEC_C := \
 	ptx/link.c \
 	ptx/module.c \
 	ptx/operands.c \
+	ptx/scope.c \
 	ptx/source.c \
 	ptx/select/bulk.c \
 	ptx/select/cdp.c \
@@ -158,6 +159,7 @@ SG_EXEC_TESTS := \
 	ptx/cubin_test \
 	ptx/fuzz_test \
 	ptx/link_test \
+	ptx/scope_test \
 	ptx/size_test \
 	ptx/source_test \
 	ptx/work_test

@@ -58,14 +58,12 @@ void sg_edges_put(struct sg_edges *e)
 
 /* ---- the memory that a launch can have at one time ---- */
 
-/* The unit of the uppermost level that step i is part of. */
-static size_t top_of(const struct sg_program *p, size_t i)
+/* The unit of the uppermost level that step i is part of; *at: that of a step before it. */
+static size_t top_of(const struct sg_program *p, size_t i, size_t *at)
 {
-    size_t at = 0;
-
-    while (at + p->step[at].child < i)
-        at += 1 + p->step[at].child;
-    return at;
+    while (*at + p->step[*at].child < i)
+        *at += 1 + p->step[*at].child;
+    return *at;
 }
 
 static bool any_wide(const struct sg_program *p, size_t from, size_t to)
@@ -133,6 +131,14 @@ static void subtract(const struct sg_program *p, struct pair *pairs, size_t n, s
     }
 }
 
+/* What subtract() may look at in all, edges and steps; of a larger graph the sum counts. */
+#define PEAK_WORK_MAX ((size_t)1 << 28)
+
+static bool peak_is_exact(const struct sg_program *p, size_t pairs)
+{
+    return !pairs || p->edges->first[p->n] + 2 * p->n <= PEAK_WORK_MAX / 2 / pairs;
+}
+
 /*
  * With branches: when an allocation comes, everything may be there that is not freed before it and does
  * not come after it. The most of these sums is a bound for what is there at any time; for a chain it is
@@ -161,12 +167,15 @@ bool sg_graph_memory_find_peak(struct sg_program *p)
         if (!p->edges && now[m->device] > p->peak[m->device])
             p->peak[m->device] = now[m->device];
     }
-    for (size_t i = 0; p->edges && i < n; i++) {
-        pairs[i].top_alloc = top_of(p, pairs[i].alloc);
-        pairs[i].top_free = top_of(p, pairs[i].free);
+    const bool exact = p->edges && peak_is_exact(p, n);
+
+    for (size_t i = 0, at = 0; p->edges && i < n; i++) {
+        size_t from = pairs[i].top_alloc = top_of(p, pairs[i].alloc, &at);
+
+        pairs[i].top_free = exact ? top_of(p, pairs[i].free, &from) : 0;
         pairs[i].with = now[pairs[i].m->device];
     }
-    for (size_t i = 0; p->edges && i < n; i++) {
+    for (size_t i = 0; exact && i < n; i++) {
         subtract(p, pairs, n, i, true, after, todo);
         subtract(p, pairs, n, i, false, after, todo);
     }

@@ -85,12 +85,13 @@ CUresult sg_front_merge(struct sg_front *f, struct sg_node *const *nodes, size_t
     if (!grown)
         return CUDA_ERROR_OUT_OF_MEMORY;
     f->nodes = grown;
+    for (size_t i = 0; i < n; i++)
+        nodes[i]->mark = false;
+    for (size_t i = 0; i < f->n; i++)
+        f->nodes[i]->mark = true;
     for (size_t i = 0; i < n; i++) {
-        size_t k = 0;
-
-        while (k < f->n && f->nodes[k] != nodes[i])
-            k++;
-        if (k == f->n) {
+        if (!nodes[i]->mark) {
+            nodes[i]->mark = true;
             sg_obj_get(&nodes[i]->obj);
             f->nodes[f->n++] = nodes[i];
         }

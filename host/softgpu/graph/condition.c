@@ -16,6 +16,7 @@ struct sg_cond {
     bool assign;
     bool used;        /* there is a node */
     unsigned holders; /* under sg_graph_lock */
+    uint64_t list;    /* number of the list that took it last; under sg_graph_lock */
     uint64_t graph;   /* handle of the graph it was made for */
     _Atomic uint32_t value;
 };
@@ -39,16 +40,29 @@ static void cond_let_go(struct sg_cond *c)
     sg_obj_put(&c->obj);
 }
 
+/* Entries that a list of n has room for: the next power of two. */
+static size_t list_room(size_t n)
+{
+    size_t room = 1;
+
+    while (room < n)
+        room *= 2;
+    return room;
+}
+
 bool sg_cond_hold_all(struct sg_cond ***list, size_t *n, struct sg_cond *const *from, size_t nfrom)
 {
     struct sg_cond **grown;
 
     if (!nfrom)
         return true;
-    grown = realloc(*list, (*n + nfrom) * sizeof(*grown));
-    if (!grown)
-        return false;
-    *list = grown;
+    if (*n == 0 || list_room(*n) < *n + nfrom) {
+        grown = realloc(*list, list_room(*n + nfrom) * sizeof(*grown));
+        if (!grown)
+            return false;
+        *list = grown;
+    }
+    grown = *list;
     for (size_t i = 0; i < nfrom; i++) {
         cond_hold(from[i]);
         grown[(*n)++] = from[i];
@@ -56,12 +70,18 @@ bool sg_cond_hold_all(struct sg_cond ***list, size_t *n, struct sg_cond *const *
     return true;
 }
 
-bool sg_cond_hold(struct sg_cond ***list, size_t *n, struct sg_cond *c)
+uint64_t sg_cond_list_new(void)
 {
-    for (size_t i = 0; i < *n; i++) {
-        if ((*list)[i] == c)
-            return true;
-    }
+    static uint64_t number; /* under sg_graph_lock */
+
+    return ++number;
+}
+
+bool sg_cond_hold(struct sg_cond ***list, size_t *n, uint64_t number, struct sg_cond *c)
+{
+    if (c->list == number)
+        return true;
+    c->list = number;
     return sg_cond_hold_all(list, n, &c, 1);
 }
 

@@ -233,7 +233,8 @@ struct flat {
     uint64_t bad;        /* a node of a cycle */
     uint32_t (*pair)[2]; /* edges between steps: from, to */
     size_t npairs, cap;
-    bool wide; /* some level is no chain */
+    uint64_t conds; /* number of the list of conditions */
+    bool wide;      /* some level is no chain */
 };
 
 static bool note_edge(struct flat *f, size_t from, size_t to)
@@ -312,7 +313,7 @@ static CUresult append(struct sg_node *n, struct flat *f, size_t first, size_t *
     st->waits = n->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT;
     if (n->cond) {
         /* The handle may be of another graph, which can go first. */
-        if (!sg_cond_hold(&p->conds, &p->nconds, n->cond->cond))
+        if (!sg_cond_hold(&p->conds, &p->nconds, f->conds, n->cond->cond))
             return CUDA_ERROR_OUT_OF_MEMORY;
         st->cond = n->cond->cond;
         st->cond_type = n->cond->type;
@@ -334,35 +335,28 @@ static CUresult append(struct sg_node *n, struct flat *f, size_t first, size_t *
 /* Appends g's nodes in an order that its edges allow; of those possible, the order of creation. */
 static CUresult flatten(struct sg_graph *g, struct flat *f, unsigned depth, bool *wide)
 {
-    size_t done = 0, before, first = f->p->n, last = SIZE_MAX;
+    size_t done = 0, first = f->p->n, last = SIZE_MAX;
+    CUresult r = CUDA_SUCCESS;
+    uint32_t *order;
 
     if (depth == SG_NEST_MAX)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!sg_urefs_copy(&f->p->urefs, &g->urefs))
+    if (!sg_urefs_append(&f->p->urefs, &g->urefs))
         return CUDA_ERROR_OUT_OF_MEMORY;
     for (size_t i = 0; i < g->nconds; i++) {
-        if (!sg_cond_hold(&f->p->conds, &f->p->nconds, g->conds[i]))
+        if (!sg_cond_hold(&f->p->conds, &f->p->nconds, f->conds, g->conds[i]))
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
     for (size_t i = 0; i < g->n; i++)
         g->nodes[i]->mark = false;
-    do {
-        before = done;
-        for (size_t i = 0; i < g->n; i++) {
-            struct sg_node *n = g->nodes[i];
-            bool ready = !n->mark;
-
-            for (size_t k = 0; ready && k < n->ndeps; k++)
-                ready = n->deps[k]->mark;
-            if (!ready)
-                continue;
-            CUresult r = append(n, f, first, &last, wide, depth);
-
-            if (r != CUDA_SUCCESS)
-                return r;
-            done++;
-        }
-    } while (done < g->n && done > before);
+    order = sg_graph_order(g, &done);
+    if (!order)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < done && r == CUDA_SUCCESS; i++)
+        r = append(g->nodes[order[i]], f, first, &last, wide, depth);
+    free(order);
+    if (r != CUDA_SUCCESS)
+        return r;
     for (size_t i = 0; i < g->n && !f->bad; i++)
         f->bad = g->nodes[i]->mark ? 0 : g->nodes[i]->obj.handle;
     return done == g->n ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -372,14 +366,18 @@ static CUresult flatten(struct sg_graph *g, struct flat *f, unsigned depth, bool
 static void match_memory(struct sg_program *p)
 {
     for (size_t i = 0; p->memory && i < p->n; i++) {
-        if (p->step[i].type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-            continue;
-        for (size_t k = i + 1; k < p->n; k++) {
-            if (p->step[k].mem == p->step[i].mem) {
-                p->step[i].other = k;
-                p->step[k].other = i;
-                break;
-            }
+        if (p->step[i].mem)
+            p->step[i].mem->step = SIZE_MAX;
+    }
+    for (size_t i = 0; p->memory && i < p->n; i++) {
+        struct sg_graph_memory *m = p->step[i].mem;
+
+        if (m && p->step[i].type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+            m->step = i;
+        } else if (m && m->step != SIZE_MAX) {
+            p->step[m->step].other = i;
+            p->step[i].other = m->step;
+            m->step = SIZE_MAX;
         }
     }
 }
@@ -388,7 +386,7 @@ CUresult sg_program_new(struct sg_graph *g, struct sg_program **out, CUgraphInst
                         uint64_t *bad)
 {
     size_t n = count_steps(g, 0);
-    struct flat f = {.p = calloc(1, sizeof(*f.p) + n * sizeof(f.p->step[0]))};
+    struct flat f = {.p = calloc(1, sizeof(*f.p) + n * sizeof(f.p->step[0])), .conds = sg_cond_list_new()};
     CUgraphInstantiateResult reason = CUDA_GRAPH_INSTANTIATE_SUCCESS;
     CUresult r;
 
@@ -397,6 +395,7 @@ CUresult sg_program_new(struct sg_graph *g, struct sg_program **out, CUgraphInst
     atomic_init(&f.p->refs, 1);
     f.p->steps = n;
     r = flatten(g, &f, 0, &f.p->wide);
+    sg_urefs_sort(&f.p->urefs);
     if (r == CUDA_SUCCESS && f.p->depth > SG_NEST_MAX)
         r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "captured launches within captured launches, more than %d",
                     SG_NEST_MAX);

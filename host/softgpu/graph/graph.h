@@ -29,6 +29,9 @@ struct sg_node {
     SG_COUNTED struct sg_node **deps;  /* nodes of the same graph */
     CUgraphEdgeData *edge;             /* of each of deps; NULL: all ordinary. They run as ordinary ones */
     size_t ndeps, cap_deps, index;
+    uint32_t
+        *dep_slot;     /* many deps: an open hash of their places in it, + 1; NULL: they are looked through */
+    size_t dep_slots;  /* a power of two */
     uint64_t original; /* handle of the node that this is a clone of */
     bool has_params;   /* made by a call with parameters, not by capture */
     union {
@@ -56,6 +59,7 @@ struct sg_graph_memory {
     uint64_t owner;          /* id of the graph that allocates it */
     bool freed_inside;       /* its graph has a node that frees it */
     bool freed_outside;      /* another graph has */
+    size_t step;             /* that allocates it, while a program is made; SIZE_MAX: none yet */
     bool unfreed;            /* in the order of calls: allocated, and not freed by anybody yet */
     unsigned claims;         /* launches that allocated it and whose free has not happened yet */
     CUmemAccessDesc *access; /* as given; for GetParams */
@@ -123,6 +127,11 @@ struct sg_edges {
 /* from and to of each of n edges, of a program of so many steps; NULL: no memory. */
 struct sg_edges *sg_edges_new(const uint32_t (*pair)[2], size_t n, size_t steps);
 void sg_edges_put(struct sg_edges *e);
+/*
+ * Indexes of the nodes of g in an order that its edges allow, those of a cycle and behind it left out: *n of them, to be
+ * freed; NULL: no memory. Under the lock (graph/order.c).
+ */
+uint32_t *sg_graph_order(const struct sg_graph *g, size_t *n);
 
 /* What an executable graph runs; does not change once made. */
 struct sg_program {
@@ -207,6 +216,8 @@ CUresult sg_node_new(struct sg_graph *g, CUgraphNodeType type, struct sg_op *op,
  * is. 1: dep is not in the graph of n.
  */
 CUresult sg_node_add_edge(struct sg_node *n, struct sg_node *dep, const CUgraphEdgeData *edge);
+/* Where dep is in n->deps; SIZE_MAX: nowhere. */
+size_t sg_node_find_dep(const struct sg_node *n, const struct sg_node *dep);
 void sg_node_drop_dep(struct sg_node *n, size_t k);
 void sg_node_drop_deps(struct sg_node *n);
 CUgraphEdgeData sg_node_edge(const struct sg_node *n, size_t k);
@@ -233,7 +244,11 @@ void sg_uobj_let_go(struct sg_uobj *u);
 /* Takes count references of u out of a list; false: it has fewer. *gone: none is left, the caller releases u. */
 bool sg_urefs_drop(struct sg_urefs *l, const struct sg_uobj *u, unsigned count, bool *gone);
 bool sg_urefs_add(struct sg_urefs *l, struct sg_uobj *u, unsigned count); /* false: no memory */
-bool sg_urefs_copy(struct sg_urefs *to, const struct sg_urefs *from);     /* one reference each */
+/* Adds one reference each. False: no memory. */
+bool sg_urefs_copy(struct sg_urefs *to, const struct sg_urefs *from);
+/* The same without a look at what is there already: one object may then be in the list several times. */
+bool sg_urefs_append(struct sg_urefs *to, const struct sg_urefs *from);
+void sg_urefs_sort(struct sg_urefs *l); /* ... and once again afterwards */
 void sg_urefs_clear(struct sg_urefs *l);
 
 /* The nodes of g behind handles, each with a reference; 1 when one is not in g. */
@@ -291,7 +306,10 @@ void sg_graph_memory_unclaim(
 
 /* ---- conditional nodes (graph/condition.c); under the lock ---- */
 
-bool sg_cond_hold(struct sg_cond ***list, size_t *n, struct sg_cond *c); /* once; false: no memory */
+/* A number for a list that is being made: sg_cond_hold() takes each condition into it once. */
+uint64_t sg_cond_list_new(void);
+bool sg_cond_hold(struct sg_cond ***list, size_t *n, uint64_t number,
+                  struct sg_cond *c); /* false: no memory */
 bool sg_cond_hold_all(struct sg_cond ***list, size_t *n, struct sg_cond *const *from, size_t nfrom);
 void sg_cond_drop_all(struct sg_cond **list, size_t n); /* frees list */
 bool sg_cond_unused(const struct sg_cond *c);

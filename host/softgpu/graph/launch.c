@@ -123,31 +123,83 @@ static CUresult graph_run(struct sg_op *op, struct sg_stream *s)
                        : sg_device_graph_run(o->exec, o->program, o->claim, s);
 }
 
-/* True if the same launch recorded the event of a wait earlier: the order of steps is enough then. */
-static bool recorded_before(const struct sg_program *p, size_t i)
-{
-    CUevent e = sg_event_of(p->step[i].gop->op);
+/* A step that records an event. */
+struct recorded {
+    uint64_t event; /* handle */
+    size_t step;
+};
 
-    while (i-- > 0) {
-        if (p->step[i].type == CU_GRAPH_NODE_TYPE_EVENT_RECORD && sg_event_of(p->step[i].gop->op) == e)
-            return true;
+static int by_event(const void *a, const void *b)
+{
+    const struct recorded *x = a, *y = b;
+
+    if (x->event != y->event)
+        return x->event < y->event ? -1 : 1;
+    return x->step < y->step ? -1 : x->step > y->step;
+}
+
+static uint64_t event_of_step(const struct sg_program *p, size_t i)
+{
+    return (uint64_t)(uintptr_t)sg_event_of(p->step[i].gop->op);
+}
+
+/* The steps of p that record, by event and step; to be freed. False: no memory. */
+static bool find_records(const struct sg_program *p, struct recorded **out, size_t *n)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < p->n; i++)
+        count += p->step[i].type == CU_GRAPH_NODE_TYPE_EVENT_RECORD;
+    *n = 0;
+    *out = malloc((count + 1) * sizeof(**out));
+    if (!*out)
+        return false;
+    for (size_t i = 0; i < p->n; i++) {
+        if (p->step[i].type == CU_GRAPH_NODE_TYPE_EVENT_RECORD)
+            (*out)[(*n)++] = (struct recorded){event_of_step(p, i), i};
     }
-    return false;
+    qsort(*out, *n, sizeof(**out), by_event);
+    (*out)[*n] = (struct recorded){UINT64_MAX, SIZE_MAX}; /* for searches that end there */
+    return true;
+}
+
+/* True if the same launch recorded the event of a wait earlier: the order of steps is enough then. */
+static bool recorded_before(const struct recorded *r, size_t n, const struct sg_program *p, size_t i)
+{
+    const uint64_t event = event_of_step(p, i);
+    size_t from = 0;
+
+    while (from < n) { /* to the first record of the event, or of one behind it */
+        const size_t mid = from + (n - from) / 2;
+
+        if (r[mid].event < event)
+            from = mid + 1;
+        else
+            n = mid;
+    }
+    return r[from].event == event && r[from].step < i;
 }
 
 /* Adds to op what the waits of p and of the launches captured into it ask for. */
 static bool wait_events(const struct sg_program *p, struct sg_op *op)
 {
+    struct recorded *records;
     bool ok = true;
+    size_t n;
 
+    if (!p->events)
+        return true;
+    if (!find_records(p, &records, &n))
+        return false;
     for (size_t i = 0; i < p->n; i++) {
         struct sg_op *step = p->step[i].gop ? p->step[i].gop->op : NULL;
 
-        if (p->step[i].type == CU_GRAPH_NODE_TYPE_WAIT_EVENT && !recorded_before(p, i))
+        if (p->step[i].type == CU_GRAPH_NODE_TYPE_WAIT_EVENT && !recorded_before(records, n, p, i))
             ok &= sg_event_node_wait(step, op);
         else if (p->step[i].type == CU_GRAPH_NODE_TYPE_GRAPH && step)
             ok &= wait_events(((struct graph_op *)step)->program, op);
     }
+    free(records);
     return ok;
 }
 

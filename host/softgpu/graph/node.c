@@ -8,6 +8,8 @@
 
 #include "graph/graph.h"
 
+#include "lib/hash/hash.h"
+
 static void node_free(struct sg_obj *obj)
 {
     struct sg_node *n = (struct sg_node *)obj;
@@ -24,12 +26,73 @@ static void node_free(struct sg_obj *obj)
     }
     sg_node_drop_deps(n);
     free(n->deps);
+    free(n->dep_slot);
     free(n->edge);
     free(n->kernel_params);
     free(n->attrs);
     if (n->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP && n->has_params)
         free(n->params.batch.paramArray);
     free(n);
+}
+
+/* ---- dependencies ---- */
+
+#define DEPS_SCANNED 16 /* so many are looked through; more have an open hash */
+
+static size_t dep_home(const struct sg_node *n, const struct sg_node *dep)
+{
+    return (size_t)hsh_number(0, (uintptr_t)dep) & (n->dep_slots - 1);
+}
+
+/* Where dep is in n->dep_slot, or the empty place where it would be. */
+static size_t dep_place(const struct sg_node *n, const struct sg_node *dep)
+{
+    size_t i = dep_home(n, dep);
+
+    while (n->dep_slot[i] && n->deps[n->dep_slot[i] - 1] != dep)
+        i = (i + 1) & (n->dep_slots - 1);
+    return i;
+}
+
+size_t sg_node_find_dep(const struct sg_node *n, const struct sg_node *dep)
+{
+    if (n->dep_slot) {
+        const uint32_t at = n->dep_slot[dep_place(n, dep)];
+
+        return at ? at - 1 : SIZE_MAX;
+    }
+    for (size_t i = 0; i < n->ndeps; i++) {
+        if (n->deps[i] == dep)
+            return i;
+    }
+    return SIZE_MAX;
+}
+
+/* For room of so many dependencies; without memory they are looked through. */
+static void dep_index(struct sg_node *n, size_t cap)
+{
+    free(n->dep_slot);
+    n->dep_slots = 2 * cap;
+    n->dep_slot = cap > DEPS_SCANNED ? calloc(n->dep_slots, sizeof(*n->dep_slot)) : NULL;
+    for (size_t i = 0; n->dep_slot && i < n->ndeps; i++)
+        n->dep_slot[dep_place(n, n->deps[i])] = (uint32_t)i + 1;
+}
+
+/* Takes a dependency out of the hash: what probed past its place moves into it. */
+static void dep_unindex(struct sg_node *n, const struct sg_node *dep)
+{
+    const size_t mask = n->dep_slots - 1;
+    size_t hole = dep_place(n, dep);
+
+    for (size_t i = (hole + 1) & mask; n->dep_slot[i]; i = (i + 1) & mask) {
+        const size_t home = dep_home(n, n->deps[n->dep_slot[i] - 1]);
+
+        if (((i - home) & mask) >= ((i - hole) & mask)) {
+            n->dep_slot[hole] = n->dep_slot[i];
+            hole = i;
+        }
+    }
+    n->dep_slot[hole] = 0;
 }
 
 /* Room for one more dependency. */
@@ -52,6 +115,7 @@ static bool node_grow_deps(struct sg_node *n)
         n->edge = edges;
     }
     n->cap_deps = cap;
+    dep_index(n, cap);
     return true;
 }
 
@@ -61,10 +125,8 @@ CUresult sg_node_add_edge(struct sg_node *n, struct sg_node *dep, const CUgraphE
 
     if (!n->graph || dep->graph != n->graph)
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "a dependency on a node that is not in the graph");
-    for (size_t i = 0; i < n->ndeps; i++) {
-        if (n->deps[i] == dep)
-            return CUDA_SUCCESS;
-    }
+    if (sg_node_find_dep(n, dep) != SIZE_MAX)
+        return CUDA_SUCCESS;
     if (!node_grow_deps(n))
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (!n->edge && !ordinary && !(n->edge = calloc(n->cap_deps, sizeof(*n->edge))))
@@ -72,7 +134,10 @@ CUresult sg_node_add_edge(struct sg_node *n, struct sg_node *dep, const CUgraphE
     if (n->edge)
         n->edge[n->ndeps] = edge ? *edge : (CUgraphEdgeData){0};
     sg_obj_get(&dep->obj);
-    n->deps[n->ndeps++] = dep;
+    n->deps[n->ndeps] = dep;
+    if (n->dep_slot)
+        n->dep_slot[dep_place(n, dep)] = (uint32_t)n->ndeps + 1;
+    n->ndeps++;
     return CUDA_SUCCESS;
 }
 
@@ -80,7 +145,11 @@ void sg_node_drop_dep(struct sg_node *n, size_t k)
 {
     struct sg_node *dep = n->deps[k];
 
+    if (n->dep_slot)
+        dep_unindex(n, dep);
     n->ndeps--;
+    if (n->dep_slot && k != n->ndeps)
+        n->dep_slot[dep_place(n, n->deps[n->ndeps])] = (uint32_t)k + 1;
     n->deps[k] = n->deps[n->ndeps];
     if (n->edge)
         n->edge[k] = n->edge[n->ndeps];
@@ -179,10 +248,10 @@ void sg_node_remove(struct sg_node *n)
     for (size_t i = 0; i < g->n; i++) {
         struct sg_node *o = g->nodes[i];
 
-        for (size_t k = o->ndeps; k-- > 0;) {
-            if (o->deps[k] == n)
-                sg_node_drop_dep(o, k);
-        }
+        const size_t k = sg_node_find_dep(o, n);
+
+        if (k != SIZE_MAX)
+            sg_node_drop_dep(o, k);
     }
     memmove(&g->nodes[n->index], &g->nodes[n->index + 1], (g->n - n->index - 1) * sizeof(*g->nodes));
     g->n--;

@@ -113,12 +113,57 @@ bool sg_urefs_add(struct sg_urefs *l, struct sg_uobj *u, unsigned count)
     return true;
 }
 
+bool sg_urefs_append(struct sg_urefs *to, const struct sg_urefs *from)
+{
+    struct sg_uref *grown;
+
+    if (!from->n)
+        return true;
+    grown = realloc(to->ref, (to->n + from->n) * sizeof(*grown));
+    if (!grown)
+        return false;
+    to->ref = grown;
+    for (size_t i = 0; i < from->n; i++) {
+        uobj_hold(from->ref[i].u);
+        to->ref[to->n++] = (struct sg_uref){from->ref[i].u, 1};
+    }
+    return true;
+}
+
+static int by_object(const void *a, const void *b)
+{
+    const uintptr_t x = (uintptr_t)((const struct sg_uref *)a)->u,
+                    y = (uintptr_t)((const struct sg_uref *)b)->u;
+
+    return x < y ? -1 : x > y;
+}
+
+void sg_urefs_sort(struct sg_urefs *l)
+{
+    size_t n = 0;
+
+    if (l->n < 2)
+        return;
+    qsort(l->ref, l->n, sizeof(l->ref[0]), by_object);
+    for (size_t i = 1; i < l->n; i++) {
+        if (l->ref[i].u == l->ref[n].u) {
+            l->ref[n].count += l->ref[i].count;
+            sg_uobj_let_go(l->ref[i].u); /* another entry holds it */
+        } else {
+            l->ref[++n] = l->ref[i];
+        }
+    }
+    l->n = n + 1;
+}
+
 bool sg_urefs_copy(struct sg_urefs *to, const struct sg_urefs *from)
 {
-    for (size_t i = 0; i < from->n; i++) {
-        if (!sg_urefs_add(to, from->ref[i].u, 1))
-            return false;
-    }
+    const bool empty = !to->n;
+
+    if (!sg_urefs_append(to, from))
+        return false;
+    if (!empty)
+        sg_urefs_sort(to);
     return true;
 }
 

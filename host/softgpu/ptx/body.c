@@ -17,17 +17,13 @@ static int syntax_here(struct sg_dec *d, const char *what)
 
 static int define(struct sg_dec *d, const struct sg_decl *x, uint32_t kind, uint32_t index)
 {
-    uint32_t frame = d->scopes[d->nscopes - 1];
-
-    if (sg_sym_find(&d->symtab, frame, x->name, x->name_len) ||
-        (kind == SG_K_REG && sg_dec_range(d, frame, x->name, x->name_len))) {
+    if (sg_scope_find_here(d, x->name, x->name_len) ||
+        (kind == SG_K_REG && sg_scope_range_here(d, x->name, x->name_len))) {
         d->line = x->line;
         d->col = x->col;
         return sg_dec_syntax(d, "'%.*s' is defined twice", (int)x->name_len, x->name);
     }
-    if (!sg_sym_add(&d->symtab, frame, x->name, x->name_len, kind, index))
-        return sg_dec_nomem(d);
-    return 0;
+    return sg_scope_define(d, x->name, x->name_len, kind, index);
 }
 
 /* .reg .v2 .u32 %v; GCC writes it: %v.x and %v.y are registers, %v alone is {%v.x, %v.y}. */
@@ -161,10 +157,12 @@ static int skip_line(struct sg_dec *d)
 /* name: .branchtargets a, b, c;  -> lists[]: count, labels */
 static int parse_targets(struct sg_dec *d, const struct sg_tok *name)
 {
-    uint32_t frame = d->scopes[d->nscopes - 1] | SG_LABEL_FRAME, at = d->nlists, n = 0;
+    uint32_t at = d->nlists, n = 0;
 
-    if (sg_sym_find(&d->symtab, frame, name->s, name->len))
-        return syntax_here(d, "a list of branch targets has the name of a label or of another");
+    d->line = name->line;
+    d->col = name->col;
+    if (sg_dec_define_targets(d, name->s, name->len, at))
+        return d->err;
     if (!sg_grow(&d->lists, &d->cap_lists, d->nlists, sizeof(*d->lists)))
         return sg_dec_nomem(d);
     d->nlists++;
@@ -179,15 +177,11 @@ static int parse_targets(struct sg_dec *d, const struct sg_tok *name)
         sg_lex_next(&d->l);
     } while (sg_tok_is(&d->l, ','));
     d->lists[at] = n;
-    if (!sg_sym_add(&d->symtab, frame, name->s, name->len, SG_K_TARGETS, at))
-        return sg_dec_nomem(d);
     return skip_to(d, ';');
 }
 
 static int parse_label(struct sg_dec *d, const struct sg_tok *name)
 {
-    uint32_t l;
-
     sg_lex_next(&d->l); /* ':' */
     if (d->l.tok.kind == SG_T_DIR && sg_tok_eq(&d->l.tok, ".branchtargets"))
         return parse_targets(d, name);
@@ -196,13 +190,7 @@ static int parse_label(struct sg_dec *d, const struct sg_tok *name)
         return skip_to(d, ';');
     d->line = name->line;
     d->col = name->col;
-    l = sg_dec_label(d, name->s, name->len);
-    if (d->err)
-        return d->err;
-    if (d->labels[l].insn != UINT32_MAX)
-        return sg_dec_syntax(d, "label '%.*s' is defined twice", (int)name->len, name->s);
-    sg_place_label(d, l);
-    return d->err;
+    return sg_dec_define_label(d, name->s, name->len);
 }
 
 static const struct sg_family *find_family(const char *base)
@@ -326,8 +314,7 @@ static int open_scope(struct sg_dec *d)
 {
     if (d->nscopes == SG_MAX_SCOPES)
         return syntax_here(d, "too many nested scopes");
-    d->scopes[d->nscopes++] = d->next_frame++;
-    return 0;
+    return sg_scope_open(d);
 }
 
 static int parse_directive(struct sg_dec *d)
@@ -351,7 +338,7 @@ static int parse_directive(struct sg_dec *d)
 /* Reads statements up to the end of the text; the scope of the function is already open. */
 int sg_dec_body(struct sg_dec *d, const char *p, const char *end, uint32_t line)
 {
-    uint32_t base = d->nscopes;
+    uint32_t base = d->nscopes, first = d->nnamed;
 
     sg_lex_init(&d->l, p, end, line);
     while (!d->err) {
@@ -365,8 +352,7 @@ int sg_dec_body(struct sg_dec *d, const char *p, const char *end, uint32_t line)
             open_scope(d);
             sg_lex_next(&d->l);
         } else if (sg_tok_is(&d->l, '}')) {
-            sg_dec_close_labels(d, false);
-            d->nscopes--;
+            sg_scope_close(d);
             sg_lex_next(&d->l);
         } else if (sg_tok_is(&d->l, ';')) {
             sg_lex_next(&d->l);
@@ -391,9 +377,10 @@ int sg_dec_body(struct sg_dec *d, const char *p, const char *end, uint32_t line)
             syntax_here(d, "a statement expected");
         }
     }
-    d->nscopes = base;
+    while (!d->err && d->nscopes > base)
+        sg_scope_close(d);
     if (!d->err)
-        sg_dec_close_labels(d, true);
+        sg_scope_end_function(d, first);
     return d->err;
 }
 
@@ -409,7 +396,8 @@ static void dec_free(struct sg_dec *d)
     free(d->names);
     free(d->lvars);
     free(d->labels);
-    free(d->pending);
+    free(d->defs);
+    free(d->named);
     free(d->lists);
     free(d->procs);
     free(d->sites);
@@ -427,7 +415,7 @@ static int decode(struct sg_dec *d, const struct sg_func *f)
     struct sg_code *c = d->code;
 
     d->next_frame = 1;
-    d->scopes[d->nscopes++] = d->next_frame++;
+    sg_scope_open(d);
     d->ftz = text_has(f->body, f->body_end, ".ftz");
     c->mxcsr = 0x1f80u | (d->ftz ? 0x8040u : 0);
     d->shared_offset = malloc((d->m->nshared + 1) * sizeof(uint32_t));
@@ -435,8 +423,8 @@ static int decode(struct sg_dec *d, const struct sg_func *f)
         return sg_dec_nomem(d);
     memset(d->shared_offset, 0xff, (d->m->nshared + 1) * sizeof(uint32_t));
     for (uint32_t i = 0; i < f->nparams; i++)
-        if (!sg_sym_add(&d->symtab, d->scopes[0], f->params[i].name, f->params[i].len, SG_K_PARAM, i))
-            return sg_dec_nomem(d);
+        if (sg_scope_define(d, f->params[i].name, f->params[i].len, SG_K_PARAM, i))
+            return d->err;
     d->call_stack[d->depth++] = d->k->func;
     if (sg_dec_body(d, f->body, f->body_end - 1, f->body_line))
         return d->err;

@@ -226,8 +226,8 @@ static int declare(struct sg_dec *d, const struct sg_pdecl *p, uint32_t n, const
         if (!sg_grow(&d->lvars, &d->cap_lvars, d->nlvars, sizeof(*d->lvars)))
             return sg_dec_nomem(d);
         d->lvars[d->nlvars] = (struct sg_lvar){offset[i], p[i].size, false, true, p[i].element};
-        if (!sg_sym_add(&d->symtab, d->scopes[d->nscopes - 1], p[i].name, p[i].len, SG_K_LOCAL, d->nlvars++))
-            return sg_dec_nomem(d);
+        if (sg_scope_define(d, p[i].name, p[i].len, SG_K_LOCAL, d->nlvars++))
+            return d->err;
     }
     return 0;
 }
@@ -239,9 +239,10 @@ static int body(struct sg_dec *d, uint32_t index)
 
     d->proc = index + 1;
     d->line = f->body_line;
-    d->nscopes = 0;
+    while (d->nscopes)
+        sg_scope_close(d);
     d->func_base = 0;
-    d->scopes[d->nscopes++] = d->next_frame++;
+    sg_scope_open(d);
     d->depth = 0;
     d->call_stack[d->depth++] = d->procs[index].func;
     d->ret_label = SG_RET_CALL;

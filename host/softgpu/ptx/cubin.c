@@ -344,6 +344,8 @@ static int add_var(struct sass *s, uint32_t sym, const Elf64_Sym *y, const char 
     if (y->st_value > sh.sh_size || y->st_size > sh.sh_size - y->st_value || sh.sh_addralign > 65536 ||
         (sh.sh_addralign & (sh.sh_addralign - 1)) || sh.sh_size > SG_MAX_GLOBAL || m->nvars >= MAX_VARS)
         return bad(s, "a variable lies outside its section");
+    if (v.is_const && sh.sh_size > SG_MAX_CONST)
+        return bad(s, "the constants are too large");
     if (sg_sym_find(&m->symtab, 0, name, (uint32_t)strlen(name)))
         return 0; /* local names may repeat; the first one is found by name */
     v.align = sh.sh_addralign ? (uint32_t)sh.sh_addralign : 1;

@@ -5,15 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/hash/hash.h"
+
 static uint32_t sym_hash(uint32_t frame, const char *s, uint32_t len)
 {
-    uint32_t h = 2166136261u ^ frame * 0x9e3779b1u;
-
-    for (uint32_t i = 0; i < len; i++)
-        h = (h ^ (unsigned char)s[i]) * 16777619u;
-    h ^= h >> 15;
-    h *= 0x2c1b3c6du;
-    return h ^ h >> 13;
+    return (uint32_t)hsh_bytes(frame, s, len);
 }
 
 struct sg_sym *sg_sym_find(const struct sg_symtab *t, uint32_t frame, const char *s, uint32_t len)

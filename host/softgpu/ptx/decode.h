@@ -107,10 +107,35 @@ struct sg_label {
     uint32_t alias; /* label of an enclosing scope that is meant, + 1; 0: none */
 };
 
-/* A label that was named in a scope and may turn out to be one of the scope around it. */
-struct sg_pending {
-    const char *name;
-    uint32_t len, label, frame;
+/* A scope of a body (ptx/scope.c). Numbers of definitions are + 1, 0: none, here and below. */
+struct sg_scope {
+    uint32_t frame;  /* grows with each scope that is opened */
+    uint32_t defs;   /* definitions in it */
+    uint32_t labels; /* labels and lists of targets that are defined in it */
+};
+
+/* A definition, on the stack of its name. */
+struct sg_def {
+    uint32_t sym;   /* entry of the name in the table of symbols */
+    uint32_t below; /* of the same name, further out */
+    uint32_t next;  /* of the same scope */
+    uint32_t depth; /* of its scope */
+    uint32_t kind, index;
+    uint32_t count, larger, jump, rank; /* of a range: see find_larger() */
+};
+
+/* A label, or a list of targets, on the stack of its name. */
+struct sg_named_label {
+    uint32_t sym, below, next;
+    uint32_t frame; /* of the scope that it was first named in, or is defined in */
+    uint32_t kind;  /* SG_K_LABEL or SG_K_TARGETS */
+    uint32_t index; /* label or list */
+    bool gone;      /* from the stack */
+};
+
+/* What a name means. */
+struct sg_named {
+    uint32_t kind, index;
 };
 
 struct sg_opcode {
@@ -172,10 +197,12 @@ struct sg_dec {
 
     struct sg_symtab symtab;
     uint32_t next_frame;
-    uint32_t scopes[SG_MAX_SCOPES];
+    struct sg_scope scopes[SG_MAX_SCOPES];
     uint32_t nscopes, func_base;
-    struct sg_pending *pending; /* those of the innermost scope are at the end */
-    uint32_t npending, cap_pending;
+    struct sg_def *defs;
+    uint32_t ndefs, cap_defs;
+    struct sg_named_label *named;
+    uint32_t nnamed, cap_named;
     struct sg_range *ranges;
     uint32_t nranges, cap_ranges;
     char **names; /* made here: of the variables that NAME<n> declares */
@@ -262,15 +289,26 @@ uint32_t sg_dst_el(struct sg_dec *d, const struct sg_opel *el, enum sg_type t);
 /* The two halves of operand i, which is a register of 128 bits or {low, high}. */
 int sg_halves128(struct sg_dec *d, uint32_t i, struct sg_opel el[2]);
 uint32_t sg_sym_address(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t);
-struct sg_sym *sg_dec_find(struct sg_dec *d, const char *s, uint32_t len);
-/* The range of a scope that declares this name; NULL: none. As for ptxas all digits at the end are the number: of
- * .reg .b32 r2<4> no register can be named. */
-struct sg_sym *sg_dec_range(const struct sg_dec *d, uint32_t frame, const char *s, uint32_t len);
+/* ---- names (ptx/scope.c) ---- */
+int sg_scope_open(struct sg_dec *d); /* the caller sees that there is room */
+void sg_scope_close(struct sg_dec *d);
+/* The innermost scope is a function's, whose labels end, from d->named[first] on; it stays open. */
+void sg_scope_end_function(struct sg_dec *d, uint32_t first);
+/* Defines a name in the innermost scope, which has none of it. */
+int sg_scope_define(struct sg_dec *d, const char *s, uint32_t len, uint32_t kind, uint32_t index);
+/* The definition in the innermost scope itself; NULL: none. */
+const struct sg_def *sg_scope_find_here(const struct sg_dec *d, const char *s, uint32_t len);
+/* Does a range of registers in the innermost scope declare the name? */
+bool sg_scope_range_here(const struct sg_dec *d, const char *s, uint32_t len);
+/* False: nothing has the name, or d->err. */
+bool sg_dec_find(struct sg_dec *d, const char *s, uint32_t len, struct sg_named *out);
 /* Labels belong to the scope they are in; one that is only named may be of a scope around it. */
-#define SG_LABEL_FRAME 0x80000000u /* labels have names of their own */
 uint32_t sg_dec_label(struct sg_dec *d, const char *s, uint32_t len);
-/* At the end of the innermost scope; is_function: nothing is around it. */
-void sg_dec_close_labels(struct sg_dec *d, bool is_function);
+int sg_dec_define_label(struct sg_dec *d, const char *s, uint32_t len); /* here */
+int sg_dec_define_targets(struct sg_dec *d, const char *s, uint32_t len, uint32_t list);
+bool sg_dec_find_targets(struct sg_dec *d, const char *s, uint32_t len, uint32_t *list);
+/* The label that this one stands for, perhaps itself, when the body has been read. */
+uint32_t sg_dec_label_meant(const struct sg_dec *d, uint32_t label);
 static inline enum sg_type sg_ty(const struct sg_dec *d, uint32_t i)
 {
     return i < d->oc.ntypes ? (enum sg_type)d->oc.types[i] : SG_TY_NONE;

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/hash/hash.h"
+
 int sg_dec_syntax(struct sg_dec *d, const char *fmt, ...)
 {
     char buf[SG_DIAG_MAX - 64];
@@ -107,8 +109,7 @@ static void pool_fill(struct sg_dec *d, uint32_t off, uint64_t v, bool wide)
 
 static uint64_t pool_key(uint64_t v, bool wide)
 {
-    v = (v ^ (wide ? 0x5bd1e9955bd1e995ull : 0)) * 0x9e3779b97f4a7c15ull;
-    return v ^ v >> 29;
+    return hsh_number(wide, v);
 }
 
 /* hash entry: offset + 1, with bit 31 for a wide constant */

@@ -76,9 +76,7 @@ static int find_blocks(struct flow *x)
 /* The instruction of a label, or of the one of an enclosing scope that it stands for. */
 static uint32_t label_insn(const struct sg_dec *d, uint32_t label)
 {
-    while (d->labels[label].alias)
-        label = d->labels[label].alias - 1;
-    return d->labels[label].insn;
+    return d->labels[sg_dec_label_meant(d, label)].insn;
 }
 
 /* Labels become instruction distances (bra) or a table (brx). */

@@ -247,8 +247,7 @@ static bool reach(const struct hoist *h, uint32_t from, uint8_t *seen, uint32_t 
             seen[i] = 1;
             if (d->metas[i].ctl != SG_CT_BRA)
                 continue;
-            while (d->labels[label].alias)
-                label = d->labels[label].alias - 1;
+            label = sg_dec_label_meant(d, label);
             if (d->labels[label].insn == UINT32_MAX)
                 return false;
             h->todo[n++] = d->labels[label].insn; /* each branch at most once: there is room */

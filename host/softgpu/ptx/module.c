@@ -102,6 +102,14 @@ static int add_opaque(struct parse *p, const struct sg_decl *d)
     return sg_sym_add(&m->symtab, 0, d->name, d->name_len, SG_K_OPAQUE, m->nopaques++) ? 0 : nomem(p);
 }
 
+/* Counts a definition among the constants. */
+static int count_const(struct parse *p, const struct sg_decl *d, const struct sg_var *v)
+{
+    if (!v->is_const || v->is_extern || sg_size_add(&p->m->const_bytes, v->size, SG_MAX_CONST))
+        return 0;
+    return sg_diag_at(p->diag, SG_ERR_PTX, d->line, d->col, "more than %u bytes of .const", SG_MAX_CONST);
+}
+
 /* Copies of a declaration (.extern first, definition later) share one entry. */
 static int add_var(struct parse *p, const struct sg_decl *d, const struct sg_var *v)
 {
@@ -124,7 +132,7 @@ static int add_var(struct parse *p, const struct sg_decl *d, const struct sg_var
         name = slot->name;
         *slot = *v;
         slot->name = name;
-        return 0;
+        return count_const(p, d, v);
     }
     if (kind == SG_K_OPAQUE)
         return add_opaque(p, d);
@@ -136,13 +144,9 @@ static int add_var(struct parse *p, const struct sg_decl *d, const struct sg_var
     slot = &(*tab)[*n];
     *slot = *v;
     slot->name = name;
-    if (v->is_const && !v->is_extern && !sg_size_add(&m->const_bytes, v->size, SG_MAX_CONST)) {
-        (*n)++; /* freed with the module */
-        return sg_diag_at(p->diag, SG_ERR_PTX, d->line, d->col, "more than %u bytes of .const", SG_MAX_CONST);
-    }
-    if (!sg_sym_add(&m->symtab, 0, d->name, d->name_len, kind, (*n)++))
+    if (!sg_sym_add(&m->symtab, 0, d->name, d->name_len, kind, (*n)++)) /* freed with the module */
         return nomem(p);
-    return 0;
+    return count_const(p, d, v);
 }
 
 /* Skips an initialiser; counts its elements when the array has no size of its own. */

@@ -88,91 +88,6 @@ static int find_sreg(const char *s, uint32_t len)
     return -1;
 }
 
-struct sg_sym *sg_dec_range(const struct sg_dec *d, uint32_t frame, const char *s, uint32_t len)
-{
-    uint32_t digits = len;
-    struct sg_sym *y;
-    uint64_t n = 0;
-
-    while (digits && s[digits - 1] >= '0' && s[digits - 1] <= '9')
-        digits--;
-    if (digits == len || len - digits > 9 || (s[digits] == '0' && len - digits > 1))
-        return NULL;
-    for (uint32_t k = digits; k < len; k++)
-        n = n * 10 + (uint64_t)(s[k] - '0');
-    y = sg_sym_find(&d->symtab, frame, s, digits);
-    return y && y->kind == SG_K_RANGE && n < d->ranges[y->index].count ? y : NULL;
-}
-
-struct sg_sym *sg_dec_find(struct sg_dec *d, const char *s, uint32_t len)
-{
-    for (uint32_t i = d->nscopes; i-- > d->func_base;) {
-        struct sg_sym *y = sg_sym_find(&d->symtab, d->scopes[i], s, len);
-
-        if (y && y->kind != SG_K_RANGE)
-            return y;
-        y = sg_dec_range(d, d->scopes[i], s, len);
-        if (!y)
-            continue;
-        y = sg_sym_add(&d->symtab, d->scopes[i], s, len, SG_K_REG,
-                       sg_new_vreg(d, (enum sg_type)d->ranges[y->index].type, false));
-        if (!y)
-            sg_dec_nomem(d);
-        return y;
-    }
-    return sg_sym_find(&d->m->symtab, 0, s, len);
-}
-
-uint32_t sg_dec_label(struct sg_dec *d, const char *s, uint32_t len)
-{
-    uint32_t frame = d->scopes[d->nscopes - 1] | SG_LABEL_FRAME, l;
-    struct sg_sym *y = sg_sym_find(&d->symtab, frame, s, len);
-
-    if (y && y->kind == SG_K_LABEL)
-        return y->index;
-    l = sg_new_label(d);
-    if (y) {
-        sg_dec_syntax(d, "'%.*s' is a list of branch targets, not a label", (int)len, s);
-        return l;
-    }
-    if (!sg_sym_add(&d->symtab, frame, s, len, SG_K_LABEL, l) ||
-        !sg_grow(&d->pending, &d->cap_pending, d->npending, sizeof(*d->pending))) {
-        sg_dec_nomem(d);
-        return l;
-    }
-    d->pending[d->npending++] = (struct sg_pending){s, len, l, frame};
-    return l;
-}
-
-void sg_dec_close_labels(struct sg_dec *d, bool is_function)
-{
-    uint32_t frame = d->scopes[d->nscopes - 1] | SG_LABEL_FRAME, parent, first, n;
-
-    for (first = d->npending; first && d->pending[first - 1].frame == frame; first--)
-        ;
-    n = first;
-    parent = is_function ? 0 : d->scopes[d->nscopes - 2] | SG_LABEL_FRAME;
-    for (uint32_t i = first; i < d->npending && !is_function; i++) {
-        struct sg_pending p = d->pending[i];
-        struct sg_sym *y;
-
-        if (d->labels[p.label].insn != UINT32_MAX)
-            continue;
-        y = sg_sym_find(&d->symtab, parent, p.name, p.len);
-        if (y && y->kind != SG_K_LABEL)
-            sg_dec_syntax(d, "'%.*s' is a list of branch targets, not a label", (int)p.len, p.name);
-        if (y) {
-            d->labels[p.label].alias = y->index + 1;
-            continue;
-        }
-        if (!sg_sym_add(&d->symtab, parent, p.name, p.len, SG_K_LABEL, p.label))
-            sg_dec_nomem(d);
-        p.frame = parent;
-        d->pending[n++] = p;
-    }
-    d->npending = n;
-}
-
 /* Constants behind a symbol or register, each with a sign. */
 static int parse_offset(struct sg_dec *d, uint64_t *off)
 {
@@ -301,8 +216,9 @@ static int parse_part(struct sg_dec *d, struct sg_opnd *o)
 static int parse_name(struct sg_dec *d, struct sg_opnd *o)
 {
     struct sg_tok t = d->l.tok;
-    struct sg_sym *y;
+    struct sg_named y;
     char full[48];
+    bool known;
     int sr;
 
     o->name = t.s;
@@ -312,19 +228,21 @@ static int parse_name(struct sg_dec *d, struct sg_opnd *o)
         sg_lex_next(&d->l);
         return 0;
     }
-    y = sg_dec_find(d, t.s, t.len);
+    known = sg_dec_find(d, t.s, t.len, &y);
+    if (d->err)
+        return d->err;
     sg_lex_next(&d->l);
-    if (y && y->kind == SG_K_REG) {
+    if (known && y.kind == SG_K_REG) {
         o->kind = SG_O_REG;
-        o->v = y->index;
+        o->v = y.index;
         return parse_part(d, o);
     }
-    if (y && y->kind == SG_K_VECTOR)
-        return parse_register_vector(d, &d->ranges[y->index], o);
-    if (y && y->kind != SG_K_LABEL && y->kind != SG_K_RANGE) {
+    if (known && y.kind == SG_K_VECTOR)
+        return parse_register_vector(d, &d->ranges[y.index], o);
+    if (known) {
         o->kind = SG_O_SYM;
-        o->symkind = (uint8_t)y->kind;
-        o->v = y->index;
+        o->symkind = (uint8_t)y.kind;
+        o->v = y.index;
         return 0;
     }
     if (t.s[0] == '%' && t.len < 40) {

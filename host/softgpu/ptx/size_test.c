@@ -59,6 +59,16 @@ static const struct {
     {"alignment beyond parameters",
      ".visible .entry k(.param .b8 u[28673], .param .align 4096 .b8 v[1])\n{\nret;\n}", "",
      "parameters too large"},
+    {"as many constants as there may be", ".const .b8 u[65532];\n.const .b32 v;", "", NULL},
+    {"a sum of constants", ".const .b8 u[65533];\n.const .b32 v;", "", "bytes of .const"},
+    {"a sum of constants that were declared",
+     ".extern .const .b8 u[65533];\n.extern .const .b32 v;\n"
+     ".const .b8 u[65533];\n.const .b32 v;",
+     "", "bytes of .const"},
+    {"constants that were declared",
+     ".extern .const .b8 u[65532];\n.const .b8 u[65532];\n.const .b32 v;\n"
+     ".extern .const .b8 u[65532];",
+     "", NULL},
     {"no alignment", ".global .align 3 .b8 v[4];", "", "power of two"},
     {"a greater alignment than there is", ".global .align 8192 .b8 v[4];", "", "power of two"},
 };

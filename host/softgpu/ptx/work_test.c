@@ -2,7 +2,7 @@
 /*
  * Work grows as the text does. Texts that once took time by the square of their length: numbers whose digits were looked at
  * again from each of them, branches that all have one long list of targets, registers that are each looked for
- * in the whole kernel. Each is read at two lengths, and the time of the longer one compared with that of the shorter.
+ * in the whole kernel, names and constants that all fell into one place of a table. Each is read at two lengths, and the time of the longer one compared with that of the shorter.
  */
 #include "exec/exec_test.h"
 
@@ -10,9 +10,11 @@
 #include <string.h>
 #include <time.h>
 
-#define TIMES 8u  /* as long */
-#define MOST 28.0 /* times the work; by the square it would be 64 */
-#define TRIES 3   /* of which the best counts */
+#define TIMES 8u     /* as long */
+#define MOST 28.0    /* times the work; by the square it would be 64 */
+#define SCOPED 8000u /* names looked up from within 250 scopes ... */
+#define DEEPER 4.0   /* ... in so many times the time, at most, of one scope */
+#define TRIES 3      /* of which the best counts */
 
 static char text[24u << 20];
 static size_t len;
@@ -67,6 +69,156 @@ static void registers(unsigned n)
     put("E:\n", 0, 0);
     for (unsigned i = 1; i < n; i++)
         put("add.u32 %%q, %%q, %%r%u;\n", i, 0);
+    put("ret;\n}\n", 0, 0);
+}
+
+#define DEEP 250u /* scopes around */
+
+static void enter_scopes(bool enter)
+{
+    for (unsigned i = 0; i < DEEP; i++)
+        put(enter ? "{\n" : "}\n", 0, 0);
+}
+
+/* Labels and registers of the outermost scope, in one scope or in many. */
+static void labels(unsigned n, bool deep)
+{
+    put(".visible .entry t()\n{\n.reg .b32 %%r<%u>;\n", n, 0);
+    if (deep)
+        enter_scopes(true);
+    for (unsigned i = 0; i < n; i++)
+        put("bra L%u;\n", i, 0);
+    if (deep)
+        enter_scopes(false);
+    for (unsigned i = 0; i < n; i++)
+        put("L%u: ret;\n", i, 0);
+    put("}\n", 0, 0);
+}
+
+static void labels_flat(unsigned n)
+{
+    labels(n, false);
+}
+
+static void labels_deep(unsigned n)
+{
+    labels(n, true);
+}
+
+static void symbols(unsigned n, bool deep)
+{
+    put(".visible .entry t()\n{\n.reg .b32 %%q;\n.reg .b32 %%r<%u>;\n", n, 0);
+    if (deep)
+        enter_scopes(true);
+    for (unsigned i = 0; i < n; i++)
+        put("mov.b32 %%q, %%r%u;\n", i, 0);
+    if (deep)
+        enter_scopes(false);
+    put("ret;\n}\n", 0, 0);
+}
+
+static void symbols_flat(unsigned n)
+{
+    symbols(n, false);
+}
+
+static void symbols_deep(unsigned n)
+{
+    symbols(n, true);
+}
+
+/* Each of the scopes around has registers of the same name, few more than that within it. */
+static void ranges_deep(unsigned n)
+{
+    put(".visible .entry t()\n{\n.reg .b32 %%q;\n.reg .b32 %%r<%u>;\n", DEEP + 1 + n, 0);
+    for (unsigned i = 0; i < DEEP; i++)
+        put("{\n.reg .b32 %%r<%u>;\n", DEEP - i, 0);
+    for (unsigned i = 0; i < n; i++)
+        put("mov.b32 %%q, %%r%u;\n", DEEP + i, 0);
+    enter_scopes(false);
+    put("ret;\n}\n", 0, 0);
+}
+
+/* ---- names that have one FNV-1a hash, as the table of symbols once had it ---- */
+
+#define PIECES 14 /* of a name; each is one of two after which the hash is the same */
+#define LETTERS 8
+
+static char piece[PIECES][2][LETTERS];
+
+static uint32_t fnv(uint32_t h, const char *s)
+{
+    for (unsigned i = 0; i < LETTERS; i++)
+        h = (h ^ (unsigned char)s[i]) * 16777619u;
+    return h;
+}
+
+static void spell(uint32_t n, char *to)
+{
+    uint64_t v = n * 0x9e3779b97f4a7c15u >> 16;
+
+    for (unsigned i = 0; i < LETTERS; i++, v /= 26)
+        to[i] = (char)('a' + v % 26);
+}
+
+/* Two texts after which a hash of h is the same; false: there are none among the first 2^20. */
+static bool collide(uint32_t *h, char two[2][LETTERS])
+{
+    static uint32_t seen[1u << 20]; /* number of a text, + 1, by the low bits of the hash */
+
+    memset(seen, 0, sizeof(seen));
+    for (uint32_t n = 0; n < 1u << 20; n++) {
+        uint32_t *at;
+
+        spell(n, two[0]);
+        at = &seen[fnv(*h, two[0]) & ((1u << 20) - 1)];
+        if (*at) {
+            spell(*at - 1, two[1]);
+            if (fnv(*h, two[1]) == fnv(*h, two[0])) {
+                *h = fnv(*h, two[0]);
+                return true;
+            }
+        }
+        *at = n + 1;
+    }
+    return false;
+}
+
+static bool find_pieces(void)
+{
+    uint32_t h = 2166136261u ^ 0x9e3779b1u; /* in the first scope of a kernel */
+
+    for (unsigned i = 0; i < PIECES; i++)
+        if (!collide(&h, piece[i]))
+            return false;
+    return true;
+}
+
+static void names(unsigned n)
+{
+    put(".visible .entry t()\n{\n", 0, 0);
+    for (unsigned i = 0; i < n; i++) {
+        put(".reg .b32 ", 0, 0);
+        for (unsigned k = 0; k < PIECES; k++, len += LETTERS)
+            memcpy(text + len, piece[k][i >> k & 1], LETTERS);
+        put(";\n", 0, 0);
+    }
+    put("ret;\n}\n", 0, 0);
+}
+
+/* Values whose product with the factor of the table of constants once ended in as many zeros as it has places. */
+static void constants(unsigned n)
+{
+    uint64_t inverse = 1;
+
+    for (unsigned i = 0; i < 6; i++)
+        inverse *= 2 - inverse * 0x9e3779b97f4a7c15u;
+    put(".visible .entry t()\n{\n.reg .b64 %%rd;\n", 0, 0);
+    for (uint64_t i = 1; i <= n; i++) {
+        const uint64_t v = (i << 46) * inverse ^ 0x5bd1e9955bd1e995u;
+
+        put("mov.b64 %%rd, 0x%08x%08x;\n", (unsigned)(v >> 32), (unsigned)v);
+    }
     put("ret;\n}\n", 0, 0);
 }
 
@@ -137,14 +289,32 @@ int main(void)
         {"digits of a fraction", floats, 40000},
         {"branches with one long list", lists, 8000},
         {"registers that are set in several places", registers, 3000},
+        {"names that were in one place of a table", names, 2000},
+        {"constants that were in one place of a table", constants, 2000},
     };
 
+    static const struct {
+        const char *name;
+        void (*flat)(unsigned n), (*deep)(unsigned n);
+    } scopes[] = {
+        {"labels out of many scopes", labels_flat, labels_deep},
+        {"registers out of many scopes", symbols_flat, symbols_deep},
+        {"registers out of many scopes that have some", symbols_flat, ranges_deep},
+    };
+
+    t_result("names with one hash", find_pieces(), "none were found");
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         const double one = seconds(texts[i].make, texts[i].n);
         const double many = seconds(texts[i].make, texts[i].n * TIMES);
 
         t_result(texts[i].name, one > 0 && many > 0 && many < MOST * one, "%.1f ms and %.1f ms", one * 1e3,
                  many * 1e3);
+    }
+    for (size_t i = 0; i < sizeof(scopes) / sizeof(scopes[0]); i++) {
+        const double flat = seconds(scopes[i].flat, SCOPED), deep = seconds(scopes[i].deep, SCOPED);
+
+        t_result(scopes[i].name, flat > 0 && deep > 0 && deep < DEEPER * flat, "%.1f ms and %.1f ms",
+                 flat * 1e3, deep * 1e3);
     }
     widths();
     return t_end("softgpu work");

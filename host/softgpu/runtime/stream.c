@@ -203,10 +203,8 @@ static void unlink_stream(struct sg_stream *s)
 
 /* ---- operations ---- */
 
-bool sg_op_add_dep(struct sg_op *op, struct sg_stream *s, uint64_t seq)
+static bool op_grow_deps(struct sg_op *op)
 {
-    if (atomic_load(&s->completed) >= seq)
-        return true;
     if (op->ndeps == op->cap_deps) {
         unsigned cap = op->cap_deps ? 2 * op->cap_deps : 4;
         struct sg_dep *grown = realloc(op->deps, cap * sizeof(*grown));
@@ -216,6 +214,15 @@ bool sg_op_add_dep(struct sg_op *op, struct sg_stream *s, uint64_t seq)
         op->deps = grown;
         op->cap_deps = cap;
     }
+    return true;
+}
+
+bool sg_op_add_dep(struct sg_op *op, struct sg_stream *s, uint64_t seq)
+{
+    if (atomic_load(&s->completed) >= seq)
+        return true;
+    if (!op_grow_deps(op))
+        return false;
     sg_obj_get(&s->obj);
     op->deps[op->ndeps++] = (struct sg_dep){s, seq};
     return true;
@@ -223,12 +230,8 @@ bool sg_op_add_dep(struct sg_op *op, struct sg_stream *s, uint64_t seq)
 
 bool sg_op_keep(struct sg_op *op, struct sg_stream *s)
 {
-    struct sg_dep *grown = realloc(op->deps, (op->cap_deps + 1) * sizeof(*grown));
-
-    if (!grown)
+    if (!op_grow_deps(op))
         return false;
-    op->deps = grown;
-    op->cap_deps++;
     op->deps[op->ndeps++] = (struct sg_dep){s, 0};
     return true;
 }

@@ -65,7 +65,11 @@ struct wrk_worker {
     unsigned nthread_streams;
     atomic_int sticky;           /* first sticky CUresult, also in the window */
     _Atomic uint64_t kept_error; /* an asynchronous error that found the ring full */
-    uint64_t lost_prints;
+    /* Output that waits for room in the ring of notifications (notify.c); under notify_lock. */
+    uint64_t lost_prints;      /* pieces that were dropped */
+    uint64_t print_tail;       /* notify_tail when the time to wait was last granted */
+    uint64_t print_counted_ns; /* when its last millisecond was counted */
+    unsigned print_waited_ms;  /* of that time */
     char label[32];
     VGB_OWNED struct wrk_mark *marks; /* WRK_MARKS_MAX, made by the first; NULL: none */
     unsigned nmarks, next_mark;

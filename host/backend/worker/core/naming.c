@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/hash/hash.h"
 #include "vgp_worker.h"
 
 struct wrk_name {
@@ -33,7 +34,7 @@ static uint64_t kept, epoch = 1; /* epoch: +1 whenever a name is gone */
 
 static size_t place(const struct wrk_namer *n, const struct wrk_name *name)
 {
-    return (size_t)((uint64_t)(uintptr_t)name * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (n->room - 1);
+    return (size_t)hsh_number(0, (uintptr_t)name) & (n->room - 1);
 }
 
 static bool grow(struct wrk_namer *n)

@@ -16,6 +16,13 @@
 
 #define TEXT_MAX 2048u /* bytes of text in one notification; longer output takes several */
 
+/*
+ * Time that output waits for room, ms, until half a ring of notifications has been written again. A guest that reads has
+ * that always; one that does not read, or only says so, holds up the worker's threads once.
+ */
+#define PRINT_WAIT_MS 200u
+#define MS_NS 1000000
+
 /* Writes one record; the lock is held. False when there is no room. */
 static bool push_locked(struct wrk_worker *w, uint16_t type, uint64_t cookie, const void *data, uint32_t size,
                         bool counted)
@@ -58,8 +65,8 @@ static bool push_locked(struct wrk_worker *w, uint16_t type, uint64_t cookie, co
 bool wrk_notify(struct wrk_worker *w, enum vgp_notify_type type, uint64_t cookie, const void *text,
                 uint32_t size, unsigned wait_ms)
 {
-    bool counted = type == VGP_NOTIFY_PRINT || type == VGP_NOTIFY_DETAIL;
-    const struct timespec ms = {.tv_nsec = 1000000};
+    bool counted = type == VGP_NOTIFY_DETAIL;
+    const struct timespec ms = {.tv_nsec = MS_NS};
     bool done;
 
     if (size > TEXT_MAX)
@@ -73,9 +80,9 @@ bool wrk_notify(struct wrk_worker *w, enum vgp_notify_type type, uint64_t cookie
         wrk_wake_guest(w, true);
         nanosleep(&ms, NULL);
     }
-    /* A print may wait for the next reply; a host function may be what everybody waits for. */
+    /* A host function may be what everybody waits for. */
     if (done)
-        wrk_wake_guest(w, type == VGP_NOTIFY_HOST_FUNC || type == VGP_NOTIFY_PRINT);
+        wrk_wake_guest(w, type == VGP_NOTIFY_HOST_FUNC);
     return done;
 }
 
@@ -85,14 +92,57 @@ void wrk_notify_detail(struct wrk_worker *w, const char *text)
         wrk_notify(w, VGP_NOTIFY_DETAIL, 0, text, (uint32_t)strnlen(text, TEXT_MAX), 0);
 }
 
+/*
+ * Whether output may wait another millisecond for room; counts that one, once for all threads that wait. What was written
+ * is known from the worker's own tail: the guest's head may be a lie. The lock is held.
+ */
+static bool print_may_wait_locked(struct wrk_worker *w)
+{
+    struct timespec t;
+    uint64_t now;
+
+    if (w->notify_tail - w->print_tail >= w->win.notify_size / 2) {
+        w->print_tail = w->notify_tail;
+        w->print_waited_ms = 0;
+    }
+    if (w->print_waited_ms >= PRINT_WAIT_MS)
+        return false;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    now = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    if (now - w->print_counted_ns >= MS_NS) {
+        w->print_counted_ns = now;
+        w->print_waited_ms++;
+    }
+    return true;
+}
+
+/* Back-pressure, but bounded: a guest that does not read loses output, nothing else. */
+static void print_piece(struct wrk_worker *w, uint64_t where, const char *text, uint32_t n)
+{
+    const struct timespec ms = {.tv_nsec = MS_NS};
+    bool done, waits;
+
+    for (;;) {
+        pthread_mutex_lock(&w->notify_lock);
+        done = push_locked(w, VGP_NOTIFY_PRINT, where, text, n, true);
+        waits = !done && print_may_wait_locked(w);
+        w->lost_prints += !done && !waits;
+        pthread_mutex_unlock(&w->notify_lock);
+        if (!waits)
+            break;
+        wrk_wake_guest(w, true);
+        nanosleep(&ms, NULL);
+    }
+    if (done)
+        wrk_wake_guest(w, true);
+}
+
 static void print_to(struct wrk_worker *w, uint64_t where, const char *text, size_t len)
 {
     while (len) {
         uint32_t n = len > TEXT_MAX ? TEXT_MAX : (uint32_t)len;
 
-        /* Back-pressure, but bounded: a guest that never reads loses output, nothing else. */
-        if (!wrk_notify(w, VGP_NOTIFY_PRINT, where, text, n, 200))
-            w->lost_prints++;
+        print_piece(w, where, text, n);
         text += n;
         len -= n;
     }

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/hash/hash.h"
 #include "vgb_fd.h"
 
 /*
@@ -148,7 +149,7 @@ void wrk_quota_report(struct wrk_worker *w)
 
 static uint64_t slot_of(uint64_t address, uint64_t room)
 {
-    return (address >> 8) * UINT64_C(0x9e3779b97f4a7c15) >> 20 & (room - 1);
+    return hsh_number(0, address) & (room - 1);
 }
 
 static void insert_locked(struct wrk_quota *q, const struct wrk_alloc *a)

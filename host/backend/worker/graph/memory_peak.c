@@ -15,6 +15,8 @@
 #include "vgp_worker.h"
 
 #define PEAK_MEM_MAX 4096u /* more allocations in one graph: their sum counts */
+/* Words of bits, of all nodes and edges, that are looked at: with more their sum counts, too. */
+#define PEAK_WORK_MAX ((size_t)1 << 26)
 
 struct order {
     uint32_t *first, *next; /* by node, by edge: the edges that leave it */
@@ -22,6 +24,9 @@ struct order {
     uint32_t *queue;
     uint64_t *over;  /* by node: bits of the allocations that are freed before it begins */
     uint64_t *begun; /* by node: of those that were allocated before it begins */
+    uint64_t *own;  /* of the node that is walked: what is freed, then what is allocated, when it has ended */
+    uint32_t *at;   /* by node: where its allocations begin in `mine`, and one more */
+    uint32_t *mine; /* 2 * the allocation, + 1: it is freed */
     size_t words;
 };
 
@@ -33,19 +38,45 @@ static void order_free(struct order *o)
     free(o->queue);
     free(o->over);
     free(o->begun);
+    free(o->own);
+    free(o->at);
+    free(o->mine);
 }
 
-static bool order_new(struct order *o, size_t nodes, const uint32_t (*edges)[2], size_t nedges, size_t nmem)
+/* Sorts what is allocated and freed by node. */
+static void order_mem(struct order *o, size_t nodes, const struct wrk_peak_mem *mem, size_t nmem)
+{
+    for (size_t m = 0; m < nmem; m++) {
+        o->at[mem[m].alloc + 2]++;
+        if (mem[m].free < nodes)
+            o->at[mem[m].free + 2]++;
+    }
+    for (size_t i = 2; i < nodes + 2; i++)
+        o->at[i] += o->at[i - 1];
+    for (size_t m = 0; m < nmem; m++) {
+        o->mine[o->at[mem[m].alloc + 1]++] = 2 * (uint32_t)m;
+        if (mem[m].free < nodes)
+            o->mine[o->at[mem[m].free + 1]++] = 2 * (uint32_t)m + 1;
+    }
+}
+
+static bool order_new(struct order *o, size_t nodes, const uint32_t (*edges)[2], size_t nedges,
+                      const struct wrk_peak_mem *mem, size_t nmem)
 {
     o->words = (nmem + 63) / 64;
+    o->own = malloc((2 * o->words + 1) * sizeof(*o->own));
+    o->at = calloc(nodes + 2, sizeof(*o->at));
+    o->mine = malloc((2 * nmem + 1) * sizeof(*o->mine));
     o->first = malloc((nodes + 1) * sizeof(*o->first));
     o->next = malloc((nedges + 1) * sizeof(*o->next));
     o->missing = calloc(nodes + 1, sizeof(*o->missing));
     o->queue = malloc((nodes + 1) * sizeof(*o->queue));
     o->over = calloc(nodes * o->words + 1, sizeof(*o->over));
     o->begun = calloc(nodes * o->words + 1, sizeof(*o->begun));
-    if (!o->first || !o->next || !o->missing || !o->queue || !o->over || !o->begun)
+    if (!o->first || !o->next || !o->missing || !o->queue || !o->over || !o->begun || !o->own || !o->at ||
+        !o->mine)
         return false;
+    order_mem(o, nodes, mem, nmem);
     memset(o->first, 0xff, (nodes + 1) * sizeof(*o->first));
     for (size_t i = 0; i < nedges; i++) {
         o->next[i] = o->first[edges[i][0]];
@@ -55,9 +86,20 @@ static bool order_new(struct order *o, size_t nodes, const uint32_t (*edges)[2],
     return true;
 }
 
+/* What is over and begun when node v has ended, in o->own. */
+static void end_node(struct order *o, uint32_t v)
+{
+    memcpy(o->own, o->over + v * o->words, o->words * sizeof(*o->own));
+    memcpy(o->own + o->words, o->begun + v * o->words, o->words * sizeof(*o->own));
+    for (uint32_t i = o->at[v]; i < o->at[v + 1]; i++) {
+        const uint32_t m = o->mine[i] / 2;
+
+        o->own[(o->mine[i] & 1 ? 0 : o->words) + m / 64] |= UINT64_C(1) << (m % 64);
+    }
+}
+
 /* Fills o->over and o->begun; false: the edges make a circle. */
-static bool walk(struct order *o, size_t nodes, const uint32_t (*edges)[2], const struct wrk_peak_mem *mem,
-                 size_t nmem)
+static bool walk(struct order *o, size_t nodes, const uint32_t (*edges)[2])
 {
     size_t head = 0, tail = 0;
 
@@ -67,19 +109,15 @@ static bool walk(struct order *o, size_t nodes, const uint32_t (*edges)[2], cons
     }
     while (head < tail) {
         uint32_t v = o->queue[head++];
-        const uint64_t *over = o->over + v * o->words, *begun = o->begun + v * o->words;
 
+        end_node(o, v);
         for (uint32_t e = o->first[v]; e != UINT32_MAX; e = o->next[e]) {
             uint64_t *then_over = o->over + edges[e][1] * o->words;
             uint64_t *then_begun = o->begun + edges[e][1] * o->words;
 
             for (size_t k = 0; k < o->words; k++) {
-                then_over[k] |= over[k];
-                then_begun[k] |= begun[k];
-            }
-            for (size_t m = 0; m < nmem; m++) {
-                then_over[m / 64] |= (uint64_t)(mem[m].free == v) << (m % 64);
-                then_begun[m / 64] |= (uint64_t)(mem[m].alloc == v) << (m % 64);
+                then_over[k] |= o->own[k];
+                then_begun[k] |= o->own[o->words + k];
             }
             if (!--o->missing[edges[e][1]])
                 o->queue[tail++] = edges[e][1];
@@ -109,8 +147,8 @@ uint64_t wrk_peak(size_t nodes, const uint32_t (*edges)[2], size_t nedges, const
         if (mem[m].free == WRK_PEAK_KEPT)
             kept = plus(kept, mem[m].bytes);
     }
-    if (nmem > PEAK_MEM_MAX || !order_new(&o, nodes, edges, nedges, nmem) ||
-        !walk(&o, nodes, edges, mem, nmem)) {
+    if (nmem > PEAK_MEM_MAX || (nodes + nedges) * (nmem / 64 + 1) > PEAK_WORK_MAX ||
+        !order_new(&o, nodes, edges, nedges, mem, nmem) || !walk(&o, nodes, edges)) {
         order_free(&o);
         return all;
     }
@@ -223,9 +261,29 @@ static bool read_node(struct view *v, uint32_t i, unsigned depth)
     return type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE;
 }
 
+/* An allocation that an address names. */
+struct named {
+    uint64_t address;
+    size_t m;
+};
+
+static int by_named(const void *a, const void *b)
+{
+    const uint64_t x = ((const struct named *)a)->address, y = ((const struct named *)b)->address;
+
+    return x < y ? -1 : x > y;
+}
+
+/* Without memory all is taken to stay allocated. */
 static void read_frees(struct view *v)
 {
-    for (uint32_t i = 0; i < v->nodes && wrk_provider.cuGraphMemFreeNodeGetParams; i++) {
+    struct named *named = malloc((v->nmem + 1) * sizeof(*named));
+
+    for (size_t m = 0; named && m < v->nmem; m++)
+        named[m] = (struct named){v->address[m], m};
+    if (named)
+        qsort(named, v->nmem, sizeof(*named), by_named);
+    for (uint32_t i = 0; named && i < v->nodes && wrk_provider.cuGraphMemFreeNodeGetParams; i++) {
         CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
         CUdeviceptr at = 0;
 
@@ -233,11 +291,13 @@ static void read_frees(struct view *v)
         if (type != CU_GRAPH_NODE_TYPE_MEM_FREE ||
             wrk_provider.cuGraphMemFreeNodeGetParams(v->node[i], &at) != CUDA_SUCCESS)
             continue;
-        for (size_t m = 0; m < v->nmem; m++) {
-            if (v->address[m] == at)
-                v->mem[m].free = i;
-        }
+        const struct named *is =
+            bsearch(&(struct named){.address = at}, named, v->nmem, sizeof(*named), by_named);
+
+        if (is && at)
+            v->mem[is->m].free = i;
     }
+    free(named);
 }
 
 bool wrk_graph_mem_of(CUgraph g, unsigned depth, struct wrk_graph_mem *out)

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -67,11 +68,33 @@ static void test_odd(void **state)
     assert_true(wrk_peak(2, NULL, 0, huge, N(huge)) == UINT64_MAX);
 }
 
+/* The work has a bound: of a graph so large the sum counts. */
+static void test_large(void **state)
+{
+    enum { NODES = 1 << 20, MEM = 4096 };
+    uint32_t(*edges)[2] = calloc(NODES, sizeof(*edges));
+    struct wrk_peak_mem *mem = calloc(MEM, sizeof(*mem));
+
+    (void)state;
+    assert_non_null(edges);
+    assert_non_null(mem);
+    for (uint32_t i = 0; i + 1 < NODES; i++) {
+        edges[i][0] = i;
+        edges[i][1] = i + 1;
+    }
+    for (uint32_t m = 0; m < MEM; m++)
+        mem[m] = (struct wrk_peak_mem){2 * m, 2 * m + 1, 1};
+    assert_int_equal(wrk_peak(NODES / 16, (const uint32_t(*)[2])edges, NODES / 16 - 1, mem, MEM), 1);
+    assert_int_equal(wrk_peak(NODES, (const uint32_t(*)[2])edges, NODES - 1, mem, MEM), MEM);
+    free(edges);
+    free(mem);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chain), cmocka_unit_test(test_overlap), cmocka_unit_test(test_branches),
-        cmocka_unit_test(test_kept),  cmocka_unit_test(test_odd),
+        cmocka_unit_test(test_kept),  cmocka_unit_test(test_odd),     cmocka_unit_test(test_large),
     };
 
     return cmocka_run_group_tests_name("memory_peak", tests, NULL, NULL);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/hash/hash.h"
+
 /* ---- object to record: an open hash by address, linear probing ---- */
 
 struct map {
@@ -19,9 +21,7 @@ static struct map graphs, nodes;
 
 static size_t place(const struct map *m, const void *key)
 {
-    uint64_t h = (uint64_t)(uintptr_t)key * UINT64_C(0x9e3779b97f4a7c15);
-
-    return (size_t)(h >> 32) & (m->room - 1);
+    return (size_t)hsh_number(0, (uintptr_t)key) & (m->room - 1);
 }
 
 static void *map_get(const struct map *m, const void *key)

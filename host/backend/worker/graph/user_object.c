@@ -130,21 +130,27 @@ static struct wrk_uref **uref_at(struct wrk_graph *g, const struct uobj *u)
     return at;
 }
 
-/* The entry of u, made with no references when there is none; NULL: no memory, or too many. */
-static struct wrk_uref *uref_need(struct wrk_graph *g, struct uobj *u)
+/* A new entry of u, with no references; NULL: no memory, or too many. */
+static struct wrk_uref *uref_push(struct wrk_graph *g, struct uobj *u)
 {
-    struct wrk_uref **at = uref_at(g, u), *ref = *at;
+    struct wrk_uref *ref = nurefs < UREFS_MAX ? calloc(1, sizeof(*ref)) : NULL;
 
-    if (ref || nurefs == UREFS_MAX)
-        return ref;
-    ref = calloc(1, sizeof(*ref));
     if (!ref)
         return NULL;
     ref->u = u;
     atomic_fetch_add(&u->holders, 1);
-    *at = ref;
+    ref->next = g->urefs;
+    g->urefs = ref;
     nurefs++;
     return ref;
+}
+
+/* The entry of u, made when there is none. */
+static struct wrk_uref *uref_need(struct wrk_graph *g, struct uobj *u)
+{
+    struct wrk_uref *ref = *uref_at(g, u);
+
+    return ref ? ref : uref_push(g, u);
 }
 
 static void uref_free(struct wrk_uref **at)
@@ -167,8 +173,10 @@ void wrk_urefs_clear(struct wrk_graph *g)
 /* Without memory the clone's references are not known: what only they keep cannot be used by hand. */
 void wrk_urefs_copy(struct wrk_graph *to, const struct wrk_graph *from)
 {
+    const bool empty = !to->urefs; /* then each is a new one */
+
     for (const struct wrk_uref *ref = from->urefs; ref; ref = ref->next) {
-        struct wrk_uref *mine = uref_need(to, ref->u);
+        struct wrk_uref *mine = empty ? uref_push(to, ref->u) : uref_need(to, ref->u);
 
         if (!mine)
             return;

@@ -173,12 +173,8 @@ static CUresult edges(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode
     if (r == CUDA_SUCCESS)
         r = sg_nodes_get_locked(g, to, n, &b);
     for (size_t i = 0; r == CUDA_SUCCESS && i < n; i++) {
-        size_t k = 0;
-
-        while (k < b[i]->ndeps && b[i]->deps[k] != a[i])
-            k++;
-        bool there = k < b[i]->ndeps;
-
+        const size_t k = sg_node_find_dep(b[i], a[i]);
+        const bool there = k != SIZE_MAX;
         const CUgraphEdgeData *data = edge ? &edge[i] : &ordinary;
 
         if (a[i] == b[i] || there != remove || !edge_ok(a[i], b[i], data) ||

@@ -16,21 +16,18 @@ static int emit_bra(struct sg_dec *d)
 
 static int emit_brx(struct sg_dec *d)
 {
-    struct sg_sym *y = NULL;
-    uint32_t i;
+    uint32_t i, list;
 
     sg_mod(d, "uni");
     if (!sg_mod(d, "idx") || d->ops[1].kind != SG_O_NAME)
         return sg_dec_syntax(d, "brx.idx: a list of targets expected");
-    for (i = d->nscopes; i-- > d->func_base && !y;)
-        y = sg_sym_find(&d->symtab, d->scopes[i] | SG_LABEL_FRAME, d->ops[1].name, d->ops[1].name_len);
-    if (!y || y->kind != SG_K_TARGETS)
+    if (!sg_dec_find_targets(d, d->ops[1].name, d->ops[1].name_len, &list))
         return sg_dec_syntax(d, "brx.idx: unknown list of targets '%.*s'", (int)d->ops[1].name_len,
                              d->ops[1].name);
     i = sg_emit(d, "brx", NONE, sg_src(d, 0, SG_TY_U32), NONE, NONE);
     if (d->err)
         return d->err;
-    d->insns[i].imm = y->index;
+    d->insns[i].imm = list;
     d->metas[i].ctl = SG_CT_BRX;
     return 0;
 }
@@ -320,7 +317,7 @@ static int call_builtin(struct sg_dec *d, const char *name, const struct sg_call
 static int bind(struct sg_dec *d, const struct sg_pdecl *p, const struct sg_opnd *o, bool is_ret,
                 uint32_t *reg)
 {
-    uint32_t frame = d->scopes[d->nscopes - 1], kind = SG_K_LOCAL, index;
+    uint32_t kind = SG_K_LOCAL, index;
 
     *reg = NONE;
     if (p->is_reg) {
@@ -348,8 +345,7 @@ static int bind(struct sg_dec *d, const struct sg_pdecl *p, const struct sg_opnd
     } else {
         return sg_dec_syntax(d, "call: bad argument for '%.*s'", (int)p->len, p->name);
     }
-    if (!sg_sym_add(&d->symtab, frame, p->name, p->len, kind, index))
-        return sg_dec_nomem(d);
+    sg_scope_define(d, p->name, p->len, kind, index);
     return d->err;
 }
 
@@ -378,7 +374,7 @@ static int expand(struct sg_dec *d, uint32_t func, struct sg_call *c)
         return sg_dec_syntax(d, "call: %s takes %u arguments and returns %u values", f->name, f->nparams,
                              f->nrets);
     d->call_stack[d->depth++] = func;
-    d->scopes[d->nscopes++] = d->next_frame++;
+    sg_scope_open(d);
     for (uint32_t i = 0; i < f->nparams && !d->err; i++) {
         bind(d, &f->params[i], &c->args[i], false, &reg);
         if (reg != NONE && !d->err)
@@ -403,8 +399,7 @@ static int expand(struct sg_dec *d, uint32_t func, struct sg_call *c)
         sg_stack_restore(d, stack);
     for (uint32_t i = 0; i < f->nrets && !d->err; i++) {
         if (ret_regs[i] == SG_OPND_FIXED) {
-            struct sg_sym *y =
-                sg_sym_find(&d->symtab, d->scopes[d->nscopes - 1], f->rets[i].name, f->rets[i].len);
+            const struct sg_def *y = sg_scope_find_here(d, f->rets[i].name, f->rets[i].len);
 
             ret_regs[i] = sg_temp(d, f->rets[i].type);
             sg_ldst_local(d, false, f->rets[i].type, ret_regs[i], d->lvars[y->index].offset);
@@ -412,7 +407,8 @@ static int expand(struct sg_dec *d, uint32_t func, struct sg_call *c)
         if (ret_regs[i] != NONE)
             sg_call_ret(d, &c->rets[i], f->rets[i].type, ret_regs[i]);
     }
-    d->nscopes--;
+    if (!d->err)
+        sg_scope_close(d);
     d->depth--;
     d->func_base = save_base;
     d->ret_label = save_ret;
@@ -474,20 +470,22 @@ static int call_indirect(struct sg_dec *d, uint32_t reg, struct sg_call *c)
 
 static int call_parsed(struct sg_dec *d, const struct sg_tok *t, struct sg_call *c)
 {
-    struct sg_sym *y = sg_dec_find(d, t->s, t->len);
+    struct sg_named y;
     const struct sg_func *f;
     char name[128];
     uint32_t index;
 
-    if (!y) {
+    if (!sg_dec_find(d, t->s, t->len, &y)) {
+        if (d->err)
+            return d->err;
         snprintf(name, sizeof(name), "%.*s", (int)t->len, t->s);
         return call_builtin(d, name, c);
     }
-    if (y->kind == SG_K_REG)
-        return call_indirect(d, y->index, c);
-    if (y->kind != SG_K_FUNC)
+    if (y.kind == SG_K_REG)
+        return call_indirect(d, y.index, c);
+    if (y.kind != SG_K_FUNC)
         return sg_dec_syntax(d, "call: '%.*s' is not a function", (int)t->len, t->s);
-    index = y->index;
+    index = y.index;
     f = &d->m->funcs[index];
     for (int hops = 0; f->alias >= 0 && hops < 16; hops++) {
         index = (uint32_t)f->alias;
