@@ -165,6 +165,7 @@ CUresult sg_graph_attach(struct sg_graph *g, const struct sg_graph *above)
 static void program_free(struct sg_program *p)
 {
     sg_edges_put(p->edges);
+    sg_step_index_put(p->index);
     for (size_t i = 0; i < p->n; i++)
         sg_graph_op_put(p->step[i].gop);
     sg_urefs_clear(&p->urefs);
@@ -204,6 +205,7 @@ struct sg_program *sg_program_copy(const struct sg_program *p)
     c->edges = p->edges;
     if (c->edges)
         atomic_fetch_add(&c->edges->refs, 1);
+    sg_step_index_share(c, p);
     for (size_t i = 0; i < p->n; i++) {
         c->step[i] = p->step[i];
         if (c->step[i].gop)

@@ -125,10 +125,12 @@ struct sg_edges *sg_edges_new(const uint32_t (*pair)[2], size_t n, size_t steps)
 void sg_edges_put(struct sg_edges *e);
 
 /* What an executable graph runs; does not change once made. */
+struct sg_step_index;
 struct sg_program {
     _Atomic uint32_t refs;
     bool wide;                         /* the uppermost level is no chain */
     SG_COUNTED struct sg_edges *edges; /* a reference; NULL: every level is a chain */
+    SG_COUNTED struct sg_step_index *index; /* a reference; NULL: no step was looked up yet; under sg_graph_lock */
     uint64_t peak[SG_MAX_DEVICES];     /* the most memory that it frees itself and can have at one time */
     struct sg_urefs urefs;             /* of the graph and its children */
     bool events;                       /* there are event nodes: see issue_events() */
@@ -219,6 +221,11 @@ void sg_node_leave(struct sg_node *n);
 CUresult sg_program_new(struct sg_graph *g, struct sg_program **out, CUgraphInstantiateResult *why,
                         uint64_t *bad);
 void sg_program_put(struct sg_program *p);
+/* The step of a node; NULL: there is none. Under the lock. */
+struct sg_step *sg_program_step(struct sg_program *p, uint64_t node);
+/* The steps of both have the same nodes. Under the lock. */
+void sg_step_index_share(struct sg_program *to, const struct sg_program *from);
+void sg_step_index_put(struct sg_step_index *x);
 struct sg_program *sg_program_copy(const struct sg_program *p); /* NULL: no memory */
 struct sg_graph_op *sg_graph_op_new(struct sg_op *op);          /* takes op over; NULL: no memory, op ended */
 void sg_graph_op_get(struct sg_graph_op *gop);
