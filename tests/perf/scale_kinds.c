@@ -342,7 +342,7 @@ const struct scale_kind scale_kinds[] = {
      register_make, NULL, NULL, register_drop, NULL},
     {"mappings", {1000, 5000, 20000}, MAPS, {"cuMemMap", "cuMemSetAccess", "cuMemUnmap"}, map_setup, map_make, NULL, map_use, map_drop, NULL},
     {"events", ALL, NULL, {"cuEventCreate", "cuEventRecord", "cuEventDestroy"}, slots, event_make, NULL, event_use, event_drop, NULL},
-    {"streams", {100, 400, 1600}, "fewer: a thread each", {"cuStreamCreate", "launch and wait", "cuStreamDestroy"}, slots, stream_make, NULL,
+    {"streams", {100, 300, 1000}, "fewer: a thread each", {"cuStreamCreate", "launch and wait", "cuStreamDestroy"}, slots, stream_make, NULL,
      stream_use, stream_drop, NULL},
     {"modules", {500, 1500, 5000}, "fewer: 100 KiB each", {"cuModuleLoadData", "cuModuleGetFunction", "cuModuleUnload"}, slots, module_make, NULL,
      module_use, module_drop, NULL},
