@@ -28,7 +28,14 @@ struct sg_node {
     SG_COUNTED struct sg_graph *child; /* a reference: CU_GRAPH_NODE_TYPE_GRAPH */
     SG_COUNTED struct sg_node **deps;  /* nodes of the same graph */
     CUgraphEdgeData *edge;             /* of each of deps; NULL: all ordinary. They run as ordinary ones */
-    size_t ndeps, cap_deps, index;
+    size_t *dep_at;                    /* of each of deps: where it lists this node among its users */
+    size_t ndeps, cap_deps;
+    struct sg_node_user {
+        SG_LISTED struct sg_node *node; /* that depends on this node ... */
+        size_t dep;                     /* ... as that one of its deps */
+    } *users;
+    size_t nusers, cap_users;
+    size_t index; /* in the graph's nodes */
     uint64_t original; /* handle of the node that this is a clone of */
     bool has_params;   /* made by a call with parameters, not by capture */
     union {
@@ -95,8 +102,8 @@ struct sg_graph_family {
 
 struct sg_graph {
     struct sg_obj obj;
-    SG_COUNTED struct sg_node **nodes; /* each a reference */
-    size_t n, cap;
+    SG_COUNTED struct sg_node **nodes; /* each a reference; in order, with gaps until sg_graph_settle() */
+    size_t n, end, cap;                /* nodes; with gaps; room */
     struct sg_urefs urefs;
     bool owned;      /* a node has it: not the application's to destroy or to make executable */
     bool body;       /* of a conditional node, or below one */
@@ -201,6 +208,8 @@ CUresult
 sg_graph_may_grow(const struct sg_graph *g); /* 801: no node more, for the same reason. Under the lock */
 /* g comes to a node of `above`, unless it may not: then nothing happens. Under the lock. */
 CUresult sg_graph_attach(struct sg_graph *g, const struct sg_graph *above);
+/* Closes the gaps that removed nodes left: before nodes is walked. Under the lock. */
+void sg_graph_settle(const struct sg_graph *g);
 /* Adds a node that depends on deps and takes op over (also on failure). With a reference. */
 CUresult sg_node_new(struct sg_graph *g, CUgraphNodeType type, struct sg_op *op, struct sg_node *const *deps,
                      size_t ndeps, struct sg_node **out);
