@@ -9,8 +9,6 @@
 
 #include "../memory/memory.h"
 
-#include "../../../lib/btree/btree.h"
-
 #include "../../../protocol/generated/vgp_entry.h"
 #include "../../../protocol/generated/vgp_guest.h"
 #include "../../../protocol/vgp_guest_rt.h"
@@ -24,7 +22,7 @@ struct object {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards both trees */
-static struct btr_tree objects[2]; /* textures, surfaces: struct object by number */
+static struct btr_tree objects[2];                       /* textures, surfaces: struct object by number */
 
 /* Arrays without memory of their own are not offered (device attributes 112 and 130 are 0). */
 CUresult vcu_array_check(const char *call, const void *out, const CUDA_ARRAY3D_DESCRIPTOR *d)
