@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #define LIMIT 3.0
-#define COLD_LINES 8 /* handle, object, its entry, and the neighbours of each, for all processes */
+#define COLD_LINES 8 /* an allowance, chosen: docs/scale.md says which rows need it */
 #define COLD_BYTES (64u << 20)
 #define BATCHES 12u
 
@@ -231,7 +231,8 @@ static bool row(const struct scale_kind *k, int at, const struct scale_result r[
         printf(" %10.2f", r[i].us[at]);
     printf(" %8.2f%s\n", ratio, ok ? "" : "  GROWS");
     if (json)
-        fprintf(json, "%s\n  \"%s: %s\": [%.3f, %.3f]", separator, k->name, k->rows[at], r[0].us[at], r[sizes - 1].us[at]);
+        fprintf(json, "%s\n  \"%s: %s\": [%.3f, %.3f]", separator, k->name, k->rows[at], r[0].us[at],
+                r[sizes - 1].us[at]);
     separator = ",";
     return ok;
 }
@@ -290,7 +291,8 @@ int main(int argc, char **argv)
             return 2;
     }
     printf("processor time of one operation, microseconds, %s, while so many are alive\n",
-           strcmp(library, "libcuda.so.1") ? "the provider called directly" : "all processes, over the socket");
+           strcmp(library, "libcuda.so.1") ? "the provider called directly"
+                                           : "all processes, over the socket");
     cold_us = measure_cold_line();
     printf("  %-26s %10.2f\n", "a cache miss", cold_us);
     for (size_t k = 0; k < scale_nkinds; k++)

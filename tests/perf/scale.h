@@ -42,8 +42,8 @@ extern const char scale_ptx[];
 #define SCALE_ROWS 10
 /* What one process found out, for its parent. */
 struct scale_result {
-    double us[SCALE_ROWS];         /* processor time of one operation; < 0: not measured */
-    double bytes;                  /* memory per object, all processes */
+    double us[SCALE_ROWS]; /* processor time of one operation; < 0: not measured */
+    double bytes;          /* memory per object, all processes */
     CUresult error;
     unsigned at; /* with an error: objects that were alive */
 };
@@ -51,12 +51,12 @@ struct scale_result {
 struct scale_kind {
     const char *name;
     unsigned size[3];
-    const char *note;                  /* why fewer, or NULL */
-    const char *rows[SCALE_ROWS];      /* make, use, drop; or what run() measures */
-    CUresult (*setup)(unsigned n);     /* or NULL */
+    const char *note;              /* why fewer, or NULL */
+    const char *rows[SCALE_ROWS];  /* make, use, drop; or what run() measures */
+    CUresult (*setup)(unsigned n); /* or NULL */
     CUresult (*make)(unsigned i);
-    CUresult (*warm)(unsigned i);      /* once for each, not measured; or NULL */
-    CUresult (*use)(unsigned i);       /* or NULL */
+    CUresult (*warm)(unsigned i); /* once for each, not measured; or NULL */
+    CUresult (*use)(unsigned i);  /* or NULL */
     CUresult (*drop)(unsigned i);
     void (*run)(unsigned n, struct scale_result *r); /* in the place of all of these; or NULL */
 };
