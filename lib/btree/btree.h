@@ -25,8 +25,8 @@ struct btr_tree {
     struct btr_node *root; /* NULL: empty */
     struct btr_node *spare;
     uint32_t nspare;
-    uint32_t height; /* levels of nodes */
-    size_t count;    /* items */
+    uint32_t height;   /* levels of nodes */
+    size_t count;      /* items */
     uint64_t sequence; /* odd while the tree changes */
     bool peeked;       /* btr_peek() is used */
 };

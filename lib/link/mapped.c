@@ -30,9 +30,9 @@ bool lnk_memory_mapped(const void *p, uint64_t n)
 
 /* The ioctl PROCMAP_QUERY of /proc/PID/maps (Linux 6.11); older headers lack it. */
 struct procmap_query {
-    uint64_t size, flags, address;                            /* in */
-    uint64_t start, end, vma_flags, page, offset, inode;      /* out */
-    uint32_t major, minor, name_size, build_id_size;          /* sizes: in and out; 0: not wanted */
+    uint64_t size, flags, address;                       /* in */
+    uint64_t start, end, vma_flags, page, offset, inode; /* out */
+    uint32_t major, minor, name_size, build_id_size;     /* sizes: in and out; 0: not wanted */
     uint64_t name, build_id;
 };
 #define PROCMAP_QUERY _IOWR('f', 17, struct procmap_query)
@@ -47,19 +47,20 @@ static bool part_at(int maps, uint64_t address, struct lnk_mapping *p)
     if (ioctl(maps, PROCMAP_QUERY, &q) != 0)
         return false;
     *p = (struct lnk_mapping){.start = q.start,
-                       .end = q.end,
-                       .offset = q.offset,
-                       .inode = q.inode,
-                       .major = q.major,
-                       .minor = q.minor,
-                       .access = {q.vma_flags & 1 ? 'r' : '-', q.vma_flags & 2 ? 'w' : '-',
-                                  q.vma_flags & 4 ? 'x' : '-', q.vma_flags & PROCMAP_SHARED ? 's' : 'p'}};
+                              .end = q.end,
+                              .offset = q.offset,
+                              .inode = q.inode,
+                              .major = q.major,
+                              .minor = q.minor,
+                              .access = {q.vma_flags & 1 ? 'r' : '-', q.vma_flags & 2 ? 'w' : '-',
+                                         q.vma_flags & 4 ? 'x' : '-',
+                                         q.vma_flags & PROCMAP_SHARED ? 's' : 'p'}};
     return true;
 }
 
 /* Calls fn for a mapping as far as it lies in [from, to). */
-static bool tell_part(struct lnk_mapping p, uint64_t from, uint64_t to, bool (*fn)(const struct lnk_mapping *p, void *arg),
-                      void *arg)
+static bool tell_part(struct lnk_mapping p, uint64_t from, uint64_t to,
+                      bool (*fn)(const struct lnk_mapping *p, void *arg), void *arg)
 {
     if (p.start < from) {
         p.offset += from - p.start;
@@ -71,8 +72,8 @@ static bool tell_part(struct lnk_mapping p, uint64_t from, uint64_t to, bool (*f
 }
 
 /* Asks for the mappings of a range only: a process may have tens of thousands. False: the system cannot tell. */
-static bool each_part_asked(int maps, uint64_t from, uint64_t to, bool (*fn)(const struct lnk_mapping *p, void *arg),
-                            void *arg)
+static bool each_part_asked(int maps, uint64_t from, uint64_t to,
+                            bool (*fn)(const struct lnk_mapping *p, void *arg), void *arg)
 {
     struct lnk_mapping p;
 
@@ -86,7 +87,8 @@ static bool each_part_asked(int maps, uint64_t from, uint64_t to, bool (*fn)(con
     return true;
 }
 
-bool lnk_each_mapping(const void *va, uint64_t length, bool (*fn)(const struct lnk_mapping *p, void *arg), void *arg)
+bool lnk_each_mapping(const void *va, uint64_t length, bool (*fn)(const struct lnk_mapping *p, void *arg),
+                      void *arg)
 {
     uint64_t from = (uintptr_t)va, to = from + length;
     FILE *f = fopen("/proc/self/maps", "re");

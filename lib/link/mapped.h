@@ -18,6 +18,7 @@ struct lnk_mapping {
     char access[5]; /* "rwxp", or 's' for a shared one */
 };
 /* Calls fn for each mapping in the range until it returns false. False: the system does not tell. */
-bool lnk_each_mapping(const void *va, uint64_t length, bool (*fn)(const struct lnk_mapping *p, void *arg), void *arg);
+bool lnk_each_mapping(const void *va, uint64_t length, bool (*fn)(const struct lnk_mapping *p, void *arg),
+                      void *arg);
 
 #endif

@@ -33,9 +33,9 @@ struct sg_node {
     struct sg_node_user {
         SG_LISTED struct sg_node *node; /* that depends on this node ... */
         size_t dep;                     /* ... as that one of its deps */
-    } *users;
+    } * users;
     size_t nusers, cap_users;
-    size_t index; /* in the graph's nodes */
+    size_t index;      /* in the graph's nodes */
     uint64_t original; /* handle of the node that this is a clone of */
     bool has_params;   /* made by a call with parameters, not by capture */
     union {
@@ -137,7 +137,8 @@ struct sg_program {
     _Atomic uint32_t refs;
     bool wide;                         /* the uppermost level is no chain */
     SG_COUNTED struct sg_edges *edges; /* a reference; NULL: every level is a chain */
-    SG_COUNTED struct sg_step_index *index; /* a reference; NULL: no step was looked up yet; under sg_graph_lock */
+    SG_COUNTED struct sg_step_index
+        *index;                        /* a reference; NULL: no step was looked up yet; under sg_graph_lock */
     uint64_t peak[SG_MAX_DEVICES];     /* the most memory that it frees itself and can have at one time */
     struct sg_urefs urefs;             /* of the graph and its children */
     bool events;                       /* there are event nodes: see issue_events() */

@@ -84,5 +84,6 @@ void sg_arena_give(struct sg_arena *a, uint64_t start, uint64_t len)
     if (btr_floor(&a->holes, start, &left) && left.key + left.weight == start)
         btr_set_weight(&a->holes, left.key, left.weight + len);
     else
-        btr_insert(&a->holes, start, len, NULL); /* without memory that part of the address space is lost, nothing else */
+        btr_insert(&a->holes, start, len,
+                   NULL); /* without memory that part of the address space is lost, nothing else */
 }

@@ -22,7 +22,8 @@ struct mapping {
 
 /* Unmapping ends on a waiter thread, so the counts have a lock; a leaf but for the quota's. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct btr_tree mappings; /* struct wrk_phys, counted, by first address, weighted by length; disjoint */
+static struct btr_tree
+    mappings; /* struct wrk_phys, counted, by first address, weighted by length; disjoint */
 
 /* Gives the memory back to the quota when that was the last that kept it. */
 static void phys_settle_locked(struct wrk_worker *w, struct wrk_phys *p)
