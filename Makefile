@@ -155,7 +155,7 @@ check-packages: ## install, upgrade and remove the packages in a Debian root; li
 # With these each warning of a compiler is an error (scripts/warnings.mk); a build for use does not stop at one.
 check test all-clients bench-check lint fuzz san coverage: export VGPU_WERROR = 1
 
-.PHONY: check test test-all all-clients bench bench-check lint compdb gpu gpu-kit fuzz san coverage faults debug-guest regress prove census mutate
+.PHONY: check test test-all all-clients bench bench-check bench-scale lint compdb gpu gpu-kit fuzz san coverage faults debug-guest regress prove census mutate
 check: prepare-test ## unit tests, conformance over the socket: minutes, no guest; T=SUITE[/PATTERN]: one suite or test
 	@set -e; for part in $(HOST_PARTS); do $(NEXT) $$part; done
 ifeq ($(T),)
@@ -186,6 +186,10 @@ bench: prepare ## measure; writes build/bench.json and prints a table; WITH=BUIL
 bench-check: prepare ## counters of the bench (round trips, bytes copied, ...) against committed limits; no times
 	@set -e; for part in $(HOST_PARTS); do $(NEXT) $$part; done
 	@$(call sub,tests/perf,bench-check)
+
+bench-scale: prepare ## what an operation costs with 1,000 to 100,000 live objects; fails where it grows (KINDS="events ...")
+	@set -e; for part in $(HOST_PARTS); do $(NEXT) $$part; done
+	@$(call sub,tests/perf,bench-scale $(if $(KINDS),KINDS='$(KINDS)'))
 
 # The parts in scripts/layers.txt: their objects are checked.
 LAYERED := lib host/softgpu host/backend userspace/libcuda

@@ -116,7 +116,7 @@ endif
 # The variants are objects of their own: sg_exec_ops_int_avx2.o comes from exec/ops/integer.c.
 SG_EXEC_SRCS := $(SG_EXEC_C) $(SG_EXEC_OPS) \
 	$(foreach i,$(SG_EXEC_ISAS),$(SG_EXEC_ISA_OPS:%.c=%_$(i).c))
-SG_EXEC_OBJS := $(SG_EXEC_SRCS:%.c=$(O)/%.o)
+SG_EXEC_OBJS := $(SG_EXEC_SRCS:%.c=$(O)/%.o) $(O)/lib/btree/btree.o
 
 $(SG_EXEC_OPS:%.c=$(O)/%.o): $(O)/%.o: $(SG_EXEC_DIR)/%.c
 	@mkdir -p $(@D)

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -24,6 +23,8 @@
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "mapped.h"
 
 #include "../../kernel/vgpu_drv/uapi/vgpu_device.h"
 #include "../../protocol/vgp_ring.h"
@@ -398,46 +399,7 @@ static int sock_alloc_shared(struct lnk_transport *t, void *hint, uint64_t lengt
     return rc;
 }
 
-/* A mapping of this process, as far as it lies in a range. */
-struct part {
-    uint64_t start, end, offset, inode;
-    unsigned major, minor;
-    char access[5]; /* "rwxp", or 's' for a shared one */
-};
-
-/* Calls fn for each mapping in the range until it returns false. False: the system does not tell. */
-static bool each_part(const void *va, uint64_t length, bool (*fn)(const struct part *p, void *arg), void *arg)
-{
-    uint64_t from = (uintptr_t)va, to = from + length;
-    FILE *f = fopen("/proc/self/maps", "re");
-    struct part p;
-    char *line = NULL;
-    size_t room = 0;
-
-    if (f == NULL)
-        return false;
-    while (getline(&line, &room, f) > 0) {
-        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64, &p.start, &p.end, p.access,
-                   &p.offset, &p.major, &p.minor, &p.inode) != 7 ||
-            p.end <= from)
-            continue;
-        if (p.start >= to)
-            break;
-        if (p.start < from) {
-            p.offset += from - p.start;
-            p.start = from;
-        }
-        if (p.end > to)
-            p.end = to;
-        if (!fn(&p, arg))
-            break;
-    }
-    free(line);
-    fclose(f);
-    return true;
-}
-
-static bool note_shared(const struct part *p, void *arg)
+static bool note_shared(const struct lnk_mapping *p, void *arg)
 {
     *(bool *)arg = p->access[3] == 's';
     return p->access[3] != 's';
@@ -472,7 +434,7 @@ static int sock_share(struct lnk_transport *t, void *va, uint64_t length, bool r
 
     if (read_only)
         return -EOPNOTSUPP;
-    each_part(va, length, note_shared, &shared);
+    lnk_each_mapping(va, length, note_shared, &shared);
     if (shared)
         return -EOPNOTSUPP;
     fd = make_memfd(length);
@@ -509,7 +471,7 @@ struct kept_file {
  * The same pages, privately. Mapped elsewhere first: a mapping that fails at its place would have removed what
  * was there. Nothing is copied, so what other threads write meanwhile is not lost.
  */
-static bool make_private(const struct part *p, void *arg)
+static bool make_private(const struct lnk_mapping *p, void *arg)
 {
     const struct kept_file *file = arg;
     uint64_t length = p->end - p->start;
@@ -537,7 +499,7 @@ static int sock_unshare(struct lnk_transport *t, struct lnk_shared_memory *m, bo
     /* A program that closes all descriptors has closed this one, too, and may have another of its number. */
     if (m->kept != 0 && fstat(file.fd, &file.st) == 0 && file.st.st_ino == m->inode) {
         if (!unmap)
-            each_part(m->va, m->length, make_private, &file);
+            lnk_each_mapping(m->va, m->length, make_private, &file);
         close(file.fd);
     }
     m->kept = 0;

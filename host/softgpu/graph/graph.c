@@ -52,6 +52,7 @@ static void graph_free(struct sg_obj *obj)
     struct sg_graph *g = (struct sg_graph *)obj;
 
     pthread_mutex_lock(&sg_graph_lock);
+    sg_graph_settle(g);
     for (size_t i = 0; i < g->n; i++)
         sg_node_leave(g->nodes[i]);
     sg_urefs_clear(&g->urefs);
@@ -94,6 +95,7 @@ struct sg_graph_contents sg_graph_contents(const struct sg_graph *g)
     struct sg_graph_contents all = {g->has_memory, g->nconds != 0, 0};
     struct sg_graph *sub;
 
+    sg_graph_settle(g);
     for (size_t i = 0; i < g->n; i++) {
         all.condition |= g->nodes[i]->type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
         for (unsigned k = 0; (sub = graph_below(g->nodes[i], k)) != NULL; k++) {
@@ -119,6 +121,7 @@ static void graph_set_family(struct sg_graph *g, struct sg_graph_family *family,
         family->nodes += g->n;
     }
     g->level = level;
+    sg_graph_settle(g);
     for (size_t i = 0; i < g->n; i++) {
         for (unsigned k = 0; (sub = graph_below(g->nodes[i], k)) != NULL; k++)
             graph_set_family(sub, family, level + 1);
@@ -165,6 +168,7 @@ CUresult sg_graph_attach(struct sg_graph *g, const struct sg_graph *above)
 static void program_free(struct sg_program *p)
 {
     sg_edges_put(p->edges);
+    sg_step_index_put(p->index);
     for (size_t i = 0; i < p->n; i++)
         sg_graph_op_put(p->step[i].gop);
     sg_urefs_clear(&p->urefs);
@@ -204,6 +208,7 @@ struct sg_program *sg_program_copy(const struct sg_program *p)
     c->edges = p->edges;
     if (c->edges)
         atomic_fetch_add(&c->edges->refs, 1);
+    sg_step_index_share(c, p);
     for (size_t i = 0; i < p->n; i++) {
         c->step[i] = p->step[i];
         if (c->step[i].gop)
@@ -217,6 +222,7 @@ static size_t count_steps(const struct sg_graph *g, unsigned depth)
 {
     size_t n = g->n;
 
+    sg_graph_settle(g);
     for (size_t i = 0; depth < SG_NEST_MAX && i < g->n; i++) {
         const struct sg_condition *c = g->nodes[i]->cond;
 
@@ -347,6 +353,7 @@ static CUresult flatten(struct sg_graph *g, struct flat *f, unsigned depth, bool
         if (!sg_cond_hold(&f->p->conds, &f->p->nconds, f->conds, g->conds[i]))
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    sg_graph_settle(g);
     for (size_t i = 0; i < g->n; i++)
         g->nodes[i]->mark = false;
     order = sg_graph_order(g, &done);

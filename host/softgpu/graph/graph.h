@@ -28,10 +28,17 @@ struct sg_node {
     SG_COUNTED struct sg_graph *child; /* a reference: CU_GRAPH_NODE_TYPE_GRAPH */
     SG_COUNTED struct sg_node **deps;  /* nodes of the same graph */
     CUgraphEdgeData *edge;             /* of each of deps; NULL: all ordinary. They run as ordinary ones */
-    size_t ndeps, cap_deps, index;
+    size_t *dep_at;                    /* of each of deps: where it lists this node among its users */
+    size_t ndeps, cap_deps;
     uint32_t
-        *dep_slot;     /* many deps: an open hash of their places in it, + 1; NULL: they are looked through */
-    size_t dep_slots;  /* a power of two */
+        *dep_slot;    /* many deps: an open hash of their places in it, + 1; NULL: they are looked through */
+    size_t dep_slots; /* a power of two */
+    struct sg_node_user {
+        SG_LISTED struct sg_node *node; /* that depends on this node ... */
+        size_t dep;                     /* ... as that one of its deps */
+    } * users;
+    size_t nusers, cap_users;
+    size_t index;      /* in the graph's nodes */
     uint64_t original; /* handle of the node that this is a clone of */
     bool has_params;   /* made by a call with parameters, not by capture */
     union {
@@ -99,8 +106,8 @@ struct sg_graph_family {
 
 struct sg_graph {
     struct sg_obj obj;
-    SG_COUNTED struct sg_node **nodes; /* each a reference */
-    size_t n, cap;
+    SG_COUNTED struct sg_node **nodes; /* each a reference; in order, with gaps until sg_graph_settle() */
+    size_t n, end, cap;                /* nodes; with gaps; room */
     struct sg_urefs urefs;
     bool owned;      /* a node has it: not the application's to destroy or to make executable */
     bool body;       /* of a conditional node, or below one */
@@ -134,10 +141,13 @@ void sg_edges_put(struct sg_edges *e);
 uint32_t *sg_graph_order(const struct sg_graph *g, size_t *n);
 
 /* What an executable graph runs; does not change once made. */
+struct sg_step_index;
 struct sg_program {
     _Atomic uint32_t refs;
     bool wide;                         /* the uppermost level is no chain */
     SG_COUNTED struct sg_edges *edges; /* a reference; NULL: every level is a chain */
+    SG_COUNTED struct sg_step_index
+        *index;                        /* a reference; NULL: no step was looked up yet; under sg_graph_lock */
     uint64_t peak[SG_MAX_DEVICES];     /* the most memory that it frees itself and can have at one time */
     struct sg_urefs urefs;             /* of the graph and its children */
     bool events;                       /* there are event nodes: see issue_events() */
@@ -208,6 +218,8 @@ CUresult
 sg_graph_may_grow(const struct sg_graph *g); /* 801: no node more, for the same reason. Under the lock */
 /* g comes to a node of `above`, unless it may not: then nothing happens. Under the lock. */
 CUresult sg_graph_attach(struct sg_graph *g, const struct sg_graph *above);
+/* Closes the gaps that removed nodes left: before nodes is walked. Under the lock. */
+void sg_graph_settle(const struct sg_graph *g);
 /* Adds a node that depends on deps and takes op over (also on failure). With a reference. */
 CUresult sg_node_new(struct sg_graph *g, CUgraphNodeType type, struct sg_op *op, struct sg_node *const *deps,
                      size_t ndeps, struct sg_node **out);
@@ -230,6 +242,11 @@ void sg_node_leave(struct sg_node *n);
 CUresult sg_program_new(struct sg_graph *g, struct sg_program **out, CUgraphInstantiateResult *why,
                         uint64_t *bad);
 void sg_program_put(struct sg_program *p);
+/* The step of a node; NULL: there is none. Under the lock. */
+struct sg_step *sg_program_step(struct sg_program *p, uint64_t node);
+/* The steps of both have the same nodes. Under the lock. */
+void sg_step_index_share(struct sg_program *to, const struct sg_program *from);
+void sg_step_index_put(struct sg_step_index *x);
 struct sg_program *sg_program_copy(const struct sg_program *p); /* NULL: no memory */
 struct sg_graph_op *sg_graph_op_new(struct sg_op *op);          /* takes op over; NULL: no memory, op ended */
 void sg_graph_op_get(struct sg_graph_op *gop);

@@ -334,6 +334,7 @@ static CUresult may_add(const struct sg_graph *g, const struct sg_graph_memory *
         return CUDA_SUCCESS;
     if (m->freed_inside || (m->owner == g->id ? m->freed_outside : false))
         return CUDA_ERROR_INVALID_VALUE;
+    sg_graph_settle(g);
     for (size_t i = 0; i < g->n; i++) {
         if (g->nodes[i]->mem == m && g->nodes[i]->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
             return CUDA_ERROR_INVALID_VALUE; /* twice in the same graph */

@@ -27,6 +27,8 @@ static void node_free(struct sg_obj *obj)
     sg_node_drop_deps(n);
     free(n->deps);
     free(n->dep_slot);
+    free(n->dep_at);
+    free(n->users); /* who depends on it has a reference: it has none */
     free(n->edge);
     free(n->kernel_params);
     free(n->attrs);
@@ -100,9 +102,14 @@ static bool node_grow_deps(struct sg_node *n)
 {
     size_t cap = n->cap_deps ? 2 * n->cap_deps : 2;
     struct sg_node **grown;
+    size_t *places;
 
     if (n->ndeps < n->cap_deps)
         return true;
+    places = realloc(n->dep_at, cap * sizeof(*places));
+    if (!places)
+        return false;
+    n->dep_at = places;
     grown = realloc(n->deps, cap * sizeof(*grown));
     if (!grown)
         return false;
@@ -119,6 +126,22 @@ static bool node_grow_deps(struct sg_node *n)
     return true;
 }
 
+/* Room for one more node that depends on n. */
+static bool node_grow_users(struct sg_node *n)
+{
+    size_t cap = n->cap_users ? 2 * n->cap_users : 2;
+    struct sg_node_user *grown;
+
+    if (n->nusers < n->cap_users)
+        return true;
+    grown = realloc(n->users, cap * sizeof(*grown));
+    if (!grown)
+        return false;
+    n->users = grown;
+    n->cap_users = cap;
+    return true;
+}
+
 CUresult sg_node_add_edge(struct sg_node *n, struct sg_node *dep, const CUgraphEdgeData *edge)
 {
     const bool ordinary = !edge || sg_edges_ordinary(edge, 1);
@@ -127,13 +150,15 @@ CUresult sg_node_add_edge(struct sg_node *n, struct sg_node *dep, const CUgraphE
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "a dependency on a node that is not in the graph");
     if (sg_node_find_dep(n, dep) != SIZE_MAX)
         return CUDA_SUCCESS;
-    if (!node_grow_deps(n))
+    if (!node_grow_deps(n) || !node_grow_users(dep))
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (!n->edge && !ordinary && !(n->edge = calloc(n->cap_deps, sizeof(*n->edge))))
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (n->edge)
         n->edge[n->ndeps] = edge ? *edge : (CUgraphEdgeData){0};
     sg_obj_get(&dep->obj);
+    n->dep_at[n->ndeps] = dep->nusers;
+    dep->users[dep->nusers++] = (struct sg_node_user){n, n->ndeps};
     n->deps[n->ndeps] = dep;
     if (n->dep_slot)
         n->dep_slot[dep_place(n, dep)] = (uint32_t)n->ndeps + 1;
@@ -144,13 +169,20 @@ CUresult sg_node_add_edge(struct sg_node *n, struct sg_node *dep, const CUgraphE
 void sg_node_drop_dep(struct sg_node *n, size_t k)
 {
     struct sg_node *dep = n->deps[k];
+    const struct sg_node_user last = dep->users[--dep->nusers];
 
     if (n->dep_slot)
         dep_unindex(n, dep);
+    dep->users[n->dep_at[k]] = last; /* the last one takes the place of what goes, in both lists */
+    last.node->dep_at[last.dep] = n->dep_at[k];
     n->ndeps--;
-    if (n->dep_slot && k != n->ndeps)
-        n->dep_slot[dep_place(n, n->deps[n->ndeps])] = (uint32_t)k + 1;
-    n->deps[k] = n->deps[n->ndeps];
+    if (k != n->ndeps) {
+        if (n->dep_slot)
+            n->dep_slot[dep_place(n, n->deps[n->ndeps])] = (uint32_t)k + 1;
+        n->deps[k] = n->deps[n->ndeps];
+        n->dep_at[k] = n->dep_at[n->ndeps];
+        n->deps[k]->users[n->dep_at[k]].dep = k;
+    }
     if (n->edge)
         n->edge[k] = n->edge[n->ndeps];
     sg_obj_put(&dep->obj);
@@ -204,7 +236,9 @@ CUresult sg_node_new(struct sg_graph *g, CUgraphNodeType type, struct sg_op *op,
     n->graph = g;
     for (size_t i = 0; r == CUDA_SUCCESS && i < ndeps; i++)
         r = sg_node_add_edge(n, deps[i], NULL);
-    if (r == CUDA_SUCCESS && g->n == g->cap) {
+    if (r == CUDA_SUCCESS && g->end == g->cap)
+        sg_graph_settle(g);
+    if (r == CUDA_SUCCESS && g->end == g->cap) {
         size_t cap = g->cap ? 2 * g->cap : 16;
         struct sg_node **grown = realloc(g->nodes, cap * sizeof(*grown));
 
@@ -221,9 +255,10 @@ CUresult sg_node_new(struct sg_graph *g, CUgraphNodeType type, struct sg_op *op,
         sg_obj_put(&n->obj);
         return r;
     }
-    n->index = g->n;
+    n->index = g->end;
     g->family->nodes++;
-    g->nodes[g->n++] = n; /* the graph's reference is the first one */
+    g->n++;
+    g->nodes[g->end++] = n; /* the graph's reference is the first one */
     sg_obj_get(&n->obj);
     *out = n;
     return CUDA_SUCCESS;
@@ -240,23 +275,37 @@ void sg_node_set_op(struct sg_node *n, struct sg_op *op, CUresult *r)
     }
 }
 
+void sg_graph_settle(const struct sg_graph *graph)
+{
+    struct sg_graph *g = (struct sg_graph *)graph; /* which nodes it has, and their order, do not change */
+    size_t to = 0;
+
+    for (size_t i = 0; g->n < g->end && i < g->end; i++) {
+        if (!g->nodes[i])
+            continue;
+        g->nodes[i]->index = to;
+        g->nodes[to++] = g->nodes[i];
+    }
+    g->end = g->n;
+}
+
 void sg_node_remove(struct sg_node *n)
 {
     struct sg_graph *g = n->graph;
+    const bool captured = sg_graph_captured(g);
 
+    if (captured) /* captures count nodes */
+        sg_graph_settle(g);
     sg_captures_forget_node(g, n);
-    for (size_t i = 0; i < g->n; i++) {
-        struct sg_node *o = g->nodes[i];
+    while (n->nusers) {
+        const struct sg_node_user user = n->users[n->nusers - 1];
 
-        const size_t k = sg_node_find_dep(o, n);
-
-        if (k != SIZE_MAX)
-            sg_node_drop_dep(o, k);
+        sg_node_drop_dep(user.node, user.dep);
     }
-    memmove(&g->nodes[n->index], &g->nodes[n->index + 1], (g->n - n->index - 1) * sizeof(*g->nodes));
+    g->nodes[n->index] = NULL;
     g->n--;
-    for (size_t i = n->index; i < g->n; i++)
-        g->nodes[i]->index = i;
+    if (captured)
+        sg_graph_settle(g);
     sg_node_leave(n);
 }
 

@@ -12,46 +12,39 @@
 
 #ifdef SG_JIT
 
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "lib/btree/btree.h"
+
 #define CODE_BYTES (256u << 20) /* reserved, not used: pages come when code is put there */
 #define GRAIN 256u
-
-struct hole {
-    size_t at, size;
-    struct hole *next;
-};
 
 static struct {
     pthread_mutex_t lock;
     uint8_t *run;
     int fd;
-    struct hole *holes; /* by address */
+    struct btr_tree holes; /* by offset, weighted by size, in bytes; not touching */
 } mem = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
 
 bool sg_jit_mem_init(void)
 {
-    struct hole *h;
     void *x = MAP_FAILED;
     int fd;
 
     if (mem.run)
         return true;
-    h = malloc(sizeof(*h));
     fd = memfd_create("sg-code", MFD_CLOEXEC);
-    if (h && fd >= 0 && !ftruncate(fd, CODE_BYTES))
+    if (fd >= 0 && !ftruncate(fd, CODE_BYTES))
         x = mmap(NULL, CODE_BYTES, PROT_READ | PROT_EXEC, MAP_SHARED | MAP_NORESERVE, fd, 0);
-    if (x == MAP_FAILED) {
+    if (x == MAP_FAILED || btr_insert(&mem.holes, 0, CODE_BYTES, NULL)) {
+        if (x != MAP_FAILED)
+            munmap(x, CODE_BYTES);
         if (fd >= 0)
             close(fd);
-        free(h);
         return false;
     }
-    *h = (struct hole){.at = 0, .size = CODE_BYTES};
-    mem.holes = h;
     mem.fd = fd;
     mem.run = x;
     return true;
@@ -77,25 +70,17 @@ static bool write_code(size_t at, const uint8_t *code, size_t n)
 
 void *sg_jit_mem_put(const uint8_t *code, size_t n)
 {
+    struct btr_item hole;
     void *p = NULL;
 
     n = n ? n : 1;
     pthread_mutex_lock(&mem.lock);
-    for (struct hole **h = &mem.holes; *h; h = &(*h)->next) {
-        struct hole *x = *h;
-
-        if (x->size < grains(n))
-            continue;
-        if (!write_code(x->at, code, n))
-            break;
-        p = mem.run + x->at;
-        x->at += grains(n);
-        x->size -= grains(n);
-        if (!x->size) {
-            *h = x->next;
-            free(x);
-        }
-        break;
+    if (btr_reserve(&mem.holes) && btr_first_of_weight(&mem.holes, 0, grains(n), &hole) &&
+        write_code(hole.key, code, n)) {
+        p = mem.run + hole.key;
+        btr_remove(&mem.holes, hole.key, NULL);
+        if (hole.weight > grains(n))
+            btr_insert(&mem.holes, hole.key + grains(n), hole.weight - grains(n), NULL);
     }
     pthread_mutex_unlock(&mem.lock);
     return p;
@@ -103,30 +88,21 @@ void *sg_jit_mem_put(const uint8_t *code, size_t n)
 
 void sg_jit_mem_free(void *p, size_t n)
 {
-    struct hole *x, **h;
+    struct btr_item left, right;
+    uint64_t at, size = grains(n ? n : 1);
 
     if (!p)
         return;
-    x = malloc(sizeof(*x));
-    if (!x)
-        return; /* this piece stays unused */
-    *x = (struct hole){.at = (size_t)((uint8_t *)p - mem.run), .size = grains(n ? n : 1)};
+    at = (uint64_t)((uint8_t *)p - mem.run);
     pthread_mutex_lock(&mem.lock);
-    for (h = &mem.holes; *h && (*h)->at < x->at; h = &(*h)->next)
-        ;
-    x->next = *h;
-    *h = x;
-    for (struct hole *y = mem.holes; y && y->next;) {
-        struct hole *z = y->next;
-
-        if (y->at + y->size != z->at) {
-            y = z;
-            continue;
-        }
-        y->size += z->size;
-        y->next = z->next;
-        free(z);
+    if (btr_find(&mem.holes, at + size, &right)) {
+        btr_remove(&mem.holes, right.key, NULL);
+        size += right.weight;
     }
+    if (btr_floor(&mem.holes, at, &left) && left.key + left.weight == at)
+        btr_set_weight(&mem.holes, left.key, left.weight + size);
+    else
+        btr_insert(&mem.holes, at, size, NULL); /* without memory this piece stays unused */
     pthread_mutex_unlock(&mem.lock);
 }
 

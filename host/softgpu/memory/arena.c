@@ -1,114 +1,89 @@
 /* SPDX-License-Identifier: MIT */
 /* The free parts of an address range: first fit, neighbours joined. The owner of the arena serialises. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "memory/arena.h"
+
+/* Holes that are long enough, but not where the alignment wants them: passed over until there were so many. */
+#define MISALIGNED_MAX 64u
 
 bool sg_arena_init(struct sg_arena *a, uint64_t start, uint64_t len)
 {
-    a->holes = malloc(64 * sizeof(*a->holes));
-    if (!a->holes)
-        return false;
-    a->room = 64;
-    a->holes[0] = (struct sg_extent){start, len};
-    a->n = 1;
-    return true;
+    btr_init(&a->holes, false);
+    return btr_insert(&a->holes, start, len, NULL) == 0;
 }
 
-static bool arena_room(struct sg_arena *a)
+/* Takes [start, start + len) out of a hole that has it. After btr_reserve(). */
+static void arena_cut(struct sg_arena *a, const struct btr_item *hole, uint64_t start, uint64_t len)
 {
-    struct sg_extent *grown;
+    const uint64_t skip = start - hole->key, rest = hole->weight - skip - len;
 
-    if (a->n + 2 <= a->room)
-        return true;
-    grown = realloc(a->holes, 2 * (size_t)a->room * sizeof(*a->holes));
-    if (!grown)
-        return false;
-    a->holes = grown;
-    a->room *= 2;
-    return true;
+    if (skip)
+        btr_set_weight(&a->holes, hole->key, skip);
+    else
+        btr_remove(&a->holes, hole->key, NULL);
+    if (rest)
+        btr_insert(&a->holes, start + len, rest, NULL);
 }
 
-/* Takes [start, start + len) out of hole i, which has it. */
-static void arena_cut(struct sg_arena *a, uint32_t i, uint64_t start, uint64_t len)
+/* Where len bytes fit into a hole; false: nowhere. */
+static bool hole_fits(const struct btr_item *hole, uint64_t len, uint64_t align, uint64_t *start)
 {
-    struct sg_extent *h = &a->holes[i];
-    uint64_t skip = start - h->start, rest = h->len - skip - len;
+    *start = (hole->key + align - 1) & ~(align - 1);
+    const uint64_t skip = *start - hole->key;
 
-    if (skip && rest) {
-        memmove(h + 2, h + 1, (a->n - i - 1) * sizeof(*h));
-        a->n++;
-        h[0].len = skip;
-        h[1] = (struct sg_extent){start + len, rest};
-    } else if (skip) {
-        h->len = skip;
-    } else if (rest) {
-        *h = (struct sg_extent){start + len, rest};
-    } else {
-        memmove(h, h + 1, (a->n - i - 1) * sizeof(*h));
-        a->n--;
+    return skip <= hole->weight && hole->weight - skip >= len;
+}
+
+/* The first hole of at least `weight` bytes that has len aligned ones; looks at `most` of them. */
+static bool arena_find(const struct sg_arena *a, uint64_t weight, uint64_t len, uint64_t align, uint32_t most,
+                       struct btr_item *hole, uint64_t *start)
+{
+    uint64_t from = 0;
+
+    while (most-- && btr_first_of_weight(&a->holes, from, weight, hole)) {
+        if (hole_fits(hole, len, align, start))
+            return true;
+        from = hole->key + 1;
     }
+    return false;
 }
 
 bool sg_arena_take(struct sg_arena *a, uint64_t len, uint64_t align, uint64_t *out)
 {
-    if (!arena_room(a))
-        return false;
-    for (uint32_t i = 0; i < a->n; i++) {
-        struct sg_extent h = a->holes[i];
-        uint64_t start = (h.start + align - 1) & ~(align - 1);
-        uint64_t skip = start - h.start;
+    struct btr_item hole;
 
-        if (skip > h.len || h.len - skip < len)
-            continue;
-        arena_cut(a, i, start, len);
-        *out = start;
-        return true;
-    }
-    return false;
+    if (!btr_reserve(&a->holes))
+        return false;
+    /* A hole of len + align - 1 bytes has them whatever its start; only without such a hole all others are tried. */
+    if (!arena_find(a, len, len, align, MISALIGNED_MAX, &hole, out) &&
+        !arena_find(a, len + (align - 1), len, align, 1, &hole, out) &&
+        !arena_find(a, len, len, align, UINT32_MAX, &hole, out))
+        return false;
+    arena_cut(a, &hole, *out, len);
+    return true;
 }
 
 bool sg_arena_take_at(struct sg_arena *a, uint64_t start, uint64_t len)
 {
-    if (!arena_room(a))
-        return false;
-    for (uint32_t i = 0; i < a->n && a->holes[i].start <= start; i++) {
-        struct sg_extent h = a->holes[i];
+    struct btr_item hole;
 
-        if (start - h.start >= h.len || h.len - (start - h.start) < len)
-            continue;
-        arena_cut(a, i, start, len);
-        return true;
-    }
-    return false;
+    if (!btr_reserve(&a->holes) || !btr_floor(&a->holes, start, &hole) || start - hole.key >= hole.weight ||
+        hole.weight - (start - hole.key) < len)
+        return false;
+    arena_cut(a, &hole, start, len);
+    return true;
 }
 
 void sg_arena_give(struct sg_arena *a, uint64_t start, uint64_t len)
 {
-    struct sg_extent *holes = a->holes;
-    uint32_t i = 0;
+    struct btr_item left, right;
 
-    while (i < a->n && holes[i].start < start)
-        i++;
-    bool left = i > 0 && holes[i - 1].start + holes[i - 1].len == start;
-    bool right = i < a->n && start + len == holes[i].start;
-
-    if (left && right) {
-        holes[i - 1].len += len + holes[i].len;
-        memmove(&holes[i], &holes[i + 1], (a->n - i - 1) * sizeof(*holes));
-        a->n--;
-    } else if (left) {
-        holes[i - 1].len += len;
-    } else if (right) {
-        holes[i].start = start;
-        holes[i].len += len;
-    } else {
-        if (!arena_room(a))
-            return; /* that part of the address space is lost, nothing else */
-        holes = a->holes;
-        memmove(&holes[i + 1], &holes[i], (a->n - i) * sizeof(*holes));
-        holes[i] = (struct sg_extent){start, len};
-        a->n++;
+    if (btr_find(&a->holes, start + len, &right)) {
+        btr_remove(&a->holes, right.key, NULL);
+        len += right.weight;
     }
+    if (btr_floor(&a->holes, start, &left) && left.key + left.weight == start)
+        btr_set_weight(&a->holes, left.key, left.weight + len);
+    else
+        btr_insert(&a->holes, start, len,
+                   NULL); /* without memory that part of the address space is lost, nothing else */
 }

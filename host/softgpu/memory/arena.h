@@ -6,12 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct sg_extent {
-    uint64_t start, len; /* bytes */
-};
+#include "lib/btree/btree.h"
+
 struct sg_arena {
-    struct sg_extent *holes; /* sorted by address, not touching */
-    uint32_t n, room;
+    struct btr_tree holes; /* by start, weighted by length, in bytes; not touching */
 };
 
 bool sg_arena_init(struct sg_arena *a, uint64_t start, uint64_t len);

@@ -95,7 +95,11 @@ static void scrub(uint64_t base, uint64_t size)
 
 static CUresult insert(struct sg_rec *r, uint32_t visible_to, uint32_t access)
 {
-    struct sg_entry e = {r->info.base, r->info.base + r->info.size, visible_to, access, r};
+    const struct sg_entry e = {.base = r->info.base,
+                               .end = r->info.base + r->info.size,
+                               .owner = visible_to,
+                               .access = access,
+                               .rec = r};
     bool overlap;
 
     r->info.id = ++next_id;
@@ -404,24 +408,33 @@ bool sg_mem_release(uint64_t base)
     return r != NULL;
 }
 
+/* Removes ctx's next allocation from *from on, which moves behind it; NULL: there is none. */
+static struct sg_rec *take_owned(const struct sg_ctx *ctx, uint64_t *from)
+{
+    struct sg_rec *r = NULL;
+
+    pthread_mutex_lock(&sg_mem_lock);
+    for (struct sg_entry *e = sg_table_from(*from); !r && e; e = sg_table_from(*from)) {
+        *from = e->end;
+        if (e->rec->info.ctx == ctx && e->rec->info.owner == sg_space(ctx)->id) {
+            r = e->rec;
+            sg_table_remove(e);
+        }
+    }
+    pthread_mutex_unlock(&sg_mem_lock);
+    return r;
+}
+
 void sg_mem_release_owned(struct sg_ctx *ctx)
 {
-    for (;;) {
-        struct sg_rec *r = NULL;
+    bool any = true;
 
-        pthread_mutex_lock(&sg_mem_lock);
-        struct sg_entry *e;
+    while (any) { /* until a whole pass finds nothing: other threads may have allocated meanwhile */
+        struct sg_rec *r;
+        uint64_t from = 0;
 
-        for (uint32_t i = 0; !r && (e = sg_table_at(i)) != NULL; i++) {
-            if (e->rec->info.ctx == ctx && e->rec->info.owner == sg_space(ctx)->id) {
-                r = e->rec;
-                sg_table_remove(e);
-            }
-        }
-        pthread_mutex_unlock(&sg_mem_lock);
-        if (!r)
-            return;
-        rec_free(r);
+        for (any = false; (r = take_owned(ctx, &from)) != NULL; any = true)
+            rec_free(r);
     }
 }
 

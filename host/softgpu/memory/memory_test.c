@@ -4,10 +4,12 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "memory/arena.h"
 #include "memory/grace.h"
 #include "memory/memory.h"
 
@@ -203,6 +205,120 @@ static void test_many_and_reuse(void **state)
         assert_true(sg_mem_release(a[i]));
 }
 
+/* ---- what grows with the number of allocations ---- */
+
+static double thread_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+/* Processor time of freeing and allocating from all over n live allocations. */
+static double churn_us(unsigned n)
+{
+    enum { TIMES = 2000 };
+    uint64_t *a = malloc(n * sizeof(*a));
+
+    assert_non_null(a);
+    for (unsigned i = 0; i < n; i++)
+        a[i] = take(CTX(space_a), 64);
+    for (unsigned i = 0; i < n; i++)
+        *(uint8_t *)a[i] = 1;
+    const double start = thread_us();
+
+    for (uint64_t i = 0; i < TIMES; i++) {
+        uint64_t *at = &a[i * 7919 % n];
+
+        assert_true(sg_mem_release(*at));
+        *at = take(CTX(space_a), 64);
+    }
+    const double us = thread_us() - start;
+
+    for (unsigned i = 0; i < n; i++)
+        assert_true(sg_mem_release(a[i]));
+    free(a);
+    return us;
+}
+
+/* 100 times as many: caches are colder and trees deeper. With a sorted array it was more than 80 times as much. */
+static void test_cost_with_many(void **state)
+{
+    double few = churn_us(600), many = churn_us(60000), again = churn_us(600);
+
+    (void)state;
+    few = few > again ? few : again;
+    if (many > 12 * few)
+        fail_msg("%.0f us with 60000 allocations, %.0f with 600", many, few);
+}
+
+enum { UNITS = 2000 };
+static bool model_taken[UNITS]; /* what the arena has given, beside it */
+
+static bool model_free(uint64_t at, uint64_t len)
+{
+    for (uint64_t i = at; i < at + len; i++)
+        if (i >= UNITS || model_taken[i])
+            return false;
+    return true;
+}
+
+static bool model_take(uint64_t len, uint64_t align, uint64_t *at)
+{
+    for (*at = 0; *at < UNITS; *at += align)
+        if (model_free(*at, len))
+            return true;
+    return false;
+}
+
+/*
+ * Takes the lowest place that fits, or the one that was asked for; gives back in any order. Behind many holes that an
+ * alignment cannot use it may be a higher place.
+ */
+static void test_arena_beside_a_model(void **state)
+{
+    struct {
+        uint64_t at, len;
+    } piece[400];
+    unsigned n = 0;
+    struct sg_arena a;
+    uint64_t at, want;
+
+    (void)state;
+    srandom(4);
+    assert_true(sg_arena_init(&a, 0, UNITS));
+    for (unsigned step = 0; step < 20000; step++) {
+        const uint64_t len = 1 + (uint64_t)random() % 9, align = UINT64_C(1) << random() % 5;
+        const bool there = random() % 4 == 0;
+        bool got, due;
+
+        if (n == 400 || (n && random() % 8 < (step / 4000 % 2 ? 5 : 3))) {
+            const unsigned k = (unsigned)random() % n;
+
+            sg_arena_give(&a, piece[k].at, piece[k].len);
+            memset(&model_taken[piece[k].at], 0, piece[k].len);
+            piece[k] = piece[--n];
+            continue;
+        }
+        at = want = (uint64_t)random() % UNITS;
+        due = there ? model_free(want, len) : model_take(len, align, &want);
+        got = there ? sg_arena_take_at(&a, at, len) : sg_arena_take(&a, len, align, &at);
+        assert_int_equal(got, due);
+        if (!got)
+            continue;
+        assert_true(model_free(at, len) && (there || at % align == 0));
+        assert_true(at == want || (!there && align > 1 && at > want));
+        memset(&model_taken[at], 1, len);
+        piece[n].at = at;
+        piece[n++].len = len;
+    }
+    while (n--)
+        sg_arena_give(&a, piece[n].at, piece[n].len);
+    assert_int_equal(a.holes.count, 1);
+    btr_fini(&a.holes);
+}
+
 static _Atomic bool stop;
 static uint64_t steady;
 
@@ -345,6 +461,8 @@ int main(void)
         cmocka_unit_test(test_host_ranges),
         cmocka_unit_test(test_private),
         cmocka_unit_test(test_many_and_reuse),
+        cmocka_unit_test(test_cost_with_many),
+        cmocka_unit_test(test_arena_beside_a_model),
         cmocka_unit_test(test_readers_during_changes),
         cmocka_unit_test(test_grace),
         cmocka_unit_test(test_grace_waits),

@@ -7,24 +7,19 @@
  */
 #define _GNU_SOURCE
 #include <pthread.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "memory/arena.h"
 #include "memory/memory.h"
 
 #define STORE_BYTES (UINT64_C(1) << 46) /* addresses within the file; memory is taken where it is touched */
 
-struct hole {
-    uint64_t at, size;
-    struct hole *next;
-};
-
 static struct {
     pthread_mutex_t lock;
     int fd;
-    struct hole *holes; /* by offset, not touching */
+    struct sg_arena space; /* offsets that no piece has */
 } store = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
 
 /* No longer than this process may make a file: beyond that ftruncate() sends SIGXFSZ. */
@@ -40,47 +35,24 @@ static uint64_t store_length(void)
 bool sg_store_init(void)
 {
     uint64_t length = store_length();
-    struct hole *h;
 
     if (store.fd >= 0)
         return true;
-    h = malloc(sizeof(*h));
     store.fd = memfd_create("sg-physical", MFD_CLOEXEC);
-    if (!h || store.fd < 0 || !length || ftruncate(store.fd, (off_t)length)) {
+    if (store.fd < 0 || !length || ftruncate(store.fd, (off_t)length) ||
+        !sg_arena_init(&store.space, 0, length)) {
         if (store.fd >= 0)
             close(store.fd);
         store.fd = -1;
-        free(h);
         return false;
     }
-    *h = (struct hole){.at = 0, .size = length};
-    store.holes = h;
     return true;
-}
-
-static bool store_take_locked(uint64_t size, uint64_t *at)
-{
-    for (struct hole **h = &store.holes; *h; h = &(*h)->next) {
-        struct hole *x = *h;
-
-        if (x->size < size)
-            continue;
-        *at = x->at;
-        x->at += size;
-        x->size -= size;
-        if (!x->size) {
-            *h = x->next;
-            free(x);
-        }
-        return true;
-    }
-    return false;
 }
 
 bool sg_store_take(uint64_t size, uint64_t *at)
 {
     pthread_mutex_lock(&store.lock);
-    bool ok = store.fd >= 0 && size && store_take_locked(size, at);
+    bool ok = store.fd >= 0 && size && sg_arena_take(&store.space, size, 1, at);
 
     pthread_mutex_unlock(&store.lock);
     return ok;
@@ -92,36 +64,12 @@ void *sg_store_map(void *where, uint64_t size, uint64_t at)
                 store.fd, (off_t)at);
 }
 
-static void store_merge_locked(void)
-{
-    for (struct hole *y = store.holes; y && y->next;) {
-        struct hole *z = y->next;
-
-        if (y->at + y->size != z->at) {
-            y = z;
-            continue;
-        }
-        y->size += z->size;
-        y->next = z->next;
-        free(z);
-    }
-}
-
 void sg_store_give(void *pages, uint64_t size, uint64_t at)
 {
-    struct hole *x = malloc(sizeof(*x)), **h;
-
     /* The next owner finds zeroes. A piece that cannot be emptied is not used again. */
-    if (!x || (pages && madvise(pages, size, MADV_REMOVE))) {
-        free(x);
+    if (pages && madvise(pages, size, MADV_REMOVE))
         return;
-    }
-    *x = (struct hole){.at = at, .size = size};
     pthread_mutex_lock(&store.lock);
-    for (h = &store.holes; *h && (*h)->at < at; h = &(*h)->next)
-        ;
-    x->next = *h;
-    *h = x;
-    store_merge_locked();
+    sg_arena_give(&store.space, at, size);
     pthread_mutex_unlock(&store.lock);
 }

@@ -1,30 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One sorted table of all memory that kernels and copies may access, with the access rights. The
- * table is written under a mutex and read by executing threads without one: readers validate what
- * they read with a sequence counter, and fall back to the mutex if writers keep interfering.
+ * One table of all memory that kernels and copies may access, with the access rights: a tree of entries by address.
+ * The table is written under a mutex and read by executing threads without one: readers validate what
+ * they read with the tree's sequence counter, and fall back to the mutex if writers keep interfering. Entries that
+ * were removed are kept for others, so that a reader that comes too late still reads an entry.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/btree/btree.h"
 #include "memory/bounds.h"
 #include "memory/table.h"
 
 #define SG_RANGES_MAX (1u << 20) /* live allocations: bounds our own memory and time */
 
-struct sg_table {
-    struct sg_table *retired; /* smaller tables that readers may still be looking at */
-    uint32_t cap;
-    uint32_t n;
-    struct sg_entry e[];
-};
-
 volatile uint64_t sg_mem_generation = 1;
 pthread_mutex_t sg_mem_lock = PTHREAD_MUTEX_INITIALIZER; /* guards all below for writing */
 
-static struct sg_table *table;
-static uint64_t sequence; /* odd while the table changes */
+static struct btr_tree table = {.peeked = true};
+static struct sg_entry *spare; /* entries for later insertions, by their `next` */
 
 /* Entries that some devices reach and others do not. */
 static _Atomic uint32_t uneven;
@@ -51,96 +46,56 @@ static void entry_store(struct sg_entry *dst, const struct sg_entry *src)
     dst->rec = src->rec; /* read under the mutex only */
 }
 
-static void change_begin(void)
-{
-    __atomic_store_n(&sequence, sequence + 1, __ATOMIC_RELAXED);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
-}
-
-static void change_end(void)
-{
-    __atomic_store_n(&sequence, sequence + 1, __ATOMIC_RELEASE);
-}
-
-/* Index of the first entry whose end lies above addr. */
-static uint32_t table_search(const struct sg_table *t, uint32_t n, uint64_t addr)
-{
-    uint32_t lo = 0, hi = n;
-
-    while (lo < hi) {
-        uint32_t mid = lo + (hi - lo) / 2;
-
-        if (__atomic_load_n(&t->e[mid].end, __ATOMIC_RELAXED) <= addr)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
 struct sg_entry *sg_table_find(uint64_t addr)
 {
-    uint32_t i = table ? table_search(table, table->n, addr) : 0;
+    struct btr_item item;
+    struct sg_entry *e = btr_floor(&table, addr, &item) ? item.value : NULL;
 
-    return table && i < table->n && table->e[i].base <= addr ? &table->e[i] : NULL;
+    return e && addr < e->end ? e : NULL;
+}
+
+struct sg_entry *sg_table_from(uint64_t addr)
+{
+    struct btr_item item;
+    struct sg_entry *e = sg_table_find(addr);
+
+    if (!e && btr_ceiling(&table, addr, &item))
+        e = item.value;
+    return e;
 }
 
 bool sg_table_reserve(void)
 {
-    struct sg_table *grown;
-
-    if (table && table->n < table->cap)
-        return true;
-    uint32_t cap = table ? table->cap * 2 : 256;
-
-    grown = calloc(1, sizeof(*grown) + (size_t)cap * sizeof(struct sg_entry));
-    if (!grown)
-        return false;
-    grown->cap = cap;
-    if (table) {
-        grown->n = table->n;
-        memcpy(grown->e, table->e, (size_t)table->n * sizeof(struct sg_entry));
-        grown->retired = table;
-    }
-    __atomic_store_n(&table, grown, __ATOMIC_RELEASE);
-    return true;
+    if (!spare)
+        spare = calloc(1, sizeof(*spare));
+    return spare && btr_reserve(&table);
 }
 
 /* False when the range overlaps one that is there, or without memory. */
-bool sg_table_insert(const struct sg_entry *e, bool *overlap)
+bool sg_table_insert(const struct sg_entry *want, bool *overlap)
 {
-    struct sg_entry mine = *e;
-    uint32_t i;
+    const struct sg_entry *behind = sg_table_from(want->base);
+    struct sg_entry mine = *want, *e;
 
-    mine.access = normal(e->access);
-    *overlap = false;
-    if (table->n >= SG_RANGES_MAX || !sg_table_reserve())
+    mine.access = normal(want->access);
+    *overlap = behind && behind->base < want->end;
+    if (*overlap || table.count >= SG_RANGES_MAX || !sg_table_reserve())
         return false;
-    i = table_search(table, table->n, e->base);
-    if (i < table->n && table->e[i].base < e->end) {
-        *overlap = true;
-        return false;
-    }
-    change_begin();
-    for (uint32_t k = table->n; k > i; k--)
-        entry_store(&table->e[k], &table->e[k - 1]);
-    entry_store(&table->e[i], &mine);
+    e = spare;
+    spare = e->next;
+    entry_store(e, &mine);
+    if (btr_insert(&table, mine.base, mine.end - mine.base, e) != 0)
+        return false; /* cannot be: the place is free, and there is memory */
     uneven += is_uneven(mine.access);
-    __atomic_store_n(&table->n, table->n + 1, __ATOMIC_RELAXED);
-    change_end();
     return true;
 }
 
 void sg_table_remove(struct sg_entry *e)
 {
-    uint32_t i = (uint32_t)(e - table->e);
-
     uneven -= is_uneven(e->access);
-    change_begin();
-    for (uint32_t k = i; k + 1 < table->n; k++)
-        entry_store(&table->e[k], &table->e[k + 1]);
-    __atomic_store_n(&table->n, table->n - 1, __ATOMIC_RELAXED);
-    change_end();
+    btr_remove(&table, e->base, NULL);
+    e->next = spare;
+    spare = e;
     __atomic_fetch_add(&sg_mem_generation, 1, __ATOMIC_SEQ_CST);
 }
 
@@ -151,16 +106,11 @@ void sg_table_set_access(struct sg_entry *e, uint32_t access)
     changed.access = normal(access);
     uneven += is_uneven(changed.access);
     uneven -= is_uneven(e->access);
-    change_begin();
+    btr_change_begin(&table);
     entry_store(e, &changed);
-    change_end();
+    btr_change_end(&table);
     /* The ranges that kernels have cached may be stale. */
     __atomic_fetch_add(&sg_mem_generation, 1, __ATOMIC_SEQ_CST);
-}
-
-struct sg_entry *sg_table_at(uint32_t i)
-{
-    return table && i < table->n ? &table->e[i] : NULL;
 }
 
 static bool is_peer(const struct sg_ctx *ctx, uint32_t owner)
@@ -203,37 +153,29 @@ static bool check_done(const struct sg_entry *e, const struct sg_ctx *ctx, uint6
 bool sg_mem_check(void *mem, uint64_t addr, uint64_t size, bool write, struct sg_mem_range *hit)
 {
     const struct sg_ctx *ctx = mem;
-    struct sg_entry copy;
-    uint64_t generation;
+    uint64_t generation, ticket;
     bool ok;
 
     for (int tries = 0; tries < 64; tries++) {
-        uint64_t before = __atomic_load_n(&sequence, __ATOMIC_ACQUIRE);
-        const struct sg_table *t = __atomic_load_n(&table, __ATOMIC_ACQUIRE);
+        struct sg_entry copy = {0};
+        struct btr_item item;
 
-        if (before & 1) {
-            __builtin_ia32_pause();
-            continue;
-        }
-        if (!t)
-            return false;
         generation = __atomic_load_n(&sg_mem_generation, __ATOMIC_ACQUIRE);
-        uint32_t n = __atomic_load_n(&t->n, __ATOMIC_RELAXED);
+        const enum btr_peek there = btr_peek(&table, addr, &item, &ticket);
 
-        if (n > t->cap)
-            n = t->cap;
-        uint32_t i = table_search(t, n, addr);
+        if (there == BTR_NONE)
+            return false;
+        if (there == BTR_FOUND) {
+            const struct sg_entry *e = item.value;
 
-        memset(&copy, 0, sizeof(copy));
-        if (i < n) {
-            copy.base = __atomic_load_n(&t->e[i].base, __ATOMIC_RELAXED);
-            copy.end = __atomic_load_n(&t->e[i].end, __ATOMIC_RELAXED);
-            copy.owner = __atomic_load_n(&t->e[i].owner, __ATOMIC_RELAXED);
-            copy.access = __atomic_load_n(&t->e[i].access, __ATOMIC_RELAXED);
+            copy.base = __atomic_load_n(&e->base, __ATOMIC_RELAXED);
+            copy.end = __atomic_load_n(&e->end, __ATOMIC_RELAXED);
+            copy.owner = __atomic_load_n(&e->owner, __ATOMIC_RELAXED);
+            copy.access = __atomic_load_n(&e->access, __ATOMIC_RELAXED);
+            if (btr_unchanged(&table, ticket))
+                return check_done(&copy, ctx, addr, size, write, generation, hit);
         }
-        __atomic_thread_fence(__ATOMIC_ACQUIRE);
-        if (__atomic_load_n(&sequence, __ATOMIC_RELAXED) == before)
-            return check_done(&copy, ctx, addr, size, write, generation, hit);
+        __builtin_ia32_pause();
     }
 
     pthread_mutex_lock(&sg_mem_lock);
@@ -318,17 +260,16 @@ bool sg_mem_covers(uint64_t addr, uint64_t size, struct sg_mem_info *out)
     bool ok = false;
 
     pthread_mutex_lock(&sg_mem_lock);
-    uint32_t i = table ? table_search(table, table->n, addr) : 0;
+    const struct sg_entry *e = sg_table_find(addr);
 
-    if (table && i < table->n && table->e[i].base <= addr && !is_private(&table->e[i])) {
-        const struct sg_entry *e = &table->e[i];
+    if (e && !is_private(e)) {
         uint64_t end = e->end;
 
         *out = e->rec->info;
         /* Mappings side by side are one allocation to those who use them. */
-        for (; size > end - addr && out->kind == SG_MEM_MAPPED && ++i < table->n; end = e->end) {
-            e = &table->e[i];
-            if (e->base != end || e->rec->info.kind != SG_MEM_MAPPED)
+        for (; size > end - addr && out->kind == SG_MEM_MAPPED; end = e->end) {
+            e = sg_table_find(end);
+            if (!e || e->base != end || e->rec->info.kind != SG_MEM_MAPPED)
                 break;
             out->writable &= e->rec->info.writable;
         }
@@ -346,13 +287,10 @@ bool sg_mem_reachable(int device, uint64_t addr, uint64_t size, bool write)
     if (!uneven || !size)
         return true;
     pthread_mutex_lock(&sg_mem_lock);
-    for (uint32_t i = table_search(table, table->n, addr); ok && i < table->n; i++) {
-        const struct sg_entry *e = &table->e[i];
+    const struct sg_entry *e = sg_table_from(addr);
 
-        if (e->base > addr + (size - 1))
-            break;
+    for (; ok && e && e->base <= addr + (size - 1); e = sg_table_from(e->end))
         ok = !is_uneven(e->access) || (e->access & need);
-    }
     pthread_mutex_unlock(&sg_mem_lock);
     return ok;
 }
@@ -377,7 +315,7 @@ void sg_mem_set_pool_access(uint64_t pool, uint32_t access)
     struct sg_entry *e;
 
     pthread_mutex_lock(&sg_mem_lock);
-    for (uint32_t i = 0; (e = sg_table_at(i)) != NULL; i++) {
+    for (e = sg_table_from(0); e; e = sg_table_from(e->end)) {
         if (e->rec->info.async && e->rec->info.pool == pool) {
             e->rec->info.access = access;
             sg_table_set_access(e, access);

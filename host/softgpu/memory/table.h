@@ -18,14 +18,15 @@ struct sg_entry {
     uint32_t owner;  /* context id, 0: every context */
     uint32_t access; /* SG_ACCESS_*; 0: nobody, for now */
     struct sg_rec *rec;
+    struct sg_entry *next; /* while it is not in the table */
 };
 
 extern pthread_mutex_t sg_mem_lock;
 
-/* The entry around addr, or NULL; good until the table changes. NULL before the first insertion. */
+/* The entry around addr, or NULL; good until it is removed. */
 struct sg_entry *sg_table_find(uint64_t addr);
-/* The entry with that index in order of addresses, or NULL behind the last one. */
-struct sg_entry *sg_table_at(uint32_t i);
+/* The entry around addr, or else the first behind it, or NULL. */
+struct sg_entry *sg_table_from(uint64_t addr);
 /* Makes room for one entry more; false without memory. */
 bool sg_table_reserve(void);
 /* False when the range overlaps one that is there (*overlap), or without memory. */

@@ -14,7 +14,6 @@
 #include "../../../protocol/vgp_guest_rt.h"
 
 struct object {
-    struct object *next;
     uint64_t number;
     bool surface, has_view;
     CUDA_RESOURCE_DESC res;
@@ -22,8 +21,8 @@ struct object {
     CUDA_RESOURCE_VIEW_DESC view;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list */
-static struct object *objects;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards both trees */
+static struct btr_tree objects[2];                       /* textures, surfaces: struct object by number */
 
 /* Arrays without memory of their own are not offered (device attributes 112 and 130 are 0). */
 CUresult vcu_array_check(const char *call, const void *out, const CUDA_ARRAY3D_DESCRIPTOR *d)
@@ -104,6 +103,22 @@ static CUresult send(const struct object *o, uint64_t *number)
                                        o->has_view ? sizeof(o->view) : 0, number);
 }
 
+/* False, with o freed: no memory. */
+static bool remember(struct object *o)
+{
+    struct btr_item old = {0, 0, NULL};
+    bool ok;
+
+    pthread_mutex_lock(&lock);
+    btr_remove(&objects[o->surface], o->number, &old); /* of a context that ended with it */
+    ok = btr_insert(&objects[o->surface], o->number, 0, o) == 0;
+    pthread_mutex_unlock(&lock);
+    free(old.value);
+    if (!ok)
+        free(o);
+    return ok;
+}
+
 CUresult vcu_texture_create(unsigned long long *number, bool surface, const CUDA_RESOURCE_DESC *res,
                             const CUDA_TEXTURE_DESC *desc, const CUDA_RESOURCE_VIEW_DESC *view)
 {
@@ -130,39 +145,30 @@ CUresult vcu_texture_create(unsigned long long *number, bool surface, const CUDA
         free(o);
         return r;
     }
-    pthread_mutex_lock(&lock);
-    o->next = objects;
-    objects = o;
-    pthread_mutex_unlock(&lock);
-    *number = o->number;
+    const uint64_t made = o->number;
+
+    if (!remember(o)) {
+        vgp_call_vgpTexObjectDestroy(surface, made);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *number = made;
     return CUDA_SUCCESS;
-}
-
-static struct object **find_locked(uint64_t number, bool surface)
-{
-    struct object **p = &objects;
-
-    while (*p != NULL && ((*p)->number != number || (*p)->surface != surface))
-        p = &(*p)->next;
-    return p;
 }
 
 CUresult vcu_texture_destroy(uint64_t number, bool surface)
 {
     CUresult res = vcu_check_context();
-    struct object **p, *o;
+    struct btr_item item;
+    bool known;
 
     if (res != CUDA_SUCCESS || number == 0) /* 0 is no object; NVIDIA's samples destroy it */
         return res;
     pthread_mutex_lock(&lock);
-    p = find_locked(number, surface);
-    o = *p;
-    if (o != NULL)
-        *p = o->next;
+    known = btr_remove(&objects[surface], number, &item);
     pthread_mutex_unlock(&lock);
-    if (o == NULL)
+    if (!known)
         return CUDA_ERROR_INVALID_VALUE;
-    free(o);
+    free(item.value);
     return vgp_call_vgpTexObjectDestroy(surface, number);
 }
 
@@ -170,16 +176,17 @@ CUresult vcu_texture_destroy(uint64_t number, bool surface)
 static CUresult look(uint64_t number, bool surface, struct object *out)
 {
     CUresult res = vcu_check_context();
-    struct object *o;
+    struct btr_item item;
+    bool known;
 
     if (res != CUDA_SUCCESS)
         return res;
     pthread_mutex_lock(&lock);
-    o = *find_locked(number, surface);
-    if (o != NULL)
-        *out = *o;
+    known = btr_find(&objects[surface], number, &item);
+    if (known)
+        *out = *(const struct object *)item.value;
     pthread_mutex_unlock(&lock);
-    return o != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult vcu_cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUtexObject texObject)

@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../../../lib/btree/btree.h"
 #include "../../../lib/cudaapi/cudaapi.h"
 #include "../../../lib/link/link.h"
 #include "../../../protocol/vgp_ring.h"
@@ -308,11 +309,14 @@ struct vcu_range {
 /* A set of disjoint ranges with its own lock. */
 struct vcu_range_set {
     pthread_rwlock_t lock;
-    void *root; /* tsearch(3) tree: red-black in glibc */
+    struct btr_tree tree; /* data by start, weighted by size */
 };
 #define VCU_RANGE_SET_INIT \
     { \
-        PTHREAD_RWLOCK_INITIALIZER, NULL \
+        PTHREAD_RWLOCK_INITIALIZER, \
+        { \
+            0 \
+        } \
     }
 /* False when it overlaps another range or memory is short. */
 bool vcu_range_add(struct vcu_range_set *set, uint64_t start, uint64_t size, void *data);

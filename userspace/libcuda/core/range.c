@@ -1,155 +1,119 @@
 /* SPDX-License-Identifier: MIT */
 /* Sets of disjoint address ranges: own device allocations, pinned host memory. */
-#define _GNU_SOURCE
 #include "core.h"
 
-#include <search.h>
-#include <stdlib.h>
-
-/* Overlapping ranges compare equal, so a one-byte key finds the range around it. */
-static int compare(const void *va, const void *vb)
+/* Under the set's lock. */
+static bool range_around(const struct vcu_range_set *set, uint64_t addr, struct vcu_range *out)
 {
-    const struct vcu_range *a = va, *b = vb;
+    struct btr_item item;
 
-    if (a->start >= b->start + b->size)
-        return 1;
-    if (b->start >= a->start + a->size)
-        return -1;
-    return 0;
+    if (!btr_floor(&set->tree, addr, &item) || addr - item.key >= item.weight)
+        return false;
+    *out = (struct vcu_range){item.key, item.weight, item.value};
+    return true;
+}
+
+/* The first range that overlaps [start, start + size), which does not wrap. Under the set's lock. */
+static bool range_overlap(const struct vcu_range_set *set, uint64_t start, uint64_t size,
+                          struct vcu_range *out)
+{
+    struct btr_item item;
+
+    if (range_around(set, start, out))
+        return true;
+    if (!btr_ceiling(&set->tree, start, &item) || item.key - start >= size)
+        return false;
+    *out = (struct vcu_range){item.key, item.weight, item.value};
+    return true;
 }
 
 bool vcu_range_add(struct vcu_range_set *set, uint64_t start, uint64_t size, void *data)
 {
-    struct vcu_range *r;
-    void *found;
+    struct vcu_range there;
     bool added;
 
     if (size == 0 || start + size < start)
         return false;
-    r = malloc(sizeof(*r));
-    if (r == NULL)
-        return false;
-    *r = (struct vcu_range){start, size, data};
     pthread_rwlock_wrlock(&set->lock);
-    found = tsearch(r, &set->root, compare);
-    added = found != NULL && *(struct vcu_range **)found == r; /* the node is the tree's: under the lock */
+    added = !range_overlap(set, start, size, &there) && btr_insert(&set->tree, start, size, data) == 0;
     pthread_rwlock_unlock(&set->lock);
-    if (!added)
-        free(r);
     return added;
 }
 
 bool vcu_range_remove(struct vcu_range_set *set, uint64_t start, struct vcu_range *out)
 {
-    struct vcu_range key = {start, 1, NULL};
-    struct vcu_range *r = NULL;
-    void *found;
+    struct btr_item item;
+    bool removed;
 
     pthread_rwlock_wrlock(&set->lock);
-    found = tfind(&key, &set->root, compare);
-    if (found != NULL && (*(struct vcu_range **)found)->start == start) {
-        r = *(struct vcu_range **)found;
-        tdelete(r, &set->root, compare);
-    }
+    removed = btr_remove(&set->tree, start, &item);
     pthread_rwlock_unlock(&set->lock);
-    if (r == NULL)
-        return false;
-    if (out != NULL)
-        *out = *r;
-    free(r);
-    return true;
+    if (removed && out != NULL)
+        *out = (struct vcu_range){item.key, item.weight, item.value};
+    return removed;
 }
 
 bool vcu_range_remove_overlap(struct vcu_range_set *set, uint64_t start, uint64_t size, struct vcu_range *out)
 {
-    struct vcu_range key = {start, size, NULL};
-    struct vcu_range *r = NULL;
-    void *found;
+    bool found;
 
     pthread_rwlock_wrlock(&set->lock);
-    found = tfind(&key, &set->root, compare);
-    if (found != NULL) {
-        r = *(struct vcu_range **)found;
-        tdelete(r, &set->root, compare);
-    }
+    found = range_overlap(set, start, size, out);
+    if (found)
+        btr_remove(&set->tree, out->start, NULL);
     pthread_rwlock_unlock(&set->lock);
-    if (r == NULL)
-        return false;
-    *out = *r;
-    free(r);
-    return true;
+    return found;
 }
 
 bool vcu_range_find(struct vcu_range_set *set, uint64_t addr, struct vcu_range *out)
 {
-    struct vcu_range key = {addr, 1, NULL};
-    void *found;
+    struct vcu_range range;
+    bool found;
 
     pthread_rwlock_rdlock(&set->lock);
-    found = tfind(&key, &set->root, compare);
-    if (found != NULL && out != NULL)
-        *out = **(struct vcu_range **)found;
+    found = range_around(set, addr, &range);
     pthread_rwlock_unlock(&set->lock);
-    return found != NULL;
+    if (found && out != NULL)
+        *out = range;
+    return found;
 }
 
 bool vcu_range_look(struct vcu_range_set *set, uint64_t addr, vcu_range_fn *fn, void *arg)
 {
-    struct vcu_range key = {addr, 1, NULL};
-    void *found;
+    struct vcu_range range;
     bool yes;
 
     pthread_rwlock_rdlock(&set->lock);
-    found = tfind(&key, &set->root, compare);
-    yes = found != NULL && fn(*(struct vcu_range **)found, arg);
+    yes = range_around(set, addr, &range) && fn(&range, arg);
     pthread_rwlock_unlock(&set->lock);
     return yes;
 }
 
 bool vcu_range_edit(struct vcu_range_set *set, uint64_t addr, vcu_range_fn *fn, void *arg)
 {
-    struct vcu_range key = {addr, 1, NULL};
-    struct vcu_range *r = NULL;
-    void *found;
+    struct vcu_range range;
+    bool removed;
 
     pthread_rwlock_wrlock(&set->lock);
-    found = tfind(&key, &set->root, compare);
-    if (found != NULL && fn(*(struct vcu_range **)found, arg)) {
-        r = *(struct vcu_range **)found;
-        tdelete(r, &set->root, compare);
-    }
+    removed = range_around(set, addr, &range) && fn(&range, arg);
+    if (removed)
+        btr_remove(&set->tree, range.start, NULL);
     pthread_rwlock_unlock(&set->lock);
-    free(r);
-    return r != NULL;
-}
-
-struct sweep {
-    vcu_range_fn *fn;
-    void *arg;
-    struct vcu_range *victim;
-};
-
-static void visit(const void *node, VISIT which, void *closure)
-{
-    struct vcu_range *r = *(struct vcu_range *const *)node;
-    struct sweep *s = closure;
-
-    if ((which == postorder || which == leaf) && s->victim == NULL && s->fn(r, s->arg))
-        s->victim = r;
+    return removed;
 }
 
 void vcu_range_remove_if(struct vcu_range_set *set, vcu_range_fn *fn, void *arg)
 {
-    struct sweep s = {fn, arg, NULL};
+    struct btr_item item;
+    uint64_t from = 0;
 
     pthread_rwlock_wrlock(&set->lock);
-    do { /* the tree must not change during a walk: one victim per walk */
-        s.victim = NULL;
-        twalk_r(set->root, visit, &s);
-        if (s.victim != NULL) {
-            tdelete(s.victim, &set->root, compare);
-            free(s.victim);
-        }
-    } while (s.victim != NULL);
+    while (btr_ceiling(&set->tree, from, &item)) {
+        const struct vcu_range range = {item.key, item.weight, item.value};
+
+        if (fn(&range, arg))
+            btr_remove(&set->tree, range.start, NULL);
+        from = range.start + range.size; /* at most UINT64_MAX: vcu_range_add() */
+    }
     pthread_rwlock_unlock(&set->lock);
 }

@@ -209,7 +209,7 @@ static void test_ranges(void **state)
     assert_false(vcu_range_find(&set, 0x7000, &r));
     assert_true(vcu_range_find(&set, 0x8000, &r));
     vcu_range_remove_if(&set, every, NULL);
-    assert_null(set.root);
+    assert_null(set.tree.root);
 }
 
 struct hammer {
@@ -265,7 +265,7 @@ static void test_ranges_threads(void **state)
         pthread_join(thread[i], NULL);
         assert_int_equal(h[i].bad, 0);
     }
-    assert_null(set.root);
+    assert_null(set.tree.root);
 }
 
 static void test_copy_forms(void **state)

@@ -18,6 +18,7 @@ static void print_graph(FILE *f, const struct sg_graph *g, unsigned depth)
 {
     if (depth == SG_NEST_MAX)
         return;
+    sg_graph_settle(g);
     fprintf(f, "subgraph cluster_%llx {\nlabel=\"graph_%u\"\n", (unsigned long long)g->obj.handle,
             (unsigned)(g->obj.handle >> 4));
     for (size_t i = 0; i < g->n; i++) {

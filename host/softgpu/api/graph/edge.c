@@ -49,6 +49,7 @@ CUresult CUDAAPI cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *num
     struct list l = {.a = nodes, .room = nodes ? *numNodes : 0};
 
     pthread_mutex_lock(&sg_graph_lock);
+    sg_graph_settle(g);
     for (size_t i = 0; i < g->n; i++)
         put(&l, g->nodes[i], NULL, ordinary);
     pthread_mutex_unlock(&sg_graph_lock);
@@ -63,6 +64,7 @@ CUresult CUDAAPI cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, siz
     struct list l = {.a = rootNodes, .room = rootNodes ? *numRootNodes : 0};
 
     pthread_mutex_lock(&sg_graph_lock);
+    sg_graph_settle(g);
     for (size_t i = 0; i < g->n; i++) {
         if (!g->nodes[i]->ndeps)
             put(&l, g->nodes[i], NULL, ordinary);
@@ -80,6 +82,7 @@ CUresult CUDAAPI cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNo
     struct list l = {.a = from, .b = to, .room = from ? *numEdges : 0, .edge = edgeData};
 
     pthread_mutex_lock(&sg_graph_lock);
+    sg_graph_settle(g);
     for (size_t i = 0; i < g->n; i++) {
         for (size_t k = 0; k < g->nodes[i]->ndeps; k++)
             put(&l, g->nodes[i]->deps[k], g->nodes[i], sg_node_edge(g->nodes[i], k));
@@ -118,6 +121,8 @@ CUresult CUDAAPI cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode 
     struct list l = {.a = dependentNodes, .room = dependentNodes ? *numDependentNodes : 0, .edge = edgeData};
 
     pthread_mutex_lock(&sg_graph_lock);
+    if (n->graph)
+        sg_graph_settle(n->graph);
     for (size_t i = 0; n->graph && i < n->graph->n; i++) {
         for (size_t k = 0; k < n->graph->nodes[i]->ndeps; k++) {
             if (n->graph->nodes[i]->deps[k] == n)

@@ -181,6 +181,7 @@ static CUresult clone_locked(struct sg_graph *g, struct sg_graph *to, unsigned d
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "child graphs nested deeper than %d", SG_NEST_MAX);
     if (!sg_urefs_copy(&to->urefs, &g->urefs))
         return CUDA_ERROR_OUT_OF_MEMORY;
+    sg_graph_settle(g);
     for (size_t i = 0; i < g->n; i++) {
         struct sg_node *from = g->nodes[i], *n;
         CUresult r = sg_node_new(to, from->type, NULL, NULL, 0, &n);
@@ -280,6 +281,7 @@ CUresult CUDAAPI cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOrigin
     if (!phNode || !hOriginalNode)
         return r;
     pthread_mutex_lock(&sg_graph_lock);
+    sg_graph_settle(g);
     for (size_t i = 0; i < g->n; i++) {
         if (g->nodes[i]->original == (uint64_t)(uintptr_t)hOriginalNode) {
             *phNode = SG_HANDLE(CUgraphNode, g->nodes[i]);

@@ -322,9 +322,82 @@ static void test_graph_fault(void **state)
     ctx_end(c);
 }
 
+enum { MANY = 64 };
+
+/* Nodes in order of creation and their edges are those of the model: edge[i][j]: j depends on i. */
+static void check_graph(CUgraph g, const CUgraphNode *node, unsigned n, bool edge[MANY][MANY])
+{
+    CUgraphNode got[MANY], from[MANY * MANY], to[MANY * MANY];
+    size_t count_of = MANY, edges = (size_t)MANY * MANY, want = 0, at[2];
+
+    OK(cuGraphGetNodes(g, got, &count_of));
+    assert_int_equal(count_of, n);
+    assert_memory_equal(got, node, n * sizeof(*node));
+    OK(cuGraphGetEdges_v2(g, from, to, NULL, &edges));
+    for (unsigned i = 0; i < n; i++)
+        for (unsigned j = 0; j < n; j++)
+            want += edge[i][j];
+    assert_int_equal(edges, want);
+    for (size_t e = 0; e < edges; e++) {
+        for (at[0] = 0; node[at[0]] != from[e];)
+            at[0]++;
+        for (at[1] = 0; node[at[1]] != to[e];)
+            at[1]++;
+        assert_true(edge[at[0]][at[1]]);
+    }
+}
+
+static void remove_node(CUgraphNode *node, unsigned *n, unsigned k, bool edge[MANY][MANY])
+{
+    OK(cuGraphDestroyNode(node[k]));
+    --*n;
+    memmove(&node[k], &node[k + 1], (*n - k) * sizeof(*node));
+    memmove(edge[k], edge[k + 1], (*n - k) * sizeof(edge[0]));
+    for (unsigned i = 0; i < *n; i++)
+        memmove(&edge[i][k], &edge[i][k + 1], *n - k);
+}
+
+/* Nodes and edges come and go; between walks of the graph several nodes go. */
+static void test_graph_beside_a_model(void **state)
+{
+    static bool edge[MANY][MANY];
+    CUcontext c = ctx_begin();
+    CUgraphNode node[MANY];
+    unsigned n = 0;
+    CUgraph g;
+
+    (void)state;
+    srandom(5);
+    OK(cuGraphCreate(&g, 0));
+    for (unsigned step = 0; step < 6000; step++) {
+        const unsigned a = n ? (unsigned)random() % n : 0, b = n ? (unsigned)random() % n : 0;
+
+        if (n < 2 || (n < MANY && random() % 4 == 0)) {
+            memset(edge[n], 0, sizeof(edge[n]));
+            for (unsigned i = 0; i < n; i++)
+                edge[i][n] = false;
+            OK(cuGraphAddEmptyNode(&node[n++], g, NULL, 0));
+        } else if (random() % 5 == 0) {
+            remove_node(node, &n, a, edge);
+        } else if (a < b && edge[a][b]) {
+            OK(cuGraphRemoveDependencies_v2(g, &node[a], &node[b], NULL, 1));
+            edge[a][b] = false;
+        } else if (a < b) {
+            OK(cuGraphAddDependencies_v2(g, &node[a], &node[b], NULL, 1));
+            edge[a][b] = true;
+        }
+        if (step % 7 == 0)
+            check_graph(g, node, n, edge);
+        if (step % 500 == 0)
+            OK(cuGraphExecDestroy(make_exec(g)));
+    }
+    OK(cuGraphDestroy(g));
+    ctx_end(c);
+}
+
 const struct CMUnitTest graph_tests[] = {
     cmocka_unit_test(test_capture),        cmocka_unit_test(test_fork_and_join),
     cmocka_unit_test(test_capture_errors), cmocka_unit_test(test_explicit_graph),
-    cmocka_unit_test(test_graph_fault),
+    cmocka_unit_test(test_graph_fault),    cmocka_unit_test(test_graph_beside_a_model),
 };
 const size_t n_graph_tests = sizeof(graph_tests) / sizeof(graph_tests[0]);

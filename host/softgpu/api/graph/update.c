@@ -18,34 +18,45 @@ static bool for_device(const struct sg_graph_exec *x)
     return (x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0;
 }
 
-static CUresult replace_step(struct sg_graph_exec *x, uint64_t node, CUgraphNodeType type,
-                             struct sg_graph_op *gop)
-{
-    struct sg_program *c;
-
-    for (size_t i = 0; i < x->program->n; i++) {
-        if (x->program->step[i].node != node || x->program->step[i].type != type)
-            continue;
-        c = sg_program_copy(x->program);
-        if (!c)
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        sg_graph_op_put(c->step[i].gop);
-        sg_graph_op_get(gop);
-        c->step[i].gop = gop;
-        set_program(x, c);
-        return CUDA_SUCCESS;
-    }
-    return CUDA_ERROR_INVALID_VALUE;
-}
-
 /* The step of a node; NULL: the executable graph has none. Under the lock. */
 static struct sg_step *find_step(struct sg_program *p, CUgraphNode hNode)
 {
-    for (size_t i = 0; i < p->n; i++) {
-        if (p->step[i].node == (uint64_t)(uintptr_t)hNode)
-            return &p->step[i];
+    return sg_program_step(p, (uint64_t)(uintptr_t)hNode);
+}
+
+/*
+ * The program of x, to be changed: the one it has unless a launch, or a node that captured one, has it too. A copy
+ * costs what a launch costs, and there is at most one for each. NULL: no memory. Under the lock.
+ */
+static struct sg_program *program_to_change(struct sg_graph_exec *x)
+{
+    if (atomic_load(&x->program->refs) != 1) {
+        struct sg_program *c = sg_program_copy(x->program);
+
+        if (!c)
+            return NULL;
+        set_program(x, c);
     }
-    return NULL;
+    x->uploaded = false;
+    return x->program;
+}
+
+static CUresult replace_step(struct sg_graph_exec *x, CUgraphNode node, CUgraphNodeType type,
+                             struct sg_graph_op *gop)
+{
+    struct sg_step *st = find_step(x->program, node);
+    struct sg_program *p;
+
+    if (!st || st->type != type)
+        return CUDA_ERROR_INVALID_VALUE;
+    p = program_to_change(x);
+    if (!p)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    st = find_step(p, node);
+    sg_graph_op_put(st->gop);
+    sg_graph_op_get(gop);
+    st->gop = gop;
+    return CUDA_SUCCESS;
 }
 
 static bool same_sides(struct sg_op *a, struct sg_op *b)
@@ -81,7 +92,7 @@ CUresult sg_exec_replace(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeT
     if (r == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_MEMCPY && !keeps_sides(x->program, hNode, gop->op))
         r = CUDA_ERROR_INVALID_VALUE;
     if (r == CUDA_SUCCESS)
-        r = replace_step(x, (uint64_t)(uintptr_t)hNode, type, gop);
+        r = replace_step(x, hNode, type, gop);
     pthread_mutex_unlock(&sg_graph_lock);
     sg_graph_op_put(gop);
     return r;
@@ -102,13 +113,11 @@ CUresult CUDAAPI cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode
         return r;
     pthread_mutex_lock(&sg_graph_lock);
     if (can_disable(find_step(x->program, hNode))) {
-        struct sg_program *c = sg_program_copy(x->program);
+        struct sg_program *p = program_to_change(x);
 
-        r = c ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-        if (c) {
-            find_step(c, hNode)->disabled = !isEnabled;
-            set_program(x, c);
-        }
+        r = p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+        if (p)
+            find_step(p, hNode)->disabled = !isEnabled;
     }
     pthread_mutex_unlock(&sg_graph_lock);
     return r;
@@ -268,6 +277,7 @@ static CUgraphExecUpdateResult update(struct sg_graph_exec *x, struct sg_program
         p->step[i].node = x->program->step[i].node;
         p->step[i].disabled = x->program->step[i].disabled;
     }
+    sg_step_index_share(p, x->program);
     return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 

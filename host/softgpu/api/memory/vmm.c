@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "api/api.h"
+#include "lib/btree/btree.h"
 
 #define SG_GRANULARITY (2ull << 20)
 #define SG_RESERVE_MAX (1ull << 44) /* bytes in one reservation */
@@ -32,20 +33,14 @@ struct phys {
 static const char tail_magic[8] = "sgVMM001";
 
 struct mapping {
-    SG_OWNED struct mapping *next;
     uint64_t base, size;
     SG_COUNTED struct phys *phys; /* a reference */
     uint32_t access;              /* SG_ACCESS_*; 0: not in the table of allocations */
 };
 
-struct reservation {
-    SG_OWNED struct reservation *next;
-    uint64_t base, size;
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards both lists */
-static struct mapping *mappings;
-static struct reservation *reservations;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards both trees */
+static struct btr_tree mappings;     /* struct mapping by first address, weighted by length */
+static struct btr_tree reservations; /* first address, weighted by length */
 
 static bool phys_in_store(const struct phys *p)
 {
@@ -314,7 +309,6 @@ static CUresult place_pages(uint64_t at, uint64_t size, const struct phys *p)
 CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
                                      unsigned long long flags)
 {
-    struct reservation *v;
     uint64_t base;
 
     SG_INIT();
@@ -323,69 +317,61 @@ CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t align
         return CUDA_ERROR_INVALID_VALUE;
     if (alignment < SG_GRANULARITY)
         alignment = SG_GRANULARITY;
-    v = malloc(sizeof(*v));
-    if (!v)
+    if (!sg_mem_reserve(addr, size, alignment, &base)) /* addr is a hint, as documented */
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (!sg_mem_reserve(addr, size, alignment, &base)) { /* addr is a hint, as documented */
-        free(v);
+    pthread_mutex_lock(&lock);
+    const int failed = btr_insert(&reservations, base, size, NULL);
+
+    pthread_mutex_unlock(&lock);
+    if (failed) {
+        sg_mem_unreserve(base, size);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    v->base = base;
-    v->size = size;
-    pthread_mutex_lock(&lock);
-    v->next = reservations;
-    reservations = v;
-    pthread_mutex_unlock(&lock);
     *ptr = base;
     return CUDA_SUCCESS;
 }
 
 static struct mapping *mapping_at(uint64_t addr)
 {
-    struct mapping *m = mappings;
+    struct btr_item item;
 
-    while (m && !(addr >= m->base && addr - m->base < m->size))
-        m = m->next;
-    return m;
+    return btr_floor(&mappings, addr, &item) && addr - item.key < item.weight ? item.value : NULL;
 }
 
 static bool overlaps_mapping(uint64_t base, uint64_t size)
 {
-    for (struct mapping *m = mappings; m; m = m->next) {
-        if (base < m->base + m->size && m->base < base + size)
-            return true;
-    }
-    return false;
+    struct btr_item item;
+
+    return mapping_at(base) || (btr_ceiling(&mappings, base, &item) && item.key - base < size);
 }
 
 CUresult CUDAAPI cuMemAddressFree(CUdeviceptr ptr, size_t size)
 {
     CUresult r = CUDA_ERROR_INVALID_VALUE;
+    struct btr_item item;
 
     SG_INIT();
     pthread_mutex_lock(&lock);
-    for (struct reservation **pp = &reservations, *v; (v = *pp); pp = &v->next) {
-        if (v->base != ptr || v->size != size)
-            continue;
-        if (!overlaps_mapping(ptr, size)) {
-            *pp = v->next;
-            sg_mem_unreserve(ptr, size);
-            free(v);
-            r = CUDA_SUCCESS;
-        }
-        break;
+    if (btr_find(&reservations, ptr, &item) && item.weight == size && !overlaps_mapping(ptr, size)) {
+        btr_remove(&reservations, ptr, NULL);
+        sg_mem_unreserve(ptr, size);
+        r = CUDA_SUCCESS;
     }
     pthread_mutex_unlock(&lock);
     return r;
 }
 
+/* The reservation around addr. */
+static bool reservation_at(uint64_t addr, struct btr_item *item)
+{
+    return btr_floor(&reservations, addr, item) && addr - item->key < item->weight;
+}
+
 static bool reserved(uint64_t base, uint64_t size)
 {
-    for (struct reservation *v = reservations; v; v = v->next) {
-        if (base >= v->base && size <= v->size && base - v->base <= v->size - size)
-            return true;
-    }
-    return false;
+    struct btr_item item;
+
+    return reservation_at(base, &item) && size <= item.weight - (base - item.key);
 }
 
 /* ---- mapping ---- */
@@ -406,11 +392,11 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGene
         return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&lock);
     if (reserved(ptr, size) && !overlaps_mapping(ptr, size))
-        r = place_pages(ptr, size, p);
+        r = btr_reserve(&mappings) ? place_pages(ptr, size, p) : CUDA_ERROR_OUT_OF_MEMORY;
     if (r == CUDA_SUCCESS) {
         sg_obj_get(&p->obj);
-        *m = (struct mapping){mappings, ptr, size, p, 0};
-        mappings = m;
+        *m = (struct mapping){ptr, size, p, 0};
+        btr_insert(&mappings, ptr, size, m);
     } else {
         free(m);
     }
@@ -443,12 +429,11 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size)
         sg_ctx_drain(ctx);
     pthread_mutex_lock(&lock);
     if (whole_mappings(ptr, size)) {
-        for (struct mapping **pp = &mappings, *m; (m = *pp);) {
-            if (m->base < ptr || m->base >= ptr + size) {
-                pp = &m->next;
-                continue;
-            }
-            *pp = m->next;
+        for (uint64_t at = ptr; at < ptr + size;) {
+            struct mapping *m = mapping_at(at);
+
+            at += m->size;
+            btr_remove(&mappings, m->base, NULL);
             if (m->access)
                 sg_mem_release(m->base);
             sg_mem_reserve_clear(m->base, m->size);
@@ -554,20 +539,19 @@ CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handl
 
 bool sg_vmm_find(uint64_t addr, struct sg_vmm_info *out)
 {
-    bool found = false;
+    struct btr_item item;
 
     pthread_mutex_lock(&lock);
-    for (struct reservation *v = reservations; v && !found; v = v->next) {
-        if (addr < v->base || addr - v->base >= v->size)
-            continue;
+    const bool found = reservation_at(addr, &item);
+
+    if (found) {
         const struct mapping *m = mapping_at(addr);
 
-        *out = (struct sg_vmm_info){.base = v->base, .size = v->size};
+        *out = (struct sg_vmm_info){.base = item.key, .size = item.weight};
         if (m) {
             out->map_base = m->base;
             out->map_size = m->size;
         }
-        found = true;
     }
     pthread_mutex_unlock(&lock);
     return found;

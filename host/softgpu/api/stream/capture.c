@@ -20,6 +20,7 @@ static CUresult begin_locked(struct sg_stream *s, struct sg_graph *g, CUstreamCa
     atomic_init(&c->refs, 1);
     sg_obj_get(&g->obj);
     c->graph = g;
+    sg_graph_settle(g);
     c->first = g->n;
     c->own = own;
     c->mode = mode;
@@ -128,6 +129,7 @@ static bool joined(struct sg_capture *c)
 {
     struct sg_graph *g = c->graph;
 
+    sg_graph_settle(g);
     for (size_t i = 0; i < g->n; i++)
         g->nodes[i]->mark = false;
     for (size_t i = 0; i < c->origin->front->n; i++)

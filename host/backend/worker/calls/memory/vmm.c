@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/btree/btree.h"
 #include "vgb_fd.h"
 
 /* Bounds our own memory and time; far above what a kernel lets one process map (65530). */
@@ -21,8 +22,8 @@ struct mapping {
 
 /* Unmapping ends on a waiter thread, so the counts have a lock; a leaf but for the quota's. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct mapping *mappings; /* sorted by base, disjoint */
-static uint32_t nmappings, room;
+static struct btr_tree
+    mappings; /* struct wrk_phys, counted, by first address, weighted by length; disjoint */
 
 /* Gives the memory back to the quota when that was the last that kept it. */
 static void phys_settle_locked(struct wrk_worker *w, struct wrk_phys *p)
@@ -60,53 +61,29 @@ void wrk_phys_let_go(struct wrk_worker *w, struct wrk_phys *p)
     pthread_mutex_unlock(&lock);
 }
 
-/* Index of the first mapping that ends above addr. */
-static uint32_t search_locked(uint64_t addr)
-{
-    uint32_t lo = 0, hi = nmappings;
-
-    while (lo < hi) {
-        uint32_t mid = lo + (hi - lo) / 2;
-
-        if (mappings[mid].base + mappings[mid].size <= addr)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
 /* Room for one more, before the provider maps. */
 static bool reserve_locked(void)
 {
-    struct mapping *list;
-
-    if (nmappings < room)
-        return true;
-    if (nmappings >= MAPPINGS_MAX)
-        return false;
-    list = realloc(mappings, (room ? room * 2 : 64) * sizeof(*list));
-    if (!list)
-        return false;
-    mappings = list;
-    room = room ? room * 2 : 64;
-    return true;
+    return mappings.count < MAPPINGS_MAX && btr_reserve(&mappings);
 }
 
 static void insert_locked(const struct mapping *m)
 {
-    uint32_t i = search_locked(m->base);
+    btr_insert(&mappings, m->base, m->size, m->phys);
+}
 
-    memmove(&mappings[i + 1], &mappings[i], (nmappings - i) * sizeof(*mappings));
-    mappings[i] = *m;
-    nmappings++;
+/* The memory that is mapped at addr; NULL: none. */
+static struct wrk_phys *phys_at_locked(uint64_t addr)
+{
+    struct btr_item item;
+
+    return btr_floor(&mappings, addr, &item) && addr - item.key < item.weight ? item.value : NULL;
 }
 
 struct wrk_phys *wrk_phys_hold_at(uint64_t addr)
 {
     pthread_mutex_lock(&lock);
-    uint32_t i = search_locked(addr);
-    struct wrk_phys *p = i < nmappings && mappings[i].base <= addr ? mappings[i].phys : NULL;
+    struct wrk_phys *p = phys_at_locked(addr);
 
     if (p)
         p->mappings++;
@@ -244,9 +221,7 @@ CUresult wrk_do_vgpMemRetain(struct wrk_call *c, const struct vgp_args_vgpMemRet
     if (!al)
         return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&lock);
-    uint32_t i = search_locked(a->addr);
-
-    al->phys = i < nmappings && mappings[i].base <= a->addr ? mappings[i].phys : NULL;
+    al->phys = phys_at_locked(a->addr);
     r = al->phys ? wrk_provider.cuMemRetainAllocationHandle(&al->handle, (void *)(uintptr_t)a->addr)
                  : CUDA_ERROR_INVALID_VALUE;
     if (r == CUDA_SUCCESS)
@@ -353,19 +328,19 @@ CUresult wrk_do_vgpMemMap(struct wrk_call *c, const struct vgp_args_vgpMemMap *a
  * memory. Their memory still counts. */
 static struct mapping *detach_locked(uint64_t base, uint64_t size, uint32_t *n)
 {
-    uint32_t first = search_locked(base), last = first;
+    uint64_t from = base;
+    struct btr_item item;
     struct mapping *out;
 
-    while (last < nmappings && mappings[last].base >= base &&
-           vgp_range_ok(mappings[last].base - base, mappings[last].size, size))
-        last++;
-    *n = last - first;
+    for (*n = 0; btr_ceiling(&mappings, from, &item) && item.key - base < size &&
+                 vgp_range_ok(item.key - base, item.weight, size);
+         from = item.key + 1)
+        ++*n;
     out = *n ? malloc(*n * sizeof(*out)) : NULL;
-    if (!out)
-        return NULL;
-    memcpy(out, &mappings[first], *n * sizeof(*out));
-    memmove(&mappings[first], &mappings[last], (nmappings - last) * sizeof(*mappings));
-    nmappings -= *n;
+    for (uint32_t i = 0; out && i < *n && btr_ceiling(&mappings, base, &item); i++) {
+        out[i] = (struct mapping){item.key, item.weight, item.value};
+        btr_remove(&mappings, item.key, NULL);
+    }
     return out;
 }
 

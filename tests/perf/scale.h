@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/* scale-bench: kinds of objects, and the costs of one operation while many are alive. */
+#ifndef SCALE_H
+#define SCALE_H
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* clang-format off */
+#define SCALE_CALLS(X) \
+    X(cuInit, cuInit) X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent, cuCtxSetCurrent) \
+    X(cuCtxSynchronize, cuCtxSynchronize) X(cuMemAlloc, cuMemAlloc_v2) X(cuMemFree, cuMemFree_v2) \
+    X(cuMemAllocAsync, cuMemAllocAsync) X(cuMemFreeAsync, cuMemFreeAsync) X(cuMemHostAlloc, cuMemHostAlloc) \
+    X(cuMemFreeHost, cuMemFreeHost) X(cuMemHostRegister, cuMemHostRegister_v2) \
+    X(cuMemHostUnregister, cuMemHostUnregister) X(cuEventCreate, cuEventCreate) X(cuEventRecord, cuEventRecord) \
+    X(cuEventDestroy, cuEventDestroy_v2) X(cuStreamCreate, cuStreamCreate) X(cuStreamDestroy, cuStreamDestroy_v2) \
+    X(cuStreamSynchronize, cuStreamSynchronize) X(cuLaunchKernel, cuLaunchKernel) \
+    X(cuModuleLoadData, cuModuleLoadData) X(cuModuleUnload, cuModuleUnload) X(cuModuleGetFunction, cuModuleGetFunction) \
+    X(cuLibraryLoadData, cuLibraryLoadData) X(cuLibraryUnload, cuLibraryUnload) \
+    X(cuLibraryGetKernel, cuLibraryGetKernel) X(cuTexObjectCreate, cuTexObjectCreate) \
+    X(cuTexObjectDestroy, cuTexObjectDestroy) X(cuMemAddressReserve, cuMemAddressReserve) \
+    X(cuMemCreate, cuMemCreate) X(cuMemMap, cuMemMap) X(cuMemSetAccess, cuMemSetAccess) X(cuMemUnmap, cuMemUnmap) \
+    X(cuMemsetD8, cuMemsetD8_v2) X(cuPointerGetAttribute, cuPointerGetAttribute) X(cuGraphCreate, cuGraphCreate) X(cuGraphAddKernelNode, cuGraphAddKernelNode_v2) \
+    X(cuGraphInstantiate, cuGraphInstantiateWithFlags) X(cuGraphLaunch, cuGraphLaunch) \
+    X(cuGraphExecUpdate, cuGraphExecUpdate_v2) X(cuGraphExecKernelNodeSetParams, cuGraphExecKernelNodeSetParams_v2) \
+    X(cuGraphDestroyNode, cuGraphDestroyNode) X(cuGraphExecDestroy, cuGraphExecDestroy) X(cuGraphDestroy, cuGraphDestroy) \
+    X(cuStreamBeginCapture, cuStreamBeginCapture_v2) X(cuStreamEndCapture, cuStreamEndCapture)
+/* clang-format on */
+
+struct scale_api {
+#define X(field, symbol) __typeof__(&symbol) field;
+    SCALE_CALLS(X)
+#undef X
+    CUmodule module;
+    CUfunction kernel; /* e(u64), empty */
+};
+extern struct scale_api scale_api;
+extern const char scale_ptx[];
+
+#define SCALE_ROWS 10
+/* What one process found out, for its parent. */
+struct scale_result {
+    double us[SCALE_ROWS]; /* processor time of one operation; < 0: not measured */
+    double bytes;          /* memory per object, all processes */
+    CUresult error;
+    unsigned at; /* with an error: objects that were alive */
+};
+
+struct scale_kind {
+    const char *name;
+    unsigned size[3];
+    const char *note;              /* why fewer, or NULL */
+    const char *rows[SCALE_ROWS];  /* make, use, drop; or what run() measures */
+    CUresult (*setup)(unsigned n); /* or NULL */
+    CUresult (*make)(unsigned i);
+    CUresult (*warm)(unsigned i); /* once for each, not measured; or NULL */
+    CUresult (*use)(unsigned i);  /* or NULL */
+    CUresult (*drop)(unsigned i);
+    void (*run)(unsigned n, struct scale_result *r); /* in the place of all of these; or NULL */
+};
+extern const struct scale_kind scale_kinds[];
+extern const size_t scale_nkinds;
+
+/* Processor time so far, and resident memory, of all processes that take part. */
+double scale_cpu_us(void);
+double scale_resident(void);
+
+#endif
