@@ -221,6 +221,7 @@ CUresult vcu_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_
     rc = vcu.transport.ops->export_dmabuf(&vcu.transport, &place.m.shared, offset, size, &fd);
     if (rc != 0)
         return result_of(call, rc);
+    vcu_memory_set_exported(dptr);
     *(int *)handle = fd;
     return CUDA_SUCCESS;
 }

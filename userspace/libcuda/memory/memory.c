@@ -163,6 +163,7 @@ static bool set_exported(const struct vcu_range *range, void *arg)
 void vcu_memory_set_exported(uint64_t addr)
 {
     vcu_range_edit(&device_ranges, addr, set_exported, NULL);
+    vcu_range_edit(&host_ranges, addr, set_exported, NULL);
 }
 
 bool vcu_memory_in_place(uint64_t addr, uint64_t n)

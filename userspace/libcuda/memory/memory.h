@@ -34,7 +34,7 @@ struct vcu_memory {
     bool graph;                      /* device: of a graph's allocation node: launches allocate it */
     uint64_t allocation;             /* mapped: handle of its physical memory, which may be gone */
     unsigned opened;                 /* device: memory of another process, opened so many times */
-    bool exported;                   /* device: another process may open it */
+    bool exported;                   /* device: another process may open it; host: a dma-buf has its pages */
     bool imported;                   /* device: memory of a dma-buf */
     struct lnk_shared_memory shared; /* host, managed; of a slab: the whole slab */
     struct vcu_slab *slab;           /* host: it is a part of it (slab.c), NULL = of none */
@@ -57,7 +57,7 @@ bool vcu_memory_is_device(uint64_t addr, uint64_t n);
 /* True when [addr, addr + n) lies inside one range of device memory that only work of this process's
    streams can read: not managed, not of a pool, a graph or a mapping, not shared with other processes. */
 bool vcu_memory_is_private(uint64_t addr, uint64_t n);
-/* Other processes may open the range around an address from now on. */
+/* Others may have the range around an address from now on: processes, holders of a dma-buf. */
 void vcu_memory_set_exported(uint64_t addr);
 /* True when [addr, addr + n) lies inside one host range that the worker maps. */
 bool vcu_memory_in_place(uint64_t addr, uint64_t n);

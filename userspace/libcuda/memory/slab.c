@@ -7,8 +7,9 @@
  *
  * Freed pages are given out again only when no work can still use them: at once when nothing is
  * outstanding, else after vgpSettle, the wait that vgpRegionUnregister makes for memory with a region of
- * its own. Where the worker cannot wait (a stream captures) or has failed, the pages stay unused until
- * the slab ends, which it does when its last allocation is freed; KEPT_MAX slabs are kept without any.
+ * its own. Where the worker cannot wait (a stream captures) or has failed, and where a dma-buf has the
+ * pages, they stay unused until the slab ends, which it does when its last allocation is freed; KEPT_MAX
+ * slabs are kept without any.
  *
  * Not while a recorder listens: it keeps a copy of each region.
  */
@@ -229,8 +230,8 @@ void vcu_slab_give(const struct vcu_memory *m, uint64_t size)
     struct vcu_slab *s = m->slab;
     uint64_t page = m->slab_offset / PAGE;
     unsigned n = (unsigned)((size + PAGE - 1) / PAGE);
-    bool reusable =
-        vcu_wait_idle() || (atomic_load(&vcu_captures) == 0 && vgp_call_vgpSettle(0) == CUDA_SUCCESS);
+    bool idle = vcu_wait_idle() || (atomic_load(&vcu_captures) == 0 && vgp_call_vgpSettle(0) == CUDA_SUCCESS);
+    bool reusable = idle && !m->exported;
     bool ends = false;
 
     pthread_mutex_lock(&lock);
