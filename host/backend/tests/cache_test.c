@@ -346,8 +346,8 @@ static void test_bad_options(void **state)
     static const char *const bad[][3] = {{"--jit-cache", "5", "2"},
                                          {"--jit-cache", "5G", "2"},
                                          {"--jit-cache", "much", "2"},
-                                         {"--jit-cache-dir", "/dev/null", "1"},
-                                         {"--jit-cache-dir", "/nonexistent/folder", "1"}};
+                                         {"--jit-cache-dir", "/dev/null", "2"},
+                                         {"--jit-cache-dir", "/nonexistent/folder", "2"}};
     struct broker b;
 
     (void)state;

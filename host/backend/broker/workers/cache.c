@@ -60,6 +60,7 @@ uid_t brk_give_to_workers(int fd)
 static int open_kept(const char *dir)
 {
     char folder[PATH_MAX + sizeof(KEPT)];
+    int status = BRK_EXIT_USAGE;
     struct stat st;
 
     mkdir(dir, 0711);
@@ -73,11 +74,12 @@ static int open_kept(const char *dir)
     } else if (flock(kept_fd, LOCK_EX | LOCK_NB)) {
         vgb_log(VGB_ERROR, "--jit-cache-dir %s: %s", dir,
                 errno == EWOULDBLOCK ? "another vgpu-backend uses it; VMs never share one" : strerror(errno));
+        status = BRK_EXIT_ERROR; /* the other one may be about to end */
     } else {
         return 0;
     }
     vgb_close(&kept_fd);
-    return BRK_EXIT_USAGE;
+    return status;
 }
 
 /*
