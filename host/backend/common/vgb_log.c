@@ -287,17 +287,22 @@ void vgb_log(enum vgb_log_level level, const char *fmt, ...)
 
 bool vgb_ratelimit_take(struct vgb_ratelimit *limit, uint64_t now_ns)
 {
-    uint64_t second = now_ns / 1000000000u;
+    uint64_t second = now_ns / 1000000000u, hour = second / 3600;
 
     if (limit->second != second) {
         limit->second = second;
         limit->used = 0;
     }
-    if (limit->used >= VGB_LOG_BURST) {
+    if (limit->hour != hour) {
+        limit->hour = hour;
+        limit->hour_used = 0;
+    }
+    if (limit->used >= VGB_LOG_BURST || limit->hour_used >= VGB_LOG_HOUR) {
         limit->dropped++;
         return false;
     }
     limit->used++;
+    limit->hour_used++;
     return true;
 }
 

@@ -63,6 +63,7 @@ static int file = -1;
 static struct table *map = MAP_FAILED; /* see above: for arbiter_copy() only */
 static pid_t grower;                   /* the child that makes the file longer; 0: none */
 static uint64_t row_tried_ns;
+static struct vgb_ratelimit rows_limit;
 
 static bool lock_byte(off_t at, short type)
 {
@@ -198,7 +199,7 @@ static void take_row_again(uint64_t now_ns)
         return;
     row_tried_ns = now_ns;
     if (take_row())
-        vgb_log(VGB_INFO, "--arbiter: a row has become free");
+        vgb_log_limited(&rows_limit, VGB_INFO, "--arbiter: a row has become free");
 }
 
 /* Whom the file's owner lets write it: that is this user's decision or root's, and a group's members are root's alone. */
