@@ -13,16 +13,16 @@
 
 enum vgb_log_level { VGB_ERROR = 0, VGB_WARN = 1, VGB_INFO = 2, VGB_DEBUG = 3 };
 
-/* Lines allowed per source and second, and per source and hour: what a peer provokes for days fills no disk. Further
- * ones are counted and reported as one line. */
+/* Lines allowed per source and second; and in a row, of which one is forgotten in so many seconds: what a peer provokes
+ * for days fills no disk, and what comes after it is not lost for long. Further lines are counted and reported as one. */
 #define VGB_LOG_BURST 20
-#define VGB_LOG_HOUR 1000
+#define VGB_LOG_RESERVE 1000
+#define VGB_LOG_FORGET_S 4
 
 struct vgb_ratelimit {
     uint64_t second; /* the second (monotonic) that `used` counts */
-    uint64_t hour;   /* the same for `hour_used` */
     unsigned used;
-    unsigned hour_used;
+    unsigned reserve_used;
     unsigned dropped;
 };
 
@@ -49,7 +49,7 @@ bool vgb_log_level_parse(const char *text, enum vgb_log_level *level);
 enum vgb_log_level vgb_log_level_get(void);
 
 void vgb_log(enum vgb_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The same, at most VGB_LOG_BURST lines per second and VGB_LOG_HOUR per hour for each `limit`. */
+/* The same, as many lines as each `limit` allows. */
 void vgb_log_limited(struct vgb_ratelimit *limit, enum vgb_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* True when a line may be written now (takes one from the budget). */
