@@ -90,3 +90,22 @@ bool vgc_may_start(VgcDevice *d)
     }
     return d->failed_starts < VGC_FAILED_STARTS;
 }
+
+/* As virtio_error(), which prints a line each time. */
+void vgc_break(VgcDevice *d)
+{
+    VirtIODevice *vdev = VIRTIO_DEVICE(d);
+
+    if (vgc_may_report(d)) {
+        virtio_error(vdev,
+                     "vgpu-cuda: the guest's CUDA programs fail until %sthe "
+                     "guest driver has reset the device",
+                     d->connected ? "" : "vgpu-backend is back and ");
+        return;
+    }
+    if (virtio_vdev_has_feature(vdev, VIRTIO_F_VERSION_1)) {
+        vdev->status |= VIRTIO_CONFIG_S_NEEDS_RESET;
+        virtio_notify_config(vdev);
+    }
+    vdev->broken = true;
+}

@@ -306,24 +306,21 @@ static bool vgc_link_start(VgcDevice *d)
     if (lost) {
         if (vgc_may_report(d)) {
             error_report("vgpu-cuda: the broker lacks features 0x%" PRIx64
-                         " that the guest uses",
-                         lost);
+                         " that the guest uses", lost);
         }
         return false;
     }
     ret = vhost_dev_enable_notifiers(&d->vhost, vdev);
     if (ret < 0) {
         if (vgc_may_report(d)) {
-            error_report("vgpu-cuda: cannot enable the doorbells: %s",
-                         strerror(-ret));
+            error_report("vgpu-cuda: no doorbells: %s", strerror(-ret));
         }
         return false;
     }
     ret = k->set_guest_notifiers(qbus->parent, d->vhost.nvqs, true);
     if (ret < 0) {
         if (vgc_may_report(d)) {
-            error_report("vgpu-cuda: cannot bind the interrupts: %s",
-                         strerror(-ret));
+            error_report("vgpu-cuda: no interrupts: %s", strerror(-ret));
         }
         goto disable_host_notifiers;
     }
@@ -425,25 +422,6 @@ static void vgc_link_clean_up(VgcDevice *d)
     vgc_link_follow(d);
 }
 
-/* As virtio_error(), which prints a line each time. */
-static void vgc_link_break(VgcDevice *d)
-{
-    VirtIODevice *vdev = VIRTIO_DEVICE(d);
-
-    if (vgc_may_report(d)) {
-        virtio_error(vdev,
-                     "vgpu-cuda: the guest's CUDA programs fail until %sthe "
-                     "guest driver has reset the device",
-                     d->connected ? "" : "vgpu-backend is back and ");
-        return;
-    }
-    if (virtio_vdev_has_feature(vdev, VIRTIO_F_VERSION_1)) {
-        vdev->status |= VIRTIO_CONFIG_S_NEEDS_RESET;
-        virtio_notify_config(vdev);
-    }
-    vdev->broken = true;
-}
-
 /* The connection has ended, or the service could not be started. */
 static void vgc_link_fault(void *opaque)
 {
@@ -457,7 +435,7 @@ static void vgc_link_fault(void *opaque)
     /* A driver that has reset the device since then need not hear of it. */
     if (vdev->status & VIRTIO_CONFIG_S_DRIVER_OK && !d->started &&
         !(vdev->status & VIRTIO_CONFIG_S_NEEDS_RESET)) {
-        vgc_link_break(d);
+        vgc_break(d);
     }
 }
 

@@ -161,6 +161,9 @@ void vgc_guard_end(VgcDevice *d, VgcGuard *g);
  */
 bool vgc_may_report(VgcDevice *d);
 
+/** vgc_break: tells the driver that it has to reset the device. */
+void vgc_break(VgcDevice *d);
+
 /**
  * vgc_may_start: may the service be started now? Not when it has just failed
  * VGC_FAILED_STARTS times: vhost and virtio print lines of their own each time.

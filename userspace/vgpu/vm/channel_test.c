@@ -255,14 +255,17 @@ static int said_by(int (*run)(const char *path), const char *path, char *text, s
 static int show(const char *path)
 {
     vgpu_cli_show_tail(path, 5);
-    vgpu_cli_say("guest: \x1b[2J\xc2\x9b" "1A %s", "\xc3\xa4");
+    vgpu_cli_say("guest: \x1b[2J\xc2\x9b"
+                 "1A %s",
+                 "\xc3\xa4");
     return 0;
 }
 
 /* The last words of a guest's console, and of its log, move no cursor. */
 static void test_harmless(void **state)
 {
-    const char *console = "first\n\x1b]0;title\x07 \xc2\x9b" "2J\xc3\xa4\x7f\n";
+    const char *console = "first\n\x1b]0;title\x07 \xc2\x9b"
+                          "2J\xc3\xa4\x7f\n";
     char path[] = "/tmp/vgpu-tail-XXXXXX", text[400];
     int fd = mkstemp(path);
 

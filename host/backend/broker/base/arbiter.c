@@ -78,11 +78,11 @@ static off_t row_at(unsigned i)
 }
 
 /* Says once for each place that something is wrong with the file: another broker can keep it so. */
-#define SAY_ONCE(...)                                                                                                  \
-    do {                                                                                                               \
-        static bool said;                                                                                              \
-        vgb_log(said ? VGB_DEBUG : VGB_WARN, "--arbiter: " __VA_ARGS__);                                               \
-        said = true;                                                                                                   \
+#define SAY_ONCE(...) \
+    do { \
+        static bool said; \
+        vgb_log(said ? VGB_DEBUG : VGB_WARN, "--arbiter: " __VA_ARGS__); \
+        said = true; \
     } while (0)
 
 /* Bytes copied between `own_bytes` and the file; fewer where it ends before, -1: none. Waits for nobody. */

@@ -559,12 +559,18 @@ static void test_arbiter_group(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_weights),       cmocka_unit_test(test_unused),
-        cmocka_unit_test(test_return),        cmocka_unit_test(test_change),
-        cmocka_unit_test(test_cap),           cmocka_unit_test(test_far),
-        cmocka_unit_test(test_forgive),       cmocka_unit_test(test_far_ahead),
-        cmocka_unit_test(test_arbiter),       cmocka_unit_test(test_arbiter_hostile),
-        cmocka_unit_test(test_arbiter_group), cmocka_unit_test(test_arbiter_rows_held),
+        cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_unused),
+        cmocka_unit_test(test_return),
+        cmocka_unit_test(test_change),
+        cmocka_unit_test(test_cap),
+        cmocka_unit_test(test_far),
+        cmocka_unit_test(test_forgive),
+        cmocka_unit_test(test_far_ahead),
+        cmocka_unit_test(test_arbiter),
+        cmocka_unit_test(test_arbiter_hostile),
+        cmocka_unit_test(test_arbiter_group),
+        cmocka_unit_test(test_arbiter_rows_held),
         cmocka_unit_test(test_arbiter_stuck_writer),
     };
 

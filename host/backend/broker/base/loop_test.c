@@ -119,7 +119,8 @@ static void test_path_is_kept(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_descriptor), cmocka_unit_test(test_path_is_kept)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_descriptor),
+                                       cmocka_unit_test(test_path_is_kept)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
