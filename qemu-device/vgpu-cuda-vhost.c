@@ -198,7 +198,11 @@ static void vgc_renew_blocker(VgcDevice *d)
 
     vgc_del_blocker(&d->migration_blocker);
     if (!vgc_block_migration(d, &err)) {
-        error_report_err(err);
+        if (vgc_may_report(d)) {
+            error_report_err(err);
+        } else {
+            error_free(err);
+        }
     }
 }
 
@@ -300,21 +304,24 @@ static bool vgc_link_start(VgcDevice *d)
     int ret;
 
     if (lost) {
-        error_report("vgpu-cuda: the broker lacks features 0x%" PRIx64
-                     " that the guest uses",
-                     lost);
+        if (vgc_may_report(d)) {
+            error_report("vgpu-cuda: the broker lacks features 0x%" PRIx64
+                         " that the guest uses", lost);
+        }
         return false;
     }
     ret = vhost_dev_enable_notifiers(&d->vhost, vdev);
     if (ret < 0) {
-        error_report("vgpu-cuda: cannot enable the doorbells: %s",
-                     strerror(-ret));
+        if (vgc_may_report(d)) {
+            error_report("vgpu-cuda: no doorbells: %s", strerror(-ret));
+        }
         return false;
     }
     ret = k->set_guest_notifiers(qbus->parent, d->vhost.nvqs, true);
     if (ret < 0) {
-        error_report("vgpu-cuda: cannot bind the interrupts: %s",
-                     strerror(-ret));
+        if (vgc_may_report(d)) {
+            error_report("vgpu-cuda: no interrupts: %s", strerror(-ret));
+        }
         goto disable_host_notifiers;
     }
     vhost_ack_features(&d->vhost, vgc_feature_bits, vdev->guest_features);
@@ -330,8 +337,10 @@ static bool vgc_link_start(VgcDevice *d)
     }
     vgc_guard_end(d, &guard);
     if (ret < 0) {
-        error_report("vgpu-cuda: the broker does not start: %s",
-                     strerror(-ret));
+        if (vgc_may_report(d)) {
+            error_report("vgpu-cuda: the broker does not start: %s",
+                         strerror(-ret));
+        }
         goto unset_guest_notifiers;
     }
     trace_vgc_start(d->nqueues);
@@ -393,7 +402,8 @@ static void vgc_link_stop(VgcDevice *d)
     vgc_guard_end(d, &guard);
     d->stopping = false;
     d->vhost.vhost_ops = ops;
-    if (k->set_guest_notifiers(qbus->parent, d->vhost.nvqs, false) < 0) {
+    if (k->set_guest_notifiers(qbus->parent, d->vhost.nvqs, false) < 0 &&
+        vgc_may_report(d)) {
         error_report("vgpu-cuda: cannot unbind the interrupts");
     }
     vhost_dev_disable_notifiers(&d->vhost, vdev);
@@ -402,7 +412,9 @@ static void vgc_link_stop(VgcDevice *d)
 
 static void vgc_link_clean_up(VgcDevice *d)
 {
-    warn_report("vgpu-cuda: the connection to the broker is lost");
+    if (vgc_may_report(d)) {
+        warn_report("vgpu-cuda: the connection to the broker is lost");
+    }
     vgc_link_stop(d);
     vgc_link_disconnect(d);
     qemu_chr_fe_disconnect(&d->chardev);
@@ -423,10 +435,7 @@ static void vgc_link_fault(void *opaque)
     /* A driver that has reset the device since then need not hear of it. */
     if (vdev->status & VIRTIO_CONFIG_S_DRIVER_OK && !d->started &&
         !(vdev->status & VIRTIO_CONFIG_S_NEEDS_RESET)) {
-        virtio_error(vdev,
-                     "vgpu-cuda: the guest's CUDA programs fail until %sthe "
-                     "guest driver has reset the device",
-                     d->connected ? "" : "vgpu-backend is back and ");
+        vgc_break(d);
     }
 }
 
@@ -455,12 +464,14 @@ static void vgc_link_reconnect(VgcDevice *d)
         goto refuse;
     }
     g_clear_pointer(&d->refusal, g_free);
-    info_report("vgpu-cuda: connected to the broker again");
+    if (vgc_may_report(d)) {
+        info_report("vgpu-cuda: connected to the broker again");
+    }
     return;
 
 refuse:
     /* It comes back every second. */
-    if (g_strcmp0(d->refusal, error_get_pretty(err))) {
+    if (g_strcmp0(d->refusal, error_get_pretty(err)) && vgc_may_report(d)) {
         g_free(d->refusal);
         d->refusal = g_strdup(error_get_pretty(err));
         error_report_err(err);
@@ -500,10 +511,19 @@ static void vgc_link_event(void *opaque, QEMUChrEvent event)
     }
 }
 
+static void vgc_link_start_later(void *opaque)
+{
+    VgcDevice *d = opaque;
+
+    vgc_link_set_status(d, VIRTIO_DEVICE(d)->status);
+}
+
 void vgc_link_follow(VgcDevice *d)
 {
     if (!d->fault_bh) {
         d->fault_bh = qemu_bh_new(vgc_link_fault, d);
+        d->start_timer = timer_new_ms(QEMU_CLOCK_REALTIME, vgc_link_start_later,
+                                      d);
     }
     qemu_chr_fe_set_handlers(&d->chardev, NULL, NULL, vgc_link_event, NULL, d,
                              NULL, true);
@@ -540,6 +560,8 @@ void vgc_link_fini(VgcDevice *d)
     if (d->fault_bh) {
         qemu_bh_delete(d->fault_bh);
         d->fault_bh = NULL;
+        timer_free(d->start_timer);
+        d->start_timer = NULL;
     }
     vgc_link_stop(d);
     vgc_link_disconnect(d);
@@ -554,8 +576,15 @@ void vgc_link_set_status(VgcDevice *d, uint8_t status)
     if (!up) {
         vgc_link_stop(d);
     } else if (!d->started) {
+        bool whole = !vdev->broken && d->connected;
+
+        if (whole && !vgc_may_start(d)) {
+            timer_mod(d->start_timer, d->failed_ms + VGC_FAILED_MS);
+            return;
+        }
         /* QEMU breaks a device itself when it cannot map its rings. */
-        if (vdev->broken || !d->connected || !vgc_link_start(d)) {
+        if (!whole || !vgc_link_start(d)) {
+            d->failed_starts += whole;
             /*
              * In a bottom half: the status that is being set would overwrite
              * NEEDS_RESET.

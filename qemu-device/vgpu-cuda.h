@@ -41,6 +41,14 @@ OBJECT_DECLARE_SIMPLE_TYPE(VgcDevice, VGC_DEVICE)
 #define VGC_MAX_ANSWER_TIMEOUT 3600000
 #define VGC_DEFAULT_ANSWER_TIMEOUT 20000
 
+/* Messages that a guest can provoke: so many at once, then one in so many ms. */
+#define VGC_REPORT_BURST 20
+#define VGC_REPORT_MS 10000
+
+/* Starts of the service that may fail within so many ms; a further one waits. */
+#define VGC_FAILED_STARTS 8
+#define VGC_FAILED_MS 2000
+
 /* Name of the memfd of the windows: the broker recognises the region by it. */
 #define VGC_WINDOW_MEMFD "vgpu-windows"
 
@@ -81,6 +89,14 @@ struct VgcDevice {
     bool guarded;   /* a guard watches the request that is made */
     bool reconnects; /* this device made the chardev connect again after a loss */
     char *refusal;   /* why the last returning broker was refused */
+
+    /* What a guest provokes; vgpu-cuda-guard.c. QEMU_CLOCK_REALTIME, ms. */
+    int64_t reports;          /* printed, less one for each VGC_REPORT_MS */
+    int64_t reports_ms;
+    uint64_t reports_dropped; /* since the latest that was printed */
+    unsigned int failed_starts;
+    int64_t failed_ms;       /* since when failed_starts counts */
+    QEMUTimer *start_timer;  /* tries a start that had to wait */
 };
 
 /* vgpu-cuda-config.c */
@@ -124,8 +140,9 @@ VgcLimits vgc_config_limits(const struct vgpu_config *config);
 typedef struct VgcGuard {
     QemuThread thread;
     QemuSemaphore done;
-    int fd; /* own duplicate, -1: no connection, no guard */
+    QIOChannelSocket *sioc; /* a reference; NULL: no connection, no guard */
     int ms;
+    bool gave_up; /* the connection was shut down; read when the thread has ended */
 } VgcGuard;
 
 /**
@@ -136,6 +153,22 @@ void vgc_guard_begin(VgcDevice *d, VgcGuard *g);
 
 /** vgc_guard_end: the request has returned. */
 void vgc_guard_end(VgcDevice *d, VgcGuard *g);
+
+/**
+ * vgc_may_report: may a message be printed that a guest can provoke again and
+ * again? Counts it; those that may not be are counted, too, and their number is
+ * printed with the next that may.
+ */
+bool vgc_may_report(VgcDevice *d);
+
+/** vgc_break: tells the driver that it has to reset the device. */
+void vgc_break(VgcDevice *d);
+
+/**
+ * vgc_may_start: may the service be started now? Not when it has just failed
+ * VGC_FAILED_STARTS times: vhost and virtio print lines of their own each time.
+ */
+bool vgc_may_start(VgcDevice *d);
 
 /* vgpu-cuda-vhost.c */
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Resets, bad rings, a broker that dies, falls silent or comes back, hot plug, the end."""
 
+import os
 import random
+import resource
 import time
 
 from vgputest import DEVICE, Driver, MIB, S_DRIVER_OK, S_NEEDS_RESET, expect, test
@@ -208,6 +210,51 @@ def broker_falls_silent_while_interrupts_are_masked(env):
     q.quit()
     said = q.output().splitlines()
     expect(any("has not answered for 500 ms" in l for l in said), str(said))
+
+
+@test
+def broker_falls_silent_without_a_descriptor_left(env):
+    # The request that the broker does not answer ends, also where QEMU can open nothing more.
+    b, q, d = env.driver(device=DEVICE + ",clients=4,answer-timeout=500")
+    d.start(vectors=True)
+    b.ask("deaf")
+    used = {int(n) for n in os.listdir("/proc/%d/fd" % q.proc.pid)}
+    free = min(set(range(len(used) + 1)) - used)
+    resource.prlimit(q.proc.pid, resource.RLIMIT_NOFILE, (free, free))
+    for i in range(3000):
+        d.mask(1, i % 2 == 0)
+        if d.status() & S_NEEDS_RESET:
+            break
+    expect(d.status() & S_NEEDS_RESET, "the driver is not told")
+    expect(q.qmp("query-status")["running"], "not running")
+    expect(d.reset() == 0, "status after reset")
+    q.quit()
+    said = q.output().splitlines()
+    expect(any("has not answered for 500 ms" in l for l in said), str(said))
+
+
+@test
+def guest_fills_no_log(env):
+    """A driver that fails at starting again and again: QEMU prints some of it, says how much it left out, and serves
+    a driver that does not fail."""
+    b, q, d = env.driver(device=DEVICE + ",clients=4", chardev="socket,id=c,path=%s,reconnect=1")
+    for _ in range(300):
+        d.RINGS = d.WINDOW
+        d.start()
+    del d.RINGS
+    q.wait_for("connected", True)
+    d.start()
+    q.wait_for("started", True)
+    b.lines.clear()
+    d.doorbell(3)
+    b.wait("kick 3")
+    b.ask("die")
+    q.wait_for("connected", False)
+    for _ in range(300):
+        d.start()
+    q.quit()
+    said = [l for l in q.output().splitlines() if "vgpu-cuda" in l or "vhost" in l]
+    expect(len(said) < 200, "%d lines: %s" % (len(said), said[:20]))
 
 
 @test

@@ -37,7 +37,7 @@ static void help(void)
 static char *ask(const char *path, const char *request)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
-    struct timeval limit = {.tv_sec = 10};
+    struct timeval limit = {.tv_sec = 10}, connect_limit = {.tv_sec = 2};
     char *answer = vgpu_cli_alloc(ANSWER_MAX);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     ssize_t n = -1;
@@ -45,6 +45,7 @@ static char *ask(const char *path, const char *request)
     if (strlen(path) >= sizeof(a.sun_path))
         vgpu_cli_wrong("%s: the path is too long for a socket", path);
     memcpy(a.sun_path, path, strlen(path) + 1);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &connect_limit, sizeof(connect_limit)); /* its queue is full */
     if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)))
         vgpu_cli_die("%s: %s; was the backend started with --control?", path, strerror(errno));
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
@@ -53,6 +54,8 @@ static char *ask(const char *path, const char *request)
     close(fd);
     if (n <= 0)
         vgpu_cli_die("%s: the backend does not answer", path);
+    answer[n] = '\0';
+    vgpu_cli_harmless(answer);
     return answer;
 }
 

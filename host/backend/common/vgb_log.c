@@ -287,17 +287,21 @@ void vgb_log(enum vgb_log_level level, const char *fmt, ...)
 
 bool vgb_ratelimit_take(struct vgb_ratelimit *limit, uint64_t now_ns)
 {
-    uint64_t second = now_ns / 1000000000u;
+    uint64_t second = now_ns / 1000000000u, forgotten = 0;
 
     if (limit->second != second) {
+        if (second > limit->second)
+            forgotten = second / VGB_LOG_FORGET_S - limit->second / VGB_LOG_FORGET_S;
+        limit->reserve_used -= forgotten < limit->reserve_used ? (unsigned)forgotten : limit->reserve_used;
         limit->second = second;
         limit->used = 0;
     }
-    if (limit->used >= VGB_LOG_BURST) {
+    if (limit->used >= VGB_LOG_BURST || limit->reserve_used >= VGB_LOG_RESERVE) {
         limit->dropped++;
         return false;
     }
     limit->used++;
+    limit->reserve_used++;
     return true;
 }
 

@@ -13,12 +13,16 @@
 
 enum vgb_log_level { VGB_ERROR = 0, VGB_WARN = 1, VGB_INFO = 2, VGB_DEBUG = 3 };
 
-/* Lines allowed per source and second; further ones are counted and reported as one line. */
+/* Lines allowed per source and second; and in a row, of which one is forgotten in so many seconds: what a peer provokes
+ * for days fills no disk, and what comes after it is not lost for long. Further lines are counted and reported as one. */
 #define VGB_LOG_BURST 20
+#define VGB_LOG_RESERVE 1000
+#define VGB_LOG_FORGET_S 4
 
 struct vgb_ratelimit {
     uint64_t second; /* the second (monotonic) that `used` counts */
     unsigned used;
+    unsigned reserve_used;
     unsigned dropped;
 };
 
@@ -38,14 +42,14 @@ int vgb_log_journal(const char *path);
 #define VGB_LOG_JOURNAL_PATH "/run/systemd/journal/socket"
 /* A line that another process of ours has printed, which may be in a peer's hands. It stands under `process`, whatever it
  * says; "process: level: text" has that level (else info), and in the structured forms it is about `client`, the
- * number of one (-1: of none). At most VGB_LOG_BURST lines per second and `limit`. */
+ * number of one (-1: of none). At most as many lines as vgb_log_limited() writes. */
 void vgb_log_foreign(struct vgb_ratelimit *limit, const char *process, int client, const char *line);
 /* Parses "error", "warn", "info", "debug" into *level; false when it is none of them. */
 bool vgb_log_level_parse(const char *text, enum vgb_log_level *level);
 enum vgb_log_level vgb_log_level_get(void);
 
 void vgb_log(enum vgb_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The same, at most VGB_LOG_BURST lines per second and `limit`. */
+/* The same, as many lines as each `limit` allows. */
 void vgb_log_limited(struct vgb_ratelimit *limit, enum vgb_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* True when a line may be written now (takes one from the budget). */

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -547,16 +548,52 @@ static void test_other_user(void **state)
     finish(&s);
 }
 
+static uint64_t processor_ns(clockid_t clock)
+{
+    struct timespec t = {0};
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* A connection that waits because no descriptor is left costs no processor, and is served when there are some. */
+static void test_no_descriptor(void **state)
+{
+    struct rlimit none, was;
+    struct shared s;
+    clockid_t clock;
+    char text[400];
+
+    (void)state;
+    begin(&s, NULL, NULL);
+    assert_int_equal(prlimit(s.b.pid, RLIMIT_NOFILE, NULL, &was), 0);
+    none = (struct rlimit){0, was.rlim_max};
+    assert_int_equal(prlimit(s.b.pid, RLIMIT_NOFILE, &none, NULL), 0);
+    assert_int_equal(clock_getcpuclockid(s.b.pid, &clock), 0);
+    int fd = connect_control(s.control);
+
+    assert_true(fd >= 0);
+    assert_int_equal(send(fd, "get", 3, MSG_NOSIGNAL), 3);
+    uint64_t cpu = processor_ns(clock), wall = processor_ns(CLOCK_MONOTONIC);
+
+    sleep(1);
+    cpu = processor_ns(clock) - cpu, wall = processor_ns(CLOCK_MONOTONIC) - wall;
+    assert_int_equal(prlimit(s.b.pid, RLIMIT_NOFILE, &was, NULL), 0);
+    assert_true(recv(fd, text, sizeof(text), 0) > 0 && cpu < wall / 10);
+    close(fd);
+    finish(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),  cmocka_unit_test(test_streams),
-        cmocka_unit_test(test_handles), cmocka_unit_test(test_printf),
-        cmocka_unit_test(test_memory),  cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_vram),    cmocka_unit_test(test_clients),
-        cmocka_unit_test(test_blobs),   cmocka_unit_test(test_rate),
-        cmocka_unit_test(test_pins),    cmocka_unit_test(test_shares_elsewhere),
-        cmocka_unit_test(test_hostile), cmocka_unit_test(test_other_user),
+        cmocka_unit_test(test_values),        cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_handles),       cmocka_unit_test(test_printf),
+        cmocka_unit_test(test_memory),        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_vram),          cmocka_unit_test(test_clients),
+        cmocka_unit_test(test_blobs),         cmocka_unit_test(test_rate),
+        cmocka_unit_test(test_pins),          cmocka_unit_test(test_shares_elsewhere),
+        cmocka_unit_test(test_hostile),       cmocka_unit_test(test_other_user),
+        cmocka_unit_test(test_no_descriptor),
     };
 
     return cmocka_run_group_tests_name("control", tests, NULL, NULL);

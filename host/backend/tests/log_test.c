@@ -260,6 +260,21 @@ static void test_foreign(void **state)
     assert_true(lines <= 3 * (VGB_LOG_BURST + 1));
 }
 
+/* What a peer provokes for hours: its reserve, then a trickle, and the number of those that were left out. */
+static void test_hours(void **state)
+{
+    struct vgb_ratelimit limit = {.used = 0};
+    unsigned lines = 0;
+
+    (void)state;
+    for (uint64_t second = 0; second < 2 * 3600; second++) {
+        for (unsigned i = 0; i < 2 * VGB_LOG_BURST; i++)
+            lines += vgb_ratelimit_take(&limit, second * 1000000000u);
+    }
+    assert_in_range(lines, VGB_LOG_RESERVE, VGB_LOG_RESERVE + 2 * 3600 / VGB_LOG_FORGET_S);
+    assert_int_equal(limit.dropped, 2 * 3600 * 2 * VGB_LOG_BURST - lines);
+}
+
 static void test_journal(void **state)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -403,6 +418,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_checker),
+        cmocka_unit_test(test_hours),
         cmocka_unit_test_setup_teardown(test_json, open_pipe, close_pipe),
         cmocka_unit_test_setup_teardown(test_harmless, open_pipe, close_pipe),
         cmocka_unit_test_setup_teardown(test_foreign, open_pipe, close_pipe),

@@ -11,12 +11,23 @@
 
 bool vgpu_cli_verbose;
 
+void vgpu_cli_harmless(char *text)
+{
+    for (unsigned char *p = (unsigned char *)text; *p; p++) {
+        if (*p == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0)
+            *p = p[1] = '?'; /* C1, which has CSI */
+        else if ((*p < 0x20 && *p != '\n' && *p != '\t') || *p == 0x7f)
+            *p = '?';
+    }
+}
+
 static void say_v(const char *fmt, va_list ap)
 {
     char text[4096];
 
     /* One write, so that lines of several processes do not mix. */
     vsnprintf(text, sizeof(text), fmt, ap);
+    vgpu_cli_harmless(text); /* a guest's or a backend's words may be part of it */
     fprintf(stderr, "vgpu: %s\n", text);
 }
 
@@ -103,7 +114,7 @@ void vgpu_cli_show_tail(const char *path, int lines)
         }
     }
     for (char *save = NULL, *line = strtok_r(p, "\r\n", &save); line; line = strtok_r(NULL, "\r\n", &save))
-        fprintf(stderr, "    %s\n", line);
+        fprintf(stderr, "    %s\n", (vgpu_cli_harmless(line), line));
 }
 
 long vgpu_cli_number(const char *option, const char *text, long low, long high)

@@ -32,7 +32,9 @@ char *vgpu_cli_format(const char *fmt, ...) __attribute__((format(printf, 1, 2))
 void *vgpu_cli_alloc(size_t size);
 /* Milliseconds of CLOCK_MONOTONIC. */
 int64_t vgpu_cli_now_ms(void);
-/* Prints the last lines of a text file to standard error, each with an indent. */
+/* Replaces what a terminal obeys, but for ends of lines and tabs: for words of a guest or of a backend. */
+void vgpu_cli_harmless(char *text);
+/* Prints the last lines of a text file to standard error, each with an indent, harmless. */
 void vgpu_cli_show_tail(const char *path, int lines);
 /* Reads a number in [low, high] from an option, or ends with VGPU_CLI_USAGE, naming it. */
 long vgpu_cli_number(const char *option, const char *text, long low, long high);

@@ -71,6 +71,7 @@ void vgpu_cli_doctor_sandbox(struct vgpu_findings *f, int fd)
 int vgpu_cli_doctor_connect(const char *path)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct timeval limit = {.tv_sec = 2};
     int fd, err = 0;
 
     if (strlen(path) >= sizeof(a.sun_path))
@@ -79,6 +80,7 @@ int vgpu_cli_doctor_connect(const char *path)
     fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)); /* of connect(): its queue is full */
     if (connect(fd, (struct sockaddr *)&a, sizeof(a)))
         err = errno;
     if (err)

@@ -10,9 +10,11 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -223,12 +225,98 @@ static void test_hello(void **state)
     assert_int_equal(hello_on(length, sizeof(length), false), VGPU_CLI_FAILED);
 }
 
+/* What `run` writes to standard error, in a child; its exit status. */
+static int said_by(int (*run)(const char *path), const char *path, char *text, size_t room)
+{
+    int out[2], status;
+    size_t have = 0;
+    ssize_t n;
+
+    assert_int_equal(pipe(out), 0);
+    pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        alarm(60);
+        dup2(out[1], 2);
+        close(out[0]);
+        close(out[1]);
+        exit(run(path));
+    }
+    close(out[1]);
+    while ((n = read(out[0], text + have, room - 1 - have)) > 0)
+        have += (size_t)n;
+    text[have] = '\0';
+    close(out[0]);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int show(const char *path)
+{
+    vgpu_cli_show_tail(path, 5);
+    vgpu_cli_say("guest: \x1b[2J\xc2\x9b"
+                 "1A %s",
+                 "\xc3\xa4");
+    return 0;
+}
+
+/* The last words of a guest's console, and of its log, move no cursor. */
+static void test_harmless(void **state)
+{
+    const char *console = "first\n\x1b]0;title\x07 \xc2\x9b"
+                          "2J\xc3\xa4\x7f\n";
+    char path[] = "/tmp/vgpu-tail-XXXXXX", text[400];
+    int fd = mkstemp(path);
+
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, console, strlen(console)), strlen(console));
+    close(fd);
+    assert_int_equal(said_by(show, path, text, sizeof(text)), 0);
+    assert_string_equal(text, "    first\n    ?]0;title? ??2J\xc3\xa4?\nvgpu: guest: ?[2J??1A \xc3\xa4\n");
+    unlink(path);
+}
+
+static int ctl(const char *path)
+{
+    char *argv[] = {"ctl", "--socket", (char *)path, "list", NULL};
+
+    return vgpu_cli_ctl(4, argv);
+}
+
+/* A backend that was taken over accepts nothing: who asks it is told so. */
+static void test_deaf_backend(void **state)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    char dir[] = "/tmp/vgpu-deaf-XXXXXX", text[400];
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), filling = -1;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s/s", dir);
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+    assert_int_equal(listen(fd, 0), 0);
+    for (int i = 0; i < 4; i++) {
+        filling = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        if (connect(filling, (struct sockaddr *)&a, sizeof(a)))
+            break;
+    }
+    assert_int_equal(said_by(ctl, a.sun_path, text, sizeof(text)), VGPU_CLI_FAILED);
+    assert_non_null(strstr(text, a.sun_path));
+    close(filling);
+    close(fd);
+    unlink(a.sun_path);
+    rmdir(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ends),      cmocka_unit_test(test_end_signals),
         cmocka_unit_test(test_output),    cmocka_unit_test(test_length_limit),
         cmocka_unit_test(test_malformed), cmocka_unit_test(test_hello),
+        cmocka_unit_test(test_harmless),  cmocka_unit_test(test_deaf_backend),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
 

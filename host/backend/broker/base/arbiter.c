@@ -3,10 +3,15 @@
  * The VMs of one host: a file that all their brokers read and write, a row for each. There is no daemon to start, to
  * trust or to lose: each broker writes its own row, reads the others', and holds its own workers back. A row is its
  * broker's by a lock that goes with the process, and counts while it is fresh. The brokers may be of different users: a
- * file of root's that a group may write. The file is never mapped, so that none can end another by making it shorter; a
- * broker's own values are in its memory, and written again each time; a lock that is never released delays nobody. A
- * broker that was taken over can still lie about its VM, and write rows of others: it can take more than its share, and
- * keep others from theirs. Workers never see the file.
+ * file of root's that a group may write. No broker can end another or hold it up:
+ *  - The file is mapped, and the mapping accessed by process_vm_readv() and process_vm_writev() alone: where the file was
+ *    made shorter they give an error, not a SIGBUS. pread() and pwrite() would wait for the inode's lock, which a
+ *    writer whose pages are not there (a file system of its own, userfaultfd) keeps as long as it likes.
+ *  - The file's length is changed by a child, for which the broker waits a bounded time: ftruncate() takes that lock.
+ *  - Locks of bytes are tried, never waited for; a broker that finds none of its own goes on without a row.
+ * A broker's own values are in its memory, and written again each time. A broker that was taken over can still lie about
+ * its VM, and write rows of others: it can take more than its share, and keep others from theirs. Workers never see the
+ * file.
  */
 #define _GNU_SOURCE
 #include "base.h"
@@ -14,8 +19,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "vgb_fd.h"
@@ -23,6 +35,8 @@
 #define MAGIC UINT64_C(0x3172657469627261) /* "arbiter1" */
 #define ROWS 255u
 #define LOCK_TRIES 20u             /* 100 us each */
+#define GROW_TRIES 50u             /* 1 ms each */
+#define ROW_NS 1000000000u         /* between two tries of a broker without a row to get one */
 #define FRESH_NS 600000000u        /* longer than between two looks of an idle broker */
 #define VTIME_MAX (UINT64_MAX / 2) /* no host runs so long; sums with it do not wrap */
 
@@ -46,6 +60,10 @@ static struct row own;          /* as this broker means it; what the file says o
 static int own_row = -1;        /* -1: none */
 static struct row others[ROWS]; /* as the file was when it was read last: anything */
 static int file = -1;
+static struct table *map = MAP_FAILED; /* see above: for arbiter_copy() only */
+static pid_t grower;                   /* the child that makes the file longer; 0: none */
+static uint64_t row_tried_ns;
+static struct vgb_ratelimit rows_limit;
 
 static bool lock_byte(off_t at, short type)
 {
@@ -59,20 +77,105 @@ static off_t row_at(unsigned i)
     return (off_t)(offsetof(struct table, row) + i * sizeof(struct row));
 }
 
+/* Says once for each place that something is wrong with the file: another broker can keep it so. */
+#define SAY_ONCE(...) \
+    do { \
+        static bool said; \
+        vgb_log(said ? VGB_DEBUG : VGB_WARN, "--arbiter: " __VA_ARGS__); \
+        said = true; \
+    } while (0)
+
+/* Bytes copied between `own_bytes` and the file; fewer where it ends before, -1: none. Waits for nobody. */
+static ssize_t arbiter_copy(bool to_file, void *own_bytes, off_t at, size_t n)
+{
+    struct iovec here = {own_bytes, n}, there = {(char *)map + at, n};
+
+    if (map == MAP_FAILED) {
+        errno = EBADF;
+        return -1;
+    }
+    return to_file ? process_vm_writev(getpid(), &here, 1, &there, 1, 0)
+                   : process_vm_readv(getpid(), &here, 1, &there, 1, 0);
+}
+
+/* With no descriptor of the broker's: while this child waits for the inode's lock, what the broker closes is closed, and
+ * its row is free when it has ended. */
+static void arbiter_grow_child(void)
+{
+    char path[40];
+    struct stat st;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK);
+
+    if (fd < 0 || dup2(fd, 0))
+        _exit(1);
+    syscall(SYS_close_range, 1, ~0u, 0);
+    if (!fstat(0, &st) && st.st_size < (off_t)sizeof(struct table) && ftruncate(0, sizeof(struct table)))
+        _exit(1);
+    _exit(0);
+}
+
+/* Makes the file as long as the table is; false: not within the time. A child that was too slow once is only looked at. */
+static bool arbiter_grow(void)
+{
+    static struct vgb_ratelimit limit;
+    unsigned tries = 1;
+
+    if (!grower) {
+        if (!vgb_ratelimit_take(&limit, vgb_now_ns()))
+            return false;
+        grower = fork();
+        if (!grower)
+            arbiter_grow_child();
+        tries = GROW_TRIES;
+    }
+    for (unsigned i = 0; i < tries && grower > 0; i++) {
+        if (waitpid(grower, NULL, WNOHANG)) {
+            grower = 0;
+            return true;
+        }
+        usleep(i ? 1000 : 100);
+    }
+    if (grower < 0)
+        grower = 0;
+    return false;
+}
+
+static bool is_whole(void)
+{
+    struct stat st;
+
+    return !fstat(file, &st) && st.st_size >= (off_t)sizeof(struct table);
+}
+
+/* Within the page in which the file ends there is no error. */
+static bool write_row(void)
+{
+    return arbiter_copy(true, &own, row_at((unsigned)own_row), sizeof(own)) == sizeof(own) && is_whole();
+}
+
 static void write_own(void)
 {
-    if (own_row >= 0 && pwrite(file, &own, sizeof(own), row_at((unsigned)own_row)) != sizeof(own))
-        vgb_log(VGB_DEBUG, "--arbiter: the row cannot be written: %s", strerror(errno));
+    uint64_t magic = MAGIC;
+
+    if (own_row < 0 || write_row())
+        return;
+    SAY_ONCE("somebody has made the file shorter");
+    if (arbiter_grow() && write_row())
+        arbiter_copy(true, &magic, 0, sizeof(magic));
 }
 
 /* Rows behind the end of a file that somebody has made shorter are those of nobody. */
 static void read_others(void)
 {
-    ssize_t n = pread(file, others, sizeof(others), row_at(0));
+    ssize_t n = arbiter_copy(false, others, row_at(0), sizeof(others));
 
     if (n < (ssize_t)sizeof(others))
         memset((char *)others + (n > 0 ? n : 0), 0, sizeof(others) - (size_t)(n > 0 ? n : 0));
-    memset(&others[own_row], 0, sizeof(others[own_row]));
+    if (own_row >= 0)
+        memset(&others[own_row], 0, sizeof(others[own_row]));
 }
 
 /* Takes a row that no living process has. */
@@ -80,7 +183,6 @@ static bool take_row(void)
 {
     for (unsigned i = 0; i < ROWS; i++) {
         if (lock_byte((off_t)i + 1, F_WRLCK)) {
-            memset(&own, 0, sizeof(own));
             own.pid = (uint32_t)getpid();
             own_row = (int)i;
             write_own();
@@ -88,6 +190,16 @@ static bool take_row(void)
         }
     }
     return false;
+}
+
+/* Other brokers can hold the locks of all rows: this one follows their rows all the same, and they do not see it. */
+static void take_row_again(uint64_t now_ns)
+{
+    if (file < 0 || now_ns - row_tried_ns < ROW_NS)
+        return;
+    row_tried_ns = now_ns;
+    if (take_row())
+        vgb_log_limited(&rows_limit, VGB_INFO, "--arbiter: a row has become free");
 }
 
 /* Whom the file's owner lets write it: that is this user's decision or root's, and a group's members are root's alone. */
@@ -104,33 +216,50 @@ static const char *owner_wrong(const struct stat *st)
     return NULL;
 }
 
+/* Without O_CREAT first: with it the folder's lock is taken, which anybody who may read the folder can keep. */
+static int arbiter_open_file(const char *path)
+{
+    const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    int fd = open(path, flags);
+
+    return fd < 0 && errno == ENOENT ? open(path, flags | O_CREAT, 0600) : fd;
+}
+
 const char *brk_arbiter_open(const char *path)
 {
     const char *wrong;
     struct stat st;
     uint64_t magic = 0;
 
-    file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    memset(&own, 0, sizeof(own));
+    file = arbiter_open_file(path);
     if (file < 0 || fstat(file, &st))
         return brk_unit_error(errno);
     wrong = owner_wrong(&st);
     if (wrong)
         return wrong;
+    map = mmap(NULL, sizeof(*map), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (map == MAP_FAILED)
+        return strerror(errno);
     /* Zeros are also what is left of a file that somebody has made shorter. Brokers that start at once write the same. */
-    if (pread(file, &magic, sizeof(magic), 0) < 0)
+    if (arbiter_copy(false, &magic, 0, sizeof(magic)) < 0 && errno != EFAULT)
         return strerror(errno);
     if (magic && magic != MAGIC)
         return "it holds something else";
+    if (st.st_size < (off_t)sizeof(struct table) && !arbiter_grow())
+        SAY_ONCE("the file cannot be made as long as it has to be: another broker keeps it");
     magic = MAGIC;
-    if (pwrite(file, &magic, sizeof(magic), 0) != sizeof(magic))
+    if (arbiter_copy(true, &magic, 0, sizeof(magic)) < 0 && errno != EFAULT)
         return strerror(errno);
-    return take_row() ? NULL : "255 brokers use it already";
+    if (!take_row())
+        SAY_ONCE("all 255 rows are taken: other virtual machines do not see this one");
+    return NULL;
 }
 
 void brk_arbiter_publish(const struct brk_fair *vm, uint64_t now_ns)
 {
     if (own_row < 0)
-        return;
+        take_row_again(now_ns);
     own.vtime = vm->vtime;
     own.wants = vm->wants && !vm->over;
     own.beat_ns = now_ns;
@@ -139,7 +268,7 @@ void brk_arbiter_publish(const struct brk_fair *vm, uint64_t now_ns)
 
 void brk_arbiter_busy(bool busy)
 {
-    if (own_row < 0 || own.busy == busy)
+    if (own.busy == busy)
         return;
     own.busy = busy;
     write_own();
@@ -158,7 +287,7 @@ uint64_t brk_arbiter_slowest(uint64_t now_ns)
 {
     uint64_t slowest = BRK_FAIR_NONE;
 
-    if (own_row < 0)
+    if (file < 0)
         return slowest;
     read_others();
     for (unsigned i = 0; i < ROWS; i++) {
@@ -174,7 +303,7 @@ unsigned brk_arbiter_others_busy(uint64_t now_ns)
 {
     unsigned n = 0;
 
-    if (own_row < 0)
+    if (file < 0)
         return 0;
     read_others();
     for (unsigned i = 0; i < ROWS; i++)
@@ -228,9 +357,11 @@ bool brk_arbiter_commit(uint64_t bytes, uint64_t total)
     uint64_t was = own.committed;
     bool locked, ok;
 
-    if (own_row < 0)
+    if (file < 0)
         return bytes <= total;
     locked = lock_table();
+    if (!locked)
+        SAY_ONCE("another broker keeps the table's lock: memory is committed without it");
     /* Said before the others are read: of two that ask without the lock at least one sees the other. */
     brk_arbiter_commit_force(bytes);
     ok = vgp_range_ok(committed_by_others(), bytes, total);
@@ -246,5 +377,11 @@ void brk_arbiter_close(void)
     memset(&own, 0, sizeof(own));
     write_own();
     own_row = -1;
+    row_tried_ns = 0;
+    if (grower && waitpid(grower, NULL, WNOHANG))
+        grower = 0;
+    if (map != MAP_FAILED)
+        munmap(map, sizeof(*map));
+    map = MAP_FAILED;
     vgb_close(&file);
 }

@@ -3,14 +3,22 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -340,6 +348,162 @@ static void test_arbiter_hostile(void **state)
     unlink(path);
 }
 
+/* A broker that holds the locks of all rows keeps no other from starting, and none from seeing what is promised. */
+static void test_arbiter_rows_held(void **state)
+{
+    char path[] = "/tmp/vgb-arbiter-XXXXXX";
+    struct brk_fair vm = {.weight = 100, .vtime = 77, .wants = true};
+    uint64_t now = 5000000000u, row[8];
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 1, .l_len = 255};
+
+    (void)state;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(fcntl(fd, F_OFD_SETLK, &lock), 0);
+    assert_null(brk_arbiter_open(path));
+    brk_arbiter_publish(&vm, now);
+    assert_int_equal(pwrite(fd, (uint64_t[4]){now, 42, 1, 80}, 32, 64), 32);
+    assert_int_equal(brk_arbiter_slowest(now), 42);
+    assert_true(brk_arbiter_commit(20, 100));
+    assert_false(brk_arbiter_commit(21, 100));
+    lock.l_type = F_UNLCK;
+    assert_int_equal(fcntl(fd, F_OFD_SETLK, &lock), 0);
+    brk_arbiter_publish(&vm, now + 10000 * (uint64_t)MS);
+    assert_int_equal(pread(fd, row, sizeof(row), 64), sizeof(row));
+    assert_int_equal(row[1], 77);
+    assert_int_equal(row[3], 20);
+    brk_arbiter_close();
+    close(fd);
+    unlink(path);
+}
+
+/* ---- a writer that never gives the inode's lock back ---- */
+
+struct stuck {
+    int file, uffd;
+    char *page; /* not there: writing from it stops until the test gives it */
+    pthread_t thread;
+};
+
+static void *stuck_write(void *arg)
+{
+    struct stuck *s = arg;
+
+    return (void *)(uintptr_t)(pwrite(s->file, s->page, 64, 8192) == 64);
+}
+
+/* False: this kernel, or this user, has no userfaultfd that stops system calls. */
+static bool stuck_begin(struct stuck *s, const char *path)
+{
+    struct uffdio_api api = {.api = UFFD_API};
+    struct uffdio_register r = {.range.len = VGP_PAGE, .mode = UFFDIO_REGISTER_MODE_MISSING};
+    struct pollfd p = {.events = POLLIN};
+
+    p.fd = s->uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+    if (s->uffd < 0)
+        return false;
+    assert_int_equal(ioctl(s->uffd, UFFDIO_API, &api), 0);
+    s->page = mmap(NULL, VGP_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(s->page, MAP_FAILED);
+    r.range.start = (uintptr_t)s->page;
+    assert_int_equal(ioctl(s->uffd, UFFDIO_REGISTER, &r), 0);
+    s->file = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(s->file >= 0);
+    assert_int_equal(pthread_create(&s->thread, NULL, stuck_write, s), 0);
+    assert_int_equal(poll(&p, 1, -1), 1); /* it has asked for the page: it has the lock */
+    return true;
+}
+
+static void stuck_end(struct stuck *s)
+{
+    struct uffdio_zeropage z = {.range = {(uintptr_t)s->page, VGP_PAGE}};
+    void *wrote;
+
+    assert_int_equal(ioctl(s->uffd, UFFDIO_ZEROPAGE, &z), 0);
+    pthread_join(s->thread, &wrote);
+    assert_non_null(wrote);
+    munmap(s->page, VGP_PAGE);
+    close(s->uffd);
+    close(s->file);
+}
+
+static struct {
+    const char *path;
+    sem_t done;
+    bool right;
+} other;
+
+/* All that a broker does with the file; another thread sees whether it comes back. */
+static void *use_arbiter(void *arg)
+{
+    struct brk_fair vm = {.weight = 100, .vtime = 77, .wants = true};
+    const uint64_t now = 5000000000u;
+
+    (void)arg;
+    brk_arbiter_publish(&vm, now);
+    brk_arbiter_busy(true);
+    other.right = brk_arbiter_slowest(now) == BRK_FAIR_NONE;
+    other.right &= brk_arbiter_commit(10, 100);
+    brk_arbiter_close();
+    other.right &= !brk_arbiter_open(other.path); /* as a broker that starts */
+    brk_arbiter_publish(&vm, now);
+    sem_post(&other.done);
+    return NULL;
+}
+
+/* `length`: what the file was cut to before. */
+static void use_while_stuck(const char *path, off_t length)
+{
+    struct brk_fair vm = {.weight = 100, .vtime = 78, .wants = true};
+    struct timespec end;
+    struct stuck s;
+    pthread_t thread;
+    uint64_t row[16] = {0};
+
+    assert_null(brk_arbiter_open(path));
+    assert_int_equal(truncate(path, length), 0);
+    if (!stuck_begin(&s, path)) {
+        brk_arbiter_close();
+        skip();
+    }
+    other.path = path;
+    assert_int_equal(pthread_create(&thread, NULL, use_arbiter, NULL), 0);
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += 20; /* else for ever */
+    bool came_back = !sem_timedwait(&other.done, &end);
+
+    stuck_end(&s);
+    pthread_join(thread, NULL);
+    assert_true(came_back);
+    assert_true(other.right);
+    /* The file is as it should be once the lock is free. Which row it is depends on when the child was slow. */
+    for (unsigned i = 0; i < 1000 && row[1] != 78 && row[9] != 78; i++) {
+        brk_arbiter_publish(&vm, 5000000000u);
+        s.file = open(path, O_RDONLY | O_CLOEXEC);
+        if (pread(s.file, row, sizeof(row), 64) != sizeof(row))
+            memset(row, 0, sizeof(row));
+        close(s.file);
+        usleep(10000);
+    }
+    assert_true(row[1] == 78 || row[9] == 78);
+    brk_arbiter_close();
+}
+
+static void test_arbiter_stuck_writer(void **state)
+{
+    char path[] = "/tmp/vgb-arbiter-XXXXXX";
+
+    (void)state;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    sem_init(&other.done, 0, 0);
+    use_while_stuck(path, 64 + 255 * 64);
+    use_while_stuck(path, 0);
+    sem_destroy(&other.done);
+    unlink(path);
+}
+
 /* Whether a broker of this user and this group besides its own may use the file. */
 static bool may_use(const char *path, uid_t uid, gid_t group)
 {
@@ -395,12 +559,19 @@ static void test_arbiter_group(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_weights),       cmocka_unit_test(test_unused),
-        cmocka_unit_test(test_return),        cmocka_unit_test(test_change),
-        cmocka_unit_test(test_cap),           cmocka_unit_test(test_far),
-        cmocka_unit_test(test_forgive),       cmocka_unit_test(test_far_ahead),
-        cmocka_unit_test(test_arbiter),       cmocka_unit_test(test_arbiter_hostile),
+        cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_unused),
+        cmocka_unit_test(test_return),
+        cmocka_unit_test(test_change),
+        cmocka_unit_test(test_cap),
+        cmocka_unit_test(test_far),
+        cmocka_unit_test(test_forgive),
+        cmocka_unit_test(test_far_ahead),
+        cmocka_unit_test(test_arbiter),
+        cmocka_unit_test(test_arbiter_hostile),
         cmocka_unit_test(test_arbiter_group),
+        cmocka_unit_test(test_arbiter_rows_held),
+        cmocka_unit_test(test_arbiter_stuck_writer),
     };
 
     return cmocka_run_group_tests_name("shares", tests, NULL, NULL);

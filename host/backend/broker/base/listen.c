@@ -18,11 +18,11 @@ int brk_listen_unix(const char *path, int type)
     if (strlen(path) >= sizeof(a.sun_path))
         return -ENAMETOOLONG;
     memcpy(a.sun_path, path, strlen(path) + 1);
-    probe = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
+    probe = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (probe < 0)
         return -errno;
-    /* A socket file that nobody listens on is what an earlier broker left. */
-    if (!connect(probe, (struct sockaddr *)&a, sizeof(a))) {
+    /* A socket file that nobody listens on is what an earlier broker left. Somebody who listens need not accept. */
+    if (!connect(probe, (struct sockaddr *)&a, sizeof(a)) || errno == EAGAIN) {
         close(probe);
         return -EADDRINUSE;
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A listening socket while no descriptor is left: the loop must not spin, and serve it when one is free. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -94,9 +95,32 @@ static void test_no_descriptor(void **state)
     rmdir(dir);
 }
 
+/* At the path that a broker is to have somebody listens, and accepts nothing: the broker says so, and does not wait. */
+static void test_path_is_kept(void **state)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    char dir[] = "/tmp/vgb-loop-XXXXXX";
+    int other = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), waits;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s/s", dir);
+    assert_int_equal(bind(other, (struct sockaddr *)&a, sizeof(a)), 0);
+    assert_int_equal(listen(other, 0), 0);
+    waits = connected(&a);
+    alarm(30); /* else for ever */
+    assert_int_equal(brk_listen_unix(a.sun_path, SOCK_STREAM), -EADDRINUSE);
+    alarm(0);
+    close(waits);
+    close(other);
+    unlink(a.sun_path);
+    rmdir(dir);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_descriptor)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_descriptor),
+                                       cmocka_unit_test(test_path_is_kept)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,6 +104,7 @@ struct brk_client {
     uint64_t wants;           /* share of vram that its worker waits for, 0: none */
     uint64_t wants_until_ns;  /* 0: it waits for a client that ends */
     uint32_t holder;          /* number among holders of shared events, 0: none yet */
+    bool left_event;          /* it has given up a shared event that others still have */
     struct vgb_limits limits; /* kept by its worker */
     struct brk_fair fair;     /* its share of the GPU */
     struct brk_turn turn;
@@ -241,6 +242,14 @@ unsigned brk_share_count(void);
 /* Counts them anew, for each client into its `tally`, and the bytes that count here. NULL, or which count of this file
  * is wrong. */
 const char *brk_share_tally(uint64_t *charged);
+
+/* ---- waited.c: for pace.c ---- */
+
+/* Threads of each of so many workers that one round looks at. */
+unsigned brk_waited_most(unsigned workers);
+/* How long the first *most threads of a process have waited for a processor, all together, since they began, ns;
+ * *most: how many it looked at. Threads that have ended, or come later in the list, are missing. */
+uint64_t brk_waited(pid_t pid, unsigned *most);
 
 /* ---- usage.c ---- */
 

@@ -14,9 +14,7 @@
 #define _GNU_SOURCE
 #include "clients.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -137,41 +135,6 @@ static bool may_lower(void)
 
 /* ---- what the kernel says ---- */
 
-#define THREADS_MOST \
-    512u /* a worker that was taken over has as many as it may, and this is asked ten times a second */
-
-/* How long threads of the worker have waited for a processor, all together, since they began; threads that have
- * ended and those past the first THREADS_MOST are missing, which only makes it less. */
-static uint64_t waited(pid_t pid)
-{
-    char path[300];
-    unsigned left = THREADS_MOST + 2; /* . and .. */
-    uint64_t sum = 0;
-    struct dirent *e;
-    DIR *d;
-
-    snprintf(path, sizeof(path), "/proc/%ld/task", (long)pid);
-    d = opendir(path);
-    while (d && left-- && (e = readdir(d))) {
-        unsigned long long ran, wait;
-        char text[100];
-
-        if (*e->d_name == '.')
-            continue;
-        snprintf(path, sizeof(path), "/proc/%ld/task/%.20s/schedstat", (long)pid, e->d_name);
-        int fd = open(path, O_RDONLY | O_CLOEXEC);
-        ssize_t n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
-
-        vgb_close(&fd);
-        text[n > 0 ? n : 0] = '\0';
-        if (sscanf(text, "%llu %llu", &ran, &wait) == 2)
-            sum += wait;
-    }
-    if (d)
-        closedir(d);
-    return sum;
-}
-
 /* Idle time of the processors that this process may use, in ticks of the kernel's interface. */
 static uint64_t idle_ticks(void)
 {
@@ -239,7 +202,8 @@ static void end_window(uint64_t window, uint64_t others)
             continue;
         /* Who has used next to nothing may have waited all the time; who has used most of it wants more. */
         if (!c->fair.was_held && c->fair.window_ns < window / 4 * 3) {
-            uint64_t now = waited(c->proc->pid);
+            unsigned most = brk_waited_most(brk_client_count());
+            uint64_t now = brk_waited(c->proc->pid, &most);
 
             wait = now > c->waited_ns ? now - c->waited_ns : 0;
             c->fair.was_held |= !c->waited_known; /* unknown: as before */

@@ -175,18 +175,33 @@ static void maker_leaves(struct share *s)
     }
 }
 
-/* The page may be anything that its holders have made of it: it is written, nothing of it followed. */
-static void leave_event(struct share *s, uint32_t holder)
+/* Is that the number of a client which has the event, besides `gone`? */
+static bool is_holder(const struct share *s, uint32_t holder, const struct brk_client *gone)
+{
+    for (const struct hold *h = s->holds; h; h = h->next) {
+        if (h->client != gone && h->client->holder == holder)
+            return true;
+    }
+    return false;
+}
+
+/*
+ * The page may be anything that its holders have made of it: it is written, nothing of it followed. A client that goes
+ * may have entered any number: what stays is what the broker knows to be a holder, so that nobody waits for a client
+ * which has never had the event, or has left it.
+ */
+static void leave_event(struct share *s, const struct brk_client *gone)
 {
     struct vgb_event_head *head = mmap(NULL, VGP_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
 
     if (head == MAP_FAILED)
         return; /* those who wait for it wait on: logged by nobody, as memory is short anyway */
     for (unsigned i = 0; i < sizeof(head->holders) / sizeof(head->holders[0]); i++) {
-        uint32_t expected = holder;
+        uint32_t entered = __atomic_load_n(&head->holders[i], __ATOMIC_SEQ_CST);
 
-        __atomic_compare_exchange_n(&head->holders[i], &expected, 0, false, __ATOMIC_SEQ_CST,
-                                    __ATOMIC_SEQ_CST);
+        if (entered && !is_holder(s, entered, gone))
+            __atomic_compare_exchange_n(&head->holders[i], &entered, 0, false, __ATOMIC_SEQ_CST,
+                                        __ATOMIC_SEQ_CST);
     }
     __atomic_fetch_add(&head->wake, 1, __ATOMIC_SEQ_CST);
     syscall(SYS_futex, &head->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
@@ -213,11 +228,11 @@ void brk_share_client_gone(struct brk_client *c)
         struct hold **at = hold_of(s, c);
 
         next = s->next;
-        if (!*at)
-            continue;
-        if (s->kind == VGB_SHARE_EVENT)
-            leave_event(s, c->holder);
-        drop_hold(s, at);
+        /* Of an event that it has given up it may still have the page. */
+        if (s->kind == VGB_SHARE_EVENT && s->domain == c->ops && (*at || c->left_event))
+            leave_event(s, c);
+        if (*at)
+            drop_hold(s, at);
     }
 }
 
@@ -320,8 +335,10 @@ bool brk_share_message(struct brk_client *c, const struct vgb_msg *m)
 
         if (!at || !*at)
             return false;
-        if (--(*at)->count == 0)
+        if (--(*at)->count == 0) {
+            c->left_event |= s->kind == VGB_SHARE_EVENT && (s->holds != *at || (*at)->next);
             drop_hold(s, at);
+        }
         answer(c, NULL, VGPU_S_OK);
         return true;
     }

@@ -318,6 +318,56 @@ static void test_event(void **state)
     assert_int_equal(brk_share_count(), 0);
 }
 
+/* A taken-over worker enters numbers of others, of nobody, and its own where it has left: nobody waits for those. */
+static void test_event_numbers(void **state)
+{
+    uint8_t t[VGB_TOKEN], t2[VGB_TOKEN];
+    struct worker a, b, third, evil;
+    int fd;
+
+    (void)state;
+    start(&a, &one_vm, 0);
+    start(&b, &one_vm, 0);
+    start(&third, &one_vm, 0);
+    start(&evil, &one_vm, 0);
+    assert_int_equal(make(&third, VGB_SHARE_EVENT, VGP_PAGE, t2, &fd), VGPU_S_OK); /* it has a number */
+    close(fd);
+    assert_int_equal(make(&a, VGB_SHARE_EVENT, VGP_PAGE, t, &fd), VGPU_S_OK);
+    struct vgb_event_head *head = mmap(NULL, VGP_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    assert_ptr_not_equal(head, MAP_FAILED);
+    close(fd);
+    assert_int_equal(open_it(&b, VGB_SHARE_EVENT, t, &fd), VGPU_S_OK);
+    close(fd);
+    for (int leaves = 0; leaves < 2; leaves++) {
+        assert_int_equal(open_it(&evil, VGB_SHARE_EVENT, t, &fd), VGPU_S_OK);
+        close(fd);
+        if (leaves)
+            assert_true(drop(&evil, t)); /* and keeps the page */
+        head->holders[0] = a.client.holder;
+        head->holders[1] = b.client.holder;
+        head->holders[2] = third.client.holder;
+        head->holders[3] = 0xdeadbeef;
+        head->holders[62] = evil.client.holder;
+        uint32_t wake = head->wake;
+
+        end(&evil);
+        assert_int_equal(head->holders[0], a.client.holder);
+        assert_int_equal(head->holders[1], b.client.holder);
+        assert_int_equal(head->holders[2], 0);
+        assert_int_equal(head->holders[3], 0);
+        assert_int_equal(head->holders[62], 0);
+        assert_int_not_equal(head->wake, wake);
+        start(&evil, &one_vm, 0);
+    }
+    end(&evil);
+    end(&b);
+    end(&a);
+    end(&third);
+    munmap(head, VGP_PAGE);
+    assert_int_equal(brk_share_count(), 0);
+}
+
 /* The maker pays while it has the memory, then those who still have it pay together. */
 static void test_quota(void **state)
 {
@@ -397,11 +447,11 @@ static void test_few_descriptors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory),          cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_odd_messages),    cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_payload),         cmocka_unit_test(test_descriptor),
-        cmocka_unit_test(test_event),           cmocka_unit_test(test_quota),
-        cmocka_unit_test(test_few_descriptors),
+        cmocka_unit_test(test_memory),       cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_odd_messages), cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_payload),      cmocka_unit_test(test_descriptor),
+        cmocka_unit_test(test_event),        cmocka_unit_test(test_event_numbers),
+        cmocka_unit_test(test_quota),        cmocka_unit_test(test_few_descriptors),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

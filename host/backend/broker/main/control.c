@@ -174,7 +174,7 @@ static void on_request(struct brk_source *s, uint32_t events)
 
 static void on_accept(struct brk_source *s, uint32_t events)
 {
-    int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd = brk_accept(s);
     struct ucred who;
     socklen_t size = sizeof(who);
 

@@ -31,6 +31,7 @@
 
 static int kept_fd = -1; /* --jit-cache-dir, locked */
 static bool emptying;
+static struct vgb_ratelimit limit;
 
 /* The library keeps to --jit-cache itself, roughly. */
 static struct brk_tree_limits limits(void)
@@ -134,8 +135,9 @@ void brk_cache_check(void)
     if (brk_opt.cache_fd < 0 || emptying || fstatvfs(brk_opt.cache_fd, &st) ||
         (st.f_bavail >= st.f_blocks / FULL && st.f_favail >= st.f_files / FULL))
         return;
-    vgb_log(VGB_WARN, "compiled code takes twice what --jit-cache says (%llu bytes): all of it is removed",
-            (unsigned long long)brk_opt.jit_cache);
+    vgb_log_limited(&limit, VGB_WARN,
+                    "compiled code takes twice what --jit-cache says (%llu bytes): all of it is removed",
+                    (unsigned long long)brk_opt.jit_cache);
     emptying = true;
     brk_cache_tick();
 }
@@ -146,7 +148,7 @@ bool brk_cache_tick(void)
         return false;
     emptying = !brk_tree_empty(brk_opt.cache_fd, EMPTY_AT_ONCE);
     if (!emptying)
-        vgb_log(VGB_WARN, "the folder for compiled code is emptied");
+        vgb_log_limited(&limit, VGB_WARN, "the folder for compiled code is emptied");
     return emptying;
 }
 
