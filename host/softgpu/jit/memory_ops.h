@@ -53,6 +53,17 @@ static inline u32 dest(const struct sg_insn *in, u32 k)
     return k == 0 ? in->d : k == 1 ? in->b : k == 2 ? in->c : in->e;
 }
 
+/* The range to check: [value + low, value + high) of each lane, in the allocation of entry idx. */
+struct check {
+    u32 idx, align;
+    s64 low, high;
+    bool write;
+};
+/* Jumps out unless every lane may do what k says. Touches registers 0 to 4. */
+void sg_jit_check_global(struct jit *j, struct stub *s, const struct check *k, const u32 ad[4]);
+/* The same for one address for all lanes, which stays in RAX. */
+void sg_jit_check_flat(struct jit *j, struct stub *s, const struct check *k, u32 ad);
+
 /* Jumps to the out-of-line path on a condition; the point where it rejoins, with the registers as they
  * are there. */
 void sg_jit_slow(struct jit *j, struct stub *s, u32 cond);
