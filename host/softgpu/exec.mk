@@ -34,6 +34,7 @@ SG_EXEC_C := \
 	jit/registers.c \
 	jit/schedule.c \
 	jit/shared_ops.c \
+	jit/small_stores.c \
 	jit/windows.c \
 	memory/grace.c \
 	ptx/body.c \

@@ -344,8 +344,8 @@ static size_t window_load(struct jit *j, struct stub *s, const struct sg_insn *i
     if (checked)
         ev(B(j), MOVQ_R, ad[0], 0, RAX, 0, EV_XMM);
     else
-        sg_jit_check_window(j, s, in, ad[0], arg & 15);
-    sg_jit_window_load(j, d[0], (s32)in->imm, true);
+        sg_jit_check_window(j, s, in, ad[0], (arg & 15) * (arg >> 8 & 15));
+    sg_jit_window_load(j, d, arg >> 8 & 15, (s32)in->imm, true);
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         if (two) {
             ev(B(j), SHIFT_D, 2, d[1][h], d[0][h], 0, 0);
@@ -380,7 +380,7 @@ static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
     if (!s)
         return true; /* no memory: failed is set */
     s->n = two ? 2 : 1;
-    s->window = n == 1 ? sg_jit_window(j, in, two ? 4 : size, size) : NULL;
+    s->window = size <= 4 ? sg_jit_window(j, in, two ? 4 : bytes, bytes, row ? bytes : 0) : NULL;
     for (u32 i = 0; i < (two ? 2 : n); i++) /* before ways part: it may write registers back */
         for (u32 h = 0; h < chunks; h++)
             d[i][h] = sg_jv_new(j);
@@ -505,6 +505,8 @@ const struct jop sg_jit_ops_mem[] = {
     {"ld.g.v2.b32", e_ld_g, MEM(4, 2)},
     {"ld.g.v4.b32", e_ld_g, MEM(4, 4)},
     {"st.g.b32", e_st_g, MEM(4, 1) | STORE},
+    {"st.g.u16", sg_jit_store_small, MEM(2, 1) | STORE},
+    {"st.g.u8", sg_jit_store_small, MEM(1, 1) | STORE},
     {"st.g.v2.b32", e_st_g, MEM(4, 2) | STORE},
     {"st.g.v4.b32", e_st_g, MEM(4, 4) | STORE},
     {NULL, NULL, 0},

@@ -19,11 +19,11 @@
 static const struct vop VMOVU8 = {M0F, PF2, 0, 0x6f}, PERMI2B = {M38, P66, 0, 0x75},
                         SHUF128 = {M3A, P66, 1, 0x43};
 
-struct sg_window *sg_jit_window(struct jit *j, const struct sg_insn *in, u32 size, u32 align)
+struct sg_window *sg_jit_window(struct jit *j, const struct sg_insn *in, u32 size, u32 align, u32 row)
 {
     struct sg_window *x;
 
-    if (size > 4 || (in->aux & SG_AUX_SPIN) || !__builtin_cpu_supports("avx512vbmi"))
+    if ((in->aux & SG_AUX_SPIN) || !__builtin_cpu_supports("avx512vbmi"))
         return NULL;
     x = aligned_alloc(64, (sizeof(*x) + 63) & ~(size_t)63);
     if (!x)
@@ -31,6 +31,7 @@ struct sg_window *sg_jit_window(struct jit *j, const struct sg_insn *in, u32 siz
     memset(x, 0, sizeof(*x));
     x->size = size;
     x->align = align;
+    x->row = row;
     x->narrow = in->aux & SG_AUX_ADDR32;
     x->next = j->windows;
     j->windows = x;
@@ -67,7 +68,7 @@ static bool fit(struct sg_window *x, const u64 *a, u32 each)
         x->base[g] = (s64)(low - a[0]);
         x->mask[g] = ~0ull >> (64 - (high - low + x->size));
         for (u32 i = first; i < first + each; i++)
-            for (u32 k = 0; k < x->size && (x->lanes >> i & 1); k++)
+            for (u32 k = 0; k < x->size && k < 4 && (x->lanes >> i & 1); k++)
                 x->index[i / 16][i % 16 * 4 + k] = (u8)(a[i] - low + k) | (u8)((g & 1) << 6);
     }
     return true;
@@ -92,13 +93,13 @@ static bool distances(struct sg_window *x, const u64 *a)
     return x->span >= x->size && x->span <= INT32_MAX;
 }
 
-/* Words in a row, which the code has a better way for. */
+/* Lanes in a row, which the code has a better way for. */
 static bool in_row(const struct sg_window *x)
 {
     for (u32 i = 0; i < SG_LANES; i++)
-        if (x->offset[i] != 4ull * i)
+        if (x->offset[i] != (u64)x->row * i)
             return false;
-    return x->size == 4 && x->align == 4 && x->lanes == SG_FULL;
+    return x->row && x->lanes == SG_FULL;
 }
 
 void sg_jit_window_learn(struct sg_warp *w, const struct sg_insn *in, struct sg_window *x)
@@ -111,7 +112,7 @@ void sg_jit_window_learn(struct sg_warp *w, const struct sg_insn *in, struct sg_
         return;
     pthread_mutex_lock(&lock);
     if (x->state == SG_WINDOW_NEW) {
-        const void *at = w->base[0] + in->a;
+        const void *at = w->base[in->a >> 31] + (in->a & ~SG_OPND_CONST);
 
         for (u32 i = 0; i < SG_LANES; i++)
             a[i] = x->narrow ? ((const u32 *)at)[i] : ((const u64 *)at)[i];
@@ -121,6 +122,8 @@ void sg_jit_window_learn(struct sg_warp *w, const struct sg_insn *in, struct sg_
                     : fit(x, a, 8) ? SG_WINDOW_8
                     : fit(x, a, 4) ? SG_WINDOW_4
                                    : SG_WINDOW_NONE;
+        for (u32 i = 0; i < SG_LANES && x->narrow; i++)
+            x->offset32[i] = (u32)x->offset[i];
         __atomic_store_n(&x->state, state, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&lock);
@@ -141,7 +144,7 @@ void sg_jit_window_known(struct jit *j, struct stub *s, const struct sg_window *
     sg_jit_slow(j, s, JE);
 }
 
-void sg_jit_window_test(struct jit *j, const u32 ad[4], const struct sg_window *x, struct window_misses *m)
+void sg_jit_window_test(struct jit *j, const u32 *ad, const struct sg_window *x, struct window_misses *m)
 {
     struct buf *b = B(j);
 
@@ -154,21 +157,26 @@ void sg_jit_window_test(struct jit *j, const u32 ad[4], const struct sg_window *
         alu_mem(b, false, 0x3b, RAX, RSI, AT(lanes));
         m->at[m->n++] = jcc(b, JNE);
     }
-    ev(b, BCAST_M64, 0, 0, ad[0], 0, 0);
-    for (u32 h = 0; h < sg_jit_n(j, true); h++) {
-        ev(b, VPSUBQ, 1 + (h & 1), ad[h], 0, 0, 0);
+    ev(b, x->narrow ? BCAST_M32 : BCAST_M64, 0, 0, ad[0], 0, 0);
+    for (u32 h = 0; h < sg_jit_n(j, !x->narrow); h++) {
+        const struct vop cmp = x->narrow ? CMPUD : CMPUQ;
+
+        ev(b, x->narrow ? VPSUBD : VPSUBQ, 1 + (h & 1), ad[h], 0, 0, 0);
         if (j->masked) { /* lanes that run and differ */
-            sg_jit_lanes(j, 2, h, true);
-            evm(b, CMPUQ, h ? 3 : 1, 1 + (h & 1), RSI, AT(offset) + (s32)(64 * h), 64, 2, 0);
+            sg_jit_lanes(j, 2, h, !x->narrow);
+            evm(b, cmp, h ? 3 : 1, 1 + (h & 1), RSI, AT(offset) + (s32)(64 * h), 64, 2, 0);
             put8(b, 4);
             if (h)
                 KORW(b, 1, 1, 3);
         } else {
-            evm(b, CMPUQ, 1, 1 + (h & 1), RSI, AT(offset) + (s32)(64 * h), 64, h ? 1 : 0, 0);
+            evm(b, cmp, 1, 1 + (h & 1), RSI, AT(offset) + (s32)(64 * h), 64, h ? 1 : 0, 0);
             put8(b, 0);
         }
     }
-    KORTESTB(b, 1);
+    if (x->narrow || j->masked) /* without masks the upper bits of k1 say nothing of 64-bit lanes */
+        KORTESTW(b, 1);
+    else
+        KORTESTB(b, 1);
     m->at[m->n++] = jcc(b, j->masked ? JNE : JAE);
 }
 
@@ -196,30 +204,45 @@ static void load(struct jit *j, u32 g, u32 v, s32 disp, bool prefetch)
     mem_operand(b, 1, RCX, disp + AHEAD, 1);
 }
 
-void sg_jit_window_load(struct jit *j, const u32 d[2], s32 disp, bool prefetch)
+/* Word k of the lanes of chunk h, which lie in registers 0 and 1, or (four) 0 to 3, to register d. */
+static void pick(struct jit *j, u32 d, u32 k, u32 h, bool four)
 {
     struct buf *b = B(j);
-    size_t four, end;
+
+    evm(b, VMOV, d, 0, RSI, AT(index) + (s32)(64 * h), 64, 0, 0);
+    if (k) {
+        mov_imm64(b, RCX, 0x04040404u * k);
+        ev(b, BCAST_R32, 4, 0, RCX, 0, 0);
+        ev(b, VPADDD, d, d, 4, 0, 0); /* no byte carries: all of a lane is in 64 bytes */
+    }
+    if (four)
+        ev(b, VMOV, 4, 0, d, 0, 0);
+    ev(b, PERMI2B, d, 0, 1, 0, 0);
+    if (!four)
+        return;
+    ev(b, PERMI2B, 4, 2, 3, 0, 0);
+    ev(b, SHUF128, d, d, 4, 0, 0); /* the lower half, and the upper one of register 4 */
+    put8(b, 0xe4);
+}
+
+void sg_jit_window_load(struct jit *j, u32 d[4][4], u32 n, s32 disp, bool prefetch)
+{
+    struct buf *b = B(j);
+    size_t jump = 0, end = 0;
 
     cmp_state(b, SG_WINDOW_4);
-    four = jcc(b, JE);
-    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
-        for (u32 q = 0; q < 2; q++)
-            load(j, 2 * h + q, q, disp, prefetch);
-        evm(b, VMOV, d[h], 0, RSI, AT(index) + (s32)(64 * h), 64, 0, 0);
-        ev(b, PERMI2B, d[h], 0, 1, 0, 0);
-    }
-    end = jmp(b);
-    patch(b, four, b->n);
-    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
-        for (u32 q = 0; q < 4; q++)
-            load(j, 4 * h + q, q, disp, prefetch);
-        evm(b, VMOV, d[h], 0, RSI, AT(index) + (s32)(64 * h), 64, 0, 0);
-        ev(b, VMOV, 4, 0, d[h], 0, 0);
-        ev(b, PERMI2B, d[h], 0, 1, 0, 0);
-        ev(b, PERMI2B, 4, 2, 3, 0, 0);
-        ev(b, SHUF128, d[h], d[h], 4, 0, 0); /* the lower half, and the upper one of register 4 */
-        put8(b, 0xe4);
+    jump = jcc(b, JE);
+    for (u32 each = 2; each <= 4; each += 2) {
+        for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+            for (u32 q = 0; q < each; q++)
+                load(j, each * h + q, q, disp, prefetch);
+            for (u32 k = 0; k < n; k++)
+                pick(j, d[k][h], k, h, each == 4);
+        }
+        if (each == 2) {
+            end = jmp(b);
+            patch(b, jump, b->n);
+        }
     }
     patch(b, end, b->n);
 }

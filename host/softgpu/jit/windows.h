@@ -18,24 +18,28 @@ enum sg_window_state {
 
 /* What is known of a load's addresses, from its first run. Written once, under a lock, `state` last. */
 struct sg_window {
-    u64 offset[SG_LANES]; /* of each running lane, from the address of lane 0 on */
-    u8 index[2][64];      /* of each byte of the result, in two windows */
-    u64 mask[8];          /* bytes of each window that are read */
-    s64 base[8];          /* where each begins, from the address of lane 0 on */
-    s64 low;              /* the lowest of them */
-    u64 span;             /* bytes from there to the end of the highest element */
-    u32 state;            /* enum sg_window_state */
-    u32 lanes;            /* that ran */
-    u32 size, align;      /* bytes of an element */
-    bool narrow;          /* addresses have 32 bits */
+    union { /* of each running lane, from the address of lane 0 on */
+        u64 offset[SG_LANES];
+        u32 offset32[SG_LANES]; /* narrow */
+    };
+    u8 index[2][64]; /* of each byte of the result, in two windows */
+    u64 mask[8];     /* bytes of each window that are read */
+    s64 base[8];     /* where each begins, from the address of lane 0 on */
+    s64 low;         /* the lowest of them */
+    u64 span;        /* bytes from there to the end of the highest element */
+    u32 state;       /* enum sg_window_state */
+    u32 lanes;       /* that ran */
+    u32 size, align; /* bytes that a lane loads */
+    u32 row;         /* the distance of lanes for which the code has a better way; 0: none */
+    bool narrow;     /* addresses have 32 bits */
     struct sg_window *next;
 };
 
 /*
- * A window for a load of elements of `size` bytes, which must be multiples of align from lane 0; kept with the code. NULL:
- * the processor or the load is not suited, or there is no memory.
+ * A window for a load of `size` bytes a lane, at multiples of align from lane 0, kept with the code; row: struct sg_window.
+ * NULL: the processor or the load is not suited, or there is no memory.
  */
-struct sg_window *sg_jit_window(struct jit *j, const struct sg_insn *in, u32 size, u32 align);
+struct sg_window *sg_jit_window(struct jit *j, const struct sg_insn *in, u32 size, u32 align, u32 row);
 void sg_jit_windows_free(struct sg_window *x);
 /* Learns from the addresses of in, which is about to run, unless that is done. Called by native code. */
 void sg_jit_window_learn(struct sg_warp *w, const struct sg_insn *in, struct sg_window *x);
@@ -45,16 +49,16 @@ struct window_misses {
     size_t at[3];
     u32 n;
 };
-/* RSI: x. Are there windows, and are the 64-bit addresses ad as they were? */
-void sg_jit_window_test(struct jit *j, const u32 ad[4], const struct sg_window *x, struct window_misses *m);
+/* RSI: x. Are there windows, and are the addresses ad as they were? */
+void sg_jit_window_test(struct jit *j, const u32 *ad, const struct sg_window *x, struct window_misses *m);
 void sg_jit_window_missed(struct jit *j, const struct window_misses *m);
 /*
  * RSI: the window of s, which fits. Checks what all lanes of a load of global memory load; RAX: the address of lane 0, in
  * register ad, without in->imm.
  */
 void sg_jit_check_window(struct jit *j, struct stub *s, const struct sg_insn *in, u32 ad, u32 align);
-/* RSI: x; RAX: the address of lane 0. Loads to the registers d; touches RCX, k2, k3 and registers 0 to 4. */
-void sg_jit_window_load(struct jit *j, const u32 d[2], s32 disp, bool prefetch);
+/* RSI: x; RAX: the address of lane 0. Loads n words to the registers d; touches RCX, k2, k3 and registers 0 to 6. */
+void sg_jit_window_load(struct jit *j, u32 d[4][4], u32 n, s32 disp, bool prefetch);
 /* RSI: x; jumps to the slow way unless the load has run. */
 void sg_jit_window_known(struct jit *j, struct stub *s, const struct sg_window *x);
 
