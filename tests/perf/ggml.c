@@ -8,7 +8,8 @@
  * the part of ggml's stable C interface that is needed: its headers are not.
  * --only runs the rows whose name has TEXT in it, --loop repeats the device's side N times (for a
  * profiler). --cpu-time: the CPU time of the kernels, which VGPU_SOFT_PROFILE must have been set for, beside that of the
- * CPU backend with one thread: figures that other programs on the machine do not change. Exit status 1: something failed or the two backends disagree.
+ * CPU backend with one thread: figures that other programs on the machine do not change. Exit status 1: something failed or
+ * the two backends disagree.
  */
 #define _GNU_SOURCE
 #include "cpu_time.h"
