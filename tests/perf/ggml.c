@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: MIT
 /*
- * ggml-bench --dir DIR [--cuda DIR] [--only TEXT] [--quick] [--json FILE] [--loop N]
+ * ggml-bench --dir DIR [--cuda DIR] [--only TEXT] [--quick] [--json FILE] [--loop N] [--cpu-time]
  *
  * Times operations of a language model through ggml's prebuilt CUDA backend (libggml-cuda.so in
  * --dir, its libraries below --cuda) beside ggml's own CPU backend, on the same cores and
  * interleaved in one run, and compares the results. Run under `vgpu run`. The declarations below are
  * the part of ggml's stable C interface that is needed: its headers are not.
  * --only runs the rows whose name has TEXT in it, --loop repeats the device's side N times (for a
- * profiler). Exit status 1: something failed or the two backends disagree.
+ * profiler). --cpu-time: the CPU time of the kernels, which VGPU_SOFT_PROFILE must have been set for, beside that of the
+ * CPU backend with one thread: figures that other programs on the machine do not change. Exit status 1: something failed or
+ * the two backends disagree.
  */
 #define _GNU_SOURCE
+#include "cpu_time.h"
+
 #include <dirent.h>
 #include <dlfcn.h>
 #include <math.h>
@@ -58,7 +62,7 @@ GGML(X)
 #undef X
 
 static const char *dir, *only, *cuda_home = "/usr/local/cuda";
-static bool quick;
+static bool quick, cpu_time;
 static long loops;
 static FILE *json;
 static const char *separator = "";
@@ -138,7 +142,7 @@ static void *cpu_backend(void)
         reg ? (void (*)(void *, int))ggml_backend_reg_get_proc_address(reg, "ggml_backend_set_n_threads")
             : NULL;
     if (b && threads)
-        threads(b, (int)sysconf(_SC_NPROCESSORS_ONLN));
+        threads(b, cpu_time ? 1 : (int)sysconf(_SC_NPROCESSORS_ONLN));
     return b;
 }
 
@@ -264,13 +268,21 @@ static double difference(struct side *s)
     return d / (sum > 0 ? sum : 1);
 }
 
-static bool compute(struct side *s)
+static double clock_of(int side)
 {
-    double t = now();
+    const double t = !cpu_time ? now() : side ? cpu_time_own() : cpu_time_kernels();
+
+    return t < 0 ? 0 : t;
+}
+
+/* side: 0 the device, 1 the CPU */
+static bool compute(struct side *s, int side)
+{
+    double t = clock_of(side);
 
     if (ggml_backend_graph_compute(s->backend, s->graph))
         return false;
-    t = now() - t;
+    t = clock_of(side) - t;
     s->best = t < s->best ? t : s->best;
     return true;
 }
@@ -317,13 +329,13 @@ static void run_row(const struct row *r, void *device, void *cpu)
     }
     for (int i = 0; i < rounds; i++)
         for (int k = 0; k < 2; k++)
-            if (!compute(&s[k])) {
+            if (!compute(&s[k], k)) {
                 printf("  %s: failed on the %s\n", r->name, k ? "CPU" : "device");
                 failed++;
                 return;
             }
     for (long i = 0; i < loops; i++)
-        compute(&s[0]);
+        compute(&s[0], 0);
     report(r, s);
     for (int k = 0; k < 2; k++) {
         ggml_backend_buffer_free(s[k].buffer);
@@ -341,6 +353,8 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--quick"))
             quick = true;
+        else if (!strcmp(argv[i], "--cpu-time"))
+            cpu_time = true;
         else if (i + 1 == argc)
             die("an option lacks its value");
         else if (!strcmp(argv[i], "--dir"))
@@ -358,6 +372,10 @@ int main(int argc, char **argv)
     }
     if (!dir)
         die("--dir is missing");
+    if (cpu_time && !getenv("VGPU_SOFT_PROFILE")) {
+        fputs("ggml-bench: --cpu-time: VGPU_SOFT_PROFILE is not set\n", stderr);
+        return 1;
+    }
     base = load(dir, "libggml-base.so");
 #define X(ret, name, args) \
     name = (ret(*) args)dlsym(base, #name); \
@@ -378,7 +396,8 @@ int main(int argc, char **argv)
         die(json_file);
     if (json)
         fputs("{", json);
-    printf("ggml, microseconds: CUDA backend, CPU backend, ratio; CUDA: Gweight/s\n");
+    printf("ggml, microseconds%s: CUDA backend, CPU backend, ratio; CUDA: Gweight/s\n",
+           cpu_time ? " of CPU time, one thread" : "");
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
         run_row(&rows[i], device, cpu);
     if (json) {

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT
 /*
- * insn-bench [--quick] [--json FILE] --provider LIBRARY
+ * insn-bench [--quick] [--cpu-time] [--json FILE] --provider LIBRARY
  *
  * Nanoseconds that one core takes for one warp instruction (32 lanes) of the software GPU: a kernel of
  * one warp with a loop of UNROLL copies of the instruction, less the same loop without them. Launches
- * of the rows are interleaved and the best of the rounds counts. Exit status 1: something failed.
+ * of the rows are interleaved and the best of the rounds counts. --cpu-time: the time that the kernel ran, on a machine that
+ * does other work, too. Exit status 1: something failed.
  */
 #include "bench.h"
+#include "cpu_time.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define UNROLL 64
 #define KERNEL_ROOM 16384
@@ -28,10 +31,12 @@ static const struct row {
     {"mul.f32, st.global.f32, contiguous", "mul.f32 %%f0, %%f1, %%f1; st.global.f32 [%%d1+%d], %%f0;"},
     {"fma.rn.f16x2", "fma.rn.f16x2 %%m0, %%m0, %%m1, %%m2;"},
     {"fma.rn.f64", "fma.rn.f64 %%g0, %%g0, %%g1, %%g1;"},
+    {"prmt.b32, signs", "prmt.b32 %%r0, %%r0, %%r1, 0xba98;"},
     {"dp4a.s32.s32", "dp4a.s32.s32 %%r0, %%r1, %%r2, %%r0;"},
     {"ex2.approx.f32", "ex2.approx.f32 %%f0, %%f0;"},
     {"ld.global.u32, contiguous", "ld.global.u32 %%r3, [%%d1+%d];"},
     {"ld.global.u32, every 16th word", "ld.global.u32 %%r3, [%%d2+%d];"},
+    {"ld.global.u32, blocks of 36 bytes", "ld.global.u32 %%r3, [%%d3+%d];"},
     {"ld.global.u32, one address", "ld.global.u32 %%r3, [%%d0+%d];"},
     {"st.global.u32, contiguous", "st.global.u32 [%%d1+%d], %%r1;"},
     {"ld.shared.u32, contiguous", "ld.shared.u32 %%r3, [%%r5+%d];"},
@@ -55,10 +60,12 @@ static const char head[] =
     ".version 7.0\n.target sm_80\n.address_size 64\n"
     ".visible .entry k(.param .u64 p, .param .u32 n)\n{\n"
     ".reg .u32 %r<10>; .reg .b32 %m<4>; .reg .s32 %n<4>; .reg .f32 %f<2>, %h<4>; .reg .f64 %g<2>;\n"
-    ".reg .u64 %d<4>; .reg .pred %q;\n.shared .align 16 .b8 s[12288];\n"
+    ".reg .u64 %d<5>; .reg .pred %q;\n.shared .align 16 .b8 s[12288];\n"
     "ld.param.u64 %d0, [p]; ld.param.u32 %r8, [n]; mov.u32 %r9, %tid.x;\n"
     "mul.wide.u32 %d1, %r9, 4; add.u64 %d1, %d1, %d0;\n"
     "mul.wide.u32 %d2, %r9, 64; add.u64 %d2, %d2, %d0;\n"
+    "shr.u32 %r0, %r9, 2; mul.wide.u32 %d3, %r0, 36; and.b32 %r0, %r9, 3; mul.wide.u32 %d4, %r0, 8;\n"
+    "add.u64 %d3, %d3, %d4; add.u64 %d3, %d3, %d0;\n"
     "mov.u32 %r5, s; mad.lo.u32 %r5, %r9, 4, %r5; mov.u32 %r6, s; mad.lo.u32 %r6, %r9, 16, %r6;\n"
     "ld.global.u32 %r0, [%d1]; add.u32 %r1, %r0, 3; add.u32 %r2, %r0, 5;\n"
     "cvt.rn.f32.u32 %f0, %r0; mov.f32 %f1, %f0; cvt.f64.f32 %g0, %f0; mov.f64 %g1, %g0;\n"
@@ -92,6 +99,33 @@ static bool build(struct api *a, const struct row *r, CUfunction *f)
     return !a->cuModuleLoadData(&m, text) && !a->cuModuleGetFunction(f, m, "k");
 }
 
+/* Where the software GPU, which is in this process, tells kernels' times; gone when the process is. */
+static char profile[] = "/tmp/insn-bench-XXXXXX/profile";
+
+static void profile_end(void)
+{
+    unlink(profile);
+    *strrchr(profile, '/') = '\0';
+    rmdir(profile);
+}
+
+static bool profile_begin(void)
+{
+    char *slash = strrchr(profile, '/');
+
+    *slash = '\0';
+    if (!mkdtemp(profile))
+        return false;
+    *slash = '/';
+    return !atexit(profile_end) && !setenv("VGPU_SOFT_PROFILE", profile, 1);
+}
+
+/* Nanoseconds; below 0: the kernels' are not told. */
+static double clock_of(bool cpu)
+{
+    return cpu ? cpu_time_kernels() * 1e9 : (double)now_ns();
+}
+
 int main(int argc, char **argv)
 {
     static struct api a;
@@ -99,16 +133,23 @@ int main(int argc, char **argv)
     unsigned loops = 5000, rounds = 5, failed = 0;
     CUfunction f[ROWS] = {0};
     double best[ROWS];
+    bool cpu = false;
     CUdeviceptr p;
     FILE *json = NULL;
 
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--quick"))
             loops = 20, rounds = 2;
+        else if (!strcmp(argv[i], "--cpu-time"))
+            cpu = true;
         else if (i + 1 < argc && !strcmp(argv[i], "--provider"))
             provider = argv[++i];
         else if (i + 1 < argc && !strcmp(argv[i], "--json"))
             json_file = argv[++i];
+    }
+    if (cpu && !profile_begin()) {
+        perror("insn-bench: --cpu-time");
+        return 1;
     }
     if (!provider || !api_open(&a, provider) || a.cuMemAlloc(&p, 65536) || a.cuMemsetD8(p, 0, 65536)) {
         fprintf(stderr, "insn-bench: no device, or --provider is missing\n");
@@ -122,17 +163,17 @@ int main(int argc, char **argv)
     for (unsigned r = 0; r < rounds; r++)
         for (size_t k = 0; k < ROWS; k++) {
             void *args[] = {&p, &loops};
-            uint64_t t = now_ns();
+            double t = clock_of(cpu);
 
             if (!f[k] || a.cuLaunchKernel(f[k], 1, 1, 1, 32, 1, 1, 0, NULL, args, NULL) ||
                 a.cuCtxSynchronize()) {
                 f[k] = NULL;
                 continue;
             }
-            t = now_ns() - t;
-            best[k] = (double)t < best[k] ? (double)t : best[k];
+            t = clock_of(cpu) - (t < 0 ? 0 : t);
+            best[k] = t < best[k] ? t : best[k];
         }
-    printf("one warp instruction, 32 lanes, nanoseconds of one core\n");
+    printf("one warp instruction, 32 lanes, nanoseconds of one core%s\n", cpu ? " (CPU time)" : "");
     if (json_file && !(json = fopen(json_file, "w")))
         failed++;
     if (json)

@@ -576,6 +576,7 @@ static void run_ctas(struct sg_run *run, uint32_t worker)
 
 void sg_run_part(struct sg_run *run, uint32_t worker)
 {
+    const uint64_t begin = sg_profile_on() ? sg_profile_cpu() : 0;
 #if defined(__x86_64__)
     const unsigned save = _mm_getcsr(); /* once for all blocks: it waits for what is under way */
 
@@ -590,5 +591,7 @@ void sg_run_part(struct sg_run *run, uint32_t worker)
 #if defined(__x86_64__)
     _mm_setcsr(save);
 #endif
+    if (begin)
+        __atomic_fetch_add(&run->cpu_ns, sg_profile_cpu() - begin, __ATOMIC_RELAXED);
     arena_trim();
 }

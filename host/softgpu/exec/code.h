@@ -114,6 +114,7 @@ struct sg_code {
     uint32_t slots_begin, slots_end; /* offsets of virtual registers that are not predicates */
     uint32_t slots32;                /* from here on they have 32 bits */
     void *jit;
+    struct sg_window *windows; /* that native code reads (jit/windows.h) */
     size_t jit_bytes;
     sg_fn *handlers; /* those of the instructions, where native code took their place */
 };

@@ -287,7 +287,6 @@ static int run_grid(const struct sg_launch *l, struct sg_fault *fault)
 {
     struct sg_run run = {.l = l, .k = l->kernel};
     struct sg_diag diag;
-    uint64_t begin;
     int r;
 
     memset(fault, 0, sizeof(*fault));
@@ -316,10 +315,9 @@ static int run_grid(const struct sg_launch *l, struct sg_fault *fault)
         run.workspace[0] = SG_GRID_WORKSPACE;
     }
     pthread_mutex_init(&run.fault_lock, NULL);
-    begin = sg_profile_on() ? sg_profile_now() : 0;
     run_all(&run);
-    if (begin)
-        sg_profile_launch(l->kernel, run.total * run.cluster_size, run.icount, sg_profile_now() - begin);
+    if (sg_profile_on())
+        sg_profile_launch(l->kernel, run.total * run.cluster_size, run.icount, run.cpu_ns);
     sg_tree_count(l, run.icount);
     pthread_mutex_destroy(&run.fault_lock);
     free(run.workspace);

@@ -102,6 +102,14 @@ bool sg_profile_on(void)
     return prof.text != NULL;
 }
 
+uint64_t sg_profile_cpu(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 uint64_t sg_profile_now(void)
 {
     struct timespec t;

@@ -12,8 +12,9 @@
 void sg_profile_open(void);
 bool sg_profile_on(void);
 uint64_t sg_profile_now(void); /* ns */
+uint64_t sg_profile_cpu(void); /* ns that this thread ran: another program on its processor does not count */
 extern bool sg_native_on;      /* there is native code; set once by the compiler of it, before it compiles */
-/* One launch of k has ended: its blocks, warp instructions and nanoseconds. */
+/* One launch of k has ended: its blocks, warp instructions and nanoseconds of all threads together. */
 void sg_profile_launch(struct sg_kernel *k, uint64_t blocks, uint64_t insns, uint64_t ns);
 /*
  * A counter, for ever at this address, of how often native code of the kernel called the handler of

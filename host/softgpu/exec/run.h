@@ -18,6 +18,7 @@ struct sg_run {
     /* What workers change with every few blocks, and what they read with each, is on lines of its own. */
     _Alignas(64) uint64_t next; /* atomic: next block */
     uint64_t icount;            /* atomic */
+    uint64_t cpu_ns;            /* atomic; of all workers, when a profile is made */
     _Alignas(64) int stop;      /* atomic */
     uint32_t active, joined;    /* changed under the pool's lock, read without it as well */
     pthread_mutex_t fault_lock;

@@ -4,7 +4,7 @@
  * vector registers (jit/registers.c); they are written back at its end unless no later instruction
  * reads them (jit/liveness.c).
  */
-#include "jit/state.h"
+#include "jit/windows.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -306,6 +306,11 @@ static void emit_stub(struct jit *j, const struct stub *s)
     for (u32 i = V_SCRATCH; i < V_COUNT; i++)
         if (s->v[i].key != NO_KEY && s->v[i].dirty)
             sg_jv_store(j, i, s->v[i].key);
+    if (s->window) {
+        sg_jit_call_begin(j, s->insn);
+        mov_imm64(b, RDX, (u64)(uintptr_t)s->window);
+        sg_jit_call_end(j, (u64)(uintptr_t)sg_jit_window_learn);
+    }
     for (u32 k = 0; k < s->n; k++) {
         sg_jit_call_handler(j, s->insn + k, ": not all in one place");
         alu_reg(b, false, 0x85, RAX, RAX);
@@ -425,6 +430,8 @@ void sg_jit_compile(struct sg_code *c)
     if (at) {
         c->jit = at;
         c->jit_bytes = j.b.n;
+        c->windows = j.windows;
+        j.windows = NULL;
         for (u32 k = 0; k < SG_AHEAD_COUNT; k++)
             c->ahead[k].native = j.ahead[k] ? (sg_fn)(uintptr_t)(at + j.ahead[k] - 1) : NULL;
         for (u32 i = 0; i < c->ninsns; i++) {
@@ -441,6 +448,7 @@ void sg_jit_compile(struct sg_code *c)
     for (u32 k = 0; k < JIT_VERSIONS; k++)
         free(j.entry[k]);
     free(j.outside);
+    sg_jit_windows_free(j.windows);
     free(j.stubs);
     free(j.patterns);
     free(j.jumps);
@@ -450,6 +458,8 @@ void sg_jit_compile(struct sg_code *c)
 void sg_jit_free(struct sg_code *c)
 {
     sg_jit_mem_free(c->jit, c->jit_bytes);
+    sg_jit_windows_free(c->windows);
+    c->windows = NULL;
     free(c->handlers);
     free(c->fields);
     c->jit = NULL;

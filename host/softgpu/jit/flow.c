@@ -21,11 +21,30 @@ void sg_jit_jump_to(struct jit *j, size_t at, u32 insn)
     j->jumps[j->njumps++] = (struct jump){at, insn, j->masked};
 }
 
-/* A handler is compiled code that uses SSE: with the upper halves of the registers in use, its first such
+/* What is called is compiled code that uses SSE: with the upper halves of the registers in use, its first such
  * instruction would take hundreds of cycles. No register's contents are kept across a call. */
-void sg_jit_call_handler(struct jit *j, u32 insn, const char *why)
+void sg_jit_call_begin(struct jit *j, u32 insn)
 {
     static const u8 vzeroupper[] = {0xc5, 0xf8, 0x77};
+    struct buf *b = B(j);
+
+    for (size_t k = 0; k < sizeof(vzeroupper); k++)
+        put8(b, vzeroupper[k]);
+    alu_reg(b, true, 0x89, RDI, G_WARP);
+    mov_imm64(b, RSI, (u64)(uintptr_t)&j->code->insns[insn]);
+}
+
+void sg_jit_call_end(struct jit *j, u64 fn)
+{
+    struct buf *b = B(j);
+
+    mov_imm64(b, RAX, fn);
+    put8(b, 0xff);
+    put8(b, 0xd0); /* call rax */
+}
+
+void sg_jit_call_handler(struct jit *j, u32 insn, const char *why)
+{
     const struct sg_insn *in = &j->code->insns[insn];
     struct buf *b = B(j);
     u64 *count =
@@ -39,13 +58,8 @@ void sg_jit_call_handler(struct jit *j, u32 insn, const char *why)
         put8(b, 0x00);
     }
 
-    for (size_t k = 0; k < sizeof(vzeroupper); k++)
-        put8(b, vzeroupper[k]);
-    alu_reg(b, true, 0x89, RDI, G_WARP);
-    mov_imm64(b, RSI, (u64)(uintptr_t)in);
-    mov_imm64(b, RAX, (u64)(uintptr_t)in->fn);
-    put8(b, 0xff);
-    put8(b, 0xd0); /* call rax */
+    sg_jit_call_begin(j, insn);
+    sg_jit_call_end(j, (u64)(uintptr_t)in->fn);
 }
 
 static void set_ip(struct jit *j, u32 insn)

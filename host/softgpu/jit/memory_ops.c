@@ -5,7 +5,7 @@
  * other cases call the handler, out of line. All operands are in registers before the check, so the
  * out-of-line path knows what to save. When all lanes run, consecutive addresses are detected.
  */
-#include "jit/memory_ops.h"
+#include "jit/windows.h"
 
 #ifdef SG_JIT
 
@@ -38,117 +38,6 @@ void sg_jit_spin(struct jit *j, const struct sg_insn *in)
     put8(B(j), 0xc6);
     mem_operand(B(j), 0, G_WARP, offsetof(struct sg_warp, spin), 1);
     put8(B(j), 1);
-}
-
-/*
- * The running lanes only: what is wrong is collected in k1. Register 0: what an address must not be below, a
- * multiple of align; 1: how many times align it may be above. A rotation makes a remainder a great number.
- */
-static void check_lanes64(struct jit *j, struct stub *s, const u32 ad[4], u32 align)
-{
-    struct buf *b = B(j);
-
-    for (u32 h = 0; h < sg_jit_n(j, true); h++) {
-        sg_jit_lanes(j, 2, h, true);
-        ev(b, VPSUBQ, 3, ad[h], 0, 0, 0);
-        if (align > 1) {
-            ev(b, ROTATE_Q, 0, 3, 3, 0, 0); /* to the right */
-            put8(b, (u32)__builtin_ctz(align));
-        }
-        ev(b, CMPUQ, h ? 3 : 1, 3, 1, 2, 0);
-        put8(b, 6); /* above */
-        if (h)
-            KORW(b, 1, 1, 3);
-    }
-    KORTESTW(b, 1);
-    sg_jit_slow(j, s, JNE);
-}
-
-/* The range to check: [value + low, value + high) of each lane, in the allocation of entry idx. */
-struct check {
-    u32 idx, align;
-    s64 low, high;
-    bool write;
-};
-
-/* RCX: what an address must not be below; RDX: how far above it the last one may be. */
-static void range_of(struct jit *j, struct stub *s, const struct check *k)
-{
-    const s32 r =
-        (s32)(offsetof(struct sg_cta, cache) + (k->idx & (SG_RANGE_CACHE - 1)) * sizeof(struct sg_mem_range));
-    struct buf *b = B(j);
-
-    alu_mem(b, true, 0x8b, RAX, G_GEN, 0);
-    alu_mem(b, true, 0x3b, RAX, G_CTA, r + (s32)offsetof(struct sg_mem_range, generation));
-    sg_jit_slow(j, s, JNE);
-    if (k->write) {
-        rex(b, false, 0, G_CTA); /* cmp byte [writable], 0 */
-        put8(b, 0x80);
-        mem_operand(b, 7, G_CTA, r + (s32)offsetof(struct sg_mem_range, writable), 1);
-        put8(b, 0);
-        sg_jit_slow(j, s, JE);
-    }
-    alu_mem(b, true, 0x8b, RCX, G_CTA, r + (s32)offsetof(struct sg_mem_range, base));
-    alu_mem(b, true, 0x8b, RDX, G_CTA, r + (s32)offsetof(struct sg_mem_range, end));
-    alu_reg(b, true, 0x29, RDX, RCX);
-    alu_imm(b, true, 5, RDX, (u32)(k->high - k->low));
-    sg_jit_slow(j, s, JB);
-    if (k->low)
-        alu_imm(b, true, 5, RCX, (u32)k->low);
-}
-
-/* Jumps out unless every lane may do what k says. */
-static void check_global(struct jit *j, struct stub *s, const struct check *k, const u32 ad[4])
-{
-    const u32 align = k->align;
-    struct buf *b = B(j);
-
-    range_of(j, s, k);
-    if (j->masked && align > 1) {
-        put8(b, 0x48); /* shr rdx, ... */
-        put8(b, 0xc1);
-        put8(b, 0xea);
-        put8(b, (u32)__builtin_ctz(align));
-    }
-    ev(b, BCAST_R64, 0, 0, RCX, 0, 0);
-    ev(b, BCAST_R64, 1, 0, RDX, 0, 0);
-    if (j->masked) {
-        check_lanes64(j, s, ad, align);
-        return;
-    }
-    if (align > 1) {
-        ev(b, VPORQ, 2, ad[0], ad[1], 0, 0);
-        ev(b, TERNLOGQ, 2, ad[2], ad[3], 0, 0);
-        put8(b, 0xfe);
-        ev(b, SHIFT_Q, 6, 2, 2, 0, 0);
-        put8(b, (u32)(64 - __builtin_ctz(align)));
-        ev(b, TESTNMQ, 1, 2, 2, 0, 0);
-    }
-    for (u32 h = 0; h < sg_jit_n(j, true); h++) {
-        ev(b, VPSUBQ, 3 + (h & 1), ad[h], 0, 0, 0);
-        ev(b, CMPUQ, 1, 3 + (h & 1), 1, h || align > 1 ? 1 : 0, 0);
-        put8(b, 2);
-    }
-    KORTESTB(b, 1);
-    sg_jit_slow(j, s, JAE); /* carry: all ones */
-}
-
-/* The same for one address for all lanes, which stays in RAX. */
-static void check_flat(struct jit *j, struct stub *s, const struct check *k, u32 ad)
-{
-    struct buf *b = B(j);
-
-    range_of(j, s, k);
-    ev(b, MOVQ_R, ad, 0, RAX, 0, EV_XMM);
-    if (k->align > 1) {
-        put8(b, 0xa8); /* test al, align - 1 */
-        put8(b, k->align - 1);
-        sg_jit_slow(j, s, JNE);
-    }
-    alu_reg(b, true, 0x89, RSI, RAX);
-    alu_reg(b, true, 0x29, RSI, RCX);
-    alu_reg(b, true, 0x39, RSI, RDX);
-    sg_jit_slow(j, s, JA);
 }
 
 /* Distances of lanes in a row, for elements of 4 and of 8 bytes; then even and odd words of two registers. */
@@ -378,7 +267,7 @@ static bool check_group(struct jit *j, struct stub *s, const struct sg_insn *in,
     k.high = g->high;
     k.align = g->align;
     set_flag(j, g, 0);
-    check_global(j, s, &k, ad);
+    sg_jit_check_global(j, s, &k, ad);
     set_flag(j, g, 1);
     return true;
 }
@@ -405,7 +294,7 @@ static bool load_flat(struct jit *j, const struct sg_insn *in, u32 arg)
     u32 d[4][4];
 
     sg_jit_spin(j, in);
-    check_flat(j, s, &k, ad);
+    sg_jit_check_flat(j, s, &k, ad);
     for (u32 i = 0; i < n; i++)
         for (u32 h = 0; h < sg_jit_n(j, size == 8); h++) {
             d[i][h] = sg_jv_new(j);
@@ -444,12 +333,37 @@ static void gather(struct jit *j, const struct sg_insn *in, u32 arg, const u32 a
             gather64(j, d[k][h], d[k + 1][h], ad, h, (s32)(in->imm + 4 * k));
 }
 
+/* The way of lanes in windows. Returns what to patch for its end; behind it are the other ways. */
+static size_t window_load(struct jit *j, struct stub *s, const struct sg_insn *in, u32 arg, const u32 ad[4],
+                          u32 d[4][4], bool two, bool checked)
+{
+    struct window_misses misses;
+    size_t end;
+
+    sg_jit_window_test(j, ad, s->window, &misses);
+    if (checked)
+        ev(B(j), MOVQ_R, ad[0], 0, RAX, 0, EV_XMM);
+    else
+        sg_jit_check_window(j, s, in, ad[0], (arg & 15) * (arg >> 8 & 15));
+    sg_jit_window_load(j, d, arg >> 8 & 15, (s32)in->imm, true);
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+        if (two) {
+            ev(B(j), SHIFT_D, 2, d[1][h], d[0][h], 0, 0);
+            put8(B(j), 16);
+        }
+        sg_jit_cut(j, d[0][h], arg & 15, arg & SIGN);
+    }
+    end = jmp(B(j));
+    sg_jit_window_missed(j, &misses);
+    return end;
+}
+
 static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     const u32 size = arg & 15, n = arg >> 8 & 15, bytes = size * n, chunks = sg_jit_n(j, size == 8);
     const bool two = pair(j, in, arg), row = size == 4 && n < 3 && !j->masked;
     struct check k = {.idx = in->idx, .align = bytes, .low = in->imm, .high = in->imm + 32 * bytes};
-    size_t others = 0, end = 0;
+    size_t others = 0, end = 0, end_window = 0;
     struct stub *s;
     u32 ad[4], d[4][4];
     bool checked;
@@ -463,31 +377,39 @@ static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
     for (u32 h = 0; h < sg_jit_n(j, true); h++)
         ad[h] = sg_jv_get(j, in->a, h);
     s = sg_jit_stub(j);
-    if (s)
-        s->n = two ? 2 : 1;
+    if (!s)
+        return true; /* no memory: failed is set */
+    s->n = two ? 2 : 1;
+    s->window = size <= 4 ? sg_jit_window(j, in, two ? 4 : bytes, bytes, row ? bytes : 0) : NULL;
     for (u32 i = 0; i < (two ? 2 : n); i++) /* before ways part: it may write registers back */
         for (u32 h = 0; h < chunks; h++)
             d[i][h] = sg_jv_new(j);
     sg_jit_spin(j, in);
     checked = check_group(j, s, in, ad);
+    if (s->window)
+        end_window = window_load(j, s, in, arg, ad, d, two, checked);
     if (row) {
         others = row_test(j, ad, n);
         if (checked)
             ev(B(j), MOVQ_R, ad[0], 0, RAX, 0, EV_XMM);
         else
-            check_flat(j, s, &k, ad[0]);
+            sg_jit_check_flat(j, s, &k, ad[0]);
         row_load(j, d, n, (s32)in->imm);
         if (n == 1)
             prefetch(j, n, (s32)in->imm);
         end = jmp(B(j));
         patch(B(j), others, B(j)->n);
     }
+    if (s->window)
+        sg_jit_window_known(j, s, s->window);
     k.high = in->imm + touched(arg);
     if (!checked)
-        check_global(j, s, &k, ad);
+        sg_jit_check_global(j, s, &k, ad);
     gather(j, in, arg, ad, d, two);
     if (row)
         patch(B(j), end, B(j)->n);
+    if (s->window)
+        patch(B(j), end_window, B(j)->n);
     if (two) {
         for (u32 h = 0; h < sg_jit_n(j, false); h++)
             sg_jv_bind(j, in->d, h, d[0][h]);
@@ -540,20 +462,20 @@ static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
     s = sg_jit_stub(j);
     if (n == 1 && !j->masked) {
         others = row_test(j, ad, 1);
-        check_flat(j, s, &(struct check){in->idx, 4, in->imm, in->imm + 128, true}, ad[0]);
+        sg_jit_check_flat(j, s, &(struct check){in->idx, 4, in->imm, in->imm + 128, true}, ad[0]);
         for (u32 h = 0; h < sg_jit_n(j, false); h++)
             evm(b, VMOVU_STORE, v[0][h], 0, RAX, (s32)(in->imm + 64 * h), 64, 0, 0);
         end = jmp(b);
         patch(b, others, b->n);
     } else if (j->masked == JIT_LOW) {
         others = first_alone(j);
-        check_flat(j, s, &(struct check){in->idx, bytes, in->imm, in->imm + bytes, true}, ad[0]);
+        sg_jit_check_flat(j, s, &(struct check){in->idx, bytes, in->imm, in->imm + bytes, true}, ad[0]);
         for (u32 k = 0; k < n; k++)
             evm(b, MOVD_M, v[k][0], 0, RAX, (s32)(in->imm + 4 * k), 4, 0, EV_XMM);
         end = jmp(b);
         patch(b, others, b->n);
     }
-    check_global(j, s, &(struct check){in->idx, bytes, in->imm, in->imm + bytes, true}, ad);
+    sg_jit_check_global(j, s, &(struct check){in->idx, bytes, in->imm, in->imm + bytes, true}, ad);
     for (u32 k = 0; k < n; k++) /* lanes in ascending order: the last of equal addresses wins */
         for (u32 h = 0; h < sg_jit_n(j, false); h++) {
             const size_t skip = skip_upper(j, h);
@@ -583,6 +505,8 @@ const struct jop sg_jit_ops_mem[] = {
     {"ld.g.v2.b32", e_ld_g, MEM(4, 2)},
     {"ld.g.v4.b32", e_ld_g, MEM(4, 4)},
     {"st.g.b32", e_st_g, MEM(4, 1) | STORE},
+    {"st.g.u16", sg_jit_store_small, MEM(2, 1) | STORE},
+    {"st.g.u8", sg_jit_store_small, MEM(1, 1) | STORE},
     {"st.g.v2.b32", e_st_g, MEM(4, 2) | STORE},
     {"st.g.v4.b32", e_st_g, MEM(4, 4) | STORE},
     {NULL, NULL, 0},

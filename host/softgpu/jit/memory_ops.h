@@ -7,6 +7,7 @@
 
 #define VPADDD ((struct vop){M0F, P66, 0, 0xfe})
 #define VPADDQ ((struct vop){M0F, P66, 1, 0xd4})
+#define VPSUBD ((struct vop){M0F, P66, 0, 0xfa})
 #define VPSUBQ ((struct vop){M0F, P66, 1, 0xfb})
 #define VPORQ ((struct vop){M0F, P66, 1, 0xeb})
 #define VPORD ((struct vop){M0F, P66, 0, 0xeb})
@@ -42,16 +43,33 @@
 #define VMOVU ((struct vop){M0F, PF3, 1, 0x6f}) /* wherever the address is */
 #define VMOVU_STORE ((struct vop){M0F, PF3, 1, 0x7f})
 
-/* arg: bytes of an element, elements << 8, sign << 12, store << 13 */
+/* arg: bytes of an element, elements << 8, sign << 12, store << 13, addresses of 32 bits << 14 */
 #define MEM(size, n) ((u32)(size) | (u32)(n) << 8)
 #define SIGN (1u << 12)
 #define STORE (1u << 13)
+#define NARROW (1u << 14)
 
 /* The k-th register of a load or store. */
 static inline u32 dest(const struct sg_insn *in, u32 k)
 {
     return k == 0 ? in->d : k == 1 ? in->b : k == 2 ? in->c : in->e;
 }
+
+/* The range to check: [value + low, value + high) of each lane, in the allocation of entry idx. */
+struct check {
+    u32 idx, align;
+    s64 low, high;
+    bool write;
+};
+/* Jumps out unless every lane may do what k says. Touches registers 0 to 4. */
+void sg_jit_check_global(struct jit *j, struct stub *s, const struct check *k, const u32 ad[4]);
+/* The same for one address for all lanes, which stays in RAX. */
+void sg_jit_check_flat(struct jit *j, struct stub *s, const struct check *k, u32 ad);
+/* RAX: where in shared memory the first lane's address, in register ad, is; jumps out unless so many bytes are there. */
+void sg_jit_place_shared(struct jit *j, struct stub *s, const struct sg_insn *in, u32 ad, u32 bytes,
+                         u32 align);
+/* Stores of 8 and 16 bits (jit/small_stores.c). */
+bool sg_jit_store_small(struct jit *j, const struct sg_insn *in, u32 arg);
 
 /* Jumps to the out-of-line path on a condition; the point where it rejoins, with the registers as they
  * are there. */

@@ -226,17 +226,33 @@ static bool e_pred(struct jit *j, const struct sg_insn *in, u32 op)
 
 /* ---- permutations ---- */
 
-/* prmt with an immediate that copies bytes: shuffles within 16 bytes */
+/* Bytes of register v for which `signs` has 0xff become their sign, eight times. Uses register 0, RAX, k1. */
+static void byte_signs(struct jit *j, u32 v, u32 signs)
+{
+    ev(B(j), (struct vop){M38, PF3, 0, 0x29}, 1, 0, v, 0, 0); /* vpmovb2m */
+    if (signs == 0xffffffffu) {
+        ev(B(j), (struct vop){M38, PF3, 0, 0x28}, v, 0, 1, 0, 0); /* vpmovm2b */
+        return;
+    }
+    ev(B(j), (struct vop){M38, PF3, 0, 0x28}, 0, 0, 1, 0, 0);
+    sg_jit_broadcast(j, 1, signs);
+    ev(B(j), (struct vop){M3A, P66, 0, 0x25}, v, 1, 0, 0, 0); /* vpternlogd: where 1 is set 0, else v */
+    put8(B(j), 0xb8);
+}
+
+/* prmt with an immediate: shuffles within 16 bytes, then signs */
 static bool e_prmt(struct jit *j, const struct sg_insn *in, u32 arg)
 {
+    u32 from_a = 0, from_b = 0, signs = 0;
     u64 sel;
-    u32 from_a = 0, from_b = 0;
 
     (void)arg;
-    if (!sg_jit_const(j, in->c, &sel, false) || (sel & 0x8888))
+    if (!sg_jit_const(j, in->c, &sel, false))
         return false;
     for (u32 k = 0; k < 4; k++) {
         const u32 s = (u32)(sel >> (4 * k)) & 7;
+
+        signs |= (sel >> (4 * k) & 8 ? 0xffu : 0) << (8 * k);
 
         from_a |= (s < 4 ? s : 0x80) << (8 * k);
         from_b |= (s < 4 ? 0x80 : s - 4) << (8 * k);
@@ -251,6 +267,8 @@ static bool e_prmt(struct jit *j, const struct sg_insn *in, u32 arg)
             ev(B(j), PSHUFB, from_a == 0x80808080u ? d : 0, b, sg_jit_pattern(j, 3, from_b), 0, 0);
         if (from_a != 0x80808080u && from_b != 0x80808080u)
             ev(B(j), VPORD, d, d, 0, 0, 0);
+        if (signs)
+            byte_signs(j, d, signs);
         sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;

@@ -168,6 +168,61 @@ static bool e_half(struct jit *j, const struct sg_insn *in, u32 arg)
     return true;
 }
 
+/*
+ * fma of halves: the product is exact in f32, the sum is made odd by what it lost (Knuth's two-sum), so that the rounding
+ * to a half is the only one; as fma_f16_odd() of exec/ops/half.c. No step meets a denormal or overflows.
+ */
+static void fma_part(struct jit *j, u32 a, u32 b, u32 c, u32 to, u32 k)
+{
+    static const struct vop ADD = {M0F, PNONE, 0, 0x58}, SUB = {M0F, PNONE, 0, 0x5c},
+                            MUL = {M0F, PNONE, 0, 0x59}, PADD = {M0F, P66, 0, 0xfe},
+                            PXOR = {M0F, P66, 0, 0xef};
+    struct buf *x = B(j);
+
+    widen(j, 1, a, k);
+    widen(j, 2, b, k);
+    widen(j, 3, c, k);
+    ev(x, MUL, 1, 1, 2, 0, 0);
+    ev(x, ADD, 4, 1, 3, 0, 0); /* the sum */
+    ev(x, SUB, 5, 4, 1, 0, 0);
+    ev(x, SUB, 2, 4, 5, 0, 0);
+    ev(x, SUB, 1, 1, 2, 0, 0);
+    ev(x, SUB, 3, 3, 5, 0, 0);
+    ev(x, ADD, 1, 1, 3, 0, 0); /* what it lost: 0, or NaN where the sum is not finite */
+    ev(x, CMPPS, 1, 1, 6, 0, 0);
+    put8(x, 12); /* ordered and not equal to register 6 */
+    ev(x, PXOR, 1, 1, 4, 0, 0);
+    ev(x, SHIFT_D, 4, 1, 1, 0, 0); /* -1: the sum is too far from 0 */
+    put8(x, 31);
+    ev(x, PADD, 4, 4, 1, 1, 0);
+    ev(x, VPORD, 4, 4, 7, 1, 0);
+    narrow(j, to, 4);
+}
+
+static bool e_fma_half(struct jit *j, const struct sg_insn *in, u32 pair)
+{
+    struct buf *x = B(j);
+
+    if (in->imm)
+        return false;
+    ev(x, (struct vop){M0F, P66, 0, 0xef}, 6, 6, 6, 0, 0); /* 0 */
+    sg_jit_broadcast(j, 7, 1);
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), c = sg_jv_get(j, in->c, h),
+                  d = sg_jv_new(j);
+
+        fma_part(j, a, b, c, d, 0);
+        if (pair) {
+            fma_part(j, a, b, c, 1, 1);
+            ev(x, SHIFT_D, 6, 1, 1, 0, 0);
+            put8(x, 16);
+            ev(x, VPORD, d, d, 1, 0, 0);
+        }
+        sg_jit_finish(j, in, h, 1u << h, d);
+    }
+    return true;
+}
+
 /* ---- ex2: ex2_ptx() of exec/ops/float.c, step by step ---- */
 
 enum { C_MAX, C_MIN, C_MAGIC, C_P7, C_P0 = C_P7 + 7, C_BIAS };
@@ -232,6 +287,8 @@ const struct jop sg_jit_ops_half[] = {
     {"mul.f16", e_half, ARG(M0F, PNONE, 0, 0x59)},
     {"add.f16x2", e_half, ARG(M0F, PNONE, 0, 0x58) | PAIR},
     {"sub.f16x2", e_half, ARG(M0F, PNONE, 0, 0x5c) | PAIR},
+    {"fma.f16", e_fma_half, 0},
+    {"fma.f16x2", e_fma_half, 1},
     {"mul.f16x2", e_half, ARG(M0F, PNONE, 0, 0x59) | PAIR},
     {NULL, NULL, 0},
 };

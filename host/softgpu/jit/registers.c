@@ -227,6 +227,7 @@ struct stub *sg_jit_stub(struct jit *j)
     s->back = 0;
     s->insn = j->cur;
     s->n = 1;
+    s->window = NULL;
     s->masked = j->masked;
     memcpy(s->v, j->v, sizeof(s->v));
     return s;

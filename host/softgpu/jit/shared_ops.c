@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Native loads and stores of shared memory, and of parameters; as jit/memory_ops.c. */
-#include "jit/memory_ops.h"
+#include "jit/windows.h"
 
 #ifdef SG_JIT
 
@@ -72,17 +72,19 @@ static const u32 in_row[SG_LANES]
     __attribute__((aligned(64))) = {0,  4,  8,  12, 16, 20, 24, 28, 32, 36,  40,  44,  48,  52,  56,  60,
                                     64, 68, 72, 76, 80, 84, 88, 92, 96, 100, 104, 108, 112, 116, 120, 124};
 
-/* RAX: where the first lane's address is, of so many bytes. */
-static void place_shared(struct jit *j, struct stub *s, const struct sg_insn *in, u32 ad, u32 bytes)
+void sg_jit_place_shared(struct jit *j, struct stub *s, const struct sg_insn *in, u32 ad, u32 bytes,
+                         u32 align)
 {
     struct buf *b = B(j);
 
     ev(b, MOVD_R, ad, 0, RAX, 0, EV_XMM);
     if (in->imm)
         alu_imm(b, false, 0, RAX, (u32)in->imm);
-    put8(b, 0xa8); /* test al, 3 */
-    put8(b, 3);
-    sg_jit_slow(j, s, JNE);
+    if (align > 1) {
+        put8(b, 0xa8); /* test al, align - 1 */
+        put8(b, align - 1);
+        sg_jit_slow(j, s, JNE);
+    }
     alu_mem(b, false, 0x8b, RCX, G_CTA, offsetof(struct sg_cta, shared_bytes));
     alu_imm(b, false, 5, RCX, bytes);
     sg_jit_slow(j, s, JB);
@@ -109,24 +111,97 @@ static void row_shared(struct jit *j, struct stub *s, const struct sg_insn *in, 
     }
     KORTESTW(b, 1);
     *others = jcc(b, JAE);
-    place_shared(j, s, in, ad[0], 4 * SG_LANES);
+    sg_jit_place_shared(j, s, in, ad[0], 4 * SG_LANES, 4);
+}
+
+/* RSI: the window, which fits. Checks what all lanes load; RAX: where lane 0, in register ad, loads. */
+static void check_window(struct jit *j, struct stub *s, const struct sg_insn *in, u32 ad, u32 align)
+{
+    struct buf *b = B(j);
+
+    ev(b, MOVD_R, ad, 0, RAX, 0, EV_XMM);
+    if (in->imm)
+        alu_imm(b, false, 0, RAX, (u32)in->imm);
+    if (align > 1) {
+        put8(b, 0xa8); /* test al, align - 1 */
+        put8(b, align - 1);
+        sg_jit_slow(j, s, JNE);
+    }
+    alu_mem(b, false, 0x8b, RCX, G_CTA, offsetof(struct sg_cta, shared_bytes));
+    alu_mem(b, false, 0x2b, RCX, RSI, offsetof(struct sg_window, span));
+    sg_jit_slow(j, s, JB);
+    alu_mem(b, false, 0x8b, RDX, RSI, offsetof(struct sg_window, low));
+    alu_reg(b, false, 0x01, RDX, RAX);
+    alu_reg(b, false, 0x39, RDX, RCX);
+    sg_jit_slow(j, s, JA);
+    alu_mem(b, true, 0x03, RAX, G_CTA, offsetof(struct sg_cta, shared));
+}
+
+/* The way of lanes in windows. Returns what to patch for its end; behind it are the other ways. */
+static size_t window_shared(struct jit *j, struct stub *s, const struct sg_insn *in, u32 arg, const u32 ad[2],
+                            u32 d[4][4])
+{
+    const u32 size = arg & 15, n = arg >> 8 & 15;
+    struct window_misses misses;
+    size_t end;
+
+    sg_jit_window_test(j, ad, s->window, &misses);
+    check_window(j, s, in, ad[0], size * n);
+    sg_jit_window_load(j, d, n, 0, false);
+    for (u32 h = 0; h < sg_jit_n(j, false); h++)
+        sg_jit_cut(j, d[0][h], size, arg & SIGN);
+    end = jmp(B(j));
+    sg_jit_window_missed(j, &misses);
+    return end;
+}
+
+/* An address for all lanes: loaded once. */
+static bool load_shared_flat(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    const u32 size = arg & 15, n = arg >> 8 & 15, bytes = size * n, ad = sg_jv_get(j, in->a, 0);
+    struct stub *s = sg_jit_stub(j);
+    u32 d[4][2];
+
+    sg_jit_spin(j, in);
+    for (u32 k = 0; k < n; k++)
+        for (u32 h = 0; h < sg_jit_n(j, false); h++)
+            d[k][h] = sg_jv_new(j);
+    sg_jit_place_shared(j, s, in, ad, bytes < 4 ? 4 : bytes, bytes);
+    for (u32 k = 0; k < n; k++)
+        for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+            evm(B(j), BCAST_M32, d[k][h], 0, RAX, (s32)(4 * k), 4, 0, 0);
+            sg_jit_cut(j, d[k][h], size, arg & SIGN);
+        }
+    for (u32 k = 0; k < n; k++)
+        for (u32 h = 0; h < sg_jit_n(j, false); h++)
+            sg_jv_bind(j, dest(in, k), h, d[k][h]);
+    sg_jv_unpin(j);
+    sg_jit_joined(j, s);
+    return true;
 }
 
 static bool e_ld_s(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     const u32 size = arg & 15, n = arg >> 8 & 15, bytes = size * n;
     struct buf *b = B(j);
-    size_t others, end = 0;
+    size_t others, end = 0, end_window = 0;
     struct stub *s;
-    u32 ad[2], d[4][2];
+    u32 ad[2], d[4][4];
 
+    if (sg_jit_flat(j, in->a))
+        return load_shared_flat(j, in, arg);
     for (u32 h = 0; h < sg_jit_n(j, false); h++)
         ad[h] = sg_jv_get(j, in->a, h);
     s = sg_jit_stub(j);
+    if (!s)
+        return true; /* no memory: failed is set */
+    s->window = sg_jit_window(j, in, bytes, bytes, bytes == 4 && !j->masked ? 4 : 0);
     for (u32 k = 0; k < n; k++) /* before ways part: it may write registers back */
         for (u32 h = 0; h < sg_jit_n(j, false); h++)
             d[k][h] = sg_jv_new(j);
     sg_jit_spin(j, in);
+    if (s->window)
+        end_window = window_shared(j, s, in, arg, ad, d);
     if (bytes == 4 && !j->masked) {
         row_shared(j, s, in, ad, &others);
         for (u32 h = 0; h < sg_jit_n(j, false); h++)
@@ -134,6 +209,8 @@ static bool e_ld_s(struct jit *j, const struct sg_insn *in, u32 arg)
         end = jmp(b);
         patch(b, others, b->n);
     }
+    if (s->window)
+        sg_jit_window_known(j, s, s->window);
     check_shared(j, s, in, ad, bytes < 4 ? 4 : bytes, bytes);
     for (u32 k = 0; k < n; k++)
         for (u32 h = 0; h < sg_jit_n(j, false); h++) {
@@ -143,6 +220,8 @@ static bool e_ld_s(struct jit *j, const struct sg_insn *in, u32 arg)
         }
     if (end)
         patch(b, end, b->n);
+    if (end_window)
+        patch(b, end_window, b->n);
     for (u32 k = 0; k < n; k++)
         for (u32 h = 0; h < sg_jit_n(j, false); h++)
             sg_jv_bind(j, dest(in, k), h, d[k][h]);
@@ -166,7 +245,7 @@ static size_t same_shared(struct jit *j, struct stub *s, const struct sg_insn *i
     }
     KORTESTW(b, 1);
     *others = jcc(b, JAE);
-    place_shared(j, s, in, ad[0], 4);
+    sg_jit_place_shared(j, s, in, ad[0], 4, 4);
     ev(b, EXTRACT2, v, 0, 2, 0, 0);
     put8(b, 3);
     evm(b, EXTRACTD, 2, 0, RAX, 0, 4, 0, EV_XMM);
@@ -239,6 +318,8 @@ const struct jop sg_jit_ops_shm[] = {
     {"st.s.b32", e_st_s, MEM(4, 1) | STORE},
     {"st.s.v2.b32", e_st_s, MEM(4, 2) | STORE},
     {"st.s.v4.b32", e_st_s, MEM(4, 4) | STORE},
+    {"st.s.u16", sg_jit_store_small, MEM(2, 1) | STORE | NARROW},
+    {"st.s.u8", sg_jit_store_small, MEM(1, 1) | STORE | NARROW},
     {"ld.p.b32", e_ld_p, MEM(4, 1)},
     {"ld.p.b64", e_ld_p, MEM(8, 1)},
     {NULL, NULL, 0},

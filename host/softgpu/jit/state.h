@@ -28,12 +28,13 @@ struct vreg {
 
 /* Out of line: a memory access that has to be checked lane by lane. */
 struct stub {
-    size_t jumps[12]; /* places to patch */
+    size_t jumps[16]; /* places to patch */
     u32 njumps;
     size_t back;
     u32 insn, n; /* the first handler that is called, and how many */
     u8 masked;
-    struct vreg v[V_COUNT]; /* before the instruction */
+    struct sg_window *window; /* learns first, see jit/windows.h; NULL: none */
+    struct vreg v[V_COUNT];   /* before the instruction */
     struct vreg after[V_COUNT];
 };
 
@@ -80,8 +81,9 @@ struct jit {
     u32 cur;  /* the instruction being compiled */
     u32 skip; /* how many behind it were compiled with it */
     struct group groups[SG_NATIVE_GROUPS];
-    u32 ngroups; /* begun in this block */
-    u8 masked;   /* which version of the code this is: JIT_* */
+    u32 ngroups;               /* begun in this block */
+    struct sg_window *windows; /* all of them */
+    u8 masked;                 /* which version of the code this is: JIT_* */
 };
 
 #define F_D 1u
@@ -170,6 +172,9 @@ u32 sg_jit_insn(struct jit *j, u32 i);
 bool sg_jit_is_span(sg_fn fn); /* a mark in front of instructions that run as one */
 /* The jump at `at` goes to the block at insn. */
 void sg_jit_jump_to(struct jit *j, size_t at, u32 insn);
+/* Around the setting of further arguments (RDX, ...): a call of fn(warp, instruction, ...). */
+void sg_jit_call_begin(struct jit *j, u32 insn);
+void sg_jit_call_end(struct jit *j, u64 fn);
 /* why: what VGPU_SOFT_PROFILE says behind the handler's name. */
 void sg_jit_call_handler(struct jit *j, u32 insn, const char *why);
 /* Calls the handler with everything in memory; out unless it says good. */

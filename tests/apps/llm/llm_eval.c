@@ -17,6 +17,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "../../perf/cpu_time.h"
 #include "ggml-backend.h"
 #include "llama.h"
 
@@ -33,7 +34,7 @@ struct saved_header {
 struct options {
     const char *backends, *device, *model, *prompt, *save, *follow;
     int tokens, threads, batch, context, kill_after;
-    bool flash, grow, quiet, verbose;
+    bool flash, grow, again, cpu_time, quiet, verbose;
     double nmse;
 };
 
@@ -46,7 +47,7 @@ struct run {
     int n_prompt, n_vocab;
     llama_token *tokens; /* generated */
     float *logits;       /* tokens x n_vocab */
-    double prompt_s, decode_s;
+    double prompt_s, decode_s, again_s;
 };
 
 static void __attribute__((noreturn, format(printf, 1, 2))) die(const char *fmt, ...)
@@ -64,34 +65,39 @@ static void __attribute__((noreturn, format(printf, 1, 2))) die(const char *fmt,
 
 static void help(void)
 {
-    puts("usage: llm_eval --backends DIR --device cuda|cpu --model FILE --prompt FILE [OPTIONS]\n"
-         "\n"
-         "Evaluates the prompt, then greedy tokens, on one of ggml's backends.\n"
-         "\n"
-         "  --backends DIR    where libggml-cuda.so and libggml-cpu-*.so are\n"
-         "  --device NAME     cuda: all layers on the first CUDA device; cpu: ggml's CPU backend\n"
-         "  --model FILE      a GGUF file\n"
-         "  --prompt FILE     a text\n"
-         "  --tokens N        how many tokens to generate (default 64)\n"
-         "  --batch N         tokens per evaluation of the prompt (default 512)\n"
-         "  --context N       context length in tokens (default: what prompt and --tokens need)\n"
-         "  --threads N       threads of the CPU backend (default 2)\n"
-         "  --no-flash        without flash attention\n"
-         "  --grow            first creates contexts until the device's memory is full, and says how many\n"
-         "  --kill-after N    ends by SIGKILL while the token after the Nth is being computed\n"
-         "  --save FILE       writes tokens and logits\n"
-         "  --follow FILE     takes the tokens of a saved run, compares the logits with it\n"
-         "  --nmse X          normalised mean squared error that still counts as equal\n"
-         "                    (default 5e-4, test-backend-ops's for matrix products)\n"
-         "  --quiet           no text of the tokens\n"
-         "  --verbose         what the libraries say\n"
-         "  --help            this text");
+    puts(
+        "usage: llm_eval --backends DIR --device cuda|cpu --model FILE --prompt FILE [OPTIONS]\n"
+        "\n"
+        "Evaluates the prompt, then greedy tokens, on one of ggml's backends.\n"
+        "\n"
+        "  --backends DIR    where libggml-cuda.so and libggml-cpu-*.so are\n"
+        "  --device NAME     cuda: all layers on the first CUDA device; cpu: ggml's CPU backend\n"
+        "  --model FILE      a GGUF file\n"
+        "  --prompt FILE     a text\n"
+        "  --tokens N        how many tokens to generate (default 64)\n"
+        "  --batch N         tokens per evaluation of the prompt (default 512)\n"
+        "  --context N       context length in tokens (default: what prompt and --tokens need)\n"
+        "  --threads N       threads of the CPU backend (default 2)\n"
+        "  --no-flash        without flash attention\n"
+        "  --grow            first creates contexts until the device's memory is full, and says how many\n"
+        "  --again           evaluates the prompt once more at the end: kernels are compiled, memory is in use\n"
+        "  --cpu-time        rates by CPU time: of kernels (VGPU_SOFT_PROFILE must be set), of the CPU backend\n"
+        "  --kill-after N    ends by SIGKILL while the token after the Nth is being computed\n"
+        "  --save FILE       writes tokens and logits\n"
+        "  --follow FILE     takes the tokens of a saved run, compares the logits with it\n"
+        "  --nmse X          normalised mean squared error that still counts as equal\n"
+        "                    (default 5e-4, test-backend-ops's for matrix products)\n"
+        "  --quiet           no text of the tokens\n"
+        "  --verbose         what the libraries say\n"
+        "  --help            this text");
 }
 
-static double now(void)
+static double now(const struct options *o)
 {
     struct timespec t;
 
+    if (o->cpu_time)
+        return strcmp(o->device, "cuda") ? cpu_time_own() : fmax(cpu_time_kernels(), 0);
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
@@ -215,10 +221,10 @@ static void say_token(const struct run *r, llama_token token)
     }
 }
 
-/* follow: the tokens to take instead of the greatest logit's, or NULL. */
-static void generate(struct run *r, const llama_token *follow)
+/* Seconds that the prompt takes. */
+static double evaluate_prompt(struct run *r)
 {
-    double start = now();
+    double start = now(&r->o);
 
     for (int at = 0; at < r->n_prompt; at += r->o.batch) {
         int n = r->n_prompt - at < r->o.batch ? r->n_prompt - at : r->o.batch;
@@ -227,8 +233,16 @@ static void generate(struct run *r, const llama_token *follow)
             die("cannot evaluate the prompt");
     }
     llama_synchronize(r->ctx);
-    r->prompt_s = now() - start;
-    start = now();
+    return now(&r->o) - start;
+}
+
+/* follow: the tokens to take instead of the greatest logit's, or NULL. */
+static void generate(struct run *r, const llama_token *follow)
+{
+    double start;
+
+    r->prompt_s = evaluate_prompt(r);
+    start = now(&r->o);
     for (int i = 0; i < r->o.tokens; i++) {
         float *row = r->logits + (size_t)i * (size_t)r->n_vocab;
 
@@ -244,7 +258,7 @@ static void generate(struct run *r, const llama_token *follow)
         if (i + 1 == r->o.kill_after)
             raise(SIGKILL);
     }
-    r->decode_s = now() - start;
+    r->decode_s = now(&r->o) - start;
     if (!r->o.quiet)
         putchar('\n');
 }
@@ -366,7 +380,8 @@ static void parse_options(struct options *o, int argc, char **argv)
         {"context", 1, NULL, 'c'},  {"threads", 1, NULL, 't'},    {"no-flash", 0, NULL, 'F'},
         {"grow", 0, NULL, 'g'},     {"kill-after", 1, NULL, 'k'}, {"save", 1, NULL, 's'},
         {"follow", 1, NULL, 'f'},   {"nmse", 1, NULL, 'e'},       {"quiet", 0, NULL, 'q'},
-        {"verbose", 0, NULL, 'v'},  {"help", 0, NULL, 'h'},       {NULL, 0, NULL, 0},
+        {"again", 0, NULL, 'a'},    {"cpu-time", 0, NULL, 'C'},   {"verbose", 0, NULL, 'v'},
+        {"help", 0, NULL, 'h'},     {NULL, 0, NULL, 0},
     };
     int c;
 
@@ -402,6 +417,12 @@ static void parse_options(struct options *o, int argc, char **argv)
         case 'g':
             o->grow = true;
             break;
+        case 'a':
+            o->again = true;
+            break;
+        case 'C':
+            o->cpu_time = true;
+            break;
         case 'k':
             o->kill_after = number("kill-after", optarg, 1, 100000);
             break;
@@ -432,6 +453,8 @@ static void parse_options(struct options *o, int argc, char **argv)
         die("--backends, --device, --model and --prompt are needed; see --help");
     if (strcmp(o->device, "cuda") != 0 && strcmp(o->device, "cpu") != 0)
         die("--device: '%s' is not one of cuda, cpu", o->device);
+    if (o->cpu_time && strcmp(o->device, "cuda") == 0 && !getenv("VGPU_SOFT_PROFILE"))
+        die("--cpu-time: VGPU_SOFT_PROFILE is not set");
     if (!(o->nmse > 0))
         die("--nmse: not a number above 0");
 }
@@ -454,6 +477,11 @@ int main(int argc, char **argv)
     generate(&r, tokens);
     printf("%s: prompt %d tokens, %.1f tokens/s; decoding %d tokens, %.2f tokens/s\n", r.o.device, r.n_prompt,
            r.n_prompt / r.prompt_s, r.o.tokens, (r.o.tokens - 1) / r.decode_s);
+    if (r.o.again) {
+        llama_memory_clear(llama_get_memory(r.ctx), true);
+        r.again_s = evaluate_prompt(&r);
+        printf("the prompt again: %.1f tokens/s\n", r.n_prompt / r.again_s);
+    }
     if (r.o.save)
         save(&r);
     if (r.o.follow)

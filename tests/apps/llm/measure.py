@@ -3,12 +3,13 @@
 """How fast and how equal a small language model is here: docs/results/llm.md, and rows of `make bench`.
 
   measure.py table --build DIR --cuda DIR --out FILE [--rounds N] [--tokens N] [--size SIZE]
-  measure.py bench --build DIR --cuda DIR [--quick] [--json FILE]
+  measure.py bench --build DIR --cuda DIR [--quick] [--cpu-time] [--json FILE]
 
 Each type of weights in interleaved rounds: the CUDA backend on the software GPU over the socket, and
 ggml's CPU backend on the same processors with one thread and with as many as there are processors. The
 best of the rounds counts, because the machine may be shared. `table` has the same in one guest,
-and a run under `vgpu trace` for what goes to the worker.
+and a run under `vgpu trace` for what goes to the worker. `bench` has the prompt twice: cold, with all that a first one
+costs (modules, code, memory), and warm. --cpu-time: one thread's CPU time on both sides, of the kernels alone on ours.
 """
 
 import argparse
@@ -19,9 +20,11 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 import time
 
 RATES = re.compile(r"prompt (\d+) tokens, ([\d.]+) tokens/s; decoding (\d+) tokens, ([\d.]+) tokens/s")
+AGAIN = re.compile(r"the prompt again: ([\d.]+) tokens/s")
 LOGITS = re.compile(r"largest difference ([\d.e+-]+), nmse ([\d.e+-]+)")
 TOKENS = re.compile(r"^tokens: (.*)$", re.M)
 TYPES = ["f16", "q8_0", "q4_k", "q4_0"]
@@ -42,6 +45,8 @@ class Run:
             raise Failed("llm_eval says: %s" % text[-400:])
         self.prompt_tokens, self.tokens = int(rates.group(1)), int(rates.group(3))
         self.prompt, self.decode = float(rates.group(2)), float(rates.group(4))
+        again = AGAIN.search(text)
+        self.warm = float(again.group(1)) if again else 0.0
         logits = LOGITS.search(text)
         self.largest, self.nmse = (logits.group(1), logits.group(2)) if logits else ("", "")
         tokens = TOKENS.search(text)
@@ -52,20 +57,21 @@ class Best:
     """The best of several runs, of prompt and of decoding."""
 
     def __init__(self):
-        self.prompt = self.decode = 0.0
+        self.prompt = self.warm = self.decode = 0.0
         self.last = None
 
     def add(self, run):
         """One more run."""
         self.prompt, self.decode = max(self.prompt, run.prompt), max(self.decode, run.decode)
+        self.warm = max(self.warm, run.warm)
         self.last = run
 
 
 class Place:
     """Where everything is, and how it is run."""
 
-    def __init__(self, build, cuda, size, tokens):
-        self.build, self.size, self.tokens = build, size, tokens
+    def __init__(self, build, cuda, size, tokens, cpu_time=False):
+        self.build, self.size, self.tokens, self.cpu_time = build, size, tokens, cpu_time
         self.here = os.path.dirname(os.path.abspath(__file__))
         self.out = os.path.join(build, "tests", "apps", "llm")
         self.work = os.path.join(self.out, "measure")
@@ -90,7 +96,7 @@ class Place:
         """llm_eval's command line."""
         return [os.path.join(self.out, "llm_eval"), "--backends", self.cuda_libs if device == "cuda" else self.cpu_libs,
                 "--device", device, "--prompt", os.path.join(self.here, "prompt.md"), "--model", self.model(kind),
-                "--quiet"] + list(more)
+                "--again", "--quiet"] + (["--cpu-time"] if self.cpu_time else []) + list(more)
 
     def run(self, command, timeout=600, env=None):
         """Its output; Failed where it does not end well."""
@@ -110,9 +116,13 @@ class Place:
 
     def gpu(self, kind, threads=None):
         """The CUDA backend on the software GPU over the socket, following the CPU's tokens."""
-        return Run(self.run([self.vgpu, "run", "--gpu", "soft"] + self.command(
-            kind, "cuda", "--tokens", str(self.tokens), "--follow", self.saved(kind)),
-            env={"VGPU_SOFT_THREADS": str(threads)} if threads else None))
+        env = {"VGPU_SOFT_THREADS": str(threads)} if threads else {}
+        with tempfile.TemporaryDirectory() as folder:
+            if self.cpu_time:
+                os.chmod(folder, 0o777)  # a worker may be another user
+                env = {"VGPU_SOFT_THREADS": "1", "VGPU_SOFT_PROFILE": os.path.join(folder, "profile")}
+            return Run(self.run([self.vgpu, "run", "--gpu", "soft"] + self.command(
+                kind, "cuda", "--tokens", str(self.tokens), "--follow", self.saved(kind)), env=env))
 
     def trace(self, kind, tokens):
         """Calls, records and round trips of a run of so many tokens."""
@@ -164,7 +174,7 @@ def measure(place, kinds, rounds):
         rows["cpu1"].add(place.cpu(kind, 1, "--save", place.saved(kind)))
         for i in range(rounds):
             rows["gpu"].add(place.gpu(kind))
-            if all_threads > 1:
+            if all_threads > 1 and not place.cpu_time:
                 rows["cpuN"].add(place.cpu(kind, all_threads))
             if i + 1 < rounds:
                 rows["cpu1"].add(place.cpu(kind, 1))
@@ -287,8 +297,12 @@ def bench(place, args):
     """Tokens/s beside the CPU backend, and one processor beside two. Prints "llm-bench: N passed, M failed"."""
     kinds = ["q4_0"] if args.quick else TYPES
     figures, passed, failed = {}, 0, 0
-    print("language model (%s), tokens/s: software GPU over the socket, ggml's CPU backend (best of 1 and %d threads), "
-          "ratio" % (args.size, processors()))
+    if args.cpu_time:
+        print("language model (%s), tokens/s of one thread's CPU time: kernels of the software GPU, ggml's CPU backend, ratio"
+              % args.size)
+    else:
+        print("language model (%s), tokens/s: software GPU over the socket, ggml's CPU backend (best of 1 and %d threads), "
+              "ratio" % (args.size, processors()))
     for kind in kinds:
         try:
             rows = measure(place, [kind], args.rounds)[kind]
@@ -297,13 +311,13 @@ def bench(place, args):
             failed += 1
             continue
         passed += 1
-        for what, name in (("decode", "decoding"), ("prompt", "prompt")):
+        for what, name in (("decode", "decoding"), ("prompt", "prompt"), ("warm", "warm prompt")):
             ours, cpu = getattr(rows["gpu"], what), cpu_best(rows, what)
             ratio = cpu / ours
-            aim = "" if what == "prompt" else "   aim <= %g   %s" % (AIM_CPU, "met" if ratio <= AIM_CPU else "MISSED")
+            aim = "" if what != "decode" else "   aim <= %g   %s" % (AIM_CPU, "met" if ratio <= AIM_CPU else "MISSED")
             print("  %-8s %-10s %10.1f %10.1f %8.2f%s" % (kind.upper(), name, ours, cpu, ratio, aim))
             figures["llm %s %s" % (kind, name)] = {"ours_per_s": ours, "cpu_per_s": cpu, "ratio": round(ratio, 3)}
-    if processors() > 1:
+    if processors() > 1 and not args.cpu_time:
         kind = kinds[-1]
         one, two = Best(), Best()
         try:
@@ -337,11 +351,12 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--size", default="small")
+    parser.add_argument("--cpu-time", action="store_true")
     parser.add_argument("--quick", action="store_true")
     args = parser.parse_args()
     if args.quick:
         args.rounds, args.tokens, args.size = 1, 8, "tiny"
-    place = Place(os.path.abspath(args.build), args.cuda, args.size, args.tokens)
+    place = Place(os.path.abspath(args.build), args.cuda, args.size, args.tokens, args.cpu_time)
     missing = [path for path in [place.vgpu, os.path.join(place.out, "llm_eval")] + [place.model(k) for k in TYPES]
                if not os.path.exists(path)]
     if missing:

@@ -153,13 +153,30 @@ static inline f32 hmax(f32 a, f32 b, bool nan)
 LISTH(HALF)
 
 /*
- * fma: f32 does, unless its result lies in the middle between two halves (then the digits it lost
- * decide) or among the denormals of f16, whose middles are elsewhere.
+ * fma of f16 with one rounding left to do: the product of halves is exact in f32, the sum is made odd by what it lost
+ * (Knuth's two-sum). f32 holds all of it: nothing overflows or becomes denormal.
+ */
+static inline f32 fma_f16_odd(f32 x, f32 y, f32 z)
+{
+    const f32 p = x * y, s = p + z, back = s - p;
+    const f32 lost = (p - (s - back)) + (z - back);
+    const u32 inexact = lost < 0.0f || lost > 0.0f, away = (b32(s) ^ b32(lost)) >> 31;
+
+    return f32b((b32(s) - (inexact & away)) | inexact);
+}
+
+/*
+ * fma of bf16: f32 does, unless its result lies in the middle between two (then the digits it lost
+ * decide) or among the denormals.
  */
 static inline void fma_half(const f32 *x, const f32 *y, const f32 *z, f32 *r, bool bf)
 {
-    const u32 low = bf ? 0xffffu : 0x1fffu, mid = bf ? 0x8000u : 0x1000u;
     u32 doubt = 0;
+
+    if (!bf) {
+        LANES r[i] = fma_f16_odd(x[i], y[i], z[i]);
+        return;
+    }
 
     LANES
     {
@@ -167,7 +184,7 @@ static inline void fma_half(const f32 *x, const f32 *y, const f32 *z, f32 *r, bo
         const u32 u = b32(v), mag = u & 0x7fffffffu;
 
         r[i] = v;
-        doubt |= (u & low) == mid || (mag - 1 < (bf ? 0x00800000u : 0x38800000u));
+        doubt |= (u & 0xffffu) == 0x8000u || mag - 1 < 0x00800000u;
     }
     if (UNLIKELY(doubt))
         LANES r[i] = fma_to_odd(x[i], y[i], z[i]);

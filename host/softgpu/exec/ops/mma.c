@@ -226,6 +226,33 @@ HANDLER(mma_float)
     return SG_NEXT;
 }
 
+#ifdef __AVX512F__
+static inline void bytes_ab(const struct sg_warp *w, const struct sg_insn *in, const struct sg_mma_form *f,
+                            struct mma_bytes *x)
+{
+    for (int r = 0; r < f->na; r++)
+        x->a[r] = reg(w, in, r);
+    for (int r = 0; r < f->nb; r++)
+        x->b[r] = reg(w, in + 1, r);
+}
+
+/* All of it, where all lanes run, sums wrap, and the processor's instructions fit. */
+static bool bytes_whole(const struct sg_warp *w, const struct sg_insn *in, const struct sg_mma_form *f)
+{
+    struct mma_bytes x;
+
+    if (w->wmask != SG_FULL || in->imm || f->b != SG_MMA_S8 || !__builtin_cpu_supports("avx512vnni"))
+        return false;
+    bytes_ab(w, in, f, &x);
+    for (int r = 0; r < f->nc; r++) {
+        x.c[r] = reg(w, in + 2, r);
+        x.d[r] = (u32 *)(uintptr_t)reg(w, in + 3, r);
+    }
+    mma512_bytes(f, &x);
+    return true;
+}
+#endif
+
 /* What the registers of c grow by: sums of products of bytes. */
 static inline void int_tile(const struct sg_warp *w, const struct sg_insn *in, const struct sg_mma_form *f,
                             s32 sum[4][SG_LANES])
@@ -234,13 +261,10 @@ static inline void int_tile(const struct sg_warp *w, const struct sg_insn *in, c
 
 #ifdef __AVX512F__
     if (f->b == SG_MMA_S8 && __builtin_cpu_supports("avx512vnni")) {
-        const u32 *ra[4], *rb[4];
+        struct mma_bytes x = {.d = {(u32 *)sum[0], (u32 *)sum[1], (u32 *)sum[2], (u32 *)sum[3]}};
 
-        for (int r = 0; r < f->na; r++)
-            ra[r] = reg(w, in, r);
-        for (int r = 0; r < f->nb; r++)
-            rb[r] = reg(w, in + 1, r);
-        mma512_bytes(f, ra, rb, sum);
+        bytes_ab(w, in, f, &x);
+        mma512_bytes(f, &x);
         return;
     }
 #endif
@@ -256,6 +280,10 @@ HANDLER(mma_int)
     const struct sg_mma_form *f = &sg_mma_forms[in->aux];
     s32 sum[4][SG_LANES];
 
+#ifdef __AVX512F__
+    if (bytes_whole(w, in, f))
+        return SG_NEXT;
+#endif
     int_tile(w, in, f, sum);
     if (in->imm)
         for (int r = 0; r < f->nc; r++) {

@@ -140,13 +140,17 @@ static inline bool mma512_float(const struct sg_mma_form *f)
 
 /* ---- bytes: unsigned by signed ones are one instruction; signed a is taken as a + 128 ---- */
 
+#define MMA_VNNI __attribute__((target("avx512vnni")))
+
+/* One register of b against one (8 rows) or two of a. s[r]: the r-th register of a lane; off: what a + 128 gives too much. */
 #define MMA_INT_STEP(t) \
     do { \
         const __m512i b0 = _mm512_permutex2var_epi32(vb0, mma_columns(t), vb1); \
         const __m512i b1 = _mm512_permutex2var_epi32(vb0, mma_columns(4 + (t)), vb1); \
         off0 = _mm512_dpbusd_epi32(off0, bias, b0); \
         off1 = _mm512_dpbusd_epi32(off1, bias, b1); \
-        for (int r = 0; r < rows; r++) { \
+        _Pragma("GCC unroll 2") for (int r = 0; r < rows; r++) \
+        { \
             const __m512i a0 = _mm512_shuffle_epi32(va[r][0], (_MM_PERM_ENUM)((t)*0x55)); \
             const __m512i a1 = _mm512_shuffle_epi32(va[r][1], (_MM_PERM_ENUM)((t)*0x55)); \
             s[2 * r][0] = _mm512_dpbusd_epi32(s[2 * r][0], a0, b0); \
@@ -156,31 +160,57 @@ static inline bool mma512_float(const struct sg_mma_form *f)
         } \
     } while (0)
 
-/* sum[r] of a lane: what its r-th register of c grows by. b must be signed. */
-__attribute__((target("avx512vnni"))) static inline void
-mma512_bytes(const struct sg_mma_form *f, const u32 *const ra[], const u32 *const rb[], s32 sum[4][SG_LANES])
+/* The registers of one mma of bytes; c[r] NULL: 0. A register of d may be one of the others. */
+struct mma_bytes {
+    const u32 *a[4], *b[4], *c[4];
+    u32 *d[4];
+};
+
+/* With constants for all but x no vector goes through memory. */
+MMA_VNNI __attribute__((always_inline)) static inline void mma512_bytes_of(const struct mma_bytes *x,
+                                                                           int rows, int nb, bool signed_a)
 {
-    const int rows = f->m / 8;
-    const __m512i bias = _mm512_set1_epi32(f->a == SG_MMA_S8 ? (int)0x80808080 : 0);
+    const __m512i bias = _mm512_set1_epi32(signed_a ? (int)0x80808080 : 0);
     __m512i s[4][2], va[2][2], off0 = _mm512_setzero_si512(), off1 = off0;
 
-    for (int r = 0; r < 4; r++)
-        s[r][0] = s[r][1] = off0;
-    for (int k = 0; k < f->nb; k++) {
-        const __m512i vb0 = mma_load(rb[k]), vb1 = mma_load(rb[k] + 16);
+#pragma GCC unroll 4
+    for (int r = 0; r < 2 * rows; r++) {
+        s[r][0] = x->c[r] ? mma_load(x->c[r]) : _mm512_setzero_si512();
+        s[r][1] = x->c[r] ? mma_load(x->c[r] + 16) : _mm512_setzero_si512();
+    }
+#pragma GCC unroll 4
+    for (int k = 0; k < nb; k++) {
+        const __m512i vb0 = mma_load(x->b[k]), vb1 = mma_load(x->b[k] + 16);
 
+#pragma GCC unroll 2
         for (int r = 0; r < rows; r++) {
-            va[r][0] = _mm512_xor_si512(mma_load(ra[k * rows + r]), bias);
-            va[r][1] = _mm512_xor_si512(mma_load(ra[k * rows + r] + 16), bias);
+            va[r][0] = _mm512_xor_si512(mma_load(x->a[k * rows + r]), bias);
+            va[r][1] = _mm512_xor_si512(mma_load(x->a[k * rows + r] + 16), bias);
         }
         MMA_INT_STEP(0);
         MMA_INT_STEP(1);
         MMA_INT_STEP(2);
         MMA_INT_STEP(3);
     }
+#pragma GCC unroll 4
     for (int r = 0; r < 2 * rows; r++)
         for (int h = 0; h < 2; h++)
-            _mm512_storeu_si512((void *)(sum[r] + 16 * h), _mm512_sub_epi32(s[r][h], r & 1 ? off1 : off0));
+            _mm512_storeu_si512((void *)(x->d[r] + 16 * h), _mm512_sub_epi32(s[r][h], r & 1 ? off1 : off0));
+}
+
+/* m16n8k32 of signed bytes, which quantised matrix products consist of. */
+MMA_VNNI static void mma512_s8_k32(const struct mma_bytes *x)
+{
+    mma512_bytes_of(x, 2, 2, true);
+}
+
+/* b must be signed. */
+MMA_VNNI static void mma512_bytes(const struct sg_mma_form *f, const struct mma_bytes *x)
+{
+    if (f->m == 16 && f->nb == 2 && f->a == SG_MMA_S8)
+        mma512_s8_k32(x);
+    else
+        mma512_bytes_of(x, f->m / 8, f->nb, f->a == SG_MMA_S8);
 }
 
 #endif

@@ -182,6 +182,10 @@ static void test_bits(void)
     T("ddss", "$ bfi.b64 %d, %a, 0x123456789abcdef0, %b, %c;", ref_bfi(a, 0x123456789abcdef0ull, UB, UC, 64));
     T("wwww", "prmt.b32", ref_prmt(UA, UB, UC));
     T("www", "$ prmt.b32 %d, %a, %b, 0x5410;", (UA & 0xffff) | UB << 16);
+    T("www", "$ prmt.b32 %d, %a, %b, 0xba98;", ref_prmt(UA, UB, 0xba98));
+    T("www", "$ prmt.b32 %d, %a, %b, 0x9d42;", ref_prmt(UA, UB, 0x9d42));
+    T("www", "$ prmt.b32 %d, %a, %b, 0x7f0c;", ref_prmt(UA, UB, 0x7f0c));
+    T("www", "$ prmt.b32 %d, %a, %b, 0xfedc;", ref_prmt(UA, UB, 0xfedc));
     T("www", "$ prmt.b32.rc16 %d, %a, %b, 1;", UA >> 16 | (UA & 0xffff0000u));
     T("www", "$ prmt.b32.f4e %d, %a, %b, 1;", UA >> 8 | UB << 24);
     T("wwww", "$ lop3.b32 %d, %a, %b, %c, 0xe8;", (a & b) | (a & c) | (b & c));
