@@ -273,7 +273,11 @@ for way in $ways; do
     if [ "$gpu" = soft ]; then # the cases that need a second device
         export VGPU_SOFT_CC=8.0,8.0 CONFORM_DEVICES=2
         one two_devices $way "$build/conform"
+        export VGPU_SOFT_JIT=0
+        one two_revoke_interpreted $way "$build/conform" 'revoke_*'
         unset VGPU_SOFT_CC CONFORM_DEVICES
+        one revoke_interpreted $way "$build/conform" 'revoke_*'
+        unset VGPU_SOFT_JIT
         export VGPU_SOFT_CC=9.0 # a device that has clusters
         one clusters $way "$build/conform" cluster_launch cluster_preferred cluster_occupancy
         unset VGPU_SOFT_CC

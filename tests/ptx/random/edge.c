@@ -101,8 +101,7 @@ static s64 lane_offset(const struct edge *e, u32 lane)
 
 static size_t put_guard(const struct edge *e, char *at, size_t room)
 {
-    static const char *const conditions[] = {
-        [ALONE] = "eq", [LOW] = "lt", [HIGH] = "ge", [ODD] = "ne"};
+    static const char *const conditions[] = {[ALONE] = "eq", [LOW] = "lt", [HIGH] = "ge", [ODD] = "ne"};
     const u32 than = e->who == ALONE ? e->alone : e->who == ODD ? 0 : 16;
 
     if (e->who == ALL)
@@ -118,12 +117,13 @@ static size_t put_access(const struct edge *e, u32 k, char *at, size_t room)
     const char *regs = a->regs, *space = space_names[e->space];
 
     if (a->what == LOAD)
-        return (size_t)snprintf(at, room, "%sld%s.%s %s, [%%at+%d];\n", guard, space, a->type, regs, e->imm[k]);
+        return (size_t)snprintf(at, room, "%sld%s.%s %s, [%%at+%d];\n", guard, space, a->type, regs,
+                                e->imm[k]);
     if (a->what == ATOM)
         return (size_t)snprintf(at, room, "%satom%s.%s %s, [%%at+%d], %s;\n", guard, space, a->type,
                                 a->bytes == 8 ? "%d1" : "%w1", e->imm[k], regs);
-    return (size_t)snprintf(at, room, "%s%s%s.%s [%%at+%d], %s;\n", guard, what_names[a->what], space, a->type,
-                            e->imm[k], regs);
+    return (size_t)snprintf(at, room, "%s%s%s.%s [%%at+%d], %s;\n", guard, what_names[a->what], space,
+                            a->type, e->imm[k], regs);
 }
 
 #define P(...) n += (size_t)snprintf(text + n, n < TEXT ? TEXT - n : 0, __VA_ARGS__)
@@ -317,17 +317,17 @@ static void build_edge(struct edge *e, u64 seed)
 
 /* ---- running and comparing ---- */
 
-static bool right_end(const struct edge *e, const struct sg_fault *f, int r, const struct outcome *o, const u8 *mem,
-                      char *why, size_t room)
+static bool right_end(const struct edge *e, const struct sg_fault *f, int r, const struct outcome *o,
+                      const u8 *mem, char *why, size_t room)
 {
     const u64 at = (uintptr_t)mem + o->offset;
 
     if (r == o->result &&
-        (!r || (f->thread[0] == o->lane && f->access_size == e->a->bytes && f->is_write == (e->a->what != LOAD) &&
-                (e->space >= SHARED || f->address == at))))
+        (!r || (f->thread[0] == o->lane && f->access_size == e->a->bytes &&
+                f->is_write == (e->a->what != LOAD) && (e->space >= SHARED || f->address == at))))
         return true;
-    snprintf(why, room, "result %d of thread %u, %s of %u bytes at %+lld; expected %d of thread %u at %+lld", r,
-             f->thread[0], f->is_write ? "write" : "read", f->access_size,
+    snprintf(why, room, "result %d of thread %u, %s of %u bytes at %+lld; expected %d of thread %u at %+lld",
+             r, f->thread[0], f->is_write ? "write" : "read", f->access_size,
              (long long)(f->address - (uintptr_t)mem), o->result, o->lane, (long long)o->offset);
     return false;
 }
@@ -364,7 +364,8 @@ static bool launch_edge(const struct edge *e, struct sg_module *m, char *why, si
     if (!beside_untouched(mem, e->size))
         return false;
     snprintf(why, room, "what was read or written differs");
-    return !whole || (!memcmp(sums, out, e->block * 8) && (e->space >= SHARED || !memcmp(mem, model, e->size)));
+    return !whole ||
+           (!memcmp(sums, out, e->block * 8) && (e->space >= SHARED || !memcmp(mem, model, e->size)));
 }
 
 bool edge_run(u64 seed, char *why, size_t room)
