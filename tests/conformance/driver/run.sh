@@ -243,6 +243,20 @@ traps() {
     fi
 }
 
+# Each attribute of cuda.h has a case that sees its effect, or a reason why there is none.
+attributes() {
+    header=${CUDA_HOME:-/usr/local/cuda}/include/cuda.h
+    if [ ! -f "$header" ]; then
+        not_run attributes "no cuda.h"
+    elif /usr/bin/python3 "$(dirname "$0")/attributes.py" "$header" "$out/cases" >"$out/attributes"; then
+        echo "attributes: $(cat "$out/attributes")"
+        passed=$((passed + 1))
+    else
+        sed 's/^/FAIL: attributes: /' "$out/attributes"
+        failed=$((failed + 1))
+    fi
+}
+
 ways=${only:-direct socket}
 if [ "$gpu" = soft ]; then
     if [ -n "$soft" ]; then
@@ -266,7 +280,12 @@ case $ways in
 esac
 rm -f "$out"/*
 case $ways in
-*direct*) [ "$gpu" = soft ] && traps ;;
+*direct*)
+    if [ "$gpu" = soft ]; then
+        traps
+        attributes
+    fi
+    ;;
 esac
 for way in $ways; do
     one conform $way "$build/conform"
