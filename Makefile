@@ -155,7 +155,7 @@ check-packages: ## install, upgrade and remove the packages in a Debian root; li
 # With these each warning of a compiler is an error (scripts/warnings.mk); a build for use does not stop at one.
 check test all-clients bench-check lint fuzz san coverage: export VGPU_WERROR = 1
 
-.PHONY: check test test-all all-clients bench bench-check bench-scale lint compdb gpu gpu-kit fuzz san coverage faults debug-guest regress prove census mutate
+.PHONY: check test test-all all-clients bench bench-check bench-scale lint compdb gpu gpu-kit fuzz san coverage faults debug-guest regress prove census mutate repeat
 check: prepare-test ## unit tests, conformance over the socket: minutes, no guest; T=SUITE[/PATTERN]: one suite or test
 	@set -e; for part in $(HOST_PARTS); do $(NEXT) $$part; done
 ifeq ($(T),)
@@ -247,6 +247,10 @@ debug-guest: prepare-test ## the guest driver under a kernel with KASAN or KCSAN
 regress: prepare-test ## each hole that was found, by the test that fails without its mend (HOLE=NAME)
 	@$(NEXT) stage-build
 	@$(call sub,tests/system/regress,run)
+
+repeat: prepare-test ## each suite N times while the processors are busy; a table in build/repeat.md (N=40 T=SUITE[/PATTERN])
+	@set -e; for part in $(HOST_PARTS); do $(NEXT) $$part; done
+	@set -f; $(TOP)/tests/runner/repeat.py --times $(or $(N),40) --out $(BUILD)/repeat.md $(T)
 
 # Built first: what the suites run and do not build themselves.
 mutate: prepare-test ## small faults in a copy, one at a time: do the tests notice? (N=20 SEED=1 PART=a,b JOBS=N AGAIN=1)

@@ -55,6 +55,15 @@ refuse "a struct that is not described is refused" 's/in struct:CUmemLocation lo
 refuse "a reply larger than its slot is refused" 's/out bytes result max=4032/out bytes result max=8192/'
 refuse "a record larger than the limit is refused" 's/in bytes params len=paramsLen max=32764/in bytes params len=paramsLen max=99999/'
 
+# Each refusal of the generator and each limit of the wire, at it and one over it.
+"$PYTHON" "$here/limits_test.py" >"$O/limits.log"
+r=$?
+grep '^FAIL' "$O/limits.log"
+ok "every refusal of the generator, at it and one over it ($(tail -n 1 "$O/limits.log"))" $r
+"$PYTHON" "$here/limits_test.py" --set REPLY_MAX=4096 --set RECORD_ARGS_MAX=73728 >"$O/limits.log"
+[ $? = 1 ] && [ "$(grep -c 'one over it: accepted$' "$O/limits.log")" -ge 4 ]
+ok "maxima that are too large are noticed" $?
+
 if [ -f "$CUDA_HOME/include/cuda.h" ]; then
     # Every function that cuda.h declares is described, and with its signature (the compiler checks).
     printf '#define __CUDA_API_VERSION_INTERNAL\n#include <cuda.h>\n#include <cudaProfiler.h>\n' |
@@ -87,7 +96,7 @@ ok "round trips of arrays of handles and structs, struct results, callbacks" $r
 "$O/vgp_roundtrip_test" >"$O/roundtrip.log" 2>&1
 r=$?
 tail -n 5 "$O/roundtrip.log"
-ok "round trips T1-T6 of every call under ASan and UBSan" $r
+ok "round trips T1-T7 of every call under ASan and UBSan" $r
 
 # What is there stays byte for byte; a new call adds lines (`make golden`).
 "$O/vgp_golden_test" >"$O/golden.txt" && diff "$here/golden_records.tsv" "$O/golden.txt" >"$O/golden.diff"

@@ -6,7 +6,8 @@
  * decoder consumes all of it; T3 every field arrives as it was sent (random values, several
  * rounds); T4 every shorter record is refused; T5 every word of the arguments corrupted in turn:
  * no crash (ASan, UBSan), and padding that is not zero is refused; T6 no reply is larger than its
- * slot, no record larger than VGP_RECORD_MAX.
+ * slot, no record larger than VGP_RECORD_MAX; T7 an array, text or bytes of the greatest length is taken, and
+ * one element more is refused, although the record has room for it.
  * The cases themselves are made from the description for each run (gen/templates/roundtrip.py).
  */
 #include <stdarg.h>
@@ -393,6 +394,8 @@ void vgp_handle_drop(uint64_t handle)
 
 /* ---- the cases ---- */
 
+static bool first_round;
+
 static void begin_case(const char *name, uint16_t call)
 {
     case_name = name;
@@ -435,6 +438,51 @@ static void end_case(void)
         failed++;
 }
 
+/* A variable part of the arguments; exact: its length is that of a C type. max 0: a blob, which is left out. */
+struct part {
+    const char *name;
+    size_t len_at;
+    uint32_t elem, max;
+    bool text, exact;
+};
+
+/* Is the record of the case refused with so many elements in one part, and none in the others (a NUL in texts)? */
+static bool refused_with(const struct part *parts, unsigned n, unsigned which, uint32_t elements,
+                         uint32_t fixed)
+{
+    static uint8_t record[2 * VGP_RECORD_MAX] __attribute__((aligned(16)));
+    static struct wrk_call c;
+    uint32_t size = fixed;
+
+    memset(record, 0, sizeof(record));
+    memcpy(record, seen.args, fixed);
+    for (unsigned i = 0; i < n; i++) {
+        const uint32_t len = i == which ? elements : parts[i].text;
+
+        memcpy(record + parts[i].len_at, &len, 4);
+        if (parts[i].text)
+            memset(record + size, 'x', len - 1);
+        size += (len * parts[i].elem + 7) & ~7u;
+    }
+    dispatch(case_call, record, (size + 15) & ~15u, &c);
+    return c.malformed;
+}
+
+/* T7; with a part whose length is given by a type, or that must be as long as another, more than the limit is refused. */
+static void one_over(const struct part *parts, unsigned n, uint32_t fixed)
+{
+    bool given = case_picky;
+
+    for (unsigned i = 0; i < n; i++)
+        given |= parts[i].exact || !parts[i].max; /* a blob must have the size that the record says */
+    for (unsigned i = 0; i < n && first_round; i++) {
+        if (!parts[i].max)
+            continue;
+        CHECK(given || !refused_with(parts, n, i, parts[i].max, fixed), parts[i].name);
+        CHECK(refused_with(parts, n, i, parts[i].max + 1, fixed), parts[i].name);
+    }
+}
+
 #include "vgp_roundtrip_cases.h"
 
 int main(void)
@@ -442,8 +490,10 @@ int main(void)
     fake_provider();
     const unsigned n = sizeof(cases) / sizeof(cases[0]), rounds = 24;
     for (unsigned k = 0; k < rounds; k++)
-        for (unsigned i = 0; i < n; i++)
+        for (unsigned i = 0; i < n; i++) {
+            first_round = k == 0;
             cases[i]();
+        }
     printf("roundtrip: %u calls, %u rounds\n", n, rounds);
     printf("roundtrip: %u passed, %u failed, 0 skipped\n", passed, failed);
     return failed != 0;

@@ -133,6 +133,16 @@ def compare_out(c, d):
     return o
 
 
+def limits(c):
+    """T7: where each variable part of the arguments says its length, and the most that it may be."""
+    parts = c.var_in
+    if not any(p.type != 'blob' for p in parts):
+        return []
+    rows = ', '.join(f'{{"{p.name}", offsetof(struct vgp_args_{c.name}, {p.name}_len), {p.elem}, {0 if p.type == "blob" else p.max}, '
+                     f'{"true" if p.type == "str" else "false"}, {"true" if "as" in p.attrs else "false"}}}' for p in parts)
+    return [f'    static const struct part parts[] = {{{rows}}};', f'    one_over(parts, {len(parts)}, {c.args.size});']
+
+
 def case(c, d):
     o = [f'static void case_{c.name}(void)', '{', f'    begin_case("{c.name}", VGP_{c.name});']
     if c.work and (c.node or any(s.kind == 'rows' or 'wrk_malformed' in s.text for s in c.work)):
@@ -143,6 +153,7 @@ def case(c, d):
     o.append('    CHECK(seen.calls == 1, "dispatched once");')
     o.append('    CHECK(r == seen.result, "result");')
     o += compare(c, d)
+    o += limits(c)
     if c.worker == 'steps' and c.ret.size:  # refused by a step: no results
         o += ['    if (seen.reply_size == 0) {', '        end_case();', '        return;', '    }']
     o += compare_out(c, d)

@@ -243,6 +243,20 @@ traps() {
     fi
 }
 
+# Each attribute of cuda.h has a case that sees its effect, or a reason why there is none.
+attributes() {
+    header=${CUDA_HOME:-/usr/local/cuda}/include/cuda.h
+    if [ ! -f "$header" ]; then
+        not_run attributes "no cuda.h"
+    elif /usr/bin/python3 "$(dirname "$0")/attributes.py" "$header" "$out/cases" >"$out/attributes"; then
+        echo "attributes: $(cat "$out/attributes")"
+        passed=$((passed + 1))
+    else
+        sed 's/^/FAIL: attributes: /' "$out/attributes"
+        failed=$((failed + 1))
+    fi
+}
+
 ways=${only:-direct socket}
 if [ "$gpu" = soft ]; then
     if [ -n "$soft" ]; then
@@ -266,14 +280,23 @@ case $ways in
 esac
 rm -f "$out"/*
 case $ways in
-*direct*) [ "$gpu" = soft ] && traps ;;
+*direct*)
+    if [ "$gpu" = soft ]; then
+        traps
+        attributes
+    fi
+    ;;
 esac
 for way in $ways; do
     one conform $way "$build/conform"
     if [ "$gpu" = soft ]; then # the cases that need a second device
         export VGPU_SOFT_CC=8.0,8.0 CONFORM_DEVICES=2
         one two_devices $way "$build/conform"
+        export VGPU_SOFT_JIT=0
+        one two_revoke_interpreted $way "$build/conform" 'revoke_*'
         unset VGPU_SOFT_CC CONFORM_DEVICES
+        one revoke_interpreted $way "$build/conform" 'revoke_*'
+        unset VGPU_SOFT_JIT
         export VGPU_SOFT_CC=9.0 # a device that has clusters
         one clusters $way "$build/conform" cluster_launch cluster_preferred cluster_occupancy
         unset VGPU_SOFT_CC

@@ -9,7 +9,7 @@
 
 volatile uint64_t sg_mem_generation = 1;
 static struct {
-    uint8_t *p, *map; /* map: what to unmap, NULL: from the heap */
+    uint8_t *p, *map, *heap; /* map: what to unmap, NULL: from the heap, at heap */
     size_t size, mapped;
 } allocs[ALLOCS];
 static unsigned nallocs;
@@ -50,9 +50,19 @@ void *fz_alloc(size_t size)
     else if (posix_memalign(&p, ALIGN, size)) /* AddressSanitizer's guard begins at the next byte */
         abort();
     memset(p, 0, size);
-    allocs[nallocs].p = p;
+    allocs[nallocs].p = allocs[nallocs].heap = p;
     allocs[nallocs++].size = size;
     return p;
+}
+
+void *fz_alloc_between(size_t size, size_t margin, uint8_t fill)
+{
+    uint8_t *whole = fz_alloc(size + 2 * margin);
+
+    memset(whole, fill, size + 2 * margin);
+    allocs[nallocs - 1].p = whole + margin;
+    allocs[nallocs - 1].size = size;
+    return whole + margin;
 }
 
 void fz_free_all(void)
@@ -61,7 +71,7 @@ void fz_free_all(void)
         if (allocs[nallocs].map)
             munmap(allocs[nallocs].map, allocs[nallocs].mapped);
         else
-            free(allocs[nallocs].p);
+            free(allocs[nallocs].heap);
     }
     nallocs = 0;
     sg_mem_generation++;

@@ -8,6 +8,8 @@
 
 /* Zeroed memory with a live entry in the checked table; ends the process when there is none. */
 void *fz_alloc(size_t size);
+/* The same between margins that are not in the table, all filled with a byte. */
+void *fz_alloc_between(size_t size, size_t margin, uint8_t fill);
 void fz_free_all(void);
 void fz_no_print(void *ctx, const char *text, size_t len);
 /* textures.c: fills the arrays anew; memory that a texture reads as a buffer, its size in bytes. */

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ptxgen [--programs N] [--seed S] [--show]: random programs on the software GPU and by the evaluator of its own;
+ * ptxgen [--edges] [--programs N] [--seed S] [--show]: random programs on the software GPU and by the evaluator of its own;
  * every register, memory word and accumulator is compared bit by bit (NaN other than of f32 as one pattern). A program that differs is
- * made as small as it gets and printed with its seed; --seed S runs just that one, --show prints it.
+ * made as small as it gets and printed with its seed; --seed S runs just that one, --show prints it. With --edges, programs
+ * whose accesses are at the ends of memory (edge.c).
  *
  * The instruction set is chosen by SG_ISA (base, avx2, avx512), native code is off with VGPU_SOFT_JIT=0. Last line:
  * "ptxgen-ISA[-native]: N passed, M failed, 0 skipped".
  */
 #include "device.h"
+#include "edge.h"
 #include "gen.h"
 #include "exec/core.h"
 #include "jit/jit.h"
@@ -157,12 +159,37 @@ static void print_body(void)
     }
 }
 
-int main(int argc, char **argv)
+static bool run_program(u64 seed, bool small)
 {
     static struct program p;
+
+    build(&p, seed);
+    if (run(&p))
+        return true;
+    printf("FAIL: ptxgen --seed %llu: %s\n", (unsigned long long)seed, why);
+    if (small) {
+        reduce(&p);
+        printf("  made small (block of %u): %s\n", p.block, why);
+        print_body();
+    }
+    return false;
+}
+
+static bool run_edge(u64 seed, bool print)
+{
+    if (edge_run(seed, why, sizeof(why)))
+        return true;
+    printf("FAIL: ptxgen --edges --seed %llu: %s\n", (unsigned long long)seed, why);
+    if (print)
+        printf("%s", edge_text());
+    return false;
+}
+
+int main(int argc, char **argv)
+{
     u64 seed = 1, programs = 300;
     int passed = 0, failed = 0;
-    bool single = false, show = false;
+    bool single = false, show = false, edges = false;
 
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--programs") && i + 1 < argc) {
@@ -172,8 +199,10 @@ int main(int argc, char **argv)
             single = true;
         } else if (!strcmp(argv[i], "--show")) {
             show = true;
+        } else if (!strcmp(argv[i], "--edges")) {
+            edges = true;
         } else {
-            fprintf(stderr, "usage: ptxgen [--programs N] [--seed S] [--show]\n");
+            fprintf(stderr, "usage: ptxgen [--edges] [--programs N] [--seed S] [--show]\n");
             return 2;
         }
     }
@@ -181,22 +210,14 @@ int main(int argc, char **argv)
         programs = 1;
     sg_exec_set_threads(1);
     for (u64 i = 0; i < programs; i++) {
-        build(&p, seed + i);
-        if (run(&p)) {
+        if (edges ? run_edge(seed + i, failed < 2) : run_program(seed + i, failed < 5))
             passed++;
-        } else {
+        else
             failed++;
-            printf("FAIL: ptxgen --seed %llu: %s\n", (unsigned long long)p.seed, why);
-            if (failed <= 5) {
-                reduce(&p);
-                printf("  made small (block of %u): %s\n", p.block, why);
-                print_body();
-            }
-        }
         if (show)
-            fputs(text, stdout);
+            fputs(edges ? edge_text() : text, stdout);
     }
-    printf("ptxgen-%s%s: %d passed, %d failed, 0 skipped\n", sg_op_isa(), sg_jit_available() ? "-native" : "",
-           passed, failed);
+    printf("ptxgen-%s%s%s: %d passed, %d failed, 0 skipped\n", edges ? "edges-" : "", sg_op_isa(),
+           sg_jit_available() ? "-native" : "", passed, failed);
     return failed ? 1 : 0;
 }

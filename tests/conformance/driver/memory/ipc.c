@@ -197,6 +197,14 @@ CASE(ipc_memory_invented, CF_ALONE | CF_UB)
     peer_end(&peer, false);
 }
 
+static uint64_t capable(CUdeviceptr p)
+{
+    unsigned char yes = 9;
+
+    NEED(cuPointerGetAttribute(&yes, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, p));
+    return yes;
+}
+
 /* The one who made the memory goes, in one way or the other: who has it open keeps it. */
 static void exporter_goes(bool by_kill)
 {
@@ -213,6 +221,12 @@ static void exporter_goes(bool by_kill)
     NEED(peer_ask(&peer, &m, -1));
     memcpy(&h, m.data, sizeof(h));
     OK("open", cuIpcOpenMemHandle(&p, h, LAZY));
+    /* Only its owner hands it on. */
+    cf_u64("capable", capable(p), 0);
+    RC("hand_on", cuIpcGetMemHandle(&h, p), CUDA_ERROR_INVALID_VALUE);
+    NEED(cuMemAlloc(&q, 4096));
+    cf_u64("own_capable", capable(q), 1);
+    NEED(cuMemFree(q));
     peer_end(&peer, by_kill);
     cf_true("kept", cf_filled(p, WORDS, 17));
     OK("fill", cf_fill(p, WORDS, 18, NULL));

@@ -1,0 +1,200 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""limits_test.py: each refusal of the generator (every `raise`, and every use of the parser's bad()), with a description
+that is accepted and one that is a step over. A refusal that no row reaches fails. The last line: N passed, M failed, K skipped.
+
+--set NAME=VALUE changes a constant of policy.py first: a test of this test."""
+import ast
+import os
+import re
+import sys
+import tempfile
+import traceback
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+GEN = os.path.join(HERE, 'gen')
+sys.path.insert(0, GEN)
+sys.dont_write_bytecode = True
+import parse  # noqa: E402
+import policy  # noqa: E402
+from templates import prove, worker  # noqa: E402
+
+# What the wire has, from the headers that both sides compile.
+HEADERS = {}
+for header in ('vgp_ring.h', 'vgp_sock.h'):
+    with open(os.path.join(HERE, header), encoding='utf-8') as f:
+        for m in re.finditer(r'^#define (VGP_\w+) \(?(\d+)u(?: << (\d+))?\)?', f.read(), re.M):
+            HEADERS[m[1]] = int(m[2]) << int(m[3] or 0)
+RECORD_HEADER, REPLY_HEADER = 32, 16
+ARGS = HEADERS['VGP_RECORD_MAX'] - RECORD_HEADER
+REPLY = HEADERS['VGP_REPLY_SLOT_SIZE'] - REPLY_HEADER
+
+CALL = 'call 0x0001 vgpA sync\n'
+CU = 'call 0x0001 cuA sync\n'
+OUT = '    out bytes data max=%d : void *\n'
+IN = '    in bytes data len=dataLen max=%d : const void *\n'
+FILL = ('call 0x0001 cuA sync fills silent=1.3\n    in u64 dstDevice : CUdeviceptr\n    in u32 v : unsigned int\n'
+        '    in u64 N : size_t\n')
+LIST = '    in array:u32 list count=n max=%d : const uint32_t *\n'
+ROWS = ('call 0x0001 cuA sync\n    in array:u32 list count=n max=8 : const uint32_t *\n'
+        '    rows CUx rows[%s] : .v = %s\n    does cuA(rows)\n')
+NODE = 'call 0x0001 cuA sync node\n    add cuA(added)\n'
+
+
+def entry(*steps):
+    return 'local cuL(int a)\n' + ''.join(f'    {s}\n' for s in steps)
+
+
+def work(*steps, options=''):
+    return f'call 0x0001 cuA sync{options}\n' + ''.join(f'    {s}\n' for s in steps)
+
+
+# (what, accepted, refused)
+ROWS_OF = [
+    # ---- limits of the wire ----
+    ('arguments of the longest record', CALL + IN % (ARGS - 8), CALL + IN % (ARGS - 7)),
+    ('reply of a whole slot', CALL + OUT % (REPLY - 8), CALL + OUT % (REPLY - 7)),
+    ('reply of a whole slot, with a number', CALL + '    out u64 n : uint64_t *\n' + OUT % (REPLY - 16),
+     CALL + '    out u64 n : uint64_t *\n' + OUT % (REPLY - 15)),
+    ('reply of an array', CALL + f'    out array:u64 l max={(REPLY - 8) // 8} : uint64_t *\n',
+     CALL + f'    out array:u64 l max={(REPLY - 8) // 8 + 1} : uint64_t *\n'),
+    ('a blob in pieces beside other arguments', CALL + '    in blob image : const void *\n' + IN % (ARGS - 24 - 48 * 1024),
+     CALL + '    in blob image : const void *\n' + IN % (ARGS - 23 - 48 * 1024)),
+    ('the last number', 'call 0xfffe vgpA sync since=1.9\n', 'call 0xffff vgpA sync since=1.9\n'),
+    ('the first number', CALL, 'call 0x0000 vgpA sync\n'),
+    ('a number of its own', CALL + 'call 0x0002 vgpB sync\n', CALL + 'call 0x0001 vgpB sync\n'),
+    ('no version below 0x0a00', 'call 0x09ff vgpA sync\n', 'call 0x0a00 vgpA sync\n'),
+    ('a version', 'call 0x0a00 vgpA sync since=1.9\n', 'call 0x0a00 vgpA sync since=2.9\n'),
+    ('rows as long as the list', ROWS % ('8', 'list[i]'), ROWS % ('7', 'list[i]')),
+    ('parameters of a long call', 'call 0x0001 cuA sync long\n' + '    in u32 %s : int\n' * 3 % tuple('abc'),
+     'call 0x0001 cuA sync long\n' + '    in u32 %s : int\n' * 4 % tuple('abcd')),
+    # ---- the parser ----
+    ('a parameter of a call', CALL + '    in u32 a : int\n', '    in u32 a : int\n'),
+    ('a step of a local entry point', entry('answer CUDA_SUCCESS'), entry('does cuA()')),
+    ('a local entry point without parameters', 'local cuL(int a)\n', 'local cuL(int a)\n    in u32 a : int\n'),
+    ('a C type', CALL + '    in u32 a : int\n', CALL + '    in u32 a\n'),
+    ('a field', 'struct S\n    u32 a : int\nend\n', 'struct S\n    u32 a b : int\nend\n'),
+    ('a direction', CALL + '    in u32 a : int\n', CALL + '    to u32 a : int\n'),
+    ('a whole call', CALL, 'call 0x0001 vgpA\n'),
+    ('parameters of a local', 'local cuL(int a)\n', 'local cuL\n'),
+    ('a refused call', 'reason r "text"\nunsupported r cuU\n', 'reason r "text"\nunsupported r\n'),
+    ('a reason in quotes', 'reason r "text"\nunsupported r cuU\n', 'reason r text\nunsupported r cuU\n'),
+    ('a line', CALL, CALL + 'cal 0x0002 vgpB sync\n'),
+    # ---- the policy ----
+    ('a maximum', CALL + IN % 8, CALL + '    in bytes data len=dataLen : const void *\n'),
+    ('a field that is a number', 'struct S\n    u32 a : int\nend\n' + CALL + '    in struct:S s : const S *\n',
+     'struct S\n    str a : int\nend\n' + CALL + '    in struct:S s : const S *\n'),
+    ('a described struct', 'struct S\n    u32 a : int\nend\n' + CALL + '    in struct:S s : const S *\n',
+     CALL + '    in struct:S s : const S *\n'),
+    ('an array of numbers', CALL + LIST % 8, CALL + (LIST % 8).replace('u32', 'str')),
+    ('a fill without a reply', FILL, FILL.replace('sync', 'wait')),
+    ('a fill that is work', FILL, FILL.replace(' fills', '')),
+    ('a class', CALL, CALL.replace('sync', 'later')),
+    ('a handler with steps', work('does cuA()'), work('does cuA()', options=' worker=custom')),
+    ('an entry point with steps', work('answer CUDA_SUCCESS'), work('answer CUDA_SUCCESS', options=' entry=custom')),
+    ('a synchronous long call', 'call 0x0001 cuA sync long\n', 'call 0x0001 cuA async long\n'),
+    ('a forwarded call that fills', 'call 0x0001 cuA sync fills\n', 'call 0x0001 cuA sync fills worker=custom\n'),
+    ('an option', 'call 0x0001 vgpA sync noctx\n', 'call 0x0001 vgpA sync noctxt\n'),
+    ('a waiting call', 'call 0x0001 cuA wait worker=custom\n', 'call 0x0001 cuA wait\n'),
+    ('a name of its own', 'local cuL(int a)\nlocal cuM(int a)\n', 'local cuL(int a)\nlocal cuL(int a)\n'),
+    ('a text of a reason', 'reason r "text"\nunsupported r cuU\n', 'unsupported r cuU\n'),
+    ('a reason that is used', 'reason r "text"\nunsupported r cuU\n', 'reason r "text"\n'),
+    ('an option of a local', 'local cuL(int a) caller\n', 'local cuL(int a) calle\n'),
+    ('one answer', entry('answer CUDA_SUCCESS'), entry('answer CUDA_SUCCESS', 'answer CUDA_SUCCESS')),
+    ('a place', entry('place add', 'answer CUDA_SUCCESS'), entry('place sub', 'answer CUDA_SUCCESS')),
+    ('a minted kind', entry('mint e event', 'answer CUDA_SUCCESS'), entry('mint e evnt', 'answer CUDA_SUCCESS')),
+    ('an assignment', entry('answer CUDA_SUCCESS', 'give *a = 1'), entry('answer CUDA_SUCCESS', 'give *a')),
+    ('one does', work('does cuA()'), work('does cuA()', 'does cuA()')),
+    ('an add of a node', NODE, NODE.replace('add ', 'does ')),
+    ('a whole step', entry('refuse a : CUDA_ERROR_X', 'answer CUDA_SUCCESS'), entry('refuse a : X', 'answer CUDA_SUCCESS')),
+    ('an address', CALL + '    in u64 a addr : uint64_t\n', CALL + '    in u32 a addr : uint32_t\n'),
+    ('an ordinal', CALL + '    in i32 d device : int\n', CALL + '    in u32 d device : int\n'),
+    ('types of ordinals', CALL + '    in i32 t : int\n    in i32 d device=t : int\n', CALL + '    in i32 d device=t : int\n'),
+    ('a kind of handle', CALL + '    in handle:event e : CUevent\n', CALL + '    in handle:evnt e : CUevent\n'),
+    ('a minted handle', CALL + '    new handle:event e : CUevent *\n', CALL + '    out handle:event e : CUevent *\n'),
+    ('a struct that goes one way', 'struct S\n    u32 a : int\nend\n' + CALL + '    out struct:S s : S *\n',
+     'struct S\n    u32 a : int\nend\n' + CALL + '    new struct:S s : S *\n'),
+    ('a type', CALL + '    in u32 a : int\n', CALL + '    in u33 a : int\n'),
+    ('an asynchronous call', 'call 0x0001 vgpA async\n', 'call 0x0001 vgpA async\n    out u32 a : int *\n'),
+    # ---- the templates ----
+    ('a forwarded parameter', CU + '    in u32 a : int\n', CU + '    in blob a : const void *\n'),
+    ('a parent', CU + '    in handle:module m parent : CUmodule\n    new handle:function f : CUfunction *\n',
+     CU + '    in handle:module m parent : CUmodule\n'),
+    ('a parameter of a handler with steps', work('in u32 a : int', 'does cuA(a)'),
+     work('in blob a : const void *', 'does cuA(a)')),
+]
+
+
+def accept(text):
+    """None, or the exception; the handlers are rendered, too."""
+    with tempfile.NamedTemporaryFile('w', suffix='.def') as f:
+        f.write(text)
+        f.flush()
+        try:
+            d = parse.parse(f.name)
+            policy.apply(d)
+            worker.render_c(d)
+        except (parse.DefError, policy.PolicyError, ValueError) as e:
+            return e
+    return None
+
+
+def nested():
+    """Only the text of a handler reaches this refusal."""
+    try:
+        prove.without_provider('r = wrk_provider.cuA(wrk_provider.cuB(1));')
+    except ValueError as e:
+        return e
+    return None
+
+
+def refusals():
+    """(file, line) of each raise, and of each call of the parser's bad()."""
+    found = set()
+    for root, _, files in os.walk(GEN):
+        for name in sorted(files):
+            if not name.endswith('.py'):
+                continue
+            path = os.path.join(root, name)
+            with open(path, encoding='utf-8') as f:
+                tree = ast.parse(f.read())
+            for node in ast.walk(tree):
+                bad = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == 'bad'
+                if bad or isinstance(node, ast.Raise):
+                    found.add((path, node.lineno, node.end_lineno))
+    return found
+
+
+def main(argv):
+    passed = failed = 0
+    seen = []
+
+    def said(what, ok, why=''):
+        nonlocal passed, failed
+        print(f'{"ok  " if ok else "FAIL"} {what}{why if not ok else ""}')
+        passed, failed = passed + ok, failed + (not ok)
+
+    for arg in argv[1:]:
+        if arg != '--set':
+            name, value = arg.split('=')
+            setattr(policy, name, int(value, 0))
+    for what, good, over in ROWS_OF:
+        e = accept(good)
+        said(f'{what}: at it', e is None, f': {e}')
+        e = accept(over)
+        said(f'{what}: one over it', e is not None, ': accepted')
+        if e is not None:
+            seen += traceback.extract_tb(e.__traceback__)
+    e = nested()
+    said('a call of the provider in another', e is not None)
+    if e is not None:
+        seen += traceback.extract_tb(e.__traceback__)
+    for path, first, last in sorted(refusals()):
+        if not any(os.path.samefile(s.filename, path) and first <= s.lineno <= last for s in seen):
+            said(f'{os.path.relpath(path, HERE)}:{first}', False, ': a refusal that no row reaches')
+    print(f'generator: {passed} passed, {failed} failed, 0 skipped')
+    return failed > 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv))

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+/* What the cases about effects of attributes share. */
+#ifndef EFFECTS_H
+#define EFFECTS_H
+
+#include "conform.h"
+
+static inline int device_attribute(CUdevice_attribute a)
+{
+    int v = -1;
+
+    NEED(cuDeviceGetAttribute(&v, a, 0));
+    return v;
+}
+
+/* One line for each end of a limit: what is just right, and one more. */
+static inline void ends(const char *name, CUresult at, CUresult over, CUresult want)
+{
+    char check[80];
+
+    snprintf(check, sizeof(check), "%s_at", name);
+    OK(check, at);
+    snprintf(check, sizeof(check), "%s_over", name);
+    RC(check, over, want);
+}
+
+#endif

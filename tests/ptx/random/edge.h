@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* Accesses at the ends of memory, one of each seed. */
+#ifndef EDGE_H
+#define EDGE_H
+
+#include "ref.h"
+
+#include <stddef.h>
+
+/* False: the program of this seed ended otherwise than it must, which `why` says. */
+bool edge_run(u64 seed, char *why, size_t room);
+/* PTX of the last one. */
+const char *edge_text(void);
+
+#endif
