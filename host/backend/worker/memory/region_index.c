@@ -53,7 +53,8 @@ void *wrk_region_address(struct wrk_worker *w, uint64_t va, uint64_t size, bool 
     if (size > UINT64_MAX - va)
         return NULL;
     /* In order of their beginning, those that end behind the range: the first one begins lowest. */
-    for (uint64_t key = 0; btr_first_of_weight(&w->memory->regions.by_va, key, va + size, &it); key = it.key + 1) {
+    for (uint64_t key = 0; btr_first_of_weight(&w->memory->regions.by_va, key, va + size, &it);
+         key = it.key + 1) {
         struct wrk_region *r = it.value;
 
         if (r->guest_va > va)
