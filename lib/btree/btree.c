@@ -62,12 +62,13 @@ static uint64_t heaviest(const struct btr_node *node)
 /* Number of the first n keys that are at most `key`. */
 static uint32_t keys_upto(const struct btr_node *node, uint32_t n, uint64_t key)
 {
+    const uint64_t *keys = node->key;
     uint32_t lo = 0, hi = n;
 
     while (lo < hi) {
         const uint32_t mid = (lo + hi) / 2;
 
-        if (LOAD(node->key[mid]) <= key)
+        if (LOAD(keys[mid]) <= key)
             lo = mid + 1;
         else
             hi = mid;
@@ -347,7 +348,7 @@ bool btr_floor(const struct btr_tree *t, uint64_t key, struct btr_item *out)
 {
     const struct btr_node *node = t->root;
 
-    if (!node || !keys_upto(node, node->n, key))
+    if (!node)
         return false;
     while (!node->leaf)
         node = node->ptr[child_of(node, key)];
@@ -419,8 +420,10 @@ enum btr_peek btr_peek(const struct btr_tree *t, uint64_t key, struct btr_item *
         if (!k && leaf)
             break;
         k -= k != 0;
-        item->key = LOAD(node->key[k]);
-        item->weight = LOAD(node->weight[k]);
+        if (leaf) {
+            item->key = LOAD(node->key[k]);
+            item->weight = LOAD(node->weight[k]);
+        }
         item->value = LOAD(node->ptr[k]);
         if (!btr_unchanged(t, before))
             return BTR_CHANGED;

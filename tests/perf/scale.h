@@ -25,7 +25,7 @@
     X(cuMemsetD8, cuMemsetD8_v2) X(cuPointerGetAttribute, cuPointerGetAttribute) X(cuGraphCreate, cuGraphCreate) X(cuGraphAddKernelNode, cuGraphAddKernelNode_v2) \
     X(cuGraphInstantiate, cuGraphInstantiateWithFlags) X(cuGraphLaunch, cuGraphLaunch) \
     X(cuGraphExecUpdate, cuGraphExecUpdate_v2) X(cuGraphExecKernelNodeSetParams, cuGraphExecKernelNodeSetParams_v2) \
-    X(cuGraphDestroyNode, cuGraphDestroyNode) X(cuGraphExecDestroy, cuGraphExecDestroy) X(cuGraphDestroy, cuGraphDestroy) \
+    X(cuGraphGetNodes, cuGraphGetNodes) X(cuGraphDestroyNode, cuGraphDestroyNode) X(cuGraphExecDestroy, cuGraphExecDestroy) X(cuGraphDestroy, cuGraphDestroy) \
     X(cuStreamBeginCapture, cuStreamBeginCapture_v2) X(cuStreamEndCapture, cuStreamEndCapture)
 /* clang-format on */
 
@@ -66,5 +66,9 @@ extern const size_t scale_nkinds;
 /* Processor time so far, and resident memory, of all processes that take part. */
 double scale_cpu_us(void);
 double scale_resident(void);
+/* All work is done in this process: single operations are measured, on objects that are in no cache. */
+bool scale_cold(void);
+/* Empties the caches, runs the operation on another object, then measures it on i. */
+double scale_cold_us(CUresult (*run)(unsigned), unsigned other, unsigned i, CUresult *r);
 
 #endif

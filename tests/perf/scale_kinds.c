@@ -219,7 +219,9 @@ static CUresult texture_drop(unsigned i)
 
 /* ---- graphs: n nodes of one graph ---- */
 
-enum { ADD, INSTANTIATE, UPDATE, SET, LAUNCH, CAPTURE, REMOVE, DESTROY };
+enum { ADD, INSTANTIATE, UPDATE, SET, LAUNCH, CAPTURE, REMOVE, LIST, DESTROY };
+
+static CUgraphExec executable;
 
 static CUDA_KERNEL_NODE_PARAMS node_params(void **params)
 {
@@ -259,16 +261,47 @@ static CUresult graph_build(unsigned n, CUgraph *g, struct scale_result *r)
     return e;
 }
 
-static CUresult graph_set(unsigned n, unsigned times, CUgraphExec x)
+static CUresult node_set(unsigned i)
 {
     uint64_t p = 1;
     void *params[] = {&p};
     const CUDA_KERNEL_NODE_PARAMS np = node_params(params);
-    CUresult e = CUDA_SUCCESS;
 
-    for (unsigned i = 0; !e && i < times; i++)
-        e = api.cuGraphExecKernelNodeSetParams(x, (CUgraphNode)(uintptr_t)slot[(uint64_t)i * 7919 % n], &np);
+    return api.cuGraphExecKernelNodeSetParams(executable, (CUgraphNode)(uintptr_t)slot[i], &np);
+}
+
+static CUresult node_remove(unsigned i)
+{
+    return api.cuGraphDestroyNode((CUgraphNode)(uintptr_t)slot[i]);
+}
+
+/* The operation on `times` nodes from all over the graph. */
+static CUresult graph_nodes(CUresult (*run)(unsigned), unsigned n, unsigned times, double *us)
+{
+    const unsigned step = n / (2 * times);
+    CUresult e = CUDA_SUCCESS;
+    double cold = 0, t = scale_cpu_us();
+
+    for (unsigned i = 0; !e && i < 2 * times; i += 2) {
+        const unsigned at = (unsigned)((uint64_t)i * 7919 % (2 * times)) * step;
+
+        if (scale_cold())
+            cold += scale_cold_us(run, at + step, at, &e) / times;
+        else
+            e = run(at);
+    }
+    *us = scale_cold() ? cold : since(&t, times);
     return e;
+}
+
+static CUresult graph_list(CUgraph g, unsigned n)
+{
+    CUgraphNode *nodes = calloc(n, sizeof(CUgraphNode));
+    size_t count = n;
+    CUresult e = nodes ? api.cuGraphGetNodes(g, nodes, &count) : CUDA_ERROR_OUT_OF_MEMORY;
+
+    free(nodes);
+    return e ? e : count == n ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
 
 static CUresult graph_capture(unsigned n)
@@ -285,42 +318,33 @@ static CUresult graph_capture(unsigned n)
     return e ? e : api.cuStreamDestroy(s);
 }
 
-/* Removes 250 nodes from all over the graph. */
-static CUresult graph_remove(unsigned n)
-{
-    CUresult e = CUDA_SUCCESS;
-
-    for (unsigned i = 0; !e && i < 250; i++)
-        e = api.cuGraphDestroyNode((CUgraphNode)(uintptr_t)slot[(uint64_t)i * (n / 250)]);
-    return e;
-}
-
 static void graph_run(unsigned n, struct scale_result *r)
 {
     CUgraphExecUpdateResultInfo info;
-    CUgraphExec x;
     CUgraph g;
     CUresult e = slots(n);
     double was = scale_resident(), t;
 
+    e = e ? e : graph_capture(1); /* the processes have started */
+    e = e ? e : api.cuCtxSynchronize();
     e = e ? e : graph_build(n, &g, r);
     t = scale_cpu_us();
-    e = e ? e : api.cuGraphInstantiate(&x, g, 0);
+    e = e ? e : api.cuGraphInstantiate(&executable, g, 0);
     r->us[INSTANTIATE] = since(&t, n);
-    e = e ? e : api.cuGraphExecUpdate(x, g, &info);
+    e = e ? e : api.cuGraphExecUpdate(executable, g, &info);
     r->us[UPDATE] = since(&t, n);
-    e = e ? e : graph_set(n, 1, x); /* the first one may make an index */
+    e = e ? e : node_set(0); /* the first one may make an index */
+    e = e ? e : graph_nodes(node_set, n, 250, &r->us[SET]);
     t = scale_cpu_us();
-    e = e ? e : graph_set(n, 500, x);
-    r->us[SET] = since(&t, 500);
-    e = e ? e : api.cuGraphLaunch(x, NULL);
+    e = e ? e : graph_list(g, n);
+    r->us[LIST] = since(&t, n);
+    e = e ? e : api.cuGraphLaunch(executable, NULL);
     e = e ? e : api.cuCtxSynchronize();
     r->us[LAUNCH] = since(&t, n);
     r->bytes = (scale_resident() - was) / n;
+    e = e ? e : graph_nodes(node_remove, n, 250, &r->us[REMOVE]);
     t = scale_cpu_us();
-    e = e ? e : graph_remove(n);
-    r->us[REMOVE] = since(&t, 250);
-    e = e ? e : api.cuGraphExecDestroy(x);
+    e = e ? e : api.cuGraphExecDestroy(executable);
     e = e ? e : api.cuGraphDestroy(g);
     e = e ? e : api.cuCtxSynchronize();
     r->us[DESTROY] = since(&t, n);
@@ -448,6 +472,7 @@ const struct scale_kind scale_kinds[] = {
       [LAUNCH] = "launch, a node",
       [CAPTURE] = "capture a launch",
       [REMOVE] = "remove a node",
+      [LIST] = "list the nodes, a node",
       [DESTROY] = "destroy, a node"},
      NULL,
      NULL,

@@ -192,27 +192,6 @@ void prove_put(void)
     others_are_unchanged(t);
 }
 
-void prove_no_return(void)
-{
-    struct wrk_handles *t = any_table();
-    const uint64_t handle = nondet_u64();
-    const unsigned type = any_type();
-
-    __CPROVER_assume(type == CHILD || type == MINTED);
-
-    struct wrk_handle_entry *e = wrk_handles_find(t, handle, type);
-
-    __CPROVER_assume(e && !e->children); /* with parts: prove_parts */
-    watch(t);
-    __CPROVER_assume(other.handle != handle);
-    __CPROVER_assert(wrk_handles_remove(t, handle, type), "what is there can be removed");
-    __CPROVER_assert(!wrk_handles_find(t, handle, type), "what was removed is not found");
-    __CPROVER_assert(!wrk_handles_remove(t, handle, type), "nor removed again");
-    __CPROVER_assert(wrk_handles_reserve(t, handle, type) != CUDA_SUCCESS, "nor made again");
-    __CPROVER_assert(sound(e, type, VGP_HANDLE_INDEX(handle)), "the state is sound");
-    others_are_unchanged(t);
-}
-
 void prove_mint(void)
 {
     struct wrk_handles *t = any_table();
@@ -263,13 +242,62 @@ static unsigned any_parts(struct wrk_handles *t, uint64_t whole, unsigned *live)
 
         const struct wrk_handle_entry *e = &part_chunks[i / WRK_HANDLE_CHUNK]->entry[i % WRK_HANDLE_CHUNK];
 
-        __CPROVER_assume(sound(e, CHILD, i) && !e->children);
+        __CPROVER_assume(sound(e, CHILD, i) && !e->first);
         *live += e->live;
         parts += e->live && e->parent == whole;
     }
     t->live[CHILD] = *live;
     t->live[WHOLE] = nondet_u64();
     return parts;
+}
+
+static struct wrk_handle_chunk minted_chunk[2];
+static struct wrk_handle_chunk *minted_chunks[WRK_HANDLE_CHUNKS];
+static uint32_t minted_free[2];
+
+/* A table of a type whose handles are minted, at fixed places, too. */
+static void any_minted(struct wrk_handles *t)
+{
+    __CPROVER_havoc_object(minted_chunk);
+    __CPROVER_havoc_object(minted_free);
+    minted_chunks[0] = &minted_chunk[0];
+    minted_chunks[1] = nondet_bool() ? &minted_chunk[1] : NULL;
+    t->chunks[MINTED] = minted_chunks;
+    t->high[MINTED] = nondet_unsigned();
+    __CPROVER_assume(t->high[MINTED] <= VGP_HANDLE_INDEX_MAX);
+    for (unsigned i = 0; i < VGP_HANDLE_INDEX_MAX; i++)
+        __CPROVER_assume(sound(&minted_chunk[i / WRK_HANDLE_CHUNK].entry[i % WRK_HANDLE_CHUNK], MINTED, i));
+    t->live[MINTED] = nondet_u64();
+    t->free_list[MINTED] = minted_free;
+    t->free_room[MINTED] = 2;
+    t->nfree[MINTED] = nondet_unsigned();
+    __CPROVER_assume(t->nfree[MINTED] <= 2);
+}
+
+static uint64_t part_handle(unsigned i)
+{
+    return VGP_HANDLE(CHILD, part_chunks[i / WRK_HANDLE_CHUNK]->entry[i % WRK_HANDLE_CHUNK].generation, i);
+}
+
+/* The whole's list, as wrk_handles_set_parent() leaves it: it has all its parts, each once, in any order. */
+static bool listed(const struct wrk_handle_entry *whole, uint64_t handle, unsigned parts)
+{
+    uint64_t at = whole->first, before = 0;
+    unsigned n = 0;
+
+    for (; at && n < VGP_HANDLE_INDEX_MAX; n++) {
+        const unsigned i = VGP_HANDLE_INDEX(at);
+        const struct wrk_handle_entry *e;
+
+        if (i >= VGP_HANDLE_INDEX_MAX || !part_chunks[i / WRK_HANDLE_CHUNK] || at != part_handle(i))
+            return false;
+        e = &part_chunks[i / WRK_HANDLE_CHUNK]->entry[i % WRK_HANDLE_CHUNK];
+        if (!e->live || e->parent != handle || e->prev != before)
+            return false;
+        before = at;
+        at = e->next;
+    }
+    return !at && n == parts;
 }
 
 /* With an object its parts end, and nothing else. */
@@ -281,7 +309,7 @@ void prove_parts(void)
     const unsigned parts = any_parts(t, whole, &live);
     const struct wrk_handle_entry *e = wrk_handles_find(t, whole, WHOLE), *o;
 
-    __CPROVER_assume(e && !e->parent && e->children == parts); /* wrk_handles_set_parent() counts them */
+    __CPROVER_assume(e && !e->parent && listed(e, whole, parts));
     other.handle = nondet_u64();
     other.type = nondet_bool() ? CHILD : WHOLE;
     o = wrk_handles_find(t, other.handle, other.type);
@@ -290,5 +318,53 @@ void prove_parts(void)
     __CPROVER_assert(wrk_handles_remove(t, whole, WHOLE), "what is there can be removed");
     __CPROVER_assert(!wrk_handles_find(t, whole, WHOLE), "what was removed is not found");
     __CPROVER_assert(t->live[CHILD] == live - parts, "its parts count no more");
+    others_are_unchanged(t);
+}
+
+/* A part that ends before its whole leaves the list as a list of the others. */
+void prove_part(void)
+{
+    struct wrk_handles *t = &table;
+    const uint64_t whole = nondet_u64();
+    unsigned live;
+    const unsigned parts = any_parts(t, whole, &live), i = nondet_unsigned();
+    const struct wrk_handle_entry *e = wrk_handles_find(t, whole, WHOLE), *o;
+
+    __CPROVER_assume(e && !e->parent && listed(e, whole, parts));
+    __CPROVER_assume(i < VGP_HANDLE_INDEX_MAX && part_chunks[i / WRK_HANDLE_CHUNK]);
+
+    const uint64_t part = part_handle(i);
+
+    o = wrk_handles_find(t, part, CHILD);
+    __CPROVER_assume(o && o->parent == whole);
+    other.handle = nondet_u64();
+    other.type = nondet_bool() ? CHILD : WHOLE;
+    o = wrk_handles_find(t, other.handle, other.type);
+    other.found = o && (other.type == WHOLE || other.handle != part);
+    other.object = o ? o->object : NULL;
+    __CPROVER_assert(wrk_handles_remove(t, part, CHILD), "what is there can be removed");
+    __CPROVER_assert(listed(e, whole, parts - 1), "the list has the other parts");
+    others_are_unchanged(t);
+}
+
+void prove_no_return(void)
+{
+    struct wrk_handles *t = &table;
+    const uint64_t handle = nondet_u64();
+    const unsigned type = nondet_bool() ? CHILD : MINTED;
+    unsigned live;
+
+    any_parts(t, 0, &live);
+    any_minted(t);
+    struct wrk_handle_entry *e = wrk_handles_find(t, handle, type);
+
+    __CPROVER_assume(e && !e->first && !e->parent); /* with parts: prove_parts; a part itself: prove_part */
+    watch(t);
+    __CPROVER_assume(other.handle != handle);
+    __CPROVER_assert(wrk_handles_remove(t, handle, type), "what is there can be removed");
+    __CPROVER_assert(!wrk_handles_find(t, handle, type), "what was removed is not found");
+    __CPROVER_assert(!wrk_handles_remove(t, handle, type), "nor removed again");
+    __CPROVER_assert(wrk_handles_reserve(t, handle, type) != CUDA_SUCCESS, "nor made again");
+    __CPROVER_assert(sound(e, type, VGP_HANDLE_INDEX(handle)), "the state is sound");
     others_are_unchanged(t);
 }

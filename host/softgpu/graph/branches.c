@@ -199,10 +199,10 @@ struct run {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint32_t *left;  /* by step, from l->from on: units that it waits for and that have not ended */
-    uint32_t *ready; /* steps that may begin: a heap, the first in order on top; with events unordered */
+    uint32_t *ready; /* steps that may begin: a heap, the first in order on top */
     size_t nready;
-    bool *over;  /* by step, from l->from on */
-    bool asleep; /* the launching thread waits */
+    struct sg_branch_events *events; /* NULL: there are none */
+    bool asleep;                     /* the launching thread waits */
     unsigned running, helpers;
     uint64_t moves; /* units begun and ended */
     CUresult result;
@@ -223,7 +223,7 @@ static void put_ready(struct run *r, uint32_t step)
 {
     size_t i = r->nready++;
 
-    for (; i > 0 && !r->l->p->events && r->ready[(i - 1) / 2] > step; i = (i - 1) / 2)
+    for (; i > 0 && r->ready[(i - 1) / 2] > step; i = (i - 1) / 2)
         r->ready[i] = r->ready[(i - 1) / 2];
     r->ready[i] = step;
 }
@@ -243,48 +243,10 @@ static void take_top(struct run *r)
     r->ready[i] = last;
 }
 
-/* True if unit u records the event that wait number w waits for. */
-static bool records(const struct sg_program *p, size_t u, size_t w)
+/* May the next unit begin, the top of r->ready? */
+static bool any_ready(const struct run *r)
 {
-    const CUevent e = sg_event_of(p->step[w].gop->op);
-
-    for (size_t i = u; i <= u + p->step[u].child; i++) {
-        if (p->step[i].type == CU_GRAPH_NODE_TYPE_EVENT_RECORD && sg_event_of(p->step[i].gop->op) == e)
-            return true;
-    }
-    return false;
-}
-
-/* Waiting for an event that a step before records is waiting for that step: see issue_events(). */
-static bool must_wait(const struct run *r, size_t step)
-{
-    const struct sg_program *p = r->l->p;
-
-    for (size_t w = step; p->step[step].waits && w <= step + p->step[step].child; w++) {
-        if (p->step[w].type != CU_GRAPH_NODE_TYPE_WAIT_EVENT)
-            continue;
-        for (size_t u = r->l->from; u < step; u += 1 + p->step[u].child) {
-            if (!r->over[u - r->l->from] && records(p, u, w))
-                return true;
-        }
-    }
-    return false;
-}
-
-/* Where in r->ready the next unit to begin is; SIZE_MAX: there is none. */
-static size_t find_ready(const struct run *r)
-{
-    size_t best = SIZE_MAX;
-
-    if (r->result != CUDA_SUCCESS || !r->nready)
-        return SIZE_MAX;
-    if (!r->l->p->events)
-        return 0;
-    for (size_t i = 0; i < r->nready; i++) {
-        if ((best == SIZE_MAX || r->ready[i] < r->ready[best]) && !must_wait(r, r->ready[i]))
-            best = i;
-    }
-    return best;
+    return r->result == CUDA_SUCCESS && r->nready;
 }
 
 /* Units that still run may depend on units that are cancelled. */
@@ -296,23 +258,30 @@ static void stop_others(const struct run *r)
         ctx->abort = 1;
 }
 
+/* One thing less that the unit waits for. */
+static void miss_less(void *run, uint32_t step)
+{
+    struct run *r = run;
+
+    if (--r->left[step - r->l->from] == 0)
+        put_ready(r, step);
+}
+
 static void unit_over(struct run *r, uint32_t step, CUresult result)
 {
     const struct sg_edges *e = r->l->p->edges;
-    const size_t from = r->l->from;
 
     r->running--;
     r->moves++;
-    r->over[step - from] = true;
     if (result != CUDA_SUCCESS) {
         if (r->result == CUDA_SUCCESS)
             r->result = result;
         stop_others(r);
     }
-    for (uint32_t k = e->first[step]; k < e->first[step + 1]; k++) {
-        if (--r->left[e->next[k] - from] == 0)
-            put_ready(r, e->next[k]);
-    }
+    for (uint32_t k = e->first[step]; k < e->first[step + 1]; k++)
+        miss_less(r, e->next[k]);
+    if (r->events)
+        sg_branch_events_over(r->events, step, miss_less, r);
     if (r->asleep)
         pthread_cond_signal(&r->changed);
 }
@@ -321,23 +290,19 @@ static void unit_over(struct run *r, uint32_t step, CUresult result)
 static void take_part(struct run *r, bool launching)
 {
     for (;;) {
-        const size_t at = find_ready(r);
         uint32_t step;
         CUresult result;
 
-        if (at == SIZE_MAX && launching && r->running) {
+        if (!any_ready(r) && launching && r->running) {
             r->asleep = true;
             pthread_cond_wait(&r->changed, &r->lock);
             r->asleep = false;
             continue;
         }
-        if (at == SIZE_MAX)
+        if (!any_ready(r))
             return;
-        step = r->ready[at];
-        if (r->l->p->events)
-            r->ready[at] = r->ready[--r->nready];
-        else
-            take_top(r);
+        step = r->ready[0];
+        take_top(r);
         r->running++;
         r->moves++;
         pthread_mutex_unlock(&r->lock);
@@ -381,8 +346,8 @@ static bool start(void *(*fn)(void *), void *arg)
 static void look(struct run *r)
 {
     pthread_mutex_lock(&r->lock);
-    if (r->moves == r->seen && watch.helpers < HELPERS_MAX && r->running > r->helpers &&
-        find_ready(r) != SIZE_MAX && start(helper_main, r)) {
+    if (r->moves == r->seen && watch.helpers < HELPERS_MAX && r->running > r->helpers && any_ready(r) &&
+        start(helper_main, r)) {
         r->helpers++;
         watch.helpers++;
     }
@@ -439,15 +404,26 @@ static void watch_end(struct run *r)
     pthread_mutex_unlock(&watch.lock);
 }
 
-static void begin(struct run *r)
+/* False: no memory. */
+static bool begin(struct run *r)
 {
     const struct sg_level *l = r->l;
 
-    for (size_t i = l->from; i < l->to; i += 1 + l->p->step[i].child) {
+    for (size_t i = l->from; i < l->to; i += 1 + l->p->step[i].child)
         r->left[i - l->from] = l->p->edges->waits[i];
+    if (l->p->events && !sg_branch_events_new(l, r->left, &r->events))
+        return false;
+    for (size_t i = l->from; i < l->to; i += 1 + l->p->step[i].child) {
         if (!r->left[i - l->from])
             put_ready(r, (uint32_t)i);
     }
+    return true;
+}
+
+static void end(struct run *r)
+{
+    sg_branch_events_free(r->events);
+    free(r->left);
 }
 
 bool sg_branches_run(const struct sg_level *l, CUresult *result)
@@ -455,15 +431,16 @@ bool sg_branches_run(const struct sg_level *l, CUresult *result)
     const size_t n = l->to - l->from;
     struct run r = {.l = l, .genv = sg_genv_now};
 
-    r.left = malloc(n * (2 * sizeof(uint32_t) + sizeof(bool)));
+    r.left = malloc(n * 2 * sizeof(uint32_t));
     if (!r.left)
         return false;
     r.ready = r.left + n;
-    r.over = (bool *)(r.ready + n);
-    memset(r.over, 0, n * sizeof(bool));
+    if (!begin(&r)) {
+        end(&r);
+        return false;
+    }
     pthread_mutex_init(&r.lock, NULL);
     pthread_cond_init(&r.changed, NULL);
-    begin(&r);
     watch_begin(&r);
     pthread_mutex_lock(&r.lock);
     take_part(&r, true);
@@ -475,7 +452,7 @@ bool sg_branches_run(const struct sg_level *l, CUresult *result)
     pthread_mutex_unlock(&r.lock);
     pthread_mutex_destroy(&r.lock);
     pthread_cond_destroy(&r.changed);
-    free(r.left);
+    end(&r);
     *result = r.result;
     return true;
 }

@@ -104,7 +104,6 @@ void sg_captures_forget_node(const struct sg_graph *g, struct sg_node *n)
     for (struct sg_capture *c = captures; c; c = c->next) {
         if (c->graph != g)
             continue;
-        c->first -= n->index < c->first;
         for (struct sg_front *f = c->fronts; f; f = f->next) {
             for (size_t i = f->n; i-- > 0;) {
                 if (f->nodes[i] != n)

@@ -39,6 +39,7 @@ struct sg_node {
     } * users;
     size_t nusers, cap_users;
     size_t index;      /* in the graph's nodes */
+    uint64_t number;   /* counts the nodes that were made for the graph */
     uint64_t original; /* handle of the node that this is a clone of */
     bool has_params;   /* made by a call with parameters, not by capture */
     union {
@@ -108,6 +109,7 @@ struct sg_graph {
     struct sg_obj obj;
     SG_COUNTED struct sg_node **nodes; /* each a reference; in order, with gaps until sg_graph_settle() */
     size_t n, end, cap;                /* nodes; with gaps; room */
+    uint64_t made;                     /* nodes so far, with those that are gone */
     struct sg_urefs urefs;
     bool owned;      /* a node has it: not the application's to destroy or to make executable */
     bool body;       /* of a conditional node, or below one */
@@ -180,7 +182,7 @@ struct sg_capture {
     SG_LENT struct sg_stream *origin;      /* one of streams */
     SG_COUNTED struct sg_stream **streams; /* each a reference */
     size_t nstreams;
-    size_t first; /* index of the first node that was captured */
+    uint64_t first; /* number of the first node that was captured */
     CUstreamCaptureMode mode;
     pthread_t thread;
     unsigned long long id;
@@ -469,6 +471,13 @@ struct sg_level {
     CUresult (*run)(void *arg, size_t step, struct sg_stream *s); /* a unit; by any thread, several at once */
     void *arg;
 };
+/* Adds to left, by step from l->from on, the records of events that each unit waits for. False: no memory; *out, which may
+ * be NULL then, is to be freed. (graph/branch_events.c) */
+struct sg_branch_events;
+bool sg_branch_events_new(const struct sg_level *l, uint32_t *left, struct sg_branch_events **out);
+void sg_branch_events_free(struct sg_branch_events *e);
+/* A unit is over: go() for each that waits for one record less. */
+void sg_branch_events_over(struct sg_branch_events *e, uint32_t unit, void (*go)(void *arg, uint32_t unit), void *arg);
 /*
  * Runs them, and returns when none runs any more: with the first failure, after which no further one
  * was begun. False: no memory, nothing was run.

@@ -256,6 +256,7 @@ CUresult sg_node_new(struct sg_graph *g, CUgraphNodeType type, struct sg_op *op,
         return r;
     }
     n->index = g->end;
+    n->number = g->made++;
     g->family->nodes++;
     g->n++;
     g->nodes[g->end++] = n; /* the graph's reference is the first one */
@@ -292,10 +293,7 @@ void sg_graph_settle(const struct sg_graph *graph)
 void sg_node_remove(struct sg_node *n)
 {
     struct sg_graph *g = n->graph;
-    const bool captured = sg_graph_captured(g);
 
-    if (captured) /* captures count nodes */
-        sg_graph_settle(g);
     sg_captures_forget_node(g, n);
     while (n->nusers) {
         const struct sg_node_user user = n->users[n->nusers - 1];
@@ -304,8 +302,6 @@ void sg_node_remove(struct sg_node *n)
     }
     g->nodes[n->index] = NULL;
     g->n--;
-    if (captured)
-        sg_graph_settle(g);
     sg_node_leave(n);
 }
 

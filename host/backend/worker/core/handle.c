@@ -99,7 +99,7 @@ void wrk_handles_put(struct wrk_handles *t, uint64_t handle, unsigned type, void
     e->object = object;
     e->owner = owner;
     e->parent = 0;
-    e->children = 0;
+    e->first = e->next = e->prev = 0;
     e->generation = VGP_HANDLE_GEN(handle);
     e->live = true;
     e->failed = 0;
@@ -134,34 +134,29 @@ void wrk_handles_set_parent(struct wrk_handles *t, uint64_t handle, uint64_t par
     if (!e || !p || e == p || e->parent)
         return;
     e->parent = parent;
-    p->children++;
+    e->next = p->first;
+    if (p->first)
+        entry_at(t, p->first, VGP_HANDLE_TYPE(p->first))->prev = handle;
+    p->first = handle;
 }
 
-/* Handles of these types may be part of another object. */
-static void remove_children(struct wrk_handles *t, uint64_t parent, uint32_t left)
+/* Takes a handle out of the list of its parent, which may be the one that is being removed. */
+static void leave_parent(struct wrk_handles *t, struct wrk_handle_entry *e)
 {
-    static const unsigned types[] = {VGP_H_FUNCTION, VGP_H_KERNEL, VGP_H_TEXTURE,
-                                     VGP_H_SURFACE,  VGP_H_MODULE, VGP_H_ARRAY};
-
-    for (unsigned k = 0; left && k < sizeof(types) / sizeof(types[0]); k++) {
-        for (uint32_t i = 0; left && t->live[types[k]] && i < t->high[types[k]]; i++) {
-            struct wrk_handle_chunk *chunk = t->chunks[types[k]][i / WRK_HANDLE_CHUNK];
-            struct wrk_handle_entry *e = chunk ? &chunk->entry[i % WRK_HANDLE_CHUNK] : NULL;
-
-            if (!chunk) {
-                i += WRK_HANDLE_CHUNK - 1 - i % WRK_HANDLE_CHUNK;
-            } else if (e->live && e->parent == parent) {
-                e->parent = 0; /* its parent counts no more */
-                wrk_handles_remove(t, VGP_HANDLE(types[k], e->generation, i), types[k]);
-                left--;
-            }
-        }
-    }
+    if (!e->parent)
+        return;
+    if (e->prev)
+        entry_at(t, e->prev, VGP_HANDLE_TYPE(e->prev))->next = e->next;
+    else
+        entry_at(t, e->parent, VGP_HANDLE_TYPE(e->parent))->first = e->next;
+    if (e->next)
+        entry_at(t, e->next, VGP_HANDLE_TYPE(e->next))->prev = e->prev;
+    e->parent = e->next = e->prev = 0;
 }
 
 bool wrk_handles_remove(struct wrk_handles *t, uint64_t handle, unsigned type)
 {
-    struct wrk_handle_entry *e = wrk_handles_find(t, handle, type), *p;
+    struct wrk_handle_entry *e = wrk_handles_find(t, handle, type);
 
     if (!e)
         return false;
@@ -170,11 +165,9 @@ bool wrk_handles_remove(struct wrk_handles *t, uint64_t handle, unsigned type)
     e->object = NULL;
     t->live[type]--;
     t->live_all--;
-    p = e->parent ? wrk_handles_find(t, e->parent, VGP_HANDLE_TYPE(e->parent)) : NULL;
-    if (p)
-        p->children--;
-    if (e->children)
-        remove_children(t, handle, e->children);
+    leave_parent(t, e);
+    while (e->first)
+        wrk_handles_remove(t, e->first, VGP_HANDLE_TYPE(e->first));
     if (is_minted(type)) {
         if (t->nfree[type] == t->free_room[type]) {
             uint32_t room = t->free_room[type] ? 2 * t->free_room[type] : 64;

@@ -14,7 +14,8 @@ struct wrk_handle_entry {
     void *object;
     uint64_t owner;      /* handle of the context that was current when it was made */
     uint64_t parent;     /* handle of the object that it is part of and ends with, 0 = none */
-    uint32_t children;   /* live handles whose parent this is */
+    uint64_t first;      /* of the live handles whose parent this is, 0 = none */
+    uint64_t next, prev; /* among those of the same parent, 0 = none */
     uint32_t generation; /* of the current or, when not live, the last object */
     bool live;
     int failed; /* not live: why making it failed, which the guest has been told; 0: it was made, or never */

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -144,6 +145,73 @@ static void test_failed(void **state)
     wrk_handles_fini(&t);
 }
 
+static void make(struct wrk_handles *t, unsigned type, uint32_t index, uint64_t parent)
+{
+    const uint64_t h = VGP_HANDLE(type, 1, index);
+
+    assert_int_equal(wrk_handles_reserve(t, h, type), CUDA_SUCCESS);
+    wrk_handles_put(t, h, type, &dummy[0], 0);
+    if (parent)
+        wrk_handles_set_parent(t, h, parent);
+}
+
+/* With an object its parts end, and their parts, and no other's; a part may end before. */
+static void test_parts(void **state)
+{
+    const uint64_t library = VGP_HANDLE(VGP_H_LIBRARY, 1, 3), module = VGP_HANDLE(VGP_H_MODULE, 1, 4);
+    struct wrk_handles t = {0};
+
+    (void)state;
+    make(&t, VGP_H_LIBRARY, 3, 0);
+    make(&t, VGP_H_MODULE, 4, library);
+    make(&t, VGP_H_MODULE, 5, 0);
+    for (uint32_t i = 0; i < 6; i++)
+        make(&t, VGP_H_FUNCTION, i, module);
+    make(&t, VGP_H_FUNCTION, 6, VGP_HANDLE(VGP_H_MODULE, 1, 5));
+    make(&t, VGP_H_KERNEL, 0, library);
+    /* The first, the last and an inner one of the list. */
+    for (uint32_t i = 0; i < 6; i += i ? 3 : 2)
+        assert_true(wrk_handles_remove(&t, VGP_HANDLE(VGP_H_FUNCTION, 1, i), VGP_H_FUNCTION));
+    assert_int_equal(t.live[VGP_H_FUNCTION], 4);
+    assert_true(wrk_handles_remove(&t, library, VGP_H_LIBRARY));
+    assert_int_equal(t.live[VGP_H_FUNCTION], 1);
+    assert_int_equal(t.live[VGP_H_KERNEL], 0);
+    assert_int_equal(t.live_all, 2);
+    assert_non_null(wrk_handles_find(&t, VGP_HANDLE(VGP_H_FUNCTION, 1, 6), VGP_H_FUNCTION));
+    wrk_handles_fini(&t);
+}
+
+/* Processor time of the removal of 500 objects with a part each, of n alive. */
+static double removal_ns(uint32_t n)
+{
+    struct wrk_handles t = {0};
+    struct timespec a, b;
+
+    for (uint32_t i = 0; i < n; i++) {
+        make(&t, VGP_H_MODULE, i, 0);
+        make(&t, VGP_H_FUNCTION, i, VGP_HANDLE(VGP_H_MODULE, 1, i));
+    }
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);
+    for (uint32_t i = n; i > n - 500; i--)
+        assert_true(wrk_handles_remove(&t, VGP_HANDLE(VGP_H_MODULE, 1, i - 1), VGP_H_MODULE));
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &b);
+    assert_int_equal(t.live_all, 2 * (n - 500));
+    wrk_handles_fini(&t);
+    return (double)(b.tv_sec - a.tv_sec) * 1e9 + (double)(b.tv_nsec - a.tv_nsec);
+}
+
+/* 32 times as many live objects: a walk over them would cost 32 times as much. */
+static void test_removal_does_not_grow(void **state)
+{
+    double ratio = 100;
+
+    (void)state;
+    for (unsigned i = 0; i < 5 && ratio >= 6; i++) /* another program may have emptied the caches */
+        ratio = removal_ns(32 * 1000) / removal_ns(1000);
+    if (ratio >= 6)
+        fail_msg("removal with 32 times as many objects takes %.1f times as long", ratio);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -154,6 +222,8 @@ int main(void)
         cmocka_unit_test(test_foreign),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_each_sees_the_live_ones),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_removal_does_not_grow),
     };
 
     return cmocka_run_group_tests_name("handle", tests, NULL, NULL);

@@ -246,6 +246,7 @@ static void complete(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
     if (!wait->land) {
         reply(w, wait, r);
     } else if (dispatcher) {
+        ws->landings++;
         reply(w, wait, wait->land(w, wait, r));
     } else {
         wait->result = r;
@@ -275,6 +276,7 @@ void wrk_waits_land(struct wrk_worker *w)
     for (; wait; wait = next) {
         next = wait->next;
         atomic_fetch_sub(&ws->to_land, 1);
+        ws->landings++;
         reply(w, wait, wait->land(w, wait, wait->result));
     }
 }

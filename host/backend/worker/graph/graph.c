@@ -269,19 +269,43 @@ static bool hidden(const struct list *l, size_t i, uint32_t what)
                                   : what == VGP_LIST_NODES && l->from[i] != n->object;
 }
 
-static CUresult fill(struct wrk_worker *w, struct wrk_graph *g, const struct list *l,
-                     const struct vgp_args_vgpGraphList *a, struct vgp_ret_vgpGraphList *ret,
-                     struct vgp_outs_vgpGraphList *o)
+/*
+ * A client asks for a long list in pages. The list of the last page stays while only pages of lists are asked for, so that
+ * a page costs what it has and not what the graph has. Dispatcher only.
+ */
+static struct {
+    struct list l;
+    uint32_t what;
+    uint64_t object;   /* handle; 0: there is no list */
+    uint64_t total;    /* entries that the client may see */
+    uint64_t first;    /* number of the first entry that was not sent ... */
+    size_t at;         /* ... and its place in the list */
+    uint64_t landings; /* of the worker when the list was made: the end of a call may change a graph, too */
+} paged;
+
+void wrk_graph_list_forget(void)
 {
-    uint32_t room = a->room < VGP_LIST_MAX ? a->room : VGP_LIST_MAX;
+    if (!paged.object)
+        return;
+    list_free(&paged.l);
+    memset(&paged, 0, sizeof(paged));
+}
 
-    for (size_t i = 0; i < l->n; i++) {
+static CUresult fill(struct wrk_worker *w, struct wrk_graph *g, const struct vgp_args_vgpGraphList *a,
+                     struct vgp_ret_vgpGraphList *ret, struct vgp_outs_vgpGraphList *o)
+{
+    const struct list *l = &paged.l;
+    const uint32_t room = a->room < VGP_LIST_MAX ? a->room : VGP_LIST_MAX;
+
+    if (a->first < paged.first)
+        paged.first = paged.at = 0;
+    ret->total = paged.total;
+    for (; paged.at < l->n && ret->from_len < room; paged.at++) {
+        const size_t i = paged.at;
+        const uint32_t k = ret->from_len;
         struct wrk_gnode *from;
-        uint32_t k = ret->from_len;
 
-        if (hidden(l, i, a->what))
-            continue;
-        if (ret->total++ < a->first || k == room)
+        if (hidden(l, i, a->what) || paged.first++ < a->first)
             continue;
         from = wrk_gnode_of(w, g, l->from[i]);
         if (!from)
@@ -306,10 +330,33 @@ static CUresult fill(struct wrk_worker *w, struct wrk_graph *g, const struct lis
     return CUDA_SUCCESS;
 }
 
+/* Asks the provider for the list of a page, unless it is the list of the page before. */
+static CUresult list_of(const struct wrk_worker *w, const struct vgp_args_vgpGraphList *a,
+                        const struct wrk_graph *g, const struct wrk_gnode *n)
+{
+    struct list *l = &paged.l;
+    CUresult r;
+
+    if (paged.object == a->object && paged.what == a->what && paged.landings == w->waits.landings)
+        return CUDA_SUCCESS;
+    wrk_graph_list_forget();
+    paged.object = a->object;
+    paged.what = a->what;
+    paged.landings = w->waits.landings;
+    if (n)
+        r = neighbours(a->what == VGP_LIST_DEPENDENTS ? n->out : n->in, a->what == VGP_LIST_DEPENDENTS, l);
+    else if (a->what == VGP_LIST_NODES)
+        r = nodes_of(g->object, &l->from, &l->n);
+    else
+        r = a->what == VGP_LIST_ROOTS ? roots_of(g->object, l) : edges_of(g->object, l);
+    for (size_t i = 0; r == CUDA_SUCCESS && i < l->n; i++)
+        paged.total += !hidden(l, i, a->what);
+    return r;
+}
+
 CUresult wrk_do_vgpGraphList(struct wrk_call *c, const struct vgp_args_vgpGraphList *a,
                              struct vgp_ret_vgpGraphList *ret, struct vgp_outs_vgpGraphList *o)
 {
-    struct list l = {0};
     struct wrk_graph *g = NULL;
     struct wrk_gnode *n = NULL;
     CUresult r;
@@ -322,18 +369,10 @@ CUresult wrk_do_vgpGraphList(struct wrk_call *c, const struct vgp_args_vgpGraphL
         r = wrk_graph_get(c, a->object, &g);
     if (r != CUDA_SUCCESS)
         return r;
-    if (n) {
-        g = n->graph;
-        bool dependents = a->what == VGP_LIST_DEPENDENTS;
-
-        r = neighbours(dependents ? n->out : n->in, dependents, &l);
-    } else if (a->what == VGP_LIST_NODES) {
-        r = nodes_of(g->object, &l.from, &l.n);
-    } else {
-        r = a->what == VGP_LIST_ROOTS ? roots_of(g->object, &l) : edges_of(g->object, &l);
-    }
+    r = list_of(c->w, a, g, n);
     if (r == CUDA_SUCCESS)
-        r = fill(c->w, g, &l, a, ret, o);
-    list_free(&l);
+        r = fill(c->w, n ? n->graph : g, a, ret, o);
+    if (r != CUDA_SUCCESS)
+        wrk_graph_list_forget();
     return r;
 }

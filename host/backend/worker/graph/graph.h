@@ -17,7 +17,7 @@ struct wrk_graph {
     VGB_LISTED struct wrk_gnode *parent; /* the node whose child it is; NULL: the client's own */
     bool client;                         /* the guest may destroy it; else a capture or a node has it */
     VGB_LISTED struct wrk_graph *next;   /* of the same parent */
-    VGB_OWNED struct wrk_uref *urefs;    /* user objects that it is known to hold */
+    struct btr_tree urefs;               /* user objects that it is known to hold: struct wrk_uref, owned */
     struct wrk_namer names;              /* what its nodes and those of its children name */
     uint64_t *conditions;                /* numbers given out for conditional nodes */
     uint32_t nconditions;
@@ -71,6 +71,9 @@ void wrk_gnode_forget(struct wrk_worker *w, struct wrk_gnode *n);
 
 /* g is n's: a child graph, or a body. Again: nothing happens. */
 void wrk_graph_adopt(struct wrk_gnode *n, struct wrk_graph *g);
+
+/* Before anything that may change a graph or end a node: what pages of lists are taken from (vgpGraphList) goes. */
+void wrk_graph_list_forget(void);
 
 /* Edge data of a call: NULL when all are ordinary edges. False: the sizes do not agree. */
 bool wrk_edges_ok(const void *data, uint32_t bytes, uint32_t edges, const CUgraphEdgeData **out);

@@ -25,7 +25,6 @@ struct uobj {
 
 /* References of one graph to one object. */
 struct wrk_uref {
-    VGB_OWNED struct wrk_uref *next;
     VGB_COUNTED struct uobj *u;
     uint64_t count;
 };
@@ -121,43 +120,34 @@ CUresult wrk_do_vgpUserObjectDrop(struct wrk_call *c, const struct vgp_args_vgpU
 
 /* ---- references of graphs ---- */
 
-static struct wrk_uref **uref_at(struct wrk_graph *g, const struct uobj *u)
+static struct wrk_uref *uref_of(const struct wrk_graph *g, const struct uobj *u)
 {
-    struct wrk_uref **at = &g->urefs;
+    struct btr_item it;
 
-    while (*at && (*at)->u != u)
-        at = &(*at)->next;
-    return at;
+    return btr_find(&g->urefs, (uintptr_t)u, &it) ? it.value : NULL;
 }
 
-/* A new entry of u, with no references; NULL: no memory, or too many. */
-static struct wrk_uref *uref_push(struct wrk_graph *g, struct uobj *u)
+/* The entry of u, made with no references when there is none; NULL: no memory, or too many. */
+static struct wrk_uref *uref_need(struct wrk_graph *g, struct uobj *u)
 {
-    struct wrk_uref *ref = nurefs < UREFS_MAX ? calloc(1, sizeof(*ref)) : NULL;
+    struct wrk_uref *ref = uref_of(g, u);
 
-    if (!ref)
+    if (ref)
+        return ref;
+    ref = nurefs < UREFS_MAX ? calloc(1, sizeof(*ref)) : NULL;
+    if (!ref || btr_insert(&g->urefs, (uintptr_t)u, 0, ref)) {
+        free(ref);
         return NULL;
+    }
     ref->u = u;
     atomic_fetch_add(&u->holders, 1);
-    ref->next = g->urefs;
-    g->urefs = ref;
     nurefs++;
     return ref;
 }
 
-/* The entry of u, made when there is none. */
-static struct wrk_uref *uref_need(struct wrk_graph *g, struct uobj *u)
+static void uref_free(struct wrk_graph *g, struct wrk_uref *ref)
 {
-    struct wrk_uref *ref = *uref_at(g, u);
-
-    return ref ? ref : uref_push(g, u);
-}
-
-static void uref_free(struct wrk_uref **at)
-{
-    struct wrk_uref *ref = *at;
-
-    *at = ref->next;
+    btr_remove(&g->urefs, (uintptr_t)ref->u, NULL);
     ref->u->in_graphs -= ref->count;
     put(ref->u);
     free(ref);
@@ -166,17 +156,20 @@ static void uref_free(struct wrk_uref **at)
 
 void wrk_urefs_clear(struct wrk_graph *g)
 {
-    while (g->urefs)
-        uref_free(&g->urefs);
+    struct btr_item it;
+
+    while (btr_ceiling(&g->urefs, 0, &it))
+        uref_free(g, it.value);
 }
 
 /* Without memory the clone's references are not known: what only they keep cannot be used by hand. */
 void wrk_urefs_copy(struct wrk_graph *to, const struct wrk_graph *from)
 {
-    const bool empty = !to->urefs; /* then each is a new one */
+    struct btr_item it = {0};
 
-    for (const struct wrk_uref *ref = from->urefs; ref; ref = ref->next) {
-        struct wrk_uref *mine = empty ? uref_push(to, ref->u) : uref_need(to, ref->u);
+    for (uint64_t key = 0; btr_ceiling(&from->urefs, key, &it); key = it.key + 1) {
+        const struct wrk_uref *ref = it.value;
+        struct wrk_uref *mine = uref_need(to, ref->u);
 
         if (!mine)
             return;
@@ -188,7 +181,7 @@ void wrk_urefs_copy(struct wrk_graph *to, const struct wrk_graph *from)
 static CUresult retain(struct wrk_graph *g, struct uobj *u, uint32_t count, uint32_t flags)
 {
     bool move = flags & CU_GRAPH_USER_OBJECT_MOVE;
-    struct wrk_uref **at, *ref;
+    struct wrk_uref *ref;
     CUresult r;
 
     if (!count || count > INT_MAX || !alive(u) || (move && u->own < count))
@@ -202,23 +195,22 @@ static CUresult retain(struct wrk_graph *g, struct uobj *u, uint32_t count, uint
         u->in_graphs += count;
         u->own -= move ? count : 0;
     }
-    at = uref_at(g, u);
-    if (!(*at)->count)
-        uref_free(at);
+    if (!ref->count)
+        uref_free(g, ref);
     return r;
 }
 
 static CUresult release(struct wrk_graph *g, struct uobj *u, uint32_t count)
 {
-    struct wrk_uref **at = uref_at(g, u);
+    struct wrk_uref *ref = uref_of(g, u);
 
-    if (!count || !*at || (*at)->count < count)
+    if (!count || !ref || ref->count < count)
         return CUDA_ERROR_INVALID_VALUE;
-    (*at)->count -= count;
+    ref->count -= count;
     u->in_graphs -= count;
     CUresult r = wrk_provider.cuGraphReleaseUserObject(g->object, u->object, count);
-    if (!(*at)->count)
-        uref_free(at);
+    if (!ref->count)
+        uref_free(g, ref);
     return r;
 }
 

@@ -61,6 +61,8 @@ void wrk_dispatch_one(struct wrk_worker *w)
         wrk_die(w, VGPU_DEAD_PROTOCOL, "malformed record: call number %#x does not exist", rec->call);
     if (!row_ok(c, row))
         die_malformed(c, row);
+    if (rec->call != VGP_vgpGraphList)
+        wrk_graph_list_forget(); /* it may change what was listed */
     wrk_naming_begin(c);
     r = enter_context(c, row);
     if (r == CUDA_SUCCESS)

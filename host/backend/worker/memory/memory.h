@@ -7,6 +7,7 @@
 #define WRK_MEMORY_H
 
 #include "core/core.h"
+#include "lib/btree/btree.h"
 #include "vgb_plan.h"
 
 /* ---- region.c: memory of the guest that is mapped here ---- */
@@ -15,7 +16,9 @@
 struct wrk_region {
     uint32_t id;
     uint32_t flags; /* VGB_MAP_READONLY, VGB_MAP_BY_MAPPER */
+    unsigned at;    /* index in the list of all */
     uint64_t guest_va, length;
+    uint64_t va_key;               /* in the tree of guest addresses; 0: not in it */
     uint8_t *base;                 /* where it is mapped here */
     uint8_t *place;                /* whole pages of the file around it, ... */
     uint64_t place_length;         /* ... in bytes */
@@ -30,8 +33,11 @@ struct wrk_region {
     CUcontext ctx;                 /* in which context */
 };
 struct wrk_regions {
-    VGB_OWNED struct wrk_region *list;
+    VGB_OWNED struct wrk_region **list;
     unsigned n, room;
+    struct btr_tree by_id;
+    struct btr_tree by_va;       /* complete ones that nobody takes back; weight: the end */
+    struct btr_tree by_base;     /* complete ones; they do not overlap */
     uint32_t pieces, pieces_max; /* of all regions; none fits before wrk_regions_init() */
 };
 /* How many mappings the kernel lets a process have; while /proc can be read. */
@@ -55,6 +61,14 @@ void *wrk_region_address(struct wrk_worker *w, uint64_t va, uint64_t size, bool 
 
 /* The guest's address of host memory at [p, p + size), 0 when it is in no complete region. */
 uint64_t wrk_region_guest_address(struct wrk_worker *w, const void *p, uint64_t size);
+
+/* ---- region_index.c: complete regions by address; wrk_region_address() and wrk_region_guest_address(), too ---- */
+
+/* The region is complete: copies may use it. False: no memory. */
+bool wrk_region_index_add(struct wrk_regions *rs, struct wrk_region *r);
+/* The broker takes the region back: the guest's address leads to it no longer. */
+void wrk_region_index_hide(struct wrk_regions *rs, struct wrk_region *r);
+void wrk_region_index_remove(struct wrk_regions *rs, struct wrk_region *r);
 
 /* ---- host_pointer.c ---- */
 

@@ -10,81 +10,67 @@
 #define _GNU_SOURCE
 #include "memory.h"
 
-#include <string.h>
 #include <sys/mman.h>
 
 #define VA_LIMIT (UINT64_C(1) << 47)
 #define FLAGS (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
 
-/* Sorted, disjoint, not touching. */
 struct span {
     uint64_t at, end;
 };
 
-static struct set {
-    struct span list[WRK_PLACES_MAX];
-    unsigned n;
-} guests, moved; /* at the guest's own addresses, and at random addresses */
+/* Disjoint, not touching: by their beginning, with their length as weight. */
+static struct btr_tree guests, moved; /* at the guest's own addresses, and at random addresses */
 
-/* Index of the first span that ends behind `at`. */
-static unsigned first_behind(const struct set *s, uint64_t at)
+static struct span span_of(const struct btr_item *it)
 {
-    unsigned lo = 0, hi = s->n;
-
-    while (lo < hi) {
-        unsigned mid = lo + (hi - lo) / 2;
-
-        if (s->list[mid].end <= at)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
+    return (struct span){it->key, it->key + it->weight};
 }
 
-static void cut(struct set *s, unsigned i, unsigned n)
+/* The first span that ends behind `at`. */
+static bool first_behind(const struct btr_tree *s, uint64_t at, struct span *out)
 {
-    memmove(&s->list[i], &s->list[i + n], (s->n - i - n) * sizeof(s->list[0]));
-    s->n -= n;
+    struct btr_item it;
+
+    if (btr_floor(s, at, &it) && it.key + it.weight > at) {
+        *out = span_of(&it);
+        return true;
+    }
+    if (at == UINT64_MAX || !btr_ceiling(s, at + 1, &it))
+        return false;
+    *out = span_of(&it);
+    return true;
 }
 
 /* Without room for one more span it is forgotten: reserved for good, and never used again. */
-static void add(struct set *s, uint64_t at, uint64_t end)
+static void add(struct btr_tree *s, uint64_t at, uint64_t end)
 {
-    unsigned i = first_behind(s, at);
+    struct btr_item it;
+    struct span next;
 
-    if (i && s->list[i - 1].end == at)
-        i--;
-    if (i < s->n && s->list[i].at <= end) { /* touches: merge with this one and those behind */
-        unsigned last = i;
-
-        at = at < s->list[i].at ? at : s->list[i].at;
-        while (last + 1 < s->n && s->list[last + 1].at <= end)
-            last++;
-        end = end > s->list[last].end ? end : s->list[last].end;
-        cut(s, i, last - i);
-    } else if (s->n < WRK_PLACES_MAX) {
-        memmove(&s->list[i + 1], &s->list[i], (s->n - i) * sizeof(s->list[0]));
-        s->n++;
-    } else {
-        return;
+    if (btr_floor(s, at, &it) && it.key + it.weight >= at) {
+        btr_remove(s, it.key, NULL);
+        at = it.key;
+        end = end > it.key + it.weight ? end : it.key + it.weight;
     }
-    s->list[i] = (struct span){at, end};
+    while (first_behind(s, at, &next) && next.at <= end) { /* touches: merge */
+        btr_remove(s, next.at, NULL);
+        end = end > next.end ? end : next.end;
+    }
+    if (s->count < WRK_PLACES_MAX)
+        btr_insert(s, at, end - at, NULL);
 }
 
-static void take(struct set *s, uint64_t at, uint64_t end)
+static void take(struct btr_tree *s, uint64_t at, uint64_t end)
 {
-    unsigned i = first_behind(s, at);
+    struct span was;
 
-    while (i < s->n && s->list[i].at < end) {
-        struct span was = s->list[i];
-
-        cut(s, i, 1);
+    while (first_behind(s, at, &was) && was.at < end) {
+        btr_remove(s, was.at, NULL);
         if (was.at < at)
             add(s, was.at, at);
         if (was.end > end)
             add(s, end, was.end);
-        i = first_behind(s, at);
     }
 }
 
@@ -94,9 +80,9 @@ static bool reserve_there(uint64_t at, uint64_t end)
     uint64_t done = at;
 
     while (done < end) {
-        unsigned i = first_behind(&guests, done);
-        bool ours = i < guests.n && guests.list[i].at <= done;
-        uint64_t next = ours ? guests.list[i].end : i < guests.n ? guests.list[i].at : end;
+        struct span behind = {end, end};
+        bool ours = first_behind(&guests, done, &behind) && behind.at <= done;
+        uint64_t next = ours ? behind.end : behind.at;
 
         next = next < end ? next : end;
         if (!ours && !wrk_layout_reserve_at(done, next - done)) {
@@ -113,10 +99,13 @@ static bool reserve_there(uint64_t at, uint64_t end)
 /* Somewhere else, at `phase` bytes behind a multiple of `align`. */
 static uint8_t *reserve_elsewhere(uint64_t length, uint64_t align, uint64_t phase)
 {
-    for (unsigned i = 0; i < moved.n; i++) {
-        uint64_t at = (moved.list[i].at + align - 1 - phase) / align * align + phase;
+    struct btr_item it = {0};
 
-        if (at >= moved.list[i].at && at < moved.list[i].end && length <= moved.list[i].end - at) {
+    for (uint64_t key = 0; btr_first_of_weight(&moved, key, length, &it); key = it.key + 1) {
+        const struct span free = span_of(&it);
+        uint64_t at = (free.at + align - 1 - phase) / align * align + phase;
+
+        if (at >= free.at && at < free.end && length <= free.end - at) {
             take(&moved, at, at + length);
             return (uint8_t *)(uintptr_t)at;
         }
@@ -144,7 +133,7 @@ uint8_t *wrk_place_take(uint64_t va, uint64_t length, uint64_t align, uint64_t p
 
 unsigned wrk_places(void)
 {
-    return guests.n + moved.n;
+    return (unsigned)(guests.count + moved.count);
 }
 
 bool wrk_place_leave(uint8_t *base, uint64_t length, uint64_t va, bool seen)

@@ -22,11 +22,9 @@
 
 struct wrk_region *wrk_region_by_id(struct wrk_worker *w, uint32_t id)
 {
-    for (unsigned i = 0; i < w->memory->regions.n; i++) {
-        if (w->memory->regions.list[i].id == id)
-            return &w->memory->regions.list[i];
-    }
-    return NULL;
+    struct btr_item it;
+
+    return btr_find(&w->memory->regions.by_id, id, &it) ? it.value : NULL;
 }
 
 #define PIECES_DEFAULT 65530u /* of Linux */
@@ -68,6 +66,7 @@ static bool take_piece(struct wrk_regions *rs, struct wrk_region *r)
 /* Takes the memory away. Its addresses stay reserved when the provider may still have one of them. */
 static void drop_memory(struct wrk_worker *w, struct wrk_region *r)
 {
+    wrk_region_index_remove(&w->memory->regions, r);
     if (r->place && !wrk_place_leave(r->place, r->place_length, r->guest_va, r->seen))
         wrk_die(w, VGPU_DEAD_EXITED, "no address space is left to take guest memory away");
     w->memory->regions.pieces -= r->pieces;
@@ -78,9 +77,14 @@ static void drop_memory(struct wrk_worker *w, struct wrk_region *r)
 
 static void forget(struct wrk_worker *w, struct wrk_region *r)
 {
+    struct wrk_regions *rs = &w->memory->regions;
+
     drop_memory(w, r);
+    btr_remove(&rs->by_id, r->id, NULL);
+    rs->list[r->at] = rs->list[--rs->n];
+    rs->list[r->at]->at = r->at;
     free(r->job);
-    *r = w->memory->regions.list[--w->memory->regions.n];
+    free(r);
 }
 
 /*
@@ -104,24 +108,31 @@ static struct wrk_region *start(struct wrk_worker *w, const struct vgb_msg *m)
     struct wrk_regions *rs = &w->memory->regions;
     struct vgb_plan plan;
 
-    if (rs->n == WRK_REGIONS_MAX || m->va % VGP_PAGE || !m->nruns ||
+    if (rs->n == WRK_REGIONS_MAX || m->va % VGP_PAGE || m->length > UINT64_MAX - m->va || !m->nruns ||
         !vgb_plan_begin(&plan, m->length, &m->runs[0]))
         return NULL;
     if (rs->n == rs->room) {
         unsigned room = rs->room ? rs->room * 2 : 64;
-        struct wrk_region *list = realloc(rs->list, room * sizeof(*list));
+        struct wrk_region **list = realloc(rs->list, room * sizeof(struct wrk_region *));
 
         if (!list)
             return NULL;
         rs->list = list;
         rs->room = room;
     }
-    struct wrk_region *r = &rs->list[rs->n++];
+    struct wrk_region *r = malloc(sizeof(*r));
+
+    if (!r || btr_insert(&rs->by_id, m->region, 0, r)) {
+        free(r);
+        return NULL;
+    }
     *r = (struct wrk_region){.id = m->region,
+                             .at = rs->n,
                              .flags = m->flags & (VGB_MAP_READONLY | VGB_MAP_BY_MAPPER),
                              .guest_va = m->va,
                              .length = m->length,
                              .plan = plan};
+    rs->list[rs->n++] = r;
     reserve(r);
     return r;
 }
@@ -193,12 +204,14 @@ static uint64_t new_job(struct wrk_worker *w, struct wrk_region *r, bool take)
 bool wrk_region_map(struct wrk_worker *w, const struct vgb_msg *m, const int *fds, unsigned nfds,
                     struct vgb_msg *answer)
 {
+    struct wrk_regions *rs = &w->memory->regions;
     struct wrk_region *r = wrk_region_by_id(w, m->region);
     bool last = !(m->flags & VGB_MAP_MORE), by_mapper = m->flags & VGB_MAP_BY_MAPPER;
 
     if (!r)
         r = start(w, m);
-    if (r && (!plan_runs(&w->memory->regions, r, m) || (!by_mapper && !map_runs(r, fds, nfds))))
+    if (r && (!plan_runs(rs, r, m) || (!by_mapper && !map_runs(r, fds, nfds)) ||
+              (r->mapped == r->length && !wrk_region_index_add(rs, r))))
         drop_memory(w, r); /* stays listed, without memory, until the last run */
     vgb_close_all(fds, nfds);
     if (!last)
@@ -227,6 +240,9 @@ bool wrk_region_placed(struct wrk_worker *w, uint32_t id, struct vgb_msg *answer
     *answer = (struct vgb_msg){.type = VGB_M_MAPPED, .region = id};
     if (r->job->result) {
         vgb_log(VGB_WARN, "region %u: mmap of run %u: %s", id, r->job->done, strerror((int)-r->job->result));
+        answer->status = VGPU_S_NO_MEMORY;
+        answer->value = new_job(w, r, true);
+    } else if (!wrk_region_index_add(&w->memory->regions, r)) {
         answer->status = VGPU_S_NO_MEMORY;
         answer->value = new_job(w, r, true);
     } else {
@@ -502,6 +518,7 @@ void wrk_region_unmap(struct wrk_worker *w, uint32_t id)
         return;
     }
     r->unmapping = true;
+    wrk_region_index_hide(&w->memory->regions, r);
     if (!r->busy) /* else when that has landed */
         unmap_now(w, r);
 }
@@ -509,7 +526,7 @@ void wrk_region_unmap(struct wrk_worker *w, uint32_t id)
 void wrk_regions_context_ends(struct wrk_worker *w, CUcontext ctx)
 {
     for (unsigned i = 0; i < w->memory->regions.n; i++) {
-        struct wrk_region *r = &w->memory->regions.list[i];
+        struct wrk_region *r = w->memory->regions.list[i];
 
         if (r->ctx != ctx || !r->registered_at)
             continue;
@@ -517,33 +534,4 @@ void wrk_regions_context_ends(struct wrk_worker *w, CUcontext ctx)
         if (!r->busy)
             r->registered_at = NULL;
     }
-}
-
-void *wrk_region_address(struct wrk_worker *w, uint64_t va, uint64_t size, bool write)
-{
-    for (unsigned i = 0; i < w->memory->regions.n; i++) {
-        struct wrk_region *r = &w->memory->regions.list[i];
-
-        if (!r->base || r->mapped != r->length || r->unmapping || va < r->guest_va ||
-            !vgp_range_ok(va - r->guest_va, size, r->length))
-            continue;
-        if (write && r->flags & VGB_MAP_READONLY)
-            continue;
-        r->seen = true;
-        return r->base + (va - r->guest_va);
-    }
-    return NULL;
-}
-
-uint64_t wrk_region_guest_address(struct wrk_worker *w, const void *p, uint64_t size)
-{
-    for (unsigned i = 0; i < w->memory->regions.n; i++) {
-        const struct wrk_region *r = &w->memory->regions.list[i];
-        uint64_t offset = (uint64_t)((const uint8_t *)p - r->base);
-
-        if (r->base && r->mapped == r->length && (const uint8_t *)p >= r->base &&
-            vgp_range_ok(offset, size, r->length))
-            return r->guest_va + offset;
-    }
-    return 0;
 }

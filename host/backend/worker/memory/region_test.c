@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -164,7 +165,7 @@ static void test_stays(void **state)
     uint64_t other = map(4, va, fd, VGP_PAGE, &two, 1);
     assert_true(other && other != va);
     assert_non_null(wrk_region_address(&w, va + VGP_PAGE, 8, true));
-    memory.regions.list[2].seen = true;
+    memory.regions.list[2]->seen = true;
     unmap(4);
     assert_false(is_free(other));
     assert_int_equal(map(4, va, fd, VGP_PAGE, &two, 1), other);
@@ -234,7 +235,7 @@ static void test_hugetlb(void **state)
     uint64_t at = map(1, free_address(HUGE_PAGE) + 5 * VGP_PAGE, fd, vgb_fd_page_size(fd), &inside, 1);
     assert_true(at);
     assert_int_equal(*(uint8_t *)(uintptr_t)at, 42);
-    assert_non_null(wrk_region_address(&w, memory.regions.list[0].guest_va, 8, true));
+    assert_non_null(wrk_region_address(&w, memory.regions.list[0]->guest_va, 8, true));
     unmap(1);
     assert_false(can_read(at));
     munmap(p, 2 * HUGE_PAGE);
@@ -383,6 +384,102 @@ static void test_settle(void **state)
     wrk_handles_fini(&w.handles);
 }
 
+/* Regions that overlap, one of them read-only: an address is found in whichever holds all of the range. */
+static void test_overlap(void **state)
+{
+    const struct part eight = {0, 8 * VGP_PAGE}, two = {8 * VGP_PAGE, 2 * VGP_PAGE};
+    struct vgb_msg readonly = {.type = VGB_M_MAP, .region = 4, .flags = VGB_MAP_READONLY, .nruns = 1}, a;
+    int fd = file(16 * VGP_PAGE), mine = dup(fd);
+    uint64_t va = free_address(16 * VGP_PAGE), at[4];
+
+    (void)state;
+    at[1] = map(1, va + VGP_PAGE, fd, VGP_PAGE, &eight, 1);
+    at[2] = map(2, va + 2 * VGP_PAGE, fd, VGP_PAGE, &two, 1);
+    at[3] = map(3, va + 2 * VGP_PAGE, fd, VGP_PAGE, &two, 1); /* where the second begins, too */
+    readonly.va = va;
+    readonly.length = 10 * VGP_PAGE;
+    readonly.runs[0] = (struct vgb_run){.page = VGP_PAGE, .length = 10 * VGP_PAGE};
+    assert_true(wrk_region_map(&w, &readonly, &mine, 1, &a));
+    assert_int_equal(a.status, 0);
+    assert_int_equal((uintptr_t)wrk_region_address(&w, va + 5 * VGP_PAGE, 8, true), at[1] + 4 * VGP_PAGE);
+    assert_int_equal((uintptr_t)wrk_region_address(&w, va + 5 * VGP_PAGE, 8, false), a.va + 5 * VGP_PAGE);
+    assert_null(wrk_region_address(&w, va, 8, true));
+    assert_null(wrk_region_address(&w, va + 8 * VGP_PAGE, VGP_PAGE + 8, true));
+    assert_null(wrk_region_address(&w, va - VGP_PAGE, 2 * VGP_PAGE, false));
+    assert_null(wrk_region_address(&w, va, UINT64_MAX, false));
+    for (unsigned i = 1; i <= 3; i++)
+        assert_int_equal(wrk_region_guest_address(&w, (void *)(uintptr_t)(at[i] + 8), 8),
+                         va + (i == 1 ? 1 : 2) * VGP_PAGE + 8);
+    assert_int_equal(wrk_region_guest_address(&w, (void *)(uintptr_t)at[2], 3 * VGP_PAGE), 0);
+    unmap(1);
+    assert_int_equal((uintptr_t)wrk_region_address(&w, va + 2 * VGP_PAGE, 8, true), at[2]);
+    unmap(2);
+    assert_int_equal((uintptr_t)wrk_region_address(&w, va + 2 * VGP_PAGE, 8, true), at[3]);
+    unmap(3);
+    assert_null(wrk_region_address(&w, va + 2 * VGP_PAGE, 8, true));
+    unmap(4);
+    assert_null(wrk_region_address(&w, va + 2 * VGP_PAGE, 8, false));
+    assert_int_equal(memory.regions.n, 0);
+    close(fd);
+}
+
+#define FEW 120u
+#define TIMES 32u
+#define MANY (TIMES * FEW)
+
+/* Processor time of look-ups among so many regions of every other page from va on. */
+static double look_up_ns(uint64_t va, unsigned n)
+{
+    struct timespec a, b;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);
+    for (unsigned i = 0; i < 20000; i++) {
+        const unsigned k = i * 7919u % n;
+        const uint64_t at = va + 2ull * k * VGP_PAGE;
+
+        assert_int_equal(wrk_region_guest_address(&w, wrk_region_address(&w, at, 8, true), 8), at);
+        assert_non_null(wrk_region_by_id(&w, k + 1));
+    }
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &b);
+    return (double)(b.tv_sec - a.tv_sec) * 1e9 + (double)(b.tv_nsec - a.tv_nsec);
+}
+
+static double least_look_up_ns(uint64_t va, unsigned n)
+{
+    double least = look_up_ns(va, n);
+
+    for (unsigned i = 0; i < 4; i++) {
+        const double ns = look_up_ns(va, n);
+
+        least = ns < least ? ns : least;
+    }
+    return least;
+}
+
+/* A copy asks for its region: with 32 times as many of them it must not take 32 times as long. */
+static void test_look_ups_do_not_grow(void **state)
+{
+    const struct part one = {0, VGP_PAGE};
+    uint64_t va = free_address(2ull * MANY * VGP_PAGE);
+    int fd = file(VGP_PAGE);
+    double few, many;
+    unsigned n = 0;
+
+    (void)state;
+    wrk_regions_init(&w);
+    for (; n < FEW; n++)
+        assert_true(map(n + 1, va + 2ull * n * VGP_PAGE, fd, VGP_PAGE, &one, 1));
+    few = least_look_up_ns(va, n);
+    for (; n < MANY; n++)
+        assert_true(map(n + 1, va + 2ull * n * VGP_PAGE, fd, VGP_PAGE, &one, 1));
+    many = least_look_up_ns(va, n);
+    for (; n; n--)
+        unmap(n);
+    close(fd);
+    if (many > TIMES / 3 * few)
+        fail_msg("%u times as many regions: a look-up takes %.1f times as long", TIMES, many / few);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -390,6 +487,8 @@ int main(void)
         cmocka_unit_test(test_huge),
         cmocka_unit_test(test_hugetlb),
         cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_look_ups_do_not_grow),
         cmocka_unit_test(test_unregister_errors),
         cmocka_unit_test(test_settle),
     };

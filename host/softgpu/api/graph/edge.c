@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Driver API: the nodes and edges of a graph. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "api/api.h"
@@ -112,6 +113,35 @@ CUresult CUDAAPI cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *depe
     return cuGraphNodeGetDependencies_v2(hNode, dependencies, NULL, numDependencies);
 }
 
+static int by_creation(const void *pa, const void *pb)
+{
+    const struct sg_node_user *a = pa, *b = pb;
+
+    if (a->node != b->node)
+        return a->node->index < b->node->index ? -1 : 1;
+    return (a->dep > b->dep) - (a->dep < b->dep);
+}
+
+/* The nodes that depend on n, in the order of their creation. False: no memory. Under the lock. */
+static bool put_users(struct list *l, const struct sg_node *n)
+{
+    struct sg_node_user *users;
+
+    if (!l->a || !n->nusers) {
+        l->n = n->nusers;
+        return true;
+    }
+    users = malloc(n->nusers * sizeof(*users));
+    if (!users)
+        return false;
+    memcpy(users, n->users, n->nusers * sizeof(*users));
+    qsort(users, n->nusers, sizeof(*users), by_creation);
+    for (size_t i = 0; i < n->nusers; i++)
+        put(l, users[i].node, NULL, sg_node_edge(users[i].node, users[i].dep));
+    free(users);
+    return true;
+}
+
 CUresult CUDAAPI cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes,
                                                  CUgraphEdgeData *edgeData, size_t *numDependentNodes)
 {
@@ -121,16 +151,10 @@ CUresult CUDAAPI cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode 
     struct list l = {.a = dependentNodes, .room = dependentNodes ? *numDependentNodes : 0, .edge = edgeData};
 
     pthread_mutex_lock(&sg_graph_lock);
-    if (n->graph)
-        sg_graph_settle(n->graph);
-    for (size_t i = 0; n->graph && i < n->graph->n; i++) {
-        for (size_t k = 0; k < n->graph->nodes[i]->ndeps; k++) {
-            if (n->graph->nodes[i]->deps[k] == n)
-                put(&l, n->graph->nodes[i], NULL, sg_node_edge(n->graph->nodes[i], k));
-        }
-    }
+    const bool ok = put_users(&l, n);
+
     pthread_mutex_unlock(&sg_graph_lock);
-    return finish(&l, numDependentNodes);
+    return ok ? finish(&l, numDependentNodes) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult CUDAAPI cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes,

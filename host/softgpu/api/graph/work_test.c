@@ -85,6 +85,65 @@ static double events(unsigned n)
     return t;
 }
 
+/* Records of an event and waits for it that no edges order: the stream's thread has the work. */
+static double event_branches(unsigned n)
+{
+    struct timespec a, b;
+    CUgraphNode node;
+    CUgraphExec x;
+    CUevent e;
+
+    OK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+    for (unsigned i = 0; i < 2 * n; i++)
+        OK(i < n ? cuGraphAddEventRecordNode(&node, graph, NULL, 0, e)
+                 : cuGraphAddEventWaitNode(&node, graph, NULL, 0, e));
+    OK(cuGraphInstantiateWithFlags(&x, graph, 0));
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &a);
+    OK(cuGraphLaunch(x, stream));
+    OK(cuStreamSynchronize(stream));
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &b);
+    OK(cuGraphExecDestroy(x));
+    OK(cuEventDestroy_v2(e));
+    return (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) / 1e9;
+}
+
+/* What depends on each node, asked of each. */
+static double dependents(unsigned n)
+{
+    CUgraphNode *nodes = add_empties(graph, n), next;
+    double t;
+
+    for (unsigned i = 1; i < n; i++)
+        OK(cuGraphAddDependencies(graph, &nodes[i - 1], &nodes[i], 1));
+    t = now();
+    for (unsigned i = 0; i + 1 < n; i++) {
+        size_t count = 1;
+
+        OK(cuGraphNodeGetDependentNodes(nodes[i], &next, &count));
+        assert_int_equal(count, 1);
+        assert_ptr_equal(next, nodes[i + 1]);
+    }
+    t = now() - t;
+    free(nodes);
+    return t;
+}
+
+/* Captures of nothing into a graph that has nodes already. */
+static double small_captures(unsigned n)
+{
+    double t;
+
+    free(add_empties(graph, n));
+    t = now();
+    for (unsigned i = 0; i < n; i++) {
+        CUgraph g;
+
+        OK(cuStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED));
+        OK(cuStreamEndCapture(stream, &g));
+    }
+    return now() - t;
+}
+
 /* One node that depends on all others: made so, made so by edges, copied, and without them again. */
 static double dependencies(unsigned n)
 {
@@ -228,11 +287,15 @@ WORK(objects, 2000)
 WORK(conditions, 4000)
 WORK(memory, 1000)
 WORK(front, 16000)
+WORK(event_branches, 2000)
+WORK(dependents, 2000)
+WORK(small_captures, 2000)
 
 const struct CMUnitTest gwork_tests[] = {
     cmocka_unit_test(test_work_backwards),    cmocka_unit_test(test_work_events),
     cmocka_unit_test(test_work_dependencies), cmocka_unit_test(test_work_objects),
     cmocka_unit_test(test_work_conditions),   cmocka_unit_test(test_work_memory),
-    cmocka_unit_test(test_work_front),
+    cmocka_unit_test(test_work_front),        cmocka_unit_test(test_work_event_branches),
+    cmocka_unit_test(test_work_dependents),   cmocka_unit_test(test_work_small_captures),
 };
 const size_t n_gwork_tests = sizeof(gwork_tests) / sizeof(gwork_tests[0]);

@@ -20,8 +20,7 @@ static CUresult begin_locked(struct sg_stream *s, struct sg_graph *g, CUstreamCa
     atomic_init(&c->refs, 1);
     sg_obj_get(&g->obj);
     c->graph = g;
-    sg_graph_settle(g);
-    c->first = g->n;
+    c->first = g->made;
     c->own = own;
     c->mode = mode;
     c->thread = pthread_self();
@@ -129,17 +128,19 @@ static bool joined(struct sg_capture *c)
 {
     struct sg_graph *g = c->graph;
 
+    size_t first;
+
     sg_graph_settle(g);
-    for (size_t i = 0; i < g->n; i++)
-        g->nodes[i]->mark = false;
+    for (first = g->n; first && g->nodes[first - 1]->number >= c->first; first--)
+        g->nodes[first - 1]->mark = false;
     for (size_t i = 0; i < c->origin->front->n; i++)
         c->origin->front->nodes[i]->mark = true;
-    /* Captured nodes depend on earlier ones only, so one pass from the end marks all ancestors. */
-    for (size_t i = g->n; i-- > 0;) {
+    /* Captured nodes depend on earlier ones only, so one pass from the end marks all ancestors among them. */
+    for (size_t i = g->n; i-- > first;) {
         for (size_t k = 0; g->nodes[i]->mark && k < g->nodes[i]->ndeps; k++)
             g->nodes[i]->deps[k]->mark = true;
     }
-    for (size_t i = c->first; i < g->n; i++) {
+    for (size_t i = first; i < g->n; i++) {
         if (!g->nodes[i]->mark)
             return false;
     }
