@@ -146,7 +146,7 @@ check-own-guest: ## the commands of docs/own-guest.md, from debootstrap to a CUD
 
 check-units: prepare-test ## the systemd units under a systemd of their own, in namespaces: users, sockets, restart, every option (needs root; VGPU_UNITS=vm: in QEMU)
 	@$(NEXT) stage-build
-	@$(call sub,tests/perf,all)
+	@$(call sub,tests/perf,$(BUILD)/tests/perf/tenant)
 	@$(TOP)/packaging/units_test.sh $(BUILD)/packaging
 
 check-packages: prepare-test ## install, upgrade and remove the packages in a Debian root; lintian; the module by DKMS (needs root)
