@@ -139,16 +139,19 @@ deb: ## Debian packages of what was built, in build/deb (installs debhelper and 
 	@$(STEP) deb "making Debian packages" $(TOP)/packaging/deb.sh $(BUILD)
 
 check-own-guest: ## the commands of docs/own-guest.md, from debootstrap to a CUDA program in a guest (needs root; minutes)
-	@$(SCRIPTS)/setup.sh deb own
+	@$(SCRIPTS)/setup.sh deb own test
 	@[ -d $(BUILD)/deb ] || $(NEXT) deb
 	@$(TOP)/packaging/kubernetes_test.py $(BUILD)/packaging/kubernetes; rc=$$?; \
 		$(TOP)/packaging/own_guest_test.py $(BUILD) && exit $$rc
 
-check-units: ## the systemd units under a systemd of their own, in namespaces: users, sockets, restart, every option (needs root; VGPU_UNITS=vm: in QEMU)
-	@$(SCRIPTS)/setup.sh deb own
+check-units: prepare-test ## the systemd units under a systemd of their own, in namespaces: users, sockets, restart, every option (needs root; VGPU_UNITS=vm: in QEMU)
+	@$(NEXT) stage-build
+	@$(call sub,tests/perf,$(BUILD)/tests/perf/tenant)
 	@$(TOP)/packaging/units_test.sh $(BUILD)/packaging
 
-check-packages: ## install, upgrade and remove the packages in a Debian root; lintian; the module by DKMS (needs root)
+check-packages: prepare-test ## install, upgrade and remove the packages in a Debian root; lintian; the module by DKMS (needs root)
+	@$(NEXT) stage-build
+	@$(NEXT) qemu-object || echo "vgpu-qemu is tested without the distribution's QEMU"
 	@$(TOP)/packaging/packages_test.sh $(BUILD)/packaging
 
 ##@ Checking
@@ -290,7 +293,12 @@ stage-test:
 	@$(TOP)/tests/runner/run-checks.sh scripts $(HOST_PARTS) packaging $(filter-out guest,$(GUEST_PARTS)) \
 		$(if $(CONFIG_VGPU_CUDA),kernel-lint) $(if $(CONFIG_VGPU_QEMU_DEVICE),qemu-object qemu-10) $(CROSS_TESTS)
 
-# run-checks.sh asks for one folder's check.
+# A check of one part that is asked for alone: packages, toolkit and configuration first, as for all of them, and then
+# a make that reads the configuration. run-checks.sh, whose make has done that, gets the second half.
+ifeq ($(MAKELEVEL),0)
+check-%: prepare-test
+	@$(NEXT) $@
+else
 check-%:
 	@$(call sub,$(subst .,/,$*),check)
 
@@ -302,18 +310,19 @@ check-conformance:
 check-kernel-lint:
 	@MAKEFLAGS= $(TOP)/kernel/vgpu_drv/lint.sh $(BUILD)/guest/headers $(BUILD)/kernel/lint
 
-# The device for the distribution's unmodified QEMU; vgpu-qemu preloads it there.
-.PHONY: qemu-object
-OBJECT_SUITES := $(filter-out $(VGPU_QEMU_SUITE),trixie bookworm-backports)
-qemu-object: qemu-device
-	@$(STEP) qemu-object "building the device for the distribution's QEMU" $(call sub,qemu-device,object SUITES="$(OBJECT_SUITES)")
-
 check-qemu-object:
 	@$(call sub,qemu-device,check-object SUITES=trixie)
 
 # The device's objects in the other supported QEMU.
 check-qemu-10:
 	@$(call sub,qemu-device,check-10)
+endif
+
+# The device for the distribution's unmodified QEMU; vgpu-qemu preloads it there.
+.PHONY: qemu-object
+OBJECT_SUITES := $(filter-out $(VGPU_QEMU_SUITE),trixie bookworm-backports)
+qemu-object: qemu-device
+	@$(STEP) qemu-object "building the device for the distribution's QEMU" $(call sub,qemu-device,object SUITES="$(OBJECT_SUITES)")
 
 .PHONY: protocol lib host/softgpu host/backend userspace/libcuda userspace/libnvidia-ml userspace/vgpu \
 	qemu-device kernel/vgpu_drv demo-programs packaging

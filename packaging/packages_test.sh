@@ -143,14 +143,15 @@ check "the module has the device's alias" $? "$text"
 text=$(within use bash -c 'id vgpu; ldconfig -p | grep -F "libcuda.so.1 "; /usr/lib/vgpu/vgpu-backend --print-capabilities')
 ! grep -qE 'render|\(kvm\)' <<< "$text" && grep -q '^uid=.*(vgpu)' <<< "$text"
 check "the user vgpu is in no group of devices" $? "$text"
+grep -q '=> /usr/lib/vgpu/libcuda/libcuda.so.1' <<< "$text"
+check "the loader finds libcuda.so.1" $? "$text"
 text=$(within use bash -c "systemd-tmpfiles --create vgpu-backend.conf; stat -c '%a %U %G %s' /run/vgpu-arbiter/host" 2>&1)
 [ "$text" = "660 root vgpu_arbiter 0" ]
 check "the arbiter's file is root's, and its group's to write" $? "$text"
-grep -q '=> /usr/lib/vgpu/libcuda/libcuda.so.1' <<< "$text"
-check "the loader finds libcuda.so.1" $? "$text"
 text=$(within use vgpu run --gpu soft /test/program 2>&1)
 check "vgpu run runs a CUDA program" $? "$text"
-text=$(within use vgpu vm run --gpu soft --timeout 300 /test/program 2>&1)
+# Whether KVM works is kept in the cache of the user, whose it stays.
+text=$(within use env XDG_CACHE_HOME=/test/cache vgpu vm run --gpu soft --timeout 300 /test/program 2>&1)
 check "vgpu vm run boots a guest and runs a CUDA program in it" $? "$text"
 text=$(within use bash -c 'for page in /usr/share/man/man?/vgpu*; do zcat "$page" | head -n 2 | grep -q "^.TH" || echo "$page"; done; ls /usr/share/doc/vgpu-tools/troubleshooting.md' 2>&1)
 [ "$text" = /usr/share/doc/vgpu-tools/troubleshooting.md ]

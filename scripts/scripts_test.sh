@@ -374,5 +374,60 @@ check "unit tests: no test is a failure" $?
 sum 2 'a: 3 passed, 0 failed, 0 skipped' | grep -q 'f: 3 passed, 1 failed'
 check "sum: a failed check without a failed test is a failure" $?
 
+# One part that is asked for alone: its packages are looked for first, as for `make check`; of another make not again.
+mkdir -p "$work/alone/scripts" "$work/alone/part"
+cp "$top/Makefile" "$work/alone"
+printf 'check:\n\t@echo "part: 1 passed, 0 failed, 0 skipped"\n' > "$work/alone/part/Makefile"
+for script in setup.sh find-cuda.sh kconfig.py; do
+    printf '#!/bin/sh\necho "%s $*" >> "%s/alone/log"\n' $script "$work" > "$work/alone/scripts/$script"
+    chmod +x "$work/alone/scripts/$script"
+done
+says "make check-PART" 0 "^part: 1 passed" env -u MAKEFLAGS -u MAKELEVEL make -C "$work/alone" --no-print-directory check-part
+[ "$(grep -c '^setup.sh demo test$' "$work/alone/log")" = 1 ] && [ "$(tail -n 1 "$work/alone/log" | cut -d' ' -f1,2)" != "setup.sh demo" ]
+check "make check-PART: with its packages, once, before the rest" $?
+: > "$work/alone/log"
+says "make check-PART of another make" 0 "^part: 1 passed" env -u MAKEFLAGS MAKELEVEL=1 make -C "$work/alone" --no-print-directory check-part
+! grep -q '^setup.sh' "$work/alone/log"
+check "make check-PART of another make: packages are not looked for again" $?
+
+# test-all.sh: each row's command is there; the table of one part that passes, one that fails, one that is not run.
+text=$("$here/test-all.sh" --commands | while IFS='|' read -r name command; do
+    set -- $command
+    [ "$1" != env ] || shift 2
+    if [ "$1" != make ]; then
+        [ -x "$top/$1" ] || echo "$name: $1"
+        continue
+    fi
+    shift
+    for goal; do
+        case $goal in
+        *=*) ;;
+        check-*.*) grep -qs '^check:' "$top/$(tr . / <<< "${goal#check-}")/Makefile" || echo "$name: $goal" ;;
+        *) grep -qE "^([a-z-]+ )*$goal:" "$top/Makefile" || echo "$name: $goal" ;;
+        esac
+    done
+done)
+[ -z "$text" ]
+check "test-all: each part's command is there: $text" $?
+mkdir -p "$work/all/scripts"
+cp "$here/lib.sh" "$here/test-all.sh" "$work/all/scripts"
+cat > "$work/all/Makefile" <<'MAKE'
+test:
+	@echo "3 passed, 0 failed, 1 skipped"
+prove:
+	@echo "prove: 1 passed, 1 failed, 0 skipped"; exit 3
+check-units:
+	@echo "units: 0 passed, 0 failed, 1 skipped"
+MAKE
+says "test-all: a part that fails is the status" 1 "the table is" env -u VGPU_BUILD "$work/all/scripts/test-all.sh" test units prove
+text=$(grep '^|' "$work/all/build/test-all.md" | tail -n +3)
+[ "$text" = '| test | passed | 0 | 3 passed, 0 failed, 1 skipped |
+| units | not run | 0 | units: 0 passed, 0 failed, 1 skipped |
+| prove | FAILED (2) | 0 | prove: 1 passed, 1 failed, 0 skipped |' ]
+check "test-all: the table: $text" $?
+grep -qE '^[0-9-]{10}, commit ' "$work/all/build/test-all.md" && [ "$(tail -n 1 "$work/all/build/test-all.md")" = "3 of 16 parts in 0 minutes." ]
+check "test-all: date, commit, and how much of it in what time" $?
+says "test-all: no such part" 1 "no part 'fly'" "$work/all/scripts/test-all.sh" fly
+
 echo "scripts: $passed passed, $failed failed, 0 skipped"
 [ $failed = 0 ]

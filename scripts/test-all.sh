@@ -3,10 +3,10 @@
 #
 # Runs what `make test` runs and what it leaves out, one after the other, and prints a table: `make test-all`.
 #
-#   test-all.sh [PART...]     PART: names of the table (default: all); --list names them
+#   test-all.sh [PART...]     PART: names of the table (default: all); --list names them, --commands what they run
 #
-# The table is build/test-all.md, with date, commit and duration of each part; logs are build/log/test-all-PART.log. A part
-# that fails does not stop the others. Hours, gigabytes of downloads once, root for packages and roots.
+# The table is build/test-all.md, with date, commit and duration of each part and of all; docs/results/test-all.md is the
+# last run's. Logs are build/log/test-all-PART.log. A part that fails does not stop the others. Hours, gigabytes of downloads once, root for packages and roots.
 # Exit status 1 when a part failed.
 
 set -u
@@ -38,6 +38,10 @@ if [ "${1:-}" = --list ]; then
     done
     exit 0
 fi
+if [ "${1:-}" = --commands ]; then
+    printf '%s\n' "${parts[@]}" | cut -d'|' -f1,2
+    exit 0
+fi
 for want; do
     printf '%s\n' "${parts[@]}" | grep -q "^$want|" || die "test-all.sh: no part '$want'; --list names them"
 done
@@ -53,10 +57,11 @@ commit=$(git rev-parse --short HEAD 2> /dev/null || echo "no commit")
     echo "| part | result | minutes | its last line |"
     echo "|---|---|---|---|"
 } > "$table"
-failed=0
+failed=0 run=0 begun=$(date +%s)
 for part in "${parts[@]}"; do
     IFS='|' read -r name command what <<< "$part"
     [ $# = 0 ] || printf '%s\n' "$@" | grep -qxF "$name" || continue
+    run=$((run + 1))
     log=$BUILD/log/test-all-$name.log
     started=$(date +%s)
     say "$name: $what"
@@ -68,5 +73,9 @@ for part in "${parts[@]}"; do
     ! grep -q ': 0 passed, 0 failed, [0-9]* skipped$' <<< "$last" || result="not run"
     echo "| $name | $result | $((($(date +%s) - started + 30) / 60)) | ${last:-see $log} |" | tee -a "$table"
 done
+{
+    echo
+    echo "$run of ${#parts[@]} parts in $((($(date +%s) - begun + 30) / 60)) minutes."
+} >> "$table"
 say "the table is $table"
 [ $failed = 0 ]

@@ -120,6 +120,52 @@ static void test_handles(void **state)
     finish(&l, "--client-handles");
 }
 
+/* Most threads of a process of the broker's. */
+static unsigned most_threads(pid_t broker)
+{
+    pid_t w[8];
+    unsigned most = 0, n = workers_of(broker, w, 8);
+
+    for (unsigned i = 0; i < n && i < 8; i++) {
+        char path[40], line[100];
+        unsigned have;
+
+        snprintf(path, sizeof(path), "/proc/%d/status", (int)w[i]);
+        FILE *f = fopen(path, "re");
+
+        while (f && fgets(line, sizeof(line), f))
+            if (sscanf(line, "Threads: %u", &have) == 1 && have > most)
+                most = have;
+        if (f)
+            fclose(f);
+    }
+    return most;
+}
+
+/* More calls that wait than there may be threads: the rest is answered by the threads that there are. */
+static void test_threads(void **state)
+{
+    enum { CALLS = 40, THREADS = 32 };
+    struct vgp_args_cuStreamSynchronize a = {.hStream = 0};
+    struct limited l;
+
+    (void)state;
+    begin(&l, "--client-threads", "32");
+    assert_int_equal(guest_memset(&l.g, 0, VALUE_BUSY, 4000, 0), 0);
+    uint32_t first = l.g.seq + 1;
+    for (uint32_t i = 0; i < CALLS; i++)
+        guest_submit(&l.g, VGP_cuStreamSynchronize, i, &a, sizeof(a), NULL, 0);
+    for (int i = 0; i < 6000 && !log_has(&l, "threads: the limit of 32"); i++)
+        usleep(10000);
+    assert_true(log_has(&l, "threads: the limit of 32"));
+    assert_int_equal(most_threads(l.b.pid), THREADS);
+    for (uint32_t i = 0; i < CALLS; i++) {
+        l.g.seq = first + i;
+        assert_int_equal(guest_wait(&l.g, i, NULL, NULL, 60000), 0);
+    }
+    finish(&l, "--client-threads");
+}
+
 static void test_memory(void **state)
 {
     struct limited l;
@@ -152,7 +198,8 @@ static void test_vram(void **state)
     assert_int_equal(guest_alloc(&l.g, 1 << 19, &p), 0);
     for (int i = 0; i < 6000 && !log_has(&l, "bytes of device memory: the limit of 16777216"); i++)
         usleep(10000);
-    assert_true(log_has(&l, "bytes of device memory: the limit of 16777216 is met")); /* the guest hears it, too */
+    assert_true(
+        log_has(&l, "bytes of device memory: the limit of 16777216 is met")); /* the guest hears it, too */
     assert_true(log_has(&l, "device memory refused, 18874368 bytes"));
     assert_true(log_has(&l, "device memory refused, 81788928 bytes"));
     finish(&l, "the limit is --vram-quota");
@@ -510,14 +557,24 @@ static void test_silent_connections(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vram),            cmocka_unit_test(test_pins),
-        cmocka_unit_test(test_clients),         cmocka_unit_test(test_streams),         cmocka_unit_test(test_handles),
-        cmocka_unit_test(test_memory),          cmocka_unit_test(test_blobs),
-        cmocka_unit_test(test_printf),          cmocka_unit_test(test_start_rate),
-        cmocka_unit_test(test_image),           cmocka_unit_test(test_compile_time),
-        cmocka_unit_test(test_queue),           cmocka_unit_test(test_time_limit),
-        cmocka_unit_test(test_killed_spares),   cmocka_unit_test(test_leaving_worker),
-        cmocka_unit_test(test_flooding_worker), cmocka_unit_test(test_silent_connections),
+        cmocka_unit_test(test_vram),
+        cmocka_unit_test(test_pins),
+        cmocka_unit_test(test_clients),
+        cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_handles),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_blobs),
+        cmocka_unit_test(test_printf),
+        cmocka_unit_test(test_start_rate),
+        cmocka_unit_test(test_image),
+        cmocka_unit_test(test_compile_time),
+        cmocka_unit_test(test_queue),
+        cmocka_unit_test(test_time_limit),
+        cmocka_unit_test(test_killed_spares),
+        cmocka_unit_test(test_leaving_worker),
+        cmocka_unit_test(test_flooding_worker),
+        cmocka_unit_test(test_silent_connections),
     };
 
     return cmocka_run_group_tests_name("limits", tests, NULL, NULL);
