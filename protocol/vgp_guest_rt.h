@@ -33,11 +33,11 @@ void vgp_stream_count(uint64_t stream);
 CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, bool want_reply);
 /*
  * A fill of `height` rows of `width` elements of `element` bytes, `pitch` bytes apart, is about to be sent; of its stream,
- * where the call has one (`streamed`), else of the legacy stream. True: nothing about it can fail that is known here
+ * `stream`, where the call has one (`streamed`), else of the legacy stream. True: nothing about it can fail that is known here
  * too, and the worker (version 1.`since` or later) takes it without a reply. Before vgp_stream_count().
  */
 bool vgp_submit_silent(uint32_t since, uint64_t dst, uint64_t pitch, uint64_t width, uint64_t height,
-                       uint32_t element, bool streamed);
+                       uint32_t element, bool streamed, uint64_t stream);
 /* Publishes a record without reply and ends the submission. */
 CUresult vgp_submit_async(struct vgp_submit *s);
 /* Publishes a record with a reply and returns at once; several may be outstanding per thread. */

@@ -21,7 +21,7 @@
 
 #define VGP_MAGIC 0x57504756u /* "VGPW" */
 #define VGP_VERSION_MAJOR 1   /* differs: the two sides cannot talk */
-#define VGP_VERSION_MINOR 6   /* the lower of the two is used */
+#define VGP_VERSION_MINOR 7   /* the lower of the two is used */
 
 #define VGP_PAGE 4096u
 #define VGP_WINDOW_MIN (4u << 20)
@@ -188,11 +188,12 @@ struct vgp_notify {
 };
 enum vgp_notify_type {
     VGP_NOTIFY_PAD = 0xffff,
-    VGP_NOTIFY_HOST_FUNC = 1,   /* run the callback, store host_done, send vgpHostFuncFinished */
-    VGP_NOTIFY_PRINT = 2,       /* text of a kernel: printf for standard output, assert for error */
-    VGP_NOTIFY_DETAIL = 3,      /* why a call was refused or a kernel failed, for the trace */
-    VGP_NOTIFY_RELEASED = 5,    /* nothing refers to the host function or user object any more */
-    VGP_NOTIFY_ASYNC_ERROR = 4, /* an asynchronous call failed: cookie = call number << 32 | CUresult */
+    VGP_NOTIFY_HOST_FUNC = 1,    /* run the callback, store host_done, send vgpHostFuncFinished */
+    VGP_NOTIFY_PRINT = 2,        /* text of a kernel: printf for standard output, assert for error */
+    VGP_NOTIFY_DETAIL = 3,       /* why a call was refused or a kernel failed, for the trace */
+    VGP_NOTIFY_RELEASED = 5,     /* nothing refers to the host function or user object any more */
+    VGP_NOTIFY_ASYNC_ERROR = 4,  /* an asynchronous call failed: cookie = call number << 32 | CUresult */
+    VGP_NOTIFY_CAPTURE_LOST = 6, /* the same of a captured call, by which its capture is lost (1.7) */
 };
 
 #define VGP_PRINT_STDOUT 0u

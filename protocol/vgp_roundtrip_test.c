@@ -308,9 +308,10 @@ void vgp_stream_count(uint64_t stream)
 }
 
 bool vgp_submit_silent(uint32_t since, uint64_t dst, uint64_t pitch, uint64_t width, uint64_t height,
-                       uint32_t element, bool streamed)
+                       uint32_t element, bool streamed, uint64_t stream)
 {
-    (void)since, (void)dst, (void)pitch, (void)width, (void)height, (void)element, (void)streamed;
+    (void)since, (void)dst, (void)pitch, (void)width, (void)height, (void)element, (void)streamed,
+        (void)stream;
     return false;
 }
 

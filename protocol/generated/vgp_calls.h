@@ -274,6 +274,7 @@ enum vgp_call {
     VGP_vgpMulticastUnbind = 0x0a35,
     VGP_vgpMemDecompress = 0x0a40,
     VGP_vgpPointerDecompress = 0x0a41,
+    VGP_vgpCapturedHostFunc = 0x0a42,
     VGP_vgpCopyPeer = 0x0a70,
     VGP_vgpStreamThrottle = 0x0a71,
     VGP_cuFuncGetParamCount = 0x0a72,
@@ -4456,6 +4457,15 @@ struct vgp_ret_vgpPointerDecompress {
 };
 _Static_assert(sizeof(struct vgp_ret_vgpPointerDecompress) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_ret_vgpPointerDecompress, capable) == 0, "wire layout");
+
+/* vgpCapturedHostFunc: async */
+struct vgp_args_vgpCapturedHostFunc {
+    uint64_t stream;
+    uint64_t cookie;
+};
+_Static_assert(sizeof(struct vgp_args_vgpCapturedHostFunc) == 16, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpCapturedHostFunc, stream) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpCapturedHostFunc, cookie) == 8, "wire layout");
 
 /* vgpCopyPeer: sync */
 struct vgp_args_vgpCopyPeer {

@@ -1414,13 +1414,14 @@ CUresult vcu_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Fl
     CUresult r = vcu_check_context();
     if (r != CUDA_SUCCESS)
         return r;
-    if (Flags & ~0x1u)
+    if ((Flags & ~0x1u) != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!vcu_stream_ok(hStream))
-        return vcu_stream_error(hStream);
+    r = vcu_stream_ok(hStream) ? CUDA_SUCCESS : vcu_stream_error(hStream);
+    if (r != CUDA_SUCCESS)
+        return r;
     if (!vgp_handle_live((uintptr_t)hEvent, VGP_H_EVENT))
         return CUDA_ERROR_INVALID_HANDLE;
-    return vgp_call_cuStreamWaitEvent(vcu_stream(hStream), hEvent, Flags);
+    return (vcu_capture_post_wait(vcu_stream(hStream), hEvent, Flags), vgp_call_cuStreamWaitEvent(vcu_stream(hStream), hEvent, Flags));
 }
 
 CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)

@@ -601,6 +601,7 @@ CUresult vcu_array_requirements(uint64_t handle, enum vgp_handle_type type, CUde
 CUresult vcu_batch_node(const char *call, const struct vgp_where *w, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, uint64_t *node);
 CUresult vcu_capture_begin(const char *call, CUstream stream, CUstreamCaptureMode mode, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t n);
 CUresult vcu_capture_check_event(const char *call, CUevent hEvent);
+void vcu_capture_post_wait(CUstream stream, CUevent event, unsigned int flags);
 CUstreamCaptureMode vcu_capture_exchange_mode(CUstreamCaptureMode mode);
 CUresult vcu_capture_info(CUstream stream, CUstreamCaptureStatus *status_out, cuuint64_t *id_out, CUgraph *graph_out, const CUgraphNode **dependencies_out, const CUgraphEdgeData **edges_out, size_t *n_out, bool lossy);
 CUresult vcu_check_context_named(CUcontext ctx);

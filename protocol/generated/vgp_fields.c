@@ -1776,6 +1776,10 @@ static const struct vgp_field in_vgpPointerDecompress[] = {
 static const struct vgp_field out_vgpPointerDecompress[] = {
     {"capable", VGP_FORM_FIXED, VGP_MEANS_VARIES, 0, 4, 0},
 };
+static const struct vgp_field in_vgpCapturedHostFunc[] = {
+    {"stream", VGP_FORM_FIXED, VGP_MEANS_HANDLE, 0, 8, 0},
+    {"cookie", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 8, 0},
+};
 static const struct vgp_field in_vgpCopyPeer[] = {
     {"dst", VGP_FORM_FIXED, VGP_MEANS_ADDR, 0, 8, 0},
     {"dstPitch", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 8, 0},
@@ -2091,6 +2095,7 @@ static const struct vgp_call_fields calls[] = {
     {0x0a35, "vgpMulticastUnbind", in_vgpMulticastUnbind, 4, NULL, 0, 32, 0},
     {0x0a40, "vgpMemDecompress", in_vgpMemDecompress, 7, out_vgpMemDecompress, 2, 32, 16},
     {0x0a41, "vgpPointerDecompress", in_vgpPointerDecompress, 1, out_vgpPointerDecompress, 1, 8, 8},
+    {0x0a42, "vgpCapturedHostFunc", in_vgpCapturedHostFunc, 2, NULL, 0, 16, 0},
     {0x0a70, "vgpCopyPeer", in_vgpCopyPeer, 12, NULL, 0, 96, 0},
     {0x0a71, "vgpStreamThrottle", in_vgpStreamThrottle, 1, NULL, 0, 8, 0},
     {0x0a72, "cuFuncGetParamCount", in_cuFuncGetParamCount, 1, out_cuFuncGetParamCount, 1, 8, 8},

@@ -1418,7 +1418,7 @@ CUresult vgp_call_cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t 
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
-    const bool want_reply = !vgp_submit_silent(3, dstDevice, 0, N, 1, 1, false);
+    const bool want_reply = !vgp_submit_silent(3, dstDevice, 0, N, 1, 1, false, 0);
     r = vgp_submit_begin(s, VGP_cuMemsetD8_v2, (uint32_t)(24), want_reply);
     if (r != CUDA_SUCCESS)
         return r;
@@ -1443,7 +1443,7 @@ CUresult vgp_call_cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
-    const bool want_reply = !vgp_submit_silent(3, dstDevice, 0, N, 1, 2, false);
+    const bool want_reply = !vgp_submit_silent(3, dstDevice, 0, N, 1, 2, false, 0);
     r = vgp_submit_begin(s, VGP_cuMemsetD16_v2, (uint32_t)(24), want_reply);
     if (r != CUDA_SUCCESS)
         return r;
@@ -1468,7 +1468,7 @@ CUresult vgp_call_cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t 
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
-    const bool want_reply = !vgp_submit_silent(3, dstDevice, 0, N, 1, 4, false);
+    const bool want_reply = !vgp_submit_silent(3, dstDevice, 0, N, 1, 4, false, 0);
     r = vgp_submit_begin(s, VGP_cuMemsetD32_v2, (uint32_t)(24), want_reply);
     if (r != CUDA_SUCCESS)
         return r;
@@ -1493,7 +1493,7 @@ CUresult vgp_call_cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsign
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
-    const bool want_reply = !vgp_submit_silent(3, dstDevice, dstPitch, Width, Height, 1, false);
+    const bool want_reply = !vgp_submit_silent(3, dstDevice, dstPitch, Width, Height, 1, false, 0);
     r = vgp_submit_begin(s, VGP_cuMemsetD2D8_v2, (uint32_t)(40), want_reply);
     if (r != CUDA_SUCCESS)
         return r;
@@ -1520,7 +1520,7 @@ CUresult vgp_call_cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsig
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
-    const bool want_reply = !vgp_submit_silent(3, dstDevice, dstPitch, Width, Height, 2, false);
+    const bool want_reply = !vgp_submit_silent(3, dstDevice, dstPitch, Width, Height, 2, false, 0);
     r = vgp_submit_begin(s, VGP_cuMemsetD2D16_v2, (uint32_t)(40), want_reply);
     if (r != CUDA_SUCCESS)
         return r;
@@ -1547,7 +1547,7 @@ CUresult vgp_call_cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsig
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
-    const bool want_reply = !vgp_submit_silent(3, dstDevice, dstPitch, Width, Height, 4, false);
+    const bool want_reply = !vgp_submit_silent(3, dstDevice, dstPitch, Width, Height, 4, false, 0);
     r = vgp_submit_begin(s, VGP_cuMemsetD2D32_v2, (uint32_t)(40), want_reply);
     if (r != CUDA_SUCCESS)
         return r;
@@ -1574,7 +1574,7 @@ CUresult vgp_call_cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
-    const bool want_reply = !vgp_submit_silent(3, dstDevice, 0, N, 1, 1, true);
+    const bool want_reply = !vgp_submit_silent(3, dstDevice, 0, N, 1, 1, true, (uint64_t)(uintptr_t)hStream);
     vgp_stream_count((uint64_t)(uintptr_t)hStream);
     r = vgp_submit_begin(s, VGP_cuMemsetD8Async, (uint32_t)(32), want_reply);
     if (r != CUDA_SUCCESS)
@@ -1601,7 +1601,7 @@ CUresult vgp_call_cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, siz
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
-    const bool want_reply = !vgp_submit_silent(3, dstDevice, 0, N, 1, 2, true);
+    const bool want_reply = !vgp_submit_silent(3, dstDevice, 0, N, 1, 2, true, (uint64_t)(uintptr_t)hStream);
     vgp_stream_count((uint64_t)(uintptr_t)hStream);
     r = vgp_submit_begin(s, VGP_cuMemsetD16Async, (uint32_t)(32), want_reply);
     if (r != CUDA_SUCCESS)
@@ -1628,7 +1628,7 @@ CUresult vgp_call_cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
-    const bool want_reply = !vgp_submit_silent(3, dstDevice, 0, N, 1, 4, true);
+    const bool want_reply = !vgp_submit_silent(3, dstDevice, 0, N, 1, 4, true, (uint64_t)(uintptr_t)hStream);
     vgp_stream_count((uint64_t)(uintptr_t)hStream);
     r = vgp_submit_begin(s, VGP_cuMemsetD32Async, (uint32_t)(32), want_reply);
     if (r != CUDA_SUCCESS)
@@ -1655,7 +1655,7 @@ CUresult vgp_call_cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsi
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
-    const bool want_reply = !vgp_submit_silent(3, dstDevice, dstPitch, Width, Height, 1, true);
+    const bool want_reply = !vgp_submit_silent(3, dstDevice, dstPitch, Width, Height, 1, true, (uint64_t)(uintptr_t)hStream);
     vgp_stream_count((uint64_t)(uintptr_t)hStream);
     r = vgp_submit_begin(s, VGP_cuMemsetD2D8Async, (uint32_t)(48), want_reply);
     if (r != CUDA_SUCCESS)
@@ -1684,7 +1684,7 @@ CUresult vgp_call_cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, uns
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
-    const bool want_reply = !vgp_submit_silent(3, dstDevice, dstPitch, Width, Height, 2, true);
+    const bool want_reply = !vgp_submit_silent(3, dstDevice, dstPitch, Width, Height, 2, true, (uint64_t)(uintptr_t)hStream);
     vgp_stream_count((uint64_t)(uintptr_t)hStream);
     r = vgp_submit_begin(s, VGP_cuMemsetD2D16Async, (uint32_t)(48), want_reply);
     if (r != CUDA_SUCCESS)
@@ -1713,7 +1713,7 @@ CUresult vgp_call_cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, uns
 {
     CUresult r;
     struct vgp_submit sub, *s = &sub;
-    const bool want_reply = !vgp_submit_silent(3, dstDevice, dstPitch, Width, Height, 4, true);
+    const bool want_reply = !vgp_submit_silent(3, dstDevice, dstPitch, Width, Height, 4, true, (uint64_t)(uintptr_t)hStream);
     vgp_stream_count((uint64_t)(uintptr_t)hStream);
     r = vgp_submit_begin(s, VGP_cuMemsetD2D32Async, (uint32_t)(48), want_reply);
     if (r != CUDA_SUCCESS)
@@ -7858,6 +7858,21 @@ CUresult vgp_call_vgpPointerDecompress(uint64_t address, uint32_t *capable)
             *capable = (uint32_t)ret->capable;
     }
     vgp_submit_end(s);
+    return r;
+}
+
+CUresult vgp_call_vgpCapturedHostFunc(CUstream stream, uint64_t cookie)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    vgp_stream_count((uint64_t)(uintptr_t)stream);
+    r = vgp_submit_begin(s, VGP_vgpCapturedHostFunc, (uint32_t)(16), false);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpCapturedHostFunc *a = s->args;
+    a->stream = (uint64_t)(uintptr_t)stream;
+    a->cookie = (uint64_t)cookie;
+    r = vgp_submit_async(s);
     return r;
 }
 

@@ -283,6 +283,7 @@ CUresult vgp_call_vgpMulticastBindAddr(uint64_t handle, uint64_t offset, uint64_
 CUresult vgp_call_vgpMulticastUnbind(uint64_t handle, int32_t device, uint64_t offset, uint64_t size);
 CUresult vgp_call_vgpMemDecompress(CUstream stream, const uint64_t *srcBytes, uint32_t srcBytes_count, const uint64_t *dstBytes, uint32_t dstBytes_count, const uint64_t *actual, uint32_t actual_count, const uint64_t *src, uint32_t src_count, const uint64_t *dst, uint32_t dst_count, const uint32_t *algorithms, uint32_t algorithms_count, uint32_t *status, uint64_t *errorIndex);
 CUresult vgp_call_vgpPointerDecompress(uint64_t address, uint32_t *capable);
+CUresult vgp_call_vgpCapturedHostFunc(CUstream stream, uint64_t cookie);
 CUresult vgp_call_vgpCopyPeer(uint64_t dst, uint64_t dstPitch, uint64_t dstHeight, uint64_t src, uint64_t srcPitch, uint64_t srcHeight, CUcontext dstContext, CUcontext srcContext, uint64_t widthBytes, uint64_t height, uint64_t depth, CUstream stream);
 CUresult vgp_call_vgpStreamThrottle(CUstream stream);
 CUresult vgp_call_cuFuncGetParamCount(CUfunction func, size_t *paramCount);

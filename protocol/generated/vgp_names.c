@@ -9,7 +9,7 @@
 #include "vgp_calls.h"
 #include "vgp_ring.h"
 
-_Static_assert(6 <= VGP_VERSION_MINOR, "a call is newer than the protocol");
+_Static_assert(7 <= VGP_VERSION_MINOR, "a call is newer than the protocol");
 
 const char *vgp_call_name(uint16_t call)
 {
@@ -277,6 +277,7 @@ const char *vgp_call_name(uint16_t call)
     case VGP_vgpMulticastUnbind: return "vgpMulticastUnbind";
     case VGP_vgpMemDecompress: return "vgpMemDecompress";
     case VGP_vgpPointerDecompress: return "vgpPointerDecompress";
+    case VGP_vgpCapturedHostFunc: return "vgpCapturedHostFunc";
     case VGP_vgpCopyPeer: return "vgpCopyPeer";
     case VGP_vgpStreamThrottle: return "vgpStreamThrottle";
     case VGP_cuFuncGetParamCount: return "cuFuncGetParamCount";
@@ -453,6 +454,7 @@ unsigned vgp_call_since(uint16_t call)
         [VGP_vgpMulticastUnbind] = 2,
         [VGP_vgpMemDecompress] = 2,
         [VGP_vgpPointerDecompress] = 2,
+        [VGP_vgpCapturedHostFunc] = 7,
         [VGP_vgpCopyPeer] = 2,
         [VGP_vgpStreamThrottle] = 2,
         [VGP_cuFuncGetParamCount] = 2,
@@ -730,6 +732,7 @@ const struct vgp_call_info vgp_call_infos[] = {
     {0x0a35, "vgpMulticastUnbind", "sync", 32, 32, 0, 0},
     {0x0a40, "vgpMemDecompress", "sync", 32, 11296, 16, 16},
     {0x0a41, "vgpPointerDecompress", "sync", 8, 8, 8, 8},
+    {0x0a42, "vgpCapturedHostFunc", "async", 16, 16, 0, 0},
     {0x0a70, "vgpCopyPeer", "sync", 96, 96, 0, 0},
     {0x0a71, "vgpStreamThrottle", "wait", 8, 8, 0, 0},
     {0x0a72, "cuFuncGetParamCount", "sync", 8, 8, 8, 8},

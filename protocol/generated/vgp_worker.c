@@ -6261,6 +6261,16 @@ static CUresult handle_vgpPointerDecompress(struct wrk_call *c)
     return r;
 }
 
+static CUresult handle_vgpCapturedHostFunc(struct wrk_call *c)
+{
+    const struct vgp_args_vgpCapturedHostFunc *a = (const void *)c->args;
+    if (c->args_size != vgp_round16(16))
+        return wrk_malformed(c, "%u bytes of arguments, not %u", c->args_size,
+                             (unsigned)vgp_round16(16));
+    CUresult r = wrk_do_vgpCapturedHostFunc(c, a);
+    return r;
+}
+
 static CUresult handle_vgpCopyPeer(struct wrk_call *c)
 {
     const struct vgp_args_vgpCopyPeer *a = (const void *)c->args;
@@ -6641,6 +6651,7 @@ static const struct vgp_dispatch rows[] = {
     [VGP_vgpMulticastUnbind] = {"vgpMulticastUnbind", handle_vgpMulticastUnbind, 32, 32, VGP_F_REPLY, 2},
     [VGP_vgpMemDecompress] = {"vgpMemDecompress", handle_vgpMemDecompress, 32, 11296, VGP_F_CONTEXT | VGP_F_REPLY | VGP_F_FILLS, 2},
     [VGP_vgpPointerDecompress] = {"vgpPointerDecompress", handle_vgpPointerDecompress, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY, 2},
+    [VGP_vgpCapturedHostFunc] = {"vgpCapturedHostFunc", handle_vgpCapturedHostFunc, 16, 16, VGP_F_CONTEXT | VGP_F_ASYNC | VGP_F_FILLS, 7},
     [VGP_vgpCopyPeer] = {"vgpCopyPeer", handle_vgpCopyPeer, 96, 96, VGP_F_CONTEXT | VGP_F_REPLY | VGP_F_FILLS, 2},
     [VGP_vgpStreamThrottle] = {"vgpStreamThrottle", handle_vgpStreamThrottle, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY | VGP_F_WAIT, 2},
     [VGP_cuFuncGetParamCount] = {"cuFuncGetParamCount", handle_cuFuncGetParamCount, 8, 8, VGP_F_REPLY, 2},

@@ -202,6 +202,7 @@ CUresult wrk_do_vgpGreenCtxStreamCreate(struct wrk_call *c, const struct vgp_arg
 CUresult wrk_do_vgpMulticastCreate(struct wrk_call *c, const struct vgp_args_vgpMulticastCreate *a);
 CUresult wrk_do_vgpMulticastBindMem(struct wrk_call *c, const struct vgp_args_vgpMulticastBindMem *a);
 CUresult wrk_do_vgpMulticastBindAddr(struct wrk_call *c, const struct vgp_args_vgpMulticastBindAddr *a);
+CUresult wrk_do_vgpCapturedHostFunc(struct wrk_call *c, const struct vgp_args_vgpCapturedHostFunc *a);
 CUresult wrk_do_vgpCopyPeer(struct wrk_call *c, const struct vgp_args_vgpCopyPeer *a);
 CUresult wrk_do_vgpStreamThrottle(struct wrk_call *c, const struct vgp_args_vgpStreamThrottle *a);
 CUresult wrk_do_vgpEventWatch(struct wrk_call *c, const struct vgp_args_vgpEventWatch *a);

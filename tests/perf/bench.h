@@ -55,6 +55,10 @@ int echo_pid(const struct echo *e);
     X(cuMemsetD8Async, cuMemsetD8Async) X(cuStreamCreate, cuStreamCreate) \
     X(cuStreamSynchronize, cuStreamSynchronize) X(cuEventCreate, cuEventCreate) \
     X(cuEventRecord, cuEventRecord) X(cuEventQuery, cuEventQuery) \
+    X(cuStreamWaitEvent, cuStreamWaitEvent) X(cuMemcpyDtoDAsync, cuMemcpyDtoDAsync_v2) \
+    X(cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2) \
+    X(cuLaunchHostFunc, cuLaunchHostFunc) X(cuStreamBeginCapture, cuStreamBeginCapture_v2) \
+    X(cuStreamEndCapture, cuStreamEndCapture) X(cuGraphDestroy, cuGraphDestroy) \
     X(cuFuncSetAttribute, cuFuncSetAttribute) \
     X(cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor) \
     X(cuOccupancyMaxPotentialBlockSize, cuOccupancyMaxPotentialBlockSize) \

@@ -130,6 +130,46 @@ static CUresult pinned_alloc(void)
     return r ? r : a.cuMemFreeHost(h);
 }
 
+static void CUDA_CB host_function(void *arg)
+{
+    (void)arg;
+}
+
+static CUresult captured_work(CUstream s)
+{
+    unsigned n = 32, v = 1;
+    void *params[] = {&p, &n, &v};
+    CUresult r = a.cuLaunchKernel(a.add, 1, 1, 1, 128, 1, 1, 0, s, params, NULL);
+
+    r = r ? r : a.cuMemsetD8Async(p, 0, 64, s);
+    r = r ? r : a.cuMemcpyDtoDAsync(p, p + 4096, 64, s);
+    return r ? r : a.cuMemcpyDtoHAsync(pinned, p, 64, s);
+}
+
+/* Two branches, eight times the same in each. Beginning, ending and destroying are one round trip each. */
+static CUresult capture(void)
+{
+    static CUstream s[2];
+    static CUevent e[2];
+    CUgraph g = NULL;
+    CUresult r = CUDA_SUCCESS;
+
+    for (int i = 0; i < 2 && !s[i] && !r; i++) {
+        r = a.cuStreamCreate(&s[i], CU_STREAM_NON_BLOCKING);
+        r = r ? r : a.cuEventCreate(&e[i], CU_EVENT_DISABLE_TIMING);
+    }
+    r = r ? r : a.cuStreamBeginCapture(s[0], CU_STREAM_CAPTURE_MODE_GLOBAL);
+    r = r ? r : a.cuEventRecord(e[0], s[0]);
+    r = r ? r : a.cuStreamWaitEvent(s[1], e[0], 0);
+    for (int i = 0; i < 16 && !r; i++)
+        r = captured_work(s[i % 2]);
+    r = r ? r : a.cuLaunchHostFunc(s[1], host_function, NULL);
+    r = r ? r : a.cuEventRecord(e[1], s[1]);
+    r = r ? r : a.cuStreamWaitEvent(s[0], e[1], 0);
+    r = r ? r : a.cuStreamEndCapture(s[0], &g);
+    return r ? r : a.cuGraphDestroy(g);
+}
+
 /* Opening the library, the first allocation and module are before the rounds: what a program costs before its first launch. */
 static CUresult nothing(void)
 {
@@ -156,6 +196,7 @@ int main(int argc, char **argv)
                  {"attribute", attribute},
                  {"limits", limits},
                  {"pinned-alloc", pinned_alloc},
+                 {"capture", capture},
                  {"start", nothing}};
 
     if (argc != 3 || !api_open(&a, "libcuda.so.1") || a.cuMemAlloc(&p, sizeof(pageable)) ||

@@ -398,12 +398,133 @@ static void test_functions_enabled(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* ---- what is captured without a reply ---- */
+
+#define STREAM(i) VGP_HANDLE(VGP_H_STREAM, 1, i)
+
+static void post_memset(struct guest *g, uint64_t stream)
+{
+    /* Nothing is long: the provider refuses it. */
+    struct vgp_args_cuMemsetD8Async a = {.uc = VALUE_RELEASE, .N = 1, .hStream = stream};
+
+    guest_submit(g, VGP_cuMemsetD8Async, VGP_NO_REPLY, &a, sizeof(a), NULL, 0);
+}
+
+static void post_host_func(struct guest *g, uint64_t stream, uint64_t cookie)
+{
+    struct vgp_args_vgpCapturedHostFunc a = {.stream = stream, .cookie = cookie};
+
+    guest_submit(g, VGP_vgpCapturedHostFunc, VGP_NO_REPLY, &a, sizeof(a), NULL, 0);
+}
+
+static void begin_capture(struct guest *g, uint64_t stream)
+{
+    struct vgp_args_vgpStreamBeginCapture a = {.stream = stream};
+
+    assert_int_equal(guest_call(g, VGP_vgpStreamBeginCapture, &a, sizeof(a), NULL, NULL), 0);
+}
+
+static int end_capture(struct guest *g, uint64_t stream)
+{
+    struct vgp_args_vgpStreamEndCapture a = {.stream = stream};
+
+    return guest_call(g, VGP_vgpStreamEndCapture, &a, sizeof(a), NULL, NULL);
+}
+
+static void told(struct guest *g, uint16_t type, uint64_t cookie)
+{
+    uint64_t got = 0;
+
+    assert_true(guest_notification(g, type, &got, NULL, 5000));
+    assert_int_equal(got, cookie);
+}
+
+static void told_nothing(struct guest *g, uint16_t type)
+{
+    uint64_t got = 0;
+
+    assert_int_equal(guest_call(g, VGP_vgpPing, &(struct vgp_args_vgpPing){0}, 8, NULL, NULL), 0);
+    assert_false(guest_notification(g, type, &got, NULL, 0));
+}
+
+static void new_streams(struct guest *g)
+{
+    for (uint32_t i = 1; i <= 2; i++) {
+        struct vgp_args_cuStreamCreate a = {.phStream = STREAM(i)};
+
+        guest_submit(g, VGP_cuStreamCreate, VGP_NO_REPLY, &a, sizeof(a), NULL, 0);
+    }
+}
+
+/* The capture is lost and the guest hears of it, once; other streams' errors and captures have nothing to do with it. */
+static void test_captured_error(void **state)
+{
+    const uint64_t lost = (uint64_t)VGP_cuMemsetD8Async << 32 | CUDA_ERROR_INVALID_VALUE;
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, NULL), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "graph"), 0);
+    assert_int_equal(guest_context(&g), 0);
+    new_streams(&g);
+    begin_capture(&g, STREAM(1));
+    post_memset(&g, STREAM(1));
+    told(&g, VGP_NOTIFY_CAPTURE_LOST, lost);
+    told_nothing(&g, VGP_NOTIFY_ASYNC_ERROR);
+    assert_int_equal(end_capture(&g, STREAM(1)), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+
+    begin_capture(&g, STREAM(1));
+    post_memset(&g, STREAM(2));
+    told(&g, VGP_NOTIFY_ASYNC_ERROR, lost);
+    assert_int_equal(end_capture(&g, STREAM(1)), 0);
+
+    /* A stream that there is not: which capture it is for cannot be known. */
+    begin_capture(&g, STREAM(1));
+    post_memset(&g, STREAM(77));
+    told(&g, VGP_NOTIFY_CAPTURE_LOST, (uint64_t)VGP_cuMemsetD8Async << 32 | CUDA_ERROR_INVALID_HANDLE);
+    told(&g, VGP_NOTIFY_ASYNC_ERROR, (uint64_t)VGP_cuMemsetD8Async << 32 | CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(end_capture(&g, STREAM(1)), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    post_memset(&g, STREAM(1));
+    told(&g, VGP_NOTIFY_ASYNC_ERROR, lost);
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
+/* A host function that does not become a node is given back. */
+static void test_captured_host_func(void **state)
+{
+    const uint64_t call = (uint64_t)VGP_vgpCapturedHostFunc << 32;
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, NULL), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "graph"), 0);
+    assert_int_equal(guest_context(&g), 0);
+    new_streams(&g);
+    post_host_func(&g, STREAM(1), 7);
+    told(&g, VGP_NOTIFY_RELEASED, 7);
+    told(&g, VGP_NOTIFY_ASYNC_ERROR, call | CUDA_ERROR_ILLEGAL_STATE);
+    post_host_func(&g, STREAM(77), 8);
+    told(&g, VGP_NOTIFY_RELEASED, 8);
+    begin_capture(&g, STREAM(1));
+    post_memset(&g, STREAM(1));
+    post_host_func(&g, STREAM(1), 9); /* the capture is lost already */
+    told(&g, VGP_NOTIFY_RELEASED, 9);
+    told_nothing(&g, VGP_NOTIFY_ASYNC_ERROR);
+    assert_int_equal(end_capture(&g, STREAM(1)), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_handles),        cmocka_unit_test(test_malformed),
         cmocka_unit_test(test_quota),          cmocka_unit_test(test_functions_end),
         cmocka_unit_test(test_functions_stay), cmocka_unit_test(test_functions_enabled),
+        cmocka_unit_test(test_captured_error), cmocka_unit_test(test_captured_host_func),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -233,6 +233,8 @@ CUresult cuStreamQuery(CUstream s)
 {
     if (fault)
         return fault;
+    if (testprov_stream_asked(s))
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     return now_ns() < stream_of(s)->until ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 

@@ -44,6 +44,8 @@ void testprov_context_ends(void);
 
 /* testprov_graph.c: a capture that began in the stream ends with it, and with its graph. */
 void testprov_stream_ends(CUstream s);
+/* The same file: a question about the stream invalidates its capture. True: it is captured. */
+bool testprov_stream_asked(CUstream s);
 
 /* Is what a node of a graph names still there? */
 bool testprov_event_live(const void *e);

@@ -43,6 +43,7 @@ struct exec {
 static CUgraph capturing;  /* of one stream at a time */
 static bool capturing_own; /* it was not there before */
 static CUstream captured;
+static bool invalidated;
 
 static cuuint64_t used, next_address = 0x700000000000, next_condition = 0x1000;
 
@@ -499,6 +500,7 @@ CUresult cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode mode)
     if (capturing)
         return CUDA_ERROR_ILLEGAL_STATE;
     captured = s;
+    invalidated = false;
     capturing_own = true;
     return cuGraphCreate(&capturing, 0);
 }
@@ -513,6 +515,7 @@ CUresult cuStreamBeginCaptureToGraph(CUstream s, CUgraph g, const CUgraphNode *d
     if (capturing)
         return CUDA_ERROR_ILLEGAL_STATE;
     captured = s;
+    invalidated = false;
     capturing_own = false;
     capturing = g;
     return CUDA_SUCCESS;
@@ -527,9 +530,19 @@ void testprov_stream_ends(CUstream s)
     capturing = NULL;
 }
 
+bool testprov_stream_asked(CUstream s)
+{
+    bool yes = capturing && s == captured;
+
+    invalidated |= yes;
+    return yes;
+}
+
 CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *status)
 {
-    *status = capturing && s == captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    *status = !capturing || s != captured ? CU_STREAM_CAPTURE_STATUS_NONE
+              : invalidated               ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                          : CU_STREAM_CAPTURE_STATUS_ACTIVE;
     return CUDA_SUCCESS;
 }
 
@@ -548,9 +561,11 @@ CUresult cuStreamEndCapture(CUstream s, CUgraph *g)
 {
     if (!capturing || s != captured)
         return CUDA_ERROR_ILLEGAL_STATE;
-    *g = capturing;
+    *g = invalidated ? NULL : capturing;
+    if (invalidated && capturing_own)
+        cuGraphDestroy(capturing);
     capturing = NULL;
-    return CUDA_SUCCESS;
+    return invalidated ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
 }
 
 CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,

@@ -164,7 +164,7 @@ def call(c, d):
     if c.cls == 'flex':
         o.append('    const bool want_reply = true;')
     if c.silent:
-        own = 'true' if c.fills else 'false'
+        own = f'true, {cast_int(c.fills[0])}' if c.fills else 'false, 0'
         o.append(f'    const bool want_reply = !vgp_submit_silent({c.silent_since}, {", ".join(c.silent)}, {own});')
     m = minted(c)
     for p in m:

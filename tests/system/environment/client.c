@@ -12,6 +12,7 @@
  *   ggml-tokens  the same with the inputs in the thread's default stream, as ggml has them
  *   steps     as a training step: a batch copied, kernels, one value read back; ROUNDS times
  *   fills     results are set to zero in both ways, waited for, counted up and read back; ROUNDS times
+ *   captures  graphs are captured; ROUNDS times
  *   others    inputs that are waited for and then used in another stream; ROUNDS times
  *   unified   pinned memory has one address for both sides, and is it far from the program's own mappings?
  *   version   cuDriverGetVersion before cuInit, in a child made then, and after cuInit
@@ -398,6 +399,26 @@ static void fills(void)
     printf("right\n");
 }
 
+/* Graphs that are captured: a fill and two kernels each. */
+static void captures(void)
+{
+    struct work w;
+    CUgraph g;
+
+    work_begin(&w);
+    work_add(&w, 0, w.s);
+    need("cuStreamSynchronize", cuStreamSynchronize(w.s));
+    for (unsigned i = 0; i < w.rounds; i++) {
+        need("cuStreamBeginCapture", cuStreamBeginCapture(w.s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        need("cuMemsetD32Async", cuMemsetD32Async(w.in[0], 0, 1, w.s));
+        work_add(&w, 0, w.s);
+        work_add(&w, 0, w.s);
+        need("cuStreamEndCapture", cuStreamEndCapture(w.s, &g));
+        need("cuGraphDestroy", cuGraphDestroy(g));
+    }
+    printf("right\n");
+}
+
 /* What is complete is asked for once, however often the program asks. */
 static void queries(void)
 {
@@ -494,10 +515,11 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } all[] = {{"devices", devices},         {"uuids", uuids},     {"hidden", hidden}, {"blocking", blocking},
-               {"version", version},         {"loading", loading}, {"pinned", pinned}, {"tokens", tokens},
-               {"ggml-tokens", ggml_tokens}, {"fills", fills},     {"steps", steps},   {"others", others},
-               {"unified", unified},         {"queries", queries}, {"polls", polls}};
+    } all[] = {
+        {"devices", devices},         {"uuids", uuids},     {"hidden", hidden},   {"blocking", blocking},
+        {"version", version},         {"loading", loading}, {"pinned", pinned},   {"tokens", tokens},
+        {"ggml-tokens", ggml_tokens}, {"fills", fills},     {"steps", steps},     {"captures", captures},
+        {"others", others},           {"unified", unified}, {"queries", queries}, {"polls", polls}};
 
     for (size_t i = 0; argc == 2 && i < sizeof(all) / sizeof(all[0]); i++) {
         if (strcmp(argv[1], all[i].name) == 0) {
@@ -507,6 +529,6 @@ int main(int argc, char **argv)
     }
     fprintf(
         stderr,
-        "usage: client devices|uuids|hidden|blocking|version|loading|pinned|tokens|ggml-tokens|steps|others|unified|queries|polls\n");
+        "usage: client devices|uuids|hidden|blocking|version|loading|pinned|tokens|ggml-tokens|steps|captures|others|unified|queries|polls\n");
     return 2;
 }

@@ -90,6 +90,8 @@ counts "a training step waits once, for the value" steps round_trips 1 env
 counts "fills wait for nothing, only the value that is read back does" fills round_trips 1 env
 counts "a query of what is complete is made once: of the event, of the stream, and one wait" queries round_trips 3 env
 counts "VGPU_ANSWER_QUERIES=0: each query is made" queries round_trips 201 env VGPU_ANSWER_QUERIES=0
+counts "what is captured is not waited for, only the capture's begin and end" captures round_trips 3 env
+counts "VGPU_POST_CAPTURED=0: each call is" captures round_trips 6 env VGPU_POST_CAPTURED=0
 # polls NAME WANT COMMAND...: 40000 queries of what is not complete; WANT: few (one of either sort in 60 us), or all
 polls()
 {
@@ -116,6 +118,7 @@ today=("${run[@]}")
 run=("$vgpu" run --gpu soft --backend "$work/older" "$out/client")
 counts "a worker of the protocol before 1.3 answers each fill, and the wait behind one" \
     fills round_trips 4 env
+counts "one before 1.7 answers what is captured" captures round_trips 6 env
 run=("${today[@]}")
 counts "a wait is made up for before work in another stream" others waits_made_up 1 env
 counts "and never made up for when it was not owed" tokens waits_made_up 0 env

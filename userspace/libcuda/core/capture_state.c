@@ -7,6 +7,7 @@
 #include "core.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "../../../protocol/generated/vgp_guest.h"
 #include "../../../protocol/vgp_guest_rt.h"
@@ -19,12 +20,16 @@ struct vcu_capture {
     CUstreamCaptureMode mode;
     bool to_graph; /* that the program gave */
     bool spoilt;   /* by another thread, which cannot name this thread's per-thread stream */
+    bool doubtful; /* may be invalid, or have streams that are not known */
 };
 
 _Atomic uint32_t vcu_captures;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct vcu_capture *captures;
 static __thread CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+static bool post_off; /* VGPU_POST_CAPTURED=0 */
+static struct btr_tree
+    known; /* captures by their streams, and by events recorded in them last; under `lock` */
 
 static uint64_t context_of(CUstream stream)
 {
@@ -41,6 +46,146 @@ static bool is_stream(const struct vcu_capture *c, CUstream stream)
            (c->thread == vcu_thread()->number && c->context == vcu_current_context());
 }
 
+/* ---- streams and events that are known to be part of a capture --------------------------------- */
+
+/* Types of handles are below 32, so a per-thread stream has a key of its own. */
+static uint64_t key_of(CUstream stream)
+{
+    _Static_assert(VGP_H_TYPES <= 0x80, "the top bit of a handle is free");
+
+    if (stream != CU_STREAM_PER_THREAD)
+        return (uintptr_t)stream;
+    return UINT64_C(1) << 63 | (uint64_t)vcu_thread()->number << 24 | VGP_HANDLE_INDEX(vcu_current_context());
+}
+
+static struct vcu_capture *known_locked(uint64_t key)
+{
+    struct btr_item item;
+
+    return btr_find(&known, key, &item) ? item.value : NULL;
+}
+
+static bool doubtful_locked(void)
+{
+    for (const struct vcu_capture *c = captures; c != NULL; c = c->next) {
+        if (c->doubtful)
+            return true;
+    }
+    return false;
+}
+
+static void know_locked(uint64_t key, struct vcu_capture *c)
+{
+    btr_remove(&known, key, NULL);
+    if (btr_insert(&known, key, 0, c) != 0)
+        c->doubtful = true;
+}
+
+static void unknow_locked(const struct vcu_capture *c)
+{
+    struct btr_item item;
+
+    for (uint64_t key = 0; btr_ceiling(&known, key, &item); key = item.key + 1) {
+        if (item.value == c)
+            btr_remove(&known, item.key, NULL);
+    }
+}
+
+static bool may_post(void)
+{
+    return atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0 && vcu.worker_minor >= 7 &&
+           !post_off;
+}
+
+static bool is_known(CUstream stream)
+{
+    const struct vcu_capture *c;
+    bool yes;
+
+    if (!may_post() || (uintptr_t)stream <= 1)
+        return false;
+    pthread_mutex_lock(&lock);
+    c = known_locked(key_of(stream));
+    yes = c != NULL && !c->doubtful;
+    pthread_mutex_unlock(&lock);
+    return yes;
+}
+
+bool vcu_capture_post(CUstream stream)
+{
+    bool yes = is_known(stream);
+
+    vcu_thread()->intent.posted = yes;
+    return yes;
+}
+
+void vcu_capture_post_record(CUstream stream, CUevent event, bool plain)
+{
+    struct vcu_capture *c, *before;
+    bool posted;
+
+    if (!may_post())
+        return;
+    pthread_mutex_lock(&lock);
+    c = known_locked(key_of(stream));
+    before = known_locked((uintptr_t)event);
+    posted = c != NULL && plain && !c->doubtful;
+    if (posted) {
+        know_locked((uintptr_t)event, c);
+        posted = !c->doubtful;
+    } else {
+        btr_remove(&known, (uintptr_t)event, NULL);
+        /* Which capture the event is part of now, only the provider knows. */
+        if (c != NULL)
+            c->doubtful = true;
+        if (before != NULL && !plain)
+            before->doubtful = true;
+    }
+    pthread_mutex_unlock(&lock);
+    vcu_thread()->intent.posted = posted;
+}
+
+void vcu_capture_post_wait(CUstream stream, CUevent event, unsigned int flags)
+{
+    struct vcu_capture *c, *into;
+    bool posted;
+
+    if (!may_post())
+        return;
+    pthread_mutex_lock(&lock);
+    c = known_locked((uintptr_t)event);
+    into = known_locked(key_of(stream));
+    posted = c != NULL && (into == NULL ? !doubtful_locked() : into == c && !c->doubtful) && flags == 0 &&
+             (uintptr_t)stream > 1;
+    if (posted && into == NULL) { /* the stream joins the capture */
+        know_locked(key_of(stream), c);
+        posted = !c->doubtful;
+    } else if (c != NULL && !posted) {
+        c->doubtful = true; /* the stream may have joined it */
+    }
+    pthread_mutex_unlock(&lock);
+    vcu_thread()->intent.posted = posted;
+}
+
+void vcu_capture_doubt(void)
+{
+    if (atomic_load_explicit(&vcu_captures, memory_order_relaxed) == 0)
+        return;
+    pthread_mutex_lock(&lock);
+    for (struct vcu_capture *c = captures; c != NULL; c = c->next)
+        c->doubtful = true;
+    pthread_mutex_unlock(&lock);
+}
+
+void vcu_capture_init(void)
+{
+    const char *value = getenv("VGPU_POST_CAPTURED");
+
+    post_off = value != NULL && !strcmp(value, "0");
+}
+
+/* ---- captures ---------------------------------------------------------------------------------- */
+
 /* Takes out the captures for which fn says true. */
 static void drop_if(bool (*fn)(const struct vcu_capture *c, const void *arg), const void *arg)
 {
@@ -53,6 +198,7 @@ static void drop_if(bool (*fn)(const struct vcu_capture *c, const void *arg), co
             continue;
         }
         *p = c->next;
+        unknow_locked(c);
         free(c);
         atomic_fetch_sub(&vcu_captures, 1);
     }
@@ -71,14 +217,24 @@ static bool of_context(const struct vcu_capture *c, const void *arg)
 
 void vcu_capture_forget_stream(CUstream stream)
 {
-    if (atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0)
-        drop_if(of_stream, &stream);
+    struct vcu_capture *c;
+
+    if (atomic_load_explicit(&vcu_captures, memory_order_relaxed) == 0)
+        return;
+    drop_if(of_stream, &stream);
+    pthread_mutex_lock(&lock);
+    c = known_locked(key_of(stream));
+    if (c != NULL)
+        c->doubtful = true; /* one that had joined another stream's capture */
+    pthread_mutex_unlock(&lock);
 }
 
 void vcu_capture_forget_context(uint64_t context)
 {
-    if (atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0)
-        drop_if(of_context, &context);
+    if (atomic_load_explicit(&vcu_captures, memory_order_relaxed) == 0)
+        return;
+    drop_if(of_context, &context);
+    vcu_capture_doubt();
 }
 
 /* ---- what may not happen meanwhile ----------------------------------------------------------- */
@@ -95,11 +251,14 @@ bool vcu_stream_captured(CUstream stream)
 
     if (atomic_load_explicit(&vcu_captures, memory_order_relaxed) == 0 || (uintptr_t)stream <= 1)
         return false;
+    if (is_known(stream))
+        return true;
     return vcu_capture_status(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 CUresult vcu_capture_spoil(const char *call, CUstream stream)
 {
+    vcu_capture_doubt();
     vgp_call_vgpStreamInvalidateCapture(stream);
     return VCU_REFUSE(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, call,
                       "cannot be captured; the capture of the stream is lost");
@@ -122,7 +281,7 @@ static CUstream next_forbidding(uint32_t thread, bool *any)
     for (struct vcu_capture *c = captures; c != NULL && found == NULL; c = c->next) {
         if (!forbids(c, thread) || c->spoilt)
             continue;
-        c->spoilt = true;
+        c->spoilt = c->doubtful = true;
         *any = true;
         if (c->stream != CU_STREAM_PER_THREAD || c->thread == thread)
             found = c->stream;
@@ -210,6 +369,7 @@ void vcu_capture_begun(struct vcu_capture *c, bool begun)
     pthread_mutex_lock(&lock);
     c->next = captures;
     captures = c;
+    know_locked(key_of(c->stream), c);
     atomic_fetch_add(&vcu_captures, 1);
     pthread_mutex_unlock(&lock);
 }

@@ -133,6 +133,14 @@ static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *
         /* The first one is the cause of those that follow it. */
         atomic_compare_exchange_strong(&vcu.ring.async_error, &none, (int)r);
         break;
+    case VGP_NOTIFY_CAPTURE_LOST: /* cuStreamEndCapture says so */
+        r = (CUresult)(uint32_t)cookie;
+        name = (int)r <= 0 || (int)r > 9999 ? NULL : cua_error_name(r);
+        call = vgp_call_name((uint16_t)(cookie >> 32));
+        lnk_why("worker", "%s, which was captured and had returned already, failed: %s; the capture is lost",
+                call == NULL ? "a call" : call, name == NULL ? "?" : name);
+        vcu_capture_doubt();
+        break;
     default: /* a unit's, or a newer worker's */
         vcu_units_notify(type, cookie, data, size);
         break;
@@ -176,6 +184,7 @@ void vcu_client_loaded(const struct vcu_unit_ops *const *units)
     vcu_units_set(units);
     vcu_logs_init();
     vcu_wait_init();
+    vcu_capture_init();
     vcu_query_init();
     print_stats = env_is_on("VGPU_STATS");
     vcu_fault_init();

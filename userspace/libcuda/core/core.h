@@ -236,7 +236,7 @@ void vcu_coredump_forget(struct vcu_context *c);
 /* ---- capture_state.c: which streams capture ------------------------------------------------ */
 
 /* Captures in progress in this process. While there are any, asynchronous calls wait for a reply, too,
-   because the call itself must return its error. */
+   because the call itself must return its error; but for those that vcu_capture_post() allows. */
 extern _Atomic uint32_t vcu_captures;
 /* Error if a capture forbids this thread a call that may synchronise or use the legacy stream; the
    capture is invalidated then. */
@@ -249,8 +249,26 @@ static inline CUresult vcu_capture_unsafe(const char *call)
 }
 /* vcu_check_context() for such calls. */
 CUresult vcu_check_uncaptured(const char *call);
-/* True if the stream is part of a capture. Asks the worker only while there are captures. */
+/* True if the stream is part of a capture. Asks the worker only while there are captures, and the stream is not known
+   to be part of one. */
 bool vcu_stream_captured(CUstream stream);
+/*
+ * What is captured needs no reply while the stream is known to be part of a valid capture and the guest has checked all
+ * that CUDA reports from such a call. If the provider refuses it nevertheless, the worker invalidates the
+ * capture, so that cuStreamEndCapture fails, and names call and error on the trace. Known are the stream of
+ * a capture and those that joined it through events, until a call fails, a stream or context ends, or the
+ * capture is invalidated: then the guest asks again. A worker older than 1.7, or VGPU_POST_CAPTURED=0: always.
+ */
+/* The next record of the calling thread is for this stream; true: it needs no reply. */
+bool vcu_capture_post(CUstream stream);
+/* The same of cuEventRecord (plain: by this process only, without flags) and cuStreamWaitEvent, with what they do to the
+   capture. Also needed where no reply is spared. */
+void vcu_capture_post_record(CUstream stream, CUevent event, bool plain);
+void vcu_capture_post_wait(CUstream stream, CUevent event, unsigned int flags);
+/* No stream of the captures in progress is known to be valid any more. */
+void vcu_capture_doubt(void);
+/* Reads VGPU_POST_CAPTURED; once, when the library is loaded. */
+void vcu_capture_init(void);
 /* For calls that a capture cannot contain: invalidates the capture of the stream and returns
    UNSUPPORTED. */
 CUresult vcu_capture_spoil(const char *call, CUstream stream);

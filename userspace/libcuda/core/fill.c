@@ -21,14 +21,17 @@ static uint64_t extent(uint64_t pitch, uint64_t width, uint64_t height, uint32_t
 }
 
 bool vgp_submit_silent(uint32_t since, uint64_t dst, uint64_t pitch, uint64_t width, uint64_t height,
-                       uint32_t element, bool streamed)
+                       uint32_t element, bool streamed, uint64_t stream)
 {
     uint64_t bytes = extent(pitch, width, height, element);
 
-    /* During a capture an error belongs to the call; an address or a pitch between two elements is an error. */
+    /* An address or a pitch between two elements is an error. */
     if (vcu.worker_minor < since || bytes == 0 || dst % element != 0 || pitch % element != 0 ||
-        atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0 ||
         !vcu_units_memory_private(dst, bytes))
+        return false;
+    /* During a capture an error belongs to the call. */
+    if (atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0 &&
+        !(streamed && vcu_capture_post((CUstream)(uintptr_t)stream)))
         return false;
     vcu_wait_effect(bytes <= VCU_OWE_MAX ? VCU_EFFECT_QUIET : VCU_EFFECT_ANY);
     if (!streamed) /* what the caller does not wait for fills its stream */

@@ -110,7 +110,7 @@ void vgp_stream_count(uint64_t stream)
 
     t->intent = (struct vcu_intent){0};
     vcu_stream_weigh(stream, 1);
-    t->intent = (struct vcu_intent){true, in.effect, stream};
+    t->intent = (struct vcu_intent){true, in.effect, in.posted, stream};
 }
 
 CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, bool want_reply)
@@ -124,8 +124,9 @@ CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, b
     t->intent = (struct vcu_intent){0};
     if (vcu_units_watch() && lnk_call_is_work(call))
         vcu_units_before_work();
-    /* During a capture an error belongs to the call that made it: every call is answered then. */
-    p->answered = !want_reply && needs_answer(call);
+    /* During a capture an error belongs to the call that made it: every call is answered then, but those that only
+       the provider could refuse. */
+    p->answered = !want_reply && !in.posted && needs_answer(call);
     want_reply |= p->answered;
 
     p->call.phase = LNK_CALL_NONE;
@@ -249,8 +250,11 @@ CUresult vgp_submit_collect(struct vgp_submit *s, const void **payload, uint32_t
         vcu_wait_done(&p->wait);
     if (vcu_units_watch() && res == CUDA_SUCCESS && tells_completion(p->number))
         vcu_units_after_wait(p->number == VGP_vgpCtxSynchronize);
-    if (__builtin_expect(res != CUDA_SUCCESS, 0))
+    if (__builtin_expect(res != CUDA_SUCCESS, 0)) {
         note_sticky(res);
+        if (res != CUDA_ERROR_NOT_READY)
+            vcu_capture_doubt();
+    }
     return res;
 }
 

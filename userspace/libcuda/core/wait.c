@@ -68,7 +68,7 @@ void vcu_wait_effect(enum vcu_effect effect)
 
 void vcu_wait_intend(CUstream stream, enum vcu_effect effect)
 {
-    vcu_thread()->intent = (struct vcu_intent){true, (uint8_t)effect, (uintptr_t)stream};
+    vcu_thread()->intent = (struct vcu_intent){true, (uint8_t)effect, false, (uintptr_t)stream};
 }
 
 /* Calls that put nothing into a stream and tell nothing of one. */

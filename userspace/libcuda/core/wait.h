@@ -40,6 +40,7 @@ enum vcu_effect {
 struct vcu_intent {
     bool streamed; /* it goes into `stream`, or waits for it */
     uint8_t effect;
+    bool posted; /* captured, and not to be answered: capture_state.c */
     uint64_t stream;
 };
 

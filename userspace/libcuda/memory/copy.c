@@ -87,7 +87,6 @@ void vcu_copy_pack(uint8_t *packed, const struct vcu_copy_end *e, uint64_t z, ui
     }
 }
 
-/* The whole copy as one record. */
 /* True if either side of a copy between contexts is on a non-current device. The worker then needs
    both contexts. */
 static bool crosses(const struct vcu_copy *c)
@@ -120,7 +119,8 @@ static CUresult send_whole(const struct vcu_copy *c, uint32_t dst_kind, uint32_t
         return vgp_call_vgpCopyPeer(c->dst.addr, c->dst.pitch, c->dst.height, c->src.addr, c->src.pitch,
                                     c->src.height, c->dst_context, c->src_context, c->width, c->height,
                                     c->depth, c->stream);
-    if (when == VGP_WHEN_NEVER && atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0)
+    if (when == VGP_WHEN_NEVER && atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0 &&
+        !vcu_capture_post(c->stream))
         when = VGP_WHEN_ISSUED; /* an error belongs to the call then */
     if (when == VGP_WHEN_COMPLETE)
         vcu_wait_effect(VCU_EFFECT_WAITS);
@@ -459,15 +459,19 @@ static CUresult host_to_host(const struct vcu_copy *c)
     return CUDA_SUCCESS;
 }
 
+/* Is nothing about either side for the worker to refuse? Host memory is in place. */
+static bool is_certain(const struct vcu_copy *c)
+{
+    return !c->dst.array && !c->src.array &&
+           (!c->dst.device || vcu_memory_is_device(c->dst.addr, vcu_copy_extent(&c->dst, c))) &&
+           (!c->src.device || vcu_memory_is_device(c->src.addr, vcu_copy_extent(&c->src, c)));
+}
+
 static CUresult device_to_device(const struct vcu_copy *c)
 {
-    uint64_t to = vcu_copy_extent(&c->dst, c), from = vcu_copy_extent(&c->src, c);
-    bool known = to != 0 && from != 0 && vcu_memory_is_device(c->dst.addr, to) &&
-                 vcu_memory_is_device(c->src.addr, from);
-
     /* No host synchronisation in either form; a reply only where the worker may refuse. */
     return send_whole(c, vcu_copy_wire_kind(&c->dst), vcu_copy_wire_kind(&c->src),
-                      known && c->async ? VGP_WHEN_NEVER : VGP_WHEN_ISSUED);
+                      is_certain(c) && c->async ? VGP_WHEN_NEVER : VGP_WHEN_ISSUED);
 }
 
 /* A captured copy: each launch of the graph reads or writes the host memory anew. */
@@ -481,7 +485,7 @@ static CUresult capture(const char *call, const struct vcu_copy *c, uint64_t to,
     if ((!c->dst.device && !vcu_memory_in_place(c->dst.addr, to)) ||
         (!c->src.device && !vcu_memory_in_place(c->src.addr, from)))
         return vcu_units_capture_copy(call, c);
-    return send_whole(c, dst, src, VGP_WHEN_ISSUED);
+    return send_whole(c, dst, src, is_certain(c) ? VGP_WHEN_NEVER : VGP_WHEN_ISSUED);
 }
 
 CUresult vcu_copy_check(const char *call, struct vcu_copy *c, uint64_t *to, uint64_t *from)

@@ -99,11 +99,19 @@ static CUresult check_record(CUevent event, CUstream stream)
                : CUDA_ERROR_INVALID_HANDLE; /* documented: both of one context */
 }
 
+static bool is_interprocess(CUevent event)
+{
+    return vcu_handle_data((uintptr_t)event, VGP_H_EVENT) == &interprocess;
+}
+
 CUresult vcu_cuEventRecord(CUevent hEvent, CUstream hStream)
 {
     CUresult res = check_record(hEvent, hStream);
 
-    return res == CUDA_SUCCESS ? recorded(hEvent, vgp_call_cuEventRecord(hEvent, vcu_stream(hStream))) : res;
+    if (res != CUDA_SUCCESS)
+        return res;
+    vcu_capture_post_record(vcu_stream(hStream), hEvent, !is_interprocess(hEvent));
+    return recorded(hEvent, vgp_call_cuEventRecord(hEvent, vcu_stream(hStream)));
 }
 
 CUresult vcu_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
@@ -115,9 +123,10 @@ CUresult vcu_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned i
     if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL)
         return CUDA_ERROR_INVALID_VALUE;
     res = check_record(hEvent, hStream);
-    return res == CUDA_SUCCESS
-               ? recorded(hEvent, vgp_call_cuEventRecordWithFlags(hEvent, vcu_stream(hStream), flags))
-               : res;
+    if (res != CUDA_SUCCESS)
+        return res;
+    vcu_capture_post_record(vcu_stream(hStream), hEvent, flags == 0 && !is_interprocess(hEvent));
+    return recorded(hEvent, vgp_call_cuEventRecordWithFlags(hEvent, vcu_stream(hStream), flags));
 }
 
 CUresult vcu_cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)

@@ -81,6 +81,7 @@ static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *
         add_asked(r, cookie, data, size, type == VGP_NOTIFY_RELEASED);
         break;
     case VGP_NOTIFY_ASYNC_ERROR:
+    case VGP_NOTIFY_CAPTURE_LOST:
         add_late(r, 1, cookie);
         break;
     default:
@@ -406,7 +407,7 @@ static bool on_notified(struct replay_run *r, const struct replay_event *e)
 
     if (e->notify->type == VGP_NOTIFY_PRINT)
         add_text(r, 0, e->data, e->data_size);
-    else if (e->notify->type == VGP_NOTIFY_ASYNC_ERROR)
+    else if (e->notify->type == VGP_NOTIFY_ASYNC_ERROR || e->notify->type == VGP_NOTIFY_CAPTURE_LOST)
         add_late(r, 0, e->notify->cookie);
     if (e->notify->type != VGP_NOTIFY_HOST_FUNC && !released)
         return true;

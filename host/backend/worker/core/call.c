@@ -54,6 +54,12 @@ void wrk_capture_forget(CUstream stream)
     }
 }
 
+void wrk_captures_lose(void)
+{
+    for (unsigned i = 0; i < wrk_captures; i++)
+        wrk_ask_stream(&wrk_provider, captures[i].origin);
+}
+
 void wrk_captures_look(void)
 {
     for (unsigned i = wrk_captures; i-- > 0;) {
@@ -90,6 +96,7 @@ bool wrk_call_is_work(uint16_t call)
 {
     switch (call) {
     case VGP_vgpLaunchHostFunc:
+    case VGP_vgpCapturedHostFunc:
     case VGP_cuMemAllocAsync:
     case VGP_cuMemFreeAsync:
     case VGP_cuMemAllocFromPoolAsync:
@@ -142,23 +149,40 @@ CUresult wrk_note_result(struct wrk_worker *w, CUresult r)
     return r;
 }
 
-void wrk_async_error(struct wrk_worker *w, uint16_t call, CUresult r)
+static void tell_failure(struct wrk_worker *w, enum vgp_notify_type type, _Atomic uint64_t *kept,
+                         uint16_t call, CUresult r)
 {
     if (wrk_provider.sg_last_error_detail)
         wrk_notify_detail(w, wrk_provider.sg_last_error_detail());
     uint64_t error = (uint64_t)call << 32 | (uint32_t)r, none = 0;
 
     /* No room: the first one is kept until there is some. */
-    if (!wrk_notify(w, VGP_NOTIFY_ASYNC_ERROR, error, NULL, 0, 0))
-        atomic_compare_exchange_strong(&w->kept_error, &none, error);
+    if (!wrk_notify(w, type, error, NULL, 0, 0))
+        atomic_compare_exchange_strong(kept, &none, error);
+}
+
+void wrk_async_error(struct wrk_worker *w, uint16_t call, CUresult r)
+{
+    tell_failure(w, VGP_NOTIFY_ASYNC_ERROR, &w->kept_error, call, r);
+}
+
+void wrk_async_capture_lost(struct wrk_worker *w, uint16_t call, CUresult r)
+{
+    tell_failure(w, VGP_NOTIFY_CAPTURE_LOST, &w->kept_lost, call, r);
+}
+
+static void retry(struct wrk_worker *w, enum vgp_notify_type type, _Atomic uint64_t *kept)
+{
+    uint64_t error = atomic_load(kept);
+
+    if (error && wrk_notify(w, type, error, NULL, 0, 0))
+        atomic_store(kept, 0);
 }
 
 void wrk_async_error_retry(struct wrk_worker *w)
 {
-    uint64_t error = atomic_load(&w->kept_error);
-
-    if (error && wrk_notify(w, VGP_NOTIFY_ASYNC_ERROR, error, NULL, 0, 0))
-        atomic_store(&w->kept_error, 0);
+    retry(w, VGP_NOTIFY_ASYNC_ERROR, &w->kept_error);
+    retry(w, VGP_NOTIFY_CAPTURE_LOST, &w->kept_lost);
 }
 
 /* For lists of processes: this one computes. */

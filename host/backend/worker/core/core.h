@@ -65,6 +65,7 @@ struct wrk_worker {
     unsigned nthread_streams;
     atomic_int sticky;           /* first sticky CUresult, also in the window */
     _Atomic uint64_t kept_error; /* an asynchronous error that found the ring full */
+    _Atomic uint64_t kept_lost;  /* ... and a capture that was lost */
     /* Output that waits for room in the ring of notifications (notify.c); under notify_lock. */
     uint64_t lost_prints;      /* pieces that were dropped */
     uint64_t print_tail;       /* notify_tail when the time to wait was last granted */
@@ -159,6 +160,8 @@ void wrk_context_created(struct wrk_worker *w, CUcontext ctx);
 CUresult wrk_note_result(struct wrk_worker *w, CUresult r);
 /* The call had no reply and failed. */
 void wrk_async_error(struct wrk_worker *w, uint16_t call, CUresult r);
+/* The same of a call that was captured: its capture has been lost by it. */
+void wrk_async_capture_lost(struct wrk_worker *w, uint16_t call, CUresult r);
 /* Sends what found no room; dispatcher, now and then. */
 void wrk_async_error_retry(struct wrk_worker *w);
 bool wrk_is_sticky(CUresult r);
@@ -175,6 +178,8 @@ bool wrk_capture_room(void);
 void wrk_capture_begun(CUstream stream, CUgraph graph);
 /* The capture that began in the stream, if there is one, has ended, or the stream is no more. */
 void wrk_capture_forget(CUstream stream);
+/* Invalidates all of them: asking whether a captured stream is done is what a capture does not survive. */
+void wrk_captures_lose(void);
 /* Forgets all that the provider says have ended; an error of the provider's is no such answer. */
 void wrk_captures_look(void);
 /* Does a capture go into this graph? */

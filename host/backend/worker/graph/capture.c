@@ -23,6 +23,22 @@ bool wrk_stream_captured(CUstream stream)
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+bool wrk_capture_failed(struct wrk_call *c, CUresult r)
+{
+    if (!wrk_captures || c->w->minor < 7)
+        return false;
+    if (!c->has_stream) { /* what it was for is unknown: rather a capture too much is lost than one is wrong */
+        wrk_captures_lose();
+    } else if (wrk_stream_captured(c->stream)) {
+        wrk_ask_stream(&wrk_provider, c->stream); /* as vgpStreamInvalidateCapture */
+    } else {
+        return false;
+    }
+    if (r != CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) /* that follows from an error that was told of */
+        wrk_async_capture_lost(c->w, c->rec->call, r);
+    return c->has_stream;
+}
+
 void wrk_capture_graph_over(struct wrk_worker *w, CUgraph object)
 {
     struct wrk_graph *g = wrk_graph_known(object);
@@ -251,5 +267,39 @@ wrk_do_vgpStreamUpdateCaptureDependencies(struct wrk_call *c,
     else
         r = wrk_provider.cuStreamUpdateCaptureDependencies(stream, deps, a->dependencies_len, a->flags);
     free(deps);
+    return r;
+}
+
+static CUresult capture_host_func(struct wrk_call *c, uint64_t handle, uint64_t cookie, bool *kept)
+{
+    struct wrk_host_func *f = NULL;
+    CUgraphNode last;
+    CUstream stream;
+    CUgraph graph;
+    CUresult r = wrk_handle_get(c, handle, VGP_H_STREAM, true, (void **)&stream);
+
+    if (r == CUDA_SUCCESS)
+        r = wrk_capture_front(stream, &graph, &last);
+    if (r == CUDA_SUCCESS)
+        r = wrk_host_func_for(c->w, graph, cookie, &f);
+    if (r != CUDA_SUCCESS)
+        return r;
+    *kept = true;
+    return wrk_provider.cuLaunchHostFunc(stream, wrk_host_func_run, f);
+}
+
+CUresult wrk_do_vgpCapturedHostFunc(struct wrk_call *c, const struct vgp_args_vgpCapturedHostFunc *a)
+{
+    struct wrk_host_func *f;
+    bool kept = false;
+    CUresult r;
+
+    if (!wrk_provider.cuLaunchHostFunc)
+        r = wrk_missing(c, "cuLaunchHostFunc");
+    else
+        r = capture_host_func(c, a->stream, a->cookie, &kept);
+    f = kept ? NULL : wrk_host_func_new(c->w, a->cookie, false);
+    if (f)
+        wrk_host_func_put(f); /* tells the guest, also where it has no room now */
     return r;
 }

@@ -146,6 +146,11 @@ void wrk_urefs_copy(struct wrk_graph *to, const struct wrk_graph *from);
 
 /* True while the stream is part of a capture, valid or not. */
 bool wrk_stream_captured(CUstream stream);
+/*
+ * A call without a reply has failed. Was it to be captured, its capture is invalidated, so that ending it says what the
+ * call could not, and the guest is told. False: it was not, or that is unknown; then the error is the process's as well.
+ */
+bool wrk_capture_failed(struct wrk_call *c, CUresult r);
 /* As wrk_capture_over. */
 void wrk_capture_graph_over(struct wrk_worker *w, CUgraph object);
 /* The graph that it is captured into, and the node that is last when there is exactly one. */

@@ -81,7 +81,7 @@ void wrk_dispatch_one(struct wrk_worker *w)
         /* The guest goes on with what it believes to be there. It hears of the cause once. */
         if (r != CUDA_SUCCESS && c->makes)
             wrk_handles_fail(&w->handles, c->makes, c->makes_type, r);
-        if (r != CUDA_SUCCESS && !c->told)
+        if (r != CUDA_SUCCESS && !(row->flags & VGP_F_FILLS && wrk_capture_failed(c, r)) && !c->told)
             wrk_async_error(w, rec->call, r);
         return;
     }

@@ -508,3 +508,80 @@ CASE(capture_streams, CF_CTX)
     OK("destroy_capturing", cuStreamDestroy(s));
     OK("alloc_after", cuMemFree(p));
 }
+
+static CUresult end_and_destroy(CUstream s, size_t *nodes)
+{
+    CUgraph g = NULL;
+    CUresult r = cuStreamEndCapture(s, &g);
+
+    *nodes = 0;
+    if (r == CUDA_SUCCESS) {
+        NEED(cuGraphGetNodes(g, NULL, nodes));
+        NEED(cuGraphDestroy(g));
+    }
+    return r;
+}
+
+/* What may change between two calls which streams and events are part of a capture: the next call says so at once. */
+CASE(capture_changes, CF_CTX)
+{
+    CUstream s[3] = {new_stream(), new_stream(), new_stream()};
+    CUstreamCaptureStatus status;
+    CUdeviceptr p = words(8);
+    CUevent e = NULL, f = NULL;
+    size_t n = 0;
+
+    NEED(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+    NEED(cuEventCreate(&f, CU_EVENT_DISABLE_TIMING));
+    NEED(cf_fill(p, 8, 0, s[0]));
+    NEED(cuCtxSynchronize());
+    /* An event that is recorded anew outside is none of the capture any more. */
+    NEED(cuStreamBeginCapture(s[0], CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK("first", cf_fill(p, 8, 1, s[0]));
+    OK("record", cuEventRecord(e, s[0]));
+    OK("record_outside", cuEventRecord(e, s[2]));
+    OK("wait_outside", cuStreamWaitEvent(s[1], e, 0));
+    OK("status_outside", cuStreamIsCapturing(s[1], &status));
+    cf_u64("status_outside_value", status, CU_STREAM_CAPTURE_STATUS_NONE);
+    RC("wait_inside", cuStreamWaitEvent(s[0], e, 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+    RC("fill_after", cf_fill(p, 8, 1, s[0]), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    RC("end_outside", end_and_destroy(s[0], &n), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    /* An event of a capture that has ended, while the next one is under way. */
+    NEED(cuStreamBeginCapture(s[0], CU_STREAM_CAPTURE_MODE_RELAXED));
+    NEED(cuEventRecord(e, s[0]));
+    OK("end_first", end_and_destroy(s[0], &n));
+    NEED(cuStreamBeginCapture(s[0], CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK("fill_next", cf_fill(p, 8, 1, s[0]));
+    OK("record_next", cuEventRecord(e, s[0]));
+    OK("join_next", cuStreamWaitEvent(s[1], e, 0));
+    OK("status_next", cuStreamIsCapturing(s[1], &status));
+    cf_u64("status_next_value", status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    OK("fill_joined", cf_fill(p, 8, 2, s[1]));
+    OK("memset_joined", cuMemsetD32Async(p, 0, 8, s[1]));
+    OK("record_joined", cuEventRecord(f, s[1]));
+    OK("join_back", cuStreamWaitEvent(s[0], f, 0));
+    OK("join_twice", cuStreamWaitEvent(s[0], f, 0));
+    /* A stream joins anew after it was part of a capture, and of another one. */
+    OK("end_next", end_and_destroy(s[0], &n));
+    cf_u64("end_next_nodes", n, 3);
+    OK("status_ended", cuStreamIsCapturing(s[1], &status));
+    cf_u64("status_ended_value", status, CU_STREAM_CAPTURE_STATUS_NONE);
+    NEED(cuStreamBeginCapture(s[2], CU_STREAM_CAPTURE_MODE_RELAXED));
+    NEED(cuEventRecord(f, s[2]));
+    OK("join_other", cuStreamWaitEvent(s[1], f, 0));
+    NEED(cuStreamBeginCapture(s[0], CU_STREAM_CAPTURE_MODE_RELAXED));
+    RC("begin_joined", cuStreamBeginCapture(s[1], CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_ERROR_ILLEGAL_STATE);
+    OK("fill_other", cf_fill(p, 8, 3, s[1]));
+    NEED(cuEventRecord(e, s[1]));
+    RC("merge", cuStreamWaitEvent(s[0], e, 0), CUDA_ERROR_STREAM_CAPTURE_MERGE);
+    RC("end_merge", end_and_destroy(s[0], &n), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    RC("end_merge_other", end_and_destroy(s[2], &n), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    /* Work that has not run: only captured. */
+    NEED(cuCtxSynchronize());
+    cf_true("not_run", cf_filled(p, 8, 0));
+    NEED(cuEventDestroy(e));
+    NEED(cuEventDestroy(f));
+    for (int i = 0; i < 3; i++)
+        NEED(cuStreamDestroy(s[i]));
+    NEED(cuMemFree(p));
+}
