@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "main.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -12,7 +13,6 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <errno.h>
 
 #include "vgb_deadline.h"
 #include "vgb_fd.h"
