@@ -36,6 +36,7 @@
 
 #define VGP_RECORD_MAX (72u << 10) /* one record, header included; larger data is sent as a blob */
 #define VGP_BLOB_CHUNK (64u << 10) /* data bytes in one vgpBlobAppend */
+#define VGP_BLOB_OFFER (64u << 10) /* of an image with fewer bytes the hash is not offered */
 #define VGP_BLOB_MAX (1u << 30)    /* one blob: images of whole libraries are far smaller */
 
 /*
@@ -309,7 +310,8 @@ enum vgp_extsem_op {
 #define VGP_REGION_READONLY (1u << 0)
 
 /* vgpHello's features: what the worker knows beyond version 1.0. */
-#define VGP_FEATURE_NVML (UINT64_C(1) << 0) /* the calls 0x0700 to 0x0702 */
+#define VGP_FEATURE_NVML (UINT64_C(1) << 0)   /* the calls 0x0700 to 0x0702 */
+#define VGP_FEATURE_IMAGES (UINT64_C(1) << 1) /* its backend keeps images: vgpBlobOffer pays */
 
 /* vgpNvmlInfo flags. */
 enum vgp_nvml_flags {

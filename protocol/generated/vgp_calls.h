@@ -282,8 +282,9 @@ enum vgp_call {
     VGP_vgpStreamWatch = 0x0a74,
     VGP_vgpResourceGroups = 0x0a75,
     VGP_vgpSettle = 0x0a76,
+    VGP_vgpBlobOffer = 0x0a77,
 };
-#define VGP_CALL_LIMIT 0x0a77u /* no number is as high */
+#define VGP_CALL_LIMIT 0x0a78u /* no number is as high */
 
 /* The name of a call, or NULL. */
 const char *vgp_call_name(uint16_t call);
@@ -4581,5 +4582,26 @@ struct vgp_args_vgpSettle {
 };
 _Static_assert(sizeof(struct vgp_args_vgpSettle) == 8, "wire size");
 _Static_assert(__builtin_offsetof(struct vgp_args_vgpSettle, reserved) == 0, "wire layout");
+
+/* vgpBlobOffer: sync */
+#define VGP_MAX_vgpBlobOffer_hash 32u
+struct vgp_args_vgpBlobOffer {
+    uint32_t blobId;
+    uint8_t pad4[4];
+    uint64_t totalSize;
+    uint32_t hash_len;
+    uint8_t pad20[4];
+};
+_Static_assert(sizeof(struct vgp_args_vgpBlobOffer) == 24, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpBlobOffer, blobId) == 0, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpBlobOffer, totalSize) == 8, "wire layout");
+_Static_assert(__builtin_offsetof(struct vgp_args_vgpBlobOffer, hash_len) == 16, "wire layout");
+
+struct vgp_ret_vgpBlobOffer {
+    uint32_t there;
+    uint8_t pad4[4];
+};
+_Static_assert(sizeof(struct vgp_ret_vgpBlobOffer) == 8, "wire size");
+_Static_assert(__builtin_offsetof(struct vgp_ret_vgpBlobOffer, there) == 0, "wire layout");
 
 #endif

@@ -1830,6 +1830,14 @@ static const struct vgp_field out_vgpResourceGroups[] = {
 static const struct vgp_field in_vgpSettle[] = {
     {"reserved", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
 };
+static const struct vgp_field in_vgpBlobOffer[] = {
+    {"blobId", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 0, 4, 0},
+    {"totalSize", VGP_FORM_FIXED, VGP_MEANS_PLAIN, 8, 8, 0},
+    {"hash", VGP_FORM_ARRAY, VGP_MEANS_PLAIN, 16, 1, 32},
+};
+static const struct vgp_field out_vgpBlobOffer[] = {
+    {"there", VGP_FORM_FIXED, VGP_MEANS_VARIES, 0, 4, 0},
+};
 
 static const struct vgp_call_fields calls[] = {
     {0x0001, "vgpHello", in_vgpHello, 3, out_vgpHello, 6, 16, 32},
@@ -2103,6 +2111,7 @@ static const struct vgp_call_fields calls[] = {
     {0x0a74, "vgpStreamWatch", in_vgpStreamWatch, 3, NULL, 0, 16, 0},
     {0x0a75, "vgpResourceGroups", in_vgpResourceGroups, 4, out_vgpResourceGroups, 6, 24, 24},
     {0x0a76, "vgpSettle", in_vgpSettle, 1, NULL, 0, 8, 0},
+    {0x0a77, "vgpBlobOffer", in_vgpBlobOffer, 3, out_vgpBlobOffer, 1, 24, 8},
 };
 
 const struct vgp_call_fields *vgp_fields_of(uint16_t call)

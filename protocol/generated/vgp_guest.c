@@ -8112,3 +8112,36 @@ CUresult vgp_call_vgpSettle(uint32_t reserved)
     vgp_submit_end(s);
     return r;
 }
+
+CUresult vgp_call_vgpBlobOffer(uint32_t blobId, uint64_t totalSize, const void *hash, uint32_t hash_len, uint32_t *there)
+{
+    CUresult r;
+    struct vgp_submit sub, *s = &sub;
+    if (hash_len > 32 || (hash_len && !hash))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t hash_bytes = (uint64_t)hash_len * 1;
+    r = vgp_submit_begin(s, VGP_vgpBlobOffer, (uint32_t)(24 + vgp_pad8(hash_bytes)), true);
+    if (r != CUDA_SUCCESS)
+        return r;
+    struct vgp_args_vgpBlobOffer *a = s->args;
+    a->blobId = (uint32_t)blobId;
+    a->totalSize = (uint64_t)totalSize;
+    uint8_t *v = (uint8_t *)s->args + 24;
+    a->hash_len = (uint32_t)hash_bytes;
+    if (hash_bytes)
+        memcpy(v, hash, hash_bytes);
+    const void *pay = NULL;
+    uint32_t n = 0;
+    r = vgp_submit_publish(s);
+    if (r == CUDA_SUCCESS)
+        r = vgp_submit_collect(s, &pay, &n);
+    const struct vgp_ret_vgpBlobOffer *ret = pay;
+    if (n < sizeof(*ret) && r == CUDA_SUCCESS)
+        r = CUDA_ERROR_UNKNOWN;
+    if (n >= sizeof(*ret)) {
+        if (r == CUDA_SUCCESS && there)
+            *there = (uint32_t)ret->there;
+    }
+    vgp_submit_end(s);
+    return r;
+}

@@ -291,5 +291,6 @@ CUresult vgp_call_vgpEventWatch(CUevent event, uint32_t word, uint32_t sequence)
 CUresult vgp_call_vgpStreamWatch(CUstream stream, uint32_t word, uint32_t sequence);
 CUresult vgp_call_vgpResourceGroups(uint64_t input, uint32_t wanted, uint32_t flags, const uint32_t *params, uint32_t params_count, uint16_t *sizes, uint32_t *sizes_len, uint32_t *remains, uint64_t *resources, uint32_t *resources_len, uint16_t *smCounts, uint32_t *smCounts_len, uint16_t *minimums, uint32_t *minimums_len, uint16_t *alignments, uint32_t *alignments_len);
 CUresult vgp_call_vgpSettle(uint32_t reserved);
+CUresult vgp_call_vgpBlobOffer(uint32_t blobId, uint64_t totalSize, const void *hash, uint32_t hash_len, uint32_t *there);
 
 #endif

@@ -285,6 +285,7 @@ const char *vgp_call_name(uint16_t call)
     case VGP_vgpStreamWatch: return "vgpStreamWatch";
     case VGP_vgpResourceGroups: return "vgpResourceGroups";
     case VGP_vgpSettle: return "vgpSettle";
+    case VGP_vgpBlobOffer: return "vgpBlobOffer";
     default: return NULL;
     }
 }
@@ -462,6 +463,7 @@ unsigned vgp_call_since(uint16_t call)
         [VGP_vgpStreamWatch] = 4,
         [VGP_vgpResourceGroups] = 5,
         [VGP_vgpSettle] = 6,
+        [VGP_vgpBlobOffer] = 7,
         [VGP_CALL_LIMIT] = 0,
     };
 
@@ -740,5 +742,6 @@ const struct vgp_call_info vgp_call_infos[] = {
     {0x0a74, "vgpStreamWatch", "sync", 16, 16, 0, 0},
     {0x0a75, "vgpResourceGroups", "sync", 24, 2584, 24, 2104},
     {0x0a76, "vgpSettle", "wait", 8, 8, 0, 0},
+    {0x0a77, "vgpBlobOffer", "sync", 24, 56, 8, 8},
     {0, NULL, NULL, 0, 0, 0, 0},
 };

@@ -6387,6 +6387,33 @@ static CUresult handle_vgpSettle(struct wrk_call *c)
     return r;
 }
 
+static CUresult handle_vgpBlobOffer(struct wrk_call *c)
+{
+    const struct vgp_args_vgpBlobOffer *a = (const void *)c->args;
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad4[i])
+            return wrk_malformed(c, "padding is not zero");
+    for (unsigned i = 0; i < 4; i++)
+        if (a->pad20[i])
+            return wrk_malformed(c, "padding is not zero");
+    uint64_t at = 24;
+    uint64_t hash_bytes = (uint64_t)a->hash_len * 1;
+    if (a->hash_len > 32 || !vgp_range_ok(at, hash_bytes, c->args_size))
+        return wrk_malformed(c, "hash: %u is past its maximum or the record", a->hash_len);
+    const void *hash = (const void *)(c->args + at);
+    at += vgp_round8(hash_bytes);
+    if (vgp_round16(at) != c->args_size)
+        return wrk_malformed(c, "%u bytes of arguments, %llu used", c->args_size,
+                             (unsigned long long)at);
+    struct vgp_ret_vgpBlobOffer ret = {0};
+    CUresult r = wrk_do_vgpBlobOffer(c, a, hash, &ret);
+    if (c->malformed || c->deferred)
+        return r;
+    memcpy(c->reply, &ret, sizeof(ret));
+    c->reply_size = sizeof(ret);
+    return r;
+}
+
 static const struct vgp_dispatch rows[] = {
     [VGP_vgpHello] = {"vgpHello", handle_vgpHello, 16, 80, VGP_F_REPLY, 0},
     [VGP_vgpDeviceInfo] = {"vgpDeviceInfo", handle_vgpDeviceInfo, 8, 8, VGP_F_REPLY, 0},
@@ -6659,6 +6686,7 @@ static const struct vgp_dispatch rows[] = {
     [VGP_vgpStreamWatch] = {"vgpStreamWatch", handle_vgpStreamWatch, 16, 16, VGP_F_REPLY, 4},
     [VGP_vgpResourceGroups] = {"vgpResourceGroups", handle_vgpResourceGroups, 24, 2584, VGP_F_REPLY, 5},
     [VGP_vgpSettle] = {"vgpSettle", handle_vgpSettle, 8, 8, VGP_F_CONTEXT | VGP_F_REPLY | VGP_F_WAIT, 6},
+    [VGP_vgpBlobOffer] = {"vgpBlobOffer", handle_vgpBlobOffer, 24, 56, VGP_F_REPLY, 7},
 };
 
 const struct vgp_dispatch *vgp_dispatch_row(uint16_t call)

@@ -216,6 +216,7 @@ struct vgp_outs_vgpResourceGroups {
 };
 CUresult wrk_do_vgpResourceGroups(struct wrk_call *c, const struct vgp_args_vgpResourceGroups *a, const uint32_t *params, struct vgp_ret_vgpResourceGroups *r, struct vgp_outs_vgpResourceGroups *o);
 CUresult wrk_do_vgpSettle(struct wrk_call *c, const struct vgp_args_vgpSettle *a);
+CUresult wrk_do_vgpBlobOffer(struct wrk_call *c, const struct vgp_args_vgpBlobOffer *a, const void *hash, struct vgp_ret_vgpBlobOffer *r);
 
 /* What the generated handlers call in the worker around them. */
 struct wrk_host_func;

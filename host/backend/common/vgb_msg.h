@@ -62,6 +62,12 @@ enum vgb_msg_type {
     VGB_M_TURN = 24,
     VGB_M_PLACED = 25, /* region: the mapper has asked for every call, or given up */
     VGB_M_TAKEN = 26,  /* region: nothing of it is mapped any more, its place is the worker's */
+    /* answer to IMAGE_ASK: status 0: fds: the image, sealed, with a NUL behind it. Else VGPU_S_INVALID; with value not 0
+     * fds: memory for it, of that number, to be filled and then told of (IMAGE_FILLED) */
+    VGB_M_IMAGE = 27,
+    /* worker -> broker */
+    VGB_M_IMAGE_ASK = 28,    /* has the broker this image? image.hash, length. Answer: IMAGE */
+    VGB_M_IMAGE_FILLED = 29, /* value = number of the memory; status 0: it is complete, 1: it will never be. No answer */
 };
 
 /* The user id of the workers of a root broker with that process id: above what systemd-nspawn hands
@@ -80,6 +86,8 @@ enum vgb_work {
 };
 
 #define VGB_START_TURNS 1u /* START: no work before a TURN */
+
+#define VGB_START_IMAGES 2u /* START: the broker keeps images */
 
 #define VGB_READY_SOFT 1u /* the provider works in this process's time: the software GPU */
 
@@ -107,6 +115,12 @@ struct vgb_limits {
 
 #define VGB_TOKEN 32   /* bytes, random */
 #define VGB_PAYLOAD 64 /* bytes: a CUipcMemHandle or CUipcEventHandle */
+
+#define VGB_IMAGE_HASH 32 /* bytes: SHA-256 */
+
+struct vgb_image_words {
+    uint8_t hash[VGB_IMAGE_HASH];
+};
 
 enum vgb_share_kind {
     VGB_SHARE_MEMORY = 1,  /* sealed memory; can be opened while its maker holds it */
@@ -170,6 +184,7 @@ struct vgb_msg {
         struct vgb_use uses[VGB_MSG_RUNS]; /* USAGE */
         struct vgb_share_words share;      /* SHARE_*, SHARED */
         struct vgb_limits limits;          /* START, LIMITS */
+        struct vgb_image_words image;      /* IMAGE_ASK */
     };
 };
 

@@ -15,6 +15,7 @@
  *   captures  graphs are captured; ROUNDS times
  *   others    inputs that are waited for and then used in another stream; ROUNDS times
  *   unified   pinned memory has one address for both sides, and is it far from the program's own mappings?
+ *   images    what a kernel computes of an image of 1 MiB
  *   version   cuDriverGetVersion before cuInit, in a child made then, and after cuInit
  */
 #include <cuda.h>
@@ -510,6 +511,37 @@ static void unified(void)
            far == 4 ? "other addresses" : "these addresses");
 }
 
+static void images(void)
+{
+    enum { SIZE = 1 << 20 };
+    char *text = malloc(SIZE);
+    unsigned values[2] = {40, 2};
+    CUdeviceptr p, q;
+    CUcontext ctx;
+    CUfunction f;
+    CUmodule m;
+    CUdevice d;
+
+    if (text == NULL)
+        exit(1);
+    memset(text, ' ', SIZE);
+    memcpy(text, add, sizeof(add) - 1);
+    text[SIZE - 1] = 0;
+    need("cuInit", cuInit(0));
+    need("cuDeviceGet", cuDeviceGet(&d, 0));
+    need("cuDevicePrimaryCtxRetain", cuDevicePrimaryCtxRetain(&ctx, d));
+    need("cuCtxSetCurrent", cuCtxSetCurrent(ctx));
+    need("cuMemAlloc", cuMemAlloc(&p, 8));
+    q = p + 4;
+    need("cuMemcpyHtoD", cuMemcpyHtoD(p, values, sizeof(values)));
+    need("cuModuleLoadData", cuModuleLoadData(&m, text));
+    need("cuModuleGetFunction", cuModuleGetFunction(&f, m, "add"));
+    need("cuLaunchKernel", cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&p, &q}, NULL));
+    need("cuMemcpyDtoH", cuMemcpyDtoH(values, p, sizeof(values)));
+    printf("images %u\n", values[0]);
+    free(text);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -519,7 +551,8 @@ int main(int argc, char **argv)
         {"devices", devices},         {"uuids", uuids},     {"hidden", hidden},   {"blocking", blocking},
         {"version", version},         {"loading", loading}, {"pinned", pinned},   {"tokens", tokens},
         {"ggml-tokens", ggml_tokens}, {"fills", fills},     {"steps", steps},     {"captures", captures},
-        {"others", others},           {"unified", unified}, {"queries", queries}, {"polls", polls}};
+        {"others", others},           {"unified", unified}, {"queries", queries}, {"polls", polls},
+        {"images", images}};
 
     for (size_t i = 0; argc == 2 && i < sizeof(all) / sizeof(all[0]); i++) {
         if (strcmp(argv[1], all[i].name) == 0) {
@@ -529,6 +562,6 @@ int main(int argc, char **argv)
     }
     fprintf(
         stderr,
-        "usage: client devices|uuids|hidden|blocking|version|loading|pinned|tokens|ggml-tokens|steps|captures|others|unified|queries|polls\n");
+        "usage: client devices|uuids|hidden|blocking|version|loading|pinned|tokens|ggml-tokens|steps|captures|others|unified|queries|polls|images\n");
     return 2;
 }

@@ -123,6 +123,52 @@ run=("${today[@]}")
 counts "a wait is made up for before work in another stream" others waits_made_up 1 env
 counts "and never made up for when it was not owed" tokens waits_made_up 0 env
 
+echo "# images cross once"
+# images NAME SENT SPARED: bytes of an image that a program sends, and those that it need not
+images()
+{
+    local name=$1 want="images 42 sent $2 spared $3" text
+    text=$(VGPU_STATS=1 VGPU_SOCKET="$work/images.sock" LD_LIBRARY_PATH="$build/userspace/libcuda" \
+        timeout 120 "$out/client" images 2>&1 < /dev/null)
+    text=$(sed -n 's/^vgpu-stats:.* image_bytes_sent=\([0-9]*\) image_bytes_spared=\([0-9]*\)$/sent \1 spared \2/p
+        /^images/p' <<< "$text" | sort | tr '\n' ' ')
+    if [ "$text" = "$want " ]; then ok "$name"; else bad "$name" "'$text' instead of '$want'"; fi
+}
+# with_images OPTION...: a backend
+with_images()
+{
+    rm -f "$work/ready"
+    "$build/host/backend/vgpu-backend" --listen "$work/images.sock" --gpu soft --ready-fd 3 "$@" \
+        3> "$work/ready" 2> "$work/log" &
+    server=$!
+    until [ -s "$work/ready" ] || ! kill -0 $server 2> /dev/null; do sleep 0.05; done
+}
+stop_server()
+{
+    kill $server
+    wait $server 2> /dev/null
+    server=
+}
+# Until the backend keeps it: it checks the image when the program may have ended.
+kept()
+{
+    for _ in $(seq 600); do
+        "$vgpu" metrics 2> /dev/null | grep -q "^vgpu_image_kept_bytes{.*} 1048576$" && return
+        sleep 0.1
+    done
+}
+with_images --image-cache 16M
+images "the first program sends it" 1048576 0
+kept
+images "the second one sends no byte of it" 0 1048576
+stop_server
+with_images --image-cache 0
+images "--image-cache 0: each program sends it" 1048576 0
+stop_server
+with_images --image-cache 16M --protocol-minor 6
+images "a worker of the protocol before 1.7: each program sends it" 1048576 0
+stop_server
+
 echo "# the driver's version"
 says "of the software GPU" "before 13050 child 0 after 13050" "${run[@]}" version
 says "VGPU_DRIVER_VERSION" "before 12090 child 0 after 12090" env VGPU_DRIVER_VERSION=12090 "${run[@]}" version

@@ -208,13 +208,14 @@ __attribute__((destructor)) static void library_ends(void)
         fprintf(stderr,
                 "vgpu-stats: records=%llu round_trips=%llu sleeps=%llu doorbells=%llu waits_answered=%llu "
                 "waits_made_up=%llu queries_answered=%llu bytes_copied=%llu polls_hit=%llu polls_vain=%llu "
-                "slices_lost=%llu\n",
+                "slices_lost=%llu image_bytes_sent=%llu image_bytes_spared=%llu\n",
                 (unsigned long long)vcu.ring.records, (unsigned long long)vcu.ring.round_trips,
                 (unsigned long long)vcu.ring.sleeps, (unsigned long long)vcu.ring.doorbells,
                 (unsigned long long)vcu_waits_answered, (unsigned long long)vcu_waits_owed,
                 (unsigned long long)vcu_queries_answered, (unsigned long long)vcu_bytes_copied,
                 (unsigned long long)vcu.ring.poll.hits, (unsigned long long)vcu.ring.poll.vain,
-                (unsigned long long)vcu.ring.poll.losses);
+                (unsigned long long)vcu.ring.poll.losses, (unsigned long long)vcu_image_bytes_sent,
+                (unsigned long long)vcu_image_bytes_spared);
 }
 
 /* ---- connecting ----------------------------------------------------------------------------- */
@@ -274,6 +275,7 @@ static CUresult greet(void)
         return VCU_REFUSE(res, "cuInit", "the worker's GPU library does not start");
     vcu.host_driver_version = version;
     vcu.worker_minor = minor;
+    vcu.worker_features = features;
     if (strcmp(vcu.provider, "software GPU") == 0)
         vcu_room = (struct vcu_room){.stream = STREAM_ROOM_SOFT};
     else

@@ -60,6 +60,7 @@ struct vcu_client {
     bool early;              /* connected for the version only: cuInit has not been called */
     bool launch_blocking;    /* CUDA_LAUNCH_BLOCKING */
     uint32_t worker_minor;   /* minor version of the worker's protocol */
+    uint64_t worker_features; /* VGP_FEATURE_* */
     int host_driver_version; /* the provider's cuDriverGetVersion */
     char provider[64];       /* the provider's name, for the trace */
     int device_count;
@@ -69,6 +70,9 @@ extern struct vcu_client vcu;
 
 /* Bytes of memory copies that the processor has copied to or from staging area and replies; for VGPU_STATS. */
 extern _Atomic uint64_t vcu_bytes_copied;
+
+/* Bytes of images that were sent ahead of a call, and that the backend had already; for VGPU_STATS. */
+extern _Atomic uint64_t vcu_image_bytes_sent, vcu_image_bytes_spared;
 
 /* Set while a per-thread variant (_ptsz, _ptds) runs; see vgp_guest_rt.h. */
 extern __thread int vcu_per_thread;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "../../../protocol/generated/vgp_calls.h"
+#include "../../../lib/sha256/sha256.h"
 #include "../../../protocol/generated/vgp_guest.h"
 
 /* The library's part of struct vgp_submit. */
@@ -268,27 +269,65 @@ bool vcu_submit_ready(struct vgp_submit *s)
     return lnk_ring_ready(&part(s)->call);
 }
 
-CUresult vgp_blob_send(const void *data, uint64_t size, uint32_t *blob_id)
-{
-    static _Atomic uint32_t last_id;
-    const uint8_t *p = data;
-    uint32_t id = atomic_fetch_add(&last_id, 1) + 1;
+/*
+ * ---- data that is larger than a record: images of programs ----
+ *
+ * The hash of one is offered first: where the backend has kept the image from an earlier program none of its bytes is sent.
+ */
 
-    if (size > VGP_BLOB_MAX)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (id == 0)
-        id = atomic_fetch_add(&last_id, 1) + 1;
+_Atomic uint64_t vcu_image_bytes_sent, vcu_image_bytes_spared;
+
+/* A recording has to hold what its replay needs. */
+static bool may_offer(uint64_t size)
+{
+    return (vcu.worker_features & VGP_FEATURE_IMAGES) != 0 && vcu.worker_minor >= 7 && size >= VGP_BLOB_OFFER &&
+           vcu.ring.tap == NULL;
+}
+
+/* True: the worker has all of it. Errors are for the call that sends or uses it. */
+static bool offer(uint32_t id, const void *data, uint64_t size)
+{
+    uint8_t hash[SHA_256_BYTES];
+    uint32_t there = 0;
+
+    if (!may_offer(size))
+        return false;
+    sha_256(data, size, hash);
+    return vgp_call_vgpBlobOffer(id, size, hash, sizeof(hash), &there) == CUDA_SUCCESS && there == 1;
+}
+
+static CUresult send_pieces(uint32_t id, const uint8_t *p, uint64_t size)
+{
     for (uint64_t done = 0; done < size;) {
-        uint32_t part_size = size - done < VGP_BLOB_CHUNK ? (uint32_t)(size - done) : VGP_BLOB_CHUNK;
-        CUresult res = vgp_call_vgpBlobAppend(id, size, p + done, part_size);
+        uint32_t part = size - done < VGP_BLOB_CHUNK ? (uint32_t)(size - done) : VGP_BLOB_CHUNK;
+        CUresult res = vgp_call_vgpBlobAppend(id, size, p + done, part);
 
         if (res != CUDA_SUCCESS) {
             if (done != 0)
                 vgp_call_vgpBlobDrop(id);
             return res;
         }
-        done += part_size;
+        done += part;
+        atomic_fetch_add_explicit(&vcu_image_bytes_sent, part, memory_order_relaxed);
     }
-    *blob_id = id;
     return CUDA_SUCCESS;
+}
+
+CUresult vgp_blob_send(const void *data, uint64_t size, uint32_t *blob_id)
+{
+    static _Atomic uint32_t last_id;
+    uint32_t id = atomic_fetch_add(&last_id, 1) + 1;
+    CUresult res = CUDA_SUCCESS;
+
+    if (size > VGP_BLOB_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (id == 0)
+        id = atomic_fetch_add(&last_id, 1) + 1;
+    if (offer(id, data, size))
+        atomic_fetch_add_explicit(&vcu_image_bytes_spared, size, memory_order_relaxed);
+    else
+        res = send_pieces(id, data, size);
+    if (res == CUDA_SUCCESS)
+        *blob_id = id;
+    return res;
 }

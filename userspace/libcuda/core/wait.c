@@ -78,6 +78,7 @@ static bool harmless(uint16_t call)
     case VGP_vgpHello:
     case VGP_vgpDeviceInfo:
     case VGP_vgpBlobAppend:
+    case VGP_vgpBlobOffer:
     case VGP_vgpBlobDrop:
     case VGP_vgpHostFuncDone:
     case VGP_vgpHostFuncFinished:

@@ -127,6 +127,10 @@ static const struct known of_vm[] = {
     {"clients-refused", offsetof(struct smi_backend, clients_refused)},
     {"memory-refused", offsetof(struct smi_backend, memory_refused)},
     {"workers-lost", offsetof(struct smi_backend, workers_lost)},
+    {"image-kept", offsetof(struct smi_backend, image_kept)},
+    {"image-hits", offsetof(struct smi_backend, image_hits)},
+    {"image-hit-bytes", offsetof(struct smi_backend, image_hit_bytes)},
+    {"image-refused", offsetof(struct smi_backend, image_refused)},
     {NULL, 0},
 };
 

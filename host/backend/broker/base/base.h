@@ -133,6 +133,7 @@ struct brk_options {
     bool jit_cache_vm;         /* none, since its clients are a VM's and nobody has asked for it */
     const char *jit_cache_dir; /* where it stays, NULL: gone with this process */
     bool jit_cache_shm;        /* the library is given a folder in /dev/shm instead */
+    uint64_t image_cache;      /* bytes of images that are kept for the next programs, 0: none */
     int cache_fd;              /* the folder of it, -1: none */
 };
 extern struct brk_options brk_opt;

@@ -51,6 +51,7 @@ struct brk_client *brk_client_first(void)
 static void release_quotas(struct brk_client *c)
 {
     brk_share_client_gone(c);
+    brk_images_client_gone(c);
     brk_quota_move(&brk_vram, c->vram, 0);
     brk_quota_move(&brk_pins, c->pinned, 0);
     brk_quota_move(&brk_blobs, c->blobs, 0);
@@ -120,7 +121,7 @@ static void send_start(struct brk_client *c)
 
     memcpy(m.text, c->label, sizeof(c->label));
     m.limits = c->limits;
-    m.flags = brk_pace_by_turns() ? VGB_START_TURNS : 0;
+    m.flags = (brk_pace_by_turns() ? VGB_START_TURNS : 0) | (brk_opt.image_cache ? VGB_START_IMAGES : 0);
     c->state = BRK_C_STARTING;
     c->tries++;
     brk_proc_send(c->proc, &m, fds, c->wake.fd >= 0 ? 3 : 2);
@@ -207,6 +208,7 @@ void brk_client_destroy(struct brk_client *c)
         /* The program has exited: what it shared cannot be opened any more. Its device memory is free once
          * the worker is reaped; until then, allocations that need it wait. */
         brk_share_client_gone(c);
+        brk_images_client_gone(c);
         brk_quota_move(&brk_pins, c->pinned, 0);
         c->pinned = c->wants = 0;
         c->cpu_ns = brk_usage_cpu(c->proc);
@@ -442,6 +444,8 @@ void brk_client_message(struct brk_client *c, const struct vgb_msg *m)
     } else if (m->type == VGB_M_ASK_USAGE) {
         brk_usage_answer(c->proc, clients);
     } else if (m->type >= VGB_M_SHARE_NEW && m->type <= VGB_M_SHARE_DROP && brk_share_message(c, m)) {
+        return;
+    } else if ((m->type == VGB_M_IMAGE_ASK || m->type == VGB_M_IMAGE_FILLED) && brk_images_message(c, m)) {
         return;
     } else if (brk_region_message(c, m)) {
         return;

@@ -103,6 +103,9 @@ struct brk_client {
     uint64_t blobs;           /* share of the quota of images */
     uint64_t wants;           /* share of vram that its worker waits for, 0: none */
     uint64_t wants_until_ns;  /* 0: it waits for a client that ends */
+    unsigned nfilling;        /* images that its worker fills (images.c) */
+    uint64_t image_bytes;     /* of all that it was given memory for */
+    bool image_lies;          /* the bytes of one did not have its hash */
     uint32_t holder;          /* number among holders of shared events, 0: none yet */
     bool left_event;          /* it has given up a shared event that others still have */
     struct vgb_limits limits; /* kept by its worker */
@@ -250,6 +253,24 @@ unsigned brk_waited_most(unsigned workers);
 /* How long the first *most threads of a process have waited for a processor, all together, since they began, ns;
  * *most: how many it looked at. Threads that have ended, or come later in the list, are missing. */
 uint64_t brk_waited(pid_t pid, unsigned *most);
+
+/* ---- images.c: images of programs, kept for the next ones ---- */
+
+/* IMAGE_ASK, IMAGE_FILLED. False: no honest worker says this. */
+bool brk_images_message(struct brk_client *c, const struct vgb_msg *m);
+/* The client's worker has ended, or will: what it has not filled is given up, what it has filled is checked all the same. */
+void brk_images_client_gone(struct brk_client *c);
+/* Checks a piece of what was filled. timeout_ms, or 0: there is more to check. */
+int brk_images_tick(int timeout_ms);
+/* Gives all of them up. */
+void brk_images_stop(void);
+struct brk_images_state {
+    uint64_t bytes, count;         /* kept now */
+    uint64_t hits, hit_bytes;      /* given to workers since the broker began */
+    uint64_t misses, kept, evicted; /* asked for in vain; taken in; given up for others */
+    uint64_t refused;              /* whose bytes did not have the hash that was said */
+};
+extern struct brk_images_state brk_images;
 
 /* ---- usage.c ---- */
 

@@ -89,6 +89,12 @@ static void describe_vm(void)
     say("vm clients-started %llu clients-refused %llu memory-refused %llu workers-lost %llu\n",
         (unsigned long long)brk_totals.clients, (unsigned long long)brk_totals.clients_refused,
         (unsigned long long)brk_totals.memory_refused, (unsigned long long)brk_totals.workers_lost);
+    say("vm image-kept %llu image-count %llu image-hits %llu image-hit-bytes %llu image-misses %llu "
+        "image-stored %llu image-evicted %llu image-refused %llu\n",
+        (unsigned long long)brk_images.bytes, (unsigned long long)brk_images.count,
+        (unsigned long long)brk_images.hits, (unsigned long long)brk_images.hit_bytes,
+        (unsigned long long)brk_images.misses, (unsigned long long)brk_images.kept,
+        (unsigned long long)brk_images.evicted, (unsigned long long)brk_images.refused);
     say("device %s\n", device);
 }
 

@@ -124,7 +124,7 @@ int main(int argc, char **argv)
     raise_descriptor_limit();
     brk_supervisor_start();
     r = start();
-    while (!r && brk_loop_once(brk_supervisor_tick(brk_pool_tick()))) {
+    while (!r && brk_loop_once(brk_images_tick(brk_supervisor_tick(brk_pool_tick())))) {
         if (brk_pool_broken())
             r = BRK_EXIT_NO_GPU;
         if (!announced && brk_pool_works()) {
@@ -141,6 +141,7 @@ int main(int argc, char **argv)
     brk_vu_stop();
     brk_sock_stop();
     brk_pool_fini();
+    brk_images_stop();
     brk_cgroup_stop();
     brk_shm_stop();
     brk_cache_stop();

@@ -9,6 +9,9 @@
 
 /* Parses the command line; -1 = go on, else the exit code. */
 int brk_options_parse(int argc, char **argv, struct brk_options *o);
+
+/* ---- provider.c ---- */
+
 /* Decides which provider to use; starts `vgpu-worker --probe` for that. 0 or an exit code. */
 int brk_choose_provider(struct brk_options *o);
 

@@ -98,6 +98,9 @@ static const char usage[] =
     "                      on files or with capabilities is not started; log: system calls that\n"
     "                      the filter would refuse are logged by name and made; off: workers keep\n"
     "                      all rights (log and off are for debugging; --no-sandbox is off)\n"
+    "  --image-cache SIZE  keep images of programs (PTX, cubins, fat binaries), by their hash, so that the\n"
+    "                      next program of this VM need not send them; 1M to 64G, in the host's memory, or\n"
+    "                      0: keep none. To hash one takes longer than to send it (default 0)\n"
     "  --jit-cache SIZE    cache of NVIDIA's library for compiled code, shared by the workers of this\n"
     "                      process, 1M to 4G, or 0: each worker compiles for itself. Programs that share\n"
     "                      it can run code in each other (default: 0 for a VM; else 256M)\n"
@@ -154,6 +157,7 @@ enum {
     O_NOSANDBOX,
     O_SANDBOX,
     O_HMM,
+    O_IMAGES,
     O_JIT,
     O_JITDIR,
     O_JITPATH,
@@ -221,6 +225,7 @@ static const struct option longopts[] = {LIMIT("vram-quota", VRAM),
                                          {"allow-hmm", 0, NULL, O_HMM},
                                          {"socket-path", 1, NULL, O_VHOST},
                                          {"print-capabilities", 0, NULL, 0},
+                                         {"image-cache", 1, NULL, O_IMAGES},
                                          {"jit-cache", 1, NULL, O_JIT},
                                          {"jit-cache-dir", 1, NULL, O_JITDIR},
                                          {"jit-cache-path", 1, NULL, O_JITPATH},
@@ -305,6 +310,11 @@ static int take(struct brk_options *o, int ch, const char *arg)
                                                          : bad("--log-format", arg, "text, json or journal");
     case O_NOSANDBOX:
         o->sandbox = "off";
+        return -1;
+    case O_IMAGES:
+        if (!brk_parse_size(arg, &n) || (n && (n < 1u << 20 || n > UINT64_C(64) << 30)))
+            return bad("--image-cache", arg, "0, or 1M to 64G");
+        o->image_cache = n;
         return -1;
     case O_JITDIR:
         o->jit_cache_dir = arg;
@@ -497,104 +507,4 @@ int brk_options_parse(int argc, char **argv, struct brk_options *o)
         return BRK_EXIT_ERROR;
     }
     return -1;
-}
-
-/* ---- which provider ---- */
-
-static bool find_soft(char *path, size_t size)
-{
-    static const char *const places[] = {"%s/libcuda-soft.so.1", "%s/../softgpu/libcuda-soft.so.1",
-                                         "%s/../lib/vgpu/libcuda-soft.so.1", "%s/../lib/libcuda-soft.so.1"};
-    char dir[3900];
-
-    if (vgb_exe_dir(dir, sizeof(dir))) {
-        for (unsigned i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-            snprintf(path, size, places[i], dir);
-#pragma GCC diagnostic pop
-            if (!access(path, R_OK))
-                return true;
-        }
-    }
-    return false;
-}
-
-/* Runs `vgpu-worker --probe`; 0 = a device was found. `text` gets what it said. */
-static int probe(const char *worker, const char *provider, char *text, size_t size)
-{
-    char *argv[] = {(char *)(uintptr_t)worker, (char *)"--probe", (char *)"--provider",
-                    (char *)(uintptr_t)provider, NULL};
-    posix_spawn_file_actions_t fa;
-    char **env = NULL;
-    size_t have = 0;
-    int p[2], status = -1;
-    pid_t pid;
-
-    text[0] = '\0';
-    if (pipe2(p, O_CLOEXEC))
-        return -1;
-    env = brk_worker_environment();
-    posix_spawn_file_actions_init(&fa);
-    posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&fa, p[1], 1);
-    posix_spawn_file_actions_adddup2(&fa, p[1], 2);
-    int e = env ? posix_spawn(&pid, worker, &fa, NULL, argv, env) : ENOMEM;
-    free(env);
-    posix_spawn_file_actions_destroy(&fa);
-    close(p[1]);
-    if (e) {
-        snprintf(text, size, "cannot start %.200s: %s", worker, strerror(e));
-        close(p[0]);
-        return -1;
-    }
-    uint64_t end = vgb_now_ns() + VGB_MS_TO_NS(VGB_START_MS);
-    for (;;) {
-        struct pollfd pf = {.fd = p[0], .events = POLLIN};
-        uint64_t now = vgb_now_ns();
-        ssize_t n;
-
-        if (now >= end || poll(&pf, 1, (int)((end - now) / 1000000u) + 1) <= 0) {
-            kill(pid, SIGKILL);
-            snprintf(text, size, "%s does not answer", provider);
-            break;
-        }
-        n = have < size - 1 ? read(p[0], text + have, size - 1 - have) : 0;
-        if (n <= 0)
-            break;
-        have += (size_t)n;
-        text[have] = '\0';
-    }
-    close(p[0]);
-    waitpid(pid, &status, 0);
-    text[strcspn(text, "\n")] = '\0';
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-int brk_choose_provider(struct brk_options *o)
-{
-    static const char nvidia[] = "libcuda.so.1";
-    char text[400];
-
-    if (o->provider[0])
-        return 0;
-    if (o->gpu != BRK_GPU_SOFT) {
-        if (!probe(o->worker, nvidia, text, sizeof(text))) {
-            memcpy(o->provider, nvidia, sizeof(nvidia));
-            return 0;
-        }
-        if (o->gpu == BRK_GPU_NVIDIA) {
-            vgb_log(VGB_ERROR, "no NVIDIA GPU: %s; --gpu soft uses the software GPU", text);
-            return BRK_EXIT_NO_GPU;
-        }
-        vgb_log(VGB_INFO, "no NVIDIA GPU (%s): using the software GPU", text);
-    }
-    if (find_soft(o->provider, sizeof(o->provider))) {
-        o->jit_cache = 0; /* it compiles in the worker and keeps nothing */
-        o->jit_cache_vm = false;
-        return 0;
-    }
-    vgb_log(VGB_ERROR, "the software GPU (libcuda-soft.so.1) is not beside this program nor in "
-                       "../lib; give --provider PATH");
-    return BRK_EXIT_NO_GPU;
 }

@@ -20,6 +20,7 @@ CUresult wrk_do_vgpHello(struct wrk_call *c, const struct vgp_args_vgpHello *a, 
     r->driverVersion = wrk_capabilities.driver_version;
     r->deviceCount = wrk_capabilities.device_count;
     r->features = c->w->minor >= 1 ? VGP_FEATURE_NVML : 0;
+    r->features |= c->w->minor >= 7 && c->w->images ? VGP_FEATURE_IMAGES : 0;
     r->provider_len = put_text(o->provider, sizeof(o->provider), wrk_capabilities.title);
     if (label[0])
         snprintf(c->w->label, sizeof(c->w->label), "%s", label);

@@ -114,6 +114,7 @@ static bool handle(struct wrk_worker *w, const struct vgb_msg *m, const int *fds
         vgb_close_all(fds, nfds);
         return true;
     case VGB_M_SHARED:
+    case VGB_M_IMAGE:
         return true; /* whoever asked takes the descriptor */
     default:
         break;
@@ -208,6 +209,20 @@ int wrk_control_share(struct wrk_worker *w, struct vgb_msg *m)
     return nfds ? fds[0] : -1;
 }
 
+int wrk_control_image(struct wrk_worker *w, const uint8_t *hash, uint64_t size, struct vgb_msg *m)
+{
+    *m = (struct vgb_msg){.type = VGB_M_IMAGE_ASK, .length = size};
+    memcpy(m->image.hash, hash, VGB_IMAGE_HASH);
+    return wrk_control_share(w, m);
+}
+
+void wrk_control_image_filled(struct wrk_worker *w, uint64_t number, bool complete)
+{
+    struct vgb_msg m = {.type = VGB_M_IMAGE_FILLED, .value = number, .status = !complete};
+
+    answer(w, &m);
+}
+
 void wrk_control_drop(struct wrk_worker *w, const uint8_t *token)
 {
     struct vgb_msg m = {.type = VGB_M_SHARE_DROP};
@@ -256,6 +271,7 @@ int wrk_control_wait_start(struct wrk_worker *w)
     wrk_quota_init(w, m.value);
     memcpy(w->label, m.text, sizeof(w->label) - 1);
     wrk_limits_set(w, &m.limits);
+    w->images = m.flags & VGB_START_IMAGES;
     if (m.flags & VGB_START_TURNS)
         wrk_flow_turn(w, false, 0, 0);
     return 0;

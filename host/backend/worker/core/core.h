@@ -76,6 +76,7 @@ struct wrk_worker {
     unsigned nmarks, next_mark;
     unsigned minor;         /* version 1.minor of the protocol is spoken */
     struct pol_policy poll; /* of the dispatcher for records */
+    bool images;            /* the broker keeps images */
     bool holds;             /* the record in `ring` was taken and is not executed yet */
 };
 
@@ -121,6 +122,10 @@ void wrk_control_usage(struct wrk_worker *w, struct vgb_msg *m);
 
 /* A SHARE_NEW or SHARE_OPEN; *m becomes the answer. A descriptor that the caller closes, or -1. */
 int wrk_control_share(struct wrk_worker *w, struct vgb_msg *m);
+/* Asks for an image: a VGB_M_IMAGE; a descriptor that the caller closes, or -1. */
+int wrk_control_image(struct wrk_worker *w, const uint8_t *hash, uint64_t size, struct vgb_msg *m);
+/* The memory of that number has been filled, or will not be. */
+void wrk_control_image_filled(struct wrk_worker *w, uint64_t number, bool complete);
 /* A SHARE_DROP; returns when the broker has forgotten the token. */
 void wrk_control_drop(struct wrk_worker *w, const uint8_t *token);
 

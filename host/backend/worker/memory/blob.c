@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define BLOB_GRAIN (UINT64_C(16) << 20)
 
@@ -30,46 +32,98 @@ static bool reserve(struct wrk_worker *w, uint64_t bytes)
     return false;
 }
 
-static struct wrk_blob *start(struct wrk_worker *w, uint32_t id, uint64_t total, CUresult *r)
+/* A free place, and the bytes counted. NULL: there is none, or too many are on their way. */
+static struct wrk_blob *place_blob(struct wrk_worker *w, uint32_t id, uint64_t total, bool counts)
 {
     struct wrk_blobs *bs = &w->memory->blobs;
 
-    *r = CUDA_ERROR_OUT_OF_MEMORY;
-    if (bs->bytes + total > WRK_BLOB_TOTAL || !reserve(w, bs->bytes + total))
+    if (counts && (bs->bytes + total > WRK_BLOB_TOTAL || !reserve(w, bs->bytes + total)))
         return NULL;
     for (unsigned i = 0; i < WRK_BLOBS_MAX; i++) {
         struct wrk_blob *b = &bs->list[i];
 
         if (b->used)
             continue;
-        /* One byte more, NUL: PTX text and names are strings to the provider. */
-        b->data = malloc(total + 1);
-        if (!b->data)
-            return NULL;
-        b->data[total] = 0;
-        b->used = true;
-        b->id = id;
-        b->total = total;
-        b->filled = 0;
-        bs->bytes += total;
+        *b = (struct wrk_blob){.id = id, .used = true, .total = total};
+        bs->bytes += counts ? total : 0;
         return b;
     }
     return NULL;
 }
 
+static void free_bytes(struct wrk_worker *w, const struct wrk_blob *b)
+{
+    if (b->filling) /* what was begun and will not be complete */
+        wrk_control_image_filled(w, b->filling, false);
+    if (!b->given)
+        w->memory->blobs.bytes -= b->total;
+    if (b->mapped)
+        munmap(b->data, b->total + 1);
+    else
+        free(b->data);
+}
+
 static void drop(struct wrk_worker *w, struct wrk_blob *b)
 {
-    w->memory->blobs.bytes -= b->total;
-    free(b->data);
+    free_bytes(w, b);
     memset(b, 0, sizeof(*b));
     if (w->memory->blobs.reserved)
         reserve(w, w->memory->blobs.bytes);
 }
 
+static struct wrk_blob *start(struct wrk_worker *w, uint32_t id, uint64_t total)
+{
+    struct wrk_blob *b = place_blob(w, id, total, true);
+
+    if (!b)
+        return NULL;
+    /* One byte more, NUL: PTX text and names are strings to the provider. */
+    b->data = malloc(total + 1);
+    if (!b->data) {
+        drop(w, b);
+        return NULL;
+    }
+    b->data[total] = 0;
+    return b;
+}
+
+bool wrk_blob_known(struct wrk_worker *w, uint32_t id)
+{
+    return find(w, id) || w->memory->blobs.refused == id + 1;
+}
+
+bool wrk_blob_fill(struct wrk_worker *w, uint32_t id, uint64_t total, int fd, uint64_t number)
+{
+    void *p = mmap(NULL, total + 1, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    struct wrk_blob *b = p == MAP_FAILED ? NULL : place_blob(w, id, total, true);
+
+    close(fd);
+    if (!b) {
+        if (p != MAP_FAILED)
+            munmap(p, total + 1);
+        return false;
+    }
+    b->data = p;
+    b->mapped = true;
+    b->filling = number;
+    return true;
+}
+
+bool wrk_blob_given(struct wrk_worker *w, uint32_t id, uint64_t total, uint8_t *data)
+{
+    struct wrk_blob *b = wrk_blob_known(w, id) ? NULL : place_blob(w, id, total, false);
+
+    if (!b)
+        return false;
+    b->data = data;
+    b->filled = total;
+    b->mapped = b->given = true;
+    return true;
+}
+
 CUresult wrk_blob_append(struct wrk_worker *w, uint32_t id, uint64_t total, const void *data, uint32_t size)
 {
     struct wrk_blob *b = find(w, id);
-    CUresult r;
 
     if (!b) {
         if (!total || total > VGP_BLOB_MAX)
@@ -80,11 +134,10 @@ CUresult wrk_blob_append(struct wrk_worker *w, uint32_t id, uint64_t total, cons
 
         if (why)
             wrk_notify_detail(w, why);
-        r = CUDA_ERROR_OUT_OF_MEMORY;
-        b = why ? NULL : start(w, id, total, &r);
+        b = why ? NULL : start(w, id, total);
         if (!b) {
             w->memory->blobs.refused = id + 1;
-            return r;
+            return CUDA_ERROR_OUT_OF_MEMORY;
         }
     }
     if (b->total != total || !vgp_range_ok(b->filled, size, b->total)) {
@@ -93,6 +146,10 @@ CUresult wrk_blob_append(struct wrk_worker *w, uint32_t id, uint64_t total, cons
     }
     memcpy(b->data + b->filled, data, size);
     b->filled += size;
+    if (b->filling && b->filled == total) {
+        wrk_control_image_filled(w, b->filling, true);
+        b->filling = 0;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -119,24 +176,21 @@ CUresult wrk_blob_take(struct wrk_call *c, uint32_t blob_id, uint64_t size, cons
     return CUDA_SUCCESS;
 }
 
-void *wrk_blob_keep(struct wrk_worker *w, uint64_t *bytes)
+void wrk_blob_keep(struct wrk_worker *w, struct wrk_blob *kept)
 {
     struct wrk_blob *b = w->memory->blobs.taken;
-    void *data;
 
+    *kept = (struct wrk_blob){0};
     if (!b)
-        return NULL;
-    data = b->data;
-    *bytes = b->total;
+        return;
+    *kept = *b;
     memset(b, 0, sizeof(*b)); /* its bytes count on */
     w->memory->blobs.taken = NULL;
-    return data;
 }
 
-void wrk_blob_release(struct wrk_worker *w, void *data, uint64_t bytes)
+void wrk_blob_release(struct wrk_worker *w, const struct wrk_blob *kept)
 {
-    w->memory->blobs.bytes -= bytes;
-    free(data);
+    free_bytes(w, kept);
 }
 
 void wrk_blob_call_done(struct wrk_worker *w)

@@ -114,6 +114,9 @@ struct wrk_blob {
     bool used;
     uint64_t total, filled;
     uint8_t *data;
+    bool mapped;      /* a file of the broker's, else from malloc() */
+    bool given;       /* ... the image itself, read-only: nobody counts it */
+    uint64_t filling; /* the broker's number of that file, of which it wants to hear; 0: none */
 };
 struct wrk_blobs {
     struct wrk_blob list[WRK_BLOBS_MAX];
@@ -124,9 +127,14 @@ struct wrk_blobs {
 CUresult wrk_blob_append(struct wrk_worker *w, uint32_t id, uint64_t total, const void *data, uint32_t size);
 void wrk_blob_drop(struct wrk_worker *w, uint32_t id);
 void wrk_blob_call_done(struct wrk_worker *w);
-/* The blob of this call stays after it, and counts until it is released; NULL: the call has none. */
-void *wrk_blob_keep(struct wrk_worker *w, uint64_t *bytes);
-void wrk_blob_release(struct wrk_worker *w, void *data, uint64_t bytes);
+/* The blob of this call stays after it, and counts until it is released; !kept->used: the call has none. */
+void wrk_blob_keep(struct wrk_worker *w, struct wrk_blob *kept);
+void wrk_blob_release(struct wrk_worker *w, const struct wrk_blob *kept);
+/* Begins a blob in memory of the broker's, which it will then keep as an image: `fd` is closed. False: there is no room. */
+bool wrk_blob_fill(struct wrk_worker *w, uint32_t id, uint64_t total, int fd, uint64_t number);
+/* A complete one, that is mapped at `data`. False: there is no room, or there is such a blob. */
+bool wrk_blob_given(struct wrk_worker *w, uint32_t id, uint64_t total, uint8_t *data);
+bool wrk_blob_known(struct wrk_worker *w, uint32_t id);
 
 /* ---- bounce.c ---- */
 

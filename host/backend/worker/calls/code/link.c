@@ -147,8 +147,9 @@ struct linking {
     VGB_LISTED struct link *l;
     struct wrk_jit jit;
     const void *data;
-    void *copy, *blob;
-    uint64_t size, blob_bytes;
+    void *copy;
+    struct wrk_blob blob;
+    uint64_t size;
     char *name;
     CUjitInputType type;
     bool complete, done; /* done: the provider has been called, and the link was not ended since */
@@ -156,8 +157,8 @@ struct linking {
 
 static void linking_free(struct wrk_worker *w, struct linking *k)
 {
-    if (k->blob)
-        wrk_blob_release(w, k->blob, k->blob_bytes);
+    if (k->blob.used)
+        wrk_blob_release(w, &k->blob);
     free(k->copy);
     free(k->name);
     free(k);
@@ -257,7 +258,7 @@ CUresult wrk_do_vgpLinkAdd(struct wrk_call *c, const struct vgp_args_vgpLinkAdd 
         return r;
     }
     if (a->data_blob)
-        k->blob = wrk_blob_keep(c->w, &k->blob_bytes);
+        wrk_blob_keep(c->w, &k->blob);
     l->given += a->data_size;
     return start_link(c, k);
 }

@@ -24,8 +24,8 @@ static void load_free(struct wrk_worker *w, struct wrk_load *l, CUresult r)
 {
     if (l->done)
         l->done(l->arg, r);
-    if (l->blob)
-        wrk_blob_release(w, l->blob, l->blob_bytes);
+    if (l->blob.used)
+        wrk_blob_release(w, &l->blob);
     free(l->copy);
     free(l);
 }
@@ -48,7 +48,7 @@ CUresult wrk_load_new(struct wrk_call *c, uint64_t handle, unsigned type, const 
         return r;
     }
     if (is_blob)
-        l->blob = wrk_blob_keep(c->w, &l->blob_bytes);
+        wrk_blob_keep(c->w, &l->blob);
     l->handle = handle;
     l->owner = c->rec->context;
     l->type = type;

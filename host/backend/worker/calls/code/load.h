@@ -9,8 +9,8 @@ struct wrk_load {
     uint64_t handle, owner; /* of the guest; the context that was current */
     unsigned type;          /* VGP_H_MODULE or VGP_H_LIBRARY */
     const void *image;
-    void *copy, *blob; /* what the image lies in */
-    uint64_t blob_bytes;
+    void *copy;           /* what the image lies in */
+    struct wrk_blob blob; /* the same, where it was sent ahead */
     struct wrk_jit jit;
     bool logs;    /* the reply has two, ... */
     char *text;   /* ... these; NULL: empty ones */

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Images of programs, kept by their SHA-256, so that the next program of this VM need not send their bytes.
+ *
+ * No worker is believed. One that misses an image is given memory to receive it in, which is its own to write. When it
+ * says that the image is complete, the bytes are copied and the copy is hashed, a piece in each round of the loop; only a
+ * copy with the hash that was asked for is kept, sealed against writing. Nobody but this process has ever had a
+ * descriptor that it could be written through, and whoever is given it hashes it, too. So a worker that was taken over
+ * chooses no byte of what another loads.
+ *
+ * Bounds: what is kept, by --image-cache: the images that were used last. What is being filled or checked: half of it,
+ * and some descriptors. What one client may have kept in its life: as much as the cache holds.
+ */
+#define _GNU_SOURCE
+#include "clients.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "lib/sha256/sha256.h"
+#include "vgb_fd.h"
+
+#define PIECE (256u << 10)     /* bytes that are copied and hashed in one round: about a millisecond */
+#define FILLING_MAX 64u        /* of all clients, with those that wait for being checked */
+#define FILLING_OF_CLIENT 16u  /* as many as a worker receives at once */
+#define KEPT_MAX 4096u         /* images */
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+_Static_assert(VGB_IMAGE_HASH == SHA_256_BYTES, "one hash");
+
+struct brk_images_state brk_images;
+
+struct name {
+    uint8_t hash[VGB_IMAGE_HASH];
+    uint64_t size;
+    const struct brk_client_ops *domain; /* the VM, or the host's programs: neither has the other's */
+};
+
+struct image {
+    struct image *next; /* used before this one */
+    struct name name;
+    int fd;
+};
+
+struct filling {
+    struct filling *next; /* asked for later */
+    struct name name;
+    struct brk_client *client; /* NULL: it is gone */
+    uint64_t number;
+    int fd, copy;
+    bool filled;
+    uint64_t done; /* bytes copied */
+    struct sha_256 sha;
+};
+
+static struct image *images; /* the one used last comes first */
+static struct filling *fillings;
+static unsigned nfillings;
+static uint64_t filling_bytes, last_number;
+static struct vgb_ratelimit limit;
+
+static bool same(const struct name *a, const struct name *b)
+{
+    return a->size == b->size && a->domain == b->domain && !memcmp(a->hash, b->hash, sizeof(a->hash));
+}
+
+/* ---- what is kept ---- */
+
+/* The image, now the one used last; NULL: there is none. */
+static struct image *find_kept(const struct name *name)
+{
+    for (struct image **at = &images; *at; at = &(*at)->next) {
+        struct image *i = *at;
+
+        if (!same(&i->name, name))
+            continue;
+        *at = i->next;
+        i->next = images;
+        images = i;
+        return i;
+    }
+    return NULL;
+}
+
+/* Half of the descriptors that this process may have are for clients, most of the others for what they share. */
+static unsigned most_kept(void)
+{
+    struct rlimit r;
+
+    if (getrlimit(RLIMIT_NOFILE, &r))
+        return 1;
+    return r.rlim_cur / 8 < KEPT_MAX ? (unsigned)(r.rlim_cur / 8) : KEPT_MAX;
+}
+
+static void evict_last(void)
+{
+    struct image **at = &images, *i;
+
+    while ((*at)->next)
+        at = &(*at)->next;
+    i = *at;
+    *at = NULL;
+    brk_images.bytes -= i->name.size;
+    brk_images.count--;
+    brk_foreign_close(i->fd); /* all of its pages may go with it */
+    free(i);
+}
+
+/* Takes the descriptor over. */
+static void keep(const struct name *name, int fd)
+{
+    struct image *i = malloc(sizeof(*i));
+
+    if (!i) {
+        brk_foreign_close(fd);
+        return;
+    }
+    while (images && (brk_images.bytes + name->size > brk_opt.image_cache || brk_images.count >= most_kept())) {
+        evict_last();
+        brk_images.evicted++;
+    }
+    *i = (struct image){.next = images, .name = *name, .fd = fd};
+    images = i;
+    brk_images.bytes += name->size;
+    brk_images.count++;
+    brk_images.kept++;
+}
+
+/* ---- what workers fill ---- */
+
+/* A NUL follows the image: PTX is a string to the provider. */
+static int image_memory(uint64_t size, int seals)
+{
+    int fd = memfd_create("vgpu-image", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    if (fd >= 0 && (ftruncate(fd, (off_t)size + 1) || (seals && fcntl(fd, F_ADD_SEALS, seals))))
+        vgb_close(&fd);
+    return fd;
+}
+
+static void drop_filling(struct filling *f)
+{
+    struct filling **at = &fillings;
+
+    while (*at != f)
+        at = &(*at)->next;
+    *at = f->next;
+    nfillings--;
+    filling_bytes -= f->name.size;
+    if (f->client)
+        f->client->nfilling--;
+    if (f->fd >= 0)
+        brk_foreign_close(f->fd);
+    if (f->copy >= 0)
+        brk_foreign_close(f->copy);
+    free(f);
+}
+
+static bool may_fill(const struct brk_client *c, const struct name *name)
+{
+    if (c->image_lies || c->nfilling >= FILLING_OF_CLIENT || nfillings >= FILLING_MAX ||
+        !vgp_range_ok(filling_bytes, name->size, brk_opt.image_cache / 2) ||
+        !vgp_range_ok(c->image_bytes, name->size, brk_opt.image_cache))
+        return false;
+    for (const struct filling *f = fillings; f; f = f->next) {
+        if (f->client == c && same(&f->name, name))
+            return false; /* its threads load the same image */
+    }
+    return true;
+}
+
+/* NULL: it has to be received without. */
+static struct filling *begin_filling(struct brk_client *c, const struct name *name)
+{
+    struct filling *f, **at = &fillings;
+
+    if (!may_fill(c, name))
+        return NULL;
+    f = calloc(1, sizeof(*f));
+    if (!f)
+        return NULL;
+    f->fd = image_memory(name->size, SEALS);
+    if (f->fd < 0) {
+        free(f);
+        return NULL;
+    }
+    f->name = *name;
+    f->client = c;
+    f->number = ++last_number;
+    f->copy = -1;
+    while (*at)
+        at = &(*at)->next;
+    *at = f;
+    nfillings++;
+    filling_bytes += name->size;
+    c->nfilling++;
+    c->image_bytes += name->size;
+    return f;
+}
+
+static struct filling *find_filling(const struct brk_client *c, uint64_t number)
+{
+    struct filling *f = fillings;
+
+    while (f && (f->client != c || f->number != number || f->filled))
+        f = f->next;
+    return f;
+}
+
+/* ---- checking ---- */
+
+/* Copies the next piece and hashes what was copied. False: that failed. */
+static bool copy_piece(struct filling *f)
+{
+    static uint8_t piece[PIECE];
+    const uint64_t left = f->name.size - f->done;
+    const size_t want = left < PIECE ? (size_t)left : PIECE;
+
+    if (pread(f->fd, piece, want, (off_t)f->done) != (ssize_t)want ||
+        pwrite(f->copy, piece, want, (off_t)f->done) != (ssize_t)want)
+        return false;
+    sha_256_add(&f->sha, piece, want);
+    f->done += want;
+    return true;
+}
+
+static bool begin_copy(struct filling *f)
+{
+    sha_256_begin(&f->sha);
+    f->copy = image_memory(f->name.size, 0);
+    return f->copy >= 0;
+}
+
+static void end_copy(struct filling *f)
+{
+    uint8_t hash[SHA_256_BYTES];
+
+    sha_256_end(&f->sha, hash);
+    if (memcmp(hash, f->name.hash, sizeof(hash)) != 0) {
+        brk_images.refused++;
+        if (f->client)
+            f->client->image_lies = true;
+        vgb_log_limited(&limit, VGB_WARN,
+                        "client %s: an image has not the hash that was said: it is not kept%s",
+                        f->client ? f->client->label : "that has ended",
+                        f->client ? ", nor are further ones of this client" : "");
+    } else if (!fcntl(f->copy, F_ADD_SEALS, SEALS | F_SEAL_WRITE)) {
+        keep(&f->name, f->copy);
+        f->copy = -1;
+    }
+    drop_filling(f);
+}
+
+int brk_images_tick(int timeout_ms)
+{
+    struct filling *f = fillings;
+
+    while (f && !f->filled)
+        f = f->next;
+    if (!f)
+        return timeout_ms;
+    if ((f->copy < 0 && (find_kept(&f->name) || !begin_copy(f))) || !copy_piece(f))
+        drop_filling(f); /* another client was first; or there is no memory */
+    else if (f->done == f->name.size)
+        end_copy(f);
+    return 0;
+}
+
+/* ---- what workers say ---- */
+
+static void answer_ask(struct brk_client *c, const struct name *name)
+{
+    struct vgb_msg a = {.type = VGB_M_IMAGE, .status = VGPU_S_OK, .length = name->size};
+    const struct image *i = find_kept(name);
+    const struct filling *f = NULL;
+
+    if (i) {
+        brk_images.hits++;
+        brk_images.hit_bytes += name->size;
+    } else {
+        brk_images.misses++;
+        f = begin_filling(c, name);
+        a.status = VGPU_S_INVALID;
+        a.value = f ? f->number : 0;
+    }
+    brk_proc_send(c->proc, &a, i ? &i->fd : f ? &f->fd : NULL, i || f ? 1 : 0);
+}
+
+bool brk_images_message(struct brk_client *c, const struct vgb_msg *m)
+{
+    struct name name = {.size = m->length, .domain = c->ops};
+    struct filling *f;
+
+    if (!brk_opt.image_cache)
+        return false;
+    if (m->type == VGB_M_IMAGE_ASK) {
+        if (m->length < VGP_BLOB_OFFER || m->length > VGP_BLOB_MAX)
+            return false;
+        memcpy(name.hash, m->image.hash, sizeof(name.hash));
+        answer_ask(c, &name);
+        return true;
+    }
+    f = find_filling(c, m->value);
+    if (!f || m->status > 1)
+        return false;
+    f->filled = true;
+    if (m->status)
+        drop_filling(f);
+    return true;
+}
+
+void brk_images_client_gone(struct brk_client *c)
+{
+    for (struct filling *f = fillings, *next; f; f = next) {
+        next = f->next;
+        if (f->client != c)
+            continue;
+        if (!f->filled) {
+            drop_filling(f);
+            continue;
+        }
+        c->nfilling--;
+        f->client = NULL;
+    }
+}
+
+void brk_images_stop(void)
+{
+    while (fillings)
+        drop_filling(fillings);
+    while (images)
+        evict_last();
+}

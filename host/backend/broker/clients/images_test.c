@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: MIT */
+/* Images that the broker keeps: what workers that were taken over say of them, bounds, ends. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "clients.h"
+#include "lib/sha256/sha256.h"
+#include "vgb_fd.h"
+
+#define CACHE (UINT64_C(4) << 20)
+#define SIZE ((size_t)1 << 20)
+
+static const struct brk_client_ops one_vm, another_vm;
+static uint8_t bytes[SIZE];
+
+struct worker {
+    struct brk_client client;
+    struct brk_proc proc;
+    int sock; /* the worker's end */
+};
+
+static int setup(void **state)
+{
+    (void)state;
+    brk_opt.image_cache = CACHE;
+    brk_images = (struct brk_images_state){0};
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    brk_images_stop();
+    return brk_images.bytes || brk_images.count;
+}
+
+static void start(struct worker *w, const struct brk_client_ops *vm)
+{
+    int pair[2];
+
+    memset(w, 0, sizeof(*w));
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    w->proc.sock.fd = pair[0];
+    w->sock = pair[1];
+    w->client.proc = &w->proc;
+    w->client.ops = vm;
+}
+
+/* As the broker does when a worker has ended. */
+static void end(struct worker *w)
+{
+    brk_images_client_gone(&w->client);
+    assert_int_equal(w->client.nfilling, 0);
+    close(w->sock);
+    close(w->proc.sock.fd);
+}
+
+/* The image of this kind, in `bytes`. */
+static void image(uint8_t kind, size_t size, uint8_t hash[SHA_256_BYTES])
+{
+    for (size_t i = 0; i < size; i++)
+        bytes[i] = (uint8_t)(kind + i / 4096);
+    sha_256(bytes, size, hash);
+}
+
+/* Asks; the descriptor that came, -1: none. *number: 0: it is the image. */
+static int ask(struct worker *w, const uint8_t *hash, uint64_t size, uint64_t *number)
+{
+    struct vgb_msg m = {.type = VGB_M_IMAGE_ASK, .length = size};
+    unsigned n = 1;
+    int fd = -1;
+
+    memcpy(m.image.hash, hash, SHA_256_BYTES);
+    assert_true(brk_images_message(&w->client, &m));
+    assert_int_equal(vgb_msg_recv(w->sock, &m, &fd, &n, MSG_DONTWAIT), 1);
+    assert_int_equal(m.type, VGB_M_IMAGE);
+    *number = m.value;
+    assert_int_equal(m.status == VGPU_S_OK, fd >= 0 && !m.value);
+    assert_int_equal(n, m.status == VGPU_S_OK || m.value);
+    return n ? fd : -1;
+}
+
+static bool filled(struct worker *w, uint64_t number, uint32_t status)
+{
+    struct vgb_msg m = {.type = VGB_M_IMAGE_FILLED, .value = number, .status = status};
+
+    return brk_images_message(&w->client, &m);
+}
+
+static void check_all(void)
+{
+    while (brk_images_tick(7) == 0)
+        ;
+}
+
+/* Has the broker keep `bytes`, of that hash, if it will. */
+static void store(struct worker *w, const uint8_t *hash, size_t size)
+{
+    uint64_t number;
+    int fd = ask(w, hash, size, &number);
+
+    assert_true(fd >= 0 && number);
+    assert_int_equal(pwrite(fd, bytes, size, 0), size);
+    assert_true(filled(w, number, 0));
+    check_all();
+    close(fd);
+}
+
+static bool has(struct worker *w, const uint8_t *hash, size_t size)
+{
+    uint64_t number;
+    int fd = ask(w, hash, size, &number);
+    bool there = fd >= 0 && !number;
+
+    if (number)
+        assert_true(filled(w, number, 1)); /* not wanted */
+    vgb_close(&fd);
+    return there;
+}
+
+/* What is kept cannot be changed, in no way that a descriptor gives. */
+static void test_sealed(void **state)
+{
+    uint8_t hash[SHA_256_BYTES];
+    struct worker a, b;
+    uint64_t number;
+    char *p;
+    int fd;
+
+    (void)state;
+    start(&a, &one_vm);
+    start(&b, &one_vm);
+    image(1, SIZE, hash);
+    store(&a, hash, SIZE);
+    fd = ask(&b, hash, SIZE, &number);
+    assert_true(fd >= 0 && !number);
+    p = mmap(NULL, SIZE + 1, PROT_READ, MAP_PRIVATE, fd, 0);
+    assert_true(p != MAP_FAILED);
+    assert_memory_equal(p, bytes, SIZE);
+    assert_int_equal(p[SIZE], 0);
+    assert_int_equal(pwrite(fd, "x", 1, 0), -1);
+    assert_int_equal(ftruncate(fd, 1), -1);
+    assert_int_equal(ftruncate(fd, 2 * SIZE), -1);
+    assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), -1);
+    assert_true(mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
+    assert_int_equal(brk_images.hits, 1);
+    assert_int_equal(brk_images.hit_bytes, SIZE);
+    munmap(p, SIZE + 1);
+    close(fd);
+    end(&a);
+    end(&b);
+}
+
+/* Bytes under the hash of others are kept for nobody, and its worker has nothing kept any more. */
+static void test_other_bytes(void **state)
+{
+    uint8_t hash[SHA_256_BYTES], own[SHA_256_BYTES];
+    struct worker bad, b;
+    uint64_t number;
+
+    (void)state;
+    start(&bad, &one_vm);
+    start(&b, &one_vm);
+    image(1, SIZE, hash);
+    bytes[SIZE - 1] ^= 1;
+    store(&bad, hash, SIZE);
+    assert_int_equal(brk_images.refused, 1);
+    assert_false(has(&b, hash, SIZE));
+    image(2, SIZE, own);
+    assert_int_equal(ask(&bad, own, SIZE, &number), -1);
+    image(1, SIZE, hash); /* the right ones are taken as ever */
+    store(&b, hash, SIZE);
+    assert_true(has(&bad, hash, SIZE));
+    end(&bad);
+    end(&b);
+}
+
+/* The memory that a worker fills is its own before, while and after it is checked: what is kept was copied before it was
+ * hashed. */
+static void test_changes(void **state)
+{
+    uint8_t hash[SHA_256_BYTES], other[SHA_256_BYTES];
+    struct worker bad, b;
+    uint64_t number;
+    char *p;
+    int fd;
+
+    (void)state;
+    start(&bad, &one_vm);
+    start(&b, &one_vm);
+    image(1, SIZE, hash);
+    fd = ask(&bad, hash, SIZE, &number);
+    p = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_true(p != MAP_FAILED);
+    assert_int_equal(ftruncate(fd, 4096), -1);
+    memcpy(p, bytes, SIZE);
+    assert_true(filled(&bad, number, 0));
+    assert_int_equal(brk_images_tick(7), 0);
+    memset(p, 0xee, 4096); /* what was copied already */
+    check_all();
+    memset(p, 0xee, SIZE); /* after all of it */
+    munmap(p, SIZE);
+    close(fd);
+    fd = ask(&b, hash, SIZE, &number);
+    assert_true(fd >= 0 && !number);
+    p = mmap(NULL, SIZE, PROT_READ, MAP_PRIVATE, fd, 0);
+    assert_memory_equal(p, bytes, SIZE);
+    munmap(p, SIZE);
+    close(fd);
+
+    image(2, SIZE, other);
+    fd = ask(&bad, other, SIZE, &number);
+    assert_int_equal(pwrite(fd, bytes, SIZE, 0), SIZE);
+    assert_true(filled(&bad, number, 0));
+    assert_int_equal(brk_images_tick(7), 0);
+    assert_int_equal(pwrite(fd, "x", 1, SIZE - 1), 1); /* what was not copied yet */
+    check_all();
+    close(fd);
+    assert_int_equal(brk_images.refused, 1);
+    assert_false(has(&b, other, SIZE));
+    end(&bad);
+    end(&b);
+}
+
+/* Sizes and numbers that no honest worker says, and sizes for which there is no room. */
+static void test_lies(void **state)
+{
+    uint8_t hash[SHA_256_BYTES];
+    struct vgb_msg m = {.type = VGB_M_IMAGE_ASK};
+    struct worker a, b;
+    uint64_t number;
+    int fd;
+
+    (void)state;
+    start(&a, &one_vm);
+    start(&b, &one_vm);
+    m.length = VGP_BLOB_OFFER - 1;
+    assert_false(brk_images_message(&a.client, &m));
+    m.length = (uint64_t)VGP_BLOB_MAX + 1;
+    assert_false(brk_images_message(&a.client, &m));
+    m.length = UINT64_MAX;
+    assert_false(brk_images_message(&a.client, &m));
+    image(1, SIZE, hash);
+    assert_int_equal(ask(&a, hash, VGP_BLOB_MAX, &number), -1);
+    assert_int_equal(ask(&a, hash, CACHE / 2 + 1, &number), -1);
+    /* Another size than the image has: its bytes are others. */
+    store(&a, hash, SIZE - 4096);
+    assert_int_equal(brk_images.refused, 1);
+    assert_false(has(&b, hash, SIZE - 4096));
+    fd = ask(&b, hash, SIZE, &number);
+    assert_false(filled(&a, number, 0)); /* another's */
+    assert_false(filled(&b, number + 1, 0));
+    assert_false(filled(&b, number, 2));
+    assert_true(filled(&b, number, 0));
+    assert_false(filled(&b, number, 0));
+    close(fd);
+    brk_opt.image_cache = 0; /* it was not told that there is any */
+    m.length = SIZE;
+    assert_false(brk_images_message(&a.client, &m));
+    brk_opt.image_cache = CACHE;
+    end(&a);
+    end(&b);
+}
+
+/* Two programs send the same image at once; a third one, of another VM, does not hear of it. */
+static void test_two_at_once(void **state)
+{
+    uint8_t hash[SHA_256_BYTES];
+    uint64_t number[2], again;
+    struct worker w[2], other;
+    int fd[2];
+
+    (void)state;
+    image(1, SIZE, hash);
+    for (unsigned i = 0; i < 2; i++) {
+        start(&w[i], &one_vm);
+        fd[i] = ask(&w[i], hash, SIZE, &number[i]);
+        assert_true(fd[i] >= 0 && number[i]);
+        assert_int_equal(ask(&w[i], hash, SIZE, &again), -1); /* another thread of it */
+        assert_int_equal(pwrite(fd[i], bytes, SIZE, 0), SIZE);
+    }
+    for (unsigned i = 0; i < 2; i++)
+        assert_true(filled(&w[i], number[i], 0));
+    check_all();
+    assert_int_equal(brk_images.count, 1);
+    assert_int_equal(brk_images.kept, 1);
+    start(&other, &another_vm);
+    assert_false(has(&other, hash, SIZE));
+    for (unsigned i = 0; i < 2; i++) {
+        assert_true(has(&w[i], hash, SIZE));
+        close(fd[i]);
+        end(&w[i]);
+    }
+    end(&other);
+}
+
+/* The image used last stays; a client has as much kept in its life as the cache holds. */
+static void test_eviction(void **state)
+{
+    uint8_t hash[6][SHA_256_BYTES];
+    struct worker w[2];
+    uint64_t number;
+
+    (void)state;
+    start(&w[0], &one_vm);
+    start(&w[1], &one_vm);
+    for (uint8_t i = 0; i < 4; i++) {
+        image(i, SIZE, hash[i]);
+        store(&w[0], hash[i], SIZE);
+    }
+    assert_int_equal(brk_images.bytes, CACHE);
+    assert_true(has(&w[0], hash[0], SIZE));
+    image(4, SIZE, hash[4]);
+    assert_int_equal(ask(&w[0], hash[4], SIZE, &number), -1);
+    store(&w[1], hash[4], SIZE);
+    assert_int_equal(brk_images.bytes, CACHE);
+    assert_int_equal(brk_images.evicted, 1);
+    assert_true(has(&w[1], hash[4], SIZE));
+    assert_true(has(&w[1], hash[0], SIZE));
+    assert_false(has(&w[1], hash[1], SIZE));
+    assert_true(has(&w[1], hash[2], SIZE));
+    end(&w[0]);
+    end(&w[1]);
+}
+
+/* A program that ends at once has its image checked all the same; what it had not sent is given up. */
+static void test_ends(void **state)
+{
+    uint8_t hash[SHA_256_BYTES], other[SHA_256_BYTES];
+    struct worker a, b;
+    uint64_t number, half;
+    int fd[2];
+
+    (void)state;
+    start(&a, &one_vm);
+    start(&b, &one_vm);
+    image(2, SIZE, other);
+    fd[1] = ask(&a, other, SIZE, &half);
+    image(1, SIZE, hash);
+    fd[0] = ask(&a, hash, SIZE, &number);
+    assert_int_equal(pwrite(fd[0], bytes, SIZE, 0), SIZE);
+    assert_true(filled(&a, number, 0));
+    end(&a);
+    check_all();
+    assert_true(has(&b, hash, SIZE));
+    assert_false(has(&b, other, SIZE));
+    for (unsigned i = 0; i < 2; i++)
+        close(fd[i]);
+    end(&b);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(test_sealed),      T(test_other_bytes), T(test_changes), T(test_lies),
+        T(test_two_at_once), T(test_eviction),    T(test_ends),
+    };
+
+    return cmocka_run_group_tests_name("images", tests, NULL, NULL);
+}
