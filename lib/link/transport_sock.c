@@ -323,7 +323,8 @@ static int request(struct lnk_transport *t, const struct vgp_sock_map *map, int 
     if (n < sizeof(mapped) || mapped.type != VGP_SOCK_MAPPED || mapped.region != map->region)
         return -EPROTO;
     if (mapped.status == VGPU_S_QUOTA) {
-        snprintf(t->why, sizeof(t->why), "share %llu bytes: the backend's quota (--pin-quota of vgpu-backend)",
+        snprintf(t->why, sizeof(t->why),
+                 "share %llu bytes: the backend's quota (--pin-quota of vgpu-backend)",
                  (unsigned long long)map->length);
         return -EDQUOT;
     }

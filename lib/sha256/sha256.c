@@ -62,7 +62,7 @@ static void add_portably(uint32_t h[8], const uint8_t *p, size_t blocks)
 
 /* The instructions keep a, b, e, f in one register and c, d, g, h in another, and make two rounds each. */
 __attribute__((target("sha,sse4.1,ssse3"))) static void add_by_instructions(uint32_t h[8], const uint8_t *p,
-                                                                             size_t blocks)
+                                                                            size_t blocks)
 {
     const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
     __m128i cdab = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)&h[0]), 0xb1);

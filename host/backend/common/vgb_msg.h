@@ -66,8 +66,9 @@ enum vgb_msg_type {
      * fds: memory for it, of that number, to be filled and then told of (IMAGE_FILLED) */
     VGB_M_IMAGE = 27,
     /* worker -> broker */
-    VGB_M_IMAGE_ASK = 28,    /* has the broker this image? image.hash, length. Answer: IMAGE */
-    VGB_M_IMAGE_FILLED = 29, /* value = number of the memory; status 0: it is complete, 1: it will never be. No answer */
+    VGB_M_IMAGE_ASK = 28, /* has the broker this image? image.hash, length. Answer: IMAGE */
+    VGB_M_IMAGE_FILLED =
+        29, /* value = number of the memory; status 0: it is complete, 1: it will never be. No answer */
 };
 
 /* The user id of the workers of a root broker with that process id: above what systemd-nspawn hands

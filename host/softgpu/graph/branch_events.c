@@ -21,9 +21,9 @@ struct wait {
 };
 
 struct sg_branch_events {
-    struct record *records; /* by event, then unit */
-    struct wait *waits;     /* by record */
-    struct wait *ends;      /* the records themselves, by unit */
+    SG_OWNED struct record *records; /* by event, then unit */
+    SG_OWNED struct wait *waits;     /* by record */
+    SG_OWNED struct wait *ends;      /* the records themselves, by unit */
     size_t nrecords, nwaits;
 };
 

@@ -201,8 +201,8 @@ struct run {
     uint32_t *left;  /* by step, from l->from on: units that it waits for and that have not ended */
     uint32_t *ready; /* steps that may begin: a heap, the first in order on top */
     size_t nready;
-    struct sg_branch_events *events; /* NULL: there are none */
-    bool asleep;                     /* the launching thread waits */
+    SG_OWNED struct sg_branch_events *events; /* NULL: there are none */
+    bool asleep;                              /* the launching thread waits */
     unsigned running, helpers;
     uint64_t moves; /* units begun and ended */
     CUresult result;

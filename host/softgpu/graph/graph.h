@@ -20,6 +20,12 @@ struct sg_graph_op {
     SG_OWNED struct sg_op *op; /* NULL: nothing to run */
 };
 
+/* That a node depends on another, as that one of its dependencies. */
+struct sg_node_user {
+    SG_LISTED struct sg_node *node;
+    size_t dep;
+};
+
 struct sg_node {
     struct sg_obj obj;
     SG_LISTED struct sg_graph *graph; /* valid while the node is in it, else NULL */
@@ -33,10 +39,7 @@ struct sg_node {
     uint32_t
         *dep_slot;    /* many deps: an open hash of their places in it, + 1; NULL: they are looked through */
     size_t dep_slots; /* a power of two */
-    struct sg_node_user {
-        SG_LISTED struct sg_node *node; /* that depends on this node ... */
-        size_t dep;                     /* ... as that one of its deps */
-    } * users;
+    SG_OWNED struct sg_node_user *users; /* nodes that depend on this one */
     size_t nusers, cap_users;
     size_t index;      /* in the graph's nodes */
     uint64_t number;   /* counts the nodes that were made for the graph */
@@ -477,7 +480,8 @@ struct sg_branch_events;
 bool sg_branch_events_new(const struct sg_level *l, uint32_t *left, struct sg_branch_events **out);
 void sg_branch_events_free(struct sg_branch_events *e);
 /* A unit is over: go() for each that waits for one record less. */
-void sg_branch_events_over(struct sg_branch_events *e, uint32_t unit, void (*go)(void *arg, uint32_t unit), void *arg);
+void sg_branch_events_over(struct sg_branch_events *e, uint32_t unit, void (*go)(void *arg, uint32_t unit),
+                           void *arg);
 /*
  * Runs them, and returns when none runs any more: with the first failure, after which no further one
  * was begun. False: no memory, nothing was run.

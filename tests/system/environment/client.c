@@ -547,12 +547,12 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } all[] = {
-        {"devices", devices},         {"uuids", uuids},     {"hidden", hidden},   {"blocking", blocking},
-        {"version", version},         {"loading", loading}, {"pinned", pinned},   {"tokens", tokens},
-        {"ggml-tokens", ggml_tokens}, {"fills", fills},     {"steps", steps},     {"captures", captures},
-        {"others", others},           {"unified", unified}, {"queries", queries}, {"polls", polls},
-        {"images", images}};
+    } all[] = {{"devices", devices},   {"uuids", uuids},     {"hidden", hidden},
+               {"blocking", blocking}, {"version", version}, {"loading", loading},
+               {"pinned", pinned},     {"tokens", tokens},   {"ggml-tokens", ggml_tokens},
+               {"fills", fills},       {"steps", steps},     {"captures", captures},
+               {"others", others},     {"unified", unified}, {"queries", queries},
+               {"polls", polls},       {"images", images}};
 
     for (size_t i = 0; argc == 2 && i < sizeof(all) / sizeof(all[0]); i++) {
         if (strcmp(argv[1], all[i].name) == 0) {

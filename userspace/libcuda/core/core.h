@@ -56,13 +56,13 @@ struct vcu_client {
     pthread_mutex_t init_lock; /* serialises cuInit */
     struct lnk_transport transport;
     struct lnk_ring ring;
-    bool connected;          /* transport and ring are usable (written before state) */
-    bool early;              /* connected for the version only: cuInit has not been called */
-    bool launch_blocking;    /* CUDA_LAUNCH_BLOCKING */
-    uint32_t worker_minor;   /* minor version of the worker's protocol */
+    bool connected;           /* transport and ring are usable (written before state) */
+    bool early;               /* connected for the version only: cuInit has not been called */
+    bool launch_blocking;     /* CUDA_LAUNCH_BLOCKING */
+    uint32_t worker_minor;    /* minor version of the worker's protocol */
     uint64_t worker_features; /* VGP_FEATURE_* */
-    int host_driver_version; /* the provider's cuDriverGetVersion */
-    char provider[64];       /* the provider's name, for the trace */
+    int host_driver_version;  /* the provider's cuDriverGetVersion */
+    char provider[64];        /* the provider's name, for the trace */
     int device_count;
     struct vcu_device devices[VCU_MAX_DEVICES];
 };

@@ -280,8 +280,8 @@ _Atomic uint64_t vcu_image_bytes_sent, vcu_image_bytes_spared;
 /* A recording has to hold what its replay needs. */
 static bool may_offer(uint64_t size)
 {
-    return (vcu.worker_features & VGP_FEATURE_IMAGES) != 0 && vcu.worker_minor >= 7 && size >= VGP_BLOB_OFFER &&
-           vcu.ring.tap == NULL;
+    return (vcu.worker_features & VGP_FEATURE_IMAGES) != 0 && vcu.worker_minor >= 7 &&
+           size >= VGP_BLOB_OFFER && vcu.ring.tap == NULL;
 }
 
 /* True: the worker has all of it. Errors are for the call that sends or uses it. */

@@ -85,7 +85,7 @@ enum brk_pacing {
 #define BRK_NAME_MAX 48 /* characters of --name */
 
 struct brk_options {
-    const char *vhost_user; /* path, NULL = none */
+    const char *vhost_user;      /* path, NULL = none */
     char name[BRK_NAME_MAX + 1]; /* of the virtual machine, for log, status and metrics */
     char inherited[112];         /* path of an inherited socket, "": none, or it has none */
     const char *listen;

@@ -366,10 +366,11 @@ static void refuse_memory(struct brk_client *c, uint64_t share)
     bool own = over_quota(c, share);
 
     brk_totals.memory_refused++;
-    vgb_log_limited(&limit, VGB_WARN,
-                    "client %u (%s): device memory refused, %llu bytes where %llu of all clients are in use: %s",
-                    c->slot, c->label, (unsigned long long)share, (unsigned long long)brk_vram.used,
-                    own ? "the limit is --vram-quota" : "the GPU's other VMs have the rest (--memory-policy)");
+    vgb_log_limited(
+        &limit, VGB_WARN,
+        "client %u (%s): device memory refused, %llu bytes where %llu of all clients are in use: %s", c->slot,
+        c->label, (unsigned long long)share, (unsigned long long)brk_vram.used,
+        own ? "the limit is --vram-quota" : "the GPU's other VMs have the rest (--memory-policy)");
     grant(c, VGPU_S_QUOTA, own ? VGB_REFUSED_QUOTA : VGB_REFUSED_GPU);
 }
 

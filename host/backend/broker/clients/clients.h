@@ -265,10 +265,10 @@ int brk_images_tick(int timeout_ms);
 /* Gives all of them up. */
 void brk_images_stop(void);
 struct brk_images_state {
-    uint64_t bytes, count;         /* kept now */
-    uint64_t hits, hit_bytes;      /* given to workers since the broker began */
+    uint64_t bytes, count;          /* kept now */
+    uint64_t hits, hit_bytes;       /* given to workers since the broker began */
     uint64_t misses, kept, evicted; /* asked for in vain; taken in; given up for others */
-    uint64_t refused;              /* whose bytes did not have the hash that was said */
+    uint64_t refused;               /* whose bytes did not have the hash that was said */
 };
 extern struct brk_images_state brk_images;
 

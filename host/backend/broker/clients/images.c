@@ -25,10 +25,10 @@
 #include "lib/sha256/sha256.h"
 #include "vgb_fd.h"
 
-#define PIECE (256u << 10)     /* bytes that are copied and hashed in one round: about a millisecond */
-#define FILLING_MAX 64u        /* of all clients, with those that wait for being checked */
-#define FILLING_OF_CLIENT 16u  /* as many as a worker receives at once */
-#define KEPT_MAX 4096u         /* images */
+#define PIECE (256u << 10)    /* bytes that are copied and hashed in one round: about a millisecond */
+#define FILLING_MAX 64u       /* of all clients, with those that wait for being checked */
+#define FILLING_OF_CLIENT 16u /* as many as a worker receives at once */
+#define KEPT_MAX 4096u        /* images */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 _Static_assert(VGB_IMAGE_HASH == SHA_256_BYTES, "one hash");
@@ -120,7 +120,8 @@ static void keep(const struct name *name, int fd)
         brk_foreign_close(fd);
         return;
     }
-    while (images && (brk_images.bytes + name->size > brk_opt.image_cache || brk_images.count >= most_kept())) {
+    while (images &&
+           (brk_images.bytes + name->size > brk_opt.image_cache || brk_images.count >= most_kept())) {
         evict_last();
         brk_images.evicted++;
     }

@@ -105,10 +105,11 @@ static uint32_t new_region(struct brk_client *c, const struct brk_map *m)
         return VGPU_S_NO_MEMORY;
     if (!brk_quota_move(&brk_pins, c->pinned, c->pinned + m->length)) {
         free(r);
-        vgb_log_limited(&limit, VGB_WARN,
-                        "client %u (%s): %llu bytes of guest memory refused, %llu of all clients are shared: the "
-                        "limit is --pin-quota",
-                        c->slot, c->label, (unsigned long long)m->length, (unsigned long long)brk_pins.used);
+        vgb_log_limited(
+            &limit, VGB_WARN,
+            "client %u (%s): %llu bytes of guest memory refused, %llu of all clients are shared: the "
+            "limit is --pin-quota",
+            c->slot, c->label, (unsigned long long)m->length, (unsigned long long)brk_pins.used);
         return VGPU_S_QUOTA;
     }
     c->pinned += m->length;

@@ -55,7 +55,8 @@ static void wait_for(const struct broker *b, const char *name, unsigned long lon
 
 static uint64_t features(struct guest *g)
 {
-    struct vgp_args_vgpHello a = {.versionMajor = VGP_VERSION_MAJOR, .versionMinor = VGP_VERSION_MINOR, .label_len = 8};
+    struct vgp_args_vgpHello a = {
+        .versionMajor = VGP_VERSION_MAJOR, .versionMinor = VGP_VERSION_MINOR, .label_len = 8};
     const void *p;
 
     guest_submit(g, VGP_vgpHello, 0, &a, sizeof(a), "images\0", 8);
@@ -160,7 +161,8 @@ static void test_lie(void **state)
 /* Without, and with a worker that is older: the client hears that there is nothing to offer to. */
 static void test_without(void **state)
 {
-    static const char *const options[][2] = {{"--image-cache", "0"}, {"--log-level", "warn"}, {"--protocol-minor", "6"}};
+    static const char *const options[][2] = {
+        {"--image-cache", "0"}, {"--log-level", "warn"}, {"--protocol-minor", "6"}};
     struct broker b;
     struct guest g;
 

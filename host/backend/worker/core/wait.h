@@ -94,7 +94,7 @@ struct wrk_waits {
     pthread_cond_t left;                /* one has left `flight` */
     VGB_OWNED struct wrk_wait *landed;  /* finished, for the dispatcher to land; lock */
     atomic_uint to_land;                /* waits there, and events to destroy */
-    uint64_t landings; /* ends of calls that the dispatcher has executed */
+    uint64_t landings;                  /* ends of calls that the dispatcher has executed */
     atomic_uint long_calls;             /* in progress, and waits of the worker's own */
     atomic_bool said_busy;              /* what the broker knows of it; written by the dispatcher */
     struct wrk_borrowed borrowed[VGP_REPLY_SLOTS]; /* lock */
