@@ -109,14 +109,36 @@ static CUresult peer(CUdeviceptr d, CUcontext dctx, CUdeviceptr s, CUcontext sct
     return one_row(&c, SG_PLACE_DEVICE, SG_PLACE_DEVICE, stream, async);
 }
 
+static CUresult wait_for_other(CUcontext handle)
+{
+    SG_AUTO struct sg_ctx *c = SG_LOOKUP(handle, SG_T_CTX);
+    CUcontext current = NULL;
+
+    cuCtxGetCurrent(&current);
+    return c && handle != current ? cuCtxSynchronize_v2(handle) : CUDA_SUCCESS;
+}
+
+/* Documented: serialised with all work of the two contexts. The copy itself is one of the current context. */
+static CUresult serialised(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n,
+                           CUstream stream)
+{
+    CUresult r = wait_for_other(sc);
+
+    if (r == CUDA_SUCCESS)
+        r = wait_for_other(dc);
+    if (r == CUDA_SUCCESS)
+        r = peer(d, dc, s, sc, n, stream, false);
+    return r == CUDA_SUCCESS && dc != sc ? cuStreamSynchronize(stream) : r;
+}
+
 CUresult CUDAAPI cuMemcpyPeer(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n)
 {
-    return peer(d, dc, s, sc, n, SG_LEGACY, false);
+    return serialised(d, dc, s, sc, n, SG_LEGACY);
 }
 
 CUresult CUDAAPI cuMemcpyPeer_ptds(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n)
 {
-    return peer(d, dc, s, sc, n, SG_PER_THREAD, false);
+    return serialised(d, dc, s, sc, n, SG_PER_THREAD);
 }
 
 CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n,
