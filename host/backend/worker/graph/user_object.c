@@ -160,6 +160,7 @@ void wrk_urefs_clear(struct wrk_graph *g)
 
     while (btr_ceiling(&g->urefs, 0, &it))
         uref_free(g, it.value);
+    btr_fini(&g->urefs);
 }
 
 /* Without memory the clone's references are not known: what only they keep cannot be used by hand. */
