@@ -113,9 +113,9 @@ void wrk_control_busy(struct wrk_worker *w);
 void wrk_control_work(struct wrk_worker *w, uint32_t state, uint32_t number);
 /* Asks the broker for a larger reservation; blocks for its answer. */
 bool wrk_control_reserve(struct wrk_worker *w, uint64_t total, uint64_t least, uint32_t *why);
-/* The same for images on their way; *granted: the bytes that are reserved now. */
 /* Says what is held where nothing was reserved: never refused. */
 void wrk_control_report(struct wrk_worker *w, uint64_t total);
+/* wrk_control_reserve() for images on their way; *granted: the bytes that are reserved now. */
 bool wrk_control_reserve_blobs(struct wrk_worker *w, uint64_t total, uint64_t least, uint64_t *granted);
 /* Asks the broker who uses the GPU how much: a VGB_M_USAGE; blocks for its answer. */
 void wrk_control_usage(struct wrk_worker *w, struct vgb_msg *m);

@@ -6,10 +6,16 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
+#include <linux/types.h>
+
 #include "memory/memory.h"
+#include "vgb_msg.h"
+#include "vgpu_device.h"
 
 static struct wrk_memory memory;
 static struct wrk_worker w;
@@ -72,15 +78,34 @@ static void test_context(void **state)
     assert_int_equal(w.quota.used, 0);
 }
 
+/* What no reserve can hold is for the broker to refuse, which counts it. */
+static void refused(int broker, uint64_t bytes)
+{
+    const struct vgb_msg grant = {.type = VGB_M_GRANT, .status = VGPU_S_NO_MEMORY, .value = 100};
+    struct vgb_msg m;
+    unsigned none = 0;
+
+    assert_int_equal(vgb_msg_send(broker, &grant, NULL, 0, 0), 0);
+    assert_false(wrk_quota_take(&w, bytes));
+    assert_int_equal(vgb_msg_recv(broker, &m, NULL, &none, MSG_DONTWAIT), 1);
+    assert_int_equal(m.type, VGB_M_RESERVE);
+}
+
 static void test_limit(void **state)
 {
+    int pair[2];
+
     (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    w.sock = pair[0];
     w.quota.limit = 100;
     w.quota.reserved = 100; /* granted: the broker need not be asked */
     assert_true(wrk_quota_take(&w, 60));
-    assert_false(wrk_quota_take(&w, 41));
-    assert_false(wrk_quota_take(&w, UINT64_MAX));
+    refused(pair[1], 41);
+    refused(pair[1], UINT64_MAX);
     assert_true(wrk_quota_take(&w, 40));
+    close(pair[0]);
+    close(pair[1]);
     wrk_quota_give(&w, 100);
     assert_int_equal(w.quota.used, 0);
     wrk_quota_give(&w, 1); /* never below zero */
