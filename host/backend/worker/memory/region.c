@@ -378,15 +378,31 @@ CUresult wrk_do_vgpRegionRegister(struct wrk_call *c, const struct vgp_args_vgpR
     return wrk_wait_start(c, wait);
 }
 
-static CUresult finish_unregister(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+static CUresult finish_settle(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
     CUresult drained = drain_others(wait);
 
     (void)w;
     if (wait->arg[3])
         drained = wrk_wait_context_whole(wait);
-    if (r == CUDA_SUCCESS)
-        r = drained;
+    return r == CUDA_SUCCESS ? drained : r;
+}
+
+/* A wait that may be given all contexts to drain; NULL: no memory. */
+static struct wrk_wait *new_draining(struct wrk_call *c)
+{
+    struct wrk_wait *wait = wrk_wait_new(c);
+
+    if (wait && c->w->handles.live[VGP_H_CONTEXT] > 1 && !drain_all(c->w, wait)) {
+        wrk_wait_free(c->w, wait);
+        return NULL;
+    }
+    return wait;
+}
+
+static CUresult finish_unregister(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    r = finish_settle(w, wait, r);
     /* What the client asks for can fail: the memory stays registered until its context ends. The broker's demand
      * cannot, and the provider decides whether it has let go. */
     if (r != CUDA_SUCCESS && !wait->arg[2])
@@ -417,12 +433,9 @@ CUresult wrk_do_vgpRegionUnregister(struct wrk_call *c, const struct vgp_args_vg
 
     if (!g || !g->registered_at || g->busy || !wrk_provider.cuMemHostUnregister)
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-    wait = wrk_wait_new(c);
-    if (!wait || (c->w->handles.live[VGP_H_CONTEXT] > 1 && !drain_all(c->w, wait))) {
-        if (wait)
-            wrk_wait_free(c->w, wait);
+    wait = new_draining(c);
+    if (!wait)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     g->busy = true;
     wait->finish = finish_unregister;
     wait->land = land_unregister;
@@ -436,16 +449,6 @@ CUresult wrk_do_vgpRegionUnregister(struct wrk_call *c, const struct vgp_args_vg
         wait->arg[3] = wait->blocking;
     }
     return wrk_wait_start(c, wait);
-}
-
-static CUresult finish_settle(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
-{
-    CUresult drained = drain_others(wait);
-
-    (void)w;
-    if (wait->arg[3])
-        drained = wrk_wait_context_whole(wait);
-    return r == CUDA_SUCCESS ? drained : r;
 }
 
 static CUresult land_settle(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
@@ -463,12 +466,9 @@ CUresult wrk_do_vgpSettle(struct wrk_call *c, const struct vgp_args_vgpSettle *a
     (void)a;
     if (wrk_captures)
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    wait = wrk_wait_new(c);
-    if (!wait || (c->w->handles.live[VGP_H_CONTEXT] > 1 && !drain_all(c->w, wait))) {
-        if (wait)
-            wrk_wait_free(c->w, wait);
+    wait = new_draining(c);
+    if (!wait)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     wait->finish = finish_settle;
     wait->land = land_settle;
     if (!wait->blocking) {
