@@ -258,7 +258,7 @@ uint64_t brk_waited(pid_t pid, unsigned *most);
 
 /* IMAGE_ASK, IMAGE_FILLED. False: no honest worker says this. */
 bool brk_images_message(struct brk_client *c, const struct vgb_msg *m);
-/* The client's worker has ended, or will: what it has not filled is given up, what it has filled is checked all the same. */
+/* The client's worker has ended, or will: drops its unfilled images; those already filled are still checked. */
 void brk_images_client_gone(struct brk_client *c);
 /* Checks a piece of what was filled. timeout_ms, or 0: there is more to check. */
 int brk_images_tick(int timeout_ms);

@@ -18,8 +18,8 @@ struct right {
     CUgraphExec exec;
     void *host;
     size_t size;
-    bool readable;    /* what was taken is the right to write */
-    CUdeviceptr twin; /* the same memory, which stays writable */
+    bool readable;     /* what was taken is the right to write */
+    CUdeviceptr alias; /* the same memory, which stays writable */
 };
 
 struct way {
@@ -140,9 +140,9 @@ static void give_mapped(struct right *r)
     NEED(cuMemGetAllocationGranularity(&r->size, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
     NEED(cuMemAddressReserve(&r->p, 2 * r->size, 0, 0, 0));
     NEED(cuMemCreate(&h, r->size, &prop, 0));
-    r->twin = r->p + r->size;
+    r->alias = r->p + r->size;
     NEED(cuMemMap(r->p, r->size, 0, h, 0));
-    NEED(cuMemMap(r->twin, r->size, 0, h, 0));
+    NEED(cuMemMap(r->alias, r->size, 0, h, 0));
     NEED(cuMemRelease(h));
     NEED(set_access(r->p, 2 * r->size, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
 }
@@ -299,15 +299,15 @@ static void revoke(const struct way *w, bool warm, bool copies)
         use_often(r.p);
         cf_true("filled", cf_filled(r.p, N, WARM - 1));
     }
-    if (r.twin)
-        OK("twin", cf_fill(r.twin, N, 5, NULL));
+    if (r.alias)
+        OK("alias", cf_fill(r.alias, N, 5, NULL));
     NEED(cuCtxSynchronize());
     OK("take", w->take(&r));
     NEED(cuCtxSynchronize());
     if (r.readable && warm)
-        cf_true("still_readable", cf_filled(r.p, N, r.twin ? 5 : WARM - 1));
-    if (r.twin)
-        cf_true("twin_kept", cf_filled(r.twin, N, 5));
+        cf_true("still_readable", cf_filled(r.p, N, r.alias ? 5 : WARM - 1));
+    if (r.alias)
+        cf_true("twin_kept", cf_filled(r.alias, N, 5));
     if (copies)
         copy_again(&r);
     else
