@@ -264,6 +264,8 @@ void brk_images_client_gone(struct brk_client *c);
 int brk_images_tick(int timeout_ms);
 /* Gives all of them up. */
 void brk_images_stop(void);
+/* How many descriptors all images may have; 0 without --image-cache. */
+unsigned brk_images_descriptors(void);
 struct brk_images_state {
     uint64_t bytes, count;          /* kept now */
     uint64_t hits, hit_bytes;       /* given to workers since the broker began */

@@ -8,8 +8,9 @@
  * descriptor that it could be written through, and whoever is given it hashes it, too. So a worker that was taken over
  * chooses no byte of what another loads.
  *
- * Bounds: what is kept, by --image-cache: the images that were used last. What is being filled or checked: half of it,
- * and some descriptors. What one client may have kept in its life: as much as the cache holds.
+ * Bounds: what is kept, by --image-cache: the images that were used last. What is being filled: half of it; one image at a
+ * time is copied. What one client may have kept in its life: as much as the cache holds. Descriptors of all this: a part
+ * of those that are not for clients (brk_images_descriptors()).
  */
 #define _GNU_SOURCE
 #include "clients.h"
@@ -28,7 +29,7 @@
 #define PIECE (256u << 10)    /* bytes that are copied and hashed in one round: about a millisecond */
 #define FILLING_MAX 64u       /* of all clients, with those that wait for being checked */
 #define FILLING_OF_CLIENT 16u /* as many as a worker receives at once */
-#define KEPT_MAX 4096u        /* images */
+#define DESCRIPTORS_MAX 4096u
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 _Static_assert(VGB_IMAGE_HASH == SHA_256_BYTES, "one hash");
@@ -87,14 +88,26 @@ static struct image *find_kept(const struct name *name)
     return NULL;
 }
 
-/* Half of the descriptors that this process may have are for clients, most of the others for what they share. */
-static unsigned most_kept(void)
+unsigned brk_images_descriptors(void)
 {
     struct rlimit r;
 
-    if (getrlimit(RLIMIT_NOFILE, &r))
-        return 1;
-    return r.rlim_cur / 8 < KEPT_MAX ? (unsigned)(r.rlim_cur / 8) : KEPT_MAX;
+    if (!brk_opt.image_cache || getrlimit(RLIMIT_NOFILE, &r))
+        return 0;
+    return r.rlim_cur / 8 < DESCRIPTORS_MAX ? (unsigned)(r.rlim_cur / 8) : DESCRIPTORS_MAX;
+}
+
+/* Of four descriptors one is for what is filled, and for the copy. */
+static unsigned most_filling(void)
+{
+    const unsigned n = brk_images_descriptors() / 4;
+
+    return n <= 1 ? 0 : n - 1 < FILLING_MAX ? n - 1 : FILLING_MAX;
+}
+
+static unsigned most_kept(void)
+{
+    return brk_images_descriptors() - brk_images_descriptors() / 4;
 }
 
 static void evict_last(void)
@@ -164,7 +177,7 @@ static void drop_filling(struct filling *f)
 
 static bool may_fill(const struct brk_client *c, const struct name *name)
 {
-    if (c->image_lies || c->nfilling >= FILLING_OF_CLIENT || nfillings >= FILLING_MAX ||
+    if (c->image_lies || c->nfilling >= FILLING_OF_CLIENT || nfillings >= most_filling() ||
         !vgp_range_ok(filling_bytes, name->size, brk_opt.image_cache / 2) ||
         !vgp_range_ok(c->image_bytes, name->size, brk_opt.image_cache))
         return false;
@@ -257,12 +270,23 @@ static void end_copy(struct filling *f)
     drop_filling(f);
 }
 
+/* The one that is being copied, else the one that was asked for first. NULL: none is complete. */
+static struct filling *next_to_check(void)
+{
+    struct filling *first = NULL;
+
+    for (struct filling *f = fillings; f; f = f->next) {
+        if (f->copy >= 0)
+            return f;
+        first = !first && f->filled ? f : first;
+    }
+    return first;
+}
+
 int brk_images_tick(int timeout_ms)
 {
-    struct filling *f = fillings;
+    struct filling *f = next_to_check();
 
-    while (f && !f->filled)
-        f = f->next;
     if (!f)
         return timeout_ms;
     if ((f->copy < 0 && (find_kept(&f->name) || !begin_copy(f))) || !copy_piece(f))
