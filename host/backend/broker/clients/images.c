@@ -8,9 +8,10 @@
  * descriptor that it could be written through, and whoever is given it hashes it, too. So a worker that was taken over
  * chooses no byte of what another loads.
  *
- * Bounds: what is kept, by --image-cache: the images that were used last. What is being filled: half of it; one image at a
- * time is copied. What one client may have kept in its life: as much as the cache holds. Descriptors of all this: a part
- * of those that are not for clients (brk_images_descriptors()).
+ * Bounds: what is kept, by --image-cache: the images that were used last. Of what was given up for others, as much again:
+ * a worker that was given an image may have it mapped as long as it lives, whatever it says. What is being filled: half of
+ * it; one image at a time is copied. What one client may have kept in its life: as much as the cache holds. Descriptors of
+ * all this: a part of those that are not for clients (brk_images_descriptors()).
  */
 #define _GNU_SOURCE
 #include "clients.h"
@@ -30,6 +31,7 @@
 #define FILLING_MAX 64u       /* of all clients, with those that wait for being checked */
 #define FILLING_OF_CLIENT 16u /* as many as a worker receives at once */
 #define DESCRIPTORS_MAX 4096u
+#define HOLDS_MAX 1024u /* images that one client was given */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 _Static_assert(VGB_IMAGE_HASH == SHA_256_BYTES, "one hash");
@@ -45,7 +47,14 @@ struct name {
 struct image {
     struct image *next; /* used before this one */
     struct name name;
-    int fd;
+    int fd;           /* -1: given up */
+    unsigned holders; /* clients that were given it and whose workers are there */
+};
+
+/* A client was given the image. */
+struct brk_image_hold {
+    struct brk_image_hold *next; /* of this client */
+    struct image *image;
 };
 
 struct filling {
@@ -63,6 +72,7 @@ static struct image *images; /* the one used last comes first */
 static struct filling *fillings;
 static unsigned nfillings;
 static uint64_t filling_bytes, last_number;
+static uint64_t held_bytes; /* of images that were given up and have holders */
 static struct vgb_ratelimit limit;
 
 static bool same(const struct name *a, const struct name *b)
@@ -110,18 +120,50 @@ static unsigned most_kept(void)
     return brk_images_descriptors() - brk_images_descriptors() / 4;
 }
 
-static void evict_last(void)
+/* After it was given up, or a holder has gone. */
+static void free_unheld(struct image *i)
 {
-    struct image **at = &images, *i;
+    if (i->fd < 0 && !i->holders)
+        free(i);
+}
 
-    while ((*at)->next)
-        at = &(*at)->next;
-    i = *at;
-    *at = NULL;
+/* The image used least lately that may be given up; NULL: all of them would go on taking memory. */
+static struct image **to_evict(void)
+{
+    struct image **found = NULL;
+
+    for (struct image **at = &images; *at; at = &(*at)->next) {
+        if (!(*at)->holders || vgp_range_ok(held_bytes, (*at)->name.size, brk_opt.image_cache))
+            found = at;
+    }
+    return found;
+}
+
+static void evict(struct image **at)
+{
+    struct image *i = *at;
+
+    *at = i->next;
     brk_images.bytes -= i->name.size;
     brk_images.count--;
     brk_foreign_close(i->fd); /* all of its pages may go with it */
-    free(i);
+    i->fd = -1;
+    held_bytes += i->holders ? i->name.size : 0;
+    free_unheld(i);
+}
+
+static bool make_room(uint64_t size)
+{
+    struct image **at;
+
+    while (brk_images.bytes + size > brk_opt.image_cache || brk_images.count >= most_kept()) {
+        at = to_evict();
+        if (!at)
+            return false;
+        evict(at);
+        brk_images.evicted++;
+    }
+    return true;
 }
 
 /* Takes the descriptor over. */
@@ -129,20 +171,51 @@ static void keep(const struct name *name, int fd)
 {
     struct image *i = malloc(sizeof(*i));
 
-    if (!i) {
+    if (!i || !make_room(name->size)) {
+        free(i);
         brk_foreign_close(fd);
         return;
-    }
-    while (images &&
-           (brk_images.bytes + name->size > brk_opt.image_cache || brk_images.count >= most_kept())) {
-        evict_last();
-        brk_images.evicted++;
     }
     *i = (struct image){.next = images, .name = *name, .fd = fd};
     images = i;
     brk_images.bytes += name->size;
     brk_images.count++;
     brk_images.kept++;
+}
+
+/* The client is about to be given the image. False: it has been given too many, or there is no memory. */
+static bool take_hold(struct brk_client *c, struct image *i)
+{
+    struct brk_image_hold *h = c->image_holds;
+
+    while (h && h->image != i)
+        h = h->next;
+    if (h)
+        return true;
+    h = c->nimage_holds < HOLDS_MAX ? malloc(sizeof(*h)) : NULL;
+    if (!h)
+        return false;
+    *h = (struct brk_image_hold){.next = c->image_holds, .image = i};
+    c->image_holds = h;
+    c->nimage_holds++;
+    i->holders++;
+    return true;
+}
+
+void brk_images_worker_gone(struct brk_client *c)
+{
+    struct brk_image_hold *h;
+
+    while ((h = c->image_holds)) {
+        struct image *i = h->image;
+
+        c->image_holds = h->next;
+        i->holders--;
+        held_bytes -= i->fd < 0 && !i->holders ? i->name.size : 0;
+        free_unheld(i);
+        free(h);
+    }
+    c->nimage_holds = 0;
 }
 
 /* ---- what workers fill ---- */
@@ -301,19 +374,20 @@ int brk_images_tick(int timeout_ms)
 static void answer_ask(struct brk_client *c, const struct name *name)
 {
     struct vgb_msg a = {.type = VGB_M_IMAGE, .status = VGPU_S_OK, .length = name->size};
-    const struct image *i = find_kept(name);
+    struct image *i = find_kept(name);
     const struct filling *f = NULL;
+    const bool given = i && take_hold(c, i);
 
-    if (i) {
+    if (given) {
         brk_images.hits++;
         brk_images.hit_bytes += name->size;
     } else {
         brk_images.misses++;
-        f = begin_filling(c, name);
+        f = i ? NULL : begin_filling(c, name);
         a.status = VGPU_S_INVALID;
         a.value = f ? f->number : 0;
     }
-    brk_proc_send(c->proc, &a, i ? &i->fd : f ? &f->fd : NULL, i || f ? 1 : 0);
+    brk_proc_send(c->proc, &a, given ? &i->fd : f ? &f->fd : NULL, given || f ? 1 : 0);
 }
 
 bool brk_images_message(struct brk_client *c, const struct vgb_msg *m)
@@ -359,5 +433,5 @@ void brk_images_stop(void)
     while (fillings)
         drop_filling(fillings);
     while (images)
-        evict_last();
+        evict(&images);
 }

@@ -62,6 +62,7 @@ static void start(struct worker *w, const struct brk_client_ops *vm)
 static void end(struct worker *w)
 {
     brk_images_client_gone(&w->client);
+    brk_images_worker_gone(&w->client);
     assert_int_equal(w->client.nfilling, 0);
     close(w->sock);
     close(w->proc.sock.fd);
@@ -418,6 +419,32 @@ static void test_few_descriptors(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
 }
 
+/* What a worker was given it may have mapped as long as it lives: that much, beside what is kept, is never more than what
+ * is kept. */
+static void test_held(void **state)
+{
+    uint8_t hash[9][SHA_256_BYTES];
+    struct worker w[4], holder;
+
+    (void)state;
+    start(&holder, &one_vm);
+    for (unsigned i = 0; i < 4; i++)
+        start(&w[i], &one_vm);
+    for (uint8_t i = 0; i < 9; i++) { /* each filled by a client that may still have so much kept */
+        image(i, SIZE, hash[i]);
+        store(&w[i / 4], hash[i], SIZE);
+        assert_int_equal(has(&holder, hash[i], SIZE), i < 8);
+        assert_int_equal(brk_images.bytes, (i < 4 ? i + 1 : 4) * SIZE);
+    }
+    assert_true(has(&w[3], hash[7], SIZE)); /* kept, and held by others, too */
+    end(&holder);
+    image(8, SIZE, hash[8]);
+    store(&w[3], hash[8], SIZE);
+    assert_true(has(&w[0], hash[8], SIZE));
+    for (unsigned i = 0; i < 4; i++)
+        end(&w[i]);
+}
+
 /* One image is copied at a time, whatever becomes complete meanwhile. */
 static void test_one_copy(void **state)
 {
@@ -450,9 +477,8 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_sealed),      T(test_other_bytes), T(test_changes), T(test_lies),
-        T(test_two_at_once), T(test_eviction),    T(test_ends),    T(test_few_descriptors),
-        T(test_one_copy),
+        T(test_sealed),   T(test_other_bytes), T(test_changes),         T(test_lies),     T(test_two_at_once),
+        T(test_eviction), T(test_ends),        T(test_few_descriptors), T(test_one_copy), T(test_held),
     };
 
     return cmocka_run_group_tests_name("images", tests, NULL, NULL);
