@@ -8,7 +8,8 @@
  *    made shorter they give an error, not a SIGBUS. pread() and pwrite() would wait for the inode's lock, which a
  *    writer whose pages are not there (a file system of its own, userfaultfd) keeps as long as it likes.
  *  - The file's length is changed by a child, for which the broker waits a bounded time: ftruncate() takes that lock.
- *  - Locks of bytes are tried, never waited for; a broker that finds none of its own goes on without a row.
+ *  - Locks of bytes are tried, never waited for; a broker that finds none of its own goes on without a row. The kernel walks
+ *    through all locks of the file, of which each broker may take as many as it has memory for: walks have a budget.
  * A broker's own values are in its memory, and written again each time. A broker that was taken over can still lie about
  * its VM, and write rows of others: it can take more than its share, and keep others from theirs. Workers never see the
  * file.
@@ -28,14 +29,18 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "vgb_fd.h"
 
 #define MAGIC UINT64_C(0x3172657469627261) /* "arbiter1" */
 #define ROWS 255u
-#define LOCK_TRIES 20u             /* 100 us each */
-#define GROW_TRIES 50u             /* 1 ms each */
+#define LOCK_TRIES 20u /* 100 us each */
+#define GROW_TRIES 50u /* 1 ms each */
+#define WALKS_NS \
+    20000000u          /* processor time of walks through the file's locks that may be used at once, ... */
+#define WALKS_PART 50u /* ... and of which part of the time that passes comes back */
 #define ROW_NS 1000000000u         /* between two tries of a broker without a row to get one */
 #define FRESH_NS 600000000u        /* longer than between two looks of an idle broker */
 #define VTIME_MAX (UINT64_MAX / 2) /* no host runs so long; sums with it do not wrap */
@@ -64,13 +69,7 @@ static struct table *map = MAP_FAILED; /* see above: for arbiter_copy() only */
 static pid_t grower;                   /* the child that makes the file longer; 0: none */
 static uint64_t row_tried_ns;
 static struct vgb_ratelimit rows_limit;
-
-static bool lock_byte(off_t at, short type)
-{
-    struct flock l = {.l_type = type, .l_whence = SEEK_SET, .l_start = at, .l_len = 1};
-
-    return !fcntl(file, F_OFD_SETLK, &l);
-}
+static uint64_t walks_ns, walks_at_ns; /* processor time used, less what has come back by then */
 
 static off_t row_at(unsigned i)
 {
@@ -84,6 +83,50 @@ static off_t row_at(unsigned i)
         vgb_log(said ? VGB_DEBUG : VGB_WARN, "--arbiter: " __VA_ARGS__); \
         said = true; \
     } while (0)
+
+static uint64_t arbiter_cpu_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* False: the time for locks is used up. */
+static bool walk_allowed(void)
+{
+    const uint64_t now = vgb_now_ns(), back = (now - walks_at_ns) / WALKS_PART;
+
+    walks_ns -= back < walks_ns ? back : walks_ns;
+    walks_at_ns += back * WALKS_PART;
+    if (walks_ns < WALKS_NS)
+        return true;
+    SAY_ONCE("the file has so many locks that they are not always asked for: another broker keeps them");
+    return false;
+}
+
+static bool lock_walk(int cmd, struct flock *l)
+{
+    const uint64_t began = arbiter_cpu_ns();
+    const bool ok = !fcntl(file, cmd, l);
+
+    walks_ns += arbiter_cpu_ns() - began;
+    return ok;
+}
+
+static bool lock_byte(off_t at)
+{
+    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = at, .l_len = 1};
+
+    return walk_allowed() && lock_walk(F_OFD_SETLK, &l);
+}
+
+static void unlock_byte(off_t at)
+{
+    struct flock l = {.l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = at, .l_len = 1};
+
+    lock_walk(F_OFD_SETLK, &l);
+}
 
 /* Bytes copied between `own_bytes` and the file; fewer where it ends before, -1: none. Waits for nobody. */
 static ssize_t arbiter_copy(bool to_file, void *own_bytes, off_t at, size_t n)
@@ -182,7 +225,7 @@ static void read_others(void)
 static bool take_row(void)
 {
     for (unsigned i = 0; i < ROWS; i++) {
-        if (lock_byte((off_t)i + 1, F_WRLCK)) {
+        if (lock_byte((off_t)i + 1)) {
             own.pid = (uint32_t)getpid();
             own_row = (int)i;
             write_own();
@@ -318,18 +361,19 @@ unsigned brk_arbiter_others_busy(uint64_t now_ns)
 static bool lock_table(void)
 {
     for (unsigned i = 0; i < LOCK_TRIES; i++) {
-        if (lock_byte(0, F_WRLCK))
+        if (lock_byte(0))
             return true;
         usleep(100);
     }
     return false;
 }
 
+/* Also a broker that is stopped. Where that cannot be asked, what a row says counts: memory is not promised twice. */
 static bool is_alive(unsigned i)
 {
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)i + 1, .l_len = 1};
 
-    return !fcntl(file, F_OFD_GETLK, &l) && l.l_type != F_UNLCK;
+    return !walk_allowed() || (lock_walk(F_OFD_GETLK, &l) && l.l_type != F_UNLCK);
 }
 
 void brk_arbiter_commit_force(uint64_t bytes)
@@ -368,7 +412,7 @@ bool brk_arbiter_commit(uint64_t bytes, uint64_t total)
     if (!ok)
         brk_arbiter_commit_force(was);
     if (locked)
-        lock_byte(0, F_UNLCK);
+        unlock_byte(0);
     return ok;
 }
 
@@ -377,7 +421,7 @@ void brk_arbiter_close(void)
     memset(&own, 0, sizeof(own));
     write_own();
     own_row = -1;
-    row_tried_ns = 0;
+    row_tried_ns = walks_ns = 0;
     if (grower && waitpid(grower, NULL, WNOHANG))
         grower = 0;
     if (map != MAP_FAILED)

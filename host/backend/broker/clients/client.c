@@ -52,6 +52,7 @@ static void release_quotas(struct brk_client *c)
 {
     brk_share_client_gone(c);
     brk_images_client_gone(c);
+    brk_images_worker_gone(c);
     brk_quota_move(&brk_vram, c->vram, 0);
     brk_quota_move(&brk_pins, c->pinned, 0);
     brk_quota_move(&brk_blobs, c->blobs, 0);

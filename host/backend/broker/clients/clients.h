@@ -129,6 +129,9 @@ struct brk_client {
     unsigned nholds;              /* of what others have made */
     uint64_t shared_bytes;        /* of what it has made */
     struct brk_share_tally tally; /* the same, counted anew (books.c) */
+    /* Images that its worker was given, and how many. */
+    struct brk_image_hold *image_holds;
+    unsigned nimage_holds;
 };
 
 struct brk_client_setup {
@@ -260,10 +263,14 @@ uint64_t brk_waited(pid_t pid, unsigned *most);
 bool brk_images_message(struct brk_client *c, const struct vgb_msg *m);
 /* The client's worker has ended, or will: drops its unfilled images; those already filled are still checked. */
 void brk_images_client_gone(struct brk_client *c);
+/* The client's worker has ended: it has no image mapped any more. */
+void brk_images_worker_gone(struct brk_client *c);
 /* Checks a piece of what was filled. timeout_ms, or 0: there is more to check. */
 int brk_images_tick(int timeout_ms);
 /* Gives all of them up. */
 void brk_images_stop(void);
+/* How many descriptors all images may have; 0 without --image-cache. */
+unsigned brk_images_descriptors(void);
 struct brk_images_state {
     uint64_t bytes, count;          /* kept now */
     uint64_t hits, hit_bytes;       /* given to workers since the broker began */

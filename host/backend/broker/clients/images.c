@@ -8,8 +8,10 @@
  * descriptor that it could be written through, and whoever is given it hashes it, too. So a worker that was taken over
  * chooses no byte of what another loads.
  *
- * Bounds: what is kept, by --image-cache: the images that were used last. What is being filled or checked: half of it,
- * and some descriptors. What one client may have kept in its life: as much as the cache holds.
+ * Bounds: what is kept, by --image-cache: the images that were used last. Of what was given up for others, as much again:
+ * a worker that was given an image may have it mapped as long as it lives, whatever it says. What is being filled: half of
+ * it; one image at a time is copied. What one client may have kept in its life: as much as the cache holds. Descriptors of
+ * all this: a part of those that are not for clients (brk_images_descriptors()).
  */
 #define _GNU_SOURCE
 #include "clients.h"
@@ -28,7 +30,8 @@
 #define PIECE (256u << 10)    /* bytes that are copied and hashed in one round: about a millisecond */
 #define FILLING_MAX 64u       /* of all clients, with those that wait for being checked */
 #define FILLING_OF_CLIENT 16u /* as many as a worker receives at once */
-#define KEPT_MAX 4096u        /* images */
+#define DESCRIPTORS_MAX 4096u
+#define HOLDS_MAX 1024u /* images that one client was given */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 _Static_assert(VGB_IMAGE_HASH == SHA_256_BYTES, "one hash");
@@ -44,7 +47,14 @@ struct name {
 struct image {
     struct image *next; /* used before this one */
     struct name name;
-    int fd;
+    int fd;           /* -1: given up */
+    unsigned holders; /* clients that were given it and whose workers are there */
+};
+
+/* A client was given the image. */
+struct brk_image_hold {
+    struct brk_image_hold *next; /* of this client */
+    struct image *image;
 };
 
 struct filling {
@@ -62,6 +72,7 @@ static struct image *images; /* the one used last comes first */
 static struct filling *fillings;
 static unsigned nfillings;
 static uint64_t filling_bytes, last_number;
+static uint64_t held_bytes; /* of images that were given up and have holders */
 static struct vgb_ratelimit limit;
 
 static bool same(const struct name *a, const struct name *b)
@@ -87,28 +98,72 @@ static struct image *find_kept(const struct name *name)
     return NULL;
 }
 
-/* Half of the descriptors that this process may have are for clients, most of the others for what they share. */
-static unsigned most_kept(void)
+unsigned brk_images_descriptors(void)
 {
     struct rlimit r;
 
-    if (getrlimit(RLIMIT_NOFILE, &r))
-        return 1;
-    return r.rlim_cur / 8 < KEPT_MAX ? (unsigned)(r.rlim_cur / 8) : KEPT_MAX;
+    if (!brk_opt.image_cache || getrlimit(RLIMIT_NOFILE, &r))
+        return 0;
+    return r.rlim_cur / 8 < DESCRIPTORS_MAX ? (unsigned)(r.rlim_cur / 8) : DESCRIPTORS_MAX;
 }
 
-static void evict_last(void)
+/* Of four descriptors one is for what is filled, and for the copy. */
+static unsigned most_filling(void)
 {
-    struct image **at = &images, *i;
+    const unsigned n = brk_images_descriptors() / 4;
 
-    while ((*at)->next)
-        at = &(*at)->next;
-    i = *at;
-    *at = NULL;
+    return n <= 1 ? 0 : n - 1 < FILLING_MAX ? n - 1 : FILLING_MAX;
+}
+
+static unsigned most_kept(void)
+{
+    return brk_images_descriptors() - brk_images_descriptors() / 4;
+}
+
+/* After it was given up, or a holder has gone. */
+static void free_unheld(struct image *i)
+{
+    if (i->fd < 0 && !i->holders)
+        free(i);
+}
+
+/* The image used least lately that may be given up; NULL: all of them would go on taking memory. */
+static struct image **to_evict(void)
+{
+    struct image **found = NULL;
+
+    for (struct image **at = &images; *at; at = &(*at)->next) {
+        if (!(*at)->holders || vgp_range_ok(held_bytes, (*at)->name.size, brk_opt.image_cache))
+            found = at;
+    }
+    return found;
+}
+
+static void evict(struct image **at)
+{
+    struct image *i = *at;
+
+    *at = i->next;
     brk_images.bytes -= i->name.size;
     brk_images.count--;
     brk_foreign_close(i->fd); /* all of its pages may go with it */
-    free(i);
+    i->fd = -1;
+    held_bytes += i->holders ? i->name.size : 0;
+    free_unheld(i);
+}
+
+static bool make_room(uint64_t size)
+{
+    struct image **at;
+
+    while (brk_images.bytes + size > brk_opt.image_cache || brk_images.count >= most_kept()) {
+        at = to_evict();
+        if (!at)
+            return false;
+        evict(at);
+        brk_images.evicted++;
+    }
+    return true;
 }
 
 /* Takes the descriptor over. */
@@ -116,20 +171,51 @@ static void keep(const struct name *name, int fd)
 {
     struct image *i = malloc(sizeof(*i));
 
-    if (!i) {
+    if (!i || !make_room(name->size)) {
+        free(i);
         brk_foreign_close(fd);
         return;
-    }
-    while (images &&
-           (brk_images.bytes + name->size > brk_opt.image_cache || brk_images.count >= most_kept())) {
-        evict_last();
-        brk_images.evicted++;
     }
     *i = (struct image){.next = images, .name = *name, .fd = fd};
     images = i;
     brk_images.bytes += name->size;
     brk_images.count++;
     brk_images.kept++;
+}
+
+/* The client is about to be given the image. False: it has been given too many, or there is no memory. */
+static bool take_hold(struct brk_client *c, struct image *i)
+{
+    struct brk_image_hold *h = c->image_holds;
+
+    while (h && h->image != i)
+        h = h->next;
+    if (h)
+        return true;
+    h = c->nimage_holds < HOLDS_MAX ? malloc(sizeof(*h)) : NULL;
+    if (!h)
+        return false;
+    *h = (struct brk_image_hold){.next = c->image_holds, .image = i};
+    c->image_holds = h;
+    c->nimage_holds++;
+    i->holders++;
+    return true;
+}
+
+void brk_images_worker_gone(struct brk_client *c)
+{
+    struct brk_image_hold *h;
+
+    while ((h = c->image_holds)) {
+        struct image *i = h->image;
+
+        c->image_holds = h->next;
+        i->holders--;
+        held_bytes -= i->fd < 0 && !i->holders ? i->name.size : 0;
+        free_unheld(i);
+        free(h);
+    }
+    c->nimage_holds = 0;
 }
 
 /* ---- what workers fill ---- */
@@ -164,7 +250,7 @@ static void drop_filling(struct filling *f)
 
 static bool may_fill(const struct brk_client *c, const struct name *name)
 {
-    if (c->image_lies || c->nfilling >= FILLING_OF_CLIENT || nfillings >= FILLING_MAX ||
+    if (c->image_lies || c->nfilling >= FILLING_OF_CLIENT || nfillings >= most_filling() ||
         !vgp_range_ok(filling_bytes, name->size, brk_opt.image_cache / 2) ||
         !vgp_range_ok(c->image_bytes, name->size, brk_opt.image_cache))
         return false;
@@ -257,12 +343,23 @@ static void end_copy(struct filling *f)
     drop_filling(f);
 }
 
+/* The one that is being copied, else the one that was asked for first. NULL: none is complete. */
+static struct filling *next_to_check(void)
+{
+    struct filling *first = NULL;
+
+    for (struct filling *f = fillings; f; f = f->next) {
+        if (f->copy >= 0)
+            return f;
+        first = !first && f->filled ? f : first;
+    }
+    return first;
+}
+
 int brk_images_tick(int timeout_ms)
 {
-    struct filling *f = fillings;
+    struct filling *f = next_to_check();
 
-    while (f && !f->filled)
-        f = f->next;
     if (!f)
         return timeout_ms;
     if ((f->copy < 0 && (find_kept(&f->name) || !begin_copy(f))) || !copy_piece(f))
@@ -277,19 +374,20 @@ int brk_images_tick(int timeout_ms)
 static void answer_ask(struct brk_client *c, const struct name *name)
 {
     struct vgb_msg a = {.type = VGB_M_IMAGE, .status = VGPU_S_OK, .length = name->size};
-    const struct image *i = find_kept(name);
+    struct image *i = find_kept(name);
     const struct filling *f = NULL;
+    const bool given = i && take_hold(c, i);
 
-    if (i) {
+    if (given) {
         brk_images.hits++;
         brk_images.hit_bytes += name->size;
     } else {
         brk_images.misses++;
-        f = begin_filling(c, name);
+        f = i ? NULL : begin_filling(c, name);
         a.status = VGPU_S_INVALID;
         a.value = f ? f->number : 0;
     }
-    brk_proc_send(c->proc, &a, i ? &i->fd : f ? &f->fd : NULL, i || f ? 1 : 0);
+    brk_proc_send(c->proc, &a, given ? &i->fd : f ? &f->fd : NULL, given || f ? 1 : 0);
 }
 
 bool brk_images_message(struct brk_client *c, const struct vgb_msg *m)
@@ -335,5 +433,5 @@ void brk_images_stop(void)
     while (fillings)
         drop_filling(fillings);
     while (images)
-        evict_last();
+        evict(&images);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -61,6 +62,7 @@ static void start(struct worker *w, const struct brk_client_ops *vm)
 static void end(struct worker *w)
 {
     brk_images_client_gone(&w->client);
+    brk_images_worker_gone(&w->client);
     assert_int_equal(w->client.nfilling, 0);
     close(w->sock);
     close(w->proc.sock.fd);
@@ -360,12 +362,123 @@ static void test_ends(void **state)
     end(&b);
 }
 
+static unsigned descriptors(void)
+{
+    unsigned n = 0;
+
+    for (int fd = 0; fd < 512; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+/* Where the broker may have few descriptors, those for clients are left, whatever workers have it keep, fill and check. */
+static void test_few_descriptors(void **state)
+{
+    enum { LIMIT = 256, WORKERS = 8, EACH = 16, SMALL = VGP_BLOB_OFFER };
+    static struct worker w[WORKERS];
+    uint8_t hash[SHA_256_BYTES];
+    uint64_t number[WORKERS * EACH];
+    unsigned n = 0, before, of[WORKERS * EACH];
+    struct rlimit was, few;
+    int fd;
+
+    (void)state;
+    brk_opt.image_cache = UINT64_C(2) * WORKERS * EACH * SMALL;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    few = (struct rlimit){LIMIT, was.rlim_max};
+    for (unsigned i = 0; i < WORKERS; i++)
+        start(&w[i], &one_vm);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    before = descriptors();
+    for (unsigned i = 0; i < WORKERS * EACH; i++) { /* kept */
+        image((uint8_t)i, SMALL, hash);
+        store(&w[i / EACH], hash, SMALL);
+    }
+    assert_in_range(descriptors() - before, 1, LIMIT / 8);
+    for (unsigned i = 0; i < WORKERS; i++) { /* other clients, which have not had as much kept */
+        end(&w[i]);
+        start(&w[i], &one_vm);
+    }
+    for (unsigned i = 0; i < WORKERS * EACH; i++) { /* filled */
+        hash[0]++;
+        hash[1] += !hash[0];
+        fd = ask(&w[i / EACH], hash, SMALL, &number[n]);
+        if (fd >= 0)
+            of[n++] = i / EACH;
+        vgb_close(&fd);
+    }
+    assert_true(n > 0);
+    assert_in_range(descriptors() - before, 1, LIMIT / 8);
+    while (n--) { /* checked, in an order in which each has begun when the next one is complete */
+        assert_true(filled(&w[of[n]], number[n], 0));
+        assert_in_range(descriptors() - before, 1, LIMIT / 8);
+    }
+    check_all();
+    for (unsigned i = 0; i < WORKERS; i++)
+        end(&w[i]);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+}
+
+/* What a worker was given it may have mapped as long as it lives: that much, beside what is kept, is never more than what
+ * is kept. */
+static void test_held(void **state)
+{
+    uint8_t hash[9][SHA_256_BYTES];
+    struct worker w[4], holder;
+
+    (void)state;
+    start(&holder, &one_vm);
+    for (unsigned i = 0; i < 4; i++)
+        start(&w[i], &one_vm);
+    for (uint8_t i = 0; i < 9; i++) { /* each filled by a client that may still have so much kept */
+        image(i, SIZE, hash[i]);
+        store(&w[i / 4], hash[i], SIZE);
+        assert_int_equal(has(&holder, hash[i], SIZE), i < 8);
+        assert_int_equal(brk_images.bytes, (i < 4 ? i + 1 : 4) * SIZE);
+    }
+    assert_true(has(&w[3], hash[7], SIZE)); /* kept, and held by others, too */
+    end(&holder);
+    image(8, SIZE, hash[8]);
+    store(&w[3], hash[8], SIZE);
+    assert_true(has(&w[0], hash[8], SIZE));
+    for (unsigned i = 0; i < 4; i++)
+        end(&w[i]);
+}
+
+/* One image is copied at a time, whatever becomes complete meanwhile. */
+static void test_one_copy(void **state)
+{
+    uint8_t hash[2][SHA_256_BYTES];
+    uint64_t number[2];
+    struct worker a;
+    unsigned before;
+    int fd[2];
+
+    (void)state;
+    start(&a, &one_vm);
+    for (unsigned i = 0; i < 2; i++) {
+        image((uint8_t)i, SIZE, hash[i]);
+        fd[i] = ask(&a, hash[i], SIZE, &number[i]);
+        assert_true(fd[i] >= 0);
+    }
+    before = descriptors();
+    for (unsigned i = 2; i-- > 0;) { /* the one that was asked for last is complete first */
+        assert_true(filled(&a, number[i], 0));
+        assert_int_equal(brk_images_tick(7), 0);
+    }
+    assert_int_equal(descriptors(), before + 1);
+    check_all();
+    for (unsigned i = 0; i < 2; i++)
+        close(fd[i]);
+    end(&a);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_sealed),      T(test_other_bytes), T(test_changes), T(test_lies),
-        T(test_two_at_once), T(test_eviction),    T(test_ends),
+        T(test_sealed),   T(test_other_bytes), T(test_changes),         T(test_lies),     T(test_two_at_once),
+        T(test_eviction), T(test_ends),        T(test_few_descriptors), T(test_one_copy), T(test_held),
     };
 
     return cmocka_run_group_tests_name("images", tests, NULL, NULL);

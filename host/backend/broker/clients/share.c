@@ -131,8 +131,8 @@ static bool take_hold(struct share *s, struct brk_client *c)
 }
 
 /*
- * Things with a descriptor: as many as half of the descriptors that this process may have, the other half being for
- * clients, and an eighth of those for one client, so that seven more find some when it has all that it can get.
+ * Things with a descriptor: as many as half of the descriptors that this process may have, less those for images, the other
+ * half being for clients, and an eighth of those for one client, so that seven more find some when it has all that it can get.
  */
 static bool descriptor_left(const struct brk_client *c)
 {
@@ -141,7 +141,7 @@ static bool descriptor_left(const struct brk_client *c)
 
     if (getrlimit(RLIMIT_NOFILE, &r))
         return false;
-    all = r.rlim_cur / 2;
+    all = r.rlim_cur / 2 - brk_images_descriptors();
     return nfds < all && c->nshare_fds < (all < 8 ? 1 : all / 8);
 }
 

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/* The arbiter's file with very many locks in it. fair_test.c has the other tests of the file. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+
+static uint64_t cpu_ns(void)
+{
+    struct timespec t;
+
+    assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t), 0);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* What it takes to ask for the locks of all rows once. */
+static uint64_t look_at_rows(const char *path)
+{
+    const uint64_t began = cpu_ns();
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+
+    for (off_t i = 1; i <= 255; i++) {
+        struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = i, .l_len = 1};
+
+        assert_int_equal(fcntl(fd, F_OFD_GETLK, &l), 0);
+        assert_int_equal(l.l_type, F_UNLCK);
+    }
+    close(fd);
+    return cpu_ns() - began;
+}
+
+/* A broker that takes very many locks, which the kernel walks through for each other one, does not hold the others up. */
+static void test_arbiter_many_locks(void **state)
+{
+    enum { LOCKS = 12000, COMMITS = 40 };
+    char path[] = "/tmp/vgb-arbiter-XXXXXX";
+    struct brk_fair vm = {.weight = 100, .vtime = 77, .wants = true};
+    uint64_t used, one, row[8] = {[3] = 1}; /* memory is promised */
+
+    (void)state;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    for (off_t i = 1; i <= 255; i++)
+        assert_int_equal(pwrite(fd, row, sizeof(row), 64 * i), sizeof(row));
+    for (off_t i = 0; i < LOCKS; i++) {
+        struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 1000 + 2 * i, .l_len = 1};
+
+        assert_int_equal(fcntl(fd, F_OFD_SETLK, &l), 0);
+    }
+    one = look_at_rows(path);
+    used = cpu_ns();
+    assert_null(brk_arbiter_open(path));
+    for (unsigned i = 0; i < COMMITS; i++) {
+        brk_arbiter_publish(&vm, 5000000000u * (i + 1)); /* without a row: tries to get one */
+        assert_true(brk_arbiter_commit(10, 1000));
+    }
+    used = cpu_ns() - used;
+    if (used >= one * COMMITS / 4)
+        fail_msg("%llu us, where all rows take %llu us", (unsigned long long)used / 1000,
+                 (unsigned long long)one / 1000);
+    assert_false(brk_arbiter_commit(1000, 1000)); /* what cannot be asked counts */
+    brk_arbiter_close();
+    close(fd);
+    assert_null(brk_arbiter_open(path));
+    assert_true(brk_arbiter_commit(1000, 1000)); /* nobody has those rows */
+    brk_arbiter_close();
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_arbiter_many_locks),
+    };
+
+    return cmocka_run_group_tests_name("arbiter", tests, NULL, NULL);
+}
