@@ -12,7 +12,7 @@ mkdir -p "$O/fresh/docs" "$O/fresh/softgpu"
 "$PYTHON" "$here/gen/emit.py" "$O/fresh" "$O/fresh/docs" "$O/fresh/softgpu" &&
     for f in "$here"/generated/*; do cmp "$f" "$O/fresh/$(basename "$f")" || exit 1; done &&
     for f in "$here"/../host/softgpu/api/generated/*; do cmp "$f" "$O/fresh/softgpu/$(basename "$f")" || exit 1; done &&
-    cmp "$here/../docs/calls.md" "$O/fresh/docs/calls.md"
+    cmp "$here/../docs/calls.md" "$O/fresh/docs/calls.md" && cmp "$here/../docs/state.md" "$O/fresh/docs/state.md"
 ok "committed generated code is what the description gives" $?
 
 # What is written by hand does not come back: raise the numbers when more is generated.
@@ -36,12 +36,14 @@ refuse "a number used twice is refused" 's/^call 0x0002 /call 0x0001 /'
 refuse "a new call without its version is refused" 's/^call 0x0006 vgpPing/call 0x0a6f vgpPing/'
 refuse "a version of another major number is refused" 's/ since=1\.1$/ since=2.1/'
 refuse "an unknown class is refused" 's/^call 0x0006 vgpPing sync/call 0x0006 vgpPing later/'
-refuse "a missing class is refused" 's/^call 0x0006 vgpPing sync noctx/call 0x0006 vgpPing/'
+refuse "a missing class is refused" 's/^call 0x0006 vgpPing sync effect=complete noctx/call 0x0006 vgpPing/'
 refuse "a string without maximum is refused" 's/in str label max=64/in str label/'
 refuse "an unknown type is refused" 's/in u64 value : uint64_t/in pointer value : uint64_t/'
 refuse "an unknown handle kind is refused" 's/handle:event hEvent/handle:evnt hEvent/'
 refuse "results of an asynchronous call are refused" 's/^call 0x0006 vgpPing sync/call 0x0006 vgpPing async/'
-refuse "a blocking call without a waiter is refused" 's/^call 0x0415 cuEventSynchronize wait worker=custom/call 0x0415 cuEventSynchronize wait/'
+refuse "a blocking call without a waiter is refused" 's/^call 0x0415 cuEventSynchronize wait effect=waits worker=custom/call 0x0415 cuEventSynchronize wait effect=waits/'
+refuse "a call that does not say what it does to work is refused" 's/^call 0x0006 vgpPing sync effect=complete/call 0x0006 vgpPing sync/'
+refuse "a call that does not say what it does to state is refused" '/^call 0x0006 vgpPing/,/^$/s/^    keeps nothing$//'
 refuse "a name described twice is refused" 's/^local cuInit(/local cuStreamQuery(/'
 refuse "a refusal without a reason's text is refused" 's/^reason coredump /reason coredmup /'
 refuse "a reason that no call is refused for is refused" 's/^reason coredump "/reason coredmup "unused"\n&/'

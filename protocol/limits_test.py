@@ -33,11 +33,13 @@ CALL = 'call 0x0001 vgpA sync\n'
 CU = 'call 0x0001 cuA sync\n'
 OUT = '    out bytes data max=%d : void *\n'
 IN = '    in bytes data len=dataLen max=%d : const void *\n'
-FILL = ('call 0x0001 cuA sync fills silent=1.3\n    in u64 dstDevice : CUdeviceptr\n    in u32 v : unsigned int\n'
+FILL = ('call 0x0001 cuA sync effect=runs silent=1.3\n    in u64 dstDevice : CUdeviceptr\n    in u32 v : unsigned int\n'
         '    in u64 N : size_t\n')
 LIST = '    in array:u32 list count=n max=%d : const uint32_t *\n'
 ROWS = ('call 0x0001 cuA sync\n    in array:u32 list count=n max=8 : const uint32_t *\n'
         '    rows CUx rows[%s] : .v = %s\n    does cuA(rows)\n')
+# Says nothing of state.
+SILENT = 'call 0x0001 vgpA sync effect=none\n'
 NODE = 'call 0x0001 cuA sync node\n    add cuA(added)\n'
 
 
@@ -88,12 +90,12 @@ ROWS_OF = [
      CALL + '    in struct:S s : const S *\n'),
     ('an array of numbers', CALL + LIST % 8, CALL + (LIST % 8).replace('u32', 'str')),
     ('a fill without a reply', FILL, FILL.replace('sync', 'wait')),
-    ('a fill that is work', FILL, FILL.replace(' fills', '')),
+    ('a fill that is work', FILL, FILL.replace('runs', 'orders')),
     ('a class', CALL, CALL.replace('sync', 'later')),
     ('a handler with steps', work('does cuA()'), work('does cuA()', options=' worker=custom')),
     ('an entry point with steps', work('answer CUDA_SUCCESS'), work('answer CUDA_SUCCESS', options=' entry=custom')),
     ('a synchronous long call', 'call 0x0001 cuA sync long\n', 'call 0x0001 cuA async long\n'),
-    ('a forwarded call that fills', 'call 0x0001 cuA sync fills\n', 'call 0x0001 cuA sync fills worker=custom\n'),
+    ('a forwarded call that fills', 'call 0x0001 cuA sync effect=runs\n', 'call 0x0001 cuA sync effect=runs worker=custom\n'),
     ('an option', 'call 0x0001 vgpA sync noctx\n', 'call 0x0001 vgpA sync noctxt\n'),
     ('a waiting call', 'call 0x0001 cuA wait worker=custom\n', 'call 0x0001 cuA wait\n'),
     ('a name of its own', 'local cuL(int a)\nlocal cuM(int a)\n', 'local cuL(int a)\nlocal cuL(int a)\n'),
@@ -116,6 +118,25 @@ ROWS_OF = [
      'struct S\n    u32 a : int\nend\n' + CALL + '    new struct:S s : S *\n'),
     ('a type', CALL + '    in u32 a : int\n', CALL + '    in u33 a : int\n'),
     ('an asynchronous call', 'call 0x0001 vgpA async\n', 'call 0x0001 vgpA async\n    out u32 a : int *\n'),
+    # ---- facts ----
+    ('an effect', 'call 0x0001 vgpA sync effect=complete\n', 'call 0x0001 vgpA sync effect=completes\n'),
+    ('a flex call that is work', *(f'call 0x0001 vgpA flex effect={e}\n    in handle:stream s null : CUstream\n' for e in ('runs', 'none'))),
+    ('a wait that waits', 'call 0x0001 vgpA wait effect=waits\n', 'call 0x0001 vgpA sync effect=waits\n'),
+    ('a state', 'call 0x0001 vgpA sync effect=none\n    ends context\n', SILENT),
+    ('nothing', CALL + '    keeps nothing\n', CALL + '    keeps none\n'),
+    ('nothing alone', CALL + '    keeps nothing\n', CALL + '    keeps nothing\n    ends context\n'),
+    ('nothing, and no new handle', CALL + '    keeps nothing\n', CALL + '    new handle:event e : CUevent *\n    keeps nothing\n'),
+    ('a kind of state', CALL + '    ends memory\n', CALL + '    ends memry\n'),
+    ('a change of a device', CALL + '    changes device.flags\n', CALL + '    ends device\n'),
+    ('one object', CALL + '    in u64 a : int\n    in u64 b : int\n    ends memory a\n',
+     CALL + '    in u64 a : int\n    in u64 b : int\n    ends memory a b\n'),
+    ('a parameter that is there', CALL + '    in u64 a : int\n    changes memory a\n', CALL + '    in u64 a : int\n    changes memory b\n'),
+    ('a key that the guest gives', CALL + '    in u64 a : int\n    changes memory a\n', CALL + '    out u64 a : int *\n    changes memory a\n'),
+    ('a reason in quotes, of what cannot', CALL + '    ends memory\n    cannot "x"\n', CALL + '    ends memory\n    cannot x\n'),
+    ('one event that is recorded', CALL + '    in handle:event a records : CUevent\n', CALL + '    in handle:stream a records : CUstream\n'),
+    ('flags of an external event', CALL + '    in u32 f external : unsigned\n', CALL + '    in u64 f external : unsigned\n'),
+    ('a verdict', CALL + '    out u32 r verdict : unsigned *\n', CALL + '    in u32 r verdict : unsigned\n'),
+    ('a length', CALL + '    out u64 a extent=n : int *\n    in u64 n : int\n', CALL + '    in u64 a extent=n : int\n    in u64 n : int\n'),
     # ---- the templates ----
     ('a forwarded parameter', CU + '    in u32 a : int\n', CU + '    in blob a : const void *\n'),
     ('a parent', CU + '    in handle:module m parent : CUmodule\n    new handle:function f : CUfunction *\n',
@@ -125,8 +146,25 @@ ROWS_OF = [
 ]
 
 
+def with_facts(text):
+    """The description with facts in each call that says nothing of them: most rows are about something else."""
+    if text == SILENT:
+        return text
+    out = []
+    for block in re.split(r'^(?=call |local |struct |reason |unsupported |end)', text, flags=re.M):
+        line, newline, rest = block.partition('\n')
+        if line.startswith('call ') and len(line.split()) > 3:
+            if 'effect=' not in line:
+                line += ' effect=runs' if line.split()[3] == 'flex' else ' effect=none'
+            if not re.search(r'^    (new|del|makes|ends|changes|keeps|cannot) ', rest, re.M) and ' node' not in line:
+                rest = '    keeps nothing\n' + rest
+        out.append(line + newline + rest)
+    return ''.join(out)
+
+
 def accept(text):
     """None, or the exception; the handlers are rendered, too."""
+    text = with_facts(text)
     with tempfile.NamedTemporaryFile('w', suffix='.def') as f:
         f.write(text)
         f.flush()

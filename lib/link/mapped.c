@@ -11,8 +11,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../../protocol/generated/vgp_calls.h"
-
 bool lnk_memory_mapped(const void *p, uint64_t n)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -113,24 +111,4 @@ bool lnk_each_mapping(const void *va, uint64_t length, bool (*fn)(const struct l
     free(line);
     fclose(f);
     return true;
-}
-
-/* ---- calls ---- */
-
-bool lnk_call_is_work(uint16_t call)
-{
-    switch (call) {
-    case VGP_vgpCopy:
-    case VGP_vgpLaunch:
-    case VGP_cuGraphLaunch:
-    case VGP_vgpGraphLaunch:
-    case VGP_vgpStreamMemOps:
-    case VGP_cuStreamWaitValue32_v2:
-    case VGP_cuStreamWaitValue64_v2:
-    case VGP_cuStreamWriteValue32_v2:
-    case VGP_cuStreamWriteValue64_v2:
-        return true;
-    default:
-        return call >= VGP_cuMemsetD8_v2 && call <= VGP_cuMemsetD2D32Async;
-    }
 }

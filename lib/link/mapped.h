@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which memory of this process is mapped, and which calls touch memory of the device. */
+/* Which memory of this process is mapped. */
 #ifndef LNK_MAPPED_H
 #define LNK_MAPPED_H
 
@@ -8,8 +8,6 @@
 
 /* True when every page of [p, p + n) is mapped (readable is not checked). */
 bool lnk_memory_mapped(const void *p, uint64_t n);
-/* True for calls that may make the device read or write memory. */
-bool lnk_call_is_work(uint16_t call);
 
 /* A mapping of this process, as far as it lies in a range. */
 struct lnk_mapping {

@@ -17,6 +17,7 @@
 #include "record_int.h"
 
 #include "../../protocol/generated/vgp_calls.h"
+#include "../../protocol/vgp_facts.h"
 #include "../../protocol/vgp_fields.h"
 
 /* Looking at much memory for each launch would stop the program: what is beyond is not followed. */
@@ -287,14 +288,7 @@ static void event_passed(uint64_t event)
 
 static bool is_work(const struct vgp_record *record)
 {
-    return lnk_call_is_work(record->call) || record->call == VGP_vgpLaunchHostFunc ||
-           record->call == VGP_cuMemPrefetchAsync_v2;
-}
-
-static bool waits(uint16_t call)
-{
-    return call == VGP_vgpCtxSynchronize || call == VGP_cuStreamSynchronize ||
-           call == VGP_cuEventSynchronize || call == VGP_cuStreamQuery || call == VGP_cuEventQuery;
+    return vgp_touches_memory(record->call) || vgp_effect(record->call) == VGP_EFFECT_CALLS;
 }
 
 static void note_copy(const struct vgp_record *record, const struct vgp_args_vgpCopy *a)
@@ -323,7 +317,8 @@ void lnk_record_mem_function(bool ended)
 void lnk_record_mem_call(const struct vgp_record *record)
 {
     const uint8_t *args = (const uint8_t *)(record + 1);
-    uint64_t stream, event;
+    bool streamed;
+    uint64_t stream;
 
     if (record->call == VGP_vgpRegionRegister) {
         const struct vgp_args_vgpRegionRegister *a = (const void *)args;
@@ -338,17 +333,16 @@ void lnk_record_mem_call(const struct vgp_record *record)
     }
     if (regions == NULL)
         return;
-    stream_of(record, &stream);
+    streamed = stream_of(record, &stream);
     if (is_work(record)) {
         look(VGP_EVENT_HOST_WRITE);
         work(record, stream);
         if (record->call == VGP_vgpCopy)
             note_copy(record, (const void *)args);
-    } else if (waits(record->call) && (busy_count != 0 || lost_count)) {
+    } else if (vgp_tells_completion(record->call) && (busy_count != 0 || lost_count)) {
         look(VGP_EVENT_HOST_EITHER); /* a flag that a kernel waits for, or a kernel's result */
-    } else if (record->call == VGP_cuEventRecord || record->call == VGP_cuEventRecordWithFlags) {
-        memcpy(&event, args, sizeof(event)); /* hEvent is the first argument of both */
-        note_event(record, event, stream);
+    } else if (vgp_facts(record->call) & VGP_FACT_RECORDS && streamed) {
+        note_event(record, vgp_place_get(vgp_call_facts(record->call)->records, args, NULL), stream);
     }
 }
 
@@ -362,24 +356,18 @@ void lnk_record_mem_reply(const struct vgp_record *record, CUresult result)
     if (regions == NULL || result != CUDA_SUCCESS || !was_busy)
         return;
     memcpy(&value, args, sizeof(value));
-    switch (record->call) {
-    case VGP_vgpCtxSynchronize:
+    if (record->call == VGP_vgpCtxSynchronize) {
         busy_count = 0;
         lost_count = false;
-        break;
-    case VGP_cuStreamSynchronize:
-    case VGP_cuStreamQuery:
-        idle(find(record, value));
-        break;
-    case VGP_cuEventSynchronize:
-    case VGP_cuEventQuery:
-        event_passed(value);
-        break;
-    case VGP_vgpCopy:
-        if (((const struct vgp_args_vgpCopy *)(const void *)args)->when == VGP_WHEN_COMPLETE)
-            idle(find(record, ((const struct vgp_args_vgpCopy *)(const void *)args)->stream));
-        break;
-    default:
+    } else if (vgp_tells_completion(record->call)) { /* a stream or an event, by its handle */
+        if (VGP_HANDLE_TYPE(value) == VGP_H_EVENT)
+            event_passed(value);
+        else
+            idle(find(record, value));
+    } else if (record->call == VGP_vgpCopy &&
+               ((const struct vgp_args_vgpCopy *)(const void *)args)->when == VGP_WHEN_COMPLETE) {
+        idle(find(record, ((const struct vgp_args_vgpCopy *)(const void *)args)->stream));
+    } else {
         return;
     }
     if (busy_count == 0 && !lost_count) {

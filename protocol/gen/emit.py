@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 import parse  # noqa: E402
 import policy  # noqa: E402
-from templates import calls_h, entry, fields, golden, guest, page, prove, provider, roundtrip, softgpu, worker  # noqa: E402
+from templates import calls_h, entry, facts, fields, golden, guest, page, prove, provider, roundtrip, softgpu, worker  # noqa: E402
 
 
 def main(argv):
@@ -46,7 +46,7 @@ def main(argv):
         rows = [ln.rstrip('\n').split('\t') for ln in f if not ln.startswith('#')]
     files = {
         'vgp_calls.h': calls_h.render(d), 'vgp_names.c': calls_h.render_names(d),
-        'vgp_fields.c': fields.render(d),
+        'vgp_facts.c': facts.render(d), 'vgp_fields.c': fields.render(d),
         'vgp_guest.h': guest.render_h(d), 'vgp_guest.c': guest.render_c(d),
         'vgp_entry.h': entry.render_h(d), 'vgp_entry.c': entry.render_c(d),
         'vgp_unsupported.c': entry.render_unsupported(d),
@@ -65,6 +65,8 @@ def main(argv):
                 f.write(text)
     with open(os.path.join(argv[2], 'calls.md'), 'w', encoding='utf-8') as f:
         f.write(page.render(d))
+    with open(os.path.join(argv[2], 'state.md'), 'w', encoding='utf-8') as f:
+        f.write(facts.render_page(d))
     return 0
 
 

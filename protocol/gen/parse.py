@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 # Of an entry point in the guest; of a handler in the worker.
 STEPS = ('place', 'let', 'mint', 'enter', 'refuse', 'answer', 'then', 'give')
+# What a call does to its client's state.
+STATE = ('makes', 'changes', 'ends', 'keeps', 'cannot')
 WORKER_STEPS = ('with', 'rows', 'check', 'deny', 'does', 'add', 'set', 'exec', 'after')
 
 
@@ -34,6 +36,7 @@ class Call:
     params: list = field(default_factory=list)
     steps: list = field(default_factory=list)
     work: list = field(default_factory=list)
+    state: list = field(default_factory=list)  # (one of STATE, text, line)
 
 
 @dataclass
@@ -129,6 +132,9 @@ def parse(path):
                     result, _, why = result.partition(' because ')
                 steps = cur.steps if words[0] in STEPS else cur.work
                 steps.append(Step(words[0], text, result, no, why))
+                continue
+            if words[0] in STATE and isinstance(cur, Call):
+                cur.state.append((words[0], line.strip()[len(words[0]):].strip(), no))
                 continue
             if isinstance(cur, Local):
                 bad('an entry point of the guest has steps, no parameters of the wire')

@@ -4,6 +4,8 @@
 A call without number, maximum or class is an error here, never a default."""
 from dataclasses import dataclass, field
 
+import facts
+from facts import PolicyError
 from parse import Param
 
 SCALARS = {'u8': (1, 'uint8_t'), 'u16': (2, 'uint16_t'), 'u32': (4, 'uint32_t'),
@@ -23,10 +25,6 @@ RECORD_ARGS_MAX = 72 * 1024 - 32  # VGP_RECORD_MAX less the header
 REPLY_MAX = 4096 - 16            # VGP_REPLY_SLOT_SIZE less the header
 # The minor version that brought a call: by its number up to here, by its own since=1.N from here on.
 SINCE_OF_OLD = ((0x0500, 0), (0x0a00, 1))
-
-
-class PolicyError(Exception):
-    pass
 
 
 @dataclass
@@ -159,12 +157,9 @@ def apply(d):
         c.per_thread = c.opts.pop('per_thread', None)
         c.since = since(c)
         c.added = c.opts.pop('added', None)
-        said = bool(c.opts.pop('fills', False))
-        streams = [p for p in c.params if (p.dir, p.type, p.sub) == ('in', 'handle', 'stream')]
-        c.fills = streams if said or c.cls in ('async', 'flex') else []
-        c.fills_legacy = said and not streams
-        if c.silent and not said:
-            raise PolicyError(f'{c.name}: what nobody waits for is work in flight: fills')
+        facts.apply(c, HANDLES)
+        if c.silent and c.effect != 'runs':
+            raise PolicyError(f'{c.name}: what nobody waits for is work in flight: effect=runs')
         if c.fills_legacy and c.worker != 'forward':
             raise PolicyError(f'{c.name}: only a forwarded call fills the legacy stream')
         if c.opts:

@@ -184,6 +184,18 @@ again() {
     fi
 }
 
+# What the description says that calls make and end is true: the worker said nothing else.
+audited() {
+    log=$out/audited
+    VGPU_TEST_AUDIT=1 timeout 600 "$vgpu" run --verbose --gpu "$gpu" "$build/conform" >"$log" 2>"$log.err"
+    if grep -q 'audit: each call' "$out/audited.err" && ! grep -q 'audit: [^e]' "$out/audited.err"; then
+        passed=$((passed + 1))
+    else
+        echo "FAIL: audited: $(grep -h 'audit: [^e]' "$out/audited.err" | sort | uniq -c | sort -rn | head -n 5)"
+        failed=$((failed + 1))
+    fi
+}
+
 # What the software GPU lacks is forwarded to a provider that has it: the backend's test provider.
 provider() {
     log=$out/provider
@@ -332,6 +344,8 @@ case $ways in
     [ "$ways" != 'direct socket' ] || [ "$gpu" != soft ] || many_sms
     # Every system call may be interrupted, every call is traced.
     again disturbed env CONFORM_ALARM=1 VGPU_TRACE="$out/disturbed.trace"
+    # After each call the worker looks whether what it made is there and what it ended is not.
+    audited
     # All threads and the worker share one processor: a lost wake-up shows as a case that takes long.
     again one_processor env CONFORM_LIMIT=12 taskset -c 0
     ;;

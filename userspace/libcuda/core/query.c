@@ -12,6 +12,7 @@
 
 #include "../../../protocol/generated/vgp_calls.h"
 #include "../../../protocol/generated/vgp_guest.h"
+#include "../../../protocol/vgp_facts.h"
 #include "../../../protocol/vgp_guest_rt.h"
 
 #define PLACES 256u
@@ -190,28 +191,21 @@ CUresult vcu_stream_query_sent(CUstream stream)
 
 uint64_t vcu_query_noted(uint16_t call, const void *args)
 {
-    switch (call) {
-    case VGP_cuEventRecord:
-        return ((const struct vgp_args_cuEventRecord *)args)->hEvent;
-    case VGP_cuEventRecordWithFlags:
-        if (((const struct vgp_args_cuEventRecordWithFlags *)args)->flags != 0)
-            atomic_store(&graphs_record, true);
-        return ((const struct vgp_args_cuEventRecordWithFlags *)args)->hEvent;
-    case VGP_cuCtxRecordEvent:
-        return ((const struct vgp_args_cuCtxRecordEvent *)args)->hEvent;
-    case VGP_cuGreenCtxRecordEvent:
-        return ((const struct vgp_args_cuGreenCtxRecordEvent *)args)->hEvent;
-    case VGP_vgpGraphEventNode:
+    unsigned facts = vgp_facts(call);
+    const struct vgp_call_facts *f;
+
+    if (facts & VGP_FACT_ENDS_CONTEXT)
+        return EVERYTHING;
+    if (__builtin_expect(call == VGP_vgpGraphEventNode, 0)) { /* launches of its graph record the event */
         atomic_store(&graphs_record, true);
         return EVERYTHING;
-    case VGP_vgpPrimaryCtxReset:
-    case VGP_vgpPrimaryCtxRelease:
-    case VGP_vgpCtxDestroy:
-    case VGP_vgpGreenCtxDestroy:
-        return EVERYTHING;
-    default:
-        return 0;
     }
+    if (!(facts & VGP_FACT_RECORDS))
+        return 0;
+    f = vgp_call_facts(call);
+    if (vgp_place_get(f->external, args, NULL) != 0)
+        atomic_store(&graphs_record, true);
+    return vgp_place_get(f->records, args, NULL);
 }
 
 void vcu_query_sent(uint64_t noted, const struct vcu_wait_token *sent)

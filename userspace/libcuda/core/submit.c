@@ -8,6 +8,7 @@
 #include "../../../protocol/generated/vgp_calls.h"
 #include "../../../lib/sha256/sha256.h"
 #include "../../../protocol/generated/vgp_guest.h"
+#include "../../../protocol/vgp_facts.h"
 
 /* The library's part of struct vgp_submit. */
 struct submit {
@@ -123,7 +124,7 @@ CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, b
     CUresult res;
 
     t->intent = (struct vcu_intent){0};
-    if (vcu_units_watch() && lnk_call_is_work(call))
+    if (vcu_units_watch() && vgp_touches_memory(call))
         vcu_units_before_work();
     /* During a capture an error belongs to the call that made it: every call is answered then, but those that only
        the provider could refuse. */
@@ -142,7 +143,7 @@ CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, b
         if (res != CUDA_SUCCESS)
             return res;
     }
-    if (__builtin_expect(atomic_load(&vcu_wait_owed), 0))
+    if (__builtin_expect(atomic_load(&vcu_wait_owed) || vgp_facts(call) & VGP_FACT_ENDS_CONTEXT, 0))
         vcu_wait_before(call, &in);
     context = vcu_thread_context(t);
     res = lnk_ring_begin(&vcu.ring, &p->call, call, bytes, want_reply ? LNK_REPLY_WAIT : LNK_REPLY_NONE,
@@ -185,19 +186,6 @@ CUresult vgp_submit_publish(struct vgp_submit *s)
     return CUDA_SUCCESS;
 }
 
-static bool is_synchronising(uint16_t call)
-{
-    return call == VGP_vgpCtxSynchronize || call == VGP_cuStreamSynchronize || call == VGP_cuEventSynchronize;
-}
-
-/* Success says that some work is complete. None of these has a result that a nested call would
-   overwrite. */
-static bool tells_completion(uint16_t call)
-{
-    return is_synchronising(call) || call == VGP_cuStreamQuery || call == VGP_cuEventQuery ||
-           call == VGP_vgpStreamWatch || call == VGP_vgpEventWatch;
-}
-
 /* Remembers an error that the context will not recover from, so that launches report it at once. */
 static void note_sticky(CUresult r)
 {
@@ -221,7 +209,8 @@ CUresult vgp_submit_collect(struct vgp_submit *s, const void **payload, uint32_t
     res = lnk_ring_collect(&p->call, &shared, &n);
     if (res != CUDA_ERROR_NOT_READY)
         vcu_query_evidence();
-    if (is_synchronising(p->number)) /* before the payload is copied: this receives other replies */
+    if (vgp_effect(p->number) ==
+        VGP_EFFECT_WAITS) /* before the payload is copied: this receives other replies */
         vcu_units_wait_answered();
     if (n > sizeof(payload_small)) {
         struct vcu_thread *t = vcu_thread();
@@ -238,7 +227,7 @@ CUresult vgp_submit_collect(struct vgp_submit *s, const void **payload, uint32_t
         memcpy(copy, shared, n);
     *payload = copy;
     *size = n;
-    if (is_synchronising(p->number)) {
+    if (vgp_effect(p->number) == VGP_EFFECT_WAITS) {
         CUresult earlier = lnk_ring_take_async_error(&vcu.ring);
 
         /* The cause, where what is waited for failed of it. */
@@ -249,7 +238,7 @@ CUresult vgp_submit_collect(struct vgp_submit *s, const void **payload, uint32_t
         vcu_room_context_idle(VGP_HANDLE_INDEX(vcu_thread_context(vcu_thread())));
     if (p->wait.is_wait && res == CUDA_SUCCESS)
         vcu_wait_done(&p->wait);
-    if (vcu_units_watch() && res == CUDA_SUCCESS && tells_completion(p->number))
+    if (vcu_units_watch() && res == CUDA_SUCCESS && vgp_tells_completion(p->number))
         vcu_units_after_wait(p->number == VGP_vgpCtxSynchronize);
     if (__builtin_expect(res != CUDA_SUCCESS, 0)) {
         note_sticky(res);

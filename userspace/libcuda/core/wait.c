@@ -7,6 +7,7 @@
 
 #include "../../../protocol/generated/vgp_calls.h"
 #include "../../../protocol/generated/vgp_guest.h"
+#include "../../../protocol/vgp_facts.h"
 
 _Atomic bool vcu_wait_owed;
 _Atomic uint64_t vcu_waits_answered, vcu_waits_owed;
@@ -71,166 +72,15 @@ void vcu_wait_intend(CUstream stream, enum vcu_effect effect)
     vcu_thread()->intent = (struct vcu_intent){true, (uint8_t)effect, false, (uintptr_t)stream};
 }
 
-/* Calls that put nothing into a stream and tell nothing of one. */
-static bool harmless(uint16_t call)
-{
-    switch (call) {
-    case VGP_vgpHello:
-    case VGP_vgpDeviceInfo:
-    case VGP_vgpBlobAppend:
-    case VGP_vgpBlobOffer:
-    case VGP_vgpBlobDrop:
-    case VGP_vgpHostFuncDone:
-    case VGP_vgpHostFuncFinished:
-    case VGP_vgpStreamThrottle:
-    case VGP_vgpDeviceGetAttribute:
-    case VGP_cuMemAlloc_v2:
-    case VGP_cuMemGetInfo_v2:
-    case VGP_vgpModuleGetFunction:
-    case VGP_vgpLibraryGetKernel:
-    case VGP_vgpKernelGetFunction:
-    case VGP_vgpModuleFunctionName:
-    case VGP_vgpLibraryKernelName:
-    case VGP_vgpFuncGetAttribute:
-    case VGP_cuOccupancyMaxActiveBlocksPerMultiprocessor:
-    case VGP_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags:
-    case VGP_cuOccupancyAvailableDynamicSMemPerBlock:
-    case VGP_cuStreamCreate:
-    case VGP_cuStreamCreateWithPriority:
-    case VGP_cuStreamGetFlags:
-    case VGP_cuStreamGetPriority:
-    case VGP_cuStreamGetId:
-    case VGP_cuEventCreate:
-    case VGP_cuCtxGetLimit:
-    case VGP_cuCtxGetStreamPriorityRange:
-        return true;
-    default:
-        return false;
-    }
-}
-
-/* Calls that leave no work behind when they return. What is not named here counts as work in every stream. */
-static bool leaves_nothing(uint16_t call)
-{
-    switch (call) {
-    case VGP_vgpPing:
-    case VGP_vgpRegionRegister:
-    case VGP_vgpRegionUnregister:
-    case VGP_vgpSettle:
-    case VGP_vgpPrimaryCtxRetain:
-    case VGP_cuCtxSetLimit:
-    case VGP_cuCtxSetCacheConfig:
-    case VGP_cuCtxGetCacheConfig:
-    case VGP_cuMemFree_v2:
-    case VGP_cuMemAllocPitch_v2:
-    case VGP_vgpDeviceGetDefaultMemPool:
-    case VGP_vgpMemPoolGetAttribute:
-    case VGP_vgpMemPoolSetAttribute:
-    case VGP_cuArray3DCreate_v2:
-    case VGP_cuArrayDestroy:
-    case VGP_vgpModuleLoad:
-    case VGP_vgpLibraryLoad:
-    case VGP_vgpModuleLoadEx:
-    case VGP_vgpLibraryLoadEx:
-    case VGP_cuModuleUnload:
-    case VGP_cuLibraryUnload:
-    case VGP_vgpModuleGetGlobal:
-    case VGP_vgpLibraryGetGlobal:
-    case VGP_vgpLibraryGetModule:
-    case VGP_vgpFuncSetAttribute:
-    case VGP_cuFuncSetCacheConfig:
-    case VGP_cuStreamDestroy_v2:
-    case VGP_cuEventDestroy_v2:
-    case VGP_cuEventElapsedTime_v2:
-    case VGP_vgpMemGetGranularity:
-    case VGP_vgpMemCreate:
-    case VGP_vgpMemRelease:
-    case VGP_cuMemAddressReserve:
-    case VGP_cuMemAddressFree:
-    case VGP_vgpMemMap:
-    case VGP_cuMemUnmap:
-    case VGP_vgpMemSetAccess:
-    case VGP_vgpStreamBeginCapture:
-    case VGP_vgpStreamEndCapture:
-    case VGP_vgpStreamCaptureInfo:
-    case VGP_vgpGraphInstantiate:
-    case VGP_vgpGraphExecUpdate:
-    case VGP_cuGraphExecDestroy:
-    case VGP_vgpGraphDestroy:
-    case VGP_vgpGraphCreate:
-    case VGP_vgpGraphClone:
-    case VGP_vgpGraphTraits:
-    case VGP_vgpGraphList:
-    case VGP_vgpGraphEdges:
-    case VGP_vgpGraphNodeInfo:
-    case VGP_vgpGraphKernelNode:
-    case VGP_vgpGraphCopyNode:
-    case VGP_vgpGraphMemsetNode:
-    case VGP_vgpGraphEmptyNode:
-    case VGP_vgpGraphKernelNodeGet:
-    case VGP_vgpTexObjectCreate:
-    case VGP_vgpTexObjectDestroy:
-    case VGP_vgpPointerManaged:
-    case VGP_cuMemGetAccess:
-    case VGP_vgpMemAllocationProp:
-    case VGP_vgpMemHandleTypes:
-    case VGP_vgpMemPoolCreate:
-    case VGP_cuMemPoolGetAccess:
-    case VGP_vgpOccupancyClusters:
-    case VGP_vgpTensorMapEncode:
-    case VGP_vgpLinkCreate:
-    case VGP_vgpLinkAdd:
-    case VGP_vgpLinkComplete:
-    case VGP_vgpLinkRead:
-    case VGP_vgpLinkLog:
-    case VGP_cuLinkDestroy:
-    case VGP_vgpJitLogRead:
-    case VGP_vgpJitLogDrop:
-    case VGP_cuDevicePrimaryCtxGetState:
-    case VGP_cuCtxGetSharedMemConfig:
-    case VGP_cuDeviceCanAccessPeer:
-    case VGP_cuDeviceGetP2PAttribute:
-    case VGP_vgpDeviceAtomicCapabilities:
-    case VGP_cuGraphExecGetFlags:
-    case VGP_vgpGraphNodeFindInClone:
-    case VGP_vgpGraphChild:
-    case VGP_vgpGraphNodeEnabled:
-    case VGP_vgpGraphHostNode:
-    case VGP_vgpGraphChildNode:
-    case VGP_vgpGraphEventNode:
-    case VGP_vgpGraphCopyNodeGet:
-    case VGP_vgpGraphMemsetNodeGet:
-    case VGP_vgpGraphHostNodeGet:
-    case VGP_vgpGraphEventNodeGet:
-    case VGP_vgpGraphKernelNodeAttribute:
-    case VGP_vgpGraphMemNodeGet:
-    case VGP_vgpStreamGetAttribute:
-    case VGP_vgpStreamSetAttribute:
-    case VGP_cuFuncSetSharedMemConfig:
-    case VGP_cuArray3DGetDescriptor_v2:
-    case VGP_vgpNvmlInfo:
-    case VGP_vgpNvmlUsage:
-    case VGP_vgpNvmlGet:
-    /* Other waits: what was there before stays, and nothing is added. */
-    case VGP_cuStreamSynchronize:
-    case VGP_cuEventSynchronize:
-    case VGP_cuStreamQuery:
-    case VGP_cuEventQuery:
-    case VGP_vgpStreamWatch:
-    case VGP_vgpEventWatch:
-        return true;
-    default:
-        return false;
-    }
-}
-
 /* ---- what is outstanding -------------------------------------------------------------------- */
 
 static void note_context(uint16_t call, uint64_t context)
 {
     if (the_context == 0)
         the_context = context;
-    if ((context != 0 && context != the_context) || call == VGP_vgpCtxCreate || call == VGP_vgpGreenCtxCreate)
+    /* A primary context is the same one each time. */
+    if ((context != 0 && context != the_context) ||
+        (vgp_facts(call) & VGP_FACT_MAKES_CONTEXT && call != VGP_vgpPrimaryCtxRetain))
         atomic_store(&two_contexts, true);
 }
 
@@ -296,16 +146,16 @@ struct vcu_wait_token vcu_wait_note(uint16_t call, const struct vcu_intent *in, 
 {
     const struct vcu_wait_token none = {0};
 
-    if (harmless(call) || (vcu_thread()->settling && in->effect != VCU_EFFECT_WAITS))
+    if (vgp_effect(call) == VGP_EFFECT_NONE || (vcu_thread()->settling && in->effect != VCU_EFFECT_WAITS))
         return none;
     note_context(call, context);
     if (call == VGP_vgpCtxSynchronize)
         return (struct vcu_wait_token){.is_wait = true, .everything = true, .work = work};
     if (in->effect == VCU_EFFECT_WAITS && in->streamed)
         return (struct vcu_wait_token){.is_wait = true, .owner = owner_id(in->stream), .work = work};
-    if (call == VGP_cuStreamDestroy_v2)
+    if (vgp_facts(call) & VGP_FACT_ENDS_STREAM)
         note_destroyed();
-    else if (in->streamed ? call != VGP_cuStreamSynchronize : !leaves_nothing(call))
+    else if (!vgp_leaves_nothing(call))
         return note_work(in);
     return none;
 }
@@ -421,7 +271,7 @@ static bool record_locked(void)
 
 void vcu_wait_before(uint16_t call, const struct vcu_intent *in)
 {
-    if (vcu_thread()->settling || harmless(call))
+    if (vcu_thread()->settling || vgp_effect(call) == VGP_EFFECT_NONE)
         return;
     pthread_mutex_lock(&owe_lock);
     if (atomic_load(&vcu_wait_owed)) {
@@ -431,8 +281,8 @@ void vcu_wait_before(uint16_t call, const struct vcu_intent *in)
         if (!same || (in->effect == VCU_EFFECT_ANY && !owed.recorded && !record_locked()))
             settle_locked();
     }
-    /* The contexts' ends take the event with them. */
-    if (call == VGP_vgpPrimaryCtxReset || call == VGP_vgpPrimaryCtxRelease || call == VGP_vgpCtxDestroy)
+    /* The contexts' ends take the event with them, whether it stands for a wait now or did before. */
+    if (vgp_facts(call) & VGP_FACT_ENDS_CONTEXT)
         owed.event = NULL;
     pthread_mutex_unlock(&owe_lock);
 }

@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include "../../../protocol/generated/vgp_calls.h"
+#include "../../../protocol/vgp_facts.h"
 #include "../../../protocol/vgp_fields.h"
 #include "../../../protocol/vgp_recording.h"
 #include "../../../lib/link/link.h"

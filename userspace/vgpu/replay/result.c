@@ -272,66 +272,32 @@ static bool locate(const struct vgp_field *f, const uint8_t *payload, uint64_t s
     return true;
 }
 
-/* Memory that the call has given out: where it was, where it is. */
+/* Memory that the call has told of: where it was, where it is. `fixed`: the arguments; `here`: this reply. */
 static void learn_range(struct replay_run *r, const struct replay_event *e, const uint8_t *fixed,
                         const uint8_t *here)
 {
-    uint64_t from, to, size = 0, second = 0;
+    const struct vgp_call_facts *f = vgp_call_facts(e->call->call);
+    uint64_t length = 1;
 
-    if (e->reply->payload < 8)
+    if (f == NULL || f->range.where == 0 || e->reply->payload < vgp_fields_of(e->call->call)->ret_fixed)
         return;
-    memcpy(&from, e->payload, 8);
-    memcpy(&to, here, 8);
-    memcpy(&size, fixed, 8);
-    if (e->reply->payload >= 16)
-        memcpy(&second, e->payload + 8, 8);
-    switch (e->call->call) {
-    case VGP_cuMemAlloc_v2:
-    case VGP_cuMemAllocManaged:
-    case VGP_cuMemAllocAsync:
-    case VGP_cuMemAllocFromPoolAsync:
-    case VGP_cuMemAddressReserve:
-        replay_map_add(&r->map, from, size, to);
-        break;
-    case VGP_cuMemAllocPitch_v2: {
-        const struct vgp_args_cuMemAllocPitch_v2 *a = (const void *)fixed;
-
-        replay_map_add(&r->map, from, second * a->Height, to);
-        break;
-    }
-    case VGP_vgpModuleGetGlobal:
-    case VGP_vgpLibraryGetGlobal:
-    case VGP_vgpLibraryGetManaged:
-    case VGP_vgpIpcOpenMem:
-    case VGP_vgpMemPoolImportPointer:
-        replay_map_add(&r->map, from, second, to);
-        break;
-    case VGP_vgpGraphMemAllocNode: { /* results: the node, the address */
-        const struct vgp_args_vgpGraphMemAllocNode *a = (const void *)fixed;
-        const struct vgp_ret_vgpGraphMemAllocNode *ret = (const void *)here;
-
-        replay_map_add(&r->map, second, a->bytesize, ret->dptr);
-        break;
-    }
-    case VGP_vgpRegionRegister:
-        replay_map_add(&r->map, from,
-                       ((const struct vgp_args_vgpRegionRegister *)(const void *)fixed)->length, to);
-        break;
-    default:
-        break;
-    }
+    for (unsigned i = 0; i < 2 && f->range_length[i].where != 0; i++)
+        length *= vgp_place_get(f->range_length[i], fixed, e->payload);
+    replay_map_add(&r->map, vgp_place_get(f->range, NULL, e->payload), length,
+                   vgp_place_get(f->range, NULL, here));
 }
 
 /* Kernels get the number of a texture or surface object, or of a condition, as a parameter. */
-static void learn_texture(struct replay_run *r, const struct replay_event *e, const uint8_t *here)
+static void learn_number(struct replay_run *r, const struct replay_event *e, const uint8_t *here)
 {
-    uint64_t from, to;
+    const struct vgp_call_facts *f = vgp_call_facts(e->call->call);
 
-    if (e->call->call != VGP_vgpTexObjectCreate && e->call->call != VGP_vgpGraphConditionalHandle)
-        return;
-    memcpy(&from, e->payload, 8);
-    memcpy(&to, here, 8);
-    if (from != 0) {
+    for (uint32_t i = 0; f != NULL && i < f->states_count; i++) {
+        const struct vgp_state *s = &f->states[i];
+        uint64_t from = vgp_place_get(s->at, NULL, e->payload), to = vgp_place_get(s->at, NULL, here);
+
+        if (s->ends || (s->kind != VGP_KIND_TEXTURE_OBJECT && s->kind != VGP_KIND_CONDITION) || from == 0)
+            continue;
         replay_pairs_add(&r->map.textures, from, to);
         replay_map_handle_add(&r->map, from, to);
     }
@@ -383,7 +349,7 @@ void replay_compare(struct replay_run *r, const struct replay_event *e, CUresult
         if (size >= f->ret_fixed && e->reply->payload >= f->ret_fixed && f->ret_fixed >= 8)
             learn_range(r, e, fixed, payload);
         if (size >= 8 && e->reply->payload >= 8)
-            learn_texture(r, e, payload);
+            learn_number(r, e, payload);
         for (uint32_t i = 0; i < f->out_count; i++) {
             const uint8_t *a, *b;
             uint64_t n, m;

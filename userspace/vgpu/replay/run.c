@@ -175,18 +175,12 @@ static bool prepare(struct replay_run *r, const struct replay_event *e, uint8_t 
 
 static void note_freed(struct replay_run *r, const struct replay_event *e)
 {
-    uint64_t address;
+    struct vgp_place at = vgp_ends(e->record->call, VGP_KIND_MEMORY);
 
-    switch (e->record->call) {
-    case VGP_cuMemFree_v2:
-    case VGP_cuMemFreeAsync:
-    case VGP_cuMemAddressFree:
-        memcpy(&address, e->args, sizeof(address));
-        replay_map_free(&r->map, address);
-        break;
-    default:
-        break;
-    }
+    if (at.where == 0)
+        at = vgp_ends(e->record->call, VGP_KIND_RESERVATION);
+    if (at.where != 0)
+        replay_map_free(&r->map, vgp_place_get(at, e->args, NULL));
 }
 
 static void put_staging(struct replay_run *r, const struct replay_event *e)
@@ -245,9 +239,8 @@ static void move_first(struct replay_run *r, const struct vgp_record *record)
     uint32_t size;
 
     if (r->options.move == 0 || record->context == 0 ||
-        (record->call != VGP_cuMemAlloc_v2 && record->call != VGP_cuMemAllocPitch_v2 &&
-         record->call != VGP_cuMemAllocAsync && record->call != VGP_vgpModuleLoad &&
-         record->call != VGP_vgpLibraryLoad))
+        (!vgp_makes(record->call, VGP_KIND_MEMORY) && !vgp_makes(record->call, VGP_H_MODULE) &&
+         !vgp_makes(record->call, VGP_H_LIBRARY)))
         return;
     r->options.move = 0;
     if (send(r, &c, &own, (uint8_t *)args) != CUDA_SUCCESS)
@@ -300,7 +293,7 @@ static bool on_call(struct replay_run *r, const struct replay_event *e)
 
 static bool is_query(uint16_t call)
 {
-    return call == VGP_cuStreamQuery || call == VGP_cuEventQuery;
+    return vgp_effect(call) == VGP_EFFECT_ASKS;
 }
 
 /* The recorded program saw work complete and went on; so it must be complete here as well. */

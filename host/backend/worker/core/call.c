@@ -92,30 +92,6 @@ void wrk_captures_settle(struct wrk_worker *w)
         wrk_namer_clear(w, &wrk_capturing);
 }
 
-bool wrk_call_is_work(uint16_t call)
-{
-    switch (call) {
-    case VGP_vgpLaunchHostFunc:
-    case VGP_vgpCapturedHostFunc:
-    case VGP_cuMemAllocAsync:
-    case VGP_cuMemFreeAsync:
-    case VGP_cuMemAllocFromPoolAsync:
-    case VGP_cuStreamWaitEvent:
-    case VGP_cuStreamWaitValue32_v2:
-    case VGP_cuStreamWaitValue64_v2:
-    case VGP_cuStreamWriteValue32_v2:
-    case VGP_cuStreamWriteValue64_v2:
-    case VGP_cuEventRecord:
-    case VGP_cuEventRecordWithFlags:
-    case VGP_cuGraphUpload:
-    case VGP_vgpStreamMemOps:
-    case VGP_vgpExtSemOp:
-        return false;
-    default:
-        return true;
-    }
-}
-
 bool wrk_is_sticky(CUresult r)
 {
     switch ((int)r) {

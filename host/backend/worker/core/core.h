@@ -170,9 +170,6 @@ void wrk_async_capture_lost(struct wrk_worker *w, uint16_t call, CUresult r);
 /* Sends what found no room; dispatcher, now and then. */
 void wrk_async_error_retry(struct wrk_worker *w);
 bool wrk_is_sticky(CUresult r);
-/* Of calls that fill a stream: does it take time of the GPU? What does not (events, waits, host functions) waits for no
- * turn. Whatever is not listed does. */
-bool wrk_call_is_work(uint16_t call);
 /* The provider stream of a wire value (0, 1, 2 or a handle). */
 CUresult wrk_stream_get(struct wrk_call *c, uint64_t value, CUstream *out);
 /* Captures that the guest began and did not end; 0 = no stream needs asking. */
@@ -215,5 +212,9 @@ CUcontext wrk_base_context(CUcontext ctx);
 bool wrk_context_has(struct wrk_worker *w, uint64_t context, uint64_t owner);
 /* Are there green contexts that stand on it, or on what it stands on? */
 bool wrk_context_divided(struct wrk_worker *w, uint64_t context);
+
+/* Looks after a call that succeeded whether what it made is there and what it ended is not: audit.c. Off by default. */
+void wrk_audit_init(void);
+void wrk_audit(struct wrk_call *c);
 
 #endif

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "vgp_facts.h"
 #include "vgp_worker.h"
 
 #define MARKS 2048u
@@ -380,7 +381,7 @@ static bool may(struct wrk_worker *w, uint16_t call, uint32_t flags)
             return false;
         }
     }
-    if (!flow.turns || !wrk_call_is_work(call))
+    if (!flow.turns || vgp_effect(call) != VGP_EFFECT_RUNS)
         return true;
     if (flow.open && bounded(w, call)) {
         mark_all(w);
@@ -418,7 +419,7 @@ void wrk_flow_issued(struct wrk_call *c)
     most = flow.turns ? 16 : most && most < CALLS_PER_MARK ? most : CALLS_PER_MARK;
     if (flow.turns)
         key = key_of(c->rec->call, c->args, c->args_size);
-    if (flow.turns && wrk_call_is_work(c->rec->call)) {
+    if (flow.turns && vgp_effect(c->rec->call) == VGP_EFFECT_RUNS) {
         cost = cost_of(key);
         known = cost != 0;
         cost = known ? cost : UNKNOWN_NS;

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "lib/hash/hash.h"
+#include "vgp_facts.h"
 #include "vgp_worker.h"
 
 struct wrk_name {
@@ -182,14 +183,9 @@ static CUresult name(struct wrk_namer *n, struct wrk_handle_entry *e, uint64_t c
  * events tie streams together and are in no graph. */
 static bool external_event(const struct wrk_call *c)
 {
-    switch (c->rec->call) {
-    case VGP_cuEventRecordWithFlags:
-        return ((const struct vgp_args_cuEventRecordWithFlags *)(const void *)c->args)->flags;
-    case VGP_cuStreamWaitEvent:
-        return ((const struct vgp_args_cuStreamWaitEvent *)(const void *)c->args)->Flags;
-    default:
-        return false;
-    }
+    const struct vgp_call_facts *f = vgp_call_facts(c->rec->call);
+
+    return f && vgp_place_get(f->external, c->args, NULL);
 }
 
 void wrk_naming_begin(struct wrk_call *c)

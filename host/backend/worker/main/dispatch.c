@@ -72,6 +72,8 @@ void wrk_dispatch_one(struct wrk_worker *w)
     wrk_blob_call_done(w);
     if (c->malformed)
         die_malformed(c, row);
+    if (r == CUDA_SUCCESS)
+        wrk_audit(c);
     if (c->deferred)
         return;
     if (r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY)

@@ -266,6 +266,7 @@ static int serve(struct wrk_worker *w, struct options *o)
     pthread_mutex_init(&w->notify_lock, NULL);
     wrk_waits_init(&w->waits);
     wrk_regions_init(w);
+    wrk_audit_init();
     if (!wrk_ring_init(&w->ring))
         return refuse(w, "out of memory");
     int r = start_provider(w, o);

@@ -62,6 +62,35 @@ CASE(ctx_reset_frees, CF_ALONE)
     OK("new_memory", cuMemsetD8(p, 0, 1 << 20));
 }
 
+/* Small copies and their waits may be answered ahead of the device: nothing of that outlives the context. */
+CASE(ctx_reset_waits, CF_ALONE)
+{
+    CUcontext c = NULL;
+    CUdeviceptr p = 0;
+    uint32_t v = 0, n = 128, first;
+    void *params[] = {&p, &n, &first};
+    CUmodule m = NULL;
+    CUfunction f = NULL;
+
+    NEED(cuInit(0));
+    for (unsigned i = 0; i < 2; i++) {
+        NEED(cuDevicePrimaryCtxRetain(&c, 0));
+        NEED(cuCtxSetCurrent(c));
+        NEED(cuModuleLoadData(&m, cf_ptx));
+        NEED(cuModuleGetFunction(&f, m, "k_fill"));
+        NEED(cuMemAlloc(&p, 128 * 4));
+        OK("idle", cuCtxSynchronize());
+        v = i + 1;
+        OK("copy", cuMemcpyHtoD(p, &v, sizeof(v)));
+        first = 5 + i;
+        OK("fill", cf_launch(f, 1, 128, 0, NULL, params));
+        OK("read", cuMemcpyDtoH(&v, p + 64, sizeof(v)));
+        cf_u64("value", v, first + 16);
+        OK("complete", cuCtxSynchronize());
+        OK("reset", cuDevicePrimaryCtxReset(0));
+    }
+}
+
 /*
  * What ends an object needs no current context: the driver finds the object's own. Numba's finalizers and FFmpeg's
  * filters rely on that.
