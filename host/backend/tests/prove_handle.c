@@ -202,8 +202,10 @@ void prove_mint(void)
 
     watch(t);
 
-    const struct wrk_handle_entry *last = well_formed(other.handle, MINTED) ? entry_at(t, other.handle, MINTED) : NULL;
-    const bool was = last && last->generation == VGP_HANDLE_GEN(other.handle); /* live, or the last one there */
+    const struct wrk_handle_entry *last =
+        well_formed(other.handle, MINTED) ? entry_at(t, other.handle, MINTED) : NULL;
+    const bool was =
+        last && last->generation == VGP_HANDLE_GEN(other.handle); /* live, or the last one there */
     const uint64_t handle = wrk_handles_mint(t, MINTED, object);
 
     if (handle) {
@@ -212,7 +214,8 @@ void prove_mint(void)
         __CPROVER_assert(e && is_what_it_says(e, handle, MINTED) && e->object == object,
                          "what was minted is found");
         __CPROVER_assert(sound(e, MINTED, VGP_HANDLE_INDEX(handle)), "the state is sound");
-        __CPROVER_assert(!was || other.handle != handle, "neither a live handle is minted again nor one that has ended");
+        __CPROVER_assert(!was || other.handle != handle,
+                         "neither a live handle is minted again nor one that has ended");
         __CPROVER_assume(other.handle != handle || other.type != MINTED);
     }
     others_are_unchanged(t);

@@ -19,7 +19,6 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -581,8 +580,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-    (void)argc;
-    (void)argv;
+    (void)argc, (void)argv;
     /* Small, and without code that the sanitizers do not see; loops end by the watchdog. */
     setenv("VGPU_SOFT_MEMORY", "64M", 1);
     setenv("VGPU_SOFT_THREADS", "2", 1);

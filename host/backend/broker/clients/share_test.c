@@ -509,11 +509,11 @@ static void test_few_descriptors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory),       cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_odd_messages), cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_payload),      cmocka_unit_test(test_descriptor),
-        cmocka_unit_test(test_event),        cmocka_unit_test(test_event_numbers),
-        cmocka_unit_test(test_event_records), cmocka_unit_test(test_quota),
+        cmocka_unit_test(test_memory),          cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_odd_messages),    cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_payload),         cmocka_unit_test(test_descriptor),
+        cmocka_unit_test(test_event),           cmocka_unit_test(test_event_numbers),
+        cmocka_unit_test(test_event_records),   cmocka_unit_test(test_quota),
         cmocka_unit_test(test_few_descriptors),
     };
 
