@@ -35,5 +35,7 @@ struct sg_share_ops {
     bool (*gone)(void *arg, uint32_t holder);
 };
 void sg_set_share(const struct sg_share_ops *ops, void *arg);
+/* A process that had shared events of this one has gone: what it recorded in this one's name completes. Any thread. */
+void sg_share_holder_gone(void);
 
 #endif

@@ -326,5 +326,6 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->sg_set_error_sink = (__typeof__(p->sg_set_error_sink))find(ctx, "sg_set_error_sink")) != NULL;
     n += (p->sg_set_print_sink = (__typeof__(p->sg_set_print_sink))find(ctx, "sg_set_print_sink")) != NULL;
     n += (p->sg_set_share = (__typeof__(p->sg_set_share))find(ctx, "sg_set_share")) != NULL;
+    n += (p->sg_share_holder_gone = (__typeof__(p->sg_share_holder_gone))find(ctx, "sg_share_holder_gone")) != NULL;
     return n;
 }

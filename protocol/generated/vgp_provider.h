@@ -333,6 +333,7 @@ struct vgp_provider {
     __typeof__(&sg_set_error_sink) sg_set_error_sink;
     __typeof__(&sg_set_print_sink) sg_set_print_sink;
     __typeof__(&sg_set_share) sg_set_share;
+    __typeof__(&sg_share_holder_gone) sg_share_holder_gone;
 };
 
 /* Fills *p with find(ctx, name), e.g. dlsym. Returns how many were found. */

@@ -69,6 +69,8 @@ enum vgb_msg_type {
     VGB_M_IMAGE_ASK = 28, /* has the broker this image? image.hash, length. Answer: IMAGE */
     VGB_M_IMAGE_FILLED =
         29, /* value = number of the memory; status 0: it is complete, 1: it will never be. No answer */
+    /* broker -> worker */
+    VGB_M_HOLDER_GONE = 30, /* a client that had events which this one has, too, has ended. No answer */
 };
 
 /* The user id of the workers of a root broker with that process id: above what systemd-nspawn hands

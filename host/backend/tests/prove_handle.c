@@ -9,7 +9,9 @@
 
 #undef VGP_HANDLE_INDEX_MAX
 #define VGP_HANDLE_INDEX_MAX 4u
+#ifndef WRK_HANDLE_CHUNK /* prove.sh: 1 for what removes */
 #define WRK_HANDLE_CHUNK 2u
+#endif
 
 /* Memory of any contents, or none; nothing here depends on what a grown list holds. */
 static void *any_memory(size_t bytes);
@@ -24,6 +26,7 @@ unsigned nondet_unsigned(void);
 uint64_t nondet_u64(void);
 void *nondet_pointer(void);
 CUresult nondet_result(void);
+struct wrk_handle_chunk nondet_chunk(void);
 
 static void *any_memory(size_t bytes)
 {
@@ -199,6 +202,10 @@ void prove_mint(void)
 
     watch(t);
 
+    const struct wrk_handle_entry *last =
+        well_formed(other.handle, MINTED) ? entry_at(t, other.handle, MINTED) : NULL;
+    const bool was =
+        last && last->generation == VGP_HANDLE_GEN(other.handle); /* live, or the last one there */
     const uint64_t handle = wrk_handles_mint(t, MINTED, object);
 
     if (handle) {
@@ -207,40 +214,52 @@ void prove_mint(void)
         __CPROVER_assert(e && is_what_it_says(e, handle, MINTED) && e->object == object,
                          "what was minted is found");
         __CPROVER_assert(sound(e, MINTED, VGP_HANDLE_INDEX(handle)), "the state is sound");
-        __CPROVER_assert(!other.found || other.handle != handle, "no live handle is minted again");
+        __CPROVER_assert(!was || other.handle != handle,
+                         "neither a live handle is minted again nor one that has ended");
         __CPROVER_assume(other.handle != handle || other.type != MINTED);
     }
     others_are_unchanged(t);
 }
 
+#if WRK_HANDLE_CHUNK == 1
+
 /* What has parts is of another type than they are. */
 #define WHOLE VGP_H_MIPMAPPED_ARRAY
 
-static struct wrk_handle_chunk whole_chunk, part_chunk[2];
+/*
+ * Each entry is a variable of its own, at a fixed place: written to at any place of a chunk of several, or of memory that is
+ * allocated, the formulas take gigabytes and no solver ends. How an index finds its chunk is in the proofs above.
+ */
+static struct wrk_handle_chunk whole_0, part_0, part_1, part_2, part_3;
 static struct wrk_handle_chunk *whole_chunks[WRK_HANDLE_CHUNKS], *part_chunks[WRK_HANDLE_CHUNKS];
 
-/* Tables of wholes and of parts in any state, with chunks at fixed places, else CBMC does not end. Returns how many live
- * parts `whole` has, of `*live` ones. A part has no parts here; its removal is the same function's, one level down. */
+/* Tables of one whole and of parts in any state. Returns how many live parts `whole` has, of `*live` ones. A part has no
+ * parts here; its removal is the same function's, one level down. */
 static unsigned any_parts(struct wrk_handles *t, uint64_t whole, unsigned *live)
 {
     unsigned parts = 0;
 
-    __CPROVER_havoc_object(&whole_chunk);
-    __CPROVER_havoc_object(part_chunk);
-    whole_chunks[0] = &whole_chunk;
-    part_chunks[0] = &part_chunk[0];
-    part_chunks[1] = nondet_bool() ? &part_chunk[1] : NULL;
+    whole_0 = nondet_chunk();
+    part_0 = nondet_chunk();
+    part_1 = nondet_chunk();
+    part_2 = nondet_chunk();
+    part_3 = nondet_chunk();
+    whole_chunks[0] = &whole_0;
+    part_chunks[0] = &part_0;
+    part_chunks[1] = &part_1;
+    part_chunks[2] = nondet_bool() ? &part_2 : NULL;
+    part_chunks[3] = nondet_bool() ? &part_3 : NULL;
     t->chunks[WHOLE] = whole_chunks;
     t->chunks[CHILD] = part_chunks;
-    t->high[WHOLE] = WRK_HANDLE_CHUNK;
+    t->high[WHOLE] = 1;
     t->high[CHILD] = nondet_unsigned();
     __CPROVER_assume(t->high[CHILD] <= VGP_HANDLE_INDEX_MAX);
     *live = 0;
     for (unsigned i = 0; i < VGP_HANDLE_INDEX_MAX; i++) {
-        if (!part_chunks[i / WRK_HANDLE_CHUNK])
+        if (!part_chunks[i])
             continue;
 
-        const struct wrk_handle_entry *e = &part_chunks[i / WRK_HANDLE_CHUNK]->entry[i % WRK_HANDLE_CHUNK];
+        const struct wrk_handle_entry *e = part_chunks[i]->entry;
 
         __CPROVER_assume(sound(e, CHILD, i) && !e->first);
         *live += e->live;
@@ -251,22 +270,23 @@ static unsigned any_parts(struct wrk_handles *t, uint64_t whole, unsigned *live)
     return parts;
 }
 
-static struct wrk_handle_chunk minted_chunk[2];
+static struct wrk_handle_chunk minted_0, minted_1;
 static struct wrk_handle_chunk *minted_chunks[WRK_HANDLE_CHUNKS];
 static uint32_t minted_free[2];
 
 /* A table of a type whose handles are minted, at fixed places, too. */
 static void any_minted(struct wrk_handles *t)
 {
-    __CPROVER_havoc_object(minted_chunk);
-    __CPROVER_havoc_object(minted_free);
-    minted_chunks[0] = &minted_chunk[0];
-    minted_chunks[1] = nondet_bool() ? &minted_chunk[1] : NULL;
+    minted_0 = nondet_chunk();
+    minted_1 = nondet_chunk();
+    minted_free[0] = nondet_unsigned();
+    minted_free[1] = nondet_unsigned();
+    minted_chunks[0] = &minted_0;
+    minted_chunks[1] = nondet_bool() ? &minted_1 : NULL;
     t->chunks[MINTED] = minted_chunks;
     t->high[MINTED] = nondet_unsigned();
     __CPROVER_assume(t->high[MINTED] <= VGP_HANDLE_INDEX_MAX);
-    for (unsigned i = 0; i < VGP_HANDLE_INDEX_MAX; i++)
-        __CPROVER_assume(sound(&minted_chunk[i / WRK_HANDLE_CHUNK].entry[i % WRK_HANDLE_CHUNK], MINTED, i));
+    __CPROVER_assume(sound(minted_0.entry, MINTED, 0) && sound(minted_1.entry, MINTED, 1));
     t->live[MINTED] = nondet_u64();
     t->free_list[MINTED] = minted_free;
     t->free_room[MINTED] = 2;
@@ -276,7 +296,7 @@ static void any_minted(struct wrk_handles *t)
 
 static uint64_t part_handle(unsigned i)
 {
-    return VGP_HANDLE(CHILD, part_chunks[i / WRK_HANDLE_CHUNK]->entry[i % WRK_HANDLE_CHUNK].generation, i);
+    return VGP_HANDLE(CHILD, part_chunks[i]->entry->generation, i);
 }
 
 /* The whole's list, as wrk_handles_set_parent() leaves it: it has all its parts, each once, in any order. */
@@ -289,9 +309,9 @@ static bool listed(const struct wrk_handle_entry *whole, uint64_t handle, unsign
         const unsigned i = VGP_HANDLE_INDEX(at);
         const struct wrk_handle_entry *e;
 
-        if (i >= VGP_HANDLE_INDEX_MAX || !part_chunks[i / WRK_HANDLE_CHUNK] || at != part_handle(i))
+        if (i >= VGP_HANDLE_INDEX_MAX || !part_chunks[i] || at != part_handle(i))
             return false;
-        e = &part_chunks[i / WRK_HANDLE_CHUNK]->entry[i % WRK_HANDLE_CHUNK];
+        e = part_chunks[i]->entry;
         if (!e->live || e->parent != handle || e->prev != before)
             return false;
         before = at;
@@ -331,7 +351,7 @@ void prove_part(void)
     const struct wrk_handle_entry *e = wrk_handles_find(t, whole, WHOLE), *o;
 
     __CPROVER_assume(e && !e->parent && listed(e, whole, parts));
-    __CPROVER_assume(i < VGP_HANDLE_INDEX_MAX && part_chunks[i / WRK_HANDLE_CHUNK]);
+    __CPROVER_assume(i < VGP_HANDLE_INDEX_MAX && part_chunks[i]);
 
     const uint64_t part = part_handle(i);
 
@@ -347,11 +367,11 @@ void prove_part(void)
     others_are_unchanged(t);
 }
 
-void prove_no_return(void)
+/* What has ended does not come back. A proof for each type: with a type of any value CBMC does not end. */
+static void no_return(unsigned type)
 {
     struct wrk_handles *t = &table;
     const uint64_t handle = nondet_u64();
-    const unsigned type = nondet_bool() ? CHILD : MINTED;
     unsigned live;
 
     any_parts(t, 0, &live);
@@ -368,3 +388,15 @@ void prove_no_return(void)
     __CPROVER_assert(sound(e, type, VGP_HANDLE_INDEX(handle)), "the state is sound");
     others_are_unchanged(t);
 }
+
+void prove_no_return(void)
+{
+    no_return(CHILD);
+}
+
+void prove_no_return_minted(void)
+{
+    no_return(MINTED);
+}
+
+#endif

@@ -19,10 +19,23 @@ void sg_capture_put(struct sg_capture *c)
     }
 }
 
+static struct sg_node *front_get_node(struct sg_node *n)
+{
+    sg_obj_get(&n->obj);
+    n->fronts++;
+    return n;
+}
+
+static void front_put_node(struct sg_node *n)
+{
+    n->fronts--;
+    sg_obj_put(&n->obj);
+}
+
 static void front_drop_nodes(struct sg_front *f)
 {
     for (size_t i = 0; i < f->n; i++)
-        sg_obj_put(&f->nodes[i]->obj);
+        front_put_node(f->nodes[i]);
     free(f->nodes);
     f->nodes = NULL;
     f->n = 0;
@@ -60,9 +73,9 @@ CUresult sg_front_set(struct sg_front *f, struct sg_capture *c, struct sg_node *
         if (!next.nodes)
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    for (size_t i = 0; i < n; i++) {
-        sg_obj_get(&nodes[i]->obj);
-        next.nodes[next.n++] = nodes[i];
+    while (next.n < n) {
+        next.nodes[next.n] = front_get_node(nodes[next.n]);
+        next.n++;
     }
     atomic_fetch_add(&c->refs, 1);
     sg_front_clear(f);
@@ -92,8 +105,7 @@ CUresult sg_front_merge(struct sg_front *f, struct sg_node *const *nodes, size_t
     for (size_t i = 0; i < n; i++) {
         if (!nodes[i]->mark) {
             nodes[i]->mark = true;
-            sg_obj_get(&nodes[i]->obj);
-            f->nodes[f->n++] = nodes[i];
+            f->nodes[f->n++] = front_get_node(nodes[i]);
         }
     }
     return CUDA_SUCCESS;
@@ -101,7 +113,9 @@ CUresult sg_front_merge(struct sg_front *f, struct sg_node *const *nodes, size_t
 
 void sg_captures_forget_node(const struct sg_graph *g, struct sg_node *n)
 {
-    for (struct sg_capture *c = captures; c; c = c->next) {
+    /* Calls remove no node of a graph that is captured into but new ones, which no front names: without the count they
+     * would look through all fronts for nothing. */
+    for (struct sg_capture *c = captures; c && n->fronts; c = c->next) {
         if (c->graph != g)
             continue;
         for (struct sg_front *f = c->fronts; f; f = f->next) {
@@ -109,7 +123,7 @@ void sg_captures_forget_node(const struct sg_graph *g, struct sg_node *n)
                 if (f->nodes[i] != n)
                     continue;
                 f->nodes[i] = f->nodes[--f->n];
-                sg_obj_put(&n->obj);
+                front_put_node(n);
             }
         }
     }

@@ -56,7 +56,8 @@ struct sg_node {
     SG_COUNTED struct sg_graph_memory *mem; /* a reference: nodes that allocate or free */
     SG_OWNED struct sg_condition *cond;     /* a conditional node's: see graph/condition.c */
     bool mark;
-    size_t pos; /* where its step is, while a program is made */
+    size_t pos;    /* where its step is, while a program is made */
+    size_t fronts; /* places of captures' fronts that name it */
 };
 
 /*

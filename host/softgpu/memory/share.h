@@ -51,6 +51,9 @@ struct sg_share_ops {
 /* Exported: replaces the transport, before the first call that shares anything. */
 void sg_set_share(const struct sg_share_ops *ops, void *arg);
 
+/* Exported: a holder of shared events has gone (runtime/ipc_event.c). Any thread. */
+void sg_share_holder_gone(void);
+
 /* ---- for the files of this folder ---- */
 
 int sg_share_create(uint32_t kind, uint64_t bytes, uint8_t *token, uint32_t *holder);

@@ -4,7 +4,10 @@
  * records and, for each of the latest records, whether it has completed and which process made it.
  * A waiter captures the number of the latest record and sleeps on a futex in the page. The page is
  * not trusted: it only decides when waiters of this one event continue. A process that dies with a
- * pending record completes it, because the awaited work will never happen.
+ * pending record completes it, because the awaited work will never happen. Any holder can enter a record in
+ * the name of another, which would keep waiters for as long as that one lives. So each process knows its own pending
+ * records, and when a holder has gone it completes those in its name that it did not make: waiters wait for a hostile
+ * process no longer than that process lives.
  */
 #define _GNU_SOURCE
 #include "runtime/ipc_event.h"
@@ -36,15 +39,17 @@ struct page {
 _Static_assert(sizeof(struct page) <= 4096, "one page");
 
 struct sg_ipc_event {
-    SG_LISTED struct sg_ipc_event *link, **plink; /* of those made here */
+    SG_LISTED struct sg_ipc_event *link, **plink; /* of all of this process */
     uint8_t token[SG_SHARE_TOKEN];
     uint32_t holder; /* this process */
     bool made_here;
     SG_OWNED struct page *page;
+    _Atomic uint64_t mine[RECORDS]; /* pending records of this process, by their places; 0: none */
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list */
-static struct sg_ipc_event *made;
+/* Guards the list; records are made under it, so that none is looked at half made. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sg_ipc_event *all;
 
 /* Enters this process among the holders. Those that died without a word give their place. */
 static bool enter(struct sg_ipc_event *x)
@@ -70,6 +75,17 @@ static void leave(struct sg_ipc_event *x)
     }
 }
 
+static void list(struct sg_ipc_event *x)
+{
+    pthread_mutex_lock(&lock);
+    x->link = all;
+    x->plink = &all;
+    if (all)
+        all->plink = &x->link;
+    all = x;
+    pthread_mutex_unlock(&lock);
+}
+
 /* Maps the page and enters; takes the descriptor and the hold on the token over. */
 static bool attach(struct sg_ipc_event *x, int fd)
 {
@@ -78,8 +94,10 @@ static bool attach(struct sg_ipc_event *x, int fd)
     close(fd);
     if (p != MAP_FAILED) {
         x->page = p;
-        if (enter(x))
+        if (enter(x)) {
+            list(x);
             return true;
+        }
         munmap(p, sizeof(*x->page));
     }
     sg_share_close(x->token);
@@ -91,18 +109,12 @@ struct sg_ipc_event *sg_ipc_event_new(void)
     struct sg_ipc_event *x = calloc(1, sizeof(*x));
     int fd = x ? sg_share_create(SG_SHARE_EVENT, 4096, x->token, &x->holder) : -1;
 
+    if (x)
+        x->made_here = true;
     if (fd < 0 || !attach(x, fd)) {
         free(x);
         return NULL;
     }
-    x->made_here = true;
-    pthread_mutex_lock(&lock);
-    x->link = made;
-    x->plink = &made;
-    if (made)
-        made->plink = &x->link;
-    made = x;
-    pthread_mutex_unlock(&lock);
     return x;
 }
 
@@ -134,11 +146,9 @@ void sg_ipc_event_end(struct sg_ipc_event *x)
     if (!x)
         return;
     pthread_mutex_lock(&lock);
-    if (x->plink) {
-        *x->plink = x->link;
-        if (x->link)
-            x->link->plink = x->plink;
-    }
+    *x->plink = x->link;
+    if (x->link)
+        x->link->plink = x->plink;
     pthread_mutex_unlock(&lock);
     leave(x);
     munmap(x->page, sizeof(*x->page));
@@ -158,8 +168,8 @@ bool sg_ipc_event_is_ours(const uint8_t *token)
     bool found = false;
 
     pthread_mutex_lock(&lock);
-    for (struct sg_ipc_event *x = made; x && !found; x = x->link)
-        found = !memcmp(x->token, token, sizeof(x->token));
+    for (struct sg_ipc_event *x = all; x && !found; x = x->link)
+        found = x->made_here && !memcmp(x->token, token, sizeof(x->token));
     pthread_mutex_unlock(&lock);
     return found;
 }
@@ -173,24 +183,60 @@ static struct record *record_of(struct sg_ipc_event *x, uint64_t n)
 
 uint64_t sg_ipc_event_record(struct sg_ipc_event *x)
 {
-    uint64_t n = atomic_fetch_add(&x->page->next, 1) + 1, seen;
-    struct record *r = record_of(x, n);
+    uint64_t n, seen;
+    struct record *r;
 
+    pthread_mutex_lock(&lock);
+    n = atomic_fetch_add(&x->page->next, 1) + 1;
+    r = record_of(x, n);
+    atomic_store(&x->mine[n % RECORDS], n);
     atomic_store(&r->holder, x->holder);
     atomic_store(&r->state, 2 * n);
+    pthread_mutex_unlock(&lock);
     seen = atomic_load(&x->page->latest);
     while (seen < n && !atomic_compare_exchange_weak(&x->page->latest, &seen, n))
         ;
     return n;
 }
 
-void sg_ipc_event_complete(struct sg_ipc_event *x, uint64_t n)
+static void complete(struct sg_ipc_event *x, struct record *r, uint64_t pending)
 {
-    uint64_t pending = 2 * n;
-
-    atomic_compare_exchange_strong(&record_of(x, n)->state, &pending, pending + 1);
+    atomic_compare_exchange_strong(&r->state, &pending, pending + 1);
     atomic_fetch_add(&x->page->head.wake, 1);
     syscall(SYS_futex, &x->page->head.wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void sg_ipc_event_complete(struct sg_ipc_event *x, uint64_t n)
+{
+    uint64_t mine = n;
+
+    complete(x, record_of(x, n), 2 * n);
+    atomic_compare_exchange_strong(&x->mine[n % RECORDS], &mine, 0);
+}
+
+/* Has this process made the record, and not completed it? It may have the event several times. */
+static bool is_pending(const struct sg_ipc_event *x, uint64_t n)
+{
+    for (const struct sg_ipc_event *o = all; o; o = o->link) {
+        if (atomic_load(&o->mine[n % RECORDS]) == n && !memcmp(o->token, x->token, sizeof(x->token)))
+            return true;
+    }
+    return false;
+}
+
+void sg_share_holder_gone(void)
+{
+    pthread_mutex_lock(&lock);
+    for (struct sg_ipc_event *x = all; x; x = x->link) {
+        for (unsigned i = 0; i < RECORDS; i++) {
+            struct record *r = &x->page->records[i];
+            const uint64_t state = atomic_load(&r->state);
+
+            if (!(state & 1) && state && atomic_load(&r->holder) == x->holder && !is_pending(x, state / 2))
+                complete(x, r, state);
+        }
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 uint64_t sg_ipc_event_latest(struct sg_ipc_event *x)

@@ -28,6 +28,7 @@
 
 #include "clients/clients.h"
 #include "fork.h"
+#include "lib/sha256/sha256.h"
 #include "transport/transport.h"
 #include "transport/vu.h"
 #include "vgb_fd.h"
@@ -42,6 +43,8 @@
 #define WORKERS_MAX 32u
 #define STEPS_MAX 120
 #define LIMIT_S 120 /* of one input; other work shares the machine */
+#define IMAGES 4u
+#define IMAGE_SIZE (VGP_BLOB_OFFER + 4096u)
 
 /* ---- the input ---- */
 
@@ -74,7 +77,9 @@ static void bytes(void *to, size_t n)
 /* ---- workers: what the pool starts ---- */
 
 static struct {
-    int sock; /* the worker's end */
+    int sock;    /* the worker's end */
+    int filling; /* memory for an image, the latest that it was given; -1: none */
+    uint64_t number;
 } worker[WORKERS_MAX];
 static unsigned nworkers;
 static int last_pair = -1;
@@ -101,6 +106,7 @@ int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *
     memcpy(&real, &sym, sizeof(real));
     if (nworkers == WORKERS_MAX || !real || real(pid, "/bin/sleep", NULL, NULL, sleeper, env))
         return EAGAIN;
+    worker[nworkers].filling = -1;
     worker[nworkers++].sock = last_pair;
     return 0;
 }
@@ -124,7 +130,7 @@ static void honest_start(unsigned i)
 static void worker_step(void)
 {
     unsigned i = nworkers ? byte() % nworkers : 0;
-    struct vgb_msg m = {.type = byte() % 26};
+    struct vgb_msg m = {.type = byte() % 32};
 
     if (!nworkers)
         return;
@@ -160,6 +166,45 @@ static void worker_step(void)
     }
 }
 
+/* ---- images ---- */
+
+/* Image k, and its hash: the same ones for all workers, so that they find each other's. */
+static const uint8_t *image(unsigned k, uint8_t hash[SHA_256_BYTES])
+{
+    static uint8_t bytes_of[IMAGE_SIZE];
+
+    memset(bytes_of, (int)(k + 1), sizeof(bytes_of));
+    sha_256(bytes_of, sizeof(bytes_of), hash);
+    return bytes_of;
+}
+
+/* Asks for an image, fills what was given for one, rightly or not, says that it is complete, rightly or not. */
+static void image_step(void)
+{
+    unsigned i = nworkers ? byte() % nworkers : 0, what = byte();
+    uint8_t hash[SHA_256_BYTES];
+    const uint8_t *data = image(what % IMAGES, hash);
+    struct vgb_msg ask = {.type = VGB_M_IMAGE_ASK, .length = IMAGE_SIZE},
+                   filled = {.type = VGB_M_IMAGE_FILLED, .status = what % 16 == 15};
+
+    if (!nworkers)
+        return;
+    if (what < 128) {
+        memcpy(ask.image.hash, hash, sizeof(hash));
+        ask.length = what % 32 == 31 ? number() : IMAGE_SIZE;
+        say(i, &ask);
+        return;
+    }
+    if (worker[i].filling >= 0) {
+        size_t n = what % 32 == 30 ? byte() : IMAGE_SIZE;
+
+        if (pwrite(worker[i].filling, data, n, 0) < 0 || (what % 32 == 29 && ftruncate(worker[i].filling, 0)))
+            vgb_close(&worker[i].filling);
+    }
+    filled.value = what % 32 == 28 ? number() : worker[i].number;
+    say(i, &filled);
+}
+
 /* ---- QEMU ---- */
 
 static int qemu = -1, ram_fd, win_fd, kick[2 + CLIENTS];
@@ -171,7 +216,7 @@ static void turn(unsigned n)
     static char sink[4096];
 
     while (n--) {
-        brk_loop_once(0);
+        brk_loop_once(brk_images_tick(0));
         brk_pool_tick();
     }
     if (qemu >= 0)
@@ -182,6 +227,12 @@ static void turn(unsigned n)
         struct vgb_msg m;
 
         if (worker[i].sock >= 0 && vgb_msg_recv(worker[i].sock, &m, fds, &nfds, MSG_DONTWAIT) == 1) {
+            if (m.type == VGB_M_IMAGE && m.value && nfds == 1) {
+                vgb_close(&worker[i].filling);
+                worker[i].filling = fds[0];
+                worker[i].number = m.value;
+                nfds = 0;
+            }
             vgb_close_all(fds, nfds);
             if (m.type == VGB_M_START) {
                 struct vgb_msg serving = {.type = VGB_M_SERVING};
@@ -389,14 +440,15 @@ static void start(void)
     brk_opt.pool = 2;
     brk_opt.limits.threads = 100;
     brk_opt.long_call_ms = 1;
+    brk_opt.image_cache = 4 * IMAGE_SIZE; /* half of it may be filled at once: some are refused, some go */
     brk_opt.sandbox = "enforce";
-    brk_opt.log_level = VGB_ERROR;
+    brk_opt.log_level = getenv("FZ_SAY") ? VGB_DEBUG : VGB_ERROR;
     snprintf(brk_opt.worker, sizeof(brk_opt.worker), "/nonexistent");
     ram_fd = memfd_create("ram", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    win_fd = memfd_create("windows", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    win_fd = memfd_create("vgpu-windows", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (ram_fd < 0 || win_fd < 0 || ftruncate(ram_fd, RAM_SIZE) || ftruncate(win_fd, WINDOW * CLIENTS))
         _exit(0);
-    fcntl(win_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+    fcntl(win_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     ram = mmap(NULL, RAM_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, ram_fd, 0);
     for (unsigned i = 0; i < 2 + CLIENTS; i++)
         kick[i] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -428,6 +480,9 @@ static void run(const uint8_t *data, size_t size)
             if (nworkers)
                 honest_start(byte() % nworkers);
             break;
+        case 4:
+            image_step();
+            break;
         default:
             guest_step();
         }
@@ -435,7 +490,25 @@ static void run(const uint8_t *data, size_t size)
     }
     vgb_close(&qemu);
     turn(20);
+    brk_images_stop();
     brk_pool_fini();
+}
+
+/* The honest beginning is one: a guest has a client after it. Else all that is behind it would not be reached, unnoticed. */
+static void honest(const uint8_t *data, size_t size)
+{
+    in = data;
+    in_end = data + size;
+    start();
+    honest_start(0);
+    turn(4);
+    honest_qemu();
+    guest_step();
+    if (!brk_client_count()) {
+        fprintf(stderr, "fuzz_broker: the broker refuses an honest QEMU and guest\n");
+        abort();
+    }
+    _exit(0);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -445,9 +518,10 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     (void)argc, (void)argv;
     signal(SIGPIPE, SIG_IGN);
-    vgb_log_init(getenv("FZ_SAY") ? 2 : open("/dev/null", O_WRONLY | O_CLOEXEC), VGB_ERROR, "broker");
+    vgb_log_init(getenv("FZ_SAY") ? 2 : open("/dev/null", O_WRONLY | O_CLOEXEC),
+                 getenv("FZ_SAY") ? VGB_DEBUG : VGB_ERROR, "broker");
     fz_share_counters();
-    return 0;
+    return fz_in_child("fuzz_broker", honest, (const uint8_t[]){1, 1, 0, 1, 0, 1, 1, 1, 1, 1}, 10);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

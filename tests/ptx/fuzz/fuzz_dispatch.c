@@ -19,7 +19,6 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,24 +33,23 @@
 #define LIVE_MAX 64u
 #define ADDRS_MAX 32u
 #define QUESTIONS_MAX 16u
-#define REGION_VA 0x7e0000000000ull
 #define ANSWER_MS 60000 /* without an answer to a ping the dispatcher hangs; other work shares the machine */
 
 /* ---- the input ---- */
 
 static const uint8_t *in, *in_end;
 
-static uint32_t byte(void)
+uint32_t fz_byte(void)
 {
     return in < in_end ? *in++ : 0;
 }
 
-static uint64_t number(unsigned bytes)
+uint64_t fz_number(unsigned bytes)
 {
     static const uint64_t odd[] = {0,          1,          4096,       64,         16,         0x7fffffff,
                                    0x80000000, UINT32_MAX, UINT64_MAX, 1ull << 32, 1ull << 40, 1ull << 63,
                                    65536,      255,        0x1000001,  4095};
-    uint32_t b = byte();
+    uint32_t b = fz_byte();
     uint64_t v = 0;
 
     if (b < 128)
@@ -61,7 +59,7 @@ static uint64_t number(unsigned bytes)
     if (b < 240)
         return odd[b % 16];
     for (unsigned i = 0; i < bytes; i++)
-        v = v << 8 | byte();
+        v = v << 8 | fz_byte();
     return v;
 }
 
@@ -86,8 +84,8 @@ static struct {
 } question[QUESTIONS_MAX];
 static unsigned nquestions;
 static int guest_memory;
-static bool mapped[8];
 static bool obliging; /* every host function that is asked for is answered at once */
+bool fz_posting;      /* no call has a reply, as of a stream that is known to capture */
 
 static void add_live(uint64_t h)
 {
@@ -103,9 +101,9 @@ static void add_addr(uint64_t a)
         addrs[naddrs < ADDRS_MAX ? naddrs++ : a / 64 % ADDRS_MAX] = a;
 }
 
-static uint64_t pick(unsigned type, unsigned role)
+uint64_t fz_pick(unsigned type, unsigned role)
 {
-    uint32_t b = byte();
+    uint32_t b = fz_byte();
 
     if (type == VGP_H_FUNCTION && b & 1)
         type = VGP_H_KERNEL;
@@ -128,14 +126,26 @@ static uint64_t pick(unsigned type, unsigned role)
 
 static uint64_t address(void)
 {
-    uint32_t b = byte();
+    uint32_t b = fz_byte();
 
     if (b < 16)
-        return REGION_VA + (uint64_t)(b % 8) * 65536 + (b & 8) * 512;
+        return FZ_REGION_VA + (uint64_t)(b % 8) * 65536 + (b & 8) * 512;
     if (!naddrs || b >= 248)
-        return number(8);
-    return addrs[b % naddrs] + (b & 64 ? (uint64_t)byte() * 16 : 0);
+        return fz_number(8);
+    return addrs[b % naddrs] + (b & 64 ? (uint64_t)fz_byte() * 16 : 0);
 }
+
+static const char image[] =
+    ".version 7.0\n.target sm_80\n.address_size 64\n"
+    ".visible .global .align 4 .u32 word = 7;\n"
+    ".visible .entry store(.param .u64 p)\n{\n .reg .b64 %rd1; .reg .b32 %r1;\n"
+    " ld.param.u64 %rd1, [p]; mov.u32 %r1, 1; st.global.u32 [%rd1], %r1; ret;\n}\n"
+    ".visible .entry spin(.param .u64 p)\n{\n .reg .b64 %rd1; .reg .b32 %r1; .reg .pred %p1;\n"
+    " ld.param.u64 %rd1, [p];\nAGAIN:\n ld.volatile.global.u32 %r1, [%rd1];\n"
+    " setp.eq.u32 %p1, %r1, 0; @%p1 bra AGAIN;\n ret;\n}\n"
+    ".visible .entry none()\n{\n ret;\n}\n";
+
+const char *const fz_image = image;
 
 /* ---- the broker ---- */
 
@@ -144,6 +154,9 @@ static void answer(const struct vgb_msg *m)
     struct vgb_msg a = {.type = VGB_M_SHARED, .status = 1};
 
     switch (m->type) {
+    case VGB_M_IMAGE_ASK:
+        fz_answer_image(broker, m);
+        return;
     case VGB_M_RESERVE:
         a = (struct vgb_msg){.type = VGB_M_GRANT,
                              .value = m->value <= 64u << 20 ? m->value : 0,
@@ -177,25 +190,6 @@ static void serve(int ms)
         answer(&m);
         ms = 0;
     }
-}
-
-static void map(uint32_t id, uint32_t b)
-{
-    struct vgb_msg m = {.type = VGB_M_MAP,
-                        .region = id,
-                        .va = REGION_VA + id * 65536ull,
-                        .nruns = 2,
-                        .length = 32768,
-                        .flags = b & 1 ? VGB_MAP_READONLY : 0};
-
-    for (unsigned i = 0; i < 2; i++)
-        m.runs[i] = (struct vgb_run){.page = 4096, .offset = (id * 4 + i) * 16384ull, .length = 16384};
-    if (b & 2)
-        m.va = REGION_VA; /* over another one */
-    if (b & 4)
-        m.runs[1].length = number(8);
-    vgb_msg_send(broker, &m, &guest_memory, 1, 0);
-    mapped[id] = true;
 }
 
 /* ---- the guest ---- */
@@ -264,7 +258,7 @@ static bool replied(uint64_t slot)
     return __atomic_load_n(&reply_of((uint32_t)slot)->seq, __ATOMIC_ACQUIRE) == seq;
 }
 
-static void put(uint16_t call, const void *args, uint32_t size, uint32_t slot, uint64_t context)
+void fz_put(uint16_t call, const void *args, uint32_t size, uint32_t slot, uint64_t context)
 {
     uint32_t total = (uint32_t)(sizeof(struct vgp_record) + ((size + 15) & ~15u));
     uint32_t room = worker.win.ring_size - (uint32_t)(tail & (worker.win.ring_size - 1));
@@ -289,43 +283,24 @@ static void put(uint16_t call, const void *args, uint32_t size, uint32_t slot, u
     ring_bell();
 }
 
-static const struct handle_field *handle_of(uint16_t call, const char *name)
-{
-    for (const struct handle_field *f = handle_fields; f->call; f++) {
-        if (f->call == call && !strcmp(f->name, name))
-            return f;
-    }
-    return NULL;
-}
-
-static const char image[] =
-    ".version 7.0\n.target sm_80\n.address_size 64\n"
-    ".visible .global .align 4 .u32 word = 7;\n"
-    ".visible .entry store(.param .u64 p)\n{\n .reg .b64 %rd1; .reg .b32 %r1;\n"
-    " ld.param.u64 %rd1, [p]; mov.u32 %r1, 1; st.global.u32 [%rd1], %r1; ret;\n}\n"
-    ".visible .entry spin(.param .u64 p)\n{\n .reg .b64 %rd1; .reg .b32 %r1; .reg .pred %p1;\n"
-    " ld.param.u64 %rd1, [p];\nAGAIN:\n ld.volatile.global.u32 %r1, [%rd1];\n"
-    " setp.eq.u32 %p1, %r1, 0; @%p1 bra AGAIN;\n ret;\n}\n"
-    ".visible .entry none()\n{\n ret;\n}\n";
-
 static const char *const names[] = {"store", "spin", "none", "word", "missing"};
 
 /* One variable part: its elements, after `at` bytes; new size. */
 static uint32_t part(uint8_t *args, uint32_t at, uint32_t most, const struct vgp_field *f,
                      const struct handle_field *h)
 {
-    uint32_t n = byte() % 5, bytes;
+    uint32_t n = fz_byte() % 5, bytes;
 
     if (f->form == VGP_FORM_BLOB) {
-        n = byte() < 200 ? sizeof(image) : byte();
+        n = fz_byte() < 200 ? sizeof(image) : fz_byte();
         memcpy(args + at, image, n < sizeof(image) ? n : sizeof(image));
     } else if (f->form == VGP_FORM_STR) {
-        const char *s = names[byte() % 5];
+        const char *s = names[fz_byte() % 5];
 
         n = (uint32_t)strlen(s) + 1;
         memcpy(args + at, s, n);
-    } else if (f->size == 1 && byte() < 128) {
-        n = (uint32_t)byte() * 8;
+    } else if (f->size == 1 && fz_byte() < 128) {
+        n = (uint32_t)fz_byte() * 8;
     }
     if (n > f->max)
         n = f->max;
@@ -333,7 +308,9 @@ static uint32_t part(uint8_t *args, uint32_t at, uint32_t most, const struct vgp
     if (at + ((bytes + 7) & ~7u) > most)
         return at;
     for (uint32_t i = 0; f->form == VGP_FORM_ARRAY && i < n; i++) {
-        uint64_t v = h ? pick(h->type, h->role) : f->meaning == VGP_MEANS_ADDR ? address() : number(f->size);
+        uint64_t v = h                              ? fz_pick(h->type, h->role)
+                     : f->meaning == VGP_MEANS_ADDR ? address()
+                                                    : fz_number(f->size);
 
         if (f->size <= 8)
             memcpy(args + at + i * f->size, &v, f->size);
@@ -346,14 +323,19 @@ static uint32_t part(uint8_t *args, uint32_t at, uint32_t most, const struct vgp
     uint32_t count = n;
     uint64_t whole = n;
 
-    if (f->form == VGP_FORM_BLOB) /* in front of the count: u64 size of the whole, u32 number of a blob */
+    if (f->form == VGP_FORM_BLOB) { /* in front of the count: u64 size of the whole, u32 number of a blob */
+        const uint32_t blob = fz_byte() % 16 < 4 ? 1 + fz_byte() % 4 : 0;
+
+        whole = blob ? FZ_IMAGE_SIZE : whole;
         memcpy(args + f->offset - 12, &whole, 8);
+        memcpy(args + f->offset - 4, &blob, 4);
+    }
     memcpy(args + f->offset, &count, 4);
     return at + ((bytes + 7) & ~7u);
 }
 
 /* What a reply tells about: handles and addresses. */
-static void learn(const struct vgp_call_fields *c, uint32_t slot)
+void fz_learn(const struct vgp_call_fields *c, uint32_t slot)
 {
     uint8_t *at = (uint8_t *)(uintptr_t)reply_of(slot) + sizeof(struct vgp_reply);
 
@@ -372,11 +354,11 @@ static void learn(const struct vgp_call_fields *c, uint32_t slot)
     }
 }
 
-static void call(uint16_t n)
+void fz_call(uint16_t n)
 {
     static uint8_t args[VGP_RECORD_MAX];
     const struct vgp_call_fields *c = vgp_fields_of(n);
-    uint32_t slot = byte() % 64, size;
+    uint32_t slot = fz_byte() % 64, size;
     bool waits;
 
     if (!c)
@@ -385,30 +367,33 @@ static void call(uint16_t n)
     size = c->args_fixed;
     for (uint32_t i = 0; i < c->in_count; i++) {
         const struct vgp_field *f = &c->in[i];
-        const struct handle_field *h = handle_of(n, f->name);
+        const struct handle_field *h = fz_handle_of(n, f->name);
 
         if (f->form >= VGP_FORM_ARRAY) {
             size = part(args, size, 60000, f, h);
             continue;
         }
-        uint64_t v = h ? pick(h->type, h->role) : f->meaning == VGP_MEANS_ADDR ? address() : number(f->size);
+        uint64_t v = h                              ? fz_pick(h->type, h->role)
+                     : f->meaning == VGP_MEANS_ADDR ? address()
+                                                    : fz_number(f->size);
 
         if (f->form == VGP_FORM_FLOAT || f->size > 8)
             continue;
         memcpy(args + f->offset, &v, f->size);
     }
-    if (byte() > 250)
-        size = byte(); /* of the wrong length */
-    waits = byte() < 96;
-    put(n, args, size, byte() < 252 ? slot : VGP_NO_REPLY,
-        nlive[VGP_H_CONTEXT] ? live[VGP_H_CONTEXT][byte() % 8 ? 0 : byte() % nlive[VGP_H_CONTEXT]] : 0);
-    if (waits && await(replied, slot, 20))
-        learn(c, slot);
+    if (fz_byte() > 250)
+        size = fz_byte(); /* of the wrong length */
+    waits = fz_byte() < 96;
+    fz_put(n, args, size, fz_byte() < 252 && !fz_posting ? slot : VGP_NO_REPLY,
+           nlive[VGP_H_CONTEXT] ? live[VGP_H_CONTEXT][fz_byte() % 8 ? 0 : fz_byte() % nlive[VGP_H_CONTEXT]]
+                                : 0);
+    if (waits && !fz_posting && await(replied, slot, 20))
+        fz_learn(c, slot);
 }
 
 static void host_answer(void)
 {
-    uint32_t b = byte(), args[4] = {0};
+    uint32_t b = fz_byte(), args[4] = {0};
 
     questions();
     if (!nquestions && b < 248)
@@ -421,12 +406,22 @@ static void host_answer(void)
         if (b & 8)
             question[i] = question[--nquestions];
     } else {
-        args[0] = byte() % 70; /* a question that was not asked */
-        args[1] = (uint32_t)number(4);
+        args[0] = fz_byte() % 70; /* a question that was not asked */
+        args[1] = (uint32_t)fz_number(4);
     }
     if (b & 16)
         __atomic_store_n(&win->host_done[args[0] % 64], args[1], __ATOMIC_RELEASE);
-    put(b & 32 ? VGP_vgpHostFuncDone : VGP_vgpHostFuncFinished, args, 16, VGP_NO_REPLY, 0);
+    fz_put(b & 32 ? VGP_vgpHostFuncDone : VGP_vgpHostFuncFinished, args, 16, VGP_NO_REPLY, 0);
+}
+
+bool fz_replied(uint32_t slot)
+{
+    return await(replied, slot, 20);
+}
+
+uint64_t fz_context(void)
+{
+    return nlive[VGP_H_CONTEXT] ? live[VGP_H_CONTEXT][0] : 0;
 }
 
 /* ---- a process ---- */
@@ -466,25 +461,25 @@ static void prologue(void)
     struct vgp_args_cuEventCreate event = {.phEvent = now_handle(VGP_H_EVENT)};
     struct vgp_args_cuMemAlloc_v2 alloc = {.bytesize = 65536};
 
-    put(VGP_vgpHello, &hello, sizeof(hello), 1, 0);
-    put(VGP_vgpPrimaryCtxRetain, &retain, sizeof(retain), 2, 0);
+    fz_put(VGP_vgpHello, &hello, sizeof(hello), 1, 0);
+    fz_put(VGP_vgpPrimaryCtxRetain, &retain, sizeof(retain), 2, 0);
     load.a.module = now_handle(VGP_H_MODULE);
     load.a.image_size = load.a.image_len = sizeof(image);
     memcpy(load.image, image, sizeof(image));
-    put(VGP_vgpModuleLoad, &load, sizeof(load), 3, ctx);
+    fz_put(VGP_vgpModuleLoad, &load, sizeof(load), 3, ctx);
     await(replied, 3, ANSWER_MS);
     for (unsigned i = 0; i < 2; i++) {
         get.a.function = now_handle(VGP_H_FUNCTION);
         get.a.module = load.a.module;
         strcpy(get.name, i ? "spin" : "store");
         get.a.name_len = (uint32_t)strlen(get.name) + 1;
-        put(VGP_vgpModuleGetFunction, &get, sizeof(get), 4, ctx);
+        fz_put(VGP_vgpModuleGetFunction, &get, sizeof(get), 4, ctx);
     }
-    put(VGP_cuStreamCreate, &stream, sizeof(stream), 5, ctx);
-    put(VGP_cuEventCreate, &event, sizeof(event), 6, ctx);
-    put(VGP_cuMemAlloc_v2, &alloc, sizeof(alloc), 7, ctx);
+    fz_put(VGP_cuStreamCreate, &stream, sizeof(stream), 5, ctx);
+    fz_put(VGP_cuEventCreate, &event, sizeof(event), 6, ctx);
+    fz_put(VGP_cuMemAlloc_v2, &alloc, sizeof(alloc), 7, ctx);
     if (await(replied, 7, ANSWER_MS))
-        learn(vgp_fields_of(VGP_cuMemAlloc_v2), 7);
+        fz_learn(vgp_fields_of(VGP_cuMemAlloc_v2), 7);
 }
 
 static void start(void)
@@ -506,6 +501,7 @@ static void start(void)
         _exit(0);
     worker.sock = pair[0];
     worker.minor = VGP_VERSION_MINOR;
+    worker.images = true;
     worker.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     worker.doorbell = bell;
     pthread_mutex_init(&worker.notify_lock, NULL);
@@ -535,19 +531,23 @@ static void start(void)
 
 static void step(void)
 {
-    uint32_t b = byte();
+    uint32_t b = fz_byte();
 
     if (b < 200)
-        call(call_numbers[(byte() | byte() << 8) % n_call_numbers]);
+        fz_call(call_numbers[(fz_byte() | fz_byte() << 8) % n_call_numbers]);
     else if (b < 216)
         host_answer();
     else if (b < 230)
-        map(b % 8, byte());
+        fz_map(broker, guest_memory, b % 8, fz_byte());
     else if (b < 244) {
         struct vgb_msg m = {.type = VGB_M_UNMAP, .region = b % 8};
 
         vgb_msg_send(broker, &m, NULL, 0, 0);
-    } else if (b < 250)
+    } else if (b < 246)
+        fz_offer();
+    else if (b < 250)
+        fz_capture();
+    else if (b < 253)
         await(consumed, tail, 20);
     else
         serve(0);
@@ -580,8 +580,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-    (void)argc;
-    (void)argv;
+    (void)argc, (void)argv;
     /* Small, and without code that the sanitizers do not see; loops end by the watchdog. */
     setenv("VGPU_SOFT_MEMORY", "64M", 1);
     setenv("VGPU_SOFT_THREADS", "2", 1);

@@ -108,6 +108,7 @@ struct brk_client {
     bool image_lies;          /* the bytes of one did not have its hash */
     uint32_t holder;          /* number among holders of shared events, 0: none yet */
     bool left_event;          /* it has given up a shared event that others still have */
+    bool holder_gone;         /* to be told so: VGB_M_HOLDER_GONE */
     struct vgb_limits limits; /* kept by its worker */
     struct brk_fair fair;     /* its share of the GPU */
     struct brk_turn turn;

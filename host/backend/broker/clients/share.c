@@ -188,7 +188,8 @@ static bool is_holder(const struct share *s, uint32_t holder, const struct brk_c
 /*
  * The page may be anything that its holders have made of it: it is written, nothing of it followed. A client that goes
  * may have entered any number: what stays is what the broker knows to be a holder, so that nobody waits for a client
- * which has never had the event, or has left it.
+ * which has never had the event, or has left it. It may also have entered records in the name of other holders: these are
+ * told, and complete what they have not recorded (the software GPU's runtime/ipc_event.c).
  */
 static void leave_event(struct share *s, const struct brk_client *gone)
 {
@@ -206,6 +207,22 @@ static void leave_event(struct share *s, const struct brk_client *gone)
     __atomic_fetch_add(&head->wake, 1, __ATOMIC_SEQ_CST);
     syscall(SYS_futex, &head->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     munmap(head, VGP_PAGE);
+    for (struct hold *h = s->holds; h; h = h->next)
+        h->client->holder_gone |= h->client != gone;
+}
+
+/* Each once, however many events it had with the client that is gone: it looks at all of its own. */
+static void tell_holders(void)
+{
+    const struct vgb_msg m = {.type = VGB_M_HOLDER_GONE};
+
+    for (struct share *s = shares; s; s = s->next) {
+        for (struct hold *h = s->holds; h; h = h->next) {
+            if (h->client->holder_gone && h->client->proc)
+                brk_proc_send(h->client->proc, &m, NULL, 0);
+            h->client->holder_gone = false;
+        }
+    }
 }
 
 static void drop_hold(struct share *s, struct hold **at)
@@ -224,16 +241,23 @@ static void drop_hold(struct share *s, struct hold **at)
 
 void brk_share_client_gone(struct brk_client *c)
 {
+    bool left = false;
+
     for (struct share *s = shares, *next; s; s = next) {
         struct hold **at = hold_of(s, c);
 
         next = s->next;
         /* Of an event that it has given up it may still have the page. */
-        if (s->kind == VGB_SHARE_EVENT && s->domain == c->ops && (*at || c->left_event))
+        if (s->kind == VGB_SHARE_EVENT && s->domain == c->ops && (*at || c->left_event)) {
             leave_event(s, c);
+            left = true;
+        }
         if (*at)
             drop_hold(s, at);
     }
+    /* Its worker may live on until it is reaped, and write to these pages: then all this is done again. */
+    c->left_event |= left;
+    tell_holders();
 }
 
 static int memory(uint64_t length, bool now)

@@ -368,6 +368,68 @@ static void test_event_numbers(void **state)
     assert_int_equal(brk_share_count(), 0);
 }
 
+/* How many times the worker is told that a holder of its events has gone. */
+static unsigned heard_gone(struct worker *w)
+{
+    unsigned n = 0, nfds = 0;
+    struct vgb_msg m;
+
+    for (; vgb_msg_recv(w->sock, &m, NULL, &nfds, MSG_DONTWAIT) == 1; n++)
+        assert_int_equal(m.type, VGB_M_HOLDER_GONE);
+    return n;
+}
+
+/*
+ * A client that goes may have recorded in the name of other holders: all who had an event with it are told, once; so
+ * they are when its worker, which may write to the page until then, is reaped.
+ */
+static void test_event_records(void **state)
+{
+    uint8_t t[VGB_TOKEN], t2[VGB_TOKEN], t3[VGB_TOKEN];
+    struct worker a, b, stranger, evil;
+    int fd;
+
+    (void)state;
+    start(&a, &one_vm, 0);
+    start(&b, &one_vm, 0);
+    start(&stranger, &one_vm, 0);
+    start(&evil, &one_vm, 0);
+    assert_int_equal(make(&stranger, VGB_SHARE_EVENT, VGP_PAGE, t3, &fd), VGPU_S_OK);
+    close(fd);
+    assert_int_equal(make(&a, VGB_SHARE_EVENT, VGP_PAGE, t2, &fd), VGPU_S_OK);
+    close(fd);
+    assert_int_equal(make(&a, VGB_SHARE_EVENT, VGP_PAGE, t, &fd), VGPU_S_OK);
+    struct vgb_event_head *head = mmap(NULL, VGP_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    assert_ptr_not_equal(head, MAP_FAILED);
+    close(fd);
+    assert_int_equal(open_it(&b, VGB_SHARE_EVENT, t, &fd), VGPU_S_OK);
+    close(fd);
+    assert_int_equal(open_it(&evil, VGB_SHARE_EVENT, t, &fd), VGPU_S_OK);
+    close(fd);
+    assert_int_equal(open_it(&evil, VGB_SHARE_EVENT, t2, &fd), VGPU_S_OK);
+    close(fd);
+    head->holders[5] = evil.client.holder;
+    brk_share_client_gone(&evil.client); /* its program has ended */
+    assert_int_equal(head->holders[5], 0);
+    assert_int_equal(heard_gone(&a), 1);
+    assert_int_equal(heard_gone(&b), 1);
+    assert_int_equal(heard_gone(&stranger), 0);
+    assert_int_equal(heard_gone(&evil), 0);
+
+    head->holders[5] = evil.client.holder;
+    end(&evil); /* its worker has */
+    assert_int_equal(head->holders[5], 0);
+    assert_int_equal(heard_gone(&a), 1);
+    assert_int_equal(heard_gone(&b), 1);
+    end(&stranger);
+    end(&b);
+    assert_int_equal(heard_gone(&a), 1);
+    end(&a);
+    munmap(head, VGP_PAGE);
+    assert_int_equal(brk_share_count(), 0);
+}
+
 /* The maker pays while it has the memory, then those who still have it pay together. */
 static void test_quota(void **state)
 {
@@ -447,11 +509,12 @@ static void test_few_descriptors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory),       cmocka_unit_test(test_strangers),
-        cmocka_unit_test(test_odd_messages), cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_payload),      cmocka_unit_test(test_descriptor),
-        cmocka_unit_test(test_event),        cmocka_unit_test(test_event_numbers),
-        cmocka_unit_test(test_quota),        cmocka_unit_test(test_few_descriptors),
+        cmocka_unit_test(test_memory),          cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_odd_messages),    cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_payload),         cmocka_unit_test(test_descriptor),
+        cmocka_unit_test(test_event),           cmocka_unit_test(test_event_numbers),
+        cmocka_unit_test(test_event_records),   cmocka_unit_test(test_quota),
+        cmocka_unit_test(test_few_descriptors),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

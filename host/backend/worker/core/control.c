@@ -109,6 +109,9 @@ static bool handle(struct wrk_worker *w, const struct vgb_msg *m, const int *fds
     case VGB_M_TURN:
         wrk_flow_turn(w, m->status == 1, m->value, m->flags);
         break;
+    case VGB_M_HOLDER_GONE:
+        wrk_share_holder_gone();
+        break;
     case VGB_M_GRANT:
     case VGB_M_USAGE:
         vgb_close_all(fds, nfds);

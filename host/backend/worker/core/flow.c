@@ -72,7 +72,13 @@ static struct {
     unsigned window; /* calls in flight in a bounded turn */
 } flow = {.window = 2};
 
-/* ---- what calls cost: a collision only makes an estimate worse, and what is charged is measured ---- */
+/*
+ * ---- what calls cost ----
+ *
+ * The hash has no secret and needs none: each key has one place, so no look-up takes longer for keys that a client chose, and
+ * the table is that of its own worker. A collision makes an estimate worse, which a client can also do with one kernel whose
+ * time depends on its data; what is charged is measured.
+ */
 
 #define COSTS 512u
 

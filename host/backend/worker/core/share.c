@@ -85,6 +85,12 @@ void wrk_share_init(struct wrk_worker *w)
         wrk_provider.sg_set_share(&ops, w);
 }
 
+void wrk_share_holder_gone(void)
+{
+    if (wrk_provider.sg_share_holder_gone)
+        wrk_provider.sg_share_holder_gone();
+}
+
 uint32_t wrk_share_handle_types(void)
 {
     return wrk_provider.sg_set_share ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0;

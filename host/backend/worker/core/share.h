@@ -27,6 +27,9 @@ bool wrk_share_pending(void);
 CUresult wrk_share_put(struct wrk_worker *w, const void *payload, uint64_t device_bytes, uint8_t *token);
 CUresult wrk_share_get(struct wrk_worker *w, const uint8_t *token, void *payload);
 
+/* A client that had shared events of this one has ended; what it recorded in this one's name completes. */
+void wrk_share_holder_gone(void);
+
 /* CU_MEM_HANDLE_TYPE_* that can be served: descriptors, when the provider asks for its memory. */
 uint32_t wrk_share_handle_types(void);
 

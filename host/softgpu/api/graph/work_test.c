@@ -245,6 +245,40 @@ static double front(unsigned n)
     return t;
 }
 
+/* Nodes that are taken back, as their edges are not as they must be, while many events were recorded in the capture. */
+static double taken_back(unsigned n)
+{
+    CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
+    CUgraphEdgeData odd = {.to_port = 1};
+    CUevent *events = calloc(n, sizeof(CUevent));
+    CUmodule m = NULL;
+    CUgraphNode node, after;
+    CUgraph g;
+    size_t left;
+    double t;
+
+    assert_non_null(events);
+    p.kernel = (CUDA_KERNEL_NODE_PARAMS_v3){.func = get_kernel(&m, "fill"), 1, 1, 1, 1, 1, 1};
+    p.kernel.kernelParams = (void *[]){&t, &n, &n};
+    OK(cuGraphAddEmptyNode(&after, graph, NULL, 0));
+    OK(cuStreamBeginCaptureToGraph(stream, graph, &after, NULL, 1, CU_STREAM_CAPTURE_MODE_RELAXED));
+    for (unsigned i = 0; i < n; i++) {
+        OK(cuEventCreate(&events[i], CU_EVENT_DISABLE_TIMING));
+        OK(cuEventRecord(events[i], stream));
+    }
+    t = now();
+    for (unsigned i = 0; i < n; i++)
+        assert_int_equal(cuGraphAddNode_v2(&node, graph, &after, &odd, 1, &p), CUDA_ERROR_INVALID_VALUE);
+    t = now() - t;
+    OK(cuStreamEndCapture(stream, &g));
+    OK(cuGraphGetNodes(graph, NULL, &left));
+    assert_int_equal(left, 1);
+    for (unsigned i = 0; i < n; i++)
+        OK(cuEventDestroy_v2(events[i]));
+    free(events);
+    return t;
+}
+
 static double seconds(double (*run)(unsigned n), unsigned n)
 {
     double best = 0;
@@ -290,6 +324,7 @@ WORK(front, 16000)
 WORK(event_branches, 2000)
 WORK(dependents, 2000)
 WORK(small_captures, 2000)
+WORK(taken_back, 1000)
 
 const struct CMUnitTest gwork_tests[] = {
     cmocka_unit_test(test_work_backwards),    cmocka_unit_test(test_work_events),
@@ -297,5 +332,6 @@ const struct CMUnitTest gwork_tests[] = {
     cmocka_unit_test(test_work_conditions),   cmocka_unit_test(test_work_memory),
     cmocka_unit_test(test_work_front),        cmocka_unit_test(test_work_event_branches),
     cmocka_unit_test(test_work_dependents),   cmocka_unit_test(test_work_small_captures),
+    cmocka_unit_test(test_work_taken_back),
 };
 const size_t n_gwork_tests = sizeof(gwork_tests) / sizeof(gwork_tests[0]);

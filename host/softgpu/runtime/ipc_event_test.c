@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/* Shared events over a transport of this test, which has the page as another holder has it. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "memory/share.h"
+#include "runtime/ipc_event.h"
+
+#define ME 7u
+#define THIRD 9u
+#define EVIL 11u
+
+/* As runtime/ipc_event.c has it. */
+struct other_page {
+    struct sg_share_head head;
+    _Atomic uint64_t next, latest;
+    struct {
+        _Atomic uint64_t state;
+        _Atomic uint32_t holder;
+        uint32_t zero;
+    } records[128];
+};
+
+static int file = -1;
+static uint8_t last_token;
+
+int sg_share_create(uint32_t kind, uint64_t bytes, uint8_t *token, uint32_t *holder)
+{
+    assert_int_equal(kind, SG_SHARE_EVENT);
+    if (file >= 0)
+        close(file);
+    file = memfd_create("event", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(file, (off_t)bytes), 0);
+    memset(token, ++last_token, SG_SHARE_TOKEN);
+    *holder = ME;
+    return dup(file);
+}
+
+int sg_share_open(uint32_t kind, const uint8_t *token, uint64_t *bytes, uint32_t *holder)
+{
+    assert_int_equal(kind, SG_SHARE_EVENT);
+    assert_int_equal(token[0], last_token);
+    *bytes = 4096;
+    *holder = ME;
+    return dup(file);
+}
+
+void sg_share_close(const uint8_t *token)
+{
+    (void)token;
+}
+
+bool sg_share_gone(uint32_t holder)
+{
+    (void)holder;
+    return false;
+}
+
+static struct other_page *map(void)
+{
+    struct other_page *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+
+    assert_ptr_not_equal(p, MAP_FAILED);
+    return p;
+}
+
+/* As a hostile holder does. */
+static uint64_t record_as(struct other_page *p, uint32_t holder)
+{
+    const uint64_t n = ++p->next;
+
+    p->records[n % 128].holder = holder;
+    p->records[n % 128].state = 2 * n;
+    p->latest = n;
+    return n;
+}
+
+/* What another holder has entered in this process's name ends with that holder; what is this process's own does not. */
+static void test_in_our_name(void **state)
+{
+    struct sg_ipc_event *x = sg_ipc_event_new();
+    struct other_page *p;
+    uint64_t own, false_one, of_third;
+    uint32_t wake;
+
+    (void)state;
+    assert_non_null(x);
+    p = map();
+    p->head.holders[1] = THIRD;
+    p->head.holders[2] = EVIL;
+    own = sg_ipc_event_record(x);
+    false_one = record_as(p, ME);
+    of_third = record_as(p, THIRD);
+    assert_false(sg_ipc_event_done(x, own));
+    assert_false(sg_ipc_event_done(x, false_one));
+
+    p->head.holders[2] = 0;
+    wake = p->head.wake;
+    sg_share_holder_gone();
+    assert_true(sg_ipc_event_done(x, false_one));
+    assert_int_not_equal(p->head.wake, wake);
+    sg_ipc_event_wait(x, false_one);
+    assert_false(sg_ipc_event_done(x, own));
+    assert_false(sg_ipc_event_done(x, of_third)); /* the third one's to say */
+
+    sg_ipc_event_complete(x, own);
+    assert_true(sg_ipc_event_done(x, own));
+    /* The number of a record that has completed, pending again. */
+    p->records[own % 128].state = 2 * own;
+    assert_false(sg_ipc_event_done(x, own));
+    sg_share_holder_gone();
+    assert_true(sg_ipc_event_done(x, own));
+    munmap(p, 4096);
+    sg_ipc_event_end(x);
+}
+
+/* A process may have an event several times: each knows the records of all. */
+static void test_twice(void **state)
+{
+    uint8_t token[SG_SHARE_TOKEN];
+    struct sg_ipc_event *x = sg_ipc_event_new(), *y, *other;
+    uint64_t n;
+
+    (void)state;
+    assert_non_null(x);
+    assert_true(sg_ipc_event_token(x, token));
+    assert_true(sg_ipc_event_is_ours(token));
+    assert_int_equal(sg_ipc_event_open(token, &y), CUDA_SUCCESS);
+    n = sg_ipc_event_record(y);
+    sg_share_holder_gone();
+    assert_false(sg_ipc_event_done(x, n));
+    assert_false(sg_ipc_event_done(y, n));
+
+    /* A pending record of another event with the same number is none of this one's. */
+    other = sg_ipc_event_new();
+    assert_non_null(other);
+    assert_int_equal(record_as(map(), ME), n);
+    sg_share_holder_gone();
+    assert_true(sg_ipc_event_done(other, n));
+    assert_false(sg_ipc_event_done(x, n));
+    sg_ipc_event_complete(y, n);
+    assert_true(sg_ipc_event_done(x, n));
+    sg_ipc_event_end(other);
+    sg_ipc_event_end(x);
+    assert_false(sg_ipc_event_is_ours(token));
+    sg_ipc_event_end(y);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_in_our_name), cmocka_unit_test(test_twice)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
