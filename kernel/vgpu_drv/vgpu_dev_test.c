@@ -36,6 +36,18 @@ static void vgpu_dev_good(struct kunit *test)
 	vgpu_fake_unplug(fake);
 }
 
+/* As a generic vhost-user device has it: under another id, behind which may be something else. */
+static void vgpu_dev_generic(struct kunit *test)
+{
+	struct vgpu_fake *fake = vgpu_fake_new(test), *other = vgpu_fake_new(test);
+
+	fake->vdev.id.device = VGPU_GENERIC_VIRTIO_ID;
+	KUNIT_EXPECT_TRUE(test, accepted(fake));
+	other->vdev.id.device = VGPU_GENERIC_VIRTIO_ID;
+	other->config.magic = 0;
+	KUNIT_EXPECT_FALSE(test, accepted(other));
+}
+
 /* Two devices have two files. */
 static void vgpu_dev_two(struct kunit *test)
 {
@@ -295,6 +307,7 @@ static void vgpu_dev_freeze_with_client(struct kunit *test)
 
 static struct kunit_case vgpu_dev_cases[] = {
 	KUNIT_CASE(vgpu_dev_good),
+	KUNIT_CASE(vgpu_dev_generic),
 	KUNIT_CASE(vgpu_dev_two),
 	KUNIT_CASE(vgpu_dev_refuses_legacy),
 	KUNIT_CASE(vgpu_dev_refuses_magic),

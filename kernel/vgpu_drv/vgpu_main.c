@@ -189,6 +189,7 @@ static int vgpu_restore(struct virtio_device *vdev)
 
 static const struct virtio_device_id vgpu_ids[] = {
 	{ VGPU_VIRTIO_ID, VIRTIO_DEV_ANY_ID },
+	{ VGPU_GENERIC_VIRTIO_ID, VIRTIO_DEV_ANY_ID },
 	{ 0 },
 };
 MODULE_DEVICE_TABLE(virtio, vgpu_ids);

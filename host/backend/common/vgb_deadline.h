@@ -16,6 +16,9 @@
 /* A client of a VM has a serving worker by then, or the request is refused. */
 #define VGB_CREATE_MS 7000
 
+/* The front end has mapped the windows by then, or the device has none. */
+#define VGB_SHMEM_MS 5000
+
 /* A worker answers MAP and UNMAP by then, or it is ended. */
 #define VGB_ANSWER_MS 7000
 
@@ -41,6 +44,7 @@
 #define VGB_EXIT_MS 2000
 
 _Static_assert(VGB_CREATE_MS + VGB_GRACE_MS + 2 * VGB_TICK_MS < VGB_GUEST_MS, "CREATE in time");
+_Static_assert(VGB_SHMEM_MS < VGB_GUEST_MS, "requests that wait for the windows are refused in time");
 _Static_assert(VGB_ANSWER_MS + VGB_GRACE_MS + 2 * VGB_TICK_MS < VGB_GUEST_MS, "PIN, UNPIN in time");
 _Static_assert(VGB_LONG_MS + VGB_GRACE_MS + 2 * VGB_TICK_MS < 12 * VGB_GUEST_MS, "long calls in time");
 _Static_assert(VGB_REAP_MS + 2 * VGB_TICK_MS < VGB_GUEST_MS, "DESTROY and reset in time");

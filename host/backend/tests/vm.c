@@ -107,12 +107,12 @@ void vm_negotiate(struct vm *v)
 void vm_start_queues(struct vm *v)
 {
     struct brk_vu_payload_mem mem = {
-        .nregions = 2,
+        .nregions = v->win_fd < 0 ? 1 : 2,
         .regions = {{.gpa = RAM_GPA, .size = RAM_SIZE, .uva = RAM_UVA},
                     {.gpa = 0x100000000, .size = WINDOW * CLIENTS, .uva = RAM_UVA + (1u << 30)}}};
     int fds[2] = {v->ram_fd, v->win_fd};
 
-    assert_int_equal(vm_acked(v, BRK_VU_SET_MEM_TABLE, &mem, 8 + 64, fds, 2), 0);
+    assert_int_equal(vm_acked(v, BRK_VU_SET_MEM_TABLE, &mem, 8 + 32 * mem.nregions, fds, mem.nregions), 0);
     memset(v->ram, 0, 0x100000);
     for (uint32_t q = 0; q < 2 + CLIENTS; q++) {
         struct brk_vu_payload_state num = {q, NUM}, base = {q, 0}, on = {q, 1};

@@ -24,7 +24,7 @@
 
 struct vm {
     struct broker b;
-    int sock, ram_fd, win_fd;
+    int sock, ram_fd, win_fd; /* win_fd -1: no windows in the memory table */
     uint8_t *ram, *win;
     int kick[2 + CLIENTS], call[2];
     uint16_t seen[2]; /* used entries seen */

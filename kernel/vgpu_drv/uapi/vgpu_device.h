@@ -20,6 +20,14 @@
 #define VGPU_PCI_VENDOR_ID 0x1af4
 #define VGPU_PCI_DEVICE_ID 0x107f
 
+/*
+ * The same device by another name: a generic vhost-user device of QEMU (11.1) refuses ids that QEMU
+ * has no name for, and 63 is one. Of those that have one, no driver of Linux binds "parameter
+ * server". The magic in the configuration space says what the device is.
+ */
+#define VGPU_GENERIC_VIRTIO_ID 38
+#define VGPU_GENERIC_PCI_DEVICE_ID 0x1066
+
 /* Shared-memory region (virtio 1.2, 4.1.4.7) that holds the client windows; a 64-bit BAR. */
 #define VGPU_SHMID_WINDOWS 1
 

@@ -208,6 +208,7 @@ static void image_step(void)
 /* ---- QEMU ---- */
 
 static int qemu = -1, ram_fd, win_fd, kick[2 + CLIENTS];
+static int channel = -1; /* for requests of the broker */
 static uint8_t *ram;
 static uint16_t next_avail[2];
 
@@ -257,15 +258,43 @@ static void tell(uint32_t request, const void *p, uint32_t size, uint32_t flags,
     turn(3);
 }
 
-static void mem_table(bool odd)
+/* Another channel, or something on the present one: an answer, mostly well formed. */
+static void channel_step(bool anew)
+{
+    struct {
+        struct brk_vu_header h;
+        uint32_t value[2];
+    } answer = {.h = {9 + byte() % 2, byte() % 16 ? BRK_VU_VERSION | BRK_VU_FLAG_REPLY : byte(), 8},
+                .value = {byte() % 3 == 0, 0}};
+    int pair[2];
+
+    if (anew || channel < 0) {
+        if (channel >= 0)
+            close(channel);
+        channel = -1;
+        if (!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair)) {
+            channel = pair[0];
+            tell(BRK_VU_SET_BACKEND_REQ_FD, NULL, 0, BRK_VU_FLAG_NEED_REPLY, &pair[1], 1);
+            close(pair[1]);
+        }
+        return;
+    }
+    vgb_send_fds(channel, &answer, byte() % 8 ? sizeof(answer) : byte() % sizeof(answer), kick, byte() % 3,
+                 MSG_DONTWAIT | MSG_NOSIGNAL);
+    turn(3);
+}
+
+/* `alone`: without the windows. */
+static void mem_table(bool odd, bool alone)
 {
     struct brk_vu_payload_mem mem = {
         .nregions = 2,
         .regions = {{.gpa = RAM_GPA, .size = RAM_SIZE, .uva = RAM_UVA},
                     {.gpa = WIN_GPA, .size = WINDOW * CLIENTS, .uva = RAM_UVA + (1u << 30)}}};
     int fds[2] = {ram_fd, win_fd};
-    unsigned n = 2;
+    unsigned n = alone ? 1 : 2;
 
+    mem.nregions = n;
     if (odd) {
         struct brk_vu_region *r = &mem.regions[byte() % 2];
 
@@ -304,10 +333,12 @@ static void start_queue(uint32_t q)
     tell(BRK_VU_SET_VRING_ENABLE, &on, 8, 0, NULL, 0);
 }
 
-static void honest_qemu(void)
+/* `generic`: a front end that has its windows from the broker. */
+static void honest_qemu(bool generic)
 {
     uint64_t f = UINT64_C(1) << BRK_VU_F_VERSION_1 | UINT64_C(1) << BRK_VU_F_PROTOCOL_FEATURES | 3;
-    uint64_t pf = 1u << BRK_VU_PF_MQ | 1u << BRK_VU_PF_REPLY_ACK | 1u << BRK_VU_PF_CONFIG;
+    uint64_t pf = 1u << BRK_VU_PF_MQ | 1u << BRK_VU_PF_REPLY_ACK | 1u << BRK_VU_PF_CONFIG |
+                  1u << BRK_VU_PF_BACKEND_REQ | 1u << BRK_VU_PF_SHMEM;
     struct brk_vu_payload_config c = {.size = sizeof(struct vgpu_config)};
     struct vgpu_config config;
 
@@ -319,7 +350,11 @@ static void honest_qemu(void)
     tell(BRK_VU_SET_OWNER, NULL, 0, 0, NULL, 0);
     tell(BRK_VU_SET_CONFIG, &c, 12 + c.size, 0, NULL, 0);
     tell(BRK_VU_SET_FEATURES, &f, 8, 0, NULL, 0);
-    mem_table(false);
+    if (generic) {
+        tell(BRK_VU_GET_SHMEM_CONFIG, NULL, 0, 0, NULL, 0);
+        channel_step(true);
+    }
+    mem_table(false, generic);
     for (uint32_t q = 0; q < 2 + CLIENTS; q++)
         start_queue(q);
 }
@@ -333,7 +368,7 @@ static void qemu_step(void)
     memset(&p, 0, sizeof(p));
     switch (b % 8) {
     case 0:
-        mem_table(true);
+        mem_table(true, false);
         return;
     case 1:
         start_queue(byte() % (2 + CLIENTS));
@@ -354,6 +389,14 @@ static void qemu_step(void)
         p.config.size = byte();
         bytes(p.config.data, byte() % 80);
         size = 12 + p.config.size;
+        break;
+    case 5:
+        channel_step(byte() % 4 == 0);
+        return;
+    case 6:
+        request = byte() % 2 ? BRK_VU_GET_SHMEM_CONFIG : request;
+        size = request == BRK_VU_GET_SHMEM_CONFIG ? 0 : size;
+        bytes(&p, size);
         break;
     default:
         bytes(&p, size);
@@ -462,10 +505,11 @@ static void run(const uint8_t *data, size_t size)
     in = data;
     in_end = data + size;
     start();
-    if (byte() % 8) {
+    uint32_t start = byte() % 8;
+    if (start) {
         honest_start(0);
         turn(4);
-        honest_qemu();
+        honest_qemu(start == 1);
     }
     for (unsigned i = 0; i < STEPS_MAX && in < in_end; i++) {
         switch (byte() % 8) {

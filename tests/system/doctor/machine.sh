@@ -37,6 +37,6 @@ said yes "what the kernel says of a node" "seen: .*vgpu_drv virtio1: /dev/vgpu1:
     $machine VGPU_TEST_NODES=1 "$vgpu" doctor
 said yes "a node whose name begins with that of another" \
     "seen: .*vgpu_drv virtio2: /dev/vgpu10: the second" $machine VGPU_TEST_NODES=2 "$vgpu" doctor
-pci 0000:00:04.0 0x1af4 0x107f
+pci 0000:00:04.0 0x1af4 0x1066 # as a generic vhost-user device has it
 said yes "more devices than nodes" "2 vgpu-cuda devices are on the bus, and 1 can be seen" \
     $machine VGPU_TEST_NODES=1 "$vgpu" doctor

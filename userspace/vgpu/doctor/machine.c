@@ -22,7 +22,7 @@
 #define NODE "/dev/vgpu0"
 #define KERNEL_LOG (1 << 18)
 
-/* Virtio device 63: the number of vgpu-cuda. How many there are on the bus of a guest. */
+/* Virtio device 63 is vgpu-cuda, 38 what a generic front end calls it. How many there are on the bus of a guest. */
 static unsigned pci_devices(void)
 {
     DIR *d = opendir("/sys/bus/pci/devices");
@@ -43,7 +43,9 @@ static unsigned pci_devices(void)
         snprintf(path, sizeof(path), "/sys/bus/pci/devices/%.200s/device", e->d_name);
         f = found ? fopen(path, "re") : NULL;
         if (f) {
-            found = fgets(device, sizeof(device), f) && strtoul(device, NULL, 16) == 0x1040 + 63;
+            unsigned long id = fgets(device, sizeof(device), f) ? strtoul(device, NULL, 16) : 0;
+
+            found = id == 0x1040 + 63 || id == 0x1040 + 38;
             fclose(f);
         }
         count += found;

@@ -3,7 +3,8 @@
  * The vhost-user back end: what QEMU's -device vgpu-cuda talks to (docs/device.md, "Between QEMU
  * and the broker"; messages as in QEMU's docs/interop/vhost-user.rst). Files: vu_msg.c (what a
  * message may look like), vu_mem.c (guest memory), vu_queue.c (virtqueues), vu_device.c (requests and
- * events of the guest driver), vu_conn.c (the connection). The guest is hostile: what is in its
+ * events of the guest driver), vu_conn.c (the connection), vu_shmem.c (windows that QEMU
+ * maps for the broker). The guest is hostile: what is in its
  * memory is copied once. QEMU is the owner of this VM: its messages are checked, so that a bug
  * there is found here.
  */
@@ -31,8 +32,16 @@ enum brk_vu_request {
     BRK_VU_SET_PROTOCOL_FEATURES = 16,
     BRK_VU_GET_QUEUE_NUM = 17,
     BRK_VU_SET_VRING_ENABLE = 18,
+    BRK_VU_SET_BACKEND_REQ_FD = 21,
     BRK_VU_GET_CONFIG = 24,
     BRK_VU_SET_CONFIG = 25,
+    BRK_VU_GET_SHMEM_CONFIG = 44,
+};
+
+/* Requests of the back end, on a channel of their own. */
+enum brk_vu_backend_request {
+    BRK_VU_BACKEND_SHMEM_MAP = 9,
+    BRK_VU_BACKEND_SHMEM_UNMAP = 10,
 };
 
 #define BRK_VU_VERSION 1u
@@ -45,7 +54,9 @@ enum brk_vu_request {
 #define BRK_VU_F_EVENT_IDX 29
 #define BRK_VU_PF_MQ 0
 #define BRK_VU_PF_REPLY_ACK 3
+#define BRK_VU_PF_BACKEND_REQ 5
 #define BRK_VU_PF_CONFIG 9
+#define BRK_VU_PF_SHMEM 22
 
 #define BRK_VU_REGIONS 8u /* of one memory table: what the protocol allows */
 #define BRK_VU_CONFIG_MAX 256u
@@ -78,12 +89,28 @@ struct brk_vu_payload_config {
     uint8_t data[BRK_VU_CONFIG_MAX];
 };
 
+#define BRK_VU_SHMEM_REGIONS 256u
+#define BRK_VU_SHMEM_WRITABLE (UINT64_C(1) << 0)
+
+/* Answer to GET_SHMEM_CONFIG: bytes of each shared memory region of the device, 0: it has none of that id. */
+struct brk_vu_payload_shmem {
+    uint32_t nregions, padding;
+    uint64_t sizes[BRK_VU_SHMEM_REGIONS];
+};
+
+/* SHMEM_MAP and SHMEM_UNMAP. */
+struct brk_vu_payload_mmap {
+    uint8_t shmid, padding[7];
+    uint64_t fd_offset, shm_offset, len, flags;
+};
+
 union brk_vu_payload {
     uint64_t u64;
     struct brk_vu_payload_mem mem;
     struct brk_vu_payload_state state;
     struct brk_vu_payload_addr addr;
     struct brk_vu_payload_config config;
+    struct brk_vu_payload_shmem shmem;
 };
 
 /* NULL: a header that can be served with that many descriptors; else what is wrong with it. */
@@ -215,8 +242,32 @@ void brk_vu_device_events(void);
 unsigned brk_vu_device_clients(void);
 /* The eventfd of doorbell i changed: the worker gets it. */
 void brk_vu_device_doorbell(unsigned i);
+/* The control queue is set up and may be served. */
+bool brk_vu_device_started(void);
 /* Ends all clients; brk_vu_dev.idle() comes when that is done (perhaps before this returns), or when what
  * is left is stuck. */
 void brk_vu_device_end_clients(void);
+
+/* ---- vu_shmem.c ---- */
+
+/*
+ * A front end that asks for the regions has no memory for the windows: the broker makes it, and has it mapped whenever
+ * the driver starts the device. Front ends that never ask bring the windows in the memory table.
+ */
+
+/* NULL, or why there is no answer. The first question makes the windows, for the configuration of that moment. */
+const char *brk_vu_shmem_config(struct brk_vu_payload_shmem *c);
+/* The windows are the broker's, and so large; 0: they are not. */
+uint64_t brk_vu_shmem_size(void);
+/* The channel for requests of the back end; takes the descriptor over. False: it is none. */
+bool brk_vu_shmem_channel(int fd);
+/* The driver has started the device: sends SHMEM_MAP, unless that is done or there is nothing to map. */
+void brk_vu_shmem_start(void);
+/* The front end has not answered yet: CLIENT_CREATE would come too early. */
+bool brk_vu_shmem_waiting(void);
+/* The driver has stopped the device: the front end drops its mapping or keeps it, as it likes. */
+void brk_vu_shmem_stop(void);
+/* The connection has ended. */
+void brk_vu_shmem_reset(void);
 
 #endif

@@ -40,7 +40,9 @@ static uint64_t features(void)
 
 static uint64_t protocol_features(void)
 {
-    return UINT64_C(1) << BRK_VU_PF_MQ | UINT64_C(1) << BRK_VU_PF_REPLY_ACK | UINT64_C(1) << BRK_VU_PF_CONFIG;
+    return UINT64_C(1) << BRK_VU_PF_MQ | UINT64_C(1) << BRK_VU_PF_REPLY_ACK |
+           UINT64_C(1) << BRK_VU_PF_CONFIG | UINT64_C(1) << BRK_VU_PF_BACKEND_REQ |
+           UINT64_C(1) << BRK_VU_PF_SHMEM;
 }
 
 static void queue_reset(struct brk_vu_queue *q)
@@ -61,6 +63,7 @@ static void device_reset(void)
     for (unsigned i = 0; i < BRK_VU_QUEUES; i++)
         queue_reset(&brk_vu_dev.queue[i]);
     brk_vu_mem_clear(&brk_vu_dev.mem);
+    brk_vu_shmem_reset();
     vgb_close(&brk_vu_dev.windows_fd);
     brk_vu_dev.features = 0;
     brk_vu_dev.configured = false;
@@ -137,6 +140,8 @@ static void on_kick(struct brk_source *s, uint32_t events)
 
 static void queue_serve(unsigned i)
 {
+    if (i == VGPU_VQ_CONTROL && brk_vu_device_started())
+        brk_vu_shmem_start();
     if (i == VGPU_VQ_CONTROL)
         brk_vu_device_control();
     else if (i == VGPU_VQ_EVENT)
@@ -192,7 +197,8 @@ static bool set_mem_table(void)
         vgb_log_limited(&limit, VGB_ERROR, "vhost-user: memory table of %u regions: %s", n, wrong);
         return false;
     }
-    w = brk_vu_mem_windows(&brk_vu_dev.mem);
+    /* The broker's own windows come back as memory of the guest: nothing new about them. */
+    w = brk_vu_shmem_size() ? NULL : brk_vu_mem_windows(&brk_vu_dev.mem);
     if (w && !windows_suffice(&brk_vu_dev.config, w->r.size))
         return false;
     if (w) { /* kept when it leaves the table: the guest may turn the BAR off for a while */
@@ -203,6 +209,37 @@ static bool set_mem_table(void)
     }
     queue_serve(VGPU_VQ_CONTROL);
     return true;
+}
+
+static bool negotiated(unsigned feature)
+{
+    return conn.protocol_features >> feature & 1;
+}
+
+static bool get_shmem_config(void)
+{
+    static struct brk_vu_payload_shmem c;
+    const char *wrong =
+        negotiated(BRK_VU_PF_SHMEM) && negotiated(BRK_VU_PF_BACKEND_REQ) && negotiated(BRK_VU_PF_REPLY_ACK)
+            ? brk_vu_shmem_config(&c)
+            : "the protocol features SHMEM, BACKEND_REQ and REPLY_ACK belong together";
+
+    if (wrong) {
+        vgb_log_limited(&limit, VGB_ERROR, "vhost-user: no windows for the front end to map: %s", wrong);
+        return false;
+    }
+    reply(&c, sizeof(c));
+    return true;
+}
+
+static bool set_backend_channel(void)
+{
+    int fd = conn.fds[0];
+
+    if (!negotiated(BRK_VU_PF_BACKEND_REQ))
+        return false;
+    conn.nfds = 0;
+    return brk_vu_shmem_channel(fd);
 }
 
 static void get_config(void)
@@ -225,7 +262,8 @@ static bool set_config(void)
         vgb_log_limited(&limit, VGB_ERROR, "vhost-user: configuration refused: %s", wrong);
         return false;
     }
-    if (brk_vu_dev.windows_fd >= 0 && !windows_suffice(&next, brk_vu_dev.windows_size))
+    uint64_t windows = brk_vu_dev.windows_fd >= 0 ? brk_vu_dev.windows_size : brk_vu_shmem_size();
+    if (windows && !windows_suffice(&next, windows))
         return false;
     brk_vu_dev.config = next;
     brk_vu_dev.configured = true;
@@ -253,6 +291,7 @@ static bool get_vring_base(unsigned i)
         return true;
     }
     /* A stopped control queue is a reset: no worker may touch guest memory after the answer. */
+    brk_vu_shmem_stop();
     conn.waiting = true;
     brk_vu_dev.idle = on_idle;
     brk_loop_change(&conn.s, 0);
@@ -327,6 +366,8 @@ static bool dispatch(bool *replied)
     case BRK_VU_GET_CONFIG:
         get_config();
         return true;
+    case BRK_VU_GET_SHMEM_CONFIG:
+        return get_shmem_config();
     case BRK_VU_GET_VRING_BASE:
         return queue_message();
     default:
@@ -346,7 +387,10 @@ static bool dispatch(bool *replied)
         return set_mem_table();
     case BRK_VU_SET_CONFIG:
         return set_config();
+    case BRK_VU_SET_BACKEND_REQ_FD:
+        return set_backend_channel();
     case BRK_VU_RESET_OWNER:
+        brk_vu_shmem_stop();
         for (unsigned i = 0; i < BRK_VU_QUEUES; i++)
             brk_vu_dev.queue[i].enabled = false;
         brk_vu_dev.queue[VGPU_VQ_CONTROL].generation++;
@@ -362,8 +406,7 @@ static void on_complete(void)
     bool replied = false;
     const char *wrong = brk_vu_payload_check(&conn.h, &conn.p, conn.nfds);
     bool ok = !wrong && dispatch(&replied);
-    bool ack = conn.h.flags & BRK_VU_FLAG_NEED_REPLY && conn.protocol_features >> BRK_VU_PF_REPLY_ACK & 1 &&
-               !replied;
+    bool ack = conn.h.flags & BRK_VU_FLAG_NEED_REPLY && negotiated(BRK_VU_PF_REPLY_ACK) && !replied;
 
     brk_foreign_close_all(conn.fds, conn.nfds);
     conn.nfds = 0;

@@ -305,8 +305,9 @@ static void do_create(const struct vgpu_cmd_client_create *q, const struct brk_v
     }
     if (brk_vu_dev.windows_fd < 0 || bell->kick.fd < 0) {
         vgb_log_limited(&limit, VGB_WARN, "client %u: %s", q->hdr.client,
-                        bell->kick.fd < 0 ? "its doorbell queue is not set up"
-                                          : "the windows are not in the memory table");
+                        bell->kick.fd < 0     ? "its doorbell queue is not set up"
+                        : brk_vu_shmem_size() ? "the front end has not mapped the windows"
+                                              : "the windows are not in the memory table");
         respond_status(c, VGPU_S_INVALID);
         return;
     }
@@ -448,6 +449,8 @@ void brk_vu_device_control(void)
     uint64_t total;
     int r = 2;
 
+    if (brk_vu_shmem_waiting())
+        return; /* served when the front end has answered */
     for (unsigned i = 0; i < CONTROL_BUDGET; i++) {
         r = brk_vu_queue_pop(q, &brk_vu_dev.mem, &c);
         if (r != 1)
@@ -458,6 +461,13 @@ void brk_vu_device_control(void)
     }
     if (r > 0 && q->kick.fd >= 0)
         vgb_eventfd_signal(q->kick.fd);
+}
+
+bool brk_vu_device_started(void)
+{
+    const struct brk_vu_queue *q = &brk_vu_dev.queue[VGPU_VQ_CONTROL];
+
+    return q->started && q->enabled;
 }
 
 void brk_vu_device_doorbell(unsigned i)

@@ -23,13 +23,17 @@ static const struct row {
     [BRK_VU_SET_PROTOCOL_FEATURES] = {"SET_PROTOCOL_FEATURES", 8, 8, 0, 0},
     [BRK_VU_GET_QUEUE_NUM] = {"GET_QUEUE_NUM", 0, 0, 0, 0},
     [BRK_VU_SET_VRING_ENABLE] = {"SET_VRING_ENABLE", 8, 8, 0, 0},
+    [BRK_VU_SET_BACKEND_REQ_FD] = {"SET_BACKEND_REQ_FD", 0, 0, 1, 1},
     [BRK_VU_GET_CONFIG] = {"GET_CONFIG", 12, sizeof(struct brk_vu_payload_config), 0, 0},
     [BRK_VU_SET_CONFIG] = {"SET_CONFIG", 12, sizeof(struct brk_vu_payload_config), 0, 0},
+    [BRK_VU_GET_SHMEM_CONFIG] = {"GET_SHMEM_CONFIG", 0, 0, 0, 0},
 };
 
 _Static_assert(sizeof(struct brk_vu_header) == 12, "vhost-user header");
 _Static_assert(sizeof(struct brk_vu_payload_mem) == 8 + 32 * BRK_VU_REGIONS, "memory table");
 _Static_assert(sizeof(struct brk_vu_payload_addr) == 40, "ring addresses");
+_Static_assert(sizeof(struct brk_vu_payload_shmem) == 8 + 8 * BRK_VU_SHMEM_REGIONS, "sizes of regions");
+_Static_assert(sizeof(struct brk_vu_payload_mmap) == 40, "mapping of a region");
 
 static const struct row *row_of(uint32_t request)
 {

@@ -42,6 +42,15 @@ static void test_headers(void **state)
     assert_non_null(header(BRK_VU_SET_MEM_TABLE, 1, 8 + 32 * BRK_VU_REGIONS + 1, BRK_VU_REGIONS));
     assert_non_null(header(BRK_VU_SET_MEM_TABLE, 1, 8 + 32, BRK_VU_REGIONS + 1));
     assert_non_null(header(BRK_VU_SET_CONFIG, 1, 11, 0));
+    assert_null(header(BRK_VU_SET_BACKEND_REQ_FD, 1, 0, 1));
+    assert_non_null(header(BRK_VU_SET_BACKEND_REQ_FD, 1, 0, 0));
+    assert_non_null(header(BRK_VU_SET_BACKEND_REQ_FD, 1, 0, 2));
+    assert_non_null(header(BRK_VU_SET_BACKEND_REQ_FD, 1, 8, 1));
+    assert_null(header(BRK_VU_GET_SHMEM_CONFIG, 1, 0, 0));
+    assert_non_null(header(BRK_VU_GET_SHMEM_CONFIG, 1, 2056, 0));
+    assert_non_null(header(BRK_VU_GET_SHMEM_CONFIG, 1, 0, 1));
+    assert_non_null(header(43, 1, 0, 0)); /* CHECK_DEVICE_STATE: not offered */
+    assert_non_null(header(45, 1, 0, 0));
     assert_non_null(header(BRK_VU_SET_CONFIG, 1, 12 + BRK_VU_CONFIG_MAX + 1, 0));
 }
 

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Windows for front ends that know nothing of vgpu-cuda (VHOST_USER_PROTOCOL_F_SHMEM).
+ *
+ * The broker makes the memory; the front end maps it into the device's shared memory region, by SHMEM_MAP on the channel
+ * for requests of the back end. The front end is blocked in a message of its own when that is sent, and answers later:
+ * the loop never waits for it. Until it has, the control queue rests, for VGB_SHMEM_MS at most.
+ *
+ * There is no SHMEM_UNMAP when the driver stops the device: QEMU knows no device then that the message is about, and a
+ * reset drops the mapping in any case. A VM that is paused keeps it. So a start asks for SHMEM_MAP; a refusal of what had
+ * been mapped before means that it still is, and both are asked for, SHMEM_UNMAP and SHMEM_MAP.
+ */
+#define _GNU_SOURCE
+#include "vu.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "vgb_deadline.h"
+#include "vgb_fd.h"
+
+#define HEADER_BYTES 12u
+#define REPLY_BYTES (HEADER_BYTES + 8u)
+
+static struct vgb_ratelimit limit;
+
+static struct {
+    int windows; /* memfd, sealed; -1: the front end has not asked */
+    uint64_t size;
+    struct brk_source channel; /* looked at only while an answer is due */
+    struct brk_source timer;
+    uint32_t asked;  /* BRK_VU_BACKEND_*, 0: no answer is due */
+    bool tried;      /* since the driver has started the device, or a channel came */
+    bool was_mapped; /* some time, of this connection */
+    bool unmapped;   /* SHMEM_UNMAP was asked for since */
+    uint8_t reply[REPLY_BYTES];
+    size_t have; /* bytes of the answer */
+} shm = {.windows = -1, .channel = {.fd = -1}, .timer = {.fd = -1}};
+
+uint64_t brk_vu_shmem_size(void)
+{
+    return shm.size;
+}
+
+bool brk_vu_shmem_waiting(void)
+{
+    return shm.asked != 0;
+}
+
+/* A BAR's size is a power of two, and QEMU's is the sum of the regions. */
+static uint64_t windows_size(const struct vgpu_config *c)
+{
+    uint64_t size = VGP_WINDOW_MIN;
+
+    while (size < (uint64_t)c->max_clients * c->window_size)
+        size *= 2;
+    return size;
+}
+
+static bool make_windows(uint64_t size)
+{
+    int fd = memfd_create("vgpu-windows", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    if (fd < 0)
+        return false;
+    if (ftruncate(fd, (off_t)size) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+        close(fd);
+        return false;
+    }
+    shm.windows = fd;
+    shm.size = size;
+    return true;
+}
+
+const char *brk_vu_shmem_config(struct brk_vu_payload_shmem *c)
+{
+    if (shm.windows < 0 && brk_vu_dev.windows_fd >= 0)
+        return "the memory table had windows already";
+    if (shm.windows < 0 && !make_windows(windows_size(&brk_vu_dev.config)))
+        return strerror(errno);
+    memset(c, 0, sizeof(*c));
+    c->nregions = 1;
+    c->sizes[VGPU_SHMID_WINDOWS] = shm.size;
+    return NULL;
+}
+
+/* No answer is due any more. */
+static void wait_end(void)
+{
+    if (!shm.asked)
+        return;
+    shm.asked = 0;
+    brk_loop_del(&shm.channel);
+    brk_loop_del(&shm.timer);
+    vgb_close(&shm.timer.fd);
+}
+
+static void channel_close(void)
+{
+    wait_end();
+    if (shm.channel.fd >= 0)
+        brk_foreign_close(shm.channel.fd);
+    shm.channel.fd = -1;
+}
+
+static void fail(const char *why)
+{
+    wait_end();
+    vgb_log_limited(&limit, VGB_ERROR, "vhost-user: the front end has not mapped the windows: %s", why);
+    brk_vu_device_control();
+}
+
+/* An answer that is late or wrong: whatever comes next on this channel would be taken for the next one. */
+static void fail_for_good(const char *why)
+{
+    channel_close();
+    fail(why);
+}
+
+static void on_timer(struct brk_source *s, uint32_t events)
+{
+    (void)s;
+    (void)events;
+    fail_for_good("it does not answer");
+}
+
+static bool timer_start(void)
+{
+    struct itimerspec at = {.it_value = {.tv_sec = VGB_SHMEM_MS / 1000}};
+
+    shm.timer.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    shm.timer.ready = on_timer;
+    if (shm.timer.fd < 0)
+        return false;
+    if (timerfd_settime(shm.timer.fd, 0, &at, NULL) || brk_loop_add(&shm.timer, EPOLLIN)) {
+        vgb_close(&shm.timer.fd);
+        return false;
+    }
+    return true;
+}
+
+static void on_channel(struct brk_source *s, uint32_t events);
+
+/* Begins to wait for the answer to what was sent. */
+static bool wait_begin(uint32_t request)
+{
+    if (!timer_start())
+        return false;
+    shm.channel.ready = on_channel;
+    if (brk_loop_add(&shm.channel, EPOLLIN)) {
+        brk_loop_del(&shm.timer);
+        vgb_close(&shm.timer.fd);
+        return false;
+    }
+    shm.asked = request;
+    shm.have = 0;
+    return true;
+}
+
+static void ask(uint32_t request)
+{
+    struct {
+        struct brk_vu_header h;
+        uint8_t payload[sizeof(struct brk_vu_payload_mmap)];
+    } m = {.h = {.request = request,
+                 .flags = BRK_VU_VERSION | BRK_VU_FLAG_NEED_REPLY,
+                 .size = sizeof(struct brk_vu_payload_mmap)}};
+    struct brk_vu_payload_mmap map = {
+        .shmid = VGPU_SHMID_WINDOWS, .len = shm.size, .flags = BRK_VU_SHMEM_WRITABLE};
+
+    _Static_assert(sizeof(m) == HEADER_BYTES + sizeof(map), "message without padding");
+    memcpy(m.payload, &map, sizeof(map));
+    if (shm.channel.fd < 0) {
+        fail("it has given no channel for requests of the back end");
+        return;
+    }
+    if (vgb_send_fds(shm.channel.fd, &m, sizeof(m), &shm.windows, request == BRK_VU_BACKEND_SHMEM_MAP,
+                     MSG_DONTWAIT) != (ssize_t)sizeof(m))
+        fail_for_good("its channel for requests of the back end takes none");
+    else if (!wait_begin(request))
+        fail_for_good("out of descriptors or memory");
+}
+
+static void mapped(void)
+{
+    vgb_close(&brk_vu_dev.windows_fd);
+    brk_vu_dev.windows_fd = fcntl(shm.windows, F_DUPFD_CLOEXEC, 3);
+    brk_vu_dev.windows_offset = 0;
+    brk_vu_dev.windows_size = shm.size;
+    shm.was_mapped = true;
+    brk_vu_device_control();
+}
+
+static void on_answer(uint32_t request, bool done)
+{
+    wait_end();
+    if (request == BRK_VU_BACKEND_SHMEM_UNMAP) {
+        ask(BRK_VU_BACKEND_SHMEM_MAP);
+    } else if (done) {
+        mapped();
+    } else if (shm.was_mapped && !shm.unmapped) {
+        shm.unmapped = true;
+        ask(BRK_VU_BACKEND_SHMEM_UNMAP);
+    } else {
+        fail("it refuses to");
+    }
+}
+
+static void on_channel(struct brk_source *s, uint32_t events)
+{
+    struct brk_vu_header h;
+    uint32_t asked = shm.asked;
+    uint64_t refused;
+    unsigned nfds = BRK_VU_REGIONS;
+    int fds[BRK_VU_REGIONS];
+    ssize_t n = vgb_recv_fds(s->fd, shm.reply + shm.have, REPLY_BYTES - shm.have, fds, &nfds, MSG_DONTWAIT);
+
+    (void)events;
+    if (n == -EAGAIN)
+        return;
+    if (n <= 0) {
+        fail_for_good("it has closed the channel for requests of the back end");
+        return;
+    }
+    brk_foreign_close_all(fds, nfds);
+    shm.have += (size_t)n;
+    if (shm.have < REPLY_BYTES)
+        return;
+    memcpy(&h, shm.reply, HEADER_BYTES);
+    memcpy(&refused, shm.reply + HEADER_BYTES, sizeof(refused));
+    if (h.request != asked || h.flags != (BRK_VU_VERSION | BRK_VU_FLAG_REPLY) || h.size != sizeof(refused))
+        fail_for_good("its answer is malformed");
+    else
+        on_answer(asked, !refused);
+}
+
+static bool is_stream(int fd)
+{
+    int type = 0;
+    socklen_t size = sizeof(type);
+
+    return !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) && type == SOCK_STREAM;
+}
+
+bool brk_vu_shmem_channel(int fd)
+{
+    if (!is_stream(fd)) {
+        brk_foreign_close(fd);
+        return false;
+    }
+    channel_close(); /* with what was asked on it */
+    shm.channel.fd = fd;
+    shm.tried = false;
+    if (brk_vu_device_started())
+        brk_vu_shmem_start();
+    return true;
+}
+
+void brk_vu_shmem_start(void)
+{
+    if (shm.windows < 0 || shm.tried || brk_vu_dev.windows_fd >= 0)
+        return;
+    shm.tried = true;
+    shm.unmapped = false;
+    ask(BRK_VU_BACKEND_SHMEM_MAP);
+}
+
+void brk_vu_shmem_stop(void)
+{
+    if (shm.windows < 0)
+        return;
+    if (shm.asked) /* its answer would be taken for that of the next start */
+        channel_close();
+    shm.tried = false;
+    vgb_close(&brk_vu_dev.windows_fd);
+}
+
+void brk_vu_shmem_reset(void)
+{
+    channel_close();
+    if (shm.windows >= 0)
+        brk_foreign_close(shm.windows); /* the pages of all clients may go with it */
+    shm.windows = -1;
+    shm.size = 0;
+    shm.tried = shm.was_mapped = false;
+}
