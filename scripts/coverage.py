@@ -7,7 +7,7 @@ import os
 import sys
 
 FOLDERS = ("host/backend/broker", "host/backend/common", "host/backend/worker", "host/softgpu", "lib", "userspace/libcuda",
-           "userspace/libnvidia-ml", "userspace/vgpu", "protocol/generated")
+           "userspace/libnvidia-ml", "userspace/vgpu")
 # Who reads what others wrote: their functions that no test reaches are listed.
 BOUNDARIES = ("host/backend/", "lib/link/", "userspace/libcuda/core/")
 

@@ -48,7 +48,11 @@ def anchors(page):
 class Tree:
     def __init__(self, top):
         self.top, self.files = top, tracked(top)
+        # Files that the protocol's generator writes while building are spoken of as if they were there.
+        with open(os.path.join(top, "protocol/gen/emit.py"), encoding="utf-8") as f:
+            generated = re.findall(r"'(\w+\.(?:c|h|map))':", f.read())
         self.paths = set(self.files)
+        self.generated = set(generated)
         for name in self.files:
             while "/" in name:
                 name = name.rpartition("/")[0]
@@ -65,7 +69,7 @@ class Tree:
         pattern = "*/" + name
         if any(c in name for c in "*?"):
             return any(fnmatch.fnmatchcase(p, pattern) or fnmatch.fnmatchcase(p, name) for p in self.paths)
-        return name in self.paths or any(p.endswith("/" + name) for p in self.files)
+        return name in self.paths or name in self.generated or any(p.endswith("/" + name) for p in self.files)
 
     def link(self, page, target):
         """What is wrong with a link, or None."""

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../protocol/generated/vgp_calls.h"
+#include "vgp_calls.h"
 #include "trace.h"
 
 #define LIMIT_DEFAULT (UINT64_C(1) << 30)

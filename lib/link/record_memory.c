@@ -16,7 +16,7 @@
 #include "mapped.h"
 #include "record_int.h"
 
-#include "../../protocol/generated/vgp_calls.h"
+#include "vgp_calls.h"
 #include "../../protocol/vgp_facts.h"
 #include "../../protocol/vgp_fields.h"
 

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "../../protocol/generated/vgp_newer.h"
+#include "vgp_newer.h"
 
 int lnk_driver_version_wanted(void)
 {

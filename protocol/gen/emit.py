@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Writes the generated files: parser -> policy -> templates.
 
-emit.py OUTDIR DOCDIR [SOFTGPUDIR]   the committed files; those of the software GPU, too
+emit.py OUTDIR DOCDIR [SOFTGPUDIR]   all files; those of the software GPU, too; pages
 emit.py --roundtrip FILE   the cases of vgp_roundtrip_test.c
 emit.py --golden FILE      the cases of vgp_golden_test.c
 emit.py --prove FOLDER     a file of statements about each decoder, for CBMC (prove.sh)

@@ -15,7 +15,7 @@
 
 #include <cuda.h>
 
-#include "../../protocol/generated/vgp_guest.h"
+#include "vgp_guest.h"
 #include "../../lib/link/link.h"
 
 struct nvml_client nvml;

@@ -8,7 +8,7 @@
 
 #include <cuda.h>
 
-#include "../../protocol/generated/vgp_guest.h"
+#include "vgp_guest.h"
 
 struct nvml_device *nvml_device(nvmlDevice_t handle)
 {

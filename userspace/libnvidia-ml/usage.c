@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "../../protocol/generated/vgp_guest.h"
+#include "vgp_guest.h"
 
 /* Two samples of the processor time are at least so far apart. */
 #define SAMPLE_NS 100000000u

@@ -20,7 +20,7 @@ prove() { # NAME SOURCES OPTION...
     sources=$2
     shift 2
     # shellcheck disable=SC2046,SC2086 # lists of words
-    if out=$("$cbmc" $sources -D__CUDA_API_VERSION_INTERNAL -I"$top" -I"$top/host/backend" -I"$top/protocol" -I"$top/protocol/generated" \
+    if out=$("$cbmc" $sources -D__CUDA_API_VERSION_INTERNAL -I"$top" -I"$top/host/backend" -I"$top/protocol" -I"$top/build/generated" \
         -I"$top/kernel/vgpu_drv/uapi" -I"$top/host/backend/common" -I"$top/lib/link" -I"$cuda" \
         $(find "$worker" -type d | sed 's/^/-I/') --bounds-check --pointer-check --pointer-overflow-check --signed-overflow-check \
         --div-by-zero-check --unwinding-assertions --slice-formula --function "prove_$name" "$@" 2>&1); then

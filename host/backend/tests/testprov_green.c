@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../protocol/generated/vgp_newer.h"
+#include "vgp_newer.h"
 #include "testprov.h"
 
 #define SMS 16u

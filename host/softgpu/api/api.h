@@ -5,7 +5,7 @@
 
 #include "graph/graph.h"
 
-#include "generated/newer.h"
+#include "softgpu/newer.h"
 
 /* A reserved address (api/memory/vmm.c): the reservation, and the mapping in it; map_size 0: none. */
 struct sg_vmm_info {

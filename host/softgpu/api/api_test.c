@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "api/api_test.h"
-#include "api/generated/newer.h"
+#include "softgpu/newer.h"
 
 /* ---- before cuInit ---- */
 

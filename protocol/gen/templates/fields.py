@@ -37,7 +37,7 @@ def table(name, cells):
 
 
 def render(d):
-    o = [BANNER, '#include <stddef.h>', '', '#include "../vgp_fields.h"', '#include "vgp_calls.h"', '']
+    o = [BANNER, '#include <stddef.h>', '', '#include "vgp_fields.h"', '#include "vgp_calls.h"', '']
     cases = []
     for c in d.calls:
         ins = rows([p for p in c.params if p.dir != 'out'], c.args, c.var_in)

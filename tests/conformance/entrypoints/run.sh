@@ -7,6 +7,7 @@ set -u
 build=$1
 top_build=$2
 here=$(cd "$(dirname "$0")" && pwd)
+generated=$(cd "$here/../../.." && pwd)/build/generated
 PYTHON=${PYTHON:-/usr/bin/python3}
 CUDA_HOME=${CUDA_HOME:-/usr/local/cuda}
 soft=$top_build/host/softgpu
@@ -64,8 +65,8 @@ if [ -e "$libcuda" ]; then
         cat "$out/names.newest"
         ok "the names of the driver API, against the cuda.h of ${spec#*==}" $status
         "${CC:-cc}" -std=gnu11 -Wall -Wextra -Wstrict-prototypes -Werror -fsyntax-only -D__CUDA_API_VERSION_INTERNAL \
-            -I"$here/../../../protocol" -I"$here/../../../protocol/generated" -isystem "$place/include" \
-            -isystem "$CUDA_HOME/include" "$here/../../../protocol/generated/vgp_entry.c"
+            -I"$here/../../../protocol" -I"$generated" -isystem "$place/include" \
+            -isystem "$CUDA_HOME/include" "$generated/vgp_entry.c"
         ok "every described signature is that of the cuda.h of ${spec#*==}" $?
     else
         not_run "names of the newest cuda.h" "$(tail -n 1 "$out/why")"

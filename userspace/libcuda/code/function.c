@@ -3,8 +3,8 @@
 #include "code.h"
 #include "recall.h"
 
-#include "../../../protocol/generated/vgp_entry.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_entry.h"
+#include "vgp_guest.h"
 
 /* Checks the handle and the attribute number; a CUfunction may be a CUkernel. */
 static CUresult find_function(CUfunction hfunc, struct vcu_func **f)

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#include "../../../protocol/generated/vgp_entry.h"
+#include "vgp_entry.h"
 
 /* The function, with the checks that all these calls begin with. */
 static CUresult enter(CUfunction hfunc, struct vcu_func **f)

@@ -3,9 +3,9 @@
 #include "code.h"
 #include "recall.h"
 
-#include "../../../protocol/generated/vgp_calls.h"
-#include "../../../protocol/generated/vgp_entry.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_calls.h"
+#include "vgp_entry.h"
+#include "vgp_guest.h"
 
 CUresult vcu_limit_get(size_t *value, CUlimit limit)
 {

@@ -6,9 +6,9 @@
 #include "code.h"
 #include "recall.h"
 
-#include "../../../protocol/generated/vgp_calls.h"
-#include "../../../protocol/generated/vgp_entry.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_calls.h"
+#include "vgp_entry.h"
+#include "vgp_guest.h"
 
 static CUresult occupancy_function(CUfunction func, struct vcu_func **f)
 {

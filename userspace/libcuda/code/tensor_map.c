@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-#include "../../../protocol/generated/vgp_entry.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_entry.h"
+#include "vgp_guest.h"
 
 struct map {
     uint32_t form, type, rank, channels, pixels, interleave, mode, swizzle, promotion, fill;

@@ -9,8 +9,8 @@
 
 #include "../memory/memory.h"
 
-#include "../../../protocol/generated/vgp_entry.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_entry.h"
+#include "vgp_guest.h"
 #include "../../../protocol/vgp_guest_rt.h"
 
 struct object {

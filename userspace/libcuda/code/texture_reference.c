@@ -10,8 +10,8 @@
 
 #include "code.h"
 
-#include "../../../protocol/generated/vgp_entry.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_entry.h"
+#include "vgp_guest.h"
 
 struct vcu_texref {
     struct vcu_texref *next; /* of the same module */

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_guest.h"
 #include "../memory/memory.h"
 
 /* Between "found in the table" and "counted" a record must not go: under the lock of its handle. Launches of several threads

@@ -11,7 +11,7 @@
 
 #include "code.h"
 
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_guest.h"
 
 static struct vcu_unit *library_with(struct vcu_func **kernel)
 {

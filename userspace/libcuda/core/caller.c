@@ -20,7 +20,7 @@
 #include <link.h>
 #include <string.h>
 
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_guest.h"
 #include "core.h"
 
 __thread const void *vcu_caller;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_guest.h"
 #include "../../../protocol/vgp_guest_rt.h"
 
 struct vcu_capture {

@@ -19,8 +19,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../../protocol/generated/vgp_calls.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_calls.h"
+#include "vgp_guest.h"
 
 /* What may pend before issuing more blocks: the software GPU takes 16384 operations for each stream, NVIDIA's
    driver about 1024 launches for each channel, which many streams of a context share. */

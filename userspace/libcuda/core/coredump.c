@@ -5,7 +5,7 @@
  */
 #include "core.h"
 
-#include "../../../protocol/generated/vgp_entry.h"
+#include "vgp_entry.h"
 
 static CUresult told(const char *call, CUresult r)
 {

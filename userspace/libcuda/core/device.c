@@ -7,8 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "../../../protocol/generated/vgp_entry.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_entry.h"
+#include "vgp_guest.h"
 
 CUresult vcu_cuInit(unsigned int Flags)
 {

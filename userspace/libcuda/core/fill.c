@@ -6,7 +6,7 @@
  */
 #include "core.h"
 
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_guest.h"
 
 /* Bytes from the first to the last; 0: none, or more than an address can say. */
 static uint64_t extent(uint64_t pitch, uint64_t width, uint64_t height, uint32_t element)

@@ -19,7 +19,7 @@
 
 #include "core.h"
 
-#include "../../../protocol/generated/vgp_entry.h"
+#include "vgp_entry.h"
 
 /* Together the 25600 bytes that cuLogsDumpToMemory documents as the most that is kept. */
 #define LINES_MAX 100u

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "../../../protocol/generated/vgp_calls.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_calls.h"
+#include "vgp_guest.h"
 #include "../../../protocol/vgp_facts.h"
 #include "../../../protocol/vgp_guest_rt.h"
 

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../protocol/generated/vgp_calls.h"
+#include "vgp_calls.h"
 #include "../../../lib/sha256/sha256.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_guest.h"
 #include "../../../protocol/vgp_facts.h"
 
 /* The library's part of struct vgp_submit. */

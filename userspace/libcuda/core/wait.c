@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../protocol/generated/vgp_calls.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_calls.h"
+#include "vgp_guest.h"
 #include "../../../protocol/vgp_facts.h"
 
 _Atomic bool vcu_wait_owed;

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../../../protocol/generated/vgp_entry.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_entry.h"
+#include "vgp_guest.h"
 
 static const char *const types[] = {
     "KERNEL",       "MEMCPY",       "MEMSET",           "HOST",           "GRAPH",     "EMPTY",

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../protocol/generated/vgp_entry.h"
+#include "vgp_entry.h"
 #include "../../../protocol/vgp_guest_rt.h"
 #include "export_slots.h"
 

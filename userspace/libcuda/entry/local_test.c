@@ -16,7 +16,7 @@
 #include "../core/core.h"
 #include "../memory/memory.h"
 
-#include "../../../protocol/generated/vgp_newer.h"
+#include "vgp_newer.h"
 
 static char trace_path[] = "/tmp/vcu_trace_XXXXXX";
 

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "../../../protocol/generated/vgp_entry.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_entry.h"
+#include "vgp_guest.h"
 
 static CUresult child_of(CUgraphNode node, CUDA_CHILD_GRAPH_NODE_PARAMS *p)
 {

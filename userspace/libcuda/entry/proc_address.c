@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "../../../protocol/generated/vgp_entry.h"
+#include "vgp_entry.h"
 #include "../../../protocol/vgp_guest_rt.h"
 
 /* The first row of a name; the rows of one name are together, versions rising. */

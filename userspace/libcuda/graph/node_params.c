@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../protocol/generated/vgp_entry.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_entry.h"
+#include "vgp_guest.h"
 
 /* ---- what was handed out about nodes: by node ------------------------------------------------ */
 

@@ -3,8 +3,8 @@
 #include "../stream/stream.h"
 #include "graph.h"
 
-#include "../../../protocol/generated/vgp_entry.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_entry.h"
+#include "vgp_guest.h"
 
 static uint32_t code(bool wait)
 {

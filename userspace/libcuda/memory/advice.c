@@ -6,7 +6,7 @@
  */
 #include "memory.h"
 
-#include "../../../protocol/generated/vgp_entry.h"
+#include "vgp_entry.h"
 #include "../../../protocol/vgp_guest_rt.h"
 
 static bool alive(uint64_t id, uint64_t start)

@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_guest.h"
 
 /* Pieces of one copy under way: one at each side and one or two between them. More would only take
    more of the caches (measured: 4 pieces of 128 KiB are as fast as any other choice, or faster). */

@@ -5,8 +5,8 @@
  */
 #include "copy.h"
 
-#include "../../../protocol/generated/vgp_entry.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_entry.h"
+#include "vgp_guest.h"
 
 static bool order_ok(CUmemcpySrcAccessOrder order)
 {

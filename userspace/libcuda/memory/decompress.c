@@ -2,8 +2,8 @@
 /* Decompression by hardware (cuMemBatchDecompressAsync): forwarded where the device has it. */
 #include "memory.h"
 
-#include "../../../protocol/generated/vgp_entry.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_entry.h"
+#include "vgp_guest.h"
 #include "../../../protocol/vgp_guest_rt.h"
 
 #define PIECE 256u /* operations of one record */

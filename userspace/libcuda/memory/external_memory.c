@@ -7,7 +7,7 @@
  */
 #include "memory.h"
 
-#include "../../../protocol/generated/vgp_entry.h"
+#include "vgp_entry.h"
 
 static CUresult current_device(CUdevice *device)
 {

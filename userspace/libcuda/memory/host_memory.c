@@ -19,8 +19,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "../../../protocol/generated/vgp_entry.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_entry.h"
+#include "vgp_guest.h"
 
 static uint64_t page_size(void)
 {

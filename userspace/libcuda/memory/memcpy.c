@@ -2,8 +2,8 @@
 /* The copy entry points: each brings its parameters into the normal form of copy.h. */
 #include "copy.h"
 
-#include "../../../protocol/generated/vgp_entry.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_entry.h"
+#include "vgp_guest.h"
 #include "../../../protocol/vgp_guest_rt.h"
 
 static uint64_t address(const void *p)

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../protocol/generated/vgp_entry.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_entry.h"
+#include "vgp_guest.h"
 
 /* Device addresses and guest addresses are different spaces: one table each. */
 static struct vcu_range_set device_ranges = VCU_RANGE_SET_INIT;

@@ -8,8 +8,8 @@
 
 #include <stdlib.h>
 
-#include "../../../protocol/generated/vgp_entry.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_entry.h"
+#include "vgp_guest.h"
 
 #define ABSENT "no multicast objects (device attribute 132 is 0)"
 

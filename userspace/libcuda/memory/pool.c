@@ -2,8 +2,8 @@
 /* Memory pools and the stream-ordered allocator. */
 #include "memory.h"
 
-#include "../../../protocol/generated/vgp_entry.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_entry.h"
+#include "vgp_guest.h"
 
 #define DESCRIPTORS_MAX 64 /* the wire's maximum */
 

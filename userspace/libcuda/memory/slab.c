@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_guest.h"
 
 #define PAGE 4096u
 #define RUN_MAX (VCU_SLAB_LARGEST / PAGE) /* pages; longer runs are not told apart: any allocation fits */

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <time.h>
 
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_guest.h"
 
 /* Pieces: enough to keep both sides busy, few enough to leave reply slots for other threads. */
 #define MAX_CHUNKS 24

@@ -8,8 +8,8 @@
 
 #include <stdlib.h>
 
-#include "../../../protocol/generated/vgp_entry.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_entry.h"
+#include "vgp_guest.h"
 
 #define DESCRIPTORS_MAX 64 /* the wire's maximum; a process does not see more devices either */
 

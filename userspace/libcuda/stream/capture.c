@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../protocol/generated/vgp_entry.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_entry.h"
+#include "vgp_guest.h"
 
 /* A captured event is an error of its own, which the worker knows. */
 CUresult vcu_capture_check_event(const char *call, CUevent hEvent)

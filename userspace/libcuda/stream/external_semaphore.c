@@ -14,8 +14,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "../../../protocol/generated/vgp_entry.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_entry.h"
+#include "vgp_guest.h"
 
 #define SLICE_MS 100   /* after which a wait looks whether its context, or the worker, has ended */
 #define NO_THREAD_MS 1 /* the same where there was no thread for it */

@@ -7,8 +7,8 @@
 
 #include <stdlib.h>
 
-#include "../../../protocol/generated/vgp_entry.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_entry.h"
+#include "vgp_guest.h"
 
 #define BATCH_MAX 256u /* cuStreamBatchMemOp's documentation */
 

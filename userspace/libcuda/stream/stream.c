@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "../../../protocol/generated/vgp_entry.h"
-#include "../../../protocol/generated/vgp_guest.h"
+#include "vgp_entry.h"
+#include "vgp_guest.h"
 
 CUresult vcu_cuStreamDestroy_v2(CUstream hStream)
 {

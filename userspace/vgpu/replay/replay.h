@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "../../../protocol/generated/vgp_calls.h"
+#include "vgp_calls.h"
 #include "../../../protocol/vgp_facts.h"
 #include "../../../protocol/vgp_fields.h"
 #include "../../../protocol/vgp_recording.h"

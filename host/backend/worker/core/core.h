@@ -213,8 +213,4 @@ bool wrk_context_has(struct wrk_worker *w, uint64_t context, uint64_t owner);
 /* Are there green contexts that stand on it, or on what it stands on? */
 bool wrk_context_divided(struct wrk_worker *w, uint64_t context);
 
-/* Looks after a call that succeeded whether what it made is there and what it ended is not: audit.c. Off by default. */
-void wrk_audit_init(void);
-void wrk_audit(struct wrk_call *c);
-
 #endif

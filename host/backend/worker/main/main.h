@@ -13,6 +13,12 @@ void wrk_dispatch_one(struct wrk_worker *w);
 /* Serves the client until it ends. */
 _Noreturn void wrk_loop(struct wrk_worker *w);
 
+/* ---- audit.c ---- */
+
+/* Looks after a call that succeeded whether what it made is there and what it ended is not. Off but in tests. */
+void wrk_audit_init(void);
+void wrk_audit(struct wrk_call *c);
+
 /* ---- filters.c ---- */
 
 extern const struct wrk_filter wrk_filters[];

@@ -5,7 +5,7 @@
  * says "right" or which line is wrong (api/device/devices_test.c).
  */
 #include "api/api_test.h"
-#include "api/generated/newer.h"
+#include "softgpu/newer.h"
 
 #include <stdatomic.h>
 #include <unistd.h>

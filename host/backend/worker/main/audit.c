@@ -4,7 +4,7 @@
  * succeeded, objects that it made are found, those that it ended are not. For tests: the environment has VGPU_TEST_AUDIT.
  * A difference is a fault of the description or of a handler, never of the guest; it is logged, and the client goes on.
  */
-#include "core.h"
+#include "main.h"
 
 #include <stdlib.h>
 
