@@ -546,7 +546,7 @@ static void honest(const uint8_t *data, size_t size)
     start();
     honest_start(0);
     turn(4);
-    honest_qemu();
+    honest_qemu(false);
     guest_step();
     if (!brk_client_count()) {
         fprintf(stderr, "fuzz_broker: the broker refuses an honest QEMU and guest\n");
