@@ -21,6 +21,8 @@ struct vgp_submit {
     uint64_t priv[8]; /* the ring client's own */
 };
 
+/* A record that fills this stream is about to be sent; may wait until there is room again. */
+void vgp_stream_count(uint64_t stream);
 /*
  * Reserves a record for `bytes` of arguments (at most VGP_RECORD_MAX less the header) and, when
  * want_reply, a reply slot; sleeps while the ring or the slots are full. Between begin and
@@ -28,8 +30,6 @@ struct vgp_submit {
  * the CUDA call must return (NOT_INITIALIZED, DEINITIALIZED, the sticky error, ...); then nothing
  * is held.
  */
-/* A record that fills this stream is about to be sent; may wait until there is room again. */
-void vgp_stream_count(uint64_t stream);
 CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, bool want_reply);
 /*
  * A fill of `height` rows of `width` elements of `element` bytes, `pitch` bytes apart, is about to be sent; of its stream,

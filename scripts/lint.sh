@@ -7,6 +7,7 @@
 #   layers    a folder includes only what the design lets it depend on; inside the large parts: layers.txt
 #   duplicates  no run of 40 or more equal lines between folders: duplicates.py
 #   paths     what Markdown pages and shell scripts name is in the tree: lint_paths.py
+#   comments  none follows another at once; the files that they name are there: lint_comments.py
 #   words     no unfinished work, no paths of somebody's machine
 #   mutate    the tables of tests/runner/mutate name what is there
 #   format    C is as clang-format 14 writes it with .clang-format: scripts/format.sh
@@ -138,6 +139,11 @@ same=$(scripts/duplicates.py)
 paths=$(scripts/lint_paths.py)
 [ $? -le 1 ] || breach scripts/lint_paths.py paths "did not run"
 [ -z "$paths" ] || { echo "$paths"; breaches=$((breaches + $(wc -l <<< "$paths"))); }
+
+# Comments that lost what they were about.
+comments=$(scripts/lint_comments.py)
+[ $? -le 1 ] || breach scripts/lint_comments.py comments "did not run"
+[ -z "$comments" ] || { echo "$comments"; breaches=$((breaches + $(wc -l <<< "$comments"))); }
 
 # The suites that are asked about mutants.
 tables=$(tests/runner/mutate/mutate.py --top . --check)

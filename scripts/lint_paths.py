@@ -49,10 +49,11 @@ class Tree:
     def __init__(self, top):
         self.top, self.files = top, tracked(top)
         # Files that the protocol's generator writes while building are spoken of as if they were there.
-        with open(os.path.join(top, "protocol/gen/emit.py"), encoding="utf-8") as f:
-            generated = re.findall(r"'(\w+\.(?:c|h|map))':", f.read())
+        self.generated = set()
+        if "protocol/gen/emit.py" in self.files:
+            with open(os.path.join(top, "protocol/gen/emit.py"), encoding="utf-8") as f:
+                self.generated.update(re.findall(r"'(\w+\.(?:c|h|map))':", f.read()))
         self.paths = set(self.files)
-        self.generated = set(generated)
         for name in self.files:
             while "/" in name:
                 name = name.rpartition("/")[0]

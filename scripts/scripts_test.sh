@@ -337,6 +337,13 @@ rm "$work/pages/part/two.c"
 page "a file that git knows and that is gone" '`two.c`' 1 "no file is called two.c"
 says "paths: wrong use" 2 "lint_paths.py" "$here/lint_paths.py" --fly
 
+# Comments of C files.
+comments() { printf '%b' "$2" > "$work/pages/part/c.c"; says "comments: $1" "$3" "$4" "$here/lint_comments.py" --top "$work/pages"; }
+comments "good ones" '/* SPDX */\n/* part/one.c, cuda.h, <gone.h> */\n\n/* b */\nint a; /* c */\n/* d */\nint b;\nchar *s = "/* x */\n/* y */";\n' 0 "^$"
+comments "one that another follows" 'int a;\n/* a\n * b */\n/* c */\nint b;\n' 1 "^part/c.c:2: comments: another comment follows at once$"
+comments "a file that is not there" '/* see part/gone.c */\n' 1 "^part/c.c:1: comments: no file is called part/gone.c$"
+says "comments: wrong use" 2 "lint_comments.py" "$here/lint_comments.py" --fly
+
 # One suite, one test; what there is when the name is wrong.
 one() { "$top/tests/runner/one.py" "$work/build" "$work/good" "$@"; }
 says "one: no such suite" 2 "no suite fly.*there are:" one fly/x

@@ -161,6 +161,7 @@ static inline u32 sg_jit_chunks(const struct jit *j, const struct sg_insn *in, b
 u32 sg_jit_insn(struct jit *j, u32 i);
 
 /* ---- calls, branches, ways out (jit/flow.c) ---- */
+
 /* As instructions: */
 #define JIT_EXIT UINT32_MAX          /* back to the run loop, with its return value in RAX */
 #define JIT_TURN (UINT32_MAX - 1)    /* on with the next warp of the block */
@@ -197,6 +198,7 @@ void sg_jit_branch(struct jit *j, u32 i);
 void sg_jit_complete(struct jit *j);
 
 /* ---- warp scheduling (jit/schedule.c) ---- */
+
 /* With everything in memory and counted: the barrier at i, which ends a block; the end of a thread. */
 void sg_jit_barrier(struct jit *j, u32 i);
 void sg_jit_exit(struct jit *j, u32 i);
@@ -204,10 +206,12 @@ void sg_jit_exit(struct jit *j, u32 i);
 void sg_jit_common(struct jit *j, size_t at[JIT_COMMON]);
 
 /* ---- liveness (jit/liveness.c) ---- */
+
 /* Fills j->kill; leaves it all 0, which is always right, when there is no memory or too much to do. */
 void sg_jit_find_kills(struct jit *j);
 
 /* ---- registers (jit/registers.c) ---- */
+
 /* Chunk `key` of the register file or the pool to vector register v, and v to where it belongs. */
 void sg_jv_load(struct jit *j, u32 v, u32 key);
 void sg_jv_store(struct jit *j, u32 v, u32 key);

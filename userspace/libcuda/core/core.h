@@ -263,6 +263,7 @@ bool vcu_stream_captured(CUstream stream);
  * a capture and those that joined it through events, until a call fails, a stream or context ends, or the
  * capture is invalidated: then the guest asks again. A worker older than 1.7, or VGPU_POST_CAPTURED=0: always.
  */
+
 /* The next record of the calling thread is for this stream; true: it needs no reply. */
 bool vcu_capture_post(CUstream stream);
 /* The same of cuEventRecord (plain: by this process only, without flags) and cuStreamWaitEvent, with what they do to the

@@ -108,7 +108,6 @@ static void test_trace_lines(void **state)
     unlink(trace_path);
 }
 
-/* Every code of cuda.h has its name. */
 /* Every byte of an argument reaches the reader of the JSON trace in printable form. */
 static void test_trace_json(void **state)
 {
@@ -140,6 +139,7 @@ static void test_trace_json(void **state)
     unsetenv("VGPU_TRACE_JSON");
 }
 
+/* Every code of cuda.h has its name. */
 static void test_error_names(void **state)
 {
     const char *home = getenv("CUDA_HOME");

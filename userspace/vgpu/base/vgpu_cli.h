@@ -104,6 +104,7 @@ char *vgpu_cli_program_why_not(const struct vgpu_cli_list *env, const char *name
 bool vgpu_cli_file_has(const char *path, const char *text);
 
 /* proc.c */
+
 /* Blocks the signals that are handled through the returned signalfd:
  * SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGWINCH. */
 int vgpu_cli_signals(void);

@@ -17,6 +17,7 @@
 #define VJ_EACH_LIBRARY(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 
 /* jit_dlsym.c: the libraries are numbered as they are seen. */
+
 /* The library whose function NAME the code at CALLER means; -1: none is loaded. */
 int vj_library_of_caller(const void *caller, const char *name);
 /* A function of a library; NULL: it has none. */

@@ -325,8 +325,8 @@ void brk_totals_gone(struct brk_client *c);
 /* Lists the clients for the broker's user and root: "backend PID SOCKET", "limit NAME VALUE" for each limit, then
  * "client WORKER-PID GUEST-PID BYTES LABEL" and, where shares are enforced, "share WORKER-PID WEIGHT CAP
  * MILLISECONDS" for each client that is served, a line each; "use WORKER-PID NAME VALUE ..." and "vm NAME VALUE" with what
- * clients and VM have used; "books" with what is held, and whether all accounts agree with it. Readers pass over lines that they do not know. A failure is logged; all else works without it. */
-/* False: --status cannot be served; the reason is logged. */
+ * clients and VM have used; "books" with what is held, and whether all accounts agree with it. Readers pass over lines that they do not know. A failure is logged; all else works without it.
+ * False: --status cannot be served; the reason is logged. */
 bool brk_status_start(void);
 /* The name of the device as the provider says, and whether it is the software GPU; "" until the first worker is ready. */
 void brk_status_provider(bool soft, const char *name);

@@ -12,6 +12,7 @@ int brk_sock_start(const char *path, int fd);
 void brk_sock_stop(void);
 
 /* ---- vu_*.c ---- */
+
 /* Listens at `path`, or uses the socket `fd` (-1: none): a listening one, or (`connected`) the one
  * connection that there will be; the broker ends with it. 0 or an exit code, the reason logged. */
 int brk_vu_start(const char *path, int fd, bool connected);

@@ -9,7 +9,6 @@
 #define GROUP(lane) ((lane) >> 2)
 #define T(lane) ((lane)&3)
 
-/* Lane i of matrix j holds two 16-bit elements of row i / 4, or of column i / 4 when transposed. */
 /* 16 bytes of shared memory, the address of lane i. */
 static inline void *matrix_row(struct sg_warp *w, const struct sg_insn *in, u32 i, u32 addr, bool write)
 {
@@ -80,6 +79,7 @@ static inline bool ldmatrix_fast(struct sg_warp *w, const struct sg_insn *in, u3
     return true;
 }
 
+/* Lane i of matrix j holds two 16-bit elements of row i / 4, or of column i / 4 when transposed. */
 HANDLER(ldmatrix)
 {
     const u32 n = in->aux & 15, dst[4] = {in->d, in->b, in->c, in->e};

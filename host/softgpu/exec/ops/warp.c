@@ -5,10 +5,6 @@
 #define EACH(m) for (u32 m_ = (m), i; m_ && (i = (u32)__builtin_ctz(m_), 1); m_ &= m_ - 1)
 
 /*
- * shfl (PTX ISA): c holds the clamp in bits 0-4 and the segment mask in bits 8-12. A source lane
- * outside the limits gives the lane its own value and a false predicate.
- */
-/*
  * The usual form: all lanes run, distance and limits are constants, no segments. Returns false
  * when it is something else. d and a may be one slot, hence the copy.
  */
@@ -51,6 +47,10 @@ static bool shfl_fast(struct sg_warp *w, const struct sg_insn *in, enum shfl_mod
     return true;
 }
 
+/*
+ * shfl (PTX ISA): c holds the clamp in bits 0-4 and the segment mask in bits 8-12. A source lane
+ * outside the limits gives the lane its own value and a false predicate.
+ */
 #define SHFL(id, mode, calc, inside) \
     HANDLER(id) \
     { \

@@ -152,7 +152,6 @@ CASE(sticky_assert, CF_ALONE | CF_CTX)
     all_refuse(CUDA_ERROR_ASSERT);
 }
 
-/* Refusals are not sticky. */
 /* Texts that are easily written otherwise; NVIDIA's runtime has the same. */
 CASE(error_texts, CF_CTX)
 {
@@ -176,6 +175,7 @@ CASE(error_texts, CF_CTX)
     cf_u64("unknown_is_null", text == NULL, 1);
 }
 
+/* Refusals are not sticky. */
 CASE(not_sticky, CF_CTX)
 {
     CUdeviceptr p = 0;

@@ -267,7 +267,6 @@ CASE(copy_2d, CF_CTX)
     free(b);
 }
 
-/* The guide, "Stream and Event Behavior": a copy may be issued to a stream of another context. */
 /* A copy of pageable memory that is too large to travel with its call, to where there is no memory. */
 CASE(copy_bad_address, CF_CTX)
 {
@@ -303,6 +302,7 @@ CASE(copy_bad_address, CF_CTX)
     free(h);
 }
 
+/* The guide, "Stream and Event Behavior": a copy may be issued to a stream of another context. */
 CASE(copy_other_stream, CF_CTX)
 {
     unsigned in = 77, out = 0;
