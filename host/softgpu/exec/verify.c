@@ -509,7 +509,7 @@ static bool instruction(struct verify *v, const struct sg_opdef *row)
         if (kind == SG_W_NONE || kind == SG_W_VARIES || (w & SG_W_OPTIONAL))
             continue; /* the rule knows */
         if (kind == SG_W_ADDRESS)
-            w = v->insns[v->at].aux & SG_AUX_ADDR32 ? SG_W_32 : SG_W_64;
+            w = (w & SG_W_OUT) | (v->insns[v->at].aux & SG_AUX_ADDR32 ? SG_W_32 : SG_W_64);
         if (!operand(v, v->at, k, w))
             return false;
     }

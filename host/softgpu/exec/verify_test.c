@@ -2,105 +2,34 @@
 /*
  * The verifier against damaged code. First each kind of refusal, by its reason. Then instructions of whole
  * kernels get other operations, operands and numbers by chance: what the verifier accepts runs, as handlers
- * and as native code, into nothing worse than a fault. Only with AddressSanitizer (make san) does the second
- * part see all that it could.
+ * and as native code, into nothing worse than a fault. What is outside is not asked of the verifier's tables:
+ * code, constants, registers, local memory and stacks lie between pages that cannot be accessed (guard_test.h),
+ * and that these see what they should is the first thing tested.
  *
  * verify_test [rounds]. Started as verify_native_test it compiles, else it does not.
  */
 #include "exec/bytecode.h"
+#include "exec/damage_test.h"
 #include "exec/exec_test.h"
+#include "exec/guard_test.h"
+#include "exec/verify_texts.h"
 #include "jit/jit.h"
 #include "memory/texture.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define HEAD ".version 9.0\n.target sm_90\n.address_size 64\n"
-#define REGS \
-    ".reg .pred %p<4>;\n.reg .b16 %h<4>;\n.reg .b32 %r<24>;\n.reg .b64 %rd<10>;\n.reg .f32 %f<12>;\n" \
-    ".reg .f64 %d<20>;\n.reg .b128 %q<4>;\n"
-
-/* Loads, stores, branches, modes, a list of targets, a function that is expanded. */
-static const char plain[] = HEAD
-    ".func (.reg .b32 z) ff(.reg .b32 x)\n{\nadd.u32 z, x, 1;\nret;\n}\n"
-    ".visible .entry t(.param .u64 p, .param .u32 n)\n{\n" REGS
-    ".shared .align 16 .b8 s[512];\n.local .align 16 .b8 l[64];\nld.param.u64 %rd1, [p];\n"
-    "mov.u32 %r1, %tid.x;\nmov.u32 %r2, s;\nmov.u64 %rd3, l;\nshl.b32 %r20, %r1, 2;\n"
-    "add.u32 %r21, %r2, %r20;\nmul.wide.u32 %rd2, %r1, 4;\nadd.s64 %rd2, %rd1, %rd2;\n"
-    "ld.global.u32 %r3, [%rd2];\nld.global.u32 %r4, [%rd2+256];\nld.global.v4.u32 {%r5,%r6,%r7,%r8}, [%rd1];\n"
-    "ld.global.u64 %rd4, [%rd1+8];\nld.global.u16 %h1, [%rd2];\nld.global.u16 %h2, [%rd2+2];\n"
-    "ld.global.s8 %r9, [%rd1];\nst.global.u32 [%rd2], %r3;\nst.shared.u32 [%r21], %r4;\nbar.sync 0;\n"
-    "ld.shared.u32 %r10, [%r21];\nld.shared.v2.u32 {%r11,%r12}, [%r2];\nst.local.u64 [%rd3], %rd2;\n"
-    "ld.local.u64 %rd5, [%rd3];\nld.u32 %r13, [%rd2];\nsetp.lt.u32 %p1|%p2, %r1, 7;\n"
-    "@%p1 add.u32 %r13, %r13, %r3;\n@%p1 st.global.u32 [%rd2+4], %r13;\nmov.u32 %r14, 0;\n"
-    "L1: add.u32 %r14, %r14, 1;\nadd.rz.f32 %f1, %f1, %f2;\nfma.rn.ftz.f32 %f3, %f1, %f2, %f3;\n"
-    "setp.lt.u32 %p3, %r14, 3;\n@%p3 bra L1;\n@%p1 bra L2;\ncall (%r15), ff, (%r14);\n"
-    "xor.b32 %r15, %r15, %r3;\nL2: and.b32 %r16, %r1, 1;\nts: .branchtargets L3, L4;\n"
-    "brx.idx %r16, ts;\nL3: atom.global.add.u32 %r17, [%rd1], 1;\nL4: add.u32 %r17, %r17, %r16;\n"
-    "vote.sync.ballot.b32 %r18, %p1, -1;\nshfl.sync.bfly.b32 %r19|%p2, %r1, 1, 0x1f, -1;\n"
-    "cp.async.ca.shared.global [%r2], [%rd1], 16;\ncp.async.wait_all;\nmov.u32 %r20, %clock;\n"
-    "cvt.rn.f16.f32 %h3, %f3;\nmov.b32 %r22, {%h1, %h3};\nmov.b64 {%r22, %r23}, %rd5;\n"
-    "st.global.v2.u32 [%rd1+128], {%r19, %r22};\nbar.red.popc.u32 %r9, 1, %p1;\n"
-    "st.global.u32 [%rd1+64], %r9;\n@%p2 exit;\nst.global.u32 [%rd1+96], %r17;\nret;\n}\n";
-
-/* Operands in more than one instruction. */
-static const char wide[] = HEAD
-    ".visible .entry t(.param .u64 p, .param .u32 n)\n{\n" REGS
-    ".shared .align 16 .b8 s[1024];\nld.param.u64 %rd1, [p];\nmov.u32 %r1, %tid.x;\nmov.u32 %r2, s;\n"
-    "mov.u32 %r20, 16;\nldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r3,%r4,%r5,%r6}, [%r2];\n"
-    "stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r2], {%r3,%r4};\n"
-    "wmma.load.c.sync.aligned.row.m16n16k16.f16 {%r3,%r4,%r5,%r6}, [%rd1], %r20;\n"
-    "wmma.load.a.sync.aligned.row.m16n16k16.f16 {%r7,%r8,%r9,%r10,%r11,%r12,%r13,%r14}, [%rd1], %r20;\n"
-    "wmma.mma.sync.aligned.row.row.m16n16k16.f16.f16 {%r3,%r4,%r5,%r6}, "
-    "{%r7,%r8,%r9,%r10,%r11,%r12,%r13,%r14}, {%r7,%r8,%r9,%r10,%r11,%r12,%r13,%r14}, {%r3,%r4,%r5,%r6};\n"
-    "wmma.store.d.sync.aligned.row.m16n16k16.f16 [%rd1], {%r3,%r4,%r5,%r6}, %r20;\n"
-    "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f1,%f2,%f3,%f4}, {%r3,%r4}, {%r5}, {%f1,%f2,%f3,%f4};\n"
-    "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r7,%r8}, {%r3,%r4,%r5,%r6}, {%r5,%r6}, {%r7,%r8};\n"
-    "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%r7,%r8,%r9,%r10}, {%r3,%r4,%r5,%r6}, {%r5,%r6}, {%r7,%r8,%r9,%r10};\n"
-    "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%d1,%d2}, {%d3}, {%d1}, {%d1,%d2};\n"
-    "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%d1,%d2,%d3,%d4}, {%d5,%d6,%d7,%d8}, {%d9,%d10}, {%d1,%d2,%d3,%d4};\n"
-    "mma.sync.aligned.m16n8k32.row.col.s32.s4.s4.s32 {%r7,%r8,%r9,%r10}, {%r3,%r4}, {%r5}, {%r7,%r8,%r9,%r10};\n"
-    "wmma.load.c.sync.aligned.row.m8n8k4.f64 {%d1,%d2}, [%rd1], %r20;\n"
-    "mov.b128 %q1, {%rd1, %rd2};\natom.global.exch.b128 %q2, [%rd1], %q1;\natom.global.cas.b128 %q2, [%rd1], %q1, %q2;\n"
-    "mbarrier.init.shared.b64 [%r2+512], 1;\nmbarrier.arrive.shared.b64 %rd4, [%r2+512];\n"
-    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd1], %r20, [%r2+512];\n"
-    "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [%r2], %r20;\n"
-    "mapa.shared::cluster.u32 %r11, %r2, 0;\nmov.b64 %rd5, 0;\n"
-    "tex.2d.v4.f32.f32 {%f5,%f6,%f7,%f8}, [%rd5, {%f1,%f2}];\nsuld.b.2d.v2.b32.clamp {%r7,%r8}, [%rd5, {%r20,%r1}];\n"
-    "sust.b.2d.v4.b32.zero [%rd5, {%r20,%r1}], {%r3,%r4,%r5,%r6};\nmov.u32 %r21, %envreg1;\n"
-    "alloca.u64 %rd6, %rd5, 16;\nstacksave.u64 %rd7;\nstackrestore.u64 %rd7;\n"
-    "st.global.u32 [%rd1], %r3;\nst.global.u32 [%rd1+4], %r7;\nst.global.f64 [%rd1+8], %d1;\nret;\n}\n";
-
-/* Calls that are not expanded. */
-static const char calls[] = HEAD
-    ".func (.param .b32 z) fac(.param .b32 x)\n{\n.reg .b32 %r<6>;\n.reg .pred %p;\n.reg .b64 %rd<3>;\n"
-    ".local .align 8 .b8 l[16];\nld.param.b32 %r1, [x];\nmov.u32 %r4, 1;\nsetp.lt.u32 %p, %r1, 2;\n"
-    "@%p bra E;\nsub.u32 %r2, %r1, 1;\nmov.u64 %rd1, l;\nst.local.u32 [%rd1], %r1;\n"
-    "{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r2; call (b), fac, (a); ld.param.b32 %r3, [b]; }\n"
-    "ld.local.u32 %r5, [%rd1];\nmul.lo.u32 %r4, %r3, %r5;\nE: st.param.b32 [z], %r4;\nret;\n}\n"
-    ".visible .entry t(.param .u64 p, .param .u32 n)\n{\n" REGS
-    "ld.param.u64 %rd1, [p];\nmov.u32 %r1, %tid.x;\nand.b32 %r1, %r1, 7;\n"
-    "{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r1; call (b), fac, (a); ld.param.b32 %r3, [b]; }\n"
-    "setp.lt.u32 %p1, %r1, 3;\n@%p1 bra L;\nst.global.u32 [%rd1], %r3;\nL: st.global.u32 [%rd1+4], %r1;\nret;\n}\n";
+#include <sys/wait.h>
+#include <unistd.h>
 
 static const struct {
     const char *name, *text;
 } kernels[] = {{"plain", plain}, {"wide", wide}, {"calls", calls}};
 #define KERNELS (sizeof(kernels) / sizeof(kernels[0]))
 
-#define MAX_OPS 2048
-static const struct sg_opdef *ops[MAX_OPS];
-static unsigned nops;
-
-static void add_op(const struct sg_opdef *def)
-{
-    if (nops < MAX_OPS)
-        ops[nops++] = def;
-}
-
 /* A kernel whose code can be changed: without native code, which is made anew of what is accepted. */
 struct victim {
     struct tk t;
+    struct sg_code open; /* what tk_close() frees */
     struct sg_code code; /* as it was, with copies of the arrays: */
     struct sg_insn *insns, *ahead[SG_AHEAD_COUNT];
     uint8_t *fields;
@@ -139,6 +68,25 @@ static void restore(struct victim *v)
         back(c->ahead[k].insns, v->ahead[k], c->ahead[k].n * sizeof(*c->insns));
 }
 
+/* The same bytes in a room of their own. */
+static void *moved(const void *p, size_t n, size_t align)
+{
+    void *room = tg_room(n, align);
+
+    back(room, p, n);
+    return p ? room : NULL;
+}
+
+static void move(struct sg_code *c)
+{
+    c->insns = moved(c->insns, c->ninsns * sizeof(*c->insns), 8);
+    c->pool = moved(c->pool, c->pool_bytes, 128);
+    c->targets = moved(c->targets, c->ntargets * sizeof(*c->targets), 4);
+    c->calls = moved(c->calls, c->ncall_words * sizeof(*c->calls), 4);
+    for (unsigned k = 0; k < SG_AHEAD_COUNT; k++)
+        c->ahead[k].insns = moved(c->ahead[k].insns, c->ahead[k].n * sizeof(*c->insns), 8);
+}
+
 static bool victim_open(struct victim *v, const char *text)
 {
     struct sg_code *c;
@@ -150,12 +98,14 @@ static bool victim_open(struct victim *v, const char *text)
     for (uint32_t i = 0; i < c->ninsns; i++)
         c->insns[i].fn = sg_code_handler(c, &c->insns[i]);
     v->fields = copy_of(c->fields, 2 * (size_t)c->ninsns);
+    sg_jit_free(c);
+    v->open = *c;
+    move(c);
     v->insns = copy_of(c->insns, c->ninsns * sizeof(*c->insns));
     v->targets = copy_of(c->targets, c->ntargets * sizeof(*c->targets));
     v->calls = copy_of(c->calls, c->ncall_words * sizeof(*c->calls));
     for (unsigned k = 0; k < SG_AHEAD_COUNT; k++)
         v->ahead[k] = copy_of(c->ahead[k].insns, c->ahead[k].n * sizeof(*c->insns));
-    sg_jit_free(c);
     v->code = *c;
     restore(v);
     return true;
@@ -164,6 +114,8 @@ static bool victim_open(struct victim *v, const char *text)
 static void victim_close(struct victim *v)
 {
     restore(v);
+    sg_jit_free(&v->t.k->code);
+    v->t.k->code = v->open;
     free(v->insns);
     free(v->fields);
     free(v->targets);
@@ -208,6 +160,49 @@ static int verify(const struct victim *v, char why[160])
 {
     why[0] = 0;
     return sg_code_verify(&v->t.k->code, v->t.k->param_bytes, why, 160);
+}
+
+/* ---- the rows ---- */
+
+/* Operations with a field that may be missing, whose handlers do not look at it. */
+static bool not_looked_at(const char *name)
+{
+    static const char *const names[] = {"ext", "cvt.pack.u16.s32", "cvt.pack.s16.s32", "cdp.stream"};
+
+    for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++)
+        if (!strcmp(name, names[k]))
+            return true;
+    return false;
+}
+
+/* The rules that look at fields which vary or may be missing. */
+static bool looks(uint8_t rule)
+{
+    return (rule >= SG_R_LOAD && rule <= SG_R_STORE) || rule == SG_R_LOAD_P_SLOW || rule == SG_R_BULK ||
+           rule == SG_R_BULK_REDUCE || rule >= SG_R_MATRIX;
+}
+
+static unsigned odd_rows;
+
+static void look_at_row(const struct sg_opdef *row)
+{
+    for (unsigned k = 0; k < SG_FIELDS; k++) {
+        const uint8_t w = row->field[k], kind = w & SG_W_KIND;
+        const bool open = kind == SG_W_VARIES || (w & SG_W_OPTIONAL);
+
+        if ((kind == SG_W_ADDRESS && (w & SG_W_OUT)) || kind > SG_W_VARIES ||
+            (open && !looks(row->rule) && !not_looked_at(row->name))) {
+            printf("%s: nothing looks at field %u\n", row->name, k);
+            odd_rows++;
+        }
+    }
+}
+
+/* No row leaves a field to a rule that does not know it. */
+static void every_field_is_looked_at(void)
+{
+    sg_op_each(look_at_row);
+    t_result("every field is looked at", !odd_rows, "%u are not", odd_rows);
 }
 
 /* ---- each kind of refusal ---- */
@@ -429,117 +424,29 @@ static const struct sg_texture *some_texture(void *unused, uint64_t handle, bool
     return &t;
 }
 
-static uint64_t rng = 0x9e3779b97f4a7c15ull;
-static uint32_t rnd(uint32_t n)
+/* Runs what the victim has now: 0, or a fault. The parameters end where memory does. */
+static int run(struct victim *v, uint64_t address, bool native, unsigned *warps)
 {
-    rng ^= rng << 13;
-    rng ^= rng >> 7;
-    rng ^= rng << 17;
-    return (uint32_t)(rng >> 32) % n;
-}
+    static uint64_t *params;
+    struct sg_fault f;
+    int r;
 
-/* Another operand: one of another instruction, a neighbour, the edge of a part, anything. */
-static uint32_t other_operand(const struct sg_code *c, uint32_t op)
-{
-    const struct sg_insn *x = &c->insns[rnd(c->ninsns)];
-    const uint32_t parts[] = {0, c->slots_begin, c->slots32, c->slots_end, c->regfile_bytes};
-    const uint32_t pool[] = {SG_OPND_CONST, SG_OPND_CONST | c->pool_bytes, UINT32_MAX};
-    const uint32_t steps[] = {4, 64, 128, 256, 1};
-
-    switch (rnd(6)) {
-    case 0:
-        return x->d;
-    case 1:
-        return x->a;
-    case 2:
-        return x->b;
-    case 3:
-        return op + (rnd(2) ? 1 : UINT32_MAX) * steps[rnd(5)];
-    case 4:
-        return (rnd(2) ? parts[rnd(5)] : pool[rnd(3)]) + (rnd(3) - 1) * 128;
-    default:
-        return op ^ 1u << rnd(32);
-    }
-}
-
-static int64_t other_number(const struct sg_code *c, int64_t n)
-{
-    switch (rnd(5)) {
-    case 0:
-        return n + (int64_t)rnd(9) - 4;
-    case 1:
-        return (int64_t)rnd(2 * c->ninsns) - c->ninsns;
-    case 2:
-        return c->insns[rnd(c->ninsns)].imm;
-    case 3:
-        return (int64_t)((uint64_t)n ^ 1ull << rnd(64));
-    default:
-        return rnd(2) ? INT64_MIN : INT64_MAX;
-    }
-}
-
-static void damage_insn(const struct sg_code *c, struct sg_insn *in)
-{
-    switch (rnd(9)) {
-    case 0: /* now and then one that is in the kernel */
-        in->fn = rnd(2) ? ops[rnd(nops)]->fn : c->insns[rnd(c->ninsns)].fn;
-        break;
-    case 1:
-        in->d = other_operand(c, in->d);
-        break;
-    case 2:
-        in->a = other_operand(c, in->a);
-        break;
-    case 3:
-        in->b = other_operand(c, in->b);
-        break;
-    case 4:
-        in->c = other_operand(c, in->c);
-        break;
-    case 5:
-        in->e = other_operand(c, in->e);
-        break;
-    case 6:
-        in->aux = rnd(2) ? in->aux ^ 1u << rnd(32) : c->insns[rnd(c->ninsns)].aux;
-        break;
-    case 7:
-        in->imm = other_number(c, in->imm);
-        break;
-    default:
-        *in = c->insns[rnd(c->ninsns)];
-        break;
-    }
-}
-
-static void damage(struct sg_code *c)
-{
-    const struct sg_ahead *a = &c->ahead[rnd(SG_AHEAD_COUNT)];
-
-    switch (rnd(16)) {
-    case 0:
-        if (c->ntargets)
-            c->targets[rnd(c->ntargets)] = rnd(c->ninsns + 2);
-        break;
-    case 1:
-        if (c->ncall_words)
-            c->calls[rnd(c->ncall_words)] ^= 1u << rnd(32);
-        break;
-    case 2:
-        if (a->n)
-            damage_insn(c, &a->insns[rnd(a->n)]);
-        break;
-    default:
-        damage_insn(c, &c->insns[rnd(c->ninsns)]);
-        break;
-    }
+    params = params ? params : tg_room(sizeof(params[0]) + 8, 8);
+    params[0] = address;
+    memcpy(&params[1], &address, v->t.k->param_bytes - 8);
+    if (native)
+        sg_jit_compile(&v->t.k->code);
+    tg_arm(&v->t.k->code);
+    r = tk_run(&v->t, 2, 48, params, &f);
+    *warps += tg_moved();
+    return r;
 }
 
 static void by_chance(const char *name, const char *text, unsigned rounds, bool native)
 {
-    unsigned accepted = 0, compiled = 0, faults = 0;
+    unsigned accepted = 0, compiled = 0, faults = 0, warps = 0;
     struct victim v;
-    uint64_t *room, params[2];
-    struct sg_fault f;
+    uint64_t room;
     char why[160], label[64];
 
     snprintf(label, sizeof(label), "damaged code, %s, %s", name, native ? "native" : "handlers");
@@ -547,30 +454,80 @@ static void by_chance(const char *name, const char *text, unsigned rounds, bool 
         t_result(label, false, "refused");
         return;
     }
-    room = tm_alloc(8192);
-    params[0] = params[1] = (uintptr_t)room;
-    if (tk_run(&v.t, 2, 48, params, &f)) {
-        t_result(label, false, "as it is: %s", f.message);
+    room = (uintptr_t)tm_alloc(8192);
+    if (run(&v, room, native, &warps)) {
+        t_result(label, false, "as it is: a fault");
         return;
     }
     for (unsigned i = 0; i < rounds; i++) {
-
         restore(&v);
-        for (uint32_t k = 1 + rnd(3); k; k--)
-            damage(&v.t.k->code);
+        for (uint32_t k = 1 + td_random(3); k; k--)
+            td_damage(&v.t.k->code);
         if (verify(&v, why))
             continue;
         accepted++;
-        sg_jit_compile(&v.t.k->code);
+        faults += run(&v, room, native, &warps) != SG_OK;
         compiled += v.t.k->code.jit != NULL;
-        faults += tk_run(&v.t, 2, 48, params, &f) != SG_OK;
     }
-    printf("%s: %u of %u accepted, %u compiled, %u ended by a fault\n", label, accepted, rounds, compiled,
-           faults);
-    t_result(label, accepted && accepted < rounds && (compiled != 0) == (native && !v.code.calls),
-             "%u of %u accepted, %u compiled", accepted, rounds, compiled);
+    printf("%s: %u of %u accepted, %u warps in rooms, %u compiled, %u ended by a fault\n", label, accepted,
+           rounds, warps, compiled, faults);
+    t_result(label,
+             accepted > rounds / 100 && accepted < rounds && warps > accepted &&
+                 (compiled != 0) == (native && !v.code.calls),
+             "%u of %u accepted, %u warps, %u compiled", accepted, rounds, warps, compiled);
     victim_close(&v);
     tm_free_all();
+}
+
+/* ---- what lies outside is seen ---- */
+
+DAMAGE(pool_end, in->a = SG_OPND_CONST | ((c->pool_bytes + 127) & ~127u))
+DAMAGE(far, in->a = 0x7fffff80)
+DAMAGE(code_end, in->imm = c->ninsns - (in - c->insns))
+DAMAGE(parameter_behind, in->imm = 16)
+
+/* In a process of its own, without asking the verifier. 0: it ended as if nothing were wrong. */
+static int without_verifier(const char *op, void (*hurt)(struct sg_code *c, struct sg_insn *in), bool native)
+{
+    int status = 0;
+    pid_t pid;
+
+    fflush(stdout);
+    pid = fork();
+    if (pid == 0) {
+        struct victim v;
+        unsigned warps = 0;
+
+        if (!freopen("/dev/null", "w", stderr) || !freopen("/dev/null", "w", stdout) ||
+            !victim_open(&v, plain))
+            _exit(0);
+        hurt(&v.t.k->code, first_of(&v.t.k->code, op));
+        run(&v, (uintptr_t)tm_alloc(8192), native, &warps);
+        _exit(0);
+    }
+    return pid > 0 && waitpid(pid, &status, 0) == pid ? status : 0;
+}
+
+static void rooms_see(bool native)
+{
+    static const struct {
+        const char *name, *op;
+        void (*hurt)(struct sg_code *c, struct sg_insn *in);
+    } outside[] = {{"a register is written", "add.b32", damage_d},
+                   {"a register is read", "add.b32", damage_a},
+                   {"a register far away is read", "add.b32", damage_far},
+                   {"a constant is read", "add.b32", damage_pool_end},
+                   {"a predicate is read", "bra.if", damage_a},
+                   {"a target", "bra.if", damage_code_end},
+                   {"a parameter is read", "ld.p.b64", damage_parameter_behind}};
+
+    for (size_t i = 0; i < sizeof(outside) / sizeof(outside[0]); i++) {
+        char label[96];
+
+        snprintf(label, sizeof(label), "seen outside, %s: %s", native ? "native" : "handlers",
+                 outside[i].name);
+        t_result(label, without_verifier(outside[i].op, outside[i].hurt, native), "it was not seen");
+    }
 }
 
 int main(int argc, char **argv)
@@ -582,13 +539,14 @@ int main(int argc, char **argv)
         setenv("VGPU_SOFT_JIT", "0", 1);
     t_watchdog = 20000;
     t_texture = some_texture;
-    sg_op_each(add_op);
     every_kernel_is_asked();
+    every_field_is_looked_at();
     each_refusal();
     if (native && !sg_jit_available()) {
         t_skip("damaged code, native", "no native code on this machine");
         return t_end("softgpu verifier");
     }
+    rooms_see(native);
     for (size_t k = 0; k < KERNELS; k++)
         by_chance(kernels[k].name, kernels[k].text, rounds, native);
     return t_end("softgpu verifier");

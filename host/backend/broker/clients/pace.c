@@ -73,10 +73,10 @@ static void send_signal(struct brk_client *c, int sig)
     syscall(SYS_pidfd_send_signal, c->proc->pidfd.fd, sig, NULL, 0);
 }
 
-/* Whatever its share, a worker that owes an answer is not taken for a silent one: now and then it has a tick. */
+/* Whatever its share, a worker that owes an answer, or is to read, is not taken for a silent one: now and then it has a tick. */
 static bool must_answer(const struct brk_client *c, uint64_t now)
 {
-    return c->asked && c->brake && now - c->braked_ns > ANSWER_NS;
+    return (c->asked || (c->proc && brk_out_holds(c->proc))) && c->brake && now - c->braked_ns > ANSWER_NS;
 }
 
 /* Of all its threads: a worker leads a process group (setpriority(2), PRIO_PGRP). One that has left its group is out of

@@ -157,6 +157,50 @@ static void test_busy(void **state)
     assert_true(silent_after(f, asked, VGB_ANSWER_MS + 1));
 }
 
+/* Descriptors that it does not take count as a question, for as long as it reads nothing. */
+static void test_unread(void **state)
+{
+    struct fixture *f = *state;
+    const struct vgb_msg m = {.type = VGB_M_IMAGE};
+    struct vgb_msg got;
+    unsigned nfds = 1;
+    uint64_t sent;
+    bool waits;
+    int fd = eventfd(0, EFD_CLOEXEC);
+
+    brk_opt.max_clients = 4;
+    brk_proc_send(&f->p, &m, NULL, 0);
+    sent = vgb_now_ns();
+    assert_false(silent_after(f, sent, 3600000));
+    brk_proc_send(&f->p, &m, &fd, 1);
+    sent = vgb_now_ns();
+    assert_false(silent_after(f, sent, VGB_ANSWER_MS - 1));
+    assert_true(silent_after(f, sent, VGB_ANSWER_MS + 1));
+    f->p.busy = true;
+    assert_false(silent_after(f, sent, VGB_ANSWER_MS + 1));
+    assert_true(silent_after(f, sent, 60001));
+    f->p.busy = false;
+    brk_out_look(&f->p, sent);
+    /* Whatever else it answers. */
+    f->c.asked = 1;
+    f->c.asked_ns = sent + VGB_MS_TO_NS(VGB_ANSWER_MS);
+    assert_true(silent_after(f, sent, VGB_ANSWER_MS + 1));
+    f->c.asked = 0;
+    nfds = 0;
+    assert_int_equal(vgb_msg_recv(f->worker, &got, NULL, &nfds, MSG_DONTWAIT), 1);
+    sent += VGB_MS_TO_NS(5000);
+    brk_out_look(&f->p, sent);
+    assert_false(silent_after(f, sent, VGB_ANSWER_MS - 1));
+    assert_true(silent_after(f, sent, VGB_ANSWER_MS + 1));
+    close(fd);
+    nfds = 1;
+    assert_int_equal(vgb_msg_recv(f->worker, &got, &fd, &nfds, MSG_DONTWAIT), 1);
+    close(fd);
+    brk_out_look(&f->p, sent);
+    assert_false(brk_client_users.silent(&f->c, &f->p, sent + VGB_MS_TO_NS(3600000), &waits));
+    assert_false(waits);
+}
+
 static void bad_busy(struct fixture *f, uint32_t first, uint32_t second)
 {
     say(f, VGB_M_BUSY, first);
@@ -291,9 +335,9 @@ int main(void)
 {
 #define TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_silence),        TEST(test_busy),         TEST(test_busy_twice),
-        TEST(test_busy_end_first), TEST(test_busy_odd),     TEST(test_busy_early),
-        TEST(test_flood),          TEST(test_recycled_pid), TEST(test_new_doorbell),
+        TEST(test_silence),      TEST(test_busy),       TEST(test_busy_twice), TEST(test_busy_end_first),
+        TEST(test_busy_odd),     TEST(test_busy_early), TEST(test_flood),      TEST(test_recycled_pid),
+        TEST(test_new_doorbell), TEST(test_unread),
     };
 
     vgb_log_init(2, VGB_ERROR, "test");

@@ -19,9 +19,9 @@ struct brk_client *brk_client_waiting(void)
  * A question may wait for a call of the provider that the worker says is under way, and the time for the
  * answer begins when that has ended; but not longer than --long-call in all, whatever the worker says.
  */
-static bool unanswered(const struct brk_client *c, const struct brk_proc *p, uint64_t now)
+static bool unanswered(const struct brk_client *c, const struct brk_proc *p, uint64_t asked, uint64_t now)
 {
-    uint64_t asked = c->asked_ns, answer = VGB_MS_TO_NS(VGB_ANSWER_MS);
+    uint64_t answer = VGB_MS_TO_NS(VGB_ANSWER_MS);
     uint64_t most = c->impatient ? 0 : VGB_MS_TO_NS(brk_opt.long_call_ms);
     uint64_t since = p->busy_until_ns > asked ? p->busy_until_ns : asked;
 
@@ -37,10 +37,11 @@ static bool silent(const struct brk_client *c, const struct brk_proc *p, uint64_
     *waits = true;
     if (c->state == BRK_C_STARTING)
         return now - p->since_ns > VGB_MS_TO_NS(VGB_CREATE_MS) || now > c->patience_ns;
-    if (c->state == BRK_C_SERVING && c->asked)
-        return unanswered(c, p, now);
-    *waits = false;
-    return false;
+    *waits = c->state == BRK_C_SERVING && (c->asked || brk_out_holds(p));
+    if (*waits && c->asked && unanswered(c, p, c->asked_ns, now))
+        return true;
+    /* Descriptors that it leaves in its socket count for all workers together (out.c). */
+    return *waits && brk_out_holds(p) && unanswered(c, p, p->unread_ns, now);
 }
 
 static bool unreaped(struct brk_client *c, const struct brk_proc *p, uint64_t now)

@@ -1,17 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Messages to workers that did not fit into their sockets. A worker that does not read would make
- * the broker keep them for ever, so they are bounded: per worker, and for all together. Descriptors
+ * Messages to workers that could not be sent at once. A worker that does not read would make the
+ * broker keep them for ever, so they are bounded: per worker, and for all together. Descriptors
  * too: messages about the same file share one duplicate.
+ *
+ * The kernel counts the descriptors in all sockets of a user and has no more sent (ETOOMANYREFS) when they are more than
+ * RLIMIT_NOFILE. So that workers that do not read cannot take what others need, each has a share of half of it; one that
+ * leaves descriptors unread is ended like one that does not answer (brk_pool_users.silent), and what does not go now waits.
  */
 #define _GNU_SOURCE
 #include "workers.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,6 +28,7 @@
 #define OUT_MAX 4096u     /* messages of one worker: pages of 1 GiB one by one */
 #define OUT_ALL_MAX 8192u /* of all workers; a message has 2 KiB */
 #define OUT_FDS_MAX 32u   /* files of one worker: its table of memory, windows, doorbells */
+#define FLYING_MAX 64u    /* descriptors in the socket of one worker, where RLIMIT_NOFILE allows as many */
 
 struct brk_out_fd {
     struct brk_out_fd *next;
@@ -39,6 +47,73 @@ struct brk_out {
 };
 
 static unsigned all;
+
+/* ---- what is in the socket ---- */
+
+bool brk_out_holds(const struct brk_proc *p)
+{
+    return p->flying || p->nout_fds;
+}
+
+/* How many descriptors the socket of one worker may hold. One message can always be sent. */
+static unsigned most_flying(void)
+{
+    const unsigned clients = brk_opt.max_clients ? brk_opt.max_clients : 1;
+    struct rlimit r;
+
+    if (getrlimit(RLIMIT_NOFILE, &r) || r.rlim_cur / 2 / clients >= FLYING_MAX)
+        return FLYING_MAX;
+    return r.rlim_cur / 2 / clients > VGB_MSG_FDS ? (unsigned)(r.rlim_cur / 2 / clients) : VGB_MSG_FDS;
+}
+
+/* A message takes more of the socket than its own bytes, so less than those means that one was read. */
+void brk_out_look(struct brk_proc *p, uint64_t now_ns)
+{
+    int bytes = 0;
+
+    if (!brk_out_holds(p) || ioctl(p->sock.fd, SIOCOUTQ, &bytes))
+        return;
+    if (bytes <= 0)
+        p->flying = 0;
+    if (bytes <= 0 || (unsigned)bytes < p->unread)
+        p->unread_ns = now_ns;
+    p->unread = bytes <= 0 ? 0 : (unsigned)bytes;
+}
+
+/* Before descriptors wait for the worker where none did. */
+static void begin_to_hold(struct brk_proc *p)
+{
+    if (brk_out_holds(p))
+        return;
+    p->unread = 0;
+    p->unread_ns = vgb_now_ns();
+}
+
+int brk_out_send(struct brk_proc *p, const struct vgb_msg *m, const int *fds, unsigned nfds)
+{
+    int r;
+
+    if (nfds && p->flying + nfds > most_flying()) {
+        brk_out_look(p, vgb_now_ns());
+        if (p->flying + nfds > most_flying())
+            return -ETOOMANYREFS;
+    }
+    r = vgb_msg_send(p->sock.fd, m, fds, nfds, MSG_DONTWAIT);
+    if (r)
+        return r;
+    if (nfds)
+        begin_to_hold(p);
+    p->flying += nfds;
+    p->unread += brk_out_holds(p) ? (unsigned)sizeof(*m) : 0;
+    return 0;
+}
+
+bool brk_out_waits(int error)
+{
+    return error == -EAGAIN || error == -ETOOMANYREFS || error == -ENOBUFS || error == -ENOMEM;
+}
+
+/* ---- what waits ---- */
 
 static void put_fd(struct brk_proc *p, struct brk_out_fd *f)
 {
@@ -111,6 +186,7 @@ const char *brk_out_push(struct brk_proc *p, const struct vgb_msg *m, const int 
     all++;
     o->m = *m;
     for (unsigned i = 0; i < nfds; i++) {
+        begin_to_hold(p);
         o->fds[i] = get_fd(p, fds[i]);
         if (!o->fds[i]) {
             free_one(p, o);
@@ -130,28 +206,41 @@ bool brk_out_over(void)
     return all > OUT_ALL_MAX;
 }
 
-bool brk_out_flush(struct brk_proc *p)
+int brk_out_flush(struct brk_proc *p)
 {
     while (p->out) {
         struct brk_out *o = p->out;
-        int fds[VGB_MSG_FDS];
+        int fds[VGB_MSG_FDS], r;
 
         for (unsigned i = 0; i < o->nfds; i++)
             fds[i] = o->fds[i]->fd;
-        if (vgb_msg_send(p->sock.fd, &o->m, fds, o->nfds, MSG_DONTWAIT) == -EAGAIN)
-            return false;
+        r = brk_out_send(p, &o->m, fds, o->nfds);
+        if (r)
+            return r;
         p->out = o->next;
         free_one(p, o);
     }
-    return true;
+    return 0;
 }
 
 void brk_out_drop(struct brk_proc *p)
 {
+    p->out_later = false;
     while (p->out) {
         struct brk_out *o = p->out;
 
         p->out = o->next;
         free_one(p, o);
     }
+}
+
+int brk_out_sent(struct brk_proc *p, int error)
+{
+    const bool waits = brk_out_waits(error), closed = error == -EPIPE || error == -ECONNRESET;
+
+    p->out_later = waits && error != -EAGAIN;
+    if (closed) /* its end is on the way */
+        brk_out_drop(p);
+    brk_loop_change(&p->sock, EPOLLIN | (error == -EAGAIN ? EPOLLOUT : 0));
+    return waits || closed ? 0 : error;
 }

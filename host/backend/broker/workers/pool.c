@@ -42,10 +42,6 @@ const char *brk_pool_sandbox(void)
     return sandbox;
 }
 
-#ifndef P_PIDFD
-#define P_PIDFD 3
-#endif
-
 bool brk_pool_works(void)
 {
     return worked;
@@ -97,17 +93,8 @@ static bool start_one(void)
     if (!p)
         return false;
     p->output.fd = p->pidfd.fd = -1;
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
+    if (!brk_spawn_pair(pair))
         goto fail;
-    /* Descriptor 3 must not be the pair's own end: dup2 onto itself would keep it close-on-exec. */
-    if (pair[1] == 3) {
-        int moved = fcntl(pair[1], F_DUPFD_CLOEXEC, 10);
-
-        if (moved < 0)
-            goto fail;
-        close(pair[1]);
-        pair[1] = moved;
-    }
     output = brk_output_open(p);
     int e = output < 0 ? errno : brk_spawn(pair[1], output, &p->pid);
     if (e) {
@@ -370,8 +357,8 @@ static void on_message(struct brk_source *s, uint32_t events)
 {
     struct brk_proc *p = PROC_OF_SOCK(s);
 
-    if (events & EPOLLOUT && brk_out_flush(p))
-        brk_loop_change(&p->sock, EPOLLIN);
+    if (events & EPOLLOUT)
+        brk_proc_flush(p);
     if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
         brk_proc_drain(p, DRAIN_MAX);
 }
@@ -385,18 +372,34 @@ static struct brk_proc *longest_queue(void)
     return longest;
 }
 
+/* A message that will never go is missing for the worker, which waits for it. */
+static void sent(struct brk_proc *p, int error)
+{
+    error = brk_out_sent(p, error);
+    if (!error)
+        return;
+    vgb_log_limited(&limit, VGB_WARN, "worker %d: send: %s: ended", (int)p->pid, strerror(-error));
+    brk_proc_kill(p);
+}
+
+void brk_proc_flush(struct brk_proc *p)
+{
+    sent(p, brk_out_flush(p));
+}
+
 void brk_proc_send(struct brk_proc *p, const struct vgb_msg *m, const int *fds, unsigned nfds)
 {
     const char *wrong;
+    int error;
 
     if (p->state == BRK_PROC_KILLED)
         return;
-    int r = p->out ? -EAGAIN : vgb_msg_send(p->sock.fd, m, fds, nfds, MSG_DONTWAIT);
-
-    if (r != -EAGAIN) {
-        if (r < 0 && r != -EPIPE && r != -ECONNRESET)
-            vgb_log_limited(&limit, VGB_WARN, "worker %d: send: %s", (int)p->pid, strerror(-r));
-        return; /* a closed socket: its end is on the way */
+    error = p->out ? -EAGAIN : brk_out_send(p, m, fds, nfds);
+    if (!error)
+        return;
+    if (!brk_out_waits(error)) {
+        sent(p, error);
+        return;
     }
     wrong = brk_out_push(p, m, fds, nfds);
     if (!wrong && brk_out_over()) {
@@ -409,7 +412,7 @@ void brk_proc_send(struct brk_proc *p, const struct vgb_msg *m, const int *fds, 
         return;
     }
     if (p->nout == 1)
-        brk_loop_change(&p->sock, EPOLLIN | EPOLLOUT);
+        sent(p, error);
 }
 
 void brk_proc_kill(struct brk_proc *p)
@@ -526,12 +529,6 @@ static bool silent(const struct brk_proc *p, uint64_t now, bool *waits)
     return p->state == BRK_PROC_ASSIGNED && users->silent(p->client, p, now, waits);
 }
 
-/* A worker that was killed and is still there. Returns whether to look again soon. */
-static bool unreaped(struct brk_proc *p, uint64_t now)
-{
-    return p->client ? users->unreaped(p->client, p, now) : p->held;
-}
-
 /* The sources of workers that a debugger held: their end shows only when it is looked for. */
 static void look_at_held(void)
 {
@@ -555,13 +552,16 @@ int brk_pool_tick(void)
     for (struct brk_proc *p = procs; p; p = p->next) {
         bool waits = false;
 
+        if (p->out_later)
+            brk_proc_flush(p);
+        brk_out_look(p, now);
         if (silent(p, now, &waits)) {
             vgb_log_limited(&limit, VGB_ERROR, "worker %d is silent: ended", (int)p->pid);
             brk_proc_kill(p);
         }
-        if (p->state == BRK_PROC_KILLED)
-            waits = unreaped(p, now);
-        if (waits)
+        if (p->state == BRK_PROC_KILLED) /* and still there */
+            waits = p->client ? users->unreaped(p->client, p, now) : p->held;
+        if (waits || p->out_later)
             next = VGB_TICK_MS;
     }
     if (brk_cache_tick())

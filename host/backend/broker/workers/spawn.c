@@ -11,8 +11,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+bool brk_spawn_pair(int pair[2])
+{
+    int moved;
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
+        return false;
+    /* Descriptor 3 must not be the pair's own end: dup2 onto itself would keep it close-on-exec. */
+    if (pair[1] != 3)
+        return true;
+    moved = fcntl(pair[1], F_DUPFD_CLOEXEC, 10);
+    if (moved < 0)
+        return false;
+    close(pair[1]);
+    pair[1] = moved;
+    return true;
+}
 
 int brk_spawn(int sock, int output, pid_t *pid)
 {

@@ -32,9 +32,6 @@
 #define SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (1UL << 0)
 #define SECCOMP_IOCTL_NOTIF_SET_FLAGS SECCOMP_IOW(4, __u64)
 #endif
-#ifndef P_PIDFD
-#define P_PIDFD 3
-#endif
 
 #define QUESTIONS_MAX 64u /* of one mapper at a time */
 #define AGAIN_MAX 16u     /* a call may be repeated so often: a signal has interrupted the question */

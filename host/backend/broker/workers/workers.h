@@ -4,9 +4,14 @@
 #define BRK_WORKERS_H
 
 #include <signal.h>
+#include <sys/wait.h>
 
 #include "base/base.h"
 #include "vgb_plan.h"
+
+#ifndef P_PIDFD /* of waitid(), in older C libraries */
+#define P_PIDFD 3
+#endif
 
 /* ---- pool.c: worker processes ---- */
 
@@ -31,10 +36,14 @@ struct brk_proc {
     uint32_t dead_reason;      /* what it said itself */
     char dead_text[VGB_MSG_TEXT];
     bool held;                       /* ended, but a debugger keeps it from being reaped */
-    struct brk_out *out, **out_tail; /* messages that did not fit into the socket: out.c */
+    struct brk_out *out, **out_tail; /* messages that could not be sent at once: out.c */
     struct brk_out_fd *out_fds;
     unsigned nout, nout_fds;
-    char line[1024]; /* of its output, so far */
+    bool out_later;     /* not for want of room in the socket: the tick tries again */
+    unsigned flying;    /* descriptors in its socket: those of what was sent since that was last seen empty */
+    unsigned unread;    /* bytes in the socket, at least, unless it has read */
+    uint64_t unread_ns; /* while descriptors wait for it: when it was last seen to have read */
+    char line[1024];    /* of its output, so far */
     size_t line_size;
 };
 
@@ -80,6 +89,8 @@ void brk_pool_rate_changed(void);
 struct brk_proc *brk_pool_take(struct brk_client *c);
 /* Copies the message; descriptors are duplicated when it cannot be sent at once. */
 void brk_proc_send(struct brk_proc *p, const struct vgb_msg *m, const int *fds, unsigned nfds);
+/* Sends what waits for the worker, as far as that goes now. */
+void brk_proc_flush(struct brk_proc *p);
 /* SIGKILL, by its pidfd: the process id may be another process's by now. */
 void brk_proc_kill(struct brk_proc *p);
 /* The number of its client; -1: it has none. */
@@ -134,6 +145,8 @@ int brk_look_on(struct brk_look *l);
 
 /* ---- spawn.c ---- */
 
+/* A socket of two ends, the second one for the worker. False, errno; what is open is the caller's to close. */
+bool brk_spawn_pair(int pair[2]);
 /* Starts a worker process with this socket and output. 0, or an error number. */
 int brk_spawn(int sock, int output, pid_t *pid);
 /* A spare one may have been killed from outside, its end not handled yet: it is of no use. */
@@ -196,14 +209,25 @@ void brk_cache_stop(void);
 /* Makes workers the owners of an open folder: their user id, which is ours unless we are root. */
 uid_t brk_give_to_workers(int fd);
 
-/* ---- out.c: messages that did not fit into a worker's socket ---- */
+/* ---- out.c: messages that could not be sent to a worker at once ---- */
+
+/* Sends it now: 0, or an error; brk_out_waits(): of those that pass. */
+int brk_out_send(struct brk_proc *p, const struct vgb_msg *m, const int *fds, unsigned nfds);
+bool brk_out_waits(int error);
+/* Descriptors wait for the worker, in its socket or for room there; as seen by brk_out_look(). */
+bool brk_out_holds(const struct brk_proc *p);
+/* Sees whether the worker has read. */
+void brk_out_look(struct brk_proc *p, uint64_t now_ns);
 
 /* Copies message and descriptors. NULL, or what is wrong with the worker ("does not ..."). */
 const char *brk_out_push(struct brk_proc *p, const struct vgb_msg *m, const int *fds, unsigned nfds);
 /* Too many wait for all workers together. */
 bool brk_out_over(void);
-/* Sends what the socket takes; true: nothing is left. */
-bool brk_out_flush(struct brk_proc *p);
+/* Sends what can be sent; 0: nothing is left, else the error. */
+int brk_out_flush(struct brk_proc *p);
+/* What is to follow on the last send, 0 or its error: the socket or the tick tells when to go on. Returns an error of those
+ * that do not pass, else 0. */
+int brk_out_sent(struct brk_proc *p, int error);
 void brk_out_drop(struct brk_proc *p);
 
 /* ---- cgroup.c ---- */

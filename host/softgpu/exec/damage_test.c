@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/* Damage to the finished instructions of a kernel, by chance: the same in each run. */
+#include "exec/damage_test.h"
+
+#define MAX_OPS 2048
+static const struct sg_opdef *ops[MAX_OPS];
+static unsigned nops;
+
+static void add_op(const struct sg_opdef *def)
+{
+    if (nops < MAX_OPS)
+        ops[nops++] = def;
+}
+
+static uint64_t rng = 0x9e3779b97f4a7c15ull;
+
+uint32_t td_random(uint32_t n)
+{
+    rng ^= rng << 13;
+    rng ^= rng >> 7;
+    rng ^= rng << 17;
+    return (uint32_t)(rng >> 32) % n;
+}
+
+/* Another operand: one of another instruction, a neighbour, the edge of a part, anything. */
+static uint32_t other_operand(const struct sg_code *c, uint32_t op)
+{
+    const struct sg_insn *x = &c->insns[td_random(c->ninsns)];
+    const uint32_t parts[] = {0, c->slots_begin, c->slots32, c->slots_end, c->regfile_bytes};
+    const uint32_t pool[] = {SG_OPND_CONST, SG_OPND_CONST | c->pool_bytes, UINT32_MAX};
+    const uint32_t steps[] = {4, 64, 128, 256, 1};
+
+    switch (td_random(6)) {
+    case 0:
+        return x->d;
+    case 1:
+        return x->a;
+    case 2:
+        return x->b;
+    case 3:
+        return op + (td_random(2) ? 1 : UINT32_MAX) * steps[td_random(5)];
+    case 4:
+        return (td_random(2) ? parts[td_random(5)] : pool[td_random(3)]) + (td_random(3) - 1) * 128;
+    default:
+        return op ^ 1u << td_random(32);
+    }
+}
+
+static int64_t other_number(const struct sg_code *c, int64_t n)
+{
+    switch (td_random(5)) {
+    case 0:
+        return n + (int64_t)td_random(9) - 4;
+    case 1:
+        return (int64_t)td_random(2 * c->ninsns) - c->ninsns;
+    case 2:
+        return c->insns[td_random(c->ninsns)].imm;
+    case 3:
+        return (int64_t)((uint64_t)n ^ 1ull << td_random(64));
+    default:
+        return td_random(2) ? INT64_MIN : INT64_MAX;
+    }
+}
+
+static void damage_insn(const struct sg_code *c, struct sg_insn *in)
+{
+    switch (td_random(9)) {
+    case 0: /* now and then one that is in the kernel */
+        in->fn = td_random(2) ? ops[td_random(nops)]->fn : c->insns[td_random(c->ninsns)].fn;
+        break;
+    case 1:
+        in->d = other_operand(c, in->d);
+        break;
+    case 2:
+        in->a = other_operand(c, in->a);
+        break;
+    case 3:
+        in->b = other_operand(c, in->b);
+        break;
+    case 4:
+        in->c = other_operand(c, in->c);
+        break;
+    case 5:
+        in->e = other_operand(c, in->e);
+        break;
+    case 6:
+        in->aux = td_random(2) ? in->aux ^ 1u << td_random(32) : c->insns[td_random(c->ninsns)].aux;
+        break;
+    case 7:
+        in->imm = other_number(c, in->imm);
+        break;
+    default:
+        *in = c->insns[td_random(c->ninsns)];
+        break;
+    }
+}
+
+void td_damage(struct sg_code *c)
+{
+    const struct sg_ahead *a;
+
+    if (!nops)
+        sg_op_each(add_op);
+    a = &c->ahead[td_random(SG_AHEAD_COUNT)];
+
+    switch (td_random(16)) {
+    case 0:
+        if (c->ntargets)
+            c->targets[td_random(c->ntargets)] = td_random(c->ninsns + 2);
+        break;
+    case 1:
+        if (c->ncall_words)
+            c->calls[td_random(c->ncall_words)] ^= 1u << td_random(32);
+        break;
+    case 2:
+        if (a->n)
+            damage_insn(c, &a->insns[td_random(a->n)]);
+        break;
+    default:
+        damage_insn(c, &c->insns[td_random(c->ninsns)]);
+        break;
+    }
+}

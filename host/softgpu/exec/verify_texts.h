@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* The kernels that exec/verify_test.c damages. */
+#ifndef SG_VERIFY_TEXTS_H
+#define SG_VERIFY_TEXTS_H
+
+#define HEAD ".version 9.0\n.target sm_90\n.address_size 64\n"
+#define REGS \
+    ".reg .pred %p<4>;\n.reg .b16 %h<4>;\n.reg .b32 %r<24>;\n.reg .b64 %rd<10>;\n.reg .f32 %f<12>;\n" \
+    ".reg .f64 %d<20>;\n.reg .b128 %q<4>;\n"
+
+/* Loads, stores, branches, modes, a list of targets, a function that is expanded. */
+static const char plain[] = HEAD
+    ".func (.reg .b32 z) ff(.reg .b32 x)\n{\nadd.u32 z, x, 1;\nret;\n}\n"
+    ".visible .entry t(.param .u64 p, .param .u32 n)\n{\n" REGS
+    ".shared .align 16 .b8 s[512];\n.local .align 16 .b8 l[64];\nld.param.u64 %rd1, [p];\n"
+    "mov.u32 %r1, %tid.x;\nmov.u32 %r2, s;\nmov.u64 %rd3, l;\nshl.b32 %r20, %r1, 2;\n"
+    "add.u32 %r21, %r2, %r20;\nmul.wide.u32 %rd2, %r1, 4;\nadd.s64 %rd2, %rd1, %rd2;\n"
+    "ld.global.u32 %r3, [%rd2];\nld.global.u32 %r4, [%rd2+256];\nld.global.v4.u32 {%r5,%r6,%r7,%r8}, [%rd1];\n"
+    "ld.global.u64 %rd4, [%rd1+8];\nld.global.u16 %h1, [%rd2];\nld.global.u16 %h2, [%rd2+2];\n"
+    "ld.global.s8 %r9, [%rd1];\nst.global.u32 [%rd2], %r3;\nst.shared.u32 [%r21], %r4;\nbar.sync 0;\n"
+    "ld.shared.u32 %r10, [%r21];\nld.shared.v2.u32 {%r11,%r12}, [%r2];\nst.local.u64 [%rd3], %rd2;\n"
+    "ld.local.u64 %rd5, [%rd3];\nld.u32 %r13, [%rd2];\nsetp.lt.u32 %p1|%p2, %r1, 7;\n"
+    "@%p1 add.u32 %r13, %r13, %r3;\n@%p1 st.global.u32 [%rd2+4], %r13;\nmov.u32 %r14, 0;\n"
+    "L1: add.u32 %r14, %r14, 1;\nadd.rz.f32 %f1, %f1, %f2;\nfma.rn.ftz.f32 %f3, %f1, %f2, %f3;\n"
+    "setp.lt.u32 %p3, %r14, 3;\n@%p3 bra L1;\n@%p1 bra L2;\ncall (%r15), ff, (%r14);\n"
+    "xor.b32 %r15, %r15, %r3;\nL2: and.b32 %r16, %r1, 1;\nts: .branchtargets L3, L4;\n"
+    "brx.idx %r16, ts;\nL3: atom.global.add.u32 %r17, [%rd1], 1;\nL4: add.u32 %r17, %r17, %r16;\n"
+    "vote.sync.ballot.b32 %r18, %p1, -1;\nshfl.sync.bfly.b32 %r19|%p2, %r1, 1, 0x1f, -1;\n"
+    "cp.async.ca.shared.global [%r2], [%rd1], 16;\ncp.async.wait_all;\nmov.u32 %r20, %clock;\n"
+    "cvt.rn.f16.f32 %h3, %f3;\nmov.b32 %r22, {%h1, %h3};\nmov.b64 {%r22, %r23}, %rd5;\n"
+    "st.global.v2.u32 [%rd1+128], {%r19, %r22};\nbar.red.popc.u32 %r9, 1, %p1;\n"
+    "st.global.u32 [%rd1+64], %r9;\n@%p2 exit;\nst.global.u32 [%rd1+96], %r17;\nret;\n}\n";
+
+/* Operands in more than one instruction. */
+static const char wide[] = HEAD
+    ".visible .entry t(.param .u64 p, .param .u32 n)\n{\n" REGS
+    ".shared .align 16 .b8 s[1024];\nld.param.u64 %rd1, [p];\nmov.u32 %r1, %tid.x;\nmov.u32 %r2, s;\n"
+    "mov.u32 %r20, 16;\nldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r3,%r4,%r5,%r6}, [%r2];\n"
+    "stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r2], {%r3,%r4};\n"
+    "wmma.load.c.sync.aligned.row.m16n16k16.f16 {%r3,%r4,%r5,%r6}, [%rd1], %r20;\n"
+    "wmma.load.a.sync.aligned.row.m16n16k16.f16 {%r7,%r8,%r9,%r10,%r11,%r12,%r13,%r14}, [%rd1], %r20;\n"
+    "wmma.mma.sync.aligned.row.row.m16n16k16.f16.f16 {%r3,%r4,%r5,%r6}, "
+    "{%r7,%r8,%r9,%r10,%r11,%r12,%r13,%r14}, {%r7,%r8,%r9,%r10,%r11,%r12,%r13,%r14}, {%r3,%r4,%r5,%r6};\n"
+    "wmma.store.d.sync.aligned.row.m16n16k16.f16 [%rd1], {%r3,%r4,%r5,%r6}, %r20;\n"
+    "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f1,%f2,%f3,%f4}, {%r3,%r4}, {%r5}, {%f1,%f2,%f3,%f4};\n"
+    "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r7,%r8}, {%r3,%r4,%r5,%r6}, {%r5,%r6}, {%r7,%r8};\n"
+    "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%r7,%r8,%r9,%r10}, {%r3,%r4,%r5,%r6}, {%r5,%r6}, {%r7,%r8,%r9,%r10};\n"
+    "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%d1,%d2}, {%d3}, {%d1}, {%d1,%d2};\n"
+    "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%d1,%d2,%d3,%d4}, {%d5,%d6,%d7,%d8}, {%d9,%d10}, {%d1,%d2,%d3,%d4};\n"
+    "mma.sync.aligned.m16n8k32.row.col.s32.s4.s4.s32 {%r7,%r8,%r9,%r10}, {%r3,%r4}, {%r5}, {%r7,%r8,%r9,%r10};\n"
+    "wmma.load.c.sync.aligned.row.m8n8k4.f64 {%d1,%d2}, [%rd1], %r20;\n"
+    "mov.b128 %q1, {%rd1, %rd2};\natom.global.exch.b128 %q2, [%rd1], %q1;\natom.global.cas.b128 %q2, [%rd1], %q1, %q2;\n"
+    "mbarrier.init.shared.b64 [%r2+512], 1;\nmbarrier.arrive.shared.b64 %rd4, [%r2+512];\n"
+    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd1], %r20, [%r2+512];\n"
+    "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [%r2], %r20;\n"
+    "mapa.shared::cluster.u32 %r11, %r2, 0;\nmov.b64 %rd5, 0;\n"
+    "tex.2d.v4.f32.f32 {%f5,%f6,%f7,%f8}, [%rd5, {%f1,%f2}];\nsuld.b.2d.v2.b32.clamp {%r7,%r8}, [%rd5, {%r20,%r1}];\n"
+    "sust.b.2d.v4.b32.zero [%rd5, {%r20,%r1}], {%r3,%r4,%r5,%r6};\nmov.u32 %r21, %envreg1;\n"
+    "alloca.u64 %rd6, %rd5, 16;\nstacksave.u64 %rd7;\nstackrestore.u64 %rd7;\n"
+    "st.global.u32 [%rd1], %r3;\nst.global.u32 [%rd1+4], %r7;\nst.global.f64 [%rd1+8], %d1;\nret;\n}\n";
+
+/* Calls that are not expanded. */
+static const char calls[] = HEAD
+    ".func (.param .b32 z) fac(.param .b32 x)\n{\n.reg .b32 %r<6>;\n.reg .pred %p;\n.reg .b64 %rd<3>;\n"
+    ".local .align 8 .b8 l[16];\nld.param.b32 %r1, [x];\nmov.u32 %r4, 1;\nsetp.lt.u32 %p, %r1, 2;\n"
+    "@%p bra E;\nsub.u32 %r2, %r1, 1;\nmov.u64 %rd1, l;\nst.local.u32 [%rd1], %r1;\n"
+    "{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r2; call (b), fac, (a); ld.param.b32 %r3, [b]; }\n"
+    "ld.local.u32 %r5, [%rd1];\nmul.lo.u32 %r4, %r3, %r5;\nE: st.param.b32 [z], %r4;\nret;\n}\n"
+    ".visible .entry t(.param .u64 p, .param .u32 n)\n{\n" REGS
+    "ld.param.u64 %rd1, [p];\nmov.u32 %r1, %tid.x;\nand.b32 %r1, %r1, 7;\n"
+    "{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r1; call (b), fac, (a); ld.param.b32 %r3, [b]; }\n"
+    "setp.lt.u32 %p1, %r1, 3;\n@%p1 bra L;\nst.global.u32 [%rd1], %r3;\nL: st.global.u32 [%rd1+4], %r1;\nret;\n}\n";
+
+#endif
