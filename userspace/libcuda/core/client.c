@@ -186,6 +186,7 @@ void vcu_client_loaded(const struct vcu_unit_ops *const *units)
     vcu_wait_init();
     vcu_capture_init();
     vcu_query_init();
+    vcu_parked_init();
     print_stats = env_is_on("VGPU_STATS");
     vcu_fault_init();
     pthread_atfork(NULL, NULL, in_child);
