@@ -320,6 +320,7 @@ unsigned vgp_provider_load(struct vgp_provider *p, void *(*find)(void *ctx, cons
     n += (p->cuUserObjectCreate = (__typeof__(p->cuUserObjectCreate))find(ctx, "cuUserObjectCreate")) != NULL;
     n += (p->cuUserObjectRelease = (__typeof__(p->cuUserObjectRelease))find(ctx, "cuUserObjectRelease")) != NULL;
     n += (p->cuUserObjectRetain = (__typeof__(p->cuUserObjectRetain))find(ctx, "cuUserObjectRetain")) != NULL;
+    n += (p->sg_copy_past_caches = (__typeof__(p->sg_copy_past_caches))find(ctx, "sg_copy_past_caches")) != NULL;
     n += (p->sg_graph_exec_name = (__typeof__(p->sg_graph_exec_name))find(ctx, "sg_graph_exec_name")) != NULL;
     n += (p->sg_host_register_private = (__typeof__(p->sg_host_register_private))find(ctx, "sg_host_register_private")) != NULL;
     n += (p->sg_last_error_detail = (__typeof__(p->sg_last_error_detail))find(ctx, "sg_last_error_detail")) != NULL;

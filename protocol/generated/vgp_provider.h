@@ -327,6 +327,7 @@ struct vgp_provider {
     __typeof__(&cuUserObjectCreate) cuUserObjectCreate;
     __typeof__(&cuUserObjectRelease) cuUserObjectRelease;
     __typeof__(&cuUserObjectRetain) cuUserObjectRetain;
+    __typeof__(&sg_copy_past_caches) sg_copy_past_caches;
     __typeof__(&sg_graph_exec_name) sg_graph_exec_name;
     __typeof__(&sg_host_register_private) sg_host_register_private;
     __typeof__(&sg_last_error_detail) sg_last_error_detail;
