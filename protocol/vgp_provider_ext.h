@@ -26,6 +26,12 @@ CUresult sg_graph_exec_name(CUgraphExec hGraphExec, uint64_t name);
  */
 CUresult sg_host_register_private(void *p, size_t size);
 
+/*
+ * Whether linear copies that this thread issues from here on are to be stored past the caches: where the reader is
+ * a processor that shares none with the writer, or the bytes are more than the caches hold.
+ */
+void sg_copy_past_caches(bool past);
+
 /* Who makes memory that other processes may open; host/softgpu/memory/share.h describes the members. */
 struct sg_share_ops {
     int (*create)(void *arg, uint32_t kind, uint64_t bytes, uint8_t *token, uint32_t *holder);

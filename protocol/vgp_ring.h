@@ -57,6 +57,20 @@
 #define VGP_WATCH_ASK 0x80000000u /* values are below it, and not 0 */
 #define VGP_WATCH_OFFSET 768u
 
+/*
+ * Bytes of staging in one copy: what the worker asks for (staging_piece; whole pages), within these bounds. Small
+ * pieces stay in the caches of a provider that copies by the processor; a driver that stages once more has costs of
+ * its own for each.
+ */
+#define VGP_PIECE_MIN (16u << 10)
+#define VGP_PIECE_DEFAULT (128u << 10)
+#define VGP_PIECE_LARGE (512u << 10)
+#define VGP_PIECE_MAX (1u << 20)
+
+/* past_caches: copies by stores past the processor's caches, where the provider can. Nothing depends on it but speed. */
+#define VGP_PAST_TO_STAGING (1u << 0)
+#define VGP_PAST_FROM_STAGING (1u << 1)
+
 /* Worker states (worker_state). */
 enum vgp_worker_state {
     VGP_WORKER_STARTING = 0,
@@ -78,7 +92,9 @@ struct vgp_window_shared {
     uint32_t ring_offset, ring_size;
     uint32_t reply_offset, reply_slot_size;
     uint32_t reply_slots, notify_offset;
-    uint32_t notify_size, padding0;
+    uint32_t notify_size;
+    uint32_t
+        staging_piece; /* bytes of staging in one copy that suit the provider; 0: nothing is said (older workers) */
     uint64_t padding1;
 
     /* line 1, worker (second half of line 0's job) */
@@ -94,7 +110,9 @@ struct vgp_window_shared {
     uint64_t notify_head;
     uint32_t guest_sleeps; /* non-zero: a thread sleeps or is about to, wake it after publishing */
     uint32_t guest_pid;    /* as the process says, for lists of processes only; 0: none is shown */
-    uint64_t padding5[6];
+    uint32_t past_caches;  /* VGP_PAST_*: a hint for the copies that follow; older guests: 0 */
+    uint32_t padding4;
+    uint64_t padding5[5];
 
     /* line 4, worker: consumer of the ring */
     uint64_t ring_head;    /* bytes consumed: the guest may overwrite them */

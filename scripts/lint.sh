@@ -109,7 +109,7 @@ layer host/backend/common 'kernel/vgpu_drv/uapi/|protocol/'
 layer host/backend/broker 'host/backend/common/|protocol/|kernel/vgpu_drv/uapi/|lib/sha256/'
 layer host/backend/worker 'host/backend/common/|protocol/|kernel/vgpu_drv/uapi/|lib/(btree|hash|poll|sha256)/'
 # Semaphores of file descriptors are the kernel's, not ours: one reader of them for all processes.
-layer host/softgpu 'host/softgpu/|lib/(extsem|cudaapi|btree|hash|poll)/'
+layer host/softgpu 'host/softgpu/|lib/(extsem|cudaapi|btree|hash|poll|bulk)/'
 
 # Whether work is complete is asked in one place of the worker, where an error is no end.
 while IFS=: read -r file line _; do

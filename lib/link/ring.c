@@ -75,6 +75,16 @@ static const char *check_header(const struct vgp_window_shared *h, uint64_t wind
     return NULL;
 }
 
+/* A worker that says nothing has the software GPU, or is older. */
+static uint32_t piece_of(uint32_t wish)
+{
+    if (wish == 0)
+        return VGP_PIECE_DEFAULT;
+    if (wish < VGP_PIECE_MIN)
+        return VGP_PIECE_MIN;
+    return (wish < VGP_PIECE_MAX ? wish : VGP_PIECE_MAX) & ~(VGP_PAGE - 1);
+}
+
 int lnk_ring_init(struct lnk_ring *r, struct lnk_transport *t, lnk_notify_fn fn, void *arg, const char **why)
 {
     struct vgp_window_shared h;
@@ -109,6 +119,7 @@ int lnk_ring_init(struct lnk_ring *r, struct lnk_transport *t, lnk_notify_fn fn,
     r->notify_size = h.notify_size;
     r->staging = base + h.staging_offset;
     r->staging_size = h.staging_size;
+    r->staging_piece = piece_of(h.staging_piece);
     r->notify_fn = fn;
     r->notify_arg = arg;
     for (uint32_t i = r->slot_count; i < LNK_MAX_SLOTS; i++)

@@ -47,6 +47,7 @@ struct lnk_ring {
     uint32_t notify_size;
     uint8_t *staging;
     uint64_t staging_size;
+    uint32_t staging_piece; /* bytes of one copy through it: the worker's wish within bounds, whole pages */
 
     pthread_mutex_t lock; /* producer side; held from begin to publish */
     uint64_t tail;        /* private copy: shared memory is a mailbox */

@@ -436,6 +436,30 @@ static void test_hostile_headers(void **state)
     pthread_mutex_unlock(&f.lock);
 }
 
+/* An older worker says nothing; a hostile one anything. */
+static void test_staging_piece(void **state)
+{
+    static const struct {
+        uint32_t said, taken;
+    } rows[] = {{0, VGP_PIECE_DEFAULT},
+                {VGP_PIECE_LARGE, VGP_PIECE_LARGE},
+                {1, VGP_PIECE_MIN},
+                {VGP_PIECE_MIN + 4095, VGP_PIECE_MIN},
+                {UINT32_MAX, VGP_PIECE_MAX}};
+    struct lnk_ring r;
+    const char *why = NULL;
+
+    (void)state;
+    pthread_mutex_lock(&f.lock);
+    for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        f.h->staging_piece = rows[i].said;
+        assert_int_equal(lnk_ring_init(&r, &f.t, on_notify, NULL, &why), 0);
+        assert_int_equal(r.staging_piece, rows[i].taken);
+    }
+    write_header();
+    pthread_mutex_unlock(&f.lock);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -458,6 +482,7 @@ int main(void)
         T(test_prints_with_full_ring),
         T(test_hostile_notification),
         T(test_hostile_headers),
+        T(test_staging_piece),
     };
 
     return cmocka_run_group_tests_name("ring", tests, NULL, NULL);

@@ -296,6 +296,88 @@ static bool copies(void)
     return true;
 }
 
+/* ---- copies of pageable memory beside the same without a protocol ---- */
+
+/* Two threads, or the client and its workers, with a processor each, where there are two: how the scheduler places them
+   decides more than what they do. */
+static void place_pipeline(bool apart)
+{
+    int workers[64];
+    const size_t n = descendants(getppid(), "vgpu-worker", workers, 64);
+
+    if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+        return;
+    bind_to(getpid(), apart ? 0 : -1);
+    for (size_t i = 0; i < n; i++)
+        bind_to(workers[i], apart ? 1 : -1);
+    if (apart)
+        pipe_bind(1);
+}
+
+static bool pipeline(void)
+{
+    static const size_t sizes[] = {64 << 10, 256 << 10, 1 << 20, 4 << 20, 64 << 20};
+    static const char *const ways[] = {"to device", "to host"};
+    const size_t largest = quick ? 4u << 20 : 64u << 20;
+    struct side side = {.host = {malloc(largest)}};
+    unsigned char *bare = malloc(largest);
+    double worst = 1e9;
+
+    if (!side.host[0] || !bare || broken("cuMemAlloc", ours.cuMemAlloc(&side.dev, largest)))
+        return false;
+    memset(side.host[0], 7, largest);
+    memset(bare, 7, largest);
+    pipe_wake(true);
+    place_pipeline(true);
+    printf("pageable copies, GB/s: ours, a bare pipeline of two threads, ratio\n");
+    for (int back = 0; back < 2; back++)
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && sizes[i] <= largest; i++) {
+            const size_t n = sizes[i];
+            struct samples s[2] = {0};
+            unsigned reps = quick ? 3 : n > 4u << 20 ? 15 : n > 256u << 10 ? 100 : 400;
+            char key[96];
+
+            for (unsigned r = 0; r < reps + 2; r++) {
+                size_t a, b;
+                double t;
+
+                /* A call that always travels wakes the worker. */
+                if (broken("cuMemGetInfo", ours.cuMemGetInfo(&a, &b)) ||
+                    (t = copy_once(&ours, &side, 0, back, n)) < 0)
+                    return false;
+                if (r >= 2)
+                    samples_add(&s[0], t);
+                pipe_wake(true);
+                pipe_once(bare, side.host[0], 4096, back); /* until its thread runs */
+                t = back ? pipe_once(side.host[0], bare, n, back) : pipe_once(bare, side.host[0], n, back);
+                pipe_wake(false);
+                if (r >= 2)
+                    samples_add(&s[1], t);
+            }
+            const double o = (double)n / samples_at(&s[0], 0.5), b = (double)n / samples_at(&s[1], 0.5);
+
+            printf("  %-10s %8zu KiB %19.2f %8.2f   %.2f%s\n", ways[back], n >> 10, o, b, o / b,
+                   o / b < 0.9 ? "  below 0.9" : "");
+            snprintf(key, sizeof(key), "pipeline %s %zu ours", ways[back], n);
+            note(key, "GB/s", o);
+            snprintf(key, sizeof(key), "pipeline %s %zu bare", ways[back], n);
+            note(key, "GB/s", b);
+            worst = o / b < worst ? o / b : worst;
+            free(s[0].v);
+            free(s[1].v);
+        }
+    place_pipeline(false);
+    target("worst copy / bare pipeline of two threads", worst, ">=", 0.9);
+    if (((unsigned char *)side.host[0])[largest - 1] != 7 || bare[largest - 1] != 7) {
+        fprintf(stderr, "bench: a copy changed its bytes\n");
+        return false;
+    }
+    ours.cuMemFree(side.dev);
+    free(side.host[0]);
+    free(bare);
+    return true;
+}
+
 /* ---- from exec to the first kernel's result ---- */
 
 static int first_main(const char *library)
@@ -384,11 +466,8 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         bool (*run)(void);
-    } parts[] = {{"issue", issue},
-                 {"launches", launches},
-                 {"copies", copies},
-                 {"first", first_kernel},
-                 {"idle", idle}};
+    } parts[] = {{"issue", issue},       {"launches", launches},  {"copies", copies},
+                 {"pipeline", pipeline}, {"first", first_kernel}, {"idle", idle}};
     const size_t nparts = sizeof(parts) / sizeof(parts[0]);
     const char *only = NULL;
     unsigned ran = 1;
@@ -412,7 +491,7 @@ int main(int argc, char **argv)
     if (!provider_path) {
         fprintf(stderr,
                 "usage: bench [--quick] [--only PART] [--json FILE] [--ours LIBRARY] --provider LIBRARY\n"
-                "PART, after the round trips: issue, launches, copies, first or idle\n");
+                "PART, after the round trips: issue, launches, copies, pipeline, first or idle\n");
         return 2;
     }
     for (size_t i = 0; only && i <= nparts; i++) {

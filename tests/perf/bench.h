@@ -41,6 +41,14 @@ bool echo_once(struct echo *e, struct samples *s);
 void echo_stop(struct echo *e);
 int echo_pid(const struct echo *e);
 
+/* ---- a copy by two threads through pieces of memory, without a protocol (pipe.c) ---- */
+/* Its thread polls only while it is awake. */
+void pipe_wake(bool awake);
+/* Binds its thread, which has been awake once. */
+void pipe_bind(int cpu);
+/* ns of a copy of n bytes; back: this thread empties the pieces that the other one fills, else the other way round. */
+double pipe_once(void *to, const void *from, size_t n, bool back);
+
 /* ---- the driver API, loaded from one library (api.c) ---- */
 /* clang-format off */
 #define API_CALLS(X) \

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/bulk/bulk.h"
 #include "memory/grace.h"
 #include "runtime/runtime.h"
 
@@ -67,8 +68,24 @@ static bool there(const struct sg_copy *c)
             there_still(PTR(c->src), z * c->src_slice + y * c->src_pitch + c->width));
 }
 
+static __thread bool past_caches;
+
+void sg_copy_past_caches(bool past)
+{
+    past_caches = past;
+}
+
+static bool is_apart(const uint8_t *a, const uint8_t *b, size_t n)
+{
+    return a < b ? (size_t)(b - a) >= n : (size_t)(a - b) >= n;
+}
+
 static void move(const struct sg_copy *c)
 {
+    if (c->past && c->height == 1 && c->depth == 1 && is_apart(c->dst, c->src, c->width)) {
+        blk_copy_past(c->dst, c->src, c->width);
+        return;
+    }
     for (size_t z = 0; z < c->depth; z++) {
         for (size_t y = 0; y < c->height; y++)
             memmove(c->dst + z * c->dst_slice + y * c->dst_pitch,
@@ -170,6 +187,7 @@ CUresult sg_copy_issue(struct sg_ctx *ctx, CUstream stream, const struct sg_copy
         return CUDA_ERROR_OUT_OF_MEMORY;
     o->c.src_pageable = src_pageable;
     o->c.dst_pageable = dst_pageable;
+    o->c.past = past_caches;
     if (async && atomic_load(&sg_captures) && sg_hooks->front_captured(s->front)) {
         mode = SG_ISSUE_ASYNC; /* a node reads its source when the graph runs */
     } else if (async && !dst_pageable) {

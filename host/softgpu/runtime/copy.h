@@ -14,6 +14,7 @@ struct sg_copy {
     SG_COUNTED struct sg_array *dst_array, *src_array; /* where dst and src lie in one; see sg_copy_new() */
     uint8_t dst_on, src_on;          /* 1 + the device that reaches them; 0: that of the copy's stream */
     bool dst_pageable, src_pageable; /* the caller's own memory, of which nothing is known here */
+    bool past;                       /* linear: stored past the caches */
     uint64_t generation; /* sg_mem_generation from before both sides were found; 0: they must be looked up */
 };
 
@@ -39,6 +40,8 @@ CUresult sg_copy_check(enum sg_place place, uint64_t addr, uint64_t span, bool w
 struct sg_copy_op *sg_copy_new(const struct sg_copy *c);
 CUresult sg_copy_issue(struct sg_ctx *ctx, CUstream stream, const struct sg_copy *c, bool async,
                        bool src_pageable, bool dst_pageable);
+/* Whether linear copies that this thread issues are stored past the caches. */
+void sg_copy_past_caches(bool past);
 /* Drops c's references to arrays. */
 void sg_copy_done(struct sg_copy *c);
 

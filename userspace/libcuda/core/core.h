@@ -71,6 +71,8 @@ extern struct vcu_client vcu;
 
 /* Bytes of memory copies that the processor has copied to or from staging area and replies; for VGPU_STATS. */
 extern _Atomic uint64_t vcu_bytes_copied;
+/* Bytes of the first pieces of staged copies to the host, with which nothing overlaps; for VGPU_STATS. */
+extern _Atomic uint64_t vcu_bytes_lead;
 
 /* Bytes of images that were sent ahead of a call, and that the backend had already; for VGPU_STATS. */
 extern _Atomic uint64_t vcu_image_bytes_sent, vcu_image_bytes_spared;

@@ -18,9 +18,6 @@
 
 #include "vgp_guest.h"
 
-/* Pieces of one copy under way: one at each side and one or two between them. More would only take
-   more of the caches (measured: 4 pieces of 128 KiB are as fast as any other choice, or faster). */
-#define IN_FLIGHT 4
 /* Copies up to this size travel in the record. A record is copied once more than a staged piece,
    but an asynchronous copy needs no reply then. */
 #define INLINE_SYNC 512u
@@ -42,16 +39,6 @@ void vcu_copy_simplify(struct vcu_copy *c)
         c->dst.pitch = c->src.pitch = c->width;
 }
 
-static uint64_t row_address(const struct vcu_copy_end *e, uint64_t z, uint64_t y)
-{
-    return e->addr + (z * e->height + y) * e->pitch;
-}
-
-static uint64_t wire_address(const struct vcu_copy_end *e, uint64_t z, uint64_t y, uint64_t x)
-{
-    return e->array ? e->addr : row_address(e, z, y) + x;
-}
-
 /* Of an array only whether the place fits the wire: the worker's driver knows its size. */
 static uint64_t array_extent(const struct vcu_copy_end *e, const struct vcu_copy *c)
 {
@@ -71,20 +58,6 @@ uint64_t vcu_copy_extent(const struct vcu_copy_end *e, const struct vcu_copy *c)
         e->addr + bytes < e->addr)
         return 0;
     return bytes;
-}
-
-void vcu_copy_pack(uint8_t *packed, const struct vcu_copy_end *e, uint64_t z, uint64_t y, uint64_t x,
-                   uint64_t width, uint64_t rows, bool to_host)
-{
-    atomic_fetch_add_explicit(&vcu_bytes_copied, width * rows, memory_order_relaxed);
-    for (uint64_t i = 0; i < rows; i++) {
-        uint8_t *row = (uint8_t *)(uintptr_t)row_address(e, z, y + i) + x;
-
-        if (to_host)
-            memcpy(row, packed + i * width, width);
-        else
-            memcpy(packed + i * width, row, width);
-    }
 }
 
 /* True if either side of a copy between contexts is on a non-current device. The worker then needs
@@ -170,96 +143,11 @@ static CUresult upload_inline(const struct vcu_copy *c, uint64_t bytes, uint32_t
     return res;
 }
 
-/* A rectangle of rows [y, y + rows) and bytes [x, x + width) of plane z, small enough for a piece.
- */
-struct piece {
-    uint64_t z, y, x, width, rows;
-};
-
-/* The pieces of a copy, in order; false at the end. Start with everything zero. */
-static bool next_piece(const struct vcu_copy *c, struct piece *p, bool first)
-{
-    uint64_t room = vcu_chunk_size();
-
-    if (first) {
-        *p = (struct piece){0};
-    } else if (p->x + p->width < c->width) {
-        p->x += p->width;
-    } else {
-        p->x = 0;
-        p->y += p->rows;
-        if (p->y == c->height) {
-            p->y = 0;
-            p->z++;
-        }
-    }
-    if (p->z == c->depth)
-        return false;
-    p->width = c->width - p->x;
-    p->rows = 1;
-    if (p->width > room)
-        p->width = room;
-    else if (p->x == 0)
-        p->rows = room / c->width;
-    if (p->rows > c->height - p->y)
-        p->rows = c->height - p->y;
-    return true;
-}
-
-/* Errors of pieces: the first one counts. */
-static void keep_first(CUresult *all, CUresult one)
-{
-    if (*all == CUDA_SUCCESS)
-        *all = one;
-}
-
-/* Waits for the oldest of the pieces under way and gives it back. */
-static CUresult finish(struct vcu_chunk *chunk)
-{
-    CUresult res = vgp_recv_vgpCopy(vcu_chunk_submit(chunk), NULL, NULL);
-
-    vcu_chunk_give(chunk);
-    return res;
-}
-
 static CUresult upload_staged(const struct vcu_copy *c)
 {
-    struct vcu_chunk *under_way[IN_FLIGHT];
-    unsigned head = 0, tail = 0;
-    CUresult all = CUDA_SUCCESS;
-    enum vcu_effect effect = !c->async ? VCU_EFFECT_WAITS : is_quiet(c) ? VCU_EFFECT_QUIET : VCU_EFFECT_ANY;
-    struct piece p;
-
-    for (bool more = next_piece(c, &p, true); more && all == CUDA_SUCCESS; more = next_piece(c, &p, false)) {
-        struct vcu_chunk *chunk;
-        CUresult res;
-
-        if (tail - head == IN_FLIGHT)
-            keep_first(&all, finish(under_way[head++ % IN_FLIGHT]));
-        /* Holding some, never wait for others' pieces: finish an own one instead. */
-        while ((chunk = vcu_chunk_take(tail != head)) == NULL && tail != head)
-            keep_first(&all, finish(under_way[head++ % IN_FLIGHT]));
-        if (chunk == NULL)
-            return lnk_ring_dead(&vcu.ring);
-        vcu_copy_pack(vcu_chunk_data(chunk), &c->src, p.z, p.y, p.x, p.width, p.rows, false);
-        vcu_wait_effect(effect);
-        res = vgp_send_vgpCopy(vcu_chunk_submit(chunk), true, vcu_copy_wire_kind(&c->dst), VGP_COPY_STAGING,
-                               wire_address(&c->dst, p.z, p.y, p.x),
-                               vcu_copy_wire_pitch(&c->dst, p.z, p.y, p.x),
-                               vcu_copy_wire_height(&c->dst, p.rows), vcu_chunk_offset(chunk), p.width,
-                               p.rows, p.width, p.rows, 1, c->stream, VGP_WHEN_COMPLETE, NULL, 0);
-        if (res != CUDA_SUCCESS) {
-            vcu_chunk_give(chunk);
-            keep_first(&all, res);
-        } else if (c->async) {
-            vcu_chunk_give_later(chunk); /* the source has been read: that is all async promises */
-        } else {
-            under_way[tail++ % IN_FLIGHT] = chunk;
-        }
-    }
-    while (head != tail)
-        keep_first(&all, finish(under_way[head++ % IN_FLIGHT]));
-    return all;
+    return vcu_copy_upload_staged(c, !c->async     ? VCU_EFFECT_WAITS
+                                     : is_quiet(c) ? VCU_EFFECT_QUIET
+                                                   : VCU_EFFECT_ANY);
 }
 
 /*
@@ -311,7 +199,7 @@ static bool upload_staged_owed(const struct vcu_copy *c, CUresult *res)
 {
     struct vcu_copy left = *c;
 
-    if (!is_quiet(c) || !vcu_wait_may_owe(c->stream))
+    if (!is_quiet(c) || !vcu_wait_may_owe(c->stream) || vcu_copy_to_be_measured(c))
         return false;
     left.async = true;
     *res = upload_staged(&left);
@@ -375,55 +263,6 @@ static CUresult download_small(const struct vcu_copy *c, uint64_t bytes)
     return CUDA_SUCCESS;
 }
 
-static CUresult download_staged(const struct vcu_copy *c)
-{
-    struct {
-        struct vcu_chunk *chunk;
-        struct piece p;
-    } under_way[IN_FLIGHT], *oldest;
-    unsigned head = 0, tail = 0;
-    CUresult all = CUDA_SUCCESS;
-    struct piece p;
-    bool more = next_piece(c, &p, true);
-
-    while (more || head != tail) {
-        struct vcu_chunk *chunk = NULL;
-
-        if (more && tail - head < IN_FLIGHT && all == CUDA_SUCCESS)
-            chunk = vcu_chunk_take(tail != head);
-        if (chunk != NULL) {
-            vcu_wait_effect(VCU_EFFECT_WAITS);
-            CUresult res = vgp_send_vgpCopy(
-                vcu_chunk_submit(chunk), true, VGP_COPY_STAGING, vcu_copy_wire_kind(&c->src),
-                vcu_chunk_offset(chunk), p.width, p.rows, wire_address(&c->src, p.z, p.y, p.x),
-                vcu_copy_wire_pitch(&c->src, p.z, p.y, p.x), vcu_copy_wire_height(&c->src, p.rows), p.width,
-                p.rows, 1, c->stream, VGP_WHEN_COMPLETE, NULL, 0);
-
-            if (res != CUDA_SUCCESS) {
-                vcu_chunk_give(chunk);
-                keep_first(&all, res);
-                more = false;
-                continue;
-            }
-            under_way[tail % IN_FLIGHT].chunk = chunk;
-            under_way[tail++ % IN_FLIGHT].p = p;
-            more = next_piece(c, &p, false);
-            continue;
-        }
-        if (head == tail) /* nothing under way and no piece to be had: the worker is gone */
-            return all != CUDA_SUCCESS ? all : lnk_ring_dead(&vcu.ring);
-        oldest = &under_way[head++ % IN_FLIGHT];
-        keep_first(&all, vgp_recv_vgpCopy(vcu_chunk_submit(oldest->chunk), NULL, NULL));
-        if (all == CUDA_SUCCESS)
-            vcu_copy_pack(vcu_chunk_data(oldest->chunk), &c->dst, oldest->p.z, oldest->p.y, oldest->p.x,
-                          oldest->p.width, oldest->p.rows, true);
-        else
-            more = false;
-        vcu_chunk_give(oldest->chunk);
-    }
-    return all;
-}
-
 static CUresult download(const struct vcu_copy *c, uint64_t dst_extent)
 {
     uint64_t bytes = c->width * c->height * c->depth;
@@ -437,7 +276,7 @@ static CUresult download(const struct vcu_copy *c, uint64_t dst_extent)
     }
     if (bytes <= VGP_COPY_REPLY_MAX)
         return download_small(c, bytes);
-    return download_staged(c);
+    return vcu_copy_download_staged(c);
 }
 
 /* ---- the four directions -------------------------------------------------------------------- */
@@ -453,8 +292,8 @@ static CUresult host_to_host(const struct vcu_copy *c)
         return res;
     for (uint64_t z = 0; z < c->depth; z++) {
         for (uint64_t y = 0; y < c->height; y++)
-            memmove((void *)(uintptr_t)row_address(&c->dst, z, y),
-                    (const void *)(uintptr_t)row_address(&c->src, z, y), c->width);
+            memmove((void *)(uintptr_t)vcu_copy_row_at(&c->dst, z, y),
+                    (const void *)(uintptr_t)vcu_copy_row_at(&c->src, z, y), c->width);
     }
     return CUDA_SUCCESS;
 }

@@ -55,10 +55,23 @@ CUresult vcu_copy_3d(const char *call, const CUDA_MEMCPY3D *p, CUcontext dst_con
                      CUstream stream, bool async);
 /* Checks and runs a copy; context and stream are checked here. */
 CUresult vcu_copy_run(const char *call, struct vcu_copy *c);
+static inline uint64_t vcu_copy_row_at(const struct vcu_copy_end *e, uint64_t z, uint64_t y)
+{
+    return e->addr + (z * e->height + y) * e->pitch;
+}
+
 /* Copies rows between strided host memory and packed bytes: rows [y, y + rows) of plane z, bytes
    [x, x + width) of each. */
 void vcu_copy_pack(uint8_t *packed, const struct vcu_copy_end *e, uint64_t z, uint64_t y, uint64_t x,
                    uint64_t width, uint64_t rows, bool to_host);
+/*
+ * copy_staged.c: copies between the memory of the program and the device through pieces of the staging area. An
+ * upload that is not asynchronous, and every download, is complete on return.
+ */
+CUresult vcu_copy_upload_staged(const struct vcu_copy *c, enum vcu_effect effect);
+CUresult vcu_copy_download_staged(const struct vcu_copy *c);
+/* Whether a staged upload that need not wait should: to find out which kind of stores is the faster. */
+bool vcu_copy_to_be_measured(const struct vcu_copy *c);
 /* Bytes from the first to the last byte that one side touches; 0 = overflow. */
 uint64_t vcu_copy_extent(const struct vcu_copy_end *e, const struct vcu_copy *c);
 /* What is refused at once: simplifies, and finds both extents. CUDA_SUCCESS with *to == 0: nothing to

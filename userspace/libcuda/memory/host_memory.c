@@ -3,12 +3,13 @@
  * Pinned host memory: pages that the worker maps too, at the same address where that is free there,
  * and that the provider has registered. Copies to and from it need no staging, kernels may use it.
  *
- * Where existing memory cannot be shared (over the socket, when it is not whole pages or is shared already),
+ * Where existing memory cannot be shared (over the socket, when its first or last page may have other data, or it is shared already),
  * cuMemHostRegister still succeeds as pinned memory does, copies are staged, and only the device
  * pointer of it is refused. The same holds in a VM beyond pin_limit_mib of the guest's driver, which counts what a
  * user has pinned: NVIDIA's driver knows no such limit. Memory that is asked for as mapped
  * (CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTREGISTER_DEVICEMAP) is pinned or refused.
  */
+#define _GNU_SOURCE
 #include "memory.h"
 #include "slab.h"
 
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "vgp_entry.h"
@@ -247,6 +249,28 @@ CUresult vcu_host_memory_end(void *p, bool registered, const char *call)
     return res;
 }
 
+/*
+ * Is all else on the pages [start, end) around p the allocator's own bookkeeping of p? Sharing replaces the pages, and a
+ * write of another thread to other data on them would be lost. The C library of GNU maps each large request by itself (from
+ * 128 KiB on, up to a bound that grows with what is freed), and says so in the two words before it, from which free()
+ * finds the mapping: these pages have no other data. The words are read by a system call: what is before p may be unmapped.
+ */
+static bool has_its_pages(const void *p, uint64_t start, uint64_t end)
+{
+    struct {
+        uint64_t before, size; /* bytes of the mapping in front of the words; of the rest, and flags */
+    } words;
+    const uint64_t at = (uintptr_t)p - sizeof(words), mask = page_size() - 1;
+    const struct iovec here = {&words, sizeof(words)}, there = {(void *)(uintptr_t)at, sizeof(words)};
+    uint64_t size;
+
+    if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != (ssize_t)sizeof(words) || (words.size & 7) != 2)
+        return false;
+    size = words.size & ~UINT64_C(7);
+    return words.before <= at && size <= UINT64_MAX - at && ((at - words.before) & mask) == 0 &&
+           ((at + size) & mask) == 0 && at - words.before <= start && at + size >= end;
+}
+
 CUresult vcu_cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
     struct vcu_memory m = {.kind = VCU_MEM_HOST, .flags = Flags, .registered = true};
@@ -276,7 +300,7 @@ CUresult vcu_cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 
     whole = start == (uintptr_t)p && end == (uintptr_t)p + bytesize;
     socket = vcu.transport.ops == &lnk_transport_sock;
-    if (!socket || whole) {
+    if (!socket || whole || has_its_pages(p, start, end)) {
         vcu.transport.why[0] = '\0';
         rc = pin_fault(end - start);
         if (rc == 0)
@@ -322,8 +346,8 @@ CUresult vcu_cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned 
             CUDA_ERROR_NOT_SUPPORTED, "cuMemHostGetDevicePointer", "%s",
             place.m.over_limit
                 ? "the memory is beyond pin_limit_mib of vgpu_drv, and only copied"
-                : "without a VM, registered memory that is not whole pages, or is shared or read-only, "
-                  "is only copied: use cudaHostAlloc or aligned_alloc(4096, ...), or a guest");
+                : "without a VM, registered memory that has no pages of its own, or is shared or read-only, "
+                  "is only copied: use cudaHostAlloc or whole pages of aligned_alloc(4096, ...), or a guest");
     *pdptr = place.m.device_ptr + ((uintptr_t)p - place.start);
     return CUDA_SUCCESS;
 }

@@ -5,16 +5,16 @@
  * copies stay PENDING; the next copy that needs a piece collects their replies.
  */
 #include "memory.h"
+#include "stores.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "vgp_guest.h"
 
 /* Pieces: enough to keep both sides busy, few enough to leave reply slots for other threads. */
 #define MAX_CHUNKS 24
-#define CHUNK_MAX (128u << 10) /* a piece stays in the processor caches between the two copies */
-#define CHUNK_MIN (16u << 10)
 
 enum chunk_state { CHUNK_FREE, CHUNK_TAKEN, CHUNK_PENDING };
 
@@ -32,15 +32,26 @@ static uint64_t chunk_bytes;
 static uint64_t next_age;
 static atomic_uint pending; /* pieces left behind */
 
+/* What suits the provider, as the worker says, or VGPU_STAGING_PIECE (KiB). */
+static uint64_t wanted(void)
+{
+    const char *value = getenv("VGPU_STAGING_PIECE");
+    const unsigned long kib = value == NULL ? 0 : strtoul(value, NULL, 10);
+
+    return kib >= VGP_PIECE_MIN >> 10 && kib <= VGP_PIECE_MAX >> 10 ? (uint64_t)kib << 10
+                                                                    : vcu.ring.staging_piece;
+}
+
 /* Divides the staging area; once per connection. */
 static CUresult divide(void)
 {
     uint64_t size = vcu.ring.staging_size / MAX_CHUNKS;
 
-    if (size > CHUNK_MAX)
-        size = CHUNK_MAX;
-    if (size < CHUNK_MIN)
-        size = CHUNK_MIN;
+    vcu_stores_init();
+    if (size > wanted())
+        size = wanted();
+    if (size < VGP_PIECE_MIN)
+        size = VGP_PIECE_MIN;
     size &= ~4095ull;
     chunk_count = (unsigned)(vcu.ring.staging_size / size);
     if (chunk_count > MAX_CHUNKS)

@@ -18,6 +18,12 @@
     "for good `options vgpu_drv pin_limit_mib=N` in /etc/modprobe.d (default: half of the guest's memory); " \
     "a driver without that parameter counts by `ulimit -l`"
 
+#define PAGES_REMEDY \
+    "without a VM the pages of registered memory are replaced by pages that the worker has too; where other data of the " \
+    "program lies on the first or last one, a write to it meanwhile would be lost. Allocate by cudaHostAlloc or " \
+    "cudaMallocHost, or register whole pages (aligned_alloc(4096, ...), mmap); a block of malloc has pages of its own " \
+    "where glibc maps it by itself: from 128 KiB on, always with MALLOC_MMAP_THRESHOLD_=131072. In a guest any memory will do"
+
 struct view {
     const struct vgpu_cli_events *ev;
     const struct vgpu_ldlog *log;
@@ -416,6 +422,8 @@ static const char *remedy_of(enum vgpu_cause cause, const char *why)
     case VGPU_CAUSE_PTX:
         return "build with the host driver's toolkit version, or update the host's driver";
     case VGPU_CAUSE_REFUSED:
+        if (why && strstr(why, "no pages of its own"))
+            return PAGES_REMEDY;
         return vgpu_cli_format("%s lists what is served; many programs have an option that does without",
                                vgpu_cli_page("calls.md"));
     case VGPU_CAUSE_MISMATCH:

@@ -36,6 +36,7 @@ static const struct row rows[] = {
     {"cuStreamSynchronize", 702, NULL, VGPU_CAUSE_KERNEL},
     {"cuStreamSynchronize", 719, NULL, VGPU_CAUSE_KERNEL},
     {"cuMemHostRegister", 801, "pin_limit_mib", VGPU_CAUSE_PINNED},
+    {"cuMemHostGetDevicePointer", 801, "registered memory that has no pages of its own", VGPU_CAUSE_REFUSED},
     {"cuMemcpyBatchAsync", 801, "the worker speaks 1.0", VGPU_CAUSE_MISMATCH},
     {"cuMemcpyBatchAsync", 801, NULL, VGPU_CAUSE_REFUSED},
     {"cuMemAlloc", 1, NULL, VGPU_CAUSE_CALL},
@@ -107,11 +108,27 @@ static void test_rows(void **state)
     }
 }
 
+/* The list of calls would not help: the call is served, for other memory. */
+static void test_registered_pages(void **state)
+{
+    const struct row row = {"cuMemHostGetDevicePointer", 801,
+                            "without a VM, registered memory that has no pages of its own is only copied",
+                            VGPU_CAUSE_REFUSED};
+    struct vgpu_findings f;
+    bool told = false;
+
+    (void)state;
+    judge(&f, &row);
+    for (size_t k = 0; k < f.count; k++)
+        told |= f.list[k].remedy && strstr(f.list[k].remedy, "cudaHostAlloc") != NULL;
+    assert_true(told);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows), cmocka_unit_test(test_registered_pages)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
-    print_message("userspace/vgpu/verdict: %d passed, %d failed, 0 skipped\n", 1 - failed, failed);
+    print_message("userspace/vgpu/verdict: %d passed, %d failed, 0 skipped\n", 2 - failed, failed);
     return failed;
 }

@@ -285,6 +285,7 @@ static int serve(struct wrk_worker *w, struct options *o)
         wrk_die(w, VGPU_DEAD_EXITED, "the addresses in use cannot be found out");
     if (wrk_sandbox_narrow(&o->sandbox, wrk_capabilities.software_policy, err, sizeof(err)))
         wrk_die(w, VGPU_DEAD_EXITED, "no sandbox, no service: %s", err);
+    w->win.staging_piece = wrk_capabilities.software_policy ? VGP_PIECE_DEFAULT : VGP_PIECE_LARGE;
     wrk_window_publish(&w->win, w->minor);
     if (vgb_msg_send(w->sock, &serving, NULL, 0, 0))
         return 1;

@@ -182,6 +182,21 @@ static void test_window_plan(void **state)
     assert_false(wrk_window_plan(&win, UINT64_MAX & ~UINT64_C(4095)));
 }
 
+/* What suits the provider is in the header; guests that do not know the field find the rest where it was. */
+static void test_window_publish(void **state)
+{
+    static struct vgp_window_shared header;
+    struct wrk_window win = {.shared = &header, .staging_piece = VGP_PIECE_LARGE};
+
+    (void)state;
+    assert_true(wrk_window_plan(&win, VGP_WINDOW_MIN));
+    wrk_window_publish(&win, 7);
+    assert_int_equal(header.staging_piece, VGP_PIECE_LARGE);
+    assert_int_equal(__builtin_offsetof(struct vgp_window_shared, staging_piece), 52);
+    assert_int_equal(__builtin_offsetof(struct vgp_window_shared, past_caches), 208);
+    assert_int_equal(header.past_caches, 0);
+}
+
 /* As many mappings as were made beside the window, each to one user at a time. */
 static void test_aliases(void **state)
 {
@@ -214,6 +229,7 @@ int main(void)
         T(test_tails),
         T(test_end_of_ring),
         cmocka_unit_test(test_window_plan),
+        cmocka_unit_test(test_window_publish),
         cmocka_unit_test(test_aliases),
     };
 

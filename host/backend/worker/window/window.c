@@ -42,6 +42,7 @@ void wrk_window_publish(struct wrk_window *win, unsigned minor)
     s->notify_size = win->notify_size;
     s->staging_offset = win->staging_offset;
     s->staging_size = win->staging_size;
+    s->staging_piece = win->staging_piece;
     __atomic_store_n(&s->worker_state, VGP_WORKER_RUNNING, __ATOMIC_RELAXED);
     __atomic_store_n(&s->magic, VGP_MAGIC, __ATOMIC_RELEASE);
 }

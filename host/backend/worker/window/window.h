@@ -19,6 +19,7 @@ struct wrk_window {
     uint32_t reply_offset;
     uint32_t notify_offset, notify_size;
     uint64_t staging_offset, staging_size;
+    uint32_t staging_piece; /* what suits the provider: see VGP_PIECE_DEFAULT; 0: not said */
     uint8_t
         *aliases; /* WRK_WINDOW_ALIASES more mappings of the first page, one behind the other; NULL: none */
     uint32_t aliases_taken; /* a bit each */

@@ -86,6 +86,110 @@ CASE(copy_large, CF_CTX)
     round_trip((33 << 20) + 5, 3);
 }
 
+/* So often that each kind of stores has had its turn (lib/bulk). */
+static bool many_times(CUdeviceptr p, unsigned char *a, unsigned char *b, size_t n, unsigned times)
+{
+    bool ok = true;
+
+    for (unsigned i = 0; i < times && ok; i++) {
+        a[0] = a[n / 2] = a[n - 1] = (unsigned char)i;
+        memset(b - 1, 0xee, n + 2);
+        ok = cuMemcpyHtoD(p, a, n) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS &&
+             cuMemcpyDtoH(b, p, n) == CUDA_SUCCESS && memcmp(a, b, n) == 0 && b[-1] == 0xee && b[n] == 0xee;
+    }
+    return ok;
+}
+
+/* Around the ends of pieces of the staging area, from and to every sort of alignment. */
+CASE(copy_pieces, CF_CTX)
+{
+    static const size_t ends[] = {16 << 10,  64 << 10,  80 << 10, 128 << 10, 256 << 10,
+                                  512 << 10, 640 << 10, 1 << 20,  2 << 20};
+    static const int around[] = {-65, -1, 0, 1, 63, 64};
+    const size_t room = (2 << 20) + 4096;
+    unsigned char *a = malloc(room), *b = malloc(room);
+    unsigned skew = 0;
+    CUdeviceptr p = 0;
+    char check[64];
+
+    cf_need_true("memory", a && b);
+    NEED(cuMemAlloc(&p, room));
+    cf_pattern(a, room, 21);
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+        for (size_t k = 0; k < sizeof(around) / sizeof(around[0]); k++) {
+            const size_t n = ends[i] + (size_t)around[k];
+
+            skew = (skew + 13) % 128;
+            snprintf(check, sizeof(check), "size_%zu_skew_%u", n, skew);
+            cf_true(check, many_times(p + skew * 5 % 64, a + skew, b + 1 + skew * 3 % 64, n, 14));
+        }
+    OK("free", cuMemFree(p));
+    free(a);
+    free(b);
+}
+
+CASE(copy_pieces_large, CF_CTX)
+{
+    const size_t n = (16 << 20) + 4099;
+    unsigned char *a = malloc(n + 8), *b = malloc(n + 8);
+    CUdeviceptr p = 0;
+
+    cf_need_true("memory", a && b);
+    NEED(cuMemAlloc(&p, n + 8));
+    cf_pattern(a, n + 8, 22);
+    cf_true("right", many_times(p + 3, a + 5, b + 2, n, 26));
+    OK("free", cuMemFree(p));
+    free(a);
+    free(b);
+}
+
+/* Rows that are longer and shorter than a piece, some of them parts of lines. */
+CASE(copy_pieces_rows, CF_CTX)
+{
+    static const size_t widths[] = {100, 4095, 5000, 131071, 140000};
+    const size_t rows = 9;
+    unsigned char *a = malloc(rows * 150000), *b = malloc(rows * 150000);
+    CUdeviceptr p = 0;
+    size_t pitch = 0;
+    char check[64];
+
+    cf_need_true("memory", a && b);
+    NEED(cuMemAllocPitch(&p, &pitch, 150000, rows, 4));
+    cf_pattern(a, rows * 150000, 23);
+    for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]); i++) {
+        CUDA_MEMCPY2D up = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                            .srcHost = a,
+                            .srcPitch = 150000,
+                            .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                            .dstDevice = p,
+                            .dstPitch = pitch,
+                            .WidthInBytes = widths[i],
+                            .Height = rows};
+        CUDA_MEMCPY2D down = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                              .srcDevice = p,
+                              .srcPitch = pitch,
+                              .dstMemoryType = CU_MEMORYTYPE_HOST,
+                              .dstHost = b,
+                              .dstPitch = 150000,
+                              .WidthInBytes = widths[i],
+                              .Height = rows};
+        bool ok = true;
+
+        for (unsigned k = 0; k < 14; k++) {
+            memset(b, 0xee, rows * 150000);
+            ok &= cuMemcpy2D(&up) == CUDA_SUCCESS && cuMemcpy2D(&down) == CUDA_SUCCESS;
+            for (size_t y = 0; y < rows; y++)
+                ok &= memcmp(b + y * 150000, a + y * 150000, widths[i]) == 0 &&
+                      b[y * 150000 + widths[i]] == 0xee;
+        }
+        snprintf(check, sizeof(check), "width_%zu", widths[i]);
+        cf_true(check, ok);
+    }
+    OK("free", cuMemFree(p));
+    free(a);
+    free(b);
+}
+
 CASE(copy_zero, CF_CTX)
 {
     CUdeviceptr p = 0;

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <malloc.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -243,6 +244,63 @@ CASE(pinned_register, CF_CTX)
     OK("part_end", cuMemHostUnregister((char *)h + 100));
     OK("free", cuMemFree(dev));
     munmap(h, n);
+}
+
+/* A block of malloc with pages of its own, which begins and ends inside of pages, is mapped as whole pages are. */
+CASE(register_malloc, CF_ALONE | CF_CTX)
+{
+    const size_t n = 300000;
+    CUdeviceptr d = 0;
+    uint32_t *h;
+
+    cf_need_true("threshold", mallopt(M_MMAP_THRESHOLD, 128 << 10) == 1);
+    h = malloc(n);
+    cf_need_true("malloc", h != NULL);
+    cf_pattern(h, n, 5);
+    OK("register", cuMemHostRegister(h, n, CU_MEMHOSTREGISTER_DEVICEMAP));
+    cf_true("unchanged", cf_is_pattern(h, n, 5));
+    OK("device_pointer", cuMemHostGetDevicePointer(&d, h, 0));
+    OK("kernel", cf_fill(d, (unsigned)(n / 4), 9, NULL));
+    OK("sync", cuCtxSynchronize());
+    cf_u64("first", h[0], 9);
+    cf_u64("last", h[n / 4 - 1], 9 + n / 4 - 1);
+    OK("unregister", cuMemHostUnregister(h));
+    cf_u64("content_stays", h[100], 109);
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        bool ok = h[100] == 109;
+
+        free(h);
+        _exit(ok ? 0 : 1);
+    }
+    cf_u64("child", (uint64_t)cf_child_status(pid), 0);
+    h = realloc(h, 2 * n); /* it is the allocator's as before */
+    cf_need_true("realloc", h != NULL);
+    cf_u64("content_moves", h[100], 109);
+    free(h);
+}
+
+/* A small block has neighbours: pinned it is, mapped only where its pages can be shared with them. */
+CASE(register_malloc_small, CF_ALONE | CF_CTX)
+{
+    unsigned char *h[3];
+    CUdeviceptr d = 0;
+    CUresult r;
+
+    for (unsigned i = 0; i < 3; i++) {
+        h[i] = malloc(5000);
+        cf_need_true("malloc", h[i] != NULL);
+        cf_pattern(h[i], 5000, i);
+    }
+    OK("register", cuMemHostRegister(h[1], 5000, CU_MEMHOSTREGISTER_DEVICEMAP));
+    r = cuMemHostGetDevicePointer(&d, h[1], 0);
+    cf_true("device_pointer", r == CUDA_SUCCESS || r == CUDA_ERROR_NOT_SUPPORTED);
+    for (unsigned i = 0; i < 3; i++)
+        cf_true("unchanged", cf_is_pattern(h[i], 5000, i));
+    OK("unregister", cuMemHostUnregister(h[1]));
+    for (unsigned i = 0; i < 3; i++)
+        free(h[i]);
 }
 
 /* Shared memory that is registered stays the memory of its other mappings, and of other processes. */

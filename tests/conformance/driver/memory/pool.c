@@ -31,7 +31,6 @@ CASE(pool_own, CF_CTX)
     cf_true("filled", cf_filled(p, 1000, 4));
     OK("of", cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, p));
     cf_true("of_value", of == pool);
-    OK("freed", cuStreamSynchronize(s));
     OK("used", cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
     cf_true("used_value", used >= 1 << 20);
     OK("access", cuMemPoolSetAccess(pool, &rw, 1));
@@ -138,6 +137,7 @@ CASE(pool_again, CF_CTX)
         RC("free_twice_now", cuMemFree(a), CUDA_ERROR_INVALID_VALUE);
     }
     cf_true("another_id", id[0] != id[1]);
+    OK("freed", cuStreamSynchronize(s));
     OK("used", cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
     cf_u64("used_value", used, 0);
     /* Neither another size nor another stream gets it before it is free there, too. */

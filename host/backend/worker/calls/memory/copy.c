@@ -175,6 +175,33 @@ static bool quick_result(struct wrk_call *c, const struct vgp_args_vgpCopy *a, s
     return true;
 }
 
+/* What the guest hints about copies like this: stored past the caches? The window may say anything; only speed depends on it. */
+static bool is_past(const struct wrk_call *c, const struct vgp_args_vgpCopy *a)
+{
+    const uint32_t hints = __atomic_load_n(&c->w->win.shared->past_caches, __ATOMIC_RELAXED);
+
+    return wrk_provider.sg_copy_past_caches &&
+           ((a->dstKind == VGP_COPY_STAGING && a->srcKind == VGP_COPY_DEVICE &&
+             hints & VGP_PAST_TO_STAGING) ||
+            (a->srcKind == VGP_COPY_STAGING && a->dstKind == VGP_COPY_DEVICE &&
+             hints & VGP_PAST_FROM_STAGING));
+}
+
+/* Issues a copy whose sides are located. */
+static CUresult issue(const struct copy *k, bool past)
+{
+    CUresult e;
+
+    if (k->height != 1 || k->depth != 1 || k->src.array || k->dst.array)
+        return copy_strided(k);
+    if (past)
+        wrk_provider.sg_copy_past_caches(true);
+    e = copy_linear(k);
+    if (past)
+        wrk_provider.sg_copy_past_caches(false);
+    return e;
+}
+
 /* The copy was issued: the reply comes when it is complete. */
 static CUresult reply_when_complete(struct wrk_call *c, const struct copy *k, uint32_t result)
 {
@@ -244,8 +271,7 @@ CUresult wrk_do_vgpCopy(struct wrk_call *c, const struct vgp_args_vgpCopy *a, co
     if (total) {
         e = sides(c, a, &k, data);
         if (e == CUDA_SUCCESS)
-            e = k.height == 1 && k.depth == 1 && !k.src.array && !k.dst.array ? copy_linear(&k)
-                                                                              : copy_strided(&k);
+            e = issue(&k, is_past(c, a));
         if (e != CUDA_SUCCESS)
             return e;
     }
