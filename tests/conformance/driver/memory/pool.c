@@ -134,8 +134,8 @@ CASE(pool_again, CF_CTX)
         OK("id", cuPointerGetAttribute(&id[i % 2], CU_POINTER_ATTRIBUTE_BUFFER_ID, a));
         OK("free", cuMemFreeAsync(a, s));
         RC("free_twice", cuMemFreeAsync(a, s), CUDA_ERROR_INVALID_VALUE);
-        RC("free_twice_now", cuMemFree(a), CUDA_ERROR_INVALID_VALUE);
     }
+    RC("free_twice_now", cuMemFree(a), CUDA_ERROR_INVALID_VALUE);
     cf_true("another_id", id[0] != id[1]);
     OK("freed", cuStreamSynchronize(s));
     OK("used", cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
