@@ -57,7 +57,9 @@ double pipe_once(void *to, const void *from, size_t n, bool back);
     X(cuModuleLoadData, cuModuleLoadData) X(cuModuleGetFunction, cuModuleGetFunction) \
     X(cuLaunchKernel, cuLaunchKernel) X(cuCtxSynchronize, cuCtxSynchronize) \
     X(cuMemAlloc, cuMemAlloc_v2) X(cuMemFree, cuMemFree_v2) X(cuMemHostAlloc, cuMemHostAlloc) \
-    X(cuMemFreeHost, cuMemFreeHost) X(cuMemcpyHtoD, cuMemcpyHtoD_v2) \
+    X(cuMemFreeHost, cuMemFreeHost) \
+    X(cuMemAllocAsync, cuMemAllocAsync) X(cuMemFreeAsync, cuMemFreeAsync) \
+    X(cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool) X(cuMemPoolSetAttribute, cuMemPoolSetAttribute) X(cuMemcpyHtoD, cuMemcpyHtoD_v2) \
     X(cuMemcpyDtoH, cuMemcpyDtoH_v2) X(cuStreamQuery, cuStreamQuery) \
     X(cuDeviceGetName, cuDeviceGetName) X(cuMemsetD8, cuMemsetD8_v2) \
     X(cuMemsetD8Async, cuMemsetD8Async) X(cuStreamCreate, cuStreamCreate) \

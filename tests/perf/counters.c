@@ -130,6 +130,33 @@ static CUresult pinned_alloc(void)
     return r ? r : a.cuMemFreeHost(h);
 }
 
+/* Temporary buffers around kernels, as libraries take them, and a wait: one round trip. */
+static CUresult pool_buffers(void)
+{
+    static CUmemoryPool pool;
+    cuuint64_t all = UINT64_MAX;
+    CUresult r = CUDA_SUCCESS;
+
+    /* As frameworks set it. */
+    if (!pool) {
+        r = a.cuDeviceGetDefaultMemPool(&pool, 0);
+        r = r ? r : a.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all);
+    }
+
+    for (int i = 0; i < 8 && !r; i++) {
+        CUdeviceptr first = 0, second = 0;
+        unsigned n = 32, v = 1;
+        void *params[] = {&first, &n, &v};
+
+        r = a.cuMemAllocAsync(&first, 4096, NULL);
+        r = r ? r : a.cuMemAllocAsync(&second, 65536, NULL);
+        r = r ? r : a.cuLaunchKernel(a.add, 1, 1, 1, 128, 1, 1, 0, NULL, params, NULL);
+        r = r ? r : a.cuMemFreeAsync(second, NULL);
+        r = r ? r : a.cuMemFreeAsync(first, NULL);
+    }
+    return r ? r : a.cuStreamSynchronize(NULL);
+}
+
 static void CUDA_CB host_function(void *arg)
 {
     (void)arg;
@@ -196,6 +223,7 @@ int main(int argc, char **argv)
                  {"attribute", attribute},
                  {"limits", limits},
                  {"pinned-alloc", pinned_alloc},
+                 {"pool-buffers", pool_buffers},
                  {"capture", capture},
                  {"start", nothing}};
 

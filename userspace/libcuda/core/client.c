@@ -186,6 +186,7 @@ void vcu_client_loaded(const struct vcu_unit_ops *const *units)
     vcu_wait_init();
     vcu_capture_init();
     vcu_query_init();
+    vcu_parked_init();
     print_stats = env_is_on("VGPU_STATS");
     vcu_fault_init();
     pthread_atfork(NULL, NULL, in_child);
@@ -209,14 +210,15 @@ __attribute__((destructor)) static void library_ends(void)
                 "vgpu-stats: records=%llu round_trips=%llu sleeps=%llu doorbells=%llu waits_answered=%llu "
                 "waits_made_up=%llu queries_answered=%llu bytes_copied=%llu polls_hit=%llu polls_vain=%llu "
                 "slices_lost=%llu image_bytes_sent=%llu image_bytes_spared=%llu "
-                "bytes_lead=%llu\n",
+                "bytes_lead=%llu frees_reused=%llu\n",
                 (unsigned long long)vcu.ring.records, (unsigned long long)vcu.ring.round_trips,
                 (unsigned long long)vcu.ring.sleeps, (unsigned long long)vcu.ring.doorbells,
                 (unsigned long long)vcu_waits_answered, (unsigned long long)vcu_waits_owed,
                 (unsigned long long)vcu_queries_answered, (unsigned long long)vcu_bytes_copied,
                 (unsigned long long)vcu.ring.poll.hits, (unsigned long long)vcu.ring.poll.vain,
                 (unsigned long long)vcu.ring.poll.losses, (unsigned long long)vcu_image_bytes_sent,
-                (unsigned long long)vcu_image_bytes_spared, (unsigned long long)vcu_bytes_lead);
+                (unsigned long long)vcu_image_bytes_spared, (unsigned long long)vcu_bytes_lead,
+                (unsigned long long)vcu_parked_reused);
 }
 
 /* ---- connecting ----------------------------------------------------------------------------- */

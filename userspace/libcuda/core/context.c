@@ -130,6 +130,11 @@ CUresult vcu_context_borrow(uint64_t owner, bool *borrowed)
     return *borrowed ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+bool vcu_context_enter(uint64_t handle)
+{
+    return push(handle);
+}
+
 void vcu_context_return(bool borrowed)
 {
     if (borrowed)

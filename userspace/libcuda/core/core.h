@@ -22,6 +22,7 @@
 #include "../../../lib/link/link.h"
 #include "../../../protocol/vgp_ring.h"
 #include "fault.h"
+#include "parked.h"
 #include "room.h"
 #include "units.h"
 #include "wait.h"
@@ -112,6 +113,7 @@ struct vcu_lent {
 
 struct vcu_thread {
     struct vcu_intent intent; /* of the record that is sent next */
+    bool unparking;           /* sends frees that were parked: parked.c */
     uint32_t number;          /* dense, from 0; names the per-thread default stream on the wire */
     bool registered;          /* has its number, and is freed with the thread */
     bool in_callback;         /* runs a host function: CUDA calls are not permitted */
@@ -213,6 +215,8 @@ struct vcu_context *vcu_context_find(CUcontext ctx);
  * object's own. Without one, the owner becomes current until vcu_context_return(*borrowed).
  */
 CUresult vcu_context_borrow(uint64_t owner, bool *borrowed);
+/* Makes a context current until vcu_context_return(true), whatever is. False: no memory. */
+bool vcu_context_enter(uint64_t handle);
 void vcu_context_return(bool borrowed);
 /* CUDA_SUCCESS, CONTEXT_IS_DESTROYED (also NULL), or the context's sticky error. */
 CUresult vcu_context_usable(const struct vcu_context *c);

@@ -115,6 +115,15 @@ void vgp_stream_count(uint64_t stream)
     t->intent = (struct vcu_intent){true, in.effect, in.posted, stream};
 }
 
+/* What is parked is sent before this call. */
+static bool tells_of_parked(uint16_t call)
+{
+    if (vgp_tells_completion(call))
+        return atomic_load_explicit(&vcu_parked_loose, memory_order_relaxed) != 0;
+    /* The room in a stream is the library's own question. */
+    return (vgp_effect(call) == VGP_EFFECT_ANY || vgp_leaves_nothing(call)) && call != VGP_vgpStreamThrottle;
+}
+
 CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, bool want_reply)
 {
     struct vcu_thread *t = vcu_thread();
@@ -143,6 +152,9 @@ CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, b
         if (res != CUDA_SUCCESS)
             return res;
     }
+    if (__builtin_expect(atomic_load_explicit(&vcu_parked, memory_order_relaxed) != 0, 0) &&
+        tells_of_parked(call) && !t->unparking && !t->settling)
+        vcu_parked_send();
     if (__builtin_expect(atomic_load(&vcu_wait_owed) || vgp_facts(call) & VGP_FACT_ENDS_CONTEXT, 0))
         vcu_wait_before(call, &in);
     context = vcu_thread_context(t);

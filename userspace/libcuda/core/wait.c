@@ -289,7 +289,8 @@ void vcu_wait_before(uint16_t call, const struct vcu_intent *in)
 
 static bool may_answer(void)
 {
-    return !off && !atomic_load_explicit(&two_contexts, memory_order_relaxed) &&
+    return !off && atomic_load_explicit(&vcu_parked_loose, memory_order_relaxed) == 0 &&
+           !atomic_load_explicit(&two_contexts, memory_order_relaxed) &&
            atomic_load_explicit(&vcu_captures, memory_order_relaxed) == 0 && !vcu_units_watch() &&
            atomic_load_explicit(&vcu.ring.async_error, memory_order_relaxed) == 0 &&
            lnk_ring_dead(&vcu.ring) == CUDA_SUCCESS && !vcu_thread()->in_callback;

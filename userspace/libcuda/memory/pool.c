@@ -114,6 +114,8 @@ CUresult vcu_cuMemPoolDestroy(CUmemoryPool pool)
     }
     if (res == CUDA_SUCCESS)
         res = vgp_call_cuMemPoolDestroy(pool);
+    if (res == CUDA_SUCCESS)
+        vcu_parked_pool((uintptr_t)pool, false);
     for (int i = 0; res == CUDA_SUCCESS && i < vcu.device_count; i++) {
         if (current_pools[i] == (uintptr_t)pool)
             current_pools[i] = 0; /* documented: the default pool takes its place */
@@ -148,7 +150,10 @@ CUresult vcu_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, 
     if (res != CUDA_SUCCESS)
         return res;
     v = attribute_is_int(attr) ? (uint64_t) * (int *)value : *(cuuint64_t *)value;
-    return vgp_call_vgpMemPoolSetAttribute(pool, attr, v);
+    res = vgp_call_vgpMemPoolSetAttribute(pool, attr, v);
+    if (res == CUDA_SUCCESS && attr == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+        vcu_parked_pool((uintptr_t)pool, v == UINT64_MAX);
+    return res;
 }
 
 CUresult vcu_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
@@ -188,11 +193,21 @@ CUresult vcu_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, s
 
 /* ---- stream-ordered allocation -------------------------------------------------------------- */
 
+/* Sends the frees that wait. False: there were none. */
+static bool give_back(void)
+{
+    bool any = atomic_load(&vcu_parked) != 0;
+
+    vcu_parked_send();
+    return any;
+}
+
 CUresult vcu_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
     CUmemoryPool pool = NULL;
     uint64_t context;
     struct vcu_context_facts facts;
+    CUdeviceptr parked = 0;
     CUresult res = vcu_check_context();
 
     if (res != CUDA_SUCCESS)
@@ -209,8 +224,16 @@ CUresult vcu_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStrea
         res = vcu_pool_of_device(&pool, facts.device,
                                  true); /* only so that pointers can say where they came from */
     bool node = res == CUDA_SUCCESS && vcu_stream_captured(hStream);
-    if (res == CUDA_SUCCESS)
+    if (res == CUDA_SUCCESS && !node) {
+        parked = vcu_parked_take(bytesize, (uintptr_t)pool, hStream);
+        if (parked != 0)
+            *dptr = parked;
+    }
+    if (res == CUDA_SUCCESS && parked == 0) {
         res = vgp_call_cuMemAllocAsync(dptr, bytesize, hStream);
+        if (res == CUDA_ERROR_OUT_OF_MEMORY && give_back())
+            res = vgp_call_cuMemAllocAsync(dptr, bytesize, hStream);
+    }
     if (res == CUDA_SUCCESS && node)
         vcu_graph_memory_note(*dptr, bytesize, facts.device);
     else if (res == CUDA_SUCCESS)
@@ -220,6 +243,7 @@ CUresult vcu_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStrea
 
 CUresult vcu_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
 {
+    CUdeviceptr parked = 0;
     CUresult res = vcu_check_context();
 
     if (res != CUDA_SUCCESS)
@@ -230,7 +254,15 @@ CUresult vcu_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemor
     if (dptr == NULL || bytesize == 0 || !vgp_handle_live((uintptr_t)pool, VGP_H_MEM_POOL))
         return CUDA_ERROR_INVALID_VALUE;
     bool node = vcu_stream_captured(hStream);
-    res = vgp_call_cuMemAllocFromPoolAsync(dptr, bytesize, pool, hStream);
+    if (!node)
+        parked = vcu_parked_take(bytesize, (uintptr_t)pool, hStream);
+    if (parked != 0) {
+        *dptr = parked;
+    } else {
+        res = vgp_call_cuMemAllocFromPoolAsync(dptr, bytesize, pool, hStream);
+        if (res == CUDA_ERROR_OUT_OF_MEMORY && give_back())
+            res = vgp_call_cuMemAllocFromPoolAsync(dptr, bytesize, pool, hStream);
+    }
     if (res == CUDA_SUCCESS && node)
         vcu_graph_memory_note(*dptr, bytesize, vcu_context_find(NULL)->device);
     else if (res == CUDA_SUCCESS)
@@ -259,6 +291,8 @@ CUresult vcu_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     if (!vcu_memory_take(dptr, VCU_MEM_DEVICE, &p))
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuMemFreeAsync",
                           "%#llx is not the start of an allocation", (unsigned long long)dptr);
+    if (p.m.context == vcu_owner_context() && !p.m.opened && vcu_parked_put(dptr, p.size, p.m.pool, hStream))
+        return CUDA_SUCCESS;
     res = vgp_call_cuMemFreeAsync(dptr, hStream);
     if (res != CUDA_SUCCESS)
         vcu_memory_add(p.start, p.size, &p.m);

@@ -114,3 +114,76 @@ CASE(pool_arguments, CF_CTX)
     RC("location_unknown", cuMemGetMemPool(&pool, &there, CU_MEM_ALLOCATION_TYPE_PINNED),
        CUDA_ERROR_INVALID_VALUE);
 }
+
+/* Memory that was freed in a stream and taken again in it: the same memory or not, all that can be asked is as if it had gone. */
+CASE(pool_again, CF_CTX)
+{
+    CUmemoryPool pool = NULL;
+    CUstream s = NULL, other = NULL;
+    CUdeviceptr a = 0, b = 0, c = 0, base = 0;
+    cuuint64_t used = 0, id[2] = {0, 0};
+    uint32_t v = 0;
+    size_t size = 0;
+
+    NEED(cuDeviceGetDefaultMemPool(&pool, 0));
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    for (unsigned i = 0; i < 3; i++) {
+        OK("alloc", cuMemAllocAsync(&a, 4096, s));
+        OK("fill", cf_fill(a, 1024, 7 + i, s));
+        OK("id", cuPointerGetAttribute(&id[i % 2], CU_POINTER_ATTRIBUTE_BUFFER_ID, a));
+        OK("free", cuMemFreeAsync(a, s));
+        RC("free_twice", cuMemFreeAsync(a, s), CUDA_ERROR_INVALID_VALUE);
+    }
+    RC("free_twice_now", cuMemFree(a), CUDA_ERROR_INVALID_VALUE);
+    cf_true("another_id", id[0] != id[1]);
+    OK("freed", cuStreamSynchronize(s));
+    OK("used", cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+    cf_u64("used_value", used, 0);
+    /* Neither another size nor another stream gets it before it is free there, too. */
+    OK("alloc_first", cuMemAllocAsync(&a, 8192, s));
+    OK("fill_first", cf_fill(a, 2048, 40, s));
+    OK("free_first", cuMemFreeAsync(a, s));
+    OK("alloc_size", cuMemAllocAsync(&b, 4096, s));
+    OK("alloc_other", cuMemAllocAsync(&c, 8192, other));
+    OK("fill_other", cf_fill(c, 2048, 90, other));
+    OK("range_size", cuMemGetAddressRange(&base, &size, b));
+    cf_u64("size", size, 4096);
+    OK("sync", cuStreamSynchronize(s));
+    OK("sync_other", cuStreamSynchronize(other));
+    OK("read", cuMemcpyDtoH(&v, c + 400, 4));
+    cf_u64("value", v, 190);
+    OK("free_size", cuMemFreeAsync(b, s));
+    OK("free_other", cuMemFreeAsync(c, other));
+    /* The stream's end, and the wait, find what is freed gone. */
+    OK("destroy", cuStreamDestroy(s));
+    OK("destroy_other", cuStreamDestroy(other));
+    OK("complete", cuCtxSynchronize());
+    OK("reserved", cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &used));
+    cf_u64("reserved_value", used, 0);
+}
+
+/* More than one block of a size is outstanding in turns; an allocation that fails finds what was freed before it. */
+CASE(pool_many, CF_CTX)
+{
+    CUdeviceptr p[80] = {0}, big = 0;
+    size_t free_bytes = 0, total = 0;
+    bool distinct = true;
+
+    for (unsigned round = 0; round < 3; round++) {
+        for (unsigned i = 0; i < 80; i++)
+            NEED(cuMemAllocAsync(&p[i], 4096 + 4096 * (i % 2), NULL));
+        for (unsigned i = 0; i < 80; i++) {
+            for (unsigned k = 0; k < i; k++)
+                distinct &= p[i] != p[k];
+        }
+        for (unsigned i = 0; i < 80; i++)
+            NEED(cuMemFreeAsync(p[(i * 7) % 80], NULL));
+    }
+    cf_true("distinct", distinct);
+    OK("complete", cuCtxSynchronize());
+    NEED(cuMemGetInfo(&free_bytes, &total));
+    OK("most", cuMemAllocAsync(&big, 48 << 20, NULL));
+    OK("free_most", cuMemFreeAsync(big, NULL));
+    OK("complete_2", cuCtxSynchronize());
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/* See parked.h. The lock is held while these frees are sent, and is outside all others: unparking keeps the thread from coming back. */
+#include "core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "vgp_guest.h"
+
+_Atomic unsigned vcu_parked, vcu_parked_loose;
+_Atomic uint64_t vcu_parked_reused;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct parked {
+    CUdeviceptr address;
+    uint64_t size, pool, context;
+    CUstream stream;
+    bool keeps;
+} parked[VCU_PARKED_MAX]; /* the oldest first; vcu_parked of them */
+static uint64_t bytes;
+/* Pools that keep all; of more, the later ones are taken for pools that do not. */
+static uint64_t keepers[8];
+static bool off;
+
+/* An error that waits, or that has ended the context, is for the call that asks the worker. */
+static bool may_reuse(void)
+{
+    struct vcu_context *c = vcu_context_find(NULL);
+
+    return !off && atomic_load_explicit(&vcu_captures, memory_order_relaxed) == 0 && c != NULL &&
+           atomic_load(&c->base->sticky) == 0 && lnk_ring_dead(&vcu.ring) == CUDA_SUCCESS &&
+           atomic_load_explicit(&vcu.ring.async_error, memory_order_relaxed) == 0 &&
+           !vcu_thread()->in_callback;
+}
+
+static struct parked remove_locked(unsigned i)
+{
+    struct parked p = parked[i];
+    unsigned n = atomic_load(&vcu_parked) - 1;
+
+    memmove(&parked[i], &parked[i + 1], (n - i) * sizeof(*parked));
+    atomic_store(&vcu_parked, n);
+    bytes -= p.size;
+    if (!p.keeps)
+        atomic_fetch_sub(&vcu_parked_loose, 1);
+    return p;
+}
+
+/* The record is of the context in which the memory was freed; where that is gone its memory is, too. */
+static void send_locked(unsigned i)
+{
+    struct vcu_thread *t = vcu_thread();
+    struct parked p = remove_locked(i);
+
+    if (vcu_context_usable(vcu_handle_data(p.context, VGP_H_CONTEXT)) != CUDA_SUCCESS ||
+        !vcu_context_enter(p.context))
+        return;
+    t->unparking = true;
+    vgp_call_cuMemFreeAsync(p.address, p.stream);
+    t->unparking = false;
+    vcu_context_return(true);
+}
+
+void vcu_parked_send(void)
+{
+    pthread_mutex_lock(&lock);
+    while (atomic_load(&vcu_parked) != 0)
+        send_locked(0);
+    pthread_mutex_unlock(&lock);
+}
+
+/* The place of a pool that keeps all, NULL: it is none; of pool 0, an empty place. */
+static uint64_t *keeper_locked(uint64_t pool)
+{
+    for (unsigned i = 0; i < sizeof(keepers) / sizeof(keepers[0]); i++) {
+        if (keepers[i] == pool)
+            return &keepers[i];
+    }
+    return NULL;
+}
+
+void vcu_parked_pool(uint64_t pool, bool keeps)
+{
+    uint64_t *at;
+
+    pthread_mutex_lock(&lock);
+    at = keeper_locked(pool);
+    if (at == NULL && keeps)
+        at = keeper_locked(0);
+    if (at != NULL)
+        *at = keeps ? pool : 0;
+    pthread_mutex_unlock(&lock);
+}
+
+bool vcu_parked_put(CUdeviceptr address, uint64_t size, uint64_t pool, CUstream stream)
+{
+    if (!may_reuse() || pool == 0 || size > VCU_PARKED_BYTES || stream == CU_STREAM_PER_THREAD)
+        return false;
+    pthread_mutex_lock(&lock);
+    while (atomic_load(&vcu_parked) == VCU_PARKED_MAX || bytes + size > VCU_PARKED_BYTES)
+        send_locked(0);
+    parked[vcu_parked] =
+        (struct parked){address, size, pool, vcu_owner_context(), stream, keeper_locked(pool) != NULL};
+    bytes += size;
+    if (!parked[vcu_parked].keeps)
+        atomic_fetch_add(&vcu_parked_loose, 1);
+    atomic_fetch_add(&vcu_parked, 1);
+    pthread_mutex_unlock(&lock);
+    return true;
+}
+
+CUdeviceptr vcu_parked_take(uint64_t size, uint64_t pool, CUstream stream)
+{
+    CUdeviceptr found = 0;
+
+    if (atomic_load_explicit(&vcu_parked, memory_order_relaxed) == 0 || !may_reuse())
+        return 0;
+    pthread_mutex_lock(&lock);
+    for (unsigned i = vcu_parked; i-- > 0 && found == 0;) { /* the latest first */
+        if (parked[i].size == size && parked[i].pool == pool && parked[i].stream == stream &&
+            parked[i].context == vcu_owner_context())
+            found = remove_locked(i).address;
+    }
+    pthread_mutex_unlock(&lock);
+    if (found != 0)
+        atomic_fetch_add_explicit(&vcu_parked_reused, 1, memory_order_relaxed);
+    return found;
+}
+
+void vcu_parked_init(void)
+{
+    const char *value = getenv("VGPU_PARK_FREES");
+
+    off = value != NULL && !strcmp(value, "0");
+}
