@@ -7,3 +7,5 @@ ifneq ($(shell sh $(dir $(lastword $(MAKEFILE_LIST)))generate.sh $(GEN) && echo 
 $(error the code of the calls is not generated)
 endif
 endif
+# Objects that an older version of the tree has built depend on the folder where this code was committed.
+$(abspath $(GEN)/../../protocol/generated)/% $(abspath $(GEN)/../../host/softgpu/api/generated)/%: ;

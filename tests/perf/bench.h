@@ -42,6 +42,7 @@ void echo_stop(struct echo *e);
 int echo_pid(const struct echo *e);
 
 /* ---- a copy by two threads through pieces of memory, without a protocol (pipe.c) ---- */
+
 /* Its thread polls only while it is awake. */
 void pipe_wake(bool awake);
 /* Binds its thread, which has been awake once. */
@@ -50,6 +51,7 @@ void pipe_bind(int cpu);
 double pipe_once(void *to, const void *from, size_t n, bool back);
 
 /* ---- the driver API, loaded from one library (api.c) ---- */
+
 /* clang-format off */
 #define API_CALLS(X) \
     X(cuInit, cuInit) X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain) \
@@ -59,7 +61,8 @@ double pipe_once(void *to, const void *from, size_t n, bool back);
     X(cuMemAlloc, cuMemAlloc_v2) X(cuMemFree, cuMemFree_v2) X(cuMemHostAlloc, cuMemHostAlloc) \
     X(cuMemFreeHost, cuMemFreeHost) \
     X(cuMemAllocAsync, cuMemAllocAsync) X(cuMemFreeAsync, cuMemFreeAsync) \
-    X(cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool) X(cuMemPoolSetAttribute, cuMemPoolSetAttribute) X(cuMemcpyHtoD, cuMemcpyHtoD_v2) \
+    X(cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool) X(cuMemPoolSetAttribute, cuMemPoolSetAttribute) \
+    X(cuMemcpyHtoD, cuMemcpyHtoD_v2) \
     X(cuMemcpyDtoH, cuMemcpyDtoH_v2) X(cuStreamQuery, cuStreamQuery) \
     X(cuDeviceGetName, cuDeviceGetName) X(cuMemsetD8, cuMemsetD8_v2) \
     X(cuMemsetD8Async, cuMemsetD8Async) X(cuStreamCreate, cuStreamCreate) \

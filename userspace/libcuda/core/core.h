@@ -22,7 +22,6 @@
 #include "../../../lib/link/link.h"
 #include "../../../protocol/vgp_ring.h"
 #include "fault.h"
-#include "parked.h"
 #include "room.h"
 #include "units.h"
 #include "wait.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* See parked.h. The lock is held while these frees are sent, and is outside all others: unparking keeps the thread from coming back. */
+/* See wait.h. The lock is held while these frees are sent, and is outside all others: unparking keeps the thread from coming back. */
 #include "core.h"
 
 #include <stdlib.h>

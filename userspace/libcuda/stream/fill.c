@@ -4,7 +4,7 @@
  * or managed ("API synchronization behavior", Memset), and what a driver checks at the call, the context, the stream and the
  * range, is known here as well.
  */
-#include "core.h"
+#include "stream.h"
 
 #include "vgp_guest.h"
 
