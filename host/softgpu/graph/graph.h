@@ -68,12 +68,13 @@ struct sg_graph_memory {
     uint32_t refs; /* of nodes, programs and claims */
     uint64_t addr, size;
     int device;
-    uint64_t owner;          /* id of the graph that allocates it */
-    bool freed_inside;       /* its graph has a node that frees it */
-    bool freed_outside;      /* another graph has */
-    size_t step;             /* that allocates it, while a program is made; SIZE_MAX: none yet */
-    bool unfreed;            /* in the order of calls: allocated, and not freed by anybody yet */
-    unsigned claims;         /* launches that allocated it and whose free has not happened yet */
+    uint64_t owner;     /* id of the graph that allocates it */
+    bool freed_inside;  /* its graph has a node that frees it */
+    bool freed_outside; /* another graph has */
+    size_t step;        /* that allocates it, while a program is made; SIZE_MAX: none yet */
+    bool unfreed;       /* in the order of calls: allocated, and not freed by anybody yet */
+    unsigned claims;    /* launches that allocated it and whose free has not happened yet */
+    const void *by;     /* the claim of the launch that allocated it, until it is freed; to compare only */
     CUmemAccessDesc *access; /* as given; for GetParams */
     size_t naccess;
 };
