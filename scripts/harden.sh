@@ -20,8 +20,12 @@ for file in host/softgpu/libcuda-soft.so.1 host/backend/vgpu-backend host/backen
     # An index out of bounds traps; the compiler has few of them otherwise.
     case $(uname -m) in
     x86_64)
-        traps=$(objdump -d --no-show-raw-insn "$file" | grep -c 'ud2')
+        code=$(objdump -d --no-show-raw-insn "$file")
+        traps=$(printf '%s\n' "$code" | grep -c 'ud2')
         [ "$traps" -ge 20 ] || echo "$name: hardening: indexes are not checked ($traps traps)"
+        # A frame of two pages or more that is taken at once.
+        frames=$(printf '%s\n' "$code" | grep -cE 'sub +\$0x([2-9a-f][0-9a-f]{3}|[0-9a-f]{5,7}),%rsp')
+        [ "$frames" = 0 ] || echo "$name: hardening: $frames frames can reach over the page that guards a stack"
         ;;
     esac
 done

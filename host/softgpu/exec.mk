@@ -109,7 +109,7 @@ SG_EXEC_ISA_avx512 := $(SG_EXEC_ISA_avx2) -mavx512f -mavx512vl -mavx512bw -mavx5
 SG_EXEC_CC ?= $(shell command -v clang 2>/dev/null || echo $(CC))
 # Floating point as written: no contraction, no errno; slots are read as several types.
 SG_EXEC_OPFLAGS := -O2 -std=gnu11 -fPIC -fvisibility=hidden $(WARNINGS) \
-	-fno-strict-aliasing -ffp-contract=off -fno-math-errno -fno-trapping-math -fwrapv -pthread $(HARDEN_CET_NATIVE) -I$(SG_EXEC_DIR)
+	-fno-strict-aliasing -ffp-contract=off -fno-math-errno -fno-trapping-math -fwrapv -pthread $(HARDEN_PROBE) $(HARDEN_CET_NATIVE) -I$(SG_EXEC_DIR)
 ifneq ($(findstring clang,$(SG_EXEC_CC)),)
 SG_EXEC_OPFLAGS += -Wno-pass-failed
 else

@@ -46,6 +46,8 @@ struct sg_genv {
     SG_LENT struct sg_graph_exec *exec; /* NULL: not one that the device knows */
     struct list forget, sibling, tail;
     unsigned forgotten, tails, depth;
+    unsigned above;  /* levels of the graphs that run around it on this thread */
+    unsigned levels; /* the same with its own */
 };
 
 static struct sg_graph_exec *known; /* launchable from the device; under sg_graph_lock */
@@ -272,6 +274,9 @@ static uint32_t queue(struct sg_genv *env, struct sg_graph_exec *x, uint64_t mod
         return E_PENDING;
     if (mode == MODE_FORGET && env->depth >= DEPTH_MAX)
         return E_DEPTH;
+    /* It runs within this graph, or in its place. */
+    if ((mode == MODE_FORGET ? env->levels : env->above) + x->program->levels > SG_GRAPH_LEVELS_MAX)
+        return E_DEPTH;
     g = glaunch_new(x, x->program);
     if (!g)
         return E_MEMORY;
@@ -305,7 +310,8 @@ const struct sg_graph_ops sg_device_graph_ops = {.launch = device_launch, .self 
 
 /* ---- running ---- */
 
-static CUresult chain(struct list *todo, struct sg_gclaim *claim, struct sg_stream *s, unsigned depth);
+static CUresult chain(struct list *todo, struct sg_gclaim *claim, struct sg_stream *s, unsigned depth,
+                      unsigned above);
 
 CUresult sg_device_graph_drain(struct sg_stream *s)
 {
@@ -318,7 +324,7 @@ CUresult sg_device_graph_drain(struct sg_stream *s)
         list_init(&todo);
     list_init(&env->forget);
     pthread_mutex_unlock(&sg_graph_lock);
-    return todo.first ? chain(&todo, NULL, s, env->depth + 1) : CUDA_SUCCESS;
+    return todo.first ? chain(&todo, NULL, s, env->depth + 1, env->levels) : CUDA_SUCCESS;
 }
 
 static void set_running(struct glaunch *g, bool running)
@@ -335,13 +341,14 @@ static void set_running(struct glaunch *g, bool running)
 }
 
 /* Runs graphs, with all that they launch, in order. Empties the list in any case. */
-static CUresult chain(struct list *todo, struct sg_gclaim *claim, struct sg_stream *s, unsigned depth)
+static CUresult chain(struct list *todo, struct sg_gclaim *claim, struct sg_stream *s, unsigned depth,
+                      unsigned above)
 {
     struct sg_genv *outer = sg_genv_now;
     CUresult r = CUDA_SUCCESS;
 
     for (struct glaunch *g; r == CUDA_SUCCESS && (g = list_take(todo)) != NULL;) {
-        struct sg_genv env = {.depth = depth};
+        struct sg_genv env = {.depth = depth, .above = above, .levels = above + g->program->levels};
 
         if (g->exec && (g->exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH))
             env.exec = g->exec;
@@ -377,5 +384,5 @@ CUresult sg_device_graph_run(struct sg_graph_exec *x, struct sg_program *p, stru
     }
     list_init(&todo);
     list_add(&todo, g);
-    return chain(&todo, claim, s, 0);
+    return chain(&todo, claim, s, 0, 0);
 }

@@ -200,7 +200,7 @@ struct sg_program *sg_program_copy(const struct sg_program *p)
     }
     c->n = p->n;
     c->events = p->events;
-    c->depth = p->depth;
+    c->levels = p->levels;
     c->steps = p->steps;
     c->memory = p->memory;
     c->wide = p->wide;
@@ -216,6 +216,29 @@ struct sg_program *sg_program_copy(const struct sg_program *p)
         sg_graph_memory_get(c->step[i].mem);
     }
     return c;
+}
+
+CUresult sg_program_check_levels(unsigned levels)
+{
+    return levels <= SG_GRAPH_LEVELS_MAX
+               ? CUDA_SUCCESS
+               : sg_fail(CUDA_ERROR_NOT_SUPPORTED,
+                         "more than %u graphs within each other, those of captured launches counted",
+                         SG_GRAPH_LEVELS_MAX);
+}
+
+unsigned sg_program_level(const struct sg_program *p, size_t step)
+{
+    unsigned level = 0;
+
+    for (size_t i = 0; i < step;) {
+        const bool above = step - i <= p->step[i].child;
+
+        /* A conditional node and the head of a body are one level. */
+        level += above && p->step[i].node;
+        i += above ? 1 : 1 + p->step[i].child;
+    }
+    return level;
 }
 
 static size_t count_steps(const struct sg_graph *g, unsigned depth)
@@ -326,9 +349,9 @@ static CUresult append(struct sg_node *n, struct flat *f, size_t first, size_t *
         st->cond_size = n->cond->size;
     }
     if (n->type == CU_GRAPH_NODE_TYPE_GRAPH && n->gop->op) { /* a launch that was captured */
-        const unsigned depth_of = sg_graph_op_program(n->gop->op)->depth + 1;
+        const unsigned levels = depth + 1 + sg_graph_op_program(n->gop->op)->levels;
 
-        p->depth = depth_of > p->depth ? depth_of : p->depth;
+        p->levels = levels > p->levels ? levels : p->levels;
         p->steps += sg_graph_op_program(n->gop->op)->steps;
     }
     p->memory |= n->mem != NULL;
@@ -347,6 +370,8 @@ static CUresult flatten(struct sg_graph *g, struct flat *f, unsigned depth, bool
 
     if (depth == SG_NEST_MAX)
         return CUDA_ERROR_INVALID_VALUE;
+    if (f->p->levels < depth + 1)
+        f->p->levels = depth + 1;
     if (!sg_urefs_append(&f->p->urefs, &g->urefs))
         return CUDA_ERROR_OUT_OF_MEMORY;
     for (size_t i = 0; i < g->nconds; i++) {
@@ -403,9 +428,8 @@ CUresult sg_program_new(struct sg_graph *g, struct sg_program **out, CUgraphInst
     f.p->steps = n;
     r = flatten(g, &f, 0, &f.p->wide);
     sg_urefs_sort(&f.p->urefs);
-    if (r == CUDA_SUCCESS && f.p->depth > SG_NEST_MAX)
-        r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "captured launches within captured launches, more than %d",
-                    SG_NEST_MAX);
+    if (r == CUDA_SUCCESS)
+        r = sg_program_check_levels(f.p->levels);
     if (r == CUDA_SUCCESS && f.p->steps > SG_GRAPH_MAX)
         r = sg_graph_too_large();
     if (r == CUDA_SUCCESS && f.wide &&

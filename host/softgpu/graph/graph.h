@@ -68,12 +68,13 @@ struct sg_graph_memory {
     uint32_t refs; /* of nodes, programs and claims */
     uint64_t addr, size;
     int device;
-    uint64_t owner;          /* id of the graph that allocates it */
-    bool freed_inside;       /* its graph has a node that frees it */
-    bool freed_outside;      /* another graph has */
-    size_t step;             /* that allocates it, while a program is made; SIZE_MAX: none yet */
-    bool unfreed;            /* in the order of calls: allocated, and not freed by anybody yet */
-    unsigned claims;         /* launches that allocated it and whose free has not happened yet */
+    uint64_t owner;     /* id of the graph that allocates it */
+    bool freed_inside;  /* its graph has a node that frees it */
+    bool freed_outside; /* another graph has */
+    size_t step;        /* that allocates it, while a program is made; SIZE_MAX: none yet */
+    bool unfreed;       /* in the order of calls: allocated, and not freed by anybody yet */
+    unsigned claims;    /* launches that allocated it and whose free has not happened yet */
+    const void *by;     /* the claim of the launch that allocated it, until it is freed; to compare only */
     CUmemAccessDesc *access; /* as given; for GetParams */
     size_t naccess;
 };
@@ -158,7 +159,7 @@ struct sg_program {
     struct sg_urefs urefs;             /* of the graph and its children */
     bool events;                       /* there are event nodes: see issue_events() */
     bool memory;                       /* there are nodes that allocate or free */
-    unsigned depth;                    /* of captured launches within captured launches: bounds recursion */
+    unsigned levels;                   /* graphs within each other, at most: see SG_GRAPH_LEVELS_MAX */
     size_t steps;                      /* its own and those of captured launches, at every depth */
     SG_COUNTED struct sg_cond **conds; /* whose values a launch may set; held */
     size_t nconds;
@@ -209,6 +210,11 @@ struct sg_front {
 };
 
 #define SG_NEST_MAX 64 /* child graphs within child graphs: bounds recursion */
+/*
+ * Graphs within each other that a thread runs, of whichever kind: children, bodies, captured launches, launches by kernels.
+ * Bounds the stack of a stream's thread, of which a level takes about 600 bytes: each kind alone would multiply the others.
+ */
+#define SG_GRAPH_LEVELS_MAX (2u * SG_NEST_MAX)
 
 struct sg_graph *sg_graph_new(void); /* registered, with a reference for the caller; or NULL */
 /* What there is in g and below it; handles of conditions, too. Under the lock. */
@@ -254,7 +260,10 @@ struct sg_step *sg_program_step(struct sg_program *p, uint64_t node);
 void sg_step_index_share(struct sg_program *to, const struct sg_program *from);
 void sg_step_index_put(struct sg_step_index *x);
 struct sg_program *sg_program_copy(const struct sg_program *p); /* NULL: no memory */
-struct sg_graph_op *sg_graph_op_new(struct sg_op *op);          /* takes op over; NULL: no memory, op ended */
+CUresult sg_program_check_levels(unsigned levels);              /* 801: more than SG_GRAPH_LEVELS_MAX */
+/* How many graphs of p the graph that has this step is below. */
+unsigned sg_program_level(const struct sg_program *p, size_t step);
+struct sg_graph_op *sg_graph_op_new(struct sg_op *op); /* takes op over; NULL: no memory, op ended */
 void sg_graph_op_get(struct sg_graph_op *gop);
 void sg_graph_op_put(struct sg_graph_op *gop);
 

@@ -105,6 +105,13 @@ static void unclaim(struct sg_graph_memory *m)
     sg_graph_memory_put(m);
 }
 
+/* One that was charged when it was announced. */
+static void end_claim(struct sg_graph_memory *m)
+{
+    give(m->device, rounded(m->size));
+    unclaim(m);
+}
+
 /* ---- launches ---- */
 
 /* What one step does when the launch is issued; false: undo. */
@@ -118,6 +125,7 @@ static CUresult announce(const struct sg_program *p, size_t i, bool again, struc
         if (!m->unfreed)
             return sg_fail(CUDA_ERROR_INVALID_VALUE, "cuGraphLaunch: frees memory that is not allocated");
         m->unfreed = false;
+        m->by = NULL;
         c->taken[i] = true;
         return CUDA_SUCCESS;
     }
@@ -129,10 +137,16 @@ static CUresult announce(const struct sg_program *p, size_t i, bool again, struc
         return CUDA_ERROR_OUT_OF_MEMORY;
     claim(m);
     m->unfreed = true;
+    m->by = c;
     c->taken[i] = true;
     return CUDA_SUCCESS;
 }
 
+/*
+ * Undoes what announce() did. Other threads have called meanwhile: what the launch would have allocated may have been
+ * freed, and the claim then ends with that call; what it would have freed may have been allocated again, and then it is
+ * freed here.
+ */
 static void revoke(const struct sg_program *p, struct sg_gclaim *c)
 {
     for (size_t i = p->n; i-- > 0;) {
@@ -140,10 +154,14 @@ static void revoke(const struct sg_program *p, struct sg_gclaim *c)
 
         if (!c->taken[i])
             continue;
-        m->unfreed = p->step[i].type == CU_GRAPH_NODE_TYPE_MEM_FREE;
-        if (!m->unfreed) {
-            give(m->device, rounded(m->size));
-            unclaim(m);
+        if (p->step[i].type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
+            if (m->unfreed)
+                end_claim(m);
+            m->unfreed = true;
+        } else if (m->by == c) {
+            m->unfreed = false;
+            m->by = NULL;
+            end_claim(m);
         }
     }
 }
@@ -263,6 +281,7 @@ CUresult sg_graph_memory_free(uint64_t addr, struct sg_graph_memory **out)
 
     if (m && m->unfreed) {
         m->unfreed = false;
+        m->by = NULL;
         sg_graph_memory_get(m);
         *out = m;
         r = CUDA_SUCCESS;
@@ -274,8 +293,7 @@ CUresult sg_graph_memory_free(uint64_t addr, struct sg_graph_memory **out)
 void sg_graph_memory_unclaim(struct sg_graph_memory *m)
 {
     pthread_mutex_lock(&sg_graph_lock);
-    give(m->device, rounded(m->size));
-    unclaim(m);
+    end_claim(m);
     sg_graph_memory_put(m);
     pthread_mutex_unlock(&sg_graph_lock);
 }

@@ -395,9 +395,85 @@ static void test_graph_beside_a_model(void **state)
     ctx_end(c);
 }
 
+static uint64_t used_by_graphs(void)
+{
+    cuuint64_t v = 0;
+
+    OK(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &v));
+    return v;
+}
+
+struct launched {
+    CUcontext ctx;
+    CUgraphExec exec;
+    CUresult result;
+};
+
+static void *launch_in_default_stream(void *arg)
+{
+    struct launched *l = arg;
+
+    OK(cuCtxSetCurrent(l->ctx));
+    l->result = cuGraphLaunch(l->exec, NULL);
+    return NULL;
+}
+
+#define PENDING_MAX 16384 /* operations of a stream; issuing one more waits */
+
+/* A launch that is refused in the end gives its memory up; so had another thread, which freed it meanwhile. */
+static void test_freed_while_refused(void **state)
+{
+    CUcontext c = ctx_begin();
+    CUDA_MEM_ALLOC_NODE_PARAMS p = {.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                                  .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
+                                    .bytesize = 4096};
+    CUgraph g, lost = NULL;
+    struct launched l = {.ctx = c};
+    CUstream s, blocking;
+    CUdeviceptr word;
+    CUgraphNode n;
+    pthread_t t;
+
+    (void)state;
+    OK(cuGraphCreate(&g, 0));
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    OK(cuMemAlloc_v2(&word, 8));
+    OK(cuMemsetD8_v2(word, 0, 8));
+    OK(cuGraphAddMemAllocNode(&n, g, NULL, 0, &p));
+    OK(cuGraphInstantiateWithFlags(&l.exec, g, 0));
+    OK(cuStreamWaitValue32_v2(NULL, word, 1, CU_STREAM_WAIT_VALUE_EQ));
+    for (unsigned i = 0; i < PENDING_MAX; i++)
+        OK(cuMemsetD8Async(word + 4, 0, 1, NULL));
+    assert_int_equal(pthread_create(&t, NULL, launch_in_default_stream, &l), 0);
+    while (!used_by_graphs())
+        sched_yield();
+    OK(cuMemFreeAsync(p.dptr, s));
+    OK(cuStreamSynchronize(s));
+    OK(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuStreamWriteValue32_v2(s, word, 1, 0));
+    assert_int_equal(pthread_join(t, NULL), 0);
+    assert_int_equal(l.result, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    assert_int_equal(used_by_graphs(), 0);
+    IS(cuStreamEndCapture(blocking, &lost), STREAM_CAPTURE_INVALIDATED);
+    OK(cuGraphLaunch(l.exec, s)); /* as if nothing had been */
+    assert_int_equal(used_by_graphs(), 4096);
+    OK(cuMemFreeAsync(p.dptr, s));
+    OK(cuStreamSynchronize(s));
+    assert_int_equal(used_by_graphs(), 0);
+    OK(cuGraphExecDestroy(l.exec));
+    OK(cuGraphMemAllocNodeGetParams(n, &p)); /* the node has it still */
+    OK(cuGraphDestroy(g));
+    ctx_end(c);
+}
+
 const struct CMUnitTest graph_tests[] = {
-    cmocka_unit_test(test_capture),        cmocka_unit_test(test_fork_and_join),
-    cmocka_unit_test(test_capture_errors), cmocka_unit_test(test_explicit_graph),
-    cmocka_unit_test(test_graph_fault),    cmocka_unit_test(test_graph_beside_a_model),
+    cmocka_unit_test(test_capture),
+    cmocka_unit_test(test_fork_and_join),
+    cmocka_unit_test(test_capture_errors),
+    cmocka_unit_test(test_explicit_graph),
+    cmocka_unit_test(test_graph_fault),
+    cmocka_unit_test(test_graph_beside_a_model),
+    cmocka_unit_test(test_freed_while_refused),
 };
 const size_t n_graph_tests = sizeof(graph_tests) / sizeof(graph_tests[0]);

@@ -217,6 +217,205 @@ static void test_nesting(void **state)
     ctx_end(c);
 }
 
+/* A graph that has g at the lowest of so many levels, each of which may have branches. Takes g over. */
+static CUgraph nested_with(CUgraph g, int levels, bool branches)
+{
+    CUgraphNode n;
+
+    while (levels-- > 0) {
+        CUgraph above = new_graph();
+
+        OK(cuGraphAddChildGraphNode(&n, above, NULL, 0, g));
+        if (branches)
+            add_empty(above);
+        OK(cuGraphDestroy(g));
+        g = above;
+    }
+    return g;
+}
+
+static CUgraph nested(CUgraph g, int levels)
+{
+    return nested_with(g, levels, true);
+}
+
+/* A graph with a captured launch of x. */
+static CUgraph launching(CUgraphExec x, CUstream s)
+{
+    CUgraph g;
+
+    OK(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuGraphLaunch(x, s));
+    OK(cuStreamEndCapture(s, &g));
+    return g;
+}
+
+/* Children within captured launches within children: one bound for the sum, since each is in the stack of a thread. */
+static void test_nesting_of_both(void **state)
+{
+    CUcontext c = ctx_begin();
+    CUgraph g = nested(new_graph(), NEST_MAX - 1);
+    CUgraphExec x, next;
+    CUstream s;
+    int rounds = 0;
+
+    (void)state;
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuGraphInstantiateWithFlags(&x, g, 0));
+    OK(cuGraphDestroy(g));
+    for (;; x = next, rounds++) {
+        CUresult r;
+
+        g = nested(launching(x, s), NEST_MAX - 1);
+        r = cuGraphInstantiateWithFlags(&next, g, 0);
+        OK(cuGraphDestroy(g));
+        if (r != CUDA_SUCCESS) {
+            assert_int_equal(r, CUDA_ERROR_NOT_SUPPORTED);
+            break;
+        }
+        OK(cuGraphExecDestroy(x));
+        assert_true(rounds < 1);
+    }
+    assert_int_equal(rounds, 1);
+    OK(cuGraphLaunch(x, s));
+    OK(cuStreamSynchronize(s));
+    OK(cuGraphExecDestroy(x));
+    ctx_end(c);
+}
+
+/* A graph with a child that has so many empty nodes, and others. */
+static CUgraph with_child(int below, int beside)
+{
+    CUgraph g = new_graph(), child = new_graph();
+    CUgraphNode n;
+
+    while (below-- > 0)
+        add_empty(child);
+    OK(cuGraphAddChildGraphNode(&n, g, NULL, 0, child));
+    while (beside-- > 0)
+        add_empty(g);
+    OK(cuGraphDestroy(child));
+    return g;
+}
+
+/* ... also where a child is exchanged: the same steps in the same graphs, and not deeper than they may be. */
+static void test_nesting_exchanged(void **state)
+{
+    CUcontext c = ctx_begin();
+    CUgraph g, top = new_graph(), one = with_child(1, 1), none = with_child(0, 2), deep;
+    CUgraphExec x, low, lower;
+    CUgraphNode n;
+    CUstream s;
+
+    (void)state;
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuGraphAddChildGraphNode(&n, top, NULL, 0, one));
+    OK(cuGraphInstantiateWithFlags(&x, top, 0));
+    assert_int_equal(cuGraphExecChildGraphNodeSetParams(x, n, none), CUDA_ERROR_INVALID_VALUE);
+    OK(cuGraphExecChildGraphNodeSetParams(x, n, one));
+    OK(cuGraphExecDestroy(x));
+    OK(cuGraphDestroy(top));
+    g = nested(new_graph(), NEST_MAX - 1);
+    OK(cuGraphInstantiateWithFlags(&low, g, 0)); /* NEST_MAX levels */
+    OK(cuGraphDestroy(g));
+    g = nested(launching(low, s), NEST_MAX - 2); /* as many and NEST_MAX - 1 */
+    OK(cuGraphInstantiateWithFlags(&lower, g, 0));
+    OK(cuGraphDestroy(g));
+    top = new_graph();
+    deep = launching(lower, s); /* and one */
+    OK(cuGraphAddChildGraphNode(&n, top, NULL, 0, none));
+    OK(cuGraphInstantiateWithFlags(&x, top, 0));
+    add_empty(deep);
+    add_empty(deep);
+    assert_int_equal(cuGraphExecChildGraphNodeSetParams(x, n, deep), CUDA_ERROR_NOT_SUPPORTED);
+    OK(cuGraphDestroy(deep));
+    deep = launching(low, s);
+    add_empty(deep);
+    add_empty(deep);
+    OK(cuGraphExecChildGraphNodeSetParams(x, n, deep));
+    OK(cuGraphLaunch(x, s));
+    OK(cuStreamSynchronize(s));
+    OK(cuGraphExecDestroy(x));
+    OK(cuGraphExecDestroy(low));
+    OK(cuGraphExecDestroy(lower));
+    OK(cuGraphDestroy(one));
+    OK(cuGraphDestroy(none));
+    OK(cuGraphDestroy(deep));
+    OK(cuGraphDestroy(top));
+    ctx_end(c);
+}
+
+#define FORGET (UINT64_C(2) << 56) /* cudaStreamGraphFireAndForget */
+#define DEPTH_EXCEEDED 65u         /* cudaErrorLaunchMaxDepthExceeded */
+
+/* A graph of NEST_MAX levels for launches from the device. Its kernel launches x and says in *result how that went. */
+static CUgraphExec forgetting(CUfunction f, CUgraphExec x, CUdeviceptr result)
+{
+    uint64_t exec = (uint64_t)(uintptr_t)x, mode = FORGET;
+    void *params[] = {&exec, &mode, &result};
+    CUDA_KERNEL_NODE_PARAMS k = {.func = f,
+                                 .gridDimX = 1,
+                                 .gridDimY = 1,
+                                 .gridDimZ = 1,
+                                 .blockDimX = 1,
+                                 .blockDimY = 1,
+                                 .blockDimZ = 1,
+                                 .kernelParams = params};
+    CUgraph g = new_graph();
+    CUgraphNode n;
+    CUgraphExec made;
+
+    OK(cuGraphAddKernelNode_v2(&n, g, NULL, 0, &k));
+    g = nested_with(g, NEST_MAX - 1, false);
+    OK(cuGraphInstantiateWithFlags(&made, g, CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH));
+    OK(cuGraphDestroy(g));
+    OK(cuGraphUpload(made, NULL));
+    return made;
+}
+
+/* ... and what kernels launch runs within the graph that they are in. */
+static void test_nesting_from_device(void **state)
+{
+    static const char ptx[] =
+        ".version 7.8\n.target sm_75\n.address_size 64\n"
+        ".extern .func (.param .b32 r) cudaGraphLaunch(.param .b64 x, .param .b64 s);\n"
+        ".visible .entry k(.param .u64 x, .param .u64 mode, .param .u64 result)\n{\n"
+        ".reg .b64 %d<4>;\n.reg .b32 %r;\n"
+        "ld.param.u64 %d1, [x];\nld.param.u64 %d2, [mode];\nld.param.u64 %d3, [result];\n"
+        "{\n.param .b64 p0;\n.param .b64 p1;\n.param .b32 r0;\n"
+        "st.param.b64 [p0], %d1;\nst.param.b64 [p1], %d2;\n"
+        "call.uni (r0), cudaGraphLaunch, (p0, p1);\nld.param.b32 %r, [r0];\n}\n"
+        "st.global.u32 [%d3], %r;\nret;\n}\n";
+    CUcontext c = ctx_begin();
+    CUgraphExec x[3] = {NULL};
+    uint32_t said[3];
+    CUdeviceptr result;
+    CUfunction f;
+    CUmodule m;
+
+    (void)state;
+    OK(cuModuleLoadData(&m, ptx));
+    OK(cuModuleGetFunction(&f, m, "k"));
+    OK(cuMemAlloc_v2(&result, sizeof(said)));
+    OK(cuMemsetD8_v2(result, 0xff, sizeof(said)));
+    for (unsigned i = 0; i < 3; i++)
+        x[i] = forgetting(f, i ? x[i - 1] : NULL, result + 4 * i);
+    OK(cuGraphLaunch(x[2], NULL));
+    OK(cuCtxSynchronize());
+    OK(cuMemcpyDtoH_v2(said, result, sizeof(said)));
+    assert_int_equal(said[2], 0);
+    assert_int_equal(said[1], DEPTH_EXCEEDED);
+    assert_int_equal(said[0], UINT32_MAX); /* it did not run */
+    OK(cuGraphLaunch(x[1], NULL));         /* two of them may be within each other */
+    OK(cuCtxSynchronize());
+    OK(cuMemcpyDtoH_v2(said, result, sizeof(said)));
+    assert_int_equal(said[1], 0);
+    assert_int_not_equal(said[0], UINT32_MAX);
+    for (unsigned i = 0; i < 3; i++)
+        OK(cuGraphExecDestroy(x[i]));
+    ctx_end(c);
+}
+
 /* Copies of a graph in itself and launches within launches double with each call: until there are 1 << 20 nodes and graphs. */
 static void test_doubling(void **state)
 {
@@ -327,9 +526,15 @@ static void test_event_of_own_launch(void **state)
 }
 
 const struct CMUnitTest glifetime_tests[] = {
-    cmocka_unit_test(test_capture_front),       cmocka_unit_test(test_capture_set),
-    cmocka_unit_test(test_condition_held),      cmocka_unit_test(test_nesting),
-    cmocka_unit_test(test_event_of_own_launch), cmocka_unit_test(test_doubling),
+    cmocka_unit_test(test_capture_front),
+    cmocka_unit_test(test_capture_set),
+    cmocka_unit_test(test_condition_held),
+    cmocka_unit_test(test_nesting),
+    cmocka_unit_test(test_nesting_of_both),
+    cmocka_unit_test(test_nesting_exchanged),
+    cmocka_unit_test(test_nesting_from_device),
+    cmocka_unit_test(test_event_of_own_launch),
+    cmocka_unit_test(test_doubling),
     cmocka_unit_test(test_count_of_nodes),
 };
 const size_t n_glifetime_tests = sizeof(glifetime_tests) / sizeof(glifetime_tests[0]);

@@ -147,7 +147,14 @@ static size_t launch_steps(const struct sg_step *st)
     return st->type == CU_GRAPH_NODE_TYPE_GRAPH && st->gop->op ? sg_graph_op_program(st->gop->op)->steps : 0;
 }
 
-/* The steps of a child are replaced when they are as many and of the same types. */
+/* Levels down to the lowest one of `with`, as the child of step st. */
+static unsigned child_levels(const struct sg_program *p, const struct sg_step *st,
+                             const struct sg_program *with)
+{
+    return sg_program_level(p, (size_t)(st - p->step)) + 1 + with->levels;
+}
+
+/* The steps of a child are replaced when they are as many, of the same types, and in the same graphs. */
 static CUresult replace_child(struct sg_graph_exec *x, CUgraphNode hNode, const struct sg_program *with)
 {
     struct sg_program *c = sg_program_copy(x->program);
@@ -159,7 +166,7 @@ static CUresult replace_child(struct sg_graph_exec *x, CUgraphNode hNode, const 
         for (size_t i = 0; i < with->n && r == CUDA_SUCCESS; i++) {
             struct sg_step *to = st + 1 + i;
 
-            if (to->type != with->step[i].type) {
+            if (to->type != with->step[i].type || to->child != with->step[i].child) {
                 r = CUDA_ERROR_INVALID_VALUE;
                 break;
             }
@@ -171,9 +178,13 @@ static CUresult replace_child(struct sg_graph_exec *x, CUgraphNode hNode, const 
     }
     if (r == CUDA_SUCCESS && c->steps > SG_GRAPH_MAX)
         r = sg_graph_too_large();
+    const unsigned levels = r == CUDA_SUCCESS ? child_levels(c, st, with) : 0;
+
+    if (r == CUDA_SUCCESS)
+        r = sg_program_check_levels(levels);
     if (r == CUDA_SUCCESS) {
         c->events |= with->events;
-        c->depth = with->depth > c->depth ? with->depth : c->depth;
+        c->levels = levels > c->levels ? levels : c->levels;
         set_program(x, c);
     } else {
         sg_program_put(c);
