@@ -314,7 +314,7 @@ static bool queue_message(void)
     case BRK_VU_SET_VRING_NUM:
         if (!p->state.num || p->state.num > BRK_VU_QUEUE_SIZE_MAX || p->state.num & (p->state.num - 1))
             return false;
-        q->num = p->state.num;
+        brk_vu_queue_resize(q, &brk_vu_dev.mem, p->state.num);
         return true;
     case BRK_VU_SET_VRING_ADDR:
         q->addr = p->addr;
@@ -404,7 +404,10 @@ static bool dispatch(bool *replied)
 static void on_complete(void)
 {
     bool replied = false;
-    const char *wrong = brk_vu_payload_check(&conn.h, &conn.p, conn.nfds);
+    /* The header once more: further descriptors may have come with the payload. */
+    const char *wrong = brk_vu_header_check(&conn.h, conn.nfds);
+
+    wrong = wrong ? wrong : brk_vu_payload_check(&conn.h, &conn.p, conn.nfds);
     bool ok = !wrong && dispatch(&replied);
     bool ack = conn.h.flags & BRK_VU_FLAG_NEED_REPLY && negotiated(BRK_VU_PF_REPLY_ACK) && !replied;
 
