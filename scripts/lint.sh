@@ -116,6 +116,12 @@ while IFS=: read -r file line _; do
 done < <(grep -nHE '(->|\.)cu(EventQuery|StreamQuery|(Event|Stream|Ctx)Synchronize)(_ptsz)?\(' $(printf '%s\n' "${files[@]}" |
     grep '^host/backend/worker/.*\.c$' | grep -v '_test\.c$\|core/provider\.c$') /dev/null)
 
+# A file or a socket that the environment names: not that of a user whose program has more rights than he has.
+while IFS=: read -r file line _; do
+    breach "$file" environment "line $line: secure_getenv() for what names a file or a socket"
+done < <(grep -nHE '(^|[^_])getenv\("(VGPU_TRACE|VGPU_TRACE_JSON|VGPU_RECORD|VGPU_SOCKET|CUDA_LOG_FILE|XDG_RUNTIME_DIR)"' \
+    $(printf '%s\n' "${files[@]}" | grep -E '^(lib|userspace/lib[a-z-]+)/.*\.c$' | grep -v '_test\.c$') /dev/null)
+
 # Inside the large parts. What was not run is said and is no breach.
 inner=$(scripts/layers.py "$@")
 [ $? -le 1 ] || breach scripts/layers.txt layers "not understood"

@@ -17,12 +17,12 @@ static void test_words(void **state)
         {"\x1b[2J\r\a\x7f", "?[2J???", ""},
         {"a\tb\nc", "a\tb\nc", "\n\t"},
         {"a\tb\nc", "a?b\nc", "\n"},
-        {"\xc2\x9b[2J", "??[2J", ""},              /* CSI */
-        {"\x9b[2J\xff", "?[2J?", ""},              /* the same for a terminal without UTF-8 */
-        {"\xe2\x80\xae evil", "??? evil", ""},     /* from right to left */
+        {"\xc2\x9b[2J", "??[2J", ""},               /* CSI */
+        {"\x9b[2J\xff", "?[2J?", ""},               /* the same for a terminal without UTF-8 */
+        {"\xe2\x80\xae evil", "??? evil", ""},      /* from right to left */
         {"\xe2\x80\xa8\xef\xbb\xbf", "??????", ""}, /* a line, and nothing to be seen */
-        {"\xc0\x9b\xed\xa0\x80", "?????", ""},     /* too long, half of a pair */
-        {"\xf0\x9f\x98", "???", ""},               /* cut off */
+        {"\xc0\x9b\xed\xa0\x80", "?????", ""},      /* too long, half of a pair */
+        {"\xf0\x9f\x98", "???", ""},                /* cut off */
     };
 
     (void)state;

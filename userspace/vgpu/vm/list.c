@@ -83,8 +83,7 @@ static int open_file(const char *folder)
     int fd = dir < 0 ? -1 : openat(dir, "vm", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     struct stat of, st;
 
-    if (fd >= 0 &&
-        (fstat(dir, &of) || fstat(fd, &st) || !S_ISREG(st.st_mode) || of.st_uid != st.st_uid)) {
+    if (fd >= 0 && (fstat(dir, &of) || fstat(fd, &st) || !S_ISREG(st.st_mode) || of.st_uid != st.st_uid)) {
         close(fd);
         fd = -1;
     }
@@ -114,8 +113,8 @@ static bool read_machine(struct machine *m)
 
     if (fd < 0)
         return false;
-    if (fstat(fd, &st) || (st.st_uid != geteuid() && geteuid() != 0) ||
-        flock(fd, LOCK_SH | LOCK_NB) == 0 || !(f = fdopen(fd, "re"))) {
+    if (fstat(fd, &st) || (st.st_uid != geteuid() && geteuid() != 0) || flock(fd, LOCK_SH | LOCK_NB) == 0 ||
+        !(f = fdopen(fd, "re"))) {
         close(fd);
         return false;
     }

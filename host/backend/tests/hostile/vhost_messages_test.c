@@ -48,10 +48,8 @@ static void offer_ping(struct vm *v)
 static void test_more_entries(void **state)
 {
     struct brk_vu_payload_state few = {VGPU_VQ_CONTROL, FEW}, many = {VGPU_VQ_CONTROL, NUM * NUM};
-    struct brk_vu_payload_addr addr = {.index = VGPU_VQ_CONTROL,
-                                       .desc = RAM_UVA,
-                                       .avail = RAM_UVA + 0x1000,
-                                       .used = RAM_UVA + USED_AT};
+    struct brk_vu_payload_addr addr = {
+        .index = VGPU_VQ_CONTROL, .desc = RAM_UVA, .avail = RAM_UVA + 0x1000, .used = RAM_UVA + USED_AT};
     struct vm *v = *state;
     uint16_t index = USED_INDEX;
 
@@ -87,9 +85,8 @@ static unsigned descriptors_of(pid_t pid)
 /* A header with the descriptor that its request may have, then the payload with more of them. */
 static uint64_t call_with_many(struct vm *v)
 {
-    struct brk_vu_header h = {.request = BRK_VU_SET_VRING_CALL,
-                              .flags = BRK_VU_VERSION | BRK_VU_FLAG_NEED_REPLY,
-                              .size = 8};
+    struct brk_vu_header h = {
+        .request = BRK_VU_SET_VRING_CALL, .flags = BRK_VU_VERSION | BRK_VU_FLAG_NEED_REPLY, .size = 8};
     uint64_t queue = VGPU_VQ_EVENT, r;
     int fds[BRK_VU_REGIONS];
 
