@@ -103,9 +103,9 @@ layer qemu-device 'kernel/vgpu_drv/uapi/'
 layer lib 'lib/|protocol/|kernel/vgpu_drv/uapi/'
 layer userspace/libcuda 'userspace/libcuda/|lib/|protocol/|kernel/vgpu_drv/uapi/'
 layer userspace/libnvidia-ml 'protocol/|lib/(link|poll)/'
-layer userspace/vgpu 'userspace/vgpu/|userspace/libnvidia-ml/nvml_abi\.h|protocol/|lib/(link|poll)/'
-layer host/backend 'protocol/|kernel/vgpu_drv/uapi/|lib/(btree|hash|poll|sha256)/'
-layer host/backend/common 'kernel/vgpu_drv/uapi/|protocol/'
+layer userspace/vgpu 'userspace/vgpu/|userspace/libnvidia-ml/nvml_abi\.h|protocol/|lib/(link|poll|terminal)/'
+layer host/backend 'protocol/|kernel/vgpu_drv/uapi/|lib/(btree|hash|poll|sha256|terminal)/'
+layer host/backend/common 'kernel/vgpu_drv/uapi/|protocol/|lib/terminal/'
 layer host/backend/broker 'host/backend/common/|protocol/|kernel/vgpu_drv/uapi/|lib/sha256/'
 layer host/backend/worker 'host/backend/common/|protocol/|kernel/vgpu_drv/uapi/|lib/(btree|hash|poll|sha256)/'
 # Semaphores of file descriptors are the kernel's, not ours: one reader of them for all processes.
@@ -116,6 +116,12 @@ while IFS=: read -r file line _; do
     breach "$file" completion "line $line asks the provider; core/provider.h has the questions"
 done < <(grep -nHE '(->|\.)cu(EventQuery|StreamQuery|(Event|Stream|Ctx)Synchronize)(_ptsz)?\(' $(printf '%s\n' "${files[@]}" |
     grep '^host/backend/worker/.*\.c$' | grep -v '_test\.c$\|core/provider\.c$') /dev/null)
+
+# A file or a socket that the environment names: not that of a user whose program has more rights than he has.
+while IFS=: read -r file line _; do
+    breach "$file" environment "line $line: secure_getenv() for what names a file or a socket"
+done < <(grep -nHE '(^|[^_])getenv\("(VGPU_TRACE|VGPU_TRACE_JSON|VGPU_RECORD|VGPU_SOCKET|CUDA_LOG_FILE|XDG_RUNTIME_DIR)"' \
+    $(printf '%s\n' "${files[@]}" | grep -E '^(lib|userspace/lib[a-z-]+)/.*\.c$' | grep -v '_test\.c$') /dev/null)
 
 # Inside the large parts. What was not run is said and is no breach.
 inner=$(scripts/layers.py "$@")

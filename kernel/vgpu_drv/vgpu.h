@@ -342,6 +342,8 @@ void vgpu_client_wake_locked(struct vgpu_client *client);
 void vgpu_client_die_locked(struct vgpu_client *client, u32 reason);
 
 /* vgpu_account.c */
+kuid_t vgpu_user_of(kuid_t uid, const struct user_namespace *ns);
+kuid_t vgpu_user(void);
 u64 vgpu_account_limit(void);
 struct vgpu_account *vgpu_account_charge(struct device *dev, u64 npages);
 void vgpu_account_uncharge(struct vgpu_account *account, u64 npages);

@@ -13,6 +13,7 @@
 #include <linux/mm.h>
 #include <linux/mutex.h>
 #include <linux/slab.h>
+#include <linux/user_namespace.h>
 #include <linux/xarray.h>
 
 #include "vgpu.h"
@@ -30,6 +31,30 @@ u64 vgpu_account_limit(void)
 	unsigned int mib = READ_ONCE(vgpu_pin_limit_mib);
 
 	return mib ? (u64)mib << (20 - PAGE_SHIFT) : totalram_pages() / 2;
+}
+
+/**
+ * vgpu_user_of - the user that a process counts for
+ * @uid: of the process
+ * @ns: its user namespace
+ *
+ * A user who may have ids of others in a namespace of their own (/etc/subuid) is one user all the
+ * same: the owner of the outermost namespace that is not root's. Root's, of containers, have users.
+ */
+kuid_t vgpu_user_of(kuid_t uid, const struct user_namespace *ns)
+{
+	for (; ns->parent; ns = ns->parent)
+		if (!uid_eq(ns->owner, GLOBAL_ROOT_UID))
+			uid = ns->owner;
+	return uid;
+}
+
+/**
+ * vgpu_user - the user that the calling process counts for
+ */
+kuid_t vgpu_user(void)
+{
+	return vgpu_user_of(current_uid(), current_cred()->user_ns);
 }
 
 static struct vgpu_account *vgpu_account_get(kuid_t uid)
@@ -71,11 +96,12 @@ struct vgpu_account *vgpu_account_charge(struct device *dev, u64 npages)
 {
 	u64 limit = vgpu_account_limit();
 	struct vgpu_account *account;
+	kuid_t user = vgpu_user();
 	u64 before;
 	bool over;
 
 	mutex_lock(&vgpu_accounts_mutex);
-	account = vgpu_account_get(current_uid());
+	account = vgpu_account_get(user);
 	if (!account) {
 		mutex_unlock(&vgpu_accounts_mutex);
 		return ERR_PTR(-ENOMEM);
@@ -90,7 +116,7 @@ struct vgpu_account *vgpu_account_charge(struct device *dev, u64 npages)
 	if (!over)
 		return account;
 	dev_warn_ratelimited(dev, "user %u may not pin %llu KiB beside %llu KiB: the limit is %llu MiB (pin_limit_mib of vgpu_drv)\n",
-			     __kuid_val(current_uid()), npages << (PAGE_SHIFT - 10),
+			     __kuid_val(user), npages << (PAGE_SHIFT - 10),
 			     before << (PAGE_SHIFT - 10), limit >> (20 - PAGE_SHIFT));
 	return ERR_PTR(-ENOBUFS);
 }

@@ -5,6 +5,7 @@
 #include <linux/delay.h>
 #include <linux/dma-buf.h>
 #include <linux/mm.h>
+#include <linux/user_namespace.h>
 
 #include "vgpu_client_env.h"
 
@@ -12,6 +13,7 @@
 #define LIMIT ((u64)SZ_1M >> PAGE_SHIFT)
 #define ALICE 1000
 #define BOB 1001
+#define SUBUID 100000
 
 static struct page *memory;
 static unsigned int limit_before;
@@ -61,16 +63,20 @@ static void account_exit(struct kunit *test)
 	__free_page(memory);
 }
 
-/* PIN by a user without rights. */
-static int pin_as(u32 uid, struct vgpu_client *client, u64 npages, u32 *region)
+/* PIN by a user without rights, in a namespace unless that is NULL. */
+static int pin_in(struct user_namespace *ns, u32 uid, struct vgpu_client *client, u64 npages,
+		  u32 *region)
 {
 	struct vgpu_pin arg = { .addr = PAGE_SIZE, .length = npages << PAGE_SHIFT };
 	struct cred *cred = prepare_creds();
+	struct user_namespace *real;
 	const struct cred *old;
 	int err;
 
 	if (!cred)
 		return -ENOMEM;
+	real = cred->user_ns;
+	cred->user_ns = ns ?: real;
 	cred->uid = KUIDT_INIT(uid);
 	cred->euid = KUIDT_INIT(uid);
 	cred->cap_effective = CAP_EMPTY_SET;
@@ -79,10 +85,16 @@ static int pin_as(u32 uid, struct vgpu_client *client, u64 npages, u32 *region)
 	err = vgpu_pin(client, &arg);
 	mutex_unlock(&client->lock);
 	revert_creds(old);
+	cred->user_ns = real;
 	put_cred(cred);
 	if (region)
 		*region = arg.region;
 	return err;
+}
+
+static int pin_as(u32 uid, struct vgpu_client *client, u64 npages, u32 *region)
+{
+	return pin_in(NULL, uid, client, npages, region);
 }
 
 static int unpin(struct vgpu_client *client, u32 region)
@@ -328,7 +340,37 @@ static void vgpu_account_keep_zombie(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, pages_of(ALICE), 0ULL);
 }
 
+/* Ids of /etc/subuid are those of the user who made the namespace, also in a further one. */
+static void vgpu_account_namespace(struct kunit *test)
+{
+	struct user_namespace *ns = kunit_kcalloc(test, 3, sizeof(*ns), GFP_KERNEL);
+	struct user_namespace *outer = &ns[0], *inner = &ns[1], *container = &ns[2];
+	struct vgpu_client_env *env = test->priv;
+	u32 region;
+
+	KUNIT_ASSERT_NOT_NULL(test, ns);
+	outer->parent = &init_user_ns;
+	outer->owner = KUIDT_INIT(ALICE);
+	outer->level = 1;
+	inner->parent = outer;
+	inner->owner = KUIDT_INIT(SUBUID);
+	inner->level = 2;
+	container->parent = &init_user_ns;
+	container->owner = GLOBAL_ROOT_UID;
+	container->level = 1;
+
+	KUNIT_EXPECT_EQ(test, pin_in(outer, SUBUID, env->client, LIMIT - 1, &region), 0);
+	KUNIT_EXPECT_EQ(test, pages_of(ALICE), LIMIT - 1);
+	KUNIT_EXPECT_EQ(test, pin_in(inner, SUBUID + 1, env->client, 2, NULL), -ENOBUFS);
+	KUNIT_EXPECT_EQ(test, pin_in(container, BOB, env->client, 2, NULL), 0);
+	KUNIT_EXPECT_EQ(test, pages_of(BOB), 2ULL);
+	KUNIT_EXPECT_EQ(test, pages_of(SUBUID), 0ULL);
+	KUNIT_EXPECT_EQ(test, unpin(env->client, region), 0);
+	KUNIT_EXPECT_EQ(test, __kuid_val(vgpu_user_of(KUIDT_INIT(BOB), &init_user_ns)), BOB);
+}
+
 static struct kunit_case vgpu_account_cases[] = {
+	KUNIT_CASE(vgpu_account_namespace),
 	KUNIT_CASE(vgpu_account_at_limit),
 	KUNIT_CASE(vgpu_account_of_user),
 	KUNIT_CASE(vgpu_account_ends),

@@ -106,7 +106,7 @@ struct vgpu_client *vgpu_client_open(struct vgpu_dev *dev, struct mm_struct *mm,
 	INIT_LIST_HEAD(&client->node);
 	INIT_LIST_HEAD(&client->znode);
 	INIT_WORK(&client->end_work, vgpu_end_work);
-	client->uid = current_uid();
+	client->uid = vgpu_user();
 	client->exempt = capable(CAP_SYS_RESOURCE);
 	xa_init_flags(&client->regions, XA_FLAGS_ALLOC1);
 	INIT_LIST_HEAD(&client->kept);

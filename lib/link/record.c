@@ -322,7 +322,7 @@ void lnk_record_start(struct lnk_ring *r)
         .reply_slots = r->slot_count,
         .pid = (uint32_t)getpid(),
     };
-    const char *path = getenv("VGPU_RECORD");
+    const char *path = secure_getenv("VGPU_RECORD");
 
     if (path == NULL || *path == '\0')
         return;

@@ -60,7 +60,7 @@ static int open_trace(const char *pattern)
 
 void lnk_trace_init(const struct lnk_trace_results *of_library)
 {
-    const char *v = getenv("VGPU_TRACE"), *json = getenv("VGPU_TRACE_JSON");
+    const char *v = secure_getenv("VGPU_TRACE"), *json = secure_getenv("VGPU_TRACE_JSON");
     int fd;
 
     results = of_library;

@@ -84,7 +84,7 @@ static unsigned add_devices(struct lnk_place *list)
 /* "" where it is not set, or too long. */
 static void runtime_socket(char *path, size_t room)
 {
-    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
 
     path[0] = '\0';
     if (runtime != NULL && *runtime != '\0' &&
@@ -94,7 +94,7 @@ static void runtime_socket(char *path, size_t room)
 
 unsigned lnk_places(struct lnk_place list[LNK_PLACES_MAX])
 {
-    const char *chosen = getenv("VGPU_SOCKET");
+    const char *chosen = secure_getenv("VGPU_SOCKET");
     char path[256];
     unsigned n;
 
@@ -116,7 +116,7 @@ int lnk_transport_none(struct lnk_transport *t)
     char path[256];
 
     reset(t);
-    if (getenv("VGPU_SOCKET") != NULL && *getenv("VGPU_SOCKET") != '\0') {
+    if (secure_getenv("VGPU_SOCKET") != NULL && *secure_getenv("VGPU_SOCKET") != '\0') {
         snprintf(t->why, sizeof(t->why), "no GPU found: VGPU_SOCKET names no socket");
         return -ENODEV;
     }

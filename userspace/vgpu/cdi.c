@@ -118,7 +118,7 @@ static void write_file(FILE *f, const unsigned *nodes, unsigned n, const char *s
 static void write_to(const char *path, const unsigned *nodes, unsigned n, const char *socket)
 {
     char *fresh = vgpu_cli_format("%s.%ld.tmp", path, (long)getpid());
-    FILE *f = fopen(fresh, "we");
+    FILE *f = fopen(fresh, "wxe"); /* in /tmp a link of that name would be another user's */
     bool ok;
 
     if (!f)

@@ -46,4 +46,10 @@ says "cdi: devices of a guest" 0 "^nvidia.com/gpu 0 3 all /dev/vgpu0 /dev/vgpu3 
 "$vgpu" cdi generate --socket "$work/b \"1.sock" > "$work/host.json"
 says "cdi: a backend's socket on a host" 0 "^nvidia.com/gpu 0 all $work/b \"1.sock$" /usr/bin/python3 "$work/cdi.py" "$work/host.json"
 says "cdi: a file that cannot be written" 125 "No such file" "$vgpu" cdi generate --root "$work/root" --output "$work/none/x"
+# A link of another user's under the name that the file has before it is complete.
+echo kept > "$work/aim"
+says "cdi: no link is followed" 125 "File exists" \
+    sh -c 'ln -s aim "$1.$$.tmp"; exec "$0" cdi generate --root "$2" --output "$1"' "$vgpu" "$work/linked" "$work/root"
+same "cdi: what the link names is not written" kept "$(cat "$work/aim")"
+rm "$work"/linked.*.tmp
 same "cdi: nothing half-written is left" "" "$(ls "$work"/*.tmp 2> /dev/null)"

@@ -162,6 +162,11 @@ flock 8
 same "vm list shows a locked one" "ghost $$ none" "$("$vgpu" vm list | awk 'NR == 2 { print $1, $2, $3 }')"
 printf '\377\n' > "$work/tmp/vgpu-run.$$.unlocked/vm"
 same "vm list of a short file" 2 "$("$vgpu" vm list | wc -l)"
+# Its folder under the name of another process of this user, as anybody can have it in /tmp.
+sleep 600 8<&- & other=$!
+ln -s "vgpu-run.$$.unlocked" "$work/tmp/vgpu-run.$other.x"
+same "vm list: a link in place of a folder names no process" 2 "$("$vgpu" vm list | wc -l)"
+kill $other
 exec 8<&-
 rm -r "$work"/tmp/*
 # Another user's file names a process that is not his: root neither shows it nor ends it.

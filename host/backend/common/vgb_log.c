@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/terminal/terminal.h"
+
 static int log_fd = 2;
 static enum vgb_log_level log_max = VGB_INFO;
 static const char *log_name = "vgpu";
@@ -46,44 +48,6 @@ bool vgb_log_level_parse(const char *text, enum vgb_log_level *level)
 enum vgb_log_level vgb_log_level_get(void)
 {
     return log_max;
-}
-
-/* ---- words of a peer ---- */
-
-/* The bytes of the character there, if it moves nothing on a terminal; 0: it does, or it is none of UTF-8. */
-static unsigned harmless(const unsigned char *p)
-{
-    unsigned n = *p >= 0xc2 && *p < 0xe0 ? 2 : *p >= 0xe0 && *p < 0xf0 ? 3 : *p >= 0xf0 && *p < 0xf5 ? 4 : 0;
-    uint32_t c;
-
-    if (*p < 0x80)
-        return *p >= 0x20 && *p != 0x7f;
-    if (!n)
-        return 0;
-    c = *p & (0xffu >> (n + 1));
-    for (unsigned i = 1; i < n; i++) {
-        if ((p[i] & 0xc0) != 0x80)
-            return 0; /* the end of the text, too */
-        c = c << 6 | (p[i] & 0x3fu);
-    }
-    if ((n == 3 && c < 0x800) || (n == 4 && c < 0x10000) || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
-        return 0;
-    /* C1, which has CSI and NEL; what begins lines, turns their order around, or cannot be seen. */
-    if (c < 0xa0 || c == 0x61c || (c >= 0x200b && c < 0x2010) || (c >= 0x2028 && c < 0x202f) ||
-        (c >= 0x2060 && c < 0x2070) || c == 0xfeff)
-        return 0;
-    return n;
-}
-
-static void make_harmless(char *text)
-{
-    while (*text) {
-        unsigned n = harmless((const unsigned char *)text);
-
-        if (!n)
-            *text = '?';
-        text += n ? n : 1;
-    }
 }
 
 /* ---- the structured forms ---- */
@@ -143,7 +107,7 @@ static void field_journal(struct out *o, const char *name, const char *text, siz
     n = n < room ? n : room;
     memcpy(value, text, n);
     value[n] = '\0';
-    make_harmless(value);
+    trm_harmless(value, "");
     put(o, name);
     put(o, "=");
     put(o, value);
@@ -267,7 +231,7 @@ static void emit(enum vgb_log_level level, const char *fmt, va_list ap)
         return;
     }
     /* A peer's text may be part of the line: it must not be able to forge lines or colours. */
-    make_harmless(line);
+    trm_harmless(line, "");
     size_t len = strlen(line);
     line[len++] = '\n';
     if (write(log_fd, line, len) < 0)

@@ -46,7 +46,7 @@ static __thread struct {
 
 void vcu_logs_init(void)
 {
-    const char *to = getenv("CUDA_LOG_FILE");
+    const char *to = secure_getenv("CUDA_LOG_FILE");
 
     if (to == NULL || *to == '\0')
         return;

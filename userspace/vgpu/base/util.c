@@ -7,18 +7,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "../../../lib/terminal/terminal.h"
 #include "base/vgpu_cli.h"
 
 bool vgpu_cli_verbose;
 
 void vgpu_cli_harmless(char *text)
 {
-    for (unsigned char *p = (unsigned char *)text; *p; p++) {
-        if (*p == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0)
-            *p = p[1] = '?'; /* C1, which has CSI */
-        else if ((*p < 0x20 && *p != '\n' && *p != '\t') || *p == 0x7f)
-            *p = '?';
-    }
+    trm_harmless(text, "\n\t");
 }
 
 static void say_v(const char *fmt, va_list ap)

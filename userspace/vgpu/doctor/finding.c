@@ -52,11 +52,21 @@ const char *vgpu_cli_cause_name(enum vgpu_cause cause)
     return "?";
 }
 
+/* Names of files, and what a program and its loader say, are others' words. */
+static char *harmless_copy(const char *text)
+{
+    char *copy = text ? vgpu_cli_format("%s", text) : NULL;
+
+    if (copy)
+        vgpu_cli_harmless(copy);
+    return copy;
+}
+
 void vgpu_cli_find(struct vgpu_findings *f, enum vgpu_cause cause, char *what, const char *seen,
                    const char *remedy)
 {
     if (f->count == sizeof(f->list) / sizeof(f->list[0]))
         return;
-    f->list[f->count++] = (struct vgpu_finding){cause, what, seen ? vgpu_cli_format("%s", seen) : NULL,
-                                                remedy ? vgpu_cli_format("%s", remedy) : NULL};
+    vgpu_cli_harmless(what);
+    f->list[f->count++] = (struct vgpu_finding){cause, what, harmless_copy(seen), harmless_copy(remedy)};
 }

@@ -124,11 +124,24 @@ static void test_registered_pages(void **state)
     assert_true(told);
 }
 
+/* A file's name or the loader's words in a finding: nothing for the terminal to obey. */
+static void test_words(void **state)
+{
+    struct vgpu_findings f = {.count = 0};
+
+    (void)state;
+    vgpu_cli_find(&f, VGPU_CAUSE_NONE, strdup("a\033[2J"), "\xc2\x9b[2J", "\x9b");
+    assert_string_equal(f.list[0].what, "a?[2J");
+    assert_string_equal(f.list[0].seen, "??[2J");
+    assert_string_equal(f.list[0].remedy, "?");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows), cmocka_unit_test(test_registered_pages)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows), cmocka_unit_test(test_registered_pages),
+                                       cmocka_unit_test(test_words)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
-    print_message("userspace/vgpu/verdict: %d passed, %d failed, 0 skipped\n", 2 - failed, failed);
+    print_message("userspace/vgpu/verdict: %d passed, %d failed, 0 skipped\n", 3 - failed, failed);
     return failed;
 }

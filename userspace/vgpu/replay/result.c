@@ -39,6 +39,7 @@ void replay_differs(struct replay_run *r, uint64_t serial, uint16_t call, const 
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
+    vgpu_cli_harmless(text); /* a worker's words may be part of it */
     r->totals.different++;
     json_line(r, serial, call, "different", text);
     if (r->totals.shown++ == r->options.show)
@@ -411,10 +412,18 @@ static void compare_text(struct replay_run *r)
     r->totals.texts += n;
     if (i != n || i != m) {
         r->totals.different++;
+        /* Words of whoever made the recording. */
+        char *recorded = vgpu_cli_format("%.80s", i < n ? a[i] : "");
+        char *here = vgpu_cli_format("%.80s", i < m ? b[i] : "");
+
+        vgpu_cli_harmless(recorded);
+        vgpu_cli_harmless(here);
         fprintf(r->options.out,
                 "different: what kernels print: %zu lines recorded, %zu here; in order, "
-                "line %zu: recorded \"%.80s\", here \"%.80s\"\n",
-                n, m, i + 1, i < n ? a[i] : "", i < m ? b[i] : "");
+                "line %zu: recorded \"%s\", here \"%s\"\n",
+                n, m, i + 1, recorded, here);
+        free(recorded);
+        free(here);
     }
     free(a);
     free(b);

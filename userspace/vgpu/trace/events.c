@@ -32,7 +32,7 @@ static int hex_digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* A JSON string with the escapes that we write. NULL: not one. */
+/* A JSON string with the escapes that we write, harmless for a terminal. NULL: not one. */
 static char *take_text(const char *at)
 {
     char *text, *to;
@@ -54,8 +54,10 @@ static char *take_text(const char *at)
         }
     }
     *to = '\0';
-    if (*at == '"')
+    if (*at == '"') {
+        vgpu_cli_harmless(text);
         return text;
+    }
     free(text);
     return NULL;
 }

@@ -73,6 +73,17 @@ cuCtxSetLimit(limit=0x7fff01903f30 value=2)
 cuPointerGetAttribute(data=0x1 attribute=CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL ptr=0x1)
 cuMemAdvise(advice=-1 advice= advice=1x = x=  *)" "$(sed -n 's/^vgpu[^ ]* \(cu.*\) = CUDA_SUCCESS 1.000 us$/\1/p' "$work/names.txt")"
 
+# Words of a program, or of a guest, where they are shown: calls, results and reasons, while it runs and in the totals.
+head -n 2 "$work/traced" > "$work/words"
+cat >> "$work/words" <<'END'
+call 100.001 7 'cu\u001b[2J' 'f=\u009b2J' 'CUDA\u001b[2J' 1 1.000
+printf '{"type":"refusal","time":100.008,"pid":7,"tid":7,"call":"cu\u001b[2J","text":"\342\200\256\302\233 \u001b[2J"}\n' >> "$VGPU_TRACE_JSON"
+END
+chmod +x "$work/words"
+"$vgpu" trace --gpu soft --output "$work/words.txt" "$work/words"
+says "trace: words of the program are shown" 0 "cu.*not supported: " cat "$work/words.txt"
+same "trace: words of the program are text" "" "$(tr -d '\n -~' < "$work/words.txt" | od -An -c)"
+
 # The program may be a guest with the folder of these files in its hands.
 mkdir -p "$work/swap"
 echo kept > "$work/swap/other"

@@ -27,7 +27,7 @@ enum { F_NAME, F_GPU, F_CPUS, F_MEMORY, F_PORTS, F_PROGRAM, FIELDS };
 struct machine {
     pid_t pid;
     uid_t owner; /* of its file */
-    char *path;  /* of its file */
+    char *folder;
     char *field[FIELDS];
 };
 
@@ -73,10 +73,29 @@ static int open_process(pid_t pid, uid_t owner)
     return fd;
 }
 
-/* The lock is gone: its process is, or ends. */
-static bool is_over(const char *path)
+/*
+ * The file of a machine, which must be of the user who has its folder; -1: it is none. A link in place of the folder would
+ * have another user's file, or that of another machine, name the process of the link's name.
+ */
+static int open_file(const char *folder)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int dir = open(folder, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_DIRECTORY);
+    int fd = dir < 0 ? -1 : openat(dir, "vm", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    struct stat of, st;
+
+    if (fd >= 0 && (fstat(dir, &of) || fstat(fd, &st) || !S_ISREG(st.st_mode) || of.st_uid != st.st_uid)) {
+        close(fd);
+        fd = -1;
+    }
+    if (dir >= 0)
+        close(dir);
+    return fd;
+}
+
+/* The lock is gone: its process is, or ends. */
+static bool is_over(const char *folder)
+{
+    int fd = open_file(folder);
     bool over = fd < 0 || flock(fd, LOCK_SH | LOCK_NB) == 0;
 
     if (fd >= 0)
@@ -86,7 +105,7 @@ static bool is_over(const char *path)
 
 static bool read_machine(struct machine *m)
 {
-    int fd = open(m->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int fd = open_file(m->folder);
     struct stat st;
     char line[4096];
     FILE *f;
@@ -94,8 +113,8 @@ static bool read_machine(struct machine *m)
 
     if (fd < 0)
         return false;
-    if (fstat(fd, &st) || !S_ISREG(st.st_mode) || (st.st_uid != geteuid() && geteuid() != 0) ||
-        flock(fd, LOCK_SH | LOCK_NB) == 0 || !(f = fdopen(fd, "re"))) {
+    if (fstat(fd, &st) || (st.st_uid != geteuid() && geteuid() != 0) || flock(fd, LOCK_SH | LOCK_NB) == 0 ||
+        !(f = fdopen(fd, "re"))) {
         close(fd);
         return false;
     }
@@ -137,11 +156,11 @@ static size_t find_machines(struct machine *list)
         if (sscanf(e->d_name, VGPU_CLI_TEMP_PREFIX "%d.", &pid) != 1 || pid <= 0)
             continue;
         m.pid = pid;
-        m.path = vgpu_cli_format("%s/%s/vm", base, e->d_name);
+        m.folder = vgpu_cli_format("%s/%s", base, e->d_name);
         if (read_machine(&m))
             list[n++] = m;
         else
-            free(m.path);
+            free(m.folder);
     }
     if (d)
         closedir(d);
@@ -220,7 +239,7 @@ static bool stop_one(const struct machine *m)
     }
     if (process >= 0)
         close(process);
-    while (!is_over(m->path)) {
+    while (!is_over(m->folder)) {
         if (vgpu_cli_now_ms() > end) {
             vgpu_cli_say("%s has not ended after %d s: kill -KILL %d ends it in any case", m->field[F_NAME],
                          STOP_MS / 1000, (int)m->pid);

@@ -94,6 +94,6 @@ int brk_accept_peer(struct brk_source *s)
         return fd;
     vgb_log_limited(&limit, VGB_WARN,
                     "a program of another user wants to connect: refused (--peer-uid, --peer-gid)");
-    vgb_close(&fd);
+    brk_foreign_end(&fd); /* it may have sent descriptors already */
     return -1;
 }

@@ -187,6 +187,8 @@ struct brk_vu_queue {
 
 /* Finds the rings in memory again. */
 void brk_vu_queue_remap(struct brk_vu_queue *q, struct brk_vu_mem *m);
+/* The number of entries changes only here: the rings are looked up for it. */
+void brk_vu_queue_resize(struct brk_vu_queue *q, struct brk_vu_mem *m, uint32_t num);
 /* 1: a chain was taken; 0: none there; -1: the ring is broken and no longer served; 2: there may be
  * one, to be looked for later. Chains that are malformed are given back with length 0 and skipped,
  * BRK_VU_SKIP_MAX in one call. */

@@ -45,13 +45,21 @@ static uint64_t protocol_features(void)
            UINT64_C(1) << BRK_VU_PF_SHMEM;
 }
 
+/* One of QEMU's: whatever it is, its close is not waited for. */
+static void queue_close(int *fd)
+{
+    if (*fd >= 0)
+        brk_foreign_close(*fd);
+    *fd = -1;
+}
+
 static void queue_reset(struct brk_vu_queue *q)
 {
     if (q->kick.fd >= 0 && q->kick.ready)
         brk_loop_del(&q->kick);
-    vgb_close(&q->kick.fd);
-    vgb_close(&q->call);
-    vgb_close(&q->err);
+    queue_close(&q->kick.fd);
+    queue_close(&q->call);
+    queue_close(&q->err);
     uint32_t generation = q->generation + 1;
     memset(q, 0, sizeof(*q));
     q->generation = generation;
@@ -154,7 +162,7 @@ static bool set_kick(unsigned i)
 
     if (q->kick.fd >= 0 && q->kick.ready)
         brk_loop_del(&q->kick);
-    vgb_close(&q->kick.fd);
+    queue_close(&q->kick.fd);
     q->kick.ready = NULL;
     if (!conn.nfds)
         return true; /* polling is not offered: the queue is not served */
@@ -284,7 +292,7 @@ static bool get_vring_base(unsigned i)
     if (q->kick.fd >= 0 && q->kick.ready)
         brk_loop_del(&q->kick);
     if (i < VGPU_VQ_DOORBELL || !brk_vu_dev.slot[i - VGPU_VQ_DOORBELL].client)
-        vgb_close(&q->kick.fd);
+        queue_close(&q->kick.fd);
     q->kick.ready = NULL;
     if (i != VGPU_VQ_CONTROL) {
         reply(&st, sizeof(st));
@@ -314,7 +322,7 @@ static bool queue_message(void)
     case BRK_VU_SET_VRING_NUM:
         if (!p->state.num || p->state.num > BRK_VU_QUEUE_SIZE_MAX || p->state.num & (p->state.num - 1))
             return false;
-        q->num = p->state.num;
+        brk_vu_queue_resize(q, &brk_vu_dev.mem, p->state.num);
         return true;
     case BRK_VU_SET_VRING_ADDR:
         q->addr = p->addr;
@@ -337,12 +345,12 @@ static bool queue_message(void)
     case BRK_VU_SET_VRING_KICK:
         return set_kick(i);
     case BRK_VU_SET_VRING_CALL:
-        vgb_close(&q->call);
+        queue_close(&q->call);
         q->call = conn.nfds ? conn.fds[0] : -1;
         conn.nfds = 0;
         return true;
     default: /* BRK_VU_SET_VRING_ERR */
-        vgb_close(&q->err);
+        queue_close(&q->err);
         q->err = conn.nfds ? conn.fds[0] : -1;
         conn.nfds = 0;
         return true;
@@ -404,7 +412,10 @@ static bool dispatch(bool *replied)
 static void on_complete(void)
 {
     bool replied = false;
-    const char *wrong = brk_vu_payload_check(&conn.h, &conn.p, conn.nfds);
+    /* The header once more: further descriptors may have come with the payload. */
+    const char *wrong = brk_vu_header_check(&conn.h, conn.nfds);
+
+    wrong = wrong ? wrong : brk_vu_payload_check(&conn.h, &conn.p, conn.nfds);
     bool ok = !wrong && dispatch(&replied);
     bool ack = conn.h.flags & BRK_VU_FLAG_NEED_REPLY && negotiated(BRK_VU_PF_REPLY_ACK) && !replied;
 

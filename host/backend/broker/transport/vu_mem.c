@@ -64,7 +64,7 @@ void brk_vu_mem_clear(struct brk_vu_mem *m)
     for (unsigned i = 0; i < m->n; i++) {
         if (m->map[i].mapping != MAP_FAILED)
             munmap(m->map[i].mapping, m->map[i].mapping_size);
-        vgb_close(&m->map[i].fd);
+        brk_foreign_close(m->map[i].fd); /* when QEMU has ended all of the guest's memory goes with it */
     }
     m->n = 0;
 }
@@ -76,7 +76,7 @@ const char *brk_vu_mem_set(struct brk_vu_mem *m, const struct brk_vu_payload_mem
     brk_vu_mem_clear(m);
     for (unsigned i = 0; i < p->nregions; i++) {
         if (wrong) {
-            close(fds[i]);
+            brk_foreign_close(fds[i]);
             continue;
         }
         const struct brk_vu_map *windows = brk_vu_mem_windows(m);

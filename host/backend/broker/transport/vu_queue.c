@@ -44,6 +44,13 @@ void brk_vu_queue_remap(struct brk_vu_queue *q, struct brk_vu_mem *m)
     q->used = u;
 }
 
+/* Rings that do not fit into a region with the new number are not served until their addresses come. */
+void brk_vu_queue_resize(struct brk_vu_queue *q, struct brk_vu_mem *m, uint32_t num)
+{
+    q->num = num;
+    brk_vu_queue_remap(q, m);
+}
+
 /* Adds one descriptor to the chain; false: malformed. */
 static bool add(struct brk_vu_chain *c, const struct desc *d)
 {

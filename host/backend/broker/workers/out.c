@@ -126,7 +126,7 @@ static void put_fd(struct brk_proc *p, struct brk_out_fd *f)
         }
     }
     p->nout_fds--;
-    close(f->fd);
+    brk_foreign_close(f->fd); /* a client's file: all of its pages may go with it */
     free(f);
 }
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -131,6 +132,33 @@ static void test_close_that_waits(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* A program of a user that --peer-uid does not name: the broker closes the connection with what lies in it. */
+static void test_refused_peer(void **state)
+{
+    static const char *const extra[] = {"--peer-uid", "4242", NULL};
+    struct broker b;
+    int sock, peer;
+
+    (void)state;
+    if (geteuid()) {
+        print_message("not run: foreign: programs of other users take root\n");
+        skip();
+    }
+    assert_int_equal(broker_start(&b, extra), 0);
+    assert_int_equal(chmod(b.dir, 0755), 0);
+    assert_int_equal(chmod(b.sock, 0777), 0);
+    kill(b.pid, SIGSTOP); /* it takes the connection when the message is there */
+    assert_int_equal(seteuid(4343), 0);
+    sock = connected(b.sock, 0);
+    assert_int_equal(seteuid(0), 0);
+    peer = give(sock, VGP_SOCK_INFO, 4, 1);
+    kill(b.pid, SIGCONT);
+    assert_serves(&b);
+    close(sock);
+    close(peer);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 /* As many as may say nothing, and more: one that does is served. */
 static void test_idle_connections(void **state)
 {
@@ -152,6 +180,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_close_that_waits),
+        cmocka_unit_test(test_refused_peer),
         cmocka_unit_test(test_idle_connections),
     };
 
