@@ -354,9 +354,10 @@ bool brk_region_message(struct brk_client *c, const struct vgb_msg *m)
 
     if (r && r->by_mapper)
         return mapper_message(c, r, m);
-    if (m->type == VGB_M_MAPPED && r && r->complete) {
+    if (m->type == VGB_M_MAPPED && r && r->state == BRK_R_ASKED) {
         uint32_t status = m->status ? VGPU_S_NO_MEMORY : VGPU_S_OK;
 
+        r->state = BRK_R_MAPPED; /* or what follows is the answer to UNMAP: it is said once */
         answered(c);
         if (status && !r->unmapping)
             drop_region(c, r);

@@ -157,11 +157,35 @@ static void test_refusals(void **state)
     assert_int_equal(brk_client_unmap(&c, 1), VGPU_S_NO_CLIENT);
 }
 
+/* Without a mapper: a worker that says later that it could not map a region has it not off the account. */
+static void test_said_once(void **state)
+{
+    struct vgb_msg failed = {.type = VGB_M_MAPPED, .region = 1, .status = 1};
+
+    (void)state;
+    proc.warden = NULL;
+    assert_int_equal(map(1), VGPU_S_OK);
+    say(VGB_M_MAPPED, 1);
+    assert_int_equal(last_status, VGPU_S_OK);
+    assert_false(brk_region_message(&c, &failed));
+    assert_int_equal(c.nregions, 1);
+    assert_int_equal(c.pinned, RUNS * VGP_PAGE);
+    /* One that is asked for its end while it maps says both. */
+    assert_int_equal(map(2), VGPU_S_OK);
+    assert_int_equal(brk_client_unmap(&c, 2), VGPU_S_OK);
+    read_all();
+    say(VGB_M_MAPPED, 2);
+    say(VGB_M_UNMAPPED, 2);
+    assert_int_equal(unmapped, 1);
+    assert_int_equal(c.pinned, RUNS * VGP_PAGE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_mapper_rests, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_said_once, setup, teardown),
     };
 
     return cmocka_run_group_tests_name("regions", tests, NULL, NULL);
