@@ -163,6 +163,57 @@ CASE(pool_again, CF_CTX)
     cf_u64("reserved_value", used, 0);
 }
 
+/* A free in the legacy stream comes after the work of blocking streams, and before what they are given later. */
+CASE(pool_legacy_order, CF_CTX)
+{
+    CUstream before = NULL, after = NULL, other = NULL;
+    CUdeviceptr flag = 0, p = 0, q = 0;
+    unsigned early = 0;
+
+    NEED(cuStreamCreate(&before, CU_STREAM_DEFAULT));
+    NEED(cuStreamCreate(&after, CU_STREAM_DEFAULT));
+    NEED(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemAlloc(&flag, 4));
+    NEED(cuMemsetD32(flag, 0, 1));
+    NEED(cuMemAllocAsync(&p, 4096, NULL));
+    NEED(cuCtxSynchronize());
+    OK("wait", cuStreamWaitValue32(before, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+    OK("fill", cf_fill(p, 1024, 3, before));
+    OK("free", cuMemFreeAsync(p, NULL));
+    OK("alloc", cuMemAllocAsync(&q, 4096, NULL));
+    OK("fill_after", cf_fill(q, 1024, 9, after));
+    for (unsigned i = 0; i < 2000; i++)
+        early += cuStreamQuery(after) != CUDA_ERROR_NOT_READY;
+    cf_u64("early", early, 0);
+    OK("go", cuStreamWriteValue32(other, flag, 1, 0));
+    OK("complete", cuCtxSynchronize());
+    cf_true("filled", cf_filled(q, 1024, 9));
+    OK("free_q", cuMemFreeAsync(q, NULL));
+    OK("free_flag", cuMemFree(flag));
+    OK("destroy", cuStreamDestroy(before));
+    OK("destroy_after", cuStreamDestroy(after));
+    OK("destroy_other", cuStreamDestroy(other));
+}
+
+/* What was freed in a context's stream is free when the context has ended: the pool is the device's. */
+CASE(pool_context_end, CF_CTX)
+{
+    CUmemoryPool pool = NULL;
+    CUcontext c = NULL;
+    CUstream s = NULL;
+    CUdeviceptr p = 0;
+    cuuint64_t used = 0;
+
+    NEED(cuDeviceGetDefaultMemPool(&pool, 0));
+    NEED(cuCtxCreate(&c, NULL, 0, 0));
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemAllocAsync(&p, 4096, s));
+    OK("free", cuMemFreeAsync(p, s));
+    OK("destroy", cuCtxDestroy(c));
+    OK("used", cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+    cf_u64("used_value", used, 0);
+}
+
 /* More than one block of a size is outstanding in turns; an allocation that fails finds what was freed before it. */
 CASE(pool_many, CF_CTX)
 {
