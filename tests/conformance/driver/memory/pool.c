@@ -2,6 +2,8 @@
 /* Memory pools of one's own. */
 #include "conform.h"
 
+#include <pthread.h>
+
 static CUmemPoolProps pool_props(void)
 {
     CUmemPoolProps p;
@@ -212,6 +214,52 @@ CASE(pool_context_end, CF_CTX)
     OK("destroy", cuCtxDestroy(c));
     OK("used", cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
     cf_u64("used_value", used, 0);
+}
+
+static _Atomic bool ended;
+
+static void *ask_for_memory(void *context)
+{
+    size_t n, total;
+
+    cuCtxSetCurrent(context);
+    while (!ended)
+        cuMemGetInfo(&n, &total);
+    return NULL;
+}
+
+/* A stream ends while another thread's call has frees in it sent: none is lost. */
+CASE(pool_stream_ends, CF_ALONE | CF_CTX)
+{
+    CUmemoryPool pool = NULL;
+    CUcontext context = NULL;
+    CUdeviceptr small = 0, p = 0;
+    cuuint64_t all = UINT64_MAX, used = 0;
+    bool ok = true;
+    pthread_t t;
+
+    NEED(cuCtxGetCurrent(&context));
+    NEED(cuDeviceGetDefaultMemPool(&pool, 0));
+    NEED(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+    NEED(cuMemAlloc(&small, 4));
+    cf_need_true("thread", pthread_create(&t, NULL, ask_for_memory, context) == 0);
+    for (uint32_t i = 0; i < 4000; i++) {
+        CUstream s = NULL;
+
+        ok &= cuStreamCreate(&s, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS &&
+              cuMemAllocAsync(&p, 4096, s) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS &&
+              cuMemcpyHtoD(small, &i, 4) == CUDA_SUCCESS && cuMemFreeAsync(p, s) == CUDA_SUCCESS;
+        for (volatile uint32_t k = 0; k < i % 64 * 1500; k++)
+            ;
+        ok &= cuStreamDestroy(s) == CUDA_SUCCESS;
+    }
+    ended = true;
+    pthread_join(t, NULL);
+    cf_true("calls", ok);
+    OK("complete", cuCtxSynchronize());
+    OK("used", cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+    cf_u64("used_value", used, 0);
+    OK("free_small", cuMemFree(small));
 }
 
 /* More than one block of a size is outstanding in turns; an allocation that fails finds what was freed before it. */
