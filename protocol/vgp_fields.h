@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The description of the calls as data (generated/vgp_fields.c): for code that has records and replies
+ * The description of the calls as data (build/generated/vgp_fields.c): for code that has records and replies
  * as bytes and must know what lies where, without being either of the two sides.
  */
 #ifndef VGP_FIELDS_H

@@ -5,8 +5,8 @@
 #
 #   format.sh [--check] [FILE...]
 #
-# Without FILE: all that git knows. kernel/ has the kernel's style (checkpatch), qemu-device/ QEMU's; they and generated
-# code are left alone. --check changes nothing: it lists the files that would change with the number of their
+# Without FILE: all that git knows. kernel/ has the kernel's style (checkpatch), qemu-device/ QEMU's; they
+# are left alone. --check changes nothing: it lists the files that would change with the number of their
 # lines, and ends with status 1 when there is one.
 
 set -u
@@ -25,7 +25,7 @@ mapfile -t files < <(
         (cd "$here" && realpath --relative-to="$TOP" "$@")
     else
         git ls-files --cached --others --exclude-standard '*.c' '*.h'
-    fi | grep -vE '^(kernel|qemu-device)/|(^|/)generated/')
+    fi | grep -vE '^(kernel|qemu-device)/')
 
 if [ $check = 0 ]; then
     printf '%s\0' "${files[@]}" | xargs -0 -r -n 40 "$format" -i

@@ -7,8 +7,8 @@ out=$1
 protocol=$(cd "$(dirname "$0")/../protocol" && pwd)
 stamp=$out/.done
 current() {
-    [ -e "$stamp" ] && [ -z "$(find "$protocol/cuda_calls.def" "$protocol/cuda_symbols.tsv" "$protocol/gen" -newer "$stamp" ! -name '*.pyc' \
-        ! -name __pycache__ | head -n 1)" ]
+    [ -e "$stamp" ] && [ -z "$(find "$protocol/cuda_calls.def" "$protocol/cuda_symbols.tsv" "$protocol/gen" -type f -newer "$stamp" \
+        ! -name '*.pyc' | head -n 1)" ]
 }
 current && exit 0
 mkdir -p "$out/softgpu"

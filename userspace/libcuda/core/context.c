@@ -242,6 +242,8 @@ CUresult vcu_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
         return res;
     c = primary_of(d);
     pthread_mutex_lock(&context_lock);
+    if (c->retained == 1)
+        vcu_parked_send(); /* the memory of a pool outlasts the context */
     if (c->retained == 0) {
         res = CUDA_ERROR_INVALID_CONTEXT;
     } else if (--c->retained == 0) {
@@ -361,6 +363,7 @@ CUresult vcu_cuCtxDestroy_v2(CUcontext ctx)
     c = vcu_handle_data((uintptr_t)ctx, VGP_H_CONTEXT);
     if (c == NULL || c->primary || c->base != c)
         return CUDA_ERROR_INVALID_CONTEXT;
+    vcu_parked_send();
     forget_contents(c);
     c->retained = 0;
     res = vgp_call_vgpCtxDestroy(ctx);

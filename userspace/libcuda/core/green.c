@@ -364,6 +364,7 @@ CUresult vcu_cuGreenCtxDestroy(CUgreenCtx hCtx)
     res = green_get(hCtx, &g);
     if (g == NULL)
         return res;
+    vcu_parked_send();
     vcu_units_context_ending(g->context);
     vcu_capture_forget_context(g->context->handle);
     vcu_green_forget(g->context);

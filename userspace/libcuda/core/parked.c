@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* See wait.h. The lock is held while these frees are sent, and is outside all others: unparking keeps the thread from coming back. */
+/*
+ * See wait.h. The lock is held while these frees are sent: inside the locks of contexts and pools, outside those of waits and of
+ * the ring. `unparking` keeps the thread from coming back, and from waiting for room in a stream.
+ */
 #include "core.h"
 
 #include <stdlib.h>
@@ -22,15 +25,19 @@ static uint64_t bytes;
 static uint64_t keepers[8];
 static bool off;
 
-/* An error that waits, or that has ended the context, is for the call that asks the worker. */
-static bool may_reuse(void)
+/*
+ * An error that waits, or that has ended the context, is for the call that asks the worker. A free or an allocation in the
+ * legacy stream also orders blocking streams: it is left out only while there is no work in these.
+ */
+static bool may_reuse(CUstream stream)
 {
     struct vcu_context *c = vcu_context_find(NULL);
 
     return !off && atomic_load_explicit(&vcu_captures, memory_order_relaxed) == 0 && c != NULL &&
            atomic_load(&c->base->sticky) == 0 && lnk_ring_dead(&vcu.ring) == CUDA_SUCCESS &&
            atomic_load_explicit(&vcu.ring.async_error, memory_order_relaxed) == 0 &&
-           !vcu_thread()->in_callback;
+           !vcu_thread()->in_callback &&
+           ((uintptr_t)stream > (uintptr_t)CU_STREAM_LEGACY || vcu_wait_legacy_alone());
 }
 
 static struct parked remove_locked(unsigned i)
@@ -46,26 +53,32 @@ static struct parked remove_locked(unsigned i)
     return p;
 }
 
-/* The record is of the context in which the memory was freed; where that is gone its memory is, too. */
-static void send_locked(unsigned i)
+/*
+ * Sends the oldest one. It is counted until its record is there: a thread that finds none parked may end the stream. The
+ * record is of the context in which the memory was freed; where that is gone its memory is, too.
+ */
+static void send_oldest_locked(void)
 {
     struct vcu_thread *t = vcu_thread();
-    struct parked p = remove_locked(i);
+    const struct parked *p = &parked[0];
 
-    if (vcu_context_usable(vcu_handle_data(p.context, VGP_H_CONTEXT)) != CUDA_SUCCESS ||
-        !vcu_context_enter(p.context))
-        return;
-    t->unparking = true;
-    vgp_call_cuMemFreeAsync(p.address, p.stream);
-    t->unparking = false;
-    vcu_context_return(true);
+    if (vcu_context_usable(vcu_handle_data(p->context, VGP_H_CONTEXT)) == CUDA_SUCCESS &&
+        vcu_context_enter(p->context)) {
+        t->unparking = true;
+        vgp_call_cuMemFreeAsync(p->address, p->stream);
+        t->unparking = false;
+        vcu_context_return(true);
+    }
+    remove_locked(0);
 }
 
 void vcu_parked_send(void)
 {
+    if (vcu_thread()->in_callback) /* which may send nothing */
+        return;
     pthread_mutex_lock(&lock);
     while (atomic_load(&vcu_parked) != 0)
-        send_locked(0);
+        send_oldest_locked();
     pthread_mutex_unlock(&lock);
 }
 
@@ -94,13 +107,13 @@ void vcu_parked_pool(uint64_t pool, bool keeps)
 
 bool vcu_parked_put(CUdeviceptr address, uint64_t size, uint64_t pool, CUstream stream)
 {
-    if (!may_reuse() || pool == 0 || size > VCU_PARKED_BYTES || stream == CU_STREAM_PER_THREAD)
+    if (!may_reuse(stream) || pool == 0 || size > VCU_PARKED_BYTES || stream == CU_STREAM_PER_THREAD)
         return false;
     pthread_mutex_lock(&lock);
     while (atomic_load(&vcu_parked) == VCU_PARKED_MAX || bytes + size > VCU_PARKED_BYTES)
-        send_locked(0);
+        send_oldest_locked();
     parked[vcu_parked] =
-        (struct parked){address, size, pool, vcu_owner_context(), stream, keeper_locked(pool) != NULL};
+        (struct parked){address, size, pool, vcu_current_context(), stream, keeper_locked(pool) != NULL};
     bytes += size;
     if (!parked[vcu_parked].keeps)
         atomic_fetch_add(&vcu_parked_loose, 1);
@@ -113,12 +126,12 @@ CUdeviceptr vcu_parked_take(uint64_t size, uint64_t pool, CUstream stream)
 {
     CUdeviceptr found = 0;
 
-    if (atomic_load_explicit(&vcu_parked, memory_order_relaxed) == 0 || !may_reuse())
+    if (atomic_load_explicit(&vcu_parked, memory_order_relaxed) == 0 || !may_reuse(stream))
         return 0;
     pthread_mutex_lock(&lock);
     for (unsigned i = vcu_parked; i-- > 0 && found == 0;) { /* the latest first */
         if (parked[i].size == size && parked[i].pool == pool && parked[i].stream == stream &&
-            parked[i].context == vcu_owner_context())
+            parked[i].context == vcu_current_context())
             found = remove_locked(i).address;
     }
     pthread_mutex_unlock(&lock);

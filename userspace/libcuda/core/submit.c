@@ -99,6 +99,9 @@ void vcu_stream_weigh(uint64_t stream, uint32_t weight)
     if (__builtin_expect(!vcu_room_add(at, stream, context, weight), 1) || vcu.worker_minor < 2 ||
         atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0)
         return;
+    /* The thread that sends parked frees has their lock: the next work in this stream waits. */
+    if (vcu_thread()->unparking)
+        return;
     look_for_idle(context, at);
     marked = vcu_room_mark_begin(at);
     vgp_call_vgpStreamThrottle((CUstream)(uintptr_t)stream); /* errors are for the work itself */

@@ -308,6 +308,16 @@ bool vcu_wait_idle(void)
     return idle;
 }
 
+bool vcu_wait_legacy_alone(void)
+{
+    bool alone;
+
+    pthread_mutex_lock(&vcu.ring.lock);
+    alone = others_idle(owner_id((uintptr_t)CU_STREAM_LEGACY));
+    pthread_mutex_unlock(&vcu.ring.lock);
+    return alone;
+}
+
 bool vcu_wait_may_owe(CUstream stream)
 {
     uint32_t owner = owner_id((uintptr_t)stream);

@@ -73,6 +73,8 @@ void vcu_wait_done(const struct vcu_wait_token *token);
 bool vcu_wait_answered(CUstream stream, bool everything);
 /* True if nothing is outstanding: queries of streams and events then report completion. */
 bool vcu_wait_idle(void);
+/* True while only legacy streams have work: a call left out of them then changes no order of work in other streams. */
+bool vcu_wait_legacy_alone(void);
 /* True if nothing before a copy into the stream has to be waited for, so that the copy may complete by itself:
    the caller sends it with VCU_EFFECT_QUIET, and calls vcu_wait_owe(); false: it must wait now. */
 bool vcu_wait_may_owe(CUstream stream);
@@ -129,7 +131,8 @@ void vcu_wait_init(void);
  * blocks or VCU_PARKED_BYTES wait. A wait makes a pool give memory back to the device, down to its release threshold (CUDA Driver API,
  * CU_MEMPOOL_ATTR_RELEASE_THRESHOLD): frees of a pool that keeps all (UINT64_MAX) outlast waits and queries, the others are sent
  * before them, and while one of these waits, no wait is answered ahead of the worker (above). Not parked are memory of per-thread
- * default streams and of imported pools, anything while a stream captures, and anything with VGPU_PARK_FREES=0.
+ * default streams and of imported pools, that of legacy streams while there is work in another stream, which these calls would
+ * order, anything while a stream captures, and anything with VGPU_PARK_FREES=0.
  */
 #define VCU_PARKED_MAX 32
 #define VCU_PARKED_BYTES (UINT64_C(64) << 20)

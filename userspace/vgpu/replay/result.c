@@ -280,7 +280,7 @@ static void learn_range(struct replay_run *r, const struct replay_event *e, cons
     const struct vgp_call_facts *f = vgp_call_facts(e->call->call);
     uint64_t length = 1;
 
-    if (f == NULL || f->range.where == 0 || e->reply->payload < vgp_fields_of(e->call->call)->ret_fixed)
+    if (f == NULL || f->range.where == 0)
         return;
     for (unsigned i = 0; i < 2 && f->range_length[i].where != 0; i++)
         length *= vgp_place_get(f->range_length[i], fixed, e->payload);
@@ -347,10 +347,10 @@ void replay_compare(struct replay_run *r, const struct replay_event *e, CUresult
     if (result == CUDA_SUCCESS)
         learn_layout(r, e, fixed);
     if (result == CUDA_SUCCESS && e->reply->payload != 0) {
-        if (size >= f->ret_fixed && e->reply->payload >= f->ret_fixed && f->ret_fixed >= 8)
+        if (size >= f->ret_fixed && e->reply->payload >= f->ret_fixed) {
             learn_range(r, e, fixed, payload);
-        if (size >= 8 && e->reply->payload >= 8)
             learn_number(r, e, payload);
+        }
         for (uint32_t i = 0; i < f->out_count; i++) {
             const uint8_t *a, *b;
             uint64_t n, m;

@@ -360,7 +360,7 @@ unsigned brk_arbiter_others_busy(uint64_t now_ns)
  */
 static bool lock_table(void)
 {
-    for (unsigned i = 0; i < LOCK_TRIES; i++) {
+    for (unsigned i = 0; i < LOCK_TRIES && walk_allowed(); i++) {
         if (lock_byte(0))
             return true;
         usleep(100);

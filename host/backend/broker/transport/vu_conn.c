@@ -45,7 +45,7 @@ static uint64_t protocol_features(void)
            UINT64_C(1) << BRK_VU_PF_SHMEM;
 }
 
-/* One of QEMU's: whatever it is, its close is not waited for. */
+/* A descriptor that QEMU has sent may be of any kind: the loop does not wait for its close. */
 static void queue_close(int *fd)
 {
     if (*fd >= 0)

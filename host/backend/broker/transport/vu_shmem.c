@@ -189,11 +189,15 @@ static void ask(uint32_t request)
 
 static void mapped(void)
 {
+    shm.was_mapped = true;
     vgb_close(&brk_vu_dev.windows_fd);
     brk_vu_dev.windows_fd = fcntl(shm.windows, F_DUPFD_CLOEXEC, 3);
+    if (brk_vu_dev.windows_fd < 0) {
+        fail("out of descriptors");
+        return;
+    }
     brk_vu_dev.windows_offset = 0;
     brk_vu_dev.windows_size = shm.size;
-    shm.was_mapped = true;
     brk_vu_device_control();
 }
 

@@ -211,7 +211,7 @@ uid_t brk_give_to_workers(int fd);
 
 /* ---- out.c: messages that could not be sent to a worker at once ---- */
 
-/* Sends it now: 0, or an error; brk_out_waits(): of those that pass. */
+/* Sends the message now. 0, or an error; brk_out_waits(): an error after which the message can be sent later. */
 int brk_out_send(struct brk_proc *p, const struct vgb_msg *m, const int *fds, unsigned nfds);
 bool brk_out_waits(int error);
 /* Descriptors wait for the worker, in its socket or for room there; as seen by brk_out_look(). */
@@ -225,8 +225,8 @@ const char *brk_out_push(struct brk_proc *p, const struct vgb_msg *m, const int 
 bool brk_out_over(void);
 /* Sends what can be sent; 0: nothing is left, else the error. */
 int brk_out_flush(struct brk_proc *p);
-/* What is to follow on the last send, 0 or its error: the socket or the tick tells when to go on. Returns an error of those
- * that do not pass, else 0. */
+/* After a send, with its result: has the loop (room in the socket) or the tick (other errors) try again. Returns the error
+ * if the message can never be sent, else 0. */
 int brk_out_sent(struct brk_proc *p, int error);
 void brk_out_drop(struct brk_proc *p);
 

@@ -33,7 +33,7 @@ static bool allocated(uint64_t address)
 static void look(struct wrk_call *c, const struct vgp_state *s)
 {
     const void *reply = c->reply_size >= s->at.offset + s->at.size ? c->reply : NULL;
-    uint64_t number = vgp_place_get(s->at, c->args, s->at.where == 2 ? reply : c->args);
+    uint64_t number = vgp_place_get(s->at, c->args, reply);
     bool there;
 
     if (!number) /* none was made, or the call does not name what it ended */

@@ -60,6 +60,35 @@ CASE(green_resource, CF_CTX)
     cf_true("of_context_count", again.sm.smCount == r.sm.smCount);
 }
 
+/* Memory freed in the default stream of a green context is not taken in that of the primary one: neither waits for the other. */
+CASE(green_pool, CF_CTX)
+{
+    CUgreenCtx g = green_new(NULL);
+    CUcontext primary = NULL;
+    CUstream other = NULL;
+    CUdeviceptr flag = 0, p = 0, q = 0;
+
+    NEED(cuCtxGetCurrent(&primary));
+    NEED(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemAlloc(&flag, 4));
+    NEED(cuMemsetD32(flag, 0, 1));
+    NEED(cuCtxSetCurrent(converted(g)));
+    NEED(cuMemAllocAsync(&p, 4096, NULL));
+    NEED(cuCtxSynchronize());
+    OK("wait", cuStreamWaitValue32(NULL, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+    OK("fill", cf_fill(p, 1024, 3, NULL));
+    OK("free", cuMemFreeAsync(p, NULL));
+    NEED(cuCtxSetCurrent(primary));
+    OK("alloc", cuMemAllocAsync(&q, 4096, NULL));
+    cf_true("another", p != q);
+    OK("go", cuStreamWriteValue32(other, flag, 1, 0));
+    OK("free_q", cuMemFreeAsync(q, NULL));
+    OK("complete", cuCtxSynchronize());
+    OK("destroy", cuGreenCtxDestroy(g));
+    OK("free_flag", cuMemFree(flag));
+    OK("destroy_other", cuStreamDestroy(other));
+}
+
 CASE(green_split, CF_CTX)
 {
     CUdevResource all = all_sms(), part[2], left, zero = {0};

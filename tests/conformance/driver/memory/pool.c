@@ -2,6 +2,8 @@
 /* Memory pools of one's own. */
 #include "conform.h"
 
+#include <pthread.h>
+
 static CUmemPoolProps pool_props(void)
 {
     CUmemPoolProps p;
@@ -161,6 +163,103 @@ CASE(pool_again, CF_CTX)
     OK("complete", cuCtxSynchronize());
     OK("reserved", cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &used));
     cf_u64("reserved_value", used, 0);
+}
+
+/* A free in the legacy stream comes after the work of blocking streams, and before what they are given later. */
+CASE(pool_legacy_order, CF_CTX)
+{
+    CUstream before = NULL, after = NULL, other = NULL;
+    CUdeviceptr flag = 0, p = 0, q = 0;
+    unsigned early = 0;
+
+    NEED(cuStreamCreate(&before, CU_STREAM_DEFAULT));
+    NEED(cuStreamCreate(&after, CU_STREAM_DEFAULT));
+    NEED(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemAlloc(&flag, 4));
+    NEED(cuMemsetD32(flag, 0, 1));
+    NEED(cuMemAllocAsync(&p, 4096, NULL));
+    NEED(cuCtxSynchronize());
+    OK("wait", cuStreamWaitValue32(before, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+    OK("fill", cf_fill(p, 1024, 3, before));
+    OK("free", cuMemFreeAsync(p, NULL));
+    OK("alloc", cuMemAllocAsync(&q, 4096, NULL));
+    OK("fill_after", cf_fill(q, 1024, 9, after));
+    for (unsigned i = 0; i < 2000; i++)
+        early += cuStreamQuery(after) != CUDA_ERROR_NOT_READY;
+    cf_u64("early", early, 0);
+    OK("go", cuStreamWriteValue32(other, flag, 1, 0));
+    OK("complete", cuCtxSynchronize());
+    cf_true("filled", cf_filled(q, 1024, 9));
+    OK("free_q", cuMemFreeAsync(q, NULL));
+    OK("free_flag", cuMemFree(flag));
+    OK("destroy", cuStreamDestroy(before));
+    OK("destroy_after", cuStreamDestroy(after));
+    OK("destroy_other", cuStreamDestroy(other));
+}
+
+/* What was freed in a context's stream is free when the context has ended: the pool is the device's. */
+CASE(pool_context_end, CF_CTX)
+{
+    CUmemoryPool pool = NULL;
+    CUcontext c = NULL;
+    CUstream s = NULL;
+    CUdeviceptr p = 0;
+    cuuint64_t used = 0;
+
+    NEED(cuDeviceGetDefaultMemPool(&pool, 0));
+    NEED(cuCtxCreate(&c, NULL, 0, 0));
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemAllocAsync(&p, 4096, s));
+    OK("free", cuMemFreeAsync(p, s));
+    OK("destroy", cuCtxDestroy(c));
+    OK("used", cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+    cf_u64("used_value", used, 0);
+}
+
+static _Atomic bool ended;
+
+static void *ask_for_memory(void *context)
+{
+    size_t n, total;
+
+    cuCtxSetCurrent(context);
+    while (!ended)
+        cuMemGetInfo(&n, &total);
+    return NULL;
+}
+
+/* A stream ends while another thread's call has frees in it sent: none is lost. */
+CASE(pool_stream_ends, CF_ALONE | CF_CTX)
+{
+    CUmemoryPool pool = NULL;
+    CUcontext context = NULL;
+    CUdeviceptr small = 0, p = 0;
+    cuuint64_t all = UINT64_MAX, used = 0;
+    bool ok = true;
+    pthread_t t;
+
+    NEED(cuCtxGetCurrent(&context));
+    NEED(cuDeviceGetDefaultMemPool(&pool, 0));
+    NEED(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+    NEED(cuMemAlloc(&small, 4));
+    cf_need_true("thread", pthread_create(&t, NULL, ask_for_memory, context) == 0);
+    for (uint32_t i = 0; i < 4000; i++) {
+        CUstream s = NULL;
+
+        ok &= cuStreamCreate(&s, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS &&
+              cuMemAllocAsync(&p, 4096, s) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS &&
+              cuMemcpyHtoD(small, &i, 4) == CUDA_SUCCESS && cuMemFreeAsync(p, s) == CUDA_SUCCESS;
+        for (volatile uint32_t k = 0; k < i % 64 * 1500; k++)
+            ;
+        ok &= cuStreamDestroy(s) == CUDA_SUCCESS;
+    }
+    ended = true;
+    pthread_join(t, NULL);
+    cf_true("calls", ok);
+    OK("complete", cuCtxSynchronize());
+    OK("used", cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+    cf_u64("used_value", used, 0);
+    OK("free_small", cuMemFree(small));
 }
 
 /* More than one block of a size is outstanding in turns; an allocation that fails finds what was freed before it. */
