@@ -123,8 +123,17 @@ static bool tells_of_parked(uint16_t call)
 {
     if (vgp_tells_completion(call))
         return atomic_load_explicit(&vcu_parked_loose, memory_order_relaxed) != 0;
-    /* The room in a stream is the library's own question. */
-    return (vgp_effect(call) == VGP_EFFECT_ANY || vgp_leaves_nothing(call)) && call != VGP_vgpStreamThrottle;
+    switch (vgp_effect(call)) {
+    case VGP_EFFECT_ORDERS:
+        return false;
+    case VGP_EFFECT_RUNS: /* a graph may allocate as it runs */
+        return call == VGP_cuGraphLaunch || call == VGP_vgpGraphLaunch;
+    case VGP_EFFECT_SIGNALS: /* may stand for ever, and a free behind it with it */
+    case VGP_EFFECT_CALLS:
+        return true;
+    default: /* the room in a stream is the library's own question */
+        return call != VGP_vgpStreamThrottle;
+    }
 }
 
 CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, bool want_reply)

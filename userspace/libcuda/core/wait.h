@@ -127,9 +127,10 @@ void vcu_wait_init(void);
  * runs in it. So a program that allocates and frees its temporary buffers around each kernel makes no round trip for them.
  *
  * The frees are sent before anything could tell the difference: before each record that does not only put work into a stream
- * (attributes of pools, other allocations, captures, ends of streams and contexts), and when more than VCU_PARKED_MAX
- * blocks or VCU_PARKED_BYTES wait. A wait makes a pool give memory back to the device, down to its release threshold (CUDA Driver API,
- * CU_MEMPOOL_ATTR_RELEASE_THRESHOLD): frees of a pool that keeps all (UINT64_MAX) outlast waits and queries, the others are sent
+ * (attributes of pools, other allocations, captures, ends of streams and contexts), before work that may allocate as it runs or
+ * stand for ever (graphs, host functions, waits for values), and when more than VCU_PARKED_MAX blocks or VCU_PARKED_BYTES wait.
+ * What differs is CU_MEMPOOL_ATTR_USED_MEM_HIGH, by the size of what waits while something else is allocated. A wait makes a pool give memory back to the device, down to its release threshold (CUDA Driver API,
+ * CU_MEMPOOL_ATTR_RELEASE_THRESHOLD): frees of a pool that keeps all (UINT64_MAX) outlast waits, the others are sent
  * before them, and while one of these waits, no wait is answered ahead of the worker (above). Not parked are memory of per-thread
  * default streams and of imported pools, that of legacy streams while there is work in another stream, which these calls would
  * order, anything while a stream captures, and anything with VGPU_PARK_FREES=0.
