@@ -130,7 +130,7 @@ images()
     local name=$1 want="images 42 sent $2 spared $3" text
     text=$(VGPU_STATS=1 VGPU_SOCKET="$work/images.sock" LD_LIBRARY_PATH="$build/userspace/libcuda" \
         timeout 120 "$out/client" images 2>&1 < /dev/null)
-    text=$(sed -n 's/^vgpu-stats:.* image_bytes_sent=\([0-9]*\) image_bytes_spared=\([0-9]*\)$/sent \1 spared \2/p
+    text=$(sed -n 's/^vgpu-stats:.* image_bytes_sent=\([0-9]*\) image_bytes_spared=\([0-9]*\).*/sent \1 spared \2/p
         /^images/p' <<< "$text" | sort | tr '\n' ' ')
     if [ "$text" = "$want " ]; then ok "$name"; else bad "$name" "'$text' instead of '$want'"; fi
 }
