@@ -5,6 +5,9 @@
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +15,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 #include "link.h"
 #include "record.h"
@@ -71,16 +76,14 @@ static int run_as_user(const char *folder, char *program)
     return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-int main(int argc, char **argv)
+static void test_environment_of_a_user(void **state)
 {
     char folder[] = "/tmp/vgpu-secure.XXXXXX", path[64], program[64];
     static const char *const files[] = {"VGPU_TRACE", "VGPU_TRACE_JSON", "VGPU_RECORD"};
     unsigned written = 0;
     int status = 77;
 
-    (void)argv;
-    if (argc == 2)
-        return privileged();
+    (void)state;
     if (!geteuid() && mkdtemp(folder) && !chmod(folder, 0711)) {
         snprintf(program, sizeof(program), "%s/program", folder);
         status = copy_self(program) ? run_as_user(folder, program) : -1;
@@ -91,15 +94,18 @@ int main(int argc, char **argv)
         unlink(program);
         rmdir(folder);
     }
-    /* TAP, as cmocka prints it for unit-tests.sh. */
-    printf("1..1\n");
     if (status == 77) {
-        printf("ok 1 # SKIP secure: needs root, and a /tmp where programs may be set-id\n");
-        return 0;
+        print_message("not run: secure: needs root, and a /tmp where programs may be set-id\n");
+        skip();
     }
-    if (status || written)
-        printf("# status %d, %u files written\nnot ok 1 - test_environment_of_a_user\n", status, written);
-    else
-        printf("ok 1 - test_environment_of_a_user\n");
-    return status || written;
+    assert_int_equal(status, 0);
+    assert_int_equal(written, 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_environment_of_a_user)};
+
+    (void)argv;
+    return argc == 2 ? privileged() : cmocka_run_group_tests_name("secure", tests, NULL, NULL);
 }
