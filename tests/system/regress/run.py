@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Runs the reproducer of each hole in holes.txt, alone and by name.
+"""Runs the reproducer of each hole in holes.txt and looks for its tests by name.
 
 usage: run.py --top-build DIR [--quick] [--list] [NAME...]
 
@@ -12,6 +12,7 @@ the holes.
 """
 import argparse
 import fnmatch
+import functools
 import os
 import re
 import subprocess
@@ -69,8 +70,10 @@ def passed_tests(out):
     return found
 
 
+@functools.lru_cache(maxsize=None)
 def output(build, command):
-    """(its exit status, what it printed), or None when it did not end."""
+    """(its exit status, what it printed), or None when it did not end. Once for each command: holes share programs."""
+    command = list(command)
     env = dict(os.environ, BACKEND_DIR=os.path.join(build, "host/backend"))
     with tempfile.TemporaryDirectory(prefix="vgpu-regress-") as scratch:
         if os.path.basename(command[0]) == "fuzz_exec":  # what it finds is kept nowhere
@@ -91,7 +94,7 @@ def run(build, hole):
     commands = programs(build, hole)
     if not commands:
         return "%s is not in %s" % (hole.command[0], hole.folder)
-    results = [output(build, command) for command in commands]
+    results = [output(build, tuple(command)) for command in commands]
     if None in results:
         return "no end after 30 minutes"
     status = max(abs(code) for code, _ in results)
