@@ -8,7 +8,6 @@
 Exit status 1 where there is one, 2 for a mistake of this program."""
 import os
 import re
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -41,14 +40,11 @@ def main():
         return 2
     top = sys.argv[2] if len(sys.argv) == 3 else os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     tree = Tree(top)
-    names = subprocess.run(['git', '-C', top, 'ls-files', '--cached', '--others', '--exclude-standard', '*.c', '*.h', '*.cu'],
-                           capture_output=True, text=True, check=True).stdout.split()
     found = 0
-    for name in names:
-        path = os.path.join(top, name)
-        if '/testdata/' in name or not os.path.exists(path):
+    for name in tree.files:
+        if not name.endswith(('.c', '.h', '.cu')) or '/testdata/' in name:
             continue
-        with open(path, encoding='utf-8', errors='replace') as f:
+        with open(os.path.join(top, name), encoding='utf-8', errors='replace') as f:
             text = f.read()
         for line, comment, column0, followed in comments(text):
             rest = text.split('\n', line + comment.count('\n'))[-1] if followed else ''
