@@ -12,7 +12,8 @@
     }
 }
 /^not run: / { reasons[++n] = $0 }
-/(^| )(FAIL|FAILED|not ok)([ :]|$)/ && m < 40 { faults[++m] = $0 }
+# cmocka's: the values that differ and the line of the test, before the test's name.
+/(^| )(FAIL|FAILED|not ok)([ :]|$)|^\[ +(ERROR|LINE) +\]/ && m < 40 { faults[++m] = $0 }
 END {
     if (!runners) {
         faults[++m] = "FAIL: " folder ": its check printed no result (exit status " rc ")"
