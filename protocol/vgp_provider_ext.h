@@ -32,6 +32,9 @@ CUresult sg_host_register_private(void *p, size_t size);
  */
 void sg_copy_past_caches(bool past);
 
+/* What programs have made and not given back, as text, for tests; at most `size` bytes with the final zero. */
+void sg_books(char *text, size_t size);
+
 /* Who makes memory that other processes may open; host/softgpu/memory/share.h describes the members. */
 struct sg_share_ops {
     int (*create)(void *arg, uint32_t kind, uint64_t bytes, uint8_t *token, uint32_t *holder);

@@ -109,6 +109,7 @@ enum sg_type {
     SG_T_COND,
     SG_T_GREEN,
     SG_T_RDESC,
+    SG_T_COUNT,
 };
 
 struct sg_ctx;
@@ -137,6 +138,12 @@ void sg_obj_get(struct sg_obj *obj);
 /* For lists that have no reference of their own: false when the last one is gone and obj is ending. */
 bool sg_obj_try_get(struct sg_obj *obj);
 void sg_obj_put(struct sg_obj *obj); /* NULL is fine */
+/* Destroys what nothing else has a reference to. */
+void sg_obj_end(struct sg_obj *obj);
+/* The object lasts as long as the process: sg_obj_count() leaves it out. Once for each object. */
+void sg_obj_lasts(const struct sg_obj *obj);
+/* Numbers of the objects whose last reference has not been dropped, by type. */
+void sg_obj_count(int64_t n[SG_T_COUNT]);
 /* The object of that type behind a handle, with a reference for the caller, or NULL. */
 void *sg_lookup(uint64_t handle, enum sg_type type);
 /* Unregisters every object owned by ctx (its end). */

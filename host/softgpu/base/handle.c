@@ -24,6 +24,9 @@ static struct slot *slots;
 static uint32_t nslots, cap_slots;
 static uint32_t free_head, free_tail, nfree; /* index + 1 */
 
+/* Objects, by type, whether they have a handle or not; not those that last as long as the process. */
+static _Atomic int64_t alive[SG_T_COUNT];
+
 /* Slots rest in the free list until there are this many, so that generations last. */
 #define SG_FREE_MIN 1024
 
@@ -36,11 +39,29 @@ void sg_obj_init(struct sg_obj *obj, enum sg_type type, struct sg_ctx *owner,
     obj->owner = owner;
     obj->destroy = destroy;
     obj->whole = NULL;
+    atomic_fetch_add_explicit(&alive[type], 1, memory_order_relaxed);
+}
+
+void sg_obj_count(int64_t n[SG_T_COUNT])
+{
+    for (unsigned i = 0; i < SG_T_COUNT; i++)
+        n[i] = atomic_load_explicit(&alive[i], memory_order_relaxed);
 }
 
 static struct sg_obj *counted(struct sg_obj *obj)
 {
     return obj && obj->whole ? obj->whole : obj;
+}
+
+void sg_obj_end(struct sg_obj *obj)
+{
+    sg_obj_lasts(obj);
+    obj->destroy(obj);
+}
+
+void sg_obj_lasts(const struct sg_obj *obj)
+{
+    atomic_fetch_sub_explicit(&alive[obj->type], 1, memory_order_relaxed);
 }
 
 void sg_obj_get(struct sg_obj *obj)
@@ -64,7 +85,7 @@ void sg_obj_put(struct sg_obj *obj)
 {
     obj = counted(obj);
     if (obj && atomic_fetch_sub_explicit(&obj->refs, 1, memory_order_acq_rel) == 1)
-        obj->destroy(obj);
+        sg_obj_end(obj);
 }
 
 static bool take_slot_locked(uint32_t *index)

@@ -446,6 +446,15 @@ void sg_mem_usage(int device, uint64_t *free_bytes, uint64_t *total_bytes)
     pthread_mutex_unlock(&sg_mem_lock);
 }
 
+uint64_t sg_mem_ranges(void)
+{
+    pthread_mutex_lock(&sg_mem_lock);
+    uint64_t n = sg_table_count();
+
+    pthread_mutex_unlock(&sg_mem_lock);
+    return n;
+}
+
 bool sg_mem_charge(int device, uint64_t size)
 {
     bool ok;

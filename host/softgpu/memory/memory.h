@@ -139,11 +139,13 @@ bool sg_mem_covers(uint64_t addr, uint64_t size, struct sg_mem_info *out);
 bool sg_mem_reserve_init(void);
 bool sg_mem_reserve(uint64_t want, uint64_t size, uint64_t align, uint64_t *out);
 void sg_mem_unreserve(uint64_t base, uint64_t size);
+uint64_t sg_mem_reserved(void); /* bytes */
 /* Takes memory that was mapped over reserved addresses away; they stay reserved. */
 bool sg_mem_reserve_clear(uint64_t base, uint64_t size);
 /* True when addr lies in the address range that device memory comes from, live or not. */
 bool sg_mem_in_arena(uint64_t addr);
 void sg_mem_usage(int device, uint64_t *free_bytes, uint64_t *total_bytes);
+uint64_t sg_mem_ranges(void); /* ranges that kernels or copies may access, on all devices */
 /* Marks device memory, of a pool or of cuMemAlloc, that starts at base as about to be freed; false: none,
  * or marked before. */
 bool sg_mem_begin_free(uint64_t base);

@@ -30,6 +30,7 @@
 
 static pthread_mutex_t reserve_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sg_arena reserve_space;
+static uint64_t reserved; /* bytes */
 
 /* Not writable: nothing is there, and it must not count as this process's memory (RLIMIT_DATA). */
 static void *reserve_map(uint64_t at, uint64_t size, int flags)
@@ -69,6 +70,7 @@ bool sg_mem_reserve(uint64_t want, uint64_t size, uint64_t align, uint64_t *out)
         *out = want;
     else
         ok = sg_arena_take(&reserve_space, size, align, out);
+    reserved += ok ? size : 0;
     pthread_mutex_unlock(&reserve_lock);
     return ok;
 }
@@ -80,7 +82,17 @@ void sg_mem_unreserve(uint64_t base, uint64_t size)
         return; /* lost */
     pthread_mutex_lock(&reserve_lock);
     sg_arena_give(&reserve_space, base, size);
+    reserved -= size;
     pthread_mutex_unlock(&reserve_lock);
+}
+
+uint64_t sg_mem_reserved(void)
+{
+    pthread_mutex_lock(&reserve_lock);
+    uint64_t n = reserved;
+
+    pthread_mutex_unlock(&reserve_lock);
+    return n;
 }
 
 bool sg_mem_reserve_clear(uint64_t base, uint64_t size)

@@ -90,6 +90,11 @@ bool sg_table_insert(const struct sg_entry *want, bool *overlap)
     return true;
 }
 
+uint64_t sg_table_count(void)
+{
+    return table.count;
+}
+
 void sg_table_remove(struct sg_entry *e)
 {
     uneven -= is_uneven(e->access);

@@ -32,6 +32,7 @@ bool sg_table_reserve(void);
 /* False when the range overlaps one that is there (*overlap), or without memory. */
 bool sg_table_insert(const struct sg_entry *e, bool *overlap);
 void sg_table_remove(struct sg_entry *e);
+uint64_t sg_table_count(void); /* entries */
 /* Sets the access rights: SG_ACCESS_*. */
 void sg_table_set_access(struct sg_entry *e, uint32_t access);
 

@@ -74,6 +74,8 @@ static CUresult init_locked(void)
         r = sg_ctx_new((int)i, 0, true, &sg_devices[i].primary);
         if (r != CUDA_SUCCESS)
             return r;
+        sg_obj_lasts(&sg_devices[i].primary->obj);
+        sg_obj_lasts(&sg_devices[i].primary->legacy->obj);
         sg_log("device %u: compute capability %d.%d", i, sg_config.cc[i].major, sg_config.cc[i].minor);
     }
     sg_exec_set_threads(sg_config.threads);
@@ -251,7 +253,7 @@ static void ctx_free(struct sg_obj *obj)
 
     /* Its thread has ended, or there was none: it has a reference. No lock is taken, as the caller may have it. */
     if (ctx->legacy)
-        ctx->legacy->obj.destroy(&ctx->legacy->obj);
+        sg_obj_end(&ctx->legacy->obj);
     sg_deps_free(ctx->gates);
     pthread_mutex_destroy(&ctx->issue);
     cua_coredump_forget(&ctx->coredump);

@@ -268,8 +268,17 @@ void sg_ctx_retire_streams(struct sg_ctx *ctx); /* at the context's end, when dr
 #define SG_PER_THREAD ((CUstream)0x2)
 #define SG_PTSZ(h) ((h) == NULL ? SG_PER_THREAD : (h))
 void sg_tls_streams_free(struct sg_tls *t);
+/* Gives back the calling thread's default streams of contexts that have ended. */
+void sg_tls_streams_forget(void);
 
 #include "runtime/copy.h"
 #include "runtime/event.h"
+
+/*
+ * What programs have made and not given back, for tests: "kind number" for each kind of object of which there is
+ * one, with a handle or without, and the numbers of ranges, of bytes charged to all devices and of bytes of reserved addresses.
+ * Exported. Writes at most size bytes, the final zero among them.
+ */
+void sg_books(char *text, size_t size);
 
 #endif

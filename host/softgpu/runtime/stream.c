@@ -145,7 +145,7 @@ CUresult sg_stream_new(struct sg_ctx *self, unsigned flags, int priority, struct
             s->first = deps_pending(ctx->gates, green ? green->gates : NULL);
         if ((ctx->gates || self->gates) && !s->first) {
             pthread_mutex_unlock(&ctx->issue);
-            stream_free(&s->obj); /* nobody else has seen it */
+            sg_obj_end(&s->obj); /* nobody else has seen it */
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
         sg_obj_get(&s->obj); /* the list's reference */

@@ -4,6 +4,27 @@
 
 #include "runtime/runtime.h"
 
+/* Gives back the calling thread's streams of contexts that went away. */
+static void forget_dying(struct sg_tls *t)
+{
+    for (unsigned i = 0; i < t->nptds; i++) {
+        struct sg_stream *own = t->ptds[i];
+
+        if (own->dying) {
+            t->ptds[i--] = t->ptds[--t->nptds];
+            sg_obj_put(&own->obj);
+        }
+    }
+}
+
+void sg_tls_streams_forget(void)
+{
+    struct sg_tls *t = sg_tls();
+
+    if (t)
+        forget_dying(t);
+}
+
 static CUresult per_thread_stream(struct sg_ctx *ctx, struct sg_stream **out)
 {
     struct sg_tls *t = sg_tls();
@@ -14,15 +35,11 @@ static CUresult per_thread_stream(struct sg_ctx *ctx, struct sg_stream **out)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (sg_current_self(ctx) != ctx) /* documented with cuStreamGetCtx_v2 */
         return sg_fail(CUDA_ERROR_INVALID_HANDLE, "a green context has no per-thread default stream");
+    forget_dying(t);
     for (unsigned i = 0; i < t->nptds; i++) {
-        struct sg_stream *own = t->ptds[i];
-
-        if (own->dying) { /* its context went away */
-            t->ptds[i--] = t->ptds[--t->nptds];
-            sg_obj_put(&own->obj);
-        } else if (own->ctx == ctx) {
-            sg_obj_get(&own->obj);
-            *out = own;
+        if (t->ptds[i]->ctx == ctx) {
+            *out = t->ptds[i];
+            sg_obj_get(&(*out)->obj);
             return CUDA_SUCCESS;
         }
     }

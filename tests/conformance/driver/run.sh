@@ -184,7 +184,8 @@ again() {
     fi
 }
 
-# What the description says that calls make and end is true: the worker said nothing else.
+# What the description says that calls make and end is true, and after each case nothing that it made is left: the worker
+# said nothing else.
 audited() {
     log=$out/audited
     VGPU_TEST_AUDIT=1 timeout 600 "$vgpu" run --verbose --gpu "$gpu" "$build/conform" >"$log" 2>"$log.err"

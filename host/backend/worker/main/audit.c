@@ -3,13 +3,22 @@
  * Holds what the description says that calls make and end (docs/state.md) against what is there: after each call that
  * succeeded, objects that it made are found, those that it ended are not. For tests: the environment has VGPU_TEST_AUDIT.
  * A difference is a fault of the description or of a handler, never of the guest; it is logged, and the client goes on.
+ * What a program has not given back is logged where it trims memory of graphs three times, which tests do when they have given
+ * back all that they made.
  */
 #include "main.h"
+#include "memory/memory.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "vgp_facts.h"
 #include "vgp_worker.h"
+
+#define OWN_RANGES 2u  /* staging and results */
+#define CURRENT_MAX 2u /* ended contexts that threads have current */
 
 static bool on;
 
@@ -49,10 +58,63 @@ static void look(struct wrk_call *c, const struct vgp_state *s)
                 (unsigned long long)number, s->kind, there ? "there after its end" : "not there");
 }
 
+/* Primary contexts and default pools last as long as the process; no call ends a descriptor of resources. */
+static bool may_stay(unsigned type)
+{
+    return type == VGP_H_CONTEXT || type == VGP_H_MEM_POOL || type == VGP_H_RESOURCE_DESC;
+}
+
+/* Objects that the provider has, and handles: false when there are none that a client's program must give back. */
+static bool something_is_left(struct wrk_worker *w, char *text, size_t size)
+{
+    unsigned long long own = 0, contexts = 0, streams = 0;
+    const char *rest = text;
+    int length = 0;
+    bool left = false;
+    size_t at;
+
+    text[0] = 0;
+    if (wrk_provider.sg_books)
+        wrk_provider.sg_books(text, size);
+    /* A thread of this process may have a green context current that has ended, and so keeps its default stream. */
+    if (sscanf(text, "context %llu stream %llu %n", &contexts, &streams, &length) == 2 &&
+        contexts == streams && contexts <= CURRENT_MAX)
+        rest += length;
+    if (text[0]) /* ranges alone: memory of this process */
+        left = sscanf(rest, "ranges %llu bytes 0 reserved 0", &own) != 1 || own > OWN_RANGES;
+    at = strlen(text);
+    for (unsigned i = 0; i < VGP_H_TYPES && at < size; i++) {
+        if (!w->handles.live[i] || (may_stay(i) && (i == VGP_H_RESOURCE_DESC || w->handles.live[i] == 1)))
+            continue;
+        at += (size_t)snprintf(text + at, size - at, ", %llu handles of type %u",
+                               (unsigned long long)w->handles.live[i], i);
+        left = true;
+    }
+    return left;
+}
+
+/* Threads of the provider that end what a stream held may be a moment late. */
+static void look_for_rest(struct wrk_worker *w)
+{
+    char text[1000];
+
+    for (unsigned i = 0; something_is_left(w, text, sizeof(text)); i++) {
+        if (i == 1000) {
+            vgb_log(VGB_ERROR, "audit: left: %s", text);
+            return;
+        }
+        usleep(1000);
+    }
+}
+
 void wrk_audit(struct wrk_call *c)
 {
+    static unsigned trims;
     const struct vgp_call_facts *f = on ? vgp_call_facts(c->rec->call) : NULL;
 
+    trims = c->rec->call == VGP_cuDeviceGraphMemTrim ? trims + 1 : 0;
+    if (on && trims == 3)
+        look_for_rest(c->w);
     if (f && f->verdict.where && vgp_place_get(f->verdict, c->args, c->reply))
         return;
     for (uint32_t i = 0; f && i < f->states_count; i++) {

@@ -56,8 +56,11 @@ static uint64_t default_handle(int device)
     uint64_t h;
 
     pthread_mutex_lock(&default_lock);
-    if (!default_pool[device])
+    if (!default_pool[device]) {
         default_pool[device] = sg_pool_new(device, true, 0);
+        if (default_pool[device])
+            sg_obj_lasts(&default_pool[device]->obj);
+    }
     h = default_pool[device] ? default_pool[device]->obj.handle : 0;
     pthread_mutex_unlock(&default_lock);
     return h;

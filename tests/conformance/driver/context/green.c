@@ -529,4 +529,5 @@ CASE(green_primary, CF_ALONE | CF_UB)
     OK("retained", cuDevicePrimaryCtxGetState(0, &flags, &active));
     cf_u64("retained_active", (uint64_t)active, 1);
     NEED(cuDevicePrimaryCtxRelease(0));
+    NEED(cuCtxPopCurrent(&c));
 }

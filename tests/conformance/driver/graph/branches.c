@@ -329,6 +329,7 @@ CASE(gbranch_fault, CF_CTX | CF_ALONE)
     add_wait(g, NULL, p, p + 4);
     add(g, NULL, 0, "k_store", params);
     NEED(cuGraphInstantiate(&x, g, 0));
+    NEED(cuGraphDestroy(g));
     OK("launch", cuGraphLaunch(x, s));
     RC("sync", cuStreamSynchronize(s), CUDA_ERROR_ILLEGAL_ADDRESS);
     RC("again", cuStreamSynchronize(s), CUDA_ERROR_ILLEGAL_ADDRESS);

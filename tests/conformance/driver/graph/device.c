@@ -59,6 +59,12 @@ static CUgraphNode launcher(CUgraph g, CUgraphNode after, CUgraphExec x, uint64_
     return add(g, after, "k_graph_launch", params);
 }
 
+static void destroy_graphs(unsigned n, const CUgraph *g)
+{
+    for (unsigned i = 0; i < n; i++)
+        NEED(cuGraphDestroy(g[i]));
+}
+
 static CUgraphExec ready(CUgraph g, unsigned flags, CUstream s)
 {
     CUgraphExec x = NULL;
@@ -183,6 +189,7 @@ CASE(gdevice_modes, CF_CTX)
     cf_u64("gone_result", word(result), 1);
     cf_u64("gone_count", word(order), 11);
     OK("exec_destroy", cuGraphExecDestroy(x));
+    destroy_graphs(4, (CUgraph[]){child, last, next, g});
 }
 
 /* A sibling does not belong to its launcher: that one's tail does not wait for it. */
@@ -216,6 +223,7 @@ CASE(gdevice_sibling, CF_CTX)
     cf_u64("all", sum, 40);
     cf_u64("tail_last", v[2], 30); /* it waits for the graph that launched it, of which c is a child */
     OK("exec_destroy", cuGraphExecDestroy(x));
+    destroy_graphs(4, (CUgraph[]){child, last, middle, g});
 }
 
 /* A graph that goes on until it has counted down; and how many launches may wait. */
@@ -267,4 +275,5 @@ CASE(gdevice_self, CF_CTX)
     cf_u64("not_uploaded", first, 1);
     cf_u64("too_many", bad, 9);
     cf_u64("ran", word(order), 120);
+    destroy_graphs(3, (CUgraph[]){g, many, one});
 }

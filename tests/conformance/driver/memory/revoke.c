@@ -15,6 +15,7 @@ struct right {
     CUcontext second; /* of device 1 */
     CUmemoryPool pool;
     CUmodule module;
+    CUgraph graph;
     CUgraphExec exec;
     void *host;
     size_t size;
@@ -106,12 +107,11 @@ static void give_graph(struct right *r)
 {
     CUDA_MEM_ALLOC_NODE_PARAMS a = {
         .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = here}, .bytesize = BYTES};
-    CUgraph graph = NULL;
     CUgraphNode node;
 
-    NEED(cuGraphCreate(&graph, 0));
-    NEED(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &a));
-    NEED(cuGraphInstantiate(&r->exec, graph, 0));
+    NEED(cuGraphCreate(&r->graph, 0));
+    NEED(cuGraphAddMemAllocNode(&node, r->graph, NULL, 0, &a));
+    NEED(cuGraphInstantiate(&r->exec, r->graph, 0));
     NEED(cuGraphLaunch(r->exec, NULL));
     NEED(cuCtxSynchronize());
     r->p = a.dptr;
@@ -120,6 +120,7 @@ static CUresult take_graph(struct right *r)
 {
     NEED(cuMemFree(r->p));
     NEED(cuGraphExecDestroy(r->exec));
+    NEED(cuGraphDestroy(r->graph));
     return cuDeviceGraphMemTrim(0);
 }
 
@@ -283,6 +284,18 @@ static void copy_again(const struct right *r)
     cf_true("memset_refused", refused(result));
 }
 
+/* What the context's end does not take; fails where that has an error. */
+static void give_back(const struct right *r)
+{
+    if (r->alias) {
+        cuMemUnmap(r->p, r->size);
+        cuMemUnmap(r->alias, r->size);
+        cuMemAddressFree(r->p, 2 * r->size);
+    }
+    if (r->pool)
+        cuMemPoolDestroy(r->pool);
+}
+
 static void revoke(const struct way *w, bool warm, bool copies)
 {
     struct right r = {0};
@@ -312,6 +325,7 @@ static void revoke(const struct way *w, bool warm, bool copies)
         copy_again(&r);
     else
         launch_again(&r);
+    give_back(&r);
 }
 
 #define REVOKE_KERNEL(name, give, take, flags) \

@@ -121,6 +121,7 @@ CASE(share_physical, CF_ALONE)
     cf_true("kept_here", cf_filled(p, WORDS, 800));
     OK("unmap_last", cuMemUnmap(p, 2 * g));
     OK("release_last", cuMemRelease(again));
+    NEED(cuMemAddressFree(p, 2 * g));
 }
 
 CASE(share_physical_errors, CF_ALONE | CF_UB)
@@ -157,6 +158,7 @@ CASE(share_physical_errors, CF_ALONE | CF_UB)
     OK("release", cuMemRelease(h));
     NEED(cuMemGetInfo(&after, &total));
     cf_true("memory_back", before == after);
+    NEED(cuMemRelease(other));
     close(null);
 }
 
@@ -265,7 +267,12 @@ CASE(share_pool_errors, CF_ALONE | CF_UB)
     OK("import", peer_ask(&peer, &m, -1));
     peer_end(&peer, true);
     OK("free", cuMemFreeAsync(p, NULL));
+    OK("free_other", cuMemFreeAsync(other, NULL));
     OK("sync", cuStreamSynchronize(NULL));
+    NEED(cuMemPoolDestroy(imported));
+    NEED(cuMemPoolDestroy(pool));
+    NEED(cuMemPoolDestroy(plain));
+    NEED(cuMemRelease(h));
 }
 
 static CUresult range(int *fd, CUdeviceptr p, size_t size, unsigned long long flags)

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/* What programs have made and not given back: tests compare it before and after. */
+#include <stdio.h>
+
+#include "runtime/runtime.h"
+
+/* Descriptors of resources are not among them: no call ends one. */
+static const char *const names[SG_T_COUNT] = {
+    [SG_T_CTX] = "context",
+    [SG_T_STREAM] = "stream",
+    [SG_T_EVENT] = "event",
+    [SG_T_MODULE] = "module",
+    [SG_T_FUNC] = "function",
+    [SG_T_LIB] = "library",
+    [SG_T_KERN] = "kernel",
+    [SG_T_POOL] = "pool",
+    [SG_T_LINK] = "link",
+    [SG_T_PHYS] = "physical",
+    [SG_T_GRAPH] = "graph",
+    [SG_T_NODE] = "node",
+    [SG_T_GRAPH_EXEC] = "executable",
+    [SG_T_UOBJ] = "user-object",
+    [SG_T_ARRAY] = "array",
+    [SG_T_MIPMAP] = "mipmap",
+    [SG_T_TEXOBJ] = "texture",
+    [SG_T_SURFOBJ] = "surface",
+    [SG_T_TEXREF] = "texture-reference",
+    [SG_T_SURFREF] = "surface-reference",
+    [SG_T_COND] = "condition",
+    [SG_T_GREEN] = "green-context",
+};
+
+void sg_books(char *text, size_t size)
+{
+    int64_t alive[SG_T_COUNT];
+    uint64_t bytes = 0;
+    size_t at = 0;
+
+    sg_tls_streams_forget();
+    sg_obj_count(alive);
+    for (unsigned i = 0; i < SG_T_COUNT && at < size; i++)
+        if (names[i] && alive[i])
+            at += (size_t)snprintf(text + at, size - at, "%s %lld ", names[i], (long long)alive[i]);
+    for (unsigned i = 0; i < sg_config.ndevices; i++) {
+        uint64_t left, all;
+
+        sg_mem_usage((int)i, &left, &all);
+        bytes += all - left;
+    }
+    if (at < size)
+        snprintf(text + at, size - at, "ranges %llu bytes %llu reserved %llu",
+                 (unsigned long long)sg_mem_ranges(), (unsigned long long)bytes,
+                 (unsigned long long)sg_mem_reserved());
+}
