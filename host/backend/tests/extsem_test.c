@@ -180,6 +180,7 @@ static void test_answers_late(void **state)
     assert_int_equal(op(&g, VGP_EXTSEM_WAIT, 0, 41), 0);
     assert_int_equal(op(&g, VGP_EXTSEM_WAIT, 0, 42), 0);
     assert_int_equal(guest_call(&g, VGP_vgpPrimaryCtxReset, &reset, sizeof(reset), NULL, NULL), 0);
+    assert_int_equal(guest_context(&g), 0);
     assert_false(guest_notification(&g, VGP_NOTIFY_HOST_FUNC, &cookie, NULL, 400));
     assert_int_equal(ping(&g), 0);
     assert_int_equal(op(&g, VGP_EXTSEM_WAIT, 0, 43), 0);

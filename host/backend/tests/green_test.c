@@ -197,6 +197,55 @@ static void test_resources(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* For the provider. */
+static bool primary_is_there(struct guest *g)
+{
+    struct vgp_args_cuDevicePrimaryCtxGetState a = {.dev = 0};
+    const struct vgp_ret_cuDevicePrimaryCtxGetState *r = NULL;
+
+    assert_int_equal(guest_call(g, VGP_cuDevicePrimaryCtxGetState, &a, sizeof(a), (const void **)&r, NULL), 0);
+    return r->active;
+}
+
+/* A green context holds the primary one for the provider: what counts as gone is gone, however it ends. */
+static void test_primary_held(void **state)
+{
+    struct vgp_args_vgpPrimaryCtxRelease release = {.device = 0};
+    struct vgp_args_vgpPrimaryCtxReset reset = {.device = 0};
+    uint64_t id = 0, part[2], p = 0;
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    begin(&b, &g);
+    assert_int_equal(device_resource(&g, &id), 0);
+    assert_int_equal(split(&g, id, part), 0);
+    assert_int_equal(describe(&g, DESC(1), part, 1), 0);
+    for (unsigned i = 1; i < 9; i += 2) {
+        assert_int_equal(create(&g, i, DESC(1)), 0);
+        assert_int_equal(create(&g, i + 1, DESC(1)), 0);
+        assert_int_equal(guest_alloc(&g, 6 * M, &p), 0);
+        if (i == 5) { /* one that is ending while the primary context does */
+            struct vgp_args_vgpGreenCtxDestroy a = {.green = GREEN(i)};
+
+            guest_submit(&g, VGP_vgpGreenCtxDestroy, 3, &a, sizeof(a), NULL, 0);
+            g.seq++;
+        }
+        if (i % 4 == 1)
+            assert_int_equal(guest_call(&g, VGP_vgpPrimaryCtxRelease, &release, sizeof(release), NULL, NULL),
+                             0);
+        else
+            assert_int_equal(guest_call(&g, VGP_vgpPrimaryCtxReset, &reset, sizeof(reset), NULL, NULL), 0);
+        assert_false(primary_is_there(&g));
+        assert_int_equal(guest_alloc(&g, M, &p), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+        assert_int_equal(destroy(&g, GREEN(i + 1)), CUDA_ERROR_INVALID_CONTEXT);
+        assert_int_equal(guest_context(&g), 0);
+        assert_true(primary_is_there(&g));
+    }
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 static void test_contexts(void **state)
 {
     struct vgp_args_vgpGreenCtxStreamCreate s = {.stream = STREAM(1), .green = GREEN(1), .flags = 1};
@@ -253,7 +302,9 @@ static void test_contexts(void **state)
     assert_int_equal(guest_alloc(&g, 6 * M, &p), CUDA_ERROR_OUT_OF_MEMORY); /* it still counts */
 
     /* The primary context takes green ones and all that it has with it. */
+    assert_true(primary_is_there(&g));
     assert_int_equal(guest_call(&g, VGP_vgpPrimaryCtxRelease, &release, sizeof(release), NULL, NULL), 0);
+    assert_false(primary_is_there(&g));
     assert_int_equal(destroy(&g, GREEN(2)), CUDA_ERROR_INVALID_CONTEXT);
     assert_int_equal(create(&g, 3, DESC(1)), CUDA_ERROR_INVALID_CONTEXT);
     assert_int_equal(guest_context(&g), 0);
@@ -391,7 +442,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_resources),  cmocka_unit_test(test_group_parameters),
-        cmocka_unit_test(test_contexts),   cmocka_unit_test(test_multicast),
+        cmocka_unit_test(test_contexts),
+        cmocka_unit_test(test_primary_held),   cmocka_unit_test(test_multicast),
         cmocka_unit_test(test_decompress),
     };
 

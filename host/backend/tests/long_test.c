@@ -152,20 +152,24 @@ static void test_load_ends(void **state)
     const uint64_t m = VGP_HANDLE(VGP_H_MODULE, 1, 1);
     struct vgp_args_vgpPrimaryCtxReset reset = {.device = 0};
     struct vgp_args_cuModuleUnload unload = {.hmod = m};
+    struct vgp_args_vgpCtxCreate other = {.context = VGP_HANDLE(VGP_H_CONTEXT, 1, 7)};
     struct guest g;
 
     connect_to(*state, &g);
+    assert_int_equal(guest_call(&g, VGP_vgpCtxCreate, &other, sizeof(other), NULL, NULL), 0);
     load(&g, m, "slow", 0);
     uint32_t seq = g.seq;
     guest_submit(&g, VGP_vgpPrimaryCtxReset, 6, &reset, sizeof(reset), NULL, 0);
     uint32_t reset_seq = g.seq;
     assert_int_equal(ping(&g), 0);
+    g.context = other.context;
     release(&g);
     g.seq = seq;
     assert_int_equal(guest_wait(&g, SLOT, NULL, NULL, 10000), CUDA_ERROR_CONTEXT_IS_DESTROYED);
     g.seq = reset_seq;
     assert_int_equal(guest_wait(&g, 6, NULL, NULL, 10000), 0);
     g.seq += 1000;
+    assert_int_equal(guest_context(&g), 0);
     assert_int_equal(guest_call(&g, VGP_cuModuleUnload, &unload, sizeof(unload), NULL, NULL),
                      CUDA_ERROR_INVALID_HANDLE);
     load(&g, m, "slow", 0);

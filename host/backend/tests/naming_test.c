@@ -359,6 +359,7 @@ static void test_context_ends(void **state)
     assert_int_equal(CALL(&w.g, cuModuleUnload, .hmod = w.module[1]),
                      0); /* kept, and then ended by the reset */
     assert_int_equal(CALL(&w.g, vgpPrimaryCtxReset, .device = 0), 0);
+    assert_int_equal(guest_context(&w.g), 0);
     c.graph = w.graph[0];
     assert_int_equal(instantiate(&w, 1, w.graph[0]), CUDA_ERROR_CONTEXT_IS_DESTROYED);
     assert_int_equal(call(&w, VGP_vgpGraphClone, &c, sizeof(c), NULL, 0, NULL, 0),

@@ -176,6 +176,7 @@ static void test_context(void **state)
     connect_to(*state, &g);
     make_arrays(&g);
     assert_int_equal(CALL(&g, vgpPrimaryCtxReset, .device = 0), 0);
+    assert_int_equal(guest_context(&g), 0);
     assert_int_equal(CALL(&g, cuMipmappedArrayGetLevel, .pLevelArray = VGP_HANDLE(VGP_H_ARRAY, 1, 3),
                           .hMipmappedArray = mip),
                      CUDA_ERROR_INVALID_HANDLE);

@@ -17,12 +17,14 @@
  *
  * VGPU_TEST_HMM in the environment: kernels reach all memory of the process (testprov_green.c).
  * VGPU_TEST_NO_PIN in the environment: no memory can be registered.
+ * VGPU_TEST_RESET_KEEPS in the environment: a reset takes no reference to the primary context away.
  * VGPU_TEST_VERSION in the environment: the version of the driver (13000: 13.0).
  */
 #define _GNU_SOURCE
 #include <cuda.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,9 +167,35 @@ CUresult cuCtxSetCurrent(CUcontext c)
     return CUDA_SUCCESS;
 }
 
+/* What a context has ends with it. */
+static void streams_end(CUcontext c)
+{
+    pthread_mutex_lock(&streams_lock);
+    for (struct stream *s = streams; s; s = s->next) {
+        if (s->ctx == c && !s->ended)
+            testprov_stream_ends((CUstream)s);
+        s->ended |= s->ctx == c;
+    }
+    pthread_mutex_unlock(&streams_lock);
+}
+
+static void primary_ends(void)
+{
+    streams_end((CUcontext)(void *)&context_object);
+    testprov_context_ends();
+}
+
+static atomic_uint primary_refs;
+
+void testprov_primary_hold(void)
+{
+    primary_refs++;
+}
+
 CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d)
 {
     (void)d;
+    testprov_primary_hold();
     *c = (CUcontext)(void *)&context_object;
     return CUDA_SUCCESS;
 }
@@ -175,13 +203,29 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d)
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d)
 {
     (void)d;
+    if (!primary_refs)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (--primary_refs == 0)
+        primary_ends();
     return CUDA_SUCCESS;
 }
 
+/* With VGPU_TEST_RESET_KEEPS the references stay, and with them the context. */
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice d)
 {
     (void)d;
-    testprov_context_ends();
+    if (getenv("VGPU_TEST_RESET_KEEPS"))
+        return CUDA_SUCCESS;
+    if (atomic_exchange(&primary_refs, 0))
+        primary_ends();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice d, unsigned *flags, int *active)
+{
+    (void)d;
+    *flags = 0;
+    *active = primary_refs != 0;
     return CUDA_SUCCESS;
 }
 
@@ -193,16 +237,9 @@ CUresult cuCtxCreate_v2(CUcontext *c, unsigned flags, CUdevice d)
     return *c ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Its streams end with it. */
 CUresult cuCtxDestroy_v2(CUcontext c)
 {
-    pthread_mutex_lock(&streams_lock);
-    for (struct stream *s = streams; s; s = s->next) {
-        if (s->ctx == c && !s->ended)
-            testprov_stream_ends((CUstream)s);
-        s->ended |= s->ctx == c;
-    }
-    pthread_mutex_unlock(&streams_lock);
+    streams_end(c);
     return c == (CUcontext)(void *)&context_object ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 

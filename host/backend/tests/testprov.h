@@ -41,6 +41,8 @@ unsigned testprov_release(void);
 
 /* testprov_obj.c */
 void testprov_context_ends(void);
+/* One reference more to the primary context; cuDevicePrimaryCtxRelease() takes it back. */
+void testprov_primary_hold(void);
 
 /* testprov_graph.c: a capture that began in the stream ends with it, and with its graph. */
 void testprov_stream_ends(CUstream s);

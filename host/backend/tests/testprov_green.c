@@ -151,14 +151,17 @@ CUresult cuGreenCtxCreate(CUgreenCtx *out, CUdevResourceDesc desc, CUdevice d, u
         return CUDA_ERROR_INVALID_VALUE;
     }
     *g = *(const struct green *)(const void *)desc;
+    testprov_primary_hold();
     *out = (CUgreenCtx)(void *)g;
     return CUDA_SUCCESS;
 }
 
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d);
+
 CUresult cuGreenCtxDestroy(CUgreenCtx g)
 {
     free((void *)g);
-    return CUDA_SUCCESS;
+    return cuDevicePrimaryCtxRelease_v2(0);
 }
 
 CUresult cuCtxFromGreenCtx(CUcontext *c, CUgreenCtx g)

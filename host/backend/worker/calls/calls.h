@@ -23,8 +23,15 @@ void wrk_pool_filter(struct wrk_worker *w, struct vgp_provider *table, const str
 
 /* The primary context of a device as the guest names it, while it is retained; 0: it is not. */
 uint64_t wrk_primary(int device, CUcontext *ctx);
-/* The green contexts of a primary context that is about to end. */
-void wrk_greens_leave(struct wrk_worker *w, uint64_t base);
+/*
+ * The green contexts of a primary context that is about to end: the client's no more from here on. What the provider has
+ * of them, which ends on the waiter that ends the primary context: _end() before that, _gone() after it. To be freed;
+ * NULL: there are none, or no memory.
+ */
+struct wrk_greens_left;
+struct wrk_greens_left *wrk_greens_leave(struct wrk_worker *w, uint64_t base);
+void wrk_greens_end(const struct wrk_greens_left *left);
+void wrk_greens_gone(const struct wrk_greens_left *left);
 /* The streams, events, modules, ... of a context that ends; context handle. */
 void wrk_drop_owned(struct wrk_worker *w, uint64_t context);
 

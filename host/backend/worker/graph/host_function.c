@@ -316,6 +316,7 @@ CUresult wrk_host_func_wait(struct wrk_worker *w, CUstream stream, struct wrk_ho
     CUstreamBatchMemOpParams op = {0};
     CUdeviceptr word = 0;
     struct run *r = stream_run(w, f, &word);
+    const uint32_t sequence = r ? r->sequence : 0; /* once the provider has it, its context's end may free it */
     CUresult res =
         wrk_provider.cuLaunchHostFunc(stream, r ? ask : wrk_host_func_run, r ? (void *)r : (void *)f);
 
@@ -335,7 +336,7 @@ CUresult wrk_host_func_wait(struct wrk_worker *w, CUstream stream, struct wrk_ho
         return res;
     op.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
     op.waitValue.address = word;
-    op.waitValue.value = r->sequence;
+    op.waitValue.value = sequence;
     /* Later runs in this slot have higher numbers: none can make it wait again. */
     op.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
     return wrk_provider.cuStreamBatchMemOp_v2(stream, 1, &op, 0);

@@ -31,6 +31,8 @@ static CUresult enter_context(struct wrk_call *c, const struct vgp_dispatch *row
     if (!e && row->flags & VGP_F_CONTEXT)
         return c->rec->context ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
     CUresult r = wrk_set_context(w, e ? (CUcontext)e->object : NULL);
+    if (e && !e->object) /* a primary context that has ended: nothing is made that its handle would own */
+        r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     return row->flags & VGP_F_CONTEXT ? r : CUDA_SUCCESS;
 }
 

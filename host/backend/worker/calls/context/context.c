@@ -3,6 +3,7 @@
  * provider. */
 #include "../calls.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include <linux/types.h>
@@ -65,7 +66,6 @@ void wrk_drop_owned(struct wrk_worker *w, uint64_t context)
  * which count until it has ended. */
 static uint64_t leave(struct wrk_worker *w, uint64_t handle, CUcontext ctx)
 {
-    wrk_greens_leave(w, handle);
     wrk_set_context(w, ctx);
     wrk_waits_context_ends(w, ctx);
     wrk_regions_context_ends(w, ctx);
@@ -181,25 +181,58 @@ static void ended(struct wrk_worker *w, const struct wrk_wait *wait)
 
 static CUresult land_primary(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
-    (void)w;
+    if (wait->arg[3])
+        wrk_die(w, VGPU_DEAD_EXITED, "the driver keeps the primary context of device %d", (int)wait->arg[0]);
     primary[wait->arg[0]].ending--;
+    free(wait->buffer);
+    wait->buffer = NULL;
+    return r;
+}
+
+#define HOLDS_MAX (1u << 20)
+
+/*
+ * From here on the context counts as gone: what the client had registered, made and allocated in it. So nothing may
+ * hold it: no green context that could not be ended, and no reference that a driver keeps at a reset. False: it is held.
+ */
+static bool let_primary_go(CUdevice device)
+{
+    unsigned flags = 0;
+    int active = 0;
+
+    for (unsigned i = 0; i < HOLDS_MAX; i++) {
+        if (!wrk_provider.cuDevicePrimaryCtxGetState ||
+            wrk_provider.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || !active)
+            return true;
+        if (wrk_provider.cuDevicePrimaryCtxRelease_v2(device) != CUDA_SUCCESS)
+            break;
+    }
+    return false;
+}
+
+static CUresult end_primary(struct wrk_worker *w, struct wrk_wait *wait, CUresult (*end)(CUdevice device))
+{
+    const CUdevice device = (CUdevice)wait->arg[0];
+    CUresult r;
+
+    wrk_greens_end(wait->buffer);
+    r = end(device);
+    wait->arg[3] = !let_primary_go(device);
+    wrk_greens_gone(wait->buffer);
+    ended(w, wait);
     return r;
 }
 
 static CUresult finish_release(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
     (void)r;
-    r = wrk_provider.cuDevicePrimaryCtxRelease_v2((CUdevice)wait->arg[0]);
-    ended(w, wait);
-    return r;
+    return end_primary(w, wait, wrk_provider.cuDevicePrimaryCtxRelease_v2);
 }
 
 static CUresult finish_reset(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
     (void)r;
-    r = wrk_provider.cuDevicePrimaryCtxReset_v2((CUdevice)wait->arg[0]);
-    ended(w, wait);
-    return r;
+    return end_primary(w, wait, wrk_provider.cuDevicePrimaryCtxReset_v2);
 }
 
 static CUresult finish_destroy(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
@@ -210,56 +243,79 @@ static CUresult finish_destroy(struct wrk_worker *w, struct wrk_wait *wait, CUre
     return r;
 }
 
-/* Runs `finish` on a waiter: ending a context waits for its work. */
-static CUresult end_context(struct wrk_call *c, wrk_wait_finish finish, uint64_t arg, uint64_t bytes,
-                            CUcontext ctx)
+/* The end of a context, on a waiter: it waits for the context's work. Made before anything of it is forgotten. */
+static struct wrk_wait *new_end(struct wrk_call *c, wrk_wait_finish finish)
 {
     struct wrk_wait *wait = wrk_wait_new(c);
 
     if (!wait)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return NULL;
     wait->ctx = NULL;
     wait->uses[0] = wait->uses[1] = NULL;
-    wait->ends = ctx; /* after the waits that other threads have in it */
     wait->finish = finish;
     wait->blocking = true;
+    return wait;
+}
+
+static CUresult end_context(struct wrk_call *c, struct wrk_wait *wait, uint64_t arg, uint64_t bytes,
+                            CUcontext ctx)
+{
+    wait->ends = ctx; /* after the waits that other threads have in it */
     wait->arg[0] = arg;
     wait->arg[1] = bytes;
     wait->arg[2] = (uintptr_t)ctx;
-    if (finish != finish_destroy) {
-        primary[arg].ending++;
-        wait->uses[2] = &primary[arg];
-        wait->land = land_primary;
-    }
     return wrk_wait_start(c, wait);
+}
+
+/* The last reference of the client's is gone, if there was one. The handle comes to life again with the next retain. */
+static CUresult end_last(struct wrk_call *c, struct wrk_wait *wait, int device, bool was_there)
+{
+    const uint64_t handle = primary[device].handle;
+    CUcontext ctx = was_there ? primary[device].ctx : NULL; /* else it may be the address of another one by now */
+    uint64_t bytes = 0;
+
+    primary[device].count = 0;
+    if (was_there) {
+        struct wrk_handle_entry *e = wrk_handles_find(&c->w->handles, handle, VGP_H_CONTEXT);
+
+        wait->buffer = wrk_greens_leave(c->w, handle);
+        bytes = leave(c->w, handle, ctx);
+        if (e)
+            e->object = NULL;
+    }
+    primary[device].ending++;
+    wait->uses[2] = &primary[device];
+    wait->land = land_primary;
+    return end_context(c, wait, (uint64_t)device, bytes, ctx);
 }
 
 CUresult wrk_do_vgpPrimaryCtxRelease(struct wrk_call *c, const struct vgp_args_vgpPrimaryCtxRelease *a)
 {
+    struct wrk_wait *wait;
+
     if (!wrk_provider.cuDevicePrimaryCtxRelease_v2)
         return wrk_missing(c, "cuDevicePrimaryCtxRelease");
     if (a->device < 0 || a->device >= DEVICES_MAX || !primary[a->device].count)
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (--primary[a->device].count)
+    if (primary[a->device].count > 1) {
+        primary[a->device].count--;
         return wrk_provider.cuDevicePrimaryCtxRelease_v2(a->device);
-    uint64_t handle = primary[a->device].handle;
-    struct wrk_handle_entry *e = wrk_handles_find(&c->w->handles, handle, VGP_H_CONTEXT);
-    uint64_t bytes = leave(c->w, handle, primary[a->device].ctx);
-    if (e)
-        e->object = NULL; /* the handle comes to life again with the next retain */
-    return end_context(c, finish_release, (uint64_t)a->device, bytes, primary[a->device].ctx);
+    }
+    wait = new_end(c, finish_release);
+    return wait ? end_last(c, wait, a->device, true) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* Documented: all references are gone, those of the client's with them. */
 CUresult wrk_do_vgpPrimaryCtxReset(struct wrk_call *c, const struct vgp_args_vgpPrimaryCtxReset *a)
 {
-    if (!wrk_provider.cuDevicePrimaryCtxReset_v2)
+    struct wrk_wait *wait;
+
+    if (!wrk_provider.cuDevicePrimaryCtxReset_v2 || !wrk_provider.cuDevicePrimaryCtxRelease_v2)
         return wrk_missing(c, "cuDevicePrimaryCtxReset");
     if (a->device < 0 || a->device >= DEVICES_MAX)
         return CUDA_ERROR_INVALID_DEVICE;
-    uint64_t bytes = 0;
-    if (primary[a->device].ctx && primary[a->device].count)
-        bytes = leave(c->w, primary[a->device].handle, primary[a->device].ctx);
-    return end_context(c, finish_reset, (uint64_t)a->device, bytes, primary[a->device].ctx);
+    wait = new_end(c, finish_reset);
+    return wait ? end_last(c, wait, a->device, primary[a->device].count) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult wrk_do_vgpCtxCreate(struct wrk_call *c, const struct vgp_args_vgpCtxCreate *a)
@@ -303,8 +359,11 @@ CUresult wrk_do_vgpCtxDestroy(struct wrk_call *c, const struct vgp_args_vgpCtxDe
     }
     if (wrk_base_handle(c->w, a->context) != a->context)
         return CUDA_ERROR_INVALID_CONTEXT; /* of a green context */
+    struct wrk_wait *wait = new_end(c, finish_destroy);
+    if (!wait)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     CUcontext ctx = e->object;
     uint64_t bytes = leave(c->w, a->context, ctx);
     wrk_handle_drop(c, a->context, VGP_H_CONTEXT);
-    return end_context(c, finish_destroy, (uintptr_t)ctx, bytes, ctx);
+    return end_context(c, wait, (uintptr_t)ctx, bytes, ctx);
 }

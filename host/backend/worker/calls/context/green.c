@@ -285,13 +285,47 @@ static void leave(struct wrk_worker *w, struct green *g)
     free(g);
 }
 
-void wrk_greens_leave(struct wrk_worker *w, uint64_t base)
+struct wrk_greens_left {
+    unsigned n;
+    struct {
+        CUgreenCtx object;
+        CUcontext ctx;
+    } of[];
+};
+
+struct wrk_greens_left *wrk_greens_leave(struct wrk_worker *w, uint64_t base)
 {
+    struct wrk_greens_left *left = NULL;
+    unsigned n = 0;
+
+    for (struct green *g = greens; g; g = g->next)
+        n += g->on.base == base;
+    if (n)
+        left = calloc(1, sizeof(*left) + n * sizeof(left->of[0]));
     for (struct green *g = greens, *next; g; g = next) {
         next = g->next;
-        if (g->on.base == base)
-            leave(w, g);
+        if (g->on.base != base)
+            continue;
+        if (left) {
+            left->of[left->n].object = g->object;
+            left->of[left->n++].ctx = g->on.ctx;
+        }
+        leave(w, g);
     }
+    return left;
+}
+
+/* A green context holds the context that it stands on: left to itself it would keep that one for good. */
+void wrk_greens_end(const struct wrk_greens_left *left)
+{
+    for (unsigned i = 0; left && i < left->n; i++)
+        wrk_provider.cuGreenCtxDestroy(left->of[i].object);
+}
+
+void wrk_greens_gone(const struct wrk_greens_left *left)
+{
+    for (unsigned i = 0; left && i < left->n; i++)
+        wrk_host_func_context_gone(left->of[i].ctx, false);
 }
 
 static CUresult finish_destroy(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
@@ -316,6 +350,7 @@ CUresult wrk_do_vgpGreenCtxDestroy(struct wrk_call *c, const struct vgp_args_vgp
         return CUDA_ERROR_OUT_OF_MEMORY;
     wait->ctx = NULL;
     wait->uses[0] = wait->uses[1] = NULL;
+    wait->uses[2] = g->on.base_ctx; /* which does not end before */
     wait->ends = g->on.ctx;
     wait->finish = finish_destroy;
     wait->blocking = true; /* it may wait for the work */

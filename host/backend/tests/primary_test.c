@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/* References to primary contexts: the worker's count and the provider's say the same of when one ends; as in process_test.c.
+ * The test provider ends the worker when it is called with an object that has ended. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <cuda.h>
+
+#include "guest.h"
+#include "proc.h"
+#include "vgp_calls.h"
+
+#define CALL(g, name, ...) \
+    guest_call(g, VGP_##name, &(struct vgp_args_##name){__VA_ARGS__}, sizeof(struct vgp_args_##name), NULL, \
+               NULL)
+
+/* For the provider. */
+static bool is_active(struct guest *g)
+{
+    struct vgp_args_cuDevicePrimaryCtxGetState a = {.dev = 0};
+    const struct vgp_ret_cuDevicePrimaryCtxGetState *r = NULL;
+
+    assert_int_equal(guest_call(g, VGP_cuDevicePrimaryCtxGetState, &a, sizeof(a), (const void **)&r, NULL), 0);
+    return r->active;
+}
+
+static void begin(struct broker *b, struct guest *g)
+{
+    memset(b, 0, sizeof(*b));
+    assert_int_equal(broker_start(b, NULL), 0);
+    assert_int_equal(guest_connect(g, b->sock, "primary"), 0);
+    assert_int_equal(guest_context(g), 0);
+}
+
+/* A reset takes all references away: the context of the next retain ends with its release, and all that it has with it. */
+static void resets_and_releases(void)
+{
+    struct broker b;
+    struct guest g;
+    uint64_t p;
+
+    begin(&b, &g);
+    assert_int_equal(guest_context(&g), 0); /* twice */
+    for (unsigned i = 0; i < 3; i++) {
+        const uint64_t stream = VGP_HANDLE(VGP_H_STREAM, 1, 1 + i);
+
+        assert_int_equal(guest_alloc(&g, 4096, &p), 0);
+        assert_int_equal(CALL(&g, vgpPrimaryCtxReset, .device = 0), 0);
+        assert_false(is_active(&g));
+        assert_int_equal(guest_alloc(&g, 4096, &p), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+        assert_int_equal(CALL(&g, vgpPrimaryCtxRelease, .device = 0), CUDA_ERROR_INVALID_CONTEXT);
+        assert_int_equal(guest_context(&g), 0);
+        assert_int_equal(CALL(&g, cuStreamCreate, .phStream = stream), 0);
+        assert_int_equal(guest_alloc(&g, 4096, &p), 0);
+        assert_int_equal(CALL(&g, vgpPrimaryCtxRelease, .device = 0), 0);
+        assert_false(is_active(&g));
+        assert_int_equal(g.s->memory_used, 0);
+        assert_int_equal(guest_context(&g), 0);
+        assert_int_equal(CALL(&g, cuStreamQuery, .hStream = stream), CUDA_ERROR_INVALID_HANDLE);
+    }
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
+static void test_after_reset(void **state)
+{
+    (void)state;
+    resets_and_releases();
+}
+
+/* The same with a driver at whose reset the references stay. */
+static void test_reset_keeps(void **state)
+{
+    (void)state;
+    setenv("VGPU_TEST_RESET_KEEPS", "1", 1);
+    resets_and_releases();
+    unsetenv("VGPU_TEST_RESET_KEEPS");
+}
+
+/* What was never retained has no context; the address of one that has ended may be another's by now. */
+static void test_reset_of_none(void **state)
+{
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    begin(&b, &g);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(CALL(&g, vgpPrimaryCtxRelease, .device = 0), i ? CUDA_ERROR_INVALID_CONTEXT : 0);
+        assert_int_equal(CALL(&g, vgpPrimaryCtxReset, .device = 0), 0);
+    }
+    assert_int_equal(CALL(&g, vgpPrimaryCtxReset, .device = 63), 0);
+    assert_int_equal(CALL(&g, vgpPrimaryCtxReset, .device = 64), CUDA_ERROR_INVALID_DEVICE);
+    assert_int_equal(guest_context(&g), 0);
+    assert_true(is_active(&g));
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_after_reset),
+        cmocka_unit_test(test_reset_keeps),
+        cmocka_unit_test(test_reset_of_none),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
