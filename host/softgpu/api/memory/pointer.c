@@ -165,13 +165,11 @@ CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_at
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
+CUresult sgd_cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     struct sg_mem_info info;
     unsigned v;
 
-    SG_CTX(ctx);
-    (void)ctx;
     if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !sg_mem_find(ptr, &info))
         return CUDA_ERROR_INVALID_VALUE;
     memcpy(&v, value, sizeof(v));
