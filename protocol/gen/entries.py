@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from facts import PolicyError
 from templates.entry import exports
 
-GATES = ('init', 'ctx', 'current', 'maybe_ctx', 'thread', 'uncaptured')
+GATES = ('init', 'ctx', 'current', 'maybe_ctx', 'usable', 'thread', 'uncaptured')
 # What may stand once; after answer or give nothing is checked any more.
 ENDS = ('answer', 'give')
 

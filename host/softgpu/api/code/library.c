@@ -92,31 +92,25 @@ CUresult sgd_cuLibraryGetModule(struct sg_ctx *ctx, CUmodule *pMod, struct sg_li
     return r;
 }
 
-static CUresult lib_global(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name,
-                           bool managed_only)
+static CUresult lib_global(struct sg_ctx *ctx, CUdeviceptr *dptr, size_t *bytes, struct sg_lib *lib,
+                           const char *name, bool managed_only)
 {
     SG_AUTO struct sg_mod *mod = NULL;
-    CUresult r;
+    CUresult r = sg_lib_module(lib, ctx, &mod);
 
-    SG_CTX(ctx);
-    if (!name || (!dptr && !bytes))
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_AUTO struct sg_lib *lib = SG_LOOKUP(library, SG_T_LIB);
-
-    if (!lib)
-        return CUDA_ERROR_INVALID_HANDLE;
-    r = sg_lib_module(lib, ctx, &mod);
     return r == CUDA_SUCCESS ? sg_mod_global(mod, name, managed_only, dptr, bytes) : r;
 }
 
-CUresult CUDAAPI cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
+CUresult sgd_cuLibraryGetGlobal(struct sg_ctx *ctx, CUdeviceptr *dptr, size_t *bytes, struct sg_lib *lib,
+                                const char *name)
 {
-    return lib_global(dptr, bytes, library, name, false);
+    return lib_global(ctx, dptr, bytes, lib, name, false);
 }
 
-CUresult CUDAAPI cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
+CUresult sgd_cuLibraryGetManaged(struct sg_ctx *ctx, CUdeviceptr *dptr, size_t *bytes, struct sg_lib *lib,
+                                 const char *name)
 {
-    return lib_global(dptr, bytes, library, name, true);
+    return lib_global(ctx, dptr, bytes, lib, name, true);
 }
 
 /* ---- kernels ---- */

@@ -458,20 +458,14 @@ CUresult sgd_cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource, 
     return r == CUDA_SUCCESS ? resource_of(g->ctx->device, g->ctx, resource, type) : r;
 }
 
-CUresult CUDAAPI cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
+CUresult sgd_cuGreenCtxRecordEvent(struct sg_green *g, CUevent hEvent)
 {
-    SG_AUTO struct sg_green *g = NULL;
-    CUresult r = sg_green_get(hCtx, &g);
-
-    return r == CUDA_SUCCESS ? cuCtxRecordEvent(SG_HANDLE(CUcontext, g->ctx), hEvent) : r;
+    return cuCtxRecordEvent(SG_HANDLE(CUcontext, g->ctx), hEvent);
 }
 
-CUresult CUDAAPI cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
+CUresult sgd_cuGreenCtxWaitEvent(struct sg_green *g, CUevent hEvent)
 {
-    SG_AUTO struct sg_green *g = NULL;
-    CUresult r = sg_green_get(hCtx, &g);
-
-    return r == CUDA_SUCCESS ? cuCtxWaitEvent(SG_HANDLE(CUcontext, g->ctx), hEvent) : r;
+    return cuCtxWaitEvent(SG_HANDLE(CUcontext, g->ctx), hEvent);
 }
 
 CUresult sgd_cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority)

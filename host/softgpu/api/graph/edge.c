@@ -158,15 +158,12 @@ static bool same_edge(CUgraphEdgeData a, CUgraphEdgeData b)
     return a.type == b.type && a.from_port == b.from_port;
 }
 
-static CUresult edges(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
+static CUresult edges(struct sg_graph *g, const CUgraphNode *from, const CUgraphNode *to,
                       const CUgraphEdgeData *edge, size_t n, bool remove)
 {
     struct sg_node **a = NULL, **b = NULL;
     CUresult r;
 
-    SG_GRAPH(g, hGraph);
-    if (n && (!from || !to))
-        return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sg_graph_lock);
     if (remove && n && g->has_memory)
         r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "edges of a graph with memory nodes cannot be deleted");
@@ -193,26 +190,14 @@ static CUresult edges(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode
     return r;
 }
 
-CUresult CUDAAPI cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
-                                           const CUgraphEdgeData *edgeData, size_t numDependencies)
+CUresult sgd_cuGraphAddDependencies_v2(struct sg_graph *g, const CUgraphNode *from, const CUgraphNode *to,
+                                       const CUgraphEdgeData *edgeData, size_t numDependencies)
 {
-    return edges(hGraph, from, to, edgeData, numDependencies, false);
+    return edges(g, from, to, edgeData, numDependencies, false);
 }
 
-CUresult CUDAAPI cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
-                                        size_t numDependencies)
+CUresult sgd_cuGraphRemoveDependencies_v2(struct sg_graph *g, const CUgraphNode *from, const CUgraphNode *to,
+                                          const CUgraphEdgeData *edgeData, size_t numDependencies)
 {
-    return edges(hGraph, from, to, NULL, numDependencies, false);
-}
-
-CUresult CUDAAPI cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
-                                              const CUgraphEdgeData *edgeData, size_t numDependencies)
-{
-    return edges(hGraph, from, to, edgeData, numDependencies, true);
-}
-
-CUresult CUDAAPI cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
-                                           size_t numDependencies)
-{
-    return edges(hGraph, from, to, NULL, numDependencies, true);
+    return edges(g, from, to, edgeData, numDependencies, true);
 }

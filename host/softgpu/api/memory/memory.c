@@ -172,13 +172,11 @@ CUresult sgd_cuMemHostRegister_v2(struct sg_ctx *ctx, void *p, size_t bytesize, 
                            !(Flags & CU_MEMHOSTREGISTER_READ_ONLY));
 }
 
-CUresult CUDAAPI cuMemHostUnregister(void *p)
+CUresult sgd_cuMemHostUnregister(struct sg_ctx *ctx, void *p)
 {
     struct sg_mem_info info;
     uint64_t addr = (uint64_t)(uintptr_t)p;
 
-    SG_CTX_OR_NONE(ctx);
-    SG_NOT_CAPTURING();
     if (!p)
         return unknown(ctx, CUDA_ERROR_INVALID_VALUE);
     if (!sg_mem_find(addr, &info))

@@ -61,19 +61,14 @@ CUresult sgd_cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool poo
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,
-                                                    CUmemAllocationHandleType handleType,
-                                                    unsigned long long flags)
+CUresult sgd_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,
+                                                CUmemAllocationHandleType handleType)
 {
     struct sg_share_tail tail;
     struct sg_pool *p;
     int fd = (int)(uintptr_t)handle;
-    CUresult r;
+    CUresult r = check_fd_type(handleType);
 
-    SG_INIT();
-    if (!pool_out || flags)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = check_fd_type(handleType);
     if (r != CUDA_SUCCESS)
         return r;
     if (!sg_share_look(fd, tail_magic, &tail))

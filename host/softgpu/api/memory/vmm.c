@@ -196,8 +196,8 @@ CUresult sgd_cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAll
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
-                                                CUmemAllocationHandleType shHandleType)
+CUresult sgd_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
+                                            CUmemAllocationHandleType shHandleType)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                 .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
@@ -206,9 +206,6 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
     struct sg_phys *p;
     int fd = (int)(uintptr_t)osHandle;
 
-    SG_INIT();
-    if (!handle)
-        return CUDA_ERROR_INVALID_VALUE;
     if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return shHandleType == CU_MEM_HANDLE_TYPE_NONE ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
     if (!sg_share_look(fd, tail_magic, &tail) || !granular(tail.bytes))

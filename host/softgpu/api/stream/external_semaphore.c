@@ -147,36 +147,26 @@ static CUresult build(bool wait, const CUexternalSemaphore *handles, const void 
 }
 
 static CUresult issue(bool wait, const CUexternalSemaphore *handles, const void *params, unsigned n,
-                      CUstream h)
+                      struct sg_stream *s)
 {
-    SG_AUTO struct sg_stream *s = NULL;
     struct sg_op *op;
-    CUresult r;
+    CUresult r = build(wait, handles, params, n, &op);
 
-    SG_CTX(ctx);
-    r = sg_stream_get(ctx, h, &s);
-    if (r != CUDA_SUCCESS) {
-        s = NULL;
-        return r;
-    }
-    r = build(wait, handles, params, n, &op);
-    if (r != CUDA_SUCCESS)
-        return r;
-    return sg_issue(s, op, wait ? SG_ISSUE_ASYNC : SG_ISSUE_INLINE);
+    return r == CUDA_SUCCESS ? sg_issue(s, op, wait ? SG_ISSUE_ASYNC : SG_ISSUE_INLINE) : r;
 }
 
-CUresult CUDAAPI cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray,
-                                                 const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray,
-                                                 unsigned int numExtSems, CUstream stream)
+CUresult sgd_cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray,
+                                             const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray,
+                                             unsigned int numExtSems, struct sg_stream *s)
 {
-    return issue(false, extSemArray, paramsArray, numExtSems, stream);
+    return issue(false, extSemArray, paramsArray, numExtSems, s);
 }
 
-CUresult CUDAAPI cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray,
-                                               const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray,
-                                               unsigned int numExtSems, CUstream stream)
+CUresult sgd_cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray,
+                                           const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray,
+                                           unsigned int numExtSems, struct sg_stream *s)
 {
-    return issue(true, extSemArray, paramsArray, numExtSems, stream);
+    return issue(true, extSemArray, paramsArray, numExtSems, s);
 }
 
 /* ---- nodes ---- */
