@@ -15,9 +15,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 GEN = os.path.join(HERE, 'gen')
 sys.path.insert(0, GEN)
 sys.dont_write_bytecode = True
+import entries  # noqa: E402
 import parse  # noqa: E402
 import policy  # noqa: E402
-from templates import prove, worker  # noqa: E402
+from templates import prove, softgpu_entries, worker  # noqa: E402
 
 # What the wire has, from the headers that both sides compile.
 HEADERS = {}
@@ -145,6 +146,26 @@ ROWS_OF = [
      work('in blob a : const void *', 'does cuA(a)')),
 ]
 
+# ---- the table of the software GPU's entry points (entries.def), over one description ----
+TABLE_OF = CU + ('    in handle:event e : CUevent\n    out u32 n : int *\n    out u32 o null : int *\n    in i32 d device : CUdevice\n'
+                 '    in u32 f : unsigned\n')
+EVENT = 'handle CUevent struct sg_event : get(HANDLE, &OBJECT)\n'
+TABLES = [
+    ('a handle that is looked up', EVENT + 'cuA x=e n\n', EVENT + 'cuA x=e!own n\n'),
+    ('a handle line', EVENT, 'handle CUevent sg_event : get(HANDLE)\n'),
+    ('a call that is described', 'cuA init\n', 'cuB init\n'),
+    ('a row of its own', 'cuA init\n', 'cuA init\ncuA init\n'),
+    ('a check of a parameter', 'cuA init n\n', 'cuA init m\n'),
+    ('a device', 'cuA init device:d\n', 'cuA init device:f\n'),
+    ('a pointer that may be NULL', 'cuA init n\n', 'cuA init o\n'),
+    ('a result that is checked', 'cuA init n\n    give *n = 1\n', 'cuA init\n    give *n = 1\n'),
+    ('a name of an object', EVENT + 'cuA x=e\n', EVENT + 'cuA e=e\n'),
+    ('a first check', 'cuA init\n', 'cuA n\n'),
+    ('one answer of an entry', 'cuA init\n    answer CUDA_SUCCESS\n', 'cuA init\n    answer CUDA_SUCCESS\n    answer CUDA_SUCCESS\n'),
+    ('checks before the answer', 'cuA init\n    check n\n    answer CUDA_SUCCESS\n', 'cuA init\n    answer CUDA_SUCCESS\n    check n\n'),
+    ('a refusal', 'cuA init\n    refuse f > 1 : CUDA_ERROR_X because "text"\n', 'cuA init\n    refuse f > 1 : X\n'),
+]
+
 
 def with_facts(text):
     """The description with facts in each call that says nothing of them: most rows are about something else."""
@@ -173,6 +194,22 @@ def accept(text):
             policy.apply(d)
             worker.render_c(d)
         except (parse.DefError, policy.PolicyError, ValueError) as e:
+            return e
+    return None
+
+
+def accept_table(text):
+    """None, or the exception, of a table over TABLE_OF."""
+    with tempfile.TemporaryDirectory() as folder:
+        names = [os.path.join(folder, n) for n in ('calls.def', 'entries.def')]
+        for name, content in zip(names, (with_facts(TABLE_OF), text)):
+            with open(name, 'w', encoding='utf-8') as f:
+                f.write(content)
+        d = parse.parse(names[0])
+        policy.apply(d)
+        try:
+            softgpu_entries.render_c(entries.parse(names[1], d))
+        except policy.PolicyError as e:
             return e
     return None
 
@@ -216,10 +253,10 @@ def main(argv):
         if arg != '--set':
             name, value = arg.split('=')
             setattr(policy, name, int(value, 0))
-    for what, good, over in ROWS_OF:
-        e = accept(good)
+    for what, good, over, check in [(*row, accept) for row in ROWS_OF] + [(*row, accept_table) for row in TABLES]:
+        e = check(good)
         said(f'{what}: at it', e is None, f': {e}')
-        e = accept(over)
+        e = check(over)
         said(f'{what}: one over it', e is not None, ': accepted')
         if e is not None:
             seen += traceback.extract_tb(e.__traceback__)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Writes the generated files: parser -> policy -> templates.
 
-emit.py OUTDIR DOCDIR [SOFTGPUDIR]   all files; those of the software GPU, too; pages
+emit.py OUTDIR DOCDIR [SOFTGPUDIR TABLE]   all files; those of the software GPU, by its table of entry points, too; pages
 emit.py --roundtrip FILE   the cases of vgp_roundtrip_test.c
 emit.py --golden FILE      the cases of vgp_golden_test.c
 emit.py --prove FOLDER     a file of statements about each decoder, for CBMC (prove.sh)
@@ -14,7 +14,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 import parse  # noqa: E402
 import policy  # noqa: E402
-from templates import calls_h, entry, facts, fields, golden, guest, page, prove, provider, roundtrip, softgpu, worker  # noqa: E402
+import entries as table  # noqa: E402
+from templates import calls_h, entry, facts, fields, golden, guest, page, prove, provider, roundtrip, softgpu, softgpu_entries, worker  # noqa: E402
 
 
 def main(argv):
@@ -23,12 +24,13 @@ def main(argv):
     if len(argv) > 2 and argv[1] == '--def':
         description = argv[2]
         argv = argv[:1] + argv[3:]
-    if len(argv) not in (3, 4):
-        print('usage: emit.py [--def FILE] OUTDIR DOCDIR [SOFTGPUDIR] | --roundtrip FILE | --golden FILE | --prove FOLDER', file=sys.stderr)
+    if len(argv) not in (3, 5):
+        print('usage: emit.py [--def FILE] OUTDIR DOCDIR [SOFTGPUDIR TABLE] | --roundtrip FILE | --golden FILE | --prove FOLDER', file=sys.stderr)
         return 2
     try:
         d = parse.parse(description)
         policy.apply(d)
+        described = table.parse(argv[4], d) if len(argv) == 5 else []
     except (parse.DefError, policy.PolicyError) as e:
         print(f'error: {e}', file=sys.stderr)
         return 1
@@ -59,8 +61,9 @@ def main(argv):
     for name, text in files.items():
         with open(os.path.join(argv[1], name), 'w', encoding='utf-8') as f:
             f.write(text)
-    if len(argv) == 4:
-        for name, text in {'newer.h': softgpu.render_newer(d), 'aliases.c': softgpu.render_aliases(d)}.items():
+    if len(argv) == 5:
+        for name, text in {'newer.h': softgpu.render_newer(d), 'aliases.c': softgpu.render_aliases(d, {e.name for e in described}),
+                           'entries.h': softgpu_entries.render_h(described), 'entries.c': softgpu_entries.render_c(described)}.items():
             with open(os.path.join(argv[3], name), 'w', encoding='utf-8') as f:
                 f.write(text)
     with open(os.path.join(argv[2], 'calls.md'), 'w', encoding='utf-8') as f:

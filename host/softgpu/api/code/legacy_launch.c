@@ -9,46 +9,6 @@
 
 #include "lib/cudaapi/cudaapi.h"
 
-CUresult CUDAAPI cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z)
-{
-    SG_AUTO struct sg_func *f = NULL;
-    CUresult r;
-
-    SG_CTX(ctx);
-    r = sg_func_get(ctx, hfunc, &f);
-    return r == CUDA_SUCCESS ? cua_old_set_block(&f->old, f->info.param_bytes, x, y, z) : r;
-}
-
-CUresult CUDAAPI cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes)
-{
-    SG_AUTO struct sg_func *f = NULL;
-    CUresult r;
-
-    SG_CTX(ctx);
-    r = sg_func_get(ctx, hfunc, &f);
-    return r == CUDA_SUCCESS ? cua_old_set_shared(&f->old, f->info.param_bytes, bytes) : r;
-}
-
-CUresult CUDAAPI cuParamSetSize(CUfunction hfunc, unsigned int numbytes)
-{
-    SG_AUTO struct sg_func *f = NULL;
-    CUresult r;
-
-    SG_CTX(ctx);
-    r = sg_func_get(ctx, hfunc, &f);
-    return r == CUDA_SUCCESS ? cua_old_set_size(&f->old, f->info.param_bytes, numbytes) : r;
-}
-
-CUresult CUDAAPI cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int numbytes)
-{
-    SG_AUTO struct sg_func *f = NULL;
-    CUresult r;
-
-    SG_CTX(ctx);
-    r = sg_func_get(ctx, hfunc, &f);
-    return r == CUDA_SUCCESS ? cua_old_set_param(&f->old, f->info.param_bytes, offset, ptr, numbytes) : r;
-}
-
 /* One launch with what was set. */
 static CUresult launch(CUfunction hfunc, int width, int height, CUstream stream)
 {

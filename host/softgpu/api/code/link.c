@@ -9,7 +9,7 @@
 
 #include "api/api.h"
 
-struct link {
+struct sg_link {
     struct sg_obj obj;
     int device; /* of its context */
     struct sg_jit jit;
@@ -22,7 +22,7 @@ struct link {
 
 static void link_free(struct sg_obj *obj)
 {
-    struct link *l = (struct link *)obj;
+    struct sg_link *l = (struct sg_link *)obj;
 
     for (uint32_t i = 0; i < l->n; i++)
         sg_image_free(&l->in[i]);
@@ -33,17 +33,13 @@ static void link_free(struct sg_obj *obj)
     free(l);
 }
 
-CUresult CUDAAPI cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues,
-                                 CUlinkState *stateOut)
+CUresult sgd_cuLinkCreate_v2(struct sg_ctx *ctx, unsigned int numOptions, CUjit_option *options,
+                             void **optionValues, CUlinkState *stateOut)
 {
     struct sg_jit jit;
-    struct link *l;
-    CUresult r;
+    struct sg_link *l;
+    CUresult r = sg_jit_parse(numOptions, options, optionValues, &jit);
 
-    SG_CTX(ctx);
-    if (!stateOut)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = sg_jit_parse(numOptions, options, optionValues, &jit);
     if (r != CUDA_SUCCESS)
         return r;
     l = calloc(1, sizeof(*l));
@@ -64,7 +60,7 @@ CUresult CUDAAPI cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options,
 #define INPUTS_MAX 65536u
 
 /* Errors of an input are those of the call that adds it, with a line in the state's log. */
-static CUresult check_input(struct link *l, const struct sg_image *img)
+static CUresult check_input(struct sg_link *l, const struct sg_image *img)
 {
     struct sg_module *m;
     CUresult r = img->shadowed ? CUDA_SUCCESS : sg_image_check_target(img, sg_cc(l->device));
@@ -82,7 +78,7 @@ static CUresult check_input(struct link *l, const struct sg_image *img)
 }
 
 /* Checks an image and takes it over. */
-static CUresult keep(struct link *l, struct sg_image *img, const char *name)
+static CUresult keep(struct sg_link *l, struct sg_image *img, const char *name)
 {
     CUresult r = check_input(l, img);
 
@@ -115,7 +111,7 @@ static CUresult keep(struct link *l, struct sg_image *img, const char *name)
 
 /* The contents of objects and archives, before any of it is kept. */
 struct taken {
-    SG_LENT struct link *l;
+    SG_LENT struct sg_link *l;
     SG_OWNED struct sg_image *img;
     uint32_t n, cap;
     bool machine_code; /* some code has no PTX for this device */
@@ -154,7 +150,7 @@ static CUresult take(const uint8_t *data, size_t n, void *arg)
  * not said: a program may name one, such as libcudadevrt, of which it needs nothing, or nothing that
  * is not here. What is missing in the end is found by cuLinkComplete.
  */
-static CUresult add_objects(struct link *l, bool library, const void *data, size_t size, const char *name)
+static CUresult add_objects(struct sg_link *l, bool library, const void *data, size_t size, const char *name)
 {
     struct taken t = {.l = l};
     CUresult r = library ? sg_archive_each(data, size, take, &t) : sg_object_each(data, size, take, &t);
@@ -174,7 +170,7 @@ static CUresult add_objects(struct link *l, bool library, const void *data, size
     return r;
 }
 
-static CUresult add(struct link *l, CUjitInputType type, const void *data, size_t size, const char *name)
+static CUresult add(struct sg_link *l, CUjitInputType type, const void *data, size_t size, const char *name)
 {
     struct sg_image img = {0};
     CUresult r;
@@ -205,40 +201,24 @@ static CUresult add(struct link *l, CUjitInputType type, const void *data, size_
     return r;
 }
 
-CUresult CUDAAPI cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size,
-                                  const char *name, unsigned int numOptions, CUjit_option *options,
-                                  void **optionValues)
+CUresult sgd_cuLinkAddData_v2(struct sg_link *l, CUjitInputType type, void *data, size_t size,
+                              const char *name, unsigned int numOptions, CUjit_option *options,
+                              void **optionValues)
 {
     struct sg_jit jit;
-    CUresult r;
+    CUresult r = sg_jit_parse(numOptions, options, optionValues, &jit);
 
-    SG_INIT();
-    SG_AUTO struct link *l = SG_LOOKUP(state, SG_T_LINK);
-
-    if (!l)
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (!data || !size || size > UINT32_MAX) /* no program is that large */
-        return CUDA_ERROR_INVALID_VALUE;
-    r = sg_jit_parse(numOptions, options, optionValues, &jit);
     return r != CUDA_SUCCESS ? r : add(l, type, data, size, name);
 }
 
-CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path,
-                                  unsigned int numOptions, CUjit_option *options, void **optionValues)
+CUresult sgd_cuLinkAddFile_v2(struct sg_link *l, CUjitInputType type, const char *path,
+                              unsigned int numOptions, CUjit_option *options, void **optionValues)
 {
     struct sg_jit jit;
     size_t size;
-    CUresult r;
     void *data;
+    CUresult r = sg_jit_parse(numOptions, options, optionValues, &jit);
 
-    SG_INIT();
-    SG_AUTO struct link *l = SG_LOOKUP(state, SG_T_LINK);
-
-    if (!l)
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (!path)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = sg_jit_parse(numOptions, options, optionValues, &jit);
     if (r == CUDA_SUCCESS)
         r = sg_file_read(path, &data, &size);
     if (r != CUDA_SUCCESS)
@@ -249,7 +229,7 @@ CUresult CUDAAPI cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const 
 }
 
 /* A link that is asked for must be complete; so the log of the linker says what is missing. */
-static CUresult undefined(struct link *l, const struct sg_module *m)
+static CUresult undefined(struct sg_link *l, const struct sg_module *m)
 {
     const char *name = sg_module_undefined(m);
     char text[SG_DIAG_MAX];
@@ -283,7 +263,7 @@ static CUresult note_registers(struct sg_image *img, uint32_t most)
 }
 
 /* Links what was added into l->done, and checks it. */
-static CUresult complete(struct link *l)
+static CUresult complete(struct sg_link *l)
 {
     const char **names = calloc(l->n, sizeof(*names));
     struct sg_image done;
@@ -329,15 +309,10 @@ static CUresult complete(struct link *l)
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
+CUresult sgd_cuLinkComplete(struct sg_link *l, void **cubinOut, size_t *sizeOut)
 {
     CUresult r;
 
-    SG_INIT();
-    SG_AUTO struct link *l = SG_LOOKUP(state, SG_T_LINK);
-
-    if (!l)
-        return CUDA_ERROR_INVALID_HANDLE;
     pthread_mutex_lock(&l->lock);
     r = cubinOut && l->n ? complete(l) : CUDA_ERROR_INVALID_VALUE;
     if (r == CUDA_SUCCESS) {
@@ -351,10 +326,9 @@ CUresult CUDAAPI cuLinkComplete(CUlinkState state, void **cubinOut, size_t *size
     return r;
 }
 
-CUresult CUDAAPI cuLinkDestroy(CUlinkState state)
+CUresult sgd_cuLinkDestroy(CUlinkState state)
 {
-    SG_INIT();
-    SG_AUTO struct link *l = SG_LOOKUP(state, SG_T_LINK);
+    SG_AUTO struct sg_link *l = SG_LOOKUP(state, SG_T_LINK);
 
     return l && sg_obj_unregister(&l->obj) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }

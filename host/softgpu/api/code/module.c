@@ -33,20 +33,12 @@ static CUresult load(CUmodule *module, const void *image, struct sg_jit *jit)
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image)
-{
-    return load(module, image, NULL);
-}
-
-CUresult CUDAAPI cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
-                                    CUjit_option *options, void **optionValues)
+CUresult sgd_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
+                                CUjit_option *options, void **optionValues)
 {
     struct sg_jit jit;
-    CUresult r;
+    CUresult r = sg_jit_parse(numOptions, options, optionValues, &jit);
 
-    SG_CTX(ctx);
-    (void)ctx;
-    r = sg_jit_parse(numOptions, options, optionValues, &jit);
     if (r != CUDA_SUCCESS)
         return r;
     r = load(module, image, &jit);
@@ -54,23 +46,12 @@ CUresult CUDAAPI cuModuleLoadDataEx(CUmodule *module, const void *image, unsigne
     return r;
 }
 
-CUresult CUDAAPI cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
-{
-    return load(module, fatCubin, NULL);
-}
-
-CUresult CUDAAPI cuModuleLoad(CUmodule *module, const char *fname)
+CUresult sgd_cuModuleLoad(CUmodule *module, const char *fname)
 {
     size_t size;
-    CUresult r;
     void *data;
+    CUresult r = sg_file_read(fname, &data, &size);
 
-    SG_CTX(ctx);
-    (void)ctx;
-    SG_NOT_CAPTURING();
-    if (!module || !fname)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = sg_file_read(fname, &data, &size);
     if (r != CUDA_SUCCESS)
         return r;
     r = load(module, data, NULL);
@@ -78,9 +59,8 @@ CUresult CUDAAPI cuModuleLoad(CUmodule *module, const char *fname)
     return r;
 }
 
-CUresult CUDAAPI cuModuleUnload(CUmodule hmod)
+CUresult sgd_cuModuleUnload(struct sg_ctx *ctx, CUmodule hmod)
 {
-    SG_CTX_OR_NONE(ctx);
     SG_AUTO struct sg_mod *mod = SG_LOOKUP(hmod, SG_T_MODULE);
 
     if (!mod)
@@ -91,29 +71,11 @@ CUresult CUDAAPI cuModuleUnload(CUmodule hmod)
     return CUDA_SUCCESS;
 }
 
-/* Kernels are translated when first used. */
-CUresult CUDAAPI cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
-{
-    SG_INIT();
-    if (!mode)
-        return CUDA_ERROR_INVALID_VALUE;
-    *mode = CU_MODULE_LAZY_LOADING;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
+CUresult sgd_cuModuleGetFunction(CUfunction *hfunc, struct sg_mod *mod, const char *name)
 {
     SG_AUTO struct sg_func *f = NULL;
     CUresult r;
 
-    SG_CTX(ctx);
-    (void)ctx;
-    if (!hfunc || !name)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_AUTO struct sg_mod *mod = SG_LOOKUP(hmod, SG_T_MODULE);
-
-    if (!mod)
-        return CUDA_ERROR_INVALID_HANDLE;
     struct sg_kernel *k = sg_module_find_kernel(mod->ptx, name);
 
     if (!k)
@@ -124,30 +86,8 @@ CUresult CUDAAPI cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const cha
     return r;
 }
 
-CUresult CUDAAPI cuModuleGetFunctionCount(unsigned int *count, CUmodule hmod)
+CUresult sgd_cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, struct sg_mod *mod)
 {
-    SG_CTX(ctx);
-    (void)ctx;
-    if (!count)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_AUTO struct sg_mod *mod = SG_LOOKUP(hmod, SG_T_MODULE);
-
-    if (!mod)
-        return CUDA_ERROR_INVALID_HANDLE;
-    *count = sg_module_kernel_count(mod->ptx);
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, CUmodule hmod)
-{
-    SG_CTX(ctx);
-    (void)ctx;
-    if (!functions)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_AUTO struct sg_mod *mod = SG_LOOKUP(hmod, SG_T_MODULE);
-
-    if (!mod)
-        return CUDA_ERROR_INVALID_HANDLE;
     for (uint32_t i = 0; i < numFunctions && i < sg_module_kernel_count(mod->ptx); i++) {
         SG_AUTO struct sg_func *f = NULL;
         CUresult r = sg_mod_func(mod, sg_module_kernel(mod->ptx, i), &f);
@@ -157,19 +97,6 @@ CUresult CUDAAPI cuModuleEnumerateFunctions(CUfunction *functions, unsigned int 
         functions[i] = SG_HANDLE(CUfunction, f);
     }
     return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
-{
-    SG_CTX(ctx);
-    (void)ctx;
-    if (!name || (!dptr && !bytes))
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_AUTO struct sg_mod *mod = SG_LOOKUP(hmod, SG_T_MODULE);
-
-    if (!mod)
-        return CUDA_ERROR_INVALID_HANDLE;
-    return sg_mod_global(mod, name, false, dptr, bytes);
 }
 
 /* ---- functions; each accepts a CUkernel too ---- */
@@ -182,52 +109,14 @@ CUresult CUDAAPI cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule
             return sg_rc_; \
     } while (0)
 
-CUresult CUDAAPI cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)
+CUresult sgd_cuFuncSetAttribute(struct sg_ctx *ctx, CUfunction hfunc, CUfunction_attribute attrib, int value)
 {
-    SG_CTX(ctx);
-    if (!pi)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_FUNC(f, hfunc);
-    return sg_func_attribute(&f->info, &f->set, f->mod->const_bytes, attrib, pi);
-}
-
-CUresult CUDAAPI cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value)
-{
-    SG_CTX(ctx);
     SG_AUTO struct sg_kern *k = SG_LOOKUP(hfunc, SG_T_KERN);
 
     if (k)
         return cuKernelSetAttribute(attrib, value, SG_HANDLE(CUkernel, k), ctx->device);
     SG_FUNC(f, hfunc);
     return sg_func_set_attribute(ctx->device, &f->info, &f->set, attrib, value);
-}
-
-CUresult CUDAAPI cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
-{
-    SG_CTX(ctx);
-    if ((unsigned)config > CU_FUNC_CACHE_PREFER_EQUAL)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_FUNC(f, hfunc);
-    return CUDA_SUCCESS; /* a preference without effect here */
-}
-
-CUresult CUDAAPI cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config)
-{
-    SG_CTX(ctx);
-    if ((unsigned)config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_FUNC(f, hfunc);
-    return CUDA_SUCCESS; /* no effect on devices with fixed bank size, as documented */
-}
-
-CUresult CUDAAPI cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
-{
-    SG_CTX(ctx);
-    if (!hmod)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_FUNC(f, hfunc);
-    *hmod = SG_HANDLE(CUmodule, f->mod);
-    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuFuncGetName(const char **name, CUfunction hfunc)
@@ -285,20 +174,9 @@ CUresult CUDAAPI cuFuncGetParamCount(CUfunction func, size_t *paramCount)
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
+CUresult sgd_cuFuncIsLoaded(CUfunctionLoadingState *state, struct sg_func *f)
 {
-    SG_CTX(ctx);
-    if (!state)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_FUNC(f, function);
     *state =
         atomic_load(&f->prepared) ? CU_FUNCTION_LOADING_STATE_LOADED : CU_FUNCTION_LOADING_STATE_UNLOADED;
     return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuFuncLoad(CUfunction function)
-{
-    SG_CTX(ctx);
-    SG_FUNC(f, function);
-    return sg_func_prepare(f);
 }

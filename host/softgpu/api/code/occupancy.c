@@ -2,8 +2,6 @@
 /* Driver API: occupancy. */
 #include "api/api.h"
 
-#define SG_OCCUPANCY_FLAGS CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE
-
 static int round_up(int v, int unit)
 {
     return (v + unit - 1) / unit * unit;
@@ -29,34 +27,9 @@ static int sms_of(const struct sg_ctx *ctx)
             return sg_rc_; \
     } while (0)
 
-CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func,
-                                                                      int blockSize, size_t dynamicSMemSize,
-                                                                      unsigned int flags)
+CUresult sgd_cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, struct sg_func *f,
+                                                     int numBlocks)
 {
-    SG_CTX(ctx);
-    if (!numBlocks || blockSize < 1 || (flags & ~(unsigned)SG_OCCUPANCY_FLAGS))
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_FUNC(f, func);
-    *numBlocks = sg_occupancy(f, blockSize, dynamicSMemSize);
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction func, int blockSize,
-                                                             size_t dynamicSMemSize)
-{
-    return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize, dynamicSMemSize,
-                                                                0);
-}
-
-CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunction func,
-                                                         int numBlocks, int blockSize)
-{
-    SG_CTX(ctx);
-    if (!dynamicSmemSize || numBlocks < 1 || blockSize < 1)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_FUNC(f, func);
-    if (numBlocks > sg_occupancy_threads(f, blockSize))
-        return CUDA_ERROR_INVALID_VALUE;
     int reserved = sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
     int share = sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR) /
                 numBlocks / SG_SHARED_UNIT * SG_SHARED_UNIT;
@@ -68,17 +41,12 @@ CUresult CUDAAPI cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize, CUfunction func,
-                                                           CUoccupancyB2DSize blockSizeToDynamicSMemSize,
-                                                           size_t dynamicSMemSize, int blockSizeLimit,
-                                                           unsigned int flags)
+CUresult sgd_cuOccupancyMaxPotentialBlockSizeWithFlags(struct sg_ctx *ctx, int *minGridSize, int *blockSize,
+                                                       struct sg_func *f,
+                                                       CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                                       size_t dynamicSMemSize, int blockSizeLimit)
 {
     int best = 0, best_block = 0, best_blocks = 0;
-
-    SG_CTX(ctx);
-    if (!minGridSize || !blockSize || blockSizeLimit < 0 || (flags & ~(unsigned)SG_OCCUPANCY_FLAGS))
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_FUNC(f, func);
     int limit = (int)f->info.max_threads;
 
     if (blockSizeLimit && blockSizeLimit < limit)
@@ -124,13 +92,11 @@ static CUresult config_blocks(const struct sg_func *f, const CUlaunchConfig *con
 }
 
 /* As many as the device allows, if they fit on it together. */
-CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func,
-                                                    const CUlaunchConfig *config)
+CUresult sgd_cuOccupancyMaxPotentialClusterSize(struct sg_ctx *ctx, int *clusterSize, CUfunction func,
+                                                const CUlaunchConfig *config)
 {
     SG_AUTO struct sg_stream *s = NULL;
     unsigned blocks;
-
-    SG_CTX(ctx);
     CUresult r = check_config(ctx, clusterSize, config, &s);
 
     if (r != CUDA_SUCCESS)
@@ -145,12 +111,11 @@ CUresult CUDAAPI cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func, const CUlaunchConfig *config)
+CUresult sgd_cuOccupancyMaxActiveClusters(struct sg_ctx *ctx, int *numClusters, CUfunction func,
+                                          const CUlaunchConfig *config)
 {
     SG_AUTO struct sg_stream *s = NULL;
     unsigned blocks, size[3] = {0, 0, 0}, n;
-
-    SG_CTX(ctx);
     CUresult r = check_config(ctx, numClusters, config, &s);
 
     if (r != CUDA_SUCCESS)

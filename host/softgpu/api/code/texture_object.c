@@ -5,17 +5,13 @@
 #include "api/api.h"
 
 /* The object behind a handle of one of the two types; documented: CUDA_ERROR_INVALID_VALUE. */
-#define SG_TEXOBJ(var, h, type) \
-    SG_AUTO struct sg_texobj *var = NULL; \
-    do { \
-        struct sg_ctx *sg_cur_ = NULL; \
-        CUresult sg_rc_ = sg_current(&sg_cur_); \
-        if (sg_rc_ != CUDA_SUCCESS) \
-            return sg_rc_; \
-        var = sg_lookup((h), (type)); \
-        if (!var || atomic_load(&var->dying)) \
-            return sg_fail(CUDA_ERROR_INVALID_VALUE, "0x%llx: no such object", (unsigned long long)(h)); \
-    } while (0)
+CUresult sg_texobj_get(uint64_t h, enum sg_type type, struct sg_texobj **out)
+{
+    *out = sg_lookup(h, type);
+    if (*out && !atomic_load(&(*out)->dying))
+        return CUDA_SUCCESS;
+    return sg_fail(CUDA_ERROR_INVALID_VALUE, "0x%llx: no such object", (unsigned long long)h);
+}
 
 /* Objects that were destroyed while work was queued that may use them: handles. Made with the object: taking away
    must not fail. */
@@ -43,29 +39,22 @@ static CUresult publish(struct sg_texobj *o, unsigned long long *handle)
     return r;
 }
 
-CUresult CUDAAPI cuTexObjectCreate(CUtexObject *pTexObject, const CUDA_RESOURCE_DESC *pResDesc,
-                                   const CUDA_TEXTURE_DESC *pTexDesc,
-                                   const CUDA_RESOURCE_VIEW_DESC *pResViewDesc)
+CUresult sgd_cuTexObjectCreate(struct sg_ctx *ctx, CUtexObject *pTexObject,
+                               const CUDA_RESOURCE_DESC *pResDesc, const CUDA_TEXTURE_DESC *pTexDesc,
+                               const CUDA_RESOURCE_VIEW_DESC *pResViewDesc)
 {
     struct sg_texobj *o;
-    CUresult r;
+    CUresult r = sg_texobj_new(ctx, pResDesc, pTexDesc, pResViewDesc, &o);
 
-    SG_CTX(ctx);
-    if (!pTexObject || !pResDesc || !pTexDesc)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = sg_texobj_new(ctx, pResDesc, pTexDesc, pResViewDesc, &o);
     return r == CUDA_SUCCESS ? publish(o, pTexObject) : r;
 }
 
-CUresult CUDAAPI cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_DESC *pResDesc)
+CUresult sgd_cuSurfObjectCreate(struct sg_ctx *ctx, CUsurfObject *pSurfObject,
+                                const CUDA_RESOURCE_DESC *pResDesc)
 {
     struct sg_texobj *o;
-    CUresult r;
+    CUresult r = sg_surfobj_new(ctx, pResDesc, &o);
 
-    SG_CTX(ctx);
-    if (!pSurfObject || !pResDesc)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = sg_surfobj_new(ctx, pResDesc, &o);
     return r == CUDA_SUCCESS ? publish(o, pSurfObject) : r;
 }
 
@@ -105,59 +94,27 @@ static CUresult withdraw(struct sg_texobj *o)
 }
 
 /* 0 is no object; NVIDIA's samples destroy it, and ask whether that went well. */
-CUresult CUDAAPI cuTexObjectDestroy(CUtexObject texObject)
+CUresult sgd_cuTexObjectDestroy(CUtexObject texObject)
 {
-    SG_CTX(ctx);
-    (void)ctx;
     if (!texObject)
         return CUDA_SUCCESS;
-    SG_TEXOBJ(o, texObject, SG_T_TEXOBJ);
+    SG_OBJECT(struct sg_texobj, o, sg_texobj_get(texObject, SG_T_TEXOBJ, &o));
     return withdraw(o);
 }
 
-CUresult CUDAAPI cuSurfObjectDestroy(CUsurfObject surfObject)
+CUresult sgd_cuSurfObjectDestroy(CUsurfObject surfObject)
 {
-    SG_CTX(ctx);
-    (void)ctx;
     if (!surfObject)
         return CUDA_SUCCESS;
-    SG_TEXOBJ(o, surfObject, SG_T_SURFOBJ);
+    SG_OBJECT(struct sg_texobj, o, sg_texobj_get(surfObject, SG_T_SURFOBJ, &o));
     return withdraw(o);
 }
 
-CUresult CUDAAPI cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUtexObject texObject)
+CUresult sgd_cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResViewDesc, struct sg_texobj *o)
 {
-    SG_TEXOBJ(o, texObject, SG_T_TEXOBJ);
-    if (!pResDesc)
-        return CUDA_ERROR_INVALID_VALUE;
-    *pResDesc = o->res;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *pTexDesc, CUtexObject texObject)
-{
-    SG_TEXOBJ(o, texObject, SG_T_TEXOBJ);
-    if (!pTexDesc)
-        return CUDA_ERROR_INVALID_VALUE;
-    *pTexDesc = o->desc;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *pResViewDesc, CUtexObject texObject)
-{
-    SG_TEXOBJ(o, texObject, SG_T_TEXOBJ);
     /* Documented: an error when none was specified. */
     if (!pResViewDesc || !o->has_view)
         return CUDA_ERROR_INVALID_VALUE;
     *pResViewDesc = o->view;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUsurfObject surfObject)
-{
-    SG_TEXOBJ(o, surfObject, SG_T_SURFOBJ);
-    if (!pResDesc)
-        return CUDA_ERROR_INVALID_VALUE;
-    *pResDesc = o->res;
     return CUDA_SUCCESS;
 }

@@ -31,7 +31,7 @@ static void pop(struct sg_tls *t)
     sg_obj_put(&t->stack[--t->depth]->obj);
 }
 
-static CUresult tls_checked(struct sg_tls **out)
+CUresult sg_thread_get(struct sg_tls **out)
 {
     CUresult r = sg_check_init();
 
@@ -43,8 +43,7 @@ static CUresult tls_checked(struct sg_tls **out)
     return (*out)->in_callback ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
 }
 
-/* NULL and all ones name the current context. With a reference; a failed context is fine. */
-static CUresult resolve(CUcontext h, struct sg_ctx **out)
+CUresult sg_ctx_named(CUcontext h, struct sg_ctx **out)
 {
     CUresult r;
 
@@ -63,40 +62,23 @@ static CUresult resolve(CUcontext h, struct sg_ctx **out)
     return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext ctx)
+CUresult sgd_cuCtxPushCurrent_v2(struct sg_tls *t, CUcontext ctx)
 {
-    struct sg_tls *t;
-    CUresult r = tls_checked(&t);
-
-    if (r != CUDA_SUCCESS)
-        return r;
     SG_AUTO struct sg_ctx *c = SG_LOOKUP(ctx, SG_T_CTX);
 
     return c ? push(t, c) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-CUresult CUDAAPI cuCtxPopCurrent_v2(CUcontext *pctx)
+CUresult sgd_cuCtxPopCurrent_v2(struct sg_tls *t, CUcontext *pctx)
 {
-    struct sg_tls *t;
-    CUresult r = tls_checked(&t);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!t->depth)
-        return CUDA_ERROR_INVALID_CONTEXT;
     if (pctx)
         *pctx = SG_HANDLE(CUcontext, t->stack[t->depth - 1]);
     pop(t);
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuCtxSetCurrent(CUcontext ctx)
+CUresult sgd_cuCtxSetCurrent(struct sg_tls *t, CUcontext ctx)
 {
-    struct sg_tls *t;
-    CUresult r = tls_checked(&t);
-
-    if (r != CUDA_SUCCESS)
-        return r;
     if (!ctx) {
         if (t->depth)
             pop(t);
@@ -109,19 +91,6 @@ CUresult CUDAAPI cuCtxSetCurrent(CUcontext ctx)
     if (t->depth)
         pop(t);
     return push(t, c);
-}
-
-CUresult CUDAAPI cuCtxGetCurrent(CUcontext *pctx)
-{
-    struct sg_tls *t;
-    CUresult r = tls_checked(&t);
-
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (!pctx)
-        return CUDA_ERROR_INVALID_VALUE;
-    *pctx = t->depth ? SG_HANDLE(CUcontext, t->stack[t->depth - 1]) : NULL;
-    return CUDA_SUCCESS;
 }
 
 /* ---- creation ---- */
@@ -137,7 +106,7 @@ static CUresult ctx_create(CUcontext *pctx, unsigned flags, CUdevice dev, unsign
 {
     struct sg_ctx *ctx;
     struct sg_tls *t;
-    CUresult r = tls_checked(&t);
+    CUresult r = sg_thread_get(&t);
 
     if (r != CUDA_SUCCESS)
         return r;
@@ -167,21 +136,14 @@ CUresult CUDAAPI cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice de
     return ctx_create(pctx, flags, dev, 3020);
 }
 
-CUresult CUDAAPI cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
-                                unsigned int flags, CUdevice dev)
+CUresult sgd_cuCtxCreate_v3(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
-    SG_INIT();
-    if (numParams < 0 || (numParams > 0 && !paramsArray))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (numParams > 0)
-        return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
     return ctx_create(pctx, flags, dev, 3020);
 }
 
-CUresult CUDAAPI cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags,
-                                CUdevice dev)
+CUresult sgd_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags,
+                            CUdevice dev)
 {
-    SG_INIT();
     if (ctxCreateParams && ctxCreateParams->cigParams)
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuCtxCreate: no CUDA-in-graphics contexts");
     if (ctxCreateParams && ctxCreateParams->numExecAffinityParams)
@@ -189,13 +151,8 @@ CUresult CUDAAPI cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreatePar
     return ctx_create(pctx, flags, dev, 3020);
 }
 
-CUresult CUDAAPI cuCtxDestroy_v2(CUcontext ctx)
+CUresult sgd_cuCtxDestroy_v2(struct sg_tls *t, CUcontext ctx)
 {
-    struct sg_tls *t;
-    CUresult r = tls_checked(&t);
-
-    if (r != CUDA_SUCCESS)
-        return r;
     SG_AUTO struct sg_ctx *c = SG_LOOKUP(ctx, SG_T_CTX);
 
     if (!c || c->primary || c->base != c || !sg_obj_unregister(&c->obj))
@@ -208,25 +165,15 @@ CUresult CUDAAPI cuCtxDestroy_v2(CUcontext ctx)
 }
 
 /* A usage count, which CUDA had before cuCtxDestroy was said to end a context whatever it is. */
-CUresult CUDAAPI cuCtxAttach(CUcontext *pctx, unsigned int flags)
+CUresult sgd_cuCtxAttach(struct sg_ctx *ctx, CUcontext *pctx)
 {
-    SG_CTX(ctx);
-    if (!pctx || flags)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (ctx->primary)
-        return CUDA_ERROR_INVALID_CONTEXT;
     atomic_fetch_add(&ctx->attached, 1);
     *pctx = SG_HANDLE(CUcontext, ctx);
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuCtxDetach(CUcontext ctx)
+CUresult sgd_cuCtxDetach(struct sg_tls *t, CUcontext ctx)
 {
-    struct sg_tls *t;
-    CUresult r = tls_checked(&t);
-
-    if (r != CUDA_SUCCESS)
-        return r;
     SG_AUTO struct sg_ctx *c = SG_LOOKUP(ctx, SG_T_CTX);
 
     if (!c || c->primary || c->base != c || !t->depth || t->stack[t->depth - 1] != c)
@@ -240,92 +187,22 @@ CUresult CUDAAPI cuCtxDetach(CUcontext ctx)
 
 /* ---- properties ---- */
 
-CUresult CUDAAPI cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
+CUresult sgd_cuCtxSetFlags(struct sg_ctx *ctx, unsigned int flags)
 {
-    SG_AUTO struct sg_ctx *c = NULL;
-    CUresult r = resolve(ctx, &c);
-
-    if (r != CUDA_SUCCESS) {
-        c = NULL;
-        return r;
-    }
-    if (!device)
-        return CUDA_ERROR_INVALID_VALUE;
-    *device = c->device;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuCtxGetFlags(unsigned int *flags)
-{
-    SG_CTX(ctx);
-    if (!flags)
-        return CUDA_ERROR_INVALID_VALUE;
-    *flags = ctx->flags;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuCtxSetFlags(unsigned int flags)
-{
-    SG_CTX(ctx);
     if (!flags_valid(flags))
         return CUDA_ERROR_INVALID_VALUE;
     ctx->flags = flags;
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
+CUresult sgd_cuCtxSynchronize_v2(struct sg_ctx *c)
 {
-    SG_AUTO struct sg_ctx *c = NULL;
-    CUresult r = resolve(ctx, &c);
+    CUresult r = sg_capture_check_ctx(c);
 
-    if (r != CUDA_SUCCESS) {
-        c = NULL;
-        return r;
-    }
-    if (!ctxId)
-        return CUDA_ERROR_INVALID_VALUE;
-    *ctxId = c->id;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
-{
-    SG_AUTO struct sg_ctx *c = NULL;
-    CUresult r = resolve(ctx, &c);
-
-    if (r != CUDA_SUCCESS) {
-        c = NULL;
-        return r;
-    }
-    if (!sg_ctx_alive(c))
-        return CUDA_ERROR_INVALID_CONTEXT;
-    if (!version)
-        return CUDA_ERROR_INVALID_VALUE;
-    *version = c->api_version;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext ctx)
-{
-    SG_AUTO struct sg_ctx *c = NULL;
-    CUresult r = resolve(ctx, &c);
-
-    if (r != CUDA_SUCCESS) {
-        c = NULL;
-        return r;
-    }
-    if (!sg_ctx_alive(c))
-        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    r = sg_capture_check_ctx(c);
     if (r != CUDA_SUCCESS)
         return r;
     sg_ctx_drain(c);
     return sg_see_fault(c->base);
-}
-
-CUresult CUDAAPI cuCtxSynchronize(void)
-{
-    return cuCtxSynchronize_v2(NULL);
 }
 
 static bool limit_settable(CUlimit limit)
@@ -334,9 +211,8 @@ static bool limit_settable(CUlimit limit)
            limit != CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED;
 }
 
-CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value)
+CUresult sgd_cuCtxSetLimit(struct sg_ctx *ctx, CUlimit limit, size_t value)
 {
-    SG_CTX(ctx);
     if ((unsigned)limit >= CU_LIMIT_MAX || !limit_settable(limit))
         return CUDA_ERROR_INVALID_VALUE;
     if (limit == CU_LIMIT_STACK_SIZE && value > SG_STACK_LIMIT_MAX)
@@ -357,54 +233,14 @@ CUresult CUDAAPI cuCtxSetLimit(CUlimit limit, size_t value)
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuCtxGetLimit(size_t *pvalue, CUlimit limit)
+CUresult sgd_cuCtxSetCacheConfig(struct sg_ctx *ctx, CUfunc_cache config)
 {
-    SG_CTX(ctx);
-    if (!pvalue || (unsigned)limit >= CU_LIMIT_MAX)
-        return CUDA_ERROR_INVALID_VALUE;
-    *pvalue = ctx->limits[limit];
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuCtxGetCacheConfig(CUfunc_cache *pconfig)
-{
-    SG_CTX(ctx);
-    if (!pconfig)
-        return CUDA_ERROR_INVALID_VALUE;
-    *pconfig = ctx->cache_config;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuCtxSetCacheConfig(CUfunc_cache config)
-{
-    SG_CTX(ctx);
-    if ((unsigned)config > CU_FUNC_CACHE_PREFER_EQUAL)
-        return CUDA_ERROR_INVALID_VALUE;
     ctx->cache_config = config; /* a preference: there is no cache to configure */
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuCtxGetSharedMemConfig(CUsharedconfig *pConfig)
+CUresult sgd_cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
 {
-    SG_CTX(ctx);
-    if (!pConfig)
-        return CUDA_ERROR_INVALID_VALUE;
-    *pConfig = ctx->shared_config;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuCtxSetSharedMemConfig(CUsharedconfig config)
-{
-    SG_CTX(ctx);
-    if ((unsigned)config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE)
-        return CUDA_ERROR_INVALID_VALUE;
-    return CUDA_SUCCESS; /* no effect on devices with fixed bank size, as documented */
-}
-
-CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
-{
-    SG_CTX(ctx);
-    (void)ctx;
     if (leastPriority)
         *leastPriority = SG_PRIORITY_LEAST;
     if (greatestPriority)
@@ -412,31 +248,12 @@ CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPr
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuCtxResetPersistingL2Cache(void)
-{
-    SG_CTX(ctx);
-    (void)ctx;
-    return CUDA_SUCCESS; /* no lines persist: there is nothing to reset */
-}
-
-CUresult CUDAAPI cuCtxGetExecAffinity(CUexecAffinityParam *pExecAffinity, CUexecAffinityType type)
-{
-    SG_CTX(ctx);
-    (void)ctx;
-    if (!pExecAffinity || (unsigned)type >= CU_EXEC_AFFINITY_TYPE_MAX)
-        return CUDA_ERROR_INVALID_VALUE;
-    return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
-}
-
 /*
  * One context's kernels reach the memory that another context, of another device, has allocated. (Copies
  * between contexts need no permission.)
  */
-CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
+CUresult sgd_cuCtxEnablePeerAccess(struct sg_ctx *ctx, CUcontext peerContext)
 {
-    SG_CTX(ctx);
-    if (Flags)
-        return CUDA_ERROR_INVALID_VALUE;
     SG_AUTO struct sg_ctx *peer = sg_ctx_find_base(peerContext);
 
     if (!peer || peer == ctx)
@@ -446,9 +263,8 @@ CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags
     return sg_mem_add_peer(ctx, peer->id);
 }
 
-CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peerContext)
+CUresult sgd_cuCtxDisablePeerAccess(struct sg_ctx *ctx, CUcontext peerContext)
 {
-    SG_CTX(ctx);
     SG_AUTO struct sg_ctx *peer = sg_ctx_find_base(peerContext);
 
     if (!peer)
@@ -458,14 +274,10 @@ CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peerContext)
 
 /* ---- the primary context ---- */
 
-CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+CUresult sgd_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
     struct sg_ctx *p;
 
-    SG_INIT();
-    if (!pctx)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_CHECK_DEVICE(dev);
     pthread_mutex_lock(&sg_devices[dev].lock);
     p = sg_devices[dev].primary;
     if (sg_devices[dev].primary_refs++ == 0) {
@@ -477,12 +289,10 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+CUresult sgd_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
     CUresult r = CUDA_SUCCESS;
 
-    SG_INIT();
-    SG_CHECK_DEVICE(dev);
     pthread_mutex_lock(&sg_devices[dev].lock);
     if (sg_devices[dev].primary_refs == 0)
         r = CUDA_ERROR_INVALID_CONTEXT;
@@ -493,10 +303,8 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 }
 
 /* A device-side error survives a reset, as it does on a GPU: the process has to be restarted. */
-CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev)
+CUresult sgd_cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
-    SG_INIT();
-    SG_CHECK_DEVICE(dev);
     pthread_mutex_lock(&sg_devices[dev].lock);
     if (sg_devices[dev].primary_refs) {
         sg_devices[dev].primary_refs = 0;
@@ -506,10 +314,8 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev)
     return sg_see_fault(sg_devices[dev].primary);
 }
 
-CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
+CUresult sgd_cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
 {
-    SG_INIT();
-    SG_CHECK_DEVICE(dev);
     if (!flags_valid(flags))
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sg_devices[dev].lock);
@@ -520,12 +326,8 @@ CUresult CUDAAPI cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
+CUresult sgd_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
 {
-    SG_INIT();
-    SG_CHECK_DEVICE(dev);
-    if (!flags || !active)
-        return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sg_devices[dev].lock);
     *flags = sg_devices[dev].primary_flags;
     *active = sg_devices[dev].primary_refs != 0;

@@ -12,26 +12,12 @@ static CUresult told(const char *call, CUresult r)
     return r == CUDA_ERROR_NOT_SUPPORTED ? sg_fail(r, "%s: no GPU core dump is written", call) : r;
 }
 
-CUresult CUDAAPI cuCoredumpGetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
+CUresult sgd_cuCoredumpSetAttribute(struct sg_ctx *ctx, CUcoredumpSettings attrib, void *value, size_t *size)
 {
-    SG_CTX(ctx);
-    return cua_coredump_get(&ctx->coredump, attrib, value, size);
-}
-
-CUresult CUDAAPI cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
-{
-    SG_INIT();
-    return cua_coredump_get(NULL, attrib, value, size);
-}
-
-CUresult CUDAAPI cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
-{
-    SG_CTX(ctx);
     return told("cuCoredumpSetAttribute", cua_coredump_set(&ctx->coredump, attrib, value, size));
 }
 
-CUresult CUDAAPI cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
+CUresult sgd_cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
 {
-    SG_INIT();
     return told("cuCoredumpSetAttributeGlobal", cua_coredump_set(NULL, attrib, value, size));
 }

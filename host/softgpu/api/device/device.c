@@ -17,64 +17,21 @@ CUresult CUDAAPI cuInit(unsigned int Flags)
     return Flags ? CUDA_ERROR_INVALID_VALUE : sg_init(&sg_graph_hooks);
 }
 
-CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal)
+CUresult sgd_cuDeviceGetName(char *name, int len)
 {
-    SG_INIT();
-    if (!device)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_CHECK_DEVICE(ordinal);
-    *device = ordinal;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuDeviceGetCount(int *count)
-{
-    SG_INIT();
-    if (!count)
-        return CUDA_ERROR_INVALID_VALUE;
-    *count = (int)sg_config.ndevices;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuDeviceGetName(char *name, int len, CUdevice dev)
-{
-    SG_INIT();
-    if (!name || len < 1)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_CHECK_DEVICE(dev);
     snprintf(name, (size_t)len, "%s", SG_DEVICE_NAME);
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
+CUresult sgd_cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 {
-    SG_INIT();
-    if (!uuid)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_CHECK_DEVICE(dev);
     memcpy(uuid->bytes, device_uuid, sizeof(device_uuid));
     uuid->bytes[15] = (char)('0' + dev);
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
+CUresult sgd_cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
 {
-    return cuDeviceGetUuid_v2(uuid, dev);
-}
-
-CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
-{
-    SG_INIT();
-    if (!bytes)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_CHECK_DEVICE(dev);
-    *bytes = sg_config.memory;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
-{
-    SG_INIT();
     bool ours = (int)attrib == SG_ATTR_LIBRARY_CC && sg_config.library_cc;
     if (!pi || (int)attrib <= 0 || ((int)attrib >= VGP_DEVICE_ATTRIBUTE_END && !ours))
         return CUDA_ERROR_INVALID_VALUE;
@@ -88,23 +45,15 @@ CUresult CUDAAPI cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevi
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
+CUresult sgd_cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
 {
-    SG_INIT();
-    if (!major || !minor)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_CHECK_DEVICE(dev);
     *major = sg_config.cc[dev].major;
     *minor = sg_config.cc[dev].minor;
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
+CUresult sgd_cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
 {
-    SG_INIT();
-    if (!prop)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_CHECK_DEVICE(dev);
     memset(prop, 0, sizeof(*prop));
     prop->maxThreadsPerBlock = sg_attr(dev, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
     for (int i = 0; i < 3; i++) {
@@ -121,25 +70,18 @@ CUresult CUDAAPI cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
+CUresult sgd_cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
 {
-    SG_INIT();
-    if (!pciBusId || len < 1)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_CHECK_DEVICE(dev);
     snprintf(pciBusId, (size_t)len, "%04X:%02X:%02X.0", SG_PCI_DOMAIN, SG_PCI_BUS, (unsigned)dev);
     return CUDA_SUCCESS;
 }
 
 /* [domain]:[bus]:[device].[function], [domain]:[bus]:[device] or [bus]:[device].[function], hex. */
-CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
+CUresult sgd_cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
 {
     unsigned domain = 0, bus, device, function = 0;
     int n = 0;
 
-    SG_INIT();
-    if (!dev || !pciBusId)
-        return CUDA_ERROR_INVALID_VALUE;
     bool ok =
         (sscanf(pciBusId, "%x:%x:%x.%x%n", &domain, &bus, &device, &function, &n) == 4 && !pciBusId[n]) ||
         (function = 0, sscanf(pciBusId, "%x:%x:%x%n", &domain, &bus, &device, &n) == 3 && !pciBusId[n]) ||
@@ -153,39 +95,16 @@ CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
+CUresult sgd_cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
 {
-    SG_INIT();
-    if (!canAccessPeer)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_CHECK_DEVICE(dev);
-    SG_CHECK_DEVICE(peerDev);
     *canAccessPeer = dev != peerDev; /* all memory is the processor's */
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice,
-                                         CUdevice dstDevice)
+CUresult sgd_cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib)
 {
-    SG_INIT();
-    if (!value || (int)attrib < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_CHECK_DEVICE(srcDevice);
-    SG_CHECK_DEVICE(dstDevice);
-    if (srcDevice == dstDevice)
-        return CUDA_ERROR_INVALID_DEVICE; /* documented */
     /* Arrays have no address, and a texture or surface is one of its context. */
     *value = attrib == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED ||
              attrib == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuDeviceGetExecAffinitySupport(int *pi, CUexecAffinityType type, CUdevice dev)
-{
-    SG_INIT();
-    if (!pi || (unsigned)type >= CU_EXEC_AFFINITY_TYPE_MAX)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_CHECK_DEVICE(dev);
-    *pi = 0;
     return CUDA_SUCCESS;
 }

@@ -63,19 +63,3 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVer
                                 : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     return best ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
-
-/* There is no profiler: control of one has nothing to switch, and succeeds as it does natively
- * without a tool attached. */
-CUresult CUDAAPI cuProfilerStart(void)
-{
-    SG_CTX(ctx);
-    (void)ctx;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuProfilerStop(void)
-{
-    SG_CTX(ctx);
-    (void)ctx;
-    return CUDA_SUCCESS;
-}

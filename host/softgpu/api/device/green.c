@@ -142,10 +142,8 @@ static CUresult resource_of(int device, const struct sg_ctx *ctx, CUdevResource 
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
+CUresult sgd_cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
 {
-    SG_INIT();
-    SG_CHECK_DEVICE(device);
     return resource_of(device, NULL, resource, type);
 }
 
@@ -165,16 +163,15 @@ CUresult CUDAAPI cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CU
     return c ? resource_of(c->device, c, resource, type) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-CUresult CUDAAPI cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGroups,
-                                             const CUdevResource *input, CUdevResource *remaining,
-                                             unsigned int useFlags, unsigned int minCount)
+CUresult sgd_cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGroups,
+                                         const CUdevResource *input, CUdevResource *remaining,
+                                         unsigned int useFlags, unsigned int minCount)
 {
     bool ignore = useFlags & CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING;
     unsigned min, align, groups;
     struct hidden h, part;
     CUresult r;
 
-    SG_INIT();
     if (!nbGroups || !input || (useFlags & ~SPLIT_FLAGS) || (result && !*nbGroups))
         return CUDA_ERROR_INVALID_VALUE;
     r = resource_read("cuDevSmResourceSplitByCount", input, &h);
@@ -253,16 +250,15 @@ static unsigned group_size(const struct group *g, unsigned left, unsigned togeth
     return g->flags & GROUP_BACKFILL ? left : left / together * together;
 }
 
-CUresult CUDAAPI cuDevSmResourceSplit(CUdevResource *result, unsigned int nbGroups,
-                                      const CUdevResource *input, CUdevResource *remainder,
-                                      unsigned int flags, CU_DEV_SM_RESOURCE_GROUP_PARAMS *groupParams)
+CUresult sgd_cuDevSmResourceSplit(CUdevResource *result, unsigned int nbGroups, const CUdevResource *input,
+                                  CUdevResource *remainder, unsigned int flags,
+                                  CU_DEV_SM_RESOURCE_GROUP_PARAMS *groupParams)
 {
     unsigned min, align, n[RESOURCES_MAX];
     struct hidden h, part, rest;
     struct group g;
     CUresult r;
 
-    SG_INIT();
     if (!nbGroups || nbGroups > RESOURCES_MAX || !input || flags || !groupParams)
         return CUDA_ERROR_INVALID_VALUE;
     r = resource_read("cuDevSmResourceSplit", input, &h);
@@ -311,16 +307,13 @@ static void rdesc_free(struct sg_obj *obj)
     free(obj);
 }
 
-CUresult CUDAAPI cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *resources,
-                                           unsigned int nbResources)
+CUresult sgd_cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *resources,
+                                       unsigned int nbResources)
 {
     struct hidden first = {0}, h;
     struct sg_rdesc *d;
     CUresult r;
 
-    SG_INIT();
-    if (!phDesc || !resources || !nbResources)
-        return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < nbResources; i++) {
         r = resource_read("cuDevResourceGenerateDesc", &resources[i], &h);
         if (r != CUDA_SUCCESS)
@@ -383,13 +376,11 @@ static CUresult green_new(CUgreenCtx *out, struct sg_ctx *base, const struct sg_
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags)
+CUresult sgd_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags)
 {
     CUcontext primary;
     CUresult r;
 
-    SG_INIT();
-    SG_CHECK_DEVICE(dev);
     SG_AUTO struct sg_rdesc *d = SG_LOOKUP(desc, SG_T_RDESC);
 
     if (!phCtx || !d || flags != CU_GREEN_CTX_DEFAULT_STREAM || d->device != dev)
@@ -403,8 +394,8 @@ CUresult CUDAAPI cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUd
     return r;
 }
 
-/* With a reference. 201: no such; 709: the primary context was reset. */
-static CUresult green_get(CUgreenCtx h, struct sg_green **out)
+/* 201: no such; 709: the primary context was reset. */
+CUresult sg_green_get(CUgreenCtx h, struct sg_green **out)
 {
     CUresult r = sg_check_init();
     struct sg_tls *t;
@@ -435,7 +426,7 @@ static void abandon_captures(struct sg_ctx *ctx)
 CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx hCtx)
 {
     SG_AUTO struct sg_green *g = NULL;
-    CUresult r = green_get(hCtx, &g);
+    CUresult r = sg_green_get(hCtx, &g);
 
     if (!g)
         return r;
@@ -449,58 +440,39 @@ CUresult CUDAAPI cuGreenCtxDestroy(CUgreenCtx hCtx)
     return r == CUDA_SUCCESS ? cuDevicePrimaryCtxRelease_v2(g->ctx->device) : r;
 }
 
-CUresult CUDAAPI cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
+CUresult sgd_cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
 {
     SG_AUTO struct sg_green *g = NULL;
-    CUresult r;
+    CUresult r = sg_green_get(hCtx, &g);
 
-    SG_INIT();
-    if (!pContext)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = green_get(hCtx, &g);
     if (r == CUDA_SUCCESS)
         *pContext = SG_HANDLE(CUcontext, g->ctx);
     return r;
 }
 
-CUresult CUDAAPI cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource, CUdevResourceType type)
+CUresult sgd_cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource, CUdevResourceType type)
 {
     SG_AUTO struct sg_green *g = NULL;
-    CUresult r;
+    CUresult r = sg_green_get(hCtx, &g);
 
-    SG_INIT();
-    if (!resource)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = green_get(hCtx, &g);
     return r == CUDA_SUCCESS ? resource_of(g->ctx->device, g->ctx, resource, type) : r;
 }
 
-CUresult CUDAAPI cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
+CUresult sgd_cuGreenCtxRecordEvent(struct sg_green *g, CUevent hEvent)
 {
-    SG_AUTO struct sg_green *g = NULL;
-    CUresult r = green_get(hCtx, &g);
-
-    return r == CUDA_SUCCESS ? cuCtxRecordEvent(SG_HANDLE(CUcontext, g->ctx), hEvent) : r;
+    return cuCtxRecordEvent(SG_HANDLE(CUcontext, g->ctx), hEvent);
 }
 
-CUresult CUDAAPI cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
+CUresult sgd_cuGreenCtxWaitEvent(struct sg_green *g, CUevent hEvent)
 {
-    SG_AUTO struct sg_green *g = NULL;
-    CUresult r = green_get(hCtx, &g);
-
-    return r == CUDA_SUCCESS ? cuCtxWaitEvent(SG_HANDLE(CUcontext, g->ctx), hEvent) : r;
+    return cuCtxWaitEvent(SG_HANDLE(CUcontext, g->ctx), hEvent);
 }
 
-CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags,
-                                        int priority)
+CUresult sgd_cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority)
 {
     SG_AUTO struct sg_green *g = NULL;
-    CUresult r;
+    CUresult r = sg_green_get(greenCtx, &g);
 
-    SG_INIT();
-    if (!phStream)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = green_get(greenCtx, &g);
     if (r == CUDA_SUCCESS && flags != CU_STREAM_NON_BLOCKING)
         r = CUDA_ERROR_INVALID_VALUE;
     if (r == CUDA_SUCCESS)
@@ -508,17 +480,14 @@ CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx,
     return r == CUDA_SUCCESS ? sg_stream_create(g->ctx, flags, priority, phStream) : r;
 }
 
-CUresult CUDAAPI cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long *greenCtxId)
+CUresult sgd_cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long *greenCtxId)
 {
     SG_AUTO struct sg_green *g = NULL;
     struct sg_ctx *ctx;
     CUresult r;
 
-    SG_INIT();
-    if (!greenCtxId)
-        return CUDA_ERROR_INVALID_VALUE;
     if (greenCtx) {
-        r = green_get(greenCtx, &g);
+        r = sg_green_get(greenCtx, &g);
         if (r == CUDA_SUCCESS)
             *greenCtxId = g->ctx->id;
         return r;

@@ -2,16 +2,13 @@
 /* Driver API: handles of conditional nodes. */
 #include "api/api.h"
 
-CUresult CUDAAPI cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph,
-                                                CUcontext ctx, unsigned int defaultLaunchValue,
-                                                unsigned int flags)
+CUresult sgd_cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, struct sg_graph *g,
+                                            CUcontext ctx, unsigned int defaultLaunchValue,
+                                            unsigned int flags)
 {
     struct sg_ctx *current = NULL;
     CUresult r = CUDA_SUCCESS;
 
-    SG_GRAPH(g, hGraph);
-    if (!pHandle_out || (flags & ~(unsigned)CU_GRAPH_COND_ASSIGN_DEFAULT))
-        return CUDA_ERROR_INVALID_VALUE;
     SG_AUTO struct sg_ctx *named = ctx ? sg_ctx_find_base(ctx) : NULL;
 
     if (ctx && !named)

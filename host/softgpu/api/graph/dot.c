@@ -44,11 +44,10 @@ static void print_graph(FILE *f, const struct sg_graph *g, unsigned depth)
 }
 
 /* The flags say which details to add: of those this prints what nodes of memory have, always. */
-CUresult CUDAAPI cuGraphDebugDotPrint(CUgraph hGraph, const char *path, unsigned int flags)
+CUresult sgd_cuGraphDebugDotPrint(struct sg_graph *g, const char *path, unsigned int flags)
 {
     FILE *f;
 
-    SG_GRAPH(g, hGraph);
     (void)flags;
     if (!path)
         return CUDA_ERROR_INVALID_VALUE;

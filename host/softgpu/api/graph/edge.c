@@ -42,11 +42,8 @@ static CUresult finish(struct list *l, size_t *n)
 
 static const CUgraphEdgeData ordinary;
 
-CUresult CUDAAPI cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
+CUresult sgd_cuGraphGetNodes(struct sg_graph *g, CUgraphNode *nodes, size_t *numNodes)
 {
-    SG_GRAPH(g, hGraph);
-    if (!numNodes)
-        return CUDA_ERROR_INVALID_VALUE;
     struct list l = {.a = nodes, .room = nodes ? *numNodes : 0};
 
     pthread_mutex_lock(&sg_graph_lock);
@@ -57,11 +54,8 @@ CUresult CUDAAPI cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *num
     return finish(&l, numNodes);
 }
 
-CUresult CUDAAPI cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes)
+CUresult sgd_cuGraphGetRootNodes(struct sg_graph *g, CUgraphNode *rootNodes, size_t *numRootNodes)
 {
-    SG_GRAPH(g, hGraph);
-    if (!numRootNodes)
-        return CUDA_ERROR_INVALID_VALUE;
     struct list l = {.a = rootNodes, .room = rootNodes ? *numRootNodes : 0};
 
     pthread_mutex_lock(&sg_graph_lock);
@@ -74,12 +68,9 @@ CUresult CUDAAPI cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, siz
     return finish(&l, numRootNodes);
 }
 
-CUresult CUDAAPI cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to,
-                                    CUgraphEdgeData *edgeData, size_t *numEdges)
+CUresult sgd_cuGraphGetEdges_v2(struct sg_graph *g, CUgraphNode *from, CUgraphNode *to,
+                                CUgraphEdgeData *edgeData, size_t *numEdges)
 {
-    SG_GRAPH(g, hGraph);
-    if (!numEdges || !from != !to)
-        return CUDA_ERROR_INVALID_VALUE;
     struct list l = {.a = from, .b = to, .room = from ? *numEdges : 0, .edge = edgeData};
 
     pthread_mutex_lock(&sg_graph_lock);
@@ -92,12 +83,9 @@ CUresult CUDAAPI cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNo
     return finish(&l, numEdges);
 }
 
-CUresult CUDAAPI cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *dependencies,
-                                               CUgraphEdgeData *edgeData, size_t *numDependencies)
+CUresult sgd_cuGraphNodeGetDependencies_v2(struct sg_node *n, CUgraphNode *dependencies,
+                                           CUgraphEdgeData *edgeData, size_t *numDependencies)
 {
-    SG_NODE(n, hNode);
-    if (!numDependencies)
-        return CUDA_ERROR_INVALID_VALUE;
     struct list l = {.a = dependencies, .room = dependencies ? *numDependencies : 0, .edge = edgeData};
 
     pthread_mutex_lock(&sg_graph_lock);
@@ -105,12 +93,6 @@ CUresult CUDAAPI cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode *d
         put(&l, n->deps[k], NULL, sg_node_edge(n, k));
     pthread_mutex_unlock(&sg_graph_lock);
     return finish(&l, numDependencies);
-}
-
-CUresult CUDAAPI cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode *dependencies,
-                                            size_t *numDependencies)
-{
-    return cuGraphNodeGetDependencies_v2(hNode, dependencies, NULL, numDependencies);
 }
 
 static int by_creation(const void *pa, const void *pb)
@@ -142,12 +124,9 @@ static bool put_users(struct list *l, const struct sg_node *n)
     return true;
 }
 
-CUresult CUDAAPI cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode *dependentNodes,
-                                                 CUgraphEdgeData *edgeData, size_t *numDependentNodes)
+CUresult sgd_cuGraphNodeGetDependentNodes_v2(struct sg_node *n, CUgraphNode *dependentNodes,
+                                             CUgraphEdgeData *edgeData, size_t *numDependentNodes)
 {
-    SG_NODE(n, hNode);
-    if (!numDependentNodes)
-        return CUDA_ERROR_INVALID_VALUE;
     struct list l = {.a = dependentNodes, .room = dependentNodes ? *numDependentNodes : 0, .edge = edgeData};
 
     pthread_mutex_lock(&sg_graph_lock);
@@ -155,12 +134,6 @@ CUresult CUDAAPI cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode 
 
     pthread_mutex_unlock(&sg_graph_lock);
     return ok ? finish(&l, numDependentNodes) : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-CUresult CUDAAPI cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode *dependentNodes,
-                                              size_t *numDependentNodes)
-{
-    return cuGraphNodeGetDependentNodes_v2(hNode, dependentNodes, NULL, numDependentNodes);
 }
 
 /* Checks edge data as cuda.h documents. */
@@ -185,15 +158,12 @@ static bool same_edge(CUgraphEdgeData a, CUgraphEdgeData b)
     return a.type == b.type && a.from_port == b.from_port;
 }
 
-static CUresult edges(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
+static CUresult edges(struct sg_graph *g, const CUgraphNode *from, const CUgraphNode *to,
                       const CUgraphEdgeData *edge, size_t n, bool remove)
 {
     struct sg_node **a = NULL, **b = NULL;
     CUresult r;
 
-    SG_GRAPH(g, hGraph);
-    if (n && (!from || !to))
-        return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sg_graph_lock);
     if (remove && n && g->has_memory)
         r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "edges of a graph with memory nodes cannot be deleted");
@@ -220,26 +190,14 @@ static CUresult edges(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode
     return r;
 }
 
-CUresult CUDAAPI cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
-                                           const CUgraphEdgeData *edgeData, size_t numDependencies)
+CUresult sgd_cuGraphAddDependencies_v2(struct sg_graph *g, const CUgraphNode *from, const CUgraphNode *to,
+                                       const CUgraphEdgeData *edgeData, size_t numDependencies)
 {
-    return edges(hGraph, from, to, edgeData, numDependencies, false);
+    return edges(g, from, to, edgeData, numDependencies, false);
 }
 
-CUresult CUDAAPI cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
-                                        size_t numDependencies)
+CUresult sgd_cuGraphRemoveDependencies_v2(struct sg_graph *g, const CUgraphNode *from, const CUgraphNode *to,
+                                          const CUgraphEdgeData *edgeData, size_t numDependencies)
 {
-    return edges(hGraph, from, to, NULL, numDependencies, false);
-}
-
-CUresult CUDAAPI cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
-                                              const CUgraphEdgeData *edgeData, size_t numDependencies)
-{
-    return edges(hGraph, from, to, edgeData, numDependencies, true);
-}
-
-CUresult CUDAAPI cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
-                                           size_t numDependencies)
-{
-    return edges(hGraph, from, to, NULL, numDependencies, true);
+    return edges(g, from, to, edgeData, numDependencies, true);
 }

@@ -125,22 +125,13 @@ CUresult CUDAAPI cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
     return instantiate_old(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
 }
 
-CUresult CUDAAPI cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
-                                    char *logBuffer, size_t bufferSize)
-{
-    return instantiate_old(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
-}
-
-CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
-                                              CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
+CUresult sgd_cuGraphInstantiateWithParams(struct sg_ctx *ctx, CUgraphExec *phGraphExec, CUgraph hGraph,
+                                          CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 {
     SG_AUTO struct sg_stream *upload = NULL;
     struct made made;
     CUresult r = CUDA_SUCCESS;
 
-    SG_CTX(ctx);
-    if (!instantiateParams)
-        return CUDA_ERROR_INVALID_VALUE;
     if (instantiateParams->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)
         r = sg_stream_get(ctx, instantiateParams->hUploadStream, &upload);
     if (r != CUDA_SUCCESS) {
@@ -159,50 +150,22 @@ CUresult CUDAAPI cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUg
     return cuGraphInstantiateWithParams(phGraphExec, hGraph, params);
 }
 
-CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec)
+CUresult sgd_cuGraphExecDestroy(struct sg_graph_exec *x)
 {
-    SG_GRAPH_EXEC(x, hGraphExec);
     if (!sg_obj_unregister(&x->obj))
         return CUDA_ERROR_INVALID_VALUE;
     leave_graph(x);
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
-{
-    SG_GRAPH_EXEC(x, hGraphExec);
-    if (!flags)
-        return CUDA_ERROR_INVALID_VALUE;
-    *flags = x->flags;
-    return CUDA_SUCCESS;
-}
-
 /* ---- launch ---- */
 
-CUresult CUDAAPI cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
-{
-    SG_AUTO struct sg_stream *s = NULL;
-    CUresult r;
-
-    SG_CTX(ctx);
-    SG_GRAPH_EXEC(x, hGraph);
-    r = sg_stream_get(ctx, hStream, &s);
-    if (r != CUDA_SUCCESS) {
-        s = NULL;
-        return r;
-    }
-    return sg_graph_exec_launch(x, s);
-}
-
 /* There is nowhere to bring it: the first launch is as fast as the others. */
-CUresult CUDAAPI cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
+CUresult sgd_cuGraphUpload(struct sg_ctx *ctx, struct sg_graph_exec *x, CUstream hStream)
 {
     SG_AUTO struct sg_stream *s = NULL;
-    CUresult r;
+    CUresult r = sg_stream_get(ctx, hStream, &s);
 
-    SG_CTX(ctx);
-    SG_GRAPH_EXEC(x, hGraph);
-    r = sg_stream_get(ctx, hStream, &s);
     if (r != CUDA_SUCCESS)
         s = NULL;
     else

@@ -5,11 +5,8 @@
 
 #include "api/api.h"
 
-CUresult CUDAAPI cuGraphCreate(CUgraph *phGraph, unsigned int flags)
+CUresult sgd_cuGraphCreate(CUgraph *phGraph)
 {
-    SG_INIT();
-    if (!phGraph || flags)
-        return CUDA_ERROR_INVALID_VALUE;
     SG_AUTO struct sg_graph *g = sg_graph_new();
 
     if (!g)
@@ -18,11 +15,10 @@ CUresult CUDAAPI cuGraphCreate(CUgraph *phGraph, unsigned int flags)
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuGraphDestroy(CUgraph hGraph)
+CUresult sgd_cuGraphDestroy(struct sg_graph *g)
 {
     CUresult r;
 
-    SG_GRAPH(g, hGraph);
     pthread_mutex_lock(&sg_graph_lock);
     if (g->owned)
         r = sg_fail(CUDA_ERROR_INVALID_VALUE, "cuGraphDestroy: the graph belongs to a node");
@@ -68,18 +64,14 @@ static CUresult kernel_ctx(const CUDA_KERNEL_NODE_PARAMS *p, struct sg_ctx **out
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
-                                         const CUgraphNode *dependencies, size_t numDependencies,
-                                         const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+CUresult sgd_cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                     const CUgraphNode *dependencies, size_t numDependencies,
+                                     const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
     SG_AUTO struct sg_ctx *ctx = NULL;
     struct sg_op *op;
-    CUresult r;
+    CUresult r = kernel_ctx(nodeParams, &ctx);
 
-    SG_INIT();
-    if (!nodeParams)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = kernel_ctx(nodeParams, &ctx);
     if (r == CUDA_SUCCESS)
         r = sg_launch_op(ctx, nodeParams, NULL, &op);
     return r != CUDA_SUCCESS ? r
@@ -87,15 +79,13 @@ CUresult CUDAAPI cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGrap
                                             CU_GRAPH_NODE_TYPE_KERNEL, op, NULL, NULL);
 }
 
-CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-                                      const CUgraphNode *dependencies, size_t numDependencies,
-                                      const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
+CUresult sgd_cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                  size_t numDependencies, const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
 {
     struct sg_node *n;
     struct sg_op *op;
     CUresult r;
 
-    SG_INIT();
     SG_AUTO struct sg_ctx *c = SG_LOOKUP(ctx, SG_T_CTX);
 
     if (!copyParams || !c)
@@ -112,15 +102,14 @@ CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
     return r;
 }
 
-CUresult CUDAAPI cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-                                      const CUgraphNode *dependencies, size_t numDependencies,
-                                      const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
+CUresult sgd_cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                  size_t numDependencies, const CUDA_MEMSET_NODE_PARAMS *memsetParams,
+                                  CUcontext ctx)
 {
     struct sg_node *n;
     struct sg_op *op;
     CUresult r;
 
-    SG_INIT();
     SG_AUTO struct sg_ctx *c = SG_LOOKUP(ctx, SG_T_CTX);
 
     if (!memsetParams || !c)
@@ -137,17 +126,13 @@ CUresult CUDAAPI cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
     return r;
 }
 
-CUresult CUDAAPI cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                    size_t numDependencies, const CUDA_HOST_NODE_PARAMS *nodeParams)
+CUresult sgd_cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                size_t numDependencies, const CUDA_HOST_NODE_PARAMS *nodeParams)
 {
     struct sg_node *n;
     struct sg_op *op;
-    CUresult r;
+    CUresult r = sg_host_op(nodeParams, &op);
 
-    SG_INIT();
-    if (!nodeParams)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = sg_host_op(nodeParams, &op);
     if (r == CUDA_SUCCESS)
         r = sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_HOST, op,
                          NULL, &n);
@@ -157,14 +142,6 @@ CUresult CUDAAPI cuGraphAddHostNode(CUgraphNode *phGraphNode, CUgraph hGraph, co
         sg_obj_put(&n->obj);
     }
     return r;
-}
-
-CUresult CUDAAPI cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-                                     const CUgraphNode *dependencies, size_t numDependencies)
-{
-    SG_INIT();
-    return sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_EMPTY, NULL,
-                        NULL, NULL);
 }
 
 static void *sg_memdup(const void *p, size_t n)
@@ -259,25 +236,20 @@ static CUresult clone(struct sg_graph *g, const struct sg_graph *into, struct sg
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
+CUresult sgd_cuGraphClone(CUgraph *phGraphClone, struct sg_graph *g)
 {
     SG_AUTO struct sg_graph *to = NULL;
-    CUresult r;
+    CUresult r = clone(g, NULL, &to);
 
-    SG_GRAPH(g, originalGraph);
-    if (!phGraphClone)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = clone(g, NULL, &to);
     if (r == CUDA_SUCCESS)
         *phGraphClone = SG_HANDLE(CUgraph, to);
     return r;
 }
 
-CUresult CUDAAPI cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph)
+CUresult sgd_cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, struct sg_graph *g)
 {
     CUresult r = CUDA_ERROR_INVALID_VALUE;
 
-    SG_GRAPH(g, hClonedGraph);
     if (!phNode || !hOriginalNode)
         return r;
     pthread_mutex_lock(&sg_graph_lock);
@@ -293,14 +265,13 @@ CUresult CUDAAPI cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOrigin
 }
 
 /* The child is copied at the call, as documented; the copy belongs to the node. */
-CUresult CUDAAPI cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-                                          const CUgraphNode *dependencies, size_t numDependencies,
-                                          CUgraph childGraph)
+CUresult sgd_cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                      const CUgraphNode *dependencies, size_t numDependencies,
+                                      struct sg_graph *child)
 {
     SG_AUTO struct sg_graph *copy = NULL;
     CUresult r;
 
-    SG_GRAPH(child, childGraph);
     SG_GRAPH(g, hGraph);
     /* At once: g may be moved below another graph, and the copy's level would be what it was. */
     pthread_mutex_lock(&sg_graph_lock);
@@ -344,20 +315,10 @@ CUresult sg_graph_move(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *depe
     return r;
 }
 
-CUresult CUDAAPI cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph)
-{
-    SG_NODE(n, hNode);
-    if (!phGraph || !n->child)
-        return CUDA_ERROR_INVALID_VALUE;
-    *phGraph = SG_HANDLE(CUgraph, n->child);
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuGraphDestroyNode(CUgraphNode hNode)
+CUresult sgd_cuGraphDestroyNode(struct sg_node *n)
 {
     CUresult r = CUDA_ERROR_INVALID_VALUE;
 
-    SG_NODE(n, hNode);
     pthread_mutex_lock(&sg_graph_lock);
     if (n->graph && n->graph->has_memory) {
         r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuGraphDestroyNode: nodes of a graph with memory "
@@ -382,41 +343,25 @@ void sg_graph_take_back(CUgraphNode hNode)
     pthread_mutex_unlock(&sg_graph_lock);
 }
 
-CUresult CUDAAPI cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
-{
-    SG_NODE(n, hNode);
-    if (!type)
-        return CUDA_ERROR_INVALID_VALUE;
-    *type = n->type;
-    return CUDA_SUCCESS;
-}
-
 /* ---- parameters ---- */
 
-CUresult CUDAAPI cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams)
+CUresult sgd_cuGraphKernelNodeGetParams_v2(struct sg_node *n, CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
     CUresult r;
 
-    SG_NODE(n, hNode);
-    if (!nodeParams || n->type != CU_GRAPH_NODE_TYPE_KERNEL)
-        return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sg_graph_lock);
     r = sg_launch_describe(n->gop->op, nodeParams, &n->kernel_params);
     pthread_mutex_unlock(&sg_graph_lock);
     return r;
 }
 
-CUresult CUDAAPI cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+CUresult sgd_cuGraphKernelNodeSetParams_v2(struct sg_node *n, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
     SG_AUTO struct sg_ctx *ctx = NULL;
     struct sg_launch_attributes kept;
     struct sg_op *op;
-    CUresult r;
+    CUresult r = kernel_ctx(nodeParams, &ctx);
 
-    SG_NODE(n, hNode);
-    if (!nodeParams || n->type != CU_GRAPH_NODE_TYPE_KERNEL)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = kernel_ctx(nodeParams, &ctx);
     pthread_mutex_lock(&sg_graph_lock);
     sg_launch_get_attributes(n->gop->op, &kept);
     pthread_mutex_unlock(&sg_graph_lock);
@@ -435,12 +380,10 @@ static CUresult check_params(const struct sg_node *n, CUgraphNodeType type, cons
     return out && n->type == type ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult CUDAAPI cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *nodeParams)
+CUresult sgd_cuGraphMemcpyNodeGetParams(struct sg_node *n, CUDA_MEMCPY3D *nodeParams)
 {
-    CUresult r;
+    CUresult r = check_params(n, CU_GRAPH_NODE_TYPE_MEMCPY, nodeParams);
 
-    SG_NODE(n, hNode);
-    r = check_params(n, CU_GRAPH_NODE_TYPE_MEMCPY, nodeParams);
     pthread_mutex_lock(&sg_graph_lock);
     if (r == CUDA_SUCCESS)
         *nodeParams = n->params.copy;
@@ -450,12 +393,10 @@ CUresult CUDAAPI cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *no
     return r;
 }
 
-CUresult CUDAAPI cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS *nodeParams)
+CUresult sgd_cuGraphMemsetNodeGetParams(struct sg_node *n, CUDA_MEMSET_NODE_PARAMS *nodeParams)
 {
-    CUresult r;
+    CUresult r = check_params(n, CU_GRAPH_NODE_TYPE_MEMSET, nodeParams);
 
-    SG_NODE(n, hNode);
-    r = check_params(n, CU_GRAPH_NODE_TYPE_MEMSET, nodeParams);
     pthread_mutex_lock(&sg_graph_lock);
     if (r == CUDA_SUCCESS)
         *nodeParams = n->params.set;
@@ -465,12 +406,10 @@ CUresult CUDAAPI cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_
     return r;
 }
 
-CUresult CUDAAPI cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS *nodeParams)
+CUresult sgd_cuGraphHostNodeGetParams(struct sg_node *n, CUDA_HOST_NODE_PARAMS *nodeParams)
 {
-    CUresult r;
+    CUresult r = check_params(n, CU_GRAPH_NODE_TYPE_HOST, nodeParams);
 
-    SG_NODE(n, hNode);
-    r = check_params(n, CU_GRAPH_NODE_TYPE_HOST, nodeParams);
     pthread_mutex_lock(&sg_graph_lock);
     if (r == CUDA_SUCCESS)
         *nodeParams = n->params.host;

@@ -27,14 +27,13 @@ static CUresult check_props(const CUmemPoolProps *p, const CUmemAccessDesc *acce
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-                                        const CUgraphNode *dependencies, size_t numDependencies,
-                                        CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
+CUresult sgd_cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, struct sg_graph *g,
+                                    const CUgraphNode *dependencies, size_t numDependencies,
+                                    CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
 {
     CUDA_MEM_ALLOC_NODE_PARAMS *p = nodeParams;
     CUresult r;
 
-    SG_GRAPH(g, hGraph);
     if (!p || !p->bytesize || !phGraphNode || (numDependencies && !dependencies))
         return CUDA_ERROR_INVALID_VALUE;
     r = check_props(&p->poolProps, p->accessDescs, p->accessDescCount);
@@ -53,9 +52,8 @@ static const struct sg_graph_memory *memory_of(const struct sg_node *n)
     return m;
 }
 
-CUresult CUDAAPI cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out)
+CUresult sgd_cuGraphMemAllocNodeGetParams(struct sg_node *n, CUDA_MEM_ALLOC_NODE_PARAMS *params_out)
 {
-    SG_NODE(n, hNode);
     if (!params_out || n->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC || !memory_of(n))
         return CUDA_ERROR_INVALID_VALUE;
     memset(params_out, 0, sizeof(*params_out));
@@ -69,53 +67,34 @@ CUresult CUDAAPI cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-                                       const CUgraphNode *dependencies, size_t numDependencies,
-                                       CUdeviceptr dptr)
+CUresult sgd_cuGraphMemFreeNodeGetParams(struct sg_node *n, CUdeviceptr *dptr_out)
 {
-    SG_GRAPH(g, hGraph);
-    if (!phGraphNode || (numDependencies && !dependencies))
-        return CUDA_ERROR_INVALID_VALUE;
-    return sg_graph_memory_add_free(g, dependencies, numDependencies, dptr, phGraphNode);
-}
-
-CUresult CUDAAPI cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)
-{
-    SG_NODE(n, hNode);
     if (!dptr_out || n->type != CU_GRAPH_NODE_TYPE_MEM_FREE || !memory_of(n))
         return CUDA_ERROR_INVALID_VALUE;
     *dptr_out = n->mem->addr;
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGraphMemTrim(CUdevice device)
+CUresult sgd_cuDeviceGraphMemTrim(CUdevice device)
 {
-    SG_INIT();
-    SG_CHECK_DEVICE(device);
     sg_graph_memory_trim(device);
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
+CUresult sgd_cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
 {
     cuuint64_t v = 0;
 
-    SG_INIT();
-    SG_CHECK_DEVICE(device);
     if (!value || !sg_graph_memory_attribute(device, attr, &v))
         return CUDA_ERROR_INVALID_VALUE;
     memcpy(value, &v, sizeof(v));
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
+CUresult sgd_cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
 {
     cuuint64_t v;
 
-    SG_INIT();
-    SG_CHECK_DEVICE(device);
-    if (!value)
-        return CUDA_ERROR_INVALID_VALUE;
     memcpy(&v, value, sizeof(v));
     if (v || (attr != CU_GRAPH_MEM_ATTR_USED_MEM_HIGH && attr != CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH))
         return CUDA_ERROR_INVALID_VALUE; /* documented: high watermarks only, and only to zero */

@@ -28,16 +28,12 @@ static CUresult replace_op(CUgraphNode hNode, CUgraphNodeType type, struct sg_op
 /* ---- copies, memsets, host functions ---- */
 
 #define SG_SETTERS(NAME, STRUCT, FIELD, TYPE, BUILD) \
-    CUresult CUDAAPI cuGraph##NAME##NodeSetParams(CUgraphNode hNode, const STRUCT *nodeParams) \
+    CUresult sgd_cuGraph##NAME##NodeSetParams(CUgraphNode hNode, const STRUCT *nodeParams) \
     { \
         struct sg_node *n; \
         struct sg_op *op; \
-        CUresult r; \
+        CUresult r = BUILD(nodeParams, &op); \
 \
-        SG_INIT(); \
-        if (!hNode || !nodeParams) \
-            return CUDA_ERROR_INVALID_VALUE; \
-        r = BUILD(nodeParams, &op); \
         if (r == CUDA_SUCCESS) \
             r = replace_op(hNode, TYPE, op, &n); \
         if (r == CUDA_SUCCESS) { \
@@ -60,46 +56,34 @@ static CUresult check_ctx(CUcontext ctx)
     return c ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-CUresult CUDAAPI cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                                const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
+CUresult sgd_cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                            const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
 {
     struct sg_op *op;
-    CUresult r;
+    CUresult r = check_ctx(ctx);
 
-    SG_INIT();
-    if (!hGraphExec || !hNode || !copyParams)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = check_ctx(ctx);
     if (r == CUDA_SUCCESS)
         r = sg_copy_op(copyParams, &op);
     return r != CUDA_SUCCESS ? r : sg_exec_replace(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_MEMCPY, op);
 }
 
-CUresult CUDAAPI cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                                const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
+CUresult sgd_cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                            const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
 {
     struct sg_op *op;
-    CUresult r;
+    CUresult r = check_ctx(ctx);
 
-    SG_INIT();
-    if (!hGraphExec || !hNode || !memsetParams)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = check_ctx(ctx);
     if (r == CUDA_SUCCESS)
         r = sg_set_op(memsetParams, &op);
     return r != CUDA_SUCCESS ? r : sg_exec_replace(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_MEMSET, op);
 }
 
-CUresult CUDAAPI cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                              const CUDA_HOST_NODE_PARAMS *nodeParams)
+CUresult sgd_cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                          const CUDA_HOST_NODE_PARAMS *nodeParams)
 {
     struct sg_op *op;
-    CUresult r;
+    CUresult r = sg_host_op(nodeParams, &op);
 
-    SG_INIT();
-    if (!hGraphExec || !hNode || !nodeParams)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = sg_host_op(nodeParams, &op);
     return r != CUDA_SUCCESS ? r : sg_exec_replace(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_HOST, op);
 }
 
@@ -111,7 +95,6 @@ static CUresult event_set(CUgraphExec exec, CUgraphNode hNode, CUevent event, bo
     struct sg_op *op;
     CUresult r;
 
-    SG_INIT();
     if (!hNode || (is_exec && !exec))
         return CUDA_ERROR_INVALID_VALUE;
     r = sg_event_op(event, wait, &op);
@@ -124,10 +107,8 @@ static CUresult event_add(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, 
                           bool wait)
 {
     struct sg_op *op;
-    CUresult r;
+    CUresult r = sg_event_op(event, wait, &op);
 
-    SG_INIT();
-    r = sg_event_op(event, wait, &op);
     if (r != CUDA_SUCCESS)
         return r;
     return sg_graph_add(out, g, deps, n,
@@ -135,10 +116,9 @@ static CUresult event_add(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, 
                         NULL);
 }
 
-static CUresult event_get(CUgraphNode hNode, CUevent *out, CUgraphNodeType type)
+static CUresult event_get(struct sg_node *n, CUevent *out, CUgraphNodeType type)
 {
-    SG_NODE(n, hNode);
-    if (!out || n->type != type)
+    if (n->type != type)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sg_graph_lock);
     *out = sg_event_of(n->gop->op);
@@ -147,22 +127,22 @@ static CUresult event_get(CUgraphNode hNode, CUevent *out, CUgraphNodeType type)
 }
 
 #define SG_EVENT_NODE(KIND, TYPE, WAIT) \
-    CUresult CUDAAPI cuGraphAddEvent##KIND##Node(CUgraphNode *phGraphNode, CUgraph hGraph, \
-                                                 const CUgraphNode *dependencies, size_t numDependencies, \
-                                                 CUevent event) \
+    CUresult sgd_cuGraphAddEvent##KIND##Node(CUgraphNode *phGraphNode, CUgraph hGraph, \
+                                             const CUgraphNode *dependencies, size_t numDependencies, \
+                                             CUevent event) \
     { \
         return event_add(phGraphNode, hGraph, dependencies, numDependencies, event, WAIT); \
     } \
-    CUresult CUDAAPI cuGraphEvent##KIND##NodeGetEvent(CUgraphNode hNode, CUevent *event_out) \
+    CUresult sgd_cuGraphEvent##KIND##NodeGetEvent(struct sg_node *n, CUevent *event_out) \
     { \
-        return event_get(hNode, event_out, TYPE); \
+        return event_get(n, event_out, TYPE); \
     } \
-    CUresult CUDAAPI cuGraphEvent##KIND##NodeSetEvent(CUgraphNode hNode, CUevent event) \
+    CUresult sgd_cuGraphEvent##KIND##NodeSetEvent(CUgraphNode hNode, CUevent event) \
     { \
         return event_set(NULL, hNode, event, false, WAIT); \
     } \
-    CUresult CUDAAPI cuGraphExecEvent##KIND##NodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, \
-                                                          CUevent event) \
+    CUresult sgd_cuGraphExecEvent##KIND##NodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, \
+                                                      CUevent event) \
     { \
         return event_set(hGraphExec, hNode, event, true, WAIT); \
     }
@@ -191,18 +171,14 @@ static CUresult keep_batch(struct sg_node *n, const CUDA_BATCH_MEM_OP_NODE_PARAM
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph,
-                                          const CUgraphNode *dependencies, size_t numDependencies,
-                                          const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
+CUresult sgd_cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+                                      const CUgraphNode *dependencies, size_t numDependencies,
+                                      const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 {
     struct sg_node *n;
     struct sg_op *op;
-    CUresult r;
+    CUresult r = check_ctx(nodeParams->ctx);
 
-    SG_INIT();
-    if (!nodeParams)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = check_ctx(nodeParams->ctx);
     if (r == CUDA_SUCCESS)
         r = sg_memop_op(nodeParams, &op);
     if (r == CUDA_SUCCESS)
@@ -215,12 +191,8 @@ CUresult CUDAAPI cuGraphAddBatchMemOpNode(CUgraphNode *phGraphNode, CUgraph hGra
     return r;
 }
 
-CUresult CUDAAPI cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode,
-                                                CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams_out)
+CUresult sgd_cuGraphBatchMemOpNodeGetParams(struct sg_node *n, CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams_out)
 {
-    SG_NODE(n, hNode);
-    if (!nodeParams_out || n->type != CU_GRAPH_NODE_TYPE_BATCH_MEM_OP)
-        return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sg_graph_lock);
     if (!n->has_params) /* it was captured */
         n->has_params = sg_memop_describe(n->gop->op, &n->params.batch);
@@ -232,17 +204,13 @@ CUresult CUDAAPI cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode,
     return ok ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult CUDAAPI cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode,
-                                                const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
+CUresult sgd_cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode,
+                                            const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 {
     struct sg_node *n;
     struct sg_op *op;
-    CUresult r;
+    CUresult r = check_ctx(nodeParams->ctx);
 
-    SG_INIT();
-    if (!hNode || !nodeParams)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = check_ctx(nodeParams->ctx);
     if (r == CUDA_SUCCESS)
         r = sg_memop_op(nodeParams, &op);
     if (r == CUDA_SUCCESS)
@@ -254,16 +222,12 @@ CUresult CUDAAPI cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode,
     return r;
 }
 
-CUresult CUDAAPI cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                                    const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
+CUresult sgd_cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                                const CUDA_BATCH_MEM_OP_NODE_PARAMS *nodeParams)
 {
     struct sg_op *op;
-    CUresult r;
+    CUresult r = sg_memop_op(nodeParams, &op);
 
-    SG_INIT();
-    if (!hGraphExec || !hNode || !nodeParams)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = sg_memop_op(nodeParams, &op);
     return r != CUDA_SUCCESS ? r : sg_exec_replace(hGraphExec, hNode, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, op);
 }
 
@@ -289,12 +253,11 @@ static bool is_attribute(CUkernelNodeAttrID attr)
     }
 }
 
-CUresult CUDAAPI cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
-                                               CUkernelNodeAttrValue *value_out)
+CUresult sgd_cuGraphKernelNodeGetAttribute(struct sg_node *n, CUkernelNodeAttrID attr,
+                                           CUkernelNodeAttrValue *value_out)
 {
     struct sg_launch_attributes a;
 
-    SG_NODE(n, hNode);
     if (!value_out || n->type != CU_GRAPH_NODE_TYPE_KERNEL || !is_attribute(attr))
         return CUDA_ERROR_INVALID_VALUE;
     memset(value_out, 0, sizeof(*value_out));
@@ -344,12 +307,11 @@ static CUresult set_attribute_locked(struct sg_node *n, CUkernelNodeAttrID attr,
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
-                                               const CUkernelNodeAttrValue *value)
+CUresult sgd_cuGraphKernelNodeSetAttribute(struct sg_node *n, CUkernelNodeAttrID attr,
+                                           const CUkernelNodeAttrValue *value)
 {
     CUresult r;
 
-    SG_NODE(n, hNode);
     if (value && n->type == CU_GRAPH_NODE_TYPE_KERNEL &&
         attr == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)
         return value->deviceUpdatableKernelNode.deviceUpdatable
@@ -365,15 +327,11 @@ CUresult CUDAAPI cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAt
     return r;
 }
 
-CUresult CUDAAPI cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode src)
+CUresult sgd_cuGraphKernelNodeCopyAttributes(struct sg_node *to, struct sg_node *from)
 {
     struct sg_launch_attributes a;
     CUresult r;
 
-    SG_NODE(to, dst);
-    SG_NODE(from, src);
-    if (to->type != CU_GRAPH_NODE_TYPE_KERNEL || from->type != CU_GRAPH_NODE_TYPE_KERNEL)
-        return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sg_graph_lock);
     sg_launch_get_attributes(from->gop->op, &a);
     r = set_launch_locked(to, &a);
@@ -428,16 +386,14 @@ static CUresult add_with_edges(CUgraphNode *out, CUgraph hGraph, const CUgraphNo
     return r;
 }
 
-CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-                                   const CUgraphEdgeData *dependencyData, size_t numDependencies,
-                                   CUgraphNodeParams *nodeParams)
+CUresult sgd_cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                               const CUgraphEdgeData *dependencyData, size_t numDependencies,
+                               CUgraphNodeParams *nodeParams)
 {
     CUgraphNode *out = phGraphNode;
     CUDA_MEMSET_NODE_PARAMS set;
-    CUresult r;
+    CUresult r = check_any(nodeParams);
 
-    SG_INIT();
-    r = check_any(nodeParams);
     if (r != CUDA_SUCCESS)
         return r;
     if ((numDependencies && !dependencies) || numDependencies > SG_EDGES_MAX)
@@ -493,13 +449,11 @@ CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, con
     }
 }
 
-CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
+CUresult sgd_cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
     CUDA_MEMSET_NODE_PARAMS set;
-    CUresult r;
+    CUresult r = check_any(nodeParams);
 
-    SG_INIT();
-    r = check_any(nodeParams);
     if (r != CUDA_SUCCESS)
         return r;
     switch (nodeParams->type) {
@@ -530,14 +484,12 @@ CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *node
     }
 }
 
-CUresult CUDAAPI cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                          CUgraphNodeParams *nodeParams)
+CUresult sgd_cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                      CUgraphNodeParams *nodeParams)
 {
     CUDA_MEMSET_NODE_PARAMS set;
-    CUresult r;
+    CUresult r = check_any(nodeParams);
 
-    SG_INIT();
-    r = check_any(nodeParams);
     if (r != CUDA_SUCCESS)
         return r;
     switch (nodeParams->type) {

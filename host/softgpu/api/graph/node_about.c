@@ -70,29 +70,20 @@ static unsigned number_of(const struct sg_obj *obj)
     return (unsigned)(obj->handle >> 4);
 }
 
-CUresult CUDAAPI cuGraphGetId(CUgraph hGraph, unsigned int *graphId)
+CUresult sgd_cuGraphGetId(struct sg_graph *g, unsigned int *graphId)
 {
-    SG_GRAPH(g, hGraph);
-    if (!graphId)
-        return CUDA_ERROR_INVALID_VALUE;
     *graphId = number_of(&g->obj);
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuGraphExecGetId(CUgraphExec hGraphExec, unsigned int *graphId)
+CUresult sgd_cuGraphExecGetId(struct sg_graph_exec *x, unsigned int *graphId)
 {
-    SG_GRAPH_EXEC(x, hGraphExec);
-    if (!graphId)
-        return CUDA_ERROR_INVALID_VALUE;
     *graphId = number_of(&x->obj);
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuGraphNodeGetLocalId(CUgraphNode hNode, unsigned int *nodeId)
+CUresult sgd_cuGraphNodeGetLocalId(struct sg_node *n, unsigned int *nodeId)
 {
-    SG_NODE(n, hNode);
-    if (!nodeId)
-        return CUDA_ERROR_INVALID_VALUE;
     *nodeId = number_of(&n->obj);
     return CUDA_SUCCESS;
 }
@@ -108,20 +99,14 @@ static uint64_t graph_of(const struct sg_node *n)
     return handle;
 }
 
-CUresult CUDAAPI cuGraphNodeGetToolsId(CUgraphNode hNode, unsigned long long *toolsNodeId)
+CUresult sgd_cuGraphNodeGetToolsId(struct sg_node *n, unsigned long long *toolsNodeId)
 {
-    SG_NODE(n, hNode);
-    if (!toolsNodeId)
-        return CUDA_ERROR_INVALID_VALUE;
     *toolsNodeId = (graph_of(n) >> 4) << 32 | number_of(&n->obj);
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuGraphNodeGetContainingGraph(CUgraphNode hNode, CUgraph *phGraph)
+CUresult sgd_cuGraphNodeGetContainingGraph(struct sg_node *n, CUgraph *phGraph)
 {
-    SG_NODE(n, hNode);
-    if (!phGraph)
-        return CUDA_ERROR_INVALID_VALUE;
     *phGraph = (CUgraph)(uintptr_t)graph_of(n);
     return *phGraph ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -104,11 +104,10 @@ static bool can_disable(const struct sg_step *st)
                   st->type == CU_GRAPH_NODE_TYPE_MEMCPY);
 }
 
-CUresult CUDAAPI cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled)
+CUresult sgd_cuGraphNodeSetEnabled(struct sg_graph_exec *x, CUgraphNode hNode, unsigned int isEnabled)
 {
     CUresult r = CUDA_ERROR_INVALID_VALUE;
 
-    SG_GRAPH_EXEC(x, hGraphExec);
     if (!hNode)
         return r;
     pthread_mutex_lock(&sg_graph_lock);
@@ -123,11 +122,10 @@ CUresult CUDAAPI cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode
     return r;
 }
 
-CUresult CUDAAPI cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int *isEnabled)
+CUresult sgd_cuGraphNodeGetEnabled(struct sg_graph_exec *x, CUgraphNode hNode, unsigned int *isEnabled)
 {
     CUresult r = CUDA_ERROR_INVALID_VALUE;
 
-    SG_GRAPH_EXEC(x, hGraphExec);
     if (!hNode || !isEnabled)
         return r;
     pthread_mutex_lock(&sg_graph_lock);
@@ -192,19 +190,14 @@ static CUresult replace_child(struct sg_graph_exec *x, CUgraphNode hNode, const 
     return r;
 }
 
-CUresult CUDAAPI cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                                    CUgraph childGraph)
+CUresult sgd_cuGraphExecChildGraphNodeSetParams(struct sg_graph_exec *x, CUgraphNode hNode,
+                                                struct sg_graph *g)
 {
     CUgraphInstantiateResult why;
     struct sg_program *p = NULL;
     uint64_t node;
     CUresult r;
 
-    SG_GRAPH_EXEC(x, hGraphExec);
-    SG_AUTO struct sg_graph *g = SG_LOOKUP(childGraph, SG_T_GRAPH);
-
-    if (!g || !hNode)
-        return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sg_graph_lock);
     r = sg_program_new(g, &p, NULL, NULL);
     if (r == CUDA_SUCCESS && (p->memory || p->nconds))
@@ -218,15 +211,14 @@ CUresult CUDAAPI cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgr
     return r;
 }
 
-CUresult CUDAAPI cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                                   const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+CUresult sgd_cuGraphExecKernelNodeSetParams_v2(struct sg_ctx *ctx, CUgraphExec hGraphExec, CUgraphNode hNode,
+                                               const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
     struct sg_launch_attributes kept = {.cooperative = false};
     const struct sg_step *st;
     struct sg_op *op;
     CUresult r;
 
-    SG_CTX(ctx);
     SG_GRAPH_EXEC(x, hGraphExec);
     if (!nodeParams || !hNode)
         return CUDA_ERROR_INVALID_VALUE;
@@ -292,18 +284,13 @@ static CUgraphExecUpdateResult update(struct sg_graph_exec *x, struct sg_program
     return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
-CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
-                                      CUgraphExecUpdateResultInfo *resultInfo)
+CUresult sgd_cuGraphExecUpdate_v2(struct sg_graph_exec *x, struct sg_graph *g,
+                                  CUgraphExecUpdateResultInfo *resultInfo)
 {
     struct sg_program *p = NULL;
     uint64_t node = 0;
     CUresult r;
 
-    SG_GRAPH_EXEC(x, hGraphExec);
-    SG_AUTO struct sg_graph *g = SG_LOOKUP(hGraph, SG_T_GRAPH);
-
-    if (!g || !resultInfo)
-        return CUDA_ERROR_INVALID_VALUE;
     memset(resultInfo, 0, sizeof(*resultInfo));
     pthread_mutex_lock(&sg_graph_lock);
     r = g->owned ? sg_fail(CUDA_ERROR_INVALID_VALUE, "cuGraphExecUpdate: the graph belongs to a node")

@@ -34,18 +34,13 @@ static CUresult check_location(const CUmemLocation *loc, struct cua_place *at)
     return cua_advice_place(loc, at);
 }
 
-CUresult CUDAAPI cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location)
+CUresult sgd_cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location)
 {
     bool by = advice == CU_MEM_ADVISE_SET_ACCESSED_BY || advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
     struct cua_place at = {0, 0};
     struct cua_range g;
-    CUresult r;
+    CUresult r = check_managed(devPtr, count, &g);
 
-    SG_CTX(ctx);
-    (void)ctx;
-    if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = check_managed(devPtr, count, &g);
     if (r == CUDA_SUCCESS && (by || advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION))
         r = check_location(&location, &at);
     if (r == CUDA_SUCCESS && by && at.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
@@ -53,18 +48,14 @@ CUresult CUDAAPI cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise a
     return r == CUDA_SUCCESS ? cua_advice_keep(&g, devPtr, count, (int)advice, at, alive) : r;
 }
 
-CUresult CUDAAPI cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location,
-                                       unsigned int flags, CUstream hStream)
+CUresult sgd_cuMemPrefetchAsync_v2(struct sg_ctx *ctx, CUdeviceptr devPtr, size_t count,
+                                   CUmemLocation location, CUstream hStream)
 {
     SG_AUTO struct sg_stream *s = NULL;
     struct cua_place at;
     struct cua_range g;
-    CUresult r;
+    CUresult r = check_managed(devPtr, count, &g);
 
-    SG_CTX(ctx);
-    if (flags)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = check_managed(devPtr, count, &g);
     if (r == CUDA_SUCCESS)
         r = check_location(&location, &at);
     if (r == CUDA_SUCCESS)
@@ -91,18 +82,13 @@ static CUresult check_batch(CUdeviceptr *dptrs, size_t *sizes, size_t n, size_t 
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
-                                         CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs,
-                                         size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
+CUresult sgd_cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
+                                     CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs,
+                                     size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 {
     size_t k = 0;
-    CUresult r;
+    CUresult r = check_batch(dptrs, sizes, count, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
 
-    SG_CTX(ctx);
-    (void)ctx;
-    if (!prefetchLocs || !prefetchLocIdxs || !numPrefetchLocs || numPrefetchLocs > count)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = check_batch(dptrs, sizes, count, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
     for (size_t i = 0; i < count && r == CUDA_SUCCESS; i++) {
         if (k + 1 < numPrefetchLocs && prefetchLocIdxs[k + 1] == i)
             k++;
@@ -112,14 +98,11 @@ CUresult CUDAAPI cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size
 }
 
 /* Discarded memory has undefined contents: here it reads zero, in stream order. */
-CUresult CUDAAPI cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
-                                        unsigned long long flags, CUstream hStream)
+CUresult sgd_cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags,
+                                    CUstream hStream)
 {
-    CUresult r;
+    CUresult r = check_batch(dptrs, sizes, count, NULL, 0, flags, hStream);
 
-    SG_CTX(ctx);
-    (void)ctx;
-    r = check_batch(dptrs, sizes, count, NULL, 0, flags, hStream);
     for (size_t i = 0; i < count && r == CUDA_SUCCESS; i++)
         r = cuMemsetD8Async(dptrs[i], 0, sizes[i], hStream);
     return r;
@@ -136,29 +119,21 @@ CUresult CUDAAPI cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *s
     return r == CUDA_SUCCESS ? cuMemDiscardBatchAsync(dptrs, sizes, count, flags, hStream) : r;
 }
 
-CUresult CUDAAPI cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribute attribute,
-                                        CUdeviceptr devPtr, size_t count)
+CUresult sgd_cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribute attribute,
+                                    CUdeviceptr devPtr, size_t count)
 {
     struct cua_range g;
-    CUresult r;
+    CUresult r = check_managed(devPtr, count, &g);
 
-    SG_CTX(ctx);
-    (void)ctx;
-    r = check_managed(devPtr, count, &g);
     return r == CUDA_SUCCESS ? cua_advice_attribute(&g, devPtr, count, data, dataSize, attribute) : r;
 }
 
-CUresult CUDAAPI cuMemRangeGetAttributes(void **data, size_t *dataSizes, CUmem_range_attribute *attributes,
-                                         size_t numAttributes, CUdeviceptr devPtr, size_t count)
+CUresult sgd_cuMemRangeGetAttributes(void **data, size_t *dataSizes, CUmem_range_attribute *attributes,
+                                     size_t numAttributes, CUdeviceptr devPtr, size_t count)
 {
     struct cua_range g;
-    CUresult r;
+    CUresult r = check_managed(devPtr, count, &g);
 
-    SG_CTX(ctx);
-    (void)ctx;
-    if (!data || !dataSizes || !attributes || !numAttributes)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = check_managed(devPtr, count, &g);
     return r == CUDA_SUCCESS
                ? cua_advice_attributes(&g, devPtr, count, data, dataSizes, attributes, numAttributes)
                : r;

@@ -15,59 +15,20 @@
         if (!var) \
             return sg_fail(CUDA_ERROR_INVALID_HANDLE, "no CUDA array"); \
     } while (0)
-#define SG_MIPMAP(var, h) \
-    SG_AUTO struct sg_mipmap *var = NULL; \
-    do { \
-        struct sg_ctx *sg_cur_ = NULL; \
-        CUresult sg_rc_ = sg_current(&sg_cur_); \
-        if (sg_rc_ != CUDA_SUCCESS) \
-            return sg_rc_; \
-        var = SG_LOOKUP((h), SG_T_MIPMAP); \
-        if (!var) \
-            return sg_fail(CUDA_ERROR_INVALID_HANDLE, "no CUDA mipmapped array"); \
-    } while (0)
 
-CUresult CUDAAPI cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
+CUresult sgd_cuArray3DCreate_v2(struct sg_ctx *ctx, CUarray *pHandle,
+                                const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
 {
     SG_AUTO struct sg_array *a = NULL;
-    CUresult r;
+    CUresult r = sg_array_new(ctx, pAllocateArray, &a);
 
-    SG_CTX(ctx);
-    SG_NOT_CAPTURING();
-    if (!pHandle || !pAllocateArray)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = sg_array_new(ctx, pAllocateArray, &a);
     if (r == CUDA_SUCCESS)
         *pHandle = SG_HANDLE(CUarray, a);
     return r;
 }
 
-CUresult CUDAAPI cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
+CUresult sgd_cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, struct sg_array *a)
 {
-    if (!pAllocateArray)
-        return cuArray3DCreate_v2(pHandle, NULL);
-    CUDA_ARRAY3D_DESCRIPTOR d = {.Width = pAllocateArray->Width,
-                                 .Height = pAllocateArray->Height,
-                                 .Format = pAllocateArray->Format,
-                                 .NumChannels = pAllocateArray->NumChannels};
-
-    return cuArray3DCreate_v2(pHandle, &d);
-}
-
-CUresult CUDAAPI cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
-{
-    SG_ARRAY(a, hArray);
-    if (!pArrayDescriptor)
-        return CUDA_ERROR_INVALID_VALUE;
-    *pArrayDescriptor = a->desc;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray)
-{
-    SG_ARRAY(a, hArray);
-    if (!pArrayDescriptor)
-        return CUDA_ERROR_INVALID_VALUE;
     *pArrayDescriptor = (CUDA_ARRAY_DESCRIPTOR){.Width = a->desc.Width,
                                                 .Height = a->desc.Height,
                                                 .Format = a->desc.Format,
@@ -76,17 +37,15 @@ CUresult CUDAAPI cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor
 }
 
 /* Copies, textures and surfaces that still use an array keep its memory: nothing is waited for. */
-CUresult CUDAAPI cuArrayDestroy(CUarray hArray)
+CUresult sgd_cuArrayDestroy(struct sg_array *a)
 {
-    SG_ARRAY(a, hArray);
     if (a->is_level)
         return sg_fail(CUDA_ERROR_INVALID_HANDLE, "a level goes with its mipmapped array");
     return sg_obj_unregister(&a->obj) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult CUDAAPI cuArrayGetPlane(CUarray *pPlaneArray, CUarray hArray, unsigned int planeIdx)
+CUresult sgd_cuArrayGetPlane(CUarray *pPlaneArray, unsigned int planeIdx)
 {
-    SG_ARRAY(a, hArray);
     (void)pPlaneArray;
     /* Documented for each format that is not planar; there are no others here. */
     return sg_fail(CUDA_ERROR_INVALID_VALUE, "plane %u of an array that is not planar", planeIdx);
@@ -100,10 +59,8 @@ CUresult CUDAAPI cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparse
     return sg_fail(CUDA_ERROR_INVALID_VALUE, "the array is not sparse");
 }
 
-CUresult CUDAAPI cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties,
-                                                     CUmipmappedArray mipmap)
+CUresult sgd_cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties)
 {
-    SG_MIPMAP(m, mipmap);
     (void)sparseProperties;
     return sg_fail(CUDA_ERROR_INVALID_VALUE, "the array is not sparse");
 }
@@ -118,47 +75,28 @@ CUresult CUDAAPI cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *me
     return sg_fail(CUDA_ERROR_INVALID_VALUE, "the array has its memory: no deferred mapping");
 }
 
-CUresult CUDAAPI cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements,
-                                                       CUmipmappedArray mipmap, CUdevice device)
+CUresult sgd_cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements)
 {
-    SG_MIPMAP(m, mipmap);
-    SG_CHECK_DEVICE(device);
     (void)memoryRequirements;
     return sg_fail(CUDA_ERROR_INVALID_VALUE, "the array has its memory: no deferred mapping");
 }
 
 /* ---- mipmapped arrays ---- */
 
-CUresult CUDAAPI cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
-                                        const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
-                                        unsigned int numMipmapLevels)
+CUresult sgd_cuMipmappedArrayCreate(struct sg_ctx *ctx, CUmipmappedArray *pHandle,
+                                    const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
+                                    unsigned int numMipmapLevels)
 {
     SG_AUTO struct sg_mipmap *m = NULL;
-    CUresult r;
+    CUresult r = sg_mipmap_new(ctx, pMipmappedArrayDesc, numMipmapLevels, &m);
 
-    SG_CTX(ctx);
-    SG_NOT_CAPTURING();
-    if (!pHandle || !pMipmappedArrayDesc)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = sg_mipmap_new(ctx, pMipmappedArrayDesc, numMipmapLevels, &m);
     if (r == CUDA_SUCCESS)
         *pHandle = SG_HANDLE(CUmipmappedArray, m);
     return r;
 }
 
-CUresult CUDAAPI cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmappedArray,
-                                          unsigned int level)
+CUresult sgd_cuMipmappedArrayDestroy(struct sg_mipmap *m)
 {
-    SG_MIPMAP(m, hMipmappedArray);
-    if (!pLevelArray || level >= m->nlevels)
-        return CUDA_ERROR_INVALID_VALUE;
-    *pLevelArray = SG_HANDLE(CUarray, m->level[level]);
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
-{
-    SG_MIPMAP(m, hMipmappedArray);
     if (!sg_obj_unregister(&m->obj))
         return CUDA_ERROR_INVALID_HANDLE;
     for (unsigned i = 0; i < m->nlevels; i++)
@@ -166,17 +104,12 @@ CUresult CUDAAPI cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuDeviceGetTexture1DLinearMaxWidth(size_t *maxWidthInElements, CUarray_format format,
-                                                    unsigned numChannels, CUdevice dev)
+CUresult sgd_cuDeviceGetTexture1DLinearMaxWidth(size_t *maxWidthInElements, CUarray_format format,
+                                                unsigned numChannels, CUdevice dev)
 {
     uint32_t bytes;
-    CUresult r;
+    CUresult r = sg_format_element(format, numChannels, &bytes);
 
-    SG_INIT();
-    if (!maxWidthInElements)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_CHECK_DEVICE(dev);
-    r = sg_format_element(format, numChannels, &bytes);
     if (r == CUDA_SUCCESS)
         *maxWidthInElements = (size_t)sg_attr(dev, CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH);
     return r;
@@ -311,14 +244,10 @@ SG_ROW_COPY_ASYNC(cuMemcpyHtoAAsync, (CUarray a, size_t off, const void *h, size
 SG_ROW_COPY_ASYNC(cuMemcpyAtoHAsync, (void *h, CUarray a, size_t off, size_t n, CUstream stream),
                   a_to_h(h, a, off, n))
 
-CUresult CUDAAPI cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
+CUresult sgd_cuMemMapArrayAsync(struct sg_ctx *ctx, CUstream hStream)
 {
     SG_AUTO struct sg_stream *s = NULL;
-    CUresult r;
+    CUresult r = sg_stream_get(ctx, hStream, &s);
 
-    SG_CTX(ctx);
-    if (!mapInfoList || !count)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = sg_stream_get(ctx, hStream, &s);
     return r == CUDA_SUCCESS ? sg_fail(CUDA_ERROR_NOT_SUPPORTED, "no sparse arrays") : r;
 }

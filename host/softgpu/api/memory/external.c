@@ -27,30 +27,23 @@ static CUresult told(const char *call, CUresult r, const char *why)
     return r == CUDA_ERROR_NOT_SUPPORTED && why ? sg_fail(r, "%s: %s", call, why) : r;
 }
 
-CUresult CUDAAPI cuImportExternalMemory(CUexternalMemory *extMem_out,
-                                        const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc)
+CUresult sgd_cuImportExternalMemory(CUexternalMemory *extMem_out,
+                                    const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc)
 {
     const char *why = NULL;
-    CUresult r;
+    CUresult r = cua_external_memory_import(&ops, extMem_out, memHandleDesc, &why);
 
-    SG_CTX(ctx);
-    (void)ctx;
-    r = cua_external_memory_import(&ops, extMem_out, memHandleDesc, &why);
     return told("cuImportExternalMemory", r, why);
 }
 
-CUresult CUDAAPI cuDestroyExternalMemory(CUexternalMemory extMem)
+CUresult sgd_cuDestroyExternalMemory(CUexternalMemory extMem)
 {
-    SG_CTX(ctx);
-    (void)ctx;
     return cua_external_memory_destroy(&ops, extMem);
 }
 
-CUresult CUDAAPI cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMemory extMem,
-                                                 const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *bufferDesc)
+CUresult sgd_cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMemory extMem,
+                                             const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *bufferDesc)
 {
-    SG_CTX(ctx);
-    (void)ctx;
     return cua_external_memory_buffer(&ops, devPtr, extMem, bufferDesc);
 }
 
@@ -73,15 +66,13 @@ cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *mipmap, CUexternalMemo
 }
 
 /* No memory of this device has a dma-buf; wrong arguments are told from that, as a guest's libcuda tells them. */
-CUresult CUDAAPI cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
-                                               CUmemRangeHandleType handleType, unsigned long long flags)
+CUresult sgd_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
+                                           CUmemRangeHandleType handleType, unsigned long long flags)
 {
     const size_t page = 4096;
     CUdeviceptr start = 0;
     size_t length = 0;
 
-    SG_CTX(ctx);
-    (void)ctx;
     if (!handle || size == 0 || (dptr | size) % page != 0 ||
         handleType != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD ||
         (flags & ~(unsigned long long)CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE) != 0)

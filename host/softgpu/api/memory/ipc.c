@@ -21,14 +21,12 @@ static const char magic_memory[8] = "sgIPCmem", magic_event[8] = "sgIPCevt";
 
 /* ---- memory ---- */
 
-CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
+CUresult sgd_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
     struct ipc_handle h = {.size = 0};
     struct sg_mem_info info;
     CUresult r;
 
-    SG_CTX(ctx);
-    (void)ctx;
     if (!pHandle || !sg_mem_find(dptr, &info) || info.kind != SG_MEM_DEVICE || info.internal || info.async ||
         info.imported)
         return CUDA_ERROR_INVALID_VALUE;
@@ -41,15 +39,12 @@ CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     return r;
 }
 
-CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+CUresult sgd_cuIpcOpenMemHandle_v2(struct sg_ctx *ctx, CUdeviceptr *pdptr, CUipcMemHandle handle)
 {
     struct ipc_handle h;
     uint64_t addr = 0;
     CUresult r;
 
-    SG_CTX(ctx);
-    if (!pdptr || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
-        return CUDA_ERROR_INVALID_VALUE;
     memcpy(&h, &handle, sizeof(h));
     if (memcmp(h.magic, magic_memory, sizeof(h.magic)) || h.flags)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -59,11 +54,10 @@ CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle
     return r;
 }
 
-CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr dptr)
+CUresult sgd_cuIpcCloseMemHandle(struct sg_ctx *ctx, CUdeviceptr dptr)
 {
     struct sg_mem_info info;
 
-    SG_CTX(ctx);
     if (!sg_mem_find(dptr, &info) || info.base != dptr || !info.imported || info.async)
         return CUDA_ERROR_INVALID_VALUE;
     if (info.ctx != ctx)
@@ -76,14 +70,11 @@ CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr dptr)
 
 /* ---- events ---- */
 
-CUresult CUDAAPI cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
+CUresult sgd_cuIpcGetEventHandle(struct sg_ctx *ctx, CUipcEventHandle *pHandle, CUevent event)
 {
     struct ipc_handle h = {.size = 0};
     CUresult r;
 
-    SG_CTX(ctx);
-    if (!pHandle)
-        return CUDA_ERROR_INVALID_VALUE;
     memcpy(h.magic, magic_event, sizeof(h.magic));
     h.device = ctx->device;
     r = sg_event_token(event, h.token, &h.flags);
@@ -92,13 +83,10 @@ CUresult CUDAAPI cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
     return r;
 }
 
-CUresult CUDAAPI cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
+CUresult sgd_cuIpcOpenEventHandle(struct sg_ctx *ctx, CUevent *phEvent, CUipcEventHandle handle)
 {
     struct ipc_handle h;
 
-    SG_CTX(ctx);
-    if (!phEvent)
-        return CUDA_ERROR_INVALID_VALUE;
     memcpy(&h, &handle, sizeof(h));
     if (memcmp(h.magic, magic_event, sizeof(h.magic)) || h.size)
         return CUDA_ERROR_INVALID_HANDLE;

@@ -7,37 +7,22 @@
 #include "api/api.h"
 
 #define SG_PITCH_ALIGN 512u
-#define SG_HOST_FLAGS (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED)
-#define SG_REGISTER_FLAGS \
-    (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY | \
-     CU_MEMHOSTREGISTER_READ_ONLY)
 
-CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
+CUresult sgd_cuMemAlloc_v2(struct sg_ctx *ctx, CUdeviceptr *dptr, size_t bytesize)
 {
     uint64_t addr;
-    CUresult r;
+    CUresult r = sg_mem_alloc(ctx, SG_MEM_DEVICE, bytesize, 0, &addr);
 
-    SG_CTX(ctx);
-    SG_NOT_CAPTURING();
-    if (!dptr || !bytesize)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = sg_mem_alloc(ctx, SG_MEM_DEVICE, bytesize, 0, &addr);
     if (r == CUDA_SUCCESS)
         *dptr = addr;
     return r;
 }
 
-CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
-                                    unsigned int ElementSizeBytes)
+CUresult sgd_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height)
 {
     size_t pitch, bytes;
     CUresult r;
 
-    SG_CTX(ctx);
-    (void)ctx;
-    if (!dptr || !pPitch || !WidthInBytes || !Height ||
-        (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16))
-        return CUDA_ERROR_INVALID_VALUE;
     if (__builtin_add_overflow(WidthInBytes, SG_PITCH_ALIGN - 1, &pitch))
         return CUDA_ERROR_INVALID_VALUE;
     pitch &= ~(size_t)(SG_PITCH_ALIGN - 1);
@@ -49,16 +34,11 @@ CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Wi
     return r;
 }
 
-CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
+CUresult sgd_cuMemAllocManaged(struct sg_ctx *ctx, CUdeviceptr *dptr, size_t bytesize)
 {
     uint64_t addr;
-    CUresult r;
+    CUresult r = sg_mem_alloc(ctx, SG_MEM_MANAGED, bytesize, 0, &addr);
 
-    SG_CTX(ctx);
-    SG_NOT_CAPTURING();
-    if (!dptr || !bytesize || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
-        return CUDA_ERROR_INVALID_VALUE;
-    r = sg_mem_alloc(ctx, SG_MEM_MANAGED, bytesize, 0, &addr);
     if (r == CUDA_SUCCESS)
         *dptr = addr;
     return r;
@@ -89,13 +69,11 @@ static void pool_forget(const struct sg_mem_info *info)
         sg_pool_account(info->pool, -(int64_t)info->size);
 }
 
-CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
+CUresult sgd_cuMemFree_v2(struct sg_ctx *ctx, CUdeviceptr dptr)
 {
     struct sg_mem_info info;
     CUresult r;
 
-    SG_CTX_OR_NONE(ctx);
-    SG_NOT_CAPTURING();
     if (ctx && !dptr)
         return CUDA_SUCCESS;
     if (sg_external_free(dptr, &r))
@@ -120,11 +98,10 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
     return ctx ? sg_see_fault(ctx) : CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
+CUresult sgd_cuMemGetInfo_v2(struct sg_ctx *ctx, size_t *free_bytes, size_t *total)
 {
     uint64_t f, t;
 
-    SG_CTX(ctx);
     sg_mem_usage(ctx->device, &f, &t);
     if (free_bytes)
         *free_bytes = f;
@@ -133,12 +110,10 @@ CUresult CUDAAPI cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
+CUresult sgd_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 {
     struct sg_mem_info info;
 
-    SG_CTX(ctx);
-    (void)ctx;
     if (!sg_mem_find(dptr, &info))
         return CUDA_ERROR_NOT_FOUND;
     if (pbase)
@@ -150,15 +125,11 @@ CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUde
 
 /* ---- page-locked host memory: its device address is its host address ---- */
 
-CUresult CUDAAPI cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
+CUresult sgd_cuMemHostAlloc(struct sg_ctx *ctx, void **pp, size_t bytesize, unsigned int Flags)
 {
-    CUresult r;
     void *p;
+    CUresult r;
 
-    SG_CTX(ctx);
-    SG_NOT_CAPTURING();
-    if (!pp || (Flags & ~(unsigned)SG_HOST_FLAGS))
-        return CUDA_ERROR_INVALID_VALUE;
     if (!bytesize) { /* nothing, as the driver gives */
         *pp = NULL;
         return CUDA_SUCCESS;
@@ -191,12 +162,8 @@ CUresult CUDAAPI cuMemFreeHost(void *p)
     return sg_mem_release(addr) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult CUDAAPI cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
+CUresult sgd_cuMemHostRegister_v2(struct sg_ctx *ctx, void *p, size_t bytesize, unsigned int Flags)
 {
-    SG_CTX(ctx);
-    SG_NOT_CAPTURING();
-    if (!p || !bytesize || (Flags & ~(unsigned)SG_REGISTER_FLAGS))
-        return CUDA_ERROR_INVALID_VALUE;
     if (Flags & CU_MEMHOSTREGISTER_IOMEMORY)
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuMemHostRegister: no I/O memory");
     if (sg_mem_in_arena((uint64_t)(uintptr_t)p) || !sg_host_mapped((uint64_t)(uintptr_t)p, bytesize))
@@ -205,13 +172,11 @@ CUresult CUDAAPI cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Fla
                            !(Flags & CU_MEMHOSTREGISTER_READ_ONLY));
 }
 
-CUresult CUDAAPI cuMemHostUnregister(void *p)
+CUresult sgd_cuMemHostUnregister(struct sg_ctx *ctx, void *p)
 {
     struct sg_mem_info info;
     uint64_t addr = (uint64_t)(uintptr_t)p;
 
-    SG_CTX_OR_NONE(ctx);
-    SG_NOT_CAPTURING();
     if (!p)
         return unknown(ctx, CUDA_ERROR_INVALID_VALUE);
     if (!sg_mem_find(addr, &info))
@@ -228,24 +193,20 @@ static bool find_host(const void *p, struct sg_mem_info *info)
            (info->kind == SG_MEM_HOST || info->kind == SG_MEM_REGISTERED);
 }
 
-CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
+CUresult sgd_cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
 {
     struct sg_mem_info info;
 
-    SG_CTX(ctx);
-    (void)ctx;
     if (!pdptr || Flags || !find_host(p, &info))
         return CUDA_ERROR_INVALID_VALUE;
     *pdptr = (CUdeviceptr)(uintptr_t)p;
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemHostGetFlags(unsigned int *pFlags, void *p)
+CUresult sgd_cuMemHostGetFlags(unsigned int *pFlags, void *p)
 {
     struct sg_mem_info info;
 
-    SG_CTX(ctx);
-    (void)ctx;
     if (!pFlags || !find_host(p, &info))
         return CUDA_ERROR_INVALID_VALUE;
     *pFlags = info.flags;

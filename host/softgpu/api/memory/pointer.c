@@ -120,15 +120,11 @@ static CUresult get(void *data, CUpointer_attribute a, uint64_t addr, const stru
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+CUresult sgd_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     struct sg_mem_info info;
     struct sg_vmm_info v;
 
-    SG_CTX_OR_NONE(ctx); /* a pointer is asked about in any thread */
-    (void)ctx;
-    if (!data)
-        return CUDA_ERROR_INVALID_VALUE;
     if (sg_vmm_find(ptr, &v) && get_reserved(data, attribute, &v) == CUDA_SUCCESS)
         return CUDA_SUCCESS;
     if (!sg_mem_find(ptr, &info))
@@ -137,17 +133,13 @@ CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute
 }
 
 /* Unknown pointers are no error here: the attributes come back as zero (documented). */
-CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes,
-                                        void **data, CUdeviceptr ptr)
+CUresult sgd_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes, void **data,
+                                    CUdeviceptr ptr)
 {
     struct sg_mem_info info;
     struct sg_vmm_info v;
     bool known, reserved;
 
-    SG_CTX_OR_NONE(ctx); /* a pointer is asked about in any thread */
-    (void)ctx;
-    if (!numAttributes || !attributes || !data)
-        return CUDA_ERROR_INVALID_VALUE;
     known = sg_mem_find(ptr, &info);
     reserved = sg_vmm_find(ptr, &v);
     for (unsigned i = 0; i < numAttributes; i++) {
@@ -165,13 +157,11 @@ CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_at
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
+CUresult sgd_cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     struct sg_mem_info info;
     unsigned v;
 
-    SG_CTX(ctx);
-    (void)ctx;
     if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !sg_mem_find(ptr, &info))
         return CUDA_ERROR_INVALID_VALUE;
     memcpy(&v, value, sizeof(v));

@@ -184,9 +184,8 @@ static CUresult pool_alloc(CUdeviceptr *dptr, size_t n, uint64_t handle, CUstrea
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+CUresult sgd_cuMemAllocAsync(struct sg_ctx *ctx, CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
-    SG_CTX(ctx);
     return pool_alloc(dptr, bytesize, current_handle(ctx->device), hStream);
 }
 
@@ -222,14 +221,13 @@ static void free_drop(struct sg_op *op)
     free(op);
 }
 
-CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
+CUresult sgd_cuMemFreeAsync(struct sg_ctx *ctx, CUdeviceptr dptr, CUstream hStream)
 {
     SG_AUTO struct sg_stream *s = NULL;
     struct sg_mem_info info;
     struct free_op *o;
     CUresult r;
 
-    SG_CTX(ctx);
     if (!dptr)
         return CUDA_SUCCESS;
     r = sg_stream_get(ctx, hStream, &s);
@@ -261,30 +259,20 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 
 /* ---- pools ---- */
 
-CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
+CUresult sgd_cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
 {
-    SG_INIT();
-    if (!pool_out)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_CHECK_DEVICE(dev);
     *pool_out = (CUmemoryPool)(uintptr_t)default_handle(dev);
     return *pool_out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult CUDAAPI cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
+CUresult sgd_cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
 {
-    SG_INIT();
-    if (!pool)
-        return CUDA_ERROR_INVALID_VALUE;
-    SG_CHECK_DEVICE(dev);
     *pool = (CUmemoryPool)(uintptr_t)current_handle(dev);
     return *pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult CUDAAPI cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
+CUresult sgd_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 {
-    SG_INIT();
-    SG_CHECK_DEVICE(dev);
     SG_AUTO struct sg_pool *p = SG_LOOKUP(pool, SG_T_POOL);
 
     if (!p || p->device != dev || p->imported)
@@ -295,15 +283,10 @@ CUresult CUDAAPI cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
+CUresult sgd_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 {
     struct sg_pool *p;
 
-    SG_INIT();
-    if (!pool || !poolProps || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!sg_location_ok(&poolProps->location))
-        return CUDA_ERROR_INVALID_VALUE;
     if (poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuMemPoolCreate: pools of host memory");
     SG_CHECK_DEVICE(poolProps->location.id);
@@ -322,9 +305,8 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolP
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
+CUresult sgd_cuMemPoolDestroy(CUmemoryPool pool)
 {
-    SG_INIT();
     SG_AUTO struct sg_pool *p = SG_LOOKUP(pool, SG_T_POOL);
 
     if (!p || p->is_default)
@@ -337,13 +319,8 @@ CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
+CUresult sgd_cuMemPoolTrimTo(struct sg_pool *p, size_t minBytesToKeep)
 {
-    SG_INIT();
-    SG_AUTO struct sg_pool *p = SG_LOOKUP(pool, SG_T_POOL);
-
-    if (!p)
-        return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&p->lock);
     pool_settle(p);
     pool_release(p, minBytesToKeep);
@@ -351,16 +328,10 @@ CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+CUresult sgd_cuMemPoolSetAttribute(struct sg_pool *p, CUmemPool_attribute attr, void *value)
 {
     CUresult r = CUDA_SUCCESS;
     uint64_t v = 0;
-
-    SG_INIT();
-    SG_AUTO struct sg_pool *p = SG_LOOKUP(pool, SG_T_POOL);
-
-    if (!p || !value)
-        return CUDA_ERROR_INVALID_VALUE;
     bool is_int = attr <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
 
     memcpy(&v, value, is_int ? sizeof(int) : sizeof(v));
@@ -395,16 +366,11 @@ CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute at
     return r;
 }
 
-CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+CUresult sgd_cuMemPoolGetAttribute(struct sg_pool *p, CUmemPool_attribute attr, void *value)
 {
     CUresult r = CUDA_SUCCESS;
     uint64_t v = 0;
 
-    SG_INIT();
-    SG_AUTO struct sg_pool *p = SG_LOOKUP(pool, SG_T_POOL);
-
-    if (!p || !value)
-        return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&p->lock);
     pool_settle(p);
     switch (attr) {
@@ -439,9 +405,8 @@ CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute at
     return r;
 }
 
-CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
+CUresult sgd_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
 {
-    SG_INIT();
     SG_AUTO struct sg_pool *p = SG_LOOKUP(pool, SG_T_POOL);
 
     if (!p || (count && !map))
@@ -467,13 +432,8 @@ CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *ma
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
+CUresult sgd_cuMemPoolGetAccess(CUmemAccess_flags *flags, struct sg_pool *p, CUmemLocation *location)
 {
-    SG_INIT();
-    SG_AUTO struct sg_pool *p = SG_LOOKUP(memPool, SG_T_POOL);
-
-    if (!p || !flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return CUDA_ERROR_INVALID_VALUE;
     SG_CHECK_DEVICE(location->id);
     pthread_mutex_lock(&p->access_lock);
     *flags = p->access >> 2 * location->id & 3;
@@ -500,26 +460,22 @@ static CUresult check_kind(const CUmemLocation *location, CUmemAllocationType ty
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult CUDAAPI cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location,
-                                        CUmemAllocationType type)
+CUresult sgd_cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type)
 {
-    SG_INIT();
     CUresult r = check_kind(location, type);
 
     return r == CUDA_SUCCESS ? cuDeviceGetDefaultMemPool(pool_out, location->id) : r;
 }
 
-CUresult CUDAAPI cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
+CUresult sgd_cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
 {
-    SG_INIT();
     CUresult r = check_kind(location, type);
 
     return r == CUDA_SUCCESS ? cuDeviceGetMemPool(pool, location->id) : r;
 }
 
-CUresult CUDAAPI cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+CUresult sgd_cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
 {
-    SG_INIT();
     CUresult r = check_kind(location, type);
 
     return r == CUDA_SUCCESS ? cuDeviceSetMemPool(location->id, pool) : r;

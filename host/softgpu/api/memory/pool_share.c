@@ -39,14 +39,12 @@ static CUresult check_fd_type(CUmemAllocationHandleType type)
                                                                                  : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUresult CUDAAPI cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool,
-                                                  CUmemAllocationHandleType handleType,
-                                                  unsigned long long flags)
+CUresult sgd_cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool,
+                                              CUmemAllocationHandleType handleType, unsigned long long flags)
 {
-    CUresult r;
     int fd;
+    CUresult r;
 
-    SG_INIT();
     SG_AUTO struct sg_pool *p = SG_LOOKUP(pool, SG_T_POOL);
 
     if (!handle_out || !p || flags)
@@ -63,19 +61,14 @@ CUresult CUDAAPI cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,
-                                                    CUmemAllocationHandleType handleType,
-                                                    unsigned long long flags)
+CUresult sgd_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,
+                                                CUmemAllocationHandleType handleType)
 {
     struct sg_share_tail tail;
     struct sg_pool *p;
     int fd = (int)(uintptr_t)handle;
-    CUresult r;
+    CUresult r = check_fd_type(handleType);
 
-    SG_INIT();
-    if (!pool_out || flags)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = check_fd_type(handleType);
     if (r != CUDA_SUCCESS)
         return r;
     if (!sg_share_look(fd, tail_magic, &tail))
@@ -92,12 +85,11 @@ CUresult CUDAAPI cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
+CUresult sgd_cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
 {
     struct pointer data;
     struct sg_mem_info info;
 
-    SG_INIT();
     if (!shareData_out || !sg_mem_find(ptr, &info) || !info.async || info.base != ptr || info.freeing)
         return CUDA_ERROR_INVALID_VALUE;
     SG_AUTO struct sg_pool *p = sg_lookup(info.pool, SG_T_POOL);
@@ -114,14 +106,13 @@ CUresult CUDAAPI cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, C
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
-                                        CUmemPoolPtrExportData *shareData)
+CUresult sgd_cuMemPoolImportPointer(struct sg_ctx *ctx, CUdeviceptr *ptr_out, CUmemoryPool pool,
+                                    CUmemPoolPtrExportData *shareData)
 {
     struct pointer data;
     uint64_t addr;
     CUresult r;
 
-    SG_CTX(ctx);
     SG_AUTO struct sg_pool *p = SG_LOOKUP(pool, SG_T_POOL);
 
     if (!ptr_out || !shareData || !p || !p->imported)

@@ -19,7 +19,7 @@
 #define SG_GRANULARITY (2ull << 20)
 #define SG_RESERVE_MAX (1ull << 44) /* bytes in one reservation */
 
-struct phys {
+struct sg_phys {
     struct sg_obj obj;
     void *pages;
     uint64_t size;
@@ -34,22 +34,22 @@ static const char tail_magic[8] = "sgVMM001";
 
 struct mapping {
     uint64_t base, size;
-    SG_COUNTED struct phys *phys; /* a reference */
-    uint32_t access;              /* SG_ACCESS_*; 0: not in the table of allocations */
+    SG_COUNTED struct sg_phys *phys; /* a reference */
+    uint32_t access;                 /* SG_ACCESS_*; 0: not in the table of allocations */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards both trees */
 static struct btr_tree mappings;     /* struct mapping by first address, weighted by length */
 static struct btr_tree reservations; /* first address, weighted by length */
 
-static bool phys_in_store(const struct phys *p)
+static bool phys_in_store(const struct sg_phys *p)
 {
     return !p->imported && !p->prop.requestedHandleTypes;
 }
 
 static void phys_free(struct sg_obj *obj)
 {
-    struct phys *p = (struct phys *)obj;
+    struct sg_phys *p = (struct sg_phys *)obj;
 
     if (p->pages != MAP_FAILED) {
         if (phys_in_store(p))
@@ -82,16 +82,10 @@ static CUresult check_prop(const CUmemAllocationProp *p)
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
-                                               CUmemAllocationGranularity_flags option)
+CUresult sgd_cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop)
 {
-    CUresult r;
+    CUresult r = check_prop(prop);
 
-    SG_INIT();
-    if (!granularity || (unsigned)option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED || !prop ||
-        (unsigned)prop->requestedHandleTypes >= 2u * CU_MEM_HANDLE_TYPE_FABRIC)
-        return CUDA_ERROR_INVALID_VALUE;
-    r = check_prop(prop);
     if (r == CUDA_SUCCESS && (prop->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
         r = sg_fail(CUDA_ERROR_NOT_SUPPORTED, "only descriptors can be exported");
     if (r == CUDA_SUCCESS)
@@ -102,9 +96,9 @@ CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity, const CUmemA
 /* ---- physical memory ---- */
 
 /* With the pages not there yet. NULL: no memory. */
-static struct phys *phys_new(uint64_t size, const CUmemAllocationProp *prop, bool imported)
+static struct sg_phys *phys_new(uint64_t size, const CUmemAllocationProp *prop, bool imported)
 {
-    struct phys *p = calloc(1, sizeof(*p));
+    struct sg_phys *p = calloc(1, sizeof(*p));
 
     if (!p)
         return NULL;
@@ -126,7 +120,7 @@ static void *map_pages(void *where, uint64_t size, int fd)
 }
 
 /* Gives p its pages; false: no memory. */
-static bool phys_fill(struct phys *p)
+static bool phys_fill(struct sg_phys *p)
 {
     struct sg_share_tail tail;
     int fd;
@@ -149,13 +143,12 @@ static bool phys_fill(struct phys *p)
     return p->pages != MAP_FAILED;
 }
 
-CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
-                             const CUmemAllocationProp *prop, unsigned long long flags)
+CUresult sgd_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop,
+                         unsigned long long flags)
 {
-    struct phys *p;
+    struct sg_phys *p;
     CUresult r;
 
-    SG_INIT();
     if (!handle || flags || !granular(size))
         return CUDA_ERROR_INVALID_VALUE;
     r = check_prop(prop);
@@ -180,13 +173,12 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 
 /* ---- exported and imported memory ---- */
 
-CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
-                                              CUmemAllocationHandleType handleType, unsigned long long flags)
+CUresult sgd_cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
+                                          CUmemAllocationHandleType handleType, unsigned long long flags)
 {
     int fd;
 
-    SG_INIT();
-    SG_AUTO struct phys *p = SG_LOOKUP(handle, SG_T_PHYS);
+    SG_AUTO struct sg_phys *p = SG_LOOKUP(handle, SG_T_PHYS);
 
     if (!p || !shareableHandle || flags)
         return CUDA_ERROR_INVALID_VALUE;
@@ -204,19 +196,16 @@ CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle, CUmemGeneri
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
-                                                CUmemAllocationHandleType shHandleType)
+CUresult sgd_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
+                                            CUmemAllocationHandleType shHandleType)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                 .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
                                 .location.type = CU_MEM_LOCATION_TYPE_DEVICE};
     struct sg_share_tail tail;
-    struct phys *p;
+    struct sg_phys *p;
     int fd = (int)(uintptr_t)osHandle;
 
-    SG_INIT();
-    if (!handle)
-        return CUDA_ERROR_INVALID_VALUE;
     if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return shHandleType == CU_MEM_HANDLE_TYPE_NONE ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
     if (!sg_share_look(fd, tail_magic, &tail) || !granular(tail.bytes))
@@ -239,15 +228,10 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
 }
 
 /* Mapped memory stays until it is unmapped. */
-CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
+CUresult sgd_cuMemRelease(struct sg_phys *p)
 {
     bool ok, last = false;
 
-    SG_INIT();
-    SG_AUTO struct phys *p = SG_LOOKUP(handle, SG_T_PHYS);
-
-    if (!p)
-        return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&lock);
     ok = p->handles > 0;
     if (ok)
@@ -258,14 +242,8 @@ CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
     return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
-                                                        CUmemGenericAllocationHandle handle)
+CUresult sgd_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, struct sg_phys *p)
 {
-    SG_INIT();
-    SG_AUTO struct phys *p = SG_LOOKUP(handle, SG_T_PHYS);
-
-    if (!p || !prop)
-        return CUDA_ERROR_INVALID_VALUE;
     *prop = p->prop;
     return CUDA_SUCCESS;
 }
@@ -273,7 +251,7 @@ CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *pro
 /* ---- addresses ---- */
 
 /* The file of memory that was made here and may be exported: once more, mapped, and given back. */
-static bool map_exported(void *to, uint64_t size, const struct phys *p)
+static bool map_exported(void *to, uint64_t size, const struct sg_phys *p)
 {
     uint64_t bytes = 0;
     const bool gives = sg_share_gives_fds();
@@ -290,7 +268,7 @@ static bool map_exported(void *to, uint64_t size, const struct phys *p)
 }
 
 /* A second mapping of the pages of p. */
-static bool map_again(void *to, uint64_t size, const struct phys *p)
+static bool map_again(void *to, uint64_t size, const struct sg_phys *p)
 {
     if (phys_in_store(p))
         return sg_store_map(to, size, p->at) != MAP_FAILED;
@@ -298,7 +276,7 @@ static bool map_again(void *to, uint64_t size, const struct phys *p)
 }
 
 /* The pages of p at a reserved address. */
-static CUresult place_pages(uint64_t at, uint64_t size, const struct phys *p)
+static CUresult place_pages(uint64_t at, uint64_t size, const struct sg_phys *p)
 {
     if (map_again((void *)at, size, p))
         return CUDA_SUCCESS;
@@ -306,12 +284,11 @@ static CUresult place_pages(uint64_t at, uint64_t size, const struct phys *p)
     return sg_fail(CUDA_ERROR_OUT_OF_MEMORY, "cuMemMap: the system refuses one mapping more");
 }
 
-CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
-                                     unsigned long long flags)
+CUresult sgd_cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
+                                 unsigned long long flags)
 {
     uint64_t base;
 
-    SG_INIT();
     if (!ptr || flags || !granular(size) || size > SG_RESERVE_MAX || (alignment & (alignment - 1)) ||
         alignment > SG_RESERVE_MAX || addr % SG_GRANULARITY)
         return CUDA_ERROR_INVALID_VALUE;
@@ -345,12 +322,11 @@ static bool overlaps_mapping(uint64_t base, uint64_t size)
     return mapping_at(base) || (btr_ceiling(&mappings, base, &item) && item.key - base < size);
 }
 
-CUresult CUDAAPI cuMemAddressFree(CUdeviceptr ptr, size_t size)
+CUresult sgd_cuMemAddressFree(CUdeviceptr ptr, size_t size)
 {
     CUresult r = CUDA_ERROR_INVALID_VALUE;
     struct btr_item item;
 
-    SG_INIT();
     pthread_mutex_lock(&lock);
     if (btr_find(&reservations, ptr, &item) && item.weight == size && !overlaps_mapping(ptr, size)) {
         btr_remove(&reservations, ptr, NULL);
@@ -376,14 +352,13 @@ static bool reserved(uint64_t base, uint64_t size)
 
 /* ---- mapping ---- */
 
-CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
-                          unsigned long long flags)
+CUresult sgd_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                      unsigned long long flags)
 {
     CUresult r = CUDA_ERROR_INVALID_VALUE;
     struct mapping *m;
 
-    SG_INIT();
-    SG_AUTO struct phys *p = SG_LOOKUP(handle, SG_T_PHYS);
+    SG_AUTO struct sg_phys *p = SG_LOOKUP(handle, SG_T_PHYS);
 
     if (!p || flags || offset || !granular(size) || !granular(ptr) || size > p->size)
         return r;
@@ -417,12 +392,11 @@ static bool whole_mappings(uint64_t base, uint64_t size)
     return true;
 }
 
-CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size)
+CUresult sgd_cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
     CUresult r = CUDA_ERROR_INVALID_VALUE;
     struct sg_ctx *ctx;
 
-    SG_INIT();
     if (!granular(ptr) || !granular(size) || ptr + size < ptr)
         return r;
     if (sg_current_raw(&ctx) == CUDA_SUCCESS)
@@ -468,11 +442,10 @@ static CUresult set_access(struct mapping *m, const CUmemAccessDesc *desc, size_
     return r;
 }
 
-CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
+CUresult sgd_cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
     CUresult r = CUDA_SUCCESS;
 
-    SG_INIT();
     if (!desc || !count || !granular(ptr) || !granular(size) || ptr + size < ptr)
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count; i++) {
@@ -496,11 +469,10 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessD
     return r;
 }
 
-CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
+CUresult sgd_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
 {
     CUresult r = CUDA_ERROR_INVALID_VALUE;
 
-    SG_INIT();
     if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
         return r;
     SG_CHECK_DEVICE(location->id);
@@ -516,11 +488,10 @@ CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *
 }
 
 /* One more handle of the memory that is mapped at addr; it is released like the first one. */
-CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
+CUresult sgd_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
 {
     CUresult r = CUDA_ERROR_INVALID_VALUE;
 
-    SG_INIT();
     if (!handle)
         return r;
     pthread_mutex_lock(&lock);

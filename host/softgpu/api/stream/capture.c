@@ -100,20 +100,14 @@ static CUresult check_edges(const CUgraphEdgeData *edge, size_t n)
                : sg_fail(CUDA_ERROR_NOT_SUPPORTED, "a capture that begins with programmatic edges");
 }
 
-CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
-                                             const CUgraphNode *dependencies,
-                                             const CUgraphEdgeData *dependencyData, size_t numDependencies,
-                                             CUstreamCaptureMode mode)
+CUresult sgd_cuStreamBeginCaptureToGraph(CUstream hStream, struct sg_graph *g,
+                                         const CUgraphNode *dependencies,
+                                         const CUgraphEdgeData *dependencyData, size_t numDependencies,
+                                         CUstreamCaptureMode mode)
 {
     struct sg_node **deps = NULL;
-    CUresult r;
+    CUresult r = check_edges(dependencyData, numDependencies);
 
-    SG_INIT();
-    SG_AUTO struct sg_graph *g = SG_LOOKUP(hGraph, SG_T_GRAPH);
-
-    if (!g || (numDependencies && !dependencies))
-        return CUDA_ERROR_INVALID_VALUE;
-    r = check_edges(dependencyData, numDependencies);
     if (r != CUDA_SUCCESS)
         return r;
     r = sg_nodes_get(g, dependencies, numDependencies, &deps);
@@ -174,14 +168,12 @@ static CUresult end_locked(struct sg_stream *s, struct sg_graph **out)
     return r;
 }
 
-CUresult CUDAAPI cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
+CUresult sgd_cuStreamEndCapture(struct sg_ctx *ctx, CUstream hStream, CUgraph *phGraph)
 {
-    SG_AUTO struct sg_stream *s = NULL;
     SG_AUTO struct sg_graph *g = NULL;
-    CUresult r;
+    SG_AUTO struct sg_stream *s = NULL;
+    CUresult r = sg_stream_get(ctx, hStream, &s);
 
-    SG_CTX(ctx);
-    r = sg_stream_get(ctx, hStream, &s);
     if (r != CUDA_SUCCESS) {
         s = NULL;
         return phGraph ? r : CUDA_ERROR_INVALID_VALUE;
@@ -254,38 +246,13 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStat
     return r;
 }
 
-CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *status,
-                                           cuuint64_t *id_out, CUgraph *graph_out,
-                                           const CUgraphNode **dependencies_out, size_t *numDependencies_out)
+CUresult sgd_cuStreamUpdateCaptureDependencies_v2(struct sg_stream *s, CUgraphNode *dependencies,
+                                                  const CUgraphEdgeData *dependencyData,
+                                                  size_t numDependencies, unsigned int flags)
 {
-    return cuStreamGetCaptureInfo_v3(hStream, status, id_out, graph_out, dependencies_out, NULL,
-                                     numDependencies_out);
-}
-
-CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *status, cuuint64_t *id_out)
-{
-    return cuStreamGetCaptureInfo_v3(hStream, status, id_out, NULL, NULL, NULL, NULL);
-}
-
-CUresult CUDAAPI cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
-{
-    return cuStreamGetCaptureInfo_v3(hStream, captureStatus, NULL, NULL, NULL, NULL, NULL);
-}
-
-CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode *dependencies,
-                                                      const CUgraphEdgeData *dependencyData,
-                                                      size_t numDependencies, unsigned int flags)
-{
-    SG_AUTO struct sg_stream *s = NULL;
     struct sg_node **nodes = NULL;
-    CUresult r = sg_stream_get_any(hStream, &s);
+    CUresult r;
 
-    if (r != CUDA_SUCCESS) {
-        s = NULL;
-        return r;
-    }
-    if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES || (numDependencies && !dependencies))
-        return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sg_graph_lock);
     struct sg_capture *c = s->front->capture;
 

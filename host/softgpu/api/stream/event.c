@@ -7,41 +7,13 @@
 
 #include "api/api.h"
 
-#define SG_EVENT_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
-
-CUresult CUDAAPI cuEventCreate(CUevent *phEvent, unsigned int Flags)
-{
-    SG_CTX(ctx);
-    if (!phEvent || (Flags & ~(unsigned)SG_EVENT_FLAGS) ||
-        ((Flags & CU_EVENT_INTERPROCESS) && !(Flags & CU_EVENT_DISABLE_TIMING)))
-        return CUDA_ERROR_INVALID_VALUE;
-    return sg_event_new(ctx, Flags, phEvent);
-}
-
-CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent)
-{
-    SG_EVENT(e, hEvent);
-    return sg_obj_unregister(&e->obj) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-}
-
 /* ---- recording ---- */
 
-CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
+CUresult sgd_cuEventRecordWithFlags(CUevent hEvent, struct sg_stream *s, unsigned int flags)
 {
-    SG_AUTO struct sg_stream *s = NULL;
     struct sg_op *op;
     CUresult r;
 
-    r = sg_stream_get_any(hStream, &s);
-    if (r != CUDA_SUCCESS) {
-        s = NULL;
-        return r;
-    }
-    r = (CUresult)atomic_load(&s->ctx->sticky);
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL)
-        return CUDA_ERROR_INVALID_VALUE;
     SG_EVENT(e, hEvent);
     if (e->obj.owner != s->ctx)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -53,22 +25,13 @@ CUresult CUDAAPI cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsign
     return op ? sg_issue(s, op, SG_ISSUE_INLINE) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream)
-{
-    return cuEventRecordWithFlags(hEvent, hStream, 0);
-}
-
 /* ---- asking and waiting ---- */
 
-CUresult CUDAAPI cuEventQuery(CUevent hEvent)
+CUresult sgd_cuEventQuery(struct sg_event *e)
 {
     SG_AUTO struct sg_stream *s = NULL;
     uint64_t seq;
 
-    SG_EVENT(e, hEvent);
-    if (sg_capture_ask_event(e))
-        return CUDA_ERROR_CAPTURED_EVENT;
-    SG_NOT_CAPTURING();
     if (sg_event_elsewhere(e, &seq))
         return sg_event_elsewhere_done(e, seq) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     if (!sg_event_state(e, &s, &seq))
@@ -79,15 +42,11 @@ CUresult CUDAAPI cuEventQuery(CUevent hEvent)
     return r != CUDA_SUCCESS ? r : done ? sg_see_fault(s->ctx) : CUDA_ERROR_NOT_READY;
 }
 
-CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
+CUresult sgd_cuEventSynchronize(struct sg_event *e)
 {
     SG_AUTO struct sg_stream *s = NULL;
     uint64_t seq;
 
-    SG_EVENT(e, hEvent);
-    if (sg_capture_ask_event(e))
-        return CUDA_ERROR_CAPTURED_EVENT;
-    SG_NOT_CAPTURING();
     if (sg_event_elsewhere(e, &seq)) {
         sg_event_elsewhere_wait(e, seq);
         return CUDA_SUCCESS;
@@ -99,15 +58,12 @@ CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
     return sg_see_fault(s->ctx);
 }
 
-CUresult CUDAAPI cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+CUresult sgd_cuEventElapsedTime_v2(float *pMilliseconds, struct sg_event *a, struct sg_event *b)
 {
-    SG_AUTO struct sg_stream *s0 = NULL, *s1 = NULL;
+    SG_AUTO struct sg_stream *s1 = NULL;
+    SG_AUTO struct sg_stream *s0 = NULL;
     uint64_t q0, q1, t0, t1;
 
-    SG_EVENT(a, hStart);
-    SG_EVENT(b, hEnd);
-    if (!pMilliseconds)
-        return CUDA_ERROR_INVALID_VALUE;
     if (a->obj.owner != b->obj.owner || ((a->flags | b->flags) & CU_EVENT_DISABLE_TIMING) ||
         !sg_event_state(a, &s0, &q0) || !sg_event_state(b, &s1, &q1))
         return CUDA_ERROR_INVALID_HANDLE;
@@ -127,27 +83,12 @@ CUresult CUDAAPI cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUe
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
-{
-    return cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
-}
-
 /* ---- making a stream wait ---- */
 
-CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
+CUresult sgd_cuStreamWaitEvent(struct sg_stream *s, CUevent hEvent, unsigned int Flags)
 {
-    SG_AUTO struct sg_stream *s = NULL;
-    CUresult r = sg_stream_get_any(hStream, &s);
+    CUresult r;
 
-    if (r != CUDA_SUCCESS) {
-        s = NULL;
-        return r;
-    }
-    r = (CUresult)atomic_load(&s->ctx->sticky);
-    if (r != CUDA_SUCCESS)
-        return r;
-    if (Flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL)
-        return CUDA_ERROR_INVALID_VALUE;
     SG_EVENT(e, hEvent);
     if (Flags) /* only meaningful in a capture, where it makes an event node */
         return sg_capture_event(s, hEvent, true);
@@ -172,8 +113,7 @@ static bool after_all(struct sg_op *op, struct sg_ctx *self)
     return ok;
 }
 
-/* A context that may be asked for its work; INVALID_CONTEXT, its error, what a capture forbids. */
-static CUresult ctx_get(CUcontext h, struct sg_ctx **out)
+CUresult sg_ctx_waitable(CUcontext h, struct sg_ctx **out)
 {
     CUresult r = sg_check_init();
 
@@ -190,19 +130,12 @@ static CUresult ctx_get(CUcontext h, struct sg_ctx **out)
 }
 
 /* The event is recorded on a stream of its own, which waits for the others and is gone then. */
-CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
+CUresult sgd_cuCtxRecordEvent(struct sg_ctx *c, struct sg_event *e)
 {
-    SG_AUTO struct sg_ctx *c = NULL;
     struct sg_stream *s;
     struct sg_op *op;
-    CUresult r = ctx_get(hCtx, &c);
+    CUresult r = sg_stream_new(c, CU_STREAM_NON_BLOCKING, 0, &s);
 
-    if (r != CUDA_SUCCESS)
-        return r;
-    SG_EVENT(e, hEvent);
-    if (e->obj.owner != c->base)
-        return CUDA_ERROR_INVALID_HANDLE;
-    r = sg_stream_new(c, CU_STREAM_NON_BLOCKING, 0, &s);
     if (r != CUDA_SUCCESS)
         return r;
     op = sg_event_record_op(e);
@@ -223,20 +156,14 @@ CUresult CUDAAPI cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
  * Reaches the streams that there are and those to come; with an event that another process has recorded,
  * of these only the blocking ones.
  */
-CUresult CUDAAPI cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
+CUresult sgd_cuCtxWaitEvent(struct sg_ctx *c, struct sg_event *e)
 {
-    SG_AUTO struct sg_ctx *c = NULL;
     SG_AUTO struct sg_stream *from = NULL;
     struct sg_stream **all = NULL;
     size_t n = 0, cap = 1;
     uint64_t seq;
-    CUresult r = ctx_get(hCtx, &c);
+    CUresult r = CUDA_SUCCESS;
 
-    if (r != CUDA_SUCCESS)
-        return r;
-    SG_EVENT(e, hEvent);
-    if (e->front->capture)
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (!sg_event_elsewhere(e, &seq) && sg_event_state(e, &from, &seq) &&
         atomic_load(&from->completed) < seq && !sg_ctx_gate(c, from, seq))
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -22,25 +22,15 @@ static CUresult told(const char *call, CUresult r, const char *why)
     return r != CUDA_SUCCESS && why ? sg_fail(r, "%s: %s", call, why) : r;
 }
 
-CUresult CUDAAPI cuImportExternalSemaphore(CUexternalSemaphore *extSem_out,
-                                           const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *semHandleDesc)
+CUresult sgd_cuImportExternalSemaphore(CUexternalSemaphore *extSem_out,
+                                       const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *semHandleDesc)
 {
     const char *why = NULL;
-    CUresult r;
+    CUresult r = cua_semaphore_check(extSem_out, semHandleDesc, &why);
 
-    SG_CTX(ctx);
-    (void)ctx;
-    r = cua_semaphore_check(extSem_out, semHandleDesc, &why);
     if (r == CUDA_SUCCESS)
         r = cua_semaphore_import(extSem_out, semHandleDesc, &why);
     return told("cuImportExternalSemaphore", r, why);
-}
-
-CUresult CUDAAPI cuDestroyExternalSemaphore(CUexternalSemaphore extSem)
-{
-    SG_CTX(ctx);
-    (void)ctx;
-    return cua_semaphore_destroy(extSem);
 }
 
 /* ---- operations ---- */
@@ -157,36 +147,26 @@ static CUresult build(bool wait, const CUexternalSemaphore *handles, const void 
 }
 
 static CUresult issue(bool wait, const CUexternalSemaphore *handles, const void *params, unsigned n,
-                      CUstream h)
+                      struct sg_stream *s)
 {
-    SG_AUTO struct sg_stream *s = NULL;
     struct sg_op *op;
-    CUresult r;
+    CUresult r = build(wait, handles, params, n, &op);
 
-    SG_CTX(ctx);
-    r = sg_stream_get(ctx, h, &s);
-    if (r != CUDA_SUCCESS) {
-        s = NULL;
-        return r;
-    }
-    r = build(wait, handles, params, n, &op);
-    if (r != CUDA_SUCCESS)
-        return r;
-    return sg_issue(s, op, wait ? SG_ISSUE_ASYNC : SG_ISSUE_INLINE);
+    return r == CUDA_SUCCESS ? sg_issue(s, op, wait ? SG_ISSUE_ASYNC : SG_ISSUE_INLINE) : r;
 }
 
-CUresult CUDAAPI cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray,
-                                                 const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray,
-                                                 unsigned int numExtSems, CUstream stream)
+CUresult sgd_cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray,
+                                             const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray,
+                                             unsigned int numExtSems, struct sg_stream *s)
 {
-    return issue(false, extSemArray, paramsArray, numExtSems, stream);
+    return issue(false, extSemArray, paramsArray, numExtSems, s);
 }
 
-CUresult CUDAAPI cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray,
-                                               const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray,
-                                               unsigned int numExtSems, CUstream stream)
+CUresult sgd_cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray,
+                                           const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray,
+                                           unsigned int numExtSems, struct sg_stream *s)
 {
-    return issue(true, extSemArray, paramsArray, numExtSems, stream);
+    return issue(true, extSemArray, paramsArray, numExtSems, s);
 }
 
 /* ---- nodes ---- */
@@ -214,13 +194,12 @@ static CUresult add(bool wait, CUgraphNode *out, CUgraph g, const CUgraphNode *d
     return r != CUDA_SUCCESS ? r : sg_graph_add(out, g, deps, ndeps, type_of(wait), op, NULL, NULL);
 }
 
-static CUresult set(bool wait, CUgraphNode hNode, const CUexternalSemaphore *handles, const void *params,
+static CUresult set(bool wait, struct sg_node *node, const CUexternalSemaphore *handles, const void *params,
                     unsigned n)
 {
     struct sg_op *op;
     CUresult r;
 
-    SG_NODE(node, hNode);
     if (node->type != type_of(wait))
         return CUDA_ERROR_INVALID_VALUE;
     r = node_op(wait, handles, params, n, &op);
@@ -253,9 +232,8 @@ static CUresult set_exec(bool wait, CUgraphExec exec, CUgraphNode hNode, const C
 }
 
 /* What it points to is the node's until its parameters change. */
-static CUresult get(bool wait, CUgraphNode hNode, struct extsem_op *out)
+static CUresult get(bool wait, struct sg_node *node, struct extsem_op *out)
 {
-    SG_NODE(node, hNode);
     if (node->type != type_of(wait))
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sg_graph_lock);
@@ -265,35 +243,27 @@ static CUresult get(bool wait, CUgraphNode hNode, struct extsem_op *out)
 }
 
 #define SG_EXTSEM_NODE(KIND, WAIT, STRUCT, FIELD) \
-    CUresult CUDAAPI cuGraphAddExternalSemaphores##KIND##Node(CUgraphNode *phGraphNode, CUgraph hGraph, \
-                                                              const CUgraphNode *dependencies, \
-                                                              size_t numDependencies, const STRUCT *p) \
+    CUresult sgd_cuGraphAddExternalSemaphores##KIND##Node(CUgraphNode *phGraphNode, CUgraph hGraph, \
+                                                          const CUgraphNode *dependencies, \
+                                                          size_t numDependencies, const STRUCT *p) \
     { \
-        SG_INIT(); \
-        return p ? add(WAIT, phGraphNode, hGraph, dependencies, numDependencies, p->extSemArray, \
-                       p->paramsArray, p->numExtSems) \
-                 : CUDA_ERROR_INVALID_VALUE; \
+        return add(WAIT, phGraphNode, hGraph, dependencies, numDependencies, p->extSemArray, p->paramsArray, \
+                   p->numExtSems); \
     } \
-    CUresult CUDAAPI cuGraphExternalSemaphores##KIND##NodeSetParams(CUgraphNode hNode, const STRUCT *p) \
+    CUresult sgd_cuGraphExternalSemaphores##KIND##NodeSetParams(struct sg_node *node, const STRUCT *p) \
     { \
-        SG_INIT(); \
-        return p ? set(WAIT, hNode, p->extSemArray, p->paramsArray, p->numExtSems) \
-                 : CUDA_ERROR_INVALID_VALUE; \
+        return set(WAIT, node, p->extSemArray, p->paramsArray, p->numExtSems); \
     } \
-    CUresult CUDAAPI cuGraphExecExternalSemaphores##KIND##NodeSetParams(CUgraphExec hGraphExec, \
-                                                                        CUgraphNode hNode, const STRUCT *p) \
+    CUresult sgd_cuGraphExecExternalSemaphores##KIND##NodeSetParams(CUgraphExec hGraphExec, \
+                                                                    CUgraphNode hNode, const STRUCT *p) \
     { \
-        SG_INIT(); \
-        return p ? set_exec(WAIT, hGraphExec, hNode, p->extSemArray, p->paramsArray, p->numExtSems) \
-                 : CUDA_ERROR_INVALID_VALUE; \
+        return set_exec(WAIT, hGraphExec, hNode, p->extSemArray, p->paramsArray, p->numExtSems); \
     } \
-    CUresult CUDAAPI cuGraphExternalSemaphores##KIND##NodeGetParams(CUgraphNode hNode, STRUCT *p) \
+    CUresult sgd_cuGraphExternalSemaphores##KIND##NodeGetParams(struct sg_node *node, STRUCT *p) \
     { \
         struct extsem_op o; \
-        CUresult r; \
+        CUresult r = get(WAIT, node, &o); \
 \
-        SG_INIT(); \
-        r = p ? get(WAIT, hNode, &o) : CUDA_ERROR_INVALID_VALUE; \
         if (r == CUDA_SUCCESS) \
             *p = (STRUCT){.extSemArray = o.handles, .paramsArray = o.params.FIELD, .numExtSems = o.n}; \
         return r; \

@@ -158,20 +158,13 @@ bool sg_memop_describe(struct sg_op *op, CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
     return true;
 }
 
-static CUresult issue(CUstream h, const struct memop *list, unsigned n)
+static CUresult issue(struct sg_stream *s, const struct memop *list, unsigned n)
 {
-    SG_AUTO struct sg_stream *s = NULL;
     struct memop_op *o;
     bool waits;
-    CUresult r;
+    CUresult r = build(list, n, &waits, &o);
 
-    SG_CTX(ctx);
-    r = sg_stream_get(ctx, h, &s);
-    if (r == CUDA_SUCCESS)
-        r = build(list, n, &waits, &o);
-    if (r != CUDA_SUCCESS)
-        return r;
-    return sg_issue(s, &o->op, waits ? SG_ISSUE_ASYNC : SG_ISSUE_INLINE);
+    return r == CUDA_SUCCESS ? sg_issue(s, &o->op, waits ? SG_ISSUE_ASYNC : SG_ISSUE_INLINE) : r;
 }
 
 /* Reads a batch; *n operations are left of it. */
@@ -211,17 +204,6 @@ static CUresult translate(unsigned count, const CUstreamBatchMemOpParams *p, uns
     return CUDA_SUCCESS;
 }
 
-static CUresult batch(CUstream h, unsigned count, const CUstreamBatchMemOpParams *p, unsigned flags)
-{
-    struct memop list[SG_BATCH_MAX];
-    unsigned n;
-
-    SG_INIT();
-    CUresult r = translate(count, p, flags, list, &n);
-
-    return r == CUDA_SUCCESS ? issue(h, list, n) : r;
-}
-
 CUresult sg_memop_op(const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, struct sg_op **out)
 {
     struct memop list[SG_BATCH_MAX];
@@ -240,7 +222,7 @@ CUresult sg_memop_op(const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, struct sg_op **out)
 /* ---- entry points ---- */
 
 #define SG_MEMOP(NAME, WAIT, WIDE, TYPE) \
-    CUresult CUDAAPI NAME##_v2(CUstream s, CUdeviceptr addr, TYPE value, unsigned int flags) \
+    CUresult sgd_##NAME##_v2(struct sg_stream *s, CUdeviceptr addr, TYPE value, unsigned int flags) \
     { \
         return issue(s, &(struct memop){WAIT, WIDE, addr, value, flags}, 1); \
     }
@@ -250,8 +232,17 @@ SG_MEMOP(cuStreamWaitValue64, true, true, cuuint64_t)
 SG_MEMOP(cuStreamWriteValue32, false, false, cuuint32_t)
 SG_MEMOP(cuStreamWriteValue64, false, true, cuuint64_t)
 
-CUresult CUDAAPI cuStreamBatchMemOp_v2(CUstream s, unsigned int count, CUstreamBatchMemOpParams *paramArray,
-                                       unsigned int flags)
+CUresult sgd_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,
+                                   unsigned int flags)
 {
-    return batch(s, count, paramArray, flags);
+    SG_AUTO struct sg_stream *s = NULL;
+    struct memop list[SG_BATCH_MAX];
+    unsigned n;
+    CUresult r = translate(count, paramArray, flags, list, &n);
+
+    if (r != CUDA_SUCCESS)
+        return r;
+    SG_CTX(ctx);
+    r = sg_stream_get(ctx, stream, &s);
+    return r == CUDA_SUCCESS ? issue(s, list, n) : r;
 }

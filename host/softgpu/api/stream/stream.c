@@ -44,19 +44,6 @@ CUresult sg_stream_create(struct sg_ctx *ctx, unsigned flags, int priority, CUst
     return r;
 }
 
-CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
-{
-    SG_CTX(ctx);
-    if (!phStream || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
-        return CUDA_ERROR_INVALID_VALUE;
-    return sg_stream_create(sg_current_self(ctx), flags, priority, phStream);
-}
-
-CUresult CUDAAPI cuStreamCreate(CUstream *phStream, unsigned int Flags)
-{
-    return cuStreamCreateWithPriority(phStream, Flags, 0);
-}
-
 /* Returns at once; work that was issued goes on, as documented. */
 CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream)
 {
@@ -70,22 +57,18 @@ CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream)
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuStreamSynchronize(CUstream hStream)
+CUresult sgd_cuStreamSynchronize(struct sg_stream *s)
 {
-    CUresult r;
+    CUresult r = sg_capture_check_wait(s);
 
-    SG_STREAM(s, hStream);
-    SG_STICKY(s);
-    r = sg_capture_check_wait(s);
     if (r != CUDA_SUCCESS)
         return r;
     sg_stream_synchronize(s);
     return sg_see_fault(s->ctx);
 }
 
-CUresult CUDAAPI cuStreamQuery(CUstream hStream)
+CUresult sgd_cuStreamQuery(struct sg_stream *s)
 {
-    SG_STREAM(s, hStream);
     bool idle = sg_stream_is_complete(s);
     CUresult r;
 
@@ -96,79 +79,18 @@ CUresult CUDAAPI cuStreamQuery(CUstream hStream)
     return idle ? sg_see_fault(s->ctx) : CUDA_ERROR_NOT_READY;
 }
 
-CUresult CUDAAPI cuStreamGetPriority(CUstream hStream, int *priority)
+CUresult sgd_cuStreamGetCtx_v2(struct sg_stream *s, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
 {
-    SG_STREAM(s, hStream);
-    if (!priority)
-        return CUDA_ERROR_INVALID_VALUE;
-    *priority = s->priority;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuStreamGetFlags(CUstream hStream, unsigned int *flags)
-{
-    SG_STREAM(s, hStream);
-    if (!flags)
-        return CUDA_ERROR_INVALID_VALUE;
-    *flags = s->flags;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuStreamGetId(CUstream hStream, unsigned long long *streamId)
-{
-    SG_STREAM(s, hStream);
-    if (!streamId)
-        return CUDA_ERROR_INVALID_VALUE;
-    *streamId = s->id;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuStreamGetDevice(CUstream hStream, CUdevice *device)
-{
-    SG_STREAM(s, hStream);
-    if (!device)
-        return CUDA_ERROR_INVALID_VALUE;
-    *device = s->ctx->device;
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
-{
-    SG_STREAM(s, hStream);
-    if (!pctx)
-        return CUDA_ERROR_INVALID_VALUE;
-    *pctx = SG_HANDLE(CUcontext, s->green ? s->green : s->ctx);
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
-{
-    SG_STREAM(s, hStream);
-    if (!pCtx)
-        return CUDA_ERROR_INVALID_VALUE;
     *pCtx = SG_HANDLE(CUcontext, s->ctx);
     if (pGreenCtx)
         *pGreenCtx = (CUgreenCtx)(uintptr_t)(s->green ? s->green->green : 0);
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx)
-{
-    SG_STREAM(s, hStream);
-    if (!phCtx)
-        return CUDA_ERROR_INVALID_VALUE;
-    *phCtx = (CUgreenCtx)(uintptr_t)(s->green ? s->green->green : 0);
-    return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags)
+CUresult sgd_cuStreamAttachMemAsync(CUdeviceptr dptr, size_t length)
 {
     struct sg_mem_info info;
 
-    SG_STREAM(s, hStream);
-    SG_STICKY(s);
-    if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && flags != CU_MEM_ATTACH_SINGLE)
-        return CUDA_ERROR_INVALID_VALUE;
     if (!sg_mem_find(dptr, &info) || info.kind != SG_MEM_MANAGED || info.base != dptr ||
         (length && length != info.size))
         return CUDA_ERROR_INVALID_VALUE;
@@ -177,11 +99,8 @@ CUresult CUDAAPI cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size
 
 /* ---- attributes ---- */
 
-CUresult CUDAAPI cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue *value)
+CUresult sgd_cuStreamGetAttribute(struct sg_stream *s, CUstreamAttrID attr, CUstreamAttrValue *value)
 {
-    SG_STREAM(s, hStream);
-    if (!value)
-        return CUDA_ERROR_INVALID_VALUE;
     CUstreamAttrValue v;
 
     memset(&v, 0, sizeof(v)); /* the whole union is the answer, as of a kernel node's attributes */
@@ -202,11 +121,8 @@ CUresult CUDAAPI cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUs
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue *param)
+CUresult sgd_cuStreamSetAttribute(struct sg_stream *s, CUstreamAttrID attr, const CUstreamAttrValue *param)
 {
-    SG_STREAM(s, hStream);
-    if (!param)
-        return CUDA_ERROR_INVALID_VALUE;
     switch (attr) {
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
         if (param->accessPolicyWindow.num_bytes >
@@ -229,12 +145,8 @@ CUresult CUDAAPI cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, con
     }
 }
 
-CUresult CUDAAPI cuStreamCopyAttributes(CUstream dstStream, CUstream srcStream)
+CUresult sgd_cuStreamCopyAttributes(struct sg_stream *dst, struct sg_stream *src)
 {
-    SG_STREAM(dst, dstStream);
-    SG_STREAM(src, srcStream);
-    if (dst->ctx != src->ctx)
-        return CUDA_ERROR_INVALID_VALUE;
     dst->window = src->window;
     dst->sync_policy = src->sync_policy;
     dst->priority = src->priority;
@@ -243,12 +155,11 @@ CUresult CUDAAPI cuStreamCopyAttributes(CUstream dstStream, CUstream srcStream)
 
 /* ---- capture: the rest of it is in api/stream/capture.c ---- */
 
-CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+CUresult sgd_cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
     CUstreamCaptureMode old;
     struct sg_tls *t;
 
-    SG_INIT();
     t = sg_tls();
     if (!t)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -343,12 +254,8 @@ CUresult CUDAAPI cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
     return host_issue(hStream, fn, NULL, userData);
 }
 
-CUresult CUDAAPI cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData,
-                                     unsigned int flags)
+CUresult sgd_cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData)
 {
-    SG_INIT();
-    if (flags)
-        return CUDA_ERROR_INVALID_VALUE;
     return host_issue(hStream, NULL, callback, userData);
 }
 
