@@ -203,7 +203,8 @@ static bool primary_is_there(struct guest *g)
     struct vgp_args_cuDevicePrimaryCtxGetState a = {.dev = 0};
     const struct vgp_ret_cuDevicePrimaryCtxGetState *r = NULL;
 
-    assert_int_equal(guest_call(g, VGP_cuDevicePrimaryCtxGetState, &a, sizeof(a), (const void **)&r, NULL), 0);
+    assert_int_equal(guest_call(g, VGP_cuDevicePrimaryCtxGetState, &a, sizeof(a), (const void **)&r, NULL),
+                     0);
     return r->active;
 }
 
@@ -441,10 +442,9 @@ static void test_decompress(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resources),  cmocka_unit_test(test_group_parameters),
-        cmocka_unit_test(test_contexts),
-        cmocka_unit_test(test_primary_held),   cmocka_unit_test(test_multicast),
-        cmocka_unit_test(test_decompress),
+        cmocka_unit_test(test_resources), cmocka_unit_test(test_group_parameters),
+        cmocka_unit_test(test_contexts),  cmocka_unit_test(test_primary_held),
+        cmocka_unit_test(test_multicast), cmocka_unit_test(test_decompress),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

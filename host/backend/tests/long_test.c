@@ -266,6 +266,73 @@ static void test_register(void **state)
 }
 
 /*
+ * A context that is ending has the memory that was registered in it until it has ended: its work may use it. Also what
+ * was being registered when the end came.
+ */
+static void test_context_ends(void **state)
+{
+    struct vgp_args_vgpRegionRegister a = {.region = 1, .va = 0x600000000000};
+    const struct vgp_args_vgpRegionUnregister u = {.region = 1};
+    struct guest g;
+
+    connect_to(*state, &g);
+    const uint64_t other = g.context;
+    for (int slow = 0; slow < 2; slow++) {
+        const uint32_t length = slow ? LONG_BYTES : 4096;
+        int fd = memfd_create("client", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        const struct vgp_args_vgpCtxCreate make = {.context = VGP_HANDLE(VGP_H_CONTEXT, 1, 7 + slow),
+                                                   .flags = LONG_CONTEXT};
+        const struct vgp_args_vgpCtxDestroy end = {.context = make.context};
+        struct vgp_sock_mapped m;
+        unsigned none = 0;
+
+        a.length = length;
+        assert_int_equal(ftruncate(fd, length), 0);
+        assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+        assert_int_equal(request(&g, VGP_SOCK_MAP, 1, (void *)a.va, length, fd), 0);
+        assert_int_equal(vgb_recv_fds(g.sock, &m, sizeof(m), NULL, &none, 0), sizeof(m));
+        assert_int_equal(m.status, 0);
+        assert_int_equal(guest_call(&g, VGP_vgpCtxCreate, &make, sizeof(make), NULL, NULL), 0);
+        g.context = make.context;
+        guest_submit(&g, VGP_vgpRegionRegister, SLOT, &a, sizeof(a), NULL, 0);
+        const uint32_t registered = g.seq;
+        if (!slow)
+            assert_int_equal(guest_wait(&g, SLOT, NULL, NULL, 10000), 0);
+        g.context = other;
+        guest_submit(&g, VGP_vgpCtxDestroy, SLOT + 1, &end, sizeof(end), NULL, 0);
+        const uint32_t ended = g.seq;
+        assert_int_equal(ping(&g), 0);
+        if (slow) {
+            const uint32_t last = g.seq;
+
+            release(&g);
+            g.seq = registered;
+            assert_int_equal(guest_wait(&g, SLOT, NULL, NULL, 10000), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+            g.seq = last + 1000;
+        }
+        assert_int_equal(guest_call(&g, VGP_vgpRegionUnregister, &u, sizeof(u), NULL, NULL),
+                         CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+        assert_int_equal(guest_call(&g, VGP_vgpRegionRegister, &a, sizeof(a), NULL, NULL),
+                         CUDA_ERROR_INVALID_VALUE);
+        assert_int_equal(request(&g, VGP_SOCK_UNMAP, 1, NULL, 0, -1), 0);
+        for (int i = 0; i < 10; i++) {
+            assert_int_equal(ping(&g), 0);
+            assert_false(answered(&g, &m));
+            usleep(10000);
+        }
+        const uint32_t last = g.seq;
+        release(&g);
+        g.seq = ended;
+        assert_int_equal(guest_wait(&g, SLOT + 1, NULL, NULL, 10000), 0);
+        g.seq = last + 1000;
+        assert_int_equal(vgb_recv_fds(g.sock, &m, sizeof(m), NULL, &none, 0), sizeof(m));
+        assert_int_equal(m.status, 0);
+        close(fd);
+    }
+    guest_close(&g);
+}
+
+/*
  * The broker's answer waits for a call that takes longer than workers may be silent: the client lives. The
  * broker looks at silence itself, so this waits as long as it must.
  */
@@ -369,10 +436,15 @@ static void test_unregister_without_events(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_load),     cmocka_unit_test(test_load_ends),
-        cmocka_unit_test(test_link),     cmocka_unit_test(test_array_and_limit),
-        cmocka_unit_test(test_register), cmocka_unit_test(test_taken_away),
-        cmocka_unit_test(test_outlasts), cmocka_unit_test(test_unregister_without_events),
+        cmocka_unit_test(test_load),
+        cmocka_unit_test(test_load_ends),
+        cmocka_unit_test(test_link),
+        cmocka_unit_test(test_array_and_limit),
+        cmocka_unit_test(test_register),
+        cmocka_unit_test(test_taken_away),
+        cmocka_unit_test(test_context_ends),
+        cmocka_unit_test(test_outlasts),
+        cmocka_unit_test(test_unregister_without_events),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

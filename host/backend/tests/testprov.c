@@ -85,7 +85,7 @@ static struct event *event_of(CUevent e)
 static struct stream legacy, *streams;
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 static volatile uintptr_t nowhere = 8; /* a variable, so that the compiler does not know */
-static int context_object;
+static unsigned context_object;
 static __thread CUcontext current;
 static CUresult fault;
 
@@ -231,14 +231,14 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice d, unsigned *flags, int *active)
 
 CUresult cuCtxCreate_v2(CUcontext *c, unsigned flags, CUdevice d)
 {
-    (void)flags;
     (void)d;
-    *c = current = malloc(1);
+    *c = current = testprov_context(flags);
     return *c ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult cuCtxDestroy_v2(CUcontext c)
 {
+    testprov_context_long(c);
     streams_end(c);
     return c == (CUcontext)(void *)&context_object ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }

@@ -28,6 +28,9 @@
 #define CACHE_FLOOD 2u   /* write until nothing fits, folders without rights, and folders in folders */
 #define BAD_LIMIT 12345u /* a limit that the provider refuses */
 
+/* A context made with this takes long to end. */
+#define LONG_CONTEXT CU_CTX_LMEM_RESIZE_TO_MAX
+
 /* testprov_cache.c */
 int testprov_cache(unsigned what);
 void testprov_connect(void);
@@ -38,6 +41,9 @@ extern unsigned long long testprov_nvml_bytes;
 /* testprov_long.c */
 void testprov_long(void);
 unsigned testprov_release(void);
+CUcontext testprov_context(unsigned flags);
+/* Returns at once for a context without LONG_CONTEXT. */
+void testprov_context_long(CUcontext c);
 
 /* testprov_obj.c */
 void testprov_context_ends(void);

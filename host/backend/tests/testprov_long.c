@@ -43,6 +43,21 @@ unsigned testprov_release(void)
     return n;
 }
 
+CUcontext testprov_context(unsigned flags)
+{
+    unsigned *made = malloc(sizeof(*made));
+
+    if (made)
+        *made = flags;
+    return (CUcontext)made;
+}
+
+void testprov_context_long(CUcontext c)
+{
+    if (*(const unsigned *)c & LONG_CONTEXT)
+        testprov_long();
+}
+
 CUresult cuModuleLoadDataEx(CUmodule *m, const void *image, unsigned n, CUjit_option *o, void **values)
 {
     const char *text = image;

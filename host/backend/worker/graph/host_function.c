@@ -316,7 +316,8 @@ CUresult wrk_host_func_wait(struct wrk_worker *w, CUstream stream, struct wrk_ho
     CUstreamBatchMemOpParams op = {0};
     CUdeviceptr word = 0;
     struct run *r = stream_run(w, f, &word);
-    const uint32_t sequence = r ? r->sequence : 0; /* once the provider has it, its context's end may free it */
+    /* Once the provider has it, its context's end may free it. */
+    const uint32_t sequence = r ? r->sequence : 0;
     CUresult res =
         wrk_provider.cuLaunchHostFunc(stream, r ? ask : wrk_host_func_run, r ? (void *)r : (void *)f);
 

@@ -30,7 +30,9 @@ struct wrk_region {
     bool busy;                     /* being registered or unregistered on a waiter */
     bool unmapping;                /* the broker wants it back */
     uint8_t *registered_at;        /* with the provider, from here; NULL: it is not */
-    CUcontext ctx;                 /* in which context */
+    CUcontext ctx;                 /* in which context; NULL: that is ending or has ended */
+    /* What ends that context; till it has landed, the provider may have the registration, and work use it. */
+    VGB_LENT const struct wrk_wait *ending;
 };
 struct wrk_regions {
     VGB_OWNED struct wrk_region **list;
@@ -52,8 +54,11 @@ bool wrk_region_placed(struct wrk_worker *w, uint32_t id, struct vgb_msg *answer
 void wrk_region_unmap(struct wrk_worker *w, uint32_t id);
 /* Executes TAKEN: the broker has seen that nothing is mapped there. */
 void wrk_region_taken(struct wrk_worker *w, uint32_t id);
-/* The context ends: the registrations that were made in it are gone. */
-void wrk_regions_context_ends(struct wrk_worker *w, CUcontext ctx);
+/* The context ends, in `end`: the registrations that were made in it count no more. Until it has ended, its work may
+ * still use the memory. */
+void wrk_regions_context_ends(struct wrk_worker *w, CUcontext ctx, const struct wrk_wait *end);
+/* `end` has landed. */
+void wrk_regions_context_gone(struct wrk_worker *w, const struct wrk_wait *end);
 struct wrk_region *wrk_region_by_id(struct wrk_worker *w, uint32_t id);
 /* The host address of guest range [va, va + size), or NULL when no complete region holds all of it
  * (or it is read-only and `write`). Handlers ask wrk_host_pointer(). */

@@ -329,7 +329,7 @@ static CUresult finish_register(struct wrk_worker *w, struct wrk_wait *wait, CUr
     return r;
 }
 
-static void unmap_now(struct wrk_worker *w, struct wrk_region *r);
+static void unmap_when_free(struct wrk_worker *w, struct wrk_region *r);
 
 static CUresult land_register(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
@@ -337,17 +337,14 @@ static CUresult land_register(struct wrk_worker *w, struct wrk_wait *wait, CUres
     struct vgp_ret_vgpRegionRegister *ret = wrk_bounce_result(w, wait->slot);
 
     g->busy = false;
-    if (r == CUDA_SUCCESS && !wait->context_gone) { /* a registration ends with its context */
+    if (r == CUDA_SUCCESS && (!wait->context_gone || g->ending)) /* a registration ends with its context */
         g->registered_at = (uint8_t *)(uintptr_t)wait->arg[1];
-        g->ctx = wrk_base_context(wait->ctx);
-    }
     if (r == CUDA_SUCCESS && ret) {
         ret->devicePointer = wait->arg[3];
         wait->buffer = ret;
         wait->payload = sizeof(*ret);
     }
-    if (g->unmapping)
-        unmap_now(w, g);
+    unmap_when_free(w, g);
     return r == CUDA_SUCCESS && wait->context_gone ? CUDA_ERROR_CONTEXT_IS_DESTROYED : r;
 }
 
@@ -362,8 +359,9 @@ CUresult wrk_do_vgpRegionRegister(struct wrk_call *c, const struct vgp_args_vgpR
     if (!wrk_provider.cuMemHostRegister_v2 || !wrk_provider.cuMemHostGetDevicePointer_v2 ||
         !wrk_provider.cuMemHostUnregister)
         return wrk_missing(c, "cuMemHostRegister");
-    if (!g || !g->base || g->mapped != g->length || g->registered_at || g->busy || g->unmapping ||
-        a->va < g->guest_va || !a->length || !vgp_range_ok(a->va - g->guest_va, a->length, g->length))
+    if (!g || !g->base || g->mapped != g->length || g->registered_at || g->busy || g->ending ||
+        g->unmapping || a->va < g->guest_va || !a->length ||
+        !vgp_range_ok(a->va - g->guest_va, a->length, g->length))
         return CUDA_ERROR_INVALID_VALUE;
     if (a->flags & VGP_REGION_READONLY || g->flags & VGB_MAP_READONLY)
         flags |= CU_MEMHOSTREGISTER_READ_ONLY;
@@ -375,6 +373,7 @@ CUresult wrk_do_vgpRegionRegister(struct wrk_call *c, const struct vgp_args_vgpR
     wait->arg[2] = a->length;
     wait->arg[3] = flags;
     g->busy = g->seen = true;
+    g->ctx = wrk_base_context(wait->ctx);
     return wrk_wait_start(c, wait);
 }
 
@@ -417,12 +416,11 @@ static CUresult land_unregister(struct wrk_worker *w, struct wrk_wait *wait, CUr
     free(wait->buffer);
     wait->buffer = NULL;
     g->busy = false;
-    if (r == CUDA_SUCCESS || r == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED || !g->ctx)
+    if (r == CUDA_SUCCESS || r == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED || (!g->ctx && !g->ending))
         g->registered_at = NULL;
-    else if (wait->arg[2])
+    else if (wait->arg[2] && !g->ending) /* else it goes when the context has ended */
         wrk_die(w, VGPU_DEAD_EXITED, "the driver keeps guest memory that is taken away: error %d", (int)r);
-    if (g->unmapping)
-        unmap_now(w, g);
+    unmap_when_free(w, g);
     return r;
 }
 
@@ -431,7 +429,7 @@ CUresult wrk_do_vgpRegionUnregister(struct wrk_call *c, const struct vgp_args_vg
     struct wrk_region *g = wrk_region_by_id(c->w, a->region);
     struct wrk_wait *wait;
 
-    if (!g || !g->registered_at || g->busy || !wrk_provider.cuMemHostUnregister)
+    if (!g || !g->registered_at || g->busy || g->ending || !wrk_provider.cuMemHostUnregister)
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     wait = new_draining(c);
     if (!wait)
@@ -509,6 +507,13 @@ static void unmap_now(struct wrk_worker *w, struct wrk_region *r)
     wrk_control_unmapped(w, id, VGPU_S_OK, 0);
 }
 
+/* Else when what holds it has landed. */
+static void unmap_when_free(struct wrk_worker *w, struct wrk_region *r)
+{
+    if (r->unmapping && !r->busy && !r->ending)
+        unmap_now(w, r);
+}
+
 void wrk_region_unmap(struct wrk_worker *w, uint32_t id)
 {
     struct wrk_region *r = wrk_region_by_id(w, id);
@@ -519,19 +524,32 @@ void wrk_region_unmap(struct wrk_worker *w, uint32_t id)
     }
     r->unmapping = true;
     wrk_region_index_hide(&w->memory->regions, r);
-    if (!r->busy) /* else when that has landed */
-        unmap_now(w, r);
+    unmap_when_free(w, r);
 }
 
-void wrk_regions_context_ends(struct wrk_worker *w, CUcontext ctx)
+void wrk_regions_context_ends(struct wrk_worker *w, CUcontext ctx, const struct wrk_wait *end)
 {
     for (unsigned i = 0; i < w->memory->regions.n; i++) {
         struct wrk_region *r = w->memory->regions.list[i];
 
-        if (r->ctx != ctx || !r->registered_at)
+        if (r->ctx != ctx || !(r->registered_at || r->busy))
             continue;
-        r->ctx = NULL; /* registrations end with their context; a waiter may be ending this one */
+        r->ctx = NULL;
+        r->ending = end;
+    }
+}
+
+void wrk_regions_context_gone(struct wrk_worker *w, const struct wrk_wait *end)
+{
+    /* Downwards: the last one takes the place of one that goes. */
+    for (unsigned i = w->memory->regions.n; i-- > 0;) {
+        struct wrk_region *r = w->memory->regions.list[i];
+
+        if (r->ending != end)
+            continue;
+        r->ending = NULL;
         if (!r->busy)
             r->registered_at = NULL;
+        unmap_when_free(w, r);
     }
 }

@@ -62,13 +62,13 @@ void wrk_drop_owned(struct wrk_worker *w, uint64_t context)
     }
 }
 
-/* The context is about to end: nothing of ours may still use it. Returns the bytes of its memory,
+/* The context is about to end, in `end`: nothing of ours may still use it. Returns the bytes of its memory,
  * which count until it has ended. */
-static uint64_t leave(struct wrk_worker *w, uint64_t handle, CUcontext ctx)
+static uint64_t leave(struct wrk_worker *w, uint64_t handle, CUcontext ctx, const struct wrk_wait *end)
 {
     wrk_set_context(w, ctx);
     wrk_waits_context_ends(w, ctx);
-    wrk_regions_context_ends(w, ctx);
+    wrk_regions_context_ends(w, ctx, end);
     wrk_waits_forget_context(w, ctx);
     wrk_exec_forget_context(ctx);
     wrk_drop_owned(w, handle);
@@ -184,6 +184,7 @@ static CUresult land_primary(struct wrk_worker *w, struct wrk_wait *wait, CUresu
     if (wait->arg[3])
         wrk_die(w, VGPU_DEAD_EXITED, "the driver keeps the primary context of device %d", (int)wait->arg[0]);
     primary[wait->arg[0]].ending--;
+    wrk_regions_context_gone(w, wait);
     free(wait->buffer);
     wait->buffer = NULL;
     return r;
@@ -243,6 +244,12 @@ static CUresult finish_destroy(struct wrk_worker *w, struct wrk_wait *wait, CUre
     return r;
 }
 
+static CUresult land_destroy(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
+{
+    wrk_regions_context_gone(w, wait);
+    return r;
+}
+
 /* The end of a context, on a waiter: it waits for the context's work. Made before anything of it is forgotten. */
 static struct wrk_wait *new_end(struct wrk_call *c, wrk_wait_finish finish)
 {
@@ -271,7 +278,8 @@ static CUresult end_context(struct wrk_call *c, struct wrk_wait *wait, uint64_t 
 static CUresult end_last(struct wrk_call *c, struct wrk_wait *wait, int device, bool was_there)
 {
     const uint64_t handle = primary[device].handle;
-    CUcontext ctx = was_there ? primary[device].ctx : NULL; /* else it may be the address of another one by now */
+    /* Else it may be the address of another one by now. */
+    CUcontext ctx = was_there ? primary[device].ctx : NULL;
     uint64_t bytes = 0;
 
     primary[device].count = 0;
@@ -279,7 +287,7 @@ static CUresult end_last(struct wrk_call *c, struct wrk_wait *wait, int device, 
         struct wrk_handle_entry *e = wrk_handles_find(&c->w->handles, handle, VGP_H_CONTEXT);
 
         wait->buffer = wrk_greens_leave(c->w, handle);
-        bytes = leave(c->w, handle, ctx);
+        bytes = leave(c->w, handle, ctx, wait);
         if (e)
             e->object = NULL;
     }
@@ -363,7 +371,8 @@ CUresult wrk_do_vgpCtxDestroy(struct wrk_call *c, const struct vgp_args_vgpCtxDe
     if (!wait)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUcontext ctx = e->object;
-    uint64_t bytes = leave(c->w, a->context, ctx);
+    uint64_t bytes = leave(c->w, a->context, ctx, wait);
+    wait->land = land_destroy;
     wrk_handle_drop(c, a->context, VGP_H_CONTEXT);
     return end_context(c, wait, (uintptr_t)ctx, bytes, ctx);
 }

@@ -26,7 +26,8 @@ static bool is_active(struct guest *g)
     struct vgp_args_cuDevicePrimaryCtxGetState a = {.dev = 0};
     const struct vgp_ret_cuDevicePrimaryCtxGetState *r = NULL;
 
-    assert_int_equal(guest_call(g, VGP_cuDevicePrimaryCtxGetState, &a, sizeof(a), (const void **)&r, NULL), 0);
+    assert_int_equal(guest_call(g, VGP_cuDevicePrimaryCtxGetState, &a, sizeof(a), (const void **)&r, NULL),
+                     0);
     return r->active;
 }
 
