@@ -83,9 +83,9 @@ static bool ask(struct smi_status *s, const char *name, char *text, size_t room,
         if (!abstract && who->uid != owner && who->uid)
             wrong = "its folder's user does not listen there";
         else if (!abstract || !smi_peer_others(who))
-            got = recv(fd, text, room - 1, 0);
+            got = vgpu_cli_recv_foreign(fd, text, room - 1, 0);
     }
-    close(fd);
+    vgpu_cli_close_foreign(fd);
     if (wrong)
         refuse(s, name, wrong);
     else if (got <= 0)

@@ -2,8 +2,31 @@
 # Part of vgpu_test.sh: which status sockets vgpu smi --host asks, and which it believes.
 cat > "$work/asked.py" <<'END'
 # asked.py READY NAME PID WHERE [UID]: answers everybody who connects, as user UID; @NAME is abstract. PID: own, or a number.
-import os, socket, sys
+import array, os, signal, socket, struct, sys
 ready, name, pid, where = sys.argv[1:5]
+# With a message comes a descriptor whose last close waits for an hour; a second such message is not read.
+def send_lingering(to, text):
+    if os.fork():
+        return
+    signal.alarm(90)
+    taker = socket.create_server(("127.0.0.1", 0))
+    sent = []
+    for _ in range(2):
+        s = socket.create_connection(taker.getsockname())
+        sent.append((s, taker.accept()))
+        s.setblocking(False)
+        try:
+            while True:
+                s.send(bytes(65536))
+        except BlockingIOError:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 3600))
+    try:
+        for s, _ in sent:
+            to.sendmsg([text], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [s.fileno()]))])
+            os.close(s.detach())
+        to.recv(1) # until the reader is gone
+    finally:
+        os._exit(0)
 out = open(ready, "w")
 if len(sys.argv) > 5:
     os.setgroups([])
@@ -18,7 +41,11 @@ pid = os.getpid() if pid == "own" else int(pid)
 while True:
     c, _ = s.accept()
     try:
-        c.send(f"backend {pid} {where}\nname {os.environ.get('named', '-')}\nlimit weight 300\nvm calls 1".encode())
+        text = f"backend {pid} {where}\nname {os.environ.get('named', '-')}\nlimit weight 300\nvm calls 1".encode()
+        if "lingers" in os.environ:
+            send_lingering(c, text)
+        else:
+            c.send(text)
     except OSError:
         pass # it did not want to know
     c.close()
@@ -48,6 +75,7 @@ same "smi --host: a name that fills the address" "" "$(asked "@vgpu-backend.stat
 same "smi --host: the longest name" /run/a.sock "$(asked "@vgpu-backend.status.$(printf '%086d' 0)" own /run/a.sock)"
 same "smi --host: a socket that gives another process's id is not believed" \
     "not believed: vgpu-backend.status.4194305: it gives another process's id" "$(asked "@vgpu-backend.status.4194305" 4194305 /run/a.sock)"
+same "smi --host: a descriptor whose close waits comes with a status" a "$(export lingers=1; named=- asked "@vgpu-backend.status.4194305" own /run/a.sock)"
 if [ "$(id -u)" = 0 ]; then
     same "smi --host: another user's backend does not choose the name of a unit" uid-4242 \
         "$(asked "@vgpu-backend.status.4194305" own /run/vgpu/one.sock 4242)"
