@@ -5,6 +5,7 @@
  * does that close in whoever reads the message, whatever time limit the socket has, or closes the socket unread.
  */
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +15,8 @@
 #define CLOSING_MAX 64u /* processes that have not been seen to end */
 
 static pid_t closing[CLOSING_MAX];
+static int *open_still; /* sockets that no process could be started for */
+static size_t nopen, room;
 
 ssize_t vgpu_cli_recv_foreign(int fd, void *buf, size_t size, int flags)
 {
@@ -35,12 +38,18 @@ static pid_t *place(void)
 
 void vgpu_cli_close_foreign(int fd)
 {
+    int *longer = nopen == room ? realloc(open_still, (2 * room + 16) * sizeof(int)) : open_still;
     pid_t *at = place();
     int gate[2];
     char byte;
 
-    if (!at || pipe2(gate, O_CLOEXEC))
+    if (!longer)
         return; /* it stays open, which holds nobody */
+    room = nopen == room ? 2 * room + 16 : room;
+    open_still = longer;
+    open_still[nopen++] = fd;
+    if (!at || pipe2(gate, O_CLOEXEC))
+        return; /* with the next one */
     *at = fork();
     if (!*at) {
         /* Not before the caller has closed its own. A socket does not linger at the end of a process. */
@@ -50,9 +59,8 @@ void vgpu_cli_close_foreign(int fd)
         _exit(0);
     }
     close(gate[0]);
-    if (*at > 0)
-        close(fd);
-    else
-        *at = 0;
+    while (*at > 0 && nopen)
+        close(open_still[--nopen]);
+    *at = *at > 0 ? *at : 0;
     close(gate[1]);
 }
