@@ -36,18 +36,19 @@ static pid_t *place(void)
     return found;
 }
 
-void vgpu_cli_close_foreign(int fd)
+void vgpu_cli_close_foreign(const int *fds, size_t n)
 {
-    int *longer = nopen == room ? realloc(open_still, (2 * room + 16) * sizeof(int)) : open_still;
+    int *longer = nopen + n > room ? realloc(open_still, 2 * (nopen + n) * sizeof(int)) : open_still;
     pid_t *at = place();
     int gate[2];
     char byte;
 
-    if (!longer)
-        return; /* it stays open, which holds nobody */
-    room = nopen == room ? 2 * room + 16 : room;
+    if (!longer || !n)
+        return; /* they stay open, which holds nobody */
+    room = nopen + n > room ? 2 * (nopen + n) : room;
     open_still = longer;
-    open_still[nopen++] = fd;
+    while (n)
+        open_still[nopen++] = fds[--n];
     if (!at || pipe2(gate, O_CLOEXEC))
         return; /* with the next one */
     *at = fork();

@@ -52,8 +52,8 @@ const char *vgpu_cli_getenv(const struct vgpu_cli_list *env, const char *name);
 /* socket.c: of sockets at which another user may listen */
 /* recv(2) of the first message, which stays in the socket with the descriptors that may have come with it. */
 ssize_t vgpu_cli_recv_foreign(int fd, void *buf, size_t size, int flags);
-/* Closes the socket without waiting for those descriptors. */
-void vgpu_cli_close_foreign(int fd);
+/* Closes the sockets without waiting for those descriptors. */
+void vgpu_cli_close_foreign(const int *fds, size_t n);
 
 /* paths.c */
 enum vgpu_cli_part {

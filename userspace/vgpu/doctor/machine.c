@@ -97,7 +97,7 @@ static void check_socket(struct vgpu_findings *f, const char *path)
     if (!err) {
         vgpu_cli_find(f, VGPU_CAUSE_NONE, vgpu_cli_format("a backend listens on %s", path), NULL, NULL);
         vgpu_cli_doctor_sandbox(f, fd);
-        vgpu_cli_close_foreign(fd);
+        vgpu_cli_close_foreign(&fd, 1);
         return;
     }
     if (err == EACCES || err == EPERM)

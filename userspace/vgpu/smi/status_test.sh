@@ -61,7 +61,7 @@ asked()
     if [ -n "${named:-}" ]; then
         timeout 60 "$vgpu" smi --host --json | sed -n "s/.*\"pid\": \(4194305\|$!\), \"name\": \"\([^\"]*\)\".*/\2/p"
     else
-        timeout 60 "$vgpu" smi --host | sed -n "s/^| \([^ ]*\)  *\(4194305\|$!\) .*/\1/p; /^not believed: / { /one\|status\.a*41943/ p }"
+        timeout 30 "$vgpu" smi --host | sed -n "s/^| \([^ ]*\)  *\(4194305\|$!\) .*/\1/p; /^not believed: / { /one\|status\.a*41943/ p }"
     fi
     kill $!
     wait $! 2> /dev/null
@@ -76,6 +76,31 @@ same "smi --host: the longest name" /run/a.sock "$(asked "@vgpu-backend.status.$
 same "smi --host: a socket that gives another process's id is not believed" \
     "not believed: vgpu-backend.status.4194305: it gives another process's id" "$(asked "@vgpu-backend.status.4194305" 4194305 /run/a.sock)"
 same "smi --host: a descriptor whose close waits comes with a status" a "$(export lingers=1; named=- asked "@vgpu-backend.status.4194305" own /run/a.sock)"
+# Sockets at which a program listens and says nothing, half of them with full queues: not the wait for one, times their number.
+cat > "$work/mute.py" <<'END'
+import signal, socket, sys
+kept = []
+for i in range(300):
+    name = f"\0vgpu-backend.status.{5000000 + i}"
+    kept.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+    kept[-1].bind(name)
+    kept[-1].listen(0 if i % 2 else 8)
+    if i % 2:
+        kept.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        kept[-1].connect(name)
+open(sys.argv[1], "w").write("ready")
+signal.pause()
+END
+among_mute()
+{
+    /usr/bin/python3 "$work/mute.py" "$work/mute.ready" &
+    local mute=$!
+    appears "$work/mute.ready"
+    asked "@vgpu-backend.status.4194305" own /run/a.sock
+    kill $mute
+    wait $mute 2> /dev/null
+}
+same "smi --host: many sockets that say nothing" /run/a.sock "$(among_mute)"
 if [ "$(id -u)" = 0 ]; then
     same "smi --host: another user's backend does not choose the name of a unit" uid-4242 \
         "$(asked "@vgpu-backend.status.4194305" own /run/vgpu/one.sock 4242)"
