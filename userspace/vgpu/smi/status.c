@@ -25,7 +25,7 @@
 #define WAITS_MS 10000 /* for all of them: sockets that nobody serves keep no reader for long */
 #define WAIT_LEAST_MS 50
 #define AGAIN_MS 10 /* until a socket whose queue is full is tried again */
-#define BATCH 256 /* sockets that are asked at the same time */
+#define BATCH 256   /* sockets that are asked at the same time */
 
 static long now_ms(void)
 {
@@ -281,8 +281,7 @@ static bool has(const struct smi_status *s, long pid)
 }
 
 /* Unless it is there: a backend may be found in two ways. */
-static void add(struct smi_status *s, const struct question *q, char *text,
-                const struct smi_status *before)
+static void add(struct smi_status *s, const struct question *q, char *text, const struct smi_status *before)
 {
     struct smi_backend b;
 

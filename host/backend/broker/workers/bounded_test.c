@@ -230,11 +230,8 @@ static void test_large(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_as_user),
-        cmocka_unit_test(test_copy),
-        cmocka_unit_test(test_in_parts),
-        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_bounds),   cmocka_unit_test(test_as_user), cmocka_unit_test(test_copy),
+        cmocka_unit_test(test_in_parts), cmocka_unit_test(test_large),
     };
 
     return cmocka_run_group_tests_name("bounded", tests, NULL, NULL);

@@ -16,7 +16,7 @@
 #define DEPTH_MAX 16 /* the library makes two levels */
 #define PASSES_MAX 1000
 #define BYTES_FEW (256u << 10) /* of a file that is removed at once */
-#define PART "vgpu.part" /* a file that is not complete yet */
+#define PART "vgpu.part"       /* a file that is not complete yet */
 
 static int open_folder(int at, const char *name)
 {
