@@ -50,8 +50,8 @@ static char *ask(const char *path, const char *request)
         vgpu_cli_die("%s: %s; was the backend started with --control?", path, strerror(errno));
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
     if (send(fd, request, strlen(request), MSG_NOSIGNAL) >= 0)
-        n = recv(fd, answer, ANSWER_MAX - 1, 0);
-    close(fd);
+        n = vgpu_cli_recv_foreign(fd, answer, ANSWER_MAX - 1, 0);
+    vgpu_cli_close_foreign(&fd, 1);
     if (n <= 0)
         vgpu_cli_die("%s: the backend does not answer", path);
     answer[n] = '\0';

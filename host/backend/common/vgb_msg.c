@@ -23,7 +23,8 @@ int vgb_msg_recv(int sock, struct vgb_msg *m, int *fds, unsigned *nfds, int flag
     if (n <= 0)
         return (int)n;
     if ((size_t)n != sizeof(*m)) {
-        vgb_close_all(fds, *nfds);
+        for (unsigned i = 0; i < *nfds; i++)
+            vgb_close_received(fds[i]);
         *nfds = 0;
         return -EPROTO;
     }

@@ -49,6 +49,12 @@ void vgpu_cli_add(struct vgpu_cli_list *list, const char *fmt, ...) __attribute_
 void vgpu_cli_setenv(struct vgpu_cli_list *env, const char *name, const char *value);
 const char *vgpu_cli_getenv(const struct vgpu_cli_list *env, const char *name);
 
+/* socket.c: another user may listen there. recv(2) of the first message, which stays in the socket with the descriptors
+ * that may have come with it. */
+ssize_t vgpu_cli_recv_foreign(int fd, void *buf, size_t size, int flags);
+/* Closes the sockets without waiting for those descriptors. */
+void vgpu_cli_close_foreign(const int *fds, size_t n);
+
 /* paths.c */
 enum vgpu_cli_part {
     VGPU_PART_BACKEND, /* vgpu-backend */

@@ -138,7 +138,7 @@ static void examine(struct vgpu_findings *f, const struct choice *o, char **prog
         fd = vgpu_cli_doctor_connect(backend.socket);
         if (fd >= 0) {
             vgpu_cli_doctor_sandbox(f, fd);
-            close(fd);
+            vgpu_cli_close_foreign(&fd, 1);
         }
     }
     vgpu_cli_program_read(f, &file, &env, program[0]);

@@ -62,7 +62,7 @@ void vgpu_cli_doctor_sandbox(struct vgpu_findings *f, int fd)
     struct vgp_sock_info m;
 
     if (send(fd, &type, sizeof(type), MSG_NOSIGNAL) != sizeof(type) || poll(&p, 1, 2000) != 1 ||
-        recv(fd, &m, sizeof(m), MSG_DONTWAIT) != sizeof(m) || m.type != VGP_SOCK_INFO)
+        vgpu_cli_recv_foreign(fd, &m, sizeof(m), MSG_DONTWAIT) != sizeof(m) || m.type != VGP_SOCK_INFO)
         return;
     m.sandbox[sizeof(m.sandbox) - 1] = '\0';
     if (m.sandbox[0])
@@ -97,7 +97,7 @@ static void check_socket(struct vgpu_findings *f, const char *path)
     if (!err) {
         vgpu_cli_find(f, VGPU_CAUSE_NONE, vgpu_cli_format("a backend listens on %s", path), NULL, NULL);
         vgpu_cli_doctor_sandbox(f, fd);
-        close(fd);
+        vgpu_cli_close_foreign(&fd, 1);
         return;
     }
     if (err == EACCES || err == EPERM)

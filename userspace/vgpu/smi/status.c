@@ -2,7 +2,9 @@
 /* Reads the status of the backends. Names in it are a guest's words: the backend has made them harmless for a terminal. */
 #include "smi/status.h"
 
+#include <errno.h>
 #include <glob.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,9 +21,11 @@
     "vgpu-backend.status." /* and the process id: an abstract socket (host/backend/broker/clients/status.c) */
 #define PATHS SMI_PEER_UNITS "/*/status" /* --status, as packaging/systemd has it */
 #define TEXT_MAX (256u << 10)
-#define WAIT_MS 5000   /* for one backend */
+#define WAIT_MS 5000   /* for backends that are asked at the same time */
 #define WAITS_MS 10000 /* for all of them: sockets that nobody serves keep no reader for long */
 #define WAIT_LEAST_MS 50
+#define AGAIN_MS 10 /* until a socket whose queue is full is tried again */
+#define BATCH 256   /* sockets that are asked at the same time */
 
 static long now_ms(void)
 {
@@ -31,12 +35,12 @@ static long now_ms(void)
     return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static struct timeval wait_until(long end)
+/* How long to wait for one more, or for one more batch: of many each gets little. */
+static long wait_ms(long end)
 {
-    long ms = end - now_ms();
+    long ms = (end - now_ms()) / 2;
 
-    ms = ms > WAIT_MS ? WAIT_MS : ms < WAIT_LEAST_MS ? WAIT_LEAST_MS : ms;
-    return (struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+    return ms > WAIT_MS ? WAIT_MS : ms < WAIT_LEAST_MS ? WAIT_LEAST_MS : ms;
 }
 
 static void refuse(struct smi_status *s, const char *name, const char *why)
@@ -51,47 +55,77 @@ static void refuse(struct smi_status *s, const char *name, const char *why)
         *c = (char)((unsigned char)*c < 0x20 || (unsigned char)*c >= 0x7f ? '?' : *c);
 }
 
-/* One backend's text; false: it does not tell this user, is not believed, or is gone. name: of the abstract socket, or a
- * path. end: when all are to have answered. */
-static bool ask(struct smi_status *s, const char *name, char *text, size_t room, struct ucred *who, long end)
-{
-    bool abstract = *name != '/';
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    struct timeval limit = wait_until(end);
-    size_t n = strlen(name);
-    const char *wrong = NULL;
-    uid_t owner = 0;
-    ssize_t got = -1;
-    int fd;
+/* A socket that is asked. Abstract, or a path. */
+struct question {
+    char name[sizeof(((struct sockaddr_un *)0)->sun_path)];
+    int fd; /* -1: that is over */
+    bool connected;
+    uid_t owner; /* of a path: its folder's */
+    struct ucred who;
+};
 
-    if (!abstract && (wrong = smi_peer_file(name, &owner))) {
-        refuse(s, name, wrong);
-        return false;
-    }
-    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (fd < 0 || n >= sizeof(a.sun_path) - 1) {
-        if (fd >= 0)
-            close(fd);
-        s->silent++;
-        return false;
-    }
-    memcpy(a.sun_path + abstract, name, n);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)); /* of connect(): its queue is full */
-    if (!connect(fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) &&
-        smi_peer_known(fd, who)) {
-        if (!abstract && who->uid != owner && who->uid)
-            wrong = "its folder's user does not listen there";
-        else if (!abstract || !smi_peer_others(who))
-            got = recv(fd, text, room - 1, 0);
-    }
-    close(fd);
+/* Who listens there is not to be asked, or does not tell. */
+static void over(struct smi_status *s, struct question *q, const char *wrong)
+{
     if (wrong)
-        refuse(s, name, wrong);
-    else if (got <= 0)
+        refuse(s, q->name, wrong);
+    else
         s->silent++;
-    if (got <= 0)
+    vgpu_cli_close_foreign(&q->fd, q->fd >= 0);
+    q->fd = -1;
+}
+
+/* False: it has no room for a connection; later it may have. */
+static bool question_connect(struct smi_status *s, struct question *q)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    bool abstract = *q->name != '/';
+    size_t n = strlen(q->name);
+
+    memcpy(a.sun_path + abstract, q->name, n);
+    if (connect(q->fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n))) {
+        if (errno == EAGAIN)
+            return false;
+        over(s, q, NULL);
+        return true;
+    }
+    q->connected = true;
+    if (!smi_peer_known(q->fd, &q->who) || (abstract && smi_peer_others(&q->who)))
+        over(s, q, NULL);
+    else if (!abstract && q->who.uid != q->owner && q->who.uid)
+        over(s, q, "its folder's user does not listen there");
+    return true;
+}
+
+/* False: nothing is to be asked. */
+static bool question_begin(struct smi_status *s, struct question *q, const char *name)
+{
+    const char *wrong = NULL;
+
+    *q = (struct question){.fd = -1};
+    if (*name == '/' && (wrong = smi_peer_file(name, &q->owner))) {
+        refuse(s, name, wrong);
         return false;
+    }
+    if (strlen(name) < sizeof(q->name) - 1) {
+        strcpy(q->name, name);
+        q->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    }
+    s->silent += q->fd < 0;
+    return q->fd >= 0;
+}
+
+/* One backend's text; false: it does not tell this user, or is gone. */
+static bool question_end(struct smi_status *s, struct question *q, char *text, size_t room)
+{
+    ssize_t got = vgpu_cli_recv_foreign(q->fd, text, room - 1, MSG_DONTWAIT);
+
+    if (got <= 0) {
+        over(s, q, NULL);
+        return false;
+    }
+    vgpu_cli_close_foreign(&q->fd, 1);
+    q->fd = -1;
     text[got] = '\0';
     /* Anybody may have made a socket of such a name: words for a terminal and for labels, no more. */
     for (ssize_t i = 0; i < got; i++) {
@@ -247,23 +281,20 @@ static bool has(const struct smi_status *s, long pid)
 }
 
 /* Unless it is there: a backend may be found in two ways. */
-static void add(struct smi_status *s, const char *name, char *text, const struct smi_status *before, long end)
+static void add(struct smi_status *s, const struct question *q, char *text, const struct smi_status *before)
 {
     struct smi_backend b;
-    struct ucred who;
 
-    if (!ask(s, name, text, TEXT_MAX, &who, end))
-        return;
     if (!parse(&b, text) || has(s, b.pid)) {
         free(b.clients);
         return;
     }
-    if (b.pid != (long)who.pid) {
-        refuse(s, name, "it gives another process's id");
+    if (b.pid != (long)q->who.pid) {
+        refuse(s, q->name, "it gives another process's id");
         free(b.clients);
         return;
     }
-    smi_peer_name(name, &who, &b);
+    smi_peer_name(q->name, &q->who, &b);
     compare(&b, before);
     s->backends = realloc(s->backends, (s->count + 1) * sizeof(b));
     if (!s->backends)
@@ -271,18 +302,78 @@ static void add(struct smi_status *s, const char *name, char *text, const struct
     s->backends[s->count++] = b;
 }
 
+/* Those that are asked at the same time: one that does not answer keeps the others' answers from nobody. */
+struct batch {
+    struct question list[BATCH];
+    unsigned n;
+    char *text;
+    const struct smi_status *before;
+    long end;
+};
+
+/* Takes what has come within `ms`. False: nothing more will. */
+static bool batch_step(struct smi_status *s, struct batch *b, long ms)
+{
+    struct pollfd p[BATCH];
+    bool full = false;
+    unsigned waiting = 0;
+
+    for (unsigned i = 0; i < b->n; i++) {
+        struct question *q = &b->list[i];
+
+        full |= q->fd >= 0 && !q->connected && !question_connect(s, q);
+        p[i] = (struct pollfd){.fd = q->connected ? q->fd : -1, .events = POLLIN};
+        waiting += p[i].fd >= 0;
+    }
+    if (!waiting && !full)
+        return false;
+    if (poll(p, b->n, (int)(full && ms > AGAIN_MS ? AGAIN_MS : ms)) <= 0)
+        return true;
+    for (unsigned i = 0; i < b->n; i++) {
+        if (p[i].fd >= 0 && p[i].revents && question_end(s, &b->list[i], b->text, TEXT_MAX))
+            add(s, &b->list[i], b->text, b->before);
+    }
+    return true;
+}
+
+static void batch_ask(struct smi_status *s, struct batch *b)
+{
+    long until = now_ms() + wait_ms(b->end), left;
+    int fds[BATCH];
+    size_t n = 0;
+
+    while ((left = until - now_ms()) > 0 && batch_step(s, b, left))
+        continue;
+    for (unsigned i = 0; i < b->n; i++) {
+        if (b->list[i].fd >= 0)
+            fds[n++] = b->list[i].fd;
+    }
+    s->silent += (unsigned)n;
+    vgpu_cli_close_foreign(fds, n);
+    b->n = 0;
+}
+
+static void batch_add(struct smi_status *s, struct batch *b, const char *name)
+{
+    b->n += question_begin(s, &b->list[b->n], name);
+    if (b->n == BATCH)
+        batch_ask(s, b);
+}
+
 void smi_status_read(struct smi_status *s, const struct smi_status *before)
 {
-    char *text = vgpu_cli_alloc(TEXT_MAX), line[600];
-    long end = now_ms() + WAITS_MS;
+    struct batch *b = vgpu_cli_alloc(sizeof(*b));
+    char line[600];
     FILE *sockets;
     glob_t found;
 
     *s = (struct smi_status){.count = 0};
+    *b = (struct batch){.text = vgpu_cli_alloc(TEXT_MAX), .before = before, .end = now_ms() + WAITS_MS};
     /* Those of systemd's units have a network namespace of their own. They come first: no user can add to them. */
     if (!glob(PATHS, GLOB_NOSORT, NULL, &found)) {
         for (size_t i = 0; i < found.gl_pathc; i++)
-            add(s, found.gl_pathv[i], text, before, end);
+            batch_add(s, b, found.gl_pathv[i]);
+        batch_ask(s, b);
         globfree(&found);
     }
     sockets = fopen("/proc/net/unix", "re");
@@ -293,11 +384,13 @@ void smi_status_read(struct smi_status *s, const struct smi_status *before)
         if (!name || !strstr(line, " 00010000 "))
             continue;
         name[strcspn(name, "\n")] = '\0';
-        add(s, name + 1, text, before, end);
+        batch_add(s, b, name + 1);
     }
     if (sockets)
         fclose(sockets);
-    free(text);
+    batch_ask(s, b);
+    free(b->text);
+    free(b);
 }
 
 void smi_status_free(struct smi_status *s)

@@ -2,8 +2,31 @@
 # Part of vgpu_test.sh: which status sockets vgpu smi --host asks, and which it believes.
 cat > "$work/asked.py" <<'END'
 # asked.py READY NAME PID WHERE [UID]: answers everybody who connects, as user UID; @NAME is abstract. PID: own, or a number.
-import os, socket, sys
+import array, os, signal, socket, struct, sys
 ready, name, pid, where = sys.argv[1:5]
+# With a message comes a descriptor whose last close waits for an hour; a second such message is not read.
+def send_lingering(to, text):
+    if os.fork():
+        return
+    signal.alarm(90)
+    taker = socket.create_server(("127.0.0.1", 0))
+    sent = []
+    for _ in range(2):
+        s = socket.create_connection(taker.getsockname())
+        sent.append((s, taker.accept()))
+        s.setblocking(False)
+        try:
+            while True:
+                s.send(bytes(65536))
+        except BlockingIOError:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 3600))
+    try:
+        for s, _ in sent:
+            to.sendmsg([text], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [s.fileno()]))])
+            os.close(s.detach())
+        to.recv(1) # until the reader is gone
+    finally:
+        os._exit(0)
 out = open(ready, "w")
 if len(sys.argv) > 5:
     os.setgroups([])
@@ -18,7 +41,11 @@ pid = os.getpid() if pid == "own" else int(pid)
 while True:
     c, _ = s.accept()
     try:
-        c.send(f"backend {pid} {where}\nname {os.environ.get('named', '-')}\nlimit weight 300\nvm calls 1".encode())
+        text = f"backend {pid} {where}\nname {os.environ.get('named', '-')}\nlimit weight 300\nvm calls 1".encode()
+        if "lingers" in os.environ:
+            send_lingering(c, text)
+        else:
+            c.send(text)
     except OSError:
         pass # it did not want to know
     c.close()
@@ -34,7 +61,7 @@ asked()
     if [ -n "${named:-}" ]; then
         timeout 60 "$vgpu" smi --host --json | sed -n "s/.*\"pid\": \(4194305\|$!\), \"name\": \"\([^\"]*\)\".*/\2/p"
     else
-        timeout 60 "$vgpu" smi --host | sed -n "s/^| \([^ ]*\)  *\(4194305\|$!\) .*/\1/p; /^not believed: / { /one\|status\.a*41943/ p }"
+        timeout 30 "$vgpu" smi --host | sed -n "s/^| \([^ ]*\)  *\(4194305\|$!\) .*/\1/p; /^not believed: / { /one\|status\.a*41943/ p }"
     fi
     kill $!
     wait $! 2> /dev/null
@@ -48,6 +75,32 @@ same "smi --host: a name that fills the address" "" "$(asked "@vgpu-backend.stat
 same "smi --host: the longest name" /run/a.sock "$(asked "@vgpu-backend.status.$(printf '%086d' 0)" own /run/a.sock)"
 same "smi --host: a socket that gives another process's id is not believed" \
     "not believed: vgpu-backend.status.4194305: it gives another process's id" "$(asked "@vgpu-backend.status.4194305" 4194305 /run/a.sock)"
+same "smi --host: a descriptor whose close waits comes with a status" a "$(export lingers=1; named=- asked "@vgpu-backend.status.4194305" own /run/a.sock)"
+# Sockets at which a program listens and says nothing, half of them with full queues: not the wait for one, times their number.
+cat > "$work/mute.py" <<'END'
+import signal, socket, sys
+kept = []
+for i in range(300):
+    name = f"\0vgpu-backend.status.{5000000 + i}"
+    kept.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+    kept[-1].bind(name)
+    kept[-1].listen(0 if i % 2 else 8)
+    if i % 2:
+        kept.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        kept[-1].connect(name)
+open(sys.argv[1], "w").write("ready")
+signal.pause()
+END
+among_mute()
+{
+    /usr/bin/python3 "$work/mute.py" "$work/mute.ready" &
+    local mute=$!
+    appears "$work/mute.ready"
+    asked "@vgpu-backend.status.4194305" own /run/a.sock
+    kill $mute
+    wait $mute 2> /dev/null
+}
+same "smi --host: many sockets that say nothing" /run/a.sock "$(among_mute)"
 if [ "$(id -u)" = 0 ]; then
     same "smi --host: another user's backend does not choose the name of a unit" uid-4242 \
         "$(asked "@vgpu-backend.status.4194305" own /run/vgpu/one.sock 4242)"

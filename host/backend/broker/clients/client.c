@@ -76,6 +76,13 @@ static bool clear_window(const struct brk_client *c)
     return true;
 }
 
+static void close_foreign(int *fd)
+{
+    if (*fd >= 0)
+        brk_foreign_close(*fd);
+    *fd = -1;
+}
+
 /* Gives back everything but the structure itself, which its transport may still look at. */
 static void retire(struct brk_client *c)
 {
@@ -101,8 +108,8 @@ static void retire(struct brk_client *c)
      * is its own file, and may still be read there for the reason of its death. */
     if (c->window_fd >= 0 && c->slice)
         clear_window(c);
-    vgb_close(&c->window_fd);
-    vgb_close(&c->doorbell);
+    close_foreign(&c->window_fd); /* a socket client's goes here, with its pages */
+    close_foreign(&c->doorbell);  /* of a VM, it may be anything that its front end has sent */
 }
 
 /* Edge-triggered, and never read: the worker shares the description and its flags, so it can make a read block. */
@@ -322,7 +329,7 @@ void brk_client_new_doorbell(struct brk_client *c, int fd)
 
     if (copy < 0)
         return;
-    vgb_close(&c->doorbell);
+    close_foreign(&c->doorbell);
     c->doorbell = copy;
     if (c->proc && c->state != BRK_C_WAITING)
         brk_proc_send(c->proc, &m, &copy, 1);

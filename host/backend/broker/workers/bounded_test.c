@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +24,22 @@
 
 #define BYTES (256u << 10)
 #define ENTRIES 20u
+
+#define LARGE ((4 << 20) + 4096) /* bytes of a file whose close is noted */
+
+static pthread_t loop;
+static unsigned large_by_loop, large_by_thread;
+
+/* In the place of the C library's. */
+int close(int fd)
+{
+    struct stat st;
+
+    if (!fstat(fd, &st) && st.st_size == LARGE)
+        __atomic_fetch_add(pthread_equal(pthread_self(), loop) ? &large_by_loop : &large_by_thread, 1,
+                           __ATOMIC_SEQ_CST);
+    return (int)syscall(SYS_close, fd);
+}
 
 /* 0: all is as it should be; else the line that says what is not; -1: no such folder can be made. */
 static int try_folder(void)
@@ -185,13 +203,35 @@ static void test_in_parts(void **state)
     close(fd);
 }
 
+/* A few large files take as long as very many entries: who empties the folder does not wait for their pages. */
+static void test_large(void **state)
+{
+    char path[] = "/tmp/vgb-tree-XXXXXX";
+    int fd, file;
+
+    (void)state;
+    loop = pthread_self();
+    assert_non_null(mkdtemp(path));
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(mkdirat(fd, "d", 0700), 0);
+    file = openat(fd, "d/large", O_RDWR | O_CREAT | O_CLOEXEC, 0);
+    assert_true(file >= 0);
+    assert_int_equal(posix_fallocate(file, 0, LARGE), 0);
+    syscall(SYS_close, file);
+    assert_true(brk_tree_empty(fd, UINT_MAX));
+    for (int i = 0; i < 60000 && !__atomic_load_n(&large_by_thread, __ATOMIC_SEQ_CST); i++)
+        usleep(1000);
+    assert_int_equal(large_by_thread, 1);
+    assert_int_equal(large_by_loop, 0);
+    assert_int_equal(rmdir(path), 0);
+    close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_as_user),
-        cmocka_unit_test(test_copy),
-        cmocka_unit_test(test_in_parts),
+        cmocka_unit_test(test_bounds),   cmocka_unit_test(test_as_user), cmocka_unit_test(test_copy),
+        cmocka_unit_test(test_in_parts), cmocka_unit_test(test_large),
     };
 
     return cmocka_run_group_tests_name("bounded", tests, NULL, NULL);

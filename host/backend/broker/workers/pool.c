@@ -286,7 +286,7 @@ static void on_mapper(struct brk_proc *p, const struct vgb_msg *m, const int *fd
     if (nfds == 2 && m->value <= INT_MAX)
         p->warden = brk_warden_new(&mapper_ops, p, (pid_t)m->value, fds);
     if (!p->warden)
-        vgb_close_all(fds, nfds);
+        brk_foreign_close_all(fds, nfds);
     if (!p->warden || !brk_cgroup_add((pid_t)m->value)) {
         if (p->state == BRK_PROC_STARTING)
             failed_to_start(p, "its mapper is of no use");
@@ -313,8 +313,8 @@ void brk_proc_drain(struct brk_proc *p, unsigned max)
     struct vgb_msg m;
 
     while (max--) {
-        int fds[VGB_MSG_FDS];
-        unsigned nfds = may_bring_mapper(p) ? 2 : 0;
+        int fds[VGB_FD_MAX]; /* all that may come: the kernel would close them here, whatever that takes */
+        unsigned nfds = VGB_FD_MAX;
         int r = vgb_msg_recv(p->sock.fd, &m, fds, &nfds, MSG_DONTWAIT);
 
         if (r == -EAGAIN)
@@ -324,7 +324,7 @@ void brk_proc_drain(struct brk_proc *p, unsigned max)
             continue;
         }
         if (r == 1 && nfds) {
-            vgb_close_all(fds, nfds);
+            brk_foreign_close_all(fds, nfds);
             r = -EPROTO;
         }
         if (r != 1) {
@@ -482,7 +482,7 @@ static void on_exit_event(struct brk_source *s, uint32_t events)
     if (p->warden)
         brk_warden_free(p->warden);
     brk_output_close(p);
-    close(p->sock.fd);
+    brk_foreign_end(&p->sock.fd); /* what it has sent last may carry descriptors */
     close(p->pidfd.fd);
     brk_out_drop(p);
     if (p->client)

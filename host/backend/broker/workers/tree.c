@@ -15,7 +15,8 @@
 
 #define DEPTH_MAX 16 /* the library makes two levels */
 #define PASSES_MAX 1000
-#define PART "vgpu.part" /* a file that is not complete yet */
+#define BYTES_FEW (256u << 10) /* of a file that is removed at once */
+#define PART "vgpu.part"       /* a file that is not complete yet */
 
 static int open_folder(int at, const char *name)
 {
@@ -55,6 +56,20 @@ static struct dirent *next_entry(DIR *d)
     return e;
 }
 
+/* The pages of a large file, a third of a second for each GiB, go with its last descriptor: not here. */
+static bool remove_file(int at, const char *name)
+{
+    int fd = openat(at, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    bool removed = !unlinkat(at, name, 0);
+    struct stat st;
+
+    if (fd >= 0 && removed && !fstat(fd, &st) && (uint64_t)st.st_blocks * 512 > BYTES_FEW)
+        brk_foreign_close(fd);
+    else if (fd >= 0)
+        close(fd);
+    return removed;
+}
+
 /*
  * Removes what is in a folder. Too deep a one is moved to the top, for the next pass. False: something is left.
  * left: entries to look at; whoever fills the folder meanwhile must not keep us here.
@@ -75,7 +90,7 @@ static bool empty(int top, int fd, unsigned depth, unsigned *left)
             break;
         }
         (*left)--;
-        if (!unlinkat(fd, e->d_name, 0) || !unlinkat(fd, e->d_name, AT_REMOVEDIR))
+        if (remove_file(fd, e->d_name) || !unlinkat(fd, e->d_name, AT_REMOVEDIR))
             continue;
         if (depth == DEPTH_MAX) {
             snprintf(name, sizeof(name), "moved.%lu", moved++);

@@ -531,7 +531,7 @@ void brk_warden_free(struct brk_warden *w)
         job_free(w->jobs);
     }
     for (unsigned i = w->nset; i < w->nfiles; i++)
-        close(w->files[i].fd);
+        brk_foreign_close(w->files[i].fd);
     close(w->listener.fd);
     close(w->pidfd.fd);
     close(w->maps);

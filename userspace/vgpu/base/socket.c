@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sockets at which another user may listen. Who sends a message can add descriptors to it, and the last close of such a
+ * descriptor may take as long as its sender likes: a TCP socket with SO_LINGER and bytes that nobody takes. The kernel
+ * does that close in whoever reads the message, whatever time limit the socket has, or closes the socket unread.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/vgpu_cli.h"
+
+#define CLOSING_MAX 64u /* processes that have not been seen to end */
+
+static pid_t closing[CLOSING_MAX];
+static int *open_still; /* sockets that no process could be started for */
+static size_t nopen, room;
+
+ssize_t vgpu_cli_recv_foreign(int fd, void *buf, size_t size, int flags)
+{
+    return recv(fd, buf, size, flags | MSG_PEEK);
+}
+
+/* A place for one more; NULL: each of them still closes something. */
+static pid_t *place(void)
+{
+    pid_t *found = NULL;
+
+    for (unsigned i = 0; i < CLOSING_MAX; i++) {
+        if (closing[i] && waitpid(closing[i], NULL, WNOHANG))
+            closing[i] = 0;
+        found = closing[i] ? found : &closing[i];
+    }
+    return found;
+}
+
+void vgpu_cli_close_foreign(const int *fds, size_t n)
+{
+    int *longer = nopen + n > room ? realloc(open_still, 2 * (nopen + n) * sizeof(int)) : open_still;
+    pid_t *at = place();
+    int gate[2];
+    char byte;
+
+    if (!longer || !n)
+        return; /* they stay open, which holds nobody */
+    room = nopen + n > room ? 2 * (nopen + n) : room;
+    open_still = longer;
+    while (n)
+        open_still[nopen++] = fds[--n];
+    if (!at || pipe2(gate, O_CLOEXEC))
+        return; /* with the next one */
+    *at = fork();
+    if (!*at) {
+        /* Not before the caller has closed its own. A socket does not linger at the end of a process. */
+        close(gate[1]);
+        while (read(gate[0], &byte, 1) > 0)
+            ;
+        _exit(0);
+    }
+    close(gate[0]);
+    while (*at > 0 && nopen)
+        close(open_still[--nopen]);
+    *at = *at > 0 ? *at : 0;
+    close(gate[1]);
+}
