@@ -60,7 +60,9 @@ GUEST_PARTS := guest $(if $(CONFIG_VGPU_CUDA),kernel/vgpu_drv) \
 	$(if $(CONFIG_VGPU_QEMU_DEVICE),qemu-device)
 # The suites of tests/; hardware last: it packs what others have built.
 SUITES := $(patsubst $(TOP)/%/Makefile,%,$(sort $(wildcard $(TOP)/tests/*/Makefile $(TOP)/tests/*/*/Makefile)))
-CROSS_TESTS := demo $(filter-out tests/hardware,$(SUITES)) tests/hardware
+# The last ones run two at a time: fuzzers compute, the others mostly wait.
+TOGETHER := tests/ptx/fuzz tests/system/faults tests/hardware
+CROSS_TESTS := demo $(filter-out $(TOGETHER),$(SUITES)) --together $(filter $(TOGETHER),$(TOGETHER) $(SUITES))
 
 .DEFAULT_GOAL := all
 

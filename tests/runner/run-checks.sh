@@ -3,12 +3,13 @@
 #
 # Runs `make check` of each folder and sums the results.
 #
-#   run-checks.sh [--jobs N] FOLDER...
+#   run-checks.sh [--jobs N] FOLDER... [--together FOLDER...]
 #
 # A folder's check prints "<name>: N passed, M failed, K skipped" for each of its test runners and
 # "not run: <test>: <reason>" for each skip. A check that fails without naming a failed test, or that
 # prints no such line, counts as one failure. Each log is build/log/check-<folder>.log; the last
 # line printed is the sum. Exit status 1 when a test failed. --jobs: so many checks run at once (default 1).
+# --together: those named after it run two at a time when the others are over: some wait while others compute.
 
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -40,9 +41,14 @@ if [ "${1:-}" = --jobs ]; then
     jobs=$2
     shift 2
 fi
-# Processes in the background do not see Ctrl-C: they are ended with the whole group.
-[ "$jobs" = 1 ] || trap 'trap - TERM; kill 0' INT TERM
 for folder; do
+    if [ "$folder" = --together ]; then
+        wait
+        jobs=2
+        continue
+    fi
+    # Processes in the background do not see Ctrl-C: they are ended with the whole group.
+    [ "$jobs" = 1 ] || trap 'trap - TERM; kill 0' INT TERM
     if [ "$jobs" = 1 ]; then
         one "$folder"
         continue

@@ -5,19 +5,23 @@
 #
 # Runs each target for SECONDS over its seeds. check starts from the seeds alone and from a fixed
 # number; fuzz keeps what it finds in BUILD/found/TARGET and goes on from there, with another number
-# each time. An input that ends a target is left in BUILD/crash/ and named.
+# each time. An input that ends a target is left in BUILD/crash/ and named. As many at a time as there
+# are processors (FUZZ_JOBS): each has one thread.
 set -u
 build=$1
 src=$2
 mode=$3
 seconds=$4
 shift 4
-[ $# -gt 0 ] || set -- fuzz_image fuzz_sass fuzz_ptx fuzz_exec fuzz_exec-native fuzz_broker $([ "$mode" = check ] || echo fuzz_dispatch)
-passed=0
-failed=0
-skipped=0
-mkdir -p "$build/crash"
-for name; do
+[ $# -gt 0 ] || set -- fuzz_image fuzz_sass fuzz_ptx fuzz_exec fuzz_exec-native fuzz_broker fuzz_dispatch
+verdicts=$build/verdicts
+rm -rf "$verdicts"
+mkdir -p "$build/crash" "$verdicts"
+
+# run NAME: one target; its verdict is a file named by it.
+run()
+{
+    name=$1
     # fuzz_exec-native: the same program with native code and guard pages, where the processor has AVX-512.
     target=${name%-native}
     case $name in
@@ -26,13 +30,13 @@ for name; do
     esac
     if [ "$name" != "$target" ] && ! grep -q avx512bw /proc/cpuinfo; then
         echo "not run: $name: the processor has no AVX-512"
-        skipped=$((skipped + 1))
-        continue
+        echo skipped > "$verdicts/$name"
+        return
     fi
     if [ ! -x "$build/$target" ]; then
         echo "not run: $name: clang with libFuzzer is not installed"
-        skipped=$((skipped + 1))
-        continue
+        echo skipped > "$verdicts/$name"
+        return
     fi
     case $target in
     fuzz_image) seeds=$build/seeds max=16384 ;;
@@ -67,12 +71,33 @@ for name; do
     edges=$(sed -n 's/.* cov: \([0-9]*\) .*/\1/p' "$log" | tail -n 1)
     if [ $rc = 0 ] && [ "${runs:-0}" -gt 0 ]; then
         echo "$name: $seconds s, $runs inputs, $edges edges: no finding"
-        passed=$((passed + 1))
+        echo passed > "$verdicts/$name"
     else
         echo "FAIL: $name: ended with $rc after ${runs:-?} inputs; $log"
         grep -E 'ERROR|SUMMARY|runtime error|Test unit written' "$log" | head -n 5
-        failed=$((failed + 1))
+        echo failed > "$verdicts/$name"
     fi
+}
+
+# count VERDICT
+count()
+{
+    cat "$verdicts"/* 2> /dev/null | grep -c "^$1$"
+}
+
+lanes=${FUZZ_JOBS:-$(nproc)}
+lane=0
+while [ $lane -lt "$lanes" ]; do
+    at=0
+    for name; do
+        [ $((at % lanes)) -ne $lane ] || echo "$name"
+        at=$((at + 1))
+    done | while read -r name; do
+        run "$name"
+    done &
+    lane=$((lane + 1))
 done
-echo "fuzz: $passed passed, $failed failed, $skipped skipped"
+wait
+failed=$(($# - $(count passed) - $(count skipped))) # also those that left no verdict
+echo "fuzz: $(count passed) passed, $failed failed, $(count skipped) skipped"
 [ $failed = 0 ]
