@@ -16,8 +16,10 @@ dir=$out/mutant
 # that it changes, since the dependencies are those of the copies from now on.
 copied() { # BUILT
     rm -rf "$dir"
-    mkdir -p "$dir/host"
-    cp -a "$top/scripts" "$top/lib" "$dir/" && cp -a "$1" "$dir/built" || exit 1
+    mkdir -p "$dir/host" "$dir/build" "$dir/kernel/vgpu_drv"
+    # With what is generated from the description, which is where scripts/generated.mk looks for it.
+    cp -a "$top/scripts" "$top/lib" "$top/protocol" "$dir/" && cp -a "$top/kernel/vgpu_drv/uapi" "$dir/kernel/vgpu_drv/" &&
+        cp -a "$top/build/generated" "$dir/build/" && cp -a "$1" "$dir/built" || exit 1
     find "$dir/built" -name '*.d' -exec \
         sed -i "s#$1/#@built@/#g; s#$top/#$dir/#g; s#@built@/#$dir/built/#g" {} + || exit 1
 }
@@ -51,9 +53,8 @@ for patch; do
         threads=1
         [ "${mutant#client-}" = "$mutant" ] || threads=2
         copied "$out/worker"
-        mkdir -p "$dir/userspace" "$dir/kernel/vgpu_drv"
-        cp -a "$top/protocol" "$dir/" && cp -a "$top/host/backend" "$dir/host/" && cp -a "$top/userspace/libcuda" "$dir/userspace/" &&
-            cp -a "$top/kernel/vgpu_drv/uapi" "$dir/kernel/vgpu_drv/" || exit 1
+        mkdir -p "$dir/userspace"
+        cp -a "$top/host/backend" "$dir/host/" && cp -a "$top/userspace/libcuda" "$dir/userspace/" || exit 1
         mended "$mutant" true || continue
         began=$(date +%s) # with what is compiled
         "$src/worker.sh" "$dir" "$out" "$dir/built" "$cuda" 900 --once --jobs 4 --threads $threads \
