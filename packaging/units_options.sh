@@ -80,7 +80,7 @@ works "--vram-quota 64M" sh -c 'vgpu smi --host -q | grep -q "vram-quota *: 64 M
 install -m 660 -g vgpu_arbiter /dev/null /run/vgpu-arbiter/other
 works "--memory-policy promise --vram-quota 64M --arbiter /run/vgpu-arbiter/other" test -s /run/vgpu-arbiter/other
 works "--memory-policy ceiling --vram-quota 64M --arbiter /run/vgpu-arbiter/other --memory-wait 1"
-for option in "--pin-quota 64M" "--max-clients 2" "--start-rate 5" "--long-call 10" "--blob-quota 64M" "--client-memory 4G" \
+for option in "--pin-quota 64M" "--max-clients 2" "--start-rate 5" "--long-call 10" "--blob-quota 64M" "--image-cache 64M" "--client-memory 4G" \
     "--client-threads 200" "--client-streams 50" "--client-handles 10000" "--client-printf 1M" "--client-image 16M" \
     "--client-compile-time 60" "--client-queue 100" "--client-time-limit 60" "--weight 50" "--cap 90" "--client-weight 50" \
     "--client-cap 90" "--client-priority 1" "--pace" "--pacing stop" "--pacing ring" "--window-size 4M" "--pool 1" \

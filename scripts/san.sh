@@ -57,14 +57,15 @@ common="log_path=$work/report:print_stacktrace=1:suppressions=$top/scripts/san.s
 export ASAN_OPTIONS="log_path=$work/report:detect_leaks=0:allocator_may_return_null=1"
 export UBSAN_OPTIONS="log_path=$work/report:print_stacktrace=1"
 export TSAN_OPTIONS="$common:second_deadlock_stack=1:history_size=5:exitcode=0"
-# What asks for memory at an address that ThreadSanitizer has for itself: managed memory, reserved ranges.
+# What asks for memory at an address that ThreadSanitizer has for itself (managed memory, reserved ranges), or for what
+# malloc of the C library maps.
 skipped=0
-fixed='ctx_end_without|mem_managed|pointer_sync|ipc_memory_errors|share_physical|advice_.*|trap_managed_pointers|external_memory'
+fixed='ctx_end_without|mem_managed|pointer_sync|ipc_memory_errors|share_physical|advice_.*|trap_managed_pointers|external_memory|register_malloc|report_pointer_attributes|revoke_managed_.*|effect_features'
 case $#:$san in
 0:*thread*)
     LD_LIBRARY_PATH=$dir/userspace/libcuda "$dir/tests/conformance/driver/conform" --list > "$work/cases" 2> /dev/null
     for name in $(grep -xE "$fixed" "$work/cases"); do
-        echo "not run: san: $name: ThreadSanitizer has the addresses that it needs"
+        echo "not run: san: $name: ThreadSanitizer has the addresses, or the allocator, that it needs"
         skipped=$((skipped + 1))
     done
     # shellcheck disable=SC2046 # names of cases

@@ -28,12 +28,12 @@ static CUevent event;
 static CUgraph graph;
 static CUgraphExec exec;
 static struct word *target;
-static uint32_t wanted;
+static uint32_t wanted; /* by atomic accesses, as the word */
 
 static void CUDA_CB put(void *p)
 {
     (void)p;
-    *target->at = wanted;
+    __atomic_store_n(target->at, __atomic_load_n(&wanted, __ATOMIC_RELAXED), __ATOMIC_RELEASE);
 }
 
 static void CUDA_CB put_after(CUstream stream, CUresult r, void *p)
@@ -61,14 +61,14 @@ static void streams_end(void)
 static void by_host_func(struct word *w, uint32_t value)
 {
     (void)w;
-    wanted = value;
+    __atomic_store_n(&wanted, value, __ATOMIC_RELAXED);
     NEED(cuLaunchHostFunc(s, put, NULL));
 }
 
 static void by_callback(struct word *w, uint32_t value)
 {
     (void)w;
-    wanted = value;
+    __atomic_store_n(&wanted, value, __ATOMIC_RELAXED);
     NEED(cuStreamAddCallback(s, put_after, NULL, 0));
 }
 
@@ -79,7 +79,7 @@ static void by_two_streams(struct word *w, uint32_t value)
     NEED(cuLaunchHostFunc(s, put, NULL)); /* the value of the time before */
     NEED(cuEventRecord(event, s));
     NEED(cuStreamWaitEvent(t, event, 0));
-    wanted = value;
+    __atomic_store_n(&wanted, value, __ATOMIC_RELAXED);
     NEED(cuLaunchHostFunc(t, put, NULL));
 }
 
@@ -142,7 +142,7 @@ static void graph_prepare(struct word *w)
 static void by_graph(struct word *w, uint32_t value)
 {
     (void)w;
-    wanted = value;
+    __atomic_store_n(&wanted, value, __ATOMIC_RELAXED);
     NEED(cuGraphLaunch(exec, s));
 }
 
@@ -168,7 +168,7 @@ static void by_user_object(struct word *w, uint32_t value)
     CUuserObject o;
 
     (void)w;
-    wanted = value;
+    __atomic_store_n(&wanted, value, __ATOMIC_RELAXED);
     NEED(cuGraphCreate(&graph, 0));
     NEED(cuUserObjectCreate(&o, NULL, put, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
     NEED(cuGraphRetainUserObject(graph, o, 1, CU_GRAPH_USER_OBJECT_MOVE));
@@ -200,7 +200,7 @@ static const struct way ways[] = {
 static bool seen(const struct word *w, uint32_t value)
 {
     for (unsigned i = 0; i < LIMIT_S * 1000u; i++) {
-        if (*w->at == value)
+        if (__atomic_load_n(w->at, __ATOMIC_ACQUIRE) == value)
             return true;
         usleep(1000);
     }
