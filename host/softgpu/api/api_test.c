@@ -527,6 +527,7 @@ int main(int argc, char **argv)
     failed += _cmocka_run_group_tests("graph lifetimes", glifetime_tests, n_glifetime_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("work of graphs", gwork_tests, n_gwork_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("modules", module_tests, n_module_tests, NULL, NULL);
+    failed += _cmocka_run_group_tests("libraries", library_tests, n_library_tests, NULL, NULL);
     failed += _cmocka_run_group_tests("targets", target_tests, n_target_tests, NULL, NULL);
     return failed != 0;
 }

@@ -112,7 +112,7 @@ enum sg_rule {
     SG_R_BULK,
     SG_R_BULK_REDUCE,
     SG_R_CDP,
-    SG_R_SURFACE,
+    SG_R_SURFACE, /* arg: a reduction, of one element of 4 or 8 bytes */
     SG_R_MATRIX,
     /* the operands go on in the "ext" behind */
     SG_R_ATOM128,

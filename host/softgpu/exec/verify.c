@@ -475,7 +475,8 @@ static bool rule_holds(struct verify *v, const struct sg_opdef *row)
     case SG_R_CDP:
         return c->launches || bad(v, "a kernel that launches none");
     case SG_R_SURFACE:
-        return (SG_TX_VEC(in->aux) >= 1 && SG_TX_VEC(in->aux) <= 4) ||
+        return (SG_TX_VEC(in->aux) >= 1 && SG_TX_VEC(in->aux) <= 4 &&
+                (!row->arg || (SG_TX_VEC(in->aux) == 1 && SG_TX_BYTES(in->aux) >= 4))) ||
                bad(v, "so many elements there are not");
     case SG_R_MATRIX:
         return vector(v, in->aux & 15, row->field[0]);

@@ -56,6 +56,7 @@ static const char wide[] = HEAD
     "mapa.shared::cluster.u32 %r11, %r2, 0;\nmov.b64 %rd5, 0;\n"
     "tex.2d.v4.f32.f32 {%f5,%f6,%f7,%f8}, [%rd5, {%f1,%f2}];\nsuld.b.2d.v2.b32.clamp {%r7,%r8}, [%rd5, {%r20,%r1}];\n"
     "sust.b.2d.v4.b32.zero [%rd5, {%r20,%r1}], {%r3,%r4,%r5,%r6};\nmov.u32 %r21, %envreg1;\n"
+    "sured.b.add.2d.u32.zero [%rd5, {%r20,%r1}], %r3;\n"
     "alloca.u64 %rd6, %rd5, 16;\nstacksave.u64 %rd7;\nstackrestore.u64 %rd7;\n"
     "st.global.u32 [%rd1], %r3;\nst.global.u32 [%rd1+4], %r7;\nst.global.f64 [%rd1+8], %d1;\nret;\n}\n";
 

@@ -209,7 +209,9 @@ static uint64_t layout(struct sg_array *a)
     a->width = a->desc.Width;
     a->height = a->desc.Height ? a->desc.Height : 1;
     a->depth = a->desc.Depth ? a->desc.Depth : 1;
-    a->pitch = a->width * a->elem; /* at most 2^17 * 2^4; with rows and slices below 2^55 */
+    /* Each row is aligned as the widest access of a surface; at most 2^17 * 2^4, with rows and slices below 2^55. */
+    a->row = a->width * a->elem;
+    a->pitch = (a->row + SG_ROW_ALIGN - 1) & ~(size_t)(SG_ROW_ALIGN - 1);
     a->slice = a->pitch * a->height;
     return (uint64_t)a->slice * a->depth;
 }
@@ -300,7 +302,7 @@ static CUresult mipmap_fill(struct sg_mipmap *m, struct sg_ctx *ctx, uint32_t el
             return CUDA_ERROR_OUT_OF_MEMORY;
         m->level[i]->is_level = true;
         offset[i] = bytes;
-        bytes += (layout(m->level[i]) + 15) & ~15ull;
+        bytes += layout(m->level[i]); /* a multiple of SG_ROW_ALIGN */
     }
     r = store_new(sg_space(ctx)->device, bytes, &store);
     if (r != CUDA_SUCCESS)

@@ -10,6 +10,8 @@
 #include "base/base.h"
 #include "memory/texture.h"
 
+#define SG_ROW_ALIGN 16 /* bytes: as the widest access of a surface */
+
 /* Memory of one array, or of all levels of a mipmapped one. */
 struct sg_store {
     _Atomic uint32_t refs;
@@ -25,7 +27,8 @@ struct sg_array {
     CUDA_ARRAY3D_DESCRIPTOR desc; /* as asked for; of a level: with the level's size */
     uint32_t elem;                /* bytes per element: 1, 2, 4, 8 or 16 */
     size_t width, height, depth;  /* elements, rows, slices: each at least 1 */
-    size_t pitch, slice;          /* bytes from row to row, slice to slice */
+    size_t row;                   /* bytes of a row's elements */
+    size_t pitch, slice;          /* bytes from row to row, slice to slice: multiples of SG_ROW_ALIGN */
     struct sg_store *store;       /* a reference */
     uint8_t *data;                /* first element, in store */
     bool is_level;                /* of a mipmapped array: not destroyed by itself */

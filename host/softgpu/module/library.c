@@ -15,7 +15,9 @@ CUresult sg_lib_module(struct sg_lib *lib, struct sg_ctx *ctx, struct sg_mod **o
     CUresult r = CUDA_SUCCESS;
 
     pthread_mutex_lock(&lib->lock);
-    for (pp = &lib->insts; (inst = *pp);) {
+    if (lib->unloaded) /* whoever unloads it may have looked for instances already */
+        r = CUDA_ERROR_INVALID_HANDLE;
+    for (pp = &lib->insts; r == CUDA_SUCCESS && (inst = *pp);) {
         if (inst->mod->ctx == ctx && inst->mod->ctx_id == ctx->id) {
             mod = inst->mod;
             break;
@@ -28,7 +30,7 @@ CUresult sg_lib_module(struct sg_lib *lib, struct sg_ctx *ctx, struct sg_mod **o
             pp = &inst->next;
         }
     }
-    if (!mod) {
+    if (!mod && r == CUDA_SUCCESS) {
         int same = sg_same_cc(ctx->device);
         struct sg_module *ptx = lib->meta_taken || same ? NULL : lib->meta;
 
@@ -97,6 +99,7 @@ void sg_lib_unload(struct sg_lib *lib)
 
     sg_obj_unregister(&lib->obj);
     pthread_mutex_lock(&lib->lock);
+    lib->unloaded = true;
     n = lib->nkerns;
     lib->nkerns = 0; /* from here on nobody finds them; each entry is ours */
     pthread_mutex_unlock(&lib->lock);
@@ -218,7 +221,7 @@ CUresult sg_kern_func(struct sg_kern *k, struct sg_ctx *ctx, struct sg_func **ou
         sg_obj_get(&f->obj);
         pthread_mutex_lock(&k->lib->lock);
         old = k->cached;
-        if (k->obj.handle)
+        if (!k->lib->unloaded)
             k->cached = f;
         else
             old = f; /* unloaded meanwhile */

@@ -208,37 +208,54 @@ static CUresult place_texrefs(struct sg_mod *mod, struct sg_jit *jit)
     return r;
 }
 
+/* From here on nobody finds what is counted; it is the caller's. */
+static uint32_t take_all(struct sg_mod *mod, uint32_t *count)
+{
+    uint32_t n;
+
+    pthread_mutex_lock(&mod->lock);
+    n = *count;
+    *count = 0;
+    pthread_mutex_unlock(&mod->lock);
+    return n;
+}
+
 static void release_texrefs(struct sg_mod *mod)
 {
-    for (uint32_t i = 0; i < mod->ntexrefs; i++) {
+    const uint32_t n = take_all(mod, &mod->ntexrefs);
+
+    for (uint32_t i = 0; i < n; i++) {
         sg_obj_unregister(&mod->texrefs[i]->obj);
         sg_obj_put(&mod->texrefs[i]->obj);
     }
-    mod->ntexrefs = 0;
 }
 
 CUresult sg_mod_texref(struct sg_mod *mod, const char *name, bool surface, uint64_t *handle)
 {
+    CUresult r = CUDA_ERROR_NOT_FOUND;
     enum sg_opaque_kind kind;
 
-    for (uint32_t i = 0; i < mod->ntexrefs; i++) {
+    pthread_mutex_lock(&mod->lock);
+    for (uint32_t i = 0; i < mod->ntexrefs && r != CUDA_SUCCESS; i++) {
         if (strcmp(sg_module_get_opaque(mod->ptx, i, &kind), name) ||
             kind != (surface ? SG_OPAQUE_SURFREF : SG_OPAQUE_TEXREF))
             continue;
         *handle = mod->texrefs[i]->obj.handle;
-        return CUDA_SUCCESS;
+        r = CUDA_SUCCESS;
     }
-    return CUDA_ERROR_NOT_FOUND;
+    pthread_mutex_unlock(&mod->lock);
+    return r;
 }
 
 static void release_globals(struct sg_mod *mod)
 {
+    const uint32_t n = take_all(mod, &mod->nglobals);
+
     /* Once the context's incarnation has ended its memory is gone, and may be someone else's. */
     if (atomic_load(&mod->ctx->alive) && mod->ctx->id == mod->ctx_id) {
-        for (uint32_t i = 0; i < mod->nglobals; i++)
+        for (uint32_t i = 0; i < n; i++)
             sg_mem_release(mod->globals[i]);
     }
-    mod->nglobals = 0;
 }
 
 static void mod_free(struct sg_obj *obj)
@@ -338,7 +355,9 @@ CUresult sg_mod_func(struct sg_mod *mod, struct sg_kernel *k, struct sg_func **o
             return CUDA_SUCCESS;
         }
     }
-    f = calloc(1, sizeof(*f));
+    f = mod->unloaded ? NULL : calloc(1, sizeof(*f));
+    if (mod->unloaded) /* whoever unloads it may have looked for functions already */
+        r = CUDA_ERROR_INVALID_HANDLE;
     if (f) {
         sg_obj_init(&f->obj, SG_T_FUNC, mod->ctx, func_free);
         sg_obj_get(&mod->obj);
@@ -362,6 +381,9 @@ CUresult sg_mod_func(struct sg_mod *mod, struct sg_kernel *k, struct sg_func **o
 void sg_mod_unload(struct sg_mod *mod)
 {
     sg_obj_unregister(&mod->obj);
+    pthread_mutex_lock(&mod->lock);
+    mod->unloaded = true;
+    pthread_mutex_unlock(&mod->lock);
     for (;;) {
         struct sg_func *f;
 
@@ -398,9 +420,11 @@ CUresult sg_func_prepare(struct sg_func *f)
 CUresult sg_mod_global(struct sg_mod *mod, const char *name, bool managed_only, CUdeviceptr *dptr,
                        size_t *bytes)
 {
+    CUresult r = CUDA_ERROR_NOT_FOUND;
     struct sg_global_info g;
 
-    for (uint32_t i = 0; i < mod->nglobals; i++) {
+    pthread_mutex_lock(&mod->lock);
+    for (uint32_t i = 0; i < mod->nglobals && r != CUDA_SUCCESS; i++) {
         sg_module_get_global(mod->ptx, i, &g);
         if (strcmp(g.name, name) || (managed_only && !g.is_managed))
             continue;
@@ -408,9 +432,10 @@ CUresult sg_mod_global(struct sg_mod *mod, const char *name, bool managed_only, 
             *dptr = mod->globals[i];
         if (bytes)
             *bytes = g.size;
-        return CUDA_SUCCESS;
+        r = CUDA_SUCCESS;
     }
-    return CUDA_ERROR_NOT_FOUND;
+    pthread_mutex_unlock(&mod->lock);
+    return r;
 }
 
 /* ---- attributes ---- */

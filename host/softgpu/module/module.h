@@ -41,7 +41,8 @@ struct sg_mod {
     SG_COUNTED struct sg_texref **texrefs; /* one per texture, surface and sampler variable; references */
     uint32_t ntexrefs;
     uint32_t const_bytes;
-    pthread_mutex_t lock;            /* guards funcs */
+    pthread_mutex_t lock;            /* guards funcs, unloaded, and the numbers of globals and texrefs */
+    bool unloaded;                   /* gets no function any more */
     SG_LISTED struct sg_func *funcs; /* those with references; each unlinks itself at its end */
 };
 
@@ -65,7 +66,8 @@ struct sg_lib {
     struct sg_image image[SG_MAX_DEVICES];
     SG_OWNED struct sg_module *meta; /* device 0's, parsed once; also run by the first context that can */
     bool meta_taken;
-    pthread_mutex_t lock; /* guards insts, meta_taken and each kernel's set and cached */
+    bool unloaded;        /* gets no instance any more, its kernels no function */
+    pthread_mutex_t lock; /* guards insts, both flags and each kernel's set and cached */
     SG_OWNED struct sg_lib_inst *insts;
     SG_COUNTED struct sg_kern **kerns; /* one per kernel, each a reference; fixed after loading */
     uint32_t nkerns;

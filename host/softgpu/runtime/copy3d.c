@@ -57,12 +57,12 @@ static CUresult array_side(struct sg_copy_side *s, size_t w, size_t h, size_t d,
     if (s->x % a->elem || w % a->elem)
         return sg_fail(CUDA_ERROR_INVALID_VALUE,
                        "copy of %zu bytes at byte %zu of rows of elements of %u bytes", w, s->x, a->elem);
-    if (w > a->pitch || s->x > a->pitch - w || h > a->height || s->y > a->height - h || d > a->depth ||
+    if (w > a->row || s->x > a->row - w || h > a->height || s->y > a->height - h || d > a->depth ||
         s->z > a->depth - d)
         return sg_fail(CUDA_ERROR_INVALID_VALUE,
                        "copy of %zu bytes x %zu x %zu at (%zu, %zu, %zu) leaves an array of "
                        "%zu x %zu x %zu",
-                       w, h, d, s->x, s->y, s->z, a->pitch, a->height, a->depth);
+                       w, h, d, s->x, s->y, s->z, a->row, a->height, a->depth);
     s->pitch = a->pitch;
     s->rows = a->height;
     *slice = a->slice;

@@ -288,6 +288,47 @@ static void test_reductions(void **state)
     OK(cuModuleUnload(m));
 }
 
+/*
+ * Elements of 8 bytes in rows of 12: no access is in two lines of the cache, where a locked one would stop every processor.
+ * Clamped are the last 8 bytes of the row that are one element.
+ */
+static void test_reductions_aligned(void **state)
+{
+    static const char body[] =
+        "mov.b64 %rd4, 0x0000000200000001;\nsetp.ne.u32 %p1, %r0, 0;\n@%p1 bra OUT;\n"
+        "sured.b.add.2d.u64.clamp [%rd1, {800, 0}], %rd4;\nsured.b.or.2d.b64.clamp [%rd1, {-8, 1}], %rd4;\n"
+        "sured.b.add.2d.u64.trap [%rd1, {0, 1}], %rd4;\nsured.b.add.2d.u64.zero [%rd1, {8, 0}], %rd4;\n"
+        "sust.b.2d.v2.b32.clamp [%rd1, {800, 2}], {7, 8};\n"
+        "suld.b.2d.b32.trap %r1, [%rd1, {0, 0}];\nsuld.b.2d.b32.trap %r2, [%rd1, {4, 0}];\n"
+        "suld.b.2d.b32.trap %r3, [%rd1, {8, 0}];\nsuld.b.2d.b64.trap %rd5, [%rd1, {0, 1}];\n"
+        "suld.b.2d.b32.trap %r4, [%rd1, {8, 2}];\n"
+        "st.global.v4.u32 [%rd2], {%r1, %r2, %r3, %r4};\nst.global.u64 [%rd2+16], %rd5;\nOUT:";
+    CUDA_ARRAY3D_DESCRIPTOR d = {3, 3, 0, CU_AD_FORMAT_UNSIGNED_INT32, 1, CUDA_ARRAY3D_SURFACE_LDST};
+    static const uint32_t zeros[12];
+    CUDA_MEMCPY2D fill = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                          .srcHost = zeros,
+                          .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                          .WidthInBytes = 12,
+                          .Height = 3};
+    uint32_t out[32][16];
+    CUmodule m = load("sm_80", "", body);
+
+    (void)state;
+    OK(cuArray3DCreate_v2(&fill.dstArray, &d));
+    OK(cuMemcpy2D_v2(&fill));
+    OK(run(m, surface(fill.dstArray), out));
+    assert_int_equal(out[0][0], 1);
+    assert_int_equal(out[0][1], 2);
+    assert_int_equal(out[0][2], 0);
+    assert_int_equal(out[0][3], 0);
+    assert_int_equal(out[0][4], 2);
+    assert_int_equal(out[0][5], 4);
+    fill.WidthInBytes = 16; /* what fills up a row is no part of it */
+    IS(cuMemcpy2D_v2(&fill), INVALID_VALUE);
+    OK(cuArrayDestroy(fill.dstArray));
+    OK(cuModuleUnload(m));
+}
+
 /* Module-level .texref and .surfref, bound through the old calls. */
 static void test_references(void **state)
 {
@@ -452,7 +493,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_queries),    cmocka_unit_test(test_offsets),
         cmocka_unit_test(test_halves),     cmocka_unit_test(test_formatted),
-        cmocka_unit_test(test_reductions), cmocka_unit_test(test_references),
+        cmocka_unit_test(test_reductions), cmocka_unit_test(test_reductions_aligned),
+        cmocka_unit_test(test_references),
         cmocka_unit_test(test_samplers),   cmocka_unit_test(test_refused),
     };
 

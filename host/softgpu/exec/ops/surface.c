@@ -31,7 +31,7 @@ static u8 *locate(struct sg_warp *w, const struct sg_insn *in, u32 lane, const s
         if (at[k] >= 0 && at[k] <= end[k])
             continue;
         if (mode == SG_TX_CLAMP && end[k] >= 0) {
-            at[k] = at[k] < 0 ? 0 : end[k];
+            at[k] = at[k] < 0 ? 0 : end[k] - (!k && !samples ? end[k] & (size - 1) : 0);
             continue;
         }
         if (mode == SG_TX_TRAP) {
@@ -184,6 +184,8 @@ HANDLER(surf_red)
             return SG_FAULTED;
         if (!p)
             continue;
+        if ((uintptr_t)p & (bytes - 1)) /* a locked access that is in two lines of the cache stops every processor */
+            return sg_fault_set(w, in, i, SG_ERR_MISALIGNED, "misaligned surface element");
         const bool sign =
             in->aux & SG_TX_FORMATTED ? t->kind == SG_TEXEL_SINT : (in->aux & SG_TX_SIGNED) != 0;
         if (bytes == 8 && sign)
@@ -202,6 +204,6 @@ const struct sg_opdef sg_ops_surf[] = {
     ROWR(surf_load, "surf.load", SG_R_SURFACE, 0, NO, IN(u64)),
     ROWR(surf_store, "surf.store", SG_R_SURFACE, 0, NO, IN(u64)),
     ROWR(surf_store_p, "surf.store.p", SG_R_SURFACE, 0, NO, IN(u64)),
-    ROWR(surf_red, "surf.red", SG_R_SURFACE, 0, NO, IN(u64)),
+    ROWR(surf_red, "surf.red", SG_R_SURFACE, 1, NO, IN(u64)),
     {0},
 };

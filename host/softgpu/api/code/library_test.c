@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* Libraries that one thread unloads while others use them: nothing of theirs is left. */
+#include "api/api_test.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+
+#define ROUNDS 120
+#define THREADS 4
+
+static const char one_kernel[] =
+    ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\nret;\n}\n";
+
+void sg_books(char *text, size_t size); /* runtime/books.c */
+
+struct race {
+    CUcontext ctx;
+    CUkernel k;
+    _Atomic unsigned ready;
+    _Atomic bool go;
+};
+
+static void *use(void *arg)
+{
+    struct race *r = arg;
+    CUfunction f;
+
+    cuCtxSetCurrent(r->ctx);
+    atomic_fetch_add(&r->ready, 1);
+    while (!r->go)
+        ;
+    while (cuKernelGetFunction(&f, r->k) != CUDA_ERROR_INVALID_HANDLE)
+        ;
+    return NULL;
+}
+
+static void unload_while_used(struct race *r, unsigned delay)
+{
+    pthread_t t[THREADS];
+    CUlibrary lib;
+
+    OK(cuLibraryLoadData(&lib, one_kernel, NULL, NULL, 0, NULL, NULL, 0));
+    OK(cuLibraryGetKernel(&r->k, lib, "k"));
+    r->ready = 0;
+    r->go = false;
+    for (unsigned i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&t[i], NULL, use, r), 0);
+    while (r->ready < THREADS)
+        sched_yield();
+    r->go = true;
+    for (volatile unsigned i = 0; i < delay; i++)
+        ;
+    OK(cuLibraryUnload(lib));
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(t[i], NULL);
+}
+
+static void test_unloaded_while_used(void **state)
+{
+    char before[1024], behind[1024];
+    struct race r = {.ctx = ctx_begin()};
+
+    (void)state;
+    sg_books(before, sizeof(before));
+    for (unsigned i = 0; i < ROUNDS; i++)
+        unload_while_used(&r, i % 40 * 50);
+    sg_books(behind, sizeof(behind));
+    assert_string_equal(before, behind);
+    ctx_end(r.ctx);
+}
+
+const struct CMUnitTest library_tests[] = {cmocka_unit_test(test_unloaded_while_used)};
+const size_t n_library_tests = sizeof(library_tests) / sizeof(library_tests[0]);
