@@ -170,10 +170,15 @@ static void diff(enum vgp_event_type type, struct region *r, uint64_t from, uint
         if (stop > to)
             stop = to;
         if (memcmp(now + at, r->shadow + at, stop - at) != 0) {
-            for (b = stop; now[a] == r->shadow[a]; a++)
+            /* What the device writes meanwhile may be as it was again. */
+            for (b = stop; a < stop && now[a] == r->shadow[a]; a++)
                 ;
             while (b > a && now[b - 1] == r->shadow[b - 1])
                 b--;
+            if (a == b) {
+                at = stop;
+                continue;
+            }
             if (end != a) {
                 put(type, r, start, end);
                 start = a;

@@ -116,8 +116,9 @@ CUresult vcu_file_read(const char *call, const char *path, char **text, uint64_t
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct stat st;
+    off_t done = 0;
     char *p;
-    ssize_t n = 0;
+    ssize_t n;
 
     if (fd < 0)
         return VCU_REFUSE(errno == ENOENT ? CUDA_ERROR_FILE_NOT_FOUND : CUDA_ERROR_OPERATING_SYSTEM, call,
@@ -131,19 +132,19 @@ CUresult vcu_file_read(const char *call, const char *path, char **text, uint64_t
         close(fd);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    for (off_t done = 0; done < st.st_size; done += n) {
+    do {
         n = read(fd, p + done, (size_t)(st.st_size - done));
-        if (n <= 0)
-            break;
-    }
+        done += n > 0 ? n : 0;
+    } while ((n > 0 && done < st.st_size) || (n < 0 && errno == EINTR));
     close(fd);
-    p[st.st_size] = '\0';
     if (n < 0) {
         free(p);
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
+    /* As much as there was: it may have become shorter meanwhile, and what is behind is our own memory. */
+    p[done] = '\0';
     *text = p;
-    *size = (uint64_t)st.st_size + 1;
+    *size = (uint64_t)done + 1;
     return CUDA_SUCCESS;
 }
 
