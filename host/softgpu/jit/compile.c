@@ -63,6 +63,7 @@ static void init(void)
     table_add(sg_jit_ops_alu, true);
     table_add(sg_jit_ops_cmp, true);
     table_add(sg_jit_ops_half, true);
+    table_add(sg_jit_ops_float, true);
     table_add(sg_jit_ops_mem, false);
     table_add(sg_jit_ops_shm, false);
     table_add(sg_jit_ops_matrix, false);

@@ -165,6 +165,88 @@ static void ldmatrix_all(void)
     }
 }
 
+/* Operations on registers: the handlers' results for the same values, which tests of the handlers compare with others. */
+static const struct {
+    const char *handler, *text;
+} ops[] = {
+    {"rcp.f32", "rcp.rn.f32 %d, %a;"},
+    {"rcp.f32", "rcp.approx.f32 %d, %a;"},
+    {"rcp.f32", "rcp.approx.ftz.f32 %d, %a;"},
+    {"rsqrt.f32", "rsqrt.approx.f32 %d, %a;"},
+    {"rsqrt.f32", "rsqrt.approx.ftz.f32 %d, %a;"},
+    {"cvt.rni.f32.f32", "cvt.rni.f32.f32 %d, %a;"},
+    {"cvt.rzi.f32.f32", "cvt.rzi.f32.f32 %d, %a;"},
+    {"cvt.rmi.f32.f32", "cvt.rmi.f32.f32 %d, %a;"},
+    {"cvt.rpi.f32.f32", "cvt.rpi.ftz.f32.f32 %d, %a;"},
+    {"cvt.rni.s32.f32", "cvt.rni.s32.f32 %d, %a;"},
+    {"cvt.rzi.s32.f32", "cvt.rzi.ftz.s32.f32 %d, %a;"},
+    {"cvt.rmi.s32.f32", "cvt.rmi.s32.f32 %d, %a;"},
+    {"cvt.rpi.s32.f32", "cvt.rpi.s32.f32 %d, %a;"},
+    {"cvt.rzi.u32.f32", "cvt.rzi.u32.f32 %d, %a;"},
+    {"cvt.f32.u8", "cvt.rn.f32.u8 %d, %a;"},
+    {"cvt.f32.s8", "cvt.rn.f32.s8 %d, %a;"},
+    {"cvt.f32.u16", "cvt.rn.f32.u16 %d, %h;"},
+    {"cvt.f32.s16", "cvt.rn.f32.s16 %d, %h;"},
+    {"sat.f32", "cvt.sat.f32.f32 %d, %a;"},
+    {"copysign.f32", "copysign.f32 %d, %a, %b;"},
+};
+#define NOPS (sizeof(ops) / sizeof(ops[0]))
+#define BLOCKS 64u
+
+static const char ops_text[] =
+    ".version 8.0\n.target sm_80\n.address_size 64\n"
+    ".visible .entry t(.param .u64 in, .param .u64 out)\n{\n.reg .b32 %%r<4>, %%a, %%b, %%c, %%d; .reg .b64 %%p<4>; .reg .b16 %%h;\n"
+    "ld.param.u64 %%p0, [in]; ld.param.u64 %%p1, [out]; mov.u32 %%r0, %%tid.x; mov.u32 %%r1, %%ctaid.x;\n"
+    "mad.lo.u32 %%r0, %%r1, 32, %%r0; mul.wide.u32 %%p2, %%r0, 12; add.u64 %%p0, %%p0, %%p2; mul.wide.u32 %%p2, %%r0, 4;\n"
+    "add.u64 %%p1, %%p1, %%p2; ld.global.u32 %%a, [%%p0]; ld.global.u32 %%b, [%%p0+4]; ld.global.u32 %%c, [%%p0+8];\n"
+    "cvt.u16.u32 %%h, %%a;\n%s\nst.global.u32 [%%p1], %%d;\nret;\n}\n";
+
+/* Whatever floats differ in: zeroes, denormals, around 1 and halves, the ends of integers, NaN; and any bits. */
+static uint32_t some_bits(uint32_t i)
+{
+    static const uint32_t special[] = {0,          1,          0x007fffff, 0x00800000, 0x3effffff,
+                                       0x3f000000, 0x3f000001, 0x3f7fffff, 0x3f800000, 0x3fc00000,
+                                       0x40200000, 0x4b000000, 0x4effffff, 0x4f000000, 0x4f7fffff,
+                                       0x4f800000, 0x7e800000, 0x7f000000, 0x7f7fffff, 0x7f800000,
+                                       0x7f800001, 0x7fc00000, 0x7fffffff, 0x4affffff, 0x4afffffe};
+    const uint32_t n = 2 * sizeof(special) / sizeof(special[0]);
+
+    return i < n ? special[i / 2] | i << 31 : (i * 2654435761u) ^ (i * 40503u << 9);
+}
+
+static void operation(size_t k, uint32_t *in, uint32_t *got)
+{
+    const uint64_t params[] = {(uintptr_t)in, (uintptr_t)got}, before = calls(ops[k].handler);
+    static uint32_t want[BLOCKS * 32];
+    char text[2048];
+    struct sg_fault f;
+    struct tk t;
+    bool ok;
+
+    snprintf(text, sizeof(text), ops_text, ops[k].text);
+    ok = tk_open(&t, text, "t") && !tk_run(&t, BLOCKS, 32, params, &f) && t.k->code.handlers;
+    memcpy(want, got, sizeof(want));
+    for (uint32_t i = 0; ok && i < t.k->code.ninsns; i++)
+        t.k->code.insns[i].fn = t.k->code.handlers[i];
+    memset(got, 0, sizeof(want));
+    ok = ok && calls(ops[k].handler) == before && !tk_run(&t, BLOCKS, 32, params, &f);
+    t_result(ops[k].text, ok && !memcmp(want, got, sizeof(want)), "%llu calls of the handler, results %s",
+             (unsigned long long)(calls(ops[k].handler) - before),
+             memcmp(want, got, sizeof(want)) ? "differ" : "as there");
+    tk_close(&t);
+}
+
+static void operations(void)
+{
+    uint32_t *in = tm_alloc(BLOCKS * 32 * 12), *got = tm_alloc(BLOCKS * 32 * 4);
+
+    for (uint32_t i = 0; i < BLOCKS * 32; i++)
+        for (uint32_t k = 0; k < 3; k++)
+            in[3 * i + k] = some_bits(i * (2 * k + 1) % (BLOCKS * 32));
+    for (size_t k = 0; k < NOPS; k++)
+        operation(k, in, got);
+}
+
 int main(void)
 {
     char path[] = "/tmp/native_test.XXXXXX", file[64];
@@ -186,6 +268,7 @@ int main(void)
     for (uint32_t i = 0; i < BYTES; i++)
         data[i] = (uint8_t)(i * 167 + i / 256 * 13);
     ldmatrix_all();
+    operations();
     tm_free_all();
     return t_end("softgpu native operations");
 }
