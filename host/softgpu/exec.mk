@@ -27,9 +27,11 @@ SG_EXEC_C := \
 	jit/flow.c \
 	jit/global_checks.c \
 	jit/liveness.c \
+	jit/matrix_ops.c \
 	jit/memory_ops.c \
 	jit/ops.c \
 	jit/ops_compare.c \
+	jit/ops_float.c \
 	jit/ops_half.c \
 	jit/registers.c \
 	jit/schedule.c \
@@ -155,6 +157,7 @@ SG_EXEC_TESTS := \
 	exec/ops/op_float_test \
 	exec/ops/op_test \
 	jit/complete_test \
+	jit/native_test \
 	jit/windows_test \
 	ptx/canonical_test \
 	ptx/class_test \
@@ -179,7 +182,7 @@ SG_EXEC_TEST_PTX := $(if $(SG_EXEC_NVCC),$(SG_EXEC_TEST_ARCHS:%=$(O)/basic_%.ptx
 SG_SASS_TEST_CUBIN := $(if $(SG_EXEC_NVCC),$(foreach a,75 80 90 120,$(O)/meta_$(a).cubin))
 
 $(O)/exec/ops/op_test.o $(O)/exec/ops/op_float_test.o: SG_CFLAGS += -frounding-math -ffp-contract=off
-$(O)/jit/complete_test.o $(O)/jit/windows_test.o: SG_CFLAGS += $(SG_EXEC_CFLAGS)
+$(O)/jit/complete_test.o $(O)/jit/native_test.o $(O)/jit/windows_test.o: SG_CFLAGS += $(SG_EXEC_CFLAGS)
 
 define sg_exec_test_rule
 $(O)/$(notdir $(1)): $(O)/$(1).o $(O)/exec/exec_test.o $(SG_EXEC_OBJS)

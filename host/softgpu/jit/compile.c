@@ -63,8 +63,10 @@ static void init(void)
     table_add(sg_jit_ops_alu, true);
     table_add(sg_jit_ops_cmp, true);
     table_add(sg_jit_ops_half, true);
+    table_add(sg_jit_ops_float, true);
     table_add(sg_jit_ops_mem, false);
     table_add(sg_jit_ops_shm, false);
+    table_add(sg_jit_ops_matrix, false);
     sg_jit_ctl.bra = sg_op_find("bra");
     sg_jit_ctl.bra_if = sg_op_find("bra.if");
     sg_jit_ctl.bra_not = sg_op_find("bra.not");

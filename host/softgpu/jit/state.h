@@ -100,8 +100,8 @@ struct jop {
     emit_fn emit; /* false: nothing was written, call the handler */
     u32 arg;
 };
-extern const struct jop sg_jit_ops_alu[], sg_jit_ops_cmp[], sg_jit_ops_half[], sg_jit_ops_mem[],
-    sg_jit_ops_shm[];
+extern const struct jop sg_jit_ops_alu[], sg_jit_ops_cmp[], sg_jit_ops_half[], sg_jit_ops_float[],
+    sg_jit_ops_mem[], sg_jit_ops_shm[], sg_jit_ops_matrix[];
 
 /* The handlers of instructions that steer; filled by sg_jit_init(). */
 struct jit_ctl {

@@ -101,6 +101,14 @@ static inline void evm(struct buf *b, struct vop o, u32 reg, u32 vv, u32 base, s
     mem_operand(b, reg, base, disp, scale);
 }
 
+/* [base + index], general registers; base must not be RBP or R13, index not RSP. */
+static inline void evx(struct buf *b, struct vop o, u32 reg, u32 vv, u32 base, u32 index, u32 k, u32 flags)
+{
+    evex_head(b, o, reg, vv, !(index & 8), !(base & 8), k, flags, vv & 16);
+    put8(b, 0x04 | (reg & 7) << 3);
+    put8(b, (index & 7) << 3 | (base & 7));
+}
+
 /* [base + index * 1 + disp], index a vector: gathers and scatters */
 static inline void evsib(struct buf *b, struct vop o, u32 reg, u32 base, u32 index, s32 disp, u32 k,
                          u32 flags)

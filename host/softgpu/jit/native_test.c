@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Native operations without a call of the handler. ldmatrix: rows in any order, at the end of shared memory and beyond it.
+ */
+#define _GNU_SOURCE
+#include "exec/exec_test.h"
+#include "exec/profile.h"
+#include "jit/jit.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BYTES 1024u /* shared memory */
+
+/* Each lane loads from off[lane], shared memory is the same words as data; d registers of each lane go to out. */
+static const char ldmatrix_text[] =
+    ".version 8.0\n.target sm_80\n.address_size 64\n.shared .align 16 .b8 s[1024];\n"
+    ".visible .entry t(.param .u64 data, .param .u64 off, .param .u64 out)\n{\n"
+    ".reg .b32 %%r<20>, %%d<4>; .reg .b64 %%a<6>; .reg .pred %%p;\n"
+    "ld.param.u64 %%a0, [data]; ld.param.u64 %%a1, [off]; ld.param.u64 %%a2, [out]; mov.u32 %%r2, %%tid.x;\n"
+    "mul.wide.u32 %%a3, %%r2, 4; add.u64 %%a0, %%a0, %%a3; add.u64 %%a1, %%a1, %%a3;\n"
+    "mul.wide.u32 %%a3, %%r2, 16; add.u64 %%a2, %%a2, %%a3; mov.u32 %%r0, s; mad.lo.u32 %%r1, %%r2, 4, %%r0; mov.u32 %%r3, 8;\n"
+    "COPY:\nld.global.u32 %%r4, [%%a0]; st.shared.u32 [%%r1], %%r4;\nadd.u64 %%a0, %%a0, 128; add.u32 %%r1, %%r1, 128;\n"
+    "sub.u32 %%r3, %%r3, 1; setp.ne.u32 %%p, %%r3, 0;\n@%%p bra COPY;\nbar.sync 0;\n"
+    "mov.u32 %%d0, 0; mov.u32 %%d1, 0; mov.u32 %%d2, 0; mov.u32 %%d3, 0; ld.global.u32 %%r5, [%%a1]; add.u32 %%r6, %%r5, %%r0;\n"
+    "%s\nst.global.v4.u32 [%%a2], {%%d0, %%d1, %%d2, %%d3};\nret;\n}\n";
+
+static uint8_t data[BYTES], *from;
+static uint32_t *off, *out;
+
+struct rows {
+    int n;
+    bool trans;
+    int imm;   /* the instruction's offset */
+    bool same; /* the register of addresses is the last one that is loaded */
+};
+
+static bool ldmatrix_open(struct tk *t, const struct rows *x)
+{
+    static const char *const list[5] = {"", "%d0", "%d0, %d1", "", "%d0, %d1, %d2, %d3"};
+    static char op[256], text[4096];
+
+    snprintf(op, sizeof(op),
+             "mov.u32 %%d%d, %%r6; ldmatrix.sync.aligned.m8n8.x%d%s.shared.b16 {%s}, [%s+%d];", x->n - 1,
+             x->n, x->trans ? ".trans" : "", list[x->n],
+             !x->same    ? "%r6"
+             : x->n == 1 ? "%d0"
+             : x->n == 2 ? "%d1"
+                         : "%d3",
+             x->imm);
+    snprintf(text, sizeof(text), ldmatrix_text, op);
+    return tk_open(t, text, "t");
+}
+
+/* Lane i's place of its row in pattern p. */
+static uint32_t row_at(unsigned p, uint32_t i)
+{
+    switch (p) {
+    case 0:
+        return 16 * i;
+    case 1: /* the other way round */
+        return 16 * (31 - i);
+    case 2: /* all the same */
+        return 48;
+    case 3: /* a tile whose rows are swizzled */
+        return i / 8 * 128 + (i % 8 ^ i / 8) * 16;
+    default:
+        return i * 7 % 64 * 16;
+    }
+}
+#define PATTERNS 5u
+
+static uint64_t calls(const char *op)
+{
+    const uint64_t *n = sg_profile_counter("t", op, "");
+
+    return n ? *n : 1;
+}
+
+static int run(struct tk *t, struct sg_fault *f)
+{
+    const uint64_t params[] = {(uintptr_t)from, (uintptr_t)off, (uintptr_t)out};
+
+    memcpy(from, data, BYTES);
+    memset(out, 0x55, 32 * 16);
+    return tk_run(t, 1, 32, params, f);
+}
+
+static bool rows_are(const struct rows *x)
+{
+    for (uint32_t lane = 0; lane < 32; lane++)
+        for (uint32_t m = 0; m < (uint32_t)x->n; m++) {
+            uint16_t v[2];
+
+            for (uint32_t e = 0; e < 2; e++) {
+                const uint32_t row = x->trans ? lane % 4 * 2 + e : lane / 4,
+                               col = x->trans ? lane / 4 : lane % 4 * 2 + e;
+
+                memcpy(&v[e], data + (uint32_t)(off[8 * m + row] + (uint32_t)x->imm + 2 * col), 2);
+            }
+            if (memcmp(&out[4 * lane + m], v, 4))
+                return false;
+        }
+    return true;
+}
+
+static void ldmatrix(const struct rows *x)
+{
+    const uint64_t before = calls("ldmatrix");
+    char name[64];
+    struct sg_fault f;
+    struct tk t;
+    bool ok = ldmatrix_open(&t, x);
+    unsigned bad = 0;
+
+    for (unsigned p = 0; p < PATTERNS && ok; p++) {
+        for (uint32_t i = 0; i < 32; i++)
+            off[i] = row_at(p, i) - (uint32_t)x->imm;
+        for (uint32_t i = 8 * (uint32_t)x->n; i < 32; i++)
+            off[i] = 0xfffffff1u; /* nobody loads there */
+        bad += run(&t, &f) || !rows_are(x);
+    }
+    snprintf(name, sizeof(name), "ldmatrix.x%d%s, offset %d%s", x->n, x->trans ? ".trans" : "", x->imm,
+             x->same ? ", over its address" : "");
+    t_result(name, ok && !bad && calls("ldmatrix") == before,
+             "%u patterns are wrong, %llu calls of the handler", bad,
+             (unsigned long long)(calls("ldmatrix") - before));
+    tk_close(&t);
+}
+
+/* All rows at the end of shared memory, but that of one lane, which is `beyond` bytes further. */
+static void ldmatrix_edge(int n, uint32_t lane, int beyond)
+{
+    const struct rows x = {n, n == 2, n == 1 ? 32 : 0, false};
+    const bool used = lane < 8 * (uint32_t)n;
+    const int want = !used ? 0 : beyond & 15 ? SG_ERR_MISALIGNED : beyond > 0 ? SG_ERR_ADDRESS : 0;
+    struct sg_fault f = {.message = ""};
+    char name[64];
+    struct tk t;
+    bool ok = ldmatrix_open(&t, &x);
+    int r;
+
+    for (uint32_t i = 0; i < 32; i++)
+        off[i] = BYTES - 16 - (uint32_t)x.imm;
+    off[lane] += (uint32_t)beyond;
+    r = ok ? run(&t, &f) : -1;
+    ok = r == want &&
+         (want ? f.thread[0] == lane && f.access_size == 16 && f.address == BYTES - 16 + (uint32_t)beyond
+               : rows_are(&x));
+    snprintf(name, sizeof(name), "ldmatrix.x%d, lane %u %d bytes behind the last row", n, lane, beyond);
+    t_result(name, ok, "%d, lane %u: %s", r, f.thread[0], f.message);
+    tk_close(&t);
+}
+
+static void ldmatrix_all(void)
+{
+    for (int n = 1; n <= 4; n *= 2) {
+        for (int k = 0; k < 8; k++)
+            ldmatrix(&(struct rows){n, k & 1, k & 2 ? 64 : 0, k & 4});
+        for (int beyond = -16; beyond <= 16; beyond += 4)
+            for (unsigned k = 0; k < 4; k++)
+                ldmatrix_edge(n, (const uint32_t[]){0, 7, 16, 31}[k], beyond);
+    }
+}
+
+/* Operations on registers: the handlers' results for the same values, which tests of the handlers compare with others. */
+static const struct {
+    const char *handler, *text;
+} ops[] = {
+    {"rcp.f32", "rcp.rn.f32 %d, %a;"},
+    {"rcp.f32", "rcp.approx.f32 %d, %a;"},
+    {"rcp.f32", "rcp.approx.ftz.f32 %d, %a;"},
+    {"rsqrt.f32", "rsqrt.approx.f32 %d, %a;"},
+    {"rsqrt.f32", "rsqrt.approx.ftz.f32 %d, %a;"},
+    {"cvt.rni.f32.f32", "cvt.rni.f32.f32 %d, %a;"},
+    {"cvt.rzi.f32.f32", "cvt.rzi.f32.f32 %d, %a;"},
+    {"cvt.rmi.f32.f32", "cvt.rmi.f32.f32 %d, %a;"},
+    {"cvt.rpi.f32.f32", "cvt.rpi.ftz.f32.f32 %d, %a;"},
+    {"cvt.rni.s32.f32", "cvt.rni.s32.f32 %d, %a;"},
+    {"cvt.rzi.s32.f32", "cvt.rzi.ftz.s32.f32 %d, %a;"},
+    {"cvt.rmi.s32.f32", "cvt.rmi.s32.f32 %d, %a;"},
+    {"cvt.rpi.s32.f32", "cvt.rpi.s32.f32 %d, %a;"},
+    {"cvt.rzi.u32.f32", "cvt.rzi.u32.f32 %d, %a;"},
+    {"cvt.f32.u8", "cvt.rn.f32.u8 %d, %a;"},
+    {"cvt.f32.s8", "cvt.rn.f32.s8 %d, %a;"},
+    {"cvt.f32.u16", "cvt.rn.f32.u16 %d, %h;"},
+    {"cvt.f32.s16", "cvt.rn.f32.s16 %d, %h;"},
+    {"sat.f32", "cvt.sat.f32.f32 %d, %a;"},
+    {"copysign.f32", "copysign.f32 %d, %a, %b;"},
+};
+#define NOPS (sizeof(ops) / sizeof(ops[0]))
+#define BLOCKS 64u
+
+static const char ops_text[] =
+    ".version 8.0\n.target sm_80\n.address_size 64\n"
+    ".visible .entry t(.param .u64 in, .param .u64 out)\n{\n.reg .b32 %%r<4>, %%a, %%b, %%c, %%d; .reg .b64 %%p<4>; .reg .b16 %%h;\n"
+    "ld.param.u64 %%p0, [in]; ld.param.u64 %%p1, [out]; mov.u32 %%r0, %%tid.x; mov.u32 %%r1, %%ctaid.x;\n"
+    "mad.lo.u32 %%r0, %%r1, 32, %%r0; mul.wide.u32 %%p2, %%r0, 12; add.u64 %%p0, %%p0, %%p2; mul.wide.u32 %%p2, %%r0, 4;\n"
+    "add.u64 %%p1, %%p1, %%p2; ld.global.u32 %%a, [%%p0]; ld.global.u32 %%b, [%%p0+4]; ld.global.u32 %%c, [%%p0+8];\n"
+    "cvt.u16.u32 %%h, %%a;\n%s\nst.global.u32 [%%p1], %%d;\nret;\n}\n";
+
+/* Whatever floats differ in: zeroes, denormals, around 1 and halves, the ends of integers, NaN; and any bits. */
+static uint32_t some_bits(uint32_t i)
+{
+    static const uint32_t special[] = {0,          1,          0x007fffff, 0x00800000, 0x3effffff,
+                                       0x3f000000, 0x3f000001, 0x3f7fffff, 0x3f800000, 0x3fc00000,
+                                       0x40200000, 0x4b000000, 0x4effffff, 0x4f000000, 0x4f7fffff,
+                                       0x4f800000, 0x7e800000, 0x7f000000, 0x7f7fffff, 0x7f800000,
+                                       0x7f800001, 0x7fc00000, 0x7fffffff, 0x4affffff, 0x4afffffe};
+    const uint32_t n = 2 * sizeof(special) / sizeof(special[0]);
+
+    return i < n ? special[i / 2] | i << 31 : (i * 2654435761u) ^ (i * 40503u << 9);
+}
+
+static void operation(size_t k, uint32_t *in, uint32_t *got)
+{
+    const uint64_t params[] = {(uintptr_t)in, (uintptr_t)got}, before = calls(ops[k].handler);
+    static uint32_t want[BLOCKS * 32];
+    char text[2048];
+    struct sg_fault f;
+    struct tk t;
+    bool ok;
+
+    snprintf(text, sizeof(text), ops_text, ops[k].text);
+    ok = tk_open(&t, text, "t") && !tk_run(&t, BLOCKS, 32, params, &f) && t.k->code.handlers;
+    memcpy(want, got, sizeof(want));
+    for (uint32_t i = 0; ok && i < t.k->code.ninsns; i++)
+        t.k->code.insns[i].fn = t.k->code.handlers[i];
+    memset(got, 0, sizeof(want));
+    ok = ok && calls(ops[k].handler) == before && !tk_run(&t, BLOCKS, 32, params, &f);
+    t_result(ops[k].text, ok && !memcmp(want, got, sizeof(want)), "%llu calls of the handler, results %s",
+             (unsigned long long)(calls(ops[k].handler) - before),
+             memcmp(want, got, sizeof(want)) ? "differ" : "as there");
+    tk_close(&t);
+}
+
+static void operations(void)
+{
+    uint32_t *in = tm_alloc(BLOCKS * 32 * 12), *got = tm_alloc(BLOCKS * 32 * 4);
+
+    for (uint32_t i = 0; i < BLOCKS * 32; i++)
+        for (uint32_t k = 0; k < 3; k++)
+            in[3 * i + k] = some_bits(i * (2 * k + 1) % (BLOCKS * 32));
+    for (size_t k = 0; k < NOPS; k++)
+        operation(k, in, got);
+}
+
+int main(void)
+{
+    char path[] = "/tmp/native_test.XXXXXX", file[64];
+
+    if (!sg_jit_available()) {
+        t_skip("operations", "no native code on this machine");
+        return t_end("softgpu native operations");
+    }
+    if (!mkdtemp(path))
+        abort();
+    snprintf(file, sizeof(file), "%s/profile", path);
+    setenv("VGPU_SOFT_PROFILE", file, 1);
+    sg_profile_open(); /* counts the calls of handlers */
+    unlink(file);
+    rmdir(path);
+    off = tm_alloc(32 * 4);
+    out = tm_alloc(32 * 16);
+    from = tm_alloc(BYTES);
+    for (uint32_t i = 0; i < BYTES; i++)
+        data[i] = (uint8_t)(i * 167 + i / 256 * 13);
+    ldmatrix_all();
+    operations();
+    tm_free_all();
+    return t_end("softgpu native operations");
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Native code of f32: reciprocals, roundings, conversions from and to integers; as jit/ops.c. What a NaN becomes is as in
+ * the handlers only up to its payload ("canon.f32", ptx/canonical.c).
+ */
+#include "jit/ops.h"
+
+#ifdef SG_JIT
+
+static const struct vop DIV = {M0F, PNONE, 0, 0x5e}, SQRT = {M0F, PNONE, 0, 0x51},
+                        MAX = {M0F, PNONE, 0, 0x5f}, MIN = {M0F, PNONE, 0, 0x5d},
+                        VPXORD = {M0F, P66, 0, 0xef}, RNDSCALE = {M3A, P66, 0, 0x08},
+                        CMPPS = {M0F, PNONE, 0, 0xc2}, TO_S32 = {M0F, PF3, 0, 0x5b},
+                        TO_U32 = {M0F, PNONE, 0, 0x78}, FROM_S32 = {M0F, PNONE, 0, 0x5b},
+                        SHIFT_D = {M0F, P66, 0, 0x72}, MOV32 = {M0F, P66, 0, 0x6f},
+                        BLEND_D = {M38, P66, 0, 0x64}, TERNLOGD = {M3A, P66, 0, 0x25};
+
+/* 1 / a, or (root) 1 / sqrt(a), each rounded */
+static bool e_rcp(struct jit *j, const struct sg_insn *in, u32 root)
+{
+    sg_jit_broadcast(j, 0, 0x3f800000u);
+    for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {
+        u32 a = sg_jv_get(j, in->a, h);
+        const u32 d = sg_jv_new(j);
+
+        if (root) {
+            ev(B(j), SQRT, d, 0, a, 0, 0);
+            a = d;
+        }
+        ev(B(j), DIV, d, 0, a, 0, 0);
+        sg_jit_finish(j, in, h, 1u << h, d);
+    }
+    return true;
+}
+
+/* To a whole number; arg: the instruction's immediate byte, without the flag of an inexact result. */
+static bool e_round(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {
+        const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
+
+        ev(B(j), RNDSCALE, d, 0, a, 0, 0);
+        put8(B(j), arg);
+        sg_jit_finish(j, in, h, 1u << h, d);
+    }
+    return true;
+}
+
+/*
+ * to_s32() of exec/ops/float.c: the processor gives INT32_MIN for what is too small, and for what is too large and for NaN,
+ * which become INT32_MAX and 0. arg as for e_round().
+ */
+static bool e_to_s32(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    struct buf *b = B(j);
+
+    sg_jit_broadcast(j, 0, 0x4f000000u); /* 2^31 */
+    sg_jit_broadcast(j, 1, 0x7fffffffu);
+    for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {
+        const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
+
+        ev(b, RNDSCALE, 2, 0, a, 0, 0);
+        put8(b, arg);
+        ev(b, CMPPS, 1, 2, 0, 0, 0);
+        put8(b, 0x1d); /* not below */
+        ev(b, CMPPS, 2, 2, 2, 0, 0);
+        put8(b, 7); /* a number */
+        ev(b, TO_S32, 2, 0, 2, 0, 0);
+        ev(b, BLEND_D, 2, 2, 1, 1, 0);
+        ev(b, MOV32, d, 0, 2, 2, EV_Z);
+        sg_jit_finish(j, in, h, 1u << h, d);
+    }
+    return true;
+}
+
+/* to_u32() of exec/ops/float.c: the processor gives UINT32_MAX for what is too large; NaN is the first operand of max. */
+static bool e_to_u32(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    (void)arg;
+    ev(B(j), VPXORD, 0, 0, 0, 0, 0);
+    for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {
+        const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
+
+        ev(B(j), MAX, 1, a, 0, 0, 0);
+        ev(B(j), TO_U32, d, 0, 1, 0, 0);
+        sg_jit_finish(j, in, h, 1u << h, d);
+    }
+    return true;
+}
+
+/* From the low 8 or 16 bits; arg: their number, bit 8: signed. */
+static bool e_from_small(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    const u32 up = 32 - (arg & 255);
+
+    for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {
+        const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
+
+        ev(B(j), SHIFT_D, 6, 1, a, 0, 0);
+        put8(B(j), up);
+        ev(B(j), SHIFT_D, arg & 256 ? 4 : 2, 1, 1, 0, 0);
+        put8(B(j), up);
+        ev(B(j), FROM_S32, d, 0, 1, 0, 0);
+        sg_jit_finish(j, in, h, 1u << h, d);
+    }
+    return true;
+}
+
+/* Between 0 and 1: NaN and -0 are the first operand of max, whose second one is what comes of them. */
+static bool e_sat(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    (void)arg;
+    ev(B(j), VPXORD, 0, 0, 0, 0, 0);
+    sg_jit_broadcast(j, 1, 0x3f800000u);
+    for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {
+        const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
+
+        ev(B(j), MAX, d, a, 0, 0, 0);
+        ev(B(j), MIN, d, d, 1, 0, 0);
+        sg_jit_finish(j, in, h, 1u << h, d);
+    }
+    return true;
+}
+
+/* The sign of a, the rest of b */
+static bool e_copysign(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    (void)arg;
+    sg_jit_broadcast(j, 0, 0x80000000u);
+    for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {
+        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
+
+        ev(B(j), MOV32, d, 0, 0, 0, 0);
+        ev(B(j), TERNLOGD, d, a, b, 0, 0);
+        put8(B(j), 0xca); /* where d is set a, else b */
+        sg_jit_finish(j, in, h, 1u << h, d);
+    }
+    return true;
+}
+
+const struct jop sg_jit_ops_float[] = {
+    {"rcp.f32", e_rcp, 0},
+    {"rsqrt.f32", e_rcp, 1},
+    {"cvt.rni.f32.f32", e_round, 4},
+    {"cvt.rzi.f32.f32", e_round, 11},
+    {"cvt.rmi.f32.f32", e_round, 9},
+    {"cvt.rpi.f32.f32", e_round, 10},
+    {"cvt.rni.s32.f32", e_to_s32, 4},
+    {"cvt.rzi.s32.f32", e_to_s32, 11},
+    {"cvt.rmi.s32.f32", e_to_s32, 9},
+    {"cvt.rpi.s32.f32", e_to_s32, 10},
+    {"cvt.rzi.u32.f32", e_to_u32, 0},
+    {"cvt.f32.u8", e_from_small, 8 | NO_MODE},
+    {"cvt.f32.s8", e_from_small, 8 | 256 | NO_MODE},
+    {"cvt.f32.u16", e_from_small, 16 | NO_MODE},
+    {"cvt.f32.s16", e_from_small, 16 | 256 | NO_MODE},
+    {"sat.f32", e_sat, 0},
+    {"copysign.f32", e_copysign, 0},
+    {NULL, NULL, 0},
+};
+
+#endif
