@@ -305,7 +305,7 @@ static void vgpu_dev_freeze_with_client(struct kunit *test)
 	vgpu_fake_unplug(fake);
 }
 
-/* A device that was lost under its clients has no workers: it keeps the machine from no suspend, until it is back. */
+/* A device that was lost under its clients has no workers, and keeps nobody from suspending. */
 static void vgpu_dev_freeze_after_loss(struct kunit *test)
 {
 	struct vgpu_fake *fake = vgpu_fake_new(test);
