@@ -203,6 +203,8 @@ static void vgpu_dev_cut_locked(struct vgpu_dev *dev, enum vgpu_dev_state state)
 			vgpu_client_die_locked(client, VGPU_DEAD_LOST);
 		}
 	}
+	/* Nobody gives them back: vgpu_slot_give_locked(). Suspend asks whether one is taken. */
+	vgpu_ids_init(&dev->slots, dev->cfg.max_clients);
 	vgpu_ctl_fail_locked(dev);
 	wake_up_all(&dev->wq);
 }

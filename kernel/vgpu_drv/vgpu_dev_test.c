@@ -305,6 +305,30 @@ static void vgpu_dev_freeze_with_client(struct kunit *test)
 	vgpu_fake_unplug(fake);
 }
 
+/* A device that was lost under its clients has no workers, and keeps nobody from suspending. */
+static void vgpu_dev_freeze_after_loss(struct kunit *test)
+{
+	struct vgpu_fake *fake = vgpu_fake_new(test);
+	struct vgpu_client *client;
+	struct vgpu_dev *dev;
+
+	KUNIT_ASSERT_EQ(test, vgpu_fake_plug(fake), 0);
+	dev = vgpu_fake_dev(fake);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, dev);
+	client = new_client(test, dev);
+	vgpu_dev_lost(dev, "test");
+	flush_work(&dev->reset_work);
+	KUNIT_EXPECT_EQ(test, dev->state, VGPU_DEV_DOWN);
+	KUNIT_EXPECT_EQ(test, vgpu_dev_freeze(dev), 0);
+	vgpu_client_close(client);
+	KUNIT_EXPECT_EQ(test, vgpu_dev_freeze(dev), 0);
+	KUNIT_EXPECT_EQ(test, vgpu_dev_recover(dev), 0);
+	client = new_client(test, dev);
+	KUNIT_EXPECT_EQ(test, vgpu_dev_freeze(dev), -EBUSY);
+	vgpu_client_close(client);
+	vgpu_fake_unplug(fake);
+}
+
 static struct kunit_case vgpu_dev_cases[] = {
 	KUNIT_CASE(vgpu_dev_good),
 	KUNIT_CASE(vgpu_dev_generic),
@@ -323,6 +347,7 @@ static struct kunit_case vgpu_dev_cases[] = {
 	KUNIT_CASE(vgpu_dev_recovery_is_checked),
 	KUNIT_CASE(vgpu_dev_remove_with_open_files),
 	KUNIT_CASE(vgpu_dev_freeze_with_client),
+	KUNIT_CASE(vgpu_dev_freeze_after_loss),
 	{}
 };
 

@@ -249,23 +249,34 @@ void vgb_log(enum vgb_log_level level, const char *fmt, ...)
     va_end(ap);
 }
 
-bool vgb_ratelimit_take(struct vgb_ratelimit *limit, uint64_t now_ns)
+/* Whether one more line may be written, after what has been forgotten by now. */
+static bool has_room(struct vgb_ratelimit *limit, uint64_t second)
 {
-    uint64_t second = now_ns / 1000000000u, forgotten = 0;
+    unsigned times = limit->times ? limit->times : 1;
+    uint64_t forgotten = 0;
 
     if (limit->second != second) {
         if (second > limit->second)
-            forgotten = second / VGB_LOG_FORGET_S - limit->second / VGB_LOG_FORGET_S;
+            forgotten = (second / VGB_LOG_FORGET_S - limit->second / VGB_LOG_FORGET_S) * times;
         limit->reserve_used -= forgotten < limit->reserve_used ? (unsigned)forgotten : limit->reserve_used;
         limit->second = second;
         limit->used = 0;
     }
-    if (limit->used >= VGB_LOG_BURST || limit->reserve_used >= VGB_LOG_RESERVE) {
+    return limit->used < VGB_LOG_BURST * times && limit->reserve_used < VGB_LOG_RESERVE * times;
+}
+
+bool vgb_ratelimit_take(struct vgb_ratelimit *limit, uint64_t now_ns)
+{
+    uint64_t second = now_ns / 1000000000u;
+
+    if (!has_room(limit, second) || (limit->whole && !has_room(limit->whole, second))) {
         limit->dropped++;
         return false;
     }
-    limit->used++;
-    limit->reserve_used++;
+    for (struct vgb_ratelimit *l = limit; l; l = l->whole) {
+        l->used++;
+        l->reserve_used++;
+    }
     return true;
 }
 

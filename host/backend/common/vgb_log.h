@@ -24,6 +24,8 @@ struct vgb_ratelimit {
     unsigned used;
     unsigned reserve_used;
     unsigned dropped;
+    unsigned times;              /* the numbers above, so many times; 0: once */
+    struct vgb_ratelimit *whole; /* of which this is a part: a line counts for both; NULL: of none */
 };
 
 /* Sets the destination (not closed by this module), the most detailed level written, and the name

@@ -145,6 +145,21 @@ static void listen_in(void)
     }
 }
 
+/* The first of them prints without end; the others say something. */
+static void shout(void)
+{
+    const char *mark = getenv("VGPU_TEST_MARK");
+
+    say(VGB_M_SERVING, 0);
+    if (mark && open(mark, O_CREAT | O_EXCL | O_WRONLY, 0600) >= 0) {
+        for (;;) {
+            if (write(1, "worker: info: noise\n", 20) < 0) /* not blocking */
+                usleep(100);
+        }
+    }
+    dprintf(1, "worker: info: a quiet line\n");
+}
+
 #define PAGE 4096u
 
 /* Of one region that the mapper maps. */
@@ -365,6 +380,8 @@ int main(void)
         serve_regions(what);
     } else if (!strcmp(what, "listens")) {
         listen_in();
+    } else if (!strcmp(what, "shouts")) {
+        shout();
     } else if (!strcmp(what, "takes-wakes")) {
         say(VGB_M_SERVING, 0);
         if (nfds == 3)

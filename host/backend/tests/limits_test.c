@@ -198,8 +198,7 @@ static void test_vram(void **state)
     assert_int_equal(guest_alloc(&l.g, 1 << 19, &p), 0);
     for (int i = 0; i < 6000 && !log_has(&l, "bytes of device memory: the limit of 16777216"); i++)
         usleep(10000);
-    assert_true(
-        log_has(&l, "bytes of device memory: the limit of 16777216 is met")); /* the guest hears it, too */
+    assert_true(log_has(&l, "the limit of 16777216 is met")); /* the guest hears it, too */
     assert_true(log_has(&l, "device memory refused, 18874368 bytes"));
     assert_true(log_has(&l, "device memory refused, 81788928 bytes"));
     finish(&l, "the limit is --vram-quota");
@@ -275,6 +274,25 @@ static void test_blobs(void **state)
     assert_int_equal(make_event(&other, 1, 1), 0);
     guest_close(&other);
     finish(&l, "--blob-quota");
+}
+
+/* Programs that never send the rest of their images leave some room, however many they are. */
+static void test_blob_shares(void **state)
+{
+    struct guest other;
+    struct limited l;
+
+    (void)state;
+    begin(&l, "--blob-quota", "64M");
+    assert_int_equal(guest_connect(&other, l.b.sock, "other"), 0);
+    append(&l.g, 1, 40 << 20); /* counts as 48, in whole grains */
+    assert_int_equal(guest_context(&l.g), 0);
+    append(&other, 1, 12 << 20);
+    assert_int_equal(guest_context(&other), 0);
+    assert_false(log_has(&l, "--blob-quota"));
+    append(&other, 2, 1 << 20); /* there are four more */
+    finish(&l, "a quarter of what is left");
+    guest_close(&other);
 }
 
 static void test_printf(void **state)
@@ -565,6 +583,7 @@ int main(void)
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_blobs),
+        cmocka_unit_test(test_blob_shares),
         cmocka_unit_test(test_printf),
         cmocka_unit_test(test_start_rate),
         cmocka_unit_test(test_image),

@@ -403,6 +403,45 @@ static void test_own_output(void **state)
     assert_int_equal(status, 0);
 }
 
+/* A worker that prints without end leaves others their lines. */
+static void test_flood(void **state)
+{
+    char dir[] = "/tmp/vgb-log-XXXXXX", log[64], mark[64], worker[600];
+    const char *const extra[] = {"--log", log, "--worker", worker, "--log-level", "info", NULL};
+    struct guest shouts, speaks;
+    struct broker b = {0};
+    unsigned n = 0;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(log, sizeof(log), "%s/log", dir);
+    snprintf(mark, sizeof(mark), "%s/mark", dir);
+    snprintf(worker, sizeof(worker), "%s/tests/badworker", getenv("BACKEND_DIR"));
+    setenv("VGPU_TEST_BADWORKER", "shouts", 1);
+    setenv("VGPU_TEST_MARK", mark, 1);
+    assert_int_equal(broker_start(&b, extra), 0);
+    unsetenv("VGPU_TEST_BADWORKER");
+    unsetenv("VGPU_TEST_MARK");
+    assert_int_equal(guest_connect(&shouts, b.sock, "shouts"), -1); /* it has no window header */
+    /* In each second it has had what one may write; lines of others come after that, in some seconds at least. */
+    for (unsigned i = 0; i < 200 && times_in(log, "noise") < 2 * VGB_LOG_BURST; i++)
+        usleep(50000);
+    for (unsigned k = 0; k < 5; k++) {
+        assert_int_equal(guest_connect(&speaks, b.sock, "speaks"), -1);
+        for (unsigned i = 0; i < 40 && (n = times_in(log, "a quiet line")) <= k; i++)
+            usleep(50000);
+        assert_int_equal(n, k + 1);
+        guest_close(&speaks);
+    }
+    assert_true(times_in(log, "noise") >= 2 * VGB_LOG_BURST);
+    guest_close(&shouts);
+    int status = broker_stop(&b);
+    unlink(log);
+    unlink(mark);
+    rmdir(dir);
+    assert_int_equal(status, 0);
+}
+
 static void test_refused(void **state)
 {
     const char *const form[] = {"--log-format", "xml", NULL}, *const both[] = {"--log-format", "journal",
@@ -425,6 +464,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_journal, open_pipe, close_pipe),
         cmocka_unit_test(test_broker),
         cmocka_unit_test(test_own_output),
+        cmocka_unit_test(test_flood),
         cmocka_unit_test(test_refused),
     };
 

@@ -6,6 +6,7 @@
  * files do not grow.
  */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -66,8 +67,9 @@ void *sg_store_map(void *where, uint64_t size, uint64_t at)
 
 void sg_store_give(void *pages, uint64_t size, uint64_t at)
 {
-    /* The next owner finds zeroes. A piece that cannot be emptied is not used again. */
-    if (pages && madvise(pages, size, MADV_REMOVE))
+    /* The next owner finds zeroes. A piece that cannot be emptied is not used again. Of this file, not by its mapping
+     * (MADV_REMOVE): a sandbox knows files by descriptors, and the guest's memory has none here. */
+    if (pages && fallocate(store.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)size))
         return;
     pthread_mutex_lock(&store.lock);
     sg_arena_give(&store.space, at, size);

@@ -24,7 +24,8 @@ def send_lingering(to, text):
         for s, _ in sent:
             to.sendmsg([text], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [s.fileno()]))])
             os.close(s.detach())
-        to.recv(1) # until the reader is gone
+        while to.recv(4096): # until the reader is gone
+            pass
     finally:
         os._exit(0)
 out = open(ready, "w")
@@ -76,6 +77,20 @@ same "smi --host: the longest name" /run/a.sock "$(asked "@vgpu-backend.status.$
 same "smi --host: a socket that gives another process's id is not believed" \
     "not believed: vgpu-backend.status.4194305: it gives another process's id" "$(asked "@vgpu-backend.status.4194305" 4194305 /run/a.sock)"
 same "smi --host: a descriptor whose close waits comes with a status" a "$(export lingers=1; named=- asked "@vgpu-backend.status.4194305" own /run/a.sock)"
+# The same at a socket that is named to a command: what the command prints of it.
+lingers_at()
+{
+    rm -f "$work/asked.ready" "$work/lingers.sock"
+    lingers=1 /usr/bin/python3 "$work/asked.py" "$work/asked.ready" "$work/lingers.sock" own - &
+    appears "$work/asked.ready"
+    timeout 30 "$@" 2>&1 < /dev/null | grep -o "a backend listens on\|vgpu: backend"
+    kill $!
+    wait $! 2> /dev/null
+}
+same "ctl: a descriptor whose close waits comes with the answer" "vgpu: backend" \
+    "$(lingers_at "$vgpu" ctl --socket "$work/lingers.sock" get)"
+same "doctor: a descriptor whose close waits comes from the socket" "a backend listens on" \
+    "$(lingers_at env VGPU_SOCKET="$work/lingers.sock" "$vgpu" doctor)"
 # Sockets at which a program listens and says nothing, half of them with full queues: not the wait for one, times their number.
 cat > "$work/mute.py" <<'END'
 import signal, socket, sys

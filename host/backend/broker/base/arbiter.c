@@ -38,9 +38,10 @@
 #define ROWS 255u
 #define LOCK_TRIES 20u /* 100 us each */
 #define GROW_TRIES 50u /* 1 ms each */
-#define WALKS_NS \
-    20000000u          /* processor time of walks through the file's locks that may be used at once, ... */
-#define WALKS_PART 50u /* ... and of which part of the time that passes comes back */
+/* Processor time of walks through the file's locks, and time that children are waited for, that may be used at once ... */
+#define WALKS_NS 20000000u
+#define GROWS_NS 100000000u
+#define BACK_PART 50u              /* ... and of which this part of the time that passes comes back */
 #define ROW_NS 1000000000u         /* between two tries of a broker without a row to get one */
 #define FRESH_NS 600000000u        /* longer than between two looks of an idle broker */
 #define VTIME_MAX (UINT64_MAX / 2) /* no host runs so long; sums with it do not wrap */
@@ -69,7 +70,9 @@ static struct table *map = MAP_FAILED; /* see above: for arbiter_copy() only */
 static pid_t grower;                   /* the child that makes the file longer; 0: none */
 static uint64_t row_tried_ns;
 static struct vgb_ratelimit rows_limit;
-static uint64_t walks_ns, walks_at_ns; /* processor time used, less what has come back by then */
+static struct budget {
+    uint64_t used_ns, at_ns; /* what was used, less what has come back by then */
+} walks, grows;
 
 static off_t row_at(unsigned i)
 {
@@ -92,14 +95,19 @@ static uint64_t arbiter_cpu_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+static bool budget_left(struct budget *b, uint64_t most)
+{
+    const uint64_t back = (vgb_now_ns() - b->at_ns) / BACK_PART;
+
+    b->used_ns -= back < b->used_ns ? back : b->used_ns;
+    b->at_ns += back * BACK_PART;
+    return b->used_ns < most;
+}
+
 /* False: the time for locks is used up. */
 static bool walk_allowed(void)
 {
-    const uint64_t now = vgb_now_ns(), back = (now - walks_at_ns) / WALKS_PART;
-
-    walks_ns -= back < walks_ns ? back : walks_ns;
-    walks_at_ns += back * WALKS_PART;
-    if (walks_ns < WALKS_NS)
+    if (budget_left(&walks, WALKS_NS))
         return true;
     SAY_ONCE("the file has so many locks that they are not always asked for: another broker keeps them");
     return false;
@@ -110,7 +118,7 @@ static bool lock_walk(int cmd, struct flock *l)
     const uint64_t began = arbiter_cpu_ns();
     const bool ok = !fcntl(file, cmd, l);
 
-    walks_ns += arbiter_cpu_ns() - began;
+    walks.used_ns += arbiter_cpu_ns() - began;
     return ok;
 }
 
@@ -160,20 +168,8 @@ static void arbiter_grow_child(void)
     _exit(0);
 }
 
-/* Makes the file as long as the table is; false: not within the time. A child that was too slow once is only looked at. */
-static bool arbiter_grow(void)
+static bool wait_for_grower(unsigned tries)
 {
-    static struct vgb_ratelimit limit;
-    unsigned tries = 1;
-
-    if (!grower) {
-        if (!vgb_ratelimit_take(&limit, vgb_now_ns()))
-            return false;
-        grower = fork();
-        if (!grower)
-            arbiter_grow_child();
-        tries = GROW_TRIES;
-    }
     for (unsigned i = 0; i < tries && grower > 0; i++) {
         if (waitpid(grower, NULL, WNOHANG)) {
             grower = 0;
@@ -184,6 +180,27 @@ static bool arbiter_grow(void)
     if (grower < 0)
         grower = 0;
     return false;
+}
+
+/* Makes the file as long as the table is; false: not within the time. A child that was too slow once is only looked at, and
+ * whoever makes the file short again and again has each of them waited for no longer than the budget. */
+static bool arbiter_grow(void)
+{
+    const uint64_t began = vgb_now_ns();
+    unsigned tries = 1;
+
+    if (!grower) {
+        if (!budget_left(&grows, GROWS_NS))
+            return false;
+        grower = fork();
+        if (!grower)
+            arbiter_grow_child();
+        tries = GROW_TRIES;
+    }
+    bool grown = wait_for_grower(tries);
+
+    grows.used_ns += vgb_now_ns() - began;
+    return grown;
 }
 
 static bool is_whole(void)
@@ -421,7 +438,7 @@ void brk_arbiter_close(void)
     memset(&own, 0, sizeof(own));
     write_own();
     own_row = -1;
-    row_tried_ns = walks_ns = 0;
+    row_tried_ns = walks.used_ns = grows.used_ns = 0;
     if (grower && waitpid(grower, NULL, WNOHANG))
         grower = 0;
     if (map != MAP_FAILED)

@@ -6,12 +6,33 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/base.h"
+
+static unsigned naps, slow_us;
+
+/* In the places of the C library's: how often somebody is waited for; a child that is slow. */
+int usleep(useconds_t us)
+{
+    const struct timespec t = {.tv_nsec = (long)us * 1000};
+
+    naps++;
+    return nanosleep(&t, NULL);
+}
+
+int ftruncate(int fd, off_t length)
+{
+    const struct timespec t = {.tv_nsec = (long)slow_us * 1000};
+
+    nanosleep(&t, NULL);
+    return (int)syscall(SYS_ftruncate, fd, length);
+}
 
 static uint64_t cpu_ns(void)
 {
@@ -75,10 +96,42 @@ static void test_arbiter_many_locks(void **state)
     unlink(path);
 }
 
+/* A broker that makes the file short again and again, and keeps its lock a while each time, has the others wait a part of
+ * the time only. */
+static void test_arbiter_short_often(void **state)
+{
+    enum { TIMES = 40 };
+    char path[] = "/tmp/vgb-arbiter-XXXXXX";
+    struct brk_fair vm = {.weight = 100, .vtime = 77, .wants = true};
+    int fd = mkstemp(path);
+    struct stat st;
+
+    (void)state;
+    assert_true(fd >= 0);
+    assert_null(brk_arbiter_open(path));
+    slow_us = 30000;
+    naps = 0;
+    for (unsigned i = 0; i < TIMES; i++) {
+        assert_int_equal(syscall(SYS_ftruncate, fd, 0), 0);
+        brk_arbiter_publish(&vm, 5000000000u + i);
+    }
+    assert_true(naps > 0);
+    assert_true(naps < 250); /* of the 1000 that 20 such waits take */
+    slow_us = 0;
+    brk_arbiter_close();
+    assert_null(brk_arbiter_open(path)); /* afterwards it is as long as ever */
+    assert_int_equal(fstat(fd, &st), 0);
+    assert_true(st.st_size > 0);
+    brk_arbiter_close();
+    close(fd);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_arbiter_many_locks),
+        cmocka_unit_test(test_arbiter_short_often),
     };
 
     return cmocka_run_group_tests_name("arbiter", tests, NULL, NULL);

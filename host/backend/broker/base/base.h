@@ -150,6 +150,7 @@ struct brk_quota_pool {
     uint64_t used;
     bool adjusted; /* set while running: what QEMU's properties say no longer counts */
 };
+#define BRK_PART_MAX (UINT64_C(1) << 48) /* bytes of one holder, with or without a limit: sums do not wrap */
 /* Changes one holder's share from `from` to `to`; false: over the limit, nothing changed. */
 bool brk_quota_move(struct brk_quota_pool *q, uint64_t from, uint64_t to);
 /* The same without asking: what is in use already changes hands. */
@@ -276,6 +277,16 @@ bool brk_parse_size(const char *text, uint64_t *bytes);
 
 /* A listening unix socket at `path` (a stale one is replaced); -errno. `type` SOCK_*. */
 int brk_listen_unix(const char *path, int type);
+
+/* ---- lines.c ---- */
+
+#define BRK_LINES_PARTS VGPU_MAX_CLIENTS
+#define BRK_LINES_TIMES 8u /* lines of all clients together, in those that one may cause */
+struct brk_lines {
+    struct vgb_ratelimit whole, part[BRK_LINES_PARTS + 1];
+};
+/* The part of a client, by its slot; -1: of what is no client's. */
+struct vgb_ratelimit *brk_lines_of(struct brk_lines *l, int slot);
 
 /* ---- foreign.c ---- */
 

@@ -13,9 +13,9 @@ bool brk_quota_move(struct brk_quota_pool *q, uint64_t from, uint64_t to)
 {
     uint64_t others = q->used - from; /* from is part of used: our own bookkeeping */
 
-    if (q->limit && to > from && !vgp_range_ok(others, to, q->limit))
+    if (to > from && to > BRK_PART_MAX)
         return false;
-    if (to > UINT64_MAX - others)
+    if (q->limit && to > from && !vgp_range_ok(others, to, q->limit))
         return false;
     if (shared(q) && to > from && !brk_arbiter_commit(others + to, brk_opt.gpu_memory))
         return false;

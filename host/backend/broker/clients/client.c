@@ -18,12 +18,11 @@
 #include "vgb_deadline.h"
 #include "vgb_fd.h"
 
-#define VRAM_MAX (UINT64_C(1) << 48) /* bytes that a worker may say it has */
 #define TRIES_MAX 3u /* workers for one client: a spare one may be killed while it is handed out */
 
 static struct brk_client *clients, **clients_tail = &clients;
 static unsigned nclients;
-static struct vgb_ratelimit limit;
+static struct brk_lines lines;
 
 static void grant_waiting(void);
 static void reserve(struct brk_client *c, uint64_t want, uint64_t least);
@@ -141,8 +140,8 @@ struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t 
     /* One that has ended does not count, but may not pile up either. */
     if (living() >= brk_opt.max_clients || nclients >= 2 * brk_opt.max_clients) {
         brk_totals.clients_refused++;
-        vgb_log_limited(&limit, VGB_WARN, "a client is refused: %u are served, the limit is --max-clients",
-                        living());
+        vgb_log_limited(brk_lines_of(&lines, -1), VGB_WARN,
+                        "a client is refused: %u are served, the limit is --max-clients", living());
         return NULL;
     }
     *status = VGPU_S_NO_MEMORY;
@@ -276,7 +275,8 @@ bool brk_client_expire(uint64_t now_ns)
             wait = true;
             continue;
         }
-        vgb_log_limited(&limit, VGB_WARN, "client %u (%s): no worker was ready in time", c->slot, c->label);
+        vgb_log_limited(brk_lines_of(&lines, (int)c->slot), VGB_WARN,
+                        "client %u (%s): no worker was ready in time", c->slot, c->label);
         retire(c);
         c->ops->created(c, VGPU_S_WORKER);
         free(c);
@@ -294,7 +294,8 @@ void brk_client_worker_gone(struct brk_client *c, uint32_t reason, const char *t
         return;
     }
     brk_totals.workers_lost++;
-    vgb_log_limited(&limit, VGB_WARN, "client %u (%s): %s", c->slot, c->label, text);
+    vgb_log_limited(brk_lines_of(&lines, (int)c->slot), VGB_WARN, "client %u (%s): %s", c->slot, c->label,
+                    text);
     if (was == BRK_C_DEAD) { /* it was stuck: all have been told */
         c->stuck = false;
         release_quotas(c);
@@ -337,21 +338,35 @@ void brk_client_new_doorbell(struct brk_client *c, int fd)
 
 /* ---- what the worker says; believed only where its state allows it ---- */
 
+/*
+ * Images may be on their way for ever: their programs need not send the rest. So nobody has all the room: a client that
+ * asks for more leaves a quarter of what the others have left.
+ */
+static bool move_blobs(struct brk_client *c, uint64_t to)
+{
+    uint64_t others = brk_blobs.used - c->blobs, limit = brk_blobs.limit;
+
+    if (limit && to > c->blobs && (others > limit || to > (limit - others) / 4 * 3))
+        return false;
+    if (!brk_quota_move(&brk_blobs, c->blobs, to))
+        return false;
+    c->blobs = to;
+    return true;
+}
+
 /* Answers a RESERVE of room for images: want bytes, or at least the least. */
 static void reserve_blobs(struct brk_client *c, uint64_t want, uint64_t least)
 {
     struct vgb_msg a = {.type = VGB_M_GRANT, .status = VGPU_S_OK};
 
-    if (brk_quota_move(&brk_blobs, c->blobs, want)) {
-        c->blobs = want;
-    } else if (least < want && brk_quota_move(&brk_blobs, c->blobs, least)) {
-        c->blobs = least;
-    } else {
+    if (!move_blobs(c, want) && (least >= want || !move_blobs(c, least))) {
         a.status = VGPU_S_QUOTA;
-        vgb_log_limited(&limit, VGB_WARN,
-                        "client %u (%s): images of %llu bytes are on their way, no "
-                        "more may be: the limit is --blob-quota",
-                        c->slot, c->label, (unsigned long long)brk_blobs.used);
+        vgb_log_limited(
+            brk_lines_of(&lines, (int)c->slot), VGB_WARN,
+            "client %u (%s): images of %llu bytes are on their way, %llu of them its own: room for %llu "
+            "is refused: the limit is --blob-quota, and a quarter of what is left stays for others",
+            c->slot, c->label, (unsigned long long)brk_blobs.used, (unsigned long long)c->blobs,
+            (unsigned long long)least);
     }
     a.value = c->blobs;
     brk_proc_send(c->proc, &a, NULL, 0);
@@ -371,14 +386,16 @@ static bool over_quota(const struct brk_client *c, uint64_t share)
 
 static void refuse_memory(struct brk_client *c, uint64_t share)
 {
-    bool own = over_quota(c, share);
+    const char *why = share > BRK_PART_MAX   ? "no GPU has so much"
+                      : over_quota(c, share) ? "the limit is --vram-quota"
+                                             : "the GPU's other VMs have the rest (--memory-policy)";
+    bool own = share > BRK_PART_MAX || over_quota(c, share);
 
     brk_totals.memory_refused++;
     vgb_log_limited(
-        &limit, VGB_WARN,
+        brk_lines_of(&lines, (int)c->slot), VGB_WARN,
         "client %u (%s): device memory refused, %llu bytes where %llu of all clients are in use: %s", c->slot,
-        c->label, (unsigned long long)share, (unsigned long long)brk_vram.used,
-        own ? "the limit is --vram-quota" : "the GPU's other VMs have the rest (--memory-policy)");
+        c->label, (unsigned long long)share, (unsigned long long)brk_vram.used, why);
     grant(c, VGPU_S_QUOTA, own ? VGB_REFUSED_QUOTA : VGB_REFUSED_GPU);
 }
 
@@ -440,7 +457,7 @@ void brk_client_message(struct brk_client *c, const struct vgb_msg *m)
     } else if (m->type == VGB_M_RESERVE && m->flags == VGB_RESERVE_BLOBS) {
         reserve_blobs(c, m->value, least_of(m));
     } else if (m->type == VGB_M_RESERVE && m->flags == VGB_RESERVE_HELD && c->reports &&
-               m->value <= VRAM_MAX) {
+               m->value <= BRK_PART_MAX) {
         /* What it has was never asked for, because there was no quota: it is not refused now. */
         c->reports--;
         brk_quota_force(&brk_vram, c->vram, m->value > c->vram ? m->value : c->vram);
@@ -459,7 +476,8 @@ void brk_client_message(struct brk_client *c, const struct vgb_msg *m)
     } else if (brk_region_message(c, m)) {
         return;
     } else {
-        vgb_log_limited(&limit, VGB_WARN, "client %u: worker said %u out of turn", c->slot, m->type);
+        vgb_log_limited(brk_lines_of(&lines, (int)c->slot), VGB_WARN, "client %u: worker said %u out of turn",
+                        c->slot, m->type);
         brk_proc_kill(c->proc);
     }
 }

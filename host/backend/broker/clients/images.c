@@ -73,7 +73,7 @@ static struct filling *fillings;
 static unsigned nfillings;
 static uint64_t filling_bytes, last_number;
 static uint64_t held_bytes; /* of images that were given up and have holders */
-static struct vgb_ratelimit limit;
+static struct brk_lines lines;
 
 static bool same(const struct name *a, const struct name *b)
 {
@@ -332,7 +332,7 @@ static void end_copy(struct filling *f)
         brk_images.refused++;
         if (f->client)
             f->client->image_lies = true;
-        vgb_log_limited(&limit, VGB_WARN,
+        vgb_log_limited(brk_lines_of(&lines, f->client ? (int)f->client->slot : -1), VGB_WARN,
                         "client %s: an image has not the hash that was said: it is not kept%s",
                         f->client ? f->client->label : "that has ended",
                         f->client ? ", nor are further ones of this client" : "");

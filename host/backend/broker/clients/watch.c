@@ -4,7 +4,7 @@
 
 #include "vgb_deadline.h"
 
-static struct vgb_ratelimit limit;
+static struct brk_lines lines;
 
 struct brk_client *brk_client_waiting(void)
 {
@@ -52,7 +52,7 @@ static bool unreaped(struct brk_client *c, const struct brk_proc *p, uint64_t no
     if (c->stuck)
         return p->held;
     if (now - since > VGB_MS_TO_NS(ms)) {
-        vgb_log_limited(&limit, VGB_ERROR,
+        vgb_log_limited(brk_lines_of(&lines, (int)c->slot), VGB_ERROR,
                         "worker %d was killed and does not end: client %u (%s) keeps "
                         "its slot and its memory until it does",
                         (int)p->pid, c->slot, c->label);

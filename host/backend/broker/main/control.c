@@ -12,6 +12,7 @@
 #include "main.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,18 +152,22 @@ static void on_request(struct brk_source *s, uint32_t events)
     struct peer *p = (struct peer *)s; /* its first member */
     char text[REQUEST_MAX + 1];
     struct answer a = {.used = 0};
-    bool words = true;
+    unsigned nfds = VGB_FD_MAX;
+    int fds[VGB_FD_MAX];
+    bool words;
 
     (void)events;
-    /* MSG_TRUNC: the true length, also of what did not fit. Descriptors are not taken. */
-    ssize_t n = recv(s->fd, text, REQUEST_MAX, MSG_DONTWAIT | MSG_TRUNC);
-    if (n <= 0) {
+    /* Descriptors are taken out: the kernel would close them here, and the last close of one may wait. */
+    ssize_t n = vgb_recv_fds(s->fd, text, REQUEST_MAX, fds, &nfds, MSG_DONTWAIT);
+    if (n <= 0 && n != -EPROTO) {
         peer_close(p);
         return;
     }
-    for (ssize_t i = 0; i < n && i < (ssize_t)REQUEST_MAX; i++)
+    brk_foreign_close_all(fds, nfds);
+    words = n != -EPROTO; /* longer */
+    for (ssize_t i = 0; i < n; i++)
         words &= text[i] == '\n' || isprint((unsigned char)text[i]);
-    if (n > (ssize_t)REQUEST_MAX || !words) {
+    if (!words) {
         say(&a, "error: a request is at most %u characters of text", REQUEST_MAX);
     } else {
         text[n] = '\0';

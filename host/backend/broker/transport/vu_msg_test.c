@@ -180,9 +180,15 @@ static void test_quotas(void **state)
     q.limit = 5; /* lowered below what is used: nothing more, but less */
     assert_false(brk_quota_move(&q, 10, 11));
     assert_true(brk_quota_move(&q, 10, 9));
+    /* Without a limit neither: what one says must not make the sum wrap, nor count all others out. */
     q.limit = 0;
-    assert_true(brk_quota_move(&q, 9, UINT64_MAX));
-    assert_false(brk_quota_move(&q, 0, 1)); /* the sum would wrap */
+    assert_false(brk_quota_move(&q, 9, UINT64_MAX));
+    assert_false(brk_quota_move(&q, 9, BRK_PART_MAX + 1));
+    assert_int_equal(q.used, 9);
+    assert_true(brk_quota_move(&q, 9, BRK_PART_MAX));
+    for (unsigned i = 1; i < 1u << 15; i++)
+        assert_true(brk_quota_move(&q, 0, BRK_PART_MAX));
+    assert_int_equal(q.used, (UINT64_C(1) << 15) * BRK_PART_MAX);
 }
 
 static void test_sizes(void **state)

@@ -161,8 +161,18 @@ static void test_copy(void **state)
         assert_int_equal(size_of(b, "vgpu.part"), -1);
     }
     put(a, "file", "other words", 0);
+    /* A name of our own, for a folder: nothing would be copied beside it. */
+    assert_int_equal(mkdirat(a, "vgpu.part", 0700), 0);
+    put(a, "vgpu.part/inside", "x", 0);
+    assert_int_equal(mkdirat(a, "d/vgpu.part", 0700), 0);
+    put(a, "d/file", "more text", 0);
+    assert_int_equal(mkdirat(b, "vgpu.part", 0700), 0); /* as one of an earlier time had it copied */
+    put(b, "vgpu.part/inside", "x", 0);
     brk_tree_copy(a, b, &l);
     assert_int_equal(size_of(b, "file"), 11);
+    assert_int_equal(size_of(b, "d/file"), 9);
+    assert_int_equal(size_of(b, "vgpu.part"), -1);
+    assert_int_equal(size_of(b, "d/vgpu.part"), -1);
     assert_true(brk_tree_empty(a, UINT_MAX));
     brk_tree_copy(a, b, &l);
     assert_int_equal(rmdir(a_path), 0);

@@ -18,12 +18,14 @@
 
 #define PROC_OF_OUTPUT(s) ((struct brk_proc *)((char *)(s)-offsetof(struct brk_proc, output)))
 
-static struct vgb_ratelimit limit;
+static struct brk_lines lines;
 
 static void say(struct brk_proc *p, size_t length)
 {
+    int slot = brk_proc_slot(p);
+
     p->line[length] = '\0';
-    vgb_log_foreign(&limit, "worker", brk_proc_slot(p), p->line);
+    vgb_log_foreign(brk_lines_of(&lines, slot), "worker", slot, p->line);
 }
 
 /* False: nothing is there now, or never again. */

@@ -30,7 +30,8 @@
 
 static const struct brk_pool_users *users; /* NULL until brk_pool_init() */
 static struct brk_proc *procs;
-static struct vgb_ratelimit limit;
+static struct brk_lines lines; /* of each client */
+#define LIMIT(p) brk_lines_of(&lines, brk_proc_slot(p))
 static bool worked, broken;
 static uint64_t retry_at; /* not before this time is a worker started */
 static unsigned failures;
@@ -54,7 +55,7 @@ bool brk_pool_broken(void)
 
 int brk_proc_slot(const struct brk_proc *p)
 {
-    return p->client && users && users->slot ? (int)users->slot(p->client) : -1;
+    return p && p->client && users && users->slot ? (int)users->slot(p->client) : -1;
 }
 
 /* ---- starting ---- */
@@ -98,13 +99,13 @@ static bool start_one(void)
     output = brk_output_open(p);
     int e = output < 0 ? errno : brk_spawn(pair[1], output, &p->pid);
     if (e) {
-        vgb_log_limited(&limit, VGB_ERROR, "cannot start %s: %s", brk_opt.worker, strerror(e));
+        vgb_log_limited(LIMIT(p), VGB_ERROR, "cannot start %s: %s", brk_opt.worker, strerror(e));
         goto fail;
     }
     vgb_close(&pair[1]);
     vgb_close(&output);
     if (!brk_cgroup_add(p->pid)) { /* before it hears of a guest */
-        vgb_log_limited(&limit, VGB_ERROR, "a worker cannot be put into the control group: %s",
+        vgb_log_limited(LIMIT(p), VGB_ERROR, "a worker cannot be put into the control group: %s",
                         strerror(errno));
         goto fail_started;
     }
@@ -114,13 +115,13 @@ static bool start_one(void)
     p->pidfd.ready = on_exit_event;
     p->since_ns = vgb_now_ns();
     if (p->pidfd.fd < 0) {
-        vgb_log_limited(&limit, VGB_ERROR, "pidfd_open: %s (Linux 5.4 or later is needed)", strerror(errno));
+        vgb_log_limited(LIMIT(p), VGB_ERROR, "pidfd_open: %s (Linux 5.4 is needed)", strerror(errno));
         goto fail_started;
     }
     vgb_set_nonblock(p->sock.fd);
     fcntl(p->pidfd.fd, F_SETFD, FD_CLOEXEC);
     if (!watch(p)) {
-        vgb_log_limited(&limit, VGB_ERROR, "cannot wait on a worker: it is ended");
+        vgb_log_limited(LIMIT(p), VGB_ERROR, "cannot wait on a worker: it is ended");
         goto fail_started;
     }
     p->next = procs;
@@ -147,9 +148,8 @@ static void fill(void)
         uint64_t wait_ns = brk_bucket_take(&starts, vgb_now_ns());
 
         if (wait_ns) {
-            vgb_log_limited(&limit, VGB_WARN,
-                            "%u workers a second were started, more clients wait: "
-                            "the limit is --start-rate",
+            vgb_log_limited(LIMIT(NULL), VGB_WARN,
+                            "%u workers a second were started, more clients wait: the limit is --start-rate",
                             starts.rate);
             retry_at = vgb_now_ns() + wait_ns;
             return;
@@ -181,7 +181,7 @@ static void failed_to_start(struct brk_proc *p, const char *why)
 {
     retry_at = vgb_now_ns() + RETRY_NS;
     failures++;
-    vgb_log_limited(&limit, VGB_ERROR, "worker %d did not become ready: %s", (int)p->pid, why);
+    vgb_log_limited(LIMIT(p), VGB_ERROR, "worker %d did not become ready: %s", (int)p->pid, why);
     if (!worked)
         broken = true;
 }
@@ -244,7 +244,7 @@ static void on_mapper_bad(void *arg, const char *why)
 {
     struct brk_proc *p = arg;
 
-    vgb_log_limited(&limit, VGB_WARN, "worker %d: %s: ended", (int)p->pid, why);
+    vgb_log_limited(LIMIT(p), VGB_WARN, "worker %d: %s: ended", (int)p->pid, why);
     if (!p->dead_text[0])
         snprintf(p->dead_text, sizeof(p->dead_text), "the worker was ended: %s", why);
     brk_proc_kill(p);
@@ -298,7 +298,7 @@ static void on_mapper(struct brk_proc *p, const struct vgb_msg *m, const int *fd
 static void on_busy(struct brk_proc *p, const struct vgb_msg *m)
 {
     if (p->state != BRK_PROC_ASSIGNED || m->status > 1 || p->busy == (m->status == 1)) {
-        vgb_log_limited(&limit, VGB_WARN, "worker %d: bad message", (int)p->pid);
+        vgb_log_limited(LIMIT(p), VGB_WARN, "worker %d: bad message", (int)p->pid);
         brk_proc_kill(p);
         return;
     }
@@ -329,7 +329,7 @@ void brk_proc_drain(struct brk_proc *p, unsigned max)
         }
         if (r != 1) {
             if (r != 0 && p->state != BRK_PROC_KILLED)
-                vgb_log_limited(&limit, VGB_WARN, "worker %d: bad message", (int)p->pid);
+                vgb_log_limited(LIMIT(p), VGB_WARN, "worker %d: bad message", (int)p->pid);
             brk_proc_kill(p);
             brk_loop_del(&p->sock);
             return;
@@ -378,7 +378,7 @@ static void sent(struct brk_proc *p, int error)
     error = brk_out_sent(p, error);
     if (!error)
         return;
-    vgb_log_limited(&limit, VGB_WARN, "worker %d: send: %s: ended", (int)p->pid, strerror(-error));
+    vgb_log_limited(LIMIT(p), VGB_WARN, "worker %d: send: %s: ended", (int)p->pid, strerror(-error));
     brk_proc_kill(p);
 }
 
@@ -407,7 +407,7 @@ void brk_proc_send(struct brk_proc *p, const struct vgb_msg *m, const int *fds, 
         wrong = "reads its messages slowest, and too many wait in all";
     }
     if (wrong) {
-        vgb_log_limited(&limit, VGB_WARN, "worker %d %s: ended", (int)p->pid, wrong);
+        vgb_log_limited(LIMIT(p), VGB_WARN, "worker %d %s: ended", (int)p->pid, wrong);
         brk_proc_kill(p);
         return;
     }
@@ -467,7 +467,7 @@ static void on_exit_event(struct brk_source *s, uint32_t events)
     brk_group_leave(p->pid);
     if (p->lost_mapper)
         snprintf(text, sizeof(text), "the worker was ended: its mapper has ended");
-    vgb_log_limited(&limit, VGB_DEBUG, "worker %d: %s", (int)p->pid, text);
+    vgb_log_limited(LIMIT(p), VGB_DEBUG, "worker %d: %s", (int)p->pid, text);
     if (p->state == BRK_PROC_STARTING)
         failed_to_start(p, text);
     for (struct brk_proc **at = &procs; *at; at = &(*at)->next) {
@@ -556,7 +556,7 @@ int brk_pool_tick(void)
             brk_proc_flush(p);
         brk_out_look(p, now);
         if (silent(p, now, &waits)) {
-            vgb_log_limited(&limit, VGB_ERROR, "worker %d is silent: ended", (int)p->pid);
+            vgb_log_limited(LIMIT(p), VGB_ERROR, "worker %d is silent: ended", (int)p->pid);
             brk_proc_kill(p);
         }
         if (p->state == BRK_PROC_KILLED) /* and still there */

@@ -212,7 +212,7 @@ static void copy_folder(struct copying *c, int from, int to, unsigned depth)
     struct stat a, b;
 
     while ((e = next_entry(d))) {
-        if (!fstatat(from, e->d_name, &a, AT_SYMLINK_NOFOLLOW) &&
+        if (strcmp(e->d_name, PART) != 0 && !fstatat(from, e->d_name, &a, AT_SYMLINK_NOFOLLOW) &&
             !fstatat(to, e->d_name, &b, AT_SYMLINK_NOFOLLOW) && (a.st_mode & S_IFMT) == (b.st_mode & S_IFMT))
             continue;
         if (unlinkat(to, e->d_name, 0)) {
@@ -229,7 +229,7 @@ static void copy_folder(struct copying *c, int from, int to, unsigned depth)
         closedir(d);
     d = entries_of(from);
     while ((e = next_entry(d)) && ++c->entries <= c->limits->entries) {
-        if (fstatat(from, e->d_name, &a, AT_SYMLINK_NOFOLLOW))
+        if (!strcmp(e->d_name, PART) || fstatat(from, e->d_name, &a, AT_SYMLINK_NOFOLLOW))
             continue;
         if (S_ISDIR(a.st_mode) ? !copy_subfolder(c, from, to, e->d_name, depth)
                                : !copy_file(c, from, to, e->d_name))

@@ -132,6 +132,33 @@ static void test_close_that_waits(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* The control socket: its own user's and root's programs alone, which may pass on what somebody else has sent them. */
+static void test_control(void **state)
+{
+    char dir[] = "/tmp/vgb-foreign-XXXXXX", path[64];
+    const char *const extra[] = {"--control", path, NULL};
+    static const size_t sizes[] = {3, 1000};
+    struct broker b;
+    int sock, peer;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof(path), "%s/c", dir);
+    assert_int_equal(broker_start(&b, extra), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        kill(b.pid, SIGSTOP); /* it reads the request when nobody else has the descriptor */
+        sock = connected(path, 0);
+        peer = give(sock, 'g' | 'e' << 8 | 't' << 16, sizes[i], 1);
+        kill(b.pid, SIGCONT);
+        assert_serves(&b);
+        close(sock);
+        assert_serves(&b);
+        close(peer);
+    }
+    assert_int_equal(broker_stop(&b), 0);
+    rmdir(dir);
+}
+
 /* A program of a user that --peer-uid does not name: the broker closes the connection with what lies in it. */
 static void test_refused_peer(void **state)
 {
@@ -180,6 +207,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_close_that_waits),
+        cmocka_unit_test(test_control),
         cmocka_unit_test(test_refused_peer),
         cmocka_unit_test(test_idle_connections),
     };
