@@ -41,7 +41,8 @@ static inline CUresult sg_check_device(CUdevice dev)
         if (sg_rc_ != CUDA_SUCCESS) \
             return sg_rc_; \
     } while (0)
-/* Of entries.def: an object that a handle names, with a reference until the end of the scope; returns what the look-up says. */
+/* Of entries.def: an object that a handle names, with a reference until the end of the scope; returns what the look-up
+ * says. That leaves NULL or a reference in var, also where it fails. */
 #define SG_OBJECT(type, var, look_up) \
     SG_AUTO type *var = NULL; \
     do { \

@@ -263,7 +263,8 @@ static void ctx_free(struct sg_obj *obj)
 /* Values of a fresh context: cuCtxGetLimit's documented defaults. */
 static void reset_settings(struct sg_ctx *ctx)
 {
-    memset(ctx->limits, 0, sizeof(ctx->limits));
+    for (unsigned i = 0; i < SG_NLIMITS; i++)
+        ctx->limits[i] = 0;
     ctx->limits[CU_LIMIT_STACK_SIZE] = 1024;
     ctx->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1u << 20;
     ctx->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8u << 20;

@@ -45,7 +45,7 @@ struct sg_ctx {
     /* The default stream lives as long as the context object; a green one's is in base's list. */
     SG_OWNED struct sg_stream *legacy;
     SG_OWNED struct sg_deps *gates; /* what new streams wait for (cuCtxWaitEvent); guarded by base's issue */
-    uint64_t limits[SG_NLIMITS];
+    _Atomic uint64_t limits[SG_NLIMITS]; /* kernels read them as they begin */
     CUfunc_cache cache_config;
     CUsharedconfig shared_config;
     SG_OWNED struct cua_coredump *coredump; /* lib/cudaapi/coredump.h; NULL until a setting is its own */

@@ -45,12 +45,14 @@ CUresult sg_thread_get(struct sg_tls **out)
 
 CUresult sg_ctx_named(CUcontext h, struct sg_ctx **out)
 {
+    struct sg_ctx *current; /* also set, without a reference, where it has ended */
     CUresult r;
 
+    *out = NULL;
     if (!h || (uintptr_t)h == UINTPTR_MAX) {
-        r = sg_current_raw(out);
+        r = sg_current_raw(&current);
         if (r == CUDA_SUCCESS) {
-            *out = sg_current_self(*out);
+            *out = sg_current_self(current);
             sg_obj_get(&(*out)->obj);
         }
         return r;

@@ -57,6 +57,38 @@ static void test_stream_basics(void **state)
     ctx_end(c);
 }
 
+void sg_books(char *text, size_t size); /* runtime/runtime.h */
+
+/* What is asked of the current context when that has ended leaves its references alone. */
+static void test_ended_is_current(void **state)
+{
+    CUcontext c = ctx_begin(), other;
+    unsigned long long id;
+    char before[400], after[400];
+    unsigned version;
+
+    (void)state;
+    sg_books(before, sizeof(before));
+    OK(cuCtxCreate_v2(&other, 0, 0));
+    OK(cuCtxDestroy_v2(other));
+    OK(cuCtxPushCurrent_v2(c));
+    OK(cuCtxCreate_v2(&other, 0, 0));
+    OK(cuCtxPushCurrent_v2(other)); /* twice in the stack: the second entry stays */
+    OK(cuCtxDestroy_v2(other));
+    for (unsigned i = 0; i < 5; i++) {
+        IS(cuCtxSynchronize(), CONTEXT_IS_DESTROYED);
+        IS(cuCtxSynchronize_v2(NULL), CONTEXT_IS_DESTROYED);
+        IS(cuCtxGetId(NULL, &id), CONTEXT_IS_DESTROYED);
+        assert_int_not_equal(cuCtxGetApiVersion(NULL, &version), CUDA_SUCCESS);
+    }
+    OK(cuCtxPopCurrent_v2(&other));
+    OK(cuCtxPopCurrent_v2(&other));
+    sg_books(after, sizeof(after));
+    assert_string_equal(before, after);
+    OK(cuCtxSetCurrent(c));
+    ctx_end(c);
+}
+
 static void test_async_is_async(void **state)
 {
     CUcontext c = ctx_begin();
@@ -575,19 +607,13 @@ static void test_memory_words(void **state)
 }
 
 const struct CMUnitTest stream_tests[] = {
-    cmocka_unit_test(test_stream_basics),
-    cmocka_unit_test(test_async_is_async),
-    cmocka_unit_test(test_legacy_default),
-    cmocka_unit_test(test_per_thread_default),
-    cmocka_unit_test(test_events),
-    cmocka_unit_test(test_event_reuse),
-    cmocka_unit_test(test_callbacks),
-    cmocka_unit_test(test_two_contexts),
-    cmocka_unit_test(test_destroy_with_work),
-    cmocka_unit_test(test_many_threads),
-    cmocka_unit_test(test_stream_attributes),
-    cmocka_unit_test(test_memory_words),
-    cmocka_unit_test(test_waiting_stream_stops_nobody),
+    cmocka_unit_test(test_stream_basics),      cmocka_unit_test(test_ended_is_current),
+    cmocka_unit_test(test_async_is_async),     cmocka_unit_test(test_legacy_default),
+    cmocka_unit_test(test_per_thread_default), cmocka_unit_test(test_events),
+    cmocka_unit_test(test_event_reuse),        cmocka_unit_test(test_callbacks),
+    cmocka_unit_test(test_two_contexts),       cmocka_unit_test(test_destroy_with_work),
+    cmocka_unit_test(test_many_threads),       cmocka_unit_test(test_stream_attributes),
+    cmocka_unit_test(test_memory_words),       cmocka_unit_test(test_waiting_stream_stops_nobody),
     cmocka_unit_test(test_pageable_sources),
 };
 const size_t n_stream_tests = sizeof(stream_tests) / sizeof(stream_tests[0]);
