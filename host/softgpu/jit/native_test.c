@@ -177,6 +177,11 @@ static const struct {
     {"rsqrt.f32", "rsqrt.approx.ftz.f32 %d0, %x0;"},
     {"cvt.rni.f32.f32", "cvt.rni.f32.f32 %d0, %x0;"},
     {"cvt.rzi.f32.f32", "cvt.rzi.f32.f32 %d0, %x0;"},
+    /* in a mode: other instructions of the kernel take denormals as 0 */
+    {"cvt.rzi.f32.f32 in a mode or under a predicate",
+     "add.ftz.f32 %x1, %x1, %x2; cvt.rzi.f32.f32 %x4, %x0; add.ftz.f32 %d0, %x4, %x2; mul.ftz.f32 %d2, %x1, %x3; cvt.rni.f32.f32 %x5, %x0; mul.ftz.f32 %d3, %x5, %x3;"},
+    {"cvt.rni.s32.f32 in a mode or under a predicate",
+     "add.ftz.f32 %x1, %x1, %x2; cvt.rni.s32.f32 %d0, %x0; add.ftz.f32 %d1, %x1, %x2; mul.ftz.f32 %d2, %x1, %x3; cvt.rzi.u32.f32 %d3, %x0;"},
     {"cvt.rmi.f32.f32", "cvt.rmi.f32.f32 %d0, %x0;"},
     {"cvt.rpi.f32.f32", "cvt.rpi.ftz.f32.f32 %d0, %x0;"},
     {"cvt.rni.s32.f32", "cvt.rni.s32.f32 %d0, %x0;"},
