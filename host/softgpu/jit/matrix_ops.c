@@ -4,7 +4,6 @@
  * all lanes; the handlers do the rest.
  */
 #include "jit/memory_ops.h"
-#include "exec/mma.h"
 
 #ifdef SG_JIT
 
