@@ -52,6 +52,8 @@ static const struct row {
     {"ldmatrix.x4", "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%%m0, %%m1, %%m2, %%m3}, [%%r6];"},
     {"mma m16n8k16 f16, f32", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%%h0, %%h1, %%h2, %%h3}, "
                               "{%%m0, %%m1, %%m2, %%m3}, {%%m0, %%m1}, {%%h0, %%h1, %%h2, %%h3};"},
+    {"mma m16n8k16 f16, f16", "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%%n0, %%n1}, "
+                              "{%%m0, %%m1, %%m2, %%m3}, {%%m0, %%m1}, {%%n0, %%n1};"},
     {"mma m16n8k16 bf16, f32",
      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%%h0, %%h1, %%h2, %%h3}, "
      "{%%m0, %%m1, %%m2, %%m3}, {%%m0, %%m1}, {%%h0, %%h1, %%h2, %%h3};"},

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Native ldmatrix, as exec/ops/matrix.c does it, with all lanes; the handler does the rest. */
+/*
+ * Native ldmatrix and mma of halves and bf16 with sums in f32, with the results of exec/ops/matrix.c and exec/ops/mma.c, for
+ * all lanes; the handlers do the rest.
+ */
 #include "jit/memory_ops.h"
 
 #ifdef SG_JIT
+
+static const struct vop PERMI2W = {M38, P66, 1, 0x75}, BCAST4 = {M38, P66, 0, 0x5a};
 
 /* Word k of a transposed matrix of 8 by 8 halves, which lies in two registers: where it was. */
 #define PAIR_OF(i) (u16)(((i)&3) * 16 + ((i) >> 2)), (u16)(((i)&3) * 16 + 8 + ((i) >> 2))
@@ -53,7 +58,6 @@ static void place_rows(struct jit *j, struct stub *s, const struct sg_insn *in, 
  */
 static void load_rows(struct jit *j, u32 first, u32 v)
 {
-    static const struct vop BCAST4 = {M38, P66, 0, 0x5a};
     struct buf *b = B(j);
 
     for (u32 q = 0; q < 4; q++) {
@@ -64,7 +68,6 @@ static void load_rows(struct jit *j, u32 first, u32 v)
 
 static bool e_ldmatrix(struct jit *j, const struct sg_insn *in, u32 arg)
 {
-    static const struct vop PERMI2W = {M38, P66, 1, 0x75};
     const u32 n = in->aux & 15;
     struct buf *b = B(j);
     u32 at[2], d[4][2];
@@ -106,8 +109,243 @@ static bool e_ldmatrix(struct jit *j, const struct sg_insn *in, u32 arg)
     return true;
 }
 
+/*
+ * ---- mma, 16 rows of a: as exec/ops/mma_avx512.h, but for where b comes from ----
+ *
+ * The four lanes of a row need an element of a for each k, by a shuffle, and four of b's columns: 16 bytes that are the
+ * same for all rows. b is brought in that order and stored, so that these are loads.
+ */
+
+#define MMA_ROOM 512 /* bytes: 8 by 16 floats */
+#define MMA_NATIVE \
+    256 /* of a kernel: each is 1.9 KB of code; further ones call the handler, which takes a tenth longer */
+#define LANE(t, c) 8 * ((c)&3) + 4 * ((c) >> 2) + (t)
+#define TURN(x, c) (u16)(2 * (LANE((x)&3, c)) + ((x) >> 2))
+#define WIDE(x, c) 0, (u16)(2 * (LANE((x)&3, c)) + ((x) >> 2))
+#define PART(x, c) (u16)(2 * (8 * ((x)&1) + (c)) + ((x) >> 1))
+#define EIGHT(m, x) m(x, 0), m(x, 1), m(x, 2), m(x, 3), m(x, 4), m(x, 5), m(x, 6), m(x, 7)
+
+/* Words of 32 (a) or of two registers (b) that become those of another; x: the lane's number in a row, and 4 for the upper part. */
+static const struct {
+    u16 part[32];    /* of a: the lower parts of all lanes, the upper parts */
+    u16 turn[2][32]; /* of b: the lower parts, and the upper ones, of even and odd columns */
+    u16 wide[4][32]; /* the same, half each, of bf16 as f32 */
+    u32 high, nan;
+} from __attribute__((aligned(64))) = {{EIGHT(PART, 0), EIGHT(PART, 1), EIGHT(PART, 2), EIGHT(PART, 3)},
+                                       {{EIGHT(TURN, 0), EIGHT(TURN, 1), EIGHT(TURN, 2), EIGHT(TURN, 3)},
+                                        {EIGHT(TURN, 4), EIGHT(TURN, 5), EIGHT(TURN, 6), EIGHT(TURN, 7)}},
+                                       {{EIGHT(WIDE, 0), EIGHT(WIDE, 1)},
+                                        {EIGHT(WIDE, 2), EIGHT(WIDE, 3)},
+                                        {EIGHT(WIDE, 4), EIGHT(WIDE, 5)},
+                                        {EIGHT(WIDE, 6), EIGHT(WIDE, 7)}},
+                                       0xffff0000u,
+                                       0x7fffu};
+#define FROM(field) ((s32)((const u8 *)&from.field - (const u8 *)&from))
+
+static const struct vop PERMW = {M38, P66, 1, 0x8d}, CVTPH2PS = {M38, P66, 0, 0x13},
+                        FMA231 = {M38, P66, 0, 0xb8}, VPANDD = {M0F, P66, 0, 0xdb},
+                        PERMILPS = {M3A, P66, 0, 0x04};
+
+/* Both chunks of register r of a list in d a b c; they may leave their registers when the next one is needed. */
+static void mma_get(struct jit *j, const struct sg_insn *in, u32 r, u32 v[2])
+{
+    for (u32 h = 0; h < 2; h++)
+        v[h] = sg_jv_get(j, *sg_jit_field(in, r), h);
+    for (u32 h = 0; h < 2; h++)
+        j->v[v[h]].pinned = false;
+}
+
+/* Halves of register v as f32: registers lo and hi. */
+static void mma_widen(struct jit *j, u32 lo, u32 hi, u32 v)
+{
+    ev(B(j), EXTRACT4, v, 0, hi, 0, 0);
+    put8(B(j), 1);
+    ev(B(j), CVTPH2PS, lo, 0, v, 0, 0);
+    ev(B(j), CVTPH2PS, hi, 0, hi, 0, 0);
+}
+
+/* Register r of b to [RCX + 256 r]: for each k of one parity, then of the other, 8 columns, first the even ones. */
+static void mma_b(struct jit *j, const struct sg_insn *in, u32 r, bool bf)
+{
+    struct buf *b = B(j);
+    u32 v[2];
+
+    mma_get(j, in, r, v);
+    for (u32 p = 0; p < 2; p++) {
+        for (u32 q = 0; q < (bf ? 2u : 1u); q++) {
+            evm(b, VMOV, 2 * p + q, 0, RSI, bf ? FROM(wide[2 * p + q]) : FROM(turn[p]), 64, 0, 0);
+            ev(b, PERMI2W, 2 * p + q, v[0], v[1], bf ? 1 : 0, bf ? EV_Z : 0);
+        }
+        if (!bf)
+            mma_widen(j, 4, 2 * p + 1, 2 * p);
+        evm(b, VMOVU_STORE, bf ? 2 * p : 4, 0, RCX, (s32)(256 * r + 128 * p), 64, 0, 0);
+        evm(b, VMOVU_STORE, 2 * p + 1, 0, RCX, (s32)(256 * r + 128 * p + 64), 64, 0, 0);
+    }
+}
+
+/* Register r of a, or of c of halves: both parts of all lanes as f32, in the registers part[0][h] and part[1][h]. */
+static void mma_a(struct jit *j, const struct sg_insn *in, u32 r, bool bf, u32 part[2][2])
+{
+    struct buf *b = B(j);
+    u32 v[2];
+
+    mma_get(j, in, r, v);
+    for (u32 h = 0; h < 2; h++) {
+        if (bf) {
+            ev(b, SHIFT_D, 6, part[0][h], v[h], 0, 0);
+            put8(b, 16);
+            evm(b, VPANDD, part[1][h], v[h], RSI, FROM(high), 4, 0, EV_B);
+        } else {
+            ev(b, PERMW, 2 + h, 7, v[h], 0, 0);
+            mma_widen(j, part[0][h], part[1][h], 2 + h);
+        }
+    }
+}
+
+/* sum += columns 8 r to 8 r + 7 of a times these rows of b, ascending. Register 7: from.part. */
+static void mma_step(struct jit *j, const struct sg_insn *in, u32 r, bool bf, u32 sum[4][2],
+                     u32 part[2][2][2])
+{
+    struct buf *b = B(j);
+
+    for (u32 down = 0; down < 2; down++)
+        mma_a(j, in, 2 * r + down, bf, part[down]);
+    for (u32 k = 0; k < 8; k++) {
+        const u32 t = k >> 1, p = k & 1;
+
+        for (u32 e = 0; e < 2; e++)
+            evm(b, BCAST4, e, 0, RCX, (s32)(256 * r + 128 * p + 32 * t + 16 * e), 16, 0, 0);
+        for (u32 down = 0; down < 2; down++)
+            for (u32 h = 0; h < 2; h++) {
+                const u32 a = 2 + 2 * down + h;
+
+                ev(b, PERMILPS, a, 0, part[down][p][h], 0, 0);
+                put8(b, 0x55 * t);
+                for (u32 e = 0; e < 2; e++)
+                    ev(b, FMA231, sum[2 * down + e][h], a, e, 0, 0);
+            }
+    }
+}
+
+/* Is register r of c read by nothing behind the mma, nor a second time by it? */
+static bool mma_last(const struct jit *j, const struct sg_insn *in, u32 r)
+{
+    const u32 op = *sg_jit_field(in + 2, r);
+    u32 n = 0;
+
+    for (u32 list = 0; list < 3; list++)
+        for (u32 k = 0; k < 4; k++)
+            n += *sg_jit_field(in + list, k) == op;
+    return n == 1 && (j->kill[j->cur + 2] >> r & 1) && !sg_jit_flat(j, op) && !j->leader[j->cur + 1] &&
+           !j->leader[j->cur + 2];
+}
+
+/* Registers for the sums, with c of f32. */
+static void mma_c(struct jit *j, const struct sg_insn *in, u32 sum[4][2])
+{
+    for (u32 r = 0; r < 4; r++)
+        for (u32 h = 0; h < 2; h++) {
+            const u32 v = sg_jv_get(j, *sg_jit_field(in + 2, r), h);
+
+            sum[r][h] = v;
+            if (mma_last(j, in, r)) {
+                j->v[v] = (struct vreg){.key = NO_KEY, .pinned = true, .used = ++j->clock};
+                continue;
+            }
+            sum[r][h] = sg_jv_new(j);
+            ev(B(j), VMOV, sum[r][h], 0, v, 0, 0);
+            j->v[v].pinned = false;
+        }
+}
+
+/* Register `to`: v as a half in the lower bits. A NaN becomes that of PTX. */
+static void mma_narrow(struct jit *j, u32 to, u32 v)
+{
+    static const struct vop CMPPS = {M0F, PNONE, 0, 0xc2}, CVTPS2PH = {M3A, P66, 0, 0x1d},
+                            ZXWD = {M38, P66, 0, 0x33};
+    struct buf *b = B(j);
+
+    ev(b, CMPPS, 1, v, v, 0, 0);
+    put8(b, 3); /* unordered */
+    ev(b, CVTPS2PH, v, 0, to, 0, 0);
+    put8(b, 0);
+    ev(b, ZXWD, to, 0, to, 0, 0);
+    evm(b, BCAST_M32, to, 0, RSI, FROM(nan), 4, 1, 0);
+}
+
+/* The results, of f32 or (half) two halves a register, to the registers behind in. */
+static void mma_d(struct jit *j, const struct sg_insn *in, bool half, u32 sum[4][2])
+{
+    for (u32 r = 0; r < (half ? 2u : 4u); r++)
+        for (u32 h = 0; h < 2; h++) {
+            const u32 v = sum[half ? 2 * r : r][h];
+
+            if (half) {
+                mma_narrow(j, 0, v);
+                mma_narrow(j, 1, sum[2 * r + 1][h]);
+                ev(B(j), SHIFT_D, 6, 1, 1, 0, 0);
+                put8(B(j), 16);
+                ev(B(j), VPORD, v, 0, 1, 0, 0);
+            }
+            sg_jv_bind(j, *sg_jit_field(in + 3, r), h, v);
+        }
+}
+
+/* What nothing reads any more needs no register. */
+static void mma_kill(struct jit *j, const struct sg_insn *in)
+{
+    const u32 at = j->cur;
+
+    for (u32 k = 0; k < 3 && !(k && j->leader[at + k]); k++) {
+        j->cur = at + k;
+        sg_jv_kill(j, in + k, 3);
+    }
+    j->cur = at;
+}
+
+static bool e_mma(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    const struct sg_mma_form *f = &sg_mma_forms[in->aux];
+    const bool bf = f->a == SG_MMA_BF16, half = f->c == 'h';
+    u32 sum[4][2], part[2][2][2];
+    struct buf *b = B(j);
+
+    (void)arg;
+    if (j->masked || (f->c != 'f' && !half) || (f->a != SG_MMA_F16 && !bf) || j->nmma == MMA_NATIVE)
+        return false;
+    j->nmma++;
+    mov_imm64(b, RSI, (u64)(uintptr_t)&from);
+    alu_imm(b, true, 5, RSP, MMA_ROOM);
+    alu_reg(b, true, 0x89, RCX, RSP);
+    alu_imm(b, true, 4, RCX, (u32)-64); /* what lies below RSP by this is nobody's */
+    if (bf) {
+        mov_imm64(b, RAX, 0xaaaaaaaa);
+        vex(b, PF2, 0, 0, 0x92, 1, 0, RAX); /* kmovd k1, eax */
+    }
+    for (u32 r = 0; r < f->nb; r++)
+        mma_b(j, in + 1, r, bf);
+    if (!bf)
+        evm(b, VMOV, 7, 0, RSI, FROM(part), 64, 0, 0);
+    for (u32 k = 0; k < 8 && half; k++)
+        sum[k >> 1][k & 1] = sg_jv_new(j);
+    for (u32 r = 0; r < 2 && half; r++)
+        mma_a(j, in + 2, r, false, &sum[2 * r]);
+    if (!half)
+        mma_c(j, in, sum);
+    for (u32 k = 0; k < 8; k++)
+        part[k >> 2][k >> 1 & 1][k & 1] = sg_jv_new(j);
+    for (u32 r = 0; r < f->nb; r++)
+        mma_step(j, in, r, bf, sum, part);
+    mma_kill(j, in);
+    mma_d(j, in, half, sum);
+    alu_imm(b, true, 0, RSP, MMA_ROOM);
+    sg_jv_unpin(j);
+    return true;
+}
+
 const struct jop sg_jit_ops_matrix[] = {
     {"ldmatrix", e_ldmatrix, 0},
+    {"mma.float", e_mma, 0},
     {NULL, NULL, 0},
 };
 

@@ -165,41 +165,78 @@ static void ldmatrix_all(void)
     }
 }
 
+#define MMA(shape, type) "mma.sync.aligned." shape ".row.col.f32." type "." type ".f32"
 /* Operations on registers: the handlers' results for the same values, which tests of the handlers compare with others. */
 static const struct {
     const char *handler, *text;
 } ops[] = {
-    {"rcp.f32", "rcp.rn.f32 %d, %a;"},
-    {"rcp.f32", "rcp.approx.f32 %d, %a;"},
-    {"rcp.f32", "rcp.approx.ftz.f32 %d, %a;"},
-    {"rsqrt.f32", "rsqrt.approx.f32 %d, %a;"},
-    {"rsqrt.f32", "rsqrt.approx.ftz.f32 %d, %a;"},
-    {"cvt.rni.f32.f32", "cvt.rni.f32.f32 %d, %a;"},
-    {"cvt.rzi.f32.f32", "cvt.rzi.f32.f32 %d, %a;"},
-    {"cvt.rmi.f32.f32", "cvt.rmi.f32.f32 %d, %a;"},
-    {"cvt.rpi.f32.f32", "cvt.rpi.ftz.f32.f32 %d, %a;"},
-    {"cvt.rni.s32.f32", "cvt.rni.s32.f32 %d, %a;"},
-    {"cvt.rzi.s32.f32", "cvt.rzi.ftz.s32.f32 %d, %a;"},
-    {"cvt.rmi.s32.f32", "cvt.rmi.s32.f32 %d, %a;"},
-    {"cvt.rpi.s32.f32", "cvt.rpi.s32.f32 %d, %a;"},
-    {"cvt.rzi.u32.f32", "cvt.rzi.u32.f32 %d, %a;"},
-    {"cvt.f32.u8", "cvt.rn.f32.u8 %d, %a;"},
-    {"cvt.f32.s8", "cvt.rn.f32.s8 %d, %a;"},
-    {"cvt.f32.u16", "cvt.rn.f32.u16 %d, %h;"},
-    {"cvt.f32.s16", "cvt.rn.f32.s16 %d, %h;"},
-    {"sat.f32", "cvt.sat.f32.f32 %d, %a;"},
-    {"copysign.f32", "copysign.f32 %d, %a, %b;"},
+    {"rcp.f32", "rcp.rn.f32 %d0, %x0;"},
+    {"rcp.f32", "rcp.approx.f32 %d0, %x0;"},
+    {"rcp.f32", "rcp.approx.ftz.f32 %d0, %x0;"},
+    {"rsqrt.f32", "rsqrt.approx.f32 %d0, %x0;"},
+    {"rsqrt.f32", "rsqrt.approx.ftz.f32 %d0, %x0;"},
+    {"cvt.rni.f32.f32", "cvt.rni.f32.f32 %d0, %x0;"},
+    {"cvt.rzi.f32.f32", "cvt.rzi.f32.f32 %d0, %x0;"},
+    /* in a mode: other instructions of the kernel take denormals as 0 */
+    {"cvt.rzi.f32.f32 in a mode or under a predicate",
+     "add.ftz.f32 %x1, %x1, %x2; cvt.rzi.f32.f32 %x4, %x0; add.ftz.f32 %d0, %x4, %x2; mul.ftz.f32 %d2, %x1, %x3; cvt.rni.f32.f32 %x5, %x0; mul.ftz.f32 %d3, %x5, %x3;"},
+    {"cvt.rni.s32.f32 in a mode or under a predicate",
+     "add.ftz.f32 %x1, %x1, %x2; cvt.rni.s32.f32 %d0, %x0; add.ftz.f32 %d1, %x1, %x2; mul.ftz.f32 %d2, %x1, %x3; cvt.rzi.u32.f32 %d3, %x0;"},
+    {"cvt.rmi.f32.f32", "cvt.rmi.f32.f32 %d0, %x0;"},
+    {"cvt.rpi.f32.f32", "cvt.rpi.ftz.f32.f32 %d0, %x0;"},
+    {"cvt.rni.s32.f32", "cvt.rni.s32.f32 %d0, %x0;"},
+    {"cvt.rzi.s32.f32", "cvt.rzi.ftz.s32.f32 %d0, %x0;"},
+    {"cvt.rmi.s32.f32", "cvt.rmi.s32.f32 %d0, %x0;"},
+    {"cvt.rpi.s32.f32", "cvt.rpi.s32.f32 %d0, %x0;"},
+    {"cvt.rzi.u32.f32", "cvt.rzi.u32.f32 %d0, %x0;"},
+    {"cvt.f32.u8", "cvt.rn.f32.u8 %d0, %x0;"},
+    {"cvt.f32.s8", "cvt.rn.f32.s8 %d0, %x0;"},
+    {"cvt.f32.u16", "cvt.rn.f32.u16 %d0, %h;"},
+    {"cvt.f32.s16", "cvt.rn.f32.s16 %d0, %h;"},
+    {"sat.f32", "cvt.sat.f32.f32 %d0, %x0;"},
+    {"copysign.f32", "copysign.f32 %d0, %x0, %x1;"},
+    {"mma.float",
+     MMA("m16n8k16", "f16") " {%d0, %d1, %d2, %d3}, {%x0, %x1, %x2, %x3}, {%x4, %x5}, {%x6, %x7, %x8, %x9};"},
+    {"mma.float",
+     MMA("m16n8k16",
+         "bf16") " {%d0, %d1, %d2, %d3}, {%x0, %x1, %x2, %x3}, {%x4, %x5}, {%x6, %x7, %x8, %x9};"},
+    {"mma.float", MMA("m16n8k8", "f16") " {%d0, %d1, %d2, %d3}, {%x0, %x1}, {%x4}, {%x6, %x7, %x8, %x9};"},
+    {"mma.float", MMA("m16n8k8", "bf16") " {%d0, %d1, %d2, %d3}, {%x0, %x1}, {%x4}, {%x6, %x7, %x8, %x9};"},
+    {"mma.float",
+     "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%d0, %d1}, {%x0, %x1, %x2, %x3}, {%x4, %x5}, {%x6, %x7};"},
+    {"mma.float",
+     "mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%d0, %d1}, {%x0, %x1}, {%x4}, {%x6, %x7};"},
+    {"mma.float",
+     "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%x0, %d1}, {%x0, %x1, %x2, %x3}, {%x0, %x5}, {%x5, %x5};\n"
+     "mov.b32 %d0, %x0; mov.b32 %d2, %x5; mov.b32 %d3, %x1;"},
+    /* registers that are several operands, or read again, and constants */
+    {"mma.float",
+     "mov.f32 %d0, 0f3f800000; mov.f32 %d1, %d0; mov.f32 %d2, 0f80000000; mov.f32 %d3, %d2;\n" MMA(
+         "m16n8k16",
+         "f16") " {%d0, %d1, %d2, %d3}, {%x0, %x1, %x0, %x1}, {%x0, %x0}, {%d0, %d1, %d2, %d3};\n" MMA("m16n8k16",
+                                                                                                       "bf16") " {%d0, %d1, %d2, %d3}, {%x0, %x1, %x2, %x3}, {%x4, %x5}, {%d0, %d1, %d2, %d3};"},
+    {"mma.float",
+     MMA("m16n8k16",
+         "f16") " {%x0, %x1, %x2, %x3}, {%x0, %x1, %x2, %x3}, {%x2, %x3}, {%x6, %x6, %x0, %x6};\n"
+                "add.u32 %d0, %x0, %x1; add.u32 %d1, %x2, %x3; add.u32 %d2, %x4, %x5; add.u32 %d3, %x6, %x7;"},
+    {"mma.float",
+     MMA("m16n8k16", "bf16") " {%x0, %x1, %x2, %x3}, {%x4, %x5, %x6, %x7}, {%x8, %x9}, {%x0, %x1, %x2, %x3};\n" MMA(
+         "m16n8k8", "f16") " {%d3, %d2, %d1, %d0}, {%x4, %x5}, {%x6}, {%x0, %x1, %x2, %x3};"},
 };
 #define NOPS (sizeof(ops) / sizeof(ops[0]))
 #define BLOCKS 64u
 
+#define WORDS 10u /* that a lane reads; it writes 4 */
+
 static const char ops_text[] =
-    ".version 8.0\n.target sm_80\n.address_size 64\n"
-    ".visible .entry t(.param .u64 in, .param .u64 out)\n{\n.reg .b32 %%r<4>, %%a, %%b, %%c, %%d; .reg .b64 %%p<4>; .reg .b16 %%h;\n"
+    ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry t(.param .u64 in, .param .u64 out)\n{\n"
+    ".reg .b32 %%r<4>, %%x<10>, %%d<4>; .reg .b64 %%p<4>; .reg .b16 %%h;\n"
     "ld.param.u64 %%p0, [in]; ld.param.u64 %%p1, [out]; mov.u32 %%r0, %%tid.x; mov.u32 %%r1, %%ctaid.x;\n"
-    "mad.lo.u32 %%r0, %%r1, 32, %%r0; mul.wide.u32 %%p2, %%r0, 12; add.u64 %%p0, %%p0, %%p2; mul.wide.u32 %%p2, %%r0, 4;\n"
-    "add.u64 %%p1, %%p1, %%p2; ld.global.u32 %%a, [%%p0]; ld.global.u32 %%b, [%%p0+4]; ld.global.u32 %%c, [%%p0+8];\n"
-    "cvt.u16.u32 %%h, %%a;\n%s\nst.global.u32 [%%p1], %%d;\nret;\n}\n";
+    "mad.lo.u32 %%r0, %%r1, 32, %%r0; mul.wide.u32 %%p2, %%r0, 40; add.u64 %%p0, %%p0, %%p2; mul.wide.u32 %%p2, %%r0, 16;\n"
+    "add.u64 %%p1, %%p1, %%p2; ld.global.v2.u32 {%%x0, %%x1}, [%%p0]; ld.global.v2.u32 {%%x2, %%x3}, [%%p0+8];\n"
+    "ld.global.v2.u32 {%%x4, %%x5}, [%%p0+16]; ld.global.v2.u32 {%%x6, %%x7}, [%%p0+24];\n"
+    "ld.global.v2.u32 {%%x8, %%x9}, [%%p0+32]; mov.u32 %%d0, %%r1; mov.u32 %%d1, %%r1; mov.u32 %%d2, %%r1; mov.u32 %%d3, %%r1;\n"
+    "cvt.u16.u32 %%h, %%x0;\n%s\nst.global.v4.u32 [%%p1], {%%d0, %%d1, %%d2, %%d3};\nret;\n}\n";
 
 /* Whatever floats differ in: zeroes, denormals, around 1 and halves, the ends of integers, NaN; and any bits. */
 static uint32_t some_bits(uint32_t i)
@@ -217,8 +254,8 @@ static uint32_t some_bits(uint32_t i)
 static void operation(size_t k, uint32_t *in, uint32_t *got)
 {
     const uint64_t params[] = {(uintptr_t)in, (uintptr_t)got}, before = calls(ops[k].handler);
-    static uint32_t want[BLOCKS * 32];
-    char text[2048];
+    static uint32_t want[BLOCKS * 32 * 4];
+    char text[4096], name[96];
     struct sg_fault f;
     struct tk t;
     bool ok;
@@ -230,7 +267,8 @@ static void operation(size_t k, uint32_t *in, uint32_t *got)
         t.k->code.insns[i].fn = t.k->code.handlers[i];
     memset(got, 0, sizeof(want));
     ok = ok && calls(ops[k].handler) == before && !tk_run(&t, BLOCKS, 32, params, &f);
-    t_result(ops[k].text, ok && !memcmp(want, got, sizeof(want)), "%llu calls of the handler, results %s",
+    snprintf(name, sizeof(name), "%s: %.64s", ops[k].handler, ops[k].text);
+    t_result(name, ok && !memcmp(want, got, sizeof(want)), "%llu calls of the handler, results %s",
              (unsigned long long)(calls(ops[k].handler) - before),
              memcmp(want, got, sizeof(want)) ? "differ" : "as there");
     tk_close(&t);
@@ -238,11 +276,12 @@ static void operation(size_t k, uint32_t *in, uint32_t *got)
 
 static void operations(void)
 {
-    uint32_t *in = tm_alloc(BLOCKS * 32 * 12), *got = tm_alloc(BLOCKS * 32 * 4);
+    uint32_t *in = tm_alloc(BLOCKS * 32 * WORDS * 4), *got = tm_alloc(BLOCKS * 32 * 16);
 
     for (uint32_t i = 0; i < BLOCKS * 32; i++)
-        for (uint32_t k = 0; k < 3; k++)
-            in[3 * i + k] = some_bits(i * (2 * k + 1) % (BLOCKS * 32));
+        for (uint32_t k = 0; k < WORDS; k++) /* in every second block below 2, as f32 and as two halves */
+            in[WORDS * i + k] =
+                some_bits(i * (2 * k + 1) % (BLOCKS * 32)) & (i & 32 ? 0xbfffbfffu : 0xffffffffu);
     for (size_t k = 0; k < NOPS; k++)
         operation(k, in, got);
 }

@@ -138,18 +138,19 @@ static bool e_copysign(struct jit *j, const struct sg_insn *in, u32 arg)
     return true;
 }
 
+/* To the nearest or towards 0 denormals become 0 of their sign, whether they count or not. */
 const struct jop sg_jit_ops_float[] = {
     {"rcp.f32", e_rcp, 0},
     {"rsqrt.f32", e_rcp, 1},
-    {"cvt.rni.f32.f32", e_round, 4},
-    {"cvt.rzi.f32.f32", e_round, 11},
+    {"cvt.rni.f32.f32", e_round, 4 | NO_MODE},
+    {"cvt.rzi.f32.f32", e_round, 11 | NO_MODE},
     {"cvt.rmi.f32.f32", e_round, 9},
     {"cvt.rpi.f32.f32", e_round, 10},
-    {"cvt.rni.s32.f32", e_to_s32, 4},
-    {"cvt.rzi.s32.f32", e_to_s32, 11},
+    {"cvt.rni.s32.f32", e_to_s32, 4 | NO_MODE},
+    {"cvt.rzi.s32.f32", e_to_s32, 11 | NO_MODE},
     {"cvt.rmi.s32.f32", e_to_s32, 9},
     {"cvt.rpi.s32.f32", e_to_s32, 10},
-    {"cvt.rzi.u32.f32", e_to_u32, 0},
+    {"cvt.rzi.u32.f32", e_to_u32, 0 | NO_MODE},
     {"cvt.f32.u8", e_from_small, 8 | NO_MODE},
     {"cvt.f32.s8", e_from_small, 8 | 256 | NO_MODE},
     {"cvt.f32.u16", e_from_small, 16 | NO_MODE},

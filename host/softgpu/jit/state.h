@@ -82,6 +82,7 @@ struct jit {
     u32 skip; /* how many behind it were compiled with it */
     struct group groups[SG_NATIVE_GROUPS];
     u32 ngroups;               /* begun in this block */
+    u32 nmma;                  /* that are native */
     struct sg_window *windows; /* all of them */
     u8 masked;                 /* which version of the code this is: JIT_* */
 };
