@@ -36,6 +36,7 @@ OUT = '    out bytes data max=%d : void *\n'
 IN = '    in bytes data len=dataLen max=%d : const void *\n'
 FILL = ('call 0x0001 cuA sync effect=runs silent=1.3\n    in u64 dstDevice : CUdeviceptr\n    in u32 v : unsigned int\n'
         '    in u64 N : size_t\n')
+POST = 'call 0x0001 vgpA sync effect=complete post=1.8\n    in u32 v : uint32_t\n'
 LIST = '    in array:u32 list count=n max=%d : const uint32_t *\n'
 ROWS = ('call 0x0001 cuA sync\n    in array:u32 list count=n max=8 : const uint32_t *\n'
         '    rows CUx rows[%s] : .v = %s\n    does cuA(rows)\n')
@@ -91,6 +92,7 @@ ROWS_OF = [
      CALL + '    in struct:S s : const S *\n'),
     ('an array of numbers', CALL + LIST % 8, CALL + (LIST % 8).replace('u32', 'str')),
     ('a fill without a reply', FILL, FILL.replace('sync', 'wait')),
+    ('a call without a reply has no results', POST, POST.replace('in u32', 'out u32') + '    makes graph\n'),
     ('a fill that is work', FILL, FILL.replace('runs', 'orders')),
     ('a class', CALL, CALL.replace('sync', 'later')),
     ('a handler with steps', work('does cuA()'), work('does cuA()', options=' worker=custom')),

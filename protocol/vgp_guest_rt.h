@@ -116,9 +116,17 @@ struct vgp_where {
 #define VGP_WHERE(w) \
     (w)->op, (w)->graph, (w)->target, (w)->exec, (w)->deps, (uint32_t)(w)->ndeps, (w)->edges, \
         (w)->edges == NULL ? 0 : (uint32_t)((w)->ndeps * sizeof(CUgraphEdgeData))
+static inline bool vgp_where_adds(const struct vgp_where *w)
+{
+    return w->op == VGP_NODE_ADD || w->op >= VGP_NODE_NAME;
+}
 /* The checks of every addition and change, in the driver's order; they fill *w. */
 CUresult vcu_where_add(const char *call, CUgraphNode *out, struct vgp_where *w, CUgraph graph,
                        const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n);
+/* For an empty node: the operation becomes VGP_NODE_POST where its addition is sure to succeed. */
+CUresult vcu_where_post(struct vgp_where *w);
+/* What became of the addition: the new node's handle, or the one minted for it is given back. Returns r. */
+CUresult vcu_where_added(const struct vgp_where *w, CUresult r, uint64_t *node);
 CUresult vcu_where_set(struct vgp_where *w, CUgraphNode node);
 CUresult vcu_where_exec(struct vgp_where *w, CUgraphExec exec, CUgraphNode node);
 

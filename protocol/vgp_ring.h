@@ -21,7 +21,7 @@
 
 #define VGP_MAGIC 0x57504756u /* "VGPW" */
 #define VGP_VERSION_MAJOR 1   /* differs: the two sides cannot talk */
-#define VGP_VERSION_MINOR 7   /* the lower of the two is used */
+#define VGP_VERSION_MINOR 8   /* the lower of the two is used */
 
 #define VGP_PAGE 4096u
 #define VGP_WINDOW_MIN (4u << 20)
@@ -213,6 +213,7 @@ enum vgp_notify_type {
     VGP_NOTIFY_RELEASED = 5,     /* nothing refers to the host function or user object any more */
     VGP_NOTIFY_ASYNC_ERROR = 4,  /* an asynchronous call failed: cookie = call number << 32 | CUresult */
     VGP_NOTIFY_CAPTURE_LOST = 6, /* the same of a captured call, by which its capture is lost (1.7) */
+    VGP_NOTIFY_GRAPH_FAILED = 7, /* the same of a posted node: its graph fails with the error (1.8) */
 };
 
 #define VGP_PRINT_STDOUT 0u
@@ -248,6 +249,11 @@ enum vgp_handle_type {
     VGP_H_TYPES = 32,
 };
 #define VGP_HANDLE_INDEX_MAX (1u << 20) /* live objects of one type in one client */
+/*
+ * Graphs and nodes are made by both sides: the provider makes them too (captures, clones, children). The worker mints
+ * indices below this for them, the guest (from 1.8 on) those from here on.
+ */
+#define VGP_HANDLE_GUEST_FIRST (1u << 19)
 #define VGP_HANDLE(type, gen, index) \
     ((uint64_t)(type) << 56 | (uint64_t)((gen)&0xffffffu) << 32 | (uint32_t)(index))
 #define VGP_HANDLE_TYPE(h) ((unsigned)((uint64_t)(h) >> 56))
@@ -313,6 +319,8 @@ enum vgp_node_op {
     VGP_NODE_SET = 1,     /* parameters of a node */
     VGP_NODE_EXEC = 2,    /* parameters of a node's counterpart in an executable graph */
     VGP_NODE_CAPTURE = 3, /* copies: as the next node of a stream that captures */
+    VGP_NODE_NAME = 4,    /* as ADD; `target` is the new node's handle, minted by the guest (1.8) */
+    VGP_NODE_POST = 5,    /* as NAME, without a reply slot (1.8) */
 };
 /* What is done with external semaphores. */
 enum vgp_extsem_op {

@@ -26,6 +26,7 @@ struct wrk_call {
     char malformed_text[160];
     bool has_stream; /* the handler has looked this one up, as the last one */
     bool told;       /* it names an object that could not be made, of which the guest has heard */
+    uint64_t builds; /* the graph that it makes or changes without a reply, 0: none */
     uint32_t makes_type;
     uint64_t makes; /* the handle that it puts an object behind, 0: none */
     CUstream stream;
@@ -101,7 +102,7 @@ struct wrk_graph;
 struct wrk_gnode;
 struct wrk_namer;
 struct wrk_where {
-    uint32_t op;             /* enum vgp_node_op */
+    uint32_t op;             /* enum vgp_node_op; NAME and POST are ADD with `name` */
     struct wrk_graph *graph; /* ADD; and the provider's object */
     CUgraph in;
     struct wrk_gnode *target; /* SET, EXEC; and the provider's object */
@@ -111,6 +112,7 @@ struct wrk_where {
     CUgraphNode *deps;            /* ADD */
     const CUgraphEdgeData *edges; /* of these dependencies; NULL: all are ordinary */
     uint32_t ndeps;
+    uint64_t name; /* ADD: the new one's handle, where the guest has minted it; else 0 */
 };
 /* Looks up what op needs; to be ended with wrk_where_end in every case. */
 CUresult wrk_where_get(struct wrk_call *c, struct wrk_where *w, uint32_t op, uint64_t graph, uint64_t target,

@@ -72,6 +72,9 @@ double pipe_once(void *to, const void *from, size_t n, bool back);
     X(cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2) \
     X(cuLaunchHostFunc, cuLaunchHostFunc) X(cuStreamBeginCapture, cuStreamBeginCapture_v2) \
     X(cuStreamEndCapture, cuStreamEndCapture) X(cuGraphDestroy, cuGraphDestroy) \
+    X(cuGraphCreate, cuGraphCreate) X(cuGraphAddKernelNode, cuGraphAddKernelNode_v2) \
+    X(cuGraphAddEmptyNode, cuGraphAddEmptyNode) X(cuGraphAddDependencies, cuGraphAddDependencies_v2) \
+    X(cuGraphDestroyNode, cuGraphDestroyNode) \
     X(cuFuncSetAttribute, cuFuncSetAttribute) \
     X(cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor) \
     X(cuOccupancyMaxPotentialBlockSize, cuOccupancyMaxPotentialBlockSize) \

@@ -22,7 +22,7 @@ ROUNDS = 100
 def stats(args, part, rounds, switch):
     """What VGPU_STATS prints for so many rounds: {counter: number}; None, with a line, when the part fails."""
     env = dict(os.environ, VGPU_STATS="1")
-    for name in ("VGPU_OWE_WAITS", "VGPU_ANSWER_QUERIES", "VGPU_POST_CAPTURED", "VGPU_PARK_FREES", "CUDA_LAUNCH_BLOCKING",
+    for name in ("VGPU_OWE_WAITS", "VGPU_ANSWER_QUERIES", "VGPU_POST_CAPTURED", "VGPU_POST_NODES", "VGPU_PARK_FREES", "CUDA_LAUNCH_BLOCKING",
                  "VGPU_STAGING_PIECE", "VGPU_STREAM_COPIES"):
         env.pop(name, None)
     if switch:

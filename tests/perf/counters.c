@@ -197,6 +197,31 @@ static CUresult capture(void)
     return r ? r : a.cuGraphDestroy(g);
 }
 
+/* 100 kernels in two chains and an empty node that joins them; one is taken out again. Destroying is one round trip. */
+static CUresult graph(void)
+{
+    unsigned n = 32, v = 1;
+    void *params[] = {&p, &n, &v};
+    CUDA_KERNEL_NODE_PARAMS k = {.func = a.add,
+                                 .gridDimX = 1,
+                                 .gridDimY = 1,
+                                 .gridDimZ = 1,
+                                 .blockDimX = 128,
+                                 .blockDimY = 1,
+                                 .blockDimZ = 1,
+                                 .kernelParams = params};
+    CUgraphNode node[101];
+    CUgraph g = NULL;
+    CUresult r = a.cuGraphCreate(&g, 0);
+
+    for (int i = 0; i < 100 && !r; i++)
+        r = a.cuGraphAddKernelNode(&node[i], g, i < 2 ? NULL : &node[i - 2], i >= 2, &k);
+    r = r ? r : a.cuGraphAddEmptyNode(&node[100], g, &node[99], 1);
+    r = r ? r : a.cuGraphAddDependencies(g, &node[98], &node[100], NULL, 1);
+    r = r ? r : a.cuGraphDestroyNode(node[50]);
+    return r ? r : a.cuGraphDestroy(g);
+}
+
 /* Opening the library, the first allocation and module are before the rounds: what a program costs before its first launch. */
 static CUresult nothing(void)
 {
@@ -225,6 +250,7 @@ int main(int argc, char **argv)
                  {"pinned-alloc", pinned_alloc},
                  {"pool-buffers", pool_buffers},
                  {"capture", capture},
+                 {"graph", graph},
                  {"start", nothing}};
 
     if (argc != 3 || !api_open(&a, "libcuda.so.1") || a.cuMemAlloc(&p, sizeof(pageable)) ||

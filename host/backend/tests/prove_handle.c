@@ -9,6 +9,8 @@
 
 #undef VGP_HANDLE_INDEX_MAX
 #define VGP_HANDLE_INDEX_MAX 4u
+#undef VGP_HANDLE_GUEST_FIRST
+#define VGP_HANDLE_GUEST_FIRST 3u
 #ifndef WRK_HANDLE_CHUNK /* prove.sh: 1 for what removes */
 #define WRK_HANDLE_CHUNK 2u
 #endif
@@ -107,6 +109,7 @@ static struct wrk_handles *any_table(void)
         }
     }
     /* What waits to be used again is anything: a wrong number may cost a handle, and nothing else. */
+    table.minted[MINTED] = nondet_unsigned();
     table.nfree[MINTED] = nondet_unsigned();
     __CPROVER_assume(table.nfree[MINTED] <= 2);
     table.free_room[MINTED] = 2;
@@ -290,6 +293,7 @@ static void any_minted(struct wrk_handles *t)
     t->live[MINTED] = nondet_u64();
     t->free_list[MINTED] = minted_free;
     t->free_room[MINTED] = 2;
+    t->minted[MINTED] = nondet_unsigned();
     t->nfree[MINTED] = nondet_unsigned();
     __CPROVER_assume(t->nfree[MINTED] <= 2);
 }

@@ -154,12 +154,17 @@ def steps_body(x, params):
     o += place
     gives += [s for s in x.steps if s.kind in ('then', 'give')]
     failed = 'vcu_refuse(CALL, r, why)' if why else 'r'
+    adds = [s.text for s in x.steps if s.kind == 'place'] == ['add']
 
     minted = None
 
-    def result(expr):
+    def result(expr, answer=False):
         nonlocal has_r
         end = [f'        return {failed};']
+        if adds and answer:  # what becomes of the new node, and of the handle that was minted for it
+            expr = f'vcu_where_added(&where, {expr}, &node)'
+        elif adds:
+            end = [f'        return vcu_where_added(&where, {failed}, &node);']
         if minted:
             end = ['    {', f'        vgp_handle_drop({minted});'] + end + ['    }']
         lines = [f'    {"" if has_r else "CUresult "}r = {expr};', '    if (r != CUDA_SUCCESS)'] + end
@@ -178,10 +183,11 @@ def steps_body(x, params):
             o += result(expr)
         elif s.kind == 'refuse':
             r = f'vcu_refuse(CALL, {s.result}, {s.why})' if s.why else s.result
+            r = f'vcu_where_added(&where, {r}, &node)' if adds else r
             o += [f'    if ({expr})', f'        return {r};']
         elif s.kind == 'answer':
             if gives or why:
-                o += result(expr)
+                o += result(expr, True)
             else:
                 o.append(f'    return {expr};')
                 answered = True

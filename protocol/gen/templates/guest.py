@@ -49,7 +49,7 @@ def encode(c, d):
     # What the caller does not wait for fills its stream.
     o += [f'    vgp_stream_count({cast_int(p)});' for p in c.fills]
     reply = {'async': 'false', 'sync': 'true', 'wait': 'true', 'flex': 'want_reply'}[c.cls]
-    if c.silent:
+    if c.silent or c.node:
         reply = 'want_reply'
     o += [f'    r = vgp_submit_begin(s, VGP_{c.name}, (uint32_t)({size_expr(c)}), {reply});',
           '    if (r != CUDA_SUCCESS)', '        return r;']
@@ -166,6 +166,8 @@ def call(c, d):
     if c.silent:
         own = f'true, {cast_int(c.fills[0])}' if c.fills else 'false, 0'
         o.append(f'    const bool want_reply = !vgp_submit_silent({c.silent_since}, {", ".join(c.silent)}, {own});')
+    if c.node:
+        o.append('    const bool want_reply = op != VGP_NODE_POST;')
     m = minted(c)
     for p in m:
         o += [f'    uint64_t {p.name}_minted = vgp_handle_mint({HANDLES[p.sub]});',
@@ -175,7 +177,7 @@ def call(c, d):
         drop = ''.join(f'vgp_handle_drop({p.name}_minted); ' for p in m)
         body = [b.replace('        return r;', f'        {{ {drop}return r; }}') for b in body]
     o += body
-    if c.silent:
+    if c.silent or c.node:
         o += ['    if (!want_reply)', '        return vgp_submit_async(s);']
     if c.cls == 'async':
         o.append('    r = vgp_submit_async(s);')
@@ -195,6 +197,15 @@ def call(c, d):
                   f'        vgp_handle_drop((uint64_t)(uintptr_t){p.name});']
     o += ['    return r;', '}', '']
     return o
+
+
+def post(c, d):
+    """The encoder without a reply: what fails is told otherwise."""
+    c.cls, cls = 'async', c.cls
+    body = encode(c, d)
+    c.cls = cls
+    return [f'CUresult vgp_post_{c.name}({plist(enc_params(c))})', '{', '    CUresult r;',
+            '    struct vgp_submit sub, *s = &sub;'] + body + ['    return vgp_submit_async(s);', '}', '']
 
 
 def flex(c, d):
@@ -222,6 +233,8 @@ def render_h(d):
          ' */']
     for c in d.calls:
         o.append(f'CUresult vgp_call_{c.name}({plist(enc_params(c))});')
+        if c.post:
+            o.append(f'CUresult vgp_post_{c.name}({plist(enc_params(c))});')
         if c.cls == 'flex':
             ins = enc_params(c, ('in', 'new', 'del'))
             outs = enc_params(c, ('out',))
@@ -240,6 +253,8 @@ def render_c(d):
          '    memcpy(to, from, k);', '    to[k < cap ? k : cap - 1] = 0;', '}', '']
     for c in d.calls:
         o += call(c, d)
+        if c.post:
+            o += post(c, d)
         if c.cls == 'flex':
             o += flex(c, d)
     return '\n'.join(o)

@@ -382,11 +382,11 @@ def flags(c):
     f = []
     if not c.noctx:
         f.append('VGP_F_CONTEXT')
-    f += {'async': ['VGP_F_ASYNC'], 'sync': [] if c.silent else ['VGP_F_REPLY'],
+    f += {'async': ['VGP_F_ASYNC'], 'sync': [] if c.silent or c.node or c.post else ['VGP_F_REPLY'],  # of a node: wrk_where_get() looks
           'wait': ['VGP_F_REPLY', 'VGP_F_WAIT'], 'flex': ['VGP_F_WAIT']}[c.cls]
     if c.fills or c.fills_legacy:
         f.append('VGP_F_FILLS')
-    return ' | '.join(f)
+    return ' | '.join(f) or '0'
 
 
 def render_h(d):

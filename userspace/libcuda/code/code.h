@@ -32,6 +32,7 @@ struct vcu_func {
     int attributes[VCU_FUNC_ATTRIBUTES]; /* by CUfunction_attribute */
     uint32_t attribute_count;
     _Atomic bool launched; /* a launch of it has been issued with success */
+    _Atomic bool in_node;  /* a node that launches it has been added with success */
     uint32_t param_count;
     uint32_t param_bytes; /* size of the packed parameter buffer */
     struct vcu_param *params;

@@ -119,6 +119,13 @@ static bool needs_clusters(const struct vcu_func *f)
             f->attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH]);
 }
 
+bool vcu_launch_sure(const struct vcu_func *f, const _Atomic bool *before)
+{
+    return (atomic_load_explicit(&f->launched, memory_order_relaxed) ||
+            atomic_load_explicit(before, memory_order_relaxed)) &&
+           !needs_clusters(f);
+}
+
 static CUresult launch(const char *call, CUfunction func, struct vcu_launch *l, void **params, void **extra)
 {
     uint8_t small[1024], *buffer = small;

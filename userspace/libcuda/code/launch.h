@@ -24,6 +24,9 @@ struct vcu_launch {
  */
 CUresult vcu_launch_check(const int *dev, const struct vcu_func *f, bool kernel, const struct vcu_launch *l,
                           const char **why);
+/* Does the provider accept what vcu_launch_check() does? Not sure is the first of a function, which may load it, and a grid that
+ * has to fit its clusters. `before`: set when it has been accepted in another way than by a launch. */
+bool vcu_launch_sure(const struct vcu_func *f, const _Atomic bool *before);
 /*
  * Packs kernelParams into buffer (at least f->param_bytes long) or takes the buffer of `extra`.
  * CUDA_ERROR_INVALID_VALUE: both or neither given, an unknown extra id, too large.

@@ -141,6 +141,13 @@ static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *
                 call == NULL ? "a call" : call, name == NULL ? "?" : name);
         vcu_capture_doubt();
         break;
+    case VGP_NOTIFY_GRAPH_FAILED: /* so does every call about the graph */
+        r = (CUresult)(uint32_t)cookie;
+        name = (int)r <= 0 || (int)r > 9999 ? NULL : cua_error_name(r);
+        call = vgp_call_name((uint16_t)(cookie >> 32));
+        lnk_why("worker", "%s, which had returned already, failed: %s; so does what is asked of its graph",
+                call == NULL ? "a call" : call, name == NULL ? "?" : name);
+        break;
     default: /* a unit's, or a newer worker's */
         vcu_units_notify(type, cookie, data, size);
         break;

@@ -26,7 +26,7 @@ struct entry {
 struct table {
     pthread_mutex_t lock;
     _Atomic(struct entry *) *chunks; /* CHUNKS pointers, allocated on first use */
-    uint32_t used;                   /* indices ever handed out: 1..used; index 0 stays unused */
+    uint32_t used;                   /* highest index ever handed out; index 0 stays unused */
     uint32_t free_head, free_tail;   /* queue of free indices; 0 = empty */
     uint32_t free_count;
     uint32_t live;
@@ -47,9 +47,15 @@ static struct entry *entry_at(struct table *t, uint32_t index)
     return chunk == NULL ? NULL : &chunk[index % CHUNK];
 }
 
-static struct entry *grow_locked(struct table *t, uint32_t *index)
+/* The lowest index that is minted here. */
+static uint32_t first_of(enum vgp_handle_type type)
 {
-    uint32_t next = t->used + 1;
+    return type == VGP_H_GRAPH || type == VGP_H_GRAPH_NODE ? VGP_HANDLE_GUEST_FIRST : 1;
+}
+
+static struct entry *grow_locked(struct table *t, uint32_t first, uint32_t *index)
+{
+    uint32_t next = (t->used != 0 ? t->used : first - 1) + 1;
 
     if (next >= VGP_HANDLE_INDEX_MAX)
         return NULL;
@@ -90,7 +96,7 @@ uint64_t vgp_handle_mint(enum vgp_handle_type type)
     t = &tables[type];
     pthread_mutex_lock(&t->lock);
     if (t->free_count <= REUSE_DELAY)
-        e = grow_locked(t, &index);
+        e = grow_locked(t, first_of(type), &index);
     if (e == NULL && t->free_count > 0) {
         index = t->free_head;
         e = entry_at(t, index);
@@ -186,7 +192,7 @@ void vcu_handle_each(enum vgp_handle_type type, void (*fn)(uint64_t handle, void
     pthread_mutex_lock(&t->lock);
     used = t->used;
     pthread_mutex_unlock(&t->lock);
-    for (uint32_t i = 1; i <= used; i++) {
+    for (uint32_t i = first_of(type); i <= used; i++) {
         struct entry *e = entry_at(t, i);
         uint64_t handle = e == NULL ? 0 : atomic_load(&e->handle);
 

@@ -62,11 +62,12 @@ static void context_ending(struct vcu_context *c)
 {
     uint32_t index = VGP_HANDLE_INDEX(c->handle);
 
+    vcu_build_doubt();
     if (c->green == 0)
         vcu_handle_each(VGP_H_GRAPH_EXEC, forget_exec, &index);
 }
 
-const struct vcu_unit_ops vcu_graph_unit = {.context_ending = context_ending};
+const struct vcu_unit_ops vcu_graph_unit = {.connected = vcu_build_init, .context_ending = context_ending};
 
 /* ---- instantiation --------------------------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Graphs in the guest. Handles of graphs and nodes are minted by the worker, which alone knows which
- * are live; those of executable graphs are minted here.
+ * are live, but for graphs that the program builds call by call (build.c); those of executable graphs are minted here.
  */
 #ifndef VCU_GRAPH_H
 #define VCU_GRAPH_H
@@ -39,6 +39,39 @@ bool vcu_graph_has_memory(CUgraph graph);
 /* copy_node.c */
 CUresult vcu_copy_node(const char *call, const struct vgp_where *w, const CUDA_MEMCPY3D *p, CUcontext ctx,
                        uint64_t *node);
+
+/*
+ * build.c. A graph that the program creates and builds call by call is known here: its nodes, what they depend on. Its
+ * handle and those of its nodes are minted here, and what cannot fail but for want of memory on the host needs no reply. If
+ * it does fail the worker names call and error on the trace, and every later call about the graph fails with that error,
+ * cuGraphInstantiate at the latest. Graphs of captures, clones and children are not known: each call about them is answered.
+ * A worker older than 1.8, a recording, or VGPU_POST_NODES=0: all are.
+ */
+
+/* As the unit's `connected`: reads VGPU_POST_NODES. */
+CUresult vcu_build_init(void);
+/* May new graphs and nodes be named here at all? */
+bool vcu_build_may_name(void);
+/* The graph of that name is being created; NULL: none. */
+void vcu_build_begun(CUgraph graph);
+/* Makes w name the node that is about to be added (VGP_NODE_NAME), where the graph is known. */
+void vcu_build_name(struct vgp_where *w);
+/* For a kernel or an empty node: does its addition need no reply (VGP_NODE_POST)? sure: it cannot fail because of what the
+ * node is. Then the answer depends on its graph, on its dependencies, and on captures. */
+bool vcu_build_post(const struct vgp_where *w, bool sure);
+/* Are the edges new, and sure to be added? If so, they count as added. */
+bool vcu_build_post_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n);
+/* The worker has been asked to change edges; all_added: and has added these. */
+void vcu_build_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n, bool all_added);
+/* Is the node sure to be destroyed? */
+bool vcu_build_post_end(CUgraphNode node);
+/* The graph has become a part of another one's node. */
+void vcu_build_moved(CUgraph child, CUgraph graph, CUgraphNode node);
+/* Destroyed. */
+void vcu_build_node_gone(CUgraphNode node);
+void vcu_build_graph_gone(CUgraph graph);
+/* A graph may name what is ending: then the worker refuses to change it, and has to say so. */
+void vcu_build_doubt(void);
 
 /* What was handed out about a node and lives as long as it: replaces what was kept; takes over. */
 bool vcu_node_keep(CUgraphNode node, CUgraph graph, void *storage);

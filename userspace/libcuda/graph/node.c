@@ -30,6 +30,7 @@ CUresult vcu_where_add(const char *call, CUgraphNode *out, struct vgp_where *w, 
                           "more than %u dependencies: add the others with cuGraphAddDependencies",
                           VGP_DEPENDENCIES_MAX);
     *w = (struct vgp_where){.op = VGP_NODE_ADD, .graph = graph, .deps = deps, .edges = edges, .ndeps = n};
+    vcu_build_name(w);
     return CUDA_SUCCESS;
 }
 
@@ -78,9 +79,15 @@ CUresult vcu_graph_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNo
     for (size_t done = 0; res == CUDA_SUCCESS && done < n;) {
         uint32_t part = n - done < 1024 ? (uint32_t)(n - done) : 1024;
 
+        if (!remove && data == NULL && vcu_build_post_edges(graph, from + done, to + done, part)) {
+            res = vgp_post_vgpGraphEdges(graph, remove, from + done, part, to + done, part, NULL, 0);
+            done += part;
+            continue;
+        }
         res = vgp_call_vgpGraphEdges(graph, remove, from + done, part, to + done, part,
                                      data == NULL ? NULL : data + done,
                                      data == NULL ? 0 : part * (uint32_t)sizeof(*data));
+        vcu_build_edges(graph, from + done, to + done, part, res == CUDA_SUCCESS && !remove);
         done += part;
     }
     return res;
@@ -103,6 +110,7 @@ CUresult vcu_kernel_node(const char *call, const struct vgp_where *w, const CUDA
     CUfunction func;
     VCU_FUNC_HELD struct vcu_func *f = NULL;
     const struct vcu_context *at;
+    struct vgp_where where = *w;
     struct vcu_launch l;
     const char *why;
     const void *data;
@@ -129,10 +137,14 @@ CUresult vcu_kernel_node(const char *call, const struct vgp_where *w, const CUDA
     if (buffer == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     res = vcu_launch_pack(f, p->kernelParams, p->extra, buffer, &data, &size);
+    if (res == CUDA_SUCCESS && vcu_build_post(w, size == f->param_bytes && vcu_launch_sure(f, &f->in_node)))
+        where.op = VGP_NODE_POST;
     if (res == CUDA_SUCCESS)
-        res = vgp_call_vgpGraphKernelNode(VGP_WHERE(w), func, p->func != NULL ? NULL : p->ctx, p->gridDimX,
-                                          p->gridDimY, p->gridDimZ, p->blockDimX, p->blockDimY, p->blockDimZ,
-                                          p->sharedMemBytes, data, size, node);
+        res = vgp_call_vgpGraphKernelNode(VGP_WHERE(&where), func, p->func != NULL ? NULL : p->ctx,
+                                          p->gridDimX, p->gridDimY, p->gridDimZ, p->blockDimX, p->blockDimY,
+                                          p->blockDimZ, p->sharedMemBytes, data, size, node);
+    if (res == CUDA_SUCCESS && vgp_where_adds(w))
+        atomic_store_explicit(&f->in_node, true, memory_order_relaxed);
     free(buffer);
     return res;
 }

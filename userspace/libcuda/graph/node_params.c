@@ -113,6 +113,14 @@ CUresult vcu_host_node(const struct vgp_where *w, const CUDA_HOST_NODE_PARAMS *p
 
 /* ---- children and empty nodes ----------------------------------------------------------------- */
 
+static CUresult empty_node(const struct vgp_where *w, uint64_t *node)
+{
+    struct vgp_where where = *w;
+
+    vcu_where_post(&where);
+    return vgp_call_vgpGraphEmptyNode(VGP_WHERE(&where), node);
+}
+
 CUresult vcu_child_node(const struct vgp_where *w, CUgraph child, uint64_t *node)
 {
     if (!vcu_graph_ok(child))
@@ -122,9 +130,14 @@ CUresult vcu_child_node(const struct vgp_where *w, CUgraph child, uint64_t *node
 
 CUresult vcu_move_node(const struct vgp_where *w, CUgraph child, uint64_t *node)
 {
+    CUresult res;
+
     if (!vcu_graph_ok(child))
         return CUDA_ERROR_INVALID_VALUE;
-    return vgp_call_vgpGraphMoveNode(VGP_WHERE(w), child, node);
+    res = vgp_call_vgpGraphMoveNode(VGP_WHERE(w), child, node);
+    if (res == CUDA_SUCCESS)
+        vcu_build_moved(child, w->graph, (CUgraphNode)(uintptr_t)*node);
+    return res;
 }
 
 /* ---- events ----------------------------------------------------------------------------------- */
@@ -146,7 +159,7 @@ static CUresult any_child(const char *call, const struct vgp_where *w, CUDA_CHIL
 
     if (w->op == VGP_NODE_SET)
         return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call, "a child graph cannot be exchanged");
-    if (w->op != VGP_NODE_ADD)
+    if (!vgp_where_adds(w))
         return vcu_child_node(w, p->graph, node);
     if (p->ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE)
         return vcu_move_node(w, p->graph, node);
@@ -186,9 +199,9 @@ CUresult vcu_any_node(const char *call, const struct vgp_where *w, CUgraphNodePa
     case CU_GRAPH_NODE_TYPE_GRAPH:
         return any_child(call, w, &p->graph, node);
     case CU_GRAPH_NODE_TYPE_EMPTY:
-        if (w->op != VGP_NODE_ADD)
+        if (!vgp_where_adds(w))
             return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call, "an empty node has no parameters");
-        return vgp_call_vgpGraphEmptyNode(VGP_WHERE(w), node);
+        return empty_node(w, node);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
         return vcu_event_node(w, p->eventWait.event, true, node);
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
@@ -198,7 +211,7 @@ CUresult vcu_any_node(const char *call, const struct vgp_where *w, CUgraphNodePa
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC: /* the second version has the fields of the first */
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
-        if (w->op != VGP_NODE_ADD)
+        if (!vgp_where_adds(w))
             return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
                               "nodes of type %d (memory, condition) cannot be changed", (int)p->type);
         if (p->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)

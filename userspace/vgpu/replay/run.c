@@ -82,6 +82,7 @@ static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *
         break;
     case VGP_NOTIFY_ASYNC_ERROR:
     case VGP_NOTIFY_CAPTURE_LOST:
+    case VGP_NOTIFY_GRAPH_FAILED:
         add_late(r, 1, cookie);
         break;
     default:
@@ -400,7 +401,8 @@ static bool on_notified(struct replay_run *r, const struct replay_event *e)
 
     if (e->notify->type == VGP_NOTIFY_PRINT)
         add_text(r, 0, e->data, e->data_size);
-    else if (e->notify->type == VGP_NOTIFY_ASYNC_ERROR || e->notify->type == VGP_NOTIFY_CAPTURE_LOST)
+    else if (e->notify->type == VGP_NOTIFY_ASYNC_ERROR || e->notify->type == VGP_NOTIFY_CAPTURE_LOST ||
+             e->notify->type == VGP_NOTIFY_GRAPH_FAILED)
         add_late(r, 0, e->notify->cookie);
     if (e->notify->type != VGP_NOTIFY_HOST_FUNC && !released)
         return true;

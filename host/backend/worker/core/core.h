@@ -66,6 +66,7 @@ struct wrk_worker {
     atomic_int sticky;           /* first sticky CUresult, also in the window */
     _Atomic uint64_t kept_error; /* an asynchronous error that found the ring full */
     _Atomic uint64_t kept_lost;  /* ... and a capture that was lost */
+    _Atomic uint64_t kept_graph; /* ... and a posted node that was not added */
     /* Output that waits for room in the ring of notifications (notify.c); under notify_lock. */
     uint64_t lost_prints;      /* pieces that were dropped */
     uint64_t print_tail;       /* notify_tail when the time to wait was last granted */
@@ -167,6 +168,8 @@ CUresult wrk_note_result(struct wrk_worker *w, CUresult r);
 void wrk_async_error(struct wrk_worker *w, uint16_t call, CUresult r);
 /* The same of a call that was captured: its capture has been lost by it. */
 void wrk_async_capture_lost(struct wrk_worker *w, uint16_t call, CUresult r);
+/* ... so does a posted node that could not be added (VGP_NOTIFY_GRAPH_FAILED). */
+void wrk_async_graph_failed(struct wrk_worker *w, uint16_t call, CUresult r);
 /* Sends what found no room; dispatcher, now and then. */
 void wrk_async_error_retry(struct wrk_worker *w);
 bool wrk_is_sticky(CUresult r);

@@ -32,10 +32,11 @@ void wrk_handles_fini(struct wrk_handles *t)
     }
 }
 
-/* Types whose handles are minted here: their freed indices are used again. */
-static bool is_minted(unsigned type)
+/* Handles that are minted here: their freed indices are used again. */
+static bool is_minted(unsigned type, uint64_t handle)
 {
-    return type == VGP_H_GRAPH || type == VGP_H_GRAPH_NODE;
+    return (type == VGP_H_GRAPH || type == VGP_H_GRAPH_NODE) &&
+           VGP_HANDLE_INDEX(handle) < VGP_HANDLE_GUEST_FIRST;
 }
 
 static bool well_formed(uint64_t handle, unsigned type)
@@ -168,7 +169,7 @@ bool wrk_handles_remove(struct wrk_handles *t, uint64_t handle, unsigned type)
     leave_parent(t, e);
     while (e->first)
         wrk_handles_remove(t, e->first, VGP_HANDLE_TYPE(e->first));
-    if (is_minted(type)) {
+    if (is_minted(type, handle)) {
         if (t->nfree[type] == t->free_room[type]) {
             uint32_t room = t->free_room[type] ? 2 * t->free_room[type] : 64;
             uint32_t *grown = realloc(t->free_list[type], room * sizeof(*grown));
@@ -185,10 +186,10 @@ bool wrk_handles_remove(struct wrk_handles *t, uint64_t handle, unsigned type)
 
 uint64_t wrk_handles_mint(struct wrk_handles *t, unsigned type, void *object)
 {
-    uint32_t index = t->nfree[type] ? t->free_list[type][t->nfree[type] - 1] : t->high[type] + 1;
+    uint32_t index = t->nfree[type] ? t->free_list[type][t->nfree[type] - 1] : t->minted[type] + 1;
     uint32_t generation = 1;
 
-    if (index >= VGP_HANDLE_INDEX_MAX)
+    if (index >= VGP_HANDLE_GUEST_FIRST)
         return 0;
     const struct wrk_handle_entry *e = entry_at(t, VGP_HANDLE(type, 1, index), type);
     if (e && e->generation)
@@ -198,6 +199,8 @@ uint64_t wrk_handles_mint(struct wrk_handles *t, unsigned type, void *object)
         return 0;
     if (t->nfree[type])
         t->nfree[type]--;
+    else
+        t->minted[type] = index;
     wrk_handles_put(t, handle, type, object, 0);
     return handle;
 }

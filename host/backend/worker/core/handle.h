@@ -28,6 +28,7 @@ struct wrk_handles {
     uint32_t high[VGP_H_TYPES];                              /* highest index ever used + 1 */
     uint64_t live[VGP_H_TYPES];
     uint64_t live_all;                /* their sum */
+    uint32_t minted[VGP_H_TYPES];     /* minted here: highest index ever used */
     uint32_t *free_list[VGP_H_TYPES]; /* minted here: indices to be used again */
     uint32_t nfree[VGP_H_TYPES], free_room[VGP_H_TYPES];
 };
@@ -48,8 +49,8 @@ CUresult wrk_handles_failure(struct wrk_handles *t, uint64_t handle, unsigned ty
 bool wrk_handles_remove(struct wrk_handles *t, uint64_t handle, unsigned type);
 /* `handle` is part of the live object `parent`, of any type. */
 void wrk_handles_set_parent(struct wrk_handles *t, uint64_t handle, uint64_t parent);
-/* A new handle for an object, for types that are minted here (graphs and their nodes) and never by
- * the guest. 0: no memory, or VGP_HANDLE_INDEX_MAX are live. */
+/* A new handle for an object, for types that are minted here (graphs and their nodes), below
+ * VGP_HANDLE_GUEST_FIRST. 0: no memory, or so many are live. */
 uint64_t wrk_handles_mint(struct wrk_handles *t, unsigned type, void *object);
 /* Calls fn for each live entry of a type. */
 void wrk_handles_each(struct wrk_handles *t, unsigned type,

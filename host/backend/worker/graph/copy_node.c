@@ -107,6 +107,7 @@ static CUresult add_joined(struct wrk_call *c, struct wrk_where *w, const CUDA_M
         CUgraphNode in = h.copy && !h.to_device ? copy : func;
         CUgraphNode out = h.copy && h.to_device ? copy : func;
 
+        *handle = w->name;
         if (wrk_gnode_join(c->w, w->graph, h.copy ? copy : func, in, out, cookie, handle))
             return CUDA_SUCCESS;
         r = CUDA_ERROR_OUT_OF_MEMORY;
@@ -134,7 +135,7 @@ static CUresult capture_joined(struct wrk_call *c, CUstream stream, const CUDA_M
 {
     CUgraphNode func = NULL, copy = NULL, last;
     struct wrk_host_func *f;
-    uint64_t handle;
+    uint64_t handle = 0;
     CUgraph object;
     CUresult r = wrk_capture_front(stream, &object, &last);
 

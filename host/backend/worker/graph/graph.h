@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Graphs in the worker. Their handles and those of their nodes are minted here, because the provider
- * makes them too: while it captures, when it clones, as children of nodes. Dispatcher only.
+ * Graphs in the worker. Handles of those that the provider makes while it captures, when it clones, as children of
+ * nodes, and of their nodes, are minted here; those that the guest makes by itself it mints. Dispatcher only.
  */
 #ifndef WRK_GRAPH_H
 #define WRK_GRAPH_H
@@ -21,6 +21,7 @@ struct wrk_graph {
     struct wrk_namer names;              /* what its nodes and those of its children name */
     uint64_t *conditions;                /* numbers given out for conditional nodes */
     uint32_t nconditions;
+    CUresult failed; /* a posted node that could not be added: what is asked of the graph fails with it */
 };
 
 /*
@@ -49,7 +50,7 @@ CUresult wrk_gnode_get(struct wrk_call *c, uint64_t handle, struct wrk_gnode **o
  * `from`: where edges begin, else where they end. */
 CUresult wrk_gnodes_get(struct wrk_call *c, const struct wrk_graph *g, const uint64_t *handles, uint32_t n,
                         bool from, CUgraphNode **out);
-/* Makes a copy and its host function one node. False: no memory. */
+/* Makes a copy and its host function one node; *handle: its name where the guest has minted it, else 0. False: no memory. */
 bool wrk_gnode_join(struct wrk_worker *w, struct wrk_graph *g, CUgraphNode object, CUgraphNode in,
                     CUgraphNode out, uint64_t cookie, uint64_t *handle);
 /* The half of a copy that is a host function. */
@@ -63,6 +64,17 @@ struct wrk_gnode *wrk_gnode_known(CUgraphNode object);
  * handles as one client may have, or a node that is known as another graph's. */
 struct wrk_graph *wrk_graph_of(struct wrk_worker *w, CUgraph object);
 struct wrk_gnode *wrk_gnode_of(struct wrk_worker *w, struct wrk_graph *g, CUgraphNode object);
+/* The same of new ones whose handle the guest has minted, and is reserved; 0: minted here. */
+struct wrk_graph *wrk_graph_named(struct wrk_worker *w, CUgraph object, uint64_t name);
+struct wrk_gnode *wrk_gnode_named(struct wrk_worker *w, struct wrk_graph *g, CUgraphNode object,
+                                  uint64_t name);
+/* The guest has minted the handle of a graph or node that the call makes: reserves it. Other indices are malformed. */
+CUresult wrk_graph_reserve(struct wrk_call *c, uint64_t name, enum vgp_handle_type type);
+/*
+ * A posted call has failed. Did it add a node, its graph is not what the guest believes: what is asked of the graph from
+ * now on fails with r as well, and the guest is told. False: it did not, and the error is the process's.
+ */
+bool wrk_graph_call_failed(struct wrk_call *c, CUresult r);
 /* The record of a graph when there is one. */
 struct wrk_graph *wrk_graph_known(CUgraph object);
 /* The provider has destroyed it: its record, those of its nodes and of their children go. */

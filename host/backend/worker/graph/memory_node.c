@@ -149,7 +149,7 @@ CUresult wrk_do_vgpGraphConditionalNode(struct wrk_call *c, const struct vgp_arg
     struct wrk_where w;
     CUresult r = WRK_WHERE(&w);
 
-    if (r == CUDA_SUCCESS && a->op != VGP_NODE_ADD)
+    if (r == CUDA_SUCCESS && w.op != VGP_NODE_ADD)
         r = wrk_malformed(c, "conditional nodes cannot be changed");
     if (r == CUDA_SUCCESS)
         r = wrk_node_context(c, a->context, &ctx);
@@ -220,7 +220,7 @@ CUresult wrk_do_vgpGraphMoveNode(struct wrk_call *c, const struct vgp_args_vgpGr
     struct wrk_where w;
     CUresult r = WRK_WHERE(&w);
 
-    if (r == CUDA_SUCCESS && a->op != VGP_NODE_ADD)
+    if (r == CUDA_SUCCESS && w.op != VGP_NODE_ADD)
         r = wrk_malformed(c, "a child graph is moved when it is added");
     if (r == CUDA_SUCCESS)
         r = wrk_graph_get(c, a->child, &child);

@@ -21,9 +21,19 @@ CUresult wrk_where_get(struct wrk_call *c, struct wrk_where *w, uint32_t op, uin
     CUresult r = CUDA_SUCCESS;
 
     memset(w, 0, sizeof(*w));
-    w->op = op;
-    if (op > VGP_NODE_CAPTURE)
+    if (op > (c->w->minor < 8 ? VGP_NODE_CAPTURE : VGP_NODE_POST))
         return wrk_malformed(c, "no node operation number %u", op);
+    if (op != VGP_NODE_POST && c->rec->reply_slot == VGP_NO_REPLY)
+        return wrk_malformed(c, "no reply slot");
+    c->builds = op == VGP_NODE_POST ? graph : 0;
+    w->op = op >= VGP_NODE_NAME ? VGP_NODE_ADD : op;
+    if (op >= VGP_NODE_NAME) {
+        r = wrk_graph_reserve(c, target, VGP_H_GRAPH_NODE);
+        if (r != CUDA_SUCCESS)
+            return r;
+        w->name = target;
+        op = VGP_NODE_ADD;
+    }
     if (!wrk_edges_ok(edges, edge_bytes, n, &w->edges))
         return wrk_malformed(c, "edge data does not fit the dependencies");
     if (all_zero(edges, edge_bytes))
@@ -84,7 +94,7 @@ CUresult wrk_added(struct wrk_call *c, struct wrk_where *w, CUresult r, CUgraphN
         return r;
     if (w->edges)
         r = add_edges(c, w, node);
-    n = r == CUDA_SUCCESS ? wrk_gnode_of(c->w, w->graph, node) : NULL;
+    n = r == CUDA_SUCCESS ? wrk_gnode_named(c->w, w->graph, node, w->name) : NULL;
     if (n) {
         *handle = n->handle;
         return CUDA_SUCCESS;
@@ -136,6 +146,29 @@ CUresult wrk_graph_made(struct wrk_call *c, CUgraph object, uint64_t *handle)
     }
     g->client = true;
     *handle = g->handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult wrk_do_vgpGraphNew(struct wrk_call *c, const struct vgp_args_vgpGraphNew *a)
+{
+    CUresult r = wrk_graph_reserve(c, a->graph, VGP_H_GRAPH);
+    CUgraph object = NULL;
+    struct wrk_graph *g;
+
+    c->builds = c->rec->reply_slot == VGP_NO_REPLY ? a->graph : 0;
+    if (r != CUDA_SUCCESS)
+        return r;
+    if (!wrk_provider.cuGraphCreate || !wrk_provider.cuGraphDestroy)
+        return wrk_missing(c, "cuGraphCreate");
+    r = wrk_provider.cuGraphCreate(&object, 0);
+    if (r != CUDA_SUCCESS)
+        return r;
+    g = wrk_graph_named(c->w, object, a->graph);
+    if (!g) {
+        wrk_provider.cuGraphDestroy(object);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    g->client = true;
     return CUDA_SUCCESS;
 }
 
@@ -224,7 +257,7 @@ static bool clone_joined(struct wrk_call *c, const struct wrk_graph *from, struc
     for (const struct wrk_gnode *n = from->nodes; n; n = n->next) {
         CUgraphNode part[3];
         const CUgraphNode was[3] = {n->object, n->in, n->out};
-        uint64_t handle;
+        uint64_t handle = 0;
 
         if (!n->cookie && n->in == n->out)
             continue;
@@ -272,6 +305,8 @@ CUresult wrk_do_vgpGraphDestroyNode(struct wrk_call *c, const struct vgp_args_vg
 
     if (r != CUDA_SUCCESS)
         return r;
+    if (c->rec->reply_slot == VGP_NO_REPLY)
+        c->builds = n->graph->handle;
     if (!wrk_provider.cuGraphDestroyNode)
         return wrk_missing(c, "cuGraphDestroyNode");
     if (wrk_capture_into(n->graph->object))
@@ -295,8 +330,11 @@ CUresult wrk_do_vgpGraphEdges(struct wrk_call *c, const struct vgp_args_vgpGraph
     CUgraphNode *f = NULL, *t = NULL;
     const CUgraphEdgeData *edges;
     struct wrk_graph *g;
-    CUresult r = wrk_graph_get(c, a->graph, &g);
+    CUresult r;
 
+    if (c->rec->reply_slot == VGP_NO_REPLY)
+        c->builds = a->graph;
+    r = wrk_graph_get(c, a->graph, &g);
     if (r != CUDA_SUCCESS)
         return r;
     if (a->from_len != a->to_len || !wrk_edges_ok(edgeData, a->edgeData_len, a->from_len, &edges))

@@ -95,18 +95,26 @@ CUresult wrk_graph_get_any(struct wrk_call *c, uint64_t handle, struct wrk_graph
     return wrk_handle_get(c, handle, VGP_H_GRAPH, false, (void **)out);
 }
 
+static CUresult usable(struct wrk_call *c, struct wrk_graph *g)
+{
+    c->told |= g->failed != CUDA_SUCCESS;
+    if (g->failed != CUDA_SUCCESS)
+        return g->failed;
+    return wrk_namer_stale(&g->names) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+}
+
 CUresult wrk_graph_get(struct wrk_call *c, uint64_t handle, struct wrk_graph **out)
 {
     CUresult r = wrk_graph_get_any(c, handle, out);
 
-    return r == CUDA_SUCCESS && wrk_namer_stale(&(*out)->names) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : r;
+    return r == CUDA_SUCCESS ? usable(c, *out) : r;
 }
 
 CUresult wrk_gnode_get(struct wrk_call *c, uint64_t handle, struct wrk_gnode **out)
 {
     CUresult r = wrk_handle_get(c, handle, VGP_H_GRAPH_NODE, false, (void **)out);
 
-    return r == CUDA_SUCCESS && wrk_namer_stale(&(*out)->graph->names) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : r;
+    return r == CUDA_SUCCESS ? usable(c, (*out)->graph) : r;
 }
 
 CUresult wrk_graph_object_any(struct wrk_call *c, uint64_t handle, CUgraph *object)
@@ -175,7 +183,30 @@ struct wrk_graph *wrk_graph_known(CUgraph object)
     return map_get(&graphs, object);
 }
 
+CUresult wrk_graph_reserve(struct wrk_call *c, uint64_t name, enum vgp_handle_type type)
+{
+    if (VGP_HANDLE_INDEX(name) < VGP_HANDLE_GUEST_FIRST)
+        return wrk_malformed(c, "handle %#llx is not the guest's to mint", (unsigned long long)name);
+    return wrk_handle_reserve(c, name, type);
+}
+
+/* The handle of a new record, in the table; 0: no memory, or too many. */
+static uint64_t enter(struct wrk_worker *w, enum vgp_handle_type type, void *record, uint64_t name)
+{
+    if (!name)
+        return wrk_handles_mint(&w->handles, type, record);
+    if (wrk_handles_reserve(&w->handles, name, type) != CUDA_SUCCESS)
+        return 0;
+    wrk_handles_put(&w->handles, name, type, record, 0);
+    return name;
+}
+
 struct wrk_graph *wrk_graph_of(struct wrk_worker *w, CUgraph object)
+{
+    return wrk_graph_named(w, object, 0);
+}
+
+struct wrk_graph *wrk_graph_named(struct wrk_worker *w, CUgraph object, uint64_t name)
 {
     struct wrk_graph *g = wrk_graph_known(object);
 
@@ -185,7 +216,7 @@ struct wrk_graph *wrk_graph_of(struct wrk_worker *w, CUgraph object)
     if (!g)
         return NULL;
     g->object = object;
-    g->handle = wrk_handles_mint(&w->handles, VGP_H_GRAPH, g);
+    g->handle = enter(w, VGP_H_GRAPH, g, name);
     if (!g->handle || !map_put(&graphs, object, g)) {
         wrk_handles_remove(&w->handles, g->handle, VGP_H_GRAPH);
         free(g);
@@ -195,6 +226,12 @@ struct wrk_graph *wrk_graph_of(struct wrk_worker *w, CUgraph object)
 }
 
 struct wrk_gnode *wrk_gnode_of(struct wrk_worker *w, struct wrk_graph *g, CUgraphNode object)
+{
+    return wrk_gnode_named(w, g, object, 0);
+}
+
+struct wrk_gnode *wrk_gnode_named(struct wrk_worker *w, struct wrk_graph *g, CUgraphNode object,
+                                  uint64_t name)
 {
     struct wrk_gnode *n = map_get(&nodes, object);
 
@@ -207,7 +244,7 @@ struct wrk_gnode *wrk_gnode_of(struct wrk_worker *w, struct wrk_graph *g, CUgrap
         return NULL;
     n->object = n->in = n->out = object;
     n->graph = g;
-    n->handle = wrk_handles_mint(&w->handles, VGP_H_GRAPH_NODE, n);
+    n->handle = enter(w, VGP_H_GRAPH_NODE, n, name);
     if (!n->handle || !map_put(&nodes, object, n)) {
         wrk_handles_remove(&w->handles, n->handle, VGP_H_GRAPH_NODE);
         free(n);
@@ -228,7 +265,7 @@ struct wrk_gnode *wrk_gnode_known(CUgraphNode object)
 bool wrk_gnode_join(struct wrk_worker *w, struct wrk_graph *g, CUgraphNode object, CUgraphNode in,
                     CUgraphNode out, uint64_t cookie, uint64_t *handle)
 {
-    struct wrk_gnode *n = wrk_gnode_of(w, g, object);
+    struct wrk_gnode *n = wrk_gnode_named(w, g, object, *handle);
     CUgraphNode other = in == object ? out : in;
 
     if (!n)
@@ -241,6 +278,19 @@ bool wrk_gnode_join(struct wrk_worker *w, struct wrk_graph *g, CUgraphNode objec
     n->out = out;
     n->cookie = cookie;
     *handle = n->handle;
+    return true;
+}
+
+bool wrk_graph_call_failed(struct wrk_call *c, CUresult r)
+{
+    const struct wrk_handle_entry *e = wrk_handles_find(&c->w->handles, c->builds, VGP_H_GRAPH);
+
+    if (!c->builds)
+        return false;
+    if (e && ((struct wrk_graph *)e->object)->failed == CUDA_SUCCESS)
+        ((struct wrk_graph *)e->object)->failed = r;
+    if (!c->told)
+        wrk_async_graph_failed(c->w, c->rec->call, r);
     return true;
 }
 

@@ -57,7 +57,7 @@ void wrk_dispatch_one(struct wrk_worker *w)
     c->args = w->ring.args;
     c->args_size = w->ring.args_size;
     c->malformed = c->deferred = c->has_stream = c->told = false;
-    c->makes = 0;
+    c->makes = c->builds = 0;
     c->reply_size = 0;
     if (!row || row->since > w->minor)
         wrk_die(w, VGPU_DEAD_PROTOCOL, "malformed record: call number %#x does not exist", rec->call);
@@ -85,7 +85,8 @@ void wrk_dispatch_one(struct wrk_worker *w)
         /* The guest goes on with what it believes to be there. It hears of the cause once. */
         if (r != CUDA_SUCCESS && c->makes)
             wrk_handles_fail(&w->handles, c->makes, c->makes_type, r);
-        if (r != CUDA_SUCCESS && !(row->flags & VGP_F_FILLS && wrk_capture_failed(c, r)) && !c->told)
+        if (r != CUDA_SUCCESS && !(row->flags & VGP_F_FILLS && wrk_capture_failed(c, r)) &&
+            !wrk_graph_call_failed(c, r) && !c->told)
             wrk_async_error(w, rec->call, r);
         return;
     }

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Graphs that the program builds call by call, and what of that needs no reply. Lock order: the lock here, then that of
+ * the handle table; nothing is sent under it.
+ */
+#include "graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "vgp_guest.h"
+
+struct build;
+struct build_node {
+    struct build *graph;
+    struct build_node *next, *prev; /* in graph->nodes */
+    uint64_t handle;
+    uint32_t number; /* in the order of the calls */
+    bool made;       /* the call that adds it has succeeded, or was posted */
+    bool plain;      /* kernel, or empty: nothing else in the graph depends on its type */
+};
+
+struct build {
+    struct build *next_moved;
+    uint64_t handle;
+    uint64_t doubts; /* when it was created */
+    struct build_node *nodes;
+    struct btr_tree edges; /* by the numbers of both ends */
+    uint32_t numbers;
+    bool special;                 /* has nodes that say which edges and ends of nodes are possible */
+    bool unordered;               /* edges may lead back to earlier nodes, or are not all known */
+    uint64_t parent, parent_node; /* it was moved there; 0: it is the program's */
+};
+
+/* So many dependencies are compared with each other; a call with more is answered. */
+#define COMPARED 64u
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic uint64_t doubts;
+static struct build *moved;
+static bool off; /* VGPU_POST_NODES=0 */
+
+CUresult vcu_build_init(void)
+{
+    const char *value = getenv("VGPU_POST_NODES");
+
+    off = value != NULL && !strcmp(value, "0");
+    return CUDA_SUCCESS;
+}
+
+void vcu_build_doubt(void)
+{
+    atomic_fetch_add(&doubts, 1);
+}
+
+bool vcu_build_may_name(void)
+{
+    return !off && vcu.worker_minor >= 8 && vcu.ring.tap == NULL;
+}
+
+/* Records are looked up, changed and freed under the lock. */
+static struct build *find(CUgraph graph)
+{
+    return vcu_handle_data((uintptr_t)graph, VGP_H_GRAPH);
+}
+
+static struct build_node *find_node(CUgraphNode node)
+{
+    return vcu_handle_data((uintptr_t)node, VGP_H_GRAPH_NODE);
+}
+
+/* ---- graphs ----------------------------------------------------------------------------------- */
+
+void vcu_build_begun(CUgraph graph)
+{
+    struct build *g = graph == NULL ? NULL : calloc(1, sizeof(*g));
+
+    if (g == NULL) /* without a record it is as one that is not known */
+        return;
+    g->handle = (uintptr_t)graph;
+    g->doubts = atomic_load(&doubts);
+    btr_init(&g->edges, false);
+    vcu_handle_set_data(g->handle, VGP_H_GRAPH, g);
+}
+
+static void drop_node(struct build_node *n)
+{
+    if (n->prev != NULL)
+        n->prev->next = n->next;
+    else
+        n->graph->nodes = n->next;
+    if (n->next != NULL)
+        n->next->prev = n->prev;
+    free(n);
+}
+
+static void drop_graph(struct build *g)
+{
+    while (g->nodes != NULL) {
+        vgp_handle_drop(g->nodes->handle);
+        drop_node(g->nodes);
+    }
+    vgp_handle_drop(g->handle);
+    btr_fini(&g->edges);
+    free(g);
+}
+
+/* Graphs that were moved to what is gone (UINT64_MAX: nothing), and what was moved to these. One that was moved to a graph that is not known here
+   (a clone's child) stays in the table, and costs its handles, until the process ends. */
+static void drop_moved(uint64_t graph, uint64_t node)
+{
+    for (struct build **p = &moved; *p != NULL;) {
+        struct build *g = *p;
+
+        if (g->parent != graph && g->parent_node != node) {
+            p = &g->next_moved;
+            continue;
+        }
+        *p = g->next_moved;
+        for (struct build *m = moved; m != NULL; m = m->next_moved) {
+            if (m->parent == g->handle) {
+                m->parent = graph;
+                m->parent_node = node;
+            }
+        }
+        drop_graph(g);
+        p = &moved;
+    }
+}
+
+void vcu_build_graph_gone(CUgraph graph)
+{
+    struct build *g;
+
+    pthread_mutex_lock(&lock);
+    g = find(graph);
+    if (g != NULL)
+        drop_graph(g);
+    vgp_handle_drop((uintptr_t)graph); /* where there was no memory for a record */
+    drop_moved((uintptr_t)graph, UINT64_MAX);
+    pthread_mutex_unlock(&lock);
+}
+
+void vcu_build_moved(CUgraph child, CUgraph graph, CUgraphNode node)
+{
+    struct build *g;
+
+    pthread_mutex_lock(&lock);
+    g = find(child);
+    if (g != NULL && g->parent == 0) {
+        g->parent = (uintptr_t)graph;
+        g->parent_node = (uintptr_t)node;
+        g->next_moved = moved;
+        moved = g;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* Is what the guest knows of it all that there is to know, now? Captures may be into any graph. */
+static bool is_certain(const struct build *g)
+{
+    return g != NULL && g->parent == 0 && g->doubts == atomic_load(&doubts) && vcu_build_may_name() &&
+           atomic_load_explicit(&vcu_captures, memory_order_relaxed) == 0;
+}
+
+/* ---- edges ------------------------------------------------------------------------------------ */
+
+static uint64_t edge_key(const struct build_node *from, const struct build_node *to)
+{
+    return (uint64_t)from->number << 32 | to->number;
+}
+
+static void add_edge(struct build *g, const struct build_node *from, const struct build_node *to)
+{
+    if (from == NULL || to == NULL || from->number >= to->number ||
+        btr_insert(&g->edges, edge_key(from, to), 0, NULL) != 0)
+        g->unordered = true;
+}
+
+/* True: all are new, and lead from earlier nodes of the graph to later ones, so that there can be no cycle. */
+static bool add_new_edges(struct build *g, const CUgraphNode *from, const CUgraphNode *to, size_t n)
+{
+    size_t done;
+
+    for (done = 0; done < n; done++) {
+        const struct build_node *a = find_node(from[done]), *b = find_node(to[done]);
+
+        if (a == NULL || b == NULL || a->graph != g || b->graph != g || !a->made || !b->made ||
+            a->number >= b->number || btr_find(&g->edges, edge_key(a, b), &(struct btr_item){0}) ||
+            btr_insert(&g->edges, edge_key(a, b), 0, NULL) != 0)
+            break;
+    }
+    if (done == n)
+        return true;
+    while (done-- > 0)
+        btr_remove(&g->edges, edge_key(find_node(from[done]), find_node(to[done])), NULL);
+    return false;
+}
+
+bool vcu_build_post_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n)
+{
+    struct build *g;
+    bool yes;
+
+    pthread_mutex_lock(&lock);
+    g = find(graph);
+    yes = is_certain(g) && !g->special && !g->unordered && add_new_edges(g, from, to, n);
+    pthread_mutex_unlock(&lock);
+    return yes;
+}
+
+void vcu_build_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n, bool all_added)
+{
+    struct build *g;
+
+    pthread_mutex_lock(&lock);
+    g = find(graph);
+    for (size_t i = 0; g != NULL && all_added && i < n; i++)
+        add_edge(g, find_node(from[i]), find_node(to[i]));
+    if (g != NULL && !all_added)
+        g->unordered = true;
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- nodes ------------------------------------------------------------------------------------ */
+
+void vcu_build_name(struct vgp_where *w)
+{
+    struct build_node *n = NULL;
+    struct build *g;
+
+    if (!vcu_build_may_name())
+        return;
+    pthread_mutex_lock(&lock);
+    g = find(w->graph);
+    if (g != NULL && g->numbers != UINT32_MAX)
+        n = calloc(1, sizeof(*n));
+    if (n != NULL)
+        n->handle = vgp_handle_mint(VGP_H_GRAPH_NODE);
+    if (n != NULL && n->handle != 0) {
+        n->graph = g;
+        n->number = ++g->numbers;
+        n->next = g->nodes;
+        if (n->next != NULL)
+            n->next->prev = n;
+        g->nodes = n;
+        vcu_handle_set_data(n->handle, VGP_H_GRAPH_NODE, n);
+        w->op = VGP_NODE_NAME;
+        w->target = (CUgraphNode)(uintptr_t)n->handle;
+    } else {
+        free(n); /* the worker mints a handle, then */
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* Nodes of g, each once, which new ones can depend on? */
+static bool dependencies_ok(const struct build *g, const struct vgp_where *w)
+{
+    if (w->edges != NULL || w->ndeps > COMPARED)
+        return false;
+    for (size_t i = 0; i < w->ndeps; i++) {
+        const struct build_node *n = find_node(w->deps[i]);
+
+        if (n == NULL || n->graph != g || !n->made)
+            return false;
+        for (size_t k = 0; k < i; k++) {
+            if (w->deps[k] == w->deps[i])
+                return false;
+        }
+    }
+    return true;
+}
+
+bool vcu_build_post(const struct vgp_where *w, bool sure)
+{
+    struct build_node *n;
+    bool yes = false;
+
+    if (w->op != VGP_NODE_NAME)
+        return false;
+    pthread_mutex_lock(&lock);
+    n = find_node(w->target);
+    if (n != NULL) {
+        n->plain = true;
+        yes = sure && is_certain(n->graph) && dependencies_ok(n->graph, w);
+    }
+    pthread_mutex_unlock(&lock);
+    return yes;
+}
+
+CUresult vcu_where_post(struct vgp_where *w)
+{
+    if (vcu_build_post(w, true))
+        w->op = VGP_NODE_POST;
+    return CUDA_SUCCESS;
+}
+
+/* The worker may keep a node that it could neither finish nor destroy: its handle is not used again. */
+static bool may_be_left(CUresult r)
+{
+    return r == CUDA_ERROR_OUT_OF_MEMORY || r == CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult vcu_where_added(const struct vgp_where *w, CUresult r, uint64_t *node)
+{
+    struct build_node *n;
+
+    if (w->op < VGP_NODE_NAME)
+        return r;
+    *node = (uintptr_t)w->target;
+    pthread_mutex_lock(&lock);
+    n = find_node(w->target);
+    if (n != NULL && r == CUDA_SUCCESS) {
+        n->made = true;
+        n->graph->special |= !n->plain;
+        for (size_t i = 0; i < w->ndeps; i++)
+            add_edge(n->graph, find_node(w->deps[i]), n);
+    } else if (n != NULL) {
+        vcu_handle_set_data(n->handle, VGP_H_GRAPH_NODE, NULL);
+        if (!may_be_left(r))
+            vgp_handle_drop(n->handle);
+        drop_node(n);
+    }
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+bool vcu_build_post_end(CUgraphNode node)
+{
+    const struct build_node *n;
+    bool yes;
+
+    pthread_mutex_lock(&lock);
+    n = find_node(node);
+    yes = n != NULL && n->made && n->plain && !n->graph->special && is_certain(n->graph);
+    pthread_mutex_unlock(&lock);
+    return yes;
+}
+
+void vcu_build_node_gone(CUgraphNode node)
+{
+    struct build_node *n;
+
+    pthread_mutex_lock(&lock);
+    n = find_node(node);
+    if (n != NULL) {
+        vgp_handle_drop(n->handle);
+        drop_node(n);
+    }
+    drop_moved(UINT64_MAX, (uintptr_t)node);
+    pthread_mutex_unlock(&lock);
+}
