@@ -136,8 +136,7 @@ CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode n, CUgraph *g)
 
 CUresult cuGraphAddEmptyNode(CUgraphNode *out, CUgraph g, const CUgraphNode *deps, size_t n)
 {
-    (void)deps;
-    (void)n;
+    (void)deps, (void)n;
     return add(out, g, CU_GRAPH_NODE_TYPE_EMPTY, NULL);
 }
 
@@ -147,8 +146,7 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *out, CUgraph g, const CUgraphNode *
     struct node *made;
     CUresult r = add(out, g, CU_GRAPH_NODE_TYPE_MEM_ALLOC, &made);
 
-    (void)deps;
-    (void)n;
+    (void)deps, (void)n;
     if (r != CUDA_SUCCESS)
         return r;
     made->bytes = p->bytesize;
@@ -173,10 +171,7 @@ CUresult cuGraphMemFreeNodeGetParams(CUgraphNode n, CUdeviceptr *dptr)
 CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *out, CUgraph g, CUcontext ctx,
                                         unsigned value, unsigned flags)
 {
-    (void)g;
-    (void)ctx;
-    (void)value;
-    (void)flags;
+    (void)g, (void)ctx, (void)value, (void)flags;
     *out = next_condition++;
     return CUDA_SUCCESS;
 }
@@ -188,9 +183,7 @@ CUresult cuGraphAddNode_v2(CUgraphNode *out, CUgraph g, const CUgraphNode *deps,
     struct node *made;
     CUresult r = add(out, g, p->type, &made);
 
-    (void)deps;
-    (void)edges;
-    (void)n;
+    (void)deps, (void)edges, (void)n;
     if (r == CUDA_SUCCESS && p->type == CU_GRAPH_NODE_TYPE_GRAPH)
         made->child = p->graph.graph;
     for (unsigned i = 0;
@@ -209,8 +202,7 @@ CUresult cuGraphAddHostNode(CUgraphNode *out, CUgraph g, const CUgraphNode *deps
     struct node *made;
     CUresult r = add(out, g, CU_GRAPH_NODE_TYPE_HOST, &made);
 
-    (void)deps;
-    (void)n;
+    (void)deps, (void)n;
     if (r == CUDA_SUCCESS)
         made->host = *p;
     return r;
@@ -296,8 +288,7 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode *out, CUgraph g, const CUgraphNode
     struct node *made;
     CUresult r = add(out, g, CU_GRAPH_NODE_TYPE_GRAPH, &made);
 
-    (void)deps;
-    (void)n;
+    (void)deps, (void)n;
     return r == CUDA_SUCCESS ? cuGraphClone(&made->child, child) : r;
 }
 
@@ -412,8 +403,7 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *out, CUgraph g, const CUgraphNode 
 {
     CUresult r = add(out, g, CU_GRAPH_NODE_TYPE_KERNEL, NULL);
 
-    (void)deps;
-    (void)n;
+    (void)deps, (void)n;
     return r == CUDA_SUCCESS ? cuGraphKernelNodeSetParams_v2(*out, p) : r;
 }
 
@@ -439,8 +429,7 @@ CUresult cuGraphAddEventRecordNode(CUgraphNode *out, CUgraph g, const CUgraphNod
 {
     CUresult r = add(out, g, CU_GRAPH_NODE_TYPE_EVENT_RECORD, NULL);
 
-    (void)deps;
-    (void)n;
+    (void)deps, (void)n;
     return r == CUDA_SUCCESS ? cuGraphEventRecordNodeSetEvent(*out, e) : r;
 }
 
@@ -472,9 +461,7 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode *out, CUgraph g, const CUgraphNode *de
 {
     CUresult r = add(out, g, CU_GRAPH_NODE_TYPE_MEMCPY, NULL);
 
-    (void)deps;
-    (void)n;
-    (void)ctx;
+    (void)deps, (void)n, (void)ctx;
     return r == CUDA_SUCCESS ? cuGraphMemcpyNodeSetParams(*out, p) : r;
 }
 
@@ -508,10 +495,7 @@ CUresult cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode mode)
 CUresult cuStreamBeginCaptureToGraph(CUstream s, CUgraph g, const CUgraphNode *deps,
                                      const CUgraphEdgeData *edges, size_t n, CUstreamCaptureMode mode)
 {
-    (void)deps;
-    (void)edges;
-    (void)n;
-    (void)mode;
+    (void)deps, (void)edges, (void)n, (void)mode;
     if (capturing)
         return CUDA_ERROR_ILLEGAL_STATE;
     captured = s;
@@ -519,6 +503,14 @@ CUresult cuStreamBeginCaptureToGraph(CUstream s, CUgraph g, const CUgraphNode *d
     capturing_own = false;
     capturing = g;
     return CUDA_SUCCESS;
+}
+
+/* Takes whatever it is given. */
+CUresult cuStreamUpdateCaptureDependencies_v2(CUstream s, CUgraphNode *deps, const CUgraphEdgeData *edges,
+                                              size_t n, unsigned flags)
+{
+    (void)deps, (void)edges, (void)n, (void)flags;
+    return capturing && s == captured ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_STATE;
 }
 
 void testprov_stream_ends(CUstream s)
@@ -591,8 +583,7 @@ CUresult cuEventRecordWithFlags(CUevent e, CUstream s, unsigned flags)
 
 CUresult cuDeviceGetGraphMemAttribute(CUdevice d, CUgraphMem_attribute attr, void *value)
 {
-    (void)d;
-    (void)attr;
+    (void)d, (void)attr;
     *(cuuint64_t *)value = used;
     return CUDA_SUCCESS;
 }

@@ -19,6 +19,7 @@
 #define GRAPH(gen, i) VGP_HANDLE(VGP_H_GRAPH, gen, VGP_HANDLE_GUEST_FIRST + (i))
 #define NODE(gen, i) VGP_HANDLE(VGP_H_GRAPH_NODE, gen, VGP_HANDLE_GUEST_FIRST + (i))
 #define EXEC(i) VGP_HANDLE(VGP_H_GRAPH_EXEC, 1, i)
+#define STREAM VGP_HANDLE(VGP_H_STREAM, 1, 1)
 #define PROVIDER_NODES 256u /* testprov_graph.c: a graph has no more */
 
 static void post_graph(struct guest *g, uint64_t graph)
@@ -326,11 +327,49 @@ static void test_older(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+static int set_dependencies(struct guest *g, const uint64_t *nodes, uint32_t n)
+{
+    struct vgp_args_vgpStreamUpdateCaptureDependencies a = {
+        .stream = STREAM, .flags = CU_STREAM_SET_CAPTURE_DEPENDENCIES, .dependencies_len = n};
+
+    guest_submit(g, VGP_vgpStreamUpdateCaptureDependencies, 0, &a, sizeof(a), nodes, n * 8);
+    return guest_wait(g, 0, NULL, NULL, 5000);
+}
+
+/* What a capture goes on from are nodes of its graph, whatever the provider would take. */
+static void test_capture(void **state)
+{
+    const struct vgp_args_cuStreamCreate stream = {.phStream = STREAM};
+    const struct vgp_args_vgpStreamBeginCapture begin = {.stream = STREAM, .graph = GRAPH(1, 0)};
+    const struct vgp_args_vgpStreamEndCapture end = {.stream = STREAM};
+    const uint64_t nodes[2] = {NODE(1, 0), NODE(1, 1)};
+    struct broker b = {0};
+    struct guest g;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, NULL), 0);
+    connect_guest(&b, &g);
+    assert_int_equal(guest_call(&g, VGP_cuStreamCreate, &stream, sizeof(stream), NULL, NULL), 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        post_graph(&g, GRAPH(1, i));
+        post_node(&g, GRAPH(1, i), nodes[i], 0);
+    }
+    assert_int_equal(guest_call(&g, VGP_vgpStreamBeginCapture, &begin, sizeof(begin), NULL, NULL), 0);
+    assert_int_equal(set_dependencies(&g, nodes, 1), 0);
+    assert_int_equal(set_dependencies(&g, nodes, 2), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(set_dependencies(&g, nodes + 1, 1), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(set_dependencies(&g, nodes, 0), 0);
+    assert_int_equal(guest_call(&g, VGP_vgpStreamEndCapture, &end, sizeof(end), NULL, NULL), 0);
+    assert_int_equal(set_dependencies(&g, nodes, 1), CUDA_ERROR_ILLEGAL_STATE);
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_posted),    cmocka_unit_test(test_failed), cmocka_unit_test(test_foreign),
-        cmocka_unit_test(test_malformed), cmocka_unit_test(test_older),
+        cmocka_unit_test(test_malformed), cmocka_unit_test(test_older),  cmocka_unit_test(test_capture),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -247,8 +247,10 @@ wrk_do_vgpStreamUpdateCaptureDependencies(struct wrk_call *c,
                                           const uint64_t *dependencies, const void *edgeData)
 {
     const CUgraphEdgeData *edges;
+    struct wrk_graph *g = NULL;
     CUgraphNode *deps;
     CUstream stream;
+    struct info i;
     CUresult r = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&stream);
 
     if (r != CUDA_SUCCESS)
@@ -258,7 +260,14 @@ wrk_do_vgpStreamUpdateCaptureDependencies(struct wrk_call *c,
     if (!wrk_provider.cuStreamUpdateCaptureDependencies_v2 &&
         (edges || !wrk_provider.cuStreamUpdateCaptureDependencies))
         return wrk_missing(c, "cuStreamUpdateCaptureDependencies_v2");
-    r = wrk_gnodes_get(c, NULL, dependencies, a->dependencies_len, true, &deps);
+    /* A driver is not trusted to know nodes of other graphs from those of the one that is captured into. */
+    if (a->dependencies_len && provider_can() && get_info(stream, &i) == CUDA_SUCCESS &&
+        i.status == CU_STREAM_CAPTURE_STATUS_ACTIVE) {
+        g = wrk_graph_of(c->w, i.graph);
+        if (!g)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    r = wrk_gnodes_get(c, g, dependencies, a->dependencies_len, true, &deps);
     if (r != CUDA_SUCCESS)
         return r;
     if (wrk_provider.cuStreamUpdateCaptureDependencies_v2)
