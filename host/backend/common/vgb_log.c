@@ -249,7 +249,7 @@ void vgb_log(enum vgb_log_level level, const char *fmt, ...)
     va_end(ap);
 }
 
-/* Whether one more line may be written, after what has been forgotten by now. */
+/* Whether a further line is within the rate, with the allowance that has come back since the last call. */
 static bool has_room(struct vgb_ratelimit *limit, uint64_t second)
 {
     unsigned times = limit->times ? limit->times : 1;

@@ -423,7 +423,7 @@ static void test_flood(void **state)
     unsetenv("VGPU_TEST_BADWORKER");
     unsetenv("VGPU_TEST_MARK");
     assert_int_equal(guest_connect(&shouts, b.sock, "shouts"), -1); /* it has no window header */
-    /* In each second it has had what one may write; lines of others come after that, in some seconds at least. */
+    /* The flood uses up its client's rate in each second; lines of other clients follow, in some seconds at least. */
     for (unsigned i = 0; i < 200 && times_in(log, "noise") < 2 * VGB_LOG_BURST; i++)
         usleep(50000);
     for (unsigned k = 0; k < 5; k++) {

@@ -15,7 +15,7 @@ CUresult sg_lib_module(struct sg_lib *lib, struct sg_ctx *ctx, struct sg_mod **o
     CUresult r = CUDA_SUCCESS;
 
     pthread_mutex_lock(&lib->lock);
-    if (lib->unloaded) /* whoever unloads it may have looked for instances already */
+    if (lib->unloaded) /* the unloading thread may have passed the list of instances */
         r = CUDA_ERROR_INVALID_HANDLE;
     for (pp = &lib->insts; r == CUDA_SUCCESS && (inst = *pp);) {
         if (inst->mod->ctx == ctx && inst->mod->ctx_id == ctx->id) {

@@ -356,7 +356,7 @@ CUresult sg_mod_func(struct sg_mod *mod, struct sg_kernel *k, struct sg_func **o
         }
     }
     f = mod->unloaded ? NULL : calloc(1, sizeof(*f));
-    if (mod->unloaded) /* whoever unloads it may have looked for functions already */
+    if (mod->unloaded) /* the unloading thread may have passed the list of functions */
         r = CUDA_ERROR_INVALID_HANDLE;
     if (f) {
         sg_obj_init(&f->obj, SG_T_FUNC, mod->ctx, func_free);

@@ -182,8 +182,8 @@ static bool wait_for_grower(unsigned tries)
     return false;
 }
 
-/* Makes the file as long as the table is; false: not within the time. A child that was too slow once is only looked at, and
- * whoever makes the file short again and again has each of them waited for no longer than the budget. */
+/* Makes the file as long as the table is; false: not within the time. A child that was too slow once is only looked at. A
+ * broker that makes the file short again and again costs no more than the budget of waits. */
 static bool arbiter_grow(void)
 {
     const uint64_t began = vgb_now_ns();

@@ -281,7 +281,7 @@ int brk_listen_unix(const char *path, int type);
 /* ---- lines.c ---- */
 
 #define BRK_LINES_PARTS VGPU_MAX_CLIENTS
-#define BRK_LINES_TIMES 8u /* lines of all clients together, in those that one may cause */
+#define BRK_LINES_TIMES 8u /* rate of all clients' lines together, as a multiple of one client's */
 struct brk_lines {
     struct vgb_ratelimit whole, part[BRK_LINES_PARTS + 1];
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lines of the log that clients cause: each client has its own part, so that a flood of one hides nothing of the others. */
+/* Lines of the log that clients cause: each client has a rate of its own, so that a flood hides no other client's lines. */
 #include "base.h"
 
 struct vgb_ratelimit *brk_lines_of(struct brk_lines *l, int slot)

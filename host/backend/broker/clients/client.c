@@ -339,8 +339,8 @@ void brk_client_new_doorbell(struct brk_client *c, int fd)
 /* ---- what the worker says; believed only where its state allows it ---- */
 
 /*
- * Images may be on their way for ever: their programs need not send the rest. So nobody has all the room: a client that
- * asks for more leaves a quarter of what the others have left.
+ * Images may be on their way for ever: their programs need not send the rest. So no client gets all of the room: each
+ * request for more leaves a quarter of what the other clients do not use.
  */
 static bool move_blobs(struct brk_client *c, uint64_t to)
 {

@@ -48,7 +48,7 @@ static unsigned open_descriptors(void)
     return n;
 }
 
-/* What others have sent is closed by another thread. */
+/* A thread of its own closes received descriptors. */
 static bool open_descriptors_become(unsigned n)
 {
     for (int i = 0; i < 60000 && open_descriptors() != n; i++)

@@ -180,7 +180,7 @@ static void test_quotas(void **state)
     q.limit = 5; /* lowered below what is used: nothing more, but less */
     assert_false(brk_quota_move(&q, 10, 11));
     assert_true(brk_quota_move(&q, 10, 9));
-    /* Without a limit neither: what one says must not make the sum wrap, nor count all others out. */
+    /* Also without a limit: a holder's claim must not make the sum wrap, nor leave nothing to the other holders. */
     q.limit = 0;
     assert_false(brk_quota_move(&q, 9, UINT64_MAX));
     assert_false(brk_quota_move(&q, 9, BRK_PART_MAX + 1));

@@ -213,7 +213,7 @@ static void test_in_parts(void **state)
     close(fd);
 }
 
-/* A few large files take as long as very many entries: who empties the folder does not wait for their pages. */
+/* A few large files take as long as very many entries: emptying the folder does not wait for their pages. */
 static void test_large(void **state)
 {
     char path[] = "/tmp/vgb-tree-XXXXXX";

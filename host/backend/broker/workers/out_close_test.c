@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Descriptors in messages to a worker and from it: who closes them. */
+/* Which thread closes descriptors in messages to a worker and from it. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
