@@ -46,7 +46,8 @@ void ctx_end(CUcontext c);
 CUfunction get_kernel(CUmodule *m, const char *name);
 void launch_fill(CUfunction f, CUdeviceptr p, uint32_t value, uint32_t n, CUstream s);
 
-void test_linker(void **state); /* api/code/link_test.c */
+void test_ended_is_current(void **state); /* api/device/context_test.c */
+void test_linker(void **state);           /* api/code/link_test.c */
 void test_linker_inputs(void **state);
 int devices_main(void); /* the process of its own that test_devices() starts */
 void test_devices(void **state);
@@ -60,9 +61,10 @@ int branch_main(void); /* api/graph/branch_test.c */
 void test_alone(const char *options, const char *argument);
 
 extern const struct CMUnitTest memory_tests[], array_tests[], tex_tests[], stream_tests[], graph_tests[],
-    gnode_tests[], gbranch_tests[], glifetime_tests[], gwork_tests[], library_tests[], module_tests[], stale_tests[],
-    target_tests[];
+    gnode_tests[], gbranch_tests[], glifetime_tests[], gwork_tests[], library_tests[], module_tests[],
+    stale_tests[], target_tests[];
 extern const size_t n_memory_tests, n_array_tests, n_tex_tests, n_stream_tests, n_graph_tests, n_gnode_tests,
-    n_gbranch_tests, n_glifetime_tests, n_gwork_tests, n_library_tests, n_module_tests, n_stale_tests, n_target_tests;
+    n_gbranch_tests, n_glifetime_tests, n_gwork_tests, n_library_tests, n_module_tests, n_stale_tests,
+    n_target_tests;
 
 #endif

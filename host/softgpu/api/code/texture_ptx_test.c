@@ -494,8 +494,8 @@ int main(void)
         cmocka_unit_test(test_queries),    cmocka_unit_test(test_offsets),
         cmocka_unit_test(test_halves),     cmocka_unit_test(test_formatted),
         cmocka_unit_test(test_reductions), cmocka_unit_test(test_reductions_aligned),
-        cmocka_unit_test(test_references),
-        cmocka_unit_test(test_samplers),   cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_references), cmocka_unit_test(test_samplers),
+        cmocka_unit_test(test_refused),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown) != 0;

@@ -184,7 +184,8 @@ HANDLER(surf_red)
             return SG_FAULTED;
         if (!p)
             continue;
-        if ((uintptr_t)p & (bytes - 1)) /* a locked access that is in two lines of the cache stops every processor */
+        /* A locked access that crosses lines of the cache stops every processor. */
+        if ((uintptr_t)p & (bytes - 1))
             return sg_fault_set(w, in, i, SG_ERR_MISALIGNED, "misaligned surface element");
         const bool sign =
             in->aux & SG_TX_FORMATTED ? t->kind == SG_TEXEL_SINT : (in->aux & SG_TX_SIGNED) != 0;
