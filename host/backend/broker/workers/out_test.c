@@ -287,12 +287,14 @@ static void test_unread(void **state)
 static int with_others_unread(struct fixture *f)
 {
     struct rlimit r = {16, 16};
+    const uid_t own = 3000000 + (uid_t)getpid();
     const struct vgb_msg m = {0};
     int pair[2], fds[] = {f->event, f->event, f->event, f->event}, n = 0, e = 0;
 
-    /* The bound is compared with what is in all sockets of the user. */
+    /* The bound is compared with what is in all sockets of the user: of one that no other process has. */
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair) ||
-        (!geteuid() && (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))) ||
+        (!geteuid() && (setresgid(NOBODY, NOBODY, NOBODY) ||
+                        (setresuid(own, own, own) && setresuid(NOBODY, NOBODY, NOBODY)))) ||
         setrlimit(RLIMIT_NOFILE, &r))
         return -1;
     while (!e && n++ < 1000)
