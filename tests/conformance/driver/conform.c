@@ -204,7 +204,8 @@ static bool run_one(uint32_t index, int control)
     /* Three times: then an audited worker looks for what is left (host/backend/worker/main/audit.c). */
     for (unsigned i = 0; i < 3; i++)
         cuDeviceGraphMemTrim(0);
-    if (usable && !failures && !skipped && !(c->flags & CF_TWO)) /* those end with a context that has failed */
+    /* Cases of two devices end with a context that has failed. */
+    if (usable && !failures && !skipped && !(c->flags & CF_TWO))
         compare_books(before);
     n.done = 1;
     n.failed = failures > 0;
