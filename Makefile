@@ -62,7 +62,7 @@ GUEST_PARTS := guest $(if $(CONFIG_VGPU_CUDA),kernel/vgpu_drv) \
 SUITES := $(patsubst $(TOP)/%/Makefile,%,$(sort $(wildcard $(TOP)/tests/*/Makefile $(TOP)/tests/*/*/Makefile)))
 # The last ones run two at a time: fuzzers compute, the others mostly wait.
 TOGETHER := tests/ptx/fuzz tests/system/faults tests/hardware
-CROSS_TESTS := demo $(filter-out $(TOGETHER),$(SUITES)) --together $(filter $(TOGETHER),$(TOGETHER) $(SUITES))
+CROSS_TESTS := demo $(filter-out $(TOGETHER),$(SUITES)) --together $(filter $(SUITES),$(TOGETHER))
 
 .DEFAULT_GOAL := all
 

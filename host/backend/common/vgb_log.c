@@ -270,7 +270,7 @@ bool vgb_ratelimit_take(struct vgb_ratelimit *limit, uint64_t now_ns)
     uint64_t second = now_ns / 1000000000u;
 
     if (!has_room(limit, second) || (limit->whole && !has_room(limit->whole, second))) {
-        limit->dropped++;
+        (limit->whole ? limit->whole : limit)->dropped++;
         return false;
     }
     for (struct vgb_ratelimit *l = limit; l; l = l->whole) {
@@ -280,16 +280,23 @@ bool vgb_ratelimit_take(struct vgb_ratelimit *limit, uint64_t now_ns)
     return true;
 }
 
+/* Of a part, the whole's: the next line of that part may never come. */
+static void say_dropped(struct vgb_ratelimit *limit, enum vgb_log_level level)
+{
+    struct vgb_ratelimit *l = limit->whole ? limit->whole : limit;
+
+    if (l->dropped)
+        vgb_log(level, "%u further lines of this source were dropped", l->dropped);
+    l->dropped = 0;
+}
+
 void vgb_log_limited(struct vgb_ratelimit *limit, enum vgb_log_level level, const char *fmt, ...)
 {
     va_list ap;
 
     if (level > log_max || !vgb_ratelimit_take(limit, vgb_now_ns()))
         return;
-    if (limit->dropped) {
-        vgb_log(level, "%u further lines of this source were dropped", limit->dropped);
-        limit->dropped = 0;
-    }
+    say_dropped(limit, level);
     va_start(ap, fmt);
     emit(level, fmt, ap);
     va_end(ap);
@@ -318,10 +325,7 @@ void vgb_log_foreign(struct vgb_ratelimit *limit, const char *process, int clien
     }
     if (level > log_max || !vgb_ratelimit_take(limit, vgb_now_ns()))
         return;
-    if (limit->dropped) {
-        vgb_log(level, "%u further lines of this source were dropped", limit->dropped);
-        limit->dropped = 0;
-    }
+    say_dropped(limit, level);
     if (client >= 0)
         snprintf(number, sizeof(number), "%d", client);
     emit_structured(level, process, number, message);

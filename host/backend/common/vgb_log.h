@@ -23,7 +23,7 @@ struct vgb_ratelimit {
     uint64_t second; /* the second (monotonic) that `used` counts */
     unsigned used;
     unsigned reserve_used;
-    unsigned dropped;
+    unsigned dropped;            /* and not reported yet; those of a part count in the whole's */
     unsigned times;              /* the numbers above, so many times; 0: once */
     struct vgb_ratelimit *whole; /* of which this is a part: a line counts for both; NULL: of none */
 };
