@@ -368,78 +368,84 @@ static unsigned times_in(const char *path, const char *text)
     return n;
 }
 
+/* A broker whose workers are badworker, and its log. */
+struct bad {
+    char dir[32], log[64], mark[64];
+    struct broker b;
+};
+
+/* what: VGPU_TEST_BADWORKER */
+static void bad_begin(struct bad *t, const char *what)
+{
+    char worker[600];
+    const char *const extra[] = {"--log", t->log, "--worker", worker, "--log-level", "info", NULL};
+
+    *t = (struct bad){.dir = "/tmp/vgb-log-XXXXXX"};
+    assert_non_null(mkdtemp(t->dir));
+    snprintf(t->log, sizeof(t->log), "%s/log", t->dir);
+    snprintf(t->mark, sizeof(t->mark), "%s/mark", t->dir);
+    snprintf(worker, sizeof(worker), "%s/tests/badworker", getenv("BACKEND_DIR"));
+    setenv("VGPU_TEST_BADWORKER", what, 1);
+    setenv("VGPU_TEST_MARK", t->mark, 1);
+    assert_int_equal(broker_start(&t->b, extra), 0);
+    unsetenv("VGPU_TEST_BADWORKER");
+    unsetenv("VGPU_TEST_MARK");
+}
+
+static void bad_end(struct bad *t)
+{
+    int status = broker_stop(&t->b);
+
+    unlink(t->log);
+    unlink(t->mark);
+    rmdir(t->dir);
+    assert_int_equal(status, 0);
+}
+
 /* A worker that was taken over neither takes nor spoils the lines of another one. */
 static void test_own_output(void **state)
 {
-    char dir[] = "/tmp/vgb-log-XXXXXX", log[64], mark[64], worker[600];
-    const char *const extra[] = {"--log", log, "--worker", worker, "--log-level", "info", NULL};
     struct guest listens, speaks;
-    struct broker b = {0};
+    struct bad t;
     unsigned n = 0;
 
     (void)state;
-    assert_non_null(mkdtemp(dir));
-    snprintf(log, sizeof(log), "%s/log", dir);
-    snprintf(mark, sizeof(mark), "%s/mark", dir);
-    snprintf(worker, sizeof(worker), "%s/tests/badworker", getenv("BACKEND_DIR"));
-    setenv("VGPU_TEST_BADWORKER", "listens", 1);
-    setenv("VGPU_TEST_MARK", mark, 1);
-    assert_int_equal(broker_start(&b, extra), 0);
-    unsetenv("VGPU_TEST_BADWORKER");
-    unsetenv("VGPU_TEST_MARK");
-    assert_int_equal(guest_connect(&listens, b.sock, "listens"), -1); /* it has no window header */
-    for (unsigned i = 0; i < 200 && access(mark, F_OK); i++)
+    bad_begin(&t, "listens");
+    assert_int_equal(guest_connect(&listens, t.b.sock, "listens"), -1); /* it has no window header */
+    for (unsigned i = 0; i < 200 && access(t.mark, F_OK); i++)
         usleep(50000);
-    assert_int_equal(guest_connect(&speaks, b.sock, "speaks"), -1);
-    for (unsigned i = 0; i < 200 && (n = times_in(log, "worker: info: one line in two parts")) < 10; i++)
+    assert_int_equal(guest_connect(&speaks, t.b.sock, "speaks"), -1);
+    for (unsigned i = 0; i < 200 && (n = times_in(t.log, "worker: info: one line in two parts")) < 10; i++)
         usleep(50000);
     guest_close(&speaks);
     guest_close(&listens);
-    int status = broker_stop(&b);
-    unlink(log);
-    unlink(mark);
-    rmdir(dir);
+    bad_end(&t);
     assert_int_equal(n, 10);
-    assert_int_equal(status, 0);
 }
 
 /* A worker that prints without end leaves others their lines. */
 static void test_flood(void **state)
 {
-    char dir[] = "/tmp/vgb-log-XXXXXX", log[64], mark[64], worker[600];
-    const char *const extra[] = {"--log", log, "--worker", worker, "--log-level", "info", NULL};
     struct guest shouts, speaks;
-    struct broker b = {0};
+    struct bad t;
     unsigned n = 0;
 
     (void)state;
-    assert_non_null(mkdtemp(dir));
-    snprintf(log, sizeof(log), "%s/log", dir);
-    snprintf(mark, sizeof(mark), "%s/mark", dir);
-    snprintf(worker, sizeof(worker), "%s/tests/badworker", getenv("BACKEND_DIR"));
-    setenv("VGPU_TEST_BADWORKER", "shouts", 1);
-    setenv("VGPU_TEST_MARK", mark, 1);
-    assert_int_equal(broker_start(&b, extra), 0);
-    unsetenv("VGPU_TEST_BADWORKER");
-    unsetenv("VGPU_TEST_MARK");
-    assert_int_equal(guest_connect(&shouts, b.sock, "shouts"), -1); /* it has no window header */
+    bad_begin(&t, "shouts");
+    assert_int_equal(guest_connect(&shouts, t.b.sock, "shouts"), -1); /* it has no window header */
     /* The flood uses up its client's rate in each second; lines of other clients follow, in some seconds at least. */
-    for (unsigned i = 0; i < 200 && times_in(log, "noise") < 2 * VGB_LOG_BURST; i++)
+    for (unsigned i = 0; i < 200 && times_in(t.log, "noise") < 2 * VGB_LOG_BURST; i++)
         usleep(50000);
     for (unsigned k = 0; k < 5; k++) {
-        assert_int_equal(guest_connect(&speaks, b.sock, "speaks"), -1);
-        for (unsigned i = 0; i < 40 && (n = times_in(log, "a quiet line")) <= k; i++)
+        assert_int_equal(guest_connect(&speaks, t.b.sock, "speaks"), -1);
+        for (unsigned i = 0; i < 40 && (n = times_in(t.log, "a quiet line")) <= k; i++)
             usleep(50000);
         assert_int_equal(n, k + 1);
         guest_close(&speaks);
     }
-    assert_true(times_in(log, "noise") >= 2 * VGB_LOG_BURST);
+    assert_true(times_in(t.log, "noise") >= 2 * VGB_LOG_BURST);
     guest_close(&shouts);
-    int status = broker_stop(&b);
-    unlink(log);
-    unlink(mark);
-    rmdir(dir);
-    assert_int_equal(status, 0);
+    bad_end(&t);
 }
 
 static void test_refused(void **state)

@@ -62,6 +62,13 @@ static void add_asked(struct replay_run *r, uint64_t cookie, const uint8_t *data
         .cookie = cookie, .slot = words[1], .sequence = words[2], .released = released};
 }
 
+/* The error of a call that had no reply. */
+static bool is_late(uint16_t type)
+{
+    return type == VGP_NOTIFY_ASYNC_ERROR || type == VGP_NOTIFY_CAPTURE_LOST ||
+           type == VGP_NOTIFY_GRAPH_FAILED;
+}
+
 static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *data, uint32_t size)
 {
     struct replay_run *r = arg;
@@ -80,12 +87,9 @@ static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *
     case VGP_NOTIFY_RELEASED:
         add_asked(r, cookie, data, size, type == VGP_NOTIFY_RELEASED);
         break;
-    case VGP_NOTIFY_ASYNC_ERROR:
-    case VGP_NOTIFY_CAPTURE_LOST:
-    case VGP_NOTIFY_GRAPH_FAILED:
-        add_late(r, 1, cookie);
-        break;
     default:
+        if (is_late(type))
+            add_late(r, 1, cookie);
         break;
     }
 }
@@ -401,8 +405,7 @@ static bool on_notified(struct replay_run *r, const struct replay_event *e)
 
     if (e->notify->type == VGP_NOTIFY_PRINT)
         add_text(r, 0, e->data, e->data_size);
-    else if (e->notify->type == VGP_NOTIFY_ASYNC_ERROR || e->notify->type == VGP_NOTIFY_CAPTURE_LOST ||
-             e->notify->type == VGP_NOTIFY_GRAPH_FAILED)
+    else if (is_late(e->notify->type))
         add_late(r, 0, e->notify->cookie);
     if (e->notify->type != VGP_NOTIFY_HOST_FUNC && !released)
         return true;
