@@ -104,20 +104,6 @@ static int bodies(struct guest *g, uint64_t node, uint32_t first, uint32_t *tota
     return r;
 }
 
-static int destroy(struct guest *g, uint64_t graph)
-{
-    struct vgp_args_vgpGraphDestroy a = {.graph = graph};
-
-    return guest_call(g, VGP_vgpGraphDestroy, &a, sizeof(a), NULL, NULL);
-}
-
-static int instantiate(struct guest *g, uint64_t graph, uint64_t exec)
-{
-    struct vgp_args_vgpGraphInstantiate a = {.exec = exec, .graph = graph};
-
-    return guest_call(g, VGP_vgpGraphInstantiate, &a, sizeof(a), NULL, NULL);
-}
-
 static int launch(struct guest *g, uint64_t exec)
 {
     struct vgp_args_vgpGraphLaunch a = {.exec = exec};
@@ -156,7 +142,7 @@ static void test_handles(void **state)
     assert_int_not_equal(empty(&g1, 0, NULL, 0, &n), 0);
     assert_int_not_equal(empty(&g1, mine ^ 1ull << 33, NULL, 0, &n), 0);
     assert_int_not_equal(empty(&g2, mine, NULL, 0, &n), 0); /* the other client's */
-    assert_int_not_equal(instantiate(&g2, mine, EXEC(1)), 0);
+    assert_int_not_equal(guest_graph_instantiate(&g2, mine, EXEC(1)), 0);
     assert_int_not_equal(launch(&g1, EXEC(7)), 0);
     assert_int_not_equal(launch(&g1, mine), 0);
 
@@ -173,8 +159,8 @@ static void test_handles(void **state)
     assert_int_equal(bodies(&g1, n, 0xffffffff, &total, list), 0);
     assert_int_equal(bodies(&g1, node, 0, &total, list), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(empty(&g1, list[2], NULL, 0, &strange), 0);
-    assert_int_equal(destroy(&g1, list[2]), CUDA_ERROR_INVALID_VALUE); /* the node's */
-    assert_int_equal(condition(&g1, list[0], cond, 1, &n), 0);         /* of a graph around it */
+    assert_int_equal(guest_graph_destroy(&g1, list[2]), CUDA_ERROR_INVALID_VALUE); /* the node's */
+    assert_int_equal(condition(&g1, list[0], cond, 1, &n), 0);                     /* of a graph around it */
 
     /* A moved child is the node's; it cannot come to contain itself. */
     assert_int_equal(move(&g1, parent, parent, &n), CUDA_ERROR_INVALID_VALUE);
@@ -182,13 +168,13 @@ static void test_handles(void **state)
     assert_int_equal(move(&g1, parent, other, &n), 0);
     assert_int_equal(move(&g1, parent, other, &n), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(move(&g1, other, parent, &n), CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(destroy(&g1, other), CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(destroy(&g1, parent), 0);
+    assert_int_equal(guest_graph_destroy(&g1, other), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(guest_graph_destroy(&g1, parent), 0);
     assert_int_not_equal(empty(&g1, other, NULL, 0, &n), 0); /* gone with it */
-    assert_int_equal(destroy(&g1, mine), 0);
+    assert_int_equal(guest_graph_destroy(&g1, mine), 0);
     assert_int_not_equal(empty(&g1, list[2], NULL, 0, &n), 0);
     assert_int_not_equal(empty(&g1, mine, NULL, 0, &n), 0);
-    assert_int_not_equal(destroy(&g1, mine), 0);
+    assert_int_not_equal(guest_graph_destroy(&g1, mine), 0);
     assert_int_equal(bodies(&g1, node, 0, &total, list), CUDA_ERROR_INVALID_VALUE);
     guest_close(&g1);
     guest_close(&g2);
@@ -266,9 +252,9 @@ static void test_quota(void **state)
     assert_int_equal(alloc(&g1, big, 6 * M, &n), 0);
     assert_int_equal(alloc(&g1, huge, UINT64_MAX / 2 + 1, &n), 0);
     assert_int_equal(alloc(&g1, huge, UINT64_MAX / 2 + 1, &n), 0); /* their sum wraps around */
-    assert_int_equal(instantiate(&g1, small, EXEC(1)), 0);
-    assert_int_equal(instantiate(&g1, big, EXEC(2)), 0);
-    assert_int_equal(instantiate(&g1, huge, EXEC(3)), 0);
+    assert_int_equal(guest_graph_instantiate(&g1, small, EXEC(1)), 0);
+    assert_int_equal(guest_graph_instantiate(&g1, big, EXEC(2)), 0);
+    assert_int_equal(guest_graph_instantiate(&g1, huge, EXEC(3)), 0);
     assert_int_equal(guest_alloc(&g2, 7 * M, &p), 0); /* nothing is launched yet */
     assert_int_equal(launch(&g1, EXEC(1)), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(guest_free(&g2, p), 0);
@@ -298,7 +284,7 @@ static void test_functions_end(void **state)
     begin(&b, NULL, &g1, &g2);
     graph = a.graph = new_graph(&g1);
     assert_int_equal(call(&g1, VGP_vgpGraphHostNode, &a, sizeof(a), NULL, 0, &node, 0), 0);
-    assert_int_equal(instantiate(&g1, graph, EXEC(1)), 0);
+    assert_int_equal(guest_graph_instantiate(&g1, graph, EXEC(1)), 0);
     a = (struct vgp_args_vgpGraphHostNode){
         .op = VGP_NODE_EXEC, .target = node, .exec = EXEC(1), .cookie = 101};
     assert_int_equal(guest_call(&g1, VGP_vgpGraphHostNode, &a, sizeof(a), NULL, NULL), 0);
@@ -329,7 +315,7 @@ static void test_functions_stay(void **state)
     begin(&b, NULL, &g1, &g2);
     graph = a.graph = new_graph(&g1);
     assert_int_equal(call(&g1, VGP_vgpGraphHostNode, &a, sizeof(a), NULL, 0, &node, 0), 0);
-    assert_int_equal(instantiate(&g1, graph, EXEC(1)), 0);
+    assert_int_equal(guest_graph_instantiate(&g1, graph, EXEC(1)), 0);
     a = (struct vgp_args_vgpGraphHostNode){
         .op = VGP_NODE_EXEC, .target = node, .exec = EXEC(1), .cookie = 101};
     assert_int_equal(guest_call(&g1, VGP_vgpGraphHostNode, &a, sizeof(a), NULL, NULL), 0);
@@ -379,18 +365,18 @@ static void test_functions_enabled(void **state)
     two = new_graph(&g1);
     node = joined(&g1, one, 100);
     joined(&g1, two, 200);
-    assert_int_equal(instantiate(&g1, one, EXEC(1)), 0);
+    assert_int_equal(guest_graph_instantiate(&g1, one, EXEC(1)), 0);
     struct vgp_args_vgpGraphExecUpdate u = {.exec = EXEC(1), .graph = two};
     struct vgp_args_vgpGraphNodeEnabled e = {.exec = EXEC(1), .node = node, .set = 1, .value = 1};
     assert_int_equal(guest_call(&g1, VGP_vgpGraphExecUpdate, &u, sizeof(u), NULL, NULL), 0);
     assert_int_equal(guest_call(&g1, VGP_vgpGraphNodeEnabled, &e, sizeof(e), NULL, NULL), 0);
-    assert_int_equal(destroy(&g1, one), 0);
+    assert_int_equal(guest_graph_destroy(&g1, one), 0);
     assert_false(guest_notification(&g1, VGP_NOTIFY_RELEASED, &cookie, NULL, 300));
     assert_int_equal(launch(&g1, EXEC(1)), 0);
     guest_submit(&g1, VGP_cuGraphExecDestroy, VGP_NO_REPLY, &d, sizeof(d), NULL, 0);
     assert_true(guest_notification(&g1, VGP_NOTIFY_RELEASED, &cookie, NULL, 5000));
     assert_int_equal(cookie, 100);
-    assert_int_equal(destroy(&g1, two), 0);
+    assert_int_equal(guest_graph_destroy(&g1, two), 0);
     assert_true(guest_notification(&g1, VGP_NOTIFY_RELEASED, &cookie, NULL, 5000));
     assert_int_equal(cookie, 200);
     guest_close(&g1);

@@ -247,3 +247,17 @@ int guest_memset(struct guest *g, uint64_t dst, uint8_t value, uint64_t n, uint6
 
     return guest_call(g, VGP_cuMemsetD8Async, &a, sizeof(a), NULL, NULL);
 }
+
+int guest_graph_destroy(struct guest *g, uint64_t graph)
+{
+    struct vgp_args_vgpGraphDestroy a = {.graph = graph};
+
+    return guest_call(g, VGP_vgpGraphDestroy, &a, sizeof(a), NULL, NULL);
+}
+
+int guest_graph_instantiate(struct guest *g, uint64_t graph, uint64_t exec)
+{
+    struct vgp_args_vgpGraphInstantiate a = {.exec = exec, .graph = graph};
+
+    return guest_call(g, VGP_vgpGraphInstantiate, &a, sizeof(a), NULL, NULL);
+}

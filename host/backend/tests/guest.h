@@ -45,4 +45,8 @@ int guest_free(struct guest *g, uint64_t dptr);
 /* cuMemsetD8Async, see testprov.h. */
 int guest_memset(struct guest *g, uint64_t dst, uint8_t value, uint64_t n, uint64_t stream);
 
+/* vgpGraphDestroy and vgpGraphInstantiate, with a reply: the result. */
+int guest_graph_destroy(struct guest *g, uint64_t graph);
+int guest_graph_instantiate(struct guest *g, uint64_t graph, uint64_t exec);
+
 #endif

@@ -71,20 +71,6 @@ static void post_end(struct guest *g, uint64_t node)
     guest_submit(g, VGP_vgpGraphDestroyNode, VGP_NO_REPLY, &a, sizeof(a), NULL, 0);
 }
 
-static int destroy(struct guest *g, uint64_t graph)
-{
-    struct vgp_args_vgpGraphDestroy a = {.graph = graph};
-
-    return guest_call(g, VGP_vgpGraphDestroy, &a, sizeof(a), NULL, NULL);
-}
-
-static int instantiate(struct guest *g, uint64_t graph, uint64_t exec)
-{
-    struct vgp_args_vgpGraphInstantiate a = {.exec = exec, .graph = graph};
-
-    return guest_call(g, VGP_vgpGraphInstantiate, &a, sizeof(a), NULL, NULL);
-}
-
 /* The number of nodes; a negative number: the error. */
 static int nodes_of(struct guest *g, uint64_t graph, uint64_t list[8])
 {
@@ -145,8 +131,8 @@ static void test_posted(void **state)
     assert_int_equal(list[1], NODE(1, 1));
     assert_int_equal(list[2], NODE(1, 2));
     assert_int_equal(list[3], minted);
-    assert_int_equal(instantiate(&g, GRAPH(1, 0), EXEC(1)), 0);
-    assert_int_equal(destroy(&g, GRAPH(1, 0)), 0);
+    assert_int_equal(guest_graph_instantiate(&g, GRAPH(1, 0), EXEC(1)), 0);
+    assert_int_equal(guest_graph_destroy(&g, GRAPH(1, 0)), 0);
     /* The names may be given again, in another generation. */
     post_graph(&g, GRAPH(2, 0));
     post_node(&g, GRAPH(2, 0), NODE(2, 0), 0);
@@ -180,12 +166,12 @@ static void test_failed(void **state)
     told_nothing(&g);
     assert_int_equal(nodes_of(&g, GRAPH(1, 0), list), -CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(add_node(&g, VGP_NODE_NAME, GRAPH(1, 0), NODE(1, 1001), &n), CUDA_ERROR_OUT_OF_MEMORY);
-    assert_int_equal(instantiate(&g, GRAPH(1, 0), EXEC(1)), CUDA_ERROR_OUT_OF_MEMORY);
-    assert_int_equal(destroy(&g, GRAPH(1, 0)), 0);
+    assert_int_equal(guest_graph_instantiate(&g, GRAPH(1, 0), EXEC(1)), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(guest_graph_destroy(&g, GRAPH(1, 0)), 0);
     /* Another graph has nothing to do with it. */
     post_graph(&g, GRAPH(1, 1));
     post_node(&g, GRAPH(1, 1), NODE(2, 0), 0);
-    assert_int_equal(instantiate(&g, GRAPH(1, 1), EXEC(1)), 0);
+    assert_int_equal(guest_graph_instantiate(&g, GRAPH(1, 1), EXEC(1)), 0);
     guest_close(&g);
     assert_int_equal(broker_stop(&b), 0);
 }
@@ -204,21 +190,21 @@ static void test_foreign(void **state)
     post_node(&g, GRAPH(1, 0), NODE(1, 0), 0);
     post_node(&g, GRAPH(1, 1), NODE(1, 1), NODE(1, 0)); /* after a node of another graph */
     told(&g, VGP_vgpGraphEmptyNode, CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(instantiate(&g, GRAPH(1, 1), EXEC(1)), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(guest_graph_instantiate(&g, GRAPH(1, 1), EXEC(1)), CUDA_ERROR_INVALID_VALUE);
     post_node(&g, GRAPH(1, 2), NODE(1, 2), GRAPH(1, 0)); /* after what is no node */
     told(&g, VGP_vgpGraphEmptyNode, CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(instantiate(&g, GRAPH(1, 2), EXEC(1)), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(guest_graph_instantiate(&g, GRAPH(1, 2), EXEC(1)), CUDA_ERROR_INVALID_VALUE);
     post_node(&g, GRAPH(1, 77), NODE(1, 3), 0); /* to a graph that there is not */
     told(&g, VGP_vgpGraphEmptyNode, CUDA_ERROR_INVALID_VALUE);
     post_node(&g, NODE(1, 0), NODE(1, 4), 0); /* to a node */
     told(&g, VGP_vgpGraphEmptyNode, CUDA_ERROR_INVALID_VALUE);
     post_edge(&g, GRAPH(1, 3), NODE(1, 0), NODE(1, 0));    /* edges of another graph */
     told(&g, VGP_vgpGraphEdges, CUDA_ERROR_NOT_SUPPORTED); /* the test provider adds none */
-    assert_int_equal(instantiate(&g, GRAPH(1, 3), EXEC(1)), CUDA_ERROR_NOT_SUPPORTED);
-    assert_int_equal(destroy(&g, GRAPH(1, 4)), 0);
+    assert_int_equal(guest_graph_instantiate(&g, GRAPH(1, 3), EXEC(1)), CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(guest_graph_destroy(&g, GRAPH(1, 4)), 0);
     post_node(&g, GRAPH(1, 4), NODE(1, 5), 0); /* after its end */
     told(&g, VGP_vgpGraphEmptyNode, CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(instantiate(&g, GRAPH(1, 0), EXEC(1)), 0); /* none of it was this one's */
+    assert_int_equal(guest_graph_instantiate(&g, GRAPH(1, 0), EXEC(1)), 0); /* none of it was this one's */
     guest_close(&g);
     assert_int_equal(broker_stop(&b), 0);
 }
