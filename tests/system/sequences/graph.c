@@ -10,28 +10,46 @@ static void *graph_arguments[] = {&graph_argument};
 /* The graph from which the executable graph in the same slot was made. */
 static CUgraph graph_source[SEQ_SLOTS];
 
-CUgraphNode seq_graph_node(CUgraph g, int type)
+/* A node of TYPE in G, one of any type where TYPE is -1; false: it has none. */
+static bool graph_has(CUgraph g, int type, CUgraphNode *node)
 {
     CUgraphNode list[32];
     size_t n = 32;
 
-    if (seq_random(8) == 0 || cuGraphGetNodes(g, list, &n) != CUDA_SUCCESS || n == 0 || n > 32)
-        return SEQ_ANY(node);
-    for (size_t i = 0, at = seq_random((unsigned)n); type >= 0 && i < n; i++) {
+    if (cuGraphGetNodes(g, list, &n) != CUDA_SUCCESS || n == 0 || n > 32)
+        return false;
+    for (size_t i = 0, at = seq_random((unsigned)n); i < n; i++) {
         CUgraphNodeType is;
 
-        if (cuGraphNodeGetType(list[(at + i) % n], &is) == CUDA_SUCCESS && (int)is == type)
-            return list[(at + i) % n];
+        *node = list[(at + i) % n];
+        if (type < 0 || (cuGraphNodeGetType(*node, &is) == CUDA_SUCCESS && (int)is == type))
+            return true;
     }
-    return list[seq_random((unsigned)n)];
+    return false;
+}
+
+CUgraphNode seq_graph_node(CUgraph g, int type)
+{
+    CUgraphNode node;
+
+    if (seq_random(8) && (graph_has(g, type, &node) || graph_has(g, -1, &node)))
+        return node;
+    return SEQ_ANY(node);
 }
 
 CUgraphExec seq_graph_exec(CUgraphNode *n, int type)
 {
-    const unsigned i = seq_random(seq_slots);
+    const unsigned first = seq_random(seq_slots);
 
-    *n = seq_graph_node(graph_source[i], type);
-    return seq.exec[i];
+    /* Few graphs have a node of a rare type: the calls for those would succeed once in hundreds of times. */
+    for (unsigned k = 0; k < seq_slots && seq_random(8); k++) {
+        const unsigned i = (first + k) % seq_slots;
+
+        if (seq.exec[i] && graph_has(graph_source[i], type, n))
+            return seq.exec[i];
+    }
+    *n = seq_graph_node(graph_source[first], type);
+    return seq.exec[first];
 }
 
 /* Up to two nodes to depend on. */
