@@ -188,7 +188,7 @@ bench: prepare ## measure; writes build/bench.json and prints a table; WITH=BUIL
 	@$(if $(WITH),$(call sub,tests/perf,all) && $(TOP)/tests/perf/compare.py --build $(BUILD) --with '$(WITH)' \
 		--cuda $(CUDA_HOME) --rounds $(or $(ROUNDS),5),$(call sub,tests/perf,run))
 
-bench-check: prepare ## counters of the bench (round trips, bytes copied, ...) against committed limits; no times
+bench-check: prepare ## counters of the bench (round trips, bytes copied, ...) against committed limits; what hardening costs
 	@set -e; for part in $(HOST_PARTS); do $(NEXT) $$part; done
 	@$(call sub,tests/perf,bench-check)
 
