@@ -3,7 +3,7 @@
 """Checks the manifests of docs/kubernetes.md: kubernetes_test.py FOLDER.
 
 Each block of YAML is held against the strict schema of its kind, out of the package kubernetes-validate of the Python index (pinned, kept
-in the cache that clones share). The hook in the ConfigMap is run; FOLDER gets the domain that it made, hook.xml. Each
+in the cache that clones share); a VirtualMachine against the types that are generated from KubeVirt's API (scripts/npm.sh kubevirt). The hook in the ConfigMap is run; FOLDER gets the domain that it made, hook.xml. Each
 check is a line; what cannot be had is named by "not run: NAME: REASON".
 """
 import json
@@ -48,6 +48,83 @@ def errors(wheel, manifest):
     return [e.message for e in jsonschema.Draft4Validator(schema, resolver=resolver).iter_errors(manifest)]
 
 
+class KubeVirt:
+    """KubeVirt's API as TypeScript interfaces, a file each: {interface: {field: (its type, whether it must be there)}}."""
+
+    def __init__(self, folder):
+        self.folder, self.interfaces, self.names = folder, {}, set(os.listdir(folder))
+
+    def fields(self, name):
+        """The fields of an interface; None when NAME is none: a word of an enumeration, or a type of TypeScript's own."""
+        if name not in self.interfaces:
+            self.interfaces[name] = None
+            if name + ".ts" in self.names:
+                with open(os.path.join(self.folder, name + ".ts"), encoding="utf-8") as f:
+                    body = re.search(r"(?ms)^export interface %s \{\n(.*?)^\}" % re.escape(name), f.read())
+                if body:
+                    self.interfaces[name] = {
+                        field: (kind, not optional) for field, optional, kind in
+                        re.findall(r"(?m)^  '?([\w.$-]+)'?(\??): (.*);$", body.group(1))}
+        return self.interfaces[name]
+
+    def errors(self, value, kind, place):
+        """What of VALUE is not of the type KIND, each with its place."""
+        simple = {"string": str, "boolean": bool, "number": (int, float), "object": dict}
+        if kind in simple:
+            ok = isinstance(value, simple[kind]) and (kind != "number" or not isinstance(value, bool))
+            return [] if ok else ["%s: %r is no %s" % (place, value, kind)]
+        inner = re.fullmatch(r"Array<(.*)>|\{ \[key: string\]: (.*?);? \}", kind)
+        if inner:
+            if not isinstance(value, list if inner.group(1) else dict):
+                return ["%s: %r is no %s" % (place, value, kind)]
+            items = enumerate(value) if inner.group(1) else value.items()
+            return [e for key, item in items
+                    for e in self.errors(item, inner.group(1) or inner.group(2), "%s.%s" % (place, key))]
+        fields = self.fields(kind)
+        if fields is None:
+            return []
+        if not isinstance(value, dict):
+            return ["%s: %r is no %s" % (place, value, kind)]
+        out = ["%s: %s is missing" % (place, name) for name, (_, needed) in fields.items() if needed and name not in value]
+        for name, item in value.items():
+            if name in fields:
+                out += self.errors(item, fields[name][0], place + "." + name)
+            else:
+                out.append("%s: %s has no field %s" % (place, kind, name))
+        return out
+
+
+def kubevirt(build):
+    """KubeVirt's types, or why they cannot be had."""
+    done = subprocess.run([os.path.join(TOP, "scripts/npm.sh"), "kubevirt"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          env=dict(os.environ, VGPU_BUILD=build), check=False)
+    models = os.path.join(build, "npm/node_modules/@kubevirt-ui/kubevirt-api/kubevirt/models")
+    if done.returncode or not os.path.isdir(models):
+        return None, done.stdout.decode(errors="replace").strip().split("\n")[-1]
+    return KubeVirt(models), ""
+
+
+def virtual_machine(machine, config, build):
+    """The VirtualMachine: its hook is the ConfigMap's, its fields are KubeVirt's."""
+    words = json.loads(machine["spec"]["template"]["metadata"]["annotations"]["hooks.kubevirt.io/hookSidecars"])
+    named = words[0]["configMap"]
+    report("the VirtualMachine's hook is in the ConfigMap",
+           named["name"] == config["metadata"]["name"] and named["key"] in config["data"], words)
+    api, why = kubevirt(build)
+    if api is None:
+        skip("kubernetes: KubeVirt's types", why)
+        return
+    found = api.errors(machine, "V1VirtualMachine", "VirtualMachine")
+    report("VirtualMachine: KubeVirt's types", not found, found)
+    # The check itself: what is misspelt, of another type or missing, deep inside.
+    spec = machine["spec"]["template"]["spec"]
+    spec["domain"]["devices"]["disks"][0]["discs"] = {}
+    spec["domain"]["cpu"]["cores"] = "four"
+    del spec["volumes"][0]["name"]
+    report("a VirtualMachine with three faults has three", len(api.errors(machine, "V1VirtualMachine", "VirtualMachine")) == 3,
+           api.errors(machine, "V1VirtualMachine", "VirtualMachine"))
+
+
 def hook(script, folder):
     """The hook's domain, of a domain with memory backing of its own, of one without, and of its own result."""
     path = os.path.join(folder, "onDefineDomain")
@@ -80,8 +157,11 @@ def main():
         return
     with open(os.path.join(TOP, "docs/kubernetes.md"), encoding="utf-8") as f:
         manifests = [yaml.safe_load(block) for block in re.findall(r"(?s)```yaml\n(.*?)```", f.read())]
-    report("the page has a DaemonSet, a Pod and a ConfigMap", [m["kind"] for m in manifests] == ["DaemonSet", "Pod", "ConfigMap"])
+    report("the page has a DaemonSet, a Pod, a ConfigMap and a VirtualMachine",
+           [m["kind"] for m in manifests] == ["DaemonSet", "Pod", "ConfigMap", "VirtualMachine"])
+    machine = manifests.pop()
     hook(manifests[-1]["data"]["onDefineDomain"], sys.argv[1])
+    virtual_machine(machine, manifests[-1], os.path.dirname(os.path.dirname(os.path.abspath(sys.argv[1]))))
     args = manifests[0]["spec"]["template"]["spec"]["containers"][0]["args"]
     resource = "squat.ai/" + json.loads(args[1])["name"]
     report("the Pod asks for what the DaemonSet hands out", resource in manifests[1]["spec"]["containers"][0]["resources"]["limits"])
