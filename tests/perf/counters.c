@@ -222,6 +222,41 @@ static CUresult graph(void)
     return r ? r : a.cuGraphDestroy(g);
 }
 
+/* Nodes without arguments in common with others: each part adds them in two chains. Destroying is one round trip. */
+enum { CHAIN = 20 };
+
+static CUresult in_chains(CUresult (*add)(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n))
+{
+    CUgraphNode node[CHAIN];
+    CUgraph g = NULL;
+    CUresult r = a.cuGraphCreate(&g, 0);
+
+    for (int i = 0; i < CHAIN && !r; i++)
+        r = add(&node[i], g, i < 2 ? NULL : &node[i - 2], i >= 2);
+    r = r ? r : a.cuGraphDestroyNode(node[CHAIN / 2]);
+    return r ? r : a.cuGraphDestroy(g);
+}
+
+static CUcontext current(void)
+{
+    CUcontext ctx = NULL;
+
+    return a.cuCtxGetCurrent(&ctx) ? NULL : ctx;
+}
+
+static CUresult add_memset(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
+{
+    const CUDA_MEMSET_NODE_PARAMS rows = {
+        .dst = p + 64, .pitch = 64, .value = 1, .elementSize = 4, .width = 8, .height = 4};
+
+    return a.cuGraphAddMemsetNode(out, g, after, n, &rows, current());
+}
+
+static CUresult graph_memset(void)
+{
+    return in_chains(add_memset);
+}
+
 /* Opening the library, the first allocation and module are before the rounds: what a program costs before its first launch. */
 static CUresult nothing(void)
 {
@@ -251,6 +286,7 @@ int main(int argc, char **argv)
                  {"pool-buffers", pool_buffers},
                  {"capture", capture},
                  {"graph", graph},
+                 {"graph-memset", graph_memset},
                  {"start", nothing}};
 
     if (argc != 3 || !api_open(&a, "libcuda.so.1") || a.cuMemAlloc(&p, sizeof(pageable)) ||

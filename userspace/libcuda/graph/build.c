@@ -17,7 +17,7 @@ struct build_node {
     uint64_t handle;
     uint32_t number; /* in the order of the calls */
     bool made;       /* the call that adds it has succeeded, or was posted */
-    bool plain;      /* kernel, or empty: nothing else in the graph depends on its type */
+    bool plain;      /* nothing else in the graph depends on its type: see vcu_build_post() */
 };
 
 struct build {

@@ -84,12 +84,26 @@ void vcu_node_forget_graph(CUgraph graph)
 
 /* ---- memsets ---------------------------------------------------------------------------------- */
 
+static bool memset_sure(const CUDA_MEMSET_NODE_PARAMS *p, CUcontext ctx)
+{
+    uint64_t bytes = 0;
+
+    if (p->elementSize == 1 || p->elementSize == 2 || p->elementSize == 4)
+        bytes = vcu_fill_extent(p->dst, p->pitch, p->width, p->height, p->elementSize);
+    return bytes != 0 && p->pitch <= VCU_PITCH_SURE && vcu_node_context_sure(ctx) &&
+           vcu_node_memory_sure(ctx, p->dst, bytes);
+}
+
 CUresult vcu_memset_node(const struct vgp_where *w, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext ctx,
                          uint64_t *node)
 {
+    struct vgp_where where = *w;
+
     if (p == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    return vgp_call_vgpGraphMemsetNode(VGP_WHERE(w), ctx, p->dst, p->pitch, p->value, p->elementSize,
+    if (vcu_build_post(w, memset_sure(p, ctx)))
+        where.op = VGP_NODE_POST;
+    return vgp_call_vgpGraphMemsetNode(VGP_WHERE(&where), ctx, p->dst, p->pitch, p->value, p->elementSize,
                                        p->width, p->height, node);
 }
 

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+/* Nodes of each type that a program adds call by call: what each addition refuses, and that it leaves the rest as it was. */
+#include "graph/graph.h"
+
+/* What a call that fails leaves in its output. */
+#define UNTOUCHED ((CUgraphNode)(uintptr_t)0xEEEEEEEEEEEEEEEEull)
+
+/* A refused addition: the output is as it was. */
+static void refused(const char *check, CUresult r, CUresult want, CUgraphNode *out)
+{
+    RC(check, r, want);
+    if (*out != UNTOUCHED)
+        cf_true(check, false);
+    *out = UNTOUCHED;
+}
+
+static size_t nodes_of(CUgraph g)
+{
+    size_t n = 0xEEEE;
+
+    NEED(cuGraphGetNodes(g, NULL, &n));
+    return n;
+}
+
+static size_t edges_of(CUgraph g)
+{
+    size_t n = 0xEEEE;
+
+    NEED(cuGraphGetEdges(g, NULL, NULL, NULL, &n));
+    return n;
+}
+
+/* Two nodes of other types around one of the type at hand: it takes edges, and it can be destroyed. */
+static void edges_and_end(CUgraph g, CUgraphNode n)
+{
+    CUgraphNode before = UNTOUCHED, after = UNTOUCHED;
+    const size_t nodes = nodes_of(g), edges = edges_of(g);
+
+    OK("before", cuGraphAddEmptyNode(&before, g, NULL, 0));
+    OK("after", cuGraphAddEmptyNode(&after, g, &n, 1));
+    OK("edge", cuGraphAddDependencies(g, &before, &after, NULL, 1));
+    RC("edge_twice", cuGraphAddDependencies(g, &n, &after, NULL, 1), CUDA_ERROR_INVALID_VALUE);
+    OK("edge_back", cuGraphAddDependencies(g, &before, &n, NULL, 1));
+    cf_u64("edges", edges_of(g), edges + 3);
+    OK("end_before", cuGraphDestroyNode(before));
+    OK("end_after", cuGraphDestroyNode(after));
+    cf_u64("nodes", nodes_of(g), nodes);
+    cf_u64("edges_left", edges_of(g), edges);
+}
+
+CASE(gnode_memset, CF_CTX)
+{
+    CUstream s = new_stream();
+    CUdeviceptr p = words(N), managed = 0, pooled = 0;
+    CUDA_MEMSET_NODE_PARAMS m = {.dst = p + 16, .pitch = 64, .value = 7, .elementSize = 4, .width = 2, .height = 3};
+    CUDA_MEMSET_NODE_PARAMS bad = m, back;
+    CUgraphNode n = UNTOUCHED, out = UNTOUCHED;
+    CUgraph g = NULL;
+    uint32_t word[N];
+    bool ok = true;
+
+    NEED(cuGraphCreate(&g, 0));
+    refused("null", cuGraphAddMemsetNode(&out, g, NULL, 0, NULL, current()), CUDA_ERROR_INVALID_VALUE, &out);
+    refused("no_context", cuGraphAddMemsetNode(&out, g, NULL, 0, &m, NULL), CUDA_ERROR_INVALID_CONTEXT, &out);
+    refused("no_graph", cuGraphAddMemsetNode(&out, NULL, NULL, 0, &m, current()), CUDA_ERROR_INVALID_VALUE, &out);
+    for (unsigned size = 0; size < 6; size += size == 0 ? 3 : 5) {
+        bad.elementSize = size;
+        refused("element", cuGraphAddMemsetNode(&out, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &out);
+    }
+    bad = m;
+    bad.dst = p + 2;
+    refused("between", cuGraphAddMemsetNode(&out, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &out);
+    bad = m;
+    bad.pitch = 4;
+    refused("pitch", cuGraphAddMemsetNode(&out, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &out);
+    bad = m;
+    bad.width = 0;
+    refused("width", cuGraphAddMemsetNode(&out, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &out);
+    bad = m;
+    bad.height = 0;
+    refused("height", cuGraphAddMemsetNode(&out, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &out);
+    bad = m;
+    bad.height = N;
+    refused("behind", cuGraphAddMemsetNode(&out, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &out);
+    bad = m;
+    bad.height = (size_t)1 << 60;
+    refused("wraps", cuGraphAddMemsetNode(&out, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &out);
+    bad = m;
+    bad.dst = 0;
+    refused("nowhere", cuGraphAddMemsetNode(&out, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &out);
+    cf_u64("none", nodes_of(g), 0);
+    OK("add", cuGraphAddMemsetNode(&n, g, NULL, 0, &m, current()));
+    refused("twice", cuGraphAddMemsetNode(&out, g, (CUgraphNode[]){n, n}, 2, &m, current()), CUDA_ERROR_INVALID_VALUE, &out);
+    edges_and_end(g, n);
+    OK("get", cuGraphMemsetNodeGetParams(n, &back));
+    cf_true("get_right", back.dst == m.dst && back.value == 7 && back.width == 2 && back.height == 3);
+    m.value = 8;
+    OK("set", cuGraphMemsetNodeSetParams(n, &m));
+    /* Memory of other sorts. */
+    NEED(cuMemAllocManaged(&managed, 64, CU_MEM_ATTACH_GLOBAL));
+    NEED(cuMemAllocAsync(&pooled, 64, s));
+    m = (CUDA_MEMSET_NODE_PARAMS){.dst = managed, .value = 9, .elementSize = 1, .width = 64, .height = 1};
+    OK("managed", cuGraphAddMemsetNode(&out, g, &n, 1, &m, current()));
+    m.dst = pooled;
+    OK("pooled", cuGraphAddMemsetNode(&out, g, &n, 1, &m, current()));
+    OK("end", cuGraphDestroyNode(out));
+    cf_u64("count", nodes_of(g), 2);
+    OK("run", run(g, s, 2));
+    NEED(cuMemcpyDtoH(word, p, sizeof(word)));
+    for (unsigned i = 0; i < N; i++)
+        ok &= word[i] == (i >= 4 && i < 52 && (i - 4) % 16 < 2 ? 8 : 0);
+    cf_true("right", ok);
+    cf_u64("managed_right", *(uint8_t *)managed, 9);
+    NEED(cuGraphDestroy(g));
+    NEED(cuMemFreeAsync(pooled, s));
+    NEED(cuStreamSynchronize(s));
+    NEED(cuMemFree(managed));
+    NEED(cuMemFree(p));
+    NEED(cuStreamDestroy(s));
+}
