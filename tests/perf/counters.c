@@ -257,6 +257,36 @@ static CUresult graph_memset(void)
     return in_chains(add_memset);
 }
 
+/* On the device, and between it and pinned memory in turn. */
+static CUresult add_copy(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
+{
+    static unsigned turn;
+    CUDA_MEMCPY3D c = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .srcDevice = p,
+                       .srcPitch = 64,
+                       .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .dstDevice = p + 1024,
+                       .dstPitch = 64,
+                       .WidthInBytes = 32,
+                       .Height = 4,
+                       .Depth = 1};
+
+    turn++;
+    if (turn % 3 == 1) {
+        c.srcMemoryType = CU_MEMORYTYPE_HOST;
+        c.srcHost = pinned;
+    } else if (turn % 3 == 2) {
+        c.dstMemoryType = CU_MEMORYTYPE_HOST;
+        c.dstHost = pinned;
+    }
+    return a.cuGraphAddMemcpyNode(out, g, after, n, &c, current());
+}
+
+static CUresult graph_copy(void)
+{
+    return in_chains(add_copy);
+}
+
 /* Opening the library, the first allocation and module are before the rounds: what a program costs before its first launch. */
 static CUresult nothing(void)
 {
@@ -287,6 +317,7 @@ int main(int argc, char **argv)
                  {"capture", capture},
                  {"graph", graph},
                  {"graph-memset", graph_memset},
+                 {"graph-copy", graph_copy},
                  {"start", nothing}};
 
     if (argc != 3 || !api_open(&a, "libcuda.so.1") || a.cuMemAlloc(&p, sizeof(pageable)) ||

@@ -53,6 +53,22 @@ static void post_memset(struct guest *g, uint64_t graph, uint64_t node, uint64_t
            .height = 1);
 }
 
+#define PAGEABLE 0x77 /* the cookie of its host function */
+
+/* On the device, and out of pageable memory: with a host function, whose memory is in no region. */
+static void post_copy(struct guest *g, uint64_t graph, uint64_t node, uint64_t named)
+{
+    SUBMIT(g, vgpGraphCopyNode, PLACE(graph, node), .context = named, .dst = 0x1000, .src = 0x2000, .dstPitch = 1,
+           .srcPitch = 1, .widthBytes = 1, .height = 1, .depth = 1);
+}
+
+static void post_pageable(struct guest *g, uint64_t graph, uint64_t node, uint64_t named)
+{
+    SUBMIT(g, vgpGraphCopyNode, PLACE(graph, node), .context = named, .cookie = PAGEABLE, .dst = 0x1000,
+           .srcKind = VGP_COPY_HOST, .src = 0x2000, .dstPitch = 1, .srcPitch = 1, .widthBytes = 1, .height = 1,
+           .depth = 1);
+}
+
 static const struct kind {
     void (*post)(struct guest *g, uint64_t graph, uint64_t node, uint64_t named);
     uint16_t call;
@@ -62,6 +78,9 @@ static const struct kind {
     uint64_t cookie;            /* of its host function, which is released; 0: it has none */
 } kinds[] = {
     {post_memset, VGP_vgpGraphMemsetNode, VGP_H_CONTEXT, CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_NOT_SUPPORTED, 0},
+    {post_copy, VGP_vgpGraphCopyNode, VGP_H_CONTEXT, CUDA_ERROR_INVALID_CONTEXT, CUDA_SUCCESS, 0},
+    {post_pageable, VGP_vgpGraphCopyNode, VGP_H_CONTEXT, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_VALUE,
+     PAGEABLE},
 };
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
 

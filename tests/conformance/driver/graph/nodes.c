@@ -90,7 +90,7 @@ CASE(gnode_memset, CF_CTX)
     refused("nowhere", cuGraphAddMemsetNode(&out, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &out);
     cf_u64("none", nodes_of(g), 0);
     OK("add", cuGraphAddMemsetNode(&n, g, NULL, 0, &m, current()));
-    refused("twice", cuGraphAddMemsetNode(&out, g, (CUgraphNode[]){n, n}, 2, &m, current()), CUDA_ERROR_INVALID_VALUE, &out);
+    refused("no_deps", cuGraphAddMemsetNode(&out, g, NULL, 1, &m, current()), CUDA_ERROR_INVALID_VALUE, &out);
     edges_and_end(g, n);
     OK("get", cuGraphMemsetNodeGetParams(n, &back));
     cf_true("get_right", back.dst == m.dst && back.value == 7 && back.width == 2 && back.height == 3);
@@ -116,5 +116,89 @@ CASE(gnode_memset, CF_CTX)
     NEED(cuStreamSynchronize(s));
     NEED(cuMemFree(managed));
     NEED(cuMemFree(p));
+    NEED(cuStreamDestroy(s));
+}
+
+static CUDA_MEMCPY3D rows(CUmemorytype to, const void *dst, CUmemorytype from, const void *src)
+{
+    CUDA_MEMCPY3D c = copy(to, (CUdeviceptr)dst, from, (CUdeviceptr)src, 8);
+
+    c.srcPitch = c.dstPitch = 64;
+    c.Height = 3;
+    return c;
+}
+
+#define DEVICE CU_MEMORYTYPE_DEVICE
+#define HOST CU_MEMORYTYPE_HOST
+
+CASE(gnode_copy, CF_CTX)
+{
+    static uint32_t in[N], out[N];
+    CUstream s = new_stream();
+    CUdeviceptr p = words(N), q = words(N);
+    uint32_t *pinned = NULL;
+    CUDA_MEMCPY3D c = rows(DEVICE, (void *)q, DEVICE, (void *)p), bad = c, back;
+    CUgraphNode n[8], none = UNTOUCHED;
+    CUgraph g = NULL;
+    bool ok = true;
+
+    memset(n, 0xEE, sizeof(n));
+    NEED(cuMemHostAlloc((void **)&pinned, N * 4, 0));
+    for (unsigned i = 0; i < N; i++) {
+        in[i] = 100 + i;
+        out[i] = pinned[i] = 0;
+    }
+    NEED(cuGraphCreate(&g, 0));
+    refused("null", cuGraphAddMemcpyNode(&none, g, NULL, 0, NULL, current()), CUDA_ERROR_INVALID_VALUE, &none);
+    refused("no_context", cuGraphAddMemcpyNode(&none, g, NULL, 0, &c, NULL), CUDA_ERROR_INVALID_CONTEXT, &none);
+    bad.dstDevice = q + N * 4 - 130;
+    refused("behind", cuGraphAddMemcpyNode(&none, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &none);
+    bad = c;
+    bad.srcPitch = 4;
+    refused("pitch", cuGraphAddMemcpyNode(&none, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &none);
+    bad = c;
+    bad.WidthInBytes = 0;
+    refused("width", cuGraphAddMemcpyNode(&none, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &none);
+    bad = c;
+    bad.Depth = (size_t)1 << 60;
+    refused("wraps", cuGraphAddMemcpyNode(&none, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &none);
+    bad = c;
+    bad.srcDevice = 0;
+    refused("nowhere", cuGraphAddMemcpyNode(&none, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &none);
+    bad = c;
+    bad.srcMemoryType = 77;
+    refused("type", cuGraphAddMemcpyNode(&none, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &none);
+    cf_u64("none", nodes_of(g), 0);
+    /* in -> p -> q -> pinned -> p + 32 -> out + 8, and from host to host. */
+    CUDA_MEMCPY3D way[] = {rows(DEVICE, (void *)p, HOST, in),
+                           c,
+                           rows(HOST, pinned, DEVICE, (void *)q),
+                           rows(DEVICE, (void *)(p + 32), HOST, pinned),
+                           rows(HOST, out + 8, DEVICE, (void *)(p + 32)),
+                           rows(HOST, out, HOST, pinned)};
+    for (unsigned i = 0; i < 6; i++)
+        ok &= cuGraphAddMemcpyNode(&n[i], g, i ? &n[i - 1] : NULL, i != 0, &way[i], current()) == CUDA_SUCCESS;
+    cf_true("added", ok);
+    refused("no_deps", cuGraphAddMemcpyNode(&none, g, NULL, 1, &c, current()), CUDA_ERROR_INVALID_VALUE, &none);
+    edges_and_end(g, n[0]); /* of two halves in a guest */
+    edges_and_end(g, n[1]);
+    OK("get", cuGraphMemcpyNodeGetParams(n[0], &back));
+    cf_true("get_right", back.srcHost == in && back.dstDevice == p && back.WidthInBytes == 8 && back.Height == 3);
+    OK("get_pinned", cuGraphMemcpyNodeGetParams(n[2], &back));
+    cf_true("get_pinned_right", back.dstHost == pinned && back.srcDevice == q);
+    OK("extra", cuGraphAddMemcpyNode(&n[6], g, &n[0], 1, &way[0], current()));
+    OK("end", cuGraphDestroyNode(n[6]));
+    OK("run", run(g, s, 2));
+    ok = true;
+    for (unsigned i = 0; i < N; i++) {
+        const unsigned row = i / 16, x = i % 16;
+
+        ok &= out[i] == (row < 3 && x < 2 ? in[i] : row < 3 && x >= 8 && x < 10 ? in[i - 8] : 0);
+    }
+    cf_true("right", ok);
+    NEED(cuGraphDestroy(g));
+    NEED(cuMemFreeHost(pinned));
+    NEED(cuMemFree(p));
+    NEED(cuMemFree(q));
     NEED(cuStreamDestroy(s));
 }
