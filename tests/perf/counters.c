@@ -287,6 +287,23 @@ static CUresult graph_copy(void)
     return in_chains(add_copy);
 }
 
+static CUresult add_event(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
+{
+    static CUevent event;
+    static unsigned turn;
+    CUresult r = event ? CUDA_SUCCESS : a.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+
+    if (r)
+        return r;
+    return turn++ % 2 ? a.cuGraphAddEventWaitNode(out, g, after, n, event)
+                      : a.cuGraphAddEventRecordNode(out, g, after, n, event);
+}
+
+static CUresult graph_event(void)
+{
+    return in_chains(add_event);
+}
+
 /* Opening the library, the first allocation and module are before the rounds: what a program costs before its first launch. */
 static CUresult nothing(void)
 {
@@ -318,6 +335,7 @@ int main(int argc, char **argv)
                  {"graph", graph},
                  {"graph-memset", graph_memset},
                  {"graph-copy", graph_copy},
+                 {"graph-event", graph_event},
                  {"start", nothing}};
 
     if (argc != 3 || !api_open(&a, "libcuda.so.1") || a.cuMemAlloc(&p, sizeof(pageable)) ||

@@ -158,9 +158,15 @@ CUresult vcu_move_node(const struct vgp_where *w, CUgraph child, uint64_t *node)
 
 CUresult vcu_event_node(const struct vgp_where *w, CUevent event, bool wait, uint64_t *node)
 {
+    struct vgp_where where = *w;
+    CUcontext of;
+
     if (!vgp_handle_live((uintptr_t)event, VGP_H_EVENT))
         return event == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-    return vgp_call_vgpGraphEventNode(VGP_WHERE(w), event, wait, node);
+    of = vcu_handle_data((uintptr_t)event, VGP_H_EVENT); /* none for events of several processes */
+    if (vcu_build_post(w, vcu_node_context_sure(of)))
+        where.op = VGP_NODE_POST;
+    return vgp_call_vgpGraphEventNode(VGP_WHERE(&where), event, wait, node);
 }
 
 /* ---- any type --------------------------------------------------------------------------------- */

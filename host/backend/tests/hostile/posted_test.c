@@ -69,6 +69,11 @@ static void post_pageable(struct guest *g, uint64_t graph, uint64_t node, uint64
            .depth = 1);
 }
 
+static void post_event(struct guest *g, uint64_t graph, uint64_t node, uint64_t named)
+{
+    SUBMIT(g, vgpGraphEventNode, PLACE(graph, node), .event = named, .wait = 1);
+}
+
 static const struct kind {
     void (*post)(struct guest *g, uint64_t graph, uint64_t node, uint64_t named);
     uint16_t call;
@@ -81,6 +86,7 @@ static const struct kind {
     {post_copy, VGP_vgpGraphCopyNode, VGP_H_CONTEXT, CUDA_ERROR_INVALID_CONTEXT, CUDA_SUCCESS, 0},
     {post_pageable, VGP_vgpGraphCopyNode, VGP_H_CONTEXT, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_VALUE,
      PAGEABLE},
+    {post_event, VGP_vgpGraphEventNode, VGP_H_EVENT, CUDA_ERROR_INVALID_HANDLE, CUDA_SUCCESS, 0},
 };
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
 

@@ -202,3 +202,60 @@ CASE(gnode_copy, CF_CTX)
     NEED(cuMemFree(q));
     NEED(cuStreamDestroy(s));
 }
+
+CASE(gnode_event, CF_CTX)
+{
+    CUstream s = new_stream();
+    CUevent e = NULL, timed = NULL, back = NULL;
+    CUgraphNode record = UNTOUCHED, wait = UNTOUCHED, out = UNTOUCHED;
+    CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_WAIT_EVENT};
+    CUgraph g = NULL;
+
+    NEED(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+    NEED(cuEventCreate(&timed, 0));
+    NEED(cuGraphCreate(&g, 0));
+    refused("record_null", cuGraphAddEventRecordNode(&out, g, NULL, 0, NULL), CUDA_ERROR_INVALID_VALUE, &out);
+    refused("wait_null", cuGraphAddEventWaitNode(&out, g, NULL, 0, NULL), CUDA_ERROR_INVALID_VALUE, &out);
+    refused("record_no_graph", cuGraphAddEventRecordNode(&out, NULL, NULL, 0, e), CUDA_ERROR_INVALID_VALUE, &out);
+    refused("wait_no_deps", cuGraphAddEventWaitNode(&out, g, NULL, 1, e), CUDA_ERROR_INVALID_VALUE, &out);
+    cf_u64("none", nodes_of(g), 0);
+    OK("record", cuGraphAddEventRecordNode(&record, g, NULL, 0, e));
+    OK("wait", cuGraphAddEventWaitNode(&wait, g, &record, 1, e));
+    edges_and_end(g, record);
+    edges_and_end(g, wait);
+    OK("get", cuGraphEventWaitNodeGetEvent(wait, &back));
+    cf_true("get_right", back == e);
+    OK("set", cuGraphEventRecordNodeSetEvent(record, timed));
+    any.eventWait.event = timed;
+    OK("any", cuGraphAddNode(&out, g, &wait, NULL, 1, &any));
+    OK("end", cuGraphDestroyNode(out));
+    cf_u64("count", nodes_of(g), 2);
+    OK("run", run(g, s, 2));
+    OK("sync", cuEventSynchronize(timed));
+    OK("query", cuEventQuery(timed));
+    NEED(cuGraphDestroy(g));
+    NEED(cuEventDestroy(timed));
+    NEED(cuEventDestroy(e));
+    NEED(cuStreamDestroy(s));
+}
+
+/* What a graph names may end before it is instantiated: the driver keeps it. */
+CASE(gnode_event_gone, CF_CTX | CF_UB)
+{
+    CUstream s = new_stream();
+    CUevent e = NULL, shared = NULL;
+    CUgraphNode record = UNTOUCHED, out = UNTOUCHED;
+    CUgraph g = NULL;
+
+    NEED(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+    NEED(cuEventCreate(&shared, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS));
+    NEED(cuGraphCreate(&g, 0));
+    refused("shared", cuGraphAddEventRecordNode(&out, g, NULL, 0, shared), CUDA_ERROR_NOT_SUPPORTED, &out);
+    OK("record", cuGraphAddEventRecordNode(&record, g, NULL, 0, e));
+    NEED(cuEventDestroy(e));
+    refused("gone", cuGraphAddEventWaitNode(&out, g, &record, 1, e), CUDA_ERROR_INVALID_HANDLE, &out);
+    OK("run", run(g, s, 1));
+    NEED(cuGraphDestroy(g));
+    NEED(cuEventDestroy(shared));
+    NEED(cuStreamDestroy(s));
+}
