@@ -304,6 +304,23 @@ static CUresult graph_event(void)
     return in_chains(add_event);
 }
 
+static void CUDA_CB called(void *user)
+{
+    (void)user;
+}
+
+static CUresult add_host(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
+{
+    const CUDA_HOST_NODE_PARAMS host = {called, NULL};
+
+    return a.cuGraphAddHostNode(out, g, after, n, &host);
+}
+
+static CUresult graph_host(void)
+{
+    return in_chains(add_host);
+}
+
 /* Opening the library, the first allocation and module are before the rounds: what a program costs before its first launch. */
 static CUresult nothing(void)
 {
@@ -336,6 +353,7 @@ int main(int argc, char **argv)
                  {"graph-memset", graph_memset},
                  {"graph-copy", graph_copy},
                  {"graph-event", graph_event},
+                 {"graph-host", graph_host},
                  {"start", nothing}};
 
     if (argc != 3 || !api_open(&a, "libcuda.so.1") || a.cuMemAlloc(&p, sizeof(pageable)) ||

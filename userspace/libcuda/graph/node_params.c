@@ -111,6 +111,7 @@ CUresult vcu_memset_node(const struct vgp_where *w, const CUDA_MEMSET_NODE_PARAM
 
 CUresult vcu_host_node(const struct vgp_where *w, const CUDA_HOST_NODE_PARAMS *p, uint64_t *node)
 {
+    struct vgp_where where = *w;
     uint64_t cookie;
     CUresult res;
 
@@ -119,7 +120,8 @@ CUresult vcu_host_node(const struct vgp_where *w, const CUDA_HOST_NODE_PARAMS *p
     cookie = vcu_hostfunc_keep(p->fn, p->userData, NULL, &res);
     if (cookie == 0)
         return res;
-    res = vgp_call_vgpGraphHostNode(VGP_WHERE(w), cookie, node);
+    vcu_where_post(&where); /* where it fails, the worker releases the function */
+    res = vgp_call_vgpGraphHostNode(VGP_WHERE(&where), cookie, node);
     if (res != CUDA_SUCCESS)
         vcu_hostfunc_cancel(cookie);
     return res;

@@ -139,6 +139,36 @@ static void test_named(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* A host function of a graph that is not there, or has failed, and one that is left over when the graph is full: all of
+ * them are released, and those of nodes with the graph. */
+static void test_host(void **state)
+{
+    enum { ROOM = 256 }; /* testprov_graph.c: a graph has no more nodes */
+    bool released[ROOM + 3] = {false};
+    struct broker b = {0};
+    struct guest g;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, NULL), 0);
+    connect_guest(&b, &g);
+    new_graph(&g, GRAPH(0));
+    for (uint32_t i = 0; i < ROOM + 2; i++)
+        SUBMIT(&g, vgpGraphHostNode, PLACE(GRAPH(0), NODE(i)), .cookie = i + 1);
+    SUBMIT(&g, vgpGraphHostNode, PLACE(GRAPH(77), NODE(ROOM + 2)), .cookie = ROOM + 3);
+    assert_int_equal(guest_graph_instantiate(&g, GRAPH(0), EXEC(1)), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(guest_graph_destroy(&g, GRAPH(0)), 0);
+    for (unsigned left = ROOM + 3; left > 0;) {
+        uint64_t cookie = 0;
+
+        assert_true(guest_notification(&g, VGP_NOTIFY_RELEASED, &cookie, NULL, 5000));
+        assert_in_range(cookie, 1, ROOM + 3);
+        left -= !released[cookie - 1];
+        released[cookie - 1] = true;
+    }
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 /* Of nodes that the provider has not, the calls are named. */
 static void test_provider(void **state)
 {
@@ -190,6 +220,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_named),
+        cmocka_unit_test(test_host),
         cmocka_unit_test(test_provider),
         cmocka_unit_test(test_malformed),
     };

@@ -552,6 +552,8 @@ CUresult wrk_do_vgpGraphHostNode(struct wrk_call *c, const struct vgp_args_vgpGr
         r = wrk_malformed(c, "host functions are captured by another call");
     if (r == CUDA_SUCCESS)
         r = wrk_host_node(c, &w, a->cookie, VGP_EXTSEM_NONE, &ret->node);
+    if (r != CUDA_SUCCESS)
+        wrk_host_func_refused(c, a->cookie);
     wrk_where_end(&w);
     return r;
 }

@@ -259,3 +259,42 @@ CASE(gnode_event_gone, CF_CTX | CF_UB)
     NEED(cuEventDestroy(shared));
     NEED(cuStreamDestroy(s));
 }
+
+static void CUDA_CB note_call(void *p)
+{
+    __atomic_add_fetch((int *)p, 1, __ATOMIC_SEQ_CST);
+}
+
+CASE(gnode_host, CF_CTX)
+{
+    CUstream s = new_stream();
+    int first = 0, second = 0, dropped = 0;
+    CUDA_HOST_NODE_PARAMS h = {note_call, &first}, none = {NULL, &first}, back;
+    CUgraphNode n[3] = {UNTOUCHED, UNTOUCHED, UNTOUCHED}, out = UNTOUCHED;
+    CUgraph g = NULL, clone = NULL;
+
+    NEED(cuGraphCreate(&g, 0));
+    refused("null", cuGraphAddHostNode(&out, g, NULL, 0, NULL), CUDA_ERROR_INVALID_VALUE, &out);
+    refused("no_function", cuGraphAddHostNode(&out, g, NULL, 0, &none), CUDA_ERROR_INVALID_VALUE, &out);
+    refused("no_graph", cuGraphAddHostNode(&out, NULL, NULL, 0, &h), CUDA_ERROR_INVALID_VALUE, &out);
+    refused("no_deps", cuGraphAddHostNode(&out, g, NULL, 1, &h), CUDA_ERROR_INVALID_VALUE, &out);
+    cf_u64("none", nodes_of(g), 0);
+    OK("add", cuGraphAddHostNode(&n[0], g, NULL, 0, &h));
+    h.userData = &dropped;
+    OK("add_2", cuGraphAddHostNode(&n[1], g, &n[0], 1, &h));
+    h.userData = &second;
+    OK("add_3", cuGraphAddHostNode(&n[2], g, &n[1], 1, &h));
+    edges_and_end(g, n[2]);
+    OK("end", cuGraphDestroyNode(n[1]));
+    OK("get", cuGraphHostNodeGetParams(n[0], &back));
+    cf_true("get_right", back.fn == note_call && back.userData == &first);
+    OK("clone", cuGraphClone(&clone, g));
+    OK("run", run(g, s, 2));
+    OK("destroy", cuGraphDestroy(g));
+    OK("run_clone", run(clone, s, 1));
+    cf_u64("first", (uint64_t)__atomic_load_n(&first, __ATOMIC_SEQ_CST), 3);
+    cf_u64("second", (uint64_t)__atomic_load_n(&second, __ATOMIC_SEQ_CST), 3);
+    cf_u64("dropped", (uint64_t)__atomic_load_n(&dropped, __ATOMIC_SEQ_CST), 0);
+    NEED(cuGraphDestroy(clone));
+    NEED(cuStreamDestroy(s));
+}
