@@ -27,7 +27,7 @@ struct build {
     struct build_node *nodes;
     struct btr_tree edges; /* by the numbers of both ends */
     uint32_t numbers;
-    bool special;                 /* has nodes that say which edges and ends of nodes are possible */
+    bool special;                 /* has, or may have, nodes that say which edges and ends of nodes are possible */
     bool unordered;               /* edges may lead back to earlier nodes, or are not all known */
     uint64_t parent, parent_node; /* it was moved there; 0: it is the program's */
 };
@@ -195,6 +195,28 @@ static bool add_new_edges(struct build *g, const CUgraphNode *from, const CUgrap
     while (done-- > 0)
         btr_remove(&g->edges, edge_key(find_node(from[done]), find_node(to[done])), NULL);
     return false;
+}
+
+void vcu_build_special(CUgraph graph)
+{
+    struct build *g;
+
+    pthread_mutex_lock(&lock);
+    g = find(graph);
+    if (g != NULL)
+        g->special = true;
+    pthread_mutex_unlock(&lock);
+}
+
+void vcu_build_special_node(CUgraphNode node)
+{
+    struct build_node *n;
+
+    pthread_mutex_lock(&lock);
+    n = find_node(node);
+    if (n != NULL)
+        n->graph->special = true;
+    pthread_mutex_unlock(&lock);
 }
 
 bool vcu_build_post_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n)

@@ -66,6 +66,10 @@ void vcu_build_name(struct vgp_where *w);
  * sure: it cannot fail because of what the node is. Then the answer depends on its graph, on its dependencies, and on captures.
  */
 bool vcu_build_post(const struct vgp_where *w, bool sure);
+/* Captures add nodes to the graph, or it has conditions: what its calls may do is the provider's to say from now on. */
+void vcu_build_special(CUgraph graph);
+/* The same where a node of the graph has become such that it may not be destroyed or copied. */
+void vcu_build_special_node(CUgraphNode node);
 /* Are the edges new, and sure to be added? If so, they count as added. */
 bool vcu_build_post_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n);
 /* The worker has been asked to change edges; all_added: and has added these. */

@@ -257,5 +257,9 @@ CUresult vcu_kernel_attribute(CUgraphNode node, CUgraphNode source, uint32_t op,
     if (res == CUDA_SUCCESS)
         res = vgp_call_vgpGraphKernelNodeAttribute(node, source, op, id, value, value == NULL ? 0 : n, result,
                                                    &n);
+    /* Nodes that kernels may change cannot be destroyed, nor copied with their graph. */
+    if (res == CUDA_SUCCESS &&
+        (op == 2 || (op == 1 && id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)))
+        vcu_build_special_node(node);
     return res;
 }

@@ -298,3 +298,26 @@ CASE(gnode_host, CF_CTX)
     NEED(cuGraphDestroy(clone));
     NEED(cuStreamDestroy(s));
 }
+
+/* A capture adds nodes to a graph that was built call by call: of memory, which forbid that nodes are destroyed. */
+CASE(gnode_captured, CF_CTX)
+{
+    CUstream s = new_stream();
+    CUgraphNode first = UNTOUCHED, other = UNTOUCHED;
+    CUdeviceptr p = 0;
+    CUgraph g = NULL, same = NULL;
+
+    NEED(cuGraphCreate(&g, 0));
+    OK("first", cuGraphAddEmptyNode(&first, g, NULL, 0));
+    OK("begin", cuStreamBeginCaptureToGraph(s, g, &first, NULL, 1, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK("alloc", cuMemAllocAsync(&p, 64, s));
+    OK("free", cuMemFreeAsync(p, s));
+    OK("end", cuStreamEndCapture(s, &same));
+    cf_true("same", same == g);
+    OK("other", cuGraphAddEmptyNode(&other, g, NULL, 0));
+    RC("destroy", cuGraphDestroyNode(other), CUDA_ERROR_NOT_SUPPORTED);
+    cf_u64("nodes", nodes_of(g), 4);
+    OK("run", run(g, s, 1));
+    NEED(cuGraphDestroy(g));
+    NEED(cuStreamDestroy(s));
+}
