@@ -321,6 +321,30 @@ static CUresult graph_host(void)
     return in_chains(add_host);
 }
 
+/* The child of all nodes is made once; its contents are added to, and taken out again, in each round. */
+static CUresult add_child(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
+{
+    static CUgraph child;
+    CUgraphNode inner[2];
+    CUresult r = child ? CUDA_SUCCESS : a.cuGraphCreate(&child, 0);
+
+    if (!r && n == 0) {
+        r = add_memset(&inner[0], child, NULL, 0);
+        r = r ? r : add_host(&inner[1], child, inner, 1);
+    }
+    r = r ? r : a.cuGraphAddChildGraphNode(out, g, after, n, child);
+    if (!r && n == 0) {
+        r = a.cuGraphDestroyNode(inner[0]);
+        r = r ? r : a.cuGraphDestroyNode(inner[1]);
+    }
+    return r;
+}
+
+static CUresult graph_child(void)
+{
+    return in_chains(add_child);
+}
+
 /* Opening the library, the first allocation and module are before the rounds: what a program costs before its first launch. */
 static CUresult nothing(void)
 {
@@ -354,6 +378,7 @@ int main(int argc, char **argv)
                  {"graph-copy", graph_copy},
                  {"graph-event", graph_event},
                  {"graph-host", graph_host},
+                 {"graph-child", graph_child},
                  {"start", nothing}};
 
     if (argc != 3 || !api_open(&a, "libcuda.so.1") || a.cuMemAlloc(&p, sizeof(pageable)) ||

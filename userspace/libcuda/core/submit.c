@@ -288,7 +288,8 @@ uint64_t vcu_fill_extent(uint64_t dst, uint64_t pitch, uint64_t width, uint64_t 
 {
     uint64_t rows = 0, row;
 
-    if (width == 0 || height == 0 || dst % element != 0 || pitch % element != 0 || __builtin_mul_overflow(width, element, &row) ||
+    if (width == 0 || height == 0 || dst % element != 0 || pitch % element != 0 ||
+        __builtin_mul_overflow(width, element, &row) ||
         (height > 1 && (pitch < row || __builtin_mul_overflow(height - 1, pitch, &rows))) ||
         __builtin_add_overflow(rows, row, &rows))
         return 0;

@@ -66,6 +66,10 @@ void vcu_build_name(struct vgp_where *w);
  * sure: it cannot fail because of what the node is. Then the answer depends on its graph, on its dependencies, and on captures.
  */
 bool vcu_build_post(const struct vgp_where *w, bool sure);
+/* The same of a node that is a copy of the child graph, as the program has built that. */
+bool vcu_build_post_child(const struct vgp_where *w, CUgraph child);
+/* The program gets the handle of the graph of a node. */
+void vcu_build_shown(CUgraphNode node);
 /* Captures add nodes to the graph, or it has conditions: what its calls may do is the provider's to say from now on. */
 void vcu_build_special(CUgraph graph);
 /* The same where a node of the graph has become such that it may not be destroyed or copied. */

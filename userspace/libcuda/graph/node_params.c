@@ -139,9 +139,13 @@ static CUresult empty_node(const struct vgp_where *w, uint64_t *node)
 
 CUresult vcu_child_node(const struct vgp_where *w, CUgraph child, uint64_t *node)
 {
+    struct vgp_where where = *w;
+
     if (!vcu_graph_ok(child))
         return CUDA_ERROR_INVALID_VALUE;
-    return vgp_call_vgpGraphChildNode(VGP_WHERE(w), child, node);
+    if (vcu_build_post_child(w, child))
+        where.op = VGP_NODE_POST;
+    return vgp_call_vgpGraphChildNode(VGP_WHERE(&where), child, node);
 }
 
 CUresult vcu_move_node(const struct vgp_where *w, CUgraph child, uint64_t *node)
@@ -188,10 +192,16 @@ static CUresult any_child(const char *call, const struct vgp_where *w, CUDA_CHIL
     if (p->ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)
         return CUDA_ERROR_INVALID_VALUE;
     res = vcu_child_node(w, p->graph, node);
-    /* The clone is returned in this parameter, as cuda.h documents. */
-    if (res == CUDA_SUCCESS && vgp_call_vgpGraphChild((CUgraphNode)(uintptr_t)*node, &copy) == CUDA_SUCCESS)
+    /* The clone is returned in this parameter, as cuda.h documents. A node that was posted has its handle in w. */
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (w->op >= VGP_NODE_NAME)
+        *node = (uintptr_t)w->target;
+    if (vgp_call_vgpGraphChild((CUgraphNode)(uintptr_t)*node, &copy) == CUDA_SUCCESS) {
+        vcu_build_shown((CUgraphNode)(uintptr_t)*node);
         p->graph = (CUgraph)(uintptr_t)copy;
-    return res;
+    }
+    return CUDA_SUCCESS;
 }
 
 CUresult vcu_any_node(const char *call, const struct vgp_where *w, CUgraphNodeParams *p, uint64_t *node)

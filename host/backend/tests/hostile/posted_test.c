@@ -49,8 +49,8 @@ static void new_graph(struct guest *g, uint64_t graph)
 /* A node that names what there is: by a context, an event, a graph. */
 static void post_memset(struct guest *g, uint64_t graph, uint64_t node, uint64_t named)
 {
-    SUBMIT(g, vgpGraphMemsetNode, PLACE(graph, node), .context = named, .dst = 0x1000, .elementSize = 1, .width = 1,
-           .height = 1);
+    SUBMIT(g, vgpGraphMemsetNode, PLACE(graph, node), .context = named, .dst = 0x1000, .elementSize = 1,
+           .width = 1, .height = 1);
 }
 
 #define PAGEABLE 0x77 /* the cookie of its host function */
@@ -58,20 +58,25 @@ static void post_memset(struct guest *g, uint64_t graph, uint64_t node, uint64_t
 /* On the device, and out of pageable memory: with a host function, whose memory is in no region. */
 static void post_copy(struct guest *g, uint64_t graph, uint64_t node, uint64_t named)
 {
-    SUBMIT(g, vgpGraphCopyNode, PLACE(graph, node), .context = named, .dst = 0x1000, .src = 0x2000, .dstPitch = 1,
-           .srcPitch = 1, .widthBytes = 1, .height = 1, .depth = 1);
+    SUBMIT(g, vgpGraphCopyNode, PLACE(graph, node), .context = named, .dst = 0x1000, .src = 0x2000,
+           .dstPitch = 1, .srcPitch = 1, .widthBytes = 1, .height = 1, .depth = 1);
 }
 
 static void post_pageable(struct guest *g, uint64_t graph, uint64_t node, uint64_t named)
 {
     SUBMIT(g, vgpGraphCopyNode, PLACE(graph, node), .context = named, .cookie = PAGEABLE, .dst = 0x1000,
-           .srcKind = VGP_COPY_HOST, .src = 0x2000, .dstPitch = 1, .srcPitch = 1, .widthBytes = 1, .height = 1,
-           .depth = 1);
+           .srcKind = VGP_COPY_HOST, .src = 0x2000, .dstPitch = 1, .srcPitch = 1, .widthBytes = 1,
+           .height = 1, .depth = 1);
 }
 
 static void post_event(struct guest *g, uint64_t graph, uint64_t node, uint64_t named)
 {
     SUBMIT(g, vgpGraphEventNode, PLACE(graph, node), .event = named, .wait = 1);
+}
+
+static void post_child(struct guest *g, uint64_t graph, uint64_t node, uint64_t named)
+{
+    SUBMIT(g, vgpGraphChildNode, PLACE(graph, node), .child = named);
 }
 
 static const struct kind {
@@ -82,11 +87,13 @@ static const struct kind {
     CUresult refused;           /* by the test provider; CUDA_SUCCESS: it has such nodes */
     uint64_t cookie;            /* of its host function, which is released; 0: it has none */
 } kinds[] = {
-    {post_memset, VGP_vgpGraphMemsetNode, VGP_H_CONTEXT, CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_NOT_SUPPORTED, 0},
+    {post_memset, VGP_vgpGraphMemsetNode, VGP_H_CONTEXT, CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_NOT_SUPPORTED,
+     0},
     {post_copy, VGP_vgpGraphCopyNode, VGP_H_CONTEXT, CUDA_ERROR_INVALID_CONTEXT, CUDA_SUCCESS, 0},
     {post_pageable, VGP_vgpGraphCopyNode, VGP_H_CONTEXT, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_VALUE,
      PAGEABLE},
     {post_event, VGP_vgpGraphEventNode, VGP_H_EVENT, CUDA_ERROR_INVALID_HANDLE, CUDA_SUCCESS, 0},
+    {post_child, VGP_vgpGraphChildNode, VGP_H_GRAPH, CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS, 0},
 };
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
@@ -169,6 +176,32 @@ static void test_host(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* The graph of a node fails with its child, of which the guest has heard already; a child that has ended is none. */
+static void test_child(void **state)
+{
+    struct broker b = {0};
+    struct guest g;
+    uint64_t got = 0;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, NULL), 0);
+    connect_guest(&b, &g);
+    for (uint32_t i = 0; i < 4; i++)
+        new_graph(&g, GRAPH(i));
+    post_event(&g, GRAPH(0), NODE(0), 0); /* fails */
+    post_child(&g, GRAPH(1), NODE(1), GRAPH(0));
+    post_child(&g, GRAPH(2), NODE(2), GRAPH(3));
+    failed(&g, &kinds[3], GRAPH(0), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(guest_graph_instantiate(&g, GRAPH(1), EXEC(1)), CUDA_ERROR_INVALID_HANDLE);
+    assert_false(guest_notification(&g, VGP_NOTIFY_GRAPH_FAILED, &got, NULL, 0));
+    assert_int_equal(guest_graph_instantiate(&g, GRAPH(2), EXEC(2)), 0);
+    assert_int_equal(guest_graph_destroy(&g, GRAPH(3)), 0);
+    post_child(&g, GRAPH(2), NODE(3), GRAPH(3));
+    failed(&g, &kinds[KINDS - 1], GRAPH(2), CUDA_ERROR_INVALID_VALUE);
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 /* Of nodes that the provider has not, the calls are named. */
 static void test_provider(void **state)
 {
@@ -219,10 +252,8 @@ static void test_malformed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_named),
-        cmocka_unit_test(test_host),
-        cmocka_unit_test(test_provider),
-        cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_named),    cmocka_unit_test(test_host),      cmocka_unit_test(test_child),
+        cmocka_unit_test(test_provider), cmocka_unit_test(test_malformed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,7 +52,8 @@ CASE(gnode_memset, CF_CTX)
 {
     CUstream s = new_stream();
     CUdeviceptr p = words(N), managed = 0, pooled = 0;
-    CUDA_MEMSET_NODE_PARAMS m = {.dst = p + 16, .pitch = 64, .value = 7, .elementSize = 4, .width = 2, .height = 3};
+    CUDA_MEMSET_NODE_PARAMS m = {
+        .dst = p + 16, .pitch = 64, .value = 7, .elementSize = 4, .width = 2, .height = 3};
     CUDA_MEMSET_NODE_PARAMS bad = m, back;
     CUgraphNode n = UNTOUCHED, out = UNTOUCHED;
     CUgraph g = NULL;
@@ -62,14 +63,17 @@ CASE(gnode_memset, CF_CTX)
     NEED(cuGraphCreate(&g, 0));
     refused("null", cuGraphAddMemsetNode(&out, g, NULL, 0, NULL, current()), CUDA_ERROR_INVALID_VALUE, &out);
     refused("no_context", cuGraphAddMemsetNode(&out, g, NULL, 0, &m, NULL), CUDA_ERROR_INVALID_CONTEXT, &out);
-    refused("no_graph", cuGraphAddMemsetNode(&out, NULL, NULL, 0, &m, current()), CUDA_ERROR_INVALID_VALUE, &out);
+    refused("no_graph", cuGraphAddMemsetNode(&out, NULL, NULL, 0, &m, current()), CUDA_ERROR_INVALID_VALUE,
+            &out);
     for (unsigned size = 0; size < 6; size += size == 0 ? 3 : 5) {
         bad.elementSize = size;
-        refused("element", cuGraphAddMemsetNode(&out, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &out);
+        refused("element", cuGraphAddMemsetNode(&out, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE,
+                &out);
     }
     bad = m;
     bad.dst = p + 2;
-    refused("between", cuGraphAddMemsetNode(&out, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &out);
+    refused("between", cuGraphAddMemsetNode(&out, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE,
+            &out);
     bad = m;
     bad.pitch = 4;
     refused("pitch", cuGraphAddMemsetNode(&out, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &out);
@@ -78,16 +82,19 @@ CASE(gnode_memset, CF_CTX)
     refused("width", cuGraphAddMemsetNode(&out, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &out);
     bad = m;
     bad.height = 0;
-    refused("height", cuGraphAddMemsetNode(&out, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &out);
+    refused("height", cuGraphAddMemsetNode(&out, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE,
+            &out);
     bad = m;
     bad.height = N;
-    refused("behind", cuGraphAddMemsetNode(&out, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &out);
+    refused("behind", cuGraphAddMemsetNode(&out, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE,
+            &out);
     bad = m;
     bad.height = (size_t)1 << 60;
     refused("wraps", cuGraphAddMemsetNode(&out, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &out);
     bad = m;
     bad.dst = 0;
-    refused("nowhere", cuGraphAddMemsetNode(&out, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &out);
+    refused("nowhere", cuGraphAddMemsetNode(&out, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE,
+            &out);
     cf_u64("none", nodes_of(g), 0);
     OK("add", cuGraphAddMemsetNode(&n, g, NULL, 0, &m, current()));
     refused("no_deps", cuGraphAddMemsetNode(&out, g, NULL, 1, &m, current()), CUDA_ERROR_INVALID_VALUE, &out);
@@ -149,25 +156,33 @@ CASE(gnode_copy, CF_CTX)
         out[i] = pinned[i] = 0;
     }
     NEED(cuGraphCreate(&g, 0));
-    refused("null", cuGraphAddMemcpyNode(&none, g, NULL, 0, NULL, current()), CUDA_ERROR_INVALID_VALUE, &none);
-    refused("no_context", cuGraphAddMemcpyNode(&none, g, NULL, 0, &c, NULL), CUDA_ERROR_INVALID_CONTEXT, &none);
+    refused("null", cuGraphAddMemcpyNode(&none, g, NULL, 0, NULL, current()), CUDA_ERROR_INVALID_VALUE,
+            &none);
+    refused("no_context", cuGraphAddMemcpyNode(&none, g, NULL, 0, &c, NULL), CUDA_ERROR_INVALID_CONTEXT,
+            &none);
     bad.dstDevice = q + N * 4 - 130;
-    refused("behind", cuGraphAddMemcpyNode(&none, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &none);
+    refused("behind", cuGraphAddMemcpyNode(&none, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE,
+            &none);
     bad = c;
     bad.srcPitch = 4;
-    refused("pitch", cuGraphAddMemcpyNode(&none, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &none);
+    refused("pitch", cuGraphAddMemcpyNode(&none, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE,
+            &none);
     bad = c;
     bad.WidthInBytes = 0;
-    refused("width", cuGraphAddMemcpyNode(&none, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &none);
+    refused("width", cuGraphAddMemcpyNode(&none, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE,
+            &none);
     bad = c;
     bad.Depth = (size_t)1 << 60;
-    refused("wraps", cuGraphAddMemcpyNode(&none, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &none);
+    refused("wraps", cuGraphAddMemcpyNode(&none, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE,
+            &none);
     bad = c;
     bad.srcDevice = 0;
-    refused("nowhere", cuGraphAddMemcpyNode(&none, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &none);
+    refused("nowhere", cuGraphAddMemcpyNode(&none, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE,
+            &none);
     bad = c;
     bad.srcMemoryType = 77;
-    refused("type", cuGraphAddMemcpyNode(&none, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE, &none);
+    refused("type", cuGraphAddMemcpyNode(&none, g, NULL, 0, &bad, current()), CUDA_ERROR_INVALID_VALUE,
+            &none);
     cf_u64("none", nodes_of(g), 0);
     /* in -> p -> q -> pinned -> p + 32 -> out + 8, and from host to host. */
     CUDA_MEMCPY3D way[] = {rows(DEVICE, (void *)p, HOST, in),
@@ -177,13 +192,16 @@ CASE(gnode_copy, CF_CTX)
                            rows(HOST, out + 8, DEVICE, (void *)(p + 32)),
                            rows(HOST, out, HOST, pinned)};
     for (unsigned i = 0; i < 6; i++)
-        ok &= cuGraphAddMemcpyNode(&n[i], g, i ? &n[i - 1] : NULL, i != 0, &way[i], current()) == CUDA_SUCCESS;
+        ok &=
+            cuGraphAddMemcpyNode(&n[i], g, i ? &n[i - 1] : NULL, i != 0, &way[i], current()) == CUDA_SUCCESS;
     cf_true("added", ok);
-    refused("no_deps", cuGraphAddMemcpyNode(&none, g, NULL, 1, &c, current()), CUDA_ERROR_INVALID_VALUE, &none);
+    refused("no_deps", cuGraphAddMemcpyNode(&none, g, NULL, 1, &c, current()), CUDA_ERROR_INVALID_VALUE,
+            &none);
     edges_and_end(g, n[0]); /* of two halves in a guest */
     edges_and_end(g, n[1]);
     OK("get", cuGraphMemcpyNodeGetParams(n[0], &back));
-    cf_true("get_right", back.srcHost == in && back.dstDevice == p && back.WidthInBytes == 8 && back.Height == 3);
+    cf_true("get_right",
+            back.srcHost == in && back.dstDevice == p && back.WidthInBytes == 8 && back.Height == 3);
     OK("get_pinned", cuGraphMemcpyNodeGetParams(n[2], &back));
     cf_true("get_pinned_right", back.dstHost == pinned && back.srcDevice == q);
     OK("extra", cuGraphAddMemcpyNode(&n[6], g, &n[0], 1, &way[0], current()));
@@ -216,7 +234,8 @@ CASE(gnode_event, CF_CTX)
     NEED(cuGraphCreate(&g, 0));
     refused("record_null", cuGraphAddEventRecordNode(&out, g, NULL, 0, NULL), CUDA_ERROR_INVALID_VALUE, &out);
     refused("wait_null", cuGraphAddEventWaitNode(&out, g, NULL, 0, NULL), CUDA_ERROR_INVALID_VALUE, &out);
-    refused("record_no_graph", cuGraphAddEventRecordNode(&out, NULL, NULL, 0, e), CUDA_ERROR_INVALID_VALUE, &out);
+    refused("record_no_graph", cuGraphAddEventRecordNode(&out, NULL, NULL, 0, e), CUDA_ERROR_INVALID_VALUE,
+            &out);
     refused("wait_no_deps", cuGraphAddEventWaitNode(&out, g, NULL, 1, e), CUDA_ERROR_INVALID_VALUE, &out);
     cf_u64("none", nodes_of(g), 0);
     OK("record", cuGraphAddEventRecordNode(&record, g, NULL, 0, e));
@@ -319,5 +338,71 @@ CASE(gnode_captured, CF_CTX)
     cf_u64("nodes", nodes_of(g), 4);
     OK("run", run(g, s, 1));
     NEED(cuGraphDestroy(g));
+    NEED(cuStreamDestroy(s));
+}
+
+CASE(gnode_child, CF_CTX)
+{
+    CUstream s = new_stream();
+    CUdeviceptr p = words(N);
+    static uint32_t in[N];
+    CUDA_MEMSET_NODE_PARAMS m = {.dst = p, .value = 5, .elementSize = 4, .width = 2, .height = 1};
+    CUDA_MEMCPY3D c = copy(DEVICE, p + 16, HOST, (CUdeviceptr)in, 8);
+    CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
+    CUgraphNode a = UNTOUCHED, b = UNTOUCHED, n[3] = {UNTOUCHED, UNTOUCHED, UNTOUCHED}, out = UNTOUCHED;
+    CUgraph g = NULL, child = NULL, inner = NULL, bad = NULL;
+    CUDA_MEM_ALLOC_NODE_PARAMS alloc = {.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
+                                        .bytesize = 64};
+    uint32_t word[6] = {0};
+
+    in[0] = 6;
+    in[1] = 7;
+    NEED(cuGraphCreate(&g, 0));
+    NEED(cuGraphCreate(&child, 0));
+    refused("null", cuGraphAddChildGraphNode(&out, g, NULL, 0, NULL), CUDA_ERROR_INVALID_VALUE, &out);
+    refused("no_graph", cuGraphAddChildGraphNode(&out, NULL, NULL, 0, child), CUDA_ERROR_INVALID_VALUE, &out);
+    refused("no_deps", cuGraphAddChildGraphNode(&out, g, NULL, 1, child), CUDA_ERROR_INVALID_VALUE, &out);
+    cf_u64("none", nodes_of(g), 0);
+    NEED(cuGraphAddMemsetNode(&a, child, NULL, 0, &m, current()));
+    OK("add", cuGraphAddChildGraphNode(&n[0], g, NULL, 0, child));
+    /* What the child becomes later is not in the copy. */
+    NEED(cuGraphAddMemcpyNode(&b, child, &a, 1, &c, current()));
+    OK("add_2", cuGraphAddChildGraphNode(&n[1], g, &n[0], 1, child));
+    OK("remove", cuGraphDestroyNode(b));
+    NEED(cuGraphDestroy(child));
+    edges_and_end(g, n[0]);
+    OK("get", cuGraphChildGraphNodeGetGraph(n[0], &inner));
+    cf_u64("get_nodes", nodes_of(inner), 1);
+    OK("get_2", cuGraphChildGraphNodeGetGraph(n[1], &inner));
+    cf_u64("get_2_nodes", nodes_of(inner), 2);
+    OK("run", run(g, s, 1));
+    NEED(cuMemcpyDtoH(word, p, sizeof(word)));
+    cf_true("right", word[0] == 5 && word[1] == 5 && word[4] == 6 && word[5] == 7);
+    /* Children of children, and one of any type. */
+    NEED(cuGraphCreate(&child, 0));
+    OK("deeper", cuGraphAddChildGraphNode(&out, child, NULL, 0, g));
+    out = UNTOUCHED;
+    any.graph.graph = g;
+    any.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
+    OK("any", cuGraphAddNode(&n[2], child, NULL, NULL, 0, &any));
+    cf_true("any_copy", any.graph.graph && any.graph.graph != g);
+    cf_u64("any_nodes", nodes_of(any.graph.graph), 2);
+    OK("any_end", cuGraphDestroyNode(n[2]));
+    OK("run_deeper", run(child, s, 2));
+    /* Copies of memory nodes and conditions are refused at once. */
+    CUgraphConditionalHandle handle;
+    NEED(cuGraphCreate(&bad, 0));
+    NEED(cuGraphAddMemAllocNode(&n[2], bad, NULL, 0, &alloc));
+    refused("memory", cuGraphAddChildGraphNode(&out, g, NULL, 0, bad), CUDA_ERROR_NOT_SUPPORTED, &out);
+    NEED(cuGraphDestroy(bad));
+    NEED(cuGraphCreate(&bad, 0));
+    NEED(cuGraphConditionalHandleCreate(&handle, bad, current(), 0, 0));
+    refused("condition", cuGraphAddChildGraphNode(&out, g, NULL, 0, bad), CUDA_ERROR_NOT_SUPPORTED, &out);
+    NEED(cuGraphDestroy(bad));
+    cf_u64("count", nodes_of(g), 2);
+    NEED(cuGraphDestroy(child));
+    NEED(cuGraphDestroy(g));
+    NEED(cuMemFree(p));
     NEED(cuStreamDestroy(s));
 }
