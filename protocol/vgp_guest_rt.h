@@ -123,7 +123,7 @@ static inline bool vgp_where_adds(const struct vgp_where *w)
 /* The checks of every addition and change, in the driver's order; they fill *w. */
 CUresult vcu_where_add(const char *call, CUgraphNode *out, struct vgp_where *w, CUgraph graph,
                        const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n);
-/* For an empty node: the operation becomes VGP_NODE_POST where its addition is sure to succeed. */
+/* For nodes that say nothing a provider could refuse (empty nodes, host functions): the operation becomes VGP_NODE_POST where its addition is sure to succeed. */
 CUresult vcu_where_post(struct vgp_where *w);
 /* What became of the addition: the new node's handle, or the one minted for it is given back. Returns r. */
 CUresult vcu_where_added(const struct vgp_where *w, CUresult r, uint64_t *node);

@@ -74,7 +74,12 @@ double pipe_once(void *to, const void *from, size_t n, bool back);
     X(cuStreamEndCapture, cuStreamEndCapture) X(cuGraphDestroy, cuGraphDestroy) \
     X(cuGraphCreate, cuGraphCreate) X(cuGraphAddKernelNode, cuGraphAddKernelNode_v2) \
     X(cuGraphAddEmptyNode, cuGraphAddEmptyNode) X(cuGraphAddDependencies, cuGraphAddDependencies_v2) \
-    X(cuGraphDestroyNode, cuGraphDestroyNode) \
+    X(cuGraphDestroyNode, cuGraphDestroyNode) X(cuGraphAddMemsetNode, cuGraphAddMemsetNode) \
+    X(cuGraphAddMemcpyNode, cuGraphAddMemcpyNode) X(cuGraphAddHostNode, cuGraphAddHostNode) \
+    X(cuGraphAddEventRecordNode, cuGraphAddEventRecordNode) \
+    X(cuGraphAddEventWaitNode, cuGraphAddEventWaitNode) \
+    X(cuGraphAddChildGraphNode, cuGraphAddChildGraphNode) \
+    X(cuCtxGetCurrent, cuCtxGetCurrent) \
     X(cuFuncSetAttribute, cuFuncSetAttribute) \
     X(cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor) \
     X(cuOccupancyMaxPotentialBlockSize, cuOccupancyMaxPotentialBlockSize) \

@@ -222,6 +222,129 @@ static CUresult graph(void)
     return r ? r : a.cuGraphDestroy(g);
 }
 
+/* Nodes without arguments in common with others: each part adds them in two chains. Destroying is one round trip. */
+enum { CHAIN = 20 };
+
+static CUresult in_chains(CUresult (*add)(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n))
+{
+    CUgraphNode node[CHAIN];
+    CUgraph g = NULL;
+    CUresult r = a.cuGraphCreate(&g, 0);
+
+    for (int i = 0; i < CHAIN && !r; i++)
+        r = add(&node[i], g, i < 2 ? NULL : &node[i - 2], i >= 2);
+    r = r ? r : a.cuGraphDestroyNode(node[CHAIN / 2]);
+    return r ? r : a.cuGraphDestroy(g);
+}
+
+static CUcontext current(void)
+{
+    CUcontext ctx = NULL;
+
+    return a.cuCtxGetCurrent(&ctx) ? NULL : ctx;
+}
+
+static CUresult add_memset(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
+{
+    const CUDA_MEMSET_NODE_PARAMS rows = {
+        .dst = p + 64, .pitch = 64, .value = 1, .elementSize = 4, .width = 8, .height = 4};
+
+    return a.cuGraphAddMemsetNode(out, g, after, n, &rows, current());
+}
+
+static CUresult graph_memset(void)
+{
+    return in_chains(add_memset);
+}
+
+/* On the device, and between it and pinned memory in turn. */
+static CUresult add_copy(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
+{
+    static unsigned turn;
+    CUDA_MEMCPY3D c = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .srcDevice = p,
+                       .srcPitch = 64,
+                       .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                       .dstDevice = p + 1024,
+                       .dstPitch = 64,
+                       .WidthInBytes = 32,
+                       .Height = 4,
+                       .Depth = 1};
+
+    turn++;
+    if (turn % 3 == 1) {
+        c.srcMemoryType = CU_MEMORYTYPE_HOST;
+        c.srcHost = pinned;
+    } else if (turn % 3 == 2) {
+        c.dstMemoryType = CU_MEMORYTYPE_HOST;
+        c.dstHost = pinned;
+    }
+    return a.cuGraphAddMemcpyNode(out, g, after, n, &c, current());
+}
+
+static CUresult graph_copy(void)
+{
+    return in_chains(add_copy);
+}
+
+static CUresult add_event(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
+{
+    static CUevent event;
+    static unsigned turn;
+    CUresult r = event ? CUDA_SUCCESS : a.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+
+    if (r)
+        return r;
+    return turn++ % 2 ? a.cuGraphAddEventWaitNode(out, g, after, n, event)
+                      : a.cuGraphAddEventRecordNode(out, g, after, n, event);
+}
+
+static CUresult graph_event(void)
+{
+    return in_chains(add_event);
+}
+
+static void CUDA_CB called(void *user)
+{
+    (void)user;
+}
+
+static CUresult add_host(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
+{
+    const CUDA_HOST_NODE_PARAMS host = {called, NULL};
+
+    return a.cuGraphAddHostNode(out, g, after, n, &host);
+}
+
+static CUresult graph_host(void)
+{
+    return in_chains(add_host);
+}
+
+/* The child of all nodes is made once; its contents are added to, and taken out again, in each round. */
+static CUresult add_child(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
+{
+    static CUgraph child;
+    CUgraphNode inner[2];
+    CUresult r = child ? CUDA_SUCCESS : a.cuGraphCreate(&child, 0);
+
+    if (!r && n == 0) {
+        r = add_memset(&inner[0], child, NULL, 0);
+        r = r ? r : add_host(&inner[1], child, inner, 1);
+    }
+    r = r ? r : a.cuGraphAddChildGraphNode(out, g, after, n, child);
+    if (!r && n == 0) {
+        r = a.cuGraphDestroyNode(inner[0]);
+        r = r ? r : a.cuGraphDestroyNode(inner[1]);
+    }
+    return r;
+}
+
+static CUresult graph_child(void)
+{
+    return in_chains(add_child);
+}
+
 /* Opening the library, the first allocation and module are before the rounds: what a program costs before its first launch. */
 static CUresult nothing(void)
 {
@@ -251,6 +374,11 @@ int main(int argc, char **argv)
                  {"pool-buffers", pool_buffers},
                  {"capture", capture},
                  {"graph", graph},
+                 {"graph-memset", graph_memset},
+                 {"graph-copy", graph_copy},
+                 {"graph-event", graph_event},
+                 {"graph-host", graph_host},
+                 {"graph-child", graph_child},
                  {"start", nothing}};
 
     if (argc != 3 || !api_open(&a, "libcuda.so.1") || a.cuMemAlloc(&p, sizeof(pageable)) ||

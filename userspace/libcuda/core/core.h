@@ -312,6 +312,10 @@ void vcu_stream_weigh(uint64_t stream, uint32_t weight);
 struct vgp_submit;
 bool vcu_submit_ready(struct vgp_submit *s);
 
+/* Bytes from the first to the last that a fill touches. 0: none, more than an address can say, or an address or a pitch
+ * between two elements, which is an error. pitch in bytes, width in elements of `element` bytes, not 0. */
+uint64_t vcu_fill_extent(uint64_t dst, uint64_t pitch, uint64_t width, uint64_t height, uint32_t element);
+
 /* ---- device.c -----------------------------------------------------------------------------
  */
 

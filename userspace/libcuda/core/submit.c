@@ -284,12 +284,12 @@ bool vcu_submit_ready(struct vgp_submit *s)
 
 /* ---- fills of memory ---- */
 
-/* Bytes from the first to the last; 0: none, or more than an address can say. */
-static uint64_t extent(uint64_t pitch, uint64_t width, uint64_t height, uint32_t element)
+uint64_t vcu_fill_extent(uint64_t dst, uint64_t pitch, uint64_t width, uint64_t height, uint32_t element)
 {
     uint64_t rows = 0, row;
 
-    if (width == 0 || height == 0 || __builtin_mul_overflow(width, element, &row) ||
+    if (width == 0 || height == 0 || dst % element != 0 || pitch % element != 0 ||
+        __builtin_mul_overflow(width, element, &row) ||
         (height > 1 && (pitch < row || __builtin_mul_overflow(height - 1, pitch, &rows))) ||
         __builtin_add_overflow(rows, row, &rows))
         return 0;
@@ -304,11 +304,9 @@ static uint64_t extent(uint64_t pitch, uint64_t width, uint64_t height, uint32_t
 bool vgp_submit_silent(uint32_t since, uint64_t dst, uint64_t pitch, uint64_t width, uint64_t height,
                        uint32_t element, bool streamed, uint64_t stream)
 {
-    uint64_t bytes = extent(pitch, width, height, element);
+    uint64_t bytes = vcu_fill_extent(dst, pitch, width, height, element);
 
-    /* An address or a pitch between two elements is an error. */
-    if (vcu.worker_minor < since || bytes == 0 || dst % element != 0 || pitch % element != 0 ||
-        !vcu_units_memory_private(dst, bytes))
+    if (vcu.worker_minor < since || bytes == 0 || !vcu_units_memory_private(dst, bytes))
         return false;
     /* During a capture an error belongs to the call. */
     if (atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0 &&

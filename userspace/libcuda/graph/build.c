@@ -16,8 +16,10 @@ struct build_node {
     struct build_node *next, *prev; /* in graph->nodes */
     uint64_t handle;
     uint32_t number; /* in the order of the calls */
+    uint32_t height; /* of the graph that it is: graphs within each other; 0: it is none */
+    uint64_t weight; /* nodes, with those of that graph */
     bool made;       /* the call that adds it has succeeded, or was posted */
-    bool plain;      /* kernel, or empty: nothing else in the graph depends on its type */
+    bool plain;      /* nothing else in the graph depends on its type: see vcu_build_post() */
 };
 
 struct build {
@@ -27,13 +29,19 @@ struct build {
     struct build_node *nodes;
     struct btr_tree edges; /* by the numbers of both ends */
     uint32_t numbers;
-    bool special;                 /* has nodes that say which edges and ends of nodes are possible */
-    bool unordered;               /* edges may lead back to earlier nodes, or are not all known */
+    uint32_t height; /* graphs within each other below it */
+    uint64_t weight; /* nodes, with those of the graphs below */
+    bool shown;      /* the program has handles of graphs below: what they have may change */
+    bool special;    /* has, or may have, nodes that say which edges and ends of nodes are possible */
+    bool unordered;  /* edges may lead back to earlier nodes, or are not all known */
     uint64_t parent, parent_node; /* it was moved there; 0: it is the program's */
 };
 
 /* So many dependencies are compared with each other; a call with more is answered. */
 #define COMPARED 64u
+/* Graphs within each other, and nodes of a graph with all of those, that every provider takes. */
+#define HEIGHT_SURE 16u
+#define WEIGHT_SURE (UINT64_C(1) << 18)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic uint64_t doubts;
@@ -85,6 +93,8 @@ void vcu_build_begun(CUgraph graph)
 
 static void drop_node(struct build_node *n)
 {
+    if (n->made)
+        n->graph->weight -= n->weight;
     if (n->prev != NULL)
         n->prev->next = n->next;
     else
@@ -197,6 +207,28 @@ static bool add_new_edges(struct build *g, const CUgraphNode *from, const CUgrap
     return false;
 }
 
+void vcu_build_special(CUgraph graph)
+{
+    struct build *g;
+
+    pthread_mutex_lock(&lock);
+    g = find(graph);
+    if (g != NULL)
+        g->special = true;
+    pthread_mutex_unlock(&lock);
+}
+
+void vcu_build_special_node(CUgraphNode node)
+{
+    struct build_node *n;
+
+    pthread_mutex_lock(&lock);
+    n = find_node(node);
+    if (n != NULL)
+        n->graph->special = true;
+    pthread_mutex_unlock(&lock);
+}
+
 bool vcu_build_post_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n)
 {
     struct build *g;
@@ -239,6 +271,7 @@ void vcu_build_name(struct vgp_where *w)
         n->handle = vgp_handle_mint(VGP_H_GRAPH_NODE);
     if (n != NULL && n->handle != 0) {
         n->graph = g;
+        n->weight = 1;
         n->number = ++g->numbers;
         n->next = g->nodes;
         if (n->next != NULL)
@@ -271,6 +304,12 @@ static bool dependencies_ok(const struct build *g, const struct vgp_where *w)
     return true;
 }
 
+static bool may_post(struct build_node *n, const struct vgp_where *w)
+{
+    n->plain = true;
+    return is_certain(n->graph) && dependencies_ok(n->graph, w);
+}
+
 bool vcu_build_post(const struct vgp_where *w, bool sure)
 {
     struct build_node *n;
@@ -280,12 +319,48 @@ bool vcu_build_post(const struct vgp_where *w, bool sure)
         return false;
     pthread_mutex_lock(&lock);
     n = find_node(w->target);
-    if (n != NULL) {
-        n->plain = true;
-        yes = sure && is_certain(n->graph) && dependencies_ok(n->graph, w);
+    if (n != NULL)
+        yes = may_post(n, w) && sure;
+    pthread_mutex_unlock(&lock);
+    return yes;
+}
+
+/* A copy of g, as a child, is like g: all that is in it is known, and may be copied. */
+static bool may_be_child(const struct build *g, const struct build *of)
+{
+    return g != NULL && g != of && is_certain(g) && !g->special && !g->unordered && !g->shown &&
+           g->height < HEIGHT_SURE && g->weight < WEIGHT_SURE && of->weight < WEIGHT_SURE - g->weight;
+}
+
+bool vcu_build_post_child(const struct vgp_where *w, CUgraph child)
+{
+    const struct build *g;
+    struct build_node *n;
+    bool yes = false;
+
+    if (w->op != VGP_NODE_NAME)
+        return false;
+    pthread_mutex_lock(&lock);
+    n = find_node(w->target);
+    g = find(child);
+    if (n != NULL && may_be_child(g, n->graph)) {
+        n->height = g->height + 1;
+        n->weight = g->weight + 1;
+        yes = may_post(n, w);
     }
     pthread_mutex_unlock(&lock);
     return yes;
+}
+
+void vcu_build_shown(CUgraphNode node)
+{
+    struct build_node *n;
+
+    pthread_mutex_lock(&lock);
+    n = find_node(node);
+    if (n != NULL)
+        n->graph->shown = true;
+    pthread_mutex_unlock(&lock);
 }
 
 CUresult vcu_where_post(struct vgp_where *w)
@@ -313,6 +388,9 @@ CUresult vcu_where_added(const struct vgp_where *w, CUresult r, uint64_t *node)
     if (n != NULL && r == CUDA_SUCCESS) {
         n->made = true;
         n->graph->special |= !n->plain;
+        n->graph->weight += n->weight;
+        if (n->graph->height < n->height)
+            n->graph->height = n->height;
         for (size_t i = 0; i < w->ndeps; i++)
             add_edge(n->graph, find_node(w->deps[i]), n);
     } else if (n != NULL) {

@@ -224,10 +224,25 @@ static CUresult capture_pageable(const char *call, const struct vcu_copy *c)
 
 /* ---- nodes ------------------------------------------------------------------------------------- */
 
+/* extent: of that side. Memory of the host that is not in place is read or written by this process. */
+static bool side_sure(const struct vcu_copy_end *e, uint64_t extent, CUcontext ctx, bool write)
+{
+    const unsigned not_to_write = CU_MEMHOSTREGISTER_READ_ONLY | CU_MEMHOSTREGISTER_IOMEMORY;
+    struct vcu_place place;
+
+    if (e->array || e->pitch > VCU_PITCH_SURE)
+        return false;
+    if (e->device)
+        return vcu_node_memory_sure(ctx, e->addr, extent);
+    return !write || !vcu_memory_find_host(e->addr, &place) || !place.m.registered ||
+           (place.m.flags & not_to_write) == 0;
+}
+
 CUresult vcu_copy_node(const char *call, const struct vgp_where *w, const CUDA_MEMCPY3D *p, CUcontext ctx,
                        uint64_t *node)
 {
     struct vcu_copy c = {0};
+    struct vgp_where where = *w;
     uint64_t to, from;
     CUresult res;
 
@@ -244,10 +259,13 @@ CUresult vcu_copy_node(const char *call, const struct vgp_where *w, const CUDA_M
         res = CUDA_ERROR_INVALID_VALUE;
     if (res != CUDA_SUCCESS)
         return res;
+    if (vcu_build_post(w, vcu_node_context_sure(ctx) && side_sure(&c.dst, to, ctx, true) &&
+                              side_sure(&c.src, from, ctx, false)))
+        where.op = VGP_NODE_POST;
     if ((c.dst.device || vcu_memory_in_place(c.dst.addr, to)) &&
         (c.src.device || vcu_memory_in_place(c.src.addr, from)))
-        return send(w, ctx, NULL, 0, &c, node);
-    return send_moved(call, w, ctx, NULL, &c, p, node);
+        return send(&where, ctx, NULL, 0, &c, node);
+    return send_moved(call, &where, ctx, NULL, &c, p, node);
 }
 
 /* The reverse of the wire's form. */

@@ -36,6 +36,11 @@ CUresult vcu_free_node(const struct vgp_where *w, CUdeviceptr dptr, uint64_t *no
 CUresult vcu_condition_node(const struct vgp_where *w, CUDA_CONDITIONAL_NODE_PARAMS *p, uint64_t *node);
 /* Have its launches to be answered, because they may be refused? */
 bool vcu_graph_has_memory(CUgraph graph);
+/* node.c: will the provider accept a node of that context, and that it fills, reads or writes these bytes? Not sure is
+ * what vcu_memory_is_private() excludes, and memory of another device than the context's. */
+#define VCU_PITCH_SURE ((uint64_t)INT32_MAX) /* CU_DEVICE_ATTRIBUTE_MAX_PITCH */
+bool vcu_node_context_sure(CUcontext ctx);
+bool vcu_node_memory_sure(CUcontext ctx, uint64_t addr, uint64_t n);
 /* copy_node.c */
 CUresult vcu_copy_node(const char *call, const struct vgp_where *w, const CUDA_MEMCPY3D *p, CUcontext ctx,
                        uint64_t *node);
@@ -56,9 +61,19 @@ bool vcu_build_may_name(void);
 void vcu_build_begun(CUgraph graph);
 /* Makes w name the node that is about to be added (VGP_NODE_NAME), where the graph is known. */
 void vcu_build_name(struct vgp_where *w);
-/* For a kernel or an empty node: does its addition need no reply (VGP_NODE_POST)? sure: it cannot fail because of what the
- * node is. Then the answer depends on its graph, on its dependencies, and on captures. */
+/*
+ * For a node of a type on which nothing else in its graph depends: does its addition need no reply (VGP_NODE_POST)?
+ * sure: it cannot fail because of what the node is. Then the answer depends on its graph, on its dependencies, and on captures.
+ */
 bool vcu_build_post(const struct vgp_where *w, bool sure);
+/* The same of a node that is a copy of the child graph, as the program has built that. */
+bool vcu_build_post_child(const struct vgp_where *w, CUgraph child);
+/* The program gets the handle of the graph of a node. */
+void vcu_build_shown(CUgraphNode node);
+/* Captures add nodes to the graph, or it has conditions: what its calls may do is the provider's to say from now on. */
+void vcu_build_special(CUgraph graph);
+/* The same where a node of the graph has become such that it may not be destroyed or copied. */
+void vcu_build_special_node(CUgraphNode node);
 /* Are the edges new, and sure to be added? If so, they count as added. */
 bool vcu_build_post_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n);
 /* The worker has been asked to change edges; all_added: and has added these. */

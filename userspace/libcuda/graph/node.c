@@ -5,6 +5,7 @@
  */
 #include "graph.h"
 #include "../code/code.h"
+#include "../memory/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,25 @@ CUresult vcu_where_exec(struct vgp_where *w, CUgraphExec exec, CUgraphNode node)
         return res;
     *w = (struct vgp_where){.op = VGP_NODE_EXEC, .target = node, .exec = exec};
     return vcu_node_ok(node) && vcu_exec_ok(exec) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* ---- what the provider is sure to accept ------------------------------------------------------ */
+
+bool vcu_node_context_sure(CUcontext ctx)
+{
+    const struct vcu_context *c =
+        vgp_handle_live((uintptr_t)ctx, VGP_H_CONTEXT) ? vcu_context_find(ctx) : NULL;
+
+    return c != NULL && c->base == c && vcu_context_usable(c) == CUDA_SUCCESS;
+}
+
+bool vcu_node_memory_sure(CUcontext ctx, uint64_t addr, uint64_t n)
+{
+    const struct vcu_context *c = vcu_context_find(ctx);
+    struct vcu_place place;
+
+    return c != NULL && vcu_memory_is_private(addr, n) && vcu_memory_find(addr, &place) &&
+           place.m.device == c->device;
 }
 
 /* ---- graphs ----------------------------------------------------------------------------------- */
@@ -237,5 +257,9 @@ CUresult vcu_kernel_attribute(CUgraphNode node, CUgraphNode source, uint32_t op,
     if (res == CUDA_SUCCESS)
         res = vgp_call_vgpGraphKernelNodeAttribute(node, source, op, id, value, value == NULL ? 0 : n, result,
                                                    &n);
+    /* Nodes that kernels may change cannot be destroyed, nor copied with their graph. */
+    if (res == CUDA_SUCCESS &&
+        (op == 2 || (op == 1 && id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)))
+        vcu_build_special_node(node);
     return res;
 }

@@ -84,12 +84,26 @@ void vcu_node_forget_graph(CUgraph graph)
 
 /* ---- memsets ---------------------------------------------------------------------------------- */
 
+static bool memset_sure(const CUDA_MEMSET_NODE_PARAMS *p, CUcontext ctx)
+{
+    uint64_t bytes = 0;
+
+    if (p->elementSize == 1 || p->elementSize == 2 || p->elementSize == 4)
+        bytes = vcu_fill_extent(p->dst, p->pitch, p->width, p->height, p->elementSize);
+    return bytes != 0 && p->pitch <= VCU_PITCH_SURE && vcu_node_context_sure(ctx) &&
+           vcu_node_memory_sure(ctx, p->dst, bytes);
+}
+
 CUresult vcu_memset_node(const struct vgp_where *w, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext ctx,
                          uint64_t *node)
 {
+    struct vgp_where where = *w;
+
     if (p == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    return vgp_call_vgpGraphMemsetNode(VGP_WHERE(w), ctx, p->dst, p->pitch, p->value, p->elementSize,
+    if (vcu_build_post(w, memset_sure(p, ctx)))
+        where.op = VGP_NODE_POST;
+    return vgp_call_vgpGraphMemsetNode(VGP_WHERE(&where), ctx, p->dst, p->pitch, p->value, p->elementSize,
                                        p->width, p->height, node);
 }
 
@@ -97,6 +111,7 @@ CUresult vcu_memset_node(const struct vgp_where *w, const CUDA_MEMSET_NODE_PARAM
 
 CUresult vcu_host_node(const struct vgp_where *w, const CUDA_HOST_NODE_PARAMS *p, uint64_t *node)
 {
+    struct vgp_where where = *w;
     uint64_t cookie;
     CUresult res;
 
@@ -105,7 +120,8 @@ CUresult vcu_host_node(const struct vgp_where *w, const CUDA_HOST_NODE_PARAMS *p
     cookie = vcu_hostfunc_keep(p->fn, p->userData, NULL, &res);
     if (cookie == 0)
         return res;
-    res = vgp_call_vgpGraphHostNode(VGP_WHERE(w), cookie, node);
+    vcu_where_post(&where); /* where it fails, the worker releases the function */
+    res = vgp_call_vgpGraphHostNode(VGP_WHERE(&where), cookie, node);
     if (res != CUDA_SUCCESS)
         vcu_hostfunc_cancel(cookie);
     return res;
@@ -123,9 +139,13 @@ static CUresult empty_node(const struct vgp_where *w, uint64_t *node)
 
 CUresult vcu_child_node(const struct vgp_where *w, CUgraph child, uint64_t *node)
 {
+    struct vgp_where where = *w;
+
     if (!vcu_graph_ok(child))
         return CUDA_ERROR_INVALID_VALUE;
-    return vgp_call_vgpGraphChildNode(VGP_WHERE(w), child, node);
+    if (vcu_build_post_child(w, child))
+        where.op = VGP_NODE_POST;
+    return vgp_call_vgpGraphChildNode(VGP_WHERE(&where), child, node);
 }
 
 CUresult vcu_move_node(const struct vgp_where *w, CUgraph child, uint64_t *node)
@@ -144,9 +164,15 @@ CUresult vcu_move_node(const struct vgp_where *w, CUgraph child, uint64_t *node)
 
 CUresult vcu_event_node(const struct vgp_where *w, CUevent event, bool wait, uint64_t *node)
 {
+    struct vgp_where where = *w;
+    CUcontext of;
+
     if (!vgp_handle_live((uintptr_t)event, VGP_H_EVENT))
         return event == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-    return vgp_call_vgpGraphEventNode(VGP_WHERE(w), event, wait, node);
+    of = vcu_handle_data((uintptr_t)event, VGP_H_EVENT); /* none for events of several processes */
+    if (vcu_build_post(w, vcu_node_context_sure(of)))
+        where.op = VGP_NODE_POST;
+    return vgp_call_vgpGraphEventNode(VGP_WHERE(&where), event, wait, node);
 }
 
 /* ---- any type --------------------------------------------------------------------------------- */
@@ -166,10 +192,16 @@ static CUresult any_child(const char *call, const struct vgp_where *w, CUDA_CHIL
     if (p->ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)
         return CUDA_ERROR_INVALID_VALUE;
     res = vcu_child_node(w, p->graph, node);
-    /* The clone is returned in this parameter, as cuda.h documents. */
-    if (res == CUDA_SUCCESS && vgp_call_vgpGraphChild((CUgraphNode)(uintptr_t)*node, &copy) == CUDA_SUCCESS)
+    /* The clone is returned in this parameter, as cuda.h documents. A node that was posted has its handle in w. */
+    if (res != CUDA_SUCCESS)
+        return res;
+    if (w->op >= VGP_NODE_NAME)
+        *node = (uintptr_t)w->target;
+    if (vgp_call_vgpGraphChild((CUgraphNode)(uintptr_t)*node, &copy) == CUDA_SUCCESS) {
+        vcu_build_shown((CUgraphNode)(uintptr_t)*node);
         p->graph = (CUgraph)(uintptr_t)copy;
-    return res;
+    }
+    return CUDA_SUCCESS;
 }
 
 CUresult vcu_any_node(const char *call, const struct vgp_where *w, CUgraphNodeParams *p, uint64_t *node)

@@ -258,6 +258,8 @@ CUresult wrk_do_vgpGraphCopyNode(struct wrk_call *c, const struct vgp_args_vgpGr
         r = describe(c, a, &p);
     if (r == CUDA_SUCCESS)
         r = copy_node(c, &w, a, &p, &ret->node);
+    if (r != CUDA_SUCCESS && a->cookie)
+        wrk_host_func_refused(c, a->cookie);
     wrk_where_end(&w);
     return r;
 }

@@ -493,6 +493,17 @@ CUresult wrk_do_vgpGraphChildNode(struct wrk_call *c, const struct vgp_args_vgpG
     return r;
 }
 
+void wrk_host_func_refused(struct wrk_call *c, uint64_t cookie)
+{
+    struct wrk_host_func *f;
+
+    if (c->rec->reply_slot != VGP_NO_REPLY || wrk_notify(c->w, VGP_NOTIFY_RELEASED, cookie, NULL, 0, 0))
+        return;
+    f = wrk_host_func_new(c->w, cookie, false);
+    if (f)
+        wrk_host_func_put(f); /* tells it when there is room */
+}
+
 CUresult wrk_host_node(struct wrk_call *c, struct wrk_where *w, uint64_t cookie,
                        enum vgp_extsem_op semaphores, uint64_t *handle)
 {
@@ -541,6 +552,8 @@ CUresult wrk_do_vgpGraphHostNode(struct wrk_call *c, const struct vgp_args_vgpGr
         r = wrk_malformed(c, "host functions are captured by another call");
     if (r == CUDA_SUCCESS)
         r = wrk_host_node(c, &w, a->cookie, VGP_EXTSEM_NONE, &ret->node);
+    if (r != CUDA_SUCCESS)
+        wrk_host_func_refused(c, a->cookie);
     wrk_where_end(&w);
     return r;
 }
