@@ -21,6 +21,7 @@ SG_EXEC_C := \
 	exec/together.c \
 	exec/types.c \
 	exec/verify.c \
+	exec/verify_units.c \
 	exec/warp.c \
 	jit/code_memory.c \
 	jit/compile.c \

@@ -116,6 +116,10 @@ void td_damage(struct sg_code *c)
         if (a->n)
             damage_insn(c, &a->insns[td_random(a->n)]);
         break;
+    case 3:
+        if (c->flat && c->slots_begin)
+            c->flat[td_random(c->slots_begin / 128)] = (uint8_t)td_random(td_random(2) ? 3 : 256);
+        break;
     default:
         damage_insn(c, &c->insns[td_random(c->ninsns)]);
         break;
