@@ -203,8 +203,8 @@ void prove_verify_values(void)
                      "values do not overlap");
     if (!sg_verify_units_flat(&c, units) || !c.flat)
         return;
-    __CPROVER_assert(!flat[first_unit(op[1])] || ((w[1] & SG_W_KIND) != SG_W_PRED &&
-                                                  flat[first_unit(op[1])] == units_of(w[1])),
+    __CPROVER_assert(!flat[first_unit(op[1])] ||
+                         ((w[1] & SG_W_KIND) != SG_W_PRED && flat[first_unit(op[1])] == units_of(w[1])),
                      "as wide as the operand");
     for (uint32_t k = 0; k < c.slots_begin / 128; k++)
         __CPROVER_assert(k + flat[k] <= c.slots_begin / 128, "inside of what lies below slots_begin");

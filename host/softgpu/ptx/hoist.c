@@ -466,7 +466,8 @@ int sg_dec_hoist(struct sg_dec *d)
         .d = d, .bra = sg_op_find("bra"), .mov32 = sg_op_find("mov.b32"), .mov64 = sg_op_find("mov.b64")};
     int r = 0;
 
-    if (d->nprocs || d->nsites || d->nsregs >= SG_FLAT_UNITS) /* functions that are called run in many frames */
+    if (d->nprocs || d->nsites ||
+        d->nsregs >= SG_FLAT_UNITS) /* functions that are called run in many frames */
         return 0;
     c->flat = calloc(SG_FLAT_UNITS, 1);
     for (unsigned k = 0; k < SG_AHEAD_COUNT; k++)
