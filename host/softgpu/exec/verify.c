@@ -86,18 +86,19 @@ static bool place(const struct sg_code *c, uint32_t op, uint8_t w)
 
 static bool operand(struct verify *v, uint32_t i, unsigned k, uint8_t w)
 {
-    static const char *const what[SG_FIELDS] = {
-        "operand d is outside its registers", "operand a is outside its registers",
-        "operand b is outside its registers", "operand c is outside its registers",
-        "operand e is outside its registers"};
+    char outside[] = "operand d is outside its registers";
+    const uint8_t *said = v->insns == v->c->insns ? v->c->fields : NULL;
+    const uint32_t op = field(&v->insns[i], k);
 
-    if (!place(v->c, field(&v->insns[i], k), w))
-        return bad(v, what[k]);
-    if (!sg_verify_units_claim(v->c, v->units, field(&v->insns[i], k), w))
-        return bad(v, "an operand overlaps another value");
-    /* native code goes by them: a check of an address holds until the register is defined anew */
-    return !(w & SG_W_OUT) || v->insns != v->c->insns || !v->c->fields || (v->c->fields[2 * i] >> k & 1) ||
-           bad(v, "it writes what it is not said to define");
+    outside[8] = "dabce"[k];
+    if (!place(v->c, op, w) || !sg_verify_units_claim(v->c, v->units, op, w))
+        return bad(v, place(v->c, op, w) ? "an operand overlaps another value" : outside);
+    /* native code goes by them: a check of an address holds until the register is defined anew, or used the last time */
+    if (!said || (op & SG_OPND_CONST))
+        return true;
+    if (w & SG_W_OUT)
+        return (said[2 * i] >> k & 1) || bad(v, "it writes what it is not said to define");
+    return (said[2 * i + 1] >> k & 1) || bad(v, "it reads what it is not said to use");
 }
 
 /* n registers that begin with instruction i, four to each in d a b c; those behind the first are "ext". */
