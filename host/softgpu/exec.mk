@@ -21,6 +21,7 @@ SG_EXEC_C := \
 	exec/together.c \
 	exec/types.c \
 	exec/verify.c \
+	exec/verify_units.c \
 	exec/warp.c \
 	jit/code_memory.c \
 	jit/compile.c \
@@ -202,6 +203,7 @@ $(O)/fault_avx512_test: $(O)/fault_test
 	ln -sf fault_test $@
 $(O)/verify_test: LDFLAGS += -Wl,--wrap=sg_code_verify
 $(O)/verify_test: $(addprefix $(O)/exec/,damage_test.o guard_test.o)
+$(O)/complete_test: $(O)/exec/guard_test.o
 $(O)/verify_native_test: $(O)/verify_test
 	ln -sf verify_test $@
 $(O)/cluster_avx512_test: $(O)/cluster_test

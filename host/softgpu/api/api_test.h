@@ -49,6 +49,7 @@ void launch_fill(CUfunction f, CUdeviceptr p, uint32_t value, uint32_t n, CUstre
 void test_ended_is_current(void **state); /* api/device/context_test.c */
 void test_linker(void **state);           /* api/code/link_test.c */
 void test_linker_inputs(void **state);
+void test_linker_sum(void **state);
 int devices_main(void); /* the process of its own that test_devices() starts */
 void test_devices(void **state);
 int newer_main(void);    /* ... and test_newer_target() */

@@ -81,6 +81,8 @@ struct sg_ahead {
     sg_fn native; /* all of them; NULL: none */
 };
 
+#define SG_FLAT_UNITS 512u /* of 128 bytes: the most that special registers and hoisted values take */
+
 /* A decoded kernel. */
 struct sg_code {
     const char *name;
@@ -109,7 +111,7 @@ struct sg_code {
     uint32_t hoisted_regs; /* registers of 32 bits that what is run ahead fills */
     /* for native code (jit/jit.h) */
     uint8_t *flat;   /* of each 128 bytes below slots_begin: 1, 2: here begins a value of 32 or 64 bits
-                    * that is the same in every lane; 0: none. NULL: no such */
+                    * that is the same in every lane; 0: none. SG_FLAT_UNITS of them; NULL: no such */
     uint8_t *fields; /* of each instruction: SG_F_* defined (0x80: not in every lane), used */
     uint32_t slots_begin, slots_end; /* offsets of virtual registers that are not predicates */
     uint32_t slots32;                /* from here on they have 32 bits */
@@ -182,6 +184,19 @@ enum sg_sreg {
     SG_SR_EXPLICIT_CLUSTER, /* 0 or 1 */
     SG_SR_COUNT
 };
+
+/* True if the kernel uses the special register. */
+static inline bool sg_sreg_there(const struct sg_code *c, uint32_t r)
+{
+    return c->sreg_used[r / 32] >> (r & 31) & 1;
+}
+
+/* True if the special register is the same in every lane of a warp. */
+static inline bool sg_sreg_flat(uint32_t r)
+{
+    return r > SG_SR_TID_Z && r != SG_SR_LANEID && r != SG_SR_FRAME && r != SG_SR_TOP &&
+           (r < SG_SR_LANEMASK_EQ || r > SG_SR_LANEMASK_GT) && r < SG_SR_COUNT;
+}
 
 /* True if the kernel asks where in its cluster, or among the clusters, a block is. */
 static inline bool sg_code_has_cluster(const struct sg_code *c)

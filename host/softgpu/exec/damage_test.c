@@ -2,6 +2,9 @@
 /* Damage to the finished instructions of a kernel, by chance: the same in each run. */
 #include "exec/damage_test.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #define MAX_OPS 2048
 static const struct sg_opdef *ops[MAX_OPS];
 static unsigned nops;
@@ -116,8 +119,59 @@ void td_damage(struct sg_code *c)
         if (a->n)
             damage_insn(c, &a->insns[td_random(a->n)]);
         break;
+    case 3:
+        if (c->flat && c->slots_begin)
+            c->flat[td_random(c->slots_begin / 128)] = (uint8_t)td_random(td_random(2) ? 3 : 256);
+        break;
+    case 4:
+        if (c->fields)
+            c->fields[td_random(2 * c->ninsns)] ^= (uint8_t)(1u << td_random(8));
+        break;
     default:
         damage_insn(c, &c->insns[td_random(c->ninsns)]);
         break;
     }
+}
+
+/* ---- rows ---- */
+
+/* Operations with a field that may be missing, whose handlers do not look at it. */
+static bool not_looked_at(const char *name)
+{
+    static const char *const names[] = {"ext", "cvt.pack.u16.s32", "cvt.pack.s16.s32", "cdp.stream"};
+
+    for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++)
+        if (!strcmp(name, names[k]))
+            return true;
+    return false;
+}
+
+/* The rules that look at fields which vary or may be missing. */
+static bool looks(uint8_t rule)
+{
+    return (rule >= SG_R_LOAD && rule <= SG_R_STORE) || rule == SG_R_LOAD_P_SLOW || rule == SG_R_BULK ||
+           rule == SG_R_BULK_REDUCE || rule >= SG_R_MATRIX;
+}
+
+static unsigned odd_rows;
+
+static void look_at_row(const struct sg_opdef *row)
+{
+    for (unsigned k = 0; k < SG_FIELDS; k++) {
+        const uint8_t w = row->field[k], kind = w & SG_W_KIND;
+        const bool open = kind == SG_W_VARIES || (w & SG_W_OPTIONAL);
+
+        if ((kind == SG_W_ADDRESS && (w & SG_W_OUT)) || kind > SG_W_VARIES ||
+            (open && !looks(row->rule) && !not_looked_at(row->name))) {
+            printf("%s: nothing looks at field %u\n", row->name, k);
+            odd_rows++;
+        }
+    }
+}
+
+unsigned td_odd_rows(void)
+{
+    odd_rows = 0;
+    sg_op_each(look_at_row);
+    return odd_rows;
 }

@@ -8,11 +8,13 @@
  *   targets    are instructions of the same function, never in the middle of a span
  *   functions  end by a jump, an exit or a return; only what is called returns
  *   calls      have an entry in the table, and room was asked for in front of them
+ *   values     that are hoisted, and special registers, do not overlap, and flat[] says how wide they are
  *   the rest   of what an operation's handler relies on: enum sg_rule
  *
  * A kernel that does not fit is an error of ours and is refused, never run. The work is linear.
  */
 #include "exec/bytecode.h"
+#include "exec/verify_units.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +36,7 @@ struct verify {
     uint32_t n, at;
     uint32_t param_bytes;
     uint8_t *marks;
+    uint8_t *units;     /* exec/verify_units.h */
     uint32_t *function; /* of each instruction: how many functions begin up to it */
     uint32_t *list;     /* of each word of targets: the function of the list that begins there */
     sg_fn ext;
@@ -83,16 +86,19 @@ static bool place(const struct sg_code *c, uint32_t op, uint8_t w)
 
 static bool operand(struct verify *v, uint32_t i, unsigned k, uint8_t w)
 {
-    static const char *const what[SG_FIELDS] = {
-        "operand d is outside its registers", "operand a is outside its registers",
-        "operand b is outside its registers", "operand c is outside its registers",
-        "operand e is outside its registers"};
+    char outside[] = "operand d is outside its registers";
+    const uint8_t *said = v->insns == v->c->insns ? v->c->fields : NULL;
+    const uint32_t op = field(&v->insns[i], k);
 
-    if (!place(v->c, field(&v->insns[i], k), w))
-        return bad(v, what[k]);
-    /* native code goes by them: a check of an address holds until the register is defined anew */
-    return !(w & SG_W_OUT) || v->insns != v->c->insns || !v->c->fields || (v->c->fields[2 * i] >> k & 1) ||
-           bad(v, "it writes what it is not said to define");
+    outside[8] = "dabce"[k];
+    if (!place(v->c, op, w) || !sg_verify_units_claim(v->c, v->units, op, w))
+        return bad(v, place(v->c, op, w) ? "an operand overlaps another value" : outside);
+    /* native code goes by them: a check of an address holds until the register is defined anew, or used the last time */
+    if (!said || (op & SG_OPND_CONST))
+        return true;
+    if (w & SG_W_OUT)
+        return (said[2 * i] >> k & 1) || bad(v, "it writes what it is not said to define");
+    return (said[2 * i + 1] >> k & 1) || bad(v, "it reads what it is not said to use");
 }
 
 /* n registers that begin with instruction i, four to each in d a b c; those behind the first are "ext". */
@@ -265,11 +271,6 @@ static bool bulk(struct verify *v, bool reduce)
 
 /* ---- functions ---- */
 
-static bool sreg_there(const struct sg_code *c, uint32_t r)
-{
-    return c->sreg_used[r / 32] >> (r & 31) & 1;
-}
-
 /* The entry of a real call in the table. */
 static bool call_entry(struct verify *v, uint32_t at)
 {
@@ -283,14 +284,15 @@ static bool call_entry(struct verify *v, uint32_t at)
         static const uint8_t widths[] = {SG_W_PRED, SG_W_32, SG_W_64, SG_W_NONE};
         const uint32_t r = c->calls[at + SG_CALL_REGS + k], cls = r >> 30;
 
-        if (cls > SG_CALL_64 || !place(c, r & 0x3fffffffu, widths[cls] | SG_W_OUT))
+        if (cls > SG_CALL_64 || !place(c, r & 0x3fffffffu, widths[cls] | SG_W_OUT) ||
+            !sg_verify_units_claim(c, v->units, r & 0x3fffffffu, widths[cls] | SG_W_OUT))
             return bad(v, "a saved register is outside its registers");
         words += cls == SG_CALL_64 ? 2 : 1;
     }
     if (words != c->calls[at + SG_CALL_WORDS] || c->calls[at + SG_CALL_CALLER] > SG_MAX_LOCAL ||
         c->calls[at + SG_CALL_CALLEE] > SG_MAX_LOCAL)
         return bad(v, "an entry in the table of calls has wrong sizes");
-    return sreg_there(c, SG_SR_FRAME) || bad(v, "a call without a frame");
+    return sg_sreg_there(c, SG_SR_FRAME) || bad(v, "a call without a frame");
 }
 
 static bool ends(uint8_t rule)
@@ -457,7 +459,7 @@ static bool rule_holds(struct verify *v, const struct sg_opdef *row)
             return bad(v, "no size or alignment of a frame");
         /* fallthrough */
     case SG_R_STACK:
-        return (sreg_there(c, SG_SR_FRAME) && sg_code_has_top(c)) || bad(v, "alloca without a frame");
+        return (sg_sreg_there(c, SG_SR_FRAME) && sg_code_has_top(c)) || bad(v, "alloca without a frame");
     case SG_R_LOAD:
         return access_fits(v, row, false);
     case SG_R_STORE:
@@ -544,7 +546,7 @@ static bool layout(struct verify *v)
         c->dynamic_base > SG_WIN_SHARED_SIZE)
         return bad(v, "the kernel's sizes do not go together");
     for (uint32_t r = 0; r < SG_SR_COUNT; r++)
-        if (sreg_there(c, r) && !lies_in(c->sreg_offset[r], 0, c->slots_begin, 128, 128))
+        if (sg_sreg_there(c, r) && !lies_in(c->sreg_offset[r], 0, c->slots_begin, 128, 128))
             return bad(v, "a special register is outside its registers");
     for (uint32_t k = 0; k < c->nrelocs; k++)
         if (!place(c, c->relocs[k].offset | SG_OPND_CONST, SG_W_64))
@@ -556,7 +558,7 @@ static bool code(struct verify *v)
 {
     uint64_t room = 0;
 
-    if (!layout(v) || !find_targets(v) || !find_functions(v))
+    if (!find_targets(v) || !find_functions(v))
         return false;
     for (v->at = 0; v->at < v->n; v->at++) {
         const struct sg_opdef *row = sg_op_def_of(v->insns[v->at].fn);
@@ -567,7 +569,7 @@ static bool code(struct verify *v)
     for (unsigned k = 0; k < SG_AHEAD_COUNT; k++)
         if (!ahead(v, &v->c->ahead[k]))
             return false;
-    return true;
+    return sg_verify_units_flat(v->c, v->units) || bad(v, "what is the same in all lanes does not fit");
 }
 
 int sg_code_verify(const struct sg_code *c, uint32_t param_bytes, char *why, size_t size)
@@ -581,12 +583,16 @@ int sg_code_verify(const struct sg_code *c, uint32_t param_bytes, char *why, siz
                        .size = size};
     int r = SG_ERR_NOMEM;
 
+    if (!layout(&v))
+        return SG_ERR_PTX;
     snprintf(why, size, "out of memory");
+    v.units = sg_verify_units_new(c);
     v.marks = calloc((size_t)c->ninsns + 1, 1);
     v.function = calloc((size_t)c->ninsns + 1, sizeof(*v.function));
     v.list = calloc((size_t)c->ntargets + 1, sizeof(*v.list));
-    if (v.marks && v.function && v.list)
+    if (v.units && v.marks && v.function && v.list)
         r = code(&v) ? SG_OK : SG_ERR_PTX;
+    free(v.units);
     free(v.marks);
     free(v.function);
     free(v.list);

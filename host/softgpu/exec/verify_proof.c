@@ -8,6 +8,7 @@
  *   target     a branch or call leads to an instruction
  *   parameter  a parameter is inside the parameters
  *   entry      a call's entry, and each register that it saves, is inside
+ *   values     two special registers or hoisted values do not overlap, and flat[] is inside and as wide as they are (of four units)
  *
  * Of what they are put together to, over instructions with any contents, whose operations are any two that there could be,
  * of any operands and rule:
@@ -24,6 +25,7 @@
 #undef snprintf
 #define snprintf(...) ((void)0)
 #include "exec/verify.c"
+#include "exec/verify_units.c"
 
 #define N 4
 #define CALL_WORDS 6
@@ -34,6 +36,7 @@ uint64_t nondet_u64(void);
 bool nondet_bool(void);
 struct sg_insn nondet_insn(void);
 struct sg_code nondet_code(void);
+void *malloc(size_t n);
 
 /* The operations, by their handlers, which are never called; the second one is "ext". */
 struct sg_opdef nondet_op(void);
@@ -78,6 +81,15 @@ static struct sg_code any_layout(void)
     __CPROVER_assume(c.slots_begin <= c.slots32 && c.slots32 <= c.slots_end &&
                      c.slots_end <= c.regfile_bytes);
     return c;
+}
+
+/* What was gathered before of the units that this layout has. */
+static uint8_t *any_units(const struct sg_code *c)
+{
+    uint8_t *units = malloc((c->slots_begin >> 7) + 1);
+
+    __CPROVER_assume(units != NULL);
+    return units;
 }
 
 /* A handler adds an operand to the register file's address, or to the pool's when its mark says so. */
@@ -128,7 +140,8 @@ void prove_verify_parameter(void)
 void prove_verify_entry(void)
 {
     struct sg_code c = any_layout();
-    struct verify v = {.c = &c, .insns = insns, .n = N, .why = why, .size = sizeof(why)};
+    struct verify v = {
+        .c = &c, .insns = insns, .n = N, .units = any_units(&c), .why = why, .size = sizeof(why)};
     const uint32_t at = nondet_u32();
 
     c.calls = nondet_bool() ? calls : NULL;
@@ -149,6 +162,52 @@ void prove_verify_entry(void)
     }
     __CPROVER_assert(calls[at + SG_CALL_CALLER] <= SG_MAX_LOCAL && calls[at + SG_CALL_CALLEE] <= SG_MAX_LOCAL,
                      "frames have bounds");
+}
+
+#define UNITS 4
+
+static uint32_t first_unit(uint32_t op)
+{
+    return op >> 7;
+}
+
+static uint32_t units_of(uint8_t w)
+{
+    return (w & SG_W_KIND) == SG_W_64 ? 2 : 1;
+}
+
+/* Any two values below slots_begin, in the order in which their operands come. */
+void prove_verify_values(void)
+{
+    const uint32_t op[2] = {nondet_u32(), nondet_u32()};
+    const uint8_t w[2] = {nondet_u8(), nondet_u8()};
+    struct sg_code c = any_layout();
+    uint8_t units[UNITS + 1] = {0}, flat[UNITS];
+
+    __CPROVER_assume(c.slots_begin <= 128 * UNITS && !(c.slots_begin & 127));
+    c.flat = nondet_bool() ? flat : NULL;
+    c.sreg_used[0] = c.sreg_used[1] = 0;
+    for (uint32_t k = 0; k < UNITS; k++)
+        flat[k] = nondet_u8();
+    for (uint32_t k = 0; k < 2; k++) {
+        const uint8_t kind = w[k] & SG_W_KIND;
+
+        __CPROVER_assume(kind == SG_W_PRED || kind == SG_W_32 || kind == SG_W_64);
+        if (op[k] >= c.slots_begin || !place(&c, op[k], w[k]) ||
+            !sg_verify_units_claim(&c, units, op[k], w[k]))
+            return;
+    }
+    __CPROVER_assert(op[0] != op[1] || (w[0] & SG_W_KIND) == (w[1] & SG_W_KIND), "one place, one width");
+    __CPROVER_assert(op[0] == op[1] || first_unit(op[0]) >= first_unit(op[1]) + units_of(w[1]) ||
+                         first_unit(op[1]) >= first_unit(op[0]) + units_of(w[0]),
+                     "values do not overlap");
+    if (!sg_verify_units_flat(&c, units) || !c.flat)
+        return;
+    __CPROVER_assert(!flat[first_unit(op[1])] ||
+                         ((w[1] & SG_W_KIND) != SG_W_PRED && flat[first_unit(op[1])] == units_of(w[1])),
+                     "as wide as the operand");
+    for (uint32_t k = 0; k < c.slots_begin / 128; k++)
+        __CPROVER_assert(k + flat[k] <= c.slots_begin / 128, "inside of what lies below slots_begin");
 }
 
 /* ---- the whole ---- */
@@ -346,6 +405,7 @@ static struct verify any_code(struct sg_code *c, uint32_t n)
                        .n = n,
                        .param_bytes = nondet_u32(),
                        .marks = marks_of,
+                       .units = any_units(c),
                        .function = function,
                        .list = list,
                        .ext = handler_2,
@@ -455,6 +515,6 @@ void prove_verify_layout(void)
     __CPROVER_assert(c.local_bytes <= SG_WIN_LOCAL_SIZE && c.static_shared <= SG_WIN_SHARED_SIZE &&
                          c.dynamic_base <= SG_WIN_SHARED_SIZE,
                      "local and shared memory are inside their windows");
-    if (r < SG_SR_COUNT && sreg_there(&c, r))
+    if (r < SG_SR_COUNT && sg_sreg_there(&c, r))
         __CPROVER_assert((uint64_t)c.sreg_offset[r] + 128 <= c.regfile_bytes, "a special register is inside");
 }

@@ -12,6 +12,7 @@
 #include "exec/damage_test.h"
 #include "exec/exec_test.h"
 #include "exec/guard_test.h"
+#include "exec/verify_units.h"
 #include "exec/verify_texts.h"
 #include "jit/jit.h"
 #include "memory/texture.h"
@@ -32,9 +33,14 @@ struct victim {
     struct sg_code open; /* what tk_close() frees */
     struct sg_code code; /* as it was, with copies of the arrays: */
     struct sg_insn *insns, *ahead[SG_AHEAD_COUNT];
-    uint8_t *fields;
+    uint8_t *fields, *flat;
     uint32_t *targets, *calls;
 };
+
+static size_t units_of(const struct sg_code *c)
+{
+    return c->flat ? c->slots_begin / 128 : 0;
+}
 
 static void *copy_of(const void *p, size_t n)
 {
@@ -64,6 +70,7 @@ static void restore(struct victim *v)
     back(c->insns, v->insns, c->ninsns * sizeof(*c->insns));
     back(c->targets, v->targets, c->ntargets * sizeof(*c->targets));
     back(c->calls, v->calls, c->ncall_words * sizeof(*c->calls));
+    back(c->flat, v->flat, units_of(c));
     for (unsigned k = 0; k < SG_AHEAD_COUNT; k++)
         back(c->ahead[k].insns, v->ahead[k], c->ahead[k].n * sizeof(*c->insns));
 }
@@ -83,6 +90,7 @@ static void move(struct sg_code *c)
     c->pool = moved(c->pool, c->pool_bytes, 128);
     c->targets = moved(c->targets, c->ntargets * sizeof(*c->targets), 4);
     c->calls = moved(c->calls, c->ncall_words * sizeof(*c->calls), 4);
+    c->flat = moved(c->flat, units_of(c), 1);
     for (unsigned k = 0; k < SG_AHEAD_COUNT; k++)
         c->ahead[k].insns = moved(c->ahead[k].insns, c->ahead[k].n * sizeof(*c->insns), 8);
 }
@@ -104,6 +112,7 @@ static bool victim_open(struct victim *v, const char *text)
     v->insns = copy_of(c->insns, c->ninsns * sizeof(*c->insns));
     v->targets = copy_of(c->targets, c->ntargets * sizeof(*c->targets));
     v->calls = copy_of(c->calls, c->ncall_words * sizeof(*c->calls));
+    v->flat = copy_of(c->flat, units_of(c));
     for (unsigned k = 0; k < SG_AHEAD_COUNT; k++)
         v->ahead[k] = copy_of(c->ahead[k].insns, c->ahead[k].n * sizeof(*c->insns));
     v->code = *c;
@@ -118,6 +127,7 @@ static void victim_close(struct victim *v)
     v->t.k->code = v->open;
     free(v->insns);
     free(v->fields);
+    free(v->flat);
     free(v->targets);
     free(v->calls);
     for (unsigned k = 0; k < SG_AHEAD_COUNT; k++)
@@ -164,44 +174,11 @@ static int verify(const struct victim *v, char why[160])
 
 /* ---- the rows ---- */
 
-/* Operations with a field that may be missing, whose handlers do not look at it. */
-static bool not_looked_at(const char *name)
-{
-    static const char *const names[] = {"ext", "cvt.pack.u16.s32", "cvt.pack.s16.s32", "cdp.stream"};
-
-    for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++)
-        if (!strcmp(name, names[k]))
-            return true;
-    return false;
-}
-
-/* The rules that look at fields which vary or may be missing. */
-static bool looks(uint8_t rule)
-{
-    return (rule >= SG_R_LOAD && rule <= SG_R_STORE) || rule == SG_R_LOAD_P_SLOW || rule == SG_R_BULK ||
-           rule == SG_R_BULK_REDUCE || rule >= SG_R_MATRIX;
-}
-
-static unsigned odd_rows;
-
-static void look_at_row(const struct sg_opdef *row)
-{
-    for (unsigned k = 0; k < SG_FIELDS; k++) {
-        const uint8_t w = row->field[k], kind = w & SG_W_KIND;
-        const bool open = kind == SG_W_VARIES || (w & SG_W_OPTIONAL);
-
-        if ((kind == SG_W_ADDRESS && (w & SG_W_OUT)) || kind > SG_W_VARIES ||
-            (open && !looks(row->rule) && !not_looked_at(row->name))) {
-            printf("%s: nothing looks at field %u\n", row->name, k);
-            odd_rows++;
-        }
-    }
-}
-
 /* No row leaves a field to a rule that does not know it. */
 static void every_field_is_looked_at(void)
 {
-    sg_op_each(look_at_row);
+    const unsigned odd_rows = td_odd_rows();
+
     t_result("every field is looked at", !odd_rows, "%u are not", odd_rows);
 }
 
@@ -216,6 +193,16 @@ static void every_field_is_looked_at(void)
     }
 /* A place that is aligned as registers are, behind the last one; the registers of 32 bits. */
 #define BEHIND (c->regfile_bytes + 256)
+/* The first unit that flat[] says this of; the last unit if there is none. */
+static uint32_t flat_unit(const struct sg_code *c, uint8_t kind)
+{
+    uint32_t k = 0;
+
+    while (k + 1 < c->slots_begin / 128 && c->flat[k] != kind)
+        k++;
+    return k;
+}
+
 DAMAGE(no_operation, in->fn = NULL)
 DAMAGE(d, in->d = BEHIND)
 DAMAGE(d_const, in->d = SG_OPND_CONST)
@@ -228,6 +215,7 @@ DAMAGE(b, in->b = BEHIND)
 DAMAGE(c, in->c = BEHIND)
 DAMAGE(e, in->e = BEHIND)
 DAMAGE(defines, c->fields[2 * (in - c->insns)] = 0)
+DAMAGE(uses, c->fields[2 * (in - c->insns) + 1] = 0)
 DAMAGE(next_d, in[1].d = BEHIND)
 DAMAGE(ext, in[1].fn = sg_op_find("join"))
 DAMAGE(vector, in->aux = (in->aux & ~(15u << 6)) | 3u << 6; in->fn = sg_op_find("ld.slow"))
@@ -286,6 +274,15 @@ DAMAGE(ahead_effect, c->ahead[0].insns[0].fn = sg_op_find("trap"))
 DAMAGE(ahead_place, c->ahead[0].insns[0].d = BEHIND)
 DAMAGE(empty, c->ninsns = 0)
 DAMAGE(flat, in->fn = sg_op_find("flat"); in->aux = 2)
+DAMAGE(units_much, c->flat[flat_unit(c, 1)] = 250)
+DAMAGE(units_wide, c->flat[flat_unit(c, 1)] = 2)
+DAMAGE(units_narrow, c->flat[flat_unit(c, 2)] = 1)
+DAMAGE(units_inside, c->flat[flat_unit(c, 2) + 1] = 1)
+DAMAGE(units_last, c->flat[c->slots_begin / 128 - 1] = 2)
+DAMAGE(units_lanes, c->flat[c->sreg_offset[SG_SR_TID_X] / 128] = 1)
+DAMAGE(overlap_above, in->a = 128 * (flat_unit(c, 2) + 1))
+DAMAGE(overlap_below, in->a = 128 * (flat_unit(c, 2) - 1))
+DAMAGE(special_written, in->d = c->sreg_offset[SG_SR_TID_X])
 
 static const struct {
     unsigned kernel; /* of kernels[] */
@@ -309,6 +306,10 @@ static const struct {
     R(0, "ld.g.v4.b32", e, "operand e is outside")
     R(0, "add.b32", defines, "not said to define")
     R(0, "ld.g.v4.b32", defines, "not said to define")
+    R(0, "add.b32", uses, "not said to use")
+    R(0, "ld.g.b32", uses, "not said to use")
+    R(0, "bra.if", uses, "not said to use")
+    R(1, "mma.float", uses, "not said to use")
     R(1, "mma.float", next_d, "operand d is outside")
     R(1, "mma.float", ext, "the operands behind are missing")
     R(1, "atom.exch.b128", ext, "the operands behind are missing")
@@ -369,6 +370,15 @@ static const struct {
     R(0, "exit", ahead, "computed ahead")
     R(0, "exit", ahead_effect, "computed ahead")
     R(0, "exit", ahead_place, "operand d is outside")
+    R(0, "exit", units_much, "the same in all lanes")
+    R(0, "exit", units_wide, "the same in all lanes")
+    R(0, "exit", units_narrow, "the same in all lanes")
+    R(0, "exit", units_inside, "the same in all lanes")
+    R(0, "exit", units_last, "the same in all lanes")
+    R(0, "exit", units_lanes, "the same in all lanes")
+    R(0, "add.b32", overlap_above, "overlaps another value")
+    R(0, "ld.g.b32", overlap_below, "overlaps another value")
+    R(0, "add.b32", special_written, "overlaps another value")
     /* clang-format on */
 };
 
@@ -409,6 +419,18 @@ static void each_refusal(void)
         victim_close(&v);
         tm_free_all();
     }
+}
+
+/* Native code asks flat[] of every unit: more than it has are refused before it is read. */
+static void units_have_a_bound(void)
+{
+    struct sg_code c = {.slots_begin = 128 * SG_FLAT_UNITS, .flat = tg_room(SG_FLAT_UNITS, 1)};
+    uint8_t *units = tg_room(SG_FLAT_UNITS + 1, 1);
+    const bool most = sg_verify_units_flat(&c, units);
+
+    c.slots_begin += 128;
+    t_result("more units than there is room for", most && !sg_verify_units_flat(&c, units), "%s",
+             most ? "one more was accepted" : "refused");
 }
 
 /* ---- by chance ---- */
@@ -489,6 +511,7 @@ DAMAGE(pool_end, in->a = SG_OPND_CONST | ((c->pool_bytes + 127) & ~127u))
 DAMAGE(far, in->a = 0x7fffff80)
 DAMAGE(code_end, in->imm = c->ninsns - (in - c->insns))
 DAMAGE(parameter_behind, in->imm = 16)
+DAMAGE(flat_much, c->flat[in[1].d / 128] = 250)
 
 /* In a process of its own, without asking the verifier. 0: it ended as if nothing were wrong. */
 static int without_verifier(const char *op, void (*hurt)(struct sg_code *c, struct sg_insn *in), bool native)
@@ -523,9 +546,10 @@ static void rooms_see(bool native)
                    {"a constant is read", "add.b32", damage_pool_end},
                    {"a predicate is read", "bra.if", damage_a},
                    {"a target", "bra.if", damage_code_end},
-                   {"a parameter is read", "ld.p.b64", damage_parameter_behind}};
+                   {"a parameter is read", "ld.p.b64", damage_parameter_behind},
+                   {"a value of all lanes is written", "flat", damage_flat_much}}; /* the last: native */
 
-    for (size_t i = 0; i < sizeof(outside) / sizeof(outside[0]); i++) {
+    for (size_t i = 0; i < sizeof(outside) / sizeof(outside[0]) - !native; i++) {
         char label[96];
 
         snprintf(label, sizeof(label), "seen outside, %s: %s", native ? "native" : "handlers",
@@ -546,6 +570,7 @@ int main(int argc, char **argv)
     every_kernel_is_asked();
     every_field_is_looked_at();
     each_refusal();
+    units_have_a_bound();
     if (native && !sg_jit_available()) {
         t_skip("damaged code, native", "no native code on this machine");
         return t_end("softgpu verifier");

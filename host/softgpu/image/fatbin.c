@@ -93,7 +93,7 @@ static bool better(unsigned arch, unsigned than, unsigned cc)
     return than > cc && arch < than;
 }
 
-static CUresult unpack(const struct entry *e, struct sg_image *out)
+static CUresult unpack(const struct entry *e, struct sg_unpack *u, struct sg_image *out)
 {
     uint64_t full = e->full_size && e->packed_size ? e->full_size : e->payload_size;
     bool ok;
@@ -101,6 +101,10 @@ static CUresult unpack(const struct entry *e, struct sg_image *out)
     if (full > SG_PTX_TEXT_MAX)
         return sg_fail(CUDA_ERROR_INVALID_IMAGE, "fat binary: code of %llu bytes is too large",
                        (unsigned long long)full);
+    if (full > u->left)
+        return sg_fail(CUDA_ERROR_INVALID_IMAGE, "fat binaries: all code together is larger than %u bytes",
+                       SG_PTX_TEXT_MAX);
+    u->left -= full;
     out->text = malloc(full + 1);
     if (!out->text)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -134,7 +138,7 @@ static void note(char *has, size_t cap, const struct entry *e)
     snprintf(has + n, cap - n, "%s%s %u", n ? ", " : "", e->kind == KIND_PTX ? "PTX" : "SASS", e->arch);
 }
 
-CUresult sg_fatbin_load(const uint8_t *data, size_t max, int cc, struct sg_image *out)
+CUresult sg_fatbin_load(const uint8_t *data, size_t max, int cc, struct sg_unpack *u, struct sg_image *out)
 {
     struct entry e, best = {0}, sass = {0};
     uint64_t size, pos;
@@ -166,5 +170,6 @@ CUresult sg_fatbin_load(const uint8_t *data, size_t max, int cc, struct sg_image
     if (!best.payload)
         return sg_fail(CUDA_ERROR_NO_BINARY_FOR_GPU,
                        "fat binary has neither PTX, which is all that this device runs, nor SASS");
-    return unpack(&best, out);
+    out->is_elf = best.kind == KIND_ELF;
+    return out->is_elf && u->ptx_only ? CUDA_SUCCESS : unpack(&best, u, out);
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Images: choice and unpacking of PTX, and refusal of everything malformed without overreads. */
 #define _GNU_SOURCE
+#include <elf.h>
 #include <lz4.h>
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -57,9 +59,10 @@ static size_t entry(struct blob *b, int kind, unsigned arch, const void *data, s
     if (pack == STORED)
         memcpy(to, data, n);
     else if (pack == LZ4)
-        packed = (size_t)LZ4_compress_default(data, (char *)to, (int)n, 4096);
+        packed =
+            (size_t)LZ4_compress_default(data, (char *)to, (int)n, (int)(b->data + sizeof(b->data) - to));
     else
-        packed = ZSTD_compress(to, 4096, data, n, 3);
+        packed = ZSTD_compress(to, (size_t)(b->data + sizeof(b->data) - to), data, n, 3);
     payload = ((pack == STORED ? n : packed) + 7) & ~(size_t)7;
     put(b, at, (uint64_t)kind, 2);
     put(b, at + 2, 0x0101, 2);
@@ -384,9 +387,10 @@ static void test_cubin(void **state)
 
 static CUresult count(const uint8_t *data, size_t n, void *arg)
 {
+    struct sg_unpack u = {.left = SG_PTX_TEXT_MAX};
     struct sg_image img;
 
-    assert_int_equal(sg_fatbin_load(data, n, 80, &img), CUDA_SUCCESS);
+    assert_int_equal(sg_fatbin_load(data, n, 80, &u, &img), CUDA_SUCCESS);
     sg_image_free(&img);
     ++*(int *)arg;
     return CUDA_SUCCESS;
@@ -460,6 +464,97 @@ static void test_objects_of_the_host(void **state)
     assert_int_equal(sg_archive_each(at_edge(page, n), n, count, &seen), CUDA_ERROR_INVALID_IMAGE);
 }
 
+static size_t in_use(void)
+{
+    const struct mallinfo2 m = mallinfo2();
+
+    return m.uordblks + m.hblkhd;
+}
+
+/* What the objects of one program are unpacked to has the bound of one of them, whatever becomes of it. */
+static void test_sum_of_objects(void **state)
+{
+    static struct blob linked, small, large, sass;
+    const void *list[] = {small.data, large.data, NULL, NULL};
+    struct {
+        uint32_t magic, version;
+        const void *data, *more;
+    } w = {0x466243b1u, 2, linked.data, list};
+    const size_t n = SG_PTX_TEXT_MAX / 2 + 4096;
+    char *text = malloc(n);
+    struct sg_image img;
+    size_t before;
+
+    (void)state;
+    assert_non_null(text);
+    memset(text, '\n', n);
+    memcpy(text, ".version 8.0\n.target sm_80\n.address_size 64\n", 44);
+    text[n - 1] = '\0';
+    begin(&linked);
+    finish(&linked);
+    begin(&small);
+    ptx(&small, 80, ZSTD);
+    finish(&small);
+    begin(&large);
+    entry(&large, 1, 80, text, n, ZSTD, 64);
+    finish(&large);
+    begin(&sass);
+    entry(&sass, 2, 80, text, n, ZSTD, 64);
+    finish(&sass);
+    free(text);
+    assert_int_equal(sg_image_load(&w, SIZE_MAX, 80, &img), CUDA_SUCCESS);
+    sg_image_free(&img);
+    list[2] = sass.data; /* is not unpacked, since nothing would come of it */
+    assert_int_equal(sg_image_load(&w, SIZE_MAX, 80, &img), CUDA_SUCCESS);
+    sg_image_free(&img);
+    before = in_use();
+    list[2] = large.data;
+    assert_int_equal(sg_image_load(&w, SIZE_MAX, 80, &img), CUDA_ERROR_INVALID_IMAGE);
+    list[2] = NULL;
+    w.data = sass.data;
+    assert_int_equal(sg_image_load(&w, SIZE_MAX, 80, &img), CUDA_ERROR_INVALID_IMAGE);
+    assert_true(in_use() < before + n); /* nothing of what was refused is kept */
+}
+
+/* An object whose sections are all the same bytes. */
+static void test_sections_in_each_other(void **state)
+{
+    static const char names[] = "\0__nv_relfatbin";
+    static struct blob fat;
+    const unsigned most = 1000;
+    const size_t head = 64 + (most + 2) * sizeof(Elf64_Shdr);
+    uint8_t *data = calloc(1, head + 16384);
+    Elf64_Ehdr *eh = (Elf64_Ehdr *)(void *)data;
+    Elf64_Shdr *sh = (Elf64_Shdr *)(void *)(data + 64);
+    size_t n = head + 64;
+    int seen = 0;
+
+    (void)state;
+    assert_non_null(data);
+    begin(&fat);
+    ptx(&fat, 80, STORED);
+    finish(&fat);
+    memcpy(data, "\177ELF\2\1\1", 7);
+    eh->e_machine = 62;
+    eh->e_ehsize = 64;
+    eh->e_shoff = 64;
+    eh->e_shentsize = sizeof(*sh);
+    eh->e_shstrndx = 1;
+    sh[1] = (Elf64_Shdr){.sh_type = SHT_STRTAB, .sh_offset = head, .sh_size = sizeof(names)};
+    memcpy(data + head, names, sizeof(names));
+    memcpy(data + n, fat.data, fat.n);
+    for (unsigned i = 0; i < most; i++)
+        sh[2 + i] = (Elf64_Shdr){.sh_name = 1, .sh_type = SHT_PROGBITS, .sh_offset = n, .sh_size = fat.n};
+    n += fat.n;
+    eh->e_shnum = 4;
+    assert_int_equal(sg_object_each(data, n, count, &seen), CUDA_SUCCESS);
+    assert_int_equal(seen, 2);
+    eh->e_shnum = (Elf64_Half)(most + 2);
+    assert_int_equal(sg_object_each(data, n, count, &seen), CUDA_ERROR_INVALID_IMAGE);
+    assert_true((size_t)seen < 2 + 1 + n / fat.n);
+    free(data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -471,6 +566,8 @@ int main(void)
         cmocka_unit_test(test_wrapper),
         cmocka_unit_test(test_objects_of_the_host),
         cmocka_unit_test(test_objects),
+        cmocka_unit_test(test_sum_of_objects),
+        cmocka_unit_test(test_sections_in_each_other),
         cmocka_unit_test(test_text),
         cmocka_unit_test(test_cubin),
     };

@@ -110,18 +110,21 @@ static CUresult load_list(const struct wrapper *w, int cc, struct sg_image *out)
     struct sg_image *img = NULL, linked;
     const char **names = NULL;
     char(*name)[24] = NULL;
+    struct sg_unpack u = {.left = SG_PTX_TEXT_MAX};
     uint32_t n = 0, used = 0;
-    CUresult r = sg_fatbin_load(w->data, SIZE_MAX, cc, out);
+    bool broken = false;
+    CUresult r = sg_fatbin_load(w->data, SIZE_MAX, cc, &u, out);
 
     if ((r != CUDA_SUCCESS && r != CUDA_ERROR_NO_BINARY_FOR_GPU) || (r == CUDA_SUCCESS && !out->is_elf))
         return r;
+    u.ptx_only = true;
     while (n < LIST_MAX && list[n])
         n++;
     img = calloc(n, sizeof(*img));
     names = calloc(n, sizeof(*names));
     name = calloc(n, sizeof(*name));
     for (uint32_t i = 0; i < n && img && names && name; i++) {
-        CUresult e = sg_fatbin_load(list[i], SIZE_MAX, cc, &img[used]);
+        CUresult e = sg_fatbin_load(list[i], SIZE_MAX, cc, &u, &img[used]);
 
         if (e == CUDA_SUCCESS && !img[used].is_elf) {
             snprintf(name[used], sizeof(name[used]), "object %u", i + 1);
@@ -132,13 +135,13 @@ static CUresult load_list(const struct wrapper *w, int cc, struct sg_image *out)
         sg_image_free(&img[used]);
         if (e != CUDA_SUCCESS && e != CUDA_ERROR_NO_BINARY_FOR_GPU) {
             r = e;
-            used = 0;
+            broken = true;
             break;
         }
     }
     if (n && (!img || !names || !name))
         r = CUDA_ERROR_OUT_OF_MEMORY;
-    else if (used) {
+    else if (used && !broken) {
         CUresult e = sg_image_link(img, names, used, &linked);
 
         linked.native = out->native;
@@ -153,11 +156,14 @@ static CUresult load_list(const struct wrapper *w, int cc, struct sg_image *out)
     free(img);
     free(names);
     free(name);
+    if (r != CUDA_SUCCESS)
+        sg_image_free(out);
     return r;
 }
 
 CUresult sg_image_load(const void *image, size_t max, int cc, struct sg_image *out)
 {
+    struct sg_unpack u = {.left = SG_PTX_TEXT_MAX};
     uint32_t magic;
     struct wrapper w;
 
@@ -176,10 +182,10 @@ CUresult sg_image_load(const void *image, size_t max, int cc, struct sg_image *o
             if (!w.data || (w.version != 1 && w.version != 2))
                 return sg_fail(CUDA_ERROR_INVALID_IMAGE, "fat binary wrapper of version %u", w.version);
             return w.version == 2 && w.more ? load_list(&w, cc, out)
-                                            : sg_fatbin_load(w.data, SIZE_MAX, cc, out);
+                                            : sg_fatbin_load(w.data, SIZE_MAX, cc, &u, out);
         }
         if (magic == FATBIN_MAGIC)
-            return sg_fatbin_load(image, max, cc, out);
+            return sg_fatbin_load(image, max, cc, &u, out);
         if (magic == 0x464c457fu) /* "\177ELF" */
             return load_cubin(image, max, out);
     }

@@ -38,8 +38,13 @@ CUresult sg_image_check_target(const struct sg_image *img, int cc);
 /* A library has queried the capability that VGPU_SOFT_LIBRARY_CC announces: PTX for targets up to it is
  * accepted. */
 void sg_image_library_asked(void);
+/* What the containers of one load, or of one link, may be unpacked to. */
+struct sg_unpack {
+    uint64_t left; /* bytes, of what is kept and what is not; SG_PTX_TEXT_MAX: nothing was unpacked yet */
+    bool ptx_only; /* SASS is not wanted: out->is_elf, and no text */
+};
 /* The same for the container alone; data starts with 0xBA55ED50. */
-CUresult sg_fatbin_load(const uint8_t *data, size_t max, int cc, struct sg_image *out);
+CUresult sg_fatbin_load(const uint8_t *data, size_t max, int cc, struct sg_unpack *u, struct sg_image *out);
 
 /*
  * Calls fn for each fat binary in an object of the host, or in the objects of an archive; stops at the

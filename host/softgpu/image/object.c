@@ -52,6 +52,7 @@ CUresult sg_object_each(const void *data, size_t n, sg_container_fn *fn, void *a
 {
     const uint8_t *p = data;
     struct sg_elf_info info;
+    uint64_t left = n; /* sections that lie in each other are larger than the object */
     Elf64_Shdr names, sh;
     Elf64_Ehdr eh;
 
@@ -71,9 +72,13 @@ CUresult sg_object_each(const void *data, size_t n, sg_container_fn *fn, void *a
         for (unsigned k = 0; k < 2 && sh.sh_type == SHT_PROGBITS && r == CUDA_SUCCESS; k++) {
             size_t len = strlen(want[k]) + 1;
 
-            if (in_range(sh.sh_name, len, names.sh_size) &&
-                !memcmp(p + names.sh_offset + sh.sh_name, want[k], len))
-                r = each_container(p + sh.sh_offset, sh.sh_size, fn, arg);
+            if (!in_range(sh.sh_name, len, names.sh_size) ||
+                memcmp(p + names.sh_offset + sh.sh_name, want[k], len))
+                continue;
+            if (sh.sh_size > left)
+                return sg_fail(CUDA_ERROR_INVALID_IMAGE, "linker: sections of the object lie in each other");
+            left -= sh.sh_size;
+            r = each_container(p + sh.sh_offset, sh.sh_size, fn, arg);
         }
         if (r != CUDA_SUCCESS)
             return r;

@@ -100,12 +100,11 @@ bool sg_jit_available(void)
     return available;
 }
 
-bool sg_jit_room(struct buf *b, size_t n)
+bool sg_jit_room(struct buf *b)
 {
-    size_t cap = b->cap ? b->cap * 2 : 65536;
-    u8 *p = b->failed ? NULL : realloc(b->p, cap);
+    const size_t twice = b->cap ? b->cap * 2 : 65536, cap = twice < b->max ? twice : b->max;
+    u8 *p = b->failed || cap <= b->cap ? NULL : realloc(b->p, cap);
 
-    (void)n;
     if (!p) {
         b->failed = true;
         return false;
@@ -113,6 +112,15 @@ bool sg_jit_room(struct buf *b, size_t n)
     b->p = p;
     b->cap = cap;
     return true;
+}
+
+bool sg_jit_claim(struct jit *j, size_t bytes)
+{
+    if (!j->b.failed && bytes <= j->table_room)
+        j->table_room -= bytes;
+    else
+        j->b.failed = true;
+    return !j->b.failed;
 }
 
 /* ---- blocks ---- */
@@ -215,7 +223,7 @@ static void block(struct jit *j, u32 first)
 
     sg_jv_forget(j);
     j->ngroups = 0;
-    while (i < c->ninsns && (i == first || j->leader[i] != 1)) {
+    while (i < c->ninsns && (i == first || j->leader[i] != 1) && !j->b.failed) {
         const struct sg_insn *in = &c->insns[i];
 
         if (sg_jit_is_branch(in->fn)) {
@@ -411,49 +419,69 @@ static void compile(struct jit *j)
     }
 }
 
-void sg_jit_compile(struct sg_code *c)
+/* Marks the constants that are addresses, which may still change. */
+static void find_addresses(struct jit *j)
 {
-    struct jit j = {.code = c};
+    const struct sg_code *c = j->code;
+
+    j->addresses = calloc((c->pool_bytes >> 10) + 1, 1);
+    for (u32 i = 0; i < c->nrelocs && j->addresses; i++)
+        j->addresses[c->relocs[i].offset >> 10] |= (u8)(1u << (c->relocs[i].offset >> 7 & 7));
+}
+
+void sg_jit_make(struct jit *j)
+{
+    struct sg_code *c = j->code;
     u8 *at = NULL;
 
-    /* real calls go to places that the branches do not tell: they are interpreted */
-    if (!sg_jit_available() || !c->ninsns || !c->fields || c->jit || c->calls)
-        return;
-    j.leader = calloc((size_t)c->ninsns + 1, 1);
-    j.kill = calloc((size_t)c->ninsns + 1, 1);
+    j->leader = calloc((size_t)c->ninsns + 1, 1);
+    j->kill = calloc((size_t)c->ninsns + 1, 1);
     for (u32 k = 0; k < JIT_VERSIONS; k++)
-        j.entry[k] = calloc((size_t)c->ninsns + 1, sizeof(size_t));
-    j.outside = calloc((size_t)c->ninsns + 1, sizeof(*j.outside));
+        j->entry[k] = calloc((size_t)c->ninsns + 1, sizeof(size_t));
+    j->outside = calloc((size_t)c->ninsns + 1, sizeof(*j->outside));
     c->handlers = calloc(c->ninsns, sizeof(*c->handlers));
-    if (j.leader && j.kill && j.entry[0] && j.entry[1] && j.entry[2] && j.outside && c->handlers) {
-        compile(&j);
-        at = j.b.failed ? NULL : sg_jit_mem_put(j.b.p, j.b.n);
+    find_addresses(j);
+    if (j->leader && j->addresses && j->kill && j->entry[0] && j->entry[1] && j->entry[2] && j->outside &&
+        c->handlers) {
+        compile(j);
+        at = j->b.failed ? NULL : sg_jit_mem_put(j->b.p, j->b.n);
     }
     if (at) {
         c->jit = at;
-        c->jit_bytes = j.b.n;
-        c->windows = j.windows;
-        j.windows = NULL;
+        c->jit_bytes = j->b.n;
+        c->windows = j->windows;
+        j->windows = NULL;
         for (u32 k = 0; k < SG_AHEAD_COUNT; k++)
-            c->ahead[k].native = j.ahead[k] ? (sg_fn)(uintptr_t)(at + j.ahead[k] - 1) : NULL;
+            c->ahead[k].native = j->ahead[k] ? (sg_fn)(uintptr_t)(at + j->ahead[k] - 1) : NULL;
         for (u32 i = 0; i < c->ninsns; i++) {
             c->handlers[i] = c->insns[i].fn;
-            if (j.outside[i])
-                c->insns[i].fn = (sg_fn)(uintptr_t)(at + j.outside[i] - 1);
+            if (j->outside[i])
+                c->insns[i].fn = (sg_fn)(uintptr_t)(at + j->outside[i] - 1);
         }
     } else {
         free(c->handlers);
         c->handlers = NULL;
     }
-    free(j.leader);
-    free(j.kill);
+    free(j->leader);
+    free(j->addresses);
+    free(j->kill);
     for (u32 k = 0; k < JIT_VERSIONS; k++)
-        free(j.entry[k]);
-    free(j.outside);
-    sg_jit_windows_free(j.windows);
-    free(j.stubs);
-    free(j.patterns);
-    free(j.jumps);
+        free(j->entry[k]);
+    free(j->outside);
+    sg_jit_windows_free(j->windows);
+    free(j->stubs);
+    free(j->patterns);
+    free(j->jumps);
+}
+
+void sg_jit_compile(struct sg_code *c)
+{
+    struct jit j = {.code = c, .b.max = JIT_CODE_MAX, .table_room = JIT_TABLES_MAX};
+
+    /* real calls go to places that the branches do not tell: they are interpreted */
+    if (!sg_jit_available() || !c->ninsns || !c->fields || c->jit || c->calls)
+        return;
+    sg_jit_make(&j);
     free(j.b.p);
 }
 

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Native code is whole or is not made: a check that finds no room in a stub, a stub without a way back, a jump
- * to what is no entry, a register that is not there each fail the compilation.
+ * to what is no entry, a register that is not there each fail the compilation; so does every bound, wherever the
+ * code or its tables come to it: nothing is written behind the buffer.
  */
 #include "exec/exec_test.h"
-#include "jit/memory_ops.h"
+#include "exec/guard_test.h"
+#include "jit/windows.h"
 
 #ifdef SG_JIT
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "exec/verify_texts.h" /* behind the others, which use its names for parameters */
 
 #define INSNS 4
 
@@ -20,6 +24,8 @@ static void begin(struct jit *j, struct sg_code *c)
     memset(c, 0, sizeof(*c));
     c->ninsns = INSNS;
     j->code = c;
+    j->b.max = 4096;
+    j->table_room = 65536;
     for (unsigned k = 0; k < JIT_VERSIONS; k++) {
         j->entry[k] = calloc(INSNS + 1, sizeof(size_t));
         if (!j->entry[k])
@@ -103,6 +109,106 @@ static void registers(void)
     end(&j);
 }
 
+/* ---- bounds ---- */
+
+/* A buffer of so many bytes that ends where nothing can be accessed. */
+static struct buf bounded(size_t n)
+{
+    enum { MOST = 1 << 20 };
+    static u8 *room;
+
+    room = room ? room : tg_room(MOST, 1);
+    return (struct buf){.p = room + MOST - n, .cap = n, .max = n};
+}
+
+static void bytes(void)
+{
+    bool good = true;
+
+    for (size_t n = 0; n < 24; n++) {
+        struct buf b = bounded(n);
+
+        put64(&b, 1);
+        put32(&b, 1);
+        mov_imm64(&b, RAX, UINT64_MAX);
+        patch(&b, jmp(&b), 0);
+        good &= b.n == n && b.failed;
+    }
+    t_result("bytes that there is no room for", good, "not refused");
+}
+
+/* The kernel's code as decoded, with nothing but these bounds. */
+static bool make_within(struct sg_kernel *k, struct buf b, size_t *tables)
+{
+    struct jit j = {.code = &k->code, .b = b, .table_room = *tables};
+    const size_t n = k->code.ninsns * sizeof(*k->code.insns);
+    struct sg_insn *before = malloc(n);
+    bool whole;
+
+    if (!before)
+        abort();
+    memcpy(before, k->code.insns, n);
+    sg_jit_make(&j);
+    *tables -= j.table_room;
+    whole = k->code.jit != NULL;
+    if (!whole && (!j.b.failed || k->code.handlers || k->code.windows || memcmp(before, k->code.insns, n)))
+        abort();
+    memcpy(k->code.insns, before, n); /* compiled or not, as it was */
+    free(before);
+    return whole;
+}
+
+/* Without native code again. */
+static void unmake(struct sg_code *c)
+{
+    sg_jit_mem_free(c->jit, c->jit_bytes);
+    sg_jit_windows_free(c->windows);
+    free(c->handlers);
+    c->windows = NULL;
+    c->handlers = NULL;
+    c->jit = NULL;
+}
+
+static void bounds(const char *text, const char *name)
+{
+    size_t all = JIT_TABLES_MAX, code, refused = 0, tried = 0;
+    bool exact;
+    struct sg_code *c;
+    struct tk t;
+    char label[64];
+
+    if (!tk_open(&t, text, "t"))
+        abort();
+    c = &t.k->code;
+    for (u32 i = 0; i < c->ninsns; i++)
+        c->insns[i].fn = sg_code_handler(c, &c->insns[i]);
+    code = c->jit_bytes;
+    unmake(c);
+    exact = make_within(t.k, bounded(code), &all);
+    unmake(c);
+    snprintf(label, sizeof(label), "%s: as much room as it takes", name);
+    t_result(label, exact && code && all, "%zu bytes, %zu of tables", code, all);
+    for (size_t n = 0; n < code; n += 1 + code / 997, tried++) {
+        size_t room = all;
+
+        refused += !make_within(t.k, bounded(n), &room);
+        unmake(c);
+    }
+    snprintf(label, sizeof(label), "%s: code that there is no room for", name);
+    t_result(label, tried && refused == tried, "%zu of %zu refused", refused, tried);
+    refused = tried = 0;
+    for (size_t n = 0; n < all; n += 1 + all / 997, tried++) {
+        size_t room = n;
+
+        refused += !make_within(t.k, bounded(code), &room);
+        unmake(c);
+    }
+    snprintf(label, sizeof(label), "%s: tables that there is no room for", name);
+    t_result(label, tried && refused == tried, "%zu of %zu refused", refused, tried);
+    tk_close(&t);
+    tm_free_all();
+}
+
 int main(void)
 {
     checks_of_stub();
@@ -116,6 +222,13 @@ int main(void)
     jumps(JIT_BLOCKED - 1, false, "a jump to no common place");
     jumps(INSNS, false, "a jump behind the code");
     registers();
+    bytes();
+    if (!sg_jit_available()) {
+        t_skip("bounds of native code", "there is none on this machine");
+        return t_end("softgpu native code");
+    }
+    bounds(plain, "plain");
+    bounds(wide, "wide");
     return t_end("softgpu native code");
 }
 

@@ -14,7 +14,8 @@ bool sg_jit_is_span(sg_fn fn)
 
 void sg_jit_jump_to(struct jit *j, size_t at, u32 insn)
 {
-    if (!sg_grow(&j->jumps, &j->cap_jumps, j->njumps, sizeof(*j->jumps))) {
+    if (!sg_jit_claim(j, sizeof(*j->jumps)) ||
+        !sg_grow(&j->jumps, &j->cap_jumps, j->njumps, sizeof(*j->jumps))) {
         j->b.failed = true;
         return;
     }

@@ -204,7 +204,7 @@ static bool open_group(struct jit *j, const struct sg_insn *in, struct group *g)
     const struct sg_code *c = j->code;
     u32 n = 0, arg;
 
-    if (j->ngroups == SG_NATIVE_GROUPS || !groups(in, &arg))
+    if (j->ngroups == SG_NATIVE_GROUPS || j->walked >= JIT_WALK_MAX || !groups(in, &arg))
         return false;
     *g = (struct group){.a = in->a, .low = INT32_MAX, .high = INT32_MIN, .align = 1, .flag = j->ngroups};
     for (u32 i = j->cur; i < c->ninsns && (i == j->cur || j->leader[i] != 1); i++) {
@@ -212,6 +212,7 @@ static bool open_group(struct jit *j, const struct sg_insn *in, struct group *g)
         const u8 def = c->fields[2 * i];
         bool changed = false;
 
+        j->walked++;
         if (i > j->cur && !sg_jit_find(x->fn, NULL) && x->fn != sg_jit_ctl.join && x->fn != sg_jit_ctl.flat)
             break; /* it may bring further lanes */
         if (x->a == in->a && groups(x, &arg)) {

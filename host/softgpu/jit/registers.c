@@ -206,9 +206,8 @@ bool sg_jit_const(const struct jit *j, u32 op, u64 *v, bool wide)
 
     if (!(op & SG_OPND_CONST))
         return false;
-    for (u32 i = 0; i < c->nrelocs; i++)
-        if (c->relocs[i].offset == off)
-            return false; /* an address, which may still change */
+    if (j->addresses[off >> 10] >> (off >> 7 & 7) & 1)
+        return false;
     *v = 0;
     memcpy(v, c->pool + off, wide ? 8 : 4);
     return true;
@@ -218,7 +217,8 @@ struct stub *sg_jit_stub(struct jit *j)
 {
     struct stub *s;
 
-    if (!sg_grow(&j->stubs, &j->cap_stubs, j->nstubs, sizeof(*j->stubs))) {
+    if (!sg_jit_claim(j, sizeof(*j->stubs)) ||
+        !sg_grow(&j->stubs, &j->cap_stubs, j->nstubs, sizeof(*j->stubs))) {
         j->b.failed = true;
         return NULL;
     }
@@ -240,7 +240,8 @@ u32 sg_jit_pattern(struct jit *j, u32 v, u32 bytes)
 
     evex_head(b, (struct vop){M38, P66, 0, 0x5a}, v, 0, true, true, 0, 0, false);
     put8(b, (v & 7) << 3 | 5); /* vbroadcasti32x4 v, [rip + distance] */
-    if (!sg_grow(&j->patterns, &j->cap_patterns, j->npatterns, sizeof(*j->patterns))) {
+    if (!sg_jit_claim(j, sizeof(*j->patterns)) ||
+        !sg_grow(&j->patterns, &j->cap_patterns, j->npatterns, sizeof(*j->patterns))) {
         b->failed = true;
         return v;
     }

@@ -85,7 +85,23 @@ struct jit {
     u32 nmma;                  /* that are native */
     struct sg_window *windows; /* all of them */
     u8 masked;                 /* which version of the code this is: JIT_* */
+    u8 *addresses;             /* of each constant, one bit: may it still change? */
+    size_t table_room;         /* bytes that stubs, jumps, patterns and windows may still take */
+    u32 walked;                /* instructions looked at for groups */
 };
+
+/*
+ * What a kernel's compilation may take; beyond it the kernel is interpreted. All code of the process has twice
+ * the room (jit/code_memory.c).
+ */
+#define JIT_CODE_MAX ((size_t)128 << 20)
+#define JIT_TABLES_MAX ((size_t)256 << 20)
+#define JIT_WALK_MAX (64u << 20) /* steps; then no more groups are opened */
+
+/* Compiles j->code into the buffer j->b, which stays the caller's; with nothing set but its bounds. */
+void sg_jit_make(struct jit *j);
+/* Room in tables for so many bytes more. False: the compilation has failed. */
+bool sg_jit_claim(struct jit *j, size_t bytes);
 
 #define F_D 1u
 #define F_A 2u

@@ -25,7 +25,7 @@ struct sg_window *sg_jit_window(struct jit *j, const struct sg_insn *in, u32 siz
 
     if ((in->aux & SG_AUX_SPIN) || !__builtin_cpu_supports("avx512vbmi"))
         return NULL;
-    x = aligned_alloc(64, (sizeof(*x) + 63) & ~(size_t)63);
+    x = sg_jit_claim(j, sizeof(*x)) ? aligned_alloc(64, (sizeof(*x) + 63) & ~(size_t)63) : NULL;
     if (!x)
         return NULL;
     memset(x, 0, sizeof(*x));

@@ -29,15 +29,16 @@ struct vop {
 
 struct buf {
     u8 *p;
-    size_t n, cap;
-    bool failed; /* out of memory: the rest is not written */
+    size_t n, cap, max; /* bytes that are used, that there is room for, that it may have */
+    bool failed;        /* no memory, or no more of it allowed: the rest is not written */
 };
 
-bool sg_jit_room(struct buf *b, size_t n);
+/* Room for one byte more; false, and failed is set: there is none. */
+bool sg_jit_room(struct buf *b);
 
 static inline void put8(struct buf *b, u32 v)
 {
-    if (b->n + 1 > b->cap && !sg_jit_room(b, 1))
+    if (b->n == b->cap && !sg_jit_room(b))
         return;
     b->p[b->n++] = (u8)v;
 }

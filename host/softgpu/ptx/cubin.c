@@ -49,6 +49,14 @@ enum {
 #define MAX_VARS 65536u
 #define MAX_PARAMS 4096u
 #define MAX_DATA_SECTIONS 8u
+#define MAX_NAME 65536u
+#define PARAM_RECORD 16u /* bytes */
+/*
+ * Names, records, relocations and initial values that are read or copied take no more than so many times the file: they
+ * need not be apart in it. Names may be suffixes of one string, sections lie in each other, one record says
+ * that there are thousands of parameters.
+ */
+#define TIMES_THE_FILE 3u
 
 struct sass {
     const uint8_t *p;
@@ -66,6 +74,7 @@ struct sass {
         uint64_t at, size; /* copied to m->text + at */
     } data[MAX_DATA_SECTIONS];
     uint32_t ndata;
+    uint64_t room; /* bytes that may still be read or copied: TIMES_THE_FILE */
     struct sg_module *m;
     struct sg_diag *diag;
 };
@@ -101,10 +110,28 @@ static uint32_t get32(const uint8_t *p)
     return v;
 }
 
-/* A string inside a table, or NULL when it has no end there. */
-static const char *string_at(const char *table, uint64_t len, uint64_t off)
+/* What of the file is read or copied counts. */
+static int spend(struct sass *s, uint64_t bytes)
 {
-    return off < len && memchr(table + off, 0, len - off) ? table + off : NULL;
+    if (bytes > s->room)
+        return bad(s, "it describes more than there is in it");
+    s->room -= bytes;
+    return 0;
+}
+
+/* The part of a table of strings that the last NUL ends. */
+static uint64_t ended(const char *table, uint64_t len)
+{
+    while (len && table[len - 1])
+        len--;
+    return len;
+}
+
+/* *len: the length of a string that ends in its table, which counts. */
+static int measure(struct sass *s, const char *string, uint32_t *len)
+{
+    *len = (uint32_t)strnlen(string, MAX_NAME + 1);
+    return *len > MAX_NAME ? bad(s, "a name is too long") : spend(s, *len);
 }
 
 /* Section header i, with its contents inside the file (NOBITS has none; an unused header is empty). */
@@ -118,10 +145,10 @@ static bool section(const struct sass *s, uint32_t i, Elf64_Shdr *sh)
     return sh->sh_type == SHT_NOBITS || in_file(s, sh->sh_offset, sh->sh_size);
 }
 
-/* NULL: it has none that ends. */
+/* NULL: it has none that ends. Of any length: for comparisons. */
 static const char *section_name(const struct sass *s, const Elf64_Shdr *sh)
 {
-    return string_at(s->names, s->names_len, sh->sh_name);
+    return sh->sh_name < s->names_len ? s->names + sh->sh_name : NULL;
 }
 
 static int read_header(struct sass *s)
@@ -141,7 +168,7 @@ static int read_header(struct sass *s)
     if (!section(s, s->eh.e_shstrndx, &sh) || sh.sh_type != SHT_STRTAB)
         return bad(s, "the section names");
     s->names = (const char *)s->p + sh.sh_offset;
-    s->names_len = sh.sh_size;
+    s->names_len = ended(s->names, sh.sh_size);
     for (uint32_t i = 0; i < s->eh.e_shnum && !found; i++) {
         if (!section(s, i, &s->symtab))
             return bad(s, "a section lies outside the file");
@@ -151,7 +178,7 @@ static int read_header(struct sass *s)
         sh.sh_type != SHT_STRTAB || s->symtab.sh_size / sizeof(Elf64_Sym) > UINT32_MAX)
         return bad(s, "the symbol table");
     s->strings = (const char *)s->p + sh.sh_offset;
-    s->strings_len = sh.sh_size;
+    s->strings_len = ended(s->strings, sh.sh_size);
     s->nsyms = (uint32_t)(s->symtab.sh_size / sizeof(Elf64_Sym));
     return 0;
 }
@@ -168,10 +195,14 @@ static int add_kernel(struct sass *s, uint32_t sym, const char *name, const char
     struct sg_module *m = s->m;
     struct sg_func *f;
     struct sg_kernel *k;
+    uint32_t len;
+    int r = measure(s, name, &len);
 
+    if (r)
+        return r;
     if (m->nkernels >= MAX_KERNELS)
         return bad(s, "too many kernels");
-    if (sg_sym_find(&m->symtab, 0, name, (uint32_t)strlen(name)))
+    if (sg_sym_find(&m->symtab, 0, name, len))
         return bad(s, "a name occurs twice");
     if (!sg_grow(&m->funcs, &m->cap_funcs, m->nfuncs, sizeof(*m->funcs)) ||
         !sg_grow(&m->kernels, &m->cap_kernels, m->nkernels, sizeof(*m->kernels)))
@@ -184,7 +215,7 @@ static int add_kernel(struct sass *s, uint32_t sym, const char *name, const char
     f->is_entry = true;
     f->alias = -1;
     m->nfuncs++;
-    if (!sg_sym_add(&m->symtab, 0, f->name, (uint32_t)strlen(name), SG_K_ENTRY, m->nfuncs - 1))
+    if (!sg_sym_add(&m->symtab, 0, f->name, len, SG_K_ENTRY, m->nfuncs - 1))
         return nomem(s);
     k = calloc(1, sizeof(*k));
     if (!k)
@@ -205,11 +236,15 @@ static int add_kernel(struct sass *s, uint32_t sym, const char *name, const char
     return 0;
 }
 
-static struct sg_kernel *kernel_named(const struct sass *s, const char *name)
+/* *k: NULL where none has this name. */
+static int kernel_named(struct sass *s, const char *name, struct sg_kernel **k)
 {
-    const struct sg_sym *y = sg_sym_find(&s->m->symtab, 0, name, (uint32_t)strlen(name));
+    uint32_t len;
+    int r = measure(s, name, &len);
+    const struct sg_sym *y = r ? NULL : sg_sym_find(&s->m->symtab, 0, name, len);
 
-    return y && y->kind == SG_K_ENTRY ? s->m->kernels[s->m->funcs[y->index].kernel - 1] : NULL;
+    *k = y && y->kind == SG_K_ENTRY ? s->m->kernels[s->m->funcs[y->index].kernel - 1] : NULL;
+    return r;
 }
 
 static int set_param(struct sass *s, struct sg_kernel *k, uint32_t ordinal, uint32_t offset, uint32_t size)
@@ -219,8 +254,11 @@ static int set_param(struct sass *s, struct sg_kernel *k, uint32_t ordinal, uint
     if (ordinal >= MAX_PARAMS || offset + size > SG_MAX_PARAM_BYTES) /* 16 bits each: no overflow */
         return bad(s, "a kernel parameter");
     if (ordinal >= f->nparams) {
-        struct sg_param *grown = realloc(k->params, (ordinal + 1) * sizeof(*grown));
+        int r = spend(s, (uint64_t)(ordinal + 1 - f->nparams) * PARAM_RECORD);
+        struct sg_param *grown = r ? NULL : realloc(k->params, (ordinal + 1) * sizeof(*grown));
 
+        if (r)
+            return r;
         if (!grown)
             return nomem(s);
         memset(grown + f->nparams, 0, (ordinal + 1 - f->nparams) * sizeof(*grown));
@@ -275,11 +313,11 @@ static void symbol_record(struct sass *s, unsigned attr, const uint8_t *d, uint3
 static int read_info(struct sass *s, const Elf64_Shdr *sh, struct sg_kernel *k)
 {
     const uint8_t *p = s->p + sh->sh_offset, *end = p + sh->sh_size;
+    int r = spend(s, sh->sh_size);
 
-    while (end - p >= 4) {
+    while (!r && end - p >= 4) {
         unsigned format = p[0], attr = p[1];
         uint32_t n = format == INFO_FORMAT_SIZED ? get16(p + 2) : 0;
-        int r = 0;
 
         p += 4;
         if (n > (size_t)(end - p))
@@ -291,31 +329,33 @@ static int read_info(struct sass *s, const Elf64_Shdr *sh, struct sg_kernel *k)
             k->param_bytes = get16(p - 2);
         else if (!k)
             symbol_record(s, attr, p, n);
-        if (r)
-            return r;
         p += n;
     }
-    return 0;
+    return r;
 }
 
 /* ---- variables ---- */
 
-/* Offset in m->text of the contents of a section, copied once; false: too many or no memory. */
-static bool data_of(struct sass *s, uint32_t i, const Elf64_Shdr *sh, uint64_t *at)
+/* Offset in m->text of the contents of a section, copied once. */
+static int data_of(struct sass *s, uint32_t i, const Elf64_Shdr *sh, uint64_t *at)
 {
     char *grown;
+    int r;
 
     for (uint32_t j = 0; j < s->ndata; j++) {
         if (s->data[j].section == i) {
             *at = s->data[j].at;
-            return true;
+            return 0;
         }
     }
     if (s->ndata == MAX_DATA_SECTIONS)
-        return false;
+        return bad(s, "too many sections of initial values");
+    r = spend(s, sh->sh_size);
+    if (r)
+        return r;
     grown = realloc(s->m->text, s->m->len + sh->sh_size + 1);
     if (!grown)
-        return false;
+        return nomem(s);
     s->m->text = grown;
     memcpy(grown + s->m->len, s->p + sh->sh_offset, sh->sh_size);
     *at = s->m->len;
@@ -323,7 +363,7 @@ static bool data_of(struct sass *s, uint32_t i, const Elf64_Shdr *sh, uint64_t *
     s->data[s->ndata].at = *at;
     s->data[s->ndata++].size = sh->sh_size;
     s->m->len += sh->sh_size;
-    return true;
+    return 0;
 }
 
 static int add_var(struct sass *s, uint32_t sym, const Elf64_Sym *y, const char *name)
@@ -332,6 +372,8 @@ static int add_var(struct sass *s, uint32_t sym, const Elf64_Sym *y, const char 
     struct sg_var v = {.size = y->st_size, .type = SG_TY_B8};
     Elf64_Shdr sh;
     const char *sect;
+    uint32_t len;
+    int r;
 
     if (!section(s, y->st_shndx, &sh))
         return 0; /* undefined, or of another kind */
@@ -346,13 +388,17 @@ static int add_var(struct sass *s, uint32_t sym, const Elf64_Sym *y, const char 
         return bad(s, "a variable lies outside its section");
     if (v.is_const && sh.sh_size > SG_MAX_CONST)
         return bad(s, "the constants are too large");
-    if (sg_sym_find(&m->symtab, 0, name, (uint32_t)strlen(name)))
+    r = measure(s, name, &len);
+    if (r)
+        return r;
+    if (sg_sym_find(&m->symtab, 0, name, len))
         return 0; /* local names may repeat; the first one is found by name */
     v.align = sh.sh_addralign ? (uint32_t)sh.sh_addralign : 1;
     v.is_managed = (y->st_other & STO_MANAGED) != 0;
     if (sh.sh_type != SHT_NOBITS) {
-        if (!data_of(s, y->st_shndx, &sh, &v.data_at))
-            return nomem(s);
+        r = data_of(s, y->st_shndx, &sh, &v.data_at);
+        if (r)
+            return r;
         v.data_at += y->st_value;
         v.has_data = true;
     }
@@ -363,8 +409,7 @@ static int add_var(struct sass *s, uint32_t sym, const Elf64_Sym *y, const char 
         return nomem(s);
     m->vars[m->nvars++] = v;
     s->sym_var[sym] = m->nvars;
-    return sg_sym_add(&m->symtab, 0, v.name, (uint32_t)strlen(name), SG_K_GLOBAL, m->nvars - 1) ? 0
-                                                                                                : nomem(s);
+    return sg_sym_add(&m->symtab, 0, v.name, len, SG_K_GLOBAL, m->nvars - 1) ? 0 : nomem(s);
 }
 
 static int read_symbols(struct sass *s, const char *has)
@@ -381,9 +426,9 @@ static int read_symbols(struct sass *s, const char *has)
         symbol(s, i, &y);
         if (y.st_shndx == SHN_UNDEF || y.st_shndx >= s->eh.e_shnum)
             continue;
-        name = string_at(s->strings, s->strings_len, y.st_name);
-        if (!name)
+        if (y.st_name >= s->strings_len)
             return bad(s, "a symbol's name");
+        name = s->strings + y.st_name;
         if (ELF64_ST_TYPE(y.st_info) == STT_FUNC && (y.st_other & STO_ENTRY) && name[0])
             r = add_kernel(s, i, name, has);
         else if (ELF64_ST_TYPE(y.st_info) == STT_OBJECT && name[0])
@@ -399,7 +444,10 @@ static int read_relocations(struct sass *s, const Elf64_Shdr *sh)
 {
     struct sg_module *m = s->m;
     uint64_t n = sh->sh_size / sizeof(Elf64_Rela), at = 0, size = 0;
+    int r = spend(s, sh->sh_size);
 
+    if (r)
+        return r;
     if (sh->sh_entsize != sizeof(Elf64_Rela))
         return bad(s, "a relocation section");
     for (uint32_t j = 0; j < s->ndata; j++) {
@@ -454,10 +502,10 @@ static int read_sections(struct sass *s)
         } else if (!strcmp(name, ".nv.info") && sh.sh_type != SHT_NOBITS) {
             r = read_info(s, &sh, NULL);
         } else if (!strncmp(name, ".nv.info.", 9) && sh.sh_type != SHT_NOBITS) {
-            k = kernel_named(s, name + 9);
-            r = k ? read_info(s, &sh, k) : 0;
+            r = kernel_named(s, name + 9, &k);
+            r = k ? read_info(s, &sh, k) : r;
         } else if (!strncmp(name, ".nv.shared.", 11)) {
-            k = kernel_named(s, name + 11);
+            r = kernel_named(s, name + 11, &k);
             if (k)
                 set_shared(s, k, sh.sh_size);
         }
@@ -469,7 +517,7 @@ static int read_sections(struct sass *s)
 
 int sg_sass_parse(const void *elf, size_t len, const char *has, struct sg_module **out, struct sg_diag *diag)
 {
-    struct sass s = {.p = elf, .len = len, .diag = diag};
+    struct sass s = {.p = elf, .len = len, .room = TIMES_THE_FILE * (uint64_t)len, .diag = diag};
     int r;
 
     *out = NULL;

@@ -322,6 +322,121 @@ static void test_unused(void)
     }
 }
 
+/* ---- parts that are not apart ---- */
+
+#define LONG 60000u /* bytes of the names' one string */
+struct large {
+    uint8_t *data;
+    size_t n;
+    Elf64_Shdr sh[8];
+};
+
+static uint32_t part(struct large *f, uint32_t type, uint32_t entsize, const void *data, size_t n)
+{
+    const uint32_t i = f->sh[0].sh_info++;
+
+    f->sh[i].sh_type = type;
+    f->sh[i].sh_entsize = entsize;
+    f->sh[i].sh_offset = f->n;
+    f->sh[i].sh_size = n;
+    f->sh[i].sh_addralign = 8;
+    memcpy(f->data + f->n, data, n);
+    f->n = (f->n + n + 7) & ~(size_t)7;
+    return i;
+}
+
+/*
+ * nsyms kernels (or variables) whose names are suffixes of one string of so many bytes; nsect sections with one
+ * name and one content.
+ */
+static void make_overlaps(struct large *f, uint32_t string, uint32_t nsyms, bool vars, uint32_t nsect,
+                          const char *sect, uint32_t type, const void *content, size_t n)
+{
+    static char names[256] = "\0.nv.global";
+    char *s = malloc(string + 2);
+    Elf64_Sym *y = calloc(nsyms + 1, sizeof(*y));
+    Elf64_Ehdr eh = {.e_machine = 190,
+                     .e_ehsize = 64,
+                     .e_shentsize = sizeof(Elf64_Shdr),
+                     .e_shstrndx = 1,
+                     .e_flags = 90 << 8};
+    uint32_t table;
+
+    f->data = malloc(4u << 20);
+    if (!s || !y || !f->data)
+        exit(1);
+    memset(f->sh, 0, sizeof(f->sh));
+    f->n = 64;
+    f->sh[0].sh_info = 1;
+    strcpy(names + 12, sect);
+    part(f, SHT_STRTAB, 0, names, 12 + strlen(sect) + 1);
+    memset(s, 'n', string + 1);
+    s[0] = s[string + 1] = 0;
+    part(f, SHT_STRTAB, 0, s, string + 2);
+    for (uint32_t i = 1; i <= nsyms; i++)
+        y[i] = (Elf64_Sym){.st_name = i,
+                           .st_info = ELF64_ST_INFO(STB_GLOBAL, vars ? STT_OBJECT : STT_FUNC),
+                           .st_other = vars ? 0 : 0x10,
+                           .st_shndx = 4};
+    part(f, SHT_SYMTAB, sizeof(*y), y, (nsyms + 1) * sizeof(*y));
+    f->sh[3].sh_link = 2;
+    part(f, SHT_PROGBITS, 0, content, n);
+    f->sh[4].sh_name = 1;
+    table = part(f, type, type == SHT_RELA ? sizeof(Elf64_Rela) : 0, content, n);
+    f->sh[table].sh_name = 12;
+    f->sh[table].sh_info = 4;
+    f->sh[0].sh_info = 0;
+    eh.e_shoff = f->n;
+    eh.e_shnum = (uint16_t)(table + nsect);
+    memcpy(eh.e_ident, "\177ELF\2\1\1\x41\x8", 9);
+    memcpy(f->data, &eh, sizeof(eh));
+    memcpy(f->data + f->n, f->sh, table * sizeof(f->sh[0]));
+    f->n += table * sizeof(f->sh[0]);
+    for (uint32_t k = 0; k < nsect; k++, f->n += sizeof(f->sh[0]))
+        memcpy(f->data + f->n, &f->sh[table], sizeof(f->sh[0]));
+    free(s);
+    free(y);
+}
+
+static void overlap(const char *what, const char *why, struct large *f)
+{
+    struct sg_diag diag = {0};
+    struct sg_module *m;
+    const int r = parse(f->data, f->n, &m, &diag);
+
+    if (why)
+        t_result(what, r == 200 && !m && strstr(diag.message, why), "%d %s", r, diag.message);
+    else
+        t_result(what, !r && use(m), "%d %s", r, diag.message);
+    sg_module_free(m);
+    free(f->data);
+}
+
+static void test_overlaps(void)
+{
+    static const char much[] = "describes more than there is in it";
+    static uint8_t zeros[20000];
+    static const uint8_t far[] = {4, 0x17, 12, 0, 0, 0, 0, 0, 0xff, 0x0f, 0, 0, 0, 0xf0, 0x11, 0};
+    struct large f;
+
+    make_overlaps(&f, 100, 100, false, 1, ".x", SHT_LOPROC, zeros, 64);
+    overlap("names that are suffixes of a short string", NULL, &f);
+    make_overlaps(&f, LONG, 20000, false, 1, ".x", SHT_LOPROC, zeros, 64);
+    overlap("kernels whose names are suffixes of one string", much, &f);
+    make_overlaps(&f, LONG, 20000, true, 1, ".x", SHT_LOPROC, zeros, 64);
+    overlap("variables whose names are suffixes of one string", much, &f);
+    make_overlaps(&f, 66000, 1, false, 1, ".x", SHT_LOPROC, zeros, 64);
+    overlap("a name that is too long", "a name is too long", &f);
+    make_overlaps(&f, 100, 100, false, 1, ".nv.info", SHT_LOPROC, zeros, sizeof(zeros));
+    overlap("records that are there once", NULL, &f);
+    make_overlaps(&f, 100, 100, false, 60, ".nv.info", SHT_LOPROC, zeros, sizeof(zeros));
+    overlap("records that many sections have", much, &f);
+    make_overlaps(&f, 100, 100, false, 60, ".rela", SHT_RELA, zeros, 19200);
+    overlap("relocations that many sections have", much, &f);
+    make_overlaps(&f, 100, 99, false, 1, ".nv.info.nn", SHT_LOPROC, far, sizeof(far));
+    overlap("a record of more parameters than there are", much, &f);
+}
+
 /* What nvcc made of tests-ptx/meta.cu. */
 static void test_file(const char *path)
 {
@@ -372,6 +487,7 @@ int main(int argc, char **argv)
     test_contents();
     test_refused();
     test_unused();
+    test_overlaps();
     make_file(&f);
     hurt("own file, broken", f.data, f.n);
     for (int i = 0; i < 4; i++) {

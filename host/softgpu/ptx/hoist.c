@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_UNITS 512u /* of 128 bytes in the registers of a warp */
 #define SEEN 256u
 #define MAX_PASSES 8 /* definitions nearly always stand before uses */
 #define MAX_WALKED \
@@ -116,16 +115,9 @@ static uint8_t class_of(struct hoist *h, sg_fn fn)
 static uint32_t sreg_at(const struct sg_code *c, uint32_t offset)
 {
     for (uint32_t r = 0; r < SG_SR_COUNT; r++)
-        if ((c->sreg_used[r / 32] >> (r & 31) & 1) && c->sreg_offset[r] == offset)
+        if (sg_sreg_there(c, r) && c->sreg_offset[r] == offset)
             return r;
     return SG_SR_COUNT;
-}
-
-/* The same in every lane of a warp? */
-static bool sreg_flat(uint32_t r)
-{
-    return r > SG_SR_TID_Z && r != SG_SR_LANEID && r != SG_SR_FRAME && r != SG_SR_TOP &&
-           (r < SG_SR_LANEMASK_EQ || r > SG_SR_LANEMASK_GT) && r < SG_SR_COUNT;
 }
 
 static uint8_t *flat_at(const struct sg_code *c, uint32_t op)
@@ -144,7 +136,7 @@ static uint8_t operand(const struct hoist *h, uint32_t op, bool *flat)
         return HOISTED;
     if (op & SG_OPND_FIXED) {
         r = sreg_at(c, op & ~SG_OPND_FIXED);
-        *flat = sreg_flat(r);
+        *flat = sg_sreg_flat(r);
         return r == SG_SR_FRAME || r == SG_SR_TOP                     ? VARIES
                : r == SG_SR_CTAID_X                                   ? OF_BLOCK
                : r >= SG_SR_CLUSTERID_X && r <= SG_SR_CLUSTER_CTARANK ? OF_BLOCK
@@ -163,7 +155,7 @@ static bool give_slot(struct hoist *h, uint32_t v, bool flat)
 
     if (h->slot[v])
         return true;
-    if (d->nsregs + units > MAX_UNITS)
+    if (d->nsregs + units > SG_FLAT_UNITS)
         return false;
     h->slot[v] = SG_OPND_FIXED | d->nsregs * 128;
     if (flat && d->vregs[v].cls != SG_C_PRED)
@@ -474,9 +466,10 @@ int sg_dec_hoist(struct sg_dec *d)
         .d = d, .bra = sg_op_find("bra"), .mov32 = sg_op_find("mov.b32"), .mov64 = sg_op_find("mov.b64")};
     int r = 0;
 
-    if (d->nprocs || d->nsites || d->nsregs >= MAX_UNITS) /* functions that are called run in many frames */
+    if (d->nprocs || d->nsites ||
+        d->nsregs >= SG_FLAT_UNITS) /* functions that are called run in many frames */
         return 0;
-    c->flat = calloc(MAX_UNITS + 1, 1);
+    c->flat = calloc(SG_FLAT_UNITS, 1);
     for (unsigned k = 0; k < SG_AHEAD_COUNT; k++)
         c->ahead[k].insns = malloc(((size_t)d->ninsns + 1) * sizeof(*c->ahead[k].insns));
     h.defs = calloc((size_t)d->nvregs + 1, sizeof(*h.defs));
@@ -494,7 +487,7 @@ int sg_dec_hoist(struct sg_dec *d)
         r = sg_dec_nomem(d);
     } else {
         for (uint32_t s = 0; s < SG_SR_COUNT; s++)
-            if ((c->sreg_used[s / 32] >> (s & 31) & 1) && sreg_flat(s))
+            if (sg_sreg_there(c, s) && sg_sreg_flat(s))
                 *flat_at(c, c->sreg_offset[s]) = 1;
         count_defs(&h);
         find(&h);

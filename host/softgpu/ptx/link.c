@@ -432,7 +432,7 @@ static int mark_renamed(struct link *k)
 static bool put(struct link *k, const char *s, size_t n)
 {
     if (k->len + n + 1 > k->cap) {
-        size_t cap = (k->cap + n) * 2 + 4096;
+        const size_t twice = (k->cap + n) * 2 + 4096, cap = twice < SG_PTX_TEXT_MAX ? twice : SG_PTX_TEXT_MAX;
         char *p = k->len + n < SG_PTX_TEXT_MAX ? realloc(k->out, cap) : NULL;
 
         if (!p)

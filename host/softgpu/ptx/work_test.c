@@ -2,7 +2,7 @@
 /*
  * Work grows as the text does. Texts that once took time by the square of their length: numbers whose digits were looked at
  * again from each of them, branches that all have one long list of targets, registers that are each looked for
- * in the whole kernel, names and constants that all fell into one place of a table. Each is read at two lengths, and the time of the longer one compared with that of the shorter.
+ * in the whole kernel, loads whose like is looked for in a whole block, constants that are looked for among all addresses, names and constants that all fell into one place of a table. Each is read at two lengths, and the time of the longer one compared with that of the shorter.
  */
 #include "exec/exec_test.h"
 
@@ -70,6 +70,32 @@ static void registers(unsigned n)
     for (unsigned i = 1; i < n; i++)
         put("add.u32 %%q, %%q, %%r%u;\n", i, 0);
     put("ret;\n}\n", 0, 0);
+}
+
+/* Loads in one block, each through a register of its own: where are others through the same? */
+static void loads(unsigned n)
+{
+    put(".visible .entry t(.param .u64 p)\n{\n.reg .b32 %%r;\n.reg .b64 %%rd, %%a<%u>;\nld.param.u64 %%rd, [p];\n"
+        "ld.global.u64 %%rd, [%%rd];\n",
+        n, 0);
+    for (unsigned i = 0; i < n; i++)
+        put("add.u64 %%a%u, %%rd, %u;\n", i, 8 * i);
+    for (unsigned i = 0; i < n; i++)
+        put("ld.global.u32 %%r, [%%a%u];\n", i, 0);
+    put("ret;\n}\n", 0, 0);
+}
+
+/* Constants that are addresses, and as many that are not: which is which? */
+static void addresses(unsigned n)
+{
+    put(".global .b8 g[1000000];\n.visible .entry t(.param .u64 p)\n{\n.reg .b32 %%r;\n.reg .b64 %%rd, %%a;\n"
+        "ld.param.u64 %%rd, [p];\nld.global.u32 %%r, [%%rd];\n",
+        0, 0);
+    for (unsigned i = 0; i < n; i++)
+        put("mov.u64 %%a, g+%u;\nst.global.u64 [%%rd], %%a;\n", i, 0);
+    for (unsigned i = 0; i < n; i++)
+        put("shl.b32 %%r, %%r, %u;\n", 1 + i % 31, 0);
+    put("st.global.u32 [%%rd], %%r;\nret;\n}\n", 0, 0);
 }
 
 #define DEEP 250u /* scopes around */
@@ -289,6 +315,8 @@ int main(void)
         {"digits of a fraction", floats, 40000},
         {"branches with one long list", lists, 8000},
         {"registers that are set in several places", registers, 3000},
+        {"loads through many registers", loads, 3000},
+        {"addresses among constants", addresses, 3000},
         {"names that were in one place of a table", names, 2000},
         {"constants that were in one place of a table", constants, 2000},
     };

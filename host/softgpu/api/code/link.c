@@ -17,6 +17,7 @@ struct sg_link {
     SG_OWNED struct sg_image *in; /* PTX texts */
     char (*names)[64];            /* what the caller calls them */
     uint32_t n, cap;
+    uint64_t left;        /* bytes of text that further inputs may have: all have what a single image may */
     struct sg_image done; /* cuLinkComplete's result, which lives as long as the link state */
 };
 
@@ -49,6 +50,7 @@ CUresult sgd_cuLinkCreate_v2(struct sg_ctx *ctx, unsigned int numOptions, CUjit_
     pthread_mutex_init(&l->lock, NULL);
     l->device = ctx->device;
     l->jit = jit;
+    l->left = SG_PTX_TEXT_MAX;
     bool ok = sg_obj_register(&l->obj);
 
     if (ok)
@@ -80,8 +82,15 @@ static CUresult check_input(struct sg_link *l, const struct sg_image *img)
 /* Checks an image and takes it over. */
 static CUresult keep(struct sg_link *l, struct sg_image *img, const char *name)
 {
-    CUresult r = check_input(l, img);
+    CUresult r;
 
+    if (img->len > l->left) {
+        r = sg_fail(CUDA_ERROR_INVALID_IMAGE, "linker: all inputs together are larger than %u bytes",
+                    SG_PTX_TEXT_MAX);
+        sg_jit_error(&l->jit, sg_last_error_detail());
+        return r;
+    }
+    r = check_input(l, img);
     if (r != CUDA_SUCCESS)
         return r;
     if (l->n == INPUTS_MAX)
@@ -104,6 +113,7 @@ static CUresult keep(struct sg_link *l, struct sg_image *img, const char *name)
         snprintf(l->names[l->n], sizeof(l->names[0]), "%s", name);
     else
         snprintf(l->names[l->n], sizeof(l->names[0]), "input %u", l->n + 1);
+    l->left -= img->len;
     l->in[l->n++] = *img;
     img->text = NULL;
     return CUDA_SUCCESS;
@@ -114,6 +124,7 @@ struct taken {
     SG_LENT struct sg_link *l;
     SG_OWNED struct sg_image *img;
     uint32_t n, cap;
+    struct sg_unpack u;
     bool machine_code; /* some code has no PTX for this device */
 };
 
@@ -121,7 +132,7 @@ static CUresult take(const uint8_t *data, size_t n, void *arg)
 {
     struct taken *t = arg;
     struct sg_image img = {0};
-    CUresult r = sg_fatbin_load(data, n, sg_cc(t->l->device), &img);
+    CUresult r = sg_fatbin_load(data, n, sg_cc(t->l->device), &t->u, &img);
 
     if (r != CUDA_SUCCESS && r != CUDA_ERROR_NO_BINARY_FOR_GPU)
         return r;
@@ -152,9 +163,13 @@ static CUresult take(const uint8_t *data, size_t n, void *arg)
  */
 static CUresult add_objects(struct sg_link *l, bool library, const void *data, size_t size, const char *name)
 {
-    struct taken t = {.l = l};
-    CUresult r = library ? sg_archive_each(data, size, take, &t) : sg_object_each(data, size, take, &t);
+    struct taken t = {.l = l, .u = {.ptx_only = true}};
+    CUresult r;
 
+    pthread_mutex_lock(&l->lock);
+    t.u.left = l->left;
+    pthread_mutex_unlock(&l->lock);
+    r = library ? sg_archive_each(data, size, take, &t) : sg_object_each(data, size, take, &t);
     if (r == CUDA_SUCCESS && !library && !t.n)
         r = sg_fail(CUDA_ERROR_NO_BINARY_FOR_GPU, "linker: the object has no PTX%s",
                     t.machine_code ? ", only machine code" : "");

@@ -59,3 +59,30 @@ void test_linker_inputs(void **state)
     }
     ctx_end(c);
 }
+
+/* The inputs of one link have together what one image may have. */
+void test_linker_sum(void **state)
+{
+    static const char head[] = ".version 8.0\n.target sm_80\n.address_size 64\n";
+    const size_t n = ((size_t)128 << 20) + 4096; /* half of that, and a little */
+    char log[512] = "", *text = malloc(n);
+    CUjit_option option[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void *value[] = {log, (void *)sizeof(log)};
+    CUcontext c = ctx_begin();
+    CUlinkState l;
+
+    (void)state;
+    assert_non_null(text);
+    memset(text, '\n', n);
+    memcpy(text, head, sizeof(head) - 1);
+    text[n - 1] = '\0';
+    OK(cuLinkCreate_v2(2, option, value, &l));
+    OK(cuLinkAddData_v2(l, CU_JIT_INPUT_PTX, text, n, "x", 0, NULL, NULL));
+    IS(cuLinkAddData_v2(l, CU_JIT_INPUT_PTX, text, n, "y", 0, NULL, NULL), INVALID_IMAGE);
+    assert_non_null(strstr(log, "all inputs together"));
+    OK(cuLinkAddData_v2(l, CU_JIT_INPUT_PTX, (void *)(uintptr_t)test_ptx, strlen(test_ptx) + 1, "z", 0, NULL,
+                        NULL));
+    OK(cuLinkDestroy(l));
+    free(text);
+    ctx_end(c);
+}

@@ -587,5 +587,6 @@ const struct CMUnitTest module_tests[] = {
     cmocka_unit_test(test_bounds_in_kernels),
     cmocka_unit_test(test_linker),
     cmocka_unit_test(test_linker_inputs),
+    cmocka_unit_test(test_linker_sum),
 };
 const size_t n_module_tests = sizeof(module_tests) / sizeof(module_tests[0]);
