@@ -51,12 +51,15 @@ struct run {
     bool done;
     bool orphan; /* its context has ended while the provider held it: ask() frees it */
     VGB_COUNTED struct wrk_host_func *f; /* the stream waits for it, no thread: freed when it has ended */
-    CUcontext ctx;                       /* ... this context's stream */
+    VGB_LISTED struct wrk_host_page *page; /* ... of this context; NULL: of none, or of one that has ended */
 };
 
-/* The page of the window that has host_done, as a context's streams see it. */
-struct page {
-    VGB_LISTED struct page *next;
+/*
+ * The page of the window that has host_done, as a context's streams see it. It stands for the context, whose address may
+ * be another one's before the thread that ends it says so: as soon as the end begins nobody finds it by that address.
+ */
+struct wrk_host_page {
+    VGB_LISTED struct wrk_host_page *next;
     CUcontext ctx;
     void *base;
     CUdeviceptr at;
@@ -66,7 +69,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct run *runs;
-static struct page *pages;
+static struct wrk_host_page *pages; /* of contexts whose end has not begun */
 static unsigned stream_waits; /* orphans included: bounds what a provider may hold */
 static uint64_t owed;         /* questions asked and not yet answered by a record */
 static unsigned waiting;      /* one-time functions */
@@ -188,9 +191,9 @@ void wrk_host_func_run(void *arg)
 
 /* ---- runs that a stream waits for ---- */
 
-static struct page *page_of_locked(CUcontext ctx)
+static struct wrk_host_page *page_of_locked(CUcontext ctx)
 {
-    struct page *p = pages;
+    struct wrk_host_page *p = pages;
 
     while (p && p->ctx != ctx)
         p = p->next;
@@ -203,7 +206,7 @@ static struct page *page_of_locked(CUcontext ctx)
  */
 static void page_make(struct wrk_worker *w, CUcontext ctx)
 {
-    struct page *p;
+    struct wrk_host_page *p;
     bool ok;
 
     if (!wrk_provider.cuMemHostRegister_v2 || !wrk_provider.cuMemHostGetDevicePointer_v2 ||
@@ -239,7 +242,7 @@ static void page_make(struct wrk_worker *w, CUcontext ctx)
 static struct run *stream_run(struct wrk_worker *w, struct wrk_host_func *f, CUdeviceptr *word)
 {
     struct run *r = calloc(1, sizeof(*r));
-    struct page *p = NULL;
+    struct wrk_host_page *p = NULL;
 
     page_make(w, w->current);
     pthread_mutex_lock(&lock);
@@ -248,7 +251,7 @@ static struct run *stream_run(struct wrk_worker *w, struct wrk_host_func *f, CUd
     if (p && take_slot_locked(&r->slot)) {
         r->cookie = f->cookie;
         r->f = f;
-        r->ctx = p->ctx;
+        r->page = p;
         enter_locked(r);
         stream_waits++;
         *word = p->at + VGP_HOST_DONE_OFFSET + r->slot * sizeof(uint32_t);
@@ -280,6 +283,7 @@ static void stream_run_abandon_locked(struct run **at)
         stream_run_end_locked(at);
     } else {
         leave_locked(at);
+        r->page = NULL;
         r->orphan = true;
     }
 }
@@ -343,18 +347,12 @@ CUresult wrk_host_func_wait(struct wrk_worker *w, CUstream stream, struct wrk_ho
     return wrk_provider.cuStreamBatchMemOp_v2(stream, 1, &op, 0);
 }
 
-void wrk_host_func_context_gone(CUcontext ctx, bool registered)
+struct wrk_host_page *wrk_host_func_context_ends(CUcontext ctx)
 {
-    struct page *p = NULL;
+    struct wrk_host_page *p = NULL;
 
     pthread_mutex_lock(&lock);
-    for (struct run **at = &runs; *at;) {
-        if ((*at)->f && (*at)->ctx == ctx)
-            stream_run_abandon_locked(at);
-        else
-            at = &(*at)->next;
-    }
-    for (struct page **at = &pages; *at && !p; at = &(*at)->next) {
+    for (struct wrk_host_page **at = &pages; *at && !p; at = &(*at)->next) {
         if ((*at)->ctx != ctx)
             continue;
         p = *at;
@@ -362,8 +360,21 @@ void wrk_host_func_context_gone(CUcontext ctx, bool registered)
         break;
     }
     pthread_mutex_unlock(&lock);
+    return p;
+}
+
+void wrk_host_func_context_gone(struct wrk_host_page *p, bool registered)
+{
     if (!p)
         return;
+    pthread_mutex_lock(&lock);
+    for (struct run **at = &runs; *at;) {
+        if ((*at)->page == p)
+            stream_run_abandon_locked(at);
+        else
+            at = &(*at)->next;
+    }
+    pthread_mutex_unlock(&lock);
     /* Without the lock: it waits for the work of the context below a green one, host functions among it. */
     if (registered && wrk_provider.cuMemHostUnregister)
         wrk_provider.cuMemHostUnregister(p->base);
