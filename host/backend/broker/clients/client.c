@@ -151,6 +151,7 @@ struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t 
     c->ops = s->ops;
     c->transport = s->transport;
     c->slot = s->slot;
+    c->lines = s->lines;
     c->impatient = s->impatient;
     c->window_offset = s->window_offset;
     c->window_size = s->window_size;
@@ -275,7 +276,7 @@ bool brk_client_expire(uint64_t now_ns)
             wait = true;
             continue;
         }
-        vgb_log_limited(brk_lines_of(&lines, (int)c->slot), VGB_WARN,
+        vgb_log_limited(brk_lines_of(&lines, c->lines), VGB_WARN,
                         "client %u (%s): no worker was ready in time", c->slot, c->label);
         retire(c);
         c->ops->created(c, VGPU_S_WORKER);
@@ -294,7 +295,7 @@ void brk_client_worker_gone(struct brk_client *c, uint32_t reason, const char *t
         return;
     }
     brk_totals.workers_lost++;
-    vgb_log_limited(brk_lines_of(&lines, (int)c->slot), VGB_WARN, "client %u (%s): %s", c->slot, c->label,
+    vgb_log_limited(brk_lines_of(&lines, c->lines), VGB_WARN, "client %u (%s): %s", c->slot, c->label,
                     text);
     if (was == BRK_C_DEAD) { /* it was stuck: all have been told */
         c->stuck = false;
@@ -362,7 +363,7 @@ static void reserve_blobs(struct brk_client *c, uint64_t want, uint64_t least)
     if (!move_blobs(c, want) && (least >= want || !move_blobs(c, least))) {
         a.status = VGPU_S_QUOTA;
         vgb_log_limited(
-            brk_lines_of(&lines, (int)c->slot), VGB_WARN,
+            brk_lines_of(&lines, c->lines), VGB_WARN,
             "client %u (%s): images of %llu bytes are on their way, %llu of them its own: room for %llu "
             "is refused: the limit is --blob-quota, and a quarter of what is left stays for others",
             c->slot, c->label, (unsigned long long)brk_blobs.used, (unsigned long long)c->blobs,
@@ -393,7 +394,7 @@ static void refuse_memory(struct brk_client *c, uint64_t share)
 
     brk_totals.memory_refused++;
     vgb_log_limited(
-        brk_lines_of(&lines, (int)c->slot), VGB_WARN,
+        brk_lines_of(&lines, c->lines), VGB_WARN,
         "client %u (%s): device memory refused, %llu bytes where %llu of all clients are in use: %s", c->slot,
         c->label, (unsigned long long)share, (unsigned long long)brk_vram.used, why);
     grant(c, VGPU_S_QUOTA, own ? VGB_REFUSED_QUOTA : VGB_REFUSED_GPU);
@@ -476,7 +477,7 @@ void brk_client_message(struct brk_client *c, const struct vgb_msg *m)
     } else if (brk_region_message(c, m)) {
         return;
     } else {
-        vgb_log_limited(brk_lines_of(&lines, (int)c->slot), VGB_WARN, "client %u: worker said %u out of turn",
+        vgb_log_limited(brk_lines_of(&lines, c->lines), VGB_WARN, "client %u: worker said %u out of turn",
                         c->slot, m->type);
         brk_proc_kill(c->proc);
     }

@@ -83,6 +83,7 @@ struct brk_client {
     const struct brk_client_ops *ops;
     void *transport;
     unsigned slot;
+    int lines; /* its part of the log (lines.c) */
     char label[VGPU_LABEL_LEN + 1];
     enum brk_client_state state;
     bool impatient;       /* its driver takes silence for the end of the device, and has no PING */
@@ -139,6 +140,7 @@ struct brk_client_setup {
     const struct brk_client_ops *ops;
     void *transport;
     unsigned slot;
+    int lines;         /* key of its part of the log, brk_lines_of() */
     const char *label; /* at most VGPU_LABEL_LEN bytes, need not be terminated */
     int window_fd;     /* duplicated */
     uint64_t window_offset, window_size;

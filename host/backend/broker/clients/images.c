@@ -332,7 +332,7 @@ static void end_copy(struct filling *f)
         brk_images.refused++;
         if (f->client)
             f->client->image_lies = true;
-        vgb_log_limited(brk_lines_of(&lines, f->client ? (int)f->client->slot : -1), VGB_WARN,
+        vgb_log_limited(brk_lines_of(&lines, f->client ? f->client->lines : -1), VGB_WARN,
                         "client %s: an image has not the hash that was said: it is not kept%s",
                         f->client ? f->client->label : "that has ended",
                         f->client ? ", nor are further ones of this client" : "");

@@ -25,7 +25,7 @@ static void say(struct brk_proc *p, size_t length)
     int slot = brk_proc_slot(p);
 
     p->line[length] = '\0';
-    vgb_log_foreign(brk_lines_of(&lines, slot), "worker", slot, p->line);
+    vgb_log_foreign(brk_lines_of(&lines, brk_proc_lines(p)), "worker", slot, p->line);
 }
 
 /* False: nothing is there now, or never again. */

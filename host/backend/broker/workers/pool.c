@@ -31,7 +31,7 @@
 static const struct brk_pool_users *users; /* NULL until brk_pool_init() */
 static struct brk_proc *procs;
 static struct brk_lines lines; /* of each client */
-#define LIMIT(p) brk_lines_of(&lines, brk_proc_slot(p))
+#define LIMIT(p) brk_lines_of(&lines, brk_proc_lines(p))
 static bool worked, broken;
 static uint64_t retry_at; /* not before this time is a worker started */
 static unsigned failures;
@@ -56,6 +56,11 @@ bool brk_pool_broken(void)
 int brk_proc_slot(const struct brk_proc *p)
 {
     return p && p->client && users && users->slot ? (int)users->slot(p->client) : -1;
+}
+
+int brk_proc_lines(const struct brk_proc *p)
+{
+    return p && p->client && users && users->lines ? users->lines(p->client) : -1;
 }
 
 /* ---- starting ---- */
