@@ -19,6 +19,7 @@
 #include "vgb_fd.h"
 
 #define TRIES_MAX 3u /* workers for one client: a spare one may be killed while it is handed out */
+#define BLOBS_WANTED_MS 1000 /* workers are asked for room for images so often at most */
 
 static struct brk_client *clients, **clients_tail = &clients;
 static unsigned nclients;
@@ -355,6 +356,22 @@ static bool move_blobs(struct brk_client *c, uint64_t to)
     return true;
 }
 
+/* A client was refused room: the workers of others give up what does not move, for the next one that asks. */
+static void want_blobs(const struct brk_client *refused)
+{
+    static uint64_t said_ns;
+    const struct vgb_msg m = {.type = VGB_M_BLOBS_WANTED};
+    const uint64_t now = vgb_now_ns();
+
+    if (said_ns && now - said_ns < VGB_MS_TO_NS(BLOBS_WANTED_MS))
+        return;
+    said_ns = now;
+    for (struct brk_client *c = clients; c; c = c->next) {
+        if (c != refused && c->blobs && c->state == BRK_C_SERVING)
+            brk_proc_send(c->proc, &m, NULL, 0);
+    }
+}
+
 /* Answers a RESERVE of room for images: want bytes, or at least the least. */
 static void reserve_blobs(struct brk_client *c, uint64_t want, uint64_t least)
 {
@@ -362,6 +379,7 @@ static void reserve_blobs(struct brk_client *c, uint64_t want, uint64_t least)
 
     if (!move_blobs(c, want) && (least >= want || !move_blobs(c, least))) {
         a.status = VGPU_S_QUOTA;
+        want_blobs(c);
         vgb_log_limited(
             brk_lines_of(&lines, c->lines), VGB_WARN,
             "client %u (%s): images of %llu bytes are on their way, %llu of them its own: room for %llu "

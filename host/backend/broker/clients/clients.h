@@ -105,6 +105,7 @@ struct brk_client {
     uint64_t wants;           /* share of vram that its worker waits for, 0: none */
     uint64_t wants_until_ns;  /* 0: it waits for a client that ends */
     unsigned nfilling;        /* images that its worker fills (images.c) */
+    unsigned nstale;          /* that it has filled too slowly, and has not spoken of since */
     uint64_t image_bytes;     /* of all that it was given memory for */
     bool image_lies;          /* the bytes of one did not have its hash */
     uint32_t holder;          /* number among holders of shared events, 0: none yet */
