@@ -284,7 +284,8 @@ static void test_event(void **state)
     vgp_extsem_put(counting);
 }
 
-static int fill_after_poll = -1; /* an eventfd that another holder fills as soon as it was found to have room */
+static int fill_after_poll =
+    -1; /* an eventfd that another holder fills as soon as it was found to have room */
 
 int __wrap_poll(struct pollfd *p, nfds_t n, int ms)
 {

@@ -21,8 +21,9 @@ static struct {
     uint64_t cpu_ns, now_ns;
 } says[2]; /* first, and from then on */
 
-CUresult vgp_call_vgpNvmlUsage(uint32_t ordinal, uint64_t *total, uint64_t *reserved, uint64_t *used, uint64_t *cpuNs,
-                               uint64_t *nowNs, uint32_t *count, uint64_t *processes, uint32_t *processes_len)
+CUresult vgp_call_vgpNvmlUsage(uint32_t ordinal, uint64_t *total, uint64_t *reserved, uint64_t *used,
+                               uint64_t *cpuNs, uint64_t *nowNs, uint32_t *count, uint64_t *processes,
+                               uint32_t *processes_len)
 {
     (void)ordinal;
     (void)processes;

@@ -334,8 +334,9 @@ static void test_malformed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_asked), cmocka_unit_test(test_answers), cmocka_unit_test(test_answers_late),
-        cmocka_unit_test(test_address_again), cmocka_unit_test(test_many), cmocka_unit_test(test_nodes),
+        cmocka_unit_test(test_asked),        cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_answers_late), cmocka_unit_test(test_address_again),
+        cmocka_unit_test(test_many),         cmocka_unit_test(test_nodes),
         cmocka_unit_test(test_malformed),
     };
 

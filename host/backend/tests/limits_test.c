@@ -290,7 +290,7 @@ static void test_blob_shares(void **state)
     append(&other, 1, 12 << 20);
     assert_int_equal(guest_context(&other), 0);
     assert_false(log_has(&l, "--blob-quota"));
-    append(&other, 2, 1 << 20); /* there are four more */
+    append(&other, 2, 1 << 20);                         /* there are four more */
     finish(&l, "another client wants room for images"); /* its worker says, which has the most */
     guest_close(&other);
 }

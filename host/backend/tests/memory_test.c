@@ -127,7 +127,8 @@ static void test_vmm_unmapped_twice(void **state)
     static const char *const extra[] = {"--vram-quota", "8M", NULL};
     const uint64_t h1 = VGP_HANDLE(VGP_H_ALLOCATION, 1, 1), h2 = VGP_HANDLE(VGP_H_ALLOCATION, 1, 2),
                    at = 0x400000000000;
-    struct vgp_args_cuMemUnmap one = {.ptr = at, .size = LONG_BYTES}, all = {.ptr = at, .size = LONG_BYTES + M};
+    struct vgp_args_cuMemUnmap one = {.ptr = at, .size = LONG_BYTES},
+                               all = {.ptr = at, .size = LONG_BYTES + M};
     struct broker b = {0};
     uint32_t first, last;
     uint64_t context;
@@ -157,7 +158,8 @@ static void test_vmm_unmapped_twice(void **state)
     guest_submit(&g, VGP_cuMemUnmap, SECOND, &all, sizeof(all), NULL, 0);
     assert_int_equal(guest_wait(&g, SECOND, NULL, NULL, 5000), CUDA_ERROR_INVALID_VALUE);
     g.context = context;
-    for (r = CUDA_ERROR_INVALID_VALUE; r == CUDA_ERROR_INVALID_VALUE;) /* it is on the way into the provider */
+    for (r = CUDA_ERROR_INVALID_VALUE;
+         r == CUDA_ERROR_INVALID_VALUE;) /* it is on the way into the provider */
         r = guest_memset(&g, 0, VALUE_RELEASE, 0, 0);
     last = g.seq;
     g.seq = first;
@@ -343,12 +345,9 @@ static void test_malformed_copies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_malformed_copies),
-        cmocka_unit_test(test_vmm_quota),
-        cmocka_unit_test(test_vmm_unmapped_twice),
-        cmocka_unit_test(test_idle_gives_back),
-        cmocka_unit_test(test_rounding_and_limits),
-        cmocka_unit_test(test_nvml),
+        cmocka_unit_test(test_malformed_copies),    cmocka_unit_test(test_vmm_quota),
+        cmocka_unit_test(test_vmm_unmapped_twice),  cmocka_unit_test(test_idle_gives_back),
+        cmocka_unit_test(test_rounding_and_limits), cmocka_unit_test(test_nvml),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,7 +34,7 @@ static struct mapped {
     struct mapped *next;
     CUdeviceptr at;
     size_t size;
-} *mappings;
+} * mappings;
 
 static bool within(const struct mapped *m, CUdeviceptr p, size_t n)
 {

@@ -22,7 +22,7 @@
 #include "vm/guest_channel.h"
 #include "base/vgpu_cli.h"
 
-#define LOG_MAX 4000 /* bytes of a line of the guest's */
+#define LOG_MAX 4000      /* bytes of a line of the guest's */
 #define AFTER_END_MS 3000 /* QEMU's end without EXIT: what the channel still holds is read first */
 
 /* Bytes on their way to the guest; the channel is written without blocking, so that output flows on
@@ -251,8 +251,8 @@ static void write_fully(struct relay *r, const struct sink *s, const char *data,
 {
     while (size && sink_wait(r, s)) {
         size_t piece = size < PIPE_BUF ? size : PIPE_BUF;
-        ssize_t n = s->is_socket ? send(s->fd, data, piece, MSG_DONTWAIT | MSG_NOSIGNAL)
-                                 : write(s->fd, data, piece);
+        ssize_t n =
+            s->is_socket ? send(s->fd, data, piece, MSG_DONTWAIT | MSG_NOSIGNAL) : write(s->fd, data, piece);
 
         if (n < 0 && (errno == EINTR || errno == EAGAIN))
             continue;

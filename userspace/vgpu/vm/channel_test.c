@@ -383,11 +383,11 @@ static void test_deaf_backend(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ends),      cmocka_unit_test(test_end_signals),
-        cmocka_unit_test(test_output),    cmocka_unit_test(test_unread),
-        cmocka_unit_test(test_length_limit),
-        cmocka_unit_test(test_malformed), cmocka_unit_test(test_hello),
-        cmocka_unit_test(test_harmless),  cmocka_unit_test(test_deaf_backend),
+        cmocka_unit_test(test_ends),         cmocka_unit_test(test_end_signals),
+        cmocka_unit_test(test_output),       cmocka_unit_test(test_unread),
+        cmocka_unit_test(test_length_limit), cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_hello),        cmocka_unit_test(test_harmless),
+        cmocka_unit_test(test_deaf_backend),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
 

@@ -283,8 +283,8 @@ int brk_listen_unix(const char *path, int type);
 #define BRK_LINES_SLOTS VGPU_MAX_CLIENTS /* parts of the VM's clients */
 #define BRK_LINES_PROCESSES 256u         /* parts of local programs */
 #define BRK_LINES_DOMAINS 16u            /* the VM, and users of the host */
-#define BRK_LINES_TIMES 8u               /* rate of all clients' lines together, as a multiple of one client's */
-#define BRK_LINES_DOMAIN_TIMES 4u        /* the same of a domain */
+#define BRK_LINES_TIMES 8u        /* rate of all clients' lines together, as a multiple of one client's */
+#define BRK_LINES_DOMAIN_TIMES 4u /* the same of a domain */
 struct brk_lines {
     struct vgb_ratelimit whole, domain[BRK_LINES_DOMAINS], part[BRK_LINES_SLOTS + BRK_LINES_PROCESSES + 1];
 };

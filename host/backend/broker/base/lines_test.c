@@ -114,7 +114,8 @@ static void test_edges(void **state)
 
         assert_in_range(part - l.part, 0, BRK_LINES_SLOTS + BRK_LINES_PROCESSES);
         if (key >= 0)
-            assert_in_range(part->whole - l.domain, key < (int)BRK_LINES_SLOTS ? 0 : 1, BRK_LINES_DOMAINS - 1);
+            assert_in_range(part->whole - l.domain, key < (int)BRK_LINES_SLOTS ? 0 : 1,
+                            BRK_LINES_DOMAINS - 1);
         else
             assert_ptr_equal(part->whole, &l.whole);
     }

@@ -18,7 +18,7 @@
 #include "vgb_deadline.h"
 #include "vgb_fd.h"
 
-#define TRIES_MAX 3u /* workers for one client: a spare one may be killed while it is handed out */
+#define TRIES_MAX 3u         /* workers for one client: a spare one may be killed while it is handed out */
 #define BLOBS_WANTED_MS 1000 /* workers are asked for room for images so often at most */
 
 static struct brk_client *clients, **clients_tail = &clients;
@@ -296,8 +296,7 @@ void brk_client_worker_gone(struct brk_client *c, uint32_t reason, const char *t
         return;
     }
     brk_totals.workers_lost++;
-    vgb_log_limited(brk_lines_of(&lines, c->lines), VGB_WARN, "client %u (%s): %s", c->slot, c->label,
-                    text);
+    vgb_log_limited(brk_lines_of(&lines, c->lines), VGB_WARN, "client %u (%s): %s", c->slot, c->label, text);
     if (was == BRK_C_DEAD) { /* it was stuck: all have been told */
         c->stuck = false;
         release_quotas(c);

@@ -28,10 +28,10 @@
 #include "lib/sha256/sha256.h"
 #include "vgb_fd.h"
 
-#define PIECE (256u << 10)    /* bytes that are copied and hashed in one round: about a millisecond */
-#define FILLING_MAX 64u       /* of all clients, with those that wait for being checked */
+#define PIECE (256u << 10) /* bytes that are copied and hashed in one round: about a millisecond */
+#define FILLING_MAX 64u    /* of all clients, with those that wait for being checked */
 #define FILLING_NS UINT64_C(60000000000) /* then another image may have the place */
-#define FILLING_OF_CLIENT 16u /* as many as a worker receives at once */
+#define FILLING_OF_CLIENT 16u            /* as many as a worker receives at once */
 #define DESCRIPTORS_MAX 4096u
 #define HOLDS_MAX 1024u /* images that one client was given */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
@@ -280,7 +280,8 @@ static void make_place(const struct brk_client *c, uint64_t size)
 
 static bool may_fill(const struct brk_client *c, const struct name *name)
 {
-    if (c->image_lies || !has_place(c, name->size) || !vgp_range_ok(c->image_bytes, name->size, brk_opt.image_cache))
+    if (c->image_lies || !has_place(c, name->size) ||
+        !vgp_range_ok(c->image_bytes, name->size, brk_opt.image_cache))
         return false;
     for (const struct filling *f = fillings; f; f = f->next) {
         if (f->client == c && same(&f->name, name))

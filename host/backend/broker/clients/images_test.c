@@ -522,9 +522,9 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_sealed),   T(test_other_bytes), T(test_changes),         T(test_lies),     T(test_two_at_once),
-        T(test_eviction), T(test_ends),        T(test_few_descriptors), T(test_one_copy), T(test_held),
-        T(test_stale),
+        T(test_sealed),      T(test_other_bytes), T(test_changes), T(test_lies),
+        T(test_two_at_once), T(test_eviction),    T(test_ends),    T(test_few_descriptors),
+        T(test_one_copy),    T(test_held),        T(test_stale),
     };
 
     return cmocka_run_group_tests_name("images", tests, NULL, NULL);

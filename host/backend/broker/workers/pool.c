@@ -53,14 +53,9 @@ bool brk_pool_broken(void)
     return broken;
 }
 
-int brk_proc_slot(const struct brk_proc *p)
+const struct brk_pool_users *brk_proc_users(const struct brk_proc *p)
 {
-    return p && p->client && users && users->slot ? (int)users->slot(p->client) : -1;
-}
-
-int brk_proc_lines(const struct brk_proc *p)
-{
-    return p && p->client && users && users->lines ? users->lines(p->client) : -1;
+    return p && p->client ? users : NULL;
 }
 
 /* ---- starting ---- */

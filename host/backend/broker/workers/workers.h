@@ -97,8 +97,10 @@ void brk_proc_flush(struct brk_proc *p);
 void brk_proc_kill(struct brk_proc *p);
 /* The number of its client; -1: it has none. */
 int brk_proc_slot(const struct brk_proc *p);
-/* The key of that client's part of the log, brk_lines_of(). */
+/* The key of that client's part of the log, brk_lines_of(); -1: it has none. */
 int brk_proc_lines(const struct brk_proc *p);
+/* Who has it; NULL: no client has. */
+const struct brk_pool_users *brk_proc_users(const struct brk_proc *p);
 /* Handles what the worker has sent, at most `max` messages. */
 void brk_proc_drain(struct brk_proc *p, unsigned max);
 /* Deadlines (vgb_deadline.h), restarts after failures. Returns when to call it again, ms; -1: with

@@ -178,7 +178,7 @@ static void test_blob_given_up(void **state)
     w.sock = pair[0];
     assert_int_equal(wrk_blob_append(&w, 1, 2, "x", 1), CUDA_SUCCESS);
     assert_int_equal(wrk_blob_append(&w, 2, 1, "x", 1), CUDA_SUCCESS); /* complete, and no call comes */
-    wrk_blobs_make_room(&w, now + 2 * WRK_BLOB_IDLE_NS); /* nobody wants it */
+    wrk_blobs_make_room(&w, now + 2 * WRK_BLOB_IDLE_NS);               /* nobody wants it */
     assert_int_equal(memory.blobs.bytes, 3);
     assert_int_equal(vgb_msg_send(pair[1], &wanted, NULL, 0, 0), 0);
     wrk_control_poll(&w);
@@ -210,7 +210,8 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_many), T(test_context), T(test_limit), T(test_blobs), T(test_blob_limits), T(test_blob_given_up),
+        T(test_many),  T(test_context),     T(test_limit),
+        T(test_blobs), T(test_blob_limits), T(test_blob_given_up),
     };
 
     return cmocka_run_group_tests_name("quota", tests, NULL, NULL);

@@ -50,14 +50,12 @@ struct run {
     enum run_state state;
     bool done;
     bool orphan; /* its context has ended while the provider held it: ask() frees it */
-    VGB_COUNTED struct wrk_host_func *f; /* the stream waits for it, no thread: freed when it has ended */
+    VGB_COUNTED struct wrk_host_func *f;   /* the stream waits for it, no thread: freed when it has ended */
     VGB_LISTED struct wrk_host_page *page; /* ... of this context; NULL: of none, or of one that has ended */
 };
 
-/*
- * The page of the window that has host_done, as a context's streams see it. It stands for the context, whose address may
- * be another one's before the thread that ends it says so: as soon as the end begins nobody finds it by that address.
- */
+/* The page of the window that has host_done, as a context's streams see it. It stands for the context: from when the end of
+ * that begins nobody finds it by the address, which may soon be another one's. */
 struct wrk_host_page {
     VGB_LISTED struct wrk_host_page *next;
     CUcontext ctx;
@@ -70,10 +68,10 @@ static pthread_cond_t changed;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct run *runs;
 static struct wrk_host_page *pages; /* of contexts whose end has not begun */
-static unsigned stream_waits; /* orphans included: bounds what a provider may hold */
-static uint64_t owed;         /* questions asked and not yet answered by a record */
-static unsigned waiting;      /* one-time functions */
-static unsigned in_graphs;    /* the others */
+static unsigned stream_waits;       /* orphans included: bounds what a provider may hold */
+static uint64_t owed;               /* questions asked and not yet answered by a record */
+static unsigned waiting;            /* one-time functions */
+static unsigned in_graphs;          /* the others */
 static struct wrk_host_func *untold;
 static uint64_t slots[VGP_HOST_RUNS / 64];
 static uint32_t last_sequence;
@@ -349,16 +347,13 @@ CUresult wrk_host_func_wait(struct wrk_worker *w, CUstream stream, struct wrk_ho
 
 struct wrk_host_page *wrk_host_func_context_ends(CUcontext ctx)
 {
-    struct wrk_host_page *p = NULL;
+    struct wrk_host_page **at = &pages, *p;
 
     pthread_mutex_lock(&lock);
-    for (struct wrk_host_page **at = &pages; *at && !p; at = &(*at)->next) {
-        if ((*at)->ctx != ctx)
-            continue;
-        p = *at;
-        *at = p->next;
-        break;
-    }
+    while (*at && (*at)->ctx != ctx)
+        at = &(*at)->next;
+    p = *at;
+    *at = p ? p->next : NULL;
     pthread_mutex_unlock(&lock);
     return p;
 }

@@ -195,7 +195,8 @@ CUresult wrk_blob_take(struct wrk_call *c, uint32_t blob_id, uint64_t size, cons
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (b && b->given_up && b->total == size) {
-        wrk_notify_detail(c->w, "no piece of the image came for a minute, and another program wanted its room");
+        wrk_notify_detail(c->w,
+                          "no piece of the image came for a minute, and another program wanted its room");
         drop(c->w, b);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }

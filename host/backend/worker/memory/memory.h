@@ -114,7 +114,7 @@ uint8_t *wrk_layout_private(uint64_t length);
 
 #define WRK_BLOBS_MAX 16                                       /* unfinished blobs of one client */
 #define WRK_BLOB_TOTAL ((uint64_t)VGP_BLOB_MAX + (256u << 20)) /* bytes of all of them */
-#define WRK_BLOB_IDLE_NS UINT64_C(60000000000)                 /* without a piece, then another client may want the room */
+#define WRK_BLOB_IDLE_NS UINT64_C(60000000000) /* without a piece, then another client may want the room */
 struct wrk_blob {
     uint32_t id;
     bool used;

@@ -393,8 +393,7 @@ static CUresult finish_unmap(struct wrk_worker *w, struct wrk_wait *wait, CUresu
     }
     gone = detach_locked(u.base, u.size, &n);
     pthread_mutex_unlock(&lock);
-    r = n && !gone ? CUDA_ERROR_OUT_OF_MEMORY
-                   : wrk_provider.cuMemUnmap((CUdeviceptr)u.base, (size_t)u.size);
+    r = n && !gone ? CUDA_ERROR_OUT_OF_MEMORY : wrk_provider.cuMemUnmap((CUdeviceptr)u.base, (size_t)u.size);
     pthread_mutex_lock(&lock);
     for (uint32_t i = 0; gone && i < n; i++) {
         if (r == CUDA_SUCCESS) {
