@@ -112,6 +112,31 @@ static void test_limit(void **state)
     assert_int_equal(w.quota.used, 0);
 }
 
+/* Two threads free the same at once: what the provider refuses to one of them is not put back after the other. */
+static void test_freed_twice(void **state)
+{
+    struct wrk_freeing one, two;
+
+    (void)state;
+    allocate(0x1000, 10, NULL);
+    assert_true(wrk_quota_free_begin(&w, 0x1000, &one));
+    assert_false(wrk_quota_free_begin(&w, 0x1000, &two));
+    assert_true(wrk_quota_free_begin(&w, 0x2000, &two)); /* of which nothing is known */
+    wrk_quota_free_end(&w, &two, false);
+    wrk_quota_free_end(&w, &one, false);
+    assert_int_equal(w.quota.count, 1);
+    assert_int_equal(w.quota.used, 10);
+    assert_true(wrk_quota_free_begin(&w, 0x1000, &one));
+    allocate(0x1000, 7, NULL); /* the provider has given it out again before that one ends */
+    assert_true(wrk_quota_free_begin(&w, 0x1000, &two));
+    assert_int_equal(two.was.bytes, 7);
+    wrk_quota_free_end(&w, &one, true);
+    wrk_quota_free_end(&w, &two, true);
+    assert_int_equal(w.quota.count, 0);
+    assert_int_equal(w.quota.used, 0);
+    assert_null(w.quota.freeing);
+}
+
 static void test_blobs(void **state)
 {
     struct wrk_call c = {.w = &w};
@@ -210,7 +235,7 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_many),  T(test_context),     T(test_limit),
+        T(test_many),  T(test_context),     T(test_limit),         T(test_freed_twice),
         T(test_blobs), T(test_blob_limits), T(test_blob_given_up),
     };
 
