@@ -7,6 +7,8 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +37,9 @@ struct vgp_extsem {
     int device;
     uint32_t handle;
     struct vgp_extsem_page *page;
+    /* EVENT, under `writes`: */
+    bool writing;    /* a thread is in write() */
+    int write_error; /* of the last one, -errno */
 };
 
 /* ---- what a descriptor is ---------------------------------------------------------------------- */
@@ -173,24 +178,104 @@ static int raise_counter(struct vgp_extsem_page *p, uint64_t value)
     return 0;
 }
 
-static int set_event(int fd)
-{
-    struct pollfd p = {.fd = fd, .events = POLLOUT};
-    const uint64_t one = 1;
+/*
+ * Whoever else has an eventfd may fill its counter at any time, and a write to it blocks then: O_NONBLOCK belongs to the
+ * open file, which is not ours alone, and the kernel takes RWF_NOWAIT only for reads. So a thread of its own writes, which
+ * may stay behind: at most one for each semaphore, since a counter that is full is set.
+ */
+#define WRITE_MS 100
 
-    /* A counter that is full has no room: it is set. Writing would block. */
+static pthread_once_t writes_once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t writes = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t written;
+
+static void writes_init(void)
+{
+    pthread_condattr_t attr;
+
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&written, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+static void *write_event(void *arg)
+{
+    struct vgp_extsem *s = arg;
+    const uint64_t one = 1;
+    ssize_t n = write(s->fd, &one, sizeof(one));
+    int error = n == (ssize_t)sizeof(one) || errno == EAGAIN ? 0 : -errno;
+
+    pthread_mutex_lock(&writes);
+    s->writing = false;
+    s->write_error = error;
+    pthread_cond_broadcast(&written);
+    pthread_mutex_unlock(&writes);
+    vgp_extsem_put(s);
+    return NULL;
+}
+
+/* False: it has not ended by then. */
+static bool wait_written_locked(const struct vgp_extsem *s, const struct timespec *until)
+{
+    int rc = 0;
+
+    while (s->writing && rc != ETIMEDOUT)
+        rc = pthread_cond_timedwait(&written, &writes, until);
+    return !s->writing;
+}
+
+/* 0 or -errno. */
+static int begin_write_locked(struct vgp_extsem *s)
+{
+    sigset_t all, was;
+    pthread_t t;
+    int rc;
+
+    vgp_extsem_get(s);
+    s->writing = true;
+    sigfillset(&all); /* the program's handlers run on threads of the program */
+    pthread_sigmask(SIG_SETMASK, &all, &was);
+    rc = pthread_create(&t, NULL, write_event, s);
+    pthread_sigmask(SIG_SETMASK, &was, NULL);
+    if (rc == 0) {
+        pthread_detach(t);
+        return 0;
+    }
+    s->writing = false;
+    atomic_fetch_sub(&s->refs, 1); /* the caller has one */
+    return -rc;
+}
+
+static int set_event(struct vgp_extsem *s)
+{
+    struct pollfd p = {.fd = s->fd, .events = POLLOUT};
+    struct timespec until;
+    int rc = 0;
+
+    /* A counter that is full has no room: it is set. */
     if (poll(&p, 1, 0) == 0)
         return 0;
-    if (write(fd, &one, sizeof(one)) == (ssize_t)sizeof(one) || errno == EAGAIN)
-        return 0;
-    return -errno;
+    pthread_once(&writes_once, writes_init);
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += WRITE_MS * 1000000l;
+    until.tv_sec += until.tv_nsec / 1000000000l;
+    until.tv_nsec %= 1000000000l;
+    pthread_mutex_lock(&writes);
+    if (wait_written_locked(s, &until)) {
+        rc = begin_write_locked(s);
+        if (rc == 0 && wait_written_locked(s, &until))
+            rc = s->write_error;
+    }
+    pthread_mutex_unlock(&writes);
+    return rc;
 }
 
 int vgp_extsem_signal(struct vgp_extsem *s, uint64_t value)
 {
     switch (s->kind) {
     case EVENT:
-        return set_event(s->fd);
+        return set_event(s);
     case SYNCOBJ:
         return vgp_extsem_drm_signal(s->device, s->handle, s->timeline, value);
     case COUNTER:

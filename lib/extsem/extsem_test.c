@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,6 +39,8 @@ int __wrap_open(const char *path, int flags, ...);
 int ioctl(int fd, unsigned long request, ...);
 void *__real_dlopen(const char *name, int flags);
 void *__wrap_dlopen(const char *name, int flags);
+int __real_poll(struct pollfd *p, nfds_t n, int ms);
+int __wrap_poll(struct pollfd *p, nfds_t n, int ms);
 ssize_t __real_readlink(const char *path, char *to, size_t size);
 ssize_t __wrap_readlink(const char *path, char *to, size_t size);
 
@@ -281,6 +284,47 @@ static void test_event(void **state)
     vgp_extsem_put(counting);
 }
 
+static int fill_after_poll =
+    -1; /* an eventfd that another holder fills as soon as it was found to have room */
+
+int __wrap_poll(struct pollfd *p, nfds_t n, int ms)
+{
+    int rc = __real_poll(p, n, ms);
+
+    if (fill_after_poll >= 0 && p->events == POLLOUT)
+        assert_int_equal(eventfd_write(fill_after_poll, UINT64_MAX - 1), 0);
+    fill_after_poll = -1;
+    return rc;
+}
+
+/* A signal does not block, whatever others do with the eventfd, and comes when there is room. */
+static void test_event_filled(void **state)
+{
+    struct vgp_extsem *s;
+    const char *why;
+    eventfd_t n = 0;
+    int fd = eventfd(0, 0), mine = dup(fd), status;
+    pid_t pid;
+
+    (void)state;
+    fd_name = NULL;
+    assert_int_equal(vgp_extsem_import(fd, false, &s, &why), 0);
+    pid = fork();
+    if (pid == 0) {
+        alarm(20); /* ends one that hangs */
+        fill_after_poll = mine;
+        if (vgp_extsem_signal(s, 0) != 0 || vgp_extsem_signal(s, 0) != 0)
+            _exit(1);
+        if (eventfd_read(mine, &n) != 0 || n != UINT64_MAX - 1)
+            _exit(2);
+        _exit(vgp_extsem_wait(s, 0, 10000) == 1 ? 0 : 3);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    vgp_extsem_put(s);
+    close(mine);
+}
+
 static int counter(size_t size, int seals)
 {
     struct vgp_extsem_page page = {.magic = VGP_EXTSEM_MAGIC, .version = 1};
@@ -363,6 +407,7 @@ int main(void)
         cmocka_unit_test(test_syncobj_refused),
         cmocka_unit_test(test_fence),
         cmocka_unit_test(test_event),
+        cmocka_unit_test(test_event_filled),
         cmocka_unit_test(test_counter),
         cmocka_unit_test(test_refused),
     };

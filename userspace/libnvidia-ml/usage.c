@@ -89,9 +89,21 @@ NVML_CALL(nvmlDeviceGetMemoryInfo_v2, (nvmlDevice_t device, nvmlMemory_v2_t *m),
 
 static pthread_mutex_t sample_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* From the last sample to this one. */
+static unsigned share_of(const struct nvml_device *d, const struct usage *u)
+{
+    uint64_t share;
+
+    if (u->cpu_ns < d->cpu_ns)
+        return 0; /* less than before: a worker has ended */
+    share = (u->cpu_ns - d->cpu_ns) * 100 / (u->now_ns - d->now_ns);
+    return share > 100 ? 100 : (unsigned)share;
+}
+
 /*
  * Without the host's NVML: the processor time of the workers between two samples, as a share of one
- * processor; more than one counts as 100 %. The first call waits for the second sample.
+ * processor; more than one counts as 100 %. The first call waits for the second sample. The worker's clock is its word:
+ * no more than two samples are taken, whatever it says.
  */
 static nvmlReturn_t sample(struct nvml_device *d, unsigned *percent)
 {
@@ -100,21 +112,15 @@ static nvmlReturn_t sample(struct nvml_device *d, unsigned *percent)
     nvmlReturn_t r = NVML_SUCCESS;
 
     pthread_mutex_lock(&sample_lock);
-    for (;;) {
-        bool first = d->now_ns == 0;
-
+    for (bool first = !d->now_ns;; first = false) {
         r = ask_usage(d, &u);
-        if (r != NVML_SUCCESS)
-            break;
-        if (!first && u.now_ns - d->now_ns < SAMPLE_NS)
-            break; /* too soon: the last value */
-        if (!first && u.cpu_ns >= d->cpu_ns) {
-            uint64_t share = (u.cpu_ns - d->cpu_ns) * 100 / (u.now_ns - d->now_ns);
-
-            d->utilization = share > 100 ? 100 : (unsigned)share;
-        } else {
-            d->utilization = 0; /* less than before: a worker has ended */
+        if (r == NVML_SUCCESS && !u.now_ns) {
+            nvml_why("nvmlDeviceGetUtilizationRates", "the worker's clock says 0");
+            r = NVML_ERROR_UNKNOWN;
         }
+        if (r != NVML_SUCCESS || (!first && u.now_ns - d->now_ns < SAMPLE_NS))
+            break; /* too soon: the last value */
+        d->utilization = first ? 0 : share_of(d, &u);
         d->cpu_ns = u.cpu_ns;
         d->now_ns = u.now_ns;
         if (!first)

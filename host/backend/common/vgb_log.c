@@ -265,12 +265,22 @@ static bool has_room(struct vgb_ratelimit *limit, uint64_t second)
     return limit->used < VGB_LOG_BURST * times && limit->reserve_used < VGB_LOG_RESERVE * times;
 }
 
+/* That of which it is a part, or a part of a part. */
+static struct vgb_ratelimit *largest(struct vgb_ratelimit *limit)
+{
+    while (limit->whole)
+        limit = limit->whole;
+    return limit;
+}
+
 bool vgb_ratelimit_take(struct vgb_ratelimit *limit, uint64_t now_ns)
 {
     uint64_t second = now_ns / 1000000000u;
 
-    if (!has_room(limit, second) || (limit->whole && !has_room(limit->whole, second))) {
-        (limit->whole ? limit->whole : limit)->dropped++;
+    for (struct vgb_ratelimit *l = limit; l; l = l->whole) {
+        if (has_room(l, second))
+            continue;
+        largest(limit)->dropped++;
         return false;
     }
     for (struct vgb_ratelimit *l = limit; l; l = l->whole) {
@@ -283,7 +293,7 @@ bool vgb_ratelimit_take(struct vgb_ratelimit *limit, uint64_t now_ns)
 /* Of a part, the whole's: the next line of that part may never come. */
 static void say_dropped(struct vgb_ratelimit *limit, enum vgb_log_level level)
 {
-    struct vgb_ratelimit *l = limit->whole ? limit->whole : limit;
+    struct vgb_ratelimit *l = largest(limit);
 
     if (l->dropped)
         vgb_log(level, "%u further lines of this source were dropped", l->dropped);

@@ -23,9 +23,10 @@ struct vgb_ratelimit {
     uint64_t second; /* the second (monotonic) that `used` counts */
     unsigned used;
     unsigned reserve_used;
-    unsigned dropped;            /* and not reported yet; those of a part count in the whole's */
-    unsigned times;              /* the numbers above, so many times; 0: once */
-    struct vgb_ratelimit *whole; /* of which this is a part: a line counts for both; NULL: of none */
+    unsigned dropped; /* and not reported yet; those of a part count in the whole's */
+    unsigned times;   /* the numbers above, so many times; 0: once */
+    struct vgb_ratelimit
+        *whole; /* of which this is a part: a line counts for both, and so on; NULL: of none */
 };
 
 /* Sets the destination (not closed by this module), the most detailed level written, and the name

@@ -71,6 +71,8 @@ enum vgb_msg_type {
         29, /* value = number of the memory; status 0: it is complete, 1: it will never be. No answer */
     /* broker -> worker */
     VGB_M_HOLDER_GONE = 30, /* a client that had events which this one has, too, has ended. No answer */
+    VGB_M_BLOBS_WANTED =
+        31, /* another client was refused room for images: what does not move is given up. No answer */
 };
 
 /* The user id of the workers of a root broker with that process id: above what systemd-nspawn hands

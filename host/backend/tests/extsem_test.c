@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <cuda.h>
@@ -190,6 +191,50 @@ static void test_answers_late(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+static uint64_t new_context(struct guest *g, uint32_t index)
+{
+    struct vgp_args_vgpCtxCreate a = {.context = VGP_HANDLE(VGP_H_CONTEXT, 1, index),
+                                      .flags = LONG_CONTEXT | SAME_CONTEXT};
+    int r = -1;
+
+    for (int i = 0; i < 5000 && r; i++) {
+        r = call(g, VGP_vgpCtxCreate, &a, sizeof(a), NULL);
+        usleep(r ? 1000 : 0);
+    }
+    assert_int_equal(r, 0);
+    return a.context;
+}
+
+/* A context has the address of one whose end is not complete: its functions are its own. */
+static void test_address_again(void **state)
+{
+    struct vgp_args_vgpCtxDestroy destroy = {0};
+    uint64_t cookie = 0;
+    uint32_t asked, last;
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    begin(&b, &g);
+    destroy.context = g.context = new_context(&g, 7);
+    assert_int_equal(op(&g, VGP_EXTSEM_WAIT, 0, 41), 0);
+    assert_true(guest_notification(&g, VGP_NOTIFY_HOST_FUNC, &cookie, NULL, 5000));
+    guest_submit(&g, VGP_vgpCtxDestroy, 5, &destroy, sizeof(destroy), NULL, 0);
+    asked = g.seq;
+    g.context = new_context(&g, 8);
+    assert_int_equal(guest_memset(&g, 0, VALUE_BUSY, 1000, 0), 0); /* the provider holds it so long */
+    assert_int_equal(op(&g, VGP_EXTSEM_WAIT, 0, 42), 0);
+    assert_int_equal(guest_memset(&g, 0, VALUE_RELEASE, 0, 0), 0);
+    last = g.seq;
+    g.seq = asked;
+    assert_int_equal(guest_wait(&g, 5, NULL, NULL, 5000), 0);
+    g.seq = last;
+    assert_true(guest_notification(&g, VGP_NOTIFY_HOST_FUNC, &cookie, NULL, 5000));
+    assert_int_equal(cookie, 42);
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 /* A guest may ask for more than a worker keeps. */
 static void test_many(void **state)
 {
@@ -289,8 +334,10 @@ static void test_malformed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_asked), cmocka_unit_test(test_answers), cmocka_unit_test(test_answers_late),
-        cmocka_unit_test(test_many),  cmocka_unit_test(test_nodes),   cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_asked),        cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_answers_late), cmocka_unit_test(test_address_again),
+        cmocka_unit_test(test_many),         cmocka_unit_test(test_nodes),
+        cmocka_unit_test(test_malformed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,7 +38,7 @@ struct limited {
 
 static void begin(struct limited *l, const char *option, const char *value)
 {
-    const char *extra[] = {option, value, "--log", l->log, "--log-level", "info", NULL};
+    const char *extra[] = {option, value, "--log", l->log, "--log-level", "debug", NULL};
 
     memset(l, 0, sizeof(*l));
     strcpy(l->log, "/tmp/vgb-log-XXXXXX");
@@ -290,8 +290,8 @@ static void test_blob_shares(void **state)
     append(&other, 1, 12 << 20);
     assert_int_equal(guest_context(&other), 0);
     assert_false(log_has(&l, "--blob-quota"));
-    append(&other, 2, 1 << 20); /* there are four more */
-    finish(&l, "a quarter of what is left");
+    append(&other, 2, 1 << 20);                         /* there are four more */
+    finish(&l, "another client wants room for images"); /* its worker says, which has the most */
     guest_close(&other);
 }
 

@@ -30,6 +30,8 @@
 
 /* A context made with this takes long to end. */
 #define LONG_CONTEXT CU_CTX_LMEM_RESIZE_TO_MAX
+/* The second one that is made with this has the address of the first; it fails until the end of that one has begun. */
+#define SAME_CONTEXT CU_CTX_MAP_HOST
 
 /* testprov_cache.c */
 int testprov_cache(unsigned what);

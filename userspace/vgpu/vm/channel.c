@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
@@ -20,6 +22,7 @@
 #include "vm/guest_channel.h"
 #include "base/vgpu_cli.h"
 
+#define LOG_MAX 4000      /* bytes of a line of the guest's */
 #define AFTER_END_MS 3000 /* QEMU's end without EXIT: what the channel still holds is read first */
 
 /* Bytes on their way to the guest; the channel is written without blocking, so that output flows on
@@ -29,9 +32,20 @@ struct out {
     size_t len, off, room;
 };
 
+/* Standard output or error. Who reads it may stop to, and a write of ours must not: there is a time limit, and signals. */
+struct sink {
+    int fd;
+    bool is_socket;
+};
+
+enum stop { STOP_NOT, STOP_TIMEOUT, STOP_SIGNAL };
+
 struct relay {
     struct vgpu_cli_vm *vm;
     struct out out;
+    struct sink sinks[3]; /* by descriptor, from 1 on */
+    int64_t end_ms;       /* of --timeout */
+    enum stop stop;
     char frame[sizeof(struct vgpu_cli_frame) + VGPU_CHANNEL_DATA_MAX];
     size_t have; /* bytes of `frame` received */
     bool input_open;
@@ -169,19 +183,79 @@ static void queue_request(struct relay *r)
     free(body.data);
 }
 
-static void write_fully(int fd, const char *data, size_t size)
+/*
+ * The open file may be shared with other programs, so O_NONBLOCK is set for one of our own: pipes and terminals can be
+ * opened anew. What cannot (a pipe of another user's) is written when it has room, in pieces for which there is room then.
+ */
+static void sink_open(struct sink *s, int fd)
 {
-    while (size) {
-        ssize_t n = write(fd, data, size);
+    char path[32];
+    struct stat st;
 
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && errno == EAGAIN) {
-            struct pollfd pfd = {.fd = fd, .events = POLLOUT};
+    *s = (struct sink){.fd = fd};
+    if (fstat(fd, &st) != 0)
+        return;
+    s->is_socket = S_ISSOCK(st.st_mode);
+    if (!S_ISFIFO(st.st_mode) && !isatty(fd))
+        return;
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    s->fd = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (s->fd < 0)
+        s->fd = fd;
+}
 
-            poll(&pfd, 1, -1);
-            continue;
+/* True: a signal asked us to end. */
+static bool handle_signals(struct relay *r)
+{
+    struct signalfd_siginfo si;
+    struct winsize ws;
+
+    while (read(r->vm->signals, &si, sizeof(si)) == sizeof(si)) {
+        switch (si.ssi_signo) {
+        case SIGINT:
+        case SIGTERM:
+        case SIGHUP:
+            r->end.value = si.ssi_signo;
+            return true;
+        case SIGWINCH:
+            if (r->vm->tty && ioctl(0, TIOCGWINSZ, &ws) == 0) {
+                uint16_t size[2] = {ws.ws_row, ws.ws_col};
+
+                queue_frame(&r->out, VGPU_FRAME_WINSIZE, size, sizeof(size));
+            }
+            break;
         }
+    }
+    return false;
+}
+
+/* Waits until bytes may be written. False: everything is to end. */
+static bool sink_wait(struct relay *r, const struct sink *s)
+{
+    while (r->stop == STOP_NOT) {
+        struct pollfd fds[] = {{.fd = s->fd, .events = POLLOUT}, {.fd = r->vm->signals, .events = POLLIN}};
+        int64_t left = r->end_ms - vgpu_cli_now_ms();
+
+        poll(fds, 2, left > 1000000 ? 1000000 : left > 0 ? (int)left : 0);
+        if (fds[1].revents && handle_signals(r))
+            r->stop = STOP_SIGNAL;
+        else if (fds[0].revents)
+            return true;
+        else if (left <= 0)
+            r->stop = STOP_TIMEOUT;
+    }
+    return false;
+}
+
+static void write_fully(struct relay *r, const struct sink *s, const char *data, size_t size)
+{
+    while (size && sink_wait(r, s)) {
+        size_t piece = size < PIPE_BUF ? size : PIPE_BUF;
+        ssize_t n =
+            s->is_socket ? send(s->fd, data, piece, MSG_DONTWAIT | MSG_NOSIGNAL) : write(s->fd, data, piece);
+
+        if (n < 0 && (errno == EINTR || errno == EAGAIN))
+            continue;
         if (n <= 0)
             return; /* the reader is gone; the program goes on, as with a closed terminal */
         data += n;
@@ -193,13 +267,14 @@ static void handle_frame(struct relay *r, const struct vgpu_cli_frame *f, const 
 {
     switch (f->type) {
     case VGPU_FRAME_STDOUT:
-        write_fully(1, data, f->length);
+        write_fully(r, &r->sinks[1], data, f->length);
         break;
     case VGPU_FRAME_STDERR:
-        write_fully(2, data, f->length);
+        write_fully(r, &r->sinks[2], data, f->length);
         break;
     case VGPU_FRAME_LOG:
-        vgpu_cli_say("guest: %.*s", (int)f->length, data);
+        if (sink_wait(r, &r->sinks[2]))
+            vgpu_cli_say("guest: %.*s", (int)(f->length < LOG_MAX ? f->length : LOG_MAX), data);
         break;
     case VGPU_FRAME_EXIT:
         if (f->length != sizeof(r->end))
@@ -224,7 +299,7 @@ static bool receive(struct relay *r)
     if (n <= 0)
         return false;
     r->have += (size_t)n;
-    while (!r->done && r->have - at >= header) {
+    while (!r->done && r->stop == STOP_NOT && r->have - at >= header) {
         struct vgpu_cli_frame f;
 
         memcpy(&f, r->frame + at, header);
@@ -253,31 +328,6 @@ static void pass_input(struct relay *r)
         return;
     }
     queue_frame(&r->out, VGPU_FRAME_STDIN, buf, (size_t)n);
-}
-
-/* True: a signal asked us to end. */
-static bool handle_signals(struct relay *r)
-{
-    struct signalfd_siginfo si;
-    struct winsize ws;
-
-    while (read(r->vm->signals, &si, sizeof(si)) == sizeof(si)) {
-        switch (si.ssi_signo) {
-        case SIGINT:
-        case SIGTERM:
-        case SIGHUP:
-            r->end.value = si.ssi_signo;
-            return true;
-        case SIGWINCH:
-            if (r->vm->tty && ioctl(0, TIOCGWINSZ, &ws) == 0) {
-                uint16_t size[2] = {ws.ws_row, ws.ws_col};
-
-                queue_frame(&r->out, VGPU_FRAME_WINSIZE, size, sizeof(size));
-            }
-            break;
-        }
-    }
-    return false;
 }
 
 static void __attribute__((noreturn)) guest_died(struct vgpu_cli_vm *vm)
@@ -331,12 +381,24 @@ static int end_status(const struct relay *r)
     }
 }
 
+static int timed_out(const struct relay *r)
+{
+    struct pollfd p = {.fd = 2, .events = POLLOUT};
+
+    restore_terminal();
+    if (poll(&p, 1, 0) > 0) /* nobody may read that, either */
+        vgpu_cli_say("--timeout: the program did not end within %ld s", r->vm->timeout_s);
+    return VGPU_CLI_TIMEOUT << 8;
+}
+
 int vgpu_cli_relay(struct vgpu_cli_vm *vm)
 {
     static struct relay r;
-    int64_t end = vm->timeout_s ? vgpu_cli_now_ms() + vm->timeout_s * 1000 : INT64_MAX;
 
     r.vm = vm;
+    r.end_ms = vm->timeout_s ? vgpu_cli_now_ms() + vm->timeout_s * 1000 : INT64_MAX;
+    sink_open(&r.sinks[1], 1);
+    sink_open(&r.sinks[2], 2);
     r.input_open = may_read_input();
     queue_request(&r);
     if (!r.input_open)
@@ -351,15 +413,13 @@ int vgpu_cli_relay(struct vgpu_cli_vm *vm)
             /* No more input than the guest takes. */
             {.fd = r.input_open && !sending ? 0 : -1, .events = POLLIN},
         };
-        int64_t left = end - vgpu_cli_now_ms();
+        int64_t left = r.end_ms - vgpu_cli_now_ms();
 
-        if (left <= 0) {
-            restore_terminal();
-            vgpu_cli_say("--timeout: the program did not end within %ld s", vm->timeout_s);
-            return VGPU_CLI_TIMEOUT << 8;
-        }
-        poll(fds, 3, left > 1000000 ? 1000000 : (int)left);
-        if (fds[1].revents && handle_signals(&r)) {
+        if (left <= 0 || r.stop == STOP_TIMEOUT)
+            return timed_out(&r);
+        if (r.stop == STOP_NOT)
+            poll(fds, 3, left > 1000000 ? 1000000 : (int)left);
+        if (r.stop == STOP_SIGNAL || (fds[1].revents && handle_signals(&r))) {
             restore_terminal();
             return (int)r.end.value;
         }

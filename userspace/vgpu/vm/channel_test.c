@@ -10,6 +10,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,7 @@
 #define ENDED_BY 20
 
 struct bytes {
-    char data[3 * VGPU_CHANNEL_DATA_MAX];
+    char data[4 * VGPU_CHANNEL_DATA_MAX];
     size_t len;
 };
 
@@ -133,6 +134,75 @@ static void test_output(void **state)
     put(&b, VGPU_FRAME_STDOUT, "late", 4, 4);
     assert_int_equal(relay_on(&b, out, sizeof(out)), 3);
     assert_string_equal(out, "hello ");
+}
+
+/* What the relay does when nobody reads its output: its status, -1 when it hangs. `sig`: it gets that signal then. */
+static int relay_unread(int output, int error, long timeout_s, int sig)
+{
+    static const char text[VGPU_CHANNEL_DATA_MAX];
+    static struct bytes b;
+    int pair[2], fill[2], status;
+    pid_t pid;
+
+    b.len = 0;
+    for (int i = 0; i < 3; i++) /* more than a pipe holds */
+        put(&b, VGPU_FRAME_STDOUT, text, VGPU_CHANNEL_DATA_MAX, VGPU_CHANNEL_DATA_MAX);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    assert_int_equal(pipe(fill), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        static struct vgpu_cli_vm vm = {.gpu = "none", .cwd = "/", .console = "/dev/null"};
+
+        alarm(20);
+        close(pair[1]);
+        dup2(fill[0], 0);
+        dup2(output, 1);
+        dup2(error, 2);
+        vm.channel = pair[0];
+        vm.timeout_s = timeout_s;
+        vm.signals = vgpu_cli_signals();
+        vgpu_cli_add(&vm.args, "program");
+        status = vgpu_cli_relay(&vm);
+        _exit(WIFSIGNALED(status) ? ENDED_BY + WTERMSIG(status) : WEXITSTATUS(status));
+    }
+    close(pair[0]);
+    assert_int_equal(write(pair[1], b.data, b.len), b.len);
+    struct pollfd room = {.fd = output, .events = POLLOUT};
+
+    for (int i = 0; sig && i < 10000 && poll(&room, 1, 0) > 0; i++)
+        usleep(1000);
+    if (sig)
+        kill(pid, sig);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    close(pair[1]);
+    close(fill[0]);
+    close(fill[1]);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void test_unread(void **state)
+{
+    int pipe_fd[2], other[2], sockets[2], small = 4096;
+    int null = open("/dev/null", O_WRONLY);
+
+    (void)state;
+    assert_int_equal(pipe(pipe_fd), 0);
+    assert_int_equal(pipe(other), 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
+    assert_int_equal(setsockopt(sockets[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)), 0);
+    assert_int_equal(relay_unread(pipe_fd[1], null, 1, 0), VGPU_CLI_TIMEOUT);
+    assert_int_equal(fcntl(pipe_fd[1], F_GETFL) & O_NONBLOCK, 0); /* it is not ours alone */
+    assert_int_equal(relay_unread(pipe_fd[1], pipe_fd[1], 1, 0), VGPU_CLI_TIMEOUT);
+    assert_int_equal(relay_unread(sockets[1], null, 1, 0), VGPU_CLI_TIMEOUT);
+    assert_int_equal(relay_unread(other[1], null, 0, SIGTERM), ENDED_BY + SIGTERM);
+    for (int i = 0; i < 2; i++) {
+        close(pipe_fd[i]);
+        close(other[i]);
+    }
+    close(sockets[0]);
+    close(sockets[1]);
+    close(null);
 }
 
 /* Lengths at the limit and one above it. */
@@ -313,10 +383,11 @@ static void test_deaf_backend(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ends),      cmocka_unit_test(test_end_signals),
-        cmocka_unit_test(test_output),    cmocka_unit_test(test_length_limit),
-        cmocka_unit_test(test_malformed), cmocka_unit_test(test_hello),
-        cmocka_unit_test(test_harmless),  cmocka_unit_test(test_deaf_backend),
+        cmocka_unit_test(test_ends),         cmocka_unit_test(test_end_signals),
+        cmocka_unit_test(test_output),       cmocka_unit_test(test_unread),
+        cmocka_unit_test(test_length_limit), cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_hello),        cmocka_unit_test(test_harmless),
+        cmocka_unit_test(test_deaf_backend),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
 

@@ -280,13 +280,21 @@ int brk_listen_unix(const char *path, int type);
 
 /* ---- lines.c ---- */
 
-#define BRK_LINES_PARTS VGPU_MAX_CLIENTS
-#define BRK_LINES_TIMES 8u /* rate of all clients' lines together, as a multiple of one client's */
+#define BRK_LINES_SLOTS VGPU_MAX_CLIENTS /* parts of the VM's clients */
+#define BRK_LINES_PROCESSES 256u         /* parts of local programs */
+#define BRK_LINES_DOMAINS 16u            /* the VM, and users of the host */
+#define BRK_LINES_TIMES 8u        /* rate of all clients' lines together, as a multiple of one client's */
+#define BRK_LINES_DOMAIN_TIMES 4u /* the same of a domain */
 struct brk_lines {
-    struct vgb_ratelimit whole, part[BRK_LINES_PARTS + 1];
+    struct vgb_ratelimit whole, domain[BRK_LINES_DOMAINS], part[BRK_LINES_SLOTS + BRK_LINES_PROCESSES + 1];
 };
-/* The part of a client, by its slot; -1: of what is no client's. */
-struct vgb_ratelimit *brk_lines_of(struct brk_lines *l, int slot);
+/* The part with this key: a slot of the VM; what brk_lines_key_of_peer() gave; -1: what is no client's. */
+struct vgb_ratelimit *brk_lines_of(struct brk_lines *l, int key);
+/*
+ * The key of whoever has connected, by user and process as the kernel says: a program that connects anew keeps its part, and
+ * whatever processes a user starts, half of all lines are for others.
+ */
+int brk_lines_key_of_peer(int fd);
 
 /* ---- foreign.c ---- */
 

@@ -18,7 +18,8 @@
 #include "vgb_deadline.h"
 #include "vgb_fd.h"
 
-#define TRIES_MAX 3u /* workers for one client: a spare one may be killed while it is handed out */
+#define TRIES_MAX 3u         /* workers for one client: a spare one may be killed while it is handed out */
+#define BLOBS_WANTED_MS 1000 /* workers are asked for room for images so often at most */
 
 static struct brk_client *clients, **clients_tail = &clients;
 static unsigned nclients;
@@ -151,6 +152,7 @@ struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t 
     c->ops = s->ops;
     c->transport = s->transport;
     c->slot = s->slot;
+    c->lines = s->lines;
     c->impatient = s->impatient;
     c->window_offset = s->window_offset;
     c->window_size = s->window_size;
@@ -275,7 +277,7 @@ bool brk_client_expire(uint64_t now_ns)
             wait = true;
             continue;
         }
-        vgb_log_limited(brk_lines_of(&lines, (int)c->slot), VGB_WARN,
+        vgb_log_limited(brk_lines_of(&lines, c->lines), VGB_WARN,
                         "client %u (%s): no worker was ready in time", c->slot, c->label);
         retire(c);
         c->ops->created(c, VGPU_S_WORKER);
@@ -294,8 +296,7 @@ void brk_client_worker_gone(struct brk_client *c, uint32_t reason, const char *t
         return;
     }
     brk_totals.workers_lost++;
-    vgb_log_limited(brk_lines_of(&lines, (int)c->slot), VGB_WARN, "client %u (%s): %s", c->slot, c->label,
-                    text);
+    vgb_log_limited(brk_lines_of(&lines, c->lines), VGB_WARN, "client %u (%s): %s", c->slot, c->label, text);
     if (was == BRK_C_DEAD) { /* it was stuck: all have been told */
         c->stuck = false;
         release_quotas(c);
@@ -354,6 +355,22 @@ static bool move_blobs(struct brk_client *c, uint64_t to)
     return true;
 }
 
+/* A client was refused room: the workers of others give up what does not move, for the next one that asks. */
+static void want_blobs(const struct brk_client *refused)
+{
+    static uint64_t said_ns;
+    const struct vgb_msg m = {.type = VGB_M_BLOBS_WANTED};
+    const uint64_t now = vgb_now_ns();
+
+    if (said_ns && now - said_ns < VGB_MS_TO_NS(BLOBS_WANTED_MS))
+        return;
+    said_ns = now;
+    for (struct brk_client *c = clients; c; c = c->next) {
+        if (c != refused && c->blobs && c->state == BRK_C_SERVING)
+            brk_proc_send(c->proc, &m, NULL, 0);
+    }
+}
+
 /* Answers a RESERVE of room for images: want bytes, or at least the least. */
 static void reserve_blobs(struct brk_client *c, uint64_t want, uint64_t least)
 {
@@ -361,8 +378,9 @@ static void reserve_blobs(struct brk_client *c, uint64_t want, uint64_t least)
 
     if (!move_blobs(c, want) && (least >= want || !move_blobs(c, least))) {
         a.status = VGPU_S_QUOTA;
+        want_blobs(c);
         vgb_log_limited(
-            brk_lines_of(&lines, (int)c->slot), VGB_WARN,
+            brk_lines_of(&lines, c->lines), VGB_WARN,
             "client %u (%s): images of %llu bytes are on their way, %llu of them its own: room for %llu "
             "is refused: the limit is --blob-quota, and a quarter of what is left stays for others",
             c->slot, c->label, (unsigned long long)brk_blobs.used, (unsigned long long)c->blobs,
@@ -393,7 +411,7 @@ static void refuse_memory(struct brk_client *c, uint64_t share)
 
     brk_totals.memory_refused++;
     vgb_log_limited(
-        brk_lines_of(&lines, (int)c->slot), VGB_WARN,
+        brk_lines_of(&lines, c->lines), VGB_WARN,
         "client %u (%s): device memory refused, %llu bytes where %llu of all clients are in use: %s", c->slot,
         c->label, (unsigned long long)share, (unsigned long long)brk_vram.used, why);
     grant(c, VGPU_S_QUOTA, own ? VGB_REFUSED_QUOTA : VGB_REFUSED_GPU);
@@ -476,7 +494,7 @@ void brk_client_message(struct brk_client *c, const struct vgb_msg *m)
     } else if (brk_region_message(c, m)) {
         return;
     } else {
-        vgb_log_limited(brk_lines_of(&lines, (int)c->slot), VGB_WARN, "client %u: worker said %u out of turn",
+        vgb_log_limited(brk_lines_of(&lines, c->lines), VGB_WARN, "client %u: worker said %u out of turn",
                         c->slot, m->type);
         brk_proc_kill(c->proc);
     }

@@ -83,6 +83,7 @@ struct brk_client {
     const struct brk_client_ops *ops;
     void *transport;
     unsigned slot;
+    int lines; /* its part of the log (lines.c) */
     char label[VGPU_LABEL_LEN + 1];
     enum brk_client_state state;
     bool impatient;       /* its driver takes silence for the end of the device, and has no PING */
@@ -104,6 +105,7 @@ struct brk_client {
     uint64_t wants;           /* share of vram that its worker waits for, 0: none */
     uint64_t wants_until_ns;  /* 0: it waits for a client that ends */
     unsigned nfilling;        /* images that its worker fills (images.c) */
+    unsigned nstale;          /* that it has filled too slowly, and has not spoken of since */
     uint64_t image_bytes;     /* of all that it was given memory for */
     bool image_lies;          /* the bytes of one did not have its hash */
     uint32_t holder;          /* number among holders of shared events, 0: none yet */
@@ -139,6 +141,7 @@ struct brk_client_setup {
     const struct brk_client_ops *ops;
     void *transport;
     unsigned slot;
+    int lines;         /* key of its part of the log, brk_lines_of() */
     const char *label; /* at most VGPU_LABEL_LEN bytes, need not be terminated */
     int window_fd;     /* duplicated */
     uint64_t window_offset, window_size;

@@ -10,7 +10,8 @@
  *
  * Bounds: what is kept, by --image-cache: the images that were used last. Of what was given up for others, as much again:
  * a worker that was given an image may have it mapped as long as it lives, whatever it says. What is being filled: half of
- * it; one image at a time is copied. What one client may have kept in its life: as much as the cache holds. Descriptors of
+ * it; one image at a time is copied. What a worker does not fill in FILLING_NS makes room for others: its memory is no longer the
+ * broker's, and what the worker says of it later is not heard. What one client may have kept in its life: as much as the cache holds. Descriptors of
  * all this: a part of those that are not for clients (brk_images_descriptors()).
  */
 #define _GNU_SOURCE
@@ -27,9 +28,10 @@
 #include "lib/sha256/sha256.h"
 #include "vgb_fd.h"
 
-#define PIECE (256u << 10)    /* bytes that are copied and hashed in one round: about a millisecond */
-#define FILLING_MAX 64u       /* of all clients, with those that wait for being checked */
-#define FILLING_OF_CLIENT 16u /* as many as a worker receives at once */
+#define PIECE (256u << 10) /* bytes that are copied and hashed in one round: about a millisecond */
+#define FILLING_MAX 64u    /* of all clients, with those that wait for being checked */
+#define FILLING_NS UINT64_C(60000000000) /* then another image may have the place */
+#define FILLING_OF_CLIENT 16u            /* as many as a worker receives at once */
 #define DESCRIPTORS_MAX 4096u
 #define HOLDS_MAX 1024u /* images that one client was given */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
@@ -61,7 +63,7 @@ struct filling {
     struct filling *next; /* asked for later */
     struct name name;
     struct brk_client *client; /* NULL: it is gone */
-    uint64_t number;
+    uint64_t number, begun_ns;
     int fd, copy;
     bool filled;
     uint64_t done; /* bytes copied */
@@ -248,10 +250,37 @@ static void drop_filling(struct filling *f)
     free(f);
 }
 
+/* The first that is not filled after so long; NULL: there is none. */
+static struct filling *find_stale(uint64_t now_ns)
+{
+    struct filling *f = fillings;
+
+    while (f && (f->filled || now_ns - f->begun_ns < FILLING_NS))
+        f = f->next;
+    return f;
+}
+
+static bool has_place(const struct brk_client *c, uint64_t size)
+{
+    return c->nfilling < FILLING_OF_CLIENT && nfillings < most_filling() &&
+           vgp_range_ok(filling_bytes, size, brk_opt.image_cache / 2);
+}
+
+/* What stale ones have, as many as it takes. */
+static void make_place(const struct brk_client *c, uint64_t size)
+{
+    const uint64_t now = vgb_now_ns();
+    struct filling *f;
+
+    while (!has_place(c, size) && (f = find_stale(now))) {
+        f->client->nstale++; /* its worker has yet to say how it went */
+        drop_filling(f);
+    }
+}
+
 static bool may_fill(const struct brk_client *c, const struct name *name)
 {
-    if (c->image_lies || c->nfilling >= FILLING_OF_CLIENT || nfillings >= most_filling() ||
-        !vgp_range_ok(filling_bytes, name->size, brk_opt.image_cache / 2) ||
+    if (c->image_lies || !has_place(c, name->size) ||
         !vgp_range_ok(c->image_bytes, name->size, brk_opt.image_cache))
         return false;
     for (const struct filling *f = fillings; f; f = f->next) {
@@ -266,6 +295,7 @@ static struct filling *begin_filling(struct brk_client *c, const struct name *na
 {
     struct filling *f, **at = &fillings;
 
+    make_place(c, name->size);
     if (!may_fill(c, name))
         return NULL;
     f = calloc(1, sizeof(*f));
@@ -279,6 +309,7 @@ static struct filling *begin_filling(struct brk_client *c, const struct name *na
     f->name = *name;
     f->client = c;
     f->number = ++last_number;
+    f->begun_ns = vgb_now_ns();
     f->copy = -1;
     while (*at)
         at = &(*at)->next;
@@ -332,7 +363,7 @@ static void end_copy(struct filling *f)
         brk_images.refused++;
         if (f->client)
             f->client->image_lies = true;
-        vgb_log_limited(brk_lines_of(&lines, f->client ? (int)f->client->slot : -1), VGB_WARN,
+        vgb_log_limited(brk_lines_of(&lines, f->client ? f->client->lines : -1), VGB_WARN,
                         "client %s: an image has not the hash that was said: it is not kept%s",
                         f->client ? f->client->label : "that has ended",
                         f->client ? ", nor are further ones of this client" : "");
@@ -405,8 +436,12 @@ bool brk_images_message(struct brk_client *c, const struct vgb_msg *m)
         return true;
     }
     f = find_filling(c, m->value);
-    if (!f || m->status > 1)
+    if (m->status > 1 || (!f && !c->nstale))
         return false;
+    if (!f) {
+        c->nstale--;
+        return true;
+    }
     f->filled = true;
     if (m->status)
         drop_filling(f);

@@ -473,12 +473,58 @@ static void test_one_copy(void **state)
     end(&a);
 }
 
+static uint64_t later_ns;
+uint64_t __real_vgb_now_ns(void);
+uint64_t __wrap_vgb_now_ns(void);
+uint64_t __wrap_vgb_now_ns(void)
+{
+    return __real_vgb_now_ns() + later_ns;
+}
+
+/* Places that workers have taken and do not fill are another's after a minute; no place that moves is. */
+static void test_stale(void **state)
+{
+    enum { WORKERS = 4, EACH = 16 };
+    static struct worker holds[WORKERS], other;
+    uint8_t hash[SHA_256_BYTES];
+    uint64_t number[WORKERS][EACH], n;
+    int fd;
+
+    (void)state;
+    later_ns = 0;
+    start(&other, &one_vm);
+    for (unsigned i = 0; i < WORKERS; i++) {
+        start(&holds[i], &one_vm);
+        for (unsigned k = 0; k < EACH; k++) {
+            image((uint8_t)(i * EACH + k), VGP_BLOB_OFFER, hash);
+            fd = ask(&holds[i], hash, VGP_BLOB_OFFER, &number[i][k]);
+            vgb_close(&fd);
+        }
+    }
+    image(200, VGP_BLOB_OFFER, hash);
+    assert_int_equal(ask(&other, hash, VGP_BLOB_OFFER, &n), -1); /* there is no place */
+    later_ns = UINT64_C(59000000000);
+    assert_int_equal(ask(&other, hash, VGP_BLOB_OFFER, &n), -1);
+    later_ns = UINT64_C(61000000000);
+    store(&other, hash, VGP_BLOB_OFFER);
+    assert_true(has(&other, hash, VGP_BLOB_OFFER));
+    /* The worker that was too slow says so, once for each; more than that no honest one does. */
+    assert_true(filled(&holds[0], number[0][0], 0));
+    assert_false(filled(&holds[0], number[0][0], 0));
+    assert_true(filled(&holds[0], number[0][1], 1)); /* that one is there yet */
+    for (unsigned i = 0; i < WORKERS; i++)
+        end(&holds[i]);
+    end(&other);
+    later_ns = 0;
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_sealed),   T(test_other_bytes), T(test_changes),         T(test_lies),     T(test_two_at_once),
-        T(test_eviction), T(test_ends),        T(test_few_descriptors), T(test_one_copy), T(test_held),
+        T(test_sealed),      T(test_other_bytes), T(test_changes), T(test_lies),
+        T(test_two_at_once), T(test_eviction),    T(test_ends),    T(test_few_descriptors),
+        T(test_one_copy),    T(test_held),        T(test_stale),
     };
 
     return cmocka_run_group_tests_name("images", tests, NULL, NULL);

@@ -67,7 +67,7 @@ static uint32_t plan_runs(struct brk_client *c, struct brk_client_region *r, con
 {
     bool read_only = r->flags & VGB_MAP_READONLY;
     if (m->nruns > CALLS_MAX - c->ncalls) {
-        vgb_log_limited(brk_lines_of(&lines, (int)c->slot), VGB_WARN,
+        vgb_log_limited(brk_lines_of(&lines, c->lines), VGB_WARN,
                         "client %u (%s): memory in more than %u pieces waits to be mapped: refused", c->slot,
                         c->label, CALLS_MAX);
         return VGPU_S_NO_MEMORY;
@@ -106,7 +106,7 @@ static uint32_t new_region(struct brk_client *c, const struct brk_map *m)
     if (!brk_quota_move(&brk_pins, c->pinned, c->pinned + m->length)) {
         free(r);
         vgb_log_limited(
-            brk_lines_of(&lines, (int)c->slot), VGB_WARN,
+            brk_lines_of(&lines, c->lines), VGB_WARN,
             "client %u (%s): %llu bytes of guest memory refused, %llu of all clients are shared: the "
             "limit is --pin-quota",
             c->slot, c->label, (unsigned long long)m->length, (unsigned long long)brk_pins.used);

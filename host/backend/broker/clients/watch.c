@@ -52,7 +52,7 @@ static bool unreaped(struct brk_client *c, const struct brk_proc *p, uint64_t no
     if (c->stuck)
         return p->held;
     if (now - since > VGB_MS_TO_NS(ms)) {
-        vgb_log_limited(brk_lines_of(&lines, (int)c->slot), VGB_ERROR,
+        vgb_log_limited(brk_lines_of(&lines, c->lines), VGB_ERROR,
                         "worker %d was killed and does not end: client %u (%s) keeps "
                         "its slot and its memory until it does",
                         (int)p->pid, c->slot, c->label);
@@ -76,8 +76,14 @@ static unsigned slot(const struct brk_client *c)
     return c->slot;
 }
 
+static int lines_key(const struct brk_client *c)
+{
+    return c->lines;
+}
+
 const struct brk_pool_users brk_client_users = {
     .slot = slot,
+    .lines = lines_key,
     .waiting = brk_client_waiting,
     .expire = brk_client_expire,
     .ready = brk_client_worker_ready,

@@ -223,6 +223,7 @@ static void on_hello(struct conn *k, const struct vgp_sock_hello *h)
     k->window = make_window(brk_opt.window_size);
     k->doorbell = eventfd(0, EFD_CLOEXEC);
     s.slot = next_slot++;
+    s.lines = brk_lines_key_of_peer(k->s.fd);
     s.window_fd = k->window;
     s.window_size = brk_opt.window_size;
     s.doorbell = k->doorbell;

@@ -288,6 +288,7 @@ static void do_create(const struct vgpu_cmd_client_create *q, const struct brk_v
         .ops = &ops,
         .transport = s,
         .slot = q->hdr.client,
+        .lines = (int)q->hdr.client,
         .label = (const char *)q->label,
         .window_fd = brk_vu_dev.windows_fd,
         .window_offset = brk_vu_dev.windows_offset + q->hdr.client * brk_vu_dev.config.window_size,

@@ -9,6 +9,9 @@
  * There is no SHMEM_UNMAP when the driver stops the device: QEMU knows no device then that the message is about, and a
  * reset drops the mapping in any case. A VM that is paused keeps it. So a start asks for SHMEM_MAP; a refusal of what had
  * been mapped before means that it still is, and both are asked for, SHMEM_UNMAP and SHMEM_MAP.
+ *
+ * A front end gives its channel once, so a stop keeps it. The answer that is due then is waited for as before, but says
+ * nothing about what is mapped after the stop: a start that comes meanwhile asks when it is there.
  */
 #define _GNU_SOURCE
 #include "vu.h"
@@ -36,6 +39,7 @@ static struct {
     struct brk_source channel; /* looked at only while an answer is due */
     struct brk_source timer;
     uint32_t asked;  /* BRK_VU_BACKEND_*, 0: no answer is due */
+    bool stopped;    /* the device was, since that was asked */
     bool tried;      /* since the driver has started the device, or a channel came */
     bool was_mapped; /* some time, of this connection */
     bool unmapped;   /* SHMEM_UNMAP was asked for since */
@@ -96,6 +100,7 @@ static void wait_end(void)
     if (!shm.asked)
         return;
     shm.asked = 0;
+    shm.stopped = false;
     brk_loop_del(&shm.channel);
     brk_loop_del(&shm.timer);
     vgb_close(&shm.timer.fd);
@@ -203,8 +208,14 @@ static void mapped(void)
 
 static void on_answer(uint32_t request, bool done)
 {
+    const bool stopped = shm.stopped;
+
     wait_end();
-    if (request == BRK_VU_BACKEND_SHMEM_UNMAP) {
+    if (stopped) {
+        shm.was_mapped |= done && request == BRK_VU_BACKEND_SHMEM_MAP;
+        if (brk_vu_device_started())
+            brk_vu_shmem_start();
+    } else if (request == BRK_VU_BACKEND_SHMEM_UNMAP) {
         ask(BRK_VU_BACKEND_SHMEM_MAP);
     } else if (done) {
         mapped();
@@ -268,7 +279,7 @@ bool brk_vu_shmem_channel(int fd)
 
 void brk_vu_shmem_start(void)
 {
-    if (shm.windows < 0 || shm.tried || brk_vu_dev.windows_fd >= 0)
+    if (shm.windows < 0 || shm.tried || brk_vu_dev.windows_fd >= 0 || shm.asked)
         return;
     shm.tried = true;
     shm.unmapped = false;
@@ -279,8 +290,7 @@ void brk_vu_shmem_stop(void)
 {
     if (shm.windows < 0)
         return;
-    if (shm.asked) /* its answer would be taken for that of the next start */
-        channel_close();
+    shm.stopped = shm.asked != 0;
     shm.tried = false;
     vgb_close(&brk_vu_dev.windows_fd);
 }

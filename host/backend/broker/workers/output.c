@@ -20,12 +20,26 @@
 
 static struct brk_lines lines;
 
+int brk_proc_slot(const struct brk_proc *p)
+{
+    const struct brk_pool_users *users = brk_proc_users(p);
+
+    return users && users->slot ? (int)users->slot(p->client) : -1;
+}
+
+int brk_proc_lines(const struct brk_proc *p)
+{
+    const struct brk_pool_users *users = brk_proc_users(p);
+
+    return users && users->lines ? users->lines(p->client) : -1;
+}
+
 static void say(struct brk_proc *p, size_t length)
 {
     int slot = brk_proc_slot(p);
 
     p->line[length] = '\0';
-    vgb_log_foreign(brk_lines_of(&lines, slot), "worker", slot, p->line);
+    vgb_log_foreign(brk_lines_of(&lines, brk_proc_lines(p)), "worker", slot, p->line);
 }
 
 /* False: nothing is there now, or never again. */

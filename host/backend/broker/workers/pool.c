@@ -31,7 +31,7 @@
 static const struct brk_pool_users *users; /* NULL until brk_pool_init() */
 static struct brk_proc *procs;
 static struct brk_lines lines; /* of each client */
-#define LIMIT(p) brk_lines_of(&lines, brk_proc_slot(p))
+#define LIMIT(p) brk_lines_of(&lines, brk_proc_lines(p))
 static bool worked, broken;
 static uint64_t retry_at; /* not before this time is a worker started */
 static unsigned failures;
@@ -53,9 +53,9 @@ bool brk_pool_broken(void)
     return broken;
 }
 
-int brk_proc_slot(const struct brk_proc *p)
+const struct brk_pool_users *brk_proc_users(const struct brk_proc *p)
 {
-    return p && p->client && users && users->slot ? (int)users->slot(p->client) : -1;
+    return p && p->client ? users : NULL;
 }
 
 /* ---- starting ---- */

@@ -69,6 +69,8 @@ struct brk_pool_users {
     void (*ready)(struct brk_client *c, struct brk_proc *p);
     /* Its number. May be NULL. */
     unsigned (*slot)(const struct brk_client *c);
+    /* Key of its part of the log. May be NULL. */
+    int (*lines)(const struct brk_client *c);
     /* A message that is not about the worker itself. */
     void (*message)(struct brk_client *c, const struct vgb_msg *m);
     /* Its mapper has come back: from mapping this region, or the region is taken away (`taken`). */
@@ -95,6 +97,10 @@ void brk_proc_flush(struct brk_proc *p);
 void brk_proc_kill(struct brk_proc *p);
 /* The number of its client; -1: it has none. */
 int brk_proc_slot(const struct brk_proc *p);
+/* The key of that client's part of the log, brk_lines_of(); -1: it has none. */
+int brk_proc_lines(const struct brk_proc *p);
+/* Who has it; NULL: no client has. */
+const struct brk_pool_users *brk_proc_users(const struct brk_proc *p);
 /* Handles what the worker has sent, at most `max` messages. */
 void brk_proc_drain(struct brk_proc *p, unsigned max);
 /* Deadlines (vgb_deadline.h), restarts after failures. Returns when to call it again, ms; -1: with

@@ -348,6 +348,33 @@ static void test_reset(void **state)
     use(f, 0);
 }
 
+/* The device stops before the answer, which comes before the next start, or after it. */
+static void test_stop_early(void **state)
+{
+    struct front *f = *state;
+    struct request r;
+
+    begin(f);
+    expect(f, BRK_VU_BACKEND_SHMEM_MAP, &r);
+    stop_queues(f);
+    map(f, &r);
+    close(r.fd);
+    answer(f, BRK_VU_BACKEND_SHMEM_MAP, 0);
+    assert_true(quiet(f->channel));
+    vm_start_queues(&f->vm);
+    expect(f, BRK_VU_BACKEND_SHMEM_MAP, &r);
+    close(r.fd);
+    stop_queues(f);
+    vm_start_queues(&f->vm);
+    assert_true(quiet(f->channel)); /* one question at a time */
+    answer(f, BRK_VU_BACKEND_SHMEM_MAP, 0);
+    serve_map(f, 1); /* a pause has kept it */
+    expect(f, BRK_VU_BACKEND_SHMEM_UNMAP, &r);
+    answer(f, BRK_VU_BACKEND_SHMEM_UNMAP, 0);
+    serve_map(f, 0);
+    use(f, 1);
+}
+
 static void test_refused(void **state)
 {
     struct front *f = *state;
@@ -561,10 +588,11 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_windows), T(test_config),  T(test_create_before_the_map),
-        T(test_reset),   T(test_refused), T(test_pause),
-        T(test_channel), T(test_silent),  T(test_malformed),
-        T(test_pieces),  T(test_order),   T(test_never_asked),
+        T(test_windows),    T(test_config),  T(test_create_before_the_map),
+        T(test_reset),      T(test_refused), T(test_pause),
+        T(test_channel),    T(test_silent),  T(test_malformed),
+        T(test_pieces),     T(test_order),   T(test_never_asked),
+        T(test_stop_early),
     };
 
     return cmocka_run_group_tests_name("vhost-shmem", tests, NULL, NULL);

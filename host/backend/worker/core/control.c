@@ -112,6 +112,9 @@ static bool handle(struct wrk_worker *w, const struct vgb_msg *m, const int *fds
     case VGB_M_HOLDER_GONE:
         wrk_share_holder_gone();
         break;
+    case VGB_M_BLOBS_WANTED:
+        w->blobs_wanted = true; /* not here: this thread may be waiting for room itself */
+        break;
     case VGB_M_GRANT:
     case VGB_M_USAGE:
         vgb_close_all(fds, nfds);

@@ -78,6 +78,7 @@ struct wrk_worker {
     unsigned minor;         /* version 1.minor of the protocol is spoken */
     struct pol_policy poll; /* of the dispatcher for records */
     bool images;            /* the broker keeps images */
+    bool blobs_wanted;      /* another client was refused room for images on their way */
     bool holds;             /* the record in `ring` was taken and is not executed yet */
 };
 

@@ -215,24 +215,62 @@ static void remove_locked(struct wrk_quota *q, uint64_t i)
     memset(&q->table[hole], 0, sizeof(q->table[hole]));
 }
 
-bool wrk_quota_detach(struct wrk_worker *w, uint64_t address, struct wrk_alloc *out)
+static bool detach_locked(struct wrk_quota *q, uint64_t address, struct wrk_alloc *out)
 {
-    struct wrk_quota *q = &w->quota;
-    bool found = false;
-
-    memset(out, 0, sizeof(*out));
-    pthread_mutex_lock(&q->lock);
     for (uint64_t i = q->room ? slot_of(address, q->room) : 0; q->room && q->table[i].address;
          i = (i + 1) & (q->room - 1)) {
         if (q->table[i].address == address) {
             *out = q->table[i];
             remove_locked(q, i);
-            found = true;
-            break;
+            return true;
         }
     }
+    *out = (struct wrk_alloc){0};
+    return false;
+}
+
+bool wrk_quota_detach(struct wrk_worker *w, uint64_t address, struct wrk_alloc *out)
+{
+    struct wrk_quota *q = &w->quota;
+
+    pthread_mutex_lock(&q->lock);
+    bool found = detach_locked(q, address, out);
     pthread_mutex_unlock(&q->lock);
     return found;
+}
+
+bool wrk_quota_free_begin(struct wrk_worker *w, uint64_t address, struct wrk_freeing *f)
+{
+    struct wrk_quota *q = &w->quota;
+    const struct wrk_freeing *other;
+
+    pthread_mutex_lock(&q->lock);
+    for (other = q->freeing; other && other->address != address; other = other->next)
+        continue;
+    /* With an entry it is another allocation: the address has been given out again. */
+    bool ok = detach_locked(q, address, &f->was) || !other;
+    if (ok) {
+        f->address = address;
+        f->next = q->freeing;
+        q->freeing = f;
+    }
+    pthread_mutex_unlock(&q->lock);
+    return ok;
+}
+
+void wrk_quota_free_end(struct wrk_worker *w, struct wrk_freeing *f, bool freed)
+{
+    struct wrk_freeing **at = &w->quota.freeing;
+
+    if (freed)
+        wrk_quota_give(w, f->was.bytes);
+    else
+        wrk_quota_remember(w, f->was.address, f->was.bytes, f->was.ctx);
+    pthread_mutex_lock(&w->quota.lock);
+    while (*at != f)
+        at = &(*at)->next;
+    *at = f->next;
+    pthread_mutex_unlock(&w->quota.lock);
 }
 
 void wrk_quota_forget(struct wrk_worker *w, uint64_t address)

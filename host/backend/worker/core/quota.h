@@ -29,6 +29,7 @@ struct wrk_quota {
     pthread_mutex_t lock;              /* waiters free memory too */
     VGB_OWNED struct wrk_alloc *table; /* open hash by address */
     uint64_t room, count;
+    VGB_LISTED struct wrk_freeing *freeing; /* addresses that the provider is asked to free */
     /* Bytes of device memory that the provider holds for this process, called under the lock; NULL: what
      * was counted is all. */
     uint64_t (*held)(void);
@@ -50,6 +51,18 @@ void wrk_quota_forget(struct wrk_worker *w, uint64_t address);
 /* Forget in two steps: the entry first, while the address cannot be anybody else's yet; the bytes
  * (wrk_quota_give) when the provider has really freed them. */
 bool wrk_quota_detach(struct wrk_worker *w, uint64_t address, struct wrk_alloc *out);
+/*
+ * The same for what several threads may be asked to free at once, and the provider may refuse: begin, then the provider's
+ * answer. False: another thread is freeing just this. If the provider heard the second one first, the first one would put
+ * back what has gone. On the stack of the thread that asks.
+ */
+struct wrk_freeing {
+    VGB_LISTED struct wrk_freeing *next;
+    uint64_t address;
+    struct wrk_alloc was;
+};
+bool wrk_quota_free_begin(struct wrk_worker *w, uint64_t address, struct wrk_freeing *f);
+void wrk_quota_free_end(struct wrk_worker *w, struct wrk_freeing *f, bool freed);
 uint64_t wrk_quota_detach_context(struct wrk_worker *w, CUcontext ctx); /* the sum */
 
 #endif

@@ -112,6 +112,31 @@ static void test_limit(void **state)
     assert_int_equal(w.quota.used, 0);
 }
 
+/* Two threads free the same at once: what the provider refuses to one of them is not put back after the other. */
+static void test_freed_twice(void **state)
+{
+    struct wrk_freeing one, two;
+
+    (void)state;
+    allocate(0x1000, 10, NULL);
+    assert_true(wrk_quota_free_begin(&w, 0x1000, &one));
+    assert_false(wrk_quota_free_begin(&w, 0x1000, &two));
+    assert_true(wrk_quota_free_begin(&w, 0x2000, &two)); /* of which nothing is known */
+    wrk_quota_free_end(&w, &two, false);
+    wrk_quota_free_end(&w, &one, false);
+    assert_int_equal(w.quota.count, 1);
+    assert_int_equal(w.quota.used, 10);
+    assert_true(wrk_quota_free_begin(&w, 0x1000, &one));
+    allocate(0x1000, 7, NULL); /* the provider has given it out again before that one ends */
+    assert_true(wrk_quota_free_begin(&w, 0x1000, &two));
+    assert_int_equal(two.was.bytes, 7);
+    wrk_quota_free_end(&w, &one, true);
+    wrk_quota_free_end(&w, &two, true);
+    assert_int_equal(w.quota.count, 0);
+    assert_int_equal(w.quota.used, 0);
+    assert_null(w.quota.freeing);
+}
+
 static void test_blobs(void **state)
 {
     struct wrk_call c = {.w = &w};
@@ -157,11 +182,61 @@ static void test_blob_limits(void **state)
     assert_int_equal(wrk_blob_append(&w, 8, 10, "x", 1), CUDA_SUCCESS);
 }
 
+/* What does not move is given up, when another client wants room: the broker's word, and a minute. */
+static void test_blob_given_up(void **state)
+{
+    static struct vgp_window_shared shared;
+    static uint8_t ring[4096];
+    const struct vgb_msg wanted = {.type = VGB_M_BLOBS_WANTED};
+    struct wrk_call c = {.w = &w};
+    uint64_t now = vgb_now_ns();
+    const void *p;
+    int pair[2];
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    pthread_mutex_init(&w.notify_lock, NULL);
+    w.wake_fd = -1;
+    w.win.base = ring;
+    w.win.shared = &shared;
+    w.win.notify_size = sizeof(ring);
+    w.sock = pair[0];
+    assert_int_equal(wrk_blob_append(&w, 1, 2, "x", 1), CUDA_SUCCESS);
+    assert_int_equal(wrk_blob_append(&w, 2, 1, "x", 1), CUDA_SUCCESS); /* complete, and no call comes */
+    wrk_blobs_make_room(&w, now + 2 * WRK_BLOB_IDLE_NS);               /* nobody wants it */
+    assert_int_equal(memory.blobs.bytes, 3);
+    assert_int_equal(vgb_msg_send(pair[1], &wanted, NULL, 0, 0), 0);
+    wrk_control_poll(&w);
+    assert_true(w.blobs_wanted);
+    wrk_blobs_make_room(&w, now + WRK_BLOB_IDLE_NS - 1);
+    assert_false(w.blobs_wanted);
+    assert_int_equal(memory.blobs.bytes, 3);
+    w.blobs_wanted = true;
+    wrk_blobs_make_room(&w, vgb_now_ns() + WRK_BLOB_IDLE_NS);
+    assert_int_equal(memory.blobs.bytes, 0);
+    w.blobs_wanted = true;
+    wrk_blobs_make_room(&w, vgb_now_ns() + 2 * WRK_BLOB_IDLE_NS); /* once */
+    assert_int_equal(memory.blobs.bytes, 0);
+    /* The rest of it comes after all: its call gets an error, and the client lives. */
+    assert_int_equal(wrk_blob_append(&w, 1, 2, "x", 1), CUDA_ERROR_OUT_OF_MEMORY);
+    for (uint32_t id = 1; id <= 2; id++) {
+        assert_int_equal(wrk_blob_take(&c, id, 3 - id, &p), CUDA_ERROR_OUT_OF_MEMORY);
+        assert_false(c.malformed);
+    }
+    assert_int_equal(wrk_blob_append(&w, 1, 1, "x", 1), CUDA_SUCCESS);
+    assert_int_equal(wrk_blob_take(&c, 1, 1, &p), CUDA_SUCCESS);
+    wrk_blob_call_done(&w);
+    assert_int_equal(memory.blobs.bytes, 0);
+    close(pair[0]);
+    close(pair[1]);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_many), T(test_context), T(test_limit), T(test_blobs), T(test_blob_limits),
+        T(test_many),  T(test_context),     T(test_limit),         T(test_freed_twice),
+        T(test_blobs), T(test_blob_limits), T(test_blob_given_up),
     };
 
     return cmocka_run_group_tests_name("quota", tests, NULL, NULL);

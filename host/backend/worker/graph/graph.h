@@ -201,8 +201,14 @@ void wrk_tell_released(struct wrk_worker *w, uint64_t cookie);
 /* Issues a one-time function whose end the stream waits for, if it can be without a thread of the
  * provider's meanwhile. The context is current. Takes f over, also on failure. */
 CUresult wrk_host_func_wait(struct wrk_worker *w, CUstream stream, struct wrk_host_func *f);
-/* A context has ended; registered: but for what it has registered. */
-void wrk_host_func_context_gone(CUcontext ctx, bool registered);
+struct wrk_host_page;
+/*
+ * The end of a context begins, its address may soon be another one's: what is left of it for wrk_host_func_context_gone(),
+ * NULL: nothing. The dispatcher alone, before the provider is asked.
+ */
+struct wrk_host_page *wrk_host_func_context_ends(CUcontext ctx);
+/* The context has ended; registered: but for what it has registered. Takes `page` over. */
+void wrk_host_func_context_gone(struct wrk_host_page *page, bool registered);
 /* In place of one that moved bytes, when a node does not any more. */
 void wrk_host_func_nothing(void *unused);
 

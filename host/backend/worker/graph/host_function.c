@@ -50,13 +50,14 @@ struct run {
     enum run_state state;
     bool done;
     bool orphan; /* its context has ended while the provider held it: ask() frees it */
-    VGB_COUNTED struct wrk_host_func *f; /* the stream waits for it, no thread: freed when it has ended */
-    CUcontext ctx;                       /* ... this context's stream */
+    VGB_COUNTED struct wrk_host_func *f;   /* the stream waits for it, no thread: freed when it has ended */
+    VGB_LISTED struct wrk_host_page *page; /* ... of this context; NULL: of none, or of one that has ended */
 };
 
-/* The page of the window that has host_done, as a context's streams see it. */
-struct page {
-    VGB_LISTED struct page *next;
+/* The page of the window that has host_done, as a context's streams see it. It stands for the context: from when the end of
+ * that begins nobody finds it by the address, which may soon be another one's. */
+struct wrk_host_page {
+    VGB_LISTED struct wrk_host_page *next;
     CUcontext ctx;
     void *base;
     CUdeviceptr at;
@@ -66,11 +67,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct run *runs;
-static struct page *pages;
-static unsigned stream_waits; /* orphans included: bounds what a provider may hold */
-static uint64_t owed;         /* questions asked and not yet answered by a record */
-static unsigned waiting;      /* one-time functions */
-static unsigned in_graphs;    /* the others */
+static struct wrk_host_page *pages; /* of contexts whose end has not begun */
+static unsigned stream_waits;       /* orphans included: bounds what a provider may hold */
+static uint64_t owed;               /* questions asked and not yet answered by a record */
+static unsigned waiting;            /* one-time functions */
+static unsigned in_graphs;          /* the others */
 static struct wrk_host_func *untold;
 static uint64_t slots[VGP_HOST_RUNS / 64];
 static uint32_t last_sequence;
@@ -188,9 +189,9 @@ void wrk_host_func_run(void *arg)
 
 /* ---- runs that a stream waits for ---- */
 
-static struct page *page_of_locked(CUcontext ctx)
+static struct wrk_host_page *page_of_locked(CUcontext ctx)
 {
-    struct page *p = pages;
+    struct wrk_host_page *p = pages;
 
     while (p && p->ctx != ctx)
         p = p->next;
@@ -203,7 +204,7 @@ static struct page *page_of_locked(CUcontext ctx)
  */
 static void page_make(struct wrk_worker *w, CUcontext ctx)
 {
-    struct page *p;
+    struct wrk_host_page *p;
     bool ok;
 
     if (!wrk_provider.cuMemHostRegister_v2 || !wrk_provider.cuMemHostGetDevicePointer_v2 ||
@@ -239,7 +240,7 @@ static void page_make(struct wrk_worker *w, CUcontext ctx)
 static struct run *stream_run(struct wrk_worker *w, struct wrk_host_func *f, CUdeviceptr *word)
 {
     struct run *r = calloc(1, sizeof(*r));
-    struct page *p = NULL;
+    struct wrk_host_page *p = NULL;
 
     page_make(w, w->current);
     pthread_mutex_lock(&lock);
@@ -248,7 +249,7 @@ static struct run *stream_run(struct wrk_worker *w, struct wrk_host_func *f, CUd
     if (p && take_slot_locked(&r->slot)) {
         r->cookie = f->cookie;
         r->f = f;
-        r->ctx = p->ctx;
+        r->page = p;
         enter_locked(r);
         stream_waits++;
         *word = p->at + VGP_HOST_DONE_OFFSET + r->slot * sizeof(uint32_t);
@@ -280,6 +281,7 @@ static void stream_run_abandon_locked(struct run **at)
         stream_run_end_locked(at);
     } else {
         leave_locked(at);
+        r->page = NULL;
         r->orphan = true;
     }
 }
@@ -343,27 +345,31 @@ CUresult wrk_host_func_wait(struct wrk_worker *w, CUstream stream, struct wrk_ho
     return wrk_provider.cuStreamBatchMemOp_v2(stream, 1, &op, 0);
 }
 
-void wrk_host_func_context_gone(CUcontext ctx, bool registered)
+struct wrk_host_page *wrk_host_func_context_ends(CUcontext ctx)
 {
-    struct page *p = NULL;
+    struct wrk_host_page **at = &pages, *p;
 
     pthread_mutex_lock(&lock);
+    while (*at && (*at)->ctx != ctx)
+        at = &(*at)->next;
+    p = *at;
+    *at = p ? p->next : NULL;
+    pthread_mutex_unlock(&lock);
+    return p;
+}
+
+void wrk_host_func_context_gone(struct wrk_host_page *p, bool registered)
+{
+    if (!p)
+        return;
+    pthread_mutex_lock(&lock);
     for (struct run **at = &runs; *at;) {
-        if ((*at)->f && (*at)->ctx == ctx)
+        if ((*at)->page == p)
             stream_run_abandon_locked(at);
         else
             at = &(*at)->next;
     }
-    for (struct page **at = &pages; *at && !p; at = &(*at)->next) {
-        if ((*at)->ctx != ctx)
-            continue;
-        p = *at;
-        *at = p->next;
-        break;
-    }
     pthread_mutex_unlock(&lock);
-    if (!p)
-        return;
     /* Without the lock: it waits for the work of the context below a green one, host functions among it. */
     if (registered && wrk_provider.cuMemHostUnregister)
         wrk_provider.cuMemHostUnregister(p->base);

@@ -150,6 +150,7 @@ void wrk_loop(struct wrk_worker *w)
                 wrk_control_busy(w); /* before answers that come too late are missed */
                 wrk_control_poll(w);
                 wrk_async_error_retry(w);
+                wrk_blobs_make_room(w, now);
             }
             if (wrk_watches && now - wrk_watched_ns > WATCHES_EVERY_NS)
                 wrk_watches_poll(w, now);
@@ -163,6 +164,7 @@ void wrk_loop(struct wrk_worker *w)
         wrk_share_flush(w);
         wrk_control_busy(w);
         wrk_quota_trim(w);
+        wrk_blobs_make_room(w, vgb_now_ns());
         wrk_waits_land(w);
         wrk_flow_look(w, true);
         wrk_waits_hand_over(

@@ -44,7 +44,7 @@ static struct wrk_blob *place_blob(struct wrk_worker *w, uint32_t id, uint64_t t
 
         if (b->used)
             continue;
-        *b = (struct wrk_blob){.id = id, .used = true, .total = total};
+        *b = (struct wrk_blob){.id = id, .used = true, .total = total, .moved_ns = vgb_now_ns()};
         bs->bytes += counts ? total : 0;
         return b;
     }
@@ -53,6 +53,8 @@ static struct wrk_blob *place_blob(struct wrk_worker *w, uint32_t id, uint64_t t
 
 static void free_bytes(struct wrk_worker *w, const struct wrk_blob *b)
 {
+    if (b->given_up)
+        return;
     if (b->filling) /* what was begun and will not be complete */
         wrk_control_image_filled(w, b->filling, false);
     if (!b->given)
@@ -69,6 +71,26 @@ static void drop(struct wrk_worker *w, struct wrk_blob *b)
     memset(b, 0, sizeof(*b));
     if (w->memory->blobs.reserved)
         reserve(w, w->memory->blobs.bytes);
+}
+
+void wrk_blobs_make_room(struct wrk_worker *w, uint64_t now_ns)
+{
+    struct wrk_blobs *bs = &w->memory->blobs;
+
+    if (!w->blobs_wanted)
+        return;
+    w->blobs_wanted = false;
+    vgb_log(VGB_DEBUG, "another client wants room for images");
+    for (unsigned i = 0; i < WRK_BLOBS_MAX; i++) {
+        struct wrk_blob *b = &bs->list[i];
+
+        if (!b->used || b->given || b->given_up || now_ns - b->moved_ns < WRK_BLOB_IDLE_NS)
+            continue;
+        free_bytes(w, b);
+        *b = (struct wrk_blob){.id = b->id, .used = true, .total = b->total, .given_up = true};
+    }
+    if (bs->reserved)
+        reserve(w, bs->bytes);
 }
 
 static struct wrk_blob *start(struct wrk_worker *w, uint32_t id, uint64_t total)
@@ -144,8 +166,11 @@ CUresult wrk_blob_append(struct wrk_worker *w, uint32_t id, uint64_t total, cons
         drop(w, b);
         return CUDA_ERROR_INVALID_VALUE;
     }
+    if (b->given_up)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(b->data + b->filled, data, size);
     b->filled += size;
+    b->moved_ns = vgb_now_ns();
     if (b->filling && b->filled == total) {
         wrk_control_image_filled(w, b->filling, true);
         b->filling = 0;
@@ -167,6 +192,12 @@ CUresult wrk_blob_take(struct wrk_call *c, uint32_t blob_id, uint64_t size, cons
 
     if (!b && c->w->memory->blobs.refused == blob_id + 1) {
         c->w->memory->blobs.refused = 0; /* its pieces have all come: the id may be used again */
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (b && b->given_up && b->total == size) {
+        wrk_notify_detail(c->w,
+                          "no piece of the image came for a minute, and another program wanted its room");
+        drop(c->w, b);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (!b || b->total != size || b->filled != size)

@@ -114,13 +114,16 @@ uint8_t *wrk_layout_private(uint64_t length);
 
 #define WRK_BLOBS_MAX 16                                       /* unfinished blobs of one client */
 #define WRK_BLOB_TOTAL ((uint64_t)VGP_BLOB_MAX + (256u << 20)) /* bytes of all of them */
+#define WRK_BLOB_IDLE_NS UINT64_C(60000000000) /* without a piece, then another client may want the room */
 struct wrk_blob {
     uint32_t id;
     bool used;
     uint64_t total, filled;
+    uint64_t moved_ns; /* when its last piece came */
     uint8_t *data;
     bool mapped;      /* a file of the broker's, else from malloc() */
     bool given;       /* ... the image itself, read-only: nobody counts it */
+    bool given_up;    /* it has no bytes any more: the call that names it gets an error */
     uint64_t filling; /* the broker's number of that file, of which it wants to hear; 0: none */
 };
 struct wrk_blobs {
@@ -131,6 +134,8 @@ struct wrk_blobs {
 };
 CUresult wrk_blob_append(struct wrk_worker *w, uint32_t id, uint64_t total, const void *data, uint32_t size);
 void wrk_blob_drop(struct wrk_worker *w, uint32_t id);
+/* If another client was refused room: gives up what no piece came for in WRK_BLOB_IDLE_NS, and no call has named. */
+void wrk_blobs_make_room(struct wrk_worker *w, uint64_t now_ns);
 void wrk_blob_call_done(struct wrk_worker *w);
 /* The blob of this call stays after it, and counts until it is released; !kept->used: the call has none. */
 void wrk_blob_keep(struct wrk_worker *w, struct wrk_blob *kept);

@@ -176,7 +176,7 @@ uint64_t wrk_primary(int device, CUcontext *ctx)
 static void ended(struct wrk_worker *w, const struct wrk_wait *wait)
 {
     wrk_quota_give(w, wait->arg[1]);
-    wrk_host_func_context_gone((CUcontext)(uintptr_t)wait->arg[2], false);
+    wrk_host_func_context_gone((struct wrk_host_page *)(uintptr_t)wait->arg[2], false);
 }
 
 static CUresult land_primary(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
@@ -270,7 +270,7 @@ static CUresult end_context(struct wrk_call *c, struct wrk_wait *wait, uint64_t 
     wait->ends = ctx; /* after the waits that other threads have in it */
     wait->arg[0] = arg;
     wait->arg[1] = bytes;
-    wait->arg[2] = (uintptr_t)ctx;
+    wait->arg[2] = (uintptr_t)wrk_host_func_context_ends(ctx);
     return wrk_wait_start(c, wait);
 }
 

@@ -289,7 +289,7 @@ struct wrk_greens_left {
     unsigned n;
     struct {
         CUgreenCtx object;
-        CUcontext ctx;
+        VGB_OWNED struct wrk_host_page *page;
     } of[];
 };
 
@@ -308,7 +308,7 @@ struct wrk_greens_left *wrk_greens_leave(struct wrk_worker *w, uint64_t base)
             continue;
         if (left) {
             left->of[left->n].object = g->object;
-            left->of[left->n++].ctx = g->on.ctx;
+            left->of[left->n++].page = wrk_host_func_context_ends(g->on.ctx);
         }
         leave(w, g);
     }
@@ -325,7 +325,7 @@ void wrk_greens_end(const struct wrk_greens_left *left)
 void wrk_greens_gone(const struct wrk_greens_left *left)
 {
     for (unsigned i = 0; left && i < left->n; i++)
-        wrk_host_func_context_gone(left->of[i].ctx, false);
+        wrk_host_func_context_gone(left->of[i].page, false);
 }
 
 static CUresult finish_destroy(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
@@ -333,7 +333,7 @@ static CUresult finish_destroy(struct wrk_worker *w, struct wrk_wait *wait, CUre
     (void)w;
     (void)r;
     r = wrk_provider.cuGreenCtxDestroy((CUgreenCtx)(uintptr_t)wait->arg[0]);
-    wrk_host_func_context_gone((CUcontext)(uintptr_t)wait->arg[1], true);
+    wrk_host_func_context_gone((struct wrk_host_page *)(uintptr_t)wait->arg[1], true);
     return r;
 }
 
@@ -355,7 +355,7 @@ CUresult wrk_do_vgpGreenCtxDestroy(struct wrk_call *c, const struct vgp_args_vgp
     wait->finish = finish_destroy;
     wait->blocking = true; /* it may wait for the work */
     wait->arg[0] = (uintptr_t)g->object;
-    wait->arg[1] = (uintptr_t)g->on.ctx;
+    wait->arg[1] = (uintptr_t)wrk_host_func_context_ends(g->on.ctx);
     leave(c->w, g);
     return wrk_wait_start(c, wait);
 }

@@ -6,18 +6,16 @@
 
 static CUresult finish_free(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
-    struct wrk_alloc a;
+    struct wrk_freeing entry;
 
     /* The entry first: once freed, the dispatcher may be given the same address again. */
-    wrk_quota_detach(w, wait->arg[0], &a);
+    if (!wrk_quota_free_begin(w, wait->arg[0], &entry))
+        return r != CUDA_SUCCESS ? r : CUDA_ERROR_INVALID_VALUE;
     CUresult f = wrk_provider.cuMemFree_v2((CUdeviceptr)wait->arg[0]);
 
     if (wait->blocking && r == CUDA_SUCCESS && f == CUDA_SUCCESS)
         r = f;
-    if (f == CUDA_SUCCESS)
-        wrk_quota_give(w, a.bytes);
-    else
-        wrk_quota_remember(w, a.address, a.bytes, a.ctx);
+    wrk_quota_free_end(w, &entry, f == CUDA_SUCCESS);
     return r != CUDA_SUCCESS ? r : f;
 }
 

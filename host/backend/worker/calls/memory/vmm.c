@@ -344,24 +344,58 @@ static struct mapping *detach_locked(uint64_t base, uint64_t size, uint32_t *n)
     return out;
 }
 
+/* Addresses of which the provider is asked to unmap what is there; on the stack of the thread that asks. */
+struct unmapping {
+    VGB_LISTED struct unmapping *next;
+    uint64_t base, size;
+};
+static struct unmapping *under_way; /* disjoint */
+
+/*
+ * False: another thread unmaps some of the same, which counts as unmapped. Of two at once the one that fails would put
+ * entries back whose memory the other has unmapped. Nobody waits here: this may be the dispatcher.
+ */
+static bool unmapping_begin_locked(struct unmapping *u)
+{
+    for (const struct unmapping *x = under_way; x; x = x->next) {
+        if (x->base - u->base < u->size || u->base - x->base < x->size)
+            return false;
+    }
+    u->next = under_way;
+    under_way = u;
+    return true;
+}
+
+static void unmapping_end_locked(const struct unmapping *u)
+{
+    struct unmapping **at = &under_way;
+
+    while (*at != u)
+        at = &(*at)->next;
+    *at = u->next;
+}
+
 /*
  * The entries leave the list first, as with cuMemFree: once unmapped, the dispatcher may be asked to
  * map there again. The lock is not held while the provider waits for the device.
  */
 static CUresult finish_unmap(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
+    struct unmapping u = {.base = wait->arg[0], .size = wait->arg[1]};
     struct mapping *gone;
     uint32_t n;
 
     (void)r; /* errors of the work before it surface elsewhere */
     pthread_mutex_lock(&lock);
-    gone = detach_locked(wait->arg[0], wait->arg[1], &n);
+    if (!unmapping_begin_locked(&u)) {
+        pthread_mutex_unlock(&lock);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    gone = detach_locked(u.base, u.size, &n);
     pthread_mutex_unlock(&lock);
-    if (n && !gone)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    r = wrk_provider.cuMemUnmap((CUdeviceptr)wait->arg[0], (size_t)wait->arg[1]);
+    r = n && !gone ? CUDA_ERROR_OUT_OF_MEMORY : wrk_provider.cuMemUnmap((CUdeviceptr)u.base, (size_t)u.size);
     pthread_mutex_lock(&lock);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; gone && i < n; i++) {
         if (r == CUDA_SUCCESS) {
             gone[i].phys->mappings--;
             phys_settle_locked(w, gone[i].phys);
@@ -369,6 +403,7 @@ static CUresult finish_unmap(struct wrk_worker *w, struct wrk_wait *wait, CUresu
             insert_locked(&gone[i]); /* else: it counts for ever, which is the safe side */
         }
     }
+    unmapping_end_locked(&u);
     pthread_mutex_unlock(&lock);
     free(gone);
     return r;
