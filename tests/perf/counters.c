@@ -36,6 +36,16 @@ static CUresult launch_and_wait(void)
     return r ? r : a.cuCtxSynchronize();
 }
 
+/* Work that lasts for milliseconds: who does not poll sleeps. */
+static CUresult slow_wait(void)
+{
+    CUresult r = CUDA_SUCCESS;
+
+    for (int i = 0; i < 32 && !r; i++)
+        r = api_launch(&a, p, sizeof(pageable) / 4, 1);
+    return r ? r : a.cuCtxSynchronize();
+}
+
 /* A result waited for behind several inputs, as a decoded token has them. */
 static CUresult inputs_and_result(void)
 {
@@ -252,6 +262,7 @@ int main(int argc, char **argv)
     } parts[] = {{"round-trip", round_trip},
                  {"issue", issue},
                  {"launch-and-wait", launch_and_wait},
+                 {"slow-wait", slow_wait},
                  {"inputs-and-result", inputs_and_result},
                  {"small-to-host", small_to_host},
                  {"large-to-device", large_to_device},
