@@ -158,9 +158,9 @@ check-packages: prepare-test ## install, upgrade and remove the packages in a De
 
 ##@ Checking
 # With these each warning of a compiler is an error (scripts/warnings.mk); a build for use does not stop at one.
-check test all-clients bench-check lint fuzz san coverage: export VGPU_WERROR = 1
+check test all-clients bench-check bench-guest lint fuzz san coverage: export VGPU_WERROR = 1
 
-.PHONY: check test test-all all-clients bench bench-check bench-scale lint compdb gpu gpu-kit fuzz san coverage faults debug-guest regress prove census mutate repeat
+.PHONY: check test test-all all-clients bench bench-check bench-guest bench-scale lint compdb gpu gpu-kit fuzz san coverage faults debug-guest regress prove census mutate repeat
 check: prepare-test ## unit tests, conformance over the socket: minutes, no guest; T=SUITE[/PATTERN]: one suite or test
 	@set -e; for part in $(HOST_PARTS); do $(NEXT) $$part; done
 ifeq ($(T),)
@@ -191,6 +191,10 @@ bench: prepare ## measure; writes build/bench.json and prints a table; WITH=BUIL
 bench-check: prepare ## counters of the bench (round trips, bytes copied, ...) against committed limits; what hardening costs
 	@set -e; for part in $(HOST_PARTS); do $(NEXT) $$part; done
 	@$(call sub,tests/perf,bench-check)
+
+bench-guest: prepare ## the same counters in a guest, and exits to the device, ioctls, interrupts: none in the steady state (ACCEL=kvm|tcg)
+	@$(NEXT) stage-build
+	@$(call sub,tests/perf,bench-guest $(if $(ACCEL),ACCEL=$(ACCEL)))
 
 bench-scale: prepare ## what an operation costs with 1,000 to 100,000 live objects; fails where it grows (KINDS="events ...")
 	@set -e; for part in $(HOST_PARTS); do $(NEXT) $$part; done

@@ -328,10 +328,7 @@ static bool vgc_link_start(VgcDevice *d)
     vgc_guard_begin(d, &guard);
     ret = vhost_dev_start(&d->vhost, vdev, true);
     d->started = ret >= 0;
-    /*
-     * No vector is masked yet as far as vhost knows; virtio-pci masks from here
-     * on.
-     */
+    /* To vhost no vector is masked yet; virtio-pci masks from here on. */
     for (i = 0; d->started && i < d->vhost.nvqs; i++) {
         vhost_virtqueue_mask(&d->vhost, vdev, i, false);
     }
@@ -343,6 +340,7 @@ static bool vgc_link_start(VgcDevice *d)
         }
         goto unset_guest_notifiers;
     }
+    vgc_trap_doorbells(d, true);
     trace_vgc_start(d->nqueues);
     return true;
 
@@ -406,6 +404,7 @@ static void vgc_link_stop(VgcDevice *d)
         vgc_may_report(d)) {
         error_report("vgpu-cuda: cannot unbind the interrupts");
     }
+    vgc_trap_doorbells(d, false);
     vhost_dev_disable_notifiers(&d->vhost, vdev);
     trace_vgc_stop();
 }

@@ -157,6 +157,19 @@ static bool vgc_create_window(VgcDevice *d, Error **errp)
     return true;
 }
 
+void vgc_trap_doorbells(VgcDevice *d, bool trap)
+{
+    BusState *qbus = BUS(qdev_get_parent_bus(DEVICE(d)));
+    VirtioBusClass *k = VIRTIO_BUS_GET_CLASS(qbus);
+    unsigned int i;
+
+    for (i = 0; d->trap_doorbells && i < d->nqueues; i++) {
+        k->ioeventfd_assign(qbus->parent,
+                            virtio_queue_get_host_notifier(d->queues[i]), i,
+                            !trap);
+    }
+}
+
 static void vgc_create_queues(VgcDevice *d)
 {
     VirtIODevice *vdev = VIRTIO_DEVICE(d);
@@ -267,6 +280,7 @@ VGC_PROPERTIES vgc_properties[] = {
     DEFINE_PROP_SIZE("pin-quota", VgcDevice, limits.pin_quota, 0),
     DEFINE_PROP_UINT32("answer-timeout", VgcDevice, answer_timeout,
                        VGC_DEFAULT_ANSWER_TIMEOUT),
+    DEFINE_PROP_BOOL("x-trap-doorbells", VgcDevice, trap_doorbells, false),
     VGC_END_OF_PROPERTIES
 };
 
@@ -286,6 +300,9 @@ static void vgc_describe_properties(ObjectClass *klass)
     object_class_property_set_description(klass, "answer-timeout",
         "Milliseconds that the broker may take to start or to stop, 100 to "
         "3600000; then the connection is given up");
+    object_class_property_set_description(klass, "x-trap-doorbells",
+        "For tests: each write to a doorbell goes through QEMU, slower, where "
+        "-trace virtio_queue_notify shows it");
     object_class_property_add_bool(klass, "connected", vgc_get_connected, NULL);
     object_class_property_set_description(klass, "connected",
                                           "The broker is connected");

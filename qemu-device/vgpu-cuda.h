@@ -67,6 +67,7 @@ struct VgcDevice {
     VgcChar chardev;
     VgcLimits limits;
     uint32_t answer_timeout; /* of the broker, milliseconds */
+    bool trap_doorbells;     /* for tests: QEMU sees each */
 
     /* Fixed by realize. */
     struct vgpu_config config; /* what the guest reads; little-endian */
@@ -98,6 +99,17 @@ struct VgcDevice {
     int64_t failed_ms;       /* since when failed_starts counts */
     QEMUTimer *start_timer;  /* tries a start that had to wait */
 };
+
+/* vgpu-cuda.c */
+
+/**
+ * vgc_trap_doorbells: with x-trap-doorbells, takes the doorbells away from the
+ * kernel (or from the emulated memory, which signals an eventfd without a trace
+ * event, too) and leaves them to virtio-pci, which traces each and signals the
+ * same eventfd.
+ * @trap: false undoes it, before vhost takes its notifiers away
+ */
+void vgc_trap_doorbells(VgcDevice *d, bool trap);
 
 /* vgpu-cuda-config.c */
 

@@ -184,11 +184,33 @@ static void test_edges(void **state)
     assert_false(pol_may(&p, SECOND));
 }
 
+static void test_forced(void **state)
+{
+    struct pol_policy p;
+
+    (void)state;
+    pol_init(&p, MIN_NS, MAX_NS);
+    pol_force(&p, NULL);
+    pol_force(&p, "sometimes");
+    assert_int_equal(pol_budget(&p), MAX_NS);
+    pol_force(&p, "always");
+    for (unsigned i = 0; i < 10; i++) {
+        assert_false(pol_lost(&p, 0, SECOND));
+        pol_vain(&p, SECOND);
+    }
+    assert_true(pol_may(&p, 1));
+    assert_int_equal(pol_budget(&p), POL_FORCED_NS);
+    pol_force(&p, "never");
+    pol_more(&p);
+    assert_false(pol_may(&p, 1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_idle), cmocka_unit_test(test_long),   cmocka_unit_test(test_crowded),
         cmocka_unit_test(test_goes), cmocka_unit_test(test_bursts), cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_forced),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

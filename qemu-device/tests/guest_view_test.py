@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What broker and guest see of a device that works: configuration, windows, queues, doorbells."""
 
+import os
+import re
 import struct
 import time
 
@@ -125,6 +127,25 @@ def doorbells_reach_the_broker(env):
     for offset, width in ((0, "l"), (4090, "w"), (17, "b"), (4088, "q")):
         d.doorbell(7, offset, width)
         expect(b.wait("kick") == "kick 7", b.lines[-1])
+
+
+@test
+def doorbells_through_qemu(env):
+    """x-trap-doorbells: they arrive as without it, also after resets and a restart of the service, and QEMU traces each."""
+    trace = os.path.join(env.dir, "trace")
+    b, q, d = env.driver(device=DEVICE + ",clients=4,x-trap-doorbells=on", options=("-trace", "virtio_queue_notify", "-D", trace))
+    for n in (2, 3, 3, 5):
+        d.doorbell(n)
+        expect(b.wait("kick") == "kick %d" % n, b.lines[-1])
+    fds = q.fds()
+    for _ in range(5):
+        d.start()
+    d.doorbell(4)
+    b.wait("kick 4")
+    expect(q.fds() == fds, "%d descriptors, before %d" % (q.fds(), fds))
+    with open(trace, encoding="utf-8") as file:
+        seen = re.findall(r"virtio_queue_notify .* n (\d+)", file.read())
+    expect(seen == ["2", "3", "3", "5", "4"], "traced: %s" % seen)
 
 
 @test

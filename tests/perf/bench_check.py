@@ -5,9 +5,9 @@
   bench_check.py --build DIR --bench DIR [--limits FILE] [--show]
 
 Runs the parts of `counters` over the socket with two numbers of rounds; the difference of what libcuda
-counts (VGPU_STATS), for one round, is compared. No times: the counters do not depend on the machine. Where a limit
-names the switch that turns its optimisation off, the part runs with it once more, and must exceed the limit: so
-a limit that nothing could exceed is found as well. --show prints all counters and compares nothing.
+counts (VGPU_STATS), for one round, is compared. No times: the counters do not depend on the machine. Each limit has a
+control: what turns its optimisation off, or makes the work more. The part runs with it once more and must exceed
+the limit: so a limit that nothing could exceed is found as well. --show prints all counters and compares nothing.
 """
 
 import argparse
@@ -19,14 +19,26 @@ import sys
 ROUNDS = 100
 
 
+# What a limit's control may set; nothing of it may come from outside.
+SWITCHES = ("VGPU_OWE_WAITS", "VGPU_ANSWER_QUERIES", "VGPU_POST_CAPTURED", "VGPU_POST_NODES", "VGPU_PARK_FREES",
+            "CUDA_LAUNCH_BLOCKING", "VGPU_STAGING_PIECE", "VGPU_STREAM_COPIES", "VGPU_TEST_POLL", "COUNTERS_AS")
+
+
+def environment(switch):
+    """That of a run with the settings of a control, NAME=VALUE[,NAME=VALUE...]; None: without."""
+    env = {name: value for name, value in os.environ.items() if name not in SWITCHES}
+    env["VGPU_STATS"] = "1"
+    for setting in switch.split(",") if switch else ():
+        name, value = setting.split("=", 1)
+        if name not in SWITCHES:
+            raise SystemExit("limits.txt: %s is not among the switches of bench_check.py" % name)
+        env[name] = value
+    return env
+
+
 def stats(args, part, rounds, switch):
     """What VGPU_STATS prints for so many rounds: {counter: number}; None, with a line, when the part fails."""
-    env = dict(os.environ, VGPU_STATS="1")
-    for name in ("VGPU_OWE_WAITS", "VGPU_ANSWER_QUERIES", "VGPU_POST_CAPTURED", "VGPU_POST_NODES", "VGPU_PARK_FREES", "CUDA_LAUNCH_BLOCKING",
-                 "VGPU_STAGING_PIECE", "VGPU_STREAM_COPIES"):
-        env.pop(name, None)
-    if switch:
-        env.update([switch.split("=", 1)])
+    env = environment(switch)
     done = subprocess.run([os.path.join(args.build, "userspace/vgpu/vgpu"), "run", "--gpu", "soft",
                            os.path.join(args.bench, "counters"), part, str(rounds)],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, env=env, check=False)
@@ -47,7 +59,7 @@ def a_round(args, part, switch=None):
 
 
 def read_limits(path):
-    """The lines of limits.txt: (part, counter, limit, switch or None)."""
+    """The lines of limits.txt: (part, counter, limit, control, or None where it says "-")."""
     with open(path, encoding="utf-8") as file:
         for line in file:
             words = line.split("#")[0].split()
@@ -79,7 +91,10 @@ def main():
         ok = got is not None and got <= limit
         print("%s%s: %s %s a round, at most %g" % ("ok - " if ok else "FAIL: ", part, got, counter, limit))
         passed, failed = passed + ok, failed + (not ok)
-        if switch:
+        if not switch:
+            print("FAIL: %s: the limit of %s has no control" % (part, counter))
+            failed += 1
+        else:
             got = counters(part, switch).get(counter)
             ok = got is not None and got > limit
             print("%s%s: %s with %s, more than %g" % ("ok - " if ok else "FAIL: ", part, got, switch, limit))

@@ -2,6 +2,9 @@
 /*
  * counters PART ROUNDS: so many rounds of one of the things that `bench` measures, for bench_check.py, which
  * compares what libcuda counts (VGPU_STATS). Links nothing: finds libcuda.so.1 as any program does.
+ *
+ * Controls of limits that no switch of libcuda can exceed, by COUNTERS_AS: "twice" does the work of each round, and of the
+ * start, twice; "pageable" takes ordinary memory in place of pinned.
  */
 #include "bench.h"
 
@@ -30,6 +33,16 @@ static CUresult launch_and_wait(void)
 {
     CUresult r = api_launch(&a, p, 32, 1);
 
+    return r ? r : a.cuCtxSynchronize();
+}
+
+/* Work that lasts for milliseconds: who does not poll sleeps. */
+static CUresult slow_wait(void)
+{
+    CUresult r = CUDA_SUCCESS;
+
+    for (int i = 0; i < 32 && !r; i++)
+        r = api_launch(&a, p, sizeof(pageable) / 4, 1);
     return r ? r : a.cuCtxSynchronize();
 }
 
@@ -351,6 +364,19 @@ static CUresult nothing(void)
     return CUDA_SUCCESS;
 }
 
+static bool start(bool without_pinned)
+{
+    static char ordinary[sizeof(pageable)];
+
+    if (!api_open(&a, "libcuda.so.1") || a.cuMemAlloc(&p, sizeof(pageable)))
+        return false;
+    if (without_pinned)
+        pinned = ordinary;
+    else if (a.cuMemHostAlloc(&pinned, sizeof(pageable), 0))
+        return false;
+    return a.cuCtxSynchronize() == CUDA_SUCCESS;
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -359,6 +385,7 @@ int main(int argc, char **argv)
     } parts[] = {{"round-trip", round_trip},
                  {"issue", issue},
                  {"launch-and-wait", launch_and_wait},
+                 {"slow-wait", slow_wait},
                  {"inputs-and-result", inputs_and_result},
                  {"small-to-host", small_to_host},
                  {"large-to-device", large_to_device},
@@ -381,13 +408,18 @@ int main(int argc, char **argv)
                  {"graph-child", graph_child},
                  {"start", nothing}};
 
-    if (argc != 3 || !api_open(&a, "libcuda.so.1") || a.cuMemAlloc(&p, sizeof(pageable)) ||
-        a.cuMemHostAlloc(&pinned, sizeof(pageable), 0) || a.cuCtxSynchronize())
+    const char *as = getenv("COUNTERS_AS") ? getenv("COUNTERS_AS") : "";
+    int times = strcmp(as, "twice") == 0 ? 2 : 1;
+
+    if (argc != 3)
         return 2;
+    for (int i = 0; i < times; i++)
+        if (!start(strcmp(as, "pageable") == 0))
+            return 2;
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         if (strcmp(argv[1], parts[i].name))
             continue;
-        for (int n = atoi(argv[2]); n > 0; n--) {
+        for (int n = times * atoi(argv[2]); n > 0; n--) {
             CUresult r = parts[i].run();
 
             if (r) {

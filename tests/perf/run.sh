@@ -71,6 +71,18 @@ if [ "$gpu" = soft ]; then
         echo "not run: bench-check: there is no /usr/bin/python3"
         skipped=$((skipped + 1))
     fi
+    if [ -z "$quick" ]; then
+        :
+    elif [ -n "${VGPU_TEST_NO_GUEST:-}" ]; then
+        echo "not run: bench-guest: no guest is wanted"
+        skipped=$((skipped + 1))
+    elif [ -x /usr/bin/python3 ] && [ -x "$top_build/qemu/bin/qemu-system-x86_64" ] && [ -e "$top_build/guest/initrd.cpio" ] &&
+        [ -e "$top_build/kernel/vgpu_drv.ko" ]; then
+        part bench-guest timeout 300 /usr/bin/python3 -B "$(dirname "$0")/bench_guest.py" --brief --build "$top_build" --bench "$build"
+    else
+        echo "not run: bench-guest: QEMU, the guest or its driver is not built"
+        skipped=$((skipped + 1))
+    fi
     # Shares between clients and between VMs: ratios of work done in the same time.
     if [ -x /usr/bin/python3 ]; then
         part tenancy-bench timeout 900 /usr/bin/python3 -B "$(dirname "$0")/tenancy.py" $quick --build "$top_build" --bench "$build" --json "${json%.json}-tenancy.json"

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -139,6 +140,7 @@ void wrk_loop(struct wrk_worker *w)
     uint64_t control_at = 0, slept_at = 0;
 
     pol_init(&w->poll, SPIN_MIN_NS, SPIN_MAX_NS);
+    pol_force(&w->poll, getenv("VGPU_TEST_POLL"));
     for (;;) {
         if (run_ring(w)) {
             if (w->waits.polled)
