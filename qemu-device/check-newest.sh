@@ -21,6 +21,7 @@ for suite; do
     fetch_qemu "$suite" || continue
     say "QEMU $(cat "$O/src/VERSION") of $suite"
     export VGPU_QEMU_SUITE=$suite
+    exec 8>&- # the lock of apt_setup, which the build takes again
     exec make --no-print-directory -C "$DEVICE_DIR" O="$O" check
 done
 echo "not run: check-newest: the archive has QEMU's source of none of: $*"
