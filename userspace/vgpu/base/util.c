@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Messages, memory, strings. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "../../../lib/terminal/terminal.h"
 #include "base/vgpu_cli.h"
@@ -89,17 +92,23 @@ int64_t vgpu_cli_now_ms(void)
 
 void vgpu_cli_show_tail(const char *path, int lines)
 {
-    FILE *f = fopen(path, "re");
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat st;
     char buf[8193];
+    ssize_t got;
     size_t n;
     char *p;
 
-    if (!f)
+    if (fd < 0)
         return;
-    if (fseek(f, -8192, SEEK_END) != 0)
-        rewind(f);
-    n = fread(buf, 1, sizeof(buf) - 1, f);
-    fclose(f);
+    /* With --verbose the path is that of our own output: a pipe would be read for ever. */
+    got = fstat(fd, &st) == 0 && S_ISREG(st.st_mode)
+              ? pread(fd, buf, sizeof(buf) - 1, st.st_size > 8192 ? st.st_size - 8192 : 0)
+              : -1;
+    close(fd);
+    if (got <= 0)
+        return;
+    n = (size_t)got;
     while (n && (buf[n - 1] == '\n' || buf[n - 1] == '\r'))
         n--;
     buf[n] = 0;

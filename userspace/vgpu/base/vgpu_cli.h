@@ -34,7 +34,7 @@ void *vgpu_cli_alloc(size_t size);
 int64_t vgpu_cli_now_ms(void);
 /* Replaces what a terminal obeys, but for ends of lines and tabs: for words of a guest or of a backend. */
 void vgpu_cli_harmless(char *text);
-/* Prints the last lines of a text file to standard error, each with an indent, harmless. */
+/* Prints the last lines of a text file to standard error, each with an indent, harmless. Nothing of what is no regular file. */
 void vgpu_cli_show_tail(const char *path, int lines);
 /* Reads a number in [low, high] from an option, or ends with VGPU_CLI_USAGE, naming it. */
 long vgpu_cli_number(const char *option, const char *text, long low, long high);

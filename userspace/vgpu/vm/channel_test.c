@@ -348,6 +348,16 @@ static void test_harmless(void **state)
     unlink(path);
 }
 
+/* With --verbose QEMU's log is our own standard error: of a pipe no end would be read. */
+static void test_tail_of_a_pipe(void **state)
+{
+    char text[400];
+
+    (void)state;
+    assert_int_equal(said_by(show, "/dev/stderr", text, sizeof(text)), 0);
+    assert_string_equal(text, "vgpu: guest: ?[2J??1A \xc3\xa4\n");
+}
+
 static int ctl(const char *path)
 {
     char *argv[] = {"ctl", "--socket", (char *)path, "list", NULL};
@@ -383,11 +393,11 @@ static void test_deaf_backend(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ends),         cmocka_unit_test(test_end_signals),
-        cmocka_unit_test(test_output),       cmocka_unit_test(test_unread),
-        cmocka_unit_test(test_length_limit), cmocka_unit_test(test_malformed),
-        cmocka_unit_test(test_hello),        cmocka_unit_test(test_harmless),
-        cmocka_unit_test(test_deaf_backend),
+        cmocka_unit_test(test_ends),           cmocka_unit_test(test_end_signals),
+        cmocka_unit_test(test_output),         cmocka_unit_test(test_unread),
+        cmocka_unit_test(test_length_limit),   cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_hello),          cmocka_unit_test(test_harmless),
+        cmocka_unit_test(test_tail_of_a_pipe), cmocka_unit_test(test_deaf_backend),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
