@@ -5,6 +5,7 @@
 
 #include "absent.h"
 #include "advice.h"
+#include "copy_batch.h"
 #include "coredump.h"
 #include "errors.h"
 #include "external_memory.h"

@@ -92,6 +92,66 @@ CASE(batch_order, CF_CTX)
     free(src);
 }
 
+typedef CUresult batch_12080(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *, size_t *,
+                             size_t, size_t *, CUstream);
+typedef CUresult batch_3d_12080(size_t, CUDA_MEMCPY3D_BATCH_OP *, size_t *, unsigned long long, CUstream);
+
+/* The calls of CUDA 12.8 tell which copy failed, and write the index in any case. */
+CASE(batch_failed_index, CF_CTX)
+{
+    CUDA_MEMCPY3D_BATCH_OP op[2];
+    CUdeviceptr d = 0, dsts[2], srcs[2];
+    size_t sizes[2] = {16, 16}, first = 0, failed;
+    CUdriverProcAddressQueryResult how;
+    void *linear = NULL, *three = NULL;
+    CUmemcpyAttributes attr;
+    CUstream s = NULL;
+
+    NEED(cuGetProcAddress("cuMemcpyBatchAsync", &linear, 12080, 0, &how));
+    NEED(cuGetProcAddress("cuMemcpy3DBatchAsync", &three, 12080, 0, &how));
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemAlloc(&d, 64));
+    memset(&attr, 0, sizeof(attr));
+    attr.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    srcs[0] = srcs[1] = d;
+    dsts[0] = d + 16;
+    dsts[1] = d + 32;
+    memset(&failed, 0xee, sizeof(failed));
+    OK("good", ((batch_12080 *)linear)(dsts, srcs, sizes, 2, &attr, &first, 1, &failed, s));
+    cf_u64("good_index", failed, SIZE_MAX);
+    memset(&failed, 0xee, sizeof(failed));
+    sizes[1] = 64; /* beyond the destination */
+    RC("past", ((batch_12080 *)linear)(dsts, srcs, sizes, 2, &attr, &first, 1, &failed, s),
+       CUDA_ERROR_INVALID_VALUE);
+    cf_u64("past_index", failed, 1);
+    memset(&failed, 0xee, sizeof(failed));
+    RC("list", ((batch_12080 *)linear)(dsts, srcs, sizes, 2, &attr, &first, 3, &failed, s),
+       CUDA_ERROR_INVALID_VALUE);
+    cf_u64("list_index", failed, SIZE_MAX);
+    memset(&failed, 0xee, sizeof(failed));
+    RC("legacy", ((batch_12080 *)linear)(dsts, srcs, sizes, 2, &attr, &first, 1, &failed, NULL),
+       CUDA_ERROR_INVALID_VALUE);
+    cf_u64("legacy_index", failed, SIZE_MAX);
+    memset(op, 0, sizeof(op));
+    for (int i = 0; i < 2; i++) {
+        op[i].src.type = op[i].dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+        op[i].src.op.ptr.ptr = d;
+        op[i].dst.op.ptr.ptr = d + 32;
+        op[i].extent = (CUextent3D){.width = 4, .height = 2, .depth = 2};
+        op[i].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
+    }
+    op[1].extent.depth = 0;
+    memset(&failed, 0xee, sizeof(failed));
+    RC("empty_3d", ((batch_3d_12080 *)three)(2, op, &failed, 0, s), CUDA_ERROR_INVALID_VALUE);
+    cf_u64("empty_3d_index", failed, 1);
+    memset(&failed, 0xee, sizeof(failed));
+    RC("flags_3d", ((batch_3d_12080 *)three)(2, op, &failed, 1, s), CUDA_ERROR_INVALID_VALUE);
+    cf_u64("flags_3d_index", failed, SIZE_MAX);
+    NEED(cuStreamSynchronize(s));
+    NEED(cuMemFree(d));
+    NEED(cuStreamDestroy(s));
+}
+
 CASE(batch_3d, CF_CTX)
 {
     CUDA_MEMCPY3D_BATCH_OP op;
