@@ -11,5 +11,6 @@
 #include "external_memory.h"
 #include "external_semaphore.h"
 #include "legacy.h"
+#include "pointer.h"
 
 #endif

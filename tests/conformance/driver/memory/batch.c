@@ -257,6 +257,74 @@ CASE(stream_attributes, CF_CTX)
     NEED(cuStreamDestroy(s));
 }
 
+/* What one query writes, as a name for the check: the result, and the bytes that it wrote of 16. */
+static void pointer_written(const char *where, bool list, CUpointer_attribute attribute, CUdeviceptr p)
+{
+    uint8_t a[16], b[16];
+    void *to_a = a, *to_b = b;
+    char name[80];
+    uint64_t mask = 0;
+    CUresult r;
+
+    memset(a, 0xee, sizeof(a));
+    memset(b, 0x11, sizeof(b));
+    r = list ? cuPointerGetAttributes(1, &attribute, &to_a, p) : cuPointerGetAttribute(a, attribute, p);
+    if (list)
+        cuPointerGetAttributes(1, &attribute, &to_b, p);
+    else
+        cuPointerGetAttribute(b, attribute, p);
+    for (unsigned i = 0; i < sizeof(a); i++)
+        mask |= (uint64_t)(a[i] == b[i]) << i;
+    snprintf(name, sizeof(name), "%s_%s_%d_%d", where, list ? "list" : "single", (int)attribute, (int)r);
+    cf_u64(name, mask, r == CUDA_SUCCESS || list ? mask : 0);
+}
+
+/* Which bytes each pointer attribute writes, of each kind of memory, and none when it is refused. */
+CASE(pointer_bytes, CF_CTX)
+{
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemAccessDesc access = {.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUdeviceptr p = 0, m = 0, a = 0, v = 0;
+    CUmemGenericAllocationHandle h = 0;
+    size_t grain = 0;
+    void *host = NULL;
+    int plain = 0;
+
+    NEED(cuMemAlloc(&p, 4096));
+    NEED(cuMemAllocManaged(&m, 4096, CU_MEM_ATTACH_GLOBAL));
+    NEED(cuMemAllocAsync(&a, 4096, NULL));
+    NEED(cuMemHostAlloc(&host, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    NEED(cuMemGetAllocationGranularity(&grain, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    NEED(cuMemAddressReserve(&v, 3 * grain, 0, 0, 0));
+    NEED(cuMemCreate(&h, grain, &prop, 0));
+    NEED(cuMemMap(v, grain, 0, h, 0));
+    NEED(cuMemMap(v + grain, grain, 0, h, 0));
+    NEED(cuMemSetAccess(v, grain, &access, 1));
+    for (int list = 0; list < 2; list++) {
+        for (int i = 0; i <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE + 1; i++) {
+            if (i == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+                continue;
+            pointer_written("device", list, i, p + 8);
+            pointer_written("managed", list, i, m);
+            pointer_written("pool", list, i, a);
+            pointer_written("pinned", list, i, (CUdeviceptr)(uintptr_t)host + 8);
+            pointer_written("mapped", list, i, v);
+            pointer_written("no_access", list, i, v + grain);
+            pointer_written("reserved", list, i, v + 2 * grain);
+            pointer_written("plain", list, i, (CUdeviceptr)(uintptr_t)&plain);
+        }
+    }
+    NEED(cuMemUnmap(v, grain));
+    NEED(cuMemUnmap(v + grain, grain));
+    NEED(cuMemRelease(h));
+    NEED(cuMemAddressFree(v, 3 * grain));
+    NEED(cuMemFreeHost(host));
+    NEED(cuMemFree(a));
+    NEED(cuMemFree(m));
+    NEED(cuMemFree(p));
+}
+
 CASE(pointer_sync, CF_CTX)
 {
     CUdeviceptr p = 0, m = 0;
