@@ -11,6 +11,7 @@
 #include "external_memory.h"
 #include "external_semaphore.h"
 #include "legacy.h"
+#include "memory_operation.h"
 #include "pointer.h"
 
 #endif
