@@ -10,6 +10,7 @@
 #include "errors.h"
 #include "external_memory.h"
 #include "external_semaphore.h"
+#include "graph.h"
 #include "legacy.h"
 #include "memory_operation.h"
 #include "pointer.h"
