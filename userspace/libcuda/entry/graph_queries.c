@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cuGraphDebugDotPrint and cuGraphNodeGetParams, from queries (lib/cudaapi/graph.h): the file is the guest's, so it is
+ * cuGraphDebugDotPrint and cuGraphNodeGetParams, from queries (lib/driver/graph.h): the file is the guest's, so it is
  * written here.
  */
 #include "../graph/graph.h"

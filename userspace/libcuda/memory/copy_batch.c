@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Batches of copies (lib/cudaapi/copy_batch.h), and 3D copies between contexts, built from the other
+ * Batches of copies (lib/driver/copy_batch.h), and 3D copies between contexts, built from the other
  * copies.
  */
 #include "copy.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Driver API: a graph as a Graphviz file, and the parameters of a node of any type; lib/cudaapi/graph.h. */
+/* Driver API: a graph as a Graphviz file, and the parameters of a node of any type; lib/driver/graph.h. */
 #include <stdlib.h>
 
 #include "api/api.h"
 
-#include "lib/cudaapi/cudaapi.h"
+#include "lib/driver/driver.h"
 
 static CUresult about_kernel(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *p)
 {

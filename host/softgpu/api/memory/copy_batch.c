@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Driver API: batches of copies; lib/cudaapi/copy_batch.h. */
+/* Driver API: batches of copies; lib/driver/copy_batch.h. */
 #include "api/api.h"
 
-#include "lib/cudaapi/cudaapi.h"
+#include "lib/driver/driver.h"
 
 /* Batches are documented not to run on the legacy default stream. */
 static CUresult batch_check_stream(const char *call, CUstream h)

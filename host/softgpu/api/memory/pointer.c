@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Driver API: pointer attributes; lib/cudaapi/pointer.h. */
+/* Driver API: pointer attributes; lib/driver/pointer.h. */
 #include <string.h>
 
 #include "api/api.h"
 
-#include "lib/cudaapi/cudaapi.h"
+#include "lib/driver/driver.h"
 
 /* What is known about an address. */
 static struct cua_pointer pointer_about(CUdeviceptr ptr)

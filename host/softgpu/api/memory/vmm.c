@@ -16,7 +16,7 @@
 #include "api/api.h"
 
 #include "lib/btree/btree.h"
-#include "lib/cudaapi/cudaapi.h"
+#include "lib/driver/driver.h"
 
 #define SG_GRANULARITY (2ull << 20)
 #define SG_RESERVE_MAX (1ull << 44) /* bytes in one reservation */

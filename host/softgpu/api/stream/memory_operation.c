@@ -6,7 +6,7 @@
 #include "api/api.h"
 #include "memory/grace.h"
 
-#include "lib/cudaapi/cudaapi.h"
+#include "lib/driver/driver.h"
 
 #define SG_NAP_MIN_NS 1000u
 #define SG_NAP_MAX_NS 500000u /* how late a wait may notice; nobody tells us of a store */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* All of lib/cudaapi. */
-#ifndef CUA_CUDAAPI_H
-#define CUA_CUDAAPI_H
+/* All of lib/driver. */
+#ifndef CUA_DRIVER_H
+#define CUA_DRIVER_H
 
 #include "absent.h"
 #include "advice.h"

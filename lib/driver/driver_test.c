@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Unit tests of lib/cudaapi: what needs no library around it. Memory calls are stand-ins. */
-#include "cudaapi.h"
+/* Unit tests of lib/driver: what needs no library around it. Memory calls are stand-ins. */
+#include "driver.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -546,5 +546,5 @@ int main(void)
         cmocka_unit_test(test_absent),
     };
 
-    return cmocka_run_group_tests_name("cudaapi", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("driver", tests, NULL, NULL);
 }
