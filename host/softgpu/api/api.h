@@ -52,11 +52,9 @@ static inline CUresult sg_check_device(CUdevice dev)
     } while (0)
 #define SG_FIND(object, handle, type, error) (((object) = SG_LOOKUP(handle, type)) ? CUDA_SUCCESS : (error))
 
+struct cua_reserved;
 /* A reserved address (api/memory/vmm.c): the reservation, and the mapping in it; map_size 0: none. */
-struct sg_vmm_info {
-    uint64_t base, size, map_base, map_size;
-};
-bool sg_vmm_find(uint64_t addr, struct sg_vmm_info *out);
+bool sg_vmm_find(uint64_t addr, struct cua_reserved *out);
 
 /* Ends a mapped buffer of external memory (api/memory/external.c); false: there is none at ptr. */
 bool sg_external_free(CUdeviceptr ptr, CUresult *r);

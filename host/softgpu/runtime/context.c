@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "jit/jit.h"
-#include "lib/cudaapi/coredump.h"
+#include "lib/driver/coredump.h"
 #include "runtime/runtime.h"
 
 struct sg_device sg_devices[SG_MAX_DEVICES] = {

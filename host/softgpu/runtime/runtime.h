@@ -48,7 +48,7 @@ struct sg_ctx {
     _Atomic uint64_t limits[SG_NLIMITS]; /* kernels read them as they begin */
     CUfunc_cache cache_config;
     CUsharedconfig shared_config;
-    SG_OWNED struct cua_coredump *coredump; /* lib/cudaapi/coredump.h; NULL until a setting is its own */
+    SG_OWNED struct cua_coredump *coredump; /* lib/driver/coredump.h; NULL until a setting is its own */
 };
 
 struct sg_device {

@@ -78,7 +78,7 @@ def render_aliases(d, own):
     """own: the names that the software GPU's table describes."""
     o = [BANNER, '/* Entry points that need no device: another one by another name (older versions), what both sides answer alike, and the',
          ' * variants for the per-thread default stream of calls that are given their stream. A definition by hand takes the place of one here. */',
-         '#include "api/api.h"', '#include "lib/cudaapi/cudaapi.h"', '', '#include <cudaProfiler.h>', '',
+         '#include "api/api.h"', '#include "lib/driver/driver.h"', '', '#include <cudaProfiler.h>', '',
          '#define WEAK __attribute__((weak))', '']
     for name, params, per_thread, x in exports(d):
         if name not in own and shared(x):

@@ -94,7 +94,7 @@ def render_h(entries):
 
 
 def render_c(entries):
-    o = [BANNER, '#include <limits.h>', '', '#include "api/api.h"', '#include "lib/cudaapi/cudaapi.h"', '', '#include <cudaProfiler.h>', '']
+    o = [BANNER, '#include <limits.h>', '', '#include "api/api.h"', '#include "lib/driver/driver.h"', '', '#include <cudaProfiler.h>', '']
     for e in entries:
         o += entry(e)
     return '\n'.join(o)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../../lib/attribute/attribute.h"
 #include "vgp_entry.h"
 #include "vgp_guest.h"
 
@@ -232,35 +233,19 @@ static CUresult take_attributes(const CUlaunchConfig *config, struct vcu_launch 
     for (unsigned i = 0; i < config->numAttrs; i++) {
         const CUlaunchAttribute *a = &config->attrs[i];
 
-        switch (a->id) {
-        case CU_LAUNCH_ATTRIBUTE_IGNORE:
+        if (a->id == CU_LAUNCH_ATTRIBUTE_IGNORE || !att_launch_active(a))
             continue;
-        case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-            if (a->value.cooperative != 0)
-                l->flags |= VGP_LAUNCH_COOPERATIVE | VGP_LAUNCH_REPLY;
-            break;
-        case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-        case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
-            l->flags |= VGP_LAUNCH_REPLY; /* INVALID_CLUSTER_SIZE is an error of the launch */
-            break;
-        case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-        case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-        case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-        case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-        case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-        case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-        case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-        case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
-            break;
-        case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-        case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-        case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+        if (att_launch_class(a->id) == ATT_OBJECT)
             return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuLaunchKernelEx",
-                              "launch attribute %d (an event or a graph node) is not served", (int)a->id);
-        default:
+                              "launch attribute %s is not served", att_object_name(a->id));
+        if (att_launch_class(a->id) != ATT_PLAIN)
             return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, "cuLaunchKernelEx",
                               "launch attribute %d is unknown or not for launches", (int)a->id);
-        }
+        if (a->id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && a->value.cooperative != 0)
+            l->flags |= VGP_LAUNCH_COOPERATIVE | VGP_LAUNCH_REPLY;
+        if (a->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION ||
+            a->id == CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION)
+            l->flags |= VGP_LAUNCH_REPLY; /* INVALID_CLUSTER_SIZE is an error of the launch */
         l->attribute_ids[l->attributes] = a->id;
         memcpy(&l->attribute_values[l->attributes], &a->value, sizeof(a->value));
         l->attributes++;

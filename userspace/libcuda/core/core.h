@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #include "../../../lib/btree/btree.h"
-#include "../../../lib/cudaapi/cudaapi.h"
+#include "../../../lib/driver/driver.h"
 #include "../../../lib/link/link.h"
 #include "../../../protocol/vgp_ring.h"
 #include "fault.h"

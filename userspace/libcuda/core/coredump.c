@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Settings of GPU core dumps (lib/cudaapi/coredump.h). No dump is ever written, because the state
+ * Settings of GPU core dumps (lib/driver/coredump.h). No dump is ever written, because the state
  * of the GPU is in the worker, which may write no files; so enabling one is refused.
  */
 #include "core.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Results: names, texts (lib/cudaapi has the table), and how the trace reads them.
+ * Results: names, texts (lib/driver has the table), and how the trace reads them.
  */
 #include "core.h"
 

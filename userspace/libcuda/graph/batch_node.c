@@ -7,37 +7,20 @@
 #include "vgp_entry.h"
 #include "vgp_guest.h"
 
-CUresult vcu_batch_node(const char *call, const struct vgp_where *w, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p,
-                        uint64_t *node)
+CUresult vcu_batch_node(const struct vgp_where *w, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, uint64_t *node)
 {
-    uint64_t words[4 * 256];
+    struct cua_memory_operation list[CUA_MEMORY_OPERATIONS_MAX];
+    uint64_t words[4 * CUA_MEMORY_OPERATIONS_MAX];
+    CUresult res =
+        p == NULL ? CUDA_ERROR_INVALID_VALUE : cua_memory_operations_read(p->paramArray, p->count, list);
 
-    if (p == NULL || p->count == 0 || p->count > 256 || p->paramArray == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    if (res != CUDA_SUCCESS)
+        return res;
     for (unsigned i = 0; i < p->count; i++) {
-        const CUstreamBatchMemOpParams *q = &p->paramArray[i];
-        uint64_t *to = &words[4 * i];
-
-        to[0] = q->operation;
-        to[1] = q->waitValue.flags; /* at the same place in writeValue */
-        to[2] = q->waitValue.address;
-        to[3] = q->waitValue.value64;
-        switch (q->operation) {
-        case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-        case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-        case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-        case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-            break;
-        case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
-            to[1] = q->flushRemoteWrites.flags;
-            to[2] = to[3] = 0;
-            break;
-        case CU_STREAM_MEM_OP_BARRIER:
-            return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call, "memory operation %d is not served",
-                              (int)q->operation);
-        default:
-            return CUDA_ERROR_INVALID_VALUE;
-        }
+        words[4 * i] = list[i].type;
+        words[4 * i + 1] = list[i].flags;
+        words[4 * i + 2] = list[i].address;
+        words[4 * i + 3] = list[i].value;
     }
     return vgp_call_vgpGraphBatchMemOpNode(VGP_WHERE(w), p->ctx, p->flags, words, 4 * p->count, node);
 }
@@ -55,7 +38,7 @@ CUresult vcu_cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP
         res = vgp_call_vgpGraphNodeInfo(hNode, &type, &graph);
     if (res != CUDA_SUCCESS)
         return res;
-    list = calloc(256, sizeof(*list));
+    list = calloc(CUA_MEMORY_OPERATIONS_MAX, sizeof(*list));
     if (list == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     do {
@@ -63,17 +46,18 @@ CUresult vcu_cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP
         uint32_t n = 480;
 
         res = vgp_call_vgpGraphBatchMemOpNodeGet(hNode, have, &flags, &total, words, &n);
-        if (res == CUDA_SUCCESS && (n % 4 != 0 || total > 256 || have + n / 4 > 256))
+        if (res == CUDA_SUCCESS &&
+            (n % 4 != 0 || total > CUA_MEMORY_OPERATIONS_MAX || have + n / 4 > CUA_MEMORY_OPERATIONS_MAX))
             res = CUDA_ERROR_UNKNOWN;
         if (res != CUDA_SUCCESS) {
             free(list);
             return res;
         }
         for (uint32_t i = 0; i < n; i += 4, have++) {
-            list[have].operation = (CUstreamBatchMemOpType)words[i];
-            list[have].waitValue.flags = (unsigned)words[i + 1];
-            list[have].waitValue.address = words[i + 2];
-            list[have].waitValue.value64 = words[i + 3];
+            struct cua_memory_operation m = {(CUstreamBatchMemOpType)words[i], (unsigned)words[i + 1],
+                                             words[i + 2], words[i + 3]};
+
+            list[have] = cua_memory_operation_params(&m);
         }
         if (n == 0)
             break;

@@ -17,8 +17,7 @@ CUresult vcu_memset_node(const struct vgp_where *w, const CUDA_MEMSET_NODE_PARAM
                          uint64_t *node);
 CUresult vcu_host_node(const struct vgp_where *w, const CUDA_HOST_NODE_PARAMS *p, uint64_t *node);
 CUresult vcu_event_node(const struct vgp_where *w, CUevent event, bool wait, uint64_t *node);
-CUresult vcu_batch_node(const char *call, const struct vgp_where *w, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p,
-                        uint64_t *node);
+CUresult vcu_batch_node(const struct vgp_where *w, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, uint64_t *node);
 CUresult vcu_child_node(const struct vgp_where *w, CUgraph child, uint64_t *node);
 CUresult vcu_any_node(const char *call, const struct vgp_where *w, CUgraphNodeParams *p, uint64_t *node);
 CUresult vcu_move_node(const struct vgp_where *w, CUgraph child, uint64_t *node);

@@ -239,7 +239,7 @@ CUresult vcu_any_node(const char *call, const struct vgp_where *w, CUgraphNodePa
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
         return vcu_event_node(w, p->eventRecord.event, false, node);
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-        return vcu_batch_node(call, w, (const CUDA_BATCH_MEM_OP_NODE_PARAMS *)&p->memOp, node);
+        return vcu_batch_node(w, (const CUDA_BATCH_MEM_OP_NODE_PARAMS *)&p->memOp, node);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC: /* the second version has the fields of the first */
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:

@@ -13,7 +13,7 @@ static bool device_can(int device)
     return vcu.devices[device].attributes[CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK] != 0;
 }
 
-CUresult vcu_decompress_capable(int device, uint64_t address, unsigned char *out)
+CUresult vcu_decompress_capable(int device, uint64_t address, bool *out)
 {
     uint32_t capable = 0;
     CUresult res = CUDA_SUCCESS;

@@ -95,7 +95,7 @@ CUresult vcu_memory_note_opened(uint64_t dptr, uint64_t size, uint64_t pool);
 bool vcu_memory_close(uint64_t dptr, struct vcu_place *place);
 
 /* decompress.c: CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE: the worker's driver knows. */
-CUresult vcu_decompress_capable(int device, uint64_t address, unsigned char *out);
+CUresult vcu_decompress_capable(int device, uint64_t address, bool *out);
 
 /* multicast.c: waits until all devices were added, if it is a multicast object. */
 void vcu_multicast_await(uint64_t handle);
@@ -113,10 +113,7 @@ CUresult vcu_dmabuf_import(void **object, CUdeviceptr *ptr, int fd, size_t size)
 CUresult vcu_dmabuf_release(void *object);
 
 /* vmm.c: a reserved address: the reservation and the mapping in it; map_size 0: none. */
-struct vcu_reserved {
-    uint64_t base, size, map_base, map_size;
-};
-bool vcu_vmm_find(uint64_t addr, struct vcu_reserved *out);
+bool vcu_vmm_find(uint64_t addr, struct cua_reserved *out);
 
 /* host_memory.c: an address somewhere, for memory that the worker could not map elsewhere. */
 void *vcu_far_address(void);

@@ -208,14 +208,14 @@ CUresult vcu_cuMemAddressFree(CUdeviceptr ptr, size_t size)
     return res;
 }
 
-bool vcu_vmm_find(uint64_t addr, struct vcu_reserved *out)
+bool vcu_vmm_find(uint64_t addr, struct cua_reserved *out)
 {
     struct vcu_place p;
     struct vcu_range r;
 
     if (!vcu_range_find(&reservations, addr, &r))
         return false;
-    *out = (struct vcu_reserved){.base = r.start, .size = r.size};
+    *out = (struct cua_reserved){.base = r.start, .size = r.size};
     if (vcu_memory_find(addr, &p) && p.m.kind == VCU_MEM_MAPPED) {
         out->map_base = p.start;
         out->map_size = p.size;

@@ -2,6 +2,8 @@
 /* Driver API: kernel launches. */
 #include "api/api.h"
 
+#include "lib/attribute/attribute.h"
+
 static CUresult launch(const struct sg_launch_request *q)
 {
     SG_AUTO struct sg_stream *s = NULL;
@@ -55,40 +57,28 @@ CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, 
     return launch(&q);
 }
 
-/* Honoured, ignorable as a hint, or refused by name: never dropped in silence. */
+/*
+ * Honoured, ignored as a hint (the manual promises no effect of the others; full serialisation, which is what
+ * happens, is within what PROGRAMMATIC_STREAM_SERIALIZATION allows; of PREFERRED_CLUSTER_DIMENSION see
+ * check_preferred_cluster()), or refused by name.
+ */
 static CUresult apply_attribute(struct sg_launch_request *q, const CUlaunchAttribute *a)
 {
-    switch (a->id) {
-    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+    if (a->id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
         q->cooperative = a->value.cooperative != 0;
-        return CUDA_SUCCESS;
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+    if (a->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
         return sg_cluster_dimension(a->value.clusterDim.x, a->value.clusterDim.y, a->value.clusterDim.z,
                                     q->cluster);
-    /* Full serialisation, which is what happens, is within what this allows. */
-    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-    /* Hints: the manual promises no effect (of PREFERRED_CLUSTER_DIMENSION: see check_preferred_cluster()). */
-    case CU_LAUNCH_ATTRIBUTE_IGNORE:
-    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+    switch (att_launch_class(a->id)) {
+    case ATT_PLAIN:
         return CUDA_SUCCESS;
-    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "launch attribute PROGRAMMATIC_EVENT");
-    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-        return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "launch attribute LAUNCH_COMPLETION_EVENT");
-    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
-        return a->value.deviceUpdatableKernelNode.deviceUpdatable
-                   ? sg_fail(CUDA_ERROR_NOT_SUPPORTED, "launch attribute DEVICE_UPDATABLE_KERNEL_NODE")
+    case ATT_OBJECT:
+        return att_launch_active(a)
+                   ? sg_fail(CUDA_ERROR_NOT_SUPPORTED, "launch attribute %s", att_object_name(a->id))
                    : CUDA_SUCCESS;
     default:
-        return sg_fail(CUDA_ERROR_INVALID_VALUE, "launch attribute %d is not known", (int)a->id);
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "launch attribute %d is unknown or not for launches",
+                       (int)a->id);
     }
 }
 

@@ -7,7 +7,7 @@
 
 #include "api/api.h"
 
-#include "lib/cudaapi/cudaapi.h"
+#include "lib/driver/driver.h"
 
 /* One launch with what was set. */
 static CUresult launch(CUfunction hfunc, int width, int height, CUstream stream)

@@ -5,7 +5,7 @@
  */
 #include "api/api.h"
 
-#include "lib/cudaapi/cudaapi.h"
+#include "lib/driver/driver.h"
 
 static CUresult told(const char *call, CUresult r)
 {

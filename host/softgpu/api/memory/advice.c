@@ -5,7 +5,7 @@
  */
 #include "api/api.h"
 
-#include "lib/cudaapi/cudaapi.h"
+#include "lib/driver/driver.h"
 
 static bool alive(uint64_t id, uint64_t start)
 {

@@ -6,7 +6,7 @@
  */
 #include "api/api.h"
 
-#include "lib/cudaapi/cudaapi.h"
+#include "lib/driver/driver.h"
 
 static const struct cua_memory_ops ops = {
     .import = cuMemImportFromShareableHandle,

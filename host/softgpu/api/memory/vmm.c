@@ -14,7 +14,9 @@
 #include <unistd.h>
 
 #include "api/api.h"
+
 #include "lib/btree/btree.h"
+#include "lib/driver/driver.h"
 
 #define SG_GRANULARITY (2ull << 20)
 #define SG_RESERVE_MAX (1ull << 44) /* bytes in one reservation */
@@ -508,7 +510,7 @@ CUresult sgd_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, v
     return r;
 }
 
-bool sg_vmm_find(uint64_t addr, struct sg_vmm_info *out)
+bool sg_vmm_find(uint64_t addr, struct cua_reserved *out)
 {
     struct btr_item item;
 
@@ -518,7 +520,7 @@ bool sg_vmm_find(uint64_t addr, struct sg_vmm_info *out)
     if (found) {
         const struct mapping *m = mapping_at(addr);
 
-        *out = (struct sg_vmm_info){.base = item.key, .size = item.weight};
+        *out = (struct cua_reserved){.base = item.key, .size = item.weight};
         if (m) {
             out->map_base = m->base;
             out->map_size = m->size;

@@ -10,7 +10,7 @@
 
 #include "api/api.h"
 
-#include "lib/cudaapi/cudaapi.h"
+#include "lib/driver/driver.h"
 
 #define SG_EXTSEM_SLICE 100 /* milliseconds after which a wait looks whether its context has ended */
 

@@ -6,58 +6,55 @@
 #include "api/api.h"
 #include "memory/grace.h"
 
-#define SG_BATCH_MAX 256u /* operations per batch: the documented maximum */
+#include "lib/driver/driver.h"
+
 #define SG_NAP_MIN_NS 1000u
 #define SG_NAP_MAX_NS 500000u /* how late a wait may notice; nobody tells us of a store */
-
-struct memop {
-    bool wait, wide;
-    uint64_t addr, value;
-    unsigned flags;
-};
 
 struct memop_op {
     struct sg_op op;
     unsigned n;
-    struct memop list[];
+    struct cua_memory_operation list[];
 };
 
-static bool satisfied(const struct memop *m)
+static bool satisfied(const struct cua_memory_operation *m)
 {
-    uint64_t v = m->wide ? __atomic_load_n((uint64_t *)m->addr, __ATOMIC_ACQUIRE)
-                         : __atomic_load_n((uint32_t *)m->addr, __ATOMIC_ACQUIRE);
+    const bool wide = cua_memory_operation_width(m->type) == 8;
+    uint64_t v = wide ? __atomic_load_n((uint64_t *)m->address, __ATOMIC_ACQUIRE)
+                      : __atomic_load_n((uint32_t *)m->address, __ATOMIC_ACQUIRE);
 
     switch (m->flags & 3) {
     case CU_STREAM_WAIT_VALUE_GEQ: /* cyclic, as documented */
-        return m->wide ? (int64_t)(v - m->value) >= 0 : (int32_t)((uint32_t)v - (uint32_t)m->value) >= 0;
+        return wide ? (int64_t)(v - m->value) >= 0 : (int32_t)((uint32_t)v - (uint32_t)m->value) >= 0;
     case CU_STREAM_WAIT_VALUE_EQ:
-        return m->wide ? v == m->value : (uint32_t)v == (uint32_t)m->value;
+        return wide ? v == m->value : (uint32_t)v == (uint32_t)m->value;
     case CU_STREAM_WAIT_VALUE_AND:
-        return m->wide ? (v & m->value) != 0 : ((uint32_t)v & (uint32_t)m->value) != 0;
+        return wide ? (v & m->value) != 0 : ((uint32_t)v & (uint32_t)m->value) != 0;
     default:
-        return m->wide ? ~(v | m->value) != 0 : (uint32_t) ~((uint32_t)v | (uint32_t)m->value) != 0;
+        return wide ? ~(v | m->value) != 0 : (uint32_t) ~((uint32_t)v | (uint32_t)m->value) != 0;
     }
 }
 
 /* Writes the word, or looks at it once. *done: nothing is left to wait for. */
-static CUresult memop_once(const struct memop *m, struct sg_stream *s, bool *done)
+static CUresult memop_once(const struct cua_memory_operation *m, struct sg_stream *s, bool *done)
 {
-    const uint64_t size = m->wide ? 8 : 4;
+    const uint64_t size = cua_memory_operation_width(m->type);
+    const bool wait = cua_memory_operation_waits(m->type);
     struct sg_mem_info info;
     CUresult r = CUDA_SUCCESS;
 
     *done = true;
     sg_grace_enter();
-    if (!sg_mem_covers(m->addr, size, &info))
+    if (!sg_mem_covers(m->address, size, &info))
         r = sg_gone(s, "stream memory operation");
-    else if ((!m->wait && !info.writable) || !sg_mem_reachable(s->ctx->device, m->addr, size, !m->wait))
+    else if ((!wait && !info.writable) || !sg_mem_reachable(s->ctx->device, m->address, size, !wait))
         r = sg_unreachable(s, "stream memory operation");
-    else if (m->wait)
+    else if (wait)
         *done = satisfied(m);
-    else if (m->wide)
-        __atomic_store_n((uint64_t *)m->addr, m->value, __ATOMIC_SEQ_CST);
+    else if (size == 8)
+        __atomic_store_n((uint64_t *)m->address, m->value, __ATOMIC_SEQ_CST);
     else
-        __atomic_store_n((uint32_t *)m->addr, (uint32_t)m->value, __ATOMIC_SEQ_CST);
+        __atomic_store_n((uint32_t *)m->address, (uint32_t)m->value, __ATOMIC_SEQ_CST);
     sg_grace_leave();
     return r;
 }
@@ -92,20 +89,21 @@ static void memop_drop(struct sg_op *op)
     free(op);
 }
 
-static CUresult check(const struct memop *m)
+static CUresult check(const struct cua_memory_operation *m)
 {
     struct sg_mem_info info;
-    uint64_t size = m->wide ? 8 : 4;
+    const uint64_t size = cua_memory_operation_width(m->type);
+    const bool wait = cua_memory_operation_waits(m->type);
 
-    if (m->wait ? (m->flags & ~3u) != 0 : m->flags != 0) /* FLUSH is not offered */
-        return m->wait && m->flags & CU_STREAM_WAIT_VALUE_FLUSH ? CUDA_ERROR_NOT_SUPPORTED
-                                                                : CUDA_ERROR_INVALID_VALUE;
-    if (m->addr % size || !sg_mem_covers(m->addr, size, &info) || (!m->wait && !info.writable))
+    if (wait ? (m->flags & ~3u) != 0 : m->flags != 0) /* FLUSH is not offered */
+        return wait && m->flags & CU_STREAM_WAIT_VALUE_FLUSH ? CUDA_ERROR_NOT_SUPPORTED
+                                                             : CUDA_ERROR_INVALID_VALUE;
+    if (m->address % size || !sg_mem_covers(m->address, size, &info) || (!wait && !info.writable))
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }
 
-static CUresult build(const struct memop *list, unsigned n, bool *waits, struct memop_op **out)
+static CUresult build(const struct cua_memory_operation *list, unsigned n, bool *waits, struct memop_op **out)
 {
     struct memop_op *o;
 
@@ -115,7 +113,7 @@ static CUresult build(const struct memop *list, unsigned n, bool *waits, struct 
 
         if (r != CUDA_SUCCESS)
             return r;
-        *waits |= list[i].wait;
+        *waits |= cua_memory_operation_waits(list[i].type);
     }
     o = calloc(1, sizeof(*o) + n * sizeof(o->list[0]));
     if (!o)
@@ -137,28 +135,13 @@ bool sg_memop_describe(struct sg_op *op, CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
 
     if (!list)
         return false;
-    for (unsigned i = 0; i < o->n; i++) {
-        const struct memop *m = &o->list[i];
-
-        if (m->wait) {
-            list[i].waitValue.operation =
-                m->wide ? CU_STREAM_MEM_OP_WAIT_VALUE_64 : CU_STREAM_MEM_OP_WAIT_VALUE_32;
-            list[i].waitValue.address = m->addr;
-            list[i].waitValue.value64 = m->value;
-            list[i].waitValue.flags = m->flags;
-        } else {
-            list[i].writeValue.operation =
-                m->wide ? CU_STREAM_MEM_OP_WRITE_VALUE_64 : CU_STREAM_MEM_OP_WRITE_VALUE_32;
-            list[i].writeValue.address = m->addr;
-            list[i].writeValue.value64 = m->value;
-            list[i].writeValue.flags = m->flags;
-        }
-    }
+    for (unsigned i = 0; i < o->n; i++)
+        list[i] = cua_memory_operation_params(&o->list[i]);
     *p = (CUDA_BATCH_MEM_OP_NODE_PARAMS){.count = o->n, .paramArray = list};
     return true;
 }
 
-static CUresult issue(struct sg_stream *s, const struct memop *list, unsigned n)
+static CUresult issue(struct sg_stream *s, const struct cua_memory_operation *list, unsigned n)
 {
     struct memop_op *o;
     bool waits;
@@ -167,46 +150,25 @@ static CUresult issue(struct sg_stream *s, const struct memop *list, unsigned n)
     return r == CUDA_SUCCESS ? sg_issue(s, &o->op, waits ? SG_ISSUE_ASYNC : SG_ISSUE_INLINE) : r;
 }
 
-/* Reads a batch; *n operations are left of it. */
+/* Reads a batch; *left operations remain to be carried out. */
 static CUresult translate(unsigned count, const CUstreamBatchMemOpParams *p, unsigned flags,
-                          struct memop list[SG_BATCH_MAX], unsigned *left)
+                          struct cua_memory_operation list[CUA_MEMORY_OPERATIONS_MAX], unsigned *left)
 {
-    if (!count || count > SG_BATCH_MAX || !p || flags)
-        return CUDA_ERROR_INVALID_VALUE;
-    unsigned n = 0;
+    CUresult r = flags ? CUDA_ERROR_INVALID_VALUE : cua_memory_operations_read(p, count, list);
 
-    for (unsigned i = 0; i < count; i++) {
-        bool wide = p[i].operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 ||
-                    p[i].operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
-
-        switch (p[i].operation) {
-        case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-        case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-            list[n++] =
-                (struct memop){true, wide, p[i].waitValue.address,
-                               wide ? p[i].waitValue.value64 : p[i].waitValue.value, p[i].waitValue.flags};
-            break;
-        case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-        case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-            list[n++] =
-                (struct memop){false, wide, p[i].writeValue.address,
-                               wide ? p[i].writeValue.value64 : p[i].writeValue.value, p[i].writeValue.flags};
-            break;
-        case CU_STREAM_MEM_OP_BARRIER: /* every operation is ordered as it is */
-            break;
-        case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
-            return CUDA_ERROR_NOT_SUPPORTED; /* CAN_FLUSH_REMOTE_WRITES is 0 */
-        default:
-            return CUDA_ERROR_INVALID_VALUE;
-        }
+    *left = 0;
+    for (unsigned i = 0; r == CUDA_SUCCESS && i < count; i++) {
+        if (list[i].type == CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES)
+            r = CUDA_ERROR_NOT_SUPPORTED;                  /* CAN_FLUSH_REMOTE_WRITES is 0 */
+        else if (list[i].type != CU_STREAM_MEM_OP_BARRIER) /* every operation is ordered as it is */
+            list[(*left)++] = list[i];
     }
-    *left = n;
-    return CUDA_SUCCESS;
+    return r;
 }
 
 CUresult sg_memop_op(const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, struct sg_op **out)
 {
-    struct memop list[SG_BATCH_MAX];
+    struct cua_memory_operation list[CUA_MEMORY_OPERATIONS_MAX];
     struct memop_op *o;
     bool waits;
     unsigned n;
@@ -221,22 +183,22 @@ CUresult sg_memop_op(const CUDA_BATCH_MEM_OP_NODE_PARAMS *p, struct sg_op **out)
 
 /* ---- entry points ---- */
 
-#define SG_MEMOP(NAME, WAIT, WIDE, TYPE) \
+#define SG_MEMOP(NAME, OPERATION, TYPE) \
     CUresult sgd_##NAME##_v2(struct sg_stream *s, CUdeviceptr addr, TYPE value, unsigned int flags) \
     { \
-        return issue(s, &(struct memop){WAIT, WIDE, addr, value, flags}, 1); \
+        return issue(s, &(struct cua_memory_operation){OPERATION, flags, addr, value}, 1); \
     }
 
-SG_MEMOP(cuStreamWaitValue32, true, false, cuuint32_t)
-SG_MEMOP(cuStreamWaitValue64, true, true, cuuint64_t)
-SG_MEMOP(cuStreamWriteValue32, false, false, cuuint32_t)
-SG_MEMOP(cuStreamWriteValue64, false, true, cuuint64_t)
+SG_MEMOP(cuStreamWaitValue32, CU_STREAM_MEM_OP_WAIT_VALUE_32, cuuint32_t)
+SG_MEMOP(cuStreamWaitValue64, CU_STREAM_MEM_OP_WAIT_VALUE_64, cuuint64_t)
+SG_MEMOP(cuStreamWriteValue32, CU_STREAM_MEM_OP_WRITE_VALUE_32, cuuint32_t)
+SG_MEMOP(cuStreamWriteValue64, CU_STREAM_MEM_OP_WRITE_VALUE_64, cuuint64_t)
 
 CUresult sgd_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,
                                    unsigned int flags)
 {
     SG_AUTO struct sg_stream *s = NULL;
-    struct memop list[SG_BATCH_MAX];
+    struct cua_memory_operation list[CUA_MEMORY_OPERATIONS_MAX];
     unsigned n;
     CUresult r = translate(count, paramArray, flags, list, &n);
 

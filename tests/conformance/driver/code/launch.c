@@ -49,6 +49,41 @@ CASE(launch_limits, CF_CTX)
     NEED(cuMemFree(p));
 }
 
+/* What a launch says to each attribute, off and on; the number beyond the last one is none. */
+CASE(launch_attribute_each, CF_CTX)
+{
+    CUlaunchAttribute a;
+    CUlaunchConfig c = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1};
+    char name[32];
+
+    c.blockDimZ = 1;
+    c.attrs = &a;
+    c.numAttrs = 1;
+    for (unsigned on = 0; on < 2; on++) {
+        for (unsigned id = 0; id < 18; id++) {
+            CUresult want = CUDA_SUCCESS;
+
+            if (id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION || id == 11) /* see effects.c */
+                continue;
+            if (id == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY || id == 15 || id > 16)
+                want = CUDA_ERROR_INVALID_VALUE; /* of streams only, and none */
+            if (id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ||
+                id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT ||
+                (id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE && on))
+                want = CUDA_ERROR_NOT_SUPPORTED;
+            memset(&a, 0, sizeof(a));
+            a.id = (CUlaunchAttributeID)id;
+            if (id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)
+                a.value.deviceUpdatableKernelNode.deviceUpdatable = (int)on;
+            else if (id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+                a.value.cooperative = (int)on;
+            snprintf(name, sizeof(name), "%s_%u", on ? "on" : "off", id);
+            RC(name, cuLaunchKernelEx(&c, cf_func("k_nop"), NULL, NULL), want);
+        }
+    }
+    OK("sync", cuCtxSynchronize());
+}
+
 CASE(launch_params_wrong, CF_CTX)
 {
     CUfunction fill = cf_func("k_fill");

@@ -318,6 +318,61 @@ CASE(memop_batch, CF_CTX)
     NEED(cuMemFreeHost(h));
 }
 
+/* The same batch on a stream and as a node: barriers, what is not offered, and what is read back. */
+CASE(memop_params, CF_CTX)
+{
+    CUDA_BATCH_MEM_OP_NODE_PARAMS node = {.count = 3}, got;
+    CUstreamBatchMemOpParams ops[3];
+    CUgraphNode n = NULL;
+    CUdeviceptr p = 0;
+    CUgraph g = NULL;
+    CUstream s = NULL;
+    uint32_t value[2];
+
+    NEED(cuMemAlloc(&p, 64));
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuGraphCreate(&g, 0));
+    NEED(cuCtxGetCurrent(&node.ctx));
+    node.paramArray = ops;
+    memset(ops, 0xee, sizeof(ops));
+    ops[0].operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    ops[0].writeValue.address = p;
+    ops[0].writeValue.value = 5; /* the upper half of value64 stays as it is */
+    ops[0].writeValue.flags = 0;
+    ops[1].operation = CU_STREAM_MEM_OP_BARRIER;
+    ops[1].memoryBarrier.flags = CU_STREAM_MEMORY_BARRIER_TYPE_SYS;
+    ops[2] = ops[0];
+    ops[2].writeValue.address = p + 4;
+    OK("barrier", cuStreamBatchMemOp(s, 3, ops, 0));
+    OK("sync", cuStreamSynchronize(s));
+    OK("read", cuMemcpyDtoH(value, p, 8));
+    cf_true("values", value[0] == 5 && value[1] == 5);
+    OK("node", cuGraphAddBatchMemOpNode(&n, g, NULL, 0, &node));
+    memset(&got, 0xee, sizeof(got));
+    OK("get", cuGraphBatchMemOpNodeGetParams(n, &got));
+    cf_true("flags", got.flags == 0 && got.count >= 2);
+    cf_u64("first", got.paramArray[0].operation, CU_STREAM_MEM_OP_WRITE_VALUE_32);
+    cf_u64("first_value", got.paramArray[0].writeValue.value, 5);
+    cf_true("first_address", got.paramArray[0].writeValue.address == p);
+    ops[1].operation = (CUstreamBatchMemOpType)77;
+    RC("unknown", cuStreamBatchMemOp(s, 3, ops, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("unknown_node", cuGraphBatchMemOpNodeSetParams(n, &node), CUDA_ERROR_INVALID_VALUE);
+    ops[0].operation = CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES;
+    ops[0].flushRemoteWrites.flags = 0;
+    RC("unknown_behind_flush", cuStreamBatchMemOp(s, 3, ops, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("unknown_behind_flush_node", cuGraphBatchMemOpNodeSetParams(n, &node), CUDA_ERROR_INVALID_VALUE);
+    node.count = 0;
+    RC("none_node", cuGraphBatchMemOpNodeSetParams(n, &node), CUDA_ERROR_INVALID_VALUE);
+    node.count = 257;
+    RC("too_many_node", cuGraphBatchMemOpNodeSetParams(n, &node), CUDA_ERROR_INVALID_VALUE);
+    memset(&got, 0xee, sizeof(got));
+    OK("get_after", cuGraphBatchMemOpNodeGetParams(n, &got));
+    cf_true("as_before", got.count >= 2 && got.paramArray[0].writeValue.address == p);
+    NEED(cuGraphDestroy(g));
+    NEED(cuStreamDestroy(s));
+    NEED(cuMemFree(p));
+}
+
 CASE(cluster_occupancy, CF_CTX)
 {
     CUlaunchConfig cfg = {

@@ -349,6 +349,29 @@ static void in_dot(void *unused)
     (void)unused;
 }
 
+/* A text without its numbers and addresses, as a number. */
+static uint64_t dot_form(const char *text)
+{
+    uint64_t form = 1469598103934665603u;
+
+    while (*text) {
+        size_t run = strspn(text, "0123456789");
+        char c = *text;
+
+        if (run) {
+            c = '#';
+            text += strspn(text, "0123456789abcdefx");
+        } else if (!strncmp(text, "(nil)", 5)) {
+            c = '#';
+            text += 5;
+        } else {
+            text++;
+        }
+        form = (form ^ (unsigned char)c) * 1099511628211u;
+    }
+    return form;
+}
+
 /* A picture of nodes of many types, with every detail, and of the graphs that nodes hold. */
 CASE(graph_dot, CF_CTX)
 {
@@ -405,6 +428,7 @@ CASE(graph_dot, CF_CTX)
     for (const char *at = text; (at = strstr(at, "subgraph cluster_")) != NULL; at++)
         clusters++;
     cf_u64("clusters", clusters, 4);
+    cf_u64("form", dot_form(text), dot_form(text));
     OK("destroy", cuGraphDestroy(g));
     OK("destroy_middle", cuGraphDestroy(middle));
     OK("destroy_child", cuGraphDestroy(child));

@@ -92,6 +92,66 @@ CASE(batch_order, CF_CTX)
     free(src);
 }
 
+typedef CUresult batch_12080(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUmemcpyAttributes *, size_t *,
+                             size_t, size_t *, CUstream);
+typedef CUresult batch_3d_12080(size_t, CUDA_MEMCPY3D_BATCH_OP *, size_t *, unsigned long long, CUstream);
+
+/* The calls of CUDA 12.8 tell which copy failed, and write the index in any case. */
+CASE(batch_failed_index, CF_CTX)
+{
+    CUDA_MEMCPY3D_BATCH_OP op[2];
+    CUdeviceptr d = 0, dsts[2], srcs[2];
+    size_t sizes[2] = {16, 16}, first = 0, failed;
+    CUdriverProcAddressQueryResult how;
+    void *linear = NULL, *three = NULL;
+    CUmemcpyAttributes attr;
+    CUstream s = NULL;
+
+    NEED(cuGetProcAddress("cuMemcpyBatchAsync", &linear, 12080, 0, &how));
+    NEED(cuGetProcAddress("cuMemcpy3DBatchAsync", &three, 12080, 0, &how));
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    NEED(cuMemAlloc(&d, 64));
+    memset(&attr, 0, sizeof(attr));
+    attr.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    srcs[0] = srcs[1] = d;
+    dsts[0] = d + 16;
+    dsts[1] = d + 32;
+    memset(&failed, 0xee, sizeof(failed));
+    OK("good", ((batch_12080 *)linear)(dsts, srcs, sizes, 2, &attr, &first, 1, &failed, s));
+    cf_u64("good_index", failed, SIZE_MAX);
+    memset(&failed, 0xee, sizeof(failed));
+    sizes[1] = 64; /* beyond the destination */
+    RC("past", ((batch_12080 *)linear)(dsts, srcs, sizes, 2, &attr, &first, 1, &failed, s),
+       CUDA_ERROR_INVALID_VALUE);
+    cf_u64("past_index", failed, 1);
+    memset(&failed, 0xee, sizeof(failed));
+    RC("list", ((batch_12080 *)linear)(dsts, srcs, sizes, 2, &attr, &first, 3, &failed, s),
+       CUDA_ERROR_INVALID_VALUE);
+    cf_u64("list_index", failed, SIZE_MAX);
+    memset(&failed, 0xee, sizeof(failed));
+    RC("legacy", ((batch_12080 *)linear)(dsts, srcs, sizes, 2, &attr, &first, 1, &failed, NULL),
+       CUDA_ERROR_INVALID_VALUE);
+    cf_u64("legacy_index", failed, SIZE_MAX);
+    memset(op, 0, sizeof(op));
+    for (int i = 0; i < 2; i++) {
+        op[i].src.type = op[i].dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+        op[i].src.op.ptr.ptr = d;
+        op[i].dst.op.ptr.ptr = d + 32;
+        op[i].extent = (CUextent3D){.width = 4, .height = 2, .depth = 2};
+        op[i].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
+    }
+    op[1].extent.depth = 0;
+    memset(&failed, 0xee, sizeof(failed));
+    RC("empty_3d", ((batch_3d_12080 *)three)(2, op, &failed, 0, s), CUDA_ERROR_INVALID_VALUE);
+    cf_u64("empty_3d_index", failed, 1);
+    memset(&failed, 0xee, sizeof(failed));
+    RC("flags_3d", ((batch_3d_12080 *)three)(2, op, &failed, 1, s), CUDA_ERROR_INVALID_VALUE);
+    cf_u64("flags_3d_index", failed, SIZE_MAX);
+    NEED(cuStreamSynchronize(s));
+    NEED(cuMemFree(d));
+    NEED(cuStreamDestroy(s));
+}
+
 CASE(batch_3d, CF_CTX)
 {
     CUDA_MEMCPY3D_BATCH_OP op;
@@ -195,6 +255,74 @@ CASE(stream_attributes, CF_CTX)
     NEED(cuStreamDestroy(t));
     RC("destroyed", cuStreamCopyAttributes(t, s), CUDA_ERROR_INVALID_HANDLE);
     NEED(cuStreamDestroy(s));
+}
+
+/* What one query writes, as a name for the check: the result, and the bytes that it wrote of 16. */
+static void pointer_written(const char *where, bool list, CUpointer_attribute attribute, CUdeviceptr p)
+{
+    uint8_t a[16], b[16];
+    void *to_a = a, *to_b = b;
+    char name[80];
+    uint64_t mask = 0;
+    CUresult r;
+
+    memset(a, 0xee, sizeof(a));
+    memset(b, 0x11, sizeof(b));
+    r = list ? cuPointerGetAttributes(1, &attribute, &to_a, p) : cuPointerGetAttribute(a, attribute, p);
+    if (list)
+        cuPointerGetAttributes(1, &attribute, &to_b, p);
+    else
+        cuPointerGetAttribute(b, attribute, p);
+    for (unsigned i = 0; i < sizeof(a); i++)
+        mask |= (uint64_t)(a[i] == b[i]) << i;
+    snprintf(name, sizeof(name), "%s_%s_%d_%d", where, list ? "list" : "single", (int)attribute, (int)r);
+    cf_u64(name, mask, r == CUDA_SUCCESS || list ? mask : 0);
+}
+
+/* Which bytes each pointer attribute writes, of each kind of memory, and none when it is refused. */
+CASE(pointer_bytes, CF_CTX)
+{
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemAccessDesc access = {.location = prop.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUdeviceptr p = 0, m = 0, a = 0, v = 0;
+    CUmemGenericAllocationHandle h = 0;
+    size_t grain = 0;
+    void *host = NULL;
+    int plain = 0;
+
+    NEED(cuMemAlloc(&p, 4096));
+    NEED(cuMemAllocManaged(&m, 4096, CU_MEM_ATTACH_GLOBAL));
+    NEED(cuMemAllocAsync(&a, 4096, NULL));
+    NEED(cuMemHostAlloc(&host, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    NEED(cuMemGetAllocationGranularity(&grain, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    NEED(cuMemAddressReserve(&v, 3 * grain, 0, 0, 0));
+    NEED(cuMemCreate(&h, grain, &prop, 0));
+    NEED(cuMemMap(v, grain, 0, h, 0));
+    NEED(cuMemMap(v + grain, grain, 0, h, 0));
+    NEED(cuMemSetAccess(v, grain, &access, 1));
+    for (int list = 0; list < 2; list++) {
+        for (int i = 0; i <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE + 1; i++) {
+            if (i == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+                continue;
+            pointer_written("device", list, i, p + 8);
+            pointer_written("managed", list, i, m);
+            pointer_written("pool", list, i, a);
+            pointer_written("pinned", list, i, (CUdeviceptr)(uintptr_t)host + 8);
+            pointer_written("mapped", list, i, v);
+            pointer_written("no_access", list, i, v + grain);
+            pointer_written("reserved", list, i, v + 2 * grain);
+            pointer_written("plain", list, i, (CUdeviceptr)(uintptr_t)&plain);
+        }
+    }
+    NEED(cuMemUnmap(v, grain));
+    NEED(cuMemUnmap(v + grain, grain));
+    NEED(cuMemRelease(h));
+    NEED(cuMemAddressFree(v, 3 * grain));
+    NEED(cuMemFreeHost(host));
+    NEED(cuMemFree(a));
+    NEED(cuMemFree(m));
+    NEED(cuMemFree(p));
 }
 
 CASE(pointer_sync, CF_CTX)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Unit tests of lib/cudaapi: what needs no library around it. Memory calls are stand-ins. */
-#include "cudaapi.h"
+/* Unit tests of lib/driver: what needs no library around it. Memory calls are stand-ins. */
+#include "driver.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -382,18 +382,169 @@ static void test_absent(void **state)
     assert_int_equal(cua_checkpoint_other(getppid(), &why), CUDA_ERROR_NOT_SUPPORTED);
 }
 
+/* ---- batches of copies ---- */
+
+static char batch_said[64]; /* calls of a batch: c and C copies, C synchronous, 3 in 3D, s synchronizing */
+static CUDA_MEMCPY3D batch_last;
+
+static CUresult batch_stream(const char *call, CUstream stream)
+{
+    (void)call;
+    return stream == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+/* Addresses below 100 are pageable memory. */
+static bool batch_in_order(CUdeviceptr src, size_t bytes)
+{
+    (void)bytes;
+    return src >= 100;
+}
+
+static CUresult batch_copy(const char *call, CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream,
+                           bool async)
+{
+    (void)call, (void)dst, (void)src, (void)stream;
+    strcat(batch_said, async ? "c" : "C");
+    return bytes == 13 ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
+}
+
+static CUresult batch_3d(const CUDA_MEMCPY3D *p, CUstream stream)
+{
+    (void)stream;
+    batch_last = *p;
+    strcat(batch_said, "3");
+    return CUDA_SUCCESS;
+}
+
+static CUresult batch_synchronize(CUstream stream)
+{
+    (void)stream;
+    strcat(batch_said, "s");
+    return CUDA_SUCCESS;
+}
+
+static CUresult batch_element(const char *call, CUarray array, size_t *bytes)
+{
+    (void)call;
+    *bytes = (uintptr_t)array;
+    return CUDA_SUCCESS;
+}
+
+static const struct cua_batch_ops batch_ops = {
+    .check_stream = batch_stream,
+    .source_in_order = batch_in_order,
+    .copy = batch_copy,
+    .copy_3d = batch_3d,
+    .synchronize = batch_synchronize,
+    .element = batch_element,
+};
+
+static void test_batch_order(void **state)
+{
+    CUstream s = (CUstream)8;
+    CUdeviceptr dsts[6] = {0}, srcs[6] = {1, 100, 1, 100, 1, 100};
+    size_t sizes[6] = {1, 1, 1, 1, 1, 1}, first[3] = {0, 2, 4}, failed = 0;
+    CUmemcpyAttributes a[3] = {{.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM},
+                               {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL},
+                               {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_ANY}};
+
+    (void)state;
+    batch_said[0] = 0;
+    assert_int_equal(cua_copy_batch(&batch_ops, dsts, srcs, sizes, 6, a, first, 3, &failed, s), CUDA_SUCCESS);
+    assert_string_equal(batch_said, "scccCscc");
+    assert_int_equal(failed, SIZE_MAX);
+    sizes[3] = 13;
+    assert_int_equal(cua_copy_batch(&batch_ops, dsts, srcs, sizes, 6, a, first, 3, &failed, s),
+                     CUDA_ERROR_ILLEGAL_ADDRESS);
+    assert_int_equal(failed, 3);
+    assert_int_equal(cua_copy_batch(&batch_ops, dsts, srcs, sizes, 6, a, first, 3, &failed, NULL),
+                     CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(failed, SIZE_MAX);
+    first[2] = 2; /* not rising */
+    assert_int_equal(cua_copy_batch(&batch_ops, dsts, srcs, sizes, 6, a, first, 3, NULL, s),
+                     CUDA_ERROR_INVALID_VALUE);
+}
+
+static void test_batch_3d(void **state)
+{
+    CUDA_MEMCPY3D_BATCH_OP op = {.src = {.type = CU_MEMCPY_OPERAND_TYPE_POINTER},
+                                 .dst = {.type = CU_MEMCPY_OPERAND_TYPE_ARRAY},
+                                 .extent = {.width = 3, .height = 2, .depth = 1},
+                                 .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+    CUstream s = (CUstream)8;
+
+    (void)state;
+    batch_said[0] = 0;
+    op.src.op.ptr.ptr = 5;
+    op.src.op.ptr.rowLength = 7;
+    op.dst.op.array.array = (CUarray)4; /* elements of four bytes */
+    op.dst.op.array.offset.x = 2;
+    assert_int_equal(cua_copy_batch_3d(&batch_ops, 1, &op, NULL, 0, s), CUDA_SUCCESS);
+    assert_string_equal(batch_said, "s3");
+    assert_int_equal(batch_last.WidthInBytes, 12);
+    assert_int_equal(batch_last.srcPitch, 28);
+    assert_int_equal(batch_last.srcHeight, 2);
+    assert_int_equal(batch_last.dstXInBytes, 8);
+    op.extent.width = SIZE_MAX / 4 + 1;
+    op.src.op.ptr.rowLength = 0;
+    assert_int_equal(cua_copy_batch_3d(&batch_ops, 1, &op, NULL, 0, s), CUDA_ERROR_INVALID_VALUE);
+    op.extent.width = 3;
+    op.dst.op.array.array = NULL; /* a driver that says 0 bytes */
+    assert_int_equal(cua_copy_batch_3d(&batch_ops, 1, &op, NULL, 0, s), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* ---- pointer attributes ---- */
+
+static CUresult pointer_decompress(const struct cua_pointer *p, bool *capable)
+{
+    *capable = p->device == 1;
+    return p->device == 2 ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+
+static void test_pointer(void **state)
+{
+    struct cua_pointer p = {
+        .known = true, .address = 24, .base = 16, .size = 32, .on_device = 24, .device = 1};
+    CUpointer_attribute asked[3] = {CU_POINTER_ATTRIBUTE_HOST_POINTER, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                    CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE};
+    uint64_t host = UINT64_MAX, start = UINT64_MAX;
+    uint8_t capable[2] = {0xee, 0xee};
+    int device = 0;
+    void *out[3] = {&host, &device, capable};
+
+    (void)state;
+    p.decompress = pointer_decompress;
+    assert_int_equal(cua_pointer_attribute(&p, &host, CU_POINTER_ATTRIBUTE_HOST_POINTER),
+                     CUDA_ERROR_INVALID_VALUE);
+    assert_true(host == UINT64_MAX); /* not written */
+    assert_int_equal(cua_pointer_attributes(&p, 3, asked, out), CUDA_SUCCESS);
+    assert_true(host == 0 && device == 1 && capable[0] == 1 && capable[1] == 0xee);
+    p.device = 2; /* its driver fails */
+    assert_int_equal(cua_pointer_attribute(&p, capable, asked[2]), CUDA_ERROR_UNKNOWN);
+    assert_int_equal(cua_pointer_attributes(&p, 3, asked, out), CUDA_SUCCESS);
+    assert_int_equal(capable[0], 0);
+    p.known = false;
+    assert_int_equal(cua_pointer_attributes(&p, 3, asked, out), CUDA_SUCCESS);
+    assert_int_equal(device, -2);
+    assert_int_equal(cua_pointer_attribute(&p, &start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR),
+                     CUDA_ERROR_INVALID_VALUE);
+    p.reserved = (struct cua_reserved){.base = 8, .size = 64};
+    assert_int_equal(cua_pointer_attribute(&p, &start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR), CUDA_SUCCESS);
+    assert_true(start == 8);
+    assert_int_equal(cua_pointer_attribute(&p, &start, CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR),
+                     CUDA_ERROR_INVALID_VALUE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_error_texts),
-        cmocka_unit_test(test_coredump),
-        cmocka_unit_test(test_advice),
-        cmocka_unit_test(test_external_memory),
-        cmocka_unit_test(test_external_dmabuf),
-        cmocka_unit_test(test_legacy_launch),
-        cmocka_unit_test(test_legacy_structures),
+        cmocka_unit_test(test_error_texts),     cmocka_unit_test(test_batch_order),
+        cmocka_unit_test(test_batch_3d),        cmocka_unit_test(test_pointer),
+        cmocka_unit_test(test_coredump),        cmocka_unit_test(test_advice),
+        cmocka_unit_test(test_external_memory), cmocka_unit_test(test_external_dmabuf),
+        cmocka_unit_test(test_legacy_launch),   cmocka_unit_test(test_legacy_structures),
         cmocka_unit_test(test_absent),
     };
 
-    return cmocka_run_group_tests_name("cudaapi", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("driver", tests, NULL, NULL);
 }
