@@ -250,38 +250,26 @@ static void drop_filling(struct filling *f)
     free(f);
 }
 
-/* The first that is not filled after so long; NULL: there is none. */
-static struct filling *find_stale(uint64_t now_ns)
+static bool is_stale(const struct filling *f, uint64_t now_ns)
+{
+    return !f->filled && now_ns - f->begun_ns >= FILLING_NS;
+}
+
+/* The first stale one of the client's (NULL: of any); NULL: there is none. */
+static struct filling *find_stale(const struct brk_client *c, uint64_t now_ns)
 {
     struct filling *f = fillings;
 
-    while (f && (f->filled || now_ns - f->begun_ns < FILLING_NS))
+    while (f && (!is_stale(f, now_ns) || (c && f->client != c)))
         f = f->next;
     return f;
 }
 
-static bool has_place(const struct brk_client *c, uint64_t size)
-{
-    return c->nfilling < FILLING_OF_CLIENT && nfillings < most_filling() &&
-           vgp_range_ok(filling_bytes, size, brk_opt.image_cache / 2);
-}
-
-/* What stale ones have, as many as it takes. */
-static void make_place(const struct brk_client *c, uint64_t size)
-{
-    const uint64_t now = vgb_now_ns();
-    struct filling *f;
-
-    while (!has_place(c, size) && (f = find_stale(now))) {
-        f->client->nstale++; /* its worker has yet to say how it went */
-        drop_filling(f);
-    }
-}
-
+/* May its worker fill this image, if there is a place? */
 static bool may_fill(const struct brk_client *c, const struct name *name)
 {
-    if (c->image_lies || !has_place(c, name->size) ||
-        !vgp_range_ok(c->image_bytes, name->size, brk_opt.image_cache))
+    if (c->image_lies || !vgp_range_ok(c->image_bytes, name->size, brk_opt.image_cache) ||
+        name->size > brk_opt.image_cache / 2)
         return false;
     for (const struct filling *f = fillings; f; f = f->next) {
         if (f->client == c && same(&f->name, name))
@@ -290,13 +278,48 @@ static bool may_fill(const struct brk_client *c, const struct name *name)
     return true;
 }
 
+/* Is there a place, or would there be one without what is stale? */
+static bool has_place(uint64_t size, bool without_stale, uint64_t now_ns)
+{
+    uint64_t n = nfillings, sum = filling_bytes;
+
+    for (const struct filling *f = fillings; f && without_stale; f = f->next) {
+        n -= is_stale(f, now_ns);
+        sum -= is_stale(f, now_ns) ? f->name.size : 0;
+    }
+    return n < most_filling() && vgp_range_ok(sum, size, brk_opt.image_cache / 2);
+}
+
+static void give_up(struct filling *f)
+{
+    f->client->nstale++; /* its worker has yet to say how it went */
+    drop_filling(f);
+}
+
+/*
+ * For an image that the client may fill: of what is stale as much is given up as it takes, of the client's own where it has
+ * as many as it may. False: nothing of that would make a place.
+ */
+static bool make_place(const struct brk_client *c, uint64_t size)
+{
+    const uint64_t now = vgb_now_ns();
+    const bool full = c->nfilling >= FILLING_OF_CLIENT;
+
+    if (!has_place(size, true, now) || (full && !find_stale(c, now)))
+        return false;
+    if (full)
+        give_up(find_stale(c, now));
+    while (!has_place(size, false, now))
+        give_up(find_stale(NULL, now));
+    return true;
+}
+
 /* NULL: it has to be received without. */
 static struct filling *begin_filling(struct brk_client *c, const struct name *name)
 {
     struct filling *f, **at = &fillings;
 
-    make_place(c, name->size);
-    if (!may_fill(c, name))
+    if (!may_fill(c, name) || !make_place(c, name->size))
         return NULL;
     f = calloc(1, sizeof(*f));
     if (!f)

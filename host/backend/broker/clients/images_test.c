@@ -518,13 +518,63 @@ static void test_stale(void **state)
     later_ns = 0;
 }
 
+/* A place is given up for an image that can have it: not for one that has no room, nor for who may fill no more. */
+static void test_stale_for_nobody(void **state)
+{
+    enum { EACH = 16 };
+    static struct worker slow, full, bad;
+    uint8_t hash[SHA_256_BYTES], lie[SHA_256_BYTES];
+    uint64_t number, n;
+    int fd;
+
+    (void)state;
+    later_ns = 0;
+    start(&slow, &one_vm);
+    start(&full, &one_vm);
+    start(&bad, &one_vm);
+    image(200, SIZE, lie);
+    bytes[0] ^= 1;
+    store(&bad, lie, SIZE);
+    assert_int_equal(brk_images.refused, 1);
+    image(201, SIZE, hash);
+    fd = ask(&slow, hash, SIZE, &number); /* half of what may be filled */
+    later_ns = UINT64_C(61000000000);
+    for (unsigned k = 0; k < EACH; k++) {
+        int place;
+
+        image((uint8_t)k, VGP_BLOB_OFFER, lie);
+        place = ask(&full, lie, VGP_BLOB_OFFER, &n);
+        assert_true(place >= 0);
+        vgb_close(&place);
+    }
+    image(202, CACHE / 4, lie);
+    assert_int_equal(ask(&full, lie, CACHE / 4, &n), -1); /* it has as many as it may */
+    assert_int_equal(ask(&bad, lie, CACHE / 4 + 1, &n), -1);
+    assert_int_equal(ask(&bad, lie, CACHE / 2 + 1, &n), -1);
+    end(&bad);
+    start(&bad, &one_vm);
+    assert_int_equal(ask(&bad, lie, CACHE / 2 + 1, &n), -1); /* more than may be filled at all */
+    assert_int_equal(ask(&bad, lie, CACHE / 2, &n), -1);     /* more than the others leave */
+    assert_int_equal(slow.client.nfilling, 1);
+    image(201, SIZE, hash);
+    assert_int_equal(pwrite(fd, bytes, SIZE, 0), SIZE);
+    assert_true(filled(&slow, number, 0));
+    check_all();
+    assert_true(has(&bad, hash, SIZE));
+    vgb_close(&fd);
+    end(&slow);
+    end(&full);
+    end(&bad);
+    later_ns = 0;
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(test_sealed),      T(test_other_bytes), T(test_changes), T(test_lies),
         T(test_two_at_once), T(test_eviction),    T(test_ends),    T(test_few_descriptors),
-        T(test_one_copy),    T(test_held),        T(test_stale),
+        T(test_one_copy),    T(test_held),        T(test_stale), T(test_stale_for_nobody),
     };
 
     return cmocka_run_group_tests_name("images", tests, NULL, NULL);
