@@ -10,8 +10,8 @@
  *
  * Bounds: what is kept, by --image-cache: the images that were used last. Of what was given up for others, as much again:
  * a worker that was given an image may have it mapped as long as it lives, whatever it says. What is being filled: half of
- * it; one image at a time is copied. What a worker does not fill in FILLING_NS makes room for others: its memory is no longer the
- * broker's, and what the worker says of it later is not heard. What one client may have kept in its life: as much as the cache holds. Descriptors of
+ * it; one image at a time is copied. What a worker does not fill in FILLING_NS makes room for others, as does an image of who
+ * fills most: its memory is no longer the broker's, and what the worker says of it later is not heard. What one client may have kept in its life: as much as the cache holds. Descriptors of
  * all this: a part of those that are not for clients (brk_images_descriptors()).
  */
 #define _GNU_SOURCE
@@ -296,17 +296,51 @@ static void give_up(struct filling *f)
     drop_filling(f);
 }
 
+static uint64_t bytes_of(const struct brk_client *c)
+{
+    uint64_t sum = 0;
+
+    for (const struct filling *f = fillings; f; f = f->next)
+        sum += f->client == c ? f->name.size : 0;
+    return sum;
+}
+
+/*
+ * One whose place is enough, of the client that has most of what is short, and more than this one would have; NULL: there is
+ * none. So clients that ask for the same again and again, within the time after which theirs would be stale, keep no more than
+ * their part.
+ */
+static struct filling *find_richer(const struct brk_client *c, uint64_t size)
+{
+    const bool places = nfillings >= most_filling();
+    uint64_t most = places ? c->nfilling + 1 : bytes_of(c) + size;
+    struct filling *found = NULL;
+
+    for (struct filling *f = fillings; f; f = f->next) {
+        const uint64_t has = f->filled ? 0 : places ? f->client->nfilling : bytes_of(f->client);
+
+        if (has > most && vgp_range_ok(filling_bytes - f->name.size, size, brk_opt.image_cache / 2)) {
+            most = has;
+            found = f;
+        }
+    }
+    return found;
+}
+
 /*
  * For an image that the client may fill: of what is stale as much is given up as it takes, of the client's own where it has
- * as many as it may. False: nothing of that would make a place.
+ * as many as it may; else one of a client that has more. False: nothing of that would make a place.
  */
 static bool make_place(const struct brk_client *c, uint64_t size)
 {
     const uint64_t now = vgb_now_ns();
     const bool full = c->nfilling >= FILLING_OF_CLIENT;
+    struct filling *richer = NULL;
 
-    if (!has_place(size, true, now) || (full && !find_stale(c, now)))
+    if ((full && !find_stale(c, now)) || (!has_place(size, true, now) && !(richer = find_richer(c, size))))
         return false;
+    if (richer)
+        give_up(richer);
     if (full)
         give_up(find_stale(c, now));
     while (!has_place(size, false, now))
