@@ -93,6 +93,27 @@ static bool better(unsigned arch, unsigned than, unsigned cc)
     return than > cc && arch < than;
 }
 
+/*
+ * Of an image its length counts, so it takes no more than that, and an eighth. No realloc(): where mremap() is refused, as
+ * it is to workers, that keeps what was large.
+ */
+static CUresult drop_padding(struct sg_image *img, uint64_t unpacked)
+{
+    char *text;
+
+    if (unpacked - img->len <= unpacked / 8)
+        return CUDA_SUCCESS;
+    text = malloc(img->len + 1);
+    if (!text) {
+        sg_image_free(img);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    memcpy(text, img->text, img->len + 1);
+    free(img->text);
+    img->text = text;
+    return CUDA_SUCCESS;
+}
+
 static CUresult unpack(const struct entry *e, struct sg_unpack *u, struct sg_image *out)
 {
     uint64_t full = e->full_size && e->packed_size ? e->full_size : e->payload_size;
@@ -128,7 +149,7 @@ static CUresult unpack(const struct entry *e, struct sg_unpack *u, struct sg_ima
     out->is_elf = e->kind == KIND_ELF;
     out->len = out->is_elf ? full : strlen(out->text); /* the size counts a NUL and padding */
     out->target = e->arch;
-    return CUDA_SUCCESS;
+    return drop_padding(out, full);
 }
 
 static void note(char *has, size_t cap, const struct entry *e)

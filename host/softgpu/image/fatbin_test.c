@@ -516,6 +516,29 @@ static void test_sum_of_objects(void **state)
     assert_true(in_use() < before + n); /* nothing of what was refused is kept */
 }
 
+/* What follows the text's NUL is not counted, so nothing of it is kept: not in one image, nor in many. */
+static void test_padding(void **state)
+{
+    static char text[8u << 20];
+    static struct blob b;
+    struct sg_image img[8];
+    const size_t before = in_use();
+
+    (void)state;
+    strcpy(text, ".version 8.0\n.target sm_80\n.address_size 64\n");
+    begin(&b);
+    entry(&b, 1, 80, text, sizeof(text), ZSTD, 64);
+    finish(&b);
+    for (unsigned i = 0; i < 8; i++) {
+        assert_int_equal(sg_image_load(b.data, b.n, 80, &img[i]), CUDA_SUCCESS);
+        assert_int_equal(img[i].len, strlen(text));
+        assert_string_equal(img[i].text, text);
+    }
+    assert_true(in_use() < before + sizeof(text));
+    for (unsigned i = 0; i < 8; i++)
+        sg_image_free(&img[i]);
+}
+
 /* An object whose sections are all the same bytes. */
 static void test_sections_in_each_other(void **state)
 {
@@ -567,6 +590,7 @@ int main(void)
         cmocka_unit_test(test_objects_of_the_host),
         cmocka_unit_test(test_objects),
         cmocka_unit_test(test_sum_of_objects),
+        cmocka_unit_test(test_padding),
         cmocka_unit_test(test_sections_in_each_other),
         cmocka_unit_test(test_text),
         cmocka_unit_test(test_cubin),

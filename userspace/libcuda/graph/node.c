@@ -124,6 +124,15 @@ CUresult vcu_node_enabled(CUgraphExec exec, CUgraphNode node, bool set, uint32_t
 
 /* ---- kernels ---------------------------------------------------------------------------------- */
 
+/* owner: the context of the function, which providers hold against the current one; 0: a kernel, which has code in `at`. */
+static bool kernel_context_sure(uint64_t owner, const struct vcu_context *at)
+{
+    const struct vcu_context *c = owner != 0 ? vcu_context_find(NULL) : at;
+
+    return c != NULL && (owner == 0 || owner == c->handle) &&
+           vcu_node_context_sure((CUcontext)(uintptr_t)c->handle);
+}
+
 CUresult vcu_kernel_node(const char *call, const struct vgp_where *w, const CUDA_KERNEL_NODE_PARAMS *p,
                          uint64_t *node)
 {
@@ -135,13 +144,14 @@ CUresult vcu_kernel_node(const char *call, const struct vgp_where *w, const CUDA
     const char *why;
     const void *data;
     uint8_t *buffer;
+    uint64_t owner;
     uint32_t size;
     CUresult res;
 
     if (p == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     func = p->func != NULL ? p->func : (CUfunction)p->kern;
-    f = vcu_func_find(func);
+    f = vcu_func_find_in(func, &owner);
     if (f == NULL)
         return func == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
     at = vcu_context_find(p->ctx); /* NULL: the current one, if there is one */
@@ -157,7 +167,8 @@ CUresult vcu_kernel_node(const char *call, const struct vgp_where *w, const CUDA
     if (buffer == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     res = vcu_launch_pack(f, p->kernelParams, p->extra, buffer, &data, &size);
-    if (res == CUDA_SUCCESS && vcu_build_post(w, size == f->param_bytes && vcu_launch_sure(f, &f->in_node)))
+    if (res == CUDA_SUCCESS && vcu_build_post(w, size == f->param_bytes && vcu_launch_sure(f, &f->in_node) &&
+                                                     kernel_context_sure(owner, at)))
         where.op = VGP_NODE_POST;
     if (res == CUDA_SUCCESS)
         res = vgp_call_vgpGraphKernelNode(VGP_WHERE(&where), func, p->func != NULL ? NULL : p->ctx,

@@ -10,8 +10,8 @@
  *
  * Bounds: what is kept, by --image-cache: the images that were used last. Of what was given up for others, as much again:
  * a worker that was given an image may have it mapped as long as it lives, whatever it says. What is being filled: half of
- * it; one image at a time is copied. What a worker does not fill in FILLING_NS makes room for others: its memory is no longer the
- * broker's, and what the worker says of it later is not heard. What one client may have kept in its life: as much as the cache holds. Descriptors of
+ * it; one image at a time is copied. What a worker does not fill in FILLING_NS makes room for others, as does an image of who
+ * fills most: its memory is no longer the broker's, and what the worker says of it later is not heard. What one client may have kept in its life: as much as the cache holds. Descriptors of
  * all this: a part of those that are not for clients (brk_images_descriptors()).
  */
 #define _GNU_SOURCE
@@ -250,38 +250,26 @@ static void drop_filling(struct filling *f)
     free(f);
 }
 
-/* The first that is not filled after so long; NULL: there is none. */
-static struct filling *find_stale(uint64_t now_ns)
+static bool is_stale(const struct filling *f, uint64_t now_ns)
+{
+    return !f->filled && now_ns - f->begun_ns >= FILLING_NS;
+}
+
+/* The first stale one of the client's (NULL: of any); NULL: there is none. */
+static struct filling *find_stale(const struct brk_client *c, uint64_t now_ns)
 {
     struct filling *f = fillings;
 
-    while (f && (f->filled || now_ns - f->begun_ns < FILLING_NS))
+    while (f && (!is_stale(f, now_ns) || (c && f->client != c)))
         f = f->next;
     return f;
 }
 
-static bool has_place(const struct brk_client *c, uint64_t size)
-{
-    return c->nfilling < FILLING_OF_CLIENT && nfillings < most_filling() &&
-           vgp_range_ok(filling_bytes, size, brk_opt.image_cache / 2);
-}
-
-/* What stale ones have, as many as it takes. */
-static void make_place(const struct brk_client *c, uint64_t size)
-{
-    const uint64_t now = vgb_now_ns();
-    struct filling *f;
-
-    while (!has_place(c, size) && (f = find_stale(now))) {
-        f->client->nstale++; /* its worker has yet to say how it went */
-        drop_filling(f);
-    }
-}
-
+/* May its worker fill this image, if there is a place? */
 static bool may_fill(const struct brk_client *c, const struct name *name)
 {
-    if (c->image_lies || !has_place(c, name->size) ||
-        !vgp_range_ok(c->image_bytes, name->size, brk_opt.image_cache))
+    if (c->image_lies || !vgp_range_ok(c->image_bytes, name->size, brk_opt.image_cache) ||
+        name->size > brk_opt.image_cache / 2)
         return false;
     for (const struct filling *f = fillings; f; f = f->next) {
         if (f->client == c && same(&f->name, name))
@@ -290,13 +278,82 @@ static bool may_fill(const struct brk_client *c, const struct name *name)
     return true;
 }
 
+/* Is there a place, or would there be one without what is stale? */
+static bool has_place(uint64_t size, bool without_stale, uint64_t now_ns)
+{
+    uint64_t n = nfillings, sum = filling_bytes;
+
+    for (const struct filling *f = fillings; f && without_stale; f = f->next) {
+        n -= is_stale(f, now_ns);
+        sum -= is_stale(f, now_ns) ? f->name.size : 0;
+    }
+    return n < most_filling() && vgp_range_ok(sum, size, brk_opt.image_cache / 2);
+}
+
+static void give_up(struct filling *f)
+{
+    f->client->nstale++; /* its worker has yet to say how it went */
+    drop_filling(f);
+}
+
+static uint64_t bytes_of(const struct brk_client *c)
+{
+    uint64_t sum = 0;
+
+    for (const struct filling *f = fillings; f; f = f->next)
+        sum += f->client == c ? f->name.size : 0;
+    return sum;
+}
+
+/*
+ * One whose place is enough, of the client that has most of what is short, and more than this one would have; NULL: there is
+ * none. So clients that ask for the same again and again, within the time after which theirs would be stale, keep no more than
+ * their part.
+ */
+static struct filling *find_richer(const struct brk_client *c, uint64_t size)
+{
+    const bool places = nfillings >= most_filling();
+    uint64_t most = places ? c->nfilling + 1 : bytes_of(c) + size;
+    struct filling *found = NULL;
+
+    for (struct filling *f = fillings; f; f = f->next) {
+        const uint64_t has = f->filled ? 0 : places ? f->client->nfilling : bytes_of(f->client);
+
+        if (has > most && vgp_range_ok(filling_bytes - f->name.size, size, brk_opt.image_cache / 2)) {
+            most = has;
+            found = f;
+        }
+    }
+    return found;
+}
+
+/*
+ * For an image that the client may fill: of what is stale as much is given up as it takes, of the client's own where it has
+ * as many as it may; else one of a client that has more. False: nothing of that would make a place.
+ */
+static bool make_place(const struct brk_client *c, uint64_t size)
+{
+    const uint64_t now = vgb_now_ns();
+    const bool full = c->nfilling >= FILLING_OF_CLIENT;
+    struct filling *richer = NULL;
+
+    if ((full && !find_stale(c, now)) || (!has_place(size, true, now) && !(richer = find_richer(c, size))))
+        return false;
+    if (richer)
+        give_up(richer);
+    if (full)
+        give_up(find_stale(c, now));
+    while (!has_place(size, false, now))
+        give_up(find_stale(NULL, now));
+    return true;
+}
+
 /* NULL: it has to be received without. */
 static struct filling *begin_filling(struct brk_client *c, const struct name *name)
 {
     struct filling *f, **at = &fillings;
 
-    make_place(c, name->size);
-    if (!may_fill(c, name))
+    if (!may_fill(c, name) || !make_place(c, name->size))
         return NULL;
     f = calloc(1, sizeof(*f));
     if (!f)

@@ -3,133 +3,10 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <cmocka.h>
-
-#include "clients.h"
-#include "lib/sha256/sha256.h"
-#include "vgb_fd.h"
-
-#define CACHE (UINT64_C(4) << 20)
-#define SIZE ((size_t)1 << 20)
-
-static const struct brk_client_ops one_vm, another_vm;
-static uint8_t bytes[SIZE];
-
-struct worker {
-    struct brk_client client;
-    struct brk_proc proc;
-    int sock; /* the worker's end */
-};
-
-static int setup(void **state)
-{
-    (void)state;
-    brk_opt.image_cache = CACHE;
-    brk_images = (struct brk_images_state){0};
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    brk_images_stop();
-    return brk_images.bytes || brk_images.count;
-}
-
-static void start(struct worker *w, const struct brk_client_ops *vm)
-{
-    int pair[2];
-
-    memset(w, 0, sizeof(*w));
-    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-    w->proc.sock.fd = pair[0];
-    w->sock = pair[1];
-    w->client.proc = &w->proc;
-    w->client.ops = vm;
-}
-
-/* As the broker does when a worker has ended. */
-static void end(struct worker *w)
-{
-    brk_images_client_gone(&w->client);
-    brk_images_worker_gone(&w->client);
-    assert_int_equal(w->client.nfilling, 0);
-    close(w->sock);
-    close(w->proc.sock.fd);
-}
-
-/* The image of this kind, in `bytes`. */
-static void image(uint8_t kind, size_t size, uint8_t hash[SHA_256_BYTES])
-{
-    for (size_t i = 0; i < size; i++)
-        bytes[i] = (uint8_t)(kind + i / 4096);
-    sha_256(bytes, size, hash);
-}
-
-/* Asks; the descriptor that came, -1: none. *number: 0: it is the image. */
-static int ask(struct worker *w, const uint8_t *hash, uint64_t size, uint64_t *number)
-{
-    struct vgb_msg m = {.type = VGB_M_IMAGE_ASK, .length = size};
-    unsigned n = 1;
-    int fd = -1;
-
-    memcpy(m.image.hash, hash, SHA_256_BYTES);
-    assert_true(brk_images_message(&w->client, &m));
-    assert_int_equal(vgb_msg_recv(w->sock, &m, &fd, &n, MSG_DONTWAIT), 1);
-    assert_int_equal(m.type, VGB_M_IMAGE);
-    *number = m.value;
-    assert_int_equal(m.status == VGPU_S_OK, fd >= 0 && !m.value);
-    assert_int_equal(n, m.status == VGPU_S_OK || m.value);
-    return n ? fd : -1;
-}
-
-static bool filled(struct worker *w, uint64_t number, uint32_t status)
-{
-    struct vgb_msg m = {.type = VGB_M_IMAGE_FILLED, .value = number, .status = status};
-
-    return brk_images_message(&w->client, &m);
-}
-
-static void check_all(void)
-{
-    while (brk_images_tick(7) == 0)
-        ;
-}
-
-/* Has the broker keep `bytes`, of that hash, if it will. */
-static void store(struct worker *w, const uint8_t *hash, size_t size)
-{
-    uint64_t number;
-    int fd = ask(w, hash, size, &number);
-
-    assert_true(fd >= 0 && number);
-    assert_int_equal(pwrite(fd, bytes, size, 0), size);
-    assert_true(filled(w, number, 0));
-    check_all();
-    close(fd);
-}
-
-static bool has(struct worker *w, const uint8_t *hash, size_t size)
-{
-    uint64_t number;
-    int fd = ask(w, hash, size, &number);
-    bool there = fd >= 0 && !number;
-
-    if (number)
-        assert_true(filled(w, number, 1)); /* not wanted */
-    vgb_close(&fd);
-    return there;
-}
+#include "images_test.h"
 
 /* What is kept cannot be changed, in no way that a descriptor gives. */
 static void test_sealed(void **state)
@@ -473,58 +350,12 @@ static void test_one_copy(void **state)
     end(&a);
 }
 
-static uint64_t later_ns;
-uint64_t __real_vgb_now_ns(void);
-uint64_t __wrap_vgb_now_ns(void);
-uint64_t __wrap_vgb_now_ns(void)
-{
-    return __real_vgb_now_ns() + later_ns;
-}
-
-/* Places that workers have taken and do not fill are another's after a minute; no place that moves is. */
-static void test_stale(void **state)
-{
-    enum { WORKERS = 4, EACH = 16 };
-    static struct worker holds[WORKERS], other;
-    uint8_t hash[SHA_256_BYTES];
-    uint64_t number[WORKERS][EACH], n;
-    int fd;
-
-    (void)state;
-    later_ns = 0;
-    start(&other, &one_vm);
-    for (unsigned i = 0; i < WORKERS; i++) {
-        start(&holds[i], &one_vm);
-        for (unsigned k = 0; k < EACH; k++) {
-            image((uint8_t)(i * EACH + k), VGP_BLOB_OFFER, hash);
-            fd = ask(&holds[i], hash, VGP_BLOB_OFFER, &number[i][k]);
-            vgb_close(&fd);
-        }
-    }
-    image(200, VGP_BLOB_OFFER, hash);
-    assert_int_equal(ask(&other, hash, VGP_BLOB_OFFER, &n), -1); /* there is no place */
-    later_ns = UINT64_C(59000000000);
-    assert_int_equal(ask(&other, hash, VGP_BLOB_OFFER, &n), -1);
-    later_ns = UINT64_C(61000000000);
-    store(&other, hash, VGP_BLOB_OFFER);
-    assert_true(has(&other, hash, VGP_BLOB_OFFER));
-    /* The worker that was too slow says so, once for each; more than that no honest one does. */
-    assert_true(filled(&holds[0], number[0][0], 0));
-    assert_false(filled(&holds[0], number[0][0], 0));
-    assert_true(filled(&holds[0], number[0][1], 1)); /* that one is there yet */
-    for (unsigned i = 0; i < WORKERS; i++)
-        end(&holds[i]);
-    end(&other);
-    later_ns = 0;
-}
-
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_sealed),      T(test_other_bytes), T(test_changes), T(test_lies),
-        T(test_two_at_once), T(test_eviction),    T(test_ends),    T(test_few_descriptors),
-        T(test_one_copy),    T(test_held),        T(test_stale),
+        T(test_sealed),   T(test_other_bytes), T(test_changes),         T(test_lies),     T(test_two_at_once),
+        T(test_eviction), T(test_ends),        T(test_few_descriptors), T(test_one_copy), T(test_held),
     };
 
     return cmocka_run_group_tests_name("images", tests, NULL, NULL);

@@ -48,6 +48,41 @@ static void edges_and_end(CUgraph g, CUgraphNode n)
     cf_u64("edges_left", edges_of(g), edges);
 }
 
+/*
+ * Functions of a context that is not current: what a driver says of such a node it says at once, and every time. The graph is as
+ * it was.
+ */
+CASE(gnode_kernel_context, CF_CTX)
+{
+    CUstream s = new_stream();
+    CUdeviceptr p = words(N);
+    unsigned count = N, v = 3;
+    void *fill[] = {&p, &count, &v};
+    const CUDA_KERNEL_NODE_PARAMS k = kernel("k_fill", fill);
+    CUgraphNode first = UNTOUCHED, out[2] = {UNTOUCHED, UNTOUCHED};
+    CUcontext second = NULL;
+    CUgraph g = NULL, other = NULL;
+    CUresult r;
+
+    NEED(cuGraphCreate(&g, 0));
+    NEED(cuGraphCreate(&other, 0));
+    NEED(cuCtxCreate(&second, NULL, 0, 0));
+    r = cuGraphAddKernelNode(&out[0], other, NULL, 0, &k);
+    NEED(cuCtxPopCurrent(NULL));
+    OK("add", cuGraphAddKernelNode(&first, g, NULL, 0, &k)); /* known as a node from now on */
+    NEED(cuCtxPushCurrent(second));
+    RC("again", cuGraphAddKernelNode(&out[1], g, NULL, 0, &k), r);
+    NEED(cuCtxPopCurrent(NULL));
+    cf_true("untouched", (out[0] == UNTOUCHED) == (out[1] == UNTOUCHED));
+    cf_u64("count", nodes_of(g) - nodes_of(other), 1);
+    OK("run", run(g, s, 1));
+    NEED(cuGraphDestroy(g));
+    NEED(cuGraphDestroy(other));
+    NEED(cuCtxDestroy(second));
+    NEED(cuMemFree(p));
+    NEED(cuStreamDestroy(s));
+}
+
 CASE(gnode_memset, CF_CTX)
 {
     CUstream s = new_stream();
