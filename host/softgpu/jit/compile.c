@@ -78,6 +78,7 @@ static void init(void)
     table_add(sg_jit_ops_cmp, true);
     table_add(sg_jit_ops_half, true);
     table_add(sg_jit_ops_float, true);
+    table_add(sg_jit_ops_approx, true);
     table_add(sg_jit_ops_mem, false);
     table_add(sg_jit_ops_shm, false);
     table_add(sg_jit_ops_matrix, false);
@@ -366,6 +367,7 @@ static size_t ahead(struct jit *j, const struct sg_ahead *a)
     j->b.failed |= !j->kill;
     j->code = &list;
     j->masked = JIT_ALL;
+    j->ahead_of = true;
     enter(j);
     sg_jv_forget(j);
     for (u32 i = 0; i < a->n && !j->b.failed;)
@@ -378,6 +380,7 @@ static size_t ahead(struct jit *j, const struct sg_ahead *a)
     free(j->kill);
     j->kill = kill;
     j->code = c;
+    j->ahead_of = false;
     return at;
 }
 

@@ -196,6 +196,13 @@ static const struct {
     {"cvt.f32.s16", "cvt.rn.f32.s16 %d0, %h;"},
     {"sat.f32", "cvt.sat.f32.f32 %d0, %x0;"},
     {"copysign.f32", "copysign.f32 %d0, %x0, %x1;"},
+    {"lg2.f32", "lg2.approx.f32 %d0, %x0; abs.f32 %x1, %x1; lg2.approx.f32 %d1, %x1;"},
+    {"lg2.f32", "lg2.approx.ftz.f32 %d0, %x0; add.ftz.f32 %d1, %x0, %x1;"},
+    {"sin.f32", "sin.approx.f32 %d0, %x0; mul.f32 %x1, %x1, 0f3dcccccd; sin.approx.f32 %d1, %x1;"},
+    {"sin.f32", "sin.approx.ftz.f32 %x0, %x0; mov.b32 %d0, %x0; add.ftz.f32 %d1, %x2, %x1;"},
+    {"cos.f32",
+     "cos.approx.f32 %d0, %x0; and.b32 %x1, %x1, 0xc9ffffff; cos.approx.f32 %d1, %x1; sin.approx.f32 %d2, %x1;"},
+    {"cos.f32", "cos.approx.ftz.f32 %x0, %x0; mov.b32 %d0, %x0; add.ftz.f32 %d1, %x2, %x1;"},
     {"add.f32" MODE, "add.rz.f32 %d0, %x0, %x1; add.rm.f32 %d1, %x0, %x1; add.rp.f32 %d2, %x0, %x1;"},
     {"sub.f32" MODE, "sub.rz.f32 %d0, %x0, %x1; sub.rm.f32 %d1, %x0, %x1; sub.rp.f32 %d2, %x0, %x1;"},
     {"mul.f32" MODE, "mul.rz.f32 %d0, %x0, %x1; mul.rm.f32 %d1, %x0, %x1; mul.rp.sat.f32 %d2, %x0, %x1;"},
@@ -225,6 +232,9 @@ static const struct {
     {"fma.f64" MODE,
      "add.ftz.f32 %d2, %x0, %x1; mul.ftz.f32 %d3, %x1, %x2; add.ftz.f32 %x4, %x4, %x5; fma.rn.f64 %w0, %w0, %w1, %w2; mov.b64 {%d0, %d1}, %w0; "
      "add.ftz.f32 %d3, %d3, %x4;"},
+    /* a mode that lasts is none of what comes behind */
+    {"cvt.rni.f32.f32",
+     "add.ftz.f32 %x4, %x2, %x1; rcp.rm.f32 %d3, %x4; sub.rz.ftz.f32 %d2, %x2, %x3; cvt.rni.ftz.f32.f32 %d0, %x0; cvt.rni.ftz.s32.f32 %d1, %x1;"},
     {"mma.float",
      MMA("m16n8k16", "f16") " {%d0, %d1, %d2, %d3}, {%x0, %x1, %x2, %x3}, {%x4, %x5}, {%x6, %x7, %x8, %x9};"},
     {"mma.float",

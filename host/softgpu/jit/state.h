@@ -78,8 +78,9 @@ struct jit {
     u32 njumps, cap_jumps;
     struct pattern *patterns;
     u32 npatterns, cap_patterns;
-    u32 cur;  /* the instruction being compiled */
-    u32 skip; /* how many behind it were compiled with it */
+    bool ahead_of; /* what runs before blocks: no stubs, whose instructions are those of the kernel */
+    u32 cur;       /* the instruction being compiled */
+    u32 skip;      /* how many behind it were compiled with it */
     struct group groups[SG_NATIVE_GROUPS];
     u32 ngroups;               /* begun in this block */
     u32 nmma;                  /* that are native */
@@ -121,7 +122,7 @@ struct jop {
     u32 arg;
 };
 extern const struct jop sg_jit_ops_alu[], sg_jit_ops_cmp[], sg_jit_ops_half[], sg_jit_ops_float[],
-    sg_jit_ops_mem[], sg_jit_ops_shm[], sg_jit_ops_matrix[];
+    sg_jit_ops_approx[], sg_jit_ops_mem[], sg_jit_ops_shm[], sg_jit_ops_matrix[];
 
 /* The handlers of instructions that steer; filled by sg_jit_init(). */
 struct jit_ctl {
