@@ -31,6 +31,7 @@ SG_EXEC_C := \
 	jit/matrix_ops.c \
 	jit/memory_ops.c \
 	jit/ops.c \
+	jit/ops_approx.c \
 	jit/ops_compare.c \
 	jit/ops_float.c \
 	jit/ops_half.c \

@@ -18,6 +18,9 @@
 #define UNROLL 64
 #define KERNEL_ROOM 16384
 
+#define FOUR(x) x x x x
+#define SIXTEEN(x) FOUR(FOUR(x))
+
 /* What stands in the loop; %d is 128 times the number of the copy. r0 and f0 hang together from copy to copy. */
 static const struct row {
     const char *name, *text;
@@ -31,9 +34,18 @@ static const struct row {
     {"mul.f32, st.global.f32, contiguous", "mul.f32 %%f0, %%f1, %%f1; st.global.f32 [%%d1+%d], %%f0;"},
     {"fma.rn.f16x2", "fma.rn.f16x2 %%m0, %%m0, %%m1, %%m2;"},
     {"fma.rn.f64", "fma.rn.f64 %%g0, %%g0, %%g1, %%g1;"},
+    {"add.rz.f32", "add.rz.f32 %%f0, %%f0, %%f1;"},
+    {"fma.rm.f32", "fma.rm.f32 %%f0, %%f0, %%f1, %%f1;"},
+    {"mul.rp.f64", "mul.rp.f64 %%g0, %%g0, %%g1;"},
+    {"16 fma.rn.f32 beside an add.ftz.f32",
+     "add.ftz.f32 %%f1, %%f1, %%f1;" SIXTEEN("fma.rn.f32 %%f0, %%f0, %%f1, %%f1;")},
+    {"add.ftz.f32, fma.rn.f64", "add.ftz.f32 %%f0, %%f0, %%f1; fma.rn.f64 %%g0, %%g0, %%g1, %%g1;"},
     {"prmt.b32, signs", "prmt.b32 %%r0, %%r0, %%r1, 0xba98;"},
     {"dp4a.s32.s32", "dp4a.s32.s32 %%r0, %%r1, %%r2, %%r0;"},
     {"ex2.approx.f32", "ex2.approx.f32 %%f0, %%f0;"},
+    {"lg2.approx.f32", "lg2.approx.f32 %%f0, %%f0;"},
+    {"sin.approx.f32", "sin.approx.f32 %%f0, %%f0;"},
+    {"cos.approx.f32", "cos.approx.f32 %%f0, %%f0;"},
     {"rcp.approx.f32", "rcp.approx.f32 %%f0, %%f0;"},
     {"cvt.rni.s32.f32, cvt.rn.f32.s32", "cvt.rni.s32.f32 %%r0, %%f0; cvt.rn.f32.s32 %%f0, %%r0;"},
     {"cvt.rzi.f32.f32", "cvt.rzi.f32.f32 %%f0, %%f0;"},
@@ -90,7 +102,7 @@ static const char tail[] =
 
 static bool build(struct api *a, const struct row *r, CUfunction *f)
 {
-    static char text[KERNEL_ROOM + UNROLL * 512];
+    static char text[KERNEL_ROOM + UNROLL * 1024];
     size_t n = (size_t)snprintf(text, sizeof(text), "%s", head);
     CUmodule m;
 

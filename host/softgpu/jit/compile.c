@@ -4,6 +4,7 @@
  * vector registers (jit/registers.c); they are written back at its end unless no later instruction
  * reads them (jit/liveness.c).
  */
+#include "jit/ops.h"
 #include "jit/windows.h"
 
 #include <stdlib.h>
@@ -54,6 +55,19 @@ const struct jop *sg_jit_find(sg_fn fn, bool *pure)
     return NULL;
 }
 
+bool sg_jit_modeless(const struct jop *o)
+{
+    const struct jop *const tables[] = {sg_jit_ops_alu, sg_jit_ops_cmp};
+
+    if (o->arg & (MODAL | NO_MODE))
+        return false;
+    for (u32 k = 0; k < 2; k++)
+        for (const struct jop *p = tables[k]; p->name; p++)
+            if (p == o)
+                return true;
+    return false;
+}
+
 static void init(void)
 {
     const char *env = getenv("VGPU_SOFT_JIT");
@@ -64,6 +78,7 @@ static void init(void)
     table_add(sg_jit_ops_cmp, true);
     table_add(sg_jit_ops_half, true);
     table_add(sg_jit_ops_float, true);
+    table_add(sg_jit_ops_approx, true);
     table_add(sg_jit_ops_mem, false);
     table_add(sg_jit_ops_shm, false);
     table_add(sg_jit_ops_matrix, false);
@@ -184,13 +199,15 @@ u32 sg_jit_insn(struct jit *j, u32 i)
         return 1; /* all lanes are here */
     if (in->fn == sg_jit_ctl.fpmode && harmless_mode(in)) {
         o = sg_jit_find(in[1].fn, &pure);
-        if (o && (o->arg & 0x80000000u))
+        if (o && (o->arg & NO_MODE))
             return 1;
     }
+    if (in->fn == sg_jit_ctl.fpmode && sg_jit_mode(j, i))
+        return 1 + in->aux;
     if (in->fn == sg_jit_ctl.flat) {
         o = sg_jit_find(in[1].fn, &pure);
         j->cur = i + 1;
-        if (o && o->emit(j, &in[1], o->arg & 0x7fffffffu)) {
+        if (o && sg_jit_emit(j, &in[1], o)) {
             sg_jv_kill_flat(j);
             sg_jv_unpin(j);
             return 2;
@@ -205,7 +222,7 @@ u32 sg_jit_insn(struct jit *j, u32 i)
     if (o && pure && (j->kill[i] & F_DEAD)) /* nobody reads what it gives */
         return 1;
     j->skip = 0;
-    if (!o || !o->emit(j, in, o->arg & 0x7fffffffu))
+    if (!o || !sg_jit_emit(j, in, o))
         sg_jit_generic(j, i, SG_NEXT);
     else
         sg_jv_kill_flat(j);
@@ -226,6 +243,9 @@ static void block(struct jit *j, u32 first)
     while (i < c->ninsns && (i == first || j->leader[i] != 1) && !j->b.failed) {
         const struct sg_insn *in = &c->insns[i];
 
+        if (sg_jit_is_branch(in->fn) || is_bar(in->fn) || in->fn == sg_jit_ctl.exit ||
+            in->fn == sg_jit_ctl.brx || (in->fn == sg_jit_ctl.join && j->masked))
+            sg_jit_set_mode(j, c->mxcsr);
         if (sg_jit_is_branch(in->fn)) {
             sg_jv_flush(j);
             sg_jit_count(j, i + 1 - first);
@@ -255,6 +275,7 @@ static void block(struct jit *j, u32 first)
         }
         i += sg_jit_insn(j, i);
     }
+    sg_jit_set_mode(j, c->mxcsr);
     sg_jv_flush(j);
     sg_jit_count(j, i - first);
     if (i < c->ninsns)
@@ -346,10 +367,12 @@ static size_t ahead(struct jit *j, const struct sg_ahead *a)
     j->b.failed |= !j->kill;
     j->code = &list;
     j->masked = JIT_ALL;
+    j->ahead_of = true;
     enter(j);
     sg_jv_forget(j);
     for (u32 i = 0; i < a->n && !j->b.failed;)
         i += sg_jit_insn(j, i);
+    sg_jit_set_mode(j, c->mxcsr);
     sg_jv_flush(j);
     for (size_t k = 0; k < sizeof(none); k++)
         put8(B(j), none[k]);
@@ -357,6 +380,7 @@ static size_t ahead(struct jit *j, const struct sg_ahead *a)
     free(j->kill);
     j->kill = kill;
     j->code = c;
+    j->ahead_of = false;
     return at;
 }
 
@@ -434,6 +458,7 @@ void sg_jit_make(struct jit *j)
     struct sg_code *c = j->code;
     u8 *at = NULL;
 
+    j->mode = j->mxcsr = c->mxcsr;
     j->leader = calloc((size_t)c->ninsns + 1, 1);
     j->kill = calloc((size_t)c->ninsns + 1, 1);
     for (u32 k = 0; k < JIT_VERSIONS; k++)

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Native code: calls of handlers, instruction counting, branches, and the return to the run loop. */
-#include "jit/state.h"
+#include "jit/ops.h"
 
 #ifdef SG_JIT
+
+#define MXCSR_DENORMALS 0x8040u
+#define MXCSR_RC 13
 
 /* ---- calls of handlers and ways out ---- */
 
@@ -83,6 +86,7 @@ void sg_jit_generic(struct jit *j, u32 i, u32 good)
 {
     struct buf *b = B(j);
 
+    sg_jit_set_mode(j, j->mode);
     sg_jv_flush(j);
     sg_jv_forget(j);
     sg_jit_call_handler(j, i, "");
@@ -91,6 +95,55 @@ void sg_jit_generic(struct jit *j, u32 i, u32 good)
     else
         alu_reg(b, false, 0x85, RAX, RAX);
     sg_jit_jump_to(j, jcc(b, JNE), JIT_EXIT);
+}
+
+void sg_jit_set_mode(struct jit *j, u32 mode)
+{
+    static const u32 modes[2][4] = {{0x1f80, 0x3f80, 0x5f80, 0x7f80}, {0x9fc0, 0xbfc0, 0xdfc0, 0xffc0}};
+    struct buf *b = B(j);
+
+    if (j->mxcsr == mode)
+        return;
+    j->mxcsr = mode;
+    mov_imm64(b, RCX, (u64)(uintptr_t)&modes[(mode & MXCSR_DENORMALS) != 0][mode >> MXCSR_RC & 3]);
+    put8(b, 0x0f); /* ldmxcsr [rcx] */
+    put8(b, 0xae);
+    mem_operand(b, 2, RCX, 0, 1);
+}
+
+/* Where only the rounding differs it is part of the instruction; MXCSR costs more. */
+bool sg_jit_emit(struct jit *j, const struct sg_insn *in, const struct jop *o)
+{
+    const u32 differs = j->mxcsr ^ j->mode;
+    bool done;
+
+    if (!sg_jit_modeless(o)) {
+        if ((o->arg & FIXED) == FIXED && !(differs & MXCSR_DENORMALS))
+            j->round = differs ? EV_ROUND(j->mode >> MXCSR_RC & 3) : 0;
+        else
+            sg_jit_set_mode(j, j->mode);
+    }
+    done = o->emit(j, in, o->arg & ARG_MASK);
+    j->round = 0;
+    return done;
+}
+
+bool sg_jit_mode(struct jit *j, u32 i)
+{
+    const struct sg_insn *in = &j->code->insns[i];
+    const u32 own = j->mode;
+
+    for (u32 k = 1; k <= in->aux; k++) {
+        const struct jop *o = sg_jit_find(in[k].fn, NULL);
+
+        if (!o || !(o->arg & MODAL))
+            return false;
+    }
+    j->mode = (u32)in->imm;
+    for (u32 k = 1; k <= in->aux; k++)
+        sg_jit_insn(j, i + k);
+    j->mode = own;
+    return true;
 }
 
 void sg_jit_count(struct jit *j, u32 n)

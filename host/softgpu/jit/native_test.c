@@ -165,6 +165,7 @@ static void ldmatrix_all(void)
     }
 }
 
+#define MODE " in a mode or under a predicate"
 #define MMA(shape, type) "mma.sync.aligned." shape ".row.col.f32." type "." type ".f32"
 /* Operations on registers: the handlers' results for the same values, which tests of the handlers compare with others. */
 static const struct {
@@ -195,6 +196,45 @@ static const struct {
     {"cvt.f32.s16", "cvt.rn.f32.s16 %d0, %h;"},
     {"sat.f32", "cvt.sat.f32.f32 %d0, %x0;"},
     {"copysign.f32", "copysign.f32 %d0, %x0, %x1;"},
+    {"lg2.f32", "lg2.approx.f32 %d0, %x0; abs.f32 %x1, %x1; lg2.approx.f32 %d1, %x1;"},
+    {"lg2.f32", "lg2.approx.ftz.f32 %d0, %x0; add.ftz.f32 %d1, %x0, %x1;"},
+    {"sin.f32", "sin.approx.f32 %d0, %x0; mul.f32 %x1, %x1, 0f3dcccccd; sin.approx.f32 %d1, %x1;"},
+    {"sin.f32", "sin.approx.ftz.f32 %x0, %x0; mov.b32 %d0, %x0; add.ftz.f32 %d1, %x2, %x1;"},
+    {"cos.f32",
+     "cos.approx.f32 %d0, %x0; and.b32 %x1, %x1, 0xc9ffffff; cos.approx.f32 %d1, %x1; sin.approx.f32 %d2, %x1;"},
+    {"cos.f32", "cos.approx.ftz.f32 %x0, %x0; mov.b32 %d0, %x0; add.ftz.f32 %d1, %x2, %x1;"},
+    {"add.f32" MODE, "add.rz.f32 %d0, %x0, %x1; add.rm.f32 %d1, %x0, %x1; add.rp.f32 %d2, %x0, %x1;"},
+    {"sub.f32" MODE, "sub.rz.f32 %d0, %x0, %x1; sub.rm.f32 %d1, %x0, %x1; sub.rp.f32 %d2, %x0, %x1;"},
+    {"mul.f32" MODE, "mul.rz.f32 %d0, %x0, %x1; mul.rm.f32 %d1, %x0, %x1; mul.rp.sat.f32 %d2, %x0, %x1;"},
+    {"fma.f32" MODE,
+     "fma.rz.f32 %d0, %x0, %x1, %x2; fma.rm.f32 %x3, %x0, %x1, %x2; fma.rp.f32 %d2, %x0, %x1, %x3; mov.b32 %d1, %x3;"},
+    {"div.f32" MODE, "div.rz.f32 %d0, %x0, %x1; div.rm.f32 %d1, %x0, %x1; div.rp.f32 %d2, %x0, %x1;"},
+    {"sqrt.f32" MODE,
+     "sqrt.rz.f32 %d0, %x0; sqrt.rm.f32 %d1, %x0; rcp.rp.f32 %d2, %x0; rcp.rz.f32 %d3, %x0;"},
+    {"rcp.f32" MODE, "rcp.rz.f32 %d0, %x0; rcp.rm.f32 %d1, %x0; rcp.rp.f32 %d2, %x0;"},
+    {"fma.f32" MODE,
+     "fma.rn.ftz.f32 %d0, %x0, %x1, %x2; fma.rm.ftz.f32 %d1, %x0, %x1, %x2; mul.f32 %d2, %x0, %x1; mul.rz.ftz.f32 %d3, %x1, %x2;"},
+    {"ex2.f32" MODE,
+     "ex2.approx.ftz.f32 %d0, %x0; ex2.approx.f32 %d1, %x1; div.approx.ftz.f32 %d2, %x1, %x2;"},
+    {"setp.lt.f32" MODE,
+     "setp.lt.ftz.f32 %q, %x0, %x1; selp.b32 %d0, %x0, %x1, %q; min.ftz.f32 %d1, %x0, %x1; max.f32 %d2, %x0, %x1;"},
+    {"add.f64" MODE,
+     "add.rz.f64 %w0, %w0, %w1; add.rm.f64 %w1, %w1, %w2; mov.b64 {%d0, %d1}, %w0; mov.b64 {%d2, %d3}, %w1;"},
+    {"sub.f64" MODE,
+     "sub.rz.f64 %w0, %w0, %w1; sub.rp.f64 %w1, %w1, %w2; mov.b64 {%d0, %d1}, %w0; mov.b64 {%d2, %d3}, %w1;"},
+    {"mul.f64" MODE,
+     "mul.rm.f64 %w0, %w0, %w1; mul.rp.f64 %w1, %w1, %w2; mov.b64 {%d0, %d1}, %w0; mov.b64 {%d2, %d3}, %w1;"},
+    {"fma.f64",
+     "fma.rn.f64 %w0, %w0, %w1, %w2; fma.rn.f64 %w1, %w1, %w2, %w0; mov.b64 {%d0, %d1}, %w0; mov.b64 {%d2, %d3}, %w1;"},
+    {"fma.f64" MODE,
+     "fma.rz.f64 %w0, %w0, %w1, %w2; fma.rp.f64 %w1, %w1, %w2, %w0; mov.b64 {%d0, %d1}, %w0; mov.b64 {%d2, %d3}, %w1;"},
+    /* f64 has denormals where f32 has none */
+    {"fma.f64" MODE,
+     "add.ftz.f32 %d2, %x0, %x1; mul.ftz.f32 %d3, %x1, %x2; add.ftz.f32 %x4, %x4, %x5; fma.rn.f64 %w0, %w0, %w1, %w2; mov.b64 {%d0, %d1}, %w0; "
+     "add.ftz.f32 %d3, %d3, %x4;"},
+    /* a mode that lasts is none of what comes behind */
+    {"cvt.rni.f32.f32",
+     "add.ftz.f32 %x4, %x2, %x1; rcp.rm.f32 %d3, %x4; sub.rz.ftz.f32 %d2, %x2, %x3; cvt.rni.ftz.f32.f32 %d0, %x0; cvt.rni.ftz.s32.f32 %d1, %x1;"},
     {"mma.float",
      MMA("m16n8k16", "f16") " {%d0, %d1, %d2, %d3}, {%x0, %x1, %x2, %x3}, {%x4, %x5}, {%x6, %x7, %x8, %x9};"},
     {"mma.float",
@@ -230,13 +270,13 @@ static const struct {
 
 static const char ops_text[] =
     ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry t(.param .u64 in, .param .u64 out)\n{\n"
-    ".reg .b32 %%r<4>, %%x<10>, %%d<4>; .reg .b64 %%p<4>; .reg .b16 %%h;\n"
+    ".reg .b32 %%r<4>, %%x<10>, %%d<4>; .reg .b64 %%p<4>, %%w<3>; .reg .b16 %%h; .reg .pred %%q;\n"
     "ld.param.u64 %%p0, [in]; ld.param.u64 %%p1, [out]; mov.u32 %%r0, %%tid.x; mov.u32 %%r1, %%ctaid.x;\n"
     "mad.lo.u32 %%r0, %%r1, 32, %%r0; mul.wide.u32 %%p2, %%r0, 40; add.u64 %%p0, %%p0, %%p2; mul.wide.u32 %%p2, %%r0, 16;\n"
     "add.u64 %%p1, %%p1, %%p2; ld.global.v2.u32 {%%x0, %%x1}, [%%p0]; ld.global.v2.u32 {%%x2, %%x3}, [%%p0+8];\n"
     "ld.global.v2.u32 {%%x4, %%x5}, [%%p0+16]; ld.global.v2.u32 {%%x6, %%x7}, [%%p0+24];\n"
     "ld.global.v2.u32 {%%x8, %%x9}, [%%p0+32]; mov.u32 %%d0, %%r1; mov.u32 %%d1, %%r1; mov.u32 %%d2, %%r1; mov.u32 %%d3, %%r1;\n"
-    "cvt.u16.u32 %%h, %%x0;\n%s\nst.global.v4.u32 [%%p1], {%%d0, %%d1, %%d2, %%d3};\nret;\n}\n";
+    "cvt.u16.u32 %%h, %%x0; mov.b64 %%w0, {%%x0, %%x1}; mov.b64 %%w1, {%%x2, %%x3}; mov.b64 %%w2, {%%x4, %%x5};\n%s\nst.global.v4.u32 [%%p1], {%%d0, %%d1, %%d2, %%d3};\nret;\n}\n";
 
 /* Whatever floats differ in: zeroes, denormals, around 1 and halves, the ends of integers, NaN; and any bits. */
 static uint32_t some_bits(uint32_t i)

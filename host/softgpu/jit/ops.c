@@ -26,7 +26,7 @@ static bool e_bin(struct jit *j, const struct sg_insn *in, u32 arg)
     for (u32 h = 0; h < sg_jit_chunks(j, in, arg & WIDE); h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
 
-        ev(B(j), sg_vop_of(arg), d, a, b, 0, 0);
+        ev(B(j), sg_vop_of(arg), d, a, b, 0, j->round);
         sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;
@@ -38,7 +38,7 @@ static bool e_un(struct jit *j, const struct sg_insn *in, u32 arg)
     for (u32 h = 0; h < sg_jit_chunks(j, in, arg & WIDE); h++) {
         const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
 
-        ev(B(j), sg_vop_of(arg), d, 0, a, 0, 0);
+        ev(B(j), sg_vop_of(arg), d, 0, a, 0, j->round);
         sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;
@@ -539,16 +539,16 @@ const struct jop sg_jit_ops_alu[] = {
     {"mov.pack.2x32", e_pack32, 0},
     {"mov.unpack.2x16", e_unpack16, 0},
     {"mov.pack.2x16", e_pack16, 0},
-    {"add.f32", e_bin, ARG(M0F, PNONE, 0, 0x58)},
-    {"sub.f32", e_bin, ARG(M0F, PNONE, 0, 0x5c)},
-    {"mul.f32", e_bin, ARG(M0F, PNONE, 0, 0x59)},
-    {"div.f32", e_bin, ARG(M0F, PNONE, 0, 0x5e)},
-    {"sqrt.f32", e_un, ARG(M0F, PNONE, 0, 0x51)},
-    {"div.f64", e_bin, ARG(M0F, P66, 1, 0x5e) | WIDE},
-    {"add.f64", e_bin, ARG(M0F, P66, 1, 0x58) | WIDE},
-    {"sub.f64", e_bin, ARG(M0F, P66, 1, 0x5c) | WIDE},
-    {"mul.f64", e_bin, ARG(M0F, P66, 1, 0x59) | WIDE},
-    {"cvt.f32.s32", e_un, ARG(M0F, PNONE, 0, 0x5b) | NO_MODE},
+    {"add.f32", e_bin, ARG(M0F, PNONE, 0, 0x58) | FIXED},
+    {"sub.f32", e_bin, ARG(M0F, PNONE, 0, 0x5c) | FIXED},
+    {"mul.f32", e_bin, ARG(M0F, PNONE, 0, 0x59) | FIXED},
+    {"div.f32", e_bin, ARG(M0F, PNONE, 0, 0x5e) | FIXED},
+    {"sqrt.f32", e_un, ARG(M0F, PNONE, 0, 0x51) | FIXED},
+    {"div.f64", e_bin, ARG(M0F, P66, 1, 0x5e) | WIDE | FIXED},
+    {"add.f64", e_bin, ARG(M0F, P66, 1, 0x58) | WIDE | FIXED},
+    {"sub.f64", e_bin, ARG(M0F, P66, 1, 0x5c) | WIDE | FIXED},
+    {"mul.f64", e_bin, ARG(M0F, P66, 1, 0x59) | WIDE | FIXED},
+    {"cvt.f32.s32", e_un, ARG(M0F, PNONE, 0, 0x5b) | NO_MODE | FIXED},
     {NULL, NULL, 0},
 };
 

@@ -10,6 +10,13 @@
 #define WIDE (1u << 13)
 #define IMM(x) ((u32)(x) << 16) /* an immediate byte behind the instruction */
 #define NO_MODE 0x80000000u     /* gives the same in every rounding and denormal mode but rz, rm, rp */
+/*
+ * MODAL: gives the handler's results under any MXCSR. FIXED: also with the rounding of jit.round instead of that of
+ * MXCSR, or it does not round; never refuses. In the tables alu and cmp those without either do not read MXCSR.
+ */
+#define MODAL 0x40000000u
+#define FIXED (MODAL | 0x20000000u)
+#define ARG_MASK 0x1fffffffu
 
 static inline struct vop sg_vop_of(u32 arg)
 {

@@ -53,7 +53,7 @@ static bool e_canon(struct jit *j, const struct sg_insn *in, u32 arg)
     for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
 
-        if (j->code->mxcsr & MXCSR_DAZ) {
+        if (j->mxcsr & MXCSR_DAZ) {
             ev(x, CMPPS, 1, a, a, 0, 0);
             put8(x, 3); /* unordered */
             evm(x, BLEND_D, d, a, RSI, 0, 4, 1, EV_B);
@@ -93,16 +93,16 @@ static bool e_div_approx(struct jit *j, const struct sg_insn *in, u32 arg)
 
 static bool e_fma(struct jit *j, const struct sg_insn *in, u32 arg)
 {
-    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+    for (u32 h = 0; h < sg_jit_n(j, arg & WIDE); h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), c = sg_jv_get(j, in->c, h);
         u32 d = c;
 
         if (sg_jit_dies(j, in, F_C)) {
-            ev(B(j), sg_vop_of(arg + 0x10), d, a, b, 0, 0); /* 231: d = a * b + d */
+            ev(B(j), sg_vop_of(arg + 0x10), d, a, b, 0, j->round); /* 231: d = a * b + d */
         } else {
             d = sg_jv_new(j);
             ev(B(j), VMOV, d, 0, a, 0, 0);
-            ev(B(j), sg_vop_of(arg), d, b, c, 0, 0); /* 213: d = b * d + c */
+            ev(B(j), sg_vop_of(arg), d, b, c, 0, j->round); /* 213: d = b * d + c */
         }
         sg_jit_finish(j, in, h, 1u << h, d);
     }
@@ -316,19 +316,20 @@ static bool e_bfly(struct jit *j, const struct sg_insn *in, u32 arg)
     SETP("lt." t, w, op, 1), SETP("le." t, w, op, 2), SETP("gt." t, w, op, 6), SETP("ge." t, w, op, 5)
 #define SETP_F(name, imm) \
     { \
-        "setp." name ".f32", e_setp, ARG(M0F, PNONE, 0, 0xc2) | IMM(imm) \
+        "setp." name ".f32", e_setp, ARG(M0F, PNONE, 0, 0xc2) | IMM(imm) | FIXED \
     }
 
 const struct jop sg_jit_ops_cmp[] = {
     {"neg.f32", e_mask, 0},
     {"abs.f32", e_mask, 1},
     {"flush.f32", e_mask, 2},
-    {"canon.f32", e_canon, 0},
-    {"div.approx.f32", e_div_approx, ARG(M0F, PNONE, 0, 0x5e)},
-    {"fma.f32", e_fma, ARG(M38, P66, 0, 0xa8)},
-    {"min.f32", e_minmax, 0},
-    {"max.f32", e_minmax, 1},
-    {"cvt.f32.f16", e_f16_f32, NO_MODE},
+    {"canon.f32", e_canon, 0 | FIXED},
+    {"div.approx.f32", e_div_approx, ARG(M0F, PNONE, 0, 0x5e) | MODAL},
+    {"fma.f32", e_fma, ARG(M38, P66, 0, 0xa8) | FIXED},
+    {"fma.f64", e_fma, ARG(M38, P66, 1, 0xa8) | WIDE | FIXED},
+    {"min.f32", e_minmax, 0 | FIXED},
+    {"max.f32", e_minmax, 1 | FIXED},
+    {"cvt.f32.f16", e_f16_f32, NO_MODE | FIXED},
     {"setp.eq.b32", e_setp, ARG(M3A, P66, 0, 0x1f) | IMM(0)},
     {"setp.ne.b32", e_setp, ARG(M3A, P66, 0, 0x1f) | IMM(4)},
     SETP("eq.b64", 1, 0x1f, 0),

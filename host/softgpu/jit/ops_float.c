@@ -24,10 +24,10 @@ static bool e_rcp(struct jit *j, const struct sg_insn *in, u32 root)
         const u32 d = sg_jv_new(j);
 
         if (root) {
-            ev(B(j), SQRT, d, 0, a, 0, 0);
+            ev(B(j), SQRT, d, 0, a, 0, j->round);
             a = d;
         }
-        ev(B(j), DIV, d, 0, a, 0, 0);
+        ev(B(j), DIV, d, 0, a, 0, j->round);
         sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;
@@ -140,23 +140,23 @@ static bool e_copysign(struct jit *j, const struct sg_insn *in, u32 arg)
 
 /* To the nearest or towards 0 denormals become 0 of their sign, whether they count or not. */
 const struct jop sg_jit_ops_float[] = {
-    {"rcp.f32", e_rcp, 0},
-    {"rsqrt.f32", e_rcp, 1},
-    {"cvt.rni.f32.f32", e_round, 4 | NO_MODE},
-    {"cvt.rzi.f32.f32", e_round, 11 | NO_MODE},
-    {"cvt.rmi.f32.f32", e_round, 9},
-    {"cvt.rpi.f32.f32", e_round, 10},
-    {"cvt.rni.s32.f32", e_to_s32, 4 | NO_MODE},
-    {"cvt.rzi.s32.f32", e_to_s32, 11 | NO_MODE},
-    {"cvt.rmi.s32.f32", e_to_s32, 9},
-    {"cvt.rpi.s32.f32", e_to_s32, 10},
-    {"cvt.rzi.u32.f32", e_to_u32, 0 | NO_MODE},
-    {"cvt.f32.u8", e_from_small, 8 | NO_MODE},
-    {"cvt.f32.s8", e_from_small, 8 | 256 | NO_MODE},
-    {"cvt.f32.u16", e_from_small, 16 | NO_MODE},
-    {"cvt.f32.s16", e_from_small, 16 | 256 | NO_MODE},
-    {"sat.f32", e_sat, 0},
-    {"copysign.f32", e_copysign, 0},
+    {"rcp.f32", e_rcp, FIXED},
+    {"rsqrt.f32", e_rcp, 1 | FIXED},
+    {"cvt.rni.f32.f32", e_round, 8 | NO_MODE | FIXED},
+    {"cvt.rzi.f32.f32", e_round, 11 | NO_MODE | FIXED},
+    {"cvt.rmi.f32.f32", e_round, 9 | FIXED},
+    {"cvt.rpi.f32.f32", e_round, 10 | FIXED},
+    {"cvt.rni.s32.f32", e_to_s32, 8 | NO_MODE | FIXED},
+    {"cvt.rzi.s32.f32", e_to_s32, 11 | NO_MODE | FIXED},
+    {"cvt.rmi.s32.f32", e_to_s32, 9 | FIXED},
+    {"cvt.rpi.s32.f32", e_to_s32, 10 | FIXED},
+    {"cvt.rzi.u32.f32", e_to_u32, 0 | NO_MODE | FIXED},
+    {"cvt.f32.u8", e_from_small, 8 | NO_MODE | FIXED},
+    {"cvt.f32.s8", e_from_small, 8 | 256 | NO_MODE | FIXED},
+    {"cvt.f32.u16", e_from_small, 16 | NO_MODE | FIXED},
+    {"cvt.f32.s16", e_from_small, 16 | 256 | NO_MODE | FIXED},
+    {"sat.f32", e_sat, FIXED},
+    {"copysign.f32", e_copysign, FIXED},
     {NULL, NULL, 0},
 };
 

@@ -279,7 +279,7 @@ static bool e_ex2(struct jit *j, const struct sg_insn *in, u32 arg)
 }
 
 const struct jop sg_jit_ops_half[] = {
-    {"ex2.f32", e_ex2, 0},
+    {"ex2.f32", e_ex2, MODAL},
     {"cvt.f16.f32", e_narrow, 0 | NO_MODE},
     {"cvt.f16x2.f32", e_narrow, 1 | NO_MODE},
     {"add.f16", e_half, ARG(M0F, PNONE, 0, 0x58)},

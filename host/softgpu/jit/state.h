@@ -78,13 +78,17 @@ struct jit {
     u32 njumps, cap_jumps;
     struct pattern *patterns;
     u32 npatterns, cap_patterns;
-    u32 cur;  /* the instruction being compiled */
-    u32 skip; /* how many behind it were compiled with it */
+    bool ahead_of; /* what runs before blocks: no stubs, whose instructions are those of the kernel */
+    u32 cur;       /* the instruction being compiled */
+    u32 skip;      /* how many behind it were compiled with it */
     struct group groups[SG_NATIVE_GROUPS];
     u32 ngroups;               /* begun in this block */
     u32 nmma;                  /* that are native */
     struct sg_window *windows; /* all of them */
     u8 masked;                 /* which version of the code this is: JIT_* */
+    u32 mode;                  /* MXCSR that the instruction being compiled is to have */
+    u32 mxcsr;                 /* that the code has there: a mode lasts until another one is needed */
+    u32 round;                 /* flags of vector instructions that round, EV_ROUND() or 0 */
     u8 *addresses;             /* of each constant, one bit: may it still change? */
     size_t table_room;         /* bytes that stubs, jumps, patterns and windows may still take */
     u32 walked;                /* instructions looked at for groups */
@@ -118,7 +122,7 @@ struct jop {
     u32 arg;
 };
 extern const struct jop sg_jit_ops_alu[], sg_jit_ops_cmp[], sg_jit_ops_half[], sg_jit_ops_float[],
-    sg_jit_ops_mem[], sg_jit_ops_shm[], sg_jit_ops_matrix[];
+    sg_jit_ops_approx[], sg_jit_ops_mem[], sg_jit_ops_shm[], sg_jit_ops_matrix[];
 
 /* The handlers of instructions that steer; filled by sg_jit_init(). */
 struct jit_ctl {
@@ -134,6 +138,7 @@ static inline bool sg_jit_is_branch(sg_fn fn)
 
 /* How fn is compiled; NULL: it is called. *pure (or NULL): it does nothing but give its result. */
 const struct jop *sg_jit_find(sg_fn fn, bool *pure);
+bool sg_jit_modeless(const struct jop *o); /* neither reads MXCSR nor leaves the code */
 
 /* Operand k, in the order of F_D to F_E. */
 static inline const u32 *sg_jit_field(const struct sg_insn *in, u32 k)
@@ -195,6 +200,12 @@ void sg_jit_call_begin(struct jit *j, u32 insn);
 void sg_jit_call_end(struct jit *j, u64 fn);
 /* why: what VGPU_SOFT_PROFILE says behind the handler's name. */
 void sg_jit_call_handler(struct jit *j, u32 insn, const char *why);
+/* Code that loads MXCSR, unless it has that value. Code that leaves a block, or may, has that of the kernel. */
+void sg_jit_set_mode(struct jit *j, u32 mode);
+/* The native form of an instruction, in j->mode; false: the handler is to be called. */
+bool sg_jit_emit(struct jit *j, const struct sg_insn *in, const struct jop *o);
+/* Compiles "fpmode" at i and its instructions; false: nothing was written, one of them does not obey modes natively. */
+bool sg_jit_mode(struct jit *j, u32 i);
 /* Calls the handler with everything in memory; out unless it says good. */
 void sg_jit_generic(struct jit *j, u32 i, u32 good);
 /* Behind something that may bring further lanes: out, to instruction insn, if one of the upper half came. */

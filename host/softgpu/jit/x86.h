@@ -61,6 +61,7 @@ static inline void put64(struct buf *b, u64 v)
 #define EV_YMM 2u /* 32 bytes instead of 64 */
 #define EV_Z 4u   /* lanes outside the mask become zero */
 #define EV_XMM 8u
+#define EV_ROUND(rc) (16u | (u32)(rc) << 5) /* registers only: rounds as MXCSR.RC = rc would */
 
 static inline void evex_head(struct buf *b, struct vop o, u32 reg, u32 vv, bool x, bool bb, u32 k, u32 flags,
                              bool v_high_index)
@@ -69,10 +70,11 @@ static inline void evex_head(struct buf *b, struct vop o, u32 reg, u32 vv, bool 
     put8(b, (u32)(!(reg & 8)) << 7 | (u32)x << 6 | (u32)bb << 5 | (u32)(!(reg & 16)) << 4 | o.map);
     put8(b, (u32)o.w << 7 | (~vv & 15) << 3 | 4 | o.pp);
     put8(b, (flags & EV_Z ? 0x80u : 0) |
-                (flags & EV_XMM   ? 0
-                 : flags & EV_YMM ? 0x20u
-                                  : 0x40u) |
-                (flags & EV_B ? 0x10u : 0) | (u32)(!v_high_index) << 3 | k);
+                (flags & EV_ROUND(0) ? flags & EV_ROUND(3) & 0x60u
+                 : flags & EV_XMM    ? 0
+                 : flags & EV_YMM    ? 0x20u
+                                     : 0x40u) |
+                (flags & (EV_B | EV_ROUND(0)) ? 0x10u : 0) | (u32)(!v_high_index) << 3 | k);
     put8(b, o.op);
 }
 

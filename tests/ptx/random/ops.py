@@ -184,6 +184,9 @@ op("ff", "abs.ftz.f32", "bits32((float)ftz32((double)f32(a))) & 0x7fffffff")
 op("ff", "neg.ftz.f32", "bits32((float)ftz32((double)f32(a))) ^ 0x80000000u")
 op("ff", "rcp.rn.ftz.f32", "op32('/', 0x3f800000, a, c, FTZ)")
 op("ff", "sqrt.rn.ftz.f32", "op32('q', a, b, c, FTZ)")
+for name, c in (("lg2", "l"), ("sin", "s"), ("cos", "c")):
+    op("ff", name + ".approx.f32", "approx32('%s', a, 0)" % c)
+    op("ff", name + ".approx.ftz.f32", "approx32('%s', a, FTZ)" % c)
 for i, rm in enumerate(ROUND):
     op("ff", "cvt.%si.ftz.f32.f32" % rm, "bits32((float)round_to_integer(ftz32((double)f32(a)), %d))" % i)
 for t in "us":

@@ -495,3 +495,55 @@ u64 dot2(u32 a, u32 b, u32 c, bool sa, bool sb, bool high)
     }
     return c;
 }
+
+/* ---- approximate functions ---- */
+
+/* 2^e times m, m between the roots of 0.5 and 2; the logarithm of m as a series of (m - 1) / (m + 1) */
+static float lg2_steps(float x)
+{
+    static const float series[] = {0.412198583f, 0.577078016f, 0.961796694f, 2.88539008f};
+    const bool small = x > 0 && x < 0x1p-126f;
+    const int bits = (int)((u32)bits32(small ? x * 0x1p24f : x) - 0x3f3504f3u);
+    const float m = f32(((u32)bits & 0x7fffffu) + 0x3f3504f3u), s = (m - 1) / (m + 1);
+    float p = 0.320598898f;
+
+    if (isnan(x) || x < 0)
+        return NAN;
+    if (x == 0 || isinf(x))
+        return x == 0 ? -INFINITY : x;
+    for (int k = 0; k < 4; k++)
+        p = p * (s * s) + series[k];
+    return p * s + (float)((bits >> 23) - (small ? 24 : 0));
+}
+
+/* The angle less n right ones; Taylor's series of that. The C library's from 2^20 on. */
+static float sine_steps(float x, int right)
+{
+    static const double divisors[2][5] = {{-39916800, 362880, -5040, 120, -6},
+                                          {-3628800, 40320, -720, 24, -2}};
+    const double n = nearbyint((double)x * 0x1.45f306dc9c883p-1) + 0.0; /* no -0 */
+    double r, p;
+    long k;
+
+    if (isnan(x) || isinf(x))
+        return NAN;
+    if (fabsf(x) >= 0x1p20f)
+        return right ? cosf(x) : sinf(x);
+    k = (long)n + right;
+    r = (double)x - n * 0x1.921fb544p0 - n * 0x1.0b4611a626331p-34;
+    p = 1 / divisors[k & 1][0];
+    for (int i = 1; i < 5; i++)
+        p = p * (r * r) + 1 / divisors[k & 1][i];
+    p = p * (r * r) + 1;
+    p = k & 1 ? p : p * r;
+    return (float)(k & 2 ? -p : p);
+}
+
+u64 approx32(char what, u64 a, int flags)
+{
+    const double in = (double)f32(a);
+    const float x = (float)(flags & FTZ ? ftz32(in) : in),
+                r = what == 'l' ? lg2_steps(x) : sine_steps(x, what == 'c');
+
+    return bits32((float)(flags & FTZ ? ftz32((double)r) : (double)r));
+}

@@ -49,6 +49,8 @@ double round_to_integer(double x, int round);
 float int_to_f32(s128 v, int round);
 double int_to_f64(s128 v, int round);
 float f64_to_f32(double x, int flags);
+/* lg2 ('l'), sin ('s') and cos ('c') as this GPU defines them: the same steps in every instruction set */
+u64 approx32(char what, u64 a, int flags);
 double ftz32(double x); /* a float's denormal becomes a zero of its sign */
 
 u64 clamp(s128 v, s128 lo, s128 hi);

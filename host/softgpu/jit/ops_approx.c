@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/* Native lg2, sin and cos of f32: lg2_ptx() and trig_ptx() of exec/ops/float.c, step by step. */
+#include "base/trig.h"
+#include "jit/memory_ops.h"
+#include "jit/ops.h"
+
+#ifdef SG_JIT
+
+static const struct vop ADDS = {M0F, PNONE, 0, 0x58}, SUBS = {M0F, PNONE, 0, 0x5c},
+                        MULS = {M0F, PNONE, 0, 0x59}, DIVS = {M0F, PNONE, 0, 0x5e},
+                        ADDD = {M0F, P66, 1, 0x58}, SUBD = {M0F, P66, 1, 0x5c}, MULD = {M0F, P66, 1, 0x59},
+                        CMPPS = {M0F, PNONE, 0, 0xc2}, CVTDQ2PS = {M0F, PNONE, 0, 0x5b},
+                        CVTPS2PD = {M0F, PNONE, 0, 0x5a}, CVTPD2PS = {M0F, P66, 1, 0x5a},
+                        VPANDD = {M0F, P66, 0, 0xdb}, VPXORQ = {M0F, P66, 1, 0xef},
+                        BLEND_D = {M38, P66, 0, 0x64};
+
+/* ---- lg2 ---- */
+
+enum { L_DENORMAL, L_UP, L_ROOT, L_FRACTION, L_24, L_1, L_P9, L_INF = L_P9 + 5, L_0, L_NAN, L_MINUS_INF };
+static const union {
+    float f;
+    u32 u;
+} lg2_const[] = {{.u = 0x00800000},
+                 {16777216.0f},
+                 {.u = 0x3f3504f3},
+                 {.u = 0x007fffff},
+                 {24.0f},
+                 {1.0f},
+                 {0.320598898f},
+                 {0.412198583f},
+                 {0.577078016f},
+                 {0.961796694f},
+                 {2.88539008f},
+                 {.u = 0x7f800000},
+                 {0.0f},
+                 {.u = 0x7fffffff},
+                 {.u = 0xff800000}};
+
+/* An instruction with constant c for every lane. */
+static void lg2_with(struct jit *j, struct vop o, u32 reg, u32 v, u32 c, u32 k)
+{
+    evm(B(j), o, reg, v, RSI, (s32)(4 * c), 4, k, EV_B);
+}
+
+/* Register d gets constant c where register a compares so with constant `with`. Uses k2. */
+static void lg2_case(struct jit *j, u32 d, u32 a, u32 with, u32 how, u32 c)
+{
+    lg2_with(j, CMPPS, 2, a, with, 0);
+    put8(B(j), how);
+    evm(B(j), BCAST_M32, d, 0, RSI, (s32)(4 * c), 4, 2, 0);
+}
+
+/* Register 2: the exponent. Register 0: the fraction, between the roots of 0.5 and 2. */
+static void lg2_split(struct jit *j, u32 a)
+{
+    struct buf *b = B(j);
+
+    lg2_with(j, CMPUD, 1, a, L_DENORMAL, 0);
+    put8(b, 1); /* below */
+    ev(b, VMOV, 0, 0, a, 0, 0);
+    lg2_with(j, MULS, 0, a, L_UP, 1);
+    lg2_with(j, VPSUBD, 0, 0, L_ROOT, 0);
+    ev(b, SHIFT_D, 4, 1, 0, 0, 0);
+    put8(b, 23);
+    ev(b, CVTDQ2PS, 2, 0, 1, 0, 0);
+    lg2_with(j, SUBS, 2, 2, L_24, 1);
+    lg2_with(j, VPANDD, 0, 0, L_FRACTION, 0);
+    lg2_with(j, VPADDD, 0, 0, L_ROOT, 0);
+}
+
+static bool e_lg2(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    struct buf *b = B(j);
+
+    (void)arg;
+    mov_imm64(b, RSI, (u64)(uintptr_t)lg2_const);
+    for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {
+        const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
+
+        lg2_split(j, a);
+        lg2_with(j, SUBS, 1, 0, L_1, 0);
+        lg2_with(j, ADDS, 0, 0, L_1, 0);
+        ev(b, DIVS, 1, 1, 0, 0, 0);
+        ev(b, MULS, 0, 1, 1, 0, 0);
+        evm(b, BCAST_M32, d, 0, RSI, 4 * L_P9, 4, 0, 0);
+        for (u32 k = L_P9 + 1; k < L_INF; k++) {
+            ev(b, MULS, d, d, 0, 0, 0);
+            lg2_with(j, ADDS, d, d, k, 0);
+        }
+        ev(b, MULS, d, d, 1, 0, 0);
+        ev(b, ADDS, d, d, 2, 0, 0);
+        lg2_case(j, d, a, L_INF, 0, L_INF); /* equal */
+        ev(b, CMPPS, 3, a, a, 0, 0);
+        put8(b, 3); /* unordered */
+        ev(b, BLEND_D, d, d, a, 3, 0);
+        lg2_case(j, d, a, L_0, 0x11, L_NAN); /* less */
+        lg2_case(j, d, a, L_0, 0, L_MINUS_INF);
+        sg_jit_finish(j, in, h, 1u << h, d);
+    }
+    return true;
+}
+
+/* ---- sin and cos ---- */
+
+enum { T_PER_QUARTER, T_MAGIC, T_QUARTER, T_REST, T_1, T_SIN, T_COS = T_SIN + 5, T_BIT = T_COS + 5 };
+static const union {
+    double f;
+    u64 u;
+} trig_const[] = {
+    {SG_TRIG_PER_QUARTER}, {0x1.8p52},   {SG_TRIG_QUARTER}, {SG_TRIG_REST}, {1.0},         {SG_TRIG_S11},
+    {SG_TRIG_S9},          {SG_TRIG_S7}, {SG_TRIG_S5},      {SG_TRIG_S3},   {SG_TRIG_C10}, {SG_TRIG_C8},
+    {SG_TRIG_C6},          {SG_TRIG_C4}, {SG_TRIG_C2},      {.u = 1}};
+
+static void trig_with(struct jit *j, struct vop o, u32 reg, u32 v, u32 c)
+{
+    evm(B(j), o, reg, v, RSI, (s32)(8 * c), 8, 0, EV_B);
+}
+
+/* Register v: the k-th coefficient of cos in the lanes of mask 1, of sin in the others. */
+static void trig_term(struct jit *j, u32 v, u32 k)
+{
+    evm(B(j), BCAST_M64, v, 0, RSI, (s32)(8 * (T_SIN + k)), 8, 0, 0);
+    evm(B(j), BCAST_M64, v, 0, RSI, (s32)(8 * (T_COS + k)), 8, 1, 0);
+}
+
+/* 8 lanes of f32 in register x, which may be 0, as f32 in register d. Uses registers 0 to 5. */
+static void trig_part(struct jit *j, u32 d, u32 x, u32 cosine)
+{
+    struct buf *b = B(j);
+
+    ev(b, CVTPS2PD, 0, 0, x, 0, 0);
+    trig_with(j, MULD, 1, 0, T_PER_QUARTER);
+    trig_with(j, ADDD, 1, 1, T_MAGIC);
+    trig_with(j, SUBD, 2, 1, T_MAGIC);
+    if (cosine)
+        trig_with(j, VPADDQ, 1, 1, T_BIT);
+    trig_with(j, MULD, 3, 2, T_QUARTER);
+    ev(b, SUBD, 0, 0, 3, 0, 0);
+    trig_with(j, MULD, 3, 2, T_REST);
+    ev(b, SUBD, 0, 0, 3, 0, 0);
+    ev(b, MULD, 3, 0, 0, 0, 0);
+    trig_with(j, TESTMQ, 1, 1, T_BIT);
+    trig_with(j, TESTNMQ, 2, 1, T_BIT);
+    trig_term(j, 4, 0);
+    for (u32 k = 1; k < 5; k++) {
+        ev(b, MULD, 4, 4, 3, 0, 0);
+        trig_term(j, 5, k);
+        ev(b, ADDD, 4, 4, 5, 0, 0);
+    }
+    ev(b, MULD, 4, 4, 3, 0, 0);
+    trig_with(j, ADDD, 4, 4, T_1);
+    ev(b, MULD, 4, 4, 0, 2, 0);
+    ev(b, SHIFT_Q, 2, 1, 1, 0, 0);
+    put8(b, 1);
+    ev(b, SHIFT_Q, 6, 1, 1, 0, 0);
+    put8(b, 63);
+    ev(b, VPXORQ, 4, 4, 1, 0, 0);
+    ev(b, CVTPD2PS, d, 0, 4, 0, 0);
+}
+
+/* The handler calls libm for lanes beyond its range. */
+static bool e_trig(struct jit *j, const struct sg_insn *in, u32 cosine)
+{
+    const u32 n = sg_jit_n(j, false);
+    struct buf *b = B(j);
+    struct stub *s;
+    u32 a[2];
+
+    if (j->ahead_of || sg_jit_flat(j, in->d))
+        return false;
+    for (u32 h = 0; h < n; h++)
+        a[h] = sg_jv_get(j, in->a, h);
+    s = sg_jit_stub(j);
+    sg_jit_broadcast(j, 0, 0x7fffffffu);
+    sg_jit_broadcast(j, 1, SG_TRIG_END);
+    for (u32 h = 0; h < n; h++) {
+        ev(b, VPANDD, 2, a[h], 0, 0, 0);
+        ev(b, CMPUD, 1 + h, 2, 1, 0, 0);
+        put8(b, 5); /* not below */
+    }
+    vex(b, PNONE, 0, 0, 0x98, 1, 0, n); /* kortestw */
+    sg_jit_slow(j, s, JNE);
+    mov_imm64(b, RSI, (u64)(uintptr_t)trig_const);
+    for (u32 h = 0; h < n; h++) {
+        const u32 d = sg_jv_new(j);
+
+        trig_part(j, d, a[h], cosine);
+        ev(b, EXTRACT4, a[h], 0, 0, 0, 0);
+        put8(b, 1);
+        trig_part(j, 6, 0, cosine);
+        ev(b, INSERT4, d, d, 6, 0, 0);
+        put8(b, 1);
+        sg_jv_kill(j, in, 1u << h);
+        sg_jv_bind(j, in->d, h, d);
+    }
+    sg_jv_unpin(j);
+    sg_jit_joined(j, s);
+    return true;
+}
+
+const struct jop sg_jit_ops_approx[] = {
+    {"lg2.f32", e_lg2, MODAL},
+    {"sin.f32", e_trig, 0 | MODAL},
+    {"cos.f32", e_trig, 1 | MODAL},
+    {NULL, NULL, 0},
+};
+
+#endif
