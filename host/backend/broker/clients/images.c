@@ -343,9 +343,9 @@ static bool make_place(const struct brk_client *c, uint64_t size)
         give_up(richer);
     if (full)
         give_up(find_stale(c, now));
-    while (!has_place(size, false, now))
-        give_up(find_stale(NULL, now));
-    return true;
+    for (struct filling *f; !has_place(size, false, now) && (f = find_stale(NULL, now));)
+        give_up(f);
+    return has_place(size, false, now);
 }
 
 /* NULL: it has to be received without. */
