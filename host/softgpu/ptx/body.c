@@ -3,6 +3,7 @@
 #define _GNU_SOURCE /* memmem */
 #include "ptx/decode.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <stdatomic.h>
@@ -410,13 +411,59 @@ static bool text_has(const char *p, const char *end, const char *what)
     return memmem(p, (size_t)(end - p), what, strlen(what)) != NULL;
 }
 
+/* Operations whose results depend on the mode of denormals, by what stands before the first '.'. */
+static bool has_mode(const char *name, size_t n)
+{
+    static const char *const names[] = {"abs", "add", "cos", "cvt",  "div",  "ex2",  "fma",
+                                        "lg2", "mad", "max", "min",  "mul",  "neg",  "rcp",
+                                        "set", "sin", "sub", "setp", "sqrt", "tanh", "rsqrt"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strlen(names[i]) == n && !memcmp(names[i], name, n))
+            return true;
+    return false;
+}
+
+static bool is_word(char ch)
+{
+    return isalnum((unsigned char)ch) || ch == '_' || ch == '.' || ch == '%' || ch == '$';
+}
+
+/*
+ * Does most of the floating point of a function flush denormals? The kernel then runs in that mode, and only the other
+ * instructions change it: kernels often have a few of one kind (ex2.approx.ftz) among many of the other.
+ */
+static bool flushes_most(const char *p, const char *end)
+{
+    size_t flushing = 0, keeping = 0;
+
+    while (p < end) {
+        const char *word = p, *dot;
+
+        while (p < end && is_word(*p))
+            p++;
+        if (p == word) {
+            p++;
+            continue;
+        }
+        dot = memchr(word, '.', (size_t)(p - word));
+        if (!dot || !has_mode(word, (size_t)(dot - word)))
+            continue;
+        if (text_has(dot, p, ".ftz"))
+            flushing++;
+        else if (text_has(dot, p, ".f32") || text_has(dot, p, ".f64"))
+            keeping++;
+    }
+    return flushing > keeping;
+}
+
 static int decode(struct sg_dec *d, const struct sg_func *f)
 {
     struct sg_code *c = d->code;
 
     d->next_frame = 1;
     sg_scope_open(d);
-    d->ftz = text_has(f->body, f->body_end, ".ftz");
+    d->ftz = flushes_most(f->body, f->body_end);
     c->mxcsr = 0x1f80u | (d->ftz ? 0x8040u : 0);
     d->shared_offset = malloc((d->m->nshared + 1) * sizeof(uint32_t));
     if (!d->shared_offset)

@@ -384,9 +384,10 @@ static void kernels(void)
 
 /* ---- what it costs ---- */
 
-static void cost(const char *name, const char *body, uint32_t inside, uint32_t outside)
+/* How many instructions of an operation the code of a loop has, and what is around the loop. */
+static void cost_of(const char *op, const char *name, const char *body, uint32_t inside, uint32_t outside)
 {
-    const sg_fn canon = sg_op_find("canon.f32"), bra = sg_op_find("bra.if");
+    const sg_fn fn = sg_op_find(op), bra = sg_op_find("bra.if");
     uint32_t in_loop = 0, elsewhere = 0, first = 0, last = 0;
     char text[4096];
     struct tk t;
@@ -408,11 +409,31 @@ static void cost(const char *name, const char *body, uint32_t inside, uint32_t o
             first = (uint32_t)((int64_t)i + t.k->code.insns[i].imm);
         }
     for (uint32_t i = 0; i < t.k->code.ninsns; i++)
-        if (sg_code_handler(&t.k->code, &t.k->code.insns[i]) == canon)
+        if (sg_code_handler(&t.k->code, &t.k->code.insns[i]) == fn)
             *(i >= first && i < last ? &in_loop : &elsewhere) += 1;
     t_result(name, last > first && in_loop == inside && elsewhere == outside, "%u in the loop, %u elsewhere",
              in_loop, elsewhere);
     tk_close(&t);
+}
+
+static void cost(const char *name, const char *body, uint32_t inside, uint32_t outside)
+{
+    cost_of("canon.f32", name, body, inside, outside);
+}
+
+#define LOOP "sub.u32 %r8, %r8, 1; setp.ne.u32 %p1, %r8, 0; @%p1 bra L; st.global.f32 [%rd2], %f1;"
+
+/* The kernel runs in the mode of most of its operations; what does not depend on it does not count. */
+static void modes(void)
+{
+    cost_of("fpmode", "most keep denormals",
+            "L: fma.rn.f32 %f1, %f8, %f8, %f8; mul.f32 %f2, %f1, %f8; add.f32 %f3, %f2, %f1; "
+            "ex2.approx.ftz.f32 %f4, %f3; add.f32 %f1, %f4, %f1; " LOOP,
+            1, 0);
+    cost_of("fpmode", "most flush denormals",
+            "L: fma.rn.ftz.f32 %f1, %f8, %f8, %f8; mul.ftz.f32 %f2, %f1, %f8; add.f32 %f3, %f2, %f1; "
+            "ld.global.f32 %f5, [%rd1]; ld.global.f32 %f6, [%rd1]; mov.f32 %f7, %f6; " LOOP,
+            1, 0);
 }
 
 static void costs(void)
@@ -472,5 +493,6 @@ int main(int argc, char **argv)
             run_row(&rows[i], w);
     kernels();
     costs();
+    modes();
     return t_end("softgpu NaN");
 }
