@@ -208,8 +208,8 @@ static void test_forced(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_idle), cmocka_unit_test(test_long),   cmocka_unit_test(test_crowded),
-        cmocka_unit_test(test_goes), cmocka_unit_test(test_bursts), cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_idle),   cmocka_unit_test(test_long),   cmocka_unit_test(test_crowded),
+        cmocka_unit_test(test_goes),   cmocka_unit_test(test_bursts), cmocka_unit_test(test_edges),
         cmocka_unit_test(test_forced),
     };
 

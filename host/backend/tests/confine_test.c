@@ -48,7 +48,7 @@ static void stop(struct broker *b)
     unlink(log_name);
 }
 
-/* A variable of the broker's that is not meant for workers is not there. */
+/* A variable of the broker's that is not meant for workers is not there; nothing of a freed block is in the next one. */
 static void test_environment(void **state)
 {
     struct broker b;
@@ -70,6 +70,8 @@ static void test_environment(void **state)
     assert_null(strstr(all, "CUDA_INJECTION"));
     assert_null(strstr(all, "\nHOME\n"));
     assert_null(strstr(all, "\nPATH\n"));
+    assert_non_null(strstr(all, "GLIBC_TUNABLES"));
+    assert_non_null(strstr(all, "\nheap keeps 0\n"));
     guest_close(&g);
     stop(&b);
     unsetenv("CONFINE_SECRET_TOKEN");

@@ -13,7 +13,7 @@
  *   VALUE_SHM     makes or opens a file in /dev/shm: how often that was done is what is printed; n > 0: writes up to n MiB
  *   VALUE_CACHE   uses the folder for compiled code (testprov_cache.c)
  *   VALUE_CONNECT connects to sockets (testprov_cache.c), and prints what came of it
- *   VALUE_ENVIRON prints the names of the environment's variables, a line each
+ *   VALUE_ENVIRON prints the names of the environment's variables, a line each, and how much of a freed block the next one has
  *
  * VGPU_TEST_HMM in the environment: kernels reach all memory of the process (testprov_green.c).
  * VGPU_TEST_NO_PIN in the environment: no memory can be registered.
@@ -480,6 +480,23 @@ static CUresult count_in_shm(void)
     return CUDA_SUCCESS;
 }
 
+/* Bytes of a freed block that a new one of the same size still has, of 200. */
+static unsigned left_in_heap(void)
+{
+    unsigned char *volatile block = malloc(200);
+    unsigned left = 0;
+
+    if (!block)
+        return 200;
+    memset(block, 0x37, 200);
+    free(block);
+    block = malloc(200);
+    for (unsigned i = 0; block && i < 200; i++)
+        left += ((volatile unsigned char *)block)[i] == 0x37;
+    free(block);
+    return left;
+}
+
 CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t n, CUstream hs)
 {
     switch (value) {
@@ -516,7 +533,7 @@ CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t n, CUstrea
     case VALUE_ENVIRON:
         for (char **e = environ; *e; e++)
             printf("%.*s\n", (int)strcspn(*e, "="), *e);
-        printf("(end)\n");
+        printf("heap keeps %u\n(end)\n", left_in_heap());
         fflush(stdout);
         return CUDA_SUCCESS;
     default:

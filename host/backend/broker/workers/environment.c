@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* The environment of workers: only variables that are meant for them, and no secrets. */
+/* The environment of workers: only variables meant for them, no secrets, and the settings of their heap. */
 #define _GNU_SOURCE
 #include "workers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 extern char **environ;
 
 static const char *const names[] = {
     "VGPU_SOCKET", /* main.c: a provider that is our own libcuda must find no broker */
-    "LD_LIBRARY_PATH", "LANG",         "LC_ALL",        "TZ",
+    "LD_LIBRARY_PATH", "LANG",         "LC_ALL",        "TZ",          "GLIBC_TUNABLES",
     "ASAN_OPTIONS",    "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"};
 static const char *const prefixes[] = {"VGPU_SOFT_", "VGPU_TEST_", "CUDA_"};
 
@@ -34,6 +35,24 @@ static bool meant_for_workers(const char *variable)
     return false;
 }
 
+/*
+ * Heap of the workers: freed and new memory is filled with a byte that each broker draws, so that a block read before it is
+ * written, or after it is freed, has neither the data nor the pointers of another; and each block goes through the lists whose
+ * links the C library checks. An operator's own GLIBC_TUNABLES take precedence. docs/results/hardening.md has the cost.
+ */
+static char *heap_settings(void)
+{
+    static char text[128];
+    unsigned char fill = 0;
+
+    if (getrandom(&fill, 1, GRND_NONBLOCK) != 1 || !fill)
+        fill = 0xa5;
+    snprintf(text, sizeof(text),
+             "GLIBC_TUNABLES=glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0:glibc.malloc.perturb=%u",
+             fill);
+    return text;
+}
+
 char **brk_worker_environment(void)
 {
     /* A context made beside a running MPS daemon would be its client, whose fault ends all others. */
@@ -44,11 +63,13 @@ char **brk_worker_environment(void)
 
     while (environ && environ[count])
         count++;
-    out = calloc(count + 4, sizeof(*out));
+    out = calloc(count + 5, sizeof(*out));
     for (size_t i = 0; out && i < count; i++) {
         if (meant_for_workers(environ[i]))
             out[n++] = environ[i];
     }
+    if (out && !getenv("GLIBC_TUNABLES"))
+        out[n++] = heap_settings();
     if (out && !getenv("CUDA_MPS_PIPE_DIRECTORY"))
         out[n++] = no_mps;
     if (out && brk_opt.cache_fd < 0) {
