@@ -94,7 +94,7 @@ void vcu_build_graph_gone(CUgraph graph);
  * graph, so calls need a reply. */
 void vcu_build_doubt(void);
 
-/* Stores data handed out about a node that lives as long as the node; replaces earlier data, takes ownership. */
+/* Stores data handed out about a node that lives as long as the node; takes ownership. */
 bool vcu_node_keep(CUgraphNode node, CUgraph graph, void *storage);
 void vcu_node_forget(CUgraphNode node);
 void vcu_node_forget_graph(CUgraph graph);
