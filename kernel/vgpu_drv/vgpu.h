@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * vgpu_drv: internal structures. README.md says what runs where and in which order locks are taken.
+ * vgpu_drv: internal structures. README.md describes contexts and lock order.
  */
 #ifndef VGPU_H
 #define VGPU_H
@@ -37,7 +37,7 @@
 #define VGPU_WINDOW_OFFSET BIT_ULL(40)
 #define VGPU_DOORBELL_OFFSET BIT_ULL(43)
 
-/* Event buffers on queue 1: a WAKE per client may be outstanding; more are not needed. */
+/* Event buffers on queue 1: at most one WAKE per client is outstanding. */
 #define VGPU_EVENT_BUFFERS 64
 
 /* Events handled in one interrupt; a device that floods the queue continues in a work item. */

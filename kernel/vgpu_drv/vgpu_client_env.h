@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the suites vgpu_client* start each case with: a device of vgpu_fake.h and an open client. */
+/* Common setup of the vgpu_client* suites: a device of vgpu_fake.h and an open client. */
 #ifndef VGPU_CLIENT_ENV_H
 #define VGPU_CLIENT_ENV_H
 

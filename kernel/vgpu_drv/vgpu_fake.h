@@ -18,7 +18,7 @@
 #define VGPU_FAKE_RUNS 3
 #define VGPU_FAKE_NOTIFY_OFF(queue) (VGPU_VQ_DOORBELL + VGPU_FAKE_CLIENTS - 1 - (queue))
 
-/* What vgpu_fake.answer() returns when the request stays without an answer. */
+/* Returned by vgpu_fake.answer() to leave the request unanswered. */
 #define VGPU_FAKE_SILENT U32_MAX
 
 /**

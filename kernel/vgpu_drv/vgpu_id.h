@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Small numbers that are handed out and come back: client slots and region ids. Pure. */
+/* Allocator of small numbers: client slots and region ids. Pure. */
 #ifndef VGPU_ID_H
 #define VGPU_ID_H
 
