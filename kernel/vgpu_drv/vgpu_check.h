@@ -33,7 +33,7 @@ struct vgpu_cfg {
 };
 
 /**
- * struct vgpu_res - where the device's memory is
+ * struct vgpu_res - location of the device's memory
  * @windows: physical address of the shared-memory region
  * @windows_len: bytes
  * @notify: physical address of the notification structure
@@ -69,10 +69,10 @@ struct vgpu_notify_cap {
 
 /**
  * enum vgpu_client_state - life of an open file
- * @VGPU_CLIENT_NEW: no worker asked for
+ * @VGPU_CLIENT_NEW: no worker requested
  * @VGPU_CLIENT_STARTING: CLIENT_CREATE was sent
  * @VGPU_CLIENT_ACTIVE: served
- * @VGPU_CLIENT_DEAD: the worker or the device is gone; the only way on is to close the file
+ * @VGPU_CLIENT_DEAD: the worker or the device is gone; the file can only be closed
  */
 enum vgpu_client_state {
 	VGPU_CLIENT_NEW,
@@ -82,9 +82,9 @@ enum vgpu_client_state {
 };
 
 /**
- * enum vgpu_client_input - what happens to an open file
+ * enum vgpu_client_input - events of an open file
  * @VGPU_INPUT_CREATE: CLIENT_CREATE is about to be sent
- * @VGPU_INPUT_STARTED: it was answered well
+ * @VGPU_INPUT_STARTED: it was answered with success
  * @VGPU_INPUT_REFUSED: it was answered with an error
  * @VGPU_INPUT_DIED: the worker is gone
  * @VGPU_INPUT_LOST: the device is gone
@@ -130,7 +130,7 @@ static inline u64 vgpu_doorbell_off(const struct vgpu_res *res, u32 slot)
 }
 
 /**
- * vgpu_range_ok - is [@off, @off + @n) inside @len bytes, without overflow
+ * vgpu_range_ok - check that [@off, @off + @n) is inside @len bytes, without overflow
  * @off: start
  * @n: bytes
  * @len: bytes of the whole

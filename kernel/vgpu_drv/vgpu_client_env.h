@@ -6,7 +6,7 @@
 #include "vgpu_fake.h"
 
 /**
- * struct vgpu_client_env - what test->priv is
+ * struct vgpu_client_env - the type of test->priv
  * @fake: the device
  * @dev: the driver's side of it
  * @client: open, before CREATE. NULL: the case has closed it.

@@ -82,7 +82,7 @@ static inline void vgpu_attachment_unmap(struct dma_buf_attachment *attach, stru
 }
 
 /**
- * struct vgpu_vq_spec - what to create a virtqueue with
+ * struct vgpu_vq_spec - parameters of a virtqueue
  * @name: for /proc/interrupts, never NULL (NULL means "skip this queue")
  * @callback: interrupt handler, or NULL for a queue that takes no vector
  */
