@@ -197,7 +197,7 @@ bool vgc_link_check(VgcDevice *d, Error **errp);
 bool vgc_block_migration(VgcDevice *d, Error **errp);
 
 /**
- * vgc_link_connect: initialises vhost for all queues of the device and asks for
+ * vgc_link_connect: initialises vhost for all queues of the device and requests
  * the offer.
  * @offer: what the broker answered, not yet validated
  */
@@ -213,8 +213,8 @@ bool vgc_link_configure(VgcDevice *d, Error **errp);
 void vgc_link_follow(VgcDevice *d);
 
 /**
- * vgc_link_keep: a chardev without reconnect=... connects again after a loss
- * all the same; where it cannot, a warning says what a loss means.
+ * vgc_link_keep: a chardev without reconnect=... also connects again after a
+ * loss; where it cannot, a warning explains the consequence.
  */
 void vgc_link_keep(VgcDevice *d);
 

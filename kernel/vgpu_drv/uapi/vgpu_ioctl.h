@@ -17,7 +17,7 @@
 #define VGPU_IOCTL_MAGIC 0xE7
 
 /**
- * struct vgpu_query - what the device offers
+ * struct vgpu_query - properties of the device
  * @abi_version: out: VGPU_IOCTL_ABI_VERSION of the driver
  * @max_clients: out: client slots of the device
  * @window_size: out: bytes of a client's window

@@ -35,7 +35,7 @@ struct wk_param {
     bool is_const;     /* the pointer's target is only read */
     bool out;          /* a pointer to data that the call fills in, and does not read */
     uint32_t size;     /* bytes of the parameter or field */
-    uint32_t sub_size; /* bytes of what it points to */
+    uint32_t sub_size; /* bytes of its target */
     uint32_t extra, sub_extra;
     uint32_t offset; /* of a field in its struct */
 };

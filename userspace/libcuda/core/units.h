@@ -43,7 +43,7 @@ struct vcu_unit_ops {
     bool (*memory_private)(uint64_t addr, uint64_t n);
 };
 
-/* Called once, before any of the others; the NULL-terminated list must stay valid. */
+/* Called once, before any other function here; the NULL-terminated list must stay valid. */
 void vcu_units_set(const struct vcu_unit_ops *const *units);
 
 CUresult vcu_units_connected(void);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which of the host's devices the application sees, and in what order (visible.c). */
+/* Selection and order of the host's devices for the application (visible.c). */
 #ifndef VCU_VISIBLE_H
 #define VCU_VISIBLE_H
 

@@ -14,7 +14,7 @@
 #define VGPU_CHANNEL_NAME "vgpu.channel" /* name= of the virtserialport */
 #define VGPU_CHANNEL_VERSION 1u
 #define VGPU_CHANNEL_DATA_MAX 32768u      /* bytes of one STDIN, STDOUT or STDERR frame */
-#define VGPU_CHANNEL_FRAME_MAX (4u << 20) /* RUN: above what Linux accepts for argv and env */
+#define VGPU_CHANNEL_FRAME_MAX (4u << 20) /* RUN: above the limit of Linux for argv and env */
 
 enum vgpu_cli_frame_type {
     /* guest -> host */
