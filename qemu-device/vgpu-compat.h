@@ -25,7 +25,7 @@
 #include "chardev/char-fe.h"
 #include "chardev/char-socket.h"
 #include "migration/blocker.h"
-/* Moved up to 11.0, and asked for by name: not in all releases in between at once. */
+/* Moved up to 11.0, not all in the same release: tested by name. */
 #if __has_include("system/ramblock.h")
 #include "system/ramblock.h" /* qemu_ram_is_shared(), before in exec/cpu-common.h */
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * vgpu-cuda: a virtio device whose queues are served by a broker process over
- * vhost-user. What the guest sees is specified in docs/device.md; no CUDA call
- * is ever looked at here.
+ * vhost-user. The guest's view is specified in docs/device.md; this device
+ * never examines a CUDA call.
  */
 #ifndef HW_VGPU_CUDA_H
 #define HW_VGPU_CUDA_H
@@ -16,7 +16,7 @@ OBJECT_DECLARE_SIMPLE_TYPE(VgcDevice, VGC_DEVICE)
 
 #define VGC_CONTROL_QUEUE_SIZE 64
 #define VGC_EVENT_QUEUE_SIZE 64
-/* A doorbell carries no buffers; virtio wants a ring all the same. */
+/* A doorbell carries no buffers, but virtio requires a ring. */
 #define VGC_DOORBELL_QUEUE_SIZE 4
 
 /*
@@ -41,11 +41,11 @@ OBJECT_DECLARE_SIMPLE_TYPE(VgcDevice, VGC_DEVICE)
 #define VGC_MAX_ANSWER_TIMEOUT 3600000
 #define VGC_DEFAULT_ANSWER_TIMEOUT 20000
 
-/* Messages that a guest can provoke: so many at once, then one in so many ms. */
+/* Rate limit of messages that a guest can provoke: burst, interval in ms. */
 #define VGC_REPORT_BURST 20
 #define VGC_REPORT_MS 10000
 
-/* Starts of the service that may fail within so many ms; a further one waits. */
+/* Failed starts of the service per period in ms; a further start waits. */
 #define VGC_FAILED_STARTS 8
 #define VGC_FAILED_MS 2000
 
@@ -67,10 +67,10 @@ struct VgcDevice {
     VgcChar chardev;
     VgcLimits limits;
     uint32_t answer_timeout; /* of the broker, milliseconds */
-    bool trap_doorbells;     /* for tests: QEMU sees each */
+    bool trap_doorbells;     /* for tests: QEMU handles each */
 
     /* Fixed by realize. */
-    struct vgpu_config config; /* what the guest reads; little-endian */
+    struct vgpu_config config; /* read by the guest; little-endian */
     unsigned int nqueues;
     VirtQueue **queues;
     MemoryRegion window; /* the windows of all clients: the shared-memory BAR */
@@ -83,21 +83,21 @@ struct VgcDevice {
     const VhostOps *broker_ops; /* of vhost-user */
     VhostOps guarded_ops;       /* the same, as vhost has them */
     QEMUBH *fault_bh;
-    bool closed;    /* the connection ended; fault_bh is to clean up */
-    bool connected; /* vhost is initialised, the broker knows our config */
+    bool closed;    /* the connection ended; fault_bh cleans up */
+    bool connected; /* vhost is initialised, the broker has the configuration */
     bool started;   /* the broker serves the queues */
     bool stopping;  /* in vgc_link_stop() */
-    bool guarded;   /* a guard watches the request that is made */
+    bool guarded;   /* a guard watches the current request */
     bool reconnects; /* this device made the chardev connect again after a loss */
     char *refusal;   /* why the last returning broker was refused */
 
-    /* What a guest provokes; vgpu-cuda-guard.c. QEMU_CLOCK_REALTIME, ms. */
-    int64_t reports;          /* printed, less one for each VGC_REPORT_MS */
+    /* Events provoked by a guest; vgpu-cuda-guard.c; QEMU_CLOCK_REALTIME, ms */
+    int64_t reports;          /* messages printed, minus 1 per VGC_REPORT_MS */
     int64_t reports_ms;
-    uint64_t reports_dropped; /* since the latest that was printed */
+    uint64_t reports_dropped; /* suppressed since the latest printed message */
     unsigned int failed_starts;
-    int64_t failed_ms;       /* since when failed_starts counts */
-    QEMUTimer *start_timer;  /* tries a start that had to wait */
+    int64_t failed_ms;       /* start of the period of failed_starts */
+    QEMUTimer *start_timer;  /* retries a deferred start */
 };
 
 /* vgpu-cuda.c */
@@ -143,12 +143,12 @@ bool vgc_merge_config(const struct vgpu_config *offer, const VgcLimits *limits,
  */
 uint64_t vgc_bar_size(const struct vgpu_config *config);
 
-/** vgc_config_limits: the limits that a configuration stands for. */
+/** vgc_config_limits: converts a configuration to limits. */
 VgcLimits vgc_config_limits(const struct vgpu_config *config);
 
 /* vgpu-cuda-guard.c */
 
-/* The end of one synchronous request to the broker. */
+/* Timeout of a synchronous request to the broker. */
 typedef struct VgcGuard {
     QemuThread thread;
     QemuSemaphore done;
@@ -158,8 +158,8 @@ typedef struct VgcGuard {
 } VgcGuard;
 
 /**
- * vgc_guard_begin: from now on the connection ends when the request takes longer
- * than answer-timeout. Does nothing within the time of another guard.
+ * vgc_guard_begin: from now on the connection ends when the request takes
+ * longer than answer-timeout. Does nothing within the time of another guard.
  */
 void vgc_guard_begin(VgcDevice *d, VgcGuard *g);
 
@@ -197,7 +197,7 @@ bool vgc_link_check(VgcDevice *d, Error **errp);
 bool vgc_block_migration(VgcDevice *d, Error **errp);
 
 /**
- * vgc_link_connect: initialises vhost for all queues of the device and asks for
+ * vgc_link_connect: initialises vhost for all queues of the device and requests
  * the offer.
  * @offer: what the broker answered, not yet validated
  */
@@ -213,8 +213,8 @@ bool vgc_link_configure(VgcDevice *d, Error **errp);
 void vgc_link_follow(VgcDevice *d);
 
 /**
- * vgc_link_keep: a chardev without reconnect=... connects again after a loss
- * all the same; where it cannot, a warning says what a loss means.
+ * vgc_link_keep: a chardev without reconnect=... also connects again after a
+ * loss; where it cannot, a warning explains the consequence.
  */
 void vgc_link_keep(VgcDevice *d);
 

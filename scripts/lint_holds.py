@@ -10,7 +10,7 @@
   };
 
 VGB_ in the worker; the compiler sees nothing of the words (base/base.h, common/vgb_holds.h). A raw pointer without a word is how graphs came to
-name what had ended: docs/architecture.md, "Who names whom". Pointers to functions and to constant tables (`const struct` at
+name what had ended: docs/architecture.md, "References among graphs". Pointers to functions and to constant tables (`const struct` at
 file scope) are not members of that kind. Prints FILE: holds: what; exit status 1 when there is one.
 """
 import re

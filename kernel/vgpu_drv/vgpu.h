@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * vgpu_drv: internal structures. README.md says what runs where and in which order locks are taken.
+ * vgpu_drv: internal structures. README.md describes contexts and lock order.
  */
 #ifndef VGPU_H
 #define VGPU_H
@@ -37,7 +37,7 @@
 #define VGPU_WINDOW_OFFSET BIT_ULL(40)
 #define VGPU_DOORBELL_OFFSET BIT_ULL(43)
 
-/* Event buffers on queue 1: a WAKE per client may be outstanding; more are not needed. */
+/* Event buffers on queue 1: at most one WAKE per client is outstanding. */
 #define VGPU_EVENT_BUFFERS 64
 
 /* Events handled in one interrupt; a device that floods the queue continues in a work item. */
@@ -68,35 +68,35 @@ enum vgpu_dev_state {
  * @ref: one for the driver's binding, one per open file
  * @vdev: the virtio device; a reference on its struct device is held until the last file is closed,
  *	but it is only used while @state is not VGPU_DEV_GONE
- * @dma_dev: the device on the bus, referenced: whom exporters of dma-bufs map memory for
+ * @dma_dev: the device on the bus, referenced: exporters of dma-bufs map memory for it
  * @misc: /dev/vgpu<@index>
  * @index: number of the device file
  * @name: "vgpu<@index>"
- * @res: where the windows and the doorbells are
+ * @res: location of the windows and the doorbells
  * @cfg: the device's limits, fixed while LIVE
  * @lock: taken in interrupts; protects the fields down to @by_slot and each client's state
  * @state: see enum vgpu_dev_state
  * @ctl: control queue, NULL without queues
  * @ev: event queue, NULL without queues
- * @depth: requests that fit in @ctl
+ * @depth: capacity of @ctl in requests
  * @inflight: requests in @ctl
  * @reqs: the requests in @ctl
  * @answers: counts answers: a device that answers is not lost
- * @has_ping: a request that is silent can be told from a device that is
+ * @has_ping: the device serves PING: an unanswered request does not mean a lost device
  * @pinging: a PING is in @ctl
  * @zombies: clients that have ended but whose slot and pins the device may still use
- * @nzombies: number of them, also while the reaper has taken them off the list
+ * @nzombies: number of them, including those that the reaper has taken off the list
  * @events: @nevents buffers on @ev
  * @nevents: number of them
- * @slots: which client slots are taken
+ * @slots: the client slots in use
  * @by_slot: the client of a slot, NULL while it has none or is being closed
  * @wq: woken when @state changes or a place in @ctl becomes free
- * @event_work: handles what VGPU_EVENT_BUDGET left over
- * @reset_work: looks at the device's status; ends a LOST device
- * @reap_work: frees what belonged to @zombies whose end the device has answered
+ * @event_work: handles events beyond VGPU_EVENT_BUDGET
+ * @reset_work: checks the device's status; ends a LOST device
+ * @reap_work: frees the resources of @zombies whose end the device has confirmed
  * @reap_mutex: one reaper at a time
  * @mutex: start, stop and the list of clients
- * @clients: every open file that has asked for a slot
+ * @clients: every open file that has requested a slot
  * @next_start: jiffies before which no attempt to start the device again is made
  * @map_sem: read: a page fault installs device pages; write: wait for those, before zapping
  */
@@ -148,11 +148,11 @@ struct vgpu_dev {
  * @notifier: on @mm, to end the client with it
  * @notified: @notifier is registered; under @lock
  * @end_work: ends the client when @mm ends
- * @uid: who opened the file: slots are counted per user
- * @exempt: that count does not bind it
+ * @uid: user that opened the file: slots are counted per user
+ * @exempt: exempt from that limit per user
  * @node: in dev->clients
  * @lock: serialises create, pin, unpin and end
- * @ended: vgpu_client_end() has been there; under @lock
+ * @ended: vgpu_client_end() has run; under @lock
  * @destroy: the request that ends the worker, in @orphans; under @lock
  * @zombie: in dev->zombies; under dev->lock
  * @closed: no file any more: the reaper frees the client; under dev->lock
@@ -164,12 +164,12 @@ struct vgpu_dev {
  * @reason: enum vgpu_dead_reason, 0 while alive; under dev->lock
  * @wake_seq: counts wakes; under dev->lock
  * @wq: sleepers of VGPU_IOCTL_WAIT
- * @orphans: requests that were sent and that nobody waits for any more; under @lock
+ * @orphans: requests that were sent and have no waiter any more; under @lock
  * @regions: struct vgpu_region by id; under @lock
- * @next_region: where the search for a free id starts
+ * @next_region: start of the search for a free id
  * @nregions: number of @regions
- * @kept: what unpin_keep keeps until the client ends, although the worker has unmapped it: a
- *	reference each; under @lock
+ * @kept: regions that unpin_keep keeps until the client ends, although the worker has unmapped
+ *	them: a reference each; under @lock
  * @blanks: pages that stand in for device pages after the device was lost
  */
 struct vgpu_client {
@@ -210,10 +210,10 @@ struct vgpu_client {
 /**
  * struct vgpu_req - a request on the control queue
  * @ref: one for the caller, one while it is in the queue: the last put frees the buffers
- * @client: whom it is about: sent only while that client has its slot; NULL for PING
+ * @client: subject of the request: sent only while that client has its slot; NULL for PING
  * @node: in dev->reqs while it is in the queue
  * @orphan: in client->orphans
- * @sent: it was put into the queue
+ * @sent: the request was put into the queue
  * @done: completed when answered or when the device is lost
  * @result: -EINPROGRESS, 0 when answered, -ENODEV when the device was lost first
  * @used: bytes that the device claims to have written
@@ -254,9 +254,9 @@ struct vgpu_account {
  * @id: in client->regions
  * @account: of the user to whom it is charged until it is released
  * @charged: pages charged to @account
- * @dirty: the worker may have written: mark pages so when they are released
- * @stuck: a request about it has no answer: only the end of the client releases it
- * @told: the device has been sent a part of it
+ * @dirty: the worker may have written: pages are marked dirty when released
+ * @stuck: a request for it has no answer: only the end of the client releases it
+ * @told: a part of it was sent to the device
  * @kept: in client->kept
  * @attach: imported: to the dma-buf whose pages these are, else NULL
  * @sgt: imported: the mapping of @attach
@@ -276,9 +276,9 @@ struct vgpu_region {
 };
 
 /**
- * struct vgpu_export_call - VGPU_IOCTL_EXPORT on its way
- * @uapi: what user space sees; the first member
- * @dmabuf: made, but not in the caller's table of descriptors yet
+ * struct vgpu_export_call - VGPU_IOCTL_EXPORT in progress
+ * @uapi: the user-space structure; the first member
+ * @dmabuf: created, but not yet in the caller's descriptor table
  */
 struct vgpu_export_call {
 	struct vgpu_export uapi;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Every check of something that comes from outside: from user space or from the device. Pure
- * functions on private copies, so that each rejection has a unit test (vgpu_check_*_test.c).
+ * Every check of external input, from user space or from the device. Pure functions on private
+ * copies, so that each rejection has a unit test (vgpu_check_*_test.c).
  */
 #ifndef VGPU_CHECK_H
 #define VGPU_CHECK_H
@@ -33,7 +33,7 @@ struct vgpu_cfg {
 };
 
 /**
- * struct vgpu_res - where the device's memory is
+ * struct vgpu_res - location of the device's memory
  * @windows: physical address of the shared-memory region
  * @windows_len: bytes
  * @notify: physical address of the notification structure
@@ -69,10 +69,10 @@ struct vgpu_notify_cap {
 
 /**
  * enum vgpu_client_state - life of an open file
- * @VGPU_CLIENT_NEW: no worker asked for
+ * @VGPU_CLIENT_NEW: no worker requested
  * @VGPU_CLIENT_STARTING: CLIENT_CREATE was sent
  * @VGPU_CLIENT_ACTIVE: served
- * @VGPU_CLIENT_DEAD: the worker or the device is gone; the only way on is to close the file
+ * @VGPU_CLIENT_DEAD: the worker or the device is gone; the file can only be closed
  */
 enum vgpu_client_state {
 	VGPU_CLIENT_NEW,
@@ -82,9 +82,9 @@ enum vgpu_client_state {
 };
 
 /**
- * enum vgpu_client_input - what happens to an open file
+ * enum vgpu_client_input - events of an open file
  * @VGPU_INPUT_CREATE: CLIENT_CREATE is about to be sent
- * @VGPU_INPUT_STARTED: it was answered well
+ * @VGPU_INPUT_STARTED: it was answered with success
  * @VGPU_INPUT_REFUSED: it was answered with an error
  * @VGPU_INPUT_DIED: the worker is gone
  * @VGPU_INPUT_LOST: the device is gone
@@ -97,7 +97,7 @@ enum vgpu_client_input {
 	VGPU_INPUT_LOST,
 };
 
-/* From user space. 0 or the errno to return. */
+/* Input from user space. 0 or the errno to return. */
 int vgpu_check_query(const struct vgpu_query *arg);
 int vgpu_check_create(const struct vgpu_create_client *arg);
 int vgpu_check_pin(const struct vgpu_pin *arg);
@@ -107,7 +107,7 @@ int vgpu_check_export(const struct vgpu_export *arg);
 int vgpu_check_import(const struct vgpu_import *arg);
 int vgpu_check_mmap(u64 offset, u64 size, unsigned long vm_flags, u64 window_size);
 
-/* From the device. */
+/* Input from the device. */
 int vgpu_check_config(const struct vgpu_config *raw, struct vgpu_cfg *cfg, const char **why);
 int vgpu_check_guest(bool encrypted, const char **why);
 int vgpu_check_res(const struct vgpu_res *res, const struct vgpu_cfg *cfg, const char **why);
@@ -123,14 +123,14 @@ bool vgpu_wake_ready(u64 seq, u64 seen, u32 reason);
 s64 vgpu_deadline(s64 deadline_ns, s64 offset_ns);
 u32 vgpu_user_cap(u32 wanted, u32 slots);
 
-/* Where the doorbell of a slot is, as an offset into the notification structure; both checked. */
+/* Offset of the doorbell of a slot in the notification structure; both arguments are checked. */
 static inline u64 vgpu_doorbell_off(const struct vgpu_res *res, u32 slot)
 {
 	return (u64)res->notify_off[VGPU_VQ_DOORBELL + slot] * res->notify_mult;
 }
 
 /**
- * vgpu_range_ok - is [@off, @off + @n) inside @len bytes, without overflow
+ * vgpu_range_ok - check that [@off, @off + @n) is inside @len bytes, without overflow
  * @off: start
  * @n: bytes
  * @len: bytes of the whole

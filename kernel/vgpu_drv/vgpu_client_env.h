@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the suites vgpu_client* start each case with: a device of vgpu_fake.h and an open client. */
+/* Common setup of the vgpu_client* suites: a device of vgpu_fake.h and an open client. */
 #ifndef VGPU_CLIENT_ENV_H
 #define VGPU_CLIENT_ENV_H
 
 #include "vgpu_fake.h"
 
 /**
- * struct vgpu_client_env - what test->priv is
+ * struct vgpu_client_env - the type of test->priv
  * @fake: the device
  * @dev: the driver's side of it
  * @client: open, before CREATE. NULL: the case has closed it.

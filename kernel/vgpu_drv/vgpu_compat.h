@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What differs between the kernels this driver builds for (6.1 and later). Nothing else in the
- * driver looks at the kernel's version.
+ * Differences between the kernels this driver builds for (6.1 and later). No other file of the
+ * driver depends on the kernel's version.
  */
 #ifndef VGPU_COMPAT_H
 #define VGPU_COMPAT_H
@@ -20,7 +20,7 @@
 #define VIRTIO_F_NOTIFICATION_DATA 38
 #endif
 
-/* What the caller's time namespace adds to CLOCK_MONOTONIC; the kernel exports no conversion. */
+/* Offset of the caller's time namespace to CLOCK_MONOTONIC; the kernel exports no conversion. */
 static inline s64 vgpu_monotonic_offset_ns(void)
 {
 	struct timespec64 offset = {};
@@ -58,8 +58,8 @@ static inline void vgpu_vm_flags(struct vm_area_struct *vma, unsigned long set, 
 #endif
 
 /*
- * 6.2 and later releases of 6.1: the core takes the reservation lock, in functions of their own.
- * Kbuild looks which it is: 6.1 has no number for it.
+ * 6.2 and later releases of 6.1: the core takes the reservation lock, in separate functions. Kbuild
+ * detects them: no version number of 6.1 identifies the change.
  */
 static inline struct sg_table *vgpu_attachment_map(struct dma_buf_attachment *attach,
 						   enum dma_data_direction dir)
@@ -82,7 +82,7 @@ static inline void vgpu_attachment_unmap(struct dma_buf_attachment *attach, stru
 }
 
 /**
- * struct vgpu_vq_spec - what to create a virtqueue with
+ * struct vgpu_vq_spec - parameters of a virtqueue
  * @name: for /proc/interrupts, never NULL (NULL means "skip this queue")
  * @callback: interrupt handler, or NULL for a queue that takes no vector
  */

@@ -18,7 +18,7 @@
 #define VGPU_FAKE_RUNS 3
 #define VGPU_FAKE_NOTIFY_OFF(queue) (VGPU_VQ_DOORBELL + VGPU_FAKE_CLIENTS - 1 - (queue))
 
-/* What vgpu_fake.answer() returns when the request stays without an answer. */
+/* Returned by vgpu_fake.answer() to leave the request unanswered. */
 #define VGPU_FAKE_SILENT U32_MAX
 
 /**
@@ -53,7 +53,7 @@ struct vgpu_fake_kept {
  * @offered: feature bits
  * @status: device status
  * @config: configuration space
- * @find_vqs_err: what find_vqs() returns, 0 for success
+ * @find_vqs_err: return value of find_vqs(), 0 for success
  * @vring_num: entries of each queue
  * @vq: the queues
  * @nvqs: number of queues, 0 after a reset
@@ -61,8 +61,8 @@ struct vgpu_fake_kept {
  * @answer: writes the answer to @cmd and returns how many bytes it claims to have written. NULL:
  *	everything is VGPU_S_OK.
  * @bad_id: answer with this descriptor number instead, -1: the right one
- * @hold: do not look at the control queue until vgpu_fake_kick()
- * @echoes: so many more kicks of the event queue put another WAKE of slot 0 there
+ * @hold: do not process the control queue until vgpu_fake_kick()
+ * @echoes: number of further kicks of the event queue that add a WAKE of slot 0
  * @requests: requests seen
  * @count: requests seen, by type
  * @resets: resets

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Fault injection for the KUnit suites only: the k-th request of a task to the kernel in this
- * driver is refused, and what the driver has taken is counted. The kernel's own failslab leaves
- * GFP_KERNEL alone unless debugfs says otherwise, which a unit test cannot reach.
+ * driver fails, and resources taken by the driver are counted. The kernel's own failslab leaves
+ * GFP_KERNEL alone unless configured through debugfs, which a unit test cannot reach.
  *
  * The last include of a file, or of vgpu.h. Empty without CONFIG_VGPU_CUDA_KUNIT_TEST.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Small numbers that are handed out and come back: client slots and region ids. Pure. */
+/* Allocator of small numbers: client slots and region ids. Pure. */
 #ifndef VGPU_ID_H
 #define VGPU_ID_H
 
@@ -10,10 +10,10 @@
 
 /**
  * struct vgpu_ids - a set of ids 0..@count-1
- * @busy: bit set: handed out
+ * @busy: bit set: in use
  * @count: 1..VGPU_MAX_CLIENTS
- * @cursor: where the next search starts: a freed id is the last one to be used again, so that a
- *	late message about its former owner does not reach the next one
+ * @cursor: start of the next search: a freed id is reused last, so that a late message about its
+ *	former owner does not reach the next owner
  */
 struct vgpu_ids {
 	DECLARE_BITMAP(busy, VGPU_MAX_CLIENTS);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the steps of firstcall share: the driver's functions, found at run time, and a context and a module that
- * are made when the first step asks for them.
+ * Shared code of the steps of firstcall: the driver's functions, found at run time, and a context
+ * and a module that are made when the first step needs them.
  */
 #ifndef FIRSTCALL_H
 #define FIRSTCALL_H
@@ -11,7 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Every function that a step calls. cuda.h renames some of them (_v2, ...): members are called like the symbols. */
+/* Every function that a step calls. cuda.h renames some of them (_v2, ...): members are called like
+ * the symbols. */
 /* clang-format off */
 #define FC_CALLS(X) \
     X(cuInit) X(cuDriverGetVersion) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceGetAttribute) \
@@ -41,12 +42,13 @@ struct fc {
     const char *library; /* path given to dlopen */
     const char *self;    /* this program, for steps that start a second process */
     CUdevice device;
-    CUcontext context; /* NULL until a step asks for it */
+    CUcontext context; /* NULL until a step needs it */
     CUmodule module;   /* likewise */
-    char note[240];    /* what a step wants to have said beside its result */
+    char note[240];    /* text that a step adds to its result */
 };
 
-/* A step of the table: FC_ALONE has a process of its own because it leaves the context unusable. */
+/* A step of the table: FC_ALONE runs in a separate process because it leaves the context
+ * unusable. */
 enum { FC_ALONE = 1 };
 struct fc_step {
     const char *name;
@@ -62,15 +64,17 @@ extern const struct fc_step fc_basic_steps[], fc_memory_steps[], fc_work_steps[]
 CUresult fc_context(struct fc *fc);
 /* A kernel of firstcall_kernels.cu; loads the module first when needed. */
 CUresult fc_kernel(struct fc *fc, const char *name, CUfunction *f);
-/* Loads the kernels' PTX with a comment in front, so that a cache of compiled code knows it or not. */
+/* Loads the kernels' PTX with a comment in front, so that a cache of compiled code knows it or
+ * not. */
 CUresult fc_load(struct fc *fc, const char *comment, CUmodule *module);
 /* Launches f on one block of `threads` threads. */
 CUresult fc_launch(struct fc *fc, CUfunction f, unsigned threads, CUstream s, void **params);
 /* Seconds of the monotonic clock. */
 double fc_now(void);
-/* Says something beside the step's result; printf's rules. */
+/* Adds text to the step's result; printf's rules. */
 void fc_note(struct fc *fc, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The second process of the IPC steps: opens what is named in hexadecimal, writes, ends with the result. */
+/* The second process of the IPC steps: opens the handle given in hexadecimal, writes, ends with the
+ * result. */
 CUresult fc_peer(struct fc *fc, const char *kind, const char *hex);
 
 /* Leaves the step with the result of a call that failed. */

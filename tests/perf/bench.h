@@ -47,7 +47,8 @@ int echo_pid(const struct echo *e);
 void pipe_wake(bool awake);
 /* Binds its thread, which has been awake once. */
 void pipe_bind(int cpu);
-/* ns of a copy of n bytes; back: this thread empties the pieces that the other one fills, else the other way round. */
+/* ns of a copy of n bytes; back: this thread empties the pieces that the other one fills, else the
+ * other way round. */
 double pipe_once(void *to, const void *from, size_t n, bool back);
 
 /* ---- the driver API, loaded from one library (api.c) ---- */

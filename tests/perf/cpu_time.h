@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * CPU time instead of wall time: on a machine that others use, too, only that says what code costs. Of the software GPU: the
- * time of all kernels, from the file of VGPU_SOFT_PROFILE (exec/profile.h), which the processes that run them inherit. Of
- * this process: its own clock.
+ * CPU time instead of wall time: on a shared machine only CPU time measures the cost of code. Of
+ * the software GPU: the time of all kernels, from the file of VGPU_SOFT_PROFILE (exec/profile.h),
+ * which the processes that run them inherit. Of this process: its own clock.
  */
 #ifndef PERF_CPU_TIME_H
 #define PERF_CPU_TIME_H
@@ -14,7 +14,8 @@
 
 #define CPU_TIME_FILES 1000 /* PATH, PATH.1, ... of one process each */
 
-/* Seconds that kernels ran so far; below 0: VGPU_SOFT_PROFILE is not set, or nothing is written there. */
+/* Seconds that kernels ran so far; below 0: VGPU_SOFT_PROFILE is not set, or nothing is written
+ * there. */
 static inline double cpu_time_kernels(void)
 {
     const char *base = getenv("VGPU_SOFT_PROFILE");

@@ -40,7 +40,7 @@ extern struct scale_api scale_api;
 extern const char scale_ptx[];
 
 #define SCALE_ROWS 10
-/* What one process found out, for its parent. */
+/* Results of a process, for its parent. */
 struct scale_result {
     double us[SCALE_ROWS]; /* processor time of one operation; < 0: not measured */
     double bytes;          /* memory per object, all processes */
@@ -51,7 +51,7 @@ struct scale_result {
 struct scale_kind {
     const char *name;
     unsigned size[3];
-    const char *note;              /* why fewer, or NULL */
+    const char *note;              /* reason for a lower number, or NULL */
     const char *rows[SCALE_ROWS];  /* make, use, drop; or what run() measures */
     CUresult (*setup)(unsigned n); /* or NULL */
     CUresult (*make)(unsigned i);
@@ -66,7 +66,8 @@ extern const size_t scale_nkinds;
 /* Processor time so far, and resident memory, of all processes that take part. */
 double scale_cpu_us(void);
 double scale_resident(void);
-/* All work is done in this process: single operations are measured, on objects that are in no cache. */
+/* All work is done in this process: single operations are measured, on objects that are in no
+ * cache. */
 bool scale_cold(void);
 /* Empties the caches, runs the operation on another object, then measures it on i. */
 double scale_cold_us(CUresult (*run)(unsigned), unsigned other, unsigned i, CUresult *r);

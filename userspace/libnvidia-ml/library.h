@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Internals of the guest's libnvidia-ml.so.1. It has connections and workers of its own, one for each
- * backend, apart from libcuda's: a process that only looks (a monitor, PyTorch before it forks) must not count as
- * one that uses CUDA. No CUDA context is made.
+ * Internals of the guest's libnvidia-ml.so.1. It has its own connections and workers, one for each
+ * backend, apart from libcuda's: a process that only monitors (a monitor, PyTorch before it forks)
+ * must not count as a user of CUDA. No CUDA context is made.
  *
  * Locks: `lock` (read: a call is under way; write: connect, shut down), `sample_lock` (a leaf).
  */
@@ -43,7 +43,7 @@ struct nvml_device {
 struct nvml_client {
     unsigned users; /* nvmlInit less nvmlShutdown */
     bool connected;
-    struct nvml_link *links; /* those that answered; allocated by each connecting */
+    struct nvml_link *links; /* the backends that answered; allocated by each connect */
     unsigned link_count;
     int device_count;
     struct nvml_device devices[NVML_DEVICES_MAX];
@@ -60,25 +60,25 @@ nvmlReturn_t nvml_enter(void);
 void nvml_leave(void);
 nvmlReturn_t nvml_init(unsigned flags);
 nvmlReturn_t nvml_shutdown(void);
-/* What a failed call to the worker means for NVML's caller. */
+/* NVML result for a failed call to the worker. */
 nvmlReturn_t nvml_result(int cuda_result);
 
 /* ---- device.c ---- */
 
-/* The device, or NULL when the handle is none that we gave out. */
+/* The device, or NULL when the handle is not one of this library. */
 struct nvml_device *nvml_device(nvmlDevice_t handle);
 unsigned nvml_ordinal(const struct nvml_device *d);
-/* The device's number at its backend; what the calling thread sends next goes there. */
+/* The device's number at its backend, to which the calling thread's next call goes. */
 unsigned nvml_at(const struct nvml_device *d);
 /* Copies a text by NVML's rule: INSUFFICIENT_SIZE when it does not fit with its NUL. */
 nvmlReturn_t nvml_put(char *to, unsigned room, const char *text);
-/* Asks the host's NVML; NOT_SUPPORTED where there is none. Outputs may be NULL. */
+/* Queries the host's NVML; NOT_SUPPORTED where it is missing. Outputs may be NULL. */
 nvmlReturn_t nvml_ask(const struct nvml_device *d, unsigned what, unsigned argument, uint64_t *first,
                       uint64_t *second, char *text, unsigned room);
 
 /* ---- tracing: libcuda's, with NVML's names of results ---- */
 
-/* How the trace reads results of NVML (trace.c). */
+/* Formatting of NVML results for the trace (trace.c). */
 extern const struct lnk_trace_results nvml_trace_results;
 
 /* `what` is a format for the arguments, as for printf. */

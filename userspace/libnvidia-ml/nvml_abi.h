@@ -40,7 +40,7 @@ typedef enum {
     NVML_ERROR_UNKNOWN = 999,
 } nvmlReturn_t;
 
-/* nvmlDeviceGetP2PStatus: what is asked, and the answers used. */
+/* nvmlDeviceGetP2PStatus: the queries, and the answers used. */
 enum {
     NVML_P2P_CAPS_INDEX_READ = 0,
     NVML_P2P_CAPS_INDEX_WRITE = 1,
@@ -61,7 +61,7 @@ typedef struct nvmlDevice_st *nvmlDevice_t;
 #define NVML_STRUCT_VERSION(type, version) ((unsigned)sizeof(type) | (version) << 24)
 
 typedef struct {
-    unsigned long long total, free, used; /* bytes; used includes what the driver reserves */
+    unsigned long long total, free, used; /* bytes; used includes the driver's reservation */
 } nvmlMemory_t;
 
 typedef struct {

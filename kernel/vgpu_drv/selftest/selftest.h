@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The frame of vgpu_selftest: what the tests share. Plain C and the ioctl ABI, nothing else. */
+/* The frame of vgpu_selftest, shared by its tests. Uses only plain C and the ioctl ABI. */
 #ifndef VGPU_SELFTEST_H
 #define VGPU_SELFTEST_H
 
@@ -15,13 +15,13 @@
 #define PAGE 4096ul
 #define ST_DRIVER "/sys/bus/virtio/drivers/vgpu_drv"
 #define ST_LIMIT (1ul << 20) /* of st_limit_set("1") */
-#define ST_UID 65534 /* a user without rights */
+#define ST_UID 65534 /* an unprivileged user */
 
 extern const char *st_path;	/* the device file */
 extern bool st_allow_unbind;	/* --unbind */
 extern int st_seconds;		/* --seconds: of test_hostile() */
 extern bool st_ok;		/* of the running test; set to false by CHECK */
-extern const char *st_skip_why; /* of the running test: why it could not run */
+extern const char *st_skip_why; /* of the running test: reason for not running */
 
 #define CHECK(cond)                                                                        \
 	do {                                                                               \

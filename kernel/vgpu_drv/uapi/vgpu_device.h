@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * The device ABI: what the guest driver and the vgpu-cuda virtio device (QEMU front end + broker)
- * say to each other. The prose specification is docs/device.md.
+ * The device ABI between the guest driver and the vgpu-cuda virtio device (QEMU front end +
+ * broker). The prose specification is docs/device.md.
  *
  * All fields are little-endian. Every structure is a multiple of 8 bytes with explicit padding that
- * the sender writes as zero and the receiver checks. Numbers are never reused.
- * The device never parses CUDA calls: those travel in the client windows (protocol/vgp_ring.h).
+ * the sender writes as zero and the receiver checks. Numbers are never reused. The device never
+ * parses CUDA calls: those travel in the client windows (protocol/vgp_ring.h).
  */
 #ifndef VGPU_DEVICE_H
 #define VGPU_DEVICE_H
@@ -21,9 +21,9 @@
 #define VGPU_PCI_DEVICE_ID 0x107f
 
 /*
- * The same device by another name: a generic vhost-user device of QEMU (11.1) refuses ids that QEMU
- * has no name for, and 63 is one. Of those that have one, no driver of Linux binds "parameter
- * server". The magic in the configuration space says what the device is.
+ * Alternative id of the same device: a generic vhost-user device of QEMU (11.1) refuses ids for
+ * which QEMU has no name, such as 63. Among the named ids, no Linux driver binds "parameter
+ * server". The magic in the configuration space identifies the device.
  */
 #define VGPU_GENERIC_VIRTIO_ID 38
 #define VGPU_GENERIC_PCI_DEVICE_ID 0x1066
@@ -83,15 +83,15 @@ enum vgpu_cmd_type {
 enum vgpu_status {
 	VGPU_S_OK = 0,
 	VGPU_S_INVALID = 1,	/* malformed request: a field out of range or padding not zero */
-	VGPU_S_NO_CLIENT = 2,	/* that slot has no client */
-	VGPU_S_BUSY = 3,	/* that slot has a client already, or that region id is taken */
+	VGPU_S_NO_CLIENT = 2,	/* the slot has no client */
+	VGPU_S_BUSY = 3,	/* the slot already has a client, or the region id is taken */
 	VGPU_S_NO_MEMORY = 4,	/* the host could not map or allocate */
 	VGPU_S_QUOTA = 5,	/* over a quota of the VM */
 	VGPU_S_WORKER = 6,	/* the worker could not be started or has died */
 	VGPU_S_UNSUPPORTED = 7,	/* unknown request type */
 	/*
-	 * The worker was killed and does not end (it is stuck in a driver of the host): its
-	 * slot, its window and its pages stay in use. CLIENT_DESTROY may be asked again.
+	 * The worker was killed and does not end (it is stuck in a driver of the host): its slot,
+	 * its window and its pages stay in use. CLIENT_DESTROY may be repeated.
 	 */
 	VGPU_S_STUCK = 8,
 };
@@ -161,9 +161,9 @@ struct vgpu_cmd_unpin {
 };
 
 /*
- * PING: is the device alive? Answered at once, whatever the workers do. client is 0. A request of
- * another type that is silent says something about its own client only; silence about a PING means
- * that the device is lost. Response: struct vgpu_resp_hdr.
+ * PING: checks that the device is alive. Answered at once, regardless of the workers. client is 0.
+ * A request of another type without an answer affects only its own client; a PING without an answer
+ * means that the device is lost. Response: struct vgpu_resp_hdr.
  */
 struct vgpu_cmd_ping {
 	struct vgpu_cmd_hdr hdr;

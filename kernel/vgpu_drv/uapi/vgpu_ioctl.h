@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only WITH Linux-syscall-note) OR MIT */
 /*
- * The ioctl ABI of /dev/vgpu0: what libcuda and the guest driver say to each other.
+ * The ioctl ABI of /dev/vgpu0, between libcuda and the guest driver.
  *
  * Rules: 64-bit aligned structures with explicit padding that must be zero (-EINVAL); unknown flags
  * are -EINVAL; append only; an open file is one client, bound to the address space that opened it
- * (-EPERM from another one); WAIT may be interrupted and called again, the others only by fatal
+ * (-EPERM from any other); WAIT may be interrupted and called again, all other calls only by fatal
  * signals; times are absolute CLOCK_MONOTONIC nanoseconds, as the caller's time namespace has them.
  */
 #ifndef VGPU_IOCTL_H
@@ -17,7 +17,7 @@
 #define VGPU_IOCTL_MAGIC 0xE7
 
 /**
- * struct vgpu_query - what the device offers
+ * struct vgpu_query - properties of the device
  * @abi_version: out: VGPU_IOCTL_ABI_VERSION of the driver
  * @max_clients: out: client slots of the device
  * @window_size: out: bytes of a client's window

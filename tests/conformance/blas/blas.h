@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the cases of tests/conformance/blas share. Matrices are column by column, as in BLAS. */
+/* Shared code of the cases of tests/conformance/blas. Matrices are column by column, as in BLAS. */
 #ifndef BLAS_H
 #define BLAS_H
 
@@ -18,28 +18,28 @@ struct array {
     size_t n;
 };
 
-/* n values from -1 to 1 that the type holds exactly: of 53 or 24 bits, multiples of 1/64 for half types;
- * whole numbers from -8 to 7 for integers. */
+/* n values from -1 to 1 that the type holds exactly: of 53 or 24 bits, multiples of 1/64 for half
+ * types; whole numbers from -8 to 7 for integers. */
 struct array array_new(cudaDataType_t type, size_t n);
 void array_free(struct array *a);
 void array_upload(const struct array *a); /* h to d */
 void array_download(const struct array *a, double *out);
 size_t type_size(cudaDataType_t type);
-/* Relative error that one rounding to the type makes. */
+/* Relative error of a single rounding to the type. */
 double type_epsilon(cudaDataType_t type);
 
 extern cublasHandle_t blas;
 
-/* What a case found. */
+/* Findings of a case. */
 extern int calls, wrong;
-extern double worst; /* the largest error seen, as a share of what is tolerated */
+extern double worst; /* largest error seen, as a share of the tolerance */
 extern char refused[400];
 
 /* True when the call succeeded, on the host and on the device; otherwise the case ends. */
 bool good(cublasStatus_t status, const char *what);
 /* One result against its reference; scale is the sum of the magnitudes that went into it. */
 void compare(double got, double want, double tolerated);
-void finished(void); /* one more call whose results were compared */
+void finished(void); /* counts a call whose results were compared */
 
 /* A gemm by any entry point: op(A) is m x k, op(B) k x n. */
 struct gemm {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the programs of tests/conformance/cub share: input, device arrays, counting. */
+/* Shared code of the programs of tests/conformance/cub: input, device arrays, counting. */
 #ifndef CUB_CHECK_H
 #define CUB_CHECK_H
 
@@ -86,7 +86,7 @@ template <typename T> struct Device {
     }
 };
 
-/* CUB's two-step calls: ask for the size of the temporary storage, then run. */
+/* CUB's two-step calls: query the size of the temporary storage, then run. */
 #define CUB_RUN(call, ...) \
     do { \
         size_t bytes_ = 0; \

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the output of headers.py includes: each function that host and device have is run on both with the
- * same arguments, edge values first. The host's libraries are the reference; the device runs what nvcc
- * makes of CUDA's own implementation, so a wrong instruction shows as a gross error, not as a last bit.
+ * Included by the output of headers.py: each function available on host and device is run on both
+ * with the same arguments, edge values first. The host's libraries are the reference; the device
+ * runs nvcc's code for CUDA's own implementation, so a wrong instruction shows as a gross error,
+ * not as a last bit.
  */
 #ifndef HEADERS_RUN_H
 #define HEADERS_RUN_H
@@ -96,7 +97,8 @@ static bool close_to(double a, double b, double relative, double absolute)
     return fabs(a - b) <= absolute || fabs(a - b) <= relative * (fabs(a) > fabs(b) ? fabs(a) : fabs(b));
 }
 
-/* A number beyond the integer: the device gives the nearest (PTX ISA, cvt), the host's processor its lowest. */
+/* A number beyond the integer: the device gives the nearest (PTX ISA, cvt), the host's processor
+ * its lowest. */
 static bool outside(const header_case *c, const char *device, const char *host)
 {
     const bool real = strchr("fdhb", c->kinds[0]) && c->kinds[0];

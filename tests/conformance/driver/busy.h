@@ -7,7 +7,7 @@
 
 bool busy_wanted(void);
 void busy_begin(void);
-/* usable: the case has not left an error behind that ends its contexts. */
+/* usable: the case has left no error that ends its contexts. */
 void busy_end(bool usable);
 
 #endif

@@ -2,9 +2,9 @@
 /*
  * The conformance suite's frame: named cases, checks, and one line of output per check.
  *
- * A line is `case.check result`; a check that is not met ends in ` FAIL want ...`. Nothing in a line
- * may depend on addresses, times or the provider, so that the outputs of two ways of running the
- * suite can be compared with diff.
+ * A line is `case.check result`; a check that is not met ends in ` FAIL want ...`. Nothing in a
+ * line may depend on addresses, times or the provider, so that the outputs of two ways of running
+ * the suite can be compared with diff.
  */
 #ifndef CONFORM_H
 #define CONFORM_H
@@ -19,7 +19,7 @@
 
 enum cf_flags {
     CF_CTX = 1 << 0,   /* cuInit, primary context of device 0 retained and current */
-    CF_ALONE = 1 << 1, /* a process of its own (sticky errors, no cuInit yet, fork, exit) */
+    CF_ALONE = 1 << 1, /* separate process (sticky errors, no cuInit yet, fork, exit) */
     CF_TWO = 1 << 3,   /* needs two devices: left out unless CONFORM_DEVICES is set, which runs it alone */
     CF_UB = 1 << 2,    /* undefined on a physical GPU's own driver: not run there (CONFORM_REAL=1) */
 };
@@ -40,7 +40,8 @@ struct cf_case {
 
 /* One line each; the return value says whether the check was met. `check` is a short name. */
 bool cf_rc(const char *check, CUresult got, CUresult want);
-/* As cf_rc with several allowed results (CUDA's documentation leaves the choice open); ends in -1. */
+/* As cf_rc with several allowed results (CUDA's documentation leaves the choice open); ends in
+ * -1. */
 bool cf_rc_in(const char *check, CUresult got, ...);
 bool cf_u64(const char *check, uint64_t got, uint64_t want);
 bool cf_true(const char *check, bool got);
@@ -60,7 +61,7 @@ bool cf_result_at(unsigned i, CUresult *code, const char **name);
 #define RC_IN(check, call, ...) cf_rc_in(check, (call), __VA_ARGS__, -1)
 #define NEED(call) cf_need(#call, (call))
 
-/* True when the suite runs against a physical GPU's driver with nothing of ours between. */
+/* True when the suite runs directly against a physical GPU's driver. */
 bool cf_real(void);
 
 /* ---- images (blobs.S) ---- */
@@ -88,9 +89,10 @@ bool cf_is_pattern(const void *p, size_t n, unsigned seed);
 /* A gate: a host function that keeps a stream busy until it is opened. */
 struct cf_gate;
 struct cf_gate *cf_gate_put(CUstream s);
-void cf_gate_open(struct cf_gate *g); /* frees it too, after the function has ended */
+void cf_gate_open(struct cf_gate *g); /* also frees it, after the function has ended */
 
-/* Waits for a child, whatever signals come (CONFORM_ALARM): its wait status, -1 where `pid` is no child. */
+/* Waits for a child, whatever signals come (CONFORM_ALARM): its wait status, -1 where `pid` is no
+ * child. */
 int cf_child_status(pid_t pid);
 
 /* Runs this program again with one hidden mode (`modes` in process.c); returns its wait status. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A second process for the cases of memory/ipc.c and memory/share.c: started by exec before this one calls
- * cuInit, it carries out one request at a time. Requests and answers are of one size; a descriptor
- * may come along.
+ * A second process for the cases of memory/ipc.c and memory/share.c: started by exec before this
+ * one calls cuInit, it carries out one request at a time. Requests and answers are of one size; a
+ * descriptor may come along.
  */
 #ifndef PEER_H
 #define PEER_H
@@ -19,7 +19,7 @@ enum peer_op {
     P_CLOSE_MEM,  /* a = address */
     P_FREE,       /* a = address */
     P_FILL,       /* a = address, b = words, c = first -> k_fill on the stream, not waited for */
-    P_FILLED,     /* likewise -> value: is it there? */
+    P_FILLED,     /* same arguments -> value: true if the data is there */
     P_NEW_EVENT,  /* a = flags -> value */
     P_GET_EVENT,  /* a = event -> data = handle */
     P_OPEN_EVENT, /* data = handle -> value = event */
@@ -57,18 +57,19 @@ struct peer {
 
 /* Starts one; ends the case when it cannot. */
 void peer_start(struct peer *p);
-/* One request; m holds the answer afterwards. The result of the call; 999 (unknown): it is gone. */
+/* Sends a request; m holds the answer afterwards. Returns the result of the call; 999 (unknown):
+ * the process is gone. */
 CUresult peer_ask(struct peer *p, struct peer_msg *m, int fd);
-/* The same in one line, for requests without data; value may be NULL. */
+/* Same in a single call, for requests without data; value may be NULL. */
 CUresult peer_do(struct peer *p, enum peer_op op, uint64_t a, uint64_t b, uint64_t c, uint64_t *value);
 /* Sends a request whose answer peer_answer() takes later. */
 void peer_send(struct peer *p, enum peer_op op, uint64_t a);
 CUresult peer_answer(struct peer *p, uint64_t *value);
-/* True when an answer came within so many milliseconds. */
+/* True when an answer arrives within the time in milliseconds. */
 bool peer_answered(struct peer *p, int ms);
-/* Ends it: by its own exit, or by SIGKILL. */
+/* Ends the process: by its own exit, or by SIGKILL. */
 void peer_end(struct peer *p, bool kill);
-/* What the second process does. */
+/* Main function of the second process. */
 bool peer_main(const char *fd);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The walk: every entry point of cuda.h called with bad arguments. walk_table.c (generated) says what
- * there is, walk_live.c makes valid arguments, walk_vectors.c spoils them one at a time, walk_capture.c captures
- * meanwhile, walk_judge.c says what is expected, walk.c runs it all in child processes.
+ * The walk: every entry point of cuda.h called with bad arguments. walk_table.c (generated) has the
+ * table of calls, walk_live.c makes valid arguments, walk_vectors.c spoils them one at a time,
+ * walk_capture.c captures meanwhile, walk_judge.c has the expected results, walk.c runs the walk in
+ * child processes.
  */
 #ifndef WALK_H
 #define WALK_H
@@ -17,7 +18,7 @@
 enum wk_what {
     WK_INT,
     WK_FLOAT,
-    WK_ENUM,   /* extra: the largest value that cuda.h names; sub_extra: one that is valid */
+    WK_ENUM,   /* extra: the largest value that cuda.h names; sub_extra: a valid value */
     WK_DEVICE, /* an ordinal */
     WK_DEVPTR,
     WK_HANDLE, /* extra: index of wk_kinds */
@@ -32,9 +33,9 @@ struct wk_param {
     const char *name;
     uint8_t what, sub;
     bool is_const;     /* the pointer's target is only read */
-    bool out;          /* a pointer to what the call fills in, and does not read */
+    bool out;          /* a pointer to data that the call fills in, and does not read */
     uint32_t size;     /* bytes of the parameter or field */
-    uint32_t sub_size; /* bytes of what it points to */
+    uint32_t sub_size; /* bytes of its target */
     uint32_t extra, sub_extra;
     uint32_t offset; /* of a field in its struct */
 };
@@ -46,7 +47,7 @@ struct wk_struct {
     uint32_t n_fields;
 };
 
-/* What the description of the calls says about an entry point. */
+/* The description's data about an entry point. */
 enum wk_state { WK_REFUSED, WK_LOCAL, WK_FORWARD, WK_FORWARD_NOCTX };
 
 struct wk_entry {
@@ -74,7 +75,7 @@ static inline float wk_float(uint64_t bits)
     return f;
 }
 
-/* How the process stands when a vector is called. */
+/* State of the process when a vector is called. */
 enum wk_phase { WK_BEFORE_INIT, WK_NO_CONTEXT, WK_CONTEXT, WK_CAPTURE, WK_PHASES };
 
 #define WK_ARGS 16
@@ -90,27 +91,29 @@ struct wk_vector {
 
 /* ---- walk_live.c: valid arguments ---- */
 
-/* Makes device 0's primary context current and prepares the objects that others are made from.
+/* Makes device 0's primary context current and prepares the objects from which others are made.
  * False: the library does not work any more. */
 bool wk_live_start(void);
 /* The context that wk_live_start() has made is current again. */
 void wk_live_enter(void);
-/* What follows is for one call of that entry point: graphs, nodes and memory are what it wants. */
+/* The following objects are for a call of that entry point: graphs, nodes and memory are of the
+ * kinds it expects. */
 void wk_live_begin(const char *entry);
 /* Pinned host memory: of cuMemHostAlloc, or registered. */
 uint64_t wk_pinned_memory(bool registered);
 /* Device 0's. */
 const char *wk_bus_id(void);
 #define WK_MAPPING ((size_t)2 << 20) /* bytes of a mapping of cuMemMap */
-/* A CUdevResource of device 0; untouched when there is none. */
+/* A CUdevResource of device 0; untouched when none exists. */
 void wk_resource(void *out);
 /* A new object of a kind; 0 when this library cannot make one. */
 uint64_t wk_live_handle(unsigned kind);
-/* A handle of a kind whose object is gone again; 0 as above. */
+/* A handle of a kind whose object was destroyed; 0 as above. */
 uint64_t wk_destroyed_handle(unsigned kind);
 /* A handle of some other kind. */
 uint64_t wk_other_handle(unsigned kind);
-/* An object of a kind that belongs to a context, made in a second context of device 0; 0 as above. */
+/* An object of a kind that belongs to a context, made in a second context of device 0; 0 as
+ * above. */
 uint64_t wk_foreign_handle(unsigned kind);
 /* Whether objects of that kind belong to a context. */
 bool wk_of_context(unsigned kind);
@@ -129,38 +132,41 @@ extern const char wk_ptx[];
 
 /* ---- walk_vectors.c ---- */
 
-/* What strings say: the name of a kernel, and one of nothing. As paths they are relative. */
+/* String arguments: the name of a kernel, and an unknown name. As paths they are relative. */
 #define wk_name "k_none"
 #define wk_unknown_name "no_such_name"
 
-/* The n-th vector of an entry point in a phase; false when there are no more. */
+/* The n-th vector of an entry point in a phase; false after the last. */
 bool wk_vector_make(const struct wk_entry *e, enum wk_phase phase, unsigned n, struct wk_vector *v);
 
 /* ---- walk_capture.c: the calling thread captures a stream during the call ---- */
 
-/* How a capture is begun; NULL after the last one. "blocking": relaxed, of a stream that the legacy stream waits for. */
+/* Ways to begin a capture; NULL after the last. "blocking": relaxed, of a stream that the legacy
+ * stream waits for. */
 extern const char *const wk_captures[];
-/* Begins one on a stream of its own, and records an event in it. False: the library refuses to. */
+/* Begins a capture on a separate stream, and records an event in it. False: refused by the
+ * library. */
 bool wk_capture_begin(unsigned capture);
 /* The stream that captures, or the event that was recorded in it, by kind. */
 uint64_t wk_captured_handle(unsigned kind);
-/* Ends what captures and says what became of the capture: "capture:invalidated", "capture:+1" (nodes), "". */
+/* Ends the capture and reports its fate: "capture:invalidated", "capture:+1" (nodes), "". */
 const char *wk_capture_end(const struct wk_entry *e, const struct wk_vector *v);
 
 /* ---- walk_written.c ---- */
 
-/* Fills the outputs of a vector with a byte and remembers what is behind all its pointers. */
+/* Fills the outputs of a vector with a byte and saves the contents behind all its pointers. */
 void wk_written_fill(const struct wk_entry *e, const struct wk_vector *v, unsigned char byte);
-/* Adds the bytes that differ now to those found before; false when none needs a second look with another fill. */
+/* Adds the bytes that differ now to those found before; false when no output needs a second call
+ * with another fill. */
 bool wk_written_look(const struct wk_entry *e, const struct wk_vector *v);
-/* " wrote pi:0-3 name:0-4+8-11", "" where nothing was written; forgets what was found. */
+/* " wrote pi:0-3 name:0-4+8-11", "" where no byte was written; resets the findings. */
 const char *wk_written_text(const struct wk_entry *e);
 
 /* ---- walk_judge.c ---- */
 
-/* NULL when the result is one that is expected, else what was expected. */
+/* NULL when the result is expected, else the expectation. */
 const char *wk_judge(const struct wk_entry *e, enum wk_phase phase, const struct wk_vector *v, CUresult r);
-/* The library is the one that the description is about, not a provider alone. */
+/* True if the library is the one described by the description, not a provider alone. */
 extern bool wk_ours;
 /* "CUDA_ERROR_INVALID_VALUE"; never asks the library; NULL: no result of cuda.h. */
 const char *wk_result_name(CUresult r);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the programs of this folder share: one program for each library, one run for each case. */
+/* Shared code of the programs of this folder: one program for each library, one run for each
+ * case. */
 #ifndef LIBS_H
 #define LIBS_H
 
@@ -19,7 +20,7 @@ struct libs_case {
 extern const struct libs_case libs_cases[];
 extern const char libs_name[];
 
-/* Ends the run: what a call returned is not success. */
+/* Ends the run: a call failed. */
 #define CALL(e) \
     do { \
         int libs_r_ = (int)(e); \
@@ -28,7 +29,7 @@ extern const char libs_name[];
     } while (0)
 
 __attribute__((noreturn, format(printf, 2, 3))) void libs_end(const char *result, const char *fmt, ...);
-/* Ends the run: `right` when the largest error is within what is tolerated, else `wrong`. */
+/* Ends the run: `right` when the largest error is within the tolerance, else `wrong`. */
 __attribute__((noreturn)) void libs_judge(double worst, double tolerated);
 /* Device memory; with a copy of n bytes of it, or NULL: zeroes. Ends the run when there is none. */
 void *libs_device(const void *from, size_t n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The device memory of a fuzz target: what exec/exec.h asks of the driver half. */
+/* The device memory of a fuzz target: the driver half's functions required by exec/exec.h. */
 #ifndef FZ_DEVICE_H
 #define FZ_DEVICE_H
 
@@ -8,13 +8,14 @@
 
 /* Zeroed memory with a live entry in the checked table; ends the process when there is none. */
 void *fz_alloc(size_t size);
-/* The same between margins that are not in the table, all filled with a byte. */
+/* Same, between margins that are not in the table, all filled with a byte. */
 void *fz_alloc_between(size_t size, size_t margin, uint8_t fill);
 void fz_free_all(void);
 void fz_no_print(void *ctx, const char *text, size_t len);
 /* textures.c: fills the arrays anew; memory that a texture reads as a buffer, its size in bytes. */
 void fz_textures(uint64_t buffer, size_t bytes);
-/* For sg_launch.texture: the lower four bits of a handle say which, so that most handles are some. */
+/* For sg_launch.texture: the lower four bits of a handle say which, so that most handles are
+ * some. */
 const struct sg_texture *fz_texture(void *textures, uint64_t handle, bool surface);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What handles.py tells fuzz_dispatch.c of the protocol's description, and what its two files have of each other. */
+/* Tables of handles.py from the protocol's description for fuzz_dispatch.c, and the interface
+ * between its two files. */
 #ifndef FUZZ_DISPATCH_H
 #define FUZZ_DISPATCH_H
 
@@ -26,7 +27,7 @@ extern const unsigned n_call_numbers;
 struct vgb_msg;
 struct vgp_call_fields;
 extern const char *const fz_image; /* PTX of a module */
-extern bool fz_posting;            /* no call has a reply, as of a stream that is known to capture */
+extern bool fz_posting;            /* no call has a reply, as on a stream that is known to capture */
 
 uint32_t fz_byte(void); /* of the input */
 uint64_t fz_number(unsigned bytes);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For targets whose inputs have a process each: coverage that the processes share, and their ends. */
+/* For targets with a process per input: shared coverage, and the ends of the processes. */
 #ifndef FUZZ_FORK_H
 #define FUZZ_FORK_H
 
@@ -10,11 +10,13 @@
 
 /* Once, before the first input. */
 void fz_share_counters(void);
-/* Runs it in a process of its own, which it ends; aborts when that ended by a signal or a sanitizer. 0. */
+/* Runs an input in a separate process, which it ends; aborts when that process ended by a signal or
+ * a sanitizer. 0. */
 int fz_in_child(const char *name, void (*run)(const uint8_t *data, size_t size), const uint8_t *data,
                 size_t size);
 
-/* What an input that hangs seldom leaves behind: what /proc says of a descriptor, and where each thread stands. */
+/* Diagnostics for an input that rarely hangs: the /proc data of a descriptor, and the position of
+ * each thread. */
 void fz_say_stacks(int fd);
 
 #endif

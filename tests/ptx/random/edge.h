@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-/* False: the program of this seed ended otherwise than it must, which `why` says. */
+/* False: the program of this seed ended in an unexpected way, described by `why`. */
 bool edge_run(u64 seed, char *why, size_t room);
 /* PTX of the last one. */
 const char *edge_text(void);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A random program: how it is built (gen.c), written as PTX (text.c) and computed by itself (eval.c). */
+/* A random program: how it is built (gen.c), written as PTX (text.c) and computed by itself
+ * (eval.c). */
 #ifndef GEN_H
 #define GEN_H
 
@@ -44,7 +45,7 @@ struct operand {
 
 struct stmt {
     enum kind kind;
-    int op;       /* ST_OP: index of ops; otherwise which of the kind's variants */
+    int op;       /* ST_OP: index of ops; otherwise the variant of the kind */
     u8 dst, dst2; /* registers; their kinds follow from the statement */
     struct operand src[3];
     int guard; /* predicate register, -1: none */
@@ -69,7 +70,8 @@ struct op {
 extern const struct op ops[];
 extern const int nops;
 u64 eval_op(int op, u64 a, u64 b, u64 c);
-/* Does it put bits into an f32 as they are? Not into registers that only arithmetic sets: NaN has one pattern there. */
+/* True if it puts bits into an f32 unchanged. Not for registers that only arithmetic sets: NaN has
+ * one pattern there. */
 bool copies_bits(int op);
 static inline bool is_number(int reg)
 {
@@ -83,15 +85,15 @@ void build(struct program *p, u64 seed);
 /* PTX of the program; the buffer must have TEXT_MAX bytes. */
 #define TEXT_MAX (1u << 18)
 size_t write_text(const struct program *p, char *text);
-/* in: NCLASS * REGS words per thread; out: WORDS_OUT words per thread; acc: ACCS words that all blocks share
- * and then ACCS per block, as the kernel leaves them. */
+/* in: NCLASS * REGS words per thread; out: WORDS_OUT words per thread; acc: ACCS words that all
+ * blocks share and then ACCS per block, as the kernel leaves them. */
 void evaluate(const struct program *p, const u64 *in, u64 *out, u32 *acc);
-/* What an accumulator begins with, and what is done to it. */
+/* Initial value of an accumulator, and the operation on it. */
 extern const char *const red_names[ACCS];
 u32 red_start(int k);
 u32 red(int k, u32 x, u32 v);
 extern const char *const atom_names[10];
-#define SHFL_LOWEST 4 /* from the lowest lane of the mask: safe where others may not be there */
+#define SHFL_LOWEST 4 /* from the lowest lane of the mask: safe where other lanes may be inactive */
 extern const char *const vote_names[4], *const shfl_names[4], *const redux_names[8];
 
 u32 rnd(u32 n); /* below n */

@@ -42,14 +42,15 @@ double fromb16(u64 h);
 u64 to16(double x, int flags); /* RN or RZ, RELU, SAT */
 u64 tob16(double x, int flags);
 
-/* To an integer of the width; sign: signed. wide: the result of NaN is the top bit (the manual: when
- * the source is f64 or the destination has 64 bits), else 0. */
+/* To an integer of the width; sign: signed. wide: the result of NaN is the top bit (the manual:
+ * when the source is f64 or the destination has 64 bits), else 0. */
 u64 to_int(double x, int round, int bits, bool sign, bool wide);
 double round_to_integer(double x, int round);
 float int_to_f32(s128 v, int round);
 double int_to_f64(s128 v, int round);
 float f64_to_f32(double x, int flags);
-/* lg2 ('l'), sin ('s') and cos ('c') as this GPU defines them: the same steps in every instruction set */
+/* lg2 ('l'), sin ('s') and cos ('c') as this GPU defines them: the same steps in every instruction
+ * set */
 u64 approx32(char what, u64 a, int flags);
 double ftz32(double x); /* a float's denormal becomes a zero of its sign */
 

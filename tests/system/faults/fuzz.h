@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What fuzz.c gives to the attacks, and the groups of attacks that it runs. */
+/* Services of fuzz.c for the attacks, and the groups of attacks that it runs. */
 #ifndef FUZZ_H
 #define FUZZ_H
 
@@ -12,9 +12,9 @@ extern unsigned fuzz_seeds;   /* --seeds: the number of random rounds */
 extern uint64_t fuzz_random;
 uint32_t fuzz_rnd(void);
 
-/* Counts one attack; what is NULL or says what went wrong. */
+/* Counts an attack; `what` is NULL or describes the failure. */
 void fuzz_result(const char *name, const char *what);
-/* The command line names this attack, or none at all. */
+/* True if the command line names this attack, or no attack. */
 bool fuzz_wanted(const char *name);
 /* NULL when a new client can ping. */
 const char *fuzz_alive(void);

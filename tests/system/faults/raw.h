@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A client that can write anything into its window: what a hostile guest process can do, over the
+ * A client that can write any bytes into its window, as a hostile guest process can, over the
  * socket or, for a path in /dev, over the guest's driver. No CUDA library is involved.
  */
 #ifndef RAW_H
@@ -23,7 +23,7 @@ struct raw {
     uint8_t *base, *ring;
     uint64_t window_size;
     uint32_t ring_size, slots, slot_size, reply_offset;
-    uint64_t tail; /* what was published */
+    uint64_t tail; /* published position */
     uint32_t seq;
     uint64_t context; /* goes into each record */
 };
@@ -34,8 +34,8 @@ void raw_close(struct raw *r);
 /* Connects without HELLO; the descriptor or -1. */
 int raw_connect(const char *path);
 
-/* Writes a record with the given header fields and argument bytes at the tail (skipping to the start
- * of the ring with a pad record where it does not fit); does not publish. */
+/* Writes a record with the given header fields and argument bytes at the tail (skipping to the
+ * start of the ring with a pad record where it does not fit); does not publish. */
 struct vgp_record *raw_put(struct raw *r, uint16_t call, const void *args, uint32_t args_size, uint32_t slot);
 /* Publishes everything put so far and rings the doorbell. */
 void raw_publish(struct raw *r);
@@ -49,8 +49,8 @@ int raw_call(struct raw *r, uint16_t call, const void *args, uint32_t size, void
 /* vgpPing answered with the right value. */
 bool raw_ping(struct raw *r);
 bool raw_is_dead(const struct raw *r);
-/* Waits for the end of this client: dead, a reason, a text, and the connection closed by the broker.
- * NULL, or what is missing. */
+/* Waits for the end of this client: dead, a reason, a text, and the connection closed by the
+ * broker. NULL, or the missing part. */
 const char *raw_wait_dead(struct raw *r);
 /* Waits until everything published is consumed, or the client is dead. False: neither in time. */
 bool raw_settle(struct raw *r);

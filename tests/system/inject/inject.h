@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What inject.so and the tests that arm it share: a page of a file. */
+/* Interface between inject.so and the tests that arm it: a page of a file. */
 #ifndef INJECT_H
 #define INJECT_H
 

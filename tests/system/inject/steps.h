@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a program does with CUDA, in steps that can fail at any call. */
+/* CUDA operations of a program, in steps that can fail at any call. */
 #ifndef STEPS_H
 #define STEPS_H
 
@@ -9,7 +9,7 @@
 
 #define STEPS_WRONG ((CUresult)-1) /* success, but a wrong result */
 
-/* One step: returns the first error and has given back what it had made, whatever failed. */
+/* A step: returns the first error after releasing all objects that it made, whatever failed. */
 struct step {
     const char *name;
     CUresult (*run)(void);
@@ -23,8 +23,8 @@ extern CUmodule steps_module; /* has the kernel `add(u64 p, u32 n)`: each of n w
 extern CUfunction steps_add;
 extern const char steps_ptx[];
 
-/* The first error of a step: TRY goes to `out`. ALSO keeps what clean-up says, and tries a second time: a failure
-   comes once, and what could not be given back then can be later. */
+/* The first error of a step: TRY jumps to `out`. ALSO keeps the error of clean-up, and tries a
+ * second time: an injected failure occurs once, so a release that failed may succeed later. */
 #define TRY(call) \
     do { \
         r = (call); \

@@ -9,7 +9,8 @@
 #define SEQ_CAST_NODES 3u
 #define SEQ_ACTS_MAX 24u
 
-/* The handles of the plot that a thread plays. What a call made is also put where the mixture's calls find it, mostly. */
+/* The handles of the plot that a thread plays. An object made by a call is usually also put where
+ * the mixture's calls find it. */
 struct seq_cast {
     CUcontext context, own; /* own: made for this plot; NULL: none, or gone */
     CUfunction function, fault;
@@ -28,7 +29,7 @@ struct seq_cast {
     CUmemGenericAllocationHandle physical[SEQ_CAST];
     CUarray array[SEQ_CAST];
     CUtexObject texture[SEQ_CAST];
-    unsigned nodes;           /* so many of each graph's are used */
+    unsigned nodes;           /* number of nodes used of each graph */
     int type[SEQ_CAST_NODES]; /* of node[...][k] */
 };
 extern __thread struct seq_cast seq_cast;

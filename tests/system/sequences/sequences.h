@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Random sequences of driver-API calls on few live handles: what the families of calls share. */
+/* Random sequences of driver-API calls on few live handles: shared code of the families of
+ * calls. */
 #ifndef SEQUENCES_H
 #define SEQUENCES_H
 
@@ -9,9 +10,9 @@
 #include <stdint.h>
 
 #define SEQ_SLOTS 6
-extern unsigned seq_slots; /* so many of them are used by this seed, 2 at least: fewer meet more often */
+extern unsigned seq_slots; /* number of them used by this seed, 2 at least: fewer handles meet more often */
 
-/* Handles of one kind. One that was destroyed stays in its slot: it is used again on purpose. */
+/* Handles of a kind. A destroyed handle stays in its slot: it is used again on purpose. */
 #define SEQ_KIND(type, name) type name[SEQ_SLOTS]
 struct seq_objects {
     SEQ_KIND(CUcontext, context); /* 0: the primary one, which no call destroys */
@@ -49,7 +50,7 @@ extern unsigned seq_threads;
 unsigned seq_random(unsigned n);
 #define SEQ_ANY(kind) seq.kind[seq_random(seq_slots)]
 #define SEQ_SLOT(kind) (&seq.kind[seq_random(seq_slots)])
-/* An object that exists, if there is one. */
+/* A live object, if any. */
 #define SEQ_PUT(kind, value) \
     do { \
         seq.kind[seq_random(seq_slots)] = (value); \
@@ -64,7 +65,7 @@ extern const struct seq_step seq_graph_steps[], seq_node_steps[], seq_memory_ste
     seq_stream_steps[], seq_share_steps[];
 /* Starts the process whose IPC handles the sequences open. */
 bool seq_share_begin(void);
-/* Memory that is there, half the time. */
+/* Valid memory, half the time. */
 CUdeviceptr seq_memory(void);
 extern CUfunction seq_setter; /* kernel that sets the condition named by its argument; NULL: none */
 
@@ -82,19 +83,21 @@ extern const char seq_ptx[];
 /* A host function that takes a moment; in some seeds it takes long. */
 void seq_host_function(void *argument);
 extern char seq_host[SEQ_BYTES]; /* pageable memory */
-/* The context in which a seed's streams begin: the primary one, or one that may fault and be destroyed. */
+/* The context in which a seed's streams begin: the primary one, or one that may fault and be
+ * destroyed. */
 CUcontext seq_home(void);
 extern CUfunction seq_fault; /* faults, in a home that is not the primary context */
-/* Host functions that run while this is on end when it is off, or after a bounded time. */
+/* While set, running host functions do not end before it is cleared or a bounded time has
+ * passed. */
 void seq_hold(bool on);
 
 /* ---- plots ---- */
 
 /* Once, before the seeds; counted: gives a place in the counts. */
 void seq_plots_begin(unsigned (*counted)(const char *what));
-/* Chooses what this seed plays. */
+/* Chooses the plots of this seed. */
 void seq_plots_choose(void);
-/* Plays one, if it is time for one: the number of its steps, else 0. */
+/* Plays a plot when due: the number of its steps, else 0. */
 unsigned seq_plot(void);
 /* For plots: counts an act; a call of the seed's mixture. */
 void seq_count(unsigned at, CUresult r);

@@ -17,22 +17,23 @@ struct vcu_param {
     uint32_t offset, size; /* bytes */
 };
 
-/* A CUfunction or a CUkernel. Its handle lives as long as its module or library, the record as long as a call uses it. */
+/* A CUfunction or a CUkernel. Its handle lives as long as its module or library, the record until
+ * the last call that uses it ends. */
 struct vcu_func {
     struct vcu_func *next; /* of the same parent */
-    atomic_uint users;     /* the handle table, calls, a kernel's functions */
-    atomic_bool ended;     /* its handle has gone, and the table's reference with it */
+    atomic_uint users;     /* references: the handle table, calls, a kernel's functions */
+    atomic_bool ended;     /* its handle and the reference of the table are dropped */
     uint64_t handle;
     uint64_t parent;           /* module (CUfunction) or library (CUkernel) handle */
-    _Atomic uint64_t function; /* kernel: its newest CUfunction, 0 = none was asked for */
-    uint64_t older; /* function of a kernel: the one before it, of another context; vcu_module_lock */
-    struct vcu_func *kernel;             /* function that came from a kernel: that kernel, counted */
+    _Atomic uint64_t function; /* kernel: its newest CUfunction, 0 = none requested */
+    uint64_t older; /* function of a kernel: the previous function, of another context; vcu_module_lock */
+    struct vcu_func *kernel;             /* function obtained from a kernel: that kernel, counted */
     uint64_t context;                    /* function: owner */
     int device;                          /* whose attributes are cached */
     int attributes[VCU_FUNC_ATTRIBUTES]; /* by CUfunction_attribute */
     uint32_t attribute_count;
-    _Atomic bool launched; /* a launch of it has been issued with success */
-    _Atomic bool in_node;  /* a node that launches it has been added with success */
+    _Atomic bool launched; /* a launch of it has been issued successfully */
+    _Atomic bool in_node;  /* a node that launches it has been added successfully */
     uint32_t param_count;
     uint32_t param_bytes; /* size of the packed parameter buffer */
     struct vcu_param *params;
@@ -43,34 +44,37 @@ struct vcu_func {
 /* A module or a library. */
 struct vcu_unit {
     atomic_uint users; /* the handle table, calls */
-    atomic_bool ended; /* its handle has gone, and the table's reference with it */
+    atomic_bool ended; /* its handle and the reference of the table are dropped */
     uint64_t handle;
     uint64_t context;        /* module: owner; library: 0 */
-    _Atomic uint64_t module; /* library: its CUmodule once asked for */
+    _Atomic uint64_t module; /* library: its CUmodule once requested */
     uint64_t library;        /* module that is a library's: that library */
     pthread_mutex_t lock;    /* protects gone, funcs and refs */
-    bool gone;               /* unloaded: nothing is looked up in it any more */
+    bool gone;               /* unloaded: no further look-ups */
     struct vcu_func *funcs;  /* looked up so far */
     struct vcu_texref *refs; /* texture and surface references looked up so far */
 };
-/* Serialises library -> module and kernel -> function, which happen once each. */
+/* Serialises the conversions library -> module and kernel -> function, which happen once each. */
 extern pthread_mutex_t vcu_module_lock;
-/* A record with a minted handle (module or library), which the caller enters or drops; NULL when memory or handles
-   are short. */
+/* A record with a minted handle (module or library), which the caller enters or drops; NULL when
+ * memory or handles are exhausted. */
 struct vcu_unit *vcu_unit_new(enum vgp_handle_type type);
 void vcu_unit_drop(struct vcu_unit *u);
 /* With a reference; NULL: not live. */
 struct vcu_unit *vcu_unit_find(uint64_t handle, enum vgp_handle_type type);
 void vcu_unit_put(struct vcu_unit *u);
-/* Drops its handle and those of everything looked up in it, once; the caller has a reference or keeps others from it. */
+/* Drops its handle and those of all objects looked up in it, once; the caller has a reference or
+ * excludes other users. */
 void vcu_unit_end(struct vcu_unit *u);
-/* A variable, NULL at first, whose reference goes at the end of its block. */
+/* A variable, initially NULL, whose reference is dropped at the end of its block. */
 #define VCU_UNIT_HELD __attribute__((cleanup(vcu_unit_let_go)))
 void vcu_unit_let_go(struct vcu_unit **u);
 
-/* What the handle table has for a handle, with a reference in its atomic_uint at `users` bytes; NULL: not live. */
+/* The record in the handle table for a handle, with a reference in its atomic_uint at `users`
+ * bytes; NULL: not live. */
 void *vcu_record_find(uint64_t handle, enum vgp_handle_type type, size_t users);
-/* Ends the handle, if it is still there; true once for a record: the table's reference is the caller's. */
+/* Ends the handle if it is still live; true once per record: the table's reference passes to the
+ * caller. */
 bool vcu_record_end(uint64_t handle, atomic_bool *ended);
 
 enum vcu_image_kind {
@@ -81,37 +85,39 @@ enum vcu_image_kind {
 };
 struct vcu_image {
     enum vcu_image_kind kind;
-    const void *data; /* what to send: a wrapper is already followed to its fatbin */
+    const void *data; /* bytes to send: a wrapper is already followed to its fatbin */
     uint64_t size;    /* bytes */
-    void *copy;       /* what data points to, when it had to be put together; else NULL */
+    void *copy;       /* buffer behind data when the image had to be assembled; else NULL */
 };
 /*
- * Finds out what `code` points to and how long it is. `limit` bounds what may be read, 0 = unknown.
- * Returns CUDA_SUCCESS, CUDA_ERROR_INVALID_IMAGE or CUDA_ERROR_INVALID_VALUE (NULL); *why is then a
- * static text that names the wrong part.
+ * Determines the type and length of the image at `code`. `limit` bounds the readable bytes, 0 =
+ * unknown. Returns CUDA_SUCCESS, CUDA_ERROR_INVALID_IMAGE or CUDA_ERROR_INVALID_VALUE (NULL); *why
+ * is then a static text that names the wrong part.
  */
 CUresult vcu_image_measure(const void *code, uint64_t limit, struct vcu_image *image, const char **why);
-/* Frees what vcu_image_measure() put together, if anything. */
+/* Frees the buffer of vcu_image_measure(), if any. */
 void vcu_image_done(struct vcu_image *image);
 /* The whole of a regular file below 1 GiB with a NUL added, which *size counts; *text is the
    caller's to free. FILE_NOT_FOUND, INVALID_IMAGE, OPERATING_SYSTEM, OUT_OF_MEMORY. */
 CUresult vcu_file_read(const char *call, const char *path, char **text, uint64_t *size);
 
-/* texture_reference.c: drops a module's references; those that no module has, when their context ends. */
+/* texture_reference.c: drops a module's references, and when a context ends also those that belong
+ * to no module. */
 void vcu_texrefs_free(struct vcu_texref *first);
 void vcu_texrefs_forget(uint64_t context);
 
-/* Modules, libraries and functions of a context go with it. */
+/* A context takes its modules, libraries and functions with it. */
 extern const struct vcu_unit_ops vcu_module_unit;
 
-/* CUfunction or CUkernel handle -> the record that describes it, with a reference; NULL when it is not live. */
+/* CUfunction or CUkernel handle -> the record that describes it, with a reference; NULL when it is
+ * not live. */
 struct vcu_func *vcu_func_find(CUfunction f);
-/* ... and the context that the function is of: 0 for a kernel, which is of none. */
+/* Same, and the context of the function: 0 for a kernel, which has none. */
 struct vcu_func *vcu_func_find_in(CUfunction f, uint64_t *context);
 /* The handle's own record. */
 struct vcu_func *vcu_func_get(uint64_t handle, enum vgp_handle_type type);
 void vcu_func_put(struct vcu_func *f);
-/* Drops its handle, once; the caller has a reference or keeps others from it. */
+/* Drops its handle, once; the caller has a reference or excludes other users. */
 void vcu_func_end(struct vcu_func *f);
 #define VCU_FUNC_HELD __attribute__((cleanup(vcu_func_let_go)))
 void vcu_func_let_go(struct vcu_func **f);

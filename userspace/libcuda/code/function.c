@@ -30,7 +30,7 @@ static CUresult get_attribute(struct vcu_func *f, int *pi, CUfunction_attribute 
     return res;
 }
 
-/* Attributes that any function of any device may be given: programs set them anew before each launch. */
+/* Attributes valid for any function on any device: programs set them before each launch. */
 static bool has_value(const struct vcu_func *f, CUfunction_attribute attrib, int value, int device)
 {
     return (attrib == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||

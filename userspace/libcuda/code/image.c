@@ -129,7 +129,7 @@ static CUresult measure_ptx(const char *code, uint64_t limit, uint64_t *size, co
     n = strnlen(code, max);
     if (n == max && limit == 0)
         return CUDA_ERROR_INVALID_IMAGE;
-    /* Text starts with printable characters; anything else is not an image at all. */
+    /* Text starts with printable characters; any other start is not an image. */
     *why = "neither a fatbin, an ELF image nor PTX text";
     for (size_t i = 0; i < 16 && i < n; i++) {
         unsigned char c = (unsigned char)code[i];
@@ -194,7 +194,7 @@ void vcu_image_done(struct vcu_image *image)
     image->copy = NULL;
 }
 
-/* The first four bytes, or 0 for what starts like text: a text may be shorter than that. */
+/* The first four bytes, or 0 for a start like text, which may be shorter. */
 static uint32_t read_magic(const void *code, uint64_t limit)
 {
     uint8_t first = *(const uint8_t *)code;
@@ -252,7 +252,7 @@ CUresult vcu_image_measure(const void *code, uint64_t limit, struct vcu_image *i
         image->kind = VCU_IMAGE_ELF;
         res = measure_elf(code, limit, &image->size, why);
     } else if (is_tile_ir(code, limit)) {
-        /* What a driver without its compiler answers. */
+        /* The answer of a driver without its compiler. */
         *why = "Tile IR bytecode, which is not served: a kernel needs PTX";
         res = CUDA_ERROR_INVALID_IMAGE;
     } else {

@@ -75,7 +75,7 @@ static void test_tile_ir(void **state)
         assert_int_equal(vcu_image_measure(image, cut, &out, &why), CUDA_ERROR_INVALID_IMAGE);
 }
 
-/* Whatever an image begins with, what is not mapped behind its end is not read. */
+/* Unmapped memory behind an image is not read, whatever the image begins with. */
 static void test_short_text(void **state)
 {
     static const char *const texts[] = {"", "\177", "\177T", "\177TileI", "\177TileIR", "Tile", "x"};

@@ -42,7 +42,7 @@ CUresult vcu_jit_parse(const char *call, struct vcu_jit *jit, unsigned n, const 
         case CU_JIT_REFERENCED_VARIABLE_NAMES:
         case CU_JIT_REFERENCED_VARIABLE_COUNT:
         case CU_JIT_NEW_SM3X_OPT:
-            break; /* hints about what may be left out, and one for drivers alone */
+            break; /* hints about omissible work, and an option for drivers only */
         default:
             if ((unsigned)options[i] >= CU_JIT_NUM_OPTIONS || jit->n == VCU_JIT_OPTIONS_MAX)
                 return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "JIT option %d is unknown",

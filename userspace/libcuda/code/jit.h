@@ -7,11 +7,11 @@
 
 #define VCU_JIT_OPTIONS_MAX 32
 
-/* Where the application wants a log. */
+/* The application's buffer for a log. */
 struct vcu_jit_log {
     char *text;
     uint32_t size;   /* bytes of the buffer */
-    void **size_out; /* the option's value: how much was written */
+    void **size_out; /* the option's value: number of bytes written */
 };
 
 struct vcu_jit {
@@ -24,16 +24,16 @@ struct vcu_jit {
 };
 
 /*
- * Sorts the options out. `values` must stay valid as long as *jit is used. INVALID_VALUE: an option
+ * Parses the options. `values` must stay valid as long as *jit is used. INVALID_VALUE: an option
  * that cuda.h does not know, or NULL arrays; NOT_SUPPORTED: host symbols for the device linker.
  */
 CUresult vcu_jit_parse(const char *call, struct vcu_jit *jit, unsigned n, const CUjit_option *options,
                        void **values);
-/* Bytes of the log that the host shall keep; 0: it is not wanted. */
+/* Size in bytes of the log that the host keeps; 0: no log requested. */
 uint32_t vcu_jit_log_room(const struct vcu_jit_log *log);
-/* Writes a log of n bytes (without a NUL) where the application wants it; does nothing without. */
+/* Writes a log of n bytes (without a NUL) into the application's buffer, if any. */
 void vcu_jit_give(const struct vcu_jit_log *log, const char *text, size_t n);
-/* Writes CU_JIT_WALL_TIME, if it was asked for. */
+/* Writes CU_JIT_WALL_TIME, if requested. */
 void vcu_jit_done(const struct vcu_jit *jit);
 
 #endif

@@ -14,10 +14,10 @@
 #include "vgp_guest.h"
 
 /*
- * What a launch of a CUkernel with an impossible grid or block returns. The runtime launches
- * CUkernel handles and passes the driver's result on unchanged (measured for every code from 1 to
- * 999 with libcudart 13.0); its users see cudaErrorInvalidConfiguration, so that is what the driver
- * returns there. Launches of a CUfunction get the documented CUDA_ERROR_INVALID_VALUE.
+ * Result of a launch of a CUkernel with an impossible grid or block. The runtime launches CUkernel
+ * handles and passes the driver's result on unchanged (measured for every code from 1 to 999 with
+ * libcudart 13.0); its users see cudaErrorInvalidConfiguration, so the driver returns that code
+ * there. Launches of a CUfunction get the documented CUDA_ERROR_INVALID_VALUE.
  */
 #define INVALID_CONFIGURATION ((CUresult)9)
 
@@ -168,8 +168,8 @@ static CUresult launch(const char *call, CUfunction func, struct vcu_launch *l, 
         return VCU_REFUSE(res, call, "%s: kernelParams and extra do not fit its %u parameters", f->name,
                           f->param_count);
     }
-    /* The first launch of a function is where the driver loads or compiles it: whether there is code
-       for this GPU at all is known at once. Later launches are not waited for. */
+    /* The driver loads or compiles a function at its first launch, which therefore shows whether
+     * there is code for this GPU at all. Later launches do not wait. */
     if (!atomic_load_explicit(&f->launched, memory_order_relaxed) || needs_clusters(f))
         l->flags |= VGP_LAUNCH_REPLY;
     reply = (l->flags & VGP_LAUNCH_REPLY) != 0;
@@ -224,7 +224,8 @@ CUresult vcu_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsi
     return launch("cuLaunchCooperativeKernel", f, &l, kernelParams, NULL);
 }
 
-/* Takes the attributes over. Those that name events or graph nodes are refused: they are not data.
+/* Copies the attributes. Attributes that name events or graph nodes are refused: they are not plain
+ * data.
  */
 static CUresult take_attributes(const CUlaunchConfig *config, struct vcu_launch *l)
 {

@@ -19,13 +19,14 @@ struct vcu_launch {
 };
 
 /*
- * The errors that a launch reports at once (cuLaunchKernel's documentation). `dev` is the device's
- * attribute array; `kernel`: the handle is a CUkernel. *why names the reason.
+ * Checks for the errors that a launch reports at once (cuLaunchKernel's documentation). `dev` is
+ * the device's attribute array; `kernel`: the handle is a CUkernel. *why names the reason.
  */
 CUresult vcu_launch_check(const int *dev, const struct vcu_func *f, bool kernel, const struct vcu_launch *l,
                           const char **why);
-/* Does the provider accept what vcu_launch_check() does? Not sure is the first of a function, which may load it, and a grid that
- * has to fit its clusters. `before`: set when it has been accepted in another way than by a launch. */
+/* True if the provider is sure to accept a launch that vcu_launch_check() accepts. Not sure: the
+ * first launch of a function, which may load it, and a grid with clusters. `before`: set when the
+ * function has been accepted by another call than a launch. */
 bool vcu_launch_sure(const struct vcu_func *f, const _Atomic bool *before);
 /*
  * Packs kernelParams into buffer (at least f->param_bytes long) or takes the buffer of `extra`.

@@ -52,7 +52,7 @@ CUresult vcu_cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int n
     return r == CUDA_SUCCESS ? cua_old_set_param(&f->old, f->param_bytes, offset, ptr, numbytes) : r;
 }
 
-/* One launch with what was set. */
+/* A launch with the settings made. */
 CUresult vcu_launch_old(CUfunction hfunc, int width, int height, CUstream stream)
 {
     struct cua_old_args a;

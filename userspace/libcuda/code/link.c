@@ -67,7 +67,7 @@ static void link_put(struct vcu_link *l)
     }
 }
 
-/* With a reference. gone: the handle's own, which nobody finds any more. */
+/* With a reference. gone: the handle's own reference; the handle is dropped. */
 static CUresult link_find(CUlinkState state, bool gone, struct vcu_link **l)
 {
     CUresult res = vcu_check_init();
@@ -84,7 +84,7 @@ static CUresult link_find(CUlinkState state, bool gone, struct vcu_link **l)
     return *l == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
-/* The text of one of the host's logs so far; a failure leaves what came. */
+/* The text of one of the host's logs so far; a failure leaves the received part. */
 static void fetch_log(CUlinkState state, const struct vcu_jit_log *log, uint32_t which)
 {
     uint32_t room = vcu_jit_log_room(log), done = 0, total = 0;
@@ -126,7 +126,7 @@ static CUresult link_add(CUlinkState state, const struct vcu_link *l, CUjitInput
     res = vcu_jit_parse("cuLinkAddData", &jit, numOptions, options, optionValues);
     if (res != CUDA_SUCCESS)
         return res;
-    /* A wrapper holds a pointer to the fat binary: what it points to is sent. */
+    /* A wrapper holds a pointer to the fat binary, which is sent. */
     if (type == CU_JIT_INPUT_FATBINARY) {
         res = vcu_image_measure(data, 0, &image, &why);
         if (res != CUDA_SUCCESS)
@@ -173,7 +173,7 @@ CUresult vcu_cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char
     return res;
 }
 
-/* Brings the result over, whatever its size. */
+/* Fetches the result, of any size. */
 static CUresult fetch_result(CUlinkState state, struct vcu_link *l, uint64_t size, void **out,
                              size_t *size_out)
 {

@@ -185,7 +185,7 @@ static CUresult kernel_function_locked(struct vcu_func *k, CUkernel kernel)
     f->older = atomic_load(&k->function);
     vcu_handle_set_data(h, VGP_H_FUNCTION, f);
     atomic_store(&k->function, h);
-    /* Whoever unloads the library drops the kernel's handle first and looks for its function then. */
+    /* An unload of the library drops the kernel's handle first and then looks for its function. */
     if (!vgp_handle_live((uintptr_t)kernel, VGP_H_KERNEL)) {
         vcu_func_end(f);
         res = CUDA_ERROR_INVALID_HANDLE;
@@ -233,7 +233,8 @@ static CUresult library_module_locked(struct vcu_unit *u, CUlibrary library)
     vcu_handle_set_data(fresh->handle, VGP_H_MODULE, fresh);
     if (vgp_handle_live((uintptr_t)library, VGP_H_LIBRARY))
         return CUDA_SUCCESS;
-    /* Unloaded meanwhile, which drops the library's handle first and looks for its module then. */
+    /* Unloaded meanwhile: an unload drops the library's handle first and then looks for its
+     * module. */
     m = vcu_unit_find(atomic_load(&u->module), VGP_H_MODULE);
     if (m != NULL)
         vcu_unit_end(m);
@@ -263,8 +264,8 @@ CUresult vcu_cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 
 /* ---- variables ------------------------------------------------------------------------------ */
 
-/* Hands out an address and remembers it, so that copies know it for device memory. A managed
-   variable is one for the program too, whichever call finds it. */
+/* Returns an address and enters it in the table, so that copies recognise it as device memory. A
+ * managed variable is managed for the program too, whichever call finds it. */
 CUresult vcu_give_variable(const char *call, uint64_t owner, uint64_t dptr, uint64_t size,
                            CUdeviceptr *dptr_out, size_t *bytes_out)
 {
@@ -315,7 +316,7 @@ CUresult vcu_cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary lib
         return CUDA_ERROR_INVALID_VALUE;
     if (vcu_handle_data((uintptr_t)library, VGP_H_LIBRARY) == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
-    /* The runtime asks before it has a context: managed variables are of all of them. */
+    /* The runtime queries before it has a context: managed variables belong to all contexts. */
     if (vcu_owner_context() == 0) {
         res = borrow_context();
         if (res != CUDA_SUCCESS)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Modules and libraries: loading images, finding functions and variables. The image goes to the
- * worker as it is; only its length is found out here (image.c).
+ * worker unchanged; only its length is determined in the guest (image.c).
  */
 #define _GNU_SOURCE
 #include "code.h"
@@ -26,7 +26,7 @@ pthread_mutex_t vcu_module_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- loading -------------------------------------------------------------------------------- */
 
-/* One log of a load, in pieces of a reply each; a failure leaves what came. */
+/* A log of a load, in pieces of a reply each; a failure leaves the received part. */
 static void fetch_log(uint32_t id, uint32_t which, const struct vcu_jit_log *log)
 {
     uint32_t room = vcu_jit_log_room(log), done = 0, total = 0;
@@ -141,7 +141,8 @@ CUresult vcu_file_read(const char *call, const char *path, char **text, uint64_t
         free(p);
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
-    /* As much as there was: it may have become shorter meanwhile, and what is behind is our own memory. */
+    /* Only the bytes read: the file may have become shorter meanwhile, and libcuda's own memory
+     * follows. */
     p[done] = '\0';
     *text = p;
     *size = (uint64_t)done + 1;
@@ -198,7 +199,7 @@ CUresult vcu_cuModuleLoad(CUmodule *module, const char *fname)
     return res;
 }
 
-/* Options that change where code lives or who owns it are served as far as they are hints. */
+/* Options on the location or ownership of code are served as far as they are hints. */
 static CUresult check_library_options(unsigned n, const CUlibraryOption *options)
 {
     for (unsigned i = 0; options != NULL && i < n; i++) {
@@ -315,7 +316,7 @@ static void forget_unit(uint64_t handle, void *unused, void *arg)
         vcu_unit_end(u);
 }
 
-/* Takes a function that ends out of its kernel's. With vcu_module_lock held. */
+/* Removes an ending function from its kernel's list. With vcu_module_lock held. */
 static void unchain(struct vcu_func *kernel, const struct vcu_func *f)
 {
     uint64_t h = atomic_load(&kernel->function);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Occupancy. The provider computes it, from the function and from what was set for it; a question that was answered
- * is not sent again (code/recall.h), since programs ask before each launch.
+ * Occupancy. The provider computes it, from the function and its settings; an answered query is not
+ * sent again (code/recall.h), since programs query before each launch.
  */
 #include "code.h"
 #include "recall.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One table, direct-mapped: of two questions with one place the later one is kept. */
+/* A direct-mapped table: of two queries with the same place the later is kept. */
 #include "recall.h"
 
 #include "code.h"
@@ -53,7 +53,7 @@ void vcu_recall_keep(const struct vcu_question *q, const uint64_t answer[2])
     unsigned at = recall_place(q);
 
     pthread_mutex_lock(&recall_lock);
-    if (q->generation == recall_generation) { /* else the answer may be older than what was set meanwhile */
+    if (q->generation == recall_generation) { /* else the answer may be older than a setting made meanwhile */
         recall_table[at].question = *q;
         memcpy(recall_table[at].answer, answer, sizeof(recall_table[at].answer));
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Answers of the worker that stay true until the program sets what they depend on: occupancy, limits of a context, the
- * range of stream priorities. Programs ask them before each launch; a repeated question is no round trip.
+ * Answers of the worker that stay valid until the program changes a setting that they depend on:
+ * occupancy, limits of a context, the range of stream priorities. Programs query them before each
+ * launch; a repeated query needs no round trip.
  */
 #ifndef VCU_RECALL_H
 #define VCU_RECALL_H
@@ -10,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A question in the calling thread's context. Zero what a call has not got. */
+/* A query in the calling thread's context. Members that a call does not use are zero. */
 struct vcu_question {
     uint16_t call;                /* VGP_... */
     uint64_t object;              /* the function's handle */
@@ -18,13 +19,13 @@ struct vcu_question {
     uint64_t context, generation; /* vcu_recall() fills them in */
 };
 
-/* True: `answer` is what the worker said to the same question, and nothing was set since. */
+/* True: `answer` is the worker's answer to the same query, and no setting has changed since. */
 bool vcu_recall(struct vcu_question *q, uint64_t answer[2]);
-/* After a vcu_recall() of the same question that was false: keeps the worker's answer. */
+/* Stores the worker's answer after vcu_recall() returned false for the same query. */
 void vcu_recall_keep(const struct vcu_question *q, const uint64_t answer[2]);
 /*
- * An attribute, a limit or a configuration was set, a module loaded, or a context ends: what was kept may not be true
- * any more. Always CUDA_SUCCESS.
+ * Invalidates the stored answers: an attribute, a limit or a configuration was set, a module
+ * loaded, or a context ends. Always CUDA_SUCCESS.
  */
 CUresult vcu_recall_forget(void);
 /* False with VGPU_ANSWER_QUERIES=0. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is remembered of questions, and when it is forgotten. */
+/* Stored answers of queries, and their invalidation. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +35,7 @@ static void test_kept(void **state)
     assert_false(vcu_recall(&q, answer));
 }
 
-/* An answer that was asked for before something was set, and comes after it, is not kept. */
+/* An answer to a query made before a setting changed, and received after it, is not kept. */
 static void test_late(void **state)
 {
     struct vcu_question q = {.call = 8};
@@ -48,7 +48,7 @@ static void test_late(void **state)
     assert_false(vcu_recall(&q, answer));
 }
 
-/* Many questions: what is answered is right, whatever was given up for another. */
+/* Many queries: every stored answer is right, whichever entries were replaced. */
 static void test_many(void **state)
 {
     uint64_t answer[2] = {0};

@@ -41,7 +41,7 @@ CUresult vcu_array_check(const char *call, const void *out, const CUDA_ARRAY3D_D
     return CUDA_SUCCESS;
 }
 
-/* What is documented for an array that is neither sparse nor has deferred mapping. */
+/* The documented result for an array that is neither sparse nor has deferred mapping. */
 CUresult vcu_array_about(uint64_t handle, enum vgp_handle_type type)
 {
     CUresult r = vcu_check_context();
@@ -172,7 +172,7 @@ CUresult vcu_texture_destroy(uint64_t number, bool surface)
     return vgp_call_vgpTexObjectDestroy(surface, number);
 }
 
-/* A copy of what is known about an object. */
+/* A copy of an object's record. */
 static CUresult look(uint64_t number, bool surface, struct object *out)
 {
     CUresult res = vcu_check_context();

@@ -18,9 +18,9 @@ struct vcu_texref {
     atomic_uint users;       /* the handle table, calls */
     atomic_bool ended;       /* its handle has gone, and the table's reference with it */
     uint64_t handle;
-    uint64_t context; /* owner, of one that no module has */
+    uint64_t context; /* owner of a reference without a module */
     bool surface;
-    _Atomic uint64_t array, mipmap; /* what is bound, 0: something else or nothing */
+    _Atomic uint64_t array, mipmap; /* the bound array, 0: another kind of memory or none */
     char name[];
 };
 
@@ -46,7 +46,7 @@ static void ref_let_go(struct vcu_texref **t)
     if (*t != NULL && atomic_fetch_sub_explicit(&(*t)->users, 1, memory_order_acq_rel) == 1)
         free(*t);
 }
-/* A variable, NULL at first, whose reference goes at the end of its block. */
+/* A variable, initially NULL, whose reference is dropped at the end of its block. */
 #define REF_HELD __attribute__((cleanup(ref_let_go)))
 
 static struct vcu_texref *ref_find(uint64_t handle, enum vgp_handle_type type)
@@ -165,7 +165,7 @@ CUresult vcu_module_ref(void *out, CUmodule hmod, const char *name, bool surface
     return r;
 }
 
-/* ---- of nobody ------------------------------------------------------------------------------ */
+/* ---- without a module --------------------------------------------------------------------------- */
 
 CUresult vcu_cuTexRefCreate(CUtexref *pTexRef)
 {
@@ -339,7 +339,7 @@ CUresult vcu_cuSurfRefGetArray(CUarray *phArray, CUsurfref hSurfRef)
 
 /* ---- the rest ------------------------------------------------------------------------------- */
 
-/* What is bound to a module's reference is what a launch fetches through: nothing is left to do. */
+/* A launch fetches through the memory bound to a module's reference: no further work. */
 CUresult vcu_cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef)
 {
     VCU_FUNC_HELD struct vcu_func *f = NULL;
@@ -351,6 +351,6 @@ CUresult vcu_cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef)
     f = vcu_func_find(hfunc);
     if (f == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
-    /* Documented: the reference is a module's, the unit is the default one. */
+    /* Documented: the reference belongs to a module, the unit is the default. */
     return t->context == 0 && texunit == CU_PARAM_TR_DEFAULT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The records of modules, libraries and functions, counted: a thread may unload what another one's call uses. The handle table
- * has a reference to each record, which goes with the handle; a call that found a record has one until it returns.
+ * The reference-counted records of modules, libraries and functions: a thread may unload a record
+ * that another thread's call uses. The handle table has a reference to each record, which is
+ * dropped with the handle; a call that found a record has a reference until it returns.
  */
 #include "code.h"
 
@@ -10,8 +11,8 @@
 #include "vgp_guest.h"
 #include "../memory/memory.h"
 
-/* Between "found in the table" and "counted" a record must not go: under the lock of its handle. Launches of several threads
-   take different ones, mostly. */
+/* A record must not end between "found in the table" and "counted": the lock of its handle covers
+ * both. Launches of several threads mostly take different locks. */
 #define LOCKS 16u
 static pthread_mutex_t record_locks[LOCKS] = {[0 ... LOCKS - 1] = PTHREAD_MUTEX_INITIALIZER};
 
@@ -39,8 +40,8 @@ bool vcu_record_end(uint64_t handle, atomic_bool *ended)
 
     if (atomic_exchange(ended, true))
         return false;
-    /* The call that ended the object at the worker may have dropped the handle: whoever found the record before
-       has counted itself when the lock is free. */
+    /* The call that ended the object at the worker may have dropped the handle: a call that found
+     * the record before has counted itself when the lock is free. */
     pthread_mutex_lock(lock);
     vgp_handle_drop(handle);
     pthread_mutex_unlock(lock);
@@ -97,7 +98,7 @@ void vcu_func_end(struct vcu_func *f)
 
     if (!vcu_record_end(f->handle, &f->ended))
         return;
-    /* The functions of a kernel, one of each context, go with it. */
+    /* A kernel takes its functions, one per context, with it. */
     for (h = atomic_load(&f->function); h != 0; h = older) {
         VCU_FUNC_HELD struct vcu_func *function = vcu_func_get(h, VGP_H_FUNCTION);
 
@@ -170,7 +171,7 @@ void vcu_unit_end(struct vcu_unit *u)
     while (funcs != NULL) {
         struct vcu_func *f = funcs;
 
-        funcs = f->next; /* of the list alone: nobody finds it there any more */
+        funcs = f->next; /* the list's own reference: the record is no longer in it */
         vcu_func_end(f);
     }
     vcu_texrefs_free(refs);

@@ -69,7 +69,7 @@ static void test_unload_while_used(void **state)
     assert_null(vcu_unit_find(unit, VGP_H_LIBRARY));
     assert_null(vcu_func_find((CUfunction)(uintptr_t)handle));
     assert_null(vcu_func_find((CUfunction)(uintptr_t)function_handle));
-    /* What calls have is still there, each with the references that were counted for it. */
+    /* Records in use by calls still exist, each with its counted references. */
     assert_int_equal(look_up->users, 1);
     assert_true(look_up->gone);
     assert_null(look_up->funcs);

@@ -2,18 +2,17 @@
 /*
  * The compute capability that a particular caller sees.
  *
- * cuBLAS and cuBLASLt carry machine code for every GPU that they know, and PTX only for GPUs newer
- * than those; which of the two they ask for is decided by their host code from the capability that
- * the device reports. A device that executes PTX only (the software GPU) therefore needs to look
- * like an unknown, newer GPU to these two libraries, while everything else, whose PTX is for
- * ordinary targets, needs an ordinary capability. One number cannot serve both.
+ * cuBLAS and cuBLASLt carry machine code for every GPU that they know, and PTX only for newer GPUs;
+ * their host code chooses between the two by the capability that the device reports. A device that
+ * executes PTX only (the software GPU) therefore has to look like an unknown, newer GPU to these
+ * two libraries, while all other code, whose PTX is for ordinary targets, needs an ordinary
+ * capability. A single number cannot serve both.
  *
- * So the provider may announce a "library capability" (VCU_ATTR_LIBRARY_CC, a number that cuda.h
- * does not use; NVIDIA's driver refuses it, and then nothing of this applies). When it does, a
- * question for the capability that comes from code inside libcublas.so or libcublasLt.so (both
- * contain a runtime of their own, so what that asks comes from inside them too) is answered with
- * it. A program that cuBLAS is linked into statically cannot be told apart from cuBLAS: it sees
- * what every caller sees.
+ * So the provider may report a "library capability" (VCU_ATTR_LIBRARY_CC, a number that cuda.h does
+ * not use; NVIDIA's driver refuses it, and this mechanism is then off). With it, a query of the
+ * capability from code inside libcublas.so or libcublasLt.so (both contain their own runtime, whose
+ * queries therefore also come from inside) is answered with that value. A program into which cuBLAS
+ * is linked statically cannot be told apart from cuBLAS: it sees the ordinary value.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -58,7 +57,8 @@ static int library_cc(struct vcu_device *d)
     if (cc >= 0)
         return cc;
     cc = 0;
-    /* Two threads may both ask; the answer is the same. It is a number of the host: bounded. */
+    /* Two threads may both query; the answer is the same. It comes from the host, so it is
+     * bounded. */
     if (vgp_call_vgpDeviceGetAttribute(VCU_ATTR_LIBRARY_CC, (int32_t)(d - vcu.devices), &cc) !=
             CUDA_SUCCESS ||
         cc < 10 || cc > 9999)

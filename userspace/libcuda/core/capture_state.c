@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which streams of this process capture, and which calls are forbidden meanwhile. The worker makes
- * all calls on one thread and therefore captures in relaxed mode; which thread may disturb or end a
- * capture is decided here.
+ * The capturing streams of this process, and the calls forbidden meanwhile. The worker makes all
+ * calls on one thread and therefore captures in relaxed mode; this file decides which thread may
+ * disturb or end a capture.
  */
 #include "core.h"
 
@@ -19,8 +19,8 @@ struct vcu_capture {
     uint32_t thread;  /* that began it */
     CUstreamCaptureMode mode;
     bool to_graph; /* that the program gave */
-    bool spoilt;   /* by another thread, which cannot name this thread's per-thread stream */
-    bool doubtful; /* may be invalid, or have streams that are not known */
+    bool spoilt;   /* lost by another thread, which cannot name this thread's per-thread stream */
+    bool doubtful; /* possibly invalid, or with unknown streams */
 };
 
 _Atomic uint32_t vcu_captures;
@@ -135,7 +135,7 @@ void vcu_capture_post_record(CUstream stream, CUevent event, bool plain)
         posted = !c->doubtful;
     } else {
         btr_remove(&known, (uintptr_t)event, NULL);
-        /* Which capture the event is part of now, only the provider knows. */
+        /* Only the provider knows which capture the event is part of now. */
         if (c != NULL)
             c->doubtful = true;
         if (before != NULL && !plain)
@@ -225,7 +225,7 @@ void vcu_capture_forget_stream(CUstream stream)
     pthread_mutex_lock(&lock);
     c = known_locked(key_of(stream));
     if (c != NULL)
-        c->doubtful = true; /* one that had joined another stream's capture */
+        c->doubtful = true; /* a stream that had joined another stream's capture */
     pthread_mutex_unlock(&lock);
 }
 
@@ -264,7 +264,7 @@ CUresult vcu_capture_spoil(const char *call, CUstream stream)
                       "cannot be captured; the capture of the stream is lost");
 }
 
-/* What cuThreadExchangeStreamCaptureMode is documented to forbid to this thread. */
+/* True if cuThreadExchangeStreamCaptureMode's documentation forbids the call to this thread. */
 static bool forbids(const struct vcu_capture *c, uint32_t thread)
 {
     if (c->thread == thread)
@@ -272,7 +272,8 @@ static bool forbids(const struct vcu_capture *c, uint32_t thread)
     return c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
 }
 
-/* The next stream whose capture is lost by it, or NULL. Per-thread streams of others are marked. */
+/* The next stream whose capture is lost by the call, or NULL. Per-thread streams of other threads
+ * are marked. */
 static CUstream next_forbidding(uint32_t thread, bool *any)
 {
     CUstream found = NULL;

@@ -3,11 +3,11 @@
  * The process's connection: made by the first cuInit, ended by the process's end.
  *
  * Rules: libcuda never aborts, exits or hangs the application. A child of fork() gets
- * CUDA_ERROR_NOT_INITIALIZED from everything and touches nothing of the parent's. When the process
- * exits, every call returns CUDA_ERROR_DEINITIALIZED from the exit handler on that the first cuInit
- * registered: what was registered before it (the runtime's clean-up, destructors of static objects)
- * meets that error, as with NVIDIA's driver, and so waits for no kernel that never ends. Nothing is
- * unmapped then, because other threads may still be inside a call.
+ * CUDA_ERROR_NOT_INITIALIZED from every call and does not touch the parent's state. When the
+ * process exits, every call returns CUDA_ERROR_DEINITIALIZED from the exit handler on that the
+ * first cuInit registered: handlers registered earlier (the runtime's clean-up, destructors of
+ * static objects) get that error, as with NVIDIA's driver, and so do not wait for a kernel that
+ * never ends. Nothing is unmapped then, because other threads may still be inside a call.
  */
 #define _GNU_SOURCE
 #include "core.h"
@@ -22,8 +22,9 @@
 #include "vgp_calls.h"
 #include "vgp_guest.h"
 
-/* What may pend before issuing more blocks: the software GPU takes 16384 operations for each stream, NVIDIA's
-   driver about 1024 launches for each channel, which many streams of a context share. */
+/* Pending work beyond which issuing more would block: the software GPU takes 16384 operations for
+ * each stream, NVIDIA's driver about 1024 launches for each channel, which many streams of a
+ * context share. */
 #define STREAM_ROOM_SOFT 15360u
 #define CONTEXT_ROOM 960u
 
@@ -83,7 +84,7 @@ static void thread_ended(void *arg)
     free(t->payload);
     free(t->lent.nodes);
     free(t->lent.edges);
-    memset(t, 0, sizeof(*t)); /* not registered: a later destructor of the thread may call us again */
+    memset(t, 0, sizeof(*t)); /* not registered: a later destructor of the thread may make calls again */
 }
 
 static void make_thread_key(void)
@@ -116,7 +117,7 @@ static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *
         lnk_record_notify(type, cookie, data, size);
     switch (type) {
     case VGP_NOTIFY_PRINT:
-        /* The same buffers as the application's own. */
+        /* Uses the application's own stdio buffers. */
         fwrite(data, 1, size, cookie == VGP_PRINT_STDERR ? stderr : stdout);
         break;
     case VGP_NOTIFY_DETAIL:
@@ -130,10 +131,10 @@ static void on_notify(void *arg, uint16_t type, uint64_t cookie, const uint8_t *
         call = vgp_call_name((uint16_t)(cookie >> 32));
         lnk_why("worker", "%s, which had returned already, failed: %s", call == NULL ? "a call" : call,
                 name == NULL ? "?" : name);
-        /* The first one is the cause of those that follow it. */
+        /* The first error is the cause of those that follow. */
         atomic_compare_exchange_strong(&vcu.ring.async_error, &none, (int)r);
         break;
-    case VGP_NOTIFY_CAPTURE_LOST: /* cuStreamEndCapture says so */
+    case VGP_NOTIFY_CAPTURE_LOST: /* cuStreamEndCapture reports it */
         r = (CUresult)(uint32_t)cookie;
         name = (int)r <= 0 || (int)r > 9999 ? NULL : cua_error_name(r);
         call = vgp_call_name((uint16_t)(cookie >> 32));
@@ -171,13 +172,13 @@ CUresult vcu_check_init(void)
 static void in_child(void)
 {
     vcu_logs_forked();
-    if (vcu.early) { /* the parent has only asked for the version: the child may connect as its own process */
+    if (vcu.early) { /* the parent has only queried the version: the child may connect as its own process */
         lnk_record_forked();
         vcu.transport.ops->forked(&vcu.transport);
         vcu.connected = vcu.early = false;
         pthread_mutex_init(&vcu.init_lock, NULL);
     } else if (vcu.state == VCU_READY || vcu.connected) {
-        vcu.state = VCU_FORKED; /* first: nothing below may be used by the child */
+        vcu.state = VCU_FORKED; /* first: the child must not use anything below */
         lnk_record_forked();
         vcu.transport.ops->forked(&vcu.transport);
     } else {
@@ -246,7 +247,7 @@ static CUresult learn_device(int i)
     if (res != CUDA_SUCCESS)
         return res;
     if (quota != 0 && quota < d->total_memory)
-        d->total_memory = quota; /* the VM's share is what it has */
+        d->total_memory = quota; /* the VM's share is its memory */
     lnk_identify(vcu.transport.number, vcu.provider, (uint8_t *)d->uuid.bytes, d->pci_bus_id,
                  &d->attributes[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID]);
     vcu_device_limit_attributes(d);
@@ -307,7 +308,7 @@ static void disconnect(void)
     vcu.transport.ops->close(&vcu.transport);
 }
 
-/* At a limit the name of the error says so: "no device" would send people looking for one. */
+/* At a limit the error's name says so: "no device" would mislead users. */
 static CUresult open_error(int rc)
 {
     switch (rc) {
@@ -321,7 +322,7 @@ static CUresult open_error(int rc)
     }
 }
 
-/* Connects to a place and learns versions and devices; `lasting`: for the life of the process. */
+/* Connects to a place and queries versions and devices; `lasting`: for the life of the process. */
 static CUresult connect_to(const struct lnk_place *place, bool lasting)
 {
     const char *why = NULL;
@@ -398,7 +399,7 @@ CUresult vcu_client_init(void)
         return vcu_check_init();
     pthread_mutex_lock(&vcu.init_lock);
     if (vcu.state == VCU_NEW) {
-        if (vcu.early && vcu_place_stale()) { /* set since the version was asked for */
+        if (vcu.early && vcu_place_stale()) { /* set since the version query */
             lnk_record_end();
             disconnect();
             vcu.early = false;
@@ -414,7 +415,7 @@ CUresult vcu_client_init(void)
         vcu.launch_blocking = env_is_on("CUDA_LAUNCH_BLOCKING");
         if (res == CUDA_SUCCESS) {
             atomic_store_explicit(&vcu.state, VCU_READY, memory_order_release);
-            atexit(process_exits); /* no room for it: the destructor does it, later */
+            atexit(process_exits); /* no room for it: the destructor does it later */
         }
     }
     pthread_mutex_unlock(&vcu.init_lock);

@@ -3,7 +3,7 @@
  * Contexts: the per-thread stack, the primary contexts, cuCtxCreate and friends.
  *
  * A primary context has one handle from cuInit on (the runtime makes it current before it retains
- * it); the worker hears of it at the first retain. The current context travels in each record.
+ * it); the worker is notified at the first retain. Each record carries the current context.
  */
 #define _GNU_SOURCE
 #include "core.h"
@@ -73,7 +73,7 @@ struct vcu_context *vcu_context_find(CUcontext ctx)
     return vcu_handle_data(handle, VGP_H_CONTEXT);
 }
 
-/* A context that work can be sent to. */
+/* Checks that work can be sent to the context. */
 CUresult vcu_context_usable(const struct vcu_context *c)
 {
     const struct vcu_context *base;
@@ -370,8 +370,8 @@ CUresult vcu_cuCtxDestroy_v2(CUcontext ctx)
     vcu_units_context_gone(c);
     if (vcu_current_context() == c->handle)
         pop();
-    vgp_handle_drop(c->handle); /* stays so when the encoder dropped it already */
-    /* The record itself is kept: another thread may be looking at it. Contexts are few. */
+    vgp_handle_drop(c->handle); /* no effect when the encoder already dropped it */
+    /* The record itself is kept: another thread may be reading it. Contexts are few. */
     return res;
 }
 
@@ -485,7 +485,7 @@ CUresult vcu_cuCtxSynchronize_v2(CUcontext ctx)
 
 /* ---- queries, all answered here ---------------------------------------------------------------- */
 
-/* The context that NULL or a handle names: it need not be retained. */
+/* The context named by NULL or a handle: it need not be retained. */
 CUresult vcu_context_facts(CUcontext ctx, struct vcu_context_facts *out)
 {
     const struct vcu_context *c;
@@ -511,7 +511,7 @@ CUresult vcu_check_context_named(CUcontext ctx)
     return vcu_context_find(ctx) == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
-/* The context that owns a stream: of a stream of a green context the one that it stands on. */
+/* The context that owns a stream: for a stream of a green context, its primary context. */
 static uint64_t stream_owner(CUstream stream)
 {
     const uint64_t handle = (uint64_t)(uintptr_t)vcu_handle_data((uintptr_t)stream, VGP_H_STREAM);
@@ -538,7 +538,7 @@ CUresult vcu_stream_context(CUstream stream, uint64_t *context)
     CUresult res;
 
     stream = vcu_stream(stream);
-    /* A stream tells its context without one being current. */
+    /* Queries a stream's context without a current context. */
     res = (uintptr_t)stream <= 2 ? vcu_check_context() : vcu_check_init();
     if (res != CUDA_SUCCESS)
         return res;

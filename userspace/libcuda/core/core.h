@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The lowest folder of the guest's libcuda.so.1: the process-wide client, threads, handles, contexts,
- * devices, the state of captures, and address ranges.
+ * The lowest folder of the guest's libcuda.so.1: the process-wide client, threads, handles,
+ * contexts, devices, the state of captures, and address ranges.
  *
  * Built with __CUDA_API_VERSION_INTERNAL, so that cuda.h declares every version of every entry
  * point under its exported name. Names: cuX is the exported symbol (generated), vcu_cuX its
@@ -26,29 +26,29 @@
 #include "units.h"
 #include "wait.h"
 
-/* More devices than this are not shown to the application: HGX boards have 8, MIG at most 56. */
+/* maximum number of devices shown to the application: HGX boards have 8, MIG at most 56. */
 #define VCU_MAX_DEVICES 64
 /* Room for the attributes of later cuda.h versions; 13.5 has 161. */
 #define VCU_MAX_ATTRIBUTES 192
 
-/* ---- client.c: the process's connection ------------------------------------------------- */
+/* ---- client.c: the process's connection ----------------------------------------------------- */
 
 enum vcu_state {
-    VCU_NEW = 0,    /* cuInit has not succeeded yet */
+    VCU_NEW = 0,    /* cuInit has not succeeded */
     VCU_READY = 1,  /* connected; a dead worker is still READY, its calls return the sticky error */
     VCU_FORKED = 2, /* child of a process that was connected: CUDA_ERROR_NOT_INITIALIZED for ever */
     VCU_EXITED = 3, /* our destructor ran: CUDA_ERROR_DEINITIALIZED */
 };
 
-/* One GPU as vgpDeviceInfo described it; constant after cuInit. */
+/* A GPU as described by vgpDeviceInfo; constant after cuInit. */
 struct vcu_device {
     char name[256];
     CUuuid uuid;
     uint64_t total_memory;              /* bytes */
-    int attributes[VCU_MAX_ATTRIBUTES]; /* 0 where the host driver did not know it */
+    int attributes[VCU_MAX_ATTRIBUTES]; /* 0 if unknown to the host driver */
     char pci_bus_id[16];                /* "0000:01:00.0" */
     uint64_t primary;                   /* handle of the primary context; never changes */
-    _Atomic int library_cc;             /* caller.c: 10 * major + minor, 0 none, -1 not asked */
+    _Atomic int library_cc;             /* caller.c: 10 * major + minor, 0 none, -1 not queried */
 };
 
 struct vcu_client {
@@ -68,24 +68,28 @@ struct vcu_client {
 };
 extern struct vcu_client vcu;
 
-/* Bytes of memory copies that the processor has copied to or from staging area and replies; for VGPU_STATS. */
+/* Bytes that the processor copied to or from the staging area and replies for memory copies; for
+ * VGPU_STATS. */
 extern _Atomic uint64_t vcu_bytes_copied;
-/* Bytes of the first pieces of staged copies to the host, with which nothing overlaps; for VGPU_STATS. */
+/* Bytes of the first pieces of staged copies to the host, which overlap with no other work; for
+ * VGPU_STATS. */
 extern _Atomic uint64_t vcu_bytes_lead;
 
-/* Bytes of images that were sent ahead of a call, and that the backend had already; for VGPU_STATS. */
+/* Bytes of images sent ahead of a call, and of images that the backend already had; for
+ * VGPU_STATS. */
 extern _Atomic uint64_t vcu_image_bytes_sent, vcu_image_bytes_spared;
 
 /* Set while a per-thread variant (_ptsz, _ptds) runs; see vgp_guest_rt.h. */
 extern __thread int vcu_per_thread;
 
-/* The library was loaded: reads the environment, and takes over the list of units. */
+/* Called when the library is loaded: reads the environment and stores the list of units. */
 void vcu_client_loaded(const struct vcu_unit_ops *const *units);
-/* Connects and learns the devices; idempotent. Returns what cuInit returns. */
+/* Connects and queries the devices; idempotent. Returns the result of cuInit. */
 CUresult vcu_client_init(void);
 /*
- * The driver version to report: lnk_driver_version() of the host's version, which is queried even before cuInit.
- * The first answer is kept for the life of the process, because the runtime compares them.
+ * The driver version to report: lnk_driver_version() of the host's version, which is queried even
+ * before cuInit. The first answer is kept for the life of the process, because the runtime compares
+ * them.
  */
 int vcu_client_version(void);
 /* CUDA_SUCCESS, CUDA_ERROR_NOT_INITIALIZED or CUDA_ERROR_DEINITIALIZED. Every entry point's first
@@ -94,7 +98,8 @@ CUresult vcu_check_init(void);
 /* vcu_check_init, then CUDA_ERROR_INVALID_CONTEXT / _CONTEXT_IS_DESTROYED for the thread's context.
  */
 CUresult vcu_check_context(void);
-/* The same for calls that need none to be current, as their handles name it: graphs, queries of events. */
+/* Same for calls that need no current context because their handles name it: graphs, queries of
+ * events. */
 CUresult vcu_check_usable(void);
 /* vcu_check_init + CUDA_ERROR_INVALID_DEVICE; the device on success. */
 CUresult vcu_device_get(CUdevice ordinal, struct vcu_device **device);
@@ -113,10 +118,10 @@ struct vcu_lent {
 struct vcu_thread {
     struct vcu_intent intent; /* of the record that is sent next */
     bool unparking;           /* sends frees that were parked: parked.c */
-    uint32_t number;          /* dense, from 0; names the per-thread default stream on the wire */
-    bool registered;          /* has its number, and is freed with the thread */
+    uint32_t number;          /* dense, from 0; identifies the per-thread default stream on the wire */
+    bool registered;          /* has a number, and is freed with the thread */
     bool in_callback;         /* runs a host function: CUDA calls are not permitted */
-    bool settling;            /* makes a wait that was owed (wait.c) */
+    bool settling;            /* performs an owed wait (wait.c) */
     uint32_t depth;           /* context stack */
     uint32_t capacity;        /* of `heap`, entries */
     uint64_t inline_stack[VCU_STACK_INLINE];
@@ -124,8 +129,9 @@ struct vcu_thread {
     uint8_t *payload; /* private copy of a large reply */
     struct vcu_lent lent;
 };
-/* Finding a thread's variable costs a call in a shared library, several of them most of the time of a launch:
-   so what a launch needs of the thread is in one variable, and these are inline. */
+/* In a shared library each access to a thread-local variable costs a call, and several of them
+ * dominate the time of a launch. The per-thread data of a launch is therefore in one variable, and
+ * these functions are inline. */
 extern __thread struct vcu_thread vcu_thread_state;
 struct vcu_thread *vcu_thread_register(void);
 /* The calling thread's state; created on first use, freed at the thread's end. Never NULL. */
@@ -140,10 +146,10 @@ static inline uint64_t vcu_thread_context(const struct vcu_thread *t)
 {
     return t->depth == 0 ? 0 : (t->heap != NULL ? t->heap : t->inline_stack)[t->depth - 1];
 }
-/* The same of the calling thread. */
+/* Same for the calling thread. */
 uint64_t vcu_current_context(void);
 
-/* ---- handle.c --------------------------------------------------------------------------- */
+/* ---- handle.c ------------------------------------------------------------------------------- */
 
 /* Local data of a live handle; NULL when it is stale, of another type, or has none. The data stays
    valid until the owner frees it after vgp_handle_drop (a race with a destroy is the caller's). */
@@ -156,7 +162,7 @@ void vcu_handle_each(enum vgp_handle_type type, void (*fn)(uint64_t handle, void
 /* Number of live handles of a type. */
 uint32_t vcu_handle_count(enum vgp_handle_type type);
 
-/* ---- trace.c ---------------------------------------------------------------------------- */
+/* ---- trace.c -------------------------------------------------------------------------------- */
 
 /* One line for a finished entry point: name(arguments) = RESULT time thread. */
 void vcu_trace_call(const char *name, CUresult r, uint64_t t0_ns, const char *fmt, ...)
@@ -167,21 +173,21 @@ void vcu_trace_call(const char *name, CUresult r, uint64_t t0_ns, const char *fm
 
 /* ---- logs.c: the error log of cuLogs* --------------------------------------------------- */
 
-/* Why the running call of this thread is about to fail; `call` is a constant, the entry point's name
-   or the beginning of it. */
+/* Records why the running call of this thread is about to fail; `call` is a constant, the entry
+ * point's name or a prefix of it. */
 void vcu_logs_reason(const char *call, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Logs a failed entry point and calls the callbacks; ignores results that are not errors. */
 void vcu_logs_failure(const char *call, CUresult r);
-/* Reads CUDA_LOG_FILE; when the library is loaded. In the child of a fork. */
+/* Reads CUDA_LOG_FILE, when the library is loaded; renews the lock in the child of a fork. */
 void vcu_logs_init(void);
 void vcu_logs_forked(void);
 
-/* ---- error.c ---------------------------------------------------------------------------- */
+/* ---- error.c -------------------------------------------------------------------------------- */
 
-/* How the trace reads results of the driver API. */
+/* Formatting of driver API results for the trace. */
 extern const struct lnk_trace_results lnk_trace_results;
 
-/* ---- context.c -------------------------------------------------------------------------- */
+/* ---- context.c ------------------------------------------------------------------------------ */
 
 /* Local record of a context; reached through its handle. */
 struct vcu_context {
@@ -192,60 +198,65 @@ struct vcu_context {
     unsigned api_version;
     bool primary;
     /*
-     * The context itself; for a green context, the primary context that owns its memory, modules and events,
-     * and the incarnation of that.
+     * The context itself; for a green context, the primary context that owns its memory, modules
+     * and events, and its incarnation.
      */
     struct vcu_context *base;
     uint32_t incarnation, base_incarnation;
     uint64_t green;                /* handle of the CUgreenCtx, 0: an ordinary context */
-    int sm_count;                  /* of a green context; 0: all that the device has */
+    int sm_count;                  /* of a green context; 0: all of the device */
     _Atomic int retained;          /* primary: retain count; others: 1 until destroyed */
     _Atomic int sticky;            /* 0, or the error that makes the context unusable */
     unsigned cache_config;         /* CUfunc_cache, kept locally */
     unsigned shared_config;        /* CUsharedconfig, kept locally */
     struct vcu_cls *storage;       /* entry/export_table.c: context-local storage, under its own lock */
-    struct cua_coredump *coredump; /* coredump.c: NULL until a setting is its own */
+    struct cua_coredump *coredump; /* coredump.c: NULL until the context has a setting of its own */
 };
-/* NULL when the handle is not a live context. (CUcontext)0 and -1 mean the current one. */
+/* NULL when the handle is not a live context. (CUcontext)0 and -1 mean the current context. */
 struct vcu_context *vcu_context_find(CUcontext ctx);
 
 /*
- * vcu_check_context() for calls that end an object: they need no current context, as the driver finds the
- * object's own. Without one, the owner becomes current until vcu_context_return(*borrowed).
+ * vcu_check_context() for calls that end an object: they need no current context, as the driver
+ * finds the context of the object. Without a current context, the object's context is current until
+ * vcu_context_return(*borrowed).
  */
 CUresult vcu_context_borrow(uint64_t owner, bool *borrowed);
-/* Makes a context current until vcu_context_return(true), whatever is. False: no memory. */
+/* Makes a context current until vcu_context_return(true), regardless of the current one. False: no
+ * memory. */
 bool vcu_context_enter(uint64_t handle);
 void vcu_context_return(bool borrowed);
 /* CUDA_SUCCESS, CONTEXT_IS_DESTROYED (also NULL), or the context's sticky error. */
 CUresult vcu_context_usable(const struct vcu_context *c);
-/* Handle of the context that owns new objects of the calling thread: the current one, or the primary context
- * of a green one; streams belong to the green context itself. 0: none. */
+/* Handle of the context that owns new objects of the calling thread: the current one, or the
+ * primary context of a green one; streams belong to the green context itself. 0: none. */
 uint64_t vcu_owner_context(void);
-/* The context that a stream belongs to: the handle table keeps it as the stream's data. Needs a current
-   context only for the default streams. */
+/* The context that a stream belongs to: the handle table keeps it as the stream's data. Needs a
+ * current
+ * context only for the default streams. */
 CUresult vcu_stream_context(CUstream stream, uint64_t *context);
-/* The same as vcu_owner_context() gives it, of a stream that is ok: events of another context are not recorded there. */
+/* Context of a valid stream in the form of vcu_owner_context(): events of another context are not
+ * recorded there. */
 uint64_t vcu_stream_owner(CUstream stream);
 /* Creates the record of a green context's CUcontext. NULL: no memory. */
 struct vcu_context *vcu_context_add_green(int device);
-/* Frees one that was not used. */
+/* Frees an unused record. */
 void vcu_context_drop(struct vcu_context *c);
 /* Makes the primary context record of a device; called once per device by cuInit. 0 on failure. */
 uint64_t vcu_context_add_primary(int device);
 
-/* ---- green.c ---------------------------------------------------------------------------- */
+/* ---- green.c -------------------------------------------------------------------------------- */
 
 /* Drops the stream handles of the context and of its green contexts. */
 void vcu_green_forget(const struct vcu_context *c);
 
-/* ---- coredump.c: a context's own settings go with it ---- */
+/* ---- coredump.c: a context's own settings end with it ---- */
 void vcu_coredump_forget(struct vcu_context *c);
 
-/* ---- capture_state.c: which streams capture ------------------------------------------------ */
+/* ---- capture_state.c: which streams capture ------------------------------------------------- */
 
-/* Captures in progress in this process. While there are any, asynchronous calls wait for a reply, too,
-   because the call itself must return its error; but for those that vcu_capture_post() allows. */
+/* Number of captures in progress in this process. While it is not 0, asynchronous calls also wait
+ * for a reply, because the call itself must return its error, except for calls that
+ * vcu_capture_post() allows. */
 extern _Atomic uint32_t vcu_captures;
 /* Error if a capture forbids this thread a call that may synchronise or use the legacy stream; the
    capture is invalidated then. */
@@ -258,33 +269,36 @@ static inline CUresult vcu_capture_unsafe(const char *call)
 }
 /* vcu_check_context() for such calls. */
 CUresult vcu_check_uncaptured(const char *call);
-/* True if the stream is part of a capture. Asks the worker only while there are captures, and the stream is not known
-   to be part of one. */
+/* True if the stream is part of a capture. Queries the worker only while captures are in progress
+ * and the stream is not known to be part of a capture. */
 bool vcu_stream_captured(CUstream stream);
 /*
- * What is captured needs no reply while the stream is known to be part of a valid capture and the guest has checked all
- * that CUDA reports from such a call. If the provider refuses it nevertheless, the worker invalidates the
- * capture, so that cuStreamEndCapture fails, and names call and error on the trace. Known are the stream of
- * a capture and those that joined it through events, until a call fails, a stream or context ends, or the
- * capture is invalidated: then the guest asks again. A worker older than 1.7, or VGPU_POST_CAPTURED=0: always.
+ * A captured call needs no reply while the stream is known to be part of a valid capture and the
+ * guest has checked all errors that CUDA reports from such a call. If the provider refuses it
+ * nevertheless, the worker invalidates the capture, so that cuStreamEndCapture fails, and names
+ * call and error on the trace. The known streams are the stream of a capture and those that joined
+ * it through events, until a call fails, a stream or context ends, or the capture is invalidated:
+ * then the guest queries the worker again. With a worker older than 1.7, or VGPU_POST_CAPTURED=0,
+ * every captured call has a reply.
  */
 
-/* The next record of the calling thread is for this stream; true: it needs no reply. */
+/* Announces that the next record of the calling thread is for this stream; true: it needs no
+ * reply. */
 bool vcu_capture_post(CUstream stream);
-/* The same of cuEventRecord (plain: by this process only, without flags) and cuStreamWaitEvent, with what they do to the
-   capture. Also needed where no reply is spared. */
+/* Same for cuEventRecord (plain: by this process only, without flags) and cuStreamWaitEvent,
+ * including their effect on the capture. Also required where the reply is kept. */
 void vcu_capture_post_record(CUstream stream, CUevent event, bool plain);
 void vcu_capture_post_wait(CUstream stream, CUevent event, unsigned int flags);
-/* No stream of the captures in progress is known to be valid any more. */
+/* Forgets all streams known to be part of the captures in progress. */
 void vcu_capture_doubt(void);
 /* Reads VGPU_POST_CAPTURED; once, when the library is loaded. */
 void vcu_capture_init(void);
 /* For calls that a capture cannot contain: invalidates the capture of the stream and returns
-   UNSUPPORTED. */
+ * UNSUPPORTED. */
 CUresult vcu_capture_spoil(const char *call, CUstream stream);
-/* The record of a capture that the calling thread is about to begin; NULL: no memory. */
+/* Record for a capture that the calling thread is about to begin; NULL: no memory. */
 struct vcu_capture *vcu_capture_new(CUstream stream, CUstreamCaptureMode mode, bool to_graph);
-/* Takes over the record; begun: the worker has begun the capture. */
+/* Takes ownership of the record; begun: the worker has begun the capture. */
 void vcu_capture_begun(struct vcu_capture *c, bool begun);
 /* The worker's state of the stream's capture (CUstreamCaptureStatus). */
 CUresult vcu_capture_status(CUstream stream, uint32_t *status);
@@ -292,14 +306,15 @@ CUresult vcu_capture_status(CUstream stream, uint32_t *status);
 bool vcu_capture_may_end(CUstream stream);
 /* True for a capture into an existing graph of the program; its handle is not returned again. */
 bool vcu_capture_to_graph(CUstream stream);
-/* Invalidates the capture that began on this stream if that could not be done when it was lost. */
+/* Invalidates the capture that began on this stream if that was not possible when the capture was
+ * lost. */
 void vcu_capture_tell_spoilt(CUstream stream);
 /* Sets the calling thread's mode; returns the previous one. */
 CUstreamCaptureMode vcu_capture_exchange_mode(CUstreamCaptureMode mode);
-/* The stream, or all streams of a context, are being destroyed. */
+/* Notes that the stream, or all streams of a context, are being destroyed. */
 void vcu_capture_forget_stream(CUstream stream);
 void vcu_capture_forget_context(uint64_t context);
-/* ---- submit.c --------------------------------------------------------------------------- */
+/* ---- submit.c ------------------------------------------------------------------------------- */
 
 /* A reply of the provider that makes its context unusable (CUDA: "the process must be terminated").
  */
@@ -308,12 +323,14 @@ bool vcu_error_is_sticky(CUresult r);
 /* Counts `weight` launches (a graph: its nodes) that are about to be issued; may wait for room. */
 void vcu_stream_weigh(uint64_t stream, uint32_t weight);
 
-/* True if the reply of a published submission has arrived or never will. Does not sleep. */
+/* True if the reply of a published submission has arrived or cannot arrive any more. Does not
+ * sleep. */
 struct vgp_submit;
 bool vcu_submit_ready(struct vgp_submit *s);
 
-/* Bytes from the first to the last that a fill touches. 0: none, more than an address can say, or an address or a pitch
- * between two elements, which is an error. pitch in bytes, width in elements of `element` bytes, not 0. */
+/* Extent of a fill in bytes, from the first to the last byte. 0: empty, beyond 64 bits, or
+ * misaligned address or pitch, which is an error. pitch in bytes, width in elements of `element`
+ * bytes, not 0. */
 uint64_t vcu_fill_extent(uint64_t dst, uint64_t pitch, uint64_t width, uint64_t height, uint32_t element);
 
 /* ---- device.c -----------------------------------------------------------------------------
@@ -322,18 +339,18 @@ uint64_t vcu_fill_extent(uint64_t dst, uint64_t pitch, uint64_t width, uint64_t 
 /* Clears the attributes of unsupported features, so that programs do not use them. */
 void vcu_device_limit_attributes(struct vcu_device *d);
 
-/* ---- caller.c ---------------------------------------------------------------------------- */
+/* ---- caller.c ------------------------------------------------------------------------------- */
 
-/* Attribute number by which a provider announces 10 * major + minor for libraries ("vgp" 1). */
+/* Attribute number by which a provider reports 10 * major + minor for libraries ("vgp" 1). */
 #define VCU_ATTR_LIBRARY_CC 0x76677001u
-/* The capability of d for the code that called the running entry point. */
+/* Capability of d as reported to the code that called the running entry point. */
 void vcu_caller_cc(struct vcu_device *d, int *major, int *minor);
 /* True for the path of a library that gets the library capability; exposed to the test. */
 bool vcu_caller_is_library(const char *file);
 
-/* ---- range.c: address ranges ------------------------------------------------------------- */
+/* ---- range.c: address ranges ---------------------------------------------------------------- */
 
-/* One range of addresses that we know about. */
+/* A known range of addresses. */
 struct vcu_range {
     uint64_t start, size;
     void *data;
@@ -352,22 +369,24 @@ struct vcu_range_set {
     }
 /* False when it overlaps another range or memory is short. */
 bool vcu_range_add(struct vcu_range_set *set, uint64_t start, uint64_t size, void *data);
-/* Removes the range that starts exactly there; *out gets it. False when there is none. */
+/* Removes the range that starts exactly at the address and stores it in *out. False when there is
+ * none. */
 bool vcu_range_remove(struct vcu_range_set *set, uint64_t start, struct vcu_range *out);
 /* Removes one range that overlaps [start, start + size); false when there is none. */
 bool vcu_range_remove_overlap(struct vcu_range_set *set, uint64_t start, uint64_t size,
                               struct vcu_range *out);
 /* Called under the set's lock, so it must not call these functions. */
 typedef bool vcu_range_fn(const struct vcu_range *range, void *arg);
-/* Removes every range for which fn says true; fn may free the data. */
+/* Removes every range for which fn returns true; fn may free the data. */
 void vcu_range_remove_if(struct vcu_range_set *set, vcu_range_fn *fn, void *arg);
 /* The range that contains addr; false when there is none. Another thread may free `data` at
  * any time: to read it, use vcu_range_look(). */
 bool vcu_range_find(struct vcu_range_set *set, uint64_t addr, struct vcu_range *out);
-/* The result of fn, which only reads, for the range that contains addr; false if there is none. */
+/* Returns the result of fn, which must only read, for the range that contains addr; false if there
+ * is none. */
 bool vcu_range_look(struct vcu_range_set *set, uint64_t addr, vcu_range_fn *fn, void *arg);
-/* Removes the range that contains addr if fn says true; fn may change the data, or free it then.
- * False: there is none, or fn said so. */
+/* Removes the range that contains addr if fn returns true; fn may change the data, and may free it
+ * when it returns true. False: no range, or fn returned false. */
 bool vcu_range_edit(struct vcu_range_set *set, uint64_t addr, vcu_range_fn *fn, void *arg);
 
 #endif

@@ -18,7 +18,8 @@ CUresult vcu_cuInit(unsigned int Flags)
     return vcu_client_init();
 }
 
-/* Features that this version does not support must not be reported, whatever the host's GPU can do. */
+/* Features that this version does not support must not be reported, regardless of the host's
+ * GPU. */
 void vcu_device_limit_attributes(struct vcu_device *d)
 {
     static const short not_served[] = {
@@ -63,9 +64,9 @@ void vcu_device_limit_attributes(struct vcu_device *d)
 
     for (size_t i = 0; i < sizeof(not_served) / sizeof(not_served[0]); i++)
         d->attributes[not_served[i]] = 0;
-    /* Pinned memory has pages of the guest, whatever the GPU is; device memory has none (attribute 124). */
+    /* Pinned memory has pages of the guest on any GPU; device memory has none (attribute 124). */
     d->attributes[CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED] = vcu.transport.dmabuf;
-    /* Semaphores are this machine's, whatever the GPU is. */
+    /* Semaphores belong to this machine on any GPU. */
     d->attributes[CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED] = vcu.worker_minor >= 2;
     if (vcu.worker_minor < 1)
         d->attributes[CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED] = 0;
@@ -173,7 +174,7 @@ CUresult vcu_cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice d
         *pi = attrib == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? major : minor;
         return CUDA_SUCCESS;
     }
-    *pi = d->attributes[attrib]; /* 0 where an older host driver does not know it */
+    *pi = d->attributes[attrib]; /* 0 where an older host driver lacks it */
     return CUDA_SUCCESS;
 }
 

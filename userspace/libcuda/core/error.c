@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Results: names, texts (lib/driver has the table), and how the trace reads them.
+ * Results: names, texts (lib/driver has the table), and their formatting for the trace.
  */
 #include "core.h"
 
@@ -14,8 +14,9 @@ static const char *result_name(int result)
 }
 
 /*
- * What VGPU_TRACE=refusals is for. Not refusals: "still running", the runtime's clean-up after our
- * end, and names that were asked for and not found (cuGetProcAddress says which itself).
+ * Results reported by VGPU_TRACE=refusals. Not refusals: "still running", the runtime's clean-up
+ * after the end of the library, and names that were queried and not found (cuGetProcAddress reports
+ * them itself).
  */
 static bool is_failure(const char *name, int result)
 {

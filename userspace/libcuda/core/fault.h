@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Faults on request, for testing what reports them (vgpu doctor) and how programs take them.
- * VGPU_FAULT is a list NAME=VALUE,...; VALUE is a CUresult number unless said otherwise:
+ * Faults on request, to test their reporting (vgpu doctor) and the reaction of programs. VGPU_FAULT
+ * is a list NAME=VALUE,...; VALUE is a CUresult number unless noted:
  *   hide.NAME=1        cuGetProcAddress does not find NAME
  *   table=CODE         every cuGetExportTable after cuInit returns CODE; CODE "unset": it succeeds
  *                      and leaves the caller's pointer alone
@@ -25,12 +25,12 @@
 
 extern const char *vcu_fault_spec; /* NULL: none; set once, by the library's constructor */
 void vcu_fault_init(void);
-/* The value of KIND or KIND.NAME (name NULL: without); false when it is not asked for. */
+/* The value of KIND or KIND.NAME (name NULL: KIND); false when it is not requested. */
 bool vcu_fault_find(const char *kind, const char *name, char *value, size_t room);
-/* The same as a number. */
+/* Same, as a number. */
 bool vcu_fault_number(const char *kind, const char *name, int *value);
 
-/* `VCU_FAULT("call", "cuX")` in the body of cuX: returns the error that was asked for, traced. */
+/* `VCU_FAULT("call", "cuX")` in the body of cuX: returns the requested error, traced. */
 #define VCU_FAULT(kind, name) \
     do { \
         int fault_; \

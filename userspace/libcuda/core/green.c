@@ -2,8 +2,9 @@
 /*
  * Device resources and green contexts.
  *
- * A CUdevResource holds a number, for what the worker got from its driver. A green context is two
- * records: its own, and that of the CUcontext it is converted to, which all else goes by (context.c).
+ * A CUdevResource holds a number for the worker's resource of its driver. A green context has two
+ * records: its own, and that of the CUcontext it is converted to, which all other code uses
+ * (context.c).
  */
 #include "core.h"
 
@@ -19,9 +20,9 @@
      (unsigned)CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE)
 #define GROUPS_MAX 256u /* of one split, and of one descriptor: the wire's maximum */
 #define SPLIT_MAX 128u  /* groups of cuDevSmResourceSplit: two multiprocessors each, at the least */
-#define GROUP_WORDS 5u  /* of the parameters of a group: what the wire carries */
+#define GROUP_WORDS 5u  /* bytes of the parameters of a group on the wire */
 
-/* Our part of a CUdevResource, after its type. */
+/* libcuda's part of a CUdevResource, after its type. */
 struct hidden {
     uint64_t magic;
     uint64_t resource; /* the worker's number */
@@ -42,7 +43,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list; a l
 static uint64_t *orphans;                                /* handles; never given out again */
 static size_t norphans, room;
 
-/* Without memory for the list the stream is merely unknown. */
+/* Without memory for the list the stream is only unknown. */
 static void orphan(uint64_t handle)
 {
     pthread_mutex_lock(&lock);
@@ -157,7 +158,7 @@ CUresult vcu_cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CUdevR
     c = vcu_context_find(hCtx);
     if (c == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
-    /* A primary context that is not active has none of its own: what it would have. */
+    /* A primary context that is not active has no resources: those that it would have. */
     if (c->retained == 0 || vcu_context_usable(c) == CUDA_ERROR_CONTEXT_IS_DESTROYED)
         return c->green == 0 ? vcu_resource_ask(VGP_RESOURCE_DEVICE, c->device, NULL, NULL, resource, type)
                              : CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -317,7 +318,7 @@ CUresult vcu_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevic
     if (phCtx == NULL || !vgp_handle_live((uintptr_t)desc, VGP_H_RESOURCE_DESC) ||
         flags != CU_GREEN_CTX_DEFAULT_STREAM)
         return CUDA_ERROR_INVALID_VALUE;
-    /* Documented; and what it stands on must not go before it. */
+    /* Documented; its primary context must not end before it. */
     res = vcu_cuDevicePrimaryCtxRetain(&primary, dev);
     if (res != CUDA_SUCCESS)
         return res;
@@ -353,7 +354,7 @@ static CUresult green_get(CUgreenCtx h, struct vcu_green **g)
     return res == CUDA_ERROR_CONTEXT_IS_DESTROYED ? res : CUDA_SUCCESS;
 }
 
-/* The records are kept: another thread may be looking at them. Green contexts are few. */
+/* The records are kept: another thread may be reading them. Green contexts are few. */
 CUresult vcu_cuGreenCtxDestroy(CUgreenCtx hCtx)
 {
     struct vcu_green *g;
@@ -372,7 +373,7 @@ CUresult vcu_cuGreenCtxDestroy(CUgreenCtx hCtx)
     if (res == CUDA_SUCCESS) /* else it went with the primary context */
         res = vgp_call_vgpGreenCtxDestroy(hCtx);
     vcu_units_context_gone(g->context);
-    vgp_handle_drop((uintptr_t)hCtx); /* stays so when the encoder dropped it already */
+    vgp_handle_drop((uintptr_t)hCtx); /* no effect when the encoder already dropped it */
     vgp_handle_drop(g->context->handle);
     vcu_greens--;
     if (res == CUDA_ERROR_CONTEXT_IS_DESTROYED)

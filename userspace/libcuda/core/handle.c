@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The handle table: what the application holds as CUstream, CUevent, ... is a number minted here,
- * type << 56 | generation << 32 | index, and the same number names the object on the wire.
+ * The handle table: the application's CUstream, CUevent, ... is a number minted here, type << 56 |
+ * generation << 32 | index, and the same number names the object on the wire.
  *
  * Looking a handle up takes no lock. An index is reused last-freed-last and only after REUSE_DELAY
  * other frees, always with another generation, so a stale handle is noticed.
@@ -47,7 +47,7 @@ static struct entry *entry_at(struct table *t, uint32_t index)
     return chunk == NULL ? NULL : &chunk[index % CHUNK];
 }
 
-/* The lowest index that is minted here. */
+/* The lowest index minted by the guest. */
 static uint32_t first_of(enum vgp_handle_type type)
 {
     return type == VGP_H_GRAPH || type == VGP_H_GRAPH_NODE ? VGP_HANDLE_GUEST_FIRST : 1;
@@ -86,7 +86,7 @@ uint64_t vgp_handle_mint(enum vgp_handle_type type)
     uint32_t index = 0;
     void *data = NULL;
 
-    /* These are minted by generated code; what is known of them locally is their context. */
+    /* Generated code mints these; their only local data is their context. */
     if (type == VGP_H_STREAM)
         data = (void *)(uintptr_t)vcu_current_context();
     else if (type == VGP_H_EVENT)

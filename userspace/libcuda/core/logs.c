@@ -21,7 +21,7 @@
 
 #include "vgp_entry.h"
 
-/* Together the 25600 bytes that cuLogsDumpToMemory documents as the most that is kept. */
+/* Together the 25600 bytes that cuLogsDumpToMemory documents as the maximum kept. */
 #define LINES_MAX 100u
 #define LINE_BYTES 256u
 
@@ -78,7 +78,7 @@ CUresult vcu_refuse(const char *call, CUresult r, const char *why)
     return r != CUDA_SUCCESS && why != NULL ? VCU_REFUSE(r, call, "%s", why) : r;
 }
 
-/* Puts the line together; a reason counts when it is one of the call that failed. */
+/* Formats the line; a reason is used if it belongs to the failed call. */
 static size_t compose(char *line, const char *call, CUresult r)
 {
     const char *name = cua_error_name(r), *text = cua_error_text(r);
@@ -187,8 +187,8 @@ CUresult vcu_cuLogsCurrent(CUlogIterator *iterator_out, unsigned int flags)
     return CUDA_SUCCESS;
 }
 
-/* The lines from an iterator (NULL: all that there were) on: the first that is still kept, how many,
-   and how many are lost. False: no iterator of this log. */
+/* The lines from an iterator (NULL: all) on: the first that is still kept, their number, and the
+ * number lost. False: not an iterator of this log. */
 static bool span(const CUlogIterator *iterator, CUlogIterator *from, unsigned *count, unsigned *lost)
 {
     CUlogIterator kept = written < LINES_MAX ? written : LINES_MAX;
@@ -207,7 +207,7 @@ static int lost_line(char *out, size_t room, unsigned lost)
     return snprintf(out, room, "[CUDA][W] %u older messages are not here\n", lost);
 }
 
-/* Writes what fits of the newest lines. Bytes without the NUL; 0: not one line fits. */
+/* Writes as many of the newest lines as fit. Returns bytes without the NUL; 0: no line fits. */
 static size_t fill(char *buffer, size_t room, CUlogIterator from, unsigned count, unsigned lost)
 {
     size_t bytes = 0, n = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The error log: what is kept, dumped, called back; no worker is needed, for calls fail without one. */
+/* The error log: lines kept, dumped, called back; needs no worker, as calls fail without one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -21,13 +21,14 @@ static struct parked {
     bool keeps;
 } parked[VCU_PARKED_MAX]; /* the oldest first; vcu_parked of them */
 static uint64_t bytes;
-/* Pools that keep all; of more, the later ones are taken for pools that do not. */
+/* Pools that keep all memory; further pools count as pools that do not. */
 static uint64_t keepers[8];
 static bool off;
 
 /*
- * An error that waits, or that has ended the context, is for the call that asks the worker. A free or an allocation in the
- * legacy stream also orders blocking streams: it is left out only while there is no work in these.
+ * A pending error, or an error that ended the context, is for a call that the worker answers. A
+ * free or an allocation in the legacy stream also orders blocking streams: it is omitted only while
+ * there is no work in these.
  */
 static bool may_reuse(CUstream stream)
 {
@@ -54,8 +55,9 @@ static struct parked remove_locked(unsigned i)
 }
 
 /*
- * Sends the oldest one. It is counted until its record is there: a thread that finds none parked may end the stream. The
- * record is of the context in which the memory was freed; where that is gone its memory is, too.
+ * Sends the oldest free. It is counted until its record exists: a thread that finds no parked free
+ * may end the stream. The record belongs to the context in which the memory was freed; if that
+ * context is gone, so is its memory.
  */
 static void send_oldest_locked(void)
 {
@@ -74,7 +76,7 @@ static void send_oldest_locked(void)
 
 void vcu_parked_send(void)
 {
-    if (vcu_thread()->in_callback) /* which may send nothing */
+    if (vcu_thread()->in_callback) /* a call that must not send records */
         return;
     pthread_mutex_lock(&lock);
     while (atomic_load(&vcu_parked) != 0)
@@ -82,7 +84,7 @@ void vcu_parked_send(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* The place of a pool that keeps all, NULL: it is none; of pool 0, an empty place. */
+/* The place of a pool that keeps all memory, NULL: none; for pool 0, an empty place. */
 static uint64_t *keeper_locked(uint64_t pool)
 {
     for (unsigned i = 0; i < sizeof(keepers) / sizeof(keepers[0]); i++) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Queries of events and streams that need no answer of the worker; see wait.h. What is known is kept in a table by the
- * handle; of two handles with one place the later one has it. Lock order: the lock of the table, alone but for the innermost
- * one of wait.c; the ring's lock is not taken under it.
+ * Queries of events and streams that need no answer of the worker; see wait.h. The results are kept
+ * in a table by handle; of two handles with the same place the later is kept. Lock order: the
+ * table's lock is taken alone, except for the innermost lock of wait.c; the ring's lock is not
+ * taken under it.
  */
 #include "core.h"
 
@@ -16,9 +17,11 @@
 #include "../../../protocol/vgp_guest_rt.h"
 
 #define PLACES 256u
-/* So long "not ready" is said without asking. Shorter than the worker polls, so that it is awake when it is asked. */
+/* Time for which "not ready" is returned without a query. Shorter than the worker polls, so that it
+ * is awake for the next query. */
 #define BELIEVE_NS 60000u
-/* So often a program that only queries looks at the clock, and lets others have its processor. */
+/* Number of queries after which a program that only queries reads the clock and yields its
+ * processor. */
 #define POLLS 16u
 
 _Atomic uint64_t vcu_query_evidences, vcu_queries_answered;
@@ -26,7 +29,7 @@ _Atomic uint64_t vcu_query_evidences, vcu_queries_answered;
 enum state { ASKED, DONE, WATCHED, RECORDED };
 struct known {
     uint64_t handle; /* 0: nothing */
-    uint64_t asked;  /* number of the question: an answer to another one is not kept */
+    uint64_t asked;  /* number of the query: an answer to another query is not kept */
     enum state state;
     uint32_t sequence; /* of the word */
     unsigned polls;
@@ -39,7 +42,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct known table[PLACES];
 static uint64_t questions;
 static bool off;
-static _Atomic bool graphs_record; /* launches of graphs record events, who knows which */
+static _Atomic bool graphs_record; /* launches of graphs record unknown events */
 
 static struct known *place(uint64_t handle)
 {
@@ -59,7 +62,7 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* May a query of an object of that context be answered here at all? */
+/* True if queries of objects of that context may be answered in the guest. */
 static bool may(uint64_t context)
 {
     const struct vcu_context *c;
@@ -79,7 +82,7 @@ static bool same(const struct vcu_wait_latest *a, const struct vcu_wait_latest *
     return a->in_stream == b->in_stream && a->elsewhere == b->elsewhere;
 }
 
-/* What the worker has said since, under the lock; an answer that is not known is CUDA_ERROR_UNKNOWN. */
+/* The worker's answer since then, under the lock; CUDA_ERROR_UNKNOWN if not known. */
 static CUresult look_at_word(struct known *k)
 {
     uint32_t word = __atomic_load_n(&vcu.ring.shared->watch[word_of(k)], __ATOMIC_ACQUIRE);
@@ -119,7 +122,7 @@ static CUresult look(uint64_t handle, const struct vcu_wait_latest *latest)
     if (lnk_ring_notified(&vcu.ring))
         lnk_ring_drain(&vcu.ring);
     if (tired)
-        lnk_ring_pause(&vcu.ring); /* with no core to spare, the work that is waited for needs this one */
+        lnk_ring_pause(&vcu.ring); /* without a spare core, the awaited work needs this one */
     atomic_fetch_add_explicit(&vcu_queries_answered, 1, memory_order_relaxed);
     return r;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The provider blocks a caller when its queue of launches is full. NVIDIA's driver has one queue for each of its
- * channels (8 unless CUDA_DEVICE_MAX_CONNECTIONS says otherwise), and many streams share one: a bound for each
- * stream is not enough. So the streams of a context share a budget. A stream may take what the others leave, as
- * programs that issue first and release the work later rely on the depth of the queue; the sum stays below the
- * budget but for the floor that each stream has, with which it goes on as long as its own work does. Threads
- * that meet may count a little too much or too little: nothing depends on it.
+ * The provider blocks a caller when its queue of launches is full. NVIDIA's driver has one queue
+ * for each of its channels (8 unless CUDA_DEVICE_MAX_CONNECTIONS sets another number), and many
+ * streams share a channel: a bound for each stream is not enough. So the streams of a context share
+ * a budget. A stream may take the unused part of it, as programs that issue first and release the
+ * work later rely on the depth of the queue; the sum stays below the budget, except for the floor
+ * of each stream, with which it proceeds as long as its own work does. Concurrent threads may count
+ * slightly too much or too little: correctness does not depend on it.
  */
 #include "room.h"
 
@@ -68,7 +69,7 @@ bool vcu_room_add(uint32_t place, uint64_t stream, uint32_t context, uint32_t we
 
     context %= VCU_ROOM_CONTEXTS;
     if (vcu_room.context != 0 && weight > vcu_room.context / 4)
-        weight = vcu_room.context / 4; /* a graph that is larger than the queue: the driver cuts it */
+        weight = vcu_room.context / 4; /* a graph larger than the queue: the driver splits it */
     atomic_store_explicit(&p->stream, stream, memory_order_relaxed);
     if (place < VCU_ROOM_STREAMS && place >= atomic_load_explicit(&used, memory_order_relaxed))
         atomic_store(&used, place + 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The budget of launches: what may pend in a stream, in a context, and who waits. */
+/* The budget of launches: limits of a stream and of a context, and the waiting threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 #include "room.h"
 
-#define QUEUE 960u /* of the provider: what may pend before it blocks */
+#define QUEUE 960u /* of the provider: pending work before it blocks */
 
 /* Issues to `place` until its thread has to wait for work that does not end; returns how much pends there. */
 static uint32_t fill(uint32_t place, uint32_t context, uint32_t weight)
@@ -59,7 +59,7 @@ static void test_many_streams(void **state)
     vcu_room_context_idle(3);
 }
 
-/* A graph counts by its nodes; one that is larger than the queue does not block for ever. */
+/* A graph counts by its nodes; a graph larger than the queue does not block for ever. */
 static void test_weights(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Implements what the generated encoders call: records, replies and blobs on the process's one ring. */
+/* Implements the functions called by the generated encoders: records, replies and blobs on the
+ * process's ring. */
 #include "core.h"
 
 #include <stdlib.h>
@@ -24,7 +25,7 @@ static struct submit *part(struct vgp_submit *s)
     return (struct submit *)s->priv;
 }
 
-/* Replies are copied out of shared memory before anything decodes them. Freed with the thread. */
+/* Replies are copied out of shared memory before they are decoded. Freed with the thread. */
 static __thread uint8_t payload_small[512] __attribute__((aligned(16)));
 
 bool vcu_error_is_sticky(CUresult r)
@@ -51,7 +52,7 @@ bool vcu_error_is_sticky(CUresult r)
 static bool needs_answer(uint16_t call)
 {
     return __builtin_expect(atomic_load_explicit(&vcu_captures, memory_order_relaxed) != 0, 0) &&
-           call > VGP_vgpCopy; /* a copy says itself when it is answered, the others cannot fail */
+           call > VGP_vgpCopy; /* a copy declares its own reply, the other calls cannot fail */
 }
 
 /* A number that the worker does not know would end the client. */
@@ -66,8 +67,8 @@ static CUresult too_new(uint16_t call)
                       vgp_call_name(call), VGP_VERSION_MAJOR, since, VGP_VERSION_MAJOR, vcu.worker_minor);
 }
 
-/* The place of a stream: by the index of its handle; default streams by context, per-thread ones by thread.
-   Two that share a place cause unneeded throttling, never too little. */
+/* The place of a stream: by the index of its handle; default streams by context, per-thread streams
+ * by thread. Two streams with the same place cause unneeded throttling, never too little. */
 static uint32_t place_of(uint64_t stream)
 {
     if (stream == (uintptr_t)CU_STREAM_PER_THREAD)
@@ -118,7 +119,7 @@ void vgp_stream_count(uint64_t stream)
     t->intent = (struct vcu_intent){true, in.effect, in.posted, stream};
 }
 
-/* What is parked is sent before this call. */
+/* Sends the parked frees before this call. */
 static bool tells_of_parked(uint16_t call)
 {
     if (vgp_tells_completion(call))
@@ -128,10 +129,10 @@ static bool tells_of_parked(uint16_t call)
         return false;
     case VGP_EFFECT_RUNS: /* a graph may allocate as it runs */
         return call == VGP_cuGraphLaunch || call == VGP_vgpGraphLaunch;
-    case VGP_EFFECT_SIGNALS: /* may stand for ever, and a free behind it with it */
+    case VGP_EFFECT_SIGNALS: /* may block for ever, and a free behind it as well */
     case VGP_EFFECT_CALLS:
         return true;
-    default: /* the room in a stream is the library's own question */
+    default: /* the library's own call, which queries the room in a stream */
         return call != VGP_vgpStreamThrottle;
     }
 }
@@ -147,14 +148,14 @@ CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, b
     t->intent = (struct vcu_intent){0};
     if (vcu_units_watch() && vgp_touches_memory(call))
         vcu_units_before_work();
-    /* During a capture an error belongs to the call that made it: every call is answered then, but those that only
-       the provider could refuse. */
+    /* During a capture an error belongs to the call that caused it: every call then has a reply,
+     * except those that only the provider could refuse. */
     p->answered = !want_reply && !in.posted && needs_answer(call);
     want_reply |= p->answered;
 
     p->call.phase = LNK_CALL_NONE;
     p->number = call;
-    /* During cuInit the state is still NEW, but the ring is there. */
+    /* During cuInit the state is still NEW, but the ring exists. */
     if (__builtin_expect(vcu.state != VCU_READY, 0) && !(vcu.state == VCU_NEW && vcu.connected))
         return vcu_check_init();
     if (__builtin_expect(t->in_callback, 0))
@@ -179,7 +180,8 @@ CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, b
     return res;
 }
 
-/* Makes the record visible. What it changes for queries is noted behind it: what they find before may be of before. */
+/* Publishes the record. Its effect on queries is noted after publication: earlier query results may
+ * predate it. */
 static void publish(struct vgp_submit *s)
 {
     struct submit *p = part(s);
@@ -254,7 +256,7 @@ CUresult vgp_submit_collect(struct vgp_submit *s, const void **payload, uint32_t
     if (vgp_effect(p->number) == VGP_EFFECT_WAITS) {
         CUresult earlier = lnk_ring_take_async_error(&vcu.ring);
 
-        /* The cause, where what is waited for failed of it. */
+        /* The cause, if the awaited work failed because of it. */
         if (earlier != CUDA_SUCCESS && !vcu_error_is_sticky(res))
             res = earlier;
     }
@@ -297,9 +299,9 @@ uint64_t vcu_fill_extent(uint64_t dst, uint64_t pitch, uint64_t width, uint64_t 
 }
 
 /*
- * Fills of device memory (cuMemset*) need no reply: CUDA lets them be asynchronous unless the memory is the host's
- * or managed ("API synchronization behavior", Memset), and what a driver checks at the call, the context, the stream and the
- * range, is known here as well.
+ * Fills of device memory (cuMemset*) need no reply: CUDA lets them be asynchronous unless the
+ * memory is the host's or managed ("API synchronization behavior", Memset), and the guest can check
+ * everything that a driver checks at the call: the context, the stream and the range.
  */
 bool vgp_submit_silent(uint32_t since, uint64_t dst, uint64_t pitch, uint64_t width, uint64_t height,
                        uint32_t element, bool streamed, uint64_t stream)
@@ -313,7 +315,7 @@ bool vgp_submit_silent(uint32_t since, uint64_t dst, uint64_t pitch, uint64_t wi
         !(streamed && vcu_capture_post((CUstream)(uintptr_t)stream)))
         return false;
     vcu_wait_effect(bytes <= VCU_OWE_MAX ? VCU_EFFECT_QUIET : VCU_EFFECT_ANY);
-    if (!streamed) /* what the caller does not wait for fills its stream */
+    if (!streamed) /* work without a wait of the caller fills its stream */
         vgp_stream_count((uintptr_t)CU_STREAM_LEGACY);
     return true;
 }
@@ -321,12 +323,12 @@ bool vgp_submit_silent(uint32_t since, uint64_t dst, uint64_t pitch, uint64_t wi
 /*
  * ---- data that is larger than a record: images of programs ----
  *
- * The hash of one is offered first: where the backend has kept the image from an earlier program none of its bytes is sent.
+ * The hash of an image is offered first: if the backend has the image, no byte of it is sent.
  */
 
 _Atomic uint64_t vcu_image_bytes_sent, vcu_image_bytes_spared;
 
-/* A recording has to hold what its replay needs. */
+/* A recording must contain the data that its replay needs. */
 static bool may_offer(uint64_t size)
 {
     return (vcu.worker_features & VGP_FEATURE_IMAGES) != 0 && vcu.worker_minor >= 7 &&

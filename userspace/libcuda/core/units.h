@@ -2,7 +2,7 @@
 /*
  * How core calls into the folders above it. A unit is a part of a higher folder that must act on an
  * event of core: a context ends, work is about to be sent, the worker notifies. entry/library.c
- * lists the units; core calls each in that order and knows none by name.
+ * lists the units; core calls them in that order and names none.
  */
 #ifndef VCU_UNITS_H
 #define VCU_UNITS_H
@@ -17,10 +17,12 @@ struct vcu_copy;
 
 /* Members that a unit does not need are NULL. */
 struct vcu_unit_ops {
-    /* The ring is there, the worker has not been greeted. An error ends cuInit with it. */
+    /* The ring exists, the worker has not been greeted. cuInit returns an error of this
+     * function. */
     CUresult (*connected)(void);
-    /* A context is about to be reset, released or destroyed: what belongs to it goes. A green context
-       owns streams and semaphores only; the rest belongs to the context it stands on. */
+    /* A context is about to be reset, released or destroyed: the unit releases the objects that
+     * belong to it. A green context owns streams and semaphores only; its other objects belong to
+     * its primary context. */
     void (*context_ending)(struct vcu_context *c);
     /* The worker has ended it. */
     void (*context_gone)(struct vcu_context *c);
@@ -28,18 +30,20 @@ struct vcu_unit_ops {
     void (*before_work)(void);
     /* The program has waited for work with success. everything: for the whole context. */
     void (*after_wait)(bool everything);
-    /* The worker has answered a wait; the answer's payload is still in shared memory, and other replies may
-       be received. What they report counts as the wait's result. */
+    /* The worker has answered a wait; the answer's payload is still in shared memory, and other
+     * replies may be received. An error returned here becomes the wait's result. */
     void (*wait_answered)(void);
-    /* A notification; called under the notify lock: must not use the ring. True: it was this unit's. */
+    /* A notification; called under the notify lock: must not use the ring. True: this unit handled
+     * it. */
     bool (*notify)(uint16_t type, uint64_t cookie, const uint8_t *data, uint32_t size);
     /* A copy that touches pageable memory was made on a stream that captures. */
     CUresult (*capture_copy)(const char *call, const struct vcu_copy *c);
-    /* Is [addr, addr + n) device memory that only work of this process's streams can reach? */
+    /* True if [addr, addr + n) is device memory that only work of this process's streams can
+     * reach. */
     bool (*memory_private)(uint64_t addr, uint64_t n);
 };
 
-/* Called once, before any of the others; the NULL-terminated list must stay valid. */
+/* Called once, before any other function here; the NULL-terminated list must stay valid. */
 void vcu_units_set(const struct vcu_unit_ops *const *units);
 
 CUresult vcu_units_connected(void);
@@ -47,13 +51,13 @@ void vcu_units_context_ending(struct vcu_context *c);
 void vcu_units_context_gone(struct vcu_context *c);
 void vcu_units_wait_answered(void);
 void vcu_units_notify(uint16_t type, uint64_t cookie, const uint8_t *data, uint32_t size);
-/* NOT_SUPPORTED when no unit can. */
+/* NOT_SUPPORTED when no unit handles it. */
 CUresult vcu_units_capture_copy(const char *call, const struct vcu_copy *c);
 
-/* False when no unit knows. */
+/* False when no unit can tell. */
 bool vcu_units_memory_private(uint64_t addr, uint64_t n);
 
-/* Number of reasons to call units for work and waits; while it is 0, they are not called. */
+/* Number of reasons to call units for work and waits; at 0 they are not called. */
 extern _Atomic unsigned vcu_units_watching;
 static inline bool vcu_units_watch(void)
 {

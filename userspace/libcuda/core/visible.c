@@ -16,7 +16,7 @@
 
 #include "../../../protocol/vgp_guest_rt.h"
 
-/* Constant after cuInit. Without a choice, ordinals are passed on as they are. */
+/* Constant after cuInit. Without a selection, ordinals are passed on unchanged. */
 static bool chosen;
 static int host_count;
 static int host_of[VCU_MAX_DEVICES];  /* by the application's ordinal */
@@ -243,16 +243,17 @@ CUresult vcu_visible_apply(void)
 /* ---- the choice of a place ---- */
 
 /*
- * Several backends: /dev/vgpu0 and /dev/vgpu1, or a VGPU_SOCKET of two paths. Their devices are numbered one
- * place after the other, for CUDA_VISIBLE_DEVICES as for NVML. A process is connected to one of them, with all
- * handles, addresses and contexts: the one of the first device that CUDA_VISIBLE_DEVICES names, else the first.
- * No handle or address of one backend can reach another one, as there is no second connection to send it on.
+ * Several backends: /dev/vgpu0 and /dev/vgpu1, or a VGPU_SOCKET of two paths. Their devices are
+ * numbered place by place, for CUDA_VISIBLE_DEVICES as for NVML. A process is connected to a single
+ * place, with all handles, addresses and contexts: the place of the first device that
+ * CUDA_VISIBLE_DEVICES names, else the first place. No handle or address of one backend can reach
+ * another, as there is no second connection.
  */
 
 static struct lnk_place places[LNK_PLACES_MAX];
 static unsigned place_count;
 
-/* What was chosen, and by which environment. `listed`: list[] is valid. */
+/* The choice, and the environment that determined it. `listed`: list[] is valid. */
 static struct {
     char *text, *order;
     bool listed;
@@ -270,7 +271,7 @@ static char *copy_of(const char *text)
     return text == NULL ? NULL : strdup(text);
 }
 
-/* A plain number is that of a device that has been seen: what comes after it changes nothing. */
+/* A plain number names a device already seen: later devices do not change the result. */
 static bool seen_enough(const char *text, const char *order, int total)
 {
     char *end;
@@ -283,8 +284,9 @@ static bool seen_enough(const char *text, const char *order, int total)
 }
 
 /*
- * The devices of all places. One whose backend is gone, or that the user may not open, has none; any other error,
- * as a backend that serves as many clients as it may, is cuInit's: the numbers must not depend on it.
+ * The devices of all places. A place whose backend is gone, or that the user may not open, has
+ * none; cuInit returns any other error, such as a backend at its limit of clients, because the
+ * numbers must not depend on it.
  */
 static CUresult look_at_all(vcu_look_fn *look, void (*leave)(void), struct vcu_device *all,
                             struct vcu_found *found)
@@ -373,7 +375,7 @@ CUresult vcu_place_show_devices(void)
 {
     if (place_count <= 1 || !choice.listed)
         return vcu_visible_apply();
-    /* A backend that was started again since may have fewer. */
+    /* A backend restarted since then may have fewer devices. */
     for (int i = 0; i < choice.count; i++) {
         if (choice.list[i] >= vcu.device_count)
             choice.count = i;

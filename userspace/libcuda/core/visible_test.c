@@ -26,7 +26,7 @@ static void make_devices(struct vcu_device *d)
     d[3].attributes[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID] = 1;
 }
 
-/* What `text` shows, as digits. */
+/* The devices selected by `text`, as digits. */
 static const char *shown(const char *text, const char *order)
 {
     static struct vcu_device d[4];
@@ -122,7 +122,7 @@ static void test_ordinals(void **state)
     assert_int_equal(vgp_device_sent(2), 2);
 }
 
-/* Six devices at three places: what a process that uses one place is left with. */
+/* Six devices at three places: the devices left for a process that uses one place. */
 static void test_places(void **state)
 {
     static const struct vcu_found found[6] = {{0, 0}, {0, 1}, {1, 0}, {2, 0}, {2, 1}, {2, 2}};

@@ -13,11 +13,11 @@ _Atomic bool vcu_wait_owed;
 _Atomic uint64_t vcu_waits_answered, vcu_waits_owed;
 
 /*
- * What is outstanding, under the ring's lock: for each of a few streams the number of the latest work that was
- * put into it. A wait that ends makes a stream idle unless something has come behind the wait.
+ * Outstanding work, under the ring's lock: for each of a few streams, the number of the latest work
+ * put into it. A wait that ends makes a stream idle unless later work has been put into it.
  */
 enum kind { IDLE, QUIET, BUSY };
-#define OWNER_MANY 0xffffffu /* any stream, or one of which nothing is kept */
+#define OWNER_MANY 0xffffffu /* any stream, or a stream without an entry */
 #define STREAMS 4u
 static struct {
     uint32_t owner;
@@ -25,9 +25,10 @@ static struct {
     uint64_t latest;
 } streams[STREAMS];
 static uint64_t work;      /* numbers given out */
-static uint64_t elsewhere; /* the latest work that is in none of them; 0: all of it is complete */
+static uint64_t elsewhere; /* the latest work outside these streams; 0: all of it is complete */
 
-/* Streams by the index of their handle; 0 is the legacy stream; behind them those of threads, by their number. */
+/* Streams by the index of their handle; 0 is the legacy stream; then per-thread streams, by thread
+ * number. */
 #define OWNER_THREADS (VGP_HANDLE_INDEX_MAX + 2)
 static uint32_t owner_id(uint64_t stream)
 {
@@ -40,7 +41,8 @@ static uint32_t owner_id(uint64_t stream)
 }
 _Static_assert(OWNER_THREADS < OWNER_MANY, "an index has a number");
 
-/* The latest work that a wait has covered: of all streams, and of some. A later stream of the same number has later work. */
+/* The latest work covered by a wait: of all streams, and of individual streams. A later stream of
+ * the same number has later work. */
 #define COVERED 32
 static pthread_mutex_t covered_lock = PTHREAD_MUTEX_INITIALIZER; /* inside all others */
 static struct covered {
@@ -52,13 +54,13 @@ static bool off;
 static _Atomic bool two_contexts;
 static uint64_t the_context; /* under the ring's lock */
 
-/* The wait that is owed. */
+/* The owed wait. */
 static pthread_mutex_t owe_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     uint64_t stream;
     uint32_t owner;
     uint32_t thread; /* whose per-thread stream it is, if it is one */
-    bool recorded;   /* `event` stands for it: other work has been put behind it */
+    bool recorded;   /* `event` marks its end: other work has been put behind it */
     CUevent event;   /* of the_context; kept for the next time */
 } owed;
 
@@ -101,7 +103,7 @@ static enum kind kind_of(uint32_t owner)
     return elsewhere != 0 || owner == OWNER_MANY ? BUSY : at < 0 ? IDLE : streams[at].kind;
 }
 
-/* Nothing is outstanding, but for what is in the stream. */
+/* True if no work is outstanding except in the stream. */
 static bool others_idle(uint32_t owner)
 {
     for (unsigned i = 0; i < STREAMS; i++) {
@@ -135,7 +137,8 @@ static struct vcu_wait_token note_work(const struct vcu_intent *in)
     return token;
 }
 
-/* What a destroyed stream still does is found by no stream: the next one may have the same number. */
+/* Remaining work of a destroyed stream belongs to no stream: the next stream may have the same
+ * number. */
 static void note_destroyed(void)
 {
     if (!others_idle(OWNER_MANY))
@@ -207,9 +210,10 @@ void vcu_wait_done(const struct vcu_wait_token *token)
 /* ---- what is owed --------------------------------------------------------------------------- */
 
 /*
- * Another thread may have to make the wait, or to mark it: what it sends for that is sent in the name of the thread
- * that owes it, as a record names the per-thread stream by the thread's number. One that has ended since may have
- * given its number to a new thread; the worker's stream is the same.
+ * Another thread may have to perform the wait, or to mark it: its records are then sent in the name
+ * of the thread that owes the wait, as a record names the per-thread stream by the thread's number.
+ * A thread that has ended since may have given its number to a new thread; the worker's stream is
+ * the same.
  */
 static uint32_t act_for(uint32_t thread)
 {
@@ -227,7 +231,7 @@ static void act_for_self(uint32_t own)
     vcu_thread()->settling = false;
 }
 
-/* Ends the wait that is owed. Its error belongs to the next wait, as that of any work that came before. */
+/* Performs the owed wait. Its error belongs to the next wait, like that of any earlier work. */
 static void settle_locked(void)
 {
     CUresult r;
@@ -252,7 +256,7 @@ static void settle_locked(void)
     atomic_store(&vcu_wait_owed, false);
 }
 
-/* Marks where the wait that is owed ends. False: it cannot be marked. */
+/* Marks the end of the owed wait. False: it cannot be marked. */
 static bool record_locked(void)
 {
     CUresult r = CUDA_SUCCESS;
@@ -277,11 +281,12 @@ void vcu_wait_before(uint16_t call, const struct vcu_intent *in)
     if (atomic_load(&vcu_wait_owed)) {
         bool same = in->streamed && owner_id(in->stream) == owed.owner;
 
-        /* Quiet copies need no mark: waiting for them too does no harm, as they wait for nothing. */
+        /* Quiet copies need no mark: waiting for them too is harmless, as they wait for no other
+         * work. */
         if (!same || (in->effect == VCU_EFFECT_ANY && !owed.recorded && !record_locked()))
             settle_locked();
     }
-    /* The contexts' ends take the event with them, whether it stands for a wait now or did before. */
+    /* The event ends with its context, whether it marks an owed wait now or did earlier. */
     if (vgp_facts(call) & VGP_FACT_ENDS_CONTEXT)
         owed.event = NULL;
     pthread_mutex_unlock(&owe_lock);
@@ -331,8 +336,8 @@ bool vcu_wait_may_owe(CUstream stream)
     return may;
 }
 
-/* The default stream waits for others and others for it: it is left to itself only while these are idle, and so is
-   every stream, as which ones do is not kept. */
+/* The default stream waits for other streams and they for it: it may be treated alone only while
+ * they are idle, and so may every stream, as the blocking streams are not tracked. */
 bool vcu_wait_owe(CUstream stream)
 {
     uint32_t owner = owner_id((uintptr_t)stream);
@@ -376,7 +381,7 @@ bool vcu_wait_answered(CUstream stream, bool everything)
     if (lnk_ring_notified(&vcu.ring))
         lnk_ring_drain(&vcu.ring);
     vcu_units_wait_answered();
-    /* What was learnt just now is said by a call that is made. */
+    /* A call that is made reports the error learnt just now. */
     if (atomic_load_explicit(&vcu.ring.async_error, memory_order_relaxed) != 0)
         return false;
     atomic_fetch_add_explicit(&vcu_waits_answered, 1, memory_order_relaxed);

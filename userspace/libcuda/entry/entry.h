@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The highest folder: what programs and NVIDIA's libraries look up, and entry points that build on all
- * of the others.
+ * The highest folder: look-ups by programs and NVIDIA's libraries, and entry points that build on
+ * all other folders.
  */
 #ifndef VCU_ENTRY_H
 #define VCU_ENTRY_H
@@ -10,7 +10,7 @@
 
 /* ---- export_table.c --------------------------------------------------------------------- */
 
-/* The slot tables that cuGetExportTable gives out, exposed to the test. */
+/* The slot tables returned by cuGetExportTable, exposed to the test. */
 const void *vcu_export_table_find(const CUuuid *id);
 /* Runs the destructors of context-local storage. */
 extern const struct vcu_unit_ops vcu_cls_unit;

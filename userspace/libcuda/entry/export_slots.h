@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The slots of an export table that are not served. Each has a function of its own, so that a caller's
- * refusal names the table and the slot: cuGetExportTable's callers use no names, and a function that
- * several slots shared could not tell them apart.
+ * The slots of an export table that are not served. Each slot has its own function, so that a
+ * caller's refusal names the table and the slot: callers of cuGetExportTable use no names, and a
+ * function shared by several slots could not distinguish them.
  */
 #ifndef VCU_EXPORT_SLOTS_H
 #define VCU_EXPORT_SLOTS_H
 
-/* Entries of every table in memory, whatever its size word says: a newer caller that knows a longer table
-   than the one described here reaches a refusal, not what follows the table. */
+/* Entries of every table in memory, regardless of its size word: a newer caller that expects a
+ * longer table reaches a refusal, not the data behind the table. */
 #define VCU_TABLE_SLOTS 100
 
-/* Says which slot was called; returns CUDA_ERROR_NOT_SUPPORTED. `table` is "6bd5fb6c (NAME)". */
+/* Reports the called slot; returns CUDA_ERROR_NOT_SUPPORTED. `table` is "6bd5fb6c (NAME)". */
 int vcu_slot_refused(const char *table, int slot);
 
 /* Two digits, "00" to "99", as a number. */
@@ -36,13 +36,13 @@ int vcu_slot_refused(const char *table, int slot);
     VCU_TEN(what, table, 5) \
     VCU_TEN(what, table, 6) VCU_TEN(what, table, 7) VCU_TEN(what, table, 8) VCU_TEN(what, table, 9)
 
-/* Defines the refusals of a table; `label` is how the trace names it. */
+/* Defines the refusals of a table; `label` is its name on the trace. */
 #define VCU_TABLE_REFUSALS(table, label) \
     static const char table##_label[] = label; \
     VCU_HUNDRED(VCU_SLOT_FUNCTION, table)
 
-/* First part of a table's initialiser: every slot refuses. Designated initialisers after it replace the
-   slots that are served. */
+/* First part of a table's initialiser: every slot refuses. Designated initialisers after it replace
+ * the slots that are served. */
 #define VCU_ALL_REFUSED(table) VCU_HUNDRED(VCU_SLOT_ENTRY, table)
 
 /* Slot 0 of most tables: the number of bytes that the table has. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * cuGetExportTable: tables of functions without names that NVIDIA's own libraries ask for by UUID.
- * Only what the runtimes 11.8 to 13.5, cuBLAS, cublasLt and cuFFT were measured to use is served; every
- * other slot refuses and names itself on the trace. Names and parameters are those that public projects
- * publish. The sizes are at least those of NVIDIA's tables.
+ * Only the slots that the runtimes 11.8 to 13.5, cuBLAS, cublasLt and cuFFT were measured to use
+ * are served; every other slot refuses and names itself on the trace. Names and parameters are
+ * those that public projects publish. The sizes are at least those of NVIDIA's tables.
  */
 #include "entry.h"
 
@@ -80,15 +80,15 @@ static int cudart_module_ext2(const void *fatbin, CUmodule *module, void *a, voi
     return cudart_load("slot 8", module, fatbin, a, b, c);
 }
 
-/* Before a runtime up to 11.8 unloads a module of the program. Nothing is kept for it here. */
+/* Called before a runtime up to 11.8 unloads a module of the program. No state is kept for it. */
 static int cudart_module_ends(size_t what)
 {
     (void)what;
     return CUDA_SUCCESS;
 }
 
-/* "load_compilers": runtimes newer than 13.0 call it as they start, and an error ends the start. The
-   compiler of PTX is the host's, and is there when it is needed. */
+/* "load_compilers": runtimes newer than 13.0 call it at their start, and an error ends the start.
+ * The PTX compiler is the host's, and available when needed. */
 static int cudart_load_compilers(void)
 {
     return CUDA_SUCCESS;
@@ -221,7 +221,7 @@ static int cls_get(void **value, CUcontext ctx, void *key)
     c = vcu_context_find(ctx);
     if (c == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
-    res = CUDA_ERROR_INVALID_HANDLE; /* what a miss is answered with */
+    res = CUDA_ERROR_INVALID_HANDLE; /* answer to a miss */
     pthread_rwlock_rdlock(&cls_lock);
     for (const struct vcu_cls *e = c->storage; e != NULL; e = e->next) {
         if (e->key == key) {
@@ -234,7 +234,7 @@ static int cls_get(void **value, CUcontext ctx, void *key)
     return (int)res;
 }
 
-/* Runs the destructors of a context's storage, which may call us. */
+/* Runs the destructors of a context's storage, which may call this library. */
 static void cls_clear(struct vcu_context *context)
 {
     struct vcu_cls *e;
@@ -243,7 +243,7 @@ static void cls_clear(struct vcu_context *context)
     e = context->storage;
     context->storage = NULL;
     pthread_rwlock_unlock(&cls_lock);
-    while (e != NULL) { /* the destructors may call us: outside the lock */
+    while (e != NULL) { /* the destructors may call this library: outside the lock */
         struct vcu_cls *next = e->next;
 
         if (e->destroy != NULL)
@@ -268,7 +268,7 @@ static const void *const cls_table[VCU_TABLE_SLOTS] = {
 static int checks_context(CUcontext ctx, uint32_t *kind, void **object)
 {
     (void)ctx;
-    (void)object; /* left as it is: the runtime does not read it */
+    (void)object; /* left unchanged: the runtime does not read it */
     if (kind == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *kind = 0;
@@ -289,7 +289,7 @@ static const void *const checks_table[VCU_TABLE_SLOTS] = {
 
 /* ---- d4082055: INTEGRITY_CHECK (integrity.c) --------------------------------------------- */
 
-/* Traced: the last thing that the runtime asks before it lets a program use the GPU. */
+/* Traced: the last query of the runtime before it lets a program use the GPU. */
 static int integrity_slot(uint32_t version, uint64_t unix_seconds, uint8_t out[16])
 {
     uint64_t t0 = lnk_trace_now();
@@ -331,9 +331,9 @@ static int tools_context_id(CUcontext ctx, uint64_t *id)
 }
 
 /*
- * A stream object stands for (context, stream). Live handles are unique already; the special
- * streams 0, 1 and 2 are told apart by context and, for 2, by thread. The object is the id itself:
- * never dereferenced by the callers.
+ * A stream object identifies (context, stream). Live handles are already unique; the special
+ * streams 0, 1 and 2 are distinguished by context and, for 2, by thread. The object is the id
+ * itself: callers never dereference it.
  */
 static int tools_stream_object(CUcontext ctx, CUstream stream, void **object, uint32_t per_thread)
 {
@@ -393,8 +393,8 @@ static const void *const sm_groups_table[VCU_TABLE_SLOTS] = {
 /* ---- 6e163fbe: TOOLS_MODULE; cuFFT asks slot 7 for the kernel of a module it has linked itself - */
 
 /*
- * Calls visit(user, function) for each function of MODULE. What the public
- * cuModuleEnumerateFunctions tells; the caller takes 1 for done, anything else for a failure.
+ * Calls visit(user, function) for each function of MODULE. Equivalent to the public
+ * cuModuleEnumerateFunctions; the caller takes 1 as success, any other value as a failure.
  */
 static int module_functions(CUcontext ctx, CUmodule module, int (*visit)(void *user, CUfunction function),
                             void *user)
@@ -430,7 +430,7 @@ static const void *const tools_module_table[VCU_TABLE_SLOTS] = {
 /* ---- f8cff951: no public name; the runtime's own error log
  * --------------------------------------- */
 
-/* "Insufficient driver: %d < %d" and the like: the runtime's diagnostics, for the trace. */
+/* The runtime's diagnostics, such as "Insufficient driver: %d < %d", for the trace. */
 static void runtime_log(const char *component, int level, const char *fmt, va_list *args)
 {
     char text[512];
@@ -485,7 +485,8 @@ const void *vcu_export_table_find(const CUuuid *id)
     return NULL;
 }
 
-/* VGPU_FAULT: is this table's answer to be wrong? Not before cuInit, where any answer is fine. */
+/* VGPU_FAULT: true if this table's answer must be wrong. Not before cuInit, where any answer is
+ * fine. */
 static bool table_fault(const unsigned char *b, CUresult *result)
 {
     char id[16], value[16];

@@ -74,7 +74,7 @@ static void test_refusals(void **state)
     assert_non_null(strstr(text, "slot 9 of the export table 6bd5fb6c (CUDART_INTERFACE)"));
 }
 
-/* The slots through which the runtimes before 12.0 load images refuse what they cannot load. */
+/* The slots through which the runtimes before 12.0 load images refuse invalid images. */
 static void test_module_slots(void **state)
 {
     const void *const *t = table("6bd5fb6c5bf4e74a8987d93912fd9df9");
@@ -140,7 +140,7 @@ static int count_function(void *user, CUfunction function)
     return ++seen;
 }
 
-/* 1 stands for done: what cannot be walked is not 1, and nothing is visited. */
+/* 1 means success: an invalid module does not give 1, and no function is visited. */
 static void test_module_functions(void **state)
 {
     int (*walk)(CUcontext, CUmodule, int (*)(void *, CUfunction), void *) =

@@ -1,21 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The answer to cudart's "software validity" question (export table d4082055, slot 1).
- *
- * What it is: at start-up, libcudart 11 to 13 asks the driver library three times for 16 bytes and
- * compares the third answer with its own computation; a mismatch makes every runtime call return
+ * The answer to cudart's "software validity" question (export table d4082055, slot 1). Purpose: at
+ * start-up, libcudart 11 to 13 asks the driver library three times for 16 bytes and compares the
+ * third answer with its own computation; a mismatch makes every runtime call return
  * cudaErrorSoftwareValidityNotEstablished (103). The value is an HMAC (RFC 2104) over MD2 (RFC
  * 1319) of facts of the calling process: driver version, process, thread, addresses of two export
- * tables, time, and the devices' UUIDs and PCI positions.
- *
- * Why it is answered here: all inputs are local to this process, so it cannot be relayed to the
- * host's driver; there is no way to switch it off; and the calls behind it do reach a genuine
- * driver (or the software GPU, which names itself as such). Without it no program that uses the
- * CUDA runtime starts. CONFIG_VGPU_LIBCUDA_INTEGRITY=n leaves it out; programs that use only the
- * driver API still work then.
- *
- * Where the facts come from: RFC 1319 and RFC 2104 for the algorithms; the key, the record layout
- * and the constant answers for the first two questions are published by the ZLUDA project
+ * tables, time, and the devices' UUIDs and PCI positions. Reason for answering it in the guest: all
+ * inputs are local to this process, so it cannot be relayed to the host's driver; there is no way
+ * to switch it off; and the calls that follow reach a genuine driver (or the software GPU, which
+ * identifies itself as such). Without it no program that uses the CUDA runtime starts.
+ * CONFIG_VGPU_LIBCUDA_INTEGRITY=n leaves it out; programs that use only the driver API still work
+ * then. Sources: RFC 1319 and RFC 2104 for the algorithms; the key, the record layout and the
+ * constant answers for the first two questions are published by the ZLUDA project
  * (github.com/vosen/ZLUDA, dark_api/src/lib.rs, Apache-2.0 or MIT). No code is taken from there.
  */
 #define _GNU_SOURCE

@@ -7,7 +7,7 @@
 #include "entry.h"
 
 static const struct vcu_unit_ops *const units[] = {
-    &vcu_cls_unit, /* first: the program's destructors may still use what the others take away */
+    &vcu_cls_unit, /* first: the program's destructors may still use objects that later units release */
     &vcu_semas_unit,    &vcu_staging_unit, &vcu_managed_unit,   &vcu_memory_unit, &vcu_module_unit,
     &vcu_hostfunc_unit, &vcu_graph_unit,   &vcu_copy_node_unit, &vcu_slab_unit,   NULL,
 };

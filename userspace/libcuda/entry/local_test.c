@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What needs no worker: trace lines, error names, ranges, copy forms, and a missing worker. */
+/* Parts that need no worker: trace lines, error names, ranges, copy forms, and a missing worker. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -79,7 +79,7 @@ static void test_trace_lines(void **state)
     assert_non_null(strstr(text, ") = CUDA_SUCCESS "));
     assert_non_null(strstr(text, " us\n"));
     assert_non_null(strstr(text, "why cuInit: "));
-    assert_non_null(strstr(text, missing)); /* what was looked for */
+    assert_non_null(strstr(text, missing)); /* the places tried */
     assert_non_null(strstr(text, "cuInit("));
     assert_non_null(strstr(text, ") = CUDA_ERROR_NO_DEVICE "));
     for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"))

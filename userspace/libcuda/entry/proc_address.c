@@ -10,7 +10,7 @@
 #include "vgp_entry.h"
 #include "../../../protocol/vgp_guest_rt.h"
 
-/* The first row of a name; the rows of one name are together, versions rising. */
+/* The first row of a name; the rows of a name are adjacent, in ascending order of versions. */
 static const struct vgp_proc *first_row(const char *name, unsigned *count)
 {
     unsigned low = 0, high = vgp_proc_count;

@@ -102,7 +102,7 @@ static void test_connected(void **state)
     first_result = CUDA_SUCCESS;
     assert_int_equal(vcu_units_connected(), CUDA_SUCCESS);
     expect("ab");
-    first_result = CUDA_ERROR_OUT_OF_MEMORY; /* the rest is not asked */
+    first_result = CUDA_ERROR_OUT_OF_MEMORY; /* later units are not called */
     assert_int_equal(vcu_units_connected(), CUDA_ERROR_OUT_OF_MEMORY);
     expect("a");
 }
@@ -113,7 +113,7 @@ static void test_notify(void **state)
     vcu_units_set(both);
     vcu_units_notify(1, 0, NULL, 0); /* a's */
     expect("a?");
-    vcu_units_notify(99, 0, NULL, 0); /* nobody's: a newer worker's */
+    vcu_units_notify(99, 0, NULL, 0); /* of no unit: from a newer worker */
     expect("a?b?");
 }
 

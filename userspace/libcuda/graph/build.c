@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Graphs that the program builds call by call, and what of that needs no reply. Lock order: the lock here, then that of
- * the handle table; nothing is sent under it.
+ * Graphs that the program builds call by call, and the calls that need no reply. Lock order: the
+ * lock here, then that of the handle table; nothing is sent under it.
  */
 #include "graph.h"
 
@@ -16,10 +16,10 @@ struct build_node {
     struct build_node *next, *prev; /* in graph->nodes */
     uint64_t handle;
     uint32_t number; /* in the order of the calls */
-    uint32_t height; /* of the graph that it is: graphs within each other; 0: it is none */
-    uint64_t weight; /* nodes, with those of that graph */
+    uint32_t height; /* nesting depth of its child graph; 0: not a child graph */
+    uint64_t weight; /* number of nodes, including those of the child graph */
     bool made;       /* the call that adds it has succeeded, or was posted */
-    bool plain;      /* nothing else in the graph depends on its type: see vcu_build_post() */
+    bool plain;      /* no other state of the graph depends on its type: see vcu_build_post() */
 };
 
 struct build {
@@ -29,17 +29,18 @@ struct build {
     struct build_node *nodes;
     struct btr_tree edges; /* by the numbers of both ends */
     uint32_t numbers;
-    uint32_t height; /* graphs within each other below it */
-    uint64_t weight; /* nodes, with those of the graphs below */
-    bool shown;      /* the program has handles of graphs below: what they have may change */
-    bool special;    /* has, or may have, nodes that say which edges and ends of nodes are possible */
-    bool unordered;  /* edges may lead back to earlier nodes, or are not all known */
-    uint64_t parent, parent_node; /* it was moved there; 0: it is the program's */
+    uint32_t height;              /* nesting depth of graphs below it */
+    uint64_t weight;              /* number of nodes, including those of the graphs below */
+    bool shown;                   /* the program has handles of graphs below, whose contents may change */
+    bool special;                 /* has, or may have, nodes that restrict edges and removal of nodes */
+    bool unordered;               /* edges may lead back to earlier nodes, or are not all known */
+    uint64_t parent, parent_node; /* handle of its new owner; 0: owned by the program */
 };
 
-/* So many dependencies are compared with each other; a call with more is answered. */
+/* Maximum number of dependencies compared with each other; a call with more has a reply. */
 #define COMPARED 64u
-/* Graphs within each other, and nodes of a graph with all of those, that every provider takes. */
+/* Limits that every provider accepts: nesting depth of graphs, and number of nodes including those
+ * of nested graphs. */
 #define HEIGHT_SURE 16u
 #define WEIGHT_SURE (UINT64_C(1) << 18)
 
@@ -83,7 +84,7 @@ void vcu_build_begun(CUgraph graph)
 {
     struct build *g = graph == NULL ? NULL : calloc(1, sizeof(*g));
 
-    if (g == NULL) /* without a record it is as one that is not known */
+    if (g == NULL) /* without a record it is untracked */
         return;
     g->handle = (uintptr_t)graph;
     g->doubts = atomic_load(&doubts);
@@ -115,8 +116,9 @@ static void drop_graph(struct build *g)
     free(g);
 }
 
-/* Graphs that were moved to what is gone (UINT64_MAX: nothing), and what was moved to these. One that was moved to a graph that is not known here
-   (a clone's child) stays in the table, and costs its handles, until the process ends. */
+/* Removes graphs that were moved to an ended object (UINT64_MAX: none), and those moved to these. A
+ * graph moved to an untracked graph (a clone's child) stays in the table, and costs its handles,
+ * until the process ends. */
 static void drop_moved(uint64_t graph, uint64_t node)
 {
     for (struct build **p = &moved; *p != NULL;) {
@@ -146,7 +148,7 @@ void vcu_build_graph_gone(CUgraph graph)
     g = find(graph);
     if (g != NULL)
         drop_graph(g);
-    vgp_handle_drop((uintptr_t)graph); /* where there was no memory for a record */
+    vgp_handle_drop((uintptr_t)graph); /* where memory for a record was missing */
     drop_moved((uintptr_t)graph, UINT64_MAX);
     pthread_mutex_unlock(&lock);
 }
@@ -166,7 +168,7 @@ void vcu_build_moved(CUgraph child, CUgraph graph, CUgraphNode node)
     pthread_mutex_unlock(&lock);
 }
 
-/* Is what the guest knows of it all that there is to know, now? Captures may be into any graph. */
+/* True if the guest's knowledge of the graph is complete now. Captures may be into any graph. */
 static bool is_certain(const struct build *g)
 {
     return g != NULL && g->parent == 0 && g->doubts == atomic_load(&doubts) && vcu_build_may_name() &&
@@ -187,7 +189,8 @@ static void add_edge(struct build *g, const struct build_node *from, const struc
         g->unordered = true;
 }
 
-/* True: all are new, and lead from earlier nodes of the graph to later ones, so that there can be no cycle. */
+/* True: all edges are new, and lead from earlier nodes of the graph to later ones, so they cannot
+ * form a cycle. */
 static bool add_new_edges(struct build *g, const CUgraphNode *from, const CUgraphNode *to, size_t n)
 {
     size_t done;
@@ -281,12 +284,12 @@ void vcu_build_name(struct vgp_where *w)
         w->op = VGP_NODE_NAME;
         w->target = (CUgraphNode)(uintptr_t)n->handle;
     } else {
-        free(n); /* the worker mints a handle, then */
+        free(n); /* the worker then mints a handle */
     }
     pthread_mutex_unlock(&lock);
 }
 
-/* Nodes of g, each once, which new ones can depend on? */
+/* True if they are nodes of g, each once, on which new nodes can depend. */
 static bool dependencies_ok(const struct build *g, const struct vgp_where *w)
 {
     if (w->edges != NULL || w->ndeps > COMPARED)
@@ -325,7 +328,7 @@ bool vcu_build_post(const struct vgp_where *w, bool sure)
     return yes;
 }
 
-/* A copy of g, as a child, is like g: all that is in it is known, and may be copied. */
+/* True if a copy of g as a child equals g: all of its contents are known, and may be copied. */
 static bool may_be_child(const struct build *g, const struct build *of)
 {
     return g != NULL && g != of && is_certain(g) && !g->special && !g->unordered && !g->shown &&
@@ -370,7 +373,7 @@ CUresult vcu_where_post(struct vgp_where *w)
     return CUDA_SUCCESS;
 }
 
-/* The worker may keep a node that it could neither finish nor destroy: its handle is not used again. */
+/* The worker may keep a node that it could neither finish nor destroy: its handle is not reused. */
 static bool may_be_left(CUresult r)
 {
     return r == CUDA_ERROR_OUT_OF_MEMORY || r == CUDA_ERROR_NOT_SUPPORTED;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Copies in graphs. Pinned memory is copied in place by the worker. Memory that the worker does not
- * map is read, or written, by this process when the graph runs: a host function of ours moves the
- * bytes to or from memory that the worker maps, before or after the copy proper.
+ * map is read, or written, by this process when the graph runs: a host function of libcuda copies
+ * the bytes to or from memory that the worker maps, before or after the actual copy.
  */
 #include "../memory/memory.h"
 #include "graph.h"
@@ -16,9 +16,9 @@
 
 /* ---- memory between ---------------------------------------------------------------------------- */
 
-/* Freed buffers kept for the next copies: giving memory back waits for the device, which the thread
-   that learns of it must not. Beyond this they are kept all the same, until the process ends, so the
-   sum is what was ever needed at one time. */
+/* Freed buffers kept for the next copies: returning memory waits for the device, which the thread
+ * that reads notifications must not do. Buffers beyond this limit are also kept until the process
+ * ends, so the sum is the maximum ever needed at one time. */
 struct between {
     struct between *next;
     uint64_t size;
@@ -29,7 +29,7 @@ struct between {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct between *spare;
 
-/* The smallest spare buffer that does, or a new one. */
+/* The smallest sufficient spare buffer, or a new one. */
 static CUresult take_between(const char *call, uint64_t size, struct between **out)
 {
     struct between **best = NULL, *b;
@@ -79,7 +79,7 @@ static void give_between(struct between *b)
 
 struct mover {
     struct vcu_copy copy;
-    CUDA_MEMCPY3D shown;     /* what GetParams tells */
+    CUDA_MEMCPY3D shown;     /* parameters for GetParams */
     struct between *between; /* NULL: from host to host */
 };
 
@@ -174,7 +174,7 @@ static CUresult send(const struct vgp_where *w, CUcontext ctx, CUstream stream, 
         c->width, c->height, c->depth, node);
 }
 
-/* Adds or captures a copy whose host side is not the worker's to see. */
+/* Adds or captures a copy whose host side is not visible to the worker. */
 static CUresult send_moved(const char *call, const struct vgp_where *w, CUcontext ctx, CUstream stream,
                            const struct vcu_copy *c, const CUDA_MEMCPY3D *shown, uint64_t *node)
 {
@@ -200,7 +200,8 @@ static CUresult send_moved(const char *call, const struct vgp_where *w, CUcontex
     return res;
 }
 
-/* Asked before the host function is a node: a capture does not give that back when the copy is refused. */
+/* Checked before the host function becomes a node: a capture does not remove that node when the
+ * copy is refused. */
 static bool is_memory(const struct vcu_copy_end *e)
 {
     struct vcu_place place;

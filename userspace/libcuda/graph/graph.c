@@ -9,9 +9,10 @@
 #include "vgp_guest.h"
 
 /*
- * An executable graph keeps one number here, as the data of its handle, so that a launch knows it
- * without asking, and needs no lock: how many host functions a launch runs (32 bits), whether it may
- * be refused (1), the index of its context, with which it goes (21), and its weight (10).
+ * An executable graph keeps a single number in the guest, as the data of its handle, so that a
+ * launch needs neither a query nor a lock: the number of host functions that a launch runs (32
+ * bits), whether it may be refused (1), the index of its context, with which it ends (21), and its
+ * weight (10).
  */
 #define MAY_BE_REFUSED (UINT64_C(1) << 32)
 #define CONTEXT_SHIFT 33
@@ -40,8 +41,8 @@ static uint32_t host_nodes(CUgraphExec x)
     return (uint32_t)traits(x);
 }
 
-/* What a launch takes of the provider's queue: its nodes, as far as the bits go. Only asked for where streams
-   share a queue. */
+/* Share of a launch in the provider's queue: its number of nodes, within the range of the bits.
+ * Queried only where streams share a queue. */
 static uint64_t weight_of(CUgraph graph)
 {
     size_t n = 0;
@@ -140,7 +141,7 @@ CUresult vcu_cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGra
     if (instantiateParams == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if ((instantiateParams->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0)
-        upload = vcu_stream(instantiateParams->hUploadStream); /* else it is not looked at */
+        upload = vcu_stream(instantiateParams->hUploadStream); /* else it is not read */
     res = instantiate(phGraphExec, hGraph, instantiateParams->flags, upload, &made);
     instantiateParams->hErrNode_out = (CUgraphNode)(uintptr_t)made.error_node;
     instantiateParams->result_out = (CUgraphInstantiateResult)made.result;
@@ -224,9 +225,9 @@ CUresult vcu_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 /* ---- graphs and their parts ------------------------------------------------------------------ */
 
 /*
- * The common rule of the lists: without arrays only the number is returned; else at most *count entries
- * are written, what is left of the arrays is NULL, and *count becomes the number written. An array
- * may be absent; edge data that is not ordinary must not be lost silently.
+ * Common rule of the lists: without arrays only the number is returned; else at most *count entries
+ * are written, the rest of the arrays is set to NULL, and *count becomes the number written. An
+ * array may be absent; edge data other than the default must not be lost silently.
  */
 CUresult vcu_graph_items(uint32_t what, uint64_t object, CUgraphNode *from, CUgraphNode *to,
                          CUgraphEdgeData *edges, size_t *count, bool edges_matter)

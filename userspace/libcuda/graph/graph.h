@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Graphs in the guest. Handles of graphs and nodes are minted by the worker, which alone knows which
- * are live, but for graphs that the program builds call by call (build.c); those of executable graphs are minted here.
+ * Graphs in the guest. The worker, which alone knows the live ones, mints the handles of graphs and
+ * nodes, except for graphs that the program builds call by call (build.c); the guest mints those
+ * and the handles of executable graphs.
  */
 #ifndef VCU_GRAPH_H
 #define VCU_GRAPH_H
@@ -10,7 +11,7 @@
 
 #include "../../../protocol/vgp_guest_rt.h"
 
-/* One function per type of node, for adding and changing; *node is the new one's handle. */
+/* One function per node type, for adding and changing; *node is the handle of the new node. */
 CUresult vcu_kernel_node(const char *call, const struct vgp_where *w, const CUDA_KERNEL_NODE_PARAMS *p,
                          uint64_t *node);
 CUresult vcu_memset_node(const struct vgp_where *w, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext ctx,
@@ -33,10 +34,11 @@ CUresult vcu_extsem_wait_node(const char *call, const struct vgp_where *w,
 CUresult vcu_alloc_node(const struct vgp_where *w, CUDA_MEM_ALLOC_NODE_PARAMS *p, uint64_t *node);
 CUresult vcu_free_node(const struct vgp_where *w, CUdeviceptr dptr, uint64_t *node);
 CUresult vcu_condition_node(const struct vgp_where *w, CUDA_CONDITIONAL_NODE_PARAMS *p, uint64_t *node);
-/* Have its launches to be answered, because they may be refused? */
+/* True if its launches need a reply, because they may be refused. */
 bool vcu_graph_has_memory(CUgraph graph);
-/* node.c: will the provider accept a node of that context, and that it fills, reads or writes these bytes? Not sure is
- * what vcu_memory_is_private() excludes, and memory of another device than the context's. */
+/* node.c: true if the provider is sure to accept a node of that context that fills, reads or writes
+ * these bytes. Not sure: memory excluded by vcu_memory_is_private(), and memory of another device
+ * than the context's. */
 #define VCU_PITCH_SURE ((uint64_t)INT32_MAX) /* CU_DEVICE_ATTRIBUTE_MAX_PITCH */
 bool vcu_node_context_sure(CUcontext ctx);
 bool vcu_node_memory_sure(CUcontext ctx, uint64_t addr, uint64_t n);
@@ -45,54 +47,59 @@ CUresult vcu_copy_node(const char *call, const struct vgp_where *w, const CUDA_M
                        uint64_t *node);
 
 /*
- * build.c. A graph that the program creates and builds call by call is known here: its nodes, what they depend on. Its
- * handle and those of its nodes are minted here, and what cannot fail but for want of memory on the host needs no reply. If
- * it does fail the worker names call and error on the trace, and every later call about the graph fails with that error,
- * cuGraphInstantiate at the latest. Graphs of captures, clones and children are not known: each call about them is answered.
- * A worker older than 1.8, a recording, or VGPU_POST_NODES=0: all are.
+ * build.c. For a graph that the program creates and builds call by call, the guest tracks the nodes
+ * and their dependencies. It mints the handles of the graph and its nodes, and calls that can fail
+ * only for lack of memory on the host need no reply. If such a call does fail, the worker names
+ * call and error on the trace, and every later call about the graph fails with that error,
+ * cuGraphInstantiate at the latest. Graphs of captures, clones and children are not tracked: each
+ * call about them has a reply. With a worker older than 1.8, a recording, or VGPU_POST_NODES=0,
+ * every call has a reply.
  */
 
 /* As the unit's `connected`: reads VGPU_POST_NODES. */
 CUresult vcu_build_init(void);
-/* May new graphs and nodes be named here at all? */
+/* True if the guest may name new graphs and nodes. */
 bool vcu_build_may_name(void);
-/* The graph of that name is being created; NULL: none. */
+/* Starts tracking the graph of that handle, which is being created; NULL: not tracked. */
 void vcu_build_begun(CUgraph graph);
-/* Makes w name the node that is about to be added (VGP_NODE_NAME), where the graph is known. */
+/* Makes w name the node that is about to be added (VGP_NODE_NAME), where the graph is tracked. */
 void vcu_build_name(struct vgp_where *w);
 /*
- * For a node of a type on which nothing else in its graph depends: does its addition need no reply (VGP_NODE_POST)?
- * sure: it cannot fail because of what the node is. Then the answer depends on its graph, on its dependencies, and on captures.
+ * For a node of a type on which no other state of its graph depends: true if its addition needs no
+ * reply (VGP_NODE_POST). sure: the node's own properties cannot make it fail; the answer then
+ * depends on its graph, its dependencies, and captures.
  */
 bool vcu_build_post(const struct vgp_where *w, bool sure);
-/* The same of a node that is a copy of the child graph, as the program has built that. */
+/* Same for a node that copies the child graph in its present state. */
 bool vcu_build_post_child(const struct vgp_where *w, CUgraph child);
-/* The program gets the handle of the graph of a node. */
+/* Notes that the program gets the handle of the graph of a node. */
 void vcu_build_shown(CUgraphNode node);
-/* Captures add nodes to the graph, or it has conditions: what its calls may do is the provider's to say from now on. */
+/* Notes that captures add nodes to the graph, or that it has conditions: from now on the provider
+ * checks its calls. */
 void vcu_build_special(CUgraph graph);
-/* The same where a node of the graph has become such that it may not be destroyed or copied. */
+/* Same where a node of the graph may no longer be destroyed or copied. */
 void vcu_build_special_node(CUgraphNode node);
-/* Are the edges new, and sure to be added? If so, they count as added. */
+/* True if the edges are new and sure to be added; they then count as added. */
 bool vcu_build_post_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n);
-/* The worker has been asked to change edges; all_added: and has added these. */
+/* Notes that the worker was asked to change edges; all_added: it has added these. */
 void vcu_build_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n, bool all_added);
-/* Is the node sure to be destroyed? */
+/* True if the node is sure to be destroyed. */
 bool vcu_build_post_end(CUgraphNode node);
-/* The graph has become a part of another one's node. */
+/* Notes that the graph has become part of a node of another graph. */
 void vcu_build_moved(CUgraph child, CUgraph graph, CUgraphNode node);
 /* Destroyed. */
 void vcu_build_node_gone(CUgraphNode node);
 void vcu_build_graph_gone(CUgraph graph);
-/* A graph may name what is ending: then the worker refuses to change it, and has to say so. */
+/* Notes that an ending object may be named by a graph: the worker then refuses to change that
+ * graph, so calls need a reply. */
 void vcu_build_doubt(void);
 
-/* What was handed out about a node and lives as long as it: replaces what was kept; takes over. */
+/* Stores data handed out about a node that lives as long as the node; takes ownership. */
 bool vcu_node_keep(CUgraphNode node, CUgraph graph, void *storage);
 void vcu_node_forget(CUgraphNode node);
 void vcu_node_forget_graph(CUgraph graph);
 
-/* Executable graphs of a context go with it; copies of pageable memory are captured. */
+/* A context takes its executable graphs with it; copies of pageable memory are captured. */
 extern const struct vcu_unit_ops vcu_graph_unit, vcu_copy_node_unit;
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Building graphs call by call. The worker checks handles of graphs and nodes. Checks that need no
- * reply are here, and what only the guest can do: pack parameters, keep host functions.
+ * Building graphs call by call. The worker checks handles of graphs and nodes. This file has the
+ * checks that need no reply, and the work that only the guest can do: pack parameters, keep host
+ * functions.
  */
 #include "graph.h"
 #include "../code/code.h"
@@ -87,14 +88,14 @@ static CUresult node_info(CUgraphNode node, uint32_t *type, uint64_t *graph)
 
 #define EDGES_MAX ((size_t)VGP_HANDLE_INDEX_MAX * VGP_HANDLE_INDEX_MAX) /* one for each two nodes */
 
-/* Pieces of what fits one call; an error leaves the edges before it, as the driver does. */
+/* Split into calls of maximum size; an error leaves the edges before it, as the driver does. */
 CUresult vcu_graph_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
                          const CUgraphEdgeData *data, size_t n, bool remove)
 {
     CUresult res = vcu_check_init();
 
     if (res == CUDA_SUCCESS && (!vcu_graph_ok(graph) || (n != 0 && (from == NULL || to == NULL)) ||
-                                n > EDGES_MAX)) /* nothing of the arrays is read then */
+                                n > EDGES_MAX)) /* the arrays are then not read */
         res = CUDA_ERROR_INVALID_VALUE;
     for (size_t done = 0; res == CUDA_SUCCESS && done < n;) {
         uint32_t part = n - done < 1024 ? (uint32_t)(n - done) : 1024;
@@ -124,7 +125,8 @@ CUresult vcu_node_enabled(CUgraphExec exec, CUgraphNode node, bool set, uint32_t
 
 /* ---- kernels ---------------------------------------------------------------------------------- */
 
-/* owner: the context of the function, which providers hold against the current one; 0: a kernel, which has code in `at`. */
+/* owner: the context of the function, which providers compare with the current context; 0: a
+ * kernel, which has code in `at`. */
 static bool kernel_context_sure(uint64_t owner, const struct vcu_context *at)
 {
     const struct vcu_context *c = owner != 0 ? vcu_context_find(NULL) : at;
@@ -212,7 +214,7 @@ static CUresult fetch_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *p, uint8
     } while (have < total);
     if (VGP_HANDLE_TYPE(func) == VGP_H_KERNEL)
         p->kern = (CUkernel)(uintptr_t)func;
-    p->func = (CUfunction)(uintptr_t)func; /* a CUkernel does as a CUfunction everywhere */
+    p->func = (CUfunction)(uintptr_t)func; /* a CUkernel is accepted wherever a CUfunction is */
     p->ctx = (CUcontext)(uintptr_t)ctx;
     *out = data;
     *size = have;
@@ -241,7 +243,7 @@ CUresult vcu_cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_P
         return VCU_REFUSE(CUDA_ERROR_UNKNOWN, "cuGraphKernelNodeGetParams",
                           "the node's function is none of this process's");
     }
-    /* One block: the pointers, then what they point to. */
+    /* A single block: the pointers, then their targets. */
     list = malloc(f->param_count * sizeof(*list) + size + 1);
     if (list != NULL) {
         uint8_t *bytes = (uint8_t *)(list + f->param_count);

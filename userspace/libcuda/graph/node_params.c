@@ -8,7 +8,7 @@
 #include "vgp_entry.h"
 #include "vgp_guest.h"
 
-/* ---- what was handed out about nodes: by node ------------------------------------------------ */
+/* ---- data returned to the program, by node ---------------------------------------------------- */
 
 struct kept {
     struct kept *next;
@@ -250,7 +250,7 @@ CUresult vcu_any_node(const char *call, const struct vgp_where *w, CUgraphNodePa
             return vcu_alloc_node(w, (CUDA_MEM_ALLOC_NODE_PARAMS *)&p->alloc, node);
         return p->type == CU_GRAPH_NODE_TYPE_MEM_FREE ? vcu_free_node(w, p->free.dptr, node)
                                                       : vcu_condition_node(w, &p->conditional, node);
-    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL: /* so has that of these two */
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL: /* as does the third version of these two */
         return vcu_extsem_signal_node(call, w, (const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *)&p->extSemSignal,
                                       node);
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:

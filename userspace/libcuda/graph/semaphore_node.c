@@ -54,7 +54,7 @@ static CUresult node_of(const char *call, const struct vgp_where *w, bool wait,
     if (res == CUDA_SUCCESS)
         res = vcu_semas_new(call, wait, handles, params, n, &s);
     if (res == CUDA_ERROR_INVALID_HANDLE)
-        return CUDA_ERROR_INVALID_VALUE; /* these calls have no other word for it */
+        return CUDA_ERROR_INVALID_VALUE; /* these calls have no other error for it */
     if (res != CUDA_SUCCESS)
         return res;
     cookie = vcu_hostfunc_keep_semas(s, false, &res);
@@ -80,7 +80,7 @@ CUresult vcu_extsem_wait_node(const char *call, const struct vgp_where *w,
                      : node_of(call, w, true, p->extSemArray, p->paramsArray, p->numExtSems, node);
 }
 
-/* What it points to is kept as long as anything may run it: the node does. */
+/* The node keeps the operation alive as long as it may run. */
 static CUresult get(CUgraphNode node, bool wait, const void *out, struct vcu_semas **s)
 {
     CUresult res = vcu_check_init();

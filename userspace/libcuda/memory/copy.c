@@ -72,8 +72,8 @@ static bool crosses(const struct vcu_copy *c)
            src != NULL && (dst->device != current->device || src->device != current->device);
 }
 
-/* Can nothing but a wait tell when the copy to the device has ended? The source has been read when the call
-   returns, or lies on the device. */
+/* True if only a wait can reveal when the copy to the device has ended. The source has been read
+ * when the call returns, or lies on the device. */
 static bool is_quiet(const struct vcu_copy *c)
 {
     return !c->dst.array && c->width * c->height * c->depth <= VCU_OWE_MAX &&
@@ -151,9 +151,9 @@ static CUresult upload_staged(const struct vcu_copy *c)
 }
 
 /*
- * Asynchronous copies are answered when they are complete, which is too late for an address that the
- * driver refuses at the call. So of memory that is not known here the first and the last byte are
- * copied ahead, and the worker answers as soon as these are issued.
+ * Asynchronous copies are answered when they are complete, which is too late for an address that
+ * the driver refuses at the call. For unknown memory, the first and the last byte are therefore
+ * copied ahead, and the worker answers as soon as these copies are issued.
  */
 static CUresult try_ends(const struct vcu_copy *c, uint64_t src_extent, uint64_t dst_extent)
 {
@@ -169,16 +169,16 @@ static CUresult try_ends(const struct vcu_copy *c, uint64_t src_extent, uint64_t
     return upload_inline(&one, 1, VGP_WHEN_ISSUED);
 }
 
-/* A copy out of pinned memory reads it in its stream's order. With nothing outstanding that is now: the bytes may go
-   with the record, and a wait for the copy can be owed like one behind pageable memory. */
+/* A copy out of pinned memory reads it in its stream's order. With no work outstanding that is now:
+ * the bytes may go with the record, and a wait for the copy can be owed as for pageable memory. */
 static bool upload_now(const struct vcu_copy *c, uint64_t bytes)
 {
     return c->async && bytes <= INLINE_ASYNC && c->height == 1 && c->depth == 1 && is_quiet(c) &&
            vcu_wait_may_owe(c->stream);
 }
 
-/* A synchronous copy whose bytes are taken over by the record: it is left to complete by itself where
-   nothing has to be waited for before it. False: it must be waited for. */
+/* A synchronous copy whose bytes are in the record: it may complete by itself where no earlier work
+ * requires a wait. False: the caller must wait. */
 static bool upload_owed(const struct vcu_copy *c, uint64_t bytes, CUresult *res)
 {
     if (bytes > INLINE_ASYNC || c->height > 1 || c->depth > 1 || !is_quiet(c) || !vcu_wait_may_owe(c->stream))
@@ -192,8 +192,8 @@ static bool upload_owed(const struct vcu_copy *c, uint64_t bytes, CUresult *res)
 }
 
 /*
- * The same for more bytes than a record takes: the staging area has them when the call returns. Of 64 KiB the program
- * waits for its own copy of them only, while the worker makes the other one.
+ * Same for more bytes than a record holds: the staging area has them when the call returns. Of 64
+ * KiB the program waits only for its own copy, while the worker makes the second.
  */
 static bool upload_staged_owed(const struct vcu_copy *c, CUresult *res)
 {
@@ -214,7 +214,7 @@ static CUresult upload(const struct vcu_copy *c, uint64_t src_extent)
 {
     uint64_t bytes = c->width * c->height * c->depth;
     uint64_t dst_extent = vcu_copy_extent(&c->dst, c);
-    /* An address that we know needs no answer of the worker; others may be refused by it. */
+    /* A known address needs no answer of the worker, which may refuse others. */
     bool known = dst_extent != 0 && vcu_memory_is_device(c->dst.addr, dst_extent);
     uint32_t when = !c->async ? VGP_WHEN_COMPLETE : known ? VGP_WHEN_NEVER : VGP_WHEN_ISSUED;
 
@@ -298,7 +298,7 @@ static CUresult host_to_host(const struct vcu_copy *c)
     return CUDA_SUCCESS;
 }
 
-/* Is nothing about either side for the worker to refuse? Host memory is in place. */
+/* True if the worker has no reason to refuse either side. Host memory is in place. */
 static bool is_certain(const struct vcu_copy *c)
 {
     return !c->dst.array && !c->src.array &&
@@ -346,8 +346,8 @@ CUresult vcu_copy_check(const char *call, struct vcu_copy *c, uint64_t *to, uint
     return CUDA_SUCCESS;
 }
 
-/* An address of no known sort counts as host memory: that there is some is asked of the kernel. Where
-   the call says that it is host memory, only for copies that cost more than the question. */
+/* An unknown address counts as host memory: the kernel is asked whether it is mapped. Where the
+ * call says that it is host memory, only for copies that cost more than this check. */
 bool vcu_copy_host_ok(const struct vcu_copy_end *e, uint64_t extent)
 {
     if (e->device || (!e->guessed && extent < VCU_ASK_ABOVE))
@@ -355,7 +355,7 @@ bool vcu_copy_host_ok(const struct vcu_copy_end *e, uint64_t extent)
     return lnk_memory_mapped((const void *)(uintptr_t)e->addr, extent);
 }
 
-/* A copy that begins in memory of ours and ends behind it is refused before any byte is moved. */
+/* Refuses a copy that begins in known memory and ends behind it, before any byte is moved. */
 static bool leaves_memory(const struct vcu_copy_end *e, uint64_t extent)
 {
     struct vcu_place place;
@@ -367,7 +367,7 @@ static bool leaves_memory(const struct vcu_copy_end *e, uint64_t extent)
            extent > place.size - (e->addr - place.start);
 }
 
-/* The same for pinned memory of the host, at both ends of it. */
+/* Same for pinned host memory, at both ends. */
 static bool crosses_pinned(const struct vcu_copy_end *e, uint64_t extent)
 {
     return !e->device && !e->array && vcu_memory_host_crossed(e->addr, extent);
@@ -399,7 +399,7 @@ CUresult vcu_copy_run(const char *call, struct vcu_copy *c)
     res = c->dst.device ? upload(c, from) : download(c, to);
     if (vcu_units_watch() && res == CUDA_SUCCESS && !c->async)
         vcu_units_after_wait(false);
-    if (res == CUDA_SUCCESS && !c->async) { /* it has waited for earlier work: so here it surfaces */
+    if (res == CUDA_SUCCESS && !c->async) { /* it has waited for earlier work, so the error surfaces here */
         vcu_units_wait_answered();
         res = lnk_ring_take_async_error(&vcu.ring);
     }

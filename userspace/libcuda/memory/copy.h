@@ -5,18 +5,19 @@
 
 #include "memory.h"
 
-/* From this many bytes on it is checked that what a call says is host memory is mapped. */
+/* Size in bytes from which a call's host memory is checked to be mapped. */
 #define VCU_ASK_ABOVE (64u << 20)
 
 struct vcu_copy_end {
     bool device;
-    uint64_t addr;   /* of the first byte that is copied */
-    uint64_t pitch;  /* bytes from row to row */
-    uint64_t height; /* rows from plane to plane */
-    /* an array: device is set, addr is its handle, and the copy begins at byte x of row y of slice z */
+    uint64_t addr;   /* address of the first copied byte */
+    uint64_t pitch;  /* row pitch, bytes */
+    uint64_t height; /* plane pitch, rows */
+    /* an array: device is set, addr is its handle, and the copy begins at byte x of row y of slice
+     * z */
     bool array;
     uint64_t x, y, z;
-    bool guessed; /* the call left open whether it is device memory */
+    bool guessed; /* the call does not say whether it is device memory */
 };
 
 struct vcu_copy {
@@ -25,10 +26,10 @@ struct vcu_copy {
     uint64_t height, depth; /* rows, planes */
     CUstream stream;
     bool async;
-    CUcontext dst_context, src_context; /* of copies between contexts; else NULL */
+    CUcontext dst_context, src_context; /* for copies between contexts; else NULL */
 };
 
-/* A side as the wire has it: kind, and what stands for pitch and height of byte x of row y of plane z. */
+/* Wire form of a side: kind, and the values of pitch and height for byte x of row y of plane z. */
 static inline uint32_t vcu_copy_wire_kind(const struct vcu_copy_end *e)
 {
     return e->array ? VGP_COPY_ARRAY : e->device ? VGP_COPY_DEVICE : VGP_COPY_HOST;
@@ -47,7 +48,7 @@ static inline uint64_t vcu_copy_wire_height(const struct vcu_copy_end *e, uint64
 /* Linear copy of n bytes. */
 CUresult vcu_copy_linear(const char *call, bool dst_device, uint64_t dst, bool src_device, uint64_t src,
                          uint64_t n, CUstream stream, bool async);
-/* The same with two addresses of either sort: what is no device memory that we know is host memory. */
+/* Same with two addresses of either kind: an address outside known device memory is host memory. */
 CUresult vcu_copy_unified(const char *call, uint64_t dst, uint64_t src, uint64_t n, CUstream stream,
                           bool async);
 /* A 3D copy; the contexts are NULL, or those of its sides. */
@@ -65,19 +66,20 @@ static inline uint64_t vcu_copy_row_at(const struct vcu_copy_end *e, uint64_t z,
 void vcu_copy_pack(uint8_t *packed, const struct vcu_copy_end *e, uint64_t z, uint64_t y, uint64_t x,
                    uint64_t width, uint64_t rows, bool to_host);
 /*
- * copy_staged.c: copies between the memory of the program and the device through pieces of the staging area. An
- * upload that is not asynchronous, and every download, is complete on return.
+ * copy_staged.c: copies between the memory of the program and the device through pieces of the
+ * staging area. An upload that is not asynchronous, and every download, is complete on return.
  */
 CUresult vcu_copy_upload_staged(const struct vcu_copy *c, enum vcu_effect effect);
 CUresult vcu_copy_download_staged(const struct vcu_copy *c);
-/* Whether a staged upload that need not wait should: to find out which kind of stores is the faster. */
+/* True if a staged upload that need not wait should wait, to measure which kind of stores is
+ * faster. */
 bool vcu_copy_to_be_measured(const struct vcu_copy *c);
-/* Bytes from the first to the last byte that one side touches; 0 = overflow. */
+/* Extent of one side in bytes, from the first to the last byte; 0 = overflow. */
 uint64_t vcu_copy_extent(const struct vcu_copy_end *e, const struct vcu_copy *c);
-/* What is refused at once: simplifies, and finds both extents. CUDA_SUCCESS with *to == 0: nothing to
-   copy. */
+/* Immediate checks: simplifies the copy and computes both extents. CUDA_SUCCESS with *to == 0:
+ * nothing to copy. */
 CUresult vcu_copy_check(const char *call, struct vcu_copy *c, uint64_t *to, uint64_t *from);
-/* False: a host side is not mapped, as far as that is asked. extent: of that side. */
+/* False: a host side is known to be unmapped. extent: of that side. */
 bool vcu_copy_host_ok(const struct vcu_copy_end *e, uint64_t extent);
 /* The normal form of a 3D copy, with the checks of its parameters. */
 CUresult vcu_copy_from_3d(const char *call, const CUDA_MEMCPY3D *p, struct vcu_copy *c);

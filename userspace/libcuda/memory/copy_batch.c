@@ -92,7 +92,7 @@ CUresult vcu_peer_3d(const char *call, const CUDA_MEMCPY3D_PEER *p, CUDA_MEMCPY3
         return res;
     if (p == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    /* Contexts count where the memory type does not say where the memory is. */
+    /* Contexts matter where the memory type does not determine the location. */
     if ((p->srcMemoryType == CU_MEMORYTYPE_DEVICE && vcu_context_find(p->srcContext) == NULL) ||
         (p->dstMemoryType == CU_MEMORYTYPE_DEVICE && vcu_context_find(p->dstContext) == NULL))
         return VCU_REFUSE(CUDA_ERROR_INVALID_CONTEXT, call, "a context handle is not live");

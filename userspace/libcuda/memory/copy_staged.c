@@ -8,13 +8,14 @@
 #include "../../../lib/bulk/bulk.h"
 #include "vgp_guest.h"
 
-/* Pieces of one copy under way: one at each side and one or two between them. More would only take
-   more of the caches (measured: 4 pieces of 128 KiB are as fast as any other choice, or faster). */
+/* Pieces of a copy in flight: one at each side and one or two between them. More would only use
+ * more cache (measured: 4 pieces of 128 KiB are as fast as any other choice, or faster). */
 #define IN_FLIGHT 4
-/* Uploads of at least so many bytes that would be a single piece are several while they are measured. */
+/* Minimum size in bytes of uploads that are divided into several pieces while they are measured,
+ * although one piece would do. */
 #define MEASURED_MIN (64u << 10)
 #define MEASURED_PIECE (16u << 10)
-#define ROW_PAST_MIN 4096u /* bytes of a row for which stores past the caches pay */
+#define ROW_PAST_MIN 4096u /* minimum row size, bytes, for which stores past the caches pay */
 
 static uint64_t wire_address(const struct vcu_copy_end *e, uint64_t z, uint64_t y, uint64_t x)
 {
@@ -105,7 +106,7 @@ static bool next_piece(const struct vcu_copy *c, struct piece *p)
     return true;
 }
 
-/* Errors of pieces: the first one counts. */
+/* Errors of pieces: the first is kept. */
 static void keep_first(CUresult *all, CUresult one)
 {
     if (*all == CUDA_SUCCESS)
@@ -150,7 +151,8 @@ CUresult vcu_copy_upload_staged(const struct vcu_copy *c, enum vcu_effect effect
 
         if (tail - head == IN_FLIGHT)
             keep_first(&all, finish(&under_way[head++ % IN_FLIGHT]));
-        /* Holding some, never wait for others' pieces: finish an own one instead. */
+        /* While holding pieces, never wait for those of other threads: finish an own piece
+         * instead. */
         while ((f.chunk = vcu_chunk_take(tail != head)) == NULL && tail != head)
             keep_first(&all, finish(&under_way[head++ % IN_FLIGHT]));
         if (f.chunk == NULL)
@@ -162,7 +164,7 @@ CUresult vcu_copy_upload_staged(const struct vcu_copy *c, enum vcu_effect effect
             vcu_chunk_give(f.chunk);
             keep_first(&all, res);
         } else if (c->async) {
-            vcu_chunk_give_later(f.chunk); /* the source has been read: that is all async promises */
+            vcu_chunk_give_later(f.chunk); /* the source has been read: async promises no more */
         } else {
             under_way[tail++ % IN_FLIGHT] = f;
         }
@@ -229,7 +231,7 @@ CUresult vcu_copy_download_staged(const struct vcu_copy *c)
             more = next_piece(c, &f.p);
             continue;
         }
-        if (head == tail) /* nothing under way and no piece to be had: the worker is gone */
+        if (head == tail) /* no piece in flight and none available: the worker is gone */
             return all != CUDA_SUCCESS ? all : lnk_ring_dead(&vcu.ring);
         take_down(c, &under_way[head++ % IN_FLIGHT], &stores, &all);
         more = more && all == CUDA_SUCCESS;

@@ -25,7 +25,8 @@ CUresult vcu_decompress_capable(int device, uint64_t address, bool *out)
     return res;
 }
 
-/* Operations first .. first + n - 1; *at: the one that the result is about, SIZE_MAX: none. */
+/* Operations first .. first + n - 1; *at: the operation that the result concerns, SIZE_MAX:
+ * none. */
 static CUresult piece(const CUmemDecompressParams *p, size_t first, uint32_t n, CUstream stream, size_t *at)
 {
     uint64_t src_bytes[PIECE], dst_bytes[PIECE], actual[PIECE], src[PIECE], dst[PIECE];

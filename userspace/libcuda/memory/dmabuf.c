@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * dma-bufs: of pinned host memory and managed memory, whose pages are the guest's; and memory of other drivers
- * of the guest (vgem, udmabuf, virtio-gpu) as external memory. The guest's driver does both
- * (kernel/vgpu_drv), so neither exists over the socket. Device memory is the host's: the guest has no pages of it.
+ * dma-bufs: of pinned host memory and managed memory, whose pages are the guest's; and memory of
+ * other drivers of the guest (vgem, udmabuf, virtio-gpu) as external memory. The guest's driver
+ * does both (kernel/vgpu_drv), so neither exists over the socket. Device memory is the host's: the
+ * guest has no pages of it.
  *
- * Imported memory is registered with the provider as pinned host memory is, and known here as device memory: the
- * program has no mapping of it from us. Its addresses are reserved in this process, so that they stand for nothing
- * else.
+ * Imported memory is registered with the provider like pinned host memory, and known in the guest
+ * as device memory: libcuda gives the program no mapping of it. Its addresses are reserved in this
+ * process, so that they refer to no other memory.
  */
 #define _GNU_SOURCE
 #include "memory.h"
@@ -67,7 +68,7 @@ static CUresult no_dmabuf(const char *call)
 
 /* ---- import --------------------------------------------------------------------------------- */
 
-/* At the same address for both; where that is not free in the worker, somewhere else. */
+/* At the same address for both; where that is not free in the worker, at another address. */
 static int import_somewhere(int fd, uint64_t length, bool read_only, struct lnk_shared_memory *m)
 {
     struct lnk_transport *t = &vcu.transport;
@@ -174,7 +175,7 @@ static CUresult refuse_range(const char *why)
     return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuMemGetHandleForAddressRange", "%s", why);
 }
 
-/* Has the range pages of the guest? Then where it lies in the memory that is shared. */
+/* True if the range has pages of the guest; returns its offset in the shared memory. */
 static CUresult find_pages(uint64_t start, uint64_t size, struct vcu_place *p, uint64_t *offset)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), length;
@@ -190,7 +191,8 @@ static CUresult find_pages(uint64_t start, uint64_t size, struct vcu_place *p, u
             "device memory is the host's: the guest has no pages of it (device attribute 124 is 0)");
     if (!p->m.in_place)
         return refuse_range("the memory is not pinned (beyond pin_limit_mib of vgpu_drv), only copied");
-    /* Whole pages: the last one is wholly there, although the range may end within it. A slab has pages of others. */
+    /* Whole pages: the last page is included entirely, although the range may end within it. A slab
+     * has pages of other allocations. */
     *offset = start - (uintptr_t)p->m.shared.va;
     length = p->m.slab == NULL ? p->m.shared.length : (p->size + page - 1) & ~(page - 1);
     return vgp_range_ok(*offset - p->m.slab_offset, size, length) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * External memory. Memory that a CUDA context exported as a file descriptor can be imported: it is
- * physical memory (lib/driver/external_memory.h). A dma-buf can be imported where its memory is the VM's
- * (dmabuf.c). What lies on a device of the guest the GPU on the host cannot reach. Semaphores of other
- * APIs can be waited for and signalled: stream/external_semaphore.c.
+ * physical memory (lib/driver/external_memory.h). A dma-buf can be imported where its memory is the
+ * VM's (dmabuf.c). The GPU on the host cannot reach memory on a device of the guest. Semaphores of
+ * other APIs can be waited for and signalled: stream/external_semaphore.c.
  */
 #include "memory.h"
 

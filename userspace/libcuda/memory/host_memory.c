@@ -3,11 +3,12 @@
  * Pinned host memory: pages that the worker maps too, at the same address where that is free there,
  * and that the provider has registered. Copies to and from it need no staging, kernels may use it.
  *
- * Where existing memory cannot be shared (over the socket, when its first or last page may have other data, or it is shared already),
- * cuMemHostRegister still succeeds as pinned memory does, copies are staged, and only the device
- * pointer of it is refused. The same holds in a VM beyond pin_limit_mib of the guest's driver, which counts what a
- * user has pinned: NVIDIA's driver knows no such limit. Memory that is asked for as mapped
- * (CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTREGISTER_DEVICEMAP) is pinned or refused.
+ * Where existing memory cannot be shared (over the socket, when its first or last page may have
+ * other data, or it is shared already), cuMemHostRegister still succeeds like pinned memory, copies
+ * are staged, and only its device pointer is refused. The same holds in a VM beyond pin_limit_mib
+ * of the guest's driver, which counts the memory pinned by a user: NVIDIA's driver has no such
+ * limit. Memory requested as mapped (CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTREGISTER_DEVICEMAP) is
+ * pinned or refused.
  */
 #define _GNU_SOURCE
 #include "memory.h"
@@ -38,8 +39,8 @@ static CUresult result_of(const char *call, int rc)
     return call == NULL ? res : VCU_REFUSE(res, call, "%s", vcu.transport.why);
 }
 
-/* Does the driver's error say that the limit is reached? ENOBUFS has no other meaning. Drivers before that
-   gave ENOMEM, also where the host is short of memory: copies are staged then, too. */
+/* True if the driver's error means that the limit is reached. ENOBUFS has no other meaning. Older
+ * drivers returned ENOMEM, also when the host is short of memory: copies are staged then, too. */
 static bool is_over_limit(int rc)
 {
     return rc == -ENOBUFS || rc == -ENOMEM;
@@ -69,7 +70,7 @@ static void say_staged(const char *call, uint64_t size)
             (unsigned long long)size, vcu.transport.why);
 }
 
-/* What of the description does not depend on sharing. */
+/* The part of the description that does not depend on sharing. */
 static void describe(struct vcu_memory *m)
 {
     struct vcu_context *c = vcu_context_find(NULL);
@@ -79,7 +80,7 @@ static void describe(struct vcu_memory *m)
     m->buffer_id = vcu_memory_new_id();
 }
 
-/* Registers what the worker has mapped with its provider. */
+/* Registers memory mapped by the worker with its provider. */
 static CUresult register_region(struct vcu_memory *m, unsigned flags)
 {
     uint64_t on_device = 0;
@@ -95,7 +96,7 @@ static CUresult register_region(struct vcu_memory *m, unsigned flags)
     return res;
 }
 
-/* Memory that only this process has. */
+/* Memory of this process alone. */
 static CUresult stage_new(const char *call, uint64_t length, struct vcu_memory *m)
 {
     void *p = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -120,9 +121,9 @@ void *vcu_far_address(void)
 }
 
 /*
- * Kernels use the program's own address, so memory that the worker could not map there is tried at another
- * one. Which addresses the worker keeps for itself nobody here knows; there are few, and they lie where a
- * program's mappings lie too.
+ * Kernels use the program's own address, so memory that the worker could not map there is tried at
+ * another address. This process does not know which addresses the worker reserves; they are few,
+ * and in the same areas as a program's mappings.
  */
 static int alloc_shared(uint64_t length, struct lnk_shared_memory *m)
 {
@@ -194,7 +195,7 @@ CUresult vcu_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
     if (pp == NULL || (Flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP |
                                            CU_MEMHOSTALLOC_WRITECOMBINED)) != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (bytesize == 0) { /* nothing, as NVIDIA's driver gives */
+    if (bytesize == 0) { /* nothing, as with NVIDIA's driver */
         *pp = NULL;
         return CUDA_SUCCESS;
     }
@@ -212,7 +213,7 @@ CUresult vcu_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
     return CUDA_SUCCESS;
 }
 
-/* Takes the range out if it is of the wanted sort; `registered` tells the two sorts apart. */
+/* Removes the range if it is of the requested kind; `registered` distinguishes the two kinds. */
 static CUresult take(void *p, bool registered, struct vcu_place *place)
 {
     struct vcu_place found;
@@ -250,10 +251,12 @@ CUresult vcu_host_memory_end(void *p, bool registered, const char *call)
 }
 
 /*
- * Is all else on the pages [start, end) around p the allocator's own bookkeeping of p? Sharing replaces the pages, and a
- * write of another thread to other data on them would be lost. The C library of GNU maps each large request by itself (from
- * 128 KiB on, up to a bound that grows with what is freed), and says so in the two words before it, from which free()
- * finds the mapping: these pages have no other data. The words are read by a system call: what is before p may be unmapped.
+ * True if all other data on the pages [start, end) around p is the allocator's own bookkeeping of
+ * p. Sharing replaces the pages, and a write of another thread to other data on them would be lost.
+ * The GNU C library maps each large request separately (from 128 KiB on, up to a bound that grows
+ * with what is freed), and records that in the two words before it, by which free() finds the
+ * mapping: these pages have no other data. The words are read by a system call, because the memory
+ * before p may be unmapped.
  */
 static bool has_its_pages(const void *p, uint64_t start, uint64_t end)
 {
@@ -361,7 +364,8 @@ CUresult vcu_cuMemHostGetFlags(unsigned int *pFlags, void *p)
         return res;
     if (pFlags == NULL || !vcu_memory_find_host((uintptr_t)p, &place) || place.m.registered)
         return CUDA_ERROR_INVALID_VALUE;
-    /* Under unified addressing all pinned memory is mapped, whatever was asked for; staged memory is not. */
+    /* Under unified addressing all pinned memory is mapped, whatever was requested; staged memory
+     * is not. */
     *pFlags = place.m.flags | (place.m.in_place ? CU_MEMHOSTALLOC_DEVICEMAP : 0);
     return CUDA_SUCCESS;
 }

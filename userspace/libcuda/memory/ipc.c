@@ -43,7 +43,7 @@ CUresult vcu_cuIpcCloseMemHandle(CUdeviceptr dptr)
 
     if (res != CUDA_SUCCESS)
         return res;
-    /* Out of the table first: once closed, the address may be another thread's at once. */
+    /* Removed from the table first: once closed, another thread may get the address at once. */
     struct vcu_place p;
     bool last = vcu_memory_close(dptr, &p);
 
@@ -74,7 +74,7 @@ CUresult vcu_cuEventCreate(CUevent *phEvent, unsigned int Flags)
     return res;
 }
 
-/* Another process may be told of the record as soon as the call returns: it must have happened. */
+/* Another process may learn of the record as soon as the call returns: it must have happened. */
 static CUresult recorded(CUevent event, CUresult res)
 {
     uint64_t echo;

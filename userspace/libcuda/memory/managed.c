@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * __managed__ variables. The host's driver chooses where they are; the guest keeps pages of its own
- * at the same addresses and carries bytes over as a GPU without concurrent managed access does
- * (attribute 89 is 0): what the program wrote goes to the device before work is sent, what the
- * device wrote comes back when the program synchronises. Until then, as CUDA demands of programs on
- * such devices, the processor keeps away from managed data.
+ * __managed__ variables. The host's driver chooses their addresses; the guest keeps its own pages
+ * at the same addresses and copies bytes as a GPU without concurrent managed access does (attribute
+ * 89 is 0): the program's writes go to the device before work is sent, the device's writes come
+ * back when the program synchronises. Until then, as CUDA demands of programs on such devices, the
+ * processor must not access managed data.
  *
- * A snapshot of each variable says which bytes either side has changed since they were last equal,
- * so neither overwrites the other's. Programs without such variables pay one load per call.
+ * A snapshot of each variable shows the bytes that either side has changed since they were last
+ * equal, so neither overwrites the other's. Programs without such variables pay one load per call.
  */
 #define _GNU_SOURCE
 #include "managed.h"
@@ -23,20 +23,20 @@
 
 #define UP_MAX 65536u /* inline data of one vgpCopy */
 #define DOWN_MAX VGP_COPY_REPLY_MAX
-#define JOIN 256u /* equal bytes between two changed runs that are sent along */
+#define JOIN 256u /* maximum gap of equal bytes between two changed runs sent as one */
 
 struct shadow {
     struct shadow *next;
     uint64_t addr, size;
     uint64_t owner;   /* module or library */
-    uint64_t context; /* in which the bytes are carried */
-    uint64_t stream;  /* of our own, not blocking: transfers wait for nobody */
+    uint64_t context; /* used to transfer the bytes */
+    uint64_t stream;  /* private and non-blocking: transfers wait for no other stream */
     uint8_t *snapshot;
-    bool device_ahead; /* work was sent since the device's bytes were last fetched for good */
+    bool device_ahead; /* work was sent since the last complete fetch of the device's bytes */
 };
 
-/* Pages of this process that stand for pages of the device; they stay: the address may come again,
-   and a program may read its variables while it ends. */
+/* Pages of this process that mirror pages of the device; never unmapped: the address may be reused,
+ * and a program may read its variables while it exits. */
 struct run {
     struct run *next;
     uint64_t start, end;
@@ -45,7 +45,7 @@ struct run {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shadow *shadows;
 static struct run *runs;
-static __thread bool inside; /* our own transfers must not start others */
+static __thread bool inside; /* the unit's own transfers must not start further transfers */
 
 /* ---- pages ---------------------------------------------------------------------------------- */
 
@@ -58,7 +58,7 @@ static bool is_ours(uint64_t page)
     return false;
 }
 
-/* Maps the pages around a variable at its own address; false when something else is there. */
+/* Maps the pages around a variable at its own address; false when the address is in use. */
 static bool map_pages(uint64_t addr, uint64_t size)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -143,7 +143,7 @@ static void push_one(struct shadow *s)
         return;
     while (i < s->size) {
         uint64_t from, to, same = 0;
-        /* Bytes between are as the device has them, unless it may be changing them now. */
+        /* The bytes in the gap equal the device's, unless it may be changing them now. */
         uint64_t join = s->device_ahead ? 1 : JOIN;
 
         while (i < s->size && now[i] == s->snapshot[i])
@@ -162,7 +162,7 @@ static void push_one(struct shadow *s)
     }
 }
 
-/* Brings over what the device has changed; what the program has changed meanwhile stays. */
+/* Fetches the bytes that the device has changed; bytes changed by the program meanwhile stay. */
 static void pull_one(struct shadow *s)
 {
     uint8_t *now = (uint8_t *)(uintptr_t)s->addr, *fresh = malloc(s->size);
@@ -228,7 +228,7 @@ static struct shadow *find_locked(uint64_t addr)
     return s;
 }
 
-/* A stream of ours in this context; shared by its variables. */
+/* The private stream in this context; shared by its variables. */
 static CUresult stream_of_context(uint64_t context, uint64_t *stream)
 {
     CUstream made;

@@ -11,7 +11,7 @@ static uint64_t address(const void *p)
     return (uintptr_t)p;
 }
 
-/* Unified addressing: what is not known as device memory is memory of this process. */
+/* Unified addressing: an address outside known device memory is memory of this process. */
 static bool on_device(uint64_t addr)
 {
     return vcu_memory_is_device(addr, 0);
@@ -41,12 +41,12 @@ static CUresult run_between(const char *call, struct vcu_copy *c)
         res = vcu_cuCtxSynchronize_v2(c->dst_context);
     if (res == CUDA_SUCCESS)
         res = vcu_copy_run(call, c);
-    /* Their later work comes behind it. */
+    /* Their later work is ordered behind it. */
     return res == CUDA_SUCCESS && (src || dst) ? vgp_call_cuStreamSynchronize(c->stream) : res;
 }
 
-/* One worker has all devices of the process in one address space: inside of one device a peer copy is
-   a device copy. */
+/* A single worker has all devices of the process in one address space: inside of one device a peer
+ * copy is a device copy. */
 CUresult vcu_copy_peer(const char *call, CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
                        CUcontext src_context, size_t n, CUstream stream, bool async)
 {
@@ -70,7 +70,7 @@ CUresult vcu_copy_peer(const char *call, CUdeviceptr dst, CUcontext dst_context,
     return run_between(call, &c);
 }
 
-/* Where one side of a strided copy is. */
+/* Location of a side of a strided copy. */
 static CUresult resolve(const char *call, CUmemorytype type, const void *host, CUdeviceptr device,
                         CUarray array, struct vcu_copy_end *end)
 {
@@ -99,7 +99,7 @@ static CUresult resolve(const char *call, CUmemorytype type, const void *host, C
     }
 }
 
-/* Where on that side the copy begins. False: that is nowhere, or its rows are longer than its pitch. */
+/* Start of the copy on that side. False: invalid, or its rows are longer than its pitch. */
 static bool advance(struct vcu_copy_end *e, uint64_t width, uint64_t x, uint64_t y, uint64_t z)
 {
     uint64_t rows, bytes;
@@ -116,7 +116,7 @@ static bool advance(struct vcu_copy_end *e, uint64_t width, uint64_t x, uint64_t
         __builtin_mul_overflow(e->pitch, e->height, &rows) || __builtin_add_overflow(x, width, &x) ||
         (e->pitch != width && x > e->pitch))
         return false;
-    if (bytes >= VCU_ASK_ABOVE) /* where that leads to is asked */
+    if (bytes >= VCU_ASK_ABOVE) /* the kind of memory at the address is looked up */
         e->guessed = true;
     return true;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Device memory: allocation, and what the guest knows about its own addresses. Pools and the
- * stream-ordered allocator are in pool.c. */
+/* Device memory: allocation, and the tables of known addresses. Pools and the stream-ordered
+ * allocator are in pool.c. */
 #include "memory.h"
 #include "managed.h"
 
@@ -74,7 +74,7 @@ bool vcu_memory_take(uint64_t start, enum vcu_memory_kind kind, struct vcu_place
 }
 
 struct access {
-    uint64_t start, next; /* where the mapping begins, where the next one would */
+    uint64_t start, next; /* start of the mapping, and of the next one */
     unsigned flags;
     int device;
 };
@@ -265,7 +265,7 @@ const struct vcu_unit_ops vcu_memory_unit = {.context_ending = context_ending,
 
 bool vcu_memory_put(uint64_t start, uint64_t size, const struct vcu_memory *m)
 {
-    /* The worker says that the address is new: what the table still has there is gone. */
+    /* The worker reports the address as new: stale entries of the table there are removed. */
     while (!vcu_memory_add(start, size, m)) {
         struct vcu_range stale;
 
@@ -330,7 +330,7 @@ CUresult vcu_memory_note_pool(uint64_t dptr, uint64_t size, uint64_t pool, CUstr
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Makes counting and entering one step. */
+/* Makes counting and entering atomic. */
 static pthread_mutex_t opened_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct opened {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the guest knows about addresses: its own device allocations and variables, and its pinned
- * host memory. Pointer attributes, copy directions and in-place copies are decided from here.
+ * The guest's tables of known addresses: device allocations and variables, and pinned host memory.
+ * Pointer attributes, copy directions and in-place copies are decided from them.
  */
 #ifndef VCU_MEMORY_H
 #define VCU_MEMORY_H
@@ -14,7 +14,7 @@ enum vcu_memory_kind {
     VCU_MEM_MANAGED = 3,  /* cuMemAllocManaged: host memory at the same address on both sides */
     VCU_MEM_HOST = 4,     /* cuMemHostAlloc, cuMemHostRegister */
     VCU_MEM_MAPPED = 5,   /* cuMemMap; `flags` is what cuMemSetAccess allows */
-    VCU_MEM_SHADOW = 6,   /* a __managed__ variable: device memory, and pages of ours there */
+    VCU_MEM_SHADOW = 6,   /* a __managed__ variable: device memory, plus pages of this process */
 };
 
 /* Describes one range; never freed while it is in a set. */
@@ -27,18 +27,18 @@ struct vcu_memory {
     unsigned flags;                  /* host: CU_MEMHOSTALLOC_* or CU_MEMHOSTREGISTER_* */
     bool registered;                 /* host: by cuMemHostRegister: the memory is the application's */
     bool sync_memops;                /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
-    bool in_place;                   /* host: the worker maps it: copies need no staging */
+    bool in_place;                   /* host: mapped by the worker, copies need no staging */
     bool over_limit;                 /* host: not in place because of the driver's pin_limit_mib */
     uint64_t device_ptr;             /* host, managed: address of the range's start on the device, 0 = none */
-    uint64_t pool;                   /* device: the pool that it came from, 0 = none */
-    bool graph;                      /* device: of a graph's allocation node: launches allocate it */
-    uint64_t allocation;             /* mapped: handle of its physical memory, which may be gone */
-    unsigned opened;                 /* device: memory of another process, opened so many times */
-    bool exported;                   /* device: another process may open it; host: a dma-buf has its pages */
+    uint64_t pool;                   /* device: its pool, 0 = none */
+    bool graph;                      /* device: of a graph's allocation node, allocated by launches */
+    uint64_t allocation;             /* mapped: handle of its physical memory, possibly ended */
+    unsigned opened;                 /* device: number of times opened, for memory of another process */
+    bool exported;                   /* device: other processes may open it; host: a dma-buf has its pages */
     bool imported;                   /* device: memory of a dma-buf */
     struct lnk_shared_memory shared; /* host, managed; of a slab: the whole slab */
-    struct vcu_slab *slab;           /* host: it is a part of it (slab.c), NULL = of none */
-    uint64_t slab_offset;            /* ... from there on, bytes */
+    struct vcu_slab *slab;           /* host: the slab that contains it (slab.c), NULL = none */
+    uint64_t slab_offset;            /* offset in the slab, bytes */
 };
 
 /* A found range with a copy of its description. */
@@ -54,47 +54,52 @@ bool vcu_memory_find_host(uint64_t addr, struct vcu_place *place);
 /* True when [addr, addr + n) lies inside one known range of device memory (or managed memory), or
    inside mappings of cuMemMap side by side that may be written. */
 bool vcu_memory_is_device(uint64_t addr, uint64_t n);
-/* True when [addr, addr + n) lies inside one range of device memory that only work of this process's
-   streams can read: not managed, not of a pool, a graph or a mapping, not shared with other processes. */
+/* True when [addr, addr + n) lies inside one range of device memory that only work of this
+ * process's streams can read: not managed, not of a pool, a graph or a mapping, not shared with
+ * other processes. */
 bool vcu_memory_is_private(uint64_t addr, uint64_t n);
-/* Others may have the range around an address from now on: processes, holders of a dma-buf. */
+/* Notes that the range around an address may be shared from now on, with processes or holders of a
+ * dma-buf. */
 void vcu_memory_set_exported(uint64_t addr);
 /* True when [addr, addr + n) lies inside one host range that the worker maps. */
 bool vcu_memory_in_place(uint64_t addr, uint64_t n);
-/* Do the bytes begin or end in pinned memory of the host that does not have all of them? n is not 0. */
+/* True if the bytes begin or end in pinned host memory that does not contain all of them. n is not
+ * 0. */
 bool vcu_memory_host_crossed(uint64_t addr, uint64_t n);
-/* Remembers a variable of a module or library; both are forgotten together. */
+/* Adds a variable of a module or library, removed together with it. */
 void vcu_memory_note_variable(uint64_t owner, uint64_t addr, uint64_t size);
 void vcu_memory_forget_owner(uint64_t owner);
 /* Adds a range; false when memory is short (the caller then undoes the allocation). */
 bool vcu_memory_add(uint64_t start, uint64_t size, const struct vcu_memory *m);
-/* Takes the range that starts there and is of that kind out of the table. */
+/* Removes the range of that kind that starts at the address from the table. */
 bool vcu_memory_take(uint64_t start, enum vcu_memory_kind kind, struct vcu_place *place);
 uint64_t vcu_memory_new_id(void);
 /* Sets SYNC_MEMOPS of the range around an address; false when there is none. */
 bool vcu_memory_set_sync(uint64_t addr, bool on);
-/* The access of the mappings of [start, start + size), one beside the other from its start on. */
+/* Sets the access of the adjacent mappings of [start, start + size). */
 void vcu_memory_set_access(uint64_t start, uint64_t size, unsigned flags, int device);
-/* Enters a range that the worker says is new: what the table still has there is gone. False when memory is short. */
+/* Enters a range that the worker reports as new, replacing stale ranges in the table. False when
+ * memory is short. */
 bool vcu_memory_put(uint64_t start, uint64_t size, const struct vcu_memory *m);
 
-/* Enter a new allocation of the current context; the second one, of a pool in the order of a stream. When memory is
-   short the allocation is freed, and the call's answer is OUT_OF_MEMORY. */
+/* Enter a new allocation of the current context; the second function, an allocation from a pool in
+ * the order of a stream. When memory is short the allocation is freed, and the call returns
+ * OUT_OF_MEMORY. */
 CUresult vcu_memory_note(uint64_t dptr, uint64_t size);
 CUresult vcu_memory_note_pool(uint64_t dptr, uint64_t size, uint64_t pool, CUstream stream);
 
-/* Enters memory of a graph: it stays known, for the address is the graph's for good. Dropped when the
-   worker gives the address to something else. */
+/* Enters memory of a graph: it stays in the table, because the graph keeps the address permanently.
+ * Dropped when the worker assigns the address to another allocation. */
 void vcu_graph_memory_note(uint64_t dptr, uint64_t size, int device);
 /* True once graphs have allocated memory in this process. */
 bool vcu_graph_memory_known(void);
 
-/* Enters memory of another process, or counts that it was opened once more; closes it when memory is short. */
+/* Enters memory of another process, or counts a further opening; closes it when memory is short. */
 CUresult vcu_memory_note_opened(uint64_t dptr, uint64_t size, uint64_t pool);
-/* Once less; true: that was the last time, and what was in the table is in *place. */
+/* Counts one closing; true: it was the last, and the removed table entry is in *place. */
 bool vcu_memory_close(uint64_t dptr, struct vcu_place *place);
 
-/* decompress.c: CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE: the worker's driver knows. */
+/* decompress.c: CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE, from the worker's driver. */
 CUresult vcu_decompress_capable(int device, uint64_t address, bool *out);
 
 /* multicast.c: waits until all devices were added, if it is a multicast object. */
@@ -102,23 +107,26 @@ void vcu_multicast_await(uint64_t handle);
 /* The handle was released. */
 void vcu_multicast_forget(uint64_t handle);
 
-/* Allocations and slabs of a context go with it; the staging area is divided when there is one. */
+/* A context takes its allocations and slabs with it; the staging area is divided once it exists. */
 extern const struct vcu_unit_ops vcu_memory_unit, vcu_staging_unit, vcu_slab_unit;
 
 /* external_memory.c: ends a mapped buffer of external memory; false: there is none at ptr. */
 bool vcu_external_free(CUdeviceptr ptr, CUresult *r);
 
-/* dmabuf.c: shares `size` bytes of a dma-buf with the worker, for the current device at *ptr; and the end of it. */
+/* dmabuf.c: shares `size` bytes of a dma-buf with the worker, for the current device at *ptr; and
+ * ends the sharing. */
 CUresult vcu_dmabuf_import(void **object, CUdeviceptr *ptr, int fd, size_t size);
 CUresult vcu_dmabuf_release(void *object);
 
 /* vmm.c: a reserved address: the reservation and the mapping in it; map_size 0: none. */
 bool vcu_vmm_find(uint64_t addr, struct cua_reserved *out);
 
-/* host_memory.c: an address somewhere, for memory that the worker could not map elsewhere. */
+/* host_memory.c: chooses a different address for memory that the worker could not map at
+ * another. */
 void *vcu_far_address(void);
 
-/* host_memory.c: shares new host memory and registers it with the provider. call: whose refusal is traced; NULL: of none. */
+/* host_memory.c: shares new host memory and registers it with the provider. call: the call whose
+ * refusal is traced; NULL: not traced. */
 CUresult vcu_hostmem_new(const char *call, uint64_t size, struct vcu_memory *m);
 void vcu_hostmem_end(struct vcu_memory *m);
 
@@ -131,10 +139,10 @@ struct vcu_chunk *vcu_chunk_take(bool try);
 uint8_t *vcu_chunk_data(struct vcu_chunk *c);
 uint64_t vcu_chunk_offset(struct vcu_chunk *c); /* in the staging area */
 struct vgp_submit *vcu_chunk_submit(struct vcu_chunk *c);
-/* Back to the free list. */
+/* Returns the piece to the free list. */
 void vcu_chunk_give(struct vcu_chunk *c);
-/* Back to the free list as soon as its published submission is answered. An error of it becomes the
-   asynchronous error that the next synchronising call returns. */
+/* Returns the piece to the free list as soon as its published submission is answered. An error of
+ * the submission becomes the asynchronous error that the next synchronising call returns. */
 void vcu_chunk_give_later(struct vcu_chunk *c);
 
 #include "copy.h"

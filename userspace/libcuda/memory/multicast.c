@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Multicast objects: handles of physical memory (vmm.c) to which the memory of several devices is
- * bound. CUDA calls that wait until all devices were added wait here, because the worker must not
- * block.
+ * bound. CUDA calls that wait until all devices were added wait in the guest, because the worker
+ * must not block.
  */
 #include "memory.h"
 
@@ -33,7 +33,8 @@ static struct team *find_locked(uint64_t handle)
     return t;
 }
 
-/* Until the object is released, too: another thread may do that instead of adding the last one. */
+/* Also ends when the object is released: another thread may do that instead of adding the last
+ * device. */
 void vcu_multicast_await(uint64_t handle)
 {
     const struct team *t;
@@ -128,7 +129,8 @@ CUresult vcu_cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUm
     return CUDA_SUCCESS;
 }
 
-/* What calls with an object of the process check; that it is one, and not memory, is the worker's to say. */
+/* Checks of calls with an object of the process; the worker checks that it is a multicast object,
+ * not memory. */
 CUresult vcu_multicast_check(const char *call, uint64_t handle)
 {
     CUresult res = vcu_check_init();

@@ -41,7 +41,7 @@ static CUresult pointer_decompress(const struct cua_pointer *p, bool *capable)
     return vcu_decompress_capable(p->device, p->on_device, capable);
 }
 
-/* What is known about an address. */
+/* Known data about an address. */
 static struct cua_pointer pointer_about(CUdeviceptr ptr)
 {
     struct cua_pointer p = {.address = ptr, .decompress = pointer_decompress};
@@ -66,7 +66,8 @@ static struct cua_pointer pointer_about(CUdeviceptr ptr)
     return p;
 }
 
-/* Both need no current context: the runtime asks in threads that have none (PyTorch's thread that pins memory). */
+/* Both need no current context: the runtime calls them in threads without one (PyTorch's thread
+ * that pins memory). */
 CUresult vcu_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     struct cua_pointer p;

@@ -78,7 +78,7 @@ CUresult vcu_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
     return res;
 }
 
-/* The calls of 13.0 name a location and a type; what there is, is device memory. */
+/* The calls of 13.0 name a location and a type; only device memory exists. */
 CUresult vcu_pool_location(const char *call, const CUmemLocation *location, CUmemAllocationType type)
 {
     CUresult res = vcu_check_init();
@@ -118,7 +118,7 @@ CUresult vcu_cuMemPoolDestroy(CUmemoryPool pool)
         vcu_parked_pool((uintptr_t)pool, false);
     for (int i = 0; res == CUDA_SUCCESS && i < vcu.device_count; i++) {
         if (current_pools[i] == (uintptr_t)pool)
-            current_pools[i] = 0; /* documented: the default pool takes its place */
+            current_pools[i] = 0; /* documented: the default pool replaces it */
     }
     pthread_mutex_unlock(&pool_lock);
     return res;
@@ -193,7 +193,7 @@ CUresult vcu_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, s
 
 /* ---- stream-ordered allocation -------------------------------------------------------------- */
 
-/* Sends the frees that wait. False: there were none. */
+/* Sends the parked frees. False: there were none. */
 static bool give_back(void)
 {
     bool any = atomic_load(&vcu_parked) != 0;
@@ -222,7 +222,7 @@ CUresult vcu_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStrea
         res = vcu_context_facts((CUcontext)(uintptr_t)context, &facts);
     if (res == CUDA_SUCCESS)
         res = vcu_pool_of_device(&pool, facts.device,
-                                 true); /* only so that pointers can say where they came from */
+                                 true); /* only so that pointer queries can report the pool */
     bool node = res == CUDA_SUCCESS && vcu_stream_captured(hStream);
     if (res == CUDA_SUCCESS && !node) {
         parked = vcu_parked_take(bytesize, (uintptr_t)pool, hStream);

@@ -2,8 +2,8 @@
 /*
  * Physical memory and pools shared with other processes by descriptor. The descriptor is a file of
  * this guest, sealed, that holds a token of the host's broker: it can be passed on, inherited and
- * closed like any other. It keeps nothing alive: what it names can be imported as long as some
- * process has it.
+ * closed like any other. It keeps nothing alive: its object can be imported as long as some process
+ * has it.
  */
 #define _GNU_SOURCE
 #include "memory.h"
@@ -49,7 +49,7 @@ static CUresult write_ticket(enum kind kind, const uint8_t *token, int *fd)
     return CUDA_SUCCESS;
 }
 
-/* The application gives any number as a descriptor. */
+/* The application may pass any number as a descriptor. */
 static bool read_ticket(enum kind kind, int fd, uint8_t *token)
 {
     struct ticket t, want = {.kind = kind};

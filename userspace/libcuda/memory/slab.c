@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Small pinned allocations, many in one piece of shared memory. Sharing memory with the worker costs a
- * message to the broker, mappings and a registration, and worker and broker keep a bounded number of
- * regions; so allocations up to VCU_SLAB_LARGEST are whole pages of a slab, a region that belongs to one
- * context. NVIDIA's driver divides larger pieces, too.
+ * Small pinned allocations, many in one piece of shared memory. Sharing memory with the worker
+ * costs a message to the broker, mappings and a registration, and worker and broker keep a bounded
+ * number of regions; so allocations up to VCU_SLAB_LARGEST are whole pages of a slab, a region that
+ * belongs to one context. NVIDIA's driver divides larger pieces, too.
  *
  * Freed pages are given out again only when no work can still use them: at once when nothing is
- * outstanding, else after vgpSettle, the wait that vgpRegionUnregister makes for memory with a region of
- * its own. Where the worker cannot wait (a stream captures) or has failed, and where a dma-buf has the
- * pages, they stay unused until the slab ends, which it does when its last allocation is freed; KEPT_MAX
- * slabs are kept without any.
+ * outstanding, else after vgpSettle, the wait that vgpRegionUnregister makes for memory with a
+ * region of its own. Where the worker cannot wait (a stream captures) or has failed, and where a
+ * dma-buf has the pages, they stay unused until the slab ends, which it does when its last
+ * allocation is freed; up to KEPT_MAX slabs without allocations are kept.
  *
- * Not while a recorder listens: it keeps a copy of each region.
+ * Disabled while a recorder listens, which keeps a copy of each region.
  */
 #include "slab.h"
 
@@ -22,8 +22,8 @@
 
 #define PAGE 4096u
 #define RUN_MAX (VCU_SLAB_LARGEST / PAGE) /* pages; longer runs are not told apart: any allocation fits */
-#define SIZE_FIRST (256u << 10)           /* of the process's first slab, bytes: few programs need more */
-#define SIZE_LATER (2u << 20)             /* of the others: what a huge page has */
+#define SIZE_FIRST (256u << 10)           /* first slab of the process, bytes: few programs need more */
+#define SIZE_LATER (2u << 20)             /* size of further slabs: a huge page */
 #define WORDS_MAX (SIZE_LATER / PAGE / 64)
 
 struct vcu_slab {
@@ -31,14 +31,14 @@ struct vcu_slab {
     struct vcu_slab *next, **at;               /* with_room[run] */
     struct vcu_slab *next_of_all, **at_of_all; /* all_slabs */
     bool listed;                               /* in with_room[run] */
-    bool ended;               /* its context was reset or destroyed: nothing more is given out */
+    bool ended;               /* its context was reset or destroyed: no further allocations */
     unsigned run;             /* longest run of free pages, at most RUN_MAX */
     unsigned words;           /* of 64 pages */
     unsigned live;            /* allocations, those included that are being freed */
     uint64_t used[WORDS_MAX]; /* pages */
 };
 
-/* Guards all of it, and the slabs; nothing is sent under it. */
+/* Guards all of it, and the slabs; no record is sent under it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct vcu_slab *with_room[RUN_MAX + 1]; /* of all contexts, which are few, by their longest run */
 static struct vcu_slab *all_slabs;
@@ -102,7 +102,7 @@ static uint64_t mask_of(unsigned n)
     return n >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
 }
 
-/* Takes `n` pages that are known to be there; their offset in the slab, in bytes. */
+/* Takes `n` pages that are known to be free; returns their offset in the slab, in bytes. */
 static uint64_t take_pages(struct vcu_slab *s, unsigned n)
 {
     for (unsigned i = 0; i < s->words; i++) {
@@ -155,7 +155,7 @@ static void end(struct vcu_slab *s)
     free(s);
 }
 
-/* NULL: plain memory is to be tried, and its error is the call's. */
+/* NULL: the caller tries plain memory, whose error is that of the call. */
 static struct vcu_slab *new_slab(uint64_t size)
 {
     struct vcu_slab *s = calloc(1, sizeof(*s));
@@ -183,7 +183,7 @@ static void enter(struct vcu_slab *s)
     list(s);
 }
 
-/* Errors of the context come out of calls that are sent. */
+/* Errors of the context surface in calls that are sent. */
 static bool may_answer(void)
 {
     const struct vcu_context *c = vcu_context_find(NULL);
@@ -252,7 +252,7 @@ void vcu_slab_give(const struct vcu_memory *m, uint64_t size)
         end(s);
 }
 
-/* A slab of the context that has not ended is ended; *free_it: nothing of it is in use. */
+/* Ends a slab of the context that has not ended; *free_it: no part of it is in use. */
 static struct vcu_slab *end_one(uint64_t context, bool *free_it)
 {
     struct vcu_slab *s = all_slabs;

@@ -5,16 +5,17 @@
 
 #include "memory.h"
 
-/* Larger allocations have a region of their own (bytes). */
+/* Maximum size in bytes; larger allocations have their own region. */
 #define VCU_SLAB_LARGEST (64u << 10)
 
 /*
- * Takes `size` bytes of pinned memory of the current context out of a slab: describes them in *m, whose
- * `flags` stay; they begin at m->shared.va + m->slab_offset. False: the caller allocates otherwise, also
- * where an error is to be told.
+ * Takes `size` bytes of pinned memory of the current context out of a slab: describes them in *m,
+ * whose `flags` stay; they begin at m->shared.va + m->slab_offset. False: the caller allocates by
+ * other means, also to report an error.
  */
 bool vcu_slab_take(uint64_t size, struct vcu_memory *m);
-/* Gives back what vcu_slab_take() gave for `size` bytes, after waiting for work that may use it. */
+/* Returns memory of vcu_slab_take() of `size` bytes to its slab, after waiting for work that may
+ * use it. */
 void vcu_slab_give(const struct vcu_memory *m, uint64_t size);
 
 #endif

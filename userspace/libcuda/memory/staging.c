@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The staging area, cut into equal pieces. A copy passes a piece to the worker with a record and
- * gets it back with the reply; several pieces are in flight at once. Pieces of asynchronous
- * copies stay PENDING; the next copy that needs a piece collects their replies.
+ * gets it back with the reply; several pieces may be in flight. Pieces of asynchronous copies stay
+ * PENDING; the next copy that needs a piece collects their replies.
  */
 #include "memory.h"
 #include "stores.h"
@@ -32,7 +32,7 @@ static uint64_t chunk_bytes;
 static uint64_t next_age;
 static atomic_uint pending; /* pieces left behind */
 
-/* What suits the provider, as the worker says, or VGPU_STAGING_PIECE (KiB). */
+/* The size that the worker recommends for its provider, or VGPU_STAGING_PIECE (KiB). */
 static uint64_t wanted(void)
 {
     const char *value = getenv("VGPU_STAGING_PIECE");
@@ -167,8 +167,8 @@ void vcu_chunk_give(struct vcu_chunk *c)
     pthread_mutex_unlock(&lock);
 }
 
-/* Ends pieces that were given later and have been answered: an error of theirs is there for the next
- * lnk_ring_take_async_error(). */
+/* Ends pieces that were returned for later release and have been answered: their errors are then
+ * available to the next lnk_ring_take_async_error(). */
 static void reap(void)
 {
     struct vcu_chunk *c;

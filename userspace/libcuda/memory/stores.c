@@ -9,7 +9,7 @@
 #include "../../../lib/bulk/bulk.h"
 #include "../core/core.h"
 
-#define MEASURED_MIN (64u << 10) /* smaller copies cost what their records cost */
+#define MEASURED_MIN (64u << 10) /* the cost of smaller copies is that of their records */
 #define CLASS_FIRST 16           /* copies of 64 KiB, and smaller ones */
 #define CLASSES 11               /* the last one: 64 MiB and more */
 
@@ -48,7 +48,7 @@ static struct blk_choice *choice_of(bool to_host, uint64_t bytes)
     return &choices[to_host][at];
 }
 
-/* A hint that races with that of another thread is a hint still. */
+/* A hint that races with another thread's is still a hint. */
 static void tell_worker(bool to_host, uint32_t kind)
 {
     const uint32_t hints = to_host ? (kind & BLK_TO_PIECE ? VGP_PAST_TO_STAGING : 0)

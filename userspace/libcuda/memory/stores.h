@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which stores a staged copy uses: ordinary ones, or those past the caches (lib/bulk), for the pieces of the staging area,
- * which libcuda fills on the way to the device and the worker on the way back, and for the destination of large copies.
- * Learnt for each direction and power of two of bytes.
+ * Choice of stores for staged copies: ordinary stores, or stores past the caches (lib/bulk), for
+ * the pieces of the staging area, which libcuda fills for uploads and the worker for downloads, and
+ * for the destination of large copies. Learnt for each direction and power of two of bytes.
  */
 #ifndef VCU_STORES_H
 #define VCU_STORES_H
@@ -20,11 +20,11 @@ struct vcu_stores {
 
 /* Reads VGPU_STREAM_COPIES; once per connection. */
 void vcu_stores_init(void);
-/* Decides, and tells the worker its part. timed: the caller waits for the copy, and for nothing else. */
+/* Chooses, and notifies the worker of its part. timed: the caller waits for the copy only. */
 struct vcu_stores vcu_stores_plan(bool to_host, uint64_t bytes, bool timed);
-/* The copy has ended without an error. */
+/* Called when the copy has ended without an error. */
 void vcu_stores_end(const struct vcu_stores *s);
-/* Is the next copy like this wanted as a measurement? */
+/* True if the next such copy is to be measured. */
 bool vcu_stores_unsure(bool to_host, uint64_t bytes);
 
 #endif

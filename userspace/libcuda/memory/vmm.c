@@ -20,7 +20,7 @@ static uint64_t number(CUmemGenericAllocationHandle h)
     return (uint64_t)h;
 }
 
-/* All that cuda.h names. */
+/* All flags that cuda.h names. */
 #define HANDLE_TYPES \
     (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_WIN32 | CU_MEM_HANDLE_TYPE_WIN32_KMT | \
      CU_MEM_HANDLE_TYPE_FABRIC)
@@ -45,8 +45,8 @@ CUresult vcu_cuMemGetAllocationGranularity(size_t *granularity, const CUmemAlloc
 /* ---- physical memory ------------------------------------------------------------------------ */
 
 /*
- * Handles that cuMemRetainAllocationHandle has given out again while they were live: one object, as with
- * the driver, with so many releases to come before the last one.
+ * Handles that cuMemRetainAllocationHandle returned again while they were live: one object, as with
+ * the driver, and the number of releases before the last.
  */
 static struct retained {
     uint64_t handle;
@@ -142,7 +142,7 @@ CUresult vcu_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, v
         return res;
     }
     *handle = h;
-    if (mapped) { /* its new name, for the next time */
+    if (mapped) { /* its new handle, for the next call */
         place.m.allocation = h;
         vcu_memory_put(place.start, place.size, &place.m);
     }
@@ -200,7 +200,7 @@ CUresult vcu_cuMemAddressFree(CUdeviceptr ptr, size_t size)
 
     if (res != CUDA_SUCCESS)
         return res;
-    /* First: once free, the address may be another thread's at once. */
+    /* First: once free, another thread may get the address at once. */
     was = vcu_range_remove(&reservations, ptr, &r);
     res = vgp_call_cuMemAddressFree(ptr, size);
     if (res != CUDA_SUCCESS && was)
@@ -251,7 +251,7 @@ CUresult vcu_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericA
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* The number of mappings in [ptr, ptr + size), one beside the other from its start on. */
+/* The number of adjacent mappings in [ptr, ptr + size), from its start on. */
 static unsigned mappings(uint64_t ptr, uint64_t size)
 {
     struct vcu_place p;

@@ -8,7 +8,7 @@
 #include "vgp_entry.h"
 #include "vgp_guest.h"
 
-/* A captured event is an error of its own, which the worker knows. */
+/* A captured event has a separate error, which the worker returns. */
 CUresult vcu_capture_check_event(const char *call, CUevent hEvent)
 {
     CUresult res = vcu_check_usable();
@@ -79,7 +79,7 @@ CUresult vcu_cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* Dependencies are lent to the caller until its next question, as documented: by the thread. */
+/* Dependencies are lent to the caller until its next query, as documented; stored per thread. */
 static CUresult take_dependencies(CUstream stream, uint32_t *status, uint64_t *id, uint64_t *graph,
                                   uint64_t *total)
 {
@@ -184,7 +184,7 @@ CUresult vcu_cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode 
         return CUDA_ERROR_INVALID_VALUE;
     if (atomic_load(&vcu_captures) == 0)
         return CUDA_ERROR_ILLEGAL_STATE;
-    do { /* what does not fit one call is added by further ones */
+    do { /* entries beyond one call are added by further calls */
         size_t n = numDependencies - done;
 
         if (n > VGP_DEPENDENCIES_MAX)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * External semaphores: objects, and the calls on streams. The worker's stream stops where a call is,
- * and asks for it with a HOST_FUNC notification. Not the thread of the host functions answers, which
- * an application may block: a thread of this file signals at once, and gives each wait that has to
- * sleep a thread of its own. So no wait holds up another, a signal, or a host function.
+ * External semaphores: objects, and the calls on streams. The worker's stream stops at the position
+ * of a call, and requests it with a HOST_FUNC notification. The thread of the host functions does
+ * not answer, because an application may block it: a thread of this file signals at once, and gives
+ * each wait that must sleep a separate thread. So no wait delays another wait, a signal, or a host
+ * function.
  */
 #define _GNU_SOURCE
 #include "external_semaphore.h"
@@ -17,15 +18,15 @@
 #include "vgp_entry.h"
 #include "vgp_guest.h"
 
-#define SLICE_MS 100   /* after which a wait looks whether its context, or the worker, has ended */
-#define NO_THREAD_MS 1 /* the same where there was no thread for it */
+#define SLICE_MS 100   /* interval at which a wait checks whether its context, or the worker, has ended */
+#define NO_THREAD_MS 1 /* same, for a wait without a thread */
 
-/* A run that the worker asked for; next: in the queue. */
+/* A run requested by the worker; next: in the queue. */
 struct run {
     struct run *next;
     struct vcu_semas *s; /* a reference */
     struct vcu_host_run what;
-    unsigned at; /* so many of its semaphores have been waited for */
+    unsigned at; /* number of its semaphores already waited for */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list; a leaf */
@@ -66,7 +67,7 @@ CUresult vcu_cuImportExternalSemaphore(CUexternalSemaphore *extSem_out,
 
 /* ---- what a call does -------------------------------------------------------------------------- */
 
-/* Takes references to what is behind the handles, and enters s into the list. */
+/* Takes references to the objects of the handles, and enters s into the list. */
 static CUresult resolve(const char *call, struct vcu_semas *s)
 {
     const char *why = NULL;
@@ -156,7 +157,8 @@ static bool over(const struct run *r)
            lnk_ring_dead(&vcu.ring) != CUDA_SUCCESS;
 }
 
-/* What cannot be signalled, or waited for, any more: no answer could tell, so the context fails. */
+/* A semaphore that can no longer be signalled or waited for: no answer could report it, so the
+ * context fails. */
 static void failed(const struct vcu_semas *s, int rc)
 {
     struct vcu_context *c = vcu_context_find((CUcontext)(uintptr_t)s->context);
@@ -182,7 +184,7 @@ static void signal_all(const struct vcu_semas *s)
     }
 }
 
-/* Waits a while; true: for all of them, or there is no use in it. */
+/* Waits for a bounded time; true: all waits are complete, or further waiting is useless. */
 static bool wait_all(struct run *r, int milliseconds)
 {
     const struct vcu_semas *s = r->s;
@@ -260,7 +262,7 @@ static void *serve(void *arg)
         if (queue == NULL)
             queue_end = &queue;
         pthread_mutex_unlock(&queue_lock);
-        if (over(r) || r->what.status != 0) { /* a failed stream does nothing any more */
+        if (over(r) || r->what.status != 0) { /* a failed stream does no further work */
             finish(r);
         } else if (!r->s->wait) {
             signal_all(r->s);
@@ -268,7 +270,7 @@ static void *serve(void *arg)
         } else if (wait_all(r, 0)) {
             finish(r);
         } else if (!start(sleeper, r, "vgpu-semaphore")) {
-            if (wait_all(r, NO_THREAD_MS)) /* in turns with the others */
+            if (wait_all(r, NO_THREAD_MS)) /* alternating with other waits */
                 finish(r);
             else
                 enqueue(r);
@@ -277,7 +279,7 @@ static void *serve(void *arg)
     return NULL;
 }
 
-/* The thread that answers, from the first use on; false: there is none to be had. */
+/* Starts the answering thread at the first use; false: it cannot be started. */
 static bool serving(void)
 {
     bool ok;
@@ -371,7 +373,7 @@ CUresult vcu_semaphore_issue(const char *call, bool wait, const CUexternalSemaph
     cookie = vcu_hostfunc_keep_semas(s, !captured, &res);
     if (cookie == 0)
         return res;
-    if (!captured) { /* nobody asks for it before the next call */
+    if (!captured) { /* the worker does not request it before the next call */
         pthread_mutex_lock(&lock);
         s->cookie = cookie;
         pthread_mutex_unlock(&lock);

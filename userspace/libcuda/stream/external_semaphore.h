@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * External semaphores in the guest. The objects are this process's (lib/extsem/extsem.h); the worker
- * asks, in stream order, that they be signalled or waited for.
+ * External semaphores in the guest. The objects belong to this process (lib/extsem/extsem.h); the
+ * worker requests, in stream order, signals and waits.
  */
 #ifndef VCU_EXTSEM_H
 #define VCU_EXTSEM_H
@@ -13,13 +13,13 @@
 /* The semaphore operations of one call or node; constant once created, except for the flag. */
 struct vcu_semas {
     _Atomic unsigned refs;
-    _Atomic bool given_up; /* its context has ended: nothing is signalled or waited for */
+    _Atomic bool given_up; /* its context has ended: no further signals or waits */
     bool wait;
     unsigned n;
     uint64_t context;
-    uint64_t cookie;         /* of a call on a stream, while nobody has asked for it; under the list's lock */
+    uint64_t cookie;         /* of a call on a stream, until the worker requests it; under the list's lock */
     struct vgp_extsem **sem; /* each a reference */
-    CUexternalSemaphore *handles; /* these two: as given, for GetParams */
+    CUexternalSemaphore *handles; /* the following two: as given, for GetParams */
     union {
         CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *signal;
         CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *wait;
@@ -28,7 +28,7 @@ struct vcu_semas {
     struct vcu_semas *next, **pprev; /* all there are */
 };
 
-/* Ends what a context has outstanding. */
+/* Ends a context's outstanding operations. */
 extern const struct vcu_unit_ops vcu_semas_unit;
 /* Checks and copies; *out has one reference. call: for the trace. */
 CUresult vcu_semas_new(const char *call, bool wait, const CUexternalSemaphore *handles, const void *params,
@@ -37,7 +37,8 @@ void vcu_semas_get(struct vcu_semas *s);
 void vcu_semas_put(struct vcu_semas *s);
 /* CUDA_SUCCESS, or NOT_SUPPORTED with a trace line when the worker is too old. */
 CUresult vcu_semas_served(const char *call);
-/* The worker asks for a run: takes over a reference. Called under the notify lock: does not block. */
+/* The worker requests a run: takes over a reference. Called under the notify lock: does not
+ * block. */
 void vcu_semas_post(struct vcu_semas *s, const struct vcu_host_run *run);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Host functions (cuLaunchHostFunc, cuStreamAddCallback, host nodes of graphs). The worker asks for a
- * run with a notification; a thread of this file runs it and says so. Any thread that waits for
- * a reply may be the one that reads the notification, so the runner sleeps on a condition variable, which
- * the reading thread signals. A second thread, the listener, sleeps in the transport in case
- * no other thread does. Both are started at first use and use no CPU while
+ * Host functions (cuLaunchHostFunc, cuStreamAddCallback, host nodes of graphs). The worker requests
+ * a run with a notification; a thread of this file runs it and reports its end. Any thread that
+ * waits for a reply may be the one that reads the notification, so the runner sleeps on a condition
+ * variable, which the reading thread signals. A second thread, the listener, sleeps in the
+ * transport in case no other thread does. Both are started at first use and use no CPU while
  * nothing is outstanding.
  */
 #define _GNU_SOURCE
@@ -25,13 +25,13 @@ struct callback {
     CUstream stream;
     void *user;
     bool kept;                /* a graph's: it may run any number of times */
-    void (*gone)(void *user); /* kept: when nothing will run it any more; may be NULL */
+    void (*gone)(void *user); /* kept: called when no further run is possible; may be NULL */
     uint64_t object;          /* fn is the destructor of this user object */
     struct vcu_semas *semas;  /* no function, but semaphores: a reference */
 };
 
-/* One run that the worker asked for. A callback is allocated as the task of its last run or of its end, for then
-   there is nobody whom a lack of memory could be told. */
+/* A run requested by the worker. A callback itself serves as the task of its last run or of its
+ * end, because a lack of memory could not be reported then. */
 struct task {
     struct callback c; /* first; a copy where a kept one runs: it may be released meanwhile */
     struct task *next;
@@ -46,12 +46,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
 static struct callback *known[BUCKETS]; /* by cookie */
 static struct task *ready, **ready_end = &ready;
-/* For runs of kept callbacks when no memory is left: the worker has so many under way at most. */
+/* For runs of kept callbacks when memory is exhausted: the worker has at most this number in
+ * flight. */
 static struct task spare[VGP_HOST_RUNS];
 static bool spare_used[VGP_HOST_RUNS];
-static unsigned outstanding; /* runs that will be asked for, or are under way */
-static bool always;          /* ... and nobody knows how many more */
-static unsigned objects;     /* user objects, whose destructors may be asked for at any time */
+static unsigned outstanding; /* runs that will be requested, or are in progress */
+static bool always;          /* and an unknown number of further runs */
+static unsigned objects;     /* user objects, whose destructors may be requested at any time */
 static unsigned started;     /* of the two threads */
 static uint64_t next_cookie;
 
@@ -75,7 +76,7 @@ static struct callback **find_locked(uint64_t cookie)
     return p;
 }
 
-/* Semaphores are served by their own thread: this one may be in a function that does not return. */
+/* Semaphores have their own thread: this thread may be in a function that does not return. */
 static bool post_semas(const struct vcu_host_run *r)
 {
     struct vcu_semas *s = NULL;
@@ -228,7 +229,7 @@ void vcu_hostfunc_finish(const struct vcu_host_run *r)
     }
     if (__builtin_expect(atomic_load_explicit(&lnk_record_on, memory_order_relaxed), 0))
         lnk_record_host_done(r->slot, r->sequence);
-    /* In the window first: the ring may be full of calls that wait for this stream. */
+    /* Written to the window first: the ring may be full of calls that wait for this stream. */
     __atomic_store_n(&vcu.ring.shared->host_done[r->slot], r->sequence, __ATOMIC_RELEASE);
     vgp_call_vgpHostFuncFinished(r->slot, r->sequence);
 }
@@ -291,7 +292,7 @@ static void *hear(void *arg)
             lnk_ring_drain(&vcu.ring);
         if (lnk_ring_dead(&vcu.ring) != CUDA_SUCCESS) {
             pthread_mutex_lock(&lock);
-            outstanding = objects = 0; /* nobody will ask for the others any more */
+            outstanding = objects = 0; /* the other runs will not be requested any more */
             always = false;
             pthread_mutex_unlock(&lock);
         }
@@ -351,7 +352,7 @@ static CUresult enter(const struct callback *init, uint64_t *cookie)
     return res;
 }
 
-/* Takes a callback back that will not be asked for. */
+/* Removes a callback that will not be requested. */
 static bool leave(uint64_t cookie)
 {
     struct callback **p, *c;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stream memory operations: a stream writes a word or waits for one. A single operation on memory
- * that we know is sent without a reply; one that the worker may refuse gets a reply.
+ * Stream memory operations: a stream writes a word or waits for one. A single operation on known
+ * memory is sent without a reply; an operation that the worker may refuse has a reply.
  */
 #include "../memory/memory.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams and events: the calls answered in the guest; the others are generated. */
+/* Streams and events: the calls answered in the guest; all other calls are generated. */
 #include "../memory/memory.h"
 
 #include <string.h>
@@ -80,7 +80,7 @@ CUresult vcu_cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pG
 
 /* ---- attributes ---- */
 
-/* Managed memory is where both sides reach it at any time: attaching changes nothing. */
+/* Both sides can access managed memory at any time: attaching has no effect. */
 CUresult vcu_cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags)
 {
     struct vcu_place p;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Built as libcublas.so.0 for vcu_caller_test: asks the driver from inside a library of that name. */
+/* Built as libcublas.so.0 for vcu_caller_test: queries the driver from inside a library of that
+ * name. */
 int ask_attribute(int (*fn)(int *, int, int), int *pi, int attrib, int dev);
 int ask_capability(int (*fn)(int *, int *, int), int *major, int *minor, int dev);
 
-/* What is done with the result keeps the compiler from jumping instead of calling. */
+/* The use of the result keeps the compiler from emitting a tail call. */
 static volatile int last;
 
 int ask_attribute(int (*fn)(int *, int, int), int *pi, int attrib, int dev)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The choices of Kconfig that the vgpu command uses, with the same defaults for a build without it. */
+/* The choices of Kconfig that the vgpu command uses, with the same defaults for a build without
+ * it. */
 #ifndef VGPU_CLI_CONFIG_H
 #define VGPU_CLI_CONFIG_H
 

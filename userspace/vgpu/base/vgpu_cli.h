@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The vgpu command: declarations shared by its files. Runs on the host as the calling user, trusts
- * its own command line and environment, and nothing that comes from the guest.
+ * its own command line and environment, and no data from the guest.
  */
 #ifndef VGPU_CLI_H
 #define VGPU_CLI_H
@@ -11,11 +11,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Exit statuses of our own, the same for all commands (vgpu(1)); any other is the program's or, as --help of the command
-   says, a finding of the command. As env(1) and timeout(1) have them. */
+/* Exit statuses of vgpu itself, the same for all commands (vgpu(1)); any other status is the
+ * program's or, as --help of the command says, a finding of the command. As in env(1) and
+ * timeout(1). */
 #define VGPU_CLI_USAGE 2        /* the command line is wrong */
 #define VGPU_CLI_TIMEOUT 124    /* --timeout passed */
-#define VGPU_CLI_FAILED 125     /* vgpu itself failed: the message says what to do */
+#define VGPU_CLI_FAILED 125     /* vgpu itself failed: the message names the remedy */
 #define VGPU_CLI_CANNOT_RUN 126 /* the program was found but cannot be run */
 #define VGPU_CLI_NOT_FOUND 127  /* the program was not found */
 
@@ -23,18 +24,20 @@
 extern bool vgpu_cli_verbose;
 /* Prints "vgpu: ..." to standard error. */
 void vgpu_cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* The same, then ends with VGPU_CLI_USAGE: for what the command line has wrong. */
+/* Same, then ends with VGPU_CLI_USAGE: for errors of the command line. */
 void vgpu_cli_wrong(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
-/* The same, but with VGPU_CLI_FAILED, after cleaning up. */
+/* Same with VGPU_CLI_FAILED, after cleaning up. */
 void vgpu_cli_die(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 /* Allocation that cannot fail: it ends the command. */
 char *vgpu_cli_format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void *vgpu_cli_alloc(size_t size);
 /* Milliseconds of CLOCK_MONOTONIC. */
 int64_t vgpu_cli_now_ms(void);
-/* Replaces what a terminal obeys, but for ends of lines and tabs: for words of a guest or of a backend. */
+/* Replaces terminal control characters except newlines and tabs, in text of a guest or of a
+ * backend. */
 void vgpu_cli_harmless(char *text);
-/* Prints the last lines of a text file to standard error, each with an indent, harmless. Nothing of what is no regular file. */
+/* Prints the last lines of a text file to standard error, indented and without control characters.
+ * Ignores a path that is not a regular file. */
 void vgpu_cli_show_tail(const char *path, int lines);
 /* Reads a number in [low, high] from an option, or ends with VGPU_CLI_USAGE, naming it. */
 long vgpu_cli_number(const char *option, const char *text, long low, long high);
@@ -45,12 +48,12 @@ struct vgpu_cli_list {
     size_t count, room;
 };
 void vgpu_cli_add(struct vgpu_cli_list *list, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Sets NAME=value in an environment list; replaces an earlier one. */
+/* Sets NAME=value in an environment list; replaces an earlier value. */
 void vgpu_cli_setenv(struct vgpu_cli_list *env, const char *name, const char *value);
 const char *vgpu_cli_getenv(const struct vgpu_cli_list *env, const char *name);
 
-/* socket.c: another user may listen there. recv(2) of the first message, which stays in the socket with the descriptors
- * that may have come with it. */
+/* socket.c: for sockets on which another user may listen. recv(2) of the first message, which stays
+ * in the socket with any descriptors sent along. */
 ssize_t vgpu_cli_recv_foreign(int fd, void *buf, size_t size, int flags);
 /* Closes the sockets without waiting for those descriptors. */
 void vgpu_cli_close_foreign(const int *fds, size_t n);
@@ -58,31 +61,31 @@ void vgpu_cli_close_foreign(const int *fds, size_t n);
 /* paths.c */
 enum vgpu_cli_part {
     VGPU_PART_BACKEND, /* vgpu-backend */
-    VGPU_PART_LIBCUDA, /* folder with our libcuda.so.1 */
-    VGPU_PART_NVML,    /* folder with our libnvidia-ml.so.1 */
+    VGPU_PART_LIBCUDA, /* folder with this project's libcuda.so.1 */
+    VGPU_PART_NVML,    /* folder with this project's libnvidia-ml.so.1 */
     VGPU_PART_QEMU,
     VGPU_PART_KERNEL,
     VGPU_PART_INITRD,
     VGPU_PART_DRIVER, /* vgpu_drv.ko */
     VGPU_PART_PTXAS,  /* the ptxas that keeps PTX, in a folder bin */
     VGPU_PART_JIT,    /* libvgpu-jit.so, in front of NVRTC and nvJitLink */
-    VGPU_PART_GUEST,  /* folder of what `vgpu guest-bundle` packs; not one of `vgpu run` */
+    VGPU_PART_GUEST,  /* folder packed by `vgpu guest-bundle`; not used by `vgpu run` */
     VGPU_PARTS
 };
-/* Sets where a part is, as an option does. */
+/* Sets the path of a part, as an option does. */
 void vgpu_cli_set_path(enum vgpu_cli_part part, const char *path);
-/* Absolute path of a part: the option, the environment variable, else beside the vgpu binary.
- * Dies with what to do when it is not there. */
+/* Absolute path of a part: from the option, the environment variable, or beside the vgpu binary. If
+ * it is missing, exits with a message that names the remedy. */
 const char *vgpu_cli_path(enum vgpu_cli_part part);
-/* The same, but NULL where nobody has said where it is and it is not beside the vgpu binary. */
+/* Same, but NULL when its path is not set and it is not beside the vgpu binary. */
 const char *vgpu_cli_path_if_there(enum vgpu_cli_part part);
 /* The folder of the vgpu binary itself. */
 const char *vgpu_cli_binary_dir(void);
 /* True: this vgpu lies in a folder bin, not in a build tree. */
 bool vgpu_cli_installed(void);
-/* What to tell users of a build tree, or those of an installation. */
+/* Chooses between a message for users of a build tree and one for users of an installation. */
 const char *vgpu_cli_words(const char *tree, const char *installed);
-/* Where the user finds a page of the documentation, to be freed. */
+/* Location of a page of the documentation for the user, to be freed. */
 char *vgpu_cli_page(const char *name);
 /* Prints the options and variables of all parts, for --help. */
 void vgpu_cli_help_paths(void);
@@ -91,20 +94,20 @@ const char *vgpu_cli_part_option(enum vgpu_cli_part part);
 
 /* program.c */
 struct vgpu_cli_program {
-    char *path; /* as execvp() finds it; NULL: it does not */
+    char *path; /* as execvp() finds it; NULL: not found */
     bool is_folder, is_executable, is_elf, is_script;
     bool is_static;    /* ELF: it names no loader */
-    bool takes_rights; /* set-id bits or capabilities: the loader ignores LD_LIBRARY_PATH and the like */
+    bool takes_rights; /* set-id bits or capabilities: the loader ignores LD_LIBRARY_PATH etc. */
     unsigned elf_class, machine;
     char loader[256]; /* ELF: the loader that it names; a script: its interpreter */
 };
-/* The file that execvp() runs for a name, to be freed; NULL: there is none. */
+/* The file that execvp() runs for a name, to be freed; NULL: none. */
 char *vgpu_cli_program_path(const struct vgpu_cli_list *env, const char *name);
 /* Reads the file of a program; `path` is to be freed. */
 void vgpu_cli_program_look(struct vgpu_cli_program *p, const struct vgpu_cli_list *env, const char *name);
 /* False: an ELF file of another machine or class than this vgpu. */
 bool vgpu_cli_program_is_ours(const struct vgpu_cli_program *p);
-/* Why exec gave `err` for a program, in words; to be freed. */
+/* Text for the error `err` of exec for a program; to be freed. */
 char *vgpu_cli_program_why_not(const struct vgpu_cli_list *env, const char *name, int err);
 /* True if the text occurs anywhere in the file. */
 bool vgpu_cli_file_has(const char *path, const char *text);
@@ -114,24 +117,24 @@ bool vgpu_cli_file_has(const char *path, const char *text);
 /* Blocks the signals that are handled through the returned signalfd:
  * SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGWINCH. */
 int vgpu_cli_signals(void);
-/* The folder where the private folders of all vgpu processes are made, and how their names begin. */
+/* The parent of the private folders of all vgpu processes, and the prefix of their names. */
 const char *vgpu_cli_temp_base(void);
 #define VGPU_CLI_TEMP_PREFIX "vgpu-run."
-/* Makes the private folder for sockets and logs; removed at the end. Also removes what earlier
- * vgpu processes that were killed have left. */
+/* Makes the private folder for sockets and logs; removed at the end. Also removes the folders of
+ * earlier vgpu processes that were killed. */
 const char *vgpu_cli_temp_dir(void);
 struct vgpu_cli_spawn {
     char **argv;
     char **env;                 /* NULL: ours */
     const char *log;            /* standard output and error go to this file; NULL: ours */
     int keep_fd[2];             /* descriptors that it inherits under the same number; -1: none */
-    void (*prepare)(void *arg); /* in the new process, before exec; NULL: nothing */
+    void (*prepare)(void *arg); /* runs in the new process, before exec; NULL: none */
     void *prepare_arg;
-    bool foreground; /* keeps our standard input and process group: the user's own program */
+    bool foreground; /* keeps vgpu's standard input and process group: the user's own program */
 };
 /* Starts a process that the kernel kills when vgpu ends. Returns its pid, or -errno of exec. */
 pid_t vgpu_cli_spawn(const struct vgpu_cli_spawn *s);
-/* Waits for the end of a short one. False: it is not ours. */
+/* Waits for the end of a short-lived process. False: not a process of this vgpu. */
 bool vgpu_cli_reap(pid_t pid, int *status);
 /* Ends the process with SIGTERM, after grace_ms with SIGKILL, and reaps it. */
 void vgpu_cli_stop(pid_t *pid, int grace_ms);
@@ -140,53 +143,57 @@ void vgpu_cli_cleanup(void);
 /* Ends vgpu as the program ended: with its status, or by its signal. */
 void vgpu_cli_exit_as(int wait_status) __attribute__((noreturn));
 
-/* A mount namespace for this process, in a user namespace where the user has no right to one otherwise.
- * propagation: MS_PRIVATE, or MS_SLAVE to see what the host mounts later. False, errno: this host lets it have none. */
+/* Creates a mount namespace for this process, in a user namespace where the user lacks the right
+ * otherwise. propagation: MS_PRIVATE, or MS_SLAVE to see later mounts of the host. False, errno:
+ * not possible on this host. */
 bool vgpu_cli_own_mounts(unsigned long propagation);
 
-/* confine.c: what the guest cannot do with the host's files */
+/* confine.c: restrictions on the guest's access to the host's files */
 struct vgpu_cli_confine {
     const char *root; /* an empty folder: QEMU's process sees the host's tree there, without /proc */
-    char **option;    /* of QEMU that names `root`; replaced by `fallback` where that cannot be had */
+    char **option;    /* argument of QEMU that names `root`; replaced by `fallback` without `root` */
     char *fallback;
     int say; /* descriptor for warnings */
 };
-/* To be called in QEMU's process before it is QEMU. */
+/* To be called in QEMU's process before exec. */
 void vgpu_cli_confine(void *arg);
-/* Whether this QEMU can filter its own system calls. */
+/* True if this QEMU can filter its own system calls. */
 bool vgpu_cli_qemu_has_sandbox(const char *qemu);
 
 /* backend.c */
 #define VGPU_CLI_GPUS_MAX 8
 struct vgpu_cli_backend {
-    unsigned number;  /* of several of one run; to be set before the start */
-    const char *name; /* of the machine, to be set before the start; NULL: this process's id */
-    bool all_devices; /* to be set before the start: CUDA_VISIBLE_DEVICES is the program's, not the host's */
+    unsigned number;  /* index among several backends of a run; set before the start */
+    const char *name; /* name of the machine, set before the start; NULL: this process's id */
+    bool all_devices; /* set before the start: CUDA_VISIBLE_DEVICES is the program's, not the host's */
     pid_t pid;
     char *socket;
     char *log; /* NULL: it writes to our standard error */
 };
-/* Starts vgpu-backend and waits until it serves `mode` ("--listen" or "--vhost-user"). Dies with the
- * backend's own words when it does not. */
+/* Starts vgpu-backend and waits until it serves `mode` ("--listen" or "--vhost-user"). Exits with
+ * the backend's own message when it fails. */
 void vgpu_cli_backend_start(struct vgpu_cli_backend *b, const char *mode, const char *gpu);
-/* As many as `count`, numbered from 0: further devices of one machine or program. */
+/* Starts `count` backends, numbered from 0: further devices of a machine or program. */
 void vgpu_cli_backends_start(struct vgpu_cli_backend *b, long count, const char *mode, const char *gpu);
 /* Ends with VGPU_CLI_USAGE unless gpu is soft, nvidia or auto (or none, where that is allowed). */
 void vgpu_cli_check_gpu(const char *gpu, bool none_allowed);
-/* Puts our libcuda first and the trace setting into an environment. trace: NULL = none, "" = to
- * standard error, else a file. */
+/* Puts this project's libcuda first and the trace setting into an environment. trace: NULL = none,
+ * "" = to standard error, else a file. */
 void vgpu_cli_guest_env(struct vgpu_cli_list *env, const char *trace);
 
-/* python.c: what just-in-time compilers and JAX need. Sets the variables with which they hand over PTX to the software
- * GPU, but for those that the user has set, and says so where `program` looks like one of Python's. */
+/* python.c: settings for just-in-time compilers and JAX. Sets the variables that make them hand
+ * over PTX to the software GPU, except those that the user has set, and says so when `program`
+ * looks like a Python program. */
 void vgpu_cli_python_env(struct vgpu_cli_list *env, const char *gpu, const char *program);
-/* preload.c: LD_PRELOAD with a library behind what the user preloads, to be freed; NULL: it is not to be changed. */
+/* preload.c: LD_PRELOAD with a library behind the user's preloaded libraries, to be freed; NULL:
+ * leave it unchanged. */
 char *vgpu_cli_preload(const struct vgpu_cli_list *env, const char *library, const char *program);
-/* JAX looks for /dev/nvidia0 before it asks for CUDA. True: it is installed where `program` finds it, and there is no
- * such node. */
+/* JAX looks for /dev/nvidia0 before it uses CUDA. True: `program` finds an installed JAX, and the
+ * node is missing. */
 bool vgpu_cli_wants_node(const struct vgpu_cli_list *env, const char *program);
-/* vgpu_cli_spawn's `prepare`, with an empty folder as its argument: gives the program a /dev of its own, which has that
- * node, an empty file, beside all that is in the host's. Where mounts are not allowed it says so, and nothing changes. */
+/* `prepare` function for vgpu_cli_spawn, with an empty folder as its argument: gives the program a
+ * private /dev that has that node, an empty file, besides all nodes of the host's. Where mounts are
+ * not allowed it says so, and leaves /dev unchanged. */
 void vgpu_cli_node_prepare(void *dir);
 
 /* run.c, vm.c, bundle.c */
@@ -202,15 +209,15 @@ int vgpu_cli_smi(int argc, char **argv);
 int vgpu_cli_ctl(int argc, char **argv);
 int vgpu_cli_metrics(int argc, char **argv);
 int vgpu_cli_cdi(int argc, char **argv);
-/* `vgpu probe`: opens libcuda and names the devices; what doctor runs when it is given no program. */
+/* `vgpu probe`: opens libcuda and names the devices; run by doctor when no program is given. */
 int vgpu_cli_probe(void);
-/* True if VGPU_SOCKET names a backend or a guest's device is there. */
+/* True if VGPU_SOCKET names a backend or a guest's device exists. */
 bool vgpu_cli_gpu_is_here(void);
-/* Puts what starts the program into argv: nothing when a GPU is here and neither `gpu` (NULL: none)
- * nor `vm` asks for another way, else this vgpu with `run` or `vm run`; `share` is a folder that the
- * guest may write to. */
+/* Puts the command that starts the program into argv: empty when a GPU is available and neither
+ * `gpu` (NULL: none) nor `vm` requests another way, else this vgpu with `run` or `vm run`; `share`
+ * is a folder that the guest may write to. */
 void vgpu_cli_way(struct vgpu_cli_list *argv, const char *gpu, bool vm, const char *share);
-/* Waits for a program; passes the signals that vgpu receives on to it. Returns its wait status. */
+/* Waits for a program and forwards the signals that vgpu receives. Returns its wait status. */
 int vgpu_cli_wait(pid_t pid, int signals);
 
 /* vm.c, options.c, list.c, qemu.c, channel.c */
@@ -218,7 +225,7 @@ enum vgpu_cli_accel { VGPU_ACCEL_AUTO, VGPU_ACCEL_KVM, VGPU_ACCEL_TCG };
 struct vgpu_cli_vm {
     const char *gpu; /* soft, nvidia, auto, none */
     enum vgpu_cli_accel accel;
-    long gpus;                       /* vgpu-cuda devices, each with a backend of its own */
+    long gpus;                       /* vgpu-cuda devices, each with its own backend */
     long memory_mb, cpus, timeout_s; /* timeout 0 = none */
     struct vgpu_cli_list shares;     /* absolute directories, writable */
     struct vgpu_cli_list disks;      /* absolute files */
@@ -234,33 +241,34 @@ struct vgpu_cli_vm {
     char *qemu_log;
     struct vgpu_cli_backend backends[VGPU_CLI_GPUS_MAX];
     pid_t qemu;
-    int channel; /* our end of the guest channel */
+    int channel; /* vgpu's end of the guest channel */
     int signals;
 };
-/* Reads the options of `vgpu vm run` and `shell` up to the program. False: the exit status is in *status. */
+/* Reads the options of `vgpu vm run` and `shell` up to the program. False: the exit status is in
+ * *status. */
 bool vgpu_cli_vm_options(struct vgpu_cli_vm *vm, int argc, char **argv, bool shell, const char **trace,
                          int *status);
 void vgpu_cli_vm_help(bool shell);
-/* Adds a directory that the guest may write to. Dies where that cannot be. */
+/* Adds a directory that the guest may write to. Exits when that is not possible. */
 void vgpu_cli_vm_share(struct vgpu_cli_vm *vm, const char *dir);
 /* True if the guest gets a network card. */
 bool vgpu_cli_vm_has_net(const struct vgpu_cli_vm *vm);
-/* Makes this machine known to `vgpu vm list` until the process ends. Dies if the name is taken. */
+/* Lists this machine in `vgpu vm list` until the process ends. Exits if the name is taken. */
 void vgpu_cli_vm_register(const struct vgpu_cli_vm *vm);
 int vgpu_cli_vm_list(int argc, char **argv);
 int vgpu_cli_vm_stop(int argc, char **argv);
 /* Starts QEMU with an accelerator (not AUTO). The channel is connected when this returns. */
 void vgpu_cli_qemu_start(struct vgpu_cli_vm *vm, enum vgpu_cli_accel accel);
-/* True when this machine's KVM has booted a guest before, since it was started; false: it has been
- * tried and failed. *known tells whether there is a verdict at all. */
+/* True when KVM has booted a guest on this machine since its start; false: KVM was tried and
+ * failed. *known tells whether there is a verdict at all. */
 bool vgpu_cli_kvm_verdict(bool *known);
 void vgpu_cli_kvm_remember(bool works);
 
 enum vgpu_cli_hello { VGPU_HELLO_OK, VGPU_HELLO_TIMEOUT, VGPU_HELLO_DEAD, VGPU_HELLO_STOPPED };
-/* Waits for the guest's init. STOPPED: a signal asked us to end; its number is in *value. */
+/* Waits for the guest's init. STOPPED: a signal requested the end; its number is in *value. */
 enum vgpu_cli_hello vgpu_cli_wait_hello(struct vgpu_cli_vm *vm, int timeout_ms, int *value);
-/* Sends the request and relays until the program ends. Returns a wait status; dies (after the
- * guest's own words) when the guest does. */
+/* Sends the request and relays until the program ends. Returns a wait status; exits (after the
+ * guest's own output) when the guest ends. */
 int vgpu_cli_relay(struct vgpu_cli_vm *vm);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Linking of PTX by the driver, for nvJitLink's front. */
+/* Linking of PTX by the driver, for the interception of nvJitLink. */
 #ifndef VGPU_JIT_LINK_H
 #define VGPU_JIT_LINK_H
 
@@ -26,13 +26,13 @@ enum vj_link_result {
     VJ_LINK_OK,
     VJ_LINK_NO_DRIVER, /* no libcuda.so.1, or no device */
     VJ_LINK_INPUT,     /* an input is refused */
-    VJ_LINK_PTX,       /* an input is wrong PTX */
-    VJ_LINK_INCOMPLETE /* the inputs do not go together */
+    VJ_LINK_PTX,       /* an input is invalid PTX */
+    VJ_LINK_INCOMPLETE /* the inputs are incompatible */
 };
 
 #define VJ_LOG_SIZE 8192
-/* Links the inputs into one PTX text, to be freed; its size counts the NUL. log: VJ_LOG_SIZE bytes. out NULL: the inputs are
- * checked only. */
+/* Links the inputs into one PTX text, to be freed; its size counts the NUL. log: VJ_LOG_SIZE bytes.
+ * out NULL: the inputs are checked only. */
 enum vj_link_result vj_link_by_driver(const struct vj_input *inputs, char **out, size_t *size, char *log);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * vgpu replay: reads a recording (protocol/vgp_recording.h), sends its calls to a worker and compares
- * the replies. A recording is input from anywhere: file.c checks all of it before anything is
- * sent, and again as it is read.
+ * vgpu replay: reads a recording (protocol/vgp_recording.h), sends its calls to a worker and
+ * compares the replies. A recording is untrusted input: file.c checks all of it before the first
+ * call is sent, and again as it is read.
  */
 #ifndef VGPU_REPLAY_H
 #define VGPU_REPLAY_H
@@ -23,7 +23,7 @@
 
 /* ---- file.c: the file ---------------------------------------------------------------------- */
 
-/* One event, checked. Pointers lead into the reader's buffer and are good until the next event. */
+/* A checked event. Pointers refer to the reader's buffer and are valid until the next event. */
 struct replay_event {
     uint64_t at; /* offset in the file */
     uint16_t type;
@@ -35,7 +35,7 @@ struct replay_event {
     /* REPLY */
     const struct vgp_event_reply *reply;
     const uint8_t *payload;
-    const struct vgp_record *call;       /* of the call that is answered: its header */
+    const struct vgp_record *call;       /* header of the answered call */
     const struct vgp_args_vgpCopy *copy; /* the arguments, if it was a vgpCopy */
     /* CALL from staging, REPLY to staging or host memory: the bytes. NOTIFY, HOST_*: the data */
     const uint8_t *data;
@@ -46,7 +46,7 @@ struct replay_event {
     const struct vgp_event_end *end;
 };
 
-/* A call whose reply has not come in the recording. */
+/* A call whose reply has not yet occurred in the recording. */
 struct replay_open {
     uint64_t serial; /* 0: the slot is free */
     struct vgp_record record;
@@ -67,18 +67,18 @@ struct replay_file {
         uint64_t length;
     } regions[REPLAY_REGIONS];
     unsigned region_count;
-    char why[256]; /* what is wrong, with the offset */
+    char why[256]; /* the error, with the offset */
 };
 
-/* Opens and reads the header. False: f->why says what is wrong. */
+/* Opens the file and reads the header. False: f->why has the error. */
 bool replay_file_open(struct replay_file *f, const char *path);
 /* Starts from the first event again. */
 bool replay_file_rewind(struct replay_file *f);
-/* 1: an event; 0: the end; -1: the file is refused, f->why says where and why. `partial`: a file
- * that was cut off ends behind its last whole event. */
+/* 1: an event; 0: the end; -1: the file is refused, f->why has place and reason. `partial`: a
+ * truncated file ends behind its last whole event. */
 int replay_file_next(struct replay_file *f, struct replay_event *e, bool partial);
 void replay_file_close(struct replay_file *f);
-/* Bytes of the side of a copy that is packed: rows times width; 0 when that is too much. */
+/* Bytes of the packed side of a copy: rows times width; 0 on overflow. */
 uint64_t replay_copy_bytes(const struct vgp_args_vgpCopy *c);
 
 /* ---- map.c: what has another number or address here ------------------------------------------ */
@@ -101,32 +101,32 @@ struct replay_map {
     struct replay_ranges live, freed;
     struct replay_pairs handles;
     struct replay_pairs textures; /* numbers of texture and surface objects, which kernels get */
-    bool moved;                   /* some address differs */
-    uint64_t ranges, elsewhere;   /* ever seen; of them at another address */
-    uint64_t data_words;          /* words of data that were taken for addresses */
+    bool moved;                   /* an address differs */
+    uint64_t ranges, elsewhere;   /* ranges seen; number of those at another address */
+    uint64_t data_words;          /* number of data words treated as addresses */
 };
-/* Keys are never 0; a second entry of a key replaces the first. */
+/* Keys are never 0; a later entry of a key replaces an earlier one. */
 void replay_pairs_add(struct replay_pairs *p, uint64_t from, uint64_t to);
 bool replay_pairs_find(const struct replay_pairs *p, uint64_t from, uint64_t *to);
-/* Memory that the recorded worker had at `from` is at `to` here. */
+/* Maps memory of the recorded worker at `from` to `to` in this replay. */
 void replay_map_add(struct replay_map *m, uint64_t from, uint64_t size, uint64_t to);
 void replay_map_free(struct replay_map *m, uint64_t from);
-/* The address here; *known says whether it is one at all. */
+/* The translated address; *known says whether the value is a known address. */
 uint64_t replay_map_address(const struct replay_map *m, uint64_t from, bool *known);
 void replay_map_handle_add(struct replay_map *m, uint64_t from, uint64_t to);
 uint64_t replay_map_handle(const struct replay_map *m, uint64_t from);
-/* Replaces the aligned words that are addresses; `skew`: bytes before the first aligned word. */
+/* Translates the aligned words that are addresses; `skew`: bytes before the first aligned word. */
 uint64_t replay_map_words(const struct replay_map *m, uint8_t *bytes, uint64_t size, unsigned skew);
 
 /* ---- result.c: differences ------------------------------------------------------------------- */
 
 struct replay_options {
     double tolerance; /* relative, of floats in copied data; 0: bytes must be equal */
-    bool doubles;     /* ... which are of 64 bits */
-    bool keep_words;  /* data is never taken for addresses */
+    bool doubles;     /* those floats have 64 bits */
+    bool keep_words;  /* data words are never treated as addresses */
     bool partial;
     uint64_t move;      /* bytes to allocate before the first allocation */
-    unsigned show;      /* differences that are listed */
+    unsigned show;      /* maximum number of listed differences */
     int64_t timeout_ms; /* for one reply */
     FILE *json;         /* or NULL */
     FILE *out;
@@ -139,19 +139,19 @@ struct replay_varied {
 struct replay_totals {
     uint64_t calls, replies, equal, different, silent, timing, skipped, unseen;
     uint64_t host_results, texts;
-    struct replay_varied varied[128]; /* results that may differ, and did */
+    struct replay_varied varied[128]; /* results that may differ and did */
     unsigned varied_count;
     uint64_t shown;
 };
 struct replay_run;
 
-/* A difference: counts it, lists it. */
+/* Counts and lists a difference. */
 void replay_differs(struct replay_run *r, uint64_t serial, uint16_t call, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* Compares the reply of a call; learns what has other numbers here. */
+/* Compares the reply of a call; learns changed numbers. */
 void replay_compare(struct replay_run *r, const struct replay_event *e, CUresult result,
                     const uint8_t *payload, uint32_t size);
-/* Compares bytes that came out of the device; true: equal. `what` names them. */
+/* Compares bytes read from the device; true: equal. `what` names them. */
 bool replay_compare_bytes(struct replay_run *r, uint64_t serial, uint16_t call, const char *what,
                           const uint8_t *recorded, const uint8_t *here, uint64_t size);
 void replay_print(struct replay_run *r);
@@ -162,11 +162,11 @@ struct replay_region {
     struct lnk_shared_memory memory;
     uint32_t recorded;
     uint64_t recorded_va;
-    uint8_t *known; /* the bytes as they were when their writer was last known for sure */
+    uint8_t *known; /* the bytes when their writer was last known with certainty */
     bool used;
 };
-/* Bytes that the recorded program or its device wrote: here they are the program's unless the device
- * has written them. */
+/* Bytes that either the recorded program or its device wrote: attributed to the program unless the
+ * device has written them in this replay. */
 struct replay_either {
     struct replay_either *next;
     uint64_t serial; /* of the call that followed; 0: not yet */
@@ -202,23 +202,23 @@ struct replay_run {
     struct replay_opaque {
         uint32_t size;
         uint8_t recorded[128], here[128];
-    } * opaque; /* bytes that are known as a whole only: tensor maps, tokens */
+    } * opaque; /* opaque bytes, translated only as a whole: tensor maps, tokens */
     size_t opaque_count;
-    /* Host functions that the worker has asked for, oldest first, and what the recording's were. */
+    /* Host functions requested by the worker, oldest first, and those of the recording. */
     struct replay_either *either;
     struct replay_host_run *asked;
     size_t asked_count, asked_room;
-    struct replay_pairs host_runs; /* recorded slot and sequence -> here */
+    struct replay_pairs host_runs; /* recorded slot and sequence -> those of this replay */
     struct replay_layout *layouts;
     size_t layout_count, layout_room;
-    char *text[2]; /* printed by kernels: recorded, here */
+    char *text[2]; /* printed by kernels: recorded, replayed */
     size_t text_size[2];
-    uint64_t *late[2]; /* errors of calls that had returned: recorded, here */
+    uint64_t *late[2]; /* errors of calls that had returned: recorded, replayed */
     size_t late_count[2];
-    char detail[256]; /* the worker's latest words */
+    char detail[256]; /* the worker's latest message */
     bool dead;
 };
-/* Replays. 0: all equal; 1: differences; negative: it could not be done, and why was said. */
+/* Replays. 0: all equal; 1: differences; negative: failed, after a message. */
 int replay_run(struct replay_run *r);
 /* The layout of a function's parameters; NULL: not known. */
 const struct replay_layout *replay_layout_find(const struct replay_run *r, uint64_t handle);
@@ -229,7 +229,7 @@ static inline unsigned replay_skew(uint64_t address)
     return (unsigned)(8 - address % 8) % 8;
 }
 
-/* args of CALL, changed in place to what is to be sent here. False: holds a token of another process. */
+/* Translates args of CALL in place for sending. False: contains a token of another process. */
 bool replay_patch(struct replay_run *r, uint16_t call, uint8_t *args);
 
 /* ---- host.c: memory that both sides write ------------------------------------------------------ */
@@ -237,16 +237,16 @@ bool replay_patch(struct replay_run *r, uint16_t call, uint8_t *args);
 bool replay_region_new(struct replay_run *r, struct vgp_args_vgpRegionRegister *a);
 void replay_region_end(struct replay_run *r, uint32_t recorded);
 struct replay_region *replay_region_find(struct replay_run *r, uint32_t recorded);
-/* An event about the bytes of a region; serial, call: what came before it. */
+/* An event about the bytes of a region; serial, call: those of the preceding call. */
 void replay_host_event(struct replay_run *r, const struct replay_event *e, uint64_t serial, uint16_t call);
-/* What is registered here is as the device has just left it. */
+/* Notes that registered memory has the state left by the device. */
 void replay_host_known(struct replay_run *r, uint64_t recorded, uint64_t size);
-/* A call follows: `either` bytes that were written before the call before it are settled. */
+/* Called before a call: `either` bytes that were written before the previous call are settled. */
 void replay_host_settle(struct replay_run *r, uint64_t serial, uint16_t call);
-/* Something that is awaited does not come: `either` bytes that the device has not written become the
- * program's. */
+/* Called when an awaited event does not occur: `either` bytes that the device has not written are
+ * attributed to the program. */
 void replay_host_apply(struct replay_run *r);
-/* Where recorded host memory is here; NULL: nowhere. */
+/* Address of recorded host memory in this replay; NULL: none. */
 uint8_t *replay_host_at(struct replay_run *r, uint64_t recorded, uint64_t size);
 
 #endif

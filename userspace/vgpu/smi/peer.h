@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which status sockets are believed, and in what. */
+/* Trust in status sockets and in their content. */
 #ifndef CLI_PEER_H
 #define CLI_PEER_H
 
@@ -9,16 +9,17 @@
 
 #include "smi/status.h"
 
-#define SMI_PEER_UNITS "/run/vgpu-backend" /* a folder for each unit of systemd: packaging/systemd */
+#define SMI_PEER_UNITS "/run/vgpu-backend" /* a folder for each systemd unit: packaging/systemd */
 
-/* What is wrong with the socket of a unit's folder, SMI_PEER_UNITS/VM/status; NULL: nothing, *owner listens there. */
+/* Checks the socket of a unit's folder, SMI_PEER_UNITS/VM/status. Returns the error; NULL: valid,
+ * *owner is the user of the listener. */
 const char *smi_peer_file(const char *path, uid_t *owner);
-/* Who listens, as the kernel says. */
+/* Credentials of the listener, from the kernel. */
 bool smi_peer_known(int fd, struct ucred *who);
-/* It is of a user whose backends this one is not shown. */
+/* True if it belongs to a user whose backends are hidden from this user. */
 bool smi_peer_others(const struct ucred *who);
-/* Corrects the socket and the name of the machine that a backend gives itself, where they are not its user's. source: the
- * path of a unit's socket, or the name of an abstract one. */
+/* Corrects the socket and the machine name that a backend reports where they do not belong to its
+ * user. source: the path of a unit's socket, or the name of an abstract socket. */
 void smi_peer_name(const char *source, const struct ucred *who, struct smi_backend *b);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* vgpu smi: what NVML said about one GPU, as texts. */
+/* vgpu smi: NVML's values for a GPU, as text. */
 #ifndef CLI_SMI_H
 #define CLI_SMI_H
 
@@ -68,7 +68,7 @@ struct smi_process {
     char name[128];
 };
 
-/* An empty text stands for "the GPU does not say": N/A. */
+/* An empty text means that the GPU gives no value: N/A. */
 struct smi_gpu {
     char value[SMI_VALUES][96];
     struct smi_process processes[64];
@@ -85,23 +85,23 @@ struct smi {
 /* Opens NVML: 0, or the exit status after a message. */
 int smi_open(void);
 enum smi_host_form { SMI_HOST_TABLE, SMI_HOST_ALL, SMI_HOST_JSON };
-/* Prints the backends of this host with their workers and guest processes, again each loop_ms, or once (0). An exit
- * status. */
+/* Prints the backends of this host with their workers and guest processes, again each loop_ms, or
+ * once (0). An exit status. */
 int smi_host(enum smi_host_form form, long loop_ms);
-/* Asks for everything; only: a list of GPUs (number, UUID, place on the bus), or NULL for all. 0, or the
- * exit status. What it allocates is freed by smi_free(). */
+/* Queries all values; only: a list of GPUs (number, UUID, place on the bus), or NULL for all. 0, or
+ * the exit status. smi_free() frees its allocations. */
 int smi_gather(struct smi *s, const char *only);
 void smi_free(struct smi *s);
 void smi_close(void);
 
 void smi_print_table(const struct smi *s);
 void smi_print_list(const struct smi *s); /* -L */
-/* -q; only: the words of -d, or NULL for everything. */
+/* -q; only: the words of -d, or NULL for all. */
 void smi_print_everything(const struct smi *s, const char *only);
-bool smi_displays_ok(const char *list); /* are all words of -d known? */
+bool smi_displays_ok(const char *list); /* True if all words of -d are known. */
 
-/* --query-gpu, and with apps --query-compute-apps. first: the first of a loop, which has the header.
- * Returns an exit status. */
+/* --query-gpu, and with apps --query-compute-apps. first: the first of a loop, which has the
+ * header. Returns an exit status. */
 int smi_query(const struct smi *s, const char *fields, const char *format, bool apps, bool first);
 /* Prints the names that --query-gpu or --query-compute-apps takes. */
 void smi_query_help(bool apps);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* What the backends of this host say of themselves (host/backend/broker/clients/status.c). */
+/* Status reports of this host's backends (host/backend/broker/clients/status.c). */
 #ifndef CLI_STATUS_H
 #define CLI_STATUS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What a client, or all of a backend's, have used since it began. */
+/* Usage of a client, or of all clients of a backend, since it began. */
 struct smi_use {
     unsigned long long calls, waits, errors; /* records: all, with a reply, failed */
     unsigned long long copied;               /* bytes */
@@ -18,10 +18,10 @@ struct smi_client {
     unsigned guest;            /* pid in the guest */
     unsigned long long memory; /* bytes */
     char name[128];
-    bool paced; /* weight and cap hold */
+    bool paced; /* weight and cap are in force */
     unsigned weight, cap;
     struct smi_use use;
-    int percent; /* of one processor since the last reading; -1: unknown */
+    int percent; /* percent of a processor since the last reading; -1: unknown */
 };
 
 #define SMI_LIMITS_MAX 32
@@ -49,19 +49,20 @@ struct smi_status {
     struct smi_backend *backends;
     size_t count;
     unsigned silent;  /* backends of other users */
-    unsigned refused; /* sockets that are not believed; of the first ones the name and why */
+    unsigned refused; /* rejected sockets; name and reason of the first of them */
     char refusals[SMI_REFUSED_MAX][200];
 };
 
-/* Asks every backend of this host; a text that is not understood is passed over. `before`: an earlier reading, for the
- * percentages, or NULL. To be freed by smi_status_free(). */
+/* Queries every backend of this host; a malformed report is skipped. `before`: an earlier reading,
+ * for the percentages, or NULL. To be freed by smi_status_free(). */
 void smi_status_read(struct smi_status *s, const struct smi_status *before);
 void smi_status_free(struct smi_status *s);
-/* A limit by the name of its option; 0: none, or no such limit. */
+/* A limit by the name of its option; 0: unlimited, or no such limit. */
 unsigned long long smi_status_limit(const struct smi_backend *b, const char *name);
-/* The device memory that the backend's clients may have: the quota, else the device's. Bytes, 0: unknown. */
+/* Device memory available to the backend's clients, bytes: the quota, else the device's. 0:
+ * unknown. */
 unsigned long long smi_status_memory(const struct smi_backend *b);
-/* What the clients say that they have of it, which may be anything: at most ULLONG_MAX. */
+/* Device memory that the clients report as used, bytes; unverified, saturates at ULLONG_MAX. */
 unsigned long long smi_status_used(const struct smi_backend *b);
 
 #endif

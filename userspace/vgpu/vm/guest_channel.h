@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the vgpu command on the host and its init in the guest say to each other, over one
- * virtio-serial port. Both ends come from the same build; the version only catches a stale initramfs.
+ * Protocol between the vgpu command on the host and its init in the guest, over a virtio-serial
+ * port. Both ends come from the same build; the version only catches a stale initramfs.
  *
  * A frame is struct vgpu_cli_frame followed by `length` bytes, in host byte order (both x86-64).
  * The host starts with RUN once it has seen HELLO; the guest ends with EXIT.
@@ -14,14 +14,14 @@
 #define VGPU_CHANNEL_NAME "vgpu.channel" /* name= of the virtserialport */
 #define VGPU_CHANNEL_VERSION 1u
 #define VGPU_CHANNEL_DATA_MAX 32768u      /* bytes of one STDIN, STDOUT or STDERR frame */
-#define VGPU_CHANNEL_FRAME_MAX (4u << 20) /* RUN: above what Linux accepts for argv and env */
+#define VGPU_CHANNEL_FRAME_MAX (4u << 20) /* RUN: above the limit of Linux for argv and env */
 
 enum vgpu_cli_frame_type {
     /* guest -> host */
     VGPU_FRAME_HELLO = 1,  /* u32 version */
     VGPU_FRAME_STDOUT = 2, /* bytes */
     VGPU_FRAME_STDERR = 3, /* bytes */
-    VGPU_FRAME_LOG = 4,    /* text of init itself, for --verbose and for the reason of a failure */
+    VGPU_FRAME_LOG = 4,    /* text of init, for --verbose and for the reason of a failure */
     VGPU_FRAME_EXIT = 5,   /* struct vgpu_cli_exit; nothing follows */
     /* host -> guest */
     VGPU_FRAME_RUN = 16,       /* struct vgpu_cli_run and its strings; once */
@@ -40,9 +40,9 @@ struct vgpu_cli_frame {
 #define VGPU_RUN_NET (1u << 1) /* there is a network card, on QEMU's user network */
 
 /*
- * What to run. NUL-terminated strings follow, in this order: path of vgpu_drv.ko ("" = load no
- * driver), working directory, `shares` directories (9p tags share0, share1, ...), argc arguments,
- * envc environment strings.
+ * The program to run. NUL-terminated strings follow, in this order: path of vgpu_drv.ko ("" = load
+ * no driver), working directory, `shares` directories (9p tags share0, share1, ...), argc
+ * arguments, envc environment strings.
  */
 struct vgpu_cli_run {
     uint32_t version; /* VGPU_CHANNEL_VERSION */

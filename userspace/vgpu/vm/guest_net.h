@@ -6,9 +6,9 @@
 #include <stdbool.h>
 
 /*
- * Names the machine and brings the loopback interface up, as every installed system does. With `card`: gives the
- * network card the address that QEMU's user network forwards ports to, and writes resolv.conf below `root`.
- * `note` reports what could not be done; nothing of it is fatal.
+ * Sets the host name and brings the loopback interface up, as every installed system does. With
+ * `card`: gives the network card the address to which QEMU's user network forwards ports, and
+ * writes resolv.conf below `root`. `note` reports failures; none of them is fatal.
  */
 void guest_net(const char *root, bool card,
                void (*note)(const char *fmt, ...) __attribute__((format(printf, 1, 2))));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What the cases about effects of attributes share. */
+/* Shared code of the cases about effects of attributes. */
 #ifndef EFFECTS_H
 #define EFFECTS_H
 
@@ -13,7 +13,7 @@ static inline int device_attribute(CUdevice_attribute a)
     return v;
 }
 
-/* One line for each end of a limit: what is just right, and one more. */
+/* One line for each end of a limit: the last valid value, and the next one. */
 static inline void ends(const char *name, CUresult at, CUresult over, CUresult want)
 {
     char check[80];

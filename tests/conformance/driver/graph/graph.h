@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the cases about graphs share. */
+/* Shared code of the cases about graphs. */
 #ifndef GRAPH_H
 #define GRAPH_H
 

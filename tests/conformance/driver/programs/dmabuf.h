@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the parts of conform_dmabuf share. */
+/* Shared code of the parts of conform_dmabuf. */
 #ifndef DMABUF_H
 #define DMABUF_H
 
@@ -25,7 +25,7 @@
 #define OK(call) dm_is((call), CUDA_SUCCESS, #call, __LINE__)
 #define RC(call, want) dm_is((call), (want), #call, __LINE__)
 
-/* Ends the program with status 1 unless the result is the wanted one. */
+/* Ends the program with status 1 unless the result is as expected. */
 void dm_is(CUresult got, CUresult want, const char *call, int line);
 /* Ends the program with status 77; errno says why. */
 void dm_not_run(const char *why) __attribute__((noreturn));
@@ -33,10 +33,11 @@ void dm_not_run(const char *why) __attribute__((noreturn));
 void dm_gpu(void);
 /* A kernel of those: fill, spin. */
 CUfunction dm_kernel(const char *name);
-/* Word i becomes v + i, and is that. */
+/* Sets word i to v + i; checks it. */
 void dm_fill(CUdeviceptr p, unsigned n, unsigned v);
 bool dm_filled(const volatile uint32_t *p, unsigned n, unsigned v);
-/* cuMemGetHandleForAddressRange, cuImportExternalMemory, cuExternalMemoryGetMappedBuffer, mmap of a dma-buf. */
+/* cuMemGetHandleForAddressRange, cuImportExternalMemory, cuExternalMemoryGetMappedBuffer, mmap of a
+ * dma-buf. */
 CUresult dm_range(int *fd, const void *p, size_t size);
 CUresult dm_import(CUexternalMemory *m, int fd, unsigned long long size);
 CUdeviceptr dm_buffer(CUexternalMemory m, uint64_t offset, uint64_t size);
@@ -44,7 +45,8 @@ uint32_t *dm_map(int fd, size_t size);
 /* Imports a dma-buf of BYTES twice, and uses it by all means; the bytes are at `seen`, too. */
 void dm_use_import(int fd, uint32_t *seen);
 
-/* The tests and the other processes of dmabuf_peer.c; `dm_channel` leads to the test that started it. */
+/* The tests and the other processes of dmabuf_peer.c; `dm_channel` leads to the test that started
+ * it. */
 extern int dm_channel;
 void dm_exporter_killed(void);
 void dm_exporter_exits(void);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* External semaphores as another API has them: what the cases of stream/extsem.c and graph/extsem.c share. */
+/* External semaphores as seen by another API: shared code of the cases of stream/extsem.c and
+ * graph/extsem.c. */
 #ifndef OTHER_API_H
 #define OTHER_API_H
 
@@ -16,12 +17,12 @@ struct cf_sem {
 
 /* An eventfd; ends the case when it cannot be imported. */
 void cf_sem_event(struct cf_sem *s);
-/* A counter in a memfd, sealed or not; -1: the system has no such thing. */
+/* A counter in a memfd, sealed or not; -1: not supported by the system. */
 int cf_counter(bool sealed, size_t size, struct vgp_extsem_page **page);
 void cf_sem_counter(struct cf_sem *s);
 /* The other API signals: a binary one, or a counter to a value. */
 void cf_sem_set(struct cf_sem *s, uint64_t value);
-/* The other API looks: is the binary one set? */
+/* The other API queries whether the binary semaphore is set. */
 bool cf_sem_is_set(const struct cf_sem *s);
 uint64_t cf_sem_value(const struct cf_sem *s);
 void cf_sem_end(struct cf_sem *s);
