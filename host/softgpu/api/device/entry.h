@@ -6,12 +6,12 @@
 #include <stdbool.h>
 
 struct sg_entry {
-    const char *name; /* base name, as cuGetProcAddress takes it */
+    const char *name; /* base name, as passed to cuGetProcAddress */
     int version;      /* CUDA version that introduced this variant, e.g. 3020 */
     bool per_thread;  /* a _ptsz or _ptds variant */
     void *fn;
 };
-extern const struct sg_entry sg_entries[]; /* ends with name NULL */
+extern const struct sg_entry sg_entries[]; /* terminated by an entry with name NULL */
 
 /* Logs the name and returns CUDA_ERROR_NOT_SUPPORTED. */
 int sg_unsupported(const char *name);
