@@ -26,7 +26,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define POL_SLICE_NS UINT64_C(200000) /* longer than yielding neighbours run, shorter than a time slice */
+#define POL_SLICE_NS UINT64_C(200000) /* longer than yielding neighbours run, below a time slice */
 #define POL_REST_MIN_NS UINT64_C(50000000)
 #define POL_REST_MAX_NS UINT64_C(1600000000)
 #define POL_CALM_NS UINT64_C(10000000)
