@@ -38,7 +38,7 @@ struct sg_insn nondet_insn(void);
 struct sg_code nondet_code(void);
 void *malloc(size_t n);
 
-/* The operations, by their handlers, which are never called; the second one is "ext". */
+/* The operations, identified by their handlers, which are never called; the second is "ext". */
 struct sg_opdef nondet_op(void);
 static struct sg_opdef op_1, op_2;
 extern __typeof__(*(sg_fn)0) handler_1, handler_2;
@@ -73,7 +73,7 @@ static uint8_t marks[N];
 static uint32_t calls[CALL_WORDS];
 static char why[1];
 
-/* What layout() has accepted. */
+/* A layout accepted by layout(). */
 static struct sg_code any_layout(void)
 {
     struct sg_code c = nondet_code();
@@ -83,7 +83,7 @@ static struct sg_code any_layout(void)
     return c;
 }
 
-/* What was gathered before of the units that this layout has. */
+/* State of the units of this layout gathered from earlier operands. */
 static uint8_t *any_units(const struct sg_code *c)
 {
     uint8_t *units = malloc((c->slots_begin >> 7) + 1);
@@ -92,7 +92,7 @@ static uint8_t *any_units(const struct sg_code *c)
     return units;
 }
 
-/* A handler adds an operand to the register file's address, or to the pool's when its mark says so. */
+/* A handler adds an operand to the address of the register file or, if marked, of the pool. */
 void prove_verify_place(void)
 {
     const struct sg_code c = any_layout();
@@ -274,7 +274,7 @@ static bool branches(uint8_t rule)
     return rule == SG_R_BRA || rule == SG_R_BRA_IF || rule == SG_R_CALL;
 }
 
-/* Where an instruction leads to. */
+/* The targets of an instruction. */
 static void way_inside(uint8_t rule, const struct sg_insn *in, uint32_t i, uint32_t n)
 {
     if (branches(rule))
@@ -294,7 +294,7 @@ static void bulk_inside(const struct sg_code *c, const struct sg_insn *in, bool 
         inside(c, in->e, SG_W_32);
 }
 
-/* What its handler takes besides the operands that the row names. */
+/* Accesses of its handler beyond the operands named by the row. */
 static void rest_inside(const struct sg_code *c, const struct sg_opdef *row, const struct sg_insn *in,
                         uint32_t n, uint32_t param_bytes)
 {
@@ -354,7 +354,7 @@ static void instruction_inside(const struct sg_code *c, const struct sg_insn *in
 {
     const struct sg_opdef *row = sg_op_def_of(in->fn);
     const uint32_t at[SG_FIELDS] = {in->d, in->a, in->b, in->c, in->e};
-    const uint32_t k = nondet_u32(); /* any of them */
+    const uint32_t k = nondet_u32(); /* an arbitrary entry */
 
     __CPROVER_assert(row != NULL, "each instruction is an operation");
     __CPROVER_assume(k < SG_FIELDS);
@@ -397,7 +397,7 @@ static void any_tables(struct sg_code *c, uint32_t n)
         fields_of[k] = nondet_u8();
 }
 
-/* Any code of n instructions, and what the verifier has for it. */
+/* Arbitrary code of n instructions, with the verifier's state for it. */
 static struct verify any_code(struct sg_code *c, uint32_t n)
 {
     struct verify v = {.c = c,
@@ -424,8 +424,8 @@ static struct verify any_code(struct sg_code *c, uint32_t n)
 }
 
 /*
- * The first of n instructions, with an operation of this rule, after find_targets() and find_functions(): of these no more is
- * said than that its target and span are inside.
+ * The first of n instructions, with an operation of this rule, after find_targets() and
+ * find_functions(): these guarantee only that its target and span are inside.
  */
 static void first_of(uint32_t n, uint8_t rule)
 {
@@ -450,7 +450,7 @@ static void first_of(uint32_t n, uint8_t rule)
         instruction_inside(&c, in, n, v.param_bytes);
 }
 
-#ifndef RULE /* one after the other: memory/prove.sh */
+#ifndef RULE /* run separately: memory/prove.sh */
 #define RULE SG_R_PLAIN
 #endif
 void prove_verify_rule(void)
