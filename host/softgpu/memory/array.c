@@ -283,7 +283,7 @@ static unsigned max_levels(const CUDA_ARRAY3D_DESCRIPTOR *d)
     return levels;
 }
 
-/* Makes the levels and shares one store between them. */
+/* Creates the levels, which share a store. */
 static CUresult mipmap_fill(struct sg_mipmap *m, struct sg_ctx *ctx, uint32_t elem)
 {
     bool layers = m->desc.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
