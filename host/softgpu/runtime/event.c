@@ -14,7 +14,7 @@ static uint64_t now_ns(void)
     return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
-/* An event of any context; without one a context must be current for the error to be 400. */
+/* An event of any context. For an unknown handle, 400 requires a current context. */
 CUresult sg_event_get(CUevent h, struct sg_event **out)
 {
     struct sg_ctx *ctx;
@@ -44,7 +44,7 @@ static void event_free(struct sg_obj *obj)
     free(e);
 }
 
-/* ipc: taken over, also on failure; or NULL. */
+/* Takes ownership of ipc, even on failure; ipc may be NULL. */
 static CUresult make_event(struct sg_ctx *ctx, unsigned Flags, struct sg_ipc_event *ipc, CUevent *phEvent)
 {
     struct sg_event *e = calloc(1, sizeof(*e));
