@@ -404,8 +404,7 @@ CUresult sg_issue(struct sg_stream *s, struct sg_op *op, enum sg_issue_mode mode
         op->issued(op, s);
     if (mode == SG_ISSUE_ASYNC ||
         (mode == SG_ISSUE_INLINE && (op->ndeps || atomic_load(&s->completed) != op->seq - 1)))
-        queued = enqueue(
-            s, op); /* no thread available, or the stream has just been destroyed: the caller runs it */
+        queued = enqueue(s, op); /* no thread, or the stream was just destroyed: run it here */
     pthread_mutex_unlock(&ctx->issue);
     sg_deps_free(first);
     if (queued)
