@@ -29,7 +29,7 @@ uint32_t sg_frame_address(struct sg_dec *d, uint64_t offset, bool wide)
     return x;
 }
 
-/* Parameters and results lie at the beginning of the frame. Returns where it ends. */
+/* Places parameters and results at the start of the frame. Returns the end. */
 static uint32_t place(const struct sg_pdecl *p, uint32_t n, uint32_t at, uint32_t *offset)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -266,7 +266,7 @@ int sg_call_bodies(struct sg_dec *d)
 {
     uint32_t kernel_bytes = d->local_bytes;
 
-    for (uint32_t i = 0; i < d->nprocs; i++) /* bodies may add more */
+    for (uint32_t i = 0; i < d->nprocs; i++) /* bodies may add further functions */
         if (body(d, i))
             return d->err;
     d->proc = 0;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* The evaluator of constant expressions (PTX ISA, "Constant Expressions"): the one for initialisers, dimensions, operands
- * and offsets. */
+/* The evaluator of constant expressions (PTX ISA, "Constant Expressions"), used for
+   initialisers, dimensions, operands and offsets. */
 #include "ptx/constant.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#define DEPTH_MAX 100 /* of parentheses, signs and conditions in each other */
+#define DEPTH_MAX 100 /* maximum nesting of parentheses, signs and conditions */
 
 struct reader {
     struct sg_lex *l;
@@ -283,7 +283,7 @@ static const struct const_op *operator_here(const struct sg_lex *l)
     return NULL;
 }
 
-/* ? a : b behind a condition */
+/* ? a : b after a condition */
 static int read_choice(struct reader *r, struct sg_const *v)
 {
     struct sg_const yes, no;

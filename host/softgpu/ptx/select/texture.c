@@ -34,7 +34,7 @@ static void put_arg(struct sg_dec *d, uint32_t slot, uint32_t code)
         d->insns[i].imm = slot;
 }
 
-/* The elements of an operand that is a vector or one register. */
+/* The elements of an operand that is a vector or a single register. */
 static uint32_t elements(const struct sg_opnd *o, struct sg_opel el[SG_MAX_VEC])
 {
     if (o->kind == SG_O_VEC) {
@@ -134,7 +134,7 @@ static uint32_t sampler_of(struct sg_dec *d, uint32_t i, uint32_t handle)
     return handle;
 }
 
-/* Behind the others: element offsets (integers); a depth to compare with is refused. */
+/* After the other operands: element offsets (integers); a depth to compare with is refused. */
 static int put_offset(struct sg_dec *d, uint32_t from, const struct geom *g)
 {
     struct sg_opel el[SG_MAX_VEC];
