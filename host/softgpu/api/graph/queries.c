@@ -31,7 +31,7 @@ static CUresult about_alloc(CUgraphNode node, CUdeviceptr *ptr, size_t *bytes)
     return r;
 }
 
-/* Parameters that are kept stay where they are. */
+/* Stored parameters stay at the same address. */
 static CUresult about_memory_operations(CUgraphNode node, unsigned *count)
 {
     CUDA_BATCH_MEM_OP_NODE_PARAMS p;
