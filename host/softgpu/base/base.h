@@ -21,11 +21,12 @@
 #include <stdint.h>
 
 /*
- * How a member that is a pointer to a structure is held; scripts/lint_holds.py refuses one that does not say so.
- * COUNTED   a reference (or a place among holders), which this one gives back when it lets go
- * OWNED     nothing else keeps it: it ends with this one
- * LISTED    no reference: what ends takes itself out of here first
- * LENT      no reference: what this is a part of, a call or a lock keeps it for longer
+ * How an object holds a structure that a pointer member refers to; scripts/lint_holds.py refuses
+ * members without a marker.
+ * COUNTED   a reference (or a place among holders), which the object returns when it lets go
+ * OWNED     held by nothing else: it ends with the object
+ * LISTED    no reference: an element removes itself from the list before it ends
+ * LENT      no reference: a containing object, a call or a lock keeps it alive for longer
  */
 #define SG_COUNTED
 #define SG_OWNED

@@ -10,7 +10,8 @@ struct attr {
     int id, value;
 };
 
-/* Values that follow from the compute capability: CUDA C++ Programming Guide, "Compute Capabilities". */
+/* Values that follow from the compute capability: CUDA C++ Programming Guide, "Compute
+   Capabilities". */
 struct cc_limits {
     int major, minor;
     int threads_per_sm, blocks_per_sm;

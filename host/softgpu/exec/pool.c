@@ -68,8 +68,8 @@ void sg_exec_prepare(void)
 /* ---- the pool ---- */
 
 /*
- * Work for the calling thread. A cooperative launch has reserved its threads, because its blocks wait
- * for each other: it must not depend on a thread that some other kernel keeps for ever.
+ * Finds work for the calling thread. A cooperative launch has reserved its threads, because its
+ * blocks wait for each other: it must not depend on a thread that another kernel keeps for ever.
  */
 static struct sg_run *pool_find(uint32_t *worker)
 {

@@ -20,7 +20,8 @@ bool sg_native_on;
 
 #define FILE_BYTES (1u << 20) /* some 5000 lines */
 #define MAX_FILES 1000        /* PATH, PATH.1, ...; one per process */
-#define MAX_RECORDS 4096      /* kernels, and as many handlers of each as fit; the rest is not told apart */
+/* kernels, and as many of their handlers as fit; the rest is merged */
+#define MAX_RECORDS 4096
 #define MAX_HANDLERS 256
 #define NUMBERS 84 /* bytes of a line before the name */
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The verifier. Handlers and native code trust an instruction: its operands are offsets that nobody checks
- * again, its target is where they go on. This file looks at the finished instructions of a kernel, after all
- * that the front end does to them and before anything runs them, and knows nothing of how they came about:
+ * The verifier. Handlers and native code trust instructions: operands are offsets that are not
+ * checked again, targets are where execution continues. This file checks the finished instructions
+ * of a kernel, after all passes of the front end, without knowing how they were produced:
  *
- *   operands   lie in the register file, where registers of their width are, or in the constant pool
- *   targets    are instructions of the same function, never in the middle of a span
- *   functions  end by a jump, an exit or a return; only what is called returns
- *   calls      have an entry in the table, and room was asked for in front of them
- *   values     that are hoisted, and special registers, do not overlap, and flat[] says how wide they are
- *   the rest   of what an operation's handler relies on: enum sg_rule
+ *   operands   lie in the register file, among registers of their width, or in the constant pool
+ *   targets    are instructions of the same function, never inside a span
+ *   functions  end with a jump, an exit or a return; only called functions return
+ *   calls      have an entry in the table, and a request for room in front of them
+ *   values     hoisted values and special registers do not overlap; flat[] has their widths
+ *   the rest   further requirements of an operation's handler: enum sg_rule
  *
- * A kernel that does not fit is an error of ours and is refused, never run. The work is linear.
+ * A kernel that fails is the result of a bug here and is refused, never run. The work is linear.
  */
 #include "exec/bytecode.h"
 #include "exec/verify_units.h"

@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Proof about the verifier (verify.c), by CBMC, of the functions that all of its checks go through: for any layout of a
- * kernel, any instruction and any tables, what they accept lies inside. Said in other words than theirs, as a handler
- * takes it. They read nothing beyond their arrays and nothing overflows: CBMC's own checks.
+ * CBMC proofs about the verifier (verify.c). Proved of the functions that all of its checks use: for
+ * any layout of a kernel, any instruction and any tables, accepted accesses lie inside. The
+ * properties are stated independently, from a handler's point of view. CBMC's own checks show that
+ * nothing reads beyond its arrays and nothing overflows.
  *
- *   place      an operand is inside the register file or the constant pool, and what is written in no constant
+ *   place      an operand is inside the register file or the constant pool; no constant is written
  *   target     a branch or call leads to an instruction
  *   parameter  a parameter is inside the parameters
  *   entry      a call's entry, and each register that it saves, is inside
- *   values     two special registers or hoisted values do not overlap, and flat[] is inside and as wide as they are (of four units)
+ *   values     two special registers or hoisted values do not overlap; flat[] is inside and has
+ *              their widths (of four units)
  *
- * Of what they are put together to, over instructions with any contents, whose operations are any two that there could be,
- * of any operands and rule:
+ * Proved of their combination, for instructions with any contents and for any two operations, with
+ * any operands and rule:
  *
- *   rule_R      an instruction of this rule that is accepted takes nothing from outside (given that its target is there)
- *   targets     find_targets(): targets, lists and spans are inside, and each instruction is an operation
+ *   rule_R      an accepted instruction of this rule accesses nothing outside (if its target exists)
+ *   targets     find_targets(): targets, lists and spans are inside; each instruction is an operation
  *   layout      layout(): special registers, local and shared memory are inside
- *   functions   find_functions(): no target is inside of a span, and the code does not go on behind its end
+ *   functions   find_functions(): no target is inside a span, and code does not run past its end
  *
- * Without what runs ahead of blocks, whose instructions go the same way; and without the matrix operations that have tables of their
- * own: of these exec/verify_test.c has damaged ones.
+ * Not covered: code that runs ahead of blocks, whose instructions take the same path, and matrix
+ * operations with tables of their own; exec/verify_test.c damages these.
  */
 #include <stdio.h>
 #undef snprintf

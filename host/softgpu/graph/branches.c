@@ -75,7 +75,8 @@ static bool any_wide(const struct sg_program *p, size_t from, size_t to)
     return false;
 }
 
-/* Marks the units of the uppermost level that begin after unit `from` has ended. todo: room for each. */
+/* Marks the units of the top level that begin after unit `from` has ended. todo: one entry per
+   unit. */
 static void mark_after(const struct sg_program *p, size_t from, bool *after, uint32_t *todo)
 {
     size_t n = 0;
@@ -193,7 +194,8 @@ bool sg_graph_memory_find_peak(struct sg_program *p)
 
 /* ---- running ---- */
 
-/* A level that runs. Lives on the stack of the thread that launched it, which waits for the helpers. */
+/* A level in progress. Lives on the stack of the thread that launched it, which waits for the
+   helpers. */
 struct run {
     SG_LENT const struct sg_level *l;
     SG_LENT struct sg_genv *genv; /* of the launching thread */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Graphs that kernels launch (CUDA C++ Programming Guide, CUDA Graphs, "Device Graph Launch"). A running
- * graph keeps lists of what its kernels launched. A launch runs on the thread of the branch that takes it
- * from a list, one graph after the other, in an order that the guide allows:
+ * Graphs launched by kernels (CUDA C++ Programming Guide, CUDA Graphs, "Device Graph Launch"). A
+ * running graph keeps lists of the launches made by its kernels. A launch runs on the thread of the
+ * branch that takes it from a list, one graph after the other, in an order allowed by the guide:
  *
  *   fire and forget  after the kernel that launched it; its launcher ends after it
  *   sibling          after its launcher, before the launcher's tail launches
- *   tail             after its launcher and everything that this launched, in the order of launches;
- *                    tail launches of a tail launch run before those that are already pending
+ *   tail             after its launcher and everything launched by the latter, in launch order;
+ *                    tail launches of a tail launch run before tail launches already pending
  *
  * A graph whose tail launches never end delays later siblings for ever.
  */

@@ -218,8 +218,8 @@ static bool record_events(const struct sg_program *p, struct sg_op *op, struct s
     return ok;
 }
 
-/* Under the issue lock: op's events stand for it from now on, and it waits for the events that its nodes wait
- * for. */
+/* Under the issue lock: op's events now refer to op, and op waits for the events that its nodes
+   wait for. */
 static void issue_events(const struct sg_program *p, struct sg_op *op, struct sg_stream *s)
 {
     /* All waits before the first record, at every depth: otherwise op could wait for itself, or

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory allocated by graphs. An allocation node has its address from its creation and keeps it as long as
- * anything can use it; the bytes are accounted while a launch owns them. Memory that a launch frees itself
- * is accounted by its peak, which is what cuGraphLaunch checks.
+ * Memory allocated by graphs. An allocation node has its address from its creation and keeps it as
+ * long as anything can use it; the bytes are accounted while a launch owns them. Memory that a
+ * launch frees itself is accounted by its peak, which cuGraphLaunch checks.
  *
  * Accounted memory stays reserved for graphs until cuDeviceGraphMemTrim, as in NVIDIA's driver, so
  * that the next launch cannot fail for lack of memory.

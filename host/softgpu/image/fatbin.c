@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The fat binary container: choosing the PTX to run, or a cubin to describe, and unpacking it. The format is not documented
- * by NVIDIA; what is relied upon here was observed in files made by nvcc 11 to 13:
+ * The fat binary container: chooses the PTX to run, or a cubin for its metadata, and unpacks it.
+ * NVIDIA does not document the format; this relies on observations of files made by nvcc 11 to 13:
  *
  *   container  u32 0xBA55ED50, u16 version 1, u16 header size, u64 bytes that follow the header
  *   entry      u16 kind (1 PTX, 2 ELF), u16 0x0101, u32 header size, u64 payload size,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Native code: calls of handlers, instruction counting, branches, and the return to the run loop. */
+/* Native code: calls of handlers, instruction counting, branches, and the return to the run
+   loop. */
 #include "jit/ops.h"
 
 #ifdef SG_JIT

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Native checks of global memory: all addresses against the allocation that the instruction used last, as the handlers do. */
+/* Native checks of global memory: all addresses are compared with the allocation last used by
+   the instruction, as in the handlers. */
 #include "jit/windows.h"
 
 #ifdef SG_JIT

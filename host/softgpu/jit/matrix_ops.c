@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Native ldmatrix and mma of halves and bf16 with sums in f32, with the results of exec/ops/matrix.c and exec/ops/mma.c, for
- * all lanes; the handlers do the rest.
+ * Native ldmatrix, and mma of halves and bf16 with sums in f32, with the results of
+ * exec/ops/matrix.c and exec/ops/mma.c, for all lanes; the handlers process all other cases.
  */
 #include "jit/memory_ops.h"
 
@@ -54,8 +54,8 @@ static void place_rows(struct jit *j, struct stub *s, const struct sg_insn *in, 
 }
 
 /*
- * The rows `first` to first + 3, whose places lie at [RCX - 128], to register v. RDX: shared memory; masks 2 to 4: four lanes
- * each, from the fifth lane on.
+ * Loads the rows `first` to first + 3, whose offsets are at [RCX - 128], to register v. RDX: shared
+ * memory; masks 2 to 4: four lanes each, from the fifth lane on.
  */
 static void load_rows(struct jit *j, u32 first, u32 v)
 {
@@ -111,10 +111,11 @@ static bool e_ldmatrix(struct jit *j, const struct sg_insn *in, u32 arg)
 }
 
 /*
- * ---- mma, 16 rows of a: as exec/ops/mma_avx512.h, but for where b comes from ----
+ * ---- mma, 16 rows of a: as exec/ops/mma_avx512.h, except for the source of b ----
  *
- * The four lanes of a row need an element of a for each k, by a shuffle, and four of b's columns: 16 bytes that are the
- * same for all rows. b is brought in that order and stored, so that these are loads.
+ * The four lanes of a row need, for each k, an element of a, obtained by a shuffle, and four of b's
+ * columns: 16 bytes that are the same for all rows. b is stored in that order, so that these are
+ * loads.
  */
 
 #define MMA_ROOM 512   /* bytes: 8 by 16 floats */
@@ -185,7 +186,8 @@ static void mma_b(struct jit *j, const struct sg_insn *in, u32 r, bool bf)
     }
 }
 
-/* Register r of a, or of c of halves: both parts of all lanes as f32, in the registers part[0][h] and part[1][h]. */
+/* Loads register r of a, or of c of halves: both parts of all lanes as f32, in the registers
+   part[0][h] and part[1][h]. */
 static void mma_a(struct jit *j, const struct sg_insn *in, u32 r, bool bf, u32 part[2][2])
 {
     struct buf *b = B(j);

@@ -40,7 +40,8 @@ void sg_jit_spin(struct jit *j, const struct sg_insn *in)
     put8(B(j), 1);
 }
 
-/* Distances of lanes in a row, for elements of 4 and of 8 bytes; then even and odd words of two registers. */
+/* Distances of consecutive lanes, for elements of 4 and of 8 bytes; then even and odd words of
+   two registers. */
 static const u64 in_row[2][SG_LANES] __attribute__((aligned(64))) = {
     {0,  4,  8,  12, 16, 20, 24, 28, 32, 36,  40,  44,  48,  52,  56,  60,
      64, 68, 72, 76, 80, 84, 88, 92, 96, 100, 104, 108, 112, 116, 120, 124},
@@ -50,7 +51,8 @@ static const u32 every_second[2][16]
     __attribute__((aligned(64))) = {{0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30},
                                     {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31}};
 
-/* Tests that the lanes' addresses are consecutive, n words each. Returns the jump to patch for other patterns. */
+/* Tests that the lanes' addresses are consecutive, n words each. Returns the jump to patch for
+   other patterns. */
 static size_t row_test(struct jit *j, const u32 ad[4], u32 n)
 {
     struct buf *b = B(j);

@@ -228,7 +228,8 @@ static bool e_pred(struct jit *j, const struct sg_insn *in, u32 op)
 
 /* ---- permutations ---- */
 
-/* Bytes of register v for which `signs` has 0xff become their sign, eight times. Uses register 0, RAX, k1. */
+/* Replaces the bytes of register v for which `signs` has 0xff by their sign, eight times.
+   Clobbers register 0, RAX, k1. */
 static void byte_signs(struct jit *j, u32 v, u32 signs)
 {
     ev(B(j), (struct vop){M38, PF3, 0, 0x29}, 1, 0, v, 0, 0); /* vpmovb2m */

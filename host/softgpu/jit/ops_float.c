@@ -33,7 +33,8 @@ static bool e_rcp(struct jit *j, const struct sg_insn *in, u32 root)
     return true;
 }
 
-/* To a whole number; arg: the instruction's immediate byte, without the flag of an inexact result. */
+/* Rounds to an integer; arg: the instruction's immediate byte, without the flag of an inexact
+   result. */
 static bool e_round(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {

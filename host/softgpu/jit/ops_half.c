@@ -31,7 +31,8 @@ static void widen(struct jit *j, u32 to, u32 v, bool high)
     ev(b, CVTPH2PS, to, 0, to, 0, 0);
 }
 
-/* f32 of register v, rounded to nearest, in the low half of the lanes of register to. Uses RAX, k1. */
+/* Rounds the f32 of register v to nearest, into the low half of the lanes of register to.
+   Clobbers RAX, k1. */
 static void narrow(struct jit *j, u32 to, u32 v)
 {
     struct buf *b = B(j);
@@ -251,7 +252,8 @@ static bool e_ex2(struct jit *j, const struct sg_insn *in, u32 arg)
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
 
-        /* 0: x, within bounds or NaN; 1: n; 2: f; d: p; the constant is the first operand: NaN stays */
+        /* 0: x, within bounds or NaN; 1: n; 2: f; d: p; the constant is the first operand: NaN
+           stays */
         evm(b, BCAST, 1, 0, RSI, 4 * C_MAX, 4, 0, 0);
         ev(b, MIN, 0, 1, a, 0, 0);
         evm(b, BCAST, 1, 0, RSI, 4 * C_MIN, 4, 0, 0);

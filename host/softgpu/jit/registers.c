@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tracks which chunks of the register file are in vector registers while a block is compiled: loads,
- * write-backs, invalidation, and the out-of-line code that depends on it.
+ * Tracks which chunks of the register file are in vector registers while a block is compiled:
+ * loads, write-backs, invalidation, and the out-of-line code that depends on it.
  */
 #include "jit/state.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Warp scheduling in native code: when all 32 threads of a warp reach barrier 0 or exit, the code continues
- * with the next runnable warp of the block, without returning to the run loop. The order is the run loop's
- * (sg_cta_slice). All other cases are left to the handlers.
+ * Warp scheduling in native code: when all 32 threads of a warp reach barrier 0 or exit, the code
+ * continues with the next runnable warp of the block, without returning to the run loop. The order
+ * is the run loop's (sg_cta_slice). The handlers process all other cases.
  */
 #include "jit/state.h"
 

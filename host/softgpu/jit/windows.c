@@ -206,7 +206,8 @@ static void load(struct jit *j, u32 g, u32 v, s32 disp, bool prefetch)
     mem_operand(b, 1, RCX, disp + AHEAD, 1);
 }
 
-/* Word k of the lanes of chunk h, which lie in registers 0 and 1, or (four) 0 to 3, to register d. */
+/* Moves word k of the lanes of chunk h, which are in registers 0 and 1, or (four) 0 to 3, to
+   register d. */
 static void pick(struct jit *j, u32 d, u32 k, u32 h, bool four)
 {
     struct buf *b = B(j);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The free parts of an address range: first fit, neighbours joined. The owner of the arena serialises. */
+/* The free parts of an address range: first fit, adjacent holes are joined. The arena's owner
+   serialises. */
 #include "memory/arena.h"
 
 /* Number of holes that are long enough but misaligned to skip before the search changes. */

@@ -132,7 +132,8 @@ void sg_grace_wait(void)
     if (!someone_before(next))
         return;
     pthread_mutex_lock(&lock);
-    atomic_fetch_add(&waiters, 1); /* before the look that decides: tell() comes after a reader's store */
+    /* before the deciding check: tell() comes after a reader's store */
+    atomic_fetch_add(&waiters, 1);
     while (someone_before(next))
         pthread_cond_wait(&changed, &lock);
     atomic_fetch_sub(&waiters, 1);

@@ -202,7 +202,8 @@ bool sg_share_close_memory(uint64_t addr);
 CUresult sg_share_import(struct sg_ctx *ctx, const uint8_t *token, uint64_t size, uint64_t pool,
                          uint32_t access, uint64_t *addr);
 
-/* ---- physical memory, which can be mapped at several addresses (memory/store.c); sizes are multiples of pages ---- */
+/* ---- physical memory, mappable at several addresses (memory/store.c); sizes in whole pages
+   ---- */
 
 /* Call before a sandbox forbids it; without it no physical memory is available. */
 bool sg_store_init(void);

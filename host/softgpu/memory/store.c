@@ -68,8 +68,9 @@ void *sg_store_map(void *where, uint64_t size, uint64_t at)
 
 void sg_store_give(void *pages, uint64_t size, uint64_t at)
 {
-    /* The next owner finds zeroes. A piece that cannot be emptied is not used again. Of this file, not by its mapping
-     * (MADV_REMOVE): a sandbox knows files by descriptors, and the guest's memory has none here. */
+    /* The next owner must find zeroes; a piece that cannot be cleared is not used again. It is
+       cleared through the file, not the mapping (MADV_REMOVE): a sandbox identifies files by
+       descriptors, and the guest's memory has none here. */
     if (pages && fallocate(store.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)size))
         return;
     pthread_mutex_lock(&store.lock);

@@ -11,8 +11,10 @@ struct launch_op {
     SG_COUNTED struct sg_func *func; /* a reference */
     unsigned grid[3], block[3], dynamic;
     bool cooperative;
-    unsigned asked[3], cluster[3];   /* blocks of a cluster: by the launch, by launch or kernel; 0: none */
-    SG_COUNTED struct sg_ctx *green; /* a reference: whose multiprocessors it uses; NULL: all of the device */
+    /* blocks per cluster: of the launch; of launch or kernel; 0: none */
+    unsigned asked[3], cluster[3];
+    /* context whose multiprocessors it uses, a reference; NULL: all */
+    SG_COUNTED struct sg_ctx *green;
     _Alignas(16) unsigned char params[];
 };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Resolves the operands of an instruction: registers, constants of the pool, addresses of symbols. */
+/* Resolves the operands of an instruction: registers, constants of the pool, addresses of
+   symbols. */
 #include "ptx/decode.h"
 
 #include <string.h>

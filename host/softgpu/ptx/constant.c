@@ -134,7 +134,8 @@ static uint64_t shift(const char *op, uint64_t x, uint64_t by, bool is_signed)
     return is_signed ? (uint64_t)((int64_t)x >> by) : x >> by;
 }
 
-/* a = a op b. Types of operands and results: PTX ISA, "Summary of Constant Expression Evaluation Rules". */
+/* a = a op b. Types of operands and results: PTX ISA, "Summary of Constant Expression Evaluation
+   Rules". */
 static int apply(struct reader *r, const struct const_op *o, struct sg_const *a, const struct sg_const *b)
 {
     bool is_signed = a->kind == SG_CONST_S64 && b->kind == SG_CONST_S64;

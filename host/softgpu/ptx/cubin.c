@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cubins (SASS): loaded with what they say about themselves, never run.
+ * Cubins (SASS): their metadata is loaded, their code never runs.
  *
- * A program looks at its kernels before it launches them: names, parameters, attributes, occupancy,
- * addresses of variables. All that is in the ELF file, so it is answered; the launch is refused with
- * CUDA_ERROR_NO_BINARY_FOR_GPU and the kernel's name. NVIDIA does not document the format; what is
- * relied upon was observed in files of CUDA 11 to 13 (the names are those that cuobjdump prints):
+ * A program inspects its kernels before it launches them: names, parameters, attributes, occupancy,
+ * addresses of variables. The ELF file contains all of these, so such queries succeed; the launch is
+ * refused with CUDA_ERROR_NO_BINARY_FOR_GPU and the kernel's name. NVIDIA does not document the
+ * format; this relies on observations of files of CUDA 11 to 13 (with cuobjdump's names):
  *
  *   symbols       FUNC with st_other bit 4: a kernel; OBJECT in .nv.global, .nv.global.init or
  *                 .nv.constant3: a variable, st_other bit 2: __managed__
@@ -134,7 +134,8 @@ static int measure(struct sass *s, const char *string, uint32_t *len)
     return *len > MAX_NAME ? bad(s, "a name is too long") : spend(s, *len);
 }
 
-/* Section header i, with its contents inside the file (NOBITS has none; an unused header is empty). */
+/* Section header i; its contents are inside the file (NOBITS has none; an unused header is
+   empty). */
 static bool section(const struct sass *s, uint32_t i, Elf64_Shdr *sh)
 {
     if (i >= s->eh.e_shnum)

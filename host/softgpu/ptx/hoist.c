@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Hoists launch-invariant values; half of the instructions of a small block qualify. A value that is defined once,
- * by an operation without side effects, from constants, parameters and special registers other than the
- * block's index, is the same in every block that a warp runs in a launch. It is computed once for each warp
- * (exec/block.c) instead of once for each block; values that also depend on %ctaid.y and .z once for each row
- * of blocks, which run in sequence. These values have slots of their own, beside those of the special
- * registers, which are not used for anything else.
+ * Hoists launch-invariant values; half of the instructions of a small block qualify. A value with a
+ * single definition, by an operation without side effects, from constants, parameters and special
+ * registers other than the block's index, is the same in every block that a warp runs in a launch.
+ * It is computed once per warp (exec/block.c) instead of once per block; values that also depend on
+ * %ctaid.y and .z once per row of blocks, which run in sequence. These values have slots of their
+ * own, beside those of the special registers, which are not used for anything else.
  *
- * A value that also depends on %ctaid.x and is uniform across lanes is not hoisted, but gets a slot of its own
- * and is always written for all lanes, so that native code needs only one part of it. It may be defined in
- * several places, provided that no divergent branch precedes them.
+ * A value that also depends on %ctaid.x and is uniform across lanes is not hoisted, but gets a slot
+ * of its own and is always written for all lanes, so that native code needs only one part of it. It
+ * may have several definitions, provided that no divergent branch precedes them.
  */
 #include "jit/jit.h"
 #include "ptx/decode.h"
@@ -18,9 +18,8 @@
 #include <string.h>
 
 #define SEEN 256u
-#define MAX_PASSES 8 /* definitions nearly always stand before uses */
-#define MAX_WALKED \
-    (64u << 20) /* instructions looked at for single registers; then no more of these are looked at */
+#define MAX_PASSES 8           /* definitions nearly always stand before uses */
+#define MAX_WALKED (64u << 20) /* limit of instructions visited for single registers */
 
 enum { VARIES, SEVERAL, UNKNOWN, HOISTED, OF_ROW, OF_BLOCK, ALIAS, ONE_OF };
 /* SEVERAL: several definitions (ONE_OF: of an instruction that is one of them); OF_ROW: depends
@@ -61,7 +60,8 @@ static bool is_vreg(uint32_t op)
     return op < SG_OPND_NONE;
 }
 
-/* Operations that give a result from their operands and do nothing else, by how their names begin. */
+/* Operations without side effects that compute a result from their operands, by the start of
+   their names. */
 static bool pure(const char *name)
 {
     static const char *const begin[] = {
@@ -446,7 +446,7 @@ static int compact(struct hoist *h)
     return 0;
 }
 
-/* Hoisted instructions are run as they are: their operands are offsets, as ptx/flow.c writes them. */
+/* Hoisted instructions run unchanged: their operands are offsets, as written by ptx/flow.c. */
 static void finish(struct hoist *h, struct sg_ahead *a)
 {
     for (uint32_t i = 0; i < a->n; i++)

@@ -109,7 +109,8 @@ enum sg_sym_kind {                  /* at module level and in bodies */
                    SG_K_OPAQUE, /* texture, surface, sampler; index: opaques[] */
                    SG_K_REG,    /* bodies: virtual register */
                    SG_K_RANGE,  /* bodies: %r<n>; index: ranges[] */
-                   SG_K_VECTOR, /* bodies: .reg .v2 or .v4; index: ranges[], whose registers follow each other */
+                   /* bodies: .reg .v2 or .v4; index: ranges[] with consecutive registers */
+                   SG_K_VECTOR,
                    SG_K_LOCAL, /* bodies: local or call parameter; index: lvars[] */
                    SG_K_PARAM, /* bodies: kernel parameter; index */
                    SG_K_LABEL,

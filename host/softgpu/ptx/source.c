@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From a line of PTX to the line of the source: by the .loc and .file that nvcc -lineinfo leaves in the text (PTX ISA,
- * "Debugging directives"). Read when a kernel has failed, so that nothing is kept for it before.
+ * Maps a line of PTX to a line of the source, with the .loc and .file directives that nvcc
+ * -lineinfo leaves in the text (PTX ISA, "Debugging directives"). They are read only after a kernel
+ * has failed, so that nothing is stored for this earlier.
  */
 #include <stdio.h>
 #include <string.h>

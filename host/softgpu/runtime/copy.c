@@ -33,7 +33,8 @@ static bool read_only(const struct sg_copy *c)
            !info.writable && info.kind != SG_MEM_REGISTERED;
 }
 
-/* Checks that the device of each side has access to it. Arrays can be used by their context's device only. */
+/* Checks that the device of each side has access to it. Arrays can be used only by their
+   context's device. */
 static bool reachable(const struct sg_copy *c, const struct sg_stream *s)
 {
     size_t z = c->depth - 1, y = c->height - 1;

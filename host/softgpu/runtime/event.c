@@ -134,7 +134,8 @@ void sg_event_elsewhere_wait(struct sg_event *e, uint64_t n)
 struct record_op {
     struct sg_op op;
     SG_COUNTED struct sg_event *event; /* a reference */
-    SG_COUNTED struct sg_stream *old;  /* the event's stream before: let go outside the issue lock */
+    /* the event's previous stream: released outside the issue lock */
+    SG_COUNTED struct sg_stream *old;
     uint64_t record;
     uint64_t ipc_record; /* for other processes, 0: none */
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of entry points, generated from cuda.h and cudaTypedefs.h by api/device/gen_entries.py. */
+/* The table of entry points, generated from cuda.h and cudaTypedefs.h by
+   api/device/gen_entries.py. */
 #ifndef SG_ENTRY_H
 #define SG_ENTRY_H
 

@@ -235,7 +235,8 @@ CUresult sgd_cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphN
 
 #define SG_ATTRS 64
 
-/* Values that are stored and given back; they are hints, but for COOPERATIVE and CLUSTER_DIMENSION. */
+/* Attributes that are stored and returned; all are hints, except COOPERATIVE and
+   CLUSTER_DIMENSION. */
 static bool is_attribute(CUkernelNodeAttrID attr)
 {
     switch (attr) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Driver API: a graph as a Graphviz file, and the parameters of a node of any type; lib/driver/graph.h. */
+/* Driver API: a graph as a Graphviz file, and the parameters of a node of any type;
+   lib/driver/graph.h. */
 #include <stdlib.h>
 
 #include "api/api.h"

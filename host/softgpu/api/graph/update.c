@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Driver API: updating executable graphs. Launches in progress keep the program they started with. */
+/* Driver API: updating executable graphs. Launches in progress keep the program they started
+   with. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -65,7 +65,8 @@ cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *mipmap, CUexternalMemo
     return told("cuExternalMemoryGetMappedMipmappedArray", r, why);
 }
 
-/* No memory of this device has a dma-buf; wrong arguments are told from that, as a guest's libcuda tells them. */
+/* No memory of this device has a dma-buf; invalid arguments are distinguished as by the guest's
+   libcuda. */
 CUresult sgd_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
                                            CUmemRangeHandleType handleType, unsigned long long flags)
 {

@@ -12,7 +12,7 @@
 
 #include "lib/driver/driver.h"
 
-#define SG_EXTSEM_SLICE 100 /* milliseconds after which a wait looks whether its context has ended */
+#define SG_EXTSEM_SLICE 100 /* ms between checks of a wait whether its context has ended */
 
 /* ---- objects ---- */
 

@@ -26,7 +26,8 @@
 #define STREAM_TAIL 3u /* cudaStreamTailLaunch */
 #define DEPTH_MAX 24u  /* CUDA: grids within grids */
 #define PENDING_DEFAULT 2048u
-#define ERRORS_MAX 4096u /* threads of a grid whose last error is remembered: the list is searched */
+/* threads per grid with a stored last error: the list is searched linearly */
+#define ERRORS_MAX 4096u
 
 /* A kernel, or a copy or memset when kernel is NULL. */
 struct child {
@@ -139,8 +140,8 @@ HANDLER(cdp_error_peek)
     return last_errors(w, in, false);
 }
 
-/* The texts of cudaGetErrorString() for the errors that are returned here; in the device's heap, for
- * kernels. */
+/* The texts of cudaGetErrorString() for the errors returned here; stored in the device heap, for
+   kernels. */
 static u64 error_string(u32 code)
 {
     static const struct {

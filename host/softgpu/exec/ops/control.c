@@ -337,7 +337,7 @@ static inline u32 *tops(const struct sg_warp *w)
 
 #define SAVED_WORDS 3 /* behind the registers: frame, index of the call, top */
 
-/* In front of the arguments of each call, which are written to the frame that the callee will have. */
+/* Precedes the arguments of each call, which are written to the callee's future frame. */
 HANDLER(call_room)
 {
     const struct sg_cta *c = w->cta;

@@ -43,7 +43,8 @@ static inline void transpose(const void *m, void *d)
 }
 #endif
 
-/* All rows inside of shared memory, for every lane: false, nothing done, when something is out of the way. */
+/* Fast path: all rows are inside shared memory, for every lane. Returns false, with nothing
+   done, otherwise. */
 static inline bool ldmatrix_fast(struct sg_warp *w, const struct sg_insn *in, u32 n, const u32 dst[4])
 {
     const struct sg_cta *c = w->cta;

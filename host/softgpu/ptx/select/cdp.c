@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Kernels that launch kernels (CUDA C++ Programming Guide, CUDA Dynamic Parallelism, "Device Runtime"): the
- * functions that nvcc 12 and later call for it. NVIDIA's own are in libcudadevrt, as machine code.
+ * Kernels that launch kernels (CUDA C++ Programming Guide, CUDA Dynamic Parallelism, "Device
+ * Runtime"): the functions called by code of nvcc 12 and later. NVIDIA's implementation is in
+ * libcudadevrt, as machine code.
  */
 #include "ptx/decode.h"
 

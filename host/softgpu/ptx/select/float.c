@@ -48,7 +48,8 @@ static int half_arith(struct sg_dec *d, enum sg_type t)
         b = sg_src(d, 2, t);
     if (d->nops > 3)
         c = sg_src(d, 3, t);
-    /* bf16 is computed as f32, whose denormals are bf16's: they count, whatever the kernel's mode. */
+    /* bf16 is computed as f32 and has the same denormals: they count, whatever the kernel's
+       mode. */
     s = t == SG_TY_BF16 || t == SG_TY_BF16X2 ? sg_fp_begin(d, NULL, false) : UINT32_MAX;
     i = sg_emit(d, op, sg_dst(d, 0, t), a, b, c);
     if (!d->err)

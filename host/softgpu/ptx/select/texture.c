@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Emitters: textures and surfaces (PTX ISA 9.7.10, 9.7.11). Coordinates and values go through the
- * block's scratch (struct sg_tex_scratch); a handle is a number of 64 bits, in a register or that of
- * a .texref or .surfref variable.
+ * block's scratch (struct sg_tex_scratch); a handle is a 64-bit number, in a register or of a
+ * .texref or .surfref variable.
  */
 #include "ptx/select/select.h"
 

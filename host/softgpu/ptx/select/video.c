@@ -34,7 +34,8 @@ static uint32_t part_src(struct sg_dec *d, uint32_t i, enum sg_type t)
     return r;
 }
 
-/* Bytes or halves of operands 1 and 2 in the order that a part such as .h10 or .b7610 names; none: as they are. */
+/* Bytes or halves of operands 1 and 2 in the order given by a part such as .h10 or .b7610;
+   without a part: unchanged. */
 static uint32_t lanes_src(struct sg_dec *d, uint32_t i)
 {
     const char *part = d->ops[i].part;
