@@ -347,7 +347,7 @@ int sg_run_tree(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *
 
 #define SG_SLICE 512 /* back edges that a warp may take before other warps are scheduled */
 
-/* ---- exec/warp.c: who runs ---- */
+/* ---- exec/warp.c: selection of lanes ---- */
 void sg_warp_set_mask(struct sg_warp *w, uint32_t mask);
 void sg_warp_push(struct sg_warp *w, const struct sg_insn *ip, uint32_t mask, enum sg_gstate st);
 bool sg_warp_pick(struct sg_warp *w);    /* false: no lane can run */

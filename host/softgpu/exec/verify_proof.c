@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * CBMC proofs about the verifier (verify.c). Proved of the functions that all of its checks use: for
- * any layout of a kernel, any instruction and any tables, accepted accesses lie inside. The
+ * CBMC proofs about the verifier (verify.c). Proved of the functions that all of its checks use:
+ * for any layout of a kernel, any instruction and any tables, accepted accesses lie inside. The
  * properties are stated independently, from a handler's point of view. CBMC's own checks show that
  * nothing reads beyond its arrays and nothing overflows.
  *
@@ -15,8 +15,8 @@
  * Proved of their combination, for instructions with any contents and for any two operations, with
  * any operands and rule:
  *
- *   rule_R      an accepted instruction of this rule accesses nothing outside (if its target exists)
- *   targets     find_targets(): targets, lists and spans are inside; each instruction is an operation
+ *   rule_R      an accepted instruction of this rule accesses nothing outside (if its target is)
+ *   targets     find_targets(): targets, lists and spans are inside; all instructions are known
  *   layout      layout(): special registers, local and shared memory are inside
  *   functions   find_functions(): no target is inside a span, and code does not run past its end
  *

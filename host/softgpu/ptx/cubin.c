@@ -2,10 +2,11 @@
 /*
  * Cubins (SASS): their metadata is loaded, their code never runs.
  *
- * A program inspects its kernels before it launches them: names, parameters, attributes, occupancy,
- * addresses of variables. The ELF file contains all of these, so such queries succeed; the launch is
- * refused with CUDA_ERROR_NO_BINARY_FOR_GPU and the kernel's name. NVIDIA does not document the
- * format; this relies on observations of files of CUDA 11 to 13 (with cuobjdump's names):
+ * A program inspects its kernels before it launches them: names, parameters, attributes,
+ * occupancy, addresses of variables. The ELF file contains all of these, so such queries succeed;
+ * the launch is refused with CUDA_ERROR_NO_BINARY_FOR_GPU and the kernel's name. NVIDIA does not
+ * document the format; this relies on observations of files of CUDA 11 to 13 (with cuobjdump's
+ * names):
  *
  *   symbols       FUNC with st_other bit 4: a kernel; OBJECT in .nv.global, .nv.global.init or
  *                 .nv.constant3: a variable, st_other bit 2: __managed__
