@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Attributes of launches, as cuda.h describes them (CUlaunchAttributeID). */
+/* Launch attributes, as described by cuda.h (CUlaunchAttributeID). */
 #ifndef ATT_ATTRIBUTE_H
 #define ATT_ATTRIBUTE_H
 
@@ -7,9 +7,9 @@
 #include <stdbool.h>
 
 enum att_launch_class {
-    ATT_UNKNOWN, /* no attribute, or none of launches */
-    ATT_PLAIN,   /* the value is data */
-    ATT_OBJECT,  /* the value names an event or makes a node of a graph updatable */
+    ATT_UNKNOWN, /* unknown, or not an attribute of launches */
+    ATT_PLAIN,   /* the value is plain data */
+    ATT_OBJECT,  /* the value names an event or makes a graph node updatable */
 };
 
 static inline enum att_launch_class att_launch_class(CUlaunchAttributeID id)
@@ -32,19 +32,19 @@ static inline enum att_launch_class att_launch_class(CUlaunchAttributeID id)
     case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
     case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
         return ATT_OBJECT;
-    default: /* CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY is of streams only */
+    default: /* CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY applies only to streams */
         return ATT_UNKNOWN;
     }
 }
 
-/* False: the attribute switches nothing on, although it could name an object. */
+/* False: the attribute has no effect, although it could name an object. */
 static inline bool att_launch_active(const CUlaunchAttribute *a)
 {
     return a->id != CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE ||
            a->value.deviceUpdatableKernelNode.deviceUpdatable != 0;
 }
 
-/* What an attribute of objects is called, for reasons. */
+/* The name of an object attribute, for error messages. */
 static inline const char *att_object_name(CUlaunchAttributeID id)
 {
     return id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT        ? "PROGRAMMATIC_EVENT"

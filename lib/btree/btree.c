@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* See btree.h. All words that btr_peek() reads are stored one by one, atomically and without order: sequence orders. */
+/* See btree.h. All words read by btr_peek() are stored individually with relaxed atomics:
+   `sequence` provides the ordering. */
 #include "btree.h"
 
 #include <errno.h>
@@ -7,15 +8,15 @@
 
 #define FANOUT 32u
 #define SPARSE (FANOUT / 4) /* fewer in a node: it joins a neighbour or gets some of its */
-#define DEPTH_MAX 16u       /* levels: 8^16 items are more than there are keys in memory */
+#define DEPTH_MAX 16u       /* levels: 8^16 items exceed the number of keys that fit into memory */
 #define SPARES_MAX 16u      /* kept by a tree that is not peeked */
 
 struct btr_node {
-    struct btr_node *next; /* among the spare ones */
+    struct btr_node *next; /* in the list of spare nodes */
     uint32_t n;
     uint32_t leaf;
     uint64_t key[FANOUT];    /* ascending; of a child: the smallest below it */
-    uint64_t weight[FANOUT]; /* of a child: the largest below it */
+    uint64_t weight[FANOUT]; /* per child: the largest weight below it */
     void *ptr[FANOUT];       /* value or child */
 };
 
@@ -134,7 +135,7 @@ void btr_fini(struct btr_tree *t)
 
 bool btr_reserve(struct btr_tree *t)
 {
-    /* Every level may split, and the root gets a parent. */
+    /* Every level may split, and the root may get a parent. */
     while (t->nspare < t->height + 1) {
         struct btr_node *node = calloc(1, sizeof(*node));
 
@@ -158,7 +159,7 @@ void btr_change_end(struct btr_tree *t)
     __atomic_store_n(&t->sequence, t->sequence + 1, __ATOMIC_RELEASE);
 }
 
-/* Moves half of a full child to a new one behind it; the parent has room. */
+/* Moves half of a full child to a new sibling after it; the parent has room. */
 static void split_child(struct btr_tree *t, struct btr_node *parent, uint32_t at)
 {
     struct btr_node *full = parent->ptr[at], *half = node_take(t, full->leaf);
@@ -234,7 +235,7 @@ int btr_insert(struct btr_tree *t, uint64_t key, uint64_t weight, void *value)
 
 /* ---- removal ---- */
 
-/* Moves items between two neighbours so that each has half; of the parent, the right one has index `at`. */
+/* Balances the items of two siblings; `at` is the index of the right one in the parent. */
 static void even_out(struct btr_node *parent, uint32_t at)
 {
     struct btr_node *left = parent->ptr[at - 1], *right = parent->ptr[at];
@@ -274,7 +275,7 @@ static void mend_child(struct btr_tree *t, struct btr_node *parent, uint32_t at)
     STORE(parent->weight[at], heaviest(child));
     if (child->n >= SPARSE || parent->n < 2)
         return;
-    at += at == 0; /* the right one of two */
+    at += at == 0; /* index of the right sibling */
     const struct btr_node *left = parent->ptr[at - 1], *right = parent->ptr[at];
 
     if (left->n + right->n <= FANOUT)
@@ -283,7 +284,7 @@ static void mend_child(struct btr_tree *t, struct btr_node *parent, uint32_t at)
         even_out(parent, at);
 }
 
-/* The key is there. */
+/* Removes an existing key. */
 static void remove_below(struct btr_tree *t, struct btr_node *node, uint64_t key)
 {
     const uint32_t at = child_of(node, key);
@@ -376,7 +377,8 @@ static bool first_below(const struct btr_node *node, uint64_t key, uint64_t weig
                 return answer(node, i, out);
         return false;
     }
-    /* Below the first child the key may lie behind all that are heavy enough; below the next ones all count. */
+    /* Below the first child the key may lie after all items that are heavy enough; below later
+       children all items count. */
     for (uint32_t i = child_of(node, key); i < node->n; i++)
         if (node->weight[i] >= weight && first_below(node->ptr[i], key, weight, out))
             return true;
@@ -407,7 +409,8 @@ enum btr_peek btr_peek(const struct btr_tree *t, uint64_t key, struct btr_item *
     const struct btr_node *node = LOAD(t->root);
 
     *ticket = before;
-    /* A pointer is followed only when it belongs to the moment of the ticket: what it points to is a node. */
+    /* A pointer is followed only if it is valid at the time of the ticket: then it points to a
+       node. */
     if ((before & 1) || !btr_unchanged(t, before))
         return BTR_CHANGED;
     for (unsigned depth = 0; node && depth < DEPTH_MAX; depth++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The tree beside a sorted array that does the same: random operations, its shape after each, readers without a lock. */
+/* The tree beside a sorted array that does the same: random operations, its shape after each,
+   readers without a lock. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -62,7 +63,8 @@ static void same(bool found, const struct btr_item *got, const struct btr_item *
 
 /* ---- the shape ---- */
 
-/* Items below the node; checks fill, order, keys and weights of children, and that all leaves are as deep. */
+/* Items below the node; checks fill, order, keys and weights of children, and that all leaves
+   are as deep. */
 static size_t check_below(const struct btr_node *node, unsigned depth, bool root, uint64_t *first)
 {
     size_t sum = 0;
@@ -191,7 +193,8 @@ static void test_ends_of_the_keys(void **state)
     btr_fini(&t);
 }
 
-/* A tree of any age has few levels: ascending, descending and random insertion, removal from one end. */
+/* A tree of any age has few levels: ascending, descending and random insertion, removal from one
+   end. */
 static void test_height(void **state)
 {
     struct btr_tree t = {0};

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Large copies: stores past the caches, and when they pay.
+ * Large copies: stores that bypass the caches, and the decision when to use them.
  *
- * Between two processors that share a cache a piece of the staging area is read out of that cache, and ordinary stores are
- * the fastest. Between processors that share none the reader takes each line out of the writer's cache, which is several
- * times slower than memory. Whether it pays to keep the destination out of the caches depends on whether it would have
- * fitted. Nothing that a process can read says which holds; in a virtual machine not even the topology does, and it
- * changes while a program runs. So the copies are measured: blk_choose() tries all kinds of stores for copies of a sort (a
- * direction, a range of sizes), blk_learn() is told what each took, and the medians of the last ones decide.
+ * Between two processors that share a cache, a piece of the staging area is read from that cache,
+ * and ordinary stores are fastest. Between processors without a shared cache, the reader fetches
+ * each line from the writer's cache, which is several times slower than memory. Whether bypassing
+ * the caches pays for the destination depends on whether it would have fitted. No information
+ * available to a process tells these cases apart; in a virtual machine even the topology is
+ * unknown, and it changes while a program runs. So copies are measured: blk_choose() tries all
+ * kinds of stores for each class of copies (a direction, a range of sizes), blk_learn() is told the
+ * duration of each, and the medians of the latest measurements decide.
  */
 #ifndef BLK_BULK_H
 #define BLK_BULK_H
@@ -20,13 +22,15 @@
 #include <emmintrin.h>
 #endif
 
-/* Bytes of a copy whose destination may be written past the caches. One of 4 MiB that is copied to again and again stays in
-   the third level, and trials would not show that: it takes more than a few copies to get there. */
+/* Minimum size of a copy, in bytes, whose destination may be written past the caches. A buffer
+   of 4 MiB that is copied to repeatedly stays in the third-level cache, and trials would not
+   show this: it takes more than a few copies to get there. */
 #define BLK_PAST_MIN (UINT64_C(16) << 20)
 #define BLK_LINE 64u
 
-/* Copies n bytes between areas that do not overlap, by stores past the caches where the processor has them. What a later
-   store of this thread says to another processor is true: the bytes are there. */
+/* Copies n bytes between areas that do not overlap, with stores past the caches if the processor
+   has them. Ordering is preserved: once another processor sees a later store of this thread, it
+   sees the bytes. */
 static inline void blk_copy_past(void *restrict to, const void *restrict from, size_t n)
 {
 #ifdef __x86_64__
@@ -34,7 +38,7 @@ static inline void blk_copy_past(void *restrict to, const void *restrict from, s
     const uint8_t *s = from;
     size_t head = -(uintptr_t)d & (BLK_LINE - 1);
 
-    if (n >= head + BLK_LINE) { /* whole lines only: a part of one is read and written back */
+    if (n >= head + BLK_LINE) { /* whole lines only: a partial line is read and written back */
         memcpy(d, s, head);
         d += head, s += head, n -= head;
         for (; n >= BLK_LINE; n -= BLK_LINE, d += BLK_LINE, s += BLK_LINE) {
@@ -56,27 +60,29 @@ static inline void blk_copy_past(void *restrict to, const void *restrict from, s
 #endif
 }
 
-#define BLK_KEPT 5u /* measurements of each kind that are remembered */
+#define BLK_KEPT 5u /* number of measurements kept per kind */
 #define BLK_BURST \
-    4u /* copies of one trial; the first one counts for nothing: it finds the caches as another kind left them */
-#define BLK_TRY_MIN 32u  /* copies from one trial of another kind to the next: at first, */
-#define BLK_TRY_MAX 512u /* and at most; doubled by each trial that changes nothing */
+    4u /* copies per trial; the first is discarded: it finds the caches in another kind's state */
+#define BLK_TRY_MIN 32u  /* copies between trials of other kinds: initially, */
+#define BLK_TRY_MAX 512u /* and at most; doubled by each trial without effect */
 
-/* Kinds of stores: a set of what goes past the caches. */
+/* Kinds of stores: a bit mask of the destinations written past the caches. */
 #define BLK_TO_PIECE 1u   /* into the staging area */
-#define BLK_FROM_PIECE 2u /* out of it, into the destination */
+#define BLK_FROM_PIECE 2u /* out of the staging area, into the destination */
 #define BLK_KINDS 4u
 
-/* What is known about copies of a sort. All zeroes to begin with, but for kinds; the caller's lock. */
+/* Statistics of a class of copies. Initially all zeroes, except for kinds; guarded by the
+   caller's lock. */
 struct blk_choice {
-    uint32_t kinds;                     /* that are tried: 2, or all 4 */
-    uint32_t cost[BLK_KINDS][BLK_KEPT]; /* ps a byte */
-    uint32_t n[BLK_KINDS];              /* measurements so far */
+    uint32_t kinds;                     /* number of kinds tried: 2, or all 4 */
+    uint32_t cost[BLK_KINDS][BLK_KEPT]; /* cost, ps per byte */
+    uint32_t n[BLK_KINDS];              /* number of measurements so far */
     uint32_t left,
-        period; /* copies until the next trial, and from trial to trial; period 0: nothing is known */
-    uint32_t best, tried; /* the fastest kind, and the kind that is or was tried last */
-    uint32_t burst;       /* copies of the trial to come */
-    uint32_t last;        /* the kind that was measured last */
+        /* copies until the next trial, copies between trials; period 0: nothing measured */
+        period;
+    uint32_t best, tried; /* fastest kind; kind tried last or being tried */
+    uint32_t burst;       /* copies left in the next trial */
+    uint32_t last;        /* kind measured last */
 };
 
 static inline uint32_t blk_median(const uint32_t *v)
@@ -93,7 +99,7 @@ static inline uint32_t blk_median(const uint32_t *v)
     return sorted[BLK_KEPT / 2];
 }
 
-/* The first kind with too few measurements; BLK_KINDS: there is none. */
+/* The first kind with too few measurements; BLK_KINDS: none. */
 static inline uint32_t blk_missing(const struct blk_choice *c)
 {
     for (uint32_t k = 0; k < c->kinds; k++)
@@ -102,7 +108,7 @@ static inline uint32_t blk_missing(const struct blk_choice *c)
     return BLK_KINDS;
 }
 
-/* The kind of the next copy; blk_learn() is to be told how that went. */
+/* The kind for the next copy, whose duration must be passed to blk_learn(). */
 static inline uint32_t blk_choose(struct blk_choice *c)
 {
     const uint32_t missing = blk_missing(c);
@@ -125,7 +131,8 @@ static inline uint32_t blk_choose(struct blk_choice *c)
     return c->tried;
 }
 
-/* A copy of so many bytes took ns. A kind has to take three quarters of the time of the one in use to take its place. */
+/* Records that a copy of `bytes` bytes took ns. A kind replaces the current one if it takes less
+   than three quarters of its time. */
 static inline void blk_learn(struct blk_choice *c, uint32_t kind, uint64_t bytes, uint64_t ns)
 {
     const uint64_t cost = bytes ? ns * 1000 / bytes : 0;
@@ -154,7 +161,7 @@ static inline void blk_learn(struct blk_choice *c, uint32_t kind, uint64_t bytes
     }
 }
 
-/* The same for a copy of which nothing can be measured: the fastest kind as far as is known. */
+/* The same for a copy that cannot be measured: the fastest kind known. */
 static inline uint32_t blk_choose_unmeasured(struct blk_choice *c)
 {
     if (c->left > 0)
@@ -162,7 +169,8 @@ static inline uint32_t blk_choose_unmeasured(struct blk_choice *c)
     return c->best;
 }
 
-/* Whether the next copy should be measured, though it need not be: for a trial, and to compare with it. */
+/* True if the next copy should be measured although it need not be: for a trial, and to compare
+   with it. */
 static inline bool blk_unsure(const struct blk_choice *c)
 {
     return c->period == 0 || c->left == 0 || c->burst > 0 || c->left + 2 > c->period;

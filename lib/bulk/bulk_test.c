@@ -30,7 +30,8 @@ static void copies_every_length_and_alignment(void **state)
             }
 }
 
-/* So many copies on a machine where the kinds take so many ns a KiB; how many were of another kind than the fastest. */
+/* So many copies on a machine where the kinds take so many ns a KiB; how many were of another
+   kind than the fastest. */
 static unsigned rounds(struct blk_choice *c, unsigned n, const uint64_t *ns)
 {
     unsigned other = 0, fastest = 0;
@@ -91,7 +92,8 @@ static void spoilt_measurements_change_nothing(void **state)
     assert_int_equal(c.best, 1);
 }
 
-/* What stays in the caches makes the next ordinary copy fast: that shows only when several follow each other. */
+/* What stays in the caches makes the next ordinary copy fast: that shows only when several
+   follow each other. */
 static void what_the_caches_hold_counts(void **state)
 {
     struct blk_choice c = {.kinds = BLK_KINDS};

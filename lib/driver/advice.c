@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The book of advice about managed memory, per page, as the manual says. */
+/* Advice about managed memory, stored per page, as documented in the manual. */
 #include "advice.h"
 
 #include <pthread.h>
@@ -14,11 +14,11 @@ struct segment {
     struct cua_place preferred, last;
 };
 
-/* An allocation about which something was said; its segments cover it without a gap. */
+/* An allocation with stored advice; its segments cover it without gaps. */
 struct known {
     struct known *next;
-    uint64_t id, start; /* of the allocation */
-    uint64_t base;      /* of its first page */
+    uint64_t id, start; /* id and start of the allocation */
+    uint64_t base;      /* address of its first page */
     size_t n, room;
     struct segment *seg;
 };
@@ -50,7 +50,7 @@ static void drop_dead(cua_alive_fn *alive)
     }
 }
 
-/* Room for two more segments, which is what one change can need. */
+/* Makes room for two more segments, the maximum that one change needs. */
 static bool reserve(struct known *k)
 {
     size_t room = k->room ? 2 * k->room : 8;
@@ -85,7 +85,7 @@ static struct known *make(const struct cua_range *r, uint64_t base, uint64_t end
     return k;
 }
 
-/* Makes `at` the border of two segments; the index of the one that begins there. */
+/* Splits segments at `at`; returns the index of the segment that begins there. */
 static size_t cut(struct known *k, uint64_t at)
 {
     size_t i = 0;
@@ -213,7 +213,7 @@ static struct segment sum(const struct cua_range *r, uint64_t from, uint64_t cou
     return all;
 }
 
-/* A place as the attributes say it that know GPUs and the host only. */
+/* A location as a device number, for attributes that only distinguish GPUs and the host. */
 static int as_device(struct cua_place p)
 {
     if (p.type == 0)
@@ -238,7 +238,7 @@ static CUresult accessed_by(const struct segment *s, int *out, size_t bytes)
     return CUDA_SUCCESS;
 }
 
-/* One attribute of a range that was checked. */
+/* An attribute of a checked range. */
 static CUresult answer(void *data, size_t bytes, CUmem_range_attribute attribute, const struct segment *s)
 {
     int v;

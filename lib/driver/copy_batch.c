@@ -4,8 +4,8 @@
 #include <stdint.h>
 
 /*
- * A source in stream order is read too late when it is only good during the call; a pageable one is read too
- * early when its order is that of the stream.
+ * A source that is valid only during the call would be read too late in stream order; a pageable
+ * source with stream order would be read too early.
  */
 struct batch_order {
     bool before, after; /* the stream is synchronized before, or after the copy */
@@ -61,7 +61,7 @@ CUresult cua_copy_batch(const struct cua_batch_ops *ops, const CUdeviceptr *dsts
     size_t k = 0;
     CUresult r = ops->check_stream(call, stream);
 
-    batch_failed_at(failed, SIZE_MAX); /* documented: not the fault of one copy */
+    batch_failed_at(failed, SIZE_MAX); /* documented: not attributed to a single copy */
     if (r != CUDA_SUCCESS)
         return r;
     if (count == 0 || dsts == NULL || srcs == NULL || sizes == NULL ||
@@ -79,7 +79,7 @@ CUresult cua_copy_batch(const struct cua_batch_ops *ops, const CUdeviceptr *dsts
 
 /* ---- 3D ---- */
 
-/* Extents, lengths and offsets are in elements: those of the arrays among the operands, else bytes. */
+/* Extents, lengths and offsets are in elements of the arrays among the operands, else in bytes. */
 static CUresult batch_element(const struct cua_batch_ops *ops, const char *call,
                               const CUDA_MEMCPY3D_BATCH_OP *op, size_t *elem)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Settings of GPU core dumps, kept and read back as documented. No dump is written, so enabling one is
- * refused.
+ * Settings of GPU core dumps, stored and returned as documented. No dump is written, so enabling
+ * dumps is refused.
  */
 #include "coredump.h"
 
@@ -15,7 +15,7 @@
 #define NAME_BYTES 1024 /* documented: up to 1023 characters */
 #define KNOWN_FLAGS (CU_COREDUMP_LIGHTWEIGHT_FLAGS | CU_COREDUMP_SKIP_ABORT)
 
-/* Settings, of the process or of one context; bit i of `set`: attribute i was set here. */
+/* Settings of the process or of a context; bit i of `set`: attribute i was set here. */
 struct cua_coredump {
     unsigned set, flags;
     char file[NAME_BYTES], pipe[NAME_BYTES];
@@ -61,7 +61,7 @@ static CUresult get_name(const char *set, const char *kind, char *value, size_t 
     return CUDA_SUCCESS;
 }
 
-/* One value; own: the context's settings, or NULL. */
+/* Reads a value; own: the context's settings, or NULL. */
 static CUresult get(const struct settings *own, CUcoredumpSettings attrib, void *value, size_t *size)
 {
     const struct settings *s = own && (own->set & bit_of(attrib)) ? own : &global;
@@ -122,7 +122,7 @@ static CUresult set_flags(struct settings *s, CUcoredumpSettings attrib, const v
     return CUDA_SUCCESS;
 }
 
-/* value is there and as large as it has to be. */
+/* Writes a value, which is present and large enough. */
 static CUresult set(struct settings *s, CUcoredumpSettings attrib, const void *value, size_t size)
 {
     CUresult r;

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* Settings of GPU core dumps (cuCoredump*), of the process and of contexts. */
+/* Settings of GPU core dumps (cuCoredump*), for the process and for contexts. */
 #ifndef CUA_COREDUMP_H
 #define CUA_COREDUMP_H
 
 #include <cuda.h>
 
-/* A context's own settings; NULL until one differs from the process's. */
+/* A context's own settings; NULL while all equal those of the process. */
 struct cua_coredump;
 
-/* own: where a context keeps its settings; NULL: those of the process. The results are those of
+/* own: the settings of a context; NULL: those of the process. Results are those of
    cuCoredumpGetAttribute, cuCoredumpSetAttribute and their Global forms. */
 CUresult cua_coredump_get(struct cua_coredump *const *own, CUcoredumpSettings attrib, void *value,
                           size_t *size);
-/* NOT_SUPPORTED: a dump was enabled. */
+/* NOT_SUPPORTED: the call enables a dump. */
 CUresult cua_coredump_set(struct cua_coredump **own, CUcoredumpSettings attrib, const void *value,
                           size_t *size);
-/* The context ends: frees its settings. */
+/* Frees the settings, at the end of a context. */
 void cua_coredump_forget(struct cua_coredump **own);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names and texts of every CUresult of cuda.h 13.5. A text is the one that NVIDIA's runtime has for the
- * same code; where the runtime has none (47, 202, 916), it follows cuda.h.
+ * Names and descriptions of every CUresult of cuda.h 13.5. The descriptions are those of NVIDIA's
+ * runtime for the same code; if the runtime has none (47, 202, 916), they follow cuda.h.
  */
 #include "errors.h"
 

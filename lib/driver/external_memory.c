@@ -18,15 +18,15 @@ struct CUextMemory_st {
     struct CUextMemory_st *next;
     CUmemGenericAllocationHandle memory;
     struct dmabuf *dmabuf;   /* or NULL */
-    unsigned long long size; /* as the importer said */
+    unsigned long long size; /* size given by the importer */
 };
 
 /* A mapped buffer, which cuMemFree ends. */
 struct buffer {
     struct buffer *next;
     CUdeviceptr ptr, base;
-    size_t size;           /* of the mapping that begins at base */
-    struct dmabuf *dmabuf; /* that it is a part of, or NULL */
+    size_t size;           /* size of the mapping that begins at base */
+    struct dmabuf *dmabuf; /* dma-buf that contains it, or NULL */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards both lists */
@@ -43,7 +43,8 @@ static struct CUextMemory_st **find(CUexternalMemory m)
     return p;
 }
 
-/* A copy of it; its dma-buf has one more user, so that another thread's destroy does not end it. */
+/* Returns a copy of it and adds a user to its dma-buf, so that another thread's destroy does not
+   end the dma-buf. */
 static bool known(CUexternalMemory m, struct CUextMemory_st *copy)
 {
     bool found;
@@ -130,13 +131,13 @@ CUresult cua_external_memory_import(const struct cua_memory_ops *ops, CUexternal
     if (!m)
         return CUDA_ERROR_OUT_OF_MEMORY;
     m->size = desc->size;
-    *why = NULL; /* of this, the user's import says it itself */
+    *why = NULL; /* the user's import reports this itself */
     r = ops->import(&m->memory, (void *)(intptr_t)desc->handle.fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     if (r != CUDA_SUCCESS) {
         free(m);
         return r;
     }
-    close(desc->handle.fd); /* documented: it is ours now */
+    close(desc->handle.fd); /* documented: the library owns the descriptor from now on */
     enter(out, m);
     return CUDA_SUCCESS;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * External memory: memory that CUDA exported as a file descriptor can be imported; each mapped buffer is
- * a mapping of it. A dma-buf is shared with the device once, and its buffers are parts of that. The calls on
- * memory are the user's.
+ * External memory: file descriptors exported by CUDA can be imported; each mapped buffer is a
+ * mapping of the memory. A dma-buf is shared with the device once, and its buffers are parts of it.
+ * The user provides the memory calls.
  */
 #ifndef CUA_EXTERNAL_MEMORY_H
 #define CUA_EXTERNAL_MEMORY_H
@@ -10,7 +10,7 @@
 #include <cuda.h>
 #include <stdbool.h>
 
-/* The user's forms of the driver API's calls; each has that call's parameters. */
+/* The user's versions of the driver API calls; parameters as for those calls. */
 struct cua_memory_ops {
     CUresult (*import)(CUmemGenericAllocationHandle *handle, void *os_handle, CUmemAllocationHandleType type);
     CUresult (*release)(CUmemGenericAllocationHandle handle);
@@ -25,14 +25,14 @@ struct cua_memory_ops {
     CUresult (*set_access)(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count);
     CUresult (*unmap)(CUdeviceptr ptr, size_t size);
     CUresult (*unreserve)(CUdeviceptr ptr, size_t size);
-    /* A dma-buf: shares `size` bytes with the current device, at *ptr; the descriptor stays the caller's. It says
-       itself why it refuses. NULL: not offered. */
+    /* Shares `size` bytes of a dma-buf with the current device, at *ptr; the caller keeps the
+       descriptor. Reports refusals itself. NULL: not supported. */
     CUresult (*dmabuf_import)(void **object, CUdeviceptr *ptr, int fd, size_t size);
     CUresult (*dmabuf_release)(void *object);
 };
 
-/* The bodies of cuImportExternalMemory and so on, after the check of the context. NOT_SUPPORTED: *why
-   is a constant that says what is not offered. */
+/* Implementations of cuImportExternalMemory and related calls, after the context check.
+   NOT_SUPPORTED: *why is a constant that names the missing feature. */
 CUresult cua_external_memory_import(const struct cua_memory_ops *ops, CUexternalMemory *out,
                                     const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc, const char **why);
 CUresult cua_external_memory_destroy(const struct cua_memory_ops *ops, CUexternalMemory memory);
@@ -40,7 +40,7 @@ CUresult cua_external_memory_buffer(const struct cua_memory_ops *ops, CUdevicept
                                     CUexternalMemory memory, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *desc);
 CUresult cua_external_memory_array(CUmipmappedArray *mipmap, CUexternalMemory memory,
                                    const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *desc, const char **why);
-/* cuMemFree of a mapped buffer; false: there is none at ptr. */
+/* cuMemFree of a mapped buffer. Returns false if there is none at ptr. */
 bool cua_external_memory_free(const struct cua_memory_ops *ops, CUdeviceptr ptr, CUresult *r);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The objects behind CUexternalSemaphore: their list, and the checks that need no device. */
+/* The objects behind CUexternalSemaphore: their list, and checks that need no device. */
 #ifndef CUA_EXTERNAL_SEMAPHORE_H
 #define CUA_EXTERNAL_SEMAPHORE_H
 
@@ -8,23 +8,23 @@
 
 #include "../extsem/extsem.h"
 
-/* Semaphores of one call; more are a mistake. */
+/* Maximum number of semaphores in a call. */
 #define CUA_SEMAPHORES_MAX 65536u
 
-/* cuImportExternalSemaphore's arguments: INVALID_VALUE, or NOT_SUPPORTED with *why. */
+/* Checks the arguments of cuImportExternalSemaphore: INVALID_VALUE, or NOT_SUPPORTED with *why. */
 CUresult cua_semaphore_check(const CUexternalSemaphore *out, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *desc,
                              const char **why);
-/* Imports what was checked. An error of the descriptor has *why, a constant; else *why is NULL. */
+/* Imports a checked descriptor. *why is a constant for errors of the descriptor, else NULL. */
 CUresult cua_semaphore_import(CUexternalSemaphore *out, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC *desc,
                               const char **why);
-/* Work that was issued, and nodes, keep what is behind it. INVALID_HANDLE. */
+/* Destroys the handle; issued work and nodes keep the semaphore. INVALID_HANDLE. */
 CUresult cua_semaphore_destroy(CUexternalSemaphore semaphore);
 
-/* The arguments of a call that signals, or waits for, n semaphores; `params` is an array of n of
-   CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS or _WAIT_PARAMS. INVALID_VALUE. */
+/* Checks the arguments of a call that signals, or waits for, n semaphores; `params` is an array
+   of n CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS or _WAIT_PARAMS. INVALID_VALUE. */
 CUresult cua_semaphores_check(bool wait, const CUexternalSemaphore *handles, const void *params, unsigned n);
-/* A reference to what is behind each handle. On failure those that were taken are in out[], the rest
-   is untouched: INVALID_HANDLE, or NOT_SUPPORTED with *why. */
+/* Takes a reference to the semaphore behind each handle. On failure out[] holds the references
+   taken so far, the rest is unchanged: INVALID_HANDLE, or NOT_SUPPORTED with *why. */
 CUresult cua_semaphores_get(bool wait, const CUexternalSemaphore *handles, unsigned n,
                             struct vgp_extsem **out, const char **why);
 

@@ -11,7 +11,7 @@
 #define DOT_WANTS(flags, what) \
     ((flags) & (CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE | CU_GRAPH_DEBUG_DOT_FLAGS_##what))
 
-/* One file that is being written. */
+/* A file being written. */
 struct dot {
     const struct cua_graph_ops *ops;
     FILE *f;
@@ -28,7 +28,7 @@ static const char *dot_type_name(CUgraphNodeType type)
     return (unsigned)type < sizeof(names) / sizeof(names[0]) ? names[type] : "?";
 }
 
-/* Details of work; those of memory and events follow below. */
+/* Details of work nodes; those of memory and event nodes follow below. */
 static void dot_print_work(const struct dot *d, CUgraphNode n, CUgraphNodeType type)
 {
     CUDA_KERNEL_NODE_PARAMS k;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The entry points of CUDA 2 and 3: structures with 32-bit addresses and sizes (_v1), and launches that are
+ * The entry points of CUDA 2 and 3: structures with 32-bit addresses and sizes (_v1), and launches
  * prepared step by step. Needs cuda.h's internal declarations.
  */
 #ifndef CUA_LEGACY_H
@@ -12,9 +12,9 @@
 #include <cuda.h>
 #include <stdint.h>
 
-/* A size as 32 bits can say it. */
+/* A size clamped to 32 bits. */
 unsigned int cua_clamped(size_t n);
-/* Why an address is not told. */
+/* The reason for not returning an address. */
 extern const char cua_too_far[];
 
 /* NULL: all zero. */
@@ -33,21 +33,22 @@ CUDA_ARRAY3D_DESCRIPTOR_v1 cua_narrow_array3d(const CUDA_ARRAY3D_DESCRIPTOR *p);
 /* The launch settings of a function; created by the first setter, freed with free(). */
 struct cua_old_launch;
 
-/* A copy of it for one launch. */
+/* A copy of the settings for a launch. */
 struct cua_old_args {
     unsigned block[3], shared;
     size_t size;           /* cuParamSetSize */
-    unsigned char *params; /* `bytes` bytes; the caller frees them */
+    unsigned char *params; /* `bytes` bytes; freed by the caller */
 };
 
-/* The setters: of the record at *old, which belongs to a function with so many bytes of parameters.
-   INVALID_VALUE, OUT_OF_MEMORY. */
+/* The setters. They change the record at *old, which belongs to a function with `bytes` bytes of
+   parameters. INVALID_VALUE, OUT_OF_MEMORY. */
 CUresult cua_old_set_block(struct cua_old_launch **old, unsigned bytes, int x, int y, int z);
 CUresult cua_old_set_shared(struct cua_old_launch **old, unsigned bytes, unsigned shared);
 CUresult cua_old_set_size(struct cua_old_launch **old, unsigned bytes, unsigned size);
 CUresult cua_old_set_param(struct cua_old_launch **old, unsigned bytes, int offset, const void *value,
                            unsigned n);
-/* What a launch of width x height blocks takes; what was not set is zero, as in a new function. */
+/* The settings for a launch of width x height blocks; unset values are zero, as in a new
+   function. */
 CUresult cua_old_get(struct cua_old_launch *const *old, unsigned bytes, int width, int height,
                      struct cua_old_args *out);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Launches as before CUDA 4: a function keeps its block shape, shared memory and parameters, which are
- * set one by one.
+ * Launches as before CUDA 4: a function stores its block shape, shared memory and parameters, which
+ * are set one by one.
  */
 #include "legacy.h"
 

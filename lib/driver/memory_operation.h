@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory operations of streams and graph nodes, read from their parameters and written back. */
+/* Memory operations of streams and graph nodes: conversion from and to their parameters. */
 #ifndef CUA_MEMORY_OPERATION_H
 #define CUA_MEMORY_OPERATION_H
 
@@ -7,12 +7,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define CUA_MEMORY_OPERATIONS_MAX 256u /* in a batch: cuStreamBatchMemOp's documentation */
+#define CUA_MEMORY_OPERATIONS_MAX 256u /* maximum in a batch: cuStreamBatchMemOp's documentation */
 
 struct cua_memory_operation {
     CUstreamBatchMemOpType type;
     unsigned flags;
-    uint64_t address, value; /* of waits and writes; 0: a barrier or a flush */
+    uint64_t address, value; /* for waits and writes; 0: a barrier or a flush */
 };
 
 static inline bool cua_memory_operation_waits(CUstreamBatchMemOpType type)
@@ -20,16 +20,17 @@ static inline bool cua_memory_operation_waits(CUstreamBatchMemOpType type)
     return type == CU_STREAM_MEM_OP_WAIT_VALUE_32 || type == CU_STREAM_MEM_OP_WAIT_VALUE_64;
 }
 
-/* Size of the word of a wait or a write, in bytes. */
+/* Word size of a wait or a write, in bytes. */
 static inline unsigned cua_memory_operation_width(CUstreamBatchMemOpType type)
 {
     return type == CU_STREAM_MEM_OP_WAIT_VALUE_64 || type == CU_STREAM_MEM_OP_WRITE_VALUE_64 ? 8 : 4;
 }
 
-/* Reads a batch into list, which has room for the maximum. INVALID_VALUE: a wrong number, or an unknown operation. */
+/* Converts a batch into list, which has room for the maximum. INVALID_VALUE: invalid count or
+   unknown operation. */
 CUresult cua_memory_operations_read(const CUstreamBatchMemOpParams *params, unsigned count,
                                     struct cua_memory_operation *list);
-/* The parameters that an operation was read from. */
+/* Converts an operation back to its parameters. */
 CUstreamBatchMemOpParams cua_memory_operation_params(const struct cua_memory_operation *m);
 
 #endif

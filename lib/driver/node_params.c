@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The parameters of a node of any type: those that the call for its type gives. */
+/* The parameters of a node of any type, as returned by the call for its type. */
 #include "graph.h"
 
 #include <string.h>
 
-/* The fields of the older structures come first in the newer ones, which add the context: it is not given. */
+/* The newer structures begin with the fields of the older ones and add the context, which is not
+   returned. */
 static CUresult node_params_of_type(const struct cua_graph_ops *ops, CUgraphNode n, CUgraphNodeParams *p,
                                     const char **why)
 {

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Bytes that an attribute's value has, as cuda.h says; 0: there is no such attribute. */
+/* Size of an attribute's value in bytes, according to cuda.h; 0: unknown attribute. */
 static size_t pointer_width(CUpointer_attribute attribute)
 {
     switch (attribute) {
@@ -48,8 +48,8 @@ static void pointer_write(void *data, size_t width, uint64_t value)
 }
 
 /*
- * What is asked about a reserved address itself; false: something else is. RANGE is the reservation and
- * MAPPING the mapping in it, as cuda.h says.
+ * Attributes of a reserved address itself. Returns false for other attributes. RANGE is the
+ * reservation and MAPPING the mapping in it, according to cuda.h.
  */
 static bool pointer_of_reserved(const struct cua_reserved *v, CUpointer_attribute attribute, uint64_t *value)
 {
@@ -125,12 +125,12 @@ static bool pointer_of_memory(const struct cua_pointer *p, CUpointer_attribute a
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         *value = p->pool;
         return true;
-    default: /* of no memory */
+    default: /* no memory has the property */
         return true;
     }
 }
 
-/* The value of an attribute that has a width. */
+/* The value of an attribute of known size. */
 static CUresult pointer_value(const struct cua_pointer *p, CUpointer_attribute attribute, uint64_t *value)
 {
     bool capable = false;

@@ -39,12 +39,13 @@ struct vgp_extsem {
     struct vgp_extsem_page *page;
     /* EVENT, under `writes`: */
     bool writing;    /* a thread is in write() */
-    int write_error; /* of the last one, -errno */
+    int write_error; /* result of the last write, -errno */
 };
 
-/* ---- what a descriptor is ---------------------------------------------------------------------- */
+/* ---- classification of a descriptor
+   ----------------------------------------------------------- */
 
-/* The name that the kernel gives the open file: it has no other way to tell all of them apart. */
+/* The kernel's name for the open file, the only property that distinguishes all kinds. */
 static bool name_of(int fd, char *name, size_t size)
 {
     char path[40];
@@ -109,7 +110,7 @@ static int make(int fd, struct vgp_extsem *s, const char **why)
         s->kind = FENCE;
     else
         return -EINVAL;
-    /* A duplicate: a program that closes the descriptor after the import closes nothing of ours. */
+    /* A duplicate: the semaphore survives if the program closes the descriptor after the import. */
     *why = "no descriptor is left";
     s->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
     return s->fd < 0 ? -errno : 0;
@@ -179,9 +180,10 @@ static int raise_counter(struct vgp_extsem_page *p, uint64_t value)
 }
 
 /*
- * Whoever else has an eventfd may fill its counter at any time, and a write to it blocks then: O_NONBLOCK belongs to the
- * open file, which is not ours alone, and the kernel takes RWF_NOWAIT only for reads. So a thread of its own writes, which
- * may stay behind: at most one for each semaphore, since a counter that is full is set.
+ * Any other holder of an eventfd may fill its counter at any time, and a write then blocks:
+ * O_NONBLOCK belongs to the open file, which is shared, and the kernel accepts RWF_NOWAIT only for
+ * reads. So a separate thread writes and may stay blocked: at most one per semaphore, since a full
+ * counter is set.
  */
 #define WRITE_MS 100
 
@@ -243,7 +245,7 @@ static int begin_write_locked(struct vgp_extsem *s)
         return 0;
     }
     s->writing = false;
-    atomic_fetch_sub(&s->refs, 1); /* the caller has one */
+    atomic_fetch_sub(&s->refs, 1); /* the caller holds a reference */
     return -rc;
 }
 
@@ -253,7 +255,7 @@ static int set_event(struct vgp_extsem *s)
     struct timespec until;
     int rc = 0;
 
-    /* A counter that is full has no room: it is set. */
+    /* A full counter has no room: the semaphore is set. */
     if (poll(&p, 1, 0) == 0)
         return 0;
     pthread_once(&writes_once, writes_init);
@@ -295,7 +297,7 @@ static int64_t now_ms(void)
     return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-/* Takes what is there. Another waiter may be faster, so this read must not block. */
+/* Takes the current value. Another waiter may be faster, so this read must not block. */
 static int take_event(int fd)
 {
     uint64_t n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The calls are libdrm's (xf86drm.h). It is loaded when the first object comes, since few programs have one, and the others
- * should run where it is not installed.
+ * The calls are libdrm's (xf86drm.h). It is loaded when the first object is imported: few programs
+ * have such objects, and the others should run without libdrm.
  */
 #define _GNU_SOURCE
 #include "extsem_drm.h"
@@ -59,7 +59,7 @@ static bool load(void)
     return true;
 }
 
-/* Tried again while it fails: it may be installed meanwhile. */
+/* Retried while it fails: libdrm may be installed meanwhile. */
 static bool have_libdrm(void)
 {
     bool loaded;
@@ -70,7 +70,7 @@ static bool have_libdrm(void)
     return loaded;
 }
 
-/* Of libdrm's calls some return the error, others leave it in errno. */
+/* Some calls of libdrm return the error, others set errno. */
 static int result(int rc)
 {
     return rc == 0 ? 0 : -errno;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* DRM synchronization objects, which Vulkan drivers export as OPAQUE_FD and as timeline semaphores. */
+/* DRM synchronization objects, exported by Vulkan drivers as OPAQUE_FD and as timeline
+   semaphores. */
 #ifndef VGP_EXTSEM_DRM_H
 #define VGP_EXTSEM_DRM_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Finds a render node that takes the object. 0, or a negative errno with a constant text. The
- * descriptor stays the caller's. */
+/* Finds a render node that accepts the object. 0, or a negative errno with a constant text. The
+   caller keeps the descriptor. */
 int vgp_extsem_drm_import(int fd, bool timeline, int *device, uint32_t *handle, const char **why);
 void vgp_extsem_drm_close(int device, uint32_t handle);
 /* As vgp_extsem_signal() and vgp_extsem_wait(). */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Unit tests of external semaphores. DRM objects are a stand-in here: render node, ioctl and the name of
- * the descriptor are replaced, so what libdrm asks of the kernel is tested where there is no GPU.
+ * Unit tests of external semaphores. DRM objects are a stand-in here: render node, ioctl and the
+ * name of the descriptor are replaced, so what libdrm asks of the kernel is tested where there is
+ * no GPU.
  */
 #define _GNU_SOURCE
 #include "extsem.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Hashes with a secret (SipHash), for tables whose keys a guest chooses: without the secret it cannot make keys that all
- * lie in one place. The secret is the process's, drawn at first use; a hash means nothing outside of the process.
+ * Keyed hashes (SipHash) for tables whose keys a guest chooses: without the secret the guest cannot
+ * construct keys that collide. The secret belongs to the process and is drawn at first use; a hash
+ * is meaningless outside the process.
  */
 #ifndef HSH_HASH_H
 #define HSH_HASH_H
@@ -48,7 +49,7 @@ static inline struct hsh_state hsh_begin(const struct hsh_key *key)
                                key->k[0] ^ 0x6c7967656e657261u, key->k[1] ^ 0x7465646279746573u}};
 }
 
-/* Takes eight bytes in, with so many rounds. */
+/* Absorbs eight bytes, with `rounds` rounds. */
 static inline void hsh_add(struct hsh_state *s, uint64_t m, unsigned rounds)
 {
     s->v[3] ^= m;
@@ -57,7 +58,7 @@ static inline void hsh_add(struct hsh_state *s, uint64_t m, unsigned rounds)
     s->v[0] ^= m;
 }
 
-/* Takes n bytes in whose total length is `all`, which ends the message. */
+/* Absorbs the last n bytes of a message of total length `all`. */
 static inline void hsh_add_last(struct hsh_state *s, const void *p, size_t n, size_t all, unsigned rounds)
 {
     const unsigned char *c = (const unsigned char *)p;
@@ -87,7 +88,7 @@ static inline void hsh_draw(void)
 {
     const void *start = (const void *)getauxval(AT_RANDOM);
 
-    /* Without random bytes of its own, those that the process was started with. */
+    /* If getrandom() fails, uses the random bytes that the process was started with. */
     if (getrandom(&hsh_secret_key, sizeof(hsh_secret_key), 0) != (ssize_t)sizeof(hsh_secret_key) && start)
         memcpy(&hsh_secret_key, start, sizeof(hsh_secret_key));
 }
@@ -100,7 +101,7 @@ static inline const struct hsh_key *hsh_secret(void)
     return &hsh_secret_key;
 }
 
-/* Of n bytes, in the space of names `space`. */
+/* The hash of n bytes, in the name space `space`. */
 static inline uint64_t hsh_bytes(uint64_t space, const void *p, size_t n)
 {
     struct hsh_state s = hsh_begin(hsh_secret());
@@ -110,7 +111,7 @@ static inline uint64_t hsh_bytes(uint64_t space, const void *p, size_t n)
     return hsh_end(&s, 3);
 }
 
-/* Of a number. */
+/* The hash of a number. */
 static inline uint64_t hsh_number(uint64_t space, uint64_t number)
 {
     struct hsh_state s = hsh_begin(hsh_secret());

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* All of lib/link: the connection to a worker, the trace, and the version that is reported. */
+/* All of lib/link: the connection to a worker, the trace, and the reported driver version. */
 #ifndef LNK_LINK_H
 #define LNK_LINK_H
 

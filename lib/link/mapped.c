@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which memory of this process is mapped, and which calls touch memory of the device. */
+/* Finds the mapped memory of this process, and the calls that access device memory. */
 #define _GNU_SOURCE
 #include "mapped.h"
 
@@ -20,7 +20,7 @@ bool lnk_memory_mapped(const void *p, uint64_t n)
         return true;
     if (n > UINTPTR_MAX - (uintptr_t)p)
         return false;
-    /* Starts nothing; that it fails with ENOMEM where a page is not mapped is what is wanted. */
+    /* MS_ASYNC starts nothing; the purpose is the ENOMEM error for unmapped pages. */
     return msync((void *)start, (uintptr_t)p + n - start, MS_ASYNC) == 0 || errno != ENOMEM;
 }
 
@@ -34,10 +34,11 @@ struct procmap_query {
     uint64_t name, build_id;
 };
 #define PROCMAP_QUERY _IOWR('f', 17, struct procmap_query)
-#define PROCMAP_NEXT 0x10u /* the mapping around the address, or else the next one */
+#define PROCMAP_NEXT 0x10u /* the mapping that contains the address, else the next one */
 #define PROCMAP_SHARED 0x08u
 
-/* The first mapping that ends behind an address. False: there is none (errno ENOENT), or the system cannot tell. */
+/* The first mapping that ends after an address. Returns false if there is none (errno ENOENT),
+   or if the system does not report mappings. */
 static bool part_at(int maps, uint64_t address, struct lnk_mapping *p)
 {
     struct procmap_query q = {.size = sizeof(q), .flags = PROCMAP_NEXT, .address = address};
@@ -69,7 +70,8 @@ static bool tell_part(struct lnk_mapping p, uint64_t from, uint64_t to,
     return fn(&p, arg);
 }
 
-/* Asks for the mappings of a range only: a process may have tens of thousands. False: the system cannot tell. */
+/* Queries only the mappings of a range: a process may have tens of thousands. Returns false if
+   the system does not report mappings. */
 static bool each_part_asked(int maps, uint64_t from, uint64_t to,
                             bool (*fn)(const struct lnk_mapping *p, void *arg), void *arg)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writes a recording: every record as it is published, every reply as it is seen, notifications, and
- * the bytes that copies carry through shared memory. The form is in protocol/vgp_recording.h.
+ * Writes a recording: every record when it is published, every reply when it is seen,
+ * notifications, and the bytes that copies transfer through shared memory. protocol/vgp_recording.h
+ * describes the format.
  *
- * The file is written with write(2) whenever a reply was seen, so a process that is killed leaves
- * what it had learnt. An error or the limit ends the recording, never the program.
+ * The file is written with write(2) after every reply, so a killed process leaves everything up to
+ * its last reply. An error or the limit ends the recording, never the program.
  */
 #define _GNU_SOURCE
 #include "record_int.h"
@@ -34,7 +35,7 @@ struct open_call {
 static struct {
     pthread_mutex_t lock;
     int fd;
-    uint64_t limit, written; /* bytes; written counts what is in the buffer */
+    uint64_t limit, written; /* bytes; `written` includes buffered data */
     uint64_t calls;
     uint8_t *buffer;
     size_t used;
@@ -100,7 +101,7 @@ static void finish(enum vgp_end_reason reason)
     atomic_store(&lnk_record_on, false);
 }
 
-/* Room for an event of this size? If not, the recording ends and says why. */
+/* True if there is room for an event of this size; otherwise ends the recording with a message. */
 static bool room(uint64_t size)
 {
     if (!atomic_load(&lnk_record_on))
@@ -130,9 +131,10 @@ void lnk_record_put(enum vgp_event_type type, uint64_t serial, const void *head,
     append(zero, e.size - exact);
 }
 
-/* ---- what a copy carries through shared memory ------------------------------------------------ */
+/* ---- data of a copy in shared memory
+   ---------------------------------------------------------- */
 
-/* Packs the rows of one side of a copy; NULL when there is no memory or it is none. */
+/* Packs the rows of one side of a copy. NULL: out of memory, or nothing to pack. */
 static uint8_t *pack(const struct vgp_args_vgpCopy *a, const uint8_t *from, uint64_t pitch,
                      uint64_t side_height, uint32_t *size)
 {
@@ -152,7 +154,7 @@ static uint8_t *pack(const struct vgp_args_vgpCopy *a, const uint8_t *from, uint
     return packed;
 }
 
-/* The bytes that a complete copy has put where this process can see them. */
+/* The bytes that a completed copy has written to memory visible to this process. */
 static uint8_t *copied(const struct vgp_args_vgpCopy *a, uint32_t *size)
 {
     const uint8_t *at;
@@ -284,7 +286,8 @@ static uint64_t limit_from(const char *text)
     return *end == '\0' ? n : 0;
 }
 
-/* A new file; never one that is there, which may be another process's of the same program. */
+/* Creates a file; never reuses an existing file, which may belong to another process of the same
+   program. */
 static int create(const char *pattern)
 {
     char path[1024], pid[24];

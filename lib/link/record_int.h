@@ -7,25 +7,24 @@
 #include "record.h"
 
 /*
- * Appends an event; `head` and `body` follow the event's header, the rest is padding. All of
- * this is under the recorder's lock, which is a leaf.
+ * Appends an event; `head` and `body` follow the event's header, then padding. All functions here
+ * run under the recorder's lock, which is a leaf.
  */
 void lnk_record_put(enum vgp_event_type type, uint64_t serial, const void *head, uint32_t head_size,
                     const void *body, uint32_t body_size);
 
-/* ---- record_memory.c: memory that is shared with the worker and written by both sides ---- */
+/* ---- record_memory.c: memory shared with the worker, written by both sides ---- */
 
-/* A call that is about to be published. Writes what the program changed since, keeps account of
- * which streams have work under way. */
+/* Called when a call is about to be published. Writes the program's changes since the last call
+   and tracks which streams have work pending. */
 void lnk_record_mem_call(const struct vgp_record *record);
-/* A reply was seen: when no work is under way any more, writes what the device has changed. */
+/* Called on a reply: writes the device's changes once no work is pending. */
 void lnk_record_mem_reply(const struct vgp_record *record, CUresult result);
-/* A host function of the program is about to run, or has ended. */
+/* Called before a host function of the program runs, and after it has ended. */
 void lnk_record_mem_function(bool ended);
-/* The bytes at a host address are as the recording knows them now (they were written as part of a
- * reply). */
+/* Marks the bytes at a host address as recorded (they were written as part of a reply). */
 void lnk_record_mem_known(uint64_t address, uint64_t size);
-/* True if all of this is inside registered memory. */
+/* True if the whole range is inside registered memory. */
 bool lnk_record_mem_holds(uint64_t address, uint64_t size);
 
 #endif

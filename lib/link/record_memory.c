@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that the program has registered is written by both sides without any call. A snapshot
- * tells what has changed: found before work is sent, the program wrote it; found when nothing is
- * under way any more, the device did; found when the program begins to wait, it may have been either.
- * While work is under way, the destinations of copies that have
- * not been waited for are left out; a kernel that writes such memory while the program sends more
- * work is taken for the program. docs/replay.md says what that means.
+ * Memory registered by the program is written by both sides without any call. Changes are found by
+ * comparison with a snapshot: a change found before work is sent was made by the program; a change
+ * found when no work is pending was made by the device; a change found when the program begins to
+ * wait may be from either. While work is pending, the destinations of copies that have not been
+ * waited for are excluded; writes of a kernel to such memory while the program sends more work are
+ * attributed to the program. docs/replay.md describes the consequences.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -20,7 +20,8 @@
 #include "../../protocol/vgp_facts.h"
 #include "../../protocol/vgp_fields.h"
 
-/* Looking at much memory for each launch would stop the program: what is beyond is not followed. */
+/* Comparing much memory for each launch would stall the program: memory beyond this limit is not
+   tracked. */
 #define FOLLOWED_MAX (UINT64_C(256) << 20)
 #define GRAIN 4096u
 #define STREAMS 64
@@ -79,7 +80,7 @@ static void region_add(uint32_t id, uint64_t va, uint64_t length)
     regions = r;
 }
 
-/* The copies of a stream that is idle, or those into memory that goes. */
+/* Drops the copies of an idle stream, or those into memory that is unregistered. */
 static void forget_copies(const struct busy *of, const struct region *into)
 {
     unsigned kept = 0;
@@ -99,7 +100,7 @@ static void region_drop(uint32_t id)
     for (struct region **pp = &regions, *r; (r = *pp) != NULL; pp = &r->next) {
         if (r->id == id) {
             *pp = r->next;
-            forget_copies(NULL, r); /* the address may come again */
+            forget_copies(NULL, r); /* the address may be reused */
             if (r->shadow != NULL)
                 followed -= r->length;
             free(r->shadow);
@@ -143,7 +144,7 @@ static void put(enum vgp_event_type type, struct region *r, uint64_t from, uint6
     }
 }
 
-/* Where the first copy starts that touches [from, to), and where it ends; false: none does. */
+/* Start and end of the first copy that overlaps [from, to). Returns false if there is none. */
 static bool next_copy(uint64_t from, uint64_t to, uint64_t *start, uint64_t *end)
 {
     bool found = false;
@@ -158,7 +159,7 @@ static bool next_copy(uint64_t from, uint64_t to, uint64_t *start, uint64_t *end
     return found;
 }
 
-/* What changed between two offsets, as one run for each grain, joined where grains follow. */
+/* Writes the changes between two offsets, as a run per grain; adjacent grains are joined. */
 static void diff(enum vgp_event_type type, struct region *r, uint64_t from, uint64_t to)
 {
     const uint8_t *now = (const uint8_t *)(uintptr_t)r->va;
@@ -170,7 +171,7 @@ static void diff(enum vgp_event_type type, struct region *r, uint64_t from, uint
         if (stop > to)
             stop = to;
         if (memcmp(now + at, r->shadow + at, stop - at) != 0) {
-            /* What the device writes meanwhile may be as it was again. */
+            /* The device may write the old value again meanwhile. */
             for (b = stop; a < stop && now[a] == r->shadow[a]; a++)
                 ;
             while (b > a && now[b - 1] == r->shadow[b - 1])
@@ -207,7 +208,8 @@ static void look(enum vgp_event_type type)
     }
 }
 
-/* ---- what is under way ------------------------------------------------------------------------ */
+/* ---- pending work
+   ----------------------------------------------------------------------------- */
 
 /* The stream that a call names: its value is in the fixed arguments. False: it names none. */
 static bool stream_of(const struct vgp_record *record, uint64_t *stream)
@@ -310,8 +312,8 @@ static void note_copy(const struct vgp_record *record, const struct vgp_args_vgp
 }
 
 /*
- * A host function is about to run: its stream stands still. With one stream at work, what has changed
- * is the device's, and what changes until the function has ended is the program's.
+ * A host function is about to run: its stream stands still. If only one stream has work, changes so
+ * far were made by the device, and changes until the function ends by the program.
  */
 void lnk_record_mem_function(bool ended)
 {
@@ -351,7 +353,7 @@ void lnk_record_mem_call(const struct vgp_record *record)
     }
 }
 
-/* An open call keeps only the start of its arguments, which is where handles are. */
+/* An open call stores only the start of its arguments, which contains the handles. */
 void lnk_record_mem_reply(const struct vgp_record *record, CUresult result)
 {
     const uint8_t *args = (const uint8_t *)(record + 1);

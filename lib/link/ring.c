@@ -10,14 +10,15 @@
 #include <unistd.h>
 
 /*
- * Polling for a reply: spin with pause for at most SPIN_MAX (adaptive), then yield at most YIELDS times, then sleep;
- * at once where no processor is free (lib/poll/poll.h). A reply of an idle machine is there within a few microseconds.
+ * Polling for a reply: spins with pause for at most SPIN_MAX (adaptive), then yields at most YIELDS
+ * times, then sleeps; sleeps at once if no processor is free (lib/poll/poll.h). On an idle machine
+ * a reply arrives within a few microseconds.
  */
 #define SPIN_MIN_NS 1000u
 #define SPIN_MAX_NS 8000u
 #define YIELDS 100
 #define YIELD_MAX_NS 60000
-/* Instead of a yield where no processor is free. */
+/* Sleep instead of a yield if no processor is free. */
 #define NAP_NS 20000
 /* No wake-up is defined for "the ring has room": look again this often. */
 #define SPACE_POLL_NS 200000
@@ -75,7 +76,7 @@ static const char *check_header(const struct vgp_window_shared *h, uint64_t wind
     return NULL;
 }
 
-/* A worker that says nothing has the software GPU, or is older. */
+/* A worker that gives no size uses the software GPU, or is older. */
 static uint32_t piece_of(uint32_t wish)
 {
     if (wish == 0)
@@ -91,8 +92,8 @@ int lnk_ring_init(struct lnk_ring *r, struct lnk_transport *t, lnk_notify_fn fn,
     uint8_t *base = t->window;
 
     memset(r, 0, sizeof(*r));
-    r->rung_head = UINT64_MAX;   /* no position: those are multiples of 16 */
-    memcpy(&h, base, sizeof(h)); /* one copy: the checked values are the used ones */
+    r->rung_head = UINT64_MAX;   /* not a position: those are multiples of 16 */
+    memcpy(&h, base, sizeof(h)); /* a single copy, so that the checked values are the values used */
     *why = check_header(&h, t->window_size);
     if (*why != NULL)
         return -EPROTO;
@@ -147,7 +148,7 @@ static CUresult result_of_reason(uint32_t reason)
 {
     switch (reason) {
     case VGPU_DEAD_EXITED:
-        return CUDA_ERROR_LAUNCH_FAILED; /* what a process sees whose GPU work crashed */
+        return CUDA_ERROR_LAUNCH_FAILED; /* the result seen by a process whose GPU work crashed */
     case VGPU_DEAD_KILLED:
         return CUDA_ERROR_LAUNCH_TIMEOUT;
     case VGPU_DEAD_PROTOCOL:
@@ -270,8 +271,9 @@ static void publish_tail(struct lnk_ring *r)
     __atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with the worker's store of IDLE */
     if (__atomic_load_n(&r->shared->worker_state, __ATOMIC_ACQUIRE) != VGP_WORKER_IDLE)
         return;
-    /* Either it has this record already, or it was rung for and has taken nothing yet, so it is still on its way: a
-     * system call for each record until then would tell it nothing. */
+    /* The worker either has this record already, or its doorbell was rung and it has taken
+       nothing yet, so it is still waking up: further system calls would have no effect until
+       then. */
     uint64_t head = __atomic_load_n(&r->shared->ring_head, __ATOMIC_RELAXED);
 
     if (head == r->tail || head == r->rung_head)
@@ -281,7 +283,8 @@ static void publish_tail(struct lnk_ring *r)
     r->transport->ops->doorbell(r->transport);
 }
 
-/* Bytes that may be written; refreshes the head. False: the worker moved it where it cannot be. */
+/* Free bytes in the ring; refreshes the head. Returns false if the worker moved the head to an
+   invalid position. */
 static bool ring_room(struct lnk_ring *r, uint64_t *room)
 {
     uint64_t head = load64(&r->shared->ring_head);
@@ -293,7 +296,7 @@ static bool ring_room(struct lnk_ring *r, uint64_t *room)
     return true;
 }
 
-/* CUDA_ERROR_NOT_READY: there are notifications to be read first. */
+/* CUDA_ERROR_NOT_READY: notifications must be read first. */
 static CUresult wait_room(struct lnk_ring *r, uint64_t need)
 {
     uint64_t room = r->ring_size - (r->tail - r->head);
@@ -307,7 +310,8 @@ static CUresult wait_room(struct lnk_ring *r, uint64_t need)
             return lnk_ring_declare_dead(r, VGPU_DEAD_PROTOCOL);
         if (room >= need)
             break;
-        if (lnk_ring_notified(r)) /* the worker may be waiting for us to read: not under the lock */
+        /* the worker may be waiting for this side to read: not under the lock */
+        if (lnk_ring_notified(r))
             return CUDA_ERROR_NOT_READY;
         if ((tries < 200 || r->poll.forced) && pol_may(&r->poll, now_ns()))
             sched_yield();
@@ -317,7 +321,7 @@ static CUresult wait_room(struct lnk_ring *r, uint64_t need)
     return CUDA_SUCCESS;
 }
 
-/* Makes `total` contiguous bytes available at the tail, with a filler where the ring wraps. */
+/* Reserves `total` contiguous bytes at the tail, with a filler if the ring wraps. */
 static CUresult ring_reserve(struct lnk_ring *r, uint32_t total)
 {
     uint32_t pos = (uint32_t)r->tail & (r->ring_size - 1);
@@ -412,7 +416,7 @@ CUresult lnk_ring_begin(struct lnk_ring *r, struct lnk_call *c, uint16_t call, u
     c->args = (uint8_t *)(c->record + 1);
     if (c->slot != VGP_NO_REPLY) {
         c->seq = ++r->slot_seq[c->slot];
-        if (c->seq == 0) /* 0 is what a fresh window holds */
+        if (c->seq == 0) /* a fresh window contains 0 */
             c->seq = ++r->slot_seq[c->slot];
     }
     c->record->size = c->total;
@@ -482,7 +486,7 @@ static bool poll_reply(struct lnk_call *c)
             return reply_there(c);
         before = now;
     }
-    /* Lets the worker run where it shares this processor. */
+    /* Lets the worker run if it shares this processor. */
     for (int i = 0; i < YIELDS && now - start < YIELD_MAX_NS; i++) {
         sched_yield();
         now = now_ns();
@@ -586,9 +590,9 @@ CUresult lnk_ring_collect(struct lnk_call *c, const void **payload, uint32_t *si
 void lnk_ring_end(struct lnk_call *c)
 {
     if (c->phase == LNK_CALL_OPEN)
-        pthread_mutex_unlock(&c->ring->lock); /* the tail did not move: the record is gone */
+        pthread_mutex_unlock(&c->ring->lock); /* the tail did not move: the record is dropped */
     if (c->phase != LNK_CALL_NONE && c->slot != VGP_NO_REPLY) {
-        /* An unanswered slot may still be written by a late worker: it is not used again. */
+        /* A late worker may still write to an unanswered slot: it is not reused. */
         if (c->phase == LNK_CALL_OPEN || reply_there(c))
             slot_give(c->ring, c->slot);
     }

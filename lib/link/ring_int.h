@@ -8,7 +8,7 @@
 #include "../../kernel/vgpu_drv/uapi/vgpu_device.h"
 #include "ring.h"
 
-/* A sleeper looks at the worker's state at least this often, should a wake-up get lost. */
+/* A sleeping thread checks the worker's state at least this often, in case a wake-up is lost. */
 #define SLEEP_SLICE_NS 500000000
 
 static inline uint64_t now_ns(void)
@@ -29,8 +29,8 @@ static inline uint64_t load64(const uint64_t *p)
     return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 
-/* Marks the worker dead, once, and tells the owner why. Returns what every call returns from now
- * on. */
+/* Marks the worker dead, once, and tells the owner the reason. Returns the result of all further
+   calls. */
 CUresult lnk_ring_declare_dead(struct lnk_ring *r, uint32_t reason);
 
 #endif

@@ -283,7 +283,8 @@ static void stop_worker(void)
     pthread_create(&f.worker, NULL, no_worker, NULL);
 }
 
-/* A worker that was rung for and is on its way is not rung for again; one that has taken something since is. */
+/* A worker that was rung for and is on its way is not rung for again; one that has taken
+   something since is. */
 static void test_one_doorbell(void **state)
 {
     uint64_t before, first;
@@ -305,7 +306,8 @@ static void test_one_doorbell(void **state)
     f.h->ring_head = f.h->ring_tail - first;
     assert_int_equal(count(1, 9, 0, 4), CUDA_SUCCESS);
     assert_int_equal(f.doorbells, before + 2);
-    /* It has all and sleeps: what it had when it was rung for last says nothing about the next sleep. */
+    /* It has all and sleeps: what it had when it was rung for last says nothing about the next
+       sleep. */
     f.h->worker_state = VGP_WORKER_IDLE;
     for (unsigned i = 1; i <= 5; i++) {
         f.h->ring_head = f.h->ring_tail;

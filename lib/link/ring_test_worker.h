@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A transport and a worker in the test's own process; included by ring_test.c only. */
+/* A transport and a worker inside the test process; included only by ring_test.c. */
 #ifndef RING_TEST_WORKER_H
 #define RING_TEST_WORKER_H
 
@@ -21,13 +21,13 @@
 #include "ring.h"
 
 #define WINDOW (4u << 20)
-#define CALL_ECHO 0x1234  /* reply payload = arguments */
+#define CALL_ECHO 0x1234  /* replies with its arguments */
 #define CALL_COUNT 0x1235 /* no reply; adds its first word to `sum` */
-#define CALL_DIE 0x1236   /* the worker ends without a reply */
-#define CALL_NEVER 0x1237 /* is never answered, the worker goes on */
+#define CALL_DIE 0x1236   /* the worker exits without a reply */
+#define CALL_NEVER 0x1237 /* never answered; the worker keeps running */
 #define CALL_HUGE 0x1238  /* claims a payload larger than the slot */
 
-#define CALL_PRINT 0x1239 /* no reply; sends its text back as a print, waiting for room */
+#define CALL_PRINT 0x1239 /* no reply; sends its text back as a print, waits for room */
 
 /* One transport and worker per test. */
 static struct fixture {
@@ -153,7 +153,7 @@ static void print_back(const char *text)
     wake_guest();
 }
 
-/* Returns false at the end of the worker's life. */
+/* Returns false when the worker has exited. */
 static bool serve_one(uint64_t head)
 {
     const struct vgp_record *rec =
@@ -164,7 +164,7 @@ static bool serve_one(uint64_t head)
     switch (rec->call) {
     case CALL_COUNT:
         f.sum += args[0];
-        if (args[1] < 8) { /* per-thread order */
+        if (args[1] < 8) { /* checks the order per thread */
             if (f.next_expected[args[1]]++ != args[2])
                 f.order_bad = true;
         }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A program with more rights than its user, set-id here, with the user's environment: no file is written that it names,
- * and no socket of its choice is the worker's. Needs root, which makes such a program of this one.
+ * A program with more rights than its user, set-id here, with the user's environment: no file is
+ * written that it names, and no socket of its choice is the worker's. Needs root, which makes such
+ * a program of this one.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -26,7 +27,8 @@
 #define USER 65534
 #define SOCKET "/nowhere/of-the-user"
 
-/* In the program: 0: it did nothing of what its environment says; 1: a socket; 77: the system gave it no rights. */
+/* In the program: 0: it did nothing of what its environment says; 1: a socket; 77: the system
+   gave it no rights. */
 static int privileged(void)
 {
     static struct vgp_window_shared window;
@@ -54,7 +56,8 @@ static bool copy_self(const char *to)
     return !n && !fchmod(out, 04755) && !close(out);
 }
 
-/* The exit status of the copy, as another user; the files of its environment are in the folder, which is root's. */
+/* The exit status of the copy, as another user; the files of its environment are in the folder,
+   which is root's. */
 static int run_as_user(const char *folder, char *program)
 {
     static const char *const names[] = {"VGPU_TRACE", "VGPU_TRACE_JSON", "VGPU_RECORD"};

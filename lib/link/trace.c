@@ -28,7 +28,7 @@
 int lnk_trace_on;
 static const struct lnk_trace_results *results;
 static int trace_fd = STDERR_FILENO;
-static int text_mode = LNK_TRACE_OFF; /* of the readable trace */
+static int text_mode = LNK_TRACE_OFF; /* mode of the readable trace */
 static int json_fd = -1;
 
 uint64_t lnk_trace_now(void)
@@ -121,10 +121,10 @@ static size_t clamp(size_t n, int added)
 
 /* ---- for machines ---- */
 
-/* Room that is kept for what follows a text of any length. */
+/* Space reserved for the fields after a text of any length. */
 #define JSON_TAIL 160
 
-/* Appends a text as a JSON string. What is too long is cut, and ends in "...". */
+/* Appends a text as a JSON string. A text that is too long is truncated and ends in "...". */
 static size_t json_text(char *line, size_t n, const char *text)
 {
     static const char hex[] = "0123456789abcdef";
@@ -274,7 +274,7 @@ static bool first_time(const char *name)
         if (seen == name)
             return false;
     }
-    return true; /* more names than the API has: say it again rather than not at all */
+    return true; /* more names than the API has: repeat the line rather than omit it */
 }
 
 void lnk_trace_refusal(const char *name, const char *why)

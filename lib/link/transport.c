@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Selects the transport to the worker by what exists; no setting is needed. */
+/* Selects the transport to the worker by the devices and sockets that exist; no setting is
+   needed. */
 #define _GNU_SOURCE
 #include "transport.h"
 
@@ -34,7 +35,7 @@ int lnk_transport_open_at(struct lnk_transport *t, const struct lnk_place *place
     return rc;
 }
 
-/* A path that is too long is cut, and still too long for a socket: opening it says so. */
+/* A path that is too long is truncated and still too long for a socket: opening it reports that. */
 static unsigned add(struct lnk_place *list, unsigned n, const struct lnk_transport_ops *ops, const char *path,
                     size_t size)
 {
@@ -46,7 +47,7 @@ static unsigned add(struct lnk_place *list, unsigned n, const struct lnk_transpo
     return n + 1;
 }
 
-/* The parts between colons; a socket whose name has one is taken as it is. */
+/* Splits the list at colons; an existing socket whose name contains a colon is used as it is. */
 static unsigned add_chosen(struct lnk_place *list, const char *text)
 {
     unsigned n = 0;
@@ -81,7 +82,7 @@ static unsigned add_devices(struct lnk_place *list)
     return n;
 }
 
-/* "" where it is not set, or too long. */
+/* Sets path to "" if the variable is not set, or too long. */
 static void runtime_socket(char *path, size_t room)
 {
     const char *runtime = secure_getenv("XDG_RUNTIME_DIR");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The transport inside a VM: /dev/vgpu0, served by vgpu_drv.ko. One open file is one client. */
+/* The transport inside a VM: /dev/vgpu0, served by vgpu_drv.ko. Each open file is a client. */
 #define _GNU_SOURCE
 #include "transport.h"
 
@@ -60,7 +60,7 @@ static void dev_close(struct lnk_transport *t)
     t->fd = -1;
 }
 
-/* Drivers before dma-bufs do not know the number; this one refuses the zeroes. */
+/* Drivers without dma-buf support do not know the request; drivers with it refuse the zeroes. */
 static bool has_dmabuf(int fd, uint64_t features)
 {
     struct vgpu_export nothing = {0};
@@ -182,8 +182,8 @@ static int dev_share(struct lnk_transport *t, void *va, uint64_t length, bool re
 }
 
 /*
- * Fresh memory, on huge pages where it is long enough: the worker needs one mapping for each run of
- * contiguous pages, and a process may have 65,530 of them (vm.max_map_count).
+ * Allocates memory, on huge pages if it is long enough: the worker needs a mapping for each run of
+ * contiguous pages, and a process may have 65,530 mappings (vm.max_map_count).
  */
 static void *map_pages(void *hint, uint64_t length)
 {

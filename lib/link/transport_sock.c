@@ -32,7 +32,8 @@
 
 /* A futex does not see the broker hang up: look at the connection this often. */
 #define SLICE_NS 100000000
-/* The broker answers within this, or is taken for gone (starting a worker may load CUDA). */
+/* Time limit for the broker's answer, ms; later it counts as dead (starting a worker may load
+   CUDA). */
 #define ANSWER_MS 30000
 /* While the kernel has no memory to receive it: 1 ms apart. */
 #define RECEIVE_TRIES 1000
@@ -62,7 +63,7 @@ static void sock_close(struct lnk_transport *t)
     t->fd = t->bell_fd = -1;
 }
 
-/* Receives one message with at most two descriptors; unexpected ones are closed. */
+/* Receives a message with at most two descriptors; unexpected descriptors are closed. */
 static int receive(int sock, void *buf, size_t cap, size_t *got, int fds[2])
 {
     union {
@@ -84,7 +85,8 @@ static int receive(int sock, void *buf, size_t cap, size_t *got, int fds[2])
     } while (n < 0 && errno == EINTR);
     if (n == 0)
         return -ETIMEDOUT;
-    /* The kernel is out of memory: the answer is still there, and would be taken for the next one. */
+    /* The kernel is out of memory: the answer is still queued and would be mistaken for the next
+       one. */
     for (int tries = 0;; tries++) {
         n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
         if (n >= 0 || (errno != EINTR && errno != ENOMEM && errno != ENOBUFS) || tries == RECEIVE_TRIES)
@@ -129,7 +131,7 @@ static int map_window(struct lnk_transport *t, int fd, uint64_t size)
     p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (p == MAP_FAILED)
         return -errno;
-    madvise(p, size, MADV_DONTFORK); /* a forked child must not touch the parent's window */
+    madvise(p, size, MADV_DONTFORK); /* a forked child must not access the parent's window */
     t->window = p;
     t->window_size = size;
     return 0;
@@ -267,7 +269,7 @@ static void lock_requests(struct lnk_transport *t)
 
     while (!atomic_compare_exchange_weak(&t->lock, &expected, 1)) {
         expected = 0;
-        usleep(100); /* rare: two threads that pin memory at the same time */
+        usleep(100); /* rare: two threads pin memory at the same time */
     }
 }
 
@@ -306,13 +308,13 @@ static int request(struct lnk_transport *t, const struct vgp_sock_map *map, int 
                 if (fds[i] >= 0)
                     close(fds[i]);
             }
-            /* Answers to requests that were given up may come yet. */
+            /* Answers to abandoned requests may still arrive. */
         } while (rc == 0 && t->given_up != 0 && mapped.region != map->region && t->given_up--);
         if (rc != 0 && rc != -ECONNRESET) {
             struct vgp_sock_map undo = {.type = VGP_SOCK_UNMAP, .region = map->region};
 
             t->given_up++;
-            /* Nobody will know of the region: its end is not waited for. */
+            /* The region stays unknown to the program: its end is not waited for. */
             if (map->type == VGP_SOCK_MAP && send(t->fd, &undo, sizeof(undo), MSG_NOSIGNAL) > 0)
                 t->given_up++;
         }
@@ -380,7 +382,7 @@ static int sock_alloc_shared(struct lnk_transport *t, void *hint, uint64_t lengt
     void *p;
     int fd, rc;
 
-    /* A memfd may be larger than all memory; pinned memory may not. */
+    /* A memfd may be larger than the machine's memory; pinned memory must not. */
     if (sysinfo(&si) == 0 && length / si.mem_unit > si.totalram)
         return -ENOMEM;
     fd = make_memfd(length);
@@ -421,9 +423,10 @@ static int copy_to(int fd, const uint8_t *va, uint64_t length)
 
 /*
  * Existing memory: whole pages are replaced by pages of a memfd with the same contents, at the same
- * address. (Whole pages only: neighbours in a shared page may be written by other threads
- * meanwhile. The caller has promised not to write to the range during the call.) Shared memory stays
- * as it is: other mappings of it, here or in other processes, would no longer be the same memory.
+ * address. (Whole pages only: other threads may write to neighbouring data in a shared page
+ * meanwhile. The caller has promised not to write to the range during the call.) Shared memory is
+ * left unchanged: other mappings of it, in this or other processes, would no longer refer to the
+ * same memory.
  */
 static int sock_share(struct lnk_transport *t, void *va, uint64_t length, bool read_only,
                       struct lnk_shared_memory *m)
@@ -439,7 +442,7 @@ static int sock_share(struct lnk_transport *t, void *va, uint64_t length, bool r
     if (shared)
         return -EOPNOTSUPP;
     fd = make_memfd(length);
-    if (fd < 0) /* each region keeps a descriptor: the process may have no more */
+    if (fd < 0) /* each region keeps a descriptor: the process has reached its limit */
         return fd == -EMFILE || fd == -ENFILE ? -EOPNOTSUPP : fd;
     rc = fstat(fd, &st) != 0 ? -errno : copy_to(fd, va, length);
     if (rc == 0)
@@ -469,8 +472,9 @@ struct kept_file {
 };
 
 /*
- * The same pages, privately. Mapped elsewhere first: a mapping that fails at its place would have removed what
- * was there. Nothing is copied, so what other threads write meanwhile is not lost.
+ * Makes the same pages private. They are first mapped elsewhere: a mapping that fails in place
+ * would have removed the old one. Nothing is copied, so concurrent writes of other threads are not
+ * lost.
  */
 static bool make_private(const struct lnk_mapping *p, void *arg)
 {
@@ -480,7 +484,7 @@ static bool make_private(const struct lnk_mapping *p, void *arg)
                (p->access[2] == 'x' ? PROT_EXEC : 0);
     void *new;
 
-    /* The program may have unmapped the memory, and what is there now is none of ours. */
+    /* The program may have unmapped the memory and mapped other memory there. */
     if (p->access[3] != 's' || p->inode != file->st.st_ino || p->major != major(file->st.st_dev) ||
         p->minor != minor(file->st.st_dev))
         return true;
@@ -497,7 +501,8 @@ static int sock_unshare(struct lnk_transport *t, struct lnk_shared_memory *m, bo
     struct kept_file file = {.fd = m->kept - 1};
     int rc = request(t, &map, -1, NULL);
 
-    /* A program that closes all descriptors has closed this one, too, and may have another of its number. */
+    /* A program that closes all descriptors has closed this one, too, and may have reused its
+       number. */
     if (m->kept != 0 && fstat(file.fd, &file.st) == 0 && file.st.st_ino == m->inode) {
         if (!unmap)
             lnk_each_mapping(m->va, m->length, make_private, &file);

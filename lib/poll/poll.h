@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * When polling pays: the policy behind each bounded wait of a ring, on both sides of it.
+ * Adaptive polling: the policy of each bounded wait of a ring, on both of its sides.
  *
- * A wait looks for its answer in shared memory for a while before it sleeps. With a processor to spare that is
- * much cheaper than to sleep and be woken. With none it is much dearer: who polls, also with sched_yield(), uses up
- * or gives away its share of the processor, and the scheduler runs a neighbour for a whole time slice (milliseconds)
- * first, whereas a sleeper that is woken runs at once. Nothing that a process can read says cheaply which of the two
- * holds; but whoever polls notices when it was off its processor: a step of the loop that takes microseconds at most
- * has taken a slice.
+ * A wait polls shared memory for a while before it sleeps. With a spare processor, polling is much
+ * cheaper than sleeping and being woken. Without one it is much more expensive: a polling thread,
+ * even with sched_yield(), uses up or gives away its share of the processor, and the scheduler runs
+ * a neighbour for a whole time slice (milliseconds) first, whereas a sleeper that is woken runs at
+ * once. A process cannot cheaply find out which case holds, but a polling thread notices when it
+ * was descheduled: a step of the loop that normally takes microseconds at most takes a slice.
  *
- * So: polling is allowed until a slice is lost. Then it rests, from POL_REST_MIN_NS on and four times as long after
- * each loss that follows, up to POL_REST_MAX_NS: one slice lost in a rest is what it costs to learn that the crowd has
- * gone. After POL_CALM_NS of polling without a loss a rest is short again. Within the time that is allowed the length of a poll adapts:
- * halved when it was in vain, longer when the answer came.
+ * So polling is allowed until a slice is lost. Then polling rests, for POL_REST_MIN_NS at first and
+ * four times as long after each further loss, up to POL_REST_MAX_NS: detecting that the load is
+ * gone costs one slice per rest. After POL_CALM_NS of polling without a loss, rests are short
+ * again. Within the allowed time the length of a poll adapts: halved after a poll in vain, longer
+ * when the answer arrived.
  *
- * One policy belongs to one side of one ring; its threads share it. All of it is statistics: races cost a poll too many
- * or too few. Times: CLOCK_MONOTONIC, ns.
+ * A policy belongs to one side of one ring; its threads share it. All of it is statistics: a race
+ * costs a poll too many or too few. Times: CLOCK_MONOTONIC, ns.
  */
 #ifndef POL_POLL_H
 #define POL_POLL_H
@@ -25,20 +26,21 @@
 #include <stdint.h>
 #include <string.h>
 
-#define POL_SLICE_NS \
-    UINT64_C(200000) /* longer than polite neighbours keep a processor, shorter than a time slice */
+#define POL_SLICE_NS UINT64_C(200000) /* longer than yielding neighbours run, below a time slice */
 #define POL_REST_MIN_NS UINT64_C(50000000)
 #define POL_REST_MAX_NS UINT64_C(1600000000)
 #define POL_CALM_NS UINT64_C(10000000)
-#define POL_FORCED_NS UINT64_C(300000000) /* length of a poll that is forced */
+#define POL_FORCED_NS UINT64_C(300000000) /* length of a forced poll */
 
 struct pol_policy {
-    uint64_t min_ns, max_ns; /* bounds of budget_ns; max_ns 0: never polls */
-    bool forced;             /* a lost slice changes nothing */
+    uint64_t min_ns, max_ns; /* bounds of budget_ns; max_ns 0: polling is off */
+    bool forced;             /* ignore lost slices */
     _Atomic uint64_t budget_ns;
-    _Atomic uint64_t rests_until_ns, rest_ns; /* rest_ns: the last rest's length, 0 in calm */
-    _Atomic uint64_t calm_ns;                 /* polled without a loss since the last one */
-    _Atomic uint64_t hits, vain, losses; /* polls that found the answer, that did not, that lost a slice */
+    /* end of the rest; length of the last rest, 0 if calm */
+    _Atomic uint64_t rests_until_ns, rest_ns;
+    _Atomic uint64_t calm_ns; /* polling time since the last loss */
+    /* polls with an answer, without an answer, with a lost slice */
+    _Atomic uint64_t hits, vain, losses;
 };
 
 static inline void pol_init(struct pol_policy *p, uint64_t min_ns, uint64_t max_ns)
@@ -48,8 +50,9 @@ static inline void pol_init(struct pol_policy *p, uint64_t min_ns, uint64_t max_
 }
 
 /*
- * For tests, which count what a call costs in either case and not how often it is met: `how` is the value of
- * VGPU_TEST_POLL. "always": each poll lasts POL_FORCED_NS, whatever is lost; "never": no poll. NULL or another: no change.
+ * For tests that measure the cost of a call in either mode: `how` is the value of VGPU_TEST_POLL.
+ * "always": each poll lasts POL_FORCED_NS, whatever is lost; "never": no polling. NULL or any other
+ * value: no change.
  */
 static inline void pol_force(struct pol_policy *p, const char *how)
 {
@@ -61,13 +64,13 @@ static inline void pol_force(struct pol_policy *p, const char *how)
     }
 }
 
-/* Without a locked instruction: a count may be lost when two threads end a poll at once. */
+/* Not a locked instruction: a count may be lost if two threads end a poll at the same time. */
 static inline void pol_count(_Atomic uint64_t *n)
 {
     atomic_store_explicit(n, atomic_load_explicit(n, memory_order_relaxed) + 1, memory_order_relaxed);
 }
 
-/* Whether to poll at all. */
+/* True if the caller may poll. */
 static inline bool pol_may(const struct pol_policy *p, uint64_t now)
 {
     return p->max_ns && now >= atomic_load_explicit(&p->rests_until_ns, memory_order_relaxed);
@@ -79,8 +82,8 @@ static inline uint64_t pol_budget(const struct pol_policy *p)
 }
 
 /*
- * After each step of a poll, which began at `before` and ended at `now`. True: a neighbour ran meanwhile for as long
- * as it liked. Polling rests from here on; the caller looks once more and sleeps.
+ * Call after each step of a poll, which began at `before` and ended at `now`. True: a neighbour ran
+ * for a time slice meanwhile. Polling rests from now on; the caller checks once more and sleeps.
  */
 static inline bool pol_lost(struct pol_policy *p, uint64_t before, uint64_t now)
 {
@@ -100,7 +103,7 @@ static inline bool pol_lost(struct pol_policy *p, uint64_t before, uint64_t now)
     return true;
 }
 
-/* A sleep was short, so that a longer poll would have saved it. */
+/* Call after a short sleep, which a longer poll would have avoided. */
 static inline void pol_more(struct pol_policy *p)
 {
     uint64_t next = pol_budget(p) * 4 + p->min_ns;
@@ -108,13 +111,13 @@ static inline void pol_more(struct pol_policy *p)
     atomic_store_explicit(&p->budget_ns, next < p->max_ns ? next : p->max_ns, memory_order_relaxed);
 }
 
-/* The full budget: what was learned from before says nothing any more. */
+/* Restores the full budget: earlier statistics no longer apply. */
 static inline void pol_refill(struct pol_policy *p)
 {
     atomic_store_explicit(&p->budget_ns, p->max_ns, memory_order_relaxed);
 }
 
-/* Polled for `ns` without a loss. */
+/* Accounts for `ns` of polling without a loss. */
 static inline void pol_calm(struct pol_policy *p, uint64_t ns)
 {
     uint64_t calm;
@@ -127,14 +130,14 @@ static inline void pol_calm(struct pol_policy *p, uint64_t ns)
         atomic_store_explicit(&p->rest_ns, 0, memory_order_relaxed);
 }
 
-/* The answer came after `ns` without a loss. */
+/* The answer arrived after `ns` without a loss. */
 static inline void pol_hit(struct pol_policy *p, uint64_t ns)
 {
     pol_count(&p->hits);
     pol_calm(p, ns);
 }
 
-/* No answer in `ns` without a loss: the next poll is shorter. */
+/* No answer within `ns`, without a loss: shortens the next poll. */
 static inline void pol_vain(struct pol_policy *p, uint64_t ns)
 {
     uint64_t next = pol_budget(p) / 2;
@@ -144,7 +147,7 @@ static inline void pol_vain(struct pol_policy *p, uint64_t ns)
     atomic_store_explicit(&p->budget_ns, next > p->min_ns ? next : p->min_ns, memory_order_relaxed);
 }
 
-/* Such a poll pays: the next one is longer. */
+/* Such a poll pays: lengthens the next poll. */
 static inline void pol_longer(struct pol_policy *p)
 {
     uint64_t budget = pol_budget(p), next = budget + budget / 4 + 1;

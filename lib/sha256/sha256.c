@@ -60,7 +60,8 @@ static void add_portably(uint32_t h[8], const uint8_t *p, size_t blocks)
 #include <cpuid.h>
 #include <immintrin.h>
 
-/* The instructions keep a, b, e, f in one register and c, d, g, h in another, and make two rounds each. */
+/* The instructions keep a, b, e, f in a register and c, d, g, h in another, and compute two
+   rounds each. */
 __attribute__((target("sha,sse4.1,ssse3"))) static void add_by_instructions(uint32_t h[8], const uint8_t *p,
                                                                             size_t blocks)
 {
@@ -110,7 +111,7 @@ static bool has_instructions(void)
 static void add_blocks(uint32_t h[8], const uint8_t *p, size_t blocks)
 {
 #if defined(__x86_64__)
-    static _Atomic int known; /* 1: there are such instructions; -1: there are none */
+    static _Atomic int known; /* 1: the instructions are available; -1: they are not */
 
     if (!known)
         known = has_instructions() ? 1 : -1;

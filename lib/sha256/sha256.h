@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* SHA-256 (FIPS 180-4): names an image by its bytes, where one side offers the hash before it sends them. */
+/* SHA-256 (FIPS 180-4): identifies an image by its content, so that a process can offer the hash
+   before it sends the bytes. */
 #ifndef SHA_SHA256_H
 #define SHA_SHA256_H
 
@@ -10,16 +11,16 @@
 
 struct sha_256 {
     uint32_t h[8];
-    uint64_t bytes;    /* taken in so far */
-    uint8_t block[64]; /* the last bytes % 64 of them */
+    uint64_t bytes;    /* bytes absorbed so far */
+    uint8_t block[64]; /* the last bytes % 64 bytes */
 };
 
 void sha_256_begin(struct sha_256 *s);
-/* Takes n bytes in. */
+/* Absorbs n bytes. */
 void sha_256_add(struct sha_256 *s, const void *data, size_t n);
-/* Ends it, with the hash in `out`. */
+/* Finishes the hash and writes it to `out`. */
 void sha_256_end(struct sha_256 *s, uint8_t out[SHA_256_BYTES]);
-/* Of n bytes in one piece. */
+/* Hashes n bytes at once. */
 void sha_256(const void *data, size_t n, uint8_t out[SHA_256_BYTES]);
 
 #endif

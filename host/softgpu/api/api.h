@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Functions that the files of entry points share. */
+/* Functions shared by the files of entry points. */
 #ifndef SG_API_H
 #define SG_API_H
 
@@ -8,14 +8,18 @@
 #include "softgpu/newer.h"
 #include "softgpu/entries.h"
 
-/* The calling thread's stack of contexts; CUDA_ERROR_NOT_PERMITTED inside a callback (api/device/context.c). */
+/* The calling thread's context stack; CUDA_ERROR_NOT_PERMITTED inside a callback
+   (api/device/context.c). */
 CUresult sg_thread_get(struct sg_tls **out);
-/* The context of a handle, with a reference, also after it failed; NULL and all ones name the current one. */
+/* The context of a handle, with a reference, even if the context has failed. NULL and a handle
+   of all ones name the current context. */
 CUresult sg_ctx_named(CUcontext h, struct sg_ctx **out);
-/* A context whose work may be waited for; else CUDA_ERROR_INVALID_CONTEXT, its error, or what a capture forbids. */
+/* A context whose work may be waited for. Otherwise CUDA_ERROR_INVALID_CONTEXT, the context's
+   error, or the error of a capture that forbids waiting. */
 CUresult sg_ctx_waitable(CUcontext h, struct sg_ctx **out);
 struct sg_green;
-/* A green context; also with CUDA_ERROR_CONTEXT_IS_DESTROYED (api/device/green.c). */
+/* A green context; a reference is returned with CUDA_ERROR_CONTEXT_IS_DESTROYED, too
+   (api/device/green.c). */
 CUresult sg_green_get(CUgreenCtx h, struct sg_green **out);
 
 /* A texture or surface object that is not being destroyed (api/code/texture_object.c). */
@@ -41,8 +45,9 @@ static inline CUresult sg_check_device(CUdevice dev)
         if (sg_rc_ != CUDA_SUCCESS) \
             return sg_rc_; \
     } while (0)
-/* Of entries.def: an object that a handle names, with a reference until the end of the scope; returns what the look-up
- * says. That leaves NULL or a reference in var, also where it fails. */
+/* For entries.def: the object that a handle names, with a reference held until the end of the
+   scope. Evaluates to the result of the look-up, which leaves NULL or a reference in var even on
+   failure. */
 #define SG_OBJECT(type, var, look_up) \
     SG_AUTO type *var = NULL; \
     do { \
@@ -53,13 +58,15 @@ static inline CUresult sg_check_device(CUdevice dev)
 #define SG_FIND(object, handle, type, error) (((object) = SG_LOOKUP(handle, type)) ? CUDA_SUCCESS : (error))
 
 struct cua_reserved;
-/* A reserved address (api/memory/vmm.c): the reservation, and the mapping in it; map_size 0: none. */
+/* Finds the reservation around a reserved address and the mapping in it (api/memory/vmm.c);
+   map_size 0: no mapping. */
 bool sg_vmm_find(uint64_t addr, struct cua_reserved *out);
 
-/* Ends a mapped buffer of external memory (api/memory/external.c); false: there is none at ptr. */
+/* Ends the mapped buffer of external memory at ptr (api/memory/external.c). Returns false if
+   there is none. */
 bool sg_external_free(CUdeviceptr ptr, CUresult *r);
 
-/* Adds delta to what the pool behind a handle has in use (api/memory/pool.c). */
+/* Adds delta to the memory in use of the pool behind a handle (api/memory/pool.c). */
 void sg_pool_account(uint64_t handle, int64_t delta);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the parts of api_test share: PTX kernels, gates, and assertions on results. */
+/* Shared by the parts of api_test: PTX kernels, gates, and assertions on results. */
 #ifndef SG_DRV_TEST_H
 #define SG_DRV_TEST_H
 
@@ -26,7 +26,7 @@
 
 extern const char test_ptx[]; /* kernels: fill, oob, spin, late, dynsh, bounded; see the text */
 
-/* A host function that waits in a stream until it is let through. */
+/* A host function that blocks its stream until the gate is opened. */
 struct gate {
     pthread_mutex_t lock;
     pthread_cond_t cond;
@@ -38,9 +38,9 @@ struct gate {
     }
 void CUDA_CB gate_wait(void *gate);
 void gate_open(struct gate *g);
-void gate_await(struct gate *g); /* until a stream waits at it */
+void gate_await(struct gate *g); /* returns once a stream waits at the gate */
 
-/* A fresh context of the test's own, current; and its end. */
+/* Creates a fresh context for the test and makes it current; destroys it. */
 CUcontext ctx_begin(void);
 void ctx_end(CUcontext c);
 CUfunction get_kernel(CUmodule *m, const char *name);
@@ -50,15 +50,15 @@ void test_ended_is_current(void **state); /* api/device/context_test.c */
 void test_linker(void **state);           /* api/code/link_test.c */
 void test_linker_inputs(void **state);
 void test_linker_sum(void **state);
-int devices_main(void); /* the process of its own that test_devices() starts */
+int devices_main(void); /* runs in the child process that test_devices() starts */
 void test_devices(void **state);
-int newer_main(void);    /* ... and test_newer_target() */
-int clusters_main(void); /* ... and test_clusters() */
-int green_main(void);    /* ... and test_green() */
+int newer_main(void);    /* the same for test_newer_target() */
+int clusters_main(void); /* the same for test_clusters() */
+int green_main(void);    /* the same for test_green() */
 void test_green(void **state);
 void test_green_ends(void **state);
 int branch_main(void); /* api/graph/branch_test.c */
-/* Runs this program again with these options in the environment; it must say "right". */
+/* Runs this program again with these options in the environment and expects it to print "right". */
 void test_alone(const char *options, const char *argument);
 
 extern const struct CMUnitTest memory_tests[], array_tests[], tex_tests[], stream_tests[], graph_tests[],

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What every part of the driver-API half stands on: the options, the log, handles, and what the devices are.
+ * Foundations of the driver-API half: options, log, handles and device attributes.
  *
  * __CUDA_API_VERSION_INTERNAL makes cuda.h declare every version of every entry point under its
  * exported name (cuMemAlloc_v2, cuMemcpy_ptds, ...), so the compiler checks our definitions against
@@ -21,11 +21,12 @@
 #include <stdint.h>
 
 /*
- * How a member that is a pointer to a structure is held; scripts/lint_holds.py refuses one that does not say so.
- * COUNTED   a reference (or a place among holders), which this one gives back when it lets go
- * OWNED     nothing else keeps it: it ends with this one
- * LISTED    no reference: what ends takes itself out of here first
- * LENT      no reference: what this is a part of, a call or a lock keeps it for longer
+ * How an object holds a structure that a pointer member refers to; scripts/lint_holds.py refuses
+ * members without a marker.
+ * COUNTED   a reference (or a place among holders), which the object returns when it lets go
+ * OWNED     held by nothing else: it ends with the object
+ * LISTED    no reference: an element removes itself from the list before it ends
+ * LENT      no reference: a containing object, a call or a lock keeps it alive for longer
  */
 #define SG_COUNTED
 #define SG_OWNED
@@ -39,22 +40,23 @@
 #define SG_MAX_DEVICES 8
 
 struct sg_config {
-    unsigned ndevices; /* 1 to SG_MAX_DEVICES; they differ in their compute capability only */
+    /* number of devices, 1 to SG_MAX_DEVICES; they differ only in compute capability */
+    unsigned ndevices;
     struct {
         int major, minor;
     } cc[SG_MAX_DEVICES];
-    int library_cc;    /* 10 * major + minor that SG_ATTR_LIBRARY_CC answers, 0: none */
-    uint64_t memory;   /* bytes of memory of each device */
-    unsigned threads;  /* executing threads, also reported as multiprocessors; >= 1 */
-    uint64_t watchdog; /* warp instructions per launch, 0: off */
-    bool relaxed;      /* sums of float atomics may depend on the order of blocks */
-    bool poison;       /* fill new device memory with 0xCD instead of zero */
+    int library_cc;    /* value of SG_ATTR_LIBRARY_CC, 10 * major + minor; 0: none */
+    uint64_t memory;   /* memory of each device, bytes */
+    unsigned threads;  /* number of executing threads, also reported as multiprocessors; >= 1 */
+    uint64_t watchdog; /* warp instructions allowed per launch; 0: no limit */
+    bool relaxed;      /* the result of floating-point atomics may depend on block order */
+    bool poison;       /* new device memory is filled with 0xCD instead of zero */
 };
 extern struct sg_config sg_config;
 
-/* Reads VGPU_SOFT_*; false (with a line on stderr) when a value makes no sense. */
+/* Reads VGPU_SOFT_*. Returns false, after a line on stderr, if a value is invalid. */
 bool sg_config_load(void);
-/* The lowest profile of VGPU_SOFT_CC that runs PTX of that target (10 * major + minor); NULL: none does. */
+/* The lowest VGPU_SOFT_CC profile that runs PTX for that target (10 * major + minor), or NULL. */
 const char *sg_config_profile(unsigned target);
 
 /* ---- log and refusal details (base/log.c) ---- */
@@ -63,24 +65,25 @@ const char *sg_config_profile(unsigned target);
 void sg_log_open(void);
 bool sg_log_enabled(void);
 void sg_log(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Remembers the line for sg_last_error_detail(), logs it, and returns r. */
+/* Records the line for sg_last_error_detail(), logs it, and returns r. */
 CUresult sg_fail(CUresult r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void sg_detail_clear(void); /* each API call starts without a line */
-/* Remembers and logs why a kernel ended abnormally. */
+void sg_detail_clear(void); /* called at the start of each API call */
+/* Records and logs why a kernel ended abnormally. */
 void sg_device_fail(const char *text);
-/* Exported: where device printf goes; fn NULL: standard output. */
+/* Exported: sets the destination of device printf; fn NULL: standard output. */
 void sg_set_print_sink(void (*fn)(void *ctx, const char *text, size_t len), void *ctx);
 void sg_print(void *unused, const char *text, size_t len);
-/* Exported: where the text of a failed device assert goes; fn NULL: standard error. */
+/* Exported: sets the destination of failed device asserts; fn NULL: standard error. */
 void sg_set_error_sink(void (*fn)(void *ctx, const char *text, size_t len), void *ctx);
 void sg_print_error(void *unused, const char *text, size_t len);
 /*
- * What sg_fail() said last in this thread since sg_detail_clear(). Nothing, and device is true: what
- * sg_device_fail() said last in any thread. Never NULL; valid until the next call in this thread.
+ * The last sg_fail() message of this thread since sg_detail_clear(). If there is none and device is
+ * true: the last sg_device_fail() message of any thread. Never NULL; valid until this thread's next
+ * call.
  */
 const char *sg_detail(bool device);
 
-/* Reads a whole file of *size bytes, with a NUL behind them; malloc'd. 301 or 2. */
+/* Reads a whole file of *size bytes and appends a NUL. The buffer is malloc'd. Errors: 301 or 2. */
 CUresult sg_file_read(const char *path, void **out, size_t *size);
 
 /* ---- handles (base/handle.c) ---- */
@@ -116,37 +119,41 @@ struct sg_ctx;
 
 /*
  * Head of each object that has a CUDA handle. A handle is a number that is looked up, never an
- * address that is followed: a stale, foreign or invented handle simply is not found.
+ * address that is dereferenced: a stale, foreign or invented handle is not found.
  */
 struct sg_obj {
     _Atomic uint32_t refs;
     uint32_t type;
-    uint64_t handle;   /* 0: not (or no longer) registered */
-    const void *owner; /* context whose end takes the handle away, or NULL: to compare, as it may be gone */
-    void (*destroy)(struct sg_obj *obj); /* at the last put */
-    struct sg_obj *whole; /* that this is a part of: a reference to a part is one to the whole; NULL: none */
+    uint64_t handle; /* 0: not registered, or no longer */
+    /* context whose end removes the handle, or NULL; may be stale: compare only */
+    const void *owner;
+    void (*destroy)(struct sg_obj *obj); /* called when the last reference is dropped */
+    /* object that contains this one, or NULL; references are counted on the whole */
+    struct sg_obj *whole;
 };
 
-/* Prepares obj with one reference (the caller's). */
+/* Initialises obj with one reference, which the caller owns. */
 void sg_obj_init(struct sg_obj *obj, enum sg_type type, struct sg_ctx *owner,
                  void (*destroy)(struct sg_obj *));
-/* Gives obj a handle and takes a reference for the table. False: out of memory. */
+/* Assigns a handle and takes a reference for the table. Returns false if out of memory. */
 bool sg_obj_register(struct sg_obj *obj);
-/* Takes the handle away and drops the table's reference; false when another thread did it first. */
+/* Removes the handle and drops the table's reference. Returns false if another thread already
+   did. */
 bool sg_obj_unregister(struct sg_obj *obj);
 void sg_obj_get(struct sg_obj *obj);
-/* For lists that have no reference of their own: false when the last one is gone and obj is ending. */
+/* For lists without references of their own: returns false if obj has no reference left and is
+   ending. */
 bool sg_obj_try_get(struct sg_obj *obj);
-void sg_obj_put(struct sg_obj *obj); /* NULL is fine */
-/* Destroys what nothing else has a reference to. */
+void sg_obj_put(struct sg_obj *obj); /* obj may be NULL */
+/* Destroys obj, to which no other reference exists. */
 void sg_obj_end(struct sg_obj *obj);
-/* The object lasts as long as the process: sg_obj_count() leaves it out. Once for each object. */
+/* Marks obj as living as long as the process, so sg_obj_count() skips it. Call once per object. */
 void sg_obj_lasts(const struct sg_obj *obj);
-/* Numbers of the objects whose last reference has not been dropped, by type. */
+/* Number of objects that still have a reference, by type. */
 void sg_obj_count(int64_t n[SG_T_COUNT]);
 /* The object of that type behind a handle, with a reference for the caller, or NULL. */
 void *sg_lookup(uint64_t handle, enum sg_type type);
-/* Unregisters every object owned by ctx (its end). */
+/* Unregisters every object owned by ctx, at the end of ctx. */
 void sg_unregister_owned(struct sg_ctx *ctx);
 
 #define SG_HANDLE(type_t, obj_ptr) ((type_t)(uintptr_t)(obj_ptr)->obj.handle)
@@ -161,14 +168,16 @@ static inline void sg_obj_put_cleanup(void *pp)
 /* ---- device properties (base/device.c) ---- */
 
 /*
- * Number of an attribute of ours, above those of cuda.h: the capability (10 * major + minor) that
- * libraries should be told which carry PTX only for GPUs that they do not know (cuBLAS). Our guest
- * libcuda.so.1 asks for it; CUDA_ERROR_INVALID_VALUE, as from any driver, when there is none.
+ * A private attribute, numbered above those of cuda.h: the capability (10 * major + minor) to
+ * report to libraries that contain PTX only for GPUs they do not know (cuBLAS). Our guest
+ * libcuda.so.1 queries it. Without such a capability the result is CUDA_ERROR_INVALID_VALUE, as
+ * from any driver.
  */
 #define SG_ATTR_LIBRARY_CC 0x76677001
-int sg_attr(int device, CUdevice_attribute a); /* value for this device, 0 for unknown ones */
-int sg_cc(int device);                         /* 10 * major + minor */
-/* The lowest device with the same capability: one translation of an image serves both. */
+/* Value for this device; 0 for an unknown attribute. */
+int sg_attr(int device, CUdevice_attribute a);
+int sg_cc(int device); /* 10 * major + minor */
+/* The lowest device with the same capability; both share one translation of an image. */
 int sg_same_cc(int device);
 
 #define SG_CHECK_DEVICE(dev) \
@@ -177,7 +186,7 @@ int sg_same_cc(int device);
             return CUDA_ERROR_INVALID_DEVICE; \
     } while (0)
 
-/* A place of a kind that cuda.h names. */
+/* True if cuda.h defines the location's type. */
 static inline bool sg_location_ok(const CUmemLocation *l)
 {
     return l->type > CU_MEM_LOCATION_TYPE_INVALID && l->type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;

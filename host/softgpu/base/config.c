@@ -15,7 +15,8 @@
 #define SG_MEMORY_MAX (4096ull << 30) /* keeps size sums far from overflow */
 #define SG_THREADS_MAX 256            /* more threads than any host we know has cores to give */
 
-#define SG_LIBRARY_CC_DEFAULT 130 /* no GPU has it: cuBLAS falls back to its PTX */
+/* a capability that no GPU has, so cuBLAS falls back to its PTX */
+#define SG_LIBRARY_CC_DEFAULT 130
 
 struct sg_config sg_config;
 

@@ -10,7 +10,8 @@ struct attr {
     int id, value;
 };
 
-/* Values that follow from the compute capability: CUDA C++ Programming Guide, "Compute Capabilities". */
+/* Values that follow from the compute capability: CUDA C++ Programming Guide, "Compute
+   Capabilities". */
 struct cc_limits {
     int major, minor;
     int threads_per_sm, blocks_per_sm;
@@ -25,11 +26,12 @@ static const struct cc_limits cc_table[] = {
     {8, 9, 1536, 24, 102400, 101376, 1024, 3 << 20, 128 << 20, 0, 64},
     {9, 0, 2048, 32, 233472, 232448, 1024, 3 << 20, 128 << 20, 1, 2},
     {12, 0, 1536, 24, 102400, 101376, 1024, 3 << 20, 128 << 20, 1, 64},
-    /* No GPU has it: what ships code for known ones falls back to the PTX it carries (cuBLAS). */
+    /* No GPU has this capability: libraries with code for known GPUs fall back to their PTX
+       (cuBLAS). */
     {13, 0, 1536, 24, 102400, 101376, 1024, 3 << 20, 128 << 20, 1, 64},
 };
 
-/* The same for every capability. */
+/* Attributes with the same value for every capability. */
 static const struct attr fixed_attrs[] = {
     {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
     {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},

@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 
-#define SG_FILE_MAX (1ull << 30) /* bytes: four times the largest text of PTX that is taken */
+#define SG_FILE_MAX (1ull << 30) /* bytes: four times the largest accepted PTX text */
 
 CUresult sg_file_read(const char *path, void **out, size_t *size)
 {

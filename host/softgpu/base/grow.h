@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Arrays that grow. Needs no cuda.h. */
+/* Growable arrays. Does not need cuda.h. */
 #ifndef SG_GROW_H
 #define SG_GROW_H
 
@@ -8,8 +8,9 @@
 #include <stdint.h>
 
 /*
- * Grows the array at *(void **)p, of elements of elem bytes, so that index n exists: *cap is doubled as often as
- * needed, new elements are zero. False: out of memory, nothing has changed.
+ * Grows the array at *(void **)p, with elements of elem bytes, so that index n is valid. *cap is
+ * doubled as often as needed; new elements are zeroed. Returns false, with nothing changed, if out
+ * of memory.
  */
 bool sg_grow(void *p, uint32_t *cap, uint32_t n, size_t elem);
 

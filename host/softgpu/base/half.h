@@ -46,8 +46,8 @@ static inline float sg_bf16_to_f32(uint16_t h)
 }
 
 /*
- * Rounds sign * m * 2^e (m with up to 64 bits) to a format of ebits and mbits; flags choose the
- * rounding. Returns the bits. Infinity and NaN are the caller's business, overflow is handled.
+ * Rounds sign * m * 2^e (m with up to 64 bits) to a format of ebits and mbits and returns the bits.
+ * flags selects the rounding. Handles overflow; the caller handles infinity and NaN.
  */
 static inline uint32_t sg_round_to(uint32_t sign, uint64_t m, int e, int ebits, int mbits, int64_t flags)
 {

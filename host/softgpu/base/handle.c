@@ -24,10 +24,11 @@ static struct slot *slots;
 static uint32_t nslots, cap_slots;
 static uint32_t free_head, free_tail, nfree; /* index + 1 */
 
-/* Objects, by type, whether they have a handle or not; not those that last as long as the process. */
+/* Number of live objects by type, with or without a handle; without objects that last as long as
+   the process. */
 static _Atomic int64_t alive[SG_T_COUNT];
 
-/* Slots rest in the free list until there are this many, so that generations last. */
+/* Slots stay in the free list until it has this length, so that generations last. */
 #define SG_FREE_MIN 1024
 
 void sg_obj_init(struct sg_obj *obj, enum sg_type type, struct sg_ctx *owner,
@@ -190,6 +191,6 @@ void sg_unregister_owned(struct sg_ctx *ctx)
             free_slot_locked(i);
         }
         pthread_mutex_unlock(&table_lock);
-        sg_obj_put(obj); /* outside the lock: destroying may unregister others */
+        sg_obj_put(obj); /* outside the lock: destroying may unregister other objects */
     }
 }

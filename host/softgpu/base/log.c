@@ -14,8 +14,9 @@
 
 static int log_fd = -1;
 
-static __thread char thread_detail[SG_DETAIL_MAX]; /* of the API call made last, or empty */
-static char device_detail[SG_DETAIL_MAX];          /* of the latest device-side error, guarded by the lock */
+static __thread char thread_detail[SG_DETAIL_MAX]; /* detail of the last API call, or empty */
+/* detail of the latest device-side error, guarded by the lock */
+static char device_detail[SG_DETAIL_MAX];
 static pthread_mutex_t detail_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static pthread_mutex_t sink_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -43,7 +44,7 @@ bool sg_log_enabled(void)
     return log_fd >= 0;
 }
 
-/* One write per line, so that lines of several threads do not mix. */
+/* One write per line, so that lines of different threads do not mix. */
 static void log_line(const char *line)
 {
     char buf[SG_DETAIL_MAX + 32];
@@ -54,7 +55,7 @@ static void log_line(const char *line)
         buf[n - 1] = '\n';
     }
     if (n > 0 && write(log_fd, buf, (size_t)n) < 0)
-        return; /* nowhere left to say so */
+        return; /* there is no place left to report it */
 }
 
 void sg_log(const char *fmt, ...)

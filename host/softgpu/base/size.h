@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Sizes that a text declares: products and sums that neither wrap nor pass a limit. Needs no cuda.h. */
+/* Arithmetic on sizes declared in a text: products and sums that neither wrap nor exceed a
+   limit. Does not need cuda.h. */
 #ifndef SG_SIZE_H
 #define SG_SIZE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* *v times by; false: more than limit, and *v is as before. */
+/* Multiplies *v by `by`. Returns false, with *v unchanged, if the product exceeds limit. */
 static inline bool sg_size_mul(uint64_t *v, uint64_t by, uint64_t limit)
 {
     uint64_t r;
@@ -17,7 +18,7 @@ static inline bool sg_size_mul(uint64_t *v, uint64_t by, uint64_t limit)
     return true;
 }
 
-/* *v plus by; false as above. */
+/* Adds `by` to *v. Returns false, with *v unchanged, if the sum exceeds limit. */
 static inline bool sg_size_add(uint64_t *v, uint64_t by, uint64_t limit)
 {
     uint64_t r;
@@ -29,8 +30,8 @@ static inline bool sg_size_add(uint64_t *v, uint64_t by, uint64_t limit)
 }
 
 /*
- * Room of so many bytes at *top, aligned (a power of two): *at is where, *top its end. False, nothing has
- * changed: it would end beyond limit.
+ * Places size bytes, aligned to align (a power of two), at or after *top: *at is the start, *top
+ * the new end. Returns false, with nothing changed, if the end exceeds limit.
  */
 static inline bool sg_size_place(uint32_t *top, uint32_t align, uint64_t size, uint32_t limit, uint32_t *at)
 {

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 
-/* Below the addresses of device memory (memory/memory.c), far from where the kernel puts anything itself. */
+/* Below the addresses of device memory (memory/memory.c), far from the kernel's own choices. */
 #define GUEST_HINT 0x1f0010000000ull
 #define GUEST_STEP (1ull << 36)
 #define GUEST_TRIES 64
@@ -28,7 +28,7 @@ void *sg_guest_reserve(size_t size, int prot)
         if (p == at)
             return p;
         if (p != MAP_FAILED)
-            munmap(p, size); /* a sanitizer that has this place for itself, or a kernel without the flag */
+            munmap(p, size); /* a sanitizer uses this range, or a kernel lacks the flag */
     }
     return mmap(NULL, size, prot, flags, -1, 0);
 }
@@ -139,7 +139,7 @@ bool sg_range_refill(struct sg_warp *w, const struct sg_insn *in, uint32_t size,
     return true;
 }
 
-/* The block of the cluster whose shared memory is at this offset into the window; NULL: there is none. */
+/* The block of the cluster whose shared memory contains this window offset. NULL: none. */
 static struct sg_cta *block_of(struct sg_cta *c, uint64_t at)
 {
     const uint64_t slot = at / SG_WIN_SHARED_SIZE;
@@ -199,7 +199,8 @@ void *sg_resolve(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, enu
 
 static void local_copy(struct sg_warp *w, uint32_t lane, uint32_t off, uint8_t *buf, uint32_t n, bool write)
 {
-    for (; n >= 4 && !(off & 3); n -= 4, off += 4, buf += 4) { /* a word is in one piece */
+    /* an aligned word lies in one piece */
+    for (; n >= 4 && !(off & 3); n -= 4, off += 4, buf += 4) {
         uint8_t *p = sg_local_word(w, lane, off);
 
         if (write)
@@ -239,7 +240,7 @@ static uint64_t lane_address(const struct sg_warp *w, const struct sg_insn *in, 
     return SRC(u64, a)[lane] + (uint64_t)in->imm;
 }
 
-/* One naturally aligned element, read or written as a whole. */
+/* A naturally aligned element, read or written as a whole. */
 static void element(void *host, uint8_t *buf, uint32_t size, bool write)
 {
     switch (size) {
@@ -260,7 +261,8 @@ static void element(void *host, uint8_t *buf, uint32_t size, bool write)
     }
 }
 
-/* Words of local memory at one address for all lanes: rows of 32. False, nothing done: it is not so. */
+/* Words of local memory at the same address in all lanes, which form rows of 32. Returns false,
+   with nothing done, if the access is not of this kind. */
 static bool local_rows(struct sg_warp *w, const struct sg_insn *in, bool write)
 {
     const uint32_t esize = SG_AUX_ELEM(in->aux), n = SG_AUX_VEC(in->aux), words = esize / 4;

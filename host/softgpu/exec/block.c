@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs the blocks of a launch on one thread, one after the other; the thread keeps its buffers for the
- * next launch. Blocks that wait for each other: exec/together.c.
+ * Runs the blocks of a launch on a thread, one after the other; the thread keeps its buffers for
+ * the next launch. Blocks that wait for each other are run by exec/together.c.
  */
 #include "exec/run.h"
 #include "exec/profile.h"
@@ -15,31 +15,31 @@
 #include <xmmintrin.h>
 #endif
 
-#define MAX_ARENA (4ull << 30) /* bytes of one launch on one thread */
+#define MAX_ARENA (4ull << 30) /* bytes per launch and thread */
 #define KEEP_ARENA (64u << 20) /* bytes that a thread keeps between launches */
 #define MEMOS 64               /* kernels whose allocations a thread remembers */
-#define MAX_BATCH 16           /* blocks that a worker takes at once */
+#define MAX_BATCH 16           /* maximum number of blocks that a worker takes in one step */
 
-/* ---- memory of one thread ---- */
+/* ---- memory of a thread ---- */
 
 /* The allocations that the instructions of a kernel used last, as a start for the next launch. They
  * are checked as always. */
 struct memo {
     const struct sg_code *code;
-    const void *mem; /* of the context */
+    const void *mem; /* context of the launch */
     uint32_t n;
     struct sg_mem_range *ranges;
 };
 
-/* A buffer that grows: at a multiple of 4096, zeroes when it is new. */
+/* A growable buffer, aligned to 4096 and zeroed when new. */
 struct room {
     uint8_t *at;
     size_t size;
-    void *block; /* of calloc() */
+    void *block; /* allocated with calloc() */
 };
 
 struct arena {
-    struct room mem, own; /* as struct sg_layout says */
+    struct room mem, own; /* laid out by struct sg_layout */
     struct memo memos[MEMOS];
 };
 
@@ -184,7 +184,7 @@ static bool make_layout(const struct sg_run *run, struct sg_layout *y)
     return y->total <= MAX_ARENA && y->own_total <= MAX_ARENA;
 }
 
-/* ---- one block ---- */
+/* ---- a block ---- */
 
 static void fill(struct sg_warp *w, const struct sg_code *c, enum sg_sreg r, uint32_t v)
 {
@@ -197,7 +197,7 @@ static void fill(struct sg_warp *w, const struct sg_code *c, enum sg_sreg r, uin
         p[i] = v;
 }
 
-/* The multiprocessor that a worker stands for: one of those that the launch may use. */
+/* The multiprocessor number of a worker: one of those available to the launch. */
 static uint32_t sm_of(const struct sg_launch *l, uint32_t worker)
 {
     if (!l->sms)
@@ -209,7 +209,7 @@ static uint32_t sm_of(const struct sg_launch *l, uint32_t worker)
     return 0;
 }
 
-/* Special registers that are the same for every block: nothing but this writes their slots. */
+/* Special registers with the same value in every block. No other code writes their slots. */
 static void warp_sregs(struct sg_warp *w, const struct sg_cta *c, const struct sg_run *run)
 {
     static const uint8_t which[] = {SG_SR_LANEID,      SG_SR_LANEMASK_EQ, SG_SR_LANEMASK_LE,
@@ -251,7 +251,7 @@ static void warp_sregs(struct sg_warp *w, const struct sg_cta *c, const struct s
     }
 }
 
-/* Values that are the same in every block, or every block of a row (ptx/hoist.c). */
+/* Values that are the same in every block, or in every block of a row (ptx/hoist.c). */
 static void warp_ahead(struct sg_warp *w, const struct sg_ahead *a)
 {
     w->alive = SG_FULL;
@@ -262,7 +262,7 @@ static void warp_ahead(struct sg_warp *w, const struct sg_ahead *a)
         a->insns[i].fn(w, &a->insns[i]);
 }
 
-/* Where a block is among the clusters. */
+/* The position of a block's cluster. */
 static void warp_cluster(struct sg_warp *w, const struct sg_cta *c)
 {
     for (uint32_t k = 0; k < 3; k++) {
@@ -283,7 +283,7 @@ static uint32_t add_start(struct start *s, uint32_t n, const struct sg_code *c, 
     return n + (c->sreg_used[r / 32] >> (r & 31) & 1);
 }
 
-/* fresh: the dimensions in which the block is not where the last one was, one bit each. */
+/* fresh: bit mask of the dimensions in which the position differs from the previous block's. */
 static void warps_start(struct sg_cta *c, uint32_t fresh)
 {
     typedef uint32_t lanes __attribute__((vector_size(4 * SG_LANES), may_alias));
@@ -303,7 +303,7 @@ static void warps_start(struct sg_cta *c, uint32_t fresh)
         if (row)
             warp_ahead(w, &code->ahead[SG_AHEAD_ROW]);
         w->mask = w->alive = w->threads;
-        w->wmask = SG_FULL; /* what is missing never was */
+        w->wmask = SG_FULL; /* missing lanes never existed */
         w->cc = 0;
         w->ip = code->insns;
         w->min_wait = (const struct sg_insn *)UINTPTR_MAX;
@@ -319,7 +319,7 @@ static void warps_start(struct sg_cta *c, uint32_t fresh)
     }
 }
 
-/* What counts of a block and its warps, but for what is behind a count: the ranges and groups. */
+/* Clears the state of a block and its warps, except entries beyond a count: ranges and groups. */
 static void clear(struct sg_cta *c, struct sg_warp *w, uint32_t nwarps)
 {
     const size_t behind = offsetof(struct sg_cta, cache) + sizeof(c->cache);
@@ -332,10 +332,11 @@ static void clear(struct sg_cta *c, struct sg_warp *w, uint32_t nwarps)
     }
 }
 
-/* The threads of a warp. tid: the first one, then the one after the last. */
+/* Sets the thread indexes of a warp. tid: index of its first thread, then of the thread after
+   it. */
 static void warp_tids(struct sg_warp *w, const uint32_t block[3], uint32_t tid[3])
 {
-    const bool row = block[0] % SG_LANES == 0; /* all in one row */
+    const bool row = block[0] % SG_LANES == 0; /* all lanes are in one row */
 
     for (uint32_t j = 0; j < SG_LANES && row; j++) {
         w->tid[0][j] = tid[0] + j;
@@ -366,8 +367,9 @@ struct sg_cta *sg_block_place(const struct sg_layout *y, uint64_t i, struct sg_r
     uint32_t tid[3] = {0, 0, 0};
 
     /*
-     * Of an earlier launch nothing is visible but what its registers were, to lanes that read those of others that
-     * never set them (shfl, mma). Shared memory is cleared for each block.
+     * The only visible state of an earlier launch is register contents, to lanes that read
+     * registers which the other lanes never set (shfl, mma). Shared memory is cleared for each
+     * block.
      */
     clear(c, (struct sg_warp *)(void *)(own + y->warps), y->nwarps);
     if (code->zero_regs)
@@ -431,7 +433,7 @@ void sg_block_start(struct sg_cta *c, const uint32_t id[3])
     for (; c->bars; c->bars &= c->bars - 1)
         c->bar[__builtin_ctz(c->bars)].active = false;
     c->cluster_arrived = 0;
-    c->cur = c->warps_end - 1; /* the first one is next */
+    c->cur = c->warps_end - 1; /* makes the first warp the next one */
     memset(c->shared, 0, c->shared_bytes);
     warps_start(c, fresh);
 }
@@ -439,13 +441,14 @@ void sg_block_start(struct sg_cta *c, const uint32_t id[3])
 static void cta_start(struct sg_cta *c, const struct sg_run *run, uint64_t index)
 {
     const struct sg_launch *l = run->l;
-    const bool line = l->grid[1] == 1 && l->grid[2] == 1; /* divisions take as long as a small block's work */
+    /* divisions cost as much as a small block */
+    const bool line = l->grid[1] == 1 && l->grid[2] == 1;
     const uint32_t id[3] = {line ? (uint32_t)index : (uint32_t)(index % l->grid[0]),
                             line ? 0 : (uint32_t)(index / l->grid[0] % l->grid[1]),
                             line ? 0 : (uint32_t)(index / l->grid[0] / l->grid[1])};
 
     for (uint32_t k = 0; k < 3; k++)
-        c->clusterid[k] = id[k]; /* of one block each */
+        c->clusterid[k] = id[k]; /* clusters of one block each */
     sg_block_start(c, id);
 }
 
@@ -485,7 +488,7 @@ bool sg_block_memory(struct sg_run *run, struct sg_layout *y, uint64_t n)
     return false;
 }
 
-/* The same, naming a thread of the block when there is one. */
+/* The same, naming a live thread of the block if there is one. */
 static void run_ended(struct sg_run *run, struct sg_cta *c, bool started, int result, const char *what)
 {
     if (started && sg_cta_fault(c, result, what))
@@ -518,8 +521,8 @@ bool sg_block_must_stop(struct sg_run *run, struct sg_cta *c, bool started)
 }
 
 /*
- * The next blocks for one worker, in ascending order; *end: behind the last. Fewer towards the end, so
- * that all workers end together. Blocks may wait for earlier blocks: the worker that has those makes progress.
+ * The next blocks for a worker, in ascending order; *end: after the last. Fewer towards the end, so
+ * that workers finish together. Blocks may wait for earlier blocks, whose worker makes progress.
  */
 static uint64_t take_blocks(struct sg_run *run, uint64_t *end)
 {
@@ -534,7 +537,7 @@ static uint64_t take_blocks(struct sg_run *run, uint64_t *end)
     return first;
 }
 
-/* Begins the next block of this worker; false: there is none. */
+/* Begins the next block of this worker. Returns false if there is none. */
 static bool next_block(struct sg_cta *c)
 {
     struct sg_run *run = c->run;
@@ -578,7 +581,7 @@ void sg_run_part(struct sg_run *run, uint32_t worker)
 {
     const uint64_t begin = sg_profile_on() ? sg_profile_cpu() : 0;
 #if defined(__x86_64__)
-    const unsigned save = _mm_getcsr(); /* once for all blocks: it waits for what is under way */
+    const unsigned save = _mm_getcsr(); /* once for all blocks: it waits for pending operations */
 
     _mm_setcsr(run->k->code.mxcsr);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The interface of the interpreter to the front end and the native-code compiler: instructions and
+ * The interpreter's interface to the front end and the native-code compiler: instructions and
  * state, decoded kernels, the table of operations, the profile.
  */
 #ifndef SG_BYTECODE_H

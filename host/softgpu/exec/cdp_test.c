@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels that launch kernels: parameters, order, depth, copies, what is refused and which error reports it. */
+/* Kernels that launch kernels: parameters, order, depth, copies, what is refused and which error
+   reports it. */
 #include "exec/exec_test.h"
 
 #include <string.h>
@@ -96,7 +97,8 @@ static void order(void)
                      "ld.param.u64 %rd1, [t];\n" PLAIN_LAUNCH("append", "10") PLAIN_LAUNCH("append", "11")
                          NOTE("%r9") "ret;\n}\n",
         (const uint32_t[]){3, 0, 10, 11}, 4, 1);
-    /* libcudadevrt's PTX has bodies, which call functions of NVIDIA's driver: they are not entered. */
+    /* libcudadevrt's PTX has bodies, which call functions of NVIDIA's driver: they are not
+       entered. */
     run("functions with a body",
         ".version 9.0\n.target sm_80\n.address_size 64\n"
         ".extern .func (.param .b64 r) __cuda_syscall_cnpv2GetParameterBufferV2(.param .b64 f);\n"
@@ -257,7 +259,8 @@ static void endless(void)
     tm_free_all();
 }
 
-/* A child that has clusters: its blocks are in them; a grid that they do not divide is no configuration. */
+/* A child that has clusters: its blocks are in them; a grid that they do not divide is no
+   configuration. */
 static void clusters(void)
 {
     run("children with clusters",
@@ -273,7 +276,8 @@ static void clusters(void)
         (const uint32_t[]){9, 0, 20, 21, 20, 21}, 6, 1);
 }
 
-/* Calls that would change a node of a graph say that this is not supported; their image is not refused. */
+/* Calls that would change a node of a graph say that this is not supported; their image is not
+   refused. */
 #define UPDATE(name, params, args) \
     "{ " params ".param .b32 q; call.uni (q), cudaGraphKernelNode" name ", (" args ");\n" \
     "ld.param.b32 %r9, [q]; }\nst.global.u32 [%rd1], %r9;\nadd.u64 %rd1, %rd1, 4;\n"

@@ -66,22 +66,23 @@ const char *sg_type_name(enum sg_type t);
 bool sg_type_signed(enum sg_type t);
 bool sg_type_float(enum sg_type t);
 
-#define SG_RELOC_OPAQUE 0x40000000u /* in sg_reloc.global: of the opaques; nothing has so many */
+/* In sg_reloc.global: index into opaques; higher than any index of globals. */
+#define SG_RELOC_OPAQUE 0x40000000u
 /* A place in the constant pool that holds the address of a global. */
 struct sg_reloc {
     uint32_t offset, global;
     int64_t addend;
 };
 
-/* Instructions that are run before blocks are, for each warp (ptx/hoist.c). */
-enum { SG_AHEAD_LAUNCH, SG_AHEAD_ROW, SG_AHEAD_COUNT }; /* once a launch; once for each %ctaid.y and .z */
+/* Instructions that run ahead of blocks, for each warp (ptx/hoist.c). */
+enum { SG_AHEAD_LAUNCH, SG_AHEAD_ROW, SG_AHEAD_COUNT }; /* once per launch; per %ctaid.y and .z */
 struct sg_ahead {
     struct sg_insn *insns;
     uint32_t n;
-    sg_fn native; /* all of them; NULL: none */
+    sg_fn native; /* native code for all of them; NULL: none */
 };
 
-#define SG_FLAT_UNITS 512u /* of 128 bytes: the most that special registers and hoisted values take */
+#define SG_FLAT_UNITS 512u /* of 128 bytes: upper bound for special registers and hoisted values */
 
 /* A decoded kernel. */
 struct sg_code {
@@ -92,44 +93,45 @@ struct sg_code {
     uint32_t pool_bytes;
     struct sg_reloc *relocs;
     uint32_t nrelocs;
-    uint32_t *targets; /* branch target lists of brx.idx */
+    uint32_t *targets; /* target lists of brx.idx */
     uint32_t ntargets;
-    uint32_t *calls; /* of each real call: see enum sg_call_word; NULL: none */
+    uint32_t *calls; /* data of each real call: see enum sg_call_word; NULL: none */
     uint32_t ncall_words;
     uint32_t regfile_bytes;
-    uint32_t sreg_used[2]; /* bits of enum sg_sreg */
+    uint32_t sreg_used[2]; /* bit mask of enum sg_sreg */
     uint32_t sreg_offset[64];
-    uint32_t static_shared, dynamic_base; /* dynamic shared memory begins here */
+    uint32_t static_shared, dynamic_base; /* dynamic_base: start of dynamic shared memory */
     uint32_t local_bytes;
-    uint32_t nranges; /* the instructions' idx are below it */
+    uint32_t nranges; /* upper bound of the instructions' idx */
     uint32_t num_regs;
     uint32_t mxcsr;
-    bool ordered;  /* adds floating point numbers atomically: the order of blocks shows */
+    bool ordered;  /* adds floating-point numbers atomically: the result depends on block order */
     bool launches; /* calls the device runtime: kernels that launch kernels */
     struct sg_ahead ahead[SG_AHEAD_COUNT];
-    bool zero_regs;        /* some register may be read before it is set */
-    uint32_t hoisted_regs; /* registers of 32 bits that what is run ahead fills */
-    /* for native code (jit/jit.h) */
-    uint8_t *flat;   /* of each 128 bytes below slots_begin: 1, 2: here begins a value of 32 or 64 bits
-                    * that is the same in every lane; 0: none. SG_FLAT_UNITS of them; NULL: no such */
-    uint8_t *fields; /* of each instruction: SG_F_* defined (0x80: not in every lane), used */
-    uint32_t slots_begin, slots_end; /* offsets of virtual registers that are not predicates */
-    uint32_t slots32;                /* from here on they have 32 bits */
+    bool zero_regs;        /* some register may be read before it is written */
+    uint32_t hoisted_regs; /* 32-bit registers written by the code that runs ahead */
+    /* For native code (jit/jit.h). flat: per 128 bytes below slots_begin: 1, 2: start of a value of
+       32 or 64 bits that is the same in every lane; 0: none. SG_FLAT_UNITS entries; NULL: no such
+       values. */
+    uint8_t *flat;
+    uint8_t *fields;                 /* per instruction: SG_F_* defined (0x80: some lanes), used */
+    uint32_t slots_begin, slots_end; /* range of the virtual registers that are not predicates */
+    uint32_t slots32;                /* start of the 32-bit registers */
     void *jit;
-    struct sg_window *windows; /* that native code reads (jit/windows.h) */
+    struct sg_window *windows; /* windows read by native code (jit/windows.h) */
     size_t jit_bytes;
-    sg_fn *handlers; /* those of the instructions, where native code took their place */
+    sg_fn *handlers; /* handlers of the instructions that native code replaced */
 };
 
 /*
- * What a real call (ptx/calls.c) needs, in sg_code.calls from in->aux on: the frames' sizes in bytes,
- * the number of registers that live across it and of the 4-byte words that they have, then one word
- * for each: its class in the upper two bits, its byte offset in the register file below.
+ * Data of a real call (ptx/calls.c), in sg_code.calls from in->aux on: the frame sizes in bytes,
+ * the number of registers live across the call and of their 4-byte words, then one word per
+ * register: its class in the upper two bits, its byte offset in the register file below.
  */
 enum sg_call_word { SG_CALL_CALLER, SG_CALL_CALLEE, SG_CALL_NREGS, SG_CALL_WORDS, SG_CALL_REGS };
-enum { SG_CALL_PRED, SG_CALL_32, SG_CALL_64 }; /* the classes, as in ptx/decode.h */
-/* Bytes of stack per byte of CU_LIMIT_STACK_SIZE, for frames and again for saved registers: what is
- * kept in registers on a GPU takes more room here. */
+enum { SG_CALL_PRED, SG_CALL_32, SG_CALL_64 }; /* register classes, as in ptx/decode.h */
+/* Bytes of stack per byte of CU_LIMIT_STACK_SIZE, for frames and again for saved registers:
+   values that a GPU keeps in registers take more room here. */
 #define SG_STACK_FACTOR 2u
 #define SG_STACK_DEFAULT 1024u /* CUDA's default limit */
 
@@ -158,14 +160,14 @@ enum sg_sreg {
     SG_SR_LANEMASK_GT,
     SG_SR_ENVREG1,
     SG_SR_ENVREG2,
-    SG_SR_FRAME, /* where the frame of the running function begins in local memory */
-    SG_SR_TOP,   /* where the memory of alloca begins: it grows down from the end */
+    SG_SR_FRAME, /* offset of the running function's frame in local memory */
+    SG_SR_TOP,   /* start of alloca memory, which grows down from the end of local memory */
     SG_SR_DYN_SMEM,
     SG_SR_TOTAL_SMEM,
     SG_SR_ZERO,
     SG_SR_ONE,
     SG_SR_GRIDID,
-    /* of each block */
+    /* per block */
     SG_SR_CLUSTERID_X,
     SG_SR_CLUSTERID_Y,
     SG_SR_CLUSTERID_Z,
@@ -173,7 +175,7 @@ enum sg_sreg {
     SG_SR_CLUSTER_CTAID_Y,
     SG_SR_CLUSTER_CTAID_Z,
     SG_SR_CLUSTER_CTARANK,
-    /* of the launch */
+    /* per launch */
     SG_SR_NCLUSTERID_X,
     SG_SR_NCLUSTERID_Y,
     SG_SR_NCLUSTERID_Z,
@@ -198,7 +200,7 @@ static inline bool sg_sreg_flat(uint32_t r)
            (r < SG_SR_LANEMASK_EQ || r > SG_SR_LANEMASK_GT) && r < SG_SR_COUNT;
 }
 
-/* True if the kernel asks where in its cluster, or among the clusters, a block is. */
+/* True if the kernel reads its block's position in the cluster, or the cluster's position. */
 static inline bool sg_code_has_cluster(const struct sg_code *c)
 {
     const uint64_t used = c->sreg_used[0] | (uint64_t)c->sreg_used[1] << 32;
@@ -212,18 +214,18 @@ static inline bool sg_code_has_top(const struct sg_code *c)
     return c->sreg_used[SG_SR_TOP / 32] >> (SG_SR_TOP % 32) & 1;
 }
 
-/* Operations of the front end on a kernel that it has created. */
+/* Front-end operations on a kernel that the front end created. */
 struct sg_kernel_ops {
-    /* Decodes the kernel when it was not yet: sg_kernel_prepare(). */
+    /* Decodes the kernel if that has not been done: sg_kernel_prepare(). */
     int (*prepare)(struct sg_kernel *k, struct sg_diag *diag);
-    /* The kernel of the same module whose address device code has; NULL: it is none. */
+    /* The kernel of the same module at an address used by device code. NULL: no kernel. */
     struct sg_kernel *(*at)(const struct sg_kernel *k, uint64_t address);
 };
 
 struct sg_kernel {
     const struct sg_kernel_ops *ops;
     struct sg_module *module;
-    uint32_t func; /* funcs[] */
+    uint32_t func; /* index into funcs[] */
     struct sg_param *params;
     uint32_t param_bytes;
     uint32_t cluster[3]; /* .reqnctapercluster; 0,0,0: none */
@@ -236,18 +238,19 @@ struct sg_kernel {
 };
 
 /*
- * Are the finished instructions of a kernel, whose parameters take so many bytes, safe to run? SG_OK, or an
- * error with the reason in why. Before native code is made of them (exec/verify.c).
+ * Verifies that the finished instructions of a kernel with param_bytes of parameters are safe to
+ * run. Returns SG_OK, or an error with the reason in why. Call before native code is generated
+ * (exec/verify.c).
  */
 int sg_code_verify(const struct sg_code *c, uint32_t param_bytes, char *why, size_t size);
 
-/* The value of a pointer to a function: compared, never dereferenced. 0: too many. */
+/* The value of a function pointer: compared, never dereferenced. 0: too many functions. */
 static inline uint64_t sg_func_address(uint32_t index)
 {
     return index < SG_WIN_CODE_SIZE / 16 && sg_win.code ? sg_win.code + index * 16ull : 0;
 }
 
-/* The handler of an instruction as decoded, also where native code took its place. */
+/* The handler of an instruction as decoded, even where native code has replaced it. */
 static inline sg_fn sg_code_handler(const struct sg_code *c, const struct sg_insn *in)
 {
     return c->handlers ? c->handlers[in - c->insns] : in->fn;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the bytecode of the interpreter looks like and the state it works on.
+ * The interpreter's bytecode and the state that it operates on.
  *
- * One virtual register is one slot of 32 lanes: 128 bytes for types of up to 32 bits (8 and 16 bit
- * values live in the low bits; what lies above them is never read), 256 bytes for 64-bit types, and
- * one 32-bit word, one bit a lane, for a predicate. An operand is a byte offset into the register
- * file of the warp, or, with SG_OPND_CONST set, into the constant pool of the kernel, so that
- * immediates cost nothing per warp and handlers have one form only.
+ * A virtual register is a slot of 32 lanes: 128 bytes for types of up to 32 bits (8- and 16-bit
+ * values use the low bits; the bits above are never read), 256 bytes for 64-bit types, and one
+ * 32-bit word, one bit per lane, for a predicate. An operand is a byte offset into the warp's
+ * register file or, with SG_OPND_CONST set, into the kernel's constant pool, so immediates cost
+ * nothing per warp and handlers have a single form.
  */
 #ifndef SG_EXEC_CORE_H
 #define SG_EXEC_CORE_H
@@ -19,18 +19,18 @@
 
 #define SG_LANES SG_WARP_SIZE
 #define SG_FULL 0xffffffffu
-#define SG_OPND_CONST 0x80000000u /* operand lies in the constant pool */
-#define SG_OPND_FIXED 0x40000000u /* decode time only: offset is final, not a virtual register */
-#define SG_OPND_NONE 0x3fffffffu  /* decode time only: field not used */
+#define SG_OPND_CONST 0x80000000u /* the operand lies in the constant pool */
+#define SG_OPND_FIXED 0x40000000u /* during decoding only: a final offset, not a virtual register */
+#define SG_OPND_NONE 0x3fffffffu  /* during decoding only: unused field */
 
 /* Return values of a handler to the run loop. */
 enum sg_step {
-    SG_NEXT = 0, /* go on with the next instruction */
-    SG_JUMP,     /* go on at w->ip */
-    SG_RESCHED,  /* w->ip is set; choose again which lanes run */
-    SG_BLOCKED,  /* the lanes were put aside (barrier, sync, exit); w->mask is void */
-    SG_PARKED,   /* all lanes wait at the barrier of w->ip, as they are: w->at_bar */
-    SG_YIELD,    /* w->ip is set; the time slice is used up */
+    SG_NEXT = 0, /* continue with the next instruction */
+    SG_JUMP,     /* continue at w->ip */
+    SG_RESCHED,  /* w->ip is set; select the running lanes again */
+    SG_BLOCKED,  /* the lanes were suspended (barrier, sync, exit); w->mask is invalid */
+    SG_PARKED,   /* all lanes wait, as they are, at the barrier of w->ip: w->at_bar */
+    SG_YIELD,    /* w->ip is set; the time slice has expired */
     SG_FAULTED   /* cta->fault is filled */
 };
 
@@ -41,23 +41,23 @@ struct sg_insn;
 typedef int (*sg_fn)(struct sg_warp *w, const struct sg_insn *in);
 
 #define SG_FIELDS 5
-/* One decoded instruction. Fields d..e are operands; their meaning is the handler's. */
+/* A decoded instruction. Fields d..e are operands; the handler defines their meaning. */
 struct sg_insn {
     sg_fn fn;
     uint32_t d, a, b, c, e;
-    uint32_t line; /* of the PTX text */
+    uint32_t line; /* line of the PTX text */
     int64_t imm;
     uint32_t aux; /* memory: SG_AUX_* bits; control: span or count */
     uint32_t idx; /* key of the range cache */
 };
 
-/* imm of bulk.copy and bulk.reduce */
+/* imm of bulk.copy and bulk.reduce. */
 #define SG_BULK_TO_SHARED 1
 #define SG_BULK_FROM_SHARED 2
 #define SG_BULK_BARRIER 4
-#define SG_BULK_MULTICAST 8 /* to each block of the cluster whose bit e has */
+#define SG_BULK_MULTICAST 8 /* to each block of the cluster whose bit in e is set */
 
-/* aux of ld/st/atom: how the slow path redoes the access. */
+/* aux of ld/st/atom: describes the access for the slow path. */
 #define SG_AUX_SPACE(x) ((x)&7u)                 /* enum sg_space */
 #define SG_AUX_ELEM(x) (1u << (((x) >> 3) & 3u)) /* element size in bytes: 1, 2, 4, 8 */
 #define SG_AUX_SIGNED 0x20u                      /* elements are sign-extended to the register */
@@ -67,35 +67,37 @@ struct sg_insn {
 #define SG_AUX_ADDR32 0x1000u /* the address register is 32 bits wide */
 
 /*
- * What a field of an instruction is to the handler: how wide what it reads or writes there is. The rows of
- * the handlers' tables are the one place that says so. sg_emit_x() asks them for each instruction that is
- * made, sg_code_verify() for each one that is about to run.
+ * The meaning of an instruction's field to its handler: the width of the access. The rows of the
+ * handlers' tables are the only source of this. sg_emit_x() checks each new instruction against
+ * them, sg_code_verify() each instruction before it runs.
  */
 enum sg_width {
-    SG_W_NONE, /* not looked at */
-    SG_W_PRED, /* a word of 4 bytes */
+    SG_W_NONE, /* ignored */
+    SG_W_PRED, /* a 4-byte word */
     SG_W_32,
     SG_W_64,
-    SG_W_ADDRESS, /* of 32 bits where aux has SG_AUX_ADDR32, else of 64 */
-    SG_W_VARIES   /* as aux and imm say: exec/verify.c */
+    SG_W_ADDRESS, /* 32 bits if aux has SG_AUX_ADDR32, else 64 */
+    SG_W_VARIES   /* depends on aux and imm: exec/verify.c */
 };
 #define SG_W_KIND 7u
-#define SG_W_OUT 8u       /* it is written: no constant */
-#define SG_W_OPTIONAL 16u /* may be missing: aux and imm say whether it is there */
-#define SG_W_F32 32u /* an f32. Read: every NaN is the same to it. Written: a NaN is not yet the one of PTX */
-#define SG_W_CLEAN 64u /* written: an f32 that is never another NaN than the one of PTX (ptx/canonical.c) */
+#define SG_W_OUT 8u       /* written: not a constant */
+#define SG_W_OPTIONAL 16u /* presence depends on aux and imm */
+/* An f32. Read: all NaNs are equivalent. Written: a NaN may not be canonical. */
+#define SG_W_F32 32u
+#define SG_W_CLEAN 64u /* written: an f32 whose NaNs are canonical (ptx/canonical.c) */
 
-/* What else must hold of an operation for its handler to be safe (exec/verify.c). */
+/* Further conditions for an operation's handler to be safe (exec/verify.c). */
 enum sg_rule {
-    SG_R_PLAIN,  /* gives values from its operands and does nothing else: may run ahead of blocks */
-    SG_R_EFFECT, /* nothing but its operands, but does more than that */
+    /* computes its result from its operands without side effects: may run ahead of blocks */
+    SG_R_PLAIN,
+    SG_R_EFFECT, /* accesses only its operands, but has side effects */
     SG_R_INDEX,  /* imm is below arg */
     SG_R_BRA,
     SG_R_BRA_IF,
     SG_R_BRX,
     SG_R_EXIT,
     SG_R_EXIT_IF,
-    SG_R_SPAN, /* the next aux instructions belong to it */
+    SG_R_SPAN, /* the next aux instructions are part of it */
     SG_R_FPMODE,
     SG_R_FLAT,
     SG_R_SYNC,
@@ -106,53 +108,53 @@ enum sg_rule {
     SG_R_STACK,
     SG_R_LOAD,
     SG_R_STORE,
-    SG_R_LOAD_P, /* arg: bytes */
+    SG_R_LOAD_P, /* arg: number of bytes */
     SG_R_LOAD_P_SLOW,
     SG_R_CP_ASYNC,
     SG_R_BULK,
     SG_R_BULK_REDUCE,
     SG_R_CDP,
-    SG_R_SURFACE, /* arg: a reduction, of one element of 4 or 8 bytes */
+    SG_R_SURFACE, /* arg: a reduction of one element of 4 or 8 bytes */
     SG_R_MATRIX,
-    /* the operands go on in the "ext" behind */
+    /* the operands continue in the following "ext" */
     SG_R_ATOM128,
-    SG_R_MMA, /* arg: what c and d are */
+    SG_R_MMA, /* arg: types of c and d */
     SG_R_MMA_F64,
     SG_R_MMA_F64_16,
     SG_R_MMA_SUB,
     SG_R_WMMA,
-    SG_R_WMMA_MOVE, /* arg: a load */
+    SG_R_WMMA_MOVE, /* arg: set for a load */
     SG_R_WMMA_LANE
 };
 
-/* An operation by its canonical name. Every instruction set variant has the same names. */
+/* An operation, identified by its canonical name, which all instruction-set variants share. */
 struct sg_opdef {
     const char *name;
     sg_fn fn;
-    uint8_t field[SG_FIELDS]; /* d, a, b, c, e: enum sg_width and flags */
+    uint8_t field[SG_FIELDS]; /* per field d, a, b, c, e: enum sg_width and flags */
     uint8_t rule, arg;
 };
-sg_fn sg_op_find(const char *name);                      /* NULL: no such operation */
-const struct sg_opdef *sg_op_def(const char *name);      /* the same */
-const struct sg_opdef *sg_op_def_of(sg_fn fn);           /* NULL: no handler */
-void sg_op_each(void (*fn)(const struct sg_opdef *def)); /* all of them, for tests */
+sg_fn sg_op_find(const char *name);                      /* NULL: unknown operation */
+const struct sg_opdef *sg_op_def(const char *name);      /* NULL: unknown operation */
+const struct sg_opdef *sg_op_def_of(sg_fn fn);           /* NULL: fn is not a handler */
+void sg_op_each(void (*fn)(const struct sg_opdef *def)); /* for all operations; used by tests */
 const char *sg_op_name(sg_fn fn);
 const char *sg_op_isa(void); /* "base", "avx2" or "avx512"; environment SG_ISA lowers it */
 
-/* ---- windows: address ranges that no allocation can have ---- */
+/* ---- windows: address ranges that contain no allocation ---- */
 #define SG_WIN_SHARED_SIZE (16u << 20)
 /*
- * shared::cluster: the block's own shared memory, then that of each block of the cluster by its rank,
- * then as much where no block is, to which mapa leads with a rank that there is not.
+ * shared::cluster: the block's own shared memory, then that of each block of the cluster by rank,
+ * then a range of the same size without a block, the result of mapa for an invalid rank.
  */
 #define SG_WIN_CLUSTER_SLOTS (1u + SG_CLUSTER_MAX + 1u)
 #define SG_WIN_CLUSTER_SIZE (SG_WIN_CLUSTER_SLOTS * SG_WIN_SHARED_SIZE)
 #define SG_WIN_LOCAL_SIZE (16u << 20)
 #define SG_WIN_PARAM_SIZE (1u << 20)
-#define SG_WIN_CODE_SIZE (64u << 20) /* addresses of functions: 16 bytes each, nothing lies there */
-/* The barrier of a cooperative launch: each launch sees its own at this address, no other launch's. */
+#define SG_WIN_CODE_SIZE (64u << 20) /* function addresses, 16 bytes each; no memory lies there */
+/* The barrier of a cooperative launch: every launch sees its own barrier at this address. */
 #define SG_WIN_GRID_SIZE (64u << 10)
-#define SG_GRID_WORKSPACE 64u     /* bytes of it: size, then the barrier word of cooperative groups */
+#define SG_GRID_WORKSPACE 64u     /* bytes: the size, then the barrier word of cooperative groups */
 #define SG_MAX_LOCAL (512u << 10) /* CUDA: local memory per thread */
 struct sg_windows {
     uint64_t shared, local, param, code, grid;
@@ -160,22 +162,22 @@ struct sg_windows {
 extern struct sg_windows sg_win; /* zero until sg_windows_init() */
 bool sg_windows_init(void);
 /*
- * Reserves addresses that kernels get to see, with mmap's protection; MAP_FAILED: none. They lie at a
- * place of their own, so that they say nothing about where the process has its code, stacks and heap.
+ * Reserves addresses visible to kernels, with mmap's protection. MAP_FAILED: none. They lie in a
+ * range of their own, so that they reveal nothing about the location of the process's code, stacks
+ * and heap.
  */
 void *sg_guest_reserve(size_t size, int prot);
 
-#define SG_NOWHERE \
-    0xffffffe0u /* an offset into a window that is outside of it, with what may be added to it */
+#define SG_NOWHERE 0xffffffe0u /* stays outside its window whatever displacement is added */
 
 /* ---- lanes ---- */
 enum sg_gstate { SG_G_RUN, SG_G_BAR, SG_G_SYNC };
 
-/* Lanes of a warp that stand at the same instruction. */
+/* Lanes of a warp at the same instruction. */
 struct sg_group {
     const struct sg_insn *ip;
     uint32_t mask;
-    uint32_t want; /* SG_G_SYNC: the lanes waited for */
+    uint32_t want; /* SG_G_SYNC: lanes that the group waits for */
     uint8_t state;
     uint8_t bar;
 };
@@ -186,37 +188,42 @@ struct sg_cta;
 
 struct sg_warp {
     uint8_t *base[2]; /* registers, constant pool */
-    uint32_t mask;    /* lanes that execute now */
-    uint32_t wmask;   /* mask plus lanes that no longer exist: what a result may be written to */
+    uint32_t mask;    /* lanes that execute */
+    uint32_t wmask;   /* lanes that results may be written to: mask and lanes that have exited */
     uint32_t alive;
-    uint32_t cc; /* carry flag of each lane */
+    uint32_t cc; /* carry flag per lane */
     const struct sg_insn *ip;
-    const struct sg_insn *min_wait; /* lowest instruction that other lanes wait at */
+    const struct sg_insn *min_wait; /* lowest instruction at which other lanes wait */
     struct sg_cta *cta;
     uint8_t *local; /* words of 4 bytes, interleaved by lane */
-    int32_t budget; /* back edges left in this time slice */
+    int32_t budget; /* back edges left in the time slice */
     uint32_t slices;
-    bool spin;      /* something of a spin loop ran in this slice */
-    bool hold;      /* a group that is not the lowest has its turn */
-    uint8_t at_bar; /* number of the barrier that the whole warp waits at, + 1; 0: none */
+    bool spin;      /* this slice ran an instruction that may be part of a spin loop */
+    bool hold;      /* a group other than the lowest is scheduled */
+    uint8_t at_bar; /* 1 + number of the barrier at which the whole warp waits; 0: none */
     uint8_t bar_kind;
-    uint32_t native_mask; /* native code: the lanes that run again behind a branch over a few instructions */
-    bool native_ok[SG_NATIVE_GROUPS]; /* native code: addresses of a group of loads were checked together */
-    bool sync_force;                  /* nobody else can come: run the synchronising instruction as it is */
-    uint32_t ngroups;                 /* groups put aside */
+    /* native code: lanes that resume after a branch over a few instructions */
+    uint32_t native_mask;
+    /* native code: the addresses of a group of loads are checked */
+    bool native_ok[SG_NATIVE_GROUPS];
+    /* no other lane can arrive: run the synchronising instruction now */
+    bool sync_force;
+    uint32_t ngroups; /* number of suspended groups */
     struct sg_group groups[SG_LANES];
-    uint32_t index;                          /* in the CTA */
-    uint32_t threads;                        /* those that it has */
-    uint32_t cluster_in;                     /* lanes that have come to barrier.cluster and not all others */
-    uint32_t *stack;                         /* of real calls: words of 4 bytes, interleaved by lane */
-    uint32_t sp[SG_LANES];                   /* words in use */
-    const struct sg_insn *lane_ip[SG_LANES]; /* while lanes return to different places */
+    uint32_t index;   /* index in the CTA */
+    uint32_t threads; /* number of threads */
+    /* lanes that have arrived at barrier.cluster before the others */
+    uint32_t cluster_in;
+    /* stack of real calls: 4-byte words, interleaved by lane */
+    uint32_t *stack;
+    uint32_t sp[SG_LANES];                   /* words in use, per lane */
+    const struct sg_insn *lane_ip[SG_LANES]; /* valid while lanes return to different places */
     uint32_t tid[3][SG_LANES];
 };
 
 /* A named barrier of a CTA. */
 struct sg_barrier {
-    uint32_t arrived;  /* lanes, counting lanes that no longer exist */
+    uint32_t arrived;  /* arrived lanes, including lanes that have exited */
     uint32_t expected; /* 0: every thread of the CTA */
     uint32_t popc;
     bool all, any;
@@ -224,9 +231,9 @@ struct sg_barrier {
 };
 
 /*
- * Texture and surface instructions have more operands than an instruction has fields: they are put
- * here by tex.arg and tex.val just before, and results are taken from here just behind. One warp of
- * a block runs at a time and nothing comes between, so one of these a block is enough.
+ * Texture and surface instructions have more operands than an instruction has fields. tex.arg and
+ * tex.val store operands here just before, and results are read just behind. Only one warp of a
+ * block runs at a time, with nothing in between, so one copy per block suffices.
  */
 enum sg_tex_arg {
     SG_TA_LAYER,
@@ -245,19 +252,19 @@ struct sg_tex_scratch {
 struct sg_tex_cached {
     uint64_t handle;
     bool surface;
-    const struct sg_texture *t; /* NULL: not filled */
+    const struct sg_texture *t; /* NULL: empty */
 };
 
-/* aux of texture and surface operations */
+/* aux of texture and surface operations. */
 #define SG_TX_DIMS(x) ((x)&3u)
 #define SG_TX_CUBE 0x4u
 #define SG_TX_LAYERED 0x8u
 #define SG_TX_INT 0x10u /* coordinates are integers */
 #define SG_TX_GRAD 0x20u
 #define SG_TX_F16 0x40u               /* results are halves */
-#define SG_TX_F16X2 0x80u             /* the same, two in a register */
+#define SG_TX_F16X2 0x80u             /* results are pairs of halves in a register */
 #define SG_TX_COMP(x) ((x) >> 8 & 3u) /* tld4 */
-/* surfaces: vector elements, bytes of each, what happens out of bounds, formatted */
+/* Surfaces: vector elements, bytes per element, out-of-bounds mode, formatted. */
 #define SG_TX_VEC(x) ((x) >> 10 & 7u)
 #define SG_TX_BYTES(x) (1u << ((x) >> 13 & 3u))
 #define SG_TX_MODE(x) ((x) >> 15 & 3u)
@@ -266,7 +273,7 @@ struct sg_tex_cached {
 #define SG_TX_SIGNED 0x200000u
 enum sg_tx_mode { SG_TX_TRAP, SG_TX_CLAMP, SG_TX_ZERO };
 enum sg_tx_op { SG_TX_ADD, SG_TX_MIN, SG_TX_MAX, SG_TX_AND, SG_TX_OR };
-/* imm of tex.query */
+/* imm of tex.query. */
 enum sg_tx_query {
     SG_TQ_WIDTH,
     SG_TQ_HEIGHT,
@@ -289,7 +296,7 @@ enum sg_tx_query {
 #define SG_RANGE_CACHE 256 /* power of two */
 
 struct sg_code; /* ptx/module.h */
-struct sg_run;  /* one launch, exec/pool.c */
+struct sg_run;  /* a launch: exec/pool.c */
 
 struct sg_cta {
     struct sg_run *run;
@@ -297,29 +304,29 @@ struct sg_cta {
     void *mem;
     uint8_t *shared;
     uint32_t shared_bytes;
-    uint32_t local_bytes; /* per thread, with the frames of real calls */
-    uint32_t stack_words; /* per thread, of saved registers */
+    uint32_t local_bytes; /* per thread, including the frames of real calls */
+    uint32_t stack_words; /* per thread, for saved registers */
     const uint8_t *params;
     uint32_t param_bytes;
     uint32_t ctaid[3], ntid[3], nctaid[3];
     uint32_t nthreads, alive; /* threads that have not exited */
     uint32_t nwarps;
-    uint32_t
-        parked; /* whole warps of 32 threads that wait at barrier 0 and are not in bar[0] (jit/schedule.c) */
-    /* Native code begins the next block of this thread by itself; NULL: all blocks are under way at once. */
+    uint32_t parked; /* warps of 32 threads waiting at barrier 0, not in bar[0] (jit/schedule.c) */
+    /* Lets native code begin this thread's next block. NULL: all blocks run concurrently. */
     bool (*next_block)(struct sg_cta *c);
-    uint64_t block, blocks_end; /* of the launch: this one, and behind the last that was taken */
-    bool started;               /* a block ran here in this launch: its special registers are there */
+    uint64_t block, blocks_end; /* linear index of this block; end of the blocks taken so far */
+    /* the launch has run a block here: special registers are initialised */
+    bool started;
     struct sg_warp *warps, *warps_end;
-    struct sg_warp *cur; /* runs, or ran last: native code goes from one to the next by itself */
+    struct sg_warp *cur; /* running warp, or the last that ran: native code switches warps */
     struct sg_barrier bar[SG_NBARRIERS];
-    uint32_t bars; /* one bit for each active barrier */
-    /* Of a block that is in no cluster: itself. All blocks of a cluster are one thread's. */
-    struct sg_cta *cluster; /* the one of rank 0 */
-    size_t cluster_stride;  /* bytes from one to the next */
+    uint32_t bars; /* bit mask of active barriers */
+    /* A block outside any cluster is its own cluster. One thread runs all blocks of a cluster. */
+    struct sg_cta *cluster; /* block of rank 0 */
+    size_t cluster_stride;  /* bytes between consecutive blocks */
     uint32_t cluster_size, cluster_rank;
     uint32_t clusterid[3], cluster_ctaid[3];
-    uint32_t cluster_arrived; /* threads of all its blocks that have come to barrier.cluster */
+    uint32_t cluster_arrived; /* threads of all blocks that have arrived at barrier.cluster */
     struct sg_mem_range cache[SG_RANGE_CACHE];
     uint64_t icount;
     uint32_t worker;    /* %smid */
@@ -332,69 +339,75 @@ struct sg_cta {
 
 /* ---- exec/ops/cdp.c: kernels that launch kernels ---- */
 typedef int sg_run_grid(const struct sg_launch *l, struct sg_fault *fault);
-/* Counts what a grid took: the watchdog's limit is one for a launch and all that comes of it. */
+/* Adds the instructions of a grid: the watchdog limits a launch together with all grids it
+   causes. */
 void sg_tree_count(const struct sg_launch *l, uint64_t instructions);
-/* Runs a grid and what its threads launch; returns what the first that fails returns. */
+/* Runs a grid and the grids launched by its threads; returns the result of the first that fails. */
 int sg_run_tree(const struct sg_launch *l, struct sg_fault *fault, sg_run_grid *grid);
 
-#define SG_SLICE 512 /* back edges that a warp may take before others have their turn */
+#define SG_SLICE 512 /* back edges that a warp may take before other warps are scheduled */
 
-/* ---- exec/warp.c: who runs ---- */
+/* ---- exec/warp.c: selection of lanes ---- */
 void sg_warp_set_mask(struct sg_warp *w, uint32_t mask);
 void sg_warp_push(struct sg_warp *w, const struct sg_insn *ip, uint32_t mask, enum sg_gstate st);
-bool sg_warp_pick(struct sg_warp *w);     /* false: nothing can run */
-void sg_warp_resched(struct sg_warp *w);  /* SG_RESCHED: chooses again */
-bool sg_warp_blocked(struct sg_warp *w);  /* SG_BLOCKED: can others of the warp run? */
-void sg_warp_find_min(struct sg_warp *w); /* after groups changed from outside */
-bool sg_warp_force(struct sg_warp *w);    /* lets lanes that wait for others of the warp go on */
+bool sg_warp_pick(struct sg_warp *w);    /* false: no lane can run */
+void sg_warp_resched(struct sg_warp *w); /* SG_RESCHED: selects the running lanes again */
+/* SG_BLOCKED: returns whether other lanes of the warp can run */
+bool sg_warp_blocked(struct sg_warp *w);
+void sg_warp_find_min(struct sg_warp *w); /* call after groups changed from outside */
+bool sg_warp_force(struct sg_warp *w);    /* releases lanes that wait for others of the warp */
 /*
- * Runs w, and warps behind it that native code went on with: the last one is cta->cur, and SG_YIELD,
- * SG_BLOCKED (nothing can run) or SG_FAULTED is said of it.
+ * Runs w, and the warps that native code switches to: cta->cur is the last warp, whose state is
+ * returned: SG_YIELD, SG_BLOCKED (nothing can run) or SG_FAULTED.
  */
 int sg_warp_run(struct sg_warp *w);
 int sg_run_span(struct sg_warp *w, const struct sg_insn *in, const struct sg_insn *end);
-/* Joins lanes for a synchronising instruction: SG_NEXT, run it; otherwise return what it says. */
+/* Joins lanes for a synchronising instruction. SG_NEXT: run it; otherwise return the result. */
 int sg_warp_sync(struct sg_warp *w, const struct sg_insn *in, uint32_t want);
 
 /* ---- exec/cta.c ---- */
 enum sg_bar_kind { SG_BAR_SYNC, SG_BAR_ARRIVE, SG_BAR_POPC, SG_BAR_AND, SG_BAR_OR };
-/* The running lanes come to barrier id; in->c is the predicate and in->d the result of bar.red. */
+/* The running lanes arrive at barrier id; in->c is the predicate and in->d the result of
+   bar.red. */
 int sg_bar_arrive(struct sg_warp *w, const struct sg_insn *in, uint32_t id, uint32_t count,
                   enum sg_bar_kind kind);
 void sg_bar_exit(struct sg_cta *c, uint32_t lanes);
-/* exec/ops/cluster.c: has everybody of the cluster come? Threads that had come are gone again. */
+/* exec/ops/cluster.c. check: releases the cluster if all its live threads have arrived. leave:
+   takes back the arrival of threads that have exited. */
 void sg_cluster_check(struct sg_cta *c);
 void sg_cluster_leave(struct sg_cta *c, uint32_t threads);
 /*
- * Where, as an offset into the window, the block of that rank has what is at offset `at` of a block. With
- * a rank that there is not, and for what is not in the window: where no block is.
+ * Offset in the window at which the block of that rank sees offset `at` of a block. For an invalid
+ * rank, or for an offset outside the window: the range without a block.
  */
 uint64_t sg_cluster_map(const struct sg_cta *c, uint64_t at, uint32_t rank);
 static inline struct sg_cta *sg_cluster_block(const struct sg_cta *c, uint32_t rank)
 {
     return (struct sg_cta *)(void *)((uint8_t *)c->cluster + rank * c->cluster_stride);
 }
-/* A barrier object after n arrivals and after tx bytes were announced (or, below 0, have come). */
+/* The value of a barrier object after n arrivals and tx announced (or, if negative, completed)
+   bytes. */
 uint64_t sg_mbar_step(uint64_t v, uint32_t n, int32_t tx);
-/* Records a fault that comes from outside: at a thread that runs, or one that waits when none does.
- * False, nothing recorded: no thread is left. */
+/* Records a fault from outside, at a running thread or, if none runs, a waiting thread. Returns
+   false, with nothing recorded, if no thread is left. */
 bool sg_cta_fault(struct sg_cta *c, int result, const char *what);
-int sg_cta_slice(struct sg_cta *c); /* SG_NEXT: done, SG_YIELD: more, SG_FAULTED */
+int sg_cta_slice(struct sg_cta *c); /* SG_NEXT: done; SG_YIELD: unfinished; SG_FAULTED */
 
-/* ---- exec/access.c: the checked, lane by lane way ---- */
+/* ---- exec/access.c: the checked, lane-by-lane path ---- */
 int sg_fault_set(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, int result, const char *what);
 int sg_fault_addr(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, int result, enum sg_space sp,
                   uint64_t addr, uint32_t size, bool write);
 /*
- * Host address of size bytes at addr of lane, or NULL with the fault recorded. Local memory is not
- * contiguous: for it *local gets the offset + 1 and the result is not NULL but must not be used.
+ * Host address of size bytes at addr for that lane, or NULL with the fault recorded. Local memory
+ * is not contiguous: for it *local receives the offset + 1, and the result is not NULL but must not
+ * be used.
  */
 void *sg_resolve(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, enum sg_space sp, uint64_t addr,
                  uint32_t size, uint32_t align, bool write, uint32_t *local);
 bool sg_lane_read(struct sg_warp *w, const struct sg_insn *in, uint32_t lane, enum sg_space sp, uint64_t addr,
                   void *buf, uint32_t size);
-/* Makes the allocation that the first running lane touches the one that is checked against first:
- * false, nothing recorded, when that lane has no right to the access. */
+/* Caches the allocation accessed by the first running lane as the one to check first. Returns
+   false, with nothing recorded, if that lane may not access it. */
 bool sg_range_refill(struct sg_warp *w, const struct sg_insn *in, uint32_t size, bool write);
 int sg_ld_slow(struct sg_warp *w, const struct sg_insn *in);
 int sg_st_slow(struct sg_warp *w, const struct sg_insn *in);

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* Writes what bar.red gives to the lanes of mask. */
+/* Writes the result of bar.red to the lanes of mask. */
 static void bar_result(struct sg_warp *w, const struct sg_insn *in, uint32_t mask, enum sg_bar_kind kind,
                        const struct sg_barrier *b)
 {
@@ -27,7 +27,7 @@ static void bar_release(struct sg_cta *c, uint32_t id)
         struct sg_warp *w = &c->warps[k];
         bool any = false;
 
-        if (w->at_bar == id + 1) { /* all of it waits here */
+        if (w->at_bar == id + 1) { /* the whole warp waits here */
             bar_result(w, w->ip, w->mask, (enum sg_bar_kind)w->bar_kind, b);
             w->ip++;
             w->at_bar = 0;
@@ -51,7 +51,7 @@ static void bar_release(struct sg_cta *c, uint32_t id)
     c->bars &= ~(1u << id);
 }
 
-/* Puts the warps that native code made wait at barrier 0 where others find them. */
+/* Moves warps parked by native code at barrier 0 to the barrier's regular state. */
 static void bar_unpark(struct sg_cta *c)
 {
     struct sg_barrier *b = &c->bar[0];
@@ -137,7 +137,7 @@ static bool can_run(const struct sg_warp *w)
     return false;
 }
 
-/* Everybody waits. Lanes that wait for lanes at a barrier go on; else it is a deadlock. */
+/* All warps wait. Releases lanes that wait for lanes at a barrier; otherwise it is a deadlock. */
 static int stuck(struct sg_cta *c)
 {
     struct sg_warp *w = NULL;
@@ -191,7 +191,7 @@ int sg_cta_slice(struct sg_cta *c)
     const uint64_t before = c->icount;
     int r;
 
-    /* one after the other, behind the one that ran last: native code goes round, too */
+    /* in turn, starting after the warp that ran last: native code does the same */
     for (uint32_t k = 0; k < c->nwarps; k++) {
         c->cur = c->cur + 1 < c->warps_end ? c->cur + 1 : c->warps;
         if (!c->cur->alive || !can_run(c->cur))

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Damage by chance, for exec/verify_test.c. */
+/* Random damage to kernels, for exec/verify_test.c. */
 #ifndef SG_DAMAGE_TEST_H
 #define SG_DAMAGE_TEST_H
 
 #include "exec/bytecode.h"
 
-/* 0 to n - 1. */
+/* A random number from 0 to n - 1. */
 uint32_t td_random(uint32_t n);
-/* Gives an instruction, a list of targets, or an entry of the table of calls, of flat[] or of fields[] something else. */
+/* Changes an instruction, a target list, or an entry of the call table, of flat[] or of
+   fields[]. */
 void td_damage(struct sg_code *c);
-/* Fields of the operations' rows that are left to a rule which does not look at them; printed. */
+/* Prints and counts fields in operation rows that depend on a rule that does not check them. */
 unsigned td_odd_rows(void);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Running kernels: what a launch is, and how one ends.
+ * Running kernels: the parameters of a launch, and its outcome.
  *
  * Everything here runs inside the process that loaded libcuda-soft.so.1. PTX text, parameter
- * buffers and device addresses come from an untrusted guest; nothing in them is asserted on.
- * Device addresses are host addresses of this process, so every global access
- * is checked with sg_mem_check() before it is made.
+ * buffers and device addresses come from an untrusted guest; none of their content is asserted on.
+ * Device addresses are host addresses of this process, so every global access is checked with
+ * sg_mem_check() before it is made.
  */
 #ifndef SG_EXEC_H
 #define SG_EXEC_H
@@ -17,14 +17,15 @@
 #include "memory/access.h"
 
 #define SG_WARP_SIZE 32
-/* Limits of untrusted input; each is a bound on work or memory, not a CUDA limit. */
+/* Limits on untrusted input; each bounds work or memory and is not a CUDA limit. */
 #define SG_PTX_TEXT_MAX (256u << 20) /* the largest PTX seen in a real library is 11 MB */
 #define SG_MAX_PARAM_BYTES 32764     /* CUDA: kernel parameters, sm_70 and later */
-#define SG_CLUSTER_MAX 16            /* blocks of a cluster that the architecture has room for */
-#define SG_CLUSTER_PORTABLE 8        /* CUDA: so many without NON_PORTABLE_CLUSTER_SIZE_ALLOWED */
+#define SG_CLUSTER_MAX 16            /* maximum number of blocks in a cluster of the architecture */
+/* CUDA: the maximum without NON_PORTABLE_CLUSTER_SIZE_ALLOWED */
+#define SG_CLUSTER_PORTABLE 8
 #define SG_DIAG_MAX 512
 
-/* Why something was refused: always filled when a function here does not return 0. */
+/* The reason for a refusal: filled whenever a function here does not return 0. */
 struct sg_diag {
     uint32_t line; /* 1-based line of the PTX text, 0: none */
     uint32_t column;
@@ -35,12 +36,12 @@ struct sg_texture; /* memory/texture.h */
 struct sg_module;  /* a parsed PTX text: kernels are indexed, bodies decoded at first use */
 struct sg_kernel;  /* owned by its module */
 
-/* What a variable of kernels that is a handle, not memory, stands for. */
+/* Kinds of kernel variables that are handles, not memory. */
 enum sg_opaque_kind { SG_OPAQUE_TEXREF, SG_OPAQUE_SURFREF, SG_OPAQUE_SAMPLERREF };
 
 struct sg_param {
-    uint32_t offset; /* bytes from the start of the parameter buffer */
-    uint32_t size;   /* bytes */
+    uint32_t offset; /* offset in the parameter buffer, bytes */
+    uint32_t size;   /* size in bytes */
 };
 
 struct sg_kernel_info {
@@ -53,16 +54,16 @@ struct sg_kernel_info {
     uint32_t max_threads;   /* from .maxntid / .reqntid, else 1024 */
     uint32_t reqntid[3];    /* 0,0,0 when absent */
     uint32_t cluster[3];    /* .reqnctapercluster; 0,0,0 when absent */
-    uint32_t max_cluster;   /* .maxclusterrank; 0: not said */
-    bool explicit_cluster;  /* .explicitcluster: a launch has to say the size of clusters */
-    uint32_t num_regs;      /* a sane report, 1..255 */
+    uint32_t max_cluster;   /* .maxclusterrank; 0: not specified */
+    bool explicit_cluster;  /* .explicitcluster: a launch must specify the cluster size */
+    uint32_t num_regs;      /* register count to report, 1..255 */
     uint32_t ptx_target;    /* e.g. 80 for .target sm_80 */
     uint32_t ptx_version;   /* e.g. 90 for .version 9.0 */
     bool launches;          /* uses the device runtime (CUDA Dynamic Parallelism) */
 };
 
-/* Called from many threads; each returns a cudaError_t, self the name of the graph or 0. */
-struct sg_genv; /* a graph that runs: graph/graph.h */
+/* Called from many threads; each returns a cudaError_t. self: name of the graph, or 0. */
+struct sg_genv; /* a running graph: graph/graph.h */
 struct sg_graph_ops {
     uint32_t (*launch)(struct sg_genv *graph, uint64_t exec, uint64_t stream);
     uint64_t (*self)(const struct sg_genv *graph);
@@ -71,7 +72,7 @@ struct sg_graph_ops {
 /* Each takes up to 4 KiB of this process's memory until its grid has ended. */
 #define SG_PENDING_LAUNCHES_MAX 65536u
 
-/* Multiprocessors of a device: a bit for each, and how many. There are at most 256. */
+/* A set of multiprocessors of a device: a bit each, and their number, at most 256. */
 #define SG_SM_WORDS 4
 struct sg_sms {
     uint32_t count;
@@ -82,41 +83,43 @@ struct sg_launch {
     struct sg_kernel *kernel;
     uint32_t grid[3]; /* each >= 1; already validated against device limits */
     uint32_t block[3];
-    /* Blocks of a cluster, which divide the grid; 0,0,0: as the kernel says, or no clusters. */
+    /* Blocks per cluster, a divisor of the grid; 0,0,0: the kernel's size, or no clusters. */
     uint32_t cluster[3];
-    uint32_t dynamic_shared;   /* bytes */
-    uint32_t stack_bytes;      /* CU_LIMIT_STACK_SIZE, for recursive functions; 0: CUDA's default */
-    const void *params;        /* info.param_bytes bytes, stable during the launch */
-    void *mem;                 /* passed to sg_mem_check() */
-    bool cooperative;          /* all CTAs must make progress together */
-    const struct sg_sms *sms;  /* where it may run: range of %smid and number of threads; NULL: anywhere */
+    uint32_t dynamic_shared; /* bytes */
+    uint32_t stack_bytes;    /* CU_LIMIT_STACK_SIZE, for recursive functions; 0: CUDA's default */
+    const void *params;      /* info.param_bytes bytes, stable during the launch */
+    void *mem;               /* passed to sg_mem_check() */
+    bool cooperative;        /* all CTAs must make progress together */
+    /* allowed multiprocessors: range of %smid and number of threads; NULL: all */
+    const struct sg_sms *sms;
     uint64_t max_instructions; /* watchdog: warp instructions per launch, 0 = off */
-    /* Asked now and then; non-zero ends the launch with CUDA_ERROR_LAUNCH_FAILED (719). */
+    /* Polled during the launch; non-zero ends it with CUDA_ERROR_LAUNCH_FAILED (719). */
     const volatile int *abort_flag;
     /* Receives device printf output, whole strings in order; called from executing threads,
      * serialised by the interpreter. NULL: stdout. */
     void (*print)(void *ctx, const char *text, size_t len);
     void *print_ctx;
-    /* Receives the lines of failed device asserts, which CUDA writes to stderr; called like print,
-     * with print_ctx. NULL: they go where print output goes. */
+    /* Receives the lines of failed device asserts, which CUDA writes to stderr; called like
+       print, with print_ctx. NULL: same destination as print output. */
     void (*print_error)(void *ctx, const char *text, size_t len);
     /*
-     * The texture or surface behind a handle that the kernel uses, or NULL: no such object, and the
-     * kernel ends with CUDA_ERROR_ILLEGAL_ADDRESS. Valid until the launch has ended. Called from
-     * many threads. NULL: there are no textures.
+     * The texture or surface behind a handle used by the kernel. NULL: no such object, which ends
+     * the kernel with CUDA_ERROR_ILLEGAL_ADDRESS. Valid until the launch has ended. Called from
+     * many threads. A NULL function: no textures.
      */
     const struct sg_texture *(*texture)(void *textures, uint64_t handle, bool surface);
     void *textures;
-    /* cudaGraphSetConditional(); gets mem. False: no such handle, and the kernel ends with
-     * CUDA_ERROR_ILLEGAL_ADDRESS. Called from many threads. NULL: there are none. */
+    /* cudaGraphSetConditional(); receives mem. Returns false for an unknown handle, which ends
+       the kernel with CUDA_ERROR_ILLEGAL_ADDRESS. Called from many threads. NULL: no handles. */
     bool (*set_conditional)(void *mem, uint64_t handle, uint32_t value);
-    /* Graph operations of device code; graph is passed through. NULL: none. */
+    /* Graph operations of device code; they receive graph. NULL: none. */
     const struct sg_graph_ops *graphs;
-    struct sg_genv *graph; /* the graph that the kernel is a node of, or NULL */
+    struct sg_genv *graph; /* graph whose node the kernel is, or NULL */
     /* CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT: kernels that one grid may launch, at most
-     * SG_PENDING_LAUNCHES_MAX, which all grids below it may not exceed together; 0: CUDA's default */
+       SG_PENDING_LAUNCHES_MAX, which also bounds the total of all grids below it; 0: CUDA's
+       default. */
     uint32_t pending_launches;
-    struct sg_children *children; /* of the grid that runs; sg_exec_launch() sets it */
+    struct sg_children *children; /* launches of the running grid; set by sg_exec_launch() */
 };
 
 /* The device-side error that ended a launch. */
@@ -127,7 +130,7 @@ struct sg_fault {
                  * 717 invalid address space, 801 opcode not available */
     uint32_t block[3], thread[3];
     uint32_t line;    /* PTX line */
-    uint64_t address; /* for 700/716 */
+    uint64_t address; /* faulting address, for 700 and 716 */
     uint32_t access_size;
     bool is_write;
     char space[8];             /* "global", "shared", "local", "param", "const" */
@@ -135,18 +138,19 @@ struct sg_fault {
 };
 
 /*
- * Runs a whole grid, using the interpreter's own thread pool (sg_exec_set_threads) plus the calling
- * thread; CTAs are taken in ascending linear order. Deterministic for race-free programs.
- * Returns 0 or fault->result. Several launches may run at once from different threads.
+ * Runs a whole grid on the interpreter's thread pool (sg_exec_set_threads) and the calling thread;
+ * CTAs start in ascending linear order. Deterministic for race-free programs. Returns 0 or
+ * fault->result. Several launches may run concurrently from different threads.
  */
 int sg_exec_launch(const struct sg_launch *launch, struct sg_fault *fault);
 /*
- * Kernels that add floating point numbers atomically in global memory run their blocks one after the
- * other, so that the sums do not depend on the number of threads; relaxed: they do not.
+ * By default, a kernel that adds floating-point numbers atomically in global memory runs its blocks
+ * one after the other, so that sums do not depend on the number of threads. relaxed: such kernels
+ * run their blocks in parallel, too.
  */
 void sg_exec_set_relaxed(bool relaxed);
-/* Opens what a sandbox might forbid later (the profile). Optional. */
+/* Opens resources that a sandbox might forbid later (the profile). Optional. */
 void sg_exec_prepare(void);
-void sg_exec_set_threads(unsigned n); /* before the first launch; 0 = number of online CPUs */
+void sg_exec_set_threads(unsigned n); /* call before the first launch; 0: number of online CPUs */
 
 #endif

@@ -59,7 +59,8 @@ void tm_free_all(void)
     sg_mem_generation++;
 }
 
-/* SG_TEST_TEXTS=FILE: every text that a test runs, for the list of instructions that have a test. */
+/* SG_TEST_TEXTS=FILE: every text that a test runs, for the list of instructions that have a
+   test. */
 static void remember(const char *text)
 {
     const char *path = getenv("SG_TEST_TEXTS");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the tests of the interpreter share: memory with bounds, launching a text, counting. */
+/* Shared by the interpreter's tests: memory with bounds, launching a text, counting results. */
 #ifndef SG_EXEC_TEST_H
 #define SG_EXEC_TEST_H
 
@@ -17,7 +17,8 @@ struct tk {
     struct sg_diag diag;
 };
 
-/* Parses and prepares; false with the reason printed. Globals are allocated and initialised. */
+/* Parses and prepares a kernel; allocates and initialises globals. On failure prints the reason
+   and returns false. */
 bool tk_open(struct tk *t, const char *text, const char *kernel);
 void tk_close(struct tk *t);
 /* Launches with a parameter buffer; returns the result and leaves the fault in *f. */
@@ -31,7 +32,7 @@ void t_result(const char *name, bool ok, const char *fmt, ...) __attribute__((fo
 void t_skip(const char *name, const char *why);
 /* True if the base name of argv[0] contains word. */
 bool t_started_as(int argc, char **argv, const char *word);
-int t_end(const char *suite); /* prints the sum; the exit status */
+int t_end(const char *suite); /* prints the totals; returns the exit status */
 
 /* Device printf output of the last launches. */
 extern char t_output[65536];

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Does the line name kernel, block, thread, line of the text and, where there is one, the address? */
+/* Does the line name kernel, block, thread, line of the text and, where there is one, the
+   address? */
 static bool says_where(const struct sg_fault *f)
 {
     char where[128], addr[64] = "";

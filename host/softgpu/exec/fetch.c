@@ -10,7 +10,7 @@
 #include "base/half.h"
 #include "exec/fetch.h"
 
-/* The state of one fetch. */
+/* The state of a fetch. */
 struct fetch {
     const struct sg_texture *t;
     sg_tex_read_fn read;
@@ -18,20 +18,20 @@ struct fetch {
     bool failed;
 };
 
-/* A position in one level, in elements. */
+/* A position in a level, in elements. */
 struct spot {
     double x[3];
     uint32_t slice; /* layer, face, or both; 0 in volumes */
 };
 
-/* ---- one element ---- */
+/* ---- an element ---- */
 
 static float from_srgb(float v)
 {
     return v <= 0.04045f ? v / 12.92f : powf((v + 0.055f) / 1.055f, 2.4f);
 }
 
-/* Of 8 or 16 bits: larger ones are never read as floats. */
+/* For 8 or 16 bits: larger integers are never read as floats. */
 static float normalize(const struct sg_texture *t, union sg_texel v)
 {
     const float max = (float)((1u << (8 * t->bytes - (t->kind == SG_TEXEL_SINT))) - 1);
@@ -68,7 +68,7 @@ static union sg_texel channel(const struct sg_texture *t, const uint8_t *p)
         memcpy(&v, p, 4);
         break;
     }
-    if (t->as_float) /* integers of 8 or 16 bits, no others */
+    if (t->as_float) /* only integers of 8 or 16 bits */
         v.f = normalize(t, v);
     return v;
 }
@@ -181,7 +181,7 @@ static void cube_direction(uint32_t face, double s, double t, double m, double d
     memcpy(d, v[face], sizeof(v[face]));
 }
 
-/* The element beyond one edge of a face: that of the face next to it. */
+/* The element beyond an edge of a face: the adjacent element of the neighbouring face. */
 static void beyond(struct fetch *f, const struct sg_tex_level *l, uint32_t cube, uint32_t face,
                    const int64_t at[3], union sg_texel out[4])
 {
@@ -198,7 +198,8 @@ static void beyond(struct fetch *f, const struct sg_tex_level *l, uint32_t cube,
         }
     }
     cube_direction(face, p[0], p[1], m, d);
-    /* The edge's own coordinate is the largest: the face next to this one. */
+    /* The coordinate that crossed the edge becomes the largest, which selects the neighbouring
+       face. */
     face = cube_face(d, &s, &t);
     to[0] = address(SG_CLAMP, (int64_t)floor((s + 1.0) * 0.5 * n), l->width);
     to[1] = address(SG_CLAMP, (int64_t)floor((t + 1.0) * 0.5 * n), l->height);
@@ -230,7 +231,8 @@ static void seamless(struct fetch *f, const struct sg_tex_level *l, const int64_
 
 /* ---- elements by index, through the address modes ---- */
 
-/* Integers that stay integers are not, whatever the object says: the driver takes such an object. */
+/* Integers that stay integers are not filtered, whatever the object specifies: the driver
+   accepts such an object. */
 static bool filtered(const struct sg_texture *t)
 {
     return t->linear && sg_tex_is_float(t);
@@ -260,7 +262,7 @@ static void element(struct fetch *f, const struct sg_tex_level *l, const int64_t
     load(f, l, to, slice, out);
 }
 
-/* A whole number from a position: NaN is 0, what is far out stays far out. */
+/* Converts a position to an integer: NaN becomes 0; far positions stay out of range. */
 static int64_t whole(double v)
 {
     if (isnan(v))
@@ -290,7 +292,7 @@ static void linear(struct fetch *f, const struct sg_tex_level *l, const struct s
         const double b = p->x[k] - 0.5;
 
         base[k] = whole(b) + offset[k];
-        /* 9 bits, 8 of them fraction: so that 1 is among them. */
+        /* 9 bits with a fraction of 8, so that 1 is representable */
         weight[k] = isfinite(b) ? (float)(rint((b - floor(b)) * 256.0) / 256.0) : 0.0f;
     }
     for (uint32_t i = 0; i < 1u << dims; i++) {
@@ -303,7 +305,7 @@ static void linear(struct fetch *f, const struct sg_tex_level *l, const struct s
             w *= i >> k & 1 ? weight[k] : 1.0f - weight[k];
         }
         if (w == 0.0f)
-            continue; /* what does not count is not looked at: it may be infinite */
+            continue; /* elements of weight 0 are not read: they may be infinite */
         element(f, l, at, p->slice, v);
         for (int c = 0; c < 4; c++)
             sum[c] += w * v[c].f;
@@ -360,7 +362,7 @@ static void sample(struct fetch *f, uint32_t level, const struct sg_tex_at *at, 
 
 /* ---- level of detail ---- */
 
-/* How far one step of the derivative goes, in elements of level 0. */
+/* Length of one step of the derivative, in elements of level 0. */
 static double footprint(const struct sg_texture *t, const struct sg_tex_at *at, const float g[3])
 {
     const double size[3] = {t->level[0].width, t->level[0].height, t->level[0].depth};
@@ -422,7 +424,7 @@ bool sg_tex_fetch(const struct sg_texture *t, const struct sg_tex_at *at, sg_tex
     level = (uint32_t)floor(lod);
     w = (float)(rint((lod - level) * 256.0) / 256.0);
     sample(&f, level, at, out);
-    if (w > 0.0f) { /* then level is not the last one */
+    if (w > 0.0f) { /* implies that level is not the last */
         sample(&f, level + 1, at, next);
         for (int c = 0; c < 4; c++)
             out[c].f = (1.0f - w) * out[c].f + w * next[c].f;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What guard_test.h says. Blocks have their registers side by side, where one beyond the last belongs to the next warp. */
+/* What guard_test.h says. Blocks have their registers side by side, where one beyond the last
+   belongs to the next warp. */
 #define _GNU_SOURCE
 #include "exec/guard_test.h"
 #include "exec/core.h"

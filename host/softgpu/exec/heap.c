@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* See exec/heap.h. First fit over a table with one entry for each granule. */
+/* See exec/heap.h. First fit over a table with an entry per granule. */
 #include "exec/core.h"
 #include "exec/heap.h"
 
@@ -13,9 +13,9 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t heap; /* 0: not yet made; written once, under the lock */
-/* At the first granule of a block: its length in granules, with USED when it is live. */
+/* At the first granule of a block: its length in granules, with USED if it is live. */
 static uint32_t *table;
-static uint32_t rover; /* where the last search ended: a first granule of some block */
+static uint32_t rover; /* end of the last search: the first granule of some block */
 
 static bool heap_make(void)
 {
@@ -51,7 +51,7 @@ static void merge(uint32_t i)
     }
 }
 
-/* A free block of n granules among those that begin in [from, to); GRANULES: none. */
+/* The first free block of n granules that begins in [from, to); GRANULES: none. */
 static uint32_t search(uint32_t from, uint32_t to, uint32_t n)
 {
     uint32_t i = from;

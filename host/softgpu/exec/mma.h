@@ -16,24 +16,25 @@ enum sg_mma_type {
     SG_MMA_E5M2
 };
 
-/* One form; rows of a table in exec/ops/mma_forms.c. Registers per lane: na, nb, nc (also of d). */
+/* A form; rows of a table in exec/ops/mma_forms.c. na, nb, nc: registers per lane of a, b, and
+   of c and d. */
 struct sg_mma_form {
     const char *shape;
     uint8_t a, b; /* enum sg_mma_type */
     uint8_t c;    /* 'f': f32, 'h': f16, 'i': s32, 'd': f64 */
-    uint8_t m, k; /* rows, depth; n is always 8 */
+    uint8_t m, k; /* number of rows, depth; n is always 8 */
     uint8_t na, nb, nc;
 };
 extern const struct sg_mma_form sg_mma_forms[];
 
 /*
- * wmma: the fragment layout is ours to choose. A matrix of rows x cols elements is dealt out row by
- * row, (rows * cols / 32) elements to a lane, repeated when the registers have more room (f16 a
- * and b).
+ * wmma: the fragment layout is implementation-defined. A matrix of rows x cols elements is
+ * distributed row by row, (rows * cols / 32) elements to a lane, repeated if the registers have
+ * more room (f16 a and b).
  */
 struct sg_wmma {
-    uint32_t rows, cols; /* of this matrix */
-    uint32_t nregs;      /* of a lane: 1, 2, 4 or 8 */
+    uint32_t rows, cols; /* size of this matrix */
+    uint32_t nregs;      /* registers per lane: 1, 2, 4 or 8 */
     uint8_t type;        /* enum sg_mma_type, or 'f', 'h', 'i' for c and d */
 };
 /* Packed into in->aux: shape (0 m16n16k16, 1 m32n8k16, 2 m8n32k16, 3 m16n16k8), matrix 'a' 'b' 'c',
@@ -64,8 +65,8 @@ static inline struct sg_wmma sg_wmma_of(uint32_t shape, char which, uint8_t type
     return x;
 }
 
-/* in->aux: index of the form; in->imm: 1: saturate (s32). The instruction holds the registers of a
- * in d a b c; three "ext" follow, with those of b, c and d in the same fields. */
+/* in->aux: index of the form; in->imm: 1: saturate (s32). The registers of a are in d a b c of
+   the instruction; three "ext" instructions follow, with those of b, c and d in the same fields. */
 
 /* aux of mma.sub: elements of 4 bits, or of 1 bit combined by and or by xor. */
 #define SG_SUB_TALL 1u /* 16 rows, else 8 */

@@ -29,7 +29,8 @@ static const char *const tree_text =
          "setp.ne.u32 %p1, %r3, 0;\n@%p1 ret;\nmad.wide.u32 %rd2, %r1, 4, %rd1;\n"
          "st.global.f32 [%rd2], %f1;\nret;\n}\n";
 
-/* Cooperative: every block counts itself at p[a] and waits for the blocks of both launches at p[b]. */
+/* Cooperative: every block counts itself at p[a] and waits for the blocks of both launches at
+   p[b]. */
 static const char *const meet_text =
     HEAD ".visible .entry t(.param .u64 p, .param .u32 want)\n{\n" REGS
          "ld.param.u64 %rd1, [p];\nld.param.u32 %r1, [want];\natom.global.add.u32 %r2, [%rd1], 1;\n"

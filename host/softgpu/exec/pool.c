@@ -20,8 +20,7 @@
 #endif
 
 #define MAX_THREADS 256
-#define SPIN_NS \
-    50000 /* a thread without work looks for some so long before it sleeps: waking costs as much */
+#define SPIN_NS 50000   /* ns that an idle thread polls for work: waking costs as much */
 #define PART_NS 1000000 /* between two attempts to get another processor */
 
 static struct {
@@ -30,9 +29,9 @@ static struct {
     struct sg_run *runs;
     uint32_t want, started;
     uint32_t idle;     /* threads that wait for work */
-    uint32_t spinning; /* of these, that look at `posted` and need not be woken */
-    uint32_t reserved; /* of the idle ones, promised to cooperative launches that have begun */
-    uint32_t posted;   /* atomic: launches that had work for other threads */
+    uint32_t spinning; /* idle threads that poll `posted` and need not be woken */
+    uint32_t reserved; /* idle threads reserved by cooperative launches that have begun */
+    uint32_t posted;   /* atomic: number of launches with work for other threads */
     bool may_spin;     /* each thread has a processor */
     bool relaxed;
 } pool = {
@@ -42,7 +41,7 @@ void sg_exec_set_threads(unsigned n)
 {
     cpu_set_t may;
 
-    if (!n) { /* asked only then: it reads a file, which a sandbox may forbid later */
+    if (!n) { /* queried only in this case: it reads a file, which a sandbox may forbid later */
         long online = sysconf(_SC_NPROCESSORS_ONLN);
 
         n = online > 0 ? (unsigned)online : 1;
@@ -63,14 +62,14 @@ void sg_exec_set_relaxed(bool relaxed)
 void sg_exec_prepare(void)
 {
     sg_profile_open();
-    sg_windows_init(); /* before anything of a client is where they are to be */
+    sg_windows_init(); /* before any client data lies in these ranges */
 }
 
 /* ---- the pool ---- */
 
 /*
- * Work for the calling thread. A cooperative launch has reserved its threads, because its blocks wait
- * for each other: it must not depend on a thread that some other kernel keeps for ever.
+ * Finds work for the calling thread. A cooperative launch has reserved its threads, because its
+ * blocks wait for each other: it must not depend on a thread that another kernel keeps for ever.
  */
 static struct sg_run *pool_find(uint32_t *worker)
 {
@@ -90,13 +89,13 @@ static struct sg_run *pool_find(uint32_t *worker)
     return NULL;
 }
 
-/* Of all threads of the pool for work. */
+/* Shared by all threads of the pool that wait for work. */
 static struct pol_policy pool_poll = {.min_ns = SPIN_NS, .max_ns = SPIN_NS};
 
 /*
- * Waits without sleeping until *word is not `is`, for SPIN_NS at most, and not where no processor is free. Kernels of
- * a model follow each other in microseconds, and waking a sleeping thread takes as long. It yields to other runnable
- * threads.
+ * Polls until *word differs from `is`, for SPIN_NS at most, and only if a processor is free.
+ * Kernels of a model follow each other within microseconds, and waking a sleeping thread takes as
+ * long. Yields to other runnable threads.
  */
 static void spin_while(const uint32_t *word, uint32_t is)
 {
@@ -179,9 +178,9 @@ static void pool_grow(uint32_t n)
 }
 
 /*
- * A thread was looking for work and none joined: it waits for the processor that this thread runs on. The
- * kernel's load balancing separates them after milliseconds; asking for another processor does so at once. Done
- * rarely, as there may be no free processor.
+ * A thread was polling for work but none joined: it waits for the processor of this thread. The
+ * kernel's load balancing separates them after milliseconds; requesting another processor does so
+ * at once. Done rarely, as there may be no free processor.
  */
 static void part(void)
 {
@@ -216,7 +215,7 @@ static void run_all(struct sg_run *run)
     if (run->l->sms && run->nworkers > run->l->sms->count)
         run->nworkers = run->l->sms->count;
     if (run->k->code.ordered && !pool.relaxed)
-        run->nworkers = 1; /* blocks one after the other: sums are the same every time */
+        run->nworkers = 1; /* runs blocks one after the other, so sums are reproducible */
     pool_grow(run->nworkers - 1);
     if (run->nworkers > pool.started + 1)
         run->nworkers = pool.started + 1;
@@ -257,7 +256,8 @@ static void run_all(struct sg_run *run)
         ;
     *p = run->link;
     if (run->l->cooperative) {
-        pool.reserved -= run->nworkers - run->joined; /* ended before they had come */
+        /* the run ended before these threads arrived */
+        pool.reserved -= run->nworkers - run->joined;
         pthread_cond_broadcast(&pool.work);
     }
     while (run->active)
@@ -265,7 +265,7 @@ static void run_all(struct sg_run *run)
     pthread_mutex_unlock(&pool.lock);
 }
 
-/* How many blocks a cluster has; false: not what can be run. */
+/* Sets the number of blocks per cluster. Returns false if that cannot be run. */
 static bool clusters(struct sg_run *run)
 {
     const uint32_t *grid = run->l->grid, *want = run->l->cluster[0] ? run->l->cluster : run->k->cluster;
@@ -336,7 +336,7 @@ void sg_run_print(struct sg_cta *c, const char *text, size_t len, bool error)
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     const struct sg_launch *l = c->run->l;
 
-    sg_grace_leave(); /* who takes the text may make us wait, and nothing of the device is in use here */
+    sg_grace_leave(); /* the receiver may block, and no device state is in use here */
     pthread_mutex_lock(&lock);
     if (error && l->print_error)
         l->print_error(l->print_ctx, text, len);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * printf of device code: vprintf(format, arguments), where the arguments lie in local memory one
- * after the other, each aligned to its size (4 or 8), as nvcc lays them out.
+ * after the other, each aligned to its size (4 or 8), according to nvcc's layout.
  */
 #include "exec/printf.h"
 #include "exec/code.h"
@@ -12,7 +12,7 @@
 #define MAX_FORMAT 4096 /* characters of a format or of a %s string */
 #define MAX_OUTPUT 16384
 #define MAX_SPEC 64
-#define MAX_DIGITS 4 /* of a width or a precision: of what is longer than MAX_FORMAT nothing is to be seen */
+#define MAX_DIGITS 4 /* digits of a width or precision: output beyond MAX_FORMAT is not visible */
 
 struct out {
     char text[MAX_OUTPUT];
@@ -64,7 +64,7 @@ static bool next_arg(struct args *a, uint32_t size, uint64_t *v)
     return true;
 }
 
-/* Formats one conversion; spec begins with % and ends with the conversion character. */
+/* Formats a conversion; spec begins with % and ends with the conversion character. */
 static bool convert(struct args *a, struct out *o, const char *spec, bool wide)
 {
     char conv = spec[strlen(spec) - 1], buf[1024], str[MAX_FORMAT], s2[MAX_SPEC + 4];
@@ -137,7 +137,8 @@ static bool convert(struct args *a, struct out *o, const char *spec, bool wide)
     return true;
 }
 
-/* Of one number; those that the C library would make of a width are as long as the kernel likes. */
+/* Adds a digit of a width or precision, up to MAX_DIGITS: otherwise a kernel could make the C
+   library produce output of any length. */
 static void add_digit(char *spec, size_t *n, unsigned *digits, char c)
 {
     if (*digits < MAX_DIGITS)
@@ -145,7 +146,7 @@ static void add_digit(char *spec, size_t *n, unsigned *digits, char c)
     ++*digits;
 }
 
-/* Reads one conversion of the format at p; *spec gets it without length modifiers. */
+/* Reads a conversion of the format at p; *spec receives it without length modifiers. */
 static const char *parse_spec(struct args *a, const char *p, char *spec, bool *wide, bool *ok)
 {
     size_t n = 0;

@@ -19,15 +19,16 @@
 bool sg_native_on;
 
 #define FILE_BYTES (1u << 20) /* some 5000 lines */
-#define MAX_FILES 1000        /* PATH, PATH.1, ... of one process each */
-#define MAX_RECORDS 4096      /* kernels, and as many handlers of each as fit; the rest is not told apart */
+#define MAX_FILES 1000        /* PATH, PATH.1, ...; one per process */
+/* kernels, and as many of their handlers as fit; the rest is merged */
+#define MAX_RECORDS 4096
 #define MAX_HANDLERS 256
 #define NUMBERS 84 /* bytes of a line before the name */
 
 struct handler {
     char name[48];
     uint64_t count;
-    size_t at; /* of its line; 0: none yet */
+    size_t at; /* offset of its line; 0: none yet */
     struct handler *next;
 };
 
@@ -118,7 +119,7 @@ uint64_t sg_profile_now(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* A line with its name: behind the others the first time, then its numbers in place. */
+/* Writes a line with its name: appended the first time; later only the numbers are updated. */
 static void put_line(size_t *at, const char *numbers, const char *name, const char *more)
 {
     const size_t n = strlen(name), m = strlen(more);

@@ -10,7 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* One warp: add a number by a handler (a reduction in shared memory), twice, and end: 5 instructions. */
+/* One warp: add a number by a handler (a reduction in shared memory), twice, and end: 5
+   instructions. */
 static const char *const text =
     ".version 8.0\n.target sm_80\n.address_size 64\n"
     ".visible .entry profiled()\n{\n.reg .b32 %r<4>;\n.shared .align 4 .b8 s[128];\n"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a kernel finds in registers that none of its lanes has set: shfl and mma read those of lanes that went
- * elsewhere. That may be what earlier launches had in their registers, and never anything of this process: blocks and
- * warps are structures with pointers, and the memory comes from its heap.
+ * What a kernel finds in registers that none of its lanes has set: shfl and mma read those of lanes
+ * that went elsewhere. That may be what earlier launches had in their registers, and never anything
+ * of this process: blocks and warps are structures with pointers, and the memory comes from its
+ * heap.
  */
 #include "exec/exec_test.h"
 
@@ -13,7 +14,8 @@
 #define VALUES 64u /* registers that the kernel has at once */
 #define LANES 32u
 
-/* Lane 0 alone sets VALUES registers, and stores what the others have there: out[lane - 1][register]. */
+/* Lane 0 alone sets VALUES registers, and stores what the others have there: out[lane -
+   1][register]. */
 static char *look_text(void)
 {
     char *text = malloc(64 << 10), *p = text;
@@ -57,7 +59,8 @@ static bool is_mapped(uint64_t at)
     return found;
 }
 
-/* How many addresses of this process, other than of mem, the kernel has stored; *at: one of them. */
+/* How many addresses of this process, other than of mem, the kernel has stored; *at: one of
+   them. */
 static uint32_t addresses(const uint32_t *mem, uint64_t *at)
 {
     const uint64_t self = (uintptr_t)mem;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One launch under way: what the pool of threads and the thread that runs blocks share. */
+/* A launch in progress: state shared by the thread pool and the code that runs blocks. */
 #ifndef SG_EXEC_RUN_H
 #define SG_EXEC_RUN_H
 
@@ -8,57 +8,63 @@
 struct sg_run {
     const struct sg_launch *l;
     struct sg_kernel *k;
-    uint64_t total;      /* blocks, or clusters */
+    uint64_t total;      /* number of blocks, or of clusters */
     uint32_t cluster[3]; /* blocks of a cluster in each dimension, 1,1,1 without clusters */
     uint32_t cluster_size;
-    bool explicit_cluster; /* the launch or its kernel said so */
-    uint8_t *workspace;    /* of a cooperative launch */
+    bool explicit_cluster; /* the launch or its kernel sets the cluster size */
+    uint8_t *workspace;    /* workspace of a cooperative launch */
     uint32_t nworkers;
-    uint32_t nsm; /* %nsmid: multiprocessors of the device */
-    /* What workers change with every few blocks, and what they read with each, is on lines of its own. */
+    uint32_t nsm; /* %nsmid: number of multiprocessors of the device */
+    /* Fields that workers write every few blocks, and fields read for each block, have cache
+       lines of their own. */
     _Alignas(64) uint64_t next; /* atomic: next block */
     uint64_t icount;            /* atomic */
-    uint64_t cpu_ns;            /* atomic; of all workers, when a profile is made */
+    uint64_t cpu_ns;            /* atomic; CPU time of all workers, ns, if profiling */
     _Alignas(64) int stop;      /* atomic */
-    uint32_t active, joined;    /* changed under the pool's lock, read without it as well */
+    uint32_t active, joined;    /* written under the pool's lock, also read without it */
     pthread_mutex_t fault_lock;
     struct sg_fault fault;
     uint64_t fault_block;
     bool faulted;
-    struct sg_run *link; /* of the pool */
+    struct sg_run *link; /* link of the pool's list */
 };
 
-/* Runs blocks until none is left, on the calling thread. worker: its number, from 0, below run->nworkers. */
+/* Runs blocks on the calling thread until none is left. worker: its number, from 0, below
+   run->nworkers. */
 void sg_run_part(struct sg_run *run, uint32_t worker);
-/* The same where several blocks are under way at once (exec/together.c). */
+/* The same for launches whose blocks run concurrently (exec/together.c). */
 void sg_run_together(struct sg_run *run, uint32_t worker);
 
 /* ---- exec/block.c: one block ---- */
 
 /*
- * Memory of the blocks of a launch, which the thread keeps. It is two: a kernel can read what an earlier launch left
- * in its registers (a lane those of lanes that never set them), so registers lie where no pointer of ours ever was.
+ * Memory of a launch's blocks, owned by the thread. It has two parts: a kernel can read what an
+ * earlier launch left in its registers (a lane can read stale values of lanes that never set them),
+ * so registers lie where no host pointer was ever stored.
  */
 struct sg_layout {
-    /* Bytes of one block: registers, local and shared memory, each on a cache line. */
+    /* Bytes per block: registers, local and shared memory, each starting on a cache line. */
     size_t local, stack, shared, total;
-    /* The same of what is ours: struct sg_cta and, from `warps` on, its warps. */
+    /* Bytes per block of host state: struct sg_cta and, at offset `warps`, its warps. */
     size_t warps, own_total;
     uint32_t nwarps;
-    uint32_t local_bytes, stack_words; /* per thread */
-    uint8_t *mem, *own;                /* of block 0; the others follow */
+    uint32_t local_bytes, stack_words; /* bytes and words per thread */
+    uint8_t *mem, *own;                /* memory of block 0; the other blocks follow */
 };
-/* Fills y, with memory for n blocks of the launch; false, the launch has failed: too many. */
+/* Fills y and allocates memory for n blocks of the launch. Returns false, with the launch
+   failed, if that is too much. */
 bool sg_block_memory(struct sg_run *run, struct sg_layout *y, uint64_t n);
-/* Makes block i of those; then, for each block of the grid that it is to be: its place, and it is as new. */
+/* Initialises block i of that memory; then, for each block of the grid that it executes: sets
+   the position and resets the state. */
 struct sg_cta *sg_block_place(const struct sg_layout *y, uint64_t i, struct sg_run *run, uint32_t worker,
                               struct sg_fault *fault);
 void sg_block_start(struct sg_cta *c, const uint32_t ctaid[3]);
-/* Between time slices: true if the launch was ended elsewhere. started: the block has begun. */
+/* Called between time slices: true if the launch has ended elsewhere. started: the block has
+   begun. */
 bool sg_block_must_stop(struct sg_run *run, struct sg_cta *c, bool started);
-/* The launch has failed in that block of the grid. */
+/* Fails the launch with a fault in that block of the grid. */
 void sg_run_fault(struct sg_run *run, const struct sg_fault *f, uint64_t block);
-/* What the block remembers for the thread's next launch of the kernel. */
+/* Saves state of the block for the thread's next launch of the kernel. */
 void sg_block_remember(const struct sg_cta *c);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How lanes, warps and blocks run together: divergence, barriers, exchange, atomics, printf; and what
- * the parser refuses. How launches fail: exec/fault_test.c.
+ * How lanes, warps and blocks run together: divergence, barriers, exchange, atomics, printf; and
+ * what the parser refuses. How launches fail: exec/fault_test.c.
  */
 #include "exec/run_test.h"
 #include "exec/heap.h"
@@ -39,7 +39,8 @@ static uint32_t collatz(uint32_t n)
     return k;
 }
 
-/* What is computed once for a launch, once for a row of blocks, and in each block; lanes differ, too. */
+/* What is computed once for a launch, once for a row of blocks, and in each block; lanes differ,
+   too. */
 static void test_rows(void)
 {
     const uint32_t grid[3] = {5, 3, 2}, block[3] = {48, 1, 1};

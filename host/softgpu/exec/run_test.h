@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels of a few lines with one piece of memory; for exec/run_test.c and exec/fault_test.c. */
+/* Kernels of a few lines that use one piece of memory; for exec/run_test.c and
+   exec/fault_test.c. */
 #ifndef SG_EXEC_RUN_TEST_H
 #define SG_EXEC_RUN_TEST_H
 
@@ -20,9 +21,9 @@
               "\nret;\n}\n"
 
 #define COUNT 4096
-static uint32_t *mem; /* of the kernel: COUNT words */
+static uint32_t *mem; /* memory of the kernel: COUNT words */
 
-/* Runs and returns the result; the memory is COUNT words, zero before. */
+/* Runs the kernel on COUNT words of zeroed memory and returns the result. */
 static int go(const char *text, uint32_t grid, uint32_t block, struct sg_fault *f)
 {
     struct tk t;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Instructions whose effect is on memory or on order: atomics of floating point and of extremes, asynchronous
- * copies, fences, dependencies between grids, votes in their older spelling.
+ * Instructions whose effect is on memory or on order: atomics of floating point and of extremes,
+ * asynchronous copies, fences, dependencies between grids, votes in their older spelling.
  */
 #include "exec/exec_test.h"
 

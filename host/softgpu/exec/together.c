@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Blocks that one thread has under way at once, because they wait for each other: those of a cluster, or
- * in a cooperative launch all that the thread has. They are resident and scheduled round-robin.
- * A cluster is never split, so that its shared memory is one thread's, as a block's is.
+ * Blocks that a thread runs concurrently because they wait for each other: the blocks of a cluster
+ * or, in a cooperative launch, all blocks of the thread. They are resident and scheduled
+ * round-robin. A cluster is never split, so its shared memory belongs to one thread, like that of a
+ * block.
  */
 #include "exec/run.h"
 #include "exec/code.h"
@@ -29,7 +30,8 @@ static void place(struct sg_run *run, uint32_t worker, const struct sg_layout *y
     }
 }
 
-/* The blocks from first on become cluster number u of the grid; no one of them runs before all are new. */
+/* Initialises the blocks from `first` on as cluster number u of the grid; no block runs before
+   all are initialised. */
 static void start(const struct sg_run *run, struct sg_cta *first, uint64_t u)
 {
     const uint32_t *size = run->cluster;
@@ -92,7 +94,7 @@ void sg_run_together(struct sg_run *run, uint32_t worker)
     if (all)
         n = (run->total - worker + run->nworkers - 1) / run->nworkers;
     if (n > UINT32_MAX)
-        n = UINT32_MAX; /* more than there is memory for */
+        n = UINT32_MAX; /* exceeds the memory */
     if (!sg_block_memory(run, &y, n * run->cluster_size))
         return;
     place(run, worker, &y, n * run->cluster_size, &fault);

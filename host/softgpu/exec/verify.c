@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The verifier. Handlers and native code trust an instruction: its operands are offsets that nobody checks
- * again, its target is where they go on. This file looks at the finished instructions of a kernel, after all
- * that the front end does to them and before anything runs them, and knows nothing of how they came about:
+ * The verifier. Handlers and native code trust instructions: operands are offsets that are not
+ * checked again, targets are where execution continues. This file checks the finished instructions
+ * of a kernel, after all passes of the front end, without knowing how they were produced:
  *
- *   operands   lie in the register file, where registers of their width are, or in the constant pool
- *   targets    are instructions of the same function, never in the middle of a span
- *   functions  end by a jump, an exit or a return; only what is called returns
- *   calls      have an entry in the table, and room was asked for in front of them
- *   values     that are hoisted, and special registers, do not overlap, and flat[] says how wide they are
- *   the rest   of what an operation's handler relies on: enum sg_rule
+ *   operands   lie in the register file, among registers of their width, or in the constant pool
+ *   targets    are instructions of the same function, never inside a span
+ *   functions  end with a jump, an exit or a return; only called functions return
+ *   calls      have an entry in the table, and a request for room in front of them
+ *   values     hoisted values and special registers do not overlap; flat[] has their widths
+ *   the rest   further requirements of an operation's handler: enum sg_rule
  *
- * A kernel that does not fit is an error of ours and is refused, never run. The work is linear.
+ * A kernel that fails is the result of a bug here and is refused, never run. The work is linear.
  */
 #include "exec/bytecode.h"
 #include "exec/verify_units.h"
@@ -27,18 +27,18 @@
 
 /* Marks of an instruction. */
 #define M_TARGET 1u
-#define M_INSIDE 2u /* of a span */
+#define M_INSIDE 2u /* inside a span */
 #define M_CALLEE 4u
 
 struct verify {
     const struct sg_code *c;
-    const struct sg_insn *insns; /* those looked at: the kernel's, or what runs ahead of it */
+    const struct sg_insn *insns; /* checked code: the kernel's, or code that runs ahead */
     uint32_t n, at;
     uint32_t param_bytes;
     uint8_t *marks;
     uint8_t *units;     /* exec/verify_units.h */
-    uint32_t *function; /* of each instruction: how many functions begin up to it */
-    uint32_t *list;     /* of each word of targets: the function of the list that begins there */
+    uint32_t *function; /* per instruction: number of functions that begin up to it */
+    uint32_t *list;     /* per word of targets: function of the list that begins there */
     sg_fn ext;
     char *why;
     size_t size;
@@ -60,7 +60,7 @@ static uint32_t field(const struct sg_insn *in, unsigned k)
     return f[k];
 }
 
-/* Where a value of this kind may lie: [begin, end), at distances of step, a power of two, from begin. */
+/* Valid offsets of a value: [begin, end), in steps of step, a power of two, from begin. */
 static bool lies_in(uint32_t at, uint32_t begin, uint32_t end, uint32_t size, uint32_t step)
 {
     return at >= begin && at <= end && end - at >= size && !((at - begin) & (step - 1));
@@ -101,7 +101,7 @@ static bool operand(struct verify *v, uint32_t i, unsigned k, uint8_t w)
     return (said[2 * i + 1] >> k & 1) || bad(v, "it reads what it is not said to use");
 }
 
-/* n registers that begin with instruction i, four to each in d a b c; those behind the first are "ext". */
+/* n registers from instruction i on, four each in d a b c; after the first they are "ext". */
 static bool registers(struct verify *v, uint32_t i, uint32_t n, uint8_t w)
 {
     for (uint32_t r = 0; r < n; r++) {
@@ -133,7 +133,7 @@ static bool vector(struct verify *v, uint32_t n, uint8_t w)
     return true;
 }
 
-/* A load or store: aux, which the checked way goes by, says the same as the operation. */
+/* A load or store: aux, which the checked path uses, must agree with the operation. */
 static bool access_fits(struct verify *v, const struct sg_opdef *row, bool store)
 {
     static const uint8_t at[] = {0, 2, 3, 4};
@@ -198,7 +198,7 @@ static bool mma_sub(struct verify *v)
            registers(v, v->at + 3, 2 * tall, SG_W_32 | SG_W_OUT);
 }
 
-/* The registers of a matrix; 0: there is no such. */
+/* Number of registers of a matrix; 0: unknown shape or type. */
 static uint32_t fragment(uint32_t shape, char which, uint8_t type)
 {
     const bool sum = type == 'f' || type == 'h' || type == 'i';
@@ -236,7 +236,7 @@ static bool wmma(struct verify *v)
     return true;
 }
 
-/* Part of each lane in c, and in e where it has two registers. */
+/* A part of each lane in c, and in e if it has two registers. */
 static bool wmma_lane(struct verify *v, const struct sg_opdef *row)
 {
     const uint32_t aux = v->insns[v->at].aux;
@@ -300,14 +300,14 @@ static bool ends(uint8_t rule)
     return rule == SG_R_BRA || rule == SG_R_BRX || rule == SG_R_EXIT || rule == SG_R_RETURN;
 }
 
-/* What changes which lanes run, or where: never in a span, which runs as one. */
+/* Changes which lanes run, or where: forbidden in a span, which runs as a unit. */
 static bool controls(uint8_t rule)
 {
     return ends(rule) || rule == SG_R_BRA_IF || rule == SG_R_EXIT_IF || rule == SG_R_SYNC ||
            rule == SG_R_ROOM || rule == SG_R_CALL;
 }
 
-/* Is there an instruction imm from here? Marks it. */
+/* True if the instruction at distance imm exists; marks it. */
 static bool target(struct verify *v, uint8_t mark)
 {
     const int64_t imm = v->insns[v->at].imm, n = v->n;
@@ -318,7 +318,7 @@ static bool target(struct verify *v, uint8_t mark)
     return true;
 }
 
-/* First: where spans are, and what branches and calls lead to. */
+/* First pass: spans, and targets of branches and calls. */
 static bool find_targets(struct verify *v)
 {
     uint32_t end[MAX_SPANS], depth = 0;
@@ -364,7 +364,7 @@ static bool find_targets(struct verify *v)
     return true;
 }
 
-/* Second: functions. The kernel is the first; each other one begins where a call leads to. */
+/* Second pass: functions. The first is the kernel; the others begin at the targets of calls. */
 static bool find_functions(struct verify *v)
 {
     const struct sg_code *c = v->c;
@@ -399,14 +399,14 @@ static bool find_functions(struct verify *v)
     return true;
 }
 
-/* ---- one instruction ---- */
+/* ---- an instruction ---- */
 
 static bool float_mode(uint64_t mode)
 {
     return (mode & MXCSR_MASKED) == MXCSR_MASKED && !(mode & ~(uint64_t)(MXCSR_MASKED | MXCSR_MODES));
 }
 
-/* What only the kernel's own code may have; *room: the entry that room was asked for, + 1. */
+/* Allowed only in the kernel's own code; *room: 1 + the entry that room is requested for. */
 static bool control(struct verify *v, const struct sg_opdef *row, uint64_t *room)
 {
     const struct sg_insn *in = &v->insns[v->at];
@@ -519,7 +519,7 @@ static bool instruction(struct verify *v, const struct sg_opdef *row)
     return rule_holds(v, row);
 }
 
-/* What is run ahead of blocks: one after the other, nothing but values. */
+/* Code that runs ahead of blocks: straight-line, computing only values. */
 static bool ahead(struct verify *v, const struct sg_ahead *a)
 {
     v->insns = a->insns;

@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Proof about the verifier (verify.c), by CBMC, of the functions that all of its checks go through: for any layout of a
- * kernel, any instruction and any tables, what they accept lies inside. Said in other words than theirs, as a handler
- * takes it. They read nothing beyond their arrays and nothing overflows: CBMC's own checks.
+ * CBMC proofs about the verifier (verify.c). Proved of the functions that all of its checks use:
+ * for any layout of a kernel, any instruction and any tables, accepted accesses lie inside. The
+ * properties are stated independently, from a handler's point of view. CBMC's own checks show that
+ * nothing reads beyond its arrays and nothing overflows.
  *
- *   place      an operand is inside the register file or the constant pool, and what is written in no constant
+ *   place      an operand is inside the register file or the constant pool; no constant is written
  *   target     a branch or call leads to an instruction
  *   parameter  a parameter is inside the parameters
  *   entry      a call's entry, and each register that it saves, is inside
- *   values     two special registers or hoisted values do not overlap, and flat[] is inside and as wide as they are (of four units)
+ *   values     two special registers or hoisted values do not overlap; flat[] is inside and has
+ *              their widths (of four units)
  *
- * Of what they are put together to, over instructions with any contents, whose operations are any two that there could be,
- * of any operands and rule:
+ * Proved of their combination, for instructions with any contents and for any two operations, with
+ * any operands and rule:
  *
- *   rule_R      an instruction of this rule that is accepted takes nothing from outside (given that its target is there)
- *   targets     find_targets(): targets, lists and spans are inside, and each instruction is an operation
+ *   rule_R      an accepted instruction of this rule accesses nothing outside (if its target is)
+ *   targets     find_targets(): targets, lists and spans are inside; all instructions are known
  *   layout      layout(): special registers, local and shared memory are inside
- *   functions   find_functions(): no target is inside of a span, and the code does not go on behind its end
+ *   functions   find_functions(): no target is inside a span, and code does not run past its end
  *
- * Without what runs ahead of blocks, whose instructions go the same way; and without the matrix operations that have tables of their
- * own: of these exec/verify_test.c has damaged ones.
+ * Not covered: code that runs ahead of blocks, whose instructions take the same path, and matrix
+ * operations with tables of their own; exec/verify_test.c damages these.
  */
 #include <stdio.h>
 #undef snprintf
@@ -38,7 +40,7 @@ struct sg_insn nondet_insn(void);
 struct sg_code nondet_code(void);
 void *malloc(size_t n);
 
-/* The operations, by their handlers, which are never called; the second one is "ext". */
+/* The operations, identified by their handlers, which are never called; the second is "ext". */
 struct sg_opdef nondet_op(void);
 static struct sg_opdef op_1, op_2;
 extern __typeof__(*(sg_fn)0) handler_1, handler_2;
@@ -73,7 +75,7 @@ static uint8_t marks[N];
 static uint32_t calls[CALL_WORDS];
 static char why[1];
 
-/* What layout() has accepted. */
+/* A layout accepted by layout(). */
 static struct sg_code any_layout(void)
 {
     struct sg_code c = nondet_code();
@@ -83,7 +85,7 @@ static struct sg_code any_layout(void)
     return c;
 }
 
-/* What was gathered before of the units that this layout has. */
+/* State of the units of this layout gathered from earlier operands. */
 static uint8_t *any_units(const struct sg_code *c)
 {
     uint8_t *units = malloc((c->slots_begin >> 7) + 1);
@@ -92,7 +94,7 @@ static uint8_t *any_units(const struct sg_code *c)
     return units;
 }
 
-/* A handler adds an operand to the register file's address, or to the pool's when its mark says so. */
+/* A handler adds an operand to the address of the register file or, if marked, of the pool. */
 void prove_verify_place(void)
 {
     const struct sg_code c = any_layout();
@@ -274,7 +276,7 @@ static bool branches(uint8_t rule)
     return rule == SG_R_BRA || rule == SG_R_BRA_IF || rule == SG_R_CALL;
 }
 
-/* Where an instruction leads to. */
+/* The targets of an instruction. */
 static void way_inside(uint8_t rule, const struct sg_insn *in, uint32_t i, uint32_t n)
 {
     if (branches(rule))
@@ -294,7 +296,7 @@ static void bulk_inside(const struct sg_code *c, const struct sg_insn *in, bool 
         inside(c, in->e, SG_W_32);
 }
 
-/* What its handler takes besides the operands that the row names. */
+/* Accesses of its handler beyond the operands named by the row. */
 static void rest_inside(const struct sg_code *c, const struct sg_opdef *row, const struct sg_insn *in,
                         uint32_t n, uint32_t param_bytes)
 {
@@ -354,7 +356,7 @@ static void instruction_inside(const struct sg_code *c, const struct sg_insn *in
 {
     const struct sg_opdef *row = sg_op_def_of(in->fn);
     const uint32_t at[SG_FIELDS] = {in->d, in->a, in->b, in->c, in->e};
-    const uint32_t k = nondet_u32(); /* any of them */
+    const uint32_t k = nondet_u32(); /* an arbitrary entry */
 
     __CPROVER_assert(row != NULL, "each instruction is an operation");
     __CPROVER_assume(k < SG_FIELDS);
@@ -397,7 +399,7 @@ static void any_tables(struct sg_code *c, uint32_t n)
         fields_of[k] = nondet_u8();
 }
 
-/* Any code of n instructions, and what the verifier has for it. */
+/* Arbitrary code of n instructions, with the verifier's state for it. */
 static struct verify any_code(struct sg_code *c, uint32_t n)
 {
     struct verify v = {.c = c,
@@ -424,8 +426,8 @@ static struct verify any_code(struct sg_code *c, uint32_t n)
 }
 
 /*
- * The first of n instructions, with an operation of this rule, after find_targets() and find_functions(): of these no more is
- * said than that its target and span are inside.
+ * The first of n instructions, with an operation of this rule, after find_targets() and
+ * find_functions(): these guarantee only that its target and span are inside.
  */
 static void first_of(uint32_t n, uint8_t rule)
 {
@@ -450,7 +452,7 @@ static void first_of(uint32_t n, uint8_t rule)
         instruction_inside(&c, in, n, v.param_bytes);
 }
 
-#ifndef RULE /* one after the other: memory/prove.sh */
+#ifndef RULE /* run separately: memory/prove.sh */
 #define RULE SG_R_PLAIN
 #endif
 void prove_verify_rule(void)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The verifier against damaged code. First each kind of refusal, by its reason. Then instructions of whole
- * kernels get other operations, operands and numbers by chance: what the verifier accepts runs, as handlers
- * and as native code, into nothing worse than a fault. What is outside is not asked of the verifier's tables:
- * code, constants, registers, local memory and stacks lie between pages that cannot be accessed (guard_test.h),
- * and that these see what they should is the first thing tested.
+ * The verifier against damaged code. First each kind of refusal, by its reason. Then instructions
+ * of whole kernels get other operations, operands and numbers by chance: what the verifier accepts
+ * runs, as handlers and as native code, into nothing worse than a fault. What is outside is not
+ * asked of the verifier's tables: code, constants, registers, local memory and stacks lie between
+ * pages that cannot be accessed (guard_test.h), and that these see what they should is the first
+ * thing tested.
  *
  * verify_test [rounds]. Started as verify_native_test it compiles, else it does not.
  */
@@ -27,7 +28,8 @@ static const struct {
 } kernels[] = {{"plain", plain}, {"wide", wide}, {"calls", calls}};
 #define KERNELS (sizeof(kernels) / sizeof(kernels[0]))
 
-/* A kernel whose code can be changed: without native code, which is made anew of what is accepted. */
+/* A kernel whose code can be changed: without native code, which is made anew of what is
+   accepted. */
 struct victim {
     struct tk t;
     struct sg_code open; /* what tk_close() frees */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The kernels that exec/verify_test.c damages, and jit/complete_test.c gives too little room. */
+/* Kernels that exec/verify_test.c damages, and that jit/complete_test.c compiles with too little
+   room. */
 #ifndef SG_VERIFY_TEXTS_H
 #define SG_VERIFY_TEXTS_H
 
@@ -8,7 +9,7 @@
     ".reg .pred %p<4>;\n.reg .b16 %h<4>;\n.reg .b32 %r<24>;\n.reg .b64 %rd<10>;\n.reg .f32 %f<12>;\n" \
     ".reg .f64 %d<20>;\n.reg .b128 %q<4>;\n"
 
-/* Loads, stores, branches, modes, a list of targets, a function that is expanded, a value of the block. */
+/* Loads, stores, branches, modes, a target list, an expanded function, a block-invariant value. */
 static const char plain[] = HEAD
     ".func (.reg .b32 z) ff(.reg .b32 x)\n{\nadd.u32 z, x, 1;\nret;\n}\n"
     ".visible .entry t(.param .u64 p, .param .u32 n)\n{\n" REGS
@@ -33,7 +34,7 @@ static const char plain[] = HEAD
     "st.global.u32 [%rd1+64], %r9;\n@%p2 exit;\nst.global.u32 [%rd1+96], %r17;\n"
     "st.global.u32 [%rd1+160], %v2;\nret;\n}\n";
 
-/* Operands in more than one instruction. */
+/* Operands that span more than one instruction. */
 static const char wide[] = HEAD
     ".visible .entry t(.param .u64 p, .param .u32 n)\n{\n" REGS
     ".shared .align 16 .b8 s[1024];\nld.param.u64 %rd1, [p];\nmov.u32 %r1, %tid.x;\nmov.u32 %r2, s;\n"
@@ -62,7 +63,7 @@ static const char wide[] = HEAD
     "alloca.u64 %rd6, %rd5, 16;\nstacksave.u64 %rd7;\nstackrestore.u64 %rd7;\n"
     "st.global.u32 [%rd1], %r3;\nst.global.u32 [%rd1+4], %r7;\nst.global.f64 [%rd1+8], %d1;\nret;\n}\n";
 
-/* Calls that are not expanded. */
+/* Calls that are not expanded in place. */
 static const char calls[] __attribute__((unused)) = HEAD
     ".func (.param .b32 z) fac(.param .b32 x)\n{\n.reg .b32 %r<6>;\n.reg .pred %p;\n.reg .b64 %rd<3>;\n"
     ".local .align 8 .b8 l[16];\nld.param.b32 %r1, [x];\nmov.u32 %r4, 1;\nsetp.lt.u32 %p, %r1, 2;\n"

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* What is in a unit; 0: no operand has named it. */
+/* Content of a unit; 0: not used by any operand yet. */
 enum { U_PRED = 1, U_32 = 2, U_64 = 4, U_TAIL = 8, U_KIND = 15, U_SPECIAL = 16 };
 
 uint8_t *sg_verify_units_new(const struct sg_code *c)

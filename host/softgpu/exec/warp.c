@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which lanes of a warp run. Lanes at one instruction form a group; the group at the lowest
- * instruction runs, which brings lanes together again behind the branches that compilers lay out.
- * When a time slice ends inside what looks like a spin loop, another group gets its turn, so that
+ * Selection of the running lanes of a warp. Lanes at the same instruction form a group; the group
+ * at the lowest instruction runs, which rejoins lanes after branches in the layout that compilers
+ * use. When a time slice ends inside a potential spin loop, another group is scheduled, so that
  * lanes may wait for each other (independent thread scheduling).
  */
 #include "exec/core.h"
@@ -61,12 +61,12 @@ bool sg_warp_force(struct sg_warp *w)
     return true;
 }
 
-/* Nothing can run, but lanes wait for others of the warp: let the lowest go on as they are. */
+/* Nothing can run, but lanes wait for others of the warp: releases the lowest group as it is. */
 static bool release_sync(struct sg_warp *w)
 {
     for (uint32_t i = 0; i < w->ngroups; i++)
         if (w->groups[i].state == SG_G_BAR)
-            return false; /* the barrier may bring the missing lanes */
+            return false; /* the barrier may release the missing lanes */
     return sg_warp_force(w);
 }
 
@@ -138,7 +138,7 @@ int sg_warp_sync(struct sg_warp *w, const struct sg_insn *in, uint32_t want)
     }
     if (!(want & ~w->mask))
         return SG_NEXT;
-    /* others that already wait here, or are about to begin here */
+    /* lanes that already wait here, or are about to start here */
     for (uint32_t i = 0; i < w->ngroups;) {
         if (w->groups[i].ip == in && w->groups[i].state != SG_G_BAR) {
             sg_warp_set_mask(w, w->mask | w->groups[i].mask);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Events between the branches of a graph: a unit that waits for an event waits for all units before it that record the
- * event (issue_events() in launch.c says why). The records of an event are chained in the order of steps, and a unit
- * waits for the last one before it in the chain: so many records and waits cost no more than their number.
+ * Events between the branches of a graph: a unit that waits for an event waits for all earlier
+ * units that record the event (see issue_events() in launch.c for the reason). The records of an
+ * event are chained in step order, and a unit waits for the last record before it in the chain, so
+ * the cost is linear in the number of records and waits.
  */
 #include <stdlib.h>
 
@@ -11,7 +12,8 @@
 struct record {
     CUevent event;
     uint32_t unit;
-    uint32_t missing;    /* itself and the record before it of the same event, as far as they are not over */
+    /* pending records: this record and the previous record of the same event */
+    uint32_t missing;
     uint32_t first, end; /* in `waits` */
 };
 
@@ -71,7 +73,7 @@ static void find_records(const struct sg_level *l, struct sg_branch_events *e)
     e->nrecords = n;
 }
 
-/* The last record of the event by a unit before this one; SIZE_MAX: there is none. */
+/* The last record of the event by a unit before this one; SIZE_MAX: none. */
 static size_t last_record(const struct sg_branch_events *e, CUevent event, uint32_t unit)
 {
     const struct record key = {.event = event, .unit = unit};
@@ -143,7 +145,8 @@ void sg_branch_events_free(struct sg_branch_events *e)
     free(e);
 }
 
-/* A record, or the one before it of the same event, is over: those that are now the last to be missed go, too. */
+/* Called when a record, or the previous record of the same event, has ended: also releases the
+   records that were waiting only for it. */
 static void record_over(struct sg_branch_events *e, size_t i, void (*go)(void *arg, uint32_t unit), void *arg)
 {
     while (--e->records[i].missing == 0) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Branches of graphs: units that do not wait for each other run at once.
+ * Branches of graphs: units that do not depend on each other run concurrently.
  *
- * The thread that runs the graph takes one unit after the other, the first in the order of steps that may
- * begin: so a graph of short nodes costs nothing beyond a chain and its order is always the same. A unit
- * that takes long may wait for what another branch does. A thread that watches the runs under way
- * therefore gives a run one more thread whenever units may begin and none has begun or ended for a while;
- * the helper goes when there is nothing left to begin.
+ * The thread that runs the graph takes one unit after the other, always the first ready unit in
+ * step order, so a graph of short nodes costs nothing beyond a chain and its order is reproducible.
+ * A unit that takes long may wait for work of another branch. Therefore a thread that watches the
+ * active runs adds a thread to a run whenever units are ready and none has begun or ended for a
+ * while; the helper leaves when no unit is ready.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +14,9 @@
 
 #include "graph/graph.h"
 
-#define TICK_NS 1000000         /* so long nothing may happen before a helper comes, at least */
+#define TICK_NS 1000000         /* minimum time without progress before a helper is added, ns */
 #define TICKS_IDLE 64u          /* ticks without a run before the watcher sleeps */
-#define HELPERS_MAX 128u        /* of the process; as many kernels at once as a GPU has */
+#define HELPERS_MAX 128u        /* per process; as many as a GPU's concurrent kernels */
 #define HELPER_STACK (2u << 20) /* as of a stream's thread */
 
 /* ---- edges ---- */
@@ -56,7 +56,7 @@ void sg_edges_put(struct sg_edges *e)
     free(e);
 }
 
-/* ---- the memory that a launch can have at one time ---- */
+/* ---- the memory that a launch can use at one time ---- */
 
 /* The unit of the uppermost level that step i is part of; *at: that of a step before it. */
 static size_t top_of(const struct sg_program *p, size_t i, size_t *at)
@@ -75,7 +75,8 @@ static bool any_wide(const struct sg_program *p, size_t from, size_t to)
     return false;
 }
 
-/* Marks the units of the uppermost level that begin after unit `from` has ended. todo: room for each. */
+/* Marks the units of the top level that begin after unit `from` has ended. todo: one entry per
+   unit. */
 static void mark_after(const struct sg_program *p, size_t from, bool *after, uint32_t *todo)
 {
     size_t n = 0;
@@ -100,7 +101,7 @@ struct pair {
     SG_LENT const struct sg_graph_memory *m;
     size_t alloc, free;         /* steps */
     size_t top_alloc, top_free; /* their units */
-    uint64_t with;              /* most that there is once it is allocated */
+    uint64_t with;              /* maximum of allocated memory once this is allocated */
 };
 
 static uint64_t bytes_of(const struct sg_graph_memory *m)
@@ -108,7 +109,8 @@ static uint64_t bytes_of(const struct sg_graph_memory *m)
     return (m->size + 511) & ~511ull;
 }
 
-/* Takes from each pair's sum what is never there together with it, because of step `at` of pair i. */
+/* Subtracts from each pair's sum the memory that is never allocated together with it, because of
+   step `at` of pair i. */
 static void subtract(const struct sg_program *p, struct pair *pairs, size_t n, size_t i, bool freed,
                      bool *after, uint32_t *todo)
 {
@@ -125,13 +127,13 @@ static void subtract(const struct sg_program *p, struct pair *pairs, size_t n, s
         if (j == i || !later || pairs[i].m->device != pairs[j].m->device)
             continue;
         if (freed)
-            pairs[j].with -= bytes_of(pairs[i].m); /* it is gone when j comes */
+            pairs[j].with -= bytes_of(pairs[i].m); /* it is freed before j is allocated */
         else
             pairs[i].with -= bytes_of(pairs[j].m); /* j comes later, and counts i itself */
     }
 }
 
-/* What subtract() may look at in all, edges and steps; of a larger graph the sum counts. */
+/* Limit of edges and steps visited by subtract(); for a larger graph the plain sum counts. */
 #define PEAK_WORK_MAX ((size_t)1 << 28)
 
 static bool peak_is_exact(const struct sg_program *p, size_t pairs)
@@ -140,9 +142,9 @@ static bool peak_is_exact(const struct sg_program *p, size_t pairs)
 }
 
 /*
- * With branches: when an allocation comes, everything may be there that is not freed before it and does
- * not come after it. The most of these sums is a bound for what is there at any time; for a chain it is
- * the very maximum.
+ * With branches: at an allocation, all memory may be allocated that is not freed before it and does
+ * not come after it. The maximum of these sums is an upper bound at any time; for a chain it is the
+ * exact maximum.
  */
 bool sg_graph_memory_find_peak(struct sg_program *p)
 {
@@ -192,16 +194,17 @@ bool sg_graph_memory_find_peak(struct sg_program *p)
 
 /* ---- running ---- */
 
-/* A level that runs. Lives on the stack of the thread that launched it, which waits for the helpers. */
+/* A level in progress. Lives on the stack of the thread that launched it, which waits for the
+   helpers. */
 struct run {
     SG_LENT const struct sg_level *l;
     SG_LENT struct sg_genv *genv; /* of the launching thread */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint32_t *left;  /* by step, from l->from on: units that it waits for and that have not ended */
-    uint32_t *ready; /* steps that may begin: a heap, the first in order on top */
+    uint32_t *ready; /* ready steps: a heap, ordered by step number */
     size_t nready;
-    SG_OWNED struct sg_branch_events *events; /* NULL: there are none */
+    SG_OWNED struct sg_branch_events *events; /* NULL: no events */
     bool asleep;                              /* the launching thread waits */
     unsigned running, helpers;
     uint64_t moves; /* units begun and ended */
@@ -212,7 +215,7 @@ struct run {
 };
 
 static struct {
-    pthread_mutex_t lock; /* taken before a run's */
+    pthread_mutex_t lock; /* taken before the lock of a run */
     pthread_cond_t wake;
     SG_LISTED struct run *runs;
     bool started, asleep;
@@ -243,13 +246,13 @@ static void take_top(struct run *r)
     r->ready[i] = last;
 }
 
-/* May the next unit begin, the top of r->ready? */
+/* True if the next unit, the top of r->ready, may begin. */
 static bool any_ready(const struct run *r)
 {
     return r->result == CUDA_SUCCESS && r->nready;
 }
 
-/* Units that still run may depend on units that are cancelled. */
+/* Cancels the other units; units that still run may depend on these. */
 static void stop_others(const struct run *r)
 {
     struct sg_ctx *ctx = r->l->s->ctx;
@@ -258,7 +261,7 @@ static void stop_others(const struct run *r)
         ctx->abort = 1;
 }
 
-/* One thing less that the unit waits for. */
+/* Decrements the number of things that the unit waits for. */
 static void miss_less(void *run, uint32_t step)
 {
     struct run *r = run;
@@ -286,7 +289,7 @@ static void unit_over(struct run *r, uint32_t step, CUresult result)
         pthread_cond_signal(&r->changed);
 }
 
-/* Runs units until none may begin; the launching thread: until none runs. Under the lock. */
+/* Runs units until none is ready; the launching thread: until none runs. Under the lock. */
 static void take_part(struct run *r, bool launching)
 {
     for (;;) {
@@ -321,7 +324,7 @@ static void *helper_main(void *arg)
     take_part(r, false);
     r->helpers--;
     pthread_cond_signal(&r->changed);
-    pthread_mutex_unlock(&r->lock); /* r may be gone now */
+    pthread_mutex_unlock(&r->lock); /* r may have been freed */
     pthread_mutex_lock(&watch.lock);
     watch.helpers--;
     pthread_mutex_unlock(&watch.lock);
@@ -342,7 +345,8 @@ static bool start(void *(*fn)(void *), void *arg)
     return ok;
 }
 
-/* A run that may begin a unit and does not gets one more thread; where there is none now, later. */
+/* Adds a thread to each run with a ready unit and no progress; if no thread is available now,
+   later. */
 static void look(struct run *r)
 {
     pthread_mutex_lock(&r->lock);
@@ -388,7 +392,7 @@ static void watch_begin(struct run *r)
     if (r->next)
         r->next->pprev = &r->next;
     watch.runs = r;
-    if (!watch.started) /* none to be had: the next run tries again */
+    if (!watch.started) /* no thread available: the next run tries again */
         watch.started = start(watch_main, NULL);
     if (watch.asleep)
         pthread_cond_signal(&watch.wake);

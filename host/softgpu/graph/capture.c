@@ -113,8 +113,8 @@ CUresult sg_front_merge(struct sg_front *f, struct sg_node *const *nodes, size_t
 
 void sg_captures_forget_node(const struct sg_graph *g, struct sg_node *n)
 {
-    /* Calls remove no node of a graph that is captured into but new ones, which no front names: without the count they
-     * would look through all fronts for nothing. */
+    /* While a graph is being captured into, calls remove only new nodes, which are in no front;
+       the count avoids searching all fronts in vain. */
     for (struct sg_capture *c = captures; c && n->fronts; c = c->next) {
         if (c->graph != g)
             continue;
@@ -179,7 +179,7 @@ void sg_capture_close(struct sg_capture *c)
     c->ended = true;
     c->origin = NULL;
     atomic_fetch_sub(&sg_captures, 1);
-    /* The fronts hold the capture: keep it until the last one is cleared. */
+    /* The fronts hold references to the capture: keep it alive until the last front is cleared. */
     atomic_fetch_add(&c->refs, 1);
     for (size_t i = 0; i < c->nstreams; i++) {
         sg_front_clear(c->streams[i]->front);
@@ -188,7 +188,7 @@ void sg_capture_close(struct sg_capture *c)
     free(c->streams);
     c->streams = NULL;
     c->nstreams = 0;
-    /* What is left are events: of them only that they were captured is asked. */
+    /* The remaining fronts belong to events: only the fact that they were captured matters. */
     for (struct sg_front *f = c->fronts; f; f = f->next)
         front_drop_nodes(f);
     sg_capture_put(c);
@@ -202,7 +202,7 @@ void sg_capture_abandon(struct sg_stream *s)
         return;
     pthread_mutex_lock(&sg_graph_lock);
     c = s->front->capture;
-    /* One that was forked from the origin may go; whether it was joined is asked at the end. */
+    /* A stream forked from the origin may end; whether it was joined is checked at the end. */
     if (c && c->origin == s) {
         c->invalid = true;
         if (c->own)
@@ -261,7 +261,7 @@ bool sg_capture_op(struct sg_stream *s, struct sg_op *op, bool sync, CUresult *r
         c->invalid = true;
         *r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     } else if (op->captured && (*r = op->captured(op)) != CUDA_SUCCESS) {
-        /* Refused; the capture goes on. */
+        /* Refused; the capture continues. */
     } else {
         *r = sg_node_new(c->graph, (CUgraphNodeType)op->node_type, op, s->front->nodes, s->front->n, &n);
         op = NULL;
@@ -359,7 +359,7 @@ bool sg_capture_record(struct sg_stream *s, struct sg_event *e, CUresult *r)
                  ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
                  : sg_front_set(e->front, s->front->capture, s->front->nodes, s->front->n);
     else
-        sg_front_clear(e->front); /* the event is an ordinary one again */
+        sg_front_clear(e->front); /* the event is no longer captured */
     pthread_mutex_unlock(&sg_graph_lock);
     return captured;
 }
@@ -416,7 +416,7 @@ bool sg_capture_wait(struct sg_stream *s, struct sg_event *e, CUresult *r)
     return handled;
 }
 
-/* ---- what the runtime calls ---- */
+/* ---- called by the runtime ---- */
 
 static struct sg_front *front_new(void)
 {

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Conditional nodes: a graph, or one of several, that runs once, in a loop, or not at all,
- * depending on a number that kernels set (cudaGraphSetConditional, an external function in PTX).
+ * Conditional nodes: a graph, or one of several graphs, that runs once, in a loop, or not at all,
+ * depending on a number set by kernels (cudaGraphSetConditional, an external function in PTX).
  * Kernels name the number by a handle. It lives as long as its graph or anything instantiated from
- * that. A graph with such nodes has at most one executable graph, so one number is enough.
+ * that graph. A graph with such nodes has at most one executable graph, so a single number
+ * suffices.
  */
 #include <stdlib.h>
 
 #include "graph/graph.h"
 
 struct sg_cond {
-    struct sg_obj obj; /* registered as long as it is held by anybody */
-    uint32_t ctx_id;   /* whose kernels may set it */
+    struct sg_obj obj; /* registered while references exist */
+    uint32_t ctx_id;   /* context whose kernels may set it */
     uint32_t start;    /* at the beginning of each launch, when assign */
     bool assign;
-    bool used;        /* there is a node */
+    bool used;        /* a node uses it */
     unsigned holders; /* under sg_graph_lock */
     uint64_t list;    /* number of the list that took it last; under sg_graph_lock */
     uint64_t graph;   /* handle of the graph it was made for */
@@ -155,7 +156,7 @@ void sg_condition_free(struct sg_condition *c)
     for (unsigned i = 0; c->body && i < c->size; i++) {
         if (!c->body[i])
             continue;
-        sg_obj_unregister(&c->body[i]->obj); /* it is the node's */
+        sg_obj_unregister(&c->body[i]->obj); /* it belongs to the node */
         sg_obj_put(&c->body[i]->obj);
     }
     if (c->cond)
@@ -165,7 +166,7 @@ void sg_condition_free(struct sg_condition *c)
     free(c);
 }
 
-#define SG_BODIES_MAX 65536u /* graphs of one switch: bounds what one call makes */
+#define SG_BODIES_MAX 65536u /* graphs of a switch: bounds the work of a call */
 
 static CUresult condition_new(struct sg_cond *cond, const struct sg_graph *above,
                               CUgraphConditionalNodeType type, unsigned size, struct sg_condition **out)
@@ -213,7 +214,7 @@ static bool size_ok(const CUDA_CONDITIONAL_NODE_PARAMS *p)
     }
 }
 
-/* Documented: a handle is for nodes of its graph, or of one of that graph's children. */
+/* Documented: a handle is valid for nodes of its graph, or of a child of that graph. */
 static bool cond_is_of(const struct sg_cond *c, const struct sg_graph *g)
 {
     SG_AUTO struct sg_graph *of = sg_lookup(c->graph, SG_T_GRAPH);
@@ -239,7 +240,8 @@ CUresult sg_condition_add(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *d
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "a conditional node with more than %u graphs",
                        SG_BODIES_MAX);
     pthread_mutex_lock(&sg_graph_lock);
-    r = c->used || !cond_is_of(c, g) ? CUDA_ERROR_INVALID_VALUE /* documented: one node per handle */
+    /* documented: one node per handle */
+    r = c->used || !cond_is_of(c, g) ? CUDA_ERROR_INVALID_VALUE
                                      : condition_new(c, g, p->type, p->size, &made);
     if (r == CUDA_SUCCESS)
         r = sg_graph_add(out, hGraph, dependencies, n, CU_GRAPH_NODE_TYPE_CONDITIONAL, NULL, NULL, &node);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Graphs that kernels launch (CUDA C++ Programming Guide, CUDA Graphs, "Device Graph Launch"). A running
- * graph keeps lists of what its kernels launched. A launch runs on the thread of the branch that takes it
- * from a list, one graph after the other, in an order that the guide allows:
+ * Graphs launched by kernels (CUDA C++ Programming Guide, CUDA Graphs, "Device Graph Launch"). A
+ * running graph keeps lists of the launches made by its kernels. A launch runs on the thread of the
+ * branch that takes it from a list, one graph after the other, in an order allowed by the guide:
  *
  *   fire and forget  after the kernel that launched it; its launcher ends after it
  *   sibling          after its launcher, before the launcher's tail launches
- *   tail             after its launcher and everything that this launched, in the order of launches;
- *                    tail launches of a tail launch run before those that are already pending
+ *   tail             after its launcher and everything launched by the latter, in launch order;
+ *                    tail launches of a tail launch run before tail launches already pending
  *
  * A graph whose tail launches never end delays later siblings for ever.
  */
@@ -21,13 +21,13 @@
 #define E_MEMORY 2u
 #define E_DEPTH 65u   /* cudaErrorLaunchMaxDepthExceeded */
 #define E_PENDING 69u /* cudaErrorLaunchPendingCountExceeded */
-/* cudaStreamGraphTailLaunch and the two others */
+/* cudaStreamGraphTailLaunch and the other two modes. */
 #define MODE_TAIL (UINT64_C(1) << 56)
 #define MODE_FORGET (UINT64_C(2) << 56)
 #define MODE_SIBLING (UINT64_C(3) << 56)
-#define FORGET_MAX 120u /* by one run of a graph; siblings too */
-#define TAIL_MAX 255u   /* that wait */
-#define DEPTH_MAX 24u   /* ours: fire and forget within fire and forget */
+#define FORGET_MAX 120u /* per run of a graph; siblings count, too */
+#define TAIL_MAX 255u   /* pending tail launches */
+#define DEPTH_MAX 24u   /* our own limit: fire and forget nested in fire and forget */
 
 /* A graph that is to run. */
 struct glaunch {
@@ -43,11 +43,11 @@ struct list {
 
 /* A graph that runs. Lists and counts: under sg_graph_lock. */
 struct sg_genv {
-    SG_LENT struct sg_graph_exec *exec; /* NULL: not one that the device knows */
+    SG_LENT struct sg_graph_exec *exec; /* NULL: unknown to the device */
     struct list forget, sibling, tail;
     unsigned forgotten, tails, depth;
     unsigned above;  /* levels of the graphs that run around it on this thread */
-    unsigned levels; /* the same with its own */
+    unsigned levels; /* levels, including its own */
 };
 
 static struct sg_graph_exec *known; /* launchable from the device; under sg_graph_lock */
@@ -103,7 +103,7 @@ static struct glaunch *glaunch_new(struct sg_graph_exec *x, struct sg_program *p
     return g;
 }
 
-/* Not under the lock: the last reference may go. */
+/* Not under the lock: this may drop the last reference. */
 static void glaunch_end(struct glaunch *g)
 {
     if (g->device) {
@@ -122,7 +122,7 @@ static void list_end(struct list *l)
         glaunch_end(g);
 }
 
-/* ---- which graphs there are ---- */
+/* ---- registered graphs ---- */
 
 void sg_device_graph_add(struct sg_graph_exec *x)
 {
@@ -141,7 +141,7 @@ void sg_device_graph_drop(struct sg_graph_exec *x)
     }
 }
 
-/* With a reference: the list has none, and one of it may be about to end. */
+/* Returns a reference: the list has none, and an entry may be about to end. */
 static struct sg_graph_exec *find(uint64_t name)
 {
     struct sg_graph_exec *x = known;
@@ -172,7 +172,7 @@ CUresult sg_graph_exec_name(CUgraphExec hGraphExec, uint64_t name)
     return r;
 }
 
-/* ---- what such a graph may consist of ---- */
+/* ---- allowed contents of such a graph ---- */
 
 static bool copy_side_ok(CUmemorytype type, const void *host)
 {
@@ -267,7 +267,7 @@ static uint32_t queue(struct sg_genv *env, struct sg_graph_exec *x, uint64_t mod
 
     if (mode != MODE_TAIL && mode != MODE_FORGET && mode != MODE_SIBLING)
         return E_INVALID;
-    /* Once at a time; but a graph may launch itself again when it has ended. */
+    /* Only one launch at a time, but a graph may launch itself again for the time after its end. */
     if (x->queued || (x->running && !(mode == MODE_TAIL && env->exec == x)))
         return E_INVALID;
     if (*count >= (mode == MODE_TAIL ? TAIL_MAX : FORGET_MAX))
@@ -286,7 +286,7 @@ static uint32_t queue(struct sg_genv *env, struct sg_graph_exec *x, uint64_t mod
     return 0;
 }
 
-/* Not from a kernel that is no node of a graph, nor what was changed or not uploaded. */
+/* Not from a kernel outside any graph; not graphs that were changed or not uploaded. */
 static uint32_t device_launch(struct sg_genv *env, uint64_t exec, uint64_t stream)
 {
     uint32_t r = E_INVALID;
@@ -300,7 +300,7 @@ static uint32_t device_launch(struct sg_genv *env, uint64_t exec, uint64_t strea
     return r;
 }
 
-/* The name does not change once a launch may have been made. */
+/* The name is constant once a launch may have been made. */
 static uint64_t device_self(const struct sg_genv *env)
 {
     return env && env->exec ? env->exec->name : 0;
@@ -360,7 +360,7 @@ static CUresult chain(struct list *todo, struct sg_gclaim *claim, struct sg_stre
         r = sg_program_run(g->program, claim, s);
         sg_genv_now = outer;
         set_running(g, false);
-        claim = NULL; /* of the first */
+        claim = NULL; /* only for the first */
         list_before(todo, &env.tail);
         list_before(todo, &env.sibling);
         list_end(&env.forget); /* left when it failed */

@@ -6,7 +6,7 @@
 
 #include "graph/graph.h"
 
-/* Recursive: the last reference to a graph may go while it is held, or while it is not. */
+/* Recursive: the last reference to a graph may be dropped with or without the lock held. */
 pthread_mutex_t sg_graph_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
 /* ---- shared operations ---- */
@@ -82,7 +82,7 @@ struct sg_graph *sg_graph_new(void)
     return g;
 }
 
-/* The graphs below a node: its child, or those of its condition. NULL: there is no further one. */
+/* The graphs below a node: its child, or those of its condition. NULL: no further graph. */
 static struct sg_graph *graph_below(const struct sg_node *n, unsigned i)
 {
     if (n->child)
@@ -234,7 +234,7 @@ unsigned sg_program_level(const struct sg_program *p, size_t step)
     for (size_t i = 0; i < step;) {
         const bool above = step - i <= p->step[i].child;
 
-        /* A conditional node and the head of a body are one level. */
+        /* A conditional node and the head of a body count as a single level. */
         level += above && p->step[i].node;
         i += above ? 1 : 1 + p->step[i].child;
     }
@@ -312,8 +312,8 @@ static uint64_t mix(uint64_t v)
 }
 
 /*
- * Appends the step of a node, whose dependencies have theirs. first: where its graph begins; *last: the
- * unit before it, SIZE_MAX: none; *wide: set when it does not wait for that one.
+ * Appends the step of a node whose dependencies already have steps. first: start of its graph;
+ * *last: the previous unit, SIZE_MAX: none; *wide: set if the step does not wait for that unit.
  */
 static CUresult append(struct sg_node *n, struct flat *f, size_t first, size_t *last, bool *wide,
                        unsigned depth)
@@ -341,7 +341,7 @@ static CUresult append(struct sg_node *n, struct flat *f, size_t first, size_t *
     f->wide |= !follows;
     st->waits = n->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT;
     if (n->cond) {
-        /* The handle may be of another graph, which can go first. */
+        /* The handle may belong to another graph, which can end first. */
         if (!sg_cond_hold(&p->conds, &p->nconds, f->conds, n->cond->cond))
             return CUDA_ERROR_OUT_OF_MEMORY;
         st->cond = n->cond->cond;
@@ -361,7 +361,8 @@ static CUresult append(struct sg_node *n, struct flat *f, size_t first, size_t *
     return n->child || n->cond ? below(n, f, at, depth) : CUDA_SUCCESS;
 }
 
-/* Appends g's nodes in an order that its edges allow; of those possible, the order of creation. */
+/* Appends g's nodes in an order that respects its edges; among the possible nodes, in order of
+   creation. */
 static CUresult flatten(struct sg_graph *g, struct flat *f, unsigned depth, bool *wide)
 {
     size_t done = 0, first = f->p->n, last = SIZE_MAX;

@@ -8,13 +8,13 @@ struct graph_op {
     struct sg_op op;
     SG_COUNTED struct sg_program *program; /* a reference */
     SG_COUNTED struct sg_graph_exec *exec; /* a reference; NULL once captured: see order() */
-    SG_OWNED struct sg_gclaim *claim;      /* of memory; or NULL */
+    SG_OWNED struct sg_gclaim *claim;      /* claim of memory; or NULL */
 };
 
 /* The steps below step number `head`, which is a child graph or a body. */
 static CUresult run_below(struct graph_op *o, size_t head, struct sg_stream *s);
 
-/* A condition may be true for ever. */
+/* Checked in loops, because a condition may stay true for ever. */
 CUresult sg_stream_stopped(const struct sg_stream *s)
 {
     CUresult r = (CUresult)atomic_load(&s->ctx->fault);
@@ -24,7 +24,7 @@ CUresult sg_stream_stopped(const struct sg_stream *s)
     return r == CUDA_SUCCESS && s->ctx->abort ? CUDA_ERROR_LAUNCH_FAILED : r;
 }
 
-/* The step of body number n, which may have further ones. */
+/* The step of body number n; skips the steps below each earlier body. */
 static size_t find_body(const struct sg_program *p, size_t at, unsigned n)
 {
     at++;
@@ -114,7 +114,7 @@ struct sg_program *sg_graph_op_program(struct sg_op *op)
     return ((struct graph_op *)op)->program;
 }
 
-/* A launch that was captured is part of the graph that has it. */
+/* A captured launch is part of the graph that contains it. */
 static CUresult graph_run(struct sg_op *op, struct sg_stream *s)
 {
     struct graph_op *o = (struct graph_op *)op;
@@ -163,13 +163,13 @@ static bool find_records(const struct sg_program *p, struct recorded **out, size
     return true;
 }
 
-/* True if the same launch recorded the event of a wait earlier: the order of steps is enough then. */
+/* True if the same launch recorded the event before the wait: then the order of steps suffices. */
 static bool recorded_before(const struct recorded *r, size_t n, const struct sg_program *p, size_t i)
 {
     const uint64_t event = event_of_step(p, i);
     size_t from = 0;
 
-    while (from < n) { /* to the first record of the event, or of one behind it */
+    while (from < n) { /* finds the first record of the event, or of a later event */
         const size_t mid = from + (n - from) / 2;
 
         if (r[mid].event < event)
@@ -180,7 +180,7 @@ static bool recorded_before(const struct recorded *r, size_t n, const struct sg_
     return r[from].event == event && r[from].step < i;
 }
 
-/* Adds to op what the waits of p and of the launches captured into it ask for. */
+/* Adds to op the dependencies of the waits of p and of launches captured into it. */
 static bool wait_events(const struct sg_program *p, struct sg_op *op)
 {
     struct recorded *records;
@@ -218,12 +218,12 @@ static bool record_events(const struct sg_program *p, struct sg_op *op, struct s
     return ok;
 }
 
-/* Under the issue lock: op's events stand for it from now on, and it waits for the events that its nodes wait
- * for. */
+/* Under the issue lock: op's events now refer to op, and op waits for the events that its nodes
+   wait for. */
 static void issue_events(const struct sg_program *p, struct sg_op *op, struct sg_stream *s)
 {
-    /* All waits before the first record, at every depth: else op may wait for itself, or two launches of
-     * different contexts for each other. */
+    /* All waits before the first record, at every depth: otherwise op could wait for itself, or
+       two launches of different contexts for each other. */
     bool ok = wait_events(p, op);
 
     if (!record_events(p, op, s) || !ok) { /* as for any operation without memory: the context fails */
@@ -232,7 +232,7 @@ static void issue_events(const struct sg_program *p, struct sg_op *op, struct sg
     }
 }
 
-/* Launches of one executable graph are serialised, whichever streams they are in (documented). */
+/* Launches of an executable graph are serialised, whichever streams they use (documented). */
 static bool order(struct sg_graph_exec *x, struct sg_op *op, struct sg_stream *s)
 {
     bool ok = true;
@@ -265,7 +265,8 @@ static void graph_issued(struct sg_op *op, struct sg_stream *s)
     issue_events(o->program, op, s);
 }
 
-/* Under the lock. The node has the program alone; it claims nothing, since its graph may run at any time. */
+/* Under the lock. The node holds only the program; it claims no memory, since its graph may run
+   at any time. */
 static CUresult graph_captured(struct sg_op *op)
 {
     struct graph_op *o = (struct graph_op *)op;
@@ -309,7 +310,8 @@ CUresult sg_graph_exec_launch(struct sg_graph_exec *x, struct sg_stream *s)
     pthread_mutex_lock(&sg_graph_lock);
     o->program = x->program;
     atomic_fetch_add(&o->program->refs, 1);
-    /* As it is now; whether the launch is captured is decided when it is issued: graph_captured(). */
+    /* Uses the current state; whether the launch is captured is decided when it is issued:
+       graph_captured(). */
     if (s->front->capture)
         r = graph_captured(&o->op);
     else if (o->program->memory)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory allocated by graphs. An allocation node has its address from its creation and keeps it as long as
- * anything can use it; the bytes are accounted while a launch owns them. Memory that a launch frees itself
- * is accounted by its peak, which is what cuGraphLaunch checks.
+ * Memory allocated by graphs. An allocation node has its address from its creation and keeps it as
+ * long as anything can use it; the bytes are accounted while a launch owns them. Memory that a
+ * launch frees itself is accounted by its peak, which cuGraphLaunch checks.
  *
  * Accounted memory stays reserved for graphs until cuDeviceGraphMemTrim, as in NVIDIA's driver, so
  * that the next launch cannot fail for lack of memory.
@@ -105,7 +105,7 @@ static void unclaim(struct sg_graph_memory *m)
     sg_graph_memory_put(m);
 }
 
-/* One that was charged when it was announced. */
+/* Ends a claim whose memory was charged when it was announced. */
 static void end_claim(struct sg_graph_memory *m)
 {
     give(m->device, rounded(m->size));
@@ -114,7 +114,7 @@ static void end_claim(struct sg_graph_memory *m)
 
 /* ---- launches ---- */
 
-/* What one step does when the launch is issued; false: undo. */
+/* The effect of a step when the launch is issued. Returns false if it must be undone. */
 static CUresult announce(const struct sg_program *p, size_t i, bool again, struct sg_gclaim *c)
 {
     struct sg_graph_memory *m = p->step[i].mem;
@@ -143,9 +143,9 @@ static CUresult announce(const struct sg_program *p, size_t i, bool again, struc
 }
 
 /*
- * Undoes what announce() did. Other threads have called meanwhile: what the launch would have allocated may have been
- * freed, and the claim then ends with that call; what it would have freed may have been allocated again, and then it is
- * freed here.
+ * Undoes announce(). Other threads may have made calls meanwhile: memory that the launch would have
+ * allocated may have been freed, and then the claim ends with that call; memory that it would have
+ * freed may have been allocated again, and then it is freed here.
  */
 static void revoke(const struct sg_program *p, struct sg_gclaim *c)
 {
@@ -166,7 +166,8 @@ static void revoke(const struct sg_program *p, struct sg_gclaim *c)
     }
 }
 
-/* Raises what is held to the peak of one more launch. False: not enough memory, nothing changed. */
+/* Raises the held memory to the peak of one more launch. Returns false, with nothing changed, if
+   there is not enough memory. */
 static bool hold_peak(struct sg_ghold *h, const uint64_t peak[SG_MAX_DEVICES])
 {
     uint64_t more[SG_MAX_DEVICES];
@@ -236,7 +237,7 @@ void sg_gclaim_step(const struct sg_program *p, struct sg_gclaim *c, size_t i)
 
     c->ran[i] = true;
     if (other != SIZE_MAX && c->ran[other] != (p->step[i].type == CU_GRAPH_NODE_TYPE_MEM_FREE)) {
-        /* Nothing orders the two and the free comes first: there is no claim to end, and none to begin. */
+        /* The two are unordered and the free comes first: no claim ends or begins. */
     } else if (p->step[i].type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
         if (other != SIZE_MAX)
             claim(m);
@@ -255,7 +256,7 @@ void sg_gclaim_end(const struct sg_program *p, struct sg_gclaim *c)
     pthread_mutex_lock(&sg_graph_lock);
     if (!c->issued)
         revoke(p, c);
-    /* What a launch that was cut short would have freed. */
+    /* Frees the memory that an aborted launch would have freed. */
     for (size_t i = 0; c->issued && i < p->n; i++) {
         const struct sg_step *st = &p->step[i];
 
@@ -300,7 +301,7 @@ void sg_graph_memory_unclaim(struct sg_graph_memory *m)
 
 /* ---- nodes ---- */
 
-/* Lets the devices named in `access` reach m, besides the one that it is on. */
+/* Grants the devices in `access` access to m, in addition to its own device. */
 static bool keep_access(struct sg_graph_memory *m, const CUmemAccessDesc *access, size_t n)
 {
     uint32_t all = SG_ACCESS_OF(m->device);
@@ -343,7 +344,7 @@ static CUresult add_locked(CUgraphNode *out, struct sg_graph *g, const CUgraphNo
     return CUDA_SUCCESS;
 }
 
-/* Whether graph g may get a node that frees m or, with m NULL, one that allocates. */
+/* Checks that graph g may get a node that frees m or, with m NULL, a node that allocates. */
 static CUresult may_add(const struct sg_graph *g, const struct sg_graph_memory *m)
 {
     if (g->owned) /* documented for children that were moved, and for bodies of conditions */
@@ -355,7 +356,7 @@ static CUresult may_add(const struct sg_graph *g, const struct sg_graph_memory *
     sg_graph_settle(g);
     for (size_t i = 0; i < g->n; i++) {
         if (g->nodes[i]->mem == m && g->nodes[i]->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
-            return CUDA_ERROR_INVALID_VALUE; /* twice in the same graph */
+            return CUDA_ERROR_INVALID_VALUE; /* freed twice in the same graph */
     }
     return CUDA_SUCCESS;
 }
@@ -480,7 +481,7 @@ bool sg_capture_free(struct sg_stream *s, CUdeviceptr dptr, CUresult *r)
     return captured;
 }
 
-/* ---- what the graphs of a device have ---- */
+/* ---- graph memory of a device ---- */
 
 void sg_graph_memory_trim(int device)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Nodes of graphs and their edges. A node's dependencies are nodes of its own graph, each a counted reference, and a
- * node that leaves its graph leaves them and the fronts of captures first: none can name a node that is gone.
+ * Nodes of graphs and their edges. A node's dependencies are nodes of its own graph, each a counted
+ * reference. A node that leaves its graph first leaves its dependents and the fronts of captures:
+ * none of them can refer to a removed node.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@ static void node_free(struct sg_obj *obj)
 
     sg_graph_op_put(n->gop);
     if (n->child)
-        sg_obj_unregister(&n->child->obj); /* it is the node's */
+        sg_obj_unregister(&n->child->obj); /* it belongs to the node */
     sg_obj_put((struct sg_obj *)n->child);
     if (n->mem || n->cond) {
         pthread_mutex_lock(&sg_graph_lock);
@@ -28,7 +29,7 @@ static void node_free(struct sg_obj *obj)
     free(n->deps);
     free(n->dep_slot);
     free(n->dep_at);
-    free(n->users); /* who depends on it has a reference: it has none */
+    free(n->users); /* dependents hold references, so there are none left */
     free(n->edge);
     free(n->kernel_params);
     free(n->attrs);
@@ -39,14 +40,14 @@ static void node_free(struct sg_obj *obj)
 
 /* ---- dependencies ---- */
 
-#define DEPS_SCANNED 16 /* so many are looked through; more have an open hash */
+#define DEPS_SCANNED 16 /* up to this number a linear search; above, an open hash */
 
 static size_t dep_home(const struct sg_node *n, const struct sg_node *dep)
 {
     return (size_t)hsh_number(0, (uintptr_t)dep) & (n->dep_slots - 1);
 }
 
-/* Where dep is in n->dep_slot, or the empty place where it would be. */
+/* The slot of dep in n->dep_slot, or the free slot for it. */
 static size_t dep_place(const struct sg_node *n, const struct sg_node *dep)
 {
     size_t i = dep_home(n, dep);
@@ -70,7 +71,7 @@ size_t sg_node_find_dep(const struct sg_node *n, const struct sg_node *dep)
     return SIZE_MAX;
 }
 
-/* For room of so many dependencies; without memory they are looked through. */
+/* Builds the hash for `room` dependencies; without memory the search stays linear. */
 static void dep_index(struct sg_node *n, size_t cap)
 {
     free(n->dep_slot);
@@ -80,7 +81,7 @@ static void dep_index(struct sg_node *n, size_t cap)
         n->dep_slot[dep_place(n, n->deps[i])] = (uint32_t)i + 1;
 }
 
-/* Takes a dependency out of the hash: what probed past its place moves into it. */
+/* Removes a dependency from the hash and moves entries that probed past its slot. */
 static void dep_unindex(struct sg_node *n, const struct sg_node *dep)
 {
     const size_t mask = n->dep_slots - 1;
@@ -97,7 +98,7 @@ static void dep_unindex(struct sg_node *n, const struct sg_node *dep)
     n->dep_slot[hole] = 0;
 }
 
-/* Room for one more dependency. */
+/* Makes room for one more dependency. */
 static bool node_grow_deps(struct sg_node *n)
 {
     size_t cap = n->cap_deps ? 2 * n->cap_deps : 2;
@@ -126,7 +127,7 @@ static bool node_grow_deps(struct sg_node *n)
     return true;
 }
 
-/* Room for one more node that depends on n. */
+/* Makes room for one more dependent of n. */
 static bool node_grow_users(struct sg_node *n)
 {
     size_t cap = n->cap_users ? 2 * n->cap_users : 2;
@@ -173,7 +174,7 @@ void sg_node_drop_dep(struct sg_node *n, size_t k)
 
     if (n->dep_slot)
         dep_unindex(n, dep);
-    dep->users[n->dep_at[k]] = last; /* the last one takes the place of what goes, in both lists */
+    dep->users[n->dep_at[k]] = last; /* the last entry replaces the removed entry, in both lists */
     last.node->dep_at[last.dep] = n->dep_at[k];
     n->ndeps--;
     if (k != n->ndeps) {
@@ -259,7 +260,7 @@ CUresult sg_node_new(struct sg_graph *g, CUgraphNodeType type, struct sg_op *op,
     n->number = g->made++;
     g->family->nodes++;
     g->n++;
-    g->nodes[g->end++] = n; /* the graph's reference is the first one */
+    g->nodes[g->end++] = n; /* the graph takes the first reference */
     sg_obj_get(&n->obj);
     *out = n;
     return CUDA_SUCCESS;
@@ -325,7 +326,7 @@ CUresult sg_nodes_get_locked(struct sg_graph *g, const CUgraphNode *handles, siz
 {
     struct sg_node **nodes;
 
-    if (n > g->n * g->n) /* more than the graph can have edges: nothing of it is read */
+    if (n > g->n * g->n) /* exceeds the number of possible edges: nothing is read */
         return CUDA_ERROR_INVALID_VALUE;
     nodes = calloc(n + 1, sizeof(*nodes));
     if (!nodes)

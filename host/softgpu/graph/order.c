@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The order in which the nodes of a graph become the steps of its program: passes over the nodes as they were created,
- * each taking those whose dependencies were taken before. In which pass a node is taken follows from its dependencies, so
- * the work grows with nodes and edges, not with passes times nodes.
+ * The order in which the nodes of a graph become the steps of its program: passes over the nodes in
+ * order of creation, each taking the nodes whose dependencies have been taken before. The pass of a
+ * node follows from its dependencies, so the work is linear in nodes and edges, not in passes times
+ * nodes.
  */
 #include <stdlib.h>
 
@@ -37,7 +38,7 @@ static struct sg_edges *edges_of(const struct sg_graph *g)
     return e;
 }
 
-/* Nodes of a cycle, and those behind it, are never known. */
+/* Nodes in or behind a cycle never get a pass. */
 static void find_passes(struct passes *p, size_t n)
 {
     uint32_t *left = p->edges->waits;
@@ -51,7 +52,8 @@ static void find_passes(struct passes *p, size_t n)
 
         for (uint32_t k = p->edges->first[from]; k < p->edges->first[from + 1]; k++) {
             const uint32_t to = p->edges->next[k];
-            const uint32_t pass = p->pass[from] + (from > to); /* this one has passed `to` already */
+            /* this pass has already gone past `to` */
+            const uint32_t pass = p->pass[from] + (from > to);
 
             p->pass[to] = pass > p->pass[to] ? pass : p->pass[to];
             if (!--left[to])
@@ -60,7 +62,7 @@ static void find_passes(struct passes *p, size_t n)
     }
 }
 
-/* Sorts by pass, then by index; `place` has room for one more than the passes. */
+/* Sorts by pass, then by index; `place` has one entry more than there are passes. */
 static void sort_known(const struct passes *p, size_t n, uint32_t *place, uint32_t *order)
 {
     for (size_t i = 0; i < p->known; i++)

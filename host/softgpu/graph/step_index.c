@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The steps of a program by the handles of their nodes: sorted at the first look-up, never changed then. Programs with
- * the same nodes at the same steps share it.
+ * The steps of a program by node handle: sorted at the first look-up, constant afterwards. Programs
+ * with the same nodes at the same steps share the index.
  */
 #include <stdlib.h>
 
@@ -28,7 +28,7 @@ static int by_node(const void *va, const void *vb)
 static struct sg_step_index *index_new(const struct sg_program *p)
 {
     struct sg_step_index *x = malloc(sizeof(*x) + p->n * sizeof(x->entry[0]));
-    bool sorted = true; /* as nodes usually are, which were added one after the other */
+    bool sorted = true; /* usual for nodes, which were added one after the other */
 
     if (!x)
         return NULL;
@@ -57,7 +57,7 @@ void sg_step_index_share(struct sg_program *to, const struct sg_program *from)
         atomic_fetch_add(&to->index->refs, 1);
 }
 
-/* Without memory for an index: one after the other. */
+/* Linear search, if there is no memory for an index. */
 static struct sg_step *find_slowly(struct sg_program *p, uint64_t node)
 {
     for (size_t i = 0; i < p->n; i++) {

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * User objects: a counted reference to a resource of the application, which graphs hold for as long
- * as they, their clones, their executable graphs and launches in progress need it. Destructors run
- * on a thread of our own, because the last reference may be dropped while any lock is held.
+ * User objects: a counted reference to a resource of the application, held by graphs for as long as
+ * they, their clones, their executable graphs and launches in progress need it. Destructors run on
+ * a thread of this library, because the last reference may be dropped while any lock is held.
  */
 #include <stdlib.h>
 
 #include "graph/graph.h"
 
 struct sg_uobj {
-    struct sg_obj obj; /* registered as long as it is held by anybody */
+    struct sg_obj obj; /* registered while references exist */
     void *ptr;
     CUhostFn destroy;
-    uint64_t own;                   /* the application's references; under count_lock */
-    uint64_t holders;               /* lists that hold it, and one for the application; under count_lock */
+    uint64_t own; /* the application's references; under count_lock */
+    /* number of lists that hold it, plus one for the application; under count_lock */
+    uint64_t holders;
     SG_LISTED struct sg_uobj *next; /* in the queue */
 };
 
@@ -30,7 +31,7 @@ static void *destroy_main(void *arg)
 
     (void)arg;
     if (t)
-        t->in_callback = true; /* a destructor may make no CUDA calls */
+        t->in_callback = true; /* a destructor must not make CUDA calls */
     for (;;) {
         pthread_mutex_lock(&queue_lock);
         while (!queue)
@@ -47,7 +48,7 @@ static void *destroy_main(void *arg)
     return NULL;
 }
 
-/* The thread is there before the first object is: its start cannot fail when it is needed. */
+/* Starts the thread before the first object exists, so that its start cannot fail later. */
 static bool start(void)
 {
     pthread_t t;
@@ -75,7 +76,7 @@ static void uobj_free(struct sg_obj *obj)
 
 /* ---- references of graphs and programs ---- */
 
-/* A holder has a reference: the destructor runs when the last of them is gone. */
+/* A holder has a reference: the destructor runs when the last holder is gone. */
 static void uobj_hold(struct sg_uobj *u)
 {
     sg_obj_get(&u->obj);
@@ -216,7 +217,7 @@ bool sg_uobj_new(void *ptr, CUhostFn destroy, unsigned refs, CUuserObject *out)
 void sg_uobj_retain(struct sg_uobj *u, unsigned n)
 {
     pthread_mutex_lock(&count_lock);
-    if (!u->own) { /* only graphs had it */
+    if (!u->own) { /* only graphs hold it */
         u->holders++;
         sg_obj_get(&u->obj);
     }
@@ -224,7 +225,7 @@ void sg_uobj_retain(struct sg_uobj *u, unsigned n)
     pthread_mutex_unlock(&count_lock);
 }
 
-/* Takes n of the application's references back; 1: there are fewer. */
+/* Returns n of the application's references; 1: it has fewer. */
 CUresult sg_uobj_release(struct sg_uobj *u, unsigned n)
 {
     pthread_mutex_lock(&count_lock);

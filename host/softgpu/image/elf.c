@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Recognises cubins, to say what an image is that cannot be run. Formats: ELF-64 (System V gABI);
- * machine number 190 (EM_CUDA), where e_flags carries the SM version: bits 0..7 in older files,
- * bits 8..15 in files of ABI version 8 and later (observed with CUDA 13 tools).
+ * Recognises cubins, to describe images that cannot run. Formats: ELF-64 (System V gABI); machine
+ * number 190 (EM_CUDA), where e_flags contains the SM version: bits 0..7 in older files, bits 8..15
+ * in files of ABI version 8 and later (observed with CUDA 13 tools).
  */
 #include <elf.h>
 #include <string.h>

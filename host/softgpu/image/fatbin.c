@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The fat binary container: choosing the PTX to run, or a cubin to describe, and unpacking it. The format is not documented
- * by NVIDIA; what is relied upon here was observed in files made by nvcc 11 to 13:
+ * The fat binary container: chooses the PTX to run, or a cubin for its metadata, and unpacks it.
+ * NVIDIA does not document the format; this relies on observations of files made by nvcc 11 to 13:
  *
  *   container  u32 0xBA55ED50, u16 version 1, u16 header size, u64 bytes that follow the header
  *   entry      u16 kind (1 PTX, 2 ELF), u16 0x0101, u32 header size, u64 payload size,
@@ -21,7 +21,7 @@
 #define FATBIN_MAGIC 0xBA55ED50u
 #define FATBIN_HEADER 16u
 #define ENTRY_HEADER 64u
-#define ENTRY_HEADER_MAX 4096u /* known ones have 64 to 112 bytes */
+#define ENTRY_HEADER_MAX 4096u /* known headers have 64 to 112 bytes */
 #define KIND_PTX 1
 #define KIND_ELF 2
 #define FLAG_LZ4 0x2000u
@@ -94,8 +94,8 @@ static bool better(unsigned arch, unsigned than, unsigned cc)
 }
 
 /*
- * Of an image its length counts, so it takes no more than that, and an eighth. No realloc(): where mremap() is refused, as
- * it is to workers, that keeps what was large.
+ * Shrinks a buffer to the image's length plus at most an eighth. Not with realloc(): if mremap() is
+ * refused, as in workers, realloc() keeps large blocks as they are.
  */
 static CUresult drop_padding(struct sg_image *img, uint64_t unpacked)
 {
@@ -177,7 +177,7 @@ CUresult sg_fatbin_load(const uint8_t *data, size_t max, int cc, struct sg_unpac
         if (!next_entry(data, size, &pos, &e))
             return sg_fail(CUDA_ERROR_INVALID_IMAGE, "fat binary: an entry is malformed");
         if (e.kind != KIND_PTX && e.kind != KIND_ELF)
-            continue; /* LTO-IR and what may come: nothing that can be run here */
+            continue; /* LTO-IR and future kinds: cannot run here */
         note(out->has, sizeof(out->has), &e);
         out->native |= e.kind == KIND_ELF && e.arch / 10 == (unsigned)cc / 10 && e.arch <= (unsigned)cc;
         if (e.kind == KIND_PTX && better(e.arch, best.arch, (unsigned)cc))

@@ -98,10 +98,11 @@ CUresult sg_image_link(const struct sg_image *img, const char *const *names, uin
 }
 
 /*
- * A program compiled with -rdc=true: its wrapper lists the fat binaries of its objects, and
- * the linked one, of which there is SASS only. The driver links the PTX of the objects where that does not
- * fit the device. An object that a driver would take as SASS (the device runtime library is one) is linked only
- * where something of it is needed: what the software GPU has itself is not asked for.
+ * A program compiled with -rdc=true: its wrapper lists the fat binaries of its objects, and the
+ * linked binary, which has only SASS. The driver links the PTX of the objects if the SASS does not
+ * fit the device. An object for which a driver would use SASS (such as the device runtime library)
+ * is linked only if some of its names are needed; names provided by the software GPU itself are
+ * not.
  */
 #define LIST_MAX 65536u
 static CUresult load_list(const struct wrapper *w, int cc, struct sg_image *out)
@@ -169,7 +170,7 @@ CUresult sg_image_load(const void *image, size_t max, int cc, struct sg_image *o
 
     memset(out, 0, sizeof(*out));
     if (max >= sizeof(magic)) {
-        /* PTX text shorter than that still has its NUL; bytes are compared one by one. */
+        /* Even a PTX text shorter than that ends with a NUL; bytes are compared one by one. */
         const unsigned char *b = image;
 
         magic = b[0];

@@ -8,59 +8,63 @@
 
 /* ---- images (image/fatbin.c, image/elf.c, image/image.c) ---- */
 
-/* PTX text chosen out of an image; or, when it has none, the SASS that describes itself best. */
+/* The PTX text chosen from an image or, if it has none, the cubin that was chosen for its
+   metadata. */
 struct sg_image {
     char *text;      /* malloc'd, NUL-terminated */
-    size_t len;      /* without the NUL */
+    size_t len;      /* length without the NUL */
     bool is_elf;     /* text is a cubin of len bytes */
-    uint32_t target; /* from the container, 0 when the image was bare PTX */
-    bool shadowed;   /* the PTX is for newer devices only, and there is SASS for this one */
-    bool native;     /* a GPU of the capability that was asked for runs some SASS of it */
-    char has[256];   /* what the image contains, for messages */
+    uint32_t target; /* target from the container; 0: the image was bare PTX */
+    bool shadowed;   /* the PTX is for newer devices only, and the image has SASS for this device */
+    bool native;     /* the image has SASS that runs on a GPU of the requested capability */
+    char has[256];   /* summary of the image's contents, for messages */
 };
 
 /*
- * Chooses and unpacks the PTX to run out of a fat binary, cubin or PTX text of at most max bytes
- * (SIZE_MAX: unknown, the caller's API has no size); without PTX the cubin that is nearest to cc,
- * for its metadata. 0, 200, 209 (neither), 2 or 218 (empty text).
+ * Chooses and unpacks the PTX of a fat binary, cubin or PTX text of at most max bytes (SIZE_MAX:
+ * unknown, the caller's API has no size). Without PTX it chooses the cubin nearest to cc, for its
+ * metadata. 0, 200, 209 (neither), 2 or 218 (empty text).
  */
 CUresult sg_image_load(const void *image, size_t max, int cc, struct sg_image *out);
-/* Links n images that have PTX into one; names[i] is what messages call the i-th. 0, 2 or 218. */
+/* Links n images with PTX into one; names[i] is the name of image i in messages. 0, 2 or 218. */
 CUresult sg_image_link(const struct sg_image *img, const char *const *names, uint32_t n,
                        struct sg_image *out);
 void sg_image_free(struct sg_image *img);
 /*
- * Whether a device of capability cc may run this PTX. NVIDIA's driver compiles PTX for the same or a newer capability
- * only: 209 for a container, 218 for text, and a line for the log that names the profile to try. PTX in place of
- * SASS that a GPU would run is taken whatever its target. (image/target.c)
+ * Checks that a device of capability cc may run this PTX. NVIDIA's driver compiles PTX for the same
+ * or a newer capability only: 209 for a container, 218 for text, and a log line that names the
+ * profile to try. PTX that replaces SASS which a GPU would run is accepted regardless of its
+ * target. (image/target.c)
  */
 CUresult sg_image_check_target(const struct sg_image *img, int cc);
-/* A library has queried the capability that VGPU_SOFT_LIBRARY_CC announces: PTX for targets up to it is
- * accepted. */
+/* A library has queried the capability announced by VGPU_SOFT_LIBRARY_CC: PTX for targets up to
+   it is accepted from now on. */
 void sg_image_library_asked(void);
-/* What the containers of one load, or of one link, may be unpacked to. */
+/* Limit on the unpacked size of the containers of a load or link. */
 struct sg_unpack {
-    uint64_t left; /* bytes, of what is kept and what is not; SG_PTX_TEXT_MAX: nothing was unpacked yet */
-    bool ptx_only; /* SASS is not wanted: out->is_elf, and no text */
+    /* bytes left, for kept and discarded data; SG_PTX_TEXT_MAX: nothing unpacked yet */
+    uint64_t left;
+    bool ptx_only; /* skip SASS: out->is_elf is set without a text */
 };
-/* The same for the container alone; data starts with 0xBA55ED50. */
+/* The same for a container; data starts with 0xBA55ED50. */
 CUresult sg_fatbin_load(const uint8_t *data, size_t max, int cc, struct sg_unpack *u, struct sg_image *out);
 
 /*
- * Calls fn for each fat binary in an object of the host, or in the objects of an archive; stops at the
- * first result that is not 0 and returns it. CUDA_ERROR_INVALID_IMAGE: no object or archive, or cut short.
+ * Calls fn for each fat binary in a host object, or in the objects of an archive. Stops at the
+ * first non-zero result and returns it. CUDA_ERROR_INVALID_IMAGE: not an object or archive, or
+ * truncated.
  */
 typedef CUresult sg_container_fn(const uint8_t *data, size_t n, void *arg);
 CUresult sg_object_each(const void *data, size_t n, sg_container_fn *fn, void *arg);
 CUresult sg_archive_each(const void *data, size_t n, sg_container_fn *fn, void *arg);
 
 struct sg_elf_info {
-    uint64_t size; /* bytes that headers, tables and sections span */
+    uint64_t size; /* bytes covered by headers, tables and sections */
     uint32_t sm;   /* e.g. 90 */
     bool is_cubin;
 };
 bool sg_elf_is(const void *data, size_t max);
-/* Bounds-checked look at an ELF64 file; false when malformed. max may be SIZE_MAX. */
+/* Bounds-checked scan of an ELF64 file. Returns false if it is malformed. max may be SIZE_MAX. */
 bool sg_elf_scan(const void *data, size_t max, struct sg_elf_info *out);
 
 #endif

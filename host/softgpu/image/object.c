@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Further inputs of the linker: host objects made by nvcc (-dc), with device code in a section of
- * their own, and archives of them. Formats: ELF-64 (System V gABI), ar(5).
+ * Further inputs of the linker: host objects made by nvcc (-dc), with device code in a separate
+ * section, and archives of them. Formats: ELF-64 (System V gABI), ar(5).
  */
 #include <elf.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static bool in_range(uint64_t off, uint64_t n, uint64_t max)
     return off <= max && n <= max - off;
 }
 
-/* The containers of a section lie one after the other, each at a multiple of eight. */
+/* The containers of a section are consecutive, each aligned to eight bytes. */
 static CUresult each_container(const uint8_t *p, uint64_t n, sg_container_fn *fn, void *arg)
 {
     uint64_t at = 0;

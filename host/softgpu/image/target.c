@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which PTX a device accepts: as with NVIDIA's driver, that for its own capability and lower ones. */
+/* Selects the PTX accepted by a device: like NVIDIA's driver, for its own capability and lower. */
 #include <stdatomic.h>
 
 #include "image/image.h"

@@ -25,7 +25,7 @@ static struct {
     pthread_mutex_t lock;
     uint8_t *run;
     int fd;
-    struct btr_tree holes; /* by offset, weighted by size, in bytes; not touching */
+    struct btr_tree holes; /* keyed by offset, weighted by size in bytes; holes never touch */
 } mem = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
 
 bool sg_jit_mem_init(void)
@@ -55,7 +55,7 @@ static size_t grains(size_t n)
     return (n + GRAIN - 1) & ~(size_t)(GRAIN - 1);
 }
 
-/* False: the system refuses one mapping more. */
+/* False: the system refuses another mapping. */
 static bool write_code(size_t at, const uint8_t *code, size_t n)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), skip = at & (page - 1);

@@ -153,7 +153,7 @@ static bool is_exit_if(sg_fn fn)
     return fn == sg_jit_ctl.exit_if[0] || fn == sg_jit_ctl.exit_if[1];
 }
 
-/* Marks where blocks begin: 1; instructions inside of a span: 2. */
+/* Marks the starts of blocks with 1 and instructions inside a span with 2. */
 static void find_leaders(struct jit *j)
 {
     const struct sg_code *c = j->code;
@@ -219,7 +219,7 @@ u32 sg_jit_insn(struct jit *j, u32 i)
         return 1 + in->aux;
     }
     o = sg_jit_find(in->fn, &pure);
-    if (o && pure && (j->kill[i] & F_DEAD)) /* nobody reads what it gives */
+    if (o && pure && (j->kill[i] & F_DEAD)) /* its result is never read */
         return 1;
     j->skip = 0;
     if (!o || !sg_jit_emit(j, in, o))
@@ -353,7 +353,7 @@ static void emit_stub(struct jit *j, const struct stub *s)
     patch(b, jmp(b), s->back);
 }
 
-/* What is run before blocks are, as a function of its own. Returns where it begins. */
+/* Compiles the code that runs ahead of blocks as a separate function. Returns its start. */
 static size_t ahead(struct jit *j, const struct sg_ahead *a)
 {
     static const u8 none[] = {0x31, 0xc0}; /* xor eax, eax: SG_NEXT */
@@ -503,7 +503,7 @@ void sg_jit_compile(struct sg_code *c)
 {
     struct jit j = {.code = c, .b.max = JIT_CODE_MAX, .table_room = JIT_TABLES_MAX};
 
-    /* real calls go to places that the branches do not tell: they are interpreted */
+    /* branches do not show the targets of real calls, so such kernels are interpreted */
     if (!sg_jit_available() || !c->ninsns || !c->fields || c->jit || c->calls)
         return;
     sg_jit_make(&j);

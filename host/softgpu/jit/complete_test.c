@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Native code is whole or is not made: a check that finds no room in a stub, a stub without a way back, a jump
- * to what is no entry, a register that is not there each fail the compilation; so does every bound, wherever the
- * code or its tables come to it: nothing is written behind the buffer.
+ * Native code is whole or is not made: a check that finds no room in a stub, a stub without a way
+ * back, a jump to what is no entry, a register that is not there each fail the compilation; so does
+ * every bound, wherever the code or its tables come to it: nothing is written behind the buffer.
  */
 #include "exec/exec_test.h"
 #include "exec/guard_test.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Native code: calls of handlers, instruction counting, branches, and the return to the run loop. */
+/* Native code: calls of handlers, instruction counting, branches, and the return to the run
+   loop. */
 #include "jit/ops.h"
 
 #ifdef SG_JIT
@@ -25,8 +26,9 @@ void sg_jit_jump_to(struct jit *j, size_t at, u32 insn)
     j->jumps[j->njumps++] = (struct jump){at, insn, j->masked};
 }
 
-/* What is called is compiled code that uses SSE: with the upper halves of the registers in use, its first such
- * instruction would take hundreds of cycles. No register's contents are kept across a call. */
+/* Callees are compiled code that uses SSE: with the upper halves of the vector registers in use,
+   their first SSE instruction would take hundreds of cycles. No register contents are kept
+   across a call. */
 void sg_jit_call_begin(struct jit *j, u32 insn)
 {
     static const u8 vzeroupper[] = {0xc5, 0xf8, 0x77};
@@ -111,7 +113,7 @@ void sg_jit_set_mode(struct jit *j, u32 mode)
     mem_operand(b, 2, RCX, 0, 1);
 }
 
-/* Where only the rounding differs it is part of the instruction; MXCSR costs more. */
+/* If only the rounding differs, it is encoded in the instruction; changing MXCSR costs more. */
 bool sg_jit_emit(struct jit *j, const struct sg_insn *in, const struct jop *o)
 {
     const u32 differs = j->mxcsr ^ j->mode;
@@ -166,7 +168,7 @@ void sg_jit_still_low(struct jit *j, u32 insn)
     patch(B(j), skip, B(j)->n);
 }
 
-/* With lanes waiting elsewhere: those that wait lower than insn go first. */
+/* With lanes waiting elsewhere: switches to lanes that wait below insn. */
 void sg_jit_check_waiting(struct jit *j, u32 insn)
 {
     struct buf *b = B(j);
@@ -204,8 +206,8 @@ void sg_jit_go_to(struct jit *j, u32 from, u32 to)
 
 #define SMALL 96 /* instructions that are compiled again at a branch over them */
 
-/* True if the branch at i skips one block of plain operations, which is then executed under a mask instead of
- * splitting the warp. */
+/* True if the branch at i skips a single block of plain operations, which is then executed under
+   a mask instead of splitting the warp. */
 static bool jumps_over_little(const struct jit *j, u32 i, u32 to)
 {
     const struct sg_code *c = j->code;
@@ -227,7 +229,7 @@ static bool jumps_over_little(const struct jit *j, u32 i, u32 to)
     return true;
 }
 
-/* w->mask and what follows from it; RAX has the lanes. */
+/* Sets w->mask and the state derived from it; RAX holds the lanes. */
 static void set_mask(struct jit *j)
 {
     struct buf *b = B(j);
@@ -240,7 +242,8 @@ static void set_mask(struct jit *j)
     alu_mem(b, false, 0x89, RAX, G_WARP, offsetof(struct sg_warp, wmask));
 }
 
-/* What is between the branch at i and `to`, for the lanes of w->mask; then on with those of before. */
+/* Compiles the code between the branch at i and `to` for the lanes of w->mask, then restores the
+   previous lanes. */
 static void run_between(struct jit *j, u32 i, u32 to, u8 version)
 {
     const u8 before = j->masked;
@@ -261,8 +264,8 @@ static void run_between(struct jit *j, u32 i, u32 to, u8 version)
 }
 
 /*
- * The lanes of EAX jump to `to`, the others do not: these run what is between, then all go on there.
- * Only while nobody waits at or before `to`.
+ * The lanes in EAX jump to `to`; the other lanes run the code in between, then all continue at
+ * `to`. Only valid while no lanes wait at or before `to`.
  */
 static void run_over(struct jit *j, u32 i, u32 to)
 {
@@ -317,7 +320,7 @@ void sg_jit_branch(struct jit *j, u32 i)
         alu_imm(b, false, 7, RAX, SG_FULL);
     all = jcc(b, JE);
     if (over) {
-        if (negated) { /* those of EAX stay */
+        if (negated) { /* the lanes in EAX stay */
             put8(b, 0xf7);
             put8(b, 0xd0);
         }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Native checks of global memory: all addresses against the allocation that the instruction used last, as the handlers do. */
+/* Native checks of global memory: all addresses are compared with the allocation last used by
+   the instruction, as in the handlers. */
 #include "jit/windows.h"
 
 #ifdef SG_JIT
 
 /*
- * The running lanes only: what is wrong is collected in k1. Register 0: what an address must not be below, a
- * multiple of align; 1: how many times align it may be above. A rotation makes a remainder a great number.
+ * Checks the running lanes only and collects errors in k1. Register 0: lower bound of an address, a
+ * multiple of align; 1: maximum distance above it, in units of align. The rotation turns a
+ * misaligned address into a large number.
  */
 static void check_lanes64(struct jit *j, struct stub *s, const u32 ad[4], u32 align)
 {
@@ -28,7 +30,7 @@ static void check_lanes64(struct jit *j, struct stub *s, const u32 ad[4], u32 al
     sg_jit_slow(j, s, JNE);
 }
 
-/* RCX: what an address must not be below; RDX: how far above it the last one may be. */
+/* RCX: lower bound of an address; RDX: distance from it to the last valid address. */
 static void range_of(struct jit *j, struct stub *s, const struct check *k)
 {
     const s32 r =

@@ -15,7 +15,7 @@
 
 struct live {
     u32 words, nblocks;
-    u32 *first; /* of each block; first[nblocks] is the end */
+    u32 *first; /* per block; first[nblocks] is the end */
     u32 *block_at;
     u64 *in;
 };
@@ -23,7 +23,7 @@ struct live {
 static bool tracked(const struct sg_code *c, u32 op)
 {
     return !(op & SG_OPND_CONST) &&
-           op < c->slots_end; /* what is hoisted is set nowhere here: it never dies */
+           op < c->slots_end; /* hoisted values are not written here: they never die */
 }
 
 static void scan_back(const struct sg_code *c, u32 i, u64 *live, u8 *kill)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Native ldmatrix and mma of halves and bf16 with sums in f32, with the results of exec/ops/matrix.c and exec/ops/mma.c, for
- * all lanes; the handlers do the rest.
+ * Native ldmatrix, and mma of halves and bf16 with sums in f32, with the results of
+ * exec/ops/matrix.c and exec/ops/mma.c, for all lanes; the handlers process all other cases.
  */
 #include "jit/memory_ops.h"
 
@@ -9,7 +9,7 @@
 
 static const struct vop PERMI2W = {M38, P66, 1, 0x75}, BCAST4 = {M38, P66, 0, 0x5a};
 
-/* Word k of a transposed matrix of 8 by 8 halves, which lies in two registers: where it was. */
+/* Source index of word k of a transposed 8 by 8 matrix of halves, which lies in two registers. */
 #define PAIR_OF(i) (u16)(((i)&3) * 16 + ((i) >> 2)), (u16)(((i)&3) * 16 + 8 + ((i) >> 2))
 #define PAIRS_OF(i) PAIR_OF(i), PAIR_OF((i) + 1), PAIR_OF((i) + 2), PAIR_OF((i) + 3)
 static const u16 transposed[2][32]
@@ -17,8 +17,9 @@ static const u16 transposed[2][32]
                                     {PAIRS_OF(16), PAIRS_OF(20), PAIRS_OF(24), PAIRS_OF(28)}};
 
 /*
- * Registers 4 and 5, or (without an offset) those of a: where in shared memory the rows of n matrices lie, one for each of
- * the lower 8 n lanes. Jumps out unless all of them are there and aligned. Uses registers 0 to 3.
+ * Sets registers 4 and 5, or (without an offset) those of a, to the offsets in shared memory of the
+ * rows of n matrices, one row for each of the lower 8 n lanes. Jumps to the slow path unless all
+ * rows are inside and aligned. Clobbers registers 0 to 3.
  */
 static void place_rows(struct jit *j, struct stub *s, const struct sg_insn *in, u32 n, u32 at[2])
 {
@@ -53,8 +54,8 @@ static void place_rows(struct jit *j, struct stub *s, const struct sg_insn *in, 
 }
 
 /*
- * The rows `first` to first + 3, whose places lie at [RCX - 128], to register v. RDX: shared memory; masks 2 to 4: four lanes
- * each, from the fifth lane on.
+ * Loads the rows `first` to first + 3, whose offsets are at [RCX - 128], to register v. RDX: shared
+ * memory; masks 2 to 4: four lanes each, from the fifth lane on.
  */
 static void load_rows(struct jit *j, u32 first, u32 v)
 {
@@ -83,7 +84,7 @@ static bool e_ldmatrix(struct jit *j, const struct sg_insn *in, u32 arg)
         for (u32 h = 0; h < 2; h++)
             d[k][h] = sg_jv_new(j);
     place_rows(j, s, in, n, at);
-    alu_reg(b, true, 0x89, RCX, RSP); /* the 128 bytes below are nobody's */
+    alu_reg(b, true, 0x89, RCX, RSP); /* the 128 bytes below RSP are unused */
     for (u32 h = 0; h < (n == 4 ? 2u : 1u); h++)
         evm(b, VMOVU_STORE, at[h], 0, RCX, (s32)(64 * h) - 128, 64, 0, 0);
     alu_mem(b, true, 0x8b, RDX, G_CTA, offsetof(struct sg_cta, shared));
@@ -110,26 +111,27 @@ static bool e_ldmatrix(struct jit *j, const struct sg_insn *in, u32 arg)
 }
 
 /*
- * ---- mma, 16 rows of a: as exec/ops/mma_avx512.h, but for where b comes from ----
+ * ---- mma, 16 rows of a: as exec/ops/mma_avx512.h, except for the source of b ----
  *
- * The four lanes of a row need an element of a for each k, by a shuffle, and four of b's columns: 16 bytes that are the
- * same for all rows. b is brought in that order and stored, so that these are loads.
+ * The four lanes of a row need, for each k, an element of a, obtained by a shuffle, and four of b's
+ * columns: 16 bytes that are the same for all rows. b is stored in that order, so that these are
+ * loads.
  */
 
-#define MMA_ROOM 512 /* bytes: 8 by 16 floats */
-#define MMA_NATIVE \
-    256 /* of a kernel: each is 1.9 KB of code; further ones call the handler, which takes a tenth longer */
+#define MMA_ROOM 512   /* bytes: 8 by 16 floats */
+#define MMA_NATIVE 256 /* per kernel, 1.9 KB each; further mma call the handler, a tenth slower */
 #define LANE(t, c) 8 * ((c)&3) + 4 * ((c) >> 2) + (t)
 #define TURN(x, c) (u16)(2 * (LANE((x)&3, c)) + ((x) >> 2))
 #define WIDE(x, c) 0, (u16)(2 * (LANE((x)&3, c)) + ((x) >> 2))
 #define PART(x, c) (u16)(2 * (8 * ((x)&1) + (c)) + ((x) >> 1))
 #define EIGHT(m, x) m(x, 0), m(x, 1), m(x, 2), m(x, 3), m(x, 4), m(x, 5), m(x, 6), m(x, 7)
 
-/* Words of 32 (a) or of two registers (b) that become those of another; x: the lane's number in a row, and 4 for the upper part. */
+/* Permutations of 32 words (a) or of the words of two registers (b); x: the lane's number in a
+   row, and 4 for the upper part. */
 static const struct {
-    u16 part[32];    /* of a: the lower parts of all lanes, the upper parts */
-    u16 turn[2][32]; /* of b: the lower parts, and the upper ones, of even and odd columns */
-    u16 wide[4][32]; /* the same, half each, of bf16 as f32 */
+    u16 part[32];    /* a: the lower parts of all lanes, then the upper parts */
+    u16 turn[2][32]; /* b: the lower and the upper parts, of even and odd columns */
+    u16 wide[4][32]; /* the same, half each, for bf16 as f32 */
     u32 high, nan;
 } from __attribute__((aligned(64))) = {{EIGHT(PART, 0), EIGHT(PART, 1), EIGHT(PART, 2), EIGHT(PART, 3)},
                                        {{EIGHT(TURN, 0), EIGHT(TURN, 1), EIGHT(TURN, 2), EIGHT(TURN, 3)},
@@ -146,7 +148,7 @@ static const struct vop PERMW = {M38, P66, 1, 0x8d}, CVTPH2PS = {M38, P66, 0, 0x
                         FMA231 = {M38, P66, 0, 0xb8}, VPANDD = {M0F, P66, 0, 0xdb},
                         PERMILPS = {M3A, P66, 0, 0x04};
 
-/* Both chunks of register r of a list in d a b c; they may leave their registers when the next one is needed. */
+/* Loads both chunks of register r of a list in d a b c; the next call may evict them. */
 static void mma_get(struct jit *j, const struct sg_insn *in, u32 r, u32 v[2])
 {
     for (u32 h = 0; h < 2; h++)
@@ -164,7 +166,8 @@ static void mma_widen(struct jit *j, u32 lo, u32 hi, u32 v)
     ev(B(j), CVTPH2PS, hi, 0, hi, 0, 0);
 }
 
-/* Register r of b to [RCX + 256 r]: for each k of one parity, then of the other, 8 columns, first the even ones. */
+/* Stores register r of b at [RCX + 256 r]: for each k of one parity, then of the other, 8
+   columns, even columns first. */
 static void mma_b(struct jit *j, const struct sg_insn *in, u32 r, bool bf)
 {
     struct buf *b = B(j);
@@ -183,7 +186,8 @@ static void mma_b(struct jit *j, const struct sg_insn *in, u32 r, bool bf)
     }
 }
 
-/* Register r of a, or of c of halves: both parts of all lanes as f32, in the registers part[0][h] and part[1][h]. */
+/* Loads register r of a, or of c of halves: both parts of all lanes as f32, in the registers
+   part[0][h] and part[1][h]. */
 static void mma_a(struct jit *j, const struct sg_insn *in, u32 r, bool bf, u32 part[2][2])
 {
     struct buf *b = B(j);
@@ -227,7 +231,7 @@ static void mma_step(struct jit *j, const struct sg_insn *in, u32 r, bool bf, u3
     }
 }
 
-/* Is register r of c read by nothing behind the mma, nor a second time by it? */
+/* True if register r of c is read neither after the mma nor a second time by it. */
 static bool mma_last(const struct jit *j, const struct sg_insn *in, u32 r)
 {
     const u32 op = *sg_jit_field(in + 2, r);
@@ -291,7 +295,7 @@ static void mma_d(struct jit *j, const struct sg_insn *in, bool half, u32 sum[4]
         }
 }
 
-/* What nothing reads any more needs no register. */
+/* Frees the registers of values that are not read any more. */
 static void mma_kill(struct jit *j, const struct sg_insn *in)
 {
     const u32 at = j->cur;
@@ -317,7 +321,7 @@ static bool e_mma(struct jit *j, const struct sg_insn *in, u32 arg)
     mov_imm64(b, RSI, (u64)(uintptr_t)&from);
     alu_imm(b, true, 5, RSP, MMA_ROOM);
     alu_reg(b, true, 0x89, RCX, RSP);
-    alu_imm(b, true, 4, RCX, (u32)-64); /* what lies below RSP by this is nobody's */
+    alu_imm(b, true, 4, RCX, (u32)-64); /* the memory below RSP is unused */
     if (bf) {
         mov_imm64(b, RAX, 0xaaaaaaaa);
         vex(b, PF2, 0, 0, 0x92, 1, 0, RAX); /* kmovd k1, eax */

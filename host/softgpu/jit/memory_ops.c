@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Native loads and stores of global memory, and code shared with shared memory. All 32 addresses
- * are checked at once against the allocation that the instruction used last, as the handlers do;
+ * are checked together against the allocation last used by the instruction, as in the handlers;
  * other cases call the handler, out of line. All operands are in registers before the check, so the
- * out-of-line path knows what to save. When all lanes run, consecutive addresses are detected.
+ * out-of-line path knows the state to save. If all lanes run, consecutive addresses are detected.
  */
 #include "jit/windows.h"
 
@@ -40,7 +40,8 @@ void sg_jit_spin(struct jit *j, const struct sg_insn *in)
     put8(B(j), 1);
 }
 
-/* Distances of lanes in a row, for elements of 4 and of 8 bytes; then even and odd words of two registers. */
+/* Distances of consecutive lanes, for elements of 4 and of 8 bytes; then even and odd words of
+   two registers. */
 static const u64 in_row[2][SG_LANES] __attribute__((aligned(64))) = {
     {0,  4,  8,  12, 16, 20, 24, 28, 32, 36,  40,  44,  48,  52,  56,  60,
      64, 68, 72, 76, 80, 84, 88, 92, 96, 100, 104, 108, 112, 116, 120, 124},
@@ -50,7 +51,8 @@ static const u32 every_second[2][16]
     __attribute__((aligned(64))) = {{0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30},
                                     {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31}};
 
-/* Tests that the lanes' addresses are consecutive, n words each. Returns the jump to patch for other patterns. */
+/* Tests that the lanes' addresses are consecutive, n words each. Returns the jump to patch for
+   other patterns. */
 static size_t row_test(struct jit *j, const u32 ad[4], u32 n)
 {
     struct buf *b = B(j);
@@ -66,9 +68,9 @@ static size_t row_test(struct jit *j, const u32 ad[4], u32 n)
     return jcc(b, JAE);
 }
 
-#define AHEAD 4096 /* bytes: what the next warps load is on its way then */
+#define AHEAD 4096 /* bytes: data of the next warps is prefetched at this distance */
 
-/* When one warp loads a row, other warps load the following ones: prefetches those. */
+/* When a warp loads a row, other warps load the following rows: prefetches those. */
 static void prefetch(struct jit *j, u32 n, s32 disp)
 {
     struct buf *b = B(j);
@@ -104,7 +106,8 @@ static void row_load(struct jit *j, u32 d[4][4], u32 n, s32 disp)
     }
 }
 
-/* With lanes missing, often the upper half is: jumps over what is for them. Returns what to patch. */
+/* If lanes are missing, it is often the upper half: jumps over the code of that half. Returns
+   the jump to patch. */
 static size_t skip_upper(struct jit *j, u32 h)
 {
     if (!j->masked || !h)
@@ -184,7 +187,7 @@ static u32 touched(u32 arg)
     return bytes < 4 ? 4 : bytes;
 }
 
-/* True if in is a load whose check can be merged with others'. *arg: its kind. */
+/* True if the check of the load in can be merged with the checks of other loads. *arg: its kind. */
 static bool groups(const struct sg_insn *in, u32 *arg)
 {
     const struct jop *o = sg_jit_find(in->fn, NULL);
@@ -196,8 +199,9 @@ static bool groups(const struct sg_insn *in, u32 *arg)
 }
 
 /*
- * The loads from here on through the same register, up to where it changes or something is called. All of
- * them are inside of an allocation when the first and the last byte of all are. False: there is one only.
+ * Collects the loads from here on through the same register, until the register changes or a
+ * handler is called. All are inside an allocation if the first and the last byte of all are.
+ * Returns false if there is only one.
  */
 static bool open_group(struct jit *j, const struct sg_insn *in, struct group *g)
 {
@@ -214,7 +218,7 @@ static bool open_group(struct jit *j, const struct sg_insn *in, struct group *g)
 
         j->walked++;
         if (i > j->cur && !sg_jit_find(x->fn, NULL) && x->fn != sg_jit_ctl.join && x->fn != sg_jit_ctl.flat)
-            break; /* it may bring further lanes */
+            break; /* it may add lanes */
         if (x->a == in->a && groups(x, &arg)) {
             const u32 bytes = (arg & 15) * (arg >> 8 & 15);
 
@@ -242,7 +246,8 @@ static void set_flag(struct jit *j, const struct group *g, u32 value)
     put8(B(j), value);
 }
 
-/* Checks what a load touches together with others. False, nothing written: it is alone. */
+/* Checks a load together with the other loads of its group. Returns false, with nothing emitted,
+   if it is alone. */
 static bool check_group(struct jit *j, struct stub *s, const struct sg_insn *in, const u32 ad[4])
 {
     struct check k = {.idx = in->idx};
@@ -263,8 +268,7 @@ static bool check_group(struct jit *j, struct stub *s, const struct sg_insn *in,
         return false;
     g = &j->groups[j->ngroups++];
     *g = fresh;
-    k.low =
-        g->low & ~((s64)g->align - 1); /* aligned as allocations and good addresses are: it says the same */
+    k.low = g->low & ~((s64)g->align - 1); /* aligned like allocations: the same result */
     k.high = g->high;
     k.align = g->align;
     set_flag(j, g, 0);
@@ -273,7 +277,7 @@ static bool check_group(struct jit *j, struct stub *s, const struct sg_insn *in,
     return true;
 }
 
-/* True if the next instruction loads the 16 bits that follow those of this one. */
+/* True if the next instruction loads the 16 bits that follow this instruction's. */
 static bool pair(const struct jit *j, const struct sg_insn *in, u32 arg)
 {
     const struct sg_insn *x = in + 1;
@@ -334,7 +338,8 @@ static void gather(struct jit *j, const struct sg_insn *in, u32 arg, const u32 a
             gather64(j, d[k][h], d[k + 1][h], ad, h, (s32)(in->imm + 4 * k));
 }
 
-/* The way of lanes in windows. Returns what to patch for its end; behind it are the other ways. */
+/* The path for lanes in windows. Returns the jump at its end to be patched; the other paths
+   follow. */
 static size_t window_load(struct jit *j, struct stub *s, const struct sg_insn *in, u32 arg, const u32 ad[4],
                           u32 d[4][4], bool two, bool checked)
 {
@@ -372,7 +377,7 @@ static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
     if (!fits(in, bytes) || (in->a & SG_OPND_CONST))
         return false;
     if (bytes > 8 && (in->aux & SG_AUX_SPIN))
-        return false; /* what others wait for is read at once: sg_read_whole */
+        return false; /* spin loops need a single access: sg_read_whole */
     if (sg_jit_flat(j, in->a))
         return load_flat(j, in, arg);
     for (u32 h = 0; h < sg_jit_n(j, true); h++)
@@ -382,7 +387,8 @@ static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
         return true; /* no memory: failed is set */
     s->n = two ? 2 : 1;
     s->window = size <= 4 ? sg_jit_window(j, in, two ? 4 : bytes, bytes, row ? bytes : 0) : NULL;
-    for (u32 i = 0; i < (two ? 2 : n); i++) /* before ways part: it may write registers back */
+    /* before the paths split: this may write registers back */
+    for (u32 i = 0; i < (two ? 2 : n); i++)
         for (u32 h = 0; h < chunks; h++)
             d[i][h] = sg_jv_new(j);
     sg_jit_spin(j, in);
@@ -431,7 +437,7 @@ static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
     return true;
 }
 
-/* Results are often stored by the first lane alone. Returns what to patch for others. */
+/* Results are often stored by the first lane alone. Returns the jump to patch for other cases. */
 static size_t first_alone(struct jit *j)
 {
     struct buf *b = B(j);
@@ -454,7 +460,7 @@ static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
     if (!fits(in, bytes) || (in->a & SG_OPND_CONST))
         return false;
     if (n > 1 && (in->aux & SG_AUX_SPIN))
-        return false; /* what others wait for is written at once: sg_write_whole */
+        return false; /* spin loops need a single access: sg_write_whole */
     for (u32 h = 0; h < sg_jit_n(j, true); h++)
         ad[h] = sg_jv_get(j, in->a, h);
     for (u32 k = 0; k < n; k++)

@@ -17,7 +17,7 @@
 #define SHIFT_Q ((struct vop){M0F, P66, 1, 0x73})
 #define BCAST_R32 ((struct vop){M38, P66, 0, 0x7c})
 #define BCAST_R64 ((struct vop){M38, P66, 1, 0x7c})
-#define BCAST_M32 ((struct vop){M38, P66, 0, 0x58}) /* or of the first lane of a register */
+#define BCAST_M32 ((struct vop){M38, P66, 0, 0x58}) /* also from the first lane of a register */
 #define BCAST_M64 ((struct vop){M38, P66, 1, 0x59})
 #define CMPUQ ((struct vop){M3A, P66, 1, 0x1e})
 #define CMPUD ((struct vop){M3A, P66, 0, 0x1e})
@@ -33,50 +33,52 @@
 #define EXTRACT4 ((struct vop){M3A, P66, 1, 0x3b})
 #define INSERT4 ((struct vop){M3A, P66, 1, 0x3a})
 #define MOVQD ((struct vop){M38, PF3, 0, 0x35})
-#define MOVD_R ((struct vop){M0F, P66, 0, 0x7e})   /* a general register from the first lane */
+#define MOVD_R ((struct vop){M0F, P66, 0, 0x7e})   /* from the first lane to a general register */
 #define MOVD_M MOVD_R                              /* or to memory */
 #define EXTRACT2 ((struct vop){M3A, P66, 0, 0x39}) /* 4 words of 16 */
-#define EXTRACTD ((struct vop){M3A, P66, 0, 0x16}) /* one word of 4, to memory */
+#define EXTRACTD ((struct vop){M3A, P66, 0, 0x16}) /* one of 4 words, to memory */
 #define MOVQ_R ((struct vop){M0F, P66, 1, 0x7e})
 #define PERMT2D ((struct vop){M38, P66, 0, 0x7e})
 #define VMOV ((struct vop){M0F, P66, 1, 0x6f})
-#define VMOVU ((struct vop){M0F, PF3, 1, 0x6f}) /* wherever the address is */
+#define VMOVU ((struct vop){M0F, PF3, 1, 0x6f}) /* unaligned */
 #define VMOVU_STORE ((struct vop){M0F, PF3, 1, 0x7f})
 
-/* arg: bytes of an element, elements << 8, sign << 12, store << 13, addresses of 32 bits << 14 */
+/* arg: element size in bytes, elements << 8, sign << 12, store << 13, 32-bit addresses << 14. */
 #define MEM(size, n) ((u32)(size) | (u32)(n) << 8)
 #define SIGN (1u << 12)
 #define STORE (1u << 13)
 #define NARROW (1u << 14)
 
-/* The k-th register of a load or store. */
+/* Register k of a load or store. */
 static inline u32 dest(const struct sg_insn *in, u32 k)
 {
     return k == 0 ? in->d : k == 1 ? in->b : k == 2 ? in->c : in->e;
 }
 
-/* The range to check: [value + low, value + high) of each lane, in the allocation of entry idx. */
+/* The range to check: [value + low, value + high) per lane, in the allocation of entry idx. */
 struct check {
     u32 idx, align;
     s64 low, high;
     bool write;
 };
-/* Jumps out unless every lane may do what k says. Touches registers 0 to 4. */
+/* Jumps to the slow path unless every lane may perform the access k. Clobbers registers 0 to 4. */
 void sg_jit_check_global(struct jit *j, struct stub *s, const struct check *k, const u32 ad[4]);
-/* The same for one address for all lanes, which stays in RAX. */
+/* The same for one address that all lanes share and that stays in RAX. */
 void sg_jit_check_flat(struct jit *j, struct stub *s, const struct check *k, u32 ad);
-/* RAX: where in shared memory the first lane's address, in register ad, is; jumps out unless so many bytes are there. */
+/* Leaves in RAX where in shared memory the first lane's address, in register ad, points to.
+   Jumps to the slow path unless `bytes` bytes lie there. */
 void sg_jit_place_shared(struct jit *j, struct stub *s, const struct sg_insn *in, u32 ad, u32 bytes,
                          u32 align);
 /* Stores of 8 and 16 bits (jit/small_stores.c). */
 bool sg_jit_store_small(struct jit *j, const struct sg_insn *in, u32 arg);
 
-/* Jumps to the out-of-line path on a condition; the point where it rejoins, with the registers as they
- * are there. */
+/* Jumps to the out-of-line path if the condition holds; also the point where that path rejoins,
+   with the current register contents. */
 void sg_jit_slow(struct jit *j, struct stub *s, u32 cond);
 void sg_jit_joined(struct jit *j, struct stub *s);
-void sg_jit_spin(struct jit *j, const struct sg_insn *in); /* this may be part of a spin loop */
-/* The low 8 or 16 bits of lanes only (size in bytes), extended. */
+/* the instruction may be part of a spin loop */
+void sg_jit_spin(struct jit *j, const struct sg_insn *in);
+/* Extends the low 8 or 16 bits of each lane (size in bytes) and drops the rest. */
 void sg_jit_cut(struct jit *j, u32 v, u32 size, bool sign);
 
 #endif

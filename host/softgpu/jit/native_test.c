@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Native operations without a call of the handler. ldmatrix: rows in any order, at the end of shared memory and beyond it.
+ * Native operations without a call of the handler. ldmatrix: rows in any order, at the end of
+ * shared memory and beyond it.
  */
 #define _GNU_SOURCE
 #include "exec/exec_test.h"
@@ -14,7 +15,8 @@
 
 #define BYTES 1024u /* shared memory */
 
-/* Each lane loads from off[lane], shared memory is the same words as data; d registers of each lane go to out. */
+/* Each lane loads from off[lane], shared memory is the same words as data; d registers of each
+   lane go to out. */
 static const char ldmatrix_text[] =
     ".version 8.0\n.target sm_80\n.address_size 64\n.shared .align 16 .b8 s[1024];\n"
     ".visible .entry t(.param .u64 data, .param .u64 off, .param .u64 out)\n{\n"
@@ -167,7 +169,8 @@ static void ldmatrix_all(void)
 
 #define MODE " in a mode or under a predicate"
 #define MMA(shape, type) "mma.sync.aligned." shape ".row.col.f32." type "." type ".f32"
-/* Operations on registers: the handlers' results for the same values, which tests of the handlers compare with others. */
+/* Operations on registers: the handlers' results for the same values, which tests of the
+   handlers compare with others. */
 static const struct {
     const char *handler, *text;
 } ops[] = {
@@ -278,7 +281,8 @@ static const char ops_text[] =
     "ld.global.v2.u32 {%%x8, %%x9}, [%%p0+32]; mov.u32 %%d0, %%r1; mov.u32 %%d1, %%r1; mov.u32 %%d2, %%r1; mov.u32 %%d3, %%r1;\n"
     "cvt.u16.u32 %%h, %%x0; mov.b64 %%w0, {%%x0, %%x1}; mov.b64 %%w1, {%%x2, %%x3}; mov.b64 %%w2, {%%x4, %%x5};\n%s\nst.global.v4.u32 [%%p1], {%%d0, %%d1, %%d2, %%d3};\nret;\n}\n";
 
-/* Whatever floats differ in: zeroes, denormals, around 1 and halves, the ends of integers, NaN; and any bits. */
+/* Whatever floats differ in: zeroes, denormals, around 1 and halves, the ends of integers, NaN;
+   and any bits. */
 static uint32_t some_bits(uint32_t i)
 {
     static const uint32_t special[] = {0,          1,          0x007fffff, 0x00800000, 0x3effffff,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Native code of integer arithmetic, moves, conversions, and of f32 and f64 where one instruction
- * does it: the same results, bit for bit, as the handlers of the same names. All 32 lanes run. A
- * 32-bit operand is 2 chunks, a 64-bit one 4.
+ * Native code of integer arithmetic, moves and conversions, and of f32 and f64 operations that are
+ * a single instruction. Results are bit-identical to those of the handlers with the same names. All
+ * 32 lanes run. A 32-bit operand is 2 chunks, a 64-bit operand 4.
  */
 #include "jit/ops.h"
 
@@ -32,7 +32,7 @@ static bool e_bin(struct jit *j, const struct sg_insn *in, u32 arg)
     return true;
 }
 
-/* One operand, in the rm field. */
+/* An operand in the rm field. */
 static bool e_un(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     for (u32 h = 0; h < sg_jit_chunks(j, in, arg & WIDE); h++) {
@@ -168,7 +168,7 @@ static bool e_shift16(struct jit *j, const struct sg_insn *in, u32 left)
 
 static const u32 low16 = 0xffff, low8 = 0xff;
 
-/* RSI points to a word that the instructions behind take for every lane. */
+/* Points RSI at a word that the following instructions broadcast to every lane. */
 static void point_at(struct jit *j, const u32 *word)
 {
     mov_imm64(B(j), RSI, (u64)(uintptr_t)word);
@@ -274,8 +274,9 @@ static bool low_bytes(const struct jit *j, u32 op, u32 v)
 }
 
 /*
- * Signed bytes by signed bytes, with the instruction for unsigned by signed ones: when one side is
- * known to be below 128 it is the same, else a + 128 is used and 128 times the sum of b taken off.
+ * Multiplies signed bytes by signed bytes with the instruction for unsigned by signed bytes. If one
+ * side is known to be below 128, the result is the same; otherwise a + 128 is used, and 128 times
+ * the sum of b is subtracted.
  */
 static bool e_dp4a(struct jit *j, const struct sg_insn *in, u32 arg)
 {
@@ -321,7 +322,7 @@ static bool e_widen(struct jit *j, const struct sg_insn *in, u32 sign)
     return true;
 }
 
-/* Two chunks of 64-bit lanes to one of 32: register d. */
+/* Narrows two chunks of 64-bit lanes to one chunk of 32-bit lanes: register d. */
 static void join_low(struct jit *j, struct vop how, u32 d, u32 lo, u32 hi)
 {
     ev(B(j), how, lo, 0, 0, 0, 0);

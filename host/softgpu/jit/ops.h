@@ -5,14 +5,16 @@
 
 #include "jit/state.h"
 
-/* arg: opcode, prefix << 8, map << 10, W << 12, 64-bit operands << 13 */
+/* arg: opcode, prefix << 8, map << 10, W << 12, 64-bit operands << 13. */
 #define ARG(map, pp, w, op) ((u32)(op) | (u32)(pp) << 8 | (u32)(map) << 10 | (u32)(w) << 12)
 #define WIDE (1u << 13)
-#define IMM(x) ((u32)(x) << 16) /* an immediate byte behind the instruction */
-#define NO_MODE 0x80000000u     /* gives the same in every rounding and denormal mode but rz, rm, rp */
+#define IMM(x) ((u32)(x) << 16) /* an immediate byte after the instruction */
+/* same result in every rounding and denormal mode except rz, rm, rp */
+#define NO_MODE 0x80000000u
 /*
- * MODAL: gives the handler's results under any MXCSR. FIXED: also with the rounding of jit.round instead of that of
- * MXCSR, or it does not round; never refuses. In the tables alu and cmp those without either do not read MXCSR.
+ * MODAL: produces the handler's results under any MXCSR. FIXED: also with the rounding of jit.round
+ * instead of MXCSR's, or does not round; never refuses. Entries of the tables alu and cmp with
+ * neither flag do not read MXCSR.
  */
 #define MODAL 0x40000000u
 #define FIXED (MODAL | 0x20000000u)
@@ -23,7 +25,7 @@ static inline struct vop sg_vop_of(u32 arg)
     return (struct vop){(u8)(arg >> 10 & 3), (u8)(arg >> 8 & 3), (u8)(arg >> 12 & 1), (u8)arg};
 }
 
-/* Every lane of v becomes an immediate. */
+/* Broadcasts an immediate to every lane of v. */
 static inline void sg_jit_broadcast(struct jit *j, u32 v, u32 value)
 {
     mov_imm64(B(j), RAX, value);

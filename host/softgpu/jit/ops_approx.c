@@ -42,7 +42,8 @@ static void lg2_with(struct jit *j, struct vop o, u32 reg, u32 v, u32 c, u32 k)
     evm(B(j), o, reg, v, RSI, (s32)(4 * c), 4, k, EV_B);
 }
 
-/* Register d gets constant c where register a compares so with constant `with`. Uses k2. */
+/* Sets register d to constant c in lanes where register a compares this way with constant
+   `with`. Clobbers k2. */
 static void lg2_case(struct jit *j, u32 d, u32 a, u32 with, u32 how, u32 c)
 {
     lg2_with(j, CMPPS, 2, a, with, 0);
@@ -116,14 +117,15 @@ static void trig_with(struct jit *j, struct vop o, u32 reg, u32 v, u32 c)
     evm(B(j), o, reg, v, RSI, (s32)(8 * c), 8, 0, EV_B);
 }
 
-/* Register v: the k-th coefficient of cos in the lanes of mask 1, of sin in the others. */
+/* Register v: coefficient k of cos in the lanes of mask 1, of sin in the others. */
 static void trig_term(struct jit *j, u32 v, u32 k)
 {
     evm(B(j), BCAST_M64, v, 0, RSI, (s32)(8 * (T_SIN + k)), 8, 0, 0);
     evm(B(j), BCAST_M64, v, 0, RSI, (s32)(8 * (T_COS + k)), 8, 1, 0);
 }
 
-/* 8 lanes of f32 in register x, which may be 0, as f32 in register d. Uses registers 0 to 5. */
+/* Computes 8 lanes of f32 from register x, which may be 0, into register d as f32. Clobbers
+   registers 0 to 5. */
 static void trig_part(struct jit *j, u32 d, u32 x, u32 cosine)
 {
     struct buf *b = B(j);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Native code of comparisons, predicates, selections and permutations, and of f32 where it takes
- * more than one instruction; as jit/ops.c.
+ * Native code of comparisons, predicates, selections and permutations, and of f32 operations that
+ * take several instructions; like jit/ops.c.
  */
 #include "jit/ops.h"
 
@@ -17,7 +17,7 @@ static const struct vop VMOV = {M0F, P66, 1, 0x6f}, VPANDD = {M0F, P66, 0, 0xdb}
                         PSHUFD = {M0F, P66, 0, 0x70}, SHUF4 = {M3A, P66, 1, 0x43},
                         PSHUFB = {M38, P66, 0, 0x00};
 
-/* ---- bits of one operand with a fixed mask: arg 0 neg.f32, 1 abs.f32, 2 flush.f32 ---- */
+/* ---- bit operations with a fixed mask: arg 0 neg.f32, 1 abs.f32, 2 flush.f32 ---- */
 static bool e_mask(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
@@ -39,13 +39,15 @@ static bool e_mask(struct jit *j, const struct sg_insn *in, u32 arg)
 /* ---- f32 ---- */
 
 /*
- * A NaN becomes the one of PTX. Where denormals count, vfixupimm does it at once: the register keeps what it has
- * where the operand is a NaN and takes it elsewhere. It would flush denormals otherwise.
+ * Replaces NaNs by PTX's canonical NaN. With denormals enabled, a single vfixupimm suffices: the
+ * register keeps its value if the operand is a NaN and takes the operand otherwise. Otherwise it
+ * would flush denormals.
  */
 static bool e_canon(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     static const struct vop FIXUP = {M3A, P66, 0, 0x54}, BCAST = {M38, P66, 0, 0x58};
-    static const u32 words[2] = {0x7fffffffu, 0x11111100u}; /* of 8 classes, NaN first: 0: keep, 1: take */
+    /* 8 classes, NaN first: 0: keep, 1: take */
+    static const u32 words[2] = {0x7fffffffu, 0x11111100u};
     struct buf *x = B(j);
 
     (void)arg;
@@ -153,7 +155,7 @@ static bool e_minmax(struct jit *j, const struct sg_insn *in, u32 max)
 
 /* ---- predicates ---- */
 
-/* Masks 1 and up, one for each chunk, to the predicate d. */
+/* Stores masks 1 and up, one per chunk, to the predicate d. */
 static void put_pred(struct jit *j, u32 d, bool wide)
 {
     struct buf *b = B(j);
@@ -226,7 +228,8 @@ static bool e_pred(struct jit *j, const struct sg_insn *in, u32 op)
 
 /* ---- permutations ---- */
 
-/* Bytes of register v for which `signs` has 0xff become their sign, eight times. Uses register 0, RAX, k1. */
+/* Replaces the bytes of register v for which `signs` has 0xff by their sign, eight times.
+   Clobbers register 0, RAX, k1. */
 static void byte_signs(struct jit *j, u32 v, u32 signs)
 {
     ev(B(j), (struct vop){M38, PF3, 0, 0x29}, 1, 0, v, 0, 0); /* vpmovb2m */
@@ -236,7 +239,8 @@ static void byte_signs(struct jit *j, u32 v, u32 signs)
     }
     ev(B(j), (struct vop){M38, PF3, 0, 0x28}, 0, 0, 1, 0, 0);
     sg_jit_broadcast(j, 1, signs);
-    ev(B(j), (struct vop){M3A, P66, 0, 0x25}, v, 1, 0, 0, 0); /* vpternlogd: where 1 is set 0, else v */
+    /* vpternlogd: 0 in lanes where register 1 is set, else v */
+    ev(B(j), (struct vop){M3A, P66, 0, 0x25}, v, 1, 0, 0, 0);
     put8(B(j), 0xb8);
 }
 
@@ -286,7 +290,7 @@ static bool e_bfly(struct jit *j, const struct sg_insn *in, u32 arg)
         return false;
     if ((c >> 8 & n) || ((c | c >> 8) & 31) != 31) /* else every lane has a partner */
         return false;
-    for (u32 h = 0; h < 2; h++) /* of lanes that do not run, too: they may be partners */
+    for (u32 h = 0; h < 2; h++) /* also for inactive lanes, which may be partners */
         v[h] = sg_jv_get(j, in->a, h);
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         d[h] = sg_jv_new(j);
@@ -297,7 +301,7 @@ static bool e_bfly(struct jit *j, const struct sg_insn *in, u32 arg)
         else
             ev(x, SHUF4, d[h], v[h], v[h], 0, 0);
         if (n != 16)
-            put8(x, n & 5 ? 0xb1 : 0x4e); /* 1 and 4: neighbours; 2 and 8: pairs of them */
+            put8(x, n & 5 ? 0xb1 : 0x4e); /* 1 and 4: adjacent lanes; 2 and 8: adjacent pairs */
     }
     sg_jv_kill(j, in, 3);
     for (u32 h = 0; h < sg_jit_n(j, false); h++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Native code of f32: reciprocals, roundings, conversions from and to integers; as jit/ops.c. What a NaN becomes is as in
- * the handlers only up to its payload ("canon.f32", ptx/canonical.c).
+ * Native code of f32: reciprocals, roundings, conversions from and to integers; like jit/ops.c. NaN
+ * results match the handlers except for the payload ("canon.f32", ptx/canonical.c).
  */
 #include "jit/ops.h"
 
@@ -33,7 +33,8 @@ static bool e_rcp(struct jit *j, const struct sg_insn *in, u32 root)
     return true;
 }
 
-/* To a whole number; arg: the instruction's immediate byte, without the flag of an inexact result. */
+/* Rounds to an integer; arg: the instruction's immediate byte, without the flag of an inexact
+   result. */
 static bool e_round(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {
@@ -47,8 +48,9 @@ static bool e_round(struct jit *j, const struct sg_insn *in, u32 arg)
 }
 
 /*
- * to_s32() of exec/ops/float.c: the processor gives INT32_MIN for what is too small, and for what is too large and for NaN,
- * which become INT32_MAX and 0. arg as for e_round().
+ * to_s32() of exec/ops/float.c: the processor returns INT32_MIN for values that are too small, and
+ * also for values that are too large and for NaN, which must become INT32_MAX and 0. arg as for
+ * e_round().
  */
 static bool e_to_s32(struct jit *j, const struct sg_insn *in, u32 arg)
 {
@@ -73,7 +75,8 @@ static bool e_to_s32(struct jit *j, const struct sg_insn *in, u32 arg)
     return true;
 }
 
-/* to_u32() of exec/ops/float.c: the processor gives UINT32_MAX for what is too large; NaN is the first operand of max. */
+/* to_u32() of exec/ops/float.c: the processor returns UINT32_MAX for values that are too large;
+   NaN is the first operand of max. */
 static bool e_to_u32(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     (void)arg;
@@ -106,7 +109,8 @@ static bool e_from_small(struct jit *j, const struct sg_insn *in, u32 arg)
     return true;
 }
 
-/* Between 0 and 1: NaN and -0 are the first operand of max, whose second one is what comes of them. */
+/* Clamps to [0, 1]: NaN and -0 are the first operand of max, whose result is then the second
+   operand. */
 static bool e_sat(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     (void)arg;
@@ -132,7 +136,7 @@ static bool e_copysign(struct jit *j, const struct sg_insn *in, u32 arg)
 
         ev(B(j), MOV32, d, 0, 0, 0, 0);
         ev(B(j), TERNLOGD, d, a, b, 0, 0);
-        put8(B(j), 0xca); /* where d is set a, else b */
+        put8(B(j), 0xca); /* a in lanes where d is set, else b */
         sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;

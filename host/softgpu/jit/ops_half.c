@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Native code of halves, and of 2^x. Halves: f32 computes, one rounding gives the half, as exec/ops/half.c does it. A NaN
- * becomes the one of PTX. Only without flags (SG_H_*); with them the handlers are called.
+ * Native code of halves, and of 2^x. Halves are computed in f32 with a single rounding to half, as
+ * in exec/ops/half.c. NaN results are canonical. Only for operations without flags (SG_H_*); with
+ * flags the handlers are called.
  */
 #include "jit/ops.h"
 #include "base/half.h"
@@ -30,7 +31,8 @@ static void widen(struct jit *j, u32 to, u32 v, bool high)
     ev(b, CVTPH2PS, to, 0, to, 0, 0);
 }
 
-/* f32 of register v, rounded to nearest, in the low half of the lanes of register to. Uses RAX, k1. */
+/* Rounds the f32 of register v to nearest, into the low half of the lanes of register to.
+   Clobbers RAX, k1. */
 static void narrow(struct jit *j, u32 to, u32 v)
 {
     struct buf *b = B(j);
@@ -45,8 +47,9 @@ static void narrow(struct jit *j, u32 to, u32 v)
 }
 
 /*
- * a of f32 to f16; arg 1: and b, which is the low half. NaN, which becomes that of PTX, is rare: what it takes
- * is jumped over, so that nothing waits for the comparison. Masks 1 and 2 (3 and 4 of chunk 1): NaN in a, b.
+ * Converts a from f32 to f16; arg 1: also b, which becomes the low half. NaN, which becomes PTX's
+ * canonical NaN, is rare: its code is jumped over, so that nothing waits for the comparison. Masks
+ * 1 and 2 (3 and 4 of chunk 1): NaN in a, b.
  */
 static bool e_narrow(struct jit *j, const struct sg_insn *in, u32 two)
 {
@@ -85,7 +88,7 @@ static bool e_narrow(struct jit *j, const struct sg_insn *in, u32 two)
     for (u32 h = 0; h < n; h++) {
         if (!two)
             ev(x, VPORD, d[h], 0, 0, 1 + 2 * h, 0);
-        for (u32 k = 0; k < 2 && two; k++) { /* one half is kept, the other replaced */
+        for (u32 k = 0; k < 2 && two; k++) { /* keeps one half and replaces the other */
             ev(x, k ? VPANDND : VPANDD, d[h], 2, d[h], 1 + 2 * h + k, 0);
             ev(x, VPORD, d[h], d[h], k, 1 + 2 * h + k, 0);
         }
@@ -101,7 +104,8 @@ static bool e_narrow(struct jit *j, const struct sg_insn *in, u32 two)
 
 #define PAIR (1u << 16)
 
-/* Pairs, where the processor computes with halves itself: the same, but for NaN, as e_narrow() does it. */
+/* Pairs, on processors with half-precision arithmetic: the same result, except for NaN, which is
+   treated as in e_narrow(). */
 static void half_direct(struct jit *j, const struct sg_insn *in, u32 op)
 {
     const u32 n = sg_jit_n(j, false);
@@ -169,8 +173,9 @@ static bool e_half(struct jit *j, const struct sg_insn *in, u32 arg)
 }
 
 /*
- * fma of halves: the product is exact in f32, the sum is made odd by what it lost (Knuth's two-sum), so that the rounding
- * to a half is the only one; as fma_f16_odd() of exec/ops/half.c. No step meets a denormal or overflows.
+ * fma of halves: the product is exact in f32, and the sum is rounded to odd, using the lost part
+ * (Knuth's two-sum), so that the rounding to half is the only one; as fma_f16_odd() of
+ * exec/ops/half.c. No step overflows or involves a denormal.
  */
 static void fma_part(struct jit *j, u32 a, u32 b, u32 c, u32 to, u32 k)
 {
@@ -188,7 +193,7 @@ static void fma_part(struct jit *j, u32 a, u32 b, u32 c, u32 to, u32 k)
     ev(x, SUB, 2, 4, 5, 0, 0);
     ev(x, SUB, 1, 1, 2, 0, 0);
     ev(x, SUB, 3, 3, 5, 0, 0);
-    ev(x, ADD, 1, 1, 3, 0, 0); /* what it lost: 0, or NaN where the sum is not finite */
+    ev(x, ADD, 1, 1, 3, 0, 0); /* the lost part: 0, or NaN if the sum is not finite */
     ev(x, CMPPS, 1, 1, 6, 0, 0);
     put8(x, 12); /* ordered and not equal to register 6 */
     ev(x, PXOR, 1, 1, 4, 0, 0);
@@ -247,7 +252,8 @@ static bool e_ex2(struct jit *j, const struct sg_insn *in, u32 arg)
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
 
-        /* 0: x, within bounds or NaN; 1: n; 2: f; d: p; the constant is the first operand: NaN stays */
+        /* 0: x, within bounds or NaN; 1: n; 2: f; d: p; the constant is the first operand: NaN
+           stays */
         evm(b, BCAST, 1, 0, RSI, 4 * C_MAX, 4, 0, 0);
         ev(b, MIN, 0, 1, a, 0, 0);
         evm(b, BCAST, 1, 0, RSI, 4 * C_MIN, 4, 0, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tracks which chunks of the register file are in vector registers while a block is compiled: loads,
- * write-backs, invalidation, and the out-of-line code that depends on it.
+ * Tracks which chunks of the register file are in vector registers while a block is compiled:
+ * loads, write-backs, invalidation, and the out-of-line code that depends on it.
  */
 #include "jit/state.h"
 
@@ -35,13 +35,13 @@ void sg_jit_cmp_upper(struct jit *j)
     put8(B(j), 0);
 }
 
-/* Lanes that do not run keep what they have: only memory has it. */
+/* Inactive lanes keep their values, which are only in memory. */
 void sg_jv_store(struct jit *j, u32 v, u32 key)
 {
     const bool wide = key < j->code->slots32;
     struct vop o = MOV_STORE;
 
-    if (sg_jit_flat(j, key)) { /* one value of the block, for every lane */
+    if (sg_jit_flat(j, key)) { /* a value of the block, the same in every lane */
         for (u32 h = 0; h < 2u * j->code->flat[key >> 7]; h++)
             evm(B(j), o, v, 0, G_REGS, (s32)(key + 64 * h), 64, 0, 0);
         return;
@@ -166,8 +166,8 @@ void sg_jv_kill(struct jit *j, const struct sg_insn *in, u32 h_mask)
     }
 }
 
-/* Of those that are one chunk for all lanes it is not known before the end which part of a result is
- * the last. */
+/* For values of one chunk for all lanes, the last use of a result's parts is known only at the
+   end. */
 void sg_jv_kill_flat(struct jit *j)
 {
     const struct sg_insn *in = &j->code->insns[j->cur];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Warp scheduling in native code: when all 32 threads of a warp reach barrier 0 or exit, the code continues
- * with the next runnable warp of the block, without returning to the run loop. The order is the run loop's
- * (sg_cta_slice). All other cases are left to the handlers.
+ * Warp scheduling in native code: when all 32 threads of a warp reach barrier 0 or exit, the code
+ * continues with the next runnable warp of the block, without returning to the run loop. The order
+ * is the run loop's (sg_cta_slice). The handlers process all other cases.
  */
 #include "jit/state.h"
 
@@ -49,7 +49,7 @@ static void store_imm8(struct buf *b, u32 base, s32 disp, u32 imm)
     put8(b, imm);
 }
 
-/* Everything is in memory. The handler; behind it, what it says is done. */
+/* With registers written back: calls the handler, then acts on its return value. */
 static void by_handler(struct jit *j, u32 i)
 {
     struct buf *b = B(j);
@@ -77,7 +77,7 @@ void sg_jit_barrier(struct jit *j, u32 i)
         return;
     }
     alu_mem_imm8(b, false, 7, G_CTA, CTA(bars),
-                 0); /* nobody waits at another barrier, or with lanes missing */
+                 0); /* no warp waits at another barrier, or with lanes missing */
     other = jcc(b, JNE);
     alu_mem(b, false, 0x8b, RAX, G_CTA, CTA(parked));
     alu_imm(b, false, 0, RAX, 1);
@@ -113,7 +113,8 @@ void sg_jit_exit(struct jit *j, u32 i)
         alu_mem(b, false, 0x8b, RAX, G_CTA, CTA(bars));
         alu_mem(b, false, 0x0b, RAX, G_CTA, CTA(parked));
         alu_mem(b, false, 0x0b, RAX, G_CTA, CTA(cluster_arrived));
-        waited = jcc(b, JNE);                              /* others may be waiting for this warp only */
+        /* other warps may wait only for this warp */
+        waited = jcc(b, JNE);
         alu_mem(b, false, 0x89, RAX, G_WARP, WARP(alive)); /* 0 */
         alu_mem(b, false, 0x89, RAX, G_WARP, WARP(mask));
         alu_mem_imm8(b, false, 5, G_CTA, CTA(alive), SG_LANES);
@@ -122,10 +123,10 @@ void sg_jit_exit(struct jit *j, u32 i)
         patch(b, waited, b->n);
     }
     by_handler(j, i);
-    sg_jit_leave_at(j, i, SG_JUMP); /* an exit always says something */
+    sg_jit_leave_at(j, i, SG_JUMP); /* an exit never returns SG_NEXT */
 }
 
-/* Calls f, 0: what RAX has, with a register as its argument. */
+/* Calls f (0: the address in RAX) with a register as its argument. */
 static void call(struct jit *j, u32 arg, u64 f)
 {
     static const u8 vzeroupper[] = {0xc5, 0xf8, 0x77};
@@ -155,8 +156,8 @@ static void behind(struct buf *b, u32 reg)
 }
 
 /*
- * From RDI to RDX: the next warp that can run, in RDI. Jumps to *leave where the run loop has to look.
- * Returns what jumps with a warp found; behind this code there is none.
+ * Finds in RDI to RDX the next warp that can run, in RDI. Jumps to *leave if the run loop must
+ * decide. Returns the jump taken when a warp was found; the code after it runs if there is none.
  */
 static size_t scan(struct buf *b, size_t *leave)
 {
@@ -180,7 +181,7 @@ static size_t scan(struct buf *b, size_t *leave)
     return found;
 }
 
-/* On with the warp in RDI (at *resume: the one that runs) at its w->ip. */
+/* Continues with the warp in RDI (at *resume: the current warp) at its w->ip. */
 static void go_on(struct jit *j, size_t *resume)
 {
     struct buf *b = B(j);
@@ -194,14 +195,14 @@ static void go_on(struct jit *j, size_t *resume)
     patch(b, begin, b->n);
     alu_mem(b, true, 0x8b, RSI, RDI, WARP(ip));
     alu_mem(b, true, 0x8b, RAX, RSI, (s32)offsetof(struct sg_insn, fn));
-    rex(b, true, RCX, 0); /* lea rcx, [rip - here]: where the code begins */
+    rex(b, true, RCX, 0); /* lea rcx, [rip - here]: start of the code */
     put8(b, 0x8d);
     put8(b, 0x05 | RCX << 3);
     put32(b, 0);
     patch(b, b->n - 4, 0);
     alu_reg(b, true, 0x89, RDX, RAX);
     alu_reg(b, true, 0x29, RDX, RCX);
-    put8(b, 0x48); /* cmp rdx, imm32: where its entries end */
+    put8(b, 0x48); /* cmp rdx, imm32: end of its entries */
     put8(b, 0x81);
     put8(b, 0xf8 | RDX);
     put32(b, (u32)b->n);
@@ -215,8 +216,9 @@ static void go_on(struct jit *j, size_t *resume)
 }
 
 /*
- * The next warp of the block that can run, round to the one that ran; when all have ended, the first one of
- * the next block. No warp gets a new time slice by this: one that loops comes to the run loop in the end.
+ * Switches to the next warp of the block that can run, cyclically up to the current warp; when all
+ * have ended, to the first warp of the next block. This does not renew a warp's time slice: a warp
+ * that loops returns to the run loop in the end.
  */
 static void turn(struct jit *j, size_t *resume)
 {
@@ -249,7 +251,7 @@ static void turn(struct jit *j, size_t *resume)
     go_on(j, resume);
 }
 
-/* Each warp that waits goes on. */
+/* Releases every waiting warp. */
 static void release(struct jit *j)
 {
     struct buf *b = B(j);

@@ -4,7 +4,7 @@
 
 #ifdef SG_JIT
 
-/* The running lanes only: what is wrong is collected in k1. */
+/* Checks the running lanes only and collects errors in k1. */
 static void check_lanes32(struct jit *j, struct stub *s, u32 align)
 {
     struct buf *b = B(j);
@@ -94,8 +94,8 @@ void sg_jit_place_shared(struct jit *j, struct stub *s, const struct sg_insn *in
 }
 
 /*
- * The way of 32 words in a row: behind it RAX is where they are; *others is to be patched for the way of
- * other addresses.
+ * The path for 32 consecutive words: afterwards RAX points to them; *others is the jump to patch
+ * for other addresses.
  */
 static void row_shared(struct jit *j, struct stub *s, const struct sg_insn *in, const u32 ad[2],
                        size_t *others)
@@ -114,7 +114,8 @@ static void row_shared(struct jit *j, struct stub *s, const struct sg_insn *in, 
     sg_jit_place_shared(j, s, in, ad[0], 4 * SG_LANES, 4);
 }
 
-/* RSI: the window, which fits. Checks what all lanes load; RAX: where lane 0, in register ad, loads. */
+/* RSI: the window, which matches. Checks the bytes that all lanes load; RAX: the address loaded
+   by lane 0, from register ad. */
 static void check_window(struct jit *j, struct stub *s, const struct sg_insn *in, u32 ad, u32 align)
 {
     struct buf *b = B(j);
@@ -137,7 +138,8 @@ static void check_window(struct jit *j, struct stub *s, const struct sg_insn *in
     alu_mem(b, true, 0x03, RAX, G_CTA, offsetof(struct sg_cta, shared));
 }
 
-/* The way of lanes in windows. Returns what to patch for its end; behind it are the other ways. */
+/* The path for lanes in windows. Returns the jump at its end to be patched; the other paths
+   follow. */
 static size_t window_shared(struct jit *j, struct stub *s, const struct sg_insn *in, u32 arg, const u32 ad[2],
                             u32 d[4][4])
 {
@@ -196,7 +198,7 @@ static bool e_ld_s(struct jit *j, const struct sg_insn *in, u32 arg)
     if (!s)
         return true; /* no memory: failed is set */
     s->window = sg_jit_window(j, in, bytes, bytes, bytes == 4 && !j->masked ? 4 : 0);
-    for (u32 k = 0; k < n; k++) /* before ways part: it may write registers back */
+    for (u32 k = 0; k < n; k++) /* before the paths split: this may write registers back */
         for (u32 h = 0; h < sg_jit_n(j, false); h++)
             d[k][h] = sg_jv_new(j);
     sg_jit_spin(j, in);
@@ -231,8 +233,8 @@ static bool e_ld_s(struct jit *j, const struct sg_insn *in, u32 arg)
 }
 
 /*
- * The way of one address for all, behind row_shared(): the last lane's word stays. Returns where it jumps out;
- * *others as there.
+ * The path for one address in all lanes, after row_shared(): the word of the last lane stays.
+ * Returns the jump to the slow path; *others as there.
  */
 static size_t same_shared(struct jit *j, struct stub *s, const struct sg_insn *in, const u32 ad[2], u32 v,
                           size_t *others)

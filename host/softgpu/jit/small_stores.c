@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Native stores of 8 and 16 bits. There is no scatter of such elements: consecutive ones of the running lanes are stored at
- * once, others by the handler.
+ * Native stores of 8 and 16 bits. There is no scatter instruction for these sizes: consecutive
+ * elements of the running lanes are stored together, others by the handler.
  */
 #include "jit/memory_ops.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Windows (jit/windows.h). A gather takes 32 accesses. Where groups of 8 (or 4) lanes lie within 64 bytes, one masked load a
- * group and permutations of bytes give the same. Which bytes go where is computed when the load first runs; every further run
- * compares the distances of the lanes, and gathers if they differ. Only bytes between the lowest and the highest element are
- * read, all of which the caller has checked.
+ * Windows (jit/windows.h). A gather takes 32 accesses. If groups of 8 (or 4) lanes lie within 64
+ * bytes, a masked load per group and byte permutations have the same result. The permutations are
+ * computed when the load first runs; every later run compares the distances of the lanes, and
+ * gathers if they differ. Only bytes between the lowest and the highest element are read, and the
+ * caller has checked all of them.
  */
 #include "jit/windows.h"
 
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AHEAD 4096 /* bytes: what the next warps load is on its way then */
+#define AHEAD 4096 /* bytes: data of the next warps is prefetched at this distance */
 #define AT(field) ((s32)offsetof(struct sg_window, field))
 
 static const struct vop VMOVU8 = {M0F, PF2, 0, 0x6f}, PERMI2B = {M38, P66, 0, 0x75},
@@ -173,7 +174,8 @@ void sg_jit_window_test(struct jit *j, const u32 *ad, const struct sg_window *x,
             put8(b, 0);
         }
     }
-    if (x->narrow || j->masked) /* without masks the upper bits of k1 say nothing of 64-bit lanes */
+    /* without masks the upper bits of k1 are undefined for 64-bit lanes */
+    if (x->narrow || j->masked)
         KORTESTW(b, 1);
     else
         KORTESTB(b, 1);
@@ -204,7 +206,8 @@ static void load(struct jit *j, u32 g, u32 v, s32 disp, bool prefetch)
     mem_operand(b, 1, RCX, disp + AHEAD, 1);
 }
 
-/* Word k of the lanes of chunk h, which lie in registers 0 and 1, or (four) 0 to 3, to register d. */
+/* Moves word k of the lanes of chunk h, which are in registers 0 and 1, or (four) 0 to 3, to
+   register d. */
 static void pick(struct jit *j, u32 d, u32 k, u32 h, bool four)
 {
     struct buf *b = B(j);
@@ -221,7 +224,7 @@ static void pick(struct jit *j, u32 d, u32 k, u32 h, bool four)
     if (!four)
         return;
     ev(b, PERMI2B, 4, 2, 3, 0, 0);
-    ev(b, SHUF128, d, d, 4, 0, 0); /* the lower half, and the upper one of register 4 */
+    ev(b, SHUF128, d, d, 4, 0, 0); /* the lower half, and the upper half of register 4 */
     put8(b, 0xe4);
 }
 

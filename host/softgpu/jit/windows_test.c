@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Loads in windows (jit/windows.h): every pattern of addresses after every other, with all and with some lanes, gives what
- * lane by lane is loaded; what ends at an allocation's end is loaded, and a byte beyond is the fault of that lane.
+ * Loads in windows (jit/windows.h): every pattern of addresses after every other, with all and with
+ * some lanes, gives what lane by lane is loaded; what ends at an allocation's end is loaded, and a
+ * byte beyond is the fault of that lane.
  */
 #include "exec/exec_test.h"
 #include "jit/jit.h"
@@ -18,8 +19,8 @@
 #define TURN (32 * WORDS * 4)
 
 /*
- * Turns: lane i of mask m loads at the offset off[turn * 32 + i], through registers of their own, then through one for several
- * loads. A: registers of addresses, U: their type.
+ * Turns: lane i of mask m loads at the offset off[turn * 32 + i], through registers of their own,
+ * then through one for several loads. A: registers of addresses, U: their type.
  */
 #define KERNEL(name, sp, A, U, begin, convert) \
     ".visible .entry " name \
@@ -138,7 +139,8 @@ static unsigned windows(const struct tk *t)
     return n;
 }
 
-/* Turns of first, then, first; as many bytes further each time as every third lane's element has. */
+/* Turns of first, then, first; as many bytes further each time as every third lane's element
+   has. */
 static bool pair(const char *text, uint32_t m, unsigned first, unsigned then, unsigned *learnt)
 {
     struct sg_fault f;
@@ -167,7 +169,8 @@ static void patterns(const char *text, uint32_t m, const char *name, bool window
              PATTERNS * PATTERNS, learnt);
 }
 
-/* The lanes of a pattern that was learnt, so that the last one's element ends `beyond` bytes behind the end of data. */
+/* The lanes of a pattern that was learnt, so that the last one's element ends `beyond` bytes
+   behind the end of data. */
 static void edge(const char *text, unsigned pattern, uint32_t m, int beyond, const char *name)
 {
     const bool shared = text == shared_text;
@@ -203,7 +206,8 @@ static void edge(const char *text, unsigned pattern, uint32_t m, int beyond, con
     data = all;
 }
 
-/* Each lane stores 8 and 16 bits at off[lane], of shared memory, too, whose bytes are copied out at the end. */
+/* Each lane stores 8 and 16 bits at off[lane], of shared memory, too, whose bytes are copied out
+   at the end. */
 static const char *const store_text =
     ".version 8.0\n.target sm_80\n.address_size 64\n.shared .align 16 .b8 s[1024];\n"
     ".visible .entry stores(.param .u64 off, .param .u64 out, .param .u32 m)\n{\n"
@@ -220,7 +224,8 @@ static const char *const store_text =
     "COPY:\nld.shared.u32 %r6, [%r5]; st.global.u32 [%d7+1024], %r6;\nadd.u32 %r5, %r5, 128; add.u64 %d7, %d7, 128;\n"
     "sub.u32 %r7, %r7, 1; setp.ne.u32 %p1, %r7, 0;\n@%p1 bra COPY;\nret;\n}\n";
 
-/* Where lane i stores its byte: in a row, every second one, the other way round, all at one place, in a row but one. */
+/* Where lane i stores its byte: in a row, every second one, the other way round, all at one
+   place, in a row but one. */
 static uint32_t place(unsigned pattern, uint32_t i)
 {
     const uint32_t at[] = {i, 2 * i, 31 - i, 5, i == 9 ? 100 : i};

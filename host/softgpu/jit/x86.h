@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writes x86-64 instructions (Intel SDM volume 2: EVEX 2.7, VEX 2.3). Vector registers are 0 to 31,
- * general ones RAX to R15, mask registers 0 to 7. For the files of this folder.
+ * An encoder for x86-64 instructions (Intel SDM volume 2: EVEX 2.7, VEX 2.3). Vector registers are
+ * 0 to 31, general registers RAX to R15, mask registers 0 to 7. For the files of this folder.
  */
 #ifndef SG_JIT_X86_H
 #define SG_JIT_X86_H
@@ -22,18 +22,18 @@ enum { M0F = 1, M38 = 2, M3A = 3 };
 enum { PNONE = 0, P66 = 1, PF3 = 2, PF2 = 3 };
 enum { JB = 2, JAE = 3, JE = 4, JNE = 5, JLE = 14, JNC = 3, JA = 7 };
 
-/* One vector instruction: opcode map, prefix, W, opcode byte. */
+/* A vector instruction: opcode map, prefix, W, opcode byte. */
 struct vop {
     u8 map, pp, w, op;
 };
 
 struct buf {
     u8 *p;
-    size_t n, cap, max; /* bytes that are used, that there is room for, that it may have */
-    bool failed;        /* no memory, or no more of it allowed: the rest is not written */
+    size_t n, cap, max; /* bytes used, allocated, allowed */
+    bool failed;        /* out of memory or above the limit: later bytes are dropped */
 };
 
-/* Room for one byte more; false, and failed is set: there is none. */
+/* Makes room for one more byte. Returns false and sets failed if there is none. */
 bool sg_jit_room(struct buf *b);
 
 static inline void put8(struct buf *b, u32 v)
@@ -59,9 +59,9 @@ static inline void put64(struct buf *b, u64 v)
 
 #define EV_B 1u   /* embedded broadcast */
 #define EV_YMM 2u /* 32 bytes instead of 64 */
-#define EV_Z 4u   /* lanes outside the mask become zero */
+#define EV_Z 4u   /* lanes outside the mask are zeroed */
 #define EV_XMM 8u
-#define EV_ROUND(rc) (16u | (u32)(rc) << 5) /* registers only: rounds as MXCSR.RC = rc would */
+#define EV_ROUND(rc) (16u | (u32)(rc) << 5) /* registers only: rounding mode rc, as in MXCSR.RC */
 
 static inline void evex_head(struct buf *b, struct vop o, u32 reg, u32 vv, bool x, bool bb, u32 k, u32 flags,
                              bool v_high_index)
@@ -78,14 +78,14 @@ static inline void evex_head(struct buf *b, struct vop o, u32 reg, u32 vv, bool 
     put8(b, o.op);
 }
 
-/* reg, vv, rm all registers; k 0: all lanes */
+/* reg, vv, rm are registers; k 0: all lanes */
 static inline void ev(struct buf *b, struct vop o, u32 reg, u32 vv, u32 rm, u32 k, u32 flags)
 {
     evex_head(b, o, reg, vv, !(rm & 16), !(rm & 8), k, flags, vv & 16);
     put8(b, 0xc0 | (reg & 7) << 3 | (rm & 7));
 }
 
-/* The operand [base + disp]; base must not be RSP or R12. scale: what disp8 counts in. */
+/* The operand [base + disp]; base must not be RSP or R12. scale: unit of disp8, bytes. */
 static inline void mem_operand(struct buf *b, u32 reg, u32 base, s32 disp, s32 scale)
 {
     if (disp % scale == 0 && disp / scale >= -128 && disp / scale < 128) {
@@ -104,7 +104,7 @@ static inline void evm(struct buf *b, struct vop o, u32 reg, u32 vv, u32 base, s
     mem_operand(b, reg, base, disp, scale);
 }
 
-/* [base + index], general registers; base must not be RBP or R13, index not RSP. */
+/* [base + index], both general registers; base must not be RBP or R13, index not RSP. */
 static inline void evx(struct buf *b, struct vop o, u32 reg, u32 vv, u32 base, u32 index, u32 k, u32 flags)
 {
     evex_head(b, o, reg, vv, !(index & 8), !(base & 8), k, flags, vv & 16);
@@ -112,7 +112,7 @@ static inline void evx(struct buf *b, struct vop o, u32 reg, u32 vv, u32 base, u
     put8(b, (index & 7) << 3 | (base & 7));
 }
 
-/* [base + index * 1 + disp], index a vector: gathers and scatters */
+/* [base + index * 1 + disp], index a vector: gathers and scatters. */
 static inline void evsib(struct buf *b, struct vop o, u32 reg, u32 base, u32 index, s32 disp, u32 k,
                          u32 flags)
 {
@@ -131,7 +131,7 @@ static inline void evsib0(struct buf *b, struct vop o, u32 reg, u32 index, s32 d
     put32(b, (u32)disp);
 }
 
-/* ---- masks: VEX, registers below 8 only, general registers RAX..RDI ---- */
+/* ---- masks: VEX, only registers below 8, general registers RAX..RDI ---- */
 static inline void vex(struct buf *b, u32 pp, bool l, bool w, u32 op, u32 reg, u32 vv, u32 rm)
 {
     put8(b, 0xc4);
@@ -160,7 +160,7 @@ static inline void vexm(struct buf *b, u32 pp, bool l, bool w, u32 op, u32 reg, 
 #define KORTESTW(b, k) vex(b, PNONE, 0, 0, 0x98, k, 0, k)
 #define KORTESTB(b, k) vex(b, P66, 0, 0, 0x98, k, 0, k)
 
-/* ---- general registers, 64 bits unless said ---- */
+/* ---- general registers, 64 bits unless noted ---- */
 static inline void rex(struct buf *b, bool w, u32 reg, u32 rm)
 {
     put8(b, 0x40 | (u32)w << 3 | (reg >> 3) << 2 | rm >> 3);
@@ -204,7 +204,7 @@ static inline void mov_imm64(struct buf *b, u32 reg, u64 v)
     put64(b, v);
 }
 
-/* Returns where the 32-bit distance is to be written. */
+/* Returns the offset of the 32-bit displacement to be patched. */
 static inline size_t jcc(struct buf *b, u32 cond)
 {
     put8(b, 0x0f);

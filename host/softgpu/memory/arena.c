@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The free parts of an address range: first fit, neighbours joined. The owner of the arena serialises. */
+/* The free parts of an address range: first fit, adjacent holes are joined. The arena's owner
+   serialises. */
 #include "memory/arena.h"
 
-/* Holes that are long enough, but not where the alignment wants them: passed over until there were so many. */
+/* Number of holes that are long enough but misaligned to skip before the search changes. */
 #define MISALIGNED_MAX 64u
 
 bool sg_arena_init(struct sg_arena *a, uint64_t start, uint64_t len)
@@ -11,7 +12,7 @@ bool sg_arena_init(struct sg_arena *a, uint64_t start, uint64_t len)
     return btr_insert(&a->holes, start, len, NULL) == 0;
 }
 
-/* Takes [start, start + len) out of a hole that has it. After btr_reserve(). */
+/* Takes [start, start + len) from the hole that contains it. Call after btr_reserve(). */
 static void arena_cut(struct sg_arena *a, const struct btr_item *hole, uint64_t start, uint64_t len)
 {
     const uint64_t skip = start - hole->key, rest = hole->weight - skip - len;
@@ -24,7 +25,7 @@ static void arena_cut(struct sg_arena *a, const struct btr_item *hole, uint64_t 
         btr_insert(&a->holes, start + len, rest, NULL);
 }
 
-/* Where len bytes fit into a hole; false: nowhere. */
+/* Finds an aligned place for len bytes in a hole. Returns false if there is none. */
 static bool hole_fits(const struct btr_item *hole, uint64_t len, uint64_t align, uint64_t *start)
 {
     *start = (hole->key + align - 1) & ~(align - 1);
@@ -33,7 +34,8 @@ static bool hole_fits(const struct btr_item *hole, uint64_t len, uint64_t align,
     return skip <= hole->weight && hole->weight - skip >= len;
 }
 
-/* The first hole of at least `weight` bytes that has len aligned ones; looks at `most` of them. */
+/* The first hole of at least `weight` bytes with len aligned bytes; examines at most `most`
+   holes. */
 static bool arena_find(const struct sg_arena *a, uint64_t weight, uint64_t len, uint64_t align, uint32_t most,
                        struct btr_item *hole, uint64_t *start)
 {
@@ -53,7 +55,7 @@ bool sg_arena_take(struct sg_arena *a, uint64_t len, uint64_t align, uint64_t *o
 
     if (!btr_reserve(&a->holes))
         return false;
-    /* A hole of len + align - 1 bytes has them whatever its start; only without such a hole all others are tried. */
+    /* A hole of len + align - 1 bytes always fits; without one, all other holes are tried. */
     if (!arena_find(a, len, len, align, MISALIGNED_MAX, &hole, out) &&
         !arena_find(a, len + (align - 1), len, align, 1, &hole, out) &&
         !arena_find(a, len, len, align, UINT32_MAX, &hole, out))

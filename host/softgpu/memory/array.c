@@ -209,7 +209,8 @@ static uint64_t layout(struct sg_array *a)
     a->width = a->desc.Width;
     a->height = a->desc.Height ? a->desc.Height : 1;
     a->depth = a->desc.Depth ? a->desc.Depth : 1;
-    /* Each row is aligned as the widest access of a surface; at most 2^17 * 2^4, with rows and slices below 2^55. */
+    /* Each row is aligned to the widest access of a surface; at most 2^17 * 2^4, with rows and
+       slices below 2^55. */
     a->row = a->width * a->elem;
     a->pitch = (a->row + SG_ROW_ALIGN - 1) & ~(size_t)(SG_ROW_ALIGN - 1);
     a->slice = a->pitch * a->height;
@@ -283,7 +284,7 @@ static unsigned max_levels(const CUDA_ARRAY3D_DESCRIPTOR *d)
     return levels;
 }
 
-/* Makes the levels and shares one store between them. */
+/* Creates the levels, which share a store. */
 static CUresult mipmap_fill(struct sg_mipmap *m, struct sg_ctx *ctx, uint32_t elem)
 {
     bool layers = m->desc.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);

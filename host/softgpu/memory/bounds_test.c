@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Proofs about memory/bounds.h, by CBMC with a solver (memory/prove.sh): for every address, size and allocation,
- * what passes a check lies inside. Compiled as an ordinary program it tries the same statements on the boundary values of
- * all variables instead.
+ * Proofs about memory/bounds.h, by CBMC with a solver (memory/prove.sh): for every address, size
+ * and allocation, what passes a check lies inside. Compiled as an ordinary program it tries the
+ * same statements on the boundary values of all variables instead.
  */
 #include "memory/bounds.h"
 
@@ -27,7 +27,8 @@ static unsigned long tried, wrong;
 
 #define HALF (1ull << 63)
 
-/* What passes is inside, to its last byte; and what is inside passes: no access is refused for nothing. */
+/* What passes is inside, to its last byte; and what is inside passes: no access is refused for
+   nothing. */
 static void span(uint64_t base, uint64_t len, uint64_t addr, uint64_t size)
 {
     const bool inside = addr <= UINT64_MAX - size && addr >= base && addr + size <= base + len;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* See memory/grace.h. A reader publishes the number of the period that it began in; 0: it is outside. */
+/* See memory/grace.h. A reader publishes the number of the period in which it began; 0: outside. */
 #include "memory/grace.h"
 
 #include <pthread.h>
@@ -10,11 +10,11 @@
 
 struct reader {
     _Atomic uint64_t since;
-    struct reader *next; /* never changes once it is in the list */
+    struct reader *next; /* constant once it is in the list */
     atomic_bool taken;
 };
 
-static struct reader *_Atomic readers; /* grows only: records of threads that ended are taken again */
+static struct reader *_Atomic readers; /* only grows: records of ended threads are reused */
 static _Atomic uint64_t period = 1;
 static _Atomic uint32_t waiters;
 static _Atomic uint32_t nameless; /* threads inside for which there was no memory */
@@ -57,7 +57,7 @@ static struct reader *own_record(void)
             r->next = head;
         } while (!atomic_compare_exchange_weak(&readers, &head, r));
     }
-    if (r && pthread_setspecific(key, r)) { /* nobody would give it back */
+    if (r && pthread_setspecific(key, r)) { /* otherwise it would never be freed */
         atomic_store(&r->taken, false);
         r = NULL;
     }
@@ -84,7 +84,8 @@ void sg_grace_enter(void)
                               memory_order_relaxed); /* the fence orders it */
     else
         atomic_fetch_add(&nameless, 1);
-    /* What is looked up from here on is not older than what a waiter sees of us: sg_grace_wait(). */
+    /* Look-ups from here on see at least the state that a waiter sees of this thread:
+       sg_grace_wait(). */
     atomic_thread_fence(memory_order_seq_cst);
 }
 
@@ -131,7 +132,8 @@ void sg_grace_wait(void)
     if (!someone_before(next))
         return;
     pthread_mutex_lock(&lock);
-    atomic_fetch_add(&waiters, 1); /* before the look that decides: tell() comes after a reader's store */
+    /* before the deciding check: tell() comes after a reader's store */
+    atomic_fetch_add(&waiters, 1);
     while (someone_before(next))
         pthread_cond_wait(&changed, &lock);
     atomic_fetch_sub(&waiters, 1);

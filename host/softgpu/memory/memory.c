@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Device memory: one reserved range of addresses (the arena) and the allocations inside it, with
- * gaps between them; memory/table.c has the access rights. Arena memory is never unmapped, so a
- * racing stale access reads zeroes instead of raising a signal.
+ * Device memory: a reserved range of addresses (the arena) and the allocations inside it, with gaps
+ * between them; memory/table.c has the access rights. Arena memory is never unmapped, so a racing
+ * stale access reads zeroes instead of raising a signal.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,15 +16,16 @@
 #include "memory/grace.h"
 #include "memory/table.h"
 
-/* Where device addresses start if the kernel lets us: far from where it puts anything itself, so a
- * guest's own mappings and our device addresses do not meet; and with no address whose lower half is
- * a small number: beside rubbish of a stack's earlier address, a parameter of 32 bits would look like one. */
+/* Preferred start of device addresses: far from the kernel's own choices, so that a guest's
+   mappings and our device addresses do not collide; and without addresses whose lower half is a
+   small number: beside stale bytes of an earlier stack, a 32-bit parameter would look like such
+   an address. */
 #define SG_ARENA_HINT 0x200010000000ull
 #define SG_ARENA_FACTOR 4 /* address space per byte of quota: room for gaps */
 #define SG_ARENA_MIN (16ull << 30)
 #define SG_ALIGN 512ull /* cuMemAlloc: at least 256; drivers give 512 */
 #define SG_HUGE (2ull << 20)
-#define SG_PAGE 4096ull          /* sg_mem_init() checks that it is the system's */
+#define SG_PAGE 4096ull          /* sg_mem_init() compares it with the system's page size */
 #define SG_SIZE_MAX (1ull << 46) /* keeps every sum of sizes and addresses below 2^48 */
 
 static uint64_t arena, arena_len, next_id;
@@ -73,13 +74,13 @@ CUresult sg_mem_init(void)
                    (unsigned long long)all);
 }
 
-/* The gap behind an allocation: what runs off its end meets nothing for that long. */
+/* The gap after an allocation: overruns of up to this length hit no other allocation. */
 static uint64_t guard_for(uint64_t size)
 {
     return size <= 4096 ? 512 : size <= (1u << 20) ? 4096 : 65536;
 }
 
-/* Makes freed memory read as zeroes, giving whole pages back to the system when it is worth it. */
+/* Makes freed memory read as zeroes; returns whole pages to the system if that is worthwhile. */
 static void scrub(uint64_t base, uint64_t size)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -108,8 +109,8 @@ static CUresult insert(struct sg_rec *r, uint32_t visible_to, uint32_t access)
     return overlap ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* cuMemAlloc is page-granular: allocations can be shared with other processes by page, so they never
- * share one. */
+/* cuMemAlloc is page-granular: allocations are shared with other processes by page, so two
+   allocations never use the same page. */
 static bool whole_pages(const struct sg_mem_info *info)
 {
     return info->share || (info->kind == SG_MEM_DEVICE && !info->internal && !info->async);
@@ -145,8 +146,8 @@ static CUresult alloc_locked(struct sg_rec *r, uint64_t align)
     return CUDA_SUCCESS;
 }
 
-/* The pages of [base, base + size), which nothing else is on, as zeroes of our own. False: these
- * addresses must not be used again. */
+/* Replaces the pages of [base, base + size), which belong to no other allocation, by private
+   zeroed pages. Returns false if the addresses must not be used again. */
 static bool own_pages(uint64_t base, uint64_t size)
 {
     return mmap((void *)base, align_up(size, SG_PAGE), PROT_READ | PROT_WRITE,
@@ -159,7 +160,7 @@ static bool shared_pages(uint64_t base, uint64_t size, int fd)
                 0) != MAP_FAILED;
 }
 
-/* fd: the memory to be used, of the length that info->share stands for; -1: our own. */
+/* fd: the memory to use, with the length represented by info->share; -1: private memory. */
 static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64_t align, int fd,
                       uint64_t *out)
 {
@@ -172,7 +173,7 @@ static CUresult alloc(struct sg_ctx *ctx, const struct sg_mem_info *want, uint64
     if (!r)
         return CUDA_ERROR_OUT_OF_MEMORY;
     r->info = *want;
-    r->info.ctx = ctx; /* of memory of graphs the primary one, which is never freed */
+    r->info.ctx = ctx; /* for graph memory: the primary context, which is never freed */
     r->info.context = sg_space(ctx)->obj.handle;
     r->info.owner = want->graph ? 0 : sg_space(ctx)->id; /* memory of graphs outlives contexts */
     r->info.device = sg_space(ctx)->device;
@@ -257,7 +258,7 @@ CUresult sg_mem_share(const struct sg_mem_info *info, struct sg_share *share, in
     struct sg_entry *e;
     CUresult rc = CUDA_ERROR_INVALID_VALUE;
 
-    /* Under the lock: nobody frees it meanwhile. */
+    /* Under the lock, so that it is not freed meanwhile. */
     pthread_mutex_lock(&sg_mem_lock);
     e = sg_table_find(info->base);
     if (e && e->rec->info.id == info->id && !e->rec->info.share && !e->rec->info.graph &&
@@ -316,7 +317,7 @@ static CUresult add(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t base, ui
                                    .kind = kind,
                                    .ctx = ctx,
                                    .context = sg_space(ctx)->obj.handle,
-                                   /* what cuMemMap maps belongs to the device */
+                                   /* memory mapped by cuMemMap belongs to the device */
                                    .owner = kind == SG_MEM_MAPPED ? 0 : sg_space(ctx)->id,
                                    .device = sg_space(ctx)->device,
                                    .flags = flags,
@@ -363,9 +364,9 @@ CUresult sg_mem_add_mapped(struct sg_ctx *ctx, uint64_t base, uint64_t size, uin
 }
 
 /*
- * Gives the memory behind a removed record back. Needs no lock except for arena and quota. Memory
- * outside the arena returns to the caller or the system, which may reuse it at once: first waits for copies,
- * memsets and kernels of any context that looked it up before it was removed.
+ * Releases the memory of a removed record. Needs no lock except for arena and quota. Memory outside
+ * the arena returns to the caller or the system, which may reuse it at once, so this first waits
+ * for copies, memsets and kernels of any context that looked it up before the removal.
  */
 static void rec_free(struct sg_rec *r)
 {
@@ -408,7 +409,7 @@ bool sg_mem_release(uint64_t base)
     return r != NULL;
 }
 
-/* Removes ctx's next allocation from *from on, which moves behind it; NULL: there is none. */
+/* Removes ctx's next allocation at or after *from, which advances. NULL: none. */
 static struct sg_rec *take_owned(const struct sg_ctx *ctx, uint64_t *from)
 {
     struct sg_rec *r = NULL;
@@ -429,7 +430,7 @@ void sg_mem_release_owned(struct sg_ctx *ctx)
 {
     bool any = true;
 
-    while (any) { /* until a whole pass finds nothing: other threads may have allocated meanwhile */
+    while (any) { /* until a pass finds nothing: other threads may have allocated meanwhile */
         struct sg_rec *r;
         uint64_t from = 0;
 
@@ -480,7 +481,7 @@ bool sg_host_mapped(uint64_t addr, uint64_t size)
 
     if (size > UINT64_MAX - addr)
         return false;
-    /* Starts nothing; that it fails with ENOMEM where no page is mapped is what is wanted. */
+    /* MS_ASYNC starts nothing; the purpose is the ENOMEM error for unmapped pages. */
     return msync((void *)(uintptr_t)start, addr + size - start, MS_ASYNC) == 0 || errno != ENOMEM;
 }
 

@@ -21,47 +21,51 @@ enum sg_mem_kind {
     SG_MEM_HOST,       /* cuMemHostAlloc */
     SG_MEM_REGISTERED, /* cuMemHostRegister */
     SG_MEM_MAPPED,     /* cuMemMap */
-    SG_MEM_PRIVATE,    /* sg_host_register_private(); never in a struct sg_mem_info */
+    SG_MEM_PRIVATE,    /* sg_host_register_private(); never appears in a struct sg_mem_info */
 };
 
-/* One live allocation, as copied out of the table. */
+/* A live allocation, as copied out of the table. */
 struct sg_mem_info {
-    uint64_t base, size; /* as asked for, in bytes */
+    uint64_t base, size; /* size in bytes, as requested */
     uint64_t id;         /* CU_POINTER_ATTRIBUTE_BUFFER_ID: unique in the process */
     enum sg_mem_kind kind;
-    const void *ctx;  /* owner, which may be gone: to compare, of no type that could be followed */
-    uint64_t context; /* its handle, for who has to do with it: sg_lookup() */
-    uint32_t owner;   /* id of the owner */
-    int device;       /* ordinal */
+    const void *ctx;  /* owning context; may be stale: compare only, hence an untyped pointer */
+    uint64_t context; /* the owner's handle, for sg_lookup() */
+    uint32_t owner;   /* context id of the owner */
+    int device;       /* ordinal of the device */
     uint32_t flags;   /* cuMemHostAlloc / cuMemHostRegister flags */
     bool writable;
-    bool async;                    /* from a memory pool */
-    bool internal;                 /* a module's variable: not the caller's to free */
-    bool freeing;                  /* cuMemFreeAsync was called */
-    bool sync_memops;              /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
-    uint64_t pool;                 /* handle of that pool */
-    bool imported;                 /* memory of another process: not counted here */
-    struct sg_share *share;        /* its pages are shared with other processes; NULL: they are ours */
-    struct sg_graph_memory *graph; /* of a graph's allocation node; valid under sg_graph_lock, else NULL */
-    bool dormant;                  /* graph: no launch has allocated it, or it was freed again */
-    uint32_t access;               /* SG_ACCESS_*, while it is not dormant */
+    bool async;       /* allocated from a memory pool */
+    bool internal;    /* variable of a module: the caller must not free it */
+    bool freeing;     /* cuMemFreeAsync was called */
+    bool sync_memops; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
+    uint64_t pool;    /* handle of the pool */
+    bool imported;    /* memory of another process: not charged to this quota */
+    /* set if the pages are shared with other processes; NULL: private pages */
+    struct sg_share *share;
+    /* allocation node of a graph; valid under sg_graph_lock, else NULL */
+    struct sg_graph_memory *graph;
+    /* graph memory that no launch has allocated, or that was freed again */
+    bool dormant;
+    uint32_t access; /* SG_ACCESS_* while not dormant */
 };
 
-/* Access rights of the devices: two bits for each. */
+/* Access rights, two bits per device. */
 #define SG_ACCESS_ALL UINT32_MAX
 #define SG_ACCESS_READ 0x55555555u
 #define SG_ACCESS_WRITE 0xAAAAAAAAu
-#define SG_ACCESS_OF(device) (3u << 2 * (device)) /* both bits of one */
+#define SG_ACCESS_OF(device) (3u << 2 * (device)) /* both bits of one device */
 
 /*
- * What this floor knows of a context: struct sg_ctx (runtime/runtime.h) begins with these fields.
+ * The part of a context that this floor knows: struct sg_ctx (runtime/runtime.h) begins with these
+ * fields.
  */
 #define SG_MAX_PEERS 64
 #define SG_SPACE_FIELDS \
     struct sg_obj obj; \
-    uint32_t id;                         /* from 1, never reused */ \
-    int device;                          /* ordinal */ \
-    _Atomic uint32_t peers[SG_MAX_PEERS] /* ids of contexts whose memory its kernels reach */
+    uint32_t id;                         /* starts at 1, never reused */ \
+    int device;                          /* ordinal of the device */ \
+    _Atomic uint32_t peers[SG_MAX_PEERS] /* contexts whose memory its kernels access (ids) */
 struct sg_space {
     SG_SPACE_FIELDS;
 };
@@ -71,131 +75,145 @@ static inline struct sg_space *sg_space(const struct sg_ctx *ctx)
 }
 
 CUresult sg_mem_init(void);
-/* Allocates device (or managed) memory; 2 when over the quota. align: power of two. */
+/* Allocates device or managed memory; 2 if over the quota. align is a power of two. */
 CUresult sg_mem_alloc(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size, uint64_t align,
                       uint64_t *out);
-/* As above for a pool, whose handle is given, with the access rights that the pool has now. */
+/* As above for a pool, given by its handle, with the pool's current access rights. */
 CUresult sg_mem_alloc_pool(struct sg_ctx *ctx, uint64_t size, uint64_t pool, uint32_t access, uint64_t *out);
-/* As above for a module's variable, which cuMemFree refuses. */
+/* As above for a module's variable, which cuMemFree refuses to free. */
 CUresult sg_mem_alloc_internal(struct sg_ctx *ctx, enum sg_mem_kind kind, uint64_t size, uint64_t align,
                                uint64_t *out);
 /*
- * As sg_mem_alloc() on the pages of a descriptor, which stays the caller's; share is given to
- * sg_share_end() when the memory is released. imported: it is not counted. pool 0: of no pool.
+ * As sg_mem_alloc(), backed by the pages of a descriptor that stays the caller's. share is passed
+ * to sg_share_end() when the memory is released. imported: not charged to the quota. pool 0: no
+ * pool.
  */
 CUresult sg_mem_alloc_shared(struct sg_ctx *ctx, uint64_t size, uint64_t pool, uint32_t access,
                              struct sg_share *share, bool imported, int fd, uint64_t *out);
 /*
- * Gives memory of cuMemAlloc the pages of fd: move() does it, whatever is going on with the memory
- * meanwhile. 1: it is gone, is shared already, or is not of cuMemAlloc; 2: no memory.
+ * Moves a cuMemAlloc allocation onto the pages of fd. move() does the work and tolerates concurrent
+ * access to the memory. 1: the allocation is gone, already shared, or not from cuMemAlloc; 2: out
+ * of memory.
  */
 CUresult sg_mem_share(const struct sg_mem_info *info, struct sg_share *share, int fd,
                       bool (*move)(uint64_t base, uint64_t len, int fd));
-/* Addresses for a graph's allocation node: dormant, and without counting against the quota. */
+/* Reserves addresses for a graph's allocation node: dormant, and not charged to the quota. */
 CUresult sg_mem_alloc_graph(struct sg_ctx *ctx, struct sg_graph_memory *graph, uint64_t size, uint64_t *out);
-/* Wakes memory of a graph that starts at base, or makes it dormant: then its content is gone. */
+/* Wakes the graph memory that starts at base, or makes it dormant, which discards its content. */
 void sg_mem_set_dormant(uint64_t base, bool dormant);
-/* Enters host memory into the table; 712 when it overlaps memory that is in it. */
+/* Enters host memory into the table; 712 if it overlaps memory that is already there. */
 CUresult sg_mem_add_host(struct sg_ctx *ctx, enum sg_mem_kind kind, void *p, uint64_t size, uint32_t flags,
                          bool writable);
 /*
- * The loading program's own memory, until the process ends: page-locked for copies that name it as host memory
- * (sg_mem_is_private()). For all else there is nothing: kernels fault, and no lookup below finds it.
+ * Registers the loading program's own memory until the process ends: page-locked for copies that
+ * name it as host memory (sg_mem_is_private()). It is invisible to everything else: kernels fault,
+ * and no lookup below finds it.
  */
 CUresult sg_host_register_private(void *p, size_t size);
 bool sg_mem_is_private(uint64_t addr, uint64_t size);
-/* True when the kernel knows memory of this process at every byte of [addr, addr+size). */
+/* True if every byte of [addr, addr+size) is mapped in this process, according to the kernel. */
 bool sg_host_mapped(uint64_t addr, uint64_t size);
-/* Enters memory mapped by cuMemMap, once cuMemSetAccess allows some device to touch it. */
+/* Enters memory mapped by cuMemMap once cuMemSetAccess has granted some device access. */
 CUresult sg_mem_add_mapped(struct sg_ctx *ctx, uint64_t base, uint64_t size, uint32_t access);
-/* Changes who may touch the allocation that starts at base; all that is in use of a pool. */
+/* Changes the access rights of the allocation that starts at base; of all live allocations of a
+   pool. */
 void sg_mem_set_access(uint64_t base, uint32_t access);
 void sg_mem_set_pool_access(uint64_t pool, uint32_t access);
 /*
- * Whether a copy that this device makes may touch [addr, addr+size). False only where access was given to
- * other devices alone (cuMemSetAccess, pools, graphs): between devices the driver copies what cuMemAlloc
- * gave without peer access too.
+ * True if a copy issued by this device may access [addr, addr+size). False only where access was
+ * granted to other devices alone (cuMemSetAccess, pools, graphs): the driver copies cuMemAlloc
+ * memory between devices even without peer access.
  */
 bool sg_mem_reachable(int device, uint64_t addr, uint64_t size, bool write);
-/* Takes the allocation that starts at base away and gives its memory back. False: none there. */
+/* Removes the allocation that starts at base and releases its memory. Returns false if there is
+   none. */
 bool sg_mem_release(uint64_t base);
-void sg_mem_release_owned(struct sg_ctx *ctx); /* a context's end */
+void sg_mem_release_owned(struct sg_ctx *ctx); /* at the end of a context */
 /* The live allocation around addr. */
 bool sg_mem_find(uint64_t addr, struct sg_mem_info *out);
-/* Lets ctx's kernels reach what the context of that id owns. 0, 704 (they do), 711 (SG_MAX_PEERS). */
+/* Lets kernels of ctx access memory owned by the context with that id. 0, 704 (already enabled),
+   711 (SG_MAX_PEERS). */
 CUresult sg_mem_add_peer(struct sg_ctx *ctx, uint32_t id);
-bool sg_mem_drop_peer(struct sg_ctx *ctx, uint32_t id); /* false: they did not */
+bool sg_mem_drop_peer(struct sg_ctx *ctx, uint32_t id); /* false: access was not enabled */
 /*
- * True when [addr, addr+size) lies inside one live allocation of any context, or inside adjacent
- * mappings of cuMemMap. size may be 0. When addr is in an allocation *out is filled in any case.
+ * True if [addr, addr+size) lies inside one live allocation of any context, or inside adjacent
+ * mappings of cuMemMap. size may be 0. If addr is inside an allocation, *out is filled in any case.
  */
 bool sg_mem_covers(uint64_t addr, uint64_t size, struct sg_mem_info *out);
 /*
- * Addresses that are reserved for programs (memory/reserve.c): multiples of align, a power of two from
- * SG_RESERVE_ALIGN on; at want when it is in the range that they come from and free there. False: there are
- * none. Nothing may be touched there until memory is mapped over it.
+ * Reserves addresses for programs (memory/reserve.c), aligned to align, a power of two >=
+ * SG_RESERVE_ALIGN; at `want` if that is free and inside the range used for reservations. Returns
+ * false if none are left. The addresses are inaccessible until memory is mapped over them.
  */
 #define SG_RESERVE_ALIGN (2ull << 20)
 bool sg_mem_reserve_init(void);
 bool sg_mem_reserve(uint64_t want, uint64_t size, uint64_t align, uint64_t *out);
 void sg_mem_unreserve(uint64_t base, uint64_t size);
-uint64_t sg_mem_reserved(void); /* bytes */
-/* Takes memory that was mapped over reserved addresses away; they stay reserved. */
+uint64_t sg_mem_reserved(void); /* reserved addresses, bytes */
+/* Removes the memory mapped over reserved addresses; the addresses stay reserved. */
 bool sg_mem_reserve_clear(uint64_t base, uint64_t size);
-/* True when addr lies in the address range that device memory comes from, live or not. */
+/* True if addr lies in the range that device memory is allocated from, whether live or not. */
 bool sg_mem_in_arena(uint64_t addr);
 void sg_mem_usage(int device, uint64_t *free_bytes, uint64_t *total_bytes);
-uint64_t sg_mem_ranges(void); /* ranges that kernels or copies may access, on all devices */
-/* Marks device memory, of a pool or of cuMemAlloc, that starts at base as about to be freed; false: none,
- * or marked before. */
+/* Number of ranges that kernels or copies may access, on all devices. */
+uint64_t sg_mem_ranges(void);
+/* Marks the device memory (from a pool or cuMemAlloc) that starts at base as about to be freed.
+   Returns false if there is none or it is already marked. */
 bool sg_mem_begin_free(uint64_t base);
-/* Sets SYNC_MEMOPS of the allocation around addr. */
+/* Sets SYNC_MEMOPS for the allocation around addr. */
 void sg_mem_set_sync(uint64_t addr, bool on);
-/* Charges the quota for memory that does not come from sg_mem_alloc (cuMemCreate). */
+/* Charges the quota for memory not allocated by sg_mem_alloc (cuMemCreate). */
 bool sg_mem_charge(int device, uint64_t size);
 void sg_mem_uncharge(int device, uint64_t size);
 
 /* ---- memory shared with other processes (memory/shared.c) ---- */
 
-/* One piece of memory that another process has too, or may have. */
+/* A piece of memory that is, or can be, shared with another process. */
 struct sg_share {
-    struct sg_share *next, **pprev; /* in the list of all */
+    struct sg_share *next, **pprev; /* list of all pieces */
     uint8_t token[32];
-    uint64_t size;   /* bytes, as asked for */
-    uint64_t base;   /* where it is here, 0: not placed */
-    unsigned opens;  /* cuIpcOpenMemHandle less cuIpcCloseMemHandle; 0: made here */
-    const void *ctx; /* that opened it; compare only */
+    uint64_t size;   /* size in bytes, as requested */
+    uint64_t base;   /* local address; 0: not placed */
+    unsigned opens;  /* cuIpcOpenMemHandle calls minus cuIpcCloseMemHandle calls; 0: created here */
+    const void *ctx; /* context that opened it; compare only */
     uint32_t ctx_id;
 };
-/* The memory behind it has left this process. */
+/* Called when the memory has left this process. */
 void sg_share_end(struct sg_share *share);
-/* Enters a piece that was placed elsewhere than by cuIpc*. */
+/* Adds a piece that was not placed by cuIpc* to the list. */
 void sg_share_link(struct sg_share *share);
-/* The token of a piece; false when it has ended meanwhile (share is compared, never followed). */
+/* The token of a piece. Returns false if the piece has ended meanwhile (share is compared, never
+   followed). */
 bool sg_share_token(const struct sg_share *share, uint8_t *token);
 /*
- * Makes an allocation, as copied out of the table, one that other processes can open; *info is what it is then.
- * token: by which they open it. 1: it is gone or of another process, 2.
+ * Makes an allocation, as copied out of the table, openable by other processes and updates *info.
+ * token receives the name to open it by. 1: gone, or owned by another process; 2.
  */
 CUresult sg_share_export(struct sg_mem_info *info, uint8_t *token);
-/* cuIpcOpenMemHandle: the address here of memory of another process, on that device. 201, 400, 205, 2. */
+/* cuIpcOpenMemHandle: the local address of another process's memory, on that device. 201, 400,
+   205, 2. */
 CUresult sg_share_open_memory(struct sg_ctx *ctx, const uint8_t *token, uint64_t size, int device,
                               uint64_t *addr);
-/* Takes back one sg_share_open_memory(), the last of which releases the memory; false: it was not opened. */
+/* Undoes one sg_share_open_memory(); the last call releases the memory. Returns false if it was
+   not open. */
 bool sg_share_close_memory(uint64_t addr);
-/* Memory of another process, for ctx, as part of a pool (0: none); 400: no such, 205: no memory. */
+/* Imports memory of another process into ctx, as part of a pool (0: none). 400: no such memory;
+   205: out of memory. */
 CUresult sg_share_import(struct sg_ctx *ctx, const uint8_t *token, uint64_t size, uint64_t pool,
                          uint32_t access, uint64_t *addr);
 
-/* ---- physical memory, which can be mapped at several addresses (memory/store.c); sizes are multiples of pages ---- */
+/* ---- physical memory, mappable at several addresses (memory/store.c); sizes in whole pages
+   ---- */
 
-/* Before a sandbox forbids it; without it there is no physical memory. */
+/* Call before a sandbox forbids it; without it no physical memory is available. */
 bool sg_store_init(void);
-/* A piece of that size, zeroes; false: there is none. */
+/* Allocates a zeroed piece of that size. Returns false if there is none. */
 bool sg_store_take(uint64_t size, uint64_t *at);
-/* Maps the piece at `at`, or its beginning: at `where`, in the place of what is there; NULL: anywhere. MAP_FAILED. */
+/* Maps the piece at `at`, or its start, over whatever is mapped at `where`; NULL: at any
+   address. Returns MAP_FAILED on failure. */
 void *sg_store_map(void *where, uint64_t size, uint64_t at);
-/* Empties the piece, which is mapped at `pages` (NULL: it never was), and takes it back. Nobody touches it any more. */
+/* Clears the piece, which is mapped at `pages` (NULL: never mapped), and frees it. No thread
+   accesses it any more. */
 void sg_store_give(void *pages, uint64_t size, uint64_t at);
 
 #endif

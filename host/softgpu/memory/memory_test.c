@@ -242,7 +242,8 @@ static double churn_us(unsigned n)
     return us;
 }
 
-/* 100 times as many: caches are colder and trees deeper. With a sorted array it was more than 80 times as much. */
+/* 100 times as many: caches are colder and trees deeper. With a sorted array it was more than 80
+   times as much. */
 static void test_cost_with_many(void **state)
 {
     double few = churn_us(600), many = churn_us(60000), again = churn_us(600);
@@ -273,8 +274,8 @@ static bool model_take(uint64_t len, uint64_t align, uint64_t *at)
 }
 
 /*
- * Takes the lowest place that fits, or the one that was asked for; gives back in any order. Behind many holes that an
- * alignment cannot use it may be a higher place.
+ * Takes the lowest place that fits, or the one that was asked for; gives back in any order. Behind
+ * many holes that an alignment cannot use it may be a higher place.
  */
 static void test_arena_beside_a_model(void **state)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Addresses that programs reserve (cuMemAddressReserve): out of one range that is reserved as a whole when
- * the library starts, and in which there is nothing but reservations. A table of this file decides what is
- * free in it. The kernel is never asked: its answer would depend on what else the process has, so that a
- * program could find the process's own mappings by trying addresses. A hint outside the range has no
- * effect, whatever is there.
+ * Addresses reserved by programs (cuMemAddressReserve), from a range that is reserved as a whole
+ * when the library starts and contains nothing else. A table of this file tracks its free parts.
+ * The kernel is never asked: its answer would depend on the other mappings of the process, so a
+ * program could find these by trying addresses. A hint outside the range has no effect, whatever
+ * lies there.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -14,10 +14,10 @@
 #include "memory/memory.h"
 
 /*
- * A fixed range where neither layout of Linux puts anything of a process by itself: on x86-64 between the
- * old layout's mappings (from a third of the address space on) and the executable (two thirds), on arm64
- * below the old layout's mappings; both with the largest vm.mmap_rnd_bits. Fixed, so that processes can
- * agree on an address.
+ * A fixed range in which neither address-space layout of Linux places mappings by itself: on x86-64
+ * between the legacy layout's mappings (from a third of the address space on) and the executable
+ * (two thirds), on arm64 below the legacy layout's mappings; both with the largest
+ * vm.mmap_rnd_bits. Fixed, so that processes can agree on an address.
  */
 #if defined(__x86_64__)
 #define SG_RESERVE_START 0x400000000000ull
@@ -25,14 +25,13 @@
 #define SG_RESERVE_START 0x300000000000ull
 #endif
 #define SG_RESERVE_SIZE (1ull << 44)
-#define SG_RESERVE_SIZE_MIN \
-    (1ull << 32) /* under RLIMIT_AS, or with a sanitizer that has the range for itself */
+#define SG_RESERVE_SIZE_MIN (1ull << 32) /* under RLIMIT_AS, or if a sanitizer uses the range */
 
 static pthread_mutex_t reserve_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sg_arena reserve_space;
 static uint64_t reserved; /* bytes */
 
-/* Not writable: nothing is there, and it must not count as this process's memory (RLIMIT_DATA). */
+/* Not writable: the range is empty and must not count as memory of this process (RLIMIT_DATA). */
 static void *reserve_map(uint64_t at, uint64_t size, int flags)
 {
     return mmap((void *)at, size, PROT_READ, flags | MAP_NORESERVE | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -54,7 +53,7 @@ bool sg_mem_reserve_init(void)
         munmap(p, size);
         return false;
     }
-    return true; /* as if all of it were in use */
+    return true; /* as if the whole range were in use */
 }
 
 bool sg_mem_reserve(uint64_t want, uint64_t size, uint64_t align, uint64_t *out)

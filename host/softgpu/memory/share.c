@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sharing memory with other processes: the default transport, and the exchange of pages that are in
- * use. The default transport is a sealed memfd whose name holds 128 random bits. The token says in
- * which process it is open, and as which descriptor; the other process opens it there through /proc
+ * Sharing memory with other processes: the default transport, and the replacement of pages in use.
+ *
+ * The default transport is a sealed memfd whose name holds 128 random bits. The token contains the
+ * process in which it is open and the descriptor there; another process opens it through /proc
  * (which the kernel allows to the same user) and compares the name.
  */
 #define _GNU_SOURCE
@@ -169,7 +170,7 @@ bool sg_share_gives_fds(void)
     return ops.again != NULL;
 }
 
-/* ---- what is shared by descriptor ---- */
+/* ---- memory shared by descriptor ---- */
 
 static struct sg_share_tail *map_tail(int fd, uint64_t bytes, int prot)
 {
@@ -218,7 +219,7 @@ bool sg_share_look(int fd, const char *magic, struct sg_share_tail *tail)
         errno = ENOMEM;
         return false;
     }
-    memcpy(tail, page, sizeof(*tail)); /* once: others may write to it */
+    memcpy(tail, page, sizeof(*tail)); /* read once: other processes may write to it */
     munmap(page, 4096);
     return !memcmp(tail->magic, magic, sizeof(tail->magic)) && tail->bytes == bytes &&
            (unsigned)tail->device < sg_config.ndevices;
@@ -227,10 +228,10 @@ bool sg_share_look(int fd, const char *magic, struct sg_share_tail *tail)
 /* ---- exchanging pages that are in use ---- */
 
 /*
- * Kernels and copies of other threads go on meanwhile. The pages are made read-only; a thread that
- * writes to them faults and waits in the handler; they are copied, and the copy takes their place in one step
- * (mmap); then the write is tried again. Device memory has no other reason to fault: the arena is
- * mapped as a whole.
+ * Kernels and copies of other threads continue meanwhile. The pages are made read-only; a thread
+ * that writes to them faults and waits in the handler; the pages are copied, and the copy replaces
+ * them in a single step (mmap); then the write is repeated. Device memory has no other reason to
+ * fault: the arena is mapped as a whole.
  */
 static _Atomic bool moving;
 static struct sigaction before;
@@ -256,7 +257,8 @@ static void on_fault(int sig, siginfo_t *si, void *uc)
     }
 }
 
-/* The handler stays: a thread may have faulted and not yet be in it when the pages are exchanged. */
+/* The handler stays installed: when the pages are replaced, a thread may have faulted without
+   having entered it. */
 static bool handler(void)
 {
     struct sigaction now, mine = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
@@ -270,7 +272,7 @@ static bool handler(void)
     return sigaction(SIGSEGV, &mine, NULL) == 0;
 }
 
-/* Pages of zeroes need not be copied, nor take memory. */
+/* Zero pages are neither copied nor allocated. */
 static void copy_pages(uint8_t *dst, const uint8_t *src, uint64_t len)
 {
     static const uint8_t zeroes[4096];

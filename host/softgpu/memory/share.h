@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory shared by two processes: how its descriptors are passed.
+ * Memory shared by two processes, and the transport that passes its descriptors.
  *
- * Used alone, the library passes them itself through /proc, between processes of one user. Where that is
- * not allowed or not wanted, the program that loads the library does it: sg_set_share(). A token
- * of 32 bytes names the memory; the exporting process gives it to the processes that may open it.
+ * Used alone, the library passes descriptors through /proc, between processes of one user. Where
+ * that is not allowed or not wanted, the loading program replaces the transport with
+ * sg_set_share(). A token of 32 bytes names the memory; the exporting process gives the token to
+ * the processes that may open it.
  */
 #ifndef SG_SHARE_H
 #define SG_SHARE_H
@@ -15,15 +16,15 @@
 #define SG_SHARE_TOKEN 32
 
 enum sg_share_kind {
-    SG_SHARE_MEMORY = 1, /* can be opened while its maker holds it */
-    SG_SHARE_FD = 2,     /* can be opened while anybody holds it */
-    SG_SHARE_EVENT = 3,  /* as MEMORY; one page, whose first words the transport writes, see below */
+    SG_SHARE_MEMORY = 1, /* can be opened while the creating process holds it */
+    SG_SHARE_FD = 2,     /* can be opened while any process holds it */
+    SG_SHARE_EVENT = 3,  /* as MEMORY; one page whose first words the transport writes, see below */
 };
 
 /*
- * The start of the page of an event. The transport keeps `holders`: the numbers of those who have
- * the page, 0: free place. When one has gone it takes the number out, adds 1 to `wake` and wakes all
- * that sleep on it (futex).
+ * Start of an event's page. The transport maintains `holders`: the numbers of the processes that
+ * map the page; 0 marks a free slot. When a holder exits, the transport clears its slot, adds 1 to
+ * `wake` and wakes all sleepers on that word (futex).
  */
 #define SG_SHARE_HOLDERS 63
 struct sg_share_head {
@@ -33,42 +34,45 @@ struct sg_share_head {
 
 struct sg_share_ops {
     /*
-     * Makes memory of that many bytes (a multiple of 4096), zeroes, sealed in its length. A
-     * descriptor that the caller closes, or -1: no memory, or no more is allowed. token is filled;
-     * *holder too for EVENT: the caller's own number.
+     * Creates zeroed memory of `bytes` bytes (a multiple of 4096), sealed against resizing. Returns
+     * a descriptor that the caller closes, or -1: out of memory, or over the limit. Fills token,
+     * and for EVENT also *holder, the caller's own number.
      */
     int (*create)(void *arg, uint32_t kind, uint64_t bytes, uint8_t *token, uint32_t *holder);
-    /* The memory behind a token, likewise; -1: there is none (any more), -2: no memory. */
+    /* Opens the memory behind a token, likewise. -1: no such memory, or no longer; -2: out of
+       memory. */
     int (*open)(void *arg, uint32_t kind, const uint8_t *token, uint32_t *holder);
-    /* This process does not use it any more; once per create or open. Any thread. */
+    /* Releases this process's use of the memory; once per create or open. Any thread. */
     void (*close)(void *arg, const uint8_t *token);
-    /* One more descriptor of what this process has made (kind FD); NULL: nobody asks for it. */
+    /* Another descriptor of memory that this process created (kind FD). NULL: descriptors are
+       not handed out. */
     int (*again)(void *arg, const uint8_t *token);
-    /* Has that holder of an event gone without the transport having taken it out? May be NULL. */
+    /* True if that holder of an event has exited and the transport has not removed it. May be
+       NULL. */
     bool (*gone)(void *arg, uint32_t holder);
 };
 
-/* Exported: replaces the transport, before the first call that shares anything. */
+/* Exported: replaces the transport. Must precede the first call that shares anything. */
 void sg_set_share(const struct sg_share_ops *ops, void *arg);
 
-/* Exported: a holder of shared events has gone (runtime/ipc_event.c). Any thread. */
+/* Exported: reports that a holder of shared events has exited (runtime/ipc_event.c). Any thread. */
 void sg_share_holder_gone(void);
 
 /* ---- for the files of this folder ---- */
 
 int sg_share_create(uint32_t kind, uint64_t bytes, uint8_t *token, uint32_t *holder);
-/* Also checks that the memory cannot shrink or grow; *bytes: its length. */
+/* Also checks that the memory is sealed against resizing; *bytes: its length. */
 int sg_share_open(uint32_t kind, const uint8_t *token, uint64_t *bytes, uint32_t *holder);
 void sg_share_close(const uint8_t *token);
 bool sg_share_gone(uint32_t holder);
-/* -1: this transport does not give it. */
+/* -1: this transport does not hand out descriptors. */
 int sg_share_again(const uint8_t *token);
-/* True when descriptors are given to the application (sg_share_again() works). */
+/* True if the application may be given descriptors (sg_share_again() works). */
 bool sg_share_gives_fds(void);
 
 /*
- * What is shared by descriptor ends in a page that says what it is. bytes: without that page.
- * A descriptor, which the caller closes, or -1.
+ * Last page of memory that is shared by descriptor; it identifies the memory. bytes excludes this
+ * page. Returns a descriptor, which the caller closes, or -1.
  */
 struct sg_share_tail {
     char magic[8];
@@ -79,12 +83,13 @@ struct sg_share_tail {
 };
 int sg_share_create_fd(const char *magic, uint64_t bytes, int device, uint8_t *token,
                        struct sg_share_tail *tail);
-/* Identifies a descriptor of the application; false: not one of ours (errno is EINVAL), or no memory to look (ENOMEM). */
+/* Identifies a descriptor passed by the application. Returns false if it is not ours (errno
+   EINVAL) or memory is exhausted (ENOMEM). */
 bool sg_share_look(int fd, const char *magic, struct sg_share_tail *tail);
 /*
- * Puts the pages of fd, filled with what is there, in the place of [base, base + len), which may be
- * read and written by other threads meanwhile: nothing of it is lost. False: no memory, nothing has
- * changed. One at a time; the caller sees to that.
+ * Replaces the pages of [base, base + len) with those of fd, after copying the current content.
+ * Other threads may read and write the range meanwhile; no write is lost. Returns false, with
+ * nothing changed, if out of memory. The caller serialises calls.
  */
 bool sg_share_move(uint64_t base, uint64_t len, int fd);
 

@@ -46,7 +46,7 @@ void sg_share_end(struct sg_share *s)
     free(s);
 }
 
-/* Makes the allocation one that can be opened elsewhere. Under the lock. */
+/* Makes the allocation openable by other processes. Under the lock. */
 static CUresult export_locked(const struct sg_mem_info *info)
 {
     struct sg_share *s = calloc(1, sizeof(*s));
@@ -81,7 +81,7 @@ CUresult sg_share_export(struct sg_mem_info *info, uint8_t *token)
     pthread_mutex_lock(&lock);
     if (!info->share)
         r = export_locked(info);
-    /* Looked up again under the lock: another thread may have done it, or freed the memory. */
+    /* Looked up again under the lock: another thread may have exported or freed the memory. */
     if (!sg_mem_find(info->base, info) || !info->share || info->imported)
         r = r != CUDA_SUCCESS ? r : CUDA_ERROR_INVALID_VALUE;
     else
@@ -150,7 +150,7 @@ CUresult sg_share_import(struct sg_ctx *ctx, const uint8_t *token, uint64_t size
     CUresult r = CUDA_ERROR_INVALID_HANDLE;
 
     pthread_mutex_lock(&lock);
-    if (!by_token_locked(token)) /* else it is of this process, or has been opened already */
+    if (!by_token_locked(token)) /* otherwise it belongs to this process, or is already open */
         r = import_locked(ctx, token, size, pool, access, addr);
     pthread_mutex_unlock(&lock);
     return r;
@@ -180,7 +180,7 @@ CUresult sg_share_open_memory(struct sg_ctx *ctx, const uint8_t *token, uint64_t
     if (s && !s->opens) {
         r = CUDA_ERROR_INVALID_CONTEXT; /* made by this process */
     } else if (s && (s->ctx != ctx || s->ctx_id != sg_space(ctx)->id)) {
-        r = CUDA_ERROR_INVALID_CONTEXT; /* one context of a process may have it open */
+        r = CUDA_ERROR_INVALID_CONTEXT; /* only one context of a process may have it open */
     } else if (s) {
         s->opens++;
         *addr = s->base;
@@ -205,7 +205,7 @@ bool sg_share_close_memory(uint64_t addr)
         ;
     if (s && --s->opens == 0) {
         last = true;
-        unlink_locked(s); /* who opens the handle from now on gets another mapping */
+        unlink_locked(s); /* later opens of the handle create another mapping */
     }
     pthread_mutex_unlock(&lock);
     if (last)

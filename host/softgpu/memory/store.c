@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Physical memory (cuMemCreate): pieces of one sparse memfd. Each mapping of a piece is an mmap() of that file, so
- * the same pages can be mapped at several addresses without mremap(), which a worker's sandbox refuses: mremap()
- * also duplicates mappings that other parts of the process have lent. The file is made before the sandbox, in which
- * files do not grow.
+ * Physical memory (cuMemCreate): pieces of a sparse memfd. Each mapping of a piece is an mmap() of
+ * that file, so the same pages can be mapped at several addresses without mremap(), which a
+ * worker's sandbox refuses: mremap() could also duplicate mappings lent by other parts of the
+ * process. The file is created before the sandbox, in which files cannot grow.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -15,7 +15,8 @@
 #include "memory/arena.h"
 #include "memory/memory.h"
 
-#define STORE_BYTES (UINT64_C(1) << 46) /* addresses within the file; memory is taken where it is touched */
+/* Address space of the file; memory is allocated when it is first accessed. */
+#define STORE_BYTES (UINT64_C(1) << 46)
 
 static struct {
     pthread_mutex_t lock;
@@ -23,7 +24,7 @@ static struct {
     struct sg_arena space; /* offsets that no piece has */
 } store = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
 
-/* No longer than this process may make a file: beyond that ftruncate() sends SIGXFSZ. */
+/* Limited to the maximum file size of this process: beyond it ftruncate() raises SIGXFSZ. */
 static uint64_t store_length(void)
 {
     struct rlimit r;
@@ -67,8 +68,9 @@ void *sg_store_map(void *where, uint64_t size, uint64_t at)
 
 void sg_store_give(void *pages, uint64_t size, uint64_t at)
 {
-    /* The next owner finds zeroes. A piece that cannot be emptied is not used again. Of this file, not by its mapping
-     * (MADV_REMOVE): a sandbox knows files by descriptors, and the guest's memory has none here. */
+    /* The next owner must find zeroes; a piece that cannot be cleared is not used again. It is
+       cleared through the file, not the mapping (MADV_REMOVE): a sandbox identifies files by
+       descriptors, and the guest's memory has none here. */
     if (pages && fallocate(store.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)size))
         return;
     pthread_mutex_lock(&store.lock);

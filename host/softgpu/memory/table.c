@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One table of all memory that kernels and copies may access, with the access rights: a tree of entries by address.
- * The table is written under a mutex and read by executing threads without one: readers validate what
- * they read with the tree's sequence counter, and fall back to the mutex if writers keep interfering. Entries that
- * were removed are kept for others, so that a reader that comes too late still reads an entry.
+ * The table of all memory that kernels and copies may access, with the access rights: a tree of
+ * entries by address.
+ *
+ * The table is written under a mutex and read by executing threads without it: readers validate
+ * their reads with the tree's sequence counter, and fall back to the mutex if writers keep
+ * interfering. Removed entries are kept for reuse, so that a late reader still reads an entry.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -13,7 +15,7 @@
 #include "memory/bounds.h"
 #include "memory/table.h"
 
-#define SG_RANGES_MAX (1u << 20) /* live allocations: bounds our own memory and time */
+#define SG_RANGES_MAX (1u << 20) /* live allocations: bounds the library's own memory and time */
 
 volatile uint64_t sg_mem_generation = 1;
 pthread_mutex_t sg_mem_lock = PTHREAD_MUTEX_INITIALIZER; /* guards all below for writing */
@@ -21,7 +23,7 @@ pthread_mutex_t sg_mem_lock = PTHREAD_MUTEX_INITIALIZER; /* guards all below for
 static struct btr_tree table = {.peeked = true};
 static struct sg_entry *spare; /* entries for later insertions, by their `next` */
 
-/* Entries that some devices reach and others do not. */
+/* Number of entries that only some devices may access. */
 static _Atomic uint32_t uneven;
 
 static bool is_uneven(uint32_t access)
@@ -29,7 +31,8 @@ static bool is_uneven(uint32_t access)
     return access != 0 && access != SG_ACCESS_ALL && access != SG_ACCESS_READ;
 }
 
-/* The devices that there are not are as the first one: so one device alone is all devices. */
+/* Gives absent devices the rights of the first device, so that a single device counts as all
+   devices. */
 static uint32_t normal(uint32_t access)
 {
     for (unsigned d = sg_config.ndevices; d < 16; d++)
@@ -71,7 +74,7 @@ bool sg_table_reserve(void)
     return spare && btr_reserve(&table);
 }
 
-/* False when the range overlaps one that is there, or without memory. */
+/* Returns false if the range overlaps an existing entry, or if out of memory. */
 bool sg_table_insert(const struct sg_entry *want, bool *overlap)
 {
     const struct sg_entry *behind = sg_table_from(want->base);
@@ -85,7 +88,7 @@ bool sg_table_insert(const struct sg_entry *want, bool *overlap)
     spare = e->next;
     entry_store(e, &mine);
     if (btr_insert(&table, mine.base, mine.end - mine.base, e) != 0)
-        return false; /* cannot be: the place is free, and there is memory */
+        return false; /* impossible: the place is free, and memory is reserved */
     uneven += is_uneven(mine.access);
     return true;
 }
@@ -114,7 +117,7 @@ void sg_table_set_access(struct sg_entry *e, uint32_t access)
     btr_change_begin(&table);
     entry_store(e, &changed);
     btr_change_end(&table);
-    /* The ranges that kernels have cached may be stale. */
+    /* Invalidates the ranges that kernels have cached. */
     __atomic_fetch_add(&sg_mem_generation, 1, __ATOMIC_SEQ_CST);
 }
 
@@ -228,7 +231,7 @@ bool sg_mem_drop_peer(struct sg_ctx *ctx, uint32_t id)
     return found;
 }
 
-/* No lookup but this one tells private memory from addresses where nothing is. */
+/* Only this look-up distinguishes private memory from unmapped addresses. */
 static bool is_private(const struct sg_entry *e)
 {
     return e->rec->info.kind == SG_MEM_PRIVATE;
@@ -271,7 +274,7 @@ bool sg_mem_covers(uint64_t addr, uint64_t size, struct sg_mem_info *out)
         uint64_t end = e->end;
 
         *out = e->rec->info;
-        /* Mappings side by side are one allocation to those who use them. */
+        /* Adjacent mappings count as one allocation. */
         for (; size > end - addr && out->kind == SG_MEM_MAPPED; end = e->end) {
             e = sg_table_find(end);
             if (!e || e->base != end || e->rec->info.kind != SG_MEM_MAPPED)

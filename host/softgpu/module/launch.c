@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernel launches. Everything that CUDA reports at once is checked before queueing. */
+/* Kernel launches. All errors that CUDA reports at the call are checked before queueing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +11,14 @@ struct launch_op {
     SG_COUNTED struct sg_func *func; /* a reference */
     unsigned grid[3], block[3], dynamic;
     bool cooperative;
-    unsigned asked[3], cluster[3];   /* blocks of a cluster: by the launch, by launch or kernel; 0: none */
-    SG_COUNTED struct sg_ctx *green; /* a reference: whose multiprocessors it uses; NULL: all of the device */
+    /* blocks per cluster: of the launch; of launch or kernel; 0: none */
+    unsigned asked[3], cluster[3];
+    /* context whose multiprocessors it uses, a reference; NULL: all */
+    SG_COUNTED struct sg_ctx *green;
     _Alignas(16) unsigned char params[];
 };
 
-/* Why it failed, with the place in the source where the text knows it. */
+/* Reports the failure, with the source location if the text has line information. */
 static void say(const struct sg_func *f, const struct sg_fault *fault)
 {
     char text[SG_DIAG_MAX + SG_SOURCE_MAX + 2], where[SG_SOURCE_MAX];
@@ -63,7 +65,7 @@ static CUresult launch_run(struct sg_op *op, struct sg_stream *s)
 
     if (r != CUDA_SUCCESS && s->ctx->abort && sg_stream_cut(s))
         return (CUresult)r;  /* ended with its context: no failure of the kernel's */
-    if (r != CUDA_SUCCESS) { /* also for want of memory: nobody else would hear of it */
+    if (r != CUDA_SUCCESS) { /* also if out of memory: otherwise the failure would go unnoticed */
         say(o->func, &fault);
         sg_set_fault(s->ctx, (CUresult)r);
     }
@@ -82,7 +84,7 @@ static void launch_drop(struct sg_op *op)
 /* The attributes for x, y and z follow each other. */
 static unsigned dim_limit(CUdevice_attribute x, int axis)
 {
-    return (unsigned)sg_attr(0, (CUdevice_attribute)((int)x + axis)); /* the same on each */
+    return (unsigned)sg_attr(0, (CUdevice_attribute)((int)x + axis)); /* the same on each device */
 }
 
 static CUresult check_shape(const struct sg_launch_request *q, const struct sg_func *f)
@@ -242,7 +244,7 @@ static CUresult gather(const struct sg_launch_request *q, const struct sg_func *
     return CUDA_SUCCESS;
 }
 
-/* All that is asked of a launch, of whichever call it is made: *cluster is the size that it has then. */
+/* Checks a launch of any form; *cluster receives its cluster size. */
 static CUresult check_launch(const struct sg_launch_request *q, struct sg_func *f, const struct sg_ctx *green,
                              unsigned cluster[3])
 {

@@ -15,7 +15,7 @@ CUresult sg_lib_module(struct sg_lib *lib, struct sg_ctx *ctx, struct sg_mod **o
     CUresult r = CUDA_SUCCESS;
 
     pthread_mutex_lock(&lib->lock);
-    if (lib->unloaded) /* the unloading thread may have passed the list of instances */
+    if (lib->unloaded) /* the unloading thread may already have passed the list of instances */
         r = CUDA_ERROR_INVALID_HANDLE;
     for (pp = &lib->insts; r == CUDA_SUCCESS && (inst = *pp);) {
         if (inst->mod->ctx == ctx && inst->mod->ctx_id == ctx->id) {
@@ -66,7 +66,7 @@ const struct sg_kernel_info *sg_kern_info(struct sg_kern *k)
     pthread_mutex_lock(&k->lib->lock);
     sg_kern_info_locked(k);
     pthread_mutex_unlock(&k->lib->lock);
-    return &k->info; /* does not change once it is there */
+    return &k->info; /* constant once computed */
 }
 
 static void kern_free(struct sg_obj *obj)
@@ -101,7 +101,7 @@ void sg_lib_unload(struct sg_lib *lib)
     pthread_mutex_lock(&lib->lock);
     lib->unloaded = true;
     n = lib->nkerns;
-    lib->nkerns = 0; /* from here on nobody finds them; each entry is ours */
+    lib->nkerns = 0; /* unreachable from here on; this thread owns the entries */
     pthread_mutex_unlock(&lib->lock);
     for (uint32_t i = 0; i < n; i++) {
         struct sg_kern *k = lib->kerns[i];
@@ -171,7 +171,8 @@ CUresult sg_lib_new(const void *code, struct sg_jit *jit, struct sg_lib **out)
         if (sg_same_cc(i) == i)
             r = sg_image_load(code, SIZE_MAX, sg_cc(i), &lib->image[i]);
     }
-    if (r == CUDA_SUCCESS) /* a library is for all devices: one that runs it is enough */
+    /* a library is for all devices: a single device that can run it suffices */
+    if (r == CUDA_SUCCESS)
         r = sg_image_check_target(&lib->image[0], newest);
     if (r == CUDA_SUCCESS)
         r = sg_ptx_parse(&lib->image[0], jit, &lib->meta);

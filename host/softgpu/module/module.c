@@ -35,7 +35,8 @@ CUresult sg_jit_parse(unsigned n, CUjit_option *opts, void **values, struct sg_j
             out->error_size = (uint32_t)(uintptr_t)values[i];
             out->error_size_out = &values[i];
             break;
-        default: /* the others ask for code generation choices, which an interpreter has not */
+        /* the remaining options select code generation, which does not apply to an interpreter */
+        default:
             if ((unsigned)opts[i] >= CU_JIT_NUM_OPTIONS)
                 return CUDA_ERROR_INVALID_VALUE;
             break;
@@ -78,9 +79,10 @@ void sg_jit_done(struct sg_jit *jit)
 
 /* ---- loading ---- */
 
-/* An error in a body is reported where a compiler would: in the call that loads or links the text. Large PTX out of a
- * container was compiled by nvcc, which has found its errors: its bodies are translated when a kernel is first used
- * (some 15 MB/s; libraries have a hundred MB). */
+/* An error in a body is reported where a compiler would report it: in the call that loads or
+   links the text. Large PTX from a container was compiled by nvcc, which has found its errors:
+   such bodies are translated when a kernel is first used (some 15 MB/s; libraries have a hundred
+   MB). */
 #define SG_EAGER_BYTES (256u << 10)
 
 static bool bodies_can_wait(const struct sg_image *img)
@@ -102,8 +104,8 @@ static CUresult parse(const struct sg_image *img, struct sg_module **out, struct
         return r;
     for (uint32_t i = 0; i < sg_module_kernel_count(*out); i++) {
         r = (CUresult)sg_kernel_prepare(sg_module_kernel(*out, i), &later);
-        /* An instruction that is missing here is no fault of the image: the launch says so. The message
-         * starts with the instruction. */
+        /* A missing instruction is not a fault of the image: the launch reports it. The message
+           starts with the instruction. */
         if (r == CUDA_ERROR_INVALID_PTX || (r == CUDA_ERROR_NOT_SUPPORTED && !sg_is_opcode(later.message))) {
             *diag = later;
             sg_module_free(*out);
@@ -165,7 +167,7 @@ static CUresult place_globals(struct sg_mod *mod, struct sg_jit *jit)
     return CUDA_SUCCESS;
 }
 
-/* Each texture and surface variable is a reference; its handle is what kernels see. */
+/* Each texture and surface variable is a reference; kernels see its handle. */
 static CUresult place_sampler(struct sg_mod *mod, uint32_t i, struct sg_texref *t, struct sg_jit *jit)
 {
     struct sg_sampler_init s;
@@ -208,7 +210,7 @@ static CUresult place_texrefs(struct sg_mod *mod, struct sg_jit *jit)
     return r;
 }
 
-/* From here on nobody finds what is counted; it is the caller's. */
+/* Detaches the counted entries; from here on only the caller can reach them. */
 static uint32_t take_all(struct sg_mod *mod, uint32_t *count)
 {
     uint32_t n;
@@ -251,7 +253,7 @@ static void release_globals(struct sg_mod *mod)
 {
     const uint32_t n = take_all(mod, &mod->nglobals);
 
-    /* Once the context's incarnation has ended its memory is gone, and may be someone else's. */
+    /* Once the context's incarnation has ended, its memory is gone and may have been reused. */
     if (atomic_load(&mod->ctx->alive) && mod->ctx->id == mod->ctx_id) {
         for (uint32_t i = 0; i < n; i++)
             sg_mem_release(mod->globals[i]);
@@ -356,7 +358,7 @@ CUresult sg_mod_func(struct sg_mod *mod, struct sg_kernel *k, struct sg_func **o
         }
     }
     f = mod->unloaded ? NULL : calloc(1, sizeof(*f));
-    if (mod->unloaded) /* the unloading thread may have passed the list of functions */
+    if (mod->unloaded) /* the unloading thread may already have passed the list of functions */
         r = CUDA_ERROR_INVALID_HANDLE;
     if (f) {
         sg_obj_init(&f->obj, SG_T_FUNC, mod->ctx, func_free);
@@ -524,7 +526,7 @@ CUresult sg_func_set_attribute(int device, const struct sg_kernel_info *info, st
             return CUDA_ERROR_INVALID_VALUE;
         set->cluster_policy = value;
         return CUDA_SUCCESS;
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH: /* what they are together is checked at the launch */
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH: /* the combination is checked at the launch */
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
         if (info->cluster[0])
@@ -534,6 +536,6 @@ CUresult sg_func_set_attribute(int device, const struct sg_kernel_info *info, st
         set->cluster[attrib - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] = value;
         return CUDA_SUCCESS;
     default:
-        return CUDA_ERROR_INVALID_VALUE; /* the others are read-only */
+        return CUDA_ERROR_INVALID_VALUE; /* the remaining attributes are read-only */
     }
 }

@@ -42,7 +42,7 @@ int sg_occupancy(const struct sg_func *f, int block, size_t dynamic)
     int reserved = sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
     int optin = sg_attr(f->mod->ctx->device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
 
-    /* As cuda_occupancy.h: what a launch would refuse fits nowhere. */
+    /* As in cuda_occupancy.h: a configuration that a launch would refuse has no resident blocks. */
     if (dynamic > (size_t)sg_func_max_dynamic(&f->info, &f->set) ||
         (int)f->info.static_shared + (int)dynamic > optin)
         return 0;

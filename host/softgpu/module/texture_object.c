@@ -106,7 +106,8 @@ static CUresult linear_resource(struct sg_texobj *o)
     o->t.dims = 1;
     o->t.nlevels = 1;
     o->t.level[0] = (struct sg_tex_level){addr, (uint32_t)(bytes / o->t.elem), 1, 1, bytes, bytes};
-    /* It may go on behind its memory (convolutionFFT2D of cuda-samples): each access is checked. */
+    /* The texture may extend beyond its memory (convolutionFFT2D of cuda-samples): each access
+       is checked. */
     return check_memory(addr, o->t.elem);
 }
 
@@ -326,7 +327,7 @@ CUresult sg_surfobj_new(struct sg_ctx *ctx, const CUDA_RESOURCE_DESC *res, struc
     return done(o, r, out);
 }
 
-/* ---- what a launch looks up ---- */
+/* ---- look-ups of a launch ---- */
 
 struct sg_texpin {
     SG_OWNED struct sg_texpin *next;
@@ -342,7 +343,7 @@ void sg_texset_init(struct sg_texset *s, struct sg_ctx *ctx)
     pthread_mutex_init(&s->lock, NULL);
 }
 
-/* The object behind a handle, also behind that of a reference, when it is of the context. */
+/* The object behind a handle, or behind the handle of a reference, if it belongs to the context. */
 static struct sg_texobj *find(struct sg_ctx *ctx, uint64_t handle, bool surface)
 {
     struct sg_texobj *o = sg_lookup(handle, surface ? SG_T_SURFOBJ : SG_T_TEXOBJ);

@@ -231,7 +231,7 @@ static int parse_operands(struct sg_dec *d)
     return 0;
 }
 
-/* Emits one instruction whose operands are parsed. */
+/* Emits an instruction whose operands have been parsed. */
 static int emit_one(struct sg_dec *d, const struct sg_family *f, struct sg_pred p)
 {
     uint32_t start = d->ninsns, label = 0;
@@ -491,7 +491,7 @@ static int decode(struct sg_dec *d, const struct sg_func *f)
     return sg_dec_flow(d);
 }
 
-/* Decodes a kernel; *large: it was refused as it is too large with its functions expanded. */
+/* Decodes a kernel; *large: refused because it is too large with its functions expanded. */
 static int decode_once(struct sg_kernel *k, struct sg_diag *diag, bool apart, bool *large)
 {
     const struct sg_func *f = &k->module->funcs[k->func];
@@ -528,7 +528,8 @@ int sg_decode(struct sg_kernel *k, struct sg_diag *diag)
 
     if (!sg_windows_init())
         return sg_diag_at(diag, SG_ERR_NOMEM, 0, 0, "no address space for the memory windows");
-    /* Calls cost time, so only where it does not go without them: likely in all kernels of the module, then. */
+    /* Calls cost time, so functions are called only if necessary; then it is likely to be
+       necessary in all kernels of the module. */
     if (!atomic_load_explicit(&k->module->large, memory_order_relaxed)) {
         r = decode_once(k, diag, false, &large);
         if (!r || !large)

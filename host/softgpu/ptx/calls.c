@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Real calls. Called functions are usually inlined (ptx/select/control.c). A function that is already being
- * inlined (recursion), is nested too deep, or is reached through a pointer from a function that was
- * itself reached through one, is decoded once, after the kernel's own code, and called. So is every function
- * of a kernel that is too large with all of them inlined (kernels of GCC's OpenMP reach each region of a program):
+ * Real calls. Called functions are usually inlined (ptx/select/control.c). A function that is
+ * already being inlined (recursion), is nested too deep, or is reached through a pointer from a
+ * function that was itself reached through a pointer, is decoded once, after the kernel's own code,
+ * and called. So is every function of a kernel that is too large with all of them inlined (kernels
+ * of GCC's OpenMP reach each region of a program):
  *
  *   frame     parameters, results and local variables of an activation are in local memory after
  *             those of its caller; the special register SG_SR_FRAME has the offset of each lane. The
  *             address of a local variable therefore stays valid during further calls.
- *   stack     the call saves the registers that live across it, the frame and its own index for each
- *             lane; the return restores them. The stack is outside local memory: kernels cannot change it.
+ *   stack     the call saves the registers that are live across it, the frame and its own index
+ *             for each lane; the return restores them. The stack is outside local memory: kernels
+ *             cannot change it.
  *   limits    both are SG_STACK_FACTOR times CU_LIMIT_STACK_SIZE; overflow is
  *             CUDA_ERROR_HARDWARE_STACK_ERROR, "exceeded the stack size limit" (cuda.h).
  */
@@ -29,7 +31,7 @@ uint32_t sg_frame_address(struct sg_dec *d, uint64_t offset, bool wide)
     return x;
 }
 
-/* Parameters and results lie at the beginning of the frame. Returns where it ends. */
+/* Places parameters and results at the start of the frame. Returns the end. */
 static uint32_t place(const struct sg_pdecl *p, uint32_t n, uint32_t at, uint32_t *offset)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -266,7 +268,7 @@ int sg_call_bodies(struct sg_dec *d)
 {
     uint32_t kernel_bytes = d->local_bytes;
 
-    for (uint32_t i = 0; i < d->nprocs; i++) /* bodies may add more */
+    for (uint32_t i = 0; i < d->nprocs; i++) /* bodies may add further functions */
         if (body(d, i))
             return d->err;
     d->proc = 0;

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The NaN of PTX. An f32 operation that gives a NaN gives 0x7fffffff (PTX ISA 9.7.3); the processor gives one with
- * the payload and sign of an operand, or its own. Arithmetic does not tell one NaN from another, so handlers and
- * native code leave them as they are, and "canon.f32" is inserted only where bits are looked at: stores, integer
- * operations, and whatever else the table of operations does not mark SG_W_F32.
+ * The canonical NaN of PTX. An f32 operation with a NaN result returns 0x7fffffff (PTX ISA 9.7.3);
+ * the processor returns the payload and sign of an operand, or its own NaN. Arithmetic does not
+ * distinguish NaNs, so handlers and native code leave them as they are, and "canon.f32" is inserted
+ * only where bits are inspected: stores, integer operations, and all other operands not marked
+ * SG_W_F32 in the table of operations.
  *
- * A register is a number when arithmetic sets it everywhere, or a copy of numbers and of constants that are no
- * NaN: it gets the canonical NaN in front of an instruction that sees its bits. Other registers may hold bits that were loaded, whose
- * payload a copy keeps; there it is done where arithmetic sets the register, provided that the bits are seen.
+ * A register is a number if all its definitions are arithmetic, or copies of numbers and of
+ * constants that are not NaN: its NaN is made canonical before an instruction that sees its bits.
+ * Other registers may hold loaded bits, whose payload a copy must keep; there the NaN is made
+ * canonical after each arithmetic definition, if the bits are seen.
  */
 #include "exec/bytecode.h"
 #include "ptx/decode.h"
@@ -17,15 +19,15 @@
 
 #define SEEN 256u
 
-/* What the operation does with an f32, by its name: the rest is in the table of operations. */
+/* Treatment of an f32 by the operation, by its name; the rest is in the table of operations. */
 enum { PLAIN, COPY, SELECT, MMA, WMMA, EXT, SYNC, SPAN };
 
 struct canonical {
     struct sg_dec *d;
-    uint32_t nregs; /* without those of inserted instructions */
-    uint8_t *kind;  /* of each instruction */
-    uint8_t *bits;  /* of each register: set by something that is no number */
-    uint8_t *dirty; /* ... by what gives another NaN than that of PTX */
+    uint32_t nregs; /* excludes registers of inserted instructions */
+    uint8_t *kind;  /* per instruction */
+    uint8_t *bits;  /* per register: some definition is not a number */
+    uint8_t *dirty; /* per register: some definition may produce a non-canonical NaN */
     uint8_t *seen;  /* ... its bits are looked at */
     /* Copies by the register that they read (forward) or set: lists through instructions. */
     uint32_t *readers, *next_a, *next_b, *setters, *next_d;
@@ -34,7 +36,8 @@ struct canonical {
     struct sg_insn *insns;
     struct sg_meta *metas;
     uint32_t n, cap;
-    uint32_t *begin, *at; /* of each old instruction: what is inserted before it, itself */
+    /* per original instruction: start of the code inserted before it; its new index */
+    uint32_t *begin, *at;
     sg_fn canon;
     struct {
         sg_fn fn;
@@ -48,7 +51,7 @@ static uint32_t *canonical_field(struct sg_insn *in, unsigned k)
     return k == 0 ? &in->d : k == 1 ? &in->a : k == 2 ? &in->b : k == 3 ? &in->c : &in->e;
 }
 
-/* Is it a virtual register of 32 bits? */
+/* True for a virtual register of 32 bits. */
 static bool canonical_is_reg(const struct canonical *x, uint32_t op)
 {
     return op < x->nregs && x->d->vregs[op].cls == SG_C_32;
@@ -91,7 +94,7 @@ static uint32_t head_of(const struct canonical *x, uint32_t i)
     return i;
 }
 
-/* Does field k of instruction i read, or write, an f32 that is a number? */
+/* Tells whether field k of instruction i reads, or writes, an f32 that is a number. */
 static uint8_t number(struct canonical *x, uint32_t i, unsigned k)
 {
     const uint32_t head = head_of(x, i);
@@ -107,7 +110,7 @@ static uint8_t number(struct canonical *x, uint32_t i, unsigned k)
     return def ? def->field[k] & (SG_W_F32 | SG_W_CLEAN) : 0;
 }
 
-/* A NaN among constants, whose bits a copy keeps? */
+/* True for a NaN constant, whose bits a copy keeps. */
 static bool constant_is_bits(const struct canonical *x, uint32_t op)
 {
     uint32_t v;
@@ -134,7 +137,8 @@ static void mark(struct canonical *x, uint8_t *set, uint32_t v)
     }
 }
 
-/* What a copy hands on: its register is set (1) or its bits are seen (2) as those of the other end. */
+/* Propagates across a copy: its register is defined (1), or its bits are seen (2), like the
+   other side's. */
 static void copy_forward(struct canonical *x, uint32_t i)
 {
     const struct sg_insn *in = &x->d->insns[i];
@@ -228,7 +232,7 @@ static void find_numbers(struct canonical *x)
     }
 }
 
-/* Must register v, which instruction i reads in field k, be made canonical before? */
+/* True if register v, read by instruction i in field k, must be made canonical first. */
 static bool wanted_before(struct canonical *x, uint32_t i, unsigned k, uint32_t v)
 {
     if (!(x->d->metas[i].use >> k & 1) || !canonical_is_reg(x, v) || x->bits[v] || !x->dirty[v])
@@ -241,7 +245,8 @@ static bool wanted_before(struct canonical *x, uint32_t i, unsigned k, uint32_t 
     return !(number(x, i, k) & SG_W_F32);
 }
 
-/* Does instruction i put a number into register v, which may hold other bits, too, and shows them? */
+/* True if instruction i writes a number to register v, which may also hold other bits and whose
+   bits are seen. */
 static bool wanted_behind(struct canonical *x, uint32_t i, unsigned k, uint32_t v)
 {
     if (!(x->d->metas[i].def >> k & 1) || !canonical_is_reg(x, v) || !x->bits[v] || !x->seen[v] ||
@@ -335,7 +340,7 @@ static bool rewrite_all(struct canonical *x)
     return true;
 }
 
-/* Spans, labels and calls say where they lead by numbers of instructions. */
+/* Updates the instruction numbers in spans, labels and calls. */
 static void renumber(struct canonical *x)
 {
     struct sg_dec *d = x->d;
@@ -358,7 +363,7 @@ static void renumber(struct canonical *x)
     }
 }
 
-/* Is there anything to do? Most kernels that only move data have nothing. */
+/* True if there is anything to do. Most kernels that only move data need nothing. */
 static bool anything(struct canonical *x)
 {
     for (uint32_t i = 0; i < x->d->ninsns; i++)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The NaN of PTX: what each operation on f32, f16 and bf16 gives of NaN with a payload or a sign, of invalid operands, of
- * infinities and of zeros, bit by bit, with each instruction set and with native code. A copy of bits keeps a payload,
- * and a loop of arithmetic has no instruction more than it has in the text.
+ * The NaN of PTX: what each operation on f32, f16 and bf16 gives of NaN with a payload or a sign,
+ * of invalid operands, of infinities and of zeros, bit by bit, with each instruction set and with
+ * native code. A copy of bits keeps a payload, and a loop of arithmetic has no instruction more
+ * than it has in the text.
  */
 #include "exec/code.h"
 #include "exec/exec_test.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Registers of one class where another is expected: refused with a reason, wherever they stand. A .b128
- * register has no slot; as an operand it once read a slot's number from beside an array.
+ * Registers of one class where another is expected: refused with a reason, wherever they stand. A
+ * .b128 register has no slot; as an operand it once read a slot's number from beside an array.
  */
 #include "exec/bytecode.h"
 #include "exec/exec_test.h"
@@ -148,7 +148,8 @@ static void each_line(void)
 
 static unsigned rows, wrong;
 
-/* One handler has one meaning, under all its names; what is optional or varies is resolved by a rule. */
+/* One handler has one meaning, under all its names; what is optional or varies is resolved by a
+   rule. */
 static void look_at_row(const struct sg_opdef *def)
 {
     const struct sg_opdef *same = sg_op_def_of(def->fn);

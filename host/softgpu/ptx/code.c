@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Resolves the operands of an instruction: registers, constants of the pool, addresses of symbols. */
+/* Resolves the operands of an instruction: registers, constants of the pool, addresses of
+   symbols. */
 #include "ptx/decode.h"
 
 #include <string.h>
@@ -66,7 +67,7 @@ static uint32_t symbol_base(struct sg_dec *d, const struct sg_opnd *o, enum sg_t
     case SG_K_ENTRY:
         v = sg_func_address(o->v) + o->imm;
         break;
-    case SG_K_OPAQUE: /* a handle, wherever an address of one is written */
+    case SG_K_OPAQUE: /* a handle, even where its address is written */
         if (wide && !o->imm)
             return sg_const_opaque(d, o->v);
         sg_dec_syntax(d, "'%.*s' is a handle of 64 bits", (int)o->name_len, o->name);

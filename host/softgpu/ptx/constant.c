@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* The evaluator of constant expressions (PTX ISA, "Constant Expressions"): the one for initialisers, dimensions, operands
- * and offsets. */
+/* The evaluator of constant expressions (PTX ISA, "Constant Expressions"), used for
+   initialisers, dimensions, operands and offsets. */
 #include "ptx/constant.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#define DEPTH_MAX 100 /* of parentheses, signs and conditions in each other */
+#define DEPTH_MAX 100 /* maximum nesting of parentheses, signs and conditions */
 
 struct reader {
     struct sg_lex *l;
@@ -134,7 +134,8 @@ static uint64_t shift(const char *op, uint64_t x, uint64_t by, bool is_signed)
     return is_signed ? (uint64_t)((int64_t)x >> by) : x >> by;
 }
 
-/* a = a op b. Types of operands and results: PTX ISA, "Summary of Constant Expression Evaluation Rules". */
+/* a = a op b. Types of operands and results: PTX ISA, "Summary of Constant Expression Evaluation
+   Rules". */
 static int apply(struct reader *r, const struct const_op *o, struct sg_const *a, const struct sg_const *b)
 {
     bool is_signed = a->kind == SG_CONST_S64 && b->kind == SG_CONST_S64;
@@ -283,7 +284,7 @@ static const struct const_op *operator_here(const struct sg_lex *l)
     return NULL;
 }
 
-/* ? a : b behind a condition */
+/* ? a : b after a condition */
 static int read_choice(struct reader *r, struct sg_const *v)
 {
     struct sg_const yes, no;

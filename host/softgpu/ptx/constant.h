@@ -9,11 +9,10 @@ enum sg_const_kind { SG_CONST_S64, SG_CONST_U64, SG_CONST_F32, SG_CONST_F64 };
 
 struct sg_const {
     enum sg_const_kind kind;
-    uint64_t
-        bits; /* of the value; F32 in the low half. F32 is a literal (0f3f800000), perhaps with a sign. */
+    uint64_t bits; /* F32: in the low half; a literal (0f3f800000), possibly signed */
 };
 
-/* Which operators an expression may have outside parentheses: those that bind at least as tightly. */
+/* Operators allowed outside parentheses, by precedence: this level and tighter. */
 enum sg_const_level {
     SG_CONST_ANY,
     SG_CONST_OR,
@@ -30,16 +29,16 @@ enum sg_const_level {
 };
 
 /*
- * Reads the expression that begins at the current token; the token behind it is the current one afterwards.
- * Returns 0, or SG_ERR_PTX with diag filled: syntax, operands of types that do not go together, a division by zero,
- * more than 100 levels.
+ * Reads the expression at the current token and moves to the token after it. Returns 0, or
+ * SG_ERR_PTX with diag filled: syntax, incompatible operand types, division by zero, more than 100
+ * levels.
  */
 int sg_const_read(struct sg_lex *l, enum sg_const_level level, struct sg_const *v, struct sg_diag *diag);
-/* The same; any other value than an integer is an error. */
+/* The same; a value other than an integer is an error. */
 int sg_const_read_integer(struct sg_lex *l, enum sg_const_level level, uint64_t *v, struct sg_diag *diag);
-/* Behind a symbol or register: adds the terms that follow, each with a sign, to *v. None: 0. */
+/* After a symbol or register: adds the signed terms that follow to *v. No terms: adds 0. */
 int sg_const_read_sum(struct sg_lex *l, uint64_t *v, struct sg_diag *diag);
-/* The value of a F32 or F64. */
+/* The value of an F32 or F64 constant. */
 double sg_const_double(const struct sg_const *v);
 
 #endif

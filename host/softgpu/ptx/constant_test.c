@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Constant expressions where PTX has them, and elements of arrays as operands. What is accepted is what ptxas 13.0
- * accepts, but for dimensions and subtracted offsets, which it takes as a number only.
+ * Constant expressions where PTX has them, and elements of arrays as operands. What is accepted is
+ * what ptxas 13.0 accepts, but for dimensions and subtracted offsets, which it takes as a number
+ * only.
  */
 #include "exec/run_test.h"
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cubins (SASS): loaded with what they say about themselves, never run.
+ * Cubins (SASS): their metadata is loaded, their code never runs.
  *
- * A program looks at its kernels before it launches them: names, parameters, attributes, occupancy,
- * addresses of variables. All that is in the ELF file, so it is answered; the launch is refused with
- * CUDA_ERROR_NO_BINARY_FOR_GPU and the kernel's name. NVIDIA does not document the format; what is
- * relied upon was observed in files of CUDA 11 to 13 (the names are those that cuobjdump prints):
+ * A program inspects its kernels before it launches them: names, parameters, attributes,
+ * occupancy, addresses of variables. The ELF file contains all of these, so such queries succeed;
+ * the launch is refused with CUDA_ERROR_NO_BINARY_FOR_GPU and the kernel's name. NVIDIA does not
+ * document the format; this relies on observations of files of CUDA 11 to 13 (with cuobjdump's
+ * names):
  *
  *   symbols       FUNC with st_other bit 4: a kernel; OBJECT in .nv.global, .nv.global.init or
  *                 .nv.constant3: a variable, st_other bit 2: __managed__
@@ -44,7 +45,7 @@ enum {
     SYSTEM_SHARED = 1024
 };
 
-/* Bounds on what hostile files can make us do; the largest seen in NVIDIA's libraries are far below. */
+/* Limits for hostile files; the largest in NVIDIA's libraries are far below. */
 #define MAX_KERNELS 65536u
 #define MAX_VARS 65536u
 #define MAX_PARAMS 4096u
@@ -52,9 +53,9 @@ enum {
 #define MAX_NAME 65536u
 #define PARAM_RECORD 16u /* bytes */
 /*
- * Names, records, relocations and initial values that are read or copied take no more than so many times the file: they
- * need not be apart in it. Names may be suffixes of one string, sections lie in each other, one record says
- * that there are thousands of parameters.
+ * Limit, as a multiple of the file size, on the names, records, relocations and initial values that
+ * are read or copied: these may overlap in the file. Names may be suffixes of one string, sections
+ * may be nested, and a record may declare thousands of parameters.
  */
 #define TIMES_THE_FILE 3u
 
@@ -110,7 +111,7 @@ static uint32_t get32(const uint8_t *p)
     return v;
 }
 
-/* What of the file is read or copied counts. */
+/* Charges the bytes of the file that are read or copied. */
 static int spend(struct sass *s, uint64_t bytes)
 {
     if (bytes > s->room)
@@ -134,7 +135,8 @@ static int measure(struct sass *s, const char *string, uint32_t *len)
     return *len > MAX_NAME ? bad(s, "a name is too long") : spend(s, *len);
 }
 
-/* Section header i, with its contents inside the file (NOBITS has none; an unused header is empty). */
+/* Section header i; its contents are inside the file (NOBITS has none; an unused header is
+   empty). */
 static bool section(const struct sass *s, uint32_t i, Elf64_Shdr *sh)
 {
     if (i >= s->eh.e_shnum)
@@ -227,7 +229,7 @@ static int add_kernel(struct sass *s, uint32_t sym, const char *name, const char
     k->ops = &sg_kernel_ops;
     k->module = m;
     k->func = m->nfuncs - 1;
-    k->state = 2; /* refused: sg_kernel_prepare() says so */
+    k->state = 2; /* refused: sg_kernel_prepare() returns the reason */
     k->result = SG_ERR_NO_BINARY;
     snprintf(k->diag.message, sizeof(k->diag.message),
              "the image has no PTX, which is all that this device runs; it has: %s. Needed: PTX, "
@@ -236,7 +238,7 @@ static int add_kernel(struct sass *s, uint32_t sym, const char *name, const char
     return 0;
 }
 
-/* *k: NULL where none has this name. */
+/* k: NULL if no kernel has this name. */
 static int kernel_named(struct sass *s, const char *name, struct sg_kernel **k)
 {
     uint32_t len;
@@ -392,7 +394,7 @@ static int add_var(struct sass *s, uint32_t sym, const Elf64_Sym *y, const char 
     if (r)
         return r;
     if (sg_sym_find(&m->symtab, 0, name, len))
-        return 0; /* local names may repeat; the first one is found by name */
+        return 0; /* local names may repeat; a look-up finds the first */
     v.align = sh.sh_addralign ? (uint32_t)sh.sh_addralign : 1;
     v.is_managed = (y->st_other & STO_MANAGED) != 0;
     if (sh.sh_type != SHT_NOBITS) {
@@ -439,7 +441,7 @@ static int read_symbols(struct sass *s, const char *has)
     return 0;
 }
 
-/* Addresses of variables in the initial values of others. Those of functions stay 0. */
+/* Addresses of variables in the initial values of other variables. Function addresses stay 0. */
 static int read_relocations(struct sass *s, const Elf64_Shdr *sh)
 {
     struct sg_module *m = s->m;

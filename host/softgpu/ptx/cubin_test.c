@@ -346,8 +346,8 @@ static uint32_t part(struct large *f, uint32_t type, uint32_t entsize, const voi
 }
 
 /*
- * nsyms kernels (or variables) whose names are suffixes of one string of so many bytes; nsect sections with one
- * name and one content.
+ * nsyms kernels (or variables) whose names are suffixes of one string of so many bytes; nsect
+ * sections with one name and one content.
  */
 static void make_overlaps(struct large *f, uint32_t string, uint32_t nsyms, bool vars, uint32_t nsect,
                           const char *sect, uint32_t type, const void *content, size_t n)

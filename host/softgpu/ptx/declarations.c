@@ -130,7 +130,7 @@ static int decl_attribute(struct sg_lex *l, struct sg_decl *d, struct sg_diag *d
 
 int sg_decl_head(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
 {
-    bool pointee = false; /* behind .ptr: an alignment is that of what it points to */
+    bool pointee = false; /* after .ptr: the alignment is that of the pointed-to memory */
 
     d->vec = 1;
     while (l->tok.kind == SG_T_DIR) {
@@ -178,7 +178,7 @@ int sg_decl_head(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
 int sg_decl_name(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag)
 {
     uint32_t esize = sg_type_size(d->v.type) * d->vec;
-    uint64_t n, inner = 1; /* elements; as if every dimension had one at least */
+    uint64_t n, inner = 1; /* elements; every dimension counts as at least one */
 
     if (l->tok.kind != SG_T_ID)
         return bad(l, diag, "a name expected");

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* The working state of decoding one kernel: text -> bytecode on virtual registers -> slots. */
+/* Working state of the decoder of a kernel: text -> bytecode on virtual registers -> slots. */
 #ifndef SG_PTX_DEC_H
 #define SG_PTX_DEC_H
 
 #include "ptx/module.h"
 
 /*
- * Classes of registers. A .b128 register (SG_C_PAIR) has no slot; its halves are the next two, of class
- * SG_C_64. It is a class like the others in every array, and operand of no instruction: sg_emit_x().
+ * Register classes. A .b128 register (SG_C_PAIR) has no slot; its halves are the next two
+ * registers, of class SG_C_64. It is an ordinary class in every array, but never an operand of an
+ * instruction: sg_emit_x().
  */
 enum { SG_C_PRED, SG_C_32, SG_C_64, SG_C_PAIR, SG_C_COUNT };
 
 struct sg_vreg {
     uint8_t cls;
-    uint8_t type; /* enum sg_type as declared */
-    bool temp;    /* made by the decoder: defined just before its uses */
+    uint8_t type; /* declared type, enum sg_type */
+    bool temp;    /* created by the decoder: defined immediately before its uses */
     uint32_t slot;
 };
 
-/* Fields of an instruction, as bits. */
+/* Fields of an instruction, as a bit mask. */
 #define SG_F_D 1u
 #define SG_F_A 2u
 #define SG_F_B 4u
@@ -30,7 +31,7 @@ enum { SG_CT_NONE, SG_CT_BRA, SG_CT_BRX, SG_CT_EXIT, SG_CT_LABEL, SG_CT_CALL };
 struct sg_meta {
     uint8_t def, use; /* SG_F_* */
     uint8_t ctl;      /* SG_CT_* */
-    bool partial;     /* under a predicate: a definition does not end the old value */
+    bool partial;     /* predicated: a definition does not end the old value */
 };
 
 enum sg_opnd_kind {
@@ -47,7 +48,7 @@ enum sg_opnd_kind {
     SG_O_NAME
 };
 
-/* Special registers whose value changes while a warp runs; behind those of enum sg_sreg. */
+/* Special registers whose value changes while a warp runs; numbered after enum sg_sreg. */
 enum {
     SG_SR_CLOCK = 100,
     SG_SR_CLOCK_HI,
@@ -74,13 +75,13 @@ struct sg_opnd {
     uint32_t v;       /* vreg, special register, or index of the symbol */
     uint32_t pq;      /* second register of p|q */
     uint64_t imm;     /* value; offset of an address */
-    char part[6];     /* REG: behind its name, .b0 .h1 .h10 .b3210 ... (without the dot) */
-    bool element;     /* SYM: a[i], which an access takes for an address */
+    char part[6];     /* REG: suffix of the name, .b0 .h1 .h10 .b3210 ... (without the dot) */
+    bool element;     /* SYM: a[i], which memory accesses use as an address */
     uint32_t index;   /* SYM: a[%r], register + 1; 0: none */
-    uint64_t scale;   /* ... bytes of an element */
+    uint64_t scale;   /* bytes per element of that array */
     bool coords;      /* ADDR: [a, {...}] or [a, b, {...}]; the vector is in el */
     bool has_sampler; /* ADDR: b, in sampler */
-    bool sampler_sym; /* it is a symbol */
+    bool sampler_sym; /* the sampler is a symbol */
     uint32_t sampler; /* register, or index of the symbol */
     const char *name;
     uint32_t name_len;
@@ -90,50 +91,51 @@ struct sg_opnd {
 
 struct sg_range {
     uint32_t count;
-    uint32_t first; /* of a vector: the register of its first element */
+    uint32_t first; /* for a vector: the register of its first element */
     uint8_t type;
 };
 
-/* Memory of the body itself: local variables, call parameters (both in local memory), shared. */
+/* Memory of the body: local variables, call parameters (both in local memory), shared variables. */
 struct sg_lvar {
     uint32_t offset, size;
     bool shared, is_param;
-    uint64_t element; /* bytes of what an index of an array counts; 0: it is none */
+    uint64_t element; /* stride of an array index, bytes; 0: not an array */
 };
 
 struct sg_label {
-    uint32_t insn; /* UINT32_MAX: not yet seen */
+    uint32_t insn; /* UINT32_MAX: not defined yet */
     uint32_t line;
-    uint32_t alias; /* label of an enclosing scope that is meant, + 1; 0: none */
+    uint32_t alias; /* the label of an enclosing scope that it refers to, + 1; 0: none */
 };
 
-/* A scope of a body (ptx/scope.c). Numbers of definitions are + 1, 0: none, here and below. */
+/* A scope of a body (ptx/scope.c). Indexes of definitions are stored + 1, 0: none, here and
+   below. */
 struct sg_scope {
-    uint32_t frame;  /* grows with each scope that is opened */
-    uint32_t defs;   /* definitions in it */
-    uint32_t labels; /* labels and lists of targets that are defined in it */
+    uint32_t frame;  /* number of the scope, in order of opening */
+    uint32_t defs;   /* list of definitions in the scope */
+    uint32_t labels; /* list of labels and target lists defined in the scope */
 };
 
-/* A definition, on the stack of its name. */
+/* A definition, on the stack of definitions of its name. */
 struct sg_def {
-    uint32_t sym;   /* entry of the name in the table of symbols */
-    uint32_t below; /* of the same name, further out */
-    uint32_t next;  /* of the same scope */
-    uint32_t depth; /* of its scope */
+    uint32_t sym;   /* entry in the symbol table */
+    uint32_t below; /* outer definition of the same name */
+    uint32_t next;  /* next definition of the scope */
+    uint32_t depth; /* depth of its scope */
     uint32_t kind, index;
-    uint32_t count, larger, jump, rank; /* of a range: see find_larger() */
+    uint32_t count, larger, jump, rank; /* for a range: see find_larger() */
 };
 
-/* A label, or a list of targets, on the stack of its name. */
+/* A label or a target list, on the stack of its name. */
 struct sg_named_label {
     uint32_t sym, below, next;
-    uint32_t frame; /* of the scope that it was first named in, or is defined in */
+    uint32_t frame; /* scope in which it is first used, or defined */
     uint32_t kind;  /* SG_K_LABEL or SG_K_TARGETS */
-    uint32_t index; /* label or list */
-    bool gone;      /* from the stack */
+    uint32_t index; /* index of the label or list */
+    bool gone;      /* removed from the stack */
 };
 
-/* What a name means. */
+/* The result of looking up a name. */
 struct sg_named {
     uint32_t kind, index;
 };
@@ -143,12 +145,12 @@ struct sg_opcode {
     const char *base;
     uint32_t ntypes, nmods;
     uint8_t types[SG_MAX_TYPES];
-    const char *mods[SG_MAX_MODS]; /* without the dot, NUL-terminated, into text */
+    const char *mods[SG_MAX_MODS]; /* without the dot, NUL-terminated, pointing into text */
     bool used[SG_MAX_MODS];
     char text[96];
 };
 
-/* A spelling that was looked up in the table of forms. */
+/* A spelling that has been found in the table of forms. */
 #define SG_FORMS_SEEN 128
 struct sg_form_seen {
     char full[96];
@@ -157,28 +159,28 @@ struct sg_form_seen {
     const struct form *form;
 };
 
-/* The predicate of an instruction; reg SG_OPND_NONE: none. */
+/* The predicate of an instruction; reg SG_OPND_NONE: unpredicated. */
 struct sg_pred {
     uint32_t reg;
     bool neg;
 };
 
-/* A function that is not expanded in place but called (ptx/calls.c). */
+/* A function that is called instead of being expanded in place (ptx/calls.c). */
 struct sg_proc {
     uint32_t func, label;
-    uint32_t frame_bytes; /* parameters, results, local variables */
+    uint32_t frame_bytes; /* bytes for parameters, results, local variables */
     bool done;
 };
 
-/* An instruction that is finished when the frames' sizes are known. */
+/* An instruction to be completed once the frame sizes are known. */
 struct sg_site {
     uint32_t insn;
     uint32_t caller; /* procs[] index + 1, 0: the kernel */
     uint32_t callee; /* procs[] index of a call; UINT32_MAX: an access to the callee's frame */
-    uint32_t room;   /* of a call: the instruction that asks for room */
+    uint32_t room;   /* call: the instruction that reserves stack */
 };
 
-#define SG_RET_CALL UINT32_MAX /* ret_label: return to the caller's stack */
+#define SG_RET_CALL UINT32_MAX /* ret_label value: return through the caller's stack */
 
 struct sg_dec {
     struct sg_module *m;
@@ -205,13 +207,13 @@ struct sg_dec {
     uint32_t nnamed, cap_named;
     struct sg_range *ranges;
     uint32_t nranges, cap_ranges;
-    char **names; /* made here: of the variables that NAME<n> declares */
+    char **names; /* allocated here: names of the variables declared by NAME<n> */
     uint32_t nnames, cap_names;
     struct sg_lvar *lvars;
     uint32_t nlvars, cap_lvars;
     struct sg_label *labels;
     uint32_t nlabels, cap_labels;
-    uint32_t *lists; /* branch targets: count, then labels */
+    uint32_t *lists; /* lists of branch targets: count, then labels */
     uint32_t nlists, cap_lists;
 
     uint32_t local_bytes, shared_bytes, shared_align;
@@ -223,32 +225,32 @@ struct sg_dec {
 
     uint32_t nsregs;
 
-    /* the function being expanded */
+    /* The function being expanded. */
     uint32_t depth;
     uint32_t call_stack[SG_MAX_CALL_DEPTH];
-    uint64_t parsed_bytes; /* of expanded functions */
+    uint64_t parsed_bytes; /* bytes of expanded functions parsed so far */
     uint32_t ret_label;    /* 0: kernel (ret is exit); SG_RET_CALL; else label + 1 */
-    uint32_t indirect;     /* calls through pointers that are being expanded around here */
+    uint32_t indirect;     /* nesting depth of expanded calls through pointers */
     uint32_t proc;         /* procs[] index + 1 of the function being decoded, 0: the kernel */
     struct sg_proc *procs;
     uint32_t nprocs, cap_procs;
     struct sg_site *sites;
     uint32_t nsites, cap_sites;
 
-    /* the current instruction */
+    /* The current instruction. */
     uint32_t line, col;
     struct sg_opcode oc;
     struct sg_opnd ops[SG_MAX_OPERANDS];
     uint32_t nops;
     struct sg_form_seen forms[SG_FORMS_SEEN];
-    bool in_span;        /* under a predicate */
-    struct sg_pred pred; /* for the families that take it themselves */
-    bool ftz;            /* default of the kernel */
-    bool apart;          /* functions are called, not expanded, wherever they can be */
-    bool large;          /* refused as it is too large with what was expanded */
+    bool in_span;        /* inside a predicated span */
+    struct sg_pred pred; /* predicate, for families that handle it themselves */
+    bool ftz;            /* the kernel's default */
+    bool apart;          /* call functions instead of expanding them, wherever possible */
+    bool large;          /* refused because its expansion is too large */
 };
 
-/* ---- errors: all return the CUresult and remember it ---- */
+/* ---- errors: all return the CUresult and record it ---- */
 int sg_dec_syntax(struct sg_dec *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int sg_dec_refuse(struct sg_dec *d, const char *why); /* 801, names the opcode */
 int sg_dec_nomem(struct sg_dec *d);
@@ -265,14 +267,15 @@ uint32_t sg_const_sym(struct sg_dec *d, uint32_t global, int64_t addend);
 /* The handle of a .texref, .surfref or .samplerref: index in the module's opaques. */
 uint32_t sg_const_opaque(struct sg_dec *d, uint32_t opaque);
 uint32_t sg_sreg(struct sg_dec *d, uint32_t sr);
-/* Address of dynamic shared memory, filled in when the static part is known. */
+/* Address of dynamic shared memory, patched when the size of the static part is known. */
 uint32_t sg_const_dyn(struct sg_dec *d, bool wide, int64_t addend);
 void sg_resolve_dyn(struct sg_dec *d);
-uint32_t sg_shared_offset(struct sg_dec *d, uint32_t var); /* places it at first use */
-/* One instruction. Unused fields are SG_OPND_NONE. Returns its index. The table of operations says what each
- * field must be (exec/core.h): what does not fit is refused here, whoever asks for it. */
+uint32_t sg_shared_offset(struct sg_dec *d, uint32_t var); /* allocates the variable at first use */
+/* Emits an instruction and returns its index. Unused fields are SG_OPND_NONE. Each field must
+   match the table of operations (exec/core.h); otherwise the instruction is refused here,
+   whichever emitter requested it. */
 uint32_t sg_emit(struct sg_dec *d, const char *op, uint32_t dd, uint32_t a, uint32_t b, uint32_t c);
-/* The same with fields said to be defined and used. */
+/* The same with explicit sets of defined and used fields. */
 uint32_t sg_emit_x(struct sg_dec *d, const char *op, const uint32_t f[5], uint32_t def, uint32_t use);
 uint32_t sg_new_label(struct sg_dec *d);
 void sg_place_label(struct sg_dec *d, uint32_t label);
@@ -281,43 +284,46 @@ void sg_emit_bra(struct sg_dec *d, uint32_t label, uint32_t pred, bool neg);
 /* ---- operands (ptx/operands.c) ---- */
 int sg_parse_operand(struct sg_dec *d, struct sg_opnd *o);
 int sg_class_of(enum sg_type t);
-/* Operand code of a source of this type (checks the class); of a destination. */
+/* Operand code of a source of this type (checks the class); the same for a destination. */
 uint32_t sg_src(struct sg_dec *d, uint32_t i, enum sg_type t);
 uint32_t sg_dst(struct sg_dec *d, uint32_t i, enum sg_type t);
 uint32_t sg_src_el(struct sg_dec *d, const struct sg_opel *el, enum sg_type t);
 uint32_t sg_dst_el(struct sg_dec *d, const struct sg_opel *el, enum sg_type t);
-/* The two halves of operand i, which is a register of 128 bits or {low, high}. */
+/* The two halves of operand i, a 128-bit register or {low, high}. */
 int sg_halves128(struct sg_dec *d, uint32_t i, struct sg_opel el[2]);
 uint32_t sg_sym_address(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t);
 /* ---- names (ptx/scope.c) ---- */
-int sg_scope_open(struct sg_dec *d); /* the caller sees that there is room */
+int sg_scope_open(struct sg_dec *d); /* the caller checks for room */
 void sg_scope_close(struct sg_dec *d);
-/* The innermost scope is a function's, whose labels end, from d->named[first] on; it stays open. */
+/* Ends the innermost scope, a function's, and its labels from d->named[first] on; the scope
+   stays open. */
 void sg_scope_end_function(struct sg_dec *d, uint32_t first);
-/* Defines a name in the innermost scope, which has none of it. */
+/* Defines a name that the innermost scope does not define yet. */
 int sg_scope_define(struct sg_dec *d, const char *s, uint32_t len, uint32_t kind, uint32_t index);
-/* The definition in the innermost scope itself; NULL: none. */
+/* The definition in the innermost scope itself. NULL: none. */
 const struct sg_def *sg_scope_find_here(const struct sg_dec *d, const char *s, uint32_t len);
-/* Does a range of registers in the innermost scope declare the name? */
+/* True if a register range in the innermost scope declares the name. */
 bool sg_scope_range_here(const struct sg_dec *d, const char *s, uint32_t len);
-/* False: nothing has the name, or d->err. */
+/* Returns false if the name is unknown, or on an error in d->err. */
 bool sg_dec_find(struct sg_dec *d, const char *s, uint32_t len, struct sg_named *out);
-/* Labels belong to the scope they are in; one that is only named may be of a scope around it. */
+/* A label belongs to the scope that defines it; a reference may name a label of an enclosing
+   scope. */
 uint32_t sg_dec_label(struct sg_dec *d, const char *s, uint32_t len);
-int sg_dec_define_label(struct sg_dec *d, const char *s, uint32_t len); /* here */
+int sg_dec_define_label(struct sg_dec *d, const char *s, uint32_t len); /* in the current scope */
 int sg_dec_define_targets(struct sg_dec *d, const char *s, uint32_t len, uint32_t list);
 bool sg_dec_find_targets(struct sg_dec *d, const char *s, uint32_t len, uint32_t *list);
-/* The label that this one stands for, perhaps itself, when the body has been read. */
+/* The label that a reference resolves to, possibly itself; call after the body was read. */
 uint32_t sg_dec_label_meant(const struct sg_dec *d, uint32_t label);
 static inline enum sg_type sg_ty(const struct sg_dec *d, uint32_t i)
 {
     return i < d->oc.ntypes ? (enum sg_type)d->oc.types[i] : SG_TY_NONE;
 }
-/* True if the modifier is present; marks it as understood. */
+/* True if the modifier is present; marks it as used. */
 bool sg_mod(struct sg_dec *d, const char *name);
 int sg_opcode_parse(struct sg_opcode *oc, const char *text);
 
-/* Whether PTX has the instruction that was parsed, with these operands, for the module's .target: 0 or 218. (ptx/forms.c) */
+/* Checks that PTX defines the parsed instruction, with these operands, for the module's .target:
+   0 or 218. (ptx/forms.c) */
 int sg_check_form(struct sg_dec *d);
 
 /* ---- one emitter per family of opcodes ---- */
@@ -328,46 +334,48 @@ struct sg_family {
     uint8_t min_ops, max_ops;
     uint8_t flags;
 };
-#define SG_FAM_CTL 1u    /* changes which lanes run: a predicate becomes a branch around it */
-#define SG_FAM_PRED 2u   /* takes the predicate itself */
-#define SG_FAM_COORDS 4u /* takes coordinates in an address */
-#define SG_FAM_PARTS 16u /* takes parts of registers (.b0, .h10) */
-#define SG_FAM_GROWS 8u  /* PTX has forms with other operands, which are not here: no error of the text */
+#define SG_FAM_CTL 1u    /* changes the running lanes: a predicate becomes a branch around it */
+#define SG_FAM_PRED 2u   /* handles the predicate itself */
+#define SG_FAM_COORDS 4u /* accepts coordinates in an address */
+#define SG_FAM_PARTS 16u /* accepts parts of registers (.b0, .h10) */
+#define SG_FAM_GROWS 8u  /* PTX has further operand forms, unsupported here: not a syntax error */
 extern const struct sg_family sg_families_int[], sg_families_flt[], sg_families_mem[], sg_families_warp[],
     sg_families_ctl[], sg_families_mma[], sg_families_bulk[], sg_families_video[], sg_families_tex[];
 int sg_dec_call(struct sg_dec *d, struct sg_pred p);
 #define SG_MAX_ARGS 64
-/* The operands of a call. */
+/* Operands of a call. */
 struct sg_call {
     struct sg_opnd *rets, *args;
     uint32_t nrets, nargs;
 };
-/* A function of the device runtime library (ptx/select/cdp.c); false: it is none that is there. */
+/* A function of the device runtime library (ptx/select/cdp.c). Returns false if it is unknown. */
 bool sg_call_cdp(struct sg_dec *d, const char *name, const struct sg_call *c);
 bool sg_call_graph(struct sg_dec *d, const char *name, const struct sg_call *c);
-/* An argument as a register, wherever it is; what a result is put into (ptx/select/control.c). */
+/* An argument as a register, wherever it is stored; the destination of a result
+   (ptx/select/control.c). */
 uint32_t sg_call_arg(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t);
 int sg_call_ret(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t, uint32_t reg);
-/* Reads or writes a scalar of local memory at an offset in the frame; returns the instruction. */
+/* Loads or stores a scalar in local memory at an offset in the frame; returns the instruction. */
 uint32_t sg_ldst_local(struct sg_dec *d, bool store, enum sg_type t, uint32_t reg, uint32_t offset);
 /* ---- functions that are called, not expanded (ptx/calls.c) ---- */
 int sg_call_real(struct sg_dec *d, uint32_t func, const struct sg_call *c);
-/* Does it take or return something in a register, as only expanded functions can? */
+/* True if a parameter or result is a register, which only expanded functions support. */
 bool sg_call_by_register(const struct sg_func *f);
-/* Saves the alloca stack pointer in a register, and restores it. */
+/* Saves the alloca stack pointer to a register; restores it. */
 uint32_t sg_stack_save(struct sg_dec *d);
 void sg_stack_restore(struct sg_dec *d, uint32_t saved);
 int sg_emit_alloca(struct sg_dec *d); /* alloca, stacksave, stackrestore */
-int sg_call_bodies(struct sg_dec *d); /* behind the kernel's own code */
-/* An address of the frame as an operand: offset is relative to it. */
+int sg_call_bodies(struct sg_dec *d); /* emitted after the kernel's own code */
+/* The address of an offset in the frame, as an operand. */
 uint32_t sg_frame_address(struct sg_dec *d, uint64_t offset, bool wide);
 int sg_dec_body(struct sg_dec *d, const char *p, const char *end, uint32_t line);
-int sg_dec_flow(struct sg_dec *d);      /* liveness, slots, branch targets */
-int sg_dec_canonical(struct sg_dec *d); /* NaN as PTX has it where bits are looked at (ptx/canonical.c) */
-int sg_dec_hoist(struct sg_dec *d);     /* what needs not be computed for each block (ptx/hoist.c) */
+int sg_dec_flow(struct sg_dec *d); /* liveness, slots, branch targets */
+/* canonicalises NaNs whose bits are inspected (ptx/canonical.c) */
+int sg_dec_canonical(struct sg_dec *d);
+int sg_dec_hoist(struct sg_dec *d); /* hoists block-invariant instructions (ptx/hoist.c) */
 /*
- * Floating point mode of the instructions emitted between begin and end: rounding "rn" "rz" "rm"
- * "rp" or NULL, flush denormals or not. Nothing is emitted when it is the mode of the kernel.
+ * Sets the floating-point mode of the instructions emitted between begin and end: rounding "rn"
+ * "rz" "rm" "rp" or NULL, flushing of denormals. Emits nothing if the mode is the kernel's.
  */
 uint32_t sg_fp_begin(struct sg_dec *d, const char *round, bool ftz);
 void sg_fp_end(struct sg_dec *d, uint32_t begin);

@@ -73,7 +73,7 @@ uint32_t sg_new_vreg(struct sg_dec *d, enum sg_type type, bool temp)
     return sg_new_vreg(d, SG_TY_B64, temp) == SG_OPND_NONE ? SG_OPND_NONE : d->nvregs - 3;
 }
 
-/* ---- constants: one slot of equal lanes for each value ---- */
+/* ---- constants: a slot of equal lanes per value ---- */
 
 static uint32_t pool_alloc(struct sg_dec *d, uint32_t bytes)
 {
@@ -171,7 +171,8 @@ uint32_t sg_const_sym(struct sg_dec *d, uint32_t global, int64_t addend)
     struct sg_code *c = d->code;
     uint32_t off;
 
-    for (uint32_t i = c->nrelocs; i-- > 0 && i + 8 > c->nrelocs;) /* a few recent ones */
+    /* searches a few recent entries */
+    for (uint32_t i = c->nrelocs; i-- > 0 && i + 8 > c->nrelocs;)
         if (c->relocs[i].global == global && c->relocs[i].addend == addend)
             return SG_OPND_CONST | c->relocs[i].offset;
     off = pool_alloc(d, 256);
@@ -269,7 +270,7 @@ static uint32_t operand_class(const struct sg_dec *d, uint32_t op)
     return op < d->nvregs ? d->vregs[op].cls : SG_C_COUNT;
 }
 
-/* May field k of the operation be this? Says why not. */
+/* Checks that field k of the operation accepts this operand; reports the reason if not. */
 static bool field_fits(struct sg_dec *d, const struct sg_opdef *def, unsigned k, uint32_t op)
 {
     static const uint8_t classes[] = {

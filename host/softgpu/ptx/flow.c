@@ -3,8 +3,8 @@
  * From virtual registers to slots: basic blocks, liveness of the registers that cross blocks,
  * linear scan over live intervals, and branch targets.
  *
- * Liveness is that of one thread. It holds for a warp too, because a lane's part of a slot is
- * only written when that lane executes.
+ * Liveness is computed for a thread. It is valid for a warp, too, because a lane's part of a slot
+ * is written only when that lane executes.
  */
 #include "ptx/decode.h"
 
@@ -13,22 +13,22 @@
 
 #define MAX_SWEEPS 200 /* then every crossing register counts as live everywhere */
 #define SG_MAX_CALL_WORDS (16u << 20)
-#define MAX_BITSET (256u << 20) /* bytes of one family of sets */
+#define MAX_BITSET (256u << 20) /* bytes of a family of sets */
 #define MAX_WAYS (1u << 30)     /* ... that are read in a sweep */
-#define MAX_SWEPT (16ull << 30) /* ... in all of them */
+#define MAX_SWEPT (16ull << 30) /* bytes visited in all of them */
 
 struct flow {
     struct sg_dec *d;
     uint32_t n; /* instructions */
     uint32_t *block_of;
-    uint32_t *first; /* of block; first[nblocks] == n */
+    uint32_t *first; /* per block; first[nblocks] == n */
     uint32_t nblocks;
     uint32_t *gid;   /* vreg -> crossing register + 1 */
     uint32_t *gregs; /* the reverse */
     uint32_t ngregs;
     uint32_t words;
     uint64_t *gen, *kill, *in;
-    uint32_t *start, *end; /* of vreg, in half positions: 2i use, 2i + 1 definition */
+    uint32_t *start, *end; /* per vreg, in half positions: 2i use, 2i + 1 definition */
 };
 
 static uint32_t *field(struct sg_insn *in, unsigned bit)
@@ -73,7 +73,7 @@ static int find_blocks(struct flow *x)
     return 0;
 }
 
-/* The instruction of a label, or of the one of an enclosing scope that it stands for. */
+/* The instruction of a label, or of the enclosing scope's label that it resolves to. */
 static uint32_t label_insn(const struct sg_dec *d, uint32_t label)
 {
     return d->labels[sg_dec_label_meant(d, label)].insn;
@@ -88,7 +88,7 @@ static int resolve_branches(struct flow *x)
     for (uint32_t i = 0; i < x->n; i++) {
         struct sg_insn *in = &d->insns[i];
 
-        /* accesses by one address register share an entry: they are mostly to one allocation */
+        /* accesses through the same address register share an entry: most are to one allocation */
         if (in->aux && in->a != last) {
             last = in->a;
             key++;
@@ -128,8 +128,9 @@ static int resolve_branches(struct flow *x)
 }
 
 /*
- * A register that is set once, by a mov of a constant, is that constant: compilers put the constants of
- * inline assembler into registers. (One that is read before it is set has no defined value.)
+ * Replaces a register whose only definition is a mov of a constant by that constant: compilers put
+ * the constants of inline assembler into registers. (A register read before its definition has no
+ * defined value.)
  */
 static int fold_constants(struct flow *x)
 {
@@ -243,7 +244,8 @@ static void local_sets(struct flow *x)
     }
 }
 
-/* Ways from block to block: two of each, and those of the lists, which may be as long for each branch as the text is. */
+/* Number of edges between blocks: two per block, and those of branch lists, each of which may be
+   as long as the text. */
 static uint64_t count_ways(const struct flow *x)
 {
     uint64_t n = 2 * (uint64_t)x->nblocks;
@@ -403,7 +405,7 @@ static int intervals(struct flow *x)
     return 0;
 }
 
-/* Slots by linear scan; next[] chains registers that begin or end at one position. */
+/* Assigns slots by linear scan; next[] chains registers that begin or end at the same position. */
 static int assign_slots(struct flow *x, uint32_t nslots[SG_C_COUNT])
 {
     struct sg_dec *d = x->d;
@@ -464,8 +466,8 @@ static bool live_at(const struct flow *x, uint32_t b, uint32_t g)
 }
 
 /*
- * The registers that live across each real call: calls may be recursive, so they are
- * saved whichever function they belong to.
+ * The registers that are live across each real call: calls may be recursive, so they are saved
+ * whichever function they belong to.
  */
 static int call_table(struct flow *x, const uint64_t base[SG_C_COUNT])
 {
@@ -559,7 +561,7 @@ static int rewrite(struct flow *x, const uint32_t nslots[SG_C_COUNT])
     }
     c->zero_regs = d->nprocs || (x->ngregs && !x->in);
     for (uint32_t w = 0; w < x->words && x->in; w++)
-        c->zero_regs |= x->in[w] != 0; /* of the first block */
+        c->zero_regs |= x->in[w] != 0; /* live at the start of the first block */
     c->num_regs = nslots[SG_C_32] + 2 * nslots[SG_C_64] + c->hoisted_regs;
     return call_table(
         x, (const uint64_t[SG_C_COUNT]){[SG_C_64] = base64, [SG_C_32] = base32, [SG_C_PRED] = basep});

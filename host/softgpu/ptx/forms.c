@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Is an instruction one that PTX has, for the module's .target, with operands of its types? The rows are in ptx/forms.def. */
+/* Checks that PTX defines an instruction, for the module's .target and operands of these types.
+   The rows are in ptx/forms.def. */
 #include "ptx/decode.h"
 
 #include <string.h>
 
-#define VERSION_KNOWN 90 /* the PTX ISA that the rows are of: what a newer one has added is not denied */
+/* PTX ISA version of the rows: additions of later versions are not rejected */
+#define VERSION_KNOWN 90
 
 struct form {
     const char *base, *types, *mods;
@@ -134,7 +136,7 @@ static bool is_bits(enum sg_type t)
     return t == SG_TY_B8 || t == SG_TY_B16 || t == SG_TY_B32 || t == SG_TY_B64 || t == SG_TY_B128;
 }
 
-/* May a register of type r be an operand of type t (PTX ISA, "Operand Type Checking")? */
+/* True if a register of type r may be an operand of type t (PTX ISA, "Operand Type Checking"). */
 static bool register_fits(enum sg_type r, enum sg_type t, bool wider)
 {
     uint32_t have = sg_type_size(r), want = sg_type_size(t);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Hoists launch-invariant values; half of the instructions of a small block qualify. A value that is defined once,
- * by an operation without side effects, from constants, parameters and special registers other than the
- * block's index, is the same in every block that a warp runs in a launch. It is computed once for each warp
- * (exec/block.c) instead of once for each block; values that also depend on %ctaid.y and .z once for each row
- * of blocks, which run in sequence. These values have slots of their own, beside those of the special
- * registers, which are not used for anything else.
+ * Hoists launch-invariant values; half of the instructions of a small block qualify. A value with a
+ * single definition, by an operation without side effects, from constants, parameters and special
+ * registers other than the block's index, is the same in every block that a warp runs in a launch.
+ * It is computed once per warp (exec/block.c) instead of once per block; values that also depend on
+ * %ctaid.y and .z once per row of blocks, which run in sequence. These values have slots of their
+ * own, beside those of the special registers, which are not used for anything else.
  *
- * A value that also depends on %ctaid.x and is uniform across lanes is not hoisted, but gets a slot of its own
- * and is always written for all lanes, so that native code needs only one part of it. It may be defined in
- * several places, provided that no divergent branch precedes them.
+ * A value that also depends on %ctaid.x and is uniform across lanes is not hoisted, but gets a slot
+ * of its own and is always written for all lanes, so that native code needs only one part of it. It
+ * may have several definitions, provided that no divergent branch precedes them.
  */
 #include "jit/jit.h"
 #include "ptx/decode.h"
@@ -18,30 +18,29 @@
 #include <string.h>
 
 #define SEEN 256u
-#define MAX_PASSES 8 /* definitions nearly always stand before uses */
-#define MAX_WALKED \
-    (64u << 20) /* instructions looked at for single registers; then no more of these are looked at */
+#define MAX_PASSES 8           /* definitions nearly always stand before uses */
+#define MAX_WALKED (64u << 20) /* limit of instructions visited for single registers */
 
 enum { VARIES, SEVERAL, UNKNOWN, HOISTED, OF_ROW, OF_BLOCK, ALIAS, ONE_OF };
-/* SEVERAL: set in several places (ONE_OF: of an instruction that does); OF_ROW: by %ctaid.y and .z;
- * OF_BLOCK: the same in all lanes, by the block; ALIAS: of an instruction that
- * only gives another name */
+/* SEVERAL: several definitions (ONE_OF: of an instruction that is one of them); OF_ROW: depends
+   on %ctaid.y and .z; OF_BLOCK: the same in all lanes, depends on the block; ALIAS: of an
+   instruction that only copies a value */
 
 #define MANY UINT32_MAX
 
 struct hoist {
     struct sg_dec *d;
-    uint32_t *defs; /* of each register: how often it is set (MANY: not as a whole) */
-    uint32_t *good; /* of one that is set in several places: how many of them give all lanes the same */
-    uint8_t *even;  /* of each register: is it the same in all lanes, though it has no slot of its own? */
-    uint8_t *mixed; /* of each instruction: may lanes be elsewhere? */
+    uint32_t *defs; /* per register: number of definitions (MANY: partial ones) */
+    uint32_t *good; /* per register with several definitions: number of uniform definitions */
+    uint8_t *even;  /* per register: the same in all lanes, without a slot of its own */
+    uint8_t *mixed; /* per instruction: lanes may be elsewhere */
     uint8_t *seen_insn;
     uint32_t *todo;
     sg_fn bra;
-    uint8_t *used;  /* of each register: is it? */
-    uint8_t *state; /* of each register */
-    uint8_t *kind;  /* of each instruction */
-    uint32_t *slot; /* of each register: SG_OPND_FIXED | offset */
+    uint8_t *used;  /* per register: it is used */
+    uint8_t *state; /* per register */
+    uint8_t *kind;  /* per instruction */
+    uint32_t *slot; /* per register: SG_OPND_FIXED | offset */
     uint32_t nblock;
     uint64_t walked; /* in always_set() */
     sg_fn mov32, mov64;
@@ -61,7 +60,8 @@ static bool is_vreg(uint32_t op)
     return op < SG_OPND_NONE;
 }
 
-/* Operations that give a result from their operands and do nothing else, by how their names begin. */
+/* Operations without side effects that compute a result from their operands, by the start of
+   their names. */
 static bool pure(const char *name)
 {
     static const char *const begin[] = {
@@ -79,7 +79,7 @@ static bool pure(const char *name)
     return false;
 }
 
-/* Of these the native form writes whole registers, or one predicate word. */
+/* Operations whose native form writes whole registers, or a single predicate word. */
 static bool simple(const char *name)
 {
     static const char *const names[] = {
@@ -111,7 +111,7 @@ static uint8_t class_of(struct hoist *h, sg_fn fn)
     return h->seen[i].class;
 }
 
-/* Which special register has this slot; SG_SR_COUNT: none (one of a hoisted value). */
+/* The special register in this slot; SG_SR_COUNT: none (the slot of a hoisted value). */
 static uint32_t sreg_at(const struct sg_code *c, uint32_t offset)
 {
     for (uint32_t r = 0; r < SG_SR_COUNT; r++)
@@ -147,7 +147,7 @@ static uint8_t operand(const struct hoist *h, uint32_t op, bool *flat)
     return h->state[op];
 }
 
-/* A slot for register v; false: there are no more. */
+/* Assigns a slot to register v. Returns false if no slots are left. */
 static bool give_slot(struct hoist *h, uint32_t v, bool flat)
 {
     struct sg_dec *d = h->d;
@@ -184,7 +184,7 @@ static void count_defs(struct hoist *h)
         h->state[v] = h->defs[v] == 1 ? UNKNOWN : h->defs[v] == MANY || !h->defs[v] ? VARIES : SEVERAL;
 }
 
-/* A mov of what has a slot already is another name of that. */
+/* A mov from a value that has a slot is an alias of it. */
 static bool is_alias(struct hoist *h, uint32_t i)
 {
     const struct sg_insn *in = &h->d->insns[i];
@@ -219,8 +219,9 @@ static bool touches(const struct hoist *h, uint32_t i, uint32_t v, bool def)
 }
 
 /*
- * Marks in seen what can be reached from instruction `from`, on ways that do not set register v (or
- * SG_OPND_NONE). False: v is read there, or it is not known where a branch goes.
+ * Marks in seen the instructions reachable from instruction `from` on paths that do not define
+ * register v (or SG_OPND_NONE). Returns false if v is read there, or if the target of a branch is
+ * unknown.
  */
 static bool reach(const struct hoist *h, uint32_t from, uint8_t *seen, uint32_t v)
 {
@@ -242,7 +243,8 @@ static bool reach(const struct hoist *h, uint32_t from, uint8_t *seen, uint32_t 
             label = sg_dec_label_meant(d, label);
             if (d->labels[label].insn == UINT32_MAX)
                 return false;
-            h->todo[n++] = d->labels[label].insn; /* each branch at most once: there is room */
+            /* each branch is added at most once, so there is room */
+            h->todo[n++] = d->labels[label].insn;
             if (d->insns[i].fn == h->bra)
                 break;
         }
@@ -250,7 +252,7 @@ static bool reach(const struct hoist *h, uint32_t from, uint8_t *seen, uint32_t 
     return true;
 }
 
-/* Finds the instructions that can be reached from a branch that lanes may take in different ways. */
+/* Finds the instructions reachable from a branch on which lanes may diverge. */
 static void find_mixed(struct hoist *h)
 {
     const struct sg_dec *d = h->d;
@@ -283,7 +285,8 @@ static bool always_set(struct hoist *h, uint32_t v)
     return reach(h, 0, h->seen_insn, v);
 }
 
-/* Visits one of several definitions of a register; checks whether all of them are known to be flat. */
+/* Visits one of several definitions of a register; checks whether all of them are known to be
+   flat. */
 static bool look_at_one_of(struct hoist *h, uint32_t i, uint32_t v)
 {
     if (h->mixed[i] || h->kind[i])
@@ -400,7 +403,7 @@ static void replace(const struct hoist *h, struct sg_insn *in)
     }
 }
 
-/* Without the hoisted instructions, and with a mark before those that are written for every lane. */
+/* Removes the hoisted instructions, and adds a mark before instructions that write every lane. */
 static int compact(struct hoist *h)
 {
     struct sg_dec *d = h->d;
@@ -443,7 +446,7 @@ static int compact(struct hoist *h)
     return 0;
 }
 
-/* Hoisted instructions are run as they are: their operands are offsets, as ptx/flow.c writes them. */
+/* Hoisted instructions run unchanged: their operands are offsets, as written by ptx/flow.c. */
 static void finish(struct hoist *h, struct sg_ahead *a)
 {
     for (uint32_t i = 0; i < a->n; i++)

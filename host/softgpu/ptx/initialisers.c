@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INIT_DEPTH 9 /* levels of braces: as many as an array may have dimensions, and a vector */
+#define INIT_DEPTH 9 /* nesting of braces: the maximum number of array dimensions, and a vector */
 
 uint32_t sg_module_kernel_count(const struct sg_module *m)
 {
@@ -164,7 +164,7 @@ struct init {
     struct sg_var *v;
     struct sg_lex l;
     struct sg_diag *diag;
-    uint8_t *at;  /* where the variable lies */
+    uint8_t *at;  /* address of the variable */
     uint64_t pos; /* bytes */
     uint32_t esize;
 };

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Decodes, and believes nothing of it: what does not verify is refused. */
+/* Decodes a kernel without trusting the result: code that does not verify is refused. */
 static int decode_verified(struct sg_kernel *k)
 {
     char why[160];
@@ -36,7 +36,7 @@ int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag)
         k->result = decode_verified(k);
         k->state = k->result ? 2 : 1;
         if (k->result == SG_ERR_NOMEM)
-            k->state = 0; /* may be better next time */
+            k->state = 0; /* may succeed next time */
     }
     if (k->state == 1) {
         bool ready = true;
@@ -58,7 +58,8 @@ int sg_kernel_prepare(struct sg_kernel *k, struct sg_diag *diag)
 
 #define SG_REGS_LEAST 16u
 
-/* So many registers that a block of so many threads fits: warps come in fours, registers by 256. */
+/* Maximum registers for a block of `threads` threads: warps are allocated in fours, registers by
+   256. */
 static uint32_t register_limit(uint32_t threads)
 {
     const uint32_t warps = (threads + 127) / 128 * 4, limit = 65536 / warps / 256 * 256 / SG_LANES;
@@ -66,7 +67,8 @@ static uint32_t register_limit(uint32_t threads)
     return limit > 255 ? 255 : limit;
 }
 
-/* The smaller one; 0 is no limit. A GPU's compiler has some need even of the smallest kernel. */
+/* The smaller limit; 0 is no limit. A GPU's compiler needs some registers even for the smallest
+   kernel. */
 static uint32_t at_most(uint32_t limit, uint32_t other)
 {
     return other && other < limit ? (other < SG_REGS_LEAST ? SG_REGS_LEAST : other) : limit;

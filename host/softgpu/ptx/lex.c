@@ -301,7 +301,7 @@ bool sg_ptx_begins(const char *text, size_t n)
     return l.tok.kind == SG_T_DIR && sg_tok_eq(&l.tok, ".version");
 }
 
-#define TARGET_TOKENS_MAX 64 /* before .target there is .version */
+#define TARGET_TOKENS_MAX 64 /* .version comes before .target */
 
 uint32_t sg_ptx_target(const char *text, size_t n)
 {

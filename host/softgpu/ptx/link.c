@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The linker: several PTX texts become one (PTX ISA, section "Linking Directives"). Names with
- * .visible and kernels are one namespace; .weak ones yield to others and are kept once; a name without
- * linkage is local to its text and is renamed if another text has it, too. Nothing
- * is decoded here: an undefined name is reported when a kernel that uses it is decoded.
+ * The linker: combines several PTX texts into one (PTX ISA, section "Linking Directives"). .visible
+ * names and kernels share a namespace; .weak names yield to others and are kept once; a name
+ * without linkage is local to its text and is renamed if another text uses it, too. Nothing is
+ * decoded here: an undefined name is reported when a kernel that uses it is decoded.
  */
 #include "ptx/module.h"
 
@@ -13,12 +13,12 @@
 
 enum linkage { L_LOCAL, L_EXTERN, L_VISIBLE, L_WEAK, L_COMMON };
 
-/* One declaration of one name: head (up to the name, shared by all of a list), then its own text. */
+/* A declaration of a name: head (up to the name, shared by a list's names), then its own text. */
 struct item {
     uint32_t input;
     enum linkage linkage;
     bool defines, is_func, is_entry, dropped;
-    bool is_file; /* a .file line: stands before all others of its input (source.c) */
+    bool is_file; /* a .file line: precedes all other items of its input (source.c) */
     const char *head, *head_end, *text, *text_end;
     const char *name; /* in the text; NULL: no name (.alias) */
     uint32_t name_len, line;
@@ -28,10 +28,10 @@ struct item {
 struct name {
     uint32_t strong, weak; /* 1-based item that defines it */
     uint32_t first_input;
-    bool several; /* more than one text has it */
+    bool several; /* defined by more than one text */
 };
 
-/* What is known of one of the texts. */
+/* State of an input text. */
 struct text {
     uint32_t version, target;
     const char *target_text;
@@ -131,7 +131,7 @@ static int scan_func(struct link *k, struct item *it)
     return add_item(k, it) ? 0 : nomem(k);
 }
 
-/* One name of a list of variables, with its dimensions and its initial value. */
+/* A name in a list of variables, with its dimensions and its initial value. */
 static int scan_declarator(struct link *k, struct item *it)
 {
     if (k->l.tok.kind != SG_T_ID)
@@ -205,7 +205,7 @@ static int scan_header(struct link *k)
     return 0;
 }
 
-/* What ends with its line; returns the end of its last token. */
+/* Skips a directive that ends with its line; returns the end of its last token. */
 static const char *skip_line(struct link *k)
 {
     const uint32_t line = k->l.tok.line;
@@ -218,7 +218,7 @@ static const char *skip_line(struct link *k)
     return end;
 }
 
-/* .section NAME { ... }, .pragma "...";, and what ends with its line (.loc, @@DWARF). */
+/* .section NAME { ... }, .pragma "...";, and line directives (.loc, @@DWARF). */
 static int skip_rest(struct link *k)
 {
     if (sg_tok_eq(&k->l.tok, ".section")) {
@@ -230,7 +230,7 @@ static int skip_rest(struct link *k)
     return 0;
 }
 
-/* .file N "..." [, t, s]: without a comment behind it, which may go on in the next line. */
+/* .file N "..." [, t, s]: without a following comment, which may continue on the next line. */
 static int scan_file(struct link *k)
 {
     struct item it = {.input = k->input, .head = k->l.tok.s, .dropped = true, .is_file = true};
@@ -301,8 +301,8 @@ static bool is_builtin_name(const struct item *it)
 }
 
 /*
- * Is the text linked for its own sake? The device runtime library, which defines what the software GPU has itself, is not,
- * though it has variables with linkage.
+ * True if the text is linked for its own sake. The device runtime library is not, although it has
+ * variables with linkage: the software GPU provides its functions.
  */
 static bool is_root(const struct link *k, uint32_t input)
 {
@@ -320,7 +320,7 @@ static bool is_root(const struct link *k, uint32_t input)
     return has;
 }
 
-/* Enters what the texts define, those that are linked in any case first: index is the item. */
+/* Enters the definitions of the texts, always linked texts first: index is the item. */
 static bool enter_definitions(struct link *k, struct sg_symtab *defined)
 {
     for (int pass = 0; pass < 2; pass++)
@@ -335,7 +335,7 @@ static bool enter_definitions(struct link *k, struct sg_symtab *defined)
     return true;
 }
 
-/* Chooses the optional texts that are linked, and drops the items of the others. */
+/* Selects the optional texts to link, and drops the items of the others. */
 static int choose_texts(struct link *k, bool *any)
 {
     uint32_t *queue = malloc((k->n + 1) * sizeof(*queue)), n = 0, kept = 0;
@@ -456,8 +456,8 @@ static bool put_renamed(struct link *k, const char *s, size_t n, uint32_t input)
 }
 
 /*
- * Copies text with the names of one input that are taken renamed. At the start of a statement of a
- * function stands an instruction, whatever the names are.
+ * Copies text, renaming names of the input that are taken. A statement of a function starts with an
+ * instruction, whatever the names are.
  */
 static bool put_text(struct link *k, const struct item *it, const char *s, const char *end)
 {
@@ -485,7 +485,7 @@ static bool put_text(struct link *k, const struct item *it, const char *s, const
     return put(k, s, (size_t)(end - s));
 }
 
-/* Those of the text whose items begin here. */
+/* Copies the .file lines of the text whose items begin here. */
 static bool put_files(struct link *k, uint32_t first)
 {
     bool ok = true;
@@ -499,7 +499,7 @@ static bool put_files(struct link *k, uint32_t first)
     return ok;
 }
 
-/* The highest .version and .target of what is linked. */
+/* The highest .version and .target of the linked texts. */
 static int make_header(struct link *k, char *to, size_t room)
 {
     const struct text *top = NULL;

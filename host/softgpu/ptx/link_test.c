@@ -68,7 +68,8 @@ static void names(void)
     const char *call[] = {HEAD ".extern .func (.param .b32 r) f();\n" KERNEL(CALL("f")),
                           HEAD FUNC(".visible", "f", "7")};
     const char *swapped[] = {call[1], call[0]};
-    /* Both texts have a function g of their own, and one of them is called add as an instruction. */
+    /* Both texts have a function g of their own, and one of them is called add as an
+       instruction. */
     const char *local[] = {
         HEAD ".extern .func (.param .b32 r) f();\n" FUNC("", "g", "1") FUNC("", "add", "10")
             KERNEL(CALL("g") "mov.u32 %r2, %r1;\n" CALL("add") "add.u32 %r2, %r2, %r1;\n" CALL(

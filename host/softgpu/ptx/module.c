@@ -110,7 +110,7 @@ static int count_const(struct parse *p, const struct sg_decl *d, const struct sg
     return sg_diag_at(p->diag, SG_ERR_PTX, d->line, d->col, "more than %u bytes of .const", SG_MAX_CONST);
 }
 
-/* Copies of a declaration (.extern first, definition later) share one entry. */
+/* Repeated declarations (.extern first, definition later) share an entry. */
 static int add_var(struct parse *p, const struct sg_decl *d, const struct sg_var *v)
 {
     struct sg_module *m = p->m;
@@ -289,7 +289,8 @@ static int parse_func_directives(struct parse *p, struct sg_func *f)
     return 0;
 }
 
-/* Enters f, or completes what was declared; *out is where it is. f is still the caller's when this fails. */
+/* Adds f, or completes an earlier declaration; *out is its index. On failure the caller still
+   owns f. */
 static int func_slot(struct parse *p, struct sg_func *f, const struct sg_tok *name, struct sg_func **out)
 {
     struct sg_module *m = p->m;
@@ -303,7 +304,7 @@ static int func_slot(struct parse *p, struct sg_func *f, const struct sg_tok *na
                               (int)name->len, name->s);
         }
         *out = old;
-        if (old->body) { /* a later declaration says nothing new */
+        if (old->body) { /* a later declaration adds nothing */
             sg_func_clear(f);
             return 0;
         }
@@ -446,7 +447,7 @@ static int parse_alias(struct parse *p)
     return 0;
 }
 
-/* What cuLinkCreate was told about registers comes with the text that it linked (api/code/link.c). */
+/* Register limits passed to cuLinkCreate are stored in the linked text (api/code/link.c). */
 static void pragma(struct parse *p)
 {
     static const char key[] = SG_PRAGMA_REGISTERS;

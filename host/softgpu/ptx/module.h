@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Inside the PTX front end: tokens, module symbols, and the decoder's working state.
+ * Internals of the PTX front end: tokens, module symbols, and the decoder's working state.
  *
- * A module keeps a copy of its text. Parsing it finds kernels, functions and variables; a body is
- * decoded at first use, calls are expanded in place (so a return address needs no stack and the
- * lowest-instruction-first order of lanes stays right), registers are allocated to slots.
+ * A module keeps a copy of its text. Parsing finds kernels, functions and variables. A body is
+ * decoded at first use: calls are expanded in place (so return addresses need no stack, and the
+ * lowest-instruction-first order of lanes stays valid), and registers are allocated to slots.
  */
 #ifndef SG_PTX_MODULE_H
 #define SG_PTX_MODULE_H
@@ -14,13 +14,13 @@
 #include "exec/bytecode.h"
 #include "ptx/ptx.h"
 
-/* Bounds on what hostile text can make us do. */
+/* Limits on work and memory for hostile text. */
 #define SG_MAX_VREGS (4u << 20)
-#define SG_MAX_INSNS (2u << 20) /* decoded instructions of one kernel, calls expanded */
+#define SG_MAX_INSNS (2u << 20) /* decoded instructions of a kernel, with calls expanded */
 #define SG_MAX_CALL_DEPTH 48
 #define SG_MAX_SCOPES 256
-#define SG_MAX_POOL (64u << 20)    /* bytes of the constant pool of one kernel */
-#define SG_MAX_REGFILE (16u << 20) /* bytes of registers of one warp */
+#define SG_MAX_POOL (64u << 20)    /* bytes of a kernel's constant pool */
+#define SG_MAX_REGFILE (16u << 20) /* bytes of registers per warp */
 #define SG_MAX_STATIC_SHARED (4u << 20)
 #define SG_MAX_GLOBAL (1ull << 40)
 #define SG_MAX_CONST \
@@ -29,14 +29,14 @@
 #define SG_MAX_VEC 8
 #define SG_MAX_MODS 16
 #define SG_MAX_TYPES 6
-/* Within a major version, PTX only grows: what is known here means the same in every 9.x, and what a newer one has added
- * is refused by its name where it is used. */
+/* Within a major version, PTX only grows: known features keep their meaning in every 9.x, and
+   features added by later versions are refused by name where they are used. */
 #define SG_PTX_VERSION_MAX 99
 
 /* ---- tokens ---- */
 enum sg_tok_kind {
     SG_T_EOF,
-    SG_T_ID,  /* identifier, with a leading %, $ or _ if written so */
+    SG_T_ID,  /* identifier, including a leading %, $ or _ */
     SG_T_DIR, /* .name */
     SG_T_INT, /* ival */
     SG_T_F32, /* 0f........: bits in ival */
@@ -66,7 +66,8 @@ void sg_lex_init(struct sg_lex *l, const char *p, const char *end, uint32_t line
 void sg_lex_next(struct sg_lex *l);
 /* Reads an opcode with its modifiers, starting at the current identifier; then moves on. */
 void sg_lex_opcode(struct sg_lex *l, char *buf, size_t size);
-/* Current token must be '{': skips to behind the matching '}'. False: end of text. */
+/* The current token must be '{': skips past the matching '}'. Returns false at the end of the
+   text. */
 bool sg_lex_skip_block(struct sg_lex *l);
 void sg_lex_skip_ws(struct sg_lex *l);
 static inline bool sg_tok_is(const struct sg_lex *l, char c)
@@ -75,15 +76,15 @@ static inline bool sg_tok_is(const struct sg_lex *l, char c)
 }
 bool sg_tok_eq(const struct sg_tok *t, const char *s);
 
-/* Fills diag from a token: always returns result. */
+/* Fills diag from a token. Always returns result. */
 int sg_diag_at(struct sg_diag *diag, int result, uint32_t line, uint32_t col, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 
 /* ---- symbols ---- */
 struct sg_sym {
-    const char *name; /* in the text */
+    const char *name; /* points into the text */
     uint32_t len;
-    uint32_t frame; /* 0: module; else one per function body or scope */
+    uint32_t frame; /* 0: module; else a number per function body or scope */
     uint32_t kind;
     uint32_t index;
     uint32_t next; /* hash chain, 1-based */
@@ -108,7 +109,8 @@ enum sg_sym_kind {                  /* at module level and in bodies */
                    SG_K_OPAQUE, /* texture, surface, sampler; index: opaques[] */
                    SG_K_REG,    /* bodies: virtual register */
                    SG_K_RANGE,  /* bodies: %r<n>; index: ranges[] */
-                   SG_K_VECTOR, /* bodies: .reg .v2 or .v4; index: ranges[], whose registers follow each other */
+                   /* bodies: .reg .v2 or .v4; index: ranges[] with consecutive registers */
+                   SG_K_VECTOR,
                    SG_K_LOCAL, /* bodies: local or call parameter; index: lvars[] */
                    SG_K_PARAM, /* bodies: kernel parameter; index */
                    SG_K_LABEL,
@@ -124,10 +126,10 @@ struct sg_var {
     uint32_t vec; /* .v2 .v4: 2, 4; else 1 */
     bool is_const, is_managed, is_extern, is_shared;
     bool unsized;
-    uint64_t address; /* global: where the driver put it */
+    uint64_t address; /* global: address assigned by the driver */
     const char *init; /* text of the initialiser or NULL */
     uint32_t init_line;
-    bool has_data; /* of a cubin: its initial value lies at m->text + data_at */
+    bool has_data; /* cubin: the initial value is at m->text + data_at */
     uint64_t data_at;
 };
 
@@ -140,13 +142,13 @@ struct sg_opaque {
     uint32_t init_line;
 };
 
-/* A parameter as declared. */
+/* A declared parameter. */
 struct sg_pdecl {
     const char *name;
     uint32_t len;
     enum sg_type type;
     uint32_t size, align, offset;
-    uint64_t element; /* as sg_var_element() says */
+    uint64_t element; /* see sg_var_element() */
     bool is_reg;
 };
 
@@ -157,19 +159,19 @@ struct sg_func {
     uint32_t nparams;
     struct sg_pdecl *rets;
     uint32_t nrets;
-    const char *body; /* behind the '{', NULL: declaration only */
+    const char *body; /* text after the '{'; NULL: declaration only */
     const char *body_end;
     uint32_t body_line;
     uint32_t maxntid[3], reqntid[3];
-    uint32_t maxnreg;                 /* 0: not said */
-    uint32_t cluster[3], max_cluster; /* .reqnctapercluster, .maxclusterrank; 0: not said */
+    uint32_t maxnreg;                 /* 0: not specified */
+    uint32_t cluster[3], max_cluster; /* .reqnctapercluster, .maxclusterrank; 0: not specified */
     bool explicit_cluster;
     int32_t alias;   /* funcs[] index or -1 */
     uint32_t kernel; /* kernels[] index + 1, 0: none */
-    bool taken;      /* its address is used somewhere; see sg_module_find_taken() */
+    bool taken;      /* its address is taken somewhere; see sg_module_find_taken() */
 };
 
-/* A place in the initial values of a cubin (m->text) that holds the address of a variable. */
+/* A place in a cubin's initial values (m->text) that holds the address of a variable. */
 struct sg_data_reloc {
     uint64_t at;
     int64_t addend;
@@ -182,11 +184,11 @@ struct sg_module {
     pthread_mutex_t lock;
     bool taken_known;
     uint32_t version, target;        /* 90, 80 */
-    _Atomic bool large;              /* a kernel was too large with its functions expanded */
+    _Atomic bool large;              /* a kernel was too large with all functions expanded */
     bool target_suffix, independent; /* sm_90a; texmode_independent */
     uint64_t const_bytes;
     uint32_t address_size;
-    uint32_t max_registers; /* of every kernel; 0: no limit */
+    uint32_t max_registers; /* limit for every kernel; 0: none */
     struct sg_symtab symtab;
     struct sg_var *vars; /* globals and constants */
     uint32_t nvars, cap_vars;
@@ -198,12 +200,12 @@ struct sg_module {
     uint32_t nfuncs, cap_funcs;
     struct sg_kernel **kernels;
     uint32_t nkernels, cap_kernels;
-    bool is_sass; /* of a cubin: text holds initial values, kernels cannot be decoded */
+    bool is_sass; /* from a cubin: text holds initial values, kernels cannot be decoded */
     struct sg_data_reloc *data_relocs;
     uint32_t ndata_relocs, cap_data_relocs;
 };
 
-/* Finds the functions whose address is taken, by an initialiser or a mov (ptx/initialisers.c). */
+/* Marks the functions whose address is taken by an initialiser or a mov (ptx/initialisers.c). */
 void sg_module_find_taken(struct sg_module *m);
 
 /* Writes the initial values of a cubin's variables (ptx/cubin.c). */
@@ -211,33 +213,33 @@ void sg_sass_init_globals(struct sg_module *m);
 
 /* ---- declarations, shared by module and bodies (ptx/declarations.c) ---- */
 
-/* True if CUDA itself provides this function to device code. */
+/* True if CUDA itself provides this device function. */
 bool sg_is_builtin(const char *name);
 struct sg_decl {
     struct sg_var v;
     const char *name;
     uint32_t name_len, line, col;
-    uint32_t range; /* %r<range>; 0: none */
+    uint32_t range; /* count of %r<count>; 0: none */
     uint32_t vec;   /* .v2 .v4: 2, 4; else 1 */
     bool opaque;
     enum sg_opaque_kind opaque_kind;
 };
-/* Parses qualifiers and type up to the first name; then one name with its dimensions. */
+/* Parses qualifiers and type, up to the first name; then a name with its dimensions. */
 int sg_decl_head(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag);
 int sg_decl_name(struct sg_lex *l, struct sg_decl *d, struct sg_diag *diag);
-/* Bytes of what an index of an array counts (PTX ISA, "Arrays as Operands"); 0: it is no array. */
+/* Stride of an array index, bytes (PTX ISA, "Arrays as Operands"); 0: not an array. */
 uint64_t sg_var_element(const struct sg_var *v);
 int sg_parse_params(struct sg_lex *l, struct sg_pdecl **out, uint32_t *n, struct sg_diag *diag);
 int sg_init_count(struct sg_lex *l, uint64_t *n, struct sg_diag *diag);
 
-/* Frees what a function owns. */
+/* Frees the function's members. */
 void sg_func_clear(struct sg_func *f);
 
 extern const struct sg_kernel_ops sg_kernel_ops;
 /* Decodes the body of a kernel into k->code (ptx/body.c). */
 int sg_decode(struct sg_kernel *k, struct sg_diag *diag);
 void sg_code_free(struct sg_code *c);
-/* The address or handle that a place needs, without the addend; 0: not known yet. */
+/* The address or handle to store, without the addend; 0: not known yet. */
 uint64_t sg_reloc_value(const struct sg_module *m, const struct sg_reloc *r);
 void sg_code_relocate(struct sg_module *m, struct sg_code *c);
 

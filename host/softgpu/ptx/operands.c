@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Parses one instruction: its opcode, operands and names. ptx/code.c resolves them. */
+/* Parses an instruction: its opcode, operands and names. ptx/code.c resolves them. */
 #include "ptx/constant.h"
 #include "ptx/decode.h"
 
@@ -98,7 +98,7 @@ static int parse_offset(struct sg_dec *d, uint64_t *off)
 
 static int parse_name(struct sg_dec *d, struct sg_opnd *o);
 
-/* Does an expression begin here, not a name? */
+/* True if an expression begins here, not a name. */
 static bool at_constant(const struct sg_dec *d)
 {
     return d->l.tok.kind != SG_T_ID || sg_tok_eq(&d->l.tok, "WARP_SZ");
@@ -152,7 +152,7 @@ static int parse_element(struct sg_dec *d, struct sg_opnd *o)
     return 0;
 }
 
-/* A vector register, or, with .x .y .z .w (.r .g .b .a) behind it, one of its elements. */
+/* A vector register or, with a suffix .x .y .z .w (.r .g .b .a), an element of it. */
 static int parse_register_vector(struct sg_dec *d, const struct sg_range *v, struct sg_opnd *o)
 {
     static const char names[] = "xyzwrgba";
@@ -176,7 +176,7 @@ static int parse_register_vector(struct sg_dec *d, const struct sg_range *v, str
     return 0;
 }
 
-/* %tid and its like without an element: all four of them. */
+/* %tid and similar registers without a suffix: all four elements. */
 static bool find_sreg_vector(const char *s, uint32_t len, struct sg_opnd *o)
 {
     char full[48];
@@ -318,7 +318,7 @@ static int parse_coords(struct sg_dec *d, struct sg_opnd *o)
         r = parse_name(d, &x);
         if (r)
             return r;
-        if (!sg_tok_is(&d->l, ',')) { /* one coordinate, without braces */
+        if (!sg_tok_is(&d->l, ',')) { /* a single coordinate, without braces */
             o->nel = 1;
             o->el[0] = (struct sg_opel){x.kind, x.v, x.imm};
             return x.kind == SG_O_SYM || x.kind == SG_O_NAME || x.kind == SG_O_VEC
@@ -411,7 +411,7 @@ int sg_parse_operand(struct sg_dec *d, struct sg_opnd *o)
     }
     if (sg_tok_is(&d->l, '['))
         return parse_address(d, o);
-    if (sg_tok_is(&d->l, '!')) { /* of a predicate, or of a constant */
+    if (sg_tok_is(&d->l, '!')) { /* negation of a predicate, or of a constant */
         struct sg_lex sign = d->l;
 
         sg_lex_next(&d->l);

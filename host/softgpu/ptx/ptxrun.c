@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * sg_ptxrun FILE.ptx...: parses PTX, decodes every kernel, and lists unsupported features. With -v
- * one line for each kernel, with -q only the sums. Exit status 1 if a file could not be parsed.
+ * a line per kernel, with -q only the totals. Exit status 1 if a file could not be parsed.
  */
 #include "ptx/ptx.h"
 

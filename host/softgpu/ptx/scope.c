@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names of a body. Each name has the stack of its definitions, that of the innermost scope on top, so a look-up costs the
- * same in however many scopes it stands. A scope that closes takes its definitions from the stacks.
+ * Names of a body. Each name has a stack of definitions with the innermost scope's on top, so the
+ * cost of a look-up does not depend on the nesting depth. A closing scope removes its definitions
+ * from the stacks.
  *
- * A label that was only named may be of the scope that it was named in, or of one around it. It belongs to the innermost of
- * those scopes that is still open: nothing is to be done about it when one closes. Of two on a stack that have come into
- * the same scope the upper one stands for the lower one.
+ * A label that has only been used may belong to the scope of its use, or to an enclosing scope. It
+ * belongs to the innermost of these scopes that is still open, so closing a scope needs no update.
+ * If two entries of a stack come to belong to the same scope, the upper entry refers to the lower.
  */
 #include "ptx/decode.h"
 
@@ -25,7 +26,8 @@ static struct sg_def *def_at(const struct sg_dec *d, uint32_t n)
     return n ? &d->defs[n - 1] : NULL;
 }
 
-/* The entry of a name, made when there is none: its index is that of its uppermost definition, + 1. NULL: no memory. */
+/* The symbol of a name, created if needed: its index is that of its topmost definition, + 1.
+   NULL: out of memory. */
 static struct sg_sym *need_name(struct sg_dec *d, uint32_t space, const char *s, uint32_t len)
 {
     struct sg_sym *y = sg_sym_find(&d->symtab, space, s, len);
@@ -43,8 +45,8 @@ static uint32_t rank_of(const struct sg_dec *d, uint32_t n)
 }
 
 /*
- * The uppermost range of a stack that has more than n registers. Each leads to the next one below with more than its own,
- * and to one further on, so that few steps are enough.
+ * The topmost range of a stack with more than n registers. Each range links to the next lower range
+ * that is larger, and to a range further down, so that few steps suffice.
  */
 static uint32_t find_larger(const struct sg_dec *d, uint32_t at, uint64_t n)
 {
@@ -108,8 +110,8 @@ const struct sg_def *sg_scope_find_here(const struct sg_dec *d, const char *s, u
     return NULL;
 }
 
-/* The innermost range of which this name is a register. As for ptxas all digits at the end are the number: of
- * .reg .b32 r2<4> no register can be named. */
+/* The innermost range that contains a register of this name. As in ptxas, all trailing digits
+   form the number: registers of .reg .b32 r2<4> cannot be named. */
 static const struct sg_def *find_range(const struct sg_dec *d, const char *s, uint32_t len)
 {
     uint32_t digits = len;
@@ -143,9 +145,9 @@ bool sg_dec_find(struct sg_dec *d, const char *s, uint32_t len, struct sg_named 
     const struct sg_def *x = y ? def_at(d, y->index) : NULL, *range = find_range(d, s, len);
 
     if (x && x->depth < d->func_base)
-        x = NULL; /* of a function that this one is called by */
+        x = NULL; /* belongs to a caller of this function */
     if (range && (!x || range->depth > x->depth)) {
-        /* Whatever has the name is further out: the register goes on top of it. */
+        /* Any definition of the name is further out: the register goes on top of it. */
         *out = (struct sg_named){SG_K_REG, sg_new_vreg(d, (enum sg_type)d->ranges[range->index].type, false)};
         return !define_at(d, range->depth, s, len, out->kind, out->index);
     }
@@ -161,7 +163,7 @@ bool sg_dec_find(struct sg_dec *d, const char *s, uint32_t len, struct sg_named 
 
 /* ---- labels ---- */
 
-/* The innermost open scope of those that the definition was in. */
+/* The innermost scope of a definition that is still open. */
 static uint32_t depth_now(const struct sg_dec *d, const struct sg_named_label *x)
 {
     uint32_t low = 0, high = d->nscopes;
@@ -177,7 +179,7 @@ static uint32_t depth_now(const struct sg_dec *d, const struct sg_named_label *x
     return low;
 }
 
-/* Takes the uppermost label off the stack of its name; into: it stands for the one below. */
+/* Removes the topmost label from the stack of its name; into: it refers to the label below. */
 static void pop_label(struct sg_dec *d, uint32_t n, bool into)
 {
     struct sg_named_label *x = &d->named[n - 1];
@@ -206,7 +208,7 @@ static struct sg_named_label *top_label(struct sg_dec *d, const struct sg_sym *y
     return y->index ? &d->named[y->index - 1] : NULL;
 }
 
-/* The label of a name in the innermost scope; made as one that was only named. NULL: no memory. */
+/* The label of a name in the innermost scope; created as a mere use. NULL: out of memory. */
 static struct sg_named_label *need_label(struct sg_dec *d, const char *s, uint32_t len)
 {
     struct sg_sym *y = need_name(d, SPACE_LABEL, s, len);
@@ -310,7 +312,8 @@ uint32_t sg_dec_label_meant(const struct sg_dec *d, uint32_t label)
 static void close_labels(struct sg_dec *d)
 {
     for (uint32_t n = d->scopes[d->nscopes - 1].labels; n && !d->err; n = d->named[n - 1].next) {
-        top_label(d, &d->symtab.syms[d->named[n - 1].sym]); /* those that were named below it are this one */
+        /* uses below it on the stack resolve to it */
+        top_label(d, &d->symtab.syms[d->named[n - 1].sym]);
         if (!d->err)
             pop_label(d, n, false);
     }
@@ -330,7 +333,7 @@ void sg_scope_close(struct sg_dec *d)
 void sg_scope_end_function(struct sg_dec *d, uint32_t first)
 {
     close_labels(d);
-    for (; d->nnamed > first && !d->err; d->nnamed--) { /* those that nothing defines */
+    for (; d->nnamed > first && !d->err; d->nnamed--) { /* labels without a definition */
         if (!d->named[d->nnamed - 1].gone)
             pop_label(d, d->nnamed, d->named[d->nnamed - 1].below > first);
     }

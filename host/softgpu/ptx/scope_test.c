@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What names mean: scopes, shadowing, ranges of registers, labels of scopes around, expanded functions. */
+/* What names mean: scopes, shadowing, ranges of registers, labels of scopes around, expanded
+   functions. */
 #include "exec/exec_test.h"
 
 #include <string.h>

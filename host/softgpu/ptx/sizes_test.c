@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sizes that a text declares: products and sums of them that wrap. The initial values of a variable are written
- * into it, and nowhere else.
+ * Sizes that a text declares: products and sums of them that wrap. The initial values of a variable
+ * are written into it, and nowhere else.
  */
 #include "exec/exec_test.h"
 #include "ptx/ptx.h"
@@ -28,7 +28,8 @@ static const struct {
     {"longer than declared", ".global .align 4 .b32 x[2] = {1, 2, 3};", UINT64_MAX},
 };
 
-/* The size of the variable in which its initial values are; UINT64_MAX: refused, UINT64_MAX - 1: written beside it. */
+/* The size of the variable in which its initial values are; UINT64_MAX: refused, UINT64_MAX - 1:
+   written beside it. */
 static uint64_t initialised(const char *variable)
 {
     struct sg_module *m = NULL;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From a line of PTX to the line of the source: by the .loc and .file that nvcc -lineinfo leaves in the text (PTX ISA,
- * "Debugging directives"). Read when a kernel has failed, so that nothing is kept for it before.
+ * Maps a line of PTX to a line of the source, with the .loc and .file directives that nvcc
+ * -lineinfo leaves in the text (PTX ISA, "Debugging directives"). They are read only after a kernel
+ * has failed, so that nothing is stored for this earlier.
  */
 #include <stdio.h>
 #include <string.h>
@@ -36,7 +37,8 @@ static bool read_place(struct sg_lex *l, struct place *p)
     return true;
 }
 
-/* A line that says `.loc FILE LINE COLUMN [, function_name NAME, inlined_at FILE LINE COLUMN]`. */
+/* A line of the form `.loc FILE LINE COLUMN [, function_name NAME, inlined_at FILE LINE
+   COLUMN]`. */
 static bool read_loc(const char *s, const char *end, struct place *at, struct place *from)
 {
     struct sg_lex l;
@@ -58,7 +60,7 @@ static bool read_loc(const char *s, const char *end, struct place *at, struct pl
     return true;
 }
 
-/* A line that says `.file FILE "NAME"`. */
+/* A line of the form `.file FILE "NAME"`. */
 static bool read_file(const char *s, const char *end, uint64_t file, const char **name, int *len)
 {
     struct sg_lex l;
@@ -78,8 +80,8 @@ static bool read_file(const char *s, const char *end, uint64_t file, const char 
     return true;
 }
 
-/* The last .file with the number before `at`, else the first after it: nvcc's stand at the end, the linker's before what
- * they are for. */
+/* The last .file with the number before `at`, else the first after it: nvcc puts these lines at
+   the end, the linker before the code that uses them. */
 static bool find_file(const struct sg_module *m, const char *at, uint64_t file, const char **name, int *len)
 {
     const char *end = m->text + m->len;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The line of the source that a line of PTX is of: marked by "mov.u32 %r0, N;", which the tests look for. */
+/* The line of the source that a line of PTX is of: marked by "mov.u32 %r0, N;", which the tests
+   look for. */
 #include "exec/exec_test.h"
 
 #include <stdlib.h>

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Work grows as the text does. Texts that once took time by the square of their length: numbers whose digits were looked at
- * again from each of them, branches that all have one long list of targets, registers that are each looked for
- * in the whole kernel, loads whose like is looked for in a whole block, constants that are looked for among all addresses, names and constants that all fell into one place of a table. Each is read at two lengths, and the time of the longer one compared with that of the shorter.
+ * Work grows as the text does. Texts that once took time by the square of their length: numbers
+ * whose digits were looked at again from each of them, branches that all have one long list of
+ * targets, registers that are each looked for in the whole kernel, loads whose like is looked for
+ * in a whole block, constants that are looked for among all addresses, names and constants that all
+ * fell into one place of a table. Each is read at two lengths, and the time of the longer one
+ * compared with that of the shorter.
  */
 #include "exec/exec_test.h"
 
@@ -232,7 +235,8 @@ static void names(unsigned n)
     put("ret;\n}\n", 0, 0);
 }
 
-/* Values whose product with the factor of the table of constants once ended in as many zeros as it has places. */
+/* Values whose product with the factor of the table of constants once ended in as many zeros as
+   it has places. */
 static void constants(unsigned n)
 {
     uint64_t inverse = 1;
@@ -271,7 +275,8 @@ static double seconds(void (*make)(unsigned n), unsigned n)
     return best;
 }
 
-/* A width or precision of hundreds of millions, put together of several: the C library would be long at it. */
+/* A width or precision of hundreds of millions, put together of several: the C library would be
+   long at it. */
 static void widths(void)
 {
     const char *bar = NULL;

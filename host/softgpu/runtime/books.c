@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* What programs have made and not given back: tests compare it before and after. */
+/* Live resources created by programs; tests compare them before and after. */
 #include <stdio.h>
 
 #include "runtime/runtime.h"
 
-/* Descriptors of resources are not among them: no call ends one. */
+/* Resource descriptors are not included: no call destroys them. */
 static const char *const names[SG_T_COUNT] = {
     [SG_T_CTX] = "context",
     [SG_T_STREAM] = "stream",

@@ -18,7 +18,7 @@ _Atomic unsigned sg_graph_memory_live;
 
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool initialised;
-static _Atomic bool forked; /* this process is a child of one that had called cuInit */
+static _Atomic bool forked; /* this process is a child of a process that had called cuInit */
 static pthread_key_t tls_key;
 static __thread struct sg_tls *tls;
 static _Atomic uint32_t next_ctx_id = 1;
@@ -53,7 +53,8 @@ struct sg_tls *sg_tls(void)
 
 static void at_fork_child(void)
 {
-    /* The stream threads did not come along; like NVIDIA's driver we refuse to go on. */
+    /* The stream threads do not exist in the child; like NVIDIA's driver, this refuses to
+       continue. */
     if (atomic_load(&initialised))
         atomic_store(&forked, true);
 }
@@ -204,7 +205,7 @@ const char *sg_last_error_detail(void)
 {
     struct sg_ctx *ctx;
 
-    /* When the call failed for what a kernel did, a stream's thread knows why. */
+    /* If the call failed because of a kernel, a stream's thread has the reason. */
     return sg_detail(sg_current_raw(&ctx) != CUDA_SUCCESS || atomic_load(&ctx->sticky) != CUDA_SUCCESS);
 }
 
@@ -212,7 +213,7 @@ void sg_set_fault(struct sg_ctx *ctx, CUresult r)
 {
     int none = CUDA_SUCCESS;
 
-    atomic_compare_exchange_strong(&ctx->fault, &none, (int)r); /* the first one stays */
+    atomic_compare_exchange_strong(&ctx->fault, &none, (int)r); /* the first fault stays */
 }
 
 CUresult sg_unreachable(struct sg_stream *s, const char *what)
@@ -251,7 +252,8 @@ static void ctx_free(struct sg_obj *obj)
 {
     struct sg_ctx *ctx = (struct sg_ctx *)obj;
 
-    /* Its thread has ended, or there was none: it has a reference. No lock is taken, as the caller may have it. */
+    /* Its thread has ended or never existed; the caller has a reference. No lock is taken, as
+       the caller may hold it. */
     if (ctx->legacy)
         sg_obj_end(&ctx->legacy->obj);
     sg_deps_free(ctx->gates);
@@ -335,11 +337,11 @@ void sg_ctx_teardown(struct sg_ctx *ctx)
     sg_ctx_drain(ctx);
     sg_ctx_ungate(ctx);
     if (atomic_exchange(&ctx->cut, false) && atomic_load(&ctx->fault) == CUDA_SUCCESS)
-        ctx->abort = 0; /* of branches of graphs that were cut; the primary context comes back */
+        ctx->abort = 0; /* of aborted branches of graphs; the primary context is used again */
     sg_ctx_retire_streams(ctx);
     sg_unregister_owned(ctx);
     sg_mem_release_owned(ctx);
-    /* The primary context comes back as another incarnation: nothing of the old may match it. */
+    /* The primary context returns as a new incarnation: no old id may match it. */
     ctx->id = atomic_fetch_add(&next_ctx_id, 1);
     cua_coredump_forget(&ctx->coredump);
     reset_settings(ctx);

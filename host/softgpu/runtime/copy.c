@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copies. Every form becomes a struct sg_copy of rows and slices; device addresses are host addresses,
- * so the work itself is memmove.
+ * Copies. Every form becomes a struct sg_copy of rows and slices; device addresses are host
+ * addresses, so the work itself is memmove.
  *
- * When the caller gets control back follows the API Synchronization Behavior chapter of the driver
- * API manual: an asynchronous copy from pageable memory returns when the source may be reused, one
- * to pageable memory when it has been done, the others at once.
+ * The time at which control returns to the caller follows the API Synchronization Behavior chapter
+ * of the driver API manual: an asynchronous copy from pageable memory returns when the source may
+ * be reused, a copy to pageable memory when it is complete, other copies at once.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,13 +14,15 @@
 #include "memory/grace.h"
 #include "runtime/runtime.h"
 
-/* A copy from pageable memory that has to wait is staged up to this size, else waited for. */
+/* A copy from pageable memory that must wait is staged up to this size; larger copies are waited
+   for. */
 #define SG_STAGE_BYTES (16u << 20)
 #define SG_STAGE_TOTAL (64u << 20) /* bytes staged in the process at a time; beyond: waited for */
 
 static _Atomic size_t staged_total;
 
-/* Memory that was made read-only since the copy was issued. What is registered so is the processor's to write. */
+/* True for memory that was made read-only after the copy was issued. Memory registered as
+   read-only does not count: only the device must not write it. */
 static bool read_only(const struct sg_copy *c)
 {
     size_t z = c->depth - 1, y = c->height - 1;
@@ -31,7 +33,8 @@ static bool read_only(const struct sg_copy *c)
            !info.writable && info.kind != SG_MEM_REGISTERED;
 }
 
-/* Checks that the device of each side has access to it. Arrays can be used by their context's device only. */
+/* Checks that the device of each side has access to it. Arrays can be used only by their
+   context's device. */
 static bool reachable(const struct sg_copy *c, const struct sg_stream *s)
 {
     size_t z = c->depth - 1, y = c->height - 1;
@@ -44,7 +47,8 @@ static bool reachable(const struct sg_copy *c, const struct sg_stream *s)
                                              z * c->src_slice + y * c->src_pitch + c->width, false));
 }
 
-/* What is private when a copy is issued stays so, and nothing else becomes private once there are copies. */
+/* Memory that is private when a copy is issued stays private, and no memory becomes private once
+   copies exist. */
 static bool there_still(uint64_t addr, uint64_t span)
 {
     struct sg_mem_info info;
@@ -53,15 +57,16 @@ static bool there_still(uint64_t addr, uint64_t span)
 }
 
 /*
- * Looks up again what was found when the copy was issued. Meanwhile it may have been freed, unmapped or
- * unregistered, also through another context, and the system may have put something else at its addresses.
+ * Repeats the look-ups made when the copy was issued. Meanwhile the memory may have been freed,
+ * unmapped or unregistered, even through another context, and the system may have reused its
+ * addresses.
  */
 static bool there(const struct sg_copy *c)
 {
     size_t z = c->depth - 1, y = c->height - 1;
 
     if (c->generation && c->generation == __atomic_load_n(&sg_mem_generation, __ATOMIC_SEQ_CST))
-        return true; /* nothing has gone since; what goes from here on waits for us: memory/grace.h */
+        return true; /* nothing was removed; later removals wait for this copy: memory/grace.h */
     return (c->dst_array || c->dst_pageable ||
             there_still(PTR(c->dst), z * c->dst_slice + y * c->dst_pitch + c->width)) &&
            (c->src_array || c->src_pageable ||
@@ -130,7 +135,7 @@ static void copy_drop(struct sg_op *op)
     free(o);
 }
 
-/* Packs the source into memory of our own; false when there is not enough of that. */
+/* Packs the source into private memory. Returns false if there is not enough. */
 static bool stage(struct sg_copy_op *o)
 {
     struct sg_copy pack = o->c;
@@ -229,8 +234,8 @@ CUresult sg_copy_check(enum sg_place place, uint64_t addr, uint64_t span, bool w
     if (place == SG_PLACE_DEVICE || sg_mem_in_arena(addr))
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "copy at 0x%llx: no device memory there",
                        (unsigned long long)addr);
-    /* That there is memory is asked of the kernel where the call does not say so, or where the
-     * question costs nothing beside the copy. */
+    /* The kernel is asked whether the memory is mapped if the call does not specify its kind, or
+       if the cost is negligible beside the copy. */
     if (((place == SG_PLACE_ANY || span >= SG_ASK_ABOVE) && !sg_host_mapped(addr, span)) ||
         (place == SG_PLACE_ANY && sg_mem_is_private(addr, 1)))
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "copy at 0x%llx: no memory there", (unsigned long long)addr);

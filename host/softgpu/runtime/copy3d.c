@@ -4,7 +4,7 @@
 
 #include "runtime/runtime.h"
 
-/* Offset of the side's first byte and the number of bytes from there to behind its last one. */
+/* Offset of the side's first byte, and the number of bytes up to and including its last byte. */
 static bool extent(struct sg_copy_side *s, size_t w, size_t h, size_t d, uint64_t *offset, uint64_t *span,
                    uint64_t *slice)
 {
@@ -44,7 +44,7 @@ static CUresult side_place(const struct sg_copy_side *s, enum sg_place *place)
     }
 }
 
-/* The same for a side that is an array: base is its handle, pitch and rows are the array's. */
+/* The same for an array side: base is its handle, pitch and rows are the array's. */
 static CUresult array_side(struct sg_copy_side *s, size_t w, size_t h, size_t d, uint64_t *addr,
                            uint64_t *slice, struct sg_array **array)
 {

@@ -14,7 +14,7 @@ static uint64_t now_ns(void)
     return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
-/* An event of any context; without one a context must be current for the error to be 400. */
+/* An event of any context. For an unknown handle, 400 requires a current context. */
 CUresult sg_event_get(CUevent h, struct sg_event **out)
 {
     struct sg_ctx *ctx;
@@ -44,7 +44,7 @@ static void event_free(struct sg_obj *obj)
     free(e);
 }
 
-/* ipc: taken over, also on failure; or NULL. */
+/* Takes ownership of ipc, even on failure; ipc may be NULL. */
 static CUresult make_event(struct sg_ctx *ctx, unsigned Flags, struct sg_ipc_event *ipc, CUevent *phEvent)
 {
     struct sg_event *e = calloc(1, sizeof(*e));
@@ -134,7 +134,8 @@ void sg_event_elsewhere_wait(struct sg_event *e, uint64_t n)
 struct record_op {
     struct sg_op op;
     SG_COUNTED struct sg_event *event; /* a reference */
-    SG_COUNTED struct sg_stream *old;  /* the event's stream before: let go outside the issue lock */
+    /* the event's previous stream: released outside the issue lock */
+    SG_COUNTED struct sg_stream *old;
     uint64_t record;
     uint64_t ipc_record; /* for other processes, 0: none */
 };

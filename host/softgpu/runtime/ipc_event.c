@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Events shared by several processes. The state is one page that all of them map: a counter of
+ * Events shared by several processes. The state is a page that all of them map: a counter of
  * records and, for each of the latest records, whether it has completed and which process made it.
- * A waiter captures the number of the latest record and sleeps on a futex in the page. The page is
- * not trusted: it only decides when waiters of this one event continue. A process that dies with a
- * pending record completes it, because the awaited work will never happen. Any holder can enter a record in
- * the name of another, which would keep waiters for as long as that one lives. So each process knows its own pending
- * records, and when a holder has gone it completes those in its name that it did not make: waiters wait for a hostile
- * process no longer than that process lives.
+ * A waiter captures the number of the latest record and sleeps on a futex in the page.
+ *
+ * The page is not trusted: it only decides when waiters of this event continue. A process that dies
+ * with a pending record completes it, because the awaited work will never happen. Any holder can
+ * enter a record in the name of another holder, which would block waiters for as long as that
+ * holder lives. So each process keeps track of its own pending records, and when a holder exits, it
+ * completes records in its own name that it did not make: a hostile process can block waiters only
+ * while it lives.
  */
 #define _GNU_SOURCE
 #include "runtime/ipc_event.h"
@@ -22,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define RECORDS 128       /* that can be distinguished; see sg_ipc_event_done() */
+#define RECORDS 128       /* number of distinguishable records; see sg_ipc_event_done() */
 #define LOOK_NS 100000000 /* how often a sleeping waiter checks that the other process is alive */
 
 struct record {
@@ -39,7 +41,7 @@ struct page {
 _Static_assert(sizeof(struct page) <= 4096, "one page");
 
 struct sg_ipc_event {
-    SG_LISTED struct sg_ipc_event *link, **plink; /* of all of this process */
+    SG_LISTED struct sg_ipc_event *link, **plink; /* list of all events of this process */
     uint8_t token[SG_SHARE_TOKEN];
     uint32_t holder; /* this process */
     bool made_here;
@@ -51,7 +53,7 @@ struct sg_ipc_event {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sg_ipc_event *all;
 
-/* Enters this process among the holders. Those that died without a word give their place. */
+/* Enters this process among the holders. Replaces holders that exited without notice. */
 static bool enter(struct sg_ipc_event *x)
 {
     for (unsigned i = 0; i < SG_SHARE_HOLDERS; i++) {
@@ -214,7 +216,8 @@ void sg_ipc_event_complete(struct sg_ipc_event *x, uint64_t n)
     atomic_compare_exchange_strong(&x->mine[n % RECORDS], &mine, 0);
 }
 
-/* Has this process made the record, and not completed it? It may have the event several times. */
+/* True if this process has made the record and not completed it. It may have opened the event
+   several times. */
 static bool is_pending(const struct sg_ipc_event *x, uint64_t n)
 {
     for (const struct sg_ipc_event *o = all; o; o = o->link) {
@@ -253,14 +256,14 @@ static bool holds(struct sg_ipc_event *x, uint32_t holder)
     return false;
 }
 
-/* A record whose place a later one has taken counts as done when the later one is. */
+/* A record whose slot was reused counts as complete when the record that reused it is complete. */
 bool sg_ipc_event_done(struct sg_ipc_event *x, uint64_t n)
 {
     struct record *r = record_of(x, n);
     uint64_t state = atomic_load(&r->state);
 
     if (state & 1 || state < 2 * n)
-        return true; /* the second: not what an honest process writes; nobody waits for it */
+        return true; /* the second case: never written by an honest process; not waited for */
     return !holds(x, atomic_load(&r->holder));
 }
 

@@ -7,20 +7,23 @@
 
 struct sg_ipc_event;
 
-/* A new one of this process, or NULL: no memory. */
+/* Creates an event owned by this process. NULL: out of memory. */
 struct sg_ipc_event *sg_ipc_event_new(void);
-/* That of another process; 400: no such, 205: cannot be mapped, or 63 have it already. */
+/* Opens an event of another process. 400: no such event; 205: cannot be mapped, or already has
+   63 holders. */
 CUresult sg_ipc_event_open(const uint8_t *token, struct sg_ipc_event **out);
-void sg_ipc_event_end(struct sg_ipc_event *x); /* NULL is fine */
-/* The token of one that this process has made; false: it was opened. */
+void sg_ipc_event_end(struct sg_ipc_event *x); /* x may be NULL */
+/* The token of an event created by this process. Returns false if it was opened from another
+   process. */
 bool sg_ipc_event_token(const struct sg_ipc_event *x, uint8_t *token);
 
-/* Number of a new record, which is pending until it is completed; never 0. */
+/* Starts a new record, pending until completed, and returns its number; never 0. */
 uint64_t sg_ipc_event_record(struct sg_ipc_event *x);
 void sg_ipc_event_complete(struct sg_ipc_event *x, uint64_t n);
-uint64_t sg_ipc_event_latest(struct sg_ipc_event *x); /* the latest record of anybody, 0: none */
+/* Number of the latest record by any process; 0: none. */
+uint64_t sg_ipc_event_latest(struct sg_ipc_event *x);
 bool sg_ipc_event_done(struct sg_ipc_event *x, uint64_t n);
-/* Sleeps until record n has completed or its process has ended. */
+/* Sleeps until record n has completed or the process that made it has ended. */
 void sg_ipc_event_wait(struct sg_ipc_event *x, uint64_t n);
 
 #endif

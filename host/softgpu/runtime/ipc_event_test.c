@@ -83,7 +83,8 @@ static uint64_t record_as(struct other_page *p, uint32_t holder)
     return n;
 }
 
-/* What another holder has entered in this process's name ends with that holder; what is this process's own does not. */
+/* What another holder has entered in this process's name ends with that holder; what is this
+   process's own does not. */
 static void test_in_our_name(void **state)
 {
     struct sg_ipc_event *x = sg_ipc_event_new();

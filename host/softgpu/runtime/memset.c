@@ -12,7 +12,7 @@ struct set_op {
     size_t pitch, width, height; /* pitch in bytes, width in elements */
     unsigned elem;               /* bytes */
     uint32_t value;
-    bool device; /* all of it is device memory */
+    bool device; /* the whole range is device memory */
 };
 
 static void fill_row(uint8_t *p, size_t n, unsigned elem, uint32_t value)
@@ -126,8 +126,8 @@ CUresult sg_set_issue(struct sg_ctx *ctx, CUstream stream, const CUDA_MEMSET_NOD
     if (r != CUDA_SUCCESS)
         return r;
     /*
-     * CUDA's "API synchronization behavior": a memset of device memory is asynchronous in both forms,
-     * of host memory only in the Async one.
+     * CUDA's "API synchronization behavior": a memset of device memory is asynchronous in both
+     * forms, a memset of host memory only in the Async form.
      */
     return sg_issue(s, &o->op,
                     !async && !o->device                                       ? SG_ISSUE_SYNC

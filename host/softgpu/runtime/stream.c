@@ -17,8 +17,9 @@
 
 #include "runtime/runtime.h"
 
-/* Operations that may be pending in a stream before issuing another one waits. NVIDIA's driver
- * waits too (at about 1024 launches); without a bound a client could fill all memory. */
+/* Number of operations that may be pending in a stream before issuing another one waits.
+   NVIDIA's driver waits, too (at about 1024 launches); without a limit a client could fill all
+   memory. */
 #define SG_STREAM_PENDING_MAX 16384
 
 /* The interpreter runs on this stack; 8 MiB per stream would be a lot of address space. */
@@ -28,7 +29,7 @@ _Atomic unsigned sg_captures;
 _Thread_local struct sg_genv *sg_genv_now;
 static _Atomic unsigned long long next_stream_id = 1;
 
-/* ---- what streams to come wait for ---- */
+/* ---- dependencies of future streams ---- */
 
 struct sg_deps {
     unsigned n;
@@ -42,7 +43,8 @@ void sg_deps_free(struct sg_deps *d)
     free(d);
 }
 
-/* Those of a and b (each may be NULL) that are not complete yet, with room for one more; NULL: no memory. */
+/* The incomplete dependencies of a and b (each may be NULL), with room for one more. NULL: out
+   of memory. */
 static struct sg_deps *deps_pending(const struct sg_deps *a, const struct sg_deps *b)
 {
     const struct sg_deps *from[2] = {a, b};
@@ -110,8 +112,9 @@ static void stream_free(struct sg_obj *obj)
 }
 
 /*
- * A context's default stream is made with ctx->legacy still NULL. It is a part of the context: who has a reference to
- * it has one to the context. A green context's is in the list of the primary context's streams all the same.
+ * A context's default stream is created with ctx->legacy still NULL. It is part of the context: a
+ * reference to it is a reference to the context. A green context's default stream is still in the
+ * list of the primary context's streams.
  */
 CUresult sg_stream_new(struct sg_ctx *self, unsigned flags, int priority, struct sg_stream **out)
 {
@@ -141,11 +144,12 @@ CUresult sg_stream_new(struct sg_ctx *self, unsigned flags, int priority, struct
         if (green && !s->legacy)
             sg_obj_get(&green->obj);
         pthread_mutex_lock(&ctx->issue);
-        if (ctx->gates || self->gates) /* a primary context's are those of its green contexts too */
+        /* a primary context's streams include those of its green contexts */
+        if (ctx->gates || self->gates)
             s->first = deps_pending(ctx->gates, green ? green->gates : NULL);
         if ((ctx->gates || self->gates) && !s->first) {
             pthread_mutex_unlock(&ctx->issue);
-            sg_obj_end(&s->obj); /* nobody else has seen it */
+            sg_obj_end(&s->obj); /* no other thread has seen it */
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
         sg_obj_get(&s->obj); /* the list's reference */
@@ -273,7 +277,7 @@ static CUresult op_execute(struct sg_op *op, struct sg_stream *s)
         r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (r == CUDA_SUCCESS || op->run_always)
         r = op->run(op, s);
-    /* Release first: a waiter may rely on everything having been released at completion. */
+    /* Release first: a waiter may rely on everything being released at completion. */
     sg_op_end(op);
     complete(s, seq);
     return r;
@@ -321,7 +325,7 @@ static bool start_thread_locked(struct sg_stream *s)
     s->thread = pthread_create(&t, &attr, stream_main, s) == 0;
     pthread_attr_destroy(&attr);
     if (!s->thread)
-        sg_obj_put(&s->obj); /* the caller holds one, so this is not the last */
+        sg_obj_put(&s->obj); /* the caller holds a reference, so this is not the last */
     return s->thread;
 }
 
@@ -344,7 +348,7 @@ static bool enqueue(struct sg_stream *s, struct sg_op *op)
     return ok;
 }
 
-/* Adds what the default-stream rules ask for. Under the issue lock. */
+/* Adds the dependencies of the default-stream rules. Under the issue lock. */
 static bool add_implicit_deps(struct sg_op *op, struct sg_stream *s)
 {
     struct sg_ctx *ctx = s->ctx;
@@ -391,7 +395,8 @@ CUresult sg_issue(struct sg_stream *s, struct sg_op *op, enum sg_issue_mode mode
         sg_op_end(op);
         return r;
     }
-    first = s->first; /* op has them; not under the lock: the last reference to a context may be among them */
+    /* op holds them; not under the lock: this may drop the last reference to a context */
+    first = s->first;
     s->first = NULL;
     op->seq = atomic_load(&s->submitted) + 1;
     atomic_store(&s->submitted, op->seq);
@@ -399,8 +404,7 @@ CUresult sg_issue(struct sg_stream *s, struct sg_op *op, enum sg_issue_mode mode
         op->issued(op, s);
     if (mode == SG_ISSUE_ASYNC ||
         (mode == SG_ISSUE_INLINE && (op->ndeps || atomic_load(&s->completed) != op->seq - 1)))
-        queued = enqueue(
-            s, op); /* no thread to be had, or the stream has just been destroyed: the caller does it */
+        queued = enqueue(s, op); /* no thread, or the stream was just destroyed: run it here */
     pthread_mutex_unlock(&ctx->issue);
     sg_deps_free(first);
     if (queued)
@@ -408,7 +412,7 @@ CUresult sg_issue(struct sg_stream *s, struct sg_op *op, enum sg_issue_mode mode
     r = op_execute(op, s);
     if (mode == SG_ISSUE_SYNC)
         return sg_see_fault(ctx) != CUDA_SUCCESS ? sg_see_fault(ctx) : r;
-    /* That the caller happened to do it itself is no reason to tell more than otherwise. */
+    /* The result does not depend on whether the caller happened to run the operation itself. */
     return r == (CUresult)atomic_load(&ctx->fault) ? CUDA_SUCCESS : r;
 }
 
@@ -445,7 +449,8 @@ bool sg_ctx_has(const struct sg_ctx *ctx, const struct sg_stream *s)
     return ctx == s->green || ctx == s->ctx;
 }
 
-/* Is o to be waited for with all of self, or, with a legacy stream, with that? */
+/* True if o belongs to the streams waited for with self or, for a legacy stream, with that
+   stream. */
 static bool goes_with(const struct sg_ctx *self, const struct sg_stream *legacy, const struct sg_stream *o)
 {
     if (!legacy)

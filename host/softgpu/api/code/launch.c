@@ -58,9 +58,10 @@ CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, 
 }
 
 /*
- * Honoured, ignored as a hint (the manual promises no effect of the others; full serialisation, which is what
- * happens, is within what PROGRAMMATIC_STREAM_SERIALIZATION allows; of PREFERRED_CLUSTER_DIMENSION see
- * check_preferred_cluster()), or refused by name.
+ * Honours the attribute, ignores it as a hint, or refuses it by name. (The manual promises no
+ * effect of the ignored attributes; the full serialisation used here is allowed by
+ * PROGRAMMATIC_STREAM_SERIALIZATION; for PREFERRED_CLUSTER_DIMENSION see
+ * check_preferred_cluster().)
  */
 static CUresult apply_attribute(struct sg_launch_request *q, const CUlaunchAttribute *a)
 {
@@ -82,8 +83,9 @@ static CUresult apply_attribute(struct sg_launch_request *q, const CUlaunchAttri
     }
 }
 
-/* Clusters are always of the regular size, which the preferred one allows; but it must be a multiple of that and divide
- * the grid (CUlaunchAttributeID). Without a regular size it has no effect. */
+/* Clusters always have the regular size, which the preferred size allows; but the preferred size
+   must be a multiple of the regular size and divide the grid (CUlaunchAttributeID). Without a
+   regular size it has no effect. */
 static CUresult check_preferred_cluster(const CUlaunchConfig *c, const struct sg_launch_request *q)
 {
     for (unsigned i = 0; i < c->numAttrs && q->cluster[0]; i++) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Launches as before CUDA 4: a function keeps its block shape, shared memory and parameters, which
- * are set one by one. cuLaunch, cuLaunchGrid and cuLaunchGridAsync are one cuLaunchKernel with them.
+ * Launches as before CUDA 4: a function stores its block shape, shared memory and parameters, which
+ * are set one by one. cuLaunch, cuLaunchGrid and cuLaunchGridAsync are equivalent to a
+ * cuLaunchKernel with these values.
  */
 #include <stdlib.h>
 
@@ -9,7 +10,7 @@
 
 #include "lib/driver/driver.h"
 
-/* One launch with what was set. */
+/* Launches with the stored values. */
 static CUresult launch(CUfunction hfunc, int width, int height, CUstream stream)
 {
     SG_AUTO struct sg_func *f = NULL;

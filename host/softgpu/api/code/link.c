@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Driver API: the linker, for what an interpreter can link: PTX, alone or in fat binaries. The result
- * is one PTX text (ptx/link.c).
+ * Driver API: the linker, for inputs that an interpreter can link: PTX, alone or in fat binaries.
+ * The result is a single PTX text (ptx/link.c).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,13 +11,14 @@
 
 struct sg_link {
     struct sg_obj obj;
-    int device; /* of its context */
+    int device; /* device of its context */
     struct sg_jit jit;
     pthread_mutex_t lock;
     SG_OWNED struct sg_image *in; /* PTX texts */
-    char (*names)[64];            /* what the caller calls them */
+    char (*names)[64];            /* names given by the caller */
     uint32_t n, cap;
-    uint64_t left;        /* bytes of text that further inputs may have: all have what a single image may */
+    /* bytes of text left for further inputs; all together are limited like a single image */
+    uint64_t left;
     struct sg_image done; /* cuLinkComplete's result, which lives as long as the link state */
 };
 
@@ -61,7 +62,7 @@ CUresult sgd_cuLinkCreate_v2(struct sg_ctx *ctx, unsigned int numOptions, CUjit_
 
 #define INPUTS_MAX 65536u
 
-/* Errors of an input are those of the call that adds it, with a line in the state's log. */
+/* Reports errors of an input in the call that adds it, with a line in the state's log. */
 static CUresult check_input(struct sg_link *l, const struct sg_image *img)
 {
     struct sg_module *m;
@@ -71,7 +72,7 @@ static CUresult check_input(struct sg_link *l, const struct sg_image *img)
         sg_jit_error(&l->jit, sg_last_error_detail());
         return r;
     }
-    if (img->shadowed) /* may have no part in the result */
+    if (img->shadowed) /* may not become part of the result */
         return CUDA_SUCCESS;
     r = sg_ptx_parse(img, &l->jit, &m);
     if (r == CUDA_SUCCESS)
@@ -119,7 +120,7 @@ static CUresult keep(struct sg_link *l, struct sg_image *img, const char *name)
     return CUDA_SUCCESS;
 }
 
-/* The contents of objects and archives, before any of it is kept. */
+/* Contents of objects and archives, before any of them is added. */
 struct taken {
     SG_LENT struct sg_link *l;
     SG_OWNED struct sg_image *img;
@@ -157,9 +158,9 @@ static CUresult take(const uint8_t *data, size_t n, void *arg)
 }
 
 /*
- * All PTX of an object or an archive is linked. An object without any cannot be run; of a library that is
- * not said: a program may name one, such as libcudadevrt, of which it needs nothing, or nothing that
- * is not here. What is missing in the end is found by cuLinkComplete.
+ * All PTX of an object or an archive is linked. An object without PTX cannot run; a library without
+ * PTX is accepted: a program may name a library, such as libcudadevrt, of which it needs nothing,
+ * or only functions provided here. cuLinkComplete reports names that are missing in the end.
  */
 static CUresult add_objects(struct sg_link *l, bool library, const void *data, size_t size, const char *name)
 {
@@ -243,7 +244,7 @@ CUresult sgd_cuLinkAddFile_v2(struct sg_link *l, CUjitInputType type, const char
     return r;
 }
 
-/* A link that is asked for must be complete; so the log of the linker says what is missing. */
+/* An explicit link must be complete, so the linker's log lists the missing names. */
 static CUresult undefined(struct sg_link *l, const struct sg_module *m)
 {
     const char *name = sg_module_undefined(m);
@@ -262,7 +263,7 @@ static CUresult undefined(struct sg_link *l, const struct sg_module *m)
     return sg_fail(CUDA_ERROR_INVALID_PTX, "%s", text);
 }
 
-/* The option goes with the code: the linked text says it in a pragma. */
+/* The option is stored with the code, as a pragma in the linked text. */
 static CUresult note_registers(struct sg_image *img, uint32_t most)
 {
     char note[64];
@@ -277,7 +278,7 @@ static CUresult note_registers(struct sg_image *img, uint32_t most)
     return CUDA_SUCCESS;
 }
 
-/* Links what was added into l->done, and checks it. */
+/* Links all inputs into l->done, and checks the result. */
 static CUresult complete(struct sg_link *l)
 {
     const char **names = calloc(l->n, sizeof(*names));

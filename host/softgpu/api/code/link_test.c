@@ -26,7 +26,8 @@ void test_linker(void **state)
     ctx_end(c);
 }
 
-/* A broken input is refused where it is added (the manual's errors of cuLinkAddData), with a line in the log. */
+/* A broken input is refused where it is added (the manual's errors of cuLinkAddData), with a
+   line in the log. */
 void test_linker_inputs(void **state)
 {
 #define TOP ".target sm_80\n.address_size 64\n.visible .entry k()\n{\n"

@@ -121,7 +121,8 @@ CUresult sgd_cuFuncSetAttribute(struct sg_ctx *ctx, CUfunction hfunc, CUfunction
 
 CUresult CUDAAPI cuFuncGetName(const char **name, CUfunction hfunc)
 {
-    struct sg_ctx *ctx = NULL; /* none is needed: kernels, which would need one, are asked directly */
+    /* no context is needed: kernels, which would need one, are queried directly */
+    struct sg_ctx *ctx = NULL;
 
     SG_INIT();
     if (!name || !hfunc)

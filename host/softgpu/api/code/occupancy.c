@@ -51,7 +51,7 @@ CUresult sgd_cuOccupancyMaxPotentialBlockSizeWithFlags(struct sg_ctx *ctx, int *
 
     if (blockSizeLimit && blockSizeLimit < limit)
         limit = blockSizeLimit;
-    /* From large to small in whole warps: of equally good ones the largest wins. */
+    /* From large to small in whole warps: of equally good block sizes the largest wins. */
     for (int b = round_up(limit, SG_WARP_SIZE); b > 0; b -= SG_WARP_SIZE) {
         int block = min_int(b, limit);
         size_t dynamic = blockSizeToDynamicSMemSize ? blockSizeToDynamicSMemSize(block) : dynamicSMemSize;
@@ -141,7 +141,7 @@ CUresult sgd_cuOccupancyMaxActiveClusters(struct sg_ctx *ctx, int *numClusters, 
         : size[0] > SG_CLUSTER_MAX || size[1] > SG_CLUSTER_MAX || size[2] > SG_CLUSTER_MAX
             ? SG_CLUSTER_MAX + 1
             : size[0] * size[1] * size[2];
-    /* What the device does not launch at all is never resident. */
+    /* A cluster that the device cannot launch is never resident. */
     *numClusters = n == 0 || (n > 1 && n > sg_cluster_limit(f)) ? 0 : (int)(blocks / n);
     return CUDA_SUCCESS;
 }

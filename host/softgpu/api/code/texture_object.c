@@ -4,7 +4,7 @@
 
 #include "api/api.h"
 
-/* The object behind a handle of one of the two types; documented: CUDA_ERROR_INVALID_VALUE. */
+/* The object behind a handle of the given type; documented: CUDA_ERROR_INVALID_VALUE. */
 CUresult sg_texobj_get(uint64_t h, enum sg_type type, struct sg_texobj **out)
 {
     *out = sg_lookup(h, type);
@@ -13,8 +13,8 @@ CUresult sg_texobj_get(uint64_t h, enum sg_type type, struct sg_texobj **out)
     return sg_fail(CUDA_ERROR_INVALID_VALUE, "0x%llx: no such object", (unsigned long long)h);
 }
 
-/* Objects that were destroyed while work was queued that may use them: handles. Made with the object: taking away
-   must not fail. */
+/* Handles of objects that were destroyed while queued work may use them. The entry is allocated
+   together with the object, because destroying must not fail. */
 static pthread_mutex_t retired_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct retired {
     SG_OWNED struct retired *next;

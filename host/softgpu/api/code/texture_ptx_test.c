@@ -189,7 +189,8 @@ static void test_offsets(void **state)
         assert_true(f_of(out[i][0]) == at2 && f_of(out[i][1]) == at2 + 0.5f); /* row 1 - 1 */
         assert_true(f_of(out[i][2]) == at1 && f_of(out[i][3]) == at1 + 0.25f);
         assert_true(f_of(out[i][4]) == 30 + (float)(i ? i - 1 : 0));
-        /* around (3 + 1, 1.5): columns 3 and 4, rows 1 and 2; from the lower left, against the clock */
+        /* around (3 + 1, 1.5): columns 3 and 4, rows 1 and 2; from the lower left, against the
+           clock */
         assert_true(f_of(out[i][8]) == 23.25f && f_of(out[i][9]) == 24.25f && f_of(out[i][10]) == 14.25f &&
                     f_of(out[i][11]) == 13.25f);
     }
@@ -289,8 +290,8 @@ static void test_reductions(void **state)
 }
 
 /*
- * Elements of 8 bytes in rows of 12: no access is in two lines of the cache, where a locked one would stop every processor.
- * Clamped are the last 8 bytes of the row that are one element.
+ * Elements of 8 bytes in rows of 12: no access is in two lines of the cache, where a locked one
+ * would stop every processor. Clamped are the last 8 bytes of the row that are one element.
  */
 static void test_reductions_aligned(void **state)
 {

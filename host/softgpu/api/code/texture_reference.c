@@ -76,7 +76,7 @@ CUresult sgd_cuTexRefDestroy(struct sg_texref *t)
     return sg_obj_unregister(&t->obj) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* What is bound to a module's reference is what a launch fetches through: nothing is left to do. */
+/* A launch fetches through the object bound to the module's reference: nothing is left to do. */
 CUresult sgd_cuParamSetTexRef(CUfunction hfunc, int texunit, struct sg_texref *t)
 {
     SG_AUTO struct sg_func *f = NULL;
@@ -84,13 +84,13 @@ CUresult sgd_cuParamSetTexRef(CUfunction hfunc, int texunit, struct sg_texref *t
 
     if (r != CUDA_SUCCESS)
         return r;
-    /* Documented: the reference is a module's, the unit is the default one. */
+    /* Documented: the reference belongs to a module, the unit is the default. */
     return t->of_module && texunit == CU_PARAM_TR_DEFAULT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- binding ---- */
 
-/* Binds res when an object could be made of it. */
+/* Binds res if an object can be created from it. */
 static CUresult bind(struct sg_texref *t, const CUDA_RESOURCE_DESC *res, CUdeviceptr address)
 {
     SG_AUTO struct sg_texobj *o = NULL;
@@ -140,7 +140,8 @@ CUresult sgd_cuTexRefSetAddress_v2(size_t *ByteOffset, struct sg_texref *t, CUde
     const CUdeviceptr align = (CUdeviceptr)sg_attr(0, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT);
     CUresult r;
 
-    /* What is not aligned is bound from the aligned address below; the caller adds the offset. */
+    /* A misaligned address is bound from the aligned address below it; the caller adds the
+       offset. */
     if ((dptr % align && !ByteOffset) || bytes > SIZE_MAX - align)
         return CUDA_ERROR_INVALID_VALUE;
     res.res.linear.devPtr = dptr - dptr % align;

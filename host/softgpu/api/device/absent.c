@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Driver API: the decompression engine, which the device does not have. Other absent features: api/entries.def. */
+/* Driver API: the decompression engine, which the device lacks. Other absent features:
+   api/entries.def. */
 #include "api/api.h"
 
 CUresult CUDAAPI cuMemBatchDecompressAsync(CUmemDecompressParams *paramsArray, size_t count,

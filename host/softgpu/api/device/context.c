@@ -45,7 +45,7 @@ CUresult sg_thread_get(struct sg_tls **out)
 
 CUresult sg_ctx_named(CUcontext h, struct sg_ctx **out)
 {
-    struct sg_ctx *current; /* also set, without a reference, where it has ended */
+    struct sg_ctx *current; /* also set, without a reference, if the context has ended */
     CUresult r;
 
     *out = NULL;
@@ -166,7 +166,8 @@ CUresult sgd_cuCtxDestroy_v2(struct sg_tls *t, CUcontext ctx)
     return CUDA_SUCCESS;
 }
 
-/* A usage count, which CUDA had before cuCtxDestroy was said to end a context whatever it is. */
+/* A usage count from older CUDA versions, in which cuCtxDestroy did not end a context
+   unconditionally. */
 CUresult sgd_cuCtxAttach(struct sg_ctx *ctx, CUcontext *pctx)
 {
     atomic_fetch_add(&ctx->attached, 1);
@@ -222,7 +223,7 @@ CUresult sgd_cuCtxSetLimit(struct sg_ctx *ctx, CUlimit limit, size_t value)
     if (limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > 128)
         return CUDA_ERROR_INVALID_VALUE;
     if (limit == CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT && value > SG_PENDING_LAUNCHES_MAX)
-        value = SG_PENDING_LAUNCHES_MAX; /* documented: a driver may clamp */
+        value = SG_PENDING_LAUNCHES_MAX; /* documented: a driver may clamp the value */
     if (limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE) {
         size_t max = (size_t)sg_attr(ctx->device, CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE);
 
@@ -251,8 +252,8 @@ CUresult sgd_cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriori
 }
 
 /*
- * One context's kernels reach the memory that another context, of another device, has allocated. (Copies
- * between contexts need no permission.)
+ * Lets the kernels of a context access the memory allocated by another context, on another device.
+ * (Copies between contexts need no permission.)
  */
 CUresult sgd_cuCtxEnablePeerAccess(struct sg_ctx *ctx, CUcontext peerContext)
 {
@@ -260,7 +261,8 @@ CUresult sgd_cuCtxEnablePeerAccess(struct sg_ctx *ctx, CUcontext peerContext)
 
     if (!peer || peer == ctx)
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (peer->device == ctx->device) /* as documented where cuDeviceCanAccessPeer() says no */
+    /* documented for pairs for which cuDeviceCanAccessPeer() returns 0 */
+    if (peer->device == ctx->device)
         return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     return sg_mem_add_peer(ctx, peer->id);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Driver API: settings of GPU core dumps, stored and read back as documented. No dump is ever
- * written, so enabling one is refused.
+ * Driver API: settings of GPU core dumps, stored and returned as documented. No dump is ever
+ * written, so enabling dumps is refused.
  */
 #include "api/api.h"
 

@@ -5,7 +5,8 @@
 
 #include "api/api.h"
 
-/* Stable and ours: the text is what the 16 bytes spell. The last byte counts devices. */
+/* A stable identifier of this implementation: the 16 bytes spell a text. The last byte numbers
+   the devices. */
 static const char device_uuid[16] = {'v', 'g', 'p', 'u', '-', 'c', 'u', 'd',
                                      'a', '-', 's', 'o', 'f', 't', '0', '0'};
 /* A domain that firmware does not give to real devices on common machines. */
@@ -103,7 +104,7 @@ CUresult sgd_cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice pe
 
 CUresult sgd_cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib)
 {
-    /* Arrays have no address, and a texture or surface is one of its context. */
+    /* Arrays have no address, and a texture or surface belongs to its context. */
     *value = attrib == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED ||
              attrib == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
     return CUDA_SUCCESS;

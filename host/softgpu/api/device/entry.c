@@ -17,7 +17,7 @@ CUresult CUDAAPI cuDriverGetVersion(int *driverVersion)
     return CUDA_SUCCESS;
 }
 
-/* Behind every generated entry point that has no other definition. */
+/* Called by every generated entry point without another definition. */
 int sg_unsupported(const char *name)
 {
     CUresult r = sg_check_init();

@@ -12,20 +12,20 @@
 #define SPLIT_FLAGS \
     ((unsigned)CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING | \
      (unsigned)CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE)
-#define RESOURCES_MAX 256u /* of one descriptor: there are no more multiprocessors */
+#define RESOURCES_MAX 256u /* per descriptor: the maximum number of multiprocessors */
 
-/* Our part of a CUdevResource. It is in the program's memory, so it is checked. */
+/* The private part of a CUdevResource. It is in the program's memory, so it is checked. */
 struct hidden {
     uint64_t magic;
-    uint64_t split; /* 0: of a device or context; else which call made it, by splitting one of these */
+    uint64_t split; /* 0: from a device or context; else identifies the call that split it off */
     struct sg_sms sms;
     int device;
-    uint32_t rest; /* 1: what cuDevSmResourceSplit left over, which may be split again */
+    uint32_t rest; /* 1: the remainder of cuDevSmResourceSplit, which may be split again */
 };
 #define MAGIC 0x7667707573726573ull
 _Static_assert(sizeof(struct hidden) <= sizeof(((CUdevResource *)0)->_internal_padding), "room");
 
-/* A descriptor: there is no call to end one. */
+/* A descriptor; no call destroys it. */
 struct sg_rdesc {
     struct sg_obj obj;
     struct sg_sms sms;
@@ -57,7 +57,7 @@ static void add(struct sg_sms *to, const struct sg_sms *s)
         to->bits[i] |= s->bits[i];
 }
 
-/* Takes the n lowest ones out of *from. */
+/* Removes the n lowest multiprocessors from *from and returns them. */
 static struct sg_sms take(struct sg_sms *from, unsigned n)
 {
     struct sg_sms out = {0};
@@ -85,8 +85,8 @@ static struct sg_sms all_of(int device)
 }
 
 /*
- * The guideline of cuda.h for each architecture; where there are fewer multiprocessors, all of them are
- * one group. The alignment divides their number, as CUdevSmResource says.
+ * The guideline of cuda.h for each architecture; if there are fewer multiprocessors, all of them
+ * form a group. The alignment divides their number, as required by CUdevSmResource.
  */
 static void granularity(int device, unsigned count, bool ignore, unsigned *min, unsigned *align)
 {
@@ -211,7 +211,8 @@ CUresult sgd_cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nb
     return CUDA_SUCCESS;
 }
 
-/* What a CU_DEV_SM_RESOURCE_GROUP_PARAMS holds; cuda.h before 13.5 has no name for the fifth member. */
+/* The contents of a CU_DEV_SM_RESOURCE_GROUP_PARAMS; cuda.h before 13.5 has no name for the
+   fifth member. */
 struct group {
     unsigned int sms, together, preferred, flags, domain, reserved[11];
 };
@@ -238,8 +239,8 @@ static CUresult group_check(const struct group *g, unsigned available, unsigned 
 }
 
 /*
- * How many multiprocessors the group gets of those that are left; 0: none. All of them are alike, so that any
- * can be scheduled together.
+ * Number of the remaining multiprocessors that the group receives; 0: none. All are equivalent, so
+ * any of them can be scheduled together.
  */
 static unsigned group_size(const struct group *g, unsigned left, unsigned together)
 {
@@ -269,7 +270,7 @@ CUresult sgd_cuDevSmResourceSplit(CUdevResource *result, unsigned int nbGroups, 
                        "cuDevSmResourceSplit: a group is split again through a green context only");
     granularity(h.device, h.sms.count, false, &min, &align);
     rest = h;
-    /* Nothing is written before all of it is known to fit. */
+    /* Writes nothing before all groups are known to fit. */
     for (unsigned i = 0; i < nbGroups; i++) {
         memcpy(&g, &groupParams[i], sizeof(g));
         r = group_check(&g, h.sms.count,
@@ -412,7 +413,7 @@ CUresult sg_green_get(CUgreenCtx h, struct sg_green **out)
     return sg_ctx_alive((*out)->ctx) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-/* A capture can only end through its stream, which nobody can name any more. */
+/* A capture can only end through its stream, which has no valid handle any more. */
 static void abandon_captures(struct sg_ctx *ctx)
 {
     pthread_mutex_lock(&ctx->base->issue);
@@ -496,7 +497,7 @@ CUresult sgd_cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long *greenCtxId
     if (r != CUDA_SUCCESS)
         return r;
     if (sg_current_self(ctx) == ctx)
-        return CUDA_ERROR_INVALID_CONTEXT; /* no green one */
+        return CUDA_ERROR_INVALID_CONTEXT; /* not a green context */
     *greenCtxId = sg_current_self(ctx)->id;
     return CUDA_SUCCESS;
 }

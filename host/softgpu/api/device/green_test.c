@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Multiprocessors as a resource, where there are enough of them: the guideline of cuda.h for each
- * architecture, what is left over, and kernels that stay where they belong. In a process of its own, which
- * says "right" or which line is wrong (api/device/devices_test.c).
+ * architecture, what is left over, and kernels that stay where they belong. In a process of its
+ * own, which says "right" or which line is wrong (api/device/devices_test.c).
  */
 #include "api/api_test.h"
 #include "softgpu/newer.h"
@@ -88,7 +88,8 @@ static CU_DEV_SM_RESOURCE_GROUP_PARAMS group(const unsigned *members)
     return g;
 }
 
-/* Groups of different sizes. `most`: that may be scheduled together; `usual`: that are, where nothing is said. */
+/* Groups of different sizes. `most`: that may be scheduled together; `usual`: that are, where
+   nothing is said. */
 static int groups(CUdevice d, unsigned most, unsigned usual)
 {
     CU_DEV_SM_RESOURCE_GROUP_PARAMS g[3], bad[10];
@@ -219,7 +220,8 @@ static void CUDA_CB wait_for(void *go)
         usleep(100);
 }
 
-/* Work in a green context's default stream goes on after the context's last other reference is gone. */
+/* Work in a green context's default stream goes on after the context's last other reference is
+   gone. */
 void test_green_ends(void **state)
 {
     static _Atomic bool go;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Branches of graphs. A branch is held with a gate, which the test opens when it has seen what the other
- * branches do meanwhile; tests/conform has branches that wait for each other.
+ * Branches of graphs. A branch is held with a gate, which the test opens when it has seen what the
+ * other branches do meanwhile; tests/conform has branches that wait for each other.
  */
 #include "api/api_test.h"
 
@@ -89,7 +89,8 @@ static void test_at_once(void **state)
     ctx_end(c);
 }
 
-/* An event node stands for its launch; within a launch, a wait comes after a record that stands before it. */
+/* An event node stands for its launch; within a launch, a wait comes after a record that stands
+   before it. */
 static void test_event_order(void **state)
 {
     struct gate held = GATE_INIT, other = GATE_INIT;

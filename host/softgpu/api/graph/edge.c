@@ -11,7 +11,7 @@ struct list {
     CUgraphNode *a, *b; /* b NULL: nodes, not edges */
     size_t room, n;
     CUgraphEdgeData *edge; /* may be NULL */
-    bool lossy;            /* what is not ordinary had no place to go */
+    bool lossy;            /* edge data that is not ordinary was dropped for lack of an array */
 };
 
 static void put(struct list *l, const struct sg_node *a, const struct sg_node *b, CUgraphEdgeData edge)
@@ -35,7 +35,7 @@ static CUresult finish(struct list *l, size_t *n)
         l->a[i] = NULL;
         if (l->b)
             l->b[i] = NULL;
-    } /* edge data beyond the last edge stays as it is: cuda.h speaks of the nodes alone */
+    } /* edge data after the last edge stays unchanged: cuda.h specifies this only for nodes */
     *n = l->a && l->n > l->room ? l->room : l->n;
     return CUDA_SUCCESS;
 }

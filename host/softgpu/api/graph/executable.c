@@ -8,7 +8,7 @@
     (CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD | \
      CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)
 
-/* Its graph may be instantiated again, and no kernel launches it. */
+/* Allows the graph to be instantiated again, and prevents launches by kernels. */
 static void leave_graph(struct sg_graph_exec *x)
 {
     pthread_mutex_lock(&sg_graph_lock);
@@ -160,7 +160,7 @@ CUresult sgd_cuGraphExecDestroy(struct sg_graph_exec *x)
 
 /* ---- launch ---- */
 
-/* There is nowhere to bring it: the first launch is as fast as the others. */
+/* There is no device to upload to: the first launch is as fast as later launches. */
 CUresult sgd_cuGraphUpload(struct sg_ctx *ctx, struct sg_graph_exec *x, CUstream hStream)
 {
     SG_AUTO struct sg_stream *s = NULL;

@@ -32,7 +32,7 @@ CUresult sgd_cuGraphDestroy(struct sg_graph *g)
 
 /* ---- nodes ---- */
 
-/* The context of a node: the one named, else the current one. */
+/* The context of a node: the given context, else the current context. */
 static CUresult node_ctx(CUcontext h, struct sg_ctx **out)
 {
     CUresult r = CUDA_SUCCESS;
@@ -51,7 +51,8 @@ static CUresult node_ctx(CUcontext h, struct sg_ctx **out)
     return CUDA_SUCCESS;
 }
 
-/* ... of a kernel: documented to be ignored where the node has a function, which is of the current one. */
+/* The same for a kernel: documented to be ignored if the node has a function, which belongs to
+   the current context. */
 static CUresult kernel_ctx(const CUDA_KERNEL_NODE_PARAMS *p, struct sg_ctx **out)
 {
     CUresult r = node_ctx(p->ctx, out);
@@ -151,7 +152,7 @@ static void *sg_memdup(const void *p, size_t n)
     return copy ? memcpy(copy, p, n) : NULL;
 }
 
-/* A copy of g: operations are shared, edges are the same. Under the lock. */
+/* Copies g: operations are shared, edges are equal. Under the lock. */
 static CUresult clone_locked(struct sg_graph *g, struct sg_graph *to, unsigned depth)
 {
     if (depth == SG_NEST_MAX)
@@ -273,7 +274,8 @@ CUresult sgd_cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph,
     CUresult r;
 
     SG_GRAPH(g, hGraph);
-    /* At once: g may be moved below another graph, and the copy's level would be what it was. */
+    /* In a single critical section: g may be moved below another graph, and the copy would keep
+       the old level. */
     pthread_mutex_lock(&sg_graph_lock);
     r = clone(child, g, &copy);
     if (r == CUDA_SUCCESS) {

@@ -420,7 +420,8 @@ static void *launch_in_default_stream(void *arg)
 
 #define PENDING_MAX 16384 /* operations of a stream; issuing one more waits */
 
-/* A launch that is refused in the end gives its memory up; so had another thread, which freed it meanwhile. */
+/* A launch that is refused in the end gives its memory up; so had another thread, which freed it
+   meanwhile. */
 static void test_freed_while_refused(void **state)
 {
     CUcontext c = ctx_begin();

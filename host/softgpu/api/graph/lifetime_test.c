@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Objects of graphs that name each other, ended in every order: what is named stays, or the name goes with it. */
+/* Objects of graphs that name each other, ended in every order: what is named stays, or the name
+   goes with it. */
 #include "api/api_test.h"
 
 #define NEST_MAX 64
@@ -44,7 +45,8 @@ static CUresult add_condition(CUgraph g, CUcontext c, CUgraphConditionalHandle h
     return cuGraphAddNode_v2(node, g, NULL, NULL, 0, &p);
 }
 
-/* While a stream captures into a graph, its nodes and the graph stay (documented with cuStreamGetCaptureInfo). */
+/* While a stream captures into a graph, its nodes and the graph stay (documented with
+   cuStreamGetCaptureInfo). */
 static void test_capture_front(void **state)
 {
     CUcontext c = ctx_begin();
@@ -217,7 +219,8 @@ static void test_nesting(void **state)
     ctx_end(c);
 }
 
-/* A graph that has g at the lowest of so many levels, each of which may have branches. Takes g over. */
+/* A graph that has g at the lowest of so many levels, each of which may have branches. Takes g
+   over. */
 static CUgraph nested_with(CUgraph g, int levels, bool branches)
 {
     CUgraphNode n;
@@ -250,7 +253,8 @@ static CUgraph launching(CUgraphExec x, CUstream s)
     return g;
 }
 
-/* Children within captured launches within children: one bound for the sum, since each is in the stack of a thread. */
+/* Children within captured launches within children: one bound for the sum, since each is in the
+   stack of a thread. */
 static void test_nesting_of_both(void **state)
 {
     CUcontext c = ctx_begin();
@@ -298,7 +302,8 @@ static CUgraph with_child(int below, int beside)
     return g;
 }
 
-/* ... also where a child is exchanged: the same steps in the same graphs, and not deeper than they may be. */
+/* ... also where a child is exchanged: the same steps in the same graphs, and not deeper than
+   they may be. */
 static void test_nesting_exchanged(void **state)
 {
     CUcontext c = ctx_begin();
@@ -348,7 +353,8 @@ static void test_nesting_exchanged(void **state)
 #define FORGET (UINT64_C(2) << 56) /* cudaStreamGraphFireAndForget */
 #define DEPTH_EXCEEDED 65u         /* cudaErrorLaunchMaxDepthExceeded */
 
-/* A graph of NEST_MAX levels for launches from the device. Its kernel launches x and says in *result how that went. */
+/* A graph of NEST_MAX levels for launches from the device. Its kernel launches x and says in
+   *result how that went. */
 static CUgraphExec forgetting(CUfunction f, CUgraphExec x, CUdeviceptr result)
 {
     uint64_t exec = (uint64_t)(uintptr_t)x, mode = FORGET;
@@ -416,7 +422,8 @@ static void test_nesting_from_device(void **state)
     ctx_end(c);
 }
 
-/* Copies of a graph in itself and launches within launches double with each call: until there are 1 << 20 nodes and graphs. */
+/* Copies of a graph in itself and launches within launches double with each call: until there
+   are 1 << 20 nodes and graphs. */
 static void test_doubling(void **state)
 {
     CUcontext c = ctx_begin();
@@ -494,7 +501,8 @@ static void test_count_of_nodes(void **state)
     OK(cuGraphDestroy(kept));
 }
 
-/* A launch that was captured behind a record of its graph waits for the event as it was before, not for itself. */
+/* A launch that was captured behind a record of its graph waits for the event as it was before,
+   not for itself. */
 static void test_event_of_own_launch(void **state)
 {
     CUcontext c = ctx_begin();

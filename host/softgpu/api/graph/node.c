@@ -5,7 +5,7 @@
 
 #include "api/api.h"
 
-/* Gives a node of that type another operation, which is taken over. */
+/* Replaces the operation of a node of that type; takes ownership of the new operation. */
 static CUresult replace_op(CUgraphNode hNode, CUgraphNodeType type, struct sg_op *op, struct sg_node **out)
 {
     SG_AUTO struct sg_node *n = SG_LOOKUP(hNode, SG_T_NODE);
@@ -235,7 +235,8 @@ CUresult sgd_cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphN
 
 #define SG_ATTRS 64
 
-/* Values that are stored and given back; they are hints, but for COOPERATIVE and CLUSTER_DIMENSION. */
+/* Attributes that are stored and returned; all are hints, except COOPERATIVE and
+   CLUSTER_DIMENSION. */
 static bool is_attribute(CUkernelNodeAttrID attr)
 {
     switch (attr) {
@@ -360,7 +361,8 @@ static CUresult refuse_any(const CUgraphNodeParams *p)
     return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "graph nodes of type %d", (int)p->type);
 }
 
-/* The node first, then its edges: only kernels can have such, and those can be taken back. */
+/* Adds the node first, then its edges: only kernel nodes can have such edges, and these can be
+   removed again. */
 static CUresult add_with_edges(CUgraphNode *out, CUgraph hGraph, const CUgraphNode *dependencies,
                                const CUgraphEdgeData *data, size_t n, CUgraphNodeParams *p)
 {

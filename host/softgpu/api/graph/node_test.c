@@ -301,7 +301,8 @@ static void test_captured_memop(void **state)
     ctx_end(c);
 }
 
-/* A cooperative node is held to what a cooperative launch is held to, whichever call makes it so or so large. */
+/* A cooperative node is held to what a cooperative launch is held to, whichever call makes it so
+   or so large. */
 static void test_cooperative(void **state)
 {
     CUkernelNodeAttrValue on = {.cooperative = 1}, is;

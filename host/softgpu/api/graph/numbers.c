@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Driver API: numbers of graphs and nodes, which are those of their handles, shorter. */
+/* Driver API: numbers of graphs and nodes, derived from their handles, but shorter. */
 #include "api/api.h"
 
 static unsigned number_of(const struct sg_obj *obj)
@@ -25,7 +25,7 @@ CUresult sgd_cuGraphNodeGetLocalId(struct sg_node *n, unsigned int *nodeId)
     return CUDA_SUCCESS;
 }
 
-/* The graph that the node is in; 0: it was taken out. */
+/* The graph that contains the node; 0: it was removed. */
 static uint64_t graph_of(const struct sg_node *n)
 {
     uint64_t handle;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Driver API: a graph as a Graphviz file, and the parameters of a node of any type; lib/driver/graph.h. */
+/* Driver API: a graph as a Graphviz file, and the parameters of a node of any type;
+   lib/driver/graph.h. */
 #include <stdlib.h>
 
 #include "api/api.h"
@@ -31,7 +32,7 @@ static CUresult about_alloc(CUgraphNode node, CUdeviceptr *ptr, size_t *bytes)
     return r;
 }
 
-/* Parameters that are kept stay where they are. */
+/* Stored parameters stay at the same address. */
 static CUresult about_memory_operations(CUgraphNode node, unsigned *count)
 {
     CUDA_BATCH_MEM_OP_NODE_PARAMS p;

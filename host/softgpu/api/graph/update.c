@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Driver API: updating executable graphs. Launches in progress keep the program they started with. */
+/* Driver API: updating executable graphs. Launches in progress keep the program they started
+   with. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,8 +26,9 @@ static struct sg_step *find_step(struct sg_program *p, CUgraphNode hNode)
 }
 
 /*
- * The program of x, to be changed: the one it has unless a launch, or a node that captured one, has it too. A copy
- * costs what a launch costs, and there is at most one for each. NULL: no memory. Under the lock.
+ * The program of x to modify: its own, unless a launch or a node that captured a launch uses it,
+ * too. A copy costs as much as a launch, and each of these needs at most one. NULL: out of memory.
+ * Under the lock.
  */
 static struct sg_program *program_to_change(struct sg_graph_exec *x)
 {
@@ -68,7 +70,8 @@ static bool same_sides(struct sg_op *a, struct sg_op *b)
     return p.srcMemoryType == q.srcMemoryType && p.dstMemoryType == q.dstMemoryType;
 }
 
-/* Documented with cuGraphExecMemcpyNodeSetParams: where memory is mapped does not change. */
+/* Documented for cuGraphExecMemcpyNodeSetParams: the device on which memory is mapped must not
+   change. */
 static bool keeps_sides(struct sg_program *p, CUgraphNode node, struct sg_op *op)
 {
     const struct sg_step *st = find_step(p, node);
@@ -145,14 +148,14 @@ static size_t launch_steps(const struct sg_step *st)
     return st->type == CU_GRAPH_NODE_TYPE_GRAPH && st->gop->op ? sg_graph_op_program(st->gop->op)->steps : 0;
 }
 
-/* Levels down to the lowest one of `with`, as the child of step st. */
+/* Number of levels down to the lowest level of `with`, as the child of step st. */
 static unsigned child_levels(const struct sg_program *p, const struct sg_step *st,
                              const struct sg_program *with)
 {
     return sg_program_level(p, (size_t)(st - p->step)) + 1 + with->levels;
 }
 
-/* The steps of a child are replaced when they are as many, of the same types, and in the same graphs. */
+/* Replaces the steps of a child if their number, their types and their graphs are the same. */
 static CUresult replace_child(struct sg_graph_exec *x, CUgraphNode hNode, const struct sg_program *with)
 {
     struct sg_program *c = sg_program_copy(x->program);
@@ -240,7 +243,7 @@ static bool same_rows(struct sg_op *a, struct sg_op *b)
     return (p.height > 1) == (q.height > 1);
 }
 
-/* What cuda.h says that an update cannot change about a step. */
+/* The properties of a step that an update cannot change, according to cuda.h. */
 static CUgraphExecUpdateResult update_step(const struct sg_step *to, const struct sg_step *is)
 {
     if (to->type != is->type)
@@ -259,7 +262,7 @@ static CUgraphExecUpdateResult update_step(const struct sg_step *to, const struc
     return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
-/* Same nodes with the same edges; what else may differ depends on the type. */
+/* The same nodes with the same edges; allowed differences depend on the type. */
 static CUgraphExecUpdateResult update(struct sg_graph_exec *x, struct sg_program *p, uint64_t *node)
 {
     CUgraphInstantiateResult why;

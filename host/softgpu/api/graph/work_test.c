@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Work of single calls grows as the graph does. Each call is made on a graph and on one eight times as large, and the
- * calling thread's time for the larger one compared with that for the smaller.
+ * Work of single calls grows as the graph does. Each call is made on a graph and on one eight times
+ * as large, and the calling thread's time for the larger one compared with that for the smaller.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -144,7 +144,8 @@ static double small_captures(unsigned n)
     return now() - t;
 }
 
-/* One node that depends on all others: made so, made so by edges, copied, and without them again. */
+/* One node that depends on all others: made so, made so by edges, copied, and without them
+   again. */
 static double dependencies(unsigned n)
 {
     CUgraphNode *nodes = add_empties(graph, n), *to = calloc(n, sizeof(*to)), join;
@@ -228,7 +229,8 @@ static double memory(unsigned n)
     return instantiate();
 }
 
-/* A capture that is to go on behind many nodes, with these: nodes far apart in memory take their time, too. */
+/* A capture that is to go on behind many nodes, with these: nodes far apart in memory take their
+   time, too. */
 static double front(unsigned n)
 {
     CUgraphNode *nodes;
@@ -245,7 +247,8 @@ static double front(unsigned n)
     return t;
 }
 
-/* Nodes that are taken back, as their edges are not as they must be, while many events were recorded in the capture. */
+/* Nodes that are taken back, as their edges are not as they must be, while many events were
+   recorded in the capture. */
 static double taken_back(unsigned n)
 {
     CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_KERNEL};

@@ -26,7 +26,7 @@ static CUresult check_managed(CUdeviceptr ptr, size_t count, struct cua_range *g
     return CUDA_SUCCESS;
 }
 
-/* The host has one node: no NUMA (CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID is -1). */
+/* The host has a single node: no NUMA (CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID is -1). */
 static CUresult check_location(const CUmemLocation *loc, struct cua_place *at)
 {
     if (loc->type == CU_MEM_LOCATION_TYPE_DEVICE && (unsigned)loc->id >= sg_config.ndevices)

@@ -47,11 +47,11 @@ CUresult sgd_cuArrayDestroy(struct sg_array *a)
 CUresult sgd_cuArrayGetPlane(CUarray *pPlaneArray, unsigned int planeIdx)
 {
     (void)pPlaneArray;
-    /* Documented for each format that is not planar; there are no others here. */
+    /* Documented for each format that is not planar; planar formats are not supported. */
     return sg_fail(CUDA_ERROR_INVALID_VALUE, "plane %u of an array that is not planar", planeIdx);
 }
 
-/* Documented for arrays that were not made with CUDA_ARRAY3D_SPARSE; there are no others here. */
+/* Documented for arrays created without CUDA_ARRAY3D_SPARSE; sparse arrays are not supported. */
 CUresult CUDAAPI cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUarray array)
 {
     SG_ARRAY(a, array);
@@ -115,7 +115,7 @@ CUresult sgd_cuDeviceGetTexture1DLinearMaxWidth(size_t *maxWidthInElements, CUar
     return r;
 }
 
-/* ---- copies of one row: documented for 1D arrays ---- */
+/* ---- copies of a row: documented for 1D arrays ---- */
 
 static void end_array(CUDA_MEMCPY3D *p, bool dst, CUarray a, size_t offset)
 {

@@ -332,7 +332,8 @@ static void test_mipmap(void **state)
     ctx_end(c); /* with one left */
 }
 
-/* Nodes with arrays: added, and captured; what they say about themselves; life beyond the handle. */
+/* Nodes with arrays: added, and captured; what they say about themselves; life beyond the
+   handle. */
 static void test_nodes(void **state)
 {
     CUcontext c = ctx_begin();

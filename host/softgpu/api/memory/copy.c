@@ -118,7 +118,8 @@ static CUresult wait_for_other(CUcontext handle)
     return c && handle != current ? cuCtxSynchronize_v2(handle) : CUDA_SUCCESS;
 }
 
-/* Documented: serialised with all work of the two contexts. The copy itself is one of the current context. */
+/* Documented: serialised with all work of both contexts. The copy itself belongs to the current
+   context. */
 static CUresult serialised(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n,
                            CUstream stream)
 {

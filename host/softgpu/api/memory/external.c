@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Driver API: external memory. Memory that was exported as a file descriptor
- * (cuMemExportToShareableHandle) can be imported; each mapped buffer is a mapping of it. There is
- * no other API on this device whose memory could be reached. Semaphores: api/stream/external_semaphore.c.
+ * Driver API: external memory. Memory exported as a file descriptor (cuMemExportToShareableHandle)
+ * can be imported; each mapped buffer is a mapping of it. No other API on this device has memory
+ * that could be imported. Semaphores: api/stream/external_semaphore.c.
  */
 #include "api/api.h"
 
@@ -21,7 +21,7 @@ static const struct cua_memory_ops ops = {
     .unreserve = cuMemAddressFree,
 };
 
-/* why: what is not offered, or NULL. */
+/* why: name of the missing feature, or NULL. */
 static CUresult told(const char *call, CUresult r, const char *why)
 {
     return r == CUDA_ERROR_NOT_SUPPORTED && why ? sg_fail(r, "%s: %s", call, why) : r;
@@ -65,7 +65,8 @@ cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *mipmap, CUexternalMemo
     return told("cuExternalMemoryGetMappedMipmappedArray", r, why);
 }
 
-/* No memory of this device has a dma-buf; wrong arguments are told from that, as a guest's libcuda tells them. */
+/* No memory of this device has a dma-buf; invalid arguments are distinguished as by the guest's
+   libcuda. */
 CUresult sgd_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
                                            CUmemRangeHandleType handleType, unsigned long long flags)
 {

@@ -4,14 +4,14 @@
 
 #include "api/api.h"
 
-/* The contents of an IPC handle. They come from another process: what the memory itself can tell is
- * not taken from them. */
+/* The contents of an IPC handle. They come from another process: properties that the memory
+   itself can provide are not taken from them. */
 struct ipc_handle {
     char magic[8];
     uint8_t token[SG_SHARE_TOKEN];
     uint64_t size;
     int32_t device;
-    uint32_t flags; /* of an event */
+    uint32_t flags; /* flags of an event */
     uint32_t zero[2];
 };
 _Static_assert(sizeof(struct ipc_handle) == sizeof(CUipcMemHandle), "as cuda.h says");
@@ -62,7 +62,7 @@ CUresult sgd_cuIpcCloseMemHandle(struct sg_ctx *ctx, CUdeviceptr dptr)
         return CUDA_ERROR_INVALID_VALUE;
     if (info.ctx != ctx)
         return CUDA_ERROR_INVALID_CONTEXT;
-    sg_ctx_drain(ctx); /* what may still use it */
+    sg_ctx_drain(ctx); /* work that may still use it */
     if (!sg_share_close_memory(dptr))
         return CUDA_ERROR_INVALID_VALUE;
     return sg_see_fault(ctx);

@@ -44,7 +44,7 @@ CUresult sgd_cuMemAllocManaged(struct sg_ctx *ctx, CUdeviceptr *dptr, size_t byt
     return r;
 }
 
-/* Work that may still use memory ends before the memory does, as in NVIDIA's driver. */
+/* Waits for work that may still use the memory before it is freed, as in NVIDIA's driver. */
 static void drain_owner(const struct sg_mem_info *info, struct sg_ctx *current)
 {
     SG_AUTO struct sg_ctx *owner = sg_lookup(info->context, SG_T_CTX); /* it may end meanwhile */
@@ -181,7 +181,8 @@ CUresult sgd_cuMemHostUnregister(struct sg_ctx *ctx, void *p)
         return unknown(ctx, CUDA_ERROR_INVALID_VALUE);
     if (!sg_mem_find(addr, &info))
         return unknown(ctx, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
-    if (info.base != addr || info.kind != SG_MEM_REGISTERED) /* allocated, or inside what is registered */
+    /* allocated, or inside a registered range */
+    if (info.base != addr || info.kind != SG_MEM_REGISTERED)
         return unknown(ctx, CUDA_ERROR_INVALID_VALUE);
     drain_owner(&info, ctx);
     return sg_mem_release(addr) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;

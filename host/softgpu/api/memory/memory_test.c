@@ -345,7 +345,8 @@ static void test_released_physical_memory(void **state)
     ctx_end(c);
 }
 
-/* The next owner of physical memory finds zeroes, at both addresses of it the same, and pages come only when touched. */
+/* The next owner of physical memory finds zeroes, at both addresses of it the same, and pages
+   come only when touched. */
 static void test_fresh_physical_memory(void **state)
 {
     enum { G = 2 << 20 };

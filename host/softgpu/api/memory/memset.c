@@ -12,7 +12,7 @@ static CUresult set(CUdeviceptr dst, size_t pitch, unsigned elem, uint32_t value
     return width && height ? sg_set_issue(ctx, stream, &p, async) : CUDA_SUCCESS;
 }
 
-/* Of each width: sync, its per-thread variant, Async; the same in two dimensions. */
+/* For each width: sync, its per-thread variant, Async; the same in two dimensions. */
 #define SG_MEMSET(BITS, TYPE) \
     CUresult CUDAAPI cuMemsetD##BITS##_v2(CUdeviceptr d, TYPE v, size_t n) \
     { \

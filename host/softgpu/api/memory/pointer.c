@@ -6,7 +6,7 @@
 
 #include "lib/driver/driver.h"
 
-/* What is known about an address. */
+/* Collects the properties of an address. */
 static struct cua_pointer pointer_about(CUdeviceptr ptr)
 {
     struct cua_pointer p = {.address = ptr};
@@ -26,7 +26,7 @@ static struct cua_pointer pointer_about(CUdeviceptr ptr)
     p.size = info.size;
     p.id = info.id;
     p.on_device = ptr;
-    /* What cuMemMap maps belongs to the device, not to a context. */
+    /* Memory mapped by cuMemMap belongs to the device, not to a context. */
     p.context = info.kind != SG_MEM_MAPPED ? info.context : 0;
     p.pool = info.async ? info.pool : 0;
     return p;

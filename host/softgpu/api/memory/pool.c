@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Driver API: stream-ordered allocation and memory pools. A pool keeps counters and settings only:
- * freed memory returns to the device at once, so a pool reserves exactly what is in use.
+ * Driver API: stream-ordered allocation and memory pools. A pool keeps only counters and settings:
+ * freed memory returns to the device at once, so a pool reserves exactly the memory in use.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,8 @@
 static pthread_mutex_t default_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the two below */
 /* By device. */
 static struct sg_pool *default_pool[SG_MAX_DEVICES];
-static uint64_t current_pool[SG_MAX_DEVICES]; /* handle set by cuDeviceSetMemPool, 0: the default one */
+/* handle set by cuDeviceSetMemPool; 0: the default pool */
+static uint64_t current_pool[SG_MAX_DEVICES];
 
 static void pool_free(struct sg_obj *obj)
 {
@@ -76,7 +77,7 @@ static uint64_t current_handle(int device)
     return h ? h : default_handle(device);
 }
 
-/* Gives up what is reserved beyond `keep` and not in use. Under the lock. */
+/* Releases reserved memory beyond `keep` that is not in use. Under the lock. */
 static void pool_release(struct sg_pool *p, uint64_t keep)
 {
     uint64_t least = p->used > keep ? p->used : keep;
@@ -85,7 +86,7 @@ static void pool_release(struct sg_pool *p, uint64_t keep)
         p->reserved = least;
 }
 
-/* What the waits since the last look gave up. Under the lock. */
+/* Accounts for the memory released by waits since the last call. Under the lock. */
 static void pool_settle(struct sg_pool *p)
 {
     uint64_t waits = atomic_load(&sg_waits);
@@ -145,7 +146,7 @@ static CUresult alloc_shareable(struct sg_ctx *ctx, uint64_t n, uint64_t pool, u
     return CUDA_SUCCESS;
 }
 
-/* The address is usable in stream order, which it is if it is usable now. */
+/* The address must be usable in stream order; it is usable at once. */
 static CUresult pool_alloc(CUdeviceptr *dptr, size_t n, uint64_t handle, CUstream stream)
 {
     SG_AUTO struct sg_stream *s = NULL;
@@ -346,7 +347,7 @@ CUresult sgd_cuMemPoolSetAttribute(struct sg_pool *p, CUmemPool_attribute attr, 
         pool_settle(p);
         p->threshold = v;
         break;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: /* may only be reset */
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: /* can only be reset */
         if (v)
             r = CUDA_ERROR_INVALID_VALUE;
         else
@@ -415,7 +416,7 @@ CUresult sgd_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, s
         if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE)
             return CUDA_ERROR_INVALID_VALUE;
         SG_CHECK_DEVICE(map[i].location.id);
-        /* The device that the memory is on always has access; it cannot be taken away. */
+        /* The device of the memory always has access, which cannot be revoked. */
         if (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE &&
             (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE || map[i].location.id == p->device))
             return CUDA_ERROR_INVALID_VALUE;
@@ -426,7 +427,7 @@ CUresult sgd_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, s
 
         p->access = map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ? p->access & ~bits : p->access | bits;
     }
-    /* It is for what is in use too. */
+    /* It also applies to allocations in use. */
     sg_mem_set_pool_access((uint64_t)(uintptr_t)pool, p->access);
     pthread_mutex_unlock(&p->access_lock);
     return CUDA_SUCCESS;

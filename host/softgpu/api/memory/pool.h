@@ -9,24 +9,30 @@ struct sg_pool {
     struct sg_obj obj;
     bool is_default;
     int device;
-    bool shareable;                /* other processes may have what is in it, and the pool by descriptor */
-    bool imported;                 /* of another process: only what that one exports can be in it */
-    uint8_t token[SG_SHARE_TOKEN]; /* shareable and made here */
-    uint8_t id[16];                /* shareable or imported: the same in all processes */
-    int fd;                        /* imported: to export it again; else -1 */
-    pthread_mutex_t access_lock;   /* what is allocated has the rights that `access` says */
-    uint32_t access;               /* SG_ACCESS_*: of its own device and of those that were given it */
-    pthread_mutex_t lock;          /* guards the fields below; inside of access_lock */
-    int reuse[3];                  /* CU_MEMPOOL_ATTR_REUSE_*, stored and without effect */
-    /* Bytes. What is freed stays reserved until the next wait, and then as far as the threshold goes (CUDA driver API,
-     * CU_MEMPOOL_ATTR_RELEASE_THRESHOLD): as an account, since memory is given back at once. */
+    bool shareable; /* the pool and its allocations can be exported to other processes */
+    /* imported pool: holds only allocations exported by the process that owns it */
+    bool imported;
+    uint8_t token[SG_SHARE_TOKEN]; /* valid if shareable and not imported */
+    /* if shareable or imported: id of the pool, the same in all processes */
+    uint8_t id[16];
+    /* descriptor of an imported pool, for exporting it again; else -1 */
+    int fd;
+    /* keeps `access` and the rights of the pool's allocations consistent */
+    pthread_mutex_t access_lock;
+    /* SG_ACCESS_* of the pool's own device and of devices granted access */
+    uint32_t access;
+    pthread_mutex_t lock; /* guards the fields below; taken inside access_lock */
+    int reuse[3];         /* CU_MEMPOOL_ATTR_REUSE_*; stored, without effect */
+    /* Bytes. Freed memory counts as reserved until the next wait and is then trimmed to the
+       threshold (CUDA driver API, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD). This is accounting only:
+       the memory itself is released at once. */
     uint64_t threshold, used, used_high, reserved, reserved_high, max;
-    uint64_t waits; /* sg_waits when `reserved` was settled last */
+    uint64_t waits; /* value of sg_waits when `reserved` was last settled */
 };
 
-/* A pool that is registered, with one reference for the caller; NULL: no memory. */
+/* Creates and registers a pool, with one reference for the caller. NULL: out of memory. */
 struct sg_pool *sg_pool_new(int device, bool is_default, uint64_t max);
-/* Makes a new pool one that other processes may have; false: no memory. */
+/* Makes a new pool shareable with other processes. Returns false if out of memory. */
 bool sg_pool_share(struct sg_pool *p);
 
 #endif

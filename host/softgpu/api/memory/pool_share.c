@@ -14,7 +14,7 @@ struct pointer {
     char magic[8];
     uint8_t token[SG_SHARE_TOKEN];
     uint64_t size;
-    uint8_t id[16]; /* of the pool */
+    uint8_t id[16]; /* id of the pool */
 };
 _Static_assert(sizeof(struct pointer) == sizeof(CUmemPoolPtrExportData), "as cuda.h says");
 

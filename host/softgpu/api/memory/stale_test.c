@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Work that is still to run when its memory is unregistered, freed or unmapped through another context, or
- * before a graph is launched. The addresses are at once used for something else here, as the system may do:
- * it must stay as it is, and the work must end with CUDA_ERROR_ILLEGAL_ADDRESS.
+ * Work that is still to run when its memory is unregistered, freed or unmapped through another
+ * context, or before a graph is launched. The addresses are at once used for something else here,
+ * as the system may do: it must stay as it is, and the work must end with
+ * CUDA_ERROR_ILLEGAL_ADDRESS.
  */
 #define _GNU_SOURCE
 #include "api/api_test.h"
@@ -193,7 +194,8 @@ static void await_sleep(const struct freeing *f)
     }
 }
 
-/* Memory is freed under another context, whose work is waited for; meanwhile the memory's own context ends. */
+/* Memory is freed under another context, whose work is waited for; meanwhile the memory's own
+   context ends. */
 static void test_owner_ends(void **state)
 {
     struct gate g = GATE_INIT;
@@ -344,7 +346,8 @@ static CUdeviceptr reserved_for(CUdeviceptr hint, size_t alignment)
     return va;
 }
 
-/* A hint has an effect among reserved addresses only, and there one that depends on reservations alone. */
+/* A hint has an effect among reserved addresses only, and there one that depends on reservations
+   alone. */
 static void test_reserved_addresses(void **state)
 {
     CUcontext c = ctx_begin();
@@ -367,7 +370,8 @@ static void test_reserved_addresses(void **state)
     ctx_end(c);
 }
 
-/* Beside each of the process's own mappings a hint does the same as where there has never been one: nothing. */
+/* Beside each of the process's own mappings a hint does the same as where there has never been
+   one: nothing. */
 static void test_reserved_at_edges(void **state)
 {
     CUcontext c = ctx_begin();
@@ -441,7 +445,8 @@ static void as_nothing(const uint8_t *p, CUdeviceptr device)
     assert_int_equal(cuMemHostUnregister((void *)(uintptr_t)p), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 }
 
-/* Memory of the loading program's own: for copies that name it as host memory, page-locked; else nothing. */
+/* Memory of the loading program's own: for copies that name it as host memory, page-locked; else
+   nothing. */
 static void test_private_memory(void **state)
 {
     static const unsigned char pattern[8] = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -470,7 +475,8 @@ static void test_private_memory(void **state)
     ctx_end(c);
 }
 
-/* A copy to it that waits for its turn leaves the caller alone, as one to memory that is registered. */
+/* A copy to it that waits for its turn leaves the caller alone, as one to memory that is
+   registered. */
 static void test_private_is_page_locked(void **state)
 {
     CUcontext c = ctx_begin();

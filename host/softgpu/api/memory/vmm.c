@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Driver API: virtual memory management. Physical memory is a piece of this process's store (memory/store.c), or
- * a file of its own when it can be exported. Mapping it creates a second mapping of the same pages of the file in a
- * reserved address range. The descriptor of exported memory is asked for again each time, because a sandbox allows
- * few; that of imported memory is kept. The table of allocations holds the access rights.
+ * Driver API: virtual memory management. Physical memory is a piece of this process's store
+ * (memory/store.c), or a file of its own if it can be exported. Mapping it creates a second mapping
+ * of the same pages of the file in a reserved address range. The descriptor of exported memory is
+ * requested anew each time, because a sandbox allows only few; the descriptor of imported memory is
+ * kept. The table of allocations holds the access rights.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,7 +20,7 @@
 #include "lib/driver/driver.h"
 
 #define SG_GRANULARITY (2ull << 20)
-#define SG_RESERVE_MAX (1ull << 44) /* bytes in one reservation */
+#define SG_RESERVE_MAX (1ull << 44) /* bytes per reservation */
 
 struct sg_phys {
     struct sg_obj obj;
@@ -28,9 +29,10 @@ struct sg_phys {
     unsigned handles; /* times that the handle was given out and not released; under `lock` */
     CUmemAllocationProp prop;
     bool imported;                 /* another process has made it: not counted here */
-    uint8_t token[SG_SHARE_TOKEN]; /* when it was made here and may be exported */
-    int fd;                        /* of imported memory, to map and to export it again; -1: none */
-    uint64_t at;                   /* in the store, when it is neither */
+    uint8_t token[SG_SHARE_TOKEN]; /* if it was created here and may be exported */
+    /* descriptor of imported memory, to map and export it again; -1: none */
+    int fd;
+    uint64_t at; /* offset in the store, if it is neither */
 };
 static const char tail_magic[8] = "sgVMM001";
 
@@ -114,7 +116,7 @@ static struct sg_phys *phys_new(uint64_t size, const CUmemAllocationProp *prop, 
     return p;
 }
 
-/* At `where`, in the place of what is there; NULL: anywhere. */
+/* Maps over the existing pages at `where`; NULL: at any address. */
 static void *map_pages(void *where, uint64_t size, int fd)
 {
     return mmap(where, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | (where ? MAP_FIXED : 0), fd,
@@ -252,7 +254,8 @@ CUresult sgd_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, s
 
 /* ---- addresses ---- */
 
-/* The file of memory that was made here and may be exported: once more, mapped, and given back. */
+/* Maps the file of exportable memory created here: requests its descriptor, maps it and closes
+   it. */
 static bool map_exported(void *to, uint64_t size, const struct sg_phys *p)
 {
     uint64_t bytes = 0;
@@ -282,7 +285,7 @@ static CUresult place_pages(uint64_t at, uint64_t size, const struct sg_phys *p)
 {
     if (map_again((void *)at, size, p))
         return CUDA_SUCCESS;
-    sg_mem_reserve_clear(at, size); /* the failed attempt may have taken the reserved pages away */
+    sg_mem_reserve_clear(at, size); /* the failed attempt may have removed the reserved pages */
     return sg_fail(CUDA_ERROR_OUT_OF_MEMORY, "cuMemMap: the system refuses one mapping more");
 }
 
@@ -489,7 +492,7 @@ CUresult sgd_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *loca
     return r;
 }
 
-/* One more handle of the memory that is mapped at addr; it is released like the first one. */
+/* Returns another handle of the memory mapped at addr; it is released like the first. */
 CUresult sgd_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
 {
     CUresult r = CUDA_ERROR_INVALID_VALUE;

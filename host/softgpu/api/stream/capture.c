@@ -117,7 +117,7 @@ CUresult sgd_cuStreamBeginCaptureToGraph(CUstream hStream, struct sg_graph *g,
     return r;
 }
 
-/* Everything that was captured must lie before what the origin depends on now. */
+/* Every captured node must precede a current dependency of the origin. */
 static bool joined(struct sg_capture *c)
 {
     struct sg_graph *g = c->graph;
@@ -129,7 +129,8 @@ static bool joined(struct sg_capture *c)
         g->nodes[first - 1]->mark = false;
     for (size_t i = 0; i < c->origin->front->n; i++)
         c->origin->front->nodes[i]->mark = true;
-    /* Captured nodes depend on earlier ones only, so one pass from the end marks all ancestors among them. */
+    /* Captured nodes depend only on earlier nodes, so one pass from the end marks all ancestors
+       among them. */
     for (size_t i = g->n; i-- > first;) {
         for (size_t k = 0; g->nodes[i]->mark && k < g->nodes[i]->ndeps; k++)
             g->nodes[i]->deps[k]->mark = true;
@@ -228,7 +229,7 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStat
         if (numDependencies_out)
             *numDependencies_out = f->n;
         if (edgeData_out)
-            *edgeData_out = NULL; /* every edge is an ordinary one */
+            *edgeData_out = NULL; /* every edge is ordinary */
         if (dependencies_out) {
             CUgraphNode *grown = realloc(handles, (f->n + 1) * sizeof(*grown));
 
@@ -272,4 +273,4 @@ CUresult sgd_cuStreamUpdateCaptureDependencies_v2(struct sg_stream *s, CUgraphNo
     return r;
 }
 
-/* ---- the same with the per-thread default stream in place of 0 ---- */
+/* ---- the same with the per-thread default stream instead of 0 ---- */

@@ -17,7 +17,7 @@ CUresult sgd_cuEventRecordWithFlags(CUevent hEvent, struct sg_stream *s, unsigne
     SG_EVENT(e, hEvent);
     if (e->obj.owner != s->ctx)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (flags) /* only meaningful in a capture, where it makes an event node */
+    if (flags) /* only meaningful in a capture, in which the call creates an event node */
         return sg_capture_event(s, hEvent, false);
     if ((atomic_load(&sg_captures) || e->front->capture) && sg_capture_record(s, e, &r))
         return r;
@@ -90,7 +90,7 @@ CUresult sgd_cuStreamWaitEvent(struct sg_stream *s, CUevent hEvent, unsigned int
     CUresult r;
 
     SG_EVENT(e, hEvent);
-    if (Flags) /* only meaningful in a capture, where it makes an event node */
+    if (Flags) /* only meaningful in a capture, in which the call creates an event node */
         return sg_capture_event(s, hEvent, true);
     if ((atomic_load(&sg_captures) || e->front->capture) && sg_capture_wait(s, e, &r))
         return r;
@@ -129,7 +129,7 @@ CUresult sg_ctx_waitable(CUcontext h, struct sg_ctx **out)
     return r != CUDA_SUCCESS ? r : sg_capture_check_ctx(*out);
 }
 
-/* The event is recorded on a stream of its own, which waits for the others and is gone then. */
+/* Records the event on a temporary stream that waits for the others. */
 CUresult sgd_cuCtxRecordEvent(struct sg_ctx *c, struct sg_event *e)
 {
     struct sg_stream *s;
@@ -153,8 +153,8 @@ CUresult sgd_cuCtxRecordEvent(struct sg_ctx *c, struct sg_event *e)
 }
 
 /*
- * Reaches the streams that there are and those to come; with an event that another process has recorded,
- * of these only the blocking ones.
+ * Applies to existing and future streams; for an event recorded by another process, only to the
+ * blocking ones among future streams.
  */
 CUresult sgd_cuCtxWaitEvent(struct sg_ctx *c, struct sg_event *e)
 {

@@ -12,7 +12,7 @@
 
 #include "lib/driver/driver.h"
 
-#define SG_EXTSEM_SLICE 100 /* milliseconds after which a wait looks whether its context has ended */
+#define SG_EXTSEM_SLICE 100 /* ms between checks of a wait whether its context has ended */
 
 /* ---- objects ---- */
 
@@ -48,7 +48,7 @@ struct extsem_op {
     } params;
 };
 
-/* The context that ends under a stream: its own, or the green one; NULL: neither. */
+/* The context under a stream that has ended: its own, or the green context; NULL: neither. */
 static struct sg_ctx *ended(const struct sg_stream *s)
 {
     if (!atomic_load(&s->ctx->alive) || s->ctx->abort)
@@ -56,7 +56,7 @@ static struct sg_ctx *ended(const struct sg_stream *s)
     return s->green && !atomic_load(&s->green->alive) ? s->green : NULL;
 }
 
-/* A context that ends waits for nobody, and nothing that stands behind the wait is run. */
+/* When a context ends, its waits are abandoned, and operations after the wait do not run. */
 static int wait_for(struct vgp_extsem *sem, uint64_t value, const struct sg_stream *s)
 {
     int rc;
@@ -211,7 +211,7 @@ static CUresult set(bool wait, struct sg_node *node, const CUexternalSemaphore *
     return r;
 }
 
-/* The number of semaphores cannot change, as cuda.h says. */
+/* The number of semaphores cannot change, according to cuda.h. */
 static CUresult set_exec(bool wait, CUgraphExec exec, CUgraphNode hNode, const CUexternalSemaphore *handles,
                          const void *params, unsigned n)
 {
@@ -231,7 +231,7 @@ static CUresult set_exec(bool wait, CUgraphExec exec, CUgraphNode hNode, const C
     return r != CUDA_SUCCESS ? r : sg_exec_replace(exec, hNode, type_of(wait), op);
 }
 
-/* What it points to is the node's until its parameters change. */
+/* The arrays belong to the node until its parameters change. */
 static CUresult get(bool wait, struct sg_node *node, struct extsem_op *out)
 {
     if (node->type != type_of(wait))

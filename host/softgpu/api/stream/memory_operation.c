@@ -9,7 +9,8 @@
 #include "lib/driver/driver.h"
 
 #define SG_NAP_MIN_NS 1000u
-#define SG_NAP_MAX_NS 500000u /* how late a wait may notice; nobody tells us of a store */
+/* ns: maximum delay until a wait notices a store, which causes no notification */
+#define SG_NAP_MAX_NS 500000u
 
 struct memop_op {
     struct sg_op op;
@@ -160,7 +161,7 @@ static CUresult translate(unsigned count, const CUstreamBatchMemOpParams *p, uns
     for (unsigned i = 0; r == CUDA_SUCCESS && i < count; i++) {
         if (list[i].type == CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES)
             r = CUDA_ERROR_NOT_SUPPORTED;                  /* CAN_FLUSH_REMOTE_WRITES is 0 */
-        else if (list[i].type != CU_STREAM_MEM_OP_BARRIER) /* every operation is ordered as it is */
+        else if (list[i].type != CU_STREAM_MEM_OP_BARRIER) /* operations are ordered anyway */
             list[(*left)++] = list[i];
     }
     return r;

@@ -5,9 +5,10 @@
 
 #include "api/api.h"
 
-#define SG_PRIORITY_GREATEST (-5) /* as cuCtxGetStreamPriorityRange says */
+#define SG_PRIORITY_GREATEST (-5) /* as returned by cuCtxGetStreamPriorityRange */
 
-/* Streams of the calling thread's context, or any live one without a context being current. */
+/* A stream of the calling thread's context, or any live stream if no context needs to be
+   current. */
 #define SG_STREAM(var, h) \
     SG_AUTO struct sg_stream *var = NULL; \
     do { \
@@ -27,7 +28,7 @@ CUresult sg_stream_create(struct sg_ctx *ctx, unsigned flags, int priority, CUst
     struct sg_stream *s;
     CUresult r;
 
-    if (priority > 0) /* documented: clamped to the nearest one */
+    if (priority > 0) /* documented: clamped to the nearest priority */
         priority = 0;
     if (priority < SG_PRIORITY_GREATEST)
         priority = SG_PRIORITY_GREATEST;
@@ -44,7 +45,7 @@ CUresult sg_stream_create(struct sg_ctx *ctx, unsigned flags, int priority, CUst
     return r;
 }
 
-/* Returns at once; work that was issued goes on, as documented. */
+/* Returns at once; issued work continues, as documented. */
 CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream)
 {
     if ((uintptr_t)hStream <= 2) {
@@ -153,7 +154,7 @@ CUresult sgd_cuStreamCopyAttributes(struct sg_stream *dst, struct sg_stream *src
     return CUDA_SUCCESS;
 }
 
-/* ---- capture: the rest of it is in api/stream/capture.c ---- */
+/* ---- capture; see also api/stream/capture.c ---- */
 
 CUresult sgd_cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
@@ -188,7 +189,7 @@ static CUresult host_run(struct sg_op *op, struct sg_stream *s)
     CUresult status = (CUresult)atomic_load(&s->ctx->fault);
 
     if (t)
-        t->in_callback = true; /* calls to this API out of it are refused, as documented */
+        t->in_callback = true; /* calls to this API from the callback are refused, as documented */
     if (o->callback)
         o->callback(o->handle, status, o->user);
     else if (status == CUDA_SUCCESS)
@@ -259,4 +260,4 @@ CUresult sgd_cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, vo
     return host_issue(hStream, NULL, callback, userData);
 }
 
-/* ---- the same with the per-thread default stream in place of 0 ---- */
+/* ---- the same with the per-thread default stream instead of 0 ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Addresses of a warp: their pattern, whether all are inside the allocation that the instruction
- * used last (or inside shared memory), and gathers. For handler files.
+ * Addresses of a warp: their pattern, whether all are inside the allocation last used by the
+ * instruction (or inside shared memory), and gathers. For handler files.
  */
 #ifndef SG_EXEC_ADDR_H
 #define SG_EXEC_ADDR_H
@@ -89,7 +89,7 @@ static inline bool range_has(const struct sg_warp *w, const struct sg_insn *in, 
                   sg_span_has(r->base, r->end - r->base, ad, size) && !(ad & (al - 1)));
 }
 
-/* Addresses of all lanes; lanes that do not run get the address of one that does. */
+/* Addresses of all lanes; inactive lanes get the address of an active lane. */
 static inline u32 global_addresses(const struct sg_warp *w, const struct sg_insn *in, u64 *ad)
 {
     const u64 *pa = SRC(u64, a);
@@ -106,7 +106,7 @@ static inline u32 global_addresses(const struct sg_warp *w, const struct sg_insn
     return m;
 }
 
-/* All lanes inside the cached range and aligned? */
+/* True if all lanes are inside the cached range and aligned. */
 static inline bool global_ok(const struct sg_warp *w, const struct sg_insn *in, const u64 *ad, u32 size,
                              bool write)
 {
@@ -128,9 +128,9 @@ static inline bool global_ok(const struct sg_warp *w, const struct sg_insn *in, 
 #define PUT(T, x) (*(volatile T *)(uintptr_t)(x))
 
 /*
- * Elements of one access, 8 or 16 aligned bytes together, are read and written at once, as a GPU does:
- * CUB publishes a value and its status that way. 16 bytes are one access on x86 processors with AVX;
- * in assembler, because the compiler takes a vector apart, volatile or not.
+ * An access to 8 or 16 aligned bytes is one read or write, as on a GPU: CUB publishes a value and
+ * its status that way. On x86 processors with AVX, 16 bytes are one access; in assembler, because
+ * the compiler splits vector accesses, volatile or not.
  */
 typedef u64 sg_two_words __attribute__((vector_size(16), may_alias));
 #if defined(__AVX__)
@@ -177,8 +177,8 @@ static inline void sg_write_whole(void *at, const void *from, size_t size)
 #define EACH(m) for (u32 m_ = (m), i; m_ && (i = (u32)__builtin_ctz(m_), 1); m_ &= m_ - 1)
 
 /*
- * 32 checked addresses that are neither all consecutive nor all equal: by groups of 8, which often
- * are (rows of 16 threads, for example).
+ * Gathers 32 checked addresses that are neither all consecutive nor all equal, in groups of 8,
+ * which are often consecutive or equal (rows of 16 threads, for example).
  */
 static inline void gather_g32(const u64 *ad, u32 *d)
 {
@@ -273,7 +273,7 @@ static inline bool small_ok(const u32 *ad, u32 bytes, u32 size)
     return LIKELY(!(bad >> 31) && !(low & (size - 1)));
 }
 
-/* small_addresses and small_ok for a whole warp, in one pass */
+/* small_addresses() and small_ok() for a full warp, in one pass. */
 static inline bool small_full(const struct sg_warp *w, const struct sg_insn *in, u32 *ad, u32 bytes, u32 size)
 {
 #ifdef __AVX2__
@@ -299,7 +299,7 @@ static inline bool small_full(const struct sg_warp *w, const struct sg_insn *in,
 #endif
 }
 
-/* The same for global addresses, against the cached allocation. */
+/* The same for global addresses, checked against the cached allocation. */
 static inline bool global_full(const struct sg_warp *w, const struct sg_insn *in, u64 *ad, u32 size,
                                bool write)
 {
@@ -328,7 +328,7 @@ static inline bool global_full(const struct sg_warp *w, const struct sg_insn *in
 #endif
 }
 
-/* The same, after a look at the table when the cached allocation is another one. */
+/* The same after a table look-up, if the cached allocation does not match. */
 static inline bool global_again(struct sg_warp *w, const struct sg_insn *in, u64 *ad, u32 size, bool write)
 {
     return LIKELY(global_full(w, in, ad, size, write)) ||

@@ -43,7 +43,7 @@ static inline void *atom_ptr(struct sg_warp *w, const struct sg_insn *in, u32 la
     return atom_slow(w, in, lane, size, addr);
 }
 
-/* Only the thread that runs a block touches its shared memory: no lock is needed there. */
+/* Only the thread that runs a block accesses its shared memory, so no lock is needed there. */
 #define IS_SHARED(in) (((in)->aux & SG_AUX_ADDR32) != 0)
 
 /* U: the unsigned type stored; old and b in scope; e: the new value */
@@ -131,8 +131,8 @@ static inline void *atom_ptr(struct sg_warp *w, const struct sg_insn *in, u32 la
         return SG_NEXT; \
     }
 
-/* 16 bytes at once; *old is what was there. Processors without such an instruction take a lock, which
- * makes them atomic among themselves. */
+/* A 16-byte compare-and-swap; *old receives the previous value. Processors without such an
+   instruction use a lock, which makes these operations atomic among themselves. */
 static bool cas128(u64 *p, u64 old[2], const u64 next[2])
 {
 #ifdef __x86_64__
@@ -274,9 +274,9 @@ ATOM16(add_f16, add_f16(old, b))
 ATOM16(add_bf16, add_bf16(old, b))
 
 /*
- * Barrier objects of 64 bits: arrivals still missing in bits 0-19, arrivals of a phase in bits
- * 20-39, bytes announced and not yet come in bits 40-60 (signed: they may come first), the
- * number of the phase above. The state that arrive returns is the object as it was.
+ * Barrier objects of 64 bits: pending arrivals in bits 0-19, arrivals per phase in bits 20-39,
+ * announced bytes that are not yet transferred in bits 40-60 (signed: the transfer may come first),
+ * the phase number above. The state returned by arrive is the previous value of the object.
  */
 #define MBAR_COUNT 0xfffffu
 #define MBAR_TX 0x1fffffu

@@ -45,7 +45,8 @@ static bool bulk_count(struct sg_warp *w, const struct sg_insn *in, u32 lane, u3
     return !(in->imm & SG_BULK_BARRIER) || bulk_count_at(w, in, lane, SRC(u32, c)[lane], n);
 }
 
-/* To the same place of several blocks, each with its own barrier object. False: faulted. */
+/* Copies to the same offset in several blocks, each with its own barrier object. Returns false
+   on a fault. */
 static bool multicast(struct sg_warp *w, const struct sg_insn *in, u32 lane, u32 n)
 {
     u8 *s = bulk_ptr(w, in, lane, in->imm & SG_BULK_FROM_SHARED, in->a, n, false), *d;

@@ -245,9 +245,10 @@ static void reductions(void)
 }
 
 /*
- * A cooperative launch tells its kernel where the barrier of the grid is. What reads and writes from there on,
- * with sizes and offsets of the kernel's choice, reaches the 64 bytes of the barrier and nothing behind them,
- * before them or of the process; and the address is one that says nothing about the process.
+ * A cooperative launch tells its kernel where the barrier of the grid is. What reads and writes
+ * from there on, with sizes and offsets of the kernel's choice, reaches the 64 bytes of the barrier
+ * and nothing behind them, before them or of the process; and the address is one that says nothing
+ * about the process.
  */
 #define WORKSPACE "mov.u32 %r4, %envreg1;\nmov.u32 %r5, %envreg2;\nmov.b64 %rd2, {%r5, %r4};\n"
 

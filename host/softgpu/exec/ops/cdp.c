@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Kernels that launch kernels. A grid keeps a list of the launches of its threads. When all its
- * blocks are done the children run, each with its own children, those of the tail stream last; then
- * the grid is complete, as the guide defines it. A kernel cannot wait for a child (CUDA 12 has no
- * such call), so programs cannot distinguish this from children that run at once.
+ * blocks are done, the children run, each followed by its own children, with those of the tail
+ * stream last; then the grid is complete, as defined by the guide. A kernel cannot wait for a child
+ * (CUDA 12 has no such call), so programs cannot distinguish this from children that run
+ * concurrently.
  */
 #include "exec/ops/handler.h"
 #include "exec/heap.h"
@@ -25,7 +26,8 @@
 #define STREAM_TAIL 3u /* cudaStreamTailLaunch */
 #define DEPTH_MAX 24u  /* CUDA: grids within grids */
 #define PENDING_DEFAULT 2048u
-#define ERRORS_MAX 4096u /* threads of a grid whose last error is remembered: the list is searched */
+/* threads per grid with a stored last error: the list is searched linearly */
+#define ERRORS_MAX 4096u
 
 /* A kernel, or a copy or memset when kernel is NULL. */
 struct child {
@@ -33,7 +35,7 @@ struct child {
     struct sg_kernel *kernel;
     uint64_t to, from, bytes;
     int value;       /* -1: a copy */
-    uint64_t buffer; /* in the device's heap, until it is launched */
+    uint64_t buffer; /* allocated in the device heap until the launch */
     u32 grid[3], block[3], dynamic;
     bool tail;
     uint8_t *params;
@@ -56,7 +58,7 @@ struct sg_children {
     uint64_t streams;
 };
 
-/* Counts one child more; false: there are too many. Under the lock. */
+/* Counts another child. Returns false if there are too many. Under the lock. */
 static bool count_child(const struct sg_launch *l, struct sg_children *k)
 {
     const u32 limit = l->pending_launches ? l->pending_launches : PENDING_DEFAULT;
@@ -82,7 +84,7 @@ static bool is_of(const struct error *e, const struct sg_warp *w, u32 lane)
     return true;
 }
 
-/* Remembers code, unless it is 0, as what a thread's call returns; returns it. */
+/* Stores code, unless it is 0, as the last error of the thread, and returns it. */
 static u32 say(struct sg_warp *w, u32 lane, u32 code)
 {
     struct sg_children *k = w->cta->launch->children;
@@ -138,8 +140,8 @@ HANDLER(cdp_error_peek)
     return last_errors(w, in, false);
 }
 
-/* The texts of cudaGetErrorString() for the errors that are returned here; in the device's heap, for
- * kernels. */
+/* The texts of cudaGetErrorString() for the errors returned here; stored in the device heap, for
+   kernels. */
 static u64 error_string(u32 code)
 {
     static const struct {
@@ -200,7 +202,7 @@ static bool shape_ok(const u32 grid[3], const u32 block[3], const u32 cluster[3]
            block[0] * block[1] * block[2] <= 1024;
 }
 
-/* A buffer for the parameters; 0, as CUDA says it, when the launch cannot be made: *code says why. */
+/* Allocates a parameter buffer. 0, as in CUDA, if the launch is impossible: *code is the reason. */
 static uint64_t child_new(const struct sg_launch *l, uint64_t address, const u32 grid[3], const u32 block[3],
                           u32 *code)
 {
@@ -241,7 +243,7 @@ static uint64_t child_new(const struct sg_launch *l, uint64_t address, const u32
     return c->buffer;
 }
 
-/* Where the pointer to a waiting child is; NULL: there is none with this buffer. Under the lock. */
+/* The link to the waiting child with this buffer. NULL: none. Under the lock. */
 static struct child **waiting(struct sg_children *k, uint64_t buffer)
 {
     for (struct child **p = &k->waiting; *p; p = &(*p)->next)
@@ -379,7 +381,7 @@ HANDLER(cdp_launch)
     return SG_NEXT;
 }
 
-/* Writes 8 bytes where the thread's pointer says. */
+/* Writes 8 bytes through the thread's pointer. */
 static bool put64(struct sg_warp *w, const struct sg_insn *in, u32 lane, u64 at, u64 v)
 {
     u32 local = 0;
@@ -425,7 +427,8 @@ HANDLER(cdp_free)
     return SG_NEXT;
 }
 
-/* Children run one after the other whatever their streams: a stream is a number that is not zero. */
+/* Children run one after the other regardless of their streams, so a stream is just a non-zero
+   number. */
 HANDLER(cdp_stream)
 {
     struct sg_children *k = w->cta->launch->children;
@@ -475,7 +478,7 @@ void sg_tree_count(const struct sg_launch *l, uint64_t instructions)
     *l->children->taken += instructions + 1;
 }
 
-/* True if the children of a grid may begin. A running grid checks that itself. */
+/* 0 if the children of a grid may begin, else the error. A running grid checks that itself. */
 static int may_go_on(const struct sg_launch *l, struct sg_fault *fault, uint64_t taken)
 {
     bool late = l->max_instructions && taken >= l->max_instructions;
@@ -546,7 +549,7 @@ static int run_children(const struct sg_launch *l, struct sg_fault *fault, sg_ru
         memcpy(one.block, c->block, sizeof(one.block));
         one.dynamic_shared = c->dynamic;
         one.params = c->params;
-        memset(one.cluster, 0, sizeof(one.cluster)); /* as the kernel says */
+        memset(one.cluster, 0, sizeof(one.cluster)); /* use the kernel's own size */
         one.cooperative = false;
         r = run(&one, fault, grid, k->depth + 1, k->total, k->taken);
     }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Handlers: clusters. Their barrier, whose two halves are apart, so that waiting polls; and addresses of
- * another block's shared memory, which every access resolves by sg_resolve() (exec/access.c).
- * All blocks of a cluster are one thread's (exec/together.c): nothing here is atomic.
+ * Handlers: clusters. Their barrier has separate arrive and wait instructions, so waiting polls.
+ * Addresses in another block's shared memory are resolved by sg_resolve() (exec/access.c) on every
+ * access. One thread runs all blocks of a cluster (exec/together.c): nothing here is atomic.
  */
 #include "exec/ops/handler.h"
 #include "exec/code.h"
 
-/* Threads of all blocks that have come; each block has the sum, where native code looks at it. */
+/* Adds n to the number of arrived threads in all blocks; each block stores the sum for native
+   code. */
 static void count(struct sg_cta *c, u32 n)
 {
     for (u32 r = 0; r < c->cluster_size; r++)
@@ -67,7 +68,7 @@ uint64_t sg_cluster_map(const struct sg_cta *c, uint64_t at, uint32_t rank)
     return c->cluster_size == 1 ? off : (rank + 1) * (u64)SG_WIN_SHARED_SIZE + off;
 }
 
-/* The rank of the block that has this offset: of the running one, where no other has it. */
+/* The rank of the block at this offset; the running block's if no other block is there. */
 static u32 rank_of(const struct sg_cta *c, u64 at)
 {
     const u64 slot = at / SG_WIN_SHARED_SIZE;

@@ -13,7 +13,8 @@
 
 static uint32_t *mem; /* of the kernel */
 
-/* %rd1: p, %r0: rank, %r1: blocks of the cluster, %r2: thread, %r3: s, %r4: bar, %r5: the block's number. */
+/* %rd1: p, %r0: rank, %r1: blocks of the cluster, %r2: thread, %r3: s, %r4: bar, %r5: the
+   block's number. */
 #define BEGIN(directives) \
     ".version 8.6\n.target sm_90\n.address_size 64\n.visible .entry t(.param .u64 p)\n" directives "\n{\n" \
     ".reg .pred %p<6>;\n.reg .b16 %h<4>;\n.reg .b32 %r<30>;\n.reg .b64 %rd<20>;\n" \
@@ -370,7 +371,8 @@ static void test_addresses(void)
         16, 32, 8, 16, 1);
 }
 
-/* What is not a block's shared memory is refused, and what lies beside it in this process is left alone. */
+/* What is not a block's shared memory is refused, and what lies beside it in this process is
+   left alone. */
 static void hostile(const char *name, uint32_t cluster, const char *body, const char *says)
 {
     char text[4096];

@@ -35,7 +35,7 @@ static inline int branch(struct sg_warp *w, const struct sg_insn *in, u32 taken)
     rest = w->mask & ~taken;
     if (!rest)
         return go(w, in, target);
-    if (target > in) { /* the lower one first */
+    if (target > in) { /* run the lower target first */
         sg_warp_push(w, target, taken, SG_G_RUN);
         sg_warp_set_mask(w, rest);
         w->ip = next;
@@ -61,7 +61,7 @@ HANDLER(bra_not)
     return branch(w, in, ~PREDV(a));
 }
 
-/* Where lanes may meet: only here can running straight on reach a waiting group. */
+/* A point where lanes may meet: only here can straight-line execution reach a waiting group. */
 HANDLER(join)
 {
     if (UNLIKELY(in >= w->min_wait)) {
@@ -168,7 +168,7 @@ HANDLER(fpmode)
     return r == SG_NEXT ? SG_JUMP : r;
 }
 
-/* The next instruction writes every lane: its value is the same in all (ptx/hoist.c). */
+/* The next instruction writes every lane: its value is the same in all lanes (ptx/hoist.c). */
 HANDLER(flat)
 {
     const u32 save = w->wmask;
@@ -295,7 +295,7 @@ static inline u32 *stack_word(const struct sg_warp *w, u32 lane, u32 at)
     return w->stack + (size_t)at * SG_LANES + lane;
 }
 
-/* Moves the registers of one lane between the register file and its stack. */
+/* Copies the registers of a lane between the register file and the lane's stack. */
 static void move_saved(struct sg_warp *w, const u32 *call, u32 lane, u32 at, bool save)
 {
     for (u32 k = 0; k < call[SG_CALL_NREGS]; k++) {
@@ -327,7 +327,7 @@ static inline u32 *frames(const struct sg_warp *w)
     return (u32 *)(void *)(w->base[0] + w->cta->code->sreg_offset[SG_SR_FRAME]);
 }
 
-/* Where each lane's memory of alloca begins; NULL: the kernel has none. Only handlers use it. */
+/* Start of each lane's alloca memory. NULL: the kernel has none. Used only by handlers. */
 static inline u32 *tops(const struct sg_warp *w)
 {
     const struct sg_code *c = w->cta->code;
@@ -337,7 +337,7 @@ static inline u32 *tops(const struct sg_warp *w)
 
 #define SAVED_WORDS 3 /* behind the registers: frame, index of the call, top */
 
-/* In front of the arguments of each call, which are written to the frame that the callee will have. */
+/* Precedes the arguments of each call, which are written to the callee's future frame. */
 HANDLER(call_room)
 {
     const struct sg_cta *c = w->cta;
@@ -414,7 +414,7 @@ HANDLER(return )
     return --w->budget <= 0 ? SG_YIELD : SG_JUMP;
 }
 
-/* d: where it is; a: size; aux: alignment; imm: what the running function's frame takes */
+/* d: address; a: size; aux: alignment; imm: frame size of the running function */
 HANDLER(alloca)
 {
     u32 *top = tops(w);
@@ -512,7 +512,7 @@ HANDLER(isspacep)
 
     for (int i = 0; i < SG_LANES; i++) {
         const u64 a = pa[i];
-        const bool sh = a - sg_win.shared < SG_WIN_CLUSTER_SIZE; /* of which block: isspacep.cluster */
+        const bool sh = a - sg_win.shared < SG_WIN_CLUSTER_SIZE; /* block for isspacep.cluster */
         const bool lo = a - sg_win.local < SG_WIN_LOCAL_SIZE;
         const bool pa_ = a - sg_win.param < SG_WIN_PARAM_SIZE;
         bool yes = false;

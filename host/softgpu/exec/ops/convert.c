@@ -84,7 +84,7 @@ SATS(CVT_SAT)
     INT_DSTS(X, rmi, floor, f64, f64) \
     INT_DSTS(X, rpi, ceil, f64, f64)
 
-/* Ties to even, whatever MXCSR says. */
+/* Rounds ties to even regardless of MXCSR. */
 static inline double nearest(double x)
 {
     const double t = trunc(x), r = x - t;
@@ -100,7 +100,7 @@ INTS(CVT_INT)
 #define ROWI(mode, fn, dn, DR, DT, lo, hi, limit, nan, sn, ST) \
     ROW(mode##_##dn##_##sn, "cvt." #mode "." #dn "." #sn, OUT(DR), IN(ST)),
 
-/* ---- float to the same float, rounded to an integer: -0 stays -0 ---- */
+/* ---- float to the same type, rounded to an integer: -0 stays -0 ---- */
 
 #define CVT_FF(mode, fn, sn, ST) \
     static int h_##mode##_##sn(struct sg_warp *w, const struct sg_insn *in) \

@@ -78,7 +78,7 @@ static inline f64 dmax_ptx(f64 a, f64 b)
 }
 
 #define NAN32(r) ((a != a || b != b) ? float32(0x7fffffffu) : (r))
-/* of two NaN the result has no sign */
+/* with two NaNs the result has no sign */
 #define XORSIGN(r) \
     float32((bits32(r) & 0x7fffffffu) | (a != a && b != b ? 0 : (bits32(a) ^ bits32(b)) & 0x80000000u))
 #define FABS(x) float32(bits32(x) & 0x7fffffffu)
@@ -156,7 +156,7 @@ static inline u32 to_u32(f32 x)
     X(copysign_f32, "copysign.f32", u32, u32, u32, (a & 0x80000000u) | (b & 0x7fffffffu)) \
     X(copysign_f64, "copysign.f64", u64, u64, u64, (a & 1ull << 63) | (b & ~(1ull << 63)))
 
-/* Of these every NaN is the one of PTX already. */
+/* The NaNs of these operations are already canonical. */
 #define LIST1_CLEAN(X) \
     X(sat_f32, "sat.f32", f32, f32, !(a > 0.0f) ? 0.0f : a > 1.0f ? 1.0f : a) \
     X(cvt_f32_s32, "cvt.f32.s32", f32, s32, (f32)a) \
@@ -280,7 +280,7 @@ HANDLER(lg2_f32)
     return SG_NEXT;
 }
 
-/* One call of libm a lane. */
+/* One libm call per lane. */
 #define LIBM(id, name, T, e) \
     HANDLER(id) \
     { \
@@ -298,8 +298,9 @@ HANDLER(lg2_f32)
 LISTL(LIBM)
 
 /*
- * sin (quarter 0) and cos (1) below 2^20: x = n pi / 2 + r in f64, where n is the nearest; its low bits tell sine or
- * cosine of r, and the sign. In whole and the rounding of f32 the error is below 0.51 ulp.
+ * sin (quarter 0) and cos (1) below 2^20: x = n pi / 2 + r in f64, where n is the nearest integer;
+ * its low bits select sine or cosine of r, and the sign. Including the rounding to f32 the error is
+ * below 0.51 ulp.
  */
 static inline f32 trig_ptx(f32 x, u64 quarter)
 {

@@ -17,7 +17,8 @@ HANDLER(graph_launch)
     return SG_NEXT;
 }
 
-/* %current_graph_exec; there is one sequence of graphs, which does not move on while a grid runs. */
+/* %current_graph_exec; there is a single sequence of graphs, which does not advance while a grid
+   runs. */
 HANDLER(graph_self)
 {
     const struct sg_launch *l = w->cta->launch;

@@ -43,7 +43,8 @@ static inline void flush_result(u32 *h, int64_t flags, bool bf)
         LANES h[i] = (h[i] & 0x7c00u) ? h[i] : h[i] & 0x8000u;
 }
 
-/* f64 to f32, inexact results made odd, so that a further rounding is the only one */
+/* Converts f64 to f32, rounding inexact results to odd, so that a later rounding is the only
+   one. */
 static inline f32 to_odd(f64 s)
 {
     const f32 f = (f32)s;
@@ -56,8 +57,8 @@ static inline f32 to_odd(f64 s)
 }
 
 /*
- * x * y + z with one rounding left to do. The product is exact in f64; the sum need not be: then it
- * is made odd, too, by what it lost (Knuth's two-sum).
+ * x * y + z with one rounding left to do. The product is exact in f64; the sum may be inexact and
+ * is then rounded to odd, using the lost part (Knuth's two-sum).
  */
 static inline f32 fma_to_odd(f32 x, f32 y, f32 z)
 {
@@ -153,8 +154,9 @@ static inline f32 hmax(f32 a, f32 b, bool nan)
 LISTH(HALF)
 
 /*
- * fma of f16 with one rounding left to do: the product of halves is exact in f32, the sum is made odd by what it lost
- * (Knuth's two-sum). f32 holds all of it: nothing overflows or becomes denormal.
+ * fma of f16 with one rounding left to do: the product of halves is exact in f32, and the sum is
+ * rounded to odd, using the lost part (Knuth's two-sum). f32 has enough range: nothing overflows or
+ * becomes denormal.
  */
 static inline f32 fma_f16_odd(f32 x, f32 y, f32 z)
 {
@@ -331,7 +333,7 @@ HANDLER(cvt_f32_bf16)
     return SG_NEXT;
 }
 
-/* One f32 to one half with the flags of in->imm. */
+/* Converts an f32 to a half with the flags of in->imm. */
 static inline u32 half_of(f32 x, int64_t flags, bool bf)
 {
     return bf ? sg_f32_to_bf16(x, flags) : sg_f32_to_f16(x, flags);

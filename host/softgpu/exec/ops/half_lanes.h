@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* f16 and bf16 to f32 and back, 32 lanes at once; for handler files only. */
+/* Conversions between f16, bf16 and f32 for 32 lanes at once; for handler files only. */
 #ifndef SG_EXEC_HALF_H
 #define SG_EXEC_HALF_H
 
@@ -55,7 +55,7 @@ static inline void widen_f16(const u32 *src, int shift, f32 *dst)
 static inline void narrow_f16(const f32 *src, u32 *dst)
 {
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
-    /* Whole registers to memory and back: parts would wait for each other there. */
+    /* Loads and stores whole registers: partial accesses would stall on store forwarding. */
     for (int k = 0; k < SG_LANES; k += 16) {
         const __m512 x = _mm512_loadu_ps(src + k);
         const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How handlers are written. A handler file is compiled once per instruction set (SG_ISA is base,
- * avx2 or avx512) and exports one table. Each handler has a loop over 32 lanes that a compiler
- * turns into vector code, once for all lanes and once with a blend.
+ * Conventions for handlers. A handler file is compiled once per instruction set (SG_ISA is base,
+ * avx2 or avx512) and exports one table. Each handler has a loop over 32 lanes that the compiler
+ * vectorises, once for all lanes and once with a blend.
  */
 #ifndef SG_EXEC_OP_H
 #define SG_EXEC_OP_H
@@ -63,7 +63,7 @@ static inline void *sg_src_ptr(const struct sg_warp *w, u32 op)
 
 #define HANDLER(name) static int h_##name(struct sg_warp *w, const struct sg_insn *in)
 
-/* Stores value e (in terms of i) to all lanes of d that may be written. */
+/* Stores value e (in terms of i) to all writable lanes of d. */
 #define STORE(TD, e) \
     do { \
         TD *d_ = DST(TD, d); \
@@ -116,7 +116,7 @@ static inline void *sg_src_ptr(const struct sg_warp *w, u32 op)
         return SG_NEXT; \
     }
 
-/* A comparison: one bit a lane. */
+/* Stores the result of a comparison: one bit per lane. */
 static inline void sg_set_pred(struct sg_warp *w, u32 off, u32 v)
 {
     u32 *p = (u32 *)(void *)(w->base[0] + off);
@@ -139,8 +139,8 @@ static inline void sg_set_pred(struct sg_warp *w, u32 off, u32 v)
     }
 
 /*
- * Rows of the table: those of the lists above from the types that their handlers are made of, the others say
- * what each field is, in the order of struct sg_insn.
+ * Rows of the table. Rows of the lists above derive their fields from the handlers' types; the
+ * others give each field, in the order of struct sg_insn.
  */
 #define IN(T) ((sizeof(T) == 8 ? SG_W_64 : SG_W_32) | _Generic((T)0, f32 : SG_W_F32, default : 0))
 #define OUT(T) (SG_W_OUT | IN(T))
@@ -156,12 +156,13 @@ static inline void sg_set_pred(struct sg_warp *w, u32 off, u32 v)
         name, h_##id, {__VA_ARGS__}, rule, arg \
     }
 #define ROW(id, name, ...) ROWR(id, name, SG_R_PLAIN, 0, __VA_ARGS__)
-/* It does more than give a value from its operands: touches memory, other lanes, the warp, or faults. */
+/* An operation with effects beyond its result: it accesses memory, other lanes or the warp, or
+   faults. */
 #define ROWE(id, name, ...) ROWR(id, name, SG_R_EFFECT, 0, __VA_ARGS__)
 #define ROW1(id, name, TD, TA, e) ROW(id, name, OUT(TD), IN(TA)),
 #define ROW2(id, name, TD, TA, TB, e) ROW(id, name, OUT(TD), IN(TA), IN(TB)),
 #define ROW3(id, name, TD, TA, TB, TC, e) ROW(id, name, OUT(TD), IN(TA), IN(TB), IN(TC)),
-/* The same, of operations whose result is no NaN or the one of PTX. */
+/* The same, for operations whose result is never a NaN other than PTX's canonical one. */
 #define ROW1_CLEAN(id, name, TD, TA, e) ROW(id, name, CLEAN(TD), IN(TA)),
 #define ROW2_CLEAN(id, name, TD, TA, TB, e) ROW(id, name, CLEAN(TD), IN(TA), IN(TB)),
 #define ROWC(id, name, TA, e) ROW(id, name, OUT_P, IN(TA), IN(TA)),

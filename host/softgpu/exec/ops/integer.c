@@ -236,7 +236,8 @@ static inline u32 ubfe32(u32 a, u32 pos, u32 len)
 
 static inline u32 sbfe32(s32 a, u32 pos, u32 len)
 {
-    const u32 end = pos + len, top = end > 32 ? 32 : end; /* one past the last bit that exists */
+    /* the bit after the last one in the register */
+    const u32 end = pos + len, top = end > 32 ? 32 : end;
     const s32 v = pos > 31 ? a >> 31 : a >> (pos & 31);
     const u32 have = pos > 31 ? 0 : top - pos;
     const u32 shift = 32 - have;

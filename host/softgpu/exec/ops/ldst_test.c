@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every spelling of ld and st in tests-ptx/spellings.txt (those of ggml and cuBLAS): space, cache and
- * ordering modifiers, vectors, types. Each runs for all lanes, and under a predicate for odd lanes.
- * What is expected follows from the type alone: a signed type is extended by its sign, others by 0.
+ * Every spelling of ld and st in tests-ptx/spellings.txt (those of ggml and cuBLAS): space, cache
+ * and ordering modifiers, vectors, types. Each runs for all lanes, and under a predicate for odd
+ * lanes. What is expected follows from the type alone: a signed type is extended by its sign,
+ * others by 0.
  */
 #include "exec/exec_test.h"
 

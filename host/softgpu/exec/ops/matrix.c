@@ -21,7 +21,7 @@ static inline void *matrix_row(struct sg_warp *w, const struct sg_insn *in, u32 
 }
 
 #ifdef __AVX512BW__
-/* Word k of 0 to 31 of a transposed matrix of 8 by 8 halves (upper: of 32 to 63): where it was. */
+/* Source index of word k, 0 to 31, of a transposed 8 by 8 matrix of halves (upper: 32 to 63). */
 static inline __m512i transposed(bool upper)
 {
     u16 from[32];
@@ -43,7 +43,8 @@ static inline void transpose(const void *m, void *d)
 }
 #endif
 
-/* All rows inside of shared memory, for every lane: false, nothing done, when something is out of the way. */
+/* Fast path: all rows are inside shared memory, for every lane. Returns false, with nothing
+   done, otherwise. */
 static inline bool ldmatrix_fast(struct sg_warp *w, const struct sg_insn *in, u32 n, const u32 dst[4])
 {
     const struct sg_cta *c = w->cta;

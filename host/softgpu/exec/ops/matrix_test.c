@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mma.sync, ldmatrix, movmatrix, wmma against plain products of whole numbers, which every type here holds
- * exactly, so that the order of sums does not matter. Where an element lies in which lane's register follows
- * the figures of the PTX manual (section 9.7.14); of wmma only what is loaded, multiplied and stored counts.
+ * mma.sync, ldmatrix, movmatrix, wmma against plain products of whole numbers, which every type
+ * here holds exactly, so that the order of sums does not matter. Where an element lies in which
+ * lane's register follows the figures of the PTX manual (section 9.7.14); of wmma only what is
+ * loaded, multiplied and stored counts.
  */
 #include "exec/exec_test.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Handlers: the fast path of loads and stores. All lanes are checked at once against the allocation
- * that this instruction used last; everything else goes to sg_ld_slow / sg_st_slow, which check
- * lane by lane and report the fault.
+ * Handlers: the fast path of loads and stores. All lanes are checked together against the
+ * allocation last used by this instruction; all other cases go to sg_ld_slow / sg_st_slow, which
+ * check lane by lane and report the fault.
  */
 #include "exec/ops/address.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Handlers: mma.sync and wmma. Fragments are expanded to plain matrices by the layouts of the PTX
- * ISA (lane = 4 * group + t), multiplied, and packed again. CUDA does not specify the order of
- * additions; here it is ascending in k, in f32.
+ * ISA (lane = 4 * group + t), multiplied, and packed again. CUDA leaves the order of additions
+ * unspecified; here it is ascending in k, in f32.
  */
 #include "exec/ops/half_lanes.h"
 #include "exec/mma.h"
@@ -32,7 +32,7 @@ static f32 from_e4m3(u32 v)
     return (f32)(v & 0x80 ? -r : r);
 }
 
-/* One element of a register: part p of a type with several elements to the register. */
+/* Element p of a register, for types with several elements per register. */
 static inline f32 element(u32 v, int p, u8 type)
 {
     f32 f;
@@ -59,8 +59,8 @@ static inline int per_reg(u8 type)
 }
 
 /*
- * Where part p of register r of a lane lies. a: registers alternate between the upper and lower 8
- * rows, then go on in k; b: registers go on in k.
+ * Position of part p of register r of a lane. a: registers alternate between the upper and lower 8
+ * rows, then advance in k; b: registers advance in k.
  */
 #define A_ROW(f, lane, r) (GROUP(lane) + ((f)->m == 16 && ((r)&1) ? 8 : 0))
 #define A_COL(f, lane, r, p, n) (T(lane) * (n) + (p) + ((f)->m == 16 ? (r) >> 1 : (r)) * 4 * (n))
@@ -132,7 +132,7 @@ static inline void multiply(const struct sg_warp *w, const struct sg_insn *in, c
 }
 
 #ifdef __AVX512F__
-/* All of it, where all lanes run and the processor's instructions fit. */
+/* The whole mma at once, if all lanes run and the processor has the instructions. */
 static bool mma_whole(const struct sg_warp *w, const struct sg_insn *in, const struct sg_mma_form *f)
 {
     const bool half = f->c == 'h';
@@ -189,7 +189,7 @@ static inline void float_tile(const struct sg_warp *w, const struct sg_insn *in,
             x[r][i] = c[C_ROW(i, r)][C_COL(i, r)];
 }
 
-/* The two columns t * 2, t * 2 + 1 of a row make one f16 register or two f32 ones. */
+/* Columns t * 2 and t * 2 + 1 of a row form one f16 register or two f32 registers. */
 HANDLER(mma_float)
 {
     const struct sg_mma_form *f = &sg_mma_forms[in->aux];
@@ -236,7 +236,7 @@ static inline void bytes_ab(const struct sg_warp *w, const struct sg_insn *in, c
         x->b[r] = reg(w, in + 1, r);
 }
 
-/* All of it, where all lanes run, sums wrap, and the processor's instructions fit. */
+/* The whole mma at once, if all lanes run, sums wrap, and the processor has the instructions. */
 static bool bytes_whole(const struct sg_warp *w, const struct sg_insn *in, const struct sg_mma_form *f)
 {
     struct mma_bytes x;
@@ -253,7 +253,7 @@ static bool bytes_whole(const struct sg_warp *w, const struct sg_insn *in, const
 }
 #endif
 
-/* What the registers of c grow by: sums of products of bytes. */
+/* Increments of the registers of c: sums of products of bytes. */
 static inline void int_tile(const struct sg_warp *w, const struct sg_insn *in, const struct sg_mma_form *f,
                             s32 sum[4][SG_LANES])
 {

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mma with AVX-512, for exec/ops/mma.c. A vector holds 16 lanes, lane = 4 * group + t. For one k, a
- * lane's row of a is in its own quad (a shuffle within 128 bits) and its columns of b are in lanes
- * 8 t + ... of all 32 (a permutation of two vectors), so nothing goes through memory. Additions are in
- * the order of the plain code: ascending in k, in f32; products of these types are exact in f32.
+ * mma with AVX-512, for exec/ops/mma.c. A vector holds 16 lanes, lane = 4 * group + t. For each k,
+ * a lane's row of a is in its own quad (a shuffle within 128 bits) and its columns of b are in
+ * lanes 8 t + ... of all 32 (a permutation of two vectors), so nothing goes through memory.
+ * Additions follow the order of the plain code: ascending in k, in f32; products of these types are
+ * exact in f32.
  */
 #ifndef SG_EXEC_MMA512_H
 #define SG_EXEC_MMA512_H
 
 #include <immintrin.h>
 
-/* With a constant type nothing is decided, and no vector goes through memory. */
+/* With a constant type all branches fold, and no vector goes through memory. */
 #define MMA_INLINE __attribute__((always_inline)) static inline
 
 struct mma_vec {
@@ -36,7 +37,7 @@ MMA_INLINE __m512 mma_part(__m512i v, u8 type, int p)
     }
 }
 
-/* Lanes 8 t + add of b's 32, for t = 0 to 3, four times. */
+/* Lanes 8 t + add of b's 32 lanes, for t = 0 to 3, repeated four times. */
 static inline __m512i mma_columns(int add)
 {
     return _mm512_add_epi32(_mm512_set4_epi32(24, 16, 8, 0), _mm512_set1_epi32(add));
@@ -60,7 +61,7 @@ static inline __m512i mma_columns(int add)
         c[3].hi = _mm512_fmadd_ps(d1, b1, c[3].hi); \
     } while (0)
 
-/* One register of b against two of a (upper and lower rows): 4 or 8 steps of k. */
+/* Multiplies one register of b with two of a (upper and lower rows): 4 or 8 steps of k. */
 MMA_INLINE void mma_float_reg(const u32 *ra_up, const u32 *ra_down, const u32 *rb, u8 type,
                               struct mma_vec c[4])
 {
@@ -103,7 +104,8 @@ struct mma_regs {
     u32 *d[4];
 };
 
-/* All of an mma for all lanes; half: c and d are pairs of halves, in two registers; nb: registers of b. */
+/* A complete mma for all lanes. half: c and d are pairs of halves, in two registers; nb:
+   registers of b. */
 MMA_INLINE void mma512_all(const struct mma_regs *x, u8 type, bool half, int nb)
 {
     struct mma_vec v[4];
@@ -132,7 +134,7 @@ MMA_INLINE void mma512_all(const struct mma_regs *x, u8 type, bool half, int nb)
     }
 }
 
-/* True if the functions here support the form. */
+/* True if the functions of this file support the form. */
 static inline bool mma512_float(const struct sg_mma_form *f)
 {
     return f->m == 16 && f->a == f->b && (f->a == SG_MMA_F16 || f->a == SG_MMA_BF16 || f->a == SG_MMA_TF32);
@@ -142,7 +144,8 @@ static inline bool mma512_float(const struct sg_mma_form *f)
 
 #define MMA_VNNI __attribute__((target("avx512vnni")))
 
-/* One register of b against one (8 rows) or two of a. s[r]: the r-th register of a lane; off: what a + 128 gives too much. */
+/* Multiplies one register of b with one (8 rows) or two of a. s[r]: the r-th register of a lane;
+   off: the excess caused by adding 128 to a. */
 #define MMA_INT_STEP(t) \
     do { \
         const __m512i b0 = _mm512_permutex2var_epi32(vb0, mma_columns(t), vb1); \
@@ -160,13 +163,13 @@ static inline bool mma512_float(const struct sg_mma_form *f)
         } \
     } while (0)
 
-/* The registers of one mma of bytes; c[r] NULL: 0. A register of d may be one of the others. */
+/* The registers of one mma of bytes; c[r] NULL: 0. A register of d may also be an input. */
 struct mma_bytes {
     const u32 *a[4], *b[4], *c[4];
     u32 *d[4];
 };
 
-/* With constants for all but x no vector goes through memory. */
+/* If all arguments but x are constants, no vector goes through memory. */
 MMA_VNNI __attribute__((always_inline)) static inline void mma512_bytes_of(const struct mma_bytes *x,
                                                                            int rows, int nb, bool signed_a)
 {
@@ -198,7 +201,7 @@ MMA_VNNI __attribute__((always_inline)) static inline void mma512_bytes_of(const
             _mm512_storeu_si512((void *)(x->d[r] + 16 * h), _mm512_sub_epi32(s[r][h], r & 1 ? off1 : off0));
 }
 
-/* m16n8k32 of signed bytes, which quantised matrix products consist of. */
+/* m16n8k32 of signed bytes, the main operation of quantised matrix products. */
 MMA_VNNI static void mma512_s8_k32(const struct mma_bytes *x)
 {
     mma512_bytes_of(x, 2, 2, true);

@@ -96,7 +96,7 @@ static int sub_move(struct sg_warp *w, const struct sg_insn *in, bool load)
 {
     const char which = SG_WMMA_WHICH(in->aux);
     const u32 n = which == 'c' ? 2 : 1, field[2] = {in->c, in->e};
-    const u32 bits = SG_WMMA_TYPE(in->aux) ? 1 : 4; /* type: 1 where elements have one bit */
+    const u32 bits = SG_WMMA_TYPE(in->aux) ? 1 : 4; /* type: 1 for one-bit elements */
 
     for (u32 m = w->mask; m; m &= m - 1) {
         const u32 lane = (u32)__builtin_ctz(m);
@@ -149,7 +149,7 @@ static s32 dot(u32 a, u32 b, u32 aux)
     return sum;
 }
 
-/* a: one register for each 8 rows and each 32 bits of depth per lane */
+/* a: one register per 8 rows and 32 bits of depth, in each lane */
 HANDLER(mma_sub)
 {
     const u32 aux = in->aux, tall = aux & SG_SUB_TALL ? 2 : 1, depth = aux & SG_SUB_DEEP ? 2 : 1;

@@ -215,7 +215,8 @@ static void test_half(void)
       }));
 }
 
-/* f32 to a small float by looking for the nearest of all its values; fraction and bias of the format. */
+/* f32 to a small float by looking for the nearest of all its values; fraction and bias of the
+   format. */
 static u64 ref_small(double x, int fraction, int bias, int last)
 {
     const u64 sign = signbit(x) ? 0x80 : 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the opcode tests share. Every group of opcodes against a plain C reference, on edge values and pseudo-random ones. Each
- * instruction runs for all lanes, under a predicate that holds for odd lanes, and in warps of 16 and of 24 lanes.
+ * Shared by the opcode tests. Each group of opcodes is compared with a plain C reference, on edge
+ * values and pseudo-random values. Each instruction runs for all lanes, under a predicate that
+ * holds for odd lanes, and in warps of 16 and of 24 lanes.
  *
  * Signature: result, then operands. w 32 bits, d 64 bits, h 16 bits, s a shift amount or small
  * number, p predicate, f f32, F f64, e f16, E f16x2, g bf16.
@@ -149,7 +150,7 @@ static inline void make_text(char *text, size_t size, const char *sig, const cha
             ADD("ld.global.%s %%%c, [%%rd1];\n", ptx_type(sig[i]), 'a' + i - 1);
     }
     if (pred && !strncmp(op, "$ {", 3))
-        ADD("@!%%p2 bra SKIP;\n"); /* a block: skipped by a branch */
+        ADD("@!%%p2 bra SKIP;\n"); /* a basic block that a branch skips */
     else if (pred)
         ADD("@%%p2 ");
     if (strchr(op, '$')) {
@@ -194,7 +195,7 @@ static inline bool same_one(char t, u64 x, u64 y, double tol)
         y = (u16)y;
     }
     if (is_nan(t, x) && is_nan(t, y) &&
-        x != y) /* of f64 the payload is open; of the others there is one NaN */
+        x != y) /* f64 NaN payloads are unspecified; the other types have a single NaN */
         return t == 'F' || x == (bytes(t) == 4 ? 0x7fffffffu : 0x7fffu);
     if (x == y)
         return true;
@@ -330,14 +331,14 @@ static inline u64 clamp64(__int128 v, __int128 lo, __int128 hi)
     return (u64)(v < lo ? lo : v > hi ? hi : v);
 }
 
-/* The instruction set by the name of the program; memory of the operands. */
+/* Selects the instruction set by the program's name; allocates the operands. */
 static inline void op_start(int argc, char **argv)
 {
-    if (t_started_as(argc, argv, "base")) /* the same program, without vector instructions */
+    if (t_started_as(argc, argv, "base")) /* the same program without vector instructions */
         setenv("SG_ISA", "base", 1);
     else if (t_started_as(argc, argv, "avx2"))
         setenv("SG_ISA", "avx2", 1);
-    else if (t_started_as(argc, argv, "avx512")) /* the handlers, without native code */
+    else if (t_started_as(argc, argv, "avx512")) /* handlers only, without native code */
         setenv("VGPU_SOFT_JIT", "0", 1);
     printf("instruction set: %s\n", sg_op_isa());
     for (int i = 0; i < 3; i++)

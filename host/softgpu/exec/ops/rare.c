@@ -164,7 +164,7 @@ LIST1(OP1)
 LIST2(OP2)
 LIST3(OP3)
 
-/* ---- carry: one bit a lane in w->cc ---- */
+/* ---- carry: one bit per lane in w->cc ---- */
 
 #define EACH(m) for (u32 m_ = (m), i; m_ && (i = (u32)__builtin_ctz(m_), 1); m_ &= m_ - 1)
 
@@ -298,7 +298,7 @@ HANDLER(pack_4x8)
     return SG_NEXT;
 }
 
-/* destinations d b c e; the source is copied first, for it may share a slot with one of them */
+/* destinations d b c e; the source is copied first, as it may share a slot with a destination */
 static int unpack(struct sg_warp *w, const struct sg_insn *in, int n, int bits, bool is64)
 {
     const u32 dst[4] = {in->d, in->b, in->c, in->e};
@@ -348,7 +348,7 @@ HANDLER(unpack_2x8)
     X(nan64, "testp.notanumber.f64", u64, (EXP64(a) == 2047 && MAN64(a))) \
     X(nrm64, "testp.normal.f64", u64, (EXP64(a) && EXP64(a) != 2047)) \
     X(sub64, "testp.subnormal.f64", u64, (!EXP64(a) && MAN64(a)))
-/* Of one operand: the second is not looked at. */
+/* Tests with one operand; the second is ignored. */
 #define TEST(id, name, TA, e) \
     HANDLER(id) \
     { \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The operations by name and by handler, for the best instruction set that the processor supports. */
+/* The operations by name and by handler, for the best instruction set that the processor
+   supports. */
 #include "exec/core.h"
 
 #include <stdlib.h>

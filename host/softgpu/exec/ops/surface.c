@@ -5,7 +5,8 @@
 
 #define EACH SG_EACH_LANE
 
-/* Where size bytes at the coordinates of a lane are. NULL: out of bounds in mode zero, or *fault. */
+/* Address of size bytes at the coordinates of a lane. NULL: out of bounds in mode zero, or
+   *fault. */
 static u8 *locate(struct sg_warp *w, const struct sg_insn *in, u32 lane, const struct sg_texture *t, u32 size,
                   bool *fault)
 {

@@ -143,7 +143,7 @@ static void put_result(struct sg_warp *w, const struct sg_insn *in, u32 lane, co
         val[k][lane] = in->aux & SG_TX_F16 ? to_half(t, v[k]) : v[k].u;
 }
 
-/* The texture of one handle with the sampler of another (independent mode). */
+/* Combines the texture of a handle with the sampler of another (independent mode). */
 static void mix_sampler(struct sg_texture *mix, const struct sg_texture *t, const struct sg_texture *s)
 {
     *mix = *t;
@@ -163,7 +163,7 @@ static void mix_sampler(struct sg_texture *mix, const struct sg_texture *t, cons
     }
 }
 
-/* in->b: the handle whose sampler is used (independent mode); the same as in->a otherwise. */
+/* in->b: handle of the sampler (independent mode); otherwise the same as in->a. */
 static int fetch(struct sg_warp *w, const struct sg_insn *in, bool four)
 {
     const u64 *h = SRC(u64, a), *hs = SRC(u64, b);
@@ -206,7 +206,7 @@ HANDLER(tex_gather)
     return fetch(w, in, true);
 }
 
-/* ---- queries: the numbers of types and orders are those of OpenCL, as PTX says ---- */
+/* ---- queries: types and orders are numbered as in OpenCL, as required by PTX ---- */
 
 static u32 data_type(const struct sg_texture *t)
 {
@@ -255,7 +255,7 @@ static u32 query(const struct sg_texture *t, u32 what, u32 lod)
     case SG_TQ_ADDR_MODE_1:
     case SG_TQ_ADDR_MODE_2:
         return t->address[what - SG_TQ_ADDR_MODE_0];
-    default: /* SG_TQ_MEMORY_LAYOUT: rows one behind the other */
+    default: /* SG_TQ_MEMORY_LAYOUT: row by row */
         return 0;
     }
 }

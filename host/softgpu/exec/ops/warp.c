@@ -5,8 +5,8 @@
 #define EACH(m) for (u32 m_ = (m), i; m_ && (i = (u32)__builtin_ctz(m_), 1); m_ &= m_ - 1)
 
 /*
- * The usual form: all lanes run, distance and limits are constants, no segments. Returns false
- * when it is something else. d and a may be one slot, hence the copy.
+ * The common form: all lanes run, distance and limits are constants, no segments. Returns false for
+ * other forms. d and a may share a slot, hence the copy.
  */
 enum shfl_mode { UP, DOWN, BFLY, IDX };
 static bool shfl_fast(struct sg_warp *w, const struct sg_insn *in, enum shfl_mode mode)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Emitters: bulk copies, their byte counts, and clusters (PTX ISA 9.7.9.25, 9.7.13). A copy completes
- * when it is issued: its bytes are counted at the barrier object at once, and waiting for a group of
- * copies does nothing. Addresses of shared::cta and shared::cluster are offsets into one window.
+ * Emitters: bulk copies, their byte counts, and clusters (PTX ISA 9.7.9.25, 9.7.13). A copy
+ * completes when it is issued: its bytes are counted at the barrier object at once, and waiting for
+ * a group of copies does nothing. Addresses of shared::cta and shared::cluster are offsets into the
+ * same window.
  */
 #include "ptx/select/select.h"
 
@@ -30,7 +31,7 @@ static bool any_mod(struct sg_dec *d, const char *const *names, size_t n, int *w
     return false;
 }
 
-/* The spaces as written, destination first: each word may stand once or twice. */
+/* The spaces as written, destination first: each word may occur once or twice. */
 static bool two_spaces(struct sg_dec *d, enum sg_space *to, enum sg_space *from)
 {
     enum sg_space sp[2];
@@ -78,7 +79,7 @@ int sg_emit_bulk(struct sg_dec *d)
         return d->err;
     }
     sg_mod(d, "noftz");
-    sg_mod(d, "L2::cache_hint"); /* one more operand, without effect */
+    sg_mod(d, "L2::cache_hint"); /* an additional operand without effect */
     barrier = takes_barrier(d);
     if (!two_spaces(d, &to, &from) || (!barrier && !sg_mod(d, "bulk_group")) ||
         (reduce && !any_mod(d, ops, 8, &op)))
@@ -126,7 +127,7 @@ int sg_emit_st_async(struct sg_dec *d)
     return sg_mbar_op(d, "mbar.complete", NONE, 2, sg_const32(d, bytes), SG_SP_SHARED);
 }
 
-/* red [a], b and red.async [a], b, [mbar]: the same, and its bytes are counted */
+/* red [a], b and red.async [a], b, [mbar]: the same, but red.async also counts the bytes */
 int sg_emit_red(struct sg_dec *d)
 {
     static const char *const ops[] = {"add", "min", "max", "inc", "dec", "and", "or", "xor"};

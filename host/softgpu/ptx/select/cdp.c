@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Kernels that launch kernels (CUDA C++ Programming Guide, CUDA Dynamic Parallelism, "Device Runtime"): the
- * functions that nvcc 12 and later call for it. NVIDIA's own are in libcudadevrt, as machine code.
+ * Kernels that launch kernels (CUDA C++ Programming Guide, CUDA Dynamic Parallelism, "Device
+ * Runtime"): the functions called by code of nvcc 12 and later. NVIDIA's implementation is in
+ * libcudadevrt, as machine code.
  */
 #include "ptx/decode.h"
 
@@ -46,13 +47,13 @@ static int get_buffer(struct sg_dec *d, const struct sg_call *c)
     f[3] = pack(d, grid[2], block[0]);
     f[4] = pack(d, block[1], block[2]);
     sg_emit_x(d, "cdp.buffer", f, SG_F_D, SG_F_A | SG_F_B | SG_F_C | SG_F_E);
-    /* One operand more than an instruction has: the size is said in a second one. */
+    /* The call has one operand more than an instruction: a second instruction holds the size. */
     sg_emit(d, "cdp.shared", NONE, f[0], sg_call_arg(d, &c->args[3], SG_TY_U32), NONE);
     return d->err ? d->err : sg_call_ret(d, &c->rets[0], SG_TY_U64, f[0]);
 }
 
 /*
- * cudaMemcpyAsync(to, from, bytes, kind, stream): all memory is one here, so the kind says nothing;
+ * cudaMemcpyAsync(to, from, bytes, kind, stream): there is only one memory, so the kind is ignored;
  * cudaMemsetAsync(to, value, bytes, stream)
  */
 static int queue_memory(struct sg_dec *d, const struct sg_call *c, bool copy)
@@ -100,7 +101,7 @@ bool sg_call_cdp(struct sg_dec *d, const char *name, const struct sg_call *c)
         return false;
     if (!strncmp(name, PREFIX, strlen(PREFIX)))
         name += strlen(PREFIX);
-    /* What the guide says of "Device-Side Launch from PTX"; compilers put the prefix before it. */
+    /* Function names of the guide's "Device-Side Launch from PTX"; compilers add the prefix. */
     else if (!strcmp(name, "cudaGetParameterBufferV2") || !strcmp(name, "cudaLaunchDeviceV2"))
         name += strlen("cuda");
     else

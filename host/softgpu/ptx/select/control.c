@@ -150,7 +150,7 @@ static int emit_nanosleep(struct sg_dec *d)
     return d->err;
 }
 
-/* griddepcontrol: launches of one stream already run one after the other */
+/* griddepcontrol: launches of a stream already run one after the other */
 static int emit_nothing(struct sg_dec *d)
 {
     static const char *const known[] = {"launch_dependents", "wait", "inc", "dec", "sync", "aligned", "mask"};
@@ -196,7 +196,7 @@ static int call_args(struct sg_dec *d, struct sg_opnd *ops, uint32_t max, uint32
     return 0;
 }
 
-#define MAX_INDIRECT 64 /* functions that one call through a pointer may reach */
+#define MAX_INDIRECT 64 /* limit of functions that a call through a pointer may reach */
 
 uint32_t sg_ldst_local(struct sg_dec *d, bool store, enum sg_type t, uint32_t reg, uint32_t offset)
 {
@@ -223,7 +223,7 @@ uint32_t sg_ldst_local(struct sg_dec *d, bool store, enum sg_type t, uint32_t re
     return i;
 }
 
-/* An argument as a register, wherever it is. */
+/* An argument as a register, wherever it is stored. */
 uint32_t sg_call_arg(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t)
 {
     struct sg_opel el = {o->kind, o->v, o->imm};
@@ -266,7 +266,7 @@ int sg_call_ret(struct sg_dec *d, const struct sg_opnd *o, enum sg_type t, uint3
     return d->err;
 }
 
-/* The functions that CUDA itself offers to device code: those of sg_is_builtin(). */
+/* Functions that CUDA itself provides to device code: those of sg_is_builtin(). */
 static int call_builtin(struct sg_dec *d, const char *name, const struct sg_call *c)
 {
     uint32_t a[5], f[5] = {NONE, NONE, NONE, NONE, NONE};
@@ -390,7 +390,7 @@ static int expand(struct sg_dec *d, uint32_t func, struct sg_call *c)
     label = sg_new_label(d);
     d->ret_label = label + 1;
     if (memmem(f->body, (size_t)(f->body_end - f->body), "alloca", 6))
-        stack = sg_stack_save(d); /* what it allocates ends with it */
+        stack = sg_stack_save(d); /* its allocations end with it */
     if (!d->err)
         sg_dec_body(d, f->body, f->body_end - 1, f->body_line);
     if (!d->err)
@@ -433,7 +433,7 @@ static bool signature_fits(const struct sg_dec *d, const struct sg_func *f, cons
     return true;
 }
 
-/* call through a pointer: compared with each function that has this signature, in turn */
+/* Call through a pointer: compares it with each function of this signature in turn. */
 static int call_indirect(struct sg_dec *d, uint32_t reg, struct sg_call *c)
 {
     uint32_t end = sg_new_label(d), n = 0, p;
@@ -452,7 +452,8 @@ static int call_indirect(struct sg_dec *d, uint32_t reg, struct sg_call *c)
         p = sg_temp(d, SG_TY_PRED);
         sg_emit(d, "setp.eq.b64", p, reg, sg_const64(d, sg_func_address(i)), NONE);
         sg_emit_bra(d, next, p, true);
-        /* Expanding what is reached through pointers from there too would multiply the code. */
+        /* Expanding functions reached through pointers from here as well would multiply the
+           code. */
         if (d->indirect) {
             sg_call_real(d, i, c);
         } else {
@@ -491,7 +492,8 @@ static int call_parsed(struct sg_dec *d, const struct sg_tok *t, struct sg_call 
         index = (uint32_t)f->alias;
         f = &d->m->funcs[index];
     }
-    /* libcudadevrt brings PTX for the newest GPUs, which wraps functions of NVIDIA's driver: what is served is served. */
+    /* libcudadevrt contains PTX for the newest GPUs, which wraps functions of NVIDIA's driver:
+       supported functions are handled here. */
     if (f->body && !strncmp(f->name, "__cudaCDP2", strlen("__cudaCDP2")) && sg_call_cdp(d, f->name, c))
         return d->err;
     return f->body ? expand(d, index, c) : call_builtin(d, f->name, c);

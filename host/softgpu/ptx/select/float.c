@@ -27,7 +27,7 @@ static bool is_half(enum sg_type t)
     return t == SG_TY_F16 || t == SG_TY_BF16 || t == SG_TY_F16X2 || t == SG_TY_BF16X2;
 }
 
-/* One operation on f16, bf16 or pairs of them; the flags go to imm. */
+/* An operation on f16, bf16 or pairs of them; imm receives the flags. */
 static int half_arith(struct sg_dec *d, enum sg_type t)
 {
     const char *base = !strcmp(d->oc.base, "mad") ? "fma" : d->oc.base;
@@ -48,7 +48,8 @@ static int half_arith(struct sg_dec *d, enum sg_type t)
         b = sg_src(d, 2, t);
     if (d->nops > 3)
         c = sg_src(d, 3, t);
-    /* bf16 is computed as f32, whose denormals are bf16's: they count, whatever the kernel's mode. */
+    /* bf16 is computed as f32 and has the same denormals: they count, whatever the kernel's
+       mode. */
     s = t == SG_TY_BF16 || t == SG_TY_BF16X2 ? sg_fp_begin(d, NULL, false) : UINT32_MAX;
     i = sg_emit(d, op, sg_dst(d, 0, t), a, b, c);
     if (!d->err)
@@ -110,7 +111,8 @@ int sg_flt_arith(struct sg_dec *d)
             sg_emit(d, "flush.f32", dst, dst, NONE, NONE);
         return d->err;
     }
-    x = sat ? sg_temp(d, t) : dst; /* what comes out of "sat" is no NaN, and dst has no other value */
+    /* the result of "sat" is never NaN, and dst holds no other value */
+    x = sat ? sg_temp(d, t) : dst;
     s = sg_fp_begin(d, rnd, ftz);
     sg_emit(d, op, x, a, b, c);
     if (sat)
@@ -213,7 +215,7 @@ static int cvt_packed(struct sg_dec *d, enum sg_type td, enum sg_type ts)
     a = sg_src(d, 1, ts);
     if (d->nops == 3)
         b = sg_src(d, 2, ts);
-    /* By rounding to nearest alone it is done with integers; otherwise denormals of f32 count. */
+    /* Rounding to nearest alone is done with integers; otherwise f32 denormals matter. */
     s = flags & ~(int64_t)H_FTZ ? sg_fp_begin(d, NULL, false) : UINT32_MAX;
     i = sg_emit(d, op, sg_dst(d, 0, td), a, b, NONE);
     set_imm(d, i, flags);
@@ -330,7 +332,7 @@ static int cvt_to_float(struct sg_dec *d, enum sg_type td, enum sg_type ts)
     if (ftz && td == SG_TY_F32 && ts == SG_TY_F32)
         sg_emit(d, "flush.f32", dst, dst, NONE, NONE);
 finish:
-    if (sat) { /* a denormal stays one unless it says .ftz */
+    if (sat) { /* a denormal stays denormal without .ftz */
         s = sg_fp_begin(d, NULL, ftz);
         sg_emit(d, td == SG_TY_F32 ? "sat.f32" : "sat.f64", dst, dst, NONE, NONE);
         sg_fp_end(d, s);

@@ -21,8 +21,9 @@ static int graph_launch(struct sg_dec *d, const struct sg_call *c)
 }
 
 /*
- * cudaGraphKernelNodeSetParam() and its like, which change a node of a graph that was made updatable from the
- * device. No node can be made so here (CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE): the kernel hears it, too.
+ * cudaGraphKernelNodeSetParam() and related functions change a graph node that is updatable from
+ * the device. No node is updatable here (CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE is
+ * refused), so the kernel gets an error, too.
  */
 static bool node_update(struct sg_dec *d, const char *name, const struct sg_call *c)
 {

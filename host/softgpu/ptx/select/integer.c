@@ -87,7 +87,7 @@ static int emit_mad(struct sg_dec *d)
     return sg_op3(d, op, t, t, t, t);
 }
 
-/* div rem min max abs neg sad: sign matters, one type */
+/* div rem min max abs neg sad: the sign matters, a single type */
 static int emit_typed(struct sg_dec *d)
 {
     enum sg_type t = sg_ty(d, 0);

@@ -38,7 +38,7 @@ int sg_emit_mbarrier(struct sg_dec *d)
         return mbar_op(d, "mbar.expect", NONE, 0, sg_src(d, 1, SG_TY_U32));
     if (!arrive && !drop)
         return sg_dec_refuse(d, NULL);
-    /* the state is left out where the barrier may be another block's */
+    /* the state operand is absent if the barrier may be in another block */
     at = d->ops[0].kind == SG_O_ADDR ? 0 : 1;
     n = d->nops > at + 1 ? sg_src(d, at + 1, SG_TY_U32) : sg_const32(d, 1);
     if (expect) {

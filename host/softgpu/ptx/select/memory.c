@@ -34,7 +34,8 @@ static const char *const hints[] = {
     "noftz",
 };
 
-/* Reads the modifiers that do not change what an access does here. True: may be a spin loop. */
+/* Reads the modifiers that have no effect on accesses here. Returns true if the access may be
+   part of a spin loop. */
 bool sg_take_hints(struct sg_dec *d)
 {
     bool spin;
@@ -53,7 +54,7 @@ enum sg_space sg_take_space(struct sg_dec *d)
     if (sg_mod(d, "global"))
         return SG_SP_GLOBAL;
     if (sg_mod(d, "shared") || sg_mod(d, "shared::cta") || sg_mod(d, "shared::cluster"))
-        return SG_SP_SHARED; /* one window has the block's own and the cluster's */
+        return SG_SP_SHARED; /* one window for the block's and the cluster's shared memory */
     if (sg_mod(d, "local"))
         return SG_SP_LOCAL;
     if (sg_mod(d, "param") || sg_mod(d, "param::entry") || sg_mod(d, "param::func"))
@@ -66,7 +67,7 @@ enum sg_space sg_take_space(struct sg_dec *d)
 struct addr {
     uint32_t op;
     int64_t off;
-    enum sg_space space; /* of the access: may differ from the one written */
+    enum sg_space space; /* space of the access: may differ from the written space */
     bool uniform_param;  /* kernel parameter at a constant offset */
     bool narrow;         /* 32-bit address */
 };
@@ -116,7 +117,7 @@ static int address(struct sg_dec *d, uint32_t i, enum sg_space sp, struct addr *
     if (d->vregs[o.v].cls != SG_C_32 && d->vregs[o.v].cls != SG_C_64)
         return sg_dec_syntax(d, "%s: a register of this type is no address", d->oc.full);
     if (x->narrow && d->vregs[o.v].cls == SG_C_64) {
-        /* The sum is what must be inside: the register alone may lie before the variable. */
+        /* The sum must be inside: the register alone may point before the variable. */
         x->op = sg_temp(d, SG_TY_U32);
         if (x->off)
             sg_emit(d, "add.sat.u32.u64", x->op, o.v, sg_const64(d, (uint64_t)x->off), NONE);
@@ -161,7 +162,7 @@ static uint32_t take_vec(struct sg_dec *d)
     return sg_mod(d, "v2") ? 2 : sg_mod(d, "v4") ? 4 : sg_mod(d, "v8") ? 8 : 1;
 }
 
-/* One load of up to 4 elements. */
+/* A load of up to 4 elements. */
 static int load(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el,
                 const struct addr *x, bool spin)
 {
@@ -201,7 +202,7 @@ static int load(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_
     return d->err;
 }
 
-/* The registers of a vector operand, or the one register. */
+/* The registers of a vector operand, or the single register. */
 static int elements(struct sg_dec *d, uint32_t i, uint32_t vec, struct sg_opel el[SG_MAX_VEC])
 {
     const struct sg_opnd *o = &d->ops[i];
@@ -247,7 +248,7 @@ static int emit_ld(struct sg_dec *d)
     return load(d, t, 4, el + 4, &x, spin);
 }
 
-/* One store of up to 4 elements. */
+/* A store of up to 4 elements. */
 static int store(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el,
                  const struct addr *x, bool spin)
 {
@@ -384,7 +385,7 @@ int sg_emit_atom(struct sg_dec *d)
     if (t == SG_TY_B128)
         return vec > 1 || red ? sg_dec_refuse(d, NULL) : emit_atom128(d, what, &x);
     if (sg_type_float(t) && !strcmp(what, "add") && x.space != SG_SP_SHARED)
-        d->code->ordered = true; /* shared memory is one thread's here */
+        d->code->ordered = true; /* shared memory is accessed by a single thread here */
     f[1] = x.op;
     if (vec > 1) { /* element by element: CUDA promises no more */
         if (elements(d, at + 1, vec, el[1]) || (!red && elements(d, 0, vec, el[0])))
@@ -513,7 +514,7 @@ int sg_store_shared(struct sg_dec *d, uint32_t to, uint32_t from, enum sg_type t
     return store(d, t, vec, el, &x, false);
 }
 
-/* cp.async: done at once, so that waiting for it is nothing. */
+/* cp.async: completes at once, so waiting for it does nothing. */
 static int emit_cp(struct sg_dec *d)
 {
     static const char *const ignore[] = {"shared", "shared::cta", "global"};
@@ -532,7 +533,7 @@ static int emit_cp(struct sg_dec *d)
     if (sg_mod(d, "mbarrier") && sg_mod(d, "arrive") && d->nops == 1) {
         if (sg_mod(d, "noinc")) /* the copies are done: this is their arrival */
             return sg_mbar_op(d, "mbar.arrive", sg_temp(d, SG_TY_B64), 0, sg_const32(d, 1), sg_take_space(d));
-        sg_take_space(d); /* one more is waited for, and has come */
+        sg_take_space(d); /* expects one more arrival, which has already happened */
         return d->err;
     }
     if (sg_mod(d, "commit_group") || sg_mod(d, "wait_group") || sg_mod(d, "wait_all")) {
@@ -553,7 +554,7 @@ static int emit_cp(struct sg_dec *d)
     } else if (d->nops > 3 && !(d->ops[3].kind == SG_O_REG && d->vregs[d->ops[3].v].cls == SG_C_64)) {
         n = sg_src(d, 3, SG_TY_U32);
     }
-    /* offsets are folded in: the handler has room for one only */
+    /* folds in the offsets: the handler supports only one */
     f[0] = sg_temp(d, SG_TY_U32);
     sg_emit(d, "add.b32", f[0], x.op, sg_const32(d, (uint32_t)x.off), NONE);
     f[1] = y.op;

@@ -26,7 +26,8 @@ static int mma_type(enum sg_type t)
     }
 }
 
-/* The registers of operand i in the fields of one instruction; a single one may stand alone. */
+/* Puts the registers of operand i into the fields of an instruction; a single register needs no
+   braces. */
 static uint32_t emit_regs(struct sg_dec *d, const char *op, uint32_t i, uint32_t n, enum sg_type t, bool dst)
 {
     uint32_t f[5] = {NONE, NONE, NONE, NONE, NONE}, mask = 0;
@@ -45,7 +46,7 @@ static uint32_t emit_regs(struct sg_dec *d, const char *op, uint32_t i, uint32_t
     return sg_emit_x(d, op, f, dst ? mask : 0, dst ? 0 : mask);
 }
 
-/* n registers of operand i, four to an instruction: the first is op, the others "ext". */
+/* n registers of operand i, four per instruction: the first instruction is op, the others "ext". */
 static uint32_t emit_many(struct sg_dec *d, const char *op, uint32_t i, uint32_t n, enum sg_type t, bool dst)
 {
     struct sg_opnd whole = d->ops[i];
@@ -84,7 +85,7 @@ static int emit_mma_f64(struct sg_dec *d, uint32_t k)
     return d->err;
 }
 
-/* Elements of 4 bits and of 1 bit: the types are not ones that a register can have. */
+/* Elements of 4 bits and of 1 bit, which are not types of registers. */
 static int emit_mma_sub(struct sg_dec *d)
 {
     static const struct {
@@ -209,7 +210,8 @@ static int emit_ldst_matrix(struct sg_dec *d)
         o->imm = 0;
     } else if (d->vregs[o->v].cls == SG_C_64) {
         addr = sg_temp(d, SG_TY_U32);
-        /* What is not in the window of shared memory becomes an address outside, which faults. */
+        /* An address outside the window of shared memory becomes an invalid offset, which
+           faults. */
         from = (uint64_t)o->imm - (generic ? sg_win.shared : 0);
         if (from)
             sg_emit(d, "add.sat.u32.u64", addr, o->v, sg_const64(d, from), NONE);
@@ -356,7 +358,7 @@ static int wmma_mma(struct sg_dec *d, int shape)
     return d->err;
 }
 
-/* Operand i as an address of 64 bits, and the space that it is in. */
+/* Operand i as a 64-bit address, and its state space. */
 static uint32_t wmma_address(struct sg_dec *d, uint32_t i, uint32_t *space)
 {
     enum sg_space sp = sg_mod(d, "global")                               ? SG_SP_GLOBAL
@@ -372,7 +374,7 @@ static uint32_t wmma_address(struct sg_dec *d, uint32_t i, uint32_t *space)
     return wide;
 }
 
-/* m8n8k4 of f64: the registers are those of mma.m8n8k4 */
+/* m8n8k4 of f64: the registers are those of mma.m8n8k4. */
 static int wmma_f64(struct sg_dec *d, bool load, bool store)
 {
     char which = sg_mod(d, "a") ? 'a' : sg_mod(d, "b") ? 'b' : 'c';

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Helpers of the emitters. */
+/* Helpers of the emitters in this folder. */
 #ifndef SG_PTX_SEL_H
 #define SG_PTX_SEL_H
 
@@ -11,7 +11,7 @@
 
 #define NONE SG_OPND_NONE
 
-/* "b16" "b32" "b64" by width alone */
+/* "b16" "b32" "b64", by width */
 static inline const char *sg_bt(enum sg_type t)
 {
     switch (sg_type_size(t)) {
@@ -28,13 +28,13 @@ static inline const char *sg_bt(enum sg_type t)
     }
 }
 
-/* The same where the high bits of a 16-bit register do not matter. */
+/* The same where the high bits of a 16-bit register are irrelevant. */
 static inline const char *sg_bt32(enum sg_type t)
 {
     return sg_type_size(t) <= 4 && t != SG_TY_PRED ? "b32" : sg_bt(t);
 }
 
-/* "s16" "u32" ...: untyped counts as unsigned */
+/* "s16" "u32" ...: untyped operands count as unsigned */
 static inline const char *sg_su(enum sg_type t)
 {
     static const char *const s[] = {"s8", "s16", "s32", "s64"}, *const u[] = {"u8", "u16", "u32", "u64"};
@@ -69,7 +69,7 @@ static inline int sg_op3(struct sg_dec *d, const char *op, enum sg_type td, enum
     return d->err;
 }
 
-/* The type of twice the width. */
+/* The type with twice the width. */
 static inline enum sg_type sg_wider(enum sg_type t)
 {
     switch (t) {
@@ -89,8 +89,8 @@ static inline enum sg_type sg_wider(enum sg_type t)
 int sg_flt_arith(struct sg_dec *d); /* add sub mul fma mad min max neg abs div ... on floats */
 
 /*
- * ptx/select/pair.c: is this vector one of 16-bit elements that are taken two at a time? Then words has a
- * register for each pair: what is loaded is split behind the load, what is stored is joined before the store.
+ * ptx/select/pair.c: true for a vector of 16-bit elements that are processed in pairs. Then words
+ * holds a register per pair: loads are split after the load, stores are joined before the store.
  */
 bool sg_pair_words(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el,
                    struct sg_opel words[2]);
@@ -99,13 +99,14 @@ int sg_pair_split(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct s
 int sg_pair_join(struct sg_dec *d, enum sg_type t, uint32_t vec, const struct sg_opel *el,
                  const struct sg_opel *words);
 
-/* The address of operand i with its offset, in a register: 32 bits in shared memory, else 64. */
+/* The address of operand i, offset included, in a register: 32 bits in shared memory, else 64. */
 uint32_t sg_flat_address(struct sg_dec *d, uint32_t i, enum sg_space sp);
-/* The state space among the modifiers, generic without one; cache hints, which have no effect here. */
+/* The state space named by the modifiers; generic if none. Also skips cache hints, which have no
+   effect here. */
 enum sg_space sg_take_space(struct sg_dec *d);
 bool sg_take_hints(struct sg_dec *d);
 int sg_emit_mbarrier(struct sg_dec *d); /* ptx/select/mbarrier.c */
-/* One operation of a barrier object: dst, operand that holds the address, third operand. */
+/* An operation of a barrier object: dst, operand with the address, third operand. */
 int sg_mbar_op(struct sg_dec *d, const char *op, uint32_t dst, uint32_t at, uint32_t value, enum sg_space sp);
 /* Stores vec elements of operand `from` at the shared address of operand `to`. */
 int sg_store_shared(struct sg_dec *d, uint32_t to, uint32_t from, enum sg_type t, uint32_t vec);

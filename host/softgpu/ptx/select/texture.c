@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Emitters: textures and surfaces (PTX ISA 9.7.10, 9.7.11). Coordinates and values go through the
- * block's scratch (struct sg_tex_scratch); a handle is a number of 64 bits, in a register or that of
- * a .texref or .surfref variable.
+ * block's scratch (struct sg_tex_scratch); a handle is a 64-bit number, in a register or of a
+ * .texref or .surfref variable.
  */
 #include "ptx/select/select.h"
 
@@ -34,7 +34,7 @@ static void put_arg(struct sg_dec *d, uint32_t slot, uint32_t code)
         d->insns[i].imm = slot;
 }
 
-/* The elements of an operand that is a vector or one register. */
+/* The elements of an operand that is a vector or a single register. */
 static uint32_t elements(const struct sg_opnd *o, struct sg_opel el[SG_MAX_VEC])
 {
     if (o->kind == SG_O_VEC) {
@@ -134,7 +134,7 @@ static uint32_t sampler_of(struct sg_dec *d, uint32_t i, uint32_t handle)
     return handle;
 }
 
-/* Behind the others: element offsets (integers); a depth to compare with is refused. */
+/* After the other operands: element offsets (integers); a depth to compare with is refused. */
 static int put_offset(struct sg_dec *d, uint32_t from, const struct geom *g)
 {
     struct sg_opel el[SG_MAX_VEC];

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* The part of an operand: its first bit and how many; false: a part that there is not. */
+/* The part of an operand: its first bit and number of bits. Returns false for an invalid part. */
 static bool part_bits(const struct sg_opnd *o, uint32_t *at, uint32_t *bits)
 {
     uint32_t size = o->part[0] == 'b' ? 8 : 16, n = (uint32_t)(o->part[1] - '0');
@@ -18,7 +18,7 @@ static bool part_bits(const struct sg_opnd *o, uint32_t *at, uint32_t *bits)
     return o->part[1] && !o->part[2] && n < 32 / size;
 }
 
-/* A part of an operand, extended as its type says. */
+/* A part of an operand, extended according to its type. */
 static uint32_t part_src(struct sg_dec *d, uint32_t i, enum sg_type t)
 {
     uint32_t v = sg_src(d, i, SG_TY_B32), at, bits, r;
@@ -34,7 +34,8 @@ static uint32_t part_src(struct sg_dec *d, uint32_t i, enum sg_type t)
     return r;
 }
 
-/* Bytes or halves of operands 1 and 2 in the order that a part such as .h10 or .b7610 names; none: as they are. */
+/* Bytes or halves of operands 1 and 2 in the order given by a part such as .h10 or .b7610;
+   without a part: unchanged. */
 static uint32_t lanes_src(struct sg_dec *d, uint32_t i)
 {
     const char *part = d->ops[i].part;
@@ -57,7 +58,7 @@ static uint32_t lanes_src(struct sg_dec *d, uint32_t i)
     return r;
 }
 
-/* Which bits of the result are written; the others are those of operand 3. */
+/* Mask of the result bits that are written; the other bits are those of operand 3. */
 static uint32_t lanes_written(struct sg_dec *d)
 {
     const char *part = d->ops[0].part;
@@ -74,8 +75,8 @@ static uint32_t lanes_written(struct sg_dec *d)
     return part[0] ? mask : UINT32_MAX;
 }
 
-/* vadd4 vsub4 vabsdiff4 vavrg4 vmin4 vmax4 (and 2): bytes or halves of one register each; with .add
- * the sum of the results is added to c */
+/* vadd4 vsub4 vabsdiff4 vavrg4 vmin4 vmax4 (and 2): bytes or halves of a register; with .add the
+   sum of the results is added to c */
 static int emit_simd(struct sg_dec *d)
 {
     bool add = sg_mod(d, "add"), sat = sg_mod(d, "sat");
@@ -133,7 +134,7 @@ static int finish(struct sg_dec *d, const char *then, uint32_t r)
     return d->err;
 }
 
-/* Is operand 3 there exactly where it is combined or merged? */
+/* True if operand 3 is present exactly when the result is combined or merged. */
 static bool has_third(const struct sg_dec *d, const char *then)
 {
     return (d->nops == 4) == (then || d->ops[0].part[0]);
@@ -162,7 +163,7 @@ static int emit_vshift(struct sg_dec *d)
     return finish(d, then, r);
 }
 
-/* One of the two-operand operations by which a scalar video instruction ends: sum, smaller, larger. */
+/* The final operation of a scalar video instruction: sum, smaller, larger. */
 static const char *second_op(struct sg_dec *d, enum sg_type t)
 {
     return sg_mod(d, "add")   ? "add.b32"
@@ -179,14 +180,14 @@ static uint32_t wide_src(struct sg_dec *d, uint32_t i, enum sg_type t)
     return r;
 }
 
-/* Clamps r to what the result's part holds. */
+/* Clamps r to the range of the result's part. */
 static void saturate(struct sg_dec *d, uint32_t r, enum sg_type t)
 {
     uint32_t at, bits;
     int64_t most, least;
 
     if (!part_bits(&d->ops[0], &at, &bits))
-        return; /* finish() says so */
+        return; /* reported by finish() */
     most = sg_type_signed(t) ? (INT64_C(1) << (bits - 1)) - 1 : (INT64_C(1) << bits) - 1;
     least = sg_type_signed(t) ? -most - 1 : 0;
     sg_emit(d, "min.s64", r, r, sg_const64(d, (uint64_t)most), NONE);
