@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The environment of workers: only variables that are meant for them, and no secrets. */
+/* Environment of workers: only variables meant for them, and no secrets. */
 #define _GNU_SOURCE
 #include "workers.h"
 
@@ -10,7 +10,7 @@
 extern char **environ;
 
 static const char *const names[] = {
-    "VGPU_SOCKET", /* main.c: a provider that is our own libcuda must find no broker */
+    "VGPU_SOCKET", /* main.c: the project's own libcuda as provider must find no broker */
     "LD_LIBRARY_PATH", "LANG",         "LC_ALL",        "TZ",
     "ASAN_OPTIONS",    "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"};
 static const char *const prefixes[] = {"VGPU_SOFT_", "VGPU_TEST_", "CUDA_"};
@@ -21,7 +21,7 @@ static bool meant_for_workers(const char *variable)
 
     if (!strncmp(variable, "CUDA_INJECTION", 14)) /* loads a library into every program */
         return false;
-    if (!strncmp(variable, "CUDA_CACHE_", 11)) /* a folder that others use too */
+    if (!strncmp(variable, "CUDA_CACHE_", 11)) /* a folder shared with other programs */
         return false;
     for (unsigned i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
         if (!strncmp(variable, prefixes[i], strlen(prefixes[i])))
@@ -36,7 +36,8 @@ static bool meant_for_workers(const char *variable)
 
 char **brk_worker_environment(void)
 {
-    /* A context made beside a running MPS daemon would be its client, whose fault ends all others. */
+    /* A context created beside a running MPS daemon would be a client of it, and a fault would end
+     * all other clients. */
     static char no_mps[] = "CUDA_MPS_PIPE_DIRECTORY=/nonexistent";
     static char no_cache[] = "CUDA_CACHE_DISABLE=1", cache[64], cache_size[64];
     size_t n = 0, count = 0;
