@@ -54,7 +54,7 @@ struct run {
     VGB_LISTED struct wrk_host_page *page; /* of its context; NULL: none, or the context ended */
 };
 
-/* The window's page with host_done, as mapped for a context's streams. Stands for the context: it is
+/* The window's page with host_done, as mapped for a context's streams. Stands for the context: is
  * not found by address once the context begins to end, as the address may be reused. */
 struct wrk_host_page {
     VGB_LISTED struct wrk_host_page *next;
