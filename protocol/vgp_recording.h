@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A recording: what one process sent to its worker and what came back, in a file, so that `vgpu
- * replay` can send it to another one and compare. Written by libcuda (VGPU_RECORD), one file for each
- * process. docs/replay.md is the reference page.
+ * Format of a recording: a file with the records that a process sent to its worker and the answers,
+ * for `vgpu replay` to send to another worker and compare. Written by libcuda (VGPU_RECORD), a file
+ * per process. docs/replay.md is the reference page.
  *
  *   struct vgp_recording_header
- *   events: struct vgp_event, then what its type says, each a multiple of 8 bytes
- *   the last event is VGP_EVENT_END; a file without it was cut off
+ *   events: struct vgp_event, then data according to its type, each a multiple of 8 bytes
+ *   the last event is VGP_EVENT_END; a file without it is truncated
  *
- * All fields little-endian, padding zero. The order of CALL events is the order in the ring. An event
- * stands after everything that it depended on: a REPLY after every call that was sent before it was
- * seen, a call after every reply that the program had seen by then. So one thread that takes the
- * events in their order can wait for each reply where it stands.
+ * All fields little-endian, padding zero. CALL events are in the order of the ring. Events follow
+ * all events that they depend on: a REPLY follows every call sent before the reply was read, a call
+ * follows every reply that the program had read by then. A single thread that processes the events
+ * in order can therefore wait for each reply where it stands.
  *
- * A reader believes nothing: sizes are bounded by what follows here, and by the file.
+ * Readers trust nothing: sizes are bounded by the limits below, and by the file.
  */
 #ifndef VGP_RECORDING_H
 #define VGP_RECORDING_H

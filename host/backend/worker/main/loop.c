@@ -171,7 +171,7 @@ void wrk_loop(struct wrk_worker *w)
         wrk_blobs_make_room(w, vgb_now_ns());
         wrk_waits_land(w);
         wrk_flow_look(w, true);
-        /* last: what has landed may have begun another one, which nobody polls in a sleep */
+        /* last: a landed wait may have started another, which would not be polled during sleep */
         wrk_waits_hand_over(w);
         if (w->holds) {
             sleep_with_record(w);

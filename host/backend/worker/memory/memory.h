@@ -68,7 +68,7 @@ void *wrk_region_address(struct wrk_worker *w, uint64_t va, uint64_t size, bool 
 /* Guest address of host range [p, p + size); 0 if no complete region contains it. */
 uint64_t wrk_region_guest_address(struct wrk_worker *w, const void *p, uint64_t size);
 
-/* ---- region_index.c: complete regions by address; wrk_region_address() and wrk_region_guest_address(), too ---- */
+/* ---- region_index.c: complete regions by address (wrk_region_address() too) ---- */
 
 /* Makes a complete region available to copies. False: no memory. */
 bool wrk_region_index_add(struct wrk_regions *rs, struct wrk_region *r);

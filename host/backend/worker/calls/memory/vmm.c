@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Handlers of virtual memory management. Physical memory counts against the quota from cuMemCreate
- * until nobody can reach it any more: no handle and no mapping is left. So the worker keeps count
- * of both; what is mapped where is also how a handle is retained again by address.
+ * Handlers of virtual memory management. Physical memory is charged to the quota from cuMemCreate
+ * until it is unreachable, without handles and mappings. The worker therefore counts both; its list
+ * of mappings is also used to retain a handle by address.
  */
 #include "vmm.h"
 
@@ -356,8 +356,8 @@ struct unmapping {
 static struct unmapping *under_way; /* disjoint ranges */
 
 /*
- * False: another thread unmaps some of the same, which counts as unmapped. Of two at once the one
- * that fails would put entries back whose memory the other has unmapped. Nobody waits here: this
+ * False: another thread is unmapping part of the range, which counts as unmapped. If both ran, the
+ * failing call would restore entries whose memory the other has unmapped. Does not wait, as this
  * may be the dispatcher.
  */
 static bool unmapping_begin_locked(struct unmapping *u)
