@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The description of the calls as data (build/generated/vgp_fields.c): for code that has records and replies
- * as bytes and must know what lies where, without being either of the two sides.
- */
+/* Description of the calls as data (build/generated/vgp_fields.c): for code that interprets the
+ * bytes of records and replies without being either side of the protocol. */
 #ifndef VGP_FIELDS_H
 #define VGP_FIELDS_H
 
 #include <stdint.h>
 
-/* How a field lies in the fixed part, or behind it. */
+/* Encoding of a field in or behind the fixed part. */
 enum vgp_field_form {
     VGP_FORM_FIXED = 0, /* `size` bytes at `offset` */
     VGP_FORM_FLOAT = 1, /* the same, a float */
@@ -19,12 +17,13 @@ enum vgp_field_form {
 
 enum vgp_field_meaning {
     VGP_MEANS_PLAIN = 0,
-    VGP_MEANS_HANDLE = 1,  /* a handle, or an object's number that the worker chose */
-    VGP_MEANS_ADDR = 2,    /* an address of the device or of memory shared with it */
-    VGP_MEANS_WORDS = 3,   /* bytes; aligned 64-bit words of them may be addresses */
-    VGP_MEANS_VARIES = 4,  /* a result that two GPUs, or two runs, need not agree on */
-    VGP_MEANS_OPAQUE = 5,  /* bytes that only the worker's side can read, given out and taken back */
-    VGP_MEANS_OBJECTS = 6, /* an array of VGP_MEANS_HANDLE; two GPUs may make more and fewer */
+    VGP_MEANS_HANDLE = 1, /* a handle, or an object number chosen by the worker */
+    VGP_MEANS_ADDR = 2,   /* an address of device memory or of memory shared with the device */
+    VGP_MEANS_WORDS = 3,  /* bytes whose aligned 64-bit words may be addresses */
+    VGP_MEANS_VARIES = 4, /* a result that may differ between GPUs or runs */
+    VGP_MEANS_OPAQUE = 5, /* bytes opaque to the guest, passed out and back in */
+    /* an array of VGP_MEANS_HANDLE, whose number may differ between GPUs */
+    VGP_MEANS_OBJECTS = 6,
 };
 
 struct vgp_field {
@@ -32,21 +31,21 @@ struct vgp_field {
     uint8_t form;    /* enum vgp_field_form */
     uint8_t meaning; /* enum vgp_field_meaning */
     uint16_t offset; /* from the start of the fixed part */
-    uint16_t size;   /* bytes of the field or of one element */
-    uint32_t max;    /* elements; fixed fields: 0 */
+    uint16_t size;   /* bytes of the field or of an element */
+    uint32_t max;    /* maximum number of elements; fixed fields: 0 */
 };
 
 struct vgp_call_fields {
     uint16_t number;
     const char *name;
-    const struct vgp_field *in; /* in the order in which variable parts follow each other */
+    const struct vgp_field *in; /* in the order of the variable parts */
     uint32_t in_count;
     const struct vgp_field *out;
     uint32_t out_count;
     uint32_t args_fixed, ret_fixed; /* bytes */
 };
 
-/* NULL: there is no such call. */
+/* NULL: no such call. */
 const struct vgp_call_fields *vgp_fields_of(uint16_t call);
 
 #endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * What the generated guest code (vgp_guest.c, vgp_entry.c, vgp_unsupported.c, vgp_procaddr.c) asks
- * of the library around it. Implemented by userspace/libcuda, or by a test.
- */
+/* Functions called by the generated guest code (vgp_guest.c, vgp_entry.c, vgp_unsupported.c,
+ * vgp_procaddr.c). Implemented by userspace/libcuda, or by a test. */
 #ifndef VGP_GUEST_RT_H
 #define VGP_GUEST_RT_H
 
@@ -14,51 +12,59 @@
 
 #include "vgp_ring.h"
 
-/* One call on its way: stack-allocated by the generated code, filled by vgp_submit_begin(). */
+/*
+ * A call in progress: allocated on the stack by the generated code, filled by vgp_submit_begin().
+ */
 struct vgp_submit {
-    void *args;       /* where the arguments go, `bytes` long; the first 512 bytes and the padding up
-                       * to a multiple of 16 are zeroed */
-    uint64_t priv[8]; /* the ring client's own */
+    /* buffer of `bytes` for the arguments; the first 512 bytes and the padding to a multiple of 16
+     * are zeroed */
+    void *args;
+    uint64_t priv[8]; /* private to the ring client */
 };
 
-/* A record that fills this stream is about to be sent; may wait until there is room again. */
+/* Called before sending a record that puts work into this stream; may wait for room. */
 void vgp_stream_count(uint64_t stream);
 /*
- * Reserves a record for `bytes` of arguments (at most VGP_RECORD_MAX less the header) and, when
- * want_reply, a reply slot; sleeps while the ring or the slots are full. Between begin and
- * publish/async/wait no other call may be begun by the same thread. Returns 0, or the CUresult that
- * the CUDA call must return (NOT_INITIALIZED, DEINITIALIZED, the sticky error, ...); then nothing
- * is held.
+ * Reserves a record for `bytes` of arguments (at most VGP_RECORD_MAX minus the header) and, if
+ * want_reply, a reply slot; sleeps while the ring or the slots are full. The thread must not begin
+ * another call between begin and publish/async/wait. Returns 0, or the CUresult for the CUDA call
+ * (NOT_INITIALIZED, DEINITIALIZED, the sticky error, ...), in which case nothing is held.
  */
 CUresult vgp_submit_begin(struct vgp_submit *s, uint16_t call, uint32_t bytes, bool want_reply);
 /*
- * A fill of `height` rows of `width` elements of `element` bytes, `pitch` bytes apart, is about to be sent; of its stream,
- * `stream`, where the call has one (`streamed`), else of the legacy stream. True: nothing about it can fail that is known here
- * too, and the worker (version 1.`since` or later) takes it without a reply. Before vgp_stream_count().
+ * Checks a fill about to be sent: `height` rows of `width` elements of `element` bytes, `pitch`
+ * bytes apart, in stream `stream` if the call has one (`streamed`), else in the legacy stream.
+ * True: no error that the guest can detect is possible, and the worker (version 1.`since` or later)
+ * accepts the fill without a reply. To be called before vgp_stream_count().
  */
 bool vgp_submit_silent(uint32_t since, uint64_t dst, uint64_t pitch, uint64_t width, uint64_t height,
                        uint32_t element, bool streamed, uint64_t stream);
 /* Publishes a record without reply and ends the submission. */
 CUresult vgp_submit_async(struct vgp_submit *s);
-/* Publishes a record with a reply and returns at once; several may be outstanding per thread. */
+/* Publishes a record with a reply and returns at once; a thread may have several outstanding. */
 CUresult vgp_submit_publish(struct vgp_submit *s);
-/* Waits for the reply of a published record. *payload (aligned to 8, private or stable until
- * vgp_submit_end) holds *size bytes. Returns the reply's CUresult or how the client died. */
+/* Waits for the reply to a published record. *payload (8-byte aligned, stable until vgp_submit_end)
+ * holds *size bytes. Returns the reply's CUresult, or the result for a dead client. */
 CUresult vgp_submit_collect(struct vgp_submit *s, const void **payload, uint32_t *size);
-/* Gives the reply slot back. Needed after every publish or collect, also a failed one (harmless when
- * nothing is held). */
+/* Releases the reply slot. Required after every publish or collect, including failed calls; no-op
+ * if nothing is held. */
 void vgp_submit_end(struct vgp_submit *s);
 
-/* Sends data larger than one record ahead of the call that uses it; *blob_id is then part of that
- * call, which consumes it. At most VGP_BLOB_MAX bytes. */
+/* Sends data larger than a record ahead of its call, at most VGP_BLOB_MAX bytes. The call refers to
+ * it by *blob_id and consumes it. */
 CUresult vgp_blob_send(const void *data, uint64_t size, uint32_t *blob_id);
 
-/* Ordinals of devices: the application's (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER) as they are sent, and the
- * host's as they are shown. One that the application does not have is sent as one that the host does not have;
- * one that it must not see is shown as CU_DEVICE_INVALID. Negative ordinals stay what they are. */
+/*
+ * Convert device ordinals between the application's numbering (CUDA_VISIBLE_DEVICES,
+ * CUDA_DEVICE_ORDER) and the host's. An ordinal unknown to the application is sent as an ordinal
+ * unknown to the host; a device hidden from the application is shown as CU_DEVICE_INVALID. Negative
+ * ordinals are unchanged.
+ */
 int32_t vgp_device_sent(int32_t device);
 int32_t vgp_device_got(int32_t device);
-/* The same for the id of a CUmemLocation: only one of type CU_MEM_LOCATION_TYPE_DEVICE is an ordinal. */
+/*
+ * The same for the id of a CUmemLocation, which is an ordinal for CU_MEM_LOCATION_TYPE_DEVICE only.
+ */
 static inline int32_t vgp_location_sent(uint32_t type, int32_t id)
 {
     return type == CU_MEM_LOCATION_TYPE_DEVICE ? vgp_device_sent(id) : id;
@@ -68,7 +74,8 @@ static inline int32_t vgp_location_got(uint32_t type, int32_t id)
     return type == CU_MEM_LOCATION_TYPE_DEVICE ? vgp_device_got(id) : id;
 }
 
-/* Handles. The application sees the wire value. mint returns 0 when VGP_HANDLE_INDEX_MAX are live. */
+/* Handles; the application sees the wire value. mint returns 0 if VGP_HANDLE_INDEX_MAX handles are
+ * live. */
 uint64_t vgp_handle_mint(enum vgp_handle_type type);
 bool vgp_handle_live(uint64_t handle, enum vgp_handle_type type);
 void vgp_handle_drop(uint64_t handle);
@@ -78,10 +85,11 @@ CUresult vcu_check_init(void);
 /* The same, then INVALID_CONTEXT when the calling thread has no current context. */
 CUresult vcu_check_context(void);
 
-/* r, after `why` was told to the trace and to the log, where it is an error and there is a reason. */
+/* Returns r. If r is an error and `why` is set, writes `why` to the trace and the log. */
 CUresult vcu_refuse(const char *call, CUresult r, const char *why);
 
-/* Could this be the handle of a graph, or of a node? The worker knows whether it is. */
+/* True if the value has the form of a graph or node handle. Whether it is live is checked by the
+ * worker. */
 static inline bool vcu_graph_ok(CUgraph g)
 {
     return VGP_HANDLE_TYPE((uintptr_t)g) == VGP_H_GRAPH;
@@ -95,7 +103,7 @@ static inline bool vcu_exec_ok(CUgraphExec x)
     return vgp_handle_live((uintptr_t)x, VGP_H_GRAPH_EXEC);
 }
 
-/* The short number of a graph, an executable graph or a node, by its handle. */
+/* Short id of a graph, executable graph or node, derived from its handle. */
 static inline unsigned vcu_graph_number(const void *handle)
 {
     uint64_t h = (uintptr_t)handle;
@@ -103,7 +111,8 @@ static inline unsigned vcu_graph_number(const void *handle)
     return VGP_HANDLE_INDEX(h) | VGP_HANDLE_GEN(h) << 20;
 }
 
-/* Where a node is added, or which one is changed: the first parameters of the calls described with `node`. */
+/* Position of a node to add, or the node to change: the first parameters of calls described with
+ * `node`. */
 struct vgp_where {
     uint32_t op; /* enum vgp_node_op */
     CUgraph graph;
@@ -120,55 +129,60 @@ static inline bool vgp_where_adds(const struct vgp_where *w)
 {
     return w->op == VGP_NODE_ADD || w->op >= VGP_NODE_NAME;
 }
-/* The checks of every addition and change, in the driver's order; they fill *w. */
+/* Checks common to all additions and changes, in the driver's order; fill *w. */
 CUresult vcu_where_add(const char *call, CUgraphNode *out, struct vgp_where *w, CUgraph graph,
                        const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t n);
-/* For nodes that say nothing a provider could refuse (empty nodes, host functions): the operation becomes VGP_NODE_POST where its addition is sure to succeed. */
+/* For nodes with no parameters that a provider could refuse (empty nodes, host functions): makes
+ * the operation VGP_NODE_POST if the addition is certain to succeed. */
 CUresult vcu_where_post(struct vgp_where *w);
-/* What became of the addition: the new node's handle, or the one minted for it is given back. Returns r. */
+/* Completes an addition: stores the new node's handle, or releases the handle minted for it.
+ * Returns r. */
 CUresult vcu_where_added(const struct vgp_where *w, CUresult r, uint64_t *node);
 CUresult vcu_where_set(struct vgp_where *w, CUgraphNode node);
 CUresult vcu_where_exec(struct vgp_where *w, CUgraphExec exec, CUgraphNode node);
 
-/* What does not change of a context, and what questions about it answer. */
+/* Constant properties of a context, which answer queries about it. */
 struct vcu_context_facts {
     CUdevice device;
     unsigned flags, api_version;
     unsigned long long id;
-    bool live; /* created, or retained */
+    bool live; /* created or retained */
 };
-/* A side of a copy of one row: vcu_copy_row(). */
+/* Source or destination of a single-row copy: vcu_copy_row(). */
 enum vcu_row { VCU_ROW_HOST, VCU_ROW_DEVICE, VCU_ROW_ARRAY };
 
-/* Where the latest call of this thread that is described with `caller` returns to. */
+/* Return address of this thread's latest call described with `caller`. */
 extern __thread const void *vcu_caller;
 
-/* Non-zero while a per-thread variant (_ptsz/_ptds) runs: stream 0 means the calling thread's own stream. */
+/* Non-zero while a per-thread variant (_ptsz/_ptds) runs: stream 0 then means the calling thread's
+ * own stream. */
 extern __thread int vcu_per_thread;
 static inline CUstream vcu_stream(CUstream s)
 {
     return s == NULL && vcu_per_thread ? CU_STREAM_PER_THREAD : s;
 }
-/* Green contexts of this process that were made and not destroyed. */
+/* Number of live green contexts of this process. */
 extern _Atomic uint32_t vcu_greens;
-/* While there are any: a special value, and what a green context does not have. */
+/* For use while green contexts exist: false for a special value that the current green context does
+ * not have. */
 bool vcu_standard_stream_ok(CUstream s);
-/* The special values 0, 1, 2 or a live stream handle. */
+/* True for the special values 0, 1, 2 and live stream handles. */
 static inline bool vcu_stream_ok(CUstream s)
 {
     if ((uintptr_t)s > 2)
         return vgp_handle_live((uintptr_t)s, VGP_H_STREAM);
     return __builtin_expect(vcu_greens == 0, 1) || vcu_standard_stream_ok(s);
 }
-/* Why it is not ok: INVALID_HANDLE, or CONTEXT_IS_DESTROYED for a stream of a destroyed green context. */
+/* Error for an invalid stream: INVALID_HANDLE, or CONTEXT_IS_DESTROYED for a stream of a destroyed
+ * green context. */
 CUresult vcu_stream_error(CUstream s);
 static inline CUresult vcu_check_stream(CUstream s)
 {
     s = vcu_stream(s);
     return vcu_stream_ok(s) ? CUDA_SUCCESS : vcu_stream_error(s);
 }
-/* Whether it is a special value or a stream of the current context: work that is queued needs that, and must not be found
- * out by the worker only, whose answer comes behind the call. */
+/* True for special values and streams of the current context, as required for queued work. Checked
+ * here because the worker's answer would arrive after the call has returned. */
 bool vcu_stream_own(CUstream s);
 static inline CUresult vcu_check_own_stream(CUstream s)
 {
@@ -182,24 +196,24 @@ static inline bool vcu_func_ok(CUfunction f)
     return vgp_handle_live((uintptr_t)f, VGP_H_FUNCTION) || vgp_handle_live((uintptr_t)f, VGP_H_KERNEL);
 }
 
-/* Tracing. lnk_trace_on: one load and a predictable branch per call when it is off. */
+/* Tracing. While off, lnk_trace_on costs a load and a predictable branch per call. */
 extern int lnk_trace_on;
 uint64_t lnk_trace_now(void); /* CLOCK_MONOTONIC, ns */
 void vcu_trace_call(const char *name, CUresult r, uint64_t t0, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* An entry point has failed: its line in the error log (cuLogs*). */
+/* Writes a failed entry point to the error log (cuLogs*). */
 void vcu_logs_failure(const char *name, CUresult r);
-/* A refused call: once per name on the trace, whatever the trace level. */
+/* Traces a refused call, once per name, at any trace level. */
 void lnk_trace_refusal(const char *name, const char *why);
 
-/* A row of the cuGetProcAddress table (generated, vgp_procaddr.c): sorted by name, then version. */
+/* Row of the cuGetProcAddress table (generated, vgp_procaddr.c), sorted by name, then version. */
 struct vgp_proc {
     const char *name;    /* without version suffix, as cuGetProcAddress takes it */
     int version;         /* CUDA version of this variant, e.g. 12000 */
-    void *fn;            /* the export */
-    void *fn_per_thread; /* its per-thread variant (_ptsz/_ptds), or NULL */
+    void *fn;            /* exported function */
+    void *fn_per_thread; /* per-thread variant (_ptsz/_ptds), or NULL */
     const char *symbol;  /* the exported name of fn */
-    bool supported;      /* false: fn refuses */
+    bool supported;      /* false: fn always fails */
 };
 extern const struct vgp_proc vgp_procs[];
 extern const unsigned vgp_proc_count;

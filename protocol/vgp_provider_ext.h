@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Functions that a provider may export beside those of cuda.h. The software GPU has them; a provider
- * without them is used without what they are for. Part of the provider's table (vgp_provider.h).
+ * Functions that a provider may export in addition to those of cuda.h, as the software GPU does. A
+ * provider without them is used without the related features. Part of the provider's table
+ * (vgp_provider.h).
  */
 #ifndef VGP_PROVIDER_EXT_H
 #define VGP_PROVIDER_EXT_H
@@ -11,31 +12,33 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Why the latest call of this thread failed: one line, or an empty one. Valid until the next call. */
+/* Reason for the failure of this thread's latest call: a line of text, possibly empty. Valid until
+ * the next call. */
 const char *sg_last_error_detail(void);
-/* Receivers of what kernels print, and of the messages of failed asserts; any thread calls them. */
+/* Receivers of printf output of kernels and of messages of failed asserts; called on any thread. */
 void sg_set_print_sink(void (*fn)(void *ctx, const char *text, size_t len), void *ctx);
 void sg_set_error_sink(void (*fn)(void *ctx, const char *text, size_t len), void *ctx);
-/* The name by which kernels launch an executable graph: the handle that the client has for it. */
+/* Sets the value by which kernels launch an executable graph: the client's handle. */
 CUresult sg_graph_exec_name(CUgraphExec hGraphExec, uint64_t name);
 
 /*
- * Memory of the loading program's own, until the process ends, of which guests must not know: page-locked for copies
- * that name it as host memory, and nothing at all for kernels, memsets, other copies and questions about pointers.
- * Before the first copy; needs no context.
+ * Registers private memory of the loading program until process exit, to be hidden from guests: it
+ * is page-locked for copies that name it as host memory, and inaccessible to kernels, memsets,
+ * other copies and pointer queries. To be called before the first copy; needs no context.
  */
 CUresult sg_host_register_private(void *p, size_t size);
 
-/*
- * Whether linear copies that this thread issues from here on are to be stored past the caches: where the reader is
- * a processor that shares none with the writer, or the bytes are more than the caches hold.
- */
+/* Sets whether linear copies issued by this thread use non-temporal stores: for a reader on a
+ * processor that shares no cache with the writer, or for sizes beyond the caches. */
 void sg_copy_past_caches(bool past);
 
-/* What programs have made and not given back, as text, for tests; at most `size` bytes with the final zero. */
+/*
+ * Lists live objects of programs as text, for tests; at most `size` bytes including the final NUL.
+ */
 void sg_books(char *text, size_t size);
 
-/* Who makes memory that other processes may open; host/softgpu/memory/share.h describes the members. */
+/* Provider of memory that other processes may open; host/softgpu/memory/share.h describes the
+ * members. */
 struct sg_share_ops {
     int (*create)(void *arg, uint32_t kind, uint64_t bytes, uint8_t *token, uint32_t *holder);
     int (*open)(void *arg, uint32_t kind, const uint8_t *token, uint32_t *holder);
@@ -44,7 +47,8 @@ struct sg_share_ops {
     bool (*gone)(void *arg, uint32_t holder);
 };
 void sg_set_share(const struct sg_share_ops *ops, void *arg);
-/* A process that had shared events of this one has gone: what it recorded in this one's name completes. Any thread. */
+/* Called when a process that held shared events of this process has ended: work it recorded in this
+ * process's name completes. Any thread. */
 void sg_share_holder_gone(void);
 
 #endif

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A recording: what one process sent to its worker and what came back, in a file, so that `vgpu
- * replay` can send it to another one and compare. Written by libcuda (VGPU_RECORD), one file for each
- * process. docs/replay.md is the reference page.
+ * Format of a recording: a file with the records that a process sent to its worker and the answers,
+ * for `vgpu replay` to send to another worker and compare. Written by libcuda (VGPU_RECORD), a file
+ * per process. docs/replay.md is the reference page.
  *
  *   struct vgp_recording_header
- *   events: struct vgp_event, then what its type says, each a multiple of 8 bytes
- *   the last event is VGP_EVENT_END; a file without it was cut off
+ *   events: struct vgp_event, then data according to its type, each a multiple of 8 bytes
+ *   the last event is VGP_EVENT_END; a file without it is truncated
  *
- * All fields little-endian, padding zero. The order of CALL events is the order in the ring. An event
- * stands after everything that it depended on: a REPLY after every call that was sent before it was
- * seen, a call after every reply that the program had seen by then. So one thread that takes the
- * events in their order can wait for each reply where it stands.
+ * All fields little-endian, padding zero. CALL events are in the order of the ring. Events follow
+ * all events that they depend on: a REPLY follows every call sent before the reply was read, a call
+ * follows every reply that the program had read by then. A single thread that processes the events
+ * in order can therefore wait for each reply where it stands.
  *
- * A reader believes nothing: sizes are bounded by what follows here, and by the file.
+ * Readers trust nothing: sizes are bounded by the limits below, and by the file.
  */
 #ifndef VGP_RECORDING_H
 #define VGP_RECORDING_H
@@ -22,15 +22,15 @@
 
 #define VGP_RECORDING_MAGIC "VGPUREC\n"
 #define VGP_RECORDING_VERSION 1u
-#define VGP_EVENT_MAX (2u << 20)   /* one event with its header, bytes */
-#define VGP_HOST_PIECE (64u << 10) /* bytes of host memory in one event, at most */
+#define VGP_EVENT_MAX (2u << 20)   /* maximum size of an event with its header, bytes */
+#define VGP_HOST_PIECE (64u << 10) /* maximum bytes of host memory in an event */
 
 struct vgp_recording_header {
     char magic[8];
     uint32_t version;
-    uint16_t protocol_major, protocol_minor; /* of the worker that was recorded */
-    uint64_t staging_size;                   /* offsets of copies lie below it */
-    uint32_t reply_slots;                    /* calls that may be under way at a time */
+    uint16_t protocol_major, protocol_minor; /* version of the recorded worker */
+    uint64_t staging_size;                   /* upper bound of the offsets of copies, bytes */
+    uint32_t reply_slots;                    /* maximum number of calls in flight */
     uint32_t pid;
     char program[32]; /* NUL-terminated name of the process */
     uint64_t padding[8];
@@ -38,16 +38,20 @@ struct vgp_recording_header {
 _Static_assert(sizeof(struct vgp_recording_header) == 128, "recording header");
 
 enum vgp_event_type {
-    VGP_EVENT_CALL = 1,      /* a record as it was in the ring (struct vgp_record), padded to 8; then,
-                           * of a vgpCopy from staging, the bytes there, rows packed */
-    VGP_EVENT_REPLY = 2,     /* struct vgp_event_reply, the payload, padded to 8; then, of a complete
-                           * vgpCopy to staging or host memory, the bytes there, rows packed */
+    /* a record as in the ring (struct vgp_record), padded to 8; for a vgpCopy from staging then its
+     * source bytes, rows packed */
+    VGP_EVENT_CALL = 1,
+    /* struct vgp_event_reply, the payload padded to 8; for a complete vgpCopy to staging or host
+     * memory then its result bytes, rows packed */
+    VGP_EVENT_REPLY = 2,
     VGP_EVENT_NOTIFY = 3,    /* struct vgp_event_notify, then its data */
     VGP_EVENT_HOST_DONE = 4, /* struct vgp_event_done: a host function has ended */
-    /* Bytes of memory that was registered: struct vgp_event_host, then the bytes. WRITE: the program
-     * wrote them before the call that follows. RESULT: the device had written them when the reply
-     * before was seen. EITHER: written by one of them before the program began to wait with the call
-     * that follows. */
+    /*
+     * Bytes of registered memory: struct vgp_event_host, then the bytes. WRITE: written by the
+     * program before the following call. RESULT: written by the device by the time the preceding
+     * reply was read. EITHER: written by program or device before the program began to wait with
+     * the following call.
+     */
     VGP_EVENT_HOST_WRITE = 5,
     VGP_EVENT_HOST_RESULT = 6,
     VGP_EVENT_END = 7, /* struct vgp_event_end */
@@ -55,17 +59,17 @@ enum vgp_event_type {
 };
 
 struct vgp_event {
-    uint32_t size;   /* of the event with this header, multiple of 8 */
+    uint32_t size;   /* bytes of the event including this header, multiple of 8 */
     uint16_t type;   /* enum vgp_event_type */
     uint16_t flags;  /* 0 */
-    uint64_t serial; /* CALL and REPLY: number of the call, counted from 1; else 0 */
+    uint64_t serial; /* CALL and REPLY: number of the call, from 1; else 0 */
 };
 
 struct vgp_event_reply {
     int32_t result;   /* CUresult */
     uint32_t payload; /* bytes of the reply's payload */
     uint32_t data;    /* bytes that follow the padded payload */
-    uint32_t dead;    /* non-zero: the worker had ended, this is what it left */
+    uint32_t dead;    /* non-zero: the worker had ended before; left-over state */
 };
 
 struct vgp_event_notify {
@@ -79,15 +83,15 @@ struct vgp_event_done {
 };
 
 struct vgp_event_host {
-    uint32_t region; /* as vgpRegionRegister named it */
+    uint32_t region; /* region number given to vgpRegionRegister */
     uint32_t size;   /* bytes that follow, at most VGP_HOST_PIECE */
-    uint64_t offset; /* in the region */
+    uint64_t offset; /* offset in the region, bytes */
 };
 
 enum vgp_end_reason {
     VGP_END_EXIT = 1,  /* the process ended */
-    VGP_END_LIMIT = 2, /* the file would have become larger than was allowed */
-    VGP_END_ERROR = 3, /* it could not be written */
+    VGP_END_LIMIT = 2, /* the file reached its size limit */
+    VGP_END_ERROR = 3, /* the file could not be written */
 };
 
 struct vgp_event_end {
@@ -101,7 +105,7 @@ static inline uint64_t vgp_pad_to_8(uint64_t n)
     return (n + 7) & ~UINT64_C(7);
 }
 
-/* Where row i (of height * depth) of one side of a strided copy starts, in bytes from its start. */
+/* Offset of row i (of height * depth rows) in a strided copy's source or destination, bytes. */
 static inline uint64_t vgp_copy_row(uint64_t i, uint64_t pitch, uint64_t side_height, uint64_t height)
 {
     return ((i / height) * side_height + i % height) * pitch;

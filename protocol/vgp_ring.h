@@ -20,54 +20,56 @@
 #include <stdint.h>
 
 #define VGP_MAGIC 0x57504756u /* "VGPW" */
-#define VGP_VERSION_MAJOR 1   /* differs: the two sides cannot talk */
-#define VGP_VERSION_MINOR 8   /* the lower of the two is used */
+#define VGP_VERSION_MAJOR 1   /* must be equal on both sides */
+#define VGP_VERSION_MINOR 8   /* the lower version of the two sides is used */
 
 #define VGP_PAGE 4096u
 #define VGP_WINDOW_MIN (4u << 20)
 #define VGP_WINDOW_DEFAULT (16u << 20)
 
-/* The layout is the worker's choice and is written in the header; these are its defaults. */
+/* Defaults of the layout, which the worker chooses and writes to the header. */
 #define VGP_RING_SIZE (1u << 20) /* power of two */
-#define VGP_REPLY_SLOTS 64u      /* calls with a reply in flight; more threads wait their turn */
+#define VGP_REPLY_SLOTS 64u      /* maximum calls with a reply in flight; further threads wait */
 #define VGP_REPLY_SLOT_SIZE 4096u
 #define VGP_NOTIFY_SIZE (256u << 10) /* power of two */
-/* staging: the rest of the window */
+/* The staging area takes the rest of the window. */
 
-#define VGP_RECORD_MAX (72u << 10) /* one record, header included; larger data is sent as a blob */
-#define VGP_BLOB_CHUNK (64u << 10) /* data bytes in one vgpBlobAppend */
-#define VGP_BLOB_OFFER (64u << 10) /* of an image with fewer bytes the hash is not offered */
-#define VGP_BLOB_MAX (1u << 30)    /* one blob: images of whole libraries are far smaller */
+/* maximum size of a record with its header; larger data is sent as a blob */
+#define VGP_RECORD_MAX (72u << 10)
+#define VGP_BLOB_CHUNK (64u << 10) /* data bytes of a vgpBlobAppend */
+#define VGP_BLOB_OFFER (64u << 10) /* minimum size of an image whose hash is offered */
+/* maximum size of a blob, far above the images of whole libraries */
+#define VGP_BLOB_MAX (1u << 30)
 
 /*
- * Host functions that run in the guest at the same time. Each run has a slot and a sequence number.
- * Its end is reported twice: in host_done, which the waiting thread of the worker polls independently of
- * the dispatcher, and by a record, which wakes a sleeping dispatcher.
+ * Maximum number of concurrent host functions in the guest. Each run has a slot and a sequence
+ * number. Its end is reported twice: in host_done, which the waiting thread of the worker polls
+ * independently of the dispatcher, and by a record, which wakes a sleeping dispatcher.
  */
 #define VGP_HOST_RUNS 512u
 #define VGP_HOST_DONE_OFFSET 2048u
 
 /*
- * Words that say when an event or a stream, which was asked for and was not complete, is (vgpEventWatch,
- * vgpStreamWatch): the call names a word and a sequence value. The worker stores the value when what was asked for
- * is complete, or the value with VGP_WATCH_ASK when it has stopped looking, or there is an error: only a call can
- * tell then. Any other value: nothing is known.
+ * Words that signal completion of an event or stream that was queried and not complete
+ * (vgpEventWatch, vgpStreamWatch). The call passes a word and a sequence value. The worker stores
+ * the value on completion, or the value with VGP_WATCH_ASK when it stops watching or an error
+ * occurs; only a call can determine the state then. Any other content means that nothing is known.
  */
 #define VGP_WATCHES 64u
-#define VGP_WATCH_ASK 0x80000000u /* values are below it, and not 0 */
+#define VGP_WATCH_ASK 0x80000000u /* sequence values are non-zero and below it */
 #define VGP_WATCH_OFFSET 768u
 
 /*
- * Bytes of staging in one copy: what the worker asks for (staging_piece; whole pages), within these bounds. Small
- * pieces stay in the caches of a provider that copies by the processor; a driver that stages once more has costs of
- * its own for each.
+ * Staging bytes per copy: requested by the worker (staging_piece; whole pages) within these bounds.
+ * Small pieces stay in the caches of a provider that copies by processor; a driver that stages
+ * again has fixed costs per piece.
  */
 #define VGP_PIECE_MIN (16u << 10)
 #define VGP_PIECE_DEFAULT (128u << 10)
 #define VGP_PIECE_LARGE (512u << 10)
 #define VGP_PIECE_MAX (1u << 20)
 
-/* past_caches: copies by stores past the processor's caches, where the provider can. Nothing depends on it but speed. */
+/* past_caches: copy with non-temporal stores if the provider can. Affects only speed. */
 #define VGP_PAST_TO_STAGING (1u << 0)
 #define VGP_PAST_FROM_STAGING (1u << 1)
 
@@ -76,15 +78,13 @@ enum vgp_worker_state {
     VGP_WORKER_STARTING = 0,
     VGP_WORKER_RUNNING = 1, /* polls the ring: no doorbell needed */
     VGP_WORKER_IDLE = 2,    /* sleeps or is about to: ring the doorbell after publishing */
-    VGP_WORKER_DEAD = 3,    /* no further reply will come; only destruction is left */
+    VGP_WORKER_DEAD = 3,    /* no further replies; the client can only be destroyed */
 };
 
-/*
- * The header page. Each line has one writer. "guest" is libcuda, "worker" the worker (or, for
- * worker_state = DEAD and dead_*, the broker after the worker's end).
- */
+/* Header page. Each cache line has a single writer: "guest" is libcuda, "worker" the worker (or the
+ * broker after the worker's end, for worker_state = DEAD and dead_*). */
 struct vgp_window_shared {
-    /* line 0, worker: written once before the guest gets the window; magic last */
+    /* line 0, worker: written before the guest gets the window, magic last */
     uint32_t magic;
     uint16_t version_major, version_minor;
     uint64_t features; /* VGP_FEATURE_* */
@@ -93,8 +93,7 @@ struct vgp_window_shared {
     uint32_t reply_offset, reply_slot_size;
     uint32_t reply_slots, notify_offset;
     uint32_t notify_size;
-    uint32_t
-        staging_piece; /* bytes of staging in one copy that suit the provider; 0: nothing is said (older workers) */
+    uint32_t staging_piece; /* preferred staging bytes per copy; 0: unspecified (older workers) */
     uint64_t padding1;
 
     /* line 1, worker (second half of line 0's job) */
@@ -103,25 +102,27 @@ struct vgp_window_shared {
     uint64_t padding2[6];
 
     /* line 2, guest: producer of the ring */
-    uint64_t ring_tail; /* bytes ever written, multiple of 16; position = tail & (ring_size - 1) */
+    /* total bytes written, multiple of 16; position = tail & (ring_size - 1) */
+    uint64_t ring_tail;
     uint64_t padding3[7];
 
-    /* line 3, guest: consumer of notifications, and "somebody sleeps here" */
+    /* line 3, guest: consumer of notifications; sleep flag */
     uint64_t notify_head;
-    uint32_t guest_sleeps; /* non-zero: a thread sleeps or is about to, wake it after publishing */
-    uint32_t guest_pid;    /* as the process says, for lists of processes only; 0: none is shown */
-    uint32_t past_caches;  /* VGP_PAST_*: a hint for the copies that follow; older guests: 0 */
+    /* non-zero: a thread sleeps or is about to; to be woken after publishing */
+    uint32_t guest_sleeps;
+    uint32_t guest_pid;   /* pid claimed by the process, for process lists only; 0: not listed */
+    uint32_t past_caches; /* VGP_PAST_*: hint for subsequent copies; older guests: 0 */
     uint32_t padding4;
     uint64_t padding5[5];
 
     /* line 4, worker: consumer of the ring */
-    uint64_t ring_head;    /* bytes consumed: the guest may overwrite them */
+    uint64_t ring_head;    /* total bytes consumed, which the guest may overwrite */
     uint32_t worker_state; /* enum vgp_worker_state */
     uint32_t padding6;
-    uint64_t calls;  /* for lists only, as the next three: records taken */
-    uint64_t waits;  /* ... with a reply slot */
-    uint64_t errors; /* ... that failed when they were made */
-    uint64_t copied; /* bytes of copies to, from and on the device */
+    uint64_t calls;  /* records taken; this and the next three are for lists only */
+    uint64_t waits;  /* records with a reply slot */
+    uint64_t errors; /* calls that failed on execution */
+    uint64_t copied; /* bytes copied to, from and on the device */
     uint64_t padding7[2];
 
     /* line 5, worker: producer of notifications; the futex word of the socket transport */
@@ -130,7 +131,7 @@ struct vgp_window_shared {
     uint32_t padding8;
     uint64_t padding9[6];
 
-    /* line 6.., worker or broker: how it ended */
+    /* line 6.., worker or broker: state at the end */
     int32_t sticky_result; /* CUresult that every further call returns, 0 = none */
     uint32_t dead_reason;  /* enum vgpu_dead_reason of the device ABI */
     uint64_t memory_used;  /* worker: device memory of this client, bytes; for lists only */
@@ -144,7 +145,7 @@ struct vgp_window_shared {
     uint32_t watch[VGP_WATCHES];
     uint8_t padding13[VGP_HOST_DONE_OFFSET - VGP_WATCH_OFFSET - 4 * VGP_WATCHES];
 
-    /* last lines, guest: host_done[slot] = sequence of the run of a host function that has ended */
+    /* last lines, guest: host_done[slot] = sequence of the host-function run that ended last */
     uint32_t host_done[VGP_HOST_RUNS];
 };
 _Static_assert(sizeof(struct vgp_window_shared) == VGP_PAGE, "window header layout");
@@ -158,35 +159,37 @@ _Static_assert(__builtin_offsetof(struct vgp_window_shared, notify_tail) == 320,
 _Static_assert(__builtin_offsetof(struct vgp_window_shared, sticky_result) == 384, "line 6");
 
 /*
- * A call record. Records are 16-byte aligned, contiguous, and never wrap: where one does not fit
+ * A call record. Records are 16-byte aligned, contiguous, and never wrap: if a record does not fit
  * before the end of the ring, a record with call = VGP_CALL_PAD fills the rest. The fixed argument
  * structure of the call follows the header, then its variable parts, each padded to 8 bytes.
- * Publishing: write the record, then store-release ring_tail, then a full fence, then read
- * worker_state: IDLE means "ring the doorbell". It need not be rung when ring_head, read after that,
- * is ring_tail, or where it was when it was rung last: the worker has taken nothing since, so it
- * looks at ring_tail again when it comes. The worker: store IDLE, full fence, read ring_tail again,
- * sleep only if it did not move.
+ *
+ * Publishing: write the record, store-release ring_tail, full fence, read worker_state; IDLE: ring
+ * the doorbell. The doorbell can be skipped if ring_head, read after that, equals ring_tail, or is
+ * unchanged since the doorbell was rung last: the worker has taken nothing since, so it will read
+ * ring_tail again.
+ *
+ * The worker: store IDLE, full fence, read ring_tail again, sleep only if it has not moved.
  */
 #define VGP_CALL_PAD 0xffffu
 #define VGP_NO_REPLY 0xffffffffu
 struct vgp_record {
-    uint32_t size;       /* bytes of the whole record, multiple of 16, header included */
+    uint32_t size;       /* bytes of the whole record including the header, multiple of 16 */
     uint16_t call;       /* number of the call */
     uint16_t flags;      /* 0 */
     uint32_t reply_slot; /* index, or VGP_NO_REPLY */
-    uint32_t reply_seq;  /* value that the worker stores in the slot when the reply is there */
+    uint32_t reply_seq;  /* value that the worker stores in the slot with the reply */
     uint64_t context;    /* handle of the calling thread's current context, 0 = none */
-    uint32_t thread;     /* guest thread number, for per-thread default streams; dense, from 0 */
+    uint32_t thread;     /* guest thread number for per-thread default streams; dense, from 0 */
     uint32_t padding;
 };
 _Static_assert(sizeof(struct vgp_record) == 32, "record header");
 
 /*
- * A reply slot. The guest owns a slot from the moment it puts it in a record until it has read the
- * reply; the worker writes the payload, then result and size, then store-release seq.
- * After that (full fence) it looks at guest_sleeps: non-zero means swap it to 0, increment wake_seq
- * and wake the guest. A guest thread that wants to sleep: sets guest_sleeps to 1, full fence, looks
- * at its slot and at worker_state again, sleeps in the transport with the wake_seq known before.
+ * A reply slot. The guest owns a slot from putting it into a record until it has read the reply.
+ * The worker writes the payload, then result and size, then store-releases seq. After a full fence
+ * it reads guest_sleeps; if non-zero it swaps it to 0, increments wake_seq and wakes the guest. A
+ * guest thread about to sleep sets guest_sleeps to 1, issues a full fence, checks its slot and
+ * worker_state again, and sleeps in the transport with the wake_seq read before.
  */
 struct vgp_reply {
     uint32_t seq;
@@ -196,7 +199,8 @@ struct vgp_reply {
 };
 #define VGP_REPLY_DETAIL (1u << 0) /* a NOTIFY_DETAIL record about this call was queued before it */
 
-/* A notification record: 16-byte aligned, never wraps, VGP_NOTIFY_PAD as in the ring. */
+/* A notification record: 16-byte aligned, never wraps; VGP_NOTIFY_PAD fills the rest as in the
+ * ring. */
 struct vgp_notify {
     uint32_t size; /* whole record, multiple of 16 */
     uint16_t type; /* enum vgp_notify_type */
@@ -207,13 +211,18 @@ struct vgp_notify {
 };
 enum vgp_notify_type {
     VGP_NOTIFY_PAD = 0xffff,
-    VGP_NOTIFY_HOST_FUNC = 1,    /* run the callback, store host_done, send vgpHostFuncFinished */
-    VGP_NOTIFY_PRINT = 2,        /* text of a kernel: printf for standard output, assert for error */
-    VGP_NOTIFY_DETAIL = 3,       /* why a call was refused or a kernel failed, for the trace */
-    VGP_NOTIFY_RELEASED = 5,     /* nothing refers to the host function or user object any more */
-    VGP_NOTIFY_ASYNC_ERROR = 4,  /* an asynchronous call failed: cookie = call number << 32 | CUresult */
-    VGP_NOTIFY_CAPTURE_LOST = 6, /* the same of a captured call, by which its capture is lost (1.7) */
-    VGP_NOTIFY_GRAPH_FAILED = 7, /* the same of a posted node: its graph fails with the error (1.8) */
+    VGP_NOTIFY_HOST_FUNC = 1, /* run the callback, store host_done, send vgpHostFuncFinished */
+    /* text printed by a kernel: printf for standard output, assert for standard error */
+    VGP_NOTIFY_PRINT = 2,
+    VGP_NOTIFY_DETAIL = 3, /* reason of a refused call or failed kernel, for the trace */
+    /* the last reference to the host function or user object was dropped */
+    VGP_NOTIFY_RELEASED = 5,
+    /* an asynchronous call failed: cookie = call number << 32 | CUresult */
+    VGP_NOTIFY_ASYNC_ERROR = 4,
+    /* the same for a captured call, which invalidates its capture (1.7) */
+    VGP_NOTIFY_CAPTURE_LOST = 6,
+    /* the same for a posted node: its graph fails with the error (1.8) */
+    VGP_NOTIFY_GRAPH_FAILED = 7,
 };
 
 #define VGP_PRINT_STDOUT 0u
@@ -221,8 +230,8 @@ enum vgp_notify_type {
 
 /*
  * Handles on the wire: minted by the guest, per client. Value = type << 56 | generation << 32 |
- * index. Generation is never 0, so no handle collides with the special stream values 0, 1 and 2.
- * An index is reused only with another generation. The application sees the same value as its
+ * index. The generation is never 0, so no handle equals the special stream values 0, 1 and 2. An
+ * index is reused only with another generation. The application sees the same value as its
  * CUstream, CUevent, ...
  */
 enum vgp_handle_type {
@@ -250,8 +259,9 @@ enum vgp_handle_type {
 };
 #define VGP_HANDLE_INDEX_MAX (1u << 20) /* live objects of one type in one client */
 /*
- * Graphs and nodes are made by both sides: the provider makes them too (captures, clones, children). The worker mints
- * indices below this for them, the guest (from 1.8 on) those from here on.
+ * Graphs and nodes are created by both sides, as the provider also creates them (captures, clones,
+ * child graphs). Indices below this value are minted by the worker, the rest (since 1.8) by the
+ * guest.
  */
 #define VGP_HANDLE_GUEST_FIRST (1u << 19)
 #define VGP_HANDLE(type, gen, index) \
@@ -260,96 +270,102 @@ enum vgp_handle_type {
 #define VGP_HANDLE_GEN(h) ((uint32_t)((uint64_t)(h) >> 32) & 0xffffffu)
 #define VGP_HANDLE_INDEX(h) ((uint32_t)(uint64_t)(h))
 
-/* vgpCopy: where bytes come from and go to. */
+/* vgpCopy: kind of source and destination. */
 enum vgp_copy_kind {
     VGP_COPY_DEVICE = 0,  /* a device address */
     VGP_COPY_INLINE = 1,  /* source only: bytes in the record */
     VGP_COPY_STAGING = 2, /* an offset in the staging area */
     VGP_COPY_HOST = 3,    /* a guest address inside a region shared by PIN or MAP */
     VGP_COPY_REPLY = 4,   /* destination only: bytes in the reply (at most VGP_COPY_REPLY_MAX) */
-    VGP_COPY_ARRAY = 5,   /* the handle of an array; its pitch is VGP_COPY_AT(x, y, z), its height 0 */
+    /* the handle of an array; its pitch is VGP_COPY_AT(x, y, z), its height 0 */
+    VGP_COPY_ARRAY = 5,
 };
 #define VGP_COPY_REPLY_MAX 4032u
-/* A place in an array: byte in the row (below 2^24), row (below 2^20), slice or layer (below 2^20). */
+/* Position in an array: byte in the row (below 2^24), row (below 2^20), slice or layer (below
+ * 2^20). */
 #define VGP_COPY_AT(x, y, z) ((uint64_t)(x) | (uint64_t)(y) << 24 | (uint64_t)(z) << 44)
 #define VGP_COPY_AT_X(at) ((at)&0xffffffu)
 #define VGP_COPY_AT_Y(at) ((at) >> 24 & 0xfffffu)
 #define VGP_COPY_AT_Z(at) ((at) >> 44)
 
-/* vgpCopy and vgpLaunch: when the reply comes. */
+/* vgpCopy and vgpLaunch: time of the reply. */
 enum vgp_copy_when {
-    VGP_WHEN_NEVER = 0,    /* no reply slot */
-    VGP_WHEN_ISSUED = 1,   /* handed to the provider */
-    VGP_WHEN_COMPLETE = 2, /* the copy has finished: staging may be reused, results are there */
+    VGP_WHEN_NEVER = 0,  /* no reply slot */
+    VGP_WHEN_ISSUED = 1, /* after the call was issued to the provider */
+    /* after completion of the copy: staging may be reused and results are available */
+    VGP_WHEN_COMPLETE = 2,
 };
 
 /* vgpLaunch flags. */
 #define VGP_LAUNCH_COOPERATIVE (1u << 0)
-#define VGP_LAUNCH_REPLY (1u << 1) /* a reply when issued; else asynchronous */
+#define VGP_LAUNCH_REPLY (1u << 1) /* reply when issued; otherwise asynchronous */
 
-/* vgpTensorMapEncode: which of the four functions. */
+/* vgpTensorMapEncode: the function to call. */
 enum vgp_tensor_map {
     VGP_TMAP_TILED = 0,
     VGP_TMAP_IM2COL = 1,
     VGP_TMAP_IM2COL_WIDE = 2,
-    VGP_TMAP_REPLACE_ADDRESS = 3, /* `old` is the map, the result is it with another address */
+    /* `old` is the map; the result is the map with another address */
+    VGP_TMAP_REPLACE_ADDRESS = 3,
 };
 
-/* Largest log that the worker keeps for one link or load. */
+/* Maximum size of the log kept by the worker for a link or load, bytes. */
 #define VGP_JIT_LOG_MAX (1u << 20)
 
-/* vgpDevResource: whose resources. */
+/* vgpDevResource: owner of the resources. */
 enum vgp_resource_of {
     VGP_RESOURCE_DEVICE = 0,
     VGP_RESOURCE_CONTEXT = 1,
     VGP_RESOURCE_GREEN = 2,
 };
 
-/* vgpGraphList: what is listed. */
+/* vgpGraphList: objects to list. */
 enum vgp_graph_list {
     VGP_LIST_NODES = 0,        /* of a graph */
-    VGP_LIST_ROOTS = 1,        /* nodes of a graph without dependencies */
+    VGP_LIST_ROOTS = 1,        /* nodes of a graph that have no dependencies */
     VGP_LIST_EDGES = 2,        /* of a graph */
     VGP_LIST_DEPENDENCIES = 3, /* of a node */
     VGP_LIST_DEPENDENTS = 4,   /* of a node */
 };
-/* What a call about a node of some type is to do. */
+/* Operation of a call on a graph node. */
 enum vgp_node_op {
     VGP_NODE_ADD = 0,     /* to a graph, after dependencies */
-    VGP_NODE_SET = 1,     /* parameters of a node */
-    VGP_NODE_EXEC = 2,    /* parameters of a node's counterpart in an executable graph */
-    VGP_NODE_CAPTURE = 3, /* copies: as the next node of a stream that captures */
-    VGP_NODE_NAME = 4,    /* as ADD; `target` is the new node's handle, minted by the guest (1.8) */
+    VGP_NODE_SET = 1,     /* sets parameters of a node */
+    VGP_NODE_EXEC = 2,    /* sets parameters of a node's counterpart in an executable graph */
+    VGP_NODE_CAPTURE = 3, /* copies only: adds the next node of a capturing stream */
+    VGP_NODE_NAME = 4,    /* as ADD; `target` is the new node's guest-minted handle (1.8) */
     VGP_NODE_POST = 5,    /* as NAME, without a reply slot (1.8) */
 };
-/* What is done with external semaphores. */
+/* Operation on external semaphores. */
 enum vgp_extsem_op {
     VGP_EXTSEM_NONE = 0,
     VGP_EXTSEM_SIGNAL = 1,
     VGP_EXTSEM_WAIT = 2,
 };
-#define VGP_LIST_MAX 160u          /* entries of one reply */
-#define VGP_DEPENDENCIES_MAX 2048u /* of one call; more are added by further calls */
+#define VGP_LIST_MAX 160u /* maximum entries of a reply */
+/* maximum dependencies of a call; more are added by further calls */
+#define VGP_DEPENDENCIES_MAX 2048u
 #define VGP_HOST_NODES_UNKNOWN 0xffffffffu
 
-/* vgpRegionRegister flags: CU_MEMHOSTREGISTER_* or CU_MEMHOSTALLOC_* bits that matter on the host. */
+/* vgpRegionRegister flags: CU_MEMHOSTREGISTER_* or CU_MEMHOSTALLOC_* bits relevant to the host. */
 #define VGP_REGION_READONLY (1u << 0)
 
-/* vgpHello's features: what the worker knows beyond version 1.0. */
-#define VGP_FEATURE_NVML (UINT64_C(1) << 0)   /* the calls 0x0700 to 0x0702 */
-#define VGP_FEATURE_IMAGES (UINT64_C(1) << 1) /* its backend keeps images: vgpBlobOffer pays */
+/* vgpHello's features: capabilities of the worker beyond version 1.0. */
+#define VGP_FEATURE_NVML (UINT64_C(1) << 0) /* the calls 0x0700 to 0x0702 */
+/* the backend keeps images: vgpBlobOffer is worthwhile */
+#define VGP_FEATURE_IMAGES (UINT64_C(1) << 1)
 
 /* vgpNvmlInfo flags. */
 enum vgp_nvml_flags {
-    VGP_NVML_HOST = 1 << 0,   /* the provider has an NVML; vgpNvmlGet asks it */
-    VGP_NVML_MEMORY = 1 << 1, /* vgpNvmlUsage knows the memory in use */
-    VGP_NVML_SHARED = 1 << 2, /* the memory in use includes that of strangers (other VMs) */
+    VGP_NVML_HOST = 1 << 0,   /* the provider has an NVML, queried by vgpNvmlGet */
+    VGP_NVML_MEMORY = 1 << 1, /* vgpNvmlUsage reports the memory in use */
+    VGP_NVML_SHARED = 1 << 2, /* the memory in use includes that of other VMs */
 };
 
 /*
- * vgpNvmlGet: what to ask the host's NVML. The form of the answer stands behind each: u = unsigned
- * int in `first`, uu = two of them, q = unsigned long long in `first`, s = `text`; +a = `argument`
- * goes with the question.
+ * vgpNvmlGet: value to query from the host's NVML. Each comment gives the form of the answer: u =
+ * unsigned int in `first`, uu = two of them, q = unsigned long long in `first`, s = `text`; +a =
+ * the query takes `argument`.
  */
 enum vgp_nvml_what {
     VGP_NVML_SERIAL = 1,             /* s */

@@ -1,46 +1,52 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * All deadlines of the backend in one place, milliseconds, and how they depend on each other. The
- * guest's driver waits VGB_GUEST_MS for any answer; each request must be answered before that,
- * also when the worker hangs, and when the kernel cannot end it.
+ * All deadlines of the backend, in milliseconds, and their dependencies. The guest's driver waits
+ * VGB_GUEST_MS for any answer; each request must be answered before that, even if the worker hangs
+ * or the kernel cannot end it.
  */
 #ifndef VGB_DEADLINE_H
 #define VGB_DEADLINE_H
 
-/* vgpu_drv's parameter timeout_ms, its default: silence for so long means that the device is lost. */
+/* Default of vgpu_drv's parameter timeout_ms: the driver considers the device lost after this time
+ * without an answer. */
 #define VGB_GUEST_MS 10000
 
-/* The broker looks at deadlines at least so often while one runs. */
+/* Maximum interval between the broker's checks while a deadline is pending. */
 #define VGB_TICK_MS 250
 
-/* A client of a VM has a serving worker by then, or the request is refused. */
+/* Time for a client of a VM to get a serving worker; after it the request is refused. */
 #define VGB_CREATE_MS 7000
 
-/* The front end has mapped the windows by then, or the device has none. */
+/* Time for the front end to map the windows; after it the device has none. */
 #define VGB_SHMEM_MS 5000
 
-/* A worker answers MAP and UNMAP by then, or it is ended. */
+/* Time for a worker to answer MAP and UNMAP; after it the worker is ended. */
 #define VGB_ANSWER_MS 7000
 
-/* The same while the worker says that a call of the provider takes long; default of --long-call. The
- * guest's driver waits twelve times VGB_GUEST_MS for one request of a device that answers PING. */
+/* The same while the worker reports a long provider call; default of --long-call. The guest's
+ * driver waits twelve times VGB_GUEST_MS for a request to a device that answers PING. */
 #define VGB_LONG_MS 100000
 
-/* A worker that was killed while requests wait for it is reaped by then, or they are answered
- * VGPU_S_STUCK. */
+/*
+ * Time to reap a worker killed while requests wait for it; after it they are answered VGPU_S_STUCK.
+ */
 #define VGB_GRACE_MS 2000
 
-/* The same when its end was asked for (CLIENT_DESTROY, a reset, which holds QEMU up). */
+/* The same after a request to end it (CLIENT_DESTROY, or a reset, which blocks QEMU). */
 #define VGB_REAP_MS 5000
 
-/* A worker has loaded the provider and is ready. No request waits for it so long: requests have
- * VGB_CREATE_MS, and the worker is there for the next one. NVIDIA's driver can take seconds per GPU. */
+/*
+ * Time for a worker to load the provider and become ready. No request waits this long: requests are
+ * bounded by VGB_CREATE_MS, and the worker then serves the next request. NVIDIA's driver can take
+ * seconds per GPU.
+ */
 #define VGB_START_MS 60000
 
-/* A program of this host (--listen) waits for its worker; libcuda.so.1 has no deadline of its own. */
+/* Time for a program of this host (--listen) to get a worker; libcuda.so.1 has no deadline of its
+ * own. */
 #define VGB_LOCAL_CREATE_MS 70000
 
-/* All workers are reaped at the end of the broker, or it ends without. */
+/* Time to reap all workers when the broker exits; after it the broker exits anyway. */
 #define VGB_EXIT_MS 2000
 
 _Static_assert(VGB_CREATE_MS + VGB_GRACE_MS + 2 * VGB_TICK_MS < VGB_GUEST_MS, "CREATE in time");

@@ -118,7 +118,7 @@ void vgb_eventfd_signal(int fd)
     uint64_t one = 1;
     struct pollfd p = {.fd = fd, .events = POLLOUT};
 
-    /* A full counter of a blocking eventfd must not stop us: its reader sees it anyway. */
+    /* Do not block on the full counter of a blocking eventfd: the reader sees it anyway. */
     if (poll(&p, 1, 0) == 1 && write(fd, &one, sizeof(one)) < 0)
         return;
 }

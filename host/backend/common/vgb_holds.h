@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a member that is a pointer to a structure is held; scripts/lint_holds.py refuses one that does not say so.
- * COUNTED   a reference (or a place among holders), which this one gives back when it lets go
- * OWNED     nothing else keeps it: it ends with this one
- * LISTED    no reference: what ends takes itself out of here first
- * LENT      no reference: what this is a part of, a call or a lock keeps it for longer
+ * How a pointer member holds its structure; scripts/lint_holds.py rejects members that do not say.
+ * COUNTED   a reference (or an entry among holders), released by the owner of the member
+ * OWNED     the only reference: the object ends with the owner of the member
+ * LISTED    no reference: the object removes itself from the member before it ends
+ * LENT      no reference: the containing object, a call or a lock keeps the object alive longer
  */
 #ifndef VGB_HOLDS_H
 #define VGB_HOLDS_H

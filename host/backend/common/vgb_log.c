@@ -69,8 +69,8 @@ static void put(struct out *o, const char *text)
     }
 }
 
-/* A value of JSON. Bytes that are not ASCII are escaped one by one: they need not be UTF-8. What has no room, with
- * some left for what follows, is cut off. */
+/* Writes a JSON value. Non-ASCII bytes are escaped individually, as they need not be valid UTF-8.
+ * Text that would not leave room for the rest of the object is truncated. */
 static void put_json(struct out *o, const char *text, size_t n)
 {
     char escaped[8];
@@ -98,7 +98,7 @@ static void field_json(struct out *o, const char *name, const char *text, size_t
     put_json(o, text, n);
 }
 
-/* One line of the journal's protocol, whose values end with the line. */
+/* Writes a line of the journal's protocol, where a newline ends the value. */
 static void field_journal(struct out *o, const char *name, const char *text, size_t n)
 {
     char value[OUT_MAX];
@@ -114,7 +114,7 @@ static void field_journal(struct out *o, const char *name, const char *text, siz
     put(o, "\n");
 }
 
-/* "client 3 (name): ...", as broker and worker begin a line about one: its number, its name. */
+/* Parses "client 3 (name): ...", the start of lines about a client: number and name. */
 static bool find_client(const char *message, char number[16], const char **name, size_t *length)
 {
     unsigned client;
@@ -131,11 +131,12 @@ static bool find_client(const char *message, char number[16], const char **name,
     return true;
 }
 
-/* `client`: the number of the one that the line is about, "" for none; NULL: what the line says, which is our own. */
+/* `client`: number of the client that the line is about, "" for none; NULL: taken from the line,
+ * which is this process's own. */
 static void emit_structured(enum vgb_log_level level, const char *process, const char *client,
                             const char *message)
 {
-    static const char *const priorities[] = {"3", "4", "6", "7"}; /* of syslog */
+    static const char *const priorities[] = {"3", "4", "6", "7"}; /* syslog priorities */
     bool json = log_format == VGB_LOG_JSON;
     void (*field)(struct out *, const char *, const char *, size_t) = json ? field_json : field_journal;
     char when[64], number[16];
@@ -203,7 +204,7 @@ int vgb_log_journal(const char *path)
     if (strlen(path) >= sizeof(a.sun_path))
         return -ENAMETOOLONG;
     memcpy(a.sun_path, path, strlen(path) + 1);
-    /* Not blocking: a journal that does not read loses lines, and nobody waits for it. */
+    /* Non-blocking: lines are lost if the journal does not read, but nothing stalls. */
     fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -errno;
@@ -230,7 +231,7 @@ static void emit(enum vgb_log_level level, const char *fmt, va_list ap)
         emit_structured(level, log_name, NULL, line + n);
         return;
     }
-    /* A peer's text may be part of the line: it must not be able to forge lines or colours. */
+    /* The line may contain a peer's text, which must not forge lines or colours. */
     trm_harmless(line, "");
     size_t len = strlen(line);
     line[len++] = '\n';
@@ -249,7 +250,9 @@ void vgb_log(enum vgb_log_level level, const char *fmt, ...)
     va_end(ap);
 }
 
-/* Whether a further line is within the rate, with the allowance that has come back since the last call. */
+/*
+ * True if another line is within the limit, including the allowance restored since the last call.
+ */
 static bool has_room(struct vgb_ratelimit *limit, uint64_t second)
 {
     unsigned times = limit->times ? limit->times : 1;
@@ -265,7 +268,7 @@ static bool has_room(struct vgb_ratelimit *limit, uint64_t second)
     return limit->used < VGB_LOG_BURST * times && limit->reserve_used < VGB_LOG_RESERVE * times;
 }
 
-/* That of which it is a part, or a part of a part. */
+/* Outermost limit that this limit is part of. */
 static struct vgb_ratelimit *largest(struct vgb_ratelimit *limit)
 {
     while (limit->whole)
@@ -290,7 +293,7 @@ bool vgb_ratelimit_take(struct vgb_ratelimit *limit, uint64_t now_ns)
     return true;
 }
 
-/* Of a part, the whole's: the next line of that part may never come. */
+/* For a part this is counted in the whole, as the part may never log again. */
 static void say_dropped(struct vgb_ratelimit *limit, enum vgb_log_level level)
 {
     struct vgb_ratelimit *l = largest(limit);

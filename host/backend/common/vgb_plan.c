@@ -44,7 +44,8 @@ enum vgb_plan_result vgb_plan_add(struct vgb_plan *p, const struct vgb_run *run,
     if (!p->page || !run->length || run->length % SMALLEST || run->offset % SMALLEST ||
         run->length > p->length - p->planned || run->file == VGB_CALL_NO_FILE)
         return VGB_PLAN_BAD;
-    /* Whole pages of the file; only the first run may begin within one, only the last may end so. */
+    /* Runs consist of whole file pages; only the first may begin, and only the last may end, inside
+     * a page. */
     uint64_t at = p->phase + p->planned, before = at % p->page;
     uint64_t length = (before + run->length + p->page - 1) / p->page * p->page;
 

@@ -19,24 +19,25 @@ struct guest {
     char refused[256];
 };
 
-/* 0, or -1 (g->refused says why when the broker did). */
+/* 0, or -1 (g->refused has the reason if the broker refused). */
 int guest_connect(struct guest *g, const char *path, const char *label);
 void guest_close(struct guest *g);
 /* Publishes a record; slot VGP_NO_REPLY: none. */
 void guest_submit(struct guest *g, uint16_t call, uint32_t slot, const void *args, uint32_t size,
                   const void *var, uint32_t var_size);
-/* Waits for the reply in a slot; the CUresult, or -1: timeout, -2: the worker or its broker is gone. */
+/* Waits for the reply in a slot; the CUresult, or -1: timeout, -2: the worker or its broker is
+ * gone. */
 int guest_wait(struct guest *g, uint32_t slot, const void **payload, uint32_t *size, int ms);
 /* Submit with slot 0 and wait, 5 s. */
 int guest_call(struct guest *g, uint16_t call, const void *args, uint32_t size, const void **payload,
                uint32_t *psize);
 /* Publishes raw bytes as they are, 16-byte aligned. */
 void guest_raw(struct guest *g, const void *bytes, uint32_t size);
-/* Waits until the worker is dead; false: it is not after ms. */
+/* Waits until the worker is dead; false: still alive after ms. */
 bool guest_wait_dead(struct guest *g, int ms);
-/* The next notification of that type; copies its text or cookie. False after ms. */
+/* Waits for the next notification of that type; copies its text or cookie. False after ms. */
 bool guest_notification(struct guest *g, uint16_t type, uint64_t *cookie, char *text, int ms);
-/* All text that the provider prints until "(end)" is in it, or nothing comes for 5 s. */
+/* Collects text printed by the provider until it contains "(end)", or none arrives for 5 s. */
 void guest_printed(struct guest *g, char *all, size_t size);
 /* Retains the primary context under a fixed handle and makes it the record's context. */
 int guest_context(struct guest *g);

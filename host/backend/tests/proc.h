@@ -15,31 +15,40 @@ struct broker {
 /* Starts a broker with extra options (NULL-terminated; "SOCKET" stands for b->sock) and waits until
  * it is ready. It listens on b->sock, unless the first option is --vhost-user. */
 int broker_start(struct broker *b, const char *const *extra);
-/* The same with the log in a file, at level info; `more`: at most 10 options, NULL-terminated, or NULL. */
+/* The same with the log in a file, at level info; `more`: at most 10 options, NULL-terminated, or
+ * NULL. */
 int broker_start_logged(struct broker *b, const char *log, const char *const *more);
-/* Is the text in a line of the file? */
+/* True if a line of the file contains the text. */
 bool file_has(const char *path, const char *text);
-/* The answer to one request to a control socket, valid until the next; "" when the connection is closed instead. NULL:
- * nobody listens. */
+/* Sends a request to a control socket. The answer, valid until the next call; "" if the connection
+ * is closed instead; NULL: no listener. */
 const char *control_ask(const char *path, const void *request, size_t size);
-/* What it says of itself (`vgpu smi --host`): the length, 0: nothing; -1: nobody listens. */
+/* Reads its status (`vgpu smi --host`). Length, 0: empty; -1: no listener. */
 ssize_t broker_status(pid_t broker, char *text, size_t room);
-/* Conservation: waits until no client is ending, then looks at the broker's accounts. NULL: each agrees with what is held,
- * and with no client nothing is; or it does not answer. Otherwise what it said, valid until the next call. */
+/*
+ * Waits until no client is ending, then checks the broker's accounts. NULL: all accounts agree with
+ * what is held, and nothing is held without clients; or no answer. Otherwise the broker's text,
+ * valid until the next call.
+ */
 const char *broker_books(pid_t broker);
-/* Ends it with SIGTERM; its exit status. The test fails when its accounts are wrong before. */
+/*
+ * Ends it with SIGTERM; returns its exit status. Fails the test if its accounts are wrong before.
+ */
 int broker_stop(struct broker *b);
-/* The worker processes of a broker; how many there are, the first n in out. */
+/* Worker processes of a broker; returns their number, the first n in out. */
 unsigned workers_of(pid_t broker, pid_t *out, unsigned n);
 /* The same for their mappers. */
 unsigned mappers_of(pid_t broker, pid_t *out, unsigned n);
-/* Its children of that name, zombies too: what badworker leaves. */
+/* Children of that name, including zombies: processes left by badworker. */
 unsigned strays_of(pid_t broker);
-/* The worker that serves a client: the one that has a window mapped. 0: none. */
+/* Worker that serves a client, recognised by its mapped window. 0: none. */
 pid_t worker_of_client(pid_t broker);
 bool gone_within(pid_t pid, int ms);
-/* AddressSanitizer's shadow counts as data of a process, so a limit of that ends it at its first allocation. A test that
- * sets one says so and is skipped: true. Workers are built as this test is. */
+/*
+ * AddressSanitizer's shadow memory counts as data of a process, so a data limit kills it at its
+ * first allocation. Returns true, and skips tests that set such a limit. Workers are built like
+ * this test.
+ */
 bool no_data_limits(const char *test);
 
 #endif

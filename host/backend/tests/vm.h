@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A front end and a guest driver made for tests, in one process: what QEMU and vgpu_drv would say. */
+/* A test front end and guest driver in one process, in the roles of QEMU and vgpu_drv. */
 #ifndef VM_H
 #define VM_H
 
@@ -28,7 +28,7 @@ struct vm {
     uint8_t *ram, *win;
     int kick[2 + CLIENTS], call[2];
     uint16_t seen[2]; /* used entries seen */
-    int wait_ms;      /* for answers to requests; 0: 5000 */
+    int wait_ms;      /* timeout for answers to requests, ms; 0: 5000 */
 };
 
 struct vring_desc {
@@ -37,11 +37,11 @@ struct vring_desc {
     uint16_t flags, next;
 };
 
-/* A broker with these options, connected, its queues running. 0 or -1. */
+/* Starts a broker with these options, connects and starts its queues. 0 or -1. */
 int vm_open(struct vm *v, const char *const *extra);
-/* The same after vm_connect(), or with v->sock from elsewhere. */
+/* The same for v->sock from vm_connect() or elsewhere. */
 int vm_run(struct vm *v);
-/* The broker's exit status. */
+/* Stops the broker; returns its exit status. */
 int vm_close(struct vm *v);
 /* Of a cmocka test; its log goes nowhere. */
 int vm_setup(void **state);
@@ -51,21 +51,21 @@ void vm_negotiate(struct vm *v);
 void vm_start_queues(struct vm *v);
 int vm_memfd(const char *name, uint64_t size, uint8_t **p);
 
-/* One vhost-user message. 0 or -1. */
+/* Sends a vhost-user message. 0 or -1. */
 int vm_send_msg(struct vm *v, uint32_t request, const void *p, uint32_t size, const int *fds, unsigned nfds,
                 uint32_t flags);
-/* Reads an answer; its payload's first u64, or UINT64_MAX. */
+/* Reads an answer; returns its payload's first u64, or UINT64_MAX. */
 uint64_t vm_get_reply(struct vm *v, void *payload, uint32_t size);
-/* With REPLY_ACK: 0 when it was accepted. */
+/* With REPLY_ACK: 0 if accepted. */
 uint64_t vm_acked(struct vm *v, uint32_t request, const void *p, uint32_t size, const int *fds,
                   unsigned nfds);
 uint64_t vm_ask(struct vm *v, uint32_t request);
 
 /* Offers chain `head` on queue q and kicks it. */
 void vm_queue_post(struct vm *v, unsigned q, uint16_t head);
-/* Waits for one more used entry of a queue; its length, or -1. */
+/* Waits for another used entry of a queue; returns its length, or -1. */
 int vm_queue_wait(struct vm *v, unsigned q, int ms, uint32_t *id);
-/* A control request; the status, -1: no answer within v->wait_ms, -2: returned with length 0. */
+/* Sends a control request. Status; -1: no answer within v->wait_ms; -2: returned with length 0. */
 int vm_control(struct vm *v, const void *request, uint32_t size, uint64_t *va);
 int vm_create(struct vm *v, uint32_t slot);
 int vm_destroy(struct vm *v, uint32_t slot);

@@ -38,21 +38,25 @@
 #define ROWS 255u
 #define LOCK_TRIES 20u /* 100 us each */
 #define GROW_TRIES 50u /* 1 ms each */
-/* Processor time of walks through the file's locks, and time that children are waited for, that may be used at once ... */
+/*
+ * Budget of processor time for walks through the file's locks, and of time waiting for children ...
+ */
 #define WALKS_NS 20000000u
 #define GROWS_NS 100000000u
-#define BACK_PART 50u              /* ... and of which this part of the time that passes comes back */
-#define ROW_NS 1000000000u         /* between two tries of a broker without a row to get one */
+/* ... and the fraction of passing time by which it is refilled */
+#define BACK_PART 50u
+#define ROW_NS 1000000000u         /* interval between tries of a broker without a row */
 #define FRESH_NS 600000000u        /* longer than between two looks of an idle broker */
-#define VTIME_MAX (UINT64_MAX / 2) /* no host runs so long; sums with it do not wrap */
+#define VTIME_MAX (UINT64_MAX / 2) /* beyond the uptime of any host; sums with it do not wrap */
 
 struct row {
     uint64_t beat_ns; /* CLOCK_MONOTONIC, the same for all processes of a host */
     uint64_t vtime;
     uint32_t wants;
     uint32_t pid;
-    uint64_t committed; /* bytes of device memory, promised or in use; counts while the row is locked */
-    uint32_t busy;      /* work of its clients is in flight */
+    /* bytes of device memory, promised or in use; counts while the row is locked */
+    uint64_t committed;
+    uint32_t busy; /* non-zero: work of its clients is in flight */
     uint32_t unused32;
     uint64_t unused[3];
 };
@@ -62,16 +66,16 @@ struct table {
 };
 _Static_assert(sizeof(struct row) == 64, "a line of the cache each");
 
-static struct row own;          /* as this broker means it; what the file says of it is never read */
+static struct row own;          /* authoritative copy; the file's copy is never read */
 static int own_row = -1;        /* -1: none */
-static struct row others[ROWS]; /* as the file was when it was read last: anything */
+static struct row others[ROWS]; /* untrusted copy of the file at the last read */
 static int file = -1;
 static struct table *map = MAP_FAILED; /* see above: for arbiter_copy() only */
-static pid_t grower;                   /* the child that makes the file longer; 0: none */
+static pid_t grower;                   /* child that extends the file; 0: none */
 static uint64_t row_tried_ns;
 static struct vgb_ratelimit rows_limit;
 static struct budget {
-    uint64_t used_ns, at_ns; /* what was used, less what has come back by then */
+    uint64_t used_ns, at_ns; /* budget used, minus refills, at at_ns */
 } walks, grows;
 
 static off_t row_at(unsigned i)
@@ -79,7 +83,7 @@ static off_t row_at(unsigned i)
     return (off_t)(offsetof(struct table, row) + i * sizeof(struct row));
 }
 
-/* Says once for each place that something is wrong with the file: another broker can keep it so. */
+/* Logs a defect of the file once per place: another broker can keep the file defective. */
 #define SAY_ONCE(...) \
     do { \
         static bool said; \
@@ -104,7 +108,7 @@ static bool budget_left(struct budget *b, uint64_t most)
     return b->used_ns < most;
 }
 
-/* False: the time for locks is used up. */
+/* False: the budget for locks is used up. */
 static bool walk_allowed(void)
 {
     if (budget_left(&walks, WALKS_NS))
@@ -136,7 +140,8 @@ static void unlock_byte(off_t at)
     lock_walk(F_OFD_SETLK, &l);
 }
 
-/* Bytes copied between `own_bytes` and the file; fewer where it ends before, -1: none. Waits for nobody. */
+/* Copies between `own_bytes` and the file without blocking. Bytes copied, fewer if the file ends
+ * earlier; -1: none. */
 static ssize_t arbiter_copy(bool to_file, void *own_bytes, off_t at, size_t n)
 {
     struct iovec here = {own_bytes, n}, there = {(char *)map + at, n};
@@ -149,8 +154,8 @@ static ssize_t arbiter_copy(bool to_file, void *own_bytes, off_t at, size_t n)
                    : process_vm_readv(getpid(), &here, 1, &there, 1, 0);
 }
 
-/* With no descriptor of the broker's: while this child waits for the inode's lock, what the broker closes is closed, and
- * its row is free when it has ended. */
+/* The child has none of the broker's descriptors: while it waits for the inode's lock, descriptors
+ * the broker closes are really closed, and the broker's row is free after its exit. */
 static void arbiter_grow_child(void)
 {
     char path[40];
@@ -182,8 +187,10 @@ static bool wait_for_grower(unsigned tries)
     return false;
 }
 
-/* Makes the file as long as the table is; false: not within the time. A child that was too slow once is only looked at. A
- * broker that makes the file short again and again costs no more than the budget of waits. */
+/*
+ * Extends the file to the size of the table; false: not in time. A child that was too slow before
+ * is only checked. A broker that truncates the file repeatedly costs at most the budget of waits.
+ */
 static bool arbiter_grow(void)
 {
     const uint64_t began = vgb_now_ns();
@@ -210,7 +217,7 @@ static bool is_whole(void)
     return !fstat(file, &st) && st.st_size >= (off_t)sizeof(struct table);
 }
 
-/* Within the page in which the file ends there is no error. */
+/* Access within the page in which the file ends succeeds. */
 static bool write_row(void)
 {
     return arbiter_copy(true, &own, row_at((unsigned)own_row), sizeof(own)) == sizeof(own) && is_whole();
@@ -227,7 +234,7 @@ static void write_own(void)
         arbiter_copy(true, &magic, 0, sizeof(magic));
 }
 
-/* Rows behind the end of a file that somebody has made shorter are those of nobody. */
+/* Rows beyond the end of a truncated file are unused. */
 static void read_others(void)
 {
     ssize_t n = arbiter_copy(false, others, row_at(0), sizeof(others));
@@ -238,7 +245,7 @@ static void read_others(void)
         memset(&others[own_row], 0, sizeof(others[own_row]));
 }
 
-/* Takes a row that no living process has. */
+/* Takes a row not held by a living process. */
 static bool take_row(void)
 {
     for (unsigned i = 0; i < ROWS; i++) {
@@ -252,7 +259,8 @@ static bool take_row(void)
     return false;
 }
 
-/* Other brokers can hold the locks of all rows: this one follows their rows all the same, and they do not see it. */
+/* Other brokers can lock all rows: this broker still follows their rows, but is not visible to
+ * them. */
 static void take_row_again(uint64_t now_ns)
 {
     if (file < 0 || now_ns - row_tried_ns < ROW_NS)
@@ -262,7 +270,8 @@ static void take_row_again(uint64_t now_ns)
         vgb_log_limited(&rows_limit, VGB_INFO, "--arbiter: a row has become free");
 }
 
-/* Whom the file's owner lets write it: that is this user's decision or root's, and a group's members are root's alone. */
+/* Write access is granted by the file's owner: this user or root; a group's members are determined
+ * by root alone. */
 static const char *owner_wrong(const struct stat *st)
 {
     if (!S_ISREG(st->st_mode))
@@ -276,7 +285,8 @@ static const char *owner_wrong(const struct stat *st)
     return NULL;
 }
 
-/* Without O_CREAT first: with it the folder's lock is taken, which anybody who may read the folder can keep. */
+/* First without O_CREAT, which takes the folder's lock, and any user who can read the folder can
+ * hold that. */
 static int arbiter_open_file(const char *path)
 {
     const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
@@ -301,7 +311,7 @@ const char *brk_arbiter_open(const char *path)
     map = mmap(NULL, sizeof(*map), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (map == MAP_FAILED)
         return strerror(errno);
-    /* Zeros are also what is left of a file that somebody has made shorter. Brokers that start at once write the same. */
+    /* A truncated file also reads as zeroes. Brokers that start concurrently write the same. */
     if (arbiter_copy(false, &magic, 0, sizeof(magic)) < 0 && errno != EFAULT)
         return strerror(errno);
     if (magic && magic != MAGIC)
@@ -334,8 +344,8 @@ void brk_arbiter_busy(bool busy)
     write_own();
 }
 
-/* A broker that has ended, or is stopped itself, holds nobody back; nor does one from before the host was started, whose
- * clock was ahead of ours. */
+/* Rows of brokers that have ended or are stopped do not hold others back; nor do rows from before a
+ * reboot, whose clock is ahead. */
 static bool counts(const struct row *r, uint64_t now_ns)
 {
     uint64_t beat = r->beat_ns;
@@ -371,10 +381,8 @@ unsigned brk_arbiter_others_busy(uint64_t now_ns)
     return n;
 }
 
-/*
- * Byte 0 is the table's lock: held for microseconds. It only decides which of two brokers that ask at once gets the
- * memory; one that keeps it has the others go on without.
- */
+/* Byte 0 is the table's lock, held for microseconds. It only decides which of two concurrent
+ * brokers gets the memory; if a broker keeps it, the rest continue without it. */
 static bool lock_table(void)
 {
     for (unsigned i = 0; i < LOCK_TRIES && walk_allowed(); i++) {
@@ -385,7 +393,8 @@ static bool lock_table(void)
     return false;
 }
 
-/* Also a broker that is stopped. Where that cannot be asked, what a row says counts: memory is not promised twice. */
+/* Also true for a stopped broker. If that cannot be determined, the row counts: memory is not
+ * promised twice. */
 static bool is_alive(unsigned i)
 {
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)i + 1, .l_len = 1};
@@ -423,7 +432,8 @@ bool brk_arbiter_commit(uint64_t bytes, uint64_t total)
     locked = lock_table();
     if (!locked)
         SAY_ONCE("another broker keeps the table's lock: memory is committed without it");
-    /* Said before the others are read: of two that ask without the lock at least one sees the other. */
+    /* Published before reading the other rows: of two brokers without the lock, at least one sees
+     * the other. */
     brk_arbiter_commit_force(bytes);
     ok = vgp_range_ok(committed_by_others(), bytes, total);
     if (!ok)

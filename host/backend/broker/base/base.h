@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * vgpu-backend, the broker: the ground that everything stands on. One thread, one epoll loop, no lock. The broker
- * never loads a CUDA library and never looks at a ring: it owns the workers, the quotas and the two
- * transports (vhost-user for a VM, unix sockets for programs of this host).
+ * Base of vgpu-backend, the broker: one thread, one epoll loop, no lock. The broker never loads a
+ * CUDA library and never looks at a ring. It owns the workers, the quotas and the two transports
+ * (vhost-user for a VM, unix sockets for programs of this host).
  */
 #ifndef BRK_BASE_H
 #define BRK_BASE_H
@@ -24,23 +24,25 @@
 struct brk_source {
     int fd;
     void (*ready)(struct brk_source *s, uint32_t events); /* EPOLL*; may free the source */
-    struct brk_source *resting; /* the next one that brk_accept() has stopped looking at */
-    uint64_t rests_until_ns;    /* 0: it is looked at */
+    struct brk_source *resting;                           /* next source paused by brk_accept() */
+    uint64_t rests_until_ns;                              /* end of the pause; 0: not paused */
 };
 int brk_loop_init(void);
-/* 0 or -errno. `events`: EPOLLIN, EPOLLOUT. */
+/* Watches s->fd for `events` (EPOLLIN, EPOLLOUT). 0 or -errno. */
 __attribute__((warn_unused_result)) int brk_loop_add(struct brk_source *s, uint32_t events);
 void brk_loop_change(struct brk_source *s, uint32_t events);
-/* Before the descriptor is closed. */
+/* To be called before the descriptor is closed. */
 void brk_loop_del(struct brk_source *s);
-/* Handles one event or waits timeout_ms (-1: for ever). False: a signal ends the broker. */
+/* Handles one event or waits timeout_ms (-1: no limit). False: a signal asks the broker to exit. */
 bool brk_loop_once(int timeout_ms);
 void brk_loop_stop(void);
-/* Takes a connection of the listening socket s: a descriptor, not inherited and non-blocking; -1: none now. When
- * the broker or the host is out of descriptors or memory, which a level-triggered epoll would say again at once,
- * s is not looked at for a while. */
+/*
+ * Accepts a connection on the listening socket s: a close-on-exec, non-blocking descriptor; -1:
+ * none now. If the broker or the host is out of descriptors or memory, which level-triggered epoll
+ * would report again at once, s is paused for a while.
+ */
 int brk_accept(struct brk_source *s);
-/* Does not look at s for that while. */
+/* Pauses s for the same time. */
 void brk_loop_rest(struct brk_source *s);
 
 /* ---- peer.c: whose programs may connect ---- */
@@ -49,16 +51,17 @@ void brk_loop_rest(struct brk_source *s);
 /* Name or number of a user or group. */
 bool brk_parse_user(const char *text, uint32_t *id);
 bool brk_parse_group(const char *text, uint32_t *id);
-/* Asks the kernel who has connected: always root and our own user; of those that brk_opt names each, or anybody
- * where it names nobody. */
+/* Checks the peer's credentials as the kernel reports them: root, the broker's own user, and the
+ * user or members of the group that brk_opt names. Every peer is allowed where it names neither. */
 bool brk_peer_allowed(int fd);
-/* brk_accept() of a socket that serves clients: one who may not is told so by the end of the connection. */
+/* brk_accept() for sockets that serve clients; the connection of a peer that is not allowed is
+ * closed. */
 int brk_accept_peer(struct brk_source *s);
 
 /* ---- unit.c ---- */
 
-/* The text of an error about a path of the command line; of one that may not be written to, with the folders that may be,
- * where a service manager has named them. Valid until the next call. */
+/* Text of an error about a path given on the command line. For a path that is not writable it lists
+ * the writable folders where the service manager names them. Valid until the next call. */
 const char *brk_unit_error(int error);
 
 /* ---- config.c: what the command line said; constant while clients are served ---- */
@@ -67,16 +70,17 @@ enum brk_gpu { BRK_GPU_AUTO, BRK_GPU_SOFT, BRK_GPU_NVIDIA };
 
 /* Quotas of device memory, summed over the VMs of a host. */
 enum brk_memory {
-    BRK_MEMORY_ALONE,   /* nobody else is asked */
-    BRK_MEMORY_PROMISE, /* all of it is there: promises add up to what there is, at most */
-    BRK_MEMORY_CEILING, /* more may be promised than there is: it is refused when all is taken */
+    BRK_MEMORY_ALONE,   /* not coordinated with other VMs */
+    BRK_MEMORY_PROMISE, /* guaranteed: the sum of all quotas is at most the device memory */
+    BRK_MEMORY_CEILING, /* overcommitted: refused once all device memory is taken */
 };
 
-/* How a client is kept to its share. */
+/* How a client's share is enforced. */
 enum brk_pacing {
     BRK_PACING_AUTO, /* STOP where the provider's time is processor time, else RING */
-    BRK_PACING_STOP, /* by the kernel's account; its worker is stopped */
-    BRK_PACING_RING, /* turns: its worker takes work off the ring, a bounded amount, while it has the turn */
+    BRK_PACING_STOP, /* measured as processor time by the kernel; the worker is stopped */
+    /* turns: during its turn a worker takes a bounded amount of work off the ring */
+    BRK_PACING_RING,
 };
 
 #define BRK_POOL_DEFAULT 2u
@@ -86,8 +90,8 @@ enum brk_pacing {
 
 struct brk_options {
     const char *vhost_user;      /* path, NULL = none */
-    char name[BRK_NAME_MAX + 1]; /* of the virtual machine, for log, status and metrics */
-    char inherited[112];         /* path of an inherited socket, "": none, or it has none */
+    char name[BRK_NAME_MAX + 1]; /* name of the virtual machine in log, status and metrics */
+    char inherited[112];         /* path of an inherited socket; "": none, or unnamed */
     const char *listen;
     int listen_fd;        /* -1 = none */
     int vhost_fd;         /* SOCK_STREAM; -1 = none */
@@ -100,41 +104,43 @@ struct brk_options {
     uint32_t max_clients;
     uint64_t window_size;
     unsigned pool;
-    unsigned long_call_ms;              /* a question may wait for a call of the provider, at most */
-    unsigned start_rate;                /* workers a second, 0 = no limit */
-    uint64_t blob_quota;                /* bytes of all clients, 0 = no limit */
+    unsigned long_call_ms; /* maximum wait of a request for a long provider call */
+    unsigned start_rate;   /* workers a second, 0 = no limit */
+    /* bytes of images on their way, all clients; 0 = no limit */
+    uint64_t blob_quota;
     struct vgb_limits limits;           /* of each client */
-    uint32_t weight, cap;               /* of this VM among those of the host; cap in percent, 0: none */
-    uint32_t client_weight, client_cap; /* of each client in this VM */
-    uint32_t client_priority;           /* of each client: the highest goes first */
+    uint32_t weight, cap;               /* share of this VM on the host; cap in percent, 0: none */
+    uint32_t client_weight, client_cap; /* default share of a client within this VM */
+    uint32_t client_priority;           /* default priority of a client; higher runs first */
     enum brk_pacing pacing;             /* how shares are enforced */
-    enum brk_memory memory;             /* what vram_quota means to the other VMs */
-    unsigned memory_wait_ms;            /* how long an allocation waits when nothing is left */
-    uint64_t gpu_memory;                /* of the devices, as the first worker says */
-    bool pace;                          /* shares are enforced, be they equal */
+    enum brk_memory memory;             /* meaning of vram_quota towards other VMs */
+    unsigned memory_wait_ms;            /* maximum wait of an allocation when no memory is left */
+    uint64_t gpu_memory;                /* bytes of all devices, as reported by the first worker */
+    bool pace;                          /* shares are enforced, even if all are equal */
     const char *arbiter;                /* file that the brokers of the host share, NULL: none */
     const char *control;                /* path of the control socket, NULL: none */
     unsigned minor;                     /* workers speak version 1.minor of the protocol */
-    uint32_t peer_uid, peer_gid;        /* who may connect; BRK_ANYBODY: whom the socket's file lets */
-    const char *status;                 /* path of another status socket, NULL: none */
-    uint32_t status_uid;                /* who else may read that one; BRK_ANYBODY: nobody */
+    /* allowed peer; BRK_ANYBODY: any the socket's file mode permits */
+    uint32_t peer_uid, peer_gid;
+    const char *status;  /* path of an additional status socket, NULL: none */
+    uint32_t status_uid; /* additional user allowed to read it; BRK_ANYBODY: none */
     const char *log;
     enum vgb_log_level log_level;
     enum vgb_log_format log_format;
     const char *sandbox; /* mode of the workers: enforce, log, off */
     bool allow_hmm;
-    const char *cgroup;        /* "off", a folder, or NULL: where it is delegated */
+    const char *cgroup;        /* "off", a folder, or NULL: the delegated group, if any */
     uint64_t cgroup_memory;    /* bytes, 0 = no limit */
     uint64_t cgroup_cpu;       /* percent of one processor, 0 = no limit */
-    uint64_t cgroup_weight;    /* 1 to 10000, 0: as the kernel has it */
-    uint64_t cgroup_pids;      /* 0: what the clients' threads add up to */
-    int shm_fd;                /* the folder that is /dev/shm to workers, -1: none */
+    uint64_t cgroup_weight;    /* 1 to 10000, 0: the kernel's default */
+    uint64_t cgroup_pids;      /* 0: sum of the clients' thread limits */
+    int shm_fd;                /* folder mounted as /dev/shm in workers, -1: none */
     uint64_t jit_cache;        /* bytes of compiled code that the provider may keep, 0: none */
-    bool jit_cache_vm;         /* none, since its clients are a VM's and nobody has asked for it */
-    const char *jit_cache_dir; /* where it stays, NULL: gone with this process */
-    bool jit_cache_shm;        /* the library is given a folder in /dev/shm instead */
-    uint64_t image_cache;      /* bytes of images that are kept for the next programs, 0: none */
-    int cache_fd;              /* the folder of it, -1: none */
+    bool jit_cache_vm;         /* off by default because the clients are a VM's */
+    const char *jit_cache_dir; /* where the cache persists, NULL: discarded at exit */
+    bool jit_cache_shm;        /* the library gets a folder in /dev/shm instead */
+    uint64_t image_cache;      /* bytes of images kept for later programs, 0: none */
+    int cache_fd;              /* folder of the code cache, -1: none */
 };
 extern struct brk_options brk_opt;
 
@@ -148,24 +154,26 @@ extern struct brk_options brk_opt;
 struct brk_quota_pool {
     uint64_t limit; /* 0 = none */
     uint64_t used;
-    bool adjusted; /* set while running: what QEMU's properties say no longer counts */
+    bool adjusted; /* set at run time: overrides the limit in QEMU's properties */
 };
-#define BRK_PART_MAX (UINT64_C(1) << 48) /* bytes of one holder, with or without a limit: sums do not wrap */
-/* Changes one holder's share from `from` to `to`; false: over the limit, nothing changed. */
+/* maximum bytes of one holder, even without a limit: sums cannot wrap */
+#define BRK_PART_MAX (UINT64_C(1) << 48)
+/* Changes the charge of one holder from `from` to `to`, bytes; false: over the limit, nothing
+ * changed. */
 bool brk_quota_move(struct brk_quota_pool *q, uint64_t from, uint64_t to);
-/* The same without asking: what is in use already changes hands. */
+/* The same without a check, for memory already in use. */
 void brk_quota_force(struct brk_quota_pool *q, uint64_t from, uint64_t to);
 extern struct brk_quota_pool brk_vram, brk_pins, brk_blobs;
 
-/* A token bucket: `rate` a second, `burst` at once. */
+/* Token bucket: `rate` tokens a second, at most `burst` at once. */
 struct brk_bucket {
     unsigned rate, burst; /* rate 0: no limit */
-    uint64_t tokens;      /* in nanoseconds: one is 1e9 / rate */
-    uint64_t at_ns;       /* when `tokens` was right */
+    uint64_t tokens;      /* in nanoseconds: one token is 1e9 / rate */
+    uint64_t at_ns;       /* time of the last update of `tokens` */
 };
-/* Full. */
+/* Initializes a full bucket. */
 void brk_bucket_init(struct brk_bucket *b, unsigned rate, unsigned burst);
-/* Takes one: 0; or how many nanoseconds until there is one, nothing taken. */
+/* Takes a token and returns 0, or returns the nanoseconds until the next token is available. */
 uint64_t brk_bucket_take(struct brk_bucket *b, uint64_t now_ns);
 
 /* ---- fair.c: shares of the processors by weight and cap ---- */
@@ -173,55 +181,59 @@ uint64_t brk_bucket_take(struct brk_bucket *b, uint64_t now_ns);
 #define BRK_WEIGHT_DEFAULT 100u
 #define BRK_WEIGHT_MAX 1000u
 #define BRK_PRIORITY_MAX 2u
-#define BRK_FAIR_NONE UINT64_MAX   /* nobody wants any */
-#define BRK_FAIR_CALM 3u           /* windows in which one wants little, until it wants none */
-#define BRK_FAIR_SLACK_NS 4000000u /* lead, in own processor time, that is let pass */
-#define BRK_FAIR_FAR 4u            /* times as much is not let pass at all */
+#define BRK_FAIR_NONE UINT64_MAX   /* no competing demand */
+#define BRK_FAIR_CALM 3u           /* windows of little use after which demand counts as none */
+#define BRK_FAIR_SLACK_NS 4000000u /* tolerated lead, processor time, ns */
+#define BRK_FAIR_FAR 4u            /* multiple of the tolerated lead that counts as `far` */
 
-/* One that has a share: a client among those of its VM, or a VM among those of the host. */
+/* Scheduling entity with a share: a client within its VM, or a VM within the host. */
 struct brk_fair {
     uint32_t weight;    /* 1 to BRK_WEIGHT_MAX */
     uint32_t cap;       /* percent, 0: none */
     uint64_t used_ns;   /* processor time, the latest reading */
-    uint64_t vtime;     /* what it used, divided by its weight */
-    uint64_t window_ns; /* used in this window */
-    int64_t credit_ns;  /* of the cap */
-    unsigned calm;      /* windows since it did */
-    bool wants;         /* it uses what it can get */
-    bool ahead, over;   /* of its weight; of its cap */
-    bool far;           /* so far ahead that it shall not even have what others leave */
+    uint64_t vtime;     /* virtual time: used time divided by the weight */
+    uint64_t window_ns; /* time used in the current window */
+    int64_t credit_ns;  /* remaining credit of the cap */
+    unsigned calm;      /* windows since it last wanted more */
+    bool wants;         /* has demand: uses all the time it can get */
+    bool ahead, over;   /* ahead of its weight; over its cap */
+    bool far;           /* so far ahead that it gets not even idle time */
     bool held;          /* ahead or over */
-    bool was_held;      /* in this window */
+    bool was_held;      /* was held in the current window */
 };
-/* Its processor time is used_ns now; returns what it used since the last time. */
+/*
+ * Charges processor time: used_ns is the present reading. Returns the increase since the last call.
+ */
 uint64_t brk_fair_charge(struct brk_fair *f, uint64_t used_ns);
-/* A window of window_ns has ended, in which its threads waited for a processor for waited_ns. */
+/* Ends a window of window_ns in which its threads waited waited_ns for a processor. */
 void brk_fair_window(struct brk_fair *f, uint64_t waited_ns, uint64_t window_ns, uint64_t floor);
-/* One that does not want any is never behind `floor`, the virtual time of the slowest that does. */
+/* Raises the virtual time of an entity without demand to `floor`, the virtual time of the slowest
+ * entity with demand. */
 void brk_fair_join(struct brk_fair *f, uint64_t floor);
 void brk_fair_weight(struct brk_fair *f, uint32_t weight, uint64_t floor);
-/* Decides whether it leads the slowest by too much; updates `held`. */
+/* Decides whether its lead over the slowest is too large; updates `held`. */
 void brk_fair_hold(struct brk_fair *f, uint64_t slowest, uint64_t slack_ns);
-/* It may use rate_ns more under its cap, and save up burst_ns; to be followed by brk_fair_hold(). */
+/* Adds rate_ns to the credit of the cap, up to burst_ns; to be followed by brk_fair_hold(). */
 void brk_fair_cap(struct brk_fair *f, uint64_t rate_ns, uint64_t burst_ns);
-/* Processors were idle while it was held: its lead cost nobody anything. */
+/* Forgives the lead of a held entity after processors were idle: it took nothing from other
+ * entities. */
 void brk_fair_forgive(struct brk_fair *f, uint64_t slowest);
 
 /* ---- arbiter.c: the VMs of one host, by a file that their brokers share ---- */
 
-/* Joins; NULL, or what is wrong with it. */
+/* Opens the shared file and joins. NULL, or an error text. */
 const char *brk_arbiter_open(const char *path);
-/* What this broker's VM has used, for the others. */
+/* Publishes the usage of this broker's VM to the other brokers. */
 void brk_arbiter_publish(const struct brk_fair *vm, uint64_t now_ns);
 /* The virtual time of the slowest other VM that wants processors, or BRK_FAIR_NONE. */
 uint64_t brk_arbiter_slowest(uint64_t now_ns);
-/* Whether work of this broker's VM is in flight, and how many other VMs have said so. */
+/* Publishes whether this VM has work in flight; counts the other VMs that do. */
 void brk_arbiter_busy(bool busy);
 unsigned brk_arbiter_others_busy(uint64_t now_ns);
-/* Takes `bytes` of the device memory that the VMs share, `total`, for this one, instead of what it had. False: the
- * others have too much; nothing changed. */
+/* Sets this VM's part of the device memory that the VMs share (`total`) to `bytes`. False: the
+ * other VMs hold too much; nothing changed. */
 bool brk_arbiter_commit(uint64_t bytes, uint64_t total);
-/* The same without asking. */
+/* The same without a check. */
 void brk_arbiter_commit_force(uint64_t bytes);
 void brk_arbiter_close(void);
 
@@ -233,7 +245,7 @@ enum brk_limit_id {
     BRK_L_BLOBS,
     BRK_L_CLIENTS,
     BRK_L_RATE,
-    /* of each client; kept by its worker */
+    /* per client; enforced by its worker */
     BRK_L_MEMORY,
     BRK_L_THREADS,
     BRK_L_STREAMS,
@@ -252,22 +264,23 @@ enum brk_limit_id {
     BRK_L_COUNT
 };
 struct brk_limit {
-    const char *name; /* of the option, without the dashes */
+    const char *name; /* name of the option, without the dashes */
     uint64_t low, high;
-    bool none; /* 0 is allowed, and is no limit */
+    bool none; /* 0 is allowed and means no limit */
     bool size; /* bytes */
 };
-/* Those that one client can have a value of its own of; those that are shares. */
+/* True for limits that can be set per client; true for shares. */
 bool brk_limit_is_client(enum brk_limit_id id);
 bool brk_limit_is_share(enum brk_limit_id id);
 extern const struct brk_limit brk_limits[BRK_L_COUNT];
 /* The limit of that name, or BRK_L_COUNT. */
 enum brk_limit_id brk_limit_find(const char *name);
-/* "512M" as a value of this limit; false: `want` (of 80 bytes) gets what is allowed. */
+/* Parses text such as "512M" as a value of this limit. False: `want` (80 bytes) gets the allowed
+ * range. */
 bool brk_limit_parse(enum brk_limit_id id, const char *text, uint64_t *value, char *want);
 uint64_t brk_limit_get(const struct brk_options *o, enum brk_limit_id id);
 void brk_limit_put(struct brk_options *o, enum brk_limit_id id, uint64_t value);
-/* The same for one of those that a worker keeps. */
+/* The same for limits enforced by a worker. */
 uint64_t brk_limit_of_client(const struct vgb_limits *l, enum brk_limit_id id);
 void brk_limit_to_client(struct vgb_limits *l, enum brk_limit_id id, uint64_t value);
 /* "512M", "24G", "1048576" -> bytes; false: not a size. */
@@ -275,35 +288,39 @@ bool brk_parse_size(const char *text, uint64_t *bytes);
 
 /* ---- listen.c ---- */
 
-/* A listening unix socket at `path` (a stale one is replaced); -errno. `type` SOCK_*. */
+/* Creates a listening unix socket at `path`, replacing a stale one. `type`: SOCK_*. Descriptor or
+ * -errno. */
 int brk_listen_unix(const char *path, int type);
 
 /* ---- lines.c ---- */
 
-#define BRK_LINES_SLOTS VGPU_MAX_CLIENTS /* parts of the VM's clients */
-#define BRK_LINES_PROCESSES 256u         /* parts of local programs */
-#define BRK_LINES_DOMAINS 16u            /* the VM, and users of the host */
-#define BRK_LINES_TIMES 8u        /* rate of all clients' lines together, as a multiple of one client's */
-#define BRK_LINES_DOMAIN_TIMES 4u /* the same of a domain */
+#define BRK_LINES_SLOTS VGPU_MAX_CLIENTS /* budgets for the VM's clients */
+#define BRK_LINES_PROCESSES 256u         /* budgets for local programs */
+#define BRK_LINES_DOMAINS 16u            /* the VM, and the users of the host */
+/* total line rate of all clients, as a multiple of the rate of a single client */
+#define BRK_LINES_TIMES 8u
+#define BRK_LINES_DOMAIN_TIMES 4u /* the same for a domain */
 struct brk_lines {
     struct vgb_ratelimit whole, domain[BRK_LINES_DOMAINS], part[BRK_LINES_SLOTS + BRK_LINES_PROCESSES + 1];
 };
-/* The part with this key: a slot of the VM; what brk_lines_key_of_peer() gave; -1: what is no client's. */
+/* Log budget for a key: a slot of the VM, a key from brk_lines_key_of_peer(), or -1 for lines that
+ * belong to no client. */
 struct vgb_ratelimit *brk_lines_of(struct brk_lines *l, int key);
 /*
- * The key of whoever has connected, by user and process as the kernel says: a program that connects anew keeps its part, and
- * whatever processes a user starts, half of all lines are for others.
+ * Key of a connected peer, by its user and process as the kernel reports them. A program that
+ * reconnects keeps its budget, and no number of processes lets a single user take more than half of
+ * all lines.
  */
 int brk_lines_key_of_peer(int fd);
 
 /* ---- foreign.c ---- */
 
-/* Closes what somebody else has sent, without waiting for it. */
+/* Closes a descriptor received from a peer, without waiting for the close. */
 void brk_foreign_close(int fd);
 void brk_foreign_close_all(const int *fds, unsigned n);
 /* Closes an accepted connection with all that is queued in it, and sets *sock to -1. */
 void brk_foreign_end(int *sock);
-/* So many wait to be closed that nobody is to send more. */
+/* True if too many descriptors wait to be closed for more to be accepted. */
 bool brk_foreign_crowded(void);
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shares by weight and cap, decided from processor time alone: this file knows neither processes nor clocks, so
- * that its test can play any history. It is fair queueing with a virtual time (use divided by weight): who leads the
- * slowest of those that want the processors by more than the slack is held until that one has caught up.
+ * Shares by weight and cap, decided from processor time alone. This file has no notion of processes
+ * or clocks, so that its test can replay any history. It is fair queueing with a virtual time (use
+ * divided by weight): an entity whose lead over the slowest entity with demand exceeds the slack is
+ * held until the latter has caught up.
  */
 #include "base.h"
 
-#define UNIT 100u /* the default weight: its virtual time is processor time */
+#define UNIT 100u /* default weight, at which virtual time equals processor time */
 
 uint64_t brk_fair_charge(struct brk_fair *f, uint64_t used_ns)
 {
@@ -21,9 +22,9 @@ uint64_t brk_fair_charge(struct brk_fair *f, uint64_t used_ns)
 
 void brk_fair_window(struct brk_fair *f, uint64_t waited_ns, uint64_t window_ns, uint64_t floor)
 {
-    /* One that was held could not show what it wants: nothing has changed. */
+    /* A held entity could not show its demand, which stays unchanged. */
     if (!f->was_held) {
-        /* A thread that waits is counted when its wait is over, which on a busy machine is windows later. */
+        /* A thread's wait is counted when it is over, on a busy machine several windows later. */
         f->calm = f->window_ns + waited_ns >= window_ns / 4 * 3 ? 0 : f->calm + 1;
         f->wants = !f->calm || (f->wants && f->calm < BRK_FAIR_CALM);
     }
@@ -35,12 +36,12 @@ void brk_fair_window(struct brk_fair *f, uint64_t waited_ns, uint64_t window_ns,
 void brk_fair_join(struct brk_fair *f, uint64_t floor)
 {
     if (!f->wants && f->vtime < floor)
-        f->vtime = floor; /* time that was not used is not saved up */
+        f->vtime = floor; /* unused time is not saved up */
 }
 
 void brk_fair_weight(struct brk_fair *f, uint32_t weight, uint64_t floor)
 {
-    /* The lead stays as it is in processor time. */
+    /* The lead in processor time is preserved. */
     uint64_t lead = f->vtime > floor ? f->vtime - floor : 0;
 
     if (weight == f->weight)
@@ -53,7 +54,7 @@ void brk_fair_hold(struct brk_fair *f, uint64_t slowest, uint64_t slack_ns)
 {
     uint64_t lead = slowest != BRK_FAIR_NONE && f->vtime > slowest ? f->vtime - slowest : 0;
 
-    /* A lead beyond all measure (the slowest has just come) would only overflow. */
+    /* Clamped: a huge lead (the slowest has just arrived) would overflow. */
     lead = lead > UINT64_MAX / BRK_WEIGHT_MAX ? UINT64_MAX : lead * f->weight / UNIT;
     f->ahead = f->ahead ? lead > 0 : lead > slack_ns;
     f->far = f->ahead && lead > (f->far ? slack_ns : slack_ns * BRK_FAIR_FAR);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Descriptors that others have sent. The last close of one can wait for as long as its sender likes: a TCP socket with
- * SO_LINGER and bytes that nobody takes, a file of a FUSE whose server does not answer. So none that may do so is
- * closed by the loop, neither one that was received nor one that lies in the queue of a connection that is closed.
- * A few threads close them; while each of those waits, further ones stay open in a list. Where that gets long, a
- * connection that ends goes into it as it is, with what is queued in it, and whoever may be anybody is not accepted.
+ * Closing of received descriptors. The last close of a descriptor can block as long as its sender
+ * likes: a TCP socket with SO_LINGER and unread bytes, a file on a FUSE whose server does not
+ * answer. The loop therefore closes no such descriptor, whether received or still queued in a
+ * connection being closed. A few threads close them; while all of these block, further descriptors
+ * stay open in a list. When the list gets long, an ending connection is added to it as a whole,
+ * with its queued descriptors, and connections from arbitrary users are not accepted.
  *
- * A file in memory waits for nobody, but its pages go with its last close, a third of a second for each GiB. One with
- * more than a few is for a thread that closes nothing else: what clients share is given up whatever the others wait for.
+ * Closing an in-memory file does not block, but the last close frees its pages, a third of a second
+ * for each GiB. Files with more than a few pages go to a thread that closes nothing else, so that
+ * memory of clients is freed even if the other threads block.
  */
 #define _GNU_SOURCE
 #include "base.h"
@@ -23,22 +25,22 @@
 
 #include "vgb_fd.h"
 
-#define THREADS_MAX 64u  /* each has one descriptor whose close waits */
-#define QUEUED_MAX 4096u /* messages: more than a socket holds */
-#define CROWD 256u       /* descriptors in the list */
+#define THREADS_MAX 64u  /* each closes a descriptor that may block */
+#define QUEUED_MAX 4096u /* messages drained from a socket: more than it can hold */
+#define CROWD 256u       /* length of the list at which it is crowded */
 #define STACK_BYTES (64u << 10)
-#define PAGES_FEW \
-    (256u << 10) /* bytes of a file in memory that are given up as fast as a thread is asked to */
+/* size of an in-memory file that is closed as fast as handed to a thread */
+#define PAGES_FEW (256u << 10)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct closing {
     const unsigned most; /* threads */
     unsigned threads;
-    int *list; /* to be closed when a thread is free */
+    int *list; /* descriptors to be closed when a thread is free */
     size_t listed, room;
 } waiting = {.most = THREADS_MAX}, memory = {.most = 1};
 
-/* -1: nothing is left, and the thread that has asked does not count any more. */
+/* -1: the list is empty, and the calling thread is no longer counted. */
 static int next_of_list(struct closing *c)
 {
     int fd = -1;
@@ -73,14 +75,14 @@ static bool start_thread(struct closing *c)
     pthread_attr_setdetachstate(&at, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&at, STACK_BYTES);
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &was); /* signals are the loop's */
+    pthread_sigmask(SIG_SETMASK, &all, &was); /* signals are handled by the loop */
     ok = !pthread_create(&t, &at, close_list, c);
     pthread_sigmask(SIG_SETMASK, &was, NULL);
     pthread_attr_destroy(&at);
     return ok;
 }
 
-/* What cannot be put anywhere stays open: that costs a descriptor, not the broker's time. */
+/* A descriptor that cannot be queued stays open, which costs a descriptor but no time. */
 static void close_later(struct closing *c, int fd)
 {
     bool start;
@@ -100,7 +102,7 @@ static void close_later(struct closing *c, int fd)
     pthread_mutex_unlock(&lock);
     if (start && !start_thread(c)) {
         pthread_mutex_lock(&lock);
-        c->threads--; /* the list is for another thread, or for the next that is started */
+        c->threads--; /* another or the next thread takes over the list */
         pthread_mutex_unlock(&lock);
     }
 }
@@ -127,7 +129,7 @@ void brk_foreign_close(int fd)
             close(fd);
         return;
     }
-    /* A sender that has a duplicate may set it again: hence the thread all the same. */
+    /* A sender with a duplicate may set it again, so a thread is needed nevertheless. */
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
     close_later(&waiting, fd);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of limits: one name for the option, for `vgpu ctl` and in every message that says that one is met. */
+/* Table of limits: a name for the option, for `vgpu ctl` and for messages about a limit reached. */
 #include "base.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@ const struct brk_limit brk_limits[BRK_L_COUNT] = {
     [BRK_L_CLIENTS] = {"max-clients", 1, VGPU_MAX_CLIENTS, false, false},
     [BRK_L_RATE] = {"start-rate", 1, 10000, true, false},
     [BRK_L_MEMORY] = {"client-memory", 64 << 20, UINT64_MAX, true, true},
-    /* Waiters, readers, and some for the provider. */
+    /* Waiters, readers, and some threads for the provider. */
     [BRK_L_THREADS] = {"client-threads", 32, 1 << 20, true, false},
     [BRK_L_STREAMS] = {"client-streams", 1, 1 << 20, true, false},
     [BRK_L_HANDLES] = {"client-handles", 64, 1 << 28, true, false},

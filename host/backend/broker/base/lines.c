@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Lines of the log that clients cause: each client has a rate of its own, so that a flood hides no other client's lines. */
+/* Log lines caused by clients: each client has its own rate, so that a flood does not hide lines of
+ * other clients. */
 #define _GNU_SOURCE
 #include "base.h"
 
@@ -42,7 +43,9 @@ int brk_lines_key_of_peer(int fd)
 
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size))
         return -1;
-    /* With a secret: nobody starts processes until one has the part of another program. */
+    /*
+     * With a secret, so that processes cannot be started until one gets another program's budget.
+     */
     const uint64_t process = hsh_number(0, (uint64_t)(uint32_t)who.pid) % BRK_LINES_PROCESSES;
     const uint64_t user = hsh_number(1, who.uid) % (BRK_LINES_DOMAINS - 1);
 

@@ -21,7 +21,8 @@ int brk_listen_unix(const char *path, int type)
     probe = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (probe < 0)
         return -errno;
-    /* A socket file that nobody listens on is what an earlier broker left. Somebody who listens need not accept. */
+    /* A socket file without a listener is left over from an earlier broker. A listener need not
+     * accept. */
     if (!connect(probe, (struct sockaddr *)&a, sizeof(a)) || errno == EAGAIN) {
         close(probe);
         return -EADDRINUSE;
@@ -32,7 +33,7 @@ int brk_listen_unix(const char *path, int type)
     fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -errno;
-    mode_t old = umask(0177); /* its owner only; who else may use the GPU is the owner's decision */
+    mode_t old = umask(0177); /* owner only; access for other users is the owner's decision */
     int r = bind(fd, (struct sockaddr *)&a, sizeof(a)) || listen(fd, 64) ? -errno : 0;
     umask(old);
     if (r) {

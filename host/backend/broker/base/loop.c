@@ -17,7 +17,7 @@ static bool stopped;
 static struct brk_source signals;
 
 #define REST_MS 100
-static struct brk_source *resting; /* listening sockets */
+static struct brk_source *resting; /* paused listening sockets */
 
 static void on_signal(struct brk_source *s, uint32_t events)
 {
@@ -38,7 +38,8 @@ int brk_loop_init(void)
         return -errno;
     vgb_close_received = brk_foreign_close;
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGCHLD, SIG_DFL); /* ignored by our parent, workers would vanish before we look at them */
+    /* if inherited as ignored, workers would vanish before being reaped */
+    signal(SIGCHLD, SIG_DFL);
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
@@ -97,7 +98,7 @@ int brk_accept(struct brk_source *s)
     return -1;
 }
 
-/* Looks again at what has rested; how long the loop may sleep because of the others. */
+/* Resumes sources whose pause is over; returns the maximum sleep because of the rest. */
 static int wake_resting(int timeout_ms)
 {
     uint64_t now = resting ? vgb_now_ns() : 0;
@@ -120,7 +121,9 @@ bool brk_loop_once(int timeout_ms)
 {
     struct epoll_event e;
 
-    /* One event at a time: a handler may free any source, so no second one may be in hand. */
+    /*
+     * A single event at a time: a handler may free any source, including that of a pending event.
+     */
     int n = epoll_wait(epoll_fd, &e, 1, wake_resting(timeout_ms));
     if (n == 1) {
         struct brk_source *s = e.data.ptr;

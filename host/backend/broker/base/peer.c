@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who has connected, as the kernel says. A group such as kvm has the programs of all virtual machines of a host: the
- * file of a socket alone does not keep the QEMU of one from the broker of another.
+ * Checks of a peer's credentials as reported by the kernel. A group such as kvm contains the
+ * programs of all virtual machines of a host: the mode of a socket's file alone does not separate a
+ * VM's QEMU from another VM's broker.
  */
 #define _GNU_SOURCE
 #include "base.h"
@@ -56,7 +57,7 @@ bool brk_parse_group(const char *text, uint32_t *id)
     return g != NULL;
 }
 
-/* Also by one of its supplementary groups. */
+/* True also for a supplementary group. */
 static bool in_group(int fd, const struct ucred *who, gid_t group)
 {
     socklen_t size = GROUPS_MAX * sizeof(gid_t);

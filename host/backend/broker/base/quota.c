@@ -3,7 +3,7 @@
 
 struct brk_quota_pool brk_vram, brk_pins, brk_blobs;
 
-/* What is in use counts among the VMs of the host. */
+/* Reports usage to the other VMs of the host. */
 static bool shared(const struct brk_quota_pool *q)
 {
     return q == &brk_vram && brk_opt.memory == BRK_MEMORY_CEILING;
@@ -11,7 +11,8 @@ static bool shared(const struct brk_quota_pool *q)
 
 bool brk_quota_move(struct brk_quota_pool *q, uint64_t from, uint64_t to)
 {
-    uint64_t others = q->used - from; /* from is part of used: our own bookkeeping */
+    /* `from` is part of `used`, by the broker's own accounting */
+    uint64_t others = q->used - from;
 
     if (to > from && to > BRK_PART_MAX)
         return false;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What a service manager lets this process write to (systemd.exec(5): RUNTIME_DIRECTORY and its like). */
+/*
+ * Folders that a service manager makes writable (systemd.exec(5): RUNTIME_DIRECTORY and similar).
+ */
 #define _GNU_SOURCE
 #include "base.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Limits that are changed while clients are served. Those of the broker count from the next request on; those that a
- * worker keeps are sent to it; its memory is changed from outside, by prlimit(2). A limit below what is in use takes
- * nothing away: it refuses what is new.
+ * Changes of limits while clients are served. The broker's own limits apply from the next request
+ * on. Limits enforced by a worker are sent to it; its memory limit is changed from outside, by
+ * prlimit(2). A limit below present usage takes nothing away: it refuses new requests.
  */
 #define _GNU_SOURCE
 #include "clients.h"
@@ -33,7 +33,7 @@ static void send_limits(struct brk_client *c)
     brk_proc_send(c->proc, &m, NULL, 0);
 }
 
-/* The worker's own beginning, which does not count, is what the limit was above the value that it stands for. */
+/* The present RLIMIT_DATA minus the old limit is the uncharged memory of an idle worker. */
 static const char *not_changed(void)
 {
     return errno == EPERM
@@ -47,7 +47,7 @@ static const char *change_memory(struct brk_client *c, uint64_t value)
     uint64_t base;
 
     if (c->state != BRK_C_SERVING || value == c->limits.memory)
-        return NULL; /* one that starts gets what START said */
+        return NULL; /* a starting worker gets the limits from START */
     if (prlimit(c->proc->pid, RLIMIT_DATA, NULL, &r))
         return not_changed();
     if (!c->limits.memory || r.rlim_cur == RLIM_INFINITY || r.rlim_cur < c->limits.memory)

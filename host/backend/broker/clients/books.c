@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The accounts of the broker, checked against each other: each quota is what its holders hold, each count is the length of
- * its list, and a client without a worker holds nothing. The status says the result ("books"), so that every test that
- * has had a broker can look at it, and so does the log when the last client has gone; nothing is decided by it.
+ * Consistency checks of the broker's accounts: each quota equals the sum of its holders, each count
+ * the length of its list, and a client without a worker holds nothing. The result is in the status
+ * ("books"), so that every test that runs a broker can check it, and in the log when the last
+ * client has gone; no decision depends on it.
  */
 #include "clients.h"
 
@@ -31,7 +32,7 @@ static const char *check_regions(const struct brk_client *c)
         return wrong("regions of a client", n, c->nregions);
     if (calls != c->ncalls)
         return wrong("calls of a client's mapper", calls, c->ncalls);
-    /* Of one that ends the bytes are given back at once, the regions when its worker is reaped. */
+    /* An ending client's bytes are released at once, its regions when its worker is reaped. */
     if (c->pinned != (c->state == BRK_C_ENDING ? 0 : bytes))
         return wrong("pinned bytes of a client", bytes, c->pinned);
     return NULL;

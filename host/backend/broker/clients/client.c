@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Clients: one guest process each, whatever the transport. */
+/* Clients: a guest process each, independent of the transport. */
 #define _GNU_SOURCE
 #include "clients.h"
 
@@ -18,8 +18,10 @@
 #include "vgb_deadline.h"
 #include "vgb_fd.h"
 
-#define TRIES_MAX 3u         /* workers for one client: a spare one may be killed while it is handed out */
-#define BLOBS_WANTED_MS 1000 /* workers are asked for room for images so often at most */
+/* maximum workers tried for a client: a spare worker may be killed while it is being assigned */
+#define TRIES_MAX 3u
+/* minimum interval between requests to workers to free room for images */
+#define BLOBS_WANTED_MS 1000
 
 static struct brk_client *clients, **clients_tail = &clients;
 static unsigned nclients;
@@ -28,7 +30,7 @@ static struct brk_lines lines;
 static void grant_waiting(void);
 static void reserve(struct brk_client *c, uint64_t want, uint64_t least);
 
-/* Clients that are there for others: not those whose worker was killed and is not reaped yet. */
+/* Number of clients, except those whose killed worker is yet to be reaped. */
 static unsigned living(void)
 {
     unsigned n = 0;
@@ -61,7 +63,7 @@ static void release_quotas(struct brk_client *c)
     grant_waiting();
 }
 
-/* The window slice as zeroes: nothing of an earlier client is left in it. */
+/* Zeroes the window slice, so that no data of an earlier client is left. */
 static bool clear_window(const struct brk_client *c)
 {
     if (!fallocate(c->window_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)c->window_offset,
@@ -83,7 +85,7 @@ static void close_foreign(int *fd)
     *fd = -1;
 }
 
-/* Gives back everything but the structure itself, which its transport may still look at. */
+/* Releases everything but the structure itself, which the transport may still read. */
 static void retire(struct brk_client *c)
 {
     for (struct brk_client **at = &clients; *at; at = &(*at)->next) {
@@ -108,11 +110,13 @@ static void retire(struct brk_client *c)
      * is its own file, and may still be read there for the reason of its death. */
     if (c->window_fd >= 0 && c->slice)
         clear_window(c);
-    close_foreign(&c->window_fd); /* a socket client's goes here, with its pages */
-    close_foreign(&c->doorbell);  /* of a VM, it may be anything that its front end has sent */
+    /* the last close of a socket client's window frees its pages */
+    close_foreign(&c->window_fd);
+    close_foreign(&c->doorbell); /* in a VM, a descriptor of any kind sent by the front end */
 }
 
-/* Edge-triggered, and never read: the worker shares the description and its flags, so it can make a read block. */
+/* Edge-triggered, and never read: the worker shares the description and its flags, so it can make a
+ * read block. */
 static void on_wake(struct brk_source *s, uint32_t events)
 {
     struct brk_client *c = (void *)((char *)s - offsetof(struct brk_client, wake));
@@ -138,7 +142,7 @@ static void send_start(struct brk_client *c)
 struct brk_client *brk_client_create(const struct brk_client_setup *s, uint32_t *status)
 {
     *status = VGPU_S_QUOTA;
-    /* One that has ended does not count, but may not pile up either. */
+    /* Ended clients are not counted, but are bounded too. */
     if (living() >= brk_opt.max_clients || nclients >= 2 * brk_opt.max_clients) {
         brk_totals.clients_refused++;
         vgb_log_limited(brk_lines_of(&lines, -1), VGB_WARN,
@@ -201,7 +205,7 @@ void brk_client_worker_ready(struct brk_client *c, struct brk_proc *p)
 
 static void end(struct brk_client *c)
 {
-    retire(c); /* first: what ops->ended() answers promises that all of this is done */
+    retire(c); /* first: answers sent by ops->ended() promise that this is done */
     c->ops->ended(c);
     free(c);
 }
@@ -214,8 +218,8 @@ void brk_client_destroy(struct brk_client *c)
     c->ending_ns = vgb_now_ns();
     brk_pace_gone(c);
     if (!gone) {
-        /* The program has exited: what it shared cannot be opened any more. Its device memory is free once
-         * the worker is reaped; until then, allocations that need it wait. */
+        /* The program has exited: its shared objects can no longer be opened. Its device memory is
+         * free once the worker is reaped; until then, allocations that need it wait. */
         brk_share_client_gone(c);
         brk_images_client_gone(c);
         brk_quota_move(&brk_pins, c->pinned, 0);
@@ -229,7 +233,7 @@ void brk_client_destroy(struct brk_client *c)
     end(c);
 }
 
-/* Tells the guest through the window: it may sleep on it, and looks at it when it wakes. */
+/* Tells the guest through the window, on which it may sleep and which it reads on waking. */
 static void mark_dead(struct brk_client *c, uint32_t reason, const char *text)
 {
     struct vgp_window_shared *s = c->shared;
@@ -252,12 +256,12 @@ void brk_client_stuck(struct brk_client *c)
         c->state = BRK_C_DEAD;
         mark_dead(c, VGPU_DEAD_KILLED, "the worker was killed, and the host cannot end it");
     } else {
-        c->state = BRK_C_ENDING; /* a client that was never there for its transport */
+        c->state = BRK_C_ENDING; /* the transport never saw this client */
     }
     c->ops->stuck(c);
     if (was == BRK_C_SERVING)
         c->ops->dead(c, VGPU_DEAD_KILLED);
-    grant_waiting(); /* its memory does not come back soon */
+    grant_waiting(); /* its memory will not be released soon */
 }
 
 bool brk_client_expire(uint64_t now_ns)
@@ -297,12 +301,12 @@ void brk_client_worker_gone(struct brk_client *c, uint32_t reason, const char *t
     }
     brk_totals.workers_lost++;
     vgb_log_limited(brk_lines_of(&lines, c->lines), VGB_WARN, "client %u (%s): %s", c->slot, c->label, text);
-    if (was == BRK_C_DEAD) { /* it was stuck: all have been told */
+    if (was == BRK_C_DEAD) { /* it was stuck: all callbacks were made */
         c->stuck = false;
         release_quotas(c);
         return;
     }
-    /* It had no part in the client yet: another one will do, unless there was a reason. */
+    /* It had not begun to serve the client: try another worker, unless it reported a reason. */
     if (was == BRK_C_STARTING && !said && c->tries < TRIES_MAX && vgb_now_ns() < c->patience_ns &&
         clear_window(c)) {
         c->state = BRK_C_WAITING;
@@ -339,10 +343,8 @@ void brk_client_new_doorbell(struct brk_client *c, int fd)
 
 /* ---- what the worker says; believed only where its state allows it ---- */
 
-/*
- * Images may be on their way for ever: their programs need not send the rest. So no client gets all of the room: each
- * request for more leaves a quarter of what the other clients do not use.
- */
+/* Images may stay in transit indefinitely, as programs need not send the rest. No client gets all
+ * of the room: each request leaves a quarter of the room that other clients do not use. */
 static bool move_blobs(struct brk_client *c, uint64_t to)
 {
     uint64_t others = brk_blobs.used - c->blobs, limit = brk_blobs.limit;
@@ -355,7 +357,8 @@ static bool move_blobs(struct brk_client *c, uint64_t to)
     return true;
 }
 
-/* A client was refused room: the workers of others give up what does not move, for the next one that asks. */
+/* A client was refused room: has the workers of other clients drop stalled images for later
+ * requests. */
 static void want_blobs(const struct brk_client *refused)
 {
     static uint64_t said_ns;
@@ -371,7 +374,7 @@ static void want_blobs(const struct brk_client *refused)
     }
 }
 
-/* Answers a RESERVE of room for images: want bytes, or at least the least. */
+/* Answers a RESERVE of room for images: `want` bytes, or at least `least`. */
 static void reserve_blobs(struct brk_client *c, uint64_t want, uint64_t least)
 {
     struct vgb_msg a = {.type = VGB_M_GRANT, .status = VGPU_S_OK};
@@ -417,7 +420,8 @@ static void refuse_memory(struct brk_client *c, uint64_t share)
     grant(c, VGPU_S_QUOTA, own ? VGB_REFUSED_QUOTA : VGB_REFUSED_GPU);
 }
 
-/* Answers a RESERVE of want bytes, or at least the least, unless memory is about to come back: then when it has. */
+/* Answers a RESERVE of `want` bytes, or at least `least`; deferred if memory is about to be
+ * released. */
 static void reserve(struct brk_client *c, uint64_t want, uint64_t least)
 {
     bool all = brk_quota_move(&brk_vram, c->vram, want);
@@ -449,7 +453,7 @@ static void reserve(struct brk_client *c, uint64_t want, uint64_t least)
     grant(c, VGPU_S_OK, 0);
 }
 
-/* The fewest bytes that a RESERVE asks for: a worker that names none, or more than it wants, wants all of them. */
+/* Minimum of a RESERVE: all bytes if the worker names none, or more than it wants. */
 static uint64_t least_of(const struct vgb_msg *m)
 {
     return m->length && m->length < m->value ? m->length : m->value;
@@ -476,7 +480,7 @@ void brk_client_message(struct brk_client *c, const struct vgb_msg *m)
         reserve_blobs(c, m->value, least_of(m));
     } else if (m->type == VGB_M_RESERVE && m->flags == VGB_RESERVE_HELD && c->reports &&
                m->value <= BRK_PART_MAX) {
-        /* What it has was never asked for, because there was no quota: it is not refused now. */
+        /* Memory allocated while there was no quota was never requested: it is not refused now. */
         c->reports--;
         brk_quota_force(&brk_vram, c->vram, m->value > c->vram ? m->value : c->vram);
         c->vram = m->value > c->vram ? m->value : c->vram;

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Images of programs, kept by their SHA-256, so that the next program of this VM need not send their bytes.
+ * Cache of program images by SHA-256, so that later programs of this VM need not send the bytes.
  *
- * No worker is believed. One that misses an image is given memory to receive it in, which is its own to write. When it
- * says that the image is complete, the bytes are copied and the copy is hashed, a piece in each round of the loop; only a
- * copy with the hash that was asked for is kept, sealed against writing. Nobody but this process has ever had a
- * descriptor that it could be written through, and whoever is given it hashes it, too. So a worker that was taken over
- * chooses no byte of what another loads.
+ * Workers are not trusted. On a miss the worker is given writable memory to receive the image in.
+ * When it reports completion, the bytes are copied and the copy is hashed, a piece in each round of
+ * the loop. Only a copy with the requested hash is kept, sealed against writing. No other process
+ * has ever had a writable descriptor of it, and each receiver hashes it, too. A compromised worker
+ * therefore cannot choose a byte of an image that another worker loads.
  *
- * Bounds: what is kept, by --image-cache: the images that were used last. Of what was given up for others, as much again:
- * a worker that was given an image may have it mapped as long as it lives, whatever it says. What is being filled: half of
- * it; one image at a time is copied. What a worker does not fill in FILLING_NS makes room for others, as does an image of who
- * fills most: its memory is no longer the broker's, and what the worker says of it later is not heard. What one client may have kept in its life: as much as the cache holds. Descriptors of
- * all this: a part of those that are not for clients (brk_images_descriptors()).
+ * Bounds: cached images, by --image-cache, least recently used evicted. Evicted images, the same
+ * amount again: a worker may keep an image mapped as long as it lives. Images being filled, half of
+ * it; a single image is copied at a time. An image not filled within FILLING_NS makes room for
+ * others, as does an image of the client that fills most: its memory is no longer the broker's, and
+ * later reports about it are ignored. Bytes cached for a client over its life: the size of the
+ * cache. Descriptors: a part of those not reserved for clients (brk_images_descriptors()).
  */
 #define _GNU_SOURCE
 #include "clients.h"
@@ -28,12 +29,13 @@
 #include "lib/sha256/sha256.h"
 #include "vgb_fd.h"
 
-#define PIECE (256u << 10) /* bytes that are copied and hashed in one round: about a millisecond */
-#define FILLING_MAX 64u    /* of all clients, with those that wait for being checked */
-#define FILLING_NS UINT64_C(60000000000) /* then another image may have the place */
-#define FILLING_OF_CLIENT 16u            /* as many as a worker receives at once */
+#define PIECE (256u << 10) /* bytes copied and hashed per round: about a millisecond */
+#define FILLING_MAX 64u    /* images being filled or waiting to be checked, all clients */
+/* time to fill, after which another image may take the place */
+#define FILLING_NS UINT64_C(60000000000)
+#define FILLING_OF_CLIENT 16u /* images a worker can receive at a time */
 #define DESCRIPTORS_MAX 4096u
-#define HOLDS_MAX 1024u /* images that one client was given */
+#define HOLDS_MAX 1024u /* images handed to a client */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 _Static_assert(VGB_IMAGE_HASH == SHA_256_BYTES, "one hash");
@@ -43,26 +45,27 @@ struct brk_images_state brk_images;
 struct name {
     uint8_t hash[VGB_IMAGE_HASH];
     uint64_t size;
-    const struct brk_client_ops *domain; /* the VM, or the host's programs: neither has the other's */
+    /* the VM or the host's programs, which do not share images */
+    const struct brk_client_ops *domain;
 };
 
 struct image {
-    struct image *next; /* used before this one */
+    struct image *next; /* next less recently used image */
     struct name name;
-    int fd;           /* -1: given up */
-    unsigned holders; /* clients that were given it and whose workers are there */
+    int fd;           /* -1: evicted */
+    unsigned holders; /* clients that got it and whose workers are alive */
 };
 
-/* A client was given the image. */
+/* An image handed to a client. */
 struct brk_image_hold {
     struct brk_image_hold *next; /* of this client */
     struct image *image;
 };
 
 struct filling {
-    struct filling *next; /* asked for later */
+    struct filling *next; /* next, requested later */
     struct name name;
-    struct brk_client *client; /* NULL: it is gone */
+    struct brk_client *client; /* NULL: gone */
     uint64_t number, begun_ns;
     int fd, copy;
     bool filled;
@@ -70,11 +73,11 @@ struct filling {
     struct sha_256 sha;
 };
 
-static struct image *images; /* the one used last comes first */
+static struct image *images; /* most recently used first */
 static struct filling *fillings;
 static unsigned nfillings;
 static uint64_t filling_bytes, last_number;
-static uint64_t held_bytes; /* of images that were given up and have holders */
+static uint64_t held_bytes; /* bytes of evicted images that still have holders */
 static struct brk_lines lines;
 
 static bool same(const struct name *a, const struct name *b)
@@ -84,7 +87,7 @@ static bool same(const struct name *a, const struct name *b)
 
 /* ---- what is kept ---- */
 
-/* The image, now the one used last; NULL: there is none. */
+/* Finds an image and makes it the most recently used; NULL: none. */
 static struct image *find_kept(const struct name *name)
 {
     for (struct image **at = &images; *at; at = &(*at)->next) {
@@ -109,7 +112,7 @@ unsigned brk_images_descriptors(void)
     return r.rlim_cur / 8 < DESCRIPTORS_MAX ? (unsigned)(r.rlim_cur / 8) : DESCRIPTORS_MAX;
 }
 
-/* Of four descriptors one is for what is filled, and for the copy. */
+/* A quarter of the descriptors is for images being filled and for the copy. */
 static unsigned most_filling(void)
 {
     const unsigned n = brk_images_descriptors() / 4;
@@ -122,14 +125,14 @@ static unsigned most_kept(void)
     return brk_images_descriptors() - brk_images_descriptors() / 4;
 }
 
-/* After it was given up, or a holder has gone. */
+/* Called after an eviction or the end of a holder. */
 static void free_unheld(struct image *i)
 {
     if (i->fd < 0 && !i->holders)
         free(i);
 }
 
-/* The image used least lately that may be given up; NULL: all of them would go on taking memory. */
+/* Least recently used image that may be evicted; NULL: evicting any would not free memory. */
 static struct image **to_evict(void)
 {
     struct image **found = NULL;
@@ -148,7 +151,7 @@ static void evict(struct image **at)
     *at = i->next;
     brk_images.bytes -= i->name.size;
     brk_images.count--;
-    brk_foreign_close(i->fd); /* all of its pages may go with it */
+    brk_foreign_close(i->fd); /* may free all of its pages */
     i->fd = -1;
     held_bytes += i->holders ? i->name.size : 0;
     free_unheld(i);
@@ -185,7 +188,7 @@ static void keep(const struct name *name, int fd)
     brk_images.kept++;
 }
 
-/* The client is about to be given the image. False: it has been given too many, or there is no memory. */
+/* Records that the client gets the image. False: it has too many, or no memory. */
 static bool take_hold(struct brk_client *c, struct image *i)
 {
     struct brk_image_hold *h = c->image_holds;
@@ -255,7 +258,7 @@ static bool is_stale(const struct filling *f, uint64_t now_ns)
     return !f->filled && now_ns - f->begun_ns >= FILLING_NS;
 }
 
-/* The first stale one of the client's (NULL: of any); NULL: there is none. */
+/* First stale image of the client (NULL: any client); NULL: none. */
 static struct filling *find_stale(const struct brk_client *c, uint64_t now_ns)
 {
     struct filling *f = fillings;
@@ -265,7 +268,7 @@ static struct filling *find_stale(const struct brk_client *c, uint64_t now_ns)
     return f;
 }
 
-/* May its worker fill this image, if there is a place? */
+/* True if its worker may fill this image, given a place. */
 static bool may_fill(const struct brk_client *c, const struct name *name)
 {
     if (c->image_lies || !vgp_range_ok(c->image_bytes, name->size, brk_opt.image_cache) ||
@@ -273,12 +276,12 @@ static bool may_fill(const struct brk_client *c, const struct name *name)
         return false;
     for (const struct filling *f = fillings; f; f = f->next) {
         if (f->client == c && same(&f->name, name))
-            return false; /* its threads load the same image */
+            return false; /* threads of the same program load the same image */
     }
     return true;
 }
 
-/* Is there a place, or would there be one without what is stale? */
+/* True if there is a place, or would be without stale images. */
 static bool has_place(uint64_t size, bool without_stale, uint64_t now_ns)
 {
     uint64_t n = nfillings, sum = filling_bytes;
@@ -292,7 +295,7 @@ static bool has_place(uint64_t size, bool without_stale, uint64_t now_ns)
 
 static void give_up(struct filling *f)
 {
-    f->client->nstale++; /* its worker has yet to say how it went */
+    f->client->nstale++; /* its worker has yet to report on it */
     drop_filling(f);
 }
 
@@ -306,9 +309,9 @@ static uint64_t bytes_of(const struct brk_client *c)
 }
 
 /*
- * One whose place is enough, of the client that has most of what is short, and more than this one would have; NULL: there is
- * none. So clients that ask for the same again and again, within the time after which theirs would be stale, keep no more than
- * their part.
+ * Image to displace: it frees enough, and its client has the most of the scarce resource and more
+ * than this client would have; NULL: none. Clients that repeat the same requests before their
+ * images are stale thus keep no more than their part.
  */
 static struct filling *find_richer(const struct brk_client *c, uint64_t size)
 {
@@ -328,8 +331,8 @@ static struct filling *find_richer(const struct brk_client *c, uint64_t size)
 }
 
 /*
- * For an image that the client may fill: of what is stale as much is given up as it takes, of the client's own where it has
- * as many as it may; else one of a client that has more. False: nothing of that would make a place.
+ * Makes a place for an image that the client may fill: drops stale images as needed, the client's
+ * own if it is at its limit; else an image of a client that has more. False: no place can be made.
  */
 static bool make_place(const struct brk_client *c, uint64_t size)
 {
@@ -348,7 +351,7 @@ static bool make_place(const struct brk_client *c, uint64_t size)
     return has_place(size, false, now);
 }
 
-/* NULL: it has to be received without. */
+/* NULL: the worker has to receive it in its own memory. */
 static struct filling *begin_filling(struct brk_client *c, const struct name *name)
 {
     struct filling *f, **at = &fillings;
@@ -389,7 +392,7 @@ static struct filling *find_filling(const struct brk_client *c, uint64_t number)
 
 /* ---- checking ---- */
 
-/* Copies the next piece and hashes what was copied. False: that failed. */
+/* Copies the next piece and hashes the copy. False: failed. */
 static bool copy_piece(struct filling *f)
 {
     static uint8_t piece[PIECE];
@@ -431,7 +434,7 @@ static void end_copy(struct filling *f)
     drop_filling(f);
 }
 
-/* The one that is being copied, else the one that was asked for first. NULL: none is complete. */
+/* Image being copied, else the complete image requested first. NULL: none is complete. */
 static struct filling *next_to_check(void)
 {
     struct filling *first = NULL;
@@ -451,7 +454,7 @@ int brk_images_tick(int timeout_ms)
     if (!f)
         return timeout_ms;
     if ((f->copy < 0 && (find_kept(&f->name) || !begin_copy(f))) || !copy_piece(f))
-        drop_filling(f); /* another client was first; or there is no memory */
+        drop_filling(f); /* another client was first, or no memory */
     else if (f->done == f->name.size)
         end_copy(f);
     return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Workers of tests that ask for images, as the broker sees them. */
+/* Test workers that ask for images, from the broker's view. */
 #ifndef BRK_IMAGES_TEST_H
 #define BRK_IMAGES_TEST_H
 
@@ -56,7 +56,7 @@ static inline void start(struct worker *w, const struct brk_client_ops *vm)
     w->client.ops = vm;
 }
 
-/* As the broker does when a worker has ended. */
+/* Ends a client as the broker does after its worker's exit. */
 static inline void end(struct worker *w)
 {
     brk_images_client_gone(&w->client);
@@ -66,7 +66,7 @@ static inline void end(struct worker *w)
     close(w->proc.sock.fd);
 }
 
-/* The image of this kind, in `bytes`. */
+/* Fills `bytes` with the image of this kind. */
 static inline void image(uint8_t kind, size_t size, uint8_t hash[SHA_256_BYTES])
 {
     for (size_t i = 0; i < size; i++)
@@ -74,7 +74,7 @@ static inline void image(uint8_t kind, size_t size, uint8_t hash[SHA_256_BYTES])
     sha_256(bytes, size, hash);
 }
 
-/* Asks; the descriptor that came, -1: none. *number: 0: it is the image. */
+/* Sends IMAGE_ASK. Descriptor received, -1: none. *number: 0: the descriptor is the image. */
 static inline int ask(struct worker *w, const uint8_t *hash, uint64_t size, uint64_t *number)
 {
     struct vgb_msg m = {.type = VGB_M_IMAGE_ASK, .length = size};
@@ -104,7 +104,7 @@ static inline void check_all(void)
         ;
 }
 
-/* Has the broker keep `bytes`, of that hash, if it will. */
+/* Offers `bytes` with this hash to the broker's cache. */
 static inline void store(struct worker *w, const uint8_t *hash, size_t size)
 {
     uint64_t number;
@@ -124,7 +124,7 @@ static inline bool has(struct worker *w, const uint8_t *hash, size_t size)
     bool there = fd >= 0 && !number;
 
     if (number)
-        assert_true(filled(w, number, 1)); /* not wanted */
+        assert_true(filled(w, number, 1)); /* not needed */
     vgb_close(&fd);
     return there;
 }

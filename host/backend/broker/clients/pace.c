@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shares of the software GPU; for others turns.c does it. The software GPU's time is the processor time of the workers,
- * so the kernel's account of that is the meter. The brake on a worker that is ahead of its share: it runs at the lowest
- * priority, in what the others leave (a GPU's work has ends at which processors are idle); one that is far ahead anyway,
- * or over its cap, is stopped (SIGSTOP), as is every one that is ahead where priorities cannot be raised again. Neither
- * asks the worker for anything, so one that was taken over has no more than an honest one. Who is ahead is for
- * base/fair.c to say, within this VM and, through base/arbiter.c, among the VMs of the host.
+ * Shares of the software GPU; turns.c handles other GPUs. The software GPU's time is the processor
+ * time of its workers, so it is metered by the kernel. A worker ahead of its share runs at the
+ * lowest priority, on time that other workers leave (a GPU's work has tails in which processors are
+ * idle). A worker far ahead, or over its cap, is stopped (SIGSTOP), as is any worker that is ahead
+ * where priorities cannot be raised again. Neither needs the worker's cooperation, so a compromised
+ * worker gains nothing. base/fair.c decides which clients are ahead within this VM and, through
+ * base/arbiter.c, among the VMs of the host.
  *
- * A worker that was stopped wants processors; one that runs does so when its threads run or wait for a processor for
- * most of a window. Processors that stay idle while somebody is stopped are given away: the lead is forgiven, and may be
- * larger next time.
+ * A stopped worker has demand; a running worker has demand if its threads run or wait for a
+ * processor for most of a window. Processors that stay idle while a worker is stopped are given
+ * away: the lead is forgiven, and may be larger next time.
  */
 #define _GNU_SOURCE
 #include "clients.h"
@@ -29,33 +30,32 @@
 
 #include "vgb_fd.h"
 
-#define TICK_NS 4000000u        /* while somebody wants processors */
+#define TICK_NS 4000000u        /* while a client has demand */
 #define TICK_REST_NS 50000000u  /* else */
-#define TICK_IDLE_NS 250000000u /* nobody has used any for a while */
+#define TICK_IDLE_NS 250000000u /* after a while without any use */
 #define IDLE_NS 2000000000u
-#define WINDOW_NS 40000000u /* for each eight clients */
+#define WINDOW_NS 40000000u /* per eight clients */
 #define SPARE_NS 100000000u /* /proc/stat counts in 10 ms */
 #define SLACK_MAX_NS 400000000u
 #define ANSWER_NS 250000000u
-#define CAP_BURST_NS \
-    200000000u /* of full rate that a cap lets through at once, after a time without processors */
-#define BOOST_NS 200000000u /* lead, in own time, up to which a priority counts */
+#define CAP_BURST_NS 200000000u /* burst at full rate that a cap allows after idle time */
+#define BOOST_NS 200000000u     /* lead, in own time, up to which a priority is honoured */
 #define NICE_LAST 19
 
 static struct {
     struct brk_source timer;
-    bool known, soft; /* the provider is known; its time is the workers' */
+    bool known, soft; /* the provider is known; it is the software GPU */
     bool warned;
-    bool lowers; /* it may lower the priority of a worker and raise it again */
-    int nice;    /* of workers that are not kept back */
+    bool lowers; /* this process may lower a worker's priority and raise it again */
+    int nice;    /* nice value of workers that are not braked */
     unsigned cpus;
     struct brk_fair vm;
-    uint64_t floor; /* of the clients: the slowest's virtual time, never less than before */
+    uint64_t floor; /* virtual time of the slowest client, monotonic */
     uint64_t slack_ns;
     uint64_t tick_ns;
     uint64_t at_ns, window_at_ns, spare_at_ns, used_at_ns;
-    uint64_t idle_ticks; /* of the processors that we may use, at spare_at_ns */
-    bool held_in_spare;  /* somebody was, in this stretch */
+    uint64_t idle_ticks; /* idle ticks of the usable processors, at spare_at_ns */
+    bool held_in_spare;  /* a client was held in this stretch */
 } pace = {.timer = {.fd = -1}, .slack_ns = BRK_FAIR_SLACK_NS};
 
 static bool contends(const struct brk_fair *f)
@@ -73,14 +73,18 @@ static void send_signal(struct brk_client *c, int sig)
     syscall(SYS_pidfd_send_signal, c->proc->pidfd.fd, sig, NULL, 0);
 }
 
-/* Whatever its share, a worker that owes an answer, or is to read, is not taken for a silent one: now and then it has a tick. */
+/* A worker that owes an answer, or has messages to read, gets a tick now and then whatever its
+ * share, so that it does not count as unresponsive. */
 static bool must_answer(const struct brk_client *c, uint64_t now)
 {
     return (c->asked || (c->proc && brk_out_holds(c->proc))) && c->brake && now - c->braked_ns > ANSWER_NS;
 }
 
-/* Of all its threads: a worker leads a process group (setpriority(2), PRIO_PGRP). One that has left its group is out of
- * reach; that says nothing about the others. Whoever was put last is given its priority back in any case. */
+/*
+ * Sets the priority of all its threads through the process group that a worker leads
+ * (setpriority(2), PRIO_PGRP). A process that left its group is out of reach, which does not affect
+ * the rest. Restores the priority of the client demoted last in any case.
+ */
 static bool set_nice(struct brk_client *c, int nice)
 {
     if (!setpriority(PRIO_PGRP, (id_t)c->proc->pid, nice))
@@ -115,7 +119,8 @@ static void set_brake(struct brk_client *c, enum brk_brake brake, uint64_t now)
         send_signal(c, brake == BRK_STOPPED ? SIGSTOP : SIGCONT);
 }
 
-/* Tries on a thread of its own: priorities are of threads, and what may raise them is more than one thing. */
+/* Tries it on a separate thread: priorities are per thread, and several mechanisms can permit
+ * raising them. */
 static void *try_nice(void *may)
 {
     *(bool *)may = !setpriority(PRIO_PROCESS, 0, NICE_LAST) && !setpriority(PRIO_PROCESS, 0, pace.nice);
@@ -135,7 +140,7 @@ static bool may_lower(void)
 
 /* ---- what the kernel says ---- */
 
-/* Idle time of the processors that this process may use, in ticks of the kernel's interface. */
+/* Idle time of the processors that this process may use, in ticks of /proc/stat. */
 static uint64_t idle_ticks(void)
 {
     uint64_t sum = 0;
@@ -161,7 +166,7 @@ static uint64_t idle_ticks(void)
 
 /* ---- the parts of a tick ---- */
 
-/* One for whom others are stopped has all processors, whatever it does with them. */
+/* A client for which others are stopped is charged for all processors, used or not. */
 static uint64_t used(struct brk_client *c, uint64_t dt)
 {
     uint64_t cpu = brk_usage_cpu(c->proc), all = c->fair.used_ns + dt * pace.cpus;
@@ -171,7 +176,7 @@ static uint64_t used(struct brk_client *c, uint64_t dt)
     return cpu + c->turn.used_ns;
 }
 
-/* Reads all meters; what all clients together have used. */
+/* Reads all meters; returns the total use of all clients. */
 static uint64_t charge(uint64_t dt)
 {
     uint64_t sum = 0, cap;
@@ -190,7 +195,7 @@ static uint64_t charge(uint64_t dt)
     return sum;
 }
 
-/* Who wants processors, after a window. */
+/* Determines the clients with demand at the end of a window. */
 static void end_window(uint64_t window, uint64_t others)
 {
     bool any = false;
@@ -200,7 +205,8 @@ static void end_window(uint64_t window, uint64_t others)
 
         if (!runs(c))
             continue;
-        /* Who has used next to nothing may have waited all the time; who has used most of it wants more. */
+        /* A client with little use may have waited all the time; a client that used most of the
+         * window wants more. */
         if (!c->fair.was_held && c->fair.window_ns < window / 4 * 3) {
             unsigned most = brk_waited_most(brk_client_count());
             uint64_t now = brk_waited(c->proc->pid, &most);
@@ -213,13 +219,13 @@ static void end_window(uint64_t window, uint64_t others)
             c->waited_known = false;
         }
         c->fair.was_held |= pace.vm.was_held;
-        /* One that stood back for another is judged by the rest of the window, if that is enough: so nobody goes
-         * first for ever by keeping others from showing what they want. */
+        /* A client stopped in favour of another is judged by the rest of the window if that is long
+         * enough, so that a priority cannot last by keeping other clients from showing demand. */
         c->fair.was_held |= c->behind_ns > window / 2;
         brk_fair_window(&c->fair, wait, window - (c->behind_ns < window ? c->behind_ns : window), pace.floor);
         c->behind_ns = 0;
         any |= c->fair.wants;
-        /* A thread that was just being made when its makers' priorities rose has kept the low one. */
+        /* A thread created while priorities were raised may have kept the low priority. */
         if (c->lowered && c->brake == BRK_FREE)
             set_nice(c, pace.nice);
     }
@@ -229,7 +235,7 @@ static void end_window(uint64_t window, uint64_t others)
     brk_fair_join(&pace.vm, others == BRK_FAIR_NONE ? 0 : others);
 }
 
-/* Processors that stayed idle while somebody was stopped are somebody's loss and nobody's gain. */
+/* Time idle while a client was stopped helped no other client. */
 static bool spare(uint64_t now)
 {
     uint64_t passed = now - pace.spare_at_ns, idle;
@@ -245,7 +251,7 @@ static bool spare(uint64_t now)
     uint64_t was = pace.idle_ticks;
 
     pace.idle_ticks = idle;
-    /* A quarter of the processors, on the average. */
+    /* A quarter of the processors on average. */
     if (was && idle > was &&
         (idle - was) * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK)) > passed * pace.cpus / 4) {
         pace.slack_ns = pace.slack_ns * 2 < SLACK_MAX_NS ? pace.slack_ns * 2 : SLACK_MAX_NS;
@@ -268,7 +274,7 @@ static uint64_t slowest_client(void)
     return slowest;
 }
 
-/* The priority of one that has work and is not too far ahead: 0, none. */
+/* Effective priority of a client with work that is not too far ahead; 0: none. */
 static uint32_t goes_first(const struct brk_client *c)
 {
     uint64_t lead = c->fair.vtime > pace.floor ? c->fair.vtime - pace.floor : 0;
@@ -279,7 +285,7 @@ static uint32_t goes_first(const struct brk_client *c)
                : 0;
 }
 
-/* `prior`: nobody has a higher priority, and it has one. */
+/* `prior`: it has a priority and no client has a higher one. */
 static enum brk_brake brake(const struct brk_client *c, bool prior, uint64_t now)
 {
     bool held = c->fair.held && !prior;
@@ -307,7 +313,7 @@ static void decide(uint64_t now, uint64_t others, bool forgive)
         if (forgive)
             brk_fair_forgive(&c->fair, slowest);
         if (c->fair.over && c->fair.vtime < pace.floor)
-            c->fair.vtime = pace.floor; /* its cap, not the others, keeps it back */
+            c->fair.vtime = pace.floor; /* held by its cap, not by other clients */
         brk_fair_hold(&c->fair, slowest, pace.slack_ns);
         first = goes_first(c) > first ? goes_first(c) : first;
     }
@@ -316,7 +322,7 @@ static void decide(uint64_t now, uint64_t others, bool forgive)
             continue;
         bool prior = first && goes_first(c) == first;
 
-        /* `open`: others are stopped for it, but not those that do not want anything. */
+        /* `open`: other clients with demand are stopped for it. */
         c->turn.open = prior;
         c->behind = c->fair.wants && goes_first(c) < first;
         set_brake(c, brake(c, prior, now), now);
@@ -380,7 +386,7 @@ bool brk_pace_by_turns(void)
     return brk_turns_work();
 }
 
-/* The worker of one that has a priority says when it has work; all its turns are open. */
+/* The worker of a client with a priority reports when it has work; all its turns are open. */
 static void ask_for_work(struct brk_client *c)
 {
     struct vgb_msg m = {.type = VGB_M_TURN, .status = 1};
@@ -437,7 +443,7 @@ static void start(void)
     pace.at_ns = pace.window_at_ns = pace.spare_at_ns = vgb_now_ns();
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
         if (runs(c))
-            brk_pace_client(c); /* what was used until now counts for nobody */
+            brk_pace_client(c); /* earlier use is not charged */
     }
     arm(TICK_REST_NS);
     vgb_log(
@@ -481,7 +487,8 @@ void brk_pace_client_set(struct brk_client *c, uint32_t weight, uint32_t cap)
         brk_turns_client_set(c, weight, cap);
         return;
     }
-    brk_fair_charge(&c->fair, brk_usage_cpu(c->proc) + c->turn.used_ns); /* until now the old weight counts */
+    /* charged at the old weight up to now */
+    brk_fair_charge(&c->fair, brk_usage_cpu(c->proc) + c->turn.used_ns);
     brk_fair_weight(&c->fair, weight, pace.floor);
     c->fair.cap = cap;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory of a client that is shared with its worker: regions, mapped and taken away run by run. */
+/* Client memory shared with its worker: regions, mapped and unmapped run by run. */
 #define _GNU_SOURCE
 #include "clients.h"
 
@@ -8,10 +8,10 @@
 
 #include "vgb_fd.h"
 
-/* Calls of mmap(2) of one client that wait, for all runs of their region or for the mapper, which need not come back.
- * The guest's driver pins one region of a client at a time. */
+/* Maximum pending mmap(2) calls of a client, waiting for the rest of their region or for the
+ * mapper, which may never finish. The guest's driver pins a single region of a client at a time. */
 #define CALLS_MAX 65536u
-#define REGIONS_MAX 4096u /* regions of one client, as in the worker */
+#define REGIONS_MAX 4096u /* regions of a client, as in the worker */
 static struct brk_lines lines;
 
 static void asked(struct brk_client *c)
@@ -36,7 +36,7 @@ static struct brk_client_region *find(struct brk_client *c, uint32_t id)
     return NULL;
 }
 
-/* The region's calls have been made, or will not be. */
+/* Drops the calls of a region after they were made or cancelled. */
 static void calls_end(struct brk_client *c, struct brk_client_region *r)
 {
     c->ncalls -= r->ncalls;
@@ -59,10 +59,8 @@ static void drop_region(struct brk_client *c, struct brk_client_region *r)
     free(r);
 }
 
-/*
- * Plans the runs as the worker does, so that its mapper is allowed those calls. What the worker will refuse is answered
- * by it, with the reason on the log; here it is only known that nothing may be placed.
- */
+/* Plans the runs as the worker does, so that its mapper is allowed those calls. The worker itself
+ * answers and logs regions that it refuses; here only the placement is denied. */
 static uint32_t plan_runs(struct brk_client *c, struct brk_client_region *r, const struct brk_map *m)
 {
     bool read_only = r->flags & VGB_MAP_READONLY;
@@ -117,7 +115,7 @@ static uint32_t new_region(struct brk_client *c, const struct brk_map *m)
     r->va = m->va;
     r->length = m->length;
     r->flags = m->flags & VGB_MAP_READONLY;
-    /* A program of this host has made the file itself; of a VM it is all of the guest's memory. */
+    /* The file was created by a program of this host; in a VM it is all of the guest's memory. */
     r->by_mapper = c->slice && c->proc->warden;
     r->next = c->regions;
     c->regions = r;
@@ -167,8 +165,8 @@ static void send_runs(struct brk_client *c, const struct brk_client_region *r, c
     }
 }
 
-/* Of a client that is not served. A worker that was killed and does not end may have the memory still: that it is gone
- * is what the guest takes WORKER and NO_CLIENT for. */
+/* Status for a client that is not served. A killed worker that has not exited may still map the
+ * memory, while WORKER and NO_CLIENT tell the guest that the memory is free. */
 static uint32_t refusal(const struct brk_client *c)
 {
     if (c->stuck)
@@ -210,7 +208,7 @@ uint32_t brk_client_map(struct brk_client *c, const struct brk_map *m)
         uint32_t status = plan_runs(c, r, m);
 
         if (status) {
-            if (!r->done) /* its worker has not heard of it */
+            if (!r->done) /* the worker was never told */
                 drop_region(c, r);
             return status;
         }
@@ -242,7 +240,7 @@ uint32_t brk_client_unmap(struct brk_client *c, uint32_t region)
         return VGPU_S_INVALID;
     r->unmapping = true;
     asked(c);
-    /* While it is being mapped by the mapper its worker is asked when that has ended. */
+    /* While the mapper is mapping it, the request to the worker is deferred. */
     if (!r->by_mapper || r->state == BRK_R_RUNS || r->state == BRK_R_MAPPED)
         send_about(c, VGB_M_UNMAP, region);
     return VGPU_S_OK;
@@ -262,13 +260,14 @@ void brk_regions_gone(struct brk_client *c)
 
 /* ---- by the mapper ---- */
 
-/* Nothing of it is mapped; what waits for that is answered. */
+/* Nothing of it is mapped any more: answers pending requests. */
 static void region_taken(struct brk_client *c, struct brk_client_region *r, bool failed)
 {
     uint32_t id = r->id;
     bool unmapping = r->unmapping;
 
-    send_about(c, VGB_M_TAKEN, id); /* first: the guest may use the number again when it is answered */
+    /* first: the guest may use the number again when it is answered */
+    send_about(c, VGB_M_TAKEN, id);
     drop_region(c, r);
     if (failed) {
         answered(c);
@@ -312,7 +311,7 @@ static bool region_mapped(struct brk_client *c, struct brk_client_region *r, con
         return region_take(c, r, m->value, true);
     r->state = BRK_R_MAPPED;
     answered(c);
-    if (r->unmapping) /* it was asked for meanwhile */
+    if (r->unmapping) /* requested meanwhile */
         send_about(c, VGB_M_UNMAP, id);
     c->ops->mapped(c, id, VGPU_S_OK, m->va);
     return true;
@@ -357,7 +356,7 @@ bool brk_region_message(struct brk_client *c, const struct vgb_msg *m)
     if (m->type == VGB_M_MAPPED && r && r->state == BRK_R_ASKED) {
         uint32_t status = m->status ? VGPU_S_NO_MEMORY : VGPU_S_OK;
 
-        r->state = BRK_R_MAPPED; /* or what follows is the answer to UNMAP: it is said once */
+        r->state = BRK_R_MAPPED; /* otherwise the answer to UNMAP follows; sent once */
         answered(c);
         if (status && !r->unmapping)
             drop_region(c, r);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What one worker has made and others of the same VM (or of the same session of the host) may open:
- * memory and events that processes of the guest share. The broker gives out tokens of 256 random
- * bits, and makes the memory itself, sealed in its length: so it takes no descriptor from a worker,
- * and a worker that opens something knows what it gets.
+ * Objects created by a worker that other workers of the same VM (or host session) may open: memory
+ * and events shared by guest processes. The broker issues tokens of 256 random bits and creates the
+ * memory itself, sealed in length. It thus accepts no descriptor from a worker, and a worker that
+ * opens an object knows its kind.
  *
- * Quota: the maker has reserved the bytes before. When it gives them up and others still hold the
- * memory, they count here until the last one has gone.
+ * Quota: the creator has reserved the bytes before. When it drops the object while other clients
+ * hold the memory, the bytes are charged here until the last holder has gone.
  */
 #define _GNU_SOURCE
 #include "clients.h"
@@ -25,11 +25,12 @@
 
 #include "vgb_fd.h"
 
-#define MADE_MAX 1024u  /* things that one client has made and not given up */
-#define HOLDS_MAX 4096u /* of others', that it has opened */
-#define TOTAL_MAX 8192u /* of all clients */
+#define MADE_MAX 1024u  /* objects created by a client and not dropped */
+#define HOLDS_MAX 4096u /* objects of other clients that it has opened */
+#define TOTAL_MAX 8192u /* objects of all clients */
 #define BYTES_MAX (UINT64_C(1) << 46)
-/* The most that the provider may add to the reserved bytes: rounding to a page, and a page of its own. */
+/* Maximum that the provider may add to the reserved bytes: rounding to a page, and an internal
+ * page. */
 #define ROUNDING (2 * (uint64_t)VGP_PAGE)
 
 struct hold {
@@ -43,10 +44,11 @@ struct share {
     struct vgb_share_words words;
     enum vgb_share_kind kind;
     uint64_t length;
-    uint64_t charged;                    /* bytes that count here */
-    int fd;                              /* -1: PAYLOAD */
-    const struct brk_client_ops *domain; /* transport of the maker: the VM, or the host's programs */
-    struct brk_client *maker;            /* NULL: has given it up, or gone */
+    uint64_t charged; /* bytes charged here */
+    int fd;           /* -1: PAYLOAD */
+    /* transport of the creator: the VM or the host's programs */
+    const struct brk_client_ops *domain;
+    struct brk_client *maker; /* NULL: dropped it, or gone */
     struct hold *holds;
 };
 
@@ -86,7 +88,7 @@ const char *brk_share_tally(uint64_t *charged)
     return n != nshares ? "shared objects" : fds != nfds ? "shared descriptors" : NULL;
 }
 
-/* Takes the same time wherever a guess goes wrong. */
+/* Constant time, independent of the first wrong byte. */
 static bool same_token(const uint8_t *a, const uint8_t *b)
 {
     uint8_t differ = 0;
@@ -131,8 +133,9 @@ static bool take_hold(struct share *s, struct brk_client *c)
 }
 
 /*
- * Things with a descriptor: as many as half of the descriptors that this process may have, less those for images, the other
- * half being for clients, and an eighth of those for one client, so that seven more find some when it has all that it can get.
+ * Maximum objects with a descriptor: half of this process's descriptors, minus those for images;
+ * the other half is for clients. A single client gets an eighth of them, so that seven more still
+ * find some.
  */
 static bool descriptor_left(const struct brk_client *c)
 {
@@ -157,11 +160,11 @@ static void share_free(struct share *s)
     brk_quota_force(&brk_vram, s->charged, 0);
     nfds -= s->fd >= 0;
     if (s->fd >= 0)
-        brk_foreign_close(s->fd); /* all of its pages may go with it */
+        brk_foreign_close(s->fd); /* may free all of its pages */
     free(s);
 }
 
-/* The maker has given it up. What others still have counts as theirs together. */
+/* The creator dropped it. The rest of its holders are charged together. */
 static void maker_leaves(struct share *s)
 {
     s->maker->nshares--;
@@ -175,7 +178,7 @@ static void maker_leaves(struct share *s)
     }
 }
 
-/* Is that the number of a client which has the event, besides `gone`? */
+/* True if that is the number of a client, other than `gone`, that holds the event. */
 static bool is_holder(const struct share *s, uint32_t holder, const struct brk_client *gone)
 {
     for (const struct hold *h = s->holds; h; h = h->next) {
@@ -186,17 +189,18 @@ static bool is_holder(const struct share *s, uint32_t holder, const struct brk_c
 }
 
 /*
- * The page may be anything that its holders have made of it: it is written, nothing of it followed. A client that goes
- * may have entered any number: what stays is what the broker knows to be a holder, so that nobody waits for a client
- * which has never had the event, or has left it. It may also have entered records in the name of other holders: these are
- * told, and complete what they have not recorded (the software GPU's runtime/ipc_event.c).
+ * The page's content is arbitrary, written by its holders: it is updated, but never relied on. A
+ * client that ends may have entered any number; only numbers that the broker knows to be holders
+ * remain, so that no client waits for a client that never had the event or has left it. It may also
+ * have entered records in the name of other holders: these are notified and complete records they
+ * did not make (the software GPU's runtime/ipc_event.c).
  */
 static void leave_event(struct share *s, const struct brk_client *gone)
 {
     struct vgb_event_head *head = mmap(NULL, VGP_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
 
     if (head == MAP_FAILED)
-        return; /* those who wait for it wait on: logged by nobody, as memory is short anyway */
+        return; /* clients waiting for it keep waiting; not logged, as memory is short */
     for (unsigned i = 0; i < sizeof(head->holders) / sizeof(head->holders[0]); i++) {
         uint32_t entered = __atomic_load_n(&head->holders[i], __ATOMIC_SEQ_CST);
 
@@ -211,7 +215,7 @@ static void leave_event(struct share *s, const struct brk_client *gone)
         h->client->holder_gone |= h->client != gone;
 }
 
-/* Each once, however many events it had with the client that is gone: it looks at all of its own. */
+/* Notified once, however many events it shared with the client: it checks all of its own. */
 static void tell_holders(void)
 {
     const struct vgb_msg m = {.type = VGB_M_HOLDER_GONE};
@@ -247,7 +251,7 @@ void brk_share_client_gone(struct brk_client *c)
         struct hold **at = hold_of(s, c);
 
         next = s->next;
-        /* Of an event that it has given up it may still have the page. */
+        /* It may still have the page of an event that it dropped. */
         if (s->kind == VGB_SHARE_EVENT && s->domain == c->ops && (*at || c->left_event)) {
             leave_event(s, c);
             left = true;
@@ -255,7 +259,7 @@ void brk_share_client_gone(struct brk_client *c)
         if (*at)
             drop_hold(s, at);
     }
-    /* Its worker may live on until it is reaped, and write to these pages: then all this is done again. */
+    /* Its worker may write to these pages until it is reaped: this is repeated then. */
     c->left_event |= left;
     tell_holders();
 }
@@ -264,7 +268,7 @@ static int memory(uint64_t length, bool now)
 {
     int fd = memfd_create("vgpu-share", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-    /* now: the broker itself will write to it, which must not fail then. */
+    /* allocated now: the broker's later write must not fail. */
     if (fd >= 0 && (ftruncate(fd, (off_t)length) || (now && fallocate(fd, 0, 0, (off_t)length)) ||
                     fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)))
         vgb_close(&fd);
@@ -320,7 +324,7 @@ static uint32_t create(struct brk_client *c, const struct vgb_msg *m, struct sha
     return VGPU_S_OK;
 }
 
-/* Objects of another VM, or of another kind, do not exist here. */
+/* Objects of another VM or of another kind are not found. */
 static uint32_t open_one(struct brk_client *c, const struct vgb_msg *m, struct share **out)
 {
     struct share *s = find(m->share.token);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What this broker serves, as text for `vgpu smi --host`: whoever connects to the abstract socket
- * BRK_STATUS_NAME and the process id gets one message, and the end. The kernel says who it is: the broker's
- * user, root, or at the socket of --status the user of --status-user. An abstract socket leaves no file behind, and workers are in other network namespaces.
+ * Status as text for `vgpu smi --host`: each connection to the abstract socket BRK_STATUS_NAME plus
+ * process id gets a message and is closed. The kernel identifies the peer: the broker's user, root
+ * or, at the socket of --status, the user of --status-user. An abstract socket leaves no file
+ * behind, and workers are in other network namespaces.
  */
 #define _GNU_SOURCE
 #include "clients.h"
@@ -51,7 +52,7 @@ void brk_status_provider(bool soft, const char *name)
         *p = (char)(isprint((unsigned char)*p) ? *p : '?');
 }
 
-/* A guest's words, for a terminal of the host. */
+/* Sanitizes a guest's text for a terminal of the host. */
 static const char *harmless(const char *label)
 {
     static char out[VGPU_LABEL_LEN + 1];
@@ -153,7 +154,7 @@ static void on_status(struct brk_source *s, uint32_t events)
     int fd;
 
     (void)events;
-    /* Anybody may connect here: nobody shall keep the others' connections waiting with it. */
+    /* Any process may connect here, and must not delay other connections. */
     if (brk_foreign_crowded()) {
         brk_loop_rest(s);
         return;
@@ -176,7 +177,7 @@ static bool start_path(void)
         return true;
     path_status.fd = brk_listen_unix(brk_opt.status, SOCK_SEQPACKET);
     path_status.ready = on_status;
-    /* Without a group that both are in, the file lets everybody connect; the kernel's word on who it is decides. */
+    /* Without a common group, the file mode admits all users; the peer's credentials decide. */
     if (path_status.fd >= 0 && brk_opt.status_uid != BRK_ANYBODY && chmod(brk_opt.status, 0666))
         vgb_log(VGB_WARN, "--status-user: %s: %s", brk_opt.status, strerror(errno));
     if (path_status.fd >= 0 && !brk_loop_add(&path_status, EPOLLIN))

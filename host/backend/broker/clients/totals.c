@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What all clients of this broker have used, for metrics: those that are gone count on. Calls and bytes are what the
- * windows say, so a client can lie about itself, but not say more than can be, nor less than it has said: the sums of the VM outlive
- * it. The processor time is the kernel's, the rest the broker's own.
+ * Usage of all clients of this broker, including past ones, for metrics. Calls and bytes are read
+ * from the windows: a client can misreport its own, but not more than is physically possible, nor
+ * less than before, because the VM's sums outlive it. Processor time comes from the kernel, the
+ * rest from the broker.
  */
 #include "clients.h"
 
-/* More than any client gets done. */
+/* Upper bounds of what a client can do. */
 #define CALLS_PER_MS 1000000u
 #define BYTES_PER_MS UINT64_C(0x1000000000) /* 64 TiB a second */
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shares by turns, for a GPU whose time is not processor time (--pacing ring). One client at a time puts work into the
- * GPU: its worker takes work off the ring while it has the turn, a bounded amount at once, and says when none of it is
- * left. What is charged is the time in which work of the client's was in flight, so work that lasts longer than was
- * thought costs its client the turns after it. base/fair.c says who is ahead, as for the software GPU.
+ * Shares by turns, for a GPU whose time is not processor time (--pacing ring). A single client at a
+ * time puts work into the GPU: during its turn the worker takes work off the ring, a bounded amount
+ * at a time, and reports when none is left. The client is charged for the time in which its work
+ * was in flight, so work that takes longer than estimated costs its client later turns. base/fair.c
+ * decides which client is ahead, as for the software GPU.
  *
- * Nothing that runs is interrupted: a kernel keeps the GPU, or its share of the driver's time slices, until it ends.
- * After OVERRUN_NS the next turn begins all the same. A worker decides itself what it submits, so one that was taken
- * over can ignore all this; a client cannot.
+ * Running work is not interrupted: a kernel keeps the GPU, or its part of the driver's time slices,
+ * until it ends. After OVERRUN_NS the next turn begins nevertheless. A worker decides itself what
+ * it submits, so a compromised worker can ignore turns; a client cannot.
  */
 #define _GNU_SOURCE
 #include "clients.h"
@@ -20,17 +21,17 @@
 
 #include "vgb_fd.h"
 
-#define TICK_NS 1000000u       /* while somebody waits for a turn */
-#define TICK_REST_NS 50000000u /* while somebody works */
-#define SLACK_NS 6000000u      /* lead of one who has the turn while others wait */
-#define GRACE_NS 600000u       /* of one with the turn that has nothing to do, and is not ahead */
+#define TICK_NS 1000000u       /* while a client waits for a turn */
+#define TICK_REST_NS 50000000u /* while a client has work */
+#define SLACK_NS 6000000u      /* time a client keeps the turn while others wait */
+#define GRACE_NS 600000u       /* time an idle client that is not ahead keeps the turn */
 #define OVERRUN_NS 50000000u
-#define CALM_NS 30000000u /* without work for so long: what it did not use is lost */
+#define CALM_NS 30000000u /* idle time after which unused share is lost */
 #define LAG_NS UINT64_C(50000000)
 #define BOUND_NS 4000000u
-#define BOUND_ALONE_NS 20000000u /* what the next one that comes waits for, at most */
-#define BOUND_LOW_NS 500000u     /* where somebody goes first */
-#define BOOST_NS 200000000u      /* lead, in own time, up to which a priority counts */
+#define BOUND_ALONE_NS 20000000u /* maximum wait of a newly arriving client */
+#define BOUND_LOW_NS 500000u     /* the same with a client of higher priority */
+#define BOOST_NS 200000000u      /* lead, in own time, up to which a priority is honoured */
 #define CAP_BURST_NS 200000000u
 
 static struct {
@@ -38,7 +39,7 @@ static struct {
     struct brk_fair vm;
     uint64_t floor, at_ns, tick_ns;
     bool contended;   /* another VM of the host has work */
-    unsigned sharers; /* VMs that have work in flight besides this one */
+    unsigned sharers; /* other VMs with work in flight */
 } turns = {.timer = {.fd = -1}};
 
 static bool serves(const struct brk_client *c)
@@ -46,7 +47,7 @@ static bool serves(const struct brk_client *c)
     return c->proc && c->state == BRK_C_SERVING;
 }
 
-/* It has had work lately. */
+/* True if it had work recently. */
 static bool wants(const struct brk_client *c, uint64_t now, uint64_t lately_ns)
 {
     return c->turn.work != VGB_WORK_NONE || now - c->turn.since_ns < lately_ns;
@@ -100,7 +101,7 @@ static void charge(uint64_t now)
     uint64_t passed = now - turns.at_ns, dt = passed, sum = 0;
 
     turns.at_ns = now;
-    /* What is in flight beside other VMs' work takes longer, by as much as they have. */
+    /* Work in flight beside other VMs' work takes proportionally longer. */
     dt /= 1 + turns.sharers;
     for (struct brk_client *c = brk_client_first(); c; c = c->next) {
         if (!serves(c))
@@ -129,7 +130,7 @@ static void measure(uint64_t now)
         brk_fair_join(&c->fair, turns.floor);
         if (c->fair.over && c->fair.vtime < turns.floor)
             c->fair.vtime = turns.floor;
-        /* One that works now and then saves up this much only. */
+        /* Bounds the share that an occasionally active client saves up. */
         if (turns.floor > behind && c->fair.vtime < turns.floor - behind)
             c->fair.vtime = turns.floor - behind;
         if (wants(c, now, GRACE_NS) && !c->fair.over && c->fair.vtime < slowest)
@@ -145,7 +146,7 @@ static void measure(uint64_t now)
     brk_fair_hold(&turns.vm, others, SLACK_NS);
 }
 
-/* Who has waited for a turn and shall have the next one. */
+/* Waiting client that gets the next turn. */
 static struct brk_client *next_one(void)
 {
     struct brk_client *best = NULL;
@@ -186,7 +187,8 @@ static void decide(uint64_t now)
             tell(c, false, now);
         else if (c->turn.open && c->turn.bound_ns != bound(c))
             tell(c, true, now);
-        /* One that goes first does not wait for what is in flight; nobody does for ever. */
+        /* A client of higher priority does not wait for work in flight; no client waits
+         * indefinitely. */
         taken |= c->turn.open || (c->turn.closing && now - c->turn.told_ns < OVERRUN_NS &&
                                   !(next && priority(next) > priority(c)));
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who uses the GPU how much, for NVML. A worker asks; it gets the clients of this broker alone: the
- * processes of one VM, or of one host session. Their pids and memory are what their window headers
- * say, so a process can lie about itself; the processor time is the kernel's.
+ * GPU usage of the clients, for NVML. A worker asks and gets the clients of this broker only: the
+ * processes of a VM, or of a host session. Pids and memory come from the window headers, so a
+ * process can misreport itself; the processor time comes from the kernel.
  */
 #include "clients.h"
 
@@ -15,12 +15,12 @@ static uint64_t cpu_of(pid_t pid)
     clockid_t clock;
 
     if (clock_getcpuclockid(pid, &clock) || clock_gettime(clock, &ts))
-        return 0; /* it has just ended */
+        return 0; /* it has just exited */
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-/* Its mapper runs while it is asked to map something, and is the kernel's business all the time; one that was taken over
- * pays for what else it does. */
+/* The mapper normally runs only in system calls to map memory; the time of a compromised mapper is
+ * charged, too. */
 uint64_t brk_usage_cpu(const struct brk_proc *p)
 {
     uint64_t ns = cpu_of(p->pid);
@@ -33,7 +33,7 @@ static uint64_t add(uint64_t a, uint64_t b)
     return a + b < a ? UINT64_MAX : a + b;
 }
 
-/* Adds one client to the answer; those that have used no context are not shown. */
+/* Adds a client to the answer, unless it never used a context. */
 static void add_client(struct brk_client *c, struct vgb_msg *m)
 {
     struct vgb_use use;

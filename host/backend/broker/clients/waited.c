@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How long a worker's threads have waited for a processor, for pace.c. A worker that was taken over has as many threads
- * as the kernel lets it have, and so may all workers of a VM at once: what one round of looks costs is bounded for all of
- * them together.
+ * Time that a worker's threads have waited for a processor, for pace.c. A compromised worker may
+ * have as many threads as the kernel allows, and so may all workers of a VM at once: the cost of a
+ * round over all workers is bounded.
  */
 #include "clients.h"
 
@@ -13,8 +13,9 @@
 
 #include "vgb_fd.h"
 
-#define THREADS_ROUND 512u /* of all workers, in one round */
-#define THREADS_LEAST 32u  /* of one, however many there are: rounds are further apart then */
+#define THREADS_ROUND 512u /* threads of all workers per round */
+/* minimum per worker, however many there are: rounds are then further apart */
+#define THREADS_LEAST 32u
 
 unsigned brk_waited_most(unsigned workers)
 {

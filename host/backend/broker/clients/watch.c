@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the pool of workers asks about clients: who waits, and which worker keeps one waiting. */
+/* Callbacks of the worker pool about clients: waiting clients, and workers with overdue answers. */
 #include "clients.h"
 
 #include "vgb_deadline.h"
@@ -15,10 +15,8 @@ struct brk_client *brk_client_waiting(void)
     return NULL;
 }
 
-/*
- * A question may wait for a call of the provider that the worker says is under way, and the time for the
- * answer begins when that has ended; but not longer than --long-call in all, whatever the worker says.
- */
+/* An answer may be delayed by a provider call reported by the worker; the usual time begins when
+ * the call has ended. The total is bounded by --long-call, whatever the worker reports. */
 static bool unanswered(const struct brk_client *c, const struct brk_proc *p, uint64_t asked, uint64_t now)
 {
     uint64_t answer = VGB_MS_TO_NS(VGB_ANSWER_MS);
@@ -40,7 +38,7 @@ static bool silent(const struct brk_client *c, const struct brk_proc *p, uint64_
     *waits = c->state == BRK_C_SERVING && (c->asked || brk_out_holds(p));
     if (*waits && c->asked && unanswered(c, p, c->asked_ns, now))
         return true;
-    /* Descriptors that it leaves in its socket count for all workers together (out.c). */
+    /* Unread descriptors in its socket are counted for all workers together (out.c). */
     return *waits && brk_out_holds(p) && unanswered(c, p, p->unread_ns, now);
 }
 

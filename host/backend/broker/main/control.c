@@ -105,7 +105,7 @@ static void set(struct answer *a, const char *name, const char *text, pid_t pid)
     }
 }
 
-/* "client PID" at the end; false: something else is there. */
+/* Parses a final "client PID"; false: any other text. */
 static bool take_client(char **word, unsigned *n, pid_t *pid)
 {
     uint64_t value;
@@ -157,7 +157,8 @@ static void on_request(struct brk_source *s, uint32_t events)
     bool words;
 
     (void)events;
-    /* Descriptors are taken out: the kernel would close them here, and the last close of one may wait. */
+    /* Received descriptors are taken out: the kernel would close them here, and a last close may
+     * block. */
     ssize_t n = vgb_recv_fds(s->fd, text, REQUEST_MAX, fds, &nfds, MSG_DONTWAIT);
     if (n <= 0 && n != -EPROTO) {
         peer_close(p);
@@ -174,7 +175,7 @@ static void on_request(struct brk_source *s, uint32_t events)
         serve(&a, text);
     }
     if (send(s->fd, a.text, a.used, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-        peer_close(p); /* one that does not read its answers */
+        peer_close(p); /* the peer does not read its answers */
 }
 
 static void on_accept(struct brk_source *s, uint32_t events)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sockets that the process is started with: --fd N, and the descriptors of socket activation
- * (sd_listen_fds(3): LISTEN_PID, LISTEN_FDS; they start at 3). The type of the socket says whose it is:
- * SOCK_STREAM is QEMU's (vhost-user), SOCK_SEQPACKET that of programs of this host.
+ * Inherited sockets: --fd N, and the descriptors of socket activation (sd_listen_fds(3):
+ * LISTEN_PID, LISTEN_FDS; they start at 3). The socket type determines its use: SOCK_STREAM for
+ * QEMU (vhost-user), SOCK_SEQPACKET for programs of this host.
  */
 #define _GNU_SOURCE
 #include "main.h"
@@ -31,7 +31,7 @@ static int socket_option(int fd, int option)
     return getsockopt(fd, SOL_SOCKET, option, &value, &len) ? -1 : value;
 }
 
-/* Where it listens, or has been connected to: QEMU's socket, of two. */
+/* Path where it listens or was connected to: QEMU's end of the two. */
 static void remember_path(struct brk_options *o, int fd, bool preferred)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -42,7 +42,7 @@ static void remember_path(struct brk_options *o, int fd, bool preferred)
         return;
     snprintf(o->inherited, sizeof(o->inherited), "%.*s", (int)sizeof(a.sun_path), a.sun_path);
     for (char *p = o->inherited; *p; p++)
-        *p = (char)(isgraph((unsigned char)*p) ? *p : '?'); /* one word of the status */
+        *p = (char)(isgraph((unsigned char)*p) ? *p : '?'); /* a single word of the status */
 }
 
 const char *brk_inherit(struct brk_options *o, int fd)

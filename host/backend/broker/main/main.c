@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* vgpu-backend: options, start, end. */
+/* vgpu-backend: options, start, exit. */
 #define _GNU_SOURCE
 #include "main.h"
 
@@ -117,9 +117,9 @@ int main(int argc, char **argv)
     r = open_log(&brk_opt);
     if (r)
         return r;
-    /* Should "libcuda.so.1" be the guest's library by mistake: it must not find a broker, us. */
+    /* If "libcuda.so.1" is the guest's library by mistake, it must not find a broker. */
     setenv("VGPU_SOCKET", "/nonexistent", 1);
-    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* its descriptors reach all guest memory */
+    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* its descriptors give access to all guest memory */
     brk_inherit_close_on_exec();
     raise_descriptor_limit();
     brk_supervisor_start();

@@ -7,45 +7,47 @@
 
 /* ---- options.c ---- */
 
-/* Parses the command line; -1 = go on, else the exit code. */
+/* Parses the command line. -1 = continue, else the exit code. */
 int brk_options_parse(int argc, char **argv, struct brk_options *o);
 
 /* ---- provider.c ---- */
 
-/* Decides which provider to use; starts `vgpu-worker --probe` for that. 0 or an exit code. */
+/* Chooses the provider by running `vgpu-worker --probe`. 0 or an exit code. */
 int brk_choose_provider(struct brk_options *o);
 
 /* ---- control.c ---- */
 
-/* Listens for `vgpu ctl` on brk_opt.control, if that is set. 0 or an exit code, the reason logged. */
+/* Listens for `vgpu ctl` on brk_opt.control, if set. 0, or an exit code with the reason logged. */
 int brk_control_start(void);
 void brk_control_stop(void);
 
 /* ---- inherit.c ---- */
 
-/* Takes a socket that the process was started with. NULL, or why it is none of ours. */
+/* Takes over a socket inherited at start. NULL, or the reason why it is not usable. */
 const char *brk_inherit(struct brk_options *o, int fd);
-/* Takes what socket activation has passed, and removes its variables. -1 = fine, also where there is
- * nothing; else the exit code, the reason printed. */
+/* Takes over the sockets passed by socket activation, if any, and removes its variables. -1 =
+ * continue, else an exit code with the reason printed. */
 int brk_inherit_activation(struct brk_options *o);
-/* What else the process was started with does not pass to workers: a shell, a make or a test runner leaves files open. */
+/* Marks all other inherited descriptors close-on-exec: a shell, make or a test runner may leave
+ * files open. */
 void brk_inherit_close_on_exec(void);
 
 /* ---- name.c ---- */
 
 /* 1 to BRK_NAME_MAX letters, digits, '.', '_', '-', '@'. */
 bool brk_name_valid(const char *name);
-/* Names the machine as its socket is named: vm1 of /run/vgpu/vm1.sock. Other characters become '_'. */
+/* Derives the machine's name from its socket: vm1 from /run/vgpu/vm1.sock. Other characters become
+ * '_'. */
 void brk_name_by_socket(struct brk_options *o);
 
 /* ---- supervisor.c ---- */
 
-/* Reads what the service manager has put into the environment, and removes it from there. */
+/* Reads and removes the service manager's environment variables. */
 void brk_supervisor_start(void);
-/* A state for sd_notify(3), as "READY=1". Nothing happens where nobody wants it. */
+/* Sends a state for sd_notify(3), such as "READY=1"; no-op without a service manager. */
 void brk_supervisor_say(const char *text);
-/* To be called before each wait: keeps the watchdog content. Returns the wait's time, at most
- * timeout_ms (ms; -1: for ever). */
+/* To be called before each wait: feeds the watchdog. Returns the time to wait, at most timeout_ms
+ * (ms; -1: no limit). */
 int brk_supervisor_tick(int timeout_ms);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The name of the virtual machine: --name, or its socket's. */
+/* Name of the virtual machine: --name, or derived from its socket. */
 #define _GNU_SOURCE
 #include "main.h"
 

@@ -124,8 +124,11 @@ static const char usage[] =
     "SIZE: bytes, or with K, M, G, T. Exit status: 0 ended by a signal, 1 an error,\n"
     "2 wrong usage, or an option that cannot be had here, 3 no usable GPU.\n";
 
-/* The schema (QEMU's docs/interop/vhost-user.json) has no type for a device of our own. "gpu" means virtio-gpu: a
- * manager would start us for a display. "rpmsg", messages to a remote processor, has no device in QEMU. */
+/*
+ * The schema (QEMU's docs/interop/vhost-user.json) has no type for a device of our own. "gpu" means
+ * virtio-gpu: a manager would start us for a display. "rpmsg", messages to a remote processor, has
+ * no device in QEMU.
+ */
 static const char capabilities[] = "{\n  \"type\": \"rpmsg\",\n  \"features\": []\n}\n";
 
 enum {
@@ -257,7 +260,7 @@ static int set_path(char *to, size_t size, const char *option, const char *value
     return -1;
 }
 
-/* One of the limits; -1 = fine, else the exit code. */
+/* Parses a limit; -1 = continue, else the exit code. */
 static int take_limit(struct brk_options *o, enum brk_limit_id id, const char *arg)
 {
     char option[40], want[80];
@@ -273,7 +276,7 @@ static int take_limit(struct brk_options *o, enum brk_limit_id id, const char *a
     return -1;
 }
 
-/* One option; -1 = fine, else the exit code. */
+/* Parses an option; -1 = continue, else the exit code. */
 static int take(struct brk_options *o, int ch, const char *arg)
 {
     const char *wrong;
@@ -430,7 +433,7 @@ static int take(struct brk_options *o, int ch, const char *arg)
     }
 }
 
-/* Memory that is not there need not be promised. */
+/* Memory that does not exist need not be promised. */
 static uint64_t host_memory(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
@@ -466,7 +469,7 @@ int brk_options_parse(int argc, char **argv, struct brk_options *o)
     o->log_level = VGB_INFO;
     o->sandbox = "enforce";
     o->jit_cache = BRK_CACHE_DEFAULT;
-    for (int i = 1; i < argc; i++) { /* all others are to be ignored with it */
+    for (int i = 1; i < argc; i++) { /* all other options are ignored with it */
         if (!strcmp(argv[i], "--print-capabilities")) {
             fputs(capabilities, stdout);
             return 0;

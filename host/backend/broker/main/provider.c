@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which provider the workers load: NVIDIA's library where it finds a GPU, else the software GPU. */
+/* Choice of the workers' provider: NVIDIA's library if it finds a GPU, else the software GPU. */
 #define _GNU_SOURCE
 #include "main.h"
 
@@ -36,7 +36,7 @@ static bool find_soft(char *path, size_t size)
     return false;
 }
 
-/* Runs `vgpu-worker --probe`; 0 = a device was found. `text` gets what it said. */
+/* Runs `vgpu-worker --probe`; 0 = a device was found. `text` gets its output. */
 static int probe(const char *worker, const char *provider, char *text, size_t size)
 {
     char *argv[] = {(char *)(uintptr_t)worker, (char *)"--probe", (char *)"--provider",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Who has started us: a service manager that wants to hear of readiness and life (sd_notify(3)). */
+/* Notifications of readiness and liveness to a service manager (sd_notify(3)). */
 #define _GNU_SOURCE
 #include "main.h"
 
@@ -13,7 +13,7 @@
 
 static struct sockaddr_un address;
 static socklen_t address_len;
-static uint64_t period_ns, next_ns; /* of WATCHDOG=1; 0: nobody waits for it */
+static uint64_t period_ns, next_ns; /* period and next time of WATCHDOG=1; 0: not requested */
 
 /* An absolute path, or an abstract address that starts with @. */
 static bool set_address(const char *text)
@@ -55,7 +55,7 @@ void brk_supervisor_say(const char *text)
     if (!address_len)
         return;
     fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    /* Never waits: a manager that does not read must not stop the virtual machine's GPU. */
+    /* Never blocks: a manager that does not read must not stall the virtual machine's GPU. */
     if (fd < 0 || sendto(fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT, (struct sockaddr *)&address,
                          address_len) < 0)
         vgb_log(VGB_DEBUG, "the service manager did not take \"%.40s\"", text);

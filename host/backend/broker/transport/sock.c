@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The unix-socket transport (protocol/vgp_sock.h): one connection is one client. */
+/* The unix-socket transport (protocol/vgp_sock.h): a connection is a client. */
 #define _GNU_SOURCE
 #include "transport.h"
 
@@ -25,7 +25,8 @@
 
 struct conn {
     struct brk_source s;
-    struct conn *next, **before; /* while it has asked for nothing; before NULL: it has */
+    /* list of connections without a request; before NULL: not in it */
+    struct conn *next, **before;
     struct brk_client *client;
     int window; /* until the WELCOME was sent */
     int doorbell;
@@ -73,7 +74,7 @@ static void mute_remove(struct conn *k)
     k->before = NULL;
 }
 
-/* The connection ends: at once, or when its worker is gone. */
+/* Ends the connection, at once or when its worker is gone. */
 static void conn_close(struct conn *k)
 {
     if (k->closing)
@@ -160,7 +161,7 @@ static void on_wake(struct brk_client *c)
 
 static void on_dead(struct brk_client *c, uint32_t reason)
 {
-    (void)reason; /* it is in the window */
+    (void)reason; /* the reason is in the window */
     conn_close(c->transport);
 }
 
@@ -197,7 +198,7 @@ static int make_window(uint64_t size)
 
     if (fd < 0)
         return -1;
-    /* Sealed: neither side can make the other fault by changing its size. */
+    /* Sealed, so that neither side can fault the other by resizing it. */
     if (ftruncate(fd, (off_t)size) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
         close(fd);
         return -1;
@@ -265,7 +266,7 @@ static void on_info(struct conn *k)
     vgb_send_fds(k->s.fd, &m, sizeof(m), NULL, 0, MSG_DONTWAIT);
 }
 
-/* True: understood. Sizes and descriptors are exactly those of the type. */
+/* True: a valid request, with exactly the size and descriptors of its type. */
 static bool on_request(struct conn *k, const void *buf, size_t n, const int *fds, unsigned nfds)
 {
     uint32_t type;
@@ -319,7 +320,7 @@ static void on_conn(struct brk_source *s, uint32_t events)
     bool ok = on_request(k, &buf, (size_t)n, fds, nfds);
     brk_foreign_close_all(fds, nfds);
     if (!ok) {
-        /* k may be in use still: only requests that were understood can have ended it. */
+        /* k may still be in use: only valid requests can have ended it. */
         vgb_log_limited(&limit, VGB_WARN, "a client sent a request that it may not: connection closed");
         conn_close(k);
     }
@@ -333,7 +334,7 @@ static void on_accept(struct brk_source *s, uint32_t events)
     (void)events;
     if (fd < 0)
         return;
-    /* Whoever connects and then asks for nothing keeps nobody out. */
+    /* Connections without a request do not keep other clients out. */
     if (greetings >= GREETINGS_MAX && mute)
         conn_close(mute);
     k = greetings < GREETINGS_MAX ? calloc(1, sizeof(*k)) : NULL;

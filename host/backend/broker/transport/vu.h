@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The vhost-user back end: what QEMU's -device vgpu-cuda talks to (docs/device.md, "Between QEMU
- * and the broker"; messages as in QEMU's docs/interop/vhost-user.rst). Files: vu_msg.c (what a
- * message may look like), vu_mem.c (guest memory), vu_queue.c (virtqueues), vu_device.c (requests and
- * events of the guest driver), vu_conn.c (the connection), vu_shmem.c (windows that QEMU
- * maps for the broker). The guest is hostile: what is in its
- * memory is copied once. QEMU is the owner of this VM: its messages are checked, so that a bug
- * there is found here.
+ * The vhost-user back end of QEMU's -device vgpu-cuda (docs/device.md, "Between QEMU and the
+ * broker"; messages as in QEMU's docs/interop/vhost-user.rst). Files: vu_msg.c (checks of
+ * messages), vu_mem.c (guest memory), vu_queue.c (virtqueues), vu_device.c (requests and events of
+ * the guest driver), vu_conn.c (the connection), vu_shmem.c (windows that QEMU maps for the
+ * broker). The guest is hostile: data in its memory is copied once, then checked. QEMU owns this
+ * VM: its messages are checked to find its bugs here.
  */
 #ifndef BRK_VU_H
 #define BRK_VU_H
@@ -38,7 +37,7 @@ enum brk_vu_request {
     BRK_VU_GET_SHMEM_CONFIG = 44,
 };
 
-/* Requests of the back end, on a channel of their own. */
+/* Requests from the back end to the front end, on a separate channel. */
 enum brk_vu_backend_request {
     BRK_VU_BACKEND_SHMEM_MAP = 9,
     BRK_VU_BACKEND_SHMEM_UNMAP = 10,
@@ -58,7 +57,7 @@ enum brk_vu_backend_request {
 #define BRK_VU_PF_CONFIG 9
 #define BRK_VU_PF_SHMEM 22
 
-#define BRK_VU_REGIONS 8u /* of one memory table: what the protocol allows */
+#define BRK_VU_REGIONS 8u /* regions of a memory table: the protocol's maximum */
 #define BRK_VU_CONFIG_MAX 256u
 #define BRK_VU_NOFD (1u << 8) /* in the u64 of KICK, CALL, ERR: no descriptor comes */
 
@@ -92,7 +91,8 @@ struct brk_vu_payload_config {
 #define BRK_VU_SHMEM_REGIONS 256u
 #define BRK_VU_SHMEM_WRITABLE (UINT64_C(1) << 0)
 
-/* Answer to GET_SHMEM_CONFIG: bytes of each shared memory region of the device, 0: it has none of that id. */
+/* Answer to GET_SHMEM_CONFIG: size of each shared memory region of the device, bytes; 0: no region
+ * of that id. */
 struct brk_vu_payload_shmem {
     uint32_t nregions, padding;
     uint64_t sizes[BRK_VU_SHMEM_REGIONS];
@@ -113,9 +113,9 @@ union brk_vu_payload {
     struct brk_vu_payload_shmem shmem;
 };
 
-/* NULL: a header that can be served with that many descriptors; else what is wrong with it. */
+/* Checks a header and its number of descriptors. NULL, or an error text. */
 const char *brk_vu_header_check(const struct brk_vu_header *h, unsigned nfds);
-/* The same for header and payload together: sizes that depend on the content. */
+/* Checks sizes that depend on the payload's content. NULL, or an error text. */
 const char *brk_vu_payload_check(const struct brk_vu_header *h, const union brk_vu_payload *p, unsigned nfds);
 const char *brk_vu_request_name(uint32_t request);
 
@@ -124,10 +124,10 @@ const char *brk_vu_request_name(uint32_t request);
 struct brk_vu_map {
     struct brk_vu_region r;
     int fd;
-    uint8_t *base; /* of the region's first byte */
-    void *mapping; /* whole mapping, from file offset 0 */
+    uint8_t *base; /* address of the region's first byte */
+    void *mapping; /* the whole mapping, from file offset 0 */
     uint64_t mapping_size;
-    bool windows; /* the BAR with the client windows: not guest RAM */
+    bool windows; /* the BAR with the client windows, not guest RAM */
 };
 
 struct brk_vu_mem {
@@ -135,15 +135,15 @@ struct brk_vu_mem {
     unsigned n;
 };
 
-/* Replaces the table; takes the descriptors over. NULL or what is wrong (the table is empty then). */
+/* Replaces the table; takes the descriptors over. NULL, or an error text and the table is empty. */
 const char *brk_vu_mem_set(struct brk_vu_mem *m, const struct brk_vu_payload_mem *p, const int *fds);
 void brk_vu_mem_clear(struct brk_vu_mem *m);
-/* Bytes of guest RAM at a guest-physical address; *n: in, wanted, out, contiguous here (<= wanted).
- * NULL: no RAM there. */
+/* Guest RAM at a guest-physical address. *n: in, bytes wanted; out, bytes contiguous here (<=
+ * wanted). NULL: no RAM at this address. */
 uint8_t *brk_vu_mem_gpa(struct brk_vu_mem *m, uint64_t gpa, uint64_t *n);
-/* The same for QEMU's addresses, all `size` bytes or NULL. */
+/* The same for a QEMU user address: all `size` bytes, or NULL. */
 void *brk_vu_mem_uva(struct brk_vu_mem *m, uint64_t uva, uint64_t size);
-/* One guest-physical run -> file ranges, appended. False: not all is guest RAM, or no room. */
+/* Appends the file ranges of a guest-physical run. False: not entirely guest RAM, or no room. */
 bool brk_vu_mem_run(struct brk_vu_mem *m, uint64_t gpa, uint64_t len, struct brk_map_run *runs, unsigned *n,
                     unsigned room);
 const struct brk_vu_map *brk_vu_mem_windows(const struct brk_vu_mem *m);
@@ -152,19 +152,21 @@ const struct brk_vu_map *brk_vu_mem_windows(const struct brk_vu_mem *m);
 
 #define BRK_VU_QUEUE_SIZE_MAX 1024u
 /*
- * Requests that are not answered, of 8 KiB each. A driver has each descriptor in one request at a time, so that there
- * are at most as many as the queue is long, and those of a queue that was stopped meanwhile.
+ * Maximum number of unanswered requests, of 8 KiB each. A driver uses a descriptor in one request
+ * at a time, so there are at most as many as queue entries, plus those of a queue stopped
+ * meanwhile.
  */
 #define BRK_VU_PENDING_MAX (2 * BRK_VU_QUEUE_SIZE_MAX)
 #define BRK_VU_SKIP_MAX 16u
-#define BRK_VU_SEGMENTS 260u /* of one chain; a PIN of 4096 runs in 4 KiB pages needs 18 */
+/* segments of a chain; a PIN of 4096 runs in 4 KiB pages needs 18 */
+#define BRK_VU_SEGMENTS 260u
 
 struct brk_vu_segment {
     uint64_t gpa;
     uint32_t len;
 };
 
-/* One chain, taken from the available ring. */
+/* A descriptor chain taken from the available ring. */
 struct brk_vu_chain {
     uint16_t head;
     unsigned nread, nwrite;
@@ -176,30 +178,33 @@ struct brk_vu_queue {
     struct brk_vu_payload_addr addr;
     bool have_addr;
     const uint8_t *desc;
-    uint8_t *avail, *used; /* NULL: not usable with the present memory */
+    uint8_t *avail, *used; /* NULL: not usable with the current memory table */
     uint16_t last_avail, used_idx;
     bool enabled, started;
     bool event_idx;
-    uint32_t generation; /* +1 at every stop: late answers to an earlier life are dropped */
+    /* incremented at every stop; answers for an earlier generation are dropped */
+    uint32_t generation;
     struct brk_source kick;
     int call, err;
 };
 
-/* Finds the rings in memory again. */
+/* Looks up the rings again after a change of the memory table. */
 void brk_vu_queue_remap(struct brk_vu_queue *q, struct brk_vu_mem *m);
-/* The number of entries changes only here: the rings are looked up for it. */
+/* Changes the number of entries and looks up the rings again. Nothing else changes it. */
 void brk_vu_queue_resize(struct brk_vu_queue *q, struct brk_vu_mem *m, uint32_t num);
-/* 1: a chain was taken; 0: none there; -1: the ring is broken and no longer served; 2: there may be
- * one, to be looked for later. Chains that are malformed are given back with length 0 and skipped,
- * BRK_VU_SKIP_MAX in one call. */
+/*
+ * 1: a chain was taken; 0: none available; -1: the ring is broken and no longer served; 2: the
+ * bound was reached, check again later. Malformed chains are returned with length 0 and skipped, up
+ * to BRK_VU_SKIP_MAX per call.
+ */
 int brk_vu_queue_pop(struct brk_vu_queue *q, struct brk_vu_mem *m, struct brk_vu_chain *c);
 void brk_vu_queue_push(struct brk_vu_queue *q, uint16_t head, uint32_t written);
-/* Tells the driver, unless it asked not to be told. */
+/* Notifies the driver unless it suppressed notifications. */
 void brk_vu_queue_notify(struct brk_vu_queue *q, uint16_t old_used);
-/* Copies at most `room` readable bytes; *total = how many the chain has. */
+/* Copies at most `room` readable bytes; *total = readable bytes of the chain. */
 uint32_t brk_vu_chain_read(struct brk_vu_mem *m, const struct brk_vu_chain *c, void *to, uint32_t room,
                            uint64_t *total);
-/* Writes to the writable part; bytes written. */
+/* Writes to the writable part; returns the bytes written. */
 uint32_t brk_vu_chain_write(struct brk_vu_mem *m, const struct brk_vu_chain *c, const void *from,
                             uint32_t size);
 uint64_t brk_vu_chain_room(const struct brk_vu_chain *c);
@@ -212,14 +217,14 @@ uint64_t brk_vu_chain_room(const struct brk_vu_chain *c);
 struct brk_vu_request_state;
 struct brk_vu_slot {
     struct brk_client *client;
-    struct brk_vu_request_state *pending; /* requests not answered yet */
+    struct brk_vu_request_state *pending; /* unanswered requests */
     bool wake, dead, destroying;          /* events to send */
     bool dead_sent;
     uint32_t dead_reason;
 };
 
 struct brk_vu_device {
-    struct vgpu_config config; /* offer, then what QEMU set */
+    struct vgpu_config config; /* the offer, then the values set by QEMU */
     bool configured;
     uint64_t features;
     struct brk_vu_mem mem;
@@ -228,48 +233,52 @@ struct brk_vu_device {
     struct brk_vu_queue queue[BRK_VU_QUEUES];
     struct brk_vu_slot slot[BRK_VU_CLIENTS_MAX];
     unsigned nclients;
-    unsigned npending;  /* of all slots */
-    void (*idle)(void); /* called when the last client has ended or is stuck */
+    unsigned npending;  /* unanswered requests of all slots */
+    void (*idle)(void); /* called when each client has ended or is stuck */
 };
 extern struct brk_vu_device brk_vu_dev;
 
 void brk_vu_config_offer(struct vgpu_config *c);
-/* NULL, or why QEMU may not set this. */
+/* NULL, or the reason why QEMU may not set this. */
 const char *brk_vu_config_check(const struct vgpu_config *offer, const struct vgpu_config *set);
-/* Control requests that are there; events that wait for a buffer. Both do a bounded amount of work and
- * kick themselves for the rest. */
+/* Serve pending control requests; send events that wait for a buffer. Both do a bounded amount of
+ * work and kick themselves for the rest. */
 void brk_vu_device_control(void);
 void brk_vu_device_events(void);
-/* Number of clients, without those whose worker cannot be ended. */
+/* Number of clients, except those whose worker is stuck. */
 unsigned brk_vu_device_clients(void);
-/* The eventfd of doorbell i changed: the worker gets it. */
+/* Passes a changed eventfd of doorbell i on to the worker. */
 void brk_vu_device_doorbell(unsigned i);
-/* The control queue is set up and may be served. */
+/* True if the control queue is set up and may be served. */
 bool brk_vu_device_started(void);
-/* Ends all clients; brk_vu_dev.idle() comes when that is done (perhaps before this returns), or when what
- * is left is stuck. */
+/* Ends all clients. brk_vu_dev.idle() follows when all have ended or are stuck, possibly before
+ * this returns. */
 void brk_vu_device_end_clients(void);
 
 /* ---- vu_shmem.c ---- */
 
 /*
- * A front end that asks for the regions has no memory for the windows: the broker makes it, and has it mapped whenever
- * the driver starts the device. Front ends that never ask bring the windows in the memory table.
+ * A front end that asks for the shared memory regions has no memory for the windows: the broker
+ * allocates it and has the front end map it whenever the driver starts the device. Other front ends
+ * provide the windows in the memory table.
  */
 
-/* NULL, or why there is no answer. The first question makes the windows, for the configuration of that moment. */
+/* Answers GET_SHMEM_CONFIG. NULL, or the reason for failure. The first call allocates the windows
+ * for the current configuration. */
 const char *brk_vu_shmem_config(struct brk_vu_payload_shmem *c);
-/* The windows are the broker's, and so large; 0: they are not. */
+/* Size of the windows in bytes if the broker allocated them, else 0. */
 uint64_t brk_vu_shmem_size(void);
-/* The channel for requests of the back end; takes the descriptor over. False: it is none. */
+/*
+ * Sets the channel for back-end requests; takes the descriptor over. False: not a suitable socket.
+ */
 bool brk_vu_shmem_channel(int fd);
-/* The driver has started the device: sends SHMEM_MAP, unless that is done or there is nothing to map. */
+/* Called when the driver starts the device: sends SHMEM_MAP unless already sent or not needed. */
 void brk_vu_shmem_start(void);
-/* The front end has not answered yet: CLIENT_CREATE would come too early. */
+/* True while the front end's answer is pending and CLIENT_CREATE has to wait. */
 bool brk_vu_shmem_waiting(void);
-/* The driver has stopped the device: the front end drops its mapping or keeps it, as it likes. */
+/* Called when the driver stops the device: the front end may keep or drop its mapping. */
 void brk_vu_shmem_stop(void);
-/* The connection has ended. */
+/* Called when the connection has ended. */
 void brk_vu_shmem_reset(void);
 
 #endif

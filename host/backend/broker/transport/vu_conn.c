@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The connection to QEMU. One at a time; when it ends, all clients end; QEMU may connect again. */
+/*
+ * The connection to QEMU, a single one at a time. All clients end with it; QEMU may connect again.
+ */
 #define _GNU_SOURCE
 #include "vu.h"
 
@@ -16,8 +18,9 @@
 
 static struct brk_source listener = {.fd = -1};
 static const char *listen_path;
-static bool only_one;              /* the connection was inherited: none can follow it */
-static struct vgb_ratelimit limit; /* QEMU and its guest can cause each line as often as they like */
+static bool only_one; /* the connection was inherited: no other follows */
+/* QEMU and its guest can cause each line as often as they like */
+static struct vgb_ratelimit limit;
 
 static struct {
     struct brk_source s;
@@ -45,7 +48,7 @@ static uint64_t protocol_features(void)
            UINT64_C(1) << BRK_VU_PF_SHMEM;
 }
 
-/* A descriptor that QEMU has sent may be of any kind: the loop does not wait for its close. */
+/* A descriptor from QEMU may be of any kind: the loop does not wait for its close. */
 static void queue_close(int *fd)
 {
     if (*fd >= 0)
@@ -114,7 +117,7 @@ static void conn_close(void)
     brk_vu_device_end_clients();
 }
 
-/* The last client has ended and a caller waits for that. */
+/* Called when the last client has ended; answers a pending request. */
 static void on_idle(void)
 {
     brk_vu_dev.idle = NULL;
@@ -180,7 +183,8 @@ static bool set_kick(unsigned i)
     return true;
 }
 
-/* The windows hold a slice for each client: asked whenever their memory or their number comes, in whatever order. */
+/* The windows hold a slice per client: checked whenever their memory or number is set, in either
+ * order. */
 static bool windows_suffice(const struct vgpu_config *c, uint64_t size)
 {
     uint64_t want;
@@ -205,7 +209,7 @@ static bool set_mem_table(void)
         vgb_log_limited(&limit, VGB_ERROR, "vhost-user: memory table of %u regions: %s", n, wrong);
         return false;
     }
-    /* The broker's own windows come back as memory of the guest: nothing new about them. */
+    /* The broker's own windows reappear as guest memory, without new information. */
     w = brk_vu_shmem_size() ? NULL : brk_vu_mem_windows(&brk_vu_dev.mem);
     if (w && !windows_suffice(&brk_vu_dev.config, w->r.size))
         return false;
@@ -288,7 +292,7 @@ static bool get_vring_base(unsigned i)
     struct brk_vu_payload_state st = {.index = i, .num = q->last_avail};
 
     q->started = false;
-    q->generation++; /* answers under way are for a ring that is no more */
+    q->generation++; /* pending answers belong to the old ring */
     if (q->kick.fd >= 0 && q->kick.ready)
         brk_loop_del(&q->kick);
     if (i < VGPU_VQ_DOORBELL || !brk_vu_dev.slot[i - VGPU_VQ_DOORBELL].client)
@@ -298,7 +302,7 @@ static bool get_vring_base(unsigned i)
         reply(&st, sizeof(st));
         return true;
     }
-    /* A stopped control queue is a reset: no worker may touch guest memory after the answer. */
+    /* Stopping the control queue is a reset: no worker may access guest memory after the answer. */
     brk_vu_shmem_stop();
     conn.waiting = true;
     brk_vu_dev.idle = on_idle;
@@ -331,7 +335,8 @@ static bool queue_message(void)
         brk_vu_queue_remap(q, &brk_vu_dev.mem);
         if (!q->used)
             return false;
-        q->used_idx = (uint16_t)(q->used[2] | q->used[3] << 8); /* goes on where the ring is */
+        /* continues at the ring's position */
+        q->used_idx = (uint16_t)(q->used[2] | q->used[3] << 8);
         return true;
     case BRK_VU_SET_VRING_BASE:
         q->last_avail = (uint16_t)p->state.num;
@@ -357,7 +362,7 @@ static bool queue_message(void)
     }
 }
 
-/* One complete message. False: refused. *replied: it had an answer of its own. */
+/* Handles a complete message. False: refused. *replied: the handler sent its own answer. */
 static bool dispatch(bool *replied)
 {
     *replied = true;
@@ -412,7 +417,7 @@ static bool dispatch(bool *replied)
 static void on_complete(void)
 {
     bool replied = false;
-    /* The header once more: further descriptors may have come with the payload. */
+    /* Checks the header again: further descriptors may have come with the payload. */
     const char *wrong = brk_vu_header_check(&conn.h, conn.nfds);
 
     wrong = wrong ? wrong : brk_vu_payload_check(&conn.h, &conn.p, conn.nfds);
@@ -428,7 +433,7 @@ static void on_complete(void)
     if (ack)
         reply_u64(!ok);
     else if (!ok)
-        conn_close(); /* QEMU would go on in the belief that it was done */
+        conn_close(); /* otherwise QEMU would assume success */
 }
 
 static void on_qemu(struct brk_source *s, uint32_t events)

@@ -14,15 +14,15 @@ static struct vgb_ratelimit limit;
 
 #define REQUEST_MAX (sizeof(struct vgpu_cmd_pin) + VGPU_MAX_PIN_RUNS * sizeof(struct vgpu_pin_run))
 
-/* Requests handled at a time: a guest that refills its queue keeps neither its other clients waiting
- * nor QEMU, whose messages come over the same loop. */
+/* Maximum requests handled at a time: a guest that refills its queue delays neither its other
+ * clients nor QEMU, whose messages use the same loop. */
 #define CONTROL_BUDGET 16u
 
 /* A request whose answer comes later. */
 struct brk_vu_request_state {
     struct brk_vu_request_state *next;
     uint32_t type, region;
-    uint32_t generation; /* of the control queue */
+    uint32_t generation; /* generation of the control queue */
     struct brk_vu_chain chain;
 };
 
@@ -40,7 +40,7 @@ void brk_vu_config_offer(struct vgpu_config *c)
     c->pin_quota = brk_opt.pin_quota;
 }
 
-/* A quota of 0 means none: lowering is from none to some, or from more to less. */
+/* A quota of 0 means none, so any quota lowers it. */
 static bool quota_lowered(uint64_t offer, uint64_t set)
 {
     return !offer || (set && set <= offer);
@@ -85,7 +85,7 @@ static bool send_event(uint32_t type, unsigned slot, uint32_t arg)
         brk_vu_chain_room(&c) >= sizeof(e) ? brk_vu_chain_write(&brk_vu_dev.mem, &c, &e, sizeof(e)) : 0;
     brk_vu_queue_push(q, c.head, n);
     brk_vu_queue_notify(q, old);
-    return true; /* a buffer that is too small loses the event: the driver's doing */
+    return true; /* a buffer too small loses the event, by the driver's fault */
 }
 
 void brk_vu_device_events(void)
@@ -132,7 +132,8 @@ static void respond_pin(const struct brk_vu_chain *c, uint32_t status, uint64_t 
     respond(c, &r, sizeof(r));
 }
 
-/* Keeps the chain for later; false: no memory, or a driver that uses descriptors again before their answer. */
+/* Keeps the chain for a later answer; false: no memory, or the driver reuses descriptors before
+ * their answer. */
 static bool keep(struct brk_vu_slot *s, const struct brk_vu_chain *c, uint32_t type, uint32_t region)
 {
     struct brk_vu_request_state *r = brk_vu_dev.npending < BRK_VU_PENDING_MAX ? malloc(sizeof(*r)) : NULL;
@@ -178,7 +179,7 @@ static void answer(struct brk_vu_slot *s, uint32_t type, uint32_t region, uint32
         answer_at(found, status, va);
 }
 
-/* Answers the request that was kept last, which is refused at once: an older one about the same region waits on. */
+/* Refuses the request kept last at once; an older request for the same region keeps waiting. */
 static void answer_kept(struct brk_vu_slot *s, uint32_t status)
 {
     answer_at(&s->pending, status, 0);
@@ -392,7 +393,7 @@ static void do_unpin(const struct vgpu_cmd_unpin *q, const struct brk_vu_chain *
         respond_status(c, VGPU_S_INVALID);
         return;
     }
-    if (!s->client || s->destroying) { /* until its worker has ended the memory may be mapped */
+    if (!s->client || s->destroying) { /* the memory may be mapped until the worker has ended */
         respond_status(c, s->client ? VGPU_S_STUCK : VGPU_S_NO_CLIENT);
         return;
     }
@@ -405,7 +406,7 @@ static void do_unpin(const struct vgpu_cmd_unpin *q, const struct brk_vu_chain *
         answer_kept(s, status);
 }
 
-/* One request. `buf` is a private copy. */
+/* Handles a request. `buf` is a private copy. */
 static void handle(const uint8_t *buf, uint32_t size, const struct brk_vu_chain *c)
 {
     const struct vgpu_cmd_hdr *h = (const void *)buf;
@@ -415,7 +416,7 @@ static void handle(const uint8_t *buf, uint32_t size, const struct brk_vu_chain 
         return;
     }
     if (h->type == VGPU_CMD_PING) {
-        /* Of the broker itself: no worker, and nothing that waits for one, can delay it. */
+        /* Answered by the broker itself: no worker or pending request can delay it. */
         bool good = size == sizeof(struct vgpu_cmd_ping) && !h->flags && !h->padding && !h->client;
 
         respond_status(c, good ? VGPU_S_OK : VGPU_S_INVALID);

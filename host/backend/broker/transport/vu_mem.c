@@ -13,11 +13,11 @@
 
 #include "vgb_fd.h"
 
-/* The memfd that QEMU's device makes for the windows, as /proc shows it, and the seals of it. */
+/* The memfd of the windows as created by QEMU's device: name in /proc, and seals. */
 #define WINDOWS_LINK "/memfd:vgpu-windows (deleted)"
 #define WINDOWS_SEALS (F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL)
 
-/* Not by its size: the guest's RAM may be a file of the same size, on a disk, too. */
+/* Not identified by size: the guest's RAM may be a file of the same size, even on a disk. */
 static bool is_windows(int fd, const struct stat *st)
 {
     char link[64], target[128];
@@ -52,7 +52,7 @@ static const char *map_one(struct brk_vu_map *m, const struct brk_vu_region *r, 
     m->mapping = mmap(NULL, r->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)r->offset);
     if (m->mapping == MAP_FAILED)
         return "a region cannot be mapped";
-    /* Guest memory does not belong into a core file of the broker. */
+    /* Keeps guest memory out of the broker's core files. */
     madvise(m->mapping, r->size, MADV_DONTDUMP);
     m->base = m->mapping;
     m->windows = is_windows(fd, &st);
@@ -64,7 +64,8 @@ void brk_vu_mem_clear(struct brk_vu_mem *m)
     for (unsigned i = 0; i < m->n; i++) {
         if (m->map[i].mapping != MAP_FAILED)
             munmap(m->map[i].mapping, m->map[i].mapping_size);
-        brk_foreign_close(m->map[i].fd); /* when QEMU has ended all of the guest's memory goes with it */
+        /* frees all of the guest's memory if QEMU has exited */
+        brk_foreign_close(m->map[i].fd);
     }
     m->n = 0;
 }
@@ -82,7 +83,7 @@ const char *brk_vu_mem_set(struct brk_vu_mem *m, const struct brk_vu_payload_mem
         const struct brk_vu_map *windows = brk_vu_mem_windows(m);
 
         wrong = map_one(&m->map[m->n++], &p->regions[i], fds[i]);
-        /* Nothing tells a second device's from ours: QEMU's device sends its own only. */
+        /* Windows of a second device look the same, but QEMU's device sends only its own. */
         if (!wrong && windows && m->map[m->n - 1].windows)
             wrong = "two regions are windows of a vgpu-cuda: update QEMU's device";
     }
@@ -135,7 +136,7 @@ bool brk_vu_mem_run(struct brk_vu_mem *m, uint64_t gpa, uint64_t len, struct brk
             return false;
         uint64_t at = gpa - k->r.gpa, part = k->r.size - at < len ? k->r.size - at : len;
         uint64_t offset = k->r.offset + at;
-        /* Neighbours become one run: fewer mappings in the worker. */
+        /* Adjacent runs are merged, for fewer mappings in the worker. */
         if (*n && runs[*n - 1].fd == k->fd && runs[*n - 1].offset + runs[*n - 1].length == offset) {
             runs[*n - 1].length += part;
         } else {

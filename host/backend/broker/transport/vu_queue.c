@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Split virtqueues (virtio 1.2, 2.7). What is in the rings is the guest's: read once, bounded. */
+/* Split virtqueues (virtio 1.2, 2.7). The rings are guest-controlled: values are read once and
+ * bounded. */
 #include "vu.h"
 
 #include <string.h>
@@ -44,14 +45,15 @@ void brk_vu_queue_remap(struct brk_vu_queue *q, struct brk_vu_mem *m)
     q->used = u;
 }
 
-/* Rings that do not fit into a region with the new number are not served until their addresses come. */
+/* Rings that do not fit into a region with the new number are not served until their addresses
+ * come. */
 void brk_vu_queue_resize(struct brk_vu_queue *q, struct brk_vu_mem *m, uint32_t num)
 {
     q->num = num;
     brk_vu_queue_remap(q, m);
 }
 
-/* Adds one descriptor to the chain; false: malformed. */
+/* Adds a descriptor to the chain; false: malformed. */
 static bool add(struct brk_vu_chain *c, const struct desc *d)
 {
     struct brk_vu_segment s = {.gpa = d->addr, .len = d->len};
@@ -120,7 +122,7 @@ static bool walk(struct brk_vu_queue *q, struct brk_vu_mem *m, struct brk_vu_cha
 
 int brk_vu_queue_pop(struct brk_vu_queue *q, struct brk_vu_mem *m, struct brk_vu_chain *c)
 {
-    /* The guest can refill the ring with such chains as fast as they are given back. */
+    /* The guest can refill the ring with such chains as fast as they are returned. */
     for (unsigned skipped = 0; skipped < BRK_VU_SKIP_MAX; skipped++) {
         if (!q->avail || !q->started || !q->enabled)
             return 0;
@@ -128,7 +130,9 @@ int brk_vu_queue_pop(struct brk_vu_queue *q, struct brk_vu_mem *m, struct brk_vu
         if (idx == q->last_avail) {
             if (!q->event_idx)
                 return 0;
-            /* avail_event: kick us for the next one; then look again, it may have come. */
+            /*
+             * avail_event: request a kick for the next chain, then check again in case it has come.
+             */
             store16(q->used + 4 + 8ull * q->num, q->last_avail);
             __atomic_thread_fence(__ATOMIC_SEQ_CST);
             if (load16(q->avail + 2) == q->last_avail)
@@ -139,7 +143,7 @@ int brk_vu_queue_pop(struct brk_vu_queue *q, struct brk_vu_mem *m, struct brk_vu
         if ((uint16_t)(idx - q->last_avail) <= q->num)
             head = load16(q->avail + 4 + 2ull * (q->last_avail % q->num));
         if (head >= q->num) {
-            q->started = false; /* what else is in the ring cannot be trusted either */
+            q->started = false; /* the rest of the ring cannot be trusted either */
             if (q->err >= 0)
                 vgb_eventfd_signal(q->err);
             return -1;

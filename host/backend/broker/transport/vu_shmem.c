@@ -2,16 +2,19 @@
 /*
  * Windows for front ends that know nothing of vgpu-cuda (VHOST_USER_PROTOCOL_F_SHMEM).
  *
- * The broker makes the memory; the front end maps it into the device's shared memory region, by SHMEM_MAP on the channel
- * for requests of the back end. The front end is blocked in a message of its own when that is sent, and answers later:
- * the loop never waits for it. Until it has, the control queue rests, for VGB_SHMEM_MS at most.
+ * The broker makes the memory; the front end maps it into the device's shared memory region, by
+ * SHMEM_MAP on the channel for requests of the back end. The front end is blocked in a message of
+ * its own when that is sent, and answers later: the loop never waits for it. Until it has, the
+ * control queue rests, for VGB_SHMEM_MS at most.
  *
- * There is no SHMEM_UNMAP when the driver stops the device: QEMU knows no device then that the message is about, and a
- * reset drops the mapping in any case. A VM that is paused keeps it. So a start asks for SHMEM_MAP; a refusal of what had
- * been mapped before means that it still is, and both are asked for, SHMEM_UNMAP and SHMEM_MAP.
+ * There is no SHMEM_UNMAP when the driver stops the device: QEMU knows no device then that the
+ * message is about, and a reset drops the mapping in any case. A VM that is paused keeps it. So a
+ * start asks for SHMEM_MAP; a refusal of what had been mapped before means that it still is, and
+ * both are asked for, SHMEM_UNMAP and SHMEM_MAP.
  *
- * A front end gives its channel once, so a stop keeps it. The answer that is due then is waited for as before, but says
- * nothing about what is mapped after the stop: a start that comes meanwhile asks when it is there.
+ * A front end gives its channel once, so a stop keeps it. The answer that is due then is waited for
+ * as before, but says nothing about what is mapped after the stop: a start that comes meanwhile
+ * asks when it is there.
  */
 #define _GNU_SOURCE
 #include "vu.h"
@@ -36,13 +39,13 @@ static struct vgb_ratelimit limit;
 static struct {
     int windows; /* memfd, sealed; -1: the front end has not asked */
     uint64_t size;
-    struct brk_source channel; /* looked at only while an answer is due */
+    struct brk_source channel; /* watched only while an answer is due */
     struct brk_source timer;
     uint32_t asked;  /* BRK_VU_BACKEND_*, 0: no answer is due */
-    bool stopped;    /* the device was, since that was asked */
-    bool tried;      /* since the driver has started the device, or a channel came */
-    bool was_mapped; /* some time, of this connection */
-    bool unmapped;   /* SHMEM_UNMAP was asked for since */
+    bool stopped;    /* the device was stopped since the request */
+    bool tried;      /* tried since the device was started or a channel was set */
+    bool was_mapped; /* the windows were mapped at some time in this connection */
+    bool unmapped;   /* SHMEM_UNMAP was requested since */
     uint8_t reply[REPLY_BYTES];
     size_t have; /* bytes of the answer */
 } shm = {.windows = -1, .channel = {.fd = -1}, .timer = {.fd = -1}};
@@ -94,7 +97,7 @@ const char *brk_vu_shmem_config(struct brk_vu_payload_shmem *c)
     return NULL;
 }
 
-/* No answer is due any more. */
+/* Clears the pending request. */
 static void wait_end(void)
 {
     if (!shm.asked)
@@ -121,7 +124,8 @@ static void fail(const char *why)
     brk_vu_device_control();
 }
 
-/* An answer that is late or wrong: whatever comes next on this channel would be taken for the next one. */
+/* Handles a late or wrong answer: the channel is unusable, as later data could be mistaken for the
+ * next answer. */
 static void fail_for_good(const char *why)
 {
     channel_close();
@@ -152,7 +156,7 @@ static bool timer_start(void)
 
 static void on_channel(struct brk_source *s, uint32_t events);
 
-/* Begins to wait for the answer to what was sent. */
+/* Begins to wait for the answer to a request. */
 static bool wait_begin(uint32_t request)
 {
     if (!timer_start())
@@ -269,7 +273,7 @@ bool brk_vu_shmem_channel(int fd)
         brk_foreign_close(fd);
         return false;
     }
-    channel_close(); /* with what was asked on it */
+    channel_close(); /* with any pending request */
     shm.channel.fd = fd;
     shm.tried = false;
     if (brk_vu_device_started())
@@ -299,7 +303,7 @@ void brk_vu_shmem_reset(void)
 {
     channel_close();
     if (shm.windows >= 0)
-        brk_foreign_close(shm.windows); /* the pages of all clients may go with it */
+        brk_foreign_close(shm.windows); /* may free the pages of all clients */
     shm.windows = -1;
     shm.size = 0;
     shm.tried = shm.was_mapped = false;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A folder that is a file system of its own, in memory, whose size the kernel enforces. It is mounted nowhere, so it is
- * reached by its descriptor alone, and goes when the last descriptor does. Making one needs the right to mount: root's,
- * or a user namespace's, which a child process enters.
+ * Folder with its own in-memory file system, whose size the kernel enforces. It is mounted nowhere:
+ * it is reachable only through its descriptor and vanishes with the last descriptor. Creating it
+ * requires the right to mount: root's, or that of a user namespace, which a child process enters.
  */
 #define _GNU_SOURCE
 #include "workers.h"
@@ -20,7 +20,7 @@
 
 #include "vgb_fd.h"
 
-/* Linux 5.2; glibc 2.36 was the first to have them. */
+/* Linux 5.2; in glibc since 2.36. */
 #define CONTEXT_CLOEXEC 1u
 #define SET_STRING 1u
 #define CREATE 6u
@@ -62,7 +62,7 @@ static bool write_file(const char *path, const char *text)
     return ok;
 }
 
-/* With the rights of a new user namespace, in which this user is the only one. */
+/* Enters a new user namespace that maps this user only. */
 static int mount_as_user(uint64_t bytes, unsigned entries)
 {
     char uid[64], gid[64];
@@ -70,7 +70,8 @@ static int mount_as_user(uint64_t bytes, unsigned entries)
 
     snprintf(uid, sizeof(uid), "%u %u 1", geteuid(), geteuid());
     snprintf(gid, sizeof(gid), "%u %u 1", getegid(), getegid());
-    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* else the files under /proc/self are root's */
+    /* otherwise the files under /proc/self belong to root */
+    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
     if (!unshare(CLONE_NEWUSER | CLONE_NEWNS)) {
         write_file("/proc/self/setgroups", "deny");
         if (write_file("/proc/self/uid_map", uid) && write_file("/proc/self/gid_map", gid))
@@ -79,7 +80,7 @@ static int mount_as_user(uint64_t bytes, unsigned entries)
     return fd;
 }
 
-/* The same in a child: this process's own namespaces stay as they are. */
+/* The same in a child, to keep this process's own namespaces. */
 static int mount_by_child(uint64_t bytes, unsigned entries)
 {
     int pair[2], fd = -1, error = EIO;

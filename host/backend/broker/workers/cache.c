@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where NVIDIA's library keeps code that it has compiled (CUDA_CACHE_PATH), of the workers of this broker, and
- * of nobody else. What one of them writes all others run: in a VM, whose programs are not to reach each other, there is
- * such a folder only where the administrator asks for it. A file system of its own bounds it, whatever a worker that was taken over does; workers reach it by a
- * descriptor, so it is in nobody's tree of files. --jit-cache-dir: what was in there is copied in at the start and
- * back at the end. A lock on that folder says whose it is; it ends with the broker.
+ * Folder for code compiled by NVIDIA's library (CUDA_CACHE_PATH), shared by the workers of this
+ * broker only. Code written by a worker is run by all others: in a VM, whose programs are to be
+ * isolated from each other, the folder exists only if the administrator asks for it. It is a
+ * bounded file system of its own, whatever a compromised worker does; workers reach it by
+ * descriptor, so it is in no file tree. --jit-cache-dir: its content is copied in at the start and
+ * back at exit. A lock on that folder marks its user; it ends with the broker.
  */
 #define _GNU_SOURCE
 #include "workers.h"
@@ -22,18 +23,18 @@
 
 #include "vgb_fd.h"
 
-#define KEPT "vgpu-jit" /* inside of --jit-cache-dir: nothing else there is touched */
+#define KEPT "vgpu-jit" /* subfolder of --jit-cache-dir; nothing else there is touched */
 #define ENTRIES_MAX 16384u
-#define FULL 16u /* less than one part in so many is free */
+#define FULL 16u /* full if less than 1/FULL is free */
 #define FD_MIN 16
 
-#define EMPTY_AT_ONCE 1024u /* entries; then others have their turn */
+#define EMPTY_AT_ONCE 1024u /* entries removed per round of the loop */
 
 static int kept_fd = -1; /* --jit-cache-dir, locked */
 static bool emptying;
 static struct vgb_ratelimit limit;
 
-/* The library keeps to --jit-cache itself, roughly. */
+/* The library itself roughly observes --jit-cache. */
 static struct brk_tree_limits limits(void)
 {
     return (struct brk_tree_limits){
@@ -49,7 +50,7 @@ uid_t brk_give_to_workers(int fd)
     if (geteuid())
         return geteuid();
     if (strcmp(brk_opt.sandbox, "enforce"))
-        ids[0] = 0; /* they stay root, but without its rights on files of others */
+        ids[0] = 0; /* still root, but without its rights on other users' files */
     for (unsigned i = 0; i < 2; i++) {
         if (!fchown(fd, ids[i], (gid_t)ids[i]))
             return ids[i];
@@ -57,7 +58,7 @@ uid_t brk_give_to_workers(int fd)
     return geteuid();
 }
 
-/* The folder that the administrator has given. 0, or an exit code, the reason logged. */
+/* Opens the administrator's folder. 0, or an exit code with the reason logged. */
 static int open_kept(const char *dir)
 {
     char folder[PATH_MAX + sizeof(KEPT)];
@@ -75,7 +76,7 @@ static int open_kept(const char *dir)
     } else if (flock(kept_fd, LOCK_EX | LOCK_NB)) {
         vgb_log(VGB_ERROR, "--jit-cache-dir %s: %s", dir,
                 errno == EWOULDBLOCK ? "another vgpu-backend uses it; VMs never share one" : strerror(errno));
-        status = BRK_EXIT_ERROR; /* the other one may be about to end */
+        status = BRK_EXIT_ERROR; /* the other broker may be about to exit */
     } else {
         return 0;
     }
@@ -83,10 +84,8 @@ static int open_kept(const char *dir)
     return status;
 }
 
-/*
- * Whoever takes over a worker chooses the code that it leaves in a shared cache. Programs of this host that use one
- * socket are one user's, as with ~/.nv; those of a VM are not.
- */
+/* An attacker who controls a worker chooses the code it leaves in a shared cache. Programs of this
+ * host that use the same socket belong to a single user, as with ~/.nv; those of a VM do not. */
 bool brk_cache_choose(struct brk_options *o)
 {
     if (o->jit_cache != BRK_CACHE_DEFAULT)
@@ -121,7 +120,7 @@ int brk_cache_start(void)
     l.owner = brk_give_to_workers(fd);
     if (kept_fd >= 0)
         brk_tree_copy(kept_fd, fd, &l);
-    /* Out of the way of the numbers that workers get. */
+    /* Above the descriptor numbers used in workers. */
     brk_opt.cache_fd = fcntl(fd, F_DUPFD_CLOEXEC, FD_MIN);
     close(fd);
     brk_cache_check();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A control group for the workers of this broker together: processes, memory and processors of all of them, whatever a worker
- * that was taken over does about the limits that it counts itself. Where the broker may make one: below its own
- * group when that was delegated to it, or below the one of --cgroup.
+ * Control group of all workers of this broker: bounds their processes, memory and processors, even
+ * if a compromised worker ignores the limits that it counts itself. Created where the broker is
+ * allowed to: below its own group if delegated, or below the group of --cgroup.
  */
 #define _GNU_SOURCE
 #include "workers.h"
@@ -19,11 +19,11 @@
 #include <unistd.h>
 
 #define MOUNT "/sys/fs/cgroup"
-#define PIDS_SPARE 256u /* beyond what the clients may have: spares, workers that are ending */
+#define PIDS_SPARE 256u /* processes beyond the clients' limits: spares, ending workers */
 
-static char group[600];   /* "": there is none */
-static char own[600];     /* where the broker has put itself, "": it has not */
-static char summary[160]; /* for the log and for doctor */
+static char group[600];   /* "": none */
+static char own[600];     /* group the broker moved itself to, "": none */
+static char summary[160]; /* text for the log and doctor */
 
 static bool put(const char *dir, const char *file, const char *text)
 {
@@ -49,7 +49,7 @@ static bool put_number(const char *dir, const char *file, uint64_t n)
     return put(dir, file, text);
 }
 
-/* "max" and the period that the kernel has by default; percent of one processor. */
+/* "max" with the kernel's default period; percent of a processor. */
 static bool put_cpu(uint64_t percent)
 {
     char text[48];
@@ -64,7 +64,7 @@ const char *brk_cgroup_make(const char *parent, const struct brk_cgroup_limits *
     const char *wrong = NULL;
 
     snprintf(group, sizeof(group), "%s/vgpu-workers.%ld", parent, (long)getpid());
-    /* What its parent does not pass on a group cannot limit. */
+    /* A group can only use controllers enabled by its parent. */
     snprintf(controllers, sizeof(controllers), "+pids%s%s", l->memory ? " +memory" : "",
              l->cpu || l->weight ? " +cpu" : "");
     if (!put(parent, "cgroup.subtree_control", controllers))
@@ -82,7 +82,7 @@ const char *brk_cgroup_make(const char *parent, const struct brk_cgroup_limits *
     return wrong;
 }
 
-/* The group that this process is in; false: not one of the unified hierarchy. */
+/* Group of this process; false: not in the unified hierarchy. */
 static bool own_group(char *path, size_t size)
 {
     FILE *f = fopen("/proc/self/cgroup", "re");
@@ -102,7 +102,7 @@ static bool own_group(char *path, size_t size)
     return found && !statfs(MOUNT, &fs) && fs.f_type == CGROUP2_SUPER_MAGIC;
 }
 
-/* systemd marks what a service may divide; nothing else of this host is ours to change unasked. */
+/* systemd marks groups delegated to a service; no other group of the host is changed unasked. */
 static bool delegated(const char *path)
 {
     char v[2];
@@ -111,7 +111,8 @@ static bool delegated(const char *path)
            getxattr(path, "trusted.delegate", v, sizeof(v)) == 1;
 }
 
-/* A group with processes of its own passes nothing on: the broker goes into one beside the workers'. */
+/* A group with processes cannot enable controllers for children: the broker moves to a sibling of
+ * the workers' group. */
 static const char *step_aside(const char *parent)
 {
     snprintf(own, sizeof(own), "%s/vgpu-broker.%ld", parent, (long)getpid());

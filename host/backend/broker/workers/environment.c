@@ -22,7 +22,7 @@ static bool meant_for_workers(const char *variable)
 
     if (!strncmp(variable, "CUDA_INJECTION", 14)) /* loads a library into every program */
         return false;
-    if (!strncmp(variable, "CUDA_CACHE_", 11)) /* a folder that others use too */
+    if (!strncmp(variable, "CUDA_CACHE_", 11)) /* a folder shared with other programs */
         return false;
     for (unsigned i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
         if (!strncmp(variable, prefixes[i], strlen(prefixes[i])))
@@ -55,7 +55,8 @@ static char *heap_settings(void)
 
 char **brk_worker_environment(void)
 {
-    /* A context made beside a running MPS daemon would be its client, whose fault ends all others. */
+    /* A context created beside a running MPS daemon would be a client of it, and a fault would end
+     * all other clients. */
     static char no_mps[] = "CUDA_MPS_PIPE_DIRECTORY=/nonexistent";
     static char no_cache[] = "CUDA_CACHE_DISABLE=1", cache[64], cache_size[64];
     size_t n = 0, count = 0;

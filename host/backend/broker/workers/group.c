@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Processes that a worker leaves behind. Its mapper is a child of the broker (CLONE_PARENT), of which the broker hears by
- * a message: a mapper whose worker ends before that, whose message is refused, or that a debugger held when it ended,
- * has no other owner. All of them are in their worker's process group, whose number no other process or group gets as
- * long as one of them has not been reaped.
+ * Processes left behind by a worker. Its mapper is a child of the broker (CLONE_PARENT), announced
+ * to the broker by a message. A mapper whose worker ends before that, whose message is refused, or
+ * that a debugger holds at its exit, has no other owner. All of them are in their worker's process
+ * group, whose number is not reused before all its processes are reaped.
  */
 #define _GNU_SOURCE
 #include "workers.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* Groups of which a child of the broker is left. */
+/* Groups with children of the broker left. */
 struct group {
     struct group *next;
     pid_t id;
@@ -21,7 +21,7 @@ struct group {
 static struct group *groups;
 static struct vgb_ratelimit limit;
 
-/* True: no child of the broker is left in it. */
+/* True if no child of the broker is left in it. */
 static bool group_reap(pid_t id)
 {
     siginfo_t si;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Messages to workers that could not be sent at once. A worker that does not read would make the
- * broker keep them for ever, so they are bounded: per worker, and for all together. Descriptors
- * too: messages about the same file share one duplicate.
+ * Queues of messages to workers. A worker that does not read would make the broker keep its
+ * messages indefinitely, so they are bounded, per worker and for all workers together. So are
+ * descriptors: messages about the same file share a duplicate.
  *
- * The kernel counts the descriptors in all sockets of a user and has no more sent (ETOOMANYREFS) when they are more than
- * RLIMIT_NOFILE. So that workers that do not read cannot take what others need, each has a share of half of it; one that
- * leaves descriptors unread is ended like one that does not answer (brk_pool_users.silent), and what does not go now waits.
+ * The kernel counts the descriptors in all sockets of a user and refuses further ones
+ * (ETOOMANYREFS) beyond RLIMIT_NOFILE. So that workers that do not read cannot exhaust that, each
+ * gets a share of half of it. A worker that leaves descriptors unread is ended like an unresponsive
+ * worker (brk_pool_users.silent), and messages that cannot be sent now wait.
  */
 #define _GNU_SOURCE
 #include "workers.h"
@@ -25,17 +26,17 @@
 
 #include "vgb_fd.h"
 
-#define OUT_MAX 4096u     /* messages of one worker: pages of 1 GiB one by one */
-#define OUT_ALL_MAX 8192u /* of all workers; a message has 2 KiB */
-#define OUT_FDS_MAX 32u   /* files of one worker: its table of memory, windows, doorbells */
-#define FLYING_MAX 64u    /* descriptors in the socket of one worker, where RLIMIT_NOFILE allows as many */
+#define OUT_MAX 4096u     /* messages of a worker: 1 GiB mapped page by page */
+#define OUT_ALL_MAX 8192u /* messages of all workers, of 2 KiB each */
+#define OUT_FDS_MAX 32u   /* files of a worker: memory table, windows, doorbells */
+#define FLYING_MAX 64u    /* descriptors in the socket of a worker, if RLIMIT_NOFILE allows */
 
 struct brk_out_fd {
     struct brk_out_fd *next;
     dev_t dev;
     ino_t ino;
     int fd, flags;
-    bool shared; /* a file of its own number: eventfds all have the same */
+    bool shared; /* its inode number identifies the file; eventfds share an inode */
     unsigned refs;
 };
 
@@ -55,7 +56,7 @@ bool brk_out_holds(const struct brk_proc *p)
     return p->flying || p->nout_fds;
 }
 
-/* How many descriptors the socket of one worker may hold. One message can always be sent. */
+/* Maximum number of descriptors in the socket of a worker; a single message is always allowed. */
 static unsigned most_flying(void)
 {
     const unsigned clients = brk_opt.max_clients ? brk_opt.max_clients : 1;
@@ -66,7 +67,8 @@ static unsigned most_flying(void)
     return r.rlim_cur / 2 / clients > VGB_MSG_FDS ? (unsigned)(r.rlim_cur / 2 / clients) : VGB_MSG_FDS;
 }
 
-/* A message takes more of the socket than its own bytes, so less than those means that one was read. */
+/* A message takes more socket memory than its own bytes, so a smaller amount means that a message
+ * was read. */
 void brk_out_look(struct brk_proc *p, uint64_t now_ns)
 {
     int bytes = 0;
@@ -80,7 +82,7 @@ void brk_out_look(struct brk_proc *p, uint64_t now_ns)
     p->unread = bytes <= 0 ? 0 : (unsigned)bytes;
 }
 
-/* Before descriptors wait for the worker where none did. */
+/* Called before the first descriptor waits for the worker. */
 static void begin_to_hold(struct brk_proc *p)
 {
     if (brk_out_holds(p))
@@ -126,11 +128,11 @@ static void put_fd(struct brk_proc *p, struct brk_out_fd *f)
         }
     }
     p->nout_fds--;
-    brk_foreign_close(f->fd); /* a client's file: all of its pages may go with it */
+    brk_foreign_close(f->fd); /* a client's file: may free all of its pages */
     free(f);
 }
 
-/* A duplicate of the descriptor, an earlier one of the same file if there is one. NULL: no more. */
+/* Duplicate of the descriptor, reusing one of the same file. NULL: limit reached. */
 static struct brk_out_fd *get_fd(struct brk_proc *p, int fd)
 {
     int flags = fcntl(fd, F_GETFL);
@@ -239,7 +241,7 @@ int brk_out_sent(struct brk_proc *p, int error)
     const bool waits = brk_out_waits(error), closed = error == -EPIPE || error == -ECONNRESET;
 
     p->out_later = waits && error != -EAGAIN;
-    if (closed) /* its end is on the way */
+    if (closed) /* its exit event is pending */
         brk_out_drop(p);
     brk_loop_change(&p->sock, EPOLLIN | (error == -EAGAIN ? EPOLLOUT : 0));
     return waits || closed ? 0 : error;

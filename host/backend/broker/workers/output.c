@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a worker writes to its standard output and error, on the broker's log, a line at a time. Each worker has a pipe
- * of its own: with one for all, a worker that was taken over could open it for reading through /proc/self/fd, take the
- * lines of the others, and put its own text into the middle of theirs.
+ * Copies a worker's standard output and error to the broker's log, line by line. Each worker has
+ * its own pipe: a compromised worker could open a shared pipe for reading through /proc/self/fd,
+ * steal lines of other workers, and insert text into them.
  */
 #define _GNU_SOURCE
 #include "workers.h"
@@ -14,7 +14,7 @@
 
 #include "vgb_fd.h"
 
-#define LAST_READS 64u /* of one that has ended: what a pipe holds, 64 KiB */
+#define LAST_READS 64u /* final reads of an ended worker: the pipe's 64 KiB */
 
 #define PROC_OF_OUTPUT(s) ((struct brk_proc *)((char *)(s)-offsetof(struct brk_proc, output)))
 
@@ -42,7 +42,7 @@ static void say(struct brk_proc *p, size_t length)
     vgb_log_foreign(brk_lines_of(&lines, brk_proc_lines(p)), "worker", slot, p->line);
 }
 
-/* False: nothing is there now, or never again. */
+/* False: no data now, or end of file. */
 static bool read_some(struct brk_proc *p)
 {
     ssize_t n = read(p->output.fd, p->line + p->line_size, sizeof(p->line) - 1 - p->line_size);
@@ -66,7 +66,8 @@ static void on_output(struct brk_source *s, uint32_t events)
 {
     struct brk_proc *p = PROC_OF_OUTPUT(s);
 
-    if (!read_some(p) && events & (EPOLLHUP | EPOLLERR)) /* it has closed its end: it may live on */
+    /* the worker closed its end, but may still run */
+    if (!read_some(p) && events & (EPOLLHUP | EPOLLERR))
         brk_output_close(p);
 }
 
@@ -74,7 +75,7 @@ int brk_output_open(struct brk_proc *p)
 {
     int ends[2];
 
-    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK)) /* workers do not wait for the broker */
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK)) /* workers must not block on the broker */
         return -1;
     p->output.fd = ends[0];
     p->output.ready = on_output;
@@ -93,7 +94,7 @@ void brk_output_close(struct brk_proc *p)
         return;
     while (reads-- && read_some(p))
         ;
-    if (p->line_size) { /* its last words, without an end of the line */
+    if (p->line_size) { /* a last line without newline */
         say(p, p->line_size);
         p->line_size = 0;
     }

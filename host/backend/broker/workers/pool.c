@@ -24,19 +24,19 @@
 #include "vgb_fd.h"
 
 #define RETRY_NS 1000000000u /* after a worker that did not become ready */
-#define REFILL_NS 30000000u  /* while spares are left: the client that took one starts up first */
-#define DRAIN_MAX 32u        /* messages of one worker at a time: others have their turn in between */
-#define LAST_WORDS_MAX 1024u /* of one that has ended: more than a socket holds */
+#define REFILL_NS 30000000u  /* while spares are left: lets the assigned worker start first */
+#define DRAIN_MAX 32u        /* messages of a worker per round */
+#define LAST_WORDS_MAX 1024u /* messages read from an ended worker: more than a socket holds */
 
 static const struct brk_pool_users *users; /* NULL until brk_pool_init() */
 static struct brk_proc *procs;
 static struct brk_lines lines; /* of each client */
 #define LIMIT(p) brk_lines_of(&lines, brk_proc_lines(p))
 static bool worked, broken;
-static uint64_t retry_at; /* not before this time is a worker started */
+static uint64_t retry_at; /* earliest time of the next start */
 static unsigned failures;
 static char sandbox[VGB_MSG_TEXT];
-static struct brk_bucket starts; /* of workers, whatever for */
+static struct brk_bucket starts; /* rate of worker starts */
 
 const char *brk_pool_sandbox(void)
 {
@@ -75,7 +75,7 @@ static void on_exit_event(struct brk_source *s, uint32_t events);
 #define PROC_OF_SOCK(s) ((struct brk_proc *)((char *)(s)-offsetof(struct brk_proc, sock)))
 #define PROC_OF_PID(s) ((struct brk_proc *)((char *)(s)-offsetof(struct brk_proc, pidfd)))
 
-/* Both ends of the worker are heard from, or it is of no use: nobody would see that it has ended. */
+/* Both must be watched; otherwise its exit would go unnoticed. */
 static bool watch(struct brk_proc *p)
 {
     if (brk_loop_add(&p->sock, EPOLLIN))
@@ -104,7 +104,7 @@ static bool start_one(void)
     }
     vgb_close(&pair[1]);
     vgb_close(&output);
-    if (!brk_cgroup_add(p->pid)) { /* before it hears of a guest */
+    if (!brk_cgroup_add(p->pid)) { /* before it serves a guest */
         vgb_log_limited(LIMIT(p), VGB_ERROR, "a worker cannot be put into the control group: %s",
                         strerror(errno));
         goto fail_started;
@@ -170,7 +170,7 @@ void brk_pool_rate_changed(void)
 bool brk_pool_init(const struct brk_pool_users *u)
 {
     users = u;
-    /* All clients may come at once, and again: faster than the rate it goes on after that only. */
+    /* All clients may start at once and once more; then the rate applies. */
     brk_pool_rate_changed();
     return start_one();
 }
@@ -221,7 +221,7 @@ static void on_ready(struct brk_proc *p, const struct vgb_msg *m)
     fill();
 }
 
-/* Said once, before the provider is loaded: until then the worker is what was started. */
+/* Accepted once, before the provider is loaded: until then the worker is trusted. */
 static void on_sandbox(struct brk_proc *p, const struct vgb_msg *m)
 {
     if (p->state != BRK_PROC_STARTING || p->layers_known) {
@@ -258,7 +258,7 @@ static void on_mapper_done(void *arg, uint32_t region, bool taken)
         users->mapper_done(p->client, region, taken);
 }
 
-/* One that has no mapper any more is of no use; and its memory is there until both have ended. */
+/* A worker without its mapper is useless, and its memory exists until both have ended. */
 static void on_mapper_gone(void *arg)
 {
     struct brk_proc *p = arg;
@@ -273,8 +273,8 @@ static void on_mapper_gone(void *arg)
 
 static const struct brk_warden_ops mapper_ops = {on_mapper_bad, on_mapper_done, on_mapper_gone};
 
-/* Before it has said what its sandbox is, the worker is what was started: the only time at which descriptors are taken
- * from it. */
+/* Before it reports its sandbox the worker is trusted: the only time at which its descriptors are
+ * accepted. */
 static bool may_bring_mapper(const struct brk_proc *p)
 {
     return p->state == BRK_PROC_STARTING && !p->layers_known && !p->warden;
@@ -294,7 +294,7 @@ static void on_mapper(struct brk_proc *p, const struct vgb_msg *m, const int *fd
     }
 }
 
-/* An honest worker says what has changed only. */
+/* An intact worker reports changes only. */
 static void on_busy(struct brk_proc *p, const struct vgb_msg *m)
 {
     if (p->state != BRK_PROC_ASSIGNED || m->status > 1 || p->busy == (m->status == 1)) {
@@ -307,13 +307,13 @@ static void on_busy(struct brk_proc *p, const struct vgb_msg *m)
         p->busy_until_ns = vgb_now_ns();
 }
 
-/* The worker may be hostile: an odd message ends it, and one that never stops does not keep the broker here. */
+/* The worker may be hostile: an invalid message ends it, and messages per round are bounded. */
 void brk_proc_drain(struct brk_proc *p, unsigned max)
 {
     struct vgb_msg m;
 
     while (max--) {
-        int fds[VGB_FD_MAX]; /* all that may come: the kernel would close them here, whatever that takes */
+        int fds[VGB_FD_MAX]; /* the maximum: the kernel would close the rest, and might block */
         unsigned nfds = VGB_FD_MAX;
         int r = vgb_msg_recv(p->sock.fd, &m, fds, &nfds, MSG_DONTWAIT);
 
@@ -372,7 +372,7 @@ static struct brk_proc *longest_queue(void)
     return longest;
 }
 
-/* A message that will never go is missing for the worker, which waits for it. */
+/* The worker would wait for a message that can never be sent. */
 static void sent(struct brk_proc *p, int error)
 {
     error = brk_out_sent(p, error);
@@ -440,7 +440,7 @@ static void on_exit_event(struct brk_source *s, uint32_t events)
     if (p->state != BRK_PROC_KILLED)
         brk_proc_drain(p, LAST_WORDS_MAX);
     memset(&si, 0, sizeof(si));
-    if (p->warden && !brk_warden_gone(p->warden)) { /* reaped when both have ended: on_mapper_gone() */
+    if (p->warden && !brk_warden_gone(p->warden)) { /* reaped by on_mapper_gone() */
         brk_loop_del(&p->pidfd);
         p->ended = true;
         if (p->state == BRK_PROC_STARTING &&
@@ -455,7 +455,7 @@ static void on_exit_event(struct brk_source *s, uint32_t events)
     if (waitid(P_PIDFD, (id_t)p->pidfd.fd, &si, WEXITED | WNOHANG)) {
         snprintf(text, sizeof(text), "the worker has ended: %s", strerror(errno));
     } else if (!si.si_pid) {
-        /* Ended, but a debugger holds it: the descriptor stays readable, so it is not waited on. */
+        /* Exited but held by a debugger: its pidfd stays readable, so it is not watched. */
         if (!p->held)
             brk_loop_del(&p->pidfd);
         p->held = true;
@@ -482,7 +482,7 @@ static void on_exit_event(struct brk_source *s, uint32_t events)
     if (p->warden)
         brk_warden_free(p->warden);
     brk_output_close(p);
-    brk_foreign_end(&p->sock.fd); /* what it has sent last may carry descriptors */
+    brk_foreign_end(&p->sock.fd); /* its last messages may carry descriptors */
     close(p->pidfd.fd);
     brk_out_drop(p);
     if (p->client)
@@ -510,7 +510,7 @@ struct brk_proc *brk_pool_take(struct brk_client *c)
         p->state = BRK_PROC_ASSIGNED;
         p->client = c;
         p->since_ns = vgb_now_ns();
-        /* Its replacement is started by the tick, after START was sent, or a little later. */
+        /* The tick starts its replacement, after START was sent or a little later. */
         if (spare_left() && retry_at < p->since_ns + REFILL_NS)
             retry_at = p->since_ns + REFILL_NS;
         return p;
@@ -520,7 +520,7 @@ struct brk_proc *brk_pool_take(struct brk_client *c)
     return NULL;
 }
 
-/* True when the worker hangs. *waits: something waits for it. */
+/* True if the worker is unresponsive. *waits: an answer is pending. */
 static bool silent(const struct brk_proc *p, uint64_t now, bool *waits)
 {
     *waits = p->state == BRK_PROC_STARTING;
@@ -529,7 +529,7 @@ static bool silent(const struct brk_proc *p, uint64_t now, bool *waits)
     return p->state == BRK_PROC_ASSIGNED && users->silent(p->client, p, now, waits);
 }
 
-/* The sources of workers that a debugger held: their end shows only when it is looked for. */
+/* Workers held by a debugger: their end is noticed only by checking. */
 static void look_at_held(void)
 {
     struct brk_proc *next;
@@ -559,7 +559,7 @@ int brk_pool_tick(void)
             vgb_log_limited(LIMIT(p), VGB_ERROR, "worker %d is silent: ended", (int)p->pid);
             brk_proc_kill(p);
         }
-        if (p->state == BRK_PROC_KILLED) /* and still there */
+        if (p->state == BRK_PROC_KILLED) /* and not reaped yet */
             waits = p->client ? users->unreaped(p->client, p, now) : p->held;
         if (waits || p->out_later)
             next = VGB_TICK_MS;
@@ -583,14 +583,14 @@ void brk_pool_fini(void)
 {
     uint64_t end = vgb_now_ns() + VGB_MS_TO_NS(VGB_EXIT_MS);
 
-    broken = true; /* no new ones */
+    broken = true; /* start no further workers */
     for (struct brk_proc *p = procs; p; p = p->next)
         brk_proc_kill(p);
     for (struct brk_proc *p = procs; p; p = p->next) {
         struct pollfd f = {.fd = p->pidfd.fd, .events = POLLIN};
         uint64_t now = vgb_now_ns();
 
-        /* One that does not end is the init process's later. */
+        /* A worker that does not exit is left to init. */
         if (poll(&f, 1, now < end ? (int)((end - now) / 1000000u) : 0) == 1)
             waitid(P_PIDFD, (id_t)p->pidfd.fd, NULL, WEXITED | WNOHANG);
         now = vgb_now_ns();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The folder that the workers of this broker see as /dev/shm, where their host lets them have a view of the files of
- * their own. NVIDIA's library keeps there what the processes of one VM share of an event; nobody else gets to see it. Its
- * size is the kernel's to enforce: a worker that was taken over writes there what it likes. It goes with the last
- * descriptor of it, whatever ends the broker.
+ * Folder mounted as /dev/shm in the workers of this broker, on hosts where they have their own view
+ * of the file system. NVIDIA's library keeps there the data of events shared by processes of a VM;
+ * it is visible to no other process. The kernel bounds its size, as a compromised worker may write
+ * anything. It vanishes with its last descriptor, however the broker ends.
  */
 #define _GNU_SOURCE
 #include "workers.h"
@@ -16,9 +16,9 @@
 
 #include "vgb_fd.h"
 
-#define BYTES (64u << 20) /* a page an event */
+#define BYTES (64u << 20) /* a page per event */
 #define ENTRIES 4096u
-#define FD_MIN 16 /* beyond the numbers that workers know */
+#define FD_MIN 16 /* above the descriptor numbers used in workers */
 
 /* --jit-cache-path shm: the folder for compiled code. */
 static void make_cache(int shm)

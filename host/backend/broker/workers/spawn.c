@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The command line, descriptors and signals that a worker process begins with, and how its end is seen. */
+/* Command line, descriptors and signals of a new worker process, and detection of its exit. */
 #define _GNU_SOURCE
 #include "workers.h"
 
@@ -21,7 +21,7 @@ bool brk_spawn_pair(int pair[2])
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
         return false;
-    /* Descriptor 3 must not be the pair's own end: dup2 onto itself would keep it close-on-exec. */
+    /* The pair's end must not be descriptor 3: dup2 onto itself would keep it close-on-exec. */
     if (pair[1] != 3)
         return true;
     moved = fcntl(pair[1], F_DUPFD_CLOEXEC, 10);
@@ -74,7 +74,8 @@ int brk_spawn(int sock, int output, pid_t *pid)
     posix_spawnattr_init(&at);
     posix_spawnattr_setsigmask(&at, &none);
     posix_spawnattr_setsigdefault(&at, &def);
-    /* A group of its own: what a terminal sends to a program and its broker is not for workers. */
+    /* A separate group, so that a terminal's signals to a program and its broker do not reach
+     * workers. */
     posix_spawnattr_setpgroup(&at, 0);
     posix_spawnattr_setflags(&at, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
     posix_spawn_file_actions_init(&fa);

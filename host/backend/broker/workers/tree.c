@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Trees of files that workers may have made, hostile ones too: never by paths, never through links, bounded. */
+/* Operations on file trees possibly created by hostile workers: never by path, never through links,
+ * bounded. */
 #define _GNU_SOURCE
 #include "workers.h"
 
@@ -13,10 +14,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define DEPTH_MAX 16 /* the library makes two levels */
+#define DEPTH_MAX 16 /* the library uses two levels */
 #define PASSES_MAX 1000
-#define BYTES_FEW (256u << 10) /* of a file that is removed at once */
-#define PART "vgpu.part"       /* a file that is not complete yet */
+#define BYTES_FEW (256u << 10) /* size of a file that is removed directly */
+#define PART "vgpu.part"       /* name of an incomplete file */
 
 static int open_folder(int at, const char *name)
 {
@@ -25,7 +26,7 @@ static int open_folder(int at, const char *name)
 
     if (fd >= 0 || errno != EACCES)
         return fd;
-    /* Made without rights for its owner. */
+    /* May have been created without rights for its owner. */
     fd = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return -1;
@@ -36,7 +37,7 @@ static int open_folder(int at, const char *name)
     return openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/* Its entries, without "." and ".."; closed with closedir(). Does not take over fd. */
+/* Opens a directory stream, to be closed with closedir(). Does not take over fd. */
 static DIR *entries_of(int fd)
 {
     int own = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -56,7 +57,9 @@ static struct dirent *next_entry(DIR *d)
     return e;
 }
 
-/* The pages of a large file, a third of a second for each GiB, go with its last descriptor: not here. */
+/*
+ * The last close of a large file frees its pages, a third of a second for each GiB: done elsewhere.
+ */
 static bool remove_file(int at, const char *name)
 {
     int fd = openat(at, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
@@ -71,8 +74,9 @@ static bool remove_file(int at, const char *name)
 }
 
 /*
- * Removes what is in a folder. Too deep a one is moved to the top, for the next pass. False: something is left.
- * left: entries to look at; whoever fills the folder meanwhile must not keep us here.
+ * Removes a folder's content. Folders nested too deep are moved to the top, for the next pass.
+ * False: something is left. left: entries to visit, bounded because the folder may be filled
+ * concurrently.
  */
 static bool empty(int top, int fd, unsigned depth, unsigned *left)
 {
@@ -160,7 +164,7 @@ static bool copy_file(struct copying *c, int from, int to, const char *name)
 
     if (in < 0 || fstat(in, &st) || !S_ISREG(st.st_mode))
         goto out;
-    /* By its length: a sparse file has more bytes than its file system. */
+    /* By its length: a sparse file may be larger than its file system. */
     if ((uint64_t)st.st_size > c->limits->bytes - c->bytes)
         goto out;
     c->bytes += (uint64_t)st.st_size;
@@ -204,7 +208,7 @@ static bool copy_subfolder(struct copying *c, int from, int to, const char *name
     return ok;
 }
 
-/* Removes what `from` does not have, then copies. */
+/* Removes entries missing in `from`, then copies. */
 static void copy_folder(struct copying *c, int from, int to, unsigned depth)
 {
     DIR *d = entries_of(to);

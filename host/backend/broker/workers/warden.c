@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The broker's side of a worker's mapper (worker/confine/mapper.c): it is told what to map, or to take away, asks for
- * each call of mmap(2), and is allowed exactly the calls that are expected, in their order. What it says is not
- * believed: taken away is what the kernel's list of mappings no longer has. One event handles a few questions, or a part
- * of that list, so that neither a long list of runs nor one of mappings keeps the others waiting.
+ * Broker side of a worker's mapper (worker/confine/mapper.c). The mapper is given jobs to map or
+ * unmap, asks for each call of mmap(2), and is allowed exactly the expected calls, in order. It is
+ * not trusted: a range counts as unmapped when the kernel's list of mappings no longer has it. An
+ * event handles a few requests, or a part of that list, so that neither a long list of runs nor of
+ * mappings delays other work.
  */
 #define _GNU_SOURCE
 #include "workers.h"
@@ -33,11 +34,11 @@
 #define SECCOMP_IOCTL_NOTIF_SET_FLAGS SECCOMP_IOW(4, __u64)
 #endif
 
-#define QUESTIONS_MAX 64u /* of one mapper at a time */
-#define AGAIN_MAX 16u     /* a call may be repeated so often: a signal has interrupted the question */
-#define FILES_MAX 256u    /* that one mapper is given while it lives */
-#define FILE_FIRST 3u     /* their first number there */
-#define READS_MAX 16u     /* of a list of mappings at once: a page each */
+#define QUESTIONS_MAX 64u /* requests of a mapper per event */
+#define AGAIN_MAX 16u     /* maximum repetitions of a call after an interrupting signal */
+#define FILES_MAX 256u    /* files given to a mapper over its life */
+#define FILE_FIRST 3u     /* their first descriptor number */
+#define READS_MAX 16u     /* reads of a list of mappings per event, a page each */
 #define STILL_MAPPED "guest memory that was taken away is still mapped"
 
 struct job {
@@ -46,16 +47,16 @@ struct job {
     bool take;
     uint64_t value, place;
     struct vgb_call *calls; /* own */
-    uint32_t n, asked;      /* asked: calls that it was allowed */
+    uint32_t n, asked;      /* asked: calls allowed so far */
     unsigned again;
 };
 
-/* A file in the mapper's table: never another one with the same number. */
+/* A file in the mapper's descriptor table; its number is never reused. */
 struct file {
     dev_t dev;
     ino_t ino;
     bool read_only;
-    int fd; /* to be put there when the mapper waits; -1: it is there */
+    int fd; /* to be installed when the mapper waits; -1: installed */
 };
 
 struct brk_warden {
@@ -65,13 +66,13 @@ struct brk_warden {
     pid_t pid;
     int maps;
     bool listens, gone, killed;
-    bool waits;  /* in its question what to do, ... */
-    uint64_t id; /* ... which has this number */
+    bool waits;  /* the mapper waits for work, ... */
+    uint64_t id; /* ... in the request with this id */
     struct job *jobs, **tail;
-    struct brk_look *look;  /* what the first job has taken away is being looked for */
-    struct brk_source more; /* always ready while it is */
+    struct brk_look *look;  /* verification of the first job's unmapping */
+    struct brk_source more; /* always ready while it runs */
     struct file files[FILES_MAX];
-    unsigned nfiles, nset; /* nset: that are there */
+    unsigned nfiles, nset; /* nset: installed files */
 };
 
 static struct vgb_ratelimit limit;
@@ -86,7 +87,7 @@ static void warden_bad(struct brk_warden *w, const char *why)
 
 /* ---- the mappings that the kernel has ---- */
 
-struct procmap_query { /* of Linux 6.11 */
+struct procmap_query { /* Linux 6.11 */
     uint64_t size, flags, addr, start, end, vma_flags, page_size, offset, inode;
     uint32_t major, minor, name_size, build_id_size;
     uint64_t name, build_id;
@@ -95,7 +96,7 @@ struct procmap_query { /* of Linux 6.11 */
 #define PROCMAP_COVERING_OR_NEXT 0x10u
 #define PROCMAP_FILE_BACKED 0x20u
 
-/* A line of maps: 1: a file is mapped there within the range; 0: not; -1: not a line that is understood. */
+/* Checks a line of maps. 1: a file is mapped within the range; 0: none; -1: malformed line. */
 static int maps_line(const char *line, uint64_t at, uint64_t end)
 {
     unsigned long long from, to, offset, inode;
@@ -170,7 +171,7 @@ int brk_warden_file(struct brk_warden *w, int fd, bool read_only)
                         (int)w->pid);
         return -1;
     }
-    /* Of a file that is open for writing a mapping can be made writable, whatever it was made with. */
+    /* A mapping of a file open for writing can be made writable later, whatever its protection. */
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     copy = read_only ? open(path, O_RDONLY | O_CLOEXEC) : fcntl(fd, F_DUPFD_CLOEXEC, 3);
     if (copy < 0) {
@@ -184,7 +185,7 @@ int brk_warden_file(struct brk_warden *w, int fd, bool read_only)
     return (int)(FILE_FIRST + w->nfiles++);
 }
 
-/* While the mapper waits in its question: it has no part in where they go. */
+/* Done while the mapper waits in its request, so that it cannot influence the numbers. */
 static bool files_put(struct brk_warden *w)
 {
     for (; w->nset < w->nfiles; w->nset++) {
@@ -208,7 +209,8 @@ static void job_free(struct job *j)
     free(j);
 }
 
-/* False: the question is no longer there: a signal has interrupted it, and it comes again; or its mapper has ended. */
+/* False: the request is gone, because a signal interrupted it (it will be repeated) or the mapper
+ * has ended. */
 static bool question_answer(struct brk_warden *w, uint64_t id, int64_t value, int error, uint32_t flags)
 {
     struct seccomp_notif_resp r = {.id = id, .val = value, .error = error, .flags = flags};
@@ -216,7 +218,7 @@ static bool question_answer(struct brk_warden *w, uint64_t id, int64_t value, in
     return !ioctl(w->listener.fd, SECCOMP_IOCTL_NOTIF_SEND, &r);
 }
 
-/* Begins the next job, if there is one and the mapper waits for it. */
+/* Begins the next job if the mapper waits for work. */
 static void job_begin(struct brk_warden *w)
 {
     struct job *j = w->jobs;
@@ -225,7 +227,7 @@ static void job_begin(struct brk_warden *w)
         return;
     w->waits = false;
     if (!files_put(w)) {
-        if (errno != ENOENT) /* else its question comes again */
+        if (errno != ENOENT) /* otherwise its request is repeated */
             warden_bad(w, "its mapper cannot be given the guest's memory");
         return;
     }
@@ -296,7 +298,7 @@ static void look_end(struct brk_warden *w)
     w->look = NULL;
 }
 
-/* A part of a list of 65,530 mappings, which takes a second as a whole: others have their turn in between. */
+/* Processes a part of a list of up to 65,530 mappings, which takes a second as a whole. */
 static void on_more(struct brk_source *s, uint32_t events)
 {
     struct brk_warden *w = WARDEN_OF(s, more);
@@ -329,13 +331,13 @@ static void look_begin(struct brk_warden *w, const struct job *j)
     w->look = look;
 }
 
-/* The mapper has come back from the first job. */
+/* The mapper has finished the first job. */
 static void job_end(struct brk_warden *w)
 {
     struct job *j = w->jobs;
     int have = 0;
 
-    if (!j->asked && j->again++ < AGAIN_MAX) /* not even the first call: it may not have heard */
+    if (!j->asked && j->again++ < AGAIN_MAX) /* without any call: it may have missed the job */
         return;
     if (j->take && j->asked != j->n) {
         job_done(w, "its mapper does not take the guest's memory away");
@@ -367,7 +369,8 @@ static void on_mmap(struct brk_warden *w, const struct seccomp_notif *q)
 {
     struct job *j = w->waits ? NULL : w->jobs;
     bool next = j && call_matches(j, j->asked, q);
-    /* The answer may have crossed a signal: it asks again, and the same call does the same. */
+    /* A signal may have interrupted the answer: the request is repeated, and the same call is
+     * idempotent. */
     bool again = j && !next && j->asked && call_matches(j, j->asked - 1, q) && j->again++ < AGAIN_MAX;
 
     if (!next && !again) {
@@ -378,13 +381,14 @@ static void on_mmap(struct brk_warden *w, const struct seccomp_notif *q)
     }
 }
 
-/* Answers one question. False: there is none now. */
+/* Answers a request. False: none pending. */
 static bool question_next(struct brk_warden *w)
 {
     struct pollfd f = {.fd = w->listener.fd, .events = POLLIN};
     struct seccomp_notif q;
 
-    /* A question whose process has ended since would be waited for: it is there, and nobody else takes it. */
+    /* The receive could block if the process ended since, but the request is pending and has no
+     * other reader. */
     if (poll(&f, 1, 0) != 1 || !(f.revents & POLLIN))
         return false;
     memset(&q, 0, sizeof(q));
@@ -414,7 +418,8 @@ static void on_question(struct brk_source *s, uint32_t events)
         for (unsigned i = 0; i < QUESTIONS_MAX && !w->killed && question_next(w); i++)
             ;
     }
-    if (w->killed || events & (EPOLLHUP | EPOLLERR)) { /* its end comes by the other one */
+    /* its exit is reported by the other source */
+    if (w->killed || events & (EPOLLHUP | EPOLLERR)) {
         if (w->listens)
             brk_loop_del(&w->listener);
         w->listens = false;
@@ -428,14 +433,14 @@ static void on_mapper_exit(struct brk_source *s, uint32_t events)
     struct brk_warden *w = WARDEN_OF(s, pidfd);
 
     (void)events;
-    /* It has given the memory back, whether a debugger lets it be reaped or not. */
+    /* Its memory is released, even if a debugger delays reaping. */
     waitid(P_PIDFD, (id_t)w->pidfd.fd, NULL, WEXITED | WNOHANG);
     brk_loop_del(&w->pidfd);
     w->gone = true;
     w->ops->gone(w->arg); /* which may free it */
 }
 
-/* Are these what only a mapper sends? */
+/* Checks that these are a mapper's descriptors. */
 static bool descriptors_fit(const int *fds, int pidfd)
 {
     char path[40], target[64];
@@ -448,7 +453,8 @@ static bool descriptors_fit(const int *fds, int pidfd)
     target[n > 0 ? n : 0] = '\0';
     return !strcmp(target, "anon_inode:seccomp notify") && !fstatfs(fds[1], &fs) &&
            fs.f_type == PROC_SUPER_MAGIC &&
-           !waitid(P_PIDFD, (id_t)pidfd, &si, WEXITED | WNOHANG | WNOWAIT); /* a child of ours */
+           /* a child of this process */
+           !waitid(P_PIDFD, (id_t)pidfd, &si, WEXITED | WNOHANG | WNOWAIT);
 }
 
 static bool warden_watch(struct brk_warden *w)
@@ -479,7 +485,7 @@ struct brk_warden *brk_warden_new(const struct brk_warden_ops *ops, void *arg, p
                              .pid = pid,
                              .maps = fds[1]};
     w->tail = &w->jobs;
-    /* It runs where it is asked: a run takes a third of the time. */
+    /* Runs the mapper on the answering processor, which takes a third of the time per run. */
     ioctl(w->listener.fd, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP);
     if (!warden_watch(w)) {
         syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The handlers of the driver API, by area: context/, code/, memory/ and what lies beside this file. Their
- * prototypes are generated (vgp_worker.h); here is what the areas use of each other, and the filters.
+ * Handlers of the driver API, by area: context/, code/, memory/ and this folder. Their prototypes
+ * are generated (vgp_worker.h); this header has the functions shared between areas, and the
+ * filters.
  */
 #ifndef WRK_CALLS_H
 #define WRK_CALLS_H
@@ -11,82 +12,83 @@
 
 /* ---- the filters of this floor ---- */
 
-/* Counts device memory in front of the provider's allocating functions, also without a limit: NVML shows
- * what a client uses. */
+/* Counts device memory in front of the provider's allocation functions, even without a limit: NVML
+ * shows each client's usage. */
 void wrk_memory_filter(struct wrk_worker *w, struct vgp_provider *table, const struct vgp_provider *below);
-/* Keeps the bookkeeping of interprocess handles in front of the calls that end what they stand for. */
+/* Bookkeeping of interprocess handles in front of the calls that end the shared objects. */
 void wrk_ipc_filter(struct wrk_worker *w, struct vgp_provider *table, const struct vgp_provider *below);
-/* The same for pools that processes share. */
+/* The same for pools shared between processes. */
 void wrk_pool_filter(struct wrk_worker *w, struct vgp_provider *table, const struct vgp_provider *below);
 
 /* ---- context/ ---- */
 
-/* The primary context of a device as the guest names it, while it is retained; 0: it is not. */
+/* Guest handle of a device's primary context while retained; 0: not retained. */
 uint64_t wrk_primary(int device, CUcontext *ctx);
 /*
- * The green contexts of a primary context that is about to end: the client's no more from here on. What the provider has
- * of them, which ends on the waiter that ends the primary context: _end() before that, _gone() after it. To be freed;
- * NULL: there are none, or no memory.
+ * Green contexts of a primary context that is about to end. _leave() removes them from the client;
+ * the rest ends on the waiter that ends the primary context: _end() before that, _gone() after it.
+ * To be freed; NULL: none, or no memory.
  */
 struct wrk_greens_left;
 struct wrk_greens_left *wrk_greens_leave(struct wrk_worker *w, uint64_t base);
 void wrk_greens_end(const struct wrk_greens_left *left);
 void wrk_greens_gone(const struct wrk_greens_left *left);
-/* The streams, events, modules, ... of a context that ends; context handle. */
+/* Drops streams, events, modules etc. of a context that ends; `context`: its handle. */
 void wrk_drop_owned(struct wrk_worker *w, uint64_t context);
 
 /* ---- memory/ ---- */
 
-/* A call may have taken memory that no call names: the next look is a fresh one. */
+/* A call may have used memory that is not accounted by calls: the next usage query must not be
+ * cached. */
 void wrk_provider_took(void);
-/* What the context had opened or given out is gone. */
+/* Drops IPC state of an ended context, both opened and exported. */
 void wrk_ipc_context_gone(struct wrk_worker *w, CUcontext ctx);
-/* A pool has been made that can be exported; without memory for that it cannot. */
+/* Notes a new exportable pool; if out of memory it cannot be exported. */
 void wrk_share_note_pool(CUmemoryPool pool);
 
 /* ---- nvml.c ---- */
 
-/* What the host's NVML says that this process has of all devices; 0: nothing. */
+/* Memory of this process on all devices according to the host's NVML, bytes; 0: unknown. */
 uint64_t wrk_nvml_own_memory(void);
 
 /* ---- code/ ---- */
 
-/* The context ends: the provider does not know the numbers of its texture objects any more. */
+/* Drops the texture objects of a context that ends. */
 void wrk_textures_end(uint64_t context);
-/* The link states of a context that ends, which is current. */
+/* Ends the link states of a context that is about to end and is current. */
 void wrk_links_end(struct wrk_worker *w, uint64_t context);
 
-/* Launch attributes from the wire; NOT_SUPPORTED for those that are not plain data. */
-#define WRK_LAUNCH_ATTRIBUTES_MAX 33u /* 32 on the wire and one that a flag stands for */
+/* Decodes launch attributes; NOT_SUPPORTED for attributes that are not plain data. */
+#define WRK_LAUNCH_ATTRIBUTES_MAX 33u /* 32 on the wire, plus one encoded as a flag */
 CUresult wrk_launch_attributes(struct wrk_call *c, CUlaunchAttribute *attrs, const uint32_t *ids, uint32_t n,
                                const void *values, uint32_t value_bytes);
 
-/* JIT options as the provider takes them, with room for the two logs. */
+/* JIT options in the provider's form, with room for the two logs. */
 #define WRK_JIT_OPTIONS 32u
 struct wrk_jit {
     unsigned n;
     CUjit_option options[WRK_JIT_OPTIONS + 4];
     void *values[WRK_JIT_OPTIONS + 4];
 };
-/* Takes options over that are plain numbers; INVALID_VALUE for others. */
+/* Copies options with plain numeric values; INVALID_VALUE for all else. */
 CUresult wrk_jit_options(struct wrk_call *c, struct wrk_jit *j, const uint32_t *ids, uint32_t n,
                          const uint64_t *values, uint32_t nvalues);
-/* Adds a log buffer, which must live as long as the provider may write it. */
+/* Adds a log buffer, which must stay valid as long as the provider may write to it. */
 void wrk_jit_log(struct wrk_jit *j, bool error, char *buffer, uint32_t size);
 
-/* Checks an image from the wire and puts room behind it; *copy is the caller's to
- * free. INVALID_IMAGE, with a detail for the trace, when it claims more than was sent. */
+/* Checks an image from the wire and adds padding behind it; *copy is to be freed by the caller.
+ * INVALID_IMAGE, with a detail for the trace, if it claims more bytes than were sent. */
 CUresult wrk_image_take(struct wrk_call *c, const void **image, uint64_t size, bool is_blob, void **copy);
 
 /* ---- context/watch.c: events and streams that the guest has asked for; dispatcher ---- */
 
-/* How many there are that were not complete when they were looked at last. */
+/* Number of watches not complete at the last poll. */
 extern unsigned wrk_watches;
-/* When that was. */
+/* Time of the last poll. */
 extern uint64_t wrk_watched_ns;
-/* Looks at them, and tells the guest of those that are complete. True while some are left. */
+/* Polls watches and tells the guest of complete ones. True while any are left. */
 bool wrk_watches_poll(struct wrk_worker *w, uint64_t now);
-/* Before sleeping: the guest has to ask again for what is left. */
+/* Before the dispatcher sleeps: ends all watches; the guest has to ask again. */
 void wrk_watches_end(struct wrk_worker *w);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls of the provider that wait for work of the device or take long for another reason, and return
- * nothing but a result. They run on waiter threads: on the dispatcher they would hold up every thread of
- * the client, and the broker's questions.
+ * Provider calls that wait for device work or take long otherwise, and return only a result. They
+ * run on waiter threads: on the dispatcher they would block all threads of the client and the
+ * broker's requests.
  */
 #include "calls.h"
 
@@ -39,7 +39,7 @@ static CUresult land_pool(struct wrk_worker *w, struct wrk_wait *wait, CUresult 
     return r == CUDA_SUCCESS ? wrk_provider.cuMemPoolDestroy((CUmemoryPool)(uintptr_t)wait->arg[0]) : r;
 }
 
-/* After the trims of it that are under way. */
+/* After trims of it in progress. */
 CUresult wrk_do_cuMemPoolDestroy(struct wrk_call *c, const struct vgp_args_cuMemPoolDestroy *a)
 {
     struct wrk_wait *wait;
@@ -61,16 +61,18 @@ CUresult wrk_do_cuMemPoolDestroy(struct wrk_call *c, const struct vgp_args_cuMem
 
 /* ---- limits ---- */
 
-#define LIMIT_BYTES_MAX (UINT64_C(1) << 46) /* more than any device has: refused without a quota, too */
+/* beyond any device's memory: refused even without a quota */
+#define LIMIT_BYTES_MAX (UINT64_C(1) << 46)
 
-/* What a limit takes of device memory when the provider keeps it there; the value is in bytes. Memory
- * of threads (the stack) is reserved for as many as the device can hold at once. */
+/* What a limit takes of device memory when the provider keeps it there; the value is in bytes.
+ * Memory of threads (the stack) is reserved for as many as the device can hold at once. */
 static uint64_t limit_bytes(CUlimit limit, uint64_t value)
 {
     int processors = 0, threads = 0;
     CUdevice d = 0;
 
-    if (wrk_capabilities.private_memory) /* what its limits take is in what it says that it holds */
+    /* memory of its limits is included in its reported use */
+    if (wrk_capabilities.private_memory)
         return 0;
     switch (limit) {
     case CU_LIMIT_MALLOC_HEAP_SIZE:
@@ -90,13 +92,13 @@ static uint64_t limit_bytes(CUlimit limit, uint64_t value)
     }
 }
 
-/* A limit's memory is remembered under an address that no device has. */
+/* A limit's memory is recorded under an address that no device uses. */
 static uint64_t limit_key(CUcontext ctx, CUlimit limit)
 {
     return UINT64_C(1) << 63 | (uint64_t)limit << 56 | ((uintptr_t)ctx & ((UINT64_C(1) << 56) - 1));
 }
 
-/* Counts `bytes` for the limit instead of what it had; false: over the quota. */
+/* Changes the charge of the limit to `bytes`; false: over the quota. */
 static bool count_limit(struct wrk_worker *w, CUcontext ctx, CUlimit limit, uint64_t bytes,
                         struct wrk_alloc *had)
 {
@@ -127,7 +129,8 @@ static CUresult land_limit(struct wrk_worker *w, struct wrk_wait *wait, CUresult
     struct wrk_alloc had;
 
     wrk_provider_took();
-    if (r != CUDA_SUCCESS && !wait->context_gone) /* back to what it was, which was covered before */
+    /* back to the old value, which was covered before */
+    if (r != CUDA_SUCCESS && !wait->context_gone)
         count_limit(w, (CUcontext)(uintptr_t)wait->arg[3], (CUlimit)wait->arg[0], wait->arg[2], &had);
     return r;
 }
@@ -141,7 +144,8 @@ CUresult wrk_do_cuCtxSetLimit(struct wrk_call *c, const struct vgp_args_cuCtxSet
 
     if (!wrk_provider.cuCtxSetLimit)
         return wrk_missing(c, "cuCtxSetLimit");
-    if (a->limit >= CU_LIMIT_MAX) /* of a newer driver, or of none: takes no memory that we know of */
+    /* of a newer driver, or of none: takes no memory that we know of */
+    if (a->limit >= CU_LIMIT_MAX)
         return wrk_provider.cuCtxSetLimit(limit, a->value);
     wait = wrk_wait_long(c, finish_limit, land_limit);
     if (!wait)

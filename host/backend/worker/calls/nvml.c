@@ -38,7 +38,7 @@ struct host_pci { /* nvmlPciInfo_t */
 
 static struct {
     bool tried;
-    void *dl; /* NULL: no NVML on this host, or none that starts */
+    void *dl; /* NULL: no usable NVML on this host */
     void *devices[HOST_DEVICES_MAX];
 } host;
 
@@ -63,7 +63,7 @@ static void load_host(void)
     host.tried = true;
     if (!wrk_capabilities.host_nvml)
         return;
-    /* A provider that stands in for a driver may stand in for its NVML. */
+    /* A test provider that replaces a driver may also replace its NVML. */
     init = (int (*)(void))(uintptr_t)dlsym(wrk_capabilities.library, "nvmlInit_v2");
     bool stand_in = init && init() == NVML_SUCCESS;
     host.dl = stand_in ? wrk_capabilities.library : wrk_provider_sibling("libnvidia-ml.so.1");
@@ -106,7 +106,7 @@ static uint32_t text_from_host(const char *name, char *to, size_t room)
 CUresult wrk_do_vgpNvmlInfo(struct wrk_call *c, struct vgp_ret_vgpNvmlInfo *r, struct vgp_outs_vgpNvmlInfo *o)
 {
     load_host();
-    /* Without NVML the count of what our clients use says nothing about one of several devices. */
+    /* Without NVML the clients' total usage cannot be attributed to one of several devices. */
     if (c->w->quota.limit || (!host.dl && wrk_capabilities.device_count == 1))
         r->flags = VGP_NVML_MEMORY;
     else if (host.dl)
@@ -120,7 +120,7 @@ CUresult wrk_do_vgpNvmlInfo(struct wrk_call *c, struct vgp_ret_vgpNvmlInfo *r, s
     return CUDA_SUCCESS;
 }
 
-/* The processes of a device; how many. */
+/* Fills in the processes of a device; returns their number. */
 static unsigned host_processes(void *device, struct host_process list[HOST_PROCESSES_MAX])
 {
     int (*get)(void *, unsigned *, struct host_process *);
@@ -150,7 +150,7 @@ uint64_t wrk_nvml_own_memory(void)
     return sum;
 }
 
-/* Replaces what we have counted by what the driver knows about our workers. */
+/* Replaces the counted values by the driver's values for the workers. */
 static void host_process_memory(void *device, struct vgb_msg *m)
 {
     struct host_process list[HOST_PROCESSES_MAX];
@@ -281,7 +281,7 @@ static int ask_host(void *device, uint32_t what, uint32_t argument, struct vgp_r
     case FORM_U:
         status = fn.u(device, &u[0]);
         break;
-    case FORM_UU: /* the utilisation comes as one structure of two numbers */
+    case FORM_UU: /* the utilisation is a structure of two numbers */
         status = what == VGP_NVML_UTILIZATION ? fn.pair(device, u) : fn.uu(device, &u[0], &u[1]);
         break;
     case FORM_UA:

@@ -78,5 +78,5 @@ CUresult wrk_do_vgpBlobAppend(struct wrk_call *c, const struct vgp_args_vgpBlobA
 
     if (r == CUDA_ERROR_INVALID_VALUE)
         return wrk_malformed(c, "blob %u: sizes do not add up", a->blobId);
-    return CUDA_SUCCESS; /* no memory: the call that uses the blob says so */
+    return CUDA_SUCCESS; /* no memory: reported by the call that uses the blob */
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Who a worker is: a user id of its VM when the broker is root, namespaces of its own where the host
- * allows them, no capabilities. The process has one thread as long as this runs.
- */
+/* Identity of a worker: a user id per VM if the broker is root, its own namespaces where the host
+ * allows them, no capabilities. Runs while the process is single-threaded. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +23,7 @@
 #include "vgb_log.h"
 #include "vgb_msg.h"
 
-#define NUMBERED_MAX 1000 /* files that VGPU_SOFT_PROFILE may have made */
+#define NUMBERED_MAX 1000 /* maximum number of files from VGPU_SOFT_PROFILE */
 
 void wrk_layer_add(struct wrk_sandbox *s, const char *fmt, ...)
 {
@@ -43,7 +41,7 @@ void wrk_layer_add(struct wrk_sandbox *s, const char *fmt, ...)
 
 static void drop_bounding_set(void)
 {
-    /* Kernels may have more capabilities than the headers that this was built with. */
+    /* The kernel may have more capabilities than the headers used for the build. */
     for (unsigned long cap = 0; cap < 64; cap++)
         prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
 }
@@ -67,13 +65,13 @@ int wrk_confine_rights(struct wrk_sandbox *s, char *err, size_t err_size)
         return -1;
     }
     wrk_layer_add(s, "no new privileges");
-    /* Without this its siblings could open its memory, and a crash could write a core file. */
+    /* Otherwise sibling workers could open its memory, and a crash could write a core file. */
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) || prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) != 0) {
         snprintf(err, err_size, "the process stays dumpable: %s", strerror(errno));
         return -1;
     }
     wrk_layer_add(s, "not dumpable");
-    /* A change of the user forgets it. */
+    /* Reset by a change of user. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     return 0;
 }
@@ -101,7 +99,7 @@ static void keep_open(const char *variable, int flags, bool numbered, uid_t uid)
             break;
     }
     if (fd < 0)
-        return; /* the provider says why */
+        return; /* the provider reports the reason */
     if (uid != geteuid() && fchown(fd, uid, (gid_t)uid))
         vgb_log(VGB_DEBUG, "%s: %s", path, strerror(errno));
     snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
@@ -121,7 +119,7 @@ static void keep_files(struct wrk_sandbox *s, uid_t uid)
         snprintf(s->own_path, sizeof(s->own_path), "/proc/self/fd/%d", fd);
 }
 
-/* The provider's path, if it can still be opened there, else the file that was opened before. */
+/* The provider's path if it can still be opened, else the file opened before. */
 static void find_provider(struct wrk_sandbox *s)
 {
     int fd;
@@ -153,14 +151,14 @@ static bool write_file(const char *path, const char *text)
     return ok;
 }
 
-/* A user namespace in which this user is the only one. */
+/* Enters a user namespace that maps this user only. */
 static bool own_user_namespace(void)
 {
     char uid[64], gid[64];
 
     snprintf(uid, sizeof(uid), "%u %u 1", geteuid(), geteuid());
     snprintf(gid, sizeof(gid), "%u %u 1", getegid(), getegid());
-    /* After a change of the user the files under /proc/self are root's, unless: */
+    /* After a change of user the files under /proc/self belong to root, unless: */
     prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
     if (unshare(CLONE_NEWUSER))
         return false;
@@ -173,7 +171,7 @@ static const struct {
     const char *name;
 } kinds[] = {{CLONE_NEWNS, "mount"}, {CLONE_NEWNET, "network"}, {CLONE_NEWIPC, "ipc"}, {CLONE_NEWUTS, "uts"}};
 
-/* Takes those that it has not got yet; the set of those it has. */
+/* Enters the namespaces not entered yet; returns the set entered. */
 static int own_namespaces(int have)
 {
     for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
@@ -186,7 +184,7 @@ static int own_namespaces(int have)
 /* ---- the private view of the files ---- */
 
 #define VIEW_MAX 128
-#define VIEW_AT "/tmp" /* where it is put together; what is there is not seen any more */
+#define VIEW_AT "/tmp" /* where the view is assembled, hiding the previous content */
 
 struct view {
     unsigned n;
@@ -203,7 +201,9 @@ static void collect(void *arg, const char *path, enum wrk_access access)
     struct stat st;
     int fd;
 
-    /* /proc comes as a whole: what it shows of others is limited by Landlock and by the user. */
+    /*
+     * /proc is mounted whole: access to other processes is limited by Landlock and by the user id.
+     */
     if (v->n == VIEW_MAX || strlen(path) >= sizeof(v->list[0].path) || !strncmp(path, "/proc/", 6) ||
         !strcmp(path, "/dev/shm")) /* make_shm() */
         return;
@@ -217,7 +217,7 @@ static void collect(void *arg, const char *path, enum wrk_access access)
     v->n++;
 }
 
-/* Something at this path of the view to mount on. */
+/* Creates a mount point at this path of the view. */
 static bool make_place(const char *path, bool folder)
 {
     char at[600];
@@ -245,7 +245,7 @@ struct attr { /* struct mount_attr of Linux 5.12 */
 #define SYS_MOUNT_SETATTR 442
 #define WITH_ALL_BELOW 0x8000 /* AT_RECURSIVE */
 
-/* Read-only, no set-user-id programs; `below`: what is mounted inside as well. */
+/* Makes it read-only, without set-user-id programs; `below`: including mounts inside. */
 static bool make_read_only(const char *path, unsigned below)
 {
     struct attr a = {.set = ATTR_RDONLY | ATTR_NOSUID};
@@ -256,7 +256,7 @@ static bool make_read_only(const char *path, unsigned below)
         return true;
     if (errno != ENOSYS || statvfs(path, &st))
         return false;
-    /* Before Linux 5.12: this mount alone, and what it has already must be said again. */
+    /* Before Linux 5.12: this mount only, and its present flags must be repeated. */
     flags |= (st.f_flag & ST_NODEV ? MS_NODEV : 0) | (st.f_flag & ST_NOEXEC ? MS_NOEXEC : 0) |
              (st.f_flag & ST_NOATIME ? MS_NOATIME : 0) | (st.f_flag & ST_RELATIME ? MS_RELATIME : 0) |
              (st.f_flag & ST_NODIRATIME ? MS_NODIRATIME : 0);
@@ -270,20 +270,22 @@ static bool mount_one(const struct view *v, unsigned i)
 
     snprintf(from, sizeof(from), "/proc/self/fd/%d", v->list[i].fd);
     snprintf(to, sizeof(to), VIEW_AT "%s", v->list[i].path);
-    /* Inside of a folder that is mounted there already it is there too: nothing is made in those. */
+    /*
+     * Inside of a folder that is mounted there already it is there too: nothing is made in those.
+     */
     if (!v->list[i].writable && !stat(to, &st))
         return true;
     return make_place(to, v->list[i].folder) && !mount(from, to, NULL, MS_BIND | MS_REC, NULL) &&
            (v->list[i].writable || make_read_only(to, WITH_ALL_BELOW));
 }
 
-/* /dev/shm is a link to a descriptor: what it is open for is mounted nowhere, and cannot be. */
+/* /dev/shm is a link to a descriptor whose file system is mounted nowhere and cannot be mounted. */
 static bool make_shm(const struct wrk_sandbox *s)
 {
     return !s->has_shm || (make_place(VIEW_AT "/dev", true) && !symlink(s->shm, VIEW_AT "/dev/shm"));
 }
 
-/* The root becomes a small file system with those paths alone that a worker may use. */
+/* Replaces the root by a small file system with only the paths a worker may use. */
 static bool own_root(const struct wrk_sandbox *s)
 {
     struct view *v = calloc(1, sizeof(*v));
@@ -334,7 +336,7 @@ bool wrk_confine(struct wrk_sandbox *s)
         have = own_namespaces(0);
         if (have & CLONE_NEWNS)
             view = own_files(s);
-        drop_bounding_set(); /* while that is allowed */
+        drop_bounding_set(); /* while still permitted */
         user = become(ids[0]) || become(ids[1]);
     } else {
         keep_files(s, geteuid());

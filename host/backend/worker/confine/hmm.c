@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A GPU that reads and writes all memory of the process (HMM, ATS) would give kernels of the guest
- * the worker itself: its code, its stack, the handles of others. NVIDIA's driver can leave it out for
- * one process, if that is asked for when nvidia-uvm is opened, which libcuda does not do.
+ * A GPU that can access all memory of the process (HMM, ATS) would give kernels of the guest access
+ * to the worker itself: its code, its stack, other objects' handles. NVIDIA's driver can disable it
+ * for a process if requested when nvidia-uvm is opened, which libcuda does not do.
  */
 #define _GNU_SOURCE
 #include <stdarg.h>
@@ -24,7 +24,7 @@ struct uvm_initialize {
 
 static bool allowed;
 
-/* libcuda's calls come here: this program exports the name, which hides the C library's. */
+/* Interposes the C library's function for libcuda, as this program exports the name. */
 int ioctl(int fd, unsigned long request, ...)
 {
     struct uvm_initialize *init;
@@ -43,7 +43,8 @@ int ioctl(int fd, unsigned long request, ...)
         init->flags = flags;
         if (!r && !init->status)
             return 0;
-        /* This driver does not take it: as libcuda wants; wrk_hmm_check() sees what comes of it. */
+        /* Not supported by this driver: continue as libcuda requested; wrk_hmm_check() checks the
+         * result. */
     }
     return (int)syscall(SYS_ioctl, fd, request, arg);
 }

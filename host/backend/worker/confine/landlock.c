@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which files a worker may use, and Landlock, which limits it to them. */
+/* Files that a worker may use, and their enforcement by Landlock. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <limits.h>
@@ -13,7 +13,7 @@
 
 #include "confine.h"
 
-/* Of later kernels than the headers that this may be built with. */
+/* From kernels newer than the headers possibly used for the build. */
 #define FS_REFER (1ull << 13)     /* version 2 */
 #define FS_TRUNCATE (1ull << 14)  /* version 3 */
 #define NET_TCP 3ull              /* version 4: bind, connect */
@@ -32,7 +32,7 @@ struct ruleset_attr {
      LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR | FS_REFER | FS_TRUNCATE)
 #define ON_A_FILE (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | FS_TRUNCATE | FS_IOCTL_DEV)
 
-/* The folder of a library that is named by a path, also behind its links. */
+/* Folder of a library named by a path, with links resolved too. */
 static void folders_of(const char *lib, void (*fn)(void *, const char *, enum wrk_access), void *arg)
 {
     char path[PATH_MAX], real[PATH_MAX];
@@ -49,7 +49,7 @@ static void folders_of(const char *lib, void (*fn)(void *, const char *, enum wr
         fn(arg, path, WRK_READ);
 }
 
-/* Each folder of LD_LIBRARY_PATH; a library found by its name alone may be in one of them. */
+/* Folders of LD_LIBRARY_PATH, which may contain a library found by name. */
 static void folders_of_loader(void (*fn)(void *, const char *, enum wrk_access), void *arg)
 {
     const char *list = getenv("LD_LIBRARY_PATH");
@@ -130,7 +130,7 @@ static void add_path(void *arg, const char *path, enum wrk_access access)
     add(arg, path, rights[access]);
 }
 
-/* Files that were opened for the provider, which opens them again by their number. */
+/* Files opened for the provider, which reopens them by descriptor number. */
 static void add_open_files(const struct rules *r)
 {
     char path[32];

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The mapper: maps the guest's memory into this process, and takes it away, in the broker's sight. It shares this
- * process's memory, so what it maps is here; it does not share its descriptors, so the guest's RAM, which the broker
- * puts into its table, cannot be reached from here. Two calls are left to it, and the broker is asked about each one
- * (seccomp's user notification): getppid(), which waits for work and returns the address of a struct vgb_job, and
- * mmap(). All arguments are numbers and the kernel goes on with those that the broker has seen. Code and data of the
- * mapper lie in memory that a worker which was taken over can write: it can have the mapper ask for something else,
- * which the broker refuses.
- *
- * It has the thread-local memory of this process's first thread, so it uses nothing of the C library.
+ * The mapper: maps and unmaps guest memory in this process, supervised by the broker. It shares
+ * this process's memory, so its mappings appear here, but not its descriptors, so the guest's RAM,
+ * which the broker installs in its table, cannot be reached from here. Two system calls are left to
+ * it, and the broker decides on each (seccomp user notification): getppid(), which waits for work
+ * and returns the address of a struct vgb_job, and mmap(). All arguments are numbers, and the
+ * kernel continues with those checked by the broker. Code and data of the mapper are in memory that
+ * a compromised worker can write: it can have the mapper request other calls, which the broker
+ * refuses.
  */
 #define _GNU_SOURCE
 #include "confine.h"
@@ -62,12 +61,12 @@ static inline long call(long n, long a, long b, long c, long d, long e, long f)
 #define IF(v, t, f) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, v, t, f)
 #define END(v) BPF_STMT(BPF_RET | BPF_K, v)
 
-/* The broker is asked about these two; all else is as it was. */
+/* The broker decides on these two calls; all others are unaffected. */
 static struct sock_filter asks[] = {
     LOAD(arch),         IF(AUDIT_ARCH_X86_64, 1, 0), END(SECCOMP_RET_KILL_PROCESS), LOAD(nr),
     IF(SYS_mmap, 1, 0), IF(SYS_getppid, 0, 1),       END(SECCOMP_RET_USER_NOTIF),   END(SECCOMP_RET_ALLOW),
 };
-/* The second one: nothing else is left but the end. */
+/* The second filter: nothing else is left but exit. */
 static struct sock_filter leaves[] = {
     LOAD(nr),
     IF(SYS_mmap, 3, 0),
@@ -76,14 +75,14 @@ static struct sock_filter leaves[] = {
     END(SECCOMP_RET_KILL_PROCESS),
     END(SECCOMP_RET_ALLOW),
 };
-/* To find out whether this process could have one. */
+/* Used to test whether this process could have a listener. */
 static struct sock_filter nothing[] = {END(SECCOMP_RET_ALLOW)};
 
 static struct sock_fprog ask_prog = {sizeof(asks) / sizeof(asks[0]), asks};
 static struct sock_fprog leave_prog = {sizeof(leaves) / sizeof(leaves[0]), leaves};
 static struct sock_fprog nothing_prog = {1, nothing};
 
-/* What it says, made before it is there. */
+/* Its announcement, prepared before it starts. */
 static struct {
     int sock;
     pid_t broker;
@@ -125,7 +124,7 @@ static void mapper_do_job(struct vgb_job *job)
     }
 }
 
-/* Tells the broker, and gives up all but its two calls. */
+/* Announces itself to the broker and drops all but its two calls. */
 static void mapper_confine(void)
 {
     long r;
@@ -141,7 +140,7 @@ static void mapper_confine(void)
         start.fds[0] = (int)r;
         r = call(SYS_sendmsg, start.sock, (long)&start.h, MSG_NOSIGNAL, 0, 0, 0);
     }
-    /* Not even the listener is left. */
+    /* Closes all descriptors, including the listener. */
     if (r >= 0)
         r = call(SYS_close_range, 0, (long)~0u, 0, 0, 0, 0);
     mapper_state(r < 0 ? (int)r : 1);
@@ -155,7 +154,7 @@ static int mapper_main(void *arg)
     mapper_confine();
     for (;;) {
         long r = call(SYS_getppid, 0, 0, 0, 0, 0, 0);
-        if (r < 0 && r > -4096) /* the broker has gone */
+        if (r < 0 && r > -4096) /* the broker has exited */
             mapper_end();
         mapper_do_job((struct vgb_job *)(uintptr_t)r);
     }
@@ -167,8 +166,11 @@ static int filter_install(unsigned flags, struct sock_fprog *prog)
     return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, prog);
 }
 
-/* Whether a process here could have a listener: there is one for all filters of a process, and where this process runs
- * under somebody else's it has none to give. NULL, or why not. */
+/*
+ * Checks whether a child could have a listener: a process has a single listener for all its
+ * filters, and if this process already runs under another listener, none is available. NULL, or the
+ * reason.
+ */
 static const char *mapper_wanting(void)
 {
     int status;
@@ -208,7 +210,7 @@ static void mapper_prepare(int sock, pid_t broker, int maps)
     start.fds[1] = maps;
 }
 
-/* Until it has told the broker; its state, 0: it never did. */
+/* Waits for its announcement; returns its state, 0: never announced. */
 static int mapper_await(void)
 {
     struct timespec limit = {.tv_sec = START_S};
@@ -232,7 +234,7 @@ int wrk_mapper_start(int sock, pid_t broker, char *err, size_t err_size)
         snprintf(err, err_size, "%s", why);
         return 1;
     }
-    /* Who may read it is checked when it is opened. */
+    /* Read permission is checked on open. */
     int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
 
     if (maps < 0) {

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The layers of a worker's sandbox, in order, and its list of system calls, which is text in
- * policies/ and part of the program. Format of a policy: worker-soft.seccomp.
- */
+/* Layers of a worker's sandbox, in order, and its list of system calls, compiled in from the text
+ * in policies/. Format of a policy: worker-soft.seccomp. */
 #define _GNU_SOURCE
 #include "confine.h"
 
@@ -35,7 +33,7 @@ static int policy_errno(const char *name)
     return 0;
 }
 
-/* A number, or "self": of this process, which is what a thread's own process id is too. */
+/* A number, or "self": this process id, valid for all its threads. */
 static bool parse_value(const char *text, uint64_t *value)
 {
     char *end;
@@ -72,7 +70,7 @@ static int parse_condition(const char *text, struct scmp_arg_cmp *out)
     return 0;
 }
 
-/* One policy line -> one rule. 0, or -1: not understood or not accepted by libseccomp. */
+/* Converts a policy line to a rule. 0, or -1: malformed or not accepted by libseccomp. */
 static int add_rule(scmp_filter_ctx ctx, const char *line, uint32_t otherwise, bool log)
 {
     struct scmp_arg_cmp cmp[CONDITIONS_MAX];
@@ -99,7 +97,7 @@ static int add_rule(scmp_filter_ctx ctx, const char *line, uint32_t otherwise, b
     }
     if (log && action != SCMP_ACT_ALLOW)
         action = SCMP_ACT_NOTIFY;
-    /* libseccomp takes no rule that says what happens anyway. */
+    /* libseccomp rejects rules equal to the default action. */
     return action == otherwise ? 0 : seccomp_rule_add_array(ctx, action, nr, n, cmp);
 }
 
@@ -114,7 +112,7 @@ static uint32_t default_action(const char *policy)
     return SCMP_ACT_ERRNO((uint32_t)policy_errno(word));
 }
 
-/* NULL, with a sentence in err. */
+/* NULL with a message in err. */
 static scmp_filter_ctx build(const char *policy, bool log, char *err, size_t err_size)
 {
     const uint32_t otherwise = log ? SCMP_ACT_NOTIFY : default_action(policy);
@@ -126,7 +124,9 @@ static scmp_filter_ctx build(const char *policy, bool log, char *err, size_t err
         snprintf(err, err_size, "seccomp is not available");
         return NULL;
     }
-    /* no_new_privs is set already; calls of the 32-bit interface end the process, not the thread. */
+    /*
+     * no_new_privs is set already; calls of the 32-bit interface end the process, not the thread.
+     */
     seccomp_attr_set(ctx, SCMP_FLTATR_CTL_NNP, 0);
     seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
     for (const char *p = policy; *p;) {
@@ -155,7 +155,7 @@ int wrk_sandbox_filter(const char *policy, bool starting, char *err, size_t err_
 
     if (!ctx)
         return -1;
-    /* Threads that the provider has started already are covered too. */
+    /* Also covers threads already started by the provider. */
     seccomp_attr_set(ctx, SCMP_FLTATR_CTL_TSYNC, 1);
     if (starting)
         r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(seccomp), 0);
@@ -168,7 +168,8 @@ int wrk_sandbox_filter(const char *policy, bool starting, char *err, size_t err_
 
 /* ---- logging only ---- */
 
-static int listener[2] = {-1, -1}; /* pipe: the number of the descriptor that tells of calls */
+/* pipe that passes the number of the notification descriptor */
+static int listener[2] = {-1, -1};
 
 static void name_call(const struct seccomp_notif *q)
 {
@@ -177,7 +178,7 @@ static void name_call(const struct seccomp_notif *q)
         uint64_t arg;
     } seen[256];
     static unsigned nseen;
-    /* What tells uses of the same call apart. */
+    /* Distinguishes uses of the same call. */
     const uint64_t arg = q->data.nr == SCMP_SYS(ioctl) || q->data.nr == SCMP_SYS(fcntl) ? q->data.args[1]
                          : q->data.nr == SCMP_SYS(prctl)                                ? q->data.args[0]
                                                                                         : 0;
@@ -198,7 +199,7 @@ static void name_call(const struct seccomp_notif *q)
     free(name);
 }
 
-/* Runs without the filter: it is there before it. */
+/* Not subject to the filter, being started before it. */
 static void *watch(void *arg)
 {
     struct seccomp_notif *q;
@@ -211,7 +212,7 @@ static void *watch(void *arg)
     for (;;) {
         memset(q, 0, sizeof(*q));
         if (seccomp_notify_receive(fd, q))
-            continue; /* whoever made the call has ended */
+            continue; /* the caller has ended */
         name_call(q);
         memset(a, 0, sizeof(*a));
         a->id = q->id;
@@ -228,7 +229,7 @@ int wrk_sandbox_filter_log(const char *policy, char *err, size_t err_size)
 
     if (!ctx)
         return -1;
-    /* What the thread that watches is started and told with must not need its answer. */
+    /* Starting and informing the watching thread must not depend on its answers. */
     r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(write), 0);
     if (r == -EEXIST)
         r = 0;
@@ -311,7 +312,7 @@ int wrk_sandbox_begin(struct wrk_sandbox *s, char *err, size_t err_size)
                  "mount namespace, so its files cannot be limited");
         return -1;
     }
-    /* Landlock does not limit which sockets are connected to. */
+    /* Landlock does not restrict connections to sockets. */
     if (s->mps && (!view || !s->own_net)) {
         snprintf(err, err_size,
                  "CUDA_MPS_PIPE_DIRECTORY is set, and this host does not give workers a mount and a network "
@@ -324,10 +325,10 @@ int wrk_sandbox_begin(struct wrk_sandbox *s, char *err, size_t err_size)
     return 0;
 }
 
-/* The log that was asked for may grow so far, in bytes. Lines beyond are lost, nothing else. */
+/* Maximum size of the requested log, bytes; only further lines are lost. */
 #define SOFT_LOG_MAX (64u << 20)
 
-/* The software GPU's log, opened before: the only file that a worker may make longer. */
+/* The software GPU's log, opened before: the only file a worker may extend. */
 static bool has_log_file(void)
 {
     const char *log = getenv("VGPU_SOFT_LOG");
@@ -346,7 +347,8 @@ int wrk_sandbox_narrow(struct wrk_sandbox *s, bool soft, char *err, size_t err_s
         /* Pipes and shared mappings are not files here. */
         limit(RLIMIT_FSIZE, has_log_file() ? SOFT_LOG_MAX : 0);
     }
-    limit(RLIMIT_NOFILE, 1024); /* the software GPU keeps that of memory that another process has exported */
+    /* the software GPU keeps descriptors of memory exported by other processes */
+    limit(RLIMIT_NOFILE, 1024);
     if (s->mode == WRK_SANDBOX_LOG)
         return wrk_sandbox_filter_log(policy, err, err_size);
     return wrk_sandbox_filter(policy, false, err, err_size);

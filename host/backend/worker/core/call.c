@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What calls of all kinds need: errors, the current context, streams of the wire. */
+/* Common parts of all calls: errors, the current context, streams of the wire. */
 #include "core.h"
 
 #include <stdarg.h>
@@ -12,9 +12,9 @@
 unsigned wrk_captures;
 void (*wrk_capture_over)(struct wrk_worker *w, CUgraph graph);
 static struct capture {
-    CUstream origin; /* where it began */
-    CUgraph graph;   /* what it is captured into; of the provider, or of the client */
-} * captures;        /* as many as wrk_captures says; behind them those that are over and not settled */
+    CUstream origin; /* stream in which it began */
+    CUgraph graph;   /* graph it is captured into, of the provider or the client */
+} * captures;        /* wrk_captures entries, followed by those ended but not settled */
 static unsigned captures_room, captures_over;
 
 bool wrk_capture_room(void)
@@ -37,7 +37,7 @@ void wrk_capture_begun(CUstream stream, CUgraph graph)
     captures[wrk_captures++] = (struct capture){stream, graph};
 }
 
-/* The last one takes its place. */
+/* The last entry takes its place. */
 static void end_capture(unsigned i)
 {
     const struct capture c = captures[i];
@@ -133,7 +133,7 @@ static void tell_failure(struct wrk_worker *w, enum vgp_notify_type type, _Atomi
         wrk_notify_detail(w, wrk_provider.sg_last_error_detail());
     uint64_t error = (uint64_t)call << 32 | (uint32_t)r, none = 0;
 
-    /* No room: the first one is kept until there is some. */
+    /* No room: keep the first error until there is. */
     if (!wrk_notify(w, type, error, NULL, 0, 0))
         atomic_compare_exchange_strong(kept, &none, error);
 }
@@ -168,7 +168,7 @@ void wrk_async_error_retry(struct wrk_worker *w)
     retry(w, VGP_NOTIFY_GRAPH_FAILED, &w->kept_graph);
 }
 
-/* For lists of processes: this one computes. */
+/* For lists of processes: marks this process as computing. */
 static void show_context(struct wrk_worker *w)
 {
     if (w->win.shared)
@@ -186,12 +186,13 @@ CUresult wrk_set_context(struct wrk_worker *w, CUcontext ctx)
     if (ctx == w->current)
         return CUDA_SUCCESS;
     CUresult r = wrk_provider.cuCtxSetCurrent(ctx);
-    /* A second time, as the call may give back what the guest has no name for any more. */
+    /* Checked again, as the call may return objects the guest can no longer name. */
     if (r == CUDA_ERROR_OUT_OF_MEMORY)
         r = wrk_provider.cuCtxSetCurrent(ctx);
     if (ctx)
         show_context(w);
-    w->current = r == CUDA_SUCCESS ? ctx : (CUcontext)-1; /* unknown: set again next time */
+    /* unknown: to be set at the next call */
+    w->current = r == CUDA_SUCCESS ? ctx : (CUcontext)-1;
     return r;
 }
 
@@ -237,7 +238,7 @@ uint64_t wrk_handle_parent_of(struct wrk_call *c, uint64_t handle)
     return e ? e->parent : 0;
 }
 
-/* The stream that stands for CU_STREAM_PER_THREAD of one guest thread in one context. */
+/* The stream used for CU_STREAM_PER_THREAD of a guest thread in a context. */
 static CUresult thread_stream(struct wrk_worker *w, uint64_t context, uint32_t thread, CUstream *out)
 {
     struct wrk_thread_stream *list;

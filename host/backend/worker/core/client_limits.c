@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * What one client may have of the host: memory, threads, handles, streams, the buffer of printf. The
- * broker's options say how much; each error names the option, in the broker's log and to the guest.
- */
+/* Limits of a client on host resources: memory, threads, handles, streams, the printf buffer. Set
+ * by options of the broker; each error names the option, in the broker's log and to the guest. */
 #define _GNU_SOURCE
 #include "core.h"
 
@@ -21,14 +19,14 @@
 #include "vgp_worker.h"
 #include "vgpu_device.h"
 
-/* With less than this left, an error for want of memory is said to be the limit's; bytes. */
+/* Remaining bytes below which an out-of-memory error is attributed to the limit. */
 #define MEMORY_TRIAL (UINT64_C(32) << 20)
 
 struct vgb_limits wrk_client_limits;
 
 static struct wrk_worker *self;
 static struct vgb_ratelimit lines;
-static atomic_uint threads; /* beside the first one */
+static atomic_uint threads; /* threads besides the first */
 
 void wrk_limit_hit(const char *what, uint64_t limit, const char *option)
 {
@@ -64,7 +62,7 @@ static void limit_memory(uint64_t bytes)
     uint64_t now = data_now(), limit;
     struct rlimit r;
 
-    /* The software GPU has reserved its device memory by now: that counts by its own quota. */
+    /* Excludes device memory already reserved by the software GPU, which has its own quota. */
     if (!bytes || __builtin_add_overflow(now, bytes, &limit))
         return;
     r.rlim_cur = r.rlim_max = limit;
@@ -72,7 +70,7 @@ static void limit_memory(uint64_t bytes)
         vgb_log(VGB_WARN, "the memory of a worker is not limited: %s", strerror(errno));
 }
 
-/* A provider does not say which memory it missed: an allocation of some size is tried. */
+/* The provider does not report which memory was short: try an allocation of some size. */
 void wrk_limits_look_at_memory(void)
 {
     void *p;
@@ -119,10 +117,8 @@ static void *thread_main(void *arg)
     return r;
 }
 
-/*
- * Stands before the C library's, for the provider too: RLIMIT_NPROC counts a user's processes, not one
- * worker's threads. EAGAIN is what pthread_create(3) gives at a limit.
- */
+/* Interposes the C library's, also for the provider: RLIMIT_NPROC counts a user's processes, not a
+ * worker's threads. EAGAIN as from pthread_create(3) at a limit. */
 int pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
 {
     struct start *s;
@@ -150,7 +146,7 @@ int pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *)
 
 /* ---- printf of kernels ---- */
 
-static const struct vgp_provider *lower; /* what this filter found */
+static const struct vgp_provider *lower; /* functions below this filter */
 
 static CUresult CUDAAPI capped_set_limit(CUlimit limit, size_t value)
 {
@@ -297,7 +293,7 @@ bool wrk_limits_handle(const struct wrk_handles *t, unsigned type)
     return true;
 }
 
-/* The memory is the broker's to change: prlimit(2). */
+/* The broker itself changes the memory limit by prlimit(2). */
 void wrk_limits_change(const struct vgb_limits *l)
 {
     wrk_client_limits.memory = l->memory;

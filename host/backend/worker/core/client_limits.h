@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What one client may have of the host (client_limits.c). */
+/* Limits on host resources of one client (client_limits.c). */
 #ifndef WRK_LIMITS_H
 #define WRK_LIMITS_H
 
@@ -11,28 +11,32 @@
 #include "provider.h"
 #include "vgb_msg.h"
 
-/* All zero, no limits, until the broker has said them. */
+/* Limits set by the broker; all zero (no limits) before. */
 extern struct vgb_limits wrk_client_limits;
 
-/* Applies the broker's limits. After the provider is loaded, before the sandbox; dispatcher. */
+/* Applies the broker's limits, after the provider is loaded and before the sandbox. Dispatcher. */
 void wrk_limits_set(struct wrk_worker *w, const struct vgb_limits *l);
-/* Other ones, while the client is served; dispatcher. */
+/* Changes the limits while the client is served. Dispatcher. */
 void wrk_limits_change(const struct vgb_limits *l);
-/* A filter: the limit of the printf buffer, in front of cuCtxSetLimit(). */
+/* Filter in front of cuCtxSetLimit() that limits the printf buffer. */
 void wrk_limits_filter(struct wrk_worker *w, struct vgp_provider *table, const struct vgp_provider *below);
-/* Whether one more handle of this type may be made; a false is logged. */
+/* True if another handle of this type may be created; refusals are logged. */
 bool wrk_limits_handle(const struct wrk_handles *t, unsigned type);
-/* After an error for want of memory: says so when it is the limit of this process. Any thread. */
+/*
+ * To be called after an out-of-memory error: logs it if this process is at its limit. Any thread.
+ */
 void wrk_limits_look_at_memory(void);
-/* Logs, and says to the guest, that a limit was met: "threads", 64, "--client-threads". Any thread. */
+/*
+ * Logs that a limit was reached and tells the guest: "threads", 64, "--client-threads". Any thread.
+ */
 void wrk_limit_hit(const char *what, uint64_t limit, const char *option);
 
 int pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
 
-/* Around a call of the provider that compiles or links, on any thread: its processor time is limited. */
+/* Bracket a provider call that compiles or links, to limit its processor time. Any thread. */
 void wrk_compile_begin(struct wrk_worker *w);
 void wrk_compile_end(void);
-/* Code of so many bytes is given to the provider: NULL, or why it is not. */
+/* Checks whether an image of `bytes` may go to the provider. NULL, or the reason for refusal. */
 const char *wrk_image_refused(uint64_t bytes);
 
 #endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Green contexts share what their primary context owns: memory, modules and events are that one's. The
- * floors below the handlers of green contexts must know which context stands on which.
- */
+/* Green contexts share memory, modules and events with their primary context, which owns them.
+ * Floors below the handlers of green contexts need the primary context of each green context. */
 #include "core.h"
 
 static struct wrk_green_base *greens;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The worker's end of the private channel to the broker. Dispatcher thread only. */
+/* Worker end of the private channel to the broker. Dispatcher only. */
 #define _GNU_SOURCE
 #include "core.h"
 
@@ -49,7 +49,7 @@ void wrk_control_init(const struct wrk_control_ops *o)
 static void answer(struct wrk_worker *w, const struct vgb_msg *m)
 {
     if (vgb_msg_send(w->sock, m, NULL, 0, 0) < 0)
-        _exit(1); /* no broker, no worker */
+        _exit(1); /* the worker does not outlive the broker */
 }
 
 void wrk_control_unmapped(struct wrk_worker *w, uint32_t region, uint32_t status, uint64_t job)
@@ -77,7 +77,7 @@ void wrk_control_work(struct wrk_worker *w, uint32_t state, uint32_t number)
     answer(w, &m);
 }
 
-/* Handles one message; true when it answers a question of ours (the caller looks at it). */
+/* Handles a message; true if it is the answer to a request, left to the caller. */
 static bool handle(struct wrk_worker *w, const struct vgb_msg *m, const int *fds, unsigned nfds)
 {
     struct vgb_msg a;
@@ -98,7 +98,8 @@ static bool handle(struct wrk_worker *w, const struct vgb_msg *m, const int *fds
         ops->taken(w, m->region);
         break;
     case VGB_M_DOORBELL:
-        /* In place: a waiter thread may be ringing it, and must not write to another descriptor. */
+        /* Replaced in place: a waiter thread may be signalling it, and must not write to another
+         * descriptor. */
         if (nfds == 1 && dup2(fds[0], w->doorbell) >= 0)
             fcntl(w->doorbell, F_SETFD, FD_CLOEXEC);
         break;
@@ -113,7 +114,7 @@ static bool handle(struct wrk_worker *w, const struct vgb_msg *m, const int *fds
         wrk_share_holder_gone();
         break;
     case VGB_M_BLOBS_WANTED:
-        w->blobs_wanted = true; /* not here: this thread may be waiting for room itself */
+        w->blobs_wanted = true; /* deferred: this thread may be waiting for room itself */
         break;
     case VGB_M_GRANT:
     case VGB_M_USAGE:
@@ -121,7 +122,7 @@ static bool handle(struct wrk_worker *w, const struct vgb_msg *m, const int *fds
         return true;
     case VGB_M_SHARED:
     case VGB_M_IMAGE:
-        return true; /* whoever asked takes the descriptor */
+        return true; /* the requester takes the descriptor */
     default:
         break;
     }
@@ -129,7 +130,7 @@ static bool handle(struct wrk_worker *w, const struct vgb_msg *m, const int *fds
     return false;
 }
 
-/* Receives one message; 1, 0 = nothing now. Ends the process with the broker. */
+/* Receives a message: 1; 0 = none now. Exits if the broker has ended. */
 static int receive(struct wrk_worker *w, struct vgb_msg *m, int *fds, unsigned *nfds, int flags)
 {
     *nfds = VGB_MSG_FDS;
@@ -153,7 +154,8 @@ void wrk_control_poll(struct wrk_worker *w)
     wrk_quota_report(w);
 }
 
-/* total: as much as is wanted; least: what will do. The grant's status and, in *why, its reason. */
+/* total: bytes wanted; least: bytes that suffice. Returns the grant's status and, in *why, its
+ * reason. */
 static bool reserve(struct wrk_worker *w, uint32_t kind, uint64_t total, uint64_t least, uint64_t *reserved,
                     uint32_t *why)
 {
@@ -239,7 +241,7 @@ void wrk_control_drop(struct wrk_worker *w, const uint8_t *token)
     vgb_close(&fd);
 }
 
-/* Maps this client's slice of the window, and nothing else of it: where an address of it tells nothing. */
+/* Maps only this client's slice of the window, at an address that reveals nothing. */
 static bool map_window(struct wrk_worker *w, int fd, uint64_t offset, uint64_t length)
 {
     void *at, *p;

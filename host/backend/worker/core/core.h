@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The worker's own machinery: its state, the provider, handles, replies, waits, the broker.
+ * Core of the worker: its state, the provider, handles, replies, waits, the channel to the broker.
  *
- * One process serves one guest process. Threads: the dispatcher (the main thread: ring, handles, provider
- * calls, broker messages), waiter threads (block in the provider for calls that wait; wait.c), a reader of
- * the provider's standard output and error (notify.c), and the provider's own (host functions). Their locks
- * and the order of these are in docs/architecture.md.
+ * One process serves one guest process. Threads: the dispatcher (main thread: ring, handles,
+ * provider calls, broker messages), waiter threads (block in the provider for calls that wait;
+ * wait.c), a reader of the provider's standard output and error (notify.c), and the provider's own
+ * threads (host functions). docs/architecture.md describes the locks and their order.
  */
 #ifndef WRK_CORE_H
 #define WRK_CORE_H
@@ -45,176 +45,185 @@ struct wrk_thread_stream {
 
 struct wrk_worker {
     int sock;     /* to the broker */
-    int doorbell; /* eventfd: the guest rings */
-    int wake_fd;  /* eventfd: the broker passes an event on; -1 = futex on wake_seq */
+    int doorbell; /* eventfd signalled by the guest */
+    int wake_fd;  /* eventfd that has the broker wake the guest; -1 = futex on wake_seq */
     struct wrk_window win;
     struct wrk_ring ring;
     struct wrk_call call;
     struct wrk_handles handles;
-    /* What names the objects that the current call looks up, set anew for each call; NULL: nothing. */
+    /* Namer of the objects that the current call looks up, reset for each call; NULL: none. */
     VGB_LENT struct wrk_namer *naming;
-    bool naming_events; /* ... events too */
+    bool naming_events; /* `naming` also names events */
     struct wrk_waits waits;
-    VGB_OWNED struct wrk_memory *memory; /* of the floor of that name */
+    VGB_OWNED struct wrk_memory *memory; /* state of memory/ */
     struct wrk_quota quota;
     pthread_mutex_t notify_lock;
-    uint64_t notify_tail; /* private */
+    uint64_t notify_tail; /* private copy */
     CUcontext current;    /* provider context of the dispatcher thread */
     uint64_t current_handle;
     VGB_OWNED struct wrk_thread_stream *thread_streams;
     unsigned nthread_streams;
-    atomic_int sticky;           /* first sticky CUresult, also in the window */
-    _Atomic uint64_t kept_error; /* an asynchronous error that found the ring full */
-    _Atomic uint64_t kept_lost;  /* ... and a capture that was lost */
-    _Atomic uint64_t kept_graph; /* ... and a posted node that was not added */
-    /* Output that waits for room in the ring of notifications (notify.c); under notify_lock. */
-    uint64_t lost_prints;      /* pieces that were dropped */
-    uint64_t print_tail;       /* notify_tail when the time to wait was last granted */
-    uint64_t print_counted_ns; /* when its last millisecond was counted */
-    unsigned print_waited_ms;  /* of that time */
+    atomic_int sticky; /* first sticky CUresult, also stored in the window */
+    /* asynchronous error not reported yet because the ring was full */
+    _Atomic uint64_t kept_error;
+    _Atomic uint64_t kept_lost;  /* the same for a lost capture */
+    _Atomic uint64_t kept_graph; /* the same for a posted node that was not added */
+    /* Output waiting for room in the notification ring (notify.c); under notify_lock. */
+    uint64_t lost_prints;      /* dropped pieces of output */
+    uint64_t print_tail;       /* notify_tail when waiting time was last granted */
+    uint64_t print_counted_ns; /* when the last millisecond of waiting was counted */
+    unsigned print_waited_ms;  /* milliseconds of that time used */
     char label[32];
-    VGB_OWNED struct wrk_mark *marks; /* WRK_MARKS_MAX, made by the first; NULL: none */
+    /* WRK_MARKS_MAX entries, allocated on first use; NULL: none */
+    VGB_OWNED struct wrk_mark *marks;
     unsigned nmarks, next_mark;
-    unsigned minor;         /* version 1.minor of the protocol is spoken */
-    struct pol_policy poll; /* of the dispatcher for records */
+    unsigned minor;         /* negotiated protocol version: 1.minor */
+    struct pol_policy poll; /* the dispatcher's polling for records */
     bool images;            /* the broker keeps images */
-    bool blobs_wanted;      /* another client was refused room for images on their way */
-    bool holds;             /* the record in `ring` was taken and is not executed yet */
+    bool blobs_wanted;      /* another client was refused room for images in transit */
+    bool holds;             /* the record in `ring` was taken but not executed yet */
 };
 
 /* ---- control.c: the channel to the broker ---- */
 
-/* Ends the client: window DEAD with the reason, the broker told, the process ended. */
+/* Ends the client: marks the window DEAD with the reason, tells the broker, exits. */
 _Noreturn void wrk_die(struct wrk_worker *w, unsigned reason, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* What happens with guest memory that the broker sends, or wants back. Dispatcher; while it waits for an
- * answer of the broker, too. */
+/* Handlers of guest memory that the broker sends or takes back. Called on the dispatcher, also
+ * while it waits for an answer of the broker. */
 struct wrk_control_ops {
-    /* A MAP; takes the descriptors over. True: *answer goes to the broker; else more messages follow. */
+    /* Handles MAP; takes the descriptors over. True: *answer is to be sent; false: more messages
+     * follow. */
     bool (*map)(struct wrk_worker *w, const struct vgb_msg *m, const int *fds, unsigned nfds,
                 struct vgb_msg *answer);
     void (*unmap)(struct wrk_worker *w, uint32_t region);
-    /* PLACED: true: *answer goes to the broker. */
+    /* Handles PLACED. True: *answer is to be sent. */
     bool (*placed)(struct wrk_worker *w, uint32_t region, struct vgb_msg *answer);
     void (*taken)(struct wrk_worker *w, uint32_t region);
-    /* Address space for the window, inaccessible; NULL: there is none. */
+    /* Reserves inaccessible address space for the window; NULL: none available. */
     uint8_t *(*place)(uint64_t length);
 };
-/* Before the first message. */
+/* To be called before the first message. */
 void wrk_control_init(const struct wrk_control_ops *ops);
-/* Handles what the broker has said, without blocking. */
+/* Handles pending broker messages without blocking. */
 void wrk_control_poll(struct wrk_worker *w);
-/* Blocks until the broker assigns a client. 0, or -1 when the broker closed. */
+/* Blocks until the broker assigns a client. 0, or -1 when the broker closed the channel. */
 int wrk_control_wait_start(struct wrk_worker *w);
 /* Answers UNMAP; job: address of the mapper's job, 0: none. */
 void wrk_control_unmapped(struct wrk_worker *w, uint32_t region, uint32_t status, uint64_t job);
-/* Tells the broker when calls that take long begin to be under way, and when the last one has ended. */
+/* Tells the broker when the first long call begins and when the last has ended. */
 void wrk_control_busy(struct wrk_worker *w);
-/* Says what there is to do, enum vgb_work, after the TURN of that number. */
+/* Reports the state of work (enum vgb_work) in reply to TURN `number`. */
 void wrk_control_work(struct wrk_worker *w, uint32_t state, uint32_t number);
-/* Asks the broker for a larger reservation; blocks for its answer. */
+/* Asks the broker for a larger reservation and waits for the answer. */
 bool wrk_control_reserve(struct wrk_worker *w, uint64_t total, uint64_t least, uint32_t *why);
-/* Says what is held where nothing was reserved: never refused. */
+/* Reports memory held without a reservation; never refused. */
 void wrk_control_report(struct wrk_worker *w, uint64_t total);
-/* wrk_control_reserve() for images on their way; *granted: the bytes that are reserved now. */
+/* wrk_control_reserve() for images in transit; *granted: bytes reserved now. */
 bool wrk_control_reserve_blobs(struct wrk_worker *w, uint64_t total, uint64_t least, uint64_t *granted);
-/* Asks the broker who uses the GPU how much: a VGB_M_USAGE; blocks for its answer. */
+/* Asks the broker for the GPU usage of all clients and waits for the answer, VGB_M_USAGE. */
 void wrk_control_usage(struct wrk_worker *w, struct vgb_msg *m);
 
-/* A SHARE_NEW or SHARE_OPEN; *m becomes the answer. A descriptor that the caller closes, or -1. */
+/* Sends SHARE_NEW or SHARE_OPEN; *m becomes the answer. A descriptor owned by the caller, or -1. */
 int wrk_control_share(struct wrk_worker *w, struct vgb_msg *m);
-/* Asks for an image: a VGB_M_IMAGE; a descriptor that the caller closes, or -1. */
+/* Asks for an image; the answer, VGB_M_IMAGE, in *m. A descriptor owned by the caller, or -1. */
 int wrk_control_image(struct wrk_worker *w, const uint8_t *hash, uint64_t size, struct vgb_msg *m);
-/* The memory of that number has been filled, or will not be. */
+/* Reports that memory `number` was filled (`complete`) or never will be. */
 void wrk_control_image_filled(struct wrk_worker *w, uint64_t number, bool complete);
-/* A SHARE_DROP; returns when the broker has forgotten the token. */
+/* Sends SHARE_DROP; returns when the broker has dropped the token. */
 void wrk_control_drop(struct wrk_worker *w, const uint8_t *token);
 
 /* ---- flow.c: what was put into streams and is not complete; dispatcher ---- */
 
-/* May the call that waits in w->ring be made now? False: it waits, and what is behind it. */
+/* True if the call pending in w->ring may run now. False: it waits, with everything behind it. */
 bool wrk_flow_may(struct wrk_worker *w, uint16_t call, uint32_t flags);
-/* The call, which puts work into its stream, has succeeded. */
+/* Records that a call that puts work into its stream has succeeded. */
 void wrk_flow_issued(struct wrk_call *c);
-/* A context ends, with its streams. */
+/* Forgets a context that ends, with its streams. */
 void wrk_flow_context_ends(struct wrk_worker *w, CUcontext ctx);
-/* Sees what has completed, and tells the broker what it needs to know. `idle`: the ring has nothing. */
+/* Collects completed work and informs the broker. `idle`: the ring is empty. */
 void wrk_flow_look(struct wrk_worker *w, bool idle);
-/* How long the dispatcher may sleep before the next look; nanoseconds, UINT64_MAX: for ever. */
+/* Maximum sleep of the dispatcher before the next wrk_flow_look(), ns; UINT64_MAX: no limit. */
 uint64_t wrk_flow_patience(const struct wrk_worker *w);
-/* The broker shares the GPU by turns; this worker's begins (open) or ends. `bound_ns` of work at once, 0: no matter
- * how much. `number`: of this message, to be said in answers. */
+/* Begins (`open`) or ends this worker's turn. `bound_ns`: maximum work in flight; 0: unlimited.
+ * `number`: of the TURN message, repeated in answers. */
 void wrk_flow_turn(struct wrk_worker *w, bool open, uint64_t bound_ns, uint32_t number);
-/* Shares are not by turns any more. */
+/* Leaves pacing by turns. */
 void wrk_flow_turns_end(void);
-/* A stream is about to be destroyed; its work goes on. */
+/* Called before a stream is destroyed; its work continues. */
 void wrk_flow_stream_ends(struct wrk_worker *w, CUstream stream);
 
 /* ---- call.c: what calls of all kinds need ---- */
 
-/* Adds to a counter of the window that only the dispatcher writes; for lists and metrics. */
+/*
+ * Adds to a counter in the window, written by the dispatcher alone and read for lists and metrics.
+ */
 static inline void wrk_count(uint64_t *counter, uint64_t n)
 {
     __atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
 }
 
-/* Makes a context current on this (dispatcher) thread. */
+/* Makes a context current on the dispatcher thread. */
 CUresult wrk_set_context(struct wrk_worker *w, CUcontext ctx);
-/* The provider has made `ctx`, which made it current. */
+/* Notes that the provider created `ctx` and thereby made it current. */
 void wrk_context_created(struct wrk_worker *w, CUcontext ctx);
-/* Remembers sticky errors; returns r. */
+/* Stores sticky errors; returns r. */
 CUresult wrk_note_result(struct wrk_worker *w, CUresult r);
-/* The call had no reply and failed. */
+/* Reports the failure of a call without reply. */
 void wrk_async_error(struct wrk_worker *w, uint16_t call, CUresult r);
-/* The same of a call that was captured: its capture has been lost by it. */
+/* The same for a captured call, whose capture is lost thereby. */
 void wrk_async_capture_lost(struct wrk_worker *w, uint16_t call, CUresult r);
-/* ... so does a posted node that could not be added (VGP_NOTIFY_GRAPH_FAILED). */
+/* The same for a posted node that could not be added (VGP_NOTIFY_GRAPH_FAILED). */
 void wrk_async_graph_failed(struct wrk_worker *w, uint16_t call, CUresult r);
-/* Sends what found no room; dispatcher, now and then. */
+/* Sends errors that found no room before. Called periodically by the dispatcher. */
 void wrk_async_error_retry(struct wrk_worker *w);
 bool wrk_is_sticky(CUresult r);
-/* The provider stream of a wire value (0, 1, 2 or a handle). */
+/* Provider stream for a wire value (0, 1, 2 or a handle). */
 CUresult wrk_stream_get(struct wrk_call *c, uint64_t value, CUstream *out);
-/* Captures that the guest began and did not end; 0 = no stream needs asking. */
+/* Number of captures begun and not ended by the guest; 0 = no stream needs a query. */
 extern unsigned wrk_captures;
-/* Makes room for one more; before it begins. False: no memory. */
+/* Makes room for another capture, before it begins. False: no memory. */
 bool wrk_capture_room(void);
-/* The provider captures from this stream on into this graph. There is room. */
+/* Adds a capture that began in `stream` and goes into `graph`. There is room. */
 void wrk_capture_begun(CUstream stream, CUgraph graph);
-/* The capture that began in the stream, if there is one, has ended, or the stream is no more. */
+/* Removes the capture that began in the stream, if any: the capture or the stream has ended. */
 void wrk_capture_forget(CUstream stream);
-/* Invalidates all of them: asking whether a captured stream is done is what a capture does not survive. */
+/* Invalidates all captures, by querying their streams: a capture does not survive a query. */
 void wrk_captures_lose(void);
-/* Forgets all that the provider says have ended; an error of the provider's is no such answer. */
+/* Removes captures that the provider reports as ended; an error of the provider does not count. */
 void wrk_captures_look(void);
-/* Does a capture go into this graph? */
+/* True if a capture goes into this graph. */
 bool wrk_capture_into(CUgraph graph);
-/* Called then, for each that was forgotten: its graph has ended with it, unless it is the client's. */
+/* Called for each capture removed so: its graph has ended with it, unless the client owns the
+ * graph. */
 extern void (*wrk_capture_over)(struct wrk_worker *w, CUgraph graph);
-/* After that, when no context is about to end: their graphs go, and without captures nothing is named by one. */
+/* To be called afterwards, when no context is about to end: drops their graphs and, if no capture
+ * is left, the names held by captures. */
 void wrk_captures_settle(struct wrk_worker *w);
-/* Launch attributes whose value is plain data. Others hold events or host pointers of the guest. */
+/* True for launch attributes whose value is plain data; the rest hold events or host pointers of
+ * the guest. */
 bool wrk_plain_attribute(uint32_t id);
 
 /* ---- context.c: green contexts and what they stand on ---- */
 
-/* A green context. The fields are the owner's, and do not change while it is in the list. */
+/* A green context. The fields belong to its owner and do not change while it is in the list. */
 struct wrk_green_base {
     VGB_LISTED struct wrk_green_base *next;
-    uint64_t base;           /* handle of the primary context that it stands on */
-    CUcontext ctx, base_ctx; /* its own, and that one */
+    uint64_t base;           /* handle of the underlying primary context */
+    CUcontext ctx, base_ctx; /* the green context's CUcontext, and the primary one */
 };
-/* Into the list; out of it. Dispatcher. */
+/* Add to and remove from the list. Dispatcher. */
 void wrk_green_base_add(struct wrk_green_base *g);
 void wrk_green_base_remove(struct wrk_green_base *g);
-/* The context that a green context stands on, which its memory, modules and events belong to; any other
- * context is its own. As handles of the guest, and as the provider's. Dispatcher. */
+/* Primary context under a green context, which owns its memory, modules and events; any other
+ * context is returned as is. As a guest handle and as the provider's object. Dispatcher. */
 uint64_t wrk_base_handle(struct wrk_worker *w, uint64_t context);
 CUcontext wrk_base_context(CUcontext ctx);
-/* Does a stream of the context `owner` belong to `context`? That of a green context does to both. */
+/* True if a stream made in context `owner` belongs to `context`. A stream of a green context
+ * belongs to the green and the primary context. */
 bool wrk_context_has(struct wrk_worker *w, uint64_t context, uint64_t owner);
-/* Are there green contexts that stand on it, or on what it stands on? */
+/* True if green contexts exist on `context` or on its underlying primary context. */
 bool wrk_context_divided(struct wrk_worker *w, uint64_t context);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The chain of filters between the handlers and the provider's library. */
+/* Chain of filters between the handlers and the provider's library. */
 #include "provider.h"
 
 void wrk_filters_apply(struct wrk_worker *w, const struct wrk_filter *filters, unsigned n)
 {
-    /* What each filter found: its functions call these for as long as the process runs. */
+    /* Functions below each filter, called by it until the process exits. */
     static struct vgp_provider below[WRK_FILTERS_MAX];
     static unsigned used;
 

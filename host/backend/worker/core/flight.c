@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What waits use while they are under way, and what must not end before they have: contexts, events of
- * the client, other objects of the provider. A waiter thread that ends one of them first waits for the
- * waits that were started before and use it.
+ * Objects in use by waits in progress, which must not end before the waits: contexts, events of the
+ * client, other provider objects. A waiter thread that ends such an object first waits for earlier
+ * waits that use it.
  */
 #include "core.h"
 
@@ -24,13 +24,14 @@ void wrk_flight_enter(struct wrk_worker *w, struct wrk_wait *wait)
     pthread_mutex_unlock(&ws->lock);
 }
 
-/* Nothing of the provider's is touched for it any more, but for its pooled events. */
+/* From here on it touches no provider object except its pooled events. */
 void wrk_flight_leave(struct wrk_worker *w, struct wrk_wait *wait)
 {
     struct wrk_waits *ws = &w->waits;
 
     if (!wait->in_flight && !wait->lent)
-        return; /* it was complete at once; both are set by the dispatcher before anyone else has the wait */
+        /* it was complete at once; both are set by the dispatcher before the wait is shared */
+        return;
     pthread_mutex_lock(&ws->lock);
     if (wait->in_flight) {
         *wait->flight_at = wait->flight;
@@ -47,7 +48,8 @@ void wrk_flight_leave(struct wrk_worker *w, struct wrk_wait *wait)
 
 static bool in_use_locked(const struct wrk_wait *by)
 {
-    for (const struct wrk_wait *o = by->flight; o; o = o->flight) { /* those started before it */
+    /* waits started before it */
+    for (const struct wrk_wait *o = by->flight; o; o = o->flight) {
         if (o->uses_all)
             return true;
         for (unsigned i = 0; i < 3; i++) {
@@ -58,7 +60,7 @@ static bool in_use_locked(const struct wrk_wait *by)
     return false;
 }
 
-/* On a waiter: nothing that was started earlier may still use what this one ends. */
+/* On a waiter: blocks until no earlier wait uses the object that this wait ends. */
 void wrk_wait_unused(struct wrk_worker *w, const struct wrk_wait *wait)
 {
     struct wrk_waits *ws = &w->waits;
@@ -78,7 +80,7 @@ void wrk_wait_borrow(struct wrk_worker *w, struct wrk_wait *wait, CUevent event,
 
     wait->borrowed = event;
     wait->uses[2] = ctx;
-    wrk_destroy_borrowed(w); /* so that an entry in use is that of a reply slot in use */
+    wrk_destroy_borrowed(w); /* so that each entry in use belongs to a reply slot in use */
     pthread_mutex_lock(&ws->lock);
     for (unsigned i = 0; i < VGP_REPLY_SLOTS; i++) {
         struct wrk_borrowed *at = &ws->borrowed[i];
@@ -88,7 +90,7 @@ void wrk_wait_borrow(struct wrk_worker *w, struct wrk_wait *wait, CUevent event,
             break;
         }
         if (!at->waits && !at->destroy)
-            b = at; /* there is one: a borrower has a reply slot */
+            b = at; /* always found: each borrower has a reply slot */
     }
     if (b) {
         b->event = event;
@@ -114,7 +116,9 @@ CUresult wrk_event_destroy(struct wrk_worker *w, CUevent event)
     return later ? CUDA_SUCCESS : wrk_provider.cuEventDestroy_v2(event);
 }
 
-/* Events that were destroyed while a wait looked at them. Those whose context has ended are gone. */
+/*
+ * Destroys events whose destruction waited for a wait. Events of an ended context are already gone.
+ */
 void wrk_destroy_borrowed(struct wrk_worker *w)
 {
     struct wrk_waits *ws = &w->waits;
@@ -144,7 +148,7 @@ void wrk_waits_context_ends(struct wrk_worker *w, CUcontext ctx)
     struct wrk_waits *ws = &w->waits;
 
     wrk_flow_context_ends(w, ctx);
-    wrk_destroy_borrowed(w); /* now, while their context is there */
+    wrk_destroy_borrowed(w); /* now, while their context exists */
     pthread_mutex_lock(&ws->lock);
     for (struct wrk_wait *o = ws->flight; o; o = o->flight) {
         o->context_gone |= o->uses[0] == ctx || o->uses[1] == ctx;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Work in flight. Calls that put work into streams are counted; now and then an event is recorded behind them (a
- * mark), and what lies before a mark is complete when its event is. From that come three things: a bound on the calls
- * in flight (--client-queue), an end for a client whose work never ends (--client-time-limit), and turns (--pacing
- * ring), in which a worker takes work off the ring while the broker says so, and no more at once than it may.
+ * Work in flight. Calls that put work into streams are counted; at intervals an event (a mark) is
+ * recorded behind them, and the work before a mark is complete when its event is. This provides
+ * three functions: a bound on calls in flight (--client-queue); an end for a client whose work
+ * never ends (--client-time-limit); and turns (--pacing ring), in which a worker takes work off the
+ * ring while the broker permits, a bounded amount at a time.
  *
- * What work costs is measured, from when the work before it was complete to when it is, so a client cannot lie about
- * it. Estimates, learnt per function and size, only bound what is in flight.
+ * The cost of work is measured from the completion of the work before it to its own, so a client
+ * cannot misreport it. Estimates, learnt per function and size, only bound the work in flight.
  */
 #include "core.h"
 #include "vgb_fd.h"
@@ -19,28 +20,30 @@
 #include "vgp_worker.h"
 
 #define MARKS 2048u
-#define REAP_MARKS 64u /* it is looked for ends when there are so many, and twice as many as were left */
-#define SLOTS 256u     /* streams with work behind their last mark */
-#define EVENTS 64u     /* kept for the next marks */
-#define CALLS_PER_MARK 1024u /* where nothing but the bound on calls needs them */
-#define CALLS_PER_TURN 64u   /* in flight at once, of a turn */
-#define CALLS_ALONE 2048u    /* ... while no other client is there */
-#define ALONE_NS 10000000u   /* which a bound from here on means */
-#define MARK_NS 250000u      /* of estimated work between marks, in turns */
-#define UNKNOWN_NS 1000000u  /* what is not marked and not known is taken to last so long */
+/* number of marks at which completed ones are collected; doubles with what remains */
+#define REAP_MARKS 64u
+#define SLOTS 256u           /* streams with work after their last mark */
+#define EVENTS 64u           /* events kept for reuse by later marks */
+#define CALLS_PER_MARK 1024u /* calls between marks where only the bound on calls needs marks */
+#define CALLS_PER_TURN 64u   /* maximum calls in flight in a turn */
+#define CALLS_ALONE 2048u    /* ... without other clients */
+#define ALONE_NS 10000000u   /* bounds from this value on mean that there are no other clients */
+#define MARK_NS 250000u      /* estimated work between marks in turns, ns */
+#define UNKNOWN_NS 1000000u  /* assumed duration of unmarked work without an estimate, ns */
 #define LOOK_MIN_NS 50000u
 #define LOOK_MAX_NS 2000000u
 #define LOOK_LIMIT_NS 250000000u
 
 struct mark {
-    CUevent event;   /* NULL: none could be recorded; it is complete when `stream` is, else at `until_ns` */
+    /* NULL: could not be recorded; complete when `stream` is, else at `until_ns` */
+    CUevent event;
     CUstream stream; /* if `asked` */
     bool asked;
-    bool unknown; /* the last question had an error for an answer */
-    bool merged;  /* ... for all that it stands for, of many streams: unknown until the context ends */
+    bool unknown; /* the last query returned an error */
+    bool merged;  /* stands for merged marks of many streams: unknown until the context ends */
     CUcontext ctx;
     uint64_t begun_ns, until_ns, cost_ns;
-    uint32_t key; /* of all its calls, 0: they differ */
+    uint32_t key; /* key common to all its calls, 0: they differ */
     unsigned calls;
 };
 struct slot {
@@ -59,13 +62,13 @@ static struct {
         CUevent event;
     } events[EVENTS];
     unsigned nmarks, nslots, nevents, reap_at;
-    uint64_t calls;                  /* in flight, at most */
-    uint64_t cost_ns;                /* of these, estimated */
-    uint64_t unknown, unknown_ns;    /* of both: of marks that may be complete, which nobody can tell */
-    uint64_t done_ns;                /* when the latest mark was complete */
-    uint64_t progress_ns, looked_ns; /* of the time limit */
-    bool held;                       /* a call waits for us */
-    bool turns, open, answer;        /* answer: the broker waits for one */
+    uint64_t calls;                  /* upper bound of calls in flight */
+    uint64_t cost_ns;                /* their estimated cost */
+    uint64_t unknown, unknown_ns;    /* calls and cost of marks whose completion is unknown */
+    uint64_t done_ns;                /* completion of the latest mark */
+    uint64_t progress_ns, looked_ns; /* state of the time limit */
+    bool held;                       /* a call is held back */
+    bool turns, open, answer;        /* answer: the broker expects one */
     bool said_any;
     uint32_t said, number;
     uint64_t bound_ns;
@@ -87,7 +90,7 @@ static struct cost {
     uint64_t ns;
 } costs[COSTS];
 
-/* What the next call with this key is likely to take; 0: not known. */
+/* Estimated cost of the next call with this key, ns; 0: unknown. */
 static uint64_t cost_of(uint32_t key)
 {
     const struct cost *c = &costs[key % COSTS];
@@ -95,7 +98,7 @@ static uint64_t cost_of(uint32_t key)
     return c->key == key && c->seen ? c->ns : 0;
 }
 
-/* `calls` of it have taken ns together. */
+/* Learns that `calls` calls with this key took `ns` in total. */
 static void learn(uint32_t key, unsigned calls, uint64_t ns)
 {
     struct cost *c = &costs[key % COSTS];
@@ -106,7 +109,7 @@ static void learn(uint32_t key, unsigned calls, uint64_t ns)
         c->key = key;
         c->seen = 0;
     }
-    /* Up at once, down slowly: who is cheap for a while to be dear afterwards gains little. */
+    /* Raised at once, lowered slowly: little is gained by cheap calls ahead of expensive ones. */
     c->ns = !c->seen || each > c->ns ? each : c->ns - (c->ns - each) / 8;
     c->seen = 1;
 }
@@ -155,7 +158,7 @@ static void give_event(CUcontext ctx, CUevent e)
     flow.events[flow.nevents++].event = e;
 }
 
-/* An event behind what the stream has got; its place is free then. Without room for one it goes on as it is. */
+/* Records a mark behind the stream's work and frees its slot. Without room the slot stays. */
 static void mark(struct wrk_worker *w, struct slot *s)
 {
     struct mark *m = &flow.marks[flow.nmarks];
@@ -200,7 +203,7 @@ static void forget(const struct mark *m)
     flow.cost_ns -= m->cost_ns;
 }
 
-/* The mark is complete now: what its work took, as far as it did not overlap with what was complete before. */
+/* Completes a mark: charges the duration of its work not overlapping earlier work. */
 static void complete(const struct mark *m, uint64_t now)
 {
     uint64_t from = m->begun_ns > flow.done_ns ? m->begun_ns : flow.done_ns;
@@ -208,7 +211,7 @@ static void complete(const struct mark *m, uint64_t now)
 
     if (m->key && m->event)
         learn(m->key, m->calls, took);
-    /* Who takes far more than was thought begins again with little in flight. */
+    /* A client whose work takes far longer than estimated restarts with little in flight. */
     if (m->cost_ns && took > 4 * m->cost_ns + 1000000u)
         flow.window = 2;
     else if (flow.window < CALLS_PER_TURN)
@@ -217,7 +220,8 @@ static void complete(const struct mark *m, uint64_t now)
     forget(m);
 }
 
-/* A client whose events cannot be made, as it has taken all memory, is not to be believed that its work is short. */
+/* If a client's events cannot be created because it has used up memory, its work is not assumed to
+ * be short. */
 static enum wrk_state state_of(struct wrk_worker *w, const struct mark *m, uint64_t now)
 {
     CUcontext was = w->current;
@@ -229,7 +233,7 @@ static enum wrk_state state_of(struct wrk_worker *w, const struct mark *m, uint6
         return wrk_ask_event(&wrk_provider, m->event).state;
     if (!m->asked)
         return now < m->until_ns ? WRK_RUNNING : WRK_COMPLETE;
-    if (wrk_captures) /* to ask may end a capture */
+    if (wrk_captures) /* a query may end a capture */
         return WRK_RUNNING;
     if (wrk_set_context(w, m->ctx) == CUDA_SUCCESS)
         is = wrk_ask_stream(&wrk_provider, m->stream).state;
@@ -238,9 +242,10 @@ static enum wrk_state state_of(struct wrk_worker *w, const struct mark *m, uint6
 }
 
 /*
- * A fault in one stream is the answer for all of the context, whatever still runs there: its marks stay until the
- * context ends, and the time limit counts on. Other calls do not wait for them, which might be for ever, nor for their
- * places in the table (merge_unknown()); the faulty context takes no more work.
+ * A fault in a stream is reported for the whole context, whatever still runs there: its marks stay
+ * until the context ends, and the time limit continues. Other calls wait neither for these marks,
+ * which might take forever, nor for their entries in the table (merge_unknown()); the faulty
+ * context accepts no more work.
  */
 static void count_unknown(struct mark *m, bool unknown)
 {
@@ -251,10 +256,8 @@ static void count_unknown(struct mark *m, bool unknown)
     flow.unknown_ns += unknown ? m->cost_ns : -m->cost_ns;
 }
 
-/*
- * The end of a context is a call as well, and does not come past a call that waits for a place: where all places are taken,
- * one mark stands for all of its context that had an error for an answer.
- */
+/* The call that ends a context cannot overtake a call waiting for an entry, so if the table is
+ * full, all marks of a context with an error are merged into a single mark. */
 static void merge_unknown(void)
 {
     unsigned left = 0;
@@ -318,13 +321,13 @@ static void look_for_ends(struct wrk_worker *w)
 
 /* ---- calls ---- */
 
-/* After this call a stream may capture that did not before. */
+/* True if a stream may begin to capture by this call. */
 static bool may_capture(uint16_t call)
 {
     return call == VGP_vgpStreamBeginCapture || (wrk_captures && call == VGP_cuStreamWaitEvent);
 }
 
-/* Calls with the same key are likely to cost the same. Not 0. */
+/* Key of calls likely to cost the same; not 0. */
 static uint32_t key_of(uint16_t call, const uint8_t *args, uint32_t size)
 {
     uint64_t h = call;
@@ -359,7 +362,7 @@ static bool bounded(struct wrk_worker *w, uint16_t call)
            flow.cost_ns - flow.unknown_ns + (cost ? cost : UNKNOWN_NS) > flow.bound_ns;
 }
 
-/* One more is over the bound, or has no place for its mark. */
+/* True if another call would exceed the bound, or has no entry for its mark. */
 static bool full(void)
 {
     return (wrk_client_limits.queue && flow.calls - flow.unknown >= wrk_client_limits.queue) ||
@@ -368,10 +371,10 @@ static bool full(void)
 
 static bool may(struct wrk_worker *w, uint16_t call, uint32_t flags)
 {
-    /* A stream that captures takes no mark: what it has got before is marked while it does. */
+    /* A capturing stream takes no mark: its earlier work is marked before the capture. */
     if (may_capture(call) && flow.nslots) {
         mark_all(w);
-        if (flow.nslots) { /* no room: when some of it has ended */
+        if (flow.nslots) { /* no room: later, when some work has completed */
             reap(w, vgb_now_ns());
             return false;
         }
@@ -416,7 +419,7 @@ void wrk_flow_issued(struct wrk_call *c)
     struct wrk_worker *w = c->w;
     CUstream stream = c->stream;
     struct slot *s = &flow.slots[((uintptr_t)stream * UINT64_C(0x9e3779b97f4a7c15)) >> 56];
-    uint32_t key = 0; /* costs are learnt in turns only */
+    uint32_t key = 0; /* costs are learnt only in turns */
     uint64_t cost = 0, most = wrk_client_limits.queue / 16;
     bool known = true, new_key;
 
@@ -430,12 +433,12 @@ void wrk_flow_issued(struct wrk_call *c)
         known = cost != 0;
         cost = known ? cost : UNKNOWN_NS;
     }
-    /* What is measured to be learnt stands alone. */
+    /* Work measured for learning gets a mark of its own. */
     new_key = flow.turns && s->calls && s->key != key && !known;
     if (s->calls && (s->stream != stream || s->ctx != w->current || new_key))
         mark(w, s);
     if (s->calls && (s->stream != stream || s->ctx != w->current))
-        return; /* no room for marks, which wrk_flow_may() sees to */
+        return; /* no room for marks, handled by wrk_flow_may() */
     if (!s->calls) {
         *s = (struct slot){.stream = stream, .ctx = w->current, .key = key};
         if (flow.turns)
@@ -459,12 +462,12 @@ void wrk_flow_issued(struct wrk_call *c)
 
 /* ---- ends ---- */
 
-/* No mark has room: its work is complete when that of the latest one is. */
+/* No room for a mark: its work counts as complete with the latest mark. */
 static void join_latest(struct slot *s)
 {
     struct mark *m = &flow.marks[flow.nmarks - 1];
 
-    count_unknown(m, false); /* until it is asked again */
+    count_unknown(m, false); /* until the next query */
     m->calls += s->calls;
     m->cost_ns += s->cost_ns;
     m->key = 0;
@@ -485,7 +488,7 @@ void wrk_flow_stream_ends(struct wrk_worker *w, CUstream stream)
     }
     for (unsigned i = 0; i < flow.nmarks; i++)
         flow.marks[i].asked &= flow.marks[i].stream != stream;
-    look_for_ends(w); /* streams that live for a few calls only have no other marks */
+    look_for_ends(w); /* short-lived streams have no other marks */
 }
 
 void wrk_flow_context_ends(struct wrk_worker *w, CUcontext ctx)
@@ -533,7 +536,7 @@ static void limit_time(struct wrk_worker *w, uint64_t now)
     uint64_t most = (uint64_t)wrk_client_limits.time_s * 1000000000u;
     uint64_t gap = flow.looked_ns && now > flow.looked_ns ? now - flow.looked_ns : 0;
 
-    /* We were stopped, or had no processor: that is not the client's doing. */
+    /* This process was stopped or had no processor, which is not the client's fault. */
     if (gap > 2 * (uint64_t)LOOK_LIMIT_NS)
         flow.progress_ns += gap - LOOK_LIMIT_NS;
     flow.looked_ns = now;
@@ -570,7 +573,7 @@ uint64_t wrk_flow_patience(const struct wrk_worker *w)
     uint64_t left;
 
     (void)w;
-    /* What held the call has ended since: it is tried again at once. */
+    /* The cause of holding the call is gone: retry at once. */
     if (!flow.nmarks && !flow.nslots)
         return flow.held && (flow.open || !flow.turns) ? 0 : UINT64_MAX;
     if (flow.held || flow.turns) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Handles of one client. The guest chooses the value, so nothing about it is believed: the type
- * must be the one that the call asks for, the index in range, the generation the one that was put.
- * Memory is taken in chunks, so that a hostile index costs one chunk, not a whole table.
+ * Handles of a client. The guest chooses the values, so all parts are checked: the type must match
+ * the call, the index must be in range, the generation must be that of the stored object. Memory is
+ * allocated in chunks, so that a hostile index costs a chunk, not a whole table.
  */
 #include "core.h"
 
 #include <stdlib.h>
 
-#ifndef WRK_HANDLE_CHUNK /* prove_handle.c has small ones */
+#ifndef WRK_HANDLE_CHUNK /* prove_handle.c uses small chunks */
 #define WRK_HANDLE_CHUNK 256u
 #endif
 #define WRK_HANDLE_CHUNKS (VGP_HANDLE_INDEX_MAX / WRK_HANDLE_CHUNK)
@@ -32,7 +32,7 @@ void wrk_handles_fini(struct wrk_handles *t)
     }
 }
 
-/* Handles that are minted here: their freed indices are used again. */
+/* Handles minted here: freed indices are reused. */
 static bool is_minted(unsigned type, uint64_t handle)
 {
     return (type == VGP_H_GRAPH || type == VGP_H_GRAPH_NODE) &&
@@ -64,7 +64,7 @@ struct wrk_handle_entry *wrk_handles_find(struct wrk_handles *t, uint64_t handle
     return e;
 }
 
-/* The entry of a well-formed handle; NULL: no memory. */
+/* Entry of a well-formed handle; NULL: no memory. */
 static struct wrk_handle_entry *make_room(struct wrk_handles *t, uint64_t handle, unsigned type)
 {
     uint32_t index = VGP_HANDLE_INDEX(handle);
@@ -87,7 +87,7 @@ CUresult wrk_handles_reserve(struct wrk_handles *t, uint64_t handle, unsigned ty
 
     if (!e)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    /* The same generation again would make a stale handle valid. */
+    /* Reusing the generation would make a stale handle valid. */
     if (e->live || e->generation == VGP_HANDLE_GEN(handle))
         return CUDA_ERROR_INVALID_HANDLE;
     return CUDA_SUCCESS;
@@ -141,7 +141,7 @@ void wrk_handles_set_parent(struct wrk_handles *t, uint64_t handle, uint64_t par
     p->first = handle;
 }
 
-/* Takes a handle out of the list of its parent, which may be the one that is being removed. */
+/* Removes a handle from the list of its parent, which may itself be in removal. */
 static void leave_parent(struct wrk_handles *t, struct wrk_handle_entry *e)
 {
     if (!e->parent)
@@ -175,7 +175,7 @@ bool wrk_handles_remove(struct wrk_handles *t, uint64_t handle, unsigned type)
             uint32_t *grown = realloc(t->free_list[type], room * sizeof(*grown));
 
             if (!grown)
-                return true; /* the index is lost, nothing else */
+                return true; /* only the index is lost */
             t->free_list[type] = grown;
             t->free_room[type] = room;
         }
@@ -221,7 +221,7 @@ void wrk_handles_each(struct wrk_handles *t, unsigned type,
     }
 }
 
-/* Which error CUDA gives for a bad object of this type. */
+/* CUDA error for an invalid object of this type. */
 static CUresult bad_handle(unsigned type)
 {
     switch (type) {
@@ -294,8 +294,8 @@ void wrk_handle_put(struct wrk_call *c, uint64_t handle, enum vgp_handle_type ty
 {
     uint64_t owner = c->rec->context;
 
-    /* What a context stands on (wrk_base_handle) is the owner of a context; streams are a green context's
-     * own, all else is of what it stands on. */
+    /* Streams are owned by their (green) context, all other objects by the underlying primary
+     * context (wrk_base_handle). */
     if (type != VGP_H_STREAM)
         owner = type == VGP_H_CONTEXT ? 0 : wrk_base_handle(c->w, owner);
     if (wrk_handles_reserve(&c->w->handles, handle, type) == CUDA_SUCCESS)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Nodes of graphs name functions, events, arrays and contexts. A driver may keep nothing but the pointer, and
- * follow it when the graph is cloned, instantiated, updated or launched. So an object that is named is
- * destroyed for the client at once, for the provider with the last graph that may name it. What ends with its
- * context cannot be kept: graphs that name it are refused from then on, but for being destroyed.
+ * Graph nodes name functions, events, arrays and contexts. A driver may keep just the pointer and
+ * follow it when the graph is cloned, instantiated, updated or launched. A named object is
+ * therefore destroyed at once for the client, and in the provider with the last graph that may name
+ * it. Objects that end with their context cannot be kept: graphs that name them can only be
+ * destroyed from then on.
  *
- * Names are taken where handles are looked up (wrk_handle_get), not by the handlers. Dispatcher only.
+ * Names are recorded by handle lookup (wrk_handle_get), not by the handlers. Dispatcher only.
  */
 #include "core.h"
 
@@ -17,19 +18,19 @@
 #include "vgp_worker.h"
 
 struct wrk_name {
-    VGB_LISTED struct wrk_name *next, **at;    /* of all */
-    VGB_LISTED struct wrk_handle_entry *entry; /* while the handle is live */
+    VGB_LISTED struct wrk_name *next, **at;    /* list of all names */
+    VGB_LISTED struct wrk_handle_entry *entry; /* entry, while the handle is live */
     void *object;
-    uint64_t context; /* handle of its context, or its own; 0: of none */
-    CUcontext ctx;    /* the provider's, when it is kept */
+    uint64_t context; /* handle of its context, or its own for a context; 0: none */
+    CUcontext ctx;    /* provider context of a kept object */
     uint64_t namers;
-    wrk_name_end *end; /* it is kept */
+    wrk_name_end *end; /* ends the kept object; NULL: not kept */
     bool gone;
 };
 
 struct wrk_namer wrk_capturing;
 static struct wrk_name *all;
-static uint64_t kept, epoch = 1; /* epoch: +1 whenever a name is gone */
+static uint64_t kept, epoch = 1; /* epoch: incremented whenever a name is removed */
 
 /* ---- the set of one namer ---- */
 
@@ -166,7 +167,7 @@ static struct wrk_name *name_of(struct wrk_handle_entry *e, uint64_t context)
     return name;
 }
 
-/* A name that nobody has is none: only add() makes one of it. */
+/* A name without a namer is not valid yet: add() makes it so. */
 static CUresult name(struct wrk_namer *n, struct wrk_handle_entry *e, uint64_t context)
 {
     struct wrk_name *made = name_of(e, context);
@@ -179,8 +180,8 @@ static CUresult name(struct wrk_namer *n, struct wrk_handle_entry *e, uint64_t c
 
 /* ---- while a call looks handles up ---- */
 
-/* Recording or waiting for an event of a captured stream makes a node of it only when the call says so; else
- * events tie streams together and are in no graph. */
+/* Recording or waiting for an event in a captured stream creates a node only if the call requests
+ * it; otherwise events just order streams and are in no graph. */
 static bool external_event(const struct wrk_call *c)
 {
     const struct vgp_call_facts *f = vgp_call_facts(c->rec->call);
@@ -195,7 +196,7 @@ void wrk_naming_begin(struct wrk_call *c)
     w->naming = wrk_captures ? &wrk_capturing : NULL;
     w->naming_events = w->naming && external_event(c);
     if (w->naming)
-        wrk_naming_context(c); /* without memory, the call will fail as well */
+        wrk_naming_context(c); /* if out of memory, the call fails as well */
 }
 
 void wrk_naming_for(struct wrk_call *c, struct wrk_namer *n)
@@ -220,7 +221,7 @@ CUresult wrk_naming_found(struct wrk_call *c, unsigned type, struct wrk_handle_e
     switch (type) {
     case VGP_H_CONTEXT:
         return name(c->w->naming, e, handle);
-    case VGP_H_KERNEL: /* runs in the calling context, unless the node says which */
+    case VGP_H_KERNEL: /* runs in the calling context unless the node names another */
         r = wrk_naming_context(c);
         break;
     case VGP_H_EVENT:
@@ -233,10 +234,10 @@ CUresult wrk_naming_found(struct wrk_call *c, unsigned type, struct wrk_handle_e
     case VGP_H_ARRAY:
     case VGP_H_MIPMAPPED_ARRAY:
         break;
-    default: /* streams are in no graph, graphs and user objects have counts of their own */
+    default: /* streams are in no graph; graphs and user objects have their own counts */
         return CUDA_SUCCESS;
     }
-    while (e->parent) { /* what ends it */
+    while (e->parent) { /* the object it ends with */
         struct wrk_handle_entry *p = wrk_handles_find(t, e->parent, VGP_HANDLE_TYPE(e->parent));
 
         if (!p)
@@ -292,8 +293,8 @@ static CUresult finish_mipmap(struct wrk_worker *w, struct wrk_wait *wait, CUres
     return wrk_provider.cuMipmappedArrayDestroy((CUmipmappedArray)(uintptr_t)wait->arg[0]);
 }
 
-/* The provider's calls may wait for the context's work. Without memory for a wait the object stays until the
- * client ends. */
+/* Provider calls may wait for the context's work. If out of memory for a wait, the object stays
+ * until the client ends. */
 static void end_long(struct wrk_worker *w, void *object, CUcontext ctx, wrk_wait_finish finish)
 {
     struct wrk_wait *wait = wrk_wait_internal(w, ctx);

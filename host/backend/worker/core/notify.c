@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Notifications to the guest, and the provider's output, which becomes notifications. */
+/* Notifications to the guest, including the provider's output. */
 #define _GNU_SOURCE
 #include "core.h"
 
@@ -14,16 +14,17 @@
 
 #include "vgb_fd.h"
 
-#define TEXT_MAX 2048u /* bytes of text in one notification; longer output takes several */
+#define TEXT_MAX 2048u /* maximum text of a notification, bytes; longer output is split */
 
 /*
- * Time that output waits for room, ms, until half a ring of notifications has been written again. A guest that reads has
- * that always; one that does not read, or only says so, holds up the worker's threads once.
+ * Maximum time that output waits for room, ms, per half ring of notifications written. A guest that
+ * reads never exhausts it; a guest that does not read, or only pretends to, delays the worker's
+ * threads once.
  */
 #define PRINT_WAIT_MS 200u
 #define MS_NS 1000000
 
-/* Writes one record; the lock is held. False when there is no room. */
+/* Writes a record; the lock is held. False: no room. */
 static bool push_locked(struct wrk_worker *w, uint16_t type, uint64_t cookie, const void *data, uint32_t size,
                         bool counted)
 {
@@ -37,7 +38,7 @@ static bool push_locked(struct wrk_worker *w, uint16_t type, uint64_t cookie, co
     uint64_t pad = room < total ? room : 0;
     uint8_t *ring = win->base + win->notify_offset;
 
-    /* A head beyond the tail is the guest's lie: it only loses its own notifications. */
+    /* A head beyond the tail is invalid: the guest only loses its own notifications. */
     if (used > win->notify_size || win->notify_size - used < total + pad)
         return false;
     if (pad) {
@@ -80,7 +81,7 @@ bool wrk_notify(struct wrk_worker *w, enum vgp_notify_type type, uint64_t cookie
         wrk_wake_guest(w, true);
         nanosleep(&ms, NULL);
     }
-    /* A host function may be what everybody waits for. */
+    /* Other work may be waiting for a host function. */
     if (done)
         wrk_wake_guest(w, type == VGP_NOTIFY_HOST_FUNC);
     return done;
@@ -93,8 +94,9 @@ void wrk_notify_detail(struct wrk_worker *w, const char *text)
 }
 
 /*
- * Whether output may wait another millisecond for room; counts that one, once for all threads that wait. What was written
- * is known from the worker's own tail: the guest's head may be a lie. The lock is held.
+ * True if output may wait another millisecond for room; counts it once for all waiting threads.
+ * Progress is measured by the worker's own tail, as the guest's head is untrusted. The lock is
+ * held.
  */
 static bool print_may_wait_locked(struct wrk_worker *w)
 {
@@ -116,7 +118,7 @@ static bool print_may_wait_locked(struct wrk_worker *w)
     return true;
 }
 
-/* Back-pressure, but bounded: a guest that does not read loses output, nothing else. */
+/* Bounded back-pressure: a guest that does not read only loses output. */
 static void print_piece(struct wrk_worker *w, uint64_t where, const char *text, uint32_t n)
 {
     const struct timespec ms = {.tv_nsec = MS_NS};
@@ -158,7 +160,7 @@ static void error_sink(void *ctx, const char *text, size_t len)
     print_to(ctx, VGP_PRINT_STDERR, text, len);
 }
 
-/* What the provider prints: read ends, non-blocking, of standard output and standard error. */
+/* Non-blocking read ends of the provider's standard output and standard error. */
 static int output_fd[2] = {-1, -1};
 static pthread_mutex_t output_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -181,12 +183,14 @@ void wrk_notify_drain_output(struct wrk_worker *w, CUresult result)
 {
     if (output_fd[0] < 0)
         return;
-    fflush(stdout); /* the rest of a line; may wait for the reader below, which needs no such lock */
-    /* Each pipe is a system call of every wait. On standard error there is something when an assert has failed. */
+    /* flushes a partial line; may block on the reader below, which does not take this lock */
+    fflush(stdout);
+    /* Reading a pipe costs every wait a system call. Standard error has data only after a failed
+     * assert. */
     drain(w, result == CUDA_SUCCESS ? 1 : 2);
 }
 
-/* Keeps the pipes from filling up while the dispatcher is busy elsewhere. */
+/* Drains the pipes while the dispatcher is busy elsewhere. */
 static void *output_reader(void *arg)
 {
     struct pollfd p[2] = {{.fd = output_fd[0], .events = POLLIN}, {.fd = output_fd[1], .events = POLLIN}};
@@ -199,7 +203,7 @@ static void *output_reader(void *arg)
     return NULL;
 }
 
-/* What is written to descriptor `to` comes out of the one that is returned, or -1. */
+/* Redirects descriptor `to` into a pipe; returns the read end, or -1. */
 static int capture(int to)
 {
     int p[2];
@@ -214,10 +218,8 @@ static int capture(int to)
     return p[0];
 }
 
-/*
- * NVIDIA's device printf goes to the process's standard output and a failed assert to its standard
- * error: both become pipes to ourselves, and the log goes elsewhere.
- */
+/* NVIDIA's device printf goes to the process's standard output and failed asserts to its standard
+ * error: both are redirected to pipes read here, and the log is moved elsewhere. */
 static int capture_output(struct wrk_worker *w)
 {
     int log = fcntl(2, F_DUPFD_CLOEXEC, 3);
@@ -229,7 +231,7 @@ static int capture_output(struct wrk_worker *w)
     output_fd[0] = capture(1);
     output_fd[1] = output_fd[0] >= 0 ? capture(2) : -1;
     if (output_fd[1] < 0 || pthread_create(&t, NULL, output_reader, w)) {
-        /* What is printed from now on has no reader: it goes to the log. */
+        /* Later output has no reader and goes to the log. */
         dup3(log, 1, 0);
         dup3(log, 2, 0);
         vgb_close(&output_fd[0]);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Loads the provider: any shared object with the CUDA driver API. NVIDIA's libcuda.so.1 or ours. */
+/* Loads the provider: any shared object with the CUDA driver API, such as NVIDIA's libcuda.so.1 or
+ * the software GPU. */
 #define _GNU_SOURCE
 #include "provider.h"
 
@@ -29,7 +30,7 @@ static void *find(void *library, const char *name)
     return dlsym(library, name);
 }
 
-/* NULL, or the name of a function that no driver lacks. */
+/* NULL, or the name of a missing mandatory function. */
 static const char *load_table(void)
 {
     static const struct {
@@ -45,7 +46,8 @@ static const char *load_table(void)
     };
 
     vgp_provider_load(&wrk_provider, find, wrk_capabilities.library);
-    /* Drivers before 12.8 have it without the suffix only, with the same meaning and parameters. */
+    /* Drivers before 12.8 export it only without the suffix, with the same semantics and
+     * parameters. */
     if (!wrk_provider.cuEventElapsedTime_v2)
         load("cuEventElapsedTime", &wrk_provider.cuEventElapsedTime_v2);
     for (unsigned i = 0; i < sizeof(need) / sizeof(need[0]); i++) {
@@ -58,7 +60,8 @@ static const char *load_table(void)
     return NULL;
 }
 
-/* The one place that tells the software GPU from a driver: by the extension that no driver has. */
+/* The only place that distinguishes the software GPU from a driver, by an extension that drivers
+ * lack. */
 static void fill_capabilities(bool private_shm)
 {
     struct wrk_capabilities *c = &wrk_capabilities;
@@ -69,13 +72,14 @@ static void fill_capabilities(bool private_shm)
     c->private_memory = software;
     c->host_nvml = !software;
     c->reaches_process = !software;
-    c->ipc_events = software || private_shm; /* NVIDIA's library keeps a page of each event in /dev/shm */
+    /* NVIDIA's library keeps a page of each event in /dev/shm */
+    c->ipc_events = software || private_shm;
 }
 
-/* A text that only our own libcuda.so.1, the one for guests, contains. */
+/* A string contained only in this project's libcuda.so.1 for guests. */
 static const char own_mark[] = "VGPU_TRACE_JSON";
 
-/* The file that the library was loaded from. */
+/* Path of the loaded library. */
 static const char *file_of_provider(const char *path)
 {
     Dl_info info;
@@ -114,7 +118,7 @@ static bool contains(const char *path, const char *text)
     return found;
 }
 
-/* What to do about the codes with which NVIDIA's driver refuses to start. */
+/* Advice for the error codes of NVIDIA's driver at initialisation. */
 static const char *remedy(CUresult r, const char *file)
 {
     if (r == CUDA_ERROR_STUB_LIBRARY || strstr(file, "/stubs/"))
@@ -144,7 +148,7 @@ static const char *remedy(CUresult r, const char *file)
     }
 }
 
-/* A sentence for a call that failed while the provider starts. */
+/* Error message for a call that failed during initialisation. */
 static int failed(const char *path, const char *call, CUresult r, char *err, size_t err_size)
 {
     CUresult (*get_name)(CUresult, const char **) = NULL;

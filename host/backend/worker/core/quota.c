@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Device memory of the client against the quota of the VM. The provider is asked only after the
- * bytes are covered by a reservation, which the broker grants for all workers together; so two
- * workers cannot both take the last gigabyte. Counted: what the client allocates, rounded as it
- * asked. Where the provider's memory is this process's alone (the software GPU), what it holds beyond
- * that counts too: the variables of modules, which no call names.
+ * Charging of device memory to the quota of the VM. The provider is asked only after the bytes are
+ * covered by a reservation, which the broker grants across all workers, so two workers cannot both
+ * take the last gigabyte. Charged are the client's allocations, rounded as requested. If the
+ * provider's memory is private to this process (the software GPU), memory it holds beyond that is
+ * charged too: the variables of modules, which no call names.
+ *
+ * Reservations grow and shrink in grains, to save messages. A grain is at most a 64th of the quota,
+ * to limit what a client keeps in reserve.
  */
 #include "core.h"
 
@@ -28,7 +31,7 @@ static uint64_t round_to_grain(const struct wrk_quota *q, uint64_t bytes)
     uint64_t up = bytes + grain - 1 - (bytes + grain - 1) % grain;
 
     if (up > q->limit)
-        up = q->limit > bytes ? q->limit : bytes; /* the limit may be less than what is there */
+        up = q->limit > bytes ? q->limit : bytes; /* the limit may be below present usage */
     return up;
 }
 
@@ -40,14 +43,14 @@ void wrk_quota_init(struct wrk_worker *w, uint64_t limit)
     pthread_mutex_init(&w->quota.lock, NULL);
 }
 
-/* For lists of processes (NVML): the broker reads it there. */
+/* Read by the broker for lists of processes (NVML). */
 static void show_locked(struct wrk_worker *w)
 {
     if (w->win.shared)
         __atomic_store_n(&w->win.shared->memory_used, w->quota.used + w->quota.hidden, __ATOMIC_RELAXED);
 }
 
-/* What the provider holds beyond what was counted. Returns all that counts. */
+/* Updates the memory held by the provider beyond `used`; returns all bytes to charge. */
 static uint64_t look_locked(struct wrk_quota *q)
 {
     uint64_t now = q->limit && q->held ? q->held() : 0;
@@ -67,7 +70,7 @@ bool wrk_quota_take(struct wrk_worker *w, uint64_t bytes)
 
     uint64_t limit = __atomic_load_n(&q->limit, __ATOMIC_RELAXED);
     uint64_t all = bytes > UINT64_MAX - held ? UINT64_MAX : held + bytes;
-    bool hopeless = limit && all > limit; /* the broker refuses and counts it */
+    bool hopeless = limit && all > limit; /* refused and counted by the broker */
 
     if (limit && (hopeless || all > q->reserved))
         ok = wrk_control_reserve(w, hopeless ? all : round_to_grain(q, all), all, &why);
@@ -92,7 +95,7 @@ void wrk_quota_give(struct wrk_worker *w, uint64_t bytes)
     bool wake = __atomic_load_n(&q->limit, __ATOMIC_RELAXED) && bytes &&
                 !pthread_equal(pthread_self(), q->dispatcher);
     pthread_mutex_unlock(&q->lock);
-    /* A dispatcher that sleeps gives reservations back before it sleeps on: others wait for them. */
+    /* Wakes a sleeping dispatcher to return reservations that other clients may wait for. */
     if (wake)
         vgb_eventfd_signal(w->doorbell);
 }
@@ -114,7 +117,7 @@ void wrk_quota_trim(struct wrk_worker *w)
 
     wrk_quota_report(w);
     pthread_mutex_lock(&q->lock);
-    /* One grain is kept: allocating and freeing in turn shall not cost a message each time. */
+    /* A grain is kept, so that alternating allocations and frees do not cost a message each. */
     if (q->limit && q->reserved > round_to_grain(q, round_to_grain(q, q->used + q->hidden) + 1)) {
         uint64_t want = round_to_grain(q, look_locked(q));
 
@@ -130,7 +133,7 @@ void wrk_quota_change(struct wrk_worker *w, uint64_t limit)
 {
     struct wrk_quota *q = &w->quota;
 
-    /* Without the lock, which this thread may have: it may be waiting for a grant. */
+    /* Without the lock, which this thread may hold while waiting for a grant. */
     q->report |= limit && !q->limit;
     __atomic_store_n(&q->limit, limit, __ATOMIC_RELAXED);
 }
@@ -198,7 +201,7 @@ bool wrk_quota_remember(struct wrk_worker *w, uint64_t address, uint64_t bytes, 
     return ok;
 }
 
-/* Removes the entry at i and closes the gap (linear probing). Its bytes stay counted as used. */
+/* Removes the entry at i and closes the gap (linear probing). Its bytes stay charged. */
 static void remove_locked(struct wrk_quota *q, uint64_t i)
 {
     uint64_t mask = q->room - 1, hole = i;
@@ -247,7 +250,7 @@ bool wrk_quota_free_begin(struct wrk_worker *w, uint64_t address, struct wrk_fre
     pthread_mutex_lock(&q->lock);
     for (other = q->freeing; other && other->address != address; other = other->next)
         continue;
-    /* With an entry it is another allocation: the address has been given out again. */
+    /* An existing entry is another allocation: the address has been reused. */
     bool ok = detach_locked(q, address, &f->was) || !other;
     if (ok) {
         f->address = address;
@@ -290,7 +293,7 @@ uint64_t wrk_quota_detach_context(struct wrk_worker *w, CUcontext ctx)
     for (uint64_t i = 0; i < q->room;) {
         if (q->table[i].address && q->table[i].ctx == ctx) {
             bytes += q->table[i].bytes;
-            remove_locked(q, i); /* what moved into i is looked at again */
+            remove_locked(q, i); /* the entry moved into i is checked next */
         } else {
             i++;
         }

@@ -12,7 +12,7 @@
 
 struct wrk_worker;
 
-/* What an address of device memory stands for. */
+/* Allocation at an address of device memory. */
 struct wrk_alloc {
     uint64_t address; /* 0 = free */
     uint64_t bytes;
@@ -20,41 +20,45 @@ struct wrk_alloc {
 };
 
 struct wrk_quota {
-    uint64_t limit;    /* for the whole VM, 0 = none; changed by the dispatcher, atomic for others */
-    bool report;       /* a limit is new: the broker does not know what there is */
-    uint64_t reserved; /* granted by the broker */
+    /* limit of the whole VM, 0 = none; written by the dispatcher, read atomically elsewhere */
+    uint64_t limit;
+    bool report;       /* a limit was newly set: usage is to be reported to the broker */
+    uint64_t reserved; /* bytes granted by the broker */
     uint64_t used;
-    uint64_t hidden; /* what the provider holds beyond `used`, when it was last looked at */
+    uint64_t hidden; /* bytes held by the provider beyond `used`, at the last check */
     pthread_t dispatcher;
-    pthread_mutex_t lock;              /* waiters free memory too */
-    VGB_OWNED struct wrk_alloc *table; /* open hash by address */
+    pthread_mutex_t lock;              /* also taken by waiters, which free memory */
+    VGB_OWNED struct wrk_alloc *table; /* open-addressed hash table by address */
     uint64_t room, count;
-    VGB_LISTED struct wrk_freeing *freeing; /* addresses that the provider is asked to free */
-    /* Bytes of device memory that the provider holds for this process, called under the lock; NULL: what
-     * was counted is all. */
+    VGB_LISTED struct wrk_freeing *freeing; /* frees in progress in the provider */
+    /* Returns the bytes of device memory that the provider holds for this process; called under the
+     * lock. NULL: `used` is complete. */
     uint64_t (*held)(void);
 };
 void wrk_quota_init(struct wrk_worker *w, uint64_t limit);
-/* Takes `bytes` before the provider allocates; false: over the quota. Dispatcher only. */
+/* Charges `bytes` before the provider allocates; false: over the quota. Dispatcher only. */
 bool wrk_quota_take(struct wrk_worker *w, uint64_t bytes);
 void wrk_quota_give(struct wrk_worker *w, uint64_t bytes);
-/* The bytes that count now. */
+/* Bytes charged now. */
 uint64_t wrk_quota_held(struct wrk_worker *w);
-/* Gives back what was reserved and is not used; the dispatcher only, which owns the channel. */
+/* Returns unused reservation to the broker. Dispatcher only, which owns the channel. */
 void wrk_quota_trim(struct wrk_worker *w);
-/* Another limit; where there was none the broker hears later, by wrk_quota_report(), what there is. */
+/*
+ * Changes the limit. If there was none before, wrk_quota_report() later tells the broker the usage.
+ */
 void wrk_quota_change(struct wrk_worker *w, uint64_t limit);
 void wrk_quota_report(struct wrk_worker *w);
-/* Remembers and forgets what an address stands for. */
+/* Add and remove the allocation at an address. */
 bool wrk_quota_remember(struct wrk_worker *w, uint64_t address, uint64_t bytes, CUcontext ctx);
 void wrk_quota_forget(struct wrk_worker *w, uint64_t address);
-/* Forget in two steps: the entry first, while the address cannot be anybody else's yet; the bytes
- * (wrk_quota_give) when the provider has really freed them. */
+/* Removal in two steps: the entry first, before the address can be reused; the bytes
+ * (wrk_quota_give) once the provider has freed them. */
 bool wrk_quota_detach(struct wrk_worker *w, uint64_t address, struct wrk_alloc *out);
 /*
- * The same for what several threads may be asked to free at once, and the provider may refuse: begin, then the provider's
- * answer. False: another thread is freeing just this. If the provider heard the second one first, the first one would put
- * back what has gone. On the stack of the thread that asks.
+ * The same for allocations that several threads may free concurrently and whose free the provider
+ * may refuse: begin, then end with the provider's answer. False: another thread is freeing the same
+ * address. Without this, if the provider handled the second free first, the failing first one would
+ * restore an entry that is gone. Lives on the stack of the freeing thread.
  */
 struct wrk_freeing {
     VGB_LISTED struct wrk_freeing *next;
@@ -63,6 +67,7 @@ struct wrk_freeing {
 };
 bool wrk_quota_free_begin(struct wrk_worker *w, uint64_t address, struct wrk_freeing *f);
 void wrk_quota_free_end(struct wrk_worker *w, struct wrk_freeing *f, bool freed);
-uint64_t wrk_quota_detach_context(struct wrk_worker *w, CUcontext ctx); /* the sum */
+/* returns the sum of bytes */
+uint64_t wrk_quota_detach_context(struct wrk_worker *w, CUcontext ctx);
 
 #endif

@@ -13,7 +13,7 @@ void wrk_wake_guest(struct wrk_worker *w, bool always)
 {
     struct vgp_window_shared *s = w->win.shared;
 
-    /* The guest's half: store guest_sleeps, fence, look at what we just published. */
+    /* Pairs with the guest: store guest_sleeps, fence, read the published reply. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (!__atomic_load_n(&s->guest_sleeps, __ATOMIC_RELAXED) && !always)
         return;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What other workers of this VM may open. The broker makes the memory and gives the tokens; a
- * provider that knows how (the software GPU) asks for it through sg_share_ops. A provider with
- * handles of its own (NVIDIA's driver) is not asked: its handles are bytes that the broker keeps.
+ * Objects shared with other workers of this VM. The broker creates the memory and issues the
+ * tokens; a provider with support for it (the software GPU) requests them through sg_share_ops.
+ * Providers with their own handles (NVIDIA's driver) do not use this: the broker stores the bytes
+ * of their handles.
  */
 #include "core.h"
 
@@ -20,19 +21,20 @@ struct dropped {
     uint8_t token[VGB_TOKEN];
 };
 
-/* The channel to the broker is the dispatcher's: what other threads drop waits here. */
+/* The channel to the broker belongs to the dispatcher: drops by other threads are queued here. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct dropped *dropped;
 static uint8_t latest[VGB_TOKEN];
 static bool made_one; /* dispatcher only, as `latest` */
 
-/* Memory of the broker's; a descriptor, -1: refused, -2: no memory. */
+/* Requests memory from the broker; a descriptor, -1: refused, -2: no memory. */
 static int ask(struct wrk_worker *w, struct vgb_msg *m)
 {
-    /* The provider shares in calls that the dispatcher makes; from another thread it gets nothing. */
+    /* The provider shares objects in calls made by the dispatcher; requests from other threads
+     * fail. */
     if (!pthread_equal(pthread_self(), w->quota.dispatcher))
         return -2;
-    wrk_share_flush(w); /* what is dropped may make room */
+    wrk_share_flush(w); /* drops may make room */
     int fd = wrk_control_share(w, m);
 
     if (m->status == VGPU_S_OK)
@@ -127,7 +129,7 @@ void wrk_share_drop(struct wrk_worker *w, const uint8_t *token)
     struct dropped *d = malloc(sizeof(*d));
 
     if (!d)
-        return; /* held until this worker ends */
+        return; /* kept until this worker ends */
     memcpy(d->token, token, VGB_TOKEN);
     pthread_mutex_lock(&lock);
     d->next = dropped;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls that complete later. The dispatcher never blocks: a wait is a set of events, recorded when
- * the call was issued. The dispatcher polls them itself as long as it polls anyway; before it
- * sleeps, or when one takes long, the wait goes to a waiter thread, which blocks in the provider.
+ * Calls that complete later. The dispatcher never blocks: a wait is a set of events recorded when
+ * the call is issued. The dispatcher polls them as long as it polls anyway; before it sleeps, or if
+ * a wait takes long, the wait goes to a waiter thread, which blocks in the provider.
  */
 #include "core.h"
 #include "vgb_fd.h"
@@ -68,7 +68,7 @@ static void event_give(struct wrk_worker *w, struct wrk_wait *wait, CUevent even
         kept = true;
     }
     pthread_mutex_unlock(&w->waits.events_lock);
-    /* Stale: some context was destroyed meanwhile, perhaps this event's; it ended with it. */
+    /* Stale: a context was destroyed meanwhile, possibly this event's, and the event with it. */
     if (!kept && !stale)
         wrk_provider.cuEventDestroy_v2(event);
 }
@@ -98,7 +98,8 @@ static uint32_t now_generation(struct wrk_worker *w)
     return __atomic_load_n(&w->waits.generation, __ATOMIC_ACQUIRE);
 }
 
-/* For the call that finds no memory: what is given back must not fail of that. Filled again by the next wait that ends. */
+/* Reserve for a call that is out of memory, so that freeing cannot fail for it. Refilled by the
+ * next wait that ends. */
 static _Atomic(struct wrk_wait *) spare_wait;
 
 static struct wrk_wait *new_wait(struct wrk_worker *w)
@@ -117,7 +118,7 @@ static struct wrk_wait *new_wait(struct wrk_worker *w)
     return wait;
 }
 
-/* The wait is to answer this call. */
+/* Makes the wait answer this call. */
 static void slot_enter(struct wrk_call *c, struct wrk_wait *wait)
 {
     wait->slot = c->rec->reply_slot;
@@ -180,7 +181,7 @@ void wrk_wait_free(struct wrk_worker *w, struct wrk_wait *wait)
     free(atomic_exchange(&spare_wait, wait));
 }
 
-/* The legacy stream stands for the other streams too, which a query of it need not look at. */
+/* The legacy stream also covers other streams, which a query of it need not check. */
 static bool stands_for_others(const struct wrk_worker *w, CUstream stream)
 {
     return (stream == NULL || stream == CU_STREAM_LEGACY) &&
@@ -218,7 +219,7 @@ static CUresult land_as_is(struct wrk_worker *w, struct wrk_wait *wait, CUresult
     return r;
 }
 
-/* Runs finish, lands, replies, frees. The wait's context is current on this thread. */
+/* Runs finish and land, replies and frees. The wait's context is current on this thread. */
 static void complete(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
     struct wrk_waits *ws = &w->waits;
@@ -237,10 +238,8 @@ static void complete(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
         }
     }
     wrk_flight_leave(w, wait);
-    /*
-     * What this call freed may have been shared. Its program may tell another process that the memory
-     * is gone as soon as it has the reply, so the dispatcher tells the broker first.
-     */
+    /* Memory freed by this call may have been shared. On the reply the program may tell another
+     * process that it is gone, so the dispatcher tells the broker first. */
     if (!wait->land && !dispatcher && wrk_share_pending())
         wait->land = land_as_is;
     if (!wait->land) {
@@ -287,7 +286,7 @@ static void count_in(struct wrk_worker *w, struct wrk_wait *wait)
     atomic_fetch_add(&w->waits.long_calls, 1);
 }
 
-/* The dispatcher tells the broker, which knows of it if it lasted. */
+/* The dispatcher tells the broker if the call was reported to it. */
 static void count_out(struct wrk_worker *w, struct wrk_wait *wait)
 {
     if (wait->counted && atomic_fetch_sub(&w->waits.long_calls, 1) == 1 && atomic_load(&w->waits.said_busy))
@@ -307,15 +306,16 @@ static void reply(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
     } else {
         uint32_t slot = wait->slot;
 
-        slot_leave(w, wait); /* before the reply: after it the guest may use the slot at once */
+        /* before the reply, after which the guest may reuse the slot at once */
+        slot_leave(w, wait);
         wrk_reply_send(w, slot, wait->seq, r, wait->buffer,
                        r == CUDA_SUCCESS || wait->payload_always ? wait->payload : 0, wait->reply_flags);
     }
     wrk_wait_free(w, wait);
 }
 
-/* What the client is told with an unknown end is that error. Its events are used again or destroyed, which
- * the provider may be asked for at any time. */
+/* On an unknown completion the client gets the error. Its events are reused or destroyed, which the
+ * provider permits at any time. */
 static struct wrk_answer query(struct wrk_wait *wait)
 {
     if (wait->blocking)
@@ -330,10 +330,8 @@ static struct wrk_answer query(struct wrk_wait *wait)
     return wait->borrowed ? wrk_ask_event(&wrk_provider, wait->borrowed) : wrk_answer_of(CUDA_SUCCESS);
 }
 
-/*
- * A wait that was found complete by polling still makes the call that the application made: it does
- * not block any more, and CUDA writes the output of device printf only in such calls.
- */
+/* A wait found complete by polling still makes the application's call: it no longer blocks, and
+ * CUDA writes device printf output only in such calls. */
 static CUresult settle(const struct wrk_wait *wait)
 {
     if (wait->borrowed)
@@ -358,7 +356,8 @@ CUresult wrk_wait_start(struct wrk_call *c, struct wrk_wait *wait)
 
     c->deferred = true;
     if (wait->long_call && wrk_captures && !wait->ends) {
-        /* What a capture allows depends on the thread: as on the one that began it. */
+        /* Operations allowed during a capture depend on the thread: use the mode of the capturing
+         * thread. */
         count_in(c->w, wait);
         wrk_control_busy(c->w);
         complete(c->w, wait, CUDA_SUCCESS);
@@ -410,7 +409,7 @@ static void *waiter(void *arg)
 
         CUresult r = CUDA_SUCCESS;
 
-        if (wait->ctx || wait->blocking) /* what this thread had current may have ended */
+        if (wait->ctx || wait->blocking) /* this thread's current context may have ended */
             r = wrk_provider.cuCtxSetCurrent(wait->ctx);
         while (r == CUDA_SUCCESS && wait->done < wait->nevents)
             r = wrk_await_event(&wrk_provider, wait->events[wait->done++]).result;
@@ -546,7 +545,7 @@ CUresult wrk_do_vgpStreamThrottle(struct wrk_call *c, const struct vgp_args_vgpS
     before = m->wait;
     m->wait = now;
     r = wrk_wait_add_stream(w, now, stream);
-    if (r != CUDA_SUCCESS || !now->nevents) { /* nothing pends, or nobody can tell */
+    if (r != CUDA_SUCCESS || !now->nevents) { /* nothing pending, or unknown */
         wrk_wait_free(w, now);
         m->wait = NULL;
     }

@@ -4,24 +4,22 @@
 
 #include <pthread.h>
 
-/*
- * A stream that is destroyed finishes its work, and no stream is left that could be asked for it. From then on its
- * context is waited for as a whole, on a waiter, until such a wait has ended that began later.
- */
+/* A destroyed stream still finishes its work, but can no longer be queried. From then on its
+ * context is waited for as a whole, on a waiter, until such a wait that began later has ended. */
 #define ORPHANS 16u
 static struct {
-    pthread_mutex_t lock; /* waiters end waits; innermost */
+    pthread_mutex_t lock; /* also taken by waiters; innermost lock */
     struct orphan {
-        CUcontext ctx;   /* NULL: the place is free */
-        uint64_t number; /* of the latest such stream */
+        CUcontext ctx;   /* NULL: free entry */
+        uint64_t number; /* number of the latest destroyed stream */
     } of[ORPHANS];
     uint64_t number;
-    bool many; /* more contexts than there is room for: for good */
+    bool many; /* more contexts than entries: set permanently */
 } orphans = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static const struct vgp_provider *below;
 static struct wrk_worker *self;
 
-/* Under the lock. The place of the context, or, for NULL, a free one; NULL: there is none. */
+/* Entry of the context or, for NULL, a free entry; NULL: none. The lock is held. */
 static struct orphan *place_of(CUcontext ctx)
 {
     for (unsigned i = 0; i < ORPHANS; i++) {
@@ -31,7 +29,7 @@ static struct orphan *place_of(CUcontext ctx)
     return NULL;
 }
 
-/* A stream that captures is not asked, which would end the capture. */
+/* A capturing stream is not queried, as that would end the capture. */
 static bool is_idle(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -41,7 +39,7 @@ static bool is_idle(CUstream stream)
     return status == CU_STREAM_CAPTURE_STATUS_NONE && wrk_ask_stream(below, stream).state == WRK_COMPLETE;
 }
 
-/* A capture that began there is over, too: nobody can end it any more. */
+/* A capture that began there is over too, as it can no longer be ended. */
 static CUresult end(CUstream stream)
 {
     CUresult r = below->cuStreamDestroy_v2(stream);
@@ -82,7 +80,7 @@ void wrk_streams_filter(struct wrk_worker *w, struct vgp_provider *table, const 
         table->cuStreamDestroy_v2 = destroy;
 }
 
-/* The latest destroyed stream whose work may still run in the context; 0: there is none. */
+/* Number of the latest destroyed stream whose work may still run in the context; 0: none. */
 static uint64_t orphaned(CUcontext ctx)
 {
     const struct orphan *o;
@@ -120,7 +118,7 @@ static void add_one(struct collect *k, CUstream stream)
     if (k->r != CUDA_SUCCESS || k->wait->blocking)
         return;
     if (k->wait->nevents == WRK_WAIT_EVENTS) {
-        k->wait->blocking = true; /* too many to poll: a waiter asks for the context as a whole */
+        k->wait->blocking = true; /* too many to poll: a waiter waits for the whole context */
         return;
     }
     k->r = wrk_wait_add_stream(k->c->w, k->wait, stream);
@@ -141,8 +139,8 @@ CUresult wrk_wait_add_context(struct wrk_call *c, struct wrk_wait *wait)
     struct wrk_worker *w = c->w;
 
     if (wrk_captures || wrk_context_divided(w, c->rec->context) || orphaned(wait->ctx)) {
-        /* The legacy stream cannot be asked now, nor the default streams of green contexts, nor what is
-         * destroyed; a waiter does what the call itself would do. */
+        /* The legacy stream, default streams of green contexts and destroyed streams cannot be
+         * queried now; a waiter makes the blocking call itself. */
         wait->blocking = true;
         return CUDA_SUCCESS;
     }
@@ -152,7 +150,7 @@ CUresult wrk_wait_add_context(struct wrk_call *c, struct wrk_wait *wait)
             add_one(&k, w->thread_streams[i].stream);
     }
     wrk_handles_each(&w->handles, VGP_H_STREAM, add_owned, &k);
-    /* Some of its streams are not in the wait: no caller may take that for their end. */
+    /* Some streams are not covered by the wait: callers must not treat it as their completion. */
     if (k.r != CUDA_SUCCESS)
         wait->blocking = true;
     return k.r;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stream capture. Every call of the guest is made by the dispatcher thread, so what CUDA ties to
- * threads (who may end a capture, what it forbids to whom) cannot be left to
- * the provider: the guest checks it, and the worker captures in relaxed mode.
+ * Stream capture. The dispatcher thread makes all calls of the guest, so rules that CUDA ties to
+ * threads (which thread may end a capture, which operations are forbidden on which thread) cannot
+ * be left to the provider: the guest checks them, and the worker captures in relaxed mode.
  */
 #include "graph.h"
 
@@ -15,10 +15,11 @@ bool wrk_stream_captured(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 
-    /* The legacy stream cannot be captured; asking about it would be an error during a capture. */
+    /* The legacy stream cannot be captured; querying it during a capture is an error. */
     if (!wrk_captures || stream == NULL || stream == CU_STREAM_LEGACY)
         return false;
-    /* An error is no "no": what a capture forbids would be done to one. */
+    /* An error does not count as "not captured": an operation forbidden during a capture could
+     * follow. */
     return wrk_provider.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
@@ -27,14 +28,15 @@ bool wrk_capture_failed(struct wrk_call *c, CUresult r)
 {
     if (!wrk_captures || c->w->minor < 7)
         return false;
-    if (!c->has_stream) { /* what it was for is unknown: rather a capture too much is lost than one is wrong */
+    /* stream unknown: losing a capture needlessly is better than a wrong capture */
+    if (!c->has_stream) {
         wrk_captures_lose();
     } else if (wrk_stream_captured(c->stream)) {
         wrk_ask_stream(&wrk_provider, c->stream); /* as vgpStreamInvalidateCapture */
     } else {
         return false;
     }
-    if (r != CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) /* that follows from an error that was told of */
+    if (r != CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) /* follows from an error already reported */
         wrk_async_capture_lost(c->w, c->rec->call, r);
     return c->has_stream;
 }
@@ -43,7 +45,8 @@ void wrk_capture_graph_over(struct wrk_worker *w, CUgraph object)
 {
     struct wrk_graph *g = wrk_graph_known(object);
 
-    /* The guest may have asked for it meanwhile. One that it began with, or has got, stays: its own, or a node's. */
+    /* The guest may have queried the graph meanwhile. A graph it began with or has obtained stays:
+     * its own, or a node's. */
     if (g && !g->client && !g->parent)
         wrk_graph_forget(w, g);
 }
@@ -73,7 +76,7 @@ static CUresult ask_info(CUstream stream, struct info *i)
     return wrk_provider.cuStreamGetCaptureInfo_v2(stream, &i->status, &i->id, &i->graph, &i->deps, &i->n);
 }
 
-/* A graph of which it is not known when it ends gets no record. */
+/* No record for a graph whose end is unknown. */
 static CUresult get_info(CUstream stream, struct info *i)
 {
     CUresult r = ask_info(stream, i);
@@ -105,7 +108,7 @@ static bool provider_can(void)
            (wrk_provider.cuStreamGetCaptureInfo_v3 || wrk_provider.cuStreamGetCaptureInfo_v2);
 }
 
-/* Of this thread, once; waiter threads only make calls that no capture forbids. */
+/* Set once for this thread; waiter threads only make calls allowed during captures. */
 static void relax(void)
 {
     static bool done;
@@ -116,7 +119,7 @@ static void relax(void)
     done = true;
 }
 
-/* Into a graph of the provider's. */
+/* Captures into a graph created by the provider. */
 static CUresult begin_capture(CUstream stream, CUstreamCaptureMode mode)
 {
     CUresult r = wrk_provider.cuStreamBeginCapture_v2(stream, mode);
@@ -187,7 +190,8 @@ CUresult wrk_do_vgpStreamEndCapture(struct wrk_call *c, const struct vgp_args_vg
     if (r == CUDA_SUCCESS) {
         g = wrk_graph_of(c->w, object);
         if (g && wrk_namer_copy(&g->names, &wrk_capturing)) {
-            g->client = !g->parent; /* the graph of a conditional node stays the node's */
+            /* the graph of a conditional node still belongs to the node */
+            g->client = !g->parent;
             ret->graph = g->handle;
         } else {
             if (g)
@@ -197,7 +201,7 @@ CUresult wrk_do_vgpStreamEndCapture(struct wrk_call *c, const struct vgp_args_vg
         }
         wrk_capture_forget(stream);
     }
-    wrk_captures_look(); /* one that failed may have ended, too */
+    wrk_captures_look(); /* the failed capture may have ended, too */
     wrk_captures_settle(c->w);
     return r;
 }
@@ -260,7 +264,7 @@ wrk_do_vgpStreamUpdateCaptureDependencies(struct wrk_call *c,
     if (!wrk_provider.cuStreamUpdateCaptureDependencies_v2 &&
         (edges || !wrk_provider.cuStreamUpdateCaptureDependencies))
         return wrk_missing(c, "cuStreamUpdateCaptureDependencies_v2");
-    /* A driver is not trusted to know nodes of other graphs from those of the one that is captured into. */
+    /* The driver may not distinguish nodes of other graphs from those of the captured graph. */
     if (a->dependencies_len && provider_can() && get_info(stream, &i) == CUDA_SUCCESS &&
         i.status == CU_STREAM_CAPTURE_STATUS_ACTIVE) {
         g = wrk_graph_of(c->w, i.graph);
@@ -309,6 +313,6 @@ CUresult wrk_do_vgpCapturedHostFunc(struct wrk_call *c, const struct vgp_args_vg
         r = capture_host_func(c, a->stream, a->cookie, &kept);
     f = kept ? NULL : wrk_host_func_new(c->w, a->cookie, false);
     if (f)
-        wrk_host_func_put(f); /* tells the guest, also where it has no room now */
+        wrk_host_func_put(f); /* notifies the guest, later if there is no room now */
     return r;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Nodes that copy, and those of two halves: a copy and a host function of the guest's. */
+/* Copy nodes, including nodes of two halves: a copy and a host function of the guest. */
 #include "node.h"
 
 #include <string.h>
 
-/* The host memory of one side; 1: it is in no region. */
+/* Host memory of a side of the copy; 1: in no region. */
 static CUresult host_side(struct wrk_call *c, const uint64_t size[3], uint64_t address, uint64_t pitch,
                           uint64_t height, bool write, void **host)
 {
@@ -74,7 +74,7 @@ static bool can_copy(void)
            wrk_provider.cuLaunchHostFunc;
 }
 
-/* Which halves a copy with a host function has. */
+/* Halves of a copy with a host function. */
 struct halves {
     bool copy, to_device;
 };
@@ -119,7 +119,7 @@ static CUresult add_joined(struct wrk_call *c, struct wrk_where *w, const CUDA_M
     return r;
 }
 
-/* One half into the capture; *node is what it became. */
+/* Adds a half to the capture; *node: the resulting node. */
 static CUresult capture_half(CUstream stream, const CUDA_MEMCPY3D *p, struct wrk_host_func *f,
                              CUgraphNode *node)
 {
@@ -157,7 +157,7 @@ static CUresult capture_joined(struct wrk_call *c, CUstream stream, const CUDA_M
     return CUDA_SUCCESS;
 }
 
-/* Another host function, or none, for a node of two halves. */
+/* Replaces or removes the host function of a two-half node. */
 static CUresult change_func(struct wrk_call *c, struct wrk_where *w, uint64_t cookie)
 {
     CUDA_HOST_NODE_PARAMS host = {.fn = wrk_host_func_nothing};
@@ -188,8 +188,8 @@ static CUresult change_func(struct wrk_call *c, struct wrk_where *w, uint64_t co
     return r;
 }
 
-/* New parameters for a copy with a host function, or for one that gets it. What stays: which of the
- * two halves there are, and in which order. */
+/* Sets parameters of a copy that has or gets a host function. The set of halves and their order do
+ * not change. */
 static CUresult change_joined(struct wrk_call *c, struct wrk_where *w, const CUDA_MEMCPY3D *p, CUcontext ctx,
                               uint64_t cookie, struct halves h)
 {
@@ -202,7 +202,7 @@ static CUresult change_joined(struct wrk_call *c, struct wrk_where *w, const CUD
     if ((!two && !n->cookie) || h.copy != two || (cookie && two && h.to_device != to_device)) {
         wrk_notify_detail(c->w, "a copy node cannot be changed between pageable memory and other "
                                 "memory, or its direction, unless it was made for pageable memory");
-        /* Documented for executable graphs; of graphs the driver lets it change. */
+        /* Documented for executable graphs; the driver permits the change in graphs. */
         return w->op == VGP_NODE_SET ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
     }
     if (two)
@@ -275,7 +275,7 @@ static uint64_t guest_side(struct wrk_worker *w, const CUDA_MEMCPY3D *p, bool ds
     return wrk_region_guest_address(w, host, bytes);
 }
 
-/* The client's handle of an array; 0 when it is gone. */
+/* Client handle of an array; 0 if gone. */
 struct array_search {
     CUarray array;
     uint64_t handle;

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * What the worker must know of executable graphs: the memory that a launch may take, for the quota,
- * and host functions that were set in them. Wrapped around the provider, as the quota of memory is.
- * Dispatcher only.
- */
+/* State of executable graphs: memory that a launch may use, for the quota, and host functions set
+ * in them. A filter in front of the provider, like the memory quota. Dispatcher only. */
 #include "graph.h"
 
 #include <stdlib.h>
@@ -13,11 +10,11 @@
 
 uint64_t wrk_memory_nodes_made;
 
-/* A host function that was put into an executable graph, for which the provider takes no reference: this is one. */
+/* Reference to a host function set in an executable graph, as the provider takes none. */
 struct set_func {
     VGB_OWNED struct set_func *next;
-    uint64_t
-        node; /* handle, which is never another node's; 0: replaced, a launch under way may still run it */
+    /* handle, which is never another node's; 0: replaced, a launch under way may still run it */
+    uint64_t node;
     VGB_COUNTED struct wrk_host_func *f;
 };
 
@@ -25,22 +22,23 @@ struct exec {
     VGB_OWNED struct exec *next; /* in its bucket, or in `ended` */
     CUgraphExec object;
     CUcontext ctx;
-    uint64_t bytes; /* the most that a launch has at one time */
+    uint64_t bytes; /* peak memory of a launch, bytes */
     VGB_OWNED struct set_func *funcs;
-    CUevent last;       /* behind its last launch (they run in order); made when there are funcs */
-    CUcontext last_ctx; /* which ends it */
+    /* event behind its last launch (launches run in order); created if there are funcs */
+    CUevent last;
+    CUcontext last_ctx; /* context of `last` */
     bool captured;      /* a captured launch may run its functions for ever */
-    uint8_t *types;     /* of its host nodes, as wrk_exec_set_types() was told; NULL: all plain ones */
+    uint8_t *types;     /* types of its host nodes from wrk_exec_set_types(); NULL: all plain */
     size_t ntypes;
-    struct wrk_namer names; /* what its nodes name */
+    struct wrk_namer names; /* objects named by its nodes */
 };
 
 #define BUCKETS 256u
 static struct exec *known[BUCKETS];
-static unsigned count;     /* of records; 0: nothing to look up */
+static unsigned count;     /* number of records; 0: nothing to look up */
 static struct exec *ended; /* destroyed, but perhaps still running */
 static struct wrk_worker *self;
-static const struct vgp_provider *lower; /* what this filter found */
+static const struct vgp_provider *lower; /* functions below this filter */
 
 static struct exec **bucket_of(CUgraphExec x)
 {
@@ -105,7 +103,7 @@ uint64_t wrk_graph_memory_reserved(void)
     return sum;
 }
 
-/* How much more than now may be reserved for graphs when this one is launched. */
+/* Additional bytes that may be reserved for graphs by launching this graph. */
 static uint64_t may_take(const struct exec *x)
 {
     uint64_t used = 0, reserved = wrk_graph_memory_reserved(), sum;
@@ -126,7 +124,7 @@ static uint64_t may_take(const struct exec *x)
 
 /* ---- host functions ---- */
 
-/* Lets go of those that nothing can run any more; all: the executable graph is destroyed. */
+/* Drops functions that can no longer run; all: the executable graph is destroyed. */
 static bool let_go(struct exec *x, bool all)
 {
     if (!x->funcs)
@@ -185,7 +183,7 @@ const uint8_t *wrk_exec_types(CUgraphExec exec, size_t *n)
     return x ? x->types : NULL;
 }
 
-/* The functions that this node had before are for launches under way only. */
+/* Previous functions of this node are kept only for launches in progress. */
 static void replaced(struct exec *x, uint64_t node)
 {
     for (struct set_func *s = x->funcs; s; s = s->next) {
@@ -295,10 +293,10 @@ static CUresult q_launch(CUgraphExec exec, CUstream stream)
     if (bytes && !wrk_quota_take(self, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     r = lower->cuGraphLaunch(exec, stream);
-    /* What it did take is seen as the provider's own from now on: wrk_provider_used(). */
+    /* Memory it did take is seen by wrk_provider_used() from now on. */
     wrk_quota_give(self, bytes);
     if (r == CUDA_SUCCESS && x->funcs && lower->cuEventRecord(x->last, stream) != CUDA_SUCCESS)
-        x->captured = true; /* nothing tells when it is over: its functions stay */
+        x->captured = true; /* its end is unknown: its functions stay */
     return r;
 }
 
@@ -331,7 +329,8 @@ static CUresult q_destroy(CUgraphExec exec)
     return r;
 }
 
-/* Nothing tells any more when its launches are over. The event may be of another context than the graph. */
+/* The end of its launches can no longer be determined. The event may belong to another context than
+ * the graph. */
 static void forget_last(struct exec *x, CUcontext ctx)
 {
     x->captured |= x->funcs != NULL;
@@ -341,8 +340,8 @@ static void forget_last(struct exec *x, CUcontext ctx)
     x->last_ctx = NULL;
 }
 
-/* Its executable graphs go with a context, and so do events. Their functions stay until the client
- * ends: nothing tells when the context's work is over. */
+/* A context's executable graphs and events end with it. Their functions stay until the client ends,
+ * as the end of the context's work is unknown. */
 void wrk_exec_forget_context(CUcontext ctx)
 {
     for (struct exec *x = ended; x; x = x->next) {

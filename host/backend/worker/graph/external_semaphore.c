@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * External semaphores. The objects are the guest's, so it is the guest that signals them and waits for
- * them: a host function that it runs in stream order, which ends when that is done. A node of a graph
- * is such a function too; the function knows what it is for, so that clones and captures do.
+ * External semaphores. The objects belong to the guest, so the guest signals them and waits for
+ * them, in a host function that it runs in stream order and that ends afterwards. A graph node is
+ * such a function, too; its purpose is stored in the function, so that it survives clones and
+ * captures.
  */
 #include "node.h"
 
@@ -16,7 +17,7 @@ static bool known(uint32_t what)
     return what == VGP_EXTSEM_SIGNAL || what == VGP_EXTSEM_WAIT;
 }
 
-/* As the next node of a stream that captures. */
+/* Adds it as the next node of a capturing stream. */
 static CUresult capture(struct wrk_call *c, CUstream stream, uint64_t cookie, enum vgp_extsem_op what)
 {
     struct wrk_host_func *f;
@@ -75,12 +76,12 @@ CUresult wrk_do_vgpGraphExtSemNode(struct wrk_call *c, const struct vgp_args_vgp
 
 /* ---- updates of executable graphs ---- */
 
-/* The host nodes of a graph and its children, in the provider's order. */
+/* Host nodes of a graph and its child graphs, in the provider's order. */
 struct types {
     uint8_t *what; /* enum vgp_extsem_op */
     CUgraphNode *node;
     size_t n, room;
-    bool any; /* one that is not NONE */
+    bool any; /* any entry is not NONE */
 };
 
 static void types_free(struct types *t)
@@ -156,7 +157,7 @@ bool wrk_extsem_made(CUgraphExec exec, CUgraph g)
     return ok;
 }
 
-/* Where the numbers of nodes differ, the provider says what is wrong. */
+/* If the numbers of nodes differ, the provider reports the error. */
 CUgraphNode wrk_extsem_changed(CUgraphExec exec, CUgraph g)
 {
     struct types t = {0};

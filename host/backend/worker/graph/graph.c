@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Executable graphs, and what a graph consists of. */
+/* Executable graphs, and the content of graphs. */
 #include "graph.h"
 
 #include <stdlib.h>
@@ -7,9 +7,9 @@
 
 #include "vgp_worker.h"
 
-#define NEST_MAX 64 /* child graphs within child graphs that are looked into */
+#define NEST_MAX 64 /* maximum nesting depth of child graphs */
 
-/* Nodes of a graph, malloc'd, at least one long. */
+/* Nodes of a graph, malloc'd, at least one element. */
 static CUresult nodes_of(CUgraph g, CUgraphNode **out, size_t *n)
 {
     CUgraphNode *list;
@@ -40,7 +40,7 @@ static bool runs_in_guest(CUgraphNode n)
            wrk_provider.cuGraphHostNodeGetParams(n, &p) != CUDA_SUCCESS || p.fn != wrk_host_func_nothing;
 }
 
-/* Host functions that one launch of the graph runs. */
+/* Number of host functions run by a launch of the graph. */
 static uint32_t count_host_nodes(CUgraph g, unsigned depth)
 {
     CUgraphNode *list;
@@ -70,10 +70,8 @@ static uint32_t host_nodes(CUgraph g)
     return wrk_host_nodes_made ? count_host_nodes(g, 0) : 0;
 }
 
-/*
- * The handle of a node that an error names; 0 when it is none of the graph's, or in a child and not known: a record for it
- * would say that the graph has it, and stay when it goes with the child.
- */
+/* Handle of the node named by an error; 0 if not in the graph, or in a child graph and unknown: a
+ * record would attribute the node to this graph and outlive the child graph. */
 static uint64_t name_node(struct wrk_worker *w, struct wrk_graph *g, CUgraphNode node)
 {
     struct wrk_gnode *n = node ? wrk_gnode_known(node) : NULL;
@@ -142,7 +140,7 @@ CUresult wrk_do_vgpGraphInstantiate(struct wrk_call *c, const struct vgp_args_vg
         ret->status = (uint32_t)r;
     }
     if (r != CUDA_SUCCESS)
-        return CUDA_SUCCESS; /* status says so, and why */
+        return CUDA_SUCCESS; /* failure and its reason are in `status` */
     wrk_handle_put(c, a->exec, VGP_H_GRAPH_EXEC, exec);
     ret->hostNodes = host_nodes(g->object);
     return CUDA_SUCCESS;
@@ -164,7 +162,7 @@ CUresult wrk_do_vgpGraphExecUpdate(struct wrk_call *c, const struct vgp_args_vgp
         return wrk_missing(c, "cuGraphExecUpdate_v2");
     if (wrk_exec_stale(exec))
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    struct wrk_namer *names = wrk_exec_names(exec); /* also when it fails, which may be half-way */
+    struct wrk_namer *names = wrk_exec_names(exec); /* also on failure, which may be partial */
     if (!names || !wrk_namer_copy(names, &g->names))
         return CUDA_ERROR_OUT_OF_MEMORY;
     info.errorNode = wrk_extsem_changed(exec, g->object);
@@ -188,8 +186,8 @@ CUresult wrk_do_vgpGraphExecUpdate(struct wrk_call *c, const struct vgp_args_vgp
 
 struct list {
     size_t n;
-    CUgraphNode *from, *to; /* to: of edges only */
-    CUgraphEdgeData *edges; /* NULL: all ordinary, or a list without edges */
+    CUgraphNode *from, *to; /* to: for edges only */
+    CUgraphEdgeData *edges; /* NULL: all ordinary, or not a list of edges */
 };
 
 static void list_free(struct list *l)
@@ -238,7 +236,7 @@ static CUresult roots_of(CUgraph g, struct list *l)
     return list_room(l) ? wrk_provider.cuGraphGetRootNodes(g, l->from, &l->n) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* The neighbours of a node: what it depends on, or what depends on it. */
+/* Neighbours of a node: its dependencies or its dependents. */
 static CUresult neighbours(CUgraphNode node, bool dependents, struct list *l)
 {
     CUresult (*v2)(CUgraphNode, CUgraphNode *, CUgraphEdgeData *, size_t *) =
@@ -258,7 +256,7 @@ static CUresult neighbours(CUgraphNode node, bool dependents, struct list *l)
     return v2 ? v2(node, l->from, l->edges, &l->n) : v1(node, l->from, &l->n);
 }
 
-/* The second half of a node, or the edge between the two halves: not for the client to see. */
+/* The second half of a node, or the edge between its halves: hidden from the client. */
 static bool hidden(const struct list *l, size_t i, uint32_t what)
 {
     struct wrk_gnode *n = wrk_gnode_known(l->from[i]);
@@ -269,18 +267,17 @@ static bool hidden(const struct list *l, size_t i, uint32_t what)
                                   : what == VGP_LIST_NODES && l->from[i] != n->object;
 }
 
-/*
- * A client asks for a long list in pages. The list of the last page stays while only pages of lists are asked for, so that
- * a page costs what it has and not what the graph has. Dispatcher only.
- */
+/* A client reads a long list in pages. The list of the last page is kept while only list pages are
+ * requested, so that the cost of a page depends on its size, not the graph's. Dispatcher only. */
 static struct {
     struct list l;
     uint32_t what;
-    uint64_t object;   /* handle; 0: there is no list */
-    uint64_t total;    /* entries that the client may see */
-    uint64_t first;    /* number of the first entry that was not sent ... */
-    size_t at;         /* ... and its place in the list */
-    uint64_t landings; /* of the worker when the list was made: the end of a call may change a graph, too */
+    uint64_t object; /* handle; 0: no list */
+    uint64_t total;  /* entries visible to the client */
+    uint64_t first;  /* number of the first entry not sent yet ... */
+    size_t at;       /* ... and its index in the list */
+    /* the worker's count when the list was read: the end of a call may change a graph, too */
+    uint64_t landings;
 } paged;
 
 void wrk_graph_list_forget(void)
@@ -330,7 +327,7 @@ static CUresult fill(struct wrk_worker *w, struct wrk_graph *g, const struct vgp
     return CUDA_SUCCESS;
 }
 
-/* Asks the provider for the list of a page, unless it is the list of the page before. */
+/* Reads the list for a page from the provider, unless it is the list of the previous page. */
 static CUresult list_of(const struct wrk_worker *w, const struct vgp_args_vgpGraphList *a,
                         const struct wrk_graph *g, const struct wrk_gnode *n)
 {

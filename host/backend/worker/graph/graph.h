@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Graphs in the worker. Handles of those that the provider makes while it captures, when it clones, as children of
- * nodes, and of their nodes, are minted here; those that the guest makes by itself it mints. Dispatcher only.
- */
+/* Graphs in the worker. The worker mints handles for graphs that the provider creates (captures,
+ * clones, child graphs of nodes) and for their nodes; the guest mints the rest. Dispatcher only. */
 #ifndef WRK_GRAPH_H
 #define WRK_GRAPH_H
 
@@ -13,144 +11,162 @@ struct wrk_gnode;
 struct wrk_graph {
     CUgraph object;
     uint64_t handle;
-    VGB_LISTED struct wrk_gnode *nodes;  /* those that the guest was told of */
-    VGB_LISTED struct wrk_gnode *parent; /* the node whose child it is; NULL: the client's own */
-    bool client;                         /* the guest may destroy it; else a capture or a node has it */
-    VGB_LISTED struct wrk_graph *next;   /* of the same parent */
-    struct btr_tree urefs;               /* user objects that it is known to hold: struct wrk_uref, owned */
-    struct wrk_namer names;              /* what its nodes and those of its children name */
-    uint64_t *conditions;                /* numbers given out for conditional nodes */
+    VGB_LISTED struct wrk_gnode *nodes; /* nodes known to the guest */
+    /* node whose child graph it is; NULL: a graph of the client */
+    VGB_LISTED struct wrk_gnode *parent;
+    /* the guest may destroy it; false: owned by a capture or a node */
+    bool client;
+    VGB_LISTED struct wrk_graph *next; /* next child of the same parent */
+    /* user objects it is known to hold: struct wrk_uref, owned */
+    struct btr_tree urefs;
+    struct wrk_namer names; /* objects named by its nodes and those of its children */
+    uint64_t *conditions;   /* handles issued for conditional nodes */
     uint32_t nconditions;
-    CUresult failed; /* a posted node that could not be added: what is asked of the graph fails with it */
+    /* error of a posted node that could not be added; later calls on the graph fail with it */
+    CUresult failed;
 };
 
 /*
- * A node of the client is one of the provider, or two: a copy of memory that the worker cannot see
- * goes through memory that it can, moved there or back by a host function before or after it.
+ * A node of the client consists of a provider node, or two: a copy of memory that the worker cannot
+ * access goes through accessible memory, with a host function before or after it to move the bytes.
  */
 struct wrk_gnode {
-    CUgraphNode object;  /* what the client means */
-    CUgraphNode in, out; /* whom edges to it and from it belong to; usually object */
-    uint64_t cookie;     /* host function of a copy, 0 = none */
-    bool changed;        /* ... since it was made: older executable graphs have another one */
+    CUgraphNode object;  /* the node as seen by the client */
+    CUgraphNode in, out; /* ends of incoming and outgoing edges; usually object */
+    uint64_t cookie;     /* cookie of the copy's host function, 0 = none */
+    /* the cookie has changed since creation: older executable graphs have another */
+    bool changed;
     uint64_t handle;
     VGB_LISTED struct wrk_graph *graph;
     VGB_LISTED struct wrk_gnode *next, *prev; /* in graph->nodes */
-    VGB_LISTED struct wrk_graph *child;       /* those told of, linked by next */
-    uint64_t *bodies;                         /* of a conditional node: handles of its graphs */
+    VGB_LISTED struct wrk_graph *child;       /* known child graphs, linked by next */
+    uint64_t *bodies;                         /* conditional node: handles of its body graphs */
     uint32_t nbodies;
 };
 
-/* The graph or node behind a handle; INVALID_VALUE when there is none, as the driver says. */
+/* Look up the graph or node of a handle; INVALID_VALUE if there is none, as in the driver. */
 CUresult wrk_graph_get(struct wrk_call *c, uint64_t handle, struct wrk_graph **out);
-/* Also one that names what has ended with its context, which no other call may use. */
+/* The same, also for a graph that names objects ended with their context, which no other call may
+ * use. */
 CUresult wrk_graph_get_any(struct wrk_call *c, uint64_t handle, struct wrk_graph **out);
 CUresult wrk_gnode_get(struct wrk_call *c, uint64_t handle, struct wrk_gnode **out);
-/* The provider's nodes behind handles, all of graph g (NULL: of any); malloc'd, at least one long.
- * `from`: where edges begin, else where they end. */
+/* Provider nodes of handles, all in graph g (NULL: any graph); malloc'd, at least one element.
+ * `from`: nodes where edges begin, else where they end. */
 CUresult wrk_gnodes_get(struct wrk_call *c, const struct wrk_graph *g, const uint64_t *handles, uint32_t n,
                         bool from, CUgraphNode **out);
-/* Makes a copy and its host function one node; *handle: its name where the guest has minted it, else 0. False: no memory. */
+/* Joins a copy and its host function into a node. *handle: in, handle minted by the guest, else 0.
+ * False: no memory. */
 bool wrk_gnode_join(struct wrk_worker *w, struct wrk_graph *g, CUgraphNode object, CUgraphNode in,
                     CUgraphNode out, uint64_t cookie, uint64_t *handle);
-/* The half of a copy that is a host function. */
+/* Host-function half of a copy. */
 static inline CUgraphNode wrk_gnode_func(const struct wrk_gnode *n)
 {
     return n->in == n->object ? n->out : n->in;
 }
-/* The record of a node when there is one. */
+/* Record of a node, or NULL. */
 struct wrk_gnode *wrk_gnode_known(CUgraphNode object);
-/* The record of an object of the provider, made when it is not known yet. NULL: no memory, or as many
- * handles as one client may have, or a node that is known as another graph's. */
+/* Record of a provider object, created if not known yet. NULL: no memory, handle limit of the
+ * client reached, or the node is known as part of another graph. */
 struct wrk_graph *wrk_graph_of(struct wrk_worker *w, CUgraph object);
 struct wrk_gnode *wrk_gnode_of(struct wrk_worker *w, struct wrk_graph *g, CUgraphNode object);
-/* The same of new ones whose handle the guest has minted, and is reserved; 0: minted here. */
+/* The same for new objects with a reserved handle minted by the guest; 0: minted here. */
 struct wrk_graph *wrk_graph_named(struct wrk_worker *w, CUgraph object, uint64_t name);
 struct wrk_gnode *wrk_gnode_named(struct wrk_worker *w, struct wrk_graph *g, CUgraphNode object,
                                   uint64_t name);
-/* The guest has minted the handle of a graph or node that the call makes: reserves it. Other indices are malformed. */
+/* Reserves a guest-minted handle for the graph or node that the call creates. An index outside the
+ * guest's range is malformed. */
 CUresult wrk_graph_reserve(struct wrk_call *c, uint64_t name, enum vgp_handle_type type);
 /*
- * A posted call has failed. Did it add a node, its graph is not what the guest believes: what is asked of the graph from
- * now on fails with r as well, and the guest is told. False: it did not, and the error is the process's.
+ * Handles the failure of a posted call. If the call adds a node, its graph no longer matches the
+ * guest's view: later calls on the graph fail with r, and the guest is notified. False: the call
+ * adds no node, and the error belongs to the process.
  */
 bool wrk_graph_call_failed(struct wrk_call *c, CUresult r);
-/* The record of a graph when there is one. */
+/* Record of a graph, or NULL. */
 struct wrk_graph *wrk_graph_known(CUgraph object);
-/* The provider has destroyed it: its record, those of its nodes and of their children go. */
+/* Drops the records of an object destroyed by the provider, including those of its nodes and their
+ * children. */
 void wrk_graph_forget(struct wrk_worker *w, struct wrk_graph *g);
 void wrk_gnode_forget(struct wrk_worker *w, struct wrk_gnode *n);
 
-/* g is n's: a child graph, or a body. Again: nothing happens. */
+/* Makes g a child or body graph of n. Idempotent. */
 void wrk_graph_adopt(struct wrk_gnode *n, struct wrk_graph *g);
 
-/* Before anything that may change a graph or end a node: what pages of lists are taken from (vgpGraphList) goes. */
+/* Drops the list that vgpGraphList pages through. To be called before a graph may change or a node
+ * may end. */
 void wrk_graph_list_forget(void);
 
-/* Edge data of a call: NULL when all are ordinary edges. False: the sizes do not agree. */
+/*
+ * Checks the edge data of a call. *out: NULL if all edges are ordinary. False: inconsistent sizes.
+ */
 bool wrk_edges_ok(const void *data, uint32_t bytes, uint32_t edges, const CUgraphEdgeData **out);
 
 /* ---- memory_peak.c: memory that a launch has at one time ---- */
 
-#define WRK_GRAPH_NEST_MAX 64u /* child graphs within child graphs */
+#define WRK_GRAPH_NEST_MAX 64u /* maximum nesting depth of child graphs */
 #define WRK_PEAK_KEPT UINT32_MAX
 struct wrk_peak_mem {
-    uint32_t alloc, free; /* nodes; free: WRK_PEAK_KEPT when the graph does not free it */
+    uint32_t alloc, free; /* node indices; free: WRK_PEAK_KEPT if the graph does not free it */
     uint64_t bytes;
 };
-/* The most that can be in use at one time; UINT64_MAX when a sum wraps. Edges: indices of nodes. */
+/* Maximum bytes in use at a time; UINT64_MAX if a sum wraps. Edges: pairs of node indices. */
 uint64_t wrk_peak(size_t nodes, const uint32_t (*edges)[2], size_t nedges, const struct wrk_peak_mem *mem,
                   size_t nmem);
 struct wrk_graph_mem {
-    uint64_t kept;    /* allocated and not freed by the graph */
-    uint64_t passing; /* the most at one time of what it frees itself */
+    uint64_t kept;    /* bytes allocated and not freed by the graph */
+    uint64_t passing; /* peak bytes of allocations that the graph frees itself */
 };
-/* False: g has no nodes that allocate or free, here or in a child. depth: 0. */
+/* False: neither g nor a child graph has allocation or free nodes. depth: 0. */
 bool wrk_graph_mem_of(CUgraph g, unsigned depth, struct wrk_graph_mem *out);
 
 /* ---- executable.c ---- */
 
-/* What it names; NULL: it is not known. */
+/* Namer of an executable graph; NULL: unknown. */
 struct wrk_namer *wrk_exec_names(CUgraphExec exec);
-/* Names what has ended with its context. */
+/* True if it names an object that ended with its context. */
 bool wrk_exec_stale(CUgraphExec exec);
 
-/* Nodes that allocate or free, ever made by calls or captures; 0: no graph has any. */
+/* Number of allocation and free nodes ever created by calls or captures; 0: no graph has any. */
 extern uint64_t wrk_memory_nodes_made;
-/* Has g such nodes, here or in a child? *bytes (may be NULL): what a launch has at one time. */
+/* True if g or a child graph has such nodes. *bytes (optional): peak memory of a launch. */
 bool wrk_graph_memory(CUgraph g, uint64_t *bytes);
 /* Bytes that the provider holds for graphs. */
 uint64_t wrk_graph_memory_reserved(void);
-/* A filter: memory and host functions of executable graphs, in front of launching and destroying them. */
+/* Filter in front of launch and destruction of executable graphs, for their memory and host
+ * functions. */
 void wrk_exec_filter(struct wrk_worker *w, struct vgp_provider *table, const struct vgp_provider *below);
 /* False: no memory. */
 bool wrk_exec_made(CUgraphExec exec, const struct wrk_graph *g);
-void wrk_exec_updated(CUgraphExec exec);     /* its host functions are the graph's again */
+void wrk_exec_updated(CUgraphExec exec);     /* its host functions are those of the graph again */
 void wrk_exec_forget_context(CUcontext ctx); /* before it ends */
 struct wrk_host_func;
-/* Was another function than that of this cookie put there? */
+/* True if the node was given another function than that of this cookie. */
 bool wrk_exec_has_func(CUgraphExec exec, const struct wrk_gnode *node, uint64_t cookie);
-/* Of an executable graph's host nodes, in order: enum vgp_extsem_op. NULL: all NONE. Takes over;
- * false: no memory, and it does not. */
+/* Sets the enum vgp_extsem_op of each host node of an executable graph, in order; NULL: all NONE.
+ * Takes `types` over. False: no memory, `types` stays the caller's. */
 bool wrk_exec_set_types(CUgraphExec exec, uint8_t *types, size_t n);
 const uint8_t *wrk_exec_types(CUgraphExec exec, size_t *n);
-/* Sets the host function of a node (of a copy: of its half); f NULL: the node runs nothing. If that succeeds, the
- * executable graph has a reference of its own to f until no launch can run it. */
+/*
+ * Sets the host function of a node, or of a copy's host-function half; f NULL: the node runs
+ * nothing. On success the executable graph holds its own reference to f until no launch can run it.
+ */
 CUresult wrk_exec_set_func(CUgraphExec exec, const struct wrk_gnode *node, struct wrk_host_func *f);
 
 /* ---- external_semaphore.c: what the provider takes for plain host nodes ---- */
 
-/* An executable graph was made of g, or updated to be like it. False: no memory. */
+/* Called after an executable graph was instantiated or updated from g. False: no memory. */
 bool wrk_extsem_made(CUgraphExec exec, CUgraph g);
-/* Could one graph take the other's place in an executable graph? Not when such a node is of another type. */
+/* True if either graph could replace the other in an executable graph: types of external-semaphore
+ * nodes must match. */
 bool wrk_extsem_alike(CUgraph a, CUgraph b);
-/* The node of g that is of another type than the one in its place; NULL: there is none. */
+/* Node of g whose type differs from its counterpart's; NULL: none. */
 CUgraphNode wrk_extsem_changed(CUgraphExec exec, CUgraph g);
 
 /* ---- user_object.c ---- */
 
 struct wrk_uref;
-/* g has been destroyed, or its clone made: the provider copies one reference of each. */
+/* clear: g was destroyed. copy: `to` was cloned from `from`; the provider copies one reference of
+ * each object. */
 void wrk_urefs_clear(struct wrk_graph *g);
 void wrk_urefs_copy(struct wrk_graph *to, const struct wrk_graph *from);
 
@@ -159,57 +175,60 @@ void wrk_urefs_copy(struct wrk_graph *to, const struct wrk_graph *from);
 /* True while the stream is part of a capture, valid or not. */
 bool wrk_stream_captured(CUstream stream);
 /*
- * A call without a reply has failed. Was it to be captured, its capture is invalidated, so that ending it says what the
- * call could not, and the guest is told. False: it was not, or that is unknown; then the error is the process's as well.
+ * Handles the failure of a call without reply. If the call was to be captured, its capture is
+ * invalidated, so that ending the capture reports the error, and the guest is notified. False: not
+ * captured, or unknown; the error then belongs to the process as well.
  */
 bool wrk_capture_failed(struct wrk_call *c, CUresult r);
-/* As wrk_capture_over. */
+/* Implements wrk_capture_over. */
 void wrk_capture_graph_over(struct wrk_worker *w, CUgraph object);
-/* The graph that it is captured into, and the node that is last when there is exactly one. */
+/* Graph that the stream is captured into, and its last node if there is exactly one. */
 CUresult wrk_capture_front(CUstream stream, CUgraph *graph, CUgraphNode *last);
 
 /* ---- host_function.c ---- */
 
-/* Host functions that became nodes, ever; 0: no graph of the client has any. */
+/* Number of host-function nodes ever created; 0: no graph of the client has any. */
 extern uint64_t wrk_host_nodes_made;
-extern uint64_t wrk_semaphores_made; /* those among them that are for external semaphores */
+extern uint64_t wrk_semaphores_made; /* those for external semaphores */
 
 /*
- * What the provider calls, and its argument. Counted: the caller that made it, a user object of the provider's, what was
- * put into an executable graph, a stream that runs a one-time function, and each run have a reference. With the
- * last one of what was in a graph the guest is told. NULL: too many, or no memory.
+ * A host function as the provider calls it, with its argument. Reference counted; holders: the
+ * caller that created it, a user object of the provider, an executable graph, a stream that runs a
+ * one-time function, and each run. When the last reference to a function of a graph is dropped, the
+ * guest is notified. NULL: too many, or no memory.
  */
 struct wrk_host_func;
 struct wrk_host_func *wrk_host_func_get(struct wrk_host_func *f);
 void wrk_host_func_put(struct wrk_host_func *f);
-/* The caller's reference, when the call failed that brought it: the guest does not wait to hear of its end. */
+/* Drops the caller's reference after its call failed: the guest does not expect a notification. */
 void wrk_host_func_drop(struct wrk_host_func *f);
-/* Those whose last reference went on the dispatcher while the guest had no room to be told. */
+/* Sends notifications of functions released on the dispatcher while the ring was full. */
 void wrk_host_funcs_tell(void);
 struct wrk_host_func *wrk_host_func_new(struct wrk_worker *w, uint64_t cookie, bool one_time);
-/* One for nodes of graph g, which has the reference: it ends, and the guest is told, when no graph, clone or
- * executable graph can run it any more. */
+/* Creates a function for nodes of graph g, which holds the reference. It ends, and the guest is
+ * notified, when no graph, clone or executable graph can run it any more. */
 CUresult wrk_host_func_for(struct wrk_worker *w, CUgraph g, uint64_t cookie, struct wrk_host_func **out);
 uint64_t wrk_host_func_cookie(const struct wrk_host_func *f);
-/* It is what the guest signals external semaphores with, or waits for them. */
+/* Marks the function as a signal of, or wait for, external semaphores. */
 void wrk_host_func_set_semaphores(struct wrk_host_func *f, enum vgp_extsem_op what);
-/* What a node of the provider is: such a function, or none. */
+/* Operation of a provider node, if its function is for external semaphores. */
 enum vgp_extsem_op wrk_host_node_semaphores(CUgraphNode node);
 void wrk_host_func_run(void *func);
-/* On a thread of the provider's: the last reference to what the guest knows by this cookie has gone. */
+/* Notifies the guest that the last reference to the object of this cookie was dropped. Provider
+ * thread. */
 void wrk_tell_released(struct wrk_worker *w, uint64_t cookie);
-/* Issues a one-time function whose end the stream waits for, if it can be without a thread of the
- * provider's meanwhile. The context is current. Takes f over, also on failure. */
+/* Issues a one-time function that the stream waits for, without blocking a provider thread where
+ * possible. The context is current. Takes f over, also on failure. */
 CUresult wrk_host_func_wait(struct wrk_worker *w, CUstream stream, struct wrk_host_func *f);
 struct wrk_host_page;
-/*
- * The end of a context begins, its address may soon be another one's: what is left of it for wrk_host_func_context_gone(),
- * NULL: nothing. The dispatcher alone, before the provider is asked.
- */
+/* Called by the dispatcher when a context begins to end, before the provider is asked and its
+ * address can be reused. Returns the remainder for wrk_host_func_context_gone(); NULL: nothing. */
 struct wrk_host_page *wrk_host_func_context_ends(CUcontext ctx);
-/* The context has ended; registered: but for what it has registered. Takes `page` over. */
+/*
+ * Called when the context has ended; `registered`: except for its registrations. Takes `page` over.
+ */
 void wrk_host_func_context_gone(struct wrk_host_page *page, bool registered);
-/* In place of one that moved bytes, when a node does not any more. */
+/* No-op function for a node that no longer moves bytes. */
 void wrk_host_func_nothing(void *unused);
 
 #endif

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Host functions: the provider calls us, the guest runs the function, the stream goes on. Those of
- * cuLaunchHostFunc run once; those that became nodes of a graph run at each launch, perhaps in
+ * Host functions: the provider calls the worker, the guest runs the function, the stream continues.
+ * Functions of cuLaunchHostFunc run once; those of graph nodes run at each launch, possibly in
  * several launches at once.
  *
- * A run has a slot and a sequence number. Its end comes in two ways: a record, and a word of the
- * window, which is looked at here every now and then. So a stream goes on even when the record is
- * stuck behind calls that wait for this very stream.
+ * A run has a slot and a sequence number. Its end is reported twice: by a record, and by a word of
+ * the window, polled here at intervals. So a stream continues even if the record is stuck behind
+ * calls that wait for this very stream.
  *
- * A wait for external semaphores may last, and a driver may have one thread for all host functions:
- * there the function only tells the guest and returns, and the stream itself waits for the word of the
- * window, which the provider sees through a mapping of its own for each context.
+ * A wait for external semaphores may last, and a driver may have a single thread for all host
+ * functions: then the function only notifies the guest and returns, and the stream itself waits for
+ * the word of the window, which the provider sees through a mapping per context.
  *
- * Slots and sequence numbers are easy to guess, so an answer counts only for a question that was asked
- * and is open. A run is HELD while the provider may still call ask() with it, ASKED from just before
- * the notification is published, and freed by the answer or by the end of its context. An answer to a
- * run that is HELD, to one that never was, or one answer more than there were questions ends the client.
+ * Slots and sequence numbers are guessable, so an answer counts only for an open request. A run is
+ * HELD while the provider may still call ask() with it, ASKED from just before the notification,
+ * and freed by the answer or the end of its context. An answer to a run that is HELD or never
+ * existed, or more answers than requests, end the client.
  */
 #define _GNU_SOURCE
 #include "graph.h"
@@ -28,15 +28,15 @@
 
 #define HOST_FUNCS_MAX 1024u                 /* one-time functions not yet run, of one client */
 #define GRAPH_FUNCS_MAX (1u << 20)           /* of graphs */
-#define STREAM_WAITS_MAX (VGP_HOST_RUNS / 2) /* runs that streams wait for; the others need slots too */
-#define LOOK_FIRST_NS 1000000l               /* how soon the window is looked at, ... */
-#define LOOK_LAST_NS 100000000l              /* ... and how rarely at last */
+#define STREAM_WAITS_MAX (VGP_HOST_RUNS / 2) /* runs that streams wait for */
+#define LOOK_FIRST_NS 1000000l               /* initial interval of polling the window, ... */
+#define LOOK_LAST_NS 100000000l              /* ... and the maximum interval */
 
 struct wrk_host_func {
     atomic_uint refs;
     VGB_LISTED struct wrk_host_func *next; /* in `untold` */
     uint64_t cookie;
-    bool once; /* of cuLaunchHostFunc: the guest knows when it has run */
+    bool once; /* from cuLaunchHostFunc: the guest knows when it has run */
     bool told; /* the guest was told of its end, or never heard of it */
     enum vgp_extsem_op semaphores;
 };
@@ -50,12 +50,12 @@ struct run {
     enum run_state state;
     bool done;
     bool orphan; /* its context has ended while the provider held it: ask() frees it */
-    VGB_COUNTED struct wrk_host_func *f;   /* the stream waits for it, no thread: freed when it has ended */
-    VGB_LISTED struct wrk_host_page *page; /* ... of this context; NULL: of none, or of one that has ended */
+    VGB_COUNTED struct wrk_host_func *f;   /* set if the stream, not a thread, waits for its end */
+    VGB_LISTED struct wrk_host_page *page; /* of its context; NULL: none, or the context ended */
 };
 
-/* The page of the window that has host_done, as a context's streams see it. It stands for the context: from when the end of
- * that begins nobody finds it by the address, which may soon be another one's. */
+/* The window's page with host_done, as mapped for a context's streams. Stands for the context: is
+ * not found by address once the context begins to end, as the address may be reused. */
 struct wrk_host_page {
     VGB_LISTED struct wrk_host_page *next;
     CUcontext ctx;
@@ -69,9 +69,9 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct run *runs;
 static struct wrk_host_page *pages; /* of contexts whose end has not begun */
 static unsigned stream_waits;       /* orphans included: bounds what a provider may hold */
-static uint64_t owed;               /* questions asked and not yet answered by a record */
-static unsigned waiting;            /* one-time functions */
-static unsigned in_graphs;          /* the others */
+static uint64_t owed;               /* requests not answered by a record yet */
+static unsigned waiting;            /* pending one-time functions */
+static unsigned in_graphs;          /* functions of graphs */
 static struct wrk_host_func *untold;
 static uint64_t slots[VGP_HOST_RUNS / 64];
 static uint32_t last_sequence;
@@ -121,7 +121,7 @@ static void begin(struct run *r)
     pthread_mutex_unlock(&lock);
 }
 
-/* Just before the notification: a guest that is quicker than this thread has been asked, too. */
+/* Before the notification: the guest may answer before this thread continues. */
 static void mark_asked_locked(struct run *r)
 {
     r->state = RUN_ASKED;
@@ -178,7 +178,7 @@ void wrk_host_func_run(void *arg)
     mark_asked_locked(&r);
     pthread_mutex_unlock(&lock);
     uint32_t what[3] = {CUDA_SUCCESS, r.slot, r.sequence};
-    /* A guest that makes no room holds up its own stream, as a function that does not return. */
+    /* A guest that makes no room delays only its own stream. */
     while (!wrk_notify(self, VGP_NOTIFY_HOST_FUNC, f->cookie, what, sizeof(what), 1000))
         continue;
     wait_end(&r);
@@ -199,8 +199,8 @@ static struct wrk_host_page *page_of_locked(CUcontext ctx)
 }
 
 /*
- * Makes the page for a context when it is first needed; the dispatcher alone does. Like all calls of the provider
- * without the lock: it may wait for the context's work, and a host function in it ends with the lock.
+ * Creates a context's page on first use; dispatcher only. Without the lock, as all provider calls:
+ * it may wait for the context's work, and a host function in that work ends under the lock.
  */
 static void page_make(struct wrk_worker *w, CUcontext ctx)
 {
@@ -272,7 +272,7 @@ static void stream_run_end_locked(struct run **at)
     free(r);
 }
 
-/* Its context is gone. Whether the provider will still call ask() with it nobody knows. */
+/* Its context is gone. The provider may or may not still call ask() with it. */
 static void stream_run_abandon_locked(struct run **at)
 {
     struct run *r = *at;
@@ -370,7 +370,7 @@ void wrk_host_func_context_gone(struct wrk_host_page *p, bool registered)
             at = &(*at)->next;
     }
     pthread_mutex_unlock(&lock);
-    /* Without the lock: it waits for the work of the context below a green one, host functions among it. */
+    /* Without the lock: waits for work, including host functions, of the underlying context. */
     if (registered && wrk_provider.cuMemHostUnregister)
         wrk_provider.cuMemHostUnregister(p->base);
     pthread_mutex_lock(&lock);
@@ -392,7 +392,7 @@ struct wrk_host_func *wrk_host_func_new(struct wrk_worker *w, uint64_t cookie, b
     wrk_host_nodes_made += !one_time;
     pthread_mutex_lock(&lock);
     if (!self)
-        self = w; /* once: threads of the provider's read it without the lock, behind the first function */
+        self = w; /* once: provider threads read it without the lock after the first function */
     if (one_time ? waiting < HOST_FUNCS_MAX : in_graphs < GRAPH_FUNCS_MAX)
         f = calloc(1, sizeof(*f));
     if (f) {
@@ -449,7 +449,7 @@ void wrk_host_funcs_tell(void)
     }
 }
 
-/* The call that brought it failed: the guest does not wait to hear of its end. */
+/* Its call failed: the guest does not expect a notification. */
 void wrk_host_func_drop(struct wrk_host_func *f)
 {
     f->told = true;
@@ -535,7 +535,7 @@ CUresult wrk_do_vgpLaunchHostFunc(struct wrk_call *c, const struct vgp_args_vgpL
     return r;
 }
 
-/* A record is the answer to one question. False: none is open. */
+/* A record answers a single request. False: none is open. */
 static bool take_answer_locked(void)
 {
     if (!owed)
@@ -544,7 +544,7 @@ static bool take_answer_locked(void)
     return true;
 }
 
-/* The way of protocol 1.0: whatever runs with that cookie. */
+/* Protocol 1.0: any run with that cookie. */
 CUresult wrk_do_vgpHostFuncDone(struct wrk_call *c, const struct vgp_args_vgpHostFuncDone *a)
 {
     bool asked;
@@ -567,7 +567,7 @@ CUresult wrk_do_vgpHostFuncDone(struct wrk_call *c, const struct vgp_args_vgpHos
  * guest was never asked for it. */
 static bool find_asked_locked(uint32_t slot, uint32_t sequence, struct run ***at)
 {
-    /* Sequence numbers wrap: what lies ahead of the last one was never given out. */
+    /* Sequence numbers wrap: numbers ahead of the last were never issued. */
     if (!sequence || slot >= VGP_HOST_RUNS || (int32_t)(last_sequence - sequence) < 0)
         return false;
     for (*at = &runs; **at; *at = &(**at)->next) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Nodes that allocate and free memory, conditional nodes, child graphs that are moved. */
+/* Allocation and free nodes, conditional nodes, moved child graphs. */
 #include "node.h"
 
 #include <stdlib.h>
@@ -45,8 +45,8 @@ CUresult wrk_do_vgpGraphMemNodeGet(struct wrk_call *c, const struct vgp_args_vgp
 
 /* ---- conditions ---- */
 
-#define CONDITIONS_MAX 65536u /* of one graph: bounds what a client makes the worker remember */
-#define BODIES_MAX 65536u     /* of one node: each is a graph */
+#define CONDITIONS_MAX 65536u /* of a graph; bounds the worker's memory */
+#define BODIES_MAX 65536u     /* of a node; each is a graph */
 
 CUresult wrk_do_vgpGraphConditionalHandle(struct wrk_call *c,
                                           const struct vgp_args_vgpGraphConditionalHandle *a,
@@ -78,7 +78,7 @@ CUresult wrk_do_vgpGraphConditionalHandle(struct wrk_call *c,
     return r;
 }
 
-/* Was the number given out for this graph, or for one that it is part of? */
+/* True if the number was issued for this graph or an enclosing graph. */
 static bool knows_condition(const struct wrk_graph *g, uint64_t handle)
 {
     for (; g; g = g->parent ? g->parent->graph : NULL) {
@@ -129,7 +129,7 @@ static CUresult condition_node(struct wrk_call *c, struct wrk_where *w,
     p.conditional.size = a->size;
     p.conditional.ctx = ctx;
     r = wrk_provider.cuGraphAddNode_v2(&node, w->graph->object, w->deps, w->edges, w->ndeps, &p);
-    w->edges = NULL; /* they are there already */
+    w->edges = NULL; /* already added */
     r = wrk_added(c, w, r, node, handle);
     if (r != CUDA_SUCCESS)
         return r;
@@ -186,7 +186,7 @@ static CUresult move_node(struct wrk_call *c, struct wrk_where *w, struct wrk_gr
 
     if (!wrk_provider.cuGraphAddNode_v2)
         return wrk_missing(c, "cuGraphAddNode_v2");
-    /* A capture or another node has it; or it would become a part of itself. */
+    /* Owned by a capture or another node; or it would become a part of itself. */
     if (!child->client)
         return CUDA_ERROR_INVALID_VALUE;
     if (wrk_capture_into(child->object))

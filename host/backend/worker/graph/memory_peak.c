@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How much memory a launch of a graph has at one time, at most. What the graph frees itself is in use
- * between its two nodes; what it leaves allocated counts all the time. Nodes without an order between
- * them may run at once. Of all that is in use at some time one was allocated last: so the answer is
- * the largest sum, over the allocations, of one and of all that may be in use when it happens, which
- * are those without a path from their free node to it, and without a path from it to their
- * allocation. It is never less than what is in use, and exact where one node follows the other.
+ * Peak memory of a graph launch. Memory freed by the graph is in use between its two nodes; memory
+ * left allocated counts all the time. Nodes without an order between them may run concurrently. Of
+ * all allocations in use at some time, one was made last. The result is therefore the maximum, over
+ * all allocations, of its size plus that of all memory that may be in use when it is made:
+ * allocations without a path from their free node to it and without a path from it to their
+ * allocation node. It is never less than the memory in use, and exact if nodes are totally ordered.
  */
 #include "graph.h"
 
@@ -14,19 +14,19 @@
 
 #include "vgp_worker.h"
 
-#define PEAK_MEM_MAX 4096u /* more allocations in one graph: their sum counts */
-/* Words of bits, of all nodes and edges, that are looked at: with more their sum counts, too. */
+#define PEAK_MEM_MAX 4096u /* with more allocations in a graph, their sum is used */
+/* Maximum words of bitmaps processed over all nodes and edges; beyond it the sum is used, too. */
 #define PEAK_WORK_MAX ((size_t)1 << 26)
 
 struct order {
-    uint32_t *first, *next; /* by node, by edge: the edges that leave it */
-    uint32_t *missing;      /* edges into a node that were not walked yet */
+    uint32_t *first, *next; /* by node, by edge: outgoing edges */
+    uint32_t *missing;      /* incoming edges of a node not walked yet */
     uint32_t *queue;
-    uint64_t *over;  /* by node: bits of the allocations that are freed before it begins */
-    uint64_t *begun; /* by node: of those that were allocated before it begins */
-    uint64_t *own;  /* of the node that is walked: what is freed, then what is allocated, when it has ended */
-    uint32_t *at;   /* by node: where its allocations begin in `mine`, and one more */
-    uint32_t *mine; /* 2 * the allocation, + 1: it is freed */
+    uint64_t *over;  /* by node: bitmap of allocations freed before it begins */
+    uint64_t *begun; /* by node: bitmap of allocations made before it begins */
+    uint64_t *own;   /* for the current node, after its end: freed, then allocated */
+    uint32_t *at;    /* by node, plus an end entry: start of its allocations in `mine` */
+    uint32_t *mine;  /* 2 * index of the allocation, + 1 if freed */
     size_t words;
 };
 
@@ -43,7 +43,7 @@ static void order_free(struct order *o)
     free(o->mine);
 }
 
-/* Sorts what is allocated and freed by node. */
+/* Sorts allocations and frees by node. */
 static void order_mem(struct order *o, size_t nodes, const struct wrk_peak_mem *mem, size_t nmem)
 {
     for (size_t m = 0; m < nmem; m++) {
@@ -86,7 +86,7 @@ static bool order_new(struct order *o, size_t nodes, const uint32_t (*edges)[2],
     return true;
 }
 
-/* What is over and begun when node v has ended, in o->own. */
+/* Computes the allocations freed and made at the end of node v, in o->own. */
 static void end_node(struct order *o, uint32_t v)
 {
     memcpy(o->own, o->over + v * o->words, o->words * sizeof(*o->own));
@@ -98,7 +98,7 @@ static void end_node(struct order *o, uint32_t v)
     }
 }
 
-/* Fills o->over and o->begun; false: the edges make a circle. */
+/* Fills o->over and o->begun; false: the edges form a cycle. */
 static bool walk(struct order *o, size_t nodes, const uint32_t (*edges)[2])
 {
     size_t head = 0, tail = 0;
@@ -201,7 +201,7 @@ static uint32_t index_of(const struct view *v, CUgraphNode n)
     return at ? (uint32_t)(at - v->node) : UINT32_MAX;
 }
 
-/* False when the provider does not tell: the order is not known then. */
+/* False: not reported by the provider, so the order is unknown. */
 static bool read_edges(struct view *v, CUgraph g)
 {
     CUgraphNode *from = NULL, *to = NULL;
@@ -238,7 +238,8 @@ static void add(struct view *v, uint32_t alloc, uint32_t free_, uint64_t bytes, 
     v->address[v->nmem++] = address;
 }
 
-/* One node's part; a child runs as one step that takes what it frees itself, and keeps the rest. */
+/* Part of a node; a child graph counts as a step that uses the memory it frees itself and keeps the
+ * rest. */
 static bool read_node(struct view *v, uint32_t i, unsigned depth)
 {
     CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
@@ -261,7 +262,7 @@ static bool read_node(struct view *v, uint32_t i, unsigned depth)
     return type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE;
 }
 
-/* An allocation that an address names. */
+/* Allocation at an address. */
 struct named {
     uint64_t address;
     size_t m;
@@ -274,7 +275,7 @@ static int by_named(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Without memory all is taken to stay allocated. */
+/* If out of memory, all allocations are assumed to stay. */
 static void read_frees(struct view *v)
 {
     struct named *named = malloc((v->nmem + 1) * sizeof(*named));
@@ -320,7 +321,7 @@ bool wrk_graph_mem_of(CUgraph g, unsigned depth, struct wrk_graph_mem *out)
     }
     if (found && v.nmem) {
         if (read_edges(&v, g))
-            read_frees(&v); /* else all is taken to be in use all the time */
+            read_frees(&v); /* otherwise all memory is assumed in use all the time */
         for (size_t m = 0; m < v.nmem; m++) {
             if (v.mem[m].free == WRK_PEAK_KEPT)
                 out->kept = plus(out->kept, v.mem[m].bytes);

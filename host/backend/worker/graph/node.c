@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Building graphs call by call: graphs, edges, and the nodes that need little explanation. */
+/* Building graphs call by call: graphs, edges, and simple nodes. */
 #include "node.h"
 
 #include <stdlib.h>
@@ -68,7 +68,7 @@ void wrk_where_end(struct wrk_where *w)
     free(w->deps);
 }
 
-/* Edges of a new node that carry data: the calls that add nodes take none. */
+/* Adds edges with data to a new node: the calls that add nodes do not accept them. */
 static CUresult add_edges(struct wrk_call *c, struct wrk_where *w, CUgraphNode node)
 {
     CUgraphNode *to = calloc(w->ndeps + 1, sizeof(*to));
@@ -134,7 +134,7 @@ uint64_t wrk_handle_of(struct wrk_worker *w, unsigned type, const void *object)
 
 /* ---- graphs ---- */
 
-/* A graph that is the client's own; destroyed when there is no memory for its record. */
+/* Records a graph owned by the client; destroyed if out of memory for its record. */
 CUresult wrk_graph_made(struct wrk_call *c, CUgraph object, uint64_t *handle)
 {
     struct wrk_graph *g = wrk_graph_of(c->w, object);
@@ -199,7 +199,7 @@ CUresult wrk_node_found(struct wrk_call *c, uint64_t graph, CUgraphNode object, 
     return r;
 }
 
-/* The graph of a node: it is the node's from now on. */
+/* Graph of a node, owned by the node from now on. */
 CUresult wrk_graph_child(struct wrk_call *c, uint64_t node, CUgraph object, uint64_t *handle)
 {
     struct wrk_gnode *n;
@@ -232,7 +232,7 @@ uint64_t wrk_node_graph(struct wrk_call *c, uint64_t node)
     return wrk_gnode_get(c, node, &n) == CUDA_SUCCESS ? n->graph->handle : 0;
 }
 
-/* own: its type for the provider, which takes nodes for semaphores for host functions. */
+/* own: its type for the provider, which treats semaphore nodes as host-function nodes. */
 uint32_t wrk_node_type(struct wrk_call *c, uint64_t node, CUgraphNodeType own)
 {
     struct wrk_gnode *n;
@@ -251,7 +251,7 @@ uint32_t wrk_node_type(struct wrk_call *c, uint64_t node, CUgraphNodeType own)
     }
 }
 
-/* The copies of nodes that are two for the provider are two as well. */
+/* Copies of two-half nodes have two halves as well. */
 static bool clone_joined(struct wrk_call *c, const struct wrk_graph *from, struct wrk_graph *to)
 {
     for (const struct wrk_gnode *n = from->nodes; n; n = n->next) {
@@ -351,7 +351,7 @@ CUresult wrk_do_vgpGraphEdges(struct wrk_call *c, const struct vgp_args_vgpGraph
     return r;
 }
 
-/* Both halves: a host function cannot be switched off, but another be put in its place. */
+/* Both halves: a host function cannot be disabled, but can be replaced. */
 static CUresult enable_joined(struct wrk_call *c, CUgraphExec exec, const struct wrk_gnode *n,
                               unsigned enabled)
 {
@@ -370,7 +370,7 @@ static CUresult enable_joined(struct wrk_call *c, CUgraphExec exec, const struct
         if (!wrk_provider.cuGraphHostNodeGetParams)
             return wrk_missing(c, "cuGraphHostNodeGetParams");
         r = wrk_provider.cuGraphHostNodeGetParams(wrk_gnode_func(n), &p);
-        f = p.userData; /* there: the node's graph has a reference */
+        f = p.userData; /* valid: the node's graph holds a reference */
         if (r == CUDA_SUCCESS && p.fn != wrk_host_func_run)
             return CUDA_ERROR_UNKNOWN;
     }
@@ -394,7 +394,7 @@ CUresult wrk_do_vgpGraphNodeEnabled(struct wrk_call *c, const struct vgp_args_vg
     if (!wrk_provider.cuGraphNodeSetEnabled || !wrk_provider.cuGraphNodeGetEnabled)
         return wrk_missing(c, "cuGraphNodeSetEnabled");
     if (n->cookie && n->in == n->out && !a->set) {
-        enabled = 1; /* it cannot be switched off */
+        enabled = 1; /* cannot be disabled */
     } else if (n->cookie && n->in == n->out) {
         wrk_notify_detail(c->w, "a copy between pageable memories cannot be switched off");
         r = CUDA_ERROR_NOT_SUPPORTED;
@@ -420,7 +420,7 @@ static bool has_joined(const struct wrk_graph *g)
     return false;
 }
 
-/* The copy that a node has of a child graph: its nodes of two halves are that as well. */
+/* Two-half nodes in a node's copy of a child graph. */
 static CUresult join_copy(struct wrk_call *c, struct wrk_where *w, const struct wrk_graph *child,
                           CUgraphNode node)
 {
@@ -452,7 +452,7 @@ static CUresult child_node(struct wrk_call *c, struct wrk_where *w, struct wrk_g
     if (w->op != VGP_NODE_CAPTURE && !wrk_namer_copy(w->names, &child->names))
         return CUDA_ERROR_OUT_OF_MEMORY;
 
-    if (joined && w->op == VGP_NODE_EXEC) { /* which takes no references to its host functions */
+    if (joined && w->op == VGP_NODE_EXEC) { /* which takes no references to host functions */
         wrk_notify_detail(c->w, "an exchanged child graph that copies pageable memory");
         return CUDA_ERROR_NOT_SUPPORTED;
     }
@@ -501,7 +501,7 @@ void wrk_host_func_refused(struct wrk_call *c, uint64_t cookie)
         return;
     f = wrk_host_func_new(c->w, cookie, false);
     if (f)
-        wrk_host_func_put(f); /* tells it when there is room */
+        wrk_host_func_put(f); /* notifies the guest when there is room */
 }
 
 CUresult wrk_host_node(struct wrk_call *c, struct wrk_where *w, uint64_t cookie,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernel nodes, and memory operations of streams as nodes have them; copies are in copy_node.c. */
+/* Kernel nodes and stream memory operations as nodes; copies are in copy_node.c. */
 #include "node.h"
 
 #include <stdlib.h>
@@ -22,7 +22,8 @@ static CUresult kernel_node(struct wrk_call *c, struct wrk_where *w, const CUDA_
         return wrk_provider.cuGraphExecKernelNodeSetParams_v2(w->exec, w->target->object, p);
     if (w->op != VGP_NODE_ADD)
         return wrk_malformed(c, "launches are captured by other calls");
-    if (w->edges && wrk_provider.cuGraphAddNode_v2) { /* all at once: a node cannot always be removed */
+    /* in a single call, as a node cannot always be removed */
+    if (w->edges && wrk_provider.cuGraphAddNode_v2) {
         CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
 
         _Static_assert(sizeof(any.kernel) >= sizeof(*p), "the third version appends");
@@ -83,7 +84,7 @@ static void compare_function(struct wrk_handle_entry *e, uint64_t handle, void *
         s->handle = handle;
 }
 
-/* The client's handle of what a node launches: a function, or the kernel that it belongs to. */
+/* Client handle of the function launched by a node, or of its kernel. */
 static uint64_t name_function(struct wrk_worker *w, const CUDA_KERNEL_NODE_PARAMS *p)
 {
     struct by_function s = {.f = p->func};
@@ -98,9 +99,9 @@ static uint64_t name_function(struct wrk_worker *w, const CUDA_KERNEL_NODE_PARAM
     return s.handle;
 }
 
-#define PARAMS_MAX 32764u /* bytes of a launch's parameters */
+#define PARAMS_MAX 32764u /* maximum bytes of launch parameters */
 
-/* Packs what the provider lists one by one, by its own layout. */
+/* Packs the parameters, which the provider lists individually with their layout. */
 static CUresult pack_list(const CUDA_KERNEL_NODE_PARAMS *p, uint8_t *out, uint32_t *total)
 {
     for (size_t i = 0;; i++) {
@@ -149,7 +150,7 @@ CUresult wrk_do_vgpGraphKernelNodeGet(struct wrk_call *c, const struct vgp_args_
                                       struct vgp_ret_vgpGraphKernelNodeGet *ret,
                                       struct vgp_outs_vgpGraphKernelNodeGet *o)
 {
-    static uint8_t packed[PARAMS_MAX]; /* the dispatcher's */
+    static uint8_t packed[PARAMS_MAX]; /* dispatcher only */
     CUDA_KERNEL_NODE_PARAMS p = {0};
     struct wrk_gnode *n;
     CUresult r = wrk_gnode_get(c, a->node, &n);

@@ -76,7 +76,7 @@ static void map_drop(struct map *m, const void *key)
             return;
     }
     m->count--;
-    /* What probed past the hole moves into it. */
+    /* Moves entries that probed past the hole into it. */
     for (i = (hole + 1) & (m->room - 1); m->slot[i].key; i = (i + 1) & (m->room - 1)) {
         size_t home = place(m, m->slot[i].key);
 
@@ -190,7 +190,7 @@ CUresult wrk_graph_reserve(struct wrk_call *c, uint64_t name, enum vgp_handle_ty
     return wrk_handle_reserve(c, name, type);
 }
 
-/* The handle of a new record, in the table; 0: no memory, or too many. */
+/* Handle of a new record, added to the table; 0: no memory, or too many. */
 static uint64_t enter(struct wrk_worker *w, enum vgp_handle_type type, void *record, uint64_t name)
 {
     if (!name)
@@ -236,7 +236,7 @@ struct wrk_gnode *wrk_gnode_named(struct wrk_worker *w, struct wrk_graph *g, CUg
     struct wrk_gnode *n = map_get(&nodes, object);
 
     if (n)
-        return n->graph == g ? n : NULL; /* what another graph has is none of this one's */
+        return n->graph == g ? n : NULL; /* nodes of another graph are not found */
     if (!object)
         return NULL;
     n = calloc(1, sizeof(*n));
@@ -294,7 +294,7 @@ bool wrk_graph_call_failed(struct wrk_call *c, CUresult r)
     return true;
 }
 
-/* Takes a node out of its graph; its child is the caller's business. */
+/* Removes a node from its graph; the caller handles its child graph. */
 static void drop_node(struct wrk_worker *w, struct wrk_gnode *n)
 {
     if (n->prev)
@@ -320,7 +320,7 @@ void wrk_graph_adopt(struct wrk_gnode *n, struct wrk_graph *g)
     n->child = g;
 }
 
-/* Takes g out of what its parent has. */
+/* Removes g from its parent. */
 static void leave_parent(struct wrk_graph *g)
 {
     struct wrk_graph **p = g->parent ? &g->parent->child : NULL;
@@ -333,7 +333,7 @@ static void leave_parent(struct wrk_graph *g)
     g->names.up = NULL;
 }
 
-/* Without recursion: children are nested as deep as the guest likes. */
+/* Without recursion: the guest controls the nesting depth. */
 void wrk_graph_forget(struct wrk_worker *w, struct wrk_graph *g)
 {
     struct wrk_graph *top = g;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * User objects of the client. The provider frees one with its last reference, on any thread and at any
- * time, while the guest keeps its handle until it has run the destructor. So the handle stands for a
- * record, and the provider is asked only while a reference that the worker knows of keeps the object
- * alive: one of the client's own, or one of a graph that is there. Dispatcher, but for gone().
+ * User objects of the client. The provider frees an object with its last reference, on any thread
+ * at any time, while the guest keeps the handle until it has run the destructor. The handle
+ * therefore refers to a record, and the provider is called only while a reference known to the
+ * worker keeps the object alive: a reference of the client, or of an existing graph. Dispatcher,
+ * except gone().
  */
 #include "graph.h"
 
@@ -12,18 +13,19 @@
 
 #include "vgp_worker.h"
 
-#define UREFS_MAX (1u << 20) /* of all graphs of a client: bounds our own memory */
+/* references of all graphs of a client; bounds the worker's memory */
+#define UREFS_MAX (1u << 20)
 
 struct uobj {
     CUuserObject object;
     uint64_t cookie;
     uint64_t own;       /* references of the client */
-    uint64_t in_graphs; /* ... of graphs, as far as known; never more than there are */
+    uint64_t in_graphs; /* ... of graphs, as far as known; never too high */
     VGB_LENT struct wrk_worker *w;
     atomic_uint holders; /* the handle, the provider's destructor, each struct wrk_uref */
 };
 
-/* References of one graph to one object. */
+/* References of a graph to an object. */
 struct wrk_uref {
     VGB_COUNTED struct uobj *u;
     uint64_t count;
@@ -102,11 +104,11 @@ CUresult wrk_do_cuUserObjectRelease(struct wrk_call *c, const struct vgp_args_cu
         return wrk_missing(c, "cuUserObjectRelease");
     if (!a->count || u->own < a->count)
         return CUDA_ERROR_INVALID_VALUE;
-    u->own -= a->count; /* also when the provider refuses: never more than there are */
+    u->own -= a->count; /* also if the provider refuses: never too high */
     return wrk_provider.cuUserObjectRelease(u->object, a->count);
 }
 
-/* Its destructor has run, says the guest; who says so too early has lost the handle, nothing else. */
+/* The guest reports that the destructor has run; a premature report only costs it the handle. */
 CUresult wrk_do_vgpUserObjectDrop(struct wrk_call *c, const struct vgp_args_vgpUserObjectDrop *a)
 {
     struct uobj *u;
@@ -127,7 +129,7 @@ static struct wrk_uref *uref_of(const struct wrk_graph *g, const struct uobj *u)
     return btr_find(&g->urefs, (uintptr_t)u, &it) ? it.value : NULL;
 }
 
-/* The entry of u, made with no references when there is none; NULL: no memory, or too many. */
+/* Entry of u, created without references if missing; NULL: no memory, or too many. */
 static struct wrk_uref *uref_need(struct wrk_graph *g, struct uobj *u)
 {
     struct wrk_uref *ref = uref_of(g, u);
@@ -163,7 +165,8 @@ void wrk_urefs_clear(struct wrk_graph *g)
     btr_fini(&g->urefs);
 }
 
-/* Without memory the clone's references are not known: what only they keep cannot be used by hand. */
+/* If out of memory, the clone's references are unknown: objects kept only by them cannot be used
+ * directly. */
 void wrk_urefs_copy(struct wrk_graph *to, const struct wrk_graph *from)
 {
     struct btr_item it = {0};

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Holds what the description says that calls make and end (docs/state.md) against what is there: after each call that
- * succeeded, objects that it made are found, those that it ended are not. For tests: the environment has VGPU_TEST_AUDIT.
- * A difference is a fault of the description or of a handler, never of the guest; it is logged, and the client goes on.
- * What a program has not given back is logged where it trims memory of graphs three times, which tests do when they have given
- * back all that they made.
+ * Compares the objects that calls create and end per the description (docs/state.md) with the
+ * actual state: after each successful call, created objects must exist and ended objects must not.
+ * Enabled in tests by VGPU_TEST_AUDIT. A difference is a bug of the description or of a handler,
+ * never of the guest; it is logged, and the client continues. Objects not released by a program are
+ * logged when it trims graph memory three times, which tests do after releasing everything.
  */
 #include "main.h"
 #include "memory/memory.h"
@@ -18,7 +18,7 @@
 #include "vgp_worker.h"
 
 #define OWN_RANGES 2u  /* staging and results */
-#define CURRENT_MAX 2u /* ended contexts that threads have current */
+#define CURRENT_MAX 2u /* ended contexts still current on threads */
 
 static bool on;
 
@@ -29,7 +29,7 @@ void wrk_audit_init(void)
         vgb_log(VGB_WARN, "audit: each call's objects are looked up after it");
 }
 
-/* Memory is known to the provider alone. That of a graph under construction has no extent yet. */
+/* Memory is known only to the provider. Memory of a graph under construction has no extent yet. */
 static bool allocated(uint64_t address)
 {
     CUdeviceptr base = 0;
@@ -45,7 +45,7 @@ static void look(struct wrk_call *c, const struct vgp_state *s)
     uint64_t number = vgp_place_get(s->at, c->args, reply);
     bool there;
 
-    if (!number) /* none was made, or the call does not name what it ended */
+    if (!number) /* none was created, or the call does not name the ended object */
         return;
     if (s->kind < VGP_H_TYPES)
         there = wrk_handles_find(&c->w->handles, number, s->kind);
@@ -58,13 +58,14 @@ static void look(struct wrk_call *c, const struct vgp_state *s)
                 (unsigned long long)number, s->kind, there ? "there after its end" : "not there");
 }
 
-/* Primary contexts and default pools last as long as the process; no call ends a descriptor of resources. */
+/* Primary contexts and default pools last as long as the process; no call ends a descriptor of
+ * resources. */
 static bool may_stay(unsigned type)
 {
     return type == VGP_H_CONTEXT || type == VGP_H_MEM_POOL || type == VGP_H_RESOURCE_DESC;
 }
 
-/* Objects that the provider has, and handles: false when there are none that a client's program must give back. */
+/* Counts provider objects and handles; false: none that a program must release. */
 static bool something_is_left(struct wrk_worker *w, char *text, size_t size)
 {
     unsigned long long own = 0, contexts = 0, streams = 0;
@@ -76,11 +77,12 @@ static bool something_is_left(struct wrk_worker *w, char *text, size_t size)
     text[0] = 0;
     if (wrk_provider.sg_books)
         wrk_provider.sg_books(text, size);
-    /* A thread of this process may have a green context current that has ended, and so keeps its default stream. */
+    /* An ended green context may still be current on a thread of this process, which keeps its
+     * default stream. */
     if (sscanf(text, "context %llu stream %llu %n", &contexts, &streams, &length) == 2 &&
         contexts == streams && contexts <= CURRENT_MAX)
         rest += length;
-    if (text[0]) /* ranges alone: memory of this process */
+    if (text[0]) /* only ranges: memory of this process */
         left = sscanf(rest, "ranges %llu bytes 0 reserved 0", &own) != 1 || own > OWN_RANGES;
     at = strlen(text);
     for (unsigned i = 0; i < VGP_H_TYPES && at < size; i++) {
@@ -93,7 +95,7 @@ static bool something_is_left(struct wrk_worker *w, char *text, size_t size)
     return left;
 }
 
-/* Threads of the provider that end what a stream held may be a moment late. */
+/* Provider threads may release a stream's objects with a short delay. */
 static void look_for_rest(struct wrk_worker *w)
 {
     char text[1000];
@@ -118,7 +120,7 @@ void wrk_audit(struct wrk_call *c)
     if (f && f->verdict.where && vgp_place_get(f->verdict, c->args, c->reply))
         return;
     for (uint32_t i = 0; f && i < f->states_count; i++) {
-        /* What a call does later is not done yet; its handles are taken away at once. */
+        /* Deferred work of a call is not done yet; its handles are removed at once. */
         if (!c->deferred || (f->states[i].ends && f->states[i].kind < VGP_H_TYPES))
             look(c, &f->states[i]);
     }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* One record -> one call of the provider. Checks that all calls share are here, not in handlers. */
+/* Executes a record as a provider call. Checks common to all calls are here, not in handlers. */
 #include "main.h"
 
 #include <linux/types.h>
 
 #include "vgpu_device.h"
 
-/* The record against its row: what the generated code relies on. */
+/* Checks the record against its dispatch row, as the generated code relies on. */
 static bool row_ok(struct wrk_call *c, const struct vgp_dispatch *row)
 {
     uint32_t most = (row->args_max + 15) & ~15u;
@@ -20,7 +20,7 @@ static bool row_ok(struct wrk_call *c, const struct vgp_dispatch *row)
     return !c->malformed;
 }
 
-/* The record's context becomes current; an unknown one is as none. */
+/* Makes the record's context current; an unknown context counts as none. */
 static CUresult enter_context(struct wrk_call *c, const struct vgp_dispatch *row)
 {
     struct wrk_worker *w = c->w;
@@ -31,7 +31,7 @@ static CUresult enter_context(struct wrk_call *c, const struct vgp_dispatch *row
     if (!e && row->flags & VGP_F_CONTEXT)
         return c->rec->context ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
     CUresult r = wrk_set_context(w, e ? (CUcontext)e->object : NULL);
-    if (e && !e->object) /* a primary context that has ended: nothing is made that its handle would own */
+    if (e && !e->object) /* an ended primary context, which can own no new objects */
         r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     return row->flags & VGP_F_CONTEXT ? r : CUDA_SUCCESS;
 }
@@ -64,7 +64,7 @@ void wrk_dispatch_one(struct wrk_worker *w)
     if (!row_ok(c, row))
         die_malformed(c, row);
     if (rec->call != VGP_vgpGraphList)
-        wrk_graph_list_forget(); /* it may change what was listed */
+        wrk_graph_list_forget(); /* the call may change the listed graph */
     wrk_naming_begin(c);
     r = enter_context(c, row);
     if (r == CUDA_SUCCESS)
@@ -82,7 +82,7 @@ void wrk_dispatch_one(struct wrk_worker *w)
         wrk_count(&w->win.shared->errors, 1);
     wrk_note_result(w, r);
     if (rec->reply_slot == VGP_NO_REPLY) {
-        /* The guest goes on with what it believes to be there. It hears of the cause once. */
+        /* Later calls fail on the missing object; the cause is reported once. */
         if (r != CUDA_SUCCESS && c->makes)
             wrk_handles_fail(&w->handles, c->makes, c->makes_type, r);
         if (r != CUDA_SUCCESS && !(row->flags & VGP_F_FILLS && wrk_capture_failed(c, r)) &&

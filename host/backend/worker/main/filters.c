@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which filters are in front of the provider, and in which order. */
+/* Filters in front of the provider and their order. */
 #include "main.h"
 
 /*

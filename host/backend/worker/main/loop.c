@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The dispatcher's loop: work, poll for a bounded and adaptive time, then sleep. Polling yields the
- * processor on every round: with no core to spare, a pure spin would hold up the very guest that it
- * waits for.
+ * Dispatcher loop: work, poll for a bounded, adaptive time, then sleep. Polling yields the
+ * processor in every round: without a spare core, a pure spin would delay the guest that it waits
+ * for.
  */
 #define _GNU_SOURCE
 #include "main.h"
@@ -20,12 +20,13 @@
 
 #define SPIN_MIN_NS 2000u
 #define SPIN_MAX_NS 50000u
-#define SPIN_WAITS_NS 100000u    /* while calls of ours are pending: short kernels end in this time */
-#define CONTROL_EVERY_NS 200000u /* broker messages while the ring never runs dry */
+#define SPIN_WAITS_NS 100000u    /* while calls are pending: covers short kernels */
+#define CONTROL_EVERY_NS 200000u /* interval of broker messages while the ring is busy */
 #define RECORDS_PER_ROUND 32u
-#define WATCHES_EVERY_NS 5000u /* while the ring is not empty */
+#define WATCHES_EVERY_NS 5000u /* interval of polling watches while the ring is not empty */
 
-/* The record that was taken last, if it may be executed now: a client beyond its bounds, or without its turn, waits. */
+/* Executes the record taken last if allowed now: a client beyond its bounds or without a turn
+ * waits. */
 static bool run_one(struct wrk_worker *w)
 {
     const struct vgp_dispatch *row = vgp_dispatch_row(w->ring.rec.call);
@@ -36,7 +37,7 @@ static bool run_one(struct wrk_worker *w)
     return !w->holds;
 }
 
-/* Executes what is in the ring; true when there was anything. */
+/* Executes the records in the ring; true if there were any. */
 static bool run_ring(struct wrk_worker *w)
 {
     if (w->holds && !run_one(w))
@@ -55,7 +56,8 @@ static bool run_ring(struct wrk_worker *w)
     return true;
 }
 
-/* Polls until something is in the ring (true) or the budget is spent; not where no processor is free (lib/poll/poll.h). */
+/* Polls until the ring is non-empty (true) or the budget is spent; not if no processor is free
+ * (lib/poll/poll.h). */
 static bool spin(struct wrk_worker *w)
 {
     static struct wrk_place place;
@@ -75,7 +77,7 @@ static bool spin(struct wrk_worker *w)
             budget = SPIN_WAITS_NS;
         for (int i = 0; i < 16; i++) {
             if (wrk_ring_pending(&w->ring, &w->win)) {
-                /* The client has yet to be switched to there: not to sleep before it is. */
+                /* The client has yet to be scheduled there: do not sleep before. */
                 if (wrk_place_yielded(&place, now, i ? 0 : took, true))
                     pol_refill(&w->poll);
                 pol_hit(&w->poll, now - start);
@@ -104,7 +106,7 @@ static int rest(struct pollfd p[2], uint64_t ns)
     return ppoll(p, 2, ns == UINT64_MAX ? NULL : &t, NULL);
 }
 
-/* A record that was taken must wait: for work in flight to end, or for a word of the broker's. */
+/* The record taken must wait for work in flight to end, or for the broker. */
 static void sleep_with_record(struct wrk_worker *w)
 {
     struct pollfd p[2] = {{.fd = w->doorbell, .events = POLLIN}, {.fd = w->sock, .events = POLLIN}};
@@ -149,7 +151,7 @@ void wrk_loop(struct wrk_worker *w)
             uint64_t now = vgb_now_ns();
             if (now - control_at > CONTROL_EVERY_NS) {
                 control_at = now;
-                wrk_control_busy(w); /* before answers that come too late are missed */
+                wrk_control_busy(w); /* before late answers are missed */
                 wrk_control_poll(w);
                 wrk_async_error_retry(w);
                 wrk_blobs_make_room(w, now);
@@ -169,13 +171,13 @@ void wrk_loop(struct wrk_worker *w)
         wrk_blobs_make_room(w, vgb_now_ns());
         wrk_waits_land(w);
         wrk_flow_look(w, true);
-        wrk_waits_hand_over(
-            w); /* last: what has landed may have begun another one, which nobody polls in a sleep */
+        /* last: a landed wait may have started another, which would not be polled during sleep */
+        wrk_waits_hand_over(w);
         if (w->holds) {
             sleep_with_record(w);
             continue;
         }
-        /* This much polling found nothing: less next time. A short sleep: more. */
+        /* Poll less after a fruitless poll, more after a short sleep. */
         slept_at = vgb_now_ns();
         sleep_until_rung(w);
         if (vgb_now_ns() - slept_at < 2 * SPIN_MAX_NS)

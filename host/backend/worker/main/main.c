@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* vgpu-worker: started by the broker only (or with --probe to see whether a provider works). */
+/* vgpu-worker: started by the broker, or with --probe to check whether a provider works. */
 #define _GNU_SOURCE
 #include "main.h"
 
@@ -129,11 +129,11 @@ static int parse(int argc, char **argv, struct options *o)
 }
 
 /*
- * Guest programs have their own memory where the kernel puts a program by default: at the top of
- * the address space. This process gets out of the way, so that guest memory can be mapped at the
- * addresses that the guest uses: it is started again with the old layout, in which libraries and
- * other mappings go upwards from one third of the address space. All of it stays at random places.
- * ThreadSanitizer knows the ordinary layout only: scripts/san.sh.
+ * The kernel places programs, including guest programs, at the top of the address space by default.
+ * To map guest memory at the guest's addresses, this process moves out of the way: it re-executes
+ * itself with the legacy layout, in which libraries and other mappings grow upwards from a third of
+ * the address space. All addresses stay random. ThreadSanitizer supports the ordinary layout only:
+ * scripts/san.sh.
  */
 static void move_out_of_the_way(int argc, char **argv)
 {
@@ -153,7 +153,7 @@ static void move_out_of_the_way(int argc, char **argv)
     memcpy(args, argv, (size_t)argc * sizeof(*args));
     args[argc] = (char *)(uintptr_t) "--layout-set";
     execv("/proc/self/exe", args);
-    free(args); /* stays where it is: addresses may collide, which the guest is told */
+    free(args); /* no re-execution: addresses may collide, which is reported to the guest */
 #endif
 }
 
@@ -201,7 +201,7 @@ static void be_first_to_go(void)
         close(fd);
 }
 
-/* For ps and top, and whoever wants to know which worker is whose. */
+/* For ps and top, to identify a client's worker. */
 static void name_after(const char *label)
 {
     char name[16];
@@ -210,7 +210,7 @@ static void name_after(const char *label)
     prctl(PR_SET_NAME, name);
 }
 
-/* Where MPS is, when it is to be used: the broker names a folder that is not there when it is not. */
+/* Folder of MPS, if it is to be used; otherwise the broker names a folder that does not exist. */
 static const char *mps_folder(void)
 {
     const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
@@ -219,7 +219,7 @@ static const char *mps_folder(void)
     return folder && folder[0] == '/' && !stat(folder, &st) && S_ISDIR(st.st_mode) ? folder : NULL;
 }
 
-/* Everything up to here is done with one thread: all later ones are in the sandbox. */
+/* Single-threaded up to here: all later threads are in the sandbox. */
 static int start_provider(struct wrk_worker *w, struct options *o)
 {
     struct vgb_msg layers = {.type = VGB_M_SANDBOX};
@@ -233,7 +233,7 @@ static int start_provider(struct wrk_worker *w, struct options *o)
         return refuse(w, text);
     }
     if (o->broker && getppid() != o->broker)
-        return 1; /* it ended while the request to end with it was forgotten */
+        return 1; /* the broker exited while PR_SET_PDEATHSIG was reset */
     snprintf(layers.text, sizeof(layers.text), "%s", o->sandbox.layers);
     if (vgb_msg_send(w->sock, &layers, NULL, 0, 0))
         return 1;
@@ -289,7 +289,8 @@ static int serve(struct wrk_worker *w, struct options *o)
     wrk_window_publish(&w->win, w->minor);
     if (vgb_msg_send(w->sock, &serving, NULL, 0, 0))
         return 1;
-    wrk_waits_prepare(w); /* while the client hears of it; not before the sandbox is complete */
+    /* while the client is being notified, but not before the sandbox is complete */
+    wrk_waits_prepare(w);
     wrk_loop(w);
 }
 
@@ -302,12 +303,13 @@ int main(int argc, char **argv)
     if (bad)
         return bad;
     signal(SIGPIPE, SIG_IGN);
-    mallopt(M_ARENA_MAX, 8); /* else the allocator reads /sys to find its limit, in the sandbox */
+    /* otherwise the allocator reads /sys for its limit, inside the sandbox */
+    mallopt(M_ARENA_MAX, 8);
     if (o.probe)
         return probe(o.provider);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (o.broker && getppid() != o.broker)
-        return 1; /* it ended before the line above */
+        return 1; /* the broker exited before the line above */
     if (!o.layout_set)
         move_out_of_the_way(argc, argv);
     o.sandbox.provider = o.provider;

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So many signs, with nothing that speaks against it, before it moves: moving costs as much as a few calls. */
+/* Number of consecutive signs before a move, which costs as much as a few calls. */
 #define SIGNS 8u
-#define LONG_NS 700u        /* a yield to nobody takes less */
-#define SLICE_NS 500000u    /* a thread that does not yield itself has run */
-#define TRYING_NS 50000000u /* so long after a move it may be a mistake */
+#define LONG_NS 700u        /* a yield without a switch is shorter */
+#define SLICE_NS 500000u    /* longer yields: a thread ran that does not yield itself */
+#define TRYING_NS 50000000u /* time after a move in which it may prove wrong */
 #define REST_MIN_NS 100000000u
 #define REST_MAX_NS UINT64_C(10000000000)
 #define GROUPS_MAX 64u
@@ -20,7 +20,7 @@ static cpu_set_t groups[GROUPS_MAX];
 static unsigned ngroups;
 static int came_from = -1;
 
-/* It was no use: the next time less soon. */
+/* The move did not help: wait longer before the next. */
 static void give_up(struct wrk_place *p, uint64_t now_ns)
 {
     p->moved_ns = 0;
@@ -48,7 +48,7 @@ enum wrk_place_move wrk_place_judge(struct wrk_place *p, uint64_t now_ns, uint64
     }
     if (++p->signs < SIGNS || now_ns < p->rests_until_ns)
         return WRK_PLACE_STAY;
-    if (p->moved_ns && !p->helped) { /* others are there, too */
+    if (p->moved_ns && !p->helped) { /* other threads run there, too */
         give_up(p, now_ns);
         return WRK_PLACE_STAY;
     }
@@ -58,7 +58,7 @@ enum wrk_place_move wrk_place_judge(struct wrk_place *p, uint64_t now_ns, uint64
     return WRK_PLACE_AWAY;
 }
 
-/* "0-3,8": false when it is something else. */
+/* Parses a list such as "0-3,8"; false: malformed. */
 static bool parse_list(const char *text, cpu_set_t *set)
 {
     CPU_ZERO(set);
@@ -98,7 +98,7 @@ void wrk_place_init(void)
         snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%u/cache/index3/shared_cpu_list", cpu);
         f = fopen(path, "re");
         if (!f)
-            return; /* this machine does not say */
+            return; /* not reported by this machine */
         if (fgets(text, sizeof(text), f) && parse_list(text, &groups[ngroups])) {
             CPU_OR(&seen, &seen, &groups[ngroups]);
             ngroups++;
@@ -107,14 +107,14 @@ void wrk_place_init(void)
     }
 }
 
-/* Leaves this processor; what the thread may use stays as it was. */
+/* Leaves this processor; the affinity mask is restored. */
 static void leave(const cpu_set_t *all, const cpu_set_t *for_these)
 {
     if (!sched_setaffinity(0, sizeof(*for_these), for_these))
         sched_setaffinity(0, sizeof(*all), all);
 }
 
-/* False: there is no other. */
+/* False: no other processor. */
 static bool move_away(void)
 {
     cpu_set_t all, others, near;
@@ -156,7 +156,7 @@ bool wrk_place_yielded(struct wrk_place *p, uint64_t now_ns, uint64_t took_ns, b
         if (move_away())
             return true;
         p->moved_ns = 0;
-        p->rests_until_ns = now_ns + REST_MIN_NS; /* later it may use more */
+        p->rests_until_ns = now_ns + REST_MIN_NS; /* more processors may be allowed later */
         return false;
     case WRK_PLACE_BACK:
         move_back();

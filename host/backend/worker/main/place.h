@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The dispatcher keeps off its client's processor. The kernel often puts both on one, because each wakes the other, and
- * leaves them there for as long as both yield: every call then costs two context switches instead of a read of a cache
- * line. The one that polls can tell: the yield took long, and after it there was a record, so it was the client that ran. The
- * dispatcher then moves to another processor, one that shares a cache with this one where there is such; its affinity mask
- * is the old one right after. If another thread is busy there it moves back, and tries again later, each time less soon.
+ * Keeps the dispatcher off its client's processor. The kernel often places both on the same
+ * processor, because each wakes the other, and leaves them there as long as both yield: each call
+ * then costs two context switches instead of a read of a cache line. The polling side can detect
+ * this: the yield took long and a record followed, so the client ran. The dispatcher then moves to
+ * another processor, if possible one that shares a cache with the current one; its affinity mask is
+ * restored directly after. If another thread is busy there it moves back and retries later, after
+ * growing delays.
  */
 #ifndef WRK_PLACE_H
 #define WRK_PLACE_H
@@ -14,21 +16,24 @@
 
 enum wrk_place_move { WRK_PLACE_STAY, WRK_PLACE_AWAY, WRK_PLACE_BACK };
 
-/* What is known; zeroes to begin with. The dispatcher's alone. Times as CLOCK_MONOTONIC has them, in nanoseconds. */
+/* State of the placement; zero-initialised, dispatcher only. Times are CLOCK_MONOTONIC, ns. */
 struct wrk_place {
-    unsigned signs;    /* that the client runs here */
-    bool helped;       /* by the last move: a record came without a yield that took long */
-    uint64_t moved_ns; /* a short time ago: it may be the wrong place; 0: it is not that short */
-    uint64_t rest_ns;  /* after a move to the wrong place: so long there is no other */
+    unsigned signs;    /* signs that the client runs on this processor */
+    bool helped;       /* the last move helped: a record came without a long yield */
+    uint64_t moved_ns; /* time of a recent move, which may prove wrong; 0: none recent */
+    uint64_t rest_ns;  /* pause after a move to a wrong processor */
     uint64_t rests_until_ns;
 };
 
-/* A yield has ended at now_ns, after took_ns; found: there was a record after it. What to do. */
+/*
+ * Decides what to do after a yield that ended at now_ns and took took_ns; found: a record followed.
+ */
 enum wrk_place_move wrk_place_judge(struct wrk_place *p, uint64_t now_ns, uint64_t took_ns, bool found);
 
-/* Reads from /sys which processors share a cache: before the sandbox, which has no such files. */
+/* Reads the processors that share a cache from /sys; to be called before the sandbox, which hides
+ * it. */
 void wrk_place_init(void);
-/* Does what wrk_place_judge() says. True: it is on another processor than its client now. */
+/* Applies wrk_place_judge(). True: now on another processor than the client. */
 bool wrk_place_yielded(struct wrk_place *p, uint64_t now_ns, uint64_t took_ns, bool found);
 
 #endif

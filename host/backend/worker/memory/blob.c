@@ -18,7 +18,8 @@ static struct wrk_blob *find(struct wrk_worker *w, uint32_t id)
     return NULL;
 }
 
-/* Images are host memory that the broker counts for all clients. A grain is kept: few messages. */
+/* Images are host memory charged by the broker across all clients. A grain is kept, to save
+ * messages. */
 static bool reserve(struct wrk_worker *w, uint64_t bytes)
 {
     uint64_t want = (bytes + BLOB_GRAIN - 1) / BLOB_GRAIN * BLOB_GRAIN;
@@ -32,7 +33,7 @@ static bool reserve(struct wrk_worker *w, uint64_t bytes)
     return false;
 }
 
-/* A free place, and the bytes counted. NULL: there is none, or too many are on their way. */
+/* Takes a free entry and charges the bytes. NULL: no entry, or too many images in transit. */
 static struct wrk_blob *place_blob(struct wrk_worker *w, uint32_t id, uint64_t total, bool counts)
 {
     struct wrk_blobs *bs = &w->memory->blobs;
@@ -55,7 +56,7 @@ static void free_bytes(struct wrk_worker *w, const struct wrk_blob *b)
 {
     if (b->given_up)
         return;
-    if (b->filling) /* what was begun and will not be complete */
+    if (b->filling) /* begun and never completed */
         wrk_control_image_filled(w, b->filling, false);
     if (!b->given)
         w->memory->blobs.bytes -= b->total;
@@ -99,7 +100,7 @@ static struct wrk_blob *start(struct wrk_worker *w, uint32_t id, uint64_t total)
 
     if (!b)
         return NULL;
-    /* One byte more, NUL: PTX text and names are strings to the provider. */
+    /* An extra NUL byte: PTX text and names are strings to the provider. */
     b->data = malloc(total + 1);
     if (!b->data) {
         drop(w, b);
@@ -191,7 +192,7 @@ CUresult wrk_blob_take(struct wrk_call *c, uint32_t blob_id, uint64_t size, cons
     struct wrk_blob *b = find(c->w, blob_id);
 
     if (!b && c->w->memory->blobs.refused == blob_id + 1) {
-        c->w->memory->blobs.refused = 0; /* its pieces have all come: the id may be used again */
+        c->w->memory->blobs.refused = 0; /* all its pieces have arrived: the id may be reused */
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (b && b->given_up && b->total == size) {
@@ -215,7 +216,7 @@ void wrk_blob_keep(struct wrk_worker *w, struct wrk_blob *kept)
     if (!b)
         return;
     *kept = *b;
-    memset(b, 0, sizeof(*b)); /* its bytes count on */
+    memset(b, 0, sizeof(*b)); /* its bytes stay charged */
     w->memory->blobs.taken = NULL;
 }
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory for results on their way into replies. It and the staging area are page-locked with the
- * provider, so that copies to them are asynchronous: to pageable memory they would block the dispatcher
- * until they are done.
+ * Memory for results on their way into replies. This memory and the staging area are page-locked
+ * with the provider, so that copies to them are asynchronous: copies to pageable memory would block
+ * the dispatcher.
  *
- * What is registered (cuMemHostRegister) every kernel and every copy of the guest can touch, and pointer
- * attributes tell of it. The software GPU has an entry point for memory that only host pointers of this
- * process reach. With a driver, which has none, what keeps the worker safe is the place and the content:
- * a random place in areas where nothing is but such things (wrk_layout_private()), and nothing in it that
- * is not this client's or that this process reads back and believes.
+ * Registered memory (cuMemHostRegister) is accessible to every kernel and copy of the guest, and
+ * visible in pointer attributes. The software GPU has an entry point for memory reachable only by
+ * host pointers of this process. Drivers have none; with them the worker is protected by location
+ * and content: a random address in areas that contain only such memory (wrk_layout_private()), and
+ * no data except this client's own, or data that this process would read back and trust.
  */
 #define _GNU_SOURCE
 #include "memory.h"
@@ -32,7 +32,7 @@ static bool ensure(struct wrk_bounce *b)
     return true;
 }
 
-/* Not registered, the memory still works, more slowly: a line in the log, and no error. */
+/* Unregistered memory works, but more slowly: logged, not an error. */
 static void pin(const char *what, void *p, uint64_t bytes)
 {
     CUresult r = wrk_provider.cuMemHostRegister_v2(p, bytes, CU_MEMHOSTREGISTER_PORTABLE);

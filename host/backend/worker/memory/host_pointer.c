@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The one place where host memory that the guest names becomes a pointer of this process. There are two kinds: an
- * offset in the staging area of the window, and an address inside a region. Nothing else that a guest says is a host
- * pointer; other addresses go to the provider as device addresses, and those reach nothing of this process's own.
+ * The only conversion of host memory named by the guest to a pointer of this process. It has two
+ * forms: an offset in the window's staging area, and an address inside a region. No other value
+ * from the guest is a host pointer; other addresses go to the provider as device addresses, which
+ * reach no memory of this process.
  */
 #include "memory.h"
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where memory of the guest is mapped: at the guest's own address, except in ranges where this process has
- * something of its own. Those things are at random places, and an answer of "taken" must not tell a guest
- * where they are. So it depends on nothing finer than areas of 32 GiB: in an area that is this process's no
- * address is the guest's, free or not, and outside of them there is nothing but memory of the guest and what
- * the provider gives out. The same function decides for regions, for memory that is moved and for the hint of
- * a reservation.
+ * Where memory of the guest is mapped: at the guest's own address, except in ranges where this
+ * process has something of its own. Those things are at random places, and an answer of "taken"
+ * must not tell a guest where they are. So it depends on nothing finer than areas of 32 GiB: in an
+ * area that is this process's no address is the guest's, free or not, and outside of them there is
+ * nothing but memory of the guest and what the provider gives out. The same function decides for
+ * regions, for memory that is moved and for the hint of a reservation.
  *
- * Areas are this process's by the kernel's rules, whatever is in them: all of what the old layout maps
- * upwards from (main.c starts this process so) and the stack's. The executable is where a guest's
- * executable is, too: its area and the next one, for the heap behind it, are all that depends on chance.
+ * Areas are this process's by the kernel's rules, whatever is in them: all of what the old layout
+ * maps upwards from (main.c starts this process so) and the stack's. The executable is where a
+ * guest's executable is, too: its area and the next one, for the heap behind it, are all that
+ * depends on chance.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -38,16 +39,22 @@
 #define OLD_LAYOUT_END VA_LIMIT
 #endif
 
-/* Moved regions: below what the kernel gives to processes of the usual and of the old layout, and below what
- * kernels of the software GPU see as other memory (from 0x1f0000000000 on). */
+/* Moved regions: below what the kernel gives to processes of the usual and of the old layout, and
+ * below what kernels of the software GPU see as other memory (from 0x1f0000000000 on). */
 #define MOVED_LOW (UINT64_C(1) << 44)
 #define MOVED_SIZE (UINT64_C(14) << 40)
-/* What this process shares with the provider or the client: areas of this process's, each thing at a random
- * place, so that where one is says nothing about another, nor about the rest of the process. */
+/*
+ * What this process shares with the provider or the client: areas of this process's, each thing at
+ * a random place, so that where one is says nothing about another, nor about the rest of the
+ * process.
+ */
 #define PRIVATE_LOW (MOVED_LOW + MOVED_SIZE)
 #define PRIVATE_SIZE (UINT64_C(1) << 40)
-/* Behind them, up to its device memory, the software GPU maps what kernels see besides (its exec/access.c): were a
- * guest's memory there first, it would map that among the rest of the process, and kernels see where. */
+/*
+ * Behind them, up to its device memory, the software GPU maps what kernels see besides (its
+ * exec/access.c): were a guest's memory there first, it would map that among the rest of the
+ * process, and kernels see where.
+ */
 #define KEPT_END (UINT64_C(1) << 45)
 #define PLACE_TRIES 16
 
@@ -60,7 +67,7 @@ static uint64_t random_pages(uint64_t below)
     return r % below & ~(uint64_t)(VGP_PAGE - 1);
 }
 
-static uint64_t own[AREAS / 64]; /* a bit for each area */
+static uint64_t own[AREAS / 64]; /* bitmap of areas */
 
 static bool area_is_own(uint64_t area)
 {
@@ -76,7 +83,7 @@ static void areas_take(uint64_t low, uint64_t high, unsigned least)
         own[a / 64] |= UINT64_C(1) << a % 64;
 }
 
-/* By the kernel's rules, wherever in them things are. */
+/* By the kernel's rules, regardless of actual mappings. */
 static bool in_fixed_areas(uint64_t va)
 {
     return (va >= OLD_LAYOUT && va < OLD_LAYOUT_END) || (va >= PRIVATE_LOW && va < KEPT_END) ||
@@ -84,8 +91,9 @@ static bool in_fixed_areas(uint64_t va)
 }
 
 /*
- * Mappings with less than an area between them are one thing, as the executable and its heap. It has the area
- * in which it begins and the next one, so that it does not show whether it reaches into that, and it may grow.
+ * Mappings with less than an area between them are one thing, as the executable and its heap. It
+ * has the area in which it begins and the next one, so that it does not show whether it reaches
+ * into that, and it may grow.
  */
 static bool areas_take_mappings(FILE *f)
 {
@@ -111,7 +119,8 @@ static bool areas_take_mappings(FILE *f)
 
 bool wrk_layout_init(void)
 {
-    const uint64_t below = UINT64_C(2) << AREA_BITS; /* not the old layout: room to map downwards */
+    /* not the legacy layout: room to map downwards */
+    const uint64_t below = UINT64_C(2) << AREA_BITS;
     const uint64_t here = (uintptr_t)mmap(NULL, VGP_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     FILE *f = fopen("/proc/self/maps", "re");
     bool ok = f && here < VA_LIMIT;
@@ -119,7 +128,8 @@ bool wrk_layout_init(void)
     memset(own, 0, sizeof(own));
     areas_take(OLD_LAYOUT, OLD_LAYOUT_END, 0);
     areas_take(PRIVATE_LOW, KEPT_END, 0);
-    areas_take(VA_LIMIT - 1, VA_LIMIT, 0); /* the stack: at most 16 GiB and its limit below the end */
+    /* the stack: at most 16 GiB and its limit below the end */
+    areas_take(VA_LIMIT - 1, VA_LIMIT, 0);
     ok = ok && areas_take_mappings(f);
     if (f)
         fclose(f);
@@ -152,7 +162,7 @@ uint8_t *wrk_layout_reserve_at(uint64_t va, uint64_t length)
     return p == MAP_FAILED ? NULL : p;
 }
 
-/* Anywhere: only where ThreadSanitizer has most addresses for itself (scripts/san.sh). */
+/* Any address: only where ThreadSanitizer occupies most addresses (scripts/san.sh). */
 static uint8_t *reserve_anywhere(uint64_t length)
 {
 #ifdef __SANITIZE_THREAD__

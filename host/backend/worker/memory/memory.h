@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Memory of the guest in this process, and what is on its way: regions, images sent ahead, results of
- * copies. All of it belongs to the dispatcher.
- */
+/* Guest memory in this process: mapped regions, images sent ahead, results of copies in transit.
+ * Dispatcher only. */
 #ifndef WRK_MEMORY_H
 #define WRK_MEMORY_H
 
@@ -16,153 +14,166 @@
 struct wrk_region {
     uint32_t id;
     uint32_t flags; /* VGB_MAP_READONLY, VGB_MAP_BY_MAPPER */
-    unsigned at;    /* index in the list of all */
+    unsigned at;    /* index in wrk_regions.list */
     uint64_t guest_va, length;
-    uint64_t va_key;               /* in the tree of guest addresses; 0: not in it */
-    uint8_t *base;                 /* where it is mapped here */
-    uint8_t *place;                /* whole pages of the file around it, ... */
-    uint64_t place_length;         /* ... in bytes */
-    struct vgb_plan plan;          /* the calls that map it */
-    VGB_OWNED struct vgb_job *job; /* for the mapper; until the broker has said that it is done */
-    uint64_t mapped;               /* bytes mapped so far; == length when complete */
-    uint32_t pieces;               /* mappings of the kernel's that this takes */
-    bool seen;                     /* the provider may have an address of it */
-    bool busy;                     /* being registered or unregistered on a waiter */
-    bool unmapping;                /* the broker wants it back */
-    uint8_t *registered_at;        /* with the provider, from here; NULL: it is not */
-    CUcontext ctx;                 /* in which context; NULL: that is ending or has ended */
-    /* What ends that context; till it has landed, the provider may have the registration, and work use it. */
+    uint64_t va_key;       /* key in the tree of guest addresses; 0: not in it */
+    uint8_t *base;         /* address in this process */
+    uint8_t *place;        /* reserved range: whole file pages around the region, ... */
+    uint64_t place_length; /* ... in bytes */
+    struct vgb_plan plan;  /* the calls that map it */
+    /* job of the mapper, until the broker reports its completion */
+    VGB_OWNED struct vgb_job *job;
+    uint64_t mapped; /* bytes mapped so far; == length when complete */
+    uint32_t pieces; /* number of kernel mappings used */
+    bool seen;       /* the provider may hold an address in it */
+    bool busy;       /* being registered or unregistered on a waiter */
+    bool unmapping;  /* unmapping was requested by the broker */
+    /* start of the range registered with the provider; NULL: not registered */
+    uint8_t *registered_at;
+    CUcontext ctx; /* context of the registration; NULL: ending or ended */
+    /* Wait that ends that context; until it lands, the provider may keep the registration and work
+     * may use the memory. */
     VGB_LENT const struct wrk_wait *ending;
 };
 struct wrk_regions {
     VGB_OWNED struct wrk_region **list;
     unsigned n, room;
     struct btr_tree by_id;
-    struct btr_tree by_va;       /* complete ones that nobody takes back; weight: the end */
-    struct btr_tree by_base;     /* complete ones; they do not overlap */
-    uint32_t pieces, pieces_max; /* of all regions; none fits before wrk_regions_init() */
+    struct btr_tree by_va;   /* complete regions not being unmapped; weight: the end address */
+    struct btr_tree by_base; /* complete regions, which do not overlap */
+    /* kernel mappings of all regions, and their limit; 0 before wrk_regions_init() */
+    uint32_t pieces, pieces_max;
 };
-/* How many mappings the kernel lets a process have; while /proc can be read. */
+/* Reads the kernel's limit of mappings per process; to be called while /proc is readable. */
 void wrk_regions_init(struct wrk_worker *w);
-/* Executes MAP; takes the descriptors over. *answer is filled unless more runs follow (returns
- * false then). */
+/* Executes MAP; takes the descriptors over. True: *answer is filled; false: more runs follow. */
 bool wrk_region_map(struct wrk_worker *w, const struct vgb_msg *m, const int *fds, unsigned nfds,
                     struct vgb_msg *answer);
-/* Executes PLACED: the mapper has done what it could. *answer is filled; false: there is no such region. */
+/* Executes PLACED: the mapper has finished or failed. *answer is filled; false: no such region. */
 bool wrk_region_placed(struct wrk_worker *w, uint32_t id, struct vgb_msg *answer);
-/* Takes the memory away and tells the broker, at once or when the provider has let go of it. */
+/* Unmaps the region and tells the broker, at once or after the provider has unregistered it. */
 void wrk_region_unmap(struct wrk_worker *w, uint32_t id);
-/* Executes TAKEN: the broker has seen that nothing is mapped there. */
+/* Executes TAKEN: the broker has verified that nothing is mapped there. */
 void wrk_region_taken(struct wrk_worker *w, uint32_t id);
-/* The context ends, in `end`: the registrations that were made in it count no more. Until it has ended, its work may
- * still use the memory. */
+/* The context is ended by `end`: its registrations are no longer valid, but its work may use the
+ * memory until it has ended. */
 void wrk_regions_context_ends(struct wrk_worker *w, CUcontext ctx, const struct wrk_wait *end);
-/* `end` has landed. */
+/* To be called when `end` has landed. */
 void wrk_regions_context_gone(struct wrk_worker *w, const struct wrk_wait *end);
 struct wrk_region *wrk_region_by_id(struct wrk_worker *w, uint32_t id);
-/* The host address of guest range [va, va + size), or NULL when no complete region holds all of it
- * (or it is read-only and `write`). Handlers ask wrk_host_pointer(). */
+/* Host address of guest range [va, va + size); NULL if no complete region contains it, or if it is
+ * read-only and `write`. Handlers use wrk_host_pointer() instead. */
 void *wrk_region_address(struct wrk_worker *w, uint64_t va, uint64_t size, bool write);
 
-/* The guest's address of host memory at [p, p + size), 0 when it is in no complete region. */
+/* Guest address of host range [p, p + size); 0 if no complete region contains it. */
 uint64_t wrk_region_guest_address(struct wrk_worker *w, const void *p, uint64_t size);
 
-/* ---- region_index.c: complete regions by address; wrk_region_address() and wrk_region_guest_address(), too ---- */
+/* ---- region_index.c: complete regions by address (wrk_region_address() too) ---- */
 
-/* The region is complete: copies may use it. False: no memory. */
+/* Makes a complete region available to copies. False: no memory. */
 bool wrk_region_index_add(struct wrk_regions *rs, struct wrk_region *r);
-/* The broker takes the region back: the guest's address leads to it no longer. */
+/* Removes a region being unmapped from the tree of guest addresses. */
 void wrk_region_index_hide(struct wrk_regions *rs, struct wrk_region *r);
 void wrk_region_index_remove(struct wrk_regions *rs, struct wrk_region *r);
 
 /* ---- host_pointer.c ---- */
 
-/* Host memory as the guest names it (VGP_COPY_STAGING, VGP_COPY_HOST), for the provider; NULL: it is not all the
- * guest's, or is read-only and `write`. */
+/* Converts host memory as named by the guest (VGP_COPY_STAGING, VGP_COPY_HOST) to a pointer for the
+ * provider. NULL: not entirely the guest's, or read-only and `write`. */
 void *wrk_host_pointer(struct wrk_worker *w, uint32_t kind, uint64_t address, uint64_t bytes, bool write);
 
 /* ---- place.c: where memory of the guest is mapped ---- */
 
-#define WRK_PLACES_MAX 16384u /* separate ranges that are kept reserved */
+#define WRK_PLACES_MAX 16384u /* maximum number of separate ranges kept reserved */
 
-/* Reserves `length` bytes, inaccessible: at `va` when that is possible and `va` lies `phase` bytes behind
- * a multiple of `align`, else at another such address. NULL: no address space. */
+/*
+ * Reserves `length` bytes of inaccessible address space, at an address `phase` bytes past a
+ * multiple of `align`: `va` if it qualifies and is available, else any other. NULL: no address
+ * space.
+ */
 uint8_t *wrk_place_take(uint64_t va, uint64_t length, uint64_t align, uint64_t phase);
-/* Takes the memory there away. `seen`: the provider may have an address of it, so the range stays
- * reserved for memory of the guest. `va`: what the guest calls it. False: the kernel refused. */
+/* Unmaps memory. `seen`: the provider may hold an address in it, so the range stays reserved for
+ * guest memory. `va`: guest address. False: the kernel refused. */
 bool wrk_place_leave(uint8_t *base, uint64_t length, uint64_t va, bool seen);
-/* Separate ranges that stay reserved: a mapping each. */
+/* Number of separate reserved ranges, a kernel mapping each. */
 unsigned wrk_places(void);
 
 /* ---- layout.c ---- */
 
-/* Notes what this process has mapped; with the provider loaded, before the first region. False: that
- * cannot be found out. */
+/* Records the mappings of this process, after the provider is loaded and before the first region.
+ * False: they cannot be determined. */
 bool wrk_layout_init(void);
-/* May memory of the guest be at its own address? */
+/* True if guest memory may be mapped at its own address. */
 bool wrk_layout_may_keep(uint64_t va, uint64_t length);
-/* Inaccessible address space just there, if it is free; else NULL. */
+/* Reserves inaccessible address space at exactly this address; NULL if not free. */
 uint8_t *wrk_layout_reserve_at(uint64_t va, uint64_t length);
-/* Address space for `length` bytes of the guest, inaccessible: at `va` where that may be, else at a
- * random place. NULL: there is none. The caller unmaps it. */
+/* Reserves inaccessible address space for `length` bytes of guest memory: at `va` where allowed,
+ * else at a random address. NULL: none available. The caller unmaps it. */
 uint8_t *wrk_layout_reserve(uint64_t va, uint64_t length);
-/* The same for memory of this process's own of which a provider or the client has the address: at a random
- * place of areas that memory of the guest is never in. */
+/* The same for this process's own memory whose address the provider or the client learns: at a
+ * random address in areas never used for guest memory. */
 uint8_t *wrk_layout_private(uint64_t length);
 
 /* ---- blob.c ---- */
 
-#define WRK_BLOBS_MAX 16                                       /* unfinished blobs of one client */
-#define WRK_BLOB_TOTAL ((uint64_t)VGP_BLOB_MAX + (256u << 20)) /* bytes of all of them */
-#define WRK_BLOB_IDLE_NS UINT64_C(60000000000) /* without a piece, then another client may want the room */
+#define WRK_BLOBS_MAX 16 /* unfinished blobs of one client */
+/* total bytes of unfinished blobs */
+#define WRK_BLOB_TOTAL ((uint64_t)VGP_BLOB_MAX + (256u << 20))
+/* time without a new piece after which another client may claim the room, ns */
+#define WRK_BLOB_IDLE_NS UINT64_C(60000000000)
 struct wrk_blob {
     uint32_t id;
     bool used;
     uint64_t total, filled;
-    uint64_t moved_ns; /* when its last piece came */
+    uint64_t moved_ns; /* arrival of its last piece */
     uint8_t *data;
-    bool mapped;      /* a file of the broker's, else from malloc() */
-    bool given;       /* ... the image itself, read-only: nobody counts it */
-    bool given_up;    /* it has no bytes any more: the call that names it gets an error */
-    uint64_t filling; /* the broker's number of that file, of which it wants to hear; 0: none */
+    bool mapped;   /* maps a file of the broker; else from malloc() */
+    bool given;    /* ... the finished image, read-only, not charged */
+    bool given_up; /* its bytes were dropped: the call that uses it fails */
+    /* the broker's number of that file, to be reported when filled; 0: none */
+    uint64_t filling;
 };
 struct wrk_blobs {
     struct wrk_blob list[WRK_BLOBS_MAX];
-    uint64_t bytes, reserved;          /* reserved: what the broker has granted */
-    VGB_LISTED struct wrk_blob *taken; /* freed after the current call */
-    uint32_t refused;                  /* id + 1 of a blob that found no memory: its call gets that error */
+    uint64_t bytes, reserved;          /* reserved: bytes granted by the broker */
+    VGB_LISTED struct wrk_blob *taken; /* blob in use by the current call, freed after it */
+    /* id + 1 of a blob that found no memory: its call fails; 0: none */
+    uint32_t refused;
 };
 CUresult wrk_blob_append(struct wrk_worker *w, uint32_t id, uint64_t total, const void *data, uint32_t size);
 void wrk_blob_drop(struct wrk_worker *w, uint32_t id);
-/* If another client was refused room: gives up what no piece came for in WRK_BLOB_IDLE_NS, and no call has named. */
+/* If another client was refused room: drops blobs without a new piece for WRK_BLOB_IDLE_NS and not
+ * used by a call. */
 void wrk_blobs_make_room(struct wrk_worker *w, uint64_t now_ns);
 void wrk_blob_call_done(struct wrk_worker *w);
-/* The blob of this call stays after it, and counts until it is released; !kept->used: the call has none. */
+/* Keeps the blob of this call beyond its end; charged until released. !kept->used: the call has
+ * none. */
 void wrk_blob_keep(struct wrk_worker *w, struct wrk_blob *kept);
 void wrk_blob_release(struct wrk_worker *w, const struct wrk_blob *kept);
-/* Begins a blob in memory of the broker's, which it will then keep as an image: `fd` is closed. False: there is no room. */
+/* Begins a blob in the broker's memory, to be kept as an image; closes `fd`. False: no room. */
 bool wrk_blob_fill(struct wrk_worker *w, uint32_t id, uint64_t total, int fd, uint64_t number);
-/* A complete one, that is mapped at `data`. False: there is no room, or there is such a blob. */
+/* Adds a complete blob, mapped at `data`. False: no room, or the id exists. */
 bool wrk_blob_given(struct wrk_worker *w, uint32_t id, uint64_t total, uint8_t *data);
 bool wrk_blob_known(struct wrk_worker *w, uint32_t id);
 
 /* ---- bounce.c ---- */
 
-/* Results of copies on their way into replies; page-locked with the provider, as staging is. */
+/* Results of copies on their way into replies; page-locked with the provider like staging. */
 #define WRK_BOUNCE_SLOT 4096u
 struct wrk_bounce {
-    uint8_t *base;        /* VGP_REPLY_SLOTS slots */
-    bool is_private;      /* base and staging are known to the provider as this process's own */
-    CUcontext registered; /* else: context in which they were registered */
+    uint8_t *base;        /* VGP_REPLY_SLOTS slots of WRK_BOUNCE_SLOT bytes */
+    bool is_private;      /* base and staging are hidden from the guest by the provider */
+    CUcontext registered; /* otherwise: context in which they are registered */
 };
-/* Tells a provider that can keep a secret of base and staging; before the first call of the guest. */
+/* Has the provider hide base and staging from the guest if it can; to be called before the guest's
+ * first call. */
 void wrk_bounce_init(struct wrk_worker *w);
-/* Registers them with one that cannot, for true DMA, once per context that needs it. */
+/* Registers them with other providers, for true DMA, once per context that needs it. */
 void wrk_bounce_register(struct wrk_worker *w);
 /* WRK_BOUNCE_SLOT bytes for the result of the call with this reply slot. */
 void *wrk_bounce_result(struct wrk_worker *w, uint32_t slot);
 
-/* What this floor keeps for a worker. */
+/* State of memory/ for a worker. */
 struct wrk_memory {
     struct wrk_bounce bounce;
     struct wrk_regions regions;
@@ -171,9 +182,11 @@ struct wrk_memory {
 
 /* ---- span.c ---- */
 
-/* Bytes from the first to the last one that a copy of size width x height x depth touches, with
- * `pitch` bytes from row to row and `height` rows from plane to plane. False: the numbers make no
- * sense, or overflow. */
+/*
+ * Span in bytes from the first to the last byte touched by a copy of width x height x depth, with
+ * `pitch` bytes between rows and `height` rows between planes. False: inconsistent numbers or
+ * overflow.
+ */
 bool wrk_copy_span(const uint64_t size[3], uint64_t pitch, uint64_t height, uint64_t *bytes);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Address ranges for the memory of the guest. Nodes of graphs and copies under way keep host addresses
- * in the provider, which nobody can take out again. So a range whose address the provider has seen
- * never returns to the allocators of this process: when its memory is unmapped it stays, inaccessible,
- * and only memory of the guest is put there again. A stale address then reaches the guest's own memory,
- * or ends this worker; it never reaches the worker's. The kernel merges neighbours, so what stays costs
- * address space only.
+ * Address ranges for guest memory. Graph nodes and copies in progress keep host addresses in the
+ * provider, which cannot be revoked. A range whose address the provider has seen therefore never
+ * returns to the allocators of this process: after unmapping it stays inaccessible, and only guest
+ * memory is mapped there again. A stale address reaches the guest's own memory or kills this
+ * worker, but never the worker's memory. The kernel merges adjacent ranges, so they cost address
+ * space only.
  */
 #define _GNU_SOURCE
 #include "memory.h"
@@ -27,7 +27,7 @@ static struct span span_of(const struct btr_item *it)
     return (struct span){it->key, it->key + it->weight};
 }
 
-/* The first span that ends behind `at`. */
+/* First span that ends after `at`. */
 static bool first_behind(const struct btr_tree *s, uint64_t at, struct span *out)
 {
     struct btr_item it;
@@ -42,7 +42,7 @@ static bool first_behind(const struct btr_tree *s, uint64_t at, struct span *out
     return true;
 }
 
-/* Without room for one more span it is forgotten: reserved for good, and never used again. */
+/* Without room for another span the range is dropped: reserved forever and never reused. */
 static void add(struct btr_tree *s, uint64_t at, uint64_t end)
 {
     struct btr_item it;
@@ -74,7 +74,7 @@ static void take(struct btr_tree *s, uint64_t at, uint64_t end)
     }
 }
 
-/* The guest's own range: where it has had memory before, and what is free between. */
+/* The guest's own range: ranges it had before, and free space between them. */
 static bool reserve_there(uint64_t at, uint64_t end)
 {
     uint64_t done = at;
@@ -86,7 +86,7 @@ static bool reserve_there(uint64_t at, uint64_t end)
 
         next = next < end ? next : end;
         if (!ours && !wrk_layout_reserve_at(done, next - done)) {
-            /* What was got so far is not known to the provider, but it is simplest to keep it. */
+            /* The part reserved so far is unknown to the provider, but simplest to keep. */
             add(&guests, at, done);
             return false;
         }
@@ -96,7 +96,7 @@ static bool reserve_there(uint64_t at, uint64_t end)
     return true;
 }
 
-/* Somewhere else, at `phase` bytes behind a multiple of `align`. */
+/* At another address, `phase` bytes past a multiple of `align`. */
 static uint8_t *reserve_elsewhere(uint64_t length, uint64_t align, uint64_t phase)
 {
     struct btr_item it = {0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory of the guest process, mapped here at the same address where layout.c lets it be: pinned guest
- * pages in a VM, a memfd of the client over the socket. The broker has checked that the runs lie in
- * guest memory; what is checked here protects this process's own mappings.
+ * Memory of the guest process, mapped here at the same address where layout.c lets it be: pinned
+ * guest pages in a VM, a memfd of the client over the socket. The broker has checked that the runs
+ * lie in guest memory; what is checked here protects this process's own mappings.
  */
 #define _GNU_SOURCE
 #include "memory.h"
@@ -27,12 +27,12 @@ struct wrk_region *wrk_region_by_id(struct wrk_worker *w, uint32_t id)
     return btr_find(&w->memory->regions.by_id, id, &it) ? it.value : NULL;
 }
 
-#define PIECES_DEFAULT 65530u /* of Linux */
+#define PIECES_DEFAULT 65530u /* Linux's default */
 
 /*
- * A process has at most vm.max_map_count mappings. The kernel joins neighbours, so that memory in many pieces is
- * what takes many. A provider that finds none left cannot start a thread or allocate: an eighth is left to it, and
- * the region that would take more is refused.
+ * A process has at most vm.max_map_count mappings. The kernel joins neighbours, so that memory in
+ * many pieces is what takes many. A provider that finds none left cannot start a thread or
+ * allocate: an eighth is left to it, and the region that would take more is refused.
  */
 void wrk_regions_init(struct wrk_worker *w)
 {
@@ -46,7 +46,7 @@ void wrk_regions_init(struct wrk_worker *w)
     w->memory->regions.pieces_max = most - most / 8;
 }
 
-/* One more mapping for r. */
+/* Accounts another mapping for r. */
 static bool take_piece(struct wrk_regions *rs, struct wrk_region *r)
 {
     if (rs->pieces + wrk_places() >= rs->pieces_max) {
@@ -63,7 +63,7 @@ static bool take_piece(struct wrk_regions *rs, struct wrk_region *r)
     return true;
 }
 
-/* Takes the memory away. Its addresses stay reserved when the provider may still have one of them. */
+/* Unmaps the memory. Its addresses stay reserved if the provider may still hold any of them. */
 static void drop_memory(struct wrk_worker *w, struct wrk_region *r)
 {
     wrk_region_index_remove(&w->memory->regions, r);
@@ -88,15 +88,17 @@ static void forget(struct wrk_worker *w, struct wrk_region *r)
 }
 
 /*
- * Address space for the whole region, inaccessible until its runs are mapped. Of a file in huge pages
- * only whole ones can be mapped, at multiples of their size: the region begins within the first one.
+ * Address space for the whole region, inaccessible until its runs are mapped. Of a file in huge
+ * pages only whole ones can be mapped, at multiples of their size: the region begins within the
+ * first one.
  */
 static void reserve(struct wrk_region *r)
 {
     uint64_t page = r->plan.page, phase = r->plan.phase;
 
     r->place_length = vgb_plan_place(&r->plan);
-    if (page > VGP_PAGE && (phase || r->length % page)) /* more than the guest has at its address */
+    /* more than the guest mapped at its address */
+    if (page > VGP_PAGE && (phase || r->length % page))
         r->place = wrk_place_take(0, r->place_length, page, 0);
     else
         r->place = wrk_place_take(r->guest_va, r->place_length, page, 0);
@@ -147,7 +149,7 @@ static bool in_huge_pages(const struct wrk_region *r)
     return false;
 }
 
-/* Plans the runs of one message behind what is planned already. */
+/* Plans the runs of a message after those planned already. */
 static bool plan_runs(struct wrk_regions *rs, struct wrk_region *r, const struct vgb_msg *m)
 {
     uint32_t prot = PROT_READ | (r->flags & VGB_MAP_READONLY ? 0 : PROT_WRITE);
@@ -166,7 +168,7 @@ static bool plan_runs(struct wrk_regions *rs, struct wrk_region *r, const struct
     return true;
 }
 
-/* Without a mapper: makes the calls that are planned. */
+/* Without a mapper: makes the planned calls. */
 static bool map_runs(struct wrk_region *r, const int *fds, unsigned nfds)
 {
     for (uint32_t i = 0; i < r->plan.n; i++) {
@@ -185,7 +187,8 @@ static bool map_runs(struct wrk_region *r, const int *fds, unsigned nfds)
     return true;
 }
 
-/* What the mapper is told: to map the region, or to take it away. It lies where it is until the broker has answered. */
+/* Job of the mapper: to map or unmap the region. Stays at its address until the broker has
+ * answered. */
 static uint64_t new_job(struct wrk_worker *w, struct wrk_region *r, bool take)
 {
     struct vgb_job *job = calloc(1, sizeof(*job));
@@ -265,8 +268,8 @@ void wrk_region_taken(struct wrk_worker *w, uint32_t id)
 
 /* ---- registration with the provider: on waiters, because many pages take long ---- */
 
-/* On a waiter, before memory is unregistered: work of other contexts may use it, too. An error: what a context
- * does with it is not known. */
+/* On a waiter, before memory is unregistered: work of other contexts may use it, too. An error:
+ * what a context does with it is not known. */
 static CUresult drain_others(const struct wrk_wait *wait)
 {
     CUcontext *list = wait->buffer;
@@ -294,7 +297,7 @@ static void note_context(struct wrk_handle_entry *e, uint64_t handle, void *arg)
         *(*at)++ = e->object;
 }
 
-/* The wait drains all contexts. False: no memory. */
+/* Makes the wait drain all contexts. False: no memory. */
 static bool drain_all(struct wrk_worker *w, struct wrk_wait *wait)
 {
     CUcontext *list = calloc(w->handles.live[VGP_H_CONTEXT] + 1, sizeof(*list)), *at = list;
@@ -316,7 +319,7 @@ static CUresult finish_register(struct wrk_worker *w, struct wrk_wait *wait, CUr
     (void)w;
     if (r == CUDA_SUCCESS)
         r = wrk_provider.cuMemHostRegister_v2(at, wait->arg[2], (unsigned)wait->arg[3]);
-    /* The provider kept what it was to give up, of another region that was here. */
+    /* The provider kept a registration of an earlier region at this address. */
     if (r == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED &&
         wrk_provider.cuMemHostUnregister(at) == CUDA_SUCCESS)
         r = wrk_provider.cuMemHostRegister_v2(at, wait->arg[2], (unsigned)wait->arg[3]);
@@ -333,11 +336,12 @@ static void unmap_when_free(struct wrk_worker *w, struct wrk_region *r);
 
 static CUresult land_register(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
-    struct wrk_region *g = wrk_region_by_id(w, (uint32_t)wait->arg[0]); /* there: it is busy */
+    struct wrk_region *g = wrk_region_by_id(w, (uint32_t)wait->arg[0]); /* exists: it is busy */
     struct vgp_ret_vgpRegionRegister *ret = wrk_bounce_result(w, wait->slot);
 
     g->busy = false;
-    if (r == CUDA_SUCCESS && (!wait->context_gone || g->ending)) /* a registration ends with its context */
+    /* a registration ends with its context */
+    if (r == CUDA_SUCCESS && (!wait->context_gone || g->ending))
         g->registered_at = (uint8_t *)(uintptr_t)wait->arg[1];
     if (r == CUDA_SUCCESS && ret) {
         ret->devicePointer = wait->arg[3];
@@ -402,8 +406,8 @@ static struct wrk_wait *new_draining(struct wrk_call *c)
 static CUresult finish_unregister(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
     r = finish_settle(w, wait, r);
-    /* What the client asks for can fail: the memory stays registered until its context ends. The broker's demand
-     * cannot, and the provider decides whether it has let go. */
+    /* A request of the client can fail: the memory stays registered until its context ends. A
+     * request of the broker cannot; the provider decides when it has unregistered the memory. */
     if (r != CUDA_SUCCESS && !wait->arg[2])
         return r;
     return wrk_provider.cuMemHostUnregister((void *)(uintptr_t)wait->arg[1]);
@@ -418,7 +422,7 @@ static CUresult land_unregister(struct wrk_worker *w, struct wrk_wait *wait, CUr
     g->busy = false;
     if (r == CUDA_SUCCESS || r == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED || (!g->ctx && !g->ending))
         g->registered_at = NULL;
-    else if (wait->arg[2] && !g->ending) /* else it goes when the context has ended */
+    else if (wait->arg[2] && !g->ending) /* otherwise when the context has ended */
         wrk_die(w, VGPU_DEAD_EXITED, "the driver keeps guest memory that is taken away: error %d", (int)r);
     unmap_when_free(w, g);
     return r;
@@ -440,8 +444,8 @@ CUresult wrk_do_vgpRegionUnregister(struct wrk_call *c, const struct vgp_args_vg
     wait->arg[0] = a->region;
     wait->arg[1] = (uintptr_t)g->registered_at;
     if (!wait->blocking && wrk_captures) {
-        wait->blocking =
-            true; /* to wait for the context would end a capture: the provider knows what it allows */
+        /* waiting for the context would end a capture: the provider decides what is allowed */
+        wait->blocking = true;
     } else if (!wait->blocking) {
         wrk_wait_add_context(c, wait);
         wait->arg[3] = wait->blocking;
@@ -485,7 +489,7 @@ static void unmap_now(struct wrk_worker *w, struct wrk_region *r)
 {
     uint32_t id = r->id;
 
-    if (r->registered_at) { /* the guest's driver takes the pages away without asking libcuda */
+    if (r->registered_at) { /* the guest's driver removes the pages without asking libcuda */
         struct wrk_wait *wait = wrk_wait_internal(w, r->ctx);
 
         if (!wait || !drain_all(w, wait))
@@ -495,11 +499,11 @@ static void unmap_now(struct wrk_worker *w, struct wrk_region *r)
         wait->land = land_unregister;
         wait->arg[0] = id;
         wait->arg[1] = (uintptr_t)r->registered_at;
-        wait->arg[2] = true; /* it is taken away */
+        wait->arg[2] = true; /* it is being unmapped */
         wrk_wait_start_internal(w, wait);
         return;
     }
-    if (r->flags & VGB_MAP_BY_MAPPER) { /* it goes on with TAKEN */
+    if (r->flags & VGB_MAP_BY_MAPPER) { /* continued by TAKEN */
         wrk_control_unmapped(w, id, VGPU_S_OK, new_job(w, r, true));
         return;
     }
@@ -507,7 +511,7 @@ static void unmap_now(struct wrk_worker *w, struct wrk_region *r)
     wrk_control_unmapped(w, id, VGPU_S_OK, 0);
 }
 
-/* Else when what holds it has landed. */
+/* Otherwise when its user has landed. */
 static void unmap_when_free(struct wrk_worker *w, struct wrk_region *r)
 {
     if (r->unmapping && !r->busy && !r->ending)
@@ -541,7 +545,7 @@ void wrk_regions_context_ends(struct wrk_worker *w, CUcontext ctx, const struct 
 
 void wrk_regions_context_gone(struct wrk_worker *w, const struct wrk_wait *end)
 {
-    /* Downwards: the last one takes the place of one that goes. */
+    /* Downwards: the last entry replaces a removed entry. */
     for (unsigned i = w->memory->regions.n; i-- > 0;) {
         struct wrk_region *r = w->memory->regions.list[i];
 

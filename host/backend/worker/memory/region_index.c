@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which memory of the guest is where: complete regions by the guest's addresses and by those here. */
+/* Index of complete regions by guest address and by address in this process. */
 #include "memory.h"
 
 #include <errno.h>
@@ -13,7 +13,8 @@ void wrk_region_index_hide(struct wrk_regions *rs, struct wrk_region *r)
     r->va_key = 0;
 }
 
-/* Regions may begin at the same address: the key has a number in the bits that an address of a page leaves. */
+/* Regions may begin at the same address: the low bits of the key, below a page address, number
+ * them. */
 static bool show_to_guest(struct wrk_regions *rs, struct wrk_region *r)
 {
     if (r->va_key || r->unmapping)
@@ -52,7 +53,7 @@ void *wrk_region_address(struct wrk_worker *w, uint64_t va, uint64_t size, bool 
 
     if (size > UINT64_MAX - va)
         return NULL;
-    /* In order of their beginning, those that end behind the range: the first one begins lowest. */
+    /* Regions that end beyond the range, ordered by start: the first begins lowest. */
     for (uint64_t key = 0; btr_first_of_weight(&w->memory->regions.by_va, key, va + size, &it);
          key = it.key + 1) {
         struct wrk_region *r = it.value;

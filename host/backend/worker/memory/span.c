@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How many bytes of memory a copy touches. */
+/* Span of memory touched by a copy. */
 #include "memory.h"
 
 bool wrk_copy_span(const uint64_t size[3], uint64_t pitch, uint64_t height, uint64_t *bytes)

@@ -28,8 +28,7 @@ static enum wrk_ring_state malformed(struct wrk_ring *r, const char *what)
     return WRK_RING_MALFORMED;
 }
 
-/* The checks that need the header only; `avail` = bytes published, `room` = bytes to the ring's
- * end. */
+/* Checks of the header alone; `avail` = bytes published, `room` = bytes to the ring's end. */
 static const char *check_header(const struct vgp_record *rec, uint64_t avail, uint64_t room)
 {
     if (rec->size < sizeof(*rec) || rec->size % 16)
@@ -91,7 +90,7 @@ enum wrk_ring_state wrk_ring_next(struct wrk_ring *r, const struct wrk_window *w
         }
         if (avail < sizeof(r->rec))
             return malformed(r, "less than a record header was published");
-        /* The one read of the header; the guest may be changing it. */
+        /* The only read of the header; the guest may be changing it. */
         memcpy(&r->rec, at, sizeof(r->rec));
         __asm__ volatile("" ::: "memory");
         const char *bad = check_header(&r->rec, avail, room);
@@ -103,7 +102,7 @@ enum wrk_ring_state wrk_ring_next(struct wrk_ring *r, const struct wrk_window *w
             memcpy(r->args, at + sizeof(r->rec), r->args_size);
         }
         r->head += r->rec.size;
-        /* Everything was copied: the guest may overwrite it. */
+        /* All data was copied: the guest may overwrite it. */
         __atomic_store_n(&win->shared->ring_head, r->head, __ATOMIC_RELEASE);
         if (!pad)
             return WRK_RING_RECORD;

@@ -1,28 +1,26 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Loads with JIT options. The logs are buffers of the worker; the guest reads them in pieces and
- * drops them. A library may be compiled long after it was loaded, so its buffers stay.
- */
+/* Loads with JIT options. The logs are buffers of the worker, read in pieces and dropped by the
+ * guest. A library may be compiled long after loading, so its buffers stay. */
 #include "load.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define LOGS_MAX 64u              /* sets of logs of one client that are not dropped */
-#define LOG_BYTES_MAX (32u << 20) /* bytes of all buffers, those of libraries included */
+#define LOGS_MAX 64u              /* sets of logs of a client not yet dropped */
+#define LOG_BYTES_MAX (32u << 20) /* total bytes of buffers, including those of libraries */
 
 struct logs {
     VGB_OWNED struct logs *next;
     uint32_t id;
-    bool busy, library; /* a load that is under way writes it */
-    bool stays;         /* the provider may write it later */
+    bool busy, library; /* written by a load in progress */
+    bool stays;         /* may be written by the provider later */
     char *text[2];      /* info, error; NULL: not wanted */
     uint32_t size[2];
 };
 
 static struct logs *all_logs;
 static uint64_t log_bytes;
-static unsigned nlogs; /* that the guest can still read */
+static unsigned nlogs; /* sets of logs readable by the guest */
 
 static struct logs *logs_find(uint32_t id)
 {
@@ -178,7 +176,7 @@ CUresult wrk_do_vgpJitLogDrop(struct wrk_call *c, const struct vgp_args_vgpJitLo
             continue;
         nlogs--;
         if (l->stays || l->busy) {
-            l->id = 0; /* nobody reads it any more */
+            l->id = 0; /* no longer readable */
         } else {
             *pp = l->next;
             logs_free(l);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* vgpLaunch: a kernel with its packed parameter buffer, which the provider takes as it is. */
+/* vgpLaunch: a kernel with its packed parameter buffer, passed to the provider unchanged. */
 #include "../calls.h"
 
 #include <string.h>

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Handlers of the linker. A link state of the provider keeps pointers to its log buffers, so it has
- * a record here that lives as long as it does. Inputs come as data, never as paths: the guest's
- * files are not the host's.
+ * Handlers of the linker. A provider's link state keeps pointers to its log buffers, so it has a
+ * record here with the same lifetime. Inputs are data, never paths: the guest's files are not the
+ * host's.
  */
 #include "../calls.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define LINKS_MAX 256u /* of one client: each may hold two logs */
+#define LINKS_MAX 256u /* of a client; each may hold two logs */
 
 struct linking;
 struct link {
@@ -18,12 +18,12 @@ struct link {
     uint32_t log_size[2];
     uint64_t given; /* bytes of input */
     struct wrk_jit jit;
-    const uint8_t *result; /* the provider's, until the state ends */
+    const uint8_t *result; /* owned by the provider until the state ends */
     uint64_t result_size;
-    /* A call under way on a waiter; both under `lock`. When the context ends meanwhile, the waiter ends
-     * the state right after the call, while the context is still there. */
+    /* Call in progress on a waiter; both under `lock`. If the context ends meanwhile, the waiter
+     * ends the state directly after the call, while the context still exists. */
     bool busy, orphan;
-    VGB_LISTED struct linking *landing; /* the call, until it has landed; the dispatcher's */
+    VGB_LISTED struct linking *landing; /* the call, until it has landed; dispatcher only */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -134,7 +134,7 @@ CUresult wrk_do_vgpLinkCreate(struct wrk_call *c, const struct vgp_args_vgpLinkC
     return r;
 }
 
-/* A link that no other thread of the client is using. */
+/* Looks up a link not in use by another thread of the client. */
 static CUresult link_get(struct wrk_call *c, uint64_t handle, struct link **out)
 {
     CUresult r = wrk_handle_get(c, handle, VGP_H_LINK, false, (void **)out);
@@ -142,7 +142,7 @@ static CUresult link_get(struct wrk_call *c, uint64_t handle, struct link **out)
     return r == CUDA_SUCCESS && (*out)->landing ? CUDA_ERROR_INVALID_HANDLE : r;
 }
 
-/* What a call under way needs; of the dispatcher again when it lands. */
+/* State of a call in progress; belongs to the dispatcher again when it lands. */
 struct linking {
     VGB_LISTED struct link *l;
     struct wrk_jit jit;

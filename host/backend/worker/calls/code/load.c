@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Loading of modules and libraries. The provider compiles what is PTX, which takes seconds, so the call
- * is made on a waiter thread; the handle is put on the dispatcher when it has landed. Until then the
- * load owns the image and its logs.
+ * Loading of modules and libraries. The provider compiles PTX, which takes seconds, so the call
+ * runs on a waiter thread; the dispatcher stores the handle when it lands. Until then the load owns
+ * the image and its logs.
  */
 #include "load.h"
 
@@ -13,7 +13,7 @@
 
 #include "vgpu_device.h"
 
-/* What a reply with logs has room for, as the description says. */
+/* Maximum size of logs in a reply, as in the description. */
 #define INFO_MAX sizeof(((struct vgp_outs_vgpModuleLoad *)NULL)->infoLog)
 #define ERROR_MAX sizeof(((struct vgp_outs_vgpModuleLoad *)NULL)->errorLog)
 _Static_assert(sizeof(struct vgp_outs_vgpModuleLoad) == sizeof(struct vgp_outs_vgpLibraryLoad) &&
@@ -118,7 +118,7 @@ static void reply_logs(struct wrk_worker *w, struct wrk_wait *wait, struct wrk_l
     wait->payload_always = true;
 }
 
-/* Nothing more is taken, but what the module's variables took must be covered. */
+/* No further bytes, but memory of the module's variables must be covered. */
 static CUresult count(struct wrk_worker *w, const struct wrk_wait *wait, struct wrk_load *l)
 {
     wrk_provider_took();
@@ -134,7 +134,7 @@ static CUresult land(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
     struct wrk_load *l = (struct wrk_load *)(uintptr_t)wait->arg[0];
 
-    /* Libraries belong to no context; a module went with its own, if that has ended. */
+    /* Libraries belong to no context; a module ended with its context, if that has ended. */
     if (r == CUDA_SUCCESS && l->type == VGP_H_MODULE && wait->context_gone)
         r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (r == CUDA_SUCCESS)

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The header, as long as it says that it is, its tables, and every section with bytes in the file lie inside the image. */
+/* The header, as long as it says that it is, its tables, and every section with bytes in the file
+ * lie inside the image. */
 static bool elf_ok(const uint8_t *p, uint64_t n)
 {
     Elf64_Ehdr eh;
@@ -48,7 +49,7 @@ static bool elf_ok(const uint8_t *p, uint64_t n)
 #define WRAPPER_MAGIC 0x466243b1u
 #define FATBIN_MAGIC 0xba55ed50u
 
-/* The bytes of the fat binary at p, of which n were sent, with what it says; 0: it claims more. */
+/* Size of the fat binary at p according to its header; 0: larger than the n bytes sent. */
 static uint64_t fatbin_size(const uint8_t *p, uint64_t n)
 {
     uint16_t head;
@@ -61,7 +62,7 @@ static uint64_t fatbin_size(const uint8_t *p, uint64_t n)
     return head >= 16 && vgp_range_ok(head, body, n) ? head + body : 0;
 }
 
-/* Where the next one starts, behind the one at `at`; 0: there is none. */
+/* Start of the fat binary after that at `at`; 0: none. */
 static uint64_t fatbin_next(const uint8_t *p, uint64_t n, uint64_t at)
 {
     uint64_t next = (at + fatbin_size(p + at, n - at) + 7) & ~7ull;
@@ -101,10 +102,8 @@ static const char *image_wrong(const uint8_t *p, uint64_t n)
     return NULL;
 }
 
-/*
- * What the provider gets. Inline images are copied, with room behind: PTX is a string to the
- * provider. Several fat binaries get the wrapper that nvcc would have put around them.
- */
+/* Image as passed to the provider. Inline images are copied with padding, as PTX is a string to the
+ * provider. Several fat binaries get the wrapper that nvcc would have created. */
 struct image {
     const void *data;
     void *copy;
@@ -244,7 +243,7 @@ _Static_assert(VGP_MAX_vgpModuleGetFunction_attributes == VGP_MAX_vgpLibraryGetK
                    VGP_MAX_vgpModuleGetFunction_paramLayout == VGP_MAX_vgpLibraryGetKernel_paramLayout,
                "one form");
 
-/* What the provider says of the function or kernel that is being looked up. */
+/* Provider's attributes of the function or kernel being looked up. */
 static __thread struct {
     uint32_t nattributes, nparams;
     int32_t attributes[VGP_MAX_vgpModuleGetFunction_attributes];
@@ -259,14 +258,15 @@ CUresult wrk_function_describe(CUfunction f, CUkernel k, int device)
 
     memset(described.attributes, 0, sizeof(described.attributes));
     described.nattributes = n;
-    /* A provider need not know every attribute; what it had no memory to say would be wrong for good. */
+    /* A provider may lack attributes, but a failure for lack of memory must not be stored
+     * permanently. */
     for (uint32_t i = 0; i < n && r != CUDA_ERROR_OUT_OF_MEMORY; i++)
         r = k ? wrk_provider.cuKernelGetAttribute(&described.attributes[i], (CUfunction_attribute)i, k,
                                                   device)
               : wrk_provider.cuFuncGetAttribute(&described.attributes[i], (CUfunction_attribute)i, f);
     if (r == CUDA_ERROR_OUT_OF_MEMORY)
         return r;
-    /* Parameter i -> offset << 16 | size, as long as the provider has one more. */
+    /* Parameter i -> offset << 16 | size, while the provider reports parameters. */
     for (n = 0; n < VGP_MAX_vgpModuleGetFunction_paramLayout; n++) {
         size_t offset = 0, size = 0;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An image that the client offers by its hash. What the broker has of that name is mapped and hashed before it counts as
- * the client's: neither the broker nor another worker chooses what is loaded here. That takes long for a large image, so it
- * is done on a waiter.
+ * Images offered by the client by hash. The broker's image of that hash is mapped and hashed before
+ * it is used for the client, so that neither the broker nor another worker controls the code loaded
+ * here. Hashing a large image takes long, so it is done on a waiter.
  */
 #define _GNU_SOURCE
 #include "../calls.h"
@@ -24,7 +24,7 @@
 struct offer {
     uint32_t id;
     uint64_t size;
-    uint8_t *data; /* mapped, `size` bytes and a NUL; NULL: it has become a blob's */
+    uint8_t *data; /* mapping of `size` bytes and a NUL; NULL: passed to a blob */
     bool right;
     uint8_t hash[SHA_256_BYTES];
 };
@@ -38,14 +38,15 @@ static CUresult finish_offer(struct wrk_worker *w, struct wrk_wait *wait, CUresu
     if (r != CUDA_SUCCESS)
         return r;
 #ifdef MADV_POPULATE_READ
-    madvise(o->data, o->size + 1, MADV_POPULATE_READ); /* else a fault every few pages; Linux 5.14 */
+    /* otherwise a fault every few pages; Linux 5.14 */
+    madvise(o->data, o->size + 1, MADV_POPULATE_READ);
 #endif
     sha_256(o->data, o->size, hash);
     o->right = o->data[o->size] == 0 && !memcmp(hash, o->hash, sizeof(hash));
     return CUDA_SUCCESS;
 }
 
-/* Nothing of this is an error of the client's: where the image is not there its bytes follow. */
+/* None of this is an error of the client: if the image is missing, its bytes follow. */
 static CUresult land_offer(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
     struct offer *o = (struct offer *)(uintptr_t)wait->arg[0];
@@ -67,7 +68,7 @@ static CUresult land_offer(struct wrk_worker *w, struct wrk_wait *wait, CUresult
     return r;
 }
 
-/* Maps what the broker sent, which nobody may be able to change; NULL: it is of no use. */
+/* Maps the broker's descriptor, which must be immutable; NULL: not usable. */
 static uint8_t *map_sealed(int fd, uint64_t size)
 {
     int seals = fcntl(fd, F_GET_SEALS);
@@ -113,7 +114,7 @@ CUresult wrk_do_vgpBlobOffer(struct wrk_call *c, const struct vgp_args_vgpBlobOf
     if (wrk_blob_known(c->w, a->blobId))
         return wrk_malformed(c, "blob %u is there already", a->blobId);
     r->there = 0;
-    /* An image that is refused for its size is refused when its bytes come, with the reason. */
+    /* An image too large is refused with a reason when its bytes arrive. */
     if (!c->w->images || (wrk_client_limits.image && a->totalSize > wrk_client_limits.image))
         return CUDA_SUCCESS;
     fd = wrk_control_image(c->w, hash, a->totalSize, &m);

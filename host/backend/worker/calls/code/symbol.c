@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Handlers that look things up by name, and function attributes. */
+/* Handlers of look-ups by name, and of function attributes. */
 #include "../calls.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A name for the reply: what fits, with its NUL; the bytes that it takes. */
+/* Copies a name into the reply, truncated, with its NUL; returns the bytes used. */
 static uint32_t put_name(char *to, size_t room, const char *name)
 {
     snprintf(to, room, "%s", name ? name : "");

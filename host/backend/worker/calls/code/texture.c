@@ -8,15 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OBJECTS_MAX (1u << 20) /* of a client: bounds our own memory */
+#define OBJECTS_MAX (1u << 20) /* of a client; bounds the worker's memory */
 
 struct object {
     uint64_t number;
-    uint64_t context; /* that it ends with */
+    uint64_t context; /* context that it ends with */
     bool surface;
 };
 
-static struct object *objects; /* of the one client that this process has */
+static struct object *objects; /* objects of this process's client */
 static uint32_t nobjects, room;
 
 static struct object *find(uint64_t number, bool surface)

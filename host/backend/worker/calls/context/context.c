@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Handlers of contexts. What a context owned goes with it: a stale handle must not reach the
+/* Handlers of contexts. Objects owned by a context end with it: a stale handle must not reach the
  * provider. */
 #include "../calls.h"
 
@@ -13,10 +13,10 @@
 #define DEVICES_MAX 64
 
 static struct {
-    uint64_t handle; /* that the guest uses for the primary context, 0 = none yet */
+    uint64_t handle; /* guest handle of the primary context, 0 = none yet */
     CUcontext ctx;
     unsigned count;
-    unsigned ending; /* releases and resets on waiters */
+    unsigned ending; /* releases and resets in progress on waiters */
 } primary[DEVICES_MAX];
 
 struct drop {
@@ -32,7 +32,8 @@ static void drop_one(struct wrk_handle_entry *e, uint64_t handle, void *arg)
     if (e->owner != d->context)
         return;
     if (d->type == VGP_H_STREAM) {
-        wrk_flow_stream_ends(d->w, e->object); /* it may have work of calls in other contexts */
+        /* it may have work from calls in other contexts */
+        wrk_flow_stream_ends(d->w, e->object);
         wrk_capture_forget(e->object);
     }
     wrk_handles_remove(&d->w->handles, handle, d->type);
@@ -62,8 +63,8 @@ void wrk_drop_owned(struct wrk_worker *w, uint64_t context)
     }
 }
 
-/* The context is about to end, in `end`: nothing of ours may still use it. Returns the bytes of its memory,
- * which count until it has ended. */
+/* Removes all uses of a context that `end` is about to end. Returns the bytes of its memory,
+ * charged until it has ended. */
 static uint64_t leave(struct wrk_worker *w, uint64_t handle, CUcontext ctx, const struct wrk_wait *end)
 {
     wrk_set_context(w, ctx);
@@ -97,7 +98,8 @@ static CUresult retain(struct wrk_worker *w, int device, uint64_t handle)
     if (r != CUDA_SUCCESS)
         return r;
     wrk_provider_took();
-    if (!wrk_quota_take(w, 0)) { /* nothing more, but what the context took must be covered */
+    /* no further bytes, but the context's own memory must be covered */
+    if (!wrk_quota_take(w, 0)) {
         wrk_notify_detail(w, "the context's memory exceeds the quota of device memory");
         wrk_provider.cuDevicePrimaryCtxRelease_v2(device);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -144,7 +146,8 @@ CUresult wrk_do_vgpPrimaryCtxRetain(struct wrk_call *c, const struct vgp_args_vg
         return wrk_missing(c, "cuDevicePrimaryCtxRetain");
     if (a->device < 0 || a->device >= DEVICES_MAX)
         return CUDA_ERROR_INVALID_DEVICE;
-    /* One handle for each primary context, as CUDA keeps one pointer: of two, one would outlive it. */
+    /* A single handle per primary context, as CUDA uses a single pointer: a second would outlive
+     * it. */
     if (is_second_handle(a->device, a->context))
         return wrk_malformed(c, "a second handle for the primary context of device %d", a->device);
     if (!a->context || a->context != primary[a->device].handle ||
@@ -155,7 +158,7 @@ CUresult wrk_do_vgpPrimaryCtxRetain(struct wrk_call *c, const struct vgp_args_vg
     }
     if (!primary[a->device].ending)
         return retain(c->w, a->device, a->context);
-    /* The last release is under way on a waiter: not between its call and what follows that. */
+    /* The last release is in progress on a waiter: not between its call and the following steps. */
     struct wrk_wait *wait = wrk_wait_long(c, nothing, land_retain);
     if (!wait)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -193,8 +196,9 @@ static CUresult land_primary(struct wrk_worker *w, struct wrk_wait *wait, CUresu
 #define HOLDS_MAX (1u << 20)
 
 /*
- * From here on the context counts as gone: what the client had registered, made and allocated in it. So nothing may
- * hold it: no green context that could not be ended, and no reference that a driver keeps at a reset. False: it is held.
+ * From here on the context counts as ended, with everything registered, created and allocated in
+ * it. So nothing may hold it: no green context that cannot be ended, and no reference kept by a
+ * driver at a reset. False: it is held.
  */
 static bool let_primary_go(CUdevice device)
 {
@@ -250,7 +254,9 @@ static CUresult land_destroy(struct wrk_worker *w, struct wrk_wait *wait, CUresu
     return r;
 }
 
-/* The end of a context, on a waiter: it waits for the context's work. Made before anything of it is forgotten. */
+/*
+ * Ends a context on a waiter, which waits for its work. Created before any state of it is dropped.
+ */
 static struct wrk_wait *new_end(struct wrk_call *c, wrk_wait_finish finish)
 {
     struct wrk_wait *wait = wrk_wait_new(c);
@@ -267,18 +273,18 @@ static struct wrk_wait *new_end(struct wrk_call *c, wrk_wait_finish finish)
 static CUresult end_context(struct wrk_call *c, struct wrk_wait *wait, uint64_t arg, uint64_t bytes,
                             CUcontext ctx)
 {
-    wait->ends = ctx; /* after the waits that other threads have in it */
+    wait->ends = ctx; /* after waits of other threads in this context */
     wait->arg[0] = arg;
     wait->arg[1] = bytes;
     wait->arg[2] = (uintptr_t)wrk_host_func_context_ends(ctx);
     return wrk_wait_start(c, wait);
 }
 
-/* The last reference of the client's is gone, if there was one. The handle comes to life again with the next retain. */
+/* The client's last reference, if any, is gone. The next retain revives the handle. */
 static CUresult end_last(struct wrk_call *c, struct wrk_wait *wait, int device, bool was_there)
 {
     const uint64_t handle = primary[device].handle;
-    /* Else it may be the address of another one by now. */
+    /* Otherwise the address may belong to another context by now. */
     CUcontext ctx = was_there ? primary[device].ctx : NULL;
     uint64_t bytes = 0;
 
@@ -313,7 +319,7 @@ CUresult wrk_do_vgpPrimaryCtxRelease(struct wrk_call *c, const struct vgp_args_v
     return wait ? end_last(c, wait, a->device, true) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Documented: all references are gone, those of the client's with them. */
+/* Documented: all references are dropped, including the client's. */
 CUresult wrk_do_vgpPrimaryCtxReset(struct wrk_call *c, const struct vgp_args_vgpPrimaryCtxReset *a)
 {
     struct wrk_wait *wait;

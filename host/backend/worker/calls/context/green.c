@@ -2,9 +2,9 @@
 /*
  * Handlers of device resources and green contexts.
  *
- * What a provider writes into a CUdevResource may be pointers of its own: the guest never sees it. It
- * gets a number, and the bytes stay here. Programs do not end resources; so the latest RESOURCES_MAX are
- * kept, and the same answer to a question is the same number.
+ * The content of a CUdevResource may include pointers of the provider, so the guest never sees it:
+ * it gets a number, and the bytes stay here. Programs do not end resources, so the latest
+ * RESOURCES_MAX are kept, and equal answers to a query get the same number.
  */
 #include "../calls.h"
 
@@ -12,21 +12,21 @@
 #include <string.h>
 
 #define RESOURCES_MAX 4096u
-#define GROUPS_MAX 256u /* of one split; one more remains */
-#define SPLIT_MAX 128u  /* of one split into groups of different sizes */
-#define GROUP_WORDS 5u  /* what the wire has of a CU_DEV_SM_RESOURCE_GROUP_PARAMS */
+#define GROUPS_MAX 256u /* groups of a split; one more remains */
+#define SPLIT_MAX 128u  /* groups of a split into different sizes */
+#define GROUP_WORDS 5u  /* words of a CU_DEV_SM_RESOURCE_GROUP_PARAMS on the wire */
 
 static struct {
     uint64_t id; /* 0: unused */
-    bool asked;  /* the answer to a question: given again */
+    bool asked;  /* answer to a query, which is reused */
     CUdevResource r;
 } resources[RESOURCES_MAX];
 static uint64_t latest; /* id; the slot is id % RESOURCES_MAX */
 
 struct green {
-    struct wrk_green_base on; /* its context, and the primary context that it stands on */
+    struct wrk_green_base on; /* its context and the underlying primary context */
     VGB_LISTED struct green *next;
-    uint64_t handle, context; /* that the guest uses */
+    uint64_t handle, context; /* guest handles */
     CUgreenCtx object;
 };
 static struct green *greens;
@@ -55,7 +55,7 @@ static const CUdevResource *kept(struct wrk_call *c, uint64_t id)
     return NULL;
 }
 
-/* Numbers of multiprocessors are below this, whatever a provider says. */
+/* Upper bound of multiprocessor numbers, whatever the provider reports. */
 static uint16_t narrow(unsigned n)
 {
     return n < UINT16_MAX ? (uint16_t)n : UINT16_MAX;
@@ -96,7 +96,8 @@ CUresult wrk_do_vgpDevResource(struct wrk_call *c, const struct vgp_args_vgpDevR
     CUdevResource out;
     CUresult e;
 
-    if (a->type != CU_DEV_RESOURCE_TYPE_SM) /* others are not described: their bytes could be anything */
+    /* other types are undocumented: their bytes could be anything */
+    if (a->type != CU_DEV_RESOURCE_TYPE_SM)
         return CUDA_ERROR_INVALID_RESOURCE_TYPE;
     memset(&out, 0, sizeof(out));
     e = ask(c, a, &out);
@@ -111,7 +112,7 @@ CUresult wrk_do_vgpDevResource(struct wrk_call *c, const struct vgp_args_vgpDevR
     return CUDA_SUCCESS;
 }
 
-/* Of either split: their arrays have the same names. */
+/* For both kinds of split, whose arrays have the same names. */
 #define GIVE(o, i, r) \
     do { \
         (o)->resources[i] = keep(r, false); \
@@ -123,7 +124,7 @@ CUresult wrk_do_vgpDevResource(struct wrk_call *c, const struct vgp_args_vgpDevR
 CUresult wrk_do_vgpResourceSplit(struct wrk_call *c, const struct vgp_args_vgpResourceSplit *a,
                                  struct vgp_ret_vgpResourceSplit *r, struct vgp_outs_vgpResourceSplit *o)
 {
-    static CUdevResource out[GROUPS_MAX]; /* the dispatcher is one thread */
+    static CUdevResource out[GROUPS_MAX]; /* dispatcher only */
     unsigned n = a->groupsWanted < GROUPS_MAX ? a->groupsWanted : GROUPS_MAX;
     CUdevResource left, input;
     const CUdevResource *in = kept(c, a->input);
@@ -133,7 +134,7 @@ CUresult wrk_do_vgpResourceSplit(struct wrk_call *c, const struct vgp_args_vgpRe
         return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     if (!wrk_provider.cuDevSmResourceSplitByCount)
         return wrk_missing(c, "cuDevSmResourceSplitByCount");
-    input = *in; /* keep() may use its slot again */
+    input = *in; /* keep() may reuse its slot */
     memset(out, 0, sizeof(out));
     memset(&left, 0, sizeof(left));
     e = wrk_provider.cuDevSmResourceSplitByCount(n ? out : NULL, &n, &input, &left, a->flags, a->minCount);
@@ -143,7 +144,7 @@ CUresult wrk_do_vgpResourceSplit(struct wrk_call *c, const struct vgp_args_vgpRe
     if (!a->groupsWanted)
         return CUDA_SUCCESS;
     if (n > GROUPS_MAX)
-        return CUDA_ERROR_UNKNOWN; /* it was given no room for so many */
+        return CUDA_ERROR_UNKNOWN; /* more groups than the room given */
     for (uint32_t i = 0; i < n; i++)
         GIVE(o, i, &out[i]);
     r->remains = left.type == CU_DEV_RESOURCE_TYPE_SM && left.sm.smCount;
@@ -170,7 +171,7 @@ CUresult wrk_do_vgpResourceGroups(struct wrk_call *c, const struct vgp_args_vgpR
         return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     if (!wrk_provider.cuDevSmResourceSplit)
         return wrk_missing(c, "cuDevSmResourceSplit");
-    input = *in; /* keep() may use its slot again */
+    input = *in; /* keep() may reuse its slot */
     memset(groups, 0, sizeof(groups));
     memset(out, 0, sizeof(out));
     memset(&left, 0, sizeof(left));
@@ -231,7 +232,7 @@ static CUresult create(struct green *g, CUdevResourceDesc desc, int device, unsi
     return r;
 }
 
-/* The guest has retained the primary context before, and keeps it while the green context is there. */
+/* The guest has retained the primary context and keeps it while the green context exists. */
 CUresult wrk_do_vgpGreenCtxCreate(struct wrk_call *c, const struct vgp_args_vgpGreenCtxCreate *a)
 {
     struct wrk_handles *t = &c->w->handles;
@@ -266,7 +267,7 @@ CUresult wrk_do_vgpGreenCtxCreate(struct wrk_call *c, const struct vgp_args_vgpG
     return CUDA_SUCCESS;
 }
 
-/* Nothing of ours may use it from now on. Its streams end in name: the provider keeps them. */
+/* No internal use from now on. Its streams end only in name: the provider keeps them. */
 static void leave(struct wrk_worker *w, struct green *g)
 {
     struct green **p = &greens;
@@ -315,7 +316,7 @@ struct wrk_greens_left *wrk_greens_leave(struct wrk_worker *w, uint64_t base)
     return left;
 }
 
-/* A green context holds the context that it stands on: left to itself it would keep that one for good. */
+/* A green context holds its primary context and, if leaked, would keep it forever. */
 void wrk_greens_end(const struct wrk_greens_left *left)
 {
     for (unsigned i = 0; left && i < left->n; i++)
@@ -350,7 +351,7 @@ CUresult wrk_do_vgpGreenCtxDestroy(struct wrk_call *c, const struct vgp_args_vgp
         return CUDA_ERROR_OUT_OF_MEMORY;
     wait->ctx = NULL;
     wait->uses[0] = wait->uses[1] = NULL;
-    wait->uses[2] = g->on.base_ctx; /* which does not end before */
+    wait->uses[2] = g->on.base_ctx; /* the primary context, kept until then */
     wait->ends = g->on.ctx;
     wait->finish = finish_destroy;
     wait->blocking = true; /* it may wait for the work */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Tensor maps, and which memory operations and attributes of streams are passed on. */
+/* Tensor maps, and the memory operations and stream attributes that are passed on. */
 #include "../calls.h"
 
 #include <string.h>
 
-/* Others could carry pointers. */
+/* Other operations could carry pointers. */
 CUresult wrk_memory_operations_known(const CUstreamBatchMemOpParams *list, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -36,7 +36,7 @@ static CUresult encode(struct wrk_call *c, const struct vgp_args_vgpTensorMapEnc
                        const uint64_t *strides, const uint32_t *box, const uint32_t *steps,
                        const int32_t *lower, const int32_t *upper, CUtensorMap *map)
 {
-    void *address = (void *)(uintptr_t)a->address; /* of the device; never followed here */
+    void *address = (void *)(uintptr_t)a->address; /* device address; never dereferenced here */
     CUtensorMapDataType type = (CUtensorMapDataType)a->dataType;
     CUtensorMapInterleave interleave = (CUtensorMapInterleave)a->interleave;
     CUtensorMapSwizzle swizzle = (CUtensorMapSwizzle)a->swizzle;

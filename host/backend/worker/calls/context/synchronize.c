@@ -15,7 +15,7 @@ CUresult wrk_do_cuStreamSynchronize(struct wrk_call *c, const struct vgp_args_cu
         return CUDA_ERROR_OUT_OF_MEMORY;
     r = wrk_wait_add_stream(c->w, wait, stream);
     if (r == CUDA_SUCCESS && !wait->nevents) {
-        /* Idle, so this does not block; and it is what writes the output of device printf. */
+        /* Idle, so this does not block; needed because it writes device printf output. */
         r = wrk_await_stream(&wrk_provider, stream).result;
     }
     return r == CUDA_SUCCESS ? wrk_wait_start(c, wait) : wrk_wait_fail(c, wait, r);
@@ -75,7 +75,7 @@ static void look_captured(struct wrk_handle_entry *e, uint64_t handle, void *arg
         k->any |= wrk_stream_captured(e->object);
 }
 
-/* Does a stream of the calling context capture? */
+/* True if a stream of the calling context is capturing. */
 static bool any_captured(struct wrk_call *c)
 {
     struct captured k = {.c = c};
@@ -104,7 +104,7 @@ CUresult wrk_do_vgpCtxSynchronize(struct wrk_call *c, const struct vgp_args_vgpC
     (void)a;
     if (!wait)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (any_captured(c)) /* does not wait, but says what is wrong, and the capture is lost */
+    if (any_captured(c)) /* does not block, but returns the error and invalidates the capture */
         return wrk_wait_fail(c, wait, wrk_await_context(&wrk_provider).result);
     wait->finish = finish_context;
     CUresult r = wrk_wait_add_context(c, wait);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A guest that polls an event or a stream need not ask each time: after the first question that was answered with "not
- * ready", the dispatcher looks for it while it is awake anyway, and stores the answer in the window. It is not kept awake
- * for that longer than a poll of the guest would keep it. The objects are found by their handles each time, so
- * one that was destroyed is not touched.
+ * Watches, so that a guest polling an event or stream need not call each time: after the first
+ * query answered "not ready", the dispatcher checks it while awake anyway, and stores the answer in
+ * the window. A watch keeps the dispatcher awake no longer than a poll of the guest would. Objects
+ * are looked up by handle each time, so a destroyed object is not touched.
  */
 #include "../calls.h"
 #include "vgb_fd.h"
 
 #define WATCH_NS 300000u
 
-/* By the word of the window. */
+/* Indexed by the word of the window. */
 static struct {
     uint64_t handle; /* 0: none */
     uint32_t sequence;
@@ -24,7 +24,7 @@ static struct wrk_answer query(struct wrk_worker *w, uint64_t handle)
     unsigned type = VGP_HANDLE_TYPE(handle);
     const struct wrk_handle_entry *e = wrk_handles_find(&w->handles, handle, type);
 
-    if (!e || wrk_captures) /* a stream that captures must not be asked */
+    if (!e || wrk_captures) /* a capturing stream must not be queried */
         return wrk_answer_of(CUDA_ERROR_INVALID_HANDLE);
     return type == VGP_H_EVENT ? wrk_ask_event(&wrk_provider, e->object)
                                : wrk_ask_stream(&wrk_provider, e->object);
@@ -64,7 +64,7 @@ void wrk_watches_end(struct wrk_worker *w)
     }
 }
 
-/* The answer, and a watch if there is something to watch for. */
+/* Answers the query, and sets a watch if it is not complete. */
 static CUresult watch(struct wrk_call *c, uint64_t handle, uint32_t word, uint32_t sequence,
                       struct wrk_answer a)
 {
@@ -72,7 +72,8 @@ static CUresult watch(struct wrk_call *c, uint64_t handle, uint32_t word, uint32
 
     if (word >= VGP_WATCHES || !sequence || sequence & VGP_WATCH_ASK)
         return wrk_malformed(c, "word %u, sequence %u", word, sequence);
-    if (watches[word].handle) /* of another one: that is asked for again after some time */
+    /* used by another watch, which the guest renews after some time */
+    if (watches[word].handle)
         end(w, word, watches[word].sequence | VGP_WATCH_ASK);
     if (a.state != WRK_RUNNING || wrk_captures)
         return a.result;

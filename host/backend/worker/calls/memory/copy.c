@@ -8,8 +8,8 @@ struct side {
     uint32_t kind;
     uint64_t address; /* device address, staging offset or guest address */
     uint64_t pitch, height;
-    void *host;    /* kinds other than DEVICE and ARRAY: where the bytes are here */
-    CUarray array; /* ARRAY: the provider's */
+    void *host;    /* kinds other than DEVICE and ARRAY: address in this process */
+    CUarray array; /* ARRAY: provider object */
 };
 
 struct copy {
@@ -51,13 +51,17 @@ static CUresult copy_linear(const struct copy *k)
     bool to_device = d->kind == VGP_COPY_DEVICE, from_device = s->kind == VGP_COPY_DEVICE;
 
     if (to_device && from_device)
-        /* Not the unified cuMemcpyAsync: it takes any address of this process as host memory. */
+        /*
+         * Not the unified cuMemcpyAsync, which accepts any address of this process as host memory.
+         */
         return wrk_provider.cuMemcpyDtoDAsync_v2(d->address, s->address, k->width, k->stream);
     if (to_device)
         return wrk_provider.cuMemcpyHtoDAsync_v2(d->address, s->host, k->width, k->stream);
     if (from_device)
         return wrk_provider.cuMemcpyDtoHAsync_v2(d->host, s->address, k->width, k->stream);
-    /* Both sides are named as what they are: as a unified address neither is one that may be ours. */
+    /*
+     * Both sides are named as what they are: as a unified address neither is one that may be ours.
+     */
     const CUDA_MEMCPY3D p = {.srcMemoryType = CU_MEMORYTYPE_HOST,
                              .srcHost = s->host,
                              .dstMemoryType = CU_MEMORYTYPE_HOST,
@@ -112,7 +116,7 @@ static bool provider_can(void)
            wrk_provider.cuMemcpyDtoHAsync_v2 && wrk_provider.cuMemcpy3DAsync_v2;
 }
 
-/* Kinds against each other and against the reply; packed sides get their pitch. */
+/* Checks the kinds against each other and the reply; sets the pitch of packed sides. */
 static CUresult check(struct wrk_call *c, const struct vgp_args_vgpCopy *a, struct copy *k, uint64_t *total)
 {
     if (a->dstKind > VGP_COPY_ARRAY || a->dstKind == VGP_COPY_INLINE ||
@@ -175,7 +179,8 @@ static bool quick_result(struct wrk_call *c, const struct vgp_args_vgpCopy *a, s
     return true;
 }
 
-/* What the guest hints about copies like this: stored past the caches? The window may say anything; only speed depends on it. */
+/* What the guest hints about copies like this: stored past the caches? The window may say anything;
+ * only speed depends on it. */
 static bool is_past(const struct wrk_call *c, const struct vgp_args_vgpCopy *a)
 {
     const uint32_t hints = __atomic_load_n(&c->w->win.shared->past_caches, __ATOMIC_RELAXED);
@@ -187,7 +192,7 @@ static bool is_past(const struct wrk_call *c, const struct vgp_args_vgpCopy *a)
              hints & VGP_PAST_FROM_STAGING));
 }
 
-/* Issues a copy whose sides are located. */
+/* Issues a copy with both sides resolved. */
 static CUresult issue(const struct copy *k, bool past)
 {
     CUresult e;
@@ -202,13 +207,13 @@ static CUresult issue(const struct copy *k, bool past)
     return e;
 }
 
-/* The copy was issued: the reply comes when it is complete. */
+/* The copy was issued: the reply follows on completion. */
 static CUresult reply_when_complete(struct wrk_call *c, const struct copy *k, uint32_t result)
 {
     struct wrk_wait *wait;
     CUresult r;
 
-    /* Complete by now, as copies of a provider that makes them at the call are: a reply like any other. */
+    /* Already complete, as with providers that copy synchronously: reply at once. */
     if (!result && wrk_stream_query(c->w, k->stream).state == WRK_COMPLETE) {
         wrk_notify_drain_output(c->w, CUDA_SUCCESS);
         return CUDA_SUCCESS;
@@ -234,7 +239,8 @@ static CUresult reply_when_complete(struct wrk_call *c, const struct copy *k, ui
     return wrk_wait_start(c, wait);
 }
 
-/* A node of a graph reads or writes its memory at each launch: what is there for this call alone is none for it. */
+/* A graph node accesses its memory at each launch, so memory valid for this call only cannot be
+ * used. */
 static bool is_passing(uint32_t kind)
 {
     return kind != VGP_COPY_DEVICE && kind != VGP_COPY_HOST && kind != VGP_COPY_ARRAY;
@@ -256,7 +262,7 @@ CUresult wrk_do_vgpCopy(struct wrk_call *c, const struct vgp_args_vgpCopy *a, co
     CUresult e = check(c, a, &k, &total);
     if (e == CUDA_SUCCESS)
         e = wrk_handle_get(c, a->stream, VGP_H_STREAM, true, (void **)&k.stream);
-    /* A node would read or write what is the worker's own at each launch, after the call. */
+    /* A node would access the worker's own memory at each launch, after the call. */
     if (e == CUDA_SUCCESS && (is_passing(a->dstKind) || is_passing(a->srcKind)) &&
         wrk_stream_captured(k.stream))
         e = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;

@@ -2,9 +2,9 @@
 /*
  * Handlers of cuIpc*: memory and events of another process of the same VM.
  *
- * What the guest gets as a handle is a token of the broker's. The software GPU puts it into its own
- * handles by itself. The handle of another provider (NVIDIA's) names things of the whole host, so it
- * never reaches the guest: the broker keeps it, and gives it to workers of this VM alone.
+ * The guest's handles are tokens of the broker. The software GPU puts the token into its own
+ * handles. Another provider's handle (NVIDIA's) is valid on the whole host, so it never reaches the
+ * guest: the broker stores it and passes it only to workers of this VM.
  */
 #include "../calls.h"
 
@@ -20,12 +20,12 @@ struct handle {
 _Static_assert(sizeof(struct handle) == VGB_PAYLOAD, "as cuda.h says");
 static const char magic_memory[8] = "vgpuIPCm", magic_event[8] = "vgpuIPCe";
 
-/* Something of this client behind a token, while the provider's handle is with the broker. */
+/* Object of this client behind a token, while the broker stores the provider's handle. */
 struct item {
     VGB_OWNED struct item *next;
     enum { GIVEN_MEMORY, OPENED_MEMORY, GIVEN_EVENT, OPENED_EVENT } what;
-    uint64_t key;   /* address, or the provider's event */
-    unsigned count; /* opened so many times */
+    uint64_t key;   /* address, or provider event */
+    unsigned count; /* number of opens */
     CUcontext ctx;
     uint8_t token[VGB_TOKEN];
 };
@@ -33,7 +33,7 @@ struct item {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf: frees end on waiter threads */
 static struct item *items;
 static struct wrk_worker *self;
-static const struct vgp_provider *lower; /* what this filter found */
+static const struct vgp_provider *lower; /* functions below this filter */
 
 /* The provider's own handles are tokens. */
 static bool provider_shares(void)
@@ -68,7 +68,7 @@ static bool add_item(struct wrk_call *c, int what, uint64_t key, const uint8_t *
     return true;
 }
 
-/* Takes one count of an item; the last one ends it and drops the token. */
+/* Drops a count of an item; the last drop ends it and drops the token. */
 static void end_item(int what, uint64_t key)
 {
     struct item *gone = NULL;
@@ -115,7 +115,7 @@ void wrk_ipc_context_gone(struct wrk_worker *w, CUcontext ctx)
     }
 }
 
-/* A handle for the guest that stands for the provider's. */
+/* Creates a guest handle for a provider handle. */
 static CUresult give(struct wrk_call *c, int what, const char *magic, uint64_t key, const void *payload,
                      uint64_t bytes, void *out)
 {
@@ -142,7 +142,7 @@ static CUresult give(struct wrk_call *c, int what, const char *magic, uint64_t k
     return r;
 }
 
-/* The provider's handle behind one of the guest's; its token is to be dropped some day. */
+/* Provider handle behind a guest handle; its token has to be dropped eventually. */
 static CUresult take(struct wrk_call *c, const char *magic, const void *handle, struct handle *h,
                      void *payload)
 {
@@ -178,7 +178,7 @@ CUresult wrk_do_cuIpcGetMemHandle(struct wrk_call *c, const struct vgp_args_cuIp
     return e;
 }
 
-/* Opens a handle of the guest's whose real one the broker keeps. */
+/* Opens a guest handle whose provider handle is stored by the broker. */
 static CUresult open_kept(struct wrk_call *c, const void *handle, uint32_t flags, CUdeviceptr *p)
 {
     CUipcMemHandle real;
@@ -258,7 +258,7 @@ CUresult wrk_do_cuIpcCloseMemHandle(struct wrk_call *c, const struct vgp_args_cu
     wait = wrk_wait_new(c);
     if (!wait)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    /* It waits for what may still use the memory: do that first, without blocking. */
+    /* It waits for work that may still use the memory: wait first, without blocking. */
     wait->finish = finish_close;
     wait->arg[0] = a->dptr;
     CUresult r = wrk_wait_add_context(c, wait);
@@ -348,7 +348,7 @@ void wrk_ipc_filter(struct wrk_worker *w, struct vgp_provider *table, const stru
     self = w;
     lower = below;
     if (provider_shares())
-        return; /* it says itself when something ends */
+        return; /* it reports ends itself */
     if (lower->cuMemFree_v2)
         table->cuMemFree_v2 = i_free;
     if (lower->cuEventDestroy_v2)

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * A filter in front of the provider: device memory against the quota. Counted also without a limit, as
- * NVML shows what a client uses.
- */
+/* Filter in front of the provider that charges device memory to the quota. Also counts without a
+ * limit, as NVML shows each client's usage. */
 #include "../calls.h"
 
 /* The worker of this process: the wrapped functions have the provider's signatures. */
 static struct wrk_worker *self;
-static const struct vgp_provider *lower; /* what this filter found */
+static const struct vgp_provider *lower; /* functions below this filter */
 
 /*
- * What an allocation takes of the device. Drivers hand out small ones in steps of 512 bytes and map the
- * others in pages of 2 MiB. The software GPU's own rounding is in what it says that it holds.
+ * What an allocation takes of the device. Drivers hand out small ones in steps of 512 bytes and map
+ * the others in pages of 2 MiB. The software GPU's own rounding is in what it says that it holds.
  */
 static uint64_t device_bytes(uint64_t n)
 {
@@ -49,11 +47,11 @@ static CUresult q_managed(CUdeviceptr *p, size_t n, unsigned flags)
 
 static CUresult q_pitch(CUdeviceptr *p, size_t *pitch, size_t width, size_t height, unsigned elem)
 {
-    /* The pitch is known afterwards only: drivers round it to 512 at most. */
+    /* The pitch is only known afterwards: drivers round it to 512 at most. */
     uint64_t row = width + 511 < width ? UINT64_MAX : (width + 511) / 512 * 512, n;
 
     if (__builtin_mul_overflow(row, (uint64_t)height, &n))
-        n = UINT64_MAX; /* without a limit the provider has the say */
+        n = UINT64_MAX; /* without a limit the provider decides */
     n = device_bytes(n);
     if (!wrk_quota_take(self, n))
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -62,8 +60,9 @@ static CUresult q_pitch(CUdeviceptr *p, size_t *pitch, size_t width, size_t heig
 }
 
 /*
- * A driver honours a hint where nothing is mapped in this process: where its own things may be, none is passed
- * on. The software GPU decides by what it has reserved itself, and asks for nothing else.
+ * A driver honours a hint where nothing is mapped in this process: where its own things may be,
+ * none is passed on. The software GPU decides by what it has reserved itself, and asks for nothing
+ * else.
  */
 static CUresult q_reserve(CUdeviceptr *p, size_t n, size_t align, CUdeviceptr hint, unsigned long long flags)
 {
@@ -73,7 +72,7 @@ static CUresult q_reserve(CUdeviceptr *p, size_t n, size_t align, CUdeviceptr hi
     return lower->cuMemAddressReserve(p, n, align, hint, flags);
 }
 
-/* On a captured stream these make nodes: memory counts when the graph is launched. */
+/* On a captured stream these create nodes: memory is charged when the graph is launched. */
 static CUresult made_node(CUresult r)
 {
     wrk_memory_nodes_made += r == CUDA_SUCCESS;
@@ -146,7 +145,8 @@ static CUresult q_array(CUarray *a, const CUDA_ARRAY3D_DESCRIPTOR *d)
     return account(r, (uintptr_t)*a, n);
 }
 
-/* On a waiter, too. The entry first: once destroyed, the dispatcher may be given the same address again. */
+/* On a waiter, too. The entry first: once destroyed, the dispatcher may be given the same address
+ * again. */
 static CUresult settle(const struct wrk_alloc *was, CUresult r)
 {
     if (r == CUDA_SUCCESS)
@@ -164,7 +164,7 @@ static CUresult q_array_destroy(CUarray a)
     return settle(&was, lower->cuArrayDestroy(a));
 }
 
-/* Its levels together: never twice the first one. */
+/* Total of its levels: less than twice the first. */
 static CUresult q_mipmap(CUmipmappedArray *m, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
 {
     uint64_t n = array_bytes(d);
@@ -199,12 +199,12 @@ static CUresult q_info(size_t *free_bytes, size_t *total)
     return r;
 }
 
-#define SAMPLE_NS UINT64_C(50000000) /* how old an answer of NVML may be */
+#define SAMPLE_NS UINT64_C(50000000) /* maximum age of a cached answer of NVML, ns */
 
 static uint64_t sampled_at;
 
-/* What the driver holds for this process beyond what was counted: contexts, variables of modules, memory of
- * threads. As NVML says, which is asked now and then only; 0: it does not. */
+/* What the driver holds for this process beyond what was counted: contexts, variables of modules,
+ * memory of threads. As NVML says, which is asked now and then only; 0: it does not. */
 static uint64_t beyond_counted(void)
 {
     static uint64_t beyond;
@@ -224,9 +224,10 @@ void wrk_provider_took(void)
 }
 
 /*
- * Bytes of device memory that the provider holds for this process. Where device memory is this process's
- * alone, the provider says it: contexts do not matter to the answer, but one must be current, and without
- * one the last answer stands. Else what was counted, and what NVML knows beyond that.
+ * Bytes of device memory that the provider holds for this process. Where device memory is this
+ * process's alone, the provider says it: contexts do not matter to the answer, but one must be
+ * current, and without one the last answer stands. Else what was counted, and what NVML knows
+ * beyond that.
  */
 static uint64_t provider_used(void)
 {
@@ -239,7 +240,8 @@ static uint64_t provider_used(void)
     } else if (!wrk_capabilities.private_memory && self) {
         uint64_t graphs = wrk_graph_memory_reserved(), beyond = beyond_counted();
 
-        last = self->quota.used + (graphs > beyond ? graphs : beyond); /* NVML counts those of graphs, too */
+        /* NVML counts those of graphs, too */
+        last = self->quota.used + (graphs > beyond ? graphs : beyond);
     }
     return last;
 }

@@ -2,19 +2,21 @@
 /*
  * Handlers of multicast objects: handles of physical memory (vmm.c) that have none of their own.
  *
- * CUDA lets binding and mapping wait until all devices were added. The dispatcher may not wait: libcuda
- * does, and asks then. What is bound stays alive without handle and mapping; so it counts until then.
+ * In CUDA, binding and mapping wait until all devices are added. The dispatcher must not wait:
+ * libcuda waits and asks afterwards. Bound memory stays alive, and charged, without handle or
+ * mapping.
  */
 #include "vmm.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* One bound range. A client may make as many as it has memory to bind, in pieces of a granularity. */
+/* A bound range. A client may create as many as it has memory to bind, in pieces of the
+ * granularity. */
 struct wrk_binding {
     VGB_OWNED struct wrk_binding *next;
     uint64_t offset, size;
-    int device; /* -1: made by another process, not known here */
+    int device; /* -1: created by another process, unknown here */
     VGB_COUNTED struct wrk_phys *phys;
 };
 
@@ -159,7 +161,7 @@ CUresult wrk_do_vgpMulticastBindAddr(struct wrk_call *c, const struct vgp_args_v
     }
     *b = (struct wrk_binding){.offset = a->offset, .size = a->size};
     b->phys = wrk_phys_hold_at(a->address);
-    if (!b->phys) { /* memory of a pool: it counts until it is freed, bound or not */
+    if (!b->phys) { /* pool memory: charged until freed, bound or not */
         free(b);
         return CUDA_SUCCESS;
     }

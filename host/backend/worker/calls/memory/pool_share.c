@@ -17,10 +17,10 @@ struct pool {
     uint8_t token[VGB_TOKEN];
 };
 
-/* The dispatcher's alone. */
+/* Dispatcher only. */
 static struct pool *pools;
 static struct wrk_worker *self;
-static const struct vgp_provider *lower; /* what this filter found */
+static const struct vgp_provider *lower; /* functions below this filter */
 
 static bool note(CUmemoryPool pool, const uint8_t *token, bool imported)
 {
@@ -55,7 +55,7 @@ static CUresult s_pool_destroy(CUmemoryPool pool)
             continue;
         *at = p->next;
         if (p->imported)
-            wrk_share_drop(self, p->token); /* the provider drops what it has made itself */
+            wrk_share_drop(self, p->token); /* the provider drops pools it created itself */
         free(p);
         break;
     }

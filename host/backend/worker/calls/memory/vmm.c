@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Handlers of virtual memory management. Physical memory counts against the quota from cuMemCreate
- * until nobody can reach it any more: no handle and no mapping is left. So the worker keeps count of
- * both; what is mapped where is also how a handle is retained again by address.
+ * Handlers of virtual memory management. Physical memory is charged to the quota from cuMemCreate
+ * until it is unreachable, without handles and mappings. The worker therefore counts both; its list
+ * of mappings is also used to retain a handle by address.
  */
 #include "vmm.h"
 
@@ -12,7 +12,8 @@
 #include "lib/btree/btree.h"
 #include "vgb_fd.h"
 
-/* Bounds our own memory and time; far above what a kernel lets one process map (65530). */
+/* Bounds the worker's memory and time; far above the kernel's limit of mappings per process
+ * (65530). */
 #define MAPPINGS_MAX (1u << 18)
 
 struct mapping {
@@ -20,12 +21,14 @@ struct mapping {
     VGB_COUNTED struct wrk_phys *phys;
 };
 
-/* Unmapping ends on a waiter thread, so the counts have a lock; a leaf but for the quota's. */
+/*
+ * Unmapping ends on a waiter thread, so the counts have a lock; only the quota's lock nests inside.
+ */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct btr_tree
     mappings; /* struct wrk_phys, counted, by first address, weighted by length; disjoint */
 
-/* Gives the memory back to the quota when that was the last that kept it. */
+/* Releases the memory's charge after its last reference. */
 static void phys_settle_locked(struct wrk_worker *w, struct wrk_phys *p)
 {
     if (p->handles || p->mappings)
@@ -34,7 +37,8 @@ static void phys_settle_locked(struct wrk_worker *w, struct wrk_phys *p)
         struct wrk_phys *memory = wrk_bindings_take(&p->bindings);
 
         memory->mappings--;
-        phys_settle_locked(w, memory); /* has no bindings of its own: one step down at most */
+        /* has no bindings of its own: recursion of one level at most */
+        phys_settle_locked(w, memory);
     }
     wrk_quota_give(w, p->bytes);
     if (p->imported)
@@ -61,7 +65,7 @@ void wrk_phys_let_go(struct wrk_worker *w, struct wrk_phys *p)
     pthread_mutex_unlock(&lock);
 }
 
-/* Room for one more, before the provider maps. */
+/* Makes room for another mapping, before the provider maps. */
 static bool reserve_locked(void)
 {
     return mappings.count < MAPPINGS_MAX && btr_reserve(&mappings);
@@ -72,7 +76,7 @@ static void insert_locked(const struct mapping *m)
     btr_insert(&mappings, m->base, m->size, m->phys);
 }
 
-/* The memory that is mapped at addr; NULL: none. */
+/* Memory mapped at addr; NULL: none. */
 static struct wrk_phys *phys_at_locked(uint64_t addr)
 {
     struct btr_item item;
@@ -324,8 +328,8 @@ CUresult wrk_do_vgpMemMap(struct wrk_call *c, const struct vgp_args_vgpMemMap *a
     return r;
 }
 
-/* Takes the mappings inside [base, base + size) out of the list; *n of them. NULL: none, or no
- * memory. Their memory still counts. */
+/* Removes the *n mappings inside [base, base + size) from the list. NULL: none, or no memory. Their
+ * memory stays charged. */
 static struct mapping *detach_locked(uint64_t base, uint64_t size, uint32_t *n)
 {
     uint64_t from = base;
@@ -344,16 +348,17 @@ static struct mapping *detach_locked(uint64_t base, uint64_t size, uint32_t *n)
     return out;
 }
 
-/* Addresses of which the provider is asked to unmap what is there; on the stack of the thread that asks. */
+/* Range being unmapped by the provider; on the stack of the calling thread. */
 struct unmapping {
     VGB_LISTED struct unmapping *next;
     uint64_t base, size;
 };
-static struct unmapping *under_way; /* disjoint */
+static struct unmapping *under_way; /* disjoint ranges */
 
 /*
- * False: another thread unmaps some of the same, which counts as unmapped. Of two at once the one that fails would put
- * entries back whose memory the other has unmapped. Nobody waits here: this may be the dispatcher.
+ * False: another thread is unmapping part of the range, which counts as unmapped. If both ran, the
+ * failing call would restore entries whose memory the other has unmapped. Does not wait, as this
+ * may be the dispatcher.
  */
 static bool unmapping_begin_locked(struct unmapping *u)
 {
@@ -375,10 +380,8 @@ static void unmapping_end_locked(const struct unmapping *u)
     *at = u->next;
 }
 
-/*
- * The entries leave the list first, as with cuMemFree: once unmapped, the dispatcher may be asked to
- * map there again. The lock is not held while the provider waits for the device.
- */
+/* The entries leave the list first, as with cuMemFree: once unmapped, the dispatcher may be asked
+ * to map there again. The lock is not held while the provider waits for the device. */
 static CUresult finish_unmap(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
     struct unmapping u = {.base = wait->arg[0], .size = wait->arg[1]};
@@ -400,7 +403,7 @@ static CUresult finish_unmap(struct wrk_worker *w, struct wrk_wait *wait, CUresu
             gone[i].phys->mappings--;
             phys_settle_locked(w, gone[i].phys);
         } else if (reserve_locked()) {
-            insert_locked(&gone[i]); /* else: it counts for ever, which is the safe side */
+            insert_locked(&gone[i]); /* otherwise it stays charged forever, which is safe */
         }
     }
     unmapping_end_locked(&u);
