@@ -8,14 +8,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define VGB_FD_MAX \
 /* Maximum number of descriptors in a message (SCM_MAX_FD); the kernel closes those beyond the
-     * receiver's room. */
-253
+ * receiver's room. */
+#define VGB_FD_MAX 253
 
-    /* A single sendmsg(2) with descriptors; MSG_NOSIGNAL is added. Bytes sent, or -errno. */
-    ssize_t
-    vgb_send_fds(int sock, const void *data, size_t size, const int *fds, unsigned nfds, int flags);
+/* A single sendmsg(2) with descriptors; MSG_NOSIGNAL is added. Bytes sent, or -errno. */
+ssize_t vgb_send_fds(int sock, const void *data, size_t size, const int *fds, unsigned nfds, int flags);
 /*
  * A single recvmsg(2). *nfds: in, room in fds (<= VGB_FD_MAX); out, number received
  * (close-on-exec). Bytes received, 0 at end of file, -EPROTO when data or descriptors were
