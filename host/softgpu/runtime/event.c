@@ -328,6 +328,7 @@ static CUresult wait_remote(struct sg_stream *s, struct sg_event *e, uint64_t n)
     if (!o)
         return CUDA_ERROR_OUT_OF_MEMORY;
     o->op.run = remote_run;
+    o->op.only_waits = true;
     o->op.node_type = -1;
     o->op.drop = remote_drop;
     sg_obj_get(&e->obj);
@@ -350,6 +351,7 @@ CUresult sg_event_wait(struct sg_stream *s, struct sg_event *e)
     if (!op)
         return CUDA_ERROR_OUT_OF_MEMORY;
     op->run = nothing_run;
+    op->only_waits = true;
     op->node_type = -1;
     op->drop = nothing_drop;
     if (!sg_op_add_dep(op, from, seq)) {

@@ -210,6 +210,7 @@ struct sg_op {
        error if op cannot become a node. NULL: nothing to do. */
     CUresult (*captured)(struct sg_op *op);
     bool run_always; /* runs even if the context has failed */
+    bool only_waits; /* nothing but an order: on a stream that has ended no work is behind it */
     int node_type;   /* CUgraphNodeType when captured; -1: cannot be captured */
     SG_OWNED struct sg_dep *deps;
     unsigned ndeps, cap_deps;

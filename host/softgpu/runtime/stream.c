@@ -263,19 +263,32 @@ bool sg_stream_cut(const struct sg_stream *s)
     return atomic_load(&s->ctx->cut) || (s->green && atomic_load(&s->green->cut));
 }
 
+static bool has_ended(struct sg_stream *s)
+{
+    bool ended;
+
+    pthread_mutex_lock(&s->lock);
+    ended = s->ended;
+    pthread_mutex_unlock(&s->lock);
+    return ended;
+}
+
 /* Waits for its turn, runs op, completes and drops it. */
 static CUresult op_execute(struct sg_op *op, struct sg_stream *s)
 {
     CUresult r;
     uint64_t seq = op->seq;
+    bool skip;
 
     sg_stream_wait(s, seq - 1);
-    for (unsigned i = 0; i < op->ndeps; i++)
+    /* The caller of cuCtxWaitEvent would wait for work that it may have to let go itself. */
+    skip = op->only_waits && has_ended(s);
+    for (unsigned i = 0; i < op->ndeps && !skip; i++)
         sg_stream_wait(op->deps[i].stream, op->deps[i].seq);
     r = (CUresult)atomic_load(&s->ctx->fault);
     if (r == CUDA_SUCCESS && sg_stream_cut(s))
         r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    if (r == CUDA_SUCCESS || op->run_always)
+    if ((r == CUDA_SUCCESS && !skip) || op->run_always)
         r = op->run(op, s);
     /* Release first: a waiter may rely on everything being released at completion. */
     sg_op_end(op);

@@ -177,6 +177,37 @@ CASE(context_event, CF_CTX | CF_UB)
     NEED(cuMemFree(p));
 }
 
+/* Streams that end meanwhile, the implementation's own among them, hold up no call. */
+CASE(context_event_again, CF_CTX | CF_UB)
+{
+    CUcontext c = NULL;
+    CUstream s = NULL, brief;
+    CUevent e = NULL, all = NULL;
+    CUdeviceptr p = 0;
+
+    NEED(cuCtxGetCurrent(&c));
+    NEED(cuMemAlloc(&p, 4096));
+    NEED(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+    NEED(cuEventCreate(&all, CU_EVENT_DISABLE_TIMING));
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    for (unsigned i = 0; i < 300; i++) {
+        NEED(cuStreamCreate(&brief, CU_STREAM_NON_BLOCKING));
+        NEED(cuMemsetD32Async(p, i, 1024, brief));
+        NEED(cuCtxRecordEvent(c, all));
+        NEED(cuStreamDestroy(brief));
+        NEED(cuEventSynchronize(all));
+        struct cf_gate *g = cf_gate_put(s);
+        NEED(cuEventRecord(e, s));
+        NEED(cuCtxWaitEvent(c, e));
+        cf_gate_open(g);
+        NEED(cuStreamSynchronize(s));
+    }
+    NEED(cuStreamDestroy(s));
+    NEED(cuEventDestroy(e));
+    NEED(cuEventDestroy(all));
+    NEED(cuMemFree(p));
+}
+
 /* The usage count of a context that is not the primary one. */
 CASE(context_attach, CF_CTX | CF_UB)
 {
