@@ -33,9 +33,9 @@ static void test_stale(void **state)
 
     (void)state;
     later_ns = 0;
-    start(&other, &one_vm);
+    worker_open(&other, &one_vm);
     for (unsigned i = 0; i < WORKERS; i++) {
-        start(&holds[i], &one_vm);
+        worker_open(&holds[i], &one_vm);
         hold(&holds[i], i, 1, &number[i]);
     }
     image(200, VGP_BLOB_OFFER, hash);
@@ -68,9 +68,9 @@ static void test_richer(void **state)
     (void)state;
     later_ns = 0;
     brk_opt.image_cache = 4 * CACHE; /* places are short, not bytes */
-    start(&other, &one_vm);
+    worker_open(&other, &one_vm);
     for (unsigned i = 0; i < WORKERS; i++) {
-        start(&greedy[i], &one_vm);
+        worker_open(&greedy[i], &one_vm);
         hold(&greedy[i], i * EACH, EACH, number);
     }
     for (unsigned i = 0; i < WORKERS; i++)
@@ -88,8 +88,8 @@ static void test_richer(void **state)
         end(&greedy[i]);
     end(&other);
     brk_opt.image_cache = CACHE;
-    start(&other, &one_vm);
-    start(&greedy[0], &one_vm);
+    worker_open(&other, &one_vm);
+    worker_open(&greedy[0], &one_vm);
     image(1, SIZE, hash);
     fd = ask(&greedy[0], hash, CACHE / 2, &n); /* all bytes */
     store(&other, hash, SIZE);
@@ -110,9 +110,9 @@ static void test_stale_for_nobody(void **state)
 
     (void)state;
     later_ns = 0;
-    start(&slow, &one_vm);
-    start(&full, &one_vm);
-    start(&bad, &one_vm);
+    worker_open(&slow, &one_vm);
+    worker_open(&full, &one_vm);
+    worker_open(&bad, &one_vm);
     image(200, SIZE, other);
     bytes[0] ^= 1;
     store(&bad, other, SIZE);
@@ -126,7 +126,7 @@ static void test_stale_for_nobody(void **state)
     assert_int_equal(ask(&full, other, CACHE / 4, &n), -1); /* it has as many as it may */
     assert_int_equal(ask(&bad, other, CACHE / 4 + 1, &n), -1);
     end(&bad);
-    start(&bad, &one_vm);
+    worker_open(&bad, &one_vm);
     assert_int_equal(ask(&bad, other, CACHE / 2 + 1, &n), -1); /* more than may be filled at all */
     assert_int_equal(ask(&bad, other, CACHE / 2, &n), -1);     /* more than the others leave */
     assert_int_equal(slow.client.nfilling, 1);

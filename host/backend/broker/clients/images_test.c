@@ -18,8 +18,8 @@ static void test_sealed(void **state)
     int fd;
 
     (void)state;
-    start(&a, &one_vm);
-    start(&b, &one_vm);
+    worker_open(&a, &one_vm);
+    worker_open(&b, &one_vm);
     image(1, SIZE, hash);
     store(&a, hash, SIZE);
     fd = ask(&b, hash, SIZE, &number);
@@ -49,8 +49,8 @@ static void test_other_bytes(void **state)
     uint64_t number;
 
     (void)state;
-    start(&bad, &one_vm);
-    start(&b, &one_vm);
+    worker_open(&bad, &one_vm);
+    worker_open(&b, &one_vm);
     image(1, SIZE, hash);
     bytes[SIZE - 1] ^= 1;
     store(&bad, hash, SIZE);
@@ -76,8 +76,8 @@ static void test_changes(void **state)
     int fd;
 
     (void)state;
-    start(&bad, &one_vm);
-    start(&b, &one_vm);
+    worker_open(&bad, &one_vm);
+    worker_open(&b, &one_vm);
     image(1, SIZE, hash);
     fd = ask(&bad, hash, SIZE, &number);
     p = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -122,8 +122,8 @@ static void test_lies(void **state)
     int fd;
 
     (void)state;
-    start(&a, &one_vm);
-    start(&b, &one_vm);
+    worker_open(&a, &one_vm);
+    worker_open(&b, &one_vm);
     m.length = VGP_BLOB_OFFER - 1;
     assert_false(brk_images_message(&a.client, &m));
     m.length = (uint64_t)VGP_BLOB_MAX + 1;
@@ -163,7 +163,7 @@ static void test_two_at_once(void **state)
     (void)state;
     image(1, SIZE, hash);
     for (unsigned i = 0; i < 2; i++) {
-        start(&w[i], &one_vm);
+        worker_open(&w[i], &one_vm);
         fd[i] = ask(&w[i], hash, SIZE, &number[i]);
         assert_true(fd[i] >= 0 && number[i]);
         assert_int_equal(ask(&w[i], hash, SIZE, &again), -1); /* another thread of it */
@@ -174,7 +174,7 @@ static void test_two_at_once(void **state)
     check_all();
     assert_int_equal(brk_images.count, 1);
     assert_int_equal(brk_images.kept, 1);
-    start(&other, &another_vm);
+    worker_open(&other, &another_vm);
     assert_false(has(&other, hash, SIZE));
     for (unsigned i = 0; i < 2; i++) {
         assert_true(has(&w[i], hash, SIZE));
@@ -192,8 +192,8 @@ static void test_eviction(void **state)
     uint64_t number;
 
     (void)state;
-    start(&w[0], &one_vm);
-    start(&w[1], &one_vm);
+    worker_open(&w[0], &one_vm);
+    worker_open(&w[1], &one_vm);
     for (uint8_t i = 0; i < 4; i++) {
         image(i, SIZE, hash[i]);
         store(&w[0], hash[i], SIZE);
@@ -222,8 +222,8 @@ static void test_ends(void **state)
     int fd[2];
 
     (void)state;
-    start(&a, &one_vm);
-    start(&b, &one_vm);
+    worker_open(&a, &one_vm);
+    worker_open(&b, &one_vm);
     image(2, SIZE, other);
     fd[1] = ask(&a, other, SIZE, &half);
     image(1, SIZE, hash);
@@ -264,7 +264,7 @@ static void test_few_descriptors(void **state)
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
     few = (struct rlimit){LIMIT, was.rlim_max};
     for (unsigned i = 0; i < WORKERS; i++)
-        start(&w[i], &one_vm);
+        worker_open(&w[i], &one_vm);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
     before = descriptors();
     for (unsigned i = 0; i < WORKERS * EACH; i++) { /* kept */
@@ -274,7 +274,7 @@ static void test_few_descriptors(void **state)
     assert_in_range(descriptors() - before, 1, LIMIT / 8);
     for (unsigned i = 0; i < WORKERS; i++) { /* other clients, which have not had as much kept */
         end(&w[i]);
-        start(&w[i], &one_vm);
+        worker_open(&w[i], &one_vm);
     }
     for (unsigned i = 0; i < WORKERS * EACH; i++) { /* filled */
         hash[0]++;
@@ -304,9 +304,9 @@ static void test_held(void **state)
     struct worker w[4], holder;
 
     (void)state;
-    start(&holder, &one_vm);
+    worker_open(&holder, &one_vm);
     for (unsigned i = 0; i < 4; i++)
-        start(&w[i], &one_vm);
+        worker_open(&w[i], &one_vm);
     for (uint8_t i = 0; i < 9; i++) { /* each filled by a client that may still have so much kept */
         image(i, SIZE, hash[i]);
         store(&w[i / 4], hash[i], SIZE);
@@ -332,7 +332,7 @@ static void test_one_copy(void **state)
     int fd[2];
 
     (void)state;
-    start(&a, &one_vm);
+    worker_open(&a, &one_vm);
     for (unsigned i = 0; i < 2; i++) {
         image((uint8_t)i, SIZE, hash[i]);
         fd[i] = ask(&a, hash[i], SIZE, &number[i]);

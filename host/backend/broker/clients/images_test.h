@@ -16,18 +16,13 @@
 #include "clients.h"
 #include "lib/sha256/sha256.h"
 #include "vgb_fd.h"
+#include "worker_test.h"
 
 #define CACHE (UINT64_C(4) << 20)
 #define SIZE ((size_t)1 << 20)
 
 static const struct brk_client_ops one_vm, another_vm;
 static uint8_t bytes[SIZE];
-
-struct worker {
-    struct brk_client client;
-    struct brk_proc proc;
-    int sock; /* the worker's end */
-};
 
 static inline int setup(void **state)
 {
@@ -44,26 +39,13 @@ static inline int teardown(void **state)
     return brk_images.bytes || brk_images.count;
 }
 
-static inline void start(struct worker *w, const struct brk_client_ops *vm)
-{
-    int pair[2];
-
-    memset(w, 0, sizeof(*w));
-    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-    w->proc.sock.fd = pair[0];
-    w->sock = pair[1];
-    w->client.proc = &w->proc;
-    w->client.ops = vm;
-}
-
 /* Ends a client as the broker does after its worker's exit. */
 static inline void end(struct worker *w)
 {
     brk_images_client_gone(&w->client);
     brk_images_worker_gone(&w->client);
     assert_int_equal(w->client.nfilling, 0);
-    close(w->sock);
-    close(w->proc.sock.fd);
+    worker_close(w);
 }
 
 /* Fills `bytes` with the image of this kind. */

@@ -17,26 +17,14 @@
 #include <cmocka.h>
 
 #include "clients.h"
+#include "worker_test.h"
 #include "vgb_fd.h"
 
 static const struct brk_client_ops one_vm, another_vm;
 
-struct worker {
-    struct brk_client client;
-    struct brk_proc proc;
-    int sock; /* the worker's end */
-};
-
 static void start(struct worker *w, const struct brk_client_ops *vm, uint64_t vram)
 {
-    int pair[2];
-
-    memset(w, 0, sizeof(*w));
-    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-    w->proc.sock.fd = pair[0];
-    w->sock = pair[1];
-    w->client.proc = &w->proc;
-    w->client.ops = vm;
+    worker_open(w, vm);
     w->client.vram = vram;
     assert_true(brk_quota_move(&brk_vram, 0, vram));
 }
@@ -46,8 +34,7 @@ static void end(struct worker *w)
 {
     brk_share_client_gone(&w->client);
     brk_quota_move(&brk_vram, w->client.vram, 0);
-    close(w->sock);
-    close(w->proc.sock.fd);
+    worker_close(w);
 }
 
 /* Status of the answer; *fd: what came with it, -1: nothing. */
