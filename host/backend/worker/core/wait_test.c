@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -13,7 +14,7 @@
 #define STREAM ((CUstream)(uintptr_t)0x2000)
 #define KEPT (sizeof(((struct wrk_event_pool *)0)->free) / sizeof(CUevent))
 
-static struct wrk_worker w;
+static struct wrk_worker *w; /* another for each test: a waiter thread of the last one's still uses that */
 /* The provider: what it answers, and what it was asked for. */
 static CUresult on_query, on_create, on_record, on_event;
 static unsigned queries, created, recorded, destroyed;
@@ -65,8 +66,10 @@ static CUresult set_current(CUcontext c)
 static int setup(void **state)
 {
     (void)state;
-    memset(&w, 0, sizeof(w));
-    wrk_waits_init(&w.waits);
+    w = calloc(1, sizeof(*w));
+    if (!w)
+        return -1;
+    wrk_waits_init(&w->waits);
     memset(&wrk_provider, 0, sizeof(wrk_provider));
     wrk_provider.cuStreamQuery = query;
     wrk_provider.cuEventCreate = create;
@@ -74,7 +77,7 @@ static int setup(void **state)
     wrk_provider.cuEventDestroy_v2 = destroy;
     wrk_provider.cuEventQuery = event_query;
     wrk_provider.cuCtxSetCurrent = set_current;
-    w.quota.dispatcher = pthread_self();
+    w->quota.dispatcher = pthread_self();
     on_query = CUDA_ERROR_NOT_READY;
     on_create = on_record = CUDA_SUCCESS;
     queries = created = recorded = destroyed = 0;
@@ -83,11 +86,11 @@ static int setup(void **state)
 
 static struct wrk_wait *wait_for(unsigned context, unsigned events)
 {
-    struct wrk_wait *wait = wrk_wait_internal(&w, CONTEXT(context));
+    struct wrk_wait *wait = wrk_wait_internal(w, CONTEXT(context));
 
     assert_non_null(wait);
     for (unsigned i = 0; i < events; i++)
-        assert_int_equal(wrk_wait_add_stream(&w, wait, STREAM), CUDA_SUCCESS);
+        assert_int_equal(wrk_wait_add_stream(w, wait, STREAM), CUDA_SUCCESS);
     assert_int_equal(wait->nevents, events);
     return wait;
 }
@@ -96,15 +99,15 @@ static void test_kept(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < 100; i++) {
-        wrk_wait_free(&w, wait_for(0, 3));
+        wrk_wait_free(w, wait_for(0, 3));
         assert_int_equal(created, 3);
         assert_int_equal(recorded, 3 * (i + 1));
     }
     /* Those of one context are not for another. */
-    wrk_wait_free(&w, wait_for(1, 1));
+    wrk_wait_free(w, wait_for(1, 1));
     assert_int_equal(created, 4);
-    wrk_wait_free(&w, wait_for(0, 3));
-    wrk_wait_free(&w, wait_for(1, 1));
+    wrk_wait_free(w, wait_for(0, 3));
+    wrk_wait_free(w, wait_for(1, 1));
     assert_int_equal(created, 4);
     assert_int_equal(destroyed, 0);
 }
@@ -120,12 +123,12 @@ static void test_bounds(void **state)
         waits[n++] = wait_for(0, WRK_WAIT_EVENTS);
     assert_int_equal(created, n * WRK_WAIT_EVENTS);
     for (unsigned i = 0; i < n; i++)
-        wrk_wait_free(&w, waits[i]);
+        wrk_wait_free(w, waits[i]);
     assert_int_equal(destroyed, n * WRK_WAIT_EVENTS - KEPT);
     for (unsigned i = 1; i < WRK_EVENT_POOLS; i++)
-        wrk_wait_free(&w, wait_for(i, 1));
+        wrk_wait_free(w, wait_for(i, 1));
     assert_int_equal(destroyed, n * WRK_WAIT_EVENTS - KEPT);
-    wrk_wait_free(&w, wait_for(WRK_EVENT_POOLS, 1));
+    wrk_wait_free(w, wait_for(WRK_EVENT_POOLS, 1));
     assert_int_equal(destroyed, n * WRK_WAIT_EVENTS - KEPT + 1);
     assert_int_equal((uintptr_t)last_destroyed, 0x3000 + created - 1);
 }
@@ -136,20 +139,20 @@ static void test_forgotten(void **state)
     struct wrk_wait *late;
 
     (void)state;
-    wrk_wait_free(&w, wait_for(0, 4));
-    wrk_wait_free(&w, wait_for(1, 1));
+    wrk_wait_free(w, wait_for(0, 4));
+    wrk_wait_free(w, wait_for(1, 1));
     late = wait_for(0, 1);
-    wrk_waits_forget_context(&w, CONTEXT(0));
+    wrk_waits_forget_context(w, CONTEXT(0));
     assert_int_equal(destroyed, 3);
-    wrk_waits_forget_context(&w, CONTEXT(0));
-    wrk_waits_forget_context(&w, CONTEXT(7));
+    wrk_waits_forget_context(w, CONTEXT(0));
+    wrk_waits_forget_context(w, CONTEXT(7));
     assert_int_equal(destroyed, 3);
-    wrk_wait_free(&w, late); /* it ended with its context: neither destroyed nor kept */
+    wrk_wait_free(w, late); /* it ended with its context: neither destroyed nor kept */
     assert_int_equal(destroyed, 3);
     assert_int_equal(created, 5);
-    wrk_wait_free(&w, wait_for(0, 1));
+    wrk_wait_free(w, wait_for(0, 1));
     assert_int_equal(created, 6);
-    wrk_wait_free(&w, wait_for(1, 1)); /* that of the other context is there */
+    wrk_wait_free(w, wait_for(1, 1)); /* that of the other context is there */
     assert_int_equal(created, 6);
 }
 
@@ -160,26 +163,26 @@ static void test_results(void **state)
 
     (void)state;
     on_query = CUDA_SUCCESS;
-    assert_int_equal(wrk_wait_add_stream(&w, wait, STREAM), CUDA_SUCCESS);
+    assert_int_equal(wrk_wait_add_stream(w, wait, STREAM), CUDA_SUCCESS);
     on_query = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    assert_int_equal(wrk_wait_add_stream(&w, wait, STREAM), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    assert_int_equal(wrk_wait_add_stream(w, wait, STREAM), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     on_query = CUDA_ERROR_NOT_READY;
     on_create = CUDA_ERROR_OUT_OF_MEMORY;
-    assert_int_equal(wrk_wait_add_stream(&w, wait, STREAM), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(wrk_wait_add_stream(w, wait, STREAM), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(wait->nevents, 0);
     on_create = CUDA_SUCCESS;
     on_record = CUDA_ERROR_LAUNCH_FAILED;
-    assert_int_equal(wrk_wait_add_stream(&w, wait, STREAM), CUDA_ERROR_LAUNCH_FAILED);
+    assert_int_equal(wrk_wait_add_stream(w, wait, STREAM), CUDA_ERROR_LAUNCH_FAILED);
     on_record = CUDA_SUCCESS;
     while (wait->nevents < WRK_WAIT_EVENTS)
-        assert_int_equal(wrk_wait_add_stream(&w, wait, STREAM), CUDA_SUCCESS);
+        assert_int_equal(wrk_wait_add_stream(w, wait, STREAM), CUDA_SUCCESS);
     recorded = 0;
-    assert_int_equal(wrk_wait_add_stream(&w, wait, STREAM), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(wrk_wait_add_stream(w, wait, STREAM), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(recorded, 0);
     assert_int_equal(wait->nevents, WRK_WAIT_EVENTS);
-    wrk_wait_free(&w, wait);
+    wrk_wait_free(w, wait);
     assert_int_equal(destroyed, 0);
-    wrk_wait_free(&w, wait_for(0, WRK_WAIT_EVENTS)); /* also that whose record failed is there again */
+    wrk_wait_free(w, wait_for(0, WRK_WAIT_EVENTS)); /* also that whose record failed is there again */
     assert_int_equal(created, WRK_WAIT_EVENTS);
 }
 
@@ -188,16 +191,16 @@ static void test_legacy(void **state)
 {
     (void)state;
     on_query = CUDA_SUCCESS;
-    assert_int_equal(wrk_stream_query(&w, NULL).state, WRK_COMPLETE);
-    assert_int_equal(wrk_stream_query(&w, CU_STREAM_LEGACY).state, WRK_COMPLETE);
+    assert_int_equal(wrk_stream_query(w, NULL).state, WRK_COMPLETE);
+    assert_int_equal(wrk_stream_query(w, CU_STREAM_LEGACY).state, WRK_COMPLETE);
     assert_int_equal(queries, 2);
     for (unsigned thread = 0; thread < 2; thread++) {
-        w.handles.live[VGP_H_STREAM] = !thread;
-        w.nthread_streams = thread;
-        assert_int_equal(wrk_stream_query(&w, NULL).state, WRK_RUNNING);
-        assert_int_equal(wrk_stream_query(&w, CU_STREAM_LEGACY).state, WRK_RUNNING);
+        w->handles.live[VGP_H_STREAM] = !thread;
+        w->nthread_streams = thread;
+        assert_int_equal(wrk_stream_query(w, NULL).state, WRK_RUNNING);
+        assert_int_equal(wrk_stream_query(w, CU_STREAM_LEGACY).state, WRK_RUNNING);
         assert_int_equal(queries, 2 + thread);
-        assert_int_equal(wrk_stream_query(&w, STREAM).state, WRK_COMPLETE);
+        assert_int_equal(wrk_stream_query(w, STREAM).state, WRK_COMPLETE);
     }
 }
 
@@ -226,14 +229,14 @@ static void test_unknown(void **state)
         wait->finish = note_end;
         ends = 0;
         on_event = CUDA_ERROR_NOT_READY;
-        wrk_wait_start_internal(&w, wait);
-        assert_true(wrk_waits_poll(&w));
+        wrk_wait_start_internal(w, wait);
+        assert_true(wrk_waits_poll(w));
         assert_int_equal(ends, 0);
         on_event = errors[i];
-        assert_false(wrk_waits_poll(&w));
+        assert_false(wrk_waits_poll(w));
         assert_int_equal(ends, 1);
         assert_int_equal(ended, errors[i]);
-        assert_null(w.waits.flight);
+        assert_null(w->waits.flight);
         assert_int_equal(created, 2); /* its events are there for the next one */
     }
     assert_int_equal(destroyed, 0);
@@ -243,7 +246,7 @@ static void test_unknown(void **state)
 static void test_context_unknown(void **state)
 {
     struct vgp_record rec = {0};
-    struct wrk_call c = {.w = &w, .rec = &rec};
+    struct wrk_call c = {.w = w, .rec = &rec};
     struct wrk_wait *wait = wait_for(0, 0);
 
     (void)state;
@@ -254,7 +257,7 @@ static void test_context_unknown(void **state)
     on_query = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     assert_int_equal(wrk_wait_add_context(&c, wait), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     assert_true(wait->blocking);
-    wrk_wait_free(&w, wait);
+    wrk_wait_free(w, wait);
 }
 
 int main(void)

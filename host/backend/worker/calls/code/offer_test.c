@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -26,7 +27,7 @@
 #define SEALS (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW)
 
 static struct wrk_memory memory;
-static struct wrk_worker w;
+static struct wrk_worker *w; /* another for each test: a waiter thread of the last one's still uses that */
 static int broker;
 static uint8_t image[SIZE + 1], hash[SHA_256_BYTES];
 static struct vgp_window_shared shared;
@@ -43,23 +44,25 @@ static int setup(void **state)
     int pair[2];
 
     (void)state;
-    memset(&w, 0, sizeof(w));
+    w = calloc(1, sizeof(*w));
+    if (!w)
+        return -1;
     memset(&memory, 0, sizeof(memory));
-    w.memory = &memory;
+    w->memory = &memory;
     memory.bounce.base = result;
-    w.images = true;
-    w.wake_fd = -1;
-    w.win.base = slot;
-    w.win.shared = &shared;
+    w->images = true;
+    w->wake_fd = -1;
+    w->win.base = slot;
+    w->win.shared = &shared;
     wrk_provider.cuCtxSetCurrent = set_current;
-    w.doorbell = eventfd(0, EFD_CLOEXEC);
-    wrk_waits_init(&w.waits);
-    wrk_quota_init(&w, 0);
+    w->doorbell = eventfd(0, EFD_CLOEXEC);
+    wrk_waits_init(&w->waits);
+    wrk_quota_init(w, 0);
     memset(image, 'i', SIZE);
     sha_256(image, SIZE, hash);
-    if (w.doorbell < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair))
+    if (w->doorbell < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair))
         return -1;
-    w.sock = pair[0];
+    w->sock = pair[0];
     broker = pair[1];
     return 0;
 }
@@ -67,8 +70,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    close(w.doorbell);
-    close(w.sock);
+    close(w->doorbell);
+    close(w->sock);
     close(broker);
     return 0;
 }
@@ -89,7 +92,7 @@ static bool offered(uint32_t id, uint32_t status, uint64_t number, int fd)
     struct vgb_msg says = {.type = VGB_M_IMAGE, .status = status, .value = number};
     struct vgp_args_vgpBlobOffer a = {.blobId = id, .totalSize = SIZE, .hash_len = SHA_256_BYTES};
     struct vgp_record rec = {.reply_slot = 0, .reply_seq = ++sequence};
-    struct wrk_call c = {.w = &w, .rec = &rec};
+    struct wrk_call c = {.w = w, .rec = &rec};
     struct vgp_ret_vgpBlobOffer r = {0};
     const struct vgp_reply *reply = (const void *)slot;
 
@@ -97,19 +100,19 @@ static bool offered(uint32_t id, uint32_t status, uint64_t number, int fd)
     assert_int_equal(wrk_do_vgpBlobOffer(&c, &a, hash, &r), CUDA_SUCCESS);
     assert_false(c.malformed);
     if (c.deferred) {
-        struct pollfd bell = {.fd = w.doorbell, .events = POLLIN};
+        struct pollfd bell = {.fd = w->doorbell, .events = POLLIN};
         uint64_t n;
 
-        wrk_waits_hand_over(&w);
+        wrk_waits_hand_over(w);
         assert_int_equal(poll(&bell, 1, 60000), 1);
-        assert_int_equal(read(w.doorbell, &n, sizeof(n)), sizeof(n));
-        wrk_waits_land(&w);
+        assert_int_equal(read(w->doorbell, &n, sizeof(n)), sizeof(n));
+        wrk_waits_land(w);
         assert_int_equal(reply->seq, sequence);
         memcpy(&r, reply + 1, sizeof(r));
     }
     vgb_close(&fd);
-    assert_int_equal(r.there, wrk_blob_known(&w, id) && status == VGPU_S_OK);
-    return wrk_blob_known(&w, id);
+    assert_int_equal(r.there, wrk_blob_known(w, id) && status == VGPU_S_OK);
+    return wrk_blob_known(w, id);
 }
 
 static bool broker_hears(uint32_t type, uint32_t status, uint64_t value)
@@ -126,7 +129,7 @@ static bool broker_hears(uint32_t type, uint32_t status, uint64_t value)
 
 static void test_right(void **state)
 {
-    struct wrk_call c = {.w = &w};
+    struct wrk_call c = {.w = w};
     const void *p;
 
     (void)state;
@@ -134,8 +137,8 @@ static void test_right(void **state)
     assert_int_equal(memory.blobs.bytes, 0);
     assert_int_equal(wrk_blob_take(&c, 1, SIZE, &p), CUDA_SUCCESS);
     assert_memory_equal(p, image, SIZE + 1);
-    wrk_blob_call_done(&w);
-    assert_false(wrk_blob_known(&w, 1));
+    wrk_blob_call_done(w);
+    assert_false(wrk_blob_known(w, 1));
     assert_int_equal(memory.blobs.bytes, 0);
 }
 
@@ -170,12 +173,12 @@ static void test_filled(void **state)
     for (size_t at = 0; at < SIZE; at += 4096) {
         assert_false(broker_hears(VGB_M_IMAGE_FILLED, 0, 17));
         image[at] = 'n';
-        assert_int_equal(wrk_blob_append(&w, 1, SIZE, image + at, 4096), CUDA_SUCCESS);
+        assert_int_equal(wrk_blob_append(w, 1, SIZE, image + at, 4096), CUDA_SUCCESS);
     }
     assert_true(broker_hears(VGB_M_IMAGE_FILLED, 0, 17));
     assert_int_equal(pread(look, got, SIZE, 0), SIZE);
     assert_memory_equal(got, image, SIZE);
-    wrk_blob_drop(&w, 1);
+    wrk_blob_drop(w, 1);
     assert_int_equal(memory.blobs.bytes, 0);
     assert_false(broker_hears(VGB_M_IMAGE_FILLED, 1, 17));
     close(look);
@@ -185,22 +188,22 @@ static void test_given_up(void **state)
 {
     (void)state;
     assert_true(offered(1, VGPU_S_INVALID, 17, file(SIZE + 1, F_SEAL_SHRINK | F_SEAL_GROW)));
-    wrk_blob_drop(&w, 1);
+    wrk_blob_drop(w, 1);
     assert_true(broker_hears(VGB_M_IMAGE_FILLED, 1, 17));
     assert_int_equal(memory.blobs.bytes, 0);
     for (uint32_t i = 0; i < WRK_BLOBS_MAX; i++) /* no room for it */
-        assert_int_equal(wrk_blob_append(&w, 100 + i, 10, "x", 1), CUDA_SUCCESS);
+        assert_int_equal(wrk_blob_append(w, 100 + i, 10, "x", 1), CUDA_SUCCESS);
     assert_false(offered(2, VGPU_S_INVALID, 18, file(SIZE + 1, F_SEAL_SHRINK | F_SEAL_GROW)));
     assert_true(broker_hears(VGB_M_IMAGE_FILLED, 1, 18));
     assert_false(offered(3, VGPU_S_OK, 0, file(SIZE + 1, SEALS)));
     for (uint32_t i = 0; i < WRK_BLOBS_MAX; i++)
-        wrk_blob_drop(&w, 100 + i);
+        wrk_blob_drop(w, 100 + i);
 }
 
 static void test_malformed(void **state)
 {
     struct vgp_args_vgpBlobOffer a = {.blobId = 1, .totalSize = SIZE, .hash_len = SHA_256_BYTES - 1};
-    struct wrk_call c = {.w = &w};
+    struct wrk_call c = {.w = w};
     struct vgp_ret_vgpBlobOffer r;
 
     (void)state;
@@ -215,10 +218,10 @@ static void test_malformed(void **state)
     }
     c.malformed = false;
     a.totalSize = SIZE;
-    assert_int_equal(wrk_blob_append(&w, 1, SIZE, image, 16), CUDA_SUCCESS);
+    assert_int_equal(wrk_blob_append(w, 1, SIZE, image, 16), CUDA_SUCCESS);
     wrk_do_vgpBlobOffer(&c, &a, hash, &r); /* of a blob that is on its way */
     assert_true(c.malformed);
-    wrk_blob_drop(&w, 1);
+    wrk_blob_drop(w, 1);
 }
 
 int main(void)
