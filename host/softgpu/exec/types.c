@@ -4,48 +4,43 @@
 
 #include <string.h>
 
+#define T(name, size) \
+    { \
+        name, sizeof(name) - 1, size \
+    }
 static const struct {
-    const char *name;
-    uint8_t type, size;
-} sg_types[] = {
-    {"b8", SG_TY_B8, 1},         {"u8", SG_TY_U8, 1},         {"s8", SG_TY_S8, 1},
-    {"b16", SG_TY_B16, 2},       {"u16", SG_TY_U16, 2},       {"s16", SG_TY_S16, 2},
-    {"f16", SG_TY_F16, 2},       {"bf16", SG_TY_BF16, 2},     {"b32", SG_TY_B32, 4},
-    {"u32", SG_TY_U32, 4},       {"s32", SG_TY_S32, 4},       {"f32", SG_TY_F32, 4},
-    {"f16x2", SG_TY_F16X2, 4},   {"bf16x2", SG_TY_BF16X2, 4}, {"tf32", SG_TY_TF32, 4},
-    {"b64", SG_TY_B64, 8},       {"u64", SG_TY_U64, 8},       {"s64", SG_TY_S64, 8},
-    {"f64", SG_TY_F64, 8},       {"b128", SG_TY_B128, 16},    {"pred", SG_TY_PRED, 0},
-    {"e4m3x2", SG_TY_E4M3X2, 2}, {"e5m2x2", SG_TY_E5M2X2, 2}, {"e4m3", SG_TY_E4M3, 1},
-    {"e5m2", SG_TY_E5M2, 1},     {"u16x2", SG_TY_U16X2, 4},   {"s16x2", SG_TY_S16X2, 4},
-    {"f32x2", SG_TY_F32X2, 8},
+    char name[7];
+    uint8_t length, size;
+} types[SG_TY_COUNT] = {
+    [SG_TY_B8] = T("b8", 1),         [SG_TY_U8] = T("u8", 1),         [SG_TY_S8] = T("s8", 1),
+    [SG_TY_B16] = T("b16", 2),       [SG_TY_U16] = T("u16", 2),       [SG_TY_S16] = T("s16", 2),
+    [SG_TY_F16] = T("f16", 2),       [SG_TY_BF16] = T("bf16", 2),     [SG_TY_B32] = T("b32", 4),
+    [SG_TY_U32] = T("u32", 4),       [SG_TY_S32] = T("s32", 4),       [SG_TY_F32] = T("f32", 4),
+    [SG_TY_F16X2] = T("f16x2", 4),   [SG_TY_BF16X2] = T("bf16x2", 4), [SG_TY_TF32] = T("tf32", 4),
+    [SG_TY_B64] = T("b64", 8),       [SG_TY_U64] = T("u64", 8),       [SG_TY_S64] = T("s64", 8),
+    [SG_TY_F64] = T("f64", 8),       [SG_TY_B128] = T("b128", 16),    [SG_TY_PRED] = T("pred", 0),
+    [SG_TY_E4M3X2] = T("e4m3x2", 2), [SG_TY_E5M2X2] = T("e5m2x2", 2), [SG_TY_E4M3] = T("e4m3", 1),
+    [SG_TY_E5M2] = T("e5m2", 1),     [SG_TY_U16X2] = T("u16x2", 4),   [SG_TY_S16X2] = T("s16x2", 4),
+    [SG_TY_F32X2] = T("f32x2", 8),
 };
-#define NTYPES (sizeof(sg_types) / sizeof(sg_types[0]))
+#undef T
 
 enum sg_type sg_type_of(const char *s, size_t len)
 {
-    if (len < 2 || len > 6)
-        return SG_TY_NONE;
-    for (size_t i = 0; i < NTYPES; i++)
-        if (sg_types[i].name[0] == s[0] && strlen(sg_types[i].name) == len &&
-            !memcmp(sg_types[i].name, s, len))
-            return (enum sg_type)sg_types[i].type;
+    for (unsigned t = SG_TY_NONE + 1; t < SG_TY_COUNT; t++)
+        if (types[t].length == len && !memcmp(types[t].name, s, len))
+            return (enum sg_type)t;
     return SG_TY_NONE;
 }
 
 uint32_t sg_type_size(enum sg_type t)
 {
-    for (size_t i = 0; i < NTYPES; i++)
-        if (sg_types[i].type == t)
-            return sg_types[i].size;
-    return 0;
+    return t < SG_TY_COUNT ? types[t].size : 0;
 }
 
 const char *sg_type_name(enum sg_type t)
 {
-    for (size_t i = 0; i < NTYPES; i++)
-        if (sg_types[i].type == t)
-            return sg_types[i].name;
-    return "none";
+    return t > SG_TY_NONE && t < SG_TY_COUNT ? types[t].name : "none";
 }
 
 bool sg_type_signed(enum sg_type t)

@@ -335,8 +335,8 @@ static void emit_stub(struct jit *j, const struct stub *s)
     for (u32 k = 0; k < s->njumps; k++)
         patch(b, s->jumps[k], b->n);
     for (u32 i = V_SCRATCH; i < V_COUNT; i++)
-        if (s->v[i].key != NO_KEY && s->v[i].dirty)
-            sg_jv_store(j, i, s->v[i].key);
+        if (s->v.dirty >> i & 1)
+            sg_jv_store(j, i, s->v.key[i]);
     if (s->window) {
         sg_jit_call_begin(j, s->insn);
         mov_imm64(b, RDX, (u64)(uintptr_t)s->window);
@@ -348,8 +348,8 @@ static void emit_stub(struct jit *j, const struct stub *s)
         sg_jit_jump_to(j, jcc(b, JNE), JIT_EXIT);
     }
     for (u32 i = V_SCRATCH; i < V_COUNT; i++)
-        if (s->after[i].key != NO_KEY)
-            sg_jv_load(j, i, s->after[i].key);
+        if (s->after.held >> i & 1)
+            sg_jv_load(j, i, s->after.key[i]);
     patch(b, jmp(b), s->back);
 }
 

@@ -154,7 +154,7 @@ static void mma_get(struct jit *j, const struct sg_insn *in, u32 r, u32 v[2])
     for (u32 h = 0; h < 2; h++)
         v[h] = sg_jv_get(j, *sg_jit_field(in, r), h);
     for (u32 h = 0; h < 2; h++)
-        j->v[v[h]].pinned = false;
+        j->pinned &= ~(1u << v[h]);
 }
 
 /* Halves of register v as f32: registers lo and hi. */
@@ -253,12 +253,12 @@ static void mma_c(struct jit *j, const struct sg_insn *in, u32 sum[4][2])
 
             sum[r][h] = v;
             if (mma_last(j, in, r)) {
-                j->v[v] = (struct vreg){.key = NO_KEY, .pinned = true, .used = ++j->clock};
+                sg_jv_take(j, v);
                 continue;
             }
             sum[r][h] = sg_jv_new(j);
             ev(B(j), VMOV, sum[r][h], 0, v, 0, 0);
-            j->v[v].pinned = false;
+            j->pinned &= ~(1u << v);
         }
 }
 

@@ -26,8 +26,7 @@ void sg_jit_joined(struct jit *j, struct stub *s)
         return;
     s = &j->stubs[j->nstubs - 1];
     s->back = B(j)->n;
-    for (u32 i = 0; i < V_COUNT; i++)
-        s->after[i] = j->v[i];
+    s->after = j->v;
 }
 
 void sg_jit_spin(struct jit *j, const struct sg_insn *in)

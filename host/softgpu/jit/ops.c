@@ -71,7 +71,8 @@ static bool e_and(struct jit *j, const struct sg_insn *in, u32 arg)
         (void)arg;
         ev(B(j), VPANDD, d, a, b, 0, 0);
         sg_jit_finish(j, in, h, 1u << h, d);
-        j->v[d].low_bytes = low && j->v[d].key != NO_KEY;
+        if (low)
+            j->v.low_bytes |= j->v.held & 1u << d;
     }
     return true;
 }
@@ -270,7 +271,7 @@ static bool low_bytes(const struct jit *j, u32 op, u32 v)
 {
     u64 x;
 
-    return sg_jit_const(j, op, &x, false) ? !(x & 0x80808080u) : j->v[v].low_bytes;
+    return sg_jit_const(j, op, &x, false) ? !(x & 0x80808080u) : j->v.low_bytes >> v & 1;
 }
 
 /*

@@ -71,47 +71,87 @@ static u32 key_of(const struct jit *j, u32 op, u32 h)
     return sg_jit_flat(j, op) ? op : op + 64 * h;
 }
 
-static u32 find(const struct jit *j, u32 key)
+/* A register of `some`, not 0. The mask says to a checked index that it is one. */
+static u32 lowest(u32 some)
 {
-    for (u32 i = V_SCRATCH; i < V_COUNT; i++)
-        if (j->v[i].key == key)
+    return (u32)__builtin_ctz(some) & (V_COUNT - 1);
+}
+
+/* Where a chunk is looked for first. */
+static u8 *guess(struct jit *j, u32 key)
+{
+    return &j->guess[key >> 6 & (sizeof(j->guess) - 1)];
+}
+
+static u32 find(struct jit *j, u32 key)
+{
+    const u32 first = *guess(j, key) & (V_COUNT - 1);
+
+    if (j->v.held >> first & 1 && j->v.key[first] == key)
+        return first;
+    for (u32 left = j->v.held; left; left &= left - 1) {
+        const u32 i = lowest(left);
+
+        if (j->v.key[i] == key)
             return i;
+    }
     return 0;
 }
 
 static void drop(struct jit *j, u32 i)
 {
-    j->v[i].key = NO_KEY;
-    j->v[i].dirty = false;
-    j->v[i].low_bytes = false;
+    j->v.held &= ~(1u << i);
+    j->v.dirty &= ~(1u << i);
+    j->v.low_bytes &= ~(1u << i);
+}
+
+static void pin(struct jit *j, u32 i)
+{
+    j->pinned |= 1u << i;
+    j->used[i] = ++j->clock;
+}
+
+static void hold(struct jit *j, u32 i, u32 key)
+{
+    j->v.key[i] = key;
+    j->v.held |= 1u << i;
+    *guess(j, key) = (u8)i;
+}
+
+/* The register of `some`, not 0, that was used longest ago. */
+static u32 oldest(const struct jit *j, u32 some)
+{
+    u32 best = lowest(some);
+
+    while (some &= some - 1) {
+        const u32 i = lowest(some);
+
+        if (j->used[i] < j->used[best])
+            best = i;
+    }
+    return best;
 }
 
 u32 sg_jv_new(struct jit *j)
 {
-    u32 best = 0;
+    const u32 some = V_CACHES & ~j->pinned, empty = some & ~j->v.held;
+    u32 i;
 
-    for (u32 i = V_SCRATCH; i < V_COUNT; i++) {
-        const struct vreg *v = &j->v[i];
-
-        if (v->pinned)
-            continue;
-        if (v->key == NO_KEY) {
-            best = i;
-            break;
-        }
-        if (!best || v->used < j->v[best].used)
-            best = i;
-    }
-    if (!best) { /* all are pinned */
+    if (!some) {
         j->b.failed = true;
         return 0;
     }
-    if (j->v[best].key != NO_KEY && j->v[best].dirty)
-        sg_jv_store(j, best, j->v[best].key);
-    drop(j, best);
-    j->v[best].pinned = true;
-    j->v[best].used = ++j->clock;
-    return best;
+    i = empty ? lowest(empty) : oldest(j, some);
+    if (j->v.dirty >> i & 1)
+        sg_jv_store(j, i, j->v.key[i]);
+    sg_jv_take(j, i);
+    return i;
+}
+
+void sg_jv_take(struct jit *j, u32 v)
+{
+    drop(j, v);
+    pin(j, v);
 }
 
 u32 sg_jv_get(struct jit *j, u32 op, u32 h)
@@ -122,30 +162,28 @@ u32 sg_jv_get(struct jit *j, u32 op, u32 h)
     if (!v) {
         v = sg_jv_new(j);
         sg_jv_load(j, v, key);
-        j->v[v].key = key;
+        hold(j, v, key);
     }
-    j->v[v].pinned = true;
-    j->v[v].used = ++j->clock;
+    pin(j, v);
     return v;
 }
 
 void sg_jv_bind(struct jit *j, u32 op, u32 h, u32 v)
 {
-    u32 old = find(j, key_of(j, op, h));
+    const u32 key = key_of(j, op, h), old = find(j, key);
 
     if (old)
         drop(j, old);
     if (j->kill[j->cur] & F_DEAD)
         return;
-    j->v[v].key = key_of(j, op, h);
-    j->v[v].dirty = true;
-    j->v[v].low_bytes = false;
+    hold(j, v, key);
+    j->v.dirty |= 1u << v;
+    j->v.low_bytes &= ~(1u << v);
 }
 
 void sg_jv_unpin(struct jit *j)
 {
-    for (u32 i = V_SCRATCH; i < V_COUNT; i++)
-        j->v[i].pinned = false;
+    j->pinned = 0;
 }
 
 void sg_jv_kill(struct jit *j, const struct sg_insn *in, u32 h_mask)
@@ -186,17 +224,17 @@ void sg_jv_kill_flat(struct jit *j)
 
 void sg_jv_flush(struct jit *j)
 {
-    for (u32 i = V_SCRATCH; i < V_COUNT; i++)
-        if (j->v[i].key != NO_KEY && j->v[i].dirty) {
-            sg_jv_store(j, i, j->v[i].key);
-            j->v[i].dirty = false;
-        }
+    for (; j->v.dirty; j->v.dirty &= j->v.dirty - 1) {
+        const u32 i = lowest(j->v.dirty);
+
+        sg_jv_store(j, i, j->v.key[i]);
+    }
 }
 
 void sg_jv_forget(struct jit *j)
 {
-    for (u32 i = 0; i < V_COUNT; i++)
-        j->v[i] = (struct vreg){.key = NO_KEY};
+    j->v.held = j->v.dirty = j->v.low_bytes = 0;
+    j->pinned = 0;
 }
 
 bool sg_jit_const(const struct jit *j, u32 op, u64 *v, bool wide)
@@ -229,7 +267,7 @@ struct stub *sg_jit_stub(struct jit *j)
     s->n = 1;
     s->window = NULL;
     s->masked = j->masked;
-    memcpy(s->v, j->v, sizeof(s->v));
+    s->v = j->v;
     return s;
 }
 

@@ -18,13 +18,15 @@
    chunks. */
 #define V_SCRATCH 8
 #define V_COUNT 32
+#define V_CACHES (~((1u << V_SCRATCH) - 1))
 #define NO_KEY UINT32_MAX
 
-struct vreg {
-    u32 key; /* operand code of the cached chunk (SG_OPND_CONST: pool); NO_KEY: none */
-    bool dirty, pinned;
-    bool low_bytes; /* all bytes are known to be below 128 */
-    u32 used;
+/* What the vector registers hold; a bit per register. */
+struct vregs {
+    u32 key[V_COUNT]; /* operand code of the cached chunk (SG_OPND_CONST: pool), if held */
+    u32 held;
+    u32 dirty;     /* of those held: not yet in memory */
+    u32 low_bytes; /* of those held: all bytes are known to be below 128 */
 };
 
 /* Out-of-line path of a memory access that must be checked lane by lane. */
@@ -35,8 +37,8 @@ struct stub {
     u32 insn, n; /* first handler to call, number of handlers */
     u8 masked;
     struct sg_window *window; /* pattern to learn first, see jit/windows.h; NULL: none */
-    struct vreg v[V_COUNT];   /* register contents before the instruction */
-    struct vreg after[V_COUNT];
+    struct vregs v;           /* before the instruction */
+    struct vregs after;
 };
 
 struct jump {
@@ -66,8 +68,10 @@ enum { JIT_ALL, JIT_SOME, JIT_LOW, JIT_VERSIONS };
 struct jit {
     struct buf b;
     struct sg_code *code;
-    struct vreg v[V_COUNT];
-    u32 clock;
+    struct vregs v;
+    u32 pinned; /* a bit per register: not to be replaced before sg_jv_unpin() */
+    u32 used[V_COUNT], clock;
+    u8 guess[64]; /* by chunk: the register that held it last */
     u8 *leader;                   /* per instruction */
     size_t *entry[JIT_VERSIONS];  /* per block */
     size_t ahead[SG_AHEAD_COUNT]; /* + 1; 0: none */
@@ -266,6 +270,8 @@ u32 sg_jv_get(struct jit *j, u32 op, u32 h);
 /* Allocates a register for a result. It is empty until bound. */
 u32 sg_jv_new(struct jit *j);
 void sg_jv_bind(struct jit *j, u32 op, u32 h, u32 v);
+/* Allocates register v, which held an operand, for a result: what it held is dropped. */
+void sg_jv_take(struct jit *j, u32 v);
 void sg_jv_unpin(struct jit *j);
 /* Frees the registers of chunks of operands that die in the current instruction. */
 void sg_jv_kill(struct jit *j, const struct sg_insn *in, u32 h_mask);
