@@ -60,9 +60,9 @@ GUEST_PARTS := guest $(if $(CONFIG_VGPU_CUDA),kernel/vgpu_drv) \
 	$(if $(CONFIG_VGPU_QEMU_DEVICE),qemu-device)
 # The suites of tests/; hardware last: it packs what others have built.
 SUITES := $(patsubst $(TOP)/%/Makefile,%,$(sort $(wildcard $(TOP)/tests/*/Makefile $(TOP)/tests/*/*/Makefile)))
-# The last ones run two at a time: fuzzers compute, the others mostly wait.
-TOGETHER := tests/ptx/fuzz tests/system/faults tests/hardware
-CROSS_TESTS := demo $(filter-out $(TOGETHER),$(SUITES)) --together $(filter $(SUITES),$(TOGETHER))
+# The last ones run three at a time: fuzzers compute, the others mostly wait.
+TOGETHER := tests/ptx/fuzz tests/system/faults tests/hardware userspace/vgpu
+CROSS_TESTS := demo $(filter-out $(TOGETHER),$(SUITES)) --together $(filter $(SUITES) $(HOST_PARTS),$(TOGETHER))
 
 .DEFAULT_GOAL := all
 
@@ -296,7 +296,7 @@ stage-build:
 	@touch $(BUILD)/.built
 
 stage-test:
-	@$(TOP)/tests/runner/run-checks.sh scripts $(HOST_PARTS) packaging $(filter-out guest,$(GUEST_PARTS)) \
+	@$(TOP)/tests/runner/run-checks.sh scripts $(filter-out $(TOGETHER),$(HOST_PARTS)) packaging $(filter-out guest,$(GUEST_PARTS)) \
 		$(if $(CONFIG_VGPU_CUDA),kernel-lint) $(if $(CONFIG_VGPU_QEMU_DEVICE),qemu-object qemu-10) $(CROSS_TESTS)
 
 # A check of one part that is asked for alone: packages, toolkit and configuration first, as for all of them, and then

@@ -9,7 +9,7 @@
 # "not run: <test>: <reason>" for each skip. A check that fails without naming a failed test, or that
 # prints no such line, counts as one failure. Each log is build/log/check-<folder>.log; the last
 # line printed is the sum. Exit status 1 when a test failed. --jobs: so many checks run at once (default 1).
-# --together: those named after it run two at a time when the others are over: some wait while others compute.
+# --together: those named after it run three at a time when the others are over: some wait while others compute.
 
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -44,7 +44,7 @@ fi
 for folder; do
     if [ "$folder" = --together ]; then
         wait
-        jobs=2
+        jobs=3
         continue
     fi
     # Processes in the background do not see Ctrl-C: they are ended with the whole group.
