@@ -200,16 +200,16 @@ static void test_primary(void **state)
     guest_close(&g);
 }
 
-/* Two that come while the context ends wait for that, and each finds it without a handle when it is looked at. */
-static void test_primary_as_it_ends(void **state)
+/* What comes while the context ends and a retain waits: another handle for the context, or a context for its handle. */
+static void retain_as_it_ends(struct broker *b, uint16_t call, uint64_t context)
 {
     struct vgp_args_vgpPrimaryCtxRetain again[2] = {{.context = VGP_HANDLE(VGP_H_CONTEXT, 1, 5)},
-                                                    {.context = VGP_HANDLE(VGP_H_CONTEXT, 1, 6)}};
+                                                    {.context = context}}; /* of that form, whichever call */
     struct vgp_args_vgpPrimaryCtxRelease release = {0};
     struct vgp_args_cuEventSynchronize wait = {.hEvent = VGP_HANDLE(VGP_H_EVENT, 1, 1)};
     struct guest g;
 
-    connect_to(*state, &g);
+    connect_to(b, &g);
     assert_int_equal(CALL(&g, cuEventCreate, .phEvent = wait.hEvent), 0);
     assert_int_equal(guest_memset(&g, 0, VALUE_BUSY, 400, 0), 0);
     assert_int_equal(CALL(&g, cuEventRecord, .hEvent = wait.hEvent), 0);
@@ -220,9 +220,15 @@ static void test_primary_as_it_ends(void **state)
     g.seq++;
     guest_submit(&g, VGP_vgpPrimaryCtxRetain, 5, &again[0], sizeof(again[0]), NULL, 0);
     g.seq++;
-    guest_submit(&g, VGP_vgpPrimaryCtxRetain, 6, &again[1], sizeof(again[1]), NULL, 0);
+    guest_submit(&g, call, 6, &again[1], sizeof(again[1]), NULL, 0);
     assert_true(guest_wait_dead(&g, 5000));
     guest_close(&g);
+}
+
+static void test_primary_as_it_ends(void **state)
+{
+    retain_as_it_ends(*state, VGP_vgpPrimaryCtxRetain, VGP_HANDLE(VGP_H_CONTEXT, 1, 6));
+    retain_as_it_ends(*state, VGP_vgpCtxCreate, VGP_HANDLE(VGP_H_CONTEXT, 1, 5));
 }
 
 /* An ELF image, whose size the provider is not told: what it says of itself is all there. */

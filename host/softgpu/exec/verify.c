@@ -511,8 +511,11 @@ static bool instruction(struct verify *v, const struct sg_opdef *row)
 
         if (kind == SG_W_NONE || kind == SG_W_VARIES || (w & SG_W_OPTIONAL))
             continue; /* the rule knows */
-        if (kind == SG_W_ADDRESS)
+        if (kind == SG_W_ADDRESS) {
             w = (w & SG_W_OUT) | (v->insns[v->at].aux & SG_AUX_ADDR32 ? SG_W_32 : SG_W_64);
+            if (SG_AUX_SPACE(v->insns[v->at].aux) > SG_SP_CONST)
+                return bad(v, "its address is in no space that there is");
+        }
         if (!operand(v, v->at, k, w))
             return false;
     }
@@ -540,10 +543,7 @@ static bool layout(struct verify *v)
     const struct sg_code *c = v->c;
 
     v->at = v->n;
-    if (!c->ninsns || c->slots_begin > c->slots32 || c->slots32 > c->slots_end ||
-        c->slots_end > c->regfile_bytes || (c->slots_begin & 127) || !float_mode(c->mxcsr) ||
-        c->local_bytes > SG_WIN_LOCAL_SIZE || c->static_shared > SG_WIN_SHARED_SIZE ||
-        c->dynamic_base > SG_WIN_SHARED_SIZE)
+    if (!sg_verify_sizes(c) || !float_mode(c->mxcsr))
         return bad(v, "the kernel's sizes do not go together");
     for (uint32_t r = 0; r < SG_SR_COUNT; r++)
         if (sg_sreg_there(c, r) && !lies_in(c->sreg_offset[r], 0, c->slots_begin, 128, 128))

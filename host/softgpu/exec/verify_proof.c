@@ -514,7 +514,9 @@ void prove_verify_layout(void)
         return;
     __CPROVER_assert(c.slots_begin <= c.slots32 && c.slots32 <= c.slots_end && c.slots_end <= c.regfile_bytes,
                      "the parts of the register file are inside, in their order");
-    __CPROVER_assert(c.local_bytes <= SG_WIN_LOCAL_SIZE && c.static_shared <= SG_WIN_SHARED_SIZE &&
+    __CPROVER_assert(!((c.slots_begin | c.regfile_bytes) & 127) && !(c.local_bytes & 3),
+                     "register files are whole units, local memory whole words");
+    __CPROVER_assert(c.local_bytes <= SG_WIN_LOCAL_SIZE && c.static_shared <= c.dynamic_base &&
                          c.dynamic_base <= SG_WIN_SHARED_SIZE,
                      "local and shared memory are inside their windows");
     if (r < SG_SR_COUNT && sg_sreg_there(&c, r))

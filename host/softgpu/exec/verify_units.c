@@ -7,6 +7,19 @@
 /* Content of a unit; 0: not used by any operand yet. */
 enum { U_PRED = 1, U_32 = 2, U_64 = 4, U_TAIL = 8, U_KIND = 15, U_SPECIAL = 16 };
 
+/*
+ * Warps' register files follow each other, and native code moves whole units: each begins like the
+ * first. Lanes' words of local memory alternate, so its size is in words. Static shared memory is
+ * what a block has if there is no dynamic one; room is made up to dynamic_base.
+ */
+bool sg_verify_sizes(const struct sg_code *c)
+{
+    return c->ninsns && c->slots_begin <= c->slots32 && c->slots32 <= c->slots_end &&
+           c->slots_end <= c->regfile_bytes && !(c->slots_begin & 127) && !(c->regfile_bytes & 127) &&
+           c->local_bytes <= SG_WIN_LOCAL_SIZE && !(c->local_bytes & 3) &&
+           c->static_shared <= c->dynamic_base && c->dynamic_base <= SG_WIN_SHARED_SIZE;
+}
+
 uint8_t *sg_verify_units_new(const struct sg_code *c)
 {
     uint8_t *units = calloc((c->slots_begin >> 7) + 1, 1);

@@ -10,6 +10,8 @@
 
 #include "exec/code.h"
 
+/* True if the sizes of the kernel's memory go together, as block.c and native code take them. */
+bool sg_verify_sizes(const struct sg_code *c);
 /* One byte for each unit of an accepted layout, and one more. NULL: out of memory. */
 uint8_t *sg_verify_units_new(const struct sg_code *c);
 /*

@@ -14,7 +14,7 @@
 
 static const char sample[] =
     ".version 8.3\n.target sm_80\n.address_size 64\n"
-    ".global .align 8 .u64 tab[3] = {1, generic(dat), 0x10};\n.global .f32 dat[4] = {1.0, 0f3F800000};\n"
+    ".global .f32 dat[4] = {1.0, 0f3F800000};\n.global .align 8 .u64 tab[3] = {1, generic(dat), 0x10};\n"
     ".extern .shared .align 16 .b8 dyn[];\n.const .align 4 .b8 by[] = {1, 0xff(dat), 3};\n"
     ".func (.param .b32 r) f(.param .b32 a)\n{\n.reg .b32 %x<3>;\nld.param.b32 %x1, [a];\n"
     "add.s32 %x2, %x1, 1;\nst.param.b32 [r], %x2;\nret;\n}\n"
@@ -292,7 +292,7 @@ static void fuzz(const char *name, const char *src, size_t len, unsigned rounds,
     for (unsigned i = 0; i < rounds; i++)
         one(buf, swap ? swap_registers(buf, max, src, len) : mutate(buf, 0, max, src, len));
     printf("%s: %u texts, %u accepted, %u kernels ran\n", name, rounds, accepted, ran);
-    t_result(name, accepted > 0 && accepted < rounds + 1, "nothing was accepted");
+    t_result(name, accepted && ran, "nothing was accepted, or nothing ran");
     free(buf);
 }
 

@@ -62,6 +62,15 @@ static const struct {
      "mov.u32 %o, 0; L: { bra L2; } mov.u32 %o, 0; L2: ret;\n}\n",
      ".reg .u32 %r<4>; mov.u32 %r1, 1; { call (%v), f, (%r1); } add.u32 %v, %v, %r1; bra L; mov.u32 %v, 0; L:",
      7, NULL},
+    {"results without a name, one in memory and one in a register",
+     ".func (.param .u32 _, .reg .u64 _) f()\n{\nret;\n}\n",
+     ".reg .u64 %w; .local .u32 l<8>; st.local.u32 [l0], 9; st.local.u32 [l1], 9; st.local.u32 [l2], 9; "
+     "st.local.u32 [l3], 9; st.local.u32 [l4], 9; st.local.u32 [l5], 9; st.local.u32 [l6], 9; "
+     "st.local.u32 [l7], 9; call (%v, %w), f;",
+     0, NULL},
+    {"a result in memory, and a parameter of its name",
+     ".func (.param .u32 o, .reg .u32 q) f(.reg .u32 o)\n{\nst.param.u32 [o], 4; mov.u32 q, 3; ret;\n}\n",
+     ".reg .u32 %w; call (%v, %w), f, (9); add.u32 %v, %v, %w;", 7, NULL},
     {"a caller's names", ".func f()\n{\nmov.u32 %x, 5; ret;\n}\n", ".reg .u32 %x; call f;", 0,
      "unknown register"},
     {"a caller's label", ".func f()\n{\nbra L; ret;\n}\n", "call f; L:", 0, "label"},

@@ -313,13 +313,17 @@ static int call_builtin(struct sg_dec *d, const char *name, const struct sg_call
     return sg_dec_refuse(d, "the function has no body in this module");
 }
 
-/* Ties the names of the callee's parameters to the caller's arguments. */
+/*
+ * Ties the names of the callee's parameters to the caller's arguments. *reg becomes the register of a parameter
+ * in one, *place the local variable that is not the caller's own, or NONE. The names do not tell afterwards: several
+ * results may be called "_".
+ */
 static int bind(struct sg_dec *d, const struct sg_pdecl *p, const struct sg_opnd *o, bool is_ret,
-                uint32_t *reg)
+                uint32_t *reg, uint32_t *place)
 {
     uint32_t kind = SG_K_LOCAL, index;
 
-    *reg = NONE;
+    *reg = *place = NONE;
     if (p->is_reg) {
         kind = SG_K_REG;
         index = *reg = sg_new_vreg(d, p->type, false);
@@ -336,7 +340,7 @@ static int bind(struct sg_dec *d, const struct sg_pdecl *p, const struct sg_opnd
         if (!sg_grow(&d->lvars, &d->cap_lvars, d->nlvars, sizeof(*d->lvars)))
             return sg_dec_nomem(d);
         d->lvars[d->nlvars] = (struct sg_lvar){at, p->size, false, true, p->element};
-        index = d->nlvars++;
+        index = *place = d->nlvars++;
         if (!is_ret) {
             uint32_t v = sg_call_arg(d, o, p->type);
 
@@ -353,7 +357,7 @@ static int expand(struct sg_dec *d, uint32_t func, struct sg_call *c)
 {
     const struct sg_func *f = &d->m->funcs[func];
     uint32_t save_base = d->func_base, save_ret = d->ret_label;
-    uint32_t label, ret_regs[SG_MAX_ARGS], reg, stack = NONE;
+    uint32_t label, ret_regs[SG_MAX_ARGS], places[SG_MAX_ARGS], reg, place, stack = NONE;
     struct sg_lex save = d->l;
 
     if (d->apart && !d->in_span && !sg_call_by_register(f))
@@ -376,16 +380,13 @@ static int expand(struct sg_dec *d, uint32_t func, struct sg_call *c)
     d->call_stack[d->depth++] = func;
     sg_scope_open(d);
     for (uint32_t i = 0; i < f->nparams && !d->err; i++) {
-        bind(d, &f->params[i], &c->args[i], false, &reg);
+        bind(d, &f->params[i], &c->args[i], false, &reg, &place);
         if (reg != NONE && !d->err)
             sg_emit(d, mov_of(f->params[i].type), reg, sg_call_arg(d, &c->args[i], f->params[i].type), NONE,
                     NONE);
     }
-    for (uint32_t i = 0; i < f->nrets && !d->err; i++) {
-        bind(d, &f->rets[i], &c->rets[i], true, &ret_regs[i]);
-        if (ret_regs[i] == NONE && c->rets[i].kind == SG_O_REG)
-            ret_regs[i] = SG_OPND_FIXED; /* to be loaded from its place afterwards */
-    }
+    for (uint32_t i = 0; i < f->nrets && !d->err; i++)
+        bind(d, &f->rets[i], &c->rets[i], true, &ret_regs[i], &places[i]);
     d->func_base = d->nscopes - 1;
     label = sg_new_label(d);
     d->ret_label = label + 1;
@@ -398,11 +399,9 @@ static int expand(struct sg_dec *d, uint32_t func, struct sg_call *c)
     if (stack != NONE)
         sg_stack_restore(d, stack);
     for (uint32_t i = 0; i < f->nrets && !d->err; i++) {
-        if (ret_regs[i] == SG_OPND_FIXED) {
-            const struct sg_def *y = sg_scope_find_here(d, f->rets[i].name, f->rets[i].len);
-
+        if (places[i] != NONE) {
             ret_regs[i] = sg_temp(d, f->rets[i].type);
-            sg_ldst_local(d, false, f->rets[i].type, ret_regs[i], d->lvars[y->index].offset);
+            sg_ldst_local(d, false, f->rets[i].type, ret_regs[i], d->lvars[places[i]].offset);
         }
         if (ret_regs[i] != NONE)
             sg_call_ret(d, &c->rets[i], f->rets[i].type, ret_regs[i]);

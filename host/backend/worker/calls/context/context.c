@@ -135,6 +135,9 @@ static CUresult land_retain(struct wrk_worker *w, struct wrk_wait *wait, CUresul
     if (is_second_handle(device, wait->arg[1])) /* another retain waited, too */
         wrk_die(w, VGPU_DEAD_PROTOCOL,
                 "malformed record: a second handle for the primary context of device %d", device);
+    if (wait->arg[1] != primary[device].handle && wrk_handles_find(&w->handles, wait->arg[1], VGP_H_CONTEXT))
+        wrk_die(w, VGPU_DEAD_PROTOCOL, "malformed record: handle %#llx was made twice",
+                (unsigned long long)wait->arg[1]);
     return retain(w, device, wait->arg[1]);
 }
 
