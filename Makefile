@@ -133,7 +133,7 @@ install: ## install what was built: PREFIX=/usr/local, DESTDIR=, PARTS= (default
 uninstall: ## remove what `make install` with the same settings has installed
 	@$(INSTALL) --uninstall $(PARTS)
 
-.PHONY: deb check-packages check-own-guest check-units
+.PHONY: deb check-packages check-own-guest check-units check-docker
 # From a copy below build/: dpkg-buildpackage writes beside the sources.
 deb: ## Debian packages of what was built, in build/deb (installs debhelper and dh-dkms where they are missing)
 	@$(SCRIPTS)/setup.sh deb
@@ -150,6 +150,10 @@ check-units: prepare-test ## the systemd units under a systemd of their own, in 
 	@$(NEXT) stage-build
 	@$(call sub,tests/perf,$(BUILD)/tests/perf/tenant)
 	@$(TOP)/packaging/units_test.sh $(BUILD)/packaging
+
+check-docker: prepare-test ## Docker with the GPU in a Debian 13 root (needs root)
+	@$(NEXT) stage-build
+	@$(TOP)/packaging/docker_test.sh $(BUILD)/packaging
 
 check-packages: prepare-test ## install, upgrade and remove the packages in a Debian root; lintian; the module by DKMS (needs root)
 	@$(NEXT) stage-build

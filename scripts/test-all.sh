@@ -17,6 +17,7 @@ parts=(
     "packages|make deb check-packages|install, upgrade, remove and purge in a Debian root; lintian; DKMS"
     "units|make check-units|the systemd units under systemd: users, sockets, restart, security, every option"
     "units-vm|env VGPU_UNITS=vm make check-units|the same in a virtual machine, whose control groups have all controllers"
+    "docker|make check-docker|Docker with the GPU, on a host"
     "qemu-newest|qemu-device/check-newest.sh|the device in Debian's newest QEMU"
     "own-guest|make check-own-guest|the commands of docs/own-guest.md, from debootstrap to a CUDA program"
     "san-address|make san SAN=address,undefined|the conformance suite with sanitizers"

@@ -30,7 +30,7 @@ static void help(void)
         "Container Device Interface, kind nvidia.com/gpu: `podman run --device nvidia.com/gpu=all ...`.\n"
         "\n"
         "  -o, --output FILE   write it there, as a whole or not at all (/etc/cdi/vgpu.json, /var/run/cdi/...);\n"
-        "                      default: standard output\n"
+        "                      its folder is made if need be; default: standard output\n"
         "  -s, --socket PATH   containers reach the backend that listens there (vgpu-backend --listen) instead\n"
         "                      of /dev/vgpu0, /dev/vgpu1, ...: for hosts\n"
         "      --root DIR      look for devices in DIR/dev: for tests\n");
@@ -115,12 +115,28 @@ static void write_file(FILE *f, const unsigned *nodes, unsigned n, const char *s
 }
 
 /* Engines read the folder at any time: the file appears when it is complete. */
+/* The folder of a file, which an engine's package need not have made (/etc/cdi); not those above it. */
+static void make_folder(const char *path)
+{
+    char *folder = vgpu_cli_format("%s", path), *end = strrchr(folder, '/');
+
+    if (end && end > folder) {
+        *end = '\0';
+        mkdir(folder, 0755); /* opening the file in it says why it cannot */
+    }
+    free(folder);
+}
+
 static void write_to(const char *path, const unsigned *nodes, unsigned n, const char *socket)
 {
     char *fresh = vgpu_cli_format("%s.%ld.tmp", path, (long)getpid());
     FILE *f = fopen(fresh, "wxe"); /* in /tmp a link of that name would be another user's */
     bool ok;
 
+    if (!f && errno == ENOENT) {
+        make_folder(path);
+        f = fopen(fresh, "wxe");
+    }
     if (!f)
         vgpu_cli_die("--output %s: %s", path, strerror(errno));
     write_file(f, nodes, n, socket);

@@ -45,7 +45,9 @@ says "cdi: devices of a guest" 0 "^nvidia.com/gpu 0 3 all /dev/vgpu0 /dev/vgpu3 
 /usr/bin/python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$work/b \"1.sock"
 "$vgpu" cdi generate --socket "$work/b \"1.sock" > "$work/host.json"
 says "cdi: a backend's socket on a host" 0 "^nvidia.com/gpu 0 all $work/b \"1.sock$" /usr/bin/python3 "$work/cdi.py" "$work/host.json"
-says "cdi: a file that cannot be written" 125 "No such file" "$vgpu" cdi generate --root "$work/root" --output "$work/none/x"
+says "cdi: a file that cannot be written" 125 "No such file" "$vgpu" cdi generate --root "$work/root" --output "$work/none/none/x"
+says "cdi: makes the file's folder" 0 "^$" "$vgpu" cdi generate --root "$work/root" --output "$work/cdi/x.json"
+same "cdi: the folder that it made" 755 "$(stat -c %a "$work/cdi")"
 # A link of another user's under the name that the file has before it is complete.
 echo kept > "$work/aim"
 says "cdi: no link is followed" 125 "File exists" \
