@@ -164,7 +164,7 @@ check-packages: prepare-test ## install, upgrade and remove the packages in a De
 # With these each warning of a compiler is an error (scripts/warnings.mk); a build for use does not stop at one.
 check test all-clients bench-check bench-guest lint fuzz san coverage: export VGPU_WERROR = 1
 
-.PHONY: check test test-all all-clients bench bench-check bench-guest bench-scale lint compdb gpu gpu-kit fuzz san coverage faults debug-guest regress prove census mutate repeat
+.PHONY: check test test-all all-clients bench bench-check bench-guest bench-scale lint compdb gpu gpu-kit fuzz san coverage faults debug-guest newer-guest regress prove census mutate repeat
 check: prepare-test ## unit tests, conformance over the socket: minutes, no guest; T=SUITE[/PATTERN]: one suite or test
 	@set -e; for part in $(HOST_PARTS); do $(NEXT) $$part; done
 ifeq ($(T),)
@@ -256,6 +256,10 @@ faults: prepare-test ## the 39 faults that the system must survive, each beside 
 debug-guest: prepare-test ## the guest driver under a kernel with KASAN or KCSAN, lockdep, kmemleak: random ioctls, a hostile process (CHECKER=kasan|kcsan SEEDS=N HOSTILE=SECONDS)
 	@$(NEXT) stage-build
 	@$(call sub,tests/system/boot,debug)
+
+newer-guest: prepare-test ## the guest's tests with the kernel of Debian's backports; syncobjs of virtio-gpu (VGPU_NEWER_SUITE=SUITE)
+	@$(NEXT) stage-build
+	@$(call sub,tests/system/boot,newer)
 
 regress: prepare-test ## each hole that was found, by the test that fails without its mend (HOLE=NAME)
 	@$(NEXT) stage-build

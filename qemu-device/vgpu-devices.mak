@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Device configuration for --without-default-devices: what a virtual machine with vgpu-cuda needs.
+# Device configuration for --without-default-devices: what a virtual machine with vgpu-cuda needs; virtio-gpu is for tests
+# of its buffers and syncobjs (tests/system/boot).
 CONFIG_Q35=y
 CONFIG_PCIE_PORT=y
 CONFIG_MICROVM=y
@@ -7,6 +8,7 @@ CONFIG_VIRTIO_PCI=y
 CONFIG_VIRTIO_9P=y
 CONFIG_VIRTIO_BALLOON=y
 CONFIG_VIRTIO_BLK=y
+CONFIG_VIRTIO_GPU=y
 CONFIG_VIRTIO_NET=y
 CONFIG_VIRTIO_RNG=y
 CONFIG_VIRTIO_SERIAL=y

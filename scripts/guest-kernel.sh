@@ -13,13 +13,16 @@
 #
 # VGPU_GUEST_KERNEL   Debian package to take (default linux-image-amd64, the stable kernel); its
 #                     headers are taken in the same version. Runs once; `rm -r DIR` to run it again.
+# VGPU_GUEST_SUITE    Debian suite to take it from (default: those of this machine)
 
 set -eu
 . "$(dirname "$0")/lib.sh"
 
 dir=${1:-$BUILD/guest}
 meta=${VGPU_GUEST_KERNEL:-linux-image-amd64}
-[ "$(cat "$dir/.complete" 2> /dev/null)" = "$meta" ] && exit 0
+suite=${VGPU_GUEST_SUITE:-}
+wanted=$meta${suite:+/$suite}
+[ "$(cat "$dir/.complete" 2> /dev/null)" = "$wanted" ] && exit 0
 
 # depends_on PACKAGE PATTERN: the first versioned package that PACKAGE depends on.
 depends_on()
@@ -46,7 +49,8 @@ fetch()
 mkdir -p "$dir"
 exec 9> "$dir/.lock"
 flock 9
-[ "$(cat "$dir/.complete" 2> /dev/null)" = "$meta" ] && exit 0
+[ "$(cat "$dir/.complete" 2> /dev/null)" = "$wanted" ] && exit 0
+[ -z "$suite" ] || apt_suite "$suite" || die "cannot fetch the package lists of $suite from this machine's archive"
 rm -rf "$dir/root" "$dir/.complete"
 # The machine's lists may name versions that the archive no longer has: once more with fresh ones.
 fetch || { apt_refresh && fetch; } ||
@@ -92,5 +96,5 @@ rm -f "$dir/payload" "$dir/vmlinux"
 if [ -s "$dir/vmlinux.new" ]; then mv "$dir/vmlinux.new" "$dir/vmlinux"; fi
 
 printf '%s\n' "$release" > "$dir/release"
-printf '%s\n' "$meta" > "$dir/.complete"
+printf '%s\n' "$wanted" > "$dir/.complete"
 say "ready: $release"

@@ -51,8 +51,9 @@ if [ -e "$APT_OWN" ]; then export APT_CONFIG=$APT_OWN; fi
 # apt_refresh: fetches those lists. False: the archive cannot be reached.
 apt_refresh()
 {
-    local dir=$CACHE/apt
+    local dir
 
+    dir=$(dirname "$APT_OWN")
     mkdir -p "$dir/lists/partial" "$dir/archives/partial"
     cat > "$APT_OWN" <<END
 Dir::State::lists "$dir/lists";
@@ -61,9 +62,29 @@ Dir::Cache::pkgcache "$dir/pkgcache.bin";
 Dir::Cache::srcpkgcache "$dir/srcpkgcache.bin";
 APT::Sandbox::User "$(id -un)";
 END
+    [ ! -e "$dir/sources.list" ] || cat >> "$APT_OWN" <<END
+Dir::Etc::sourcelist "$dir/sources.list";
+Dir::Etc::sourceparts "/dev/null";
+END
     export APT_CONFIG=$APT_OWN
     say "fetching package lists"
     apt-get -qq update >&2
+}
+
+# apt_suite SUITE: from now on apt sees this suite of the machine's Debian archive alone (VGPU_DEBIAN_MIRROR names another
+# one), with fresh lists. False: no archive is configured, or it has no such suite.
+apt_suite()
+{
+    local uri=${VGPU_DEBIAN_MIRROR:-} keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+
+    # shellcheck disable=SC2016  # apt expands these
+    [ -n "$uri" ] || uri=$(apt-get indextargets --format '$(REPO_URI) $(ORIGIN) $(LABEL)' 2> /dev/null |
+        awk '$2 == "Debian" && $3 == "Debian" { print $1; exit }')
+    [ -n "$uri" ] || return 1
+    APT_OWN=$CACHE/apt-suites/$1/apt.conf
+    mkdir -p "$(dirname "$APT_OWN")"
+    echo "deb [arch=amd64 signed-by=$keyring] $uri $1 main" > "$(dirname "$APT_OWN")/sources.list"
+    apt_refresh
 }
 
 # apt_knows PACKAGE...: true when the lists in use have a version of each to install.

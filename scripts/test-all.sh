@@ -27,6 +27,7 @@ parts=(
     "faults|make faults CYCLES=0.08|faults that the system must survive, few cycles"
     "debug-guest|make debug-guest|the guest's driver with KASAN, lockdep and kmemleak"
     "debug-guest-kcsan|make debug-guest CHECKER=kcsan|the same with KCSAN instead of KASAN and kmemleak"
+    "newer-guest|make newer-guest|the guest's tests with a newer kernel: backports' of Debian, syncobjs of virtio-gpu"
     "clients|make all-clients|programs of other people, also the large ones"
     "ollama|make ollama check-tests.apps.ollama|Ollama, built and run"
     "readme-bookworm|tests/system/compilers/readme.sh build/readme bookworm demo test|the README in a minimal Debian 12"

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: MIT
 """Boots guests through `vgpu vm run` and checks what only a whole system shows.
 
-usage: boot.py --top-build DIR --build DIR [--accel auto|tcg|kvm] [boot...]
+usage: boot.py --top-build DIR --build DIR [--accel auto|tcg|kvm] [--guest DIR] [boot...]
 
 Boots: guest (checks in one guest, then the conformance suite, compared with the socket's output),
-killed (workers, QEMU and the backend are killed while the guest waits). The last line counts.
+virtgpu (a guest that has virtio-gpu, too), killed (workers, QEMU and the backend are killed while
+the guest waits). The last line counts. --guest: another kernel, its initramfs and driver.
 """
 import argparse
 import os
@@ -85,11 +86,12 @@ def wait_until(condition, seconds):
 class Guest:
     """A `vgpu vm run` with its output line by line."""
 
-    def __init__(self, args, *command):
+    def __init__(self, args, *command, options=()):
         self.lines = []
         self.process = subprocess.Popen(
             [args.vgpu, "vm", "run", "--gpu", "soft", "--accel", args.accel, "--keep-log",
-             os.path.join(args.build, "kernel.log"), "--timeout", str(args.timeout)] + list(command),
+             os.path.join(args.build, "kernel.log"), "--timeout", str(args.timeout),
+             "--kernel", args.kernel, "--initrd", args.initrd, "--driver", args.driver] + list(options) + list(command),
             cwd=args.out, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
@@ -121,9 +123,44 @@ class Guest:
         return " | ".join(self.lines[-6:])
 
 
-def boot_guest(args):
+def take_count(guest, name):
+    """Adds the count in the guest's last line; False when there is none."""
     global passed, failed, skipped
-    guest = Guest(args, "sh", os.path.join(HERE, "guest.sh"), args.tests, args.driver)
+    count = re.match(name + r": (\d+) passed, (\d+) failed, (\d+) skipped", (guest.lines or [""])[-1])
+    if count:
+        passed += int(count.group(1))
+        failed += int(count.group(2))
+        skipped += int(count.group(3))
+    return count is not None
+
+
+def modules(args):
+    """The modules of the guest's kernel: the folder exists where it comes from Debian's packages."""
+    release = ""
+    if os.path.exists(os.path.join(args.guest, "release")):
+        with open(os.path.join(args.guest, "release")) as f:
+            release = f.read().strip()
+    return os.path.join(args.guest, "root/lib/modules", release)
+
+
+def boot_virtgpu(args):
+    """Another device of the guest, which `vgpu vm` does not offer: QEMU gets it through a program in front."""
+    front = os.path.join(args.build, "qemu-with-virtio-gpu")
+    with open(front, "w") as f:
+        f.write('#!/bin/sh\nexec "%s" "$@" -device virtio-gpu-pci\n' % args.qemu)
+    os.chmod(front, 0o755)
+    began = time.monotonic()
+    guest = Guest(args, "sh", os.path.join(HERE, "virtgpu.sh"), args.tests, args.driver, modules(args), options=("--qemu", front))
+    code = guest.end(args.timeout + 30)
+    for line in guest.lines:
+        if not line.startswith("virtgpu: "):
+            print(line)
+    print("  one boot and its checks: %.0f s" % (time.monotonic() - began))
+    report("virtgpu_status", take_count(guest, "virtgpu") and code == 0, "status %d: %s" % (code, guest.tail()))
+
+
+def boot_guest(args):
+    guest = Guest(args, "sh", os.path.join(HERE, "guest.sh"), args.tests, args.driver, modules(args))
     began = time.monotonic()
     settled = guest.until("settled", 1, args.timeout)
     workers = len(guest.of("vgpu-worker"))
@@ -133,12 +170,8 @@ def boot_guest(args):
         if line != "settled" and not line.startswith("guest: "):  # the count goes into ours
             print(line)
     print("  one boot and its checks: %.0f s" % (time.monotonic() - began))
-    count = re.match(r"guest: (\d+) passed, (\d+) failed, (\d+) skipped", (guest.lines or [""])[-1])
-    if count:
-        passed += int(count.group(1))
-        failed += int(count.group(2))
-        skipped += int(count.group(3))
-    report("guest_status", code == 0 and count is not None, "status %d: %s" % (code, guest.tail()))
+    count = take_count(guest, "guest")
+    report("guest_status", code == 0 and count, "status %d: %s" % (code, guest.tail()))
     # The backend keeps two started workers ready; none serves a process that has ended.
     report("no_workers_left", settled and workers <= 2, "%d workers" % workers)
     report("books_even", settled and kept == ["even"], str(kept))
@@ -275,6 +308,7 @@ def main():
     parser.add_argument("--top-build", required=True)
     parser.add_argument("--build", required=True)
     parser.add_argument("--accel", default="auto")
+    parser.add_argument("--guest", help="folder of guest-kernel.sh with initrd.cpio and vgpu_drv.ko (default: guest of --top-build)")
     parser.add_argument("--timeout", type=int, default=1200, help="seconds for one boot")
     parser.add_argument("boot", nargs="*")
     args = parser.parse_args()
@@ -282,20 +316,26 @@ def main():
     args.tests = os.path.join(top, "tests")
     args.out = os.path.join(args.build, "out")
     os.makedirs(args.out, exist_ok=True)
+    driver = os.path.join(args.guest, "vgpu_drv.ko") if args.guest else os.path.join(top, "kernel", "vgpu_drv.ko")
+    args.guest = args.guest or os.path.join(top, "guest")
     parts = {
         "the vgpu command": find(os.path.join(top, "userspace"), "vgpu"),
         "libcuda.so.1": find(os.path.join(top, "userspace"), "libcuda.so.1"),
         "vgpu-backend": find(os.path.join(top, "host"), "vgpu-backend"),
-        "vgpu_drv.ko": exists(os.path.join(top, "kernel", "vgpu_drv.ko")),
+        "vgpu_drv.ko": exists(driver),
         "QEMU with vgpu-cuda": exists(os.path.join(top, "qemu", "bin", "qemu-system-x86_64")),
-        "the guest's initramfs": exists(os.path.join(top, "guest", "initrd.cpio")),
+        "the guest's kernel": exists(os.path.join(args.guest, "vmlinux")) or exists(os.path.join(args.guest, "vmlinuz")),
+        "the guest's initramfs": exists(os.path.join(args.guest, "initrd.cpio")),
         "tests/system/faults": find(os.path.join(args.tests, "system/faults"), "victim"),
         "tests/conformance/driver": find(os.path.join(args.tests, "conformance/driver"), "conform"),
     }
     args.vgpu = parts["the vgpu command"]
     args.driver = parts["vgpu_drv.ko"]
+    args.qemu = parts["QEMU with vgpu-cuda"]
+    args.kernel = parts["the guest's kernel"]
+    args.initrd = parts["the guest's initramfs"]
     args.backend = parts["vgpu-backend"]
-    boots = {"guest": boot_guest, "killed": boot_killed}
+    boots = {"guest": boot_guest, "virtgpu": boot_virtgpu, "killed": boot_killed}
     chosen = args.boot or list(boots)
     missing = [name for name, path in parts.items() if not path]
     for name in chosen:

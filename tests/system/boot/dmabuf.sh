@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # dmabuf.sh BUILD DRIVER: dma-bufs in the guest, by conform_dmabuf: its tests, then what outlives the device and the
-# driver. BUILD holds the test programs, DRIVER is vgpu_drv.ko. vgem.sh has run. A line per check; the last one is
+# driver. BUILD holds the test programs, DRIVER is vgpu_drv.ko. vgem is loaded. A line per check; the last one is
 # "dmabuf: N passed, M failed, K skipped".
 build=$1
 driver=$2

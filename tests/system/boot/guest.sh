@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# guest.sh BUILD DRIVER: the checks that run in the guest, many in one boot. BUILD holds the test
-# programs, DRIVER is vgpu_drv.ko. BOOT_NO_SUITES: without the conformance suite. Prints a line per check and the count at the end; the outputs of
+# guest.sh BUILD DRIVER [MODULES]: the checks that run in the guest, many in one boot. BUILD holds the test
+# programs, DRIVER is vgpu_drv.ko, MODULES are the kernel's. BOOT_NO_SUITES: without the conformance suite. Prints a line per check and the count at the end; the outputs of
 # the conformance suite go to the working directory, which the host sees.
 build=$1
 driver=$2
@@ -218,8 +218,7 @@ check conform_rt_busy suite rt_busy_dynamic "$build/conformance/driver/conform_r
 check conform_dlclose suite dlclose "$build/conformance/driver/conform_dl"
 fi
 # A stream that waits for a fence of the guest's kernel: vgem makes such.
-kernel=$build/../guest/root/lib/modules/$(uname -r)
-if said=$(sh "${0%/*}/vgem.sh" "$build/system/boot/boot_tool" "$kernel" 2>&1); then
+if said=$(sh "${0%/*}/drm_module.sh" "$build/system/boot/boot_tool" "${3:-none}" vgem/vgem 2>&1); then
     said=$("$build/conformance/driver/conform_fence" 2>&1)
     case $? in
     77)

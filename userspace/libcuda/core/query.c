@@ -160,6 +160,12 @@ static CUresult ask(uint64_t handle, const struct vcu_wait_latest *latest)
     return r;
 }
 
+/* The context may have failed since may(), before the worker was done: the worker's reply then has the error. */
+static bool still_unknown(CUresult r, uint64_t context)
+{
+    return r == CUDA_ERROR_UNKNOWN || (r == CUDA_SUCCESS && !may(context));
+}
+
 CUresult vcu_event_query(CUevent event)
 {
     const struct vcu_wait_latest none = {0};
@@ -171,7 +177,7 @@ CUresult vcu_event_query(CUevent event)
         !may((uintptr_t)vcu_handle_data(handle, VGP_H_EVENT)))
         return vgp_call_cuEventQuery(event);
     r = look(handle, &none);
-    return r == CUDA_ERROR_UNKNOWN ? ask(handle, &none) : r;
+    return still_unknown(r, (uintptr_t)vcu_handle_data(handle, VGP_H_EVENT)) ? ask(handle, &none) : r;
 }
 
 CUresult vcu_stream_query_sent(CUstream stream)
@@ -185,7 +191,7 @@ CUresult vcu_stream_query_sent(CUstream stream)
         return vgp_call_cuStreamQuery(stream);
     latest = vcu_wait_latest(stream);
     r = look(handle, &latest);
-    return r == CUDA_ERROR_UNKNOWN ? ask(handle, &latest) : r;
+    return still_unknown(r, (uintptr_t)vcu_handle_data(handle, VGP_H_STREAM)) ? ask(handle, &latest) : r;
 }
 
 /* ---- what changes the answers ---------------------------------------------------------------- */

@@ -212,6 +212,15 @@ CUresult vgp_submit_publish(struct vgp_submit *s)
     return CUDA_SUCCESS;
 }
 
+/* The error of the thread's context: what libcuda itself does in a stream, for example a wait for an external
+ * semaphore, may have failed while the worker waited for that stream. */
+static CUresult context_error(void)
+{
+    const struct vcu_context *c = vcu_handle_data(vcu_thread_context(vcu_thread()), VGP_H_CONTEXT);
+
+    return c == NULL ? CUDA_SUCCESS : (CUresult)atomic_load(&c->base->sticky);
+}
+
 /* Remembers an error that the context will not recover from, so that launches report it at once. */
 static void note_sticky(CUresult r)
 {
@@ -260,6 +269,8 @@ CUresult vgp_submit_collect(struct vgp_submit *s, const void **payload, uint32_t
         if (earlier != CUDA_SUCCESS && !vcu_error_is_sticky(res))
             res = earlier;
     }
+    if (res == CUDA_SUCCESS && (p->wait.is_wait || vgp_tells_completion(p->number)))
+        res = context_error();
     if (res == CUDA_SUCCESS && p->number == VGP_vgpCtxSynchronize)
         vcu_room_context_idle(VGP_HANDLE_INDEX(vcu_thread_context(vcu_thread())));
     if (p->wait.is_wait && res == CUDA_SUCCESS)

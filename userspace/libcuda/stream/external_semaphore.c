@@ -158,14 +158,14 @@ static bool over(const struct run *r)
 }
 
 /* A semaphore that can no longer be signalled or waited for: no answer could report it, so the
- * context fails. */
+ * context fails, of a green context its base. */
 static void failed(const struct vcu_semas *s, int rc)
 {
     struct vcu_context *c = vcu_context_find((CUcontext)(uintptr_t)s->context);
 
     lnk_why("external semaphore", "%s failed: %s", s->wait ? "a wait" : "a signal", strerror(-rc));
     if (c != NULL)
-        c->sticky = CUDA_ERROR_OPERATING_SYSTEM;
+        atomic_store(&c->base->sticky, CUDA_ERROR_OPERATING_SYSTEM);
 }
 
 static void signal_all(const struct vcu_semas *s)

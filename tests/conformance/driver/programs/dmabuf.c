@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * dmabuf TEST: dma-bufs in a guest: of pinned memory, and of the kernel's vgem driver and of udmabuf as external
- * memory; what happens when either side ends. All of DRM goes through libdrm. Exit status 0: passed, 1: failed (the
- * line says which), 77: it cannot run here, with the reason. `dmabuf list` names the tests.
+ * dmabuf TEST: dma-bufs in a guest: of pinned memory, and of udmabuf and of other drivers (dmabuf_drm.c) as external
+ * memory; what happens when either side ends. Exit status 0: passed, 1: failed (the line says which), 77: it cannot run
+ * here, with the reason. `dmabuf list [virtio_gpu]` names the tests.
  */
 #include "dmabuf.h"
 
@@ -14,24 +14,6 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <xf86drm.h>
-#include <xf86drmMode.h>
-
-#include "vgem.h"
-
-void dm_is(CUresult got, CUresult want, const char *call, int line)
-{
-    if (got == want)
-        return;
-    printf("FAIL: line %d: %s: %d, expected %d\n", line, call, got, want);
-    exit(1);
-}
-
-void dm_not_run(const char *why)
-{
-    printf("not run: %s: %s\n", why, strerror(errno));
-    exit(77);
-}
 
 /* ---- the GPU ---------------------------------------------------------------------------------- */
 
@@ -63,7 +45,7 @@ void dm_gpu(void)
     OK(cuDeviceGetAttribute(&yes, CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED, 0));
     if (!yes) {
         errno = EOPNOTSUPP;
-        dm_not_run("device attribute 146 is 0");
+        check_not_run("device attribute 146 is 0");
     }
     OK(cuModuleLoadData(&module, ptx));
 }
@@ -305,124 +287,6 @@ void dm_use_import(int fd, uint32_t *seen)
     OK(cuMemFree(copy));
 }
 
-static int open_vgem(void)
-{
-    int device = vgem_open();
-
-    if (device < 0)
-        dm_not_run("no device of the vgem driver");
-    return device;
-}
-
-/* A buffer of BYTES. */
-static uint32_t new_dumb(int device, uint32_t **seen)
-{
-    uint32_t handle = 0, pitch = 0;
-    uint64_t size = 0, offset = 0;
-
-    CHECK(drmModeCreateDumbBuffer(device, PAGE / 4, BYTES / PAGE, 32, 0, &handle, &pitch, &size) == 0);
-    CHECK(size == BYTES);
-    CHECK(drmModeMapDumbBuffer(device, handle, &offset) == 0);
-    *seen = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, device, (off_t)offset);
-    CHECK(*seen != MAP_FAILED);
-    return handle;
-}
-
-static void test_vgem_import(void)
-{
-    int device = open_vgem(), fd = -1;
-    uint32_t handle, *seen;
-
-    dm_gpu();
-    handle = new_dumb(device, &seen);
-    CHECK(drmPrimeHandleToFD(device, handle, DRM_CLOEXEC | DRM_RDWR, &fd) == 0);
-    dm_use_import(fd, seen);
-    close(fd);
-    munmap(seen, BYTES);
-    CHECK(drmModeDestroyDumbBuffer(device, handle) == 0);
-}
-
-/* vgem lets go of its buffer first: what was imported stays. */
-static void test_vgem_first(void)
-{
-    int device = open_vgem(), fd = -1;
-    uint32_t handle, *seen, word = 0;
-    CUexternalMemory m;
-    CUdeviceptr p;
-
-    dm_gpu();
-    handle = new_dumb(device, &seen);
-    CHECK(drmPrimeHandleToFD(device, handle, DRM_CLOEXEC | DRM_RDWR, &fd) == 0);
-    OK(dm_import(&m, fd, BYTES));
-    p = dm_buffer(m, 0, BYTES);
-    seen[3] = 33;
-    munmap(seen, BYTES);
-    CHECK(drmModeDestroyDumbBuffer(device, handle) == 0);
-    close(fd);
-    close(device);
-    OK(cuMemcpyDtoH(&word, p + 12, 4));
-    CHECK(word == 33);
-    dm_fill(p, WORDS, 2);
-    OK(cuMemcpyDtoH(&word, p + BYTES - 4, 4));
-    CHECK(word == 2 + WORDS - 1);
-    OK(cuMemFree(p));
-    OK(cuDestroyExternalMemory(m));
-}
-
-/* A descriptor that may only be read: kernels may read; what they write does not arrive. */
-static void test_vgem_readonly(void)
-{
-    int device = open_vgem(), fd = -1;
-    uint32_t *seen, word = 0;
-    uint32_t handle;
-    CUexternalMemory m;
-    CUdeviceptr p;
-    CUresult r;
-
-    dm_gpu();
-    handle = new_dumb(device, &seen);
-    CHECK(drmPrimeHandleToFD(device, handle, DRM_CLOEXEC, &fd) == 0);
-    seen[0] = 17;
-    r = dm_import(&m, fd, BYTES);
-    if (r == CUDA_ERROR_NOT_SUPPORTED) {
-        errno = EOPNOTSUPP;
-        dm_not_run("the host's driver registers no memory as read-only");
-    }
-    OK(r);
-    p = dm_buffer(m, 0, BYTES);
-    OK(cuMemcpyDtoH(&word, p, 4));
-    CHECK(word == 17);
-    word = 18;
-    if (cuMemcpyHtoD(p, &word, 4) == CUDA_SUCCESS)
-        cuCtxSynchronize();
-    CHECK(seen[0] == 17);
-}
-
-/* Ours into vgem, and back: the same dma-buf; vgem's device maps its pages. */
-static void test_vgem_export(void)
-{
-    int device = open_vgem(), fd = -1, back = -1;
-    uint32_t handle = 0, twice = 0, *p, *seen;
-
-    dm_gpu();
-    OK(cuMemHostAlloc((void **)&p, BYTES, 0));
-    OK(dm_range(&fd, p, BYTES));
-    CHECK(drmPrimeFDToHandle(device, fd, &handle) == 0 && handle != 0);
-    CHECK(drmPrimeFDToHandle(device, fd, &twice) == 0 && twice == handle);
-    CHECK(drmPrimeHandleToFD(device, handle, DRM_CLOEXEC | DRM_RDWR, &back) == 0);
-    close(fd);
-    dm_fill((uintptr_t)p, WORDS, 11);
-    seen = dm_map(back, BYTES);
-    CHECK(dm_filled(seen, WORDS, 11));
-    OK(cuMemFreeHost(p)); /* vgem and the mapping keep it */
-    CHECK(dm_filled(seen, WORDS, 11));
-    close(back);
-    CHECK(drmCloseBufferHandle(device, handle) == 0);
-    CHECK(dm_filled(seen, WORDS, 11));
-    munmap(seen, BYTES);
-    close(device);
-}
-
 static void test_udmabuf(void)
 {
     struct udmabuf_create c = {.size = BYTES, .flags = UDMABUF_FLAGS_CLOEXEC};
@@ -431,7 +295,7 @@ static void test_udmabuf(void)
     uint32_t *seen;
 
     if (device < 0)
-        dm_not_run("/dev/udmabuf");
+        check_not_run("/dev/udmabuf");
     dm_gpu();
     CHECK(ftruncate(memory, BYTES) == 0 && fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
     seen = dm_map(memory, BYTES);
@@ -485,22 +349,27 @@ static void on_signal(int sig)
     told = 1;
 }
 
+void dm_hold(void)
+{
+    signal(SIGUSR1, on_signal);
+    puts("holding");
+    fflush(stdout);
+    while (!told)
+        usleep(20000);
+}
+
 /* Holds a dma-buf whose client ends with the device, until a signal: its bytes must be there then. */
 static void test_hold(void)
 {
     uint32_t *p, *seen;
     int fd;
 
-    signal(SIGUSR1, on_signal);
     dm_gpu();
     OK(cuMemHostAlloc((void **)&p, BYTES, 0));
     OK(dm_range(&fd, p, BYTES));
     seen = dm_map(fd, BYTES);
     dm_fill((uintptr_t)p, WORDS, 60);
-    puts("holding");
-    fflush(stdout);
-    while (!told)
-        usleep(20000);
+    dm_hold();
     CHECK(dm_filled(seen, WORDS, 60));
     seen[1] = 1;
     CHECK(p[1] == 1);
@@ -509,37 +378,47 @@ static void test_hold(void)
     _exit(0); /* the GPU may be gone: nothing to tidy up */
 }
 
+#define VIRTIO_GPU "virtio_gpu"
+
+/* `list` names those of the first list, `list virtio_gpu` of the second. */
 static const struct {
     const char *name;
     void (*run)(void);
+    const char *list;
 } tests[] = {
-    {"export", test_export},
-    {"kinds", test_kinds},
-    {"refused", test_refused},
-    {"vgem_import", test_vgem_import},
-    {"vgem_first", test_vgem_first},
-    {"vgem_readonly", test_vgem_readonly},
-    {"vgem_export", test_vgem_export},
-    {"udmabuf", test_udmabuf},
-    {"exporter_killed", dm_exporter_killed},
-    {"exporter_exits", dm_exporter_exits},
-    {"importer_killed", dm_importer_killed},
-    {"busy", test_busy},
-    /* Not in the list of tests: */
-    {"hold", test_hold},
-    {"role_exporter", dm_role_exporter},
-    {"role_importer", dm_role_importer},
+    {"export", test_export, ""},
+    {"kinds", test_kinds, ""},
+    {"refused", test_refused, ""},
+    {"vgem_import", dm_vgem_import, ""},
+    {"vgem_first", dm_vgem_first, ""},
+    {"vgem_readonly", dm_vgem_readonly, ""},
+    {"vgem_export", dm_vgem_export, ""},
+    {"udmabuf", test_udmabuf, ""},
+    {"exporter_killed", dm_exporter_killed, ""},
+    {"exporter_exits", dm_exporter_exits, ""},
+    {"importer_killed", dm_importer_killed, ""},
+    {"busy", test_busy, ""},
+    {"virtio_gpu_import", dm_virtio_gpu_import, VIRTIO_GPU},
+    {"virtio_gpu_first", dm_virtio_gpu_first, VIRTIO_GPU},
+    {"virtio_gpu_readonly", dm_virtio_gpu_readonly, VIRTIO_GPU},
+    {"virtio_gpu_resource", dm_virtio_gpu_resource, VIRTIO_GPU},
+    {"virtio_gpu_export", dm_virtio_gpu_export, VIRTIO_GPU},
+    /* In no list: */
+    {"virtio_gpu_hold", dm_virtio_gpu_hold, NULL},
+    {"hold", test_hold, NULL},
+    {"role_exporter", dm_role_exporter, NULL},
+    {"role_importer", dm_role_importer, NULL},
 };
 #define NUMBER (sizeof(tests) / sizeof(tests[0]))
 
 int main(int argc, char **argv)
 {
-    const char *name = argc > 1 ? argv[1] : "list";
+    const char *name = argc > 1 ? argv[1] : "list", *more = argc > 2 ? argv[2] : "";
+    bool list = strcmp(name, "list") == 0;
 
-    if (argc > 2)
-        dm_channel = atoi(argv[2]);
+    dm_channel = atoi(more);
     for (size_t i = 0; i < NUMBER; i++) {
-        if (strcmp(name, "list") == 0 && i < NUMBER - 3)
+        if (list && tests[i].list != NULL && strcmp(tests[i].list, more) == 0)
             puts(tests[i].name);
         if (strcmp(name, tests[i].name) == 0) {
             alarm(600); /* against hanging, in an emulated guest under load */
@@ -547,5 +426,5 @@ int main(int argc, char **argv)
             return 0;
         }
     }
-    return strcmp(name, "list") == 0 ? 0 : 2;
+    return list ? 0 : 2;
 }

@@ -3,32 +3,16 @@
 #ifndef DMABUF_H
 #define DMABUF_H
 
-#include <cuda.h>
-#include <errno.h>
+#include "check.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #define PAGE 4096u
 #define BYTES (16 * PAGE)
 #define WORDS (BYTES / 4)
 
-#define CHECK(what) \
-    do { \
-        if (!(what)) { \
-            printf("FAIL: line %d: %s (errno %d)\n", __LINE__, #what, errno); \
-            exit(1); \
-        } \
-    } while (0)
-#define OK(call) dm_is((call), CUDA_SUCCESS, #call, __LINE__)
-#define RC(call, want) dm_is((call), (want), #call, __LINE__)
-
-/* Ends the program with status 1 unless the result is as expected. */
-void dm_is(CUresult got, CUresult want, const char *call, int line);
-/* Ends the program with status 77; errno says why. */
-void dm_not_run(const char *why) __attribute__((noreturn));
 /* A context and the kernels; not run on a GPU without dma-bufs of pinned memory. */
 void dm_gpu(void);
 /* A kernel of those: fill, spin. */
@@ -44,6 +28,21 @@ CUdeviceptr dm_buffer(CUexternalMemory m, uint64_t offset, uint64_t size);
 uint32_t *dm_map(int fd, size_t size);
 /* Imports a dma-buf of BYTES twice, and uses it by all means; the bytes are at `seen`, too. */
 void dm_use_import(int fd, uint32_t *seen);
+
+/* Says "holding" and returns after SIGUSR1. */
+void dm_hold(void);
+
+/* The tests of dmabuf_drm.c. */
+void dm_vgem_import(void);
+void dm_vgem_first(void);
+void dm_vgem_readonly(void);
+void dm_vgem_export(void);
+void dm_virtio_gpu_import(void);
+void dm_virtio_gpu_first(void);
+void dm_virtio_gpu_readonly(void);
+void dm_virtio_gpu_resource(void);
+void dm_virtio_gpu_export(void);
+void dm_virtio_gpu_hold(void);
 
 /* The tests and the other processes of dmabuf_peer.c; `dm_channel` leads to the test that started
  * it. */

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
+/* Fences of the kernel's vgem driver, which a program signals. */
 #ifndef VGEM_H
 #define VGEM_H
 
-/* A node of the kernel's vgem driver, whose buffers and fences are memory's: the caller closes it.
- * -1: there is none (ENODEV). */
-int vgem_open(void);
+#include <stdint.h>
+
+/* A fence as a sync_file, and its number for vgem_fence_signal(); the kernel signals it after 10 s. -1: errno. */
+int vgem_fence_new(int device, uint32_t *fence);
+/* 0; -1: errno. */
+int vgem_fence_signal(int device, uint32_t fence);
 
 #endif

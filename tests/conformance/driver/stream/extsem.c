@@ -355,6 +355,89 @@ CASE(extsem_context_ends, CF_CTX | CF_UB | CF_ALONE)
     NEED(cuCtxSetCurrent(old));
 }
 
+/* The kernel's number of an eventfd's counter; -1: the descriptor is none. */
+static int counter_of(int fd)
+{
+    char path[60], line[80];
+    int id = -1;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+    f = fopen(path, "re");
+    if (f == NULL)
+        return -1;
+    while (fgets(line, sizeof(line), f) != NULL)
+        (void)sscanf(line, "eventfd-id: %d", &id);
+    fclose(f);
+    return id;
+}
+
+/* The object behind a semaphore fails: another file, a pipe without a reader, takes the place of CUDA's descriptor. */
+static void *fail_later(void *arg)
+{
+    const struct cf_sem *sem = arg;
+    int ends[2], id = counter_of(sem->fd);
+
+    usleep(200000); /* the other thread waits by then, or the case has nothing to show */
+    if (pipe(ends) != 0)
+        return NULL;
+    close(ends[0]);
+    for (int fd = 3; fd < 1024; fd++) {
+        if (fd != sem->fd && counter_of(fd) == id)
+            dup2(ends[1], fd);
+    }
+    return NULL;
+}
+
+/* The ways to wait for a stream whose wait for a semaphore fails meanwhile. */
+static CUresult wait_by(const char *how, CUdeviceptr p, CUstream s)
+{
+    CUevent e = NULL;
+    CUresult r;
+    int word;
+
+    if (strcmp(how, "stream") == 0)
+        return cuStreamSynchronize(s);
+    if (strcmp(how, "context") == 0)
+        return cuCtxSynchronize();
+    if (strcmp(how, "copy") == 0)
+        return cuMemcpyDtoH(&word, p, sizeof(word));
+    NEED(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+    NEED(cuEventRecord(e, s));
+    if (strcmp(how, "event") == 0)
+        return cuEventSynchronize(e);
+    do
+        r = cuEventQuery(e);
+    while (r == CUDA_ERROR_NOT_READY);
+    return r;
+}
+
+/* The call that waits meanwhile has the error, like all that follow: the stream's order was not kept. */
+CASE(extsem_fails, CF_CTX | CF_UB | CF_ALONE)
+{
+    static const char *const ways[] = {"stream", "context", "copy", "event", "query"};
+
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        CUcontext ctx = NULL;
+        struct cf_sem never;
+        pthread_t t;
+        CUdeviceptr p;
+        CUstream s = NULL;
+
+        NEED(cuCtxCreate(&ctx, NULL, 0, 0));
+        p = words();
+        NEED(cuStreamCreate(&s, CU_STREAM_DEFAULT));
+        cf_sem_event(&never);
+        NEED(cuMemsetD32Async(p, 1, N, s));
+        OK("wait", cf_sem_wait(&never, 0, s));
+        cf_need_true("thread", !pthread_create(&t, NULL, fail_later, &never));
+        RC(ways[i], wait_by(ways[i], p, s), CUDA_ERROR_OPERATING_SYSTEM);
+        pthread_join(t, NULL);
+        RC("afterwards", cuCtxSynchronize(), CUDA_ERROR_OPERATING_SYSTEM);
+        (void)cuCtxDestroy(ctx);
+    }
+}
+
 /* Return: a stream of a new green context of all SMs, which is current from here on. */
 static CUstream green_stream(CUgreenCtx *green)
 {
@@ -392,6 +475,28 @@ CASE(extsem_green_ends, CF_CTX | CF_UB | CF_ALONE)
     OK("signal_base", cf_sem_signal(&behind, 0, NULL));
     OK("sync", cuCtxSynchronize());
     cf_true("signalled", cf_sem_is_set(&behind));
+}
+
+/* The base of a green context fails with it. */
+CASE(extsem_fails_green, CF_CTX | CF_UB | CF_ALONE)
+{
+    CUcontext base = NULL;
+    CUgreenCtx green = NULL;
+    CUstream s;
+    struct cf_sem never;
+    pthread_t t;
+
+    NEED(cuCtxGetCurrent(&base));
+    s = green_stream(&green);
+    cf_sem_event(&never);
+    OK("wait", cf_sem_wait(&never, 0, s));
+    cf_need_true("thread", !pthread_create(&t, NULL, fail_later, &never));
+    RC("sync", cuStreamSynchronize(s), CUDA_ERROR_OPERATING_SYSTEM);
+    pthread_join(t, NULL);
+    RC("green", cuCtxSynchronize(), CUDA_ERROR_OPERATING_SYSTEM);
+    NEED(cuCtxSetCurrent(base));
+    RC("base", cuCtxSynchronize(), CUDA_ERROR_OPERATING_SYSTEM);
+    (void)cuGreenCtxDestroy(green);
 }
 
 struct opener {
