@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -21,6 +22,7 @@
 
 #include "vm/guest_channel.h"
 #include "base/vgpu_cli.h"
+#include "trace/events.h"
 
 /* Instead of ending by a signal, a child has this and its number for a status, which no other case has. */
 #define ENDED_BY 20
@@ -439,6 +441,56 @@ static void test_deaf_backend(void **state)
     rmdir(dir);
 }
 
+/* VmHWM, in KiB. */
+static long peak_kib(void)
+{
+    FILE *f = fopen("/proc/self/status", "re");
+    char line[200];
+    long kib = -1;
+
+    while (f && fgets(line, sizeof(line), f))
+        sscanf(line, "VmHWM: %ld", &kib);
+    if (f)
+        fclose(f);
+    return kib;
+}
+
+#define EVENT "{\"type\":\"call\",\"time\":1,\"pid\":1,\"tid\":1,\"call\":\"cuInit\",\"args\":\"\",\"result\":\"CUDA_SUCCESS\",\"code\":0,\"us\":1.000}\n"
+#define PEAK_KIB 100000
+
+/* What `vgpu trace --vm` reads is a file that the guest may have written: of any size, without an end of a line. */
+static void test_trace_without_lines(void **state)
+{
+    static char much[100000];
+    struct vgpu_cli_events events;
+    char path[] = "/tmp/vgpu-events-XXXXXX";
+    int fd = mkstemp(path), status;
+    pid_t pid;
+
+    (void)state;
+    assert_true(fd >= 0);
+    memset(much, 'x', sizeof(much) - 1);
+    assert_true(dprintf(fd, EVENT "%s\n" EVENT, much) > 0);
+    vgpu_cli_events_read(&events, path);
+    assert_int_equal(events.count, 2);
+    assert_int_equal(events.odd, 1);
+    assert_int_equal(ftruncate(fd, (off_t)1 << 40), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        const struct rlimit most = {(rlim_t)1 << 30, (rlim_t)1 << 30};
+
+        setrlimit(RLIMIT_AS, &most);
+        alarm(120);
+        vgpu_cli_events_read(&events, path);
+        _exit(events.count != 2 || peak_kib() > PEAK_KIB);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    close(fd);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -447,7 +499,7 @@ int main(void)
         cmocka_unit_test(test_length_limit),   cmocka_unit_test(test_malformed),
         cmocka_unit_test(test_hello),          cmocka_unit_test(test_harmless),
         cmocka_unit_test(test_tail_of_a_pipe), cmocka_unit_test(test_deaf_backend),
-        cmocka_unit_test(test_unread_words),
+        cmocka_unit_test(test_unread_words),   cmocka_unit_test(test_trace_without_lines),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
