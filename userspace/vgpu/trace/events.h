@@ -24,7 +24,7 @@ struct vgpu_cli_event {
 struct vgpu_cli_events {
     struct vgpu_cli_event *list;
     size_t count, room;
-    size_t odd; /* malformed lines: for instance the last line of a killed process */
+    size_t odd;     /* malformed lines: for instance the last line of a killed process */
     uint64_t taken; /* bytes read */
     bool skips;     /* the rest of a line that is too long */
 };

@@ -455,7 +455,8 @@ static long peak_kib(void)
     return kib;
 }
 
-#define EVENT "{\"type\":\"call\",\"time\":1,\"pid\":1,\"tid\":1,\"call\":\"cuInit\",\"args\":\"\",\"result\":\"CUDA_SUCCESS\",\"code\":0,\"us\":1.000}\n"
+#define EVENT \
+    "{\"type\":\"call\",\"time\":1,\"pid\":1,\"tid\":1,\"call\":\"cuInit\",\"args\":\"\",\"result\":\"CUDA_SUCCESS\",\"code\":0,\"us\":1.000}\n"
 #define PEAK_KIB 100000
 
 /* What `vgpu trace --vm` reads is a file that the guest may have written: of any size, without an end of a line. */

@@ -45,6 +45,11 @@ int brk_accept(struct brk_source *s);
 /* Pauses s for the same time. */
 void brk_loop_rest(struct brk_source *s);
 
+/* ---- eventfd.c ---- */
+
+/* Adds 1 to an eventfd that others share, without waiting for room in its counter. By one thread. */
+void brk_eventfd_signal(int fd);
+
 /* ---- peer.c: whose programs may connect ---- */
 
 #define BRK_ANYBODY UINT32_MAX

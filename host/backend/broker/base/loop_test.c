@@ -147,8 +147,7 @@ static void test_path_is_kept(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_descriptor),
-                                       cmocka_unit_test(test_shut_down),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_descriptor), cmocka_unit_test(test_shut_down),
                                        cmocka_unit_test(test_path_is_kept)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -167,7 +167,8 @@ static pid_t start_mapper(int fds[2])
         fds[1] = open("/proc/self/maps", O_RDONLY);
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
             _exit(1);
-        fds[0] = (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &program);
+        fds[0] =
+            (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &program);
         vgb_send_fds(pair[1], "", 1, fds, fds[0] >= 0 ? 2 : 0, 0);
         for (;;)
             syscall(SYS_getppid);

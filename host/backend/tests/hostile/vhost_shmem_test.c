@@ -605,11 +605,20 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_windows),    T(test_config),  T(test_create_before_the_map),
-        T(test_reset),      T(test_refused), T(test_pause),
-        T(test_channel),    T(test_silent),  T(test_malformed),
-        T(test_pieces),     T(test_order),   T(test_never_asked),
-        T(test_stop_early), T(test_channel_of_another_family),
+        T(test_windows),
+        T(test_config),
+        T(test_create_before_the_map),
+        T(test_reset),
+        T(test_refused),
+        T(test_pause),
+        T(test_channel),
+        T(test_silent),
+        T(test_malformed),
+        T(test_pieces),
+        T(test_order),
+        T(test_never_asked),
+        T(test_stop_early),
+        T(test_channel_of_another_family),
     };
 
     return cmocka_run_group_tests_name("vhost-shmem", tests, NULL, NULL);
