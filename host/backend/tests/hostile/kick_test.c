@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* A front end gives descriptors as kicks that stay readable whatever is read of them: the broker does not spin. */
+/*
+ * A front end gives descriptors as kicks that stay readable whatever is read of them: the broker does not spin. A worker fills
+ * its client's doorbell: the client does not wait.
+ */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -9,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -99,12 +104,56 @@ static void test_full_semaphore(void **state)
     close(fd);
 }
 
+/* A socket of another family has a queue of errors, and epoll reports an event for each until somebody takes it. */
+static void test_channel_of_another_family(void **state)
+{
+    struct vm *v = *state;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), pair[2];
+
+    assert_true(fd >= 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    assert_int_equal(vm_acked(v, BRK_VU_SET_BACKEND_REQ_FD, NULL, 0, &fd, 1), 1);
+    assert_int_equal(vm_acked(v, BRK_VU_SET_BACKEND_REQ_FD, NULL, 0, &pair[1], 1), 0);
+    assert_int_equal(vm_create(v, 0), VGPU_S_OK);
+    close(pair[0]);
+    close(pair[1]);
+    close(fd);
+}
+
+/* Here the test is the worker, too: they share the description. */
+static void test_full_doorbell(void **state)
+{
+    static const char *const extra[] = {NULL};
+    const uint64_t full = UINT64_MAX - 1, one = 1;
+    struct broker b;
+    struct guest g;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, extra), 0);
+    assert_int_equal(guest_connect(&g, b.sock, "full"), 0);
+    pid_t worker = worker_of_client(b.pid);
+
+    assert_true(worker > 0);
+    assert_int_equal(kill(worker, SIGSTOP), 0); /* it would take what is in the counter */
+    assert_int_equal(fcntl(g.doorbell, F_GETFL) & O_NONBLOCK, O_NONBLOCK);
+    vgb_eventfd_clear(g.doorbell);
+    assert_int_equal(write(g.doorbell, &full, sizeof(full)), sizeof(full));
+    alarm(60); /* else for ever */
+    assert_int_equal(write(g.doorbell, &one, sizeof(one)), -1);
+    alarm(0);
+    assert_int_equal(kill(worker, SIGCONT), 0);
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_full_doorbell),
         cmocka_unit_test_setup_teardown(test_pipe_without_writer, vm_setup, vm_teardown),
         cmocka_unit_test_setup_teardown(test_ended_process, vm_setup, vm_teardown),
         cmocka_unit_test_setup_teardown(test_full_semaphore, vm_setup, vm_teardown),
+        cmocka_unit_test_setup_teardown(test_channel_of_another_family, vm_setup, vm_teardown),
     };
 
     return cmocka_run_group_tests_name("kick", tests, NULL, NULL);

@@ -445,23 +445,6 @@ static void test_channel(void **state)
     assert_int_equal(device_ping(f), VGPU_S_OK);
 }
 
-/* A socket of another family has a queue of errors, and epoll reports an event for each until somebody takes it. */
-static void test_channel_of_another_family(void **state)
-{
-    struct front *f = *state;
-
-    negotiate(f);
-    assert_int_equal(regions(f), SIZE);
-    f->theirs = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(f->theirs >= 0);
-    assert_int_equal(channel_give(f), 1);
-    channel_new(f);
-    assert_int_equal(channel_give(f), 0);
-    vm_start_queues(&f->vm);
-    serve_map(f, 0);
-    use(f, 0);
-}
-
 /* An answer that never comes: the guest's request is refused in time, and the channel is given up. */
 static void test_silent(void **state)
 {
@@ -605,20 +588,11 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_windows),
-        T(test_config),
-        T(test_create_before_the_map),
-        T(test_reset),
-        T(test_refused),
-        T(test_pause),
-        T(test_channel),
-        T(test_silent),
-        T(test_malformed),
-        T(test_pieces),
-        T(test_order),
-        T(test_never_asked),
+        T(test_windows),    T(test_config),  T(test_create_before_the_map),
+        T(test_reset),      T(test_refused), T(test_pause),
+        T(test_channel),    T(test_silent),  T(test_malformed),
+        T(test_pieces),     T(test_order),   T(test_never_asked),
         T(test_stop_early),
-        T(test_channel_of_another_family),
     };
 
     return cmocka_run_group_tests_name("vhost-shmem", tests, NULL, NULL);
