@@ -20,14 +20,23 @@ void vgpu_cli_harmless(char *text)
     trm_harmless(text, "\n\t");
 }
 
+static void to_stderr(const char *text, size_t size)
+{
+    fwrite(text, 1, size, stderr);
+}
+
+void (*vgpu_cli_print)(const char *text, size_t size) = to_stderr;
+
 static void say_v(const char *fmt, va_list ap)
 {
-    char text[4096];
+    char text[4096] = "vgpu: ";
+    const size_t begin = strlen(text);
 
-    /* One write, so that lines of several processes do not mix. */
-    vsnprintf(text, sizeof(text), fmt, ap);
+    vsnprintf(text + begin, sizeof(text) - begin - 1, fmt, ap);
     vgpu_cli_harmless(text); /* a guest's or a backend's words may be part of it */
-    fprintf(stderr, "vgpu: %s\n", text);
+    strcat(text, "\n");
+    /* One write, so that lines of several processes do not mix. */
+    vgpu_cli_print(text, strlen(text));
 }
 
 void vgpu_cli_say(const char *fmt, ...)
@@ -118,8 +127,12 @@ void vgpu_cli_show_tail(const char *path, int lines)
             break;
         }
     }
-    for (char *save = NULL, *line = strtok_r(p, "\r\n", &save); line; line = strtok_r(NULL, "\r\n", &save))
-        fprintf(stderr, "    %s\n", (vgpu_cli_harmless(line), line));
+    for (char *save = NULL, *line = strtok_r(p, "\r\n", &save); line; line = strtok_r(NULL, "\r\n", &save)) {
+        char *shown = vgpu_cli_format("    %s\n", (vgpu_cli_harmless(line), line));
+
+        vgpu_cli_print(shown, strlen(shown));
+        free(shown);
+    }
 }
 
 long vgpu_cli_number(const char *option, const char *text, long low, long high)

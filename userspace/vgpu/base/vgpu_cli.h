@@ -22,6 +22,8 @@
 
 /* util.c */
 extern bool vgpu_cli_verbose;
+/* Where all text for standard error goes; `vgpu vm` sets one that does not wait for a reader for ever. */
+extern void (*vgpu_cli_print)(const char *text, size_t size);
 /* Prints "vgpu: ..." to standard error. */
 void vgpu_cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Same, then ends with VGPU_CLI_USAGE: for errors of the command line. */

@@ -15,6 +15,12 @@
 #include "base/vgpu_cli.h"
 
 #define EVENTS_MAX 4000000
+/*
+ * Of a line (the libraries' have 2 KiB at most), and of all that is read: a guest may write a file of any size without an end
+ * of a line in it, which costs it nothing.
+ */
+#define LINE_ROOM 8192u
+#define BYTES_MAX (UINT64_C(1) << 30)
 
 /* The value that follows "key": in a line of ours; NULL when there is none. */
 static const char *value_of(const char *line, const char *key)
@@ -117,21 +123,41 @@ static void take_line(struct vgpu_cli_events *events, char *line)
     events->list[events->count++] = e;
 }
 
+/* A line into `line`, of LINE_ROOM bytes; its length with the end, if it has one. A longer one is as long as there is room. */
+static size_t next_line(FILE *f, char *line)
+{
+    size_t n = 0;
+    int c;
+
+    while (n < LINE_ROOM - 1 && (c = getc_unlocked(f)) != EOF) {
+        line[n++] = (char)c;
+        if (c == '\n')
+            break;
+    }
+    line[n] = '\0';
+    return n;
+}
+
 void vgpu_cli_events_more(struct vgpu_cli_events *events, FILE *f)
 {
-    char *line = NULL;
-    size_t room = 0;
-    ssize_t n;
+    char line[LINE_ROOM];
+    size_t n;
 
     clearerr(f);
-    while (events->count < EVENTS_MAX && (n = getline(&line, &room, f)) > 0) {
-        if (line[n - 1] != '\n') {
-            fseek(f, -n, SEEK_CUR);
+    while (events->count < EVENTS_MAX && events->taken < BYTES_MAX && (n = next_line(f, line))) {
+        const bool ends = line[n - 1] == '\n', skips = events->skips;
+
+        if (!ends && n < LINE_ROOM - 1 && !skips) {
+            fseek(f, -(long)n, SEEK_CUR);
             break;
         }
-        take_line(events, line);
+        events->taken += n;
+        events->skips = !ends;
+        if (ends && !skips)
+            take_line(events, line);
+        else
+            events->odd += !ends && !skips; /* longer than any of ours: once */
     }
-    free(line);
 }
 
 FILE *vgpu_cli_events_open(const char *path)
@@ -150,16 +176,14 @@ FILE *vgpu_cli_events_open(const char *path)
 void vgpu_cli_events_read(struct vgpu_cli_events *events, const char *path)
 {
     FILE *f = vgpu_cli_events_open(path);
-    char *line = NULL;
-    size_t room = 0;
+    char line[LINE_ROOM];
 
     memset(events, 0, sizeof(*events));
     if (!f)
         return;
     vgpu_cli_events_more(events, f);
-    if (events->count < EVENTS_MAX && getline(&line, &room, f) > 0)
+    if (events->count < EVENTS_MAX && events->taken < BYTES_MAX && next_line(f, line))
         take_line(events, line); /* without an end */
-    free(line);
     fclose(f);
 }
 

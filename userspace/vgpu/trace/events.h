@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 enum vgpu_cli_event_type { VGPU_EVENT_CALL, VGPU_EVENT_WHY, VGPU_EVENT_REFUSAL, VGPU_EVENT_RING };
@@ -23,11 +24,13 @@ struct vgpu_cli_event {
 struct vgpu_cli_events {
     struct vgpu_cli_event *list;
     size_t count, room;
-    size_t odd; /* malformed lines: for instance the last line of a killed process */
+    size_t odd;     /* malformed lines: for instance the last line of a killed process */
+    uint64_t taken; /* bytes read */
+    bool skips;     /* the rest of a line that is too long */
 };
 
 /* Reads a trace file; a missing file is an empty trace. *events owns the data for the rest of the
- * process. At most 4 million lines are kept. */
+ * process. At most 4 million lines are kept, and 1 GiB is read. */
 void vgpu_cli_events_read(struct vgpu_cli_events *events, const char *path);
 
 /* A value from the arguments or the text: "name=VALUE"; -1 when missing. */

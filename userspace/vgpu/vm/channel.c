@@ -109,46 +109,6 @@ static void flush_out(struct out *o, int fd)
     }
 }
 
-enum vgpu_cli_hello vgpu_cli_wait_hello(struct vgpu_cli_vm *vm, int timeout_ms, int *value)
-{
-    struct {
-        struct vgpu_cli_frame frame;
-        uint32_t version;
-    } hello;
-    int64_t end = vgpu_cli_now_ms() + timeout_ms;
-
-    for (;;) {
-        struct pollfd fds[] = {{.fd = vm->channel, .events = POLLIN}, {.fd = vm->signals, .events = POLLIN}};
-        struct signalfd_siginfo si;
-        int64_t left = end - vgpu_cli_now_ms();
-        ssize_t n;
-
-        if (left <= 0)
-            return VGPU_HELLO_TIMEOUT;
-        poll(fds, 2, (int)left);
-        while (read(vm->signals, &si, sizeof(si)) == sizeof(si)) {
-            if (si.ssi_signo == SIGINT || si.ssi_signo == SIGTERM || si.ssi_signo == SIGHUP) {
-                *value = (int)si.ssi_signo;
-                return VGPU_HELLO_STOPPED;
-            }
-        }
-        if (!fds[0].revents)
-            continue;
-        n = recv(vm->channel, &hello, sizeof(hello), MSG_PEEK | MSG_DONTWAIT);
-        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-            return VGPU_HELLO_DEAD;
-        if (n < (ssize_t)sizeof(hello)) {
-            poll(NULL, 0, 1);
-            continue;
-        }
-        recv(vm->channel, &hello, sizeof(hello), 0);
-        if (hello.frame.type != VGPU_FRAME_HELLO || hello.frame.length != sizeof(hello.version) ||
-            hello.version != VGPU_CHANNEL_VERSION)
-            vgpu_cli_die("the initramfs does not fit this vgpu command: build both again");
-        return VGPU_HELLO_OK;
-    }
-}
-
 static void queue_request(struct relay *r)
 {
     struct vgpu_cli_vm *vm = r->vm;
@@ -218,7 +178,8 @@ static bool handle_signals(struct relay *r)
             r->end.value = si.ssi_signo;
             return true;
         case SIGWINCH:
-            if (r->vm->tty && ioctl(0, TIOCGWINSZ, &ws) == 0) {
+            /* Not before the request, which has the size of that time. */
+            if (r->out.data && r->vm->tty && ioctl(0, TIOCGWINSZ, &ws) == 0) {
                 uint16_t size[2] = {ws.ws_row, ws.ws_col};
 
                 queue_frame(&r->out, VGPU_FRAME_WINSIZE, size, sizeof(size));
@@ -263,6 +224,65 @@ static void write_fully(struct relay *r, const struct sink *s, const char *data,
     }
 }
 
+static struct relay relay;
+
+/* Words of vgpu itself: a guest that has filled standard error could hold it with these, too. */
+static void words(const char *text, size_t size)
+{
+    write_fully(&relay, &relay.sinks[2], text, size);
+}
+
+/* May be called again. */
+static struct relay *begin(struct vgpu_cli_vm *vm)
+{
+    if (relay.vm)
+        return &relay;
+    relay.vm = vm;
+    relay.end_ms = INT64_MAX;
+    sink_open(&relay.sinks[1], 1);
+    sink_open(&relay.sinks[2], 2);
+    vgpu_cli_print = words;
+    return &relay;
+}
+
+enum vgpu_cli_hello vgpu_cli_wait_hello(struct vgpu_cli_vm *vm, int timeout_ms, int *value)
+{
+    struct {
+        struct vgpu_cli_frame frame;
+        uint32_t version;
+    } hello;
+    int64_t end = vgpu_cli_now_ms() + timeout_ms;
+    struct relay *r = begin(vm);
+
+    for (;;) {
+        struct pollfd fds[] = {{.fd = vm->channel, .events = POLLIN}, {.fd = vm->signals, .events = POLLIN}};
+        int64_t left = end - vgpu_cli_now_ms();
+        ssize_t n;
+
+        if (left <= 0)
+            return VGPU_HELLO_TIMEOUT;
+        poll(fds, 2, (int)left);
+        if (r->stop == STOP_SIGNAL || handle_signals(r)) {
+            *value = (int)r->end.value;
+            return VGPU_HELLO_STOPPED;
+        }
+        if (!fds[0].revents)
+            continue;
+        n = recv(vm->channel, &hello, sizeof(hello), MSG_PEEK | MSG_DONTWAIT);
+        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+            return VGPU_HELLO_DEAD;
+        if (n < (ssize_t)sizeof(hello)) {
+            poll(NULL, 0, 1);
+            continue;
+        }
+        recv(vm->channel, &hello, sizeof(hello), 0);
+        if (hello.frame.type != VGPU_FRAME_HELLO || hello.frame.length != sizeof(hello.version) ||
+            hello.version != VGPU_CHANNEL_VERSION)
+            vgpu_cli_die("the initramfs does not fit this vgpu command: build both again");
+        return VGPU_HELLO_OK;
+    }
+}
+
 static void handle_frame(struct relay *r, const struct vgpu_cli_frame *f, const char *data)
 {
     switch (f->type) {
@@ -273,8 +293,7 @@ static void handle_frame(struct relay *r, const struct vgpu_cli_frame *f, const 
         write_fully(r, &r->sinks[2], data, f->length);
         break;
     case VGPU_FRAME_LOG:
-        if (sink_wait(r, &r->sinks[2]))
-            vgpu_cli_say("guest: %.*s", (int)(f->length < LOG_MAX ? f->length : LOG_MAX), data);
+        vgpu_cli_say("guest: %.*s", (int)(f->length < LOG_MAX ? f->length : LOG_MAX), data);
         break;
     case VGPU_FRAME_EXIT:
         if (f->length != sizeof(r->end))
@@ -381,54 +400,49 @@ static int end_status(const struct relay *r)
     }
 }
 
-static int timed_out(const struct relay *r)
+static int timed_out(struct relay *r)
 {
-    struct pollfd p = {.fd = 2, .events = POLLOUT};
-
     restore_terminal();
-    if (poll(&p, 1, 0) > 0) /* nobody may read that, either */
-        vgpu_cli_say("--timeout: the program did not end within %ld s", r->vm->timeout_s);
+    r->stop = STOP_NOT; /* said if there is room: nobody may read that, either */
+    vgpu_cli_say("--timeout: the program did not end within %ld s", r->vm->timeout_s);
     return VGPU_CLI_TIMEOUT << 8;
 }
 
 int vgpu_cli_relay(struct vgpu_cli_vm *vm)
 {
-    static struct relay r;
+    struct relay *r = begin(vm);
 
-    r.vm = vm;
-    r.end_ms = vm->timeout_s ? vgpu_cli_now_ms() + vm->timeout_s * 1000 : INT64_MAX;
-    sink_open(&r.sinks[1], 1);
-    sink_open(&r.sinks[2], 2);
-    r.input_open = may_read_input();
-    queue_request(&r);
-    if (!r.input_open)
-        queue_frame(&r.out, VGPU_FRAME_STDIN_EOF, NULL, 0);
+    r->end_ms = vm->timeout_s ? vgpu_cli_now_ms() + vm->timeout_s * 1000 : INT64_MAX;
+    r->input_open = may_read_input();
+    queue_request(r);
+    if (!r->input_open)
+        queue_frame(&r->out, VGPU_FRAME_STDIN_EOF, NULL, 0);
     if (vm->tty)
         make_terminal_raw();
-    while (!r.done) {
-        bool sending = r.out.off < r.out.len;
+    while (!r->done) {
+        bool sending = r->out.off < r->out.len;
         struct pollfd fds[] = {
             {.fd = vm->channel, .events = sending ? POLLIN | POLLOUT : POLLIN},
             {.fd = vm->signals, .events = POLLIN},
             /* No more input than the guest takes. */
-            {.fd = r.input_open && !sending ? 0 : -1, .events = POLLIN},
+            {.fd = r->input_open && !sending ? 0 : -1, .events = POLLIN},
         };
-        int64_t left = r.end_ms - vgpu_cli_now_ms();
+        int64_t left = r->end_ms - vgpu_cli_now_ms();
 
-        if (left <= 0 || r.stop == STOP_TIMEOUT)
-            return timed_out(&r);
-        if (r.stop == STOP_NOT)
+        if (left <= 0 || r->stop == STOP_TIMEOUT)
+            return timed_out(r);
+        if (r->stop == STOP_NOT)
             poll(fds, 3, left > 1000000 ? 1000000 : (int)left);
-        if (r.stop == STOP_SIGNAL || (fds[1].revents && handle_signals(&r))) {
+        if (r->stop == STOP_SIGNAL || (fds[1].revents && handle_signals(r))) {
             restore_terminal();
-            return (int)r.end.value;
+            return (int)r->end.value;
         }
-        if ((fds[0].revents & (POLLIN | POLLHUP | POLLERR)) && !receive(&r))
+        if ((fds[0].revents & (POLLIN | POLLHUP | POLLERR)) && !receive(r))
             guest_died(vm);
         if (fds[2].revents)
-            pass_input(&r);
-        flush_out(&r.out, vm->channel);
+            pass_input(r);
+        flush_out(&r->out, vm->channel);
     }
     restore_terminal();
-    return end_status(&r);
+    return end_status(r);
 }

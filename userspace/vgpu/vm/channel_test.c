@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -21,6 +22,7 @@
 
 #include "vm/guest_channel.h"
 #include "base/vgpu_cli.h"
+#include "trace/events.h"
 
 /* Instead of ending by a signal, a child has this and its number for a status, which no other case has. */
 #define ENDED_BY 20
@@ -136,17 +138,15 @@ static void test_output(void **state)
     assert_string_equal(out, "hello ");
 }
 
-/* What the relay does when nobody reads its output: its status, -1 when it hangs. `sig`: it gets that signal then. */
-static int relay_unread(int output, int error, long timeout_s, int sig)
+/*
+ * What the relay does when nobody reads its output, on what the guest says: its status, -1 when it hangs.
+ * `sig`: it gets that signal when `full` has no room.
+ */
+static int relay_said(const struct bytes *b, int output, int error, long timeout_s, int sig, int full)
 {
-    static const char text[VGPU_CHANNEL_DATA_MAX];
-    static struct bytes b;
     int pair[2], fill[2], status;
     pid_t pid;
 
-    b.len = 0;
-    for (int i = 0; i < 3; i++) /* more than a pipe holds */
-        put(&b, VGPU_FRAME_STDOUT, text, VGPU_CHANNEL_DATA_MAX, VGPU_CHANNEL_DATA_MAX);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     assert_int_equal(pipe(fill), 0);
     pid = fork();
@@ -167,8 +167,8 @@ static int relay_unread(int output, int error, long timeout_s, int sig)
         _exit(WIFSIGNALED(status) ? ENDED_BY + WTERMSIG(status) : WEXITSTATUS(status));
     }
     close(pair[0]);
-    assert_int_equal(write(pair[1], b.data, b.len), b.len);
-    struct pollfd room = {.fd = output, .events = POLLOUT};
+    assert_int_equal(write(pair[1], b->data, b->len), b->len);
+    struct pollfd room = {.fd = full, .events = POLLOUT};
 
     for (int i = 0; sig && i < 10000 && poll(&room, 1, 0) > 0; i++)
         usleep(1000);
@@ -179,6 +179,17 @@ static int relay_unread(int output, int error, long timeout_s, int sig)
     close(fill[0]);
     close(fill[1]);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int relay_unread(int output, int error, long timeout_s, int sig)
+{
+    static const char text[VGPU_CHANNEL_DATA_MAX];
+    static struct bytes b;
+
+    b.len = 0;
+    for (int i = 0; i < 3; i++) /* more than a pipe holds */
+        put(&b, VGPU_FRAME_STDOUT, text, VGPU_CHANNEL_DATA_MAX, VGPU_CHANNEL_DATA_MAX);
+    return relay_said(&b, output, error, timeout_s, sig, output);
 }
 
 static void test_unread(void **state)
@@ -202,6 +213,46 @@ static void test_unread(void **state)
     }
     close(sockets[0]);
     close(sockets[1]);
+    close(null);
+}
+
+/* The same for what vgpu itself says: the guest fills standard error to the last byte, then breaks the rules. */
+static void test_unread_words(void **state)
+{
+    static char text[VGPU_CHANNEL_DATA_MAX];
+    static struct bytes b;
+    int null = open("/dev/null", O_WRONLY), error[2], terminal;
+    size_t room;
+
+    (void)state;
+    assert_int_equal(pipe(error), 0);
+    room = (size_t)fcntl(error[1], F_GETPIPE_SZ);
+    b.len = 0;
+    for (size_t n; room; room -= n) {
+        n = room < sizeof(text) ? room : sizeof(text);
+        put(&b, VGPU_FRAME_STDERR, text, (uint32_t)n, n);
+    }
+    put(&b, 99, "x", 1, 1);
+    assert_int_equal(relay_said(&b, null, error[1], 1, 0, -1), VGPU_CLI_FAILED);
+    close(error[0]);
+    close(error[1]);
+    /* Without a limit of time a signal ends it. */
+    assert_int_equal(pipe(error), 0);
+    assert_int_equal(relay_said(&b, null, error[1], 0, SIGTERM, error[1]), VGPU_CLI_FAILED);
+    close(error[0]);
+    close(error[1]);
+    /* A terminal has room for less than what is said. */
+    terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    assert_true(terminal >= 0 && !grantpt(terminal) && !unlockpt(terminal));
+    error[1] = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+    assert_true(error[1] >= 0);
+    memset(text, 'a', sizeof(text));
+    b.len = 0;
+    for (int i = 0; i < 30; i++)
+        put(&b, VGPU_FRAME_LOG, text, 3901, 3901);
+    assert_int_equal(relay_said(&b, null, error[1], 1, 0, -1), VGPU_CLI_TIMEOUT);
+    close(error[1]);
+    close(terminal);
     close(null);
 }
 
@@ -390,6 +441,57 @@ static void test_deaf_backend(void **state)
     rmdir(dir);
 }
 
+/* VmHWM, in KiB. */
+static long peak_kib(void)
+{
+    FILE *f = fopen("/proc/self/status", "re");
+    char line[200];
+    long kib = -1;
+
+    while (f && fgets(line, sizeof(line), f))
+        sscanf(line, "VmHWM: %ld", &kib);
+    if (f)
+        fclose(f);
+    return kib;
+}
+
+#define EVENT \
+    "{\"type\":\"call\",\"time\":1,\"pid\":1,\"tid\":1,\"call\":\"cuInit\",\"args\":\"\",\"result\":\"CUDA_SUCCESS\",\"code\":0,\"us\":1.000}\n"
+#define PEAK_KIB 100000
+
+/* What `vgpu trace --vm` reads is a file that the guest may have written: of any size, without an end of a line. */
+static void test_trace_without_lines(void **state)
+{
+    static char much[100000];
+    struct vgpu_cli_events events;
+    char path[] = "/tmp/vgpu-events-XXXXXX";
+    int fd = mkstemp(path), status;
+    pid_t pid;
+
+    (void)state;
+    assert_true(fd >= 0);
+    memset(much, 'x', sizeof(much) - 1);
+    assert_true(dprintf(fd, EVENT "%s\n" EVENT, much) > 0);
+    vgpu_cli_events_read(&events, path);
+    assert_int_equal(events.count, 2);
+    assert_int_equal(events.odd, 1);
+    assert_int_equal(ftruncate(fd, (off_t)1 << 40), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        const struct rlimit most = {(rlim_t)1 << 30, (rlim_t)1 << 30};
+
+        setrlimit(RLIMIT_AS, &most);
+        alarm(120);
+        vgpu_cli_events_read(&events, path);
+        _exit(events.count != 2 || peak_kib() > PEAK_KIB);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    close(fd);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -398,6 +500,7 @@ int main(void)
         cmocka_unit_test(test_length_limit),   cmocka_unit_test(test_malformed),
         cmocka_unit_test(test_hello),          cmocka_unit_test(test_harmless),
         cmocka_unit_test(test_tail_of_a_pipe), cmocka_unit_test(test_deaf_backend),
+        cmocka_unit_test(test_unread_words),   cmocka_unit_test(test_trace_without_lines),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
 

@@ -38,12 +38,17 @@ bool brk_loop_once(int timeout_ms);
 void brk_loop_stop(void);
 /*
  * Accepts a connection on the listening socket s: a close-on-exec, non-blocking descriptor; -1:
- * none now. If the broker or the host is out of descriptors or memory, which level-triggered epoll
- * would report again at once, s is paused for a while.
+ * none now. s is paused for a while then: what made it fail (no descriptor, no memory, a socket that
+ * was shut down) level-triggered epoll would report again at once.
  */
 int brk_accept(struct brk_source *s);
 /* Pauses s for the same time. */
 void brk_loop_rest(struct brk_source *s);
+
+/* ---- eventfd.c ---- */
+
+/* Adds 1 to an eventfd that others share, without waiting for room in its counter. By one thread. */
+void brk_eventfd_signal(int fd);
 
 /* ---- peer.c: whose programs may connect ---- */
 

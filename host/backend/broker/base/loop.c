@@ -76,10 +76,11 @@ void brk_loop_del(struct brk_source *s)
     s->rests_until_ns = 0;
 }
 
+/* Not watched at all: epoll reports EPOLLHUP and EPOLLERR whatever it is asked for. */
 void brk_loop_rest(struct brk_source *s)
 {
     if (!s->rests_until_ns) {
-        brk_loop_change(s, 0);
+        epoll_ctl(epoll_fd, EPOLL_CTL_DEL, s->fd, NULL);
         s->resting = resting;
         resting = s;
     }
@@ -91,9 +92,12 @@ int brk_accept(struct brk_source *s)
     static struct vgb_ratelimit limit;
     int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-    if (fd >= 0 || (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS))
+    if (fd >= 0)
         return fd;
-    vgb_log_limited(&limit, VGB_WARN, "a connection waits: %s", strerror(errno));
+    /* Whatever the error, epoll may report the same again at once; of a socket that was shut down it
+     * is EAGAIN. */
+    if (errno != EAGAIN)
+        vgb_log_limited(&limit, VGB_WARN, "a connection waits: %s", strerror(errno));
     brk_loop_rest(s);
     return -1;
 }
@@ -106,13 +110,12 @@ static int wake_resting(int timeout_ms)
     for (struct brk_source **p = &resting; *p;) {
         struct brk_source *s = *p;
 
-        if (now < s->rests_until_ns) {
+        if (now < s->rests_until_ns || brk_loop_add(s, EPOLLIN)) { /* or no memory: later */
             p = &s->resting;
             continue;
         }
         *p = s->resting;
         s->rests_until_ns = 0;
-        brk_loop_change(s, EPOLLIN);
     }
     return resting && (timeout_ms < 0 || timeout_ms > REST_MS) ? REST_MS : timeout_ms;
 }

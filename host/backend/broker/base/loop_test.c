@@ -95,6 +95,34 @@ static void test_no_descriptor(void **state)
     rmdir(dir);
 }
 
+/* Who passed a listening socket on can shut it down, which epoll reports for good. */
+static void test_shut_down(void **state)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct brk_source s = {.ready = on_connection};
+    char dir[] = "/tmp/vgb-loop-XXXXXX";
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s/s", dir);
+    s.fd = brk_listen_unix(a.sun_path, SOCK_STREAM);
+    assert_true(s.fd >= 0);
+    assert_int_equal(brk_loop_init(), 0);
+    assert_int_equal(brk_loop_add(&s, EPOLLIN), 0);
+    assert_int_equal(shutdown(s.fd, SHUT_RDWR), 0);
+    asked = 0;
+    for (unsigned i = 0; i < ROUNDS; i++)
+        assert_true(brk_loop_once(0));
+    assert_in_range(asked, 1, ROUNDS / 2);
+    /* It is asked again after each rest. */
+    for (unsigned before = asked; asked == before;)
+        assert_true(brk_loop_once(-1));
+    brk_loop_del(&s);
+    close(s.fd);
+    unlink(a.sun_path);
+    rmdir(dir);
+}
+
 /* At the path that a broker is to have somebody listens, and accepts nothing: the broker says so, and does not wait. */
 static void test_path_is_kept(void **state)
 {
@@ -119,7 +147,7 @@ static void test_path_is_kept(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_descriptor),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_descriptor), cmocka_unit_test(test_shut_down),
                                        cmocka_unit_test(test_path_is_kept)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -222,7 +222,9 @@ static void on_hello(struct conn *k, const struct vgp_sock_hello *h)
     }
     mute_remove(k);
     k->window = make_window(brk_opt.window_size);
-    k->doorbell = eventfd(0, EFD_CLOEXEC);
+    /* Non-blocking: a compromised worker could fill it, and the program would wait in its write. Its
+     * sandbox lets no worker clear the flag. */
+    k->doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s.slot = next_slot++;
     s.lines = brk_lines_key_of_peer(k->s.fd);
     s.window_fd = k->window;

@@ -139,10 +139,14 @@ static void on_idle(void)
     }
 }
 
+/*
+ * Edge-triggered, and never read: QEMU chooses what descriptor this is. One that stays readable
+ * whatever is read of it (the end of a pipe, an ended process, a semaphore's full counter) would
+ * have the loop return here for ever, and QEMU, which shares the description, can make a read block.
+ */
 static void on_kick(struct brk_source *s, uint32_t events)
 {
     (void)events;
-    vgb_eventfd_clear(s->fd);
     if (s == &brk_vu_dev.queue[VGPU_VQ_CONTROL].kick)
         brk_vu_device_control();
     else
@@ -177,7 +181,7 @@ static bool set_kick(unsigned i)
         return true;
     }
     q->kick.ready = on_kick;
-    if (brk_loop_add(&q->kick, EPOLLIN))
+    if (brk_loop_add(&q->kick, EPOLLIN | EPOLLET))
         return false;
     queue_serve(i);
     return true;

@@ -78,7 +78,7 @@ static bool send_event(uint32_t type, unsigned slot, uint32_t arg)
 
     int r = brk_vu_queue_pop(q, &brk_vu_dev.mem, &c);
     if (r == 2 && q->kick.fd >= 0)
-        vgb_eventfd_signal(q->kick.fd);
+        brk_eventfd_signal(q->kick.fd);
     if (r != 1)
         return false;
     uint32_t n =
@@ -462,7 +462,7 @@ void brk_vu_device_control(void)
         handle(buf, n == total ? n : 0, &c);
     }
     if (r > 0 && q->kick.fd >= 0)
-        vgb_eventfd_signal(q->kick.fd);
+        brk_eventfd_signal(q->kick.fd);
 }
 
 bool brk_vu_device_started(void)

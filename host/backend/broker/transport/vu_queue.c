@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-#include "vgb_fd.h"
-
 #define DESC_NEXT 1u
 #define DESC_WRITE 2u
 #define DESC_INDIRECT 4u
@@ -145,7 +143,7 @@ int brk_vu_queue_pop(struct brk_vu_queue *q, struct brk_vu_mem *m, struct brk_vu
         if (head >= q->num) {
             q->started = false; /* the rest of the ring cannot be trusted either */
             if (q->err >= 0)
-                vgb_eventfd_signal(q->err);
+                brk_eventfd_signal(q->err);
             return -1;
         }
         q->last_avail++;
@@ -184,7 +182,7 @@ void brk_vu_queue_notify(struct brk_vu_queue *q, uint16_t old_used)
     } else if (load16(q->avail) & AVAIL_NO_INTERRUPT) {
         return;
     }
-    vgb_eventfd_signal(q->call);
+    brk_eventfd_signal(q->call);
 }
 
 uint32_t brk_vu_chain_read(struct brk_vu_mem *m, const struct brk_vu_chain *c, void *to, uint32_t room,

@@ -259,17 +259,19 @@ static void on_channel(struct brk_source *s, uint32_t events)
         on_answer(asked, !refused);
 }
 
-static bool is_stream(int fd)
+/* Sockets of other families have queues of errors, which a read leaves there: the loop would spin. */
+static bool is_unix_stream(int fd)
 {
-    int type = 0;
-    socklen_t size = sizeof(type);
+    int type = 0, family = AF_UNSPEC;
+    socklen_t type_size = sizeof(type), family_size = sizeof(family);
 
-    return !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) && type == SOCK_STREAM;
+    return !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_size) && type == SOCK_STREAM &&
+           !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &family_size) && family == AF_UNIX;
 }
 
 bool brk_vu_shmem_channel(int fd)
 {
-    if (!is_stream(fd)) {
+    if (!is_unix_stream(fd)) {
         brk_foreign_close(fd);
         return false;
     }

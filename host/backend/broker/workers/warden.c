@@ -381,19 +381,32 @@ static void on_mmap(struct brk_warden *w, const struct seccomp_notif *q)
     }
 }
 
+/* A request that stays pending would be reported for ever. */
+static bool question_lost(struct brk_warden *w)
+{
+    warden_bad(w, "nobody can take what its mapper asks");
+    return false;
+}
+
 /* Answers a request. False: none pending. */
 static bool question_next(struct brk_warden *w)
 {
     struct pollfd f = {.fd = w->listener.fd, .events = POLLIN};
     struct seccomp_notif q;
+    int n = poll(&f, 1, 0);
 
+    if (n < 0 && errno != EINTR)
+        return question_lost(w);
     /* The receive could block if the process ended since, but the request is pending and has no
      * other reader. */
-    if (poll(&f, 1, 0) != 1 || !(f.revents & POLLIN))
+    if (n != 1 || !(f.revents & POLLIN))
         return false;
     memset(&q, 0, sizeof(q));
-    if (ioctl(w->listener.fd, SECCOMP_IOCTL_NOTIF_RECV, &q))
+    if (ioctl(w->listener.fd, SECCOMP_IOCTL_NOTIF_RECV, &q)) {
+        if (errno != EINTR && errno != ENOENT) /* ENOENT: it was interrupted, or has ended */
+            return question_lost(w);
         return errno == EINTR;
+    }
     if (q.pid != (uint32_t)w->pid) {
         warden_bad(w, "its mapper has made a process");
     } else if (q.data.nr == SYS_mmap) {

@@ -2,20 +2,29 @@
 /* How the broker sees whether guest memory is mapped in a worker: here, in itself. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "vgb_fd.h"
 #include "workers.h"
 
 #define PAGE 4096u
+#define ROUNDS 1000u
 #define PAGES 3000u /* their lines do not fit into one read */
 
 static int maps, file;
@@ -114,12 +123,100 @@ static void test_unreadable(void **state)
     close(fd);
 }
 
+static unsigned bad, gone;
+
+static void on_bad(void *arg, const char *why)
+{
+    (void)why;
+    bad++;
+    brk_warden_kill(*(struct brk_warden **)arg);
+}
+
+static void on_done(void *arg, uint32_t region, bool taken)
+{
+    (void)arg;
+    (void)region;
+    (void)taken;
+}
+
+static void on_gone(void *arg)
+{
+    (void)arg;
+    gone++;
+}
+
+/* A mapper that asks for work: the descriptors that the broker gets of it. */
+static pid_t start_mapper(int fds[2])
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getppid, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
+    int pair[2];
+    unsigned n = 2;
+    char byte;
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+    pid_t pid = fork();
+
+    if (!pid) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        fds[1] = open("/proc/self/maps", O_RDONLY);
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+            _exit(1);
+        fds[0] =
+            (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &program);
+        vgb_send_fds(pair[1], "", 1, fds, fds[0] >= 0 ? 2 : 0, 0);
+        for (;;)
+            syscall(SYS_getppid);
+    }
+    assert_int_equal(vgb_recv_fds(pair[0], &byte, 1, fds, &n, 0), 1);
+    close(pair[0]);
+    close(pair[1]);
+    if (n == 2)
+        return pid;
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    return -1;
+}
+
+/* poll() refuses where the limit of descriptors is lower than what it is asked for: the mapper is ended, the loop rests. */
+static void test_poll_refuses(void **state)
+{
+    static const struct brk_warden_ops ops = {on_bad, on_done, on_gone};
+    struct brk_warden *w = NULL;
+    struct rlimit was, none;
+    int fds[2];
+
+    (void)state;
+    assert_int_equal(brk_loop_init(), 0);
+    pid_t pid = start_mapper(fds);
+
+    if (pid < 0)
+        skip(); /* under another listener */
+    w = brk_warden_new(&ops, &w, pid, fds);
+    assert_non_null(w);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    none = (struct rlimit){0, was.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    for (unsigned i = 0; i < ROUNDS && !gone; i++)
+        assert_true(brk_loop_once(i ? 10 : -1));
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    assert_int_equal(bad, 1);
+    assert_int_equal(gone, 1);
+    brk_warden_free(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_edges),
         cmocka_unit_test(test_many),
         cmocka_unit_test(test_unreadable),
+        cmocka_unit_test(test_poll_refuses),
     };
 
     return cmocka_run_group_tests_name("warden", tests, setup, NULL);
