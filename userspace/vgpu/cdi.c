@@ -114,7 +114,6 @@ static void write_file(FILE *f, const unsigned *nodes, unsigned n, const char *s
     fprintf(f, "\n    ]\n  }\n}\n");
 }
 
-/* Engines read the folder at any time: the file appears when it is complete. */
 /* The folder of a file, which an engine's package need not have made (/etc/cdi); not those above it. */
 static void make_folder(const char *path)
 {
@@ -127,6 +126,7 @@ static void make_folder(const char *path)
     free(folder);
 }
 
+/* Engines read the folder at any time: the file appears when it is complete. */
 static void write_to(const char *path, const unsigned *nodes, unsigned n, const char *socket)
 {
     char *fresh = vgpu_cli_format("%s.%ld.tmp", path, (long)getpid());

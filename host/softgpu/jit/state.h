@@ -71,7 +71,7 @@ struct jit {
     struct vregs v;
     u32 pinned; /* a bit per register: not to be replaced before sg_jv_unpin() */
     u32 used[V_COUNT], clock;
-    u8 guess[64]; /* by chunk: the register that held it last */
+    u8 guess[64];                 /* by chunk: the register that held it last */
     u8 *leader;                   /* per instruction */
     size_t *entry[JIT_VERSIONS];  /* per block */
     size_t ahead[SG_AHEAD_COUNT]; /* + 1; 0: none */
