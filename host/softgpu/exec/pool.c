@@ -221,8 +221,10 @@ static void run_all(struct sg_run *run)
         run->nworkers = pool.started + 1;
     run->joined = 1;
     if (run->l->cooperative) {
-        if (run->nworkers > 1 + pool.idle - pool.reserved)
-            run->nworkers = 1 + pool.idle - pool.reserved;
+        const uint32_t left = pool.idle > pool.reserved ? pool.idle - pool.reserved : 0;
+
+        if (run->nworkers > 1 + left)
+            run->nworkers = 1 + left;
         pool.reserved += run->nworkers - 1;
     }
     if (run->nworkers > 1) {

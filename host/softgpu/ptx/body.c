@@ -209,6 +209,8 @@ static const struct sg_family *find_family(const char *base)
 
 static int parse_operands(struct sg_dec *d)
 {
+    const uint32_t last = d->nops;
+
     d->nops = 0;
     while (!sg_tok_is(&d->l, ';')) {
         int r;
@@ -228,6 +230,9 @@ static int parse_operands(struct sg_dec *d)
             return sg_dec_syntax(d, "an operand expected behind ','");
     }
     sg_lex_next(&d->l);
+    /* An emitter that looks for an operand that is not there finds none, not that of the instruction before. */
+    for (uint32_t i = d->nops; i < last; i++)
+        d->ops[i].kind = SG_O_NONE;
     return 0;
 }
 

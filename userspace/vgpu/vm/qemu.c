@@ -239,7 +239,9 @@ bool vgpu_cli_kvm_verdict(bool *known)
 void vgpu_cli_kvm_remember(bool works)
 {
     char *path = verdict_file(true), *key = verdict_key();
-    FILE *f = path ? fopen(path, "we") : NULL;
+    /* A link there may be another user's, where root keeps that user's HOME. */
+    int fd = path ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666) : -1;
+    FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
 
     if (f) {
         fprintf(f, "%s %s\n", key, works ? "yes" : "no");

@@ -21,7 +21,8 @@ static uint32_t pack(struct sg_dec *d, uint32_t lo, uint32_t hi)
 /* The three numbers of a dim3, which is passed by value. */
 static void load_dim3(struct sg_dec *d, const struct sg_opnd *o, uint32_t out[3])
 {
-    if (o->kind != SG_O_SYM || o->symkind != SG_K_LOCAL || d->lvars[o->v].size < 12) {
+    if (o->kind != SG_O_SYM || o->symkind != SG_K_LOCAL || d->lvars[o->v].shared ||
+        d->lvars[o->v].size < 12) {
         sg_dec_syntax(d, "call: a dim3 expected");
         return;
     }

@@ -11,6 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <linux/types.h>
+
+#include "vgpu_device.h"
+
 #define RESOURCES_MAX 4096u
 #define GROUPS_MAX 256u /* groups of a split; one more remains */
 #define SPLIT_MAX 128u  /* groups of a split into different sizes */
@@ -303,6 +307,8 @@ struct wrk_greens_left *wrk_greens_leave(struct wrk_worker *w, uint64_t base)
         n += g->on.base == base;
     if (n)
         left = calloc(1, sizeof(*left) + n * sizeof(left->of[0]));
+    if (n && !left) /* their host functions would stay known under addresses that the driver uses anew */
+        wrk_die(w, VGPU_DEAD_EXITED, "no memory for the end of %u green contexts", n);
     for (struct green *g = greens, *next; g; g = next) {
         next = g->next;
         if (g->on.base != base)
