@@ -42,7 +42,7 @@ status_is "ctl, nobody answers" 125 "$vgpu" ctl --socket "$work/none" get
 status_is "guest-bundle, its folder cannot be made" 125 env VGPU_GUEST_FILES="$work" "$vgpu" guest-bundle --out /proc/none
 status_is "metrics, its socket cannot be made" 125 "$vgpu" metrics --listen /nowhere/socket
 /usr/bin/python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$work/some.sock"
-status_is "cdi, its file cannot be written" 125 "$vgpu" cdi generate --socket "$work/some.sock" --output /nowhere/file
+status_is "cdi, its file cannot be written" 125 "$vgpu" cdi generate --socket "$work/some.sock" --output /nowhere/none/file
 status_is "vm stop, no such machine" 125 "$vgpu" vm stop none
 if [ -x "$build/host/backend/vgpu-backend" ]; then
     backend=$build/host/backend/vgpu-backend
