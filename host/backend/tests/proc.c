@@ -58,7 +58,7 @@ int broker_start(struct broker *b, const char *const *extra)
     }
     close(p[1]);
     struct pollfd pf = {.fd = p[0], .events = POLLIN};
-    int ok = poll(&pf, 1, 20000) == 1 && read(p[0], line, sizeof(line) - 1) == 6;
+    int ok = poll(&pf, 1, 60000) == 1 && read(p[0], line, sizeof(line) - 1) == 6;
     close(p[0]);
     return ok ? 0 : -1;
 }
