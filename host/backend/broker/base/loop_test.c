@@ -44,20 +44,28 @@ static int connected(const struct sockaddr_un *a)
     return fd;
 }
 
+/* A listening socket in a folder of its own, whose name `dir`, a template, becomes; a loop that does not watch it yet. */
+static struct brk_source listening(struct sockaddr_un *a, char *dir)
+{
+    struct brk_source s = {.ready = on_connection};
+
+    assert_non_null(mkdtemp(dir));
+    snprintf(a->sun_path, sizeof(a->sun_path), "%s/s", dir);
+    s.fd = brk_listen_unix(a->sun_path, SOCK_STREAM);
+    assert_true(s.fd >= 0);
+    assert_int_equal(brk_loop_init(), 0);
+    return s;
+}
+
 static void test_no_descriptor(void **state)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     struct rlimit was, low;
-    struct brk_source s = {.ready = on_connection};
     char dir[] = "/tmp/vgb-loop-XXXXXX";
+    struct brk_source s = listening(&a, dir);
     int one, two;
 
     (void)state;
-    assert_non_null(mkdtemp(dir));
-    snprintf(a.sun_path, sizeof(a.sun_path), "%s/s", dir);
-    s.fd = brk_listen_unix(a.sun_path, SOCK_STREAM);
-    assert_true(s.fd >= 0);
-    assert_int_equal(brk_loop_init(), 0);
     assert_int_equal(brk_loop_add(&s, EPOLLIN), 0);
     one = connected(&a);
     two = connected(&a);
@@ -99,15 +107,10 @@ static void test_no_descriptor(void **state)
 static void test_shut_down(void **state)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
-    struct brk_source s = {.ready = on_connection};
     char dir[] = "/tmp/vgb-loop-XXXXXX";
+    struct brk_source s = listening(&a, dir);
 
     (void)state;
-    assert_non_null(mkdtemp(dir));
-    snprintf(a.sun_path, sizeof(a.sun_path), "%s/s", dir);
-    s.fd = brk_listen_unix(a.sun_path, SOCK_STREAM);
-    assert_true(s.fd >= 0);
-    assert_int_equal(brk_loop_init(), 0);
     assert_int_equal(brk_loop_add(&s, EPOLLIN), 0);
     assert_int_equal(shutdown(s.fd, SHUT_RDWR), 0);
     asked = 0;
