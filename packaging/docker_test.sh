@@ -54,16 +54,7 @@ fi
 for part in host/backend/vgpu-backend userspace/vgpu/vgpu demo/programs/vector_add-static host/softgpu/libcuda-soft.so.1; do
     [ -e "$build/$part" ] || not_run "$part is not built"
 done
-if [ ! -x "$root/usr/bin/dpkg" ]; then
-    command -v debootstrap > /dev/null || not_run "debootstrap is not installed"
-    mirror=$(apt-get indextargets --format '$(REPO_URI) $(ORIGIN) $(LABEL)' 2> /dev/null |
-             awk '$2 == "Debian" && $3 == "Debian" { print $1; exit }')
-    say "making a minimal root of trixie in $root"
-    mkdir -p "${root%/*}" && rm -rf "$root.new"
-    debootstrap --variant=minbase --include=git,make,ca-certificates trixie "$root.new" $mirror \
-        > "$out/debootstrap-trixie.log" 2>&1 && mv "$root.new" "$root" ||
-        not_run "debootstrap failed, see $out/debootstrap-trixie.log"
-fi
+why=$(debian_root "$root" trixie "$out/debootstrap-trixie.log" --include=git,make,ca-certificates) || not_run "$why"
 
 # Not on a temporary file system: an image and its containers are copies of the root.
 work=$(mktemp -d /var/tmp/vgpu-docker.XXXXXX)

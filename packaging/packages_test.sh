@@ -50,15 +50,7 @@ check()
     fi
 }
 
-if [ ! -x "$root/usr/bin/dpkg" ]; then
-    command -v debootstrap > /dev/null || not_run "debootstrap is not installed, and VGPU_DEBIAN_ROOT names no root"
-    mirror=$(apt-get indextargets --format '$(REPO_URI) $(ORIGIN) $(LABEL)' 2> /dev/null |
-             awk '$2 == "Debian" && $3 == "Debian" { print $1; exit }')
-    say "making a Debian root in $root"
-    mkdir -p "${root%/*}" && rm -rf "$root.new"
-    debootstrap --variant=minbase $suite "$root.new" $mirror > "$out/debootstrap.log" 2>&1 &&
-        mv "$root.new" "$root" || not_run "debootstrap failed, see $out/debootstrap.log"
-fi
+why=$(debian_root "$root" $suite "$out/debootstrap.log") || not_run "$why; VGPU_DEBIAN_ROOT names a root that is there"
 
 # overlay NAME LOWER...: a root of its own over others, with /proc and /dev.
 overlay()

@@ -45,15 +45,7 @@ done
 work=$(mktemp -d /var/tmp/vgpu-units.XXXXXX)
 trap 'umount -l "$work/root" 2> /dev/null; rm -rf --one-file-system "$work"' EXIT
 
-if [ ! -x "$base/usr/bin/dpkg" ]; then
-    command -v debootstrap > /dev/null || not_run "debootstrap is not installed, and VGPU_DEBIAN_ROOT names no root"
-    mirror=$(apt-get indextargets --format '$(REPO_URI) $(ORIGIN) $(LABEL)' 2> /dev/null |
-             awk '$2 == "Debian" && $3 == "Debian" { print $1; exit }')
-    say "making a Debian root in $base"
-    mkdir -p "${base%/*}" && rm -rf "$base.new"
-    debootstrap --variant=minbase $suite "$base.new" $mirror > "$out/debootstrap.log" 2>&1 &&
-        mv "$base.new" "$base" || not_run "debootstrap failed, see $out/debootstrap.log"
-fi
+why=$(debian_root "$base" $suite "$out/debootstrap.log") || not_run "$why; VGPU_DEBIAN_ROOT names a root that is there"
 # With a kernel and systemd as its first process; made beside its name, so that what is there is whole.
 packages="linux-image-amd64 systemd-sysv udev dbus kmod libseccomp2 libglib2.0-0 libpixman-1-0 libslirp0 libfdt1 liblz4-1 libzstd1 libmicrohttpd12"
 if [ "$(cat "$root/boot/packages" 2> /dev/null)" != "$packages" ]; then

@@ -33,8 +33,7 @@ if [ -x "$dir/cbmc" ]; then
     exit 0
 fi
 # The archive that this machine uses, or VGPU_DEBIAN_MIRROR.
-uri=${VGPU_DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI) $(ORIGIN) $(LABEL)' 2> /dev/null |
-    awk '$2 == "Debian" && $3 == "Debian" { print $1; exit }')}
+uri=${VGPU_DEBIAN_MIRROR:-$(debian_archive)}
 [ -n "$uri" ] || die "cbmc.sh: no Debian archive is configured on this machine; set VGPU_DEBIAN_MIRROR=<address>"
 echo "deb [arch=amd64 signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $uri trixie main" > "$dir/apt/sources.list"
 : > "$dir/apt/status"

@@ -71,15 +71,37 @@ END
     apt-get -qq update >&2
 }
 
+# debian_archive: the address of this machine's Debian archive; nothing when none is configured.
+debian_archive()
+{
+    # shellcheck disable=SC2016  # apt expands these
+    apt-get indextargets --format '$(REPO_URI) $(ORIGIN) $(LABEL)' 2> /dev/null |
+        awk '$2 == "Debian" && $3 == "Debian" { print $1; exit }'
+}
+
+# debian_root ROOT SUITE LOG [OPTION...]: makes a minimal root by debootstrap, with these options of it, unless it is there
+# already; as a whole or not at all. Prints why it cannot.
+debian_root()
+{
+    local root=$1 suite=$2 log=$3
+    shift 3
+
+    [ ! -x "$root/usr/bin/dpkg" ] || return 0
+    command -v debootstrap > /dev/null || { echo "debootstrap is not installed"; return 1; }
+    say "making a Debian root of $suite in $root" >&2
+    mkdir -p "${root%/*}" && rm -rf "$root.new"
+    # shellcheck disable=SC2046  # no archive: debootstrap's own
+    debootstrap --variant=minbase "$@" "$suite" "$root.new" $(debian_archive) > "$log" 2>&1 && mv "$root.new" "$root" ||
+        { echo "debootstrap failed, see $log"; return 1; }
+}
+
 # apt_suite SUITE: from now on apt sees this suite of the machine's Debian archive alone (VGPU_DEBIAN_MIRROR names another
 # one), with fresh lists. False: no archive is configured, or it has no such suite.
 apt_suite()
 {
     local uri=${VGPU_DEBIAN_MIRROR:-} keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
-    # shellcheck disable=SC2016  # apt expands these
-    [ -n "$uri" ] || uri=$(apt-get indextargets --format '$(REPO_URI) $(ORIGIN) $(LABEL)' 2> /dev/null |
-        awk '$2 == "Debian" && $3 == "Debian" { print $1; exit }')
+    [ -n "$uri" ] || uri=$(debian_archive)
     [ -n "$uri" ] || return 1
     APT_OWN=$CACHE/apt-suites/$1/apt.conf
     mkdir -p "$(dirname "$APT_OWN")"

@@ -35,17 +35,8 @@ not_run()
 
 if [ -z "${VGPU_README_INSIDE:-}" ]; then
     [ "$(id -u)" = 0 ] || not_run "root is needed"
-    command -v debootstrap > /dev/null || not_run "debootstrap is not installed"
     unshare -m --propagation private -p -f --kill-child true || not_run "no namespaces can be made"
-    if [ ! -x "$root/usr/bin/dpkg" ]; then
-        mirror=$(apt-get indextargets --format '$(REPO_URI) $(ORIGIN) $(LABEL)' 2> /dev/null |
-                 awk '$2 == "Debian" && $3 == "Debian" { print $1; exit }')
-        say "making a minimal root of $suite in $root"
-        mkdir -p "${root%/*}" && rm -rf "$root.new"
-        debootstrap --variant=minbase --include=git,make,ca-certificates "$suite" "$root.new" $mirror \
-            > "$out/debootstrap-$suite.log" 2>&1 && mv "$root.new" "$root" ||
-            not_run "debootstrap failed, see $out/debootstrap-$suite.log"
-    fi
+    why=$(debian_root "$root" "$suite" "$out/debootstrap-$suite.log" --include=git,make,ca-certificates) || not_run "$why"
     VGPU_README_INSIDE=1 exec unshare -m --propagation private -p -f --kill-child "$0" "$out" "$suite" "$@"
 fi
 

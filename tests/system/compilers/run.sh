@@ -93,27 +93,10 @@ within()
     VGPU_COMPILERS_INSIDE=1 timeout 1200 unshare -m --propagation private "$here/run.sh" "$out" "$build" "$@"
 }
 
-make_root()
-{
-    local mirror
-
-    [ ! -x "$root/usr/bin/dpkg" ] || return 0
-    command -v debootstrap > /dev/null || { reason="debootstrap is not installed, and VGPU_TRIXIE_ROOT names no root"; return 1; }
-    mirror=$(apt-get indextargets --format '$(REPO_URI) $(ORIGIN) $(LABEL)' 2> /dev/null |
-             awk '$2 == "Debian" && $3 == "Debian" { print $1; exit }')
-    say "making a Debian 13 root in $root (minutes, once)"
-    mkdir -p "${root%/*}" && rm -rf "$root.new"
-    debootstrap --variant=minbase --include="$(echo $packages | tr ' ' ,)" trixie "$root.new" $mirror \
-        > "$out/debootstrap.log" 2>&1 && mv "$root.new" "$root" && return 0
-    reason="debootstrap failed, see $out/debootstrap.log"
-    return 1
-}
-
-reason=
 if [ "$(id -u)" != 0 ]; then
     not_run "Debian 13" "root is needed"
-elif ! make_root; then
-    not_run "Debian 13" "$reason"
+elif ! reason=$(debian_root "$root" trixie "$out/debootstrap.log" --include="$(echo $packages | tr ' ' ,)"); then
+    not_run "Debian 13" "$reason; VGPU_TRIXIE_ROOT names a root that is there"
 elif ! within true > "$out/root.log" 2>&1; then
     not_run "Debian 13" "no overlay can be mounted, see $out/root.log"
 else
