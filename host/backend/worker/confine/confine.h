@@ -16,7 +16,9 @@
 /* policies/worker-*.seccomp, converted to C by the Makefile. */
 extern const char wrk_policy_soft[];
 extern const char wrk_policy_nvidia[];
+extern const char wrk_policy_nvidia_start[]; /* the same plus what cuInit needs, until a client is served */
 extern const char wrk_policy_mps[]; /* worker-nvidia.seccomp plus connections to MPS */
+extern const char wrk_policy_mps_start[];
 
 enum wrk_sandbox_mode {
     WRK_SANDBOX_ENFORCE, /* all layers the host supports; fails without the mandatory ones */

@@ -24,7 +24,8 @@ static int policy_errno(const char *name)
     static const struct {
         const char *name;
         int value;
-    } table[] = {{"ENOSYS", ENOSYS}, {"EACCES", EACCES}, {"EPERM", EPERM}, {"ENOMEM", ENOMEM}};
+    } table[] = {
+        {"ENOSYS", ENOSYS}, {"EACCES", EACCES}, {"EPERM", EPERM}, {"ENOMEM", ENOMEM}, {"ENOENT", ENOENT}};
 
     for (unsigned i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         if (!strcmp(name, table[i].name))
@@ -319,7 +320,7 @@ int wrk_sandbox_begin(struct wrk_sandbox *s, char *err, size_t err_size)
                  "namespace, so they could connect to other services than MPS");
         return -1;
     }
-    if (wrk_sandbox_filter(nvidia_policy(s), true, err, err_size))
+    if (wrk_sandbox_filter(s->mps ? wrk_policy_mps_start : wrk_policy_nvidia_start, true, err, err_size))
         return -1;
     wrk_layer_add(s, "seccomp%s", s->mps ? " with MPS" : "");
     return 0;

@@ -292,7 +292,10 @@ static int do_filtered(void)
     const long *a = filter_args;
     long r = syscall(filter_nr, a[0], a[1], a[2], a[3], a[4], a[5]);
 
-    return r == -1 && (errno == EPERM || errno == EACCES || errno == ENOSYS || errno == ENOMEM) ? 2 : 1;
+    return r == -1 && (errno == EPERM || errno == EACCES || errno == ENOSYS || errno == ENOMEM ||
+                       errno == ENOENT)
+               ? 2
+               : 1;
 }
 
 /* Each number that the kernel could know; those that are allowed are not made. */
@@ -339,7 +342,9 @@ static void test_all_calls_nvidia(void **state)
 {
     (void)state;
     enumerate("nvidia", wrk_policy_nvidia);
+    enumerate("nvidia, at start", wrk_policy_nvidia_start);
     enumerate("mps", wrk_policy_mps);
+    enumerate("mps, at start", wrk_policy_mps_start);
 }
 
 #if defined(__x86_64__)
@@ -355,11 +360,12 @@ static int do_compat(void)
 /* Numbers of the other two interfaces of this processor. */
 static void test_other_interfaces(void **state)
 {
-    const char *const policies[] = {wrk_policy_soft, wrk_policy_nvidia, wrk_policy_mps};
+    const char *const policies[] = {wrk_policy_soft, wrk_policy_nvidia, wrk_policy_mps,
+                                    wrk_policy_nvidia_start, wrk_policy_mps_start};
     unsigned n = 0;
 
     (void)state;
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
         filter_policy = policies[i];
         for (long nr = 0; nr < NUMBERS + 64; nr += i ? 7 : 1) {
             filter_nr = X32 | nr;
