@@ -43,6 +43,16 @@ void wrk_drop_owned(struct wrk_worker *w, uint64_t context);
 void wrk_provider_took(void);
 /* Drops IPC state of an ended context, both opened and exported. */
 void wrk_ipc_context_gone(struct wrk_worker *w, CUcontext ctx);
+/*
+ * For a call of the provider that needs a context, made for a client that has none current: makes one of the client's
+ * contexts current, or the device's primary context, retained until it is returned (which may take half a second).
+ * Whatever this answers, wrk_context_return() is to be called. OUT_OF_MEMORY: the quota.
+ */
+struct wrk_lent_context {
+    int retained; /* device; -1: none */
+};
+CUresult wrk_context_lend(struct wrk_worker *w, int device, struct wrk_lent_context *lent);
+void wrk_context_return(struct wrk_worker *w, const struct wrk_lent_context *lent);
 /* Notes a new exportable pool; if out of memory it cannot be exported. */
 void wrk_share_note_pool(CUmemoryPool pool);
 

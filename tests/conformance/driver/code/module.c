@@ -374,6 +374,48 @@ CASE(library, CF_CTX)
 }
 
 /* Newer than the toolkit's cuda.h: programs get it by name, from CUDA 13.2 on. */
+/* A kernel is looked up where no context is current: another thread of the runtime does so. Its parameters are known. */
+static void lookup_without(const char *name, CUcontext ctx)
+{
+    CUlibrary lib = NULL;
+    CUkernel k = NULL;
+    CUdeviceptr out = 0;
+    uint32_t words = 64, from = 5;
+    void *params[] = {&out, &words, &from};
+
+    OK(name, cuCtxSetCurrent(NULL));
+    NEED(cuLibraryLoadData(&lib, cf_fatbin, NULL, NULL, 0, NULL, NULL, 0));
+    OK("kernel", cuLibraryGetKernel(&k, lib, "k_fill"));
+    if (ctx == NULL)
+        NEED(cuDevicePrimaryCtxRetain(&ctx, 0));
+    NEED(cuCtxSetCurrent(ctx));
+    NEED(cuMemAlloc(&out, 256));
+    OK("launch", cf_launch((CUfunction)k, 1, 64, 0, NULL, params));
+    cf_true("result", cf_filled(out, 64, 5));
+    OK("free", cuMemFree(out));
+    OK("unload", cuLibraryUnload(lib));
+}
+
+CASE(library_without_current, CF_CTX)
+{
+    CUcontext ctx = NULL;
+
+    NEED(cuCtxGetCurrent(&ctx));
+    lookup_without("none_current", ctx);
+}
+
+CASE(library_before_context, CF_ALONE)
+{
+    unsigned flags = 9;
+    int active = 9;
+
+    NEED(cuInit(0));
+    lookup_without("none_at_all", NULL);
+    OK("release", cuDevicePrimaryCtxRelease(0));
+    OK("state", cuDevicePrimaryCtxGetState(0, &flags, &active));
+    cf_u64("active", (uint64_t)active, 0);
+}
+
 CASE(function_param_count, CF_CTX)
 {
     CUresult (*count)(CUfunction, size_t *) = NULL;

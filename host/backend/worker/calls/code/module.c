@@ -250,7 +250,7 @@ static __thread struct {
     uint32_t params[VGP_MAX_vgpModuleGetFunction_paramLayout];
 } described;
 
-CUresult wrk_function_describe(CUfunction f, CUkernel k, int device)
+static CUresult describe(CUfunction f, CUkernel k, int device)
 {
     const uint32_t room = VGP_MAX_vgpModuleGetFunction_attributes;
     uint32_t n = CU_FUNC_ATTRIBUTE_MAX < room ? CU_FUNC_ATTRIBUTE_MAX : room;
@@ -280,6 +280,41 @@ CUresult wrk_function_describe(CUfunction f, CUkernel k, int device)
     }
     described.nparams = n;
     return CUDA_SUCCESS;
+}
+
+CUresult wrk_function_describe(CUfunction f)
+{
+    return describe(f, NULL, 0);
+}
+
+/*
+ * NVIDIA's driver knows a kernel's parameters where a context is current (seen with 580); the program may have none.
+ */
+CUresult wrk_kernel_describe(struct wrk_call *c, CUkernel k, int device)
+{
+    struct wrk_lent_context lent;
+    CUresult r;
+
+    if (c->w->current)
+        return describe(NULL, k, device);
+    r = wrk_context_lend(c->w, device, &lent);
+    if (r == CUDA_SUCCESS)
+        r = describe(NULL, k, device);
+    wrk_context_return(c->w, &lent);
+    return r;
+}
+
+/* NVIDIA's driver takes no CUkernel in place of a CUfunction here. */
+CUresult wrk_function_cache(CUfunction f, bool kernel, CUfunc_cache config)
+{
+    CUdevice device = 0;
+    CUresult r;
+
+    if (!kernel || !wrk_provider.cuKernelSetCacheConfig)
+        return wrk_provider.cuFuncSetCacheConfig ? wrk_provider.cuFuncSetCacheConfig(f, config)
+                                                 : CUDA_ERROR_NOT_SUPPORTED;
+    r = wrk_provider.cuCtxGetDevice(&device);
+    return r == CUDA_SUCCESS ? wrk_provider.cuKernelSetCacheConfig((CUkernel)(void *)f, config, device) : r;
 }
 
 uint32_t wrk_function_attributes(int32_t *out)

@@ -114,6 +114,49 @@ static CUresult retain(struct wrk_worker *w, int device, uint64_t handle)
     return CUDA_SUCCESS;
 }
 
+static void find_context(struct wrk_handle_entry *e, uint64_t handle, void *arg)
+{
+    CUcontext *found = arg;
+
+    (void)handle;
+    if (e->object && !*found)
+        *found = e->object;
+}
+
+/* Any context will do; a primary context of that device is likely to be the one that is used next. */
+CUresult wrk_context_lend(struct wrk_worker *w, int device, struct wrk_lent_context *lent)
+{
+    CUcontext ctx = NULL;
+    CUresult r = CUDA_SUCCESS;
+
+    lent->retained = -1;
+    if (device < 0 || device >= DEVICES_MAX)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (primary[device].count)
+        ctx = primary[device].ctx;
+    else
+        wrk_handles_each(&w->handles, VGP_H_CONTEXT, find_context, &ctx);
+    if (!ctx) {
+        r = wrk_provider.cuDevicePrimaryCtxRetain(&ctx, device);
+        if (r != CUDA_SUCCESS)
+            return r;
+        lent->retained = device;
+        wrk_provider_took();
+        if (!wrk_quota_take(w, 0)) {
+            wrk_notify_detail(w, "the context's memory exceeds the quota of device memory");
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    return wrk_set_context(w, ctx);
+}
+
+void wrk_context_return(struct wrk_worker *w, const struct wrk_lent_context *lent)
+{
+    wrk_set_context(w, NULL);
+    if (lent->retained >= 0)
+        wrk_provider.cuDevicePrimaryCtxRelease_v2(lent->retained);
+}
+
 static CUresult nothing(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
     (void)w;
