@@ -194,6 +194,30 @@ struct wrk_answer wrk_stream_query(struct wrk_worker *w, CUstream stream)
                                         : wrk_ask_stream(&wrk_provider, stream);
 }
 
+/*
+ * An event can only be recorded in a stream of its own context (CUDA driver API, cuEventRecord), and calls take streams
+ * of other contexts than the current one: the wait is then one of the stream's context.
+ */
+static CUresult record_there(struct wrk_worker *w, struct wrk_wait *wait, CUstream stream)
+{
+    CUcontext there = NULL, was = w->current;
+    CUresult r;
+
+    if (wait->nevents || !wrk_provider.cuStreamGetCtx ||
+        wrk_provider.cuStreamGetCtx(stream, &there) != CUDA_SUCCESS || there == wait->ctx)
+        return CUDA_ERROR_INVALID_HANDLE;
+    r = wrk_set_context(w, there);
+    wait->ctx = there;
+    wait->uses[0] = there;
+    wait->uses[1] = wrk_base_context(there);
+    if (r == CUDA_SUCCESS)
+        r = event_take(w, there, &wait->events[0]);
+    if (r == CUDA_SUCCESS)
+        r = wrk_provider.cuEventRecord(wait->events[wait->nevents++], stream);
+    wrk_set_context(w, was == (CUcontext)-1 ? NULL : was);
+    return r;
+}
+
 CUresult wrk_wait_add_stream(struct wrk_worker *w, struct wrk_wait *wait, CUstream stream)
 {
     struct wrk_answer a = wrk_stream_query(w, stream);
@@ -206,7 +230,12 @@ CUresult wrk_wait_add_stream(struct wrk_worker *w, struct wrk_wait *wait, CUstre
     r = event_take(w, wait->ctx, &wait->events[wait->nevents]);
     if (r != CUDA_SUCCESS)
         return r;
-    r = wrk_provider.cuEventRecord(wait->events[wait->nevents++], stream);
+    r = wrk_provider.cuEventRecord(wait->events[wait->nevents], stream);
+    if (r == CUDA_ERROR_INVALID_HANDLE) {
+        event_give(w, wait, wait->events[wait->nevents]);
+        return record_there(w, wait, stream);
+    }
+    wait->nevents++;
     return r;
 }
 

@@ -112,6 +112,55 @@ static void test_kept(void **state)
     assert_int_equal(destroyed, 0);
 }
 
+static CUresult stream_context(CUstream stream, CUcontext *ctx)
+{
+    (void)stream;
+    *ctx = CONTEXT(1);
+    return CUDA_SUCCESS;
+}
+
+static CUcontext made_in;
+static CUresult set_made_in(CUcontext c)
+{
+    made_in = c;
+    return CUDA_SUCCESS;
+}
+
+static CUresult record_in_1(CUevent event, CUstream stream)
+{
+    return made_in == CONTEXT(1) ? record(event, stream) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* A stream of another context: the event, and so the wait, is of that one; the pools stay each for their own. */
+static void test_other_context(void **state)
+{
+    struct wrk_wait *wait;
+
+    (void)state;
+    wrk_provider.cuCtxSetCurrent = set_made_in;
+    wrk_provider.cuStreamGetCtx = stream_context;
+    wrk_provider.cuEventRecord = record_in_1;
+    w->current = CONTEXT(0);
+    wait = wrk_wait_internal(w, CONTEXT(0));
+    assert_int_equal(wrk_wait_add_stream(w, wait, STREAM), CUDA_SUCCESS);
+    assert_int_equal(wait->nevents, 1);
+    assert_ptr_equal(wait->ctx, CONTEXT(1));
+    assert_ptr_equal(wait->uses[0], CONTEXT(1));
+    assert_ptr_equal(w->current, CONTEXT(0));
+    wrk_wait_free(w, wait);
+    assert_int_equal(created, 2);
+    wrk_provider.cuEventRecord = record;
+    wrk_wait_free(w, wait_for(0, 1));
+    wrk_wait_free(w, wait_for(1, 1));
+    assert_int_equal(created, 2);
+    /* It is in the context: the handle is bad for another reason. */
+    on_record = CUDA_ERROR_INVALID_HANDLE;
+    wait = wrk_wait_internal(w, CONTEXT(1));
+    assert_int_equal(wrk_wait_add_stream(w, wait, STREAM), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(wait->nevents, 0);
+    wrk_wait_free(w, wait);
+}
+
 /* What no pool has room for is destroyed, and nothing is in two pools. */
 static void test_bounds(void **state)
 {
@@ -263,9 +312,9 @@ static void test_context_unknown(void **state)
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup(f, setup)
-    const struct CMUnitTest tests[] = {T(test_kept),           T(test_bounds), T(test_forgotten),
-                                       T(test_results),        T(test_legacy), T(test_unknown),
-                                       T(test_context_unknown)};
+    const struct CMUnitTest tests[] = {T(test_kept),      T(test_other_context),  T(test_bounds),
+                                       T(test_forgotten), T(test_results),        T(test_legacy),
+                                       T(test_unknown),   T(test_context_unknown)};
 
     return cmocka_run_group_tests_name("waits", tests, NULL, NULL);
 }
