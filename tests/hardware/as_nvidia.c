@@ -5,7 +5,10 @@
  * which the backend recognises the software GPU (see the Makefile). So workers treat it as NVIDIA's library: its
  * policy of system calls, its folder for compiled code, its NVML, capture of what it prints.
  *
- *   cuInit starts threads, which stay
+ *   cuInit starts threads, which stay and which it names by their files under /proc; it looks for MPS and listens on
+ *     an abstract socket; where that is not allowed it gives 304
+ *   what a kernel's parameters are is known where a context is current; cuFuncSetCacheConfig takes no CUkernel
+ *   an event is recorded in streams of its own context alone
  *   loading modules and libraries, linking, registering memory and destroying arrays blocks for
  *     VGPU_TEST_BLOCK_MS milliseconds (default 10000)
  *   the streams of a process share CHANNELS queues of QUEUE launches: a launch beyond it blocks until the oldest
@@ -19,15 +22,19 @@
 #define _GNU_SOURCE
 #include <cuda.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -65,13 +72,64 @@ static void *stay(void *arg)
     return arg;
 }
 
-static void start_threads(void)
+static bool started;
+
+static void *say_number(void *arg)
 {
+    *(_Atomic pid_t *)arg = gettid();
+    return stay(arg);
+}
+
+static bool named(pid_t thread)
+{
+    char path[64];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/self/task/%d/comm", (int)thread);
+    f = fopen(path, "w");
+    return f && fputs("cuda-as-nvidia", f) >= 0 && !fclose(f);
+}
+
+/* No MPS is met here, but whoever lets the library look for it gives it one of these two answers. */
+static bool no_mps(void)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX, .sun_path = "/tmp/nvidia-mps/control"};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), on = 1;
+    bool none;
+
+    if (fd < 0)
+        return false;
+    none = !setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) &&
+           connect(fd, (struct sockaddr *)&a, sizeof(a)) && (errno == ENOENT || errno == ECONNREFUSED);
+    close(fd);
+    return none;
+}
+
+static bool listens(void)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int n = snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, "cuda-uvmfd-as-nvidia-%d", (int)getpid());
+
+    return fd >= 0 && !bind(fd, (struct sockaddr *)&a, (socklen_t)(sizeof(sa_family_t) + 1 + (size_t)n)) &&
+           !listen(fd, 128);
+}
+
+static void start(void)
+{
+    static _Atomic pid_t numbers[THREADS];
     pthread_t t;
 
+    started = no_mps() && listens();
     for (int i = 0; i < THREADS; i++) {
-        if (!pthread_create(&t, NULL, stay, NULL))
-            pthread_detach(t);
+        if (pthread_create(&t, NULL, say_number, (void *)&numbers[i])) {
+            started = false;
+            return;
+        }
+        pthread_detach(t);
+        while (!numbers[i])
+            sched_yield();
+        started = started && named(numbers[i]);
     }
 }
 
@@ -79,8 +137,21 @@ CUresult cuInit(unsigned flags)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    pthread_once(&once, start_threads);
-    return REAL(cuInit, flags);
+    pthread_once(&once, start);
+    return started ? REAL(cuInit, flags) : CUDA_ERROR_OPERATING_SYSTEM;
+}
+
+static bool context_is_current(void)
+{
+    CUcontext c = NULL;
+
+    return REAL(cuCtxGetCurrent, &c) == CUDA_SUCCESS && c;
+}
+
+CUresult cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t *offset, size_t *size)
+{
+    return context_is_current() ? REAL(cuKernelGetParamInfo, kernel, index, offset, size)
+                                : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
@@ -149,6 +220,62 @@ CUresult cuLinkComplete(CUlinkState state, void **image, size_t *size)
 {
     block();
     return REAL(cuLinkComplete, state, image, size);
+}
+
+CUresult cuFuncSetCacheConfig(CUfunction f, CUfunc_cache config)
+{
+    const char *name = NULL;
+
+    return REAL(cuKernelGetName, &name, (CUkernel)(void *)f) == CUDA_SUCCESS
+               ? CUDA_ERROR_INVALID_HANDLE
+               : REAL(cuFuncSetCacheConfig, f, config);
+}
+
+/* ---- events ---- */
+
+/* The context of each event; what two of them share a place for is forgotten, and then nothing is refused. */
+#define EVENTS 65536
+static struct {
+    _Atomic(CUevent) event;
+    _Atomic(CUcontext) context;
+} made_in[EVENTS];
+
+static size_t place_of(CUevent event)
+{
+    return ((uintptr_t)event >> 4) * 0x9e3779b97f4a7c15u >> 48;
+}
+
+CUresult cuEventCreate(CUevent *event, unsigned flags)
+{
+    CUresult r = REAL(cuEventCreate, event, flags);
+    CUcontext context = NULL;
+
+    if (r == CUDA_SUCCESS) {
+        REAL(cuCtxGetCurrent, &context);
+        made_in[place_of(*event)].event = *event;
+        made_in[place_of(*event)].context = context;
+    }
+    return r;
+}
+
+static bool fits(CUevent event, CUstream stream)
+{
+    CUcontext context = NULL;
+
+    return made_in[place_of(event)].event != event ||
+           REAL(cuStreamGetCtx, stream, &context) != CUDA_SUCCESS ||
+           made_in[place_of(event)].context == context;
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+    return fits(event, stream) ? REAL(cuEventRecord, event, stream) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags)
+{
+    return fits(event, stream) ? REAL(cuEventRecordWithFlags, event, stream, flags)
+                               : CUDA_ERROR_INVALID_HANDLE;
 }
 
 /* ---- memory ---- */

@@ -78,6 +78,8 @@ static CUresult stream_values(struct fc *fc)
     FC_TRY(fc_context(fc));
     FC_TRY(fc->cu.cuMemAlloc(&p, 4));
     FC_TRY(fc->cu.cuMemsetD8(p, 0, 4));
+    /* The fill is of the legacy stream, which the other one does not wait for. */
+    FC_TRY(fc->cu.cuCtxSynchronize());
     FC_TRY(fc->cu.cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
     FC_TRY(fc->cu.cuStreamWriteValue32(s, p, 5, 0));
     FC_TRY(fc->cu.cuStreamWaitValue32(s, p, 5, CU_STREAM_WAIT_VALUE_GEQ));
@@ -171,7 +173,8 @@ enum { FILL_MAX = 20000, STALL_US = 200000 };
 
 struct fill {
     volatile unsigned *word;
-    volatile int issued, done;
+    volatile int progress; /* waits and launches that were accepted */
+    volatile int done;
 };
 
 static void *release_when_stalled(void *data)
@@ -179,8 +182,8 @@ static void *release_when_stalled(void *data)
     struct fill *fill = data;
     int before = -1;
 
-    while (!fill->done && fill->issued != before) {
-        before = fill->issued;
+    while (!fill->done && fill->progress != before) {
+        before = fill->progress;
         usleep(STALL_US);
     }
     *fill->word = 1;
@@ -205,15 +208,26 @@ static CUresult fill_streams(struct fc *fc, int count)
     fill.word = base;
     *fill.word = 0;
     FC_TRY(fc->cu.cuMemHostGetDevicePointer(&word, base, 0));
-    for (int i = 0; i < count; i++) {
+    /* The driver loads a function at its first launch, and then waits for all streams. */
+    FC_TRY(fc_launch(fc, f, 1, NULL, params));
+    for (int i = 0; i < count; i++)
         FC_TRY(fc->cu.cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
-        FC_TRY(fc->cu.cuStreamWaitValue32(streams[i], word, 1, CU_STREAM_WAIT_VALUE_GEQ));
-    }
+    FC_TRY(fc->cu.cuCtxSynchronize());
     if (pthread_create(&thread, NULL, release_when_stalled, &fill))
         return CUDA_ERROR_OPERATING_SYSTEM;
+    /* Streams beyond the number of the GPU's queues share one: a wait may block behind another's. */
+    for (int i = 0; i < count && result == CUDA_SUCCESS; i++) {
+        result = fc->cu.cuStreamWaitValue32(streams[i], word, 1, CU_STREAM_WAIT_VALUE_GEQ);
+        fill.progress++;
+        if (*fill.word) {
+            fc_note(fc, "the wait of stream %d blocked", i);
+            blocked = i;
+            break;
+        }
+    }
     for (int i = 0; i < FILL_MAX && result == CUDA_SUCCESS && blocked < 0; i++) {
         result = fc_launch(fc, f, 1, streams[i % count], params);
-        fill.issued = i + 1;
+        fill.progress++;
         /* The word was set while this launch was under way: it had blocked. */
         if (*fill.word)
             blocked = i;
@@ -224,6 +238,8 @@ static CUresult fill_streams(struct fc *fc, int count)
         result = fc->cu.cuCtxSynchronize();
     for (int i = 0; i < count; i++)
         fc->cu.cuStreamDestroy(streams[i]);
+    if (fc->note[0])
+        return result;
     if (blocked < 0)
         fc_note(fc, "%d launches did not block", FILL_MAX);
     else
