@@ -101,6 +101,11 @@ CUresult fc_load(struct fc *fc, const char *comment, CUmodule *module)
     return result;
 }
 
+const char *fc_text(void)
+{
+    return (const char *)firstcall_ptx;
+}
+
 CUresult fc_kernel(struct fc *fc, const char *name, CUfunction *f)
 {
     FC_TRY(fc_context(fc));

@@ -28,7 +28,8 @@
     X(cuMemImportFromShareableHandle) X(cuMemPoolCreate) X(cuMemPoolDestroy) X(cuMemAllocFromPoolAsync) \
     X(cuMemFreeAsync) X(cuGraphCreate) X(cuGraphAddKernelNode) X(cuGraphInstantiateWithFlags) X(cuGraphLaunch) \
     X(cuGraphExecDestroy) X(cuGraphDestroy) X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle) X(cuIpcCloseMemHandle) \
-    X(cuIpcGetEventHandle) X(cuIpcOpenEventHandle)
+    X(cuIpcGetEventHandle) X(cuIpcOpenEventHandle) X(cuLibraryLoadData) X(cuLibraryGetKernel) \
+    X(cuKernelGetParamInfo) X(cuKernelGetAttribute)
 /* clang-format on */
 
 #define FC_MEMBER_(name) __typeof__(name) *name;
@@ -67,6 +68,8 @@ CUresult fc_kernel(struct fc *fc, const char *name, CUfunction *f);
 /* Loads the kernels' PTX with a comment in front, so that a cache of compiled code knows it or
  * not. */
 CUresult fc_load(struct fc *fc, const char *comment, CUmodule *module);
+/* The same text, for other calls. */
+const char *fc_text(void);
 /* Launches f on one block of `threads` threads. */
 CUresult fc_launch(struct fc *fc, CUfunction f, unsigned threads, CUstream s, void **params);
 /* Seconds of the monotonic clock. */

@@ -85,8 +85,40 @@ static CUresult ptx_again(struct fc *fc)
     return fc->cu.cuModuleUnload(module);
 }
 
+/* What is known of a kernel before there is a context, while none is current, and then. */
+static CUresult kernel_lookup(struct fc *fc)
+{
+    CUlibrary library;
+    CUkernel kernel;
+    size_t offset, size;
+    int value, got[3], attribute[3];
+
+    FC_TRY(fc->cu.cuInit(0));
+    FC_TRY(fc->cu.cuDeviceGet(&fc->device, 0));
+    FC_TRY(fc->cu.cuLibraryLoadData(&library, fc_text(), NULL, NULL, 0, NULL, NULL, 0));
+    FC_TRY(fc->cu.cuLibraryGetKernel(&kernel, library, "fc_add"));
+    for (int i = 0; i < 3; i++) {
+        if (i == 1)
+            FC_TRY(fc->cu.cuDevicePrimaryCtxRetain(&fc->context, fc->device));
+        if (i == 2)
+            FC_TRY(fc->cu.cuCtxSetCurrent(fc->context));
+        got[i] = (int)fc->cu.cuKernelGetParamInfo(kernel, 1, &offset, &size);
+        attribute[i] =
+            (int)fc->cu.cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, kernel, fc->device);
+    }
+    fc_note(fc, "parameters, registers: %d, %d without a context; %d, %d with none current; %d, %d", got[0],
+            attribute[0], got[1], attribute[1], got[2], attribute[2]);
+    return (CUresult)got[2];
+}
+
 const struct fc_step fc_basic_steps[] = {
-    {"init", init, 60, 0},           {"version", version, 20, 0}, {"attributes", attributes, 20, 0},
-    {"context", context, 60, 0},     {"limits", limits, 20, 0},   {"ptx_new", ptx_new, 60, 0},
-    {"ptx_again", ptx_again, 60, 0}, {NULL, NULL, 0, 0},
+    {"init", init, 60, 0},
+    {"version", version, 20, 0},
+    {"attributes", attributes, 20, 0},
+    {"context", context, 60, 0},
+    {"limits", limits, 20, 0},
+    {"ptx_new", ptx_new, 60, 0},
+    {"ptx_again", ptx_again, 60, 0},
+    {"kernel_lookup", kernel_lookup, 60, FC_ALONE},
+    {NULL, NULL, 0, 0},
 };

@@ -95,9 +95,29 @@ static void CUDA_CB gate_fn(void *p)
     sem_post(&g->ended);
 }
 
+/*
+ * A GPU's driver loads a module, and by default each function at its first launch, when the context's streams are idle:
+ * behind a gate it would wait for ever. What cases launch there is loaded before.
+ */
+static void load_all(void)
+{
+    static const char *const names[] = {"k_nop", "k_fill", "k_add", "k_work"};
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUfunction f = NULL;
+
+    if (cuThreadExchangeStreamCaptureMode(&mode) != CUDA_SUCCESS)
+        return;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (cuModuleGetFunction(&f, cf_module(), names[i]) == CUDA_SUCCESS)
+            cuFuncLoad(f);
+    cuThreadExchangeStreamCaptureMode(&mode);
+}
+
 struct cf_gate *cf_gate_put(CUstream s)
 {
     struct cf_gate *g = calloc(1, sizeof(*g));
+
+    load_all();
     cf_need_true("memory for a gate", g != NULL);
     sem_init(&g->open, 0, 0);
     sem_init(&g->ended, 0, 0);

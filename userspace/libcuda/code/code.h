@@ -114,6 +114,8 @@ extern const struct vcu_unit_ops vcu_module_unit;
 struct vcu_func *vcu_func_find(CUfunction f);
 /* Same, and the context of the function: 0 for a kernel, which has none. */
 struct vcu_func *vcu_func_find_in(CUfunction f, uint64_t *context);
+/* Asks the worker whether the code of a live function or kernel is on the device, and with `load` puts it there. */
+CUresult vcu_function_load(CUfunction function, bool load, CUfunctionLoadingState *state);
 /* The handle's own record. */
 struct vcu_func *vcu_func_get(uint64_t handle, enum vgp_handle_type type);
 void vcu_func_put(struct vcu_func *f);

@@ -178,7 +178,17 @@ CUresult vcu_cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
     return CUDA_SUCCESS;
 }
 
-/* Code is at the worker as soon as the function was found: there is no later loading. */
+CUresult vcu_function_load(CUfunction function, bool load, CUfunctionLoadingState *state)
+{
+    uint32_t is = CU_FUNCTION_LOADING_STATE_LOADED;
+    CUresult res = CUDA_SUCCESS;
+
+    if (vcu.worker_minor >= 9) /* an older one does not say */
+        res = vgp_call_vgpFuncLoad(function, load, &is);
+    *state = (CUfunctionLoadingState)is;
+    return res;
+}
+
 CUresult vcu_cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
 {
     VCU_FUNC_HELD struct vcu_func *f = NULL;
@@ -188,16 +198,16 @@ CUresult vcu_cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
         res = find_function(function, &f);
     if (res != CUDA_SUCCESS)
         return res;
-    if (state == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *state = CU_FUNCTION_LOADING_STATE_LOADED;
-    return CUDA_SUCCESS;
+    return state == NULL ? CUDA_ERROR_INVALID_VALUE : vcu_function_load(function, false, state);
 }
 
 CUresult vcu_cuFuncLoad(CUfunction function)
 {
     VCU_FUNC_HELD struct vcu_func *f = NULL;
+    CUfunctionLoadingState state;
     CUresult res = vcu_check_context();
 
-    return res != CUDA_SUCCESS ? res : find_function(function, &f);
+    if (res == CUDA_SUCCESS)
+        res = find_function(function, &f);
+    return res != CUDA_SUCCESS ? res : vcu_function_load(function, true, &state);
 }

@@ -109,6 +109,16 @@ found:
     return res;
 }
 
+/* CUDA_MODULE_LOADING=EAGER: the runtime looks up all functions when it loads their image. What fails here fails, and
+ * says so, where the function is launched. */
+static void load_at_once(uint64_t handle)
+{
+    CUfunctionLoadingState state;
+
+    if (vcu_loads_eagerly() && vcu_context_find(NULL) != NULL)
+        vcu_function_load((CUfunction)(uintptr_t)handle, true, &state);
+}
+
 CUresult vcu_cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 {
     VCU_UNIT_HELD struct vcu_unit *u = NULL;
@@ -123,8 +133,10 @@ CUresult vcu_cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *n
     if (u == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     res = look_up(u, false, name, &handle);
-    if (res == CUDA_SUCCESS)
+    if (res == CUDA_SUCCESS) {
         *hfunc = (CUfunction)(uintptr_t)handle;
+        load_at_once(handle);
+    }
     return res;
 }
 
@@ -142,8 +154,10 @@ CUresult vcu_cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char
     if (u == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     res = look_up(u, true, name, &handle);
-    if (res == CUDA_SUCCESS)
+    if (res == CUDA_SUCCESS) {
         *pKernel = (CUkernel)(uintptr_t)handle;
+        load_at_once(handle);
+    }
     return res;
 }
 

@@ -341,6 +341,8 @@ void vcu_device_limit_attributes(struct vcu_device *d);
 
 /* ---- caller.c ------------------------------------------------------------------------------- */
 
+/* CUDA_MODULE_LOADING, the documented switch of the driver: EAGER; LAZY is the default since 12.2. */
+bool vcu_loads_eagerly(void);
 /* Attribute number by which a provider reports 10 * major + minor for libraries ("vgp" 1). */
 #define VCU_ATTR_LIBRARY_CC 0x76677001u
 /* Capability of d as reported to the code that called the running entry point. */

@@ -322,10 +322,15 @@ CUresult vcu_device_atomics(unsigned int *capabilities, const CUatomicOperation 
     return res == CUDA_SUCCESS && n != count ? CUDA_ERROR_UNKNOWN : res;
 }
 
-/* CUDA_MODULE_LOADING is the documented switch of the driver; LAZY is the default since 12.2. */
-CUresult vcu_cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
+bool vcu_loads_eagerly(void)
 {
     const char *v = getenv("CUDA_MODULE_LOADING");
+
+    return v != NULL && strcasecmp(v, "EAGER") == 0;
+}
+
+CUresult vcu_cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
+{
     CUresult res = vcu_check_init();
 
     if (res != CUDA_SUCCESS)
@@ -333,6 +338,6 @@ CUresult vcu_cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
     VCU_FAULT("call", "cuModuleGetLoadingMode");
     if (mode == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *mode = v != NULL && strcasecmp(v, "EAGER") == 0 ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
+    *mode = vcu_loads_eagerly() ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
     return CUDA_SUCCESS;
 }

@@ -22,7 +22,8 @@ CASE(link_ptx, CF_CTX)
     void *params[] = {&p, &n, &v};
 
     OK("create", cuLinkCreate(6, opt, val, &l));
-    RC("nothing", cuLinkComplete(l, &image, &size), CUDA_ERROR_INVALID_VALUE);
+    if (!cf_real())
+        RC("nothing", cuLinkComplete(l, &image, &size), CUDA_ERROR_INVALID_VALUE);
     OK("add",
        cuLinkAddData(l, CU_JIT_INPUT_PTX, (void *)cf_ptx, strlen(cf_ptx) + 1, "kernels", 0, NULL, NULL));
     RC("complete_null", cuLinkComplete(l, NULL, &size), CUDA_ERROR_INVALID_VALUE);
@@ -33,8 +34,10 @@ CASE(link_ptx, CF_CTX)
     cf_true("no_error", error[0] == 0);
     OK("load", cuModuleLoadData(&m, image));
     OK("destroy", cuLinkDestroy(l));
-    RC("destroy_again", cuLinkDestroy(l), CUDA_ERROR_INVALID_HANDLE);
-    RC("complete_destroyed", cuLinkComplete(l, &image, &size), CUDA_ERROR_INVALID_HANDLE);
+    if (!cf_real()) { /* a GPU's own driver frees it twice */
+        RC("destroy_again", cuLinkDestroy(l), CUDA_ERROR_INVALID_HANDLE);
+        RC("complete_destroyed", cuLinkComplete(l, &image, &size), CUDA_ERROR_INVALID_HANDLE);
+    }
     OK("function", cuModuleGetFunction(&f, m, "k_fill"));
     NEED(cuMemAlloc(&p, 400));
     OK("launch", cf_launch(f, 1, 128, 0, NULL, params));

@@ -17,6 +17,7 @@ struct link {
     char *log[2]; /* info, error; NULL: not wanted */
     uint32_t log_size[2];
     uint64_t given; /* bytes of input */
+    bool added;     /* something was: NVIDIA's driver is not asked to complete nothing */
     struct wrk_jit jit;
     const uint8_t *result; /* owned by the provider until the state ends */
     uint64_t result_size;
@@ -260,6 +261,7 @@ CUresult wrk_do_vgpLinkAdd(struct wrk_call *c, const struct vgp_args_vgpLinkAdd 
     if (a->data_blob)
         wrk_blob_keep(c->w, &k->blob);
     l->given += a->data_size;
+    l->added = true;
     return start_link(c, k);
 }
 
@@ -275,6 +277,8 @@ CUresult wrk_do_vgpLinkComplete(struct wrk_call *c, const struct vgp_args_vgpLin
         return e;
     if (!wrk_provider.cuLinkComplete)
         return wrk_missing(c, "cuLinkComplete");
+    if (!l->added)
+        return wrk_refuse(c, CUDA_ERROR_INVALID_VALUE, "there is nothing to link");
     k = calloc(1, sizeof(*k));
     if (!k)
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -317,6 +317,24 @@ CUresult wrk_function_cache(CUfunction f, bool kernel, CUfunc_cache config)
     return r == CUDA_SUCCESS ? wrk_provider.cuKernelSetCacheConfig((CUkernel)(void *)f, config, device) : r;
 }
 
+/* A driver before 12.4 does not say, and loads at the first launch. */
+CUresult wrk_function_load(CUfunction f, bool kernel, bool load, uint32_t *state)
+{
+    CUfunctionLoadingState is = CU_FUNCTION_LOADING_STATE_LOADED;
+    CUresult r = CUDA_SUCCESS;
+
+    if (!wrk_provider.cuFuncLoad || !wrk_provider.cuFuncIsLoaded)
+        kernel = load = false;
+    else if (kernel)
+        r = wrk_provider.cuKernelGetFunction(&f, (CUkernel)(void *)f);
+    if (r == CUDA_SUCCESS && load)
+        r = wrk_provider.cuFuncLoad(f);
+    if (r == CUDA_SUCCESS && wrk_provider.cuFuncIsLoaded)
+        r = wrk_provider.cuFuncIsLoaded(&is, f);
+    *state = is;
+    return r;
+}
+
 uint32_t wrk_function_attributes(int32_t *out)
 {
     memcpy(out, described.attributes, described.nattributes * sizeof(*out));
