@@ -9,6 +9,7 @@
  *     an abstract socket; where that is not allowed it gives 304
  *   what a kernel's parameters are is known where a context is current; cuFuncSetCacheConfig takes no CUkernel
  *   an event is recorded in streams of its own context alone
+ *   a linker that is used on several threads ends the process
  *   loading modules and libraries, linking, registering memory and destroying arrays blocks for
  *     VGPU_TEST_BLOCK_MS milliseconds (default 10000)
  *   the streams of a process share CHANNELS queues of QUEUE launches: a launch beyond it blocks until the oldest
@@ -26,6 +27,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -216,10 +218,62 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *image, CUjit_option *
     return REAL(cuLibraryLoadData, library, image, jit, jit_values, jits, options, values, n);
 }
 
+/* Linkers that live, each with its thread. */
+#define LINKS 1024
+static struct {
+    _Atomic(CUlinkState) state;
+    _Atomic pid_t thread;
+} links[LINKS];
+
+static void same_thread(CUlinkState state)
+{
+    for (unsigned i = 0; i < LINKS; i++) {
+        if (links[i].state == state && links[i].thread != gettid()) {
+            fprintf(stderr, "as_nvidia: a linker is used on another thread\n");
+            abort();
+        }
+    }
+}
+
+CUresult cuLinkCreate_v2(unsigned n, CUjit_option *options, void **values, CUlinkState *state)
+{
+    CUresult r = REAL(cuLinkCreate_v2, n, options, values, state);
+
+    for (unsigned i = 0; r == CUDA_SUCCESS && i < LINKS; i++) {
+        CUlinkState none = NULL;
+
+        if (!atomic_compare_exchange_strong(&links[i].state, &none, *state))
+            continue;
+        links[i].thread = gettid();
+        break;
+    }
+    return r;
+}
+
+CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name,
+                          unsigned n, CUjit_option *options, void **values)
+{
+    same_thread(state);
+    return REAL(cuLinkAddData_v2, state, type, data, size, name, n, options, values);
+}
+
 CUresult cuLinkComplete(CUlinkState state, void **image, size_t *size)
 {
+    same_thread(state);
     block();
     return REAL(cuLinkComplete, state, image, size);
+}
+
+CUresult cuLinkDestroy(CUlinkState state)
+{
+    same_thread(state);
+    for (unsigned i = 0; i < LINKS; i++) {
+        CUlinkState gone = state;
+
+        if (atomic_compare_exchange_strong(&links[i].state, &gone, NULL))
+            break;
+    }
+    return REAL(cuLinkDestroy, state);
 }
 
 CUresult cuFuncSetCacheConfig(CUfunction f, CUfunc_cache config)

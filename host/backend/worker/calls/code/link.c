@@ -5,6 +5,7 @@
  * host's.
  */
 #include "../calls.h"
+#include "link_thread.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,9 @@
 struct linking;
 struct link {
     CUlinkState state;
-    char *log[2]; /* info, error; NULL: not wanted */
+    struct wrk_link_thread *thread; /* of all calls about `state`; NULL: whoever calls */
+    CUcontext ctx;                  /* current there */
+    char *log[2];                   /* info, error; NULL: not wanted */
     uint32_t log_size[2];
     uint64_t given; /* bytes of input */
     bool added;     /* something was: NVIDIA's driver is not asked to complete nothing */
@@ -33,10 +36,50 @@ static unsigned nlinks;
 
 static void link_free(struct link *l)
 {
+    wrk_link_thread_end(l->thread);
     free(l->log[0]);
     free(l->log[1]);
     free(l);
     nlinks--;
+}
+
+/* A thread of its own has no context; the others have the right one. */
+static CUresult enter(const struct link *l)
+{
+    return l->thread ? wrk_provider.cuCtxSetCurrent(l->ctx) : CUDA_SUCCESS;
+}
+
+struct job {
+    struct link *l;
+    CUresult r;
+};
+
+static void create(void *arg)
+{
+    struct job *j = arg;
+    struct link *l = j->l;
+
+    j->r = enter(l);
+    if (j->r == CUDA_SUCCESS)
+        j->r = wrk_provider.cuLinkCreate_v2(l->jit.n, l->jit.options, l->jit.values, &l->state);
+}
+
+static void destroy(void *arg)
+{
+    struct job *j = arg;
+
+    j->r = enter(j->l);
+    if (j->r == CUDA_SUCCESS)
+        j->r = wrk_provider.cuLinkDestroy(j->l->state);
+    j->l->state = NULL;
+}
+
+static CUresult link_destroy(struct link *l)
+{
+    struct job j = {.l = l};
+
+    wrk_link_thread_run(l->thread, destroy, &j);
+    return j.r;
 }
 
 /* Plain numbers only: a pointer of the guest must never reach the provider. */
@@ -126,8 +169,15 @@ CUresult wrk_do_vgpLinkCreate(struct wrk_call *c, const struct vgp_args_vgpLinkC
         else
             wrk_jit_log(&l->jit, i == 1, l->log[i], want[i]);
     }
-    if (r == CUDA_SUCCESS)
-        r = wrk_provider.cuLinkCreate_v2(l->jit.n, l->jit.options, l->jit.values, &l->state);
+    l->ctx = c->w->current;
+    if (r == CUDA_SUCCESS && !wrk_capabilities.software_policy && !(l->thread = wrk_link_thread_start()))
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+    if (r == CUDA_SUCCESS) {
+        struct job j = {.l = l};
+
+        wrk_link_thread_run(l->thread, create, &j);
+        r = j.r;
+    }
     if (r == CUDA_SUCCESS)
         wrk_handle_put(c, a->state, VGP_H_LINK, l);
     else
@@ -154,6 +204,10 @@ struct linking {
     char *name;
     CUjitInputType type;
     bool complete, done; /* done: the provider has been called, and the link was not ended since */
+    VGB_LENT struct wrk_worker *w;
+    CUresult r;   /* what it answered, and for a complete link: */
+    void *result; /* the provider's, as in struct link */
+    size_t result_size;
 };
 
 static void linking_free(struct wrk_worker *w, struct linking *k)
@@ -165,28 +219,40 @@ static void linking_free(struct wrk_worker *w, struct linking *k)
     free(k);
 }
 
+/* Adds or completes, on the link's thread. */
+static void work(void *arg)
+{
+    struct linking *k = arg;
+    struct link *l = k->l;
+
+    k->r = enter(l);
+    if (k->r != CUDA_SUCCESS)
+        return;
+    wrk_compile_begin(k->w);
+    k->r = k->complete ? wrk_provider.cuLinkComplete(l->state, &k->result, &k->result_size)
+                       : wrk_provider.cuLinkAddData_v2(l->state, k->type, (void *)(uintptr_t)k->data, k->size,
+                                                       k->name, k->jit.n, k->jit.options, k->jit.values);
+    wrk_compile_end();
+}
+
 static CUresult finish_link(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
     struct linking *k = (struct linking *)(uintptr_t)wait->arg[0];
     struct link *l = k->l;
-    void *result = NULL;
-    size_t size = 0;
 
-    wrk_compile_begin(w);
-    if (r == CUDA_SUCCESS && k->complete)
-        r = wrk_provider.cuLinkComplete(l->state, &result, &size);
-    else if (r == CUDA_SUCCESS)
-        r = wrk_provider.cuLinkAddData_v2(l->state, k->type, (void *)(uintptr_t)k->data, k->size, k->name,
-                                          k->jit.n, k->jit.options, k->jit.values);
-    wrk_compile_end();
+    k->w = w;
+    if (r == CUDA_SUCCESS) {
+        wrk_link_thread_run(l->thread, work, k);
+        r = k->r;
+    }
     pthread_mutex_lock(&lock);
     k->done = true;
     if (l->orphan) {
-        wrk_provider.cuLinkDestroy(l->state);
+        link_destroy(l);
         k->done = false;
     } else if (r == CUDA_SUCCESS && k->complete) {
-        l->result = result;
-        l->result_size = size;
+        l->result = k->result;
+        l->result_size = k->result_size;
     }
     l->busy = false;
     pthread_mutex_unlock(&lock);
@@ -334,7 +400,7 @@ CUresult wrk_do_cuLinkDestroy(struct wrk_call *c, const struct vgp_args_cuLinkDe
 
     if (r != CUDA_SUCCESS)
         return r;
-    r = wrk_provider.cuLinkDestroy(l->state);
+    r = link_destroy(l);
     wrk_handle_drop(c, a->state, VGP_H_LINK);
     link_free(l);
     return r;
@@ -358,8 +424,7 @@ static void end_one(struct wrk_handle_entry *e, uint64_t handle, void *arg)
     pthread_mutex_unlock(&lock);
     if (busy)
         return;
-    wrk_provider.cuLinkDestroy(l->state); /* now, while its context is there */
-    l->state = NULL;
+    link_destroy(l); /* now, while its context is there */
     if (l->landing)
         l->landing->l = NULL;
     link_free(l);
