@@ -17,7 +17,7 @@
 extern const char wrk_policy_soft[];
 extern const char wrk_policy_nvidia[];
 extern const char wrk_policy_nvidia_start[]; /* the same plus what cuInit needs, until a client is served */
-extern const char wrk_policy_mps[]; /* worker-nvidia.seccomp plus connections to MPS */
+extern const char wrk_policy_mps[];          /* worker-nvidia.seccomp plus connections to MPS */
 extern const char wrk_policy_mps_start[];
 
 enum wrk_sandbox_mode {

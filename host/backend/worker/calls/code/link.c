@@ -15,9 +15,9 @@
 struct linking;
 struct link {
     CUlinkState state;
-    struct wrk_link_thread *thread; /* of all calls about `state`; NULL: whoever calls */
-    CUcontext ctx;                  /* current there */
-    char *log[2];                   /* info, error; NULL: not wanted */
+    VGB_OWNED struct wrk_link_thread *thread; /* of all calls about `state`; NULL: whoever calls */
+    CUcontext ctx;                            /* current there */
+    char *log[2];                             /* info, error; NULL: not wanted */
     uint32_t log_size[2];
     uint64_t given; /* bytes of input */
     bool added;     /* something was: NVIDIA's driver is not asked to complete nothing */
@@ -50,7 +50,7 @@ static CUresult enter(const struct link *l)
 }
 
 struct job {
-    struct link *l;
+    VGB_LENT struct link *l;
     CUresult r;
 };
 
