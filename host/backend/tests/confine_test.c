@@ -131,8 +131,8 @@ static void test_hmm(void **state)
 static void test_provider_refuses(void **state)
 {
     static const char *const cases[][2] = {
-        {"100", "nvidia-smi"}, {"802", "fabricmanager"},   {"803", "reboot"}, {"804", "forward"},
-        {"34", "stub"},        {"999", "nvidia-modprobe"}, {"2", "gave 2"}};
+        {"100", "nvidia-smi"}, {"304", "--sandbox=log"}, {"802", "fabricmanager"},   {"803", "reboot"},
+        {"804", "forward"},    {"34", "stub"},           {"999", "nvidia-modprobe"}, {"2", "gave 2"}};
     struct broker b;
 
     (void)state;

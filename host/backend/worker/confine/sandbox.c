@@ -274,6 +274,19 @@ static const char *nvidia_policy(const struct wrk_sandbox *s)
     return s->mps ? wrk_policy_mps : wrk_policy_nvidia;
 }
 
+/*
+ * Logging begins before the library does, since it is the start that fails where the sandbox refuses too much. A process
+ * has one listener: the software GPU, whose policy is another, gets it when it is known that the provider is one.
+ */
+static int log_start(const struct wrk_sandbox *s, char *err, size_t err_size)
+{
+    const char *name = s->provider ? strrchr(s->provider, '/') : NULL;
+
+    if (strstr(name ? name : s->provider ? s->provider : "", "libcuda-soft"))
+        return 0;
+    return wrk_sandbox_filter_log(s->mps ? wrk_policy_mps_start : wrk_policy_nvidia_start, err, err_size);
+}
+
 int wrk_sandbox_begin(struct wrk_sandbox *s, char *err, size_t err_size)
 {
     bool view;
@@ -293,7 +306,7 @@ int wrk_sandbox_begin(struct wrk_sandbox *s, char *err, size_t err_size)
     if (wrk_confine_rights(s, err, err_size))
         return -1;
     if (s->mode == WRK_SANDBOX_LOG)
-        return 0;
+        return log_start(s, err, err_size);
     if (s->sock) {
         char why[80];
         int r = wrk_mapper_start(s->sock, s->broker, why, sizeof(why));
@@ -351,6 +364,6 @@ int wrk_sandbox_narrow(struct wrk_sandbox *s, bool soft, char *err, size_t err_s
     /* the software GPU keeps descriptors of memory exported by other processes */
     limit(RLIMIT_NOFILE, 1024);
     if (s->mode == WRK_SANDBOX_LOG)
-        return wrk_sandbox_filter_log(policy, err, err_size);
+        return listener[1] >= 0 ? 0 : wrk_sandbox_filter_log(policy, err, err_size);
     return wrk_sandbox_filter(policy, false, err, err_size);
 }

@@ -120,9 +120,37 @@ static void test_start(void **state)
     assert_int_equal(when_started(do_listen), -SIGSYS);
 }
 
+/* The log has what would have been refused before a client is served, too. */
+static void test_log(void **state)
+{
+    struct wrk_sandbox s = {.provider = "libcuda.so.1", .broker = getpid(), .mode = WRK_SANDBOX_LOG};
+    char text[4096] = "", err[300];
+    int p[2], status;
+    size_t n = 0;
+    ssize_t k;
+
+    (void)state;
+    assert_int_equal(pipe(p), 0);
+    pid_t pid = fork();
+    if (!pid) {
+        dup2(p[1], 2);
+        if (wrk_sandbox_begin(&s, err, sizeof(err)) || socket(AF_INET, SOCK_DGRAM, 0) < 0 ||
+            wrk_sandbox_narrow(&s, false, err, sizeof(err)))
+            _exit(1);
+        _exit(0);
+    }
+    close(p[1]);
+    while (n + 1 < sizeof(text) && (k = read(p[0], text + n, sizeof(text) - 1 - n)) > 0)
+        n += (size_t)k;
+    close(p[0]);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_non_null(strstr(text, "would refuse socket"));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_start)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_start), cmocka_unit_test(test_log)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

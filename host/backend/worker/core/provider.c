@@ -131,6 +131,9 @@ static const char *remedy(CUresult r, const char *file)
     case 100: /* CUDA_ERROR_NO_DEVICE */
         return "no GPU: does nvidia-smi show one, are there /dev/nvidia* that this user may open, and "
                "does CUDA_VISIBLE_DEVICES leave one?";
+    case 304: /* CUDA_ERROR_OPERATING_SYSTEM */
+        return "the driver was refused something: with --sandbox=log the backend names each system "
+               "call that its sandbox would refuse; please report it";
     case 802: /* CUDA_ERROR_SYSTEM_NOT_READY */
         return "the GPUs of this host need the fabric manager: start nvidia-fabricmanager, of the "
                "driver's version";
