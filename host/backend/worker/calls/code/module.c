@@ -304,19 +304,6 @@ CUresult wrk_kernel_describe(struct wrk_call *c, CUkernel k, int device)
     return r;
 }
 
-/* NVIDIA's driver takes no CUkernel in place of a CUfunction here. */
-CUresult wrk_function_cache(CUfunction f, bool kernel, CUfunc_cache config)
-{
-    CUdevice device = 0;
-    CUresult r;
-
-    if (!kernel || !wrk_provider.cuKernelSetCacheConfig)
-        return wrk_provider.cuFuncSetCacheConfig ? wrk_provider.cuFuncSetCacheConfig(f, config)
-                                                 : CUDA_ERROR_NOT_SUPPORTED;
-    r = wrk_provider.cuCtxGetDevice(&device);
-    return r == CUDA_SUCCESS ? wrk_provider.cuKernelSetCacheConfig((CUkernel)(void *)f, config, device) : r;
-}
-
 /* A driver before 12.4 does not say, and loads at the first launch. */
 CUresult wrk_function_load(CUfunction f, bool kernel, bool load, uint32_t *state)
 {
