@@ -305,7 +305,8 @@ CASE(memop_batch, CF_CTX)
     cf_u64("pinned", h[1], 5);
     RC("none", cuStreamBatchMemOp(s, 0, ops, 0), CUDA_ERROR_INVALID_VALUE);
     RC("too_many", cuStreamBatchMemOp(s, 257, ops, 0), CUDA_ERROR_INVALID_VALUE);
-    RC("null", cuStreamBatchMemOp(s, 1, NULL, 0), CUDA_ERROR_INVALID_VALUE);
+    if (!cf_real()) /* which crashes */
+        RC("null", cuStreamBatchMemOp(s, 1, NULL, 0), CUDA_ERROR_INVALID_VALUE);
     RC("flags", cuStreamBatchMemOp(s, 1, ops + 1, 7), CUDA_ERROR_INVALID_VALUE);
     ops[1].operation = (CUstreamBatchMemOpType)77;
     RC("operation", cuStreamBatchMemOp(s, 1, ops + 1, 0), CUDA_ERROR_INVALID_VALUE);
@@ -315,7 +316,8 @@ CASE(memop_batch, CF_CTX)
     RC("wait_not_ours", cuStreamWaitValue32(s, 0x1000, 5, 0), CUDA_ERROR_INVALID_VALUE);
     RC("past", cuStreamWriteValue64(s, p + 64, 5, 0), CUDA_ERROR_INVALID_VALUE);
     RC("write_flags", cuStreamWriteValue32(s, p, 5, 0x70), CUDA_ERROR_INVALID_VALUE);
-    RC("stream", cuStreamWriteValue32((CUstream)0x1234567, p, 5, 0), CUDA_ERROR_INVALID_HANDLE);
+    if (!cf_real()) /* which crashes */
+        RC("stream", cuStreamWriteValue32((CUstream)0x1234567, p, 5, 0), CUDA_ERROR_INVALID_HANDLE);
     NEED(cuStreamDestroy(s));
     NEED(cuMemFree(p));
     NEED(cuMemFreeHost(h));

@@ -212,9 +212,11 @@ CASE(batch_3d, CF_CTX)
     op.src.op.ptr.layerHeight = 0;
     op.src.op.ptr.rowLength = 4;
     RC("row", cuMemcpy3DBatchAsync(1, &op, 0, s), CUDA_ERROR_INVALID_VALUE);
-    RC("peer_null", cuMemcpy3DPeer(NULL), CUDA_ERROR_INVALID_VALUE);
-    peer.srcContext = (CUcontext)0x123456;
-    RC("peer_context", cuMemcpy3DPeer(&peer), CUDA_ERROR_INVALID_CONTEXT);
+    if (!cf_real()) { /* which crashes */
+        RC("peer_null", cuMemcpy3DPeer(NULL), CUDA_ERROR_INVALID_VALUE);
+        peer.srcContext = (CUcontext)0x123456;
+        RC("peer_context", cuMemcpy3DPeer(&peer), CUDA_ERROR_INVALID_CONTEXT);
+    }
     NEED(cuMemFree(d));
     NEED(cuMemFree(e));
     NEED(cuStreamDestroy(s));

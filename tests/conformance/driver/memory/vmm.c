@@ -43,6 +43,7 @@ CASE(vmm_pool, CF_CTX)
     CUmemGenericAllocationHandle h;
     uint8_t *host = malloc(6 * g), *back = malloc(6 * g);
 
+    cf_func("k_fill"); /* code is in device memory, too */
     NEED(cuMemGetInfo(&before, &total));
     OK("reserve", cuMemAddressReserve(&base, 32ull << 30, 0, 0, 0));
     cf_true("aligned", base % g == 0 && base);
@@ -78,7 +79,7 @@ CASE(vmm_pool, CF_CTX)
     OK("unmap", cuMemUnmap(base, used));
     OK("free", cuMemAddressFree(base, 32ull << 30));
     NEED(cuMemGetInfo(&after, &total));
-    cf_true("given_back", before - after < g);
+    cf_true("given_back", before < after + g);
     RC("gone", cuMemsetD8(base, 0, 4), CUDA_ERROR_INVALID_VALUE);
     free(host);
     free(back);
@@ -120,8 +121,11 @@ CASE(vmm_arguments, CF_CTX)
     cf_true("properties_value", back.type == prop.type && back.location.type == prop.location.type &&
                                     back.location.id == 0 && !back.requestedHandleTypes);
     RC("properties_null", cuMemGetAllocationPropertiesFromHandle(NULL, h), CUDA_ERROR_INVALID_VALUE);
-    RC("properties_handle", cuMemGetAllocationPropertiesFromHandle(&back, 0x1234), CUDA_ERROR_INVALID_VALUE);
-    RC("map_handle", cuMemMap(base, 2 * g, 0, 0x1234, 0), CUDA_ERROR_INVALID_VALUE);
+    if (!cf_real()) { /* which crashes */
+        RC("properties_handle", cuMemGetAllocationPropertiesFromHandle(&back, 0x1234),
+           CUDA_ERROR_INVALID_VALUE);
+        RC("map_handle", cuMemMap(base, 2 * g, 0, 0x1234, 0), CUDA_ERROR_INVALID_VALUE);
+    }
     RC("map_flags", cuMemMap(base, 2 * g, 0, h, 1), CUDA_ERROR_INVALID_VALUE);
     RC("map_size", cuMemMap(base, g + 1, 0, h, 0), CUDA_ERROR_INVALID_VALUE);
     RC("map_larger", cuMemMap(base, 3 * g, 0, h, 0), CUDA_ERROR_INVALID_VALUE);
@@ -151,8 +155,10 @@ CASE(vmm_arguments, CF_CTX)
     cf_true("retained_same", k == h); /* one object; the first is released twice */
     OK("release", cuMemRelease(k));
     OK("release_retained", cuMemRelease(k));
-    RC("release_again", cuMemRelease(k), CUDA_ERROR_INVALID_VALUE);
-    RC("release_never", cuMemRelease(0x1234), CUDA_ERROR_INVALID_VALUE);
+    if (!cf_real()) { /* which crashes */
+        RC("release_again", cuMemRelease(k), CUDA_ERROR_INVALID_VALUE);
+        RC("release_never", cuMemRelease(0x1234), CUDA_ERROR_INVALID_VALUE);
+    }
     OK("still_mapped", cuMemsetD8(base + 2 * g - 8, 1, 8));
     /* The same memory at two places, by a handle that was retained after the first one had gone. */
     OK("retain_2", cuMemRetainAllocationHandle(&k, (void *)base));
@@ -191,9 +197,11 @@ CASE(vmm_access, CF_CTX)
     cf_u64("get_none_value", flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
     RC("get_null", cuMemGetAccess(NULL, &here, base), CUDA_ERROR_INVALID_VALUE);
     RC("get_location", cuMemGetAccess(&flags, NULL, base), CUDA_ERROR_INVALID_VALUE);
-    RC("get_unmapped", cuMemGetAccess(&flags, &here, base + g), CUDA_ERROR_INVALID_VALUE);
+    if (!cf_real()) /* 580 answers also behind the range */
+        RC("get_unmapped", cuMemGetAccess(&flags, &here, base + g), CUDA_ERROR_INVALID_VALUE);
     OK("rw", cuMemSetAccess(base, g, &rw, 1));
     OK("write", cuMemcpyHtoD(base, bytes, sizeof(bytes)));
+    NEED(cuCtxSynchronize()); /* the copy may still be under way, and needs the right to write */
     OK("ro", cuMemSetAccess(base, g, &ro, 1));
     OK("get_ro", cuMemGetAccess(&flags, &here, base + g - 1));
     cf_u64("get_ro_value", flags, CU_MEM_ACCESS_FLAGS_PROT_READ);
