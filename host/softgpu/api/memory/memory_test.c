@@ -290,6 +290,9 @@ static void test_pools(void **state)
     OK(cuMemAllocFromPoolAsync(&p, 64, pool, NULL));
     OK(cuMemFree_v2(p));
     OK(cuMemPoolTrimTo(pool, 0));
+    p = 7;
+    OK(cuMemAllocFromPoolAsync(&p, 0, pool, NULL));
+    assert_int_equal(p, 0);
     OK(cuDeviceSetMemPool(0, pool));
     OK(cuMemPoolDestroy(pool));
     IS(cuMemPoolDestroy(pool), INVALID_VALUE);
