@@ -177,9 +177,7 @@ bool vcu_memory_host_crossed(uint64_t addr, uint64_t n)
 {
     struct vcu_place p;
 
-    if (find_in(&host_ranges, addr, &p))
-        return !inside(&p, addr, n);
-    return addr + n - 1 > addr && find_in(&host_ranges, addr + n - 1, &p);
+    return find_in(&host_ranges, addr, &p) && !inside(&p, addr, n);
 }
 
 struct sync {

@@ -197,13 +197,16 @@ static void test_host_memory(void **state)
     OK(cuMemHostGetDevicePointer_v2(&d, (char *)p + 10, 0));
     assert_int_equal(d, (uintptr_t)p + 10);
     OK(cuMemHostGetFlags(&flags, p));
-    assert_int_equal(flags, CU_MEMHOSTALLOC_DEVICEMAP);
+    assert_int_equal(flags, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     OK(cuMemsetD8_v2(d, 3, 5));
     assert_int_equal(((char *)p)[12], 3);
     IS(cuMemFree_v2((CUdeviceptr)(uintptr_t)p), INVALID_VALUE);
     OK(cuMemFreeHost(p));
     IS(cuMemFreeHost(p), INVALID_VALUE);
     OK(cuMemFreeHost(NULL));
+    OK(cuMemHostAlloc(&p, 4096, 0));
+    IS(cuMemHostRegister_v2(p, 4096, 0), INVALID_VALUE);
+    OK(cuMemFreeHost(p));
     OK(cuMemHostAlloc(&p, 0, 0));
     assert_null(p);
     IS(cuMemHostAlloc(&p, 4, 0x80), INVALID_VALUE);
