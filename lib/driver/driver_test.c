@@ -413,7 +413,7 @@ static CUresult batch_3d(const CUDA_MEMCPY3D *p, CUstream stream)
     (void)stream;
     batch_last = *p;
     strcat(batch_said, "3");
-    return CUDA_SUCCESS;
+    return p->srcDevice == 13 ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 
 static CUresult batch_synchronize(CUstream stream)
@@ -459,8 +459,8 @@ static void test_batch_order(void **state)
     assert_int_equal(failed, 3);
     assert_int_equal(cua_copy_batch(&batch_ops, dsts, srcs, sizes, 6, a, first, 3, &failed, NULL),
                      CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(failed, SIZE_MAX);
-    first[2] = 2; /* not rising */
+    assert_int_equal(failed, 3); /* not written */
+    first[2] = 2;                /* not rising */
     assert_int_equal(cua_copy_batch(&batch_ops, dsts, srcs, sizes, 6, a, first, 3, NULL, s),
                      CUDA_ERROR_INVALID_VALUE);
 }
@@ -472,6 +472,7 @@ static void test_batch_3d(void **state)
                                  .extent = {.width = 3, .height = 2, .depth = 1},
                                  .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
     CUstream s = (CUstream)8;
+    size_t failed = 77;
 
     (void)state;
     batch_said[0] = 0;
@@ -488,9 +489,30 @@ static void test_batch_3d(void **state)
     op.extent.width = SIZE_MAX / 4 + 1;
     op.src.op.ptr.rowLength = 0;
     assert_int_equal(cua_copy_batch_3d(&batch_ops, 1, &op, NULL, 0, s), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cua_copy_batch_3d(&batch_ops, 1, &op, &failed, 0, s), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(failed, 0);
     op.extent.width = 3;
-    op.dst.op.array.array = NULL; /* a driver that says 0 bytes */
+    op.src.op.ptr.ptr = 13;
+    assert_int_equal(cua_copy_batch_3d(&batch_ops, 1, &op, &failed, 0, s), CUDA_ERROR_ILLEGAL_ADDRESS);
+    assert_int_equal(failed, SIZE_MAX); /* an address is not attributed */
+    op.dst.op.array.array = NULL;       /* a driver that says 0 bytes */
     assert_int_equal(cua_copy_batch_3d(&batch_ops, 1, &op, NULL, 0, s), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* ---- memory operations ---- */
+
+static void test_memory_operations(void **state)
+{
+    struct cua_memory_operation list[CUA_MEMORY_OPERATIONS_MAX];
+    CUstreamBatchMemOpParams two[2] = {{.operation = CU_STREAM_MEM_OP_BARRIER}, {.operation = 77}};
+
+    (void)state;
+    assert_int_equal(cua_memory_operations_read(NULL, 0, list), CUDA_SUCCESS);
+    assert_int_equal(cua_memory_operations_read(NULL, 1, list), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cua_memory_operations_read(two, 1, list), CUDA_SUCCESS);
+    assert_int_equal(cua_memory_operations_read(two, 2, list), CUDA_ERROR_INVALID_VALUE);
+    two[0].operation = CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES;
+    assert_int_equal(cua_memory_operations_read(two, 2, list), CUDA_ERROR_NOT_SUPPORTED);
 }
 
 /* ---- pointer attributes ---- */
@@ -543,7 +565,7 @@ int main(void)
         cmocka_unit_test(test_coredump),        cmocka_unit_test(test_advice),
         cmocka_unit_test(test_external_memory), cmocka_unit_test(test_external_dmabuf),
         cmocka_unit_test(test_legacy_launch),   cmocka_unit_test(test_legacy_structures),
-        cmocka_unit_test(test_absent),
+        cmocka_unit_test(test_absent),          cmocka_unit_test(test_memory_operations),
     };
 
     return cmocka_run_group_tests_name("driver", tests, NULL, NULL);

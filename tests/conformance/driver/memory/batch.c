@@ -96,7 +96,7 @@ typedef CUresult batch_12080(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUm
                              size_t, size_t *, CUstream);
 typedef CUresult batch_3d_12080(size_t, CUDA_MEMCPY3D_BATCH_OP *, size_t *, unsigned long long, CUstream);
 
-/* The calls of CUDA 12.8 tell which copy failed, and write the index in any case. */
+/* The calls of CUDA 12.8 tell which copy failed, and write the index unless the stream is refused. */
 CASE(batch_failed_index, CF_CTX)
 {
     CUDA_MEMCPY3D_BATCH_OP op[2];
@@ -131,7 +131,7 @@ CASE(batch_failed_index, CF_CTX)
     memset(&failed, 0xee, sizeof(failed));
     RC("legacy", ((batch_12080 *)linear)(dsts, srcs, sizes, 2, &attr, &first, 1, &failed, NULL),
        CUDA_ERROR_INVALID_VALUE);
-    cf_u64("legacy_index", failed, SIZE_MAX);
+    cf_u64("legacy_index", failed, 0xeeeeeeeeeeeeeeee); /* not written */
     memset(op, 0, sizeof(op));
     for (int i = 0; i < 2; i++) {
         op[i].src.type = op[i].dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
