@@ -435,7 +435,7 @@ static void test_virtual_memory(void **state)
     IS(cuMemAddressFree(va, 32ull << 30), INVALID_VALUE); /* still mapped */
     /* The memory of b once more, though its handle was released; and what pointers say. */
     CUdeviceptr at;
-    unsigned char mapped;
+    unsigned mapped;
     size_t size;
 
     IS(cuMemRetainAllocationHandle(&b, (void *)(va + 2 * G)), INVALID_VALUE);
@@ -452,10 +452,12 @@ static void test_virtual_memory(void **state)
     assert_int_equal(size, G);
     OK(cuPointerGetAttribute(&at, CU_POINTER_ATTRIBUTE_CONTEXT, va + G));
     assert_true(at == 0); /* of the device, of no context */
-    OK(cuPointerGetAttribute(&mapped, CU_POINTER_ATTRIBUTE_MAPPED, va + 3 * G));
-    assert_false(mapped);
+    OK(cuPointerGetAttribute(&mapped, CU_POINTER_ATTRIBUTE_MAPPED, va + G));
+    assert_int_equal(mapped, 1);
+    IS(cuPointerGetAttribute(&mapped, CU_POINTER_ATTRIBUTE_MAPPED, va + 3 * G), INVALID_VALUE);
     OK(cuMemUnmap(va + 4 * G, G));
     IS(cuMemUnmap(va, G / 2), INVALID_VALUE);
+    IS(cuMemUnmap(va + 3 * G, 2 * G), INVALID_VALUE); /* nothing is mapped there */
     OK(cuMemUnmap(va, G));
     IS(cuMemcpyDtoH_v2(&v, va, 4), INVALID_VALUE);
     OK(cuMemUnmap(va + G, G));

@@ -532,3 +532,5 @@ bool sg_vmm_find(uint64_t addr, struct cua_reserved *out)
     pthread_mutex_unlock(&lock);
     return found;
 }
+            out->id = m->phys->obj.handle;
+            out->device = m->phys->prop.location.id;
