@@ -112,6 +112,11 @@ bool vcu_memory_find(uint64_t addr, struct vcu_place *place)
     return find_in(&device_ranges, addr, place) || find_in(&host_ranges, addr, place);
 }
 
+bool vcu_memory_next(uint64_t start, uint64_t size, struct vcu_place *place)
+{
+    return vcu_range_look_overlap(&device_ranges, start, size, copy_out, place);
+}
+
 bool vcu_memory_find_host(uint64_t addr, struct vcu_place *place)
 {
     return find_in(&host_ranges, addr, place);

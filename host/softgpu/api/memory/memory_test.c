@@ -290,12 +290,12 @@ static void test_pools(void **state)
     OK(cuMemPoolGetAttribute(def, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &v));
     assert_int_equal(v, 0);
     OK(cuMemPoolCreate(&pool, &props));
-    OK(cuMemAllocFromPoolAsync(&p, 64, pool, NULL));
-    OK(cuMemFree_v2(p));
-    OK(cuMemPoolTrimTo(pool, 0));
     p = 7;
     OK(cuMemAllocFromPoolAsync(&p, 0, pool, NULL));
     assert_int_equal(p, 0);
+    OK(cuMemAllocFromPoolAsync(&p, 64, pool, NULL));
+    OK(cuMemFree_v2(p));
+    OK(cuMemPoolTrimTo(pool, 0));
     OK(cuDeviceSetMemPool(0, pool));
     OK(cuMemPoolDestroy(pool));
     IS(cuMemPoolDestroy(pool), INVALID_VALUE);
