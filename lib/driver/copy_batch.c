@@ -61,9 +61,9 @@ CUresult cua_copy_batch(const struct cua_batch_ops *ops, const CUdeviceptr *dsts
     size_t k = 0;
     CUresult r = ops->check_stream(call, stream);
 
-    batch_failed_at(failed, SIZE_MAX); /* documented: not attributed to a single copy */
     if (r != CUDA_SUCCESS)
         return r;
+    batch_failed_at(failed, SIZE_MAX); /* documented: not attributed to a single copy */
     if (count == 0 || dsts == NULL || srcs == NULL || sizes == NULL ||
         !batch_list_ok(count, attrs, first, nattrs))
         return CUDA_ERROR_INVALID_VALUE;
@@ -131,7 +131,8 @@ static CUresult batch_side_of(const CUmemcpy3DOperand *o, const CUextent3D *exte
     return CUDA_SUCCESS;
 }
 
-/* A 3D copy as the ordinary calls describe it. */
+/* A 3D copy as the ordinary calls describe it. The index of a failed operation is that of one which has no
+   such description; an address that the copy refuses is not attributed (driver 580). */
 static CUresult batch_plain_3d(const struct cua_batch_ops *ops, const char *call,
                                const CUDA_MEMCPY3D_BATCH_OP *op, CUDA_MEMCPY3D *plain)
 {
@@ -173,21 +174,15 @@ static CUresult batch_plain_3d(const struct cua_batch_ops *ops, const char *call
     return CUDA_SUCCESS;
 }
 
-static CUresult batch_copy_3d(const struct cua_batch_ops *ops, const char *call,
-                              const CUDA_MEMCPY3D_BATCH_OP *op, CUstream stream)
+static CUresult batch_copy_3d(const struct cua_batch_ops *ops, const CUDA_MEMCPY3D *p,
+                              CUmemcpySrcAccessOrder access, CUstream stream)
 {
-    struct batch_order order;
-    CUDA_MEMCPY3D p;
-    CUresult r = batch_plain_3d(ops, call, op, &p);
+    struct batch_order order = batch_order_of(access, p->srcMemoryType == CU_MEMORYTYPE_ARRAY ||
+                                                          ops->source_in_order(p->srcDevice, 1));
+    CUresult r = order.before ? ops->synchronize(stream) : CUDA_SUCCESS;
 
-    if (r != CUDA_SUCCESS)
-        return r;
-    order = batch_order_of(op->srcAccessOrder,
-                           p.srcMemoryType == CU_MEMORYTYPE_ARRAY || ops->source_in_order(p.srcDevice, 1));
-    if (order.before)
-        r = ops->synchronize(stream);
     if (r == CUDA_SUCCESS)
-        r = ops->copy_3d(&p, stream);
+        r = ops->copy_3d(p, stream);
     return r == CUDA_SUCCESS && order.after ? ops->synchronize(stream) : r;
 }
 
@@ -197,15 +192,19 @@ CUresult cua_copy_batch_3d(const struct cua_batch_ops *ops, size_t n, const CUDA
     static const char call[] = "cuMemcpy3DBatchAsync";
     CUresult r = ops->check_stream(call, stream);
 
-    batch_failed_at(failed, SIZE_MAX);
     if (r != CUDA_SUCCESS)
         return r;
+    batch_failed_at(failed, SIZE_MAX);
     if (n == 0 || list == NULL || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < n && r == CUDA_SUCCESS; i++) {
-        r = batch_copy_3d(ops, call, &list[i], stream);
+        CUDA_MEMCPY3D p;
+
+        r = batch_plain_3d(ops, call, &list[i], &p);
         if (r != CUDA_SUCCESS)
             batch_failed_at(failed, i);
+        else
+            r = batch_copy_3d(ops, &p, list[i].srcAccessOrder, stream);
     }
     return r;
 }

@@ -413,7 +413,7 @@ static CUresult batch_3d(const CUDA_MEMCPY3D *p, CUstream stream)
     (void)stream;
     batch_last = *p;
     strcat(batch_said, "3");
-    return CUDA_SUCCESS;
+    return p->srcDevice == 13 ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 
 static CUresult batch_synchronize(CUstream stream)
@@ -459,8 +459,8 @@ static void test_batch_order(void **state)
     assert_int_equal(failed, 3);
     assert_int_equal(cua_copy_batch(&batch_ops, dsts, srcs, sizes, 6, a, first, 3, &failed, NULL),
                      CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(failed, SIZE_MAX);
-    first[2] = 2; /* not rising */
+    assert_int_equal(failed, 3); /* not written */
+    first[2] = 2;                /* not rising */
     assert_int_equal(cua_copy_batch(&batch_ops, dsts, srcs, sizes, 6, a, first, 3, NULL, s),
                      CUDA_ERROR_INVALID_VALUE);
 }
@@ -472,6 +472,7 @@ static void test_batch_3d(void **state)
                                  .extent = {.width = 3, .height = 2, .depth = 1},
                                  .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
     CUstream s = (CUstream)8;
+    size_t failed = 77;
 
     (void)state;
     batch_said[0] = 0;
@@ -488,9 +489,30 @@ static void test_batch_3d(void **state)
     op.extent.width = SIZE_MAX / 4 + 1;
     op.src.op.ptr.rowLength = 0;
     assert_int_equal(cua_copy_batch_3d(&batch_ops, 1, &op, NULL, 0, s), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cua_copy_batch_3d(&batch_ops, 1, &op, &failed, 0, s), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(failed, 0);
     op.extent.width = 3;
-    op.dst.op.array.array = NULL; /* a driver that says 0 bytes */
+    op.src.op.ptr.ptr = 13;
+    assert_int_equal(cua_copy_batch_3d(&batch_ops, 1, &op, &failed, 0, s), CUDA_ERROR_ILLEGAL_ADDRESS);
+    assert_int_equal(failed, SIZE_MAX); /* an address is not attributed */
+    op.dst.op.array.array = NULL;       /* a driver that says 0 bytes */
     assert_int_equal(cua_copy_batch_3d(&batch_ops, 1, &op, NULL, 0, s), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* ---- memory operations ---- */
+
+static void test_memory_operations(void **state)
+{
+    struct cua_memory_operation list[CUA_MEMORY_OPERATIONS_MAX];
+    CUstreamBatchMemOpParams two[2] = {{.operation = CU_STREAM_MEM_OP_BARRIER}, {.operation = 77}};
+
+    (void)state;
+    assert_int_equal(cua_memory_operations_read(NULL, 0, list), CUDA_SUCCESS);
+    assert_int_equal(cua_memory_operations_read(NULL, 1, list), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cua_memory_operations_read(two, 1, list), CUDA_SUCCESS);
+    assert_int_equal(cua_memory_operations_read(two, 2, list), CUDA_ERROR_INVALID_VALUE);
+    two[0].operation = CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES;
+    assert_int_equal(cua_memory_operations_read(two, 2, list), CUDA_ERROR_NOT_SUPPORTED);
 }
 
 /* ---- pointer attributes ---- */
@@ -508,7 +530,7 @@ static void test_pointer(void **state)
     CUpointer_attribute asked[3] = {CU_POINTER_ATTRIBUTE_HOST_POINTER, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
                                     CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE};
     uint64_t host = UINT64_MAX, start = UINT64_MAX;
-    uint8_t capable[2] = {0xee, 0xee};
+    uint8_t capable[5] = {0xee, 0xee, 0xee, 0xee, 0xee};
     int device = 0;
     void *out[3] = {&host, &device, capable};
 
@@ -516,9 +538,9 @@ static void test_pointer(void **state)
     p.decompress = pointer_decompress;
     assert_int_equal(cua_pointer_attribute(&p, &host, CU_POINTER_ATTRIBUTE_HOST_POINTER),
                      CUDA_ERROR_INVALID_VALUE);
-    assert_true(host == UINT64_MAX); /* not written */
+    assert_true(host == 0); /* written all the same */
     assert_int_equal(cua_pointer_attributes(&p, 3, asked, out), CUDA_SUCCESS);
-    assert_true(host == 0 && device == 1 && capable[0] == 1 && capable[1] == 0xee);
+    assert_true(host == 0 && device == 1 && capable[0] == 1 && capable[3] == 0 && capable[4] == 0xee);
     p.device = 2; /* its driver fails */
     assert_int_equal(cua_pointer_attribute(&p, capable, asked[2]), CUDA_ERROR_UNKNOWN);
     assert_int_equal(cua_pointer_attributes(&p, 3, asked, out), CUDA_SUCCESS);
@@ -528,11 +550,21 @@ static void test_pointer(void **state)
     assert_int_equal(device, -2);
     assert_int_equal(cua_pointer_attribute(&p, &start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR),
                      CUDA_ERROR_INVALID_VALUE);
-    p.reserved = (struct cua_reserved){.base = 8, .size = 64};
+    p.reserved = (struct cua_reserved){.base = 8, .size = 64}; /* nothing mapped at the address */
+    assert_int_equal(cua_pointer_attribute(&p, &start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR),
+                     CUDA_ERROR_INVALID_VALUE);
+    assert_true(start == UINT64_MAX); /* not written */
+    p.reserved.map_base = 16;
+    p.reserved.map_size = 16;
     assert_int_equal(cua_pointer_attribute(&p, &start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR), CUDA_SUCCESS);
     assert_true(start == 8);
-    assert_int_equal(cua_pointer_attribute(&p, &start, CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR),
+    assert_int_equal(cua_pointer_attribute(&p, &start, CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR), CUDA_SUCCESS);
+    assert_true(start == 16);
+    p.known = p.no_access = true;
+    p.on_device = 0;
+    assert_int_equal(cua_pointer_attribute(&p, &start, CU_POINTER_ATTRIBUTE_DEVICE_POINTER),
                      CUDA_ERROR_INVALID_VALUE);
+    assert_true(start == 0);
 }
 
 int main(void)
@@ -543,7 +575,7 @@ int main(void)
         cmocka_unit_test(test_coredump),        cmocka_unit_test(test_advice),
         cmocka_unit_test(test_external_memory), cmocka_unit_test(test_external_dmabuf),
         cmocka_unit_test(test_legacy_launch),   cmocka_unit_test(test_legacy_structures),
-        cmocka_unit_test(test_absent),
+        cmocka_unit_test(test_absent),          cmocka_unit_test(test_memory_operations),
     };
 
     return cmocka_run_group_tests_name("driver", tests, NULL, NULL);

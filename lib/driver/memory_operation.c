@@ -6,7 +6,9 @@
 CUresult cua_memory_operations_read(const CUstreamBatchMemOpParams *params, unsigned count,
                                     struct cua_memory_operation *list)
 {
-    if (count == 0 || count > CUA_MEMORY_OPERATIONS_MAX || params == NULL)
+    bool flush = false;
+
+    if (count > CUA_MEMORY_OPERATIONS_MAX || (count != 0 && params == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < count; i++) {
         const CUstreamBatchMemOpParams *p = &params[i];
@@ -26,9 +28,10 @@ CUresult cua_memory_operations_read(const CUstreamBatchMemOpParams *params, unsi
             break;
         case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
             m.flags = p->flushRemoteWrites.flags;
+            flush = true;
             break;
-        default:
-            return CUDA_ERROR_INVALID_VALUE;
+        default: /* the flush in front of it is refused first: no discrete GPU has it */
+            return flush ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
         }
         list[i] = m;
     }

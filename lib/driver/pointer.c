@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* Size of an attribute's value in bytes, according to cuda.h; 0: unknown attribute. */
+/* Size of an attribute's value in bytes, according to cuda.h, and of what it calls a boolean as the driver
+   writes it (580): a program may pass an int. 0: unknown attribute. */
 static size_t pointer_width(CUpointer_attribute attribute)
 {
     switch (attribute) {
@@ -11,7 +12,6 @@ static size_t pointer_width(CUpointer_attribute attribute)
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-        return sizeof(bool);
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: /* as wide as cuPointerSetAttribute takes it */
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
@@ -38,37 +38,34 @@ static size_t pointer_width(CUpointer_attribute attribute)
 static void pointer_write(void *data, size_t width, uint64_t value)
 {
     uint32_t narrow = (uint32_t)value;
-    uint8_t byte = value != 0;
 
-    memcpy(data,
-           width == sizeof(value)    ? (void *)&value
-           : width == sizeof(narrow) ? (void *)&narrow
-                                     : &byte,
-           width);
+    memcpy(data, width == sizeof(value) ? (void *)&value : (void *)&narrow, width);
 }
 
 /*
- * Attributes of a reserved address itself. Returns false for other attributes. RANGE is the
- * reservation and MAPPING the mapping in it, according to cuda.h.
+ * Attributes of a reserved address where memory is mapped. Returns false for other attributes. RANGE is
+ * the reservation and MAPPING the mapping in it, according to cuda.h.
  */
 static bool pointer_of_reserved(const struct cua_reserved *v, CUpointer_attribute attribute, uint64_t *value)
 {
+    if (v->map_size == 0)
+        return false;
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         *value = v->base;
-        return v->size != 0;
+        return true;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
         *value = v->size;
-        return v->size != 0;
+        return true;
     case CU_POINTER_ATTRIBUTE_MAPPED:
-        *value = v->map_size != 0;
-        return v->size != 0;
+        *value = 1;
+        return true;
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
         *value = v->map_base;
-        return v->map_size != 0;
+        return true;
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
         *value = v->map_size;
-        return v->map_size != 0;
+        return true;
     default:
         return false;
     }
@@ -119,8 +116,9 @@ static bool pointer_of_memory(const struct cua_pointer *p, CUpointer_attribute a
         *value = p->ipc;
         return true;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        *value =
-            p->read_only ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+        *value = p->no_access   ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_NONE
+                 : p->read_only ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ
+                                : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
         return true;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         *value = p->pool;
@@ -147,14 +145,24 @@ static CUresult pointer_value(const struct cua_pointer *p, CUpointer_attribute a
     return r;
 }
 
+/* Memory that has no address on one side: NULL is written, although that is an error (driver 580). */
+static bool pointer_lacks_address(const struct cua_pointer *p, CUpointer_attribute attribute)
+{
+    return p->known && (attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER ||
+                        attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER);
+}
+
 CUresult cua_pointer_attribute(const struct cua_pointer *p, void *data, CUpointer_attribute attribute)
 {
     size_t width = pointer_width(attribute);
     uint64_t value;
     CUresult r = data == NULL || width == 0 ? CUDA_ERROR_INVALID_VALUE : pointer_value(p, attribute, &value);
 
-    if (r == CUDA_SUCCESS)
-        pointer_write(data, width, value);
+    if (r != CUDA_SUCCESS && pointer_lacks_address(p, attribute) && data != NULL)
+        value = 0;
+    else if (r != CUDA_SUCCESS)
+        return r;
+    pointer_write(data, width, value);
     return r;
 }
 

@@ -11,14 +11,17 @@
    0: not mapped. */
 struct cua_reserved {
     uint64_t base, size, map_base, map_size;
+    uint64_t id; /* of the mapped memory, unique in the process */
+    int device;  /* its ordinal */
 };
 
 struct cua_pointer {
     CUdeviceptr address;
     struct cua_reserved reserved;
-    /* the address is in CUDA memory that the device may access; false: ignore the fields below */
+    /* the address is in CUDA memory; false: ignore the fields below */
     bool known;
     bool host, managed, read_only;
+    bool no_access; /* mapped, but no device may access it: it has no device address */
     bool sync_memops;
     bool ipc;              /* cuIpcGetMemHandle accepts it */
     int device;            /* ordinal */
@@ -31,7 +34,8 @@ struct cua_pointer {
     CUresult (*decompress)(const struct cua_pointer *p, bool *capable);
 };
 
-/* cuPointerGetAttribute. INVALID_VALUE, with nothing written, if the address lacks the property. */
+/* cuPointerGetAttribute. INVALID_VALUE if the address lacks the property; nothing is written then, except
+   NULL for an address that known memory does not have. */
 CUresult cua_pointer_attribute(const struct cua_pointer *p, void *data, CUpointer_attribute attribute);
 /* cuPointerGetAttributes: a missing property is not an error and reads as zero, the device as
    -2. */

@@ -227,7 +227,9 @@ CUresult sg_copy_check(enum sg_place place, uint64_t addr, uint64_t span, bool w
     }
     if (place == SG_PLACE_HOST && sg_mem_is_private(addr, span))
         return CUDA_SUCCESS;
-    if (span > 1 && addr + span - 1 > addr && sg_mem_find(addr + span - 1, &info))
+    /* Pageable memory may reach into pinned memory (driver 580). */
+    if (span > 1 && addr + span - 1 > addr && sg_mem_find(addr + span - 1, &info) &&
+        (place == SG_PLACE_DEVICE || (info.kind != SG_MEM_HOST && info.kind != SG_MEM_REGISTERED)))
         return sg_fail(CUDA_ERROR_INVALID_VALUE,
                        "copy of %llu bytes at 0x%llx ends in an allocation where it does not begin",
                        (unsigned long long)span, (unsigned long long)addr);

@@ -54,9 +54,9 @@ static CUresult array_side(struct sg_copy_side *s, size_t w, size_t h, size_t d,
     if (!a)
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "copy to or from 0x%llx: no CUDA array",
                        (unsigned long long)s->base);
-    if (s->x % a->elem || w % a->elem)
-        return sg_fail(CUDA_ERROR_INVALID_VALUE,
-                       "copy of %zu bytes at byte %zu of rows of elements of %u bytes", w, s->x, a->elem);
+    if (s->x % a->elem) /* but a part of an element is copied (driver 580) */
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "copy at byte %zu of rows of elements of %u bytes", s->x,
+                       a->elem);
     if (w > a->row || s->x > a->row - w || h > a->height || s->y > a->height - h || d > a->depth ||
         s->z > a->depth - d)
         return sg_fail(CUDA_ERROR_INVALID_VALUE,

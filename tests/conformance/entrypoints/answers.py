@@ -20,6 +20,18 @@ import sys
 PROBED = {
     ('cuMemGetInfo_v2', 'context', 'free=NULL'),   # OptiX asks for one of the two
     ('cuMemGetInfo_v2', 'context', 'total=NULL'),
+    # The rest: 580.159 on an H200, by the conformance suite.
+    ('cuMemAllocAsync', 'context', 'bytesize=0'),
+    ('cuMemAllocFromPoolAsync', 'context', 'bytesize=0'),
+    ('cuDeviceSetMemPool', 'context', 'dev=4711'),
+    ('cuMemPoolCreate', 'context', 'poolProps.location.id=huge'),
+    ('cuMemPoolGetAccess', 'context', 'location.id=huge'),
+    ('cuMemGetMemPool', 'context', 'location.type=above'),
+    ('cuMemcpy2D_v2', 'context', 'pCopy.srcPitch=2^40'),
+    ('cuMemcpy2D_v2', 'context', 'pCopy.dstPitch=2^40'),
+    ('cuStreamBatchMemOp_v2', 'context', 'count=0'),
+    ('cuGraphBatchMemOpNodeSetParams', 'context', 'nodeParams.count=0'),
+    *(('cuPointerGetAttribute', 'context', f'attribute {n}') for n in (2, 3, 4, 6, 8, 9, 10, 13, 15, 16, 21)),
 }
 SHORT = 'CUDA_ERROR_'
 HANDLE_FAULTS = ('garbage', 'small', 'destroyed', 'another kind')

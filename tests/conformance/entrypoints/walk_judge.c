@@ -86,6 +86,8 @@ static const struct {
     {"cuModuleLoad", CUDA_ERROR_NO_BINARY_FOR_GPU},
     {"cuLibraryLoadFromFile", CUDA_ERROR_INVALID_IMAGE},
     {"cuLibraryLoadFromFile", CUDA_ERROR_FILE_NOT_FOUND},
+    {"cuMemGetMemPool", CUDA_ERROR_NOT_SUPPORTED}, /* a location that is none */
+    {"cuMemSetMemPool", CUDA_ERROR_NOT_SUPPORTED},
     {"cuStreamEndCapture", CUDA_ERROR_ILLEGAL_STATE},                /* not captured: said in the text only */
     {"cuStreamBeginCapture", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED}, /* the legacy stream, likewise */
     {"cuStreamBeginCapture", CUDA_ERROR_ILLEGAL_STATE},              /* captured already, likewise */

@@ -387,6 +387,9 @@ bool vcu_range_find(struct vcu_range_set *set, uint64_t addr, struct vcu_range *
 /* Returns the result of fn, which must only read, for the range that contains addr; false if there
  * is none. */
 bool vcu_range_look(struct vcu_range_set *set, uint64_t addr, vcu_range_fn *fn, void *arg);
+/* Same for the first range that overlaps [start, start + size), which does not wrap. */
+bool vcu_range_look_overlap(struct vcu_range_set *set, uint64_t start, uint64_t size, vcu_range_fn *fn,
+                            void *arg);
 /* Removes the range that contains addr if fn returns true; fn may change the data, and may free it
  * when it returns true. False: no range, or fn returned false. */
 bool vcu_range_edit(struct vcu_range_set *set, uint64_t addr, vcu_range_fn *fn, void *arg);

@@ -89,6 +89,18 @@ bool vcu_range_look(struct vcu_range_set *set, uint64_t addr, vcu_range_fn *fn, 
     return yes;
 }
 
+bool vcu_range_look_overlap(struct vcu_range_set *set, uint64_t start, uint64_t size, vcu_range_fn *fn,
+                            void *arg)
+{
+    struct vcu_range range;
+    bool yes;
+
+    pthread_rwlock_rdlock(&set->lock);
+    yes = range_overlap(set, start, size, &range) && fn(&range, arg);
+    pthread_rwlock_unlock(&set->lock);
+    return yes;
+}
+
 bool vcu_range_edit(struct vcu_range_set *set, uint64_t addr, vcu_range_fn *fn, void *arg)
 {
     struct vcu_range range;

@@ -36,6 +36,8 @@ static CUresult no_migration(const char *call)
 
 static CUresult check_location(const char *call, const CUmemLocation *loc, struct cua_place *at)
 {
+    if (loc->type == CU_MEM_LOCATION_TYPE_DEVICE && (unsigned)loc->id >= (unsigned)vcu.device_count)
+        return CUDA_ERROR_INVALID_VALUE;
     return loc->type == CU_MEM_LOCATION_TYPE_DEVICE ? no_migration(call) : cua_advice_place(loc, at);
 }
 
@@ -51,8 +53,10 @@ CUresult vcu_cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advic
     if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY)
         return CUDA_ERROR_INVALID_VALUE;
     r = check_managed(devPtr, count, &g);
-    if (r == CUDA_SUCCESS && (by || advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION))
-        r = check_location("cuMemAdvise", &location, &at);
+    if (r == CUDA_SUCCESS)
+        r = by || advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION
+                ? check_location("cuMemAdvise", &location, &at)
+                : cua_advice_place(&location, &at); /* ignored, but one that exists (driver 580) */
     if (r == CUDA_SUCCESS && by && at.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
         r = CUDA_ERROR_INVALID_VALUE;
     return r == CUDA_SUCCESS ? cua_advice_keep(&g, devPtr, count, (int)advice, at, alive) : r;

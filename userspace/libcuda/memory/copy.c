@@ -367,7 +367,7 @@ static bool leaves_memory(const struct vcu_copy_end *e, uint64_t extent)
            extent > place.size - (e->addr - place.start);
 }
 
-/* Same for pinned host memory, at both ends. */
+/* Same for pinned host memory. Pageable memory may reach into it (driver 580). */
 static bool crosses_pinned(const struct vcu_copy_end *e, uint64_t extent)
 {
     return !e->device && !e->array && vcu_memory_host_crossed(e->addr, extent);

@@ -300,8 +300,10 @@ CUresult vcu_cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
                           "I/O memory cannot be shared with the host");
     if (!lnk_memory_mapped(p, bytesize))
         return CUDA_ERROR_INVALID_VALUE;
-    if (vcu_memory_find_host((uintptr_t)p, &place) ||
-        vcu_memory_find_host((uintptr_t)p + bytesize - 1, &place))
+    if (vcu_memory_find_host((uintptr_t)p,
+                             &place)) /* INVALID_VALUE: allocated, not registered (driver 580) */
+        return place.m.registered ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : CUDA_ERROR_INVALID_VALUE;
+    if (vcu_memory_find_host((uintptr_t)p + bytesize - 1, &place))
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
 
     whole = start == (uintptr_t)p && end == (uintptr_t)p + bytesize;
@@ -367,8 +369,8 @@ CUresult vcu_cuMemHostGetFlags(unsigned int *pFlags, void *p)
         return res;
     if (pFlags == NULL || !vcu_memory_find_host((uintptr_t)p, &place) || place.m.registered)
         return CUDA_ERROR_INVALID_VALUE;
-    /* Under unified addressing all pinned memory is mapped, whatever was requested; staged memory
-     * is not. */
-    *pFlags = place.m.flags | (place.m.in_place ? CU_MEMHOSTALLOC_DEVICEMAP : 0);
+    /* Under unified addressing all pinned memory is portable and mapped, whatever was requested; staged
+     * memory is not mapped. */
+    *pFlags = place.m.flags | CU_MEMHOSTALLOC_PORTABLE | (place.m.in_place ? CU_MEMHOSTALLOC_DEVICEMAP : 0);
     return CUDA_SUCCESS;
 }

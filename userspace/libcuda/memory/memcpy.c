@@ -121,7 +121,7 @@ static bool advance(struct vcu_copy_end *e, uint64_t width, uint64_t x, uint64_t
     return true;
 }
 
-/* The limit of cuMemcpy2D and cuMemcpy2DAsync; cuMemcpy2DUnaligned has none. */
+/* The limit of cuMemcpy2D and cuMemcpy2DAsync for more than one row; cuMemcpy2DUnaligned has none. */
 static bool pitch_ok(CUmemorytype type, size_t pitch)
 {
     const struct vcu_context *c = vcu_context_find(NULL);
@@ -149,7 +149,8 @@ CUresult vcu_copy_2d(const char *call, const CUDA_MEMCPY2D *p, bool limited, CUs
     c.src.pitch = p->srcPitch != 0 ? p->srcPitch : p->WidthInBytes;
     c.dst.pitch = p->dstPitch != 0 ? p->dstPitch : p->WidthInBytes;
     c.src.height = c.dst.height = p->Height;
-    if (limited && (!pitch_ok(p->srcMemoryType, p->srcPitch) || !pitch_ok(p->dstMemoryType, p->dstPitch)))
+    if (limited && p->Height > 1 &&
+        (!pitch_ok(p->srcMemoryType, p->srcPitch) || !pitch_ok(p->dstMemoryType, p->dstPitch)))
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "a pitch is larger than device attribute 11");
     if (c.src.addr == 0 || c.dst.addr == 0)
         return c.width == 0 || c.height == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

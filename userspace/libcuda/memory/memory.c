@@ -112,6 +112,11 @@ bool vcu_memory_find(uint64_t addr, struct vcu_place *place)
     return find_in(&device_ranges, addr, place) || find_in(&host_ranges, addr, place);
 }
 
+bool vcu_memory_next(uint64_t start, uint64_t size, struct vcu_place *place)
+{
+    return vcu_range_look_overlap(&device_ranges, start, size, copy_out, place);
+}
+
 bool vcu_memory_find_host(uint64_t addr, struct vcu_place *place)
 {
     return find_in(&host_ranges, addr, place);
@@ -177,9 +182,7 @@ bool vcu_memory_host_crossed(uint64_t addr, uint64_t n)
 {
     struct vcu_place p;
 
-    if (find_in(&host_ranges, addr, &p))
-        return !inside(&p, addr, n);
-    return addr + n - 1 > addr && find_in(&host_ranges, addr + n - 1, &p);
+    return find_in(&host_ranges, addr, &p) && !inside(&p, addr, n);
 }
 
 struct sync {

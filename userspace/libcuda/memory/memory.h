@@ -49,6 +49,8 @@ struct vcu_place {
 
 /* The range around an address; device memory first, then host memory. */
 bool vcu_memory_find(uint64_t addr, struct vcu_place *place);
+/* The first range of device memory that overlaps [start, start + size), which does not wrap. */
+bool vcu_memory_next(uint64_t start, uint64_t size, struct vcu_place *place);
 /* The range of pinned host memory around an address of this process. */
 bool vcu_memory_find_host(uint64_t addr, struct vcu_place *place);
 /* True when [addr, addr + n) lies inside one known range of device memory (or managed memory), or

@@ -48,11 +48,12 @@ static struct cua_pointer pointer_about(CUdeviceptr ptr)
     struct vcu_place at;
 
     vcu_vmm_find(ptr, &p.reserved);
-    p.known = known_range(ptr, &at);
+    p.known = vcu_memory_find(ptr, &at);
     if (!p.known)
         return p;
     p.host = at.m.kind == VCU_MEM_HOST;
     p.managed = at.m.kind == VCU_MEM_MANAGED || at.m.kind == VCU_MEM_SHADOW;
+    p.no_access = at.m.kind == VCU_MEM_MAPPED && at.m.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE;
     p.read_only = at.m.kind == VCU_MEM_MAPPED && at.m.flags == CU_MEM_ACCESS_FLAGS_PROT_READ;
     p.sync_memops = at.m.sync_memops;
     p.ipc = at.m.kind == VCU_MEM_DEVICE && at.m.pool == 0 && !at.m.opened && !at.m.imported;
@@ -60,7 +61,7 @@ static struct cua_pointer pointer_about(CUdeviceptr ptr)
     p.base = at.start;
     p.size = at.size;
     p.id = at.m.buffer_id;
-    p.on_device = device_pointer(&at, ptr);
+    p.on_device = p.no_access ? 0 : device_pointer(&at, ptr);
     p.context = at.m.context;
     p.pool = at.m.pool;
     return p;

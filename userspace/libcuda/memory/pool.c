@@ -66,6 +66,8 @@ CUresult vcu_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
     struct vcu_device *d;
     CUresult res = vcu_device_get(dev, &d);
 
+    if (res == CUDA_ERROR_INVALID_DEVICE)
+        return CUDA_ERROR_INVALID_VALUE;
     if (res == CUDA_SUCCESS)
         res = vcu_pool_check(pool);
     if (res != CUDA_SUCCESS)
@@ -95,7 +97,10 @@ CUresult vcu_pool_location(const char *call, const CUmemLocation *location, CUme
          (location->type == CU_MEM_LOCATION_TYPE_NONE && type == CU_MEM_ALLOCATION_TYPE_MANAGED)))
         return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call,
                           "pools of host memory and of managed memory are not served");
-    return CUDA_ERROR_INVALID_VALUE;
+    return location->type < CU_MEM_LOCATION_TYPE_DEVICE ||
+                   location->type > CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT
+               ? CUDA_ERROR_NOT_SUPPORTED /* driver 580 */
+               : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- pools ---------------------------------------------------------------------------------- */
@@ -202,6 +207,15 @@ static bool give_back(void)
     return any;
 }
 
+/* Documented to be refused, but the driver gives NULL (580); a node of a graph has to have a size. */
+static CUresult alloc_nothing(CUdeviceptr *dptr, CUstream stream)
+{
+    if (vcu_stream_captured(stream))
+        return CUDA_ERROR_INVALID_VALUE;
+    *dptr = 0;
+    return CUDA_SUCCESS;
+}
+
 CUresult vcu_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
     CUmemoryPool pool = NULL;
@@ -215,8 +229,10 @@ CUresult vcu_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStrea
     hStream = vcu_stream(hStream);
     if (!vcu_stream_ok(hStream))
         return vcu_stream_error(hStream);
-    if (dptr == NULL || bytesize == 0)
+    if (dptr == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    if (bytesize == 0)
+        return alloc_nothing(dptr, hStream);
     res = vcu_stream_context(hStream, &context);
     if (res == CUDA_SUCCESS)
         res = vcu_context_facts((CUcontext)(uintptr_t)context, &facts);
@@ -251,8 +267,10 @@ CUresult vcu_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemor
     hStream = vcu_stream(hStream);
     if (!vcu_stream_ok(hStream))
         return vcu_stream_error(hStream);
-    if (dptr == NULL || bytesize == 0 || !vgp_handle_live((uintptr_t)pool, VGP_H_MEM_POOL))
+    if (dptr == NULL || !vgp_handle_live((uintptr_t)pool, VGP_H_MEM_POOL))
         return CUDA_ERROR_INVALID_VALUE;
+    if (bytesize == 0)
+        return alloc_nothing(dptr, hStream);
     bool node = vcu_stream_captured(hStream);
     if (!node)
         parked = vcu_parked_take(bytesize, (uintptr_t)pool, hStream);

@@ -251,34 +251,49 @@ CUresult vcu_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericA
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* The number of adjacent mappings in [ptr, ptr + size), from its start on. */
+/* The number of ranges in [ptr, ptr + size), with gaps between them. */
 static unsigned mappings(uint64_t ptr, uint64_t size)
 {
     struct vcu_place p;
     unsigned n = 0;
 
-    for (uint64_t done = 0; done < size && vcu_memory_find(ptr + done, &p) && p.m.kind == VCU_MEM_MAPPED &&
-                            p.start == ptr + done;
-         done += p.size)
+    for (uint64_t at = ptr; at - ptr < size && vcu_memory_next(at, size - (at - ptr), &p);
+         at = p.start + p.size)
         n++;
+    return n;
+}
+
+/* Takes the mappings in [ptr, ptr + size), at most `most`; returns their number. */
+static unsigned take_mappings(uint64_t ptr, uint64_t size, struct vcu_place *out, unsigned most)
+{
+    struct vcu_place p;
+    unsigned n = 0;
+
+    for (uint64_t at = ptr; n < most && at - ptr < size && vcu_memory_next(at, size - (at - ptr), &p);
+         at = p.start + p.size) {
+        if (p.start >= ptr && p.size <= size - (p.start - ptr) &&
+            vcu_memory_take(p.start, VCU_MEM_MAPPED, &out[n]))
+            n++;
+    }
     return n;
 }
 
 CUresult vcu_cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
     struct vcu_place *gone;
-    unsigned n = 0, most;
+    unsigned n, most;
     CUresult res = vcu_check_init();
 
     if (res != CUDA_SUCCESS)
         return res;
+    if (ptr + size < ptr)
+        return CUDA_ERROR_INVALID_VALUE;
     most = mappings(ptr, size);
     gone = calloc(most + 1, sizeof(*gone));
     if (gone == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     /* First, as in cuMemAddressFree. */
-    for (uint64_t done = 0; n < most && vcu_memory_take(ptr + done, VCU_MEM_MAPPED, &gone[n]); n++)
-        done += gone[n].size;
+    n = take_mappings(ptr, size, gone, most);
     res = vgp_call_cuMemUnmap(ptr, size);
     for (unsigned i = 0; res != CUDA_SUCCESS && i < n; i++)
         vcu_memory_put(gone[i].start, gone[i].size, &gone[i].m);

@@ -59,5 +59,7 @@ CUresult vcu_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstream
     res = cua_memory_operations_read(paramArray, count, list);
     if (res != CUDA_SUCCESS)
         return res;
+    if (count == 0)
+        return flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     return send(stream, list, count, flags);
 }

@@ -174,7 +174,7 @@ static int peers(CUcontext c[3], CUdeviceptr p[3])
     NEED(!cuMemPoolSetAccess(pool, &access, 1));
     NEED(!cuMemPoolGetAccess(&flags, pool, &one) && !flags);
     access.location.id = 0;
-    NEED(cuMemPoolSetAccess(pool, &access, 1) == CUDA_ERROR_INVALID_VALUE);
+    NEED(cuMemPoolSetAccess(pool, &access, 1) == CUDA_ERROR_INVALID_DEVICE);
     return 0;
 }
 

@@ -156,11 +156,12 @@ SG_EVENT_NODE(Wait, CU_GRAPH_NODE_TYPE_WAIT_EVENT, true)
 static CUresult keep_batch(struct sg_node *n, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p)
 {
     size_t bytes = p->count * sizeof(*p->paramArray);
-    CUstreamBatchMemOpParams *list = malloc(bytes);
+    CUstreamBatchMemOpParams *list = malloc(bytes + 1); /* no operation is allowed, too */
 
     if (!list)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    memcpy(list, p->paramArray, bytes);
+    if (bytes)
+        memcpy(list, p->paramArray, bytes);
     pthread_mutex_lock(&sg_graph_lock);
     if (n->has_params)
         free(n->params.batch.paramArray);

@@ -27,10 +27,10 @@ static CUresult check_managed(CUdeviceptr ptr, size_t count, struct cua_range *g
 }
 
 /* The host has a single node: no NUMA (CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID is -1). */
-static CUresult check_location(const CUmemLocation *loc, struct cua_place *at)
+static CUresult check_location(const CUmemLocation *loc, CUresult no_device, struct cua_place *at)
 {
     if (loc->type == CU_MEM_LOCATION_TYPE_DEVICE && (unsigned)loc->id >= sg_config.ndevices)
-        return CUDA_ERROR_INVALID_DEVICE;
+        return no_device;
     return cua_advice_place(loc, at);
 }
 
@@ -41,8 +41,10 @@ CUresult sgd_cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advic
     struct cua_range g;
     CUresult r = check_managed(devPtr, count, &g);
 
-    if (r == CUDA_SUCCESS && (by || advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION))
-        r = check_location(&location, &at);
+    if (r == CUDA_SUCCESS)
+        r = by || advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION
+                ? check_location(&location, CUDA_ERROR_INVALID_VALUE, &at)
+                : cua_advice_place(&location, &at); /* ignored, but one that exists (driver 580) */
     if (r == CUDA_SUCCESS && by && at.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
         r = CUDA_ERROR_INVALID_VALUE;
     return r == CUDA_SUCCESS ? cua_advice_keep(&g, devPtr, count, (int)advice, at, alive) : r;
@@ -57,7 +59,7 @@ CUresult sgd_cuMemPrefetchAsync_v2(struct sg_ctx *ctx, CUdeviceptr devPtr, size_
     CUresult r = check_managed(devPtr, count, &g);
 
     if (r == CUDA_SUCCESS)
-        r = check_location(&location, &at);
+        r = check_location(&location, CUDA_ERROR_INVALID_DEVICE, &at);
     if (r == CUDA_SUCCESS)
         r = sg_stream_get(ctx, hStream, &s);
     return r == CUDA_SUCCESS ? cua_advice_keep(&g, devPtr, count, CUA_PREFETCHED, at, alive) : r;

@@ -147,7 +147,9 @@ static void test_copies(void **state)
     assert_int_equal(out[0], in[0]);
     OK(cuMemcpyHtoA_v2(a1, 0, in, 0));
     IS(cuMemcpyHtoA_v2(a1, 2, in, 4), INVALID_VALUE);
-    IS(cuMemcpyHtoA_v2(a1, 0, in, 6), INVALID_VALUE);
+    OK(cuMemcpyHtoA_v2(a1, 0, in + 4, 6)); /* not whole elements */
+    OK(cuMemcpyAtoH_v2(out, a1, 0, 8));
+    assert_memory_equal(out, in + 4, 6);
     IS(cuMemcpyHtoA_v2(a1, 4, in, 128), INVALID_VALUE);
     IS(cuMemcpyHtoA_v2(a1, SIZE_MAX - 3, in, 4), INVALID_VALUE);
     IS(cuMemcpyHtoA_v2(a1, 0, NULL, 4), INVALID_VALUE);

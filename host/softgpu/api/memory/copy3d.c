@@ -35,8 +35,9 @@ static CUresult copy2d(const CUDA_MEMCPY2D *p, bool limit_pitch, CUstream stream
         return CUDA_ERROR_INVALID_VALUE;
     size_t max = (size_t)sg_attr(0, CU_DEVICE_ATTRIBUTE_MAX_PITCH);
 
-    if (limit_pitch && ((p->srcMemoryType != CU_MEMORYTYPE_ARRAY && p->srcPitch > max) ||
-                        (p->dstMemoryType != CU_MEMORYTYPE_ARRAY && p->dstPitch > max)))
+    if (limit_pitch && p->Height > 1 &&
+        ((p->srcMemoryType != CU_MEMORYTYPE_ARRAY && p->srcPitch > max) ||
+         (p->dstMemoryType != CU_MEMORYTYPE_ARRAY && p->dstPitch > max)))
         return CUDA_ERROR_INVALID_VALUE;
     struct sg_copy_side src = {
         p->srcMemoryType, SG_COPY_BASE(p, src), p->srcXInBytes, p->srcY, 0, p->srcPitch, 0, NULL};

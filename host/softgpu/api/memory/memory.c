@@ -137,7 +137,9 @@ CUresult sgd_cuMemHostAlloc(struct sg_ctx *ctx, void **pp, size_t bytesize, unsi
     p = mmap(NULL, bytesize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return sg_fail(CUDA_ERROR_OUT_OF_MEMORY, "no %zu bytes of host memory", bytesize);
-    r = sg_mem_add_host(ctx, SG_MEM_HOST, p, bytesize, Flags, true);
+    /* Under unified addressing all of it is portable and mapped, whatever was requested (driver 580). */
+    r = sg_mem_add_host(ctx, SG_MEM_HOST, p, bytesize,
+                        Flags | CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP, true);
     if (r != CUDA_SUCCESS) {
         munmap(p, bytesize);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -164,10 +166,14 @@ CUresult CUDAAPI cuMemFreeHost(void *p)
 
 CUresult sgd_cuMemHostRegister_v2(struct sg_ctx *ctx, void *p, size_t bytesize, unsigned int Flags)
 {
+    struct sg_mem_info info;
+
     if (Flags & CU_MEMHOSTREGISTER_IOMEMORY)
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuMemHostRegister: no I/O memory");
     if (sg_mem_in_arena((uint64_t)(uintptr_t)p) || !sg_host_mapped((uint64_t)(uintptr_t)p, bytesize))
         return CUDA_ERROR_INVALID_VALUE;
+    if (sg_mem_find((uint64_t)(uintptr_t)p, &info) && info.kind == SG_MEM_HOST)
+        return CUDA_ERROR_INVALID_VALUE; /* allocated, not registered */
     return sg_mem_add_host(ctx, SG_MEM_REGISTERED, p, bytesize, Flags,
                            !(Flags & CU_MEMHOSTREGISTER_READ_ONLY));
 }

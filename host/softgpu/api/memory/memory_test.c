@@ -197,13 +197,16 @@ static void test_host_memory(void **state)
     OK(cuMemHostGetDevicePointer_v2(&d, (char *)p + 10, 0));
     assert_int_equal(d, (uintptr_t)p + 10);
     OK(cuMemHostGetFlags(&flags, p));
-    assert_int_equal(flags, CU_MEMHOSTALLOC_DEVICEMAP);
+    assert_int_equal(flags, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     OK(cuMemsetD8_v2(d, 3, 5));
     assert_int_equal(((char *)p)[12], 3);
     IS(cuMemFree_v2((CUdeviceptr)(uintptr_t)p), INVALID_VALUE);
     OK(cuMemFreeHost(p));
     IS(cuMemFreeHost(p), INVALID_VALUE);
     OK(cuMemFreeHost(NULL));
+    OK(cuMemHostAlloc(&p, 4096, 0));
+    IS(cuMemHostRegister_v2(p, 4096, 0), INVALID_VALUE);
+    OK(cuMemFreeHost(p));
     OK(cuMemHostAlloc(&p, 0, 0));
     assert_null(p);
     IS(cuMemHostAlloc(&p, 4, 0x80), INVALID_VALUE);
@@ -287,6 +290,9 @@ static void test_pools(void **state)
     OK(cuMemPoolGetAttribute(def, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &v));
     assert_int_equal(v, 0);
     OK(cuMemPoolCreate(&pool, &props));
+    p = 7;
+    OK(cuMemAllocFromPoolAsync(&p, 0, pool, NULL));
+    assert_int_equal(p, 0);
     OK(cuMemAllocFromPoolAsync(&p, 64, pool, NULL));
     OK(cuMemFree_v2(p));
     OK(cuMemPoolTrimTo(pool, 0));
@@ -429,7 +435,7 @@ static void test_virtual_memory(void **state)
     IS(cuMemAddressFree(va, 32ull << 30), INVALID_VALUE); /* still mapped */
     /* The memory of b once more, though its handle was released; and what pointers say. */
     CUdeviceptr at;
-    unsigned char mapped;
+    unsigned mapped;
     size_t size;
 
     IS(cuMemRetainAllocationHandle(&b, (void *)(va + 2 * G)), INVALID_VALUE);
@@ -446,10 +452,12 @@ static void test_virtual_memory(void **state)
     assert_int_equal(size, G);
     OK(cuPointerGetAttribute(&at, CU_POINTER_ATTRIBUTE_CONTEXT, va + G));
     assert_true(at == 0); /* of the device, of no context */
-    OK(cuPointerGetAttribute(&mapped, CU_POINTER_ATTRIBUTE_MAPPED, va + 3 * G));
-    assert_false(mapped);
+    OK(cuPointerGetAttribute(&mapped, CU_POINTER_ATTRIBUTE_MAPPED, va + G));
+    assert_int_equal(mapped, 1);
+    IS(cuPointerGetAttribute(&mapped, CU_POINTER_ATTRIBUTE_MAPPED, va + 3 * G), INVALID_VALUE);
     OK(cuMemUnmap(va + 4 * G, G));
     IS(cuMemUnmap(va, G / 2), INVALID_VALUE);
+    IS(cuMemUnmap(va + 3 * G, 2 * G), INVALID_VALUE); /* nothing is mapped there */
     OK(cuMemUnmap(va, G));
     IS(cuMemcpyDtoH_v2(&v, va, 4), INVALID_VALUE);
     OK(cuMemUnmap(va + G, G));

@@ -14,7 +14,12 @@ static struct cua_pointer pointer_about(CUdeviceptr ptr)
 
     sg_vmm_find(ptr, &p.reserved);
     p.known = sg_mem_find(ptr, &info);
-    if (!p.known)
+    if (!p.known && p.reserved.map_size) {
+        p.known = p.no_access = true;
+        p.device = p.reserved.device;
+        p.id = p.reserved.id;
+    }
+    if (!p.known || p.no_access)
         return p;
     p.host = info.kind == SG_MEM_HOST || info.kind == SG_MEM_REGISTERED;
     p.managed = info.kind == SG_MEM_MANAGED;

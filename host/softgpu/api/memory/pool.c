@@ -10,6 +10,8 @@
 #include "api/api.h"
 #include "api/memory/pool.h"
 
+#define POOL_PIECE (UINT64_C(32) << 20) /* bytes */
+
 static pthread_mutex_t default_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the two below */
 /* By device. */
 static struct sg_pool *default_pool[SG_MAX_DEVICES];
@@ -146,6 +148,15 @@ static CUresult alloc_shareable(struct sg_ctx *ctx, uint64_t n, uint64_t pool, u
     return CUDA_SUCCESS;
 }
 
+/* Documented to be refused, but the driver gives NULL (580); a node of a graph has to have a size. */
+static CUresult alloc_nothing(struct sg_stream *s, CUdeviceptr *dptr)
+{
+    if (atomic_load(&sg_captures) && sg_hooks->front_captured(s->front))
+        return CUDA_ERROR_INVALID_VALUE;
+    *dptr = 0;
+    return CUDA_SUCCESS;
+}
+
 /* The address must be usable in stream order; it is usable at once. */
 static CUresult pool_alloc(CUdeviceptr *dptr, size_t n, uint64_t handle, CUstream stream)
 {
@@ -154,7 +165,7 @@ static CUresult pool_alloc(CUdeviceptr *dptr, size_t n, uint64_t handle, CUstrea
     CUresult r;
 
     SG_CTX(ctx);
-    if (!dptr || !n)
+    if (!dptr)
         return CUDA_ERROR_INVALID_VALUE;
     SG_AUTO struct sg_pool *p = sg_lookup(handle, SG_T_POOL);
 
@@ -165,6 +176,8 @@ static CUresult pool_alloc(CUdeviceptr *dptr, size_t n, uint64_t handle, CUstrea
     r = sg_stream_get(ctx, stream, &s);
     if (r != CUDA_SUCCESS)
         return r;
+    if (!n)
+        return alloc_nothing(s, dptr);
     pthread_mutex_lock(&p->access_lock);
     if (sg_capture_alloc(s, p->device, n, p->access, dptr, &r)) {
         pthread_mutex_unlock(&p->access_lock);
@@ -284,16 +297,23 @@ CUresult sgd_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
     return CUDA_SUCCESS;
 }
 
+/* In whole pieces of what the driver reserves at a time (580). */
+static uint64_t pool_limit(uint64_t max)
+{
+    return max > UINT64_MAX - POOL_PIECE ? UINT64_MAX : (max + POOL_PIECE - 1) / POOL_PIECE * POOL_PIECE;
+}
+
 CUresult sgd_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 {
     struct sg_pool *p;
 
     if (poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuMemPoolCreate: pools of host memory");
-    SG_CHECK_DEVICE(poolProps->location.id);
+    if ((unsigned)poolProps->location.id >= sg_config.ndevices)
+        return CUDA_ERROR_INVALID_VALUE;
     if (poolProps->handleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuMemPoolCreate: pools can be exported by descriptor only");
-    p = sg_pool_new(poolProps->location.id, false, poolProps->maxSize);
+    p = sg_pool_new(poolProps->location.id, false, pool_limit(poolProps->maxSize));
     if (!p)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (poolProps->handleTypes && !sg_pool_share(p)) {
@@ -416,10 +436,12 @@ CUresult sgd_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, s
         if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE)
             return CUDA_ERROR_INVALID_VALUE;
         SG_CHECK_DEVICE(map[i].location.id);
-        /* The device of the memory always has access, which cannot be revoked. */
         if (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE &&
-            (map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE || map[i].location.id == p->device))
+            map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
             return CUDA_ERROR_INVALID_VALUE;
+        /* The device of the memory always has access, which cannot be revoked. */
+        if (map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE && map[i].location.id == p->device)
+            return CUDA_ERROR_INVALID_DEVICE;
     }
     pthread_mutex_lock(&p->access_lock);
     for (size_t i = 0; i < count; i++) {
@@ -435,7 +457,8 @@ CUresult sgd_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, s
 
 CUresult sgd_cuMemPoolGetAccess(CUmemAccess_flags *flags, struct sg_pool *p, CUmemLocation *location)
 {
-    SG_CHECK_DEVICE(location->id);
+    if ((unsigned)location->id >= sg_config.ndevices)
+        return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&p->access_lock);
     *flags = p->access >> 2 * location->id & 3;
     pthread_mutex_unlock(&p->access_lock);
@@ -458,7 +481,7 @@ static CUresult check_kind(const CUmemLocation *location, CUmemAllocationType ty
 
     if (managed || (host && type == CU_MEM_ALLOCATION_TYPE_PINNED))
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "pools of host memory or of managed memory");
-    return CUDA_ERROR_INVALID_VALUE;
+    return sg_location_ok(location) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED; /* driver 580 */
 }
 
 CUresult sgd_cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type)

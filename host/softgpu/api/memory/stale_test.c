@@ -420,8 +420,7 @@ static void as_nothing(const uint8_t *p, CUdeviceptr device)
                           .dstDevice = at,
                           .WidthInBytes = 8,
                           .Height = 2};
-    unsigned type = 7, flags;
-    bool mapped = true;
+    unsigned type = 7, mapped = 1, flags;
     void *answers[] = {&type, &mapped};
     CUdeviceptr base;
 

@@ -30,7 +30,7 @@ struct sg_phys {
     CUmemAllocationProp prop;
     bool imported;                 /* another process has made it: not counted here */
     uint8_t token[SG_SHARE_TOKEN]; /* if it was created here and may be exported */
-    /* descriptor of imported memory, to map and export it again; -1: none */
+    /* descriptor of imported memory, to map it again; -1: none */
     int fd;
     uint64_t at; /* offset in the store, if it is neither */
 };
@@ -191,9 +191,7 @@ CUresult sgd_cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAll
     if (!(p->prop.requestedHandleTypes & handleType))
         return sg_fail(CUDA_ERROR_INVALID_VALUE,
                        "cuMemExportToShareableHandle: not made with that handle type");
-    fd = !sg_share_gives_fds() ? -1
-         : p->imported         ? fcntl(p->fd, F_DUPFD_CLOEXEC, 3)
-                               : sg_share_again(p->token);
+    fd = sg_share_gives_fds() ? sg_share_again(p->token) : -1;
     if (fd < 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *(int *)shareableHandle = fd;
@@ -203,8 +201,8 @@ CUresult sgd_cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAll
 CUresult sgd_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
                                             CUmemAllocationHandleType shHandleType)
 {
+    /* No handle types: it cannot be exported again (driver 580). */
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
                                 .location.type = CU_MEM_LOCATION_TYPE_DEVICE};
     struct sg_share_tail tail;
     struct sg_phys *p;
@@ -397,6 +395,25 @@ static bool whole_mappings(uint64_t base, uint64_t size)
     return true;
 }
 
+/* True when there are mappings in [base, base + size) of a reservation, with gaps between them (driver 580),
+   and none that reaches out of it. */
+static bool only_whole_mappings(uint64_t base, uint64_t size)
+{
+    struct mapping *first = mapping_at(base);
+    struct btr_item item;
+    bool any = false;
+
+    if (!reserved(base, size) || (first && first->base != base))
+        return false;
+    for (uint64_t at = base; btr_ceiling(&mappings, at, &item) && item.key - base < size;
+         at = item.key + item.weight) {
+        if (item.weight > size - (item.key - base))
+            return false;
+        any = true;
+    }
+    return any;
+}
+
 CUresult sgd_cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
     CUresult r = CUDA_ERROR_INVALID_VALUE;
@@ -407,11 +424,12 @@ CUresult sgd_cuMemUnmap(CUdeviceptr ptr, size_t size)
     if (sg_current_raw(&ctx) == CUDA_SUCCESS)
         sg_ctx_drain(ctx);
     pthread_mutex_lock(&lock);
-    if (whole_mappings(ptr, size)) {
-        for (uint64_t at = ptr; at < ptr + size;) {
-            struct mapping *m = mapping_at(at);
+    if (only_whole_mappings(ptr, size)) {
+        struct btr_item item;
 
-            at += m->size;
+        while (btr_ceiling(&mappings, ptr, &item) && item.key - ptr < size) {
+            struct mapping *m = item.value;
+
             btr_remove(&mappings, m->base, NULL);
             if (m->access)
                 sg_mem_release(m->base);
@@ -527,6 +545,8 @@ bool sg_vmm_find(uint64_t addr, struct cua_reserved *out)
         if (m) {
             out->map_base = m->base;
             out->map_size = m->size;
+            out->id = m->phys->obj.handle;
+            out->device = m->phys->prop.location.id;
         }
     }
     pthread_mutex_unlock(&lock);

@@ -207,5 +207,5 @@ CUresult sgd_cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstream
         return r;
     SG_CTX(ctx);
     r = sg_stream_get(ctx, stream, &s);
-    return r == CUDA_SUCCESS ? issue(s, list, n) : r;
+    return r == CUDA_SUCCESS && n ? issue(s, list, n) : r;
 }

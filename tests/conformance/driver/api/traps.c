@@ -59,7 +59,10 @@ CASE(trap_wild_rows, CF_CTX)
     c.dstXInBytes = 0;
     c.Height = 1;
     c.dstPitch = (size_t)1 << 40;
+    OK("pitch_of_one_row", cuMemcpy2D(&c)); /* the limit is for more rows (driver 580) */
+    c.Height = 2;
     RC("pitch_too_large", cuMemcpy2D(&c), CUDA_ERROR_INVALID_VALUE);
+    c.Height = 1;
     OK("pitch_unaligned", cuMemcpy2DUnaligned(&c)); /* which has no limit */
     OK("free", cuMemFree(p));
 }
@@ -85,8 +88,9 @@ CASE(trap_pinned_memory_that_nobody_has, CF_CTX)
     void *p = NULL;
 
     RC("alloc", cuMemHostAlloc(&p, (size_t)1 << 44, 0), CUDA_ERROR_OUT_OF_MEMORY);
-    RC("register", cuMemHostRegister((void *)(uintptr_t)0x10000, (size_t)1 << 44, 0),
-       CUDA_ERROR_INVALID_VALUE);
+    /* 580 has no room for its list of the pages, before it looks whether they are mapped. */
+    RC_IN("register", cuMemHostRegister((void *)(uintptr_t)0x10000, (size_t)1 << 44, 0),
+          CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 /* Counts that no array can have are refused before the array is read. */
@@ -313,7 +317,8 @@ CASE(trap_copies_of_two_streams, CF_CTX)
         NEED(cuMemAlloc(&d[i], N * 4));
         NEED(cuMemHostAlloc((void **)&h[i], N * 4, 0));
     }
-    struct cf_gate *g = cf_gate_put(s[0]);
+    /* A GPU may have one queue for all copies in a direction: the second waits behind the first there. */
+    struct cf_gate *g = cf_real() ? NULL : cf_gate_put(s[0]);
     for (unsigned i = 0; i < 4; i++) {
         memset(h[i], 0x55, N * 4);
         NEED(cf_fill(d[i], N, i << 24, s[i]));
@@ -323,9 +328,11 @@ CASE(trap_copies_of_two_streams, CF_CTX)
     for (unsigned k = 0; k < N; k++)
         ok &= h[1][k] == (1u << 24) + k;
     cf_true("second_is_there", ok);
-    cf_true("first_is_not", h[0][0] == 0x55555555 && h[0][N - 1] == 0x55555555);
-    RC("first_waits", cuStreamQuery(s[0]), CUDA_ERROR_NOT_READY);
-    cf_gate_open(g);
+    if (g) {
+        cf_true("first_is_not", h[0][0] == 0x55555555 && h[0][N - 1] == 0x55555555);
+        RC("first_waits", cuStreamQuery(s[0]), CUDA_ERROR_NOT_READY);
+        cf_gate_open(g);
+    }
     for (unsigned i = 0; i < 4; i++) {
         ok &= cuStreamSynchronize(s[i]) == CUDA_SUCCESS;
         for (unsigned k = 0; k < N; k++)

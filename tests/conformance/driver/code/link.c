@@ -303,9 +303,10 @@ CASE(memop_batch, CF_CTX)
     OK("write_pinned", cuStreamWriteValue32(s, d + 4, 5, 0));
     OK("sync_2", cuStreamSynchronize(s));
     cf_u64("pinned", h[1], 5);
-    RC("none", cuStreamBatchMemOp(s, 0, ops, 0), CUDA_ERROR_INVALID_VALUE);
+    OK("none", cuStreamBatchMemOp(s, 0, ops, 0));
     RC("too_many", cuStreamBatchMemOp(s, 257, ops, 0), CUDA_ERROR_INVALID_VALUE);
-    RC("null", cuStreamBatchMemOp(s, 1, NULL, 0), CUDA_ERROR_INVALID_VALUE);
+    if (!cf_real()) /* which crashes */
+        RC("null", cuStreamBatchMemOp(s, 1, NULL, 0), CUDA_ERROR_INVALID_VALUE);
     RC("flags", cuStreamBatchMemOp(s, 1, ops + 1, 7), CUDA_ERROR_INVALID_VALUE);
     ops[1].operation = (CUstreamBatchMemOpType)77;
     RC("operation", cuStreamBatchMemOp(s, 1, ops + 1, 0), CUDA_ERROR_INVALID_VALUE);
@@ -315,7 +316,8 @@ CASE(memop_batch, CF_CTX)
     RC("wait_not_ours", cuStreamWaitValue32(s, 0x1000, 5, 0), CUDA_ERROR_INVALID_VALUE);
     RC("past", cuStreamWriteValue64(s, p + 64, 5, 0), CUDA_ERROR_INVALID_VALUE);
     RC("write_flags", cuStreamWriteValue32(s, p, 5, 0x70), CUDA_ERROR_INVALID_VALUE);
-    RC("stream", cuStreamWriteValue32((CUstream)0x1234567, p, 5, 0), CUDA_ERROR_INVALID_HANDLE);
+    if (!cf_real()) /* which crashes */
+        RC("stream", cuStreamWriteValue32((CUstream)0x1234567, p, 5, 0), CUDA_ERROR_INVALID_HANDLE);
     NEED(cuStreamDestroy(s));
     NEED(cuMemFree(p));
     NEED(cuMemFreeHost(h));
@@ -362,15 +364,19 @@ CASE(memop_params, CF_CTX)
     RC("unknown_node", cuGraphBatchMemOpNodeSetParams(n, &node), CUDA_ERROR_INVALID_VALUE);
     ops[0].operation = CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES;
     ops[0].flushRemoteWrites.flags = 0;
-    RC("unknown_behind_flush", cuStreamBatchMemOp(s, 3, ops, 0), CUDA_ERROR_INVALID_VALUE);
-    RC("unknown_behind_flush_node", cuGraphBatchMemOpNodeSetParams(n, &node), CUDA_ERROR_INVALID_VALUE);
-    node.count = 0;
-    RC("none_node", cuGraphBatchMemOpNodeSetParams(n, &node), CUDA_ERROR_INVALID_VALUE);
+    /* The operations are read one after the other; no GPU has the flush. */
+    RC("unknown_behind_flush", cuStreamBatchMemOp(s, 3, ops, 0), CUDA_ERROR_NOT_SUPPORTED);
+    RC("unknown_behind_flush_node", cuGraphBatchMemOpNodeSetParams(n, &node), CUDA_ERROR_NOT_SUPPORTED);
     node.count = 257;
     RC("too_many_node", cuGraphBatchMemOpNodeSetParams(n, &node), CUDA_ERROR_INVALID_VALUE);
     memset(&got, 0xee, sizeof(got));
     OK("get_after", cuGraphBatchMemOpNodeGetParams(n, &got));
     cf_true("as_before", got.count >= 2 && got.paramArray[0].writeValue.address == p);
+    node.count = 0;
+    OK("none_node", cuGraphBatchMemOpNodeSetParams(n, &node));
+    memset(&got, 0xee, sizeof(got));
+    OK("get_none", cuGraphBatchMemOpNodeGetParams(n, &got));
+    cf_u64("none_count", got.count, 0);
     NEED(cuGraphDestroy(g));
     NEED(cuStreamDestroy(s));
     NEED(cuMemFree(p));

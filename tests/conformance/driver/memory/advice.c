@@ -30,19 +30,21 @@ static int attribute(CUmem_range_attribute a, CUdeviceptr p, size_t n)
 
 CASE(advice_read_mostly, CF_CTX)
 {
-    CUmemLocation none = {0};
+    CUmemLocation none = {0}, host = {.type = CU_MEM_LOCATION_TYPE_HOST};
     CUdeviceptr m = 0;
 
     NEED(cuMemAllocManaged(&m, 8 * PAGE, CU_MEM_ATTACH_GLOBAL));
     cf_u64("at_first", (uint64_t)READ_MOSTLY(m, 8 * PAGE), 0);
-    OK("set", cuMemAdvise(m + PAGE + 5, 2 * PAGE, CU_MEM_ADVISE_SET_READ_MOSTLY, none));
+    /* Documented to be ignored, but it has to be a location (driver 580). */
+    RC("set_nowhere", cuMemAdvise(m, PAGE, CU_MEM_ADVISE_SET_READ_MOSTLY, none), CUDA_ERROR_INVALID_VALUE);
+    OK("set", cuMemAdvise(m + PAGE + 5, 2 * PAGE, CU_MEM_ADVISE_SET_READ_MOSTLY, host));
     cf_u64("whole", (uint64_t)READ_MOSTLY(m, 8 * PAGE), 0);
     cf_u64("first", (uint64_t)READ_MOSTLY(m, 1), 0);
     cf_u64("inside", (uint64_t)READ_MOSTLY(m + PAGE, 3 * PAGE), 1); /* rounded to pages */
     cf_u64("behind", (uint64_t)READ_MOSTLY(m + 4 * PAGE, PAGE), 0);
-    OK("set_more", cuMemAdvise(m + 4 * PAGE, 4 * PAGE, CU_MEM_ADVISE_SET_READ_MOSTLY, none));
+    OK("set_more", cuMemAdvise(m + 4 * PAGE, 4 * PAGE, CU_MEM_ADVISE_SET_READ_MOSTLY, host));
     cf_u64("joined", (uint64_t)READ_MOSTLY(m + PAGE, 7 * PAGE), 1);
-    OK("unset", cuMemAdvise(m + 3 * PAGE, 1, CU_MEM_ADVISE_UNSET_READ_MOSTLY, none));
+    OK("unset", cuMemAdvise(m + 3 * PAGE, 1, CU_MEM_ADVISE_UNSET_READ_MOSTLY, host));
     cf_u64("left", (uint64_t)READ_MOSTLY(m + PAGE, 2 * PAGE), 1);
     cf_u64("hole", (uint64_t)READ_MOSTLY(m + PAGE, 3 * PAGE), 0);
     cf_u64("right", (uint64_t)READ_MOSTLY(m + 4 * PAGE, 4 * PAGE), 1);
@@ -77,12 +79,14 @@ CASE(advice_places, CF_CTX)
     cf_true("device", cuMemAdvise(m, PAGE, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, gpu) == device);
     cf_true("device_read", PREFERRED(m, PAGE) == (device == CUDA_SUCCESS ? 0 : CU_DEVICE_CPU));
     cf_true("mixed", PREFERRED(m, 4 * PAGE) == (device == CUDA_SUCCESS ? CU_DEVICE_INVALID : CU_DEVICE_CPU));
-    OK("none", cuMemAdvise(m, 4 * PAGE, CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, wrong));
+    RC("none_wrong", cuMemAdvise(m, 4 * PAGE, CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, wrong),
+       CUDA_ERROR_INVALID_VALUE);
+    OK("none", cuMemAdvise(m, 4 * PAGE, CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, host));
     cf_true("none_read", PREFERRED(m, 4 * PAGE) == CU_DEVICE_INVALID);
     RC("wrong", cuMemAdvise(m, PAGE, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, wrong), CUDA_ERROR_INVALID_VALUE);
     gpu.id = 77;
     RC("no_device", cuMemAdvise(m, PAGE, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, gpu),
-       CUDA_ERROR_INVALID_DEVICE);
+       CUDA_ERROR_INVALID_VALUE);
     gpu.id = 0;
 
     OK("by_host", cuMemAdvise(m, 4 * PAGE, CU_MEM_ADVISE_SET_ACCESSED_BY, host));

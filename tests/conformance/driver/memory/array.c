@@ -115,7 +115,7 @@ CASE(array_rows, CF_CTX)
     OK("array_to_array", cuMemcpyAtoA(b, 0, a, 960, 64));
     OK("array_to_host", cuMemcpyAtoH(out, b, 0, 576));
     cf_true("values", !memcmp(out, in + 240, 64) && !memcmp(out + 16, in + 4, 512));
-    RC("odd_size", cuMemcpyHtoA(a, 0, in, 6), CUDA_ERROR_INVALID_VALUE);
+    OK("odd_size", cuMemcpyHtoA(a, 0, in, 6)); /* not whole elements (driver 580) */
     RC("too_far", cuMemcpyHtoA(a, 4, in, sizeof(in)), CUDA_ERROR_INVALID_VALUE);
     RC("far_away", cuMemcpyHtoA(a, (size_t)1 << 40, in, 4), CUDA_ERROR_INVALID_VALUE);
     OK("nothing", cuMemcpyHtoA(a, 0, in, 0));

@@ -96,7 +96,7 @@ typedef CUresult batch_12080(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, CUm
                              size_t, size_t *, CUstream);
 typedef CUresult batch_3d_12080(size_t, CUDA_MEMCPY3D_BATCH_OP *, size_t *, unsigned long long, CUstream);
 
-/* The calls of CUDA 12.8 tell which copy failed, and write the index in any case. */
+/* The calls of CUDA 12.8 tell which copy failed, and write the index unless the stream is refused. */
 CASE(batch_failed_index, CF_CTX)
 {
     CUDA_MEMCPY3D_BATCH_OP op[2];
@@ -131,7 +131,7 @@ CASE(batch_failed_index, CF_CTX)
     memset(&failed, 0xee, sizeof(failed));
     RC("legacy", ((batch_12080 *)linear)(dsts, srcs, sizes, 2, &attr, &first, 1, &failed, NULL),
        CUDA_ERROR_INVALID_VALUE);
-    cf_u64("legacy_index", failed, SIZE_MAX);
+    cf_u64("legacy_index", failed, 0xeeeeeeeeeeeeeeee); /* not written */
     memset(op, 0, sizeof(op));
     for (int i = 0; i < 2; i++) {
         op[i].src.type = op[i].dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
@@ -212,9 +212,11 @@ CASE(batch_3d, CF_CTX)
     op.src.op.ptr.layerHeight = 0;
     op.src.op.ptr.rowLength = 4;
     RC("row", cuMemcpy3DBatchAsync(1, &op, 0, s), CUDA_ERROR_INVALID_VALUE);
-    RC("peer_null", cuMemcpy3DPeer(NULL), CUDA_ERROR_INVALID_VALUE);
-    peer.srcContext = (CUcontext)0x123456;
-    RC("peer_context", cuMemcpy3DPeer(&peer), CUDA_ERROR_INVALID_CONTEXT);
+    if (!cf_real()) { /* which crashes */
+        RC("peer_null", cuMemcpy3DPeer(NULL), CUDA_ERROR_INVALID_VALUE);
+        peer.srcContext = (CUcontext)0x123456;
+        RC("peer_context", cuMemcpy3DPeer(&peer), CUDA_ERROR_INVALID_CONTEXT);
+    }
     NEED(cuMemFree(d));
     NEED(cuMemFree(e));
     NEED(cuStreamDestroy(s));
@@ -276,7 +278,10 @@ static void pointer_written(const char *where, bool list, CUpointer_attribute at
     for (unsigned i = 0; i < sizeof(a); i++)
         mask |= (uint64_t)(a[i] == b[i]) << i;
     snprintf(name, sizeof(name), "%s_%s_%d_%d", where, list ? "list" : "single", (int)attribute, (int)r);
-    cf_u64(name, mask, r == CUDA_SUCCESS || list ? mask : 0);
+    /* No address is written where memory has none for one side, although that is an error (driver 580). */
+    const bool address =
+        attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER || attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER;
+    cf_u64(name, mask, r == CUDA_SUCCESS || list || (address && mask == 0xff) ? mask : 0);
 }
 
 /* Which bytes each pointer attribute writes, of each kind of memory, and none when it is refused. */

@@ -199,7 +199,7 @@ CASE(ipc_memory_invented, CF_ALONE | CF_UB)
 
 static uint64_t capable(CUdeviceptr p)
 {
-    unsigned char yes = 9;
+    unsigned yes = 9;
 
     NEED(cuPointerGetAttribute(&yes, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, p));
     return yes;

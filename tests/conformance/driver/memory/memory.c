@@ -183,7 +183,7 @@ CASE(mem_attributes_without_context, CF_CTX)
 CASE(pinned_alloc, CF_CTX)
 {
     uint32_t *h = NULL, *h2 = NULL;
-    CUdeviceptr d = 0;
+    CUdeviceptr d = 0, none = 0;
     CUmemorytype type = 0;
     unsigned flags = 99;
 
@@ -199,8 +199,8 @@ CASE(pinned_alloc, CF_CTX)
     cf_true("flags_value", flags & CU_MEMHOSTALLOC_DEVICEMAP);
     OK("type", cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)h));
     cf_u64("type_value", type, CU_MEMORYTYPE_HOST);
-    RC("pointer_flags", cuMemHostGetDevicePointer(&d, h, 5), CUDA_ERROR_INVALID_VALUE);
-    RC("pointer_heap", cuMemHostGetDevicePointer(&d, &flags, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("pointer_flags", cuMemHostGetDevicePointer(&none, h, 5), CUDA_ERROR_INVALID_VALUE);
+    RC("pointer_heap", cuMemHostGetDevicePointer(&none, &flags, 0), CUDA_ERROR_INVALID_VALUE);
     RC("flags_heap", cuMemHostGetFlags(&flags, &type), CUDA_ERROR_INVALID_VALUE);
     OK("alloc_plain", cuMemAllocHost((void **)&h2, 100));
     OK("copy_to_plain", cuMemcpyDtoH(h2, d, 100));
@@ -454,7 +454,8 @@ CASE(memset, CF_CTX)
     RC("d16_unaligned", cuMemsetD16(p + 1, 0, 4), CUDA_ERROR_INVALID_VALUE);
     RC("d32_unaligned", cuMemsetD32(p + 2, 0, 4), CUDA_ERROR_INVALID_VALUE);
     RC("past", cuMemsetD8(p, 0, (size_t)1 << 40), CUDA_ERROR_INVALID_VALUE);
-    RC("d32_overflow", cuMemsetD32(p, 0, ~(size_t)0 / 4 + 2), CUDA_ERROR_INVALID_VALUE);
+    if (!cf_real()) /* whose number of bytes wraps to 4 */
+        RC("d32_overflow", cuMemsetD32(p, 0, ~(size_t)0 / 4 + 2), CUDA_ERROR_INVALID_VALUE);
     RC("null", cuMemsetD8(0, 0, 16), CUDA_ERROR_INVALID_VALUE);
     OK("zero", cuMemsetD8(p, 0, 0));
     OK("d2d8", cuMemsetD2D8(p, 64, 0xee, 10, 20));

@@ -43,6 +43,7 @@ CASE(vmm_pool, CF_CTX)
     CUmemGenericAllocationHandle h;
     uint8_t *host = malloc(6 * g), *back = malloc(6 * g);
 
+    cf_func("k_fill"); /* code is in device memory, too */
     NEED(cuMemGetInfo(&before, &total));
     OK("reserve", cuMemAddressReserve(&base, 32ull << 30, 0, 0, 0));
     cf_true("aligned", base % g == 0 && base);
@@ -78,7 +79,7 @@ CASE(vmm_pool, CF_CTX)
     OK("unmap", cuMemUnmap(base, used));
     OK("free", cuMemAddressFree(base, 32ull << 30));
     NEED(cuMemGetInfo(&after, &total));
-    cf_true("given_back", before - after < g);
+    cf_true("given_back", before < after + g);
     RC("gone", cuMemsetD8(base, 0, 4), CUDA_ERROR_INVALID_VALUE);
     free(host);
     free(back);
@@ -120,8 +121,11 @@ CASE(vmm_arguments, CF_CTX)
     cf_true("properties_value", back.type == prop.type && back.location.type == prop.location.type &&
                                     back.location.id == 0 && !back.requestedHandleTypes);
     RC("properties_null", cuMemGetAllocationPropertiesFromHandle(NULL, h), CUDA_ERROR_INVALID_VALUE);
-    RC("properties_handle", cuMemGetAllocationPropertiesFromHandle(&back, 0x1234), CUDA_ERROR_INVALID_VALUE);
-    RC("map_handle", cuMemMap(base, 2 * g, 0, 0x1234, 0), CUDA_ERROR_INVALID_VALUE);
+    if (!cf_real()) { /* which crashes */
+        RC("properties_handle", cuMemGetAllocationPropertiesFromHandle(&back, 0x1234),
+           CUDA_ERROR_INVALID_VALUE);
+        RC("map_handle", cuMemMap(base, 2 * g, 0, 0x1234, 0), CUDA_ERROR_INVALID_VALUE);
+    }
     RC("map_flags", cuMemMap(base, 2 * g, 0, h, 1), CUDA_ERROR_INVALID_VALUE);
     RC("map_size", cuMemMap(base, g + 1, 0, h, 0), CUDA_ERROR_INVALID_VALUE);
     RC("map_larger", cuMemMap(base, 3 * g, 0, h, 0), CUDA_ERROR_INVALID_VALUE);
@@ -151,8 +155,10 @@ CASE(vmm_arguments, CF_CTX)
     cf_true("retained_same", k == h); /* one object; the first is released twice */
     OK("release", cuMemRelease(k));
     OK("release_retained", cuMemRelease(k));
-    RC("release_again", cuMemRelease(k), CUDA_ERROR_INVALID_VALUE);
-    RC("release_never", cuMemRelease(0x1234), CUDA_ERROR_INVALID_VALUE);
+    if (!cf_real()) { /* which crashes */
+        RC("release_again", cuMemRelease(k), CUDA_ERROR_INVALID_VALUE);
+        RC("release_never", cuMemRelease(0x1234), CUDA_ERROR_INVALID_VALUE);
+    }
     OK("still_mapped", cuMemsetD8(base + 2 * g - 8, 1, 8));
     /* The same memory at two places, by a handle that was retained after the first one had gone. */
     OK("retain_2", cuMemRetainAllocationHandle(&k, (void *)base));
@@ -191,9 +197,11 @@ CASE(vmm_access, CF_CTX)
     cf_u64("get_none_value", flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
     RC("get_null", cuMemGetAccess(NULL, &here, base), CUDA_ERROR_INVALID_VALUE);
     RC("get_location", cuMemGetAccess(&flags, NULL, base), CUDA_ERROR_INVALID_VALUE);
-    RC("get_unmapped", cuMemGetAccess(&flags, &here, base + g), CUDA_ERROR_INVALID_VALUE);
+    if (!cf_real()) /* 580 answers also behind the range */
+        RC("get_unmapped", cuMemGetAccess(&flags, &here, base + g), CUDA_ERROR_INVALID_VALUE);
     OK("rw", cuMemSetAccess(base, g, &rw, 1));
     OK("write", cuMemcpyHtoD(base, bytes, sizeof(bytes)));
+    NEED(cuCtxSynchronize()); /* the copy may still be under way, and needs the right to write */
     OK("ro", cuMemSetAccess(base, g, &ro, 1));
     OK("get_ro", cuMemGetAccess(&flags, &here, base + g - 1));
     cf_u64("get_ro_value", flags, CU_MEM_ACCESS_FLAGS_PROT_READ);
@@ -229,7 +237,7 @@ CASE(vmm_pointers, CF_CTX)
     CUmemGenericAllocationHandle h = 0;
     CUmemorytype type = 0;
     int ordinal = -5;
-    unsigned char mapped = 9;
+    unsigned mapped = 9; /* 4 bytes are written (driver 580) */
 
     NEED(cuMemAddressReserve(&base, 8 * g, 0, 0, 0));
     NEED(cuMemCreate(&h, 2 * g, &prop, 0));
@@ -245,8 +253,8 @@ CASE(vmm_pointers, CF_CTX)
     cf_true("map_size_value", size == 2 * g);
     OK("mapped", cuPointerGetAttribute(&mapped, CU_POINTER_ATTRIBUTE_MAPPED, base + g));
     cf_u64("mapped_value", mapped, 1);
-    OK("unmapped", cuPointerGetAttribute(&mapped, CU_POINTER_ATTRIBUTE_MAPPED, base));
-    cf_u64("unmapped_value", mapped, 0);
+    RC("unmapped", cuPointerGetAttribute(&mapped, CU_POINTER_ATTRIBUTE_MAPPED, base),
+       CUDA_ERROR_INVALID_VALUE);
     OK("type", cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, base + g));
     cf_u64("type_value", type, CU_MEMORYTYPE_DEVICE);
     RC("type_unmapped", cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, base),
@@ -290,7 +298,9 @@ CASE(vmm_many, CF_CTX)
         ok &= cuMemUnmap(base + i * g, g) == CUDA_SUCCESS;
     cf_true("unmap_odd", ok);
     RC("set_gap", cuMemsetD8(base, 0x22, 2 * g), CUDA_ERROR_INVALID_VALUE);
-    RC("unmap_gap", cuMemUnmap(base, 2 * g), CUDA_ERROR_INVALID_VALUE);
+    OK("unmap_gap", cuMemUnmap(base, 2 * g)); /* what is mapped there (driver 580) */
+    RC("set_unmapped", cuMemsetD8(base, 0x22, 8), CUDA_ERROR_INVALID_VALUE);
+    OK("map_first", cuMemMap(base, g, 0, h[0], 0));
     for (unsigned i = 1; i < N; i += 2)
         ok &= cuMemMap(base + i * g, g, 0, h[i - 1], 0) == CUDA_SUCCESS; /* its neighbour's */
     cf_true("map_neighbour", ok);

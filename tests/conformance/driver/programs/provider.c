@@ -139,7 +139,8 @@ static void decompress(void)
 {
     static CUmemDecompressParams op[600];
     CUdeviceptr p = 0;
-    unsigned char from[600 * 8], to[600 * 8], capable = 0;
+    unsigned char from[600 * 8], to[600 * 8];
+    unsigned capable = 0;
     unsigned actual[600];
     size_t at = 7;
     bool all = true;

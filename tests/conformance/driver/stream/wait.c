@@ -417,7 +417,8 @@ CASE(wait_fill, CF_ALONE | CF_CTX)
     cf_rc("too_long", cuMemsetD32Async(p, 0, WORDS + 1, a), CUDA_ERROR_INVALID_VALUE);
     cf_rc("between_words", cuMemsetD32Async(p + 2, 0, 1, a), CUDA_ERROR_INVALID_VALUE);
     cf_rc("too_long_rows", cuMemsetD2D8(p, 256, 0, 256, WORDS / 64 + 1), CUDA_ERROR_INVALID_VALUE);
-    cf_rc("endless", cuMemsetD16(p, 0, SIZE_MAX), CUDA_ERROR_INVALID_VALUE);
+    if (!cf_real()) /* whose number of bytes wraps, and the fill faults */
+        cf_rc("endless", cuMemsetD16(p, 0, SIZE_MAX), CUDA_ERROR_INVALID_VALUE);
     OK("nothing", cuMemsetD8Async(p, 0, 0, a));
     OK("free", cuMemFree(p));
     cf_rc("freed", cuMemsetD8(p, 0, 1), CUDA_ERROR_INVALID_VALUE);

@@ -287,7 +287,7 @@ CUresult wrk_do_vgpMemImport(struct wrk_call *c, const struct vgp_args_vgpMemImp
         return r;
     }
     al->phys->device = -1;
-    al->phys->shareable = al->phys->imported = true;
+    al->phys->imported = true; /* and not shareable, as with the provider */
     memcpy(al->phys->token, token, VGB_TOKEN);
     wrk_handle_put(c, a->handle, VGP_H_ALLOCATION, al);
     return CUDA_SUCCESS;
