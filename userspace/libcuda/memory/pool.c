@@ -68,6 +68,8 @@ CUresult vcu_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 
     if (res == CUDA_SUCCESS)
         res = vcu_pool_check(pool);
+    if (res == CUDA_SUCCESS)
+        res = vcu_capture_unsafe("cuDeviceSetMemPool");
     if (res != CUDA_SUCCESS)
         return res;
     pthread_mutex_lock(&pool_lock);
