@@ -157,15 +157,17 @@ CUresult vcu_cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (!vcu_exec_ok(hGraphExec) || !vcu_graph_ok(hGraph) || resultInfo == NULL)
+    if (!vcu_exec_ok(hGraphExec) || !vcu_graph_ok(hGraph))
         return CUDA_ERROR_INVALID_VALUE;
     res = vgp_call_vgpGraphExecUpdate(hGraphExec, hGraph, &status, &result, &node, &from, &nodes);
     if (res != CUDA_SUCCESS)
         return res;
-    memset(resultInfo, 0, sizeof(*resultInfo)); /* its padding too */
-    resultInfo->result = (CUgraphExecUpdateResult)result;
-    resultInfo->errorNode = (CUgraphNode)(uintptr_t)node;
-    resultInfo->errorFromNode = (CUgraphNode)(uintptr_t)from;
+    if (resultInfo != NULL) {
+        memset(resultInfo, 0, sizeof(*resultInfo)); /* its padding too */
+        resultInfo->result = (CUgraphExecUpdateResult)result;
+        resultInfo->errorNode = (CUgraphNode)(uintptr_t)node;
+        resultInfo->errorFromNode = (CUgraphNode)(uintptr_t)from;
+    }
     if ((CUresult)status == CUDA_SUCCESS)
         set_host_nodes(hGraphExec, nodes);
     return (CUresult)status;
