@@ -236,6 +236,8 @@ CUresult vcu_graph_items(uint32_t what, uint64_t object, CUgraphNode *from, CUgr
 {
     uint64_t total = 0, have = 0, room = from == NULL ? 0 : *count;
 
+    if (from != NULL && room == 0) /* (driver 580) */
+        return CUDA_ERROR_INVALID_VALUE;
     do {
         uint64_t f[VGP_LIST_MAX], t[VGP_LIST_MAX], e[VGP_LIST_MAX];
         uint32_t nf = VGP_LIST_MAX, nt = VGP_LIST_MAX, ne = VGP_LIST_MAX;
