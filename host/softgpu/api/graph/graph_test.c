@@ -175,6 +175,9 @@ static void test_capture_errors(void **state)
     OK(cuStreamWaitEvent(b, e, 0));
     OK(cuMemsetD8Async(p, 0, 4, b));
     IS(cuStreamEndCapture(a, &g), STREAM_CAPTURE_UNJOINED);
+    OK(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_RELAXED)); /* the graph has nowhere to go */
+    IS(cuStreamEndCapture(a, NULL), INVALID_VALUE);
+    IS(cuStreamEndCapture(a, &g), ILLEGAL_STATE);
 
     OK(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_RELAXED));
     IS(cuStreamWaitEvent(a, outside, 0), STREAM_CAPTURE_ISOLATION);
