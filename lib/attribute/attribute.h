@@ -44,6 +44,14 @@ static inline bool att_launch_active(const CUlaunchAttribute *a)
            a->value.deviceUpdatableKernelNode.deviceUpdatable != 0;
 }
 
+/* The event of an attribute that names one, or NULL. */
+static inline const CUevent *att_event(const CUlaunchAttribute *a)
+{
+    return a->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT        ? &a->value.programmaticEvent.event
+           : a->id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT ? &a->value.launchCompletionEvent.event
+                                                                  : NULL;
+}
+
 /* The name of an object attribute, for error messages. */
 static inline const char *att_object_name(CUlaunchAttributeID id)
 {

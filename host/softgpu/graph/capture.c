@@ -232,6 +232,18 @@ CUresult sg_capture_check_ctx(struct sg_ctx *self)
     return r;
 }
 
+bool sg_capture_refuse_wait(struct sg_stream *s, struct sg_event *e)
+{
+    bool captured;
+
+    pthread_mutex_lock(&sg_graph_lock);
+    captured = e->front->capture != NULL;
+    if (captured && s->front->capture)
+        s->front->capture->invalid = true;
+    pthread_mutex_unlock(&sg_graph_lock);
+    return captured;
+}
+
 CUresult sg_capture_event(struct sg_stream *s, CUevent event, bool wait)
 {
     struct sg_op *op;
@@ -336,15 +348,29 @@ CUresult sg_capture_check_wait(struct sg_stream *s)
 bool sg_capture_ask_event(struct sg_event *e)
 {
     struct sg_capture *c;
+    bool active;
 
     if (!sg_hooks->front_captured(e->front))
         return false;
     pthread_mutex_lock(&sg_graph_lock);
     c = e->front->capture;
-    if (c && !c->ended)
+    active = c && !c->ended;
+    if (active)
         c->invalid = true;
     pthread_mutex_unlock(&sg_graph_lock);
-    return c != NULL;
+    return active;
+}
+
+bool sg_capture_left_event(struct sg_event *e)
+{
+    bool left;
+
+    if (!sg_hooks->front_captured(e->front))
+        return false;
+    pthread_mutex_lock(&sg_graph_lock);
+    left = e->front->capture && e->front->capture->ended;
+    pthread_mutex_unlock(&sg_graph_lock);
+    return left;
 }
 
 /* Records that the event stands for the front of s. False: s is not captured. */

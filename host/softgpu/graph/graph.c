@@ -259,7 +259,7 @@ static size_t count_steps(const struct sg_graph *g, unsigned depth)
 
 struct flat {
     SG_LENT struct sg_program *p;
-    uint64_t bad;        /* a node of a cycle */
+    uint64_t bad;        /* a node of a cycle, or that its graph may not have */
     uint32_t (*pair)[2]; /* edges between steps: from, to */
     size_t npairs, cap;
     uint64_t conds; /* number of the list of conditions */
@@ -328,6 +328,10 @@ static CUresult append(struct sg_node *n, struct flat *f, size_t first, size_t *
     sg_graph_op_get(n->gop);
     sg_graph_memory_get(n->mem);
     n->pos = at;
+    if (n->graph->body && n->type == CU_GRAPH_NODE_TYPE_HOST) {
+        f->bad = n->obj.handle;
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "a host function in the graph of a conditional node");
+    }
     for (size_t k = 0; k < n->ndeps; k++) { /* in whatever order they are listed */
         CUgraphEdgeData e = sg_node_edge(n, k);
 

@@ -394,9 +394,13 @@ extern const struct sg_graph_hooks sg_graph_hooks; /* for sg_init() */
 bool sg_capture_op(struct sg_stream *s, struct sg_op *op, bool sync, CUresult *r);
 /* Under the issue lock of s: refuses work on the legacy stream while blocking streams capture. */
 CUresult sg_capture_check_legacy(struct sg_stream *s);
-/* For calls that query an event: true if the event is captured; a capture in progress is
+/* For calls that query an event: true if it is part of a capture in progress, which is
    invalidated. */
 bool sg_capture_ask_event(struct sg_event *e);
+/* The same for a capture that has ended, since which the event was not recorded. */
+bool sg_capture_left_event(struct sg_event *e);
+/* For an external wait: true if the last record of e was captured; a capture of s is invalidated. */
+bool sg_capture_refuse_wait(struct sg_stream *s, struct sg_event *e);
 /* For calls that wait for or query a stream: 900, with the capture invalidated, if it is
    captured. */
 CUresult sg_capture_check_wait(struct sg_stream *s);

@@ -200,12 +200,14 @@ CUgraphEdgeData sg_node_edge(const struct sg_node *n, size_t k)
     return n->edge ? n->edge[k] : (CUgraphEdgeData){0};
 }
 
-/* Checks that cuda.h allows the node in the graph of a conditional node. */
+/* Checks that cuda.h allows the node in the graph of a conditional node. A host function is refused
+   only when the graph is instantiated (driver 580). */
 static bool body_may(CUgraphNodeType type)
 {
-    return type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_EMPTY ||
-           type == CU_GRAPH_NODE_TYPE_GRAPH || type == CU_GRAPH_NODE_TYPE_MEMSET ||
-           type == CU_GRAPH_NODE_TYPE_MEMCPY || type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    return type == CU_GRAPH_NODE_TYPE_HOST || type == CU_GRAPH_NODE_TYPE_KERNEL ||
+           type == CU_GRAPH_NODE_TYPE_EMPTY || type == CU_GRAPH_NODE_TYPE_GRAPH ||
+           type == CU_GRAPH_NODE_TYPE_MEMSET || type == CU_GRAPH_NODE_TYPE_MEMCPY ||
+           type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
 }
 
 CUresult sg_node_new(struct sg_graph *g, CUgraphNodeType type, struct sg_op *op, struct sg_node *const *deps,

@@ -12,14 +12,8 @@ static CUmodule module;
 
 CUmodule cf_module(void)
 {
-    if (!module) {
-        CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-
-        /* Loading is potentially unsafe while a stream captures: say that it is meant. */
-        NEED(cuThreadExchangeStreamCaptureMode(&mode));
+    if (!module)
         NEED(cuModuleLoadData(&module, cf_ptx));
-        NEED(cuThreadExchangeStreamCaptureMode(&mode));
-    }
     return module;
 }
 

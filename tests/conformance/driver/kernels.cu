@@ -300,5 +300,5 @@ extern "C" __global__ void k_graph_self(u64 *out)
 }
 extern "C" __global__ void k_note(u32 *order, u32 what)
 {
-    order[1 + order[0]++] = what;
+    order[1 + atomicAdd(order, 1)] = what; // graphs may run beside each other
 }

@@ -32,7 +32,17 @@ PROBED = {
     ('cuStreamBatchMemOp_v2', 'context', 'count=0'),
     ('cuGraphBatchMemOpNodeSetParams', 'context', 'nodeParams.count=0'),
     *(('cuPointerGetAttribute', 'context', f'attribute {n}') for n in (2, 3, 4, 6, 8, 9, 10, 13, 15, 16, 21)),
-}
+    # 580.159.04 on an H200:
+    ('cuEventElapsedTime', 'context', 'pMilliseconds=NULL'),
+    ('cuEventElapsedTime_v2', 'context', 'pMilliseconds=NULL'),
+    ('cuGraphAddMemcpyNode', 'context', 'ctx=NULL'),
+    ('cuGraphAddMemsetNode', 'context', 'ctx=NULL'),
+    ('cuStreamEndCapture', 'context', 'phGraph=NULL'),
+} | {(call, 'capture', mode + ', all valid')
+     for call in ('cuCtxSetCacheConfig', 'cuCtxSetLimit', 'cuCtxSetSharedMemConfig', 'cuDeviceSetMemPool',
+                  'cuLibraryUnload', 'cuModuleLoadData', 'cuModuleLoadDataEx', 'cuModuleLoadFatBinary',
+                  'cuModuleUnload')
+     for mode in ('global', 'thread-local', 'relaxed', 'blocking')}
 SHORT = 'CUDA_ERROR_'
 HANDLE_FAULTS = ('garbage', 'small', 'destroyed', 'another kind')
 # What the programming guide says of objects of another context, and the manual of calls during a capture; the calls

@@ -236,6 +236,9 @@ static CUresult take_attributes(const CUlaunchConfig *config, struct vcu_launch 
 
         if (a->id == CU_LAUNCH_ATTRIBUTE_IGNORE || !att_launch_active(a))
             continue;
+        if (att_event(a) != NULL && !vgp_handle_live((uintptr_t)*att_event(a), VGP_H_EVENT))
+            return VCU_REFUSE(CUDA_ERROR_INVALID_HANDLE, "cuLaunchKernelEx",
+                              "the event of launch attribute %s is not live", att_object_name(a->id));
         if (att_launch_class(a->id) == ATT_OBJECT)
             return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuLaunchKernelEx",
                               "launch attribute %s is not served", att_object_name(a->id));

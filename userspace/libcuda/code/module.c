@@ -168,7 +168,7 @@ CUresult vcu_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned in
 {
     struct vcu_jit jit;
     uint64_t handle;
-    CUresult res = vcu_check_uncaptured("cuModuleLoadDataEx");
+    CUresult res = vcu_check_context();
 
     if (res != CUDA_SUCCESS)
         return res;
@@ -187,7 +187,7 @@ CUresult vcu_cuModuleLoad(CUmodule *module, const char *fname)
 {
     struct vcu_jit jit = {0};
     uint64_t handle;
-    CUresult res = vcu_check_uncaptured("cuModuleLoad");
+    CUresult res = vcu_check_context();
 
     if (res != CUDA_SUCCESS)
         return res;
@@ -279,6 +279,8 @@ CUresult vcu_cuModuleUnload(CUmodule hmod)
     else if (u->library != 0)
         res = VCU_REFUSE(CUDA_ERROR_NOT_PERMITTED, "cuModuleUnload", "the module belongs to a library");
     else
+        res = vcu_capture_unsafe("cuModuleUnload");
+    if (res == CUDA_SUCCESS)
         res = vgp_call_cuModuleUnload(hmod);
     vcu_context_return(borrowed);
     if (res == CUDA_SUCCESS)
@@ -296,7 +298,9 @@ CUresult vcu_cuLibraryUnload(CUlibrary library)
     u = vcu_unit_find((uintptr_t)library, VGP_H_LIBRARY);
     if (u == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
-    res = vgp_call_cuLibraryUnload(library);
+    res = vcu_capture_unsafe("cuLibraryUnload");
+    if (res == CUDA_SUCCESS)
+        res = vgp_call_cuLibraryUnload(library);
     if (res != CUDA_SUCCESS)
         return res;
     vcu_unit_end(u);

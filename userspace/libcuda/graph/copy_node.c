@@ -249,6 +249,7 @@ CUresult vcu_copy_node(const char *call, const struct vgp_where *w, const CUDA_M
 
     if (p == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    ctx = vcu_node_context(w, ctx);
     if (w->op != VGP_NODE_SET && (ctx == NULL || vcu_context_find(ctx) == NULL))
         return CUDA_ERROR_INVALID_CONTEXT;
     res = vcu_copy_from_3d(call, p, &c);

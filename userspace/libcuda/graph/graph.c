@@ -157,15 +157,17 @@ CUresult vcu_cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (!vcu_exec_ok(hGraphExec) || !vcu_graph_ok(hGraph) || resultInfo == NULL)
+    if (!vcu_exec_ok(hGraphExec) || !vcu_graph_ok(hGraph))
         return CUDA_ERROR_INVALID_VALUE;
     res = vgp_call_vgpGraphExecUpdate(hGraphExec, hGraph, &status, &result, &node, &from, &nodes);
     if (res != CUDA_SUCCESS)
         return res;
-    memset(resultInfo, 0, sizeof(*resultInfo)); /* its padding too */
-    resultInfo->result = (CUgraphExecUpdateResult)result;
-    resultInfo->errorNode = (CUgraphNode)(uintptr_t)node;
-    resultInfo->errorFromNode = (CUgraphNode)(uintptr_t)from;
+    if (resultInfo != NULL) {
+        memset(resultInfo, 0, sizeof(*resultInfo)); /* its padding too */
+        resultInfo->result = (CUgraphExecUpdateResult)result;
+        resultInfo->errorNode = (CUgraphNode)(uintptr_t)node;
+        resultInfo->errorFromNode = (CUgraphNode)(uintptr_t)from;
+    }
     if ((CUresult)status == CUDA_SUCCESS)
         set_host_nodes(hGraphExec, nodes);
     return (CUresult)status;
@@ -234,6 +236,8 @@ CUresult vcu_graph_items(uint32_t what, uint64_t object, CUgraphNode *from, CUgr
 {
     uint64_t total = 0, have = 0, room = from == NULL ? 0 : *count;
 
+    if (from != NULL && room == 0) /* (driver 580) */
+        return CUDA_ERROR_INVALID_VALUE;
     do {
         uint64_t f[VGP_LIST_MAX], t[VGP_LIST_MAX], e[VGP_LIST_MAX];
         uint32_t nf = VGP_LIST_MAX, nt = VGP_LIST_MAX, ne = VGP_LIST_MAX;

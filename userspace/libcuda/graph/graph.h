@@ -41,6 +41,8 @@ bool vcu_graph_has_memory(CUgraph graph);
  * than the context's. */
 #define VCU_PITCH_SURE ((uint64_t)INT32_MAX) /* CU_DEVICE_ATTRIBUTE_MAX_PITCH */
 bool vcu_node_context_sure(CUcontext ctx);
+/* The context of a copy or memset node; NULL stands for the current one where a node is added (driver 580). */
+CUcontext vcu_node_context(const struct vgp_where *w, CUcontext ctx);
 bool vcu_node_memory_sure(CUcontext ctx, uint64_t addr, uint64_t n);
 /* copy_node.c */
 CUresult vcu_copy_node(const char *call, const struct vgp_where *w, const CUDA_MEMCPY3D *p, CUcontext ctx,

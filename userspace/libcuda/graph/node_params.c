@@ -82,6 +82,13 @@ void vcu_node_forget_graph(CUgraph graph)
     pthread_mutex_unlock(&lock);
 }
 
+/* ---- contexts --------------------------------------------------------------------------------- */
+
+CUcontext vcu_node_context(const struct vgp_where *w, CUcontext ctx)
+{
+    return ctx == NULL && vgp_where_adds(w) ? (CUcontext)(uintptr_t)vcu_current_context() : ctx;
+}
+
 /* ---- memsets ---------------------------------------------------------------------------------- */
 
 static bool memset_sure(const CUDA_MEMSET_NODE_PARAMS *p, CUcontext ctx)
@@ -101,6 +108,7 @@ CUresult vcu_memset_node(const struct vgp_where *w, const CUDA_MEMSET_NODE_PARAM
 
     if (p == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    ctx = vcu_node_context(w, ctx);
     if (vcu_build_post(w, memset_sure(p, ctx)))
         where.op = VGP_NODE_POST;
     return vgp_call_vgpGraphMemsetNode(VGP_WHERE(&where), ctx, p->dst, p->pitch, p->value, p->elementSize,
@@ -129,10 +137,26 @@ CUresult vcu_host_node(const struct vgp_where *w, const CUDA_HOST_NODE_PARAMS *p
 
 /* ---- children and empty nodes ----------------------------------------------------------------- */
 
-static CUresult empty_node(const struct vgp_where *w, uint64_t *node)
+/* A node without parameters can be given none (driver 580). */
+static CUresult empty_set(CUgraphNode node)
+{
+    uint32_t type = 0;
+    uint64_t graph;
+    CUresult res = vgp_call_vgpGraphNodeInfo(node, &type, &graph);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    return type == CU_GRAPH_NODE_TYPE_EMPTY ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult empty_node(const char *call, const struct vgp_where *w, uint64_t *node)
 {
     struct vgp_where where = *w;
 
+    if (w->op == VGP_NODE_SET)
+        return empty_set((CUgraphNode)(uintptr_t)w->target);
+    if (!vgp_where_adds(w))
+        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call, "an empty node has no parameters");
     vcu_where_post(&where);
     return vgp_call_vgpGraphEmptyNode(VGP_WHERE(&where), node);
 }
@@ -177,12 +201,9 @@ CUresult vcu_event_node(const struct vgp_where *w, CUevent event, bool wait, uin
 
 /* ---- any type --------------------------------------------------------------------------------- */
 
-static CUresult any_child(const char *call, const struct vgp_where *w, CUDA_CHILD_GRAPH_NODE_PARAMS *p,
+static CUresult any_child(const char *call, const struct vgp_where *w, const CUDA_CHILD_GRAPH_NODE_PARAMS *p,
                           uint64_t *node)
 {
-    uint64_t copy = 0;
-    CUresult res;
-
     if (w->op == VGP_NODE_SET)
         return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call, "a child graph cannot be exchanged");
     if (!vgp_where_adds(w))
@@ -191,17 +212,7 @@ static CUresult any_child(const char *call, const struct vgp_where *w, CUDA_CHIL
         return vcu_move_node(w, p->graph, node);
     if (p->ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)
         return CUDA_ERROR_INVALID_VALUE;
-    res = vcu_child_node(w, p->graph, node);
-    /* The clone is returned in this parameter, as cuda.h documents. A node that was posted has its handle in w. */
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (w->op >= VGP_NODE_NAME)
-        *node = (uintptr_t)w->target;
-    if (vgp_call_vgpGraphChild((CUgraphNode)(uintptr_t)*node, &copy) == CUDA_SUCCESS) {
-        vcu_build_shown((CUgraphNode)(uintptr_t)*node);
-        p->graph = (CUgraph)(uintptr_t)copy;
-    }
-    return CUDA_SUCCESS;
+    return vcu_child_node(w, p->graph, node);
 }
 
 CUresult vcu_any_node(const char *call, const struct vgp_where *w, CUgraphNodeParams *p, uint64_t *node)
@@ -231,9 +242,7 @@ CUresult vcu_any_node(const char *call, const struct vgp_where *w, CUgraphNodePa
     case CU_GRAPH_NODE_TYPE_GRAPH:
         return any_child(call, w, &p->graph, node);
     case CU_GRAPH_NODE_TYPE_EMPTY:
-        if (!vgp_where_adds(w))
-            return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call, "an empty node has no parameters");
-        return empty_node(w, node);
+        return empty_node(call, w, node);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
         return vcu_event_node(w, p->eventWait.event, true, node);
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:

@@ -21,8 +21,8 @@ static CUresult batch_check_stream(const char *call, CUstream stream)
         return VCU_REFUSE(CUDA_ERROR_INVALID_HANDLE, call, "the stream belongs to another context");
     if (stream == NULL || stream == CU_STREAM_LEGACY)
         return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "not on the legacy default stream");
-    if (vcu_stream_captured(stream))
-        return vcu_capture_spoil(call, stream);
+    if (vcu_stream_captured(stream)) /* the capture goes on (driver 580) */
+        return VCU_REFUSE(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, call, "no batch can be captured");
     return CUDA_SUCCESS;
 }
 

@@ -70,6 +70,8 @@ CUresult vcu_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
         return CUDA_ERROR_INVALID_VALUE;
     if (res == CUDA_SUCCESS)
         res = vcu_pool_check(pool);
+    if (res == CUDA_SUCCESS)
+        res = vcu_capture_unsafe("cuDeviceSetMemPool");
     if (res != CUDA_SUCCESS)
         return res;
     pthread_mutex_lock(&pool_lock);

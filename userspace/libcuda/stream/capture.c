@@ -53,20 +53,21 @@ CUresult vcu_capture_begin(const char *call, CUstream stream, CUstreamCaptureMod
 
 CUresult vcu_cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 {
+    bool right_thread, unwanted;
     uint64_t graph = 0;
     CUresult res = vcu_check_context();
 
     if (res != CUDA_SUCCESS)
         return res;
     hStream = vcu_stream(hStream);
-    if (phGraph == NULL && !vcu_capture_to_graph(hStream))
-        return CUDA_ERROR_INVALID_VALUE;
     if (!vcu_stream_ok(hStream))
         return vcu_stream_error(hStream);
     if (atomic_load(&vcu_captures) == 0)
         return CUDA_ERROR_ILLEGAL_STATE;
-    if (!vcu_capture_may_end(hStream))
-        return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    right_thread = vcu_capture_may_end(hStream);
+    if (!right_thread) /* the capture ends nevertheless (driver 580) */
+        vgp_call_vgpStreamInvalidateCapture(hStream);
+    unwanted = phGraph == NULL && !vcu_capture_to_graph(hStream);
     vcu_capture_tell_spoilt(hStream);
     res = vgp_call_vgpStreamEndCapture(hStream, &graph);
     if (res == CUDA_ERROR_ILLEGAL_STATE || res == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED)
@@ -74,6 +75,12 @@ CUresult vcu_cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
     vcu_capture_forget_stream(hStream);
     if (phGraph != NULL)
         *phGraph = (CUgraph)(uintptr_t)graph;
+    if (!right_thread)
+        return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    if (unwanted && res == CUDA_SUCCESS) {
+        vgp_call_vgpGraphDestroy((CUgraph)(uintptr_t)graph);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     return res;
 }
 

@@ -57,6 +57,16 @@ CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, 
     return launch(&q);
 }
 
+static CUresult refuse_object(const CUlaunchAttribute *a)
+{
+    const CUevent *event = att_event(a);
+    SG_AUTO struct sg_event *e = event ? SG_LOOKUP(*event, SG_T_EVENT) : NULL;
+
+    if (event && !e)
+        return sg_fail(CUDA_ERROR_INVALID_HANDLE, "launch attribute %s: no event", att_object_name(a->id));
+    return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "launch attribute %s", att_object_name(a->id));
+}
+
 /*
  * Honours the attribute, ignores it as a hint, or refuses it by name. (The manual promises no
  * effect of the ignored attributes; the full serialisation used here is allowed by
@@ -74,9 +84,7 @@ static CUresult apply_attribute(struct sg_launch_request *q, const CUlaunchAttri
     case ATT_PLAIN:
         return CUDA_SUCCESS;
     case ATT_OBJECT:
-        return att_launch_active(a)
-                   ? sg_fail(CUDA_ERROR_NOT_SUPPORTED, "launch attribute %s", att_object_name(a->id))
-                   : CUDA_SUCCESS;
+        return att_launch_active(a) ? refuse_object(a) : CUDA_SUCCESS;
     default:
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "launch attribute %d is unknown or not for launches",
                        (int)a->id);

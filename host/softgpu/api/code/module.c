@@ -13,7 +13,6 @@ static CUresult load(CUmodule *module, const void *image, struct sg_jit *jit)
     CUresult r;
 
     SG_CTX(ctx);
-    SG_NOT_CAPTURING();
     if (!module || !image)
         return CUDA_ERROR_INVALID_VALUE;
     r = sg_image_load(image, SIZE_MAX, sg_cc(ctx->device), &img);
@@ -67,6 +66,7 @@ CUresult sgd_cuModuleUnload(struct sg_ctx *ctx, CUmodule hmod)
         return ctx ? CUDA_ERROR_INVALID_HANDLE : sg_current(&ctx);
     if (mod->lib)
         return CUDA_ERROR_NOT_PERMITTED; /* it goes with its library, as documented */
+    SG_NOT_CAPTURING();
     sg_mod_unload(mod);
     return CUDA_SUCCESS;
 }

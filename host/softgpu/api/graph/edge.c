@@ -153,11 +153,6 @@ static bool edge_ok(const struct sg_node *from, const struct sg_node *to, const 
            from->type == CU_GRAPH_NODE_TYPE_KERNEL && to->type == CU_GRAPH_NODE_TYPE_KERNEL;
 }
 
-static bool same_edge(CUgraphEdgeData a, CUgraphEdgeData b)
-{
-    return a.type == b.type && a.from_port == b.from_port;
-}
-
 static CUresult edges(struct sg_graph *g, const CUgraphNode *from, const CUgraphNode *to,
                       const CUgraphEdgeData *edge, size_t n, bool remove)
 {
@@ -176,8 +171,8 @@ static CUresult edges(struct sg_graph *g, const CUgraphNode *from, const CUgraph
         const bool there = k != SIZE_MAX;
         const CUgraphEdgeData *data = edge ? &edge[i] : &ordinary;
 
-        if (a[i] == b[i] || there != remove || !edge_ok(a[i], b[i], data) ||
-            (remove && !same_edge(sg_node_edge(b[i], k), *data)))
+        /* The data of an edge to remove need not be the edge's own (driver 580). */
+        if (a[i] == b[i] || there != remove || !edge_ok(a[i], b[i], data))
             r = CUDA_ERROR_INVALID_VALUE; /* documented: an edge twice, or none to remove */
         else if (remove)
             sg_node_drop_dep(b[i], k);

@@ -80,6 +80,19 @@ CUresult sgd_cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
                                             CU_GRAPH_NODE_TYPE_KERNEL, op, NULL, NULL);
 }
 
+/* NULL stands for the current context (driver 580). */
+static CUresult node_context(CUcontext ctx)
+{
+    if (!ctx) {
+        SG_CTX(current);
+        (void)current;
+        return CUDA_SUCCESS;
+    }
+    SG_AUTO struct sg_ctx *c = SG_LOOKUP(ctx, SG_T_CTX);
+
+    return c ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
 CUresult sgd_cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
                                   size_t numDependencies, const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
 {
@@ -87,10 +100,9 @@ CUresult sgd_cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph, cons
     struct sg_op *op;
     CUresult r;
 
-    SG_AUTO struct sg_ctx *c = SG_LOOKUP(ctx, SG_T_CTX);
-
-    if (!copyParams || !c)
-        return c ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_CONTEXT;
+    r = node_context(ctx);
+    if (r != CUDA_SUCCESS || !copyParams)
+        return r != CUDA_SUCCESS ? r : CUDA_ERROR_INVALID_VALUE;
     r = sg_copy_op(copyParams, &op);
     if (r == CUDA_SUCCESS)
         r = sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEMCPY, op,
@@ -111,10 +123,9 @@ CUresult sgd_cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph, cons
     struct sg_op *op;
     CUresult r;
 
-    SG_AUTO struct sg_ctx *c = SG_LOOKUP(ctx, SG_T_CTX);
-
-    if (!memsetParams || !c)
-        return c ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_CONTEXT;
+    r = node_context(ctx);
+    if (r != CUDA_SUCCESS || !memsetParams)
+        return r != CUDA_SUCCESS ? r : CUDA_ERROR_INVALID_VALUE;
     r = sg_set_op(memsetParams, &op);
     if (r == CUDA_SUCCESS)
         r = sg_graph_add(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEMSET, op,

@@ -120,8 +120,8 @@ static void test_fork_and_join(void **state)
     OK(cuGraphGetEdges(g, from, to, &n));
     assert_int_equal(n, 4);
     assert_null(from[4]);
-    IS(cuEventQuery(f), CAPTURED_EVENT);
-    IS(cuEventSynchronize(f), CAPTURED_EVENT);
+    IS(cuEventQuery(f), INVALID_VALUE);
+    IS(cuEventSynchronize(f), INVALID_VALUE);
     OK(cuGraphGetRootNodes(g, NULL, &n));
     assert_int_equal(n, 1);
     CUgraphExec x = make_exec(g);
@@ -175,6 +175,9 @@ static void test_capture_errors(void **state)
     OK(cuStreamWaitEvent(b, e, 0));
     OK(cuMemsetD8Async(p, 0, 4, b));
     IS(cuStreamEndCapture(a, &g), STREAM_CAPTURE_UNJOINED);
+    OK(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_RELAXED)); /* the graph has nowhere to go */
+    IS(cuStreamEndCapture(a, NULL), INVALID_VALUE);
+    IS(cuStreamEndCapture(a, &g), ILLEGAL_STATE);
 
     OK(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_RELAXED));
     IS(cuStreamWaitEvent(a, outside, 0), STREAM_CAPTURE_ISOLATION);

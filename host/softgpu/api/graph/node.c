@@ -421,8 +421,7 @@ CUresult sgd_cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const C
             return sg_graph_move(out, hGraph, dependencies, numDependencies, nodeParams->graph.graph);
         if (nodeParams->graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)
             return CUDA_ERROR_INVALID_VALUE;
-        r = cuGraphAddChildGraphNode(out, hGraph, dependencies, numDependencies, nodeParams->graph.graph);
-        return r == CUDA_SUCCESS ? cuGraphChildGraphNodeGetGraph(*out, &nodeParams->graph.graph) : r;
+        return cuGraphAddChildGraphNode(out, hGraph, dependencies, numDependencies, nodeParams->graph.graph);
     case CU_GRAPH_NODE_TYPE_EMPTY:
         return cuGraphAddEmptyNode(out, hGraph, dependencies, numDependencies);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
@@ -452,6 +451,12 @@ CUresult sgd_cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const C
     }
 }
 
+static CUresult empty_set(CUgraphNode node)
+{
+    SG_NODE(n, node);
+    return n->type == CU_GRAPH_NODE_TYPE_EMPTY ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult sgd_cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
     CUDA_MEMSET_NODE_PARAMS set;
@@ -460,6 +465,8 @@ CUresult sgd_cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodePara
     if (r != CUDA_SUCCESS)
         return r;
     switch (nodeParams->type) {
+    case CU_GRAPH_NODE_TYPE_EMPTY: /* has none (driver 580) */
+        return empty_set(hNode);
     case CU_GRAPH_NODE_TYPE_KERNEL:
         return cuGraphKernelNodeSetParams_v2(hNode, (const CUDA_KERNEL_NODE_PARAMS *)&nodeParams->kernel);
     case CU_GRAPH_NODE_TYPE_MEMCPY:

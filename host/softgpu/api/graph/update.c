@@ -290,24 +290,27 @@ static CUgraphExecUpdateResult update(struct sg_graph_exec *x, struct sg_program
 CUresult sgd_cuGraphExecUpdate_v2(struct sg_graph_exec *x, struct sg_graph *g,
                                   CUgraphExecUpdateResultInfo *resultInfo)
 {
+    CUgraphExecUpdateResultInfo info;
     struct sg_program *p = NULL;
     uint64_t node = 0;
     CUresult r;
 
-    memset(resultInfo, 0, sizeof(*resultInfo));
+    memset(&info, 0, sizeof(info));
     pthread_mutex_lock(&sg_graph_lock);
     r = g->owned ? sg_fail(CUDA_ERROR_INVALID_VALUE, "cuGraphExecUpdate: the graph belongs to a node")
                  : sg_program_new(g, &p, NULL, NULL);
-    resultInfo->result = r == CUDA_SUCCESS ? update(x, p, &node) : CU_GRAPH_EXEC_UPDATE_ERROR;
-    if (resultInfo->result == CU_GRAPH_EXEC_UPDATE_SUCCESS) {
+    info.result = r == CUDA_SUCCESS ? update(x, p, &node) : CU_GRAPH_EXEC_UPDATE_ERROR;
+    if (info.result == CU_GRAPH_EXEC_UPDATE_SUCCESS) {
         set_program(x, p);
         p = NULL;
     } else if (r == CUDA_SUCCESS) {
         r = CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
     }
     pthread_mutex_unlock(&sg_graph_lock);
-    resultInfo->errorNode = (CUgraphNode)(uintptr_t)node;
+    info.errorNode = (CUgraphNode)(uintptr_t)node;
     sg_program_put(p);
+    if (resultInfo)
+        memcpy(resultInfo, &info, sizeof(info)); /* its padding too */
     return r;
 }
 

@@ -10,14 +10,15 @@ static CUresult batch_check_stream(const char *call, CUstream h)
     SG_AUTO struct sg_stream *s = NULL;
     CUresult r;
 
-    (void)call;
     SG_CTX(ctx);
     r = sg_stream_get(ctx, h, &s);
     if (r != CUDA_SUCCESS)
         return r;
     if (h == NULL || h == SG_LEGACY)
         return CUDA_ERROR_INVALID_VALUE;
-    return sg_capture_check_wait(s); /* no batch can be captured, and the capture is lost */
+    if (sg_hooks->front_captured(s->front)) /* the capture goes on (driver 580) */
+        return sg_fail(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "%s: no batch can be captured", call);
+    return CUDA_SUCCESS;
 }
 
 static bool batch_source_in_order(CUdeviceptr src, size_t bytes)

@@ -142,7 +142,8 @@ static bool joined(struct sg_capture *c)
     return true;
 }
 
-static CUresult end_locked(struct sg_stream *s, struct sg_graph **out)
+/* want: the caller takes the graph. */
+static CUresult end_locked(struct sg_stream *s, bool want, struct sg_graph **out)
 {
     struct sg_capture *c = s->front->capture;
     CUresult r = CUDA_SUCCESS;
@@ -154,11 +155,13 @@ static CUresult end_locked(struct sg_stream *s, struct sg_graph **out)
         return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
     }
     if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && !pthread_equal(c->thread, pthread_self()))
-        return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-    if (c->invalid)
+        r = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD; /* the capture ends nevertheless (driver 580) */
+    else if (c->invalid)
         r = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     else if (!joined(c))
         r = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+    else if (!want && c->own) /* a capture into an existing graph does not return it again */
+        r = CUDA_ERROR_INVALID_VALUE;
     if (r == CUDA_SUCCESS) {
         *out = c->graph;
         sg_obj_get(&c->graph->obj);
@@ -177,23 +180,18 @@ CUresult sgd_cuStreamEndCapture(struct sg_ctx *ctx, CUstream hStream, CUgraph *p
 
     if (r != CUDA_SUCCESS) {
         s = NULL;
-        return phGraph ? r : CUDA_ERROR_INVALID_VALUE;
+        return r;
     }
     pthread_mutex_lock(&ctx->issue);
     pthread_mutex_lock(&sg_graph_lock);
-    /* A capture into an existing graph does not return it again. */
-    if (!phGraph && (!s->front->capture || s->front->capture->own))
-        r = CUDA_ERROR_INVALID_VALUE;
-    else
-        r = end_locked(s, &g);
+    r = end_locked(s, phGraph != NULL, &g);
     pthread_mutex_unlock(&sg_graph_lock);
     pthread_mutex_unlock(&ctx->issue);
     if (!phGraph)
         return r;
     if (r == CUDA_SUCCESS)
         *phGraph = SG_HANDLE(CUgraph, g);
-    else if (r != CUDA_ERROR_ILLEGAL_STATE && r != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD &&
-             r != CUDA_ERROR_STREAM_CAPTURE_UNMATCHED)
+    else if (r != CUDA_ERROR_ILLEGAL_STATE && r != CUDA_ERROR_STREAM_CAPTURE_UNMATCHED)
         *phGraph = NULL;
     return r;
 }

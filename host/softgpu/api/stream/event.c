@@ -91,7 +91,7 @@ CUresult sgd_cuStreamWaitEvent(struct sg_stream *s, CUevent hEvent, unsigned int
 
     SG_EVENT(e, hEvent);
     if (Flags) /* only meaningful in a capture, in which the call creates an event node */
-        return sg_capture_event(s, hEvent, true);
+        return sg_capture_refuse_wait(s, e) ? CUDA_ERROR_INVALID_VALUE : sg_capture_event(s, hEvent, true);
     if ((atomic_load(&sg_captures) || e->front->capture) && sg_capture_wait(s, e, &r))
         return r;
     return sg_event_wait(s, e);

@@ -23,16 +23,20 @@
             return sg_rc_; \
     } while (0)
 
+/* Documented: clamped to the nearest priority. */
+static int nearest_priority(int priority)
+{
+    if (priority > 0)
+        return 0;
+    return priority < SG_PRIORITY_GREATEST ? SG_PRIORITY_GREATEST : priority;
+}
+
 CUresult sg_stream_create(struct sg_ctx *ctx, unsigned flags, int priority, CUstream *out)
 {
     struct sg_stream *s;
     CUresult r;
 
-    if (priority > 0) /* documented: clamped to the nearest priority */
-        priority = 0;
-    if (priority < SG_PRIORITY_GREATEST)
-        priority = SG_PRIORITY_GREATEST;
-    r = sg_stream_new(ctx, flags, priority, &s);
+    r = sg_stream_new(ctx, flags, nearest_priority(priority), &s);
     if (r != CUDA_SUCCESS)
         return r;
     if (sg_obj_register(&s->obj))
@@ -137,9 +141,7 @@ CUresult sgd_cuStreamSetAttribute(struct sg_stream *s, CUstreamAttrID attr, cons
         s->sync_policy = param->syncPolicy;
         return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-        if (param->priority > 0 || param->priority < SG_PRIORITY_GREATEST)
-            return CUDA_ERROR_INVALID_VALUE;
-        s->priority = param->priority;
+        s->priority = nearest_priority(param->priority);
         return CUDA_SUCCESS;
     default:
         return CUDA_ERROR_INVALID_VALUE;

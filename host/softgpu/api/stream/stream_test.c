@@ -209,7 +209,7 @@ static void test_events(void **state)
     assert_true(ms <= -19.0f);
     IS(cuEventElapsedTime_v2(&ms, e, untimed), INVALID_HANDLE);
     IS(cuEventElapsedTime_v2(&ms, e, never), INVALID_HANDLE);
-    IS(cuEventElapsedTime_v2(NULL, e, f), INVALID_VALUE);
+    IS(cuEventElapsedTime_v2(NULL, e, f), INVALID_HANDLE);
     IS(cuEventCreate(&never, CU_EVENT_INTERPROCESS), INVALID_VALUE);
     IS(cuEventCreate(&never, 0x80), INVALID_VALUE);
     IS(cuEventCreate(NULL, 0), INVALID_VALUE);

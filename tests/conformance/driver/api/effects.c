@@ -159,7 +159,7 @@ CASE(effect_stream_attributes, CF_CTX)
     OK("get_copy", cuStreamGetPriority(b, &priority));
     cf_true("copy_seen", priority == -1);
     v.priority = greatest - 1;
-    RC("too_great", cuStreamSetAttribute(a, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v), CUDA_ERROR_INVALID_VALUE);
+    OK("too_great", cuStreamSetAttribute(a, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v)); /* the nearest */
     v.syncPolicy = CU_SYNC_POLICY_BLOCKING_SYNC;
     OK("policy", cuStreamSetAttribute(a, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &v));
     OK("get_policy", cuStreamGetAttribute(a, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &got));
@@ -189,6 +189,8 @@ CASE(effect_event_external, CF_CTX)
     NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
     NEED(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
     for (unsigned external = 0; external < 2; external++) {
+        /* An event that stands for a captured record is waited for in no other way. */
+        NEED(cuEventRecord(e, s));
         NEED(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
         OK("record",
            cuEventRecordWithFlags(e, s, external ? CU_EVENT_RECORD_EXTERNAL : CU_EVENT_RECORD_DEFAULT));
@@ -198,6 +200,14 @@ CASE(effect_event_external, CF_CTX)
         cf_u64("nodes_value", n, external ? 2 : 0);
         NEED(cuGraphDestroy(g));
     }
+    NEED(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK("captured", cuEventRecord(e, s));
+    NEED(cuStreamEndCapture(s, &g));
+    NEED(cuGraphDestroy(g));
+    NEED(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK("captured_record", cuEventRecordWithFlags(e, s, CU_EVENT_RECORD_EXTERNAL));
+    RC("captured_wait", cuStreamWaitEvent(s, e, CU_EVENT_WAIT_EXTERNAL), CUDA_ERROR_INVALID_VALUE);
+    RC("captured_end", cuStreamEndCapture(s, &g), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     RC("record_flags", cuEventRecordWithFlags(e, s, 2), CUDA_ERROR_INVALID_VALUE);
     RC("wait_flags", cuStreamWaitEvent(s, e, 2), CUDA_ERROR_INVALID_VALUE);
     NEED(cuEventDestroy(e));

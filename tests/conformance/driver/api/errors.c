@@ -129,7 +129,8 @@ CASE(sticky_shared, CF_ALONE | CF_CTX)
 
     NEED(cuMemAlloc(&p, 4));
     OK("launch", cf_launch(cf_func("k_shared_past"), 1, 1, 64, NULL, params));
-    RC_IN("sync", cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_INVALID_ADDRESS_SPACE);
+    RC_IN("sync", cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_INVALID_ADDRESS_SPACE,
+          CUDA_ERROR_ILLEGAL_INSTRUCTION);
 }
 
 CASE(sticky_trap, CF_ALONE | CF_CTX)

@@ -17,7 +17,7 @@ struct room {
     void (*begin)(unsigned n);
     CUresult (*ask)(void *to, size_t *count);
     void (*end)(void);
-    bool rest_is_null; /* what room is left gets zeroes */
+    bool rest_is_null; /* what room is left gets zeroes; an array without room is refused */
 };
 
 static char label[96];
@@ -42,7 +42,8 @@ static void one_room(const struct room *r, unsigned n, size_t room, const unsign
     size_t count = room, got = room < n ? room : n;
 
     memset(to, GUARD, sizeof(to));
-    cf_rc(check_name(r->name, n, room, "call"), r->ask(to, &count), CUDA_SUCCESS);
+    cf_rc(check_name(r->name, n, room, "call"), r->ask(to, &count),
+          r->rest_is_null && !room ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
     cf_u64(check_name(r->name, n, room, "count"), count, got);
     cf_true(check_name(r->name, n, room, "elements"), !memcmp(to, all, got * r->size));
     cf_true(check_name(r->name, n, room, "rest"),

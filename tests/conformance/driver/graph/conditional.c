@@ -107,8 +107,9 @@ CASE(gcond_params, CF_CTX)
     RC("handle_twice", cuGraphAddNode(&other, g, NULL, NULL, 0, &p), CUDA_ERROR_INVALID_VALUE);
     RC("set", cuGraphNodeSetParams(node, &p), CUDA_ERROR_NOT_SUPPORTED);
     CUDA_HOST_NODE_PARAMS host = {(CUhostFn)abort, NULL};
-    RC_IN("body_host", cuGraphAddHostNode(&other, body, NULL, 0, &host), CUDA_ERROR_NOT_SUPPORTED,
-          CUDA_ERROR_INVALID_VALUE);
+    OK("body_host", cuGraphAddHostNode(&other, body, NULL, 0, &host)); /* refused when instantiated */
+    RC("instantiate_host", cuGraphInstantiate(&x, g, 0), CUDA_ERROR_INVALID_VALUE);
+    OK("body_host_end", cuGraphDestroyNode(other));
     OK("body_empty", cuGraphAddEmptyNode(&other, body, NULL, 0));
     RC("body_destroy", cuGraphDestroy(body), CUDA_ERROR_INVALID_VALUE);
     RC_IN("clone", cuGraphClone(&copy, g), CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_INVALID_VALUE);

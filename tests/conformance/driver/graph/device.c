@@ -138,10 +138,13 @@ CASE(gdevice_host, CF_CTX)
     order_is("order", order, "1");
     exec = (uint64_t)(uintptr_t)x;
     void *params[] = {&exec, &mode, &times, &result}, *out[] = {&self};
-    OK("no_graph", cf_launch(cf_func("k_graph_launch"), 1, 1, 0, s, params));
+    /* A GPU's driver does not even launch the kernel. */
+    CUresult r = cf_launch(cf_func("k_graph_launch"), 1, 1, 0, s, params);
+    RC_IN("no_graph", r, CUDA_SUCCESS, CUDA_ERROR_NOT_SUPPORTED);
     OK("no_graph_self", cf_launch(cf_func("k_graph_self"), 1, 1, 0, s, out));
     OK("no_graph_sync", cuStreamSynchronize(s));
-    cf_u64("no_graph_result", word(result), 1);
+    if (r == CUDA_SUCCESS)
+        cf_u64("no_graph_result", word(result), 1);
     NEED(cuMemcpyDtoH(&id, self, 8));
     cf_u64("no_graph_id", id, 0);
     order_is("no_graph_order", order, "1");
@@ -184,10 +187,13 @@ CASE(gdevice_modes, CF_CTX)
     OK("again_sync", cuStreamSynchronize(s));
     cf_u64("again_count", word(order), 8);
     NEED(cuGraphExecDestroy(c));
-    OK("gone", cuGraphLaunch(x, s)); /* the kernel names a graph that is not there any more */
-    OK("gone_sync", cuStreamSynchronize(s));
-    cf_u64("gone_result", word(result), 1);
-    cf_u64("gone_count", word(order), 11);
+    /* Undefined on a GPU. */
+    if (!cf_real()) {
+        OK("gone", cuGraphLaunch(x, s)); /* the kernel names a graph that is not there any more */
+        OK("gone_sync", cuStreamSynchronize(s));
+        cf_u64("gone_result", word(result), 1);
+        cf_u64("gone_count", word(order), 11);
+    }
     OK("exec_destroy", cuGraphExecDestroy(x));
     destroy_graphs(4, (CUgraph[]){child, last, next, g});
 }

@@ -68,14 +68,16 @@ CASE(graph_build, CF_CTX)
     NEED(cuMemcpyDtoH(word, q, 16));
     cf_true("second", word[0] == 7 && word[1] == 9 && word[2] == 9 && word[3] == 10);
     OK("destroy_node", cuGraphDestroyNode(e));
-    RC("destroy_node_twice", cuGraphDestroyNode(e), CUDA_ERROR_INVALID_VALUE);
+    if (!cf_real()) /* whose driver reads what a dead handle points to */
+        RC("destroy_node_twice", cuGraphDestroyNode(e), CUDA_ERROR_INVALID_VALUE);
     count = 8;
     OK("nodes", cuGraphGetNodes(g, list, &count));
     cf_u64("nodes_count", count, 5);
     OK("edges", cuGraphGetEdges(g, NULL, NULL, NULL, &count));
     cf_u64("edges_count", count, 3);
     OK("destroy", cuGraphDestroy(g));
-    RC("destroy_twice", cuGraphDestroy(g), CUDA_ERROR_INVALID_VALUE);
+    if (!cf_real())
+        RC("destroy_twice", cuGraphDestroy(g), CUDA_ERROR_INVALID_VALUE);
     NEED(cuMemFree(p));
     NEED(cuMemFree(q));
     NEED(cuStreamDestroy(s));
@@ -115,7 +117,8 @@ CASE(graph_edges, CF_CTX)
     OK("clone_destroy", cuGraphDestroy(clone));
     RC("clone_after", cuGraphGetNodes(clone, NULL, &count), CUDA_ERROR_INVALID_VALUE);
     NEED(cuGraphDestroy(g));
-    RC("node_after", cuGraphDestroyNode(n[0]), CUDA_ERROR_INVALID_VALUE);
+    if (!cf_real()) /* whose driver reads what a dead handle points to */
+        RC("node_after", cuGraphDestroyNode(n[0]), CUDA_ERROR_INVALID_VALUE);
     NEED(cuGraphDestroy(other));
 }
 
@@ -423,8 +426,10 @@ CASE(graph_dot, CF_CTX)
     unlink(path);
     cf_true("digraph", strncmp(text, "digraph dot {", 13) == 0);
     cf_true("edges", strstr(text, "->") != NULL);
-    cf_true("nodes_of_children", strstr(text, "{HOST | ") != NULL);
-    cf_true("nodes_of_bodies", strstr(text, "{EMPTY | ") != NULL);
+    if (!cf_real()) { /* whose driver has labels of its own */
+        cf_true("nodes_of_children", strstr(text, "{HOST | ") != NULL);
+        cf_true("nodes_of_bodies", strstr(text, "{EMPTY | ") != NULL);
+    }
     for (const char *at = text; (at = strstr(at, "subgraph cluster_")) != NULL; at++)
         clusters++;
     cf_u64("clusters", clusters, 4);
@@ -486,14 +491,17 @@ CASE(graph_programmatic, CF_CTX)
     count = 4;
     RC("clone_lossy", cuGraphGetEdges(clone, x, y, NULL, &count), CUDA_ERROR_LOSSY_QUERY);
     CUgraphNodeParams none = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
-    RC("empty_set", cuGraphNodeSetParams(e, &none), CUDA_ERROR_NOT_SUPPORTED);
+    OK("empty_set", cuGraphNodeSetParams(e, &none));
+    if (!cf_real())
+        RC("empty_set_other", cuGraphNodeSetParams(a, &none), CUDA_ERROR_INVALID_VALUE);
     RC("node_bad_edge", cuGraphAddNode(&c, g, &e, &early, 1, &kp), CUDA_ERROR_INVALID_VALUE);
     OK("nodes", cuGraphGetNodes(g, NULL, &count));
     cf_u64("nodes_count", count, 4);
     OK("run", run(g, s, 2));
-    cf_true("ran", cf_filled(p, 1, 6));
-    RC("remove_other", cuGraphRemoveDependencies(g, &a, &b, &plain, 1), CUDA_ERROR_INVALID_VALUE);
-    OK("remove", cuGraphRemoveDependencies(g, &a, &b, &early, 1));
+    if (!cf_real()) /* where kernels that do not wait run at once */
+        cf_true("ran", cf_filled(p, 1, 6));
+    OK("remove", cuGraphRemoveDependencies(g, &a, &b, &plain, 1)); /* whatever the edge's own data is */
+    RC("remove_twice", cuGraphRemoveDependencies(g, &a, &b, &early, 1), CUDA_ERROR_INVALID_VALUE);
     OK("remove_2", cuGraphRemoveDependencies(g, &b, &c, &order, 1));
     count = 4;
     OK("edges_none", cuGraphGetEdges(g, x, y, NULL, &count));

@@ -250,12 +250,15 @@ CASE(stream_attributes, CF_CTX)
     RC("unknown", cuStreamSetAttribute(s, (CUstreamAttrID)99, &v), CUDA_ERROR_INVALID_VALUE);
     RC("not_of_streams", cuStreamGetAttribute(s, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &got),
        CUDA_ERROR_INVALID_VALUE);
-    RC("null", cuStreamSetAttribute(s, CU_LAUNCH_ATTRIBUTE_PRIORITY, NULL), CUDA_ERROR_INVALID_VALUE);
-    RC("get_null", cuStreamGetAttribute(s, CU_LAUNCH_ATTRIBUTE_PRIORITY, NULL), CUDA_ERROR_INVALID_VALUE);
+    if (!cf_real()) { /* whose driver reads and writes there */
+        RC("null", cuStreamSetAttribute(s, CU_LAUNCH_ATTRIBUTE_PRIORITY, NULL), CUDA_ERROR_INVALID_VALUE);
+        RC("get_null", cuStreamGetAttribute(s, CU_LAUNCH_ATTRIBUTE_PRIORITY, NULL), CUDA_ERROR_INVALID_VALUE);
+    }
     OK("ctx", cuStreamGetCtx_v2(s, &c, &green));
     cf_true("ctx_value", c == now && !green);
     NEED(cuStreamDestroy(t));
-    RC("destroyed", cuStreamCopyAttributes(t, s), CUDA_ERROR_INVALID_HANDLE);
+    if (!cf_real())
+        RC("destroyed", cuStreamCopyAttributes(t, s), CUDA_ERROR_INVALID_HANDLE);
     NEED(cuStreamDestroy(s));
 }
 

@@ -172,7 +172,7 @@ CASE(capture_errors, CF_CTX)
     RC("legacy_named", cuStreamBeginCapture(CU_STREAM_LEGACY, CU_STREAM_CAPTURE_MODE_GLOBAL),
        CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     RC("end_none", cuStreamEndCapture(s, &g), CUDA_ERROR_ILLEGAL_STATE);
-    RC("end_null", cuStreamEndCapture(s, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("end_null", cuStreamEndCapture(s, NULL), CUDA_ERROR_ILLEGAL_STATE);
     RC("is_null", cuStreamIsCapturing(s, NULL), CUDA_ERROR_INVALID_VALUE);
     NEED(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
     RC("begin_twice", cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_ERROR_ILLEGAL_STATE);
@@ -264,8 +264,7 @@ CASE(capture_threads, CF_CTX)
     pthread_create(&t, NULL, end_it, &a);
     pthread_join(t, NULL);
     RC("wrong_thread", a.r, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-    OK("end", cuStreamEndCapture(a.s, &g));
-    NEED(cuGraphDestroy(g));
+    RC("end", cuStreamEndCapture(a.s, &g), CUDA_ERROR_ILLEGAL_STATE); /* it has ended nevertheless */
     NEED(cuStreamBeginCapture(a.s, CU_STREAM_CAPTURE_MODE_RELAXED));
     pthread_create(&t, NULL, end_it, &a);
     pthread_join(t, NULL);
@@ -381,8 +380,8 @@ CASE(capture_to_graph_ends, CF_CTX)
     NEED(cuStreamWaitEvent(fork, a, 0));
     NEED(add(p, N, 1, fork));
     NEED(cuStreamDestroy(fork));
-    RC("end_null", cuStreamEndCapture(s, NULL), CUDA_ERROR_INVALID_VALUE);
-    RC("unjoined", cuStreamEndCapture(s, &g), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+    RC("unjoined", cuStreamEndCapture(s, NULL), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+    RC("ended", cuStreamEndCapture(s, &g), CUDA_ERROR_ILLEGAL_STATE);
     NEED(cuEventDestroy(a));
     NEED(cuEventDestroy(b));
     NEED(cuMemFree(p));
@@ -454,7 +453,7 @@ CASE(capture_update, CF_CTX)
     NEED(cuStreamEndCapture(s, &g));
     RC("update_more", cuGraphExecUpdate(x, g, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
     cf_u64("update_more_result", info.result, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
-    RC("update_null", cuGraphExecUpdate(x, g, NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("update_null", cuGraphExecUpdate(x, g, NULL), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
     RC("update_no_exec", cuGraphExecUpdate(NULL, g, &info), CUDA_ERROR_INVALID_VALUE);
     RC("update_no_graph", cuGraphExecUpdate(x, NULL, &info), CUDA_ERROR_INVALID_VALUE);
     NEED(cuGraphDestroy(g));
@@ -478,14 +477,19 @@ CASE(capture_nested, CF_CTX)
     NEED(cuGraphInstantiate(&x, g, 0));
     NEED(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
     NEED(cf_fill(p, N, 1, s));
-    OK("launch_in_capture", cuGraphLaunch(x, s));
-    OK("launch_in_capture_2", cuGraphLaunch(x, s));
-    OK("end", cuStreamEndCapture(s, &outer));
+    /* A GPU's driver (580) refuses that. */
+    const CUresult r = cuGraphLaunch(x, s);
+    RC_IN("launch_in_capture", r, CUDA_SUCCESS, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    RC("launch_in_capture_2", cuGraphLaunch(x, s), r);
+    RC("end", cuStreamEndCapture(s, &outer),
+       r == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     NEED(cuGraphExecDestroy(x));
     NEED(cuGraphDestroy(g));
-    OK("run", once(outer, s));
-    cf_true("right", cf_filled(p, N, 5));
-    NEED(cuGraphDestroy(outer));
+    if (outer) {
+        OK("run", once(outer, s));
+        cf_true("right", cf_filled(p, N, 5));
+        NEED(cuGraphDestroy(outer));
+    }
     NEED(cuMemFree(p));
     NEED(cuStreamDestroy(s));
 }

@@ -44,6 +44,76 @@ static CUresult end_capture(CUstream s)
     return r;
 }
 
+/* Calls of which no manual says that they are unsafe, and that a GPU's driver refuses. */
+static CUresult unload_library(CUmodule m)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUlibrary lib = NULL;
+    CUresult r;
+
+    (void)m;
+    NEED(cuLibraryLoadData(&lib, cf_fatbin, NULL, NULL, 0, NULL, NULL, 0));
+    r = cuLibraryUnload(lib);
+    if (r != CUDA_SUCCESS) {
+        NEED(cuThreadExchangeStreamCaptureMode(&mode));
+        NEED(cuLibraryUnload(lib));
+        NEED(cuThreadExchangeStreamCaptureMode(&mode));
+    }
+    return r;
+}
+
+static CUresult unload_module(CUmodule m)
+{
+    return cuModuleUnload(m);
+}
+
+static CUresult set_limit(CUmodule m)
+{
+    (void)m;
+    return cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 2048);
+}
+
+static CUresult set_cache(CUmodule m)
+{
+    (void)m;
+    return cuCtxSetCacheConfig(CU_FUNC_CACHE_PREFER_NONE);
+}
+
+static CUresult set_pool(CUmodule m)
+{
+    CUmemoryPool pool = NULL;
+
+    (void)m;
+    NEED(cuDeviceGetMemPool(&pool, 0));
+    return cuDeviceSetMemPool(0, pool);
+}
+
+#define UNSAFE 5u
+
+/* Refused in the modes of captures that forbid it; what is asked of a relaxed one is done. */
+static void each_unsafe(unsigned i, CUstream s, CUmodule m)
+{
+    static const struct {
+        const char *name;
+        CUresult (*call)(CUmodule m);
+    } calls[UNSAFE] = {{"library_unload", unload_library},
+                       {"set_limit", set_limit},
+                       {"set_cache", set_cache},
+                       {"set_pool", set_pool},
+                       {"module_unload", unload_module}};
+    char name[64];
+
+    for (int mode = CU_STREAM_CAPTURE_MODE_GLOBAL; mode <= CU_STREAM_CAPTURE_MODE_RELAXED; mode++) {
+        const bool relaxed = mode == CU_STREAM_CAPTURE_MODE_RELAXED;
+
+        NEED(cuStreamBeginCapture(s, (CUstreamCaptureMode)mode));
+        snprintf(name, sizeof(name), "%s_%d", calls[i].name, mode);
+        RC(name, calls[i].call(m), relaxed ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        snprintf(name, sizeof(name), "%s_%d_end", calls[i].name, mode);
+        RC(name, end_capture(s), relaxed ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    }
+}
+
 CASE(capture_unsafe, CF_CTX)
 {
     const CUstreamCaptureMode global = CU_STREAM_CAPTURE_MODE_GLOBAL,
@@ -76,8 +146,10 @@ CASE(capture_unsafe, CF_CTX)
     RC("host", cuMemHostAlloc(&host, 64, 0), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     RC("end_host", end_capture(s), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     NEED(cuStreamBeginCapture(s, global));
-    RC("module", cuModuleLoadData(&m, cf_ptx), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    RC("end_module", end_capture(s), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    OK("module", cuModuleLoadData(&m, cf_ptx)); /* PyTorch and Triton load code that they capture */
+    OK("end_module", end_capture(s));
+    for (unsigned i = 0; i < UNSAFE; i++)
+        each_unsafe(i, s, m);
     NEED(cuStreamBeginCapture(s, global));
     RC("query", cuEventQuery(e), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     RC("end_query", end_capture(s), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);

@@ -146,7 +146,7 @@ CASE(query_random, CF_ALONE | CF_CTX)
 
         switch (next_random(8)) {
         case 0:
-            if (w.closed < 0) {
+            if (w.closed < 0 && !cf_real()) { /* whose driver does not get past a gate in other streams */
                 w.gate[s] = cf_gate_put(w.stream[s]);
                 w.closed = s;
             }
@@ -294,7 +294,7 @@ CASE(query_captured_event, CF_ALONE | CF_CTX)
     NEED(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
     OK("captured", cuEventRecord(e, s));
     OK("end", cuStreamEndCapture(s, &graph));
-    RC("of_a_capture", cuEventQuery(e), CUDA_ERROR_CAPTURED_EVENT);
+    RC("of_a_capture", cuEventQuery(e), CUDA_ERROR_INVALID_VALUE);
     OK("record_again", cuEventRecord(e, s));
     cf_true("comes", comes(e, NULL));
     OK("stream", cuStreamQuery(s));
