@@ -347,10 +347,11 @@ CUresult vcu_cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef)
     CUresult r = find_texture(hTexRef, &t);
 
     if (r != CUDA_SUCCESS)
-        return r;
+        return hTexRef == NULL && r == CUDA_ERROR_INVALID_VALUE ? CUDA_ERROR_INVALID_HANDLE : r;
     f = vcu_func_find(hfunc);
     if (f == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
-    /* Documented: the reference belongs to a module, the unit is the default. */
-    return t->context == 0 && texunit == CU_PARAM_TR_DEFAULT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    (void)texunit; /* documented as the default one; none is refused (driver 580) */
+    /* Documented: the reference belongs to a module. */
+    return t->context == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

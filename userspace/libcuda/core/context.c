@@ -161,6 +161,7 @@ static struct vcu_context *add(int device, bool primary, unsigned flags)
     c->api_version = API_VERSION;
     c->retained = primary ? 0 : 1;
     c->base = c;
+    vcu_coredump_begin(c);
     vcu_handle_set_data(c->handle, VGP_H_CONTEXT, c);
     return c;
 }
@@ -181,6 +182,7 @@ struct vcu_context *vcu_context_add_green(int device)
 void vcu_context_drop(struct vcu_context *c)
 {
     vgp_handle_drop(c->handle);
+    vcu_coredump_forget(c);
     free(c);
 }
 
@@ -210,8 +212,10 @@ CUresult vcu_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     pthread_mutex_lock(&context_lock);
     if (c->retained == 0) {
         res = vgp_call_vgpPrimaryCtxRetain(dev, (CUcontext)(uintptr_t)c->handle);
-        if (res == CUDA_SUCCESS)
+        if (res == CUDA_SUCCESS) {
             c->sticky = 0;
+            vcu_coredump_begin(c);
+        }
     }
     if (res == CUDA_SUCCESS) {
         c->retained++;

@@ -84,8 +84,9 @@ CUresult sgd_cuParamSetTexRef(CUfunction hfunc, int texunit, struct sg_texref *t
 
     if (r != CUDA_SUCCESS)
         return r;
-    /* Documented: the reference belongs to a module, the unit is the default. */
-    return t->of_module && texunit == CU_PARAM_TR_DEFAULT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    (void)texunit; /* documented as the default one; none is refused (driver 580) */
+    /* Documented: the reference belongs to a module. */
+    return t->of_module ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- binding ---- */
@@ -122,7 +123,8 @@ CUresult sgd_cuTexRefSetArray(struct sg_texref *t, CUarray hArray, unsigned int 
 {
     CUDA_RESOURCE_DESC res = {.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = hArray};
 
-    return Flags == CU_TRSA_OVERRIDE_FORMAT ? bind(t, &res, 0) : CUDA_ERROR_INVALID_VALUE;
+    /* Documented as necessary; a driver takes 0, too (driver 580). */
+    return Flags == CU_TRSA_OVERRIDE_FORMAT || !Flags ? bind(t, &res, 0) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult sgd_cuTexRefSetMipmappedArray(struct sg_texref *t, CUmipmappedArray hMipmappedArray,

@@ -4,6 +4,8 @@
 
 #include "api/api.h"
 
+#include "lib/driver/coredump.h"
+
 #define SG_PRIORITY_LEAST 0
 #define SG_PRIORITY_GREATEST (-5)
 #define SG_STACK_LIMIT_MAX (512u << 10) /* bytes of local memory per thread, CUDA C guide */
@@ -259,9 +261,9 @@ CUresult sgd_cuCtxEnablePeerAccess(struct sg_ctx *ctx, CUcontext peerContext)
 {
     SG_AUTO struct sg_ctx *peer = sg_ctx_find_base(peerContext);
 
-    if (!peer || peer == ctx)
+    if (!peer)
         return CUDA_ERROR_INVALID_CONTEXT;
-    /* documented for pairs for which cuDeviceCanAccessPeer() returns 0 */
+    /* documented for pairs for which cuDeviceCanAccessPeer() returns 0; so is a context itself (driver 580) */
     if (peer->device == ctx->device)
         return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     return sg_mem_add_peer(ctx, peer->id);
@@ -286,6 +288,7 @@ CUresult sgd_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     p = sg_devices[dev].primary;
     if (sg_devices[dev].primary_refs++ == 0) {
         p->flags = sg_devices[dev].primary_flags;
+        cua_coredump_begin(&p->coredump);
         atomic_store(&p->alive, true);
     }
     pthread_mutex_unlock(&sg_devices[dev].lock);
