@@ -253,7 +253,7 @@ static void test_context_stack(void **state)
     IS(cuCtxDestroy_v2(b), INVALID_CONTEXT);
     IS(cuCtxSetCurrent(b), INVALID_CONTEXT);
     IS(cuCtxPushCurrent_v2((CUcontext)0x1234), INVALID_CONTEXT);
-    IS(cuCtxPushCurrent_v2(NULL), INVALID_CONTEXT);
+    IS(cuCtxPushCurrent_v2(NULL), INVALID_VALUE);
     IS(cuCtxGetId((CUcontext)(uintptr_t)-16, &ib), INVALID_CONTEXT);
     IS(cuCtxCreate_v2(&c, 0x3, 0), INVALID_VALUE);
     IS(cuCtxCreate_v2(&c, 0x1000, 0), INVALID_VALUE);

@@ -139,8 +139,9 @@ static void sass_only(const char *path)
     int n = 0, value = 0;
 
     OK(cuModuleLoad(&m, path));
-    OK(cuModuleGetFunction(&f, m, "k"));
     IS(cuModuleGetFunction(&f, m, "v"), NOT_FOUND);
+    assert_null(f);
+    OK(cuModuleGetFunction(&f, m, "k"));
     OK(cuFuncGetParamInfo(f, 1, &off, &bytes));
     assert_int_equal(off, 8);
     assert_int_equal(bytes, 2);

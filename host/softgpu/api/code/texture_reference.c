@@ -24,33 +24,20 @@
 
 /* ---- of modules ---- */
 
-static CUresult module_ref(CUmodule hmod, const char *name, bool surface, uint64_t *handle)
-{
-    SG_CTX(ctx);
-    (void)ctx;
-    SG_AUTO struct sg_mod *mod = SG_LOOKUP(hmod, SG_T_MODULE);
-
-    if (!mod)
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (!name)
-        return CUDA_ERROR_INVALID_VALUE;
-    return sg_mod_texref(mod, name, surface, handle);
-}
-
-CUresult sgd_cuModuleGetTexRef(CUtexref *pTexRef, CUmodule hmod, const char *name)
+CUresult sgd_cuModuleGetTexRef(CUtexref *pTexRef, struct sg_mod *mod, const char *name)
 {
     uint64_t h;
-    CUresult r = pTexRef ? module_ref(hmod, name, false, &h) : CUDA_ERROR_INVALID_VALUE;
+    CUresult r = sg_mod_texref(mod, name, false, &h);
 
     if (r == CUDA_SUCCESS)
         *pTexRef = (CUtexref)(uintptr_t)h;
     return r;
 }
 
-CUresult sgd_cuModuleGetSurfRef(CUsurfref *pSurfRef, CUmodule hmod, const char *name)
+CUresult sgd_cuModuleGetSurfRef(CUsurfref *pSurfRef, struct sg_mod *mod, const char *name)
 {
     uint64_t h;
-    CUresult r = pSurfRef ? module_ref(hmod, name, true, &h) : CUDA_ERROR_INVALID_VALUE;
+    CUresult r = sg_mod_texref(mod, name, true, &h);
 
     if (r == CUDA_SUCCESS)
         *pSurfRef = (CUsurfref)(uintptr_t)h;

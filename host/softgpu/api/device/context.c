@@ -150,8 +150,12 @@ CUresult sgd_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams,
 {
     if (ctxCreateParams && ctxCreateParams->cigParams)
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuCtxCreate: no CUDA-in-graphics contexts");
-    if (ctxCreateParams && ctxCreateParams->numExecAffinityParams)
-        return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+    if (ctxCreateParams && ctxCreateParams->numExecAffinityParams) {
+        if (!pctx || !ctxCreateParams->execAffinityParams)
+            return CUDA_ERROR_INVALID_VALUE;
+        return (unsigned)dev < sg_config.ndevices ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY
+                                                  : CUDA_ERROR_INVALID_DEVICE;
+    }
     return ctx_create(pctx, flags, dev, 3020);
 }
 
@@ -169,10 +173,11 @@ CUresult sgd_cuCtxDestroy_v2(struct sg_tls *t, CUcontext ctx)
 }
 
 /* A usage count from older CUDA versions, in which cuCtxDestroy did not end a context
-   unconditionally. */
+   unconditionally. The primary context has another one (driver 580 takes it, too). */
 CUresult sgd_cuCtxAttach(struct sg_ctx *ctx, CUcontext *pctx)
 {
-    atomic_fetch_add(&ctx->attached, 1);
+    if (!ctx->primary)
+        atomic_fetch_add(&ctx->attached, 1);
     *pctx = SG_HANDLE(CUcontext, ctx);
     return CUDA_SUCCESS;
 }
@@ -181,8 +186,10 @@ CUresult sgd_cuCtxDetach(struct sg_tls *t, CUcontext ctx)
 {
     SG_AUTO struct sg_ctx *c = SG_LOOKUP(ctx, SG_T_CTX);
 
-    if (!c || c->primary || c->base != c || !t->depth || t->stack[t->depth - 1] != c)
+    if (!c || c->base != c || !t->depth || t->stack[t->depth - 1] != c)
         return CUDA_ERROR_INVALID_CONTEXT;
+    if (c->primary)
+        return CUDA_SUCCESS;
     for (unsigned n = atomic_load(&c->attached); n;) {
         if (atomic_compare_exchange_weak(&c->attached, &n, n - 1))
             return CUDA_SUCCESS;
@@ -241,6 +248,21 @@ CUresult sgd_cuCtxSetLimit(struct sg_ctx *ctx, CUlimit limit, size_t value)
 CUresult sgd_cuCtxSetCacheConfig(struct sg_ctx *ctx, CUfunc_cache config)
 {
     ctx->cache_config = config; /* a preference: there is no cache to configure */
+    return CUDA_SUCCESS;
+}
+
+/* All multiprocessors that the context may use. The type is given back in any case (driver 580). */
+CUresult sgd_cuCtxGetExecAffinity(struct sg_ctx *ctx, CUexecAffinityParam *pExecAffinity,
+                                  CUexecAffinityType type)
+{
+    const struct sg_ctx *self = sg_current_self(ctx);
+
+    pExecAffinity->type = type;
+    if (type != CU_EXEC_AFFINITY_TYPE_SM_COUNT)
+        return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+    pExecAffinity->param.smCount.val =
+        self->sms.count ? self->sms.count
+                        : (unsigned)sg_attr(ctx->device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     return CUDA_SUCCESS;
 }
 

@@ -217,7 +217,9 @@ CASE(context_attach, CF_CTX | CF_UB)
 {
     CUcontext c = NULL, same = NULL, now = NULL;
 
-    RC("primary", cuCtxAttach(&c, 0), CUDA_ERROR_INVALID_CONTEXT);
+    OK("primary", cuCtxAttach(&c, 0));
+    OK("primary_detach", cuCtxDetach(c));
+    OK("primary_still_there", cuCtxSynchronize());
     NEED(cuCtxCreate(&c, NULL, 0, 0));
     RC("flags", cuCtxAttach(&same, 1), CUDA_ERROR_INVALID_VALUE);
     RC("null", cuCtxAttach(NULL, 0), CUDA_ERROR_INVALID_VALUE);

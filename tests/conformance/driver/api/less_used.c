@@ -34,6 +34,15 @@ CASE(rest_context, CF_CTX)
     OK("cache", cuCtxGetCacheConfig(&cache));
     OK("set_cache", cuCtxSetCacheConfig(CU_FUNC_CACHE_PREFER_NONE));
     RC("cache_null", cuCtxGetCacheConfig(NULL), CUDA_ERROR_INVALID_VALUE);
+    CUexecAffinityParam affinity = {0};
+    NEED(cuDeviceGetAttribute(&v, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
+    OK("affinity", cuCtxGetExecAffinity(&affinity, CU_EXEC_AFFINITY_TYPE_SM_COUNT));
+    cf_true("affinity_value",
+            affinity.type == CU_EXEC_AFFINITY_TYPE_SM_COUNT && affinity.param.smCount.val == (unsigned)v);
+    RC("affinity_other", cuCtxGetExecAffinity(&affinity, (CUexecAffinityType)9),
+       CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY);
+    RC("push_null", cuCtxPushCurrent(NULL), CUDA_ERROR_INVALID_VALUE);
+    RC("destroy_null", cuCtxDestroy(NULL), CUDA_ERROR_INVALID_VALUE);
     OK("loading_mode", cuModuleGetLoadingMode(&mode));
     cf_true("loading_mode_value", mode == CU_MODULE_EAGER_LOADING || mode == CU_MODULE_LAZY_LOADING);
     if (!cf_real()) /* a physical GPU's driver writes there (driver 580) */

@@ -423,6 +423,39 @@ CASE(library_before_context, CF_ALONE)
     cf_u64("active", (uint64_t)active, 0);
 }
 
+/* A module knows its context: a thread without one looks up what is in it. */
+CASE(module_without_context, CF_CTX)
+{
+    CUmodule m = cf_module();
+    CUfunction f = NULL, *all;
+    CUcontext ctx = NULL;
+    CUdeviceptr p = 0;
+    unsigned count = 0;
+    size_t n = 0;
+
+    NEED(cuCtxGetCurrent(&ctx));
+    NEED(cuCtxSetCurrent(NULL));
+    OK("function", cuModuleGetFunction(&f, m, "k_nop"));
+    RC("unknown", cuModuleGetFunction(&f, m, "nothing"), CUDA_ERROR_NOT_FOUND);
+    cf_true("unknown_null", f == NULL);
+    RC("empty", cuModuleGetFunction(&f, m, ""), CUDA_ERROR_INVALID_VALUE);
+    RC("no_module", cuModuleGetFunction(&f, NULL, "k_nop"), CUDA_ERROR_INVALID_HANDLE);
+    OK("function_again", cuModuleGetFunction(&f, m, "k_nop"));
+    OK("global", cuModuleGetGlobal(&p, &n, m, "g_counter"));
+    cf_u64("global_size", n, 4);
+    RC("global_empty", cuModuleGetGlobal(&p, &n, m, ""), CUDA_ERROR_INVALID_VALUE);
+    OK("count", cuModuleGetFunctionCount(&count, m));
+    all = calloc(count, sizeof(*all));
+    cf_need_true("memory", count > 0 && all != NULL);
+    OK("all", cuModuleEnumerateFunctions(all, count, m));
+    cf_true("all_there", all[0] && all[count - 1]);
+    free(all);
+    RC("load", cuModuleLoadData(&m, cf_ptx), CUDA_ERROR_INVALID_CONTEXT);
+    NEED(cuCtxSetCurrent(ctx));
+    OK("launch", cf_launch(f, 1, 1, 0, NULL, NULL));
+    OK("sync", cuCtxSynchronize());
+}
+
 CASE(function_param_count, CF_CTX)
 {
     CUresult (*count)(CUfunction, size_t *) = NULL;
