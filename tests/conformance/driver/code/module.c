@@ -380,7 +380,6 @@ CASE(library, CF_CTX)
     OK("free", cuMemFree(out));
 }
 
-/* Newer than the toolkit's cuda.h: programs get it by name, from CUDA 13.2 on. */
 /* A kernel is looked up where no context is current: another thread of the runtime does so. Its parameters are known. */
 static void lookup_without(const char *name, CUcontext ctx)
 {
@@ -456,6 +455,7 @@ CASE(module_without_context, CF_CTX)
     OK("sync", cuCtxSynchronize());
 }
 
+/* Newer than the toolkit's cuda.h: programs get it by name, from CUDA 13.2 on. */
 CASE(function_param_count, CF_CTX)
 {
     CUresult (*count)(CUfunction, size_t *) = NULL;
