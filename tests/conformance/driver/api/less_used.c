@@ -59,6 +59,24 @@ CASE(rest_context, CF_CTX)
     cf_true("limit_value", limit >= 4096);
 }
 
+CASE(rest_host_atomics, CF_CTX)
+{
+    const CUatomicOperation ops[] = {CU_ATOMIC_OPERATION_INTEGER_ADD, CU_ATOMIC_OPERATION_CAS},
+                            bad = CU_ATOMIC_OPERATION_MAX;
+    unsigned can[2] = {0x1000, 0x1000};
+    int native = 0;
+
+    NEED(cuDeviceGetAttribute(&native, CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED, 0));
+    OK("capabilities", cuDeviceGetHostAtomicCapabilities(can, ops, 2, 0));
+    cf_true("known", can[0] < 0x80 && can[1] < 0x80);
+    cf_true("integers", !native || (can[0] & CU_ATOMIC_CAPABILITY_SCALAR_32));
+    RC("null", cuDeviceGetHostAtomicCapabilities(NULL, ops, 2, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("operations_null", cuDeviceGetHostAtomicCapabilities(can, NULL, 2, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("none", cuDeviceGetHostAtomicCapabilities(can, ops, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("unknown", cuDeviceGetHostAtomicCapabilities(can, &bad, 1, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("device", cuDeviceGetHostAtomicCapabilities(can, ops, 2, 99), CUDA_ERROR_INVALID_DEVICE);
+}
+
 CASE(rest_primary_flags, CF_ALONE)
 {
     unsigned flags = 99;
