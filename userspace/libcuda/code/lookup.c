@@ -313,21 +313,18 @@ CUresult vcu_give_variable(const char *call, uint64_t owner, uint64_t dptr, uint
     return CUDA_SUCCESS;
 }
 
-CUresult vcu_cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
+CUresult vcu_module_variable(const char *call, CUmodule hmod, const char *name, uint64_t *at, uint64_t *size)
 {
     VCU_UNIT_HELD struct vcu_unit *u = NULL;
-    uint64_t at = 0, size = 0;
     bool borrowed;
     CUresult res = vcu_module_enter(hmod, &u, &borrowed);
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (name == NULL || *name == '\0' || (dptr == NULL && bytes == NULL))
-        res = CUDA_ERROR_INVALID_VALUE;
+    res = name == NULL || *name == '\0' ? CUDA_ERROR_INVALID_VALUE
+                                        : vgp_call_vgpModuleGetGlobal(hmod, name, at, size);
     if (res == CUDA_SUCCESS)
-        res = vgp_call_vgpModuleGetGlobal(hmod, name, &at, &size);
-    if (res == CUDA_SUCCESS)
-        res = vcu_give_variable("cuModuleGetGlobal", (uintptr_t)hmod, at, size, dptr, bytes);
+        res = vcu_give_variable(call, (uintptr_t)hmod, *at, *size, NULL, NULL);
     vcu_context_return(borrowed);
     return res;
 }
@@ -383,24 +380,17 @@ CUresult vcu_cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary lib
 
 /* ---- lists ---------------------------------------------------------------------------------- */
 
-CUresult vcu_cuModuleGetFunctionCount(unsigned int *count, CUmodule mod)
+CUresult vcu_module_count(CUmodule mod, uint32_t *count)
 {
     VCU_UNIT_HELD struct vcu_unit *u = NULL;
     char name[1];
-    uint32_t n = 0;
     bool borrowed;
-    CUresult res = vcu_check_usable();
+    CUresult res = vcu_module_enter(mod, &u, &borrowed);
 
-    if (res == CUDA_SUCCESS && count == NULL)
-        res = CUDA_ERROR_INVALID_VALUE;
-    if (res == CUDA_SUCCESS)
-        res = vcu_module_enter(mod, &u, &borrowed);
     if (res != CUDA_SUCCESS)
         return res;
-    res = vgp_call_vgpModuleFunctionName(mod, 0, &n, name, sizeof(name));
+    res = vgp_call_vgpModuleFunctionName(mod, 0, count, name, sizeof(name));
     vcu_context_return(borrowed);
-    if (res == CUDA_SUCCESS)
-        *count = n;
     return res;
 }
 

@@ -563,27 +563,21 @@ CUresult vcu_stream_context(CUstream stream, uint64_t *context)
 }
 
 /* All multiprocessors that the context may use. The type is given back in any case (driver 580). */
-CUresult vcu_cuCtxGetExecAffinity(CUexecAffinityParam *pExecAffinity, CUexecAffinityType type)
+CUresult vcu_context_affinity(const char *call, CUexecAffinityParam *out, CUexecAffinityType type,
+                              unsigned int *sms)
 {
-    const struct vcu_context *c;
+    const struct vcu_context *c = vcu_context_find(NULL);
     CUdevResource green;
-    CUresult res = vcu_check_context();
+    CUresult res;
 
-    if (res != CUDA_SUCCESS)
-        return res;
-    if (pExecAffinity == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    pExecAffinity->type = type;
+    out->type = type;
     if (type != CU_EXEC_AFFINITY_TYPE_SM_COUNT)
-        return VCU_REFUSE(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, "cuCtxGetExecAffinity",
-                          "the type of affinity is unknown");
-    c = vcu_context_find(NULL);
-    pExecAffinity->param.smCount.val =
-        (unsigned)vcu.devices[c->device].attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
+        return VCU_REFUSE(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, call, "the type of affinity is unknown");
+    *sms = (unsigned)vcu.devices[c->device].attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
     if (c->base == c)
         return CUDA_SUCCESS;
     res = vcu_cuCtxGetDevResource((CUcontext)(uintptr_t)c->handle, &green, CU_DEV_RESOURCE_TYPE_SM);
     if (res == CUDA_SUCCESS)
-        pExecAffinity->param.smCount.val = green.sm.smCount;
+        *sms = green.sm.smCount;
     return res;
 }
