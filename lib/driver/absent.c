@@ -108,8 +108,13 @@ static CUresult own_process(int pid, const char **why)
 
 CUresult cua_checkpoint_state(int pid, CUprocessState *state, const char **why)
 {
-    CUresult r = state ? own_process(pid, why) : CUDA_ERROR_INVALID_VALUE;
+    CUresult r;
 
+    if (!state)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = own_process(pid, why);
+    if (r == CUDA_ERROR_INVALID_VALUE)
+        return CUDA_ERROR_OPERATING_SYSTEM; /* driver 580 */
     if (r == CUDA_SUCCESS)
         *state = CU_PROCESS_STATE_RUNNING;
     return r;

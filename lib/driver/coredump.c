@@ -13,17 +13,18 @@
 #include <unistd.h>
 
 #define NAME_BYTES 1024 /* documented: up to 1023 characters */
-#define KNOWN_FLAGS (CU_COREDUMP_LIGHTWEIGHT_FLAGS | CU_COREDUMP_SKIP_ABORT)
 
-/* Settings of the process or of a context; bit i of `set`: attribute i was set here. */
+/* Settings of the process or of a context. */
 struct cua_coredump {
-    unsigned set, flags;
+    bool changed; /* any was set */
+    unsigned flags;
     char file[NAME_BYTES], pipe[NAME_BYTES];
 };
 #define settings cua_coredump
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all settings */
 static struct settings global;
+static const struct settings initial;
 
 static size_t size_of(CUcoredumpSettings attrib)
 {
@@ -38,14 +39,6 @@ static size_t size_of(CUcoredumpSettings attrib)
     }
 }
 
-/* The attributes that are views of the flags share their bit of `set`. */
-static unsigned bit_of(CUcoredumpSettings attrib)
-{
-    if (attrib == CU_COREDUMP_TRIGGER_HOST || attrib == CU_COREDUMP_LIGHTWEIGHT)
-        attrib = CU_COREDUMP_GENERATION_FLAGS;
-    return 1u << attrib;
-}
-
 static CUresult get_name(const char *set, const char *kind, char *value, size_t room)
 {
     char host[256] = "", name[NAME_BYTES];
@@ -55,16 +48,13 @@ static CUresult get_name(const char *set, const char *kind, char *value, size_t 
         snprintf(name, sizeof(name), "%s.cuda.%s.%d", kind, host, (int)getpid());
         set = name;
     }
-    if (strlen(set) >= room)
-        return CUDA_ERROR_INVALID_VALUE;
-    strcpy(value, set);
+    if (room)
+        snprintf(value, room, "%s", set); /* cut to the room (driver 580) */
     return CUDA_SUCCESS;
 }
 
-/* Reads a value; own: the context's settings, or NULL. */
-static CUresult get(const struct settings *own, CUcoredumpSettings attrib, void *value, size_t *size)
+static CUresult get(const struct settings *s, CUcoredumpSettings attrib, void *value, size_t *size)
 {
-    const struct settings *s = own && (own->set & bit_of(attrib)) ? own : &global;
     bool v = false;
 
     if (!size || (int)attrib < CU_COREDUMP_ENABLE_ON_EXCEPTION || attrib >= CU_COREDUMP_MAX)
@@ -102,15 +92,13 @@ static CUresult set_name(char *name, const char *value, size_t size)
     return CUDA_SUCCESS;
 }
 
-static CUresult set_flags(struct settings *s, CUcoredumpSettings attrib, const void *value)
+static void set_flags(struct settings *s, CUcoredumpSettings attrib, const void *value)
 {
     unsigned flags = s->flags, change = CU_COREDUMP_LIGHTWEIGHT_FLAGS;
     bool on = *(const unsigned char *)value != 0;
 
     if (attrib == CU_COREDUMP_GENERATION_FLAGS) {
-        memcpy(&flags, value, sizeof(flags));
-        if (flags & ~(unsigned)KNOWN_FLAGS)
-            return CUDA_ERROR_INVALID_VALUE;
+        memcpy(&flags, value, sizeof(flags)); /* unknown ones, too (driver 580) */
     } else {
         if (attrib == CU_COREDUMP_TRIGGER_HOST) {
             change = CU_COREDUMP_SKIP_ABORT;
@@ -119,24 +107,20 @@ static CUresult set_flags(struct settings *s, CUcoredumpSettings attrib, const v
         flags = on ? flags | change : flags & ~change;
     }
     s->flags = flags;
-    return CUDA_SUCCESS;
 }
 
 /* Writes a value, which is present and large enough. */
 static CUresult set(struct settings *s, CUcoredumpSettings attrib, const void *value, size_t size)
 {
-    CUresult r;
-
     if (attrib == CU_COREDUMP_ENABLE_ON_EXCEPTION || attrib == CU_COREDUMP_ENABLE_USER_TRIGGER)
         return *(const unsigned char *)value != 0 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
-    if (s != &global && !(s->set & bit_of(attrib)))
-        s->flags = global.flags;
-    r = attrib == CU_COREDUMP_FILE   ? set_name(s->file, value, size)
-        : attrib == CU_COREDUMP_PIPE ? set_name(s->pipe, value, size)
-                                     : set_flags(s, attrib, value);
-    if (r == CUDA_SUCCESS)
-        s->set |= bit_of(attrib);
-    return r;
+    s->changed = true;
+    if (attrib == CU_COREDUMP_FILE)
+        return set_name(s->file, value, size);
+    if (attrib == CU_COREDUMP_PIPE)
+        return set_name(s->pipe, value, size);
+    set_flags(s, attrib, value);
+    return CUDA_SUCCESS;
 }
 
 static CUresult check_set(CUcoredumpSettings attrib, const void *value, size_t *size)
@@ -153,8 +137,10 @@ CUresult cua_coredump_get(struct cua_coredump *const *own, CUcoredumpSettings at
 {
     CUresult r;
 
+    if (own != NULL && attrib == CU_COREDUMP_PIPE && value) /* of the process only (driver 580) */
+        return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&lock);
-    r = get(own != NULL ? *own : NULL, attrib, value, size);
+    r = get(own == NULL ? &global : *own == NULL ? &initial : *own, attrib, value, size);
     pthread_mutex_unlock(&lock);
     return r;
 }
@@ -167,9 +153,11 @@ CUresult cua_coredump_set(struct cua_coredump **own, CUcoredumpSettings attrib, 
     if (r != CUDA_SUCCESS)
         return r;
     if (!value)
-        return get(NULL, attrib, NULL, size);
-    /* Documented: these two are of the process. */
-    if (own != NULL && (attrib == CU_COREDUMP_ENABLE_USER_TRIGGER || attrib == CU_COREDUMP_PIPE))
+        return get(&initial, attrib, NULL, size);
+    /* Documented: these two are of the process. NOT_PERMITTED is documented for both (driver 580). */
+    if (own != NULL && attrib == CU_COREDUMP_PIPE)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (own != NULL && attrib == CU_COREDUMP_ENABLE_USER_TRIGGER)
         return CUDA_ERROR_NOT_PERMITTED;
     pthread_mutex_lock(&lock);
     if (own != NULL && *own == NULL)
@@ -178,6 +166,16 @@ CUresult cua_coredump_set(struct cua_coredump **own, CUcoredumpSettings attrib, 
                                     : set(own != NULL ? *own : &global, attrib, value, *size);
     pthread_mutex_unlock(&lock);
     return r;
+}
+
+void cua_coredump_begin(struct cua_coredump **own)
+{
+    pthread_mutex_lock(&lock);
+    free(*own);
+    *own = global.changed ? malloc(sizeof(**own)) : NULL;
+    if (*own != NULL)
+        **own = global;
+    pthread_mutex_unlock(&lock);
 }
 
 void cua_coredump_forget(struct cua_coredump **own)

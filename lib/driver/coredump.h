@@ -5,7 +5,7 @@
 
 #include <cuda.h>
 
-/* A context's own settings; NULL while all equal those of the process. */
+/* A context's settings; NULL: the initial ones. */
 struct cua_coredump;
 
 /* own: the settings of a context; NULL: those of the process. Results are those of
@@ -15,6 +15,8 @@ CUresult cua_coredump_get(struct cua_coredump *const *own, CUcoredumpSettings at
 /* NOT_SUPPORTED: the call enables a dump. */
 CUresult cua_coredump_set(struct cua_coredump **own, CUcoredumpSettings attrib, const void *value,
                           size_t *size);
+/* A context begins with the settings of the process, which it has no more part in then. */
+void cua_coredump_begin(struct cua_coredump **own);
 /* Frees the settings, at the end of a context. */
 void cua_coredump_forget(struct cua_coredump **own);
 

@@ -9,10 +9,12 @@
 
 CUresult sg_file_read(const char *path, void **out, size_t *size)
 {
-    FILE *f = fopen(path, "rb");
+    FILE *f = *path ? fopen(path, "rb") : NULL;
     char *data = NULL;
     size_t n = 0, cap = 0;
 
+    if (!*path)
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "the file's name is empty"); /* driver 580 */
     if (!f)
         return sg_fail(CUDA_ERROR_FILE_NOT_FOUND, "%s: %m", path);
     for (;;) {

@@ -114,9 +114,8 @@ static CUresult check_shape(const struct sg_launch_request *q, const struct sg_f
                                "launch of %s: block is not the .reqntid of the kernel", f->info.name);
         }
     } else if (threads > f->info.max_threads) {
-        return sg_fail(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
-                       "launch of %s: %llu threads in a block, .maxntid allows %u", f->info.name,
-                       (unsigned long long)threads, f->info.max_threads);
+        return sg_fail(CUDA_ERROR_INVALID_VALUE, "launch of %s: %llu threads in a block, .maxntid allows %u",
+                       f->info.name, (unsigned long long)threads, f->info.max_threads);
     }
     if (q->dynamic > (unsigned)sg_func_max_dynamic(&f->info, &f->set))
         return sg_fail(CUDA_ERROR_INVALID_VALUE,
@@ -147,16 +146,19 @@ unsigned sg_cluster_limit(const struct sg_func *f)
 }
 
 /* The size of clusters, of launch or kernel; nothing that could be run otherwise is run without. */
-static CUresult check_cluster(const unsigned asked[3], const unsigned grid[3], const struct sg_func *f,
-                              unsigned out[3])
+static CUresult check_cluster(const struct sg_launch_request *q, const struct sg_func *f, unsigned out[3])
 {
+    const unsigned *const asked = q->cluster, *const grid = q->grid;
     const bool set = f->set.cluster[0] || f->set.cluster[1] || f->set.cluster[2];
     unsigned limit;
     uint64_t n = 1;
 
     if (!asked[0] && !f->info.cluster[0] && !set && !f->info.explicit_cluster) {
         out[0] = out[1] = out[2] = 0;
-        return CUDA_SUCCESS; /* nearly every launch */
+        return q->preferred ? sg_fail(CUDA_ERROR_INVALID_CLUSTER_SIZE, /* driver 580 */
+                                      "launch of %s: a preferred cluster dimension without the regular one",
+                                      f->info.name)
+                            : CUDA_SUCCESS; /* nearly every launch */
     }
     for (int i = 0; i < 3; i++) {
         const unsigned own = f->info.cluster[0] ? f->info.cluster[i] : set ? (unsigned)f->set.cluster[i] : 0;
@@ -251,7 +253,7 @@ static CUresult check_launch(const struct sg_launch_request *q, struct sg_func *
     CUresult r = check_shape(q, f);
 
     if (r == CUDA_SUCCESS)
-        r = check_cluster(q->cluster, q->grid, f, cluster);
+        r = check_cluster(q, f, cluster);
     if (r == CUDA_SUCCESS && q->cooperative)
         r = check_resident(q, f, green);
     return r == CUDA_SUCCESS ? sg_func_prepare(f) : r;
@@ -312,7 +314,8 @@ CUresult sg_launch_op(struct sg_ctx *ctx, const CUDA_KERNEL_NODE_PARAMS *p,
                                   a && a->cooperative,
                                   p->kernelParams,
                                   p->extra,
-                                  {0, 0, 0}};
+                                  {0, 0, 0},
+                                  false};
 
     if (a)
         memcpy(q.cluster, a->cluster, sizeof(q.cluster));

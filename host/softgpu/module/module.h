@@ -198,6 +198,7 @@ struct sg_launch_request {
     bool cooperative;
     void **params, **extra;
     unsigned cluster[3]; /* blocks per cluster; 0,0,0: not specified */
+    bool preferred;      /* a preferred cluster dimension came with it */
 };
 /* Makes all checks that can be made at the call; then creates the operation. green: the green
    context whose multiprocessors it uses, or NULL. */

@@ -98,8 +98,8 @@ static CUresult linear_resource(struct sg_texobj *o)
 
     if (r != CUDA_SUCCESS)
         return r;
-    if (!addr || addr % ATTR(TEXTURE_ALIGNMENT) || bytes < o->t.elem ||
-        bytes / o->t.elem > ATTR(MAXIMUM_TEXTURE1D_LINEAR_WIDTH))
+    /* More elements than attribute 27 says are taken, too (driver 580): an index has 32 bits. */
+    if (!addr || addr % ATTR(TEXTURE_ALIGNMENT) || bytes < o->t.elem || bytes / o->t.elem > UINT32_MAX)
         return sg_fail(CUDA_ERROR_INVALID_VALUE, "linear resource: %llu bytes at 0x%llx",
                        (unsigned long long)bytes, (unsigned long long)addr);
     o->t.checked = o->t.buffer = true;

@@ -293,6 +293,7 @@ CUresult sg_ctx_new(int device, unsigned flags, bool primary, struct sg_ctx **ou
     ctx->flags = flags;
     ctx->api_version = 3020;
     reset_settings(ctx);
+    cua_coredump_begin(&ctx->coredump);
     atomic_store(&ctx->alive, !primary);
     r = sg_stream_new(ctx, 0, 0, &ctx->legacy);
     if (r == CUDA_SUCCESS && !sg_obj_register(&ctx->obj))

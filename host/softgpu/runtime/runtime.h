@@ -52,7 +52,7 @@ struct sg_ctx {
     _Atomic uint64_t limits[SG_NLIMITS]; /* read by kernels when they begin */
     CUfunc_cache cache_config;
     CUsharedconfig shared_config;
-    /* lib/driver/coredump.h; NULL until the context has a setting of its own */
+    /* lib/driver/coredump.h; NULL: the initial settings */
     SG_OWNED struct cua_coredump *coredump;
 };
 

@@ -4,11 +4,13 @@
 
 usage: answers.py write WALK CC INCLUDE_DIR > answers.tsv     from the list of the software GPU alone
        answers.py check WALK ANSWERS [--manual]               WALK: of the software GPU, or of a GPU's driver
+       answers.py driver WALK > driver-580.tsv                from the list of a GPU's driver
 
 A line of the table: entry point, phase, result, bytes written, source, and the labels of all calls that were
 answered so. Variants for the per-thread default stream that answer as the others do have no lines of their own.
-Sources: `manual`, what the comments of cuda.h say of that fault; `probed`, what a public report says that
-NVIDIA's driver answers; `guess`, the software GPU's answer where neither is known. check prints each call that is
+Sources: `probed`, what NVIDIA's driver was seen to answer (driver-580.tsv: 580.159.04 on an H200, the first
+hundred entry points; or a public report); `manual`, what the comments of cuda.h say of that fault; `guess`, the
+software GPU's answer where neither is known. check prints each call that is
 answered differently, with the source; the last line is "answers: N passed, M failed". --manual leaves guesses out.
 """
 import collections
@@ -43,6 +45,7 @@ PROBED = {
                   'cuLibraryUnload', 'cuModuleLoadData', 'cuModuleLoadDataEx', 'cuModuleLoadFatBinary',
                   'cuModuleUnload')
      for mode in ('global', 'thread-local', 'relaxed', 'blocking')}
+DRIVER = 'driver-580.tsv'
 SHORT = 'CUDA_ERROR_'
 HANDLE_FAULTS = ('garbage', 'small', 'destroyed', 'another kind')
 # What the programming guide says of objects of another context, and the manual of calls during a capture; the calls
@@ -87,9 +90,10 @@ def base(name):
 class Sources:
     """Where an answer is from, by rule."""
 
-    def __init__(self, header, bare):
+    def __init__(self, header, bare, driver):
         self.h = header
         self.bare = bare
+        self.driver = driver
 
     def documented(self, name):
         return self.h.documented.get(name) or self.h.documented.get(self.bare(name)[0], set())
@@ -104,10 +108,16 @@ class Sources:
         return any(re.match(call, base(name)) and label.startswith(what) and result == code
                    for call, what, code in rules)
 
-    def of(self, key, result):
+    def probed(self, key, answer):
+        if (base(key[0]), *key[1:]) in PROBED:
+            return True
+        return answer in (self.driver.get((key[0] + end, *key[1:])) for end in ('', '_ptds', '_ptsz'))
+
+    def of(self, key, answer):
         name, phase, label = key
+        result = answer[0]
         documented = self.documented(name)
-        if (base(name), phase, label) in PROBED:
+        if self.probed(key, answer):
             return 'probed'
         if phase == 'capture' or how_of(label) == 'another context':
             return 'manual' if self.told(name, phase, label, result) else 'guess'
@@ -146,19 +156,31 @@ def write(calls, cc, include):
     sys.path[:0] = [os.path.dirname(os.path.abspath(__file__))]
     sys.dont_write_bytecode = True
     import header  # beside this file, and of no use where a list is only checked
-    sources = Sources(header.read(cc, include), header.base_name)
+    driver = os.path.join(os.path.dirname(os.path.abspath(__file__)), DRIVER)
+    sources = Sources(header.read(cc, include), header.base_name, {k: v[0] for k, v in read(driver).items()})
     names = list(dict.fromkeys(k[0] for k in calls))
     kept = [n for n in names if not variant_is_same(calls, n)]
+    put({k: v for k, v in calls.items() if k[0] in kept}, sources.of,
+        '`make answers` here writes it anew.')
+
+
+def put(calls, source, how):
+    names = list(dict.fromkeys(k[0] for k in calls))
     lines = collections.defaultdict(list)
     for key, (result, wrote) in calls.items():
-        if key[0] in kept:
-            short = result.removeprefix(SHORT).removeprefix('CUDA_')
-            lines[key[0], key[1], short, wrote, sources.of(key, result)].append(key[2])
+        short = result.removeprefix(SHORT).removeprefix('CUDA_')
+        lines[key[0], key[1], short, wrote, source(key, (result, wrote))].append(key[2])
     print('# SPDX-License-Identifier: MIT')
-    print('# Written by answers.py, which says what the columns and sources are; `make answers` here writes it anew.')
+    print('# Written by answers.py, which says what the columns and sources are; ' + how)
     print('#call\tphase\tresult\twritten\tsource\targuments')
     for key, labels in sorted(lines.items(), key=lambda x: (names.index(x[0][0]), x[0][1:], x[1])):
         print('\t'.join((*key, '; '.join(labels))))
+
+
+def write_driver(calls):
+    """What a GPU's driver answered, crashes too, but for calls that had no answer in time."""
+    kept = {k: v for k, v in calls.items() if k[2] != 'preparing' and not v[0].startswith('no return')}
+    put(kept, lambda key, answer: 'probed', '`answers.py driver` writes it anew.')
 
 
 def read(path):
@@ -169,7 +191,8 @@ def read(path):
             if line.startswith('#'):
                 continue
             name, phase, result, wrote, source, labels = line.rstrip('\n').split('\t')
-            full = 'CUDA_SUCCESS' if result == 'SUCCESS' else SHORT + result
+            full = ('CUDA_SUCCESS' if result == 'SUCCESS' else
+                    result if result.startswith('signal') else SHORT + result)
             for label in labels.split('; '):
                 table[name, phase, label] = (full, wrote), source
     return table
@@ -202,6 +225,9 @@ def check(calls, table, manual):
 def main(argv):
     if len(argv) == 5 and argv[1] == 'write':
         write(load(argv[2]), argv[3], argv[4])
+        return 0
+    if len(argv) == 3 and argv[1] == 'driver':
+        write_driver(load(argv[2]))
         return 0
     if len(argv) in (4, 5) and argv[1] == 'check' and argv[4:] in ([], ['--manual']):
         return check(load(argv[2]), read(argv[3]), bool(argv[4:]))

@@ -92,6 +92,7 @@ static const struct {
     {"cuStreamBeginCapture", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED}, /* the legacy stream, likewise */
     {"cuStreamBeginCapture", CUDA_ERROR_ILLEGAL_STATE},              /* captured already, likewise */
     {"cuGetProcAddress", CUDA_ERROR_NOT_FOUND},
+    {"cuCheckpointProcessGetState", CUDA_ERROR_OPERATING_SYSTEM},       /* no such process */
     {"cuGraphKernelNodeSetAttribute", CUDA_ERROR_INVALID_CLUSTER_SIZE}, /* a cluster of 0 blocks */
     {"cuCtxCreate_v", CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY},            /* in the text only */
 };

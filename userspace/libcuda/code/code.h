@@ -62,6 +62,9 @@ struct vcu_unit *vcu_unit_new(enum vgp_handle_type type);
 void vcu_unit_drop(struct vcu_unit *u);
 /* With a reference; NULL: not live. */
 struct vcu_unit *vcu_unit_find(uint64_t handle, enum vgp_handle_type type);
+/* A module's unit, with a reference, and its context current where none is: a module knows its own. *borrowed is for
+   vcu_context_return(), where this succeeded. */
+CUresult vcu_module_enter(CUmodule hmod, struct vcu_unit **u, bool *borrowed);
 void vcu_unit_put(struct vcu_unit *u);
 /* Drops its handle and those of all objects looked up in it, once; the caller has a reference or
  * excludes other users. */

@@ -46,6 +46,17 @@ static CUresult check_geometry(const int *dev, const struct vcu_launch *l, const
     return CUDA_SUCCESS;
 }
 
+/* Registers are given to whole warps, eight to a thread at a time. */
+static bool registers_fit(const int *dev, const struct vcu_func *f, uint64_t threads)
+{
+    int registers = f->attributes[CU_FUNC_ATTRIBUTE_NUM_REGS];
+    uint64_t each =
+        f->attribute_count > CU_FUNC_ATTRIBUTE_NUM_REGS && registers > 0 ? (unsigned)registers : 0;
+
+    return (each + 7) / 8 * 8 * ((threads + 31) / 32 * 32) <=
+           (uint64_t)dev[CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK];
+}
+
 CUresult vcu_launch_check(const int *dev, const struct vcu_func *f, bool kernel, const struct vcu_launch *l,
                           const char **why)
 {
@@ -64,7 +75,7 @@ CUresult vcu_launch_check(const int *dev, const struct vcu_func *f, bool kernel,
     *why = "more threads per block than the function's registers or launch bounds allow";
     if (f->attribute_count > CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK && func_threads > 0 &&
         threads > (unsigned)func_threads)
-        return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+        return registers_fit(dev, f, threads) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     *why = "";
     return CUDA_SUCCESS;
 }
@@ -294,7 +305,7 @@ CUresult vcu_clusters_ask(const char *call, int *out, CUfunction func, const CUl
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (out == NULL || config == NULL)
+    if (out == NULL || config == NULL || (what == 0 && func == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     if (!vcu_func_ok(func))
         return VCU_REFUSE(CUDA_ERROR_INVALID_HANDLE, call, "the function handle is not live");

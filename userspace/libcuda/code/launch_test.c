@@ -15,7 +15,7 @@ static int device[VCU_MAX_ATTRIBUTES] = {
     [CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 1024, [CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X] = 1024,
     [CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y] = 1024,       [CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z] = 64,
     [CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X] = 2147483647,  [CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y] = 65535,
-    [CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z] = 65535,
+    [CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z] = 65535,       [CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK] = 65536,
 };
 
 static struct vcu_func *make_func(void)
@@ -48,8 +48,6 @@ static void test_limits(void **state)
         {{1, 1, 65536}, {1, 1, 1}, 0, CUDA_ERROR_INVALID_VALUE},
         {{1, 1, 1}, {511, 1, 1}, 0, CUDA_SUCCESS},
         {{1, 1, 1}, {512, 1, 1}, 0, CUDA_SUCCESS},
-        {{1, 1, 1}, {513, 1, 1}, 0, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES},
-        {{1, 1, 1}, {1024, 1, 1}, 0, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES},
         {{1, 1, 1}, {1025, 1, 1}, 0, CUDA_ERROR_INVALID_VALUE},
         {{1, 1, 1}, {1, 1, 64}, 0, CUDA_SUCCESS},
         {{1, 1, 1}, {1, 1, 65}, 0, CUDA_ERROR_INVALID_VALUE},
@@ -79,6 +77,25 @@ static void test_limits(void **state)
             fail_msg("row %zu: %d, expected %d (%s)", i, r, rows[i].expect, why);
         assert_true((r != CUDA_SUCCESS) == (why[0] != '\0'));
     }
+    free(f);
+}
+
+/* Too many threads for the registers there are, or for what the function's text says. */
+static void test_registers(void **state)
+{
+    struct vcu_func *f = make_func();
+    struct vcu_launch l = {.grid = {1, 1, 1}, .block = {513, 1, 1}};
+    const char *why = NULL;
+
+    (void)state;
+    assert_int_equal(vcu_launch_check(device, f, true, &l, &why), CUDA_ERROR_INVALID_VALUE);
+    assert_non_null(strstr(why, "launch bounds"));
+    f->attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] = 120; /* 17 warps of 32 threads: 65280 */
+    assert_int_equal(vcu_launch_check(device, f, false, &l, &why), CUDA_ERROR_INVALID_VALUE);
+    f->attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] = 121;
+    assert_int_equal(vcu_launch_check(device, f, false, &l, &why), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    l.block[0] = 512;
+    assert_int_equal(vcu_launch_check(device, f, false, &l, &why), CUDA_SUCCESS);
     free(f);
 }
 
@@ -150,6 +167,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_registers),
         cmocka_unit_test(test_pack),
         cmocka_unit_test(test_extra),
     };

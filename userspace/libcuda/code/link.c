@@ -164,7 +164,9 @@ CUresult vcu_cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char
 
     if (res != CUDA_SUCCESS)
         return res;
-    res = path == NULL ? CUDA_ERROR_INVALID_VALUE : vcu_file_read("cuLinkAddFile", path, &text, &size);
+    res = path == NULL || (unsigned)type >= CU_JIT_NUM_INPUT_TYPES
+              ? CUDA_ERROR_INVALID_VALUE
+              : vcu_file_read("cuLinkAddFile", path, &text, &size);
     if (res == CUDA_SUCCESS) {
         res = link_add(state, l, type, text, size, path, numOptions, options, optionValues);
         free(text);

@@ -119,24 +119,35 @@ static void load_at_once(uint64_t handle)
         vcu_function_load((CUfunction)(uintptr_t)handle, true, &state);
 }
 
+CUresult vcu_module_enter(CUmodule hmod, struct vcu_unit **u, bool *borrowed)
+{
+    CUresult res = vcu_check_usable();
+
+    *borrowed = false;
+    if (res != CUDA_SUCCESS)
+        return res;
+    *u = vcu_unit_find((uintptr_t)hmod, VGP_H_MODULE);
+    return *u == NULL ? CUDA_ERROR_INVALID_HANDLE : vcu_context_borrow((*u)->context, borrowed);
+}
+
 CUresult vcu_cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 {
     VCU_UNIT_HELD struct vcu_unit *u = NULL;
-    uint64_t handle;
-    CUresult res = vcu_check_context();
+    uint64_t handle = 0;
+    bool borrowed;
+    CUresult res = vcu_module_enter(hmod, &u, &borrowed);
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (hfunc == NULL || name == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    u = vcu_unit_find((uintptr_t)hmod, VGP_H_MODULE);
-    if (u == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
-    res = look_up(u, false, name, &handle);
+    if (hfunc == NULL || name == NULL || *name == '\0')
+        res = CUDA_ERROR_INVALID_VALUE;
     if (res == CUDA_SUCCESS) {
-        *hfunc = (CUfunction)(uintptr_t)handle;
-        load_at_once(handle);
+        res = look_up(u, false, name, &handle);
+        *hfunc = (CUfunction)(uintptr_t)(res == CUDA_SUCCESS ? handle : 0);
     }
+    if (res == CUDA_SUCCESS)
+        load_at_once(handle);
+    vcu_context_return(borrowed);
     return res;
 }
 
@@ -302,6 +313,22 @@ CUresult vcu_give_variable(const char *call, uint64_t owner, uint64_t dptr, uint
     return CUDA_SUCCESS;
 }
 
+CUresult vcu_module_variable(const char *call, CUmodule hmod, const char *name, uint64_t *at, uint64_t *size)
+{
+    VCU_UNIT_HELD struct vcu_unit *u = NULL;
+    bool borrowed;
+    CUresult res = vcu_module_enter(hmod, &u, &borrowed);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = name == NULL || *name == '\0' ? CUDA_ERROR_INVALID_VALUE
+                                        : vgp_call_vgpModuleGetGlobal(hmod, name, at, size);
+    if (res == CUDA_SUCCESS)
+        res = vcu_give_variable(call, (uintptr_t)hmod, *at, *size, NULL, NULL);
+    vcu_context_return(borrowed);
+    return res;
+}
+
 /* The primary context of device 0 becomes current. It is retained once and stays so: the variables
    live in it. */
 static CUresult borrow_context(void)
@@ -326,7 +353,7 @@ CUresult vcu_cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary lib
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (name == NULL || (dptr == NULL && bytes == NULL))
+    if (name == NULL || *name == '\0' || (dptr == NULL && bytes == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     if (vcu_handle_data((uintptr_t)library, VGP_H_LIBRARY) == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -353,32 +380,46 @@ CUresult vcu_cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary lib
 
 /* ---- lists ---------------------------------------------------------------------------------- */
 
+CUresult vcu_module_count(CUmodule mod, uint32_t *count)
+{
+    VCU_UNIT_HELD struct vcu_unit *u = NULL;
+    char name[1];
+    bool borrowed;
+    CUresult res = vcu_module_enter(mod, &u, &borrowed);
+
+    if (res != CUDA_SUCCESS)
+        return res;
+    res = vgp_call_vgpModuleFunctionName(mod, 0, count, name, sizeof(name));
+    vcu_context_return(borrowed);
+    return res;
+}
+
 CUresult vcu_cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, CUmodule mod)
 {
     char name[4096];
     uint32_t n = 0;
+    bool borrowed;
     VCU_UNIT_HELD struct vcu_unit *u = NULL;
-    CUresult res = vcu_check_context();
+    CUresult res = vcu_check_usable();
 
+    if (res == CUDA_SUCCESS && functions == NULL)
+        res = CUDA_ERROR_INVALID_VALUE;
+    if (res == CUDA_SUCCESS)
+        res = vcu_module_enter(mod, &u, &borrowed);
     if (res != CUDA_SUCCESS)
         return res;
-    if (functions == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    u = vcu_unit_find((uintptr_t)mod, VGP_H_MODULE);
-    if (u == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
-    for (unsigned i = 0; i < numFunctions; i++) {
-        uint64_t handle;
+    for (unsigned i = 0; i < numFunctions && res == CUDA_SUCCESS; i++) {
+        uint64_t handle = 0;
 
         res = vgp_call_vgpModuleFunctionName(mod, i, &n, name, sizeof(name));
         if (res != CUDA_SUCCESS || i >= n)
-            return res;
+            break;
         res = look_up(u, false, name, &handle);
-        if (res != CUDA_SUCCESS)
-            return res;
-        functions[i] = (CUfunction)(uintptr_t)handle;
+        if (res == CUDA_SUCCESS)
+            functions[i] = (CUfunction)(uintptr_t)handle;
     }
-    return CUDA_SUCCESS;
+    vcu_context_return(borrowed);
+    return res;
 }
 
 CUresult vcu_cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)

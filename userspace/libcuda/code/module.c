@@ -114,12 +114,14 @@ static CUresult load(enum vgp_handle_type type, const char *call, const void *co
 
 CUresult vcu_file_read(const char *call, const char *path, char **text, uint64_t *size)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = *path == '\0' ? -1 : open(path, O_RDONLY | O_CLOEXEC);
     struct stat st;
     off_t done = 0;
     char *p;
     ssize_t n;
 
+    if (*path == '\0')
+        return VCU_REFUSE(CUDA_ERROR_INVALID_VALUE, call, "the file's name is empty");
     if (fd < 0)
         return VCU_REFUSE(errno == ENOENT ? CUDA_ERROR_FILE_NOT_FOUND : CUDA_ERROR_OPERATING_SYSTEM, call,
                           "%s: %s", path, strerror(errno));

@@ -146,22 +146,21 @@ static CUresult of_module(struct vcu_unit *u, const char *name, bool surface, ui
 CUresult vcu_module_ref(void *out, CUmodule hmod, const char *name, bool surface, uint64_t *handle)
 {
     VCU_UNIT_HELD struct vcu_unit *u = NULL;
-    CUresult r = vcu_check_context();
+    bool borrowed;
+    CUresult r = vcu_module_enter(hmod, &u, &borrowed);
 
     if (r != CUDA_SUCCESS)
         return r;
-    if (out == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    u = vcu_unit_find((uintptr_t)hmod, VGP_H_MODULE);
-    if (u == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (name == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (strlen(name) > 4095)
-        return CUDA_ERROR_NOT_FOUND;
-    pthread_mutex_lock(&u->lock);
-    r = u->gone ? CUDA_ERROR_INVALID_HANDLE : of_module(u, name, surface, handle);
-    pthread_mutex_unlock(&u->lock);
+    if (out == NULL || name == NULL || *name == '\0')
+        r = CUDA_ERROR_INVALID_VALUE;
+    else if (strlen(name) > 4095)
+        r = CUDA_ERROR_NOT_FOUND;
+    if (r == CUDA_SUCCESS) {
+        pthread_mutex_lock(&u->lock);
+        r = u->gone ? CUDA_ERROR_INVALID_HANDLE : of_module(u, name, surface, handle);
+        pthread_mutex_unlock(&u->lock);
+    }
+    vcu_context_return(borrowed);
     return r;
 }
 
@@ -347,10 +346,11 @@ CUresult vcu_cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef)
     CUresult r = find_texture(hTexRef, &t);
 
     if (r != CUDA_SUCCESS)
-        return r;
+        return hTexRef == NULL && r == CUDA_ERROR_INVALID_VALUE ? CUDA_ERROR_INVALID_HANDLE : r;
     f = vcu_func_find(hfunc);
     if (f == NULL)
         return CUDA_ERROR_INVALID_HANDLE;
-    /* Documented: the reference belongs to a module, the unit is the default. */
-    return t->context == 0 && texunit == CU_PARAM_TR_DEFAULT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    (void)texunit; /* documented as the default one; none is refused (driver 580) */
+    /* Documented: the reference belongs to a module. */
+    return t->context == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

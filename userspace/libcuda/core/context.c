@@ -161,6 +161,7 @@ static struct vcu_context *add(int device, bool primary, unsigned flags)
     c->api_version = API_VERSION;
     c->retained = primary ? 0 : 1;
     c->base = c;
+    vcu_coredump_begin(c);
     vcu_handle_set_data(c->handle, VGP_H_CONTEXT, c);
     return c;
 }
@@ -181,6 +182,7 @@ struct vcu_context *vcu_context_add_green(int device)
 void vcu_context_drop(struct vcu_context *c)
 {
     vgp_handle_drop(c->handle);
+    vcu_coredump_forget(c);
     free(c);
 }
 
@@ -210,8 +212,10 @@ CUresult vcu_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     pthread_mutex_lock(&context_lock);
     if (c->retained == 0) {
         res = vgp_call_vgpPrimaryCtxRetain(dev, (CUcontext)(uintptr_t)c->handle);
-        if (res == CUDA_SUCCESS)
+        if (res == CUDA_SUCCESS) {
             c->sticky = 0;
+            vcu_coredump_begin(c);
+        }
     }
     if (res == CUDA_SUCCESS) {
         c->retained++;
@@ -360,6 +364,8 @@ CUresult vcu_cuCtxDestroy_v2(CUcontext ctx)
 
     if (res != CUDA_SUCCESS)
         return res;
+    if (ctx == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
     c = vcu_handle_data((uintptr_t)ctx, VGP_H_CONTEXT);
     if (c == NULL || c->primary || c->base != c)
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -378,15 +384,18 @@ CUresult vcu_cuCtxDestroy_v2(CUcontext ctx)
 /* cuCtxAttach and cuCtxDetach: deprecated; a usage count of a context made by cuCtxCreate. */
 CUresult vcu_cuCtxAttach(CUcontext *pctx, unsigned int flags)
 {
+    struct vcu_context *c;
     CUresult res = vcu_check_context();
 
     if (res != CUDA_SUCCESS)
         return res;
     if (pctx == NULL || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (vcu_context_find(NULL)->base->primary)
+    c = vcu_context_find(NULL);
+    if (c->base != c)
         return CUDA_ERROR_INVALID_CONTEXT;
-    vcu_context_find(NULL)->retained++;
+    if (!c->primary) /* which has another count (driver 580 takes it, too) */
+        c->retained++;
     *pctx = (CUcontext)(uintptr_t)vcu_current_context();
     return CUDA_SUCCESS;
 }
@@ -399,8 +408,10 @@ CUresult vcu_cuCtxDetach(CUcontext ctx)
     if (res != CUDA_SUCCESS)
         return res;
     c = vcu_handle_data((uintptr_t)ctx, VGP_H_CONTEXT);
-    if (c == NULL || c->base->primary || vcu_current_context() != c->handle)
+    if (c == NULL || c->base != c || vcu_current_context() != c->handle)
         return CUDA_ERROR_INVALID_CONTEXT;
+    if (c->primary)
+        return CUDA_SUCCESS;
     if (c->retained > 1) {
         c->retained--;
         return CUDA_SUCCESS;
@@ -436,6 +447,8 @@ CUresult vcu_cuCtxPushCurrent_v2(CUcontext ctx)
 
     if (res != CUDA_SUCCESS)
         return res;
+    if (ctx == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
     if (vcu_handle_data((uintptr_t)ctx, VGP_H_CONTEXT) == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
     return push((uintptr_t)ctx) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -547,4 +560,24 @@ CUresult vcu_stream_context(CUstream stream, uint64_t *context)
     *context = (uintptr_t)stream <= 2 ? vcu_current_context()
                                       : (uint64_t)(uintptr_t)vcu_handle_data((uintptr_t)stream, VGP_H_STREAM);
     return CUDA_SUCCESS;
+}
+
+/* All multiprocessors that the context may use. The type is given back in any case (driver 580). */
+CUresult vcu_context_affinity(const char *call, CUexecAffinityParam *out, CUexecAffinityType type,
+                              unsigned int *sms)
+{
+    const struct vcu_context *c = vcu_context_find(NULL);
+    CUdevResource green;
+    CUresult res;
+
+    out->type = type;
+    if (type != CU_EXEC_AFFINITY_TYPE_SM_COUNT)
+        return VCU_REFUSE(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, call, "the type of affinity is unknown");
+    *sms = (unsigned)vcu.devices[c->device].attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
+    if (c->base == c)
+        return CUDA_SUCCESS;
+    res = vcu_cuCtxGetDevResource((CUcontext)(uintptr_t)c->handle, &green, CU_DEV_RESOURCE_TYPE_SM);
+    if (res == CUDA_SUCCESS)
+        *sms = green.sm.smCount;
+    return res;
 }

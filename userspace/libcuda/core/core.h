@@ -210,7 +210,7 @@ struct vcu_context {
     unsigned cache_config;         /* CUfunc_cache, kept locally */
     unsigned shared_config;        /* CUsharedconfig, kept locally */
     struct vcu_cls *storage;       /* entry/export_table.c: context-local storage, under its own lock */
-    struct cua_coredump *coredump; /* coredump.c: NULL until the context has a setting of its own */
+    struct cua_coredump *coredump; /* coredump.c: NULL: the initial settings */
 };
 /* NULL when the handle is not a live context. (CUcontext)0 and -1 mean the current context. */
 struct vcu_context *vcu_context_find(CUcontext ctx);
@@ -249,7 +249,8 @@ uint64_t vcu_context_add_primary(int device);
 /* Drops the stream handles of the context and of its green contexts. */
 void vcu_green_forget(const struct vcu_context *c);
 
-/* ---- coredump.c: a context's own settings end with it ---- */
+/* ---- coredump.c: a context's settings begin and end with it ---- */
+void vcu_coredump_begin(struct vcu_context *c);
 void vcu_coredump_forget(struct vcu_context *c);
 
 /* ---- capture_state.c: which streams capture ------------------------------------------------- */

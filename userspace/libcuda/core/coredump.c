@@ -12,6 +12,11 @@ static CUresult told(const char *call, CUresult r)
     return r == CUDA_ERROR_NOT_SUPPORTED ? VCU_REFUSE(r, call, "no GPU core dump is written") : r;
 }
 
+void vcu_coredump_begin(struct vcu_context *c)
+{
+    cua_coredump_begin(&c->coredump);
+}
+
 void vcu_coredump_forget(struct vcu_context *c)
 {
     cua_coredump_forget(&c->coredump);

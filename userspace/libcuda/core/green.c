@@ -15,9 +15,6 @@
 #include "vgp_guest.h"
 #include "../../../protocol/vgp_guest_rt.h"
 
-#define SPLIT_FLAGS \
-    ((unsigned)CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING | \
-     (unsigned)CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE)
 #define GROUPS_MAX 256u /* of one split, and of one descriptor: the wire's maximum */
 #define SPLIT_MAX 128u  /* groups of cuDevSmResourceSplit: two multiprocessors each, at the least */
 #define GROUP_WORDS 5u  /* bytes of the parameters of a group on the wire */
@@ -155,7 +152,11 @@ CUresult vcu_cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CUdevR
 
     if (res != CUDA_SUCCESS)
         return res;
-    c = vcu_context_find(hCtx);
+    if (resource == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (type != CU_DEV_RESOURCE_TYPE_SM)
+        return CUDA_ERROR_INVALID_RESOURCE_TYPE;
+    c = hCtx != NULL ? vcu_context_find(hCtx) : NULL; /* NULL is not the current context (driver 580) */
     if (c == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
     /* A primary context that is not active has no resources: those that it would have. */
@@ -177,14 +178,11 @@ CUresult vcu_cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nb
 
     if (res != CUDA_SUCCESS)
         return res;
-    if (nbGroups == NULL || input == NULL || (useFlags & ~SPLIT_FLAGS) != 0 ||
-        (result != NULL && *nbGroups == 0))
+    if (nbGroups == NULL || input == NULL || (result != NULL && *nbGroups == 0))
         return CUDA_ERROR_INVALID_VALUE;
     res = resource_read("cuDevSmResourceSplitByCount", input, &resource);
     if (res != CUDA_SUCCESS)
         return res;
-    if (minCount > input->sm.smCount) /* documented */
-        return CUDA_ERROR_INVALID_VALUE;
     want = result == NULL ? 0 : *nbGroups < GROUPS_MAX ? *nbGroups : GROUPS_MAX;
     res = vgp_call_vgpResourceSplit(resource, want, useFlags, minCount, &groups, &left, ids, &n[0], counts,
                                     &n[1], minimums, &n[2], alignments, &n[3]);

@@ -33,12 +33,15 @@ CUresult vcu_cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion
                                  CUdriverProcAddressQueryResult *symbolStatus)
 {
     CUdriverProcAddressQueryResult ignored;
+    CUresult absent = CUDA_SUCCESS; /* the status says it (driver 580) */
     const struct vgp_proc *row, *best = NULL;
     unsigned count;
     int hidden;
 
-    if (symbolStatus == NULL) /* the runtime passes NULL */
+    if (symbolStatus == NULL) { /* the runtime passes NULL */
         symbolStatus = &ignored;
+        absent = CUDA_ERROR_NOT_FOUND;
+    }
     if (symbol == NULL || pfn == NULL ||
         (flags & ~(cuuint64_t)(CU_GET_PROC_ADDRESS_LEGACY_STREAM |
                                CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)) != 0)
@@ -60,7 +63,7 @@ CUresult vcu_cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion
             lnk_why("cuGetProcAddress", "%s: %s", symbol,
                     row == NULL ? "no such name in any CUDA that is known here"
                                 : "the requested CUDA version is older than the name");
-        return CUDA_ERROR_NOT_FOUND;
+        return absent;
     }
     *symbolStatus = CU_GET_PROC_ADDRESS_SUCCESS;
     *pfn = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0 && best->fn_per_thread != NULL

@@ -88,10 +88,12 @@ static void test_versions(void **state)
     assert_ptr_equal(fn, (void *)cuMemAlloc);
     assert_int_equal(cuGetProcAddress_v2("cuMemAlloc", &fn, 99999, 0, &status), CUDA_SUCCESS);
     assert_ptr_equal(fn, (void *)cuMemAlloc_v2);
-    assert_int_equal(cuGetProcAddress_v2("cuMemAlloc", &fn, 1000, 0, &status), CUDA_ERROR_NOT_FOUND);
+    assert_int_equal(cuGetProcAddress_v2("cuMemAlloc", &fn, 1000, 0, &status), CUDA_SUCCESS);
     assert_int_equal(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
     assert_null(fn);
-    assert_int_equal(cuGetProcAddress_v2("cuNoSuchCall", &fn, 13000, 0, &status), CUDA_ERROR_NOT_FOUND);
+    assert_int_equal(cuGetProcAddress_v2("cuNoSuchCall", &fn, 13000, 0, &status), CUDA_SUCCESS);
+    assert_null(fn);
+    assert_int_equal(cuGetProcAddress_v2("cuNoSuchCall", &fn, 13000, 0, NULL), CUDA_ERROR_NOT_FOUND);
     assert_int_equal(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
     assert_int_equal(cuGetProcAddress("cuGetProcAddress", &fn, 11030, 0), CUDA_SUCCESS);
     assert_ptr_equal(fn, (void *)cuGetProcAddress);

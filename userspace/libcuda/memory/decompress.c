@@ -68,6 +68,9 @@ CUresult vcu_cuMemBatchDecompressAsync(CUmemDecompressParams *paramsArray, size_
 
     if (res != CUDA_SUCCESS)
         return res;
+    if (!device_can(vcu_context_find(NULL)->device)) /* before any argument (driver 580) */
+        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuMemBatchDecompressAsync",
+                          "no hardware decompression (device attribute 136 is 0)");
     if (errorIndex != NULL)
         *errorIndex = SIZE_MAX;
     if (paramsArray == NULL || count == 0 || flags != 0)
@@ -75,9 +78,6 @@ CUresult vcu_cuMemBatchDecompressAsync(CUmemDecompressParams *paramsArray, size_
     stream = vcu_stream(stream);
     if (!vcu_stream_ok(stream))
         return vcu_stream_error(stream);
-    if (!device_can(vcu_context_find(NULL)->device))
-        return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, "cuMemBatchDecompressAsync",
-                          "no hardware decompression (device attribute 136 is 0)");
     for (size_t i = 0; i < count && res == CUDA_SUCCESS; i += PIECE)
         res = piece(paramsArray, i, (uint32_t)(count - i < PIECE ? count - i : PIECE), stream, &at);
     if (res != CUDA_SUCCESS && errorIndex != NULL)

@@ -71,26 +71,31 @@ static bool any_device_can(void)
     return false;
 }
 
-static CUresult check_prop(const char *call, const void *out, const CUmulticastObjectProp *prop)
+/* Without the feature no argument is looked at (driver 580). */
+static CUresult check_feature(const char *call)
 {
-    if (out == NULL || prop == NULL || prop->numDevices == 0 || prop->size == 0 || prop->flags != 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    return any_device_can() ? CUDA_SUCCESS : VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call, "%s", ABSENT);
+    CUresult res = vcu_check_init();
+
+    if (res != CUDA_SUCCESS || any_device_can())
+        return res;
+    return VCU_REFUSE(CUDA_ERROR_NOT_SUPPORTED, call, "%s", ABSENT);
+}
+
+static bool prop_ok(const CUmulticastObjectProp *prop)
+{
+    return prop != NULL && prop->numDevices != 0 && prop->size != 0 && prop->flags == 0;
 }
 
 CUresult vcu_cuMulticastGetGranularity(size_t *granularity, const CUmulticastObjectProp *prop,
                                        CUmulticastGranularity_flags option)
 {
     uint64_t g = 0;
-    CUresult res = vcu_check_init();
+    CUresult res = check_feature("cuMulticastGetGranularity");
 
     if (res != CUDA_SUCCESS)
         return res;
-    if ((unsigned)option > CU_MULTICAST_GRANULARITY_RECOMMENDED)
+    if ((unsigned)option > CU_MULTICAST_GRANULARITY_RECOMMENDED || granularity == NULL || !prop_ok(prop))
         return CUDA_ERROR_INVALID_VALUE;
-    res = check_prop("cuMulticastGetGranularity", granularity, prop);
-    if (res != CUDA_SUCCESS)
-        return res;
     res = vgp_call_vgpMulticastGranularity(prop->numDevices, prop->size, prop->handleTypes, prop->flags,
                                            option, &g);
     if (res == CUDA_SUCCESS)
@@ -101,13 +106,12 @@ CUresult vcu_cuMulticastGetGranularity(size_t *granularity, const CUmulticastObj
 CUresult vcu_cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUmulticastObjectProp *prop)
 {
     struct team *t;
-    CUresult res = vcu_check_init();
+    CUresult res = check_feature("cuMulticastCreate");
 
     if (res != CUDA_SUCCESS)
         return res;
-    res = check_prop("cuMulticastCreate", mcHandle, prop);
-    if (res != CUDA_SUCCESS)
-        return res;
+    if (mcHandle == NULL || !prop_ok(prop))
+        return CUDA_ERROR_INVALID_VALUE;
     t = calloc(1, sizeof(*t));
     if (t == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -133,7 +137,7 @@ CUresult vcu_cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUm
  * not memory. */
 CUresult vcu_multicast_check(const char *call, uint64_t handle)
 {
-    CUresult res = vcu_check_init();
+    CUresult res = check_feature(call);
 
     if (res != CUDA_SUCCESS || vgp_handle_live(handle, VGP_H_ALLOCATION))
         return res;
@@ -144,10 +148,10 @@ CUresult vcu_cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUdevic
 {
     struct vcu_device *d;
     struct team *t;
-    CUresult res = vcu_device_get(dev, &d);
+    CUresult res = vcu_multicast_check("cuMulticastAddDevice", mcHandle);
 
     if (res == CUDA_SUCCESS)
-        res = vcu_multicast_check("cuMulticastAddDevice", mcHandle);
+        res = vcu_device_get(dev, &d);
     if (res == CUDA_SUCCESS)
         res = vgp_call_vgpMulticastAddDevice(mcHandle, dev);
     if (res != CUDA_SUCCESS)

@@ -34,7 +34,8 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned in
                                   false,
                                   kernelParams,
                                   extra,
-                                  {0, 0, 0}};
+                                  {0, 0, 0},
+                                  false};
 
     return launch(&q);
 }
@@ -52,7 +53,8 @@ CUresult CUDAAPI cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, 
                                   true,
                                   kernelParams,
                                   NULL,
-                                  {0, 0, 0}};
+                                  {0, 0, 0},
+                                  false};
 
     return launch(&q);
 }
@@ -92,11 +94,10 @@ static CUresult apply_attribute(struct sg_launch_request *q, const CUlaunchAttri
 }
 
 /* Clusters always have the regular size, which the preferred size allows; but the preferred size
-   must be a multiple of the regular size and divide the grid (CUlaunchAttributeID). Without a
-   regular size it has no effect. */
-static CUresult check_preferred_cluster(const CUlaunchConfig *c, const struct sg_launch_request *q)
+   must be a multiple of the regular size and divide the grid (CUlaunchAttributeID). */
+static CUresult check_preferred_cluster(const CUlaunchConfig *c, struct sg_launch_request *q)
 {
-    for (unsigned i = 0; i < c->numAttrs && q->cluster[0]; i++) {
+    for (unsigned i = 0; i < c->numAttrs; i++) {
         const CUlaunchAttributeValue *v = &c->attrs[i].value;
 
         if (c->attrs[i].id != CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION)
@@ -104,6 +105,9 @@ static CUresult check_preferred_cluster(const CUlaunchConfig *c, const struct sg
         const unsigned preferred[] = {v->preferredClusterDim.x, v->preferredClusterDim.y,
                                       v->preferredClusterDim.z};
 
+        q->preferred |= preferred[0] || preferred[1] || preferred[2];
+        if (!q->cluster[0])
+            continue;
         for (unsigned k = 0; k < 3; k++) {
             if (!preferred[k] || preferred[k] % q->cluster[k] || q->grid[k] % preferred[k])
                 return sg_fail(
@@ -130,7 +134,8 @@ static CUresult launch_ex(const CUlaunchConfig *c, CUfunction f, void **kernelPa
                                   false,
                                   kernelParams,
                                   extra,
-                                  {0, 0, 0}};
+                                  {0, 0, 0},
+                                  false};
 
     for (unsigned i = 0; i < c->numAttrs; i++) {
         CUresult r = apply_attribute(&q, &c->attrs[i]);

@@ -38,10 +38,13 @@ CUresult sgd_cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUj
                                    CUlibraryOption *libraryOptions, void **libraryOptionValues,
                                    unsigned int numLibraryOptions)
 {
+    struct sg_jit jit;
     size_t size;
     void *data;
-    CUresult r = sg_file_read(fileName, &data, &size);
+    CUresult r = sg_jit_parse(numJitOptions, jitOptions, jitOptionsValues, &jit);
 
+    if (r == CUDA_SUCCESS)
+        r = sg_file_read(fileName, &data, &size);
     if (r != CUDA_SUCCESS)
         return r;
     r = cuLibraryLoadData(library, data, jitOptions, jitOptionsValues, numJitOptions, libraryOptions,

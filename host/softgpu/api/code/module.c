@@ -78,6 +78,7 @@ CUresult sgd_cuModuleGetFunction(CUfunction *hfunc, struct sg_mod *mod, const ch
 
     struct sg_kernel *k = sg_module_find_kernel(mod->ptx, name);
 
+    *hfunc = NULL;
     if (!k)
         return CUDA_ERROR_NOT_FOUND;
     r = sg_mod_func(mod, k, &f);

@@ -120,6 +120,8 @@ CUresult sgd_cuOccupancyMaxActiveClusters(struct sg_ctx *ctx, int *numClusters, 
 
     if (r != CUDA_SUCCESS)
         return r;
+    if (!func)
+        return CUDA_ERROR_INVALID_VALUE; /* driver 580 */
     SG_FUNC(f, func);
     for (unsigned i = 0; i < config->numAttrs; i++) {
         const CUlaunchAttribute *a = &config->attrs[i];

@@ -362,7 +362,8 @@ static void test_references(void **state)
     OK(cuModuleGetTexRef(&t, m, "tref"));
     OK(cuModuleGetSurfRef(&s, m, "sref"));
     IS(cuTexRefGetArray(&got, t), INVALID_VALUE); /* nothing bound */
-    IS(cuTexRefSetArray(t, a, 0), INVALID_VALUE);
+    IS(cuTexRefSetArray(t, a, 2), INVALID_VALUE);
+    OK(cuTexRefSetArray(t, a, 0));
     OK(cuTexRefSetArray(t, a, CU_TRSA_OVERRIDE_FORMAT));
     OK(cuTexRefGetArray(&got, t));
     assert_ptr_equal(got, a);

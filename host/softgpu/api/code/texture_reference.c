@@ -24,33 +24,20 @@
 
 /* ---- of modules ---- */
 
-static CUresult module_ref(CUmodule hmod, const char *name, bool surface, uint64_t *handle)
-{
-    SG_CTX(ctx);
-    (void)ctx;
-    SG_AUTO struct sg_mod *mod = SG_LOOKUP(hmod, SG_T_MODULE);
-
-    if (!mod)
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (!name)
-        return CUDA_ERROR_INVALID_VALUE;
-    return sg_mod_texref(mod, name, surface, handle);
-}
-
-CUresult sgd_cuModuleGetTexRef(CUtexref *pTexRef, CUmodule hmod, const char *name)
+CUresult sgd_cuModuleGetTexRef(CUtexref *pTexRef, struct sg_mod *mod, const char *name)
 {
     uint64_t h;
-    CUresult r = pTexRef ? module_ref(hmod, name, false, &h) : CUDA_ERROR_INVALID_VALUE;
+    CUresult r = sg_mod_texref(mod, name, false, &h);
 
     if (r == CUDA_SUCCESS)
         *pTexRef = (CUtexref)(uintptr_t)h;
     return r;
 }
 
-CUresult sgd_cuModuleGetSurfRef(CUsurfref *pSurfRef, CUmodule hmod, const char *name)
+CUresult sgd_cuModuleGetSurfRef(CUsurfref *pSurfRef, struct sg_mod *mod, const char *name)
 {
     uint64_t h;
-    CUresult r = pSurfRef ? module_ref(hmod, name, true, &h) : CUDA_ERROR_INVALID_VALUE;
+    CUresult r = sg_mod_texref(mod, name, true, &h);
 
     if (r == CUDA_SUCCESS)
         *pSurfRef = (CUsurfref)(uintptr_t)h;
@@ -84,8 +71,9 @@ CUresult sgd_cuParamSetTexRef(CUfunction hfunc, int texunit, struct sg_texref *t
 
     if (r != CUDA_SUCCESS)
         return r;
-    /* Documented: the reference belongs to a module, the unit is the default. */
-    return t->of_module && texunit == CU_PARAM_TR_DEFAULT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    (void)texunit; /* documented as the default one; none is refused (driver 580) */
+    /* Documented: the reference belongs to a module. */
+    return t->of_module ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- binding ---- */
@@ -122,7 +110,8 @@ CUresult sgd_cuTexRefSetArray(struct sg_texref *t, CUarray hArray, unsigned int 
 {
     CUDA_RESOURCE_DESC res = {.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = hArray};
 
-    return Flags == CU_TRSA_OVERRIDE_FORMAT ? bind(t, &res, 0) : CUDA_ERROR_INVALID_VALUE;
+    /* Documented as necessary; a driver takes 0, too (driver 580). */
+    return Flags == CU_TRSA_OVERRIDE_FORMAT || !Flags ? bind(t, &res, 0) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult sgd_cuTexRefSetMipmappedArray(struct sg_texref *t, CUmipmappedArray hMipmappedArray,

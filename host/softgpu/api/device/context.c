@@ -4,6 +4,8 @@
 
 #include "api/api.h"
 
+#include "lib/driver/coredump.h"
+
 #define SG_PRIORITY_LEAST 0
 #define SG_PRIORITY_GREATEST (-5)
 #define SG_STACK_LIMIT_MAX (512u << 10) /* bytes of local memory per thread, CUDA C guide */
@@ -148,8 +150,12 @@ CUresult sgd_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams,
 {
     if (ctxCreateParams && ctxCreateParams->cigParams)
         return sg_fail(CUDA_ERROR_NOT_SUPPORTED, "cuCtxCreate: no CUDA-in-graphics contexts");
-    if (ctxCreateParams && ctxCreateParams->numExecAffinityParams)
-        return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+    if (ctxCreateParams && ctxCreateParams->numExecAffinityParams) {
+        if (!pctx || !ctxCreateParams->execAffinityParams)
+            return CUDA_ERROR_INVALID_VALUE;
+        return (unsigned)dev < sg_config.ndevices ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY
+                                                  : CUDA_ERROR_INVALID_DEVICE;
+    }
     return ctx_create(pctx, flags, dev, 3020);
 }
 
@@ -167,10 +173,11 @@ CUresult sgd_cuCtxDestroy_v2(struct sg_tls *t, CUcontext ctx)
 }
 
 /* A usage count from older CUDA versions, in which cuCtxDestroy did not end a context
-   unconditionally. */
+   unconditionally. The primary context has another one (driver 580 takes it, too). */
 CUresult sgd_cuCtxAttach(struct sg_ctx *ctx, CUcontext *pctx)
 {
-    atomic_fetch_add(&ctx->attached, 1);
+    if (!ctx->primary)
+        atomic_fetch_add(&ctx->attached, 1);
     *pctx = SG_HANDLE(CUcontext, ctx);
     return CUDA_SUCCESS;
 }
@@ -179,8 +186,10 @@ CUresult sgd_cuCtxDetach(struct sg_tls *t, CUcontext ctx)
 {
     SG_AUTO struct sg_ctx *c = SG_LOOKUP(ctx, SG_T_CTX);
 
-    if (!c || c->primary || c->base != c || !t->depth || t->stack[t->depth - 1] != c)
+    if (!c || c->base != c || !t->depth || t->stack[t->depth - 1] != c)
         return CUDA_ERROR_INVALID_CONTEXT;
+    if (c->primary)
+        return CUDA_SUCCESS;
     for (unsigned n = atomic_load(&c->attached); n;) {
         if (atomic_compare_exchange_weak(&c->attached, &n, n - 1))
             return CUDA_SUCCESS;
@@ -242,6 +251,21 @@ CUresult sgd_cuCtxSetCacheConfig(struct sg_ctx *ctx, CUfunc_cache config)
     return CUDA_SUCCESS;
 }
 
+/* All multiprocessors that the context may use. The type is given back in any case (driver 580). */
+CUresult sgd_cuCtxGetExecAffinity(struct sg_ctx *ctx, CUexecAffinityParam *pExecAffinity,
+                                  CUexecAffinityType type)
+{
+    const struct sg_ctx *self = sg_current_self(ctx);
+
+    pExecAffinity->type = type;
+    if (type != CU_EXEC_AFFINITY_TYPE_SM_COUNT)
+        return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+    pExecAffinity->param.smCount.val =
+        self->sms.count ? self->sms.count
+                        : (unsigned)sg_attr(ctx->device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    return CUDA_SUCCESS;
+}
+
 CUresult sgd_cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
 {
     if (leastPriority)
@@ -259,9 +283,9 @@ CUresult sgd_cuCtxEnablePeerAccess(struct sg_ctx *ctx, CUcontext peerContext)
 {
     SG_AUTO struct sg_ctx *peer = sg_ctx_find_base(peerContext);
 
-    if (!peer || peer == ctx)
+    if (!peer)
         return CUDA_ERROR_INVALID_CONTEXT;
-    /* documented for pairs for which cuDeviceCanAccessPeer() returns 0 */
+    /* documented for pairs for which cuDeviceCanAccessPeer() returns 0; so is a context itself (driver 580) */
     if (peer->device == ctx->device)
         return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     return sg_mem_add_peer(ctx, peer->id);
@@ -286,6 +310,7 @@ CUresult sgd_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     p = sg_devices[dev].primary;
     if (sg_devices[dev].primary_refs++ == 0) {
         p->flags = sg_devices[dev].primary_flags;
+        cua_coredump_begin(&p->coredump);
         atomic_store(&p->alive, true);
     }
     pthread_mutex_unlock(&sg_devices[dev].lock);

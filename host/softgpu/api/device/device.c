@@ -53,6 +53,45 @@ CUresult sgd_cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
     return CUDA_SUCCESS;
 }
 
+/* Memory of the host is the device's own (HOST_NATIVE_ATOMIC_SUPPORTED): what kernels do there is what they do anywhere. */
+CUresult sgd_cuDeviceGetHostAtomicCapabilities(unsigned int *capabilities,
+                                               const CUatomicOperation *operations, unsigned int count)
+{
+    const unsigned sizes = CU_ATOMIC_CAPABILITY_SCALAR_32 | CU_ATOMIC_CAPABILITY_SCALAR_64,
+                   bits = sizes | CU_ATOMIC_CAPABILITY_REDUCTION | CU_ATOMIC_CAPABILITY_UNSIGNED;
+
+    for (unsigned i = 0; i < count; i++)
+        if ((unsigned)operations[i] >= CU_ATOMIC_OPERATION_MAX)
+            return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++) {
+        switch (operations[i]) {
+        case CU_ATOMIC_OPERATION_INTEGER_ADD:
+        case CU_ATOMIC_OPERATION_INTEGER_MIN:
+        case CU_ATOMIC_OPERATION_INTEGER_MAX:
+            capabilities[i] = bits | CU_ATOMIC_CAPABILITY_SIGNED;
+            break;
+        case CU_ATOMIC_OPERATION_INTEGER_INCREMENT:
+        case CU_ATOMIC_OPERATION_INTEGER_DECREMENT:
+            capabilities[i] = bits & ~(unsigned)CU_ATOMIC_CAPABILITY_SCALAR_64;
+            break;
+        case CU_ATOMIC_OPERATION_EXCHANGE:
+        case CU_ATOMIC_OPERATION_CAS:
+            capabilities[i] = sizes;
+            break;
+        case CU_ATOMIC_OPERATION_FLOAT_ADD:
+            capabilities[i] = sizes | CU_ATOMIC_CAPABILITY_REDUCTION;
+            break;
+        case CU_ATOMIC_OPERATION_FLOAT_MIN:
+        case CU_ATOMIC_OPERATION_FLOAT_MAX:
+            capabilities[i] = 0;
+            break;
+        default: /* of bits */
+            capabilities[i] = bits;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
 CUresult sgd_cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
 {
     memset(prop, 0, sizeof(*prop));

@@ -159,7 +159,7 @@ static int peers(CUcontext c[3], CUdeviceptr p[3])
     NEED(!cuCtxSetCurrent(c[0]) && !cuModuleLoadData(&m, two_texts()));
     NEED(!cuModuleGetFunction(&f, m, "tell"));
     NEED(cuCtxDisablePeerAccess(c[1]) == CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
-    NEED(cuCtxEnablePeerAccess(c[0], 0) == CUDA_ERROR_INVALID_CONTEXT);
+    NEED(cuCtxEnablePeerAccess(c[0], 0) == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
     NEED(cuCtxEnablePeerAccess(c[1], 1) == CUDA_ERROR_INVALID_VALUE);
     NEED(!cuCtxEnablePeerAccess(c[1], 0));
     NEED(cuCtxEnablePeerAccess(c[1], 0) == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);

@@ -61,5 +61,5 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVer
         *symbolStatus = best    ? CU_GET_PROC_ADDRESS_SUCCESS
                         : known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
                                 : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    return best ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+    return best || symbolStatus ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND; /* the status says it (driver 580) */
 }

@@ -9,9 +9,6 @@
 
 #include "api/api.h"
 
-#define SPLIT_FLAGS \
-    ((unsigned)CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING | \
-     (unsigned)CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE)
 #define RESOURCES_MAX 256u /* per descriptor: the maximum number of multiprocessors */
 
 /* The private part of a CUdevResource. It is in the program's memory, so it is checked. */
@@ -149,17 +146,14 @@ CUresult sgd_cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CU
 
 CUresult CUDAAPI cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CUdevResourceType type)
 {
-    CUresult r;
-
-    if (!hCtx || (uintptr_t)hCtx == UINTPTR_MAX) {
-        struct sg_ctx *ctx;
-
-        r = sg_current_raw(&ctx);
-        return r == CUDA_SUCCESS ? resource_of(ctx->device, sg_current_self(ctx), resource, type) : r;
-    }
     SG_INIT();
+    if (!resource)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (type != CU_DEV_RESOURCE_TYPE_SM)
+        return CUDA_ERROR_INVALID_RESOURCE_TYPE;
     SG_AUTO struct sg_ctx *c = sg_ctx_find(hCtx);
 
+    /* No name is the current context's, other than elsewhere (driver 580). */
     return c ? resource_of(c->device, c, resource, type) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
@@ -172,7 +166,7 @@ CUresult sgd_cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nb
     struct hidden h, part;
     CUresult r;
 
-    if (!nbGroups || !input || (useFlags & ~SPLIT_FLAGS) || (result && !*nbGroups))
+    if (!nbGroups || !input || (result && !*nbGroups)) /* unknown flags are not minded (driver 580) */
         return CUDA_ERROR_INVALID_VALUE;
     r = resource_read("cuDevSmResourceSplitByCount", input, &h);
     if (r != CUDA_SUCCESS)
@@ -181,13 +175,13 @@ CUresult sgd_cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nb
         return sg_fail(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
                        "cuDevSmResourceSplitByCount: what was split is split again through a green "
                        "context only");
-    if (minCount > h.sms.count || (useFlags & CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE &&
-                                   sg_attr(h.device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) < 9))
+    if (useFlags & CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE &&
+        sg_attr(h.device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) < 9)
         return CUDA_ERROR_INVALID_VALUE;
     granularity(h.device, h.sms.count, ignore, &min, &align);
     min = minCount > min ? minCount : min;
-    min = (min + align - 1) / align * align;
-    groups = h.sms.count / min;
+    groups = min > h.sms.count ? 0 : h.sms.count / ((min + align - 1) / align * align);
+    min = groups ? (min + align - 1) / align * align : min;
     if (!groups)
         return sg_fail(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
                        "cuDevSmResourceSplitByCount: no group of %u fits into %u", min, h.sms.count);

@@ -337,6 +337,8 @@ CUresult sgd_cuGraphKernelNodeCopyAttributes(struct sg_node *to, struct sg_node 
     pthread_mutex_lock(&sg_graph_lock);
     sg_launch_get_attributes(from->gop->op, &a);
     r = set_launch_locked(to, &a);
+    if (r == CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE)
+        r = CUDA_ERROR_INVALID_VALUE; /* driver 580 */
     for (int i = 0; r == CUDA_SUCCESS && from->attrs && i < SG_ATTRS; i++) {
         if (is_attribute((CUkernelNodeAttrID)i) && i != CU_LAUNCH_ATTRIBUTE_COOPERATIVE &&
             i != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)

@@ -57,14 +57,16 @@ CASE(absent_features, CF_CTX)
     RC("profiler", cuProfilerInitialize("", "", CU_OUT_CSV), CUDA_ERROR_NOT_SUPPORTED);
     RC("unified_null", cuLibraryGetUnifiedFunction(NULL, lib, "k_nop"), CUDA_ERROR_INVALID_VALUE);
     RC("unified_name", cuLibraryGetUnifiedFunction(&p, lib, NULL), CUDA_ERROR_INVALID_VALUE);
-    RC("unified", cuLibraryGetUnifiedFunction(&p, lib, "k_nop"), CUDA_ERROR_NOT_FOUND);
+    RC("unified", cuLibraryGetUnifiedFunction(&p, lib, "k_nop"), CUDA_ERROR_INVALID_VALUE);
     NEED(cuLibraryUnload(lib));
-    RC("decompress_none", cuMemBatchDecompressAsync(&work, 0, 0, &at, NULL), CUDA_ERROR_INVALID_VALUE);
-    cf_true("decompress_index", at == SIZE_MAX);
-    RC("decompress_null", cuMemBatchDecompressAsync(NULL, 1, 0, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
-    RC("decompress_flags", cuMemBatchDecompressAsync(&work, 1, 4, &at, NULL), CUDA_ERROR_INVALID_VALUE);
-    if (!has(CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK))
-        RC("decompress", cuMemBatchDecompressAsync(&work, 1, 0, &at, NULL), CUDA_ERROR_NOT_SUPPORTED);
+    if (has(CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK))
+        return;
+    /* Without the engine no argument is looked at. */
+    RC("decompress_none", cuMemBatchDecompressAsync(&work, 0, 0, &at, NULL), CUDA_ERROR_NOT_SUPPORTED);
+    RC("decompress_null", cuMemBatchDecompressAsync(NULL, 1, 0, NULL, NULL), CUDA_ERROR_NOT_SUPPORTED);
+    RC("decompress_flags", cuMemBatchDecompressAsync(&work, 1, 4, &at, NULL), CUDA_ERROR_NOT_SUPPORTED);
+    RC("decompress", cuMemBatchDecompressAsync(&work, 1, 0, &at, NULL), CUDA_ERROR_NOT_SUPPORTED);
+    cf_u64("decompress_index", at, 7);
 }
 
 CASE(absent_multicast, CF_CTX)
@@ -73,20 +75,21 @@ CASE(absent_multicast, CF_CTX)
     CUmemGenericAllocationHandle h = 0;
     size_t n = 0;
 
-    RC("null", cuMulticastCreate(NULL, &prop), CUDA_ERROR_INVALID_VALUE);
-    RC("prop_null", cuMulticastCreate(&h, NULL), CUDA_ERROR_INVALID_VALUE);
-    RC("granularity_null", cuMulticastGetGranularity(NULL, &prop, CU_MULTICAST_GRANULARITY_MINIMUM),
-       CUDA_ERROR_INVALID_VALUE);
     if (has(CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED))
         return;
+    /* No argument is looked at. */
+    RC("null", cuMulticastCreate(NULL, &prop), CUDA_ERROR_NOT_SUPPORTED);
+    RC("prop_null", cuMulticastCreate(&h, NULL), CUDA_ERROR_NOT_SUPPORTED);
+    RC("granularity_null", cuMulticastGetGranularity(NULL, &prop, CU_MULTICAST_GRANULARITY_MINIMUM),
+       CUDA_ERROR_NOT_SUPPORTED);
     RC("create", cuMulticastCreate(&h, &prop), CUDA_ERROR_NOT_SUPPORTED);
     RC("granularity", cuMulticastGetGranularity(&n, &prop, CU_MULTICAST_GRANULARITY_MINIMUM),
        CUDA_ERROR_NOT_SUPPORTED);
-    RC("add", cuMulticastAddDevice(0, 0), CUDA_ERROR_INVALID_VALUE);
-    RC("add_device", cuMulticastAddDevice(0, 99), CUDA_ERROR_INVALID_DEVICE);
-    RC("bind", cuMulticastBindMem(0, 0, 0, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
-    RC("bind_address", cuMulticastBindAddr(0, 0, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
-    RC("unbind", cuMulticastUnbind(0, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    RC("add", cuMulticastAddDevice(0, 0), CUDA_ERROR_NOT_SUPPORTED);
+    RC("add_device", cuMulticastAddDevice(0, 99), CUDA_ERROR_NOT_SUPPORTED);
+    RC("bind", cuMulticastBindMem(0, 0, 0, 0, 0, 0), CUDA_ERROR_NOT_SUPPORTED);
+    RC("bind_address", cuMulticastBindAddr(0, 0, 0, 0, 0), CUDA_ERROR_NOT_SUPPORTED);
+    RC("unbind", cuMulticastUnbind(0, 0, 0, 0), CUDA_ERROR_NOT_SUPPORTED);
 }
 
 CASE(absent_process, CF_CTX)
@@ -97,7 +100,7 @@ CASE(absent_process, CF_CTX)
     OK("state", cuCheckpointProcessGetState((int)getpid(), &state));
     cf_u64("running", state, CU_PROCESS_STATE_RUNNING);
     RC("state_null", cuCheckpointProcessGetState((int)getpid(), NULL), CUDA_ERROR_INVALID_VALUE);
-    RC("state_nobody", cuCheckpointProcessGetState(-5, &state), CUDA_ERROR_INVALID_VALUE);
+    RC("state_nobody", cuCheckpointProcessGetState(-5, &state), CUDA_ERROR_OPERATING_SYSTEM);
     RC("unlock", cuCheckpointProcessUnlock((int)getpid(), NULL), CUDA_ERROR_ILLEGAL_STATE);
     RC("checkpoint", cuCheckpointProcessCheckpoint((int)getpid(), NULL), CUDA_ERROR_ILLEGAL_STATE);
     RC("restore", cuCheckpointProcessRestore((int)getpid(), NULL), CUDA_ERROR_ILLEGAL_STATE);
@@ -121,7 +124,8 @@ CASE(absent_notification, CF_CTX)
 
     RC("device", cuDeviceRegisterAsyncNotification(99, notified, NULL, &h), CUDA_ERROR_INVALID_DEVICE);
     RC("function", cuDeviceRegisterAsyncNotification(0, NULL, NULL, &h), CUDA_ERROR_INVALID_VALUE);
-    RC("null", cuDeviceRegisterAsyncNotification(0, notified, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+    if (!cf_real()) /* a physical GPU's driver writes there (driver 580) */
+        RC("null", cuDeviceRegisterAsyncNotification(0, notified, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
     CUresult r = cuDeviceRegisterAsyncNotification(0, notified, NULL, &h);
     if (r == CUDA_ERROR_NOT_SUPPORTED && cf_real())
         return;
@@ -213,7 +217,9 @@ CASE(context_attach, CF_CTX | CF_UB)
 {
     CUcontext c = NULL, same = NULL, now = NULL;
 
-    RC("primary", cuCtxAttach(&c, 0), CUDA_ERROR_INVALID_CONTEXT);
+    OK("primary", cuCtxAttach(&c, 0));
+    OK("primary_detach", cuCtxDetach(c));
+    OK("primary_still_there", cuCtxSynchronize());
     NEED(cuCtxCreate(&c, NULL, 0, 0));
     RC("flags", cuCtxAttach(&same, 1), CUDA_ERROR_INVALID_VALUE);
     RC("null", cuCtxAttach(NULL, 0), CUDA_ERROR_INVALID_VALUE);

@@ -50,7 +50,7 @@ CASE(effect_function_threads, CF_CTX)
     OK("get", cuFuncGetAttribute(&v, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, few));
     cf_u64("value", (uint64_t)v, 64);
     OK("at", cf_launch(few, 1, 64, 0, NULL, NULL));
-    RC("over", cf_launch(few, 1, 65, 0, NULL, NULL), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    RC("over", cf_launch(few, 1, 65, 0, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
     OK("exact", cuLaunchKernel(exact, 1, 1, 1, 32, 2, 1, 0, NULL, NULL, NULL));
     OK("sync", cuCtxSynchronize());
     NEED(cuModuleUnload(m));
@@ -107,7 +107,7 @@ CASE(effect_cooperative, CF_CTX)
     cf_u64("large_value", (uint64_t)v.cooperative, 0);
     OK("get", cuGraphKernelNodeGetAttribute(small, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &v));
     cf_u64("value", (uint64_t)v.cooperative, 1);
-    RC("copied", cuGraphKernelNodeCopyAttributes(large, small), CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+    RC("copied", cuGraphKernelNodeCopyAttributes(large, small), CUDA_ERROR_INVALID_VALUE);
     p.gridDimX = 100000;
     RC("grown", cuGraphKernelNodeSetParams(small, &p), CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
     OK("sync", cuCtxSynchronize());

@@ -125,7 +125,8 @@ CASE(error_text, CF_CTX)
     got = "x";
     RC("string_unknown", cuGetErrorString((CUresult)12345, &got), CUDA_ERROR_INVALID_VALUE);
     cf_true("string_unknown_null", got == NULL);
-    RC("name_null", cuGetErrorName(CUDA_SUCCESS, NULL), CUDA_ERROR_INVALID_VALUE);
+    if (!cf_real()) /* a physical GPU's driver writes there (driver 580) */
+        RC("name_null", cuGetErrorName(CUDA_SUCCESS, NULL), CUDA_ERROR_INVALID_VALUE);
     OK("string", cuGetErrorString(CUDA_ERROR_OUT_OF_MEMORY, &got));
     cf_str("string_text", got, "out of memory");
     OK("string_ok", cuGetErrorString(CUDA_SUCCESS, &got));
@@ -161,17 +162,17 @@ CASE(proc_address, CF_CTX)
     OK("self_old", cuGetProcAddress_v2("cuGetProcAddress", &p, 11030, 0, &st));
     cf_true("self_old_pointer", p == (void *)cuGetProcAddress);
     p = (void *)1;
-    RC_IN("unknown", cuGetProcAddress_v2("cuNoSuchCall", &p, 13000, 0, &st), CUDA_SUCCESS,
-          CUDA_ERROR_NOT_FOUND);
+    OK("unknown", cuGetProcAddress_v2("cuNoSuchCall", &p, 13000, 0, &st));
     cf_true("unknown_null", p == NULL);
     cf_u64("unknown_status", st, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
     p = (void *)1;
-    RC_IN("too_old", cuGetProcAddress_v2("cuLibraryLoadData", &p, 11000, 0, &st), CUDA_SUCCESS,
-          CUDA_ERROR_NOT_FOUND);
+    OK("too_old", cuGetProcAddress_v2("cuLibraryLoadData", &p, 11000, 0, &st));
     cf_true("too_old_null", p == NULL);
     cf_u64("too_old_status", st, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
-    RC("null_symbol", cuGetProcAddress_v2(NULL, &p, 13000, 0, &st), CUDA_ERROR_INVALID_VALUE);
-    RC("null_pfn", cuGetProcAddress_v2("cuInit", NULL, 13000, 0, &st), CUDA_ERROR_INVALID_VALUE);
+    if (!cf_real()) { /* a physical GPU's driver follows them (driver 580) */
+        RC("null_symbol", cuGetProcAddress_v2(NULL, &p, 13000, 0, &st), CUDA_ERROR_INVALID_VALUE);
+        RC("null_pfn", cuGetProcAddress_v2("cuInit", NULL, 13000, 0, &st), CUDA_ERROR_INVALID_VALUE);
+    }
     RC("flags", cuGetProcAddress_v2("cuInit", &p, 13000, 0x100, &st), CUDA_ERROR_INVALID_VALUE);
     OK("legacy", cuGetProcAddress_v2("cuStreamSynchronize", &p, 13000, 1, &st));
     OK("per_thread", cuGetProcAddress_v2("cuStreamSynchronize", &q, 13000, 2, &st));

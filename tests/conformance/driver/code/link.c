@@ -113,8 +113,9 @@ CASE(link_arguments, CF_CTX)
     RC("create_null", cuLinkCreate(0, NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
     RC("create_options", cuLinkCreate(1, NULL, NULL, &l), CUDA_ERROR_INVALID_VALUE);
     RC("create_unknown", cuLinkCreate(1, &unknown, val, &l), CUDA_ERROR_INVALID_VALUE);
-    RC("add_handle", cuLinkAddData((CUlinkState)0x1234, CU_JIT_INPUT_PTX, wrong, 4, "x", 0, NULL, NULL),
-       CUDA_ERROR_INVALID_HANDLE);
+    if (!cf_real()) /* a physical GPU's driver follows it */
+        RC("add_handle", cuLinkAddData((CUlinkState)0x1234, CU_JIT_INPUT_PTX, wrong, 4, "x", 0, NULL, NULL),
+           CUDA_ERROR_INVALID_HANDLE);
     NEED(cuLinkCreate(2, opt, val, &l));
     RC("add_null", cuLinkAddData(l, CU_JIT_INPUT_PTX, NULL, 4, "x", 0, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
     RC("add_type", cuLinkAddData(l, (CUjitInputType)99, wrong, sizeof(wrong), "x", 0, NULL, NULL),
@@ -266,7 +267,8 @@ CASE(link_context, CF_CTX)
     NEED(cuLinkCreate(0, NULL, NULL, &l));
     OK("destroy_context", cuCtxDestroy(c));
     NEED(cuCtxSetCurrent(old));
-    RC("destroy", cuLinkDestroy(l), CUDA_ERROR_INVALID_HANDLE);
+    /* A physical GPU's driver keeps it for that. */
+    RC_IN("destroy", cuLinkDestroy(l), CUDA_ERROR_INVALID_HANDLE, CUDA_SUCCESS);
 }
 
 CASE(memop_batch, CF_CTX)
@@ -390,12 +392,13 @@ CASE(cluster_occupancy, CF_CTX)
     int n = -1;
 
     OK("active", cuOccupancyMaxActiveClusters(&n, f, &cfg));
-    cf_true("active_value", n >= 1);
+    cf_true("active_value",
+            n >= (cf_real() ? 0 : 1)); /* of no clusters: a physical GPU's driver counts none */
     OK("size", cuOccupancyMaxPotentialClusterSize(&n, f, &cfg));
     cf_true("size_value", n >= 1);
     RC("active_null", cuOccupancyMaxActiveClusters(NULL, f, &cfg), CUDA_ERROR_INVALID_VALUE);
     RC("active_config", cuOccupancyMaxActiveClusters(&n, f, NULL), CUDA_ERROR_INVALID_VALUE);
-    RC("active_function", cuOccupancyMaxActiveClusters(&n, NULL, &cfg), CUDA_ERROR_INVALID_HANDLE);
+    RC("active_function", cuOccupancyMaxActiveClusters(&n, NULL, &cfg), CUDA_ERROR_INVALID_VALUE);
     RC("size_null", cuOccupancyMaxPotentialClusterSize(NULL, f, &cfg), CUDA_ERROR_INVALID_VALUE);
     cfg.blockDimX = 0;
     RC("active_block", cuOccupancyMaxActiveClusters(&n, f, &cfg), CUDA_ERROR_INVALID_VALUE);
@@ -510,12 +513,11 @@ CASE(cluster_preferred, CF_CTX)
     attr[0].value.preferredClusterDim.x = 4;
     attr[0].value.preferredClusterDim.y = 2;
     RC("grid_y", cuLaunchKernelEx(&cfg, any, args, NULL), CUDA_ERROR_INVALID_CLUSTER_SIZE);
-    /* Alone it has no effect. */
+    /* It is nothing without the regular one. */
     cfg.numAttrs = 1;
     attr[0].value.preferredClusterDim.y = 1;
-    OK("alone", cuLaunchKernelEx(&cfg, any, args, NULL));
+    RC("alone", cuLaunchKernelEx(&cfg, any, args, NULL), CUDA_ERROR_INVALID_CLUSTER_SIZE);
     OK("after", cuCtxSynchronize());
-    cf_true("alone_ranks", in_clusters_of(p, 1));
     NEED(cuModuleUnload(m));
     NEED(cuMemFree(p));
 }

@@ -127,7 +127,8 @@ CASE(report_context_flags, CF_CTX)
     OK("flags", cuCtxGetFlags(&flags));
     cf_u64("schedule", flags & CU_CTX_SCHED_MASK, CU_CTX_SCHED_BLOCKING_SYNC);
     OK("destroy", cuCtxDestroy(ctx));
-    RC("destroyed", cuCtxSetCurrent(ctx), CUDA_ERROR_INVALID_CONTEXT);
+    if (!cf_real()) /* a physical GPU's driver makes it current and fails later */
+        RC("destroyed", cuCtxSetCurrent(ctx), CUDA_ERROR_INVALID_CONTEXT);
     NEED(cuCtxSetCurrent(first));
     OK("state", cuDevicePrimaryCtxGetState(0, &flags, &active));
     cf_u64("active", (unsigned)active, 1);
@@ -187,7 +188,8 @@ CASE(report_library_contexts, CF_CTX)
     cf_true("right_first", cf_filled(p, 100, 4));
     NEED(cuMemFree(p));
     OK("unload", cuLibraryUnload(lib));
-    RC("unloaded", cuKernelGetFunction(&f, k), CUDA_ERROR_INVALID_HANDLE);
+    if (!cf_real()) /* a physical GPU's driver follows it */
+        RC("unloaded", cuKernelGetFunction(&f, k), CUDA_ERROR_INVALID_HANDLE);
 }
 
 /* A refused launch is its own answer and no later call's. */

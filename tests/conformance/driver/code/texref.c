@@ -75,7 +75,7 @@ CASE(texref_module, CF_CTX)
     OK("surface", cuModuleGetSurfRef(&s, m, "s_ref"));
     RC("nothing", cuTexRefGetArray(&got, t), CUDA_ERROR_INVALID_VALUE);
     RC("surface_nothing", cuSurfRefGetArray(&got, s), CUDA_ERROR_INVALID_VALUE);
-    RC("flags_wrong", cuTexRefSetArray(t, a, 0), CUDA_ERROR_INVALID_VALUE);
+    OK("flags_none", cuTexRefSetArray(t, a, 0));
     OK("bind", cuTexRefSetArray(t, a, CU_TRSA_OVERRIDE_FORMAT));
     OK("bound", cuTexRefGetArray(&got, t));
     cf_true("bound_same", got == a);
@@ -103,9 +103,10 @@ CASE(texref_module, CF_CTX)
     cf_true("values", ok);
     NEED(cuModuleGetFunction(&f, m, "k_ref"));
     OK("parameter", cuParamSetTexRef(f, CU_PARAM_TR_DEFAULT, t));
-    RC("parameter_unit", cuParamSetTexRef(f, 0, t), CUDA_ERROR_INVALID_VALUE);
-    RC("parameter_none", cuParamSetTexRef(f, CU_PARAM_TR_DEFAULT, NULL), CUDA_ERROR_INVALID_VALUE);
-    RC("destroy_module's", cuTexRefDestroy(t), CUDA_ERROR_INVALID_VALUE);
+    OK("parameter_unit", cuParamSetTexRef(f, 0, t));
+    RC("parameter_none", cuParamSetTexRef(f, CU_PARAM_TR_DEFAULT, NULL), CUDA_ERROR_INVALID_HANDLE);
+    if (!cf_real()) /* a physical GPU's driver destroys it */
+        RC("destroy_module's", cuTexRefDestroy(t), CUDA_ERROR_INVALID_VALUE);
     OK("unload", cuModuleUnload(m));
     NEED(cuArrayDestroy(a));
 }
@@ -158,7 +159,8 @@ CASE(texref_linear, CF_CTX)
     RC("no_address", cuTexRefGetAddress_v2(&q, t), CUDA_ERROR_INVALID_VALUE);
     OK("format", cuTexRefSetFormat(t, CU_AD_FORMAT_FLOAT, 1));
     RC("format_wrong", cuTexRefSetFormat(t, CU_AD_FORMAT_FLOAT, 3), CUDA_ERROR_INVALID_VALUE);
-    RC("format_negative", cuTexRefSetFormat(t, CU_AD_FORMAT_FLOAT, -1), CUDA_ERROR_INVALID_VALUE);
+    if (!cf_real()) /* a physical GPU's driver takes it */
+        RC("format_negative", cuTexRefSetFormat(t, CU_AD_FORMAT_FLOAT, -1), CUDA_ERROR_INVALID_VALUE);
     OK("set", cuTexRefSetAddress_v2(&offset, t, p, 256));
     cf_u64("offset", offset, 0);
     OK("address", cuTexRefGetAddress_v2(&q, t));
@@ -176,10 +178,12 @@ CASE(texref_linear, CF_CTX)
     OK("set_2d", cuTexRefSetAddress2D_v3(t, &d, p, 64));
     RC("set_2d_null", cuTexRefSetAddress2D_v3(t, NULL, p, 64), CUDA_ERROR_INVALID_VALUE);
     RC("set_2d_pitch", cuTexRefSetAddress2D_v2(t, &d, p, 4), CUDA_ERROR_INVALID_VALUE);
-    RC("old", cuTexRefSetAddress(&small, t, 512, 64), CUDA_ERROR_INVALID_VALUE);
-    RC("old_2d", cuTexRefSetAddress2D(t, &d1, 512, 64), CUDA_ERROR_INVALID_VALUE);
-    RC("old_2d_null", cuTexRefSetAddress2D(t, NULL, 512, 64), CUDA_ERROR_INVALID_VALUE);
-    RC("old_get", cuTexRefGetAddress(&narrow, t), CUDA_ERROR_INVALID_VALUE);
+    if (!cf_real()) { /* a physical GPU's driver wants a context of the old interface */
+        RC("old", cuTexRefSetAddress(&small, t, 512, 64), CUDA_ERROR_INVALID_VALUE);
+        RC("old_2d", cuTexRefSetAddress2D(t, &d1, 512, 64), CUDA_ERROR_INVALID_VALUE);
+        RC("old_2d_null", cuTexRefSetAddress2D(t, NULL, 512, 64), CUDA_ERROR_INVALID_VALUE);
+        RC("old_get", cuTexRefGetAddress(&narrow, t), CUDA_ERROR_INVALID_VALUE);
+    }
     NEED(cuModuleUnload(m));
     NEED(cuMemFree_v2(p));
     NEED(cuArrayDestroy(a));
@@ -201,12 +205,14 @@ CASE(texref_sampler, CF_CTX)
     OK("address_get", cuTexRefGetAddressMode(&mode, t, 1));
     cf_u64("address_value", mode, CU_TR_ADDRESS_MODE_MIRROR);
     RC("address_dim", cuTexRefSetAddressMode(t, 3, CU_TR_ADDRESS_MODE_WRAP), CUDA_ERROR_INVALID_VALUE);
-    RC("address_wrong", cuTexRefSetAddressMode(t, 0, 77), CUDA_ERROR_INVALID_VALUE);
+    if (!cf_real()) /* a physical GPU's driver takes any mode */
+        RC("address_wrong", cuTexRefSetAddressMode(t, 0, 77), CUDA_ERROR_INVALID_VALUE);
     RC("address_null", cuTexRefGetAddressMode(NULL, t, 0), CUDA_ERROR_INVALID_VALUE);
     OK("filter", cuTexRefSetFilterMode(t, CU_TR_FILTER_MODE_LINEAR));
     OK("filter_get", cuTexRefGetFilterMode(&filter, t));
     cf_u64("filter_value", filter, CU_TR_FILTER_MODE_LINEAR);
-    RC("filter_wrong", cuTexRefSetFilterMode(t, 5), CUDA_ERROR_INVALID_VALUE);
+    if (!cf_real())
+        RC("filter_wrong", cuTexRefSetFilterMode(t, 5), CUDA_ERROR_INVALID_VALUE);
     OK("mip_filter", cuTexRefSetMipmapFilterMode(t, CU_TR_FILTER_MODE_LINEAR));
     OK("mip_filter_get", cuTexRefGetMipmapFilterMode(&filter, t));
     cf_u64("mip_filter_value", filter, CU_TR_FILTER_MODE_LINEAR);

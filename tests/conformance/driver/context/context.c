@@ -277,3 +277,28 @@ CASE(ctx_threads_share, CF_CTX)
     }
     cf_u64("bad", bad, 0);
 }
+
+/* Settings of the context are refused while a stream captures, and the capture is lost. */
+CASE(ctx_settings_captured, CF_CTX)
+{
+    static const CUstreamCaptureMode modes[] = {
+        CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_RELAXED};
+    CUstream s = NULL;
+
+    NEED(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    for (unsigned i = 0; i < 6; i++) {
+        const bool relaxed = modes[i / 2] == CU_STREAM_CAPTURE_MODE_RELAXED;
+        const CUresult want = relaxed ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        CUgraph g = NULL;
+
+        NEED(cuStreamBeginCapture(s, modes[i / 2]));
+        if (i % 2)
+            RC("limit", cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024), want);
+        else
+            RC("cache", cuCtxSetCacheConfig(CU_FUNC_CACHE_PREFER_NONE), want);
+        RC("end", cuStreamEndCapture(s, &g), relaxed ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        if (g)
+            NEED(cuGraphDestroy(g));
+    }
+    NEED(cuStreamDestroy(s));
+}

@@ -42,6 +42,7 @@ static CUcontext converted(CUgreenCtx g)
 CASE(green_resource, CF_CTX)
 {
     CUdevResource r, again;
+    CUcontext c = NULL;
     int sms = 0;
 
     RC("device", cuDeviceGetDevResource(99, &r, SM), CUDA_ERROR_INVALID_DEVICE);
@@ -56,7 +57,9 @@ CASE(green_resource, CF_CTX)
     cf_true("count", r.sm.smCount == (unsigned)sms);
     cf_true("minimum", r.sm.minSmPartitionSize > 0 && r.sm.minSmPartitionSize <= r.sm.smCount);
     cf_true("alignment", r.sm.smCoscheduledAlignment > 0);
-    OK("of_context", cuCtxGetDevResource(NULL, &again, SM));
+    RC("of_no_context", cuCtxGetDevResource(NULL, &again, SM), CUDA_ERROR_INVALID_CONTEXT);
+    NEED(cuCtxGetCurrent(&c));
+    OK("of_context", cuCtxGetDevResource(c, &again, SM));
     cf_true("of_context_count", again.sm.smCount == r.sm.smCount);
 }
 
@@ -74,6 +77,7 @@ CASE(green_pool, CF_CTX)
     NEED(cuMemsetD32(flag, 0, 1));
     NEED(cuCtxSetCurrent(converted(g)));
     NEED(cuMemAllocAsync(&p, 4096, NULL));
+    NEED(cf_fill(p, 1024, 2, NULL)); /* a kernel's first launch waits for streams that wait */
     NEED(cuCtxSynchronize());
     OK("wait", cuStreamWaitValue32(NULL, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
     OK("fill", cf_fill(p, 1024, 3, NULL));
@@ -109,13 +113,13 @@ CASE(green_split, CF_CTX)
     cf_true("all_count", n == 1 && part[0].sm.smCount == all.sm.smCount);
     n = 1;
     RC("too_many", cuDevSmResourceSplitByCount(part, &n, &all, NULL, 0, all.sm.smCount + 1),
-       CUDA_ERROR_INVALID_VALUE);
+       CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
     n = 0;
     RC("no_room", cuDevSmResourceSplitByCount(part, &n, &all, NULL, 0, 1), CUDA_ERROR_INVALID_VALUE);
     n = 1;
     RC("null", cuDevSmResourceSplitByCount(part, NULL, &all, NULL, 0, 1), CUDA_ERROR_INVALID_VALUE);
     RC("input_null", cuDevSmResourceSplitByCount(part, &n, NULL, NULL, 0, 1), CUDA_ERROR_INVALID_VALUE);
-    RC("flags", cuDevSmResourceSplitByCount(part, &n, &all, NULL, 0x80, 1), CUDA_ERROR_INVALID_VALUE);
+    OK("flags", cuDevSmResourceSplitByCount(part, &n, &all, NULL, 0x80, 1)); /* not known, not minded */
     RC("type", cuDevSmResourceSplitByCount(part, &n, &zero, NULL, 0, 1), CUDA_ERROR_INVALID_RESOURCE_TYPE);
     n = 1;
     OK("part", cuDevSmResourceSplitByCount(part, &n, &all, NULL, FINE, 1));
@@ -140,7 +144,8 @@ CASE(green_describe, CF_CTX)
 
     RC("null", cuDevResourceGenerateDesc(NULL, &all, 1), CUDA_ERROR_INVALID_VALUE);
     RC("resources_null", cuDevResourceGenerateDesc(&d, NULL, 1), CUDA_ERROR_INVALID_VALUE);
-    RC("none", cuDevResourceGenerateDesc(&d, &all, 0), CUDA_ERROR_INVALID_VALUE);
+    if (!cf_real()) /* a physical GPU's driver reads one all the same */
+        RC("none", cuDevResourceGenerateDesc(&d, &all, 0), CUDA_ERROR_INVALID_VALUE);
     RC("type", cuDevResourceGenerateDesc(&d, &zero, 1), CUDA_ERROR_INVALID_RESOURCE_TYPE);
     OK("all", cuDevResourceGenerateDesc(&d, &all, 1));
     OK("again", cuDevResourceGenerateDesc(&e, &all, 1));

@@ -223,7 +223,7 @@ CASE(report_second_context, CF_CTX)
     OK("can", cuDeviceCanAccessPeer(&can, 0, 0));
     cf_u64("can_value", (unsigned)can, 0);
     RC("enable", cuCtxEnablePeerAccess(first, 0), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
-    RC("enable_self", cuCtxEnablePeerAccess(second, 0), CUDA_ERROR_INVALID_CONTEXT);
+    RC("enable_self", cuCtxEnablePeerAccess(second, 0), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
     RC("disable", cuCtxDisablePeerAccess(first), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
     OK("alloc", cuMemAlloc(&q, 4000));
     OK("copy", cuMemcpyPeer(q, second, p, first, 4000));
