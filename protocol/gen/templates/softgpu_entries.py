@@ -29,8 +29,21 @@ def inward(e):
     return out
 
 
+def bare(text):
+    """Without parentheses around the whole: clang warns of two pairs around a comparison."""
+    depth = 0
+    for i, c in enumerate(text):
+        depth += (c == '(') - (c == ')')
+        if depth == 0 and i + 1 < len(text):
+            return text
+    return text[1:-1] if text.startswith('(') else text
+
+
 def invalid(conditions):
-    return [f'    if ({" || ".join(conditions)})', '        return CUDA_ERROR_INVALID_VALUE;'] if conditions else []
+    if not conditions:
+        return []
+    return [f'    if ({" || ".join(conditions) if len(conditions) > 1 else bare(conditions[0])})',
+            '        return CUDA_ERROR_INVALID_VALUE;']
 
 
 def statements(e):
