@@ -261,6 +261,8 @@ int vgpu_cli_vm_list(int argc, char **argv);
 int vgpu_cli_vm_stop(int argc, char **argv);
 /* Starts QEMU with an accelerator (not AUTO). The channel is connected when this returns. */
 void vgpu_cli_qemu_start(struct vgpu_cli_vm *vm, enum vgpu_cli_accel accel);
+/* Removes what QEMU of an attempt that failed has written, so far as it is in the temporary folder. */
+void vgpu_cli_vm_drop_logs(const struct vgpu_cli_vm *vm);
 /* True when KVM has booted a guest on this machine since its start; false: KVM was tried and
  * failed. *known tells whether there is a verdict at all. */
 bool vgpu_cli_kvm_verdict(bool *known);

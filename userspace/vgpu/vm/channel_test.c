@@ -409,6 +409,30 @@ static void test_tail_of_a_pipe(void **state)
     assert_string_equal(text, "vgpu: guest: ?[2J??1A \xc3\xa4\n");
 }
 
+/* What an attempt to boot leaves behind: files of ours go, the user's log and /dev/stderr stay. */
+static void test_drop_logs(void **state)
+{
+    struct vgpu_cli_vm vm = {0};
+    char log[] = "/tmp/vgpu-log-XXXXXX", console[] = "/tmp/vgpu-console-XXXXXX";
+    int l = mkstemp(log), c = mkstemp(console);
+
+    (void)state;
+    assert_true(l >= 0 && c >= 0);
+    vm.console = console; /* as with --verbose: no log of QEMU's, and the console is what the user sees */
+    vgpu_cli_vm_drop_logs(&vm);
+    assert_int_equal(access(console, F_OK), 0);
+    vm.qemu_log = log;
+    vm.keep_log = console;
+    vgpu_cli_vm_drop_logs(&vm);
+    assert_int_equal(access(console, F_OK), 0);
+    assert_int_equal(access(log, F_OK), -1);
+    vm.keep_log = NULL;
+    vgpu_cli_vm_drop_logs(&vm);
+    assert_int_equal(access(console, F_OK), -1);
+    close(l);
+    close(c);
+}
+
 static int ctl(const char *path)
 {
     char *argv[] = {"ctl", "--socket", (char *)path, "list", NULL};
@@ -495,12 +519,19 @@ static void test_trace_without_lines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ends),           cmocka_unit_test(test_end_signals),
-        cmocka_unit_test(test_output),         cmocka_unit_test(test_unread),
-        cmocka_unit_test(test_length_limit),   cmocka_unit_test(test_malformed),
-        cmocka_unit_test(test_hello),          cmocka_unit_test(test_harmless),
-        cmocka_unit_test(test_tail_of_a_pipe), cmocka_unit_test(test_deaf_backend),
-        cmocka_unit_test(test_unread_words),   cmocka_unit_test(test_trace_without_lines),
+        cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_end_signals),
+        cmocka_unit_test(test_output),
+        cmocka_unit_test(test_unread),
+        cmocka_unit_test(test_length_limit),
+        cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_hello),
+        cmocka_unit_test(test_harmless),
+        cmocka_unit_test(test_tail_of_a_pipe),
+        cmocka_unit_test(test_drop_logs),
+        cmocka_unit_test(test_deaf_backend),
+        cmocka_unit_test(test_unread_words),
+        cmocka_unit_test(test_trace_without_lines),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
 

@@ -71,8 +71,11 @@ static void machine_options(struct vgpu_cli_list *a, const struct vgpu_cli_vm *v
      * interrupt; the kernel panics then. On KVM it skips that test by itself. */
     vgpu_cli_add(a, "console=ttyS0 panic=-1 random.trust_cpu=on %s%s", kvm ? "" : "no_timer_check ",
                  talkative ? "loglevel=7" : "quiet loglevel=4");
+    /* Appended: with --verbose it is /dev/stderr, which may be a file that has our own messages. */
+    vgpu_cli_add(a, "-chardev");
+    vgpu_cli_add(a, "file,id=console,path=%s,append=%s", escape(vm->console), vm->qemu_log ? "off" : "on");
     vgpu_cli_add(a, "-serial");
-    vgpu_cli_add(a, "file:%s", escape(vm->console));
+    vgpu_cli_add(a, "chardev:console");
 }
 
 bool vgpu_cli_vm_has_net(const struct vgpu_cli_vm *vm)

@@ -59,15 +59,22 @@ static enum vgpu_cli_hello boot(struct vgpu_cli_vm *vm, enum vgpu_cli_accel acce
     return how;
 }
 
+void vgpu_cli_vm_drop_logs(const struct vgpu_cli_vm *vm)
+{
+    if (!vm->qemu_log)
+        return; /* --verbose: the console is /dev/stderr, which root could remove */
+    unlink(vm->qemu_log);
+    if (!vm->keep_log)
+        unlink(vm->console);
+}
+
 static void unboot(struct vgpu_cli_vm *vm)
 {
     vgpu_cli_stop(&vm->qemu, 200);
     for (long i = 0; i < vm->gpus; i++)
         vgpu_cli_stop(&vm->backends[i].pid, 1000);
     close(vm->channel);
-    unlink(vm->console);
-    if (vm->qemu_log)
-        unlink(vm->qemu_log);
+    vgpu_cli_vm_drop_logs(vm);
 }
 
 /* KVM where it works: /dev/kvm may be there and not work, or crawl, so it is tried once per boot of
