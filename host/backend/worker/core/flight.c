@@ -52,7 +52,7 @@ static bool in_use_locked(const struct wrk_wait *by)
     for (const struct wrk_wait *o = by->flight; o; o = o->flight) {
         if (o->uses_all)
             return true;
-        for (unsigned i = 0; i < 3; i++) {
+        for (unsigned i = 0; i < sizeof(o->uses) / sizeof(o->uses[0]); i++) {
             if (o->uses[i] == by->ends)
                 return true;
         }

@@ -208,6 +208,8 @@ static CUresult record_there(struct wrk_worker *w, struct wrk_wait *wait, CUstre
         return CUDA_ERROR_INVALID_HANDLE;
     r = wrk_set_context(w, there);
     wait->ctx = there;
+    wait->uses[3] = wait->uses[0];
+    wait->uses[4] = wait->uses[1];
     wait->uses[0] = there;
     wait->uses[1] = wrk_base_context(there);
     if (r == CUDA_SUCCESS)

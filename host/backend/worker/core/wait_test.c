@@ -146,6 +146,7 @@ static void test_other_context(void **state)
     assert_int_equal(wait->nevents, 1);
     assert_ptr_equal(wait->ctx, CONTEXT(1));
     assert_ptr_equal(wait->uses[0], CONTEXT(1));
+    assert_ptr_equal(wait->uses[3], CONTEXT(0)); /* whose memory the call may be about */
     assert_ptr_equal(w->current, CONTEXT(0));
     wrk_wait_free(w, wait);
     assert_int_equal(created, 2);
