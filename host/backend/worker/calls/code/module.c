@@ -272,10 +272,10 @@ static CUresult describe(CUfunction f, CUkernel k, int device)
 
         r = k ? wrk_provider.cuKernelGetParamInfo(k, n, &offset, &size)
               : wrk_provider.cuFuncGetParamInfo(f, n, &offset, &size);
-        if (r == CUDA_ERROR_OUT_OF_MEMORY)
-            return r;
-        if (r != CUDA_SUCCESS || offset > 0xffff || size > 0xffff)
+        if (r == CUDA_ERROR_INVALID_VALUE || offset > 0xffff || size > 0xffff)
             break;
+        if (r != CUDA_SUCCESS)
+            return r; /* not known: a launch would go without its parameters */
         described.params[n] = (uint32_t)offset << 16 | (uint32_t)size;
     }
     described.nparams = n;
