@@ -269,6 +269,11 @@ static void limit(int what, rlim_t value)
     setrlimit(what, &r);
 }
 
+static const char *start_policy(const struct wrk_sandbox *s)
+{
+    return s->mps ? wrk_policy_mps_start : wrk_policy_nvidia_start;
+}
+
 static const char *nvidia_policy(const struct wrk_sandbox *s)
 {
     return s->mps ? wrk_policy_mps : wrk_policy_nvidia;
@@ -280,11 +285,11 @@ static const char *nvidia_policy(const struct wrk_sandbox *s)
  */
 static int log_start(const struct wrk_sandbox *s, char *err, size_t err_size)
 {
-    const char *name = s->provider ? strrchr(s->provider, '/') : NULL;
+    const char *path = s->provider ? s->provider : "", *name = strrchr(path, '/');
 
-    if (strstr(name ? name : s->provider ? s->provider : "", "libcuda-soft"))
+    if (strstr(name ? name : path, "libcuda-soft"))
         return 0;
-    return wrk_sandbox_filter_log(s->mps ? wrk_policy_mps_start : wrk_policy_nvidia_start, err, err_size);
+    return wrk_sandbox_filter_log(start_policy(s), err, err_size);
 }
 
 int wrk_sandbox_begin(struct wrk_sandbox *s, char *err, size_t err_size)
@@ -333,7 +338,7 @@ int wrk_sandbox_begin(struct wrk_sandbox *s, char *err, size_t err_size)
                  "namespace, so they could connect to other services than MPS");
         return -1;
     }
-    if (wrk_sandbox_filter(s->mps ? wrk_policy_mps_start : wrk_policy_nvidia_start, true, err, err_size))
+    if (wrk_sandbox_filter(start_policy(s), true, err, err_size))
         return -1;
     wrk_layer_add(s, "seccomp%s", s->mps ? " with MPS" : "");
     return 0;

@@ -26,33 +26,13 @@
 #include <cmocka.h>
 
 #include "confine.h"
+#include "in_sandbox.h"
 
 #define KILLED (-SIGSYS)
 
-/* Runs fn in a child in such a sandbox: its return value, or minus the signal that ended it. */
-static int in_sandbox_with(struct wrk_sandbox s, bool soft, int (*fn)(void))
-{
-    int status;
-    pid_t pid = fork();
-
-    if (!pid) {
-        char err[300];
-
-        s.broker = getpid();
-        if (wrk_sandbox_begin(&s, err, sizeof(err)) || wrk_sandbox_narrow(&s, soft, err, sizeof(err))) {
-            fprintf(stderr, "%s\n", err);
-            _exit(99);
-        }
-        syscall(SYS_exit_group, fn());
-    }
-    if (waitpid(pid, &status, 0) != pid)
-        return -1000;
-    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
-}
-
 static int in_sandbox(bool soft, int (*fn)(void))
 {
-    return in_sandbox_with((struct wrk_sandbox){.provider = "libcuda.so.1"}, soft, fn);
+    return in_sandbox_with((struct wrk_sandbox){.provider = "libcuda.so.1"}, soft, NULL, fn);
 }
 
 static int do_nothing(void)
@@ -214,7 +194,7 @@ static void test_inside(void **state)
     snprintf(path, sizeof(path), "%s/libcuda.so.1", outer);
     close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
     const struct wrk_sandbox s = {.provider = path, .cache = inner};
-    assert_int_equal(in_sandbox_with(s, false, do_write_inside), 9);
+    assert_int_equal(in_sandbox_with(s, false, NULL, do_write_inside), 9);
     unlink(path);
     snprintf(path, sizeof(path), "%s/made", inner);
     assert_int_equal(unlink(path), 0);

@@ -21,6 +21,7 @@
 #include <cmocka.h>
 
 #include "confine.h"
+#include "in_sandbox.h"
 
 static int listening = -1;
 
@@ -82,35 +83,9 @@ static int do_listen(void)
     return 1;
 }
 
-/* Result of fn in a worker that has started, or minus the signal that ended it. */
 static int when_started(int (*fn)(void))
 {
-    int status;
-    pid_t pid = fork();
-
-    if (!pid) {
-        struct wrk_sandbox s = {.provider = "libcuda.so.1", .broker = getpid()};
-        char err[300];
-        int r;
-
-        if (wrk_sandbox_begin(&s, err, sizeof(err))) {
-            fprintf(stderr, "%s\n", err);
-            _exit(99);
-        }
-        r = do_start();
-        if (r) {
-            fprintf(stderr, "step %d of the start failed: %s\n", r, strerror(errno));
-            syscall(SYS_exit_group, 98);
-        }
-        if (wrk_sandbox_narrow(&s, false, err, sizeof(err))) {
-            fprintf(stderr, "%s\n", err);
-            _exit(99);
-        }
-        syscall(SYS_exit_group, fn());
-    }
-    if (waitpid(pid, &status, 0) != pid)
-        return -1000;
-    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+    return in_sandbox_with((struct wrk_sandbox){.provider = "libcuda.so.1"}, false, do_start, fn);
 }
 
 static void test_start(void **state)
