@@ -396,6 +396,89 @@ static void test_taken_away(void **state)
     guest_close(&g);
 }
 
+/* Two calls are under way: in SLOT and the next one. They end in this order. */
+static void both_end(struct guest *g, uint32_t seq, uint32_t next, CUresult expected)
+{
+    const uint32_t last = g->seq;
+
+    g->seq = seq;
+    assert_int_equal(guest_wait(g, SLOT, NULL, NULL, 10000), expected);
+    g->seq = next;
+    assert_int_equal(guest_wait(g, SLOT + 1, NULL, NULL, 10000), 0);
+    g->seq = last + 1000;
+    assert_int_equal(ping(g), 0);
+}
+
+enum about { MODULE, ARRAY, LINK };
+
+/* Makes the object, then the call about it in the other context, in SLOT. MODULE: it waits; the others take long. */
+static void call_about(struct guest *g, enum about what, uint64_t other)
+{
+    const uint64_t link = VGP_HANDLE(VGP_H_LINK, 1, 1);
+    const struct vgp_args_cuModuleUnload unload = {.hmod = VGP_HANDLE(VGP_H_MODULE, 1, 1)};
+    const struct vgp_args_cuArrayDestroy destroy = {.hArray = VGP_HANDLE(VGP_H_ARRAY, 1, 1)};
+    const struct vgp_args_vgpLinkCreate begin = {.state = link};
+    const struct vgp_args_vgpLinkComplete complete = {.state = link};
+    const struct vgp_args_cuArray3DCreate_v2 create = {.pHandle = destroy.hArray,
+                                                       .pAllocateArray = {.Width = LONG_BYTES}};
+    const struct {
+        struct vgp_args_vgpLinkAdd a;
+        char data[8], name[8];
+    } add = {
+        .a = {.state = link, .inputType = CU_JIT_INPUT_PTX, .data_size = 5, .data_len = 5, .name_len = 2},
+        .data = "slow",
+        .name = "n"};
+
+    if (what == MODULE) {
+        load(g, unload.hmod, "quick", 0);
+        assert_int_equal(guest_wait(g, SLOT, NULL, NULL, 10000), 0);
+        g->context = other;
+        assert_int_equal(guest_memset(g, 0, VALUE_BUSY, 300, 0), 0);
+        guest_submit(g, VGP_cuModuleUnload, SLOT, &unload, sizeof(unload), NULL, 0);
+    } else if (what == ARRAY) {
+        assert_int_equal(guest_call(g, VGP_cuArray3DCreate_v2, &create, sizeof(create), NULL, NULL), 0);
+        g->context = other;
+        guest_submit(g, VGP_cuArrayDestroy, SLOT, &destroy, sizeof(destroy), NULL, 0);
+    } else {
+        assert_int_equal(guest_call(g, VGP_vgpLinkCreate, &begin, sizeof(begin), NULL, NULL), 0);
+        assert_int_equal(guest_call(g, VGP_vgpLinkAdd, &add, sizeof(add), NULL, NULL), 0);
+        g->context = other;
+        guest_submit(g, VGP_vgpLinkComplete, SLOT, &complete, sizeof(complete), NULL, 0);
+    }
+}
+
+/* A call in one context is about an object of another one, which ends meanwhile: after the call. */
+static void test_other_context_ends(void **state)
+{
+    const struct vgp_args_vgpCtxCreate other = {.context = VGP_HANDLE(VGP_H_CONTEXT, 1, 7)};
+    const struct vgp_args_vgpPrimaryCtxReset reset = {.device = 0};
+
+    for (enum about what = MODULE; what <= LINK; what++) {
+        struct guest g;
+
+        connect_to(*state, &g);
+        assert_int_equal(guest_call(&g, VGP_vgpCtxCreate, &other, sizeof(other), NULL, NULL), 0);
+        call_about(&g, what, other.context);
+        const uint32_t seq = g.seq;
+
+        guest_submit(&g, VGP_vgpPrimaryCtxReset, SLOT + 1, &reset, sizeof(reset), NULL, 0);
+        const uint32_t next = g.seq;
+
+        for (int i = 0; i < 10 && what != MODULE; i++) {
+            const uint32_t last = g.seq + 1;
+
+            assert_int_equal(ping(&g), 0);
+            g.seq = next;
+            assert_int_equal(guest_wait(&g, SLOT + 1, NULL, NULL, 10), -1);
+            g.seq = last;
+        }
+        if (what != MODULE)
+            release(&g);
+        both_end(&g, seq, next, what == LINK ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS);
+        guest_close(&g);
+    }
+}
+
 static int query(struct guest *g)
 {
     struct vgp_args_cuStreamQuery a = {.hStream = 0};
@@ -443,6 +526,7 @@ int main(void)
         cmocka_unit_test(test_register),
         cmocka_unit_test(test_taken_away),
         cmocka_unit_test(test_context_ends),
+        cmocka_unit_test(test_other_context_ends),
         cmocka_unit_test(test_outlasts),
         cmocka_unit_test(test_unregister_without_events),
     };

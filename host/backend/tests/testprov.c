@@ -179,8 +179,16 @@ static void streams_end(CUcontext c)
     pthread_mutex_unlock(&streams_lock);
 }
 
+static atomic_bool primary_ending;
+
+/* With VGPU_TEST_LONG_PRIMARY it takes long. */
 static void primary_ends(void)
 {
+    if (getenv("VGPU_TEST_LONG_PRIMARY")) {
+        primary_ending = true;
+        testprov_long();
+        primary_ending = false;
+    }
     streams_end((CUcontext)(void *)&context_object);
     testprov_context_ends();
 }
@@ -195,6 +203,8 @@ void testprov_primary_hold(void)
 CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d)
 {
     (void)d;
+    if (primary_ending) /* who ends it takes all references away */
+        abort();
     testprov_primary_hold();
     *c = (CUcontext)(void *)&context_object;
     return CUDA_SUCCESS;

@@ -14,6 +14,7 @@
 
 #include "guest.h"
 #include "proc.h"
+#include "testprov.h"
 #include "vgp_calls.h"
 
 #define CALL(g, name, ...) \
@@ -104,12 +105,58 @@ static void test_reset_of_none(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* A look-up without a context borrows one; not one that is ending, which would be taken away under it. */
+static void test_borrowed_as_it_ends(void **state)
+{
+    const struct vgp_args_vgpPrimaryCtxRelease end = {.device = 0};
+    const struct vgp_args_vgpCtxCreate other = {.context = VGP_HANDLE(VGP_H_CONTEXT, 1, 7)};
+    struct {
+        struct vgp_args_vgpLibraryLoad a;
+        char image[8];
+    } load = {.a = {.library = VGP_HANDLE(VGP_H_LIBRARY, 1, 1), .image_size = 6, .image_len = 6},
+              .image = "quick"};
+    struct {
+        struct vgp_args_vgpLibraryGetKernel a;
+        char name[8];
+    } find = {.a = {.library = load.a.library, .name_len = 2}, .name = "k"};
+    struct broker b;
+    struct guest g;
+    int r = CUDA_ERROR_INVALID_VALUE;
+
+    (void)state;
+    setenv("VGPU_TEST_LONG_PRIMARY", "1", 1);
+    begin(&b, &g);
+    unsetenv("VGPU_TEST_LONG_PRIMARY");
+    assert_int_equal(guest_call(&g, VGP_vgpLibraryLoad, &load, sizeof(load), NULL, NULL), 0);
+    guest_submit(&g, VGP_vgpPrimaryCtxRelease, 5, &end, sizeof(end), NULL, 0);
+    const uint32_t ended = g.seq;
+
+    g.context = 0;
+    for (unsigned i = 0; i < 100; i++) { /* the waiter is on its way into the provider */
+        find.a.kernel = VGP_HANDLE(VGP_H_KERNEL, 1, 1 + i);
+        assert_int_equal(guest_call(&g, VGP_vgpLibraryGetKernel, &find, sizeof(find), NULL, NULL), 0);
+        usleep(2000);
+    }
+    assert_int_equal(guest_call(&g, VGP_vgpCtxCreate, &other, sizeof(other), NULL, NULL), 0);
+    g.context = other.context;
+    for (int i = 0; i < 500 && (r = guest_memset(&g, 0, VALUE_RELEASE, 0, 0)); i++)
+        usleep(10000);
+    assert_int_equal(r, 0);
+    g.seq = ended;
+    assert_int_equal(guest_wait(&g, 5, NULL, NULL, 10000), 0);
+    g.seq += 2000;
+    assert_false(is_active(&g));
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_after_reset),
         cmocka_unit_test(test_reset_keeps),
         cmocka_unit_test(test_reset_of_none),
+        cmocka_unit_test(test_borrowed_as_it_ends),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

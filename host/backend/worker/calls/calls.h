@@ -45,11 +45,13 @@ void wrk_provider_took(void);
 void wrk_ipc_context_gone(struct wrk_worker *w, CUcontext ctx);
 /*
  * For a call of the provider that needs a context, made for a client that has none current: makes one of the client's
- * contexts current, or the device's primary context, retained until it is returned (which may take half a second).
+ * contexts current, or the device's primary context, retained until it is returned (which may take half a second); while
+ * that is ending, one made for the call.
  * Whatever this answers, wrk_context_return() is to be called. OUT_OF_MEMORY: the quota.
  */
 struct wrk_lent_context {
-    int retained; /* device; -1: none */
+    int retained;   /* device; -1: none */
+    CUcontext made; /* NULL: none */
 };
 CUresult wrk_context_lend(struct wrk_worker *w, int device, struct wrk_lent_context *lent);
 void wrk_context_return(struct wrk_worker *w, const struct wrk_lent_context *lent);

@@ -241,6 +241,24 @@ static CUresult bad_handle(unsigned type)
     }
 }
 
+/*
+ * A call may be about an object of another context than its own. Its wait then uses that context,
+ * too: other threads may end it as soon as the call waits, and the object with it.
+ */
+static void note_context(struct wrk_call *c, const struct wrk_handle_entry *e)
+{
+    const struct wrk_handle_entry *of;
+
+    if (!e->owner || e->owner == c->rec->context)
+        return;
+    of = wrk_handles_find(&c->w->handles, e->owner, VGP_H_CONTEXT);
+    if (!of || !of->object || of->object == c->other[0])
+        return;
+    c->many |= c->other[0] != NULL;
+    c->other[0] = of->object;
+    c->other[1] = wrk_base_context(of->object);
+}
+
 CUresult wrk_handle_get(struct wrk_call *c, uint64_t handle, enum vgp_handle_type type, bool null_ok,
                         void **out)
 {
@@ -264,6 +282,7 @@ CUresult wrk_handle_get(struct wrk_call *c, uint64_t handle, enum vgp_handle_typ
         return failed != CUDA_SUCCESS ? failed : bad_handle(type);
     }
     *out = e->object;
+    note_context(c, e);
     if (type == VGP_H_STREAM) {
         c->stream = e->object;
         c->has_stream = true;

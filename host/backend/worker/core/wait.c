@@ -124,6 +124,9 @@ static void slot_enter(struct wrk_call *c, struct wrk_wait *wait)
     wait->slot = c->rec->reply_slot;
     wait->seq = c->rec->reply_seq;
     wait->call = c->rec->call;
+    wait->uses[5] = c->other[0];
+    wait->uses[6] = c->other[1];
+    wait->uses_all |= c->many;
     if (wait->slot < VGP_REPLY_SLOTS) {
         uint64_t bit = UINT64_C(1) << wait->slot;
 

@@ -38,9 +38,10 @@ struct wrk_wait {
     VGB_LISTED struct wrk_wait *flight,
         **flight_at; /* links in waits.flight, from start until finish has returned */
     bool in_flight;  /* in waits.flight; read by its own thread only, without the lock */
-    /* Provider objects in use: its context, the underlying context, one more, and for a stream of another
-     * context those of the call's. A wait that ends any of them waits for this wait first. */
-    const void *uses[5];
+    /* Provider objects in use: its context, the underlying context, one more, for a stream of another
+     * context those of the call's, and those of another context of which the call uses an object. A wait that
+     * ends any of them waits for this wait first. */
+    const void *uses[7];
     bool uses_all;    /* uses all contexts */
     const void *ends; /* object that finish ends: finish runs once no earlier wait uses it */
     /* Runs on the dispatcher after finish, for state that only the dispatcher may touch; returns

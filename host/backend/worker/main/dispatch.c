@@ -56,7 +56,8 @@ void wrk_dispatch_one(struct wrk_worker *w)
     c->rec = rec;
     c->args = w->ring.args;
     c->args_size = w->ring.args_size;
-    c->malformed = c->deferred = c->has_stream = c->told = false;
+    c->malformed = c->deferred = c->has_stream = c->told = c->many = false;
+    c->other[0] = c->other[1] = NULL;
     c->makes = c->builds = 0;
     c->reply_size = 0;
     if (!row || row->since > w->minor)

@@ -123,13 +123,38 @@ static void find_context(struct wrk_handle_entry *e, uint64_t handle, void *arg)
         *found = e->object;
 }
 
+static CUresult create(CUcontext *ctx, unsigned flags, int device)
+{
+    if (wrk_provider.cuCtxCreate_v2)
+        return wrk_provider.cuCtxCreate_v2(ctx, flags, device);
+    return wrk_provider.cuCtxCreate_v4 ? wrk_provider.cuCtxCreate_v4(ctx, NULL, flags, device)
+                                       : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* A waiter that ends the primary context takes all references to it away, those of other threads, too. */
+static CUresult borrow(int device, struct wrk_lent_context *lent, CUcontext *ctx)
+{
+    CUresult r;
+
+    if (primary[device].ending) {
+        if (!wrk_provider.cuCtxDestroy_v2)
+            return CUDA_ERROR_NOT_SUPPORTED;
+        r = create(ctx, 0, device);
+        lent->made = r == CUDA_SUCCESS ? *ctx : NULL;
+        return r;
+    }
+    r = wrk_provider.cuDevicePrimaryCtxRetain(ctx, device);
+    lent->retained = r == CUDA_SUCCESS ? device : -1;
+    return r;
+}
+
 /* Any context will do; a primary context of that device is likely to be the one that is used next. */
 CUresult wrk_context_lend(struct wrk_worker *w, int device, struct wrk_lent_context *lent)
 {
     CUcontext ctx = NULL;
     CUresult r = CUDA_SUCCESS;
 
-    lent->retained = -1;
+    *lent = (struct wrk_lent_context){.retained = -1};
     if (device < 0 || device >= DEVICES_MAX)
         return CUDA_ERROR_INVALID_DEVICE;
     if (primary[device].count)
@@ -137,10 +162,11 @@ CUresult wrk_context_lend(struct wrk_worker *w, int device, struct wrk_lent_cont
     else
         wrk_handles_each(&w->handles, VGP_H_CONTEXT, find_context, &ctx);
     if (!ctx) {
-        r = wrk_provider.cuDevicePrimaryCtxRetain(&ctx, device);
+        r = borrow(device, lent, &ctx);
         if (r != CUDA_SUCCESS)
             return r;
-        lent->retained = device;
+        if (lent->made)
+            w->current = ctx; /* the provider makes it so */
         wrk_provider_took();
         if (!wrk_quota_take(w, 0)) {
             wrk_notify_detail(w, "the context's memory exceeds the quota of device memory");
@@ -155,6 +181,8 @@ void wrk_context_return(struct wrk_worker *w, const struct wrk_lent_context *len
     wrk_set_context(w, NULL);
     if (lent->retained >= 0)
         wrk_provider.cuDevicePrimaryCtxRelease_v2(lent->retained);
+    if (lent->made)
+        wrk_provider.cuCtxDestroy_v2(lent->made);
 }
 
 static CUresult nothing(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
@@ -385,12 +413,9 @@ CUresult wrk_do_vgpCtxCreate(struct wrk_call *c, const struct vgp_args_vgpCtxCre
 
     if (r != CUDA_SUCCESS)
         return r;
-    if (wrk_provider.cuCtxCreate_v2)
-        r = wrk_provider.cuCtxCreate_v2(&ctx, a->flags, a->device);
-    else if (wrk_provider.cuCtxCreate_v4)
-        r = wrk_provider.cuCtxCreate_v4(&ctx, NULL, a->flags, a->device);
-    else
+    if (!wrk_provider.cuCtxCreate_v2 && !wrk_provider.cuCtxCreate_v4)
         return wrk_missing(c, "cuCtxCreate");
+    r = create(&ctx, a->flags, a->device);
     if (r != CUDA_SUCCESS)
         return r;
     wrk_context_created(c->w, ctx);
