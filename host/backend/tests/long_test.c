@@ -225,6 +225,25 @@ static void test_array_and_limit(void **state)
     guest_close(&g);
 }
 
+/* Which of two calls for a limit the provider takes first is its own affair: what it may have counts. */
+static void test_two_limits(void **state)
+{
+    struct vgp_args_cuCtxSetLimit limit = {.limit = CU_LIMIT_MALLOC_HEAP_SIZE, .value = LONG_BYTES};
+    struct guest g;
+
+    connect_to(*state, &g);
+    guest_submit(&g, VGP_cuCtxSetLimit, SLOT, &limit, sizeof(limit), NULL, 0);
+    uint32_t seq = g.seq;
+
+    limit.value = 4096;
+    assert_int_equal(guest_call(&g, VGP_cuCtxSetLimit, &limit, sizeof(limit), NULL, NULL), 0);
+    assert_int_equal(others_go_on(&g, seq, NULL, NULL), 0); /* and the provider has LONG_BYTES */
+    assert_in_range(g.s->memory_used, LONG_BYTES, UINT64_MAX);
+    assert_int_equal(guest_call(&g, VGP_cuCtxSetLimit, &limit, sizeof(limit), NULL, NULL), 0);
+    assert_int_equal(g.s->memory_used, 4096);
+    guest_close(&g);
+}
+
 /* Memory that is being registered is taken away when that is over, not in the middle. */
 static void test_register(void **state)
 {
@@ -523,6 +542,7 @@ int main(void)
         cmocka_unit_test(test_load_ends),
         cmocka_unit_test(test_link),
         cmocka_unit_test(test_array_and_limit),
+        cmocka_unit_test(test_two_limits),
         cmocka_unit_test(test_register),
         cmocka_unit_test(test_taken_away),
         cmocka_unit_test(test_context_ends),

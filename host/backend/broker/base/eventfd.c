@@ -10,6 +10,8 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -49,6 +51,17 @@ static void timer_set(long ns)
     const struct itimerspec t = {{0, ns}, {0, ns}};
 
     syscall(SYS_timer_settime, timer, 0, &t, NULL);
+}
+
+bool brk_is_eventfd(int fd)
+{
+    static const char name[] = "anon_inode:[eventfd]";
+    char link[40], target[sizeof(name) + 1];
+    ssize_t n;
+
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    n = readlink(link, target, sizeof(target));
+    return n == (ssize_t)strlen(name) && !memcmp(target, name, strlen(name));
 }
 
 void brk_eventfd_signal(int fd)

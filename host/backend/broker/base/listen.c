@@ -10,6 +10,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+static bool is_socket(const char *path)
+{
+    struct stat st;
+
+    return !lstat(path, &st) && S_ISSOCK(st.st_mode);
+}
+
 int brk_listen_unix(const char *path, int type)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -27,7 +34,8 @@ int brk_listen_unix(const char *path, int type)
         close(probe);
         return -EADDRINUSE;
     }
-    if (errno == ECONNREFUSED)
+    /* Of any other file the kernel says the same: it is not ours to remove. */
+    if (errno == ECONNREFUSED && is_socket(path))
         unlink(path);
     close(probe);
     fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

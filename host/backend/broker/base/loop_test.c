@@ -2,6 +2,7 @@
 /* A listening socket while no descriptor is left: the loop must not spin, and serve it when one is free. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,7 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -148,10 +150,41 @@ static void test_path_is_kept(void **state)
     rmdir(dir);
 }
 
+/* connect(2) refuses a file, and a link to a socket without a listener, as it does such a socket. */
+static void test_file_is_kept(void **state)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    char dir[] = "/tmp/vgb-loop-XXXXXX", file[40], link[40];
+    struct stat st;
+    int other = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s/s", dir);
+    snprintf(file, sizeof(file), "%s/file", dir);
+    snprintf(link, sizeof(link), "%s/link", dir);
+    assert_int_equal(bind(other, (struct sockaddr *)&a, sizeof(a)), 0);
+    assert_int_equal(close(open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600)), 0);
+    assert_int_equal(symlink(a.sun_path, link), 0);
+    assert_int_equal(brk_listen_unix(file, SOCK_STREAM), -EADDRINUSE);
+    assert_int_equal(brk_listen_unix(link, SOCK_STREAM), -EADDRINUSE);
+    assert_int_equal(lstat(file, &st), 0);
+    assert_int_equal(lstat(link, &st), 0);
+    close(other);
+    other = brk_listen_unix(a.sun_path, SOCK_STREAM); /* nobody listens there any more */
+    assert_true(other >= 0);
+    close(other);
+    unlink(link);
+    unlink(file);
+    unlink(a.sun_path);
+    rmdir(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_descriptor), cmocka_unit_test(test_shut_down),
-                                       cmocka_unit_test(test_path_is_kept)};
+                                       cmocka_unit_test(test_path_is_kept),
+                                       cmocka_unit_test(test_file_is_kept)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

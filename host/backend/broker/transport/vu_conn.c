@@ -48,7 +48,7 @@ static uint64_t protocol_features(void)
            UINT64_C(1) << BRK_VU_PF_SHMEM;
 }
 
-/* A descriptor from QEMU may be of any kind: the loop does not wait for its close. */
+/* The loop does not wait for the close of a descriptor from QEMU. */
 static void queue_close(int *fd)
 {
     if (*fd >= 0)
@@ -140,9 +140,9 @@ static void on_idle(void)
 }
 
 /*
- * Edge-triggered, and never read: QEMU chooses what descriptor this is. One that stays readable
- * whatever is read of it (the end of a pipe, an ended process, a semaphore's full counter) would
- * have the loop return here for ever, and QEMU, which shares the description, can make a read block.
+ * Edge-triggered, and never read: one that stays readable whatever is read of it (a semaphore's full
+ * counter) would have the loop return here for ever, and QEMU, which shares the description, can
+ * make a read block.
  */
 static void on_kick(struct brk_source *s, uint32_t events)
 {
@@ -315,6 +315,18 @@ static bool get_vring_base(unsigned i)
     return true;
 }
 
+/*
+ * Of other files poll(2) and epoll_ctl(2) ask whoever is behind them: a program that serves a file system (FUSE) and does not
+ * answer holds the caller, and nothing ends that, not even SIGKILL.
+ */
+static bool signals_fit(void)
+{
+    if (!conn.nfds || brk_is_eventfd(conn.fds[0]))
+        return true;
+    vgb_log_limited(&limit, VGB_ERROR, "vhost-user: a queue's kick, call or error is no eventfd");
+    return false;
+}
+
 static bool queue_message(void)
 {
     const union brk_vu_payload *p = &conn.p;
@@ -323,7 +335,7 @@ static bool queue_message(void)
 
     if (conn.h.request >= BRK_VU_SET_VRING_KICK && conn.h.request <= BRK_VU_SET_VRING_ERR)
         i = p->u64 & 0xff;
-    if (i >= BRK_VU_QUEUES || i >= brk_vu_dev.config.max_clients + VGPU_VQ_DOORBELL)
+    if (i >= BRK_VU_QUEUES || i >= brk_vu_dev.config.max_clients + VGPU_VQ_DOORBELL || !signals_fit())
         return false;
     q = &brk_vu_dev.queue[i];
     switch (conn.h.request) {

@@ -32,6 +32,20 @@ static bool is_windows(int fd, const struct stat *st)
     return n == (ssize_t)strlen(WINDOWS_LINK) && !memcmp(target, WINDOWS_LINK, (size_t)n);
 }
 
+/*
+ * Memory (memfd, tmpfs, hugetlbfs: all of them have seals), or a file on a disk. Of what is on no block device a program
+ * may be the server (FUSE, also under an overlay): each access to the memory, even fstat(2), would wait for it without an
+ * end, and SIGKILL would not help. AT_STATX_DONT_SYNC asks no server.
+ */
+static bool is_local(int fd)
+{
+    struct statx st;
+
+    if (fcntl(fd, F_GET_SEALS) >= 0)
+        return true;
+    return !statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) && st.stx_dev_major;
+}
+
 static const char *map_one(struct brk_vu_map *m, const struct brk_vu_region *r, int fd)
 {
     struct stat st;
@@ -44,6 +58,8 @@ static const char *map_one(struct brk_vu_map *m, const struct brk_vu_region *r, 
         __builtin_add_overflow(r->offset, r->size, &end) || r->gpa > UINT64_MAX - r->size ||
         r->uva > UINT64_MAX - r->size)
         return "a region's numbers make no sense";
+    if (!is_local(fd))
+        return "a region's descriptor is neither memory (memfd, tmpfs, hugetlbfs) nor a file on a disk";
     if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size < 0)
         return "a region's descriptor is not a file";
     if (end > (uint64_t)st.st_size)

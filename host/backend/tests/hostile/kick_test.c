@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A front end gives descriptors as kicks that stay readable whatever is read of them: the broker does not spin. A worker fills
- * its client's doorbell: the client does not wait.
+ * A front end gives other descriptors than eventfds as kicks: refused. One that stays readable whatever is read of it: the
+ * broker does not spin. A worker fills its client's doorbell: the client does not wait.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -12,10 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -67,30 +67,48 @@ static void on_both_queues(struct vm *v, int fd)
     assert_int_equal(vm_destroy(v, 0), VGPU_S_OK);
 }
 
+/* For each purpose of each queue; afterwards the device serves. */
+static void assert_refused(struct vm *v, int fd)
+{
+    static const uint32_t requests[] = {BRK_VU_SET_VRING_KICK, BRK_VU_SET_VRING_CALL, BRK_VU_SET_VRING_ERR};
+
+    for (unsigned i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
+        for (uint64_t q = VGPU_VQ_CONTROL; q <= VGPU_VQ_DOORBELL; q++)
+            assert_int_equal(vm_acked(v, requests[i], &q, 8, &fd, 1), 1);
+    }
+    assert_int_equal(vm_create(v, 0), VGPU_S_OK);
+    assert_int_equal(vm_destroy(v, 0), VGPU_S_OK);
+}
+
+/* It stays readable whatever is read. */
 static void test_pipe_without_writer(void **state)
 {
     int ends[2];
 
     assert_int_equal(pipe(ends), 0);
     close(ends[1]);
-    on_both_queues(*state, ends[0]);
+    assert_refused(*state, ends[0]);
     close(ends[0]);
 }
 
-static void test_ended_process(void **state)
+/* A look at it waits for whoever is changing it. */
+static void test_epoll(void **state)
 {
-    siginfo_t si;
-    pid_t pid = fork();
-
-    if (!pid)
-        _exit(0);
-    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    int fd = epoll_create1(EPOLL_CLOEXEC);
 
     assert_true(fd >= 0);
-    assert_int_equal(waitid(P_PID, (id_t)pid, &si, WEXITED | WNOWAIT), 0);
-    on_both_queues(*state, fd);
+    assert_refused(*state, fd);
     close(fd);
-    waitpid(pid, NULL, 0);
+}
+
+/* Others, such as those of a FUSE, may be served by a program that does not answer. */
+static void test_file(void **state)
+{
+    int fd = memfd_create("kick", MFD_CLOEXEC);
+
+    assert_true(fd >= 0);
+    assert_refused(*state, fd);
+    close(fd);
 }
 
 /* One write, and a reader takes 1 of it at a time. */
@@ -151,7 +169,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_full_doorbell),
         cmocka_unit_test_setup_teardown(test_pipe_without_writer, vm_setup, vm_teardown),
-        cmocka_unit_test_setup_teardown(test_ended_process, vm_setup, vm_teardown),
+        cmocka_unit_test_setup_teardown(test_epoll, vm_setup, vm_teardown),
+        cmocka_unit_test_setup_teardown(test_file, vm_setup, vm_teardown),
         cmocka_unit_test_setup_teardown(test_full_semaphore, vm_setup, vm_teardown),
         cmocka_unit_test_setup_teardown(test_channel_of_another_family, vm_setup, vm_teardown),
     };

@@ -6,6 +6,7 @@
  */
 #include "calls.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static CUresult finish_long(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
@@ -98,8 +99,54 @@ static uint64_t limit_key(CUcontext ctx, CUlimit limit)
     return UINT64_C(1) << 63 | (uint64_t)limit << 56 | ((uintptr_t)ctx & ((UINT64_C(1) << 56) - 1));
 }
 
-/* Changes the charge of the limit to `bytes`; false: over the quota. */
-static bool count_limit(struct wrk_worker *w, CUcontext ctx, CUlimit limit, uint64_t bytes,
+/*
+ * Calls under way. Of several for one limit the provider takes them in an order of its own, so which value it has in the end
+ * is not known: the largest counts, until the limit is set by one call alone. Dispatcher only.
+ */
+struct setting {
+    struct setting *next;
+    const struct wrk_wait *wait;
+    CUcontext ctx;
+    CUlimit limit;
+    bool shared; /* another one was under way with it */
+};
+static struct setting *settings;
+
+/* NULL: no memory. */
+static struct setting *setting_begin(const struct wrk_wait *wait, CUcontext ctx, CUlimit limit)
+{
+    struct setting *s = calloc(1, sizeof(*s));
+
+    if (!s)
+        return NULL;
+    *s = (struct setting){.next = settings, .wait = wait, .ctx = ctx, .limit = limit};
+    for (struct setting *other = settings; other; other = other->next) {
+        if (other->ctx == ctx && other->limit == limit)
+            s->shared = other->shared = true;
+    }
+    settings = s;
+    return s;
+}
+
+/* True if there was another one. */
+static bool setting_end(const struct wrk_wait *wait)
+{
+    struct setting **at = &settings, *s;
+    bool shared;
+
+    while (*at && (*at)->wait != wait)
+        at = &(*at)->next;
+    s = *at;
+    if (!s)
+        return false;
+    shared = s->shared;
+    *at = s->next;
+    free(s);
+    return shared;
+}
+
+/* Changes the charge of the limit to `bytes`, or, with `shared`, does not lower it; false: over the quota. */
+static bool count_limit(struct wrk_worker *w, CUcontext ctx, CUlimit limit, uint64_t bytes, bool shared,
                         struct wrk_alloc *had)
 {
     uint64_t key = limit_key(ctx, limit);
@@ -107,6 +154,8 @@ static bool count_limit(struct wrk_worker *w, CUcontext ctx, CUlimit limit, uint
     if (bytes > LIMIT_BYTES_MAX)
         return false;
     wrk_quota_detach(w, key, had);
+    if (shared && bytes < had->bytes)
+        bytes = had->bytes;
     if (bytes > had->bytes && !wrk_quota_take(w, bytes - had->bytes)) {
         wrk_quota_remember(w, key, had->bytes, ctx);
         return false;
@@ -126,12 +175,13 @@ static CUresult finish_limit(struct wrk_worker *w, struct wrk_wait *wait, CUresu
 
 static CUresult land_limit(struct wrk_worker *w, struct wrk_wait *wait, CUresult r)
 {
+    const bool shared = setting_end(wait);
     struct wrk_alloc had;
 
     wrk_provider_took();
     /* back to the old value, which was covered before */
-    if (r != CUDA_SUCCESS && !wait->context_gone)
-        count_limit(w, (CUcontext)(uintptr_t)wait->arg[3], (CUlimit)wait->arg[0], wait->arg[2], &had);
+    if (r != CUDA_SUCCESS && !wait->context_gone && !shared)
+        count_limit(w, (CUcontext)(uintptr_t)wait->arg[3], (CUlimit)wait->arg[0], wait->arg[2], false, &had);
     return r;
 }
 
@@ -140,6 +190,7 @@ CUresult wrk_do_cuCtxSetLimit(struct wrk_call *c, const struct vgp_args_cuCtxSet
     CUcontext ctx = wrk_base_context(c->w->current);
     CUlimit limit = (CUlimit)a->limit;
     struct wrk_alloc had = {0};
+    struct setting *setting;
     struct wrk_wait *wait;
 
     if (!wrk_provider.cuCtxSetLimit)
@@ -150,8 +201,11 @@ CUresult wrk_do_cuCtxSetLimit(struct wrk_call *c, const struct vgp_args_cuCtxSet
     wait = wrk_wait_long(c, finish_limit, land_limit);
     if (!wait)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (!count_limit(c->w, ctx, limit, limit_bytes(limit, a->value), &had)) {
-        wrk_notify_detail(c->w, "the limit's memory exceeds the quota of device memory");
+    setting = setting_begin(wait, ctx, limit);
+    if (!setting || !count_limit(c->w, ctx, limit, limit_bytes(limit, a->value), setting->shared, &had)) {
+        if (setting)
+            wrk_notify_detail(c->w, "the limit's memory exceeds the quota of device memory");
+        setting_end(wait);
         wait->land = NULL;
         return wrk_wait_fail(c, wait, CUDA_ERROR_OUT_OF_MEMORY);
     }

@@ -86,6 +86,7 @@ int wrk_confine_rights(struct wrk_sandbox *s, char *err, size_t err_size)
 static void keep_open(const char *variable, int flags, bool numbered, uid_t uid)
 {
     const char *path = getenv(variable);
+    struct stat st;
     char name[4200];
     int fd = -1;
 
@@ -100,7 +101,8 @@ static void keep_open(const char *variable, int flags, bool numbered, uid_t uid)
     }
     if (fd < 0)
         return; /* the provider reports the reason */
-    if (uid != geteuid() && fchown(fd, uid, (gid_t)uid))
+    /* A device (/dev/null, a terminal) stays whose it is. */
+    if (uid != geteuid() && !fstat(fd, &st) && S_ISREG(st.st_mode) && fchown(fd, uid, (gid_t)uid))
         vgb_log(VGB_DEBUG, "%s: %s", path, strerror(errno));
     snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
     setenv(variable, name, 1);

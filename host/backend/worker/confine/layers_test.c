@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -134,12 +135,45 @@ static void test_mps_without_namespaces(void **state)
     assert_int_equal(status, 0);
 }
 
+/* A worker with a user id of its own gets the file of the log, and no device, such as /dev/null. */
+static void test_log_on_a_device(void **state)
+{
+    char dir[] = "/tmp/vgb-sandbox-XXXXXX", name[40];
+    struct stat st;
+    int status;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(name, sizeof(name), "%s/null", dir);
+    if (mknod(name, S_IFCHR | 0666, makedev(1, 3))) {
+        rmdir(dir);
+        fprintf(stderr, "not run: log_on_a_device: no device can be made\n");
+        skip();
+    }
+    pid_t pid = fork();
+
+    if (!pid) {
+        struct wrk_sandbox s = {.provider = "libcuda.so.1", .broker = getpid()};
+
+        setenv("VGPU_SOFT_LOG", name, 1);
+        wrk_confine(&s);
+        _exit(geteuid() ? 0 : 2);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(stat(name, &st), 0);
+    unlink(name);
+    rmdir(dir);
+    assert_int_equal(st.st_uid, geteuid());
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_without_layers),
         cmocka_unit_test(test_private_files),
         cmocka_unit_test(test_mps_without_namespaces),
+        cmocka_unit_test(test_log_on_a_device),
     };
 
     return cmocka_run_group_tests_name("layers", tests, NULL, NULL);

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/* Which files may be guest memory. What they are on is what the test says (linked with --wrap). */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "transport/vu.h"
+
+#define SIZE 0x10000u
+
+static unsigned major_of_disk;
+int __wrap_statx(int dir, const char *path, int flags, unsigned mask, struct statx *st);
+
+int __wrap_statx(int dir, const char *path, int flags, unsigned mask, struct statx *st)
+{
+    (void)dir;
+    (void)mask;
+    assert_string_equal(path, "");
+    assert_true(flags & AT_STATX_DONT_SYNC);
+    *st = (struct statx){.stx_dev_major = major_of_disk};
+    return 0;
+}
+
+static const char *set(int fd)
+{
+    static struct brk_vu_mem mem;
+    struct brk_vu_payload_mem p = {.nregions = 1, .regions[0] = {.size = SIZE}};
+    int copy = dup(fd);
+    const char *wrong = brk_vu_mem_set(&mem, &p, &copy);
+
+    brk_vu_mem_clear(&mem);
+    return wrong;
+}
+
+static void test_memory(void **state)
+{
+    int fd = memfd_create("ram", MFD_CLOEXEC);
+
+    (void)state;
+    major_of_disk = 0;
+    assert_int_equal(ftruncate(fd, SIZE), 0);
+    assert_null(set(fd));
+    close(fd);
+}
+
+/* A program may serve what is on no block device, and need not answer. */
+static void test_file(void **state)
+{
+    char path[] = "./vgb-mem-XXXXXX";
+    int fd = mkstemp(path);
+
+    (void)state;
+    assert_true(fd >= 0);
+    unlink(path);
+    if (fcntl(fd, F_GET_SEALS) >= 0)
+        skip(); /* the folder is in memory */
+    assert_int_equal(ftruncate(fd, SIZE), 0);
+    major_of_disk = 8;
+    assert_null(set(fd));
+    major_of_disk = 0;
+    assert_non_null(set(fd));
+    close(fd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory), cmocka_unit_test(test_file)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
