@@ -23,6 +23,13 @@ SG_EXEC_C := \
 	exec/verify.c \
 	exec/verify_units.c \
 	exec/warp.c \
+	jit/avx2/compare.c \
+	jit/avx2/lower.c \
+	jit/avx2/masks.c \
+	jit/avx2/move.c \
+	jit/avx2/registers.c \
+	jit/avx2/width.c \
+	jit/avx2/windows.c \
 	jit/code_memory.c \
 	jit/compile.c \
 	jit/flow.c \
@@ -172,10 +179,10 @@ SG_EXEC_TESTS := \
 	ptx/size_test \
 	ptx/source_test \
 	ptx/work_test
-# Links to them that use another instruction set: the plain ones test native code where the processor has
-# AVX-512.
+# Links to them that use another instruction set (t_variant): the plain ones test native code.
 SG_EXEC_ISA_TESTS := verify_native_test cluster_avx512_test fault_avx512_test run_avx512_test ldst_base_test ldst_avx2_test \
-	$(foreach i,base avx2 avx512,op_$(i)_test op_float_$(i)_test canonical_$(i)_test)
+	$(foreach i,base avx2 avx512,op_$(i)_test op_float_$(i)_test canonical_$(i)_test) \
+	$(foreach t,op op_float canonical run fault cluster ldst matrix windows native,$(t)_native_avx2_test)
 SG_EXEC_TEST_NAMES := $(sort $(notdir $(SG_EXEC_TESTS)) $(SG_EXEC_ISA_TESTS))
 SG_EXEC_NVCC := $(wildcard $(CUDA_HOME)/bin/nvcc)
 SG_EXEC_TEST_ARCHS := 75 80 90
@@ -202,6 +209,8 @@ $(O)/run_avx512_test: $(O)/run_test
 	ln -sf run_test $@
 $(O)/fault_avx512_test: $(O)/fault_test
 	ln -sf fault_test $@
+$(O)/%_native_avx2_test: $(O)/%_test
+	ln -sf $*_test $@
 $(O)/verify_test: LDFLAGS += -Wl,--wrap=sg_code_verify
 $(O)/verify_test: $(addprefix $(O)/exec/,damage_test.o guard_test.o)
 $(O)/complete_test: $(O)/exec/guard_test.o

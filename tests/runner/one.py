@@ -152,7 +152,7 @@ class Runner:
         return self.run(at + "/ptxgen", "--seed", pattern)
 
     def fuzz(self, folder, at, pattern):
-        names = self.choose(folder, pattern, ["fuzz_image", "fuzz_sass", "fuzz_ptx", "fuzz_exec", "fuzz_exec-native"])
+        names = self.choose(folder, pattern, ["fuzz_image", "fuzz_sass", "fuzz_ptx", "fuzz_exec", "fuzz_exec-native", "fuzz_exec-avx2"])
         self.make(folder, "all")
         return self.run("sh", os.path.join(TOP, folder, "run.sh"), at, os.path.join(TOP, folder), "check", "10", *names)
 

@@ -128,6 +128,10 @@ bool sg_config_load(void)
     if (v && *v && strcmp(v, "0") && strcmp(v, "1"))
         return refuse("VGPU_SOFT_JIT", v, "must be 0 or 1");
 
+    v = getenv("VGPU_SOFT_ISA"); /* read by sg_op_isa() */
+    if (v && *v && strcmp(v, "base") && strcmp(v, "avx2") && strcmp(v, "avx512"))
+        return refuse("VGPU_SOFT_ISA", v, "must be base, avx2 or avx512");
+
     sg_config.memory = SG_MEMORY_DEFAULT;
     v = getenv("VGPU_SOFT_MEMORY");
     if (v && *v) {

@@ -139,7 +139,7 @@ const struct sg_opdef *sg_op_def(const char *name);      /* NULL: unknown operat
 const struct sg_opdef *sg_op_def_of(sg_fn fn);           /* NULL: fn is not a handler */
 void sg_op_each(void (*fn)(const struct sg_opdef *def)); /* for all operations; used by tests */
 const char *sg_op_name(sg_fn fn);
-const char *sg_op_isa(void); /* "base", "avx2" or "avx512"; environment SG_ISA lowers it */
+const char *sg_op_isa(void); /* "base", "avx2" or "avx512"; VGPU_SOFT_ISA lowers it */
 
 /* ---- windows: address ranges that contain no allocation ---- */
 #define SG_WIN_SHARED_SIZE (16u << 20)

@@ -32,6 +32,11 @@ void t_result(const char *name, bool ok, const char *fmt, ...) __attribute__((fo
 void t_skip(const char *name, const char *why);
 /* True if the base name of argv[0] contains word. */
 bool t_started_as(int argc, char **argv, const char *word);
+/*
+ * Selects what executes by the program's name, a link to the plain one: base, avx2, avx512: the
+ * handlers with these instructions; native_avx2: native code without AVX-512. Call it first.
+ */
+void t_variant(int argc, char **argv);
 int t_end(const char *suite); /* prints the totals; returns the exit status */
 
 /* Device printf output of the last launches. */

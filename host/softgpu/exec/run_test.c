@@ -576,8 +576,7 @@ static void test_refusals(void)
 
 int main(int argc, char **argv)
 {
-    if (t_started_as(argc, argv, "avx512")) /* the handlers, without native code */
-        setenv("VGPU_SOFT_JIT", "0", 1);
+    t_variant(argc, argv);
     mem = tm_alloc(COUNT * 4);
     test_divergence();
     test_rows();

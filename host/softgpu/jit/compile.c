@@ -4,9 +4,11 @@
  * vector registers (jit/registers.c); they are written back at its end unless no later instruction
  * reads them (jit/liveness.c).
  */
+#include "jit/avx2/avx2.h"
 #include "jit/ops.h"
 #include "jit/windows.h"
 
+#include <cpuid.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +17,7 @@
 #define HASH 1024
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool available;
+static bool available, use_avx2;
 static struct {
     sg_fn fn;
     const struct jop *op;
@@ -68,11 +70,20 @@ bool sg_jit_modeless(const struct jop *o)
     return false;
 }
 
+/* gcc 12 and clang 14 do not both have a name for it. */
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+
+    return __get_cpuid(1, &a, &b, &c, &d) && (c >> 29 & 1);
+}
+
 static void init(void)
 {
     const char *env = getenv("VGPU_SOFT_JIT");
 
-    if ((env && !strcmp(env, "0")) || strcmp(sg_op_isa(), "avx512") || !sg_jit_mem_init())
+    use_avx2 = !strcmp(sg_op_isa(), "avx2") && has_f16c();
+    if ((env && !strcmp(env, "0")) || (!use_avx2 && strcmp(sg_op_isa(), "avx512")) || !sg_jit_mem_init())
         return;
     table_add(sg_jit_ops_alu, true);
     table_add(sg_jit_ops_cmp, true);
@@ -188,7 +199,7 @@ static bool harmless_mode(const struct sg_insn *in)
     return in->aux == 1 && (in->imm & 0x6000) == 0;
 }
 
-u32 sg_jit_insn(struct jit *j, u32 i)
+static u32 one_insn(struct jit *j, u32 i)
 {
     const struct sg_insn *in = &j->code->insns[i];
     const struct jop *o;
@@ -230,6 +241,15 @@ u32 sg_jit_insn(struct jit *j, u32 i)
         sg_jit_still_low(j, i + 1);
     sg_jv_unpin(j);
     return 1 + j->skip;
+}
+
+u32 sg_jit_insn(struct jit *j, u32 i)
+{
+    const u32 n = one_insn(j, i);
+
+    if (j->b.avx2)
+        sg_avx2_done(B(j), j->v.held);
+    return n;
 }
 
 static void block(struct jit *j, u32 first)
@@ -288,9 +308,13 @@ static void enter(struct jit *j)
 {
     static const u8 push[] = {0x55, 0x53, 0x41, 0x55, 0x41, 0x56, 0x41, 0x57};
     struct buf *b = B(j);
+    const size_t begin = b->n;
 
     for (size_t k = 0; k < sizeof(push); k++)
         put8(b, push[k]);
+    if (b->avx2)
+        sg_avx2_enter(b);
+    j->prologue = (u32)(b->n - begin);
     alu_reg(b, true, 0x89, G_WARP, RDI);
     alu_mem(b, true, 0x8b, G_REGS, G_WARP, offsetof(struct sg_warp, base));
     alu_mem(b, true, 0x8b, G_POOL, G_WARP, offsetof(struct sg_warp, base) + 8);
@@ -322,6 +346,8 @@ static void common_exit(struct jit *j)
     static const u8 pop[] = {0xc5, 0xf8, 0x77, /* vzeroupper */
                              0x41, 0x5f, 0x41, 0x5e, 0x41, 0x5d, 0x5b, 0x5d, 0xc3};
 
+    if (j->b.avx2)
+        sg_avx2_leave(B(j));
     for (size_t k = 0; k < sizeof(pop); k++)
         put8(B(j), pop[k]);
 }
@@ -332,8 +358,10 @@ static void emit_stub(struct jit *j, const struct stub *s)
     struct buf *b = B(j);
 
     j->masked = s->masked;
+    if (b->avx2)
+        sg_avx2_done(b, 0);
     for (u32 k = 0; k < s->njumps; k++)
-        patch(b, s->jumps[k], b->n);
+        land(b, s->jumps[k]);
     for (u32 i = V_SCRATCH; i < V_COUNT; i++)
         if (s->v.dirty >> i & 1)
             sg_jv_store(j, i, s->v.key[i]);
@@ -347,9 +375,15 @@ static void emit_stub(struct jit *j, const struct stub *s)
         alu_reg(b, false, 0x85, RAX, RAX);
         sg_jit_jump_to(j, jcc(b, JNE), JIT_EXIT);
     }
-    for (u32 i = V_SCRATCH; i < V_COUNT; i++)
-        if (s->after.held >> i & 1)
+    for (u32 i = V_SCRATCH; i < V_COUNT; i++) {
+        if (!(s->after.held >> i & 1) || (s->aliases >> i & 1))
+            continue;
+        if (b->avx2)
+            sg_avx2_reload(b, i, s->after.key[i] >> 31 ? G_POOL : G_REGS,
+                           (s32)(s->after.key[i] & 0x7fffffffu));
+        else
             sg_jv_load(j, i, s->after.key[i]);
+    }
     patch(b, jmp(b), s->back);
 }
 
@@ -501,7 +535,9 @@ void sg_jit_make(struct jit *j)
 
 void sg_jit_compile(struct sg_code *c)
 {
-    struct jit j = {.code = c, .b.max = JIT_CODE_MAX, .table_room = JIT_TABLES_MAX};
+    struct avx2 avx2 = {0};
+    struct jit j = {
+        .code = c, .b.max = JIT_CODE_MAX, .b.avx2 = use_avx2 ? &avx2 : NULL, .table_room = JIT_TABLES_MAX};
 
     /* branches do not show the targets of real calls, so such kernels are interpreted */
     if (!sg_jit_available() || !c->ninsns || !c->fields || c->jit || c->calls)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Native code: calls of handlers, instruction counting, branches, and the return to the run
    loop. */
+#include "jit/avx2/avx2.h"
 #include "jit/ops.h"
 
 #ifdef SG_JIT
@@ -36,6 +37,8 @@ void sg_jit_call_begin(struct jit *j, u32 insn)
 
     for (size_t k = 0; k < sizeof(vzeroupper); k++)
         put8(b, vzeroupper[k]);
+    if (b->avx2)
+        sg_avx2_lost(b);
     alu_reg(b, true, 0x89, RDI, G_WARP);
     mov_imm64(b, RSI, (u64)(uintptr_t)&j->code->insns[insn]);
 }
@@ -120,7 +123,7 @@ bool sg_jit_emit(struct jit *j, const struct sg_insn *in, const struct jop *o)
     bool done;
 
     if (!sg_jit_modeless(o)) {
-        if ((o->arg & FIXED) == FIXED && !(differs & MXCSR_DENORMALS))
+        if ((o->arg & FIXED) == FIXED && !(differs & MXCSR_DENORMALS) && (!differs || !j->b.avx2))
             j->round = differs ? EV_ROUND(j->mode >> MXCSR_RC & 3) : 0;
         else
             sg_jit_set_mode(j, j->mode);
@@ -165,7 +168,7 @@ void sg_jit_still_low(struct jit *j, u32 insn)
     skip = jcc(B(j), JE);
     set_ip(j, insn);
     sg_jit_jump_to(j, jmp(B(j)), JIT_RESUME);
-    patch(B(j), skip, B(j)->n);
+    land(B(j), skip);
 }
 
 /* With lanes waiting elsewhere: switches to lanes that wait below insn. */
@@ -181,7 +184,7 @@ void sg_jit_check_waiting(struct jit *j, u32 insn)
     skip = jcc(b, JB);
     set_ip(j, insn);
     sg_jit_jump_to(j, jmp(b), JIT_RESCHED);
-    patch(b, skip, b->n);
+    land(b, skip);
 }
 
 /* To a block, over its budget when it lies behind. */
@@ -196,7 +199,7 @@ void sg_jit_go_to(struct jit *j, u32 from, u32 to)
         alu_mem(b, false, 0x89, RAX, G_WARP, offsetof(struct sg_warp, budget));
         skip = jcc(b, 15); /* jg */
         sg_jit_leave_at(j, to, SG_YIELD);
-        patch(b, skip, b->n);
+        land(b, skip);
     }
     sg_jit_check_waiting(j, to);
     sg_jit_jump_to(j, jmp(b), to);
@@ -290,12 +293,12 @@ static void run_over(struct jit *j, u32 i, u32 to)
         sg_jit_cmp_upper(j);
         low = jcc(b, JE);
         run_between(j, i, to, JIT_SOME);
-        patch(b, low, b->n);
+        land(b, low);
         run_between(j, i, to, JIT_LOW);
     }
     j->masked = masked;
     if (waiting)
-        patch(b, waiting, b->n);
+        land(b, waiting);
 }
 
 void sg_jit_branch(struct jit *j, u32 i)
@@ -334,9 +337,9 @@ void sg_jit_branch(struct jit *j, u32 i)
         sg_jit_jump_to(j, jcc(b, JE), JIT_RESCHED);
         sg_jit_jump_to(j, jmp(b), JIT_EXIT);
     }
-    patch(b, negated ? none : all, b->n);
+    land(b, negated ? none : all);
     sg_jit_go_to(j, i, to);
-    patch(b, negated ? all : none, b->n);
+    land(b, negated ? all : none);
     sg_jit_check_waiting(j, i + 1);
     sg_jit_jump_to(j, jmp(b), i + 1);
 }

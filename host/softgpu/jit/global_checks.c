@@ -18,11 +18,9 @@ static void check_lanes64(struct jit *j, struct stub *s, const u32 ad[4], u32 al
         sg_jit_lanes(j, 2, h, true);
         ev(b, VPSUBQ, 3, ad[h], 0, 0, 0);
         if (align > 1) {
-            ev(b, ROTATE_Q, 0, 3, 3, 0, 0); /* to the right */
-            put8(b, (u32)__builtin_ctz(align));
+            evi(b, ROTATE_Q, 0, 3, 3, 0, 0, (u32)__builtin_ctz(align)); /* to the right */
         }
-        ev(b, CMPUQ, h ? 3 : 1, 3, 1, 2, 0);
-        put8(b, 6); /* above */
+        evi(b, CMPUQ, h ? 3 : 1, 3, 1, 2, 0, 6); /* above */
         if (h)
             KORW(b, 1, 1, 3);
     }
@@ -76,16 +74,13 @@ void sg_jit_check_global(struct jit *j, struct stub *s, const struct check *k, c
     }
     if (align > 1) {
         ev(b, VPORQ, 2, ad[0], ad[1], 0, 0);
-        ev(b, TERNLOGQ, 2, ad[2], ad[3], 0, 0);
-        put8(b, 0xfe);
-        ev(b, SHIFT_Q, 6, 2, 2, 0, 0);
-        put8(b, (u32)(64 - __builtin_ctz(align)));
+        evi(b, TERNLOGQ, 2, ad[2], ad[3], 0, 0, 0xfe);
+        evi(b, SHIFT_Q, 6, 2, 2, 0, 0, (u32)(64 - __builtin_ctz(align)));
         ev(b, TESTNMQ, 1, 2, 2, 0, 0);
     }
     for (u32 h = 0; h < sg_jit_n(j, true); h++) {
         ev(b, VPSUBQ, 3 + (h & 1), ad[h], 0, 0, 0);
-        ev(b, CMPUQ, 1, 3 + (h & 1), 1, h || align > 1 ? 1 : 0, 0);
-        put8(b, 2);
+        evi(b, CMPUQ, 1, 3 + (h & 1), 1, h || align > 1 ? 1 : 0, 0, 2);
     }
     KORTESTB(b, 1);
     sg_jit_slow(j, s, JAE); /* carry: all ones */

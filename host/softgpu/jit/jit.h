@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Native code for decoded kernels (x86-64 with AVX-512). The bytecode stays: for a run of
+ * Native code for decoded kernels (x86-64 with AVX-512 or AVX2). The bytecode stays: for a run of
  * instructions that no branch enters, native code replaces the handler of the first instruction, so
  * nothing else has to know about it. There are three versions of each run: for all 32 lanes, for
  * some of them, and for some of the lower 16, which processes only half of each register.
@@ -20,7 +20,7 @@ struct sg_code;
 
 /*
  * Reserves the memory for code, once; everything later works without the rights that a sandbox
- * takes away. Does nothing if VGPU_SOFT_JIT is 0, the AVX-512 handlers are not in use, or the
+ * takes away. Does nothing if VGPU_SOFT_JIT is 0, the processor has neither AVX-512 nor AVX2, or the
  * system provides no executable memory.
  */
 void sg_jit_init(void);

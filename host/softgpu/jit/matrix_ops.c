@@ -43,8 +43,7 @@ static void place_rows(struct jit *j, struct stub *s, const struct sg_insn *in, 
     ev(b, VPORD, 2, at[0], at[chunks - 1], 0, 0);
     ev(b, TESTNMD, 1, 2, 3, 0, 0);
     for (u32 h = 0; h < chunks; h++) {
-        ev(b, CMPUD, 1, at[h], 1, 1, 0);
-        put8(b, 2); /* not beyond */
+        evi(b, CMPUD, 1, at[h], 1, 1, 0, 2); /* not beyond */
     }
     if (n == 1)
         KORTESTB(b, 1);
@@ -75,7 +74,7 @@ static bool e_ldmatrix(struct jit *j, const struct sg_insn *in, u32 arg)
     struct stub *s;
 
     (void)arg;
-    if (j->masked)
+    if (j->masked || b->avx2)
         return false;
     for (u32 h = 0; h < (n == 4 ? 2u : 1u); h++)
         at[h] = sg_jv_get(j, in->a, h);
@@ -160,8 +159,7 @@ static void mma_get(struct jit *j, const struct sg_insn *in, u32 r, u32 v[2])
 /* Halves of register v as f32: registers lo and hi. */
 static void mma_widen(struct jit *j, u32 lo, u32 hi, u32 v)
 {
-    ev(B(j), EXTRACT4, v, 0, hi, 0, 0);
-    put8(B(j), 1);
+    evi(B(j), EXTRACT4, v, 0, hi, 0, 0, 1);
     ev(B(j), CVTPH2PS, lo, 0, v, 0, 0);
     ev(B(j), CVTPH2PS, hi, 0, hi, 0, 0);
 }
@@ -196,8 +194,7 @@ static void mma_a(struct jit *j, const struct sg_insn *in, u32 r, bool bf, u32 p
     mma_get(j, in, r, v);
     for (u32 h = 0; h < 2; h++) {
         if (bf) {
-            ev(b, SHIFT_D, 6, part[0][h], v[h], 0, 0);
-            put8(b, 16);
+            evi(b, SHIFT_D, 6, part[0][h], v[h], 0, 0, 16);
             evm(b, VPANDD, part[1][h], v[h], RSI, FROM(high), 4, 0, EV_B);
         } else {
             ev(b, PERMW, 2 + h, 7, v[h], 0, 0);
@@ -223,8 +220,7 @@ static void mma_step(struct jit *j, const struct sg_insn *in, u32 r, bool bf, u3
             for (u32 h = 0; h < 2; h++) {
                 const u32 a = 2 + 2 * down + h;
 
-                ev(b, PERMILPS, a, 0, part[down][p][h], 0, 0);
-                put8(b, 0x55 * t);
+                evi(b, PERMILPS, a, 0, part[down][p][h], 0, 0, 0x55 * t);
                 for (u32 e = 0; e < 2; e++)
                     ev(b, FMA231, sum[2 * down + e][h], a, e, 0, 0);
             }
@@ -269,10 +265,8 @@ static void mma_narrow(struct jit *j, u32 to, u32 v)
                             ZXWD = {M38, P66, 0, 0x33};
     struct buf *b = B(j);
 
-    ev(b, CMPPS, 1, v, v, 0, 0);
-    put8(b, 3); /* unordered */
-    ev(b, CVTPS2PH, v, 0, to, 0, 0);
-    put8(b, 0);
+    evi(b, CMPPS, 1, v, v, 0, 0, 3); /* unordered */
+    evi(b, CVTPS2PH, v, 0, to, 0, 0, 0);
     ev(b, ZXWD, to, 0, to, 0, 0);
     evm(b, BCAST_M32, to, 0, RSI, FROM(nan), 4, 1, 0);
 }
@@ -287,8 +281,7 @@ static void mma_d(struct jit *j, const struct sg_insn *in, bool half, u32 sum[4]
             if (half) {
                 mma_narrow(j, 0, v);
                 mma_narrow(j, 1, sum[2 * r + 1][h]);
-                ev(B(j), SHIFT_D, 6, 1, 1, 0, 0);
-                put8(B(j), 16);
+                evi(B(j), SHIFT_D, 6, 1, 1, 0, 0, 16);
                 ev(B(j), VPORD, v, 0, 1, 0, 0);
             }
             sg_jv_bind(j, *sg_jit_field(in + 3, r), h, v);
@@ -315,7 +308,8 @@ static bool e_mma(struct jit *j, const struct sg_insn *in, u32 arg)
     struct buf *b = B(j);
 
     (void)arg;
-    if (j->masked || (f->c != 'f' && !half) || (f->a != SG_MMA_F16 && !bf) || j->nmma == MMA_NATIVE)
+    if (j->masked || b->avx2 || (f->c != 'f' && !half) || (f->a != SG_MMA_F16 && !bf) ||
+        j->nmma == MMA_NATIVE)
         return false;
     j->nmma++;
     mov_imm64(b, RSI, (u64)(uintptr_t)&from);

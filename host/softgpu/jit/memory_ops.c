@@ -5,6 +5,7 @@
  * other cases call the handler, out of line. All operands are in registers before the check, so the
  * out-of-line path knows the state to save. If all lanes run, consecutive addresses are detected.
  */
+#include "jit/avx2/avx2.h"
 #include "jit/windows.h"
 
 #ifdef SG_JIT
@@ -25,8 +26,9 @@ void sg_jit_joined(struct jit *j, struct stub *s)
     if (!s)
         return;
     s = &j->stubs[j->nstubs - 1];
-    s->back = B(j)->n;
+    s->back = here(B(j));
     s->after = j->v;
+    s->aliases = j->b.avx2 ? sg_avx2_aliases(B(j)) : 0;
 }
 
 void sg_jit_spin(struct jit *j, const struct sg_insn *in)
@@ -60,8 +62,7 @@ static size_t row_test(struct jit *j, const u32 ad[4], u32 n)
     ev(b, BCAST_M64, 0, 0, ad[0], 0, 0);
     for (u32 h = 0; h < sg_jit_n(j, true); h++) {
         evm(b, VPADDQ, 2 + (h & 1), 0, RSI, (s32)(64 * h), 64, 0, 0);
-        ev(b, CMPUQ, 1, ad[h], 2 + (h & 1), h ? 1 : 0, 0);
-        put8(b, 0);
+        evi(b, CMPUQ, 1, ad[h], 2 + (h & 1), h ? 1 : 0, 0, 0);
     }
     KORTESTB(b, 1);
     return jcc(b, JAE);
@@ -87,7 +88,7 @@ static void row_load(struct jit *j, u32 d[4][4], u32 n, s32 disp)
 {
     struct buf *b = B(j);
 
-    if (n == 2) {
+    if (n == 2 && !j->b.avx2) {
         mov_imm64(b, RSI, (u64)(uintptr_t)every_second);
         evm(b, VMOV, 0, 0, RSI, 0, 64, 0, 0);
         evm(b, VMOV, 1, 0, RSI, 64, 64, 0, 0);
@@ -100,6 +101,10 @@ static void row_load(struct jit *j, u32 d[4][4], u32 n, s32 disp)
         if (n == 1)
             continue;
         evm(b, VMOVU, 2, 0, RAX, at + 64, 64, 0, 0);
+        if (b->avx2) {
+            sg_avx2_deinterleave(b, d[0][h], d[1][h], d[0][h], 2);
+            continue;
+        }
         ev(b, PERMT2D, d[0][h], 0, 2, 0, 0);
         ev(b, PERMT2D, d[1][h], 1, 2, 0, 0);
     }
@@ -118,7 +123,7 @@ static size_t skip_upper(struct jit *j, u32 h)
 static void skipped(struct jit *j, size_t at)
 {
     if (at)
-        patch(B(j), at, B(j)->n);
+        land(B(j), at);
 }
 
 /* The 32-bit lanes at ad + disp, chunk h of the result: register to. */
@@ -131,8 +136,7 @@ static void gather32(struct jit *j, u32 to, const u32 ad[4], u32 h, s32 disp)
     sg_jit_lanes(j, 2, 2 * h + 1, true);
     evsib0(b, GATHERQD, to, ad[2 * h], disp, 1, 0);
     evsib0(b, GATHERQD, 2, ad[2 * h + 1], disp, 2, 0);
-    ev(b, INSERT4, to, to, 2, 0, 0);
-    put8(b, 1);
+    evi(b, INSERT4, to, to, 2, 0, 0, 1);
     skipped(j, skip);
 }
 
@@ -141,10 +145,8 @@ void sg_jit_cut(struct jit *j, u32 v, u32 size, bool sign)
 {
     if (size == 4)
         return;
-    ev(B(j), SHIFT_D, 6, v, v, 0, 0);
-    put8(B(j), 32 - 8 * size);
-    ev(B(j), SHIFT_D, sign ? 4 : 2, v, v, 0, 0);
-    put8(B(j), 32 - 8 * size);
+    evi(B(j), SHIFT_D, 6, v, v, 0, 0, 32 - 8 * size);
+    evi(B(j), SHIFT_D, sign ? 4 : 2, v, v, 0, 0, 32 - 8 * size);
 }
 
 static bool fits(const struct sg_insn *in, u32 align)
@@ -164,16 +166,12 @@ static void gather64(struct jit *j, u32 lo, u32 hi, const u32 ad[4], u32 h, s32 
     evsib0(b, GATHERQQ, 3, ad[2 * h + 1], disp, 2, 0);
     ev(b, MOVQD, 2, 0, 4, 0, 0);
     ev(b, MOVQD, 3, 0, 5, 0, 0);
-    ev(b, INSERT4, lo, 4, 5, 0, 0);
-    put8(b, 1);
-    ev(b, SHIFT_Q, 2, 2, 2, 0, 0);
-    put8(b, 32);
-    ev(b, SHIFT_Q, 2, 3, 3, 0, 0);
-    put8(b, 32);
+    evi(b, INSERT4, lo, 4, 5, 0, 0, 1);
+    evi(b, SHIFT_Q, 2, 2, 2, 0, 0, 32);
+    evi(b, SHIFT_Q, 2, 3, 3, 0, 0, 32);
     ev(b, MOVQD, 2, 0, 4, 0, 0);
     ev(b, MOVQD, 3, 0, 5, 0, 0);
-    ev(b, INSERT4, hi, 4, 5, 0, 0);
-    put8(b, 1);
+    evi(b, INSERT4, hi, 4, 5, 0, 0, 1);
     skipped(j, skip);
 }
 
@@ -327,8 +325,7 @@ static void gather(struct jit *j, const struct sg_insn *in, u32 arg, const u32 a
     for (u32 h = 0; h < sg_jit_n(j, false) && size < 8 && n == 1; h++) {
         gather32(j, d[0][h], ad, h, (s32)in->imm);
         if (two) {
-            ev(B(j), SHIFT_D, 2, d[1][h], d[0][h], 0, 0);
-            put8(B(j), 16);
+            evi(B(j), SHIFT_D, 2, d[1][h], d[0][h], 0, 0, 16);
         }
         sg_jit_cut(j, d[0][h], size, arg & SIGN);
     }
@@ -350,11 +347,10 @@ static size_t window_load(struct jit *j, struct stub *s, const struct sg_insn *i
         ev(B(j), MOVQ_R, ad[0], 0, RAX, 0, EV_XMM);
     else
         sg_jit_check_window(j, s, in, ad[0], (arg & 15) * (arg >> 8 & 15));
-    sg_jit_window_load(j, d, arg >> 8 & 15, (s32)in->imm, true);
+    sg_jit_window_load(j, d, arg >> 8 & 15, s->window->size, (s32)in->imm, true);
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         if (two) {
-            ev(B(j), SHIFT_D, 2, d[1][h], d[0][h], 0, 0);
-            put8(B(j), 16);
+            evi(B(j), SHIFT_D, 2, d[1][h], d[0][h], 0, 0, 16);
         }
         sg_jit_cut(j, d[0][h], arg & 15, arg & SIGN);
     }
@@ -404,7 +400,7 @@ static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
         if (n == 1)
             prefetch(j, n, (s32)in->imm);
         end = jmp(B(j));
-        patch(B(j), others, B(j)->n);
+        land(B(j), others);
     }
     if (s->window)
         sg_jit_window_known(j, s, s->window);
@@ -413,9 +409,9 @@ static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
         sg_jit_check_global(j, s, &k, ad);
     gather(j, in, arg, ad, d, two);
     if (row)
-        patch(B(j), end, B(j)->n);
+        land(B(j), end);
     if (s->window)
-        patch(B(j), end_window, B(j)->n);
+        land(B(j), end_window);
     if (two) {
         for (u32 h = 0; h < sg_jit_n(j, false); h++)
             sg_jv_bind(j, in->d, h, d[0][h]);
@@ -472,22 +468,21 @@ static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
         for (u32 h = 0; h < sg_jit_n(j, false); h++)
             evm(b, VMOVU_STORE, v[0][h], 0, RAX, (s32)(in->imm + 64 * h), 64, 0, 0);
         end = jmp(b);
-        patch(b, others, b->n);
+        land(b, others);
     } else if (j->masked == JIT_LOW) {
         others = first_alone(j);
         sg_jit_check_flat(j, s, &(struct check){in->idx, bytes, in->imm, in->imm + bytes, true}, ad[0]);
         for (u32 k = 0; k < n; k++)
             evm(b, MOVD_M, v[k][0], 0, RAX, (s32)(in->imm + 4 * k), 4, 0, EV_XMM);
         end = jmp(b);
-        patch(b, others, b->n);
+        land(b, others);
     }
     sg_jit_check_global(j, s, &(struct check){in->idx, bytes, in->imm, in->imm + bytes, true}, ad);
     for (u32 k = 0; k < n; k++) /* lanes in ascending order: the last of equal addresses wins */
         for (u32 h = 0; h < sg_jit_n(j, false); h++) {
             const size_t skip = skip_upper(j, h);
 
-            ev(b, EXTRACT4, v[k][h], 0, 2, 0, 0);
-            put8(b, 1);
+            evi(b, EXTRACT4, v[k][h], 0, 2, 0, 0, 1);
             sg_jit_lanes(j, 1, 2 * h, true);
             sg_jit_lanes(j, 2, 2 * h + 1, true);
             evsib0(b, SCATTERQD, v[k][h], ad[2 * h], (s32)(in->imm + 4 * k), 1, 0);
@@ -495,7 +490,7 @@ static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)
             skipped(j, skip);
         }
     if (end)
-        patch(b, end, b->n);
+        land(b, end);
     sg_jv_unpin(j);
     sg_jit_joined(j, s);
     return true;

@@ -74,6 +74,13 @@ static uint32_t row_at(unsigned p, uint32_t i)
 }
 #define PATTERNS 5u
 
+/* Without AVX-512 these have no native form. */
+static bool by_handler(const char *op)
+{
+    return !strcmp(sg_op_isa(), "avx2") && (!strcmp(op, "mma.float") || !strcmp(op, "ldmatrix") ||
+                                            !strcmp(op, "sin.f32") || !strcmp(op, "cos.f32"));
+}
+
 static uint64_t calls(const char *op)
 {
     const uint64_t *n = sg_profile_counter("t", op, "");
@@ -126,7 +133,7 @@ static void ldmatrix(const struct rows *x)
     }
     snprintf(name, sizeof(name), "ldmatrix.x%d%s, offset %d%s", x->n, x->trans ? ".trans" : "", x->imm,
              x->same ? ", over its address" : "");
-    t_result(name, ok && !bad && calls("ldmatrix") == before,
+    t_result(name, ok && !bad && (by_handler("ldmatrix") || calls("ldmatrix") == before),
              "%u patterns are wrong, %llu calls of the handler", bad,
              (unsigned long long)(calls("ldmatrix") - before));
     tk_close(&t);
@@ -310,7 +317,8 @@ static void operation(size_t k, uint32_t *in, uint32_t *got)
     for (uint32_t i = 0; ok && i < t.k->code.ninsns; i++)
         t.k->code.insns[i].fn = t.k->code.handlers[i];
     memset(got, 0, sizeof(want));
-    ok = ok && calls(ops[k].handler) == before && !tk_run(&t, BLOCKS, 32, params, &f);
+    ok = ok && (by_handler(ops[k].handler) || calls(ops[k].handler) == before) &&
+         !tk_run(&t, BLOCKS, 32, params, &f);
     snprintf(name, sizeof(name), "%s: %.64s", ops[k].handler, ops[k].text);
     t_result(name, ok && !memcmp(want, got, sizeof(want)), "%llu calls of the handler, results %s",
              (unsigned long long)(calls(ops[k].handler) - before),
@@ -330,10 +338,11 @@ static void operations(void)
         operation(k, in, got);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     char path[] = "/tmp/native_test.XXXXXX", file[64];
 
+    t_variant(argc, argv);
     if (!sg_jit_available()) {
         t_skip("operations", "no native code on this machine");
         return t_end("softgpu native operations");

@@ -83,16 +83,14 @@ enum { LEFT = 6, RIGHT = 2, ARITH = 4 }; /* fields of the immediate forms */
 
 static void shift_imm(struct jit *j, bool wide, u32 kind, u32 d, u32 a, u32 n)
 {
-    ev(B(j), wide ? kind == ARITH ? SRA_Q : SHIFT_Q : SHIFT_D, kind, d, a, 0, 0);
-    put8(B(j), n);
+    evi(B(j), wide ? kind == ARITH ? SRA_Q : SHIFT_Q : SHIFT_D, kind, d, a, 0, 0, n);
 }
 
 /* 32 lanes of 32 bits as 64: half `half` of chunk v, in register to. */
 static void extend(struct jit *j, u32 to, u32 v, u32 half, bool sign)
 {
     if (half) {
-        ev(B(j), EXTRACT4, v, 0, to, 0, 0);
-        put8(B(j), 1);
+        evi(B(j), EXTRACT4, v, 0, to, 0, 0, 1);
         v = to;
     }
     ev(B(j), sign ? SX_DQ : ZX_DQ, to, 0, v, 0, 0);
@@ -274,6 +272,38 @@ static bool low_bytes(const struct jit *j, u32 op, u32 v)
     return sg_jit_const(j, op, &x, false) ? !(x & 0x80808080u) : j->v.low_bytes >> v & 1;
 }
 
+/* Products of even and of odd bytes as words, whose sums of two are exact; if one side is known to
+   be below 128, pairs of products fit 16 bits. */
+static void dp4a_avx2(struct jit *j, const struct sg_insn *in)
+{
+    static const struct vop SHIFT_W = {M0F, P66, 0, 0x71}, MADDWD = {M0F, P66, 0, 0xf5},
+                            MADDUBSW = {M38, P66, 0, 0x04};
+
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), c = sg_jv_get(j, in->c, h),
+                  d = sg_jv_new(j);
+        const bool low = low_bytes(j, in->a, a);
+
+        if (low || low_bytes(j, in->b, b)) {
+            sg_jit_broadcast(j, 0, 0x00010001u);
+            ev(B(j), MADDUBSW, 1, low ? a : b, low ? b : a, 0, 0);
+            ev(B(j), MADDWD, 1, 1, 0, 0, 0);
+        } else {
+            evi(B(j), SHIFT_W, 4, 0, a, 0, 0, 8); /* odd bytes */
+            evi(B(j), SHIFT_W, 4, 1, b, 0, 0, 8);
+            ev(B(j), MADDWD, 0, 0, 1, 0, 0);
+            evi(B(j), SHIFT_W, 6, 1, a, 0, 0, 8);
+            evi(B(j), SHIFT_W, 4, 1, 1, 0, 0, 8); /* even bytes */
+            evi(B(j), SHIFT_W, 6, 2, b, 0, 0, 8);
+            evi(B(j), SHIFT_W, 4, 2, 2, 0, 0, 8);
+            ev(B(j), MADDWD, 1, 1, 2, 0, 0);
+            ev(B(j), VPADDD, 1, 1, 0, 0, 0);
+        }
+        ev(B(j), VPADDD, d, c, 1, 0, 0);
+        sg_jit_finish(j, in, h, 1u << h, d);
+    }
+}
+
 /*
  * Multiplies signed bytes by signed bytes with the instruction for unsigned by signed bytes. If one
  * side is known to be below 128, the result is the same; otherwise a + 128 is used, and 128 times
@@ -282,6 +312,10 @@ static bool low_bytes(const struct jit *j, u32 op, u32 v)
 static bool e_dp4a(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     (void)arg;
+    if (j->b.avx2) {
+        dp4a_avx2(j, in);
+        return true;
+    }
     if (!__builtin_cpu_supports("avx512vnni"))
         return false;
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
@@ -328,8 +362,7 @@ static void join_low(struct jit *j, struct vop how, u32 d, u32 lo, u32 hi)
 {
     ev(B(j), how, lo, 0, 0, 0, 0);
     ev(B(j), how, hi, 0, 1, 0, 0);
-    ev(B(j), INSERT4, d, 0, 1, 0, 0);
-    put8(B(j), 1);
+    evi(B(j), INSERT4, d, 0, 1, 0, 0, 1);
 }
 
 static bool e_narrow(struct jit *j, const struct sg_insn *in, u32 saturate)
@@ -431,8 +464,7 @@ static bool e_pack16(struct jit *j, const struct sg_insn *in, u32 arg)
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
 
         shift_imm(j, false, LEFT, d, b, 16);
-        evm(B(j), TERNLOGD, d, a, RSI, 0, 4, 0, EV_B); /* or: a and the word */
-        put8(B(j), 0xf8);
+        evmi(B(j), TERNLOGD, d, a, RSI, 0, 4, 0, EV_B, 0xf8); /* or: a and the word */
         sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;
@@ -444,8 +476,7 @@ static bool e_not(struct jit *j, const struct sg_insn *in, u32 wide)
         const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
 
         ev(B(j), VMOV, d, 0, a, 0, 0);
-        ev(B(j), TERNLOGD, d, d, d, 0, 0);
-        put8(B(j), 0x55);
+        evi(B(j), TERNLOGD, d, d, d, 0, 0, 0x55);
         sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;

@@ -42,12 +42,16 @@ static void lg2_with(struct jit *j, struct vop o, u32 reg, u32 v, u32 c, u32 k)
     evm(B(j), o, reg, v, RSI, (s32)(4 * c), 4, k, EV_B);
 }
 
+static void lg2_compare(struct jit *j, u32 mask, u32 a, struct vop o, u32 c, u32 how)
+{
+    evmi(B(j), o, mask, a, RSI, (s32)(4 * c), 4, 0, EV_B, how);
+}
+
 /* Sets register d to constant c in lanes where register a compares this way with constant
    `with`. Clobbers k2. */
 static void lg2_case(struct jit *j, u32 d, u32 a, u32 with, u32 how, u32 c)
 {
-    lg2_with(j, CMPPS, 2, a, with, 0);
-    put8(B(j), how);
+    lg2_compare(j, 2, a, CMPPS, with, how);
     evm(B(j), BCAST_M32, d, 0, RSI, (s32)(4 * c), 4, 2, 0);
 }
 
@@ -56,13 +60,11 @@ static void lg2_split(struct jit *j, u32 a)
 {
     struct buf *b = B(j);
 
-    lg2_with(j, CMPUD, 1, a, L_DENORMAL, 0);
-    put8(b, 1); /* below */
+    lg2_compare(j, 1, a, CMPUD, L_DENORMAL, 1); /* below */
     ev(b, VMOV, 0, 0, a, 0, 0);
     lg2_with(j, MULS, 0, a, L_UP, 1);
     lg2_with(j, VPSUBD, 0, 0, L_ROOT, 0);
-    ev(b, SHIFT_D, 4, 1, 0, 0, 0);
-    put8(b, 23);
+    evi(b, SHIFT_D, 4, 1, 0, 0, 0, 23);
     ev(b, CVTDQ2PS, 2, 0, 1, 0, 0);
     lg2_with(j, SUBS, 2, 2, L_24, 1);
     lg2_with(j, VPANDD, 0, 0, L_FRACTION, 0);
@@ -91,8 +93,7 @@ static bool e_lg2(struct jit *j, const struct sg_insn *in, u32 arg)
         ev(b, MULS, d, d, 1, 0, 0);
         ev(b, ADDS, d, d, 2, 0, 0);
         lg2_case(j, d, a, L_INF, 0, L_INF); /* equal */
-        ev(b, CMPPS, 3, a, a, 0, 0);
-        put8(b, 3); /* unordered */
+        evi(b, CMPPS, 3, a, a, 0, 0, 3);    /* unordered */
         ev(b, BLEND_D, d, d, a, 3, 0);
         lg2_case(j, d, a, L_0, 0x11, L_NAN); /* less */
         lg2_case(j, d, a, L_0, 0, L_MINUS_INF);
@@ -152,10 +153,8 @@ static void trig_part(struct jit *j, u32 d, u32 x, u32 cosine)
     ev(b, MULD, 4, 4, 3, 0, 0);
     trig_with(j, ADDD, 4, 4, T_1);
     ev(b, MULD, 4, 4, 0, 2, 0);
-    ev(b, SHIFT_Q, 2, 1, 1, 0, 0);
-    put8(b, 1);
-    ev(b, SHIFT_Q, 6, 1, 1, 0, 0);
-    put8(b, 63);
+    evi(b, SHIFT_Q, 2, 1, 1, 0, 0, 1);
+    evi(b, SHIFT_Q, 6, 1, 1, 0, 0, 63);
     ev(b, VPXORQ, 4, 4, 1, 0, 0);
     ev(b, CVTPD2PS, d, 0, 4, 0, 0);
 }
@@ -168,7 +167,7 @@ static bool e_trig(struct jit *j, const struct sg_insn *in, u32 cosine)
     struct stub *s;
     u32 a[2];
 
-    if (j->ahead_of || sg_jit_flat(j, in->d))
+    if (j->ahead_of || b->avx2 || sg_jit_flat(j, in->d))
         return false;
     for (u32 h = 0; h < n; h++)
         a[h] = sg_jv_get(j, in->a, h);
@@ -177,8 +176,7 @@ static bool e_trig(struct jit *j, const struct sg_insn *in, u32 cosine)
     sg_jit_broadcast(j, 1, SG_TRIG_END);
     for (u32 h = 0; h < n; h++) {
         ev(b, VPANDD, 2, a[h], 0, 0, 0);
-        ev(b, CMPUD, 1 + h, 2, 1, 0, 0);
-        put8(b, 5); /* not below */
+        evi(b, CMPUD, 1 + h, 2, 1, 0, 0, 5); /* not below */
     }
     vex(b, PNONE, 0, 0, 0x98, 1, 0, n); /* kortestw */
     sg_jit_slow(j, s, JNE);
@@ -187,11 +185,9 @@ static bool e_trig(struct jit *j, const struct sg_insn *in, u32 cosine)
         const u32 d = sg_jv_new(j);
 
         trig_part(j, d, a[h], cosine);
-        ev(b, EXTRACT4, a[h], 0, 0, 0, 0);
-        put8(b, 1);
+        evi(b, EXTRACT4, a[h], 0, 0, 0, 0, 1);
         trig_part(j, 6, 0, cosine);
-        ev(b, INSERT4, d, d, 6, 0, 0);
-        put8(b, 1);
+        evi(b, INSERT4, d, d, 6, 0, 0, 1);
         sg_jv_kill(j, in, 1u << h);
         sg_jv_bind(j, in->d, h, d);
     }

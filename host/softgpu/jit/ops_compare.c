@@ -55,14 +55,12 @@ static bool e_canon(struct jit *j, const struct sg_insn *in, u32 arg)
     for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
 
-        if (j->mxcsr & MXCSR_DAZ) {
-            ev(x, CMPPS, 1, a, a, 0, 0);
-            put8(x, 3); /* unordered */
+        if ((j->mxcsr & MXCSR_DAZ) || x->avx2) {
+            evi(x, CMPPS, 1, a, a, 0, 0, 3); /* unordered */
             evm(x, BLEND_D, d, a, RSI, 0, 4, 1, EV_B);
         } else {
             evm(x, BCAST, d, 0, RSI, 0, 4, 0, 0);
-            evm(x, FIXUP, d, a, RSI, 4, 4, 0, EV_B);
-            put8(x, 0);
+            evmi(x, FIXUP, d, a, RSI, 4, 4, 0, EV_B, 0);
         }
         sg_jit_finish(j, in, h, 1u << h, d);
     }
@@ -80,8 +78,7 @@ static bool e_div_approx(struct jit *j, const struct sg_insn *in, u32 arg)
         sg_jit_broadcast(j, 0, 0x7fffffffu);
         ev(x, VPANDD, 1, b, 0, 0, 0);
         sg_jit_broadcast(j, 0, 0x7e800000u); /* 2^126 */
-        ev(x, CMPPS, 1, 1, 0, 0, 0);
-        put8(x, 0x1e); /* greater */
+        evi(x, CMPPS, 1, 1, 0, 0, 0, 0x1e);  /* greater */
         ev(x, VMOV, 1, 0, b, 0, 0);
         sg_jit_broadcast(j, 0, 0xff800000u); /* all of b's exponent and none of its fraction */
         sg_jit_broadcast(j, 2, 0x7f800000u);
@@ -132,20 +129,15 @@ static bool e_minmax(struct jit *j, const struct sg_insn *in, u32 max)
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
 
-        ev(x, CMPPS, 1, a, b, 0, 0);
-        put8(x, max ? 0x1e : 0x11);
-        ev(x, CMPPS, 2, a, b, 0, 0);
-        put8(x, 0);
-        ev(x, CMPPS, 3, a, a, 0, 0);
-        put8(x, 3);
-        ev(x, CMPPS, 4, b, b, 0, 0);
-        put8(x, 3);
+        evi(x, CMPPS, 1, a, b, 0, 0, max ? 0x1e : 0x11);
+        evi(x, CMPPS, 2, a, b, 0, 0, 0);
+        evi(x, CMPPS, 3, a, a, 0, 0, 3);
+        evi(x, CMPPS, 4, b, b, 0, 0, 3);
         ev(x, BLEND_D, d, b, a, 1, 0);
         ev(x, max ? VPANDD : VPORD, d, a, b, 2, 0);
         ev(x, BLEND_D, d, d, b, 3, 0);
         ev(x, BLEND_D, d, d, a, 4, 0);
-        ev(x, CMPPS, 3, a, a, 4, 0);
-        put8(x, 3);
+        evi(x, CMPPS, 3, a, a, 4, 0, 3);
         mov_imm64(x, RAX, 0x7fffffffu);
         ev(x, BCAST_R32, d, 0, RAX, 3, 0);
         sg_jit_finish(j, in, h, 1u << h, d);
@@ -185,8 +177,7 @@ static bool e_setp(struct jit *j, const struct sg_insn *in, u32 arg)
     for (u32 h = 0; h < n; h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h);
 
-        ev(B(j), sg_vop_of(arg), 1 + h, a, b, 0, 0);
-        put8(B(j), arg >> 16 & 255);
+        evi(B(j), sg_vop_of(arg), 1 + h, a, b, 0, 0, arg >> 16 & 255);
         sg_jv_unpin(j);
     }
     put_pred(j, in->d, arg & WIDE);
@@ -240,8 +231,7 @@ static void byte_signs(struct jit *j, u32 v, u32 signs)
     ev(B(j), (struct vop){M38, PF3, 0, 0x28}, 0, 0, 1, 0, 0);
     sg_jit_broadcast(j, 1, signs);
     /* vpternlogd: 0 in lanes where register 1 is set, else v */
-    ev(B(j), (struct vop){M3A, P66, 0, 0x25}, v, 1, 0, 0, 0);
-    put8(B(j), 0xb8);
+    evi(B(j), (struct vop){M3A, P66, 0, 0x25}, v, 1, 0, 0, 0, 0xb8);
 }
 
 /* prmt with an immediate: shuffles within 16 bytes, then signs */
@@ -281,8 +271,8 @@ static bool e_prmt(struct jit *j, const struct sg_insn *in, u32 arg)
 static bool e_bfly(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     struct buf *x = B(j);
+    u32 v[2], d[2], order;
     u64 n, c;
-    u32 v[2], d[2];
 
     (void)arg;
     if (!sg_jit_const(j, in->b, &n, false) || !sg_jit_const(j, in->c, &c, false) || (n & 31) != n || !n ||
@@ -290,18 +280,17 @@ static bool e_bfly(struct jit *j, const struct sg_insn *in, u32 arg)
         return false;
     if ((c >> 8 & n) || ((c | c >> 8) & 31) != 31) /* else every lane has a partner */
         return false;
-    for (u32 h = 0; h < 2; h++) /* also for inactive lanes, which may be partners */
+    order = n & 5 ? 0xb1 : 0x4e; /* 1 and 4: adjacent lanes; 2 and 8: adjacent pairs */
+    for (u32 h = 0; h < 2; h++)  /* also for inactive lanes, which may be partners */
         v[h] = sg_jv_get(j, in->a, h);
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         d[h] = sg_jv_new(j);
         if (n == 16)
             ev(x, VMOV, d[h], 0, v[h ^ 1], 0, 0);
         else if (n < 4)
-            ev(x, PSHUFD, d[h], 0, v[h], 0, 0);
+            evi(x, PSHUFD, d[h], 0, v[h], 0, 0, order);
         else
-            ev(x, SHUF4, d[h], v[h], v[h], 0, 0);
-        if (n != 16)
-            put8(x, n & 5 ? 0xb1 : 0x4e); /* 1 and 4: adjacent lanes; 2 and 8: adjacent pairs */
+            evi(x, SHUF4, d[h], v[h], v[h], 0, 0, order);
     }
     sg_jv_kill(j, in, 3);
     for (u32 h = 0; h < sg_jit_n(j, false); h++)

@@ -40,8 +40,7 @@ static bool e_round(struct jit *j, const struct sg_insn *in, u32 arg)
     for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
 
-        ev(B(j), RNDSCALE, d, 0, a, 0, 0);
-        put8(B(j), arg);
+        evi(B(j), RNDSCALE, d, 0, a, 0, 0, arg);
         sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;
@@ -61,12 +60,9 @@ static bool e_to_s32(struct jit *j, const struct sg_insn *in, u32 arg)
     for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
 
-        ev(b, RNDSCALE, 2, 0, a, 0, 0);
-        put8(b, arg);
-        ev(b, CMPPS, 1, 2, 0, 0, 0);
-        put8(b, 0x1d); /* not below */
-        ev(b, CMPPS, 2, 2, 2, 0, 0);
-        put8(b, 7); /* a number */
+        evi(b, RNDSCALE, 2, 0, a, 0, 0, arg);
+        evi(b, CMPPS, 1, 2, 0, 0, 0, 0x1d); /* not below */
+        evi(b, CMPPS, 2, 2, 2, 0, 0, 7);    /* a number */
         ev(b, TO_S32, 2, 0, 2, 0, 0);
         ev(b, BLEND_D, 2, 2, 1, 1, 0);
         ev(b, MOV32, d, 0, 2, 2, EV_Z);
@@ -99,10 +95,8 @@ static bool e_from_small(struct jit *j, const struct sg_insn *in, u32 arg)
     for (u32 h = 0; h < sg_jit_chunks(j, in, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), d = sg_jv_new(j);
 
-        ev(B(j), SHIFT_D, 6, 1, a, 0, 0);
-        put8(B(j), up);
-        ev(B(j), SHIFT_D, arg & 256 ? 4 : 2, 1, 1, 0, 0);
-        put8(B(j), up);
+        evi(B(j), SHIFT_D, 6, 1, a, 0, 0, up);
+        evi(B(j), SHIFT_D, arg & 256 ? 4 : 2, 1, 1, 0, 0, up);
         ev(B(j), FROM_S32, d, 0, 1, 0, 0);
         sg_jit_finish(j, in, h, 1u << h, d);
     }
@@ -135,8 +129,7 @@ static bool e_copysign(struct jit *j, const struct sg_insn *in, u32 arg)
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
 
         ev(B(j), MOV32, d, 0, 0, 0, 0);
-        ev(B(j), TERNLOGD, d, a, b, 0, 0);
-        put8(B(j), 0xca); /* a in lanes where d is set, else b */
+        evi(B(j), TERNLOGD, d, a, b, 0, 0, 0xca); /* a in lanes where d is set, else b */
         sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;

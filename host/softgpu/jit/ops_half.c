@@ -23,8 +23,7 @@ static void widen(struct jit *j, u32 to, u32 v, bool high)
     struct buf *b = B(j);
 
     if (high) {
-        ev(b, SHIFT_D, 2, to, v, 0, 0);
-        put8(b, 16);
+        evi(b, SHIFT_D, 2, to, v, 0, 0, 16);
         v = to;
     }
     ev(b, MOVDW, v, 0, to, 0, 0);
@@ -37,10 +36,8 @@ static void narrow(struct jit *j, u32 to, u32 v)
 {
     struct buf *b = B(j);
 
-    ev(b, CMPPS, 1, v, v, 0, 0);
-    put8(b, 3); /* unordered */
-    ev(b, CVTPS2PH, v, 0, 0, 0, 0);
-    put8(b, 0);
+    evi(b, CMPPS, 1, v, v, 0, 0, 3); /* unordered */
+    evi(b, CVTPS2PH, v, 0, 0, 0, 0, 0);
     ev(b, ZXWD, to, 0, 0, 0, 0);
     mov_imm64(b, RAX, 0x7fff);
     ev(b, BCAST_R32, to, 0, RAX, 1, 0);
@@ -67,15 +64,12 @@ static bool e_narrow(struct jit *j, const struct sg_insn *in, u32 two)
         for (u32 k = 0; k <= two; k++) {
             const u32 from = k ? b : a, to = k ? 1 : d[h];
 
-            ev(x, CMPPS, 1 + 2 * h + k, from, from, 0, 0);
-            put8(x, 3); /* unordered */
-            ev(x, CVTPS2PH, from, 0, 0, 0, 0);
-            put8(x, 0);
+            evi(x, CMPPS, 1 + 2 * h + k, from, from, 0, 0, 3); /* unordered */
+            evi(x, CVTPS2PH, from, 0, 0, 0, 0, 0);
             ev(x, ZXWD, to, 0, 0, 0, 0);
         }
         if (two) {
-            ev(x, SHIFT_D, 6, d[h], d[h], 0, 0);
-            put8(x, 16);
+            evi(x, SHIFT_D, 6, d[h], d[h], 0, 0, 16);
             ev(x, VPORD, d[h], d[h], 1, 0, 0);
             KORW(x, 5 + h, 1 + 2 * h, 2 + 2 * h);
         }
@@ -93,7 +87,7 @@ static bool e_narrow(struct jit *j, const struct sg_insn *in, u32 two)
             ev(x, VPORD, d[h], d[h], k, 1 + 2 * h + k, 0);
         }
     }
-    patch(x, none, x->n);
+    land(x, none);
     for (u32 h = 0; h < n; h++) {
         sg_jv_kill(j, in, 1u << h);
         sg_jv_bind(j, in->d, h, d[h]);
@@ -118,15 +112,14 @@ static void half_direct(struct jit *j, const struct sg_insn *in, u32 op)
 
         d[h] = sg_jv_new(j);
         ev(x, (struct vop){5, PNONE, 0, (u8)op}, d[h], a, b, 0, 0);
-        ev(x, (struct vop){M3A, PNONE, 0, 0xc2}, 1 + h, d[h], d[h], 0, 0); /* vcmpph */
-        put8(x, 3);                                                        /* unordered */
+        evi(x, (struct vop){M3A, PNONE, 0, 0xc2}, 1 + h, d[h], d[h], 0, 0, 3); /* vcmpph: unordered */
     }
     vex(x, P66, 0, 1, 0x98, 1, 0, n); /* kortestd */
     none = jcc(x, JE);
     sg_jit_broadcast(j, 0, 0x7fff7fffu);
     for (u32 h = 0; h < n; h++)
         ev(x, (struct vop){M38, P66, 1, 0x66}, d[h], d[h], 0, 1 + h, 0); /* vpblendmw */
-    patch(x, none, x->n);
+    land(x, none);
     for (u32 h = 0; h < n; h++) {
         sg_jv_kill(j, in, 1u << h);
         sg_jv_bind(j, in->d, h, d[h]);
@@ -149,7 +142,7 @@ static bool e_half(struct jit *j, const struct sg_insn *in, u32 arg)
 
     if (in->imm)
         return false;
-    if ((arg & PAIR) && has_fp16()) {
+    if ((arg & PAIR) && !x->avx2 && has_fp16()) {
         half_direct(j, in, arg & 255);
         return true;
     }
@@ -163,8 +156,7 @@ static bool e_half(struct jit *j, const struct sg_insn *in, u32 arg)
             narrow(j, k ? 1 : d, 1);
         }
         if (arg & PAIR) {
-            ev(x, SHIFT_D, 6, 1, 1, 0, 0);
-            put8(x, 16);
+            evi(x, SHIFT_D, 6, 1, 1, 0, 0, 16);
             ev(x, VPORD, d, d, 1, 0, 0);
         }
         sg_jit_finish(j, in, h, 1u << h, d);
@@ -193,12 +185,10 @@ static void fma_part(struct jit *j, u32 a, u32 b, u32 c, u32 to, u32 k)
     ev(x, SUB, 2, 4, 5, 0, 0);
     ev(x, SUB, 1, 1, 2, 0, 0);
     ev(x, SUB, 3, 3, 5, 0, 0);
-    ev(x, ADD, 1, 1, 3, 0, 0); /* the lost part: 0, or NaN if the sum is not finite */
-    ev(x, CMPPS, 1, 1, 6, 0, 0);
-    put8(x, 12); /* ordered and not equal to register 6 */
+    ev(x, ADD, 1, 1, 3, 0, 0);        /* the lost part: 0, or NaN if the sum is not finite */
+    evi(x, CMPPS, 1, 1, 6, 0, 0, 12); /* ordered and not equal to register 6 */
     ev(x, PXOR, 1, 1, 4, 0, 0);
-    ev(x, SHIFT_D, 4, 1, 1, 0, 0); /* -1: the sum is too far from 0 */
-    put8(x, 31);
+    evi(x, SHIFT_D, 4, 1, 1, 0, 0, 31); /* -1: the sum is too far from 0 */
     ev(x, PADD, 4, 4, 1, 1, 0);
     ev(x, VPORD, 4, 4, 7, 1, 0);
     narrow(j, to, 4);
@@ -219,8 +209,7 @@ static bool e_fma_half(struct jit *j, const struct sg_insn *in, u32 pair)
         fma_part(j, a, b, c, d, 0);
         if (pair) {
             fma_part(j, a, b, c, 1, 1);
-            ev(x, SHIFT_D, 6, 1, 1, 0, 0);
-            put8(x, 16);
+            evi(x, SHIFT_D, 6, 1, 1, 0, 0, 16);
             ev(x, VPORD, d, d, 1, 0, 0);
         }
         sg_jit_finish(j, in, h, 1u << h, d);
@@ -267,17 +256,14 @@ static bool e_ex2(struct jit *j, const struct sg_insn *in, u32 arg)
             ev(b, MUL, d, d, 2, 0, 0);
             evm(b, ADD, d, d, RSI, (s32)(4 * k), 4, 0, EV_B);
         }
-        ev(b, SHIFT_D, 4, 0, 1, 0, 0); /* half of n, towards minus infinity */
-        put8(b, 1);
+        evi(b, SHIFT_D, 4, 0, 1, 0, 0, 1); /* half of n, towards minus infinity */
         ev(b, PSUB, 1, 1, 0, 0, 0);
         for (u32 k = 0; k < 2; k++) {
             evm(b, PADD, k, k, RSI, 4 * C_BIAS, 4, 0, EV_B);
-            ev(b, SHIFT_D, 6, k, k, 0, 0);
-            put8(b, 23);
+            evi(b, SHIFT_D, 6, k, k, 0, 0, 23);
             ev(b, MUL, d, d, k, 0, 0);
         }
-        ev(b, CMPPS, 1, a, a, 0, 0);
-        put8(b, 3);
+        evi(b, CMPPS, 1, a, a, 0, 0, 3);
         ev(b, BLEND, d, d, a, 1, 0);
         sg_jit_finish(j, in, h, 1u << h, d);
     }

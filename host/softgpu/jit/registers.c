@@ -3,6 +3,7 @@
  * Tracks which chunks of the register file are in vector registers while a block is compiled:
  * loads, write-backs, invalidation, and the out-of-line code that depends on it.
  */
+#include "jit/avx2/avx2.h"
 #include "jit/state.h"
 
 #ifdef SG_JIT
@@ -13,6 +14,10 @@ static const struct vop MOV_LOAD = {M0F, P66, 1, 0x6f}, MOV_STORE = {M0F, P66, 1
 
 void sg_jv_load(struct jit *j, u32 v, u32 key)
 {
+    if (j->b.avx2) {
+        sg_avx2_alias(B(j), v, key >> 31 ? G_POOL : G_REGS, (s32)(key & 0x7fffffffu));
+        return;
+    }
     evm(B(j), MOV_LOAD, v, 0, key >> 31 ? G_POOL : G_REGS, (s32)(key & 0x7fffffffu), 64, 0, 0);
 }
 
@@ -44,13 +49,15 @@ void sg_jv_store(struct jit *j, u32 v, u32 key)
     if (sg_jit_flat(j, key)) { /* a value of the block, the same in every lane */
         for (u32 h = 0; h < 2u * j->code->flat[key >> 7]; h++)
             evm(B(j), o, v, 0, G_REGS, (s32)(key + 64 * h), 64, 0, 0);
-        return;
-    }
-    if (j->masked) {
+    } else if (j->masked) {
         sg_jit_lanes(j, 7, wide ? key >> 6 & 3 : key >> 6 & 1, wide);
         o.w = wide;
+        evm(B(j), o, v, 0, G_REGS, (s32)key, 64, 7, 0);
+    } else {
+        evm(B(j), o, v, 0, G_REGS, (s32)key, 64, 0, 0);
     }
-    evm(B(j), o, v, 0, G_REGS, (s32)key, 64, j->masked ? 7 : 0, 0);
+    if (j->b.avx2)
+        sg_avx2_stored(B(j), v, G_REGS, (s32)key);
 }
 
 void sg_jit_put_pred(struct jit *j, u32 d)
@@ -176,6 +183,8 @@ void sg_jv_bind(struct jit *j, u32 op, u32 h, u32 v)
         drop(j, old);
     if (j->kill[j->cur] & F_DEAD)
         return;
+    if (j->b.avx2)
+        sg_avx2_own(B(j), v);
     hold(j, v, key);
     j->v.dirty |= 1u << v;
     j->v.low_bytes &= ~(1u << v);
@@ -235,6 +244,8 @@ void sg_jv_forget(struct jit *j)
 {
     j->v.held = j->v.dirty = j->v.low_bytes = 0;
     j->pinned = 0;
+    if (j->b.avx2)
+        sg_avx2_done(B(j), 0);
 }
 
 bool sg_jit_const(const struct jit *j, u32 op, u64 *v, bool wide)
@@ -276,16 +287,23 @@ u32 sg_jit_pattern(struct jit *j, u32 v, u32 bytes)
     struct buf *b = B(j);
     struct pattern *p;
 
-    evex_head(b, (struct vop){M38, P66, 0, 0x5a}, v, 0, true, true, 0, 0, false);
-    put8(b, (v & 7) << 3 | 5); /* vbroadcasti32x4 v, [rip + distance] */
+    size_t at;
+
+    if (b->avx2) {
+        at = sg_avx2_pattern(b, v);
+    } else {
+        evex_head(b, (struct vop){M38, P66, 0, 0x5a}, v, 0, true, true, 0, 0, false);
+        put8(b, (v & 7) << 3 | 5); /* vbroadcasti32x4 v, [rip + distance] */
+        at = b->n;
+        put32(b, 0);
+    }
     if (!sg_jit_claim(j, sizeof(*j->patterns)) ||
         !sg_grow(&j->patterns, &j->cap_patterns, j->npatterns, sizeof(*j->patterns))) {
         b->failed = true;
         return v;
     }
     p = &j->patterns[j->npatterns++];
-    p->at = b->n;
-    put32(b, 0);
+    p->at = at;
     for (u32 i = 0; i < 16; i++) {
         const u32 x = bytes >> (8 * (i & 3)) & 255;
 

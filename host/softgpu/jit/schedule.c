@@ -12,7 +12,6 @@
 
 #define WARP(f) ((s32)offsetof(struct sg_warp, f))
 #define CTA(f) ((s32)offsetof(struct sg_cta, f))
-#define PUSHES 8 /* bytes at the way in for the interpreter that save registers */
 
 /* op [base + disp], imm8, of 1 or 4 bytes: sub 7 compares */
 static void alu_mem_imm8(struct buf *b, bool byte, u32 sub, u32 base, s32 disp, u32 imm)
@@ -92,10 +91,10 @@ void sg_jit_barrier(struct jit *j, u32 i)
     mov_imm64(b, RAX, (u64)(uintptr_t)in);
     alu_mem(b, true, 0x89, RAX, G_WARP, WARP(ip));
     sg_jit_jump_to(j, jmp(b), JIT_TURN);
-    patch(b, other, b->n);
+    land(b, other);
     by_handler(j, i);
     sg_jit_jump_to(j, jmp(b), i + 1);
-    patch(b, last, b->n);
+    land(b, last);
     put8(b, 0xe8); /* call */
     put32(b, 0);
     sg_jit_jump_to(j, b->n - 4, JIT_RELEASE);
@@ -119,8 +118,8 @@ void sg_jit_exit(struct jit *j, u32 i)
         alu_mem(b, false, 0x89, RAX, G_WARP, WARP(mask));
         alu_mem_imm8(b, false, 5, G_CTA, CTA(alive), SG_LANES);
         sg_jit_jump_to(j, jmp(b), JIT_TURN);
-        patch(b, in_cluster, b->n);
-        patch(b, waited, b->n);
+        land(b, in_cluster);
+        land(b, waited);
     }
     by_handler(j, i);
     sg_jit_leave_at(j, i, SG_JUMP); /* an exit never returns SG_NEXT */
@@ -173,11 +172,11 @@ static size_t scan(struct buf *b, size_t *leave)
     waits = b->n;
     alu_imm(b, true, 0, RDI, sizeof(struct sg_warp));
     patch(b, jmp(b), loop);
-    patch(b, odd, b->n);
+    land(b, odd);
     alu_mem_imm8(b, false, 7, RDI, WARP(ngroups), 0);
     patch(b, jcc(b, JE), waits);
     *leave = jmp(b);
-    patch(b, out, b->n);
+    land(b, out);
     return found;
 }
 
@@ -192,7 +191,7 @@ static void go_on(struct jit *j, size_t *resume)
     begin = jmp(b);
     *resume = b->n;
     alu_reg(b, true, 0x89, RDI, G_WARP);
-    patch(b, begin, b->n);
+    land(b, begin);
     alu_mem(b, true, 0x8b, RSI, RDI, WARP(ip));
     alu_mem(b, true, 0x8b, RAX, RSI, (s32)offsetof(struct sg_insn, fn));
     rex(b, true, RCX, 0); /* lea rcx, [rip - here]: start of the code */
@@ -207,10 +206,10 @@ static void go_on(struct jit *j, size_t *resume)
     put8(b, 0xf8 | RDX);
     put32(b, (u32)b->n);
     none = jcc(b, JAE);
-    alu_imm(b, true, 0, RAX, PUSHES);
+    alu_imm(b, true, 0, RAX, j->prologue);
     put8(b, 0xff); /* jmp rax */
     put8(b, 0xe0);
-    patch(b, none, b->n);
+    land(b, none);
     mov_imm64(b, RAX, SG_JUMP);
     sg_jit_jump_to(j, jmp(b), JIT_EXIT);
 }
@@ -238,16 +237,16 @@ static void turn(struct jit *j, size_t *resume)
     leave[2] = jcc(b, JE);
     alu_mem(b, true, 0x8b, RDI, G_CTA, CTA(warps));
     found[1] = jmp(b);
-    patch(b, some, b->n);
+    land(b, some);
     alu_mem(b, true, 0x8b, RDI, G_CTA, CTA(warps));
     behind(b, RDX);
     found[2] = scan(b, &leave[3]);
     for (u32 k = 0; k < 4; k++)
-        patch(b, leave[k], b->n);
+        land(b, leave[k]);
     mov_imm64(b, RAX, SG_PARKED);
     sg_jit_jump_to(j, jmp(b), JIT_EXIT);
     for (u32 k = 0; k < 3; k++)
-        patch(b, found[k], b->n);
+        land(b, found[k]);
     go_on(j, resume);
 }
 
@@ -267,7 +266,7 @@ static void release(struct jit *j)
     mem_operand(b, 0, RDX, WARP(ip), 1);
     put8(b, sizeof(struct sg_insn));
     store_imm8(b, RDX, WARP(at_bar), 0);
-    patch(b, runs, b->n);
+    land(b, runs);
     alu_imm(b, true, 0, RDX, sizeof(struct sg_warp));
     alu_mem(b, true, 0x3b, RDX, G_CTA, CTA(warps_end));
     patch(b, jcc(b, JB), loop);

@@ -12,12 +12,10 @@ static void check_lanes32(struct jit *j, struct stub *s, u32 align)
     KZERO(b, 1);
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         sg_jit_lanes(j, 2, h, false);
-        ev(b, CMPUD, 3, 4 + h, 1, 2, 0);
-        put8(b, 6);
+        evi(b, CMPUD, 3, 4 + h, 1, 2, 0, 6);
         KORW(b, 1, 1, 3);
         if (align > 1) {
-            ev(b, SHIFT_D, 6, 2, 4 + h, 0, 0);
-            put8(b, (u32)(32 - __builtin_ctz(align)));
+            evi(b, SHIFT_D, 6, 2, 4 + h, 0, 0, (u32)(32 - __builtin_ctz(align)));
             ev(b, TESTMD, 3, 2, 2, 2, 0);
             KORW(b, 1, 1, 3);
         }
@@ -55,13 +53,11 @@ static void check_shared(struct jit *j, struct stub *s, const struct sg_insn *in
     }
     if (align > 1) {
         ev(b, VPORD, 2, 4, 5, 0, 0);
-        ev(b, SHIFT_D, 6, 2, 2, 0, 0);
-        put8(b, (u32)(32 - __builtin_ctz(align)));
+        evi(b, SHIFT_D, 6, 2, 2, 0, 0, (u32)(32 - __builtin_ctz(align)));
         ev(b, TESTNMD, 1, 2, 2, 0, 0);
     }
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
-        ev(b, CMPUD, 1, 4 + h, 1, h || align > 1 ? 1 : 0, 0);
-        put8(b, 2);
+        evi(b, CMPUD, 1, 4 + h, 1, h || align > 1 ? 1 : 0, 0, 2);
     }
     KORTESTW(b, 1);
     sg_jit_slow(j, s, JAE);
@@ -106,8 +102,7 @@ static void row_shared(struct jit *j, struct stub *s, const struct sg_insn *in, 
     ev(b, BCAST_M32, 0, 0, ad[0], 0, 0);
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         evm(b, VPADDD, 1 + h, 0, RSI, (s32)(64 * h), 64, 0, 0);
-        ev(b, CMPUD, 1, ad[h], 1 + h, h ? 1 : 0, 0);
-        put8(b, 0);
+        evi(b, CMPUD, 1, ad[h], 1 + h, h ? 1 : 0, 0, 0);
     }
     KORTESTW(b, 1);
     *others = jcc(b, JAE);
@@ -149,7 +144,7 @@ static size_t window_shared(struct jit *j, struct stub *s, const struct sg_insn 
 
     sg_jit_window_test(j, ad, s->window, &misses);
     check_window(j, s, in, ad[0], size * n);
-    sg_jit_window_load(j, d, n, 0, false);
+    sg_jit_window_load(j, d, n, s->window->size, 0, false);
     for (u32 h = 0; h < sg_jit_n(j, false); h++)
         sg_jit_cut(j, d[0][h], size, arg & SIGN);
     end = jmp(B(j));
@@ -209,7 +204,7 @@ static bool e_ld_s(struct jit *j, const struct sg_insn *in, u32 arg)
         for (u32 h = 0; h < sg_jit_n(j, false); h++)
             evm(b, VMOVU, d[0][h], 0, RAX, (s32)(64 * h), 64, 0, 0);
         end = jmp(b);
-        patch(b, others, b->n);
+        land(b, others);
     }
     if (s->window)
         sg_jit_window_known(j, s, s->window);
@@ -221,9 +216,9 @@ static bool e_ld_s(struct jit *j, const struct sg_insn *in, u32 arg)
             sg_jit_cut(j, d[k][h], size, arg & SIGN);
         }
     if (end)
-        patch(b, end, b->n);
+        land(b, end);
     if (end_window)
-        patch(b, end_window, b->n);
+        land(b, end_window);
     for (u32 k = 0; k < n; k++)
         for (u32 h = 0; h < sg_jit_n(j, false); h++)
             sg_jv_bind(j, dest(in, k), h, d[k][h]);
@@ -241,17 +236,16 @@ static size_t same_shared(struct jit *j, struct stub *s, const struct sg_insn *i
 {
     struct buf *b = B(j);
 
+    if (b->avx2) /* register 0 does not live across the label */
+        ev(b, BCAST_M32, 0, 0, ad[0], 0, 0);
     for (u32 h = 0; h < 2; h++) {
-        ev(b, CMPUD, 1, ad[h], 0, h ? 1 : 0, 0);
-        put8(b, 0);
+        evi(b, CMPUD, 1, ad[h], 0, h ? 1 : 0, 0, 0);
     }
     KORTESTW(b, 1);
     *others = jcc(b, JAE);
     sg_jit_place_shared(j, s, in, ad[0], 4, 4);
-    ev(b, EXTRACT2, v, 0, 2, 0, 0);
-    put8(b, 3);
-    evm(b, EXTRACTD, 2, 0, RAX, 0, 4, 0, EV_XMM);
-    put8(b, 3);
+    evi(b, EXTRACT2, v, 0, 2, 0, 0, 3);
+    evmi(b, EXTRACTD, 2, 0, RAX, 0, 4, 0, EV_XMM, 3);
     return jmp(b);
 }
 
@@ -274,9 +268,9 @@ static bool e_st_s(struct jit *j, const struct sg_insn *in, u32 arg)
         for (u32 h = 0; h < sg_jit_n(j, false); h++)
             evm(b, VMOVU_STORE, v[0][h], 0, RAX, (s32)(64 * h), 64, 0, 0);
         end = jmp(b);
-        patch(b, others, b->n);
+        land(b, others);
         same = same_shared(j, s, in, ad, v[0][1], &others);
-        patch(b, others, b->n);
+        land(b, others);
     }
     check_shared(j, s, in, ad, 4 * n, 4 * n);
     for (u32 k = 0; k < n; k++)
@@ -285,9 +279,9 @@ static bool e_st_s(struct jit *j, const struct sg_insn *in, u32 arg)
             evsib(b, SCATTERDD, v[k][h], RAX, 4 + h, (s32)(4 * k), 1, 0);
         }
     if (end)
-        patch(b, end, b->n);
+        land(b, end);
     if (same)
-        patch(b, same, b->n);
+        land(b, same);
     sg_jv_unpin(j);
     sg_jit_joined(j, s);
     return true;

@@ -30,8 +30,7 @@ static void test_row(struct jit *j, struct stub *s, const u32 *ad, u32 size, boo
     for (u32 h = 0; h < sg_jit_n(j, wide); h++) {
         sg_jit_lanes(j, 2, h, wide);
         evm(b, wide ? VPADDQ : VPADDD, 1, 0, RSI, (s32)(64 * h), 64, 0, 0);
-        ev(b, wide ? CMPUQ : CMPUD, 3, ad[h], 1, 2, 0);
-        put8(b, 4); /* not equal */
+        evi(b, wide ? CMPUQ : CMPUD, 3, ad[h], 1, 2, 0, 4); /* not equal */
         KORW(b, 1, 1, 3);
     }
     KORTESTW(b, 1);

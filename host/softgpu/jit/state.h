@@ -39,6 +39,7 @@ struct stub {
     struct sg_window *window; /* pattern to learn first, see jit/windows.h; NULL: none */
     struct vregs v;           /* before the instruction */
     struct vregs after;
+    u32 aliases; /* AVX2: registers of `after` whose value is in its place in memory */
 };
 
 struct jump {
@@ -98,6 +99,7 @@ struct jit {
     u8 *addresses;             /* bit mask per constant: may it still change? */
     size_t table_room;         /* bytes left for stubs, jumps, patterns and windows */
     u32 walked;                /* instructions visited in search of groups */
+    u32 prologue;              /* bytes at the way in for the interpreter that save registers */
 };
 
 /*

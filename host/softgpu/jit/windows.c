@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AHEAD 4096 /* bytes: data of the next warps is prefetched at this distance */
 #define AT(field) ((s32)offsetof(struct sg_window, field))
 
 static const struct vop VMOVU8 = {M0F, PF2, 0, 0x6f}, PERMI2B = {M38, P66, 0, 0x75},
@@ -24,7 +23,7 @@ struct sg_window *sg_jit_window(struct jit *j, const struct sg_insn *in, u32 siz
 {
     struct sg_window *x;
 
-    if ((in->aux & SG_AUX_SPIN) || !__builtin_cpu_supports("avx512vbmi"))
+    if ((in->aux & SG_AUX_SPIN) || (!j->b.avx2 && !__builtin_cpu_supports("avx512vbmi")))
         return NULL;
     x = sg_jit_claim(j, sizeof(*x)) ? aligned_alloc(64, (sizeof(*x) + 63) & ~(size_t)63) : NULL;
     if (!x)
@@ -34,6 +33,7 @@ struct sg_window *sg_jit_window(struct jit *j, const struct sg_insn *in, u32 siz
     x->align = align;
     x->row = row;
     x->narrow = in->aux & SG_AUX_ADDR32;
+    x->avx2 = j->b.avx2;
     x->next = j->windows;
     j->windows = x;
     return x;
@@ -52,6 +52,8 @@ void sg_jit_windows_free(struct sg_window *x)
 /* Windows of `each` lanes. False: some do not lie within 64 bytes. */
 static bool fit(struct sg_window *x, const u64 *a, u32 each)
 {
+    if (x->avx2)
+        return sg_avx2_window_fit(x, a, each);
     for (u32 g = 0; g < SG_LANES / each; g++) {
         const u32 first = g * each, running = x->lanes >> first & ((1u << each) - 1);
         u64 low = UINT64_MAX, high = 0;
@@ -165,13 +167,11 @@ void sg_jit_window_test(struct jit *j, const u32 *ad, const struct sg_window *x,
         ev(b, x->narrow ? VPSUBD : VPSUBQ, 1 + (h & 1), ad[h], 0, 0, 0);
         if (j->masked) { /* lanes that run and differ */
             sg_jit_lanes(j, 2, h, !x->narrow);
-            evm(b, cmp, h ? 3 : 1, 1 + (h & 1), RSI, AT(offset) + (s32)(64 * h), 64, 2, 0);
-            put8(b, 4);
+            evmi(b, cmp, h ? 3 : 1, 1 + (h & 1), RSI, AT(offset) + (s32)(64 * h), 64, 2, 0, 4);
             if (h)
                 KORW(b, 1, 1, 3);
         } else {
-            evm(b, cmp, 1, 1 + (h & 1), RSI, AT(offset) + (s32)(64 * h), 64, h ? 1 : 0, 0);
-            put8(b, 0);
+            evmi(b, cmp, 1, 1 + (h & 1), RSI, AT(offset) + (s32)(64 * h), 64, h ? 1 : 0, 0, 0);
         }
     }
     /* without masks the upper bits of k1 are undefined for 64-bit lanes */
@@ -185,7 +185,7 @@ void sg_jit_window_test(struct jit *j, const u32 *ad, const struct sg_window *x,
 void sg_jit_window_missed(struct jit *j, const struct window_misses *m)
 {
     for (u32 i = 0; i < m->n; i++)
-        patch(B(j), m->at[i], B(j)->n);
+        land(B(j), m->at[i]);
 }
 
 /* Window g to register v. */
@@ -203,7 +203,7 @@ static void load(struct jit *j, u32 g, u32 v, s32 disp, bool prefetch)
     rex(b, false, 0, RCX);
     put8(b, 0x0f); /* prefetcht0 [rcx + disp] */
     put8(b, 0x18);
-    mem_operand(b, 1, RCX, disp + AHEAD, 1);
+    mem_operand(b, 1, RCX, disp + SG_WINDOW_AHEAD, 1);
 }
 
 /* Moves word k of the lanes of chunk h, which are in registers 0 and 1, or (four) 0 to 3, to
@@ -224,15 +224,18 @@ static void pick(struct jit *j, u32 d, u32 k, u32 h, bool four)
     if (!four)
         return;
     ev(b, PERMI2B, 4, 2, 3, 0, 0);
-    ev(b, SHUF128, d, d, 4, 0, 0); /* the lower half, and the upper half of register 4 */
-    put8(b, 0xe4);
+    evi(b, SHUF128, d, d, 4, 0, 0, 0xe4); /* the lower half, and the upper half of register 4 */
 }
 
-void sg_jit_window_load(struct jit *j, u32 d[4][4], u32 n, s32 disp, bool prefetch)
+void sg_jit_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, bool prefetch)
 {
     struct buf *b = B(j);
     size_t jump = 0, end = 0;
 
+    if (b->avx2) {
+        sg_avx2_window_load(j, d, n, size, disp, prefetch);
+        return;
+    }
     cmp_state(b, SG_WINDOW_4);
     jump = jcc(b, JE);
     for (u32 each = 2; each <= 4; each += 2) {
@@ -244,10 +247,10 @@ void sg_jit_window_load(struct jit *j, u32 d[4][4], u32 n, s32 disp, bool prefet
         }
         if (each == 2) {
             end = jmp(b);
-            patch(b, jump, b->n);
+            land(b, jump);
         }
     }
-    patch(b, end, b->n);
+    land(b, end);
 }
 
 #endif

@@ -12,8 +12,8 @@
 enum sg_window_state {
     SG_WINDOW_NEW,  /* the load has not run yet */
     SG_WINDOW_NONE, /* the lanes are too far apart */
-    SG_WINDOW_8,    /* 8 lanes in 64 bytes */
-    SG_WINDOW_4     /* 4 lanes in 64 bytes */
+    SG_WINDOW_8,    /* 8 lanes in 64 bytes, with AVX2 in 32 */
+    SG_WINDOW_4     /* 4 lanes in 64 bytes, with AVX2 in 32 */
 };
 
 /* The address pattern of a load, learned from its first run. Written once, under a lock, `state`
@@ -23,8 +23,16 @@ struct sg_window {
         u64 offset[SG_LANES];
         u32 offset32[SG_LANES]; /* if narrow */
     };
-    u8 index[2][64]; /* source of each byte of the result, in two windows */
-    u64 mask[8];     /* bytes of each window that are read */
+    union {
+        struct {
+            u8 index[2][64]; /* source of each byte of the result, in two windows */
+            u64 mask[8];     /* bytes of each window that are read */
+        };
+        struct {                /* with AVX2 */
+            u32 word[SG_LANES]; /* index of each lane's word in its window */
+            u32 wanted[8][8];   /* words of each window that are read: UINT32_MAX */
+        };
+    };
     s64 base[8];     /* start of each window relative to the address of lane 0 */
     s64 low;         /* the lowest of these */
     u64 span;        /* bytes from `low` to the end of the highest element */
@@ -33,6 +41,7 @@ struct sg_window {
     u32 size, align; /* size: bytes loaded per lane */
     u32 row;         /* lane distance with a faster path of its own; 0: none */
     bool narrow;     /* addresses are 32 bits wide */
+    bool avx2;       /* for jit/avx2/windows.c */
     struct sg_window *next;
 };
 
@@ -60,9 +69,14 @@ void sg_jit_window_missed(struct jit *j, const struct window_misses *m);
  * RAX: the address of lane 0, from register ad, without in->imm.
  */
 void sg_jit_check_window(struct jit *j, struct stub *s, const struct sg_insn *in, u32 ad, u32 align);
-/* RSI: x; RAX: the address of lane 0. Loads n words into the registers d; clobbers RCX, k2, k3
+/* RSI: x; RAX: the address of lane 0. Loads n words into the registers d, of size bytes a lane (size below 4: into the low bits, the rest is undefined); clobbers RCX, k2, k3
    and registers 0 to 6. */
-void sg_jit_window_load(struct jit *j, u32 d[4][4], u32 n, s32 disp, bool prefetch);
+void sg_jit_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, bool prefetch);
+/* The same with AVX2 (jit/avx2/windows.c); size: bytes per lane. */
+void sg_avx2_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, bool ahead);
+/* Fills x with windows of `each` lanes at addresses a. False: some are too far apart. */
+bool sg_avx2_window_fit(struct sg_window *x, const u64 *a, u32 each);
+#define SG_WINDOW_AHEAD 4096 /* bytes: data of the next warps is prefetched at this distance */
 /* RSI: x; jumps to the slow path unless the load has run. */
 void sg_jit_window_known(struct jit *j, struct stub *s, const struct sg_window *x);
 

@@ -2,6 +2,8 @@
 /*
  * An encoder for x86-64 instructions (Intel SDM volume 2: EVEX 2.7, VEX 2.3). Vector registers are
  * 0 to 31, general registers RAX to R15, mask registers 0 to 7. For the files of this folder.
+ * Instructions with vectors or masks are for AVX-512; with buf.avx2 they are lowered to AVX2
+ * (jit/avx2/avx2.h).
  */
 #ifndef SG_JIT_X86_H
 #define SG_JIT_X86_H
@@ -27,11 +29,31 @@ struct vop {
     u8 map, pp, w, op;
 };
 
+struct avx2;
+
 struct buf {
     u8 *p;
     size_t n, cap, max; /* bytes used, allocated, allowed */
     bool failed;        /* out of memory or above the limit: later bytes are dropped */
+    struct avx2 *avx2;  /* NULL: the processor has AVX-512 */
 };
+
+/* A vector instruction with its operands, to be lowered. */
+struct vinsn {
+    struct vop o;
+    u32 reg, vv, rm;   /* rm: a register, or the base of a memory operand, */
+    bool memory;       /* if set */
+    s32 disp, scale;   /* scale: bytes of a broadcast word (EV_B) */
+    u32 k, flags, imm; /* mask, EV_* */
+    bool no_base;      /* gathers and scatters, whose index is vv: [index + disp] */
+};
+/* jit/avx2/. An instruction that is not known fails the compilation. */
+void sg_avx2_insn(struct buf *b, const struct vinsn *x);
+void sg_avx2_mask_insn(struct buf *b, u32 pp, bool w, u32 op, u32 reg, u32 vv, u32 rm);
+void sg_avx2_mask_memory(struct buf *b, u32 pp, bool w, u32 op, u32 k, u32 base, s32 disp);
+/* A jump is about to be emitted. Returns the condition to use for cond (0: none). */
+u32 sg_avx2_jump(struct buf *b, u32 cond);
+void sg_avx2_label(struct buf *b);
 
 /* Makes room for one more byte. Returns false and sets failed if there is none. */
 bool sg_jit_room(struct buf *b);
@@ -63,6 +85,14 @@ static inline void put64(struct buf *b, u64 v)
 #define EV_XMM 8u
 #define EV_ROUND(rc) (16u | (u32)(rc) << 5) /* registers only: rounding mode rc, as in MXCSR.RC */
 
+/* May be the target of jumps: the offset of the next instruction. */
+static inline size_t here(struct buf *b)
+{
+    if (b->avx2)
+        sg_avx2_label(b);
+    return b->n;
+}
+
 static inline void evex_head(struct buf *b, struct vop o, u32 reg, u32 vv, bool x, bool bb, u32 k, u32 flags,
                              bool v_high_index)
 {
@@ -81,8 +111,24 @@ static inline void evex_head(struct buf *b, struct vop o, u32 reg, u32 vv, bool 
 /* reg, vv, rm are registers; k 0: all lanes */
 static inline void ev(struct buf *b, struct vop o, u32 reg, u32 vv, u32 rm, u32 k, u32 flags)
 {
+    if (b->avx2) {
+        sg_avx2_insn(b, &(struct vinsn){.o = o, .reg = reg, .vv = vv, .rm = rm, .k = k, .flags = flags});
+        return;
+    }
     evex_head(b, o, reg, vv, !(rm & 16), !(rm & 8), k, flags, vv & 16);
     put8(b, 0xc0 | (reg & 7) << 3 | (rm & 7));
+}
+
+/* With an immediate byte. */
+static inline void evi(struct buf *b, struct vop o, u32 reg, u32 vv, u32 rm, u32 k, u32 flags, u32 imm)
+{
+    if (b->avx2) {
+        sg_avx2_insn(
+            b, &(struct vinsn){.o = o, .reg = reg, .vv = vv, .rm = rm, .k = k, .flags = flags, .imm = imm});
+        return;
+    }
+    ev(b, o, reg, vv, rm, k, flags);
+    put8(b, imm);
 }
 
 /* The operand [base + disp]; base must not be RSP or R12. scale: unit of disp8, bytes. */
@@ -100,13 +146,46 @@ static inline void mem_operand(struct buf *b, u32 reg, u32 base, s32 disp, s32 s
 static inline void evm(struct buf *b, struct vop o, u32 reg, u32 vv, u32 base, s32 disp, s32 scale, u32 k,
                        u32 flags)
 {
+    if (b->avx2) {
+        sg_avx2_insn(b, &(struct vinsn){.o = o,
+                                        .reg = reg,
+                                        .vv = vv,
+                                        .rm = base,
+                                        .memory = true,
+                                        .disp = disp,
+                                        .scale = scale,
+                                        .k = k,
+                                        .flags = flags});
+        return;
+    }
     evex_head(b, o, reg, vv, true, !(base & 8), k, flags, vv & 16);
     mem_operand(b, reg, base, disp, scale);
+}
+
+static inline void evmi(struct buf *b, struct vop o, u32 reg, u32 vv, u32 base, s32 disp, s32 scale, u32 k,
+                        u32 flags, u32 imm)
+{
+    if (b->avx2) {
+        sg_avx2_insn(b, &(struct vinsn){.o = o,
+                                        .reg = reg,
+                                        .vv = vv,
+                                        .rm = base,
+                                        .memory = true,
+                                        .disp = disp,
+                                        .scale = scale,
+                                        .k = k,
+                                        .flags = flags,
+                                        .imm = imm});
+        return;
+    }
+    evm(b, o, reg, vv, base, disp, scale, k, flags);
+    put8(b, imm);
 }
 
 /* [base + index], both general registers; base must not be RBP or R13, index not RSP. */
 static inline void evx(struct buf *b, struct vop o, u32 reg, u32 vv, u32 base, u32 index, u32 k, u32 flags)
 {
+    b->failed |= b->avx2 != NULL;
     evex_head(b, o, reg, vv, !(index & 8), !(base & 8), k, flags, vv & 16);
     put8(b, 0x04 | (reg & 7) << 3);
     put8(b, (index & 7) << 3 | (base & 7));
@@ -116,6 +195,17 @@ static inline void evx(struct buf *b, struct vop o, u32 reg, u32 vv, u32 base, u
 static inline void evsib(struct buf *b, struct vop o, u32 reg, u32 base, u32 index, s32 disp, u32 k,
                          u32 flags)
 {
+    if (b->avx2) {
+        sg_avx2_insn(b, &(struct vinsn){.o = o,
+                                        .reg = reg,
+                                        .vv = index,
+                                        .rm = base,
+                                        .memory = true,
+                                        .disp = disp,
+                                        .k = k,
+                                        .flags = flags});
+        return;
+    }
     evex_head(b, o, reg, 0, !(index & 8), !(base & 8), k, flags, index & 16);
     put8(b, 0x84 | (reg & 7) << 3);
     put8(b, (index & 7) << 3 | (base & 7));
@@ -125,6 +215,17 @@ static inline void evsib(struct buf *b, struct vop o, u32 reg, u32 base, u32 ind
 /* [index * 1 + disp], without a base */
 static inline void evsib0(struct buf *b, struct vop o, u32 reg, u32 index, s32 disp, u32 k, u32 flags)
 {
+    if (b->avx2) {
+        sg_avx2_insn(b, &(struct vinsn){.o = o,
+                                        .reg = reg,
+                                        .vv = index,
+                                        .memory = true,
+                                        .disp = disp,
+                                        .k = k,
+                                        .flags = flags,
+                                        .no_base = true});
+        return;
+    }
     evex_head(b, o, reg, 0, !(index & 8), true, k, flags, index & 16);
     put8(b, 0x04 | (reg & 7) << 3);
     put8(b, (index & 7) << 3 | 5);
@@ -134,6 +235,10 @@ static inline void evsib0(struct buf *b, struct vop o, u32 reg, u32 index, s32 d
 /* ---- masks: VEX, only registers below 8, general registers RAX..RDI ---- */
 static inline void vex(struct buf *b, u32 pp, bool l, bool w, u32 op, u32 reg, u32 vv, u32 rm)
 {
+    if (b->avx2) {
+        sg_avx2_mask_insn(b, pp, w, op, reg, vv, rm);
+        return;
+    }
     put8(b, 0xc4);
     put8(b, 0xe0 | M0F);
     put8(b, (u32)w << 7 | (~vv & 15) << 3 | (u32)l << 2 | pp);
@@ -143,6 +248,10 @@ static inline void vex(struct buf *b, u32 pp, bool l, bool w, u32 op, u32 reg, u
 
 static inline void vexm(struct buf *b, u32 pp, bool l, bool w, u32 op, u32 reg, u32 base, s32 disp)
 {
+    if (b->avx2) {
+        sg_avx2_mask_memory(b, pp, w, op, reg, base, disp);
+        return;
+    }
     put8(b, 0xc4);
     put8(b, 0x80 | 0x40 | (u32)(!(base & 8)) << 5 | M0F);
     put8(b, (u32)w << 7 | 15 << 3 | (u32)l << 2 | pp);
@@ -207,6 +316,8 @@ static inline void mov_imm64(struct buf *b, u32 reg, u64 v)
 /* Returns the offset of the 32-bit displacement to be patched. */
 static inline size_t jcc(struct buf *b, u32 cond)
 {
+    if (b->avx2)
+        cond = sg_avx2_jump(b, cond);
     put8(b, 0x0f);
     put8(b, 0x80 | cond);
     put32(b, 0);
@@ -215,6 +326,8 @@ static inline size_t jcc(struct buf *b, u32 cond)
 
 static inline size_t jmp(struct buf *b)
 {
+    if (b->avx2)
+        sg_avx2_jump(b, 0);
     put8(b, 0xe9);
     put32(b, 0);
     return b->n - 4;
@@ -228,6 +341,12 @@ static inline void patch(struct buf *b, size_t at, size_t target)
         return;
     for (int i = 0; i < 4; i++)
         b->p[at + (size_t)i] = (u8)(v >> (8 * i));
+}
+
+/* The jump at `at` goes to the next instruction. */
+static inline void land(struct buf *b, size_t at)
+{
+    patch(b, at, here(b));
 }
 
 #endif

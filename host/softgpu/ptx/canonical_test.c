@@ -480,12 +480,7 @@ static void costs(void)
 
 int main(int argc, char **argv)
 {
-    if (t_started_as(argc, argv, "base"))
-        setenv("SG_ISA", "base", 1);
-    else if (t_started_as(argc, argv, "avx2"))
-        setenv("SG_ISA", "avx2", 1);
-    else if (t_started_as(argc, argv, "avx512")) /* the handlers, without native code */
-        setenv("VGPU_SOFT_JIT", "0", 1);
+    t_variant(argc, argv);
     printf("instruction set: %s\n", sg_op_isa());
     in = tm_alloc(4096);
     out = tm_alloc(4096);

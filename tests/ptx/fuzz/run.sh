@@ -13,7 +13,7 @@ src=$2
 mode=$3
 seconds=$4
 shift 4
-[ $# -gt 0 ] || set -- fuzz_image fuzz_sass fuzz_ptx fuzz_exec fuzz_exec-native fuzz_broker fuzz_dispatch
+[ $# -gt 0 ] || set -- fuzz_image fuzz_sass fuzz_ptx fuzz_exec fuzz_exec-native fuzz_exec-avx2 fuzz_broker fuzz_dispatch
 verdicts=$build/verdicts
 rm -rf "$verdicts"
 mkdir -p "$build/crash" "$verdicts"
@@ -22,14 +22,21 @@ mkdir -p "$build/crash" "$verdicts"
 run()
 {
     name=$1
-    # fuzz_exec-native: the same program with native code and guard pages, where the processor has AVX-512.
+    # fuzz_exec-native, fuzz_exec-avx2: the same program with native code and guard pages, with AVX-512 and without.
     target=${name%-native}
+    target=${target%-avx2}
     case $name in
-    *-native) export FZ_GUARD=1; unset SG_ISA ;;
-    *) unset FZ_GUARD; export SG_ISA=avx2 ;;
+    *-native) export FZ_GUARD=1; unset VGPU_SOFT_ISA VGPU_SOFT_JIT ;;
+    *-avx2) export FZ_GUARD=1 VGPU_SOFT_ISA=avx2; unset VGPU_SOFT_JIT ;;
+    *) unset FZ_GUARD; export VGPU_SOFT_ISA=avx2 VGPU_SOFT_JIT=0 ;;
     esac
-    if [ "$name" != "$target" ] && ! grep -q avx512bw /proc/cpuinfo; then
-        echo "not run: $name: the processor has no AVX-512"
+    case $name in
+    *-native) flag=avx512bw ;;
+    *-avx2) flag=avx2 ;;
+    *) flag=fpu ;;
+    esac
+    if ! grep -qw $flag /proc/cpuinfo; then
+        echo "not run: $name: the processor has no $flag"
         echo skipped > "$verdicts/$name"
         return
     fi

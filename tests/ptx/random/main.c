@@ -5,7 +5,7 @@
  * made as small as it gets and printed with its seed; --seed S runs just that one, --show prints it. With --edges, programs
  * whose accesses are at the ends of memory (edge.c).
  *
- * The instruction set is chosen by SG_ISA (base, avx2, avx512), native code is off with VGPU_SOFT_JIT=0. Last line:
+ * The instruction set is chosen by VGPU_SOFT_ISA (base, avx2, avx512), native code is off with VGPU_SOFT_JIT=0. Last line:
  * "ptxgen-ISA[-native]: N passed, M failed, 0 skipped".
  */
 #include "device.h"

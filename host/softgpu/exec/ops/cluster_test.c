@@ -499,8 +499,7 @@ int main(int argc, char **argv)
     const char *dir = argc ? strrchr(argv[0], '/') : NULL;
     char path[4096];
 
-    if (t_started_as(argc, argv, "avx512")) /* the handlers, without native code */
-        setenv("VGPU_SOFT_JIT", "0", 1);
+    t_variant(argc, argv);
     mem = tm_alloc(WORDS * 4);
     test_places();
     test_barrier();

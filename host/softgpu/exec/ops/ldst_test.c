@@ -215,10 +215,7 @@ int main(int argc, char **argv)
     FILE *list = argc > 1 ? fopen(argv[1], "r") : fopen(SG_SPELLINGS, "r");
     char line[128];
 
-    if (t_started_as(argc, argv, "base")) /* the same program without vector instructions */
-        setenv("SG_ISA", "base", 1);
-    else if (t_started_as(argc, argv, "avx2"))
-        setenv("SG_ISA", "avx2", 1);
+    t_variant(argc, argv);
     if (!list) {
         t_result("the list of spellings", false, "cannot be read");
         return t_end("softgpu loads and stores");

@@ -377,7 +377,7 @@ static void test_wmma(const char *la, const char *lb, const char *mul, const cha
     tm_free_all();
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 #define MMA "mma.sync.aligned."
     static const struct shape shapes[] = {
@@ -400,6 +400,7 @@ int main(void)
     };
     static const char *const order[] = {"row", "col"};
 
+    t_variant(argc, argv);
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
         test_mma(&shapes[i]);
 #define LDM "ldmatrix.sync.aligned."

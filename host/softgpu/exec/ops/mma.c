@@ -7,8 +7,14 @@
 #include "exec/ops/half_lanes.h"
 #include "exec/mma.h"
 
+#ifdef __AVX2__
+#include "exec/ops/mma_avx2.h"
 #ifdef __AVX512F__
 #include "exec/ops/mma_avx512.h"
+#define MMA_ALL mma512_all
+#else
+#define MMA_ALL mma256_all
+#endif
 #endif
 
 #define GROUP(lane) ((lane) >> 2)
@@ -131,30 +137,43 @@ static inline void multiply(const struct sg_warp *w, const struct sg_insn *in, c
     }
 }
 
-#ifdef __AVX512F__
+#ifdef __AVX2__
+static void mma_all(const struct mma_regs *x, u8 type, bool half, int nb)
+{
+    if (half)
+        MMA_ALL(x, SG_MMA_F16, true, nb);
+    else if (type == SG_MMA_F16)
+        MMA_ALL(x, SG_MMA_F16, false, nb);
+    else if (type == SG_MMA_BF16)
+        MMA_ALL(x, SG_MMA_BF16, false, nb);
+    else
+        MMA_ALL(x, SG_MMA_TF32, false, nb);
+}
+
+static struct mma_regs regs_ab(const struct sg_warp *w, const struct sg_insn *in)
+{
+    struct mma_regs x;
+
+    for (int r = 0; r < 4; r++)
+        x.a[r] = reg(w, in, r);
+    for (int r = 0; r < 2; r++)
+        x.b[r] = reg(w, in + 1, r);
+    return x;
+}
+
 /* The whole mma at once, if all lanes run and the processor has the instructions. */
 static bool mma_whole(const struct sg_warp *w, const struct sg_insn *in, const struct sg_mma_form *f)
 {
     const bool half = f->c == 'h';
-    struct mma_regs x;
+    struct mma_regs x = regs_ab(w, in);
 
-    if (w->wmask != SG_FULL || !mma512_float(f) || (half ? f->a != SG_MMA_F16 : f->c != 'f'))
+    if (w->wmask != SG_FULL || !mma_float_form(f) || (half ? f->a != SG_MMA_F16 : f->c != 'f'))
         return false;
     for (int r = 0; r < 4; r++) {
-        x.a[r] = reg(w, in, r);
         x.c[r] = reg(w, in + 2, r);
         x.d[r] = (u32 *)(uintptr_t)reg(w, in + 3, r);
     }
-    x.b[0] = reg(w, in + 1, 0);
-    x.b[1] = reg(w, in + 1, 1);
-    if (half)
-        mma512_all(&x, SG_MMA_F16, true, f->nb);
-    else if (f->a == SG_MMA_F16)
-        mma512_all(&x, SG_MMA_F16, false, f->nb);
-    else if (f->a == SG_MMA_BF16)
-        mma512_all(&x, SG_MMA_BF16, false, f->nb);
-    else
-        mma512_all(&x, SG_MMA_TF32, false, f->nb);
+    mma_all(&x, f->a, half, f->nb);
     return true;
 }
 #endif
@@ -165,18 +184,13 @@ static inline void float_tile(const struct sg_warp *w, const struct sg_insn *in,
 {
     f32 c[16][8];
 
-#ifdef __AVX512F__
-    if (mma512_float(f)) { /* some lanes get nothing */
-        struct mma_vec v[4];
+#ifdef __AVX2__
+    if (mma_float_form(f)) { /* some lanes get nothing */
+        struct mma_regs all = regs_ab(w, in);
 
         for (int r = 0; r < 4; r++)
-            v[r] = (struct mma_vec){_mm512_loadu_ps(x[r]), _mm512_loadu_ps(x[r] + 16)};
-        for (int k = 0; k < f->nb; k++)
-            mma_float_reg(reg(w, in, 2 * k), reg(w, in, 2 * k + 1), reg(w, in + 1, k), f->a, v);
-        for (int r = 0; r < 4; r++) {
-            _mm512_storeu_ps(x[r], v[r].lo);
-            _mm512_storeu_ps(x[r] + 16, v[r].hi);
-        }
+            all.c[r] = all.d[r] = (u32 *)(void *)x[r];
+        mma_all(&all, f->a, false, f->nb);
         return;
     }
 #endif
@@ -197,7 +211,7 @@ HANDLER(mma_float)
     f32 x[4][SG_LANES];
     u32 lo[SG_LANES], hi[SG_LANES];
 
-#ifdef __AVX512F__
+#ifdef __AVX2__
     if (mma_whole(w, in, f))
         return SG_NEXT;
 #endif
@@ -226,7 +240,19 @@ HANDLER(mma_float)
     return SG_NEXT;
 }
 
+#ifdef __AVX2__
+__attribute__((always_inline)) static inline void bytes(const struct sg_mma_form *f,
+                                                        const struct mma_bytes *x)
+{
 #ifdef __AVX512F__
+    if (f->b == SG_MMA_S8 && __builtin_cpu_supports("avx512vnni")) {
+        mma512_bytes(f, x);
+        return;
+    }
+#endif
+    mma256_bytes(f, x);
+}
+
 static inline void bytes_ab(const struct sg_warp *w, const struct sg_insn *in, const struct sg_mma_form *f,
                             struct mma_bytes *x)
 {
@@ -236,19 +262,19 @@ static inline void bytes_ab(const struct sg_warp *w, const struct sg_insn *in, c
         x->b[r] = reg(w, in + 1, r);
 }
 
-/* The whole mma at once, if all lanes run, sums wrap, and the processor has the instructions. */
+/* The whole mma at once, if all lanes run and sums wrap. */
 static bool bytes_whole(const struct sg_warp *w, const struct sg_insn *in, const struct sg_mma_form *f)
 {
     struct mma_bytes x;
 
-    if (w->wmask != SG_FULL || in->imm || f->b != SG_MMA_S8 || !__builtin_cpu_supports("avx512vnni"))
+    if (w->wmask != SG_FULL || in->imm)
         return false;
     bytes_ab(w, in, f, &x);
     for (int r = 0; r < f->nc; r++) {
         x.c[r] = reg(w, in + 2, r);
         x.d[r] = (u32 *)(uintptr_t)reg(w, in + 3, r);
     }
-    mma512_bytes(f, &x);
+    bytes(f, &x);
     return true;
 }
 #endif
@@ -257,22 +283,20 @@ static bool bytes_whole(const struct sg_warp *w, const struct sg_insn *in, const
 static inline void int_tile(const struct sg_warp *w, const struct sg_insn *in, const struct sg_mma_form *f,
                             s32 sum[4][SG_LANES])
 {
+#ifdef __AVX2__
+    struct mma_bytes x = {.d = {(u32 *)sum[0], (u32 *)sum[1], (u32 *)sum[2], (u32 *)sum[3]}};
+
+    bytes_ab(w, in, f, &x);
+    bytes(f, &x);
+#else
     f32 c[16][8];
 
-#ifdef __AVX512F__
-    if (f->b == SG_MMA_S8 && __builtin_cpu_supports("avx512vnni")) {
-        struct mma_bytes x = {.d = {(u32 *)sum[0], (u32 *)sum[1], (u32 *)sum[2], (u32 *)sum[3]}};
-
-        bytes_ab(w, in, f, &x);
-        mma512_bytes(f, &x);
-        return;
-    }
-#endif
     memset(c, 0, sizeof(c));
     multiply(w, in, f, c);
     for (int r = 0; r < f->nc; r++)
         for (int i = 0; i < SG_LANES; i++)
             sum[r][i] = (s32)c[C_ROW(i, r)][C_COL(i, r)];
+#endif
 }
 
 HANDLER(mma_int)
@@ -280,7 +304,7 @@ HANDLER(mma_int)
     const struct sg_mma_form *f = &sg_mma_forms[in->aux];
     s32 sum[4][SG_LANES];
 
-#ifdef __AVX512F__
+#ifdef __AVX2__
     if (bytes_whole(w, in, f))
         return SG_NEXT;
 #endif

@@ -98,12 +98,6 @@ MMA_INLINE __m512i mma_half(__m512 x)
     return _mm512_mask_mov_epi32(h, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), _mm512_set1_epi32(0x7fff));
 }
 
-/* The operands of one mma, 16 rows of a. */
-struct mma_regs {
-    const u32 *a[4], *b[2], *c[4];
-    u32 *d[4];
-};
-
 /* A complete mma for all lanes. half: c and d are pairs of halves, in two registers; nb:
    registers of b. */
 MMA_INLINE void mma512_all(const struct mma_regs *x, u8 type, bool half, int nb)
@@ -134,12 +128,6 @@ MMA_INLINE void mma512_all(const struct mma_regs *x, u8 type, bool half, int nb)
     }
 }
 
-/* True if the functions of this file support the form. */
-static inline bool mma512_float(const struct sg_mma_form *f)
-{
-    return f->m == 16 && f->a == f->b && (f->a == SG_MMA_F16 || f->a == SG_MMA_BF16 || f->a == SG_MMA_TF32);
-}
-
 /* ---- bytes: unsigned by signed ones are one instruction; signed a is taken as a + 128 ---- */
 
 #define MMA_VNNI __attribute__((target("avx512vnni")))
@@ -162,12 +150,6 @@ static inline bool mma512_float(const struct sg_mma_form *f)
             s[2 * r + 1][1] = _mm512_dpbusd_epi32(s[2 * r + 1][1], a1, b1); \
         } \
     } while (0)
-
-/* The registers of one mma of bytes; c[r] NULL: 0. A register of d may also be an input. */
-struct mma_bytes {
-    const u32 *a[4], *b[4], *c[4];
-    u32 *d[4];
-};
 
 /* If all arguments but x are constants, no vector goes through memory. */
 MMA_VNNI __attribute__((always_inline)) static inline void mma512_bytes_of(const struct mma_bytes *x,

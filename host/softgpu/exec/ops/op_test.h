@@ -334,12 +334,7 @@ static inline u64 clamp64(__int128 v, __int128 lo, __int128 hi)
 /* Selects the instruction set by the program's name; allocates the operands. */
 static inline void op_start(int argc, char **argv)
 {
-    if (t_started_as(argc, argv, "base")) /* the same program without vector instructions */
-        setenv("SG_ISA", "base", 1);
-    else if (t_started_as(argc, argv, "avx2"))
-        setenv("SG_ISA", "avx2", 1);
-    else if (t_started_as(argc, argv, "avx512")) /* handlers only, without native code */
-        setenv("VGPU_SOFT_JIT", "0", 1);
+    t_variant(argc, argv);
     printf("instruction set: %s\n", sg_op_isa());
     for (int i = 0; i < 3; i++)
         in[i] = tm_alloc(N * 8);

@@ -55,7 +55,7 @@ static void add_table(const struct sg_opdef *t)
 
 static const char *best_isa(void)
 {
-    const char *env = getenv("SG_ISA");
+    const char *env = getenv("VGPU_SOFT_ISA");
 
 #if defined(__x86_64__) && (defined(SG_HAVE_AVX2) || defined(SG_HAVE_AVX512))
     bool avx2, avx512;

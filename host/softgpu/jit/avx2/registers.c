@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: MIT */
+/* AVX2: the VEX encoder, and which ymm registers hold which halves. */
+#include "jit/avx2/avx2.h"
+
+#ifdef SG_JIT
+
+#include <string.h>
+
+/* ---- encoder ---- */
+
+static void modrm(struct buf *b, u32 reg, struct rm x)
+{
+    const bool sib = (x.reg & 7) == 4;
+
+    if (!x.memory) {
+        put8(b, 0xc0 | (reg & 7) << 3 | (x.reg & 7));
+        return;
+    }
+    put8(b, (x.disp >= -128 && x.disp < 128 ? 0x40u : 0x80u) | (reg & 7) << 3 | (x.reg & 7));
+    if (sib)
+        put8(b, 0x24);
+    if (x.disp >= -128 && x.disp < 128)
+        put8(b, (u32)x.disp & 255);
+    else
+        put32(b, (u32)x.disp);
+}
+
+void sg_avx2_vex(struct buf *b, struct vop o, bool l, u32 reg, u32 vv, struct rm x)
+{
+    put8(b, 0xc4);
+    put8(b, (u32)(!(reg & 8)) << 7 | 0x40 | (u32)(!(x.reg & 8)) << 5 | o.map);
+    put8(b, (u32)o.w << 7 | (~vv & 15) << 3 | (u32)l << 2 | o.pp);
+    put8(b, o.op);
+    modrm(b, reg, x);
+}
+
+void sg_avx2_vsib(struct buf *b, struct vop o, u32 reg, u32 mask, u32 base, u32 index, s32 disp, bool no_base)
+{
+    put8(b, 0xc4);
+    put8(b, (u32)(!(reg & 8)) << 7 | (u32)(!(index & 8)) << 6 | (u32)(no_base || !(base & 8)) << 5 | o.map);
+    put8(b, (u32)o.w << 7 | (~mask & 15) << 3 | 4 | o.pp);
+    put8(b, o.op);
+    put8(b, (no_base ? 0x04u : 0x84u) | (reg & 7) << 3);
+    put8(b, (index & 7) << 3 | (no_base ? 5 : base & 7));
+    put32(b, (u32)disp);
+}
+
+void sg_avx2_general(struct buf *b, bool w, bool two, u32 op, u32 reg, struct rm x)
+{
+    rex(b, w, reg, x.reg);
+    if (two)
+        put8(b, 0x0f);
+    put8(b, op);
+    modrm(b, reg, x);
+}
+
+void sg_avx2_point(struct buf *b, u32 reg, const void *at)
+{
+    mov_imm64(b, reg, (u64)(uintptr_t)at);
+}
+
+/* ---- frame ---- */
+
+void sg_avx2_enter(struct buf *b)
+{
+    put8(b, 0x41); /* push r12 */
+    put8(b, 0x54);
+    alu_reg(b, true, 0x89, RAX, RSP);
+    alu_imm(b, true, 5, RSP, AVX2_FRAME_BYTES);
+    alu_imm(b, true, 4, RSP, (u32)-64);
+    sg_avx2_general(b, true, false, 0x89, RAX, MEM_AT(RSP, AVX2_RSP_AT));
+    alu_reg(b, true, 0x89, AVX2_FRAME, RSP);
+}
+
+void sg_avx2_leave(struct buf *b)
+{
+    sg_avx2_general(b, true, false, 0x8b, RSP, MEM_AT(AVX2_FRAME, AVX2_RSP_AT));
+    put8(b, 0x41); /* pop r12 */
+    put8(b, 0x5c);
+}
+
+/* ---- halves ---- */
+
+static u64 *word_of(u64 bits[2], u32 half)
+{
+    return &bits[half >> 6 & 1];
+}
+
+static bool bit(const u64 bits[2], u32 half)
+{
+    return bits[half >> 6 & 1] >> (half & 63) & 1;
+}
+
+static void set(u64 bits[2], u32 half, bool on)
+{
+    *word_of(bits, half) &= ~(1ull << (half & 63));
+    *word_of(bits, half) |= (u64)on << (half & 63);
+}
+
+/* Lives only within an instruction of the kernel. */
+static bool brief(u32 v)
+{
+    return v < AVX2_SCRATCH || v >= AVX2_MASKS;
+}
+
+static struct rm place(const struct avx2 *a, u32 half)
+{
+    const struct avx2_memory *at = &a->at[half >> 1];
+
+    if (bit(a->alias, half))
+        return MEM_AT(at->base, at->disp + (s32)(32 * (half & 1)));
+    return MEM_AT(AVX2_FRAME, AVX2_SLOT(half));
+}
+
+static void empty(struct avx2 *a, u32 ymm)
+{
+    a->in[a->half[ymm]] = 0;
+    a->held &= ~(1u << ymm);
+    a->dirty &= ~(1u << ymm);
+}
+
+static void write_back(struct buf *b, u32 ymm)
+{
+    struct avx2 *a = b->avx2;
+
+    if (!(a->dirty >> ymm & 1))
+        return;
+    v256(b, STORE_OP, ymm, 0, MEM_AT(AVX2_FRAME, AVX2_SLOT(a->half[ymm])));
+    a->dirty &= ~(1u << ymm);
+}
+
+/* An empty ymm register, or the one that was used longest ago. */
+static u32 room(struct buf *b)
+{
+    struct avx2 *a = b->avx2;
+    u32 best = AVX2_YMM;
+
+    for (u32 i = 0; i < AVX2_YMM; i++) {
+        if (!(a->held >> i & 1))
+            return i;
+        if (!(a->locked >> i & 1) && (best == AVX2_YMM || a->used[i] < a->used[best]))
+            best = i;
+    }
+    if (best == AVX2_YMM) {
+        b->failed = true;
+        return 0;
+    }
+    write_back(b, best);
+    empty(a, best);
+    return best;
+}
+
+static void lock(struct avx2 *a, u32 ymm)
+{
+    a->locked |= 1u << ymm;
+    a->used[ymm] = ++a->clock;
+}
+
+static u32 take(struct buf *b, u32 half)
+{
+    struct avx2 *a = b->avx2;
+    u32 ymm = a->in[half] ? a->in[half] - 1u : room(b);
+
+    a->in[half] = (u8)(ymm + 1);
+    a->half[ymm] = (u8)half;
+    a->held |= 1u << ymm;
+    lock(a, ymm);
+    return ymm;
+}
+
+static void need(struct buf *b, u32 half)
+{
+    if (brief(half >> 1) && !bit(b->avx2->valid, half))
+        b->failed = true;
+}
+
+u32 sg_avx2_get(struct buf *b, u32 v, u32 h)
+{
+    struct avx2 *a = b->avx2;
+    const u32 half = 2 * v + h;
+    const bool resident = a->in[half];
+    const u32 ymm = take(b, half);
+
+    need(b, half);
+    if (!resident)
+        v256(b, LOAD, ymm, 0, place(a, half));
+    return ymm;
+}
+
+struct rm sg_avx2_operand(struct buf *b, u32 v, u32 h)
+{
+    struct avx2 *a = b->avx2;
+    const u32 half = 2 * v + h;
+
+    need(b, half);
+    if (!a->in[half])
+        return place(a, half);
+    lock(a, a->in[half] - 1u);
+    return REG(a->in[half] - 1u);
+}
+
+struct rm sg_avx2_in_memory(struct buf *b, u32 v, u32 h)
+{
+    struct avx2 *a = b->avx2;
+    const u32 half = 2 * v + h;
+
+    need(b, half);
+    if (a->in[half])
+        write_back(b, a->in[half] - 1u);
+    return place(a, half);
+}
+
+struct rm sg_avx2_part(struct buf *b, u32 v, u32 h, bool upper, u32 t)
+{
+    struct rm x = sg_avx2_operand(b, v, h);
+
+    if (!upper)
+        return x;
+    if (x.memory)
+        return MEM_AT(x.reg, x.disp + 16);
+    v256i(b, UPPER128, x.reg, 0, REG(t), 1);
+    return REG(t);
+}
+
+u32 sg_avx2_put(struct buf *b, u32 v, u32 h)
+{
+    struct avx2 *a = b->avx2;
+    const u32 half = 2 * v + h, ymm = take(b, half);
+
+    set(a->alias, half, false);
+    set(a->valid, half, true);
+    a->dirty |= 1u << ymm;
+    return ymm;
+}
+
+void sg_avx2_unlock(struct buf *b)
+{
+    b->avx2->locked = 0;
+}
+
+/* ---- for the emitters ---- */
+
+static void drop(struct avx2 *a, u32 v)
+{
+    for (u32 half = 2 * v; half < 2 * v + 2; half++)
+        if (a->in[half])
+            empty(a, a->in[half] - 1u);
+}
+
+void sg_avx2_alias(struct buf *b, u32 v, u32 base, s32 disp)
+{
+    struct avx2 *a = b->avx2;
+
+    drop(a, v);
+    a->at[v] = (struct avx2_memory){base, disp};
+    for (u32 h = 0; h < 2; h++) {
+        set(a->alias, 2 * v + h, true);
+        set(a->valid, 2 * v + h, true);
+    }
+}
+
+void sg_avx2_stored(struct buf *b, u32 v, u32 base, s32 disp)
+{
+    struct avx2 *a = b->avx2;
+
+    a->at[v] = (struct avx2_memory){base, disp};
+    for (u32 half = 2 * v; half < 2 * v + 2; half++) {
+        set(a->alias, half, true);
+        if (a->in[half])
+            a->dirty &= ~(1u << (a->in[half] - 1u));
+    }
+}
+
+void sg_avx2_own(struct buf *b, u32 v)
+{
+    for (u32 h = 0; h < 2; h++) {
+        if (!bit(b->avx2->alias, 2 * v + h))
+            continue;
+        sg_avx2_unlock(b);
+        (void)sg_avx2_get(b, v, h);
+        (void)sg_avx2_put(b, v, h);
+    }
+}
+
+u32 sg_avx2_aliases(const struct buf *b)
+{
+    u32 v, out = 0;
+
+    for (v = 0; v < 32; v++)
+        out |= (u32)(bit(b->avx2->alias, 2 * v) && bit(b->avx2->alias, 2 * v + 1)) << v;
+    return out;
+}
+
+void sg_avx2_reload(struct buf *b, u32 v, u32 base, s32 disp)
+{
+    for (u32 h = 0; h < 2; h++) {
+        v256(b, LOAD, T0, 0, MEM_AT(base, disp + (s32)(32 * h)));
+        v256(b, STORE_OP, T0, 0, MEM_AT(AVX2_FRAME, AVX2_SLOT(2 * v + h)));
+    }
+}
+
+void sg_avx2_done(struct buf *b, u32 held)
+{
+    struct avx2 *a = b->avx2;
+
+    for (u32 v = 0; v < AVX2_REGISTERS; v++) {
+        if (v < AVX2_MASKS && !brief(v) && (held >> v & 1))
+            continue;
+        drop(a, v);
+        set(a->alias, 2 * v, false);
+        set(a->alias, 2 * v + 1, false);
+    }
+    memset(a->valid, 0, sizeof(a->valid));
+    for (u32 k = 0; k < 8; k++)
+        a->mask[k].state = AVX2_NONE;
+}
+
+void sg_avx2_lost(struct buf *b)
+{
+    struct avx2 *a = b->avx2;
+
+    memset(a->in, 0, sizeof(a->in));
+    a->held = a->dirty = a->locked = 0;
+}
+
+/* ---- jumps and labels (jit/x86.h) ---- */
+
+/* Writes back what lives across labels. */
+static void flush(struct buf *b)
+{
+    struct avx2 *a = b->avx2;
+
+    for (u32 i = 0; i < AVX2_YMM; i++)
+        if ((a->held >> i & 1) && !brief(a->half[i] >> 1))
+            write_back(b, i);
+}
+
+void sg_avx2_label(struct buf *b)
+{
+    flush(b);
+    sg_avx2_lost(b);
+    memset(b->avx2->valid, 0, sizeof(b->avx2->valid));
+    for (u32 k = 0; k < 8; k++)
+        b->avx2->mask[k].state = AVX2_NONE;
+}
+
+/* Flags of kortest: zero: no lane of a or b; carry: all lanes of a. Both are wanted as 0 lanes:
+   as `test`, `cmp` set them. Returns the condition to jump on. */
+static u32 test(struct buf *b, u32 cond)
+{
+    struct avx2 *a = b->avx2;
+    const u32 x = a->test.a, y = a->test.b, size = 64u / a->test.lanes;
+    const bool all = cond == JAE || cond == JB;
+    u32 lo, hi;
+
+    b->failed |= !all && cond != JE && cond != JNE;
+    b->failed |= all && x != y;
+    if (a->mask[x].state == AVX2_LANES && a->mask[y].state == AVX2_LANES &&
+        (!all || a->mask[x].size == size)) {
+        sg_avx2_unlock(b);
+        lo = sg_avx2_get(b, AVX2_MASKS + x, 0);
+        hi = sg_avx2_get(b, AVX2_MASKS + x, 1);
+        v256(b, all ? PAND : POR, T0, lo, REG(hi));
+        for (u32 h = 0; h < 2 && x != y; h++)
+            v256(b, POR, T0, T0, sg_avx2_operand(b, AVX2_MASKS + y, h));
+        if (all)
+            sg_avx2_ones(b, T1);
+        v256(b, OP(M38, P66, 0, 0x17), T0, 0, REG(all ? T1 : T0)); /* vptest */
+        return cond;
+    }
+    if (x != y) {
+        sg_avx2_mask_bits(b, y);
+        alu_reg(b, false, 0x89, R9, R10);
+    }
+    sg_avx2_mask_bits(b, x);
+    if (x != y)
+        alu_reg(b, false, 0x09, R10, R9);
+    if (!all) {
+        alu_reg(b, false, 0x85, R10, R10);
+        return cond;
+    }
+    alu_imm(b, false, 7, R10, (1u << a->test.lanes) - 1);
+    return cond == JAE ? JNE : JE;
+}
+
+u32 sg_avx2_jump(struct buf *b, u32 cond)
+{
+    flush(b);
+    if (b->avx2->test.lanes) {
+        cond = test(b, cond);
+        b->avx2->test.lanes = 0;
+    }
+    return cond;
+}
+
+#endif
