@@ -60,7 +60,7 @@ export TSAN_OPTIONS="$common:second_deadlock_stack=1:history_size=5:exitcode=0"
 # What asks for memory at an address that ThreadSanitizer has for itself (managed memory, reserved ranges), or for what
 # malloc of the C library maps.
 skipped=0
-fixed='ctx_end_without|mem_managed|pointer_sync|ipc_memory_errors|share_physical|advice_.*|trap_managed_pointers|external_memory|register_malloc|report_pointer_attributes|revoke_managed_.*|effect_features'
+fixed='ctx_end_without|mem_managed|pointer_sync|ipc_memory_errors|share_physical|advice_.*|trap_managed_pointers|external_memory|register_malloc|report_pointer_attributes|revoke_managed_.*|effect_features|gnode_memset|pointer_bytes'
 case $#:$san in
 0:*thread*)
     LD_LIBRARY_PATH=$dir/userspace/libcuda "$dir/tests/conformance/driver/conform" --list > "$work/cases" 2> /dev/null
