@@ -54,6 +54,10 @@ static const struct row {
     {"ld.global.u32, every 16th word", "ld.global.u32 %%r3, [%%d2+%d];"},
     {"ld.global.u32, blocks of 36 bytes", "ld.global.u32 %%r3, [%%d3+%d];"},
     {"ld.global.u32, one address", "ld.global.u32 %%r3, [%%d0+%d];"},
+    {"@p ld.global.u32, all lanes", "@%%p1 ld.global.u32 %%r3, [%%d1+%d];"},
+    {"@p ld.global.u32, 24 lanes", "@%%p2 ld.global.u32 %%r3, [%%d1+%d];"},
+    {"@p add.s32, 24 lanes", "@%%p2 add.s32 %%r0, %%r0, %%r1;"},
+    {"@p ld.global.u32, no lane", "@!%%p1 ld.global.u32 %%r3, [%%d1+%d];"},
     {"st.global.u32, contiguous", "st.global.u32 [%%d1+%d], %%r1;"},
     {"ld.shared.u32, contiguous", "ld.shared.u32 %%r3, [%%r5+%d];"},
     {"st.shared.u32, contiguous", "st.shared.u32 [%%r5+%d], %%r1;"},
@@ -78,7 +82,7 @@ static const char head[] =
     ".version 7.0\n.target sm_80\n.address_size 64\n"
     ".visible .entry k(.param .u64 p, .param .u32 n)\n{\n"
     ".reg .u32 %r<10>; .reg .b32 %m<4>; .reg .s32 %n<4>; .reg .f32 %f<2>, %h<4>; .reg .f64 %g<2>;\n"
-    ".reg .u64 %d<5>; .reg .pred %q;\n.shared .align 16 .b8 s[12288];\n"
+    ".reg .u64 %d<5>; .reg .pred %q, %p<3>;\n.shared .align 16 .b8 s[12288];\n"
     "ld.param.u64 %d0, [p]; ld.param.u32 %r8, [n]; mov.u32 %r9, %tid.x;\n"
     "mul.wide.u32 %d1, %r9, 4; add.u64 %d1, %d1, %d0;\n"
     "mul.wide.u32 %d2, %r9, 64; add.u64 %d2, %d2, %d0;\n"
@@ -90,7 +94,7 @@ static const char head[] =
     "mov.b32 %m0, %r0; mov.b32 %m1, %r0; mov.b32 %m2, %r0; mov.b32 %m3, %r0;\n"
     "mov.u32 %n0, 0; mov.u32 %n1, 0; mov.u32 %n2, 0; mov.u32 %n3, 0;\n"
     "mov.f32 %h0, 0f00000000; mov.f32 %h1, %h0; mov.f32 %h2, %h0; mov.f32 %h3, %h0;\n"
-    "mov.u32 %r3, 0;\nL:\n";
+    "mov.u32 %r3, 0; setp.lt.u32 %p1, %r9, 32; setp.lt.u32 %p2, %r9, 24;\nL:\n";
 /* everything is used at the end, so that nothing is left out */
 static const char tail[] =
     "sub.u32 %r8, %r8, 1; setp.ne.u32 %q, %r8, 0; @%q bra L;\n"

@@ -180,9 +180,13 @@ static void find_leaders(struct jit *j)
                    in->fn == sg_jit_ctl.exit) {
             j->leader[i + 1] = 1;
         } else if (sg_jit_is_span(in->fn)) {
+            const bool native = sg_jit_is_native_span(c, i);
+
             for (u32 k = 1; k <= in->aux && i + k < c->ninsns; k++)
                 j->leader[i + k] = 2;
             i += in->aux;
+            if (native)
+                j->leader[i + 1] = 1;
         }
     }
     for (u32 k = 0; k < c->ntargets;) {
@@ -282,6 +286,13 @@ static void block(struct jit *j, u32 first)
                 sg_jit_exit(j, i);
             else
                 sg_jit_barrier(j, i);
+            return;
+        }
+        if (sg_jit_is_native_span(c, i)) {
+            sg_jit_set_mode(j, c->mxcsr);
+            sg_jv_flush(j);
+            sg_jit_count(j, i + 1 + in->aux - first);
+            sg_jit_predicated(j, i);
             return;
         }
         if (in->fn == sg_jit_ctl.brx) { /* never comes back here */

@@ -301,6 +301,73 @@ static void run_over(struct jit *j, u32 i, u32 to)
         land(b, waiting);
 }
 
+/* ---- instructions under a predicate ---- */
+
+bool sg_jit_is_native_span(const struct sg_code *c, u32 i)
+{
+    const struct sg_insn *in = &c->insns[i];
+
+    if ((in->fn != sg_jit_ctl.pred_if && in->fn != sg_jit_ctl.pred_not) || !in->aux || in->aux > SMALL ||
+        i + 1 + in->aux >= c->ninsns)
+        return false;
+    for (u32 k = 1; k <= in->aux; k++)
+        if (!sg_jit_find(in[k].fn, NULL))
+            return false;
+    return true;
+}
+
+/* The instructions behind i, for the lanes of w->mask; `restore`: those of native_mask run again
+   behind them. */
+static void run_span(struct jit *j, u32 i, u8 version, bool restore)
+{
+    const u32 to = i + 1 + j->code->insns[i].aux;
+    const u8 before = j->masked;
+
+    j->masked = version;
+    sg_jv_forget(j);
+    j->ngroups = 0;
+    for (u32 k = i + 1; k < to;)
+        k += sg_jit_insn(j, k);
+    sg_jit_set_mode(j, j->code->mxcsr);
+    sg_jv_flush(j);
+    sg_jv_forget(j);
+    if (restore) {
+        alu_mem(B(j), false, 0x8b, RAX, G_WARP, offsetof(struct sg_warp, native_mask));
+        set_mask(j);
+    }
+    j->masked = before;
+    sg_jit_jump_to(j, jmp(B(j)), to);
+}
+
+void sg_jit_predicated(struct jit *j, u32 i)
+{
+    const struct sg_insn *in = &j->code->insns[i];
+    struct buf *b = B(j);
+    size_t none, all = 0;
+
+    alu_mem(b, false, 0x8b, RAX, in->a >> 31 ? G_POOL : G_REGS, (s32)(in->a & 0x7fffffffu));
+    if (in->fn == sg_jit_ctl.pred_not) {
+        put8(b, 0xf7); /* not eax */
+        put8(b, 0xd0);
+    }
+    alu_mem(b, false, 0x8b, RCX, G_WARP, offsetof(struct sg_warp, mask));
+    alu_reg(b, false, 0x21, RAX, RCX);
+    none = jcc(b, JE);
+    if (!j->masked) {
+        alu_reg(b, false, 0x39, RAX, RCX);
+        all = jcc(b, JE);
+    }
+    alu_mem(b, false, 0x89, RCX, G_WARP, offsetof(struct sg_warp, native_mask));
+    set_mask(j);
+    run_span(j, i, j->masked == JIT_LOW ? JIT_LOW : JIT_SOME, true);
+    if (!j->masked) {
+        land(b, all);
+        run_span(j, i, JIT_ALL, false);
+    }
+    land(b, none);
+    sg_jit_jump_to(j, jmp(b), i + 1 + in->aux);
+}
+
 void sg_jit_branch(struct jit *j, u32 i)
 {
     const struct sg_insn *in = &j->code->insns[i];

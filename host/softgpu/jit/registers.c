@@ -52,7 +52,13 @@ void sg_jv_store(struct jit *j, u32 v, u32 key)
     } else if (j->masked) {
         sg_jit_lanes(j, 7, wide ? key >> 6 & 3 : key >> 6 & 1, wide);
         o.w = wide;
-        evm(B(j), o, v, 0, G_REGS, (s32)key, 64, 7, 0);
+        if (j->b.avx2) {
+            evm(B(j), o, v, 0, G_REGS, (s32)key, 64, 7, 0);
+        } else { /* the whole of it: a load cannot be forwarded from a masked store */
+            vex(B(j), wide ? P66 : PNONE, 0, 0, 0x44, 7, 0, 7); /* knotb, knotw */
+            evm(B(j), (struct vop){M0F, P66, wide, 0x6f}, v, 0, G_REGS, (s32)key, 64, 7, 0);
+            evm(B(j), o, v, 0, G_REGS, (s32)key, 64, 0, 0);
+        }
     } else {
         evm(B(j), o, v, 0, G_REGS, (s32)key, 64, 0, 0);
     }

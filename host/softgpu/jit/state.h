@@ -204,6 +204,13 @@ u32 sg_jit_insn(struct jit *j, u32 i);
 #define JIT_BLOCKED (UINT32_MAX - 5) /* switch to other lanes of the warp, or to other warps */
 #define JIT_COMMON 6
 bool sg_jit_is_span(sg_fn fn); /* marks a sequence of instructions that run as a unit */
+/*
+ * True if i is a predicate over instructions that all have native forms; the instruction behind
+ * them begins a block. sg_jit_predicated() compiles it, at the end of a block, with registers
+ * written back: the lanes whose predicate holds run these instructions.
+ */
+bool sg_jit_is_native_span(const struct sg_code *c, u32 i);
+void sg_jit_predicated(struct jit *j, u32 i);
 /* Makes the jump at `at` go to the block at insn. */
 void sg_jit_jump_to(struct jit *j, size_t at, u32 insn);
 /* A call of fn(warp, instruction, ...): begin and end enclose the code that sets further
