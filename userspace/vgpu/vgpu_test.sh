@@ -367,6 +367,7 @@ else
 fi
 
 echo "# vgpu vm"
+. "$here/vm/accel_test.sh"
 missing=
 for file in "$build/guest/initrd.cpio" "${VGPU_QEMU:-$build/qemu/bin/qemu-system-x86_64}"; do
     [ -e "$file" ] || missing="$missing $file"

@@ -223,7 +223,12 @@ void vgpu_cli_way(struct vgpu_cli_list *argv, const char *gpu, bool vm, const ch
 int vgpu_cli_wait(pid_t pid, int signals);
 
 /* vm.c, options.c, list.c, qemu.c, channel.c */
-enum vgpu_cli_accel { VGPU_ACCEL_AUTO, VGPU_ACCEL_KVM, VGPU_ACCEL_TCG };
+enum vgpu_cli_accel {
+    VGPU_ACCEL_AUTO,
+    VGPU_ACCEL_KVM,
+    VGPU_ACCEL_KVM_NO_ARCH, /* KVM with -cpu host,arch-capabilities=off */
+    VGPU_ACCEL_TCG
+};
 struct vgpu_cli_vm {
     const char *gpu; /* soft, nvidia, auto, none */
     enum vgpu_cli_accel accel;
@@ -263,10 +268,10 @@ int vgpu_cli_vm_stop(int argc, char **argv);
 void vgpu_cli_qemu_start(struct vgpu_cli_vm *vm, enum vgpu_cli_accel accel);
 /* Removes what QEMU of an attempt that failed has written, so far as it is in the temporary folder. */
 void vgpu_cli_vm_drop_logs(const struct vgpu_cli_vm *vm);
-/* True when KVM has booted a guest on this machine since its start; false: KVM was tried and
- * failed. *known tells whether there is a verdict at all. */
-bool vgpu_cli_kvm_verdict(bool *known);
-void vgpu_cli_kvm_remember(bool works);
+/* The accelerator that has booted a guest since the start of this machine; TCG: KVM was tried and
+ * failed; AUTO: nothing was tried. */
+enum vgpu_cli_accel vgpu_cli_accel_known(void);
+void vgpu_cli_accel_remember(enum vgpu_cli_accel accel);
 
 enum vgpu_cli_hello { VGPU_HELLO_OK, VGPU_HELLO_TIMEOUT, VGPU_HELLO_DEAD, VGPU_HELLO_STOPPED };
 /* Waits for the guest's init. STOPPED: a signal requested the end; its number is in *value. */

@@ -128,10 +128,10 @@ chmod +x "$work/qemu"
 if [ -r /dev/kvm ] && [ -w /dev/kvm ]; then
     says "vm: KVM that hangs: falls back and says so" 0 "did not boot with it within the time" \
         $vgpu vm run --gpu none --qemu "$work/qemu" --timeout 60 true
-    same "vm: KVM that hangs was tried" 2 "$(wc -l < "$work/qemu.calls")"
+    same "vm: KVM that hangs was tried" 3 "$(wc -l < "$work/qemu.calls")"
     says "vm: KVM that hangs is not tried again" 0 "KVM does not work on this machine" \
         $vgpu vm run --gpu none --qemu "$work/qemu" --timeout 60 true
-    same "vm: KVM that hangs was not tried" 3 "$(wc -l < "$work/qemu.calls")"
+    same "vm: KVM that hangs was not tried" 4 "$(wc -l < "$work/qemu.calls")"
 else
     says "vm: no /dev/kvm: falls back and says so" 0 "KVM cannot be used" \
         $vgpu vm run --gpu none --timeout 60 true
