@@ -72,10 +72,12 @@ static void print_backend(const struct smi_backend *b)
 {
     char where[WHERE_MAX + 1], mem[48], util[16], limit[24], clients[48];
 
+    /* The socket stands for a machine without a name. */
+    tail(where, WHERE_MAX, b->named ? b->name : b->where);
     snprintf(clients, sizeof(clients), "%zu / %llu", b->nclients, smi_status_limit(b, "max-clients"));
-    printf("| %-23s %7ld %4s %19s %9s %4llu %4s |\n", tail(where, WHERE_MAX, b->where), b->pid,
-           percent(util, sizeof(util), b->percent), memory(mem, sizeof(mem), b), clients,
-           smi_status_limit(b, "weight"), cap(limit, sizeof(limit), smi_status_limit(b, "cap")));
+    printf("| %-23s %7ld %4s %19s %9s %4llu %4s |\n", where, b->pid, percent(util, sizeof(util), b->percent),
+           memory(mem, sizeof(mem), b), clients, smi_status_limit(b, "weight"),
+           cap(limit, sizeof(limit), smi_status_limit(b, "cap")));
 }
 
 static void print_client(const struct smi_client *c)
@@ -93,7 +95,7 @@ static void print_client(const struct smi_client *c)
 
 static void print_table(const struct smi_status *s)
 {
-    printf("%s\n| %-23s %7s %4s %19s %9s %4s %4s |\n", RULE, "Backend", "PID", "Util", "Memory-Usage",
+    printf("%s\n| %-23s %7s %4s %19s %9s %4s %4s |\n", RULE, "Machine", "PID", "Util", "Memory-Usage",
            "Clients", "Wght", "Cap");
     printf("|  %-15s %7s %7s %4s %10s %8s %8s %4s %4s |\n%s\n", "Guest process", "Guest", "Worker", "Util",
            "Memory", "Calls", "CPU time", "", "", RULE);

@@ -88,6 +88,7 @@ void smi_peer_name(const char *source, const struct ucred *who, struct smi_backe
         if (strcmp(b->where, usual))
             snprintf(b->where, sizeof(b->where), SMI_PEER_UNITS "/%s", name);
         snprintf(b->name, sizeof(b->name), "%s", name);
+        b->named = true;
         return;
     }
     if (who->uid && who->uid != geteuid()) {
@@ -95,6 +96,7 @@ void smi_peer_name(const char *source, const struct ucred *who, struct smi_backe
             snprintf(b->where, sizeof(b->where), "uid-%u", (unsigned)who->uid);
         b->name[0] = '\0'; /* it is another user's word: a socket of that user's stands for it */
     }
-    if (!b->name[0] || !strcmp(b->name, "-"))
+    b->named = b->name[0] && strcmp(b->name, "-");
+    if (!b->named)
         name_by_socket(b);
 }

@@ -28,7 +28,8 @@ struct smi_client {
 struct smi_backend {
     long pid;
     char where[512]; /* its socket */
-    char name[256];  /* of the virtual machine */
+    char name[256];  /* of the virtual machine; without one, its socket's */
+    bool named;      /* it has one of its own */
     char device[256];
     struct smi_use use;
     unsigned long long now_ms, gpu_memory, vram_used, pin_used, blob_used, paced, soft;

@@ -59,10 +59,11 @@ asked()
     /usr/bin/python3 "$work/asked.py" "$work/asked.ready" "$@" &
     appears "$work/asked.ready"
     ${then:-true}
-    if [ -n "${named:-}" ]; then
+    if [ -n "${named:-}" ] && [ -z "${table:-}" ]; then
         timeout 60 "$vgpu" smi --host --json | sed -n "s/.*\"pid\": \(4194305\|$!\), \"name\": \"\([^\"]*\)\".*/\2/p"
     else
-        timeout 30 "$vgpu" smi --host | sed -n "s/^| \([^ ]*\)  *\(4194305\|$!\) .*/\1/p; /^not believed: / { /one\|status\.a*41943/ p }"
+        timeout 30 "$vgpu" smi --host > "$work/table"
+        sed -n "s/^| \([^ ]*\)  *\(4194305\|$!\) .*/\1/p; /^not believed: / { /one\|status\.a*41943/ p }" "$work/table"
     fi
     kill $!
     wait $! 2> /dev/null
@@ -70,6 +71,11 @@ asked()
 same "smi --host: an abstract socket" /run/a.sock "$(asked "@vgpu-backend.status.4194305" own /run/a.sock)"
 same "smi --host: the name that a backend gives its machine" vm1 "$(named=vm1 asked "@vgpu-backend.status.4194305" own /run/a.sock)"
 same "smi --host: without one it is the socket's" a "$(named=- asked "@vgpu-backend.status.4194305" own /run/a.sock)"
+same "smi --host: the table has the name" vm1 "$(table=1; named=vm1 asked "@vgpu-backend.status.4194305" own /run/a.sock)"
+name=virtual-machine-of-a-long-name-on-the-third-host
+same "smi --host: a name of ${#name} characters" "48 ...me-on-the-third-host" \
+    "${#name} $(table=1; named=$name asked "@vgpu-backend.status.4194305" own /run/a.sock)"
+same "smi --host: and the table has 80 columns" 80 "$(awk '/^[|+]/ { print length }' "$work/table" | sort -u | xargs)"
 same "smi --host: an abstract socket of another name" "" "$(asked "@vgpu-backend.stat.4194305" own /run/a.sock)"
 # Together with the zero in front of it and one behind it the name does not fit.
 same "smi --host: a name that fills the address" "" "$(asked "@vgpu-backend.status.$(printf '%087d' 0)" own /run/a.sock)"
@@ -154,8 +160,8 @@ of_unit()
 }
 if [ -n "$namespace" ]; then
     refused="not believed: /run/vgpu-backend/one/status:"
-    same "smi --host: a socket of a unit" /run/vgpu/one.sock "$(of_unit true)"
-    same "smi --host: a unit's backend does not choose the name of another" /run/vgpu-backend/one "$(of_unit name=two)"
+    same "smi --host: a socket of a unit" one "$(of_unit true)"
+    same "smi --host: a unit's backend does not choose the name of another" one "$(of_unit name=two)"
     same "smi --host: the machine of a unit has the folder's name" one "$(export named=two; of_unit true)"
     same "smi --host: a unit's folder that others may write to" "$refused its folder is not of one user alone" \
         "$(of_unit "chmod 777 /run/vgpu-backend/one")"
@@ -164,7 +170,7 @@ if [ -n "$namespace" ]; then
     same "smi --host: a unit's folder that is a link" "$refused its folder is not of one user alone" \
         "$(of_unit "mv /run/vgpu-backend/one /run/two; ln -s /run/two /run/vgpu-backend/one")"
     if [ "$(id -u)" = 0 ]; then
-        same "smi --host: a unit with a user of its own" /run/vgpu/one.sock "$(of_unit "chown 4242 /run/vgpu-backend/one" 4242)"
+        same "smi --host: a unit with a user of its own" one "$(of_unit "chown 4242 /run/vgpu-backend/one" 4242)"
         # Neither can be made by anybody but root; a listener that was there before is what it looks like.
         same "smi --host: a socket of another user in a unit's folder" "$refused it is not a socket of its folder's user" \
             "$(of_unit "chown 4242 /run/vgpu-backend/one; then='chown 4343 /run/vgpu-backend/one/status'" 4242)"
