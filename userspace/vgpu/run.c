@@ -100,7 +100,7 @@ int vgpu_cli_run(int argc, char **argv)
     int option, signals;
     pid_t program;
 
-    while ((option = getopt_long(argc, argv, "+", options, NULL)) != -1) {
+    while ((option = vgpu_cli_getopt("run", argc, argv, "+", options)) != -1) {
         switch (option) {
         case OPT_GPU:
             gpu = optarg;
@@ -132,9 +132,6 @@ int vgpu_cli_run(int argc, char **argv)
         case OPT_JIT:
             vgpu_cli_set_path(VGPU_PART_JIT, optarg);
             break;
-        default:
-            vgpu_cli_say("see `vgpu run --help`");
-            return VGPU_CLI_USAGE;
         }
     }
     vgpu_cli_check_gpu(gpu, false);

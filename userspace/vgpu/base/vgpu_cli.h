@@ -30,6 +30,12 @@ void vgpu_cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void vgpu_cli_wrong(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 /* Same with VGPU_CLI_FAILED, after cleaning up. */
 void vgpu_cli_die(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
+struct option;
+/* getopt_long() for all commands: a wrong option ends with VGPU_CLI_USAGE and names the help of `command`. */
+int vgpu_cli_getopt(const char *command, int argc, char **argv, const char *shorts,
+                    const struct option *options);
+/* Writes out standard output. False, after a message: it did not take all of the text. */
+bool vgpu_cli_output_done(void);
 /* Allocation that cannot fail: it ends the command. */
 char *vgpu_cli_format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void *vgpu_cli_alloc(size_t size);

@@ -286,7 +286,7 @@ int smi_host(enum smi_host_form form, long loop_ms)
         fflush(stdout);
         smi_status_free(&before);
         before = now;
-        if (!loop_ms)
+        if (!loop_ms || ferror(stdout))
             break;
         wait_ms(loop_ms);
     }

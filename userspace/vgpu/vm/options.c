@@ -253,15 +253,10 @@ bool vgpu_cli_vm_options(struct vgpu_cli_vm *vm, int argc, char **argv, bool she
 {
     int option;
 
-    while ((option = getopt_long(argc, argv, "+", options, NULL)) != -1) {
+    while ((option = vgpu_cli_getopt(shell ? "vm shell" : "vm run", argc, argv, "+", options)) != -1) {
         if (option == OPT_HELP) {
             vgpu_cli_vm_help(shell);
             *status = 0;
-            return false;
-        }
-        if (option == '?') {
-            vgpu_cli_say("see `vgpu vm %s --help`", shell ? "shell" : "run");
-            *status = VGPU_CLI_USAGE;
             return false;
         }
         parse_option(vm, option, trace);
