@@ -31,7 +31,6 @@ static void help(void)
            "                          --trace=refusals: only calls that failed, and why\n"
            "  --verbose               show the backend's messages\n"
            "  --help                  this text\n");
-    vgpu_cli_help_paths();
 }
 
 enum {
@@ -116,6 +115,7 @@ int vgpu_cli_run(int argc, char **argv)
             break;
         case OPT_HELP:
             help();
+            vgpu_cli_help_paths(options);
             return 0;
         case OPT_BACKEND:
             vgpu_cli_set_path(VGPU_PART_BACKEND, optarg);

@@ -95,8 +95,8 @@ bool vgpu_cli_installed(void);
 const char *vgpu_cli_words(const char *tree, const char *installed);
 /* Location of a page of the documentation for the user, to be freed. */
 char *vgpu_cli_page(const char *name);
-/* Prints the options and variables of all parts, for --help. */
-void vgpu_cli_help_paths(void);
+/* Prints the options and variables of those parts whose option is among `options`, for --help. */
+void vgpu_cli_help_paths(const struct option *options);
 /* The option of a part ("--qemu"), for the option parser. */
 const char *vgpu_cli_part_option(enum vgpu_cli_part part);
 

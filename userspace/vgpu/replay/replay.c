@@ -38,7 +38,6 @@ static void help(void)
            "  --check                 only checks FILE, starts nothing\n"
            "  --verbose               show the backend's messages\n"
            "  --help                  this text\n");
-    vgpu_cli_help_paths();
 }
 
 enum {
@@ -168,6 +167,7 @@ int vgpu_cli_replay(int argc, char **argv)
             break;
         case OPT_HELP:
             help();
+            vgpu_cli_help_paths(options);
             return 0;
         }
     }

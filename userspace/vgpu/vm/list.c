@@ -261,7 +261,9 @@ int vgpu_cli_vm_stop(int argc, char **argv)
         printf(
             "usage: vgpu vm stop NAME|PID... | --all\n"
             "Ends virtual machines that `vgpu vm list` shows, as Ctrl-C at their terminal would, and waits for\n"
-            "their end: QEMU, backend and workers are gone then. Their `vgpu vm run` dies by SIGTERM.\n");
+            "their end: QEMU, backend and workers are gone then. Their `vgpu vm run` dies by SIGTERM.\n"
+            "\n"
+            "  --all   all of them\n");
         return 0;
     }
     if (strcmp(argv[1], "--all") == 0) {
