@@ -80,6 +80,15 @@ static void print_backend(const struct smi_backend *b)
            cap(limit, sizeof(limit), smi_status_limit(b, "cap")));
 }
 
+static void print_mute(const struct smi_mute *m)
+{
+    char where[WHERE_MAX + 1], pid[24] = "-";
+
+    if (m->pid)
+        snprintf(pid, sizeof(pid), "%ld", m->pid);
+    printf("| %-23s %7s %-44s |\n%s\n", tail(where, WHERE_MAX, smi_mute_name(m)), pid, "no answer", RULE);
+}
+
 static void print_client(const struct smi_client *c)
 {
     char name[PROCESS_MAX + 1], util[16], limit[24], seconds[40], weight[16] = "-", calls[32];
@@ -109,6 +118,8 @@ static void print_table(const struct smi_status *s)
             printf("|  %-75s |\n", "no guest process");
         printf("%s\n", RULE);
     }
+    for (unsigned i = 0; i < s->nmutes; i++)
+        print_mute(&s->mutes[i]);
 }
 
 static void print_use(int indent, const struct smi_use *u)
@@ -148,7 +159,12 @@ static void print_everything(const struct smi_status *s)
 {
     char text[48];
 
-    printf("%-40s: %zu\n", "Backends", s->count);
+    printf("%-40s: %zu\n", "Backends", s->count + s->nmutes);
+    for (unsigned i = 0; i < s->nmutes; i++) {
+        printf("Backend %ld\n", s->mutes[i].pid);
+        printf("    %-36s: %s\n", "Name", smi_mute_name(&s->mutes[i]));
+        printf("    %-36s: no answer\n", "State");
+    }
     for (size_t i = 0; i < s->count; i++) {
         const struct smi_backend *b = &s->backends[i];
 
@@ -240,6 +256,12 @@ static void print_json(const struct smi_status *s)
         }
         printf("]}");
     }
+    printf("], \"no_answer\": [");
+    for (unsigned i = 0; i < s->nmutes; i++) {
+        printf("%s{\"pid\": %ld, \"name\": ", i ? ", " : "", s->mutes[i].pid);
+        vgpu_cli_json_text(stdout, smi_mute_name(&s->mutes[i]));
+        printf("}");
+    }
     printf("], \"hidden\": %u, \"refused\": [", s->silent);
     for (unsigned i = 0; i < s->refused && i < SMI_REFUSED_MAX; i++) {
         printf("%s", i ? ", " : "");
@@ -261,15 +283,15 @@ static void print(const struct smi_status *s, enum smi_host_form form)
         print_json(s);
         return;
     }
-    if (s->count && form == SMI_HOST_ALL)
+    if ((s->count || s->nmutes) && form == SMI_HOST_ALL)
         print_everything(s);
-    else if (s->count)
+    else if (s->count || s->nmutes)
         print_table(s);
     for (unsigned i = 0; i < s->refused && i < SMI_REFUSED_MAX; i++)
         printf("not believed: %s\n", s->refusals[i]);
     if (s->silent)
         printf("%u backends of other users are not shown\n", s->silent);
-    else if (!s->count)
+    else if (!s->count && !s->nmutes)
         printf("no vgpu-backend runs on this host\n");
 }
 

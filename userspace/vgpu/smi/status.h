@@ -45,10 +45,20 @@ struct smi_backend {
     int percent;
 };
 
+/* A backend that does not answer: stopped, or waiting for a device. */
+struct smi_mute {
+    long pid;       /* 0: unknown, its queue of connections is full */
+    char name[256]; /* what is known of it; empty: nothing */
+    char where[512];
+};
+
 #define SMI_REFUSED_MAX 16u
+#define SMI_MUTES_MAX 64u
 struct smi_status {
     struct smi_backend *backends;
     size_t count;
+    struct smi_mute *mutes;
+    unsigned nmutes;
     unsigned silent;  /* backends of other users */
     unsigned refused; /* rejected sockets; name and reason of the first of them */
     char refusals[SMI_REFUSED_MAX][200];
@@ -58,6 +68,8 @@ struct smi_status {
  * for the percentages, or NULL. To be freed by smi_status_free(). */
 void smi_status_read(struct smi_status *s, const struct smi_status *before);
 void smi_status_free(struct smi_status *s);
+/* Its name for people and labels: "-" where nothing is known. */
+const char *smi_mute_name(const struct smi_mute *m);
 /* A limit by the name of its option; 0: unlimited, or no such limit. */
 unsigned long long smi_status_limit(const struct smi_backend *b, const char *name);
 /* Device memory available to the backend's clients, bytes: the quota, else the device's. 0:

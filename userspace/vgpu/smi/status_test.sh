@@ -122,6 +122,52 @@ among_mute()
     wait $mute 2> /dev/null
 }
 same "smi --host: many sockets that say nothing" /run/a.sock "$(among_mute)"
+# A backend that is stopped beside others: it is named, the others are shown, and nobody waits long; then with a full queue.
+# What decides is below the wait that there was, 10 s for a look.
+rm -f "$work/asked.ready"
+bash -c 'exec /usr/bin/python3 "$0" "$1" "@vgpu-backend.status.$$" own /run/stopped.sock' "$work/asked.py" "$work/asked.ready" &
+stopped=$!
+appears "$work/asked.ready"
+same "smi --host: a backend before it is stopped" 1 "$("$vgpu" smi --host | grep -c "^| /run/stopped.sock  *$stopped ")"
+kill -STOP $stopped
+no_answer()
+{
+    same "$1: no answer" "no answer" "$(timeout 9 "$vgpu" smi --host | sed -n "s/^| -  *$stopped  *\(no answer\) *|$/\1/p")"
+    same "$1: the table has 80 columns" 80 "$("$vgpu" smi --host | awk '/^[|+]/ { print length }' | sort -u | xargs)"
+    says "$1: with -q" 0 "^Backend $stopped$" timeout 9 "$vgpu" smi --host -q
+    same "$1: --json" True "$(timeout 9 "$vgpu" smi --host --json | /usr/bin/python3 -c 'import json, sys
+print(int(sys.argv[1]) in [b["pid"] for b in json.load(sys.stdin)["no_answer"]])' "$stopped")"
+    same "$1: vgpu_up" "vgpu_up{vm=\"-\",backend=\"$stopped\"} 0" "$(timeout 9 "$vgpu" metrics | grep "^vgpu_up.*\"$stopped\"")"
+    same "$1: the others are shown" /run/a.sock "$(asked "@vgpu-backend.status.4194305" own /run/a.sock)"
+}
+no_answer "smi --host: a stopped backend"
+/usr/bin/python3 -c 'import socket, sys, time
+kept = []
+for i in range(64):
+    kept.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK))
+    try:
+        kept[-1].connect("\0vgpu-backend.status." + sys.argv[1])
+    except BlockingIOError:
+        break
+print("ready", flush=True)
+time.sleep(600)' $stopped > "$work/filled.ready" & filler=$!
+appears "$work/filled.ready"
+no_answer "smi --host: a stopped backend with a full queue"
+kill $filler
+kill -CONT $stopped
+# The loop knows its name from the look before, and shows it again when it goes on.
+"$vgpu" smi --host -l 1 > "$work/looped" & looper=$!
+appears "$work/looped"
+kill -STOP $stopped
+for _ in $(seq 600); do grep -q "no answer" "$work/looped" && break || sleep 0.1; done
+same "smi --host -l: a backend that is stopped keeps its name" stopped \
+    "$(sed -n "s/^| \([^ ]*\)  *$stopped  *no answer.*/\1/p" "$work/looped" | head -n 1)"
+lines=$(wc -l < "$work/looped")
+kill -CONT $stopped
+for _ in $(seq 600); do tail -n "+$((lines + 1))" "$work/looped" | grep -q "^| /run/stopped.sock" && break || sleep 0.1; done
+same "smi --host -l: and is shown when it goes on" 0 $?
+kill $looper $stopped
+wait $looper $stopped 2> /dev/null
 if [ "$(id -u)" = 0 ]; then
     same "smi --host: another user's backend does not choose the name of a unit" uid-4242 \
         "$(asked "@vgpu-backend.status.4194305" own /run/vgpu/one.sock 4242)"
