@@ -269,7 +269,7 @@ int smi_gather(struct smi *s, const char *only)
     }
     s->count = kept;
     if (only && !s->count) {
-        vgpu_cli_say("smi: no devices were found: there is no GPU %s", only);
+        vgpu_cli_say("No devices were found: there is no GPU %s", only);
         return 6;
     }
     return 0;

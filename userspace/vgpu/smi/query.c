@@ -243,22 +243,22 @@ int smi_query(const struct smi *s, const char *fields, const char *format, bool 
     size_t n = 0;
 
     if (!parse_format(format, &header, &units)) {
-        vgpu_cli_say("smi: \"--format=\" switch is missing or wrong: csv[,noheader][,nounits]");
+        vgpu_cli_say("\"--format=\" switch is missing or wrong: csv[,noheader][,nounits]");
         return VGPU_CLI_USAGE;
     }
     for (char *word = strtok_r(text, ", ", &save); word; word = strtok_r(NULL, ", ", &save)) {
         const struct field *f = find(word, apps);
 
         if (!f || n == QUERY_MAX) {
-            vgpu_cli_say("smi: field \"%s\" is not a valid field to query; see `vgpu smi --help-query-%s`",
-                         word, apps ? "compute-apps" : "gpu");
+            vgpu_cli_say("Field \"%s\" is not a valid field to query; see `vgpu smi --help-query-%s`", word,
+                         apps ? "compute-apps" : "gpu");
             return VGPU_CLI_USAGE;
         }
         list[n++] = f;
     }
     free(text);
     if (!n) {
-        vgpu_cli_say("smi: no field to query; see `vgpu smi --help-query-%s`", apps ? "compute-apps" : "gpu");
+        vgpu_cli_say("No field to query; see `vgpu smi --help-query-%s`", apps ? "compute-apps" : "gpu");
         return VGPU_CLI_USAGE;
     }
     for (size_t i = 0; first && header && i < n; i++)
