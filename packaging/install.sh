@@ -127,7 +127,9 @@ plan_part()
         for file in run vm guest-bundle smi ctl metrics cdi trace replay doctor; do
             put 644 "$BUILD/packaging/man/vgpu-$file.1" "$PREFIX/share/man/man1/vgpu-$file.1"
         done
-        put 644 "$HERE/vgpu.bash" "$PREFIX/share/bash-completion/completions/vgpu"
+        for file in vgpu vgpu-backend; do # it is looked for by the name of the command
+            put 644 "$HERE/vgpu.bash" "$PREFIX/share/bash-completion/completions/$file"
+        done
         for file in "$TOP"/docs/*.md; do
             put 644 "$file" "$PREFIX/share/doc/vgpu-tools/${file##*/}"
         done

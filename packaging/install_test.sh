@@ -68,6 +68,7 @@ for file in usr/bin/vgpu usr/lib/vgpu/vgpu-backend usr/lib/vgpu/vgpu-worker usr/
     usr/share/qemu/vhost-user/50-vgpu.json "usr/src/vgpu-$version/dkms.conf" "usr/src/vgpu-$version/vgpu_main.c" \
     usr/lib/udev/rules.d/60-vgpu.rules usr/lib/vgpu/guest/driver/Kbuild usr/share/man/man1/vgpu.1 \
     usr/share/man/man1/vgpu-doctor.1 usr/share/man/man8/vgpu-backend.8 usr/share/bash-completion/completions/vgpu \
+    usr/share/bash-completion/completions/vgpu-backend \
     usr/share/doc/vgpu-tools/troubleshooting.md usr/lib/vgpu/ptxas/bin/ptxas usr/lib/vgpu/jit/libvgpu-jit.so; do
     [ -s "$work/deb/$file" ]
     check "there is $file" $?

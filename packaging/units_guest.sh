@@ -149,7 +149,7 @@ text=$(vgpu smi --host --json)
 grep -q '"name": "vm1", "socket": "/run/vgpu/vm1.sock"' <<< "$text" && grep -q '"name": "vm2"' <<< "$text"
 check "vgpu smi --host shows vm1 and vm2" $? "$text"
 text=$(vgpu smi --host)
-grep -q '/run/vgpu/vm1.sock' <<< "$text" && grep -q '/run/vgpu/vm2.sock' <<< "$text"
+grep -q '^| vm1 ' <<< "$text" && grep -q '^| vm2 ' <<< "$text"
 check "and its table" $? "$text"
 systemctl start vgpu-metrics.service
 check "vgpu-metrics starts" $? "$(journalctl -u vgpu-metrics -n 5 -o cat)"

@@ -76,11 +76,18 @@ else
     skip "the manual pages" "man is not installed"
 fi
 
-# completes WORDS WANT: the completions of the last word are among them
+# completions WORDS...: those of the last word
+completions()
+{
+    bash -c 'PATH=$1:$1/../lib/vgpu:$PATH; . "$2"; shift 2; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+        case $1 in *vgpu-backend) _vgpu_backend ;; *) _vgpu ;; esac; printf "%s\n" "${COMPREPLY[@]}"' - \
+        "$work/words/usr/bin" "$work/words/usr/share/bash-completion/completions/vgpu" "$@"
+}
+
+# completes WANT WORDS: it is among the completions
 completes()
 {
-    bash -c 'PATH=$1:$PATH; . "$2"; shift 2; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _vgpu; printf "%s\n" "${COMPREPLY[@]}"' - \
-        "$work/words/usr/bin" "$work/words/usr/share/bash-completion/completions/vgpu" "${@:2}" > "$work/completed"
+    completions "${@:2}" > "$work/completed"
     grep -qx -- "$1" "$work/completed"
     check "completion: ${*:2} gives $1" $? "$(cat "$work/completed")"
 }
@@ -92,3 +99,37 @@ completes --memory vgpu vm run --me
 completes --json vgpu doctor --js
 completes soft vgpu run --gpu s
 completes --host vgpu smi --ho
+completes --vram-quota vgpu-backend --vr
+completes ceiling vgpu-backend --memory-policy c
+completes --all vgpu vm stop --a
+
+# Each option that is offered is an option of the command's parser, which goes on to the word after it (or takes that).
+for command in "${commands[@]}" vgpu-backend; do
+    words=(vgpu $command)
+    [ "$command" != vgpu-backend ] || words=(vgpu-backend)
+    seen=0
+    for option in $(completions "${words[@]}" --); do
+        text=$(cd "$work" && PATH=$work/words/usr/bin:$work/words/usr/lib/vgpu:$PATH timeout 60 "${words[@]}" "$option" --fly --fly 2>&1 < /dev/null)
+        ! grep -qE -- "(unrecognized|ambiguous|invalid) option '?$option|'$option' is not" <<< "$text"
+        check "${words[*]} takes $option, which completion offers" $? "$text"
+        seen=$((seen + 1))
+    done
+    [ $seen -gt 0 ] || [ "$command" = "vm list" ]
+    check "${words[*]}: $seen options offered" $?
+done
+! completions vgpu run --qe | grep -q .
+check "completion: nothing that vgpu run refuses" $?
+
+# Names that are there now: of limits, by the control socket of the line, and of machines.
+mkdir "$work/named"
+cat > "$work/named/vgpu" <<'END'
+#!/bin/sh
+case $* in
+"ctl --socket /c get") printf 'vram-quota 0\nmax-clients 64\n' ;;
+"vm list") printf 'NAME PID\none 17\n' ;;
+esac
+END
+chmod +x "$work/named/vgpu"
+completes max-clients "$work/named/vgpu" ctl --socket /c get m
+completes vram-quota "$work/named/vgpu" ctl --socket /c set v
+completes one "$work/named/vgpu" vm stop o

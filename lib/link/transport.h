@@ -64,6 +64,9 @@ struct lnk_transport_ops {
     void (*close)(struct lnk_transport *t);
 };
 
+/* Part of `why` where the broker's quota refuses shared memory (-EDQUOT); `vgpu doctor` looks for the option. */
+#define LNK_PIN_QUOTA "; the VM's quota of pinned memory (vgpu-backend --pin-quota)"
+
 struct lnk_transport {
     const struct lnk_transport_ops *ops;
     void *window;

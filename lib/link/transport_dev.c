@@ -172,7 +172,7 @@ static int dev_share(struct lnk_transport *t, void *va, uint64_t length, bool re
                  rc == -ENOBUFS  ? OVER_LIMIT
                  : rc == -ENOMEM ? "; RLIMIT_MEMLOCK of an older driver, or the guest's or the host's memory"
                  : rc == -EMFILE ? "; too many pinned areas in this process"
-                 : rc == -EDQUOT ? "; the VM's quota of pinned memory (--pin-quota of vgpu-backend)"
+                 : rc == -EDQUOT ? LNK_PIN_QUOTA
                                  : "");
         return rc;
     }
@@ -260,7 +260,7 @@ static int dev_import_dmabuf(struct lnk_transport *t, int fd, void *va, uint64_t
                  : rc == -EINVAL  ? "; no dma-buf, or a smaller one"
                  : rc == -ENOBUFS ? OVER_LIMIT
                  : rc == -EMFILE  ? "; too many pinned areas in this process"
-                 : rc == -EDQUOT  ? "; the VM's quota of pinned memory (--pin-quota of vgpu-backend)"
+                 : rc == -EDQUOT  ? LNK_PIN_QUOTA
                                   : "");
         return rc;
     }

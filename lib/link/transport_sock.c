@@ -324,12 +324,8 @@ static int request(struct lnk_transport *t, const struct vgp_sock_map *map, int 
         return rc;
     if (n < sizeof(mapped) || mapped.type != VGP_SOCK_MAPPED || mapped.region != map->region)
         return -EPROTO;
-    if (mapped.status == VGPU_S_QUOTA) {
-        snprintf(t->why, sizeof(t->why),
-                 "share %llu bytes: the backend's quota (--pin-quota of vgpu-backend)",
-                 (unsigned long long)map->length);
+    if (mapped.status == VGPU_S_QUOTA)
         return -EDQUOT;
-    }
     if (mapped.status != 0)
         return -ENOMEM;
     if (worker_va != NULL)
@@ -349,8 +345,8 @@ static int map_fd(struct lnk_transport *t, int fd, void *va, uint64_t length, st
     int rc = request(t, &map, fd, &m->worker_va);
 
     if (rc != 0) {
-        snprintf(t->why, sizeof(t->why), "the backend could not map %llu bytes: %s",
-                 (unsigned long long)length, strerror(-rc));
+        snprintf(t->why, sizeof(t->why), "the backend could not map %llu bytes: %s%s",
+                 (unsigned long long)length, strerror(-rc), rc == -EDQUOT ? LNK_PIN_QUOTA : "");
         return rc;
     }
     m->va = va;

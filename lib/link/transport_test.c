@@ -422,6 +422,8 @@ static void test_shared_memory_refused(void **state)
         assert_int_equal(lnk_transport_open(&t), 0);
         assert_int_equal(t.ops->alloc_shared(&t, NULL, 4096, &m), rows[i].error);
         assert_true(t.why[0] != '\0');
+        /* The words by which vgpu doctor knows the option. */
+        assert_int_equal(strstr(t.why, "(vgpu-backend --pin-quota)") != NULL, rows[i].how == MAP_QUOTA);
         stop(&t);
     }
 }

@@ -2,6 +2,7 @@
 /* vgpu guest-bundle: what a guest needs, in one folder or archive, for guests without our packages. */
 #include <errno.h>
 #include <fcntl.h>
+#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,17 +11,16 @@
 
 #include "base/vgpu_cli.h"
 
-static void help(FILE *f)
+static void help(void)
 {
-    fprintf(f,
-            "usage: vgpu guest-bundle --out DIR|FILE.tar[.gz|.xz|.zst]\n"
-            "\n"
-            "Writes what a guest needs whose distribution has no packages of vgpu-cuda: the driver's\n"
-            "source, libcuda.so.1, libnvidia-ml.so.1, the vgpu command, udev rule, configuration, and\n"
-            "install.sh, which installs all that in the guest (as root; its head has the options).\n"
-            "\n"
-            "  --out PATH   a folder that is not there yet, or an archive, which has the folder vgpu-guest\n"
-            "  --help       this text\n");
+    printf("usage: vgpu guest-bundle --out DIR|FILE.tar[.gz|.xz|.zst]\n"
+           "\n"
+           "Writes what a guest needs whose distribution has no packages of vgpu-cuda: the driver's\n"
+           "source, libcuda.so.1, libnvidia-ml.so.1, the vgpu command, udev rule, configuration, and\n"
+           "install.sh, which installs all that in the guest (as root; its head has the options).\n"
+           "\n"
+           "  --out PATH   a folder that is not there yet, or an archive, which has the folder vgpu-guest\n"
+           "  --help       this text\n");
 }
 
 /* Runs a program of the system and waits; dies with its exit status unless that is 0. */
@@ -77,34 +77,55 @@ static bool is_archive(const char *path)
     return false;
 }
 
-/* A name that promises an archive is not to become a folder. */
+/* A name that promises an archive, in small letters or in capitals, is not to become a folder: .tar.X, whatever X is. */
 static bool is_other_archive(const char *path)
 {
-    static const char *const ends[] = {".zip", ".7z",  ".rar", ".bz2", ".tbz2", ".lz4", ".gz",
-                                       ".xz",  ".zst", ".iso", ".img", ".cpio", ".deb", ".rpm"};
+    static const char *const ends[] = {"zip",  "7z",  "rar", "bz2", "tbz",  "tbz2", "lz4", "gz",
+                                       "tgz",  "xz",  "txz", "zst", "tzst", "lz",   "tlz", "lzo",
+                                       "lzma", "z",   "taz", "br",  "tar",  "iso",  "img", "cpio",
+                                       "deb",  "rpm", "jar", "cab", "ar",   "qcow2"};
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *end = strrchr(name, '.');
 
+    if (!end || end == name)
+        return false;
+    if (end - name > 4 && strncasecmp(end - 4, ".tar", 4) == 0)
+        return true;
     for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
-        if (ends_with(path, ends[i]))
+        if (strcasecmp(end + 1, ends[i]) == 0)
             return true;
     }
     return false;
 }
 
+/* The value of --out. NULL: the help was asked for. */
+static const char *bundle_options(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"out", required_argument, NULL, 'o'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    const char *out = NULL;
+    int option;
+
+    while ((option = vgpu_cli_getopt("guest-bundle", argc, argv, "", options)) != -1) {
+        if (option == 'h')
+            return NULL;
+        out = optarg;
+    }
+    if (optind != argc)
+        vgpu_cli_wrong("guest-bundle: '%s' is not understood; see `vgpu guest-bundle --help`", argv[optind]);
+    if (!out)
+        vgpu_cli_wrong("guest-bundle: --out PATH is needed; see `vgpu guest-bundle --help`");
+    if (!*out || *out == '-')
+        vgpu_cli_wrong("guest-bundle: --out '%s' is not a path; see `vgpu guest-bundle --help`", out);
+    return out;
+}
+
 int vgpu_cli_bundle(int argc, char **argv)
 {
-    const char *out = NULL, *from;
+    const char *out = bundle_options(argc, argv), *from;
 
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        help(stdout);
+    if (!out) {
+        help();
         return 0;
-    }
-    if (argc == 3 && strcmp(argv[1], "--out") == 0)
-        out = argv[2];
-    else if (argc == 2 && strncmp(argv[1], "--out=", 6) == 0)
-        out = argv[1] + 6;
-    if (!out || !*out || *out == '-') {
-        help(stderr);
-        return VGPU_CLI_USAGE;
     }
     if (!is_archive(out) && is_other_archive(out))
         vgpu_cli_wrong(

@@ -178,7 +178,7 @@ int vgpu_cli_cdi(int argc, char **argv)
     struct stat st;
     int c;
 
-    while ((c = getopt_long(argc, argv, "o:s:h", options, NULL)) != -1) {
+    while ((c = vgpu_cli_getopt("cdi", argc, argv, "o:s:h", options)) != -1) {
         if (c == 'h') {
             help();
             return 0;
@@ -186,10 +186,8 @@ int vgpu_cli_cdi(int argc, char **argv)
             output = optarg;
         } else if (c == 's') {
             socket = optarg;
-        } else if (c == 'r') {
-            root = optarg;
         } else {
-            return 2;
+            root = optarg;
         }
     }
     if (optind + 1 != argc || strcmp(argv[optind], "generate")) {

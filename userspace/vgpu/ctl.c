@@ -122,6 +122,34 @@ static char *words(char **word, int n, int left_out)
     return text;
 }
 
+static bool is_name(const char *word)
+{
+    return *word && *word != '-' && word[strspn(word, "abcdefghijklmnopqrstuvwxyz-")] == '\0';
+}
+
+/* The form that the backend takes (host/backend/broker/main/control.c); what NAME and VALUE may be, it says itself. */
+static void check_form(char **word, int n)
+{
+    bool get = strcmp(word[0], "get") == 0, set = strcmp(word[0], "set") == 0;
+    const char *pid;
+
+    if (!get && !set)
+        vgpu_cli_wrong("ctl: '%s' is neither get nor set; see `vgpu ctl --help`", word[0]);
+    if (n >= 3 && strcmp(word[n - 2], "client") == 0) {
+        pid = word[n - 1];
+        if (!*pid || pid[strspn(pid, "0123456789")])
+            vgpu_cli_wrong("ctl: client '%s' is not the process id of a worker; see `vgpu ctl --help`", pid);
+        n -= 2;
+    }
+    if (set && n == 2 && strchr(word[1], '='))
+        vgpu_cli_wrong("ctl: set takes NAME VALUE, without '='; see `vgpu ctl --help`");
+    if (get ? n > 2 : n != 3)
+        vgpu_cli_wrong("ctl: %s; see `vgpu ctl --help`",
+                       get ? "get takes [NAME] [client PID]" : "set takes NAME VALUE [client PID]");
+    if (n > 1 && !is_name(word[1]))
+        vgpu_cli_wrong("ctl: '%s' is not the name of a limit; see `vgpu ctl --help`", word[1]);
+}
+
 int vgpu_cli_ctl(int argc, char **argv)
 {
     static const struct option options[] = {
@@ -130,13 +158,11 @@ int vgpu_cli_ctl(int argc, char **argv)
     char *request;
     int c;
 
-    while ((c = getopt_long(argc, argv, "+s:h", options, NULL)) != -1) {
+    while ((c = vgpu_cli_getopt("ctl", argc, argv, "+s:h", options)) != -1) {
         if (c == 'h') {
             help();
             return 0;
         }
-        if (c != 's')
-            return 2;
         path = optarg;
     }
     if (!path || optind == argc) {
@@ -144,7 +170,8 @@ int vgpu_cli_ctl(int argc, char **argv)
         return 2;
     }
     request = words(argv + optind, argc - optind, -1);
-    if (strcmp(argv[optind], "set") == 0 && argc - optind >= 3) {
+    check_form(argv + optind, argc - optind);
+    if (strcmp(argv[optind], "set") == 0) {
         char *get = words(argv + optind, argc - optind, 2);
 
         get[0] = 'g'; /* "set NAME client PID" to "get ..." */

@@ -34,7 +34,7 @@ static void help(void)
            "run, 124 after --timeout.\n");
 }
 
-int main(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
     const char *command = argc > 1 ? argv[1] : "";
 
@@ -61,6 +61,8 @@ int main(int argc, char **argv)
     if (strcmp(command, "probe") == 0)
         return vgpu_cli_probe();
     if (strcmp(command, "--version") == 0) {
+        if (argc > 2)
+            vgpu_cli_wrong("--version: '%s' is not understood; see `vgpu --help`", argv[2]);
         printf("vgpu %s\n", VGPU_CLI_VERSION);
         return 0;
     }
@@ -73,4 +75,12 @@ int main(int argc, char **argv)
     else
         help();
     return VGPU_CLI_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    int status = run_command(argc, argv);
+
+    /* A disk that is full, for instance: what was asked for is not there. */
+    return vgpu_cli_output_done() || status == VGPU_CLI_USAGE ? status : VGPU_CLI_FAILED;
 }

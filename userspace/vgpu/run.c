@@ -31,7 +31,6 @@ static void help(void)
            "                          --trace=refusals: only calls that failed, and why\n"
            "  --verbose               show the backend's messages\n"
            "  --help                  this text\n");
-    vgpu_cli_help_paths();
 }
 
 enum {
@@ -100,7 +99,7 @@ int vgpu_cli_run(int argc, char **argv)
     int option, signals;
     pid_t program;
 
-    while ((option = getopt_long(argc, argv, "+", options, NULL)) != -1) {
+    while ((option = vgpu_cli_getopt("run", argc, argv, "+", options)) != -1) {
         switch (option) {
         case OPT_GPU:
             gpu = optarg;
@@ -116,6 +115,7 @@ int vgpu_cli_run(int argc, char **argv)
             break;
         case OPT_HELP:
             help();
+            vgpu_cli_help_paths(options);
             return 0;
         case OPT_BACKEND:
             vgpu_cli_set_path(VGPU_PART_BACKEND, optarg);
@@ -132,9 +132,6 @@ int vgpu_cli_run(int argc, char **argv)
         case OPT_JIT:
             vgpu_cli_set_path(VGPU_PART_JIT, optarg);
             break;
-        default:
-            vgpu_cli_say("see `vgpu run --help`");
-            return VGPU_CLI_USAGE;
         }
     }
     vgpu_cli_check_gpu(gpu, false);

@@ -20,7 +20,27 @@ done
 while read -r command; do
     status_is "$command --help" 0 "$vgpu" $command --help
     status_is "$command, an option that is none" 2 "$vgpu" $command --fly
+    # getopt's words and ours: of vgpu, and where to read on.
+    text=$("$vgpu" $command --fly 2>&1)
+    same "$command, an option that is none: its text" "0 0" \
+        "$(grep -vc '^vgpu: ' <<< "$text") $(grep -qE -- "see .vgpu ${command% generate} --help" <<< "$text"; echo $?)"
+    # A full disk.
+    "$vgpu" $command --help > /dev/full 2> /dev/null
+    same "$command --help to a full disk" 125 $?
 done <<< "$commands"
+for command in --help --version "vm list" metrics "smi --host" "smi --host --json" "smi --host -q" "smi --help-query-gpu"; do
+    "$vgpu" $command > /dev/full 2> /dev/null
+    same "$command to a full disk" 125 $?
+done
+status_is "--version, a word too many" 2 "$vgpu" --version word
+for words in nonsense set "set x=1" "set x" "get a b" "get x client y"; do
+    status_is "ctl $words, before a connection" 2 "$vgpu" ctl --socket "$work/none" $words
+done
+for words in --format=nonsense --format=csv "--query-gpu=name --format=nonsense" "--host -i 1" "--host -L" "--host --query-gpu=name" \
+    "--host --gpu soft" "--host -d MEMORY"; do
+    status_is "smi $words" 2 "$vgpu" smi $words
+    same "smi $words: its text" "vgpu:" "$("$vgpu" smi $words 2>&1 > /dev/null | grep -o '^vgpu:')"
+done
 for command in run "vm run" trace replay guest-bundle ctl cdi "vm stop"; do
     status_is "$command, and nothing else" 2 "$vgpu" $command
 done
@@ -49,5 +69,14 @@ if [ -x "$build/host/backend/vgpu-backend" ]; then
     status_is "vgpu-backend --help" 0 "$backend" --help
     status_is "vgpu-backend, an option that is none" 2 "$backend" --fly
     status_is "vgpu-backend, and nothing else" 2 "$backend"
+    for option in vhost-user listen control status log socket-path worker; do
+        status_is "vgpu-backend --$option with nothing" 2 "$backend" --listen "$work/none" --$option ""
+        same "vgpu-backend --$option with nothing: its text" "vgpu-backend: --$option: its value is empty; see --help" \
+            "$("$backend" --listen "$work/none" --$option= 2>&1)"
+    done
+    same "vgpu-backend, an option that is none: its text" "vgpu-backend: unrecognized option '--fly' vgpu-backend: see --help" \
+        "$("$backend" --fly 2>&1 | xargs -d '\n')"
+    "$backend" --help > /dev/full
+    same "vgpu-backend --help to a full disk" 1 $?
     status_is "vgpu-backend --gpu voodoo" 2 "$backend" --listen "$work/none" --gpu voodoo
 fi

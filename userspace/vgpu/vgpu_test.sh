@@ -125,13 +125,14 @@ says "name with a blank" 2 "is not a name" "$vgpu" vm run --name "a b" true
 says "mem is memory" 2 "--memory: 'much' is not a number" "$vgpu" vm run --mem much true
 says "vm list without machines" 0 "^NAME  *PID" "$vgpu" vm list
 says "vm list --help" 0 "usage: vgpu vm list" "$vgpu" vm list --help
-says "vm list with a word too many" 2 "usage: vgpu vm list" "$vgpu" vm list all
-says "vm stop without a name" 2 "usage: vgpu vm stop" "$vgpu" vm stop
+says "vm list with a word too many" 2 "'all' is not understood; see .vgpu vm list --help" "$vgpu" vm list all
+says "vm stop without a name" 2 "which machine" "$vgpu" vm stop
 says "vm stop --help" 0 "usage: vgpu vm stop" "$vgpu" vm stop --help
 says "vm stop of none" 125 "none: no such machine runs" "$vgpu" vm stop none
 says "vm stop --all without machines" 0 "" "$vgpu" vm stop --all
 says "guest-bundle --help" 0 "usage: vgpu guest-bundle" "$vgpu" guest-bundle --help
-says "guest-bundle without a place" 2 "usage: vgpu guest-bundle" "$vgpu" guest-bundle
+says "guest-bundle without a place" 2 "--out PATH is needed" "$vgpu" guest-bundle
+says "guest-bundle: a word too many" 2 "'word' is not understood" "$vgpu" guest-bundle --out "$work/none" word
 says "guest-bundle without its files" 125 "files for guests" env VGPU_GUEST_FILES="$work/none" "$vgpu" guest-bundle --out "$work/b"
 mkdir -p "$work/files/driver"
 touch "$work/files/libcuda.so.1" "$work/files/libnvidia-ml.so.1" "$work/files/install.sh" "$work/files/driver/Kbuild"
@@ -144,8 +145,11 @@ same "guest-bundle: this very command is in it" 0 $?
 says "guest-bundle: a folder that is there" 125 "File exists" "$vgpu" guest-bundle --out "$work/b"
 says "guest-bundle: an archive" 0 "sh install.sh" "$vgpu" guest-bundle --out="$work/b.tar.gz"
 same "guest-bundle: what the archive has" "vgpu-guest/bin/vgpu" "$(tar -tzf "$work/b.tar.gz" | grep 'bin/vgpu')"
-says "guest-bundle: an archive of another kind" 2 "archives are .tar" "$vgpu" guest-bundle --out "$work/b.zip"
-same "guest-bundle: no folder of that name" "" "$(ls -d "$work/b.zip" 2> /dev/null)"
+for end in zip ZIP Tgz TAR tar.GZ tar.lz tar.lzma tar.Z tar.bz2 tar.x Lzma; do
+    says "guest-bundle: an archive of another kind, .$end" 2 "archives are .tar" "$vgpu" guest-bundle --out "$work/c.$end"
+    same "guest-bundle: no folder c.$end" "" "$(ls -d "$work/c.$end" 2> /dev/null)"
+done
+says "guest-bundle: a folder with a dot" 0 "sh install.sh" "$vgpu" guest-bundle --out "$work/vgpu-1.2"
 says "guest-bundle: an archive that cannot be written" 125 "tar has failed" "$vgpu" guest-bundle --out "$work/none/b.tar"
 unset VGPU_GUEST_FILES
 # What is no machine's: no lock, a folder, a link; of a process that is there.
@@ -342,6 +346,12 @@ says "ctl without a socket is wrong use" 2 "--socket PATH" "$vgpu" ctl get
 says "ctl without a request is wrong use" 2 "get or set" "$vgpu" ctl --socket "$work/none"
 says "ctl where nobody listens says which option is missing" 125 "--control" "$vgpu" ctl --socket "$work/none" get
 says "ctl with a path that is no socket's" 2 "too long" "$vgpu" ctl --socket "$(printf '%0200d' 0)" get
+says "ctl with another word than get and set" 2 "neither get nor set" "$vgpu" ctl --socket "$work/none" nonsense
+says "ctl set without a name" 2 "set takes NAME VALUE" "$vgpu" ctl --socket "$work/none" set
+says "ctl set with =" 2 "without '='" "$vgpu" ctl --socket "$work/none" set x=1
+says "ctl get with a word too many" 2 "get takes" "$vgpu" ctl --socket "$work/none" get a b
+says "ctl with a client that is no number" 2 "not the process id" "$vgpu" ctl --socket "$work/none" get a client b
+says "ctl with an option for a name" 2 "not the name of a limit" "$vgpu" ctl --socket "$work/none" get --vram-quota
 says "ctl with a request that is too long" 2 "at most" "$vgpu" ctl --socket "$work/none" set "$(printf '%0300d' 0)"
 broker=$build/host/backend/vgpu-backend
 soft=$build/host/softgpu/libcuda-soft.so.1
@@ -367,6 +377,7 @@ else
 fi
 
 echo "# vgpu vm"
+. "$here/vm/accel_test.sh"
 missing=
 for file in "$build/guest/initrd.cpio" "${VGPU_QEMU:-$build/qemu/bin/qemu-system-x86_64}"; do
     [ -e "$file" ] || missing="$missing $file"

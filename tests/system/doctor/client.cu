@@ -9,6 +9,9 @@
  *   kernel    a kernel that writes where no memory is
  *   pinned    9 MiB of pinned memory, copied from
  *   mapped    9 MiB of mapped pinned memory
+ *   streams   5000 streams, then a wait for all; the program gives up
+ *   events    the same with events
+ *   printf    a buffer of 32 MiB for printf
  *   nothing   no call of CUDA at all
  *   fails     a kernel, its result, and exit status 7
  *   waits     a kernel, "ready", and no end for a minute: for others to look at
@@ -44,6 +47,22 @@ static int compute(int *where, const int *result)
     return value != 42;
 }
 
+/* The calls return before the worker has made the objects: what it refuses is told by a later one. */
+static int exhaust(bool streams)
+{
+    cudaError_t e = cudaSuccess;
+
+    for (int i = 0; i < 5000 && e == cudaSuccess; i++) {
+        cudaStream_t stream;
+        cudaEvent_t event;
+
+        e = streams ? cudaStreamCreate(&stream) : cudaEventCreate(&event);
+    }
+    if (e == cudaSuccess)
+        e = cudaDeviceSynchronize();
+    return end_with(streams ? "cudaStreamCreate" : "cudaEventCreate", e);
+}
+
 int main(int argc, char **argv)
 {
     const char *way = argc > 1 ? argv[1] : "";
@@ -65,6 +84,11 @@ int main(int argc, char **argv)
         cudaGetLastError();
     }
     if (end_with("cudaMalloc", cudaMalloc(&p, sizeof(*p))))
+        return 1;
+    if (strcmp(way, "streams") == 0 || strcmp(way, "events") == 0)
+        return exhaust(way[0] == 's');
+    if (strcmp(way, "printf") == 0 &&
+        end_with("cudaDeviceSetLimit", cudaDeviceSetLimit(cudaLimitPrintfFifoSize, 32 << 20)))
         return 1;
     if (strcmp(way, "refused") == 0)
         return end_with("cudaGraphicsUnregisterResource",

@@ -2,7 +2,7 @@
 # Part of run.sh: the broken set-ups of setups.txt.
 echo "# broken set-ups"
 s=$work/setups L=$build/userspace/libcuda C=$out/client C_static=$out/client machine=$out/machine.so other=$out/other/libcuda.so.1
-D=$doctor H="$vgpu doctor" R="$vgpu run --gpu soft" M="env LD_PRELOAD=$machine"
+D=$doctor Q="env VGPU_BACKEND=$work/setups/limited" H="$vgpu doctor" R="$vgpu run --gpu soft" M="env LD_PRELOAD=$machine"
 long=$(printf 'x%.0s' $(seq 120))
 
 # patched FROM TO OFFSET BYTES: a copy with other bytes
@@ -42,6 +42,13 @@ make_libraries()
     gcc -shared -fPIC -x c /dev/null -x none -o "$s/libnowhere.so.7" -Wl,-soname,libnowhere.so.7
     gcc -shared -fPIC -x c "$here/other.c" -x none -o "$s/lacks/libcuda.so.1" -Wl,--no-as-needed "$s/libnowhere.so.7"
     gcc -shared -fPIC -x c "$here/other.c" -x none -o "$s/preloaded.so" -Wl,-soname,libcuda.so.1
+}
+
+# A backend with the options of $LIMIT.
+make_limited()
+{
+    printf '#!/bin/sh\nexec "%s" "$@" $LIMIT\n' "$build/host/backend/vgpu-backend" > "$s/limited"
+    chmod +x "$s/limited"
 }
 
 make_programs()
@@ -93,6 +100,7 @@ setup_line()
 mkdir -p "$s"
 make_machines
 make_libraries
+make_limited
 make_programs
 # The separator is a bar between blanks: bars of regular expressions have none.
 while IFS= read -r line; do

@@ -3,6 +3,7 @@
  * Where the other parts are: an option, an environment variable, or a place relative to the vgpu
  * binary itself (the build tree, or an installation with PREFIX/bin and PREFIX/lib/vgpu).
  */
+#include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -199,9 +200,20 @@ const char *vgpu_cli_path(enum vgpu_cli_part part)
     return found;
 }
 
-void vgpu_cli_help_paths(void)
+static bool has_option(const struct option *options, const char *name)
+{
+    for (; options->name; options++) {
+        if (strcmp(options->name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+void vgpu_cli_help_paths(const struct option *options)
 {
     printf("\nParts of the system (found by themselves beside vgpu):\n");
-    for (int i = 0; i < VGPU_PART_GUEST; i++)
-        printf("  %-10s PATH    %s (or $%s)\n", parts[i].option, parts[i].name, parts[i].variable);
+    for (int i = 0; i < VGPU_PARTS; i++) {
+        if (has_option(options, parts[i].option + 2))
+            printf("  %-10s PATH    %s (or $%s)\n", parts[i].option, parts[i].name, parts[i].variable);
+    }
 }

@@ -2,6 +2,7 @@
 /* Messages, memory, strings. */
 #include <errno.h>
 #include <fcntl.h>
+#include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,6 +69,27 @@ void vgpu_cli_die(const char *fmt, ...)
     va_end(ap);
     vgpu_cli_cleanup();
     exit(VGPU_CLI_FAILED);
+}
+
+int vgpu_cli_getopt(const char *command, int argc, char **argv, const char *shorts,
+                    const struct option *options)
+{
+    static char name[] = "vgpu"; /* of getopt's own messages, as of all others */
+    int option;
+
+    argv[0] = name;
+    option = getopt_long(argc, argv, shorts, options, NULL);
+    if (option == '?')
+        vgpu_cli_wrong("see `vgpu %s --help`", command);
+    return option;
+}
+
+bool vgpu_cli_output_done(void)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return true;
+    vgpu_cli_say("standard output cannot be written%s%s", errno ? ": " : "", errno ? strerror(errno) : "");
+    return false;
 }
 
 void *vgpu_cli_alloc(size_t size)

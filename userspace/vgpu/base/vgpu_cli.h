@@ -30,6 +30,12 @@ void vgpu_cli_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void vgpu_cli_wrong(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 /* Same with VGPU_CLI_FAILED, after cleaning up. */
 void vgpu_cli_die(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
+struct option;
+/* getopt_long() for all commands: a wrong option ends with VGPU_CLI_USAGE and names the help of `command`. */
+int vgpu_cli_getopt(const char *command, int argc, char **argv, const char *shorts,
+                    const struct option *options);
+/* Writes out standard output. False, after a message: it did not take all of the text. */
+bool vgpu_cli_output_done(void);
 /* Allocation that cannot fail: it ends the command. */
 char *vgpu_cli_format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void *vgpu_cli_alloc(size_t size);
@@ -89,8 +95,8 @@ bool vgpu_cli_installed(void);
 const char *vgpu_cli_words(const char *tree, const char *installed);
 /* Location of a page of the documentation for the user, to be freed. */
 char *vgpu_cli_page(const char *name);
-/* Prints the options and variables of all parts, for --help. */
-void vgpu_cli_help_paths(void);
+/* Prints the options and variables of those parts whose option is among `options`, for --help. */
+void vgpu_cli_help_paths(const struct option *options);
 /* The option of a part ("--qemu"), for the option parser. */
 const char *vgpu_cli_part_option(enum vgpu_cli_part part);
 
@@ -223,7 +229,12 @@ void vgpu_cli_way(struct vgpu_cli_list *argv, const char *gpu, bool vm, const ch
 int vgpu_cli_wait(pid_t pid, int signals);
 
 /* vm.c, options.c, list.c, qemu.c, channel.c */
-enum vgpu_cli_accel { VGPU_ACCEL_AUTO, VGPU_ACCEL_KVM, VGPU_ACCEL_TCG };
+enum vgpu_cli_accel {
+    VGPU_ACCEL_AUTO,
+    VGPU_ACCEL_KVM,
+    VGPU_ACCEL_KVM_NO_ARCH, /* KVM with -cpu host,arch-capabilities=off */
+    VGPU_ACCEL_TCG
+};
 struct vgpu_cli_vm {
     const char *gpu; /* soft, nvidia, auto, none */
     enum vgpu_cli_accel accel;
@@ -263,10 +274,10 @@ int vgpu_cli_vm_stop(int argc, char **argv);
 void vgpu_cli_qemu_start(struct vgpu_cli_vm *vm, enum vgpu_cli_accel accel);
 /* Removes what QEMU of an attempt that failed has written, so far as it is in the temporary folder. */
 void vgpu_cli_vm_drop_logs(const struct vgpu_cli_vm *vm);
-/* True when KVM has booted a guest on this machine since its start; false: KVM was tried and
- * failed. *known tells whether there is a verdict at all. */
-bool vgpu_cli_kvm_verdict(bool *known);
-void vgpu_cli_kvm_remember(bool works);
+/* The accelerator that has booted a guest since the start of this machine; TCG: KVM was tried and
+ * failed; AUTO: nothing was tried. */
+enum vgpu_cli_accel vgpu_cli_accel_known(void);
+void vgpu_cli_accel_remember(enum vgpu_cli_accel accel);
 
 enum vgpu_cli_hello { VGPU_HELLO_OK, VGPU_HELLO_TIMEOUT, VGPU_HELLO_DEAD, VGPU_HELLO_STOPPED };
 /* Waits for the guest's init. STOPPED: a signal requested the end; its number is in *value. */

@@ -239,7 +239,7 @@ int vgpu_cli_doctor(int argc, char **argv)
     int option;
     bool way;
 
-    while ((option = getopt_long(argc, argv, "+", options, NULL)) != -1) {
+    while ((option = vgpu_cli_getopt("doctor", argc, argv, "+", options)) != -1) {
         switch (option) {
         case OPT_GPU:
             vgpu_cli_check_gpu(optarg, false);
@@ -257,9 +257,6 @@ int vgpu_cli_doctor(int argc, char **argv)
         case OPT_HELP:
             help();
             return 0;
-        default:
-            vgpu_cli_say("see `vgpu doctor --help`");
-            return VGPU_CLI_USAGE;
         }
     }
     if (readlink("/proc/self/exe", self, sizeof(self) - 1) <= 0)

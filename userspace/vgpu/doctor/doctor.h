@@ -103,6 +103,13 @@ int vgpu_cli_doctor_connect(const char *path);
 /* Text of the backend at the other end about its workers; older backends send none. */
 void vgpu_cli_doctor_sandbox(struct vgpu_findings *f, int fd);
 
+/* Name of the export table whose number the text has. */
+const char *vgpu_cli_table_name(const char *why);
+/* True if the text names the option of a limit of vgpu-backend. */
+bool vgpu_cli_names_limit(const char *text);
+/* Remedy for the limit that the text names; NULL: it names none. */
+const char *vgpu_cli_limit_remedy(const char *text);
+
 /* The end of the program. */
 struct vgpu_ending {
     bool started;

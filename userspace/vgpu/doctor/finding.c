@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Findings of vgpu doctor, and the words for their causes. */
+#include <string.h>
+
 #include "doctor/doctor.h"
 #include "base/vgpu_cli.h"
 
@@ -69,4 +71,26 @@ void vgpu_cli_find(struct vgpu_findings *f, enum vgpu_cause cause, char *what, c
         return;
     vgpu_cli_harmless(what);
     f->list[f->count++] = (struct vgpu_finding){cause, what, harmless_copy(seen), harmless_copy(remedy)};
+}
+
+static const char *const table_names[][2] = {
+    {"6bd5fb6c", "CUDART_INTERFACE"},
+    {"a094798c", "TOOLS_RUNTIME_CALLBACK_HOOKS"},
+    {"42d85a81", "TOOLS_TLS"},
+    {"c693336e", "CONTEXT_LOCAL_STORAGE"},
+    {"263e8860", "CONTEXT_CHECKS"},
+    {"d4082055", "INTEGRITY_CHECK"},
+    {"21318c60", "TOOLS_CONTEXT (cuBLAS)"},
+    {"1734dc26", "of cublasLt"},
+    {"6e163fbe", "TOOLS_MODULE (cuFFT)"},
+    {"f8cff951", "of the runtime's log"},
+};
+
+const char *vgpu_cli_table_name(const char *why)
+{
+    for (size_t i = 0; why && i < sizeof(table_names) / sizeof(table_names[0]); i++) {
+        if (strstr(why, table_names[i][0]))
+            return table_names[i][1];
+    }
+    return "of no public name";
 }

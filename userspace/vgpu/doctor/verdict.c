@@ -47,20 +47,43 @@ static char *show(const struct vgpu_cli_event *e)
     return vgpu_cli_format("%s(%.200s) = %s", e->call, e->text, e->result);
 }
 
+static bool names_limit(const struct vgpu_cli_event *e)
+{
+    return e->type == VGPU_EVENT_WHY && vgpu_cli_names_limit(e->text);
+}
+
+/* The latest text before event i that names a limit, in whatever thread heard the worker; NULL: none. */
+static const char *limit_before(const struct view *v, size_t i)
+{
+    for (size_t k = i; k-- > 0;) {
+        if (names_limit(at(v, k)) && at(v, k)->pid == at(v, i)->pid)
+            return at(v, k)->text;
+    }
+    return NULL;
+}
+
 /* The reason that was given just before or after event i by the same thread, or NULL. A worker's
- * comes before the call that it explains; our own too. */
+ * comes before the call that it explains; our own too. The latest that names a limit goes before the others. */
 static const char *reason_of(const struct view *v, size_t i)
 {
-    const struct vgpu_cli_event *e = at(v, i);
+    const struct vgpu_cli_event *e = at(v, i), *reason = NULL;
 
     for (size_t k = i; k-- > 0 && i - k < 8;) {
         if (at(v, k)->tid != e->tid)
             continue;
         if (at(v, k)->type == VGPU_EVENT_CALL)
             break;
-        return at(v, k)->text;
+        if (names_limit(at(v, k)))
+            return at(v, k)->text;
+        reason = reason ? reason : at(v, k);
     }
-    return NULL;
+    if (e->code == 2 && (!reason || strstr(reason->text, "had returned already"))) {
+        const char *limit = limit_before(v, i); /* it is said once in a while, not each time */
+
+        if (limit)
+            return limit;
+    }
+    return reason ? reason->text : NULL;
 }
 
 /* ---- cuInit ---- */
@@ -127,28 +150,6 @@ static bool judge_init(struct vgpu_findings *f, const struct view *v, size_t ini
 }
 
 /* ---- the start of the runtime ---- */
-
-static const char *const table_names[][2] = {
-    {"6bd5fb6c", "CUDART_INTERFACE"},
-    {"a094798c", "TOOLS_RUNTIME_CALLBACK_HOOKS"},
-    {"42d85a81", "TOOLS_TLS"},
-    {"c693336e", "CONTEXT_LOCAL_STORAGE"},
-    {"263e8860", "CONTEXT_CHECKS"},
-    {"d4082055", "INTEGRITY_CHECK"},
-    {"21318c60", "TOOLS_CONTEXT (cuBLAS)"},
-    {"1734dc26", "of cublasLt"},
-    {"6e163fbe", "TOOLS_MODULE (cuFFT)"},
-    {"f8cff951", "of the runtime's log"},
-};
-
-static const char *table_name(const char *why)
-{
-    for (size_t i = 0; why && i < sizeof(table_names) / sizeof(table_names[0]); i++) {
-        if (strstr(why, table_names[i][0]))
-            return table_names[i][1];
-    }
-    return "of no public name";
-}
 
 /* Calls with which the runtime has left its start behind. */
 static bool is_use(const struct vgpu_cli_event *e)
@@ -226,7 +227,7 @@ static void found_table(struct vgpu_findings *f, const struct view *v, size_t i)
     vgpu_cli_find(f, VGPU_CAUSE_TABLE,
                   vgpu_cli_format("the runtime asked for the export table %s and did not get it: it "
                                   "stops there",
-                                  table_name(why)),
+                                  vgpu_cli_table_name(why)),
                   why ? why : show(at(v, i)),
                   "a runtime newer than CUDA 13.5, or a tool (profiler, debugger): use a runtime of 11.8 "
                   "to 13.5, and no tool");
@@ -298,7 +299,8 @@ static void note_surroundings(struct vgpu_findings *f, const struct view *v)
             vgpu_cli_find(f, VGPU_CAUSE_NONE,
                           vgpu_cli_format("pinned memory beyond the limit is staged: slower copies, and none "
                                           "for kernels"),
-                          e->text, PINNED_REMEDY);
+                          e->text,
+                          vgpu_cli_limit_remedy(e->text) ? vgpu_cli_limit_remedy(e->text) : PINNED_REMEDY);
             staged = true;
         }
         if (e->type == VGPU_EVENT_WHY && strcmp(e->call, "cuInit") == 0 &&
@@ -402,7 +404,10 @@ static enum vgpu_cause cause_of(int code, const char *why)
 /* why: what was said of it, or NULL */
 static const char *remedy_of(enum vgpu_cause cause, const char *why)
 {
-    const char *profile = why ? strstr(why, "VGPU_SOFT_CC=") : NULL;
+    const char *profile = why ? strstr(why, "VGPU_SOFT_CC=") : NULL, *raise = vgpu_cli_limit_remedy(why);
+
+    if (raise)
+        return raise;
 
     if (cause == VGPU_CAUSE_IMAGE && profile)
         return vgpu_cli_format(
@@ -483,10 +488,29 @@ static bool judge_late(struct vgpu_findings *f, const struct view *v)
         for (size_t k = 0; k < sizeof(late) / sizeof(late[0]); k++) {
             if (at(v, i)->type == VGPU_EVENT_WHY && strcmp(at(v, i)->call, "worker") == 0 &&
                 strstr(at(v, i)->text, late[k].part)) {
-                vgpu_cli_find(f, late[k].cause, vgpu_cli_format("%s", late[k].what), at(v, i)->text,
-                              remedy_of(late[k].cause, at(v, i)->text));
+                const char *text = at(v, i)->text, *limit = limit_before(v, i);
+
+                /* Limits on time end a worker: the line before says which. */
+                if (late[k].cause == VGPU_CAUSE_WORKER && limit && strstr(limit, "-time"))
+                    text = limit;
+                vgpu_cli_find(f, late[k].cause, vgpu_cli_format("%s", late[k].what), text,
+                              remedy_of(late[k].cause, text));
                 return true;
             }
+        }
+    }
+    return false;
+}
+
+/* A limit that was met by calls that had already returned, where no later one said it. */
+static bool judge_limit(struct vgpu_findings *f, const struct view *v)
+{
+    for (size_t i = v->ev->count; i-- > 0;) {
+        if (names_limit(at(v, i))) {
+            vgpu_cli_find(f, VGPU_CAUSE_MEMORY,
+                          vgpu_cli_format("the program has met a limit of vgpu-backend"), at(v, i)->text,
+                          vgpu_cli_limit_remedy(at(v, i)->text));
+            return true;
         }
     }
     return false;
@@ -546,6 +570,8 @@ void vgpu_cli_judge(struct vgpu_findings *f, const struct vgpu_cli_events *event
         sure = judge_init(f, &v, init) || judge_start(f, &v, init);
     if (!sure)
         sure = (int)judge_late(f, &v) | (int)judge_calls(f, &v); /* both are told */
+    if (!sure && v.failed)
+        sure = judge_limit(f, &v);
     if (!sure)
         sure = judge_slots(f, &v);
     if (!sure && v.failed && (log->missing_symbol || log->missing_library)) {

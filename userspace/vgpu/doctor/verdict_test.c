@@ -76,9 +76,11 @@ static void judge(struct vgpu_findings *f, const struct row *r)
     struct vgpu_ldlog log = {.any = true};
     struct vgpu_ending end = {.started = true, .status = 1 << 8, .text = ""};
 
-    list[events.count++] = event(VGPU_EVENT_CALL, "cuInit", 0, "");
-    list[events.count++] = event(VGPU_EVENT_CALL, "cuMemAlloc", 0, "");
-    list[events.count++] = event(VGPU_EVENT_CALL, "cuLaunchKernel", 0, "");
+    if (strcmp(r->call, "cuInit") != 0) {
+        list[events.count++] = event(VGPU_EVENT_CALL, "cuInit", 0, "");
+        list[events.count++] = event(VGPU_EVENT_CALL, "cuMemAlloc", 0, "");
+        list[events.count++] = event(VGPU_EVENT_CALL, "cuLaunchKernel", 0, "");
+    }
     if (r->why)
         list[events.count++] = event(VGPU_EVENT_WHY, r->call, r->code, r->why);
     list[events.count++] = event(VGPU_EVENT_CALL, r->call, r->code, "");
@@ -124,6 +126,140 @@ static void test_registered_pages(void **state)
     assert_true(told);
 }
 
+/* Each row of the table of limits in docs/tenancy.md that gives the program an error: the words of the broker, of the
+ * worker or of libcuda, and the option that is to be raised. */
+static const struct limit_row {
+    struct row row;
+    const char *option;
+} limit_rows[] = {
+    {{"cuMemAlloc", 2, "bytes of device memory: the limit of 16777216 is met (vgpu-backend --vram-quota)",
+      VGPU_CAUSE_MEMORY},
+     "--vram-quota"},
+    {{"cuMemAlloc", 2,
+      "bytes of the GPU's memory with all its VMs: the limit of 9 is met (vgpu-backend --memory-policy ceiling)",
+      VGPU_CAUSE_MEMORY},
+     "--memory-policy ceiling"},
+    {{"cuMemHostAlloc", 2,
+      "the backend could not map 9 bytes: Disk quota exceeded; the VM's quota of pinned memory (vgpu-backend "
+      "--pin-quota)",
+      VGPU_CAUSE_MEMORY},
+     "--pin-quota"},
+    {{"cuInit", 806, "the broker serves as many clients as it may; raise --max-clients or end one",
+      VGPU_CAUSE_CONNECT},
+     "--max-clients"},
+    {{"cuModuleLoadData", 2, "bytes of module images: the limit of 9 is met (vgpu-backend --blob-quota)",
+      VGPU_CAUSE_MEMORY},
+     "--blob-quota"},
+    {{"cuMemAllocHost", 2, "bytes of host memory: the limit of 9 is met (vgpu-backend --client-memory)",
+      VGPU_CAUSE_MEMORY},
+     "--client-memory"},
+    {{"cuModuleLoadData", 304, "threads: the limit of 32 is met (vgpu-backend --client-threads)",
+      VGPU_CAUSE_CALL},
+     "--client-threads"},
+    {{"cuStreamCreate", 2, "streams: the limit of 8 is met (vgpu-backend --client-streams)",
+      VGPU_CAUSE_MEMORY},
+     "--client-streams"},
+    {{"cuEventCreate", 2, "objects: the limit of 8 is met (vgpu-backend --client-handles)",
+      VGPU_CAUSE_MEMORY},
+     "--client-handles"},
+    {{"cuCtxSetLimit", 2, "bytes for printf: the limit of 8 is met (vgpu-backend --client-printf)",
+      VGPU_CAUSE_MEMORY},
+     "--client-printf"},
+    {{"cuModuleLoadData", 2, "the image has 9 bytes: the limit of 8 is met (vgpu-backend --client-image)",
+      VGPU_CAUSE_MEMORY},
+     "--client-image"},
+    {{"cuModuleLoadData", 719,
+      "the worker: a compilation took more than 9 s of processor time (--client-compile-time)",
+      VGPU_CAUSE_WORKER},
+     "--client-compile-time"},
+    {{"cuStreamSynchronize", 719, "the worker: none of its work has ended for 5 s (--client-time-limit)",
+      VGPU_CAUSE_WORKER},
+     "--client-time-limit"},
+};
+
+/* A finding of that cause says the option in what is to be done, and no other option is said. */
+static void expect_raise(const struct vgpu_findings *f, enum vgpu_cause cause, const char *option)
+{
+    const char *told = NULL;
+
+    for (size_t i = 0; i < f->count; i++) {
+        if (f->list[i].cause == cause && f->list[i].remedy)
+            told = f->list[i].remedy;
+    }
+    if (!told || !strstr(told, option) ||
+        (strcmp(option, "--vram-quota") && strcmp(option, "--memory-policy ceiling") &&
+         strstr(told, "--vram-quota")))
+        fail_msg("%s: %s", option, told ? told : "nothing");
+}
+
+static void test_limits(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(limit_rows) / sizeof(limit_rows[0]); i++) {
+        struct vgpu_findings f;
+
+        judge(&f, &limit_rows[i].row);
+        expect_raise(&f, limit_rows[i].row.cause, limit_rows[i].option);
+    }
+}
+
+/* The line of a limit, other words between it and the call, in another thread; then without a call that failed. */
+static void test_limit_said_earlier(void **state)
+{
+    struct vgpu_cli_event list[16];
+    struct vgpu_cli_events events = {.list = list};
+    struct vgpu_ldlog log = {.any = true};
+    struct vgpu_ending end = {.started = true, .status = 1 << 8, .text = ""};
+    struct vgpu_findings f = {.count = 0};
+
+    (void)state;
+    list[events.count++] = event(VGPU_EVENT_CALL, "cuInit", 0, "");
+    list[events.count++] = event(VGPU_EVENT_CALL, "cuMemAlloc", 0, "");
+    list[events.count] =
+        event(VGPU_EVENT_WHY, "worker", 0, "streams: the limit of 8 is met (vgpu-backend --client-streams)");
+    list[events.count++].tid = 2;
+    for (int i = 0; i < 10; i++)
+        list[events.count++] = event(VGPU_EVENT_CALL, "cuStreamCreate", 0, "");
+    vgpu_cli_judge(&f, &events, &log, &end);
+    expect_raise(&f, VGPU_CAUSE_MEMORY, "--client-streams");
+    f.count = 0;
+    list[events.count++] =
+        event(VGPU_EVENT_WHY, "worker", 0,
+              "cuStreamCreate, which had returned already, failed: CUDA_ERROR_OUT_OF_MEMORY");
+    list[events.count++] = event(VGPU_EVENT_CALL, "cuCtxSynchronize", 2, "");
+    vgpu_cli_judge(&f, &events, &log, &end);
+    expect_raise(&f, VGPU_CAUSE_MEMORY, "--client-streams");
+}
+
+/* The reason that names the limit, not the one after it. */
+static void test_limit_before_others(void **state)
+{
+    struct vgpu_cli_event list[6];
+    struct vgpu_cli_events events = {.list = list};
+    struct vgpu_ldlog log = {.any = true};
+    struct vgpu_ending end = {.started = true, .status = 1 << 8, .text = ""};
+    struct vgpu_findings f = {.count = 0};
+
+    (void)state;
+    list[events.count++] = event(VGPU_EVENT_CALL, "cuInit", 0, "");
+    list[events.count++] = event(VGPU_EVENT_CALL, "cuMemAlloc", 0, "");
+    list[events.count++] = event(VGPU_EVENT_WHY, "worker", 0,
+                                 "bytes of an image: the limit of 8 is met (vgpu-backend --client-image)");
+    list[events.count++] = event(VGPU_EVENT_WHY, "cuModuleLoadData", 0, "out of memory");
+    list[events.count++] = event(VGPU_EVENT_CALL, "cuModuleLoadData", 2, "");
+    vgpu_cli_judge(&f, &events, &log, &end);
+    expect_raise(&f, VGPU_CAUSE_MEMORY, "--client-image");
+    /* A worker that was ended for its time. */
+    f.count = 0;
+    list[2].text =
+        (char *)(uintptr_t) "seconds without an end of any work: the limit of 5 is met (vgpu-backend "
+                            "--client-time-limit)";
+    list[3] = event(VGPU_EVENT_WHY, "worker", 0, "the worker was ended");
+    list[4].code = 0;
+    vgpu_cli_judge(&f, &events, &log, &end);
+    expect_raise(&f, VGPU_CAUSE_WORKER, "--client-time-limit");
+}
+
 /* A file's name or the loader's words in a finding: nothing for the terminal to obey. */
 static void test_words(void **state)
 {
@@ -138,10 +274,15 @@ static void test_words(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows), cmocka_unit_test(test_registered_pages),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows),
+                                       cmocka_unit_test(test_registered_pages),
+                                       cmocka_unit_test(test_limits),
+                                       cmocka_unit_test(test_limit_said_earlier),
+                                       cmocka_unit_test(test_limit_before_others),
                                        cmocka_unit_test(test_words)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
-    print_message("userspace/vgpu/verdict: %d passed, %d failed, 0 skipped\n", 3 - failed, failed);
+    print_message("userspace/vgpu/verdict: %d passed, %d failed, 0 skipped\n",
+                  (int)(sizeof(tests) / sizeof(tests[0])) - failed, failed);
     return failed;
 }

@@ -65,13 +65,11 @@ int vgpu_cli_metrics(int argc, char **argv)
     const char *where = NULL;
     int c;
 
-    while ((c = getopt_long(argc, argv, "l:h", options, NULL)) != -1) {
+    while ((c = vgpu_cli_getopt("metrics", argc, argv, "l:h", options)) != -1) {
         if (c == 'h') {
             help();
             return 0;
         }
-        if (c != 'l')
-            return 2;
         where = optarg;
     }
     if (optind != argc) {

@@ -120,11 +120,17 @@ static const struct vm_metric {
 
 static void of_vms(FILE *f, const struct smi_status *s)
 {
-    head(f, "vgpu_up", "gauge", "1: the backend of a VM or host session answers.");
+    head(f, "vgpu_up", "gauge", "1: the backend of a VM or host session answers; 0: it does not.");
     for (size_t i = 0; i < s->count; i++) {
         fprintf(f, "vgpu_up{");
         vm_label(f, &s->backends[i]);
         value(f, 1, PLAIN);
+    }
+    for (unsigned i = 0; i < s->nmutes; i++) {
+        fprintf(f, "vgpu_up{");
+        label(f, "vm", smi_mute_name(&s->mutes[i]), true);
+        fprintf(f, ",backend=\"%ld\"", s->mutes[i].pid);
+        value(f, 0, PLAIN);
     }
     head(f, "vgpu_backends_hidden", "gauge",
          "Backends of other users, whose status this process may not read.");

@@ -38,7 +38,6 @@ static void help(void)
            "  --check                 only checks FILE, starts nothing\n"
            "  --verbose               show the backend's messages\n"
            "  --help                  this text\n");
-    vgpu_cli_help_paths();
 }
 
 enum {
@@ -121,11 +120,11 @@ int vgpu_cli_replay(int argc, char **argv)
 {
     struct replay_run *r = vgpu_cli_alloc(sizeof(*r));
     const char *gpu = NULL, *json = NULL;
-    bool check = false, usage = true;
+    bool check = false;
     int option, rc;
 
     r->options = (struct replay_options){.show = 20, .timeout_ms = 600000, .out = stdout};
-    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+    while ((option = vgpu_cli_getopt("replay", argc, argv, "", options)) != -1) {
         switch (option) {
         case OPT_GPU:
             vgpu_cli_check_gpu(optarg, false);
@@ -168,13 +167,11 @@ int vgpu_cli_replay(int argc, char **argv)
             break;
         case OPT_HELP:
             help();
+            vgpu_cli_help_paths(options);
             return 0;
-        default:
-            usage = false;
-            break;
         }
     }
-    if (!usage || optind + 1 != argc) {
+    if (optind + 1 != argc) {
         vgpu_cli_say("usage: vgpu replay [OPTIONS] FILE; see `vgpu replay --help`");
         return VGPU_CLI_USAGE;
     }

@@ -72,10 +72,21 @@ static void print_backend(const struct smi_backend *b)
 {
     char where[WHERE_MAX + 1], mem[48], util[16], limit[24], clients[48];
 
+    /* The socket stands for a machine without a name. */
+    tail(where, WHERE_MAX, b->named ? b->name : b->where);
     snprintf(clients, sizeof(clients), "%zu / %llu", b->nclients, smi_status_limit(b, "max-clients"));
-    printf("| %-23s %7ld %4s %19s %9s %4llu %4s |\n", tail(where, WHERE_MAX, b->where), b->pid,
-           percent(util, sizeof(util), b->percent), memory(mem, sizeof(mem), b), clients,
-           smi_status_limit(b, "weight"), cap(limit, sizeof(limit), smi_status_limit(b, "cap")));
+    printf("| %-23s %7ld %4s %19s %9s %4llu %4s |\n", where, b->pid, percent(util, sizeof(util), b->percent),
+           memory(mem, sizeof(mem), b), clients, smi_status_limit(b, "weight"),
+           cap(limit, sizeof(limit), smi_status_limit(b, "cap")));
+}
+
+static void print_mute(const struct smi_mute *m)
+{
+    char where[WHERE_MAX + 1], pid[24] = "-";
+
+    if (m->pid)
+        snprintf(pid, sizeof(pid), "%ld", m->pid);
+    printf("| %-23s %7s %-44s |\n%s\n", tail(where, WHERE_MAX, smi_mute_name(m)), pid, "no answer", RULE);
 }
 
 static void print_client(const struct smi_client *c)
@@ -93,7 +104,7 @@ static void print_client(const struct smi_client *c)
 
 static void print_table(const struct smi_status *s)
 {
-    printf("%s\n| %-23s %7s %4s %19s %9s %4s %4s |\n", RULE, "Backend", "PID", "Util", "Memory-Usage",
+    printf("%s\n| %-23s %7s %4s %19s %9s %4s %4s |\n", RULE, "Machine", "PID", "Util", "Memory-Usage",
            "Clients", "Wght", "Cap");
     printf("|  %-15s %7s %7s %4s %10s %8s %8s %4s %4s |\n%s\n", "Guest process", "Guest", "Worker", "Util",
            "Memory", "Calls", "CPU time", "", "", RULE);
@@ -107,6 +118,8 @@ static void print_table(const struct smi_status *s)
             printf("|  %-75s |\n", "no guest process");
         printf("%s\n", RULE);
     }
+    for (unsigned i = 0; i < s->nmutes; i++)
+        print_mute(&s->mutes[i]);
 }
 
 static void print_use(int indent, const struct smi_use *u)
@@ -146,7 +159,12 @@ static void print_everything(const struct smi_status *s)
 {
     char text[48];
 
-    printf("%-40s: %zu\n", "Backends", s->count);
+    printf("%-40s: %zu\n", "Backends", s->count + s->nmutes);
+    for (unsigned i = 0; i < s->nmutes; i++) {
+        printf("Backend %ld\n", s->mutes[i].pid);
+        printf("    %-36s: %s\n", "Name", smi_mute_name(&s->mutes[i]));
+        printf("    %-36s: no answer\n", "State");
+    }
     for (size_t i = 0; i < s->count; i++) {
         const struct smi_backend *b = &s->backends[i];
 
@@ -238,6 +256,12 @@ static void print_json(const struct smi_status *s)
         }
         printf("]}");
     }
+    printf("], \"no_answer\": [");
+    for (unsigned i = 0; i < s->nmutes; i++) {
+        printf("%s{\"pid\": %ld, \"name\": ", i ? ", " : "", s->mutes[i].pid);
+        vgpu_cli_json_text(stdout, smi_mute_name(&s->mutes[i]));
+        printf("}");
+    }
     printf("], \"hidden\": %u, \"refused\": [", s->silent);
     for (unsigned i = 0; i < s->refused && i < SMI_REFUSED_MAX; i++) {
         printf("%s", i ? ", " : "");
@@ -259,15 +283,15 @@ static void print(const struct smi_status *s, enum smi_host_form form)
         print_json(s);
         return;
     }
-    if (s->count && form == SMI_HOST_ALL)
+    if ((s->count || s->nmutes) && form == SMI_HOST_ALL)
         print_everything(s);
-    else if (s->count)
+    else if (s->count || s->nmutes)
         print_table(s);
     for (unsigned i = 0; i < s->refused && i < SMI_REFUSED_MAX; i++)
         printf("not believed: %s\n", s->refusals[i]);
     if (s->silent)
         printf("%u backends of other users are not shown\n", s->silent);
-    else if (!s->count)
+    else if (!s->count && !s->nmutes)
         printf("no vgpu-backend runs on this host\n");
 }
 
@@ -284,7 +308,7 @@ int smi_host(enum smi_host_form form, long loop_ms)
         fflush(stdout);
         smi_status_free(&before);
         before = now;
-        if (!loop_ms)
+        if (!loop_ms || ferror(stdout))
             break;
         wait_ms(loop_ms);
     }

@@ -40,14 +40,14 @@ int smi_open(void)
 
     nvml = dlopen(path ? path : "libnvidia-ml.so.1", RTLD_NOW);
     if (!nvml) {
-        printf("vgpu smi: %s\n", dlerror());
+        vgpu_cli_say("smi: %s", dlerror());
         return 12;
     }
     r = fn("nvmlInit_v2")();
     if (r != NVML_SUCCESS) {
-        printf("vgpu smi has failed because it could not communicate with the driver (NVML error "
-               "%d); `vgpu doctor` says why\n",
-               (int)r);
+        vgpu_cli_say("smi has failed because it could not communicate with the driver (NVML error "
+                     "%d); `vgpu doctor` says why",
+                     (int)r);
         return r == NVML_ERROR_DRIVER_NOT_LOADED || r == NVML_ERROR_NO_PERMISSION ? 9 : 255;
     }
     return 0;
@@ -269,7 +269,7 @@ int smi_gather(struct smi *s, const char *only)
     }
     s->count = kept;
     if (only && !s->count) {
-        printf("No devices were found: there is no GPU %s\n", only);
+        vgpu_cli_say("No devices were found: there is no GPU %s", only);
         return 6;
     }
     return 0;

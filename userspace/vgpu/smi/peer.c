@@ -12,8 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* "vm1" of /run/vgpu-backend/vm1/status. */
-static void unit_of(const char *path, char *name, size_t room)
+void smi_peer_unit(const char *path, char *name, size_t room)
 {
     const char *from = path + sizeof(SMI_PEER_UNITS);
 
@@ -36,7 +35,7 @@ const char *smi_peer_file(const char *path, uid_t *owner)
     struct stat st;
     uid_t root;
 
-    unit_of(path, name, sizeof(name));
+    smi_peer_unit(path, name, sizeof(name));
     snprintf(folder, sizeof(folder), SMI_PEER_UNITS "/%s", name);
     if (!is_folder_of(SMI_PEER_UNITS, &root) || root)
         return "the folder of the units is not root's alone";
@@ -83,11 +82,12 @@ void smi_peer_name(const char *source, const struct ucred *who, struct smi_backe
     char name[256], usual[300];
 
     if (*source == '/') {
-        unit_of(source, name, sizeof(name));
+        smi_peer_unit(source, name, sizeof(name));
         snprintf(usual, sizeof(usual), "/run/vgpu/%s.sock", name);
         if (strcmp(b->where, usual))
             snprintf(b->where, sizeof(b->where), SMI_PEER_UNITS "/%s", name);
         snprintf(b->name, sizeof(b->name), "%s", name);
+        b->named = true;
         return;
     }
     if (who->uid && who->uid != geteuid()) {
@@ -95,6 +95,7 @@ void smi_peer_name(const char *source, const struct ucred *who, struct smi_backe
             snprintf(b->where, sizeof(b->where), "uid-%u", (unsigned)who->uid);
         b->name[0] = '\0'; /* it is another user's word: a socket of that user's stands for it */
     }
-    if (!b->name[0] || !strcmp(b->name, "-"))
+    b->named = b->name[0] && strcmp(b->name, "-");
+    if (!b->named)
         name_by_socket(b);
 }

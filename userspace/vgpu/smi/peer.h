@@ -18,6 +18,8 @@ const char *smi_peer_file(const char *path, uid_t *owner);
 bool smi_peer_known(int fd, struct ucred *who);
 /* True if it belongs to a user whose backends are hidden from this user. */
 bool smi_peer_others(const struct ucred *who);
+/* "vm1" of /run/vgpu-backend/vm1/status. */
+void smi_peer_unit(const char *path, char *name, size_t room);
 /* Corrects the socket and the machine name that a backend reports where they do not belong to its
  * user. source: the path of a unit's socket, or the name of an abstract socket. */
 void smi_peer_name(const char *source, const struct ucred *who, struct smi_backend *b);

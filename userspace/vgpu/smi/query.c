@@ -228,6 +228,13 @@ static void print_line(const struct smi_gpu *g, const struct smi_process *p, con
     printf("\n");
 }
 
+bool smi_format_ok(const char *format)
+{
+    bool header, units;
+
+    return parse_format(format, &header, &units);
+}
+
 int smi_query(const struct smi *s, const char *fields, const char *format, bool apps, bool first)
 {
     const struct field *list[QUERY_MAX];
@@ -236,22 +243,23 @@ int smi_query(const struct smi *s, const char *fields, const char *format, bool 
     size_t n = 0;
 
     if (!parse_format(format, &header, &units)) {
-        printf("\"--format=\" switch is missing or wrong: csv[,noheader][,nounits]\n");
-        return 2;
+        vgpu_cli_say("\"--format=\" switch is missing or wrong: csv[,noheader][,nounits]");
+        return VGPU_CLI_USAGE;
     }
     for (char *word = strtok_r(text, ", ", &save); word; word = strtok_r(NULL, ", ", &save)) {
         const struct field *f = find(word, apps);
 
         if (!f || n == QUERY_MAX) {
-            printf("Field \"%s\" is not a valid field to query.\n", word);
-            return 2;
+            vgpu_cli_say("Field \"%s\" is not a valid field to query; see `vgpu smi --help-query-%s`", word,
+                         apps ? "compute-apps" : "gpu");
+            return VGPU_CLI_USAGE;
         }
         list[n++] = f;
     }
     free(text);
     if (!n) {
-        printf("No field to query; see vgpu smi --help-query-%s\n", apps ? "compute-apps" : "gpu");
-        return 2;
+        vgpu_cli_say("No field to query; see `vgpu smi --help-query-%s`", apps ? "compute-apps" : "gpu");
+        return VGPU_CLI_USAGE;
     }
     for (size_t i = 0; first && header && i < n; i++)
         printf("%s%s%s%s%s", i ? ", " : "", list[i]->name, list[i]->unit ? " [" : "",

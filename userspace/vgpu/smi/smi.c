@@ -162,10 +162,10 @@ static int take_option(struct choice *o, int option)
         o->display = optarg;
         if (smi_displays_ok(optarg))
             return 0;
-        printf("--display: '%s' is not a list of MEMORY, UTILIZATION, ECC, TEMPERATURE, POWER, CLOCK, "
-               "COMPUTE, PERFORMANCE, PIDS\n",
-               optarg);
-        return 3;
+        vgpu_cli_wrong(
+            "--display: '%s' is not a list of MEMORY, UTILIZATION, ECC, TEMPERATURE, POWER, CLOCK, "
+            "COMPUTE, PERFORMANCE, PIDS",
+            optarg);
     case 'i':
         o->only = optarg;
         return 0;
@@ -174,8 +174,7 @@ static int take_option(struct choice *o, int option)
         o->loop_ms = period(optarg, option == 'l' ? 1000 : 1);
         if (o->loop_ms > 0)
             return 0;
-        printf("'%s' is not a time above 0, up to a day\n", optarg);
-        return 3;
+        vgpu_cli_wrong("'%s' is not a time above 0, up to a day", optarg);
     case OPT_QUERY_GPU:
         o->fields = optarg;
         return 0;
@@ -184,6 +183,8 @@ static int take_option(struct choice *o, int option)
         return 0;
     case OPT_FORMAT:
         o->format = optarg;
+        if (!smi_format_ok(optarg))
+            vgpu_cli_wrong("--format: '%s' is not csv[,noheader][,nounits]", optarg);
         return 0;
     case OPT_HELP_GPU:
     case OPT_HELP_APPS:
@@ -199,13 +200,30 @@ static int take_option(struct choice *o, int option)
         vgpu_cli_check_gpu(optarg, false);
         o->gpu = optarg;
         return 0;
-    case 'h':
+    default:
         help();
         return 1;
-    default:
-        printf("see `vgpu smi --help`\n");
-        return 3;
     }
+}
+
+/* Options without an effect beside the others are a mistake. */
+static void check_together(const struct choice *o)
+{
+    const char *alone = o->list      ? "--list-gpus"
+                        : o->only    ? "--id"
+                        : o->display ? "--display"
+                        : o->fields  ? "--query-gpu"
+                        : o->apps    ? "--query-compute-apps"
+                        : o->format  ? "--format"
+                        : o->gpu     ? "--gpu"
+                                     : NULL;
+
+    if (o->json && !o->host)
+        vgpu_cli_wrong("--json goes with --host; see `vgpu smi --help`");
+    if (o->host && alone)
+        vgpu_cli_wrong("%s does not go with --host; see `vgpu smi --help`", alone);
+    if (o->format && !o->fields && !o->apps)
+        vgpu_cli_wrong("--format goes with --query-gpu or --query-compute-apps; see `vgpu smi --help`");
 }
 
 int vgpu_cli_smi(int argc, char **argv)
@@ -215,19 +233,14 @@ int vgpu_cli_smi(int argc, char **argv)
     int option, r;
 
     memcpy(given, argv, (size_t)argc * sizeof(*given)); /* getopt_long() reorders argv */
-    while ((option = getopt_long(argc, argv, "Lqd:i:l:h", options, NULL)) != -1) {
+    while ((option = vgpu_cli_getopt("smi", argc, argv, "Lqd:i:l:h", options)) != -1) {
         r = take_option(&o, option);
         if (r)
             return r - 1;
     }
-    if (optind != argc) {
-        printf("'%s' is not understood; see `vgpu smi --help`\n", argv[optind]);
-        return 2;
-    }
-    if (o.json && !o.host) {
-        printf("--json goes with --host; see `vgpu smi --help`\n");
-        return 2;
-    }
+    if (optind != argc)
+        vgpu_cli_wrong("'%s' is not understood; see `vgpu smi --help`", argv[optind]);
+    check_together(&o);
     if (o.host)
         return smi_host(o.json ? SMI_HOST_JSON : o.query ? SMI_HOST_ALL : SMI_HOST_TABLE, o.loop_ms);
     if (o.gpu || !vgpu_cli_gpu_is_here())
@@ -236,7 +249,7 @@ int vgpu_cli_smi(int argc, char **argv)
     if (r)
         return r;
     r = show(&o, true);
-    while (!r && o.loop_ms) {
+    while (!r && o.loop_ms && !ferror(stdout)) {
         struct timespec t = {o.loop_ms / 1000, o.loop_ms % 1000 * 1000000};
 
         nanosleep(&t, NULL);

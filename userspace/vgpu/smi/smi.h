@@ -102,6 +102,7 @@ bool smi_displays_ok(const char *list); /* True if all words of -d are known. */
 
 /* --query-gpu, and with apps --query-compute-apps. first: the first of a loop, which has the
  * header. Returns an exit status. */
+bool smi_format_ok(const char *format); /* True if all words of --format are known. */
 int smi_query(const struct smi *s, const char *fields, const char *format, bool apps, bool first);
 /* Prints the names that --query-gpu or --query-compute-apps takes. */
 void smi_query_help(bool apps);

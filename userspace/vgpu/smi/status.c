@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,11 +22,12 @@
     "vgpu-backend.status." /* and the process id: an abstract socket (host/backend/broker/clients/status.c) */
 #define PATHS SMI_PEER_UNITS "/*/status" /* --status, as packaging/systemd has it */
 #define TEXT_MAX (256u << 10)
-#define WAIT_MS 5000   /* for backends that are asked at the same time */
-#define WAITS_MS 10000 /* for all of them: sockets that nobody serves keep no reader for long */
+#define WAIT_MS 1000  /* for backends that are asked at the same time */
+#define WAITS_MS 2000 /* for all of them: sockets that nobody serves keep no reader for long */
 #define WAIT_LEAST_MS 50
-#define AGAIN_MS 10 /* until a socket whose queue is full is tried again */
-#define BATCH 256   /* sockets that are asked at the same time */
+#define WAIT_MUTE_MS 100 /* for those that did not answer at the last look, when they alone are left */
+#define AGAIN_MS 10      /* until a socket whose queue is full is tried again */
+#define BATCH 256        /* sockets that are asked at the same time */
 
 static long now_ms(void)
 {
@@ -60,6 +62,7 @@ struct question {
     char name[sizeof(((struct sockaddr_un *)0)->sun_path)];
     int fd; /* -1: that is over */
     bool connected;
+    bool mute;   /* it did not answer at the last look */
     uid_t owner; /* of a path: its folder's */
     struct ucred who;
 };
@@ -302,6 +305,95 @@ static void add(struct smi_status *s, const struct question *q, char *text, cons
     s->backends[s->count++] = b;
 }
 
+/* ---- backends that do not answer ---- */
+
+/* The process of an abstract socket's name; 0: another name. */
+static long named_pid(const char *name)
+{
+    char *end;
+    long pid = strncmp(name, NAME, strlen(NAME)) == 0 ? strtol(name + strlen(NAME), &end, 10) : 0;
+
+    return pid > 0 && *end == '\0' ? pid : 0;
+}
+
+/* A socket of this name may be anybody's: the process must be what it says, and of a user whose backends are shown. */
+static bool is_believed(const struct question *q)
+{
+    char folder[32];
+    struct stat st;
+    long pid = named_pid(q->name);
+
+    if (q->connected)
+        return *q->name == '/' || pid == (long)q->who.pid;
+    snprintf(folder, sizeof(folder), "/proc/%ld", pid);
+    return *q->name == '/' || (pid && !stat(folder, &st) && (!geteuid() || st.st_uid == geteuid()));
+}
+
+static bool is_that(const struct question *q, const char *unit, long pid, const char *name)
+{
+    return *q->name == '/' ? strcmp(unit, name) == 0 : pid == named_pid(q->name);
+}
+
+/* What the last look knew of it. */
+static void mute_known(struct smi_mute *m, const struct question *q, const struct smi_status *before)
+{
+    for (size_t i = 0; before && i < before->count; i++) {
+        const struct smi_backend *b = &before->backends[i];
+
+        if (is_that(q, m->name, b->pid, b->name)) {
+            *m = (struct smi_mute){.pid = b->pid};
+            snprintf(m->name, sizeof(m->name), "%s", b->name);
+            snprintf(m->where, sizeof(m->where), "%s", b->where);
+        }
+    }
+    for (unsigned i = 0; before && i < before->nmutes; i++) {
+        if (is_that(q, m->name, before->mutes[i].pid, before->mutes[i].name))
+            *m = before->mutes[i];
+    }
+}
+
+static bool mute_of(struct smi_mute *m, const struct question *q, const struct smi_status *before)
+{
+    *m = (struct smi_mute){.pid = q->connected ? (long)q->who.pid : named_pid(q->name)};
+    if (*q->name == '/') {
+        smi_peer_unit(q->name, m->name, sizeof(m->name));
+        snprintf(m->where, sizeof(m->where), "%s", q->name);
+    }
+    mute_known(m, q, before);
+    return is_believed(q);
+}
+
+static bool was_mute(const struct question *q, const struct smi_status *before)
+{
+    char unit[256] = "";
+
+    if (*q->name == '/')
+        smi_peer_unit(q->name, unit, sizeof(unit));
+    for (unsigned i = 0; before && i < before->nmutes; i++) {
+        if (is_that(q, unit, before->mutes[i].pid, before->mutes[i].name))
+            return true;
+    }
+    return false;
+}
+
+static void add_mute(struct smi_status *s, const struct question *q, const struct smi_status *before)
+{
+    struct smi_mute m;
+
+    if (!mute_of(&m, q, before) || s->nmutes == SMI_MUTES_MAX) {
+        s->silent++;
+        return;
+    }
+    /* A backend may be found in two ways. */
+    for (unsigned i = 0; i < s->nmutes; i++) {
+        if (m.pid && s->mutes[i].pid == m.pid)
+            return;
+    }
+    if (!s->mutes)
+        s->mutes = vgpu_cli_alloc(SMI_MUTES_MAX * sizeof(*s->mutes));
+    s->mutes[s->nmutes++] = m;
+}
+
 /* Those that are asked at the same time: one that does not answer keeps the others' answers from nobody. */
 struct batch {
     struct question list[BATCH];
@@ -336,26 +428,41 @@ static bool batch_step(struct smi_status *s, struct batch *b, long ms)
     return true;
 }
 
+/* Only such are left as have not answered at the last look either. */
+static bool batch_is_mute(const struct batch *b)
+{
+    for (unsigned i = 0; i < b->n; i++) {
+        if (b->list[i].fd >= 0 && !b->list[i].mute)
+            return false;
+    }
+    return true;
+}
+
 static void batch_ask(struct smi_status *s, struct batch *b)
 {
-    long until = now_ms() + wait_ms(b->end), left;
+    long begin = now_ms(), until = begin + wait_ms(b->end), left;
     int fds[BATCH];
     size_t n = 0;
 
-    while ((left = until - now_ms()) > 0 && batch_step(s, b, left))
-        continue;
+    do {
+        left = (batch_is_mute(b) ? begin + WAIT_MUTE_MS : until) - now_ms();
+    } while (left > 0 && batch_step(s, b, left));
     for (unsigned i = 0; i < b->n; i++) {
-        if (b->list[i].fd >= 0)
-            fds[n++] = b->list[i].fd;
+        if (b->list[i].fd < 0)
+            continue;
+        fds[n++] = b->list[i].fd;
+        add_mute(s, &b->list[i], b->before);
     }
-    s->silent += (unsigned)n;
     vgpu_cli_close_foreign(fds, n);
     b->n = 0;
 }
 
 static void batch_add(struct smi_status *s, struct batch *b, const char *name)
 {
-    b->n += question_begin(s, &b->list[b->n], name);
+    if (question_begin(s, &b->list[b->n], name)) {
+        b->list[b->n].mute = was_mute(&b->list[b->n], b->before);
+        b->n++;
+    }
     if (b->n == BATCH)
         batch_ask(s, b);
 }
@@ -398,7 +505,13 @@ void smi_status_free(struct smi_status *s)
     for (size_t i = 0; i < s->count; i++)
         free(s->backends[i].clients);
     free(s->backends);
+    free(s->mutes);
     *s = (struct smi_status){.count = 0};
+}
+
+const char *smi_mute_name(const struct smi_mute *m)
+{
+    return *m->name ? m->name : "-";
 }
 
 unsigned long long smi_status_limit(const struct smi_backend *b, const char *name)

@@ -28,7 +28,8 @@ struct smi_client {
 struct smi_backend {
     long pid;
     char where[512]; /* its socket */
-    char name[256];  /* of the virtual machine */
+    char name[256];  /* of the virtual machine; without one, its socket's */
+    bool named;      /* it has one of its own */
     char device[256];
     struct smi_use use;
     unsigned long long now_ms, gpu_memory, vram_used, pin_used, blob_used, paced, soft;
@@ -44,10 +45,20 @@ struct smi_backend {
     int percent;
 };
 
+/* A backend that does not answer: stopped, or waiting for a device. */
+struct smi_mute {
+    long pid;       /* 0: unknown, its queue of connections is full */
+    char name[256]; /* what is known of it; empty: nothing */
+    char where[512];
+};
+
 #define SMI_REFUSED_MAX 16u
+#define SMI_MUTES_MAX 64u
 struct smi_status {
     struct smi_backend *backends;
     size_t count;
+    struct smi_mute *mutes;
+    unsigned nmutes;
     unsigned silent;  /* backends of other users */
     unsigned refused; /* rejected sockets; name and reason of the first of them */
     char refusals[SMI_REFUSED_MAX][200];
@@ -57,6 +68,8 @@ struct smi_status {
  * for the percentages, or NULL. To be freed by smi_status_free(). */
 void smi_status_read(struct smi_status *s, const struct smi_status *before);
 void smi_status_free(struct smi_status *s);
+/* Its name for people and labels: "-" where nothing is known. */
+const char *smi_mute_name(const struct smi_mute *m);
 /* A limit by the name of its option; 0: unlimited, or no such limit. */
 unsigned long long smi_status_limit(const struct smi_backend *b, const char *name);
 /* Device memory available to the backend's clients, bytes: the quota, else the device's. 0:

@@ -59,10 +59,11 @@ asked()
     /usr/bin/python3 "$work/asked.py" "$work/asked.ready" "$@" &
     appears "$work/asked.ready"
     ${then:-true}
-    if [ -n "${named:-}" ]; then
+    if [ -n "${named:-}" ] && [ -z "${table:-}" ]; then
         timeout 60 "$vgpu" smi --host --json | sed -n "s/.*\"pid\": \(4194305\|$!\), \"name\": \"\([^\"]*\)\".*/\2/p"
     else
-        timeout 30 "$vgpu" smi --host | sed -n "s/^| \([^ ]*\)  *\(4194305\|$!\) .*/\1/p; /^not believed: / { /one\|status\.a*41943/ p }"
+        timeout 30 "$vgpu" smi --host > "$work/table"
+        sed -n "s/^| \([^ ]*\)  *\(4194305\|$!\) .*/\1/p; /^not believed: / { /one\|status\.a*41943/ p }" "$work/table"
     fi
     kill $!
     wait $! 2> /dev/null
@@ -70,6 +71,11 @@ asked()
 same "smi --host: an abstract socket" /run/a.sock "$(asked "@vgpu-backend.status.4194305" own /run/a.sock)"
 same "smi --host: the name that a backend gives its machine" vm1 "$(named=vm1 asked "@vgpu-backend.status.4194305" own /run/a.sock)"
 same "smi --host: without one it is the socket's" a "$(named=- asked "@vgpu-backend.status.4194305" own /run/a.sock)"
+same "smi --host: the table has the name" vm1 "$(table=1; named=vm1 asked "@vgpu-backend.status.4194305" own /run/a.sock)"
+name=virtual-machine-of-a-long-name-on-the-third-host
+same "smi --host: a name of ${#name} characters" "48 ...me-on-the-third-host" \
+    "${#name} $(table=1; named=$name asked "@vgpu-backend.status.4194305" own /run/a.sock)"
+same "smi --host: and the table has 80 columns" 80 "$(awk '/^[|+]/ { print length }' "$work/table" | sort -u | xargs)"
 same "smi --host: an abstract socket of another name" "" "$(asked "@vgpu-backend.stat.4194305" own /run/a.sock)"
 # Together with the zero in front of it and one behind it the name does not fit.
 same "smi --host: a name that fills the address" "" "$(asked "@vgpu-backend.status.$(printf '%087d' 0)" own /run/a.sock)"
@@ -116,6 +122,52 @@ among_mute()
     wait $mute 2> /dev/null
 }
 same "smi --host: many sockets that say nothing" /run/a.sock "$(among_mute)"
+# A backend that is stopped beside others: it is named, the others are shown, and nobody waits long; then with a full queue.
+# What decides is below the wait that there was, 10 s for a look.
+rm -f "$work/asked.ready"
+bash -c 'exec /usr/bin/python3 "$0" "$1" "@vgpu-backend.status.$$" own /run/stopped.sock' "$work/asked.py" "$work/asked.ready" &
+stopped=$!
+appears "$work/asked.ready"
+same "smi --host: a backend before it is stopped" 1 "$("$vgpu" smi --host | grep -c "^| /run/stopped.sock  *$stopped ")"
+kill -STOP $stopped
+no_answer()
+{
+    same "$1: no answer" "no answer" "$(timeout 9 "$vgpu" smi --host | sed -n "s/^| -  *$stopped  *\(no answer\) *|$/\1/p")"
+    same "$1: the table has 80 columns" 80 "$("$vgpu" smi --host | awk '/^[|+]/ { print length }' | sort -u | xargs)"
+    says "$1: with -q" 0 "^Backend $stopped$" timeout 9 "$vgpu" smi --host -q
+    same "$1: --json" True "$(timeout 9 "$vgpu" smi --host --json | /usr/bin/python3 -c 'import json, sys
+print(int(sys.argv[1]) in [b["pid"] for b in json.load(sys.stdin)["no_answer"]])' "$stopped")"
+    same "$1: vgpu_up" "vgpu_up{vm=\"-\",backend=\"$stopped\"} 0" "$(timeout 9 "$vgpu" metrics | grep "^vgpu_up.*\"$stopped\"")"
+    same "$1: the others are shown" /run/a.sock "$(asked "@vgpu-backend.status.4194305" own /run/a.sock)"
+}
+no_answer "smi --host: a stopped backend"
+/usr/bin/python3 -c 'import socket, sys, time
+kept = []
+for i in range(64):
+    kept.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK))
+    try:
+        kept[-1].connect("\0vgpu-backend.status." + sys.argv[1])
+    except BlockingIOError:
+        break
+print("ready", flush=True)
+time.sleep(600)' $stopped > "$work/filled.ready" & filler=$!
+appears "$work/filled.ready"
+no_answer "smi --host: a stopped backend with a full queue"
+kill $filler
+kill -CONT $stopped
+# The loop knows its name from the look before, and shows it again when it goes on.
+"$vgpu" smi --host -l 1 > "$work/looped" & looper=$!
+appears "$work/looped"
+kill -STOP $stopped
+for _ in $(seq 600); do grep -q "no answer" "$work/looped" && break || sleep 0.1; done
+same "smi --host -l: a backend that is stopped keeps its name" stopped \
+    "$(sed -n "s/^| \([^ ]*\)  *$stopped  *no answer.*/\1/p" "$work/looped" | head -n 1)"
+lines=$(wc -l < "$work/looped")
+kill -CONT $stopped
+for _ in $(seq 600); do tail -n "+$((lines + 1))" "$work/looped" | grep -q "^| /run/stopped.sock" && break || sleep 0.1; done
+same "smi --host -l: and is shown when it goes on" 0 $?
+kill $looper $stopped
+wait $looper $stopped 2> /dev/null
 if [ "$(id -u)" = 0 ]; then
     same "smi --host: another user's backend does not choose the name of a unit" uid-4242 \
         "$(asked "@vgpu-backend.status.4194305" own /run/vgpu/one.sock 4242)"
@@ -154,8 +206,8 @@ of_unit()
 }
 if [ -n "$namespace" ]; then
     refused="not believed: /run/vgpu-backend/one/status:"
-    same "smi --host: a socket of a unit" /run/vgpu/one.sock "$(of_unit true)"
-    same "smi --host: a unit's backend does not choose the name of another" /run/vgpu-backend/one "$(of_unit name=two)"
+    same "smi --host: a socket of a unit" one "$(of_unit true)"
+    same "smi --host: a unit's backend does not choose the name of another" one "$(of_unit name=two)"
     same "smi --host: the machine of a unit has the folder's name" one "$(export named=two; of_unit true)"
     same "smi --host: a unit's folder that others may write to" "$refused its folder is not of one user alone" \
         "$(of_unit "chmod 777 /run/vgpu-backend/one")"
@@ -164,7 +216,7 @@ if [ -n "$namespace" ]; then
     same "smi --host: a unit's folder that is a link" "$refused its folder is not of one user alone" \
         "$(of_unit "mv /run/vgpu-backend/one /run/two; ln -s /run/two /run/vgpu-backend/one")"
     if [ "$(id -u)" = 0 ]; then
-        same "smi --host: a unit with a user of its own" /run/vgpu/one.sock "$(of_unit "chown 4242 /run/vgpu-backend/one" 4242)"
+        same "smi --host: a unit with a user of its own" one "$(of_unit "chown 4242 /run/vgpu-backend/one" 4242)"
         # Neither can be made by anybody but root; a listener that was there before is what it looks like.
         same "smi --host: a socket of another user in a unit's folder" "$refused it is not a socket of its folder's user" \
             "$(of_unit "chown 4242 /run/vgpu-backend/one; then='chown 4343 /run/vgpu-backend/one/status'" 4242)"

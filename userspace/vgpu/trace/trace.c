@@ -321,7 +321,7 @@ int vgpu_cli_trace(int argc, char **argv)
     struct choice o = {0};
     int option;
 
-    while ((option = getopt_long(argc, argv, "+", options, NULL)) != -1) {
+    while ((option = vgpu_cli_getopt("trace", argc, argv, "+", options)) != -1) {
         switch (option) {
         case OPT_JSON:
             o.json = optarg;
@@ -360,9 +360,6 @@ int vgpu_cli_trace(int argc, char **argv)
         case OPT_HELP:
             help();
             return 0;
-        default:
-            vgpu_cli_say("see `vgpu trace --help`");
-            return VGPU_CLI_USAGE;
         }
     }
     if (o.limit && !o.record)

@@ -29,6 +29,7 @@
 #include <dirent.h>
 #include <grp.h>
 
+#include "base/vgpu_cli.h"
 #include "vm/guest_channel.h"
 #include "vm/guest_net.h"
 
@@ -346,21 +347,37 @@ struct program {
     bool eof; /* close `in` once pending is written */
 };
 
-/* In the child: becomes the program. Reports a failure of exec as errno over `report`. */
+/* Why the program was not started: for the host. */
+struct failure {
+    int error;
+    char why[300];
+};
+
+/* Of the ends in base/util.c: the program's process has nothing to clean up. */
+void vgpu_cli_cleanup(void)
+{
+}
+
+/* In the child: becomes the program. Reports over `report` why it does not. */
 static void __attribute__((noreturn)) become_program(int report)
 {
+    struct vgpu_cli_list list = {.items = env, .count = run.envc};
+    struct failure f = {.error = 0};
+    bool there = false;
     sigset_t none;
-    int err;
 
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     if (chroot(ROOT) == 0 && chdir(cwd) == 0 && setgroups(0, NULL) == 0 && setgid(run.gid) == 0 &&
         setuid(run.uid) == 0) {
         environ = env; /* the search for the program uses the PATH that it will see */
+        there = true;
         execvp(args[0], args);
     }
-    err = errno;
-    write_all(report, &err, sizeof(err));
+    f.error = errno;
+    snprintf(f.why, sizeof(f.why), "%s",
+             there ? vgpu_cli_program_why_not(&list, args[0], f.error) : strerror(f.error));
+    write_all(report, &f, sizeof(f));
     _exit(127);
 }
 
@@ -380,7 +397,8 @@ static int open_terminal(int *slave)
 
 static void start_program(struct program *p)
 {
-    int in[2], out[2], err[2], report[2], slave = -1, failure = 0;
+    int in[2], out[2], err[2], report[2], slave = -1;
+    struct failure failure;
     bool tty = run.flags & VGPU_RUN_TTY;
 
     if (pipe2(report, O_CLOEXEC))
@@ -422,11 +440,8 @@ static void start_program(struct program *p)
     }
     close(report[1]);
     if (read_all(report[0], &failure, sizeof(failure))) {
-        note("cannot run %s in %s: %s", args[0], cwd,
-             failure == ENOENT && !strchr(args[0], '/')
-                 ? "no folder of PATH has it (a file of this folder is ./NAME)"
-                 : strerror(failure));
-        finish(VGPU_EXIT_EXEC, (uint32_t)failure);
+        note("cannot run %s in %s: %s", args[0], cwd, failure.why);
+        finish(VGPU_EXIT_EXEC, (uint32_t)failure.error);
     }
     close(report[0]);
     fcntl(p->in, F_SETFL, O_NONBLOCK);

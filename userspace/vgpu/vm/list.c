@@ -208,12 +208,11 @@ int vgpu_cli_vm_list(int argc, char **argv)
     size_t n;
 
     if (argc > 1) {
-        bool help = strcmp(argv[1], "--help") == 0;
-
-        fprintf(help ? stdout : stderr,
-                "usage: vgpu vm list\n"
-                "The virtual machines of this user that `vgpu vm run` and `vgpu vm shell` have started.\n");
-        return help ? 0 : VGPU_CLI_USAGE;
+        if (strcmp(argv[1], "--help") != 0)
+            vgpu_cli_wrong("vm list: '%s' is not understood; see `vgpu vm list --help`", argv[1]);
+        printf("usage: vgpu vm list\n"
+               "The virtual machines of this user that `vgpu vm run` and `vgpu vm shell` have started.\n");
+        return 0;
     }
     n = find_machines(list);
     printf("%-16s %8s %-7s %5s %10s %-12s %s\n", "NAME", "PID", "GPU", "CPUS", "MEMORY MB", "PORTS",
@@ -256,22 +255,27 @@ int vgpu_cli_vm_stop(int argc, char **argv)
     size_t n = find_machines(list);
     bool ok = true;
 
-    if (argc < 2 || strcmp(argv[1], "--help") == 0) {
-        fprintf(
-            argc < 2 ? stderr : stdout,
+    if (argc < 2)
+        vgpu_cli_wrong("vm stop: which machine? see `vgpu vm stop --help`");
+    if (strcmp(argv[1], "--help") == 0) {
+        printf(
             "usage: vgpu vm stop NAME|PID... | --all\n"
             "Ends virtual machines that `vgpu vm list` shows, as Ctrl-C at their terminal would, and waits for\n"
-            "their end: QEMU, backend and workers are gone then. Their `vgpu vm run` dies by SIGTERM.\n");
-        return argc < 2 ? VGPU_CLI_USAGE : 0;
+            "their end: QEMU, backend and workers are gone then. Their `vgpu vm run` dies by SIGTERM.\n"
+            "\n"
+            "  --all   all of them\n");
+        return 0;
     }
     if (strcmp(argv[1], "--all") == 0) {
+        if (argc > 2)
+            vgpu_cli_wrong("vm stop: --all and nothing else; see `vgpu vm stop --help`");
         for (size_t i = 0; i < n; i++)
             ok &= stop_one(&list[i]);
         return ok ? 0 : VGPU_CLI_FAILED;
     }
     for (int a = 1; a < argc; a++) {
         if (argv[a][0] == '-')
-            vgpu_cli_wrong("'%s' is not understood; see `vgpu vm stop --help`", argv[a]);
+            vgpu_cli_wrong("vm stop: '%s' is not understood; see `vgpu vm stop --help`", argv[a]);
     }
     for (int a = 1; a < argc; a++) {
         bool found = false;

@@ -16,6 +16,56 @@
 #define PORTS_MAX 32
 #define TEXT(value) VGPU_CLI_STRING(value)
 
+enum {
+    OPT_GPU = 1000,
+    OPT_GPUS,
+    OPT_ACCEL,
+    OPT_MEMORY,
+    OPT_CPUS,
+    OPT_SHARE,
+    OPT_DISK,
+    OPT_PORT,
+    OPT_NET,
+    OPT_NAME,
+    OPT_ENV,
+    OPT_TRACE,
+    OPT_TIMEOUT,
+    OPT_KEEP_LOG,
+    OPT_VERBOSE,
+    OPT_HELP,
+    OPT_PART /* + enum vgpu_cli_part */
+};
+
+static const struct option options[] = {
+    {"gpu", required_argument, NULL, OPT_GPU},
+    {"gpus", required_argument, NULL, OPT_GPUS},
+    {"accel", required_argument, NULL, OPT_ACCEL},
+    {"memory", required_argument, NULL, OPT_MEMORY},
+    {"mem", required_argument, NULL, OPT_MEMORY},
+    {"cpus", required_argument, NULL, OPT_CPUS},
+    {"disk", required_argument, NULL, OPT_DISK},
+    {"port", required_argument, NULL, OPT_PORT},
+    {"net", no_argument, NULL, OPT_NET},
+    {"name", required_argument, NULL, OPT_NAME},
+    {"share", required_argument, NULL, OPT_SHARE},
+    {"env", required_argument, NULL, OPT_ENV},
+    {"trace", optional_argument, NULL, OPT_TRACE},
+    {"timeout", required_argument, NULL, OPT_TIMEOUT},
+    {"keep-log", required_argument, NULL, OPT_KEEP_LOG},
+    {"verbose", no_argument, NULL, OPT_VERBOSE},
+    {"help", no_argument, NULL, OPT_HELP},
+    {"backend", required_argument, NULL, OPT_PART + VGPU_PART_BACKEND},
+    {"libcuda", required_argument, NULL, OPT_PART + VGPU_PART_LIBCUDA},
+    {"nvml", required_argument, NULL, OPT_PART + VGPU_PART_NVML},
+    {"ptxas", required_argument, NULL, OPT_PART + VGPU_PART_PTXAS},
+    {"jit", required_argument, NULL, OPT_PART + VGPU_PART_JIT},
+    {"qemu", required_argument, NULL, OPT_PART + VGPU_PART_QEMU},
+    {"kernel", required_argument, NULL, OPT_PART + VGPU_PART_KERNEL},
+    {"initrd", required_argument, NULL, OPT_PART + VGPU_PART_INITRD},
+    {"driver", required_argument, NULL, OPT_PART + VGPU_PART_DRIVER},
+    {NULL, 0, NULL, 0},
+};
+
 void vgpu_cli_vm_help(bool shell)
 {
     if (shell)
@@ -59,58 +109,8 @@ void vgpu_cli_vm_help(bool shell)
                                                    "  --keep-log FILE         the guest's whole kernel log\n"
                                                    "  --verbose               show how QEMU is started and what it and the guest's kernel say\n"
                                                    "  --help                  this text\n");
-    vgpu_cli_help_paths();
+    vgpu_cli_help_paths(options);
 }
-
-enum {
-    OPT_GPU = 1000,
-    OPT_GPUS,
-    OPT_ACCEL,
-    OPT_MEMORY,
-    OPT_CPUS,
-    OPT_SHARE,
-    OPT_DISK,
-    OPT_PORT,
-    OPT_NET,
-    OPT_NAME,
-    OPT_ENV,
-    OPT_TRACE,
-    OPT_TIMEOUT,
-    OPT_KEEP_LOG,
-    OPT_VERBOSE,
-    OPT_HELP,
-    OPT_PART /* + enum vgpu_cli_part */
-};
-
-static struct option options[] = {
-    {"gpu", required_argument, NULL, OPT_GPU},
-    {"gpus", required_argument, NULL, OPT_GPUS},
-    {"accel", required_argument, NULL, OPT_ACCEL},
-    {"memory", required_argument, NULL, OPT_MEMORY},
-    {"mem", required_argument, NULL, OPT_MEMORY},
-    {"cpus", required_argument, NULL, OPT_CPUS},
-    {"disk", required_argument, NULL, OPT_DISK},
-    {"port", required_argument, NULL, OPT_PORT},
-    {"net", no_argument, NULL, OPT_NET},
-    {"name", required_argument, NULL, OPT_NAME},
-    {"share", required_argument, NULL, OPT_SHARE},
-    {"env", required_argument, NULL, OPT_ENV},
-    {"trace", optional_argument, NULL, OPT_TRACE},
-    {"timeout", required_argument, NULL, OPT_TIMEOUT},
-    {"keep-log", required_argument, NULL, OPT_KEEP_LOG},
-    {"verbose", no_argument, NULL, OPT_VERBOSE},
-    {"help", no_argument, NULL, OPT_HELP},
-    {"backend", required_argument, NULL, OPT_PART + VGPU_PART_BACKEND},
-    {"libcuda", required_argument, NULL, OPT_PART + VGPU_PART_LIBCUDA},
-    {"nvml", required_argument, NULL, OPT_PART + VGPU_PART_NVML},
-    {"ptxas", required_argument, NULL, OPT_PART + VGPU_PART_PTXAS},
-    {"jit", required_argument, NULL, OPT_PART + VGPU_PART_JIT},
-    {"qemu", required_argument, NULL, OPT_PART + VGPU_PART_QEMU},
-    {"kernel", required_argument, NULL, OPT_PART + VGPU_PART_KERNEL},
-    {"initrd", required_argument, NULL, OPT_PART + VGPU_PART_INITRD},
-    {"driver", required_argument, NULL, OPT_PART + VGPU_PART_DRIVER},
-    {NULL, 0, NULL, 0},
-};
 
 /* Adds a writable directory. The guest has its own /dev, /proc, /sys and /run. */
 void vgpu_cli_vm_share(struct vgpu_cli_vm *vm, const char *dir)
@@ -253,15 +253,10 @@ bool vgpu_cli_vm_options(struct vgpu_cli_vm *vm, int argc, char **argv, bool she
 {
     int option;
 
-    while ((option = getopt_long(argc, argv, "+", options, NULL)) != -1) {
+    while ((option = vgpu_cli_getopt(shell ? "vm shell" : "vm run", argc, argv, "+", options)) != -1) {
         if (option == OPT_HELP) {
             vgpu_cli_vm_help(shell);
             *status = 0;
-            return false;
-        }
-        if (option == '?') {
-            vgpu_cli_say("see `vgpu vm %s --help`", shell ? "shell" : "run");
-            *status = VGPU_CLI_USAGE;
             return false;
         }
         parse_option(vm, option, trace);

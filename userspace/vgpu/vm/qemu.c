@@ -41,8 +41,12 @@ static void add_share(struct vgpu_cli_list *a, const char *tag, const char *path
     vgpu_cli_add(a, "virtio-9p-pci,fsdev=%s,mount_tag=%s", tag, tag);
 }
 
-static void machine_options(struct vgpu_cli_list *a, const struct vgpu_cli_vm *vm, bool kvm)
+static void machine_options(struct vgpu_cli_list *a, const struct vgpu_cli_vm *vm, enum vgpu_cli_accel accel)
 {
+    static const char *const cpus[] = {[VGPU_ACCEL_KVM] = "host",
+                                       [VGPU_ACCEL_KVM_NO_ARCH] = "host,arch-capabilities=off",
+                                       [VGPU_ACCEL_TCG] = "max"};
+    bool kvm = accel != VGPU_ACCEL_TCG;
     bool talkative = vm->keep_log || vgpu_cli_verbose;
 
     vgpu_cli_add(a, "-nodefaults");
@@ -53,7 +57,7 @@ static void machine_options(struct vgpu_cli_list *a, const struct vgpu_cli_vm *v
     vgpu_cli_add(a, "-machine");
     vgpu_cli_add(a, "q35,accel=%s,memory-backend=mem", kvm ? "kvm" : "tcg");
     vgpu_cli_add(a, "-cpu");
-    vgpu_cli_add(a, kvm ? "host" : "max");
+    vgpu_cli_add(a, "%s", cpus[accel]);
     vgpu_cli_add(a, "-smp");
     vgpu_cli_add(a, "%ld", vm->cpus);
     vgpu_cli_add(a, "-m");
@@ -135,7 +139,7 @@ void vgpu_cli_qemu_start(struct vgpu_cli_vm *vm, enum vgpu_cli_accel accel)
         vgpu_cli_add(&a, "-sandbox");
         vgpu_cli_add(&a, "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny");
     }
-    machine_options(&a, vm, accel == VGPU_ACCEL_KVM);
+    machine_options(&a, vm, accel);
     vgpu_cli_add(&a, "-device");
     vgpu_cli_add(&a, "virtio-serial-pci,max_ports=2");
     vgpu_cli_add(&a, "-chardev");
@@ -183,7 +187,7 @@ void vgpu_cli_qemu_start(struct vgpu_cli_vm *vm, enum vgpu_cli_accel accel)
 
 /*
  * The verdict holds until the machine is booted again or QEMU changes. File: one line,
- * "BOOT_ID QEMU_MTIME yes|no", in $XDG_CACHE_HOME/vgpu (default ~/.cache/vgpu).
+ * "BOOT_ID QEMU_MTIME yes|arch-capabilities=off|no", in $XDG_CACHE_HOME/vgpu (default ~/.cache/vgpu).
  */
 static char *verdict_file(bool make)
 {
@@ -221,25 +225,31 @@ static char *verdict_key(void)
     return vgpu_cli_format("%s %lld", boot_id, (long long)st.st_mtime);
 }
 
-bool vgpu_cli_kvm_verdict(bool *known)
+static const char *const accel_words[] = {
+    [VGPU_ACCEL_KVM] = "yes", [VGPU_ACCEL_KVM_NO_ARCH] = "arch-capabilities=off", [VGPU_ACCEL_TCG] = "no"};
+
+enum vgpu_cli_accel vgpu_cli_accel_known(void)
 {
     char *path = verdict_file(false), *key = verdict_key(), line[256] = "";
     FILE *f = path ? fopen(path, "re") : NULL;
-    bool works = false;
+    enum vgpu_cli_accel known = VGPU_ACCEL_AUTO;
+    size_t n = strlen(key);
 
-    *known = false;
-    if (f && fgets(line, sizeof(line), f) && strncmp(line, key, strlen(key)) == 0) {
-        *known = true;
-        works = strstr(line + strlen(key), "yes") != NULL;
+    if (f && fgets(line, sizeof(line), f) && strncmp(line, key, n) == 0 && line[n] == ' ') {
+        line[strcspn(line, "\n")] = '\0';
+        for (enum vgpu_cli_accel a = VGPU_ACCEL_KVM; a <= VGPU_ACCEL_TCG; a++) {
+            if (strcmp(line + n + 1, accel_words[a]) == 0)
+                known = a;
+        }
     }
     if (f)
         fclose(f);
     free(path);
     free(key);
-    return works;
+    return known;
 }
 
-void vgpu_cli_kvm_remember(bool works)
+void vgpu_cli_accel_remember(enum vgpu_cli_accel accel)
 {
     char *path = verdict_file(true), *key = verdict_key();
     /* A link there may be another user's, where root keeps that user's HOME. */
@@ -247,7 +257,7 @@ void vgpu_cli_kvm_remember(bool works)
     FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
 
     if (f) {
-        fprintf(f, "%s %s\n", key, works ? "yes" : "no");
+        fprintf(f, "%s %s\n", key, accel_words[accel]);
         fclose(f);
     }
     free(path);

@@ -77,37 +77,75 @@ static void unboot(struct vgpu_cli_vm *vm)
     vgpu_cli_vm_drop_logs(vm);
 }
 
+#define NO_ARCH_CPU "-cpu host,arch-capabilities=off"
+
+/* Some hosts' KVM refuses what a guest reads with that feature, and QEMU ends: it is the second try. `known`: what has
+ * worked before, or AUTO. True: a guest is up. */
+static bool boot_kvm(struct vgpu_cli_vm *vm, enum vgpu_cli_accel known)
+{
+    enum vgpu_cli_accel accel = known == VGPU_ACCEL_KVM_NO_ARCH ? known : VGPU_ACCEL_KVM;
+
+    for (; accel <= VGPU_ACCEL_KVM_NO_ARCH; accel++) {
+        enum vgpu_cli_hello how = boot(vm, accel, accel == known ? HELLO_KVM_MS : HELLO_KVM_PROBE_MS);
+
+        if (how == VGPU_HELLO_OK) {
+            if (accel == known)
+                return true;
+            vgpu_cli_accel_remember(accel);
+            if (accel == VGPU_ACCEL_KVM_NO_ARCH)
+                vgpu_cli_say("KVM boots a guest with " NO_ARCH_CPU " on this machine: that is used");
+            return true;
+        }
+        vgpu_cli_say("/dev/kvm is there, but a guest did not boot with it%s: %s",
+                     how == VGPU_HELLO_TIMEOUT ? " within the time limit" : "",
+                     accel == VGPU_ACCEL_KVM ? "KVM is tried again, with " NO_ARCH_CPU
+                                             : "the guest's CPU is emulated, which is slower");
+        unboot(vm);
+    }
+    return false;
+}
+
 /* KVM where it works: /dev/kvm may be there and not work, or crawl, so it is tried once per boot of
  * the host with a time limit. Otherwise the CPU is emulated, and we say so. */
 static void boot_auto(struct vgpu_cli_vm *vm)
 {
-    bool known, works = vgpu_cli_kvm_verdict(&known), tried = false;
+    enum vgpu_cli_accel known = vgpu_cli_accel_known();
+    bool tried = false;
     enum vgpu_cli_hello how;
 
     if (access("/dev/kvm", R_OK | W_OK) != 0) {
         vgpu_cli_say("KVM cannot be used (/dev/kvm: %s): the guest's CPU is emulated, which is slower",
                      strerror(errno));
-    } else if (known && !works) {
+    } else if (known == VGPU_ACCEL_TCG) {
         vgpu_cli_say("KVM does not work on this machine: the guest's CPU is emulated, which is slower");
+    } else if (boot_kvm(vm, known)) {
+        return;
     } else {
-        how = boot(vm, VGPU_ACCEL_KVM, known ? HELLO_KVM_MS : HELLO_KVM_PROBE_MS);
-        if (how == VGPU_HELLO_OK) {
-            if (!known)
-                vgpu_cli_kvm_remember(true);
-            return;
-        }
         tried = true;
-        vgpu_cli_say("/dev/kvm is there, but a guest did not boot with it%s: "
-                     "the guest's CPU is emulated, which is slower",
-                     how == VGPU_HELLO_TIMEOUT ? " within the time limit" : "");
-        unboot(vm);
     }
     how = boot(vm, VGPU_ACCEL_TCG, HELLO_TCG_MS);
     if (how != VGPU_HELLO_OK)
         boot_failed(vm, how, "emulated CPU");
     /* Only now is it known that KVM was the fault. */
     if (tried)
-        vgpu_cli_kvm_remember(false);
+        vgpu_cli_accel_remember(VGPU_ACCEL_TCG);
+}
+
+/* --accel kvm or tcg. */
+static void boot_given(struct vgpu_cli_vm *vm)
+{
+    bool kvm = vm->accel == VGPU_ACCEL_KVM;
+    bool again = kvm && vgpu_cli_accel_known() == VGPU_ACCEL_KVM_NO_ARCH;
+    enum vgpu_cli_hello how =
+        boot(vm, again ? VGPU_ACCEL_KVM_NO_ARCH : vm->accel, kvm ? HELLO_KVM_MS : HELLO_TCG_MS);
+
+    if (how == VGPU_HELLO_DEAD && kvm && !again) {
+        vgpu_cli_say("a guest did not boot with KVM: KVM is tried again, with " NO_ARCH_CPU);
+        unboot(vm);
+        how = boot(vm, VGPU_ACCEL_KVM_NO_ARCH, HELLO_KVM_MS);
+    }
+    if (how != VGPU_HELLO_OK)
+        boot_failed(vm, how, kvm ? "KVM" : "emulated CPU");
 }
 
 /* The program finds this vgpu by its name, unless it finds another one first. */
@@ -170,7 +208,6 @@ static int vm_run(int argc, char **argv, bool shell)
                                     .memory_mb = VGPU_CLI_MEMORY_MB,
                                     .cpus = VGPU_CLI_CPUS,
                                     .channel = -1};
-    enum vgpu_cli_hello how;
     const char *trace = NULL;
     int status;
 
@@ -189,13 +226,10 @@ static int vm_run(int argc, char **argv, bool shell)
         vgpu_cli_add(&vm.args, "/bin/bash");
     vm.tty = shell && isatty(0);
     prepare(&vm, trace);
-    if (vm.accel == VGPU_ACCEL_AUTO) {
+    if (vm.accel == VGPU_ACCEL_AUTO)
         boot_auto(&vm);
-    } else {
-        how = boot(&vm, vm.accel, vm.accel == VGPU_ACCEL_KVM ? HELLO_KVM_MS : HELLO_TCG_MS);
-        if (how != VGPU_HELLO_OK)
-            boot_failed(&vm, how, vm.accel == VGPU_ACCEL_KVM ? "KVM" : "emulated CPU");
-    }
+    else
+        boot_given(&vm);
     status = vgpu_cli_relay(&vm);
     vgpu_cli_exit_as(status);
 }

@@ -67,6 +67,11 @@ same "vm: 3 MB through the program and both streams" "$(md5sum < bytes)" \
     "$($vm sh -c 'tee copy' < bytes | md5sum)"
 same "vm: the file that it wrote is whole" "$(md5sum < bytes)" "$(md5sum < copy)"
 says "vm: program not found" 127 "cannot run /nowhere/program" $vm /nowhere/program
+# As `vgpu run` says on the host.
+printf 'text\n' > README.md
+says "vm: program that is a text" 126 "it is not executable (chmod +x)" $vm ./README.md
+says "vm: program that is a folder" 126 "it is a folder" $vm "$work/share"
+says "vm: program of this folder without ./" 127 "the file of this folder is ./README.md" $vm README.md
 (exec $vm sh -c 'kill -SEGV $$') 2> /dev/null
 same "vm: death by a signal is passed on" 139 $?
 
@@ -128,10 +133,10 @@ chmod +x "$work/qemu"
 if [ -r /dev/kvm ] && [ -w /dev/kvm ]; then
     says "vm: KVM that hangs: falls back and says so" 0 "did not boot with it within the time" \
         $vgpu vm run --gpu none --qemu "$work/qemu" --timeout 60 true
-    same "vm: KVM that hangs was tried" 2 "$(wc -l < "$work/qemu.calls")"
+    same "vm: KVM that hangs was tried" 3 "$(wc -l < "$work/qemu.calls")"
     says "vm: KVM that hangs is not tried again" 0 "KVM does not work on this machine" \
         $vgpu vm run --gpu none --qemu "$work/qemu" --timeout 60 true
-    same "vm: KVM that hangs was not tried" 3 "$(wc -l < "$work/qemu.calls")"
+    same "vm: KVM that hangs was not tried" 4 "$(wc -l < "$work/qemu.calls")"
 else
     says "vm: no /dev/kvm: falls back and says so" 0 "KVM cannot be used" \
         $vgpu vm run --gpu none --timeout 60 true

@@ -113,7 +113,7 @@ int main(int argc, char **argv)
     int r = brk_options_parse(argc, argv, &brk_opt);
 
     if (r >= 0)
-        return r;
+        return !r && (fflush(stdout) || ferror(stdout)) ? BRK_EXIT_ERROR : r; /* --help, --version */
     r = open_log(&brk_opt);
     if (r)
         return r;

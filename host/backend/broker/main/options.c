@@ -252,6 +252,13 @@ static int bad(const char *option, const char *value, const char *want)
     return BRK_EXIT_USAGE;
 }
 
+/* A variable of a unit that is not set, for instance. */
+static int bad_empty(const char *name)
+{
+    fprintf(stderr, "vgpu-backend: --%s: its value is empty; see --help\n", name);
+    return BRK_EXIT_USAGE;
+}
+
 static int set_path(char *to, size_t size, const char *option, const char *value)
 {
     if (strlen(value) >= size)
@@ -429,6 +436,7 @@ static int take(struct brk_options *o, int ch, const char *arg)
         printf("vgpu-backend %s\n", VGB_VERSION);
         return 0;
     default:
+        fprintf(stderr, "vgpu-backend: see --help\n");
         return BRK_EXIT_USAGE;
     }
 }
@@ -443,8 +451,9 @@ static uint64_t host_memory(void)
 
 int brk_options_parse(int argc, char **argv, struct brk_options *o)
 {
+    static char name[] = "vgpu-backend";
     char dir[4000];
-    int ch;
+    int ch, index = 0;
 
     memset(o, 0, sizeof(*o));
     o->listen_fd = o->vhost_fd = o->ready_fd = o->cache_fd = o->shm_fd = -1;
@@ -475,8 +484,9 @@ int brk_options_parse(int argc, char **argv, struct brk_options *o)
             return 0;
         }
     }
-    while ((ch = getopt_long(argc, argv, "", longopts, NULL)) != -1) {
-        int r = take(o, ch, optarg);
+    argv[0] = name; /* of getopt's messages, as of all others */
+    while ((ch = getopt_long(argc, argv, "", longopts, &index)) != -1) {
+        int r = ch != '?' && optarg && !*optarg ? bad_empty(longopts[index].name) : take(o, ch, optarg);
 
         if (r >= 0)
             return r;

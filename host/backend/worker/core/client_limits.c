@@ -268,13 +268,14 @@ void wrk_compile_end(void)
 
 const char *wrk_image_refused(uint64_t bytes)
 {
-    static char why[100];
+    static char why[160];
 
     if (!wrk_client_limits.image || bytes <= wrk_client_limits.image)
         return NULL;
     wrk_limit_hit("bytes of an image", wrk_client_limits.image, "--client-image");
-    snprintf(why, sizeof(why), "the image has %llu bytes: the limit is --client-image",
-             (unsigned long long)bytes);
+    snprintf(why, sizeof(why),
+             "the image has %llu bytes: the limit of %llu is met (vgpu-backend --client-image)",
+             (unsigned long long)bytes, (unsigned long long)wrk_client_limits.image);
     return why;
 }
 
