@@ -30,6 +30,7 @@ parts=(
     "newer-guest|make newer-guest|the guest's tests with a newer kernel: backports' of Debian, syncobjs of virtio-gpu"
     "clients|make all-clients|programs of other people, also the large ones"
     "ollama|make ollama check-tests.apps.ollama|Ollama, built and run"
+    "compilers-sid|make check-tests.system.compilers COMPILERS_SUITE=sid|the tree by gcc 15 and the newest gcc of Debian sid"
     "samples|tests/apps/samples/fetch.sh|NVIDIA's cuda-samples, at the commit of docs/results/cuda-samples.md"
     "readme-bookworm|tests/system/compilers/readme.sh build/readme bookworm demo test|the README in a minimal Debian 12"
     "readme-trixie|tests/system/compilers/readme.sh build/readme trixie demo test|the README in a minimal Debian 13"
