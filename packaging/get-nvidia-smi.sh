@@ -54,7 +54,8 @@ if [ -z "$deb" ]; then
 fi
 [ -r "$deb" ] || die "$deb: no such file"
 dpkg-deb -x "$deb" "$work/files" || die "$deb: no package of Debian's"
-program=$(find "$work/files/usr" -name nvidia-smi -type f | head -n 1)
+# Other files of its name are no programs: lintian's overrides are one.
+program=$(find "$work/files/usr" -name nvidia-smi -type f -perm -u+x | head -n 1)
 [ -n "$program" ] || die "$deb: there is no program nvidia-smi in it"
 mkdir -p "${to%/*}" "${mark%/*}" && install -m 755 "$program" "$to.new" && mv -f "$to.new" "$to" && sha256sum "$to" > "$mark" ||
     die "cannot write $to"

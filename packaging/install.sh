@@ -69,7 +69,7 @@ done
 [[ $PREFIX$SYSCONFDIR$DKMSDIR != *[!A-Za-z0-9/._+@~-]* ]] ||
     die "a path with blanks or special characters does not work: $PREFIX"
 
-# What is to be there: mode, source, destination; one line each. A source that begins with < is a template.
+# What is to be there: mode, source, destination; one line each. A source that begins with < is a template, = a page.
 plan=
 # put MODE SOURCE DESTINATION
 put()
@@ -130,9 +130,10 @@ plan_part()
         for file in vgpu vgpu-backend; do # it is looked for by the name of the command
             put 644 "$HERE/vgpu.bash" "$PREFIX/share/bash-completion/completions/$file"
         done
-        for file in "$TOP"/docs/*.md; do
-            put 644 "$file" "$PREFIX/share/doc/vgpu-tools/${file##*/}"
+        for file in "$TOP"/docs/*.md "$TOP"/docs/results/*.md; do
+            put 644 "=$file" "$PREFIX/share/doc/vgpu-tools/${file#"$TOP"/docs/}"
         done
+        put 644 "=$TOP/SECURITY.md" "$PREFIX/share/doc/vgpu-tools/SECURITY.md"
         ;;
     libcuda)
         put_libraries "$LIB/libcuda"
@@ -186,6 +187,51 @@ fill()
         -e "s|@VERSION@|$VERSION|g" "$1"
 }
 
+# page PAGE: its links to other installed pages; of the source tree's files their names.
+page()
+{
+    local folder
+
+    folder=$(dirname "${1#"$TOP/docs/"}")
+    [ "$1" != "$TOP/SECURITY.md" ] || folder=..
+    awk -v folder="$folder" -v names=" $(cd "$TOP" && echo SECURITY.md docs/*.md docs/results/*.md) " '
+        # The file of the source tree that a link of this page names.
+        function in_tree(to,    path) {
+            path = "docs/" (folder == "." ? "" : folder "/") to
+            while (sub(/[^\/.]+\/\.\.\//, "", path))
+                ;
+            gsub(/\/\.\//, "/", path)
+            return path
+        }
+        function link(text, to,    path, anchor) {
+            if (to ~ /^([a-z]+:|#)/)
+                return "[" text "](" to ")"
+            anchor = match(to, /#/) ? substr(to, RSTART) : ""
+            sub(/#.*/, "", to)
+            path = in_tree(to)
+            if (path ~ /\/$/ && index(names, " " path "README.md "))
+                path = path "README.md"
+            if (!index(names, " " path " "))
+                return text == path ? text : text " (" path " of the source tree)"
+            sub(/^docs\//, "", path)
+            return "[" text "](" (folder == "results" ? "../" : "") path anchor ")"
+        }
+        # A link may be broken over two lines: its text then begins on the line before.
+        {
+            line = line $0 "\n"
+        }
+        END {
+            while (match(line, /\[[^][]*\]\([^) \n]+\)/)) {
+                whole = substr(line, RSTART, RLENGTH)
+                cut = index(whole, "](")
+                printf "%s", substr(line, 1, RSTART - 1)
+                line = substr(line, RSTART + RLENGTH)
+                printf "%s", link(substr(whole, 2, cut - 2), substr(whole, cut + 2, length(whole) - cut - 2))
+            }
+            printf "%s", line
+        }' "$1"
+}
+
 # Empty folders of ours and above them, as far as DESTDIR or the first that is not empty.
 prune()
 {
@@ -204,7 +250,7 @@ list)
     ;;
 install)
     while read -r _ from _; do
-        [ -z "$from" ] || [ -r "${from#<}" ] || die "${from#<} is not there: run \`make\` first"
+        [ -z "$from" ] || [ -r "${from#[<=]}" ] || die "${from#[<=]} is not there: run \`make\` first"
     done <<< "$plan"
     while read -r bits from to; do
         [ -n "$to" ] || continue
@@ -213,6 +259,7 @@ install)
         install -d "${to%/*}" && rm -f "$to.new" || die "cannot write to ${to%/*}"
         case $from in
         "<"*) fill "${from#<}" > "$to.new" && chmod "$bits" "$to.new" ;;
+        "="*) page "${from#=}" > "$to.new" && chmod "$bits" "$to.new" ;;
         *) install -m "$bits" "$from" "$to.new" ;;
         esac && mv -f "$to.new" "$to" || die "cannot write $to"
     done <<< "$plan"

@@ -3,9 +3,10 @@
 """Checks the manifests of docs/kubernetes.md: kubernetes_test.py FOLDER.
 
 Each block of YAML is held against the strict schema of its kind, out of the package kubernetes-validate of the Python index (pinned, kept
-in the cache that clones share); a VirtualMachine against the types that are generated from KubeVirt's API (scripts/npm.sh kubevirt). The hook in the ConfigMap is run; FOLDER gets the domain that it made, hook.xml. Each
+in the cache that clones share); a VirtualMachine against the OpenAPI description in KubeVirt's repository (its release out of Go's module proxy). The hook in the ConfigMap is run; FOLDER gets the domain that it made, hook.xml. Each
 check is a line; what cannot be had is named by "not run: NAME: REASON".
 """
+import copy
 import json
 import os
 import re
@@ -18,9 +19,15 @@ from checks import end, report, skip
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(HERE)
+sys.path.insert(0, os.path.join(TOP, "scripts"))
+import gomod  # noqa: E402
+import pypi  # noqa: E402
+
 CACHE = os.environ.get("VGPU_CACHE") or os.path.join(
     os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "vgpu-cuda")
 WHEEL = ("kubernetes-validate", "85136d018a27b50ec7fc049d902bfa5193f5976807e6c0f408e3ab6fe078cad9", "22560767")
+# The repository at the release's tag, as Go's module proxy has it.
+KUBEVIRT = ("kubevirt.io/kubevirt@v1.9.0", "e8fee3cd7994d63783f8fa793b74a4d1ba93e02343a36bacffdf31fa077f33dd", 10418700)
 SCHEMAS = "kubernetes_validate/kubernetes-json-schema/v1.37.0-local-strict/"
 QEMU = "{http://libvirt.org/schemas/domain/qemu/1.0}"
 
@@ -49,80 +56,80 @@ def errors(wheel, manifest):
 
 
 class KubeVirt:
-    """KubeVirt's API as TypeScript interfaces, a file each: {interface: {field: (its type, whether it must be there)}}."""
+    """KubeVirt's API, of the OpenAPI description in its repository. What it does not define is an error."""
 
-    def __init__(self, folder):
-        self.folder, self.interfaces, self.names = folder, {}, set(os.listdir(folder))
+    def __init__(self, definitions):
+        self.definitions = definitions
 
-    def fields(self, name):
-        """The fields of an interface; None when NAME is none: a word of an enumeration, or a type of TypeScript's own."""
-        if name not in self.interfaces:
-            self.interfaces[name] = None
-            if name + ".ts" in self.names:
-                with open(os.path.join(self.folder, name + ".ts"), encoding="utf-8") as f:
-                    body = re.search(r"(?ms)^export interface %s \{\n(.*?)^\}" % re.escape(name), f.read())
-                if body:
-                    self.interfaces[name] = {
-                        field: (kind, not optional) for field, optional, kind in
-                        re.findall(r"(?m)^  '?([\w.$-]+)'?(\??): (.*);$", body.group(1))}
-        return self.interfaces[name]
+    def resolve(self, schema):
+        while "$ref" in schema:
+            schema = self.definitions[schema["$ref"].split("/")[-1]]
+        return schema
 
-    def errors(self, value, kind, place):
-        """What of VALUE is not of the type KIND, each with its place."""
-        simple = {"string": str, "boolean": bool, "number": (int, float), "object": dict}
-        if kind in simple:
-            ok = isinstance(value, simple[kind]) and (kind != "number" or not isinstance(value, bool))
-            return [] if ok else ["%s: %r is no %s" % (place, value, kind)]
-        inner = re.fullmatch(r"Array<(.*)>|\{ \[key: string\]: (.*?);? \}", kind)
-        if inner:
-            if not isinstance(value, list if inner.group(1) else dict):
-                return ["%s: %r is no %s" % (place, value, kind)]
-            items = enumerate(value) if inner.group(1) else value.items()
-            return [e for key, item in items
-                    for e in self.errors(item, inner.group(1) or inner.group(2), "%s.%s" % (place, key))]
-        fields = self.fields(kind)
-        if fields is None:
-            return []
-        if not isinstance(value, dict):
-            return ["%s: %r is no %s" % (place, value, kind)]
-        out = ["%s: %s is missing" % (place, name) for name, (_, needed) in fields.items() if needed and name not in value]
+    def errors(self, value, schema, place):
+        """What of VALUE is not as SCHEMA says, each with its place."""
+        schema = self.resolve(schema)
+        kinds = schema.get("type", [])
+        kinds = [kinds] if isinstance(kinds, str) else kinds
+        if schema.get("format") == "int-or-string":
+            kinds = ["string", "integer"]
+        known = {"string": str, "boolean": bool, "integer": int, "number": (int, float), "object": dict, "array": list}
+        if kinds and not any(isinstance(value, known[k]) and isinstance(value, bool) == (k == "boolean") for k in kinds):
+            return ["%s: %r is no %s" % (place, value, " or ".join(kinds))]
+        if "enum" in schema and value not in schema["enum"]:
+            return ["%s: %r is none of %s" % (place, value, schema["enum"])]
+        if isinstance(value, list):
+            return [e for i, item in enumerate(value) for e in self.errors(item, schema.get("items", {}), "%s.%d" % (place, i))]
+        return self.field_errors(value, schema, place) if isinstance(value, dict) else []
+
+    def field_errors(self, value, schema, place):
+        fields, others = schema.get("properties", {}), schema.get("additionalProperties")
+        out = ["%s: %s is missing" % (place, name) for name in schema.get("required", []) if name not in value]
         for name, item in value.items():
-            if name in fields:
-                out += self.errors(item, fields[name][0], place + "." + name)
-            else:
-                out.append("%s: %s has no field %s" % (place, kind, name))
+            if name in fields or isinstance(others, dict):
+                out += self.errors(item, fields.get(name, others), place + "." + name)
+            elif fields and not others:
+                out.append("%s: there is no field %s" % (place, name))
         return out
 
 
-def kubevirt(build):
-    """KubeVirt's types, or why they cannot be had."""
-    done = subprocess.run([os.path.join(TOP, "scripts/npm.sh"), "kubevirt"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          env=dict(os.environ, VGPU_BUILD=build), check=False)
-    models = os.path.join(build, "npm/node_modules/@kubevirt-ui/kubevirt-api/kubevirt/models")
-    if done.returncode or not os.path.isdir(models):
-        return None, done.stdout.decode(errors="replace").strip().split("\n")[-1]
-    return KubeVirt(models), ""
+def kubevirt():
+    """KubeVirt's API, or why it cannot be had. The repository is a Go module: its proxy has each release."""
+    place = os.path.join(CACHE, "downloads")
+    os.makedirs(place, exist_ok=True)
+    try:
+        archive = pypi.download(*KUBEVIRT, place, gomod.address, ".zip")
+        with zipfile.ZipFile(archive) as module:
+            text = module.read(KUBEVIRT[0] + "/api/openapi-spec/swagger.json")
+    except (pypi.Unavailable, OSError, zipfile.BadZipFile) as e:
+        return None, str(e)
+    return KubeVirt(json.loads(text)["definitions"]), ""
 
 
-def virtual_machine(machine, config, build):
+def virtual_machine(machine, config):
     """The VirtualMachine: its hook is the ConfigMap's, its fields are KubeVirt's."""
     words = json.loads(machine["spec"]["template"]["metadata"]["annotations"]["hooks.kubevirt.io/hookSidecars"])
     named = words[0]["configMap"]
     report("the VirtualMachine's hook is in the ConfigMap",
            named["name"] == config["metadata"]["name"] and named["key"] in config["data"], words)
-    api, why = kubevirt(build)
+    api, why = kubevirt()
     if api is None:
-        skip("kubernetes: KubeVirt's types", why)
+        skip("kubernetes: KubeVirt's API", why)
         return
-    found = api.errors(machine, "V1VirtualMachine", "VirtualMachine")
-    report("VirtualMachine: KubeVirt's types", not found, found)
-    # The check itself: what is misspelt, of another type or missing, deep inside.
-    spec = machine["spec"]["template"]["spec"]
-    spec["domain"]["devices"]["disks"][0]["discs"] = {}
-    spec["domain"]["cpu"]["cores"] = "four"
-    del spec["volumes"][0]["name"]
-    report("a VirtualMachine with three faults has three", len(api.errors(machine, "V1VirtualMachine", "VirtualMachine")) == 3,
-           api.errors(machine, "V1VirtualMachine", "VirtualMachine"))
+    kind = {"$ref": "#/definitions/v1.VirtualMachine"}
+    found = api.errors(machine, kind, "VirtualMachine")
+    report("VirtualMachine: the API of KubeVirt " + KUBEVIRT[0].split("@")[1], not found, found)
+    # The check itself: what is misspelt, of another type, missing or of no such value, also deep inside.
+    for name, change in (("a field that is not there", lambda s: s["domain"]["devices"]["disks"][0].update(discs={})),
+                         ("a field of another type", lambda s: s["domain"]["cpu"].update(cores="four")),
+                         ("a boolean for a number", lambda s: s["domain"]["cpu"].update(cores=True)),
+                         ("a list for an object", lambda s: s["domain"].update(cpu=[])),
+                         ("a list's element of another type", lambda s: s["networks"].append("default")),
+                         ("a field that is missing", lambda s: s["volumes"][0].pop("name"))):
+        wrong = copy.deepcopy(machine)
+        change(wrong["spec"]["template"]["spec"])
+        found = api.errors(wrong, kind, "VirtualMachine")
+        report("VirtualMachine with %s is refused" % name, len(found) == 1, found)
 
 
 def hook(script, folder):
@@ -161,7 +168,7 @@ def main():
            [m["kind"] for m in manifests] == ["DaemonSet", "Pod", "ConfigMap", "VirtualMachine"])
     machine = manifests.pop()
     hook(manifests[-1]["data"]["onDefineDomain"], sys.argv[1])
-    virtual_machine(machine, manifests[-1], os.path.dirname(os.path.dirname(os.path.abspath(sys.argv[1]))))
+    virtual_machine(machine, manifests[-1])
     args = manifests[0]["spec"]["template"]["spec"]["containers"][0]["args"]
     resource = "squat.ai/" + json.loads(args[1])["name"]
     report("the Pod asks for what the DaemonSet hands out", resource in manifests[1]["spec"]["containers"][0]["resources"]["limits"])

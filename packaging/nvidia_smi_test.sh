@@ -4,6 +4,12 @@ echo "# get-nvidia-smi"
 get=$here/get-nvidia-smi.sh
 mkdir -p "$work/smi/DEBIAN" "$work/smi/usr/lib/nvidia/current" "$work/apt" "$work/none/DEBIAN"
 printf '#!/bin/sh\necho smi\n' > "$work/smi/usr/lib/nvidia/current/nvidia-smi"
+chmod +x "$work/smi/usr/lib/nvidia/current/nvidia-smi"
+# Debian's package has other files of that name, in any order.
+for folder in usr/share/lintian/overrides usr/lib/nvidia/aaa; do
+    mkdir -p "$work/smi/$folder"
+    echo overrides > "$work/smi/$folder/nvidia-smi"
+done
 printf 'Package: nvidia-smi\nVersion: 535.1-1\nArchitecture: amd64\nMaintainer: none <none@example.org>\nDepends: libnvidia-ml1 (= 535.1-1)\nDescription: stands in\n' \
     | tee "$work/smi/DEBIAN/control" > "$work/none/DEBIAN/control"
 if ! dpkg-deb -b "$work/smi" "$work/apt/nvidia-smi_535.1-1_amd64.deb" > /dev/null 2>&1; then

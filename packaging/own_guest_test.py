@@ -26,6 +26,12 @@ TOP = os.path.dirname(HERE)
 CACHE = os.environ.get("VGPU_CACHE") or os.path.join(
     os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "vgpu-cuda")
 BOOT, ANSWER = 3600, 900  # seconds, against hanging: the CPU is emulated, and others may use this machine
+# What differs from the page's command in the virtual machine that is tested, and in the second one, which is refused.
+QEMU_SUBSTITUTES = (("console=ttyS0'", "console=ttyS0 no_timer_check loglevel=4 systemd.default_timeout_start_sec=900'"),
+                    ("-serial mon:stdio", "-serial unix:serial,server=on,wait=off -qmp unix:qmp,server=on,wait=off"))
+SECOND_SUBSTITUTES = (("127.0.0.1:2222-", "127.0.0.1:0-"), ("-serial mon:stdio", "-S"),
+                      ("file=guest.qcow2,format=qcow2", "file=second.raw,format=raw"))
+TOOLS = "openssh-client qemu-utils"  # of Debian, where this machine lacks a program of the page
 
 
 def commands():
@@ -39,6 +45,11 @@ def commands():
             text = match.group(2)
             while text.endswith("\\"):
                 text = text[:-1] + next(lines).strip()
+            if "<<'END'" in text:  # a file from here: its lines begin with what the shell prints
+                line = ""
+                while line != "END":
+                    line = next(lines).strip().removeprefix(">").removeprefix(" ")
+                    text += "\n" + line
             found.append((section, match.group(1), text))
     return found
 
@@ -124,6 +135,9 @@ class Page:
     def __init__(self, build, work):
         self.build, self.work = build, work
         self.backend = self.qemu = self.console = self.monitor = None
+        with socket.socket() as free:  # the page's port may be another one's here
+            free.bind(("127.0.0.1", 0))
+            self.port = str(free.getsockname()[1])
         self.env = dict(os.environ, PATH=":".join(
             [os.path.join(build, p) for p in ("host/backend", "qemu/bin", "userspace/vgpu")] + ["/usr/sbin:/usr/bin:/sbin:/bin"]),
             LC_ALL="C.UTF-8", DEBIAN_FRONTEND="noninteractive")
@@ -140,8 +154,7 @@ class Page:
         debs = os.path.join(CACHE, "roots/debs")
         os.makedirs(debs + "/partial", exist_ok=True)
         if status == 0:
-            self.shell("cp /etc/resolv.conf guest/etc/; cp %s/demo/programs/vector_add-static guest/opt/vector_add; "
-                       "mount --bind %s guest/var/cache/apt/archives" % (self.build, debs))
+            self.shell("cp /etc/resolv.conf guest/etc/; mount --bind %s guest/var/cache/apt/archives" % debs)
         return status, out
 
     def start_backend(self, command):
@@ -165,11 +178,7 @@ class Page:
 
     def start_qemu(self, command):
         self.command = command
-        for old, new in (("accel=kvm:tcg", "accel=tcg"), ("console=ttyS0'", "console=ttyS0 no_timer_check loglevel=4 systemd.default_timeout_start_sec=900'"),
-                         ("127.0.0.1:2222-", "127.0.0.1:0-"),
-                         ("-serial mon:stdio", "-serial unix:serial,server=on,wait=off -qmp unix:qmp,server=on,wait=off")):
-            assert old in command, old
-            command = command.replace(old, new)
+        command = self.substitute(command, QEMU_SUBSTITUTES + (("127.0.0.1:2222-", "127.0.0.1:%s-" % self.port),))
         self.qemu = subprocess.Popen("exec " + command, shell=True, cwd=self.work, env=self.env, stdin=subprocess.DEVNULL,
                                      stdout=open(self.work + "/qemu.log", "w"), stderr=subprocess.STDOUT)
         end = time.monotonic() + ANSWER
@@ -182,12 +191,18 @@ class Page:
         self.monitor = Monitor(self.work + "/qmp")
         return 0, ""
 
+    @staticmethod
+    def substitute(command, pairs):
+        for old, new in pairs:
+            assert old in command, old
+            command = command.replace(old, new)
+        return command
+
     def second_vm(self):
         """The same command once more: what QEMU says of a backend that serves another one."""
         with open(self.work + "/second.raw", "wb") as f:
             f.truncate(1 << 20)
-        status, out = self.shell(self.command.replace("accel=kvm:tcg", "accel=tcg").replace("127.0.0.1:2222-", "127.0.0.1:0-")
-                                 .replace("-serial mon:stdio", "-S").replace("guest.raw", "second.raw"), ANSWER)
+        status, out = self.shell(self.substitute(self.command, SECOND_SUBSTITUTES), ANSWER)
         report("a second virtual machine on one backend is told", status == 1 and "It serves one virtual machine" in out, out)
 
     def monitor_command(self, command):
@@ -215,7 +230,45 @@ class Page:
             return self.start_qemu(command)
         if command.startswith("umount"):
             self.shell("umount guest/var/cache/apt/archives")
-        return self.shell(command.replace("build/deb/", self.build + "/deb/"))
+        command = command.replace("build/deb/", self.build + "/deb/").replace("build/demo/", self.build + "/demo/")
+        if command.split()[0] in ("ssh-keygen", "scp", "qemu-img"):
+            return self.tool(command.replace("-P 2222", "-P " + self.port))
+        status, out = self.shell(command)
+        if command == "sh try-accel" and status == 0:
+            # KVM that starts may not run a guest; and with it this test would be another one on each machine.
+            with open(self.work + "/accel", encoding="utf-8") as f:
+                print("  the page would take here: " + f.read().strip())
+            status, out = self.shell("echo tcg -cpu max > accel")
+        return status, out
+
+    def tool(self, command):
+        """A program that a host may lack: that of Debian in a root of its own then. scp waits for the guest's ssh server."""
+        program = command.split()[0]
+        if not shutil.which(program, path=self.env["PATH"]):
+            status, out = self.make_tools()
+            if status != 0:
+                return status, out
+            command = "chroot tools/root sh -c 'cd %s && %s'" % (self.work, command.replace("'", "'\\''"))
+        end = time.monotonic() + ANSWER
+        while True:
+            status, out = self.shell(command)
+            if status == 0 or program != "scp" or time.monotonic() > end:
+                return status, out
+            time.sleep(2)
+
+    def make_tools(self):
+        """The root with TOOLS, in which this folder and the build's have their names."""
+        if os.path.exists(self.work + "/tools/root/dev/null"):
+            return 0, ""
+        return self.shell(
+            "mkdir -p tools/up tools/work tools/root && "
+            "mount -t overlay overlay -o lowerdir={cache}/bookworm,upperdir=tools/up,workdir=tools/work tools/root && "
+            "mount --rbind /dev tools/root/dev && mkdir -p tools/root/var/cache/apt/archives && "
+            "mount --bind {cache}/debs tools/root/var/cache/apt/archives && rm -f tools/root/etc/apt/apt.conf.d/docker-clean && "
+            "cp /etc/resolv.conf tools/root/etc/ && chroot tools/root apt-get -qq update && "
+            "chroot tools/root apt-get -qq -y --no-install-recommends install {tools} && "
+            "for dir in {work} {build}; do mkdir -p tools/root$dir && mount --bind $dir tools/root$dir || exit 1; done".format(
+                cache=os.path.join(CACHE, "roots"), tools=TOOLS, work=self.work, build=self.build))
 
 
 def libvirt(page):
@@ -252,7 +305,8 @@ def main():
                 if process and process.poll() is None:
                     process.kill()
                     process.wait()
-            subprocess.run("umount -l guest/proc guest/var/cache/apt/archives 2> /dev/null", shell=True, cwd=work)
+            subprocess.run("umount -l guest/proc guest/var/cache/apt/archives 2> /dev/null; umount -R -l tools/root 2> /dev/null",
+                           shell=True, cwd=work)
             with open("/proc/self/mounts", encoding="utf-8") as f:
                 is_mounted = any(work in line for line in f)
             if is_mounted:  # nothing of this machine's is removed through a mount that would not go

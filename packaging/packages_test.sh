@@ -222,6 +222,8 @@ text=$(within use dpkg -i /test/libcuda1.deb 2>&1)
 [ $? != 0 ] && grep -q 'libcuda1-vgpu conflicts with libcuda1' <<< "$text"
 check "NVIDIA's package is refused beside ours, by name" $? "$text"
 
+. "$here/packages_smi.sh"
+
 say "removing"
 mkdir -p "$work/use/root/etc/vgpu"
 echo GPU=soft > "$work/use/root/etc/vgpu/vm1.conf"

@@ -65,6 +65,31 @@ for command in "${commands[@]}"; do
     [ -s "$work/words/usr/share/man/man1/vgpu-${command%% *}.1" ]
     check "vgpu-${command%% *}(1), for $command" $?
 done
+# The manual pages say nothing of the source tree, and no page links to a file that is not there.
+for page in "$work"/words/usr/share/man/man?/*; do
+    text=$(sed 's/\\//g' "$page")
+    ! words_of_tree "$text" > /dev/null
+    check "man ${page##*/}: nothing of the source tree" $? "$(words_of_tree "$text")"
+done
+# links FOLDER: what its pages link to that is not there, one a line.
+links()
+{
+    python3 -B - "$1" <<'END'
+import glob, os, re, sys
+for page in sorted(glob.glob(sys.argv[1] + "/**/*.md", recursive=True)):
+    for target in re.findall(r"(?s)\[[^][]*\]\(([^)\s]+)\)", open(page, encoding="utf-8").read()):
+        place = os.path.join(os.path.dirname(page), target.split("#")[0])
+        if not re.match("[a-z]+:|#", target) and not os.path.exists(place):
+            print(os.path.relpath(page, sys.argv[1]), target)
+END
+}
+text=$(links "$work/words/usr/share/doc/vgpu-tools")
+[ -z "$text" ]
+check "the installed pages link to installed pages" $? "$text"
+[ "$(grep -ohE '\]\(([a-z-]+/)*[a-z-]+\.md' "$work"/words/usr/share/doc/vgpu-tools/*.md | wc -l)" -gt 50 ] &&
+    grep -q '](../tenancy.md)' "$work/words/usr/share/doc/vgpu-tools/results/bench-tenancy.md" &&
+    grep -q '](SECURITY.md' "$work/words/usr/share/doc/vgpu-tools/nvidia.md"
+check "and such links are left as they are" $?
 # Every page is formatted without a warning.
 if command -v man > /dev/null; then
     for page in "$work"/words/usr/share/man/man?/*; do

@@ -118,12 +118,37 @@ archives()
     esac
 }
 
+# take_qemu: the source that QEMU_SOURCE names, a folder or a tar archive, into $O/src, unless it is there already.
+take_qemu()
+{
+    local mark
+
+    mark="$QEMU_SOURCE $(stat -c '%s %y' "$QEMU_SOURCE" 2> /dev/null)" || return 1
+    [ "$(cat "$O/.suite" 2> /dev/null)" = "$mark" ] && return
+    say "unpacking $QEMU_SOURCE"
+    rm -rf "$O/src" "$O/obj" "$O/.stamp" "$O/.suite"
+    mkdir -p "$O/src"
+    if [ -d "$QEMU_SOURCE" ]; then
+        cp -a "$QEMU_SOURCE/." "$O/src/"
+    else
+        tar -xf "$QEMU_SOURCE" --strip-components=1 -C "$O/src"
+    fi > "$O/unpack.log" 2>&1 || return 1
+    [ -f "$O/src/hw/virtio/vhost-user.c" ] && [ -s "$O/src/VERSION" ] || return 1
+    # A distribution's archive lacks firmware and device trees that meson.build would unpack; ours are of other packages.
+    if [ ! -e "$O/src/pc-bios/edk2-x86_64-code.fd.bz2" ]; then
+        sed -i 's/unpack_edk2_blobs = bzip2.found()/unpack_edk2_blobs = false/' "$O/src/meson.build"
+        sed -i "/^subdir('dtb')/d" "$O/src/pc-bios/meson.build"
+    fi
+    echo "$mark" > "$O/.suite"
+}
+
 # fetch_qemu SUITE: QEMU's source from a Debian suite into $O/src, unless it is there already.
-# Its newest package in the suite, its updates or security updates is taken.
+# Its newest package in the suite, its updates or security updates is taken. QEMU_SOURCE comes first.
 fetch_qemu()
 {
     local dsc
 
+    [ -z "${QEMU_SOURCE:-}" ] || { take_qemu; return; }
     [ "$(cat "$O/.suite" 2>/dev/null)" = "$1" ] && return
     # shellcheck disable=SC2046
     apt_setup $(archives "$1") || return 1
@@ -160,6 +185,24 @@ use_meson()
     export PATH="$O/meson/usr/bin:$PATH"
     export PYTHONPATH="$O/meson/usr/lib/python3/dist-packages"
     meson_is_enough
+}
+
+# use_wheels: Python packages that configure of QEMU 11 demands and Debian's source lacks, into the folder where it
+# looks for them. Other versions of QEMU demand other ones: configure says which.
+use_wheels()
+{
+    local name sum bytes wheel file
+
+    [ "$(sed 's/[.].*//' "$O/src/VERSION")" -ge 11 ] || return 0
+    mkdir -p "$O/src/python/wheels" "$APT/wheels"
+    while read -r name sum bytes wheel; do
+        [ -z "$(compgen -G "$O/src/python/wheels/${name/./_}-*.whl")" ] || continue
+        file=$(/usr/bin/python3 -B "$DEVICE_DIR/../scripts/pypi.py" "$name" "$sum" "$bytes" "$APT/wheels") || return 1
+        cp "$file" "$O/src/python/wheels/$wheel"
+    done <<END
+pycotap 1c3a25b3ff89e48f4e00f1f71dbbc1642b4f65c65d416524d07e73492fff25ea 5119 pycotap-1.3.1-py3-none-any.whl
+qemu.qmp e05782d6df5844b34e0d2f7c68693525da074deef7b641c1401dda6e4e3d6303 72263 qemu_qmp-0.0.5-py3-none-any.whl
+END
 }
 
 # configure_qemu STAMP: a build folder $O/obj for a small QEMU, unless it is there with that stamp.

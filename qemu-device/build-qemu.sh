@@ -12,6 +12,7 @@
 #
 # Environment:
 #   VGPU_QEMU_SUITE    Debian suite, default bookworm (QEMU 7.2); trixie has 10.0
+#   QEMU_SOURCE        a folder or tar archive with QEMU's source instead of the suite's, which still gives the firmware
 #   VGPU_MESON_SUITE   where meson comes from if this machine's is too old for that QEMU,
 #                      default bookworm-backports
 #   VGPU_DEBIAN_MIRROR, VGPU_DEBIAN_SECURITY_MIRROR   default: the archive this machine uses
@@ -56,6 +57,7 @@ if [ "$(cat "$O/share/.suite" 2>/dev/null)" != "$SUITE $FIRMWARE $KEYS" ]; then
     echo "$SUITE $FIRMWARE $KEYS" > "$O/share/.suite"
 fi
 use_meson || die "this QEMU needs meson 1.5 or newer: install it or set VGPU_MESON_SUITE"
+use_wheels || die "the Python packages that this QEMU needs cannot be fetched"
 # Bump the number when the configure options change, so that old build folders are made anew.
 # Changes of the device, of meson.build and of vgpu-devices.mak are noticed by ninja.
 configure_qemu "3 $SUITE" || die "configure failed; see $O/configure.log"

@@ -441,5 +441,55 @@ says "guest-kernel: no such suite" 1 "cannot fetch the package lists of fly" env
 check "guest-kernel: nothing is taken from elsewhere" $?
 says "test-all: no such part" 1 "no part 'fly'" "$work/all/scripts/test-all.sh" fly
 
+# The part `samples`: the commit of the results, cloned once; a repository that cannot be reached is said.
+"$here/test-all.sh" --list | grep -q '^samples '
+check "test-all: cuda-samples are a part" $?
+commit=$(sed -n 's/^COMMIT=.*:-\([0-9a-f]\{7\}\).*/\1/p' "$top/tests/apps/samples/fetch.sh")
+grep -q "in the checkout ($commit)" "$top/docs/results/cuda-samples.md"
+check "samples: the commit is the one of the results: $commit" $?
+mkdir -p "$work/all/tests/apps/samples" "$work/upstream"
+cp "$top/tests/apps/samples/fetch.sh" "$work/all/tests/apps/samples"
+printf 'check:\n\t@echo "samples in $(CUDA_SAMPLES): $(SAMPLES)"; test -s $(CUDA_SAMPLES)/test_args.json\n' > "$work/all/tests/apps/samples/Makefile"
+samples="env -u VGPU_BUILD -u CUDA_SAMPLES -u MAKEFLAGS VGPU_CACHE=$work/samples-cache VGPU_SAMPLES_URL=$work/upstream/.git"
+says "samples: a repository that cannot be reached" 0 "^not run: samples: commit c94ff36 cannot be fetched" \
+    $samples "$work/all/tests/apps/samples/fetch.sh"
+[ -z "$(ls "$work/samples-cache/cuda-samples")" ]
+check "samples: nothing is left of it" $?
+git init -q "$work/upstream" && echo '{}' > "$work/upstream/test_args.json" && git -C "$work/upstream" add . &&
+    git -C "$work/upstream" -c user.name=a -c user.email=a@example.org commit -qm a
+commit=$(git -C "$work/upstream" rev-parse HEAD)
+git -C "$work/upstream" config uploadpack.allowAnySHA1InWant true
+says "samples: fetched and checked" 0 "^samples in $work/samples-cache/cuda-samples/$commit: vectorAdd" \
+    $samples VGPU_SAMPLES_COMMIT="$commit" "$work/all/tests/apps/samples/fetch.sh" SAMPLES=vectorAdd
+rm -rf "$work/upstream"
+says "samples: once" 0 "^samples in $work/samples-cache/cuda-samples/$commit: " \
+    $samples VGPU_SAMPLES_COMMIT="$commit" "$work/all/tests/apps/samples/fetch.sh"
+
+# check-newest.sh, with an archive and a build that stand in.
+mkdir -p "$work/all/qemu-device" "$work/qemu-12/hw/virtio"
+cp "$top/qemu-device/check-newest.sh" "$work/all/qemu-device"
+cat > "$work/all/qemu-device/build-lib.sh" <<'END'
+DEVICE_DIR=$(cd "$(dirname "$0")" && pwd) APT=$DEVICE_DIR/apt
+say() { echo "qemu $*"; }
+die() { say "error: $*" >&2; exit 1; }
+fetch_qemu()
+{
+    [ -z "${QEMU_SOURCE:-}" ] || { [ -s "$QEMU_SOURCE/VERSION" ] && mkdir -p "$O/src" && cp "$QEMU_SOURCE/VERSION" "$O/src/"; return; }
+    mkdir -p "$O/src" && case $1 in old) echo 10.0.13 ;; new) echo 11.1.2 ;; *) return 1 ;; esac > "$O/src/VERSION"
+}
+END
+printf 'check:\n\t@echo "tests on $$(cat $(O)/src/VERSION)"\n' > "$work/all/qemu-device/Makefile"
+newest="env -u QEMU_SOURCE -u MAKEFLAGS VGPU_QEMU_PINNED= $work/all/qemu-device/check-newest.sh $work/qemu-newest"
+says "check-newest: an older QEMU is not tested in its place" 0 \
+    "^not run: check-newest: no QEMU 11 or newer, sid: no source in the archive, old: QEMU 10.0.13; QEMU_SOURCE=" $newest sid old
+[ "$($newest sid old | tail -n 1)" = "qemu-device: 0 passed, 0 failed, 1 skipped" ]
+check "check-newest: it counts as not run" $?
+says "check-newest: the first suite that has a QEMU 11" 0 "^qemu this was QEMU 11.1.2 of Debian's new" $newest old new
+echo 9.0.0 > "$work/qemu-12/VERSION"
+says "check-newest: QEMU_SOURCE, of any version" 0 "^qemu this was QEMU 9.0.0 of $work/qemu-12" \
+    env QEMU_SOURCE="$work/qemu-12" "$work/all/qemu-device/check-newest.sh" "$work/qemu-newest" old
+says "check-newest: QEMU_SOURCE that is none" 1 "is no source of QEMU" \
+    env QEMU_SOURCE="$work/none" "$work/all/qemu-device/check-newest.sh" "$work/qemu-newest" old
+
 echo "scripts: $passed passed, $failed failed, 0 skipped"
 [ $failed = 0 ]

@@ -18,7 +18,7 @@ parts=(
     "units|make check-units|the systemd units under systemd: users, sockets, restart, security, every option"
     "units-vm|env VGPU_UNITS=vm make check-units|the same in a virtual machine, whose control groups have all controllers"
     "docker|make check-docker|Docker with the GPU, on a host"
-    "qemu-newest|qemu-device/check-newest.sh|the device in Debian's newest QEMU"
+    "qemu-newest|qemu-device/check-newest.sh|the device in a QEMU 11 or newer (QEMU_SOURCE: yours)"
     "own-guest|make check-own-guest|the commands of docs/own-guest.md, from debootstrap to a CUDA program"
     "san-address|make san SAN=address,undefined|the conformance suite with sanitizers"
     "san-thread|make san SAN=thread|the same with ThreadSanitizer"
@@ -30,6 +30,8 @@ parts=(
     "newer-guest|make newer-guest|the guest's tests with a newer kernel: backports' of Debian, syncobjs of virtio-gpu"
     "clients|make all-clients|programs of other people, also the large ones"
     "ollama|make ollama check-tests.apps.ollama|Ollama, built and run"
+    "compilers-sid|make check-tests.system.compilers COMPILERS_SUITE=sid|the tree by gcc 15 and the newest gcc of Debian sid"
+    "samples|tests/apps/samples/fetch.sh|NVIDIA's cuda-samples, at the commit of docs/results/cuda-samples.md"
     "readme-bookworm|tests/system/compilers/readme.sh build/readme bookworm demo test|the README in a minimal Debian 12"
     "readme-trixie|tests/system/compilers/readme.sh build/readme trixie demo test|the README in a minimal Debian 13"
 )

@@ -2,9 +2,11 @@
 """Harness of the device tests: a QEMU without a guest, a fake broker, and a virtio driver that acts
 through QEMU's qtest protocol. Standard library only."""
 
+import functools
 import json
 import os
 import queue
+import re
 import shutil
 import socket
 import struct
@@ -102,6 +104,17 @@ class Broker:
         return {k: int(v, 0) for k, v in (w.split("=") for w in line.split()[1:])}
 
 
+@functools.cache
+def major(qemu):
+    """The first number of its version."""
+    return int(re.search(r"version (\d+)", subprocess.run([qemu, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout)[1])
+
+
+def reconnecting(qemu, chardev):
+    """QEMU 11 has `reconnect-ms` alone, QEMU before 9.2 `reconnect` alone."""
+    return chardev.replace(",reconnect=1", ",reconnect-ms=1000") if major(qemu) >= 11 else chardev
+
+
 class Qemu:
     """One QEMU. With device=None there is no vgpu-cuda; options are extra arguments,
     fds descriptors that it inherits, environment: its own, if it is another one."""
@@ -120,7 +133,7 @@ class Qemu:
         else:
             args += ["-machine", "q35"]
         if chardev:
-            args += ["-chardev", chardev.replace("%s", env.socket)]
+            args += ["-chardev", reconnecting(env.qemu, chardev).replace("%s", env.socket)]
         if device:
             args += ["-device", device]
         if nofile:  # both limits: QEMU 9 and newer raise the soft one

@@ -1,14 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# Builds the tree without a warning by other compilers than the one that built BUILD, also those of a minimal
-# Debian 13, and runs the demo programs with what was built there.
+# Builds the tree, with its unit tests and the demo programs, without a warning by other compilers than the one that
+# built BUILD, also those of a minimal Debian 13 or newer, and runs the demo programs with what was built there.
 #
-#   run.sh O BUILD
+#   run.sh O BUILD [SUITE]
 #
 # O      logs and objects
-# BUILD  what was built before: configuration, demo programs
-# Environment: CUDA_HOME; VGPU_TRIXIE_ROOT, a root of Debian 13 with the packages that are listed below.
+# BUILD  what was built before: configuration
+# SUITE  trixie (the default): its gcc and clang, and the machine's clang; sid: gcc-15 and its newest gcc
+# Environment: CUDA_HOME; VGPU_TRIXIE_ROOT, VGPU_SID_ROOT: a root with the packages that are listed below.
 
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -16,13 +17,20 @@ here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
 build=$(cd "$2" && pwd)
-shift 2
-root=${VGPU_TRIXIE_ROOT:-$CACHE/roots/trixie-build}
+suite=${3:-trixie}
+case $suite in
+trixie) root=${VGPU_TRIXIE_ROOT:-$CACHE/roots/trixie-build} compilers="gcc clang" ;;
+sid) root=${VGPU_SID_ROOT:-$CACHE/roots/sid-build} compilers="gcc-15 gcc" ;;
+*) die "run.sh: the suites are trixie and sid" ;;
+esac
+shift $(($# < 3 ? $# : 3))
 parts="lib host/softgpu host/backend userspace/libcuda userspace/libnvidia-ml userspace/vgpu"
+# Each part's goal for its unit tests; those of the software GPU are most of its time, and clang builds them on the host.
+tests="protocol:unit-tests lib:unit-tests host/backend:unit-tests userspace/libcuda:unit-tests userspace/libnvidia-ml:unit-tests userspace/vgpu:unit-tests"
 # What the parts are built from in the root.
 packages=$(awk '!/^#/ && $2 == "demo" { print $1 }' "$TOP/scripts/packages.txt" |
            grep -vxE 'apt|cpio|kmod|libelf1|meson|ninja-build|python3-venv|lib(glib2.0|pixman-1|fdt|attr1|cap-ng|slirp)-dev|dpkg-dev|xz-utils|zstd')
-packages="$packages libcmocka-dev"
+packages="$packages libcmocka-dev$([ $suite = trixie ] || echo " gcc-15")"
 passed=0 failed=0 skipped=0
 
 # The second call of this script: in a mount namespace of its own.
@@ -60,18 +68,19 @@ not_run()
     skipped=$((skipped + 1))
 }
 
-# build_with CC FOLDER LOG [PREFIX...]: all parts, by that compiler, every warning an error.
+# build_with CC FOLDER LOG GOALS [PREFIX...]: PART:GOAL each, by that compiler, every warning an error.
 build_with()
 {
-    local cc=$1 to=$2 log=$3 part
-    shift 3
+    local cc=$1 to=$2 log=$3 goals=$4 part
+    shift 4
 
     : > "$log"
-    for part in $parts; do
-        "$@" make -k -C "$TOP/$part" CC="$cc" O="$to/$part" CUDA_HOME="$CUDA_HOME" CONFIG_DIR="$build" VGPU_WERROR=1 \
-            -j"${JOBS:-$(nproc)}" all >> "$log" 2>&1 || return 1
+    for part in $goals; do
+        "$@" make -k -C "$TOP/${part%:*}" CC="$cc" O="$to/${part%:*}" CUDA_HOME="$CUDA_HOME" CONFIG_DIR="$build" VGPU_WERROR=1 \
+            -j"${JOBS:-$(nproc)}" "${part#*:}" >> "$log" 2>&1 || return 1
     done
 }
+libraries=$(for part in $parts; do echo "$part:all"; done)
 
 told()
 {
@@ -79,9 +88,11 @@ told()
     echo "(log: $1)"
 }
 
-if command -v clang > /dev/null; then
+if [ $suite != trixie ]; then
+    : # the machine's clang is one of the default's
+elif command -v clang > /dev/null; then
     version=$(clang --version | head -n 1)
-    VGPU_BUILD=$build build_with clang "$out/clang" "$out/clang.log"
+    VGPU_BUILD=$build build_with clang "$out/clang" "$out/clang.log" "$libraries"
     check "the host's $version: no warning" $? "$(told "$out/clang.log")"
 else
     not_run "clang" "it is not installed"
@@ -90,30 +101,44 @@ fi
 # within COMMAND...: in the root.
 within()
 {
-    VGPU_COMPILERS_INSIDE=1 timeout 1200 unshare -m --propagation private "$here/run.sh" "$out" "$build" "$@"
+    VGPU_COMPILERS_INSIDE=1 timeout 1200 unshare -m --propagation private "$here/run.sh" "$out" "$build" $suite "$@"
 }
 
+name="Debian's $suite"
 if [ "$(id -u)" != 0 ]; then
-    not_run "Debian 13" "root is needed"
-elif ! reason=$(debian_root "$root" trixie "$out/debootstrap.log" --include="$(echo $packages | tr ' ' ,)"); then
-    not_run "Debian 13" "$reason; VGPU_TRIXIE_ROOT names a root that is there"
+    not_run "$name" "root is needed"
+elif ! reason=$(debian_root "$root" $suite "$out/debootstrap.log" --include="$(echo $packages | tr ' ' ,)"); then
+    not_run "$name" "$reason; VGPU_${suite^^}_ROOT names a root that is there"
 elif ! within true > "$out/root.log" 2>&1; then
-    not_run "Debian 13" "no overlay can be mounted, see $out/root.log"
+    not_run "$name" "no overlay can be mounted, see $out/root.log"
 else
-    for cc in gcc clang; do
-        version=$(within $cc --version | head -n 1)
-        build_with $cc /o/trixie-$cc "$out/trixie-$cc.log" within
-        check "Debian 13's $version: no warning" $? "$(told "$out/trixie-$cc.log")"
+    for cc in $compilers; do
+        if ! version=$(within $cc --version 2> /dev/null | head -n 1) || [ -z "$version" ]; then
+            not_run "$name" "it has no $cc"
+            continue
+        fi
+        build_with $cc /o/$suite-$cc "$out/$suite-$cc.log" "$libraries" within
+        check "$name, $version: no warning" $? "$(told "$out/$suite-$cc.log")"
     done
-    # Programs of the host, with the system's libraries and our parts of Debian 13.
+    cc=${compilers%% *}
+    build_with $cc /o/$suite-$cc "$out/$suite-tests.log" "$tests" within
+    check "$name, $cc: the unit tests, no warning" $? "$(told "$out/$suite-tests.log")"
+    # nvcc takes the compilers that it knows: gcc of trixie, not every newer one.
+    programs=$build/demo/programs
+    if [ $suite = trixie ]; then
+        build_with gcc /o/$suite-gcc "$out/$suite-demo.log" demo:all within
+        check "$name, nvcc with gcc: the demo programs, no warning" $? "$(told "$out/$suite-demo.log")"
+        programs=/o/$suite-gcc/demo
+    fi
+    # Programs and our parts of that Debian, with the system's libraries.
     mkdir -p "$out/demo"
-    within /bin/bash "$TOP/demo/all.sh" "$build/demo/programs" /o/demo /o/trixie-gcc/userspace/vgpu/vgpu run --gpu soft \
+    within /bin/bash "$TOP/demo/all.sh" $programs /o/demo /o/$suite-$cc/userspace/vgpu/vgpu run --gpu soft \
         > "$out/demo.log" 2>&1
     rc=$?
     want=$(find "$build/demo/programs" -maxdepth 1 -type f -perm -u+x | wc -l)
     good=$(grep -c '^@ .* 0$' "$out/demo.log")
     [ $rc = 0 ] && [ "$good" = "$want" ]
-    check "the demo programs run in Debian 13 ($good of $want)" $? "$(grep '^@' "$out/demo.log" | grep -v ' 0$' | head -n 3) (log: $out/demo.log)"
+    check "the demo programs run in $name ($good of $want)" $? "$(grep '^@' "$out/demo.log" | grep -v ' 0$' | head -n 3) (log: $out/demo.log)"
 fi
 
 echo "compilers: $passed passed, $failed failed, $skipped skipped"
