@@ -487,7 +487,7 @@ static void vgc_link_event(void *opaque, QEMUChrEvent event)
 
     switch (event) {
     case CHR_EVENT_OPENED:
-        if (!d->connected) {
+        if (!d->connected && !d->trying) {
             vgc_link_reconnect(d);
         }
         break;
@@ -528,17 +528,55 @@ void vgc_link_follow(VgcDevice *d)
                              NULL, true);
 }
 
+/*
+ * One synchronous attempt, which a socket of the same host answers at once: there is a broker, or
+ * there is none. A broker that is refused is so behind it: the chardev would connect to it again
+ * and again within the attempt.
+ */
+static void vgc_link_try(void *opaque)
+{
+    VgcDevice *d = opaque;
+    Error *err = NULL;
+
+    if (!d->closed && !qemu_chr_fe_get_driver(&d->chardev)->be_open) {
+        d->trying = true;
+        if (qemu_chr_fe_wait_connected(&d->chardev, &err) < 0) {
+            error_free(err);
+        }
+        d->trying = false;
+        if (qemu_chr_fe_get_driver(&d->chardev)->be_open && !d->connected) {
+            vgc_link_reconnect(d);
+        }
+    }
+    timer_mod(d->connect_timer,
+              qemu_clock_get_ms(QEMU_CLOCK_REALTIME) + d->connect_ms);
+}
+
+static void vgc_connect_itself(VgcDevice *d, SocketChardev *s)
+{
+    d->connect_ms = VGC_RECONNECT_TIME(s) ? VGC_RECONNECT_TIME(s)
+                                          : VGC_RECONNECT_SECOND;
+    VGC_RECONNECT_TIME(s) = 0;
+    d->connect_timer = timer_new_ms(QEMU_CLOCK_REALTIME, vgc_link_try, d);
+    timer_mod(d->connect_timer,
+              qemu_clock_get_ms(QEMU_CLOCK_REALTIME) + d->connect_ms);
+}
+
 void vgc_link_keep(VgcDevice *d)
 {
     SocketChardev *s = SOCKET_CHARDEV(qemu_chr_fe_get_driver(&d->chardev));
 
-    if (s->is_listen || VGC_RECONNECT_TIME(s)) {
+    if (s->is_listen || (VGC_RECONNECT_TIME(s) && !VGC_CONNECTS_ITSELF)) {
         return;
     }
     if (s->addr->type == SOCKET_ADDRESS_TYPE_FD) {
         warn_report("vgpu-cuda: chardev '%s' is a descriptor, which cannot "
                     "connect again: when the broker ends, the guest has no GPU "
                     "until the VM is started again", CHARDEV(s)->label);
+        return;
+    }
+    if (VGC_CONNECTS_ITSELF) {
+        vgc_connect_itself(d, s);
         return;
     }
     VGC_RECONNECT_TIME(s) = VGC_RECONNECT_SECOND;
@@ -553,6 +591,10 @@ void vgc_link_fini(VgcDevice *d)
         VGC_RECONNECT_TIME(SOCKET_CHARDEV(chr)) = 0;
     }
     d->reconnects = false;
+    if (d->connect_timer) {
+        timer_free(d->connect_timer);
+        d->connect_timer = NULL;
+    }
     g_clear_pointer(&d->refusal, g_free);
     qemu_chr_fe_set_handlers(&d->chardev, NULL, NULL, NULL, NULL, NULL, NULL,
                              false);

@@ -98,6 +98,9 @@ struct VgcDevice {
     unsigned int failed_starts;
     int64_t failed_ms;       /* start of the period of failed_starts */
     QEMUTimer *start_timer;  /* retries a deferred start */
+    QEMUTimer *connect_timer; /* with VGC_CONNECTS_ITSELF: looks whether the connection is lost, */
+    int64_t connect_ms;       /* and connects again, so often */
+    bool trying;              /* an attempt is under way */
 };
 
 /* vgpu-cuda.c */

@@ -30,7 +30,7 @@ struct ticket {
     uint8_t token[TOKEN];
     uint8_t zeroes[16];
 };
-static const char magic[8] = "vgpuShr1";
+static const char magic[] = "vgpuShr1"; /* 8 bytes of it */
 
 static CUresult write_ticket(enum kind kind, const uint8_t *token, int *fd)
 {

@@ -17,7 +17,7 @@ struct ipc_handle {
 _Static_assert(sizeof(struct ipc_handle) == sizeof(CUipcMemHandle), "as cuda.h says");
 _Static_assert(sizeof(struct ipc_handle) == sizeof(CUipcEventHandle), "as cuda.h says");
 
-static const char magic_memory[8] = "sgIPCmem", magic_event[8] = "sgIPCevt";
+static const char magic_memory[] = "sgIPCmem", magic_event[] = "sgIPCevt"; /* 8 bytes of each */
 
 /* ---- memory ---- */
 

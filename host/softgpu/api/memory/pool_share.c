@@ -7,7 +7,7 @@
 
 #include "api/memory/pool.h"
 
-static const char tail_magic[8] = "sgPOOL01", pointer_magic[8] = "sgPOOLpt";
+static const char tail_magic[] = "sgPOOL01", pointer_magic[] = "sgPOOLpt"; /* 8 bytes of each */
 
 /* The data of cuMemPoolExportPointer. */
 struct pointer {

@@ -34,7 +34,7 @@ struct sg_phys {
     int fd;
     uint64_t at; /* offset in the store, if it is neither */
 };
-static const char tail_magic[8] = "sgVMM001";
+static const char tail_magic[] = "sgVMM001"; /* 8 bytes of it */
 
 struct mapping {
     uint64_t base, size;

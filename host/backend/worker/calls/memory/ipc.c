@@ -18,7 +18,7 @@ struct handle {
     uint8_t zero[24];
 };
 _Static_assert(sizeof(struct handle) == VGB_PAYLOAD, "as cuda.h says");
-static const char magic_memory[8] = "vgpuIPCm", magic_event[8] = "vgpuIPCe";
+static const char magic_memory[] = "vgpuIPCm", magic_event[] = "vgpuIPCe"; /* 8 bytes of each */
 
 /* Object of this client behind a token, while the broker stores the provider's handle. */
 struct item {
