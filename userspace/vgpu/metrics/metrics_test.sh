@@ -167,7 +167,7 @@ for c in hold[8:]:
         c.close()
 print("good")
 END
-    says "metrics --listen: a port, and hostile requests" 0 "^good$" /usr/bin/python3 "$work/ask.py" "$at" "$pid"
+    says "metrics --listen: a port and hostile requests" 0 "^good$" /usr/bin/python3 "$work/ask.py" "$at" "$pid"
     kill -TERM $server
     wait $server
     same "metrics --listen: ends by SIGTERM" 0 $?
