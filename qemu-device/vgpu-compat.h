@@ -88,7 +88,7 @@ typedef CharBackend VgcChar;
 /*
  * From 11.0 on, QEMU aborts when a chardev with reconnect-ms finds nobody: it
  * unregisters a yank function that it registers only once it is connected
- * (chardev/char-socket.c, qemu_chr_socket_connected(); seen with 11.0.3). The
+ * (in qemu_chr_socket_connected(); seen with 11.0.3). The
  * device then connects itself.
  */
 #define VGC_CONNECTS_ITSELF VGC_QEMU_AT_LEAST(11, 0)

@@ -89,7 +89,6 @@ SG_EXEC_OPS := \
 	exec/ops/control.c \
 	exec/ops/convert.c \
 	exec/ops/graph.c \
-	exec/ops/mma_forms.c \
 	exec/ops/mma_rare.c \
 	exec/ops/registry.c \
 	exec/ops/rare.c \

@@ -16,7 +16,7 @@ enum sg_mma_type {
     SG_MMA_E5M2
 };
 
-/* A form; rows of a table in exec/ops/mma_forms.c. na, nb, nc: registers per lane of a, b, and
+/* A form; rows of a table in exec/types.c. na, nb, nc: registers per lane of a, b, and
    of c and d. */
 struct sg_mma_form {
     const char *shape;

@@ -104,8 +104,8 @@ static uint64_t limit_key(CUcontext ctx, CUlimit limit)
  * is not known: the largest counts, until the limit is set by one call alone. Dispatcher only.
  */
 struct setting {
-    struct setting *next;
-    const struct wrk_wait *wait;
+    VGB_OWNED struct setting *next;
+    VGB_LENT const struct wrk_wait *wait; /* until it lands, which ends this */
     CUcontext ctx;
     CUlimit limit;
     bool shared; /* another one was under way with it */
