@@ -204,8 +204,8 @@ struct sg_warp {
     uint8_t bar_kind;
     /* native code: lanes that resume after a branch over a few instructions */
     uint32_t native_mask;
-    /* native code: the addresses of a group of loads are checked */
-    bool native_ok[SG_NATIVE_GROUPS];
+    /* native code: what is known of the addresses of a group of loads (jit/state.h) */
+    uint8_t native_ok[SG_NATIVE_GROUPS];
     /* no other lane can arrive: run the synchronising instruction now */
     bool sync_force;
     uint32_t ngroups; /* number of suspended groups */

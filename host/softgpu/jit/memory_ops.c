@@ -243,9 +243,18 @@ static void set_flag(struct jit *j, const struct group *g, u32 value)
     put8(B(j), value);
 }
 
-/* Checks a load together with the other loads of its group. Returns false, with nothing emitted,
+/* Compares the flag of a group. */
+static void cmp_flag(struct jit *j, const struct group *g, u32 value)
+{
+    rex(B(j), false, 0, G_WARP); /* cmp byte [w + native_ok], value */
+    put8(B(j), 0x80);
+    mem_operand(B(j), 7, G_WARP, (s32)(offsetof(struct sg_warp, native_ok) + g->flag), 1);
+    put8(B(j), value);
+}
+
+/* Checks a load together with the other loads of its group. Returns NULL, with nothing emitted,
    if it is alone. */
-static bool check_group(struct jit *j, struct stub *s, const struct sg_insn *in, const u32 ad[4])
+static struct group *check_group(struct jit *j, struct stub *s, const struct sg_insn *in, const u32 ad[4])
 {
     struct check k = {.idx = in->idx};
     struct group *g = NULL, fresh;
@@ -254,24 +263,51 @@ static bool check_group(struct jit *j, struct stub *s, const struct sg_insn *in,
         if (j->groups[i].a == in->a && j->cur <= j->groups[i].last)
             g = &j->groups[i];
     if (g) {
-        rex(B(j), false, 0, G_WARP); /* cmp byte [w + native_ok], 0 */
-        put8(B(j), 0x80);
-        mem_operand(B(j), 7, G_WARP, (s32)(offsetof(struct sg_warp, native_ok) + g->flag), 1);
-        put8(B(j), 0);
+        cmp_flag(j, g, GROUP_UNCHECKED);
         sg_jit_slow(j, s, JE);
-        return true;
+        return g;
     }
     if (!open_group(j, in, &fresh))
-        return false;
+        return NULL;
     g = &j->groups[j->ngroups++];
     *g = fresh;
     k.low = g->low & ~((s64)g->align - 1); /* aligned like allocations: the same result */
     k.high = g->high;
     k.align = g->align;
-    set_flag(j, g, 0);
+    g->window = s->window;
+    set_flag(j, g, GROUP_UNCHECKED);
     sg_jit_check_global(j, s, &k, ad);
-    set_flag(j, g, 1);
-    return true;
+    set_flag(j, g, GROUP_CHECKED);
+    return g;
+}
+
+/*
+ * Tests the window of a load, as sg_jit_window_test(). The loads of a group have the same addresses
+ * but for a constant: what the first one's test has found holds for those whose windows were learnt
+ * from the same distances.
+ */
+static void window_of_group(struct jit *j, struct stub *s, const struct group *g, const u32 ad[4],
+                            struct window_misses *misses)
+{
+    size_t differs = 0, known = 0;
+
+    if (g && g->window && g->window != s->window) {
+        s->window->first = g->window;
+        mov_imm64(B(j), RSI, (u64)(uintptr_t)s->window);
+        cmp_flag(j, g, GROUP_MATCHES);
+        differs = jcc(B(j), JNE);
+        rex(B(j), false, 0, RSI); /* cmp byte [rsi + as_first], 0 */
+        put8(B(j), 0x80);
+        mem_operand(B(j), 7, RSI, (s32)offsetof(struct sg_window, as_first), 1);
+        put8(B(j), 0);
+        known = jcc(B(j), JNE);
+        land(B(j), differs);
+    }
+    sg_jit_window_test(j, ad, s->window, misses);
+    if (g && g->window == s->window)
+        set_flag(j, g, GROUP_MATCHES);
+    if (known)
+        land(B(j), known);
 }
 
 /* True if the next instruction loads the 16 bits that follow this instruction's. */
@@ -337,13 +373,13 @@ static void gather(struct jit *j, const struct sg_insn *in, u32 arg, const u32 a
 /* The path for lanes in windows. Returns the jump at its end to be patched; the other paths
    follow. */
 static size_t window_load(struct jit *j, struct stub *s, const struct sg_insn *in, u32 arg, const u32 ad[4],
-                          u32 d[4][4], bool two, bool checked)
+                          u32 d[4][4], bool two, const struct group *g)
 {
     struct window_misses misses;
     size_t end;
 
-    sg_jit_window_test(j, ad, s->window, &misses);
-    if (checked)
+    window_of_group(j, s, g, ad, &misses);
+    if (g)
         ev(B(j), MOVQ_R, ad[0], 0, RAX, 0, EV_XMM);
     else
         sg_jit_check_window(j, s, in, ad[0], (arg & 15) * (arg >> 8 & 15));
@@ -365,9 +401,9 @@ static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
     const bool two = pair(j, in, arg), row = size == 4 && n < 3 && !j->masked;
     struct check k = {.idx = in->idx, .align = bytes, .low = in->imm, .high = in->imm + 32 * bytes};
     size_t others = 0, end = 0, end_window = 0;
+    struct group *g;
     struct stub *s;
     u32 ad[4], d[4][4];
-    bool checked;
 
     if (!fits(in, bytes) || (in->a & SG_OPND_CONST))
         return false;
@@ -387,12 +423,12 @@ static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
         for (u32 h = 0; h < chunks; h++)
             d[i][h] = sg_jv_new(j);
     sg_jit_spin(j, in);
-    checked = check_group(j, s, in, ad);
+    g = check_group(j, s, in, ad);
     if (s->window)
-        end_window = window_load(j, s, in, arg, ad, d, two, checked);
+        end_window = window_load(j, s, in, arg, ad, d, two, g);
     if (row) {
         others = row_test(j, ad, n);
-        if (checked)
+        if (g)
             ev(B(j), MOVQ_R, ad[0], 0, RAX, 0, EV_XMM);
         else
             sg_jit_check_flat(j, s, &k, ad[0]);
@@ -405,7 +441,7 @@ static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
     if (s->window)
         sg_jit_window_known(j, s, s->window);
     k.high = in->imm + touched(arg);
-    if (!checked)
+    if (!g)
         sg_jit_check_global(j, s, &k, ad);
     gather(j, in, arg, ad, d, two);
     if (row)

@@ -60,8 +60,13 @@ struct group {
     u32 last;      /* the last instruction of the group */
     s32 low, high; /* accessed range relative to the register's value */
     u32 align;
-    u32 flag; /* index into native_ok */
+    u32 flag;                 /* index into native_ok: GROUP_* */
+    struct sg_window *window; /* of the first load; NULL: none */
 };
+
+/* What is known of a group, at run time: nothing, all may be loaded, and its lanes lie as in the
+   window of its first load. */
+enum { GROUP_UNCHECKED, GROUP_CHECKED, GROUP_MATCHES };
 
 /* Version of the code, by running lanes: all, some, or only some of the lower 16. */
 enum { JIT_ALL, JIT_SOME, JIT_LOW, JIT_VERSIONS };

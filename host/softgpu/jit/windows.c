@@ -128,6 +128,12 @@ void sg_jit_window_learn(struct sg_warp *w, const struct sg_insn *in, struct sg_
         for (u32 i = 0; i < SG_LANES && x->narrow; i++)
             x->offset32[i] = (u32)x->offset[i];
         __atomic_store_n(&x->state, state, __ATOMIC_RELEASE);
+        if (state >= SG_WINDOW_8 && x->first && x->first->state >= SG_WINDOW_8 &&
+            x->first->lanes == x->lanes &&
+            !memcmp(x->narrow ? (const void *)x->first->offset32 : x->first->offset,
+                    x->narrow ? (const void *)x->offset32 : x->offset,
+                    x->narrow ? sizeof(x->offset32) : sizeof(x->offset)))
+            __atomic_store_n(&x->as_first, true, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&lock);
 }

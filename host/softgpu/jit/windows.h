@@ -42,6 +42,10 @@ struct sg_window {
     u32 row;         /* lane distance with a faster path of its own; 0: none */
     bool narrow;     /* addresses are 32 bits wide */
     bool avx2;       /* for jit/avx2/windows.c */
+    /* a load through the same register before this one, in the same block; NULL: none. as_first:
+       both have windows, for the same lanes at the same distances; set last of all. */
+    const struct sg_window *first;
+    bool as_first;
     struct sg_window *next;
 };
 
