@@ -27,9 +27,16 @@ static void modrm(struct buf *b, u32 reg, struct rm x)
 
 void sg_avx2_vex(struct buf *b, struct vop o, bool l, u32 reg, u32 vv, struct rm x)
 {
-    put8(b, 0xc4);
-    put8(b, (u32)(!(reg & 8)) << 7 | 0x40 | (u32)(!(x.reg & 8)) << 5 | o.map);
-    put8(b, (u32)o.w << 7 | (~vv & 15) << 3 | (u32)l << 2 | o.pp);
+    const u32 last = (~vv & 15) << 3 | (u32)l << 2 | o.pp;
+
+    if (o.map == M0F && !o.w && !(x.reg & 8)) { /* the prefix of two bytes */
+        put8(b, 0xc5);
+        put8(b, (u32)(!(reg & 8)) << 7 | last);
+    } else {
+        put8(b, 0xc4);
+        put8(b, (u32)(!(reg & 8)) << 7 | 0x40 | (u32)(!(x.reg & 8)) << 5 | o.map);
+        put8(b, (u32)o.w << 7 | last);
+    }
     put8(b, o.op);
     modrm(b, reg, x);
 }
