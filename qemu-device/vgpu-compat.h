@@ -29,6 +29,11 @@
 #if __has_include("system/ramblock.h")
 #include "system/ramblock.h" /* qemu_ram_is_shared(), before in exec/cpu-common.h */
 #endif
+#if __has_include("system/hostmem.h")
+#include "system/hostmem.h"
+#else
+#include "sysemu/hostmem.h"
+#endif
 #if __has_include("hw/core/boards.h")
 #include "hw/core/boards.h"
 #include "hw/core/qdev-properties.h"

@@ -93,38 +93,6 @@ bool vgc_link_check(VgcDevice *d, Error **errp)
     return true;
 }
 
-/* Is this a part of the windows of another vgpu-cuda of the VM? */
-static bool vgc_is_foreign(VgcDevice *d, const struct vhost_memory_region *r)
-{
-    ram_addr_t offset;
-    MemoryRegion *mr = memory_region_from_host(
-        (void *)(uintptr_t)r->userspace_addr, &offset);
-    Object *owner = mr ? memory_region_owner(mr) : NULL;
-
-    return owner && owner != OBJECT(d) &&
-           object_dynamic_cast(owner, TYPE_VGC_DEVICE);
-}
-
-/*
- * The memory of the VM without the windows of other devices like this one. They
- * are ordinary RAM to QEMU, but each belongs to one broker: another one could
- * not tell them from its own, and its workers have no business there.
- */
-static struct vhost_memory *vgc_own_memory(VgcDevice *d,
-                                           const struct vhost_memory *all)
-{
-    struct vhost_memory *own = g_malloc0(
-        sizeof(*own) + all->nregions * sizeof(own->regions[0]));
-    uint32_t i;
-
-    for (i = 0; i < all->nregions; i++) {
-        if (!vgc_is_foreign(d, &all->regions[i])) {
-            own->regions[own->nregions++] = all->regions[i];
-        }
-    }
-    return own;
-}
-
 /*
  * QEMU's memory core calls this whenever the guest's memory map has changed, from
  * whatever the guest or the user did to it.
@@ -308,6 +276,9 @@ static bool vgc_link_start(VgcDevice *d)
             error_report("vgpu-cuda: the broker lacks features 0x%" PRIx64
                          " that the guest uses", lost);
         }
+        return false;
+    }
+    if (!vgc_rings_are_shared(d)) {
         return false;
     }
     ret = vhost_dev_enable_notifiers(&d->vhost, vdev);

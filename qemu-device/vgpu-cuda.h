@@ -185,6 +185,20 @@ void vgc_break(VgcDevice *d);
  */
 bool vgc_may_start(VgcDevice *d);
 
+/* vgpu-cuda-memory.c */
+
+/**
+ * vgc_own_memory: the regions of @all without the windows of other devices like
+ * this one; freed by the caller.
+ */
+struct vhost_memory *vgc_own_memory(VgcDevice *d, const struct vhost_memory *all);
+
+/**
+ * vgc_rings_are_shared: are the rings of all queues in memory of the guest that
+ * the broker can map? Says which are not. Needs a connected link.
+ */
+bool vgc_rings_are_shared(VgcDevice *d);
+
 /* vgpu-cuda-vhost.c */
 
 /**
