@@ -121,7 +121,7 @@ if [ -x /usr/lib/vgpu/qemu/bin/qemu-system-x86_64 ]; then
         rm -f /tmp/qmp
         setpriv --reuid="qemu-$1" --regid="qemu-$1" --init-groups /usr/lib/vgpu/qemu/bin/qemu-system-x86_64 -S -nodefaults -no-user-config \
             -machine q35,accel=tcg,memory-backend=mem -m 64M -object memory-backend-memfd,id=mem,size=64M,share=on -display none \
-            -chardev socket,id=c,path=/run/vgpu/$2.sock,reconnect=1 -device vgpu-cuda,chardev=c > /tmp/qemu.log 2>&1 &
+            -chardev socket,id=c,path=/run/vgpu/$2.sock -device vgpu-cuda,chardev=c > /tmp/qemu.log 2>&1 &
         qemu=$!
     }
     served()

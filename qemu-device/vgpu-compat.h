@@ -29,6 +29,11 @@
 #if __has_include("system/ramblock.h")
 #include "system/ramblock.h" /* qemu_ram_is_shared(), before in exec/cpu-common.h */
 #endif
+#if __has_include("system/hostmem.h")
+#include "system/hostmem.h"
+#else
+#include "sysemu/hostmem.h"
+#endif
 #if __has_include("hw/core/boards.h")
 #include "hw/core/boards.h"
 #include "hw/core/qdev-properties.h"
@@ -74,24 +79,22 @@ typedef CharBackend VgcChar;
 #endif
 
 /*
- * The interval between connection attempts of a socket chardev; only ever set
- * to 0 and back.
+ * The interval between a socket chardev's own connection attempts; only ever set
+ * to 0, and back where QEMU can bear it.
  */
 #if VGC_QEMU_AT_LEAST(9, 2)
 #define VGC_RECONNECT_TIME(s) ((s)->reconnect_time_ms)
-#define VGC_RECONNECT_SECOND 1000
 #else
 #define VGC_RECONNECT_TIME(s) ((s)->reconnect_time)
-#define VGC_RECONNECT_SECOND 1
 #endif
 
 /*
- * From 11.0 on, QEMU aborts when a chardev with reconnect-ms finds nobody: it
- * unregisters a yank function that it registers only once it is connected
- * (in qemu_chr_socket_connected(); seen with 11.0.3). The
- * device then connects itself.
+ * From 11.0 on, QEMU aborts when such an attempt finds nobody: it unregisters a
+ * yank function that it registers only once it is connected
+ * (qemu_chr_socket_connected(); seen with 11.0.3). The device then takes the
+ * interval over, which is in milliseconds there.
  */
-#define VGC_CONNECTS_ITSELF VGC_QEMU_AT_LEAST(11, 0)
+#define VGC_RECONNECT_ABORTS VGC_QEMU_AT_LEAST(11, 0)
 
 /*
  * migrate_add_blocker() owns the reason from 8.2 on: it clears *reason when it

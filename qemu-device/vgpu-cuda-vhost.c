@@ -41,90 +41,6 @@ static const int vgc_feature_bits[] = {
     VHOST_INVALID_FEATURE_BIT
 };
 
-static void vgc_link_event(void *opaque, QEMUChrEvent event);
-
-bool vgc_link_check(VgcDevice *d, Error **errp)
-{
-    Chardev *chr = qemu_chr_fe_get_driver(&d->chardev);
-    const char *hint =
-        "start the broker (vgpu-backend --vhost-user PATH) before QEMU and use "
-        "-chardev socket,id=ID,path=PATH";
-    SocketChardev *s;
-    Error *err = NULL;
-    int64_t reconnect;
-    int ret;
-
-    if (!chr) {
-        error_setg(errp,
-                   "vgpu-cuda: chardev is not set: %s -device "
-                   "vgpu-cuda,chardev=ID", hint);
-        return false;
-    }
-    if (!object_dynamic_cast(OBJECT(chr), TYPE_CHARDEV_SOCKET)) {
-        error_setg(errp, "vgpu-cuda: chardev '%s' is not a socket: %s",
-                   chr->label, hint);
-        return false;
-    }
-    if (chr->be_open) {
-        return true;
-    }
-    s = SOCKET_CHARDEV(chr);
-    if (s->is_listen) {
-        error_setg(errp,
-                   "vgpu-cuda: nobody has connected to chardev '%s', a server: "
-                   "%s", chr->label, hint);
-        return false;
-    }
-
-    /*
-     * A chardev with reconnect=... connects in the background, and waiting for
-     * it would last for ever without a broker. One synchronous attempt decides.
-     */
-    reconnect = VGC_RECONNECT_TIME(s);
-    VGC_RECONNECT_TIME(s) = 0;
-    ret = qemu_chr_fe_wait_connected(&d->chardev, &err);
-    VGC_RECONNECT_TIME(s) = reconnect;
-    if (ret < 0) {
-        error_setg(errp, "vgpu-cuda: chardev '%s' is not connected (%s): %s",
-                   chr->label, error_get_pretty(err), hint);
-        error_free(err);
-        return false;
-    }
-    return true;
-}
-
-/* Is this a part of the windows of another vgpu-cuda of the VM? */
-static bool vgc_is_foreign(VgcDevice *d, const struct vhost_memory_region *r)
-{
-    ram_addr_t offset;
-    MemoryRegion *mr = memory_region_from_host(
-        (void *)(uintptr_t)r->userspace_addr, &offset);
-    Object *owner = mr ? memory_region_owner(mr) : NULL;
-
-    return owner && owner != OBJECT(d) &&
-           object_dynamic_cast(owner, TYPE_VGC_DEVICE);
-}
-
-/*
- * The memory of the VM without the windows of other devices like this one. They
- * are ordinary RAM to QEMU, but each belongs to one broker: another one could
- * not tell them from its own, and its workers have no business there.
- */
-static struct vhost_memory *vgc_own_memory(VgcDevice *d,
-                                           const struct vhost_memory *all)
-{
-    struct vhost_memory *own = g_malloc0(
-        sizeof(*own) + all->nregions * sizeof(own->regions[0]));
-    uint32_t i;
-
-    for (i = 0; i < all->nregions; i++) {
-        if (!vgc_is_foreign(d, &all->regions[i])) {
-            own->regions[own->nregions++] = all->regions[i];
-        }
-    }
-    return own;
-}
-
 /*
  * QEMU's memory core calls this whenever the guest's memory map has changed, from
  * whatever the guest or the user did to it.
@@ -310,6 +226,9 @@ static bool vgc_link_start(VgcDevice *d)
         }
         return false;
     }
+    if (!vgc_rings_are_shared(d)) {
+        return false;
+    }
     ret = vhost_dev_enable_notifiers(&d->vhost, vdev);
     if (ret < 0) {
         if (vgc_may_report(d)) {
@@ -419,6 +338,7 @@ static void vgc_link_clean_up(VgcDevice *d)
     qemu_chr_fe_disconnect(&d->chardev);
     d->closed = false;
     vgc_link_follow(d);
+    vgc_connect_later(d);
 }
 
 /* The connection has ended, or the service could not be started. */
@@ -479,6 +399,7 @@ refuse:
     }
     vgc_link_disconnect(d);
     qemu_chr_fe_disconnect(&d->chardev);
+    vgc_connect_later(d);
 }
 
 static void vgc_link_event(void *opaque, QEMUChrEvent event)
@@ -487,7 +408,7 @@ static void vgc_link_event(void *opaque, QEMUChrEvent event)
 
     switch (event) {
     case CHR_EVENT_OPENED:
-        if (!d->connected && !d->trying) {
+        if (!d->connected) {
             vgc_link_reconnect(d);
         }
         break;
@@ -528,73 +449,9 @@ void vgc_link_follow(VgcDevice *d)
                              NULL, true);
 }
 
-/*
- * One synchronous attempt, which a socket of the same host answers at once: there is a broker, or
- * there is none. A broker that is refused is so behind it: the chardev would connect to it again
- * and again within the attempt.
- */
-static void vgc_link_try(void *opaque)
-{
-    VgcDevice *d = opaque;
-    Error *err = NULL;
-
-    if (!d->closed && !qemu_chr_fe_get_driver(&d->chardev)->be_open) {
-        d->trying = true;
-        if (qemu_chr_fe_wait_connected(&d->chardev, &err) < 0) {
-            error_free(err);
-        }
-        d->trying = false;
-        if (qemu_chr_fe_get_driver(&d->chardev)->be_open && !d->connected) {
-            vgc_link_reconnect(d);
-        }
-    }
-    timer_mod(d->connect_timer,
-              qemu_clock_get_ms(QEMU_CLOCK_REALTIME) + d->connect_ms);
-}
-
-static void vgc_connect_itself(VgcDevice *d, SocketChardev *s)
-{
-    d->connect_ms = VGC_RECONNECT_TIME(s) ? VGC_RECONNECT_TIME(s)
-                                          : VGC_RECONNECT_SECOND;
-    VGC_RECONNECT_TIME(s) = 0;
-    d->connect_timer = timer_new_ms(QEMU_CLOCK_REALTIME, vgc_link_try, d);
-    timer_mod(d->connect_timer,
-              qemu_clock_get_ms(QEMU_CLOCK_REALTIME) + d->connect_ms);
-}
-
-void vgc_link_keep(VgcDevice *d)
-{
-    SocketChardev *s = SOCKET_CHARDEV(qemu_chr_fe_get_driver(&d->chardev));
-
-    if (s->is_listen || (VGC_RECONNECT_TIME(s) && !VGC_CONNECTS_ITSELF)) {
-        return;
-    }
-    if (s->addr->type == SOCKET_ADDRESS_TYPE_FD) {
-        warn_report("vgpu-cuda: chardev '%s' is a descriptor, which cannot "
-                    "connect again: when the broker ends, the guest has no GPU "
-                    "until the VM is started again", CHARDEV(s)->label);
-        return;
-    }
-    if (VGC_CONNECTS_ITSELF) {
-        vgc_connect_itself(d, s);
-        return;
-    }
-    VGC_RECONNECT_TIME(s) = VGC_RECONNECT_SECOND;
-    d->reconnects = true;
-}
-
 void vgc_link_fini(VgcDevice *d)
 {
-    Chardev *chr = qemu_chr_fe_get_driver(&d->chardev);
-
-    if (d->reconnects && chr) {
-        VGC_RECONNECT_TIME(SOCKET_CHARDEV(chr)) = 0;
-    }
-    d->reconnects = false;
-    if (d->connect_timer) {
-        timer_free(d->connect_timer);
-        d->connect_timer = NULL;
-    }
+    vgc_connect_fini(d);
     g_clear_pointer(&d->refusal, g_free);
     qemu_chr_fe_set_handlers(&d->chardev, NULL, NULL, NULL, NULL, NULL, NULL,
                              false);

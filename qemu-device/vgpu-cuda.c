@@ -220,7 +220,7 @@ static void vgc_realize(DeviceState *dev, Error **errp)
     d->limits.pin_runs = VGPU_MAX_PIN_RUNS;
     if (!vgc_check_timeout(d->answer_timeout, errp) ||
         !vgc_check_limits(&d->limits, errp) || !vgc_check_host(d, errp) ||
-        !vgc_link_check(d, errp) || !vgc_block_migration(d, errp)) {
+        !vgc_connect_check(d, errp) || !vgc_block_migration(d, errp)) {
         return;
     }
     if (!vhost_user_init(&d->vhost_user, &d->chardev, errp)) {
@@ -236,7 +236,7 @@ static void vgc_realize(DeviceState *dev, Error **errp)
         goto delete_window;
     }
     vgc_link_follow(d);
-    vgc_link_keep(d);
+    vgc_connect_keep(d);
     return;
 
 delete_window:

@@ -49,6 +49,9 @@ OBJECT_DECLARE_SIMPLE_TYPE(VgcDevice, VGC_DEVICE)
 #define VGC_FAILED_STARTS 8
 #define VGC_FAILED_MS 2000
 
+/* Between attempts to connect again, if the chardev has no time of its own; ms. */
+#define VGC_CONNECT_MS 1000
+
 /* Name of the memfd of the windows: the broker recognises the region by it. */
 #define VGC_WINDOW_MEMFD "vgpu-windows"
 
@@ -88,8 +91,11 @@ struct VgcDevice {
     bool started;   /* the broker serves the queues */
     bool stopping;  /* in vgc_link_stop() */
     bool guarded;   /* a guard watches the current request */
-    bool reconnects; /* this device made the chardev connect again after a loss */
     char *refusal;   /* why the last returning broker was refused */
+
+    /* Connecting again; vgpu-cuda-connect.c. */
+    QEMUTimer *connect_timer; /* of the next attempt; NULL: the device makes none */
+    int64_t connect_ms;       /* between attempts */
 
     /* Events provoked by a guest; vgpu-cuda-guard.c; QEMU_CLOCK_REALTIME, ms */
     int64_t reports;          /* messages printed, minus 1 per VGC_REPORT_MS */
@@ -98,9 +104,6 @@ struct VgcDevice {
     unsigned int failed_starts;
     int64_t failed_ms;       /* start of the period of failed_starts */
     QEMUTimer *start_timer;  /* retries a deferred start */
-    QEMUTimer *connect_timer; /* with VGC_CONNECTS_ITSELF: looks whether the connection is lost, */
-    int64_t connect_ms;       /* and connects again, so often */
-    bool trying;              /* an attempt is under way */
 };
 
 /* vgpu-cuda.c */
@@ -185,13 +188,41 @@ void vgc_break(VgcDevice *d);
  */
 bool vgc_may_start(VgcDevice *d);
 
-/* vgpu-cuda-vhost.c */
+/* vgpu-cuda-memory.c */
 
 /**
- * vgc_link_check: is there a connected chardev? Waits for one attempt to
+ * vgc_own_memory: the regions of @all without the windows of other devices like
+ * this one; freed by the caller.
+ */
+struct vhost_memory *vgc_own_memory(VgcDevice *d, const struct vhost_memory *all);
+
+/**
+ * vgc_rings_are_shared: are the rings of all queues in memory of the guest that
+ * the broker can map? Says which are not. Needs a connected link.
+ */
+bool vgc_rings_are_shared(VgcDevice *d);
+
+/* vgpu-cuda-connect.c */
+
+/**
+ * vgc_connect_check: is there a connected chardev? Waits for one attempt to
  * connect, no longer.
  */
-bool vgc_link_check(VgcDevice *d, Error **errp);
+bool vgc_connect_check(VgcDevice *d, Error **errp);
+
+/**
+ * vgc_connect_keep: the device connects the chardev again after each loss, unless
+ * the chardev does it itself; where it cannot, a warning explains the consequence.
+ */
+void vgc_connect_keep(VgcDevice *d);
+
+/** vgc_connect_later: the connection is lost, or its broker was refused. */
+void vgc_connect_later(VgcDevice *d);
+
+/** vgc_connect_fini: no more attempts. */
+void vgc_connect_fini(VgcDevice *d);
+
+/* vgpu-cuda-vhost.c */
 
 /**
  * vgc_block_migration: QEMU refuses to save and to migrate the VM, with our
@@ -214,12 +245,6 @@ bool vgc_link_configure(VgcDevice *d, Error **errp);
  * acted upon.
  */
 void vgc_link_follow(VgcDevice *d);
-
-/**
- * vgc_link_keep: a chardev without reconnect=... also connects again after a
- * loss; where it cannot, a warning explains the consequence.
- */
-void vgc_link_keep(VgcDevice *d);
 
 /** vgc_link_fini: undoes all of the above, in any state. */
 void vgc_link_fini(VgcDevice *d);

@@ -24,6 +24,7 @@
 #include <linux/types.h>
 #include <poll.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -302,14 +303,28 @@ static bool parse_option(const char *arg)
     return true;
 }
 
+/* "@NAME" is an abstract name as long as it is, "@@NAME" one that is padded. */
+static socklen_t make_address(struct sockaddr_un *addr, const char *path)
+{
+    bool padded = path[0] == '@' && path[1] == '@';
+    const char *name = path + padded;
+
+    snprintf(addr->sun_path, sizeof(addr->sun_path), "%s", name);
+    if (path[0] != '@') {
+        unlink(path);
+        return sizeof(*addr);
+    }
+    addr->sun_path[0] = '\0';
+    return padded ? sizeof(*addr) : offsetof(struct sockaddr_un, sun_path) + strlen(name);
+}
+
 static int wait_for_qemu(const char *path)
 {
     struct sockaddr_un addr = { .sun_family = AF_UNIX };
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    socklen_t size = make_address(&addr, path);
 
-    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
-    unlink(path);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&addr, sizeof(addr)) ||
+    if (fd < 0 || bind(fd, (struct sockaddr *)&addr, size) ||
         listen(fd, 1)) {
         perror(path);
         exit(1);

@@ -98,6 +98,26 @@ def rings_in_the_device_itself(env):
 
 
 @test
+def rings_in_a_window_that_is_covered(env):
+    """A ring whose second half disappears behind another BAR: vhost would abort QEMU."""
+    b, q, d = env.driver(device=DEVICE + ",clients=4")
+    size = d.bar_size(2)
+    d.RINGS = d.WINDOW + size - 512
+    d.start()
+    d.cfg_write(0x18, (d.WINDOW + size) & 0xffffffff)
+    d.cfg_write(0x1c, (d.WINDOW + size) >> 32)
+    expect(q.qmp("query-status")["running"], "not running")
+    d.cfg_write(0x18, d.MODERN)
+    d.cfg_write(0x1c, 0)
+    del d.RINGS
+    d.start()
+    q.wait_for("started", True)
+    b.lines.clear()
+    d.doorbell(3)
+    b.wait("kick 3")
+
+
+@test
 def random_register_accesses(env):
     """A guest that does anything in any order: QEMU lives, and serves a sane driver afterwards."""
     rng = random.Random(4711)

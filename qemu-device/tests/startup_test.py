@@ -2,11 +2,12 @@
 """What the user sees before the guest starts: properties, errors of the start, refusals."""
 
 import re
+import signal
 import socket
 import subprocess
 import threading
 
-from vgputest import DEVICE, MIB, expect, test
+from vgputest import DEVICE, MIB, NotRun, expect, test
 
 START_BROKER = "vgpu-backend --vhost-user PATH"
 
@@ -43,8 +44,16 @@ def broker_is_absent(env):
 
 @test
 def broker_is_absent_with_reconnect(env):
-    env.vm(chardev="socket,id=c,path=%s,reconnect=1").refuses(
-        "not connected", START_BROKER)
+    chardev = "socket,id=c,path=%s,reconnect=1"
+    q = env.vm(chardev=chardev)
+    text = q.output()
+    if q.proc.returncode == -signal.SIGABRT:
+        # QEMU 11.0: the chardev itself. Without the device such a QEMU ends, too; a sound one runs on.
+        bare = env.vm(None, chardev=chardev)
+        bare.output()
+        expect(bare.proc.returncode == -signal.SIGABRT, "exit status %s without the device: %s" % (bare.proc.returncode, text))
+        raise NotRun("this QEMU aborts without the device, too, when a chardev with reconnect finds nobody")
+    q.refuses("not connected", START_BROKER)
 
 
 @test

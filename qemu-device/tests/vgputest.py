@@ -27,6 +27,10 @@ class Failure(Exception):
     """A test's expectation is not met."""
 
 
+class NotRun(Exception):
+    """Nothing can be said about the device with this QEMU."""
+
+
 def expect(condition, message):
     if not condition:
         raise Failure(message)
@@ -141,7 +145,7 @@ class Qemu:
         self.proc = subprocess.Popen(args + list(options), stdin=subprocess.DEVNULL, pass_fds=fds, env=environment,
                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         env.processes.append(self.proc)
-        self.qtest = self.qmp_file = None
+        self.qtest = self.qmp_file = self.said = None
 
     def _listen(self, name):
         path = os.path.join(self.dir, name)
@@ -156,7 +160,9 @@ class Qemu:
     def output(self):
         """Everything QEMU printed, when it has ended by itself."""
         try:
-            return self.proc.communicate(timeout=TIMEOUT)[0]
+            if self.said is None:
+                self.said = self.proc.communicate(timeout=TIMEOUT)[0]
+            return self.said
         except subprocess.TimeoutExpired:
             self.proc.kill()
             raise Failure("QEMU did not end; it said: %s" % self.proc.communicate()[0])

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A broker that stays away, or accepts nothing: QEMU goes on meanwhile, and the device connects again."""
+
+import os
+import socket
+import time
+
+from vgputest import Broker, S_NEEDS_RESET, TIMEOUT, expect, major, test
+
+ATTEMPTS = 3
+
+
+def traced(env):
+    """The options that trace the device's attempts to connect."""
+    return ("-trace", "vgc_connect_try", "-D", os.path.join(env.dir, "trace"))
+
+
+def attempts(env):
+    with open(os.path.join(env.dir, "trace"), encoding="utf-8") as file:
+        return file.read().count("vgc_connect_try")
+
+
+def wait_attempts(env, q, more):
+    """QEMU answers while the device makes so many more attempts."""
+    end = time.monotonic() + TIMEOUT
+    most = attempts(env) + more
+    while attempts(env) < most:
+        expect(time.monotonic() < end, "%d attempts, not %d" % (attempts(env), most))
+        expect(q.qmp("query-status")["running"], "not running")
+        time.sleep(0.1)
+
+
+def lose(b, q):
+    b.ask("die")
+    q.wait_for("connected", False)
+
+
+def serves(env, q, d):
+    """A broker comes, and serves the driver that resets the device."""
+    b = env.broker()
+    b.wait("config ")
+    q.wait_for("connected", True)
+    expect(d.status() & S_NEEDS_RESET, "status 0x%x" % d.status())
+    d.start()
+    b.wait("started 33")
+    b.lines.clear()
+    d.doorbell(5)
+    b.wait("kick 5")
+    return b
+
+
+@test
+def broker_stays_away(env):
+    b, q, d = env.driver(options=traced(env))
+    fds = q.fds()
+    for _ in range(2):
+        lose(b, q)
+        wait_attempts(env, q, ATTEMPTS)
+        b = serves(env, q, d)
+    expect(q.fds() == fds, "%d descriptors, before %d" % (q.fds(), fds))
+    # It looks for nobody while it has a broker.
+    before = attempts(env)
+    time.sleep(1.5)
+    expect(attempts(env) == before, "%d attempts while connected" % (attempts(env) - before))
+
+
+@test
+def broker_of_a_chardev_with_reconnect_stays_away(env):
+    b, q, d = env.driver(chardev="socket,id=c,path=%s,reconnect=1", options=traced(env))
+    lose(b, q)
+    if major(env.qemu) >= 11:
+        wait_attempts(env, q, ATTEMPTS)
+    else:
+        time.sleep(ATTEMPTS)  # the chardev's own
+        expect(attempts(env) == 0, "the device connects, too")
+    b = serves(env, q, d)
+
+
+@test
+def broker_at_an_abstract_name_stays_away(env):
+    name = "vgpu-test-%d" % os.getpid()
+    for prefix, tight in (("@", ""), ("@@", ",tight=off")):
+        b = Broker(env, prefix + name)
+        q = env.vm(chardev="socket,id=c,path=%s,abstract=on%s" % (name, tight), options=traced(env)).start()
+        b.wait("config ")
+        lose(b, q)
+        wait_attempts(env, q, 1)
+        b = Broker(env, prefix + name)
+        b.wait("config ")
+        q.wait_for("connected", True)
+        q.quit()
+        b.wait("disconnected")
+
+
+def full(env):
+    """A socket whose backlog is full, in place of the broker's, and what fills it."""
+    os.unlink(env.socket)
+    deaf = socket.socket(socket.AF_UNIX)
+    deaf.bind(env.socket)
+    deaf.listen(0)
+    first = socket.socket(socket.AF_UNIX)
+    first.connect(env.socket)
+    return deaf, first
+
+
+@test
+def broker_accepts_nothing(env):
+    """No attempt waits for it."""
+    b, q, d = env.driver(options=traced(env))
+    lose(b, q)
+    sockets = full(env)
+    wait_attempts(env, q, ATTEMPTS)
+    for s in sockets:
+        s.close()
+    serves(env, q, d)
+
+
+@test
+def broker_accepts_nothing_when_the_device_is_plugged(env):
+    b = env.broker()
+    q = env.vm(None, options=("-device", "pcie-root-port,id=rp,slot=1")).start()
+    b.ask("die")
+    end = time.monotonic() + TIMEOUT
+    while not any("disconnected" in c["filename"] for c in q.qmp("query-chardev") if c["label"] == "c"):
+        expect(time.monotonic() < end, "QEMU does not notice that the broker is gone")
+        time.sleep(0.05)
+    sockets = full(env)
+    error = q.qmp("device_add", driver="vgpu-cuda", id="gpu", chardev="c", bus="rp", check=False)
+    expect("not connected" in error.get("desc", ""), str(error))
+    for s in sockets:
+        s.close()
+    b = env.broker()
+    q.qmp("device_add", driver="vgpu-cuda", id="gpu", chardev="c", bus="rp")
+    b.wait("config ")
+
+
+@test
+def device_is_unplugged_while_its_broker_is_away(env):
+    b = env.broker()
+    q = env.vm(None, options=("-device", "pcie-root-port,id=rp,slot=1") + traced(env)).start()
+    q.qmp("device_add", driver="vgpu-cuda", id="gpu", chardev="c", bus="rp")
+    b.wait("config ")
+    lose(b, q)
+    wait_attempts(env, q, 1)
+    q.qmp("device_del", id="gpu")
+    q.eject()
+    end = time.monotonic() + TIMEOUT
+    while "is busy" in q.qmp("chardev-remove", id="c", check=False).get("desc", ""):
+        expect(time.monotonic() < end, "the device does not go")
+        time.sleep(0.05)
+    before = attempts(env)
+    time.sleep(1.5)
+    expect(attempts(env) == before, "an attempt without the device")
+    expect(q.qmp("query-status")["running"], "not running")
