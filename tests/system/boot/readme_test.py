@@ -68,7 +68,8 @@ def run(build, work):
     lines = section()
     report("two_commands", len(lines) == 2 and lines[0].endswith("&") and "-device vgpu-cuda" in lines[1], str(lines))
     backend, qemu = (line.replace("/tmp/vgpu.sock", work + "/vgpu.sock").replace("build/", build + "/") for line in lines)
-    for old, new in (("accel=kvm:tcg", "accel=tcg"), ("-vnc :0", "-vnc unix:%s/vnc" % work)):
+    for old, new in (("-accel kvm -cpu host", "-accel tcg -cpu max"), ("-vnc :0", "-vnc unix:%s/vnc" % work),
+                     ("file=guest.qcow2,format=qcow2", "file=guest.raw,format=raw")):
         report("has_" + old.split("=")[0].strip("- ").split(" ")[0], old in qemu, qemu)
         qemu = qemu.replace(old, new)
     with open(work + "/guest.raw", "wb") as f:
