@@ -435,7 +435,7 @@ static void test_drop_logs(void **state)
 
 static int ctl(const char *path)
 {
-    char *argv[] = {"ctl", "--socket", (char *)path, "list", NULL};
+    char *argv[] = {"ctl", "--socket", (char *)path, "get", NULL};
 
     return vgpu_cli_ctl(4, argv);
 }
