@@ -187,7 +187,7 @@ fi
 refused "a file that is no recording" "this is no recording" "$here/run.sh"
 refused "a file that is not there" "No such file" "$work/none.vgr"
 refused "no file" "usage: vgpu replay"
-refused "an unknown option" "usage: vgpu replay" --fast "$file"
+refused "an unknown option" "see .vgpu replay --help" --fast "$file"
 refused "a tolerance that is none" "tolerance" --tolerance much "$file"
 
 timeout 100 "$vgpu" trace --gpu soft --record "$work/limit.vgr" --limit 64K \
