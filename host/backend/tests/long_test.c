@@ -180,24 +180,27 @@ static void test_load_ends(void **state)
     guest_close(&g);
 }
 
+/* What the provider takes long to link, for the first link. */
+#define LINK_HANDLE VGP_HANDLE(VGP_H_LINK, 1, 1)
+static const struct {
+    struct vgp_args_vgpLinkAdd a;
+    char data[8], name[8];
+} slow_add = {
+    .a = {.state = LINK_HANDLE, .inputType = CU_JIT_INPUT_PTX, .data_size = 5, .data_len = 5, .name_len = 2},
+    .data = "slow",
+    .name = "n"};
+
 static void test_link(void **state)
 {
-    const uint64_t link = VGP_HANDLE(VGP_H_LINK, 1, 1);
+    const uint64_t link = LINK_HANDLE;
     struct vgp_args_vgpLinkCreate create = {.state = link};
     struct vgp_args_vgpLinkComplete complete = {.state = link};
     struct vgp_args_cuLinkDestroy destroy = {.state = link};
-    struct {
-        struct vgp_args_vgpLinkAdd a;
-        char data[8], name[8];
-    } add = {
-        .a = {.state = link, .inputType = CU_JIT_INPUT_PTX, .data_size = 5, .data_len = 5, .name_len = 2},
-        .data = "slow",
-        .name = "n"};
     struct guest g;
 
     connect_to(*state, &g);
     assert_int_equal(guest_call(&g, VGP_vgpLinkCreate, &create, sizeof(create), NULL, NULL), 0);
-    assert_int_equal(guest_call(&g, VGP_vgpLinkAdd, &add, sizeof(add), NULL, NULL), 0);
+    assert_int_equal(guest_call(&g, VGP_vgpLinkAdd, &slow_add, sizeof(slow_add), NULL, NULL), 0);
     guest_submit(&g, VGP_vgpLinkComplete, SLOT, &complete, sizeof(complete), NULL, 0);
     uint32_t seq = g.seq;
     assert_int_equal(guest_call(&g, VGP_cuLinkDestroy, &destroy, sizeof(destroy), NULL, NULL),
@@ -433,20 +436,13 @@ enum about { MODULE, ARRAY, LINK };
 /* Makes the object, then the call about it in the other context, in SLOT. MODULE: it waits; the others take long. */
 static void call_about(struct guest *g, enum about what, uint64_t other)
 {
-    const uint64_t link = VGP_HANDLE(VGP_H_LINK, 1, 1);
+    const uint64_t link = LINK_HANDLE;
     const struct vgp_args_cuModuleUnload unload = {.hmod = VGP_HANDLE(VGP_H_MODULE, 1, 1)};
     const struct vgp_args_cuArrayDestroy destroy = {.hArray = VGP_HANDLE(VGP_H_ARRAY, 1, 1)};
     const struct vgp_args_vgpLinkCreate begin = {.state = link};
     const struct vgp_args_vgpLinkComplete complete = {.state = link};
     const struct vgp_args_cuArray3DCreate_v2 create = {.pHandle = destroy.hArray,
                                                        .pAllocateArray = {.Width = LONG_BYTES}};
-    const struct {
-        struct vgp_args_vgpLinkAdd a;
-        char data[8], name[8];
-    } add = {
-        .a = {.state = link, .inputType = CU_JIT_INPUT_PTX, .data_size = 5, .data_len = 5, .name_len = 2},
-        .data = "slow",
-        .name = "n"};
 
     if (what == MODULE) {
         load(g, unload.hmod, "quick", 0);
@@ -460,7 +456,7 @@ static void call_about(struct guest *g, enum about what, uint64_t other)
         guest_submit(g, VGP_cuArrayDestroy, SLOT, &destroy, sizeof(destroy), NULL, 0);
     } else {
         assert_int_equal(guest_call(g, VGP_vgpLinkCreate, &begin, sizeof(begin), NULL, NULL), 0);
-        assert_int_equal(guest_call(g, VGP_vgpLinkAdd, &add, sizeof(add), NULL, NULL), 0);
+        assert_int_equal(guest_call(g, VGP_vgpLinkAdd, &slow_add, sizeof(slow_add), NULL, NULL), 0);
         g->context = other;
         guest_submit(g, VGP_vgpLinkComplete, SLOT, &complete, sizeof(complete), NULL, 0);
     }

@@ -49,6 +49,8 @@ void brk_loop_rest(struct brk_source *s);
 
 /* Adds 1 to an eventfd that others share, without waiting for room in its counter. By one thread. */
 void brk_eventfd_signal(int fd);
+/* Is this the kernel's name of an open file, in /proc? Asks nobody behind it; name: below 64 bytes. */
+bool brk_is_named(int fd, const char *name);
 /* By the kernel's name of it: of other files a look may wait for whoever is behind them. */
 bool brk_is_eventfd(int fd);
 

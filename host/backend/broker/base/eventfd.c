@@ -53,15 +53,19 @@ static void timer_set(long ns)
     syscall(SYS_timer_settime, timer, 0, &t, NULL);
 }
 
-bool brk_is_eventfd(int fd)
+bool brk_is_named(int fd, const char *name)
 {
-    static const char name[] = "anon_inode:[eventfd]";
-    char link[40], target[sizeof(name) + 1];
+    char link[40], target[64];
     ssize_t n;
 
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     n = readlink(link, target, sizeof(target));
-    return n == (ssize_t)strlen(name) && !memcmp(target, name, strlen(name));
+    return n == (ssize_t)strlen(name) && !memcmp(target, name, (size_t)n);
+}
+
+bool brk_is_eventfd(int fd)
+{
+    return brk_is_named(fd, "anon_inode:[eventfd]");
 }
 
 void brk_eventfd_signal(int fd)

@@ -20,16 +20,10 @@
 /* Not identified by size: the guest's RAM may be a file of the same size, even on a disk. */
 static bool is_windows(int fd, const struct stat *st)
 {
-    char link[64], target[128];
-    ssize_t n;
-
     int seals = fcntl(fd, F_GET_SEALS);
 
-    if (st->st_nlink || seals < 0 || (seals & WINDOWS_SEALS) != WINDOWS_SEALS)
-        return false;
-    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-    n = readlink(link, target, sizeof(target));
-    return n == (ssize_t)strlen(WINDOWS_LINK) && !memcmp(target, WINDOWS_LINK, (size_t)n);
+    return !st->st_nlink && seals >= 0 && (seals & WINDOWS_SEALS) == WINDOWS_SEALS &&
+           brk_is_named(fd, WINDOWS_LINK);
 }
 
 /*
