@@ -339,10 +339,7 @@ static void outside(struct jit *j, u32 i)
     struct buf *b = B(j);
 
     enter(j);
-    rex(b, false, 0, G_WARP);
-    put8(b, 0x83); /* cmp dword [w + mask], -1 */
-    mem_operand(b, 7, G_WARP, offsetof(struct sg_warp, mask), 1);
-    put8(b, 0xff);
+    alu_mem_imm8(b, false, 7, G_WARP, offsetof(struct sg_warp, mask), 0xff); /* all lanes? */
     j->masked = JIT_ALL;
     sg_jit_jump_to(j, jcc(b, JE), i);
     sg_jit_cmp_upper(j);

@@ -245,9 +245,9 @@ static void set_mask(struct jit *j)
     alu_mem(b, false, 0x89, RAX, G_WARP, offsetof(struct sg_warp, wmask));
 }
 
-/* Compiles the code between the branch at i and `to` for the lanes of w->mask, then restores the
-   previous lanes. */
-static void run_between(struct jit *j, u32 i, u32 to, u8 version)
+/* Compiles the code between i and `to` for the lanes of w->mask; `restore`: those of native_mask run
+   again behind it. */
+static void run_between(struct jit *j, u32 i, u32 to, u8 version, bool restore)
 {
     const u8 before = j->masked;
     struct buf *b = B(j);
@@ -259,9 +259,10 @@ static void run_between(struct jit *j, u32 i, u32 to, u8 version)
         k += sg_jit_insn(j, k);
     sg_jv_flush(j);
     sg_jv_forget(j);
-    sg_jit_count(j, to - i - 1);
-    alu_mem(b, false, 0x8b, RAX, G_WARP, offsetof(struct sg_warp, native_mask));
-    set_mask(j);
+    if (restore) {
+        alu_mem(b, false, 0x8b, RAX, G_WARP, offsetof(struct sg_warp, native_mask));
+        set_mask(j);
+    }
     j->masked = before;
     sg_jit_jump_to(j, jmp(b), to);
 }
@@ -287,14 +288,15 @@ static void run_over(struct jit *j, u32 i, u32 to)
     put8(b, 0xd0);
     alu_reg(b, false, 0x21, RAX, RCX);
     set_mask(j);
+    sg_jit_count(j, to - i - 1);
     if (masked == JIT_LOW) {
-        run_between(j, i, to, JIT_LOW);
+        run_between(j, i, to, JIT_LOW, true);
     } else {
         sg_jit_cmp_upper(j);
         low = jcc(b, JE);
-        run_between(j, i, to, JIT_SOME);
+        run_between(j, i, to, JIT_SOME, true);
         land(b, low);
-        run_between(j, i, to, JIT_LOW);
+        run_between(j, i, to, JIT_LOW, true);
     }
     j->masked = masked;
     if (waiting)
@@ -316,32 +318,10 @@ bool sg_jit_is_native_span(const struct sg_code *c, u32 i)
     return true;
 }
 
-/* The instructions behind i, for the lanes of w->mask; `restore`: those of native_mask run again
-   behind them. */
-static void run_span(struct jit *j, u32 i, u8 version, bool restore)
-{
-    const u32 to = i + 1 + j->code->insns[i].aux;
-    const u8 before = j->masked;
-
-    j->masked = version;
-    sg_jv_forget(j);
-    j->ngroups = 0;
-    for (u32 k = i + 1; k < to;)
-        k += sg_jit_insn(j, k);
-    sg_jit_set_mode(j, j->code->mxcsr);
-    sg_jv_flush(j);
-    sg_jv_forget(j);
-    if (restore) {
-        alu_mem(B(j), false, 0x8b, RAX, G_WARP, offsetof(struct sg_warp, native_mask));
-        set_mask(j);
-    }
-    j->masked = before;
-    sg_jit_jump_to(j, jmp(B(j)), to);
-}
-
 void sg_jit_predicated(struct jit *j, u32 i)
 {
     const struct sg_insn *in = &j->code->insns[i];
+    const u32 to = i + 1 + in->aux;
     struct buf *b = B(j);
     size_t none, all = 0;
 
@@ -359,13 +339,13 @@ void sg_jit_predicated(struct jit *j, u32 i)
     }
     alu_mem(b, false, 0x89, RCX, G_WARP, offsetof(struct sg_warp, native_mask));
     set_mask(j);
-    run_span(j, i, j->masked == JIT_LOW ? JIT_LOW : JIT_SOME, true);
+    run_between(j, i, to, j->masked == JIT_LOW ? JIT_LOW : JIT_SOME, true);
     if (!j->masked) {
         land(b, all);
-        run_span(j, i, JIT_ALL, false);
+        run_between(j, i, to, JIT_ALL, false);
     }
     land(b, none);
-    sg_jit_jump_to(j, jmp(b), i + 1 + in->aux);
+    sg_jit_jump_to(j, jmp(b), to);
 }
 
 void sg_jit_branch(struct jit *j, u32 i)

@@ -39,10 +39,7 @@ static void range_of(struct jit *j, struct stub *s, const struct check *k)
     alu_mem(b, true, 0x3b, RAX, G_CTA, r + (s32)offsetof(struct sg_mem_range, generation));
     sg_jit_slow(j, s, JNE);
     if (k->write) {
-        rex(b, false, 0, G_CTA); /* cmp byte [writable], 0 */
-        put8(b, 0x80);
-        mem_operand(b, 7, G_CTA, r + (s32)offsetof(struct sg_mem_range, writable), 1);
-        put8(b, 0);
+        alu_mem_imm8(b, true, 7, G_CTA, r + (s32)offsetof(struct sg_mem_range, writable), 0);
         sg_jit_slow(j, s, JE);
     }
     alu_mem(b, true, 0x8b, RCX, G_CTA, r + (s32)offsetof(struct sg_mem_range, base));

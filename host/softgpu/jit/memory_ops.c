@@ -35,10 +35,7 @@ void sg_jit_spin(struct jit *j, const struct sg_insn *in)
 {
     if (!(in->aux & SG_AUX_SPIN))
         return;
-    rex(B(j), false, 0, G_WARP); /* mov byte [w + spin], 1 */
-    put8(B(j), 0xc6);
-    mem_operand(B(j), 0, G_WARP, offsetof(struct sg_warp, spin), 1);
-    put8(B(j), 1);
+    store_imm8(B(j), G_WARP, offsetof(struct sg_warp, spin), 1);
 }
 
 /* Distances of consecutive lanes, for elements of 4 and of 8 bytes; then even and odd words of
@@ -237,19 +234,13 @@ static bool open_group(struct jit *j, const struct sg_insn *in, struct group *g)
 
 static void set_flag(struct jit *j, const struct group *g, u32 value)
 {
-    rex(B(j), false, 0, G_WARP); /* mov byte [w + native_ok], value */
-    put8(B(j), 0xc6);
-    mem_operand(B(j), 0, G_WARP, (s32)(offsetof(struct sg_warp, native_ok) + g->flag), 1);
-    put8(B(j), value);
+    store_imm8(B(j), G_WARP, (s32)(offsetof(struct sg_warp, native_ok) + g->flag), value);
 }
 
 /* Compares the flag of a group. */
 static void cmp_flag(struct jit *j, const struct group *g, u32 value)
 {
-    rex(B(j), false, 0, G_WARP); /* cmp byte [w + native_ok], value */
-    put8(B(j), 0x80);
-    mem_operand(B(j), 7, G_WARP, (s32)(offsetof(struct sg_warp, native_ok) + g->flag), 1);
-    put8(B(j), value);
+    alu_mem_imm8(B(j), true, 7, G_WARP, (s32)(offsetof(struct sg_warp, native_ok) + g->flag), value);
 }
 
 /* Checks a load together with the other loads of its group. Returns NULL, with nothing emitted,
@@ -296,10 +287,7 @@ static void window_of_group(struct jit *j, struct stub *s, const struct group *g
         mov_imm64(B(j), RSI, (u64)(uintptr_t)s->window);
         cmp_flag(j, g, GROUP_MATCHES);
         differs = jcc(B(j), JNE);
-        rex(B(j), false, 0, RSI); /* cmp byte [rsi + as_first], 0 */
-        put8(B(j), 0x80);
-        mem_operand(B(j), 7, RSI, (s32)offsetof(struct sg_window, as_first), 1);
-        put8(B(j), 0);
+        alu_mem_imm8(B(j), true, 7, RSI, (s32)offsetof(struct sg_window, as_first), 0);
         known = jcc(B(j), JNE);
         land(B(j), differs);
     }
@@ -471,13 +459,8 @@ static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
 /* Results are often stored by the first lane alone. Returns the jump to patch for other cases. */
 static size_t first_alone(struct jit *j)
 {
-    struct buf *b = B(j);
-
-    rex(b, false, 0, G_WARP);
-    put8(b, 0x83); /* cmp dword [w + mask], 1 */
-    mem_operand(b, 7, G_WARP, offsetof(struct sg_warp, mask), 1);
-    put8(b, 1);
-    return jcc(b, JNE);
+    alu_mem_imm8(B(j), false, 7, G_WARP, offsetof(struct sg_warp, mask), 1);
+    return jcc(B(j), JNE);
 }
 
 static bool e_st_g(struct jit *j, const struct sg_insn *in, u32 arg)

@@ -13,15 +13,6 @@
 #define WARP(f) ((s32)offsetof(struct sg_warp, f))
 #define CTA(f) ((s32)offsetof(struct sg_cta, f))
 
-/* op [base + disp], imm8, of 1 or 4 bytes: sub 7 compares */
-static void alu_mem_imm8(struct buf *b, bool byte, u32 sub, u32 base, s32 disp, u32 imm)
-{
-    rex(b, false, 0, base);
-    put8(b, byte ? 0x80 : 0x83);
-    mem_operand(b, sub, base, disp, 1);
-    put8(b, imm);
-}
-
 static void store_imm32(struct buf *b, u32 base, s32 disp, u32 imm)
 {
     rex(b, false, 0, base);
@@ -38,14 +29,6 @@ static void store_imm16(struct buf *b, u32 base, s32 disp, u32 imm)
     mem_operand(b, 0, base, disp, 1);
     put8(b, imm);
     put8(b, imm >> 8);
-}
-
-static void store_imm8(struct buf *b, u32 base, s32 disp, u32 imm)
-{
-    rex(b, false, 0, base);
-    put8(b, 0xc6);
-    mem_operand(b, 0, base, disp, 1);
-    put8(b, imm);
 }
 
 /* With registers written back: calls the handler, then acts on its return value. */

@@ -140,10 +140,7 @@ void sg_jit_window_learn(struct sg_warp *w, const struct sg_insn *in, struct sg_
 
 static void cmp_state(struct buf *b, u32 value)
 {
-    rex(b, false, 0, RSI);
-    put8(b, 0x83); /* cmp dword [rsi + state], value */
-    mem_operand(b, 7, RSI, AT(state), 1);
-    put8(b, value);
+    alu_mem_imm8(b, false, 7, RSI, AT(state), value);
 }
 
 void sg_jit_window_known(struct jit *j, struct stub *s, const struct sg_window *x)

@@ -108,13 +108,20 @@ static inline void evex_head(struct buf *b, struct vop o, u32 reg, u32 vv, bool 
     put8(b, o.op);
 }
 
+/* False: not lowered, to be encoded. */
+static inline bool lowered(struct buf *b, struct vinsn x)
+{
+    if (!b->avx2)
+        return false;
+    sg_avx2_insn(b, &x);
+    return true;
+}
+
 /* reg, vv, rm are registers; k 0: all lanes */
 static inline void ev(struct buf *b, struct vop o, u32 reg, u32 vv, u32 rm, u32 k, u32 flags)
 {
-    if (b->avx2) {
-        sg_avx2_insn(b, &(struct vinsn){.o = o, .reg = reg, .vv = vv, .rm = rm, .k = k, .flags = flags});
+    if (lowered(b, (struct vinsn){.o = o, .reg = reg, .vv = vv, .rm = rm, .k = k, .flags = flags}))
         return;
-    }
     evex_head(b, o, reg, vv, !(rm & 16), !(rm & 8), k, flags, vv & 16);
     put8(b, 0xc0 | (reg & 7) << 3 | (rm & 7));
 }
@@ -122,11 +129,9 @@ static inline void ev(struct buf *b, struct vop o, u32 reg, u32 vv, u32 rm, u32 
 /* With an immediate byte. */
 static inline void evi(struct buf *b, struct vop o, u32 reg, u32 vv, u32 rm, u32 k, u32 flags, u32 imm)
 {
-    if (b->avx2) {
-        sg_avx2_insn(
-            b, &(struct vinsn){.o = o, .reg = reg, .vv = vv, .rm = rm, .k = k, .flags = flags, .imm = imm});
+    if (lowered(b,
+                (struct vinsn){.o = o, .reg = reg, .vv = vv, .rm = rm, .k = k, .flags = flags, .imm = imm}))
         return;
-    }
     ev(b, o, reg, vv, rm, k, flags);
     put8(b, imm);
 }
@@ -146,18 +151,16 @@ static inline void mem_operand(struct buf *b, u32 reg, u32 base, s32 disp, s32 s
 static inline void evm(struct buf *b, struct vop o, u32 reg, u32 vv, u32 base, s32 disp, s32 scale, u32 k,
                        u32 flags)
 {
-    if (b->avx2) {
-        sg_avx2_insn(b, &(struct vinsn){.o = o,
-                                        .reg = reg,
-                                        .vv = vv,
-                                        .rm = base,
-                                        .memory = true,
-                                        .disp = disp,
-                                        .scale = scale,
-                                        .k = k,
-                                        .flags = flags});
+    if (lowered(b, (struct vinsn){.o = o,
+                                  .reg = reg,
+                                  .vv = vv,
+                                  .rm = base,
+                                  .memory = true,
+                                  .disp = disp,
+                                  .scale = scale,
+                                  .k = k,
+                                  .flags = flags}))
         return;
-    }
     evex_head(b, o, reg, vv, true, !(base & 8), k, flags, vv & 16);
     mem_operand(b, reg, base, disp, scale);
 }
@@ -165,19 +168,17 @@ static inline void evm(struct buf *b, struct vop o, u32 reg, u32 vv, u32 base, s
 static inline void evmi(struct buf *b, struct vop o, u32 reg, u32 vv, u32 base, s32 disp, s32 scale, u32 k,
                         u32 flags, u32 imm)
 {
-    if (b->avx2) {
-        sg_avx2_insn(b, &(struct vinsn){.o = o,
-                                        .reg = reg,
-                                        .vv = vv,
-                                        .rm = base,
-                                        .memory = true,
-                                        .disp = disp,
-                                        .scale = scale,
-                                        .k = k,
-                                        .flags = flags,
-                                        .imm = imm});
+    if (lowered(b, (struct vinsn){.o = o,
+                                  .reg = reg,
+                                  .vv = vv,
+                                  .rm = base,
+                                  .memory = true,
+                                  .disp = disp,
+                                  .scale = scale,
+                                  .k = k,
+                                  .flags = flags,
+                                  .imm = imm}))
         return;
-    }
     evm(b, o, reg, vv, base, disp, scale, k, flags);
     put8(b, imm);
 }
@@ -195,17 +196,15 @@ static inline void evx(struct buf *b, struct vop o, u32 reg, u32 vv, u32 base, u
 static inline void evsib(struct buf *b, struct vop o, u32 reg, u32 base, u32 index, s32 disp, u32 k,
                          u32 flags)
 {
-    if (b->avx2) {
-        sg_avx2_insn(b, &(struct vinsn){.o = o,
-                                        .reg = reg,
-                                        .vv = index,
-                                        .rm = base,
-                                        .memory = true,
-                                        .disp = disp,
-                                        .k = k,
-                                        .flags = flags});
+    if (lowered(b, (struct vinsn){.o = o,
+                                  .reg = reg,
+                                  .vv = index,
+                                  .rm = base,
+                                  .memory = true,
+                                  .disp = disp,
+                                  .k = k,
+                                  .flags = flags}))
         return;
-    }
     evex_head(b, o, reg, 0, !(index & 8), !(base & 8), k, flags, index & 16);
     put8(b, 0x84 | (reg & 7) << 3);
     put8(b, (index & 7) << 3 | (base & 7));
@@ -215,17 +214,15 @@ static inline void evsib(struct buf *b, struct vop o, u32 reg, u32 base, u32 ind
 /* [index * 1 + disp], without a base */
 static inline void evsib0(struct buf *b, struct vop o, u32 reg, u32 index, s32 disp, u32 k, u32 flags)
 {
-    if (b->avx2) {
-        sg_avx2_insn(b, &(struct vinsn){.o = o,
-                                        .reg = reg,
-                                        .vv = index,
-                                        .memory = true,
-                                        .disp = disp,
-                                        .k = k,
-                                        .flags = flags,
-                                        .no_base = true});
+    if (lowered(b, (struct vinsn){.o = o,
+                                  .reg = reg,
+                                  .vv = index,
+                                  .memory = true,
+                                  .disp = disp,
+                                  .k = k,
+                                  .flags = flags,
+                                  .no_base = true}))
         return;
-    }
     evex_head(b, o, reg, 0, !(index & 8), true, k, flags, index & 16);
     put8(b, 0x04 | (reg & 7) << 3);
     put8(b, (index & 7) << 3 | 5);
@@ -298,6 +295,23 @@ static inline void alu_imm(struct buf *b, bool w, u32 sub, u32 rm, u32 imm)
     put8(b, 0x81);
     put8(b, 0xc0 | sub << 3 | (rm & 7));
     put32(b, imm);
+}
+
+/* op [base + disp], imm8, of 1 or 4 bytes: sub 7 compares */
+static inline void alu_mem_imm8(struct buf *b, bool byte, u32 sub, u32 base, s32 disp, u32 imm)
+{
+    rex(b, false, 0, base);
+    put8(b, byte ? 0x80 : 0x83);
+    mem_operand(b, sub, base, disp, 1);
+    put8(b, imm);
+}
+
+static inline void store_imm8(struct buf *b, u32 base, s32 disp, u32 imm)
+{
+    rex(b, false, 0, base);
+    put8(b, 0xc6);
+    mem_operand(b, 0, base, disp, 1);
+    put8(b, imm);
 }
 
 static inline void mov_imm64(struct buf *b, u32 reg, u64 v)

@@ -348,14 +348,4 @@ void sg_avx2_insn(struct buf *b, const struct vinsn *x)
     sg_avx2_unlock(b);
 }
 
-void sg_avx2_mask_insn(struct buf *b, u32 pp, bool w, u32 op, u32 reg, u32 vv, u32 rm)
-{
-    b->failed |= !sg_avx2_mask_op(b, pp, w, op, reg, vv, rm);
-}
-
-void sg_avx2_mask_memory(struct buf *b, u32 pp, bool w, u32 op, u32 k, u32 base, s32 disp)
-{
-    b->failed |= !sg_avx2_mask_move(b, pp, w, op, k, base, disp);
-}
-
 #endif

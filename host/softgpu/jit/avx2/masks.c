@@ -68,6 +68,21 @@ void sg_avx2_mask_bits(struct buf *b, u32 k)
     b->failed = true;
 }
 
+size_t sg_avx2_if_bit(struct buf *b, u32 reg, u32 i)
+{
+    sg_avx2_general(b, false, true, 0xba, 4, REG(reg)); /* bt reg, i */
+    put8(b, i);
+    put8(b, 0x73); /* jnc */
+    put8(b, 0);
+    return b->n;
+}
+
+void sg_avx2_bit_end(struct buf *b, size_t at)
+{
+    if (!b->failed)
+        b->p[at - 1] = (u8)(b->n - at);
+}
+
 /* Bits in memory to lanes of `size` bytes. */
 static void expand(struct buf *b, u32 k, u32 size)
 {
@@ -157,7 +172,7 @@ static void unpack(struct buf *b, u32 k, u32 x, u32 y, u32 n)
     from_r10(b, k);
 }
 
-bool sg_avx2_mask_op(struct buf *b, u32 pp, bool w, u32 op, u32 reg, u32 vv, u32 rm)
+static bool mask_op(struct buf *b, u32 pp, bool w, u32 op, u32 reg, u32 vv, u32 rm)
 {
     sg_avx2_unlock(b);
     switch (op) {
@@ -191,7 +206,7 @@ bool sg_avx2_mask_op(struct buf *b, u32 pp, bool w, u32 op, u32 reg, u32 vv, u32
     }
 }
 
-bool sg_avx2_mask_move(struct buf *b, u32 pp, bool w, u32 op, u32 k, u32 base, s32 disp)
+static bool mask_move(struct buf *b, u32 pp, bool w, u32 op, u32 k, u32 base, s32 disp)
 {
     const u32 size = w ? pp == P66 ? 4 : 8 : pp == P66 ? 1 : 2;
 
@@ -207,6 +222,16 @@ bool sg_avx2_mask_move(struct buf *b, u32 pp, bool w, u32 op, u32 k, u32 base, s
         put8(b, 0x66);
     sg_avx2_general(b, false, false, size == 1 ? 0x88 : 0x89, R10, MEM_AT(base, disp));
     return op == 0x91;
+}
+
+void sg_avx2_mask_insn(struct buf *b, u32 pp, bool w, u32 op, u32 reg, u32 vv, u32 rm)
+{
+    b->failed |= !mask_op(b, pp, w, op, reg, vv, rm);
+}
+
+void sg_avx2_mask_memory(struct buf *b, u32 pp, bool w, u32 op, u32 k, u32 base, s32 disp)
+{
+    b->failed |= !mask_move(b, pp, w, op, k, base, disp);
 }
 
 #endif

@@ -190,20 +190,15 @@ static bool scatter(struct buf *b, const struct vinsn *x)
 
         at.disp += (s32)((narrow ? 4 : 8) * (i % per));
         from.disp += (s32)(4 * (i % 8));
-        if (!all) {
-            sg_avx2_general(b, false, true, 0xba, 4, REG(R9)); /* bt r9d, i */
-            put8(b, i);
-            put8(b, 0x73); /* jnc */
-            put8(b, 0);
-            skip = b->n;
-        }
+        if (!all)
+            skip = sg_avx2_if_bit(b, R9, i);
         sg_avx2_general(b, true, false, narrow ? 0x63 : 0x8b, R10, at); /* movsxd, mov */
         sg_avx2_general(b, false, false, 0x8b, R11, from);
         if (!x->no_base)
             alu_reg(b, true, 0x01, R10, x->rm);
         sg_avx2_general(b, false, false, 0x89, R11, MEM_AT(R10, x->disp));
-        if (skip && !b->failed)
-            b->p[skip - 1] = (u8)(b->n - skip);
+        if (skip)
+            sg_avx2_bit_end(b, skip);
     }
     sg_avx2_mask_is(b, x->k, AVX2_ZERO, 0);
     return true;

@@ -72,21 +72,15 @@ static void store_small(struct buf *b, const struct vinsn *x, u32 size)
     sg_avx2_vex(b, STORE_OP, size == 2, T0, 0, MEM_AT(AVX2_FRAME, AVX2_WORDS_AT));
     sg_avx2_mask_bits(b, x->k);
     for (u32 i = 0; i < 16; i++) {
-        size_t skip;
+        const size_t skip = sg_avx2_if_bit(b, R10, i);
 
-        sg_avx2_general(b, false, true, 0xba, 4, REG(R10)); /* bt r10d, i */
-        put8(b, i);
-        put8(b, 0x73); /* jnc */
-        put8(b, 0);
-        skip = b->n;
         sg_avx2_general(b, false, true, size == 2 ? 0xb7 : 0xb6, R11,
                         MEM_AT(AVX2_FRAME, AVX2_WORDS_AT + (s32)(size * i)));
         if (size == 2)
             put8(b, 0x66);
         sg_avx2_general(b, false, false, size == 2 ? 0x89 : 0x88, R11,
                         MEM_AT(x->rm, x->disp + (s32)(size * i)));
-        if (!b->failed)
-            b->p[skip - 1] = (u8)(b->n - skip);
+        sg_avx2_bit_end(b, skip);
     }
 }
 

@@ -140,8 +140,7 @@ void sg_avx2_window_load(struct jit *j, u32 d[4][4], u32 n, u32 size, s32 disp, 
     struct buf *b = B(j);
     size_t four, end;
 
-    sg_avx2_general(b, false, false, 0x83, 7, MEM_AT(RSI, AT(state))); /* cmp */
-    put8(b, SG_WINDOW_4);
+    alu_mem_imm8(b, false, 7, RSI, AT(state), SG_WINDOW_4);
     four = jcc(b, JE);
     one_way(j, d, n, size, 8, disp, ahead);
     end = jmp(b);
