@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the tests of the driver API share. */
+#include <unistd.h>
+
 #include "api/api_test.h"
 
 const char test_ptx[] =
@@ -73,6 +75,23 @@ void ctx_end(CUcontext c)
     OK(cuCtxDestroy_v2(c));
     while (cuCtxPopCurrent_v2(NULL) == CUDA_SUCCESS)
         ;
+}
+
+void sg_books(char *text, size_t size); /* runtime/runtime.h */
+
+void books_kept(void (*body)(void *arg), void *arg)
+{
+    char before[1024], after[1024];
+
+    for (unsigned round = 0; round < 20; round++) {
+        sg_books(before, sizeof(before));
+        body(arg);
+        sg_books(after, sizeof(after));
+        if (!strcmp(before, after))
+            return;
+        usleep(20000);
+    }
+    assert_string_equal(before, after);
 }
 
 CUfunction get_kernel(CUmodule *m, const char *name)

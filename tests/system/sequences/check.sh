@@ -15,7 +15,7 @@ for name in api_test fuzz_test; do
     else
         failed=$((failed + 1))
         echo "FAIL: $name with sanitizers (log: $out/$name.log)"
-        grep -m 5 -E '^\[  FAILED|ERROR: AddressSanitizer|runtime error' "$out/$name.log"
+        grep -m 8 -E '^\[  (FAILED|ERROR)|^\[   LINE|ERROR: AddressSanitizer|runtime error' "$out/$name.log"
     fi
 done
 # What make mutants takes out is still there to be taken out.
