@@ -65,7 +65,7 @@ static size_t row_test(struct jit *j, const u32 ad[4], u32 n)
     return jcc(b, JAE);
 }
 
-#define AHEAD 4096 /* bytes: data of the next warps is prefetched at this distance */
+#define AHEAD 8192 /* bytes: data of the next warps is prefetched at this distance */
 
 /* When a warp loads a row, other warps load the following rows: prefetches those. */
 static void prefetch(struct jit *j, u32 n, s32 disp)

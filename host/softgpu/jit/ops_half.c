@@ -15,23 +15,27 @@ static const struct vop VPORD = {M0F, P66, 0, 0xeb}, VPANDD = {M0F, P66, 0, 0xdb
                         VPANDND = {M0F, P66, 0, 0xdf}, SHIFT_D = {M0F, P66, 0, 0x72},
                         BCAST_R32 = {M38, P66, 0, 0x7c}, CMPPS = {M0F, PNONE, 0, 0xc2},
                         MOVDW = {M38, PF3, 0, 0x33}, ZXWD = {M38, P66, 0, 0x33},
-                        CVTPH2PS = {M38, P66, 0, 0x13}, CVTPS2PH = {M3A, P66, 0, 0x1d};
+                        CVTPH2PS = {M38, P66, 0, 0x13}, CVTPS2PH = {M3A, P66, 0, 0x1d},
+                        EXTRACT4 = {M3A, P66, 1, 0x3b}, INSERT4 = {M3A, P66, 1, 0x3a};
 
-/* The low or (high) upper halves of the 32-bit lanes of v as f32: register to. */
-static void widen(struct jit *j, u32 to, u32 v, bool high)
+/* The halves in the low words of the lanes of v, as f32. */
+static void widen(struct jit *j, u32 to, u32 v)
 {
-    struct buf *b = B(j);
-
-    if (high) {
-        evi(b, SHIFT_D, 2, to, v, 0, 0, 16);
-        v = to;
-    }
-    ev(b, MOVDW, v, 0, to, 0, 0);
-    ev(b, CVTPH2PS, to, 0, to, 0, 0);
+    ev(B(j), MOVDW, v, 0, to, 0, 0);
+    ev(B(j), CVTPH2PS, to, 0, to, 0, 0);
 }
 
-/* Rounds the f32 of register v to nearest, into the low half of the lanes of register to.
-   Clobbers RAX, k1. */
+/* 16 of the 32 halves of v as f32, in the order of memory: the low and high words of 8 lanes alternate. */
+static void widen_pairs(struct jit *j, u32 to, u32 v, bool upper)
+{
+    if (upper) {
+        evi(B(j), EXTRACT4, v, 0, to, 0, 0, 1);
+        v = to;
+    }
+    ev(B(j), CVTPH2PS, to, 0, v, 0, 0);
+}
+
+/* Rounds the f32 of register v to nearest: the low words of the lanes of register to, its canonical NaN as in PTX. Clobbers RAX, k1. */
 static void narrow(struct jit *j, u32 to, u32 v)
 {
     struct buf *b = B(j);
@@ -41,6 +45,51 @@ static void narrow(struct jit *j, u32 to, u32 v)
     ev(b, ZXWD, to, 0, 0, 0, 0);
     mov_imm64(b, RAX, 0x7fff);
     ev(b, BCAST_R32, to, 0, RAX, 1, 0);
+}
+
+/* Rounds to 16 halves in the order of memory: half of register to. Mask k becomes those that are NaN. */
+static void narrow_pairs(struct jit *j, u32 to, u32 v, bool upper, u32 k)
+{
+    struct buf *b = B(j);
+
+    evi(b, CMPPS, k, v, v, 0, 0, 3); /* unordered */
+    evi(b, CVTPS2PH, v, 0, upper ? v : to, 0, 0, 0);
+    if (upper)
+        evi(b, INSERT4, to, to, v, 0, 0, 1);
+}
+
+/*
+ * Ends an operation on pairs with the results d. Masks 1 and 2 (3 and 4 of chunk 1) are NaN in the lower and the upper half of a
+ * chunk: rare, so that code for it is jumped over and nothing waits for the comparison. NaN becomes PTX's canonical NaN.
+ */
+static void finish_pairs(struct jit *j, const struct sg_insn *in, const u32 *d)
+{
+    const u32 n = sg_jit_n(j, false);
+    struct buf *x = B(j);
+    size_t none;
+
+    for (u32 h = 0; h < n; h++)
+        KORW(x, 5 + h, 1 + 2 * h, 2 + 2 * h);
+    vex(x, PNONE, 0, 0, 0x98, 5, 0, 4 + n); /* kortestw */
+    none = jcc(x, JE);
+    sg_jit_broadcast(j, 2, 0xffff);
+    sg_jit_broadcast(j, 3, 0x7fff7fff);
+    for (u32 h = 0; h < n; h++) {
+        for (u32 k = 0; k < 2; k++) {
+            ev(x, VPANDD, k, 2, 2, 1 + 2 * h + k, EV_Z);
+            ev(x, MOVDW, k, 0, k, 0, 0);
+        }
+        evi(x, INSERT4, 0, 0, 1, 0, 0, 1);
+        ev(x, VPANDND, d[h], 0, d[h], 0, 0);
+        ev(x, VPANDD, 0, 0, 3, 0, 0);
+        ev(x, VPORD, d[h], d[h], 0, 0, 0);
+    }
+    land(x, none);
+    for (u32 h = 0; h < n; h++) {
+        sg_jv_kill(j, in, 1u << h);
+        sg_jv_bind(j, in->d, h, d[h]);
+    }
+    sg_jv_unpin(j);
 }
 
 /*
@@ -135,6 +184,25 @@ static bool has_fp16(void)
     return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 23 & 1);
 }
 
+static bool half_pairs(struct jit *j, const struct sg_insn *in, u32 arg)
+{
+    u32 d[2];
+
+    for (u32 h = 0; h < sg_jit_n(j, false); h++) {
+        const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h);
+
+        d[h] = sg_jv_new(j);
+        for (u32 k = 0; k < 2; k++) {
+            widen_pairs(j, 0, a, k);
+            widen_pairs(j, 1, b, k);
+            ev(B(j), sg_vop_of(arg), 0, 0, 1, 0, 0);
+            narrow_pairs(j, d[h], 0, k, 1 + 2 * h + k);
+        }
+    }
+    finish_pairs(j, in, d);
+    return true;
+}
+
 /* add, sub, mul of halves or (PAIR) of two in each register */
 static bool e_half(struct jit *j, const struct sg_insn *in, u32 arg)
 {
@@ -146,39 +214,32 @@ static bool e_half(struct jit *j, const struct sg_insn *in, u32 arg)
         half_direct(j, in, arg & 255);
         return true;
     }
+    if (arg & PAIR)
+        return half_pairs(j, in, arg);
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), d = sg_jv_new(j);
 
-        for (u32 k = 0; k < (arg & PAIR ? 2u : 1u); k++) {
-            widen(j, 1, a, k);
-            widen(j, 2, b, k);
-            ev(x, sg_vop_of(arg), 1, 1, 2, 0, 0);
-            narrow(j, k ? 1 : d, 1);
-        }
-        if (arg & PAIR) {
-            evi(x, SHIFT_D, 6, 1, 1, 0, 0, 16);
-            ev(x, VPORD, d, d, 1, 0, 0);
-        }
+        widen(j, 1, a);
+        widen(j, 2, b);
+        ev(x, sg_vop_of(arg), 1, 1, 2, 0, 0);
+        narrow(j, d, 1);
         sg_jit_finish(j, in, h, 1u << h, d);
     }
     return true;
 }
 
 /*
- * fma of halves: the product is exact in f32, and the sum is rounded to odd, using the lost part
- * (Knuth's two-sum), so that the rounding to half is the only one; as fma_f16_odd() of
- * exec/ops/half.c. No step overflows or involves a denormal.
+ * fma of the halves in registers 1, 2 and 3, as f32, into 4: the product is exact in f32, and the sum is rounded to odd, using
+ * the lost part (Knuth's two-sum), so that the rounding to half is the only one; as fma_f16_odd() of exec/ops/half.c. No step
+ * overflows or involves a denormal. Register 6 is 0, 7 is 1; clobbers 5 and mask 7.
  */
-static void fma_part(struct jit *j, u32 a, u32 b, u32 c, u32 to, u32 k)
+static void fma_odd(struct jit *j)
 {
     static const struct vop ADD = {M0F, PNONE, 0, 0x58}, SUB = {M0F, PNONE, 0, 0x5c},
                             MUL = {M0F, PNONE, 0, 0x59}, PADD = {M0F, P66, 0, 0xfe},
                             PXOR = {M0F, P66, 0, 0xef};
     struct buf *x = B(j);
 
-    widen(j, 1, a, k);
-    widen(j, 2, b, k);
-    widen(j, 3, c, k);
     ev(x, MUL, 1, 1, 2, 0, 0);
     ev(x, ADD, 4, 1, 3, 0, 0); /* the sum */
     ev(x, SUB, 5, 4, 1, 0, 0);
@@ -186,17 +247,17 @@ static void fma_part(struct jit *j, u32 a, u32 b, u32 c, u32 to, u32 k)
     ev(x, SUB, 1, 1, 2, 0, 0);
     ev(x, SUB, 3, 3, 5, 0, 0);
     ev(x, ADD, 1, 1, 3, 0, 0);        /* the lost part: 0, or NaN if the sum is not finite */
-    evi(x, CMPPS, 1, 1, 6, 0, 0, 12); /* ordered and not equal to register 6 */
+    evi(x, CMPPS, 7, 1, 6, 0, 0, 12); /* ordered and not equal to register 6 */
     ev(x, PXOR, 1, 1, 4, 0, 0);
     evi(x, SHIFT_D, 4, 1, 1, 0, 0, 31); /* -1: the sum is too far from 0 */
-    ev(x, PADD, 4, 4, 1, 1, 0);
-    ev(x, VPORD, 4, 4, 7, 1, 0);
-    narrow(j, to, 4);
+    ev(x, PADD, 4, 4, 1, 7, 0);
+    ev(x, VPORD, 4, 4, 7, 7, 0);
 }
 
 static bool e_fma_half(struct jit *j, const struct sg_insn *in, u32 pair)
 {
     struct buf *x = B(j);
+    u32 r[2];
 
     if (in->imm)
         return false;
@@ -206,14 +267,25 @@ static bool e_fma_half(struct jit *j, const struct sg_insn *in, u32 pair)
         const u32 a = sg_jv_get(j, in->a, h), b = sg_jv_get(j, in->b, h), c = sg_jv_get(j, in->c, h),
                   d = sg_jv_new(j);
 
-        fma_part(j, a, b, c, d, 0);
-        if (pair) {
-            fma_part(j, a, b, c, 1, 1);
-            evi(x, SHIFT_D, 6, 1, 1, 0, 0, 16);
-            ev(x, VPORD, d, d, 1, 0, 0);
+        r[h] = d;
+        for (u32 k = 0; k < 2 && pair; k++) {
+            widen_pairs(j, 1, a, k);
+            widen_pairs(j, 2, b, k);
+            widen_pairs(j, 3, c, k);
+            fma_odd(j);
+            narrow_pairs(j, d, 4, k, 1 + 2 * h + k);
         }
+        if (pair)
+            continue;
+        widen(j, 1, a);
+        widen(j, 2, b);
+        widen(j, 3, c);
+        fma_odd(j);
+        narrow(j, d, 4);
         sg_jit_finish(j, in, h, 1u << h, d);
     }
+    if (pair)
+        finish_pairs(j, in, r);
     return true;
 }
 
