@@ -113,6 +113,8 @@ def enter(job):
     lower, upper = os.open(job["tree"], os.O_PATH), os.open(box + ("/up" if not job.get("keep") else ""), os.O_PATH)
     # Held through the working directory: /tmp may be where the tree is.
     mount("none", "/tmp", "tmpfs", 0, "size=4g,mode=1777")
+    if os.path.isdir("/var/tmp"):
+        mount("none", "/var/tmp", "tmpfs", 0, "size=1g,mode=1777")
     os.makedirs(top, exist_ok=True)
     mount(".", top, None, MS_BIND)
     if os.path.isdir("/dev/shm"):
