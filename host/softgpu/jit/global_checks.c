@@ -100,23 +100,28 @@ void sg_jit_check_flat(struct jit *j, struct stub *s, const struct check *k, u32
     sg_jit_slow(j, s, JA);
 }
 
-void sg_jit_check_window(struct jit *j, struct stub *s, const struct sg_insn *in, u32 ad, u32 align)
+void sg_jit_check_window(struct jit *j, struct stub *s, const struct check *k, u32 ad)
 {
+    const s64 more = k->high - k->low - s->window->size; /* beyond what the window's own load accesses */
     struct buf *b = B(j);
 
-    range_of(j, s, &(struct check){.idx = in->idx});
+    range_of(j, s, &(struct check){.idx = k->idx});
     alu_mem(b, true, 0x2b, RDX, RSI, offsetof(struct sg_window, span));
     sg_jit_slow(j, s, JB);
+    if (more) {
+        alu_imm(b, true, 5, RDX, (u32)more);
+        sg_jit_slow(j, s, JB);
+    }
     ev(b, MOVQ_R, ad, 0, RAX, 0, EV_XMM);
-    if (align > 1) {
+    if (k->align > 1) {
         put8(b, 0xa8); /* test al, align - 1 */
-        put8(b, align - 1);
+        put8(b, k->align - 1);
         sg_jit_slow(j, s, JNE);
     }
     alu_mem(b, true, 0x8b, RDI, RSI, offsetof(struct sg_window, low));
     alu_reg(b, true, 0x01, RDI, RAX);
-    if (in->imm)
-        alu_imm(b, true, 0, RDI, (u32)in->imm);
+    if (k->low)
+        alu_imm(b, true, 0, RDI, (u32)k->low);
     alu_reg(b, true, 0x29, RDI, RCX);
     alu_reg(b, true, 0x39, RDI, RDX);
     sg_jit_slow(j, s, JA);

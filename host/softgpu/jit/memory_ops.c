@@ -243,13 +243,12 @@ static void cmp_flag(struct jit *j, const struct group *g, u32 value)
     alu_mem_imm8(B(j), true, 7, G_WARP, (s32)(offsetof(struct sg_warp, native_ok) + g->flag), value);
 }
 
-/* Checks a load together with the other loads of its group. Returns NULL, with nothing emitted,
-   if it is alone. */
-static struct group *check_group(struct jit *j, struct stub *s, const struct sg_insn *in, const u32 ad[4])
+/* The group of a load, to be checked together; *fresh: this is its first. NULL, with nothing emitted, if the load is alone. */
+static struct group *group_of(struct jit *j, struct stub *s, const struct sg_insn *in, bool *fresh)
 {
-    struct check k = {.idx = in->idx};
-    struct group *g = NULL, fresh;
+    struct group *g = NULL, opened;
 
+    *fresh = false;
     for (u32 i = 0; i < j->ngroups; i++)
         if (j->groups[i].a == in->a && j->cur <= j->groups[i].last)
             g = &j->groups[i];
@@ -258,31 +257,50 @@ static struct group *check_group(struct jit *j, struct stub *s, const struct sg_
         sg_jit_slow(j, s, JE);
         return g;
     }
-    if (!open_group(j, in, &fresh))
+    if (!open_group(j, in, &opened))
         return NULL;
+    *fresh = true;
     g = &j->groups[j->ngroups++];
-    *g = fresh;
-    k.low = g->low & ~((s64)g->align - 1); /* aligned like allocations: the same result */
-    k.high = g->high;
-    k.align = g->align;
+    *g = opened;
     g->window = s->window;
+    /* Before any run: a match tells that all lanes are as aligned as the first. */
+    if (s->window)
+        s->window->align = g->align;
     set_flag(j, g, GROUP_UNCHECKED);
-    sg_jit_check_global(j, s, &k, ad);
-    set_flag(j, g, GROUP_CHECKED);
     return g;
 }
 
+/* What a group accesses in each lane. */
+static struct check whole_group(const struct sg_insn *in, const struct group *g)
+{
+    return (struct check){
+        .idx = in->idx,
+        .low = g->low & ~((s64)g->align - 1), /* aligned like allocations: the same result */
+        .high = g->high,
+        .align = g->align,
+    };
+}
+
+static void check_group(struct jit *j, struct stub *s, const struct sg_insn *in, struct group *g,
+                        const u32 ad[4])
+{
+    const struct check k = whole_group(in, g);
+
+    sg_jit_check_global(j, s, &k, ad);
+    set_flag(j, g, GROUP_CHECKED);
+}
+
 /*
- * Tests the window of a load, as sg_jit_window_test(). The loads of a group have the same addresses
- * but for a constant: what the first one's test has found holds for those whose windows were learnt
- * from the same distances.
+ * Tests the window of a load that is not the first of its group, as sg_jit_window_test(). The loads of a group have the same
+ * addresses but for a constant: what the first one's test has found holds for those whose windows were learnt from the same
+ * distances.
  */
 static void window_of_group(struct jit *j, struct stub *s, const struct group *g, const u32 ad[4],
                             struct window_misses *misses)
 {
     size_t differs = 0, known = 0;
 
-    if (g && g->window && g->window != s->window) {
+    if (g->window) {
         s->window->first = g->window;
         mov_imm64(B(j), RSI, (u64)(uintptr_t)s->window);
         cmp_flag(j, g, GROUP_MATCHES);
@@ -292,8 +310,6 @@ static void window_of_group(struct jit *j, struct stub *s, const struct group *g
         land(B(j), differs);
     }
     sg_jit_window_test(j, ad, s->window, misses);
-    if (g && g->window == s->window)
-        set_flag(j, g, GROUP_MATCHES);
     if (known)
         land(B(j), known);
 }
@@ -358,19 +374,29 @@ static void gather(struct jit *j, const struct sg_insn *in, u32 arg, const u32 a
             gather64(j, d[k][h], d[k + 1][h], ad, h, (s32)(in->imm + 4 * k));
 }
 
-/* The path for lanes in windows. Returns the jump at its end to be patched; the other paths
-   follow. */
+/*
+ * The path for lanes in windows. Returns the jump at its end to be patched; the other paths follow. Lanes that match need no
+ * comparison of each address with the allocation: the first one's address tells all of them.
+ */
 static size_t window_load(struct jit *j, struct stub *s, const struct sg_insn *in, u32 arg, const u32 ad[4],
-                          u32 d[4][4], bool two, const struct group *g)
+                          u32 d[4][4], bool two, struct group *g, bool fresh)
 {
+    const u32 bytes = (arg & 15) * (arg >> 8 & 15);
+    const struct check alone = {
+        .idx = in->idx, .low = in->imm, .high = in->imm + s->window->size, .align = bytes};
+    const struct check all = fresh ? whole_group(in, g) : alone;
     struct window_misses misses;
     size_t end;
 
-    window_of_group(j, s, g, ad, &misses);
-    if (g)
+    if (g && !fresh) {
+        window_of_group(j, s, g, ad, &misses);
         ev(B(j), MOVQ_R, ad[0], 0, RAX, 0, EV_XMM);
-    else
-        sg_jit_check_window(j, s, in, ad[0], (arg & 15) * (arg >> 8 & 15));
+    } else {
+        sg_jit_window_test(j, ad, s->window, &misses);
+        sg_jit_check_window(j, s, &all, ad[0]);
+    }
+    if (fresh)
+        set_flag(j, g, GROUP_MATCHES);
     sg_jit_window_load(j, d, arg >> 8 & 15, s->window->size, (s32)in->imm, true);
     for (u32 h = 0; h < sg_jit_n(j, false); h++) {
         if (two) {
@@ -383,12 +409,38 @@ static size_t window_load(struct jit *j, struct stub *s, const struct sg_insn *i
     return end;
 }
 
+/* The path for lanes in a row. Returns the jump at its end. The check is of the first lane's address, unless that of the group was
+   made before. */
+static size_t load_row(struct jit *j, struct stub *s, const struct sg_insn *in, u32 n, u32 ad, u32 d[4][4],
+                       struct group *g, bool checked)
+{
+    const u32 bytes = 4 * n;
+    struct check k = {.idx = in->idx, .align = bytes, .low = in->imm, .high = in->imm + 32 * bytes};
+
+    if (checked) {
+        ev(B(j), MOVQ_R, ad, 0, RAX, 0, EV_XMM);
+    } else {
+        if (g) {
+            k = whole_group(in, g);
+            k.high += 31 * bytes;
+        }
+        sg_jit_check_flat(j, s, &k, ad);
+        if (g)
+            set_flag(j, g, GROUP_CHECKED);
+    }
+    row_load(j, d, n, (s32)in->imm);
+    if (n == 1)
+        prefetch(j, n, (s32)in->imm);
+    return jmp(B(j));
+}
+
 static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
 {
     const u32 size = arg & 15, n = arg >> 8 & 15, bytes = size * n, chunks = sg_jit_n(j, size == 8);
     const bool two = pair(j, in, arg), row = size == 4 && n < 3 && !j->masked;
-    struct check k = {.idx = in->idx, .align = bytes, .low = in->imm, .high = in->imm + 32 * bytes};
+    const struct check k = {.idx = in->idx, .align = bytes, .low = in->imm, .high = in->imm + touched(arg)};
     size_t others = 0, end = 0, end_window = 0;
+    bool fresh, checked;
     struct group *g;
     struct stub *s;
     u32 ad[4], d[4][4];
@@ -411,24 +463,24 @@ static bool e_ld_g(struct jit *j, const struct sg_insn *in, u32 arg)
         for (u32 h = 0; h < chunks; h++)
             d[i][h] = sg_jv_new(j);
     sg_jit_spin(j, in);
-    g = check_group(j, s, in, ad);
+    g = group_of(j, s, in, &fresh);
+    checked = g && !fresh;
     if (s->window)
-        end_window = window_load(j, s, in, arg, ad, d, two, g);
+        end_window = window_load(j, s, in, arg, ad, d, two, g, fresh);
+    /* Lanes in a row are all as aligned as the first, but for less than a group may ask. */
+    if (fresh && !(row && bytes >= g->align)) {
+        check_group(j, s, in, g, ad);
+        checked = true;
+    }
     if (row) {
         others = row_test(j, ad, n);
-        if (g)
-            ev(B(j), MOVQ_R, ad[0], 0, RAX, 0, EV_XMM);
-        else
-            sg_jit_check_flat(j, s, &k, ad[0]);
-        row_load(j, d, n, (s32)in->imm);
-        if (n == 1)
-            prefetch(j, n, (s32)in->imm);
-        end = jmp(B(j));
+        end = load_row(j, s, in, n, ad[0], d, g, checked);
         land(B(j), others);
+        if (fresh && !checked)
+            check_group(j, s, in, g, ad);
     }
     if (s->window)
         sg_jit_window_known(j, s, s->window);
-    k.high = in->imm + touched(arg);
     if (!g)
         sg_jit_check_global(j, s, &k, ad);
     gather(j, in, arg, ad, d, two);

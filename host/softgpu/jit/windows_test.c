@@ -207,6 +207,122 @@ static void edge(const char *text, unsigned pattern, uint32_t m, int beyond, con
     data = all;
 }
 
+/* Loads through one register, which are checked together: the first one's lanes tell for all. 20 bytes for each lane and turn. */
+#define GROUP(name, loads) \
+    ".visible .entry " name \
+    "(.param .u64 data, .param .u64 off, .param .u64 out, .param .u32 n, .param .u32 m)\n{\n" \
+    ".reg .b32 %r<20>; .reg .b64 %d<20>; .reg .pred %p<4>;\n" \
+    "ld.param.u64 %d0, [data]; ld.param.u64 %d1, [off]; ld.param.u64 %d2, [out]; ld.param.u32 %r0, [n];\n" \
+    "ld.param.u32 %r1, [m]; mov.u32 %r2, %tid.x; mul.wide.u32 %d3, %r2, 4;\n" \
+    "add.u64 %d1, %d1, %d3; mul.wide.u32 %d3, %r2, 64; add.u64 %d2, %d2, %d3;\n" \
+    "shr.u32 %r1, %r1, %r2; and.b32 %r1, %r1, 1; setp.eq.u32 %p1, %r1, 0;\n@%p1 bra END;\n" \
+    "LOOP:\nld.global.u32 %r3, [%d1];\ncvt.u64.u32 %d4, %r3; add.u64 %d5, %d0, %d4;\n" loads \
+    "st.global.v4.u32 [%d2], {%r4, %r5, %r6, %r7}; st.global.u32 [%d2+16], %r8;\n" \
+    "add.u64 %d1, %d1, 128; add.u64 %d2, %d2, 2048; sub.u32 %r0, %r0, 1; setp.ne.u32 %p2, %r0, 0;\n@%p2 bra LOOP;\n" \
+    "END:\nret;\n}\n"
+static const char *const group_text = ".version 8.0\n.target sm_80\n.address_size 64\n" GROUP(
+    "halves", "ld.global.u16 %r4, [%d5]; ld.global.u32 %r5, [%d5+64]; ld.global.u8 %r6, [%d5+-56];\n"
+              "ld.global.v2.u32 {%r7, %r8}, [%d5+72];\n")
+    GROUP("words", "ld.global.u32 %r4, [%d5]; ld.global.u32 %r5, [%d5+64]; ld.global.u8 %r6, [%d5+-56];\n"
+                   "ld.global.u32 %r7, [%d5+72]; ld.global.u32 %r8, [%d5+76];\n")
+        GROUP(
+            "wide",
+            "ld.global.u32 %r4, [%d5]; ld.global.v2.u32 {%r7, %r8}, [%d5+72]; mov.u32 %r5, 0; mov.u32 %r6, 0;\n");
+
+static bool group_same(uint32_t turns, uint32_t m, bool halves)
+{
+    for (uint32_t turn = 0; turn < turns; turn++)
+        for (uint32_t i = 0; i < 32; i++) {
+            const uint8_t *at = data + off[turn * 32 + i];
+            uint32_t want[5] = {0};
+
+            if (!(m >> i & 1))
+                continue;
+            want[2] = at[-56];
+            memcpy(&want[0], at, halves ? 2 : 4);
+            memcpy(&want[1], at + 64, 4);
+            memcpy(&want[3], at + 72, 8);
+            if (memcmp(out + turn * (TURN / 4) + i * WORDS, want, sizeof(want)))
+                return false;
+        }
+    return true;
+}
+
+/*
+ * Two turns in the middle, then one whose highest (up) or lowest byte is the allocation's last or first, or (beyond) 8 bytes
+ * further: the fault of that lane and of that load, after all that is before it.
+ */
+static void group(const char *kernel, unsigned pattern, uint32_t m, bool up, bool beyond, const char *name)
+{
+    const bool halves = !strcmp(kernel, "halves");
+    const uint32_t size = 4096;
+    uint32_t last = 0, lane = 0, low = 0, base;
+    uint8_t *all = data;
+    struct sg_fault f = {0};
+    struct tk t;
+    bool ok;
+
+    data = tm_alloc(size);
+    memcpy(data, all, size);
+    for (uint32_t i = 0; i < 32; i++) {
+        if (!(m >> i & 1))
+            continue;
+        if (offset(pattern, i) >= last) {
+            last = offset(pattern, i);
+            lane = i;
+        }
+        low = offset(pattern, i) < offset(pattern, low) || !(m >> low & 1) ? i : low;
+    }
+    base = up ? size - 80 - last + (beyond ? 8 : 0) : 56 - offset(pattern, low) - (beyond ? 8 : 0);
+    for (uint32_t turn = 0; turn < 3; turn++)
+        for (uint32_t i = 0; i < 32; i++)
+            off[turn * 32 + i] = offset(pattern, i) + (turn == 2 ? base : 256);
+    ok = tk_open(&t, group_text, kernel) && !run(&t, 2, m, &f) && group_same(2, m, halves) &&
+         !run(&t, 2, m, &f) && group_same(2, m, halves);
+    ok = ok && run(&t, 3, m, &f) == (beyond ? SG_ERR_ADDRESS : 0);
+    ok = ok && group_same(beyond ? 2 : 3, m, halves);
+    if (ok && beyond && up)
+        ok = f.thread[0] == lane && f.access_size == (halves ? 8 : 4) && f.address == (uintptr_t)data + size;
+    else if (ok && beyond)
+        ok = f.thread[0] == low && f.access_size == 1 && f.address == (uintptr_t)data - 8;
+    t_result(name, ok, "%s, pattern %u: lane %u, %s", kernel, pattern, f.thread[0], f.message);
+    tk_close(&t);
+    data = all;
+}
+
+/* Every second lane is aligned for the first load of the group only: a fault each time, also when the distances are known. */
+static void group_misaligned(const char *kernel, uint32_t step, uint32_t m, const char *name)
+{
+    struct sg_fault f = {0};
+    unsigned bad = 0;
+    struct tk t;
+    bool ok;
+
+    for (uint32_t i = 0; i < 32; i++)
+        off[i] = 256 + step * i;
+    ok = tk_open(&t, group_text, kernel);
+    for (int again = 0; again < 3 && ok; again++)
+        bad += run(&t, 1, m, &f) != SG_ERR_MISALIGNED || f.thread[0] != 1;
+    t_result(name, ok && !bad, "%s, %u of 3 are wrong: lane %u, %s", kernel, bad, f.thread[0], f.message);
+    tk_close(&t);
+}
+
+static void groups(void)
+{
+    static const uint32_t masks[] = {0xffffffffu, 0x00000fffu, 0x3fffffffu};
+
+    for (unsigned i = 0; i < 3; i++) {
+        for (unsigned k = 0; k < 4; k++) {
+            group("halves", 2, masks[i], k & 1, k & 2, "a group of loads in windows");
+            group("halves", 3, masks[i], k & 1, k & 2, "a group of loads in windows of four");
+            group("words", 0, masks[i], k & 1, k & 2, "a group of loads in rows");
+            group("words", 4, masks[i], k & 1, k & 2, "a group of loads far apart");
+        }
+        group_misaligned("halves", 2, masks[i], "a group whose first load alone is aligned");
+        group_misaligned("wide", 4, masks[i], "a group in a row whose first load alone is aligned");
+    }
+}
+
 /* Each lane stores 8 and 16 bits at off[lane], of shared memory, too, whose bytes are copied out
    at the end. */
 static const char *const store_text =
@@ -323,6 +439,7 @@ int main(int argc, char **argv)
         data[i] = (uint8_t)(i * 167 + i / 256 * 13);
     both(global_text);
     both(shared_text);
+    groups();
     stores(0xffffffffu, "stores of all lanes");
     stores(0x00000fffu, "stores of some of the lower half");
     stores(0x3ffffffeu, "stores of most lanes");
