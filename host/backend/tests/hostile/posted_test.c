@@ -116,7 +116,7 @@ static const struct kind {
     {post_semaphore, VGP_vgpGraphExtSemNode, 0, CUDA_SUCCESS, CUDA_SUCCESS, SEMAPHORE},
     {post_memop, VGP_vgpGraphBatchMemOpNode, VGP_H_CONTEXT, CUDA_ERROR_INVALID_CONTEXT,
      CUDA_ERROR_NOT_SUPPORTED, 0},
-    {post_array, VGP_vgpGraphCopyNode, VGP_H_ARRAY, CUDA_ERROR_INVALID_HANDLE, CUDA_SUCCESS, 0},
+    {post_array, VGP_vgpGraphCopyNode, VGP_H_ARRAY, CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS, 0},
     {post_child, VGP_vgpGraphChildNode, VGP_H_GRAPH, CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS, 0},
 };
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
