@@ -79,7 +79,11 @@ double pipe_once(void *to, const void *from, size_t n, bool back);
     X(cuGraphAddMemcpyNode, cuGraphAddMemcpyNode) X(cuGraphAddHostNode, cuGraphAddHostNode) \
     X(cuGraphAddEventRecordNode, cuGraphAddEventRecordNode) \
     X(cuGraphAddEventWaitNode, cuGraphAddEventWaitNode) \
-    X(cuGraphAddChildGraphNode, cuGraphAddChildGraphNode) \
+    X(cuGraphAddChildGraphNode, cuGraphAddChildGraphNode) X(cuGraphAddNode, cuGraphAddNode_v2) \
+    X(cuGraphAddBatchMemOpNode, cuGraphAddBatchMemOpNode) X(cuArrayCreate, cuArrayCreate_v2) \
+    X(cuImportExternalSemaphore, cuImportExternalSemaphore) \
+    X(cuGraphAddExternalSemaphoresSignalNode, cuGraphAddExternalSemaphoresSignalNode) \
+    X(cuGraphAddExternalSemaphoresWaitNode, cuGraphAddExternalSemaphoresWaitNode) \
     X(cuCtxGetCurrent, cuCtxGetCurrent) \
     X(cuFuncSetAttribute, cuFuncSetAttribute) \
     X(cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor) \

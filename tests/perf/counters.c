@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 
 static struct api a;
 static CUdeviceptr p;
@@ -210,19 +211,24 @@ static CUresult capture(void)
     return r ? r : a.cuGraphDestroy(g);
 }
 
+static CUDA_KERNEL_NODE_PARAMS add_params(void *params[3])
+{
+    return (CUDA_KERNEL_NODE_PARAMS){.func = a.add,
+                                     .gridDimX = 1,
+                                     .gridDimY = 1,
+                                     .gridDimZ = 1,
+                                     .blockDimX = 128,
+                                     .blockDimY = 1,
+                                     .blockDimZ = 1,
+                                     .kernelParams = params};
+}
+
 /* 100 kernels in two chains and an empty node that joins them; one is taken out again. Destroying is one round trip. */
 static CUresult graph(void)
 {
     unsigned n = 32, v = 1;
     void *params[] = {&p, &n, &v};
-    CUDA_KERNEL_NODE_PARAMS k = {.func = a.add,
-                                 .gridDimX = 1,
-                                 .gridDimY = 1,
-                                 .gridDimZ = 1,
-                                 .blockDimX = 128,
-                                 .blockDimY = 1,
-                                 .blockDimZ = 1,
-                                 .kernelParams = params};
+    CUDA_KERNEL_NODE_PARAMS k = add_params(params);
     CUgraphNode node[101];
     CUgraph g = NULL;
     CUresult r = a.cuGraphCreate(&g, 0);
@@ -358,6 +364,142 @@ static CUresult graph_child(void)
     return in_chains(add_child);
 }
 
+/* Nodes of all these types in turn, by the call for any type. */
+static CUresult add_any(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
+{
+    static unsigned turn;
+    static CUevent event;
+    static CUgraph child;
+    unsigned count = 32, v = 1;
+    void *params[] = {&p, &count, &v};
+    const CUDA_KERNEL_NODE_PARAMS kernel = add_params(params);
+    CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
+    CUresult r = event ? CUDA_SUCCESS : a.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+
+    r = r || child ? r : a.cuGraphCreate(&child, 0);
+    if (r)
+        return r;
+    switch (turn++ % 6) {
+    case 0:
+        any.type = CU_GRAPH_NODE_TYPE_KERNEL;
+        memcpy(&any.kernel, &kernel, sizeof(kernel)); /* the newer version appends */
+        break;
+    case 1:
+        any.type = CU_GRAPH_NODE_TYPE_MEMSET;
+        any.memset = (CUDA_MEMSET_NODE_PARAMS_v2){
+            .dst = p, .value = 1, .elementSize = 4, .width = 8, .height = 1, .ctx = current()};
+        break;
+    case 2:
+        any.type = CU_GRAPH_NODE_TYPE_HOST;
+        any.host.fn = called;
+        break;
+    case 3:
+        any.type = CU_GRAPH_NODE_TYPE_GRAPH;
+        any.graph.graph = child;
+        any.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
+        break;
+    case 4:
+        any.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD;
+        any.eventRecord.event = event;
+        break;
+    default:
+        break;
+    }
+    return a.cuGraphAddNode(out, g, after, NULL, n, &any);
+}
+
+static CUresult graph_any(void)
+{
+    return in_chains(add_any);
+}
+
+static CUresult add_semaphore(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
+{
+    static const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS signal;
+    static const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS wait;
+    static CUexternalSemaphore semaphore;
+    static unsigned turn;
+    CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC d = {.type = CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD};
+
+    if (!semaphore) {
+        d.handle.fd = eventfd(0, EFD_NONBLOCK);
+        CUresult r = a.cuImportExternalSemaphore(&semaphore, &d);
+        if (r)
+            return r;
+    }
+    if (turn++ % 2)
+        return a.cuGraphAddExternalSemaphoresWaitNode(out, g, after, n,
+                                                      &(CUDA_EXT_SEM_WAIT_NODE_PARAMS){&semaphore, &wait, 1});
+    return a.cuGraphAddExternalSemaphoresSignalNode(
+        out, g, after, n, &(CUDA_EXT_SEM_SIGNAL_NODE_PARAMS){&semaphore, &signal, 1});
+}
+
+static CUresult graph_semaphore(void)
+{
+    return in_chains(add_semaphore);
+}
+
+/* A write to the device, and a wait for a word of pinned memory, in turn with both in one node. */
+static CUresult add_memop(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
+{
+    static unsigned turn;
+    CUstreamBatchMemOpParams list[2] = {
+        {.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32, .address = p, .value = 1}},
+        {.waitValue = {.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32, .address = (uintptr_t)pinned}}};
+    const unsigned first = turn % 3 == 1, count = turn % 3 == 2 ? 2 : 1;
+    const CUDA_BATCH_MEM_OP_NODE_PARAMS batch = {
+        .ctx = current(), .count = count, .paramArray = list + first};
+
+    turn++;
+    return a.cuGraphAddBatchMemOpNode(out, g, after, n, &batch);
+}
+
+static CUresult graph_memop(void)
+{
+    return in_chains(add_memop);
+}
+
+/* From memory of the device to an array, from there to another array, and to pinned memory. */
+static CUresult add_array(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n)
+{
+    static CUarray array[2];
+    static unsigned turn;
+    const CUDA_ARRAY_DESCRIPTOR d = {
+        .Width = 16, .Height = 8, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 2};
+    CUDA_MEMCPY3D c = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+                       .srcXInBytes = 8,
+                       .srcY = 1,
+                       .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                       .dstY = 4,
+                       .WidthInBytes = 64,
+                       .Height = 4,
+                       .Depth = 1};
+
+    for (int i = 0; i < 2 && !array[i]; i++) {
+        CUresult r = a.cuArrayCreate(&array[i], &d);
+        if (r)
+            return r;
+    }
+    c.srcArray = array[0];
+    c.dstArray = array[1];
+    if (turn % 3 == 0) {
+        c.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+        c.srcDevice = p;
+        c.srcPitch = 128;
+    } else if (turn % 3 == 2) {
+        c.dstMemoryType = CU_MEMORYTYPE_HOST;
+        c.dstHost = pinned;
+        c.dstPitch = 128;
+    }
+    turn++;
+    return a.cuGraphAddMemcpyNode(out, g, after, n, &c, current());
+}
+
+static CUresult graph_array(void)
+{
+    return in_chains(add_array);
+}
+
 /* Opening the library, the first allocation and module are before the rounds: what a program costs before its first launch. */
 static CUresult nothing(void)
 {
@@ -406,6 +548,10 @@ int main(int argc, char **argv)
                  {"graph-event", graph_event},
                  {"graph-host", graph_host},
                  {"graph-child", graph_child},
+                 {"graph-any", graph_any},
+                 {"graph-semaphore", graph_semaphore},
+                 {"graph-memop", graph_memop},
+                 {"graph-array", graph_array},
                  {"start", nothing}};
 
     const char *as = getenv("COUNTERS_AS") ? getenv("COUNTERS_AS") : "";

@@ -109,8 +109,18 @@ CUresult vcu_file_read(const char *call, const char *path, char **text, uint64_t
 void vcu_texrefs_free(struct vcu_texref *first);
 void vcu_texrefs_forget(uint64_t context);
 
-/* A context takes its modules, libraries and functions with it. */
-extern const struct vcu_unit_ops vcu_module_unit;
+/* array_extent.c: bytes of an element and of a row, rows, and slices or layers. */
+struct vcu_array_extent {
+    uint32_t element;
+    uint64_t row, height, depth;
+};
+/* Notes the extent of a new array of the current context. */
+void vcu_array_note(CUarray array, const CUDA_ARRAY3D_DESCRIPTOR *d);
+/* False: the array's extent is unknown, or it belongs to another context than ctx. */
+bool vcu_array_extent(CUarray array, CUcontext ctx, struct vcu_array_extent *out);
+
+/* A context takes its modules, libraries and functions with it, and its arrays. */
+extern const struct vcu_unit_ops vcu_module_unit, vcu_array_unit;
 
 /* CUfunction or CUkernel handle -> the record that describes it, with a reference; NULL when it is
  * not live. */

@@ -4,6 +4,7 @@
  * map is read, or written, by this process when the graph runs: a host function of libcuda copies
  * the bytes to or from memory that the worker maps, before or after the actual copy.
  */
+#include "../code/code.h"
 #include "../memory/memory.h"
 #include "graph.h"
 
@@ -225,13 +226,37 @@ static CUresult capture_pageable(const char *call, const struct vcu_copy *c)
 
 /* ---- nodes ------------------------------------------------------------------------------------- */
 
-/* extent: of that side. Memory of the host that is not in place is read or written by this process. */
+/* True if both sides that are arrays contain their part of the copy, in whole elements of one size. */
+static bool arrays_sure(const struct vcu_copy *c, CUcontext ctx)
+{
+    const struct vcu_copy_end *const side[] = {&c->dst, &c->src};
+    struct vcu_array_extent a;
+    uint32_t element = 0;
+
+    for (unsigned i = 0; i < 2; i++) {
+        const struct vcu_copy_end *e = side[i];
+
+        if (!e->array)
+            continue;
+        if (!vcu_array_extent((CUarray)(uintptr_t)e->addr, ctx, &a) ||
+            (element != 0 && a.element != element) || e->x % a.element != 0 || c->width % a.element != 0 ||
+            c->width > a.row || e->x > a.row - c->width || c->height > a.height ||
+            e->y > a.height - c->height || c->depth > a.depth || e->z > a.depth - c->depth)
+            return false;
+        element = a.element;
+    }
+    return true;
+}
+
+/* extent: of that side, not of an array: arrays_sure(). Memory of the host that is not in place is read or written by this process. */
 static bool side_sure(const struct vcu_copy_end *e, uint64_t extent, CUcontext ctx, bool write)
 {
     const unsigned not_to_write = CU_MEMHOSTREGISTER_READ_ONLY | CU_MEMHOSTREGISTER_IOMEMORY;
     struct vcu_place place;
 
-    if (e->array || e->pitch > VCU_PITCH_SURE)
+    if (e->array)
+        return true;
+    if (e->pitch > VCU_PITCH_SURE)
         return false;
     if (e->device)
         return vcu_node_memory_sure(ctx, e->addr, extent);
@@ -261,8 +286,8 @@ CUresult vcu_copy_node(const char *call, const struct vgp_where *w, const CUDA_M
         res = CUDA_ERROR_INVALID_VALUE;
     if (res != CUDA_SUCCESS)
         return res;
-    if (vcu_build_post(w, vcu_node_context_sure(ctx) && side_sure(&c.dst, to, ctx, true) &&
-                              side_sure(&c.src, from, ctx, false)))
+    if (vcu_build_post(w, vcu_node_context_sure(ctx) && arrays_sure(&c, ctx) &&
+                              side_sure(&c.dst, to, ctx, true) && side_sure(&c.src, from, ctx, false)))
         where.op = VGP_NODE_POST;
     if ((c.dst.device || vcu_memory_in_place(c.dst.addr, to)) &&
         (c.src.device || vcu_memory_in_place(c.src.addr, from)))

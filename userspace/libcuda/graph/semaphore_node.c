@@ -45,6 +45,7 @@ static CUresult check_number(const char *call, const struct vgp_where *w, bool w
 static CUresult node_of(const char *call, const struct vgp_where *w, bool wait,
                         const CUexternalSemaphore *handles, const void *params, unsigned n, uint64_t *node)
 {
+    struct vgp_where where = *w;
     struct vcu_semas *s;
     uint64_t cookie;
     CUresult res = vcu_semas_served(call);
@@ -60,7 +61,8 @@ static CUresult node_of(const char *call, const struct vgp_where *w, bool wait,
     cookie = vcu_hostfunc_keep_semas(s, false, &res);
     if (cookie == 0)
         return res;
-    res = vgp_call_vgpGraphExtSemNode(VGP_WHERE(w), code(wait), cookie, node);
+    vcu_where_post(&where); /* where it fails, the worker releases the operation */
+    res = vgp_call_vgpGraphExtSemNode(VGP_WHERE(&where), code(wait), cookie, node);
     if (res != CUDA_SUCCESS)
         vcu_hostfunc_cancel(cookie);
     return res;

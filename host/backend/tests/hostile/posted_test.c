@@ -79,6 +79,26 @@ static void post_child(struct guest *g, uint64_t graph, uint64_t node, uint64_t 
     SUBMIT(g, vgpGraphChildNode, PLACE(graph, node), .child = named);
 }
 
+#define SEMAPHORE 0x78 /* the cookie of its operation */
+
+static void post_semaphore(struct guest *g, uint64_t graph, uint64_t node, uint64_t named)
+{
+    (void)named;
+    SUBMIT(g, vgpGraphExtSemNode, PLACE(graph, node), .what = VGP_EXTSEM_WAIT, .cookie = SEMAPHORE);
+}
+
+static void post_memop(struct guest *g, uint64_t graph, uint64_t node, uint64_t named)
+{
+    SUBMIT(g, vgpGraphBatchMemOpNode, PLACE(graph, node), .context = named);
+}
+
+/* Out of an array, whose width and height only the provider knows. */
+static void post_array(struct guest *g, uint64_t graph, uint64_t node, uint64_t named)
+{
+    SUBMIT(g, vgpGraphCopyNode, PLACE(graph, node), .dst = 0x1000, .dstPitch = 1, .srcKind = VGP_COPY_ARRAY,
+           .src = named, .widthBytes = 1, .height = 1, .depth = 1);
+}
+
 static const struct kind {
     void (*post)(struct guest *g, uint64_t graph, uint64_t node, uint64_t named);
     uint16_t call;
@@ -93,6 +113,10 @@ static const struct kind {
     {post_pageable, VGP_vgpGraphCopyNode, VGP_H_CONTEXT, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_VALUE,
      PAGEABLE},
     {post_event, VGP_vgpGraphEventNode, VGP_H_EVENT, CUDA_ERROR_INVALID_HANDLE, CUDA_SUCCESS, 0},
+    {post_semaphore, VGP_vgpGraphExtSemNode, 0, CUDA_SUCCESS, CUDA_SUCCESS, SEMAPHORE},
+    {post_memop, VGP_vgpGraphBatchMemOpNode, VGP_H_CONTEXT, CUDA_ERROR_INVALID_CONTEXT,
+     CUDA_ERROR_NOT_SUPPORTED, 0},
+    {post_array, VGP_vgpGraphCopyNode, VGP_H_ARRAY, CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS, 0},
     {post_child, VGP_vgpGraphChildNode, VGP_H_GRAPH, CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS, 0},
 };
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
@@ -146,8 +170,46 @@ static void test_named(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
-/* A host function of a graph that is not there, or has failed, and one that is left over when the graph is full: all of
- * them are released, and those of nodes with the graph. */
+/* A node to a graph that is not there yet, or has ended, or to what is no graph: the guest is told, and what it kept for
+ * the node is released. */
+static void test_place(void **state)
+{
+    struct broker b = {0};
+    struct guest g;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, NULL), 0);
+    connect_guest(&b, &g);
+    new_graph(&g, GRAPH(99));
+    SUBMIT(&g, vgpGraphEmptyNode, PLACE(GRAPH(99), NODE(99)));
+    for (uint32_t i = 0; i < KINDS; i++) {
+        const struct kind *k = &kinds[i];
+        const uint64_t places[] = {GRAPH(2 * i), GRAPH(2 * i + 1), NODE(99)};
+        uint64_t named = k->names == VGP_H_CONTEXT ? g.context : k->names == VGP_H_GRAPH ? GRAPH(99) : 0;
+
+        new_graph(&g, GRAPH(2 * i + 1));
+        assert_int_equal(guest_graph_destroy(&g, GRAPH(2 * i + 1)), 0);
+        for (uint32_t n = 0; n < 3; n++) {
+            uint64_t got = 0;
+
+            k->post(&g, places[n], NODE(3 * i + n), named);
+            if (k->cookie) {
+                assert_true(guest_notification(&g, VGP_NOTIFY_RELEASED, &got, NULL, 5000));
+                assert_int_equal(got, k->cookie);
+            }
+            assert_true(guest_notification(&g, VGP_NOTIFY_GRAPH_FAILED, &got, NULL, 5000));
+            assert_int_equal(got, (uint64_t)k->call << 32 | CUDA_ERROR_INVALID_VALUE);
+        }
+        new_graph(&g, GRAPH(2 * i)); /* which has none of it */
+        assert_int_equal(guest_graph_instantiate(&g, GRAPH(2 * i), EXEC(1 + i)), 0);
+    }
+    assert_int_equal(guest_graph_instantiate(&g, GRAPH(99), EXEC(99)), 0);
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
+/* Host functions and operations on semaphores of a graph that is not there, or has failed, and one that is left over when
+ * the graph is full: all of them are released, and those of nodes with the graph. */
 static void test_host(void **state)
 {
     enum { ROOM = 256 }; /* testprov_graph.c: a graph has no more nodes */
@@ -159,8 +221,13 @@ static void test_host(void **state)
     assert_int_equal(broker_start(&b, NULL), 0);
     connect_guest(&b, &g);
     new_graph(&g, GRAPH(0));
-    for (uint32_t i = 0; i < ROOM + 2; i++)
-        SUBMIT(&g, vgpGraphHostNode, PLACE(GRAPH(0), NODE(i)), .cookie = i + 1);
+    for (uint32_t i = 0; i < ROOM + 2; i++) {
+        if (i % 2)
+            SUBMIT(&g, vgpGraphExtSemNode, PLACE(GRAPH(0), NODE(i)), .what = VGP_EXTSEM_SIGNAL,
+                   .cookie = i + 1);
+        else
+            SUBMIT(&g, vgpGraphHostNode, PLACE(GRAPH(0), NODE(i)), .cookie = i + 1);
+    }
     SUBMIT(&g, vgpGraphHostNode, PLACE(GRAPH(77), NODE(ROOM + 2)), .cookie = ROOM + 3);
     assert_int_equal(guest_graph_instantiate(&g, GRAPH(0), EXEC(1)), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(guest_graph_destroy(&g, GRAPH(0)), 0);
@@ -249,11 +316,37 @@ static void test_malformed(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* Operations that there are not, and half a memory operation. */
+static void test_operations(void **state)
+{
+    const struct vgp_args_vgpGraphBatchMemOpNode half = {PLACE(GRAPH(0), NODE(0)), .operations_len = 3};
+    const uint64_t words[3] = {CU_STREAM_MEM_OP_WRITE_VALUE_32, 0, 0x1000};
+    struct broker b = {0};
+    struct guest g;
+
+    (void)state;
+    assert_int_equal(broker_start(&b, NULL), 0);
+    for (uint32_t i = 0; i < 4; i++) {
+        connect_guest(&b, &g);
+        new_graph(&g, GRAPH(0));
+        if (i < 3)
+            SUBMIT(&g, vgpGraphExtSemNode, PLACE(GRAPH(0), NODE(0)), .what = i ? VGP_EXTSEM_WAIT + i : 0,
+                   .cookie = 1);
+        else
+            guest_submit(&g, VGP_vgpGraphBatchMemOpNode, VGP_NO_REPLY, &half, sizeof(half), words,
+                         sizeof(words));
+        assert_true(guest_wait_dead(&g, 5000));
+        guest_close(&g);
+    }
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_named),    cmocka_unit_test(test_host),      cmocka_unit_test(test_child),
-        cmocka_unit_test(test_provider), cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_named),      cmocka_unit_test(test_place),    cmocka_unit_test(test_host),
+        cmocka_unit_test(test_child),      cmocka_unit_test(test_provider), cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_operations),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

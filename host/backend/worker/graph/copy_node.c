@@ -18,6 +18,14 @@ static CUresult host_side(struct wrk_call *c, const uint64_t size[3], uint64_t a
     return *host ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* An array that has ended, with its context perhaps, is none to a copy. */
+static CUresult array_side(struct wrk_call *c, uint64_t handle, CUarray *array)
+{
+    CUresult r = wrk_handle_get(c, handle, VGP_H_ARRAY, false, (void **)array);
+
+    return r == CUDA_ERROR_INVALID_HANDLE ? CUDA_ERROR_INVALID_VALUE : r;
+}
+
 static CUresult describe(struct wrk_call *c, const struct vgp_args_vgpGraphCopyNode *a, CUDA_MEMCPY3D *p)
 {
     const uint64_t size[3] = {a->widthBytes, a->height, a->depth};
@@ -53,7 +61,7 @@ static CUresult describe(struct wrk_call *c, const struct vgp_args_vgpGraphCopyN
         p->srcXInBytes = VGP_COPY_AT_X(a->srcPitch);
         p->srcY = VGP_COPY_AT_Y(a->srcPitch);
         p->srcZ = VGP_COPY_AT_Z(a->srcPitch);
-        r = wrk_handle_get(c, a->src, VGP_H_ARRAY, false, (void **)&p->srcArray);
+        r = array_side(c, a->src, &p->srcArray);
     }
     if (r == CUDA_SUCCESS && a->dstKind == VGP_COPY_ARRAY) {
         p->dstMemoryType = CU_MEMORYTYPE_ARRAY;
@@ -61,7 +69,7 @@ static CUresult describe(struct wrk_call *c, const struct vgp_args_vgpGraphCopyN
         p->dstXInBytes = VGP_COPY_AT_X(a->dstPitch);
         p->dstY = VGP_COPY_AT_Y(a->dstPitch);
         p->dstZ = VGP_COPY_AT_Z(a->dstPitch);
-        r = wrk_handle_get(c, a->dst, VGP_H_ARRAY, false, (void **)&p->dstArray);
+        r = array_side(c, a->dst, &p->dstArray);
     }
     return r;
 }

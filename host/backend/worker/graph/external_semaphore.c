@@ -70,6 +70,8 @@ CUresult wrk_do_vgpGraphExtSemNode(struct wrk_call *c, const struct vgp_args_vgp
         r = wrk_malformed(c, "a node of semaphores: operation %u of node %u", a->what, a->op);
     if (r == CUDA_SUCCESS)
         r = wrk_host_node(c, &w, a->cookie, a->what, &ret->node);
+    if (r != CUDA_SUCCESS)
+        wrk_host_func_refused(c, a->cookie);
     wrk_where_end(&w);
     return r;
 }

@@ -73,4 +73,50 @@ static inline CUDA_MEMCPY3D copy(CUmemorytype to, CUdeviceptr dst, CUmemorytype 
     return c;
 }
 
+/* What a call that fails leaves in its output. */
+#define UNTOUCHED ((CUgraphNode)(uintptr_t)0xEEEEEEEEEEEEEEEEull)
+
+/* A refused addition: the output is as it was. */
+static inline void refused(const char *check, CUresult r, CUresult want, CUgraphNode *out)
+{
+    RC(check, r, want);
+    if (*out != UNTOUCHED)
+        cf_true(check, false);
+    *out = UNTOUCHED;
+}
+
+static inline size_t nodes_of(CUgraph g)
+{
+    size_t n = 0xEEEE;
+
+    NEED(cuGraphGetNodes(g, NULL, &n));
+    return n;
+}
+
+static inline size_t edges_of(CUgraph g)
+{
+    size_t n = 0xEEEE;
+
+    NEED(cuGraphGetEdges(g, NULL, NULL, NULL, &n));
+    return n;
+}
+
+/* Two nodes of other types around one of the type at hand: it takes edges, and it can be destroyed. */
+static inline void edges_and_end(CUgraph g, CUgraphNode n)
+{
+    CUgraphNode before = UNTOUCHED, after = UNTOUCHED;
+    const size_t nodes = nodes_of(g), edges = edges_of(g);
+
+    OK("before", cuGraphAddEmptyNode(&before, g, NULL, 0));
+    OK("after", cuGraphAddEmptyNode(&after, g, &n, 1));
+    OK("edge", cuGraphAddDependencies(g, &before, &after, NULL, 1));
+    RC("edge_twice", cuGraphAddDependencies(g, &n, &after, NULL, 1), CUDA_ERROR_INVALID_VALUE);
+    OK("edge_back", cuGraphAddDependencies(g, &before, &n, NULL, 1));
+    cf_u64("edges", edges_of(g), edges + 3);
+    OK("end_before", cuGraphDestroyNode(before));
+    OK("end_after", cuGraphDestroyNode(after));
+    cf_u64("nodes", nodes_of(g), nodes);
+    cf_u64("edges_left", edges_of(g), edges);
+}
+
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* External semaphores as seen by another API: shared code of the cases of stream/extsem.c and
- * graph/extsem.c. */
+/* External semaphores as seen by another API: shared code of the cases of stream/extsem.c, graph/extsem.c
+ * and graph/operations.c. */
 #ifndef OTHER_API_H
 #define OTHER_API_H
 
