@@ -151,7 +151,8 @@ void wrk_waits_context_ends(struct wrk_worker *w, CUcontext ctx)
     wrk_destroy_borrowed(w); /* now, while their context exists */
     pthread_mutex_lock(&ws->lock);
     for (struct wrk_wait *o = ws->flight; o; o = o->flight) {
-        o->context_gone |= o->uses[0] == ctx || o->uses[1] == ctx;
+        /* what a call makes in a green context belongs to the context below, which goes on */
+        o->context_gone |= o->uses[1] == ctx;
         if (o->lent && o->uses[2] == ctx)
             o->lent->gone = true; /* it ends with its context, after this wait */
     }
