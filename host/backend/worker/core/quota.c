@@ -218,18 +218,37 @@ static void remove_locked(struct wrk_quota *q, uint64_t i)
     memset(&q->table[hole], 0, sizeof(q->table[hole]));
 }
 
-static bool detach_locked(struct wrk_quota *q, uint64_t address, struct wrk_alloc *out)
+/* Entry of the allocation; NULL: none. */
+static struct wrk_alloc *entry_locked(const struct wrk_quota *q, uint64_t address)
 {
     for (uint64_t i = q->room ? slot_of(address, q->room) : 0; q->room && q->table[i].address;
          i = (i + 1) & (q->room - 1)) {
-        if (q->table[i].address == address) {
-            *out = q->table[i];
-            remove_locked(q, i);
-            return true;
-        }
+        if (q->table[i].address == address)
+            return &q->table[i];
     }
-    *out = (struct wrk_alloc){0};
-    return false;
+    return NULL;
+}
+
+static bool detach_locked(struct wrk_quota *q, uint64_t address, struct wrk_alloc *out)
+{
+    const struct wrk_alloc *a = entry_locked(q, address);
+
+    *out = a ? *a : (struct wrk_alloc){0};
+    if (a)
+        remove_locked(q, (uint64_t)(a - q->table));
+    return a != NULL;
+}
+
+void wrk_quota_context(struct wrk_worker *w, uint64_t address, CUcontext *ctx)
+{
+    struct wrk_quota *q = &w->quota;
+    const struct wrk_alloc *a;
+
+    pthread_mutex_lock(&q->lock);
+    a = entry_locked(q, address);
+    if (a)
+        *ctx = a->ctx;
+    pthread_mutex_unlock(&q->lock);
 }
 
 bool wrk_quota_detach(struct wrk_worker *w, uint64_t address, struct wrk_alloc *out)
