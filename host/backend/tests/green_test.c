@@ -502,6 +502,48 @@ static void test_multicast(void **state)
 }
 
 /* Every operation has an element in each array. */
+/* Memory that is being unmapped and would be bound meanwhile would not be charged. */
+static void test_bound_while_unmapped(void **state)
+{
+    const uint64_t where = 0x500000000000;
+    const struct vgp_args_vgpMulticastCreate c = {.handle = MEMORY(1), .numDevices = 1, .size = 4 * M};
+    const struct vgp_args_vgpMemMap map = {.ptr = where, .size = LONG_BYTES, .handle = MEMORY(2)};
+    const struct vgp_args_cuMemUnmap unmap = {.ptr = where, .size = LONG_BYTES};
+    const struct vgp_args_vgpMulticastBindAddr at = {
+        .handle = MEMORY(1), .address = where, .size = LONG_BYTES};
+    struct vgp_args_vgpMemRetain retain = {.addr = where};
+    uint64_t context;
+    uint32_t seq;
+    struct broker b;
+    struct guest g;
+    int r = 0;
+
+    (void)state;
+    begin(&b, &g);
+    assert_int_equal(guest_call(&g, VGP_vgpMulticastCreate, &c, sizeof(c), NULL, NULL), 0);
+    assert_int_equal(add_device(&g, MEMORY(1), 0), 0);
+    assert_int_equal(vmm_create(&g, MEMORY(2), 6 * M), 0);
+    assert_int_equal(guest_call(&g, VGP_vgpMemMap, &map, sizeof(map), NULL, NULL), 0);
+    assert_int_equal(vmm_release(&g, MEMORY(2)), 0);
+    context = g.context;
+    g.context = 0; /* a thread of its own unmaps */
+    guest_submit(&g, VGP_cuMemUnmap, SLOT, &unmap, sizeof(unmap), NULL, 0);
+    seq = g.seq;
+    for (uint32_t i = 3; !r; i++) { /* as long as its entry is there */
+        retain.handle = MEMORY(i);
+        r = guest_call(&g, VGP_vgpMemRetain, &retain, sizeof(retain), NULL, NULL);
+        if (!r)
+            assert_int_equal(vmm_release(&g, MEMORY(i)), 0);
+    }
+    assert_int_equal(guest_call(&g, VGP_vgpMulticastBindAddr, &at, sizeof(at), NULL, NULL),
+                     CUDA_ERROR_INVALID_VALUE);
+    g.context = context;
+    assert_int_equal(let_go(&g, seq), CUDA_SUCCESS);
+    assert_int_equal(vmm_create(&g, VGP_HANDLE(VGP_H_ALLOCATION, 2, 2), 6 * M), 0);
+    guest_close(&g);
+    assert_int_equal(broker_stop(&b), 0);
+}
+
 static void test_decompress(void **state)
 {
     struct vgp_args_vgpMemDecompress a = {.stream = STREAM(9),
@@ -535,9 +577,13 @@ static void test_decompress(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resources),    cmocka_unit_test(test_group_parameters),
-        cmocka_unit_test(test_contexts),     cmocka_unit_test(test_ends_during_call),
-        cmocka_unit_test(test_primary_held), cmocka_unit_test(test_multicast),
+        cmocka_unit_test(test_resources),
+        cmocka_unit_test(test_group_parameters),
+        cmocka_unit_test(test_contexts),
+        cmocka_unit_test(test_ends_during_call),
+        cmocka_unit_test(test_primary_held),
+        cmocka_unit_test(test_multicast),
+        cmocka_unit_test(test_bound_while_unmapped),
         cmocka_unit_test(test_decompress),
     };
 

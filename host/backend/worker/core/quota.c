@@ -194,11 +194,23 @@ bool wrk_quota_remember(struct wrk_worker *w, uint64_t address, uint64_t bytes, 
     if (!address)
         return true;
     pthread_mutex_lock(&q->lock);
-    ok = q->count * 2 < q->room || grow_locked(q);
+    /* The half that is otherwise free takes what wrk_quota_take_for() did not see: entries that are put back. */
+    ok = q->count * 2 < q->room || grow_locked(q) || q->count + 1 < q->room;
     if (ok)
         insert_locked(q, &a);
     pthread_mutex_unlock(&q->lock);
     return ok;
+}
+
+bool wrk_quota_take_for(struct wrk_worker *w, uint64_t bytes)
+{
+    struct wrk_quota *q = &w->quota;
+    bool ok;
+
+    pthread_mutex_lock(&q->lock);
+    ok = q->count * 2 < q->room || grow_locked(q);
+    pthread_mutex_unlock(&q->lock);
+    return ok && wrk_quota_take(w, bytes);
 }
 
 /* Removes the entry at i and closes the gap (linear probing). Its bytes stay charged. */

@@ -38,6 +38,8 @@ struct wrk_quota {
 void wrk_quota_init(struct wrk_worker *w, uint64_t limit);
 /* Charges `bytes` before the provider allocates; false: over the quota. Dispatcher only. */
 bool wrk_quota_take(struct wrk_worker *w, uint64_t bytes);
+/* The same for an allocation, with room for its entry: wrk_quota_remember() then succeeds. False also: no memory. */
+bool wrk_quota_take_for(struct wrk_worker *w, uint64_t bytes);
 void wrk_quota_give(struct wrk_worker *w, uint64_t bytes);
 /* Bytes charged now. */
 uint64_t wrk_quota_held(struct wrk_worker *w);

@@ -84,15 +84,34 @@ static struct wrk_phys *phys_at_locked(uint64_t addr)
     return btr_floor(&mappings, addr, &item) && addr - item.key < item.weight ? item.value : NULL;
 }
 
-struct wrk_phys *wrk_phys_hold_at(uint64_t addr)
-{
-    pthread_mutex_lock(&lock);
-    struct wrk_phys *p = phys_at_locked(addr);
+/* Range being unmapped by the provider; on the stack of the calling thread. */
+struct unmapping {
+    VGB_LISTED struct unmapping *next;
+    uint64_t base, size;
+};
+static struct unmapping *under_way; /* disjoint ranges */
 
-    if (p)
-        p->mappings++;
+/* Is another thread unmapping a part of [base, base + size)? */
+static bool unmapping_locked(uint64_t base, uint64_t size)
+{
+    for (const struct unmapping *x = under_way; x; x = x->next) {
+        if (x->base - base < size || base - x->base < x->size)
+            return true;
+    }
+    return false;
+}
+
+bool wrk_phys_hold_at(uint64_t addr, uint64_t size, struct wrk_phys **out)
+{
+    bool ok;
+
+    pthread_mutex_lock(&lock);
+    ok = !unmapping_locked(addr, size);
+    *out = ok ? phys_at_locked(addr) : NULL;
+    if (*out)
+        (*out)->mappings++;
     pthread_mutex_unlock(&lock);
-    return p;
+    return ok;
 }
 
 /* ---- physical memory ---- */
@@ -303,23 +322,6 @@ uint32_t wrk_allocation_handle_types(struct wrk_call *c, uint64_t handle)
 }
 
 /* ---- mappings ---- */
-
-/* Range being unmapped by the provider; on the stack of the calling thread. */
-struct unmapping {
-    VGB_LISTED struct unmapping *next;
-    uint64_t base, size;
-};
-static struct unmapping *under_way; /* disjoint ranges */
-
-/* Is another thread unmapping a part of [base, base + size)? */
-static bool unmapping_locked(uint64_t base, uint64_t size)
-{
-    for (const struct unmapping *x = under_way; x; x = x->next) {
-        if (x->base - base < size || base - x->base < x->size)
-            return true;
-    }
-    return false;
-}
 
 CUresult wrk_do_vgpMemMap(struct wrk_call *c, const struct vgp_args_vgpMemMap *a)
 {
