@@ -501,7 +501,6 @@ static void test_multicast(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
-/* Every operation has an element in each array. */
 /* Memory that is being unmapped and would be bound meanwhile would not be charged. */
 static void test_bound_while_unmapped(void **state)
 {
@@ -544,6 +543,7 @@ static void test_bound_while_unmapped(void **state)
     assert_int_equal(broker_stop(&b), 0);
 }
 
+/* Every operation has an element in each array. */
 static void test_decompress(void **state)
 {
     struct vgp_args_vgpMemDecompress a = {.stream = STREAM(9),

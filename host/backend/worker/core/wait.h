@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls with a deferred completion: wait.c, wait_events.c, wait_context.c, flight.c. */
+/* Calls with a deferred completion: wait.c, wait_context.c, flight.c. */
 #ifndef WRK_WAIT_H
 #define WRK_WAIT_H
 
@@ -160,7 +160,7 @@ bool wrk_waits_poll(struct wrk_worker *w);
 void wrk_waits_prepare(struct wrk_worker *w);
 /* Before the dispatcher sleeps: hands all waits with a reply to waiter threads. */
 void wrk_waits_hand_over(struct wrk_worker *w);
-/* wait_events.c: takes an event of the wait's context, from the pool or a new one. */
+/* flight.c: takes an event of the wait's context, from the pool or a new one. */
 CUresult wrk_wait_event_take(struct wrk_worker *w, struct wrk_wait *wait, CUevent *event);
 /* Gives n events of the wait back to the pool of its context. `last`: the wait holds no more. */
 void wrk_wait_events_give(struct wrk_worker *w, struct wrk_wait *wait, const CUevent *events, unsigned n,
